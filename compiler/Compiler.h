@@ -1,0 +1,72 @@
+#ifndef COMPILER_COMPILER_H
+#define COMPILER_COMPILER_H
+
+#include "mlir/IR/BuiltinOps.h"
+#include "mlir/IR/OwningOpRef.h"
+#include "mlir/Support/LogicalResult.h"
+#include "llvm/ADT/StringRef.h"
+#include <cstdint>
+#include <memory>
+#include <string>
+
+namespace mlir {
+class DialectRegistry;
+class MLIRContext;
+} // namespace mlir
+
+namespace attn {
+class WeightStore;
+
+/// How far a compile goes and what it writes.
+enum class EmitKind {
+  Attn,   ///< IR after import (text)
+  Linalg, ///< IR after passes/graph (text)
+  Llvm,   ///< LLVM IR (text)
+  Obj,    ///< ELF object, without weights
+  Lib     ///< the model library
+};
+
+struct CompileOptions {
+  EmitKind emit = EmitKind::Lib;
+  /// 0: no graph optimisation, LLVM O0. 1..3: LLVM's levels.
+  unsigned optLevel = 3;
+  /// "native" (the features that CPUID reports, never the model name), or an
+  /// LLVM CPU name ("x86-64-v3", "x86-64-v4", "x86-64", "znver5").
+  std::string cpu = "native";
+  /// Print the IR to stderr after every pass.
+  bool printIrAfterAll = false;
+  /// Write the IR after every pass into this folder ("" : do not).
+  std::string dumpIrDir;
+  /// Print a table of pass times to stderr.
+  bool timing = false;
+  /// Where an MLIR reproducer goes if a pass fails or crashes ("" : nowhere).
+  std::string reproducerPath;
+};
+
+/// What a compile did, for the tools to report.
+struct CompileReport {
+  uint64_t elfBytes = 0;
+  uint64_t weightBytes = 0;
+  /// Softmaxes whose attention became one attn.attention, and all softmaxes.
+  unsigned fusedAttentions = 0;
+  unsigned softmaxes = 0;
+  /// The verdicts as a JSON array, one object a softmax.
+  std::string fusionJson = "[]";
+};
+
+/// Registers the dialects, extensions and interfaces that a compile uses.
+void registerCompilerDialects(mlir::DialectRegistry &registry);
+
+/// Compiles `module`, as a frontend made it (entries as attn.entry functions on
+/// tensors, weights as attn.global), and writes `options.emit` to `outputPath`
+/// atomically: a temporary file beside it, fsync, rename. "-" is stdout for the
+/// text kinds. Errors go to the context's diagnostic handler, with the location
+/// of the node. `module` and `weights` are consumed. One compile at a time a
+/// context; several contexts may compile at once.
+mlir::LogicalResult compileModule(mlir::OwningOpRef<mlir::ModuleOp> module, WeightStore &weights,
+                                  const CompileOptions &options, llvm::StringRef outputPath,
+                                  CompileReport *report = nullptr);
+
+} // namespace attn
+
+#endif // COMPILER_COMPILER_H

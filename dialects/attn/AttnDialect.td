@@ -1,0 +1,73 @@
+#ifndef DIALECTS_ATTN_ATTNDIALECT_TD
+#define DIALECTS_ATTN_ATTNDIALECT_TD
+
+include "mlir/IR/AttrTypeBase.td"
+include "mlir/IR/EnumAttr.td"
+include "mlir/IR/OpBase.td"
+
+def Attn_Dialect : Dialect {
+  let name = "attn";
+  let cppNamespace = "::attn";
+  let summary = "attention on whole tensors, before any choice of machine";
+  let useDefaultAttributePrinterParser = 1;
+  let extraClassDeclaration = [{
+    /// On a func.func: a function that the library offers to its caller.
+    static constexpr ::llvm::StringLiteral kEntryAttr = "attn.entry";
+    /// On an argument or result of an entry: its name in the model (string).
+    static constexpr ::llvm::StringLiteral kNameAttr = "attn.name";
+    /// On an argument or result of an entry: ONNX element type as NumPy spells
+    /// it ("float32", "int64", "bool", "uint8", ...). The tensor type in the
+    /// IR is signless, and bool is stored as i8 holding 0 or 1.
+    static constexpr ::llvm::StringLiteral kDTypeAttr = "attn.dtype";
+    /// On an argument or result of an entry: array of strings, one a
+    /// dimension; "" where the dimension has no name.
+    static constexpr ::llvm::StringLiteral kDimsAttr = "attn.dims";
+    /// On a func.func: a kernel, called by attn.kernel.
+    static constexpr ::llvm::StringLiteral kKernelAttr = "attn.kernel";
+    /// On the module: the #attn.target that lowering and kernels read.
+    static constexpr ::llvm::StringLiteral kTargetAttr = "attn.target";
+  }];
+}
+
+class Attn_Op<string mnemonic, list<Trait> traits = []>
+    : Op<Attn_Dialect, mnemonic, traits>;
+
+class Attn_Attr<string name, string attrMnemonic, list<Trait> traits = []>
+    : AttrDef<Attn_Dialect, name, traits> {
+  let mnemonic = attrMnemonic;
+}
+
+//===----------------------------------------------------------------------===//
+// Target
+//===----------------------------------------------------------------------===//
+
+def Attn_TargetAttr : Attn_Attr<"Target", "target"> {
+  let summary = "machine facts that lowering and kernels may use";
+  let description = [{
+    `triple`, `cpu` and `features` are LLVM's names. `isa` is the step of the
+    kernel ladder: `portable`, `avx2` or `avx512`. `l1` and `l2` are the data
+    cache sizes of one core in bytes. A compile reads the machine only through
+    this attribute, so it is reproducible and cross-compiles.
+
+    ```mlir
+    module attributes {attn.target = #attn.target<triple = "x86_64-unknown-linux-gnu",
+        cpu = "x86-64-v4", features = "-prefer-256-bit", isa = "avx512", l1 = 49152, l2 = 1048576>}
+    ```
+  }];
+  let parameters = (ins StringRefParameter<"LLVM target triple">:$triple,
+                        StringRefParameter<"LLVM CPU name">:$cpu,
+                        StringRefParameter<"LLVM feature string">:$features,
+                        StringRefParameter<"portable, avx2 or avx512">:$isa,
+                        "int64_t":$l1, "int64_t":$l2);
+  let assemblyFormat = "`<` struct(params) `>`";
+  let extraClassDeclaration = [{
+    /// Lanes of one f32 vector register: 16, 8 or 4.
+    int64_t getF32Lanes() const {
+      return getIsa() == "avx512" ? 16 : getIsa() == "avx2" ? 8 : 4;
+    }
+    /// The attribute of the module around `op`, or the portable target.
+    static ::attn::TargetAttr lookup(::mlir::Operation *op);
+  }];
+}
+
+#endif // DIALECTS_ATTN_ATTNDIALECT_TD

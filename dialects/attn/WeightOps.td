@@ -1,0 +1,87 @@
+#ifndef DIALECTS_ATTN_WEIGHTOPS_TD
+#define DIALECTS_ATTN_WEIGHTOPS_TD
+
+include "dialects/attn/AttnDialect.td"
+include "mlir/Dialect/Bufferization/IR/BufferizableOpInterface.td"
+include "mlir/IR/SymbolInterfaces.td"
+include "mlir/Interfaces/SideEffectInterfaces.td"
+
+// A weight is a symbol with a lazy expression. Its bytes are never in the IR:
+// the WeightStore holds what the file holds, and compiler/package evaluates the
+// expression while it writes the library.
+
+def Attn_InitializerAttr : Attn_Attr<"Initializer", "initializer"> {
+  let summary = "the bytes stored under a name in the WeightStore";
+  let parameters = (ins StringRefParameter<"name in the WeightStore">:$name);
+  let assemblyFormat = "`<` $name `>`";
+}
+
+def Attn_TransposeAttr : Attn_Attr<"Transpose", "transpose"> {
+  let summary = "another weight with permuted dimensions: result dim n is source dim permutation[n]";
+  let parameters = (ins "::mlir::FlatSymbolRefAttr":$source, ArrayRefParameter<"int64_t">:$permutation);
+  let assemblyFormat = "`<` $source `,` `[` $permutation `]` `>`";
+}
+
+def Attn_ReshapeAttr : Attn_Attr<"Reshape", "reshape"> {
+  let summary = "another weight's bytes under another shape";
+  let parameters = (ins "::mlir::FlatSymbolRefAttr":$source);
+  let assemblyFormat = "`<` $source `>`";
+}
+
+def Attn_SliceAttr : Attn_Attr<"Slice", "slice"> {
+  let summary = "rows [offset, offset + size) of one dimension of another weight";
+  let parameters = (ins "::mlir::FlatSymbolRefAttr":$source, "int64_t":$dim, "int64_t":$offset, "int64_t":$size);
+  let assemblyFormat = "`<` $source `,` `dim` $dim `at` $offset `size` $size `>`";
+}
+
+def Attn_ConcatAttr : Attn_Attr<"Concat", "concat"> {
+  let summary = "several weights one after the other in one dimension";
+  let parameters = (ins ArrayRefParameter<"::mlir::FlatSymbolRefAttr">:$sources, "int64_t":$dim);
+  let assemblyFormat = "`<` `[` $sources `]` `,` `dim` $dim `>`";
+}
+
+def Attn_PackPanelsAttr : Attn_Attr<"PackPanels", "pack_panels"> {
+  let summary = "the second matrix of a GEMM as column panels";
+  let description = [{
+    A source of shape K x N (or N x K when `transposed`) becomes
+    ceil(N / width) x K x width: panel p holds columns p*width.. of every row,
+    zeros beyond N.
+  }];
+  let parameters = (ins "::mlir::FlatSymbolRefAttr":$source, "bool":$transposed, "int64_t":$width);
+  let assemblyFormat = "`<` $source `,` `transposed` `=` $transposed `,` `width` `=` $width `>`";
+}
+
+def Attn_GlobalOp : Attn_Op<"global", [Symbol]> {
+  let summary = "a weight: a name, a type and how to compute its bytes";
+  let description = [{
+    * (C1) `expression` is one of `#attn.initializer`, `transpose`, `reshape`,
+           `slice`, `concat` and `pack_panels`;
+    * (C2) the type has a static shape.
+
+    ```mlir
+    attn.global @w : tensor<384x1536xf32> = #attn.initializer<"encoder.0.w">
+    attn.global @w_panels : tensor<32x384x48xf32> = #attn.pack_panels<@w, transposed = false, width = 48>
+    ```
+  }];
+  let arguments = (ins SymbolNameAttr:$sym_name, TypeAttr:$type, AnyAttr:$expression /*C1*/);
+  let assemblyFormat = "$sym_name `:` $type `=` $expression attr-dict";
+  let hasVerifier = 1;
+}
+
+def Attn_WeightOp : Attn_Op<"weight", [Pure,
+    DeclareOpInterfaceMethods<SymbolUserOpInterface>,
+    DeclareOpInterfaceMethods<BufferizableOpInterface, ["isWritable", "bufferize"]>]> {
+  let summary = "the value of an attn.global";
+  let description = [{
+    * (C1) `global` names an `attn.global` of the same shape and element type.
+
+    ```mlir
+    %w = attn.weight @w : tensor<384x1536xf32>
+    ```
+  }];
+  let arguments = (ins FlatSymbolRefAttr:$global);
+  let results = (outs AnyTypeOf<[AnyStaticShapeTensor, AnyStaticShapeMemRef]>:$result);
+  let assemblyFormat = "$global attr-dict `:` type($result)";
+}
+
+#endif // DIALECTS_ATTN_WEIGHTOPS_TD

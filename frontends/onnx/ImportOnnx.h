@@ -1,0 +1,41 @@
+#ifndef FRONTENDS_ONNX_IMPORTONNX_H
+#define FRONTENDS_ONNX_IMPORTONNX_H
+
+#include "mlir/IR/BuiltinOps.h"
+#include "mlir/IR/OwningOpRef.h"
+#include "llvm/ADT/StringRef.h"
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+namespace attn {
+class WeightStore;
+
+namespace onnx {
+
+struct ImportOptions {
+  /// `--shape=name:2x128`: whole shapes of inputs; -1 keeps a dimension as it is.
+  std::map<std::string, std::vector<int64_t>> shapes;
+  /// `--dim=seq:128`: named dimensions made constant.
+  std::map<std::string, int64_t> dims;
+  /// Name of the entry function.
+  std::string entry = "main";
+};
+
+enum class ImportStatus {
+  Ok,
+  Unsupported, ///< exit status 2: one diagnostic lists every unsupported operator
+  Invalid      ///< exit status 3: the file breaks a rule or a limit
+};
+
+/// Reads the ONNX model at `path` into `module` (context's dialects must be
+/// loaded) and its initialisers into `weights`. Diagnostics, each starting with
+/// the file's name, go to the context's handler.
+ImportStatus importOnnx(mlir::MLIRContext *context, llvm::StringRef path, const ImportOptions &options,
+                        mlir::OwningOpRef<mlir::ModuleOp> &module, WeightStore &weights);
+
+} // namespace onnx
+} // namespace attn
+
+#endif // FRONTENDS_ONNX_IMPORTONNX_H

@@ -1,0 +1,175 @@
+#ifndef FRONTENDS_ONNX_IMPORTER_H
+#define FRONTENDS_ONNX_IMPORTER_H
+
+#include "frontends/onnx/Symbolic.h"
+#include "mlir/IR/Builders.h"
+#include "mlir/IR/BuiltinTypes.h"
+#include "mlir/Support/LogicalResult.h"
+#include "llvm/ADT/FunctionExtras.h"
+#include "llvm/ADT/StringRef.h"
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+// What an operator's importer sees. One importer function per operator and
+// semantic version, grouped by family in frontends/onnx/ops/; it reads its
+// inputs and attributes from a Node, emits linalg, tensor, arith, math and attn
+// ops, and sets the outputs.
+
+namespace attn::onnx {
+
+/// ONNX element types that the importer knows. The IR's types are signless and
+/// bool is i8 (0 or 1), so signedness and bool-ness live here.
+enum class DType { F32, F64, F16, BF16, I8, I16, I32, I64, U8, U16, U32, U64, Bool };
+bool isFloat(DType);
+bool isSigned(DType); // floats and signed integers
+/// NumPy's name ("float32", "bool").
+llvm::StringRef dtypeName(DType);
+/// Type of an element in a tensor.
+mlir::Type elementType(mlir::MLIRContext *, DType);
+
+/// One element whose value is known at import: a float, or an integer or bool
+/// as an expression.
+using Scalar = std::variant<double, Expr>;
+
+/// An ONNX value during import. Cheap to copy.
+struct Tensor {
+  DType dtype = DType::F32;
+  llvm::SmallVector<Expr, 4> shape; // rank and dimensions are always known
+
+  /// The elements in row-major order, when they are few (at most
+  /// kMaxElements) and each is a constant or an expression: shapes, axes,
+  /// scales. Importers of cheap operators compute on them and may leave
+  /// `value` empty; `Node::value` materialises it.
+  std::optional<llvm::SmallVector<Scalar, 4>> elements;
+  static constexpr size_t kMaxElements = 64;
+
+  mlir::Value value;     // ranked tensor, or null (elements are set then)
+  std::string weight;    // the attn.global that `value` is, or ""
+
+  int64_t rank() const { return shape.size(); }
+};
+
+/// One node of the graph, its operands and the place its code goes.
+class Node {
+public:
+  //--- what the node is
+  llvm::StringRef opType() const;
+  /// since_version of the operator in force: the greatest one registered that
+  /// is at most the model's opset.
+  int version() const;
+  mlir::Location loc() const;
+  mlir::OpBuilder &builder();
+  Symbols &symbols();
+
+  //--- operands
+  size_t numInputs() const; // trailing empty ones included
+  size_t numOutputs() const;
+  bool hasInput(size_t i) const;  // false for "" and beyond the end
+  bool hasOutput(size_t i) const; // false when nobody asked for it
+  const Tensor &input(size_t i) const;
+  /// The tensor value of `t`, materialised when only its elements are known.
+  mlir::Value value(const Tensor &t);
+  mlir::Value value(size_t i) { return value(input(i)); }
+  /// Integers of input `i` when each is a compile-time constant.
+  std::optional<llvm::SmallVector<int64_t>> constantInts(size_t i) const;
+  /// Integers of input `i` as expressions: its elements, or, for a rank-0 or
+  /// rank-1 tensor of static length, values read from the tensor at run time.
+  std::optional<llvm::SmallVector<Expr>> exprs(size_t i);
+
+  //--- attributes
+  bool hasAttr(llvm::StringRef name) const;
+  int64_t intAttr(llvm::StringRef name, int64_t fallback) const;
+  double floatAttr(llvm::StringRef name, double fallback) const;
+  std::string stringAttr(llvm::StringRef name, llvm::StringRef fallback) const;
+  std::optional<llvm::SmallVector<int64_t>> intsAttr(llvm::StringRef name) const;
+  std::optional<llvm::SmallVector<double>> floatsAttr(llvm::StringRef name) const;
+  /// A tensor attribute (Constant.value, ConstantOfShape.value).
+  std::optional<Tensor> tensorAttr(llvm::StringRef name);
+
+  //--- results
+  void setOutput(size_t i, Tensor t);
+  /// A ranked tensor value with its shape.
+  void setOutput(size_t i, mlir::Value value, DType dtype, llvm::ArrayRef<Expr> shape);
+  void setElements(size_t i, DType dtype, llvm::ArrayRef<Expr> shape, llvm::ArrayRef<Scalar> elements);
+
+  /// Reports "node 'name' (Op): <message>" and returns failure. The message
+  /// starts in lower case and names both values of what does not agree.
+  mlir::InFlightDiagnostic error();
+
+  //--- building blocks (Building.cpp), used by every family
+  /// Ranked tensor type of dtype and shape, `?` where not constant.
+  mlir::RankedTensorType type(DType dtype, llvm::ArrayRef<Expr> shape);
+  /// tensor.empty of that type.
+  mlir::Value empty(DType dtype, llvm::ArrayRef<Expr> shape);
+  mlir::Value constant(DType dtype, double value); // scalar, in a region or outside
+  /// Elements equal to `scalar` everywhere.
+  mlir::Value filled(DType dtype, llvm::ArrayRef<Expr> shape, mlir::Value scalar);
+
+  /// Normalises an axis attribute (negative counts from the end); error when
+  /// it is outside [-rank, rank).
+  mlir::FailureOr<int64_t> axis(int64_t axis, int64_t rank);
+
+  /// Shape of the NumPy broadcast of `shapes`. Sizes that cannot be decided at
+  /// import become attn.require; sizes that differ are an error.
+  mlir::FailureOr<llvm::SmallVector<Expr>> broadcast(llvm::ArrayRef<llvm::ArrayRef<Expr>> shapes);
+
+  /// One linalg.generic over `shape`; operands are broadcast to it: unit
+  /// dimensions are collapsed away and left out of the indexing map. `body`
+  /// gets one scalar per operand in the operand's element type (a Bool operand
+  /// arrives as i1, and a Bool result is yielded as i1) and returns the result.
+  using ElementwiseBody =
+      llvm::function_ref<mlir::Value(mlir::OpBuilder &, mlir::Location, mlir::ValueRange)>;
+  mlir::Value elementwise(DType result, llvm::ArrayRef<Expr> shape, llvm::ArrayRef<Tensor> operands,
+                          ElementwiseBody body);
+
+  /// A view of `t` under another shape of the same number of elements:
+  /// collapse_shape and expand_shape where the expressions prove which
+  /// dimensions merge or split, tensor.reshape with a run-time check otherwise.
+  mlir::FailureOr<Tensor> reshape(const Tensor &t, llvm::ArrayRef<Expr> shape);
+  /// Dimensions permuted: result dim n is source dim permutation[n]. A weight
+  /// stays a weight (#attn.transpose).
+  Tensor transpose(const Tensor &t, llvm::ArrayRef<int64_t> permutation);
+  /// linalg.contract with the given maps over an iteration space; operands'
+  /// sizes have been checked. Accumulates in f32 for f16 and bf16.
+  mlir::Value contract(DType result, llvm::ArrayRef<Expr> shape, const Tensor &a, const Tensor &b,
+                       llvm::ArrayRef<mlir::AffineMap> maps);
+  /// Converts elements: ONNX Cast between any two known dtypes.
+  Tensor cast(const Tensor &t, DType to);
+
+  struct Impl;
+  explicit Node(Impl &impl) : impl(impl) {}
+
+private:
+  Impl &impl;
+};
+
+using ImportFn = mlir::LogicalResult (*)(Node &);
+
+/// Operator name and since_version to importer function, of one domain.
+class OpRegistry {
+public:
+  /// Registers `fn` for each since_version in `versions` whose semantics it
+  /// implements, e.g. add("Softmax", {13}, importSoftmax13).
+  void add(llvm::StringRef op, llvm::ArrayRef<int> versions, ImportFn fn, llvm::StringRef domain = "");
+  /// The importer in force at `opset`, or null; `version` gets its since_version.
+  ImportFn lookup(llvm::StringRef domain, llvm::StringRef op, int opset, int &version) const;
+
+private:
+  std::map<std::pair<std::string, std::string>, std::map<int, ImportFn>> table;
+};
+
+// The families, one file each in frontends/onnx/ops/.
+void registerElementwiseOps(OpRegistry &);   // Elementwise.cpp: unary, binary, compare, Where, Cast
+void registerMatMulOps(OpRegistry &);        // MatMul.cpp: MatMul, Gemm, Einsum, Conv
+void registerReductionOps(OpRegistry &);     // Reduction.cpp: Reduce*, ArgMax, CumSum
+void registerNormalizationOps(OpRegistry &); // Normalization.cpp: Softmax, LogSoftmax, LayerNormalization ...
+void registerAttentionOps(OpRegistry &);     // Attention.cpp: Attention-23/24
+void registerShapeOps(OpRegistry &);         // Shape.cpp: Shape, Reshape, Squeeze, Flatten, Expand, Constant ...
+void registerDataMovementOps(OpRegistry &);  // DataMovement.cpp: Transpose, Concat, Split, Slice, Pad, Tile ...
+void registerIndexingOps(OpRegistry &);      // Indexing.cpp: Gather*, Range, Trilu, OneHot ...
+
+} // namespace attn::onnx
+
+#endif // FRONTENDS_ONNX_IMPORTER_H

@@ -1,0 +1,7 @@
+#ifndef PASSES_PASSES_TD
+#define PASSES_PASSES_TD
+
+include "passes/graph/GraphPasses.td"
+include "passes/lowering/cpu/CpuPasses.td"
+
+#endif // PASSES_PASSES_TD

@@ -1,0 +1,6 @@
+#ifndef PASSES_GRAPH_GRAPHPASSES_TD
+#define PASSES_GRAPH_GRAPHPASSES_TD
+
+include "mlir/Pass/PassBase.td"
+
+#endif // PASSES_GRAPH_GRAPHPASSES_TD

@@ -1,0 +1,162 @@
+// The contract between a compiled model library and whoever loads it.
+//
+// Self-contained C11: the compiler includes this file to lay out what it emits,
+// the runtime includes it to read what it loads. Neither copies it.
+//
+// File layout of a model library:
+//
+//     [ ELF shared object ][ zeros up to a multiple of 4096 ][ weights ][ attnrt_footer ]
+//
+// `attnrt_footer` is the last sizeof(attnrt_footer) bytes of the file. The
+// digest covers every byte before it and the footer's own fields before
+// `digest`. Damage is found; the digest is no signature, whoever can write the
+// file can also recompute it.
+//
+// The ELF object exports one symbol, `attnrt_library_query`, of type
+// attnrt_library_query_fn; all else is reached from what it returns.
+#ifndef ATTNRT_ABI_H
+#define ATTNRT_ABI_H
+
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define ATTNRT_ABI_VERSION 1u
+#define ATTNRT_FOOTER_MAGIC "ATTNLIB\1"
+#define ATTNRT_PAGE_SIZE 4096u
+#define ATTNRT_DIGEST_LEAF (1u << 20) // bytes
+
+typedef struct attnrt_footer {
+  uint32_t abi_version;    // ATTNRT_ABI_VERSION of the compiler
+  uint32_t flags;          // 0
+  uint64_t elf_size;       // bytes of the ELF object, from offset 0
+  uint64_t weights_offset; // multiple of ATTNRT_PAGE_SIZE
+  uint64_t weights_size;   // bytes
+  uint64_t file_size;      // bytes of the whole file, footer included
+  // SHA-256 over the concatenated SHA-256 digests of consecutive leaves of
+  // ATTNRT_DIGEST_LEAF bytes (the last one shorter) of
+  // file[0, file_size - sizeof(footer)), followed by the fields above.
+  uint8_t digest[32];
+  uint8_t magic[8]; // ATTNRT_FOOTER_MAGIC, without the terminating zero
+} attnrt_footer;
+
+// Element types, the values of DLPack's (code << 8 | bits).
+typedef enum attnrt_dtype {
+  ATTNRT_I8 = 0x0008, ATTNRT_I16 = 0x0010, ATTNRT_I32 = 0x0020, ATTNRT_I64 = 0x0040,
+  ATTNRT_U8 = 0x0108, ATTNRT_U16 = 0x0110, ATTNRT_U32 = 0x0120, ATTNRT_U64 = 0x0140,
+  ATTNRT_F16 = 0x0210, ATTNRT_F32 = 0x0220, ATTNRT_F64 = 0x0240,
+  ATTNRT_BF16 = 0x0410,
+  ATTNRT_BOOL = 0x0608 // one byte, 0 or 1
+} attnrt_dtype;
+
+// One dimension in a tensor's declared shape.
+typedef struct attnrt_dim {
+  int64_t size;     // elements, or -1: known when the model runs
+  const char *name; // the model's name for it ("batch"), or "" ; two dimensions
+                    // of one name have one size in a run
+} attnrt_dim;
+
+typedef struct attnrt_tensor_info {
+  const char *name;
+  const char *dtype_name; // as NumPy spells it
+  int32_t dtype;          // attnrt_dtype
+  int32_t rank;
+  const attnrt_dim *dims; // rank of them
+} attnrt_tensor_info;
+
+// A dense row-major tensor as generated code sees it.
+typedef struct attnrt_buffer {
+  void *data;           // aligned to 64 bytes where the runtime owns it, to the element otherwise
+  const int64_t *shape; // rank sizes, in elements
+} attnrt_buffer;
+
+struct attnrt_run;
+
+// One task of a parallel region: iterations [begin, end).
+typedef void (*attnrt_task_fn)(void *arg, int64_t begin, int64_t end);
+
+// What the runtime offers a running entry. Every function pointer is set.
+// `run` is passed back as the first argument. All but `parallel_for`'s tasks
+// run on the thread that called the entry.
+typedef struct attnrt_run {
+  const uint8_t *weights; // page-aligned, weights_size bytes
+  int32_t num_threads;    // threads that serve parallel_for, the caller's among them
+
+  // Set to nonzero by generated code (also from tasks, racing on purpose: any
+  // one of several errors may win) when an index is out of range:
+  // 1 + position in attnrt_entry.messages. Read after the entry returns.
+  int32_t error_message;
+
+  // Scratch of at least `bytes`, aligned to 64, valid until the run ends; at
+  // most one call a run. NULL: out of memory, and the entry must return
+  // ATTNRT_RUN_STOPPED.
+  void *(*workspace)(struct attnrt_run *run, uint64_t bytes);
+
+  // The buffer of output number `index`, dense row-major, aligned to 64.
+  // Called once an output. NULL: the entry must return ATTNRT_RUN_STOPPED.
+  void *(*output)(struct attnrt_run *run, int32_t index, int32_t rank, const int64_t *shape);
+
+  // Runs fn over [0, n), cut into at most num_threads contiguous pieces.
+  // Nonzero: cancelled or past the deadline, the entry must return
+  // ATTNRT_RUN_STOPPED; some pieces may not have run.
+  int32_t (*parallel_for)(struct attnrt_run *run, attnrt_task_fn fn, void *arg, int64_t n);
+
+  // A requirement of the model does not hold; `message` is a position in
+  // attnrt_entry.messages, in whose text {0}, {1}... stand for `values`.
+  // The entry must return ATTNRT_RUN_STOPPED after it.
+  void (*fail)(struct attnrt_run *run, int32_t message, int32_t num_values, const int64_t *values);
+} attnrt_run;
+
+#define ATTNRT_RUN_DONE 0
+#define ATTNRT_RUN_STOPPED 1 // the runtime knows why
+
+// Inputs are in the order of attnrt_entry.inputs; the caller has checked rank,
+// dtype, static sizes and equal names before.
+typedef int32_t (*attnrt_entry_fn)(attnrt_run *run, const attnrt_buffer *inputs);
+
+typedef struct attnrt_entry {
+  const char *name;
+  attnrt_entry_fn fn;
+  int32_t num_inputs;
+  int32_t num_outputs;
+  const attnrt_tensor_info *inputs;
+  const attnrt_tensor_info *outputs;
+  int32_t num_messages;
+  const char *const *messages;
+} attnrt_entry;
+
+typedef struct attnrt_weight_info {
+  const char *name; // the model's name for the tensor
+  int32_t dtype;    // attnrt_dtype
+  int32_t rank;
+  const int64_t *shape;
+  uint64_t offset;  // bytes from the start of the weights
+  uint64_t size;    // bytes
+  // How the model's tensor is stored: "plain", or "panels:W" / "panels-t:W"
+  // (see attn.pack_panels: column panels of width W, of the tensor or of its
+  // transpose), or "derived" (cannot be replaced alone).
+  const char *layout;
+} attnrt_weight_info;
+
+typedef struct attnrt_library {
+  uint32_t abi_version;
+  uint32_t num_entries;
+  const attnrt_entry *entries;
+  uint32_t num_weights;
+  const attnrt_weight_info *weights;
+  // CPU features the code needs, comma-separated, in the spelling of
+  // /proc/cpuinfo ("avx2,fma", "avx512f,avx512bw,..."); "" for any.
+  const char *required_cpu_features;
+  const char *target;           // LLVM triple
+  const char *compiler_version; // "attnc 0.1.0 (LLVM 22.1.8)"
+  const char *manifest_json;    // all of this and the fusion verdicts, for people and tools
+} attnrt_library;
+
+typedef const attnrt_library *(*attnrt_library_query_fn)(uint32_t abi_version);
+
+#ifdef __cplusplus
+}
+#endif
+#endif // ATTNRT_ABI_H
