@@ -1,0 +1,41 @@
+import os
+import sys
+
+import lit.formats
+import lit.llvm.config  # noqa: F401  (ships with lit; fails early when lit is not LLVM's)
+
+sys.path.insert(0, os.path.dirname(__file__))
+from attn_format import AttnFormat  # noqa: E402
+
+config.name = "attnc"
+config.test_format = AttnFormat()
+config.suffixes = [".mlir", ".test"]
+# models/ holds data; Inputs/ files that tests read.
+config.excludes = ["Inputs", "models", "CMakeLists.txt"]
+config.test_source_root = os.path.dirname(__file__)
+config.test_exec_root = os.path.join(config.attn_build_dir, "test")
+config.substitutions += [
+    ("%root", config.attn_source_dir),
+    ("%build", config.attn_build_dir),
+    ("%python", config.attn_python),
+    ("%cc", config.attn_cc),
+    ("%cxx", config.attn_cxx),
+]
+config.environment["PATH"] = os.pathsep.join(
+    [config.attn_build_dir + "/bin", config.llvm_tools_dir, os.environ["PATH"]])
+for name in ("HOME", "TMPDIR", "NO_COLOR", "XDG_CACHE_HOME"):
+    if name in os.environ:
+        config.environment[name] = os.environ[name]
+
+# --param full=1 runs the long tests too (./dev check --full).
+if lit_config.params.get("full"):
+    config.available_features.add("full")
+
+# CPU features by the kernel's names; a test asks for what it needs with
+# `REQUIRES: cpu-avx512f` and is reported as unsupported elsewhere.
+try:
+    with open("/proc/cpuinfo") as f:
+        flags = next(line for line in f if line.startswith("flags")).split(":")[1].split()
+    config.available_features.update("cpu-" + flag for flag in flags if flag.startswith(("avx", "amx", "fma")))
+except (OSError, StopIteration):
+    pass
