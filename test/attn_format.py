@@ -1,7 +1,8 @@
-"""lit's shell tests, plus the GoogleTest programs of build/test/unit.
+"""lit's shell tests, plus two kinds that are found and not written down.
 
-A directory's *.mlir and *.test files are shell tests. The directory test/unit
-is virtual: its tests are the programs that add_attnc_unittest built.
+A directory's *.mlir and *.test files are shell tests. In test/unit the tests
+are the programs that add_attnc_unittest built; in test/e2e/models each folder
+with a model.onnx is one, run by test/e2e/check_model.py.
 """
 import os
 import subprocess
@@ -15,18 +16,31 @@ class AttnFormat(lit.formats.ShTest):
         super().__init__(True)
 
     def getTestsInDirectory(self, suite, path_in_suite, lit_config, local_config):
-        yield from super().getTestsInDirectory(suite, path_in_suite, lit_config, local_config)
         if path_in_suite == ("unit",):
             folder = os.path.join(suite.exec_root, "unit")
             for name in sorted(os.listdir(folder)) if os.path.isdir(folder) else []:
                 path = os.path.join(folder, name)
                 if os.path.isfile(path) and os.access(path, os.X_OK) and "." not in name:
                     yield lit.Test.Test(suite, path_in_suite + (name,), local_config, file_path=path)
+        elif path_in_suite == ("e2e", "models"):
+            folder = suite.getSourcePath(path_in_suite)
+            for name in sorted(os.listdir(folder)):
+                if os.path.exists(os.path.join(folder, name, "model.onnx")):
+                    yield lit.Test.Test(suite, path_in_suite + (name,), local_config,
+                                        file_path=os.path.join(folder, name))
+        elif path_in_suite[:2] != ("e2e", "models"):
+            yield from super().getTestsInDirectory(suite, path_in_suite, lit_config, local_config)
 
     def execute(self, test, lit_config):
-        if test.path_in_suite[:1] != ("unit",):
+        config = test.config
+        if test.path_in_suite[:1] == ("unit",):
+            command = [test.file_path, "--gtest_brief=1"]
+        elif test.path_in_suite[:2] == ("e2e", "models"):
+            command = [config.attn_python, os.path.join(config.attn_source_dir, "test/e2e/check_model.py"),
+                       test.file_path, "--tools=" + os.path.join(config.attn_build_dir, "bin")]
+        else:
             return super().execute(test, lit_config)
-        run = subprocess.run([test.file_path, "--gtest_brief=1"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                             env=test.config.environment, timeout=1200, errors="replace", text=True)
-        code = lit.Test.PASS if run.returncode == 0 else lit.Test.FAIL
-        return code, "" if code is lit.Test.PASS else run.stdout
+        done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=config.environment,
+                              timeout=1800, errors="replace", text=True)
+        code = lit.Test.PASS if done.returncode == 0 else lit.Test.FAIL
+        return code, "" if code is lit.Test.PASS else done.stdout

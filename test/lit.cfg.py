@@ -10,8 +10,8 @@ from attn_format import AttnFormat  # noqa: E402
 config.name = "attnc"
 config.test_format = AttnFormat()
 config.suffixes = [".mlir", ".test"]
-# models/ holds data; Inputs/ files that tests read.
-config.excludes = ["Inputs", "models", "CMakeLists.txt"]
+# Inputs/ holds files that tests read.
+config.excludes = ["Inputs", "CMakeLists.txt"]
 config.test_source_root = os.path.dirname(__file__)
 config.test_exec_root = os.path.join(config.attn_build_dir, "test")
 config.substitutions += [
