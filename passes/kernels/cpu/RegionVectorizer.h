@@ -1,0 +1,40 @@
+#ifndef PASSES_KERNELS_CPU_REGIONVECTORIZER_H
+#define PASSES_KERNELS_CPU_REGIONVECTORIZER_H
+
+#include "mlir/IR/Builders.h"
+#include "llvm/ADT/STLFunctionalExtras.h"
+#include <string>
+
+namespace attn {
+
+/// Gives the value of dimension `dim` (of `attn.index` or `linalg.index`) for
+/// the lanes at hand: `vector<lanes x index>`, or `index` where all lanes agree.
+using IndexVectorFn = llvm::function_ref<mlir::Value(mlir::OpBuilder &, mlir::Location, int64_t dim)>;
+
+/// Clones the ops of `block`, a block of scalar elementwise ops that ends in a
+/// yield of one value, at vector type and returns the vector that the yield
+/// would have: `vector<lanes x T>`.
+///
+/// Each block argument takes the value of `args` at its position: a
+/// `vector<lanes x T>`, or a scalar `T` that all lanes share. What depends on
+/// shared scalars only is computed once, as a scalar, and broadcast where a
+/// vector meets it; constants (also those that stand outside the block) become
+/// splats. Index ops ask `indexVector`, which may be null when there are none.
+///
+/// Fails, and leaves nothing behind, where `canVectorizeBlock` is false.
+mlir::FailureOr<mlir::Value> vectorizeBlock(mlir::OpBuilder &builder, mlir::Block &block, mlir::ValueRange args,
+                                            int64_t lanes, IndexVectorFn indexVector, std::string *reason = nullptr);
+
+/// True if every op of `block` maps to vectors element by element, is a
+/// constant or an index op, no value but constants comes from outside, and one
+/// scalar is yielded. Otherwise `reason`, if given, tells what stands in the way.
+bool canVectorizeBlock(mlir::Block &block, std::string *reason = nullptr);
+
+/// The generic form of `block` without locations and value names, constants
+/// from outside included: equal for blocks that compute the same thing by the
+/// same ops. Part of the key of a kernel that carries the block.
+std::string blockSignature(mlir::Block &block);
+
+} // namespace attn
+
+#endif // PASSES_KERNELS_CPU_REGIONVECTORIZER_H
