@@ -6,6 +6,7 @@
 #include "mlir/Support/LogicalResult.h"
 #include "llvm/ADT/StringRef.h"
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -41,6 +42,9 @@ struct CompileOptions {
   bool timing = false;
   /// Where an MLIR reproducer goes if a pass fails or crashes ("" : nowhere).
   std::string reproducerPath;
+  /// Called as each stage begins ("recognising attentions", "linking"), for
+  /// progress and for the message of a compile that dies. May be empty.
+  std::function<void(llvm::StringRef stage)> onStage;
 };
 
 /// What a compile did, for the tools to report.
