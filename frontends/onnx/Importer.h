@@ -5,8 +5,9 @@
 #include "mlir/IR/Builders.h"
 #include "mlir/IR/BuiltinTypes.h"
 #include "mlir/Support/LogicalResult.h"
-#include "llvm/ADT/FunctionExtras.h"
+#include "llvm/ADT/STLFunctionalExtras.h"
 #include "llvm/ADT/StringRef.h"
+#include <map>
 #include <optional>
 #include <string>
 #include <variant>
@@ -15,7 +16,8 @@
 // What an operator's importer sees. One importer function per operator and
 // semantic version, grouped by family in frontends/onnx/ops/; it reads its
 // inputs and attributes from a Node, emits linalg, tensor, arith, math and attn
-// ops, and sets the outputs.
+// ops, and sets the outputs. An attribute of the wrong kind is reported by the
+// Node; the importer function need not look.
 
 namespace attn::onnx {
 
@@ -26,11 +28,16 @@ bool isFloat(DType);
 bool isSigned(DType); // floats and signed integers
 /// NumPy's name ("float32", "bool").
 llvm::StringRef dtypeName(DType);
+/// Bytes of an element in a tensor.
+int64_t dtypeBytes(DType);
+/// TensorProto.DataType's number; nullopt for what the importer does not know.
+std::optional<DType> dtypeFromProto(int64_t type);
 /// Type of an element in a tensor.
 mlir::Type elementType(mlir::MLIRContext *, DType);
 
-/// One element whose value is known at import: a float, or an integer or bool
-/// as an expression.
+/// One element whose value is known at import: a float (a constant, already
+/// rounded to the tensor's dtype), or an integer or bool (0, 1) as an
+/// expression.
 using Scalar = std::variant<double, Expr>;
 
 /// An ONNX value during import. Cheap to copy.
@@ -45,10 +52,12 @@ struct Tensor {
   std::optional<llvm::SmallVector<Scalar, 4>> elements;
   static constexpr size_t kMaxElements = 64;
 
-  mlir::Value value;     // ranked tensor, or null (elements are set then)
-  std::string weight;    // the attn.global that `value` is, or ""
+  mlir::Value value;  // ranked tensor, or null (elements are set then): ask Node::value
+  std::string weight; // the attn.global that `value` is, or ""
 
   int64_t rank() const { return shape.size(); }
+  /// Its single element, when there is one and it is known.
+  std::optional<Scalar> scalar() const;
 };
 
 /// One node of the graph, its operands and the place its code goes.
@@ -72,8 +81,9 @@ public:
   /// The tensor value of `t`, materialised when only its elements are known.
   mlir::Value value(const Tensor &t);
   mlir::Value value(size_t i) { return value(input(i)); }
-  /// Integers of input `i` when each is a compile-time constant.
+  /// Elements of input `i` when each is a compile-time constant.
   std::optional<llvm::SmallVector<int64_t>> constantInts(size_t i) const;
+  std::optional<llvm::SmallVector<double>> constantFloats(size_t i) const;
   /// Integers of input `i` as expressions: its elements, or, for a rank-0 or
   /// rank-1 tensor of static length, values read from the tensor at run time.
   std::optional<llvm::SmallVector<Expr>> exprs(size_t i);
@@ -97,6 +107,10 @@ public:
   /// Reports "node 'name' (Op): <message>" and returns failure. The message
   /// starts in lower case and names both values of what does not agree.
   mlir::InFlightDiagnostic error();
+  /// The same for what is legal ONNX and not implemented (exit status 2).
+  mlir::InFlightDiagnostic unsupported();
+  /// "node 'name' (Op)", for messages of attn.require and attn.check_index.
+  std::string describe() const;
 
   //--- building blocks (Building.cpp), used by every family
   /// Ranked tensor type of dtype and shape, `?` where not constant.
@@ -115,10 +129,30 @@ public:
   /// import become attn.require; sizes that differ are an error.
   mlir::FailureOr<llvm::SmallVector<Expr>> broadcast(llvm::ArrayRef<llvm::ArrayRef<Expr>> shapes);
 
+  /// The run ends with "node 'name' (Op): <message>" unless a == b, in the
+  /// message {0} is a and {1} is b. Nothing is emitted where equality is proved
+  /// or was required before; an error where it is disproved.
+  mlir::LogicalResult requireEqual(const Expr &a, const Expr &b, llvm::StringRef message);
+  /// The same for a <= b.
+  mlir::LogicalResult requireAtMost(const Expr &a, const Expr &b, llvm::StringRef message);
+
+  /// The elementwise operator applied at import: nullopt unless every operand's
+  /// elements are known, the result has at most kMaxElements, and `fn` answers
+  /// for each of them. Operands are broadcast to `shape` as elementwise() does;
+  /// `fn` gets one scalar an operand. Results are rounded to `result`; an
+  /// integer constant that does not fit it means nullopt. So an importer says
+  ///
+  ///     if (auto folded = node.foldElementwise(dtype, shape, {a, b}, fn))
+  ///       return node.setOutput(0, *folded), success();
+  std::optional<Tensor>
+  foldElementwise(DType result, llvm::ArrayRef<Expr> shape, llvm::ArrayRef<Tensor> operands,
+                  llvm::function_ref<std::optional<Scalar>(llvm::ArrayRef<Scalar>)> fn);
+
   /// One linalg.generic over `shape`; operands are broadcast to it: unit
   /// dimensions are collapsed away and left out of the indexing map. `body`
   /// gets one scalar per operand in the operand's element type (a Bool operand
   /// arrives as i1, and a Bool result is yielded as i1) and returns the result.
+  /// An operand with one known element is a scalar, not an input.
   using ElementwiseBody =
       llvm::function_ref<mlir::Value(mlir::OpBuilder &, mlir::Location, mlir::ValueRange)>;
   mlir::Value elementwise(DType result, llvm::ArrayRef<Expr> shape, llvm::ArrayRef<Tensor> operands,
@@ -137,6 +171,13 @@ public:
                        llvm::ArrayRef<mlir::AffineMap> maps);
   /// Converts elements: ONNX Cast between any two known dtypes.
   Tensor cast(const Tensor &t, DType to);
+  /// A scalar's conversion inside a region; Bool is i1 on either side.
+  static mlir::Value castScalar(mlir::OpBuilder &b, mlir::Location loc, mlir::Value value, DType from, DType to);
+  /// `t` under the broadcast `shape` (ONNX Expand): itself when equal.
+  Tensor expand(const Tensor &t, llvm::ArrayRef<Expr> shape);
+  /// A tensor whose bytes are known: a dense constant, or a weight above
+  /// kMaxInlineBytes. `bytes` are row-major, little endian, Bool 0 or 1.
+  Tensor constantTensor(DType dtype, llvm::ArrayRef<int64_t> shape, llvm::ArrayRef<char> bytes);
 
   struct Impl;
   explicit Node(Impl &impl) : impl(impl) {}

@@ -7,7 +7,10 @@
 #include "mlir/IR/Value.h"
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <optional>
+#include <string>
+#include <vector>
 
 namespace attn::onnx {
 
@@ -17,6 +20,10 @@ namespace attn::onnx {
 /// value read from a tensor), made once for equal operands. So `batch * seq`
 /// of two places of the graph is one expression, `(batch * seq * 12) / seq` is
 /// `batch * 12`, and a reshape can be proved to split or merge dimensions.
+///
+/// Arithmetic that leaves 64 bits or kMaxTerms gives an expression with
+/// overflowed() set, which spreads. Nothing may be built from it: folding stops
+/// there, and a shape that has it is an error.
 ///
 /// A value type; equality is equality of the polynomials.
 class Expr {
@@ -29,6 +36,8 @@ public:
 
   std::optional<int64_t> constant() const; // the value, when no atom takes part
   bool is(int64_t value) const { return constant() == value; }
+  bool overflowed() const;
+  static Expr overflow();
 
   friend Expr operator+(const Expr &a, const Expr &b);
   friend Expr operator-(const Expr &a, const Expr &b);
@@ -43,38 +52,74 @@ private:
 };
 
 /// The atoms of one import, what is known of them, and their values in the IR.
+///
+/// Named dimensions are at least 0: a caller may pass an empty tensor. So
+/// `Equal(batch, -1)` is decided, `Equal(batch, 0)` is not.
 class Symbols {
 public:
+  Symbols();
+  ~Symbols();
+
   /// The dimension that the model calls `name`, at least `lower`, with its
   /// value at entry. Equal names give the same atom.
   Expr dimension(llvm::StringRef name, mlir::Value value, int64_t lower = 0);
   /// A fresh atom for an index computed in the IR.
-  Expr opaque(mlir::Value index, std::optional<int64_t> lower = std::nullopt);
+  Expr opaque(mlir::Value index, std::optional<int64_t> lower = std::nullopt,
+              std::optional<int64_t> upper = std::nullopt);
 
+  /// Division by an expression that is 0 at run time gives an unspecified
+  /// value (and no trap): whoever divides requires what follows from it.
   Expr floorDiv(const Expr &a, const Expr &b); // exact division of polynomials where possible
+  Expr ceilDiv(const Expr &a, const Expr &b);
   Expr truncDiv(const Expr &a, const Expr &b); // ONNX Div on integers
   Expr mod(const Expr &a, const Expr &b);      // sign of the divisor, as ONNX Mod (fmod = 0)
   Expr min(const Expr &a, const Expr &b);
   Expr max(const Expr &a, const Expr &b);
 
+  /// 1 where it holds, 0 elsewhere.
+  Expr equal(const Expr &a, const Expr &b);
+  Expr less(const Expr &a, const Expr &b);
+  /// a where condition (0 or 1) is 1, otherwise b.
+  Expr select(const Expr &condition, const Expr &a, const Expr &b);
+
   /// Decides a comparison for every value the atoms can have; nullopt: open.
   std::optional<bool> isEqual(const Expr &a, const Expr &b) const;
   std::optional<bool> isLess(const Expr &a, const Expr &b) const; // a < b
-  /// Greatest proved lower bound of `a`.
+  /// From here on a == b (an attn.require said so).
+  void assumeEqual(const Expr &a, const Expr &b);
+  /// Greatest proved lower bound and least proved upper bound of `a`.
   std::optional<int64_t> lowerBound(const Expr &a) const;
+  std::optional<int64_t> upperBound(const Expr &a) const;
+  /// The quotient of polynomials when `b` divides `a` for all values.
+  static std::optional<Expr> exactQuotient(const Expr &a, const Expr &b);
 
-  /// The value of `a` as an index, written at the builder's insertion point
-  /// (or reused where an earlier one dominates it).
+  /// Values are written at the end of `home`, so that all that is imported
+  /// later may use them. Without a home: at the builder's insertion point.
+  void setHome(mlir::Block *block) { home = block; }
+  /// The value of `a` as an index, written once.
   mlir::Value materialize(mlir::OpBuilder &b, mlir::Location loc, const Expr &a);
   /// A constant attribute or the value: what tensor ops take as a size.
   mlir::OpFoldResult size(mlir::OpBuilder &b, mlir::Location loc, const Expr &a);
 
+  /// The name of a dimension that is exactly one named atom, else "".
+  llvm::StringRef name(const Expr &a) const;
   /// For messages: "batch*seq + 2".
   std::string print(const Expr &a) const;
 
 private:
-  struct Atom; // in Symbolic.cpp
-  std::vector<std::shared_ptr<Atom>> atoms;
+  enum class Kind { Dimension, Opaque, FloorDiv, TruncDiv, Mod, Min, Max, Equal, Less, Select };
+  struct Atom;
+  struct Range; // both in Symbolic.cpp
+
+  Expr make(Kind kind, llvm::ArrayRef<Expr> operands, std::optional<int64_t> lower, std::optional<int64_t> upper);
+  Range range(const Expr &a) const;
+  std::optional<int64_t> lowerBound(const Expr &a, unsigned effort) const;
+  mlir::Value emitAtom(mlir::OpBuilder &b, mlir::Location loc, unsigned id);
+  const Atom *find(const Expr &a, Kind kind) const;
+
+  struct Storage;
+  std::unique_ptr<Storage> storage;
+  mlir::Block *home = nullptr;
 };
 
 } // namespace attn::onnx
