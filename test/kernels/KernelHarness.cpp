@@ -1,0 +1,396 @@
+#include "test/kernels/KernelHarness.h"
+
+#include "mlir/Conversion/AffineToStandard/AffineToStandard.h"
+#include "mlir/Conversion/ArithToLLVM/ArithToLLVM.h"
+#include "mlir/Conversion/ControlFlowToLLVM/ControlFlowToLLVM.h"
+#include "mlir/Conversion/ConvertToLLVM/ToLLVMPass.h"
+#include "mlir/Conversion/FuncToLLVM/ConvertFuncToLLVM.h"
+#include "mlir/Conversion/MathToLLVM/MathToLLVM.h"
+#include "mlir/Conversion/MemRefToLLVM/MemRefToLLVM.h"
+#include "mlir/Conversion/ReconcileUnrealizedCasts/ReconcileUnrealizedCasts.h"
+#include "mlir/Conversion/SCFToControlFlow/SCFToControlFlow.h"
+#include "mlir/Conversion/UBToLLVM/UBToLLVM.h"
+#include "mlir/Conversion/VectorToLLVM/ConvertVectorToLLVM.h"
+#include "mlir/Conversion/VectorToLLVM/ConvertVectorToLLVMPass.h"
+#include "mlir/Conversion/VectorToSCF/VectorToSCF.h"
+#include "mlir/Dialect/Affine/IR/AffineOps.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/ControlFlow/IR/ControlFlowOps.h"
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "mlir/Dialect/Linalg/IR/Linalg.h"
+#include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/Dialect/Math/Transforms/Passes.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "mlir/Dialect/MemRef/Transforms/Passes.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+#include "mlir/Dialect/UB/IR/UBOps.h"
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
+#include "mlir/IR/Verifier.h"
+#include "mlir/Parser/Parser.h"
+#include "mlir/Pass/PassManager.h"
+#include "mlir/Target/LLVMIR/Dialect/Builtin/BuiltinToLLVMIRTranslation.h"
+#include "mlir/Target/LLVMIR/Dialect/LLVMIR/LLVMToLLVMIRTranslation.h"
+#include "mlir/Target/LLVMIR/Export.h"
+#include "mlir/Transforms/GreedyPatternRewriteDriver.h"
+#include "mlir/Transforms/Passes.h"
+#include "llvm/ExecutionEngine/Orc/LLJIT.h"
+#include "llvm/IR/IRBuilder.h"
+#include "llvm/IR/LegacyPassManager.h"
+#include "llvm/IR/Module.h"
+#include "llvm/MC/TargetRegistry.h"
+#include "llvm/Passes/PassBuilder.h"
+#include "llvm/Support/TargetSelect.h"
+#include "llvm/Target/TargetMachine.h"
+#include "llvm/TargetParser/Host.h"
+#include "llvm/Transforms/Utils/Cloning.h"
+#include <sys/mman.h>
+#include <unistd.h>
+
+using namespace mlir;
+
+namespace attn::test {
+
+//===----------------------------------------------------------------------===//
+// Buffer
+//===----------------------------------------------------------------------===//
+
+Buffer::Buffer(std::vector<int64_t> shape, size_t elementSize) : dims(std::move(shape)) {
+  for (int64_t dim : dims)
+    numElements *= dim;
+  numBytes = numElements * elementSize;
+  size_t page = sysconf(_SC_PAGESIZE);
+  // Not below one page: an empty array still has a guard in front.
+  size_t inner = (numBytes + page) / page * page;
+  mappedBytes = inner + 2 * page;
+  void *memory = mmap(nullptr, mappedBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (memory == MAP_FAILED)
+    llvm::report_fatal_error("test buffer: no memory");
+  mapping = static_cast<char *>(memory);
+  mprotect(mapping, page, PROT_NONE);
+  mprotect(mapping + page + inner, page, PROT_NONE);
+  bytes = mapping + page + inner - numBytes;
+  std::memset(mapping + page, 0xff, inner);
+}
+
+Buffer::Buffer(Buffer &&other) noexcept
+    : dims(std::move(other.dims)), numElements(other.numElements), numBytes(other.numBytes),
+      mappedBytes(other.mappedBytes), mapping(std::exchange(other.mapping, nullptr)), bytes(other.bytes) {}
+
+Buffer::~Buffer() {
+  if (mapping)
+    munmap(mapping, mappedBytes);
+}
+
+void Buffer::poison() { std::memset(bytes, 0xff, numBytes); }
+
+bool Buffer::guardIntact() const {
+  return std::all_of(mapping + sysconf(_SC_PAGESIZE), bytes, [](char byte) { return byte == '\xff'; });
+}
+
+//===----------------------------------------------------------------------===//
+// Target
+//===----------------------------------------------------------------------===//
+
+bool hostRuns(StringRef isa) {
+  if (isa == "portable")
+    return true;
+  llvm::StringMap<bool> features = llvm::sys::getHostCPUFeatures();
+  auto has = [&](std::initializer_list<const char *> names) {
+    return llvm::all_of(names, [&](const char *name) { return features.lookup(name); });
+  };
+  bool avx2 = has({"avx2", "fma", "f16c", "bmi", "bmi2"});
+  return isa == "avx2" ? avx2 : avx2 && has({"avx512f", "avx512bw", "avx512dq", "avx512vl", "avx512cd"});
+}
+
+TargetAttr makeTarget(MLIRContext &context, StringRef isa) {
+  StringRef cpu = isa == "avx512" ? "x86-64-v4" : isa == "avx2" ? "x86-64-v3" : "x86-64";
+  return TargetAttr::get(&context, "x86_64-unknown-linux-gnu", cpu, isa == "avx512" ? "-prefer-256-bit" : "", isa,
+                         48 << 10, 1 << 20);
+}
+
+//===----------------------------------------------------------------------===//
+// Lowering
+//===----------------------------------------------------------------------===//
+
+namespace {
+
+constexpr char kTrampoline[] = "attn_test_call";
+
+void registerDialects(DialectRegistry &registry) {
+  registry.insert<AttnDialect, affine::AffineDialect, arith::ArithDialect, cf::ControlFlowDialect, func::FuncDialect,
+                  linalg::LinalgDialect, LLVM::LLVMDialect, math::MathDialect, memref::MemRefDialect, scf::SCFDialect,
+                  ub::UBDialect, vector::VectorDialect>();
+  arith::registerConvertArithToLLVMInterface(registry);
+  cf::registerConvertControlFlowToLLVMInterface(registry);
+  registerConvertFuncToLLVMInterface(registry);
+  registerConvertMathToLLVMInterface(registry);
+  registerConvertMemRefToLLVMInterface(registry);
+  ub::registerConvertUBToLLVMInterface(registry);
+  vector::registerConvertVectorToLLVMInterface(registry);
+  registerBuiltinDialectTranslation(registry);
+  registerLLVMDialectTranslation(registry);
+}
+
+/// Gives the kernel two more arguments, piece and pieces, and lets its
+/// top-level loop run over that piece of its range, one iteration at a time.
+LogicalResult cutParallelLoop(func::FuncOp kernel) {
+  OpBuilder builder(kernel);
+  Location loc = kernel.getLoc();
+  unsigned position = kernel.getNumArguments();
+  for (unsigned n = 0; n < 2; ++n)
+    if (failed(kernel.insertArgument(position + n, builder.getIndexType(), {}, loc)))
+      return failure();
+  Value piece = kernel.getArgument(position), pieces = kernel.getArgument(position + 1);
+  SmallVector<scf::ParallelOp> loops(kernel.getOps<scf::ParallelOp>());
+  if (loops.empty())
+    return success();
+  scf::ParallelOp loop = loops.front();
+  if (loops.size() > 1 || loop.getNumLoops() != 1 || loop.getNumReductions())
+    return loop.emitError("expects one 1-D scf.parallel without reductions at the top level of a kernel");
+  builder.setInsertionPoint(loop);
+  Value lower = loop.getLowerBound()[0], step = loop.getStep()[0];
+  Value range = arith::SubIOp::create(builder, loc, loop.getUpperBound()[0], lower);
+  auto cut = [&](Value n) -> Value {
+    Value part = arith::DivUIOp::create(builder, loc, arith::MulIOp::create(builder, loc, range, n), pieces);
+    return arith::AddIOp::create(builder, loc, lower, part);
+  };
+  Value one = arith::ConstantIndexOp::create(builder, loc, 1);
+  Value begin = cut(piece), end = cut(arith::AddIOp::create(builder, loc, piece, one));
+  auto sequential = scf::ForOp::create(builder, loc, begin, end, step);
+  loop.getInductionVars()[0].replaceAllUsesWith(sequential.getInductionVar());
+  loop.getBody()->getTerminator()->erase();
+  Block *body = sequential.getBody();
+  body->getOperations().splice(body->getTerminator()->getIterator(), loop.getBody()->getOperations());
+  loop.erase();
+  return success();
+}
+
+LogicalResult lowerToLLVM(ModuleOp module) {
+  MLIRContext *context = module.getContext();
+  // Constants fold into splats before the polynomials multiply them.
+  PassManager before(context);
+  before.addPass(createCanonicalizerPass());
+  before.addPass(createCSEPass());
+  if (failed(before.run(module)))
+    return failure();
+  RewritePatternSet patterns(context);
+  populateMathPolynomialApproximationPatterns(patterns);
+  if (failed(applyPatternsGreedily(module, std::move(patterns))))
+    return failure();
+  PassManager pm(context);
+  pm.addPass(createLoopInvariantCodeMotionPass());
+  pm.addPass(createConvertVectorToSCFPass());
+  pm.addPass(memref::createExpandStridedMetadataPass());
+  pm.addPass(createLowerAffinePass());
+  pm.addPass(createSCFToControlFlowPass());
+  pm.addPass(createConvertVectorToLLVMPass());
+  pm.addPass(createConvertToLLVMPass());
+  pm.addPass(createReconcileUnrealizedCastsPass());
+  pm.addPass(createCSEPass());
+  return pm.run(module);
+}
+
+/// void attn_test_call(void **args): args[i] points to the i-th argument's
+/// descriptor (memref) or value (index).
+void addTrampoline(llvm::Module &module, llvm::Function &callee, ArrayRef<bool> isMemRef) {
+  llvm::LLVMContext &context = module.getContext();
+  llvm::IRBuilder<> builder(context);
+  auto *type = llvm::FunctionType::get(builder.getVoidTy(), {builder.getPtrTy()}, false);
+  auto *function = llvm::Function::Create(type, llvm::Function::ExternalLinkage, kTrampoline, module);
+  builder.SetInsertPoint(llvm::BasicBlock::Create(context, "", function));
+  SmallVector<llvm::Value *> arguments;
+  for (auto [n, memref] : llvm::enumerate(isMemRef)) {
+    llvm::Value *slot = builder.CreateConstGEP1_64(builder.getPtrTy(), function->getArg(0), n);
+    llvm::Value *argument = builder.CreateLoad(builder.getPtrTy(), slot);
+    arguments.push_back(memref ? argument : builder.CreateLoad(builder.getInt64Ty(), argument));
+  }
+  builder.CreateCall(&callee, arguments);
+  builder.CreateRetVoid();
+}
+
+std::unique_ptr<llvm::TargetMachine> makeMachine(TargetAttr attr) {
+  LLVMInitializeX86TargetInfo();
+  LLVMInitializeX86Target();
+  LLVMInitializeX86TargetMC();
+  LLVMInitializeX86AsmPrinter();
+  LLVMInitializeX86AsmParser();
+  std::string error;
+  llvm::Triple triple(attr.getTriple());
+  const llvm::Target *target = llvm::TargetRegistry::lookupTarget(triple, error);
+  if (!target) {
+    llvm::errs() << error << '\n';
+    return nullptr;
+  }
+  return std::unique_ptr<llvm::TargetMachine>(
+      target->createTargetMachine(triple, attr.getCpu(), attr.getFeatures(), llvm::TargetOptions(), llvm::Reloc::PIC_,
+                                  llvm::CodeModel::Small, llvm::CodeGenOptLevel::Default));
+}
+
+void optimize(llvm::Module &module, llvm::TargetMachine &machine) {
+  llvm::LoopAnalysisManager lam;
+  llvm::FunctionAnalysisManager fam;
+  llvm::CGSCCAnalysisManager cgam;
+  llvm::ModuleAnalysisManager mam;
+  llvm::PipelineTuningOptions tuning;
+  // Kernels are vectors already.
+  tuning.LoopVectorization = tuning.SLPVectorization = tuning.LoopInterleaving = false;
+  llvm::PassBuilder builder(&machine, tuning);
+  builder.registerModuleAnalyses(mam);
+  builder.registerCGSCCAnalyses(cgam);
+  builder.registerFunctionAnalyses(fam);
+  builder.registerLoopAnalyses(lam);
+  builder.crossRegisterProxies(lam, fam, cgam, mam);
+  builder.buildPerModuleDefaultPipeline(llvm::OptimizationLevel::O2).run(module, mam);
+}
+
+template <typename Stream>
+bool emit(llvm::Module &module, llvm::TargetMachine &machine, llvm::CodeGenFileType kind, Stream &text) {
+  llvm::raw_svector_ostream os(text);
+  llvm::legacy::PassManager codegen;
+  if (machine.addPassesToEmitFile(codegen, os, nullptr, kind))
+    return false;
+  codegen.run(module);
+  return true;
+}
+
+} // namespace
+
+//===----------------------------------------------------------------------===//
+// Kernel
+//===----------------------------------------------------------------------===//
+
+struct Kernel::Impl {
+  std::unique_ptr<llvm::orc::LLJIT> jit;
+  void (*function)(void **) = nullptr;
+  /// Rank and static sizes of each memref argument.
+  std::vector<std::vector<int64_t>> shapes;
+  bool hasUnknownArgument = false;
+  std::string assembly, ir;
+
+  static std::unique_ptr<Kernel> finish(OwningOpRef<ModuleOp> module, TargetAttr target, func::FuncOp kernel);
+};
+
+Kernel::Kernel(std::unique_ptr<Impl> impl) : impl(std::move(impl)) {}
+Kernel::~Kernel() = default;
+const std::string &Kernel::assembly() const { return impl->assembly; }
+const std::string &Kernel::ir() const { return impl->ir; }
+
+std::unique_ptr<Kernel> Kernel::Impl::finish(OwningOpRef<ModuleOp> module, TargetAttr target, func::FuncOp kernel) {
+  auto impl = std::make_unique<Impl>();
+  if (failed(verify(*module)))
+    return nullptr;
+  llvm::raw_string_ostream(impl->ir) << *module;
+  SmallVector<bool> isMemRef;
+  for (Type type : kernel.getArgumentTypes()) {
+    auto memref = dyn_cast<MemRefType>(type);
+    isMemRef.push_back(static_cast<bool>(memref));
+    if (memref && memref.getLayout().isIdentity())
+      impl->shapes.push_back(memref.getShape().vec());
+    else
+      impl->hasUnknownArgument = true;
+  }
+  isMemRef.append(2, false);
+  std::string name = kernel.getSymName().str();
+  kernel->setAttr("llvm.emit_c_interface", UnitAttr::get(kernel.getContext()));
+  if (failed(cutParallelLoop(kernel)) || failed(lowerToLLVM(*module)))
+    return nullptr;
+
+  llvm::LLVMContext llvmContext;
+  std::unique_ptr<llvm::Module> llvmModule = translateModuleToLLVMIR(*module, llvmContext);
+  std::unique_ptr<llvm::TargetMachine> machine = makeMachine(target);
+  if (!llvmModule || !machine)
+    return nullptr;
+  llvmModule->setDataLayout(machine->createDataLayout());
+  llvmModule->setTargetTriple(machine->getTargetTriple());
+  addTrampoline(*llvmModule, *llvmModule->getFunction("_mlir_ciface_" + name), isMemRef);
+  for (llvm::Function &function : *llvmModule)
+    if (!function.isDeclaration() && target.getIsa() == "avx512")
+      function.addFnAttr("prefer-vector-width", "512");
+  optimize(*llvmModule, *machine);
+
+  SmallString<0> assembly, object;
+  std::unique_ptr<llvm::Module> copy = llvm::CloneModule(*llvmModule);
+  if (!emit(*copy, *machine, llvm::CodeGenFileType::AssemblyFile, assembly) ||
+      !emit(*llvmModule, *machine, llvm::CodeGenFileType::ObjectFile, object))
+    return nullptr;
+  impl->assembly = assembly.str().str();
+  auto report = [](llvm::Error error) -> std::unique_ptr<Kernel> {
+    llvm::errs() << llvm::toString(std::move(error)) << '\n';
+    return nullptr;
+  };
+  auto jit = llvm::orc::LLJITBuilder().create();
+  if (!jit)
+    return report(jit.takeError());
+  impl->jit = std::move(*jit);
+  if (llvm::Error error = impl->jit->addObjectFile(llvm::MemoryBuffer::getMemBufferCopy(object)))
+    return report(std::move(error));
+  auto symbol = impl->jit->lookup(kTrampoline);
+  if (!symbol)
+    return report(symbol.takeError());
+  impl->function = symbol->toPtr<void (*)(void **)>();
+  return std::unique_ptr<Kernel>(new Kernel(std::move(impl)));
+}
+
+std::unique_ptr<Kernel> Kernel::compile(StringRef isa, BuildFn build) {
+  DialectRegistry registry;
+  registerDialects(registry);
+  MLIRContext context(registry, MLIRContext::Threading::DISABLED);
+  context.loadAllAvailableDialects();
+  TargetAttr target = makeTarget(context, isa);
+  OpBuilder builder(&context);
+  Location loc = NameLoc::get(builder.getStringAttr("kernel under test"));
+  OwningOpRef<ModuleOp> module = ModuleOp::create(loc);
+  (*module)->setAttr(AttnDialect::kTargetAttr, target);
+  builder.setInsertionPointToEnd(module->getBody());
+  FailureOr<func::FuncOp> kernel = build(builder, loc);
+  if (failed(kernel))
+    return nullptr;
+  return Impl::finish(std::move(module), target, *kernel);
+}
+
+std::unique_ptr<Kernel> Kernel::compileText(StringRef isa, StringRef text) {
+  DialectRegistry registry;
+  registerDialects(registry);
+  MLIRContext context(registry, MLIRContext::Threading::DISABLED);
+  context.loadAllAvailableDialects();
+  TargetAttr target = makeTarget(context, isa);
+  auto module = parseSourceString<ModuleOp>(text, &context);
+  if (!module || module->getOps<func::FuncOp>().empty())
+    return nullptr;
+  (*module)->setAttr(AttnDialect::kTargetAttr, target);
+  func::FuncOp kernel = *module->getOps<func::FuncOp>().begin();
+  return Impl::finish(std::move(module), target, kernel);
+}
+
+bool Kernel::call(ArrayRef<const Buffer *> buffers, int64_t pieces) {
+  if (impl->hasUnknownArgument || buffers.size() != impl->shapes.size() || pieces < 1)
+    return false;
+  // A descriptor: two pointers, the offset, sizes, strides.
+  SmallVector<SmallVector<int64_t, 16>> descriptors;
+  for (auto [buffer, shape] : llvm::zip_equal(buffers, impl->shapes)) {
+    ArrayRef<int64_t> sizes = buffer->shape();
+    if (sizes.size() != shape.size())
+      return false;
+    for (auto [size, expected] : llvm::zip_equal(sizes, shape))
+      if (!ShapedType::isDynamic(expected) && size != expected)
+        return false;
+    int64_t address = reinterpret_cast<int64_t>(buffer->data<char>());
+    SmallVector<int64_t, 16> descriptor = {address, address, 0};
+    llvm::append_range(descriptor, sizes);
+    descriptor.resize(3 + 2 * sizes.size());
+    int64_t stride = 1;
+    for (size_t n = sizes.size(); n-- > 0; stride *= sizes[n])
+      descriptor[3 + sizes.size() + n] = stride;
+    descriptors.push_back(std::move(descriptor));
+  }
+  int64_t piece = 0;
+  SmallVector<void *> arguments;
+  for (auto &descriptor : descriptors)
+    arguments.push_back(descriptor.data());
+  arguments.append({&piece, &pieces});
+  for (piece = pieces; piece-- > 0;)
+    impl->function(arguments.data());
+  return true;
+}
+
+} // namespace attn::test
