@@ -165,6 +165,16 @@ LogicalResult cutParallelLoop(func::FuncOp kernel) {
   return success();
 }
 
+/// Moves scratch of static size to the function's entry, where LLVM gives it
+/// one place in the frame: inside a loop every iteration would take more stack.
+void hoistScratch(func::FuncOp kernel) {
+  Block &entry = kernel.front();
+  kernel.walk([&](memref::AllocaOp alloca) {
+    if (alloca.getType().hasStaticShape())
+      alloca->moveBefore(&entry, entry.begin());
+  });
+}
+
 LogicalResult lowerToLLVM(ModuleOp module) {
   MLIRContext *context = module.getContext();
   // Constants fold into splats before the polynomials multiply them.
@@ -292,6 +302,7 @@ std::unique_ptr<Kernel> Kernel::Impl::finish(OwningOpRef<ModuleOp> module, Targe
   isMemRef.append(2, false);
   std::string name = kernel.getSymName().str();
   kernel->setAttr("llvm.emit_c_interface", UnitAttr::get(kernel.getContext()));
+  hoistScratch(kernel);
   if (failed(cutParallelLoop(kernel)) || failed(lowerToLLVM(*module)))
     return nullptr;
 
@@ -308,12 +319,12 @@ std::unique_ptr<Kernel> Kernel::Impl::finish(OwningOpRef<ModuleOp> module, Targe
       function.addFnAttr("prefer-vector-width", "512");
   optimize(*llvmModule, *machine);
 
-  SmallString<0> assembly, object;
+  SmallVector<char, 0> assembly, object;
   std::unique_ptr<llvm::Module> copy = llvm::CloneModule(*llvmModule);
   if (!emit(*copy, *machine, llvm::CodeGenFileType::AssemblyFile, assembly) ||
       !emit(*llvmModule, *machine, llvm::CodeGenFileType::ObjectFile, object))
     return nullptr;
-  impl->assembly = assembly.str().str();
+  impl->assembly = std::string(assembly.begin(), assembly.end());
   auto report = [](llvm::Error error) -> std::unique_ptr<Kernel> {
     llvm::errs() << llvm::toString(std::move(error)) << '\n';
     return nullptr;
@@ -322,7 +333,7 @@ std::unique_ptr<Kernel> Kernel::Impl::finish(OwningOpRef<ModuleOp> module, Targe
   if (!jit)
     return report(jit.takeError());
   impl->jit = std::move(*jit);
-  if (llvm::Error error = impl->jit->addObjectFile(llvm::MemoryBuffer::getMemBufferCopy(object)))
+  if (llvm::Error error = impl->jit->addObjectFile(llvm::MemoryBuffer::getMemBufferCopy(StringRef(object.data(), object.size()))))
     return report(std::move(error));
   auto symbol = impl->jit->lookup(kTrampoline);
   if (!symbol)

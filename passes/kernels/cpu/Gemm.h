@@ -1,0 +1,71 @@
+#ifndef PASSES_KERNELS_CPU_GEMM_H
+#define PASSES_KERNELS_CPU_GEMM_H
+
+#include "dialects/attn/AttnOps.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/IR/Builders.h"
+#include "llvm/ADT/SmallVector.h"
+#include <string>
+
+namespace attn {
+
+/// How an epilogue reads an operand, and the buffer that it comes in.
+enum class EpilogueOperand {
+  Scalar,    ///< memref<f32>: one value
+  RowVector, ///< memref<Nxf32>: by column, as a bias
+  Column,    ///< memref<Mxf32>: by row
+  Full       ///< memref<MxNxf32>: at the element's position, as a residual
+};
+
+/// C[m,n] = epilogue( sum_k A[m,k] B[k,n], operands at (m,n) ), all f32.
+///
+/// The sum runs over k in order, one fused multiply-add at a time, for every
+/// tile height: a row's bits depend neither on the other rows nor on threads.
+struct GemmSpec {
+  int64_t m = mlir::ShapedType::kDynamic; ///< rows, or kDynamic
+  int64_t k = 0;
+  int64_t n = 0;
+
+  // The micro-tile: tileRows x (tileVectors * lanes) sums stay in registers.
+  int64_t lanes = 4;
+  int64_t tileRows = 4;
+  int64_t tileVectors = 2;
+  bool hasFma = false; ///< fused multiply-add is one instruction
+
+  /// A block of scalar ops that yields the element of C; null: the sum itself.
+  /// Argument number `accumulator` is the sum, the others in order are read as
+  /// `operands` say. Arguments beyond these (the outs of a linalg.generic) must
+  /// have no uses. Not owned.
+  mlir::Block *epilogue = nullptr;
+  unsigned accumulator = 0;
+  llvm::SmallVector<EpilogueOperand> operands;
+
+  /// The best tile of the target's instruction set.
+  static GemmSpec forTarget(TargetAttr target, int64_t m, int64_t k, int64_t n);
+
+  /// Columns of one panel of B, the `width` of #attn.pack_panels.
+  int64_t panelWidth() const { return tileVectors * lanes; }
+  int64_t numPanels() const { return (n + panelWidth() - 1) / panelWidth(); }
+
+  /// The kernel's name and cache key: equal names, identical code.
+  std::string symbol() const;
+};
+
+/// Whether buildGemm can emit `spec`; otherwise `reason`, if given, says why not.
+bool canBuildGemm(const GemmSpec &spec, std::string *reason = nullptr);
+
+/// Emits the kernel `spec.symbol()` at the builder's insertion point. Arguments:
+///
+///   A         memref<MxKxf32>
+///   B         memref<PxKxWxf32>, P = ceil(N / W) panels, zeros beyond N
+///   operands  see EpilogueOperand, in the order of spec.operands
+///   C         memref<MxNxf32>, written once, never read
+///
+/// A Full operand may be C's buffer. One scf.parallel runs over all micro-tiles,
+/// those of one panel one after the other; each prefetches its part of the next
+/// panel. Emits a diagnostic at `loc` where canBuildGemm is false.
+mlir::FailureOr<mlir::func::FuncOp> buildGemm(mlir::OpBuilder &builder, mlir::Location loc, const GemmSpec &spec);
+
+} // namespace attn
+
+#endif // PASSES_KERNELS_CPU_GEMM_H

@@ -1,0 +1,326 @@
+// The GEMM kernel against a double-precision sum, at every edge of its tiles.
+//
+// Bound per element, u = 2^-24 and S = sum |a||b|: |c - ref| <= (2 + 4 sqrt(K)) u S.
+// Sequential f32 sums have a proven K u S; the square root is what random signs
+// give, and is the one that notices a wrong term.
+#include "passes/kernels/cpu/Gemm.h"
+#include "test/kernels/KernelHarness.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Linalg/IR/Linalg.h"
+#include "mlir/Parser/Parser.h"
+#include "gtest/gtest.h"
+#include <cmath>
+#include <random>
+
+using namespace mlir;
+using namespace attn;
+using namespace attn::test;
+
+namespace {
+
+std::vector<float> randomFloats(int64_t count, unsigned seed) {
+  std::mt19937 random(seed);
+  std::uniform_real_distribution<float> uniform(-1, 1);
+  std::vector<float> values(count);
+  for (float &value : values)
+    value = uniform(random);
+  return values;
+}
+
+/// B[K,N] as ceil(N/width) panels of K x width, zeros beyond N.
+Buffer packPanels(const std::vector<float> &b, int64_t k, int64_t n, int64_t width) {
+  int64_t panels = (n + width - 1) / width;
+  Buffer packed({panels, k, width});
+  for (int64_t p = 0; p < panels; ++p)
+    for (int64_t i = 0; i < k; ++i)
+      for (int64_t j = 0; j < width; ++j)
+        packed[(p * k + i) * width + j] = p * width + j < n ? b[i * n + p * width + j] : 0;
+  return packed;
+}
+
+/// An epilogue: its body as the inside of a linalg.generic whose arguments are
+/// %sum, %p0, %p1, and what it computes.
+struct Epilogue {
+  std::string body;
+  std::vector<EpilogueOperand> operands;
+  double (*reference)(double sum, double p0, double p1) = nullptr;
+  /// Of the epilogue by the sum, and its own error relative to 1 + |result|.
+  double slope = 1, error = 0;
+  unsigned accumulator = 0;
+};
+
+struct Problem {
+  int64_t k, n;
+  int64_t m = ShapedType::kDynamic;
+  const Epilogue *epilogue = nullptr;
+};
+
+std::unique_ptr<Kernel> compileGemm(StringRef isa, const Problem &problem) {
+  return Kernel::compile(isa, [&](OpBuilder &builder, Location loc) -> FailureOr<func::FuncOp> {
+    GemmSpec spec = GemmSpec::forTarget(makeTarget(*builder.getContext(), isa), problem.m, problem.k, problem.n);
+    OwningOpRef<ModuleOp> holder;
+    if (const Epilogue *epilogue = problem.epilogue) {
+      std::vector<std::string> names = {"%p0", "%p1"};
+      names.resize(epilogue->operands.size());
+      names.insert(names.begin() + epilogue->accumulator, "%sum");
+      std::string ins, types, maps, args;
+      for (const std::string &name : names) {
+        ins += ins.empty() ? "%in" : ", %in";
+        types += types.empty() ? "tensor<4xf32>" : ", tensor<4xf32>";
+        maps += "affine_map<(i) -> (i)>, ";
+        args += name + ": f32, ";
+      }
+      holder = parseSourceString<ModuleOp>(
+          "func.func @f(%in: tensor<4xf32>) { %g = linalg.generic {indexing_maps = [" + maps +
+              "affine_map<(i) -> (i)>], iterator_types = [\"parallel\"]} ins(" + ins + " : " + types +
+              ") outs(%in : tensor<4xf32>) { ^bb0(" + args + "%out: f32):\n" + epilogue->body +
+              " } -> tensor<4xf32>\n return }",
+          builder.getContext());
+      if (!holder)
+        return failure();
+      holder->walk([&](linalg::GenericOp generic) { spec.epilogue = generic.getBody(); });
+      spec.operands.assign(epilogue->operands.begin(), epilogue->operands.end());
+      spec.accumulator = epilogue->accumulator;
+    }
+    return buildGemm(builder, loc, spec);
+  });
+}
+
+/// Runs one problem with `m` rows; the elements out of bounds, as text.
+std::string checkGemm(Kernel &kernel, StringRef isa, const Problem &problem, int64_t m) {
+  int64_t k = problem.k, n = problem.n;
+  static const Epilogue identity{"", {}, [](double sum, double, double) { return sum; }};
+  const Epilogue &epilogue = problem.epilogue ? *problem.epilogue : identity;
+  MLIRContext context;
+  context.loadDialect<AttnDialect>();
+  int64_t width = GemmSpec::forTarget(makeTarget(context, isa), m, k, n).panelWidth();
+
+  std::vector<float> aValues = randomFloats(m * k, 1), bValues = randomFloats(k * n, 2);
+  Buffer a({m, k}, aValues), b = packPanels(bValues, k, n, width), c({m, n});
+  std::vector<Buffer> extras;
+  for (auto [index, kind] : llvm::enumerate(epilogue.operands)) {
+    std::vector<int64_t> shape;
+    switch (kind) {
+    case EpilogueOperand::Scalar: break;
+    case EpilogueOperand::RowVector: shape = {n}; break;
+    case EpilogueOperand::Column: shape = {m}; break;
+    case EpilogueOperand::Full: shape = {m, n}; break;
+    }
+    int64_t count = 1;
+    for (int64_t size : shape)
+      count *= size;
+    extras.emplace_back(shape, randomFloats(count, 10 + index));
+  }
+  std::vector<const Buffer *> arguments = {&a, &b};
+  for (Buffer &extra : extras)
+    arguments.push_back(&extra);
+  arguments.push_back(&c);
+  if (!kernel.call(arguments))
+    return "the arguments do not fit";
+  if (!c.guardIntact())
+    return "a write before C";
+
+  auto extra = [&](size_t index, int64_t i, int64_t j) -> double {
+    if (index >= extras.size())
+      return 0;
+    switch (epilogue.operands[index]) {
+    case EpilogueOperand::Scalar: return extras[index][0];
+    case EpilogueOperand::RowVector: return extras[index][j];
+    case EpilogueOperand::Column: return extras[index][i];
+    case EpilogueOperand::Full: return extras[index][i * n + j];
+    }
+    return 0;
+  };
+  for (int64_t i = 0; i < m; ++i)
+    for (int64_t j = 0; j < n; ++j) {
+      double sum = 0, size = 0;
+      for (int64_t l = 0; l < k; ++l) {
+        double product = static_cast<double>(aValues[i * k + l]) * bValues[l * n + j];
+        sum += product;
+        size += std::fabs(product);
+      }
+      double expected = epilogue.reference(sum, extra(0, i, j), extra(1, i, j));
+      double bound = epilogue.slope * std::ldexp(2 + 4 * std::sqrt(k), -24) * size +
+                     epilogue.error * (1 + std::fabs(expected)) + std::ldexp(std::fabs(expected), -23);
+      if (!(std::fabs(c[i * n + j] - expected) <= bound))
+        return llvm::formatv("m {0} k {1} n {2}: c[{3},{4}] is {5}, expects {6} within {7}", m, k, n, i, j,
+                             c[i * n + j], expected, bound);
+    }
+  // The same bits for any cut of the work, and with C in place of a residual.
+  std::vector<float> whole = c.values();
+  for (int64_t pieces : {2, 3, 7}) {
+    c.poison();
+    kernel.call(arguments, pieces);
+    if (whole != c.values())
+      return "other bits in " + std::to_string(pieces) + " pieces";
+  }
+  for (auto [index, kind] : llvm::enumerate(epilogue.operands))
+    if (kind == EpilogueOperand::Full) {
+      arguments[2 + index] = &c;
+      std::copy_n(extras[index].data(), m * n, c.data());
+      kernel.call(arguments, 3);
+      if (whole != c.values())
+        return "other bits when a full operand is C itself";
+      break;
+    }
+  return "";
+}
+
+class GemmTest : public testing::TestWithParam<const char *> {
+protected:
+  void SetUp() override {
+    if (!hostRuns(GetParam()))
+      GTEST_SKIP() << "this machine has no " << GetParam();
+  }
+  void check(const Problem &problem, std::vector<int64_t> rows) {
+    auto kernel = compileGemm(GetParam(), problem);
+    ASSERT_TRUE(kernel);
+    for (int64_t m : rows)
+      EXPECT_EQ(checkGemm(*kernel, GetParam(), problem, m), "");
+  }
+};
+
+TEST_P(GemmTest, DynamicRowsAtEveryTail) {
+  for (int64_t k : {1, 2, 3, 17, 384})
+    for (int64_t n : {1, 15, 16, 47, 48, 49, 96, 100})
+      check({k, n}, {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 13, 16, 17, 50});
+}
+
+TEST_P(GemmTest, StaticRows) {
+  for (int64_t m : {0, 1, 3, 7, 8, 9, 50, 64})
+    check({17, 100, m}, {m});
+}
+
+const Epilogue kBias{"%y = arith.addf %sum, %p0 : f32\n linalg.yield %y : f32",
+                     {EpilogueOperand::RowVector},
+                     [](double sum, double p0, double) { return sum + p0; }};
+// Dear enough for the loop over the finished tile.
+const Epilogue kGelu{R"(%one = arith.constant 1.0 : f32
+  %half = arith.constant 0.5 : f32
+  %r = arith.constant 0.707106769 : f32
+  %x = arith.addf %sum, %p0 : f32
+  %s = arith.mulf %x, %r : f32
+  %e = math.erf %s : f32
+  %t = arith.addf %e, %one : f32
+  %h = arith.mulf %x, %half : f32
+  %y = arith.mulf %h, %t : f32
+  linalg.yield %y : f32)",
+                     {EpilogueOperand::RowVector},
+                     [](double sum, double p0, double) {
+                       double x = sum + p0;
+                       return 0.5 * x * (1 + std::erf(x * 0.70710678118654752));
+                     },
+                     1.2, 1e-6};
+const Epilogue kResidual{"%x = arith.addf %sum, %p0 : f32\n %y = arith.addf %p1, %x : f32\n linalg.yield %y : f32",
+                         {EpilogueOperand::RowVector, EpilogueOperand::Full},
+                         [](double sum, double p0, double p1) { return sum + p0 + p1; }};
+const Epilogue kResidualFirst{"%y = arith.subf %p0, %sum : f32\n linalg.yield %y : f32",
+                              {EpilogueOperand::Full},
+                              [](double sum, double p0, double) { return p0 - sum; }, 1, 0, 1};
+const Epilogue kScaledTanh{R"(%x = arith.mulf %sum, %p0 : f32
+  %t = math.tanh %x : f32
+  %y = arith.addf %t, %p1 : f32
+  linalg.yield %y : f32)",
+                           {EpilogueOperand::Scalar, EpilogueOperand::Full},
+                           [](double sum, double p0, double p1) { return std::tanh(sum * p0) + p1; }, 1, 1e-6};
+const Epilogue kColumnRelu{R"(%z = arith.constant 0.0 : f32
+  %x = arith.addf %sum, %p0 : f32
+  %y = arith.maximumf %x, %z : f32
+  linalg.yield %y : f32)",
+                           {EpilogueOperand::Column},
+                           [](double sum, double p0, double) { return std::max(sum + p0, 0.0); }};
+
+TEST_P(GemmTest, Epilogues) {
+  for (const Epilogue *epilogue : {&kBias, &kGelu, &kResidual, &kResidualFirst, &kScaledTanh, &kColumnRelu})
+    for (int64_t n : {7, 48, 100})
+      check({33, n, ShapedType::kDynamic, epilogue}, {0, 1, 5, 8, 9, 23});
+}
+
+TEST_P(GemmTest, StaticRowsWithEpilogue) {
+  for (int64_t m : {1, 8, 11})
+    check({33, 100, m, &kGelu}, {m});
+}
+
+// A row's bits do not depend on how many rows stand beside it.
+TEST_P(GemmTest, RowsDoNotDependOnTheirNeighbours) {
+  Problem problem{384, 100};
+  auto kernel = compileGemm(GetParam(), problem);
+  ASSERT_TRUE(kernel);
+  MLIRContext context;
+  context.loadDialect<AttnDialect>();
+  int64_t width = GemmSpec::forTarget(makeTarget(context, GetParam()), 1, 384, 100).panelWidth();
+  std::vector<float> a = randomFloats(50 * 384, 1);
+  Buffer b = packPanels(randomFloats(384 * 100, 2), 384, 100, width);
+  Buffer all({50, 384}, a), c({50, 100}), one({1, 384}, std::vector<float>(a.end() - 384, a.end())), d({1, 100});
+  ASSERT_TRUE(kernel->call({&all, &b, &c}) && kernel->call({&one, &b, &d}));
+  std::vector<float> last(c.data() + 49 * 100, c.data() + 50 * 100);
+  EXPECT_EQ(d.values(), last);
+}
+
+// The k loop of the full tile: one FMA a register and step, no reload of a sum.
+TEST(GemmCode, KeepsSumsInRegisters) {
+  for (auto [isa, fmas] : {std::pair("avx512", 24), std::pair("avx2", 12)}) {
+    auto kernel = compileGemm(isa, {384, 384, 64});
+    ASSERT_TRUE(kernel);
+    // Instructions of each basic block; the one with most FMAs is the k loop.
+    StringRef text = kernel->assembly();
+    int most = 0;
+    StringRef loop;
+    while (!text.empty()) {
+      auto [block, rest] = text.split("\n.LBB");
+      block = block.take_front(block.find("\n\tj"));
+      if (int count = block.count("vfmadd"); count > most)
+        most = count, loop = block;
+      text = rest;
+    }
+    EXPECT_EQ(most, fmas) << loop.str();
+    EXPECT_EQ(loop.count("rsp"), 0u) << loop.str();
+    EXPECT_LE(loop.count("\n"), static_cast<size_t>(fmas + 8 + 3 + 8)) << loop.str();
+  }
+}
+
+TEST(GemmSpecTest, EqualNamesMeanEqualKernels) {
+  MLIRContext context;
+  context.loadDialect<AttnDialect>();
+  TargetAttr target = makeTarget(context, "avx512");
+  GemmSpec spec = GemmSpec::forTarget(target, ShapedType::kDynamic, 384, 1536);
+  EXPECT_EQ(spec.symbol(), "gemm_f32_mx_k384_n1536_fma_8x3x16");
+  EXPECT_EQ(spec.numPanels(), 32);
+  GemmSpec fixed = GemmSpec::forTarget(target, 128, 384, 1536);
+  EXPECT_NE(spec.symbol(), fixed.symbol());
+}
+
+TEST(GemmSpecTest, SaysWhatItRefuses) {
+  MLIRContext context;
+  context.loadDialect<AttnDialect, arith::ArithDialect, func::FuncDialect, linalg::LinalgDialect>();
+  TargetAttr target = makeTarget(context, "avx2");
+  std::string reason;
+  EXPECT_FALSE(canBuildGemm(GemmSpec::forTarget(target, 1, 0, 5), &reason));
+  EXPECT_EQ(reason, "the sizes M, K, N (1, 0, 5) are not positive");
+  GemmSpec spec = GemmSpec::forTarget(target, 1, 3, 5);
+  spec.operands = {EpilogueOperand::Full};
+  EXPECT_FALSE(canBuildGemm(spec, &reason));
+  EXPECT_EQ(reason, "there are operands but no epilogue");
+  auto refused = [&](StringRef type, StringRef body) {
+    std::string text = ("func.func @f(%t: tensor<4x" + type + ">) { %g = linalg.generic {indexing_maps = "
+                        "[affine_map<(i) -> (i)>, affine_map<(i) -> (i)>], iterator_types = [\"parallel\"]} "
+                        "ins(%t : tensor<4x" + type + ">) outs(%t : tensor<4x" + type + ">) { ^bb0(%x: " + type +
+                        ", %o: " + type + "):\n" + body + " } -> tensor<4x" + type + ">\n return }").str();
+    auto module = parseSourceString<ModuleOp>(text, ParserConfig(&context));
+    GemmSpec spec = GemmSpec::forTarget(target, 1, 3, 5);
+    module->walk([&](linalg::GenericOp generic) { spec.epilogue = generic.getBody(); });
+    return canBuildGemm(spec, &reason) ? "built" : reason;
+  };
+  EXPECT_EQ(refused("f32", "linalg.yield %x : f32"), "built");
+  EXPECT_EQ(refused("f64", "linalg.yield %x : f64"), "an argument of the epilogue is not f32");
+  EXPECT_EQ(refused("f32", "%y = arith.addf %x, %o : f32\n linalg.yield %y : f32"),
+            "the epilogue uses its argument number 1");
+  EXPECT_EQ(refused("f32", "%i = linalg.index 0 : index\n %n = arith.index_cast %i : index to i32\n"
+                           "%y = arith.sitofp %n : i32 to f32\n linalg.yield %y : f32"),
+            "the epilogue asks for its position");
+}
+
+INSTANTIATE_TEST_SUITE_P(Isas, GemmTest, testing::ValuesIn(kIsas));
+
+} // namespace
