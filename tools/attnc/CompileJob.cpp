@@ -1,0 +1,75 @@
+#include "tools/attnc/CompileJob.h"
+
+#include "dialects/attn/AttnOps.h"
+#include "dialects/attn/WeightStore.h"
+#include "tools/attnc/Diagnostics.h"
+#include "tools/options/Console.h"
+
+#include "llvm/Support/raw_ostream.h"
+#include "mlir/IR/MLIRContext.h"
+#include "mlir/Parser/Parser.h"
+
+using namespace llvm;
+using namespace mlir;
+
+namespace attn::tools {
+namespace {
+
+int import(const CompileJob &job, MLIRContext &context, OwningOpRef<ModuleOp> &module, WeightStore &weights) {
+  if (StringRef(job.input).ends_with(".mlir")) {
+    module = parseSourceFile<ModuleOp>(job.input, &context);
+    return module ? ExitSuccess : ExitInvalid;
+  }
+  switch (onnx::importOnnx(&context, job.input, job.import, module, weights)) {
+  case onnx::ImportStatus::Ok:
+    return ExitSuccess;
+  case onnx::ImportStatus::Unsupported:
+    return ExitUnsupported;
+  case onnx::ImportStatus::Invalid:
+    return ExitInvalid;
+  }
+  return ExitInternal;
+}
+
+std::string toJson(const CompileReport &report) {
+  std::string text;
+  raw_string_ostream(text) << "{\"elf_bytes\":" << report.elfBytes << ",\"weight_bytes\":" << report.weightBytes
+                           << ",\"fused\":" << report.fusedAttentions << ",\"softmaxes\":" << report.softmaxes
+                           << ",\"fusion\":" << report.fusionJson << "}";
+  return text;
+}
+
+} // namespace
+
+int runCompileJob(const CompileJob &job, WorkerChannel &channel) {
+  channel.stage("starting");
+  DialectRegistry registry;
+  registerCompilerDialects(registry);
+  MLIRContext context(registry);
+  context.loadAllAvailableDialects();
+  DiagnosticPrinter diagnostics(&context, job.input);
+
+  channel.stage("importing");
+  OwningOpRef<ModuleOp> module;
+  WeightStore weights;
+  if (int code = import(job, context, module, weights)) {
+    if (!diagnostics.errors())
+      reportError(job.input + ": the import failed without a message");
+    return code;
+  }
+
+  channel.stage("compiling");
+  CompileOptions options = job.compile;
+  options.onStage = [&](StringRef stage) { channel.stage(stage); };
+  CompileReport report;
+  LogicalResult compiled = compileModule(std::move(module), weights, options, job.output, &report);
+  // Also of a failed compile: its verdicts tell what was not fused.
+  channel.report(toJson(report));
+  if (succeeded(compiled))
+    return ExitSuccess;
+  if (!diagnostics.errors())
+    reportError(job.input + ": the compile failed without a message");
+  return ExitInternal;
+}
+
+} // namespace attn::tools

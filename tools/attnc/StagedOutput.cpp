@@ -1,0 +1,151 @@
+#include "tools/attnc/StagedOutput.h"
+
+#include "llvm/ADT/SmallString.h"
+#include "llvm/Support/FileSystem.h"
+#include "llvm/Support/MemoryBuffer.h"
+#include "llvm/Support/Path.h"
+#include "llvm/Support/raw_ostream.h"
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+using namespace llvm;
+
+namespace attn::tools {
+namespace {
+
+std::string why(StringRef path, int error) {
+  return ("cannot write '" + path + "': " + std::strerror(error)).str();
+}
+
+std::string parentOf(StringRef path) {
+  StringRef parent = sys::path::parent_path(path);
+  return parent.empty() ? "." : parent.str();
+}
+
+bool copyTo(StringRef from, StringRef to, std::string &error) {
+  ErrorOr<std::unique_ptr<MemoryBuffer>> bytes = MemoryBuffer::getFile(from);
+  std::error_code code = bytes.getError();
+  if (!code) {
+    raw_fd_ostream os(to, code, sys::fs::CD_OpenExisting, sys::fs::FA_Write, sys::fs::OF_None);
+    if (!code) {
+      os << (*bytes)->getBuffer();
+      os.close();
+      code = os.error();
+      os.clear_error();
+    }
+  }
+  if (code)
+    error = why(to, code.value());
+  return !code;
+}
+
+} // namespace
+
+std::unique_ptr<StagedOutput> StagedOutput::create(StringRef output, std::string &error) {
+  std::unique_ptr<StagedOutput> staged(new StagedOutput());
+  staged->target = output.str();
+  struct stat info;
+  if (output == "-") {
+    staged->kind = Kind::Stdout;
+  } else if (stat(staged->target.c_str(), &info) == 0) {
+    if (S_ISDIR(info.st_mode)) {
+      error = why(output, EISDIR);
+      return nullptr;
+    }
+    if (S_ISFIFO(info.st_mode) || S_ISCHR(info.st_mode)) {
+      staged->kind = Kind::Stream;
+    } else if (!S_ISREG(info.st_mode)) {
+      error = ("cannot write '" + output + "': it is neither a file nor a pipe").str();
+      return nullptr;
+    } else if (SmallString<128> real; !sys::fs::real_path(output, real)) {
+      // Through a symbolic link the file it names is replaced, not the link.
+      staged->target = real.str().str();
+    }
+  }
+
+  std::string parent = parentOf(staged->target);
+  if (staged->kind != Kind::File) {
+    const char *tmp = std::getenv("TMPDIR");
+    parent = tmp && *tmp ? tmp : "/tmp";
+  }
+  std::string folder = parent + "/.attnc-XXXXXX";
+  if (!mkdtemp(folder.data())) {
+    error = staged->kind == Kind::File ? why(output, errno) : why(folder, errno);
+    return nullptr;
+  }
+  staged->folder = folder;
+  return staged;
+}
+
+StagedOutput::~StagedOutput() {
+  if (!folder.empty())
+    sys::fs::remove_directories(folder, /*IgnoreErrors=*/true);
+}
+
+std::string StagedOutput::path() const {
+  return kind == Kind::Stdout ? "-" : side(sys::path::filename(target));
+}
+
+bool StagedOutput::commit(std::string &error) {
+  switch (kind) {
+  case Kind::Stdout:
+    return true;
+  case Kind::Stream:
+    return copyTo(path(), target, error);
+  case Kind::File:
+    break;
+  }
+  if (rename(path().c_str(), target.c_str()) != 0) {
+    error = why(target, errno);
+    return false;
+  }
+  // The name survives a power cut only once the folder is on the disk.
+  if (int fd = open(parentOf(target).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC); fd >= 0) {
+    fsync(fd);
+    close(fd);
+  }
+  return true;
+}
+
+bool writeTextFile(StringRef path, StringRef text, std::string &error) {
+  if (path == "-") {
+    outs() << text;
+    outs().flush();
+    return true;
+  }
+  std::unique_ptr<StagedOutput> staged = StagedOutput::create(path, error);
+  if (!staged)
+    return false;
+  std::error_code code;
+  {
+    raw_fd_ostream os(staged->path(), code);
+    if (!code) {
+      os << text;
+      os.close();
+      code = os.error();
+      os.clear_error();
+    }
+  }
+  if (code) {
+    error = why(path, code.value());
+    return false;
+  }
+  return staged->commit(error);
+}
+
+bool moveFile(StringRef from, StringRef to, std::string &error) {
+  if (!sys::fs::rename(from, to))
+    return true;
+  ErrorOr<std::unique_ptr<MemoryBuffer>> bytes = MemoryBuffer::getFile(from);
+  if (!bytes) {
+    error = why(to, bytes.getError().value());
+    return false;
+  }
+  return writeTextFile(to, (*bytes)->getBuffer(), error);
+}
+
+} // namespace attn::tools

@@ -1,0 +1,227 @@
+#include "tools/attnc/Worker.h"
+
+#include "llvm/Support/ErrorHandling.h"
+#include "llvm/Support/raw_ostream.h"
+#include <cerrno>
+#include <chrono>
+#include <csignal>
+#include <cstdlib>
+#include <cstring>
+#include <fcntl.h>
+#include <new>
+#include <poll.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/signalfd.h>
+#include <sys/uio.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+using namespace llvm;
+
+namespace attn::tools {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// A message is a kind, a length and that many bytes.
+constexpr size_t kHeader = 1 + sizeof(uint32_t);
+constexpr int kStoppedSignals[] = {SIGINT, SIGTERM, SIGHUP};
+
+// The handlers below have no argument to carry the channel, and may not allocate.
+int workerFd = -1;
+
+// In one write, which is whole up to PIPE_BUF bytes: a thread that runs out of
+// memory must not cut into another's message.
+void sendRaw(char kind, const char *text, size_t size) {
+  char header[kHeader] = {kind};
+  uint32_t length = size;
+  std::memcpy(header + 1, &length, sizeof length);
+  iovec parts[2] = {{header, sizeof header}, {const_cast<char *>(text), size}};
+  iovec *part = parts;
+  while (part != parts + 2) {
+    ssize_t n = writev(workerFd, part, parts + 2 - part);
+    if (n < 0 && errno == EINTR)
+      continue;
+    if (n < 0)
+      return; // the driver is gone, and so will we be
+    for (; part != parts + 2 && static_cast<size_t>(n) >= part->iov_len; ++part)
+      n -= part->iov_len;
+    if (part != parts + 2) {
+      part->iov_base = static_cast<char *>(part->iov_base) + n;
+      part->iov_len -= n;
+    }
+  }
+}
+
+[[noreturn]] void onOutOfMemory() {
+  sendRaw('M', "", 0);
+  _exit(1);
+}
+
+void onBadAlloc(void *, const char *, bool) { onOutOfMemory(); }
+
+void onFatalError(void *, const char *reason, bool) {
+  sendRaw('F', reason, std::strlen(reason));
+  // By signal, so that a pass manager that watches for crashes still writes its reproducer.
+  std::abort();
+}
+
+[[noreturn]] void work(int fd, pid_t driver, const WorkerLimits &limits, const sigset_t &mask,
+                       function_ref<int(WorkerChannel &)> body) {
+  workerFd = fd;
+  // The driver decides what a Ctrl-C on the terminal means, and takes us along when it dies.
+  std::signal(SIGINT, SIG_IGN);
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (getppid() != driver)
+    _exit(1);
+  sigprocmask(SIG_SETMASK, &mask, nullptr);
+#if !__has_feature(address_sanitizer)
+  if (limits.memoryBytes) {
+    rlimit limit = {limits.memoryBytes, limits.memoryBytes};
+    setrlimit(RLIMIT_AS, &limit);
+  }
+#endif
+  std::set_new_handler(onOutOfMemory);
+  install_bad_alloc_error_handler(onBadAlloc);
+  install_fatal_error_handler(onFatalError);
+
+  WorkerChannel channel;
+  int code = body(channel);
+  outs().flush();
+  errs().flush();
+  // Destructors of a compiler's globals are time spent for nothing.
+  _exit(outs().has_error() ? 1 : code);
+}
+
+/// Takes whole messages from the front of `buffer`.
+void takeMessages(std::string &buffer, WorkerResult &result, bool &outOfMemory, function_ref<void(StringRef)> onStage) {
+  size_t at = 0;
+  while (buffer.size() - at >= kHeader) {
+    uint32_t length;
+    std::memcpy(&length, buffer.data() + at + 1, sizeof length);
+    if (buffer.size() - at - kHeader < length)
+      break;
+    std::string text = buffer.substr(at + kHeader, length);
+    switch (buffer[at]) {
+    case 'S':
+      onStage(text);
+      result.stage = std::move(text);
+      break;
+    case 'R':
+      result.report = std::move(text);
+      break;
+    case 'F':
+      result.fatal = std::move(text);
+      break;
+    case 'M':
+      outOfMemory = true;
+      break;
+    }
+    at += kHeader + length;
+  }
+  buffer.erase(0, at);
+}
+
+} // namespace
+
+void WorkerChannel::send(char kind, StringRef text) { sendRaw(kind, text.data(), text.size()); }
+
+WorkerResult runWorker(const WorkerLimits &limits, function_ref<int(WorkerChannel &)> body,
+                       function_ref<void(StringRef)> onStage) {
+  WorkerResult result;
+  int fds[2];
+  if (pipe2(fds, O_CLOEXEC) != 0) {
+    result.code = errno;
+    return result;
+  }
+  sigset_t stopped, before;
+  sigemptyset(&stopped);
+  for (int signal : kStoppedSignals)
+    sigaddset(&stopped, signal);
+  sigprocmask(SIG_BLOCK, &stopped, &before);
+  int signals = signalfd(-1, &stopped, SFD_CLOEXEC | SFD_NONBLOCK);
+
+  outs().flush();
+  errs().flush();
+  pid_t driver = getpid(), worker = fork();
+  if (worker == 0) {
+    close(fds[0]);
+    if (signals >= 0)
+      close(signals);
+    work(fds[1], driver, limits, before, body);
+  }
+  int forkError = errno;
+  close(fds[1]);
+  if (worker < 0) {
+    result.code = forkError;
+    close(fds[0]);
+    if (signals >= 0)
+      close(signals);
+    sigprocmask(SIG_SETMASK, &before, nullptr);
+    return result;
+  }
+
+  Clock::time_point deadline = Clock::now() + std::chrono::duration_cast<Clock::duration>(
+                                                  std::chrono::duration<double>(std::min(limits.seconds, 1e9)));
+  bool outOfMemory = false, ended = false;
+  std::string buffer;
+  while (!ended) {
+    int wait = -1;
+    if (limits.seconds > 0) {
+      auto left = std::chrono::duration_cast<std::chrono::milliseconds>(deadline - Clock::now()).count();
+      if (left <= 0) {
+        result.end = WorkerResult::End::TimedOut;
+        break;
+      }
+      wait = static_cast<int>(std::min<long long>(left + 1, 3600 * 1000));
+    }
+    pollfd polled[2] = {{fds[0], POLLIN, 0}, {signals, POLLIN, 0}};
+    if (poll(polled, 2, wait) <= 0)
+      continue; // the deadline or EINTR
+    if (polled[1].revents & POLLIN) {
+      signalfd_siginfo info;
+      if (read(signals, &info, sizeof info) == sizeof info) {
+        result.end = WorkerResult::End::Interrupted;
+        result.code = info.ssi_signo;
+        break;
+      }
+    }
+    if (polled[0].revents) {
+      char chunk[16384];
+      ssize_t n = read(fds[0], chunk, sizeof chunk);
+      if (n > 0) {
+        buffer.append(chunk, n);
+        takeMessages(buffer, result, outOfMemory, onStage);
+      } else if (n == 0 || errno != EINTR) {
+        ended = true;
+      }
+    }
+  }
+  if (!ended)
+    kill(worker, SIGKILL);
+  int status = 0;
+  while (waitpid(worker, &status, 0) < 0 && errno == EINTR) {
+  }
+  close(fds[0]);
+  if (signals >= 0)
+    close(signals);
+  // After an interrupt the signals stay blocked: the caller has to clean up.
+  if (result.end == WorkerResult::End::Interrupted)
+    return result;
+  sigprocmask(SIG_SETMASK, &before, nullptr);
+  if (!ended)
+    return result;
+  if (outOfMemory) {
+    result.end = WorkerResult::End::OutOfMemory;
+  } else if (WIFSIGNALED(status)) {
+    result.end = WorkerResult::End::Died;
+    result.code = WTERMSIG(status);
+  } else {
+    result.end = WorkerResult::End::Exited;
+    result.code = WEXITSTATUS(status);
+  }
+  return result;
+}
+
+} // namespace attn::tools

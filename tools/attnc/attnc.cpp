@@ -1,0 +1,272 @@
+// The compiler's driver: checks the command line, compiles in a worker process,
+// and gives the output its name once it is whole.
+#include "tools/attnc/CompileJob.h"
+#include "tools/attnc/StagedOutput.h"
+#include "tools/attnc/Worker.h"
+#include "tools/options/Console.h"
+#include "tools/options/Options.h"
+
+#include "llvm/ADT/StringSwitch.h"
+#include "llvm/Support/FileSystem.h"
+#include "llvm/Support/JSON.h"
+#include "llvm/Support/Path.h"
+#include "llvm/Support/raw_ostream.h"
+#include "llvm/TargetParser/X86TargetParser.h"
+#include <chrono>
+#include <csignal>
+#include <cstring>
+#include <unistd.h>
+
+using namespace llvm;
+using namespace attn;
+using namespace attn::tools;
+
+namespace {
+
+constexpr ToolInfo kTool = {
+    "attnc", AttncVis, "attnc [options] MODEL.onnx",
+    "Compiles an ONNX model into a library that libattnrt, attn-run and attn-bench load and run.\n"
+    "A model in the compiler's own textual IR (MODEL.mlir) is accepted too.",
+    "  attnc model.onnx -o model.so                      a library for this machine\n"
+    "  attnc model.onnx --dim=batch:1 --dim=seq:128      with fixed dimensions\n"
+    "  attnc model.onnx --mcpu=x86-64-v3                 for any processor with AVX2\n"
+    "  attnc model.onnx --fusion-report=- --emit=linalg -o /dev/null\n"
+    "                                                    which attentions were fused, and why others were not\n",
+    "  0  the output is written\n"
+    "  1  the command line is wrong, or a file cannot be read or written\n"
+    "  2  the model needs what attnc does not support, or --require-fused is not met\n"
+    "  3  the model is damaged or breaks a limit\n"
+    "  4  an error inside attnc, or a limit of memory or time was reached\n"};
+
+/// Everything a command line asks for.
+struct Request {
+  CompileJob job;
+  std::string output;     // "-": standard output
+  std::string reproducer; // where it goes if one is written
+  WorkerLimits limits;
+  std::string fusionReport;
+  unsigned requireFused = 0;
+  bool json = false;
+};
+
+const char *extension(EmitKind kind) {
+  return kind == EmitKind::Lib ? ".so" : kind == EmitKind::Obj ? ".o" : "";
+}
+
+void checkCpu(CommandLine &line, StringRef cpu) {
+  SmallVector<StringRef> known;
+  X86::fillValidCPUArchList(known, /*Only64Bit=*/true);
+  if (cpu == "native" || is_contained(known, cpu))
+    return;
+  StringRef nearest;
+  unsigned best = 3;
+  for (StringRef name : known)
+    if (unsigned distance = cpu.edit_distance(name, /*AllowReplacements=*/true, best); distance <= best) {
+      best = distance;
+      nearest = name;
+    }
+  line.fail("unknown CPU '" + cpu + "'" + (nearest.empty() ? "" : ", did you mean '" + nearest.str() + "'?"));
+}
+
+uint64_t machineMemory() {
+  long pages = sysconf(_SC_PHYS_PAGES), size = sysconf(_SC_PAGESIZE);
+  return pages > 0 && size > 0 ? uint64_t(pages) * uint64_t(size) : 0;
+}
+
+Request readRequest(CommandLine &line) {
+  Request request;
+  CompileJob &job = request.job;
+  std::vector<StringRef> inputs = line.positional();
+  if (inputs.size() != 1)
+    line.fail(inputs.empty() ? "no model given" : "one model expected, not " + Twine(inputs.size()));
+  else
+    job.input = inputs.front().str();
+
+  StringRef emit = line.text(OPT_emit, "lib");
+  auto kind = StringSwitch<std::optional<EmitKind>>(emit)
+                  .Case("attn", EmitKind::Attn)
+                  .Case("linalg", EmitKind::Linalg)
+                  .Case("llvm", EmitKind::Llvm)
+                  .Case("obj", EmitKind::Obj)
+                  .Case("lib", EmitKind::Lib)
+                  .Default(std::nullopt);
+  if (!kind)
+    line.fail("--emit expects attn, linalg, llvm, obj or lib, not '" + emit + "'");
+  job.compile.emit = kind.value_or(EmitKind::Lib);
+
+  StringRef level = line.text(OPT_O, "3");
+  if (level.size() != 1 || level[0] < '0' || level[0] > '3')
+    line.fail("-O expects a level from 0 to 3, not '" + level + "'");
+  else
+    job.compile.optLevel = level[0] - '0';
+  job.compile.cpu = line.text(OPT_mcpu, "native").str();
+  checkCpu(line, job.compile.cpu);
+  for (auto &[name, size] : line.dims())
+    job.import.dims[name] = size;
+  for (auto &[name, shape] : line.shapes())
+    job.import.shapes[name] = shape;
+  job.compile.printIrAfterAll = line.has(OPT_mlir_print_ir_after_all);
+  job.compile.dumpIrDir = line.text(OPT_dump_ir).str();
+  job.compile.timing = line.has(OPT_mlir_timing);
+
+  request.limits.memoryBytes = line.bytes(OPT_max_memory, machineMemory());
+  request.limits.seconds = line.real(OPT_timeout, 0);
+  request.fusionReport = line.text(OPT_fusion_report).str();
+  request.requireFused = line.number(OPT_require_fused, 0, 0, UINT32_MAX);
+  request.json = line.has(OPT_json);
+
+  bool isText = !*extension(job.compile.emit);
+  SmallString<128> beside(sys::path::filename(job.input));
+  sys::path::replace_extension(beside, extension(job.compile.emit));
+  request.output = line.text(OPT_o, isText ? "-" : beside.str()).str();
+  if (request.output == "-" && !isText)
+    line.fail("--emit=" + emit + " cannot be written to standard output");
+  if (request.output == "-" && (request.json || request.fusionReport == "-"))
+    line.fail("standard output cannot take both the IR and a report: name a file with -o");
+  request.reproducer = line.text(OPT_reproducer).str();
+  if (request.reproducer.empty())
+    request.reproducer = (request.output == "-" ? sys::path::stem(job.input).str() : request.output) +
+                         ".reproducer.mlir";
+  return request;
+}
+
+/// What the worker reported about a compile.
+struct Summary {
+  uint64_t elfBytes = 0, weightBytes = 0;
+  unsigned fused = 0, softmaxes = 0;
+  std::string fusion = "[]";
+
+  static Summary parse(StringRef text) {
+    Summary summary;
+    Expected<json::Value> value = json::parse(text);
+    if (!value) {
+      consumeError(value.takeError());
+      return summary;
+    }
+    if (const json::Object *object = value->getAsObject()) {
+      summary.elfBytes = object->getInteger("elf_bytes").value_or(0);
+      summary.weightBytes = object->getInteger("weight_bytes").value_or(0);
+      summary.fused = object->getInteger("fused").value_or(0);
+      summary.softmaxes = object->getInteger("softmaxes").value_or(0);
+      if (const json::Value *fusion = object->get("fusion")) {
+        summary.fusion.clear();
+        raw_string_ostream(summary.fusion) << formatv("{0:2}", *fusion);
+      }
+    }
+    return summary;
+  }
+};
+
+/// Says how a worker that did not end by itself did end; its exit code.
+int reportDeath(const Request &request, const WorkerResult &result) {
+  std::string during = result.stage.empty() ? "" : " (" + result.stage + ")";
+  const std::string &file = request.job.input;
+  switch (result.end) {
+  case WorkerResult::End::OutOfMemory:
+    reportError(file + ": the compile ran out of memory" + during +
+                (request.limits.memoryBytes
+                     ? "; the limit is " + formatBytes(request.limits.memoryBytes) + ", --max-memory raises it"
+                     : ""));
+    break;
+  case WorkerResult::End::TimedOut:
+    reportError(file + ": the compile was stopped after " + formatSeconds(request.limits.seconds) +
+                ", the limit set by --timeout" + during);
+    break;
+  case WorkerResult::End::Died:
+    reportError(file + ": internal error: the compile died: " +
+                (result.fatal.empty() ? std::string(strsignal(result.code)) : result.fatal) + during);
+    break;
+  default:
+    reportError(file + ": cannot start a worker process: " + std::strerror(result.code));
+    break;
+  }
+  return ExitInternal;
+}
+
+int finish(const Request &request, StagedOutput &staged, const Summary &summary, double seconds) {
+  std::string error;
+  if (!request.fusionReport.empty() && !writeTextFile(request.fusionReport, summary.fusion + "\n", error)) {
+    reportError(error);
+    return ExitUsage;
+  }
+  if (summary.fused < request.requireFused) {
+    reportError(request.job.input + ": " + Twine(summary.fused) + " of " + Twine(summary.softmaxes) +
+                " softmaxes became a fused attention, --require-fused asks for " + Twine(request.requireFused));
+    reportNote("--fusion-report=- says why the others did not");
+    return ExitUnsupported;
+  }
+  uint64_t size = 0;
+  if (staged.path() != "-")
+    sys::fs::file_size(staged.path(), size);
+  if (!staged.commit(error)) {
+    reportError(error);
+    return ExitUsage;
+  }
+  if (request.json) {
+    outs() << "{\"output\":" << jsonString(request.output) << ",\"bytes\":" << size
+           << ",\"elf_bytes\":" << summary.elfBytes << ",\"weight_bytes\":" << summary.weightBytes
+           << ",\"seconds\":" << format("%.3f", seconds) << ",\"fused\":" << summary.fused
+           << ",\"softmaxes\":" << summary.softmaxes << "}\n";
+  } else if (isatty(STDERR_FILENO) && staged.path() != "-") {
+    errs() << request.output << ": " << formatBytes(size) << " in " << formatSeconds(seconds);
+    if (summary.softmaxes)
+      errs() << ", " << summary.fused << " of " << summary.softmaxes << " attentions fused";
+    errs() << '\n';
+  }
+  return ExitSuccess;
+}
+
+int compile(Request request) {
+  std::string error;
+  // Opened by the worker; asked here so that a wrong name is a matter of the command line.
+  if (!sys::fs::exists(request.job.input)) {
+    reportError(request.job.input + ": no such file");
+    return ExitUsage;
+  }
+  std::unique_ptr<StagedOutput> staged = StagedOutput::create(request.output, error);
+  if (!staged) {
+    reportError(error);
+    return ExitUsage;
+  }
+  CompileJob &job = request.job;
+  job.output = staged->path();
+  job.compile.reproducerPath = staged->side("reproducer.mlir");
+
+  auto start = std::chrono::steady_clock::now();
+  std::string name = sys::path::filename(job.input).str();
+  WorkerResult result = runWorker(
+      request.limits, [&](WorkerChannel &channel) { return runCompileJob(job, channel); },
+      [&](StringRef stage) { showProgress((name + ": " + stage).str()); });
+  showProgress("");
+  double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+
+  if (result.end == WorkerResult::End::Interrupted) {
+    staged.reset();
+    std::signal(result.code, SIG_DFL);
+    std::raise(result.code);
+    sigset_t all;
+    sigfillset(&all);
+    sigprocmask(SIG_UNBLOCK, &all, nullptr); // the signal takes us here
+  }
+  int code = result.end == WorkerResult::End::Exited ? result.code : reportDeath(request, result);
+  if (code == ExitSuccess)
+    return finish(request, *staged, Summary::parse(result.report), seconds);
+  if (code == ExitInternal && sys::fs::exists(job.compile.reproducerPath)) {
+    if (moveFile(job.compile.reproducerPath, request.reproducer, error))
+      reportNote("'attn-opt --run-reproducer " + request.reproducer + "' replays it");
+    else
+      reportNote(error);
+  }
+  return code;
+}
+
+} // namespace
+
+int main(int argc, char **argv) {
+  int code = ExitSuccess;
+  std::optional<CommandLine> line = CommandLine::parse(kTool, argc, argv, code);
+  if (!line)
+    return code;
+  Request request = readRequest(*line);
+  return line->failed() ? static_cast<int>(ExitUsage) : compile(std::move(request));
+}

@@ -1,0 +1,219 @@
+#include "tools/options/Options.h"
+
+#include "tools/options/Console.h"
+#include "tools/options/Help.h"
+
+#include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/SmallVector.h"
+#include "llvm/ADT/StringExtras.h"
+#include "llvm/Option/Option.h"
+#include "llvm/Support/raw_ostream.h"
+#include <cmath>
+
+using namespace llvm;
+using namespace llvm::opt;
+
+namespace attn::tools {
+namespace {
+
+#define OPTTABLE_STR_TABLE_CODE
+#include "tools/options/Options.inc"
+#undef OPTTABLE_STR_TABLE_CODE
+
+#define OPTTABLE_PREFIXES_TABLE_CODE
+#include "tools/options/Options.inc"
+#undef OPTTABLE_PREFIXES_TABLE_CODE
+
+constexpr OptTable::Info kOptions[] = {
+#define OPTION(...) LLVM_CONSTRUCT_OPT_INFO(__VA_ARGS__),
+#include "tools/options/Options.inc"
+#undef OPTION
+};
+
+class AttnOptTable : public GenericOptTable {
+public:
+  AttnOptTable() : GenericOptTable(OptionStrTable, OptionPrefixesTable, kOptions) { setDashDashParsing(true); }
+};
+
+const AttnOptTable &table() {
+  static const AttnOptTable instance;
+  return instance;
+}
+
+/// As the user thinks of it: "--dim", not "--dim=".
+std::string spelling(const Arg &arg) { return arg.getSpelling().rtrim('=').str(); }
+
+} // namespace
+
+std::optional<CommandLine> CommandLine::parse(const ToolInfo &tool, int argc, char **argv, int &exitCode) {
+  opt::Visibility visibility(tool.visibility);
+  unsigned missingIndex = 0, missingCount = 0;
+  ArrayRef<const char *> arguments(argv, argc);
+  CommandLine line(tool, table().ParseArgs(arguments.drop_front(argc > 0), missingIndex, missingCount, visibility));
+
+  if (line.has(OPT_help)) {
+    printHelp(outs(), table(), tool);
+    exitCode = ExitSuccess;
+    return std::nullopt;
+  }
+  if (line.has(OPT_version)) {
+    outs() << tool.name << ' ' << ATTNC_VERSION << '\n';
+    exitCode = ExitSuccess;
+    return std::nullopt;
+  }
+  for (const Arg *arg : line.args.filtered(OPT_UNKNOWN)) {
+    std::string spelling = arg->getAsString(line.args), nearest;
+    // Far guesses confuse more than they help.
+    unsigned distance = table().findNearest(spelling, nearest, visibility, /*MinimumLength=*/4);
+    if (distance <= 3 && !nearest.empty())
+      line.fail("unknown option '" + spelling + "', did you mean '" + nearest + "'?");
+    else
+      line.fail("unknown option '" + spelling + "'");
+  }
+  if (missingCount)
+    line.fail("option '" + StringRef(line.args.getArgString(missingIndex)) + "' needs a value");
+  if (line.failed()) {
+    exitCode = ExitUsage;
+    return std::nullopt;
+  }
+  return line;
+}
+
+void CommandLine::fail(const Twine &message) {
+  reportError(message);
+  if (!wrong)
+    reportNote("'" + Twine(info->name) + " --help' lists the options");
+  wrong = true;
+}
+
+std::vector<StringRef> CommandLine::positional() const {
+  std::vector<StringRef> result;
+  for (const Arg *arg : args.filtered(OPT_INPUT))
+    result.push_back(arg->getValue());
+  return result;
+}
+
+std::vector<StringRef> CommandLine::all(OptionId id) const {
+  std::vector<StringRef> result;
+  for (const Arg *arg : args.filtered(id))
+    result.push_back(arg->getValue());
+  return result;
+}
+
+StringRef CommandLine::text(OptionId id, StringRef fallback) const {
+  const Arg *arg = args.getLastArg(id);
+  return arg ? StringRef(arg->getValue()) : fallback;
+}
+
+uint64_t CommandLine::number(OptionId id, uint64_t fallback, uint64_t lower, uint64_t upper) {
+  const Arg *arg = args.getLastArg(id);
+  if (!arg)
+    return fallback;
+  uint64_t value;
+  if (StringRef(arg->getValue()).getAsInteger(10, value) || value < lower || value > upper) {
+    std::string range = upper == INT64_MAX ? "of at least " + utostr(lower)
+                                           : "from " + utostr(lower) + " to " + utostr(upper);
+    fail("'" + spelling(*arg) + "' expects a whole number " + range + ", not '" + arg->getValue() + "'");
+    return fallback;
+  }
+  return value;
+}
+
+double CommandLine::real(OptionId id, double fallback) {
+  const Arg *arg = args.getLastArg(id);
+  if (!arg)
+    return fallback;
+  double value;
+  if (StringRef(arg->getValue()).getAsDouble(value) || !std::isfinite(value) || value < 0) {
+    fail("'" + spelling(*arg) + "' expects a number of at least 0, not '" + arg->getValue() + "'");
+    return fallback;
+  }
+  return value;
+}
+
+uint64_t CommandLine::bytes(OptionId id, uint64_t fallback) {
+  const Arg *arg = args.getLastArg(id);
+  if (!arg)
+    return fallback;
+  StringRef digits = arg->getValue();
+  unsigned shift = 0;
+  if (digits.consume_back_insensitive("K"))
+    shift = 10;
+  else if (digits.consume_back_insensitive("M"))
+    shift = 20;
+  else if (digits.consume_back_insensitive("G"))
+    shift = 30;
+  uint64_t value;
+  if (digits.getAsInteger(10, value) || value > (UINT64_C(1) << 62 >> shift)) {
+    fail("'" + spelling(*arg) + "' expects a size as 512M or 4G, not '" + arg->getValue() + "'");
+    return fallback;
+  }
+  return value << shift;
+}
+
+std::vector<std::pair<std::string, std::string>> CommandLine::named(OptionId id) {
+  std::vector<std::pair<std::string, std::string>> result;
+  for (const Arg *arg : args.filtered(id)) {
+    auto [name, rest] = StringRef(arg->getValue()).rsplit(':');
+    if (name.empty() || !StringRef(arg->getValue()).contains(':'))
+      fail("'" + spelling(*arg) + "' expects NAME:VALUE, not '" + arg->getValue() + "'");
+    else
+      result.emplace_back(name.str(), rest.str());
+  }
+  return result;
+}
+
+std::vector<std::pair<std::string, int64_t>> CommandLine::dims() {
+  std::vector<std::pair<std::string, int64_t>> result;
+  for (auto &[name, text] : named(OPT_dim)) {
+    int64_t size;
+    if (StringRef(text).getAsInteger(10, size) || size < 0)
+      fail("the size of dimension '" + name + "' must be a whole number of at least 0, not '" + text + "'");
+    else if (auto same = find_if(result, [&, &name = name](auto &other) { return other.first == name; });
+             same != result.end() && same->second != size)
+      fail("dimension '" + name + "' is given as " + itostr(same->second) + " and as " + itostr(size));
+    else
+      result.emplace_back(name, size);
+  }
+  return result;
+}
+
+std::vector<std::pair<std::string, std::vector<int64_t>>> CommandLine::shapes() {
+  std::vector<std::pair<std::string, std::vector<int64_t>>> result;
+  for (auto &[name, text] : named(OPT_shape)) {
+    if (auto shape = parseShape(text))
+      result.emplace_back(name, *shape);
+    else
+      fail("the shape of input '" + name + "' must be like 2x128, not '" + text + "'");
+  }
+  return result;
+}
+
+std::vector<std::string> CommandLine::compileArguments() const {
+  static constexpr OptionId kGroups[] = {OPT_g_output, OPT_g_compile, OPT_g_limits, OPT_g_inside};
+  ArgStringList rendered;
+  for (const Arg *arg : args)
+    for (OptionId group : kGroups)
+      if (arg->getOption().matches(group) && !arg->getOption().matches(OPT_o))
+        arg->render(args, rendered);
+  return std::vector<std::string>(rendered.begin(), rendered.end());
+}
+
+std::optional<std::vector<int64_t>> parseShape(StringRef text) {
+  std::vector<int64_t> shape;
+  if (text.empty())
+    return shape;
+  SmallVector<StringRef> parts;
+  text.split(parts, 'x');
+  for (StringRef part : parts) {
+    int64_t size;
+    if (part == "?")
+      size = -1;
+    else if (part.getAsInteger(10, size) || size < 0)
+      return std::nullopt;
+    shape.push_back(size);
+  }
+  return shape;
+}
+
+} // namespace attn::tools

@@ -1,0 +1,112 @@
+// Every option of attnc, attn-run and attn-bench. One table, so that a flag
+// means the same everywhere; an option's visibility says which tools have it.
+// Each value option can be written --flag=VALUE or --flag VALUE.
+include "llvm/Option/OptParser.td"
+
+def AttncVis : OptionVisibility;
+def RunVis : OptionVisibility;
+def BenchVis : OptionVisibility;
+
+defvar everyTool = [AttncVis, RunVis, BenchVis];
+defvar runners = [RunVis, BenchVis];
+
+// The groups, in the order --help prints them (Help.cpp).
+def g_run : OptionGroup<"Running">;
+def g_bench : OptionGroup<"Measuring">;
+def g_output : OptionGroup<"Output">;
+def g_compile : OptionGroup<"Compiling">;
+def g_limits : OptionGroup<"Limits of a compile">;
+def g_inside : OptionGroup<"Looking inside a compile">;
+def g_general : OptionGroup<"General">;
+
+multiclass Eq<string name, string metavar, string help, OptionGroup group, list<OptionVisibility> vis> {
+  def NAME : Joined<["--"], name # "=">, HelpText<help>, MetaVarName<metavar>, Group<group>, Visibility<vis>;
+  def NAME # _separate : Separate<["--"], name>, Alias<!cast<Option>(NAME)>, Group<group>, Visibility<vis>;
+}
+class SimpleFlag<string name, string help, OptionGroup group, list<OptionVisibility> vis>
+    : Flag<["--"], name>, HelpText<help>, Group<group>, Visibility<vis>;
+
+//===----------------------------------------------------------------------===//
+// Running
+//===----------------------------------------------------------------------===//
+
+defm input : Eq<"input", "NAME=VALUE",
+    "an input: @FILE.npy, or a shape and values: 2x3xf32=1,2,3,4,5,6 (one value fills the tensor), "
+    "or values from a seed: 2x3xf32=seed:7; inputs not given are made from --seed", g_run, runners>;
+defm output : Eq<"output", "NAME=@FILE", "write an output to FILE.npy", g_run, runners>;
+defm expected_output : Eq<"expected-output", "NAME=@FILE",
+    "compare an output with FILE.npy; exit 5 if they differ", g_run, [RunVis]>;
+defm rtol : Eq<"rtol", "X", "relative tolerance of --expected-output (default 1e-3)", g_run, [RunVis]>;
+defm atol : Eq<"atol", "X", "absolute tolerance of --expected-output (default 1e-4)", g_run, [RunVis]>;
+defm seed : Eq<"seed", "N",
+    "seed of the inputs not given (default 0): floats uniform in [-1, 1), integers and booleans 0 or 1; "
+    "a dimension the model leaves open is 8, or what --dim says", g_run, runners>;
+defm entry : Eq<"entry", "NAME", "the entry to run (default: the first)", g_run, runners>;
+defm threads : Eq<"threads", "N", "threads to run with (default: all processors)", g_run, runners>;
+def info : SimpleFlag<"info", "print what the library holds instead of running it", g_run, [RunVis]>;
+
+//===----------------------------------------------------------------------===//
+// Measuring
+//===----------------------------------------------------------------------===//
+
+defm runs : Eq<"runs", "N", "time N runs", g_bench, [BenchVis]>;
+defm min_time : Eq<"min-time", "SECONDS",
+    "time runs until SECONDS have passed, at least 3 (default 1)", g_bench, [BenchVis]>;
+
+//===----------------------------------------------------------------------===//
+// Output
+//===----------------------------------------------------------------------===//
+
+// Not joined: -output=... would be -o with a strange name.
+def o : Separate<["-"], "o">, MetaVarName<"FILE">, Group<g_output>, Visibility<everyTool>,
+    HelpText<"write to FILE (- : standard output, for text; default: the model's name, with .so or .o)">,
+    HelpTextForVariants<[RunVis, BenchVis], "keep the library compiled from an ONNX model in FILE">;
+defm emit : Eq<"emit", "KIND",
+    "attn (IR as imported), linalg (after graph passes), llvm (LLVM IR), obj (object file), lib (model library, default)",
+    g_output, [AttncVis]>;
+defm fusion_report : Eq<"fusion-report", "FILE",
+    "write a JSON verdict for each softmax: fused or not, and why (- : standard output)", g_output, everyTool>;
+defm require_fused : Eq<"require-fused", "N",
+    "fail unless at least N attentions were fused (exit 2, nothing is written)", g_output, everyTool>;
+
+//===----------------------------------------------------------------------===//
+// Compiling
+//===----------------------------------------------------------------------===//
+
+def O : Joined<["-"], "O">, MetaVarName<"LEVEL">, Group<g_compile>, Visibility<everyTool>,
+    HelpText<"optimise: -O0 (no graph optimisation) to -O3 (default)">;
+defm mcpu : Eq<"mcpu", "CPU",
+    "the processor to compile for: native (default; its features, not its name), x86-64-v3, x86-64-v4, or any LLVM name",
+    g_compile, everyTool>;
+defm dim : Eq<"dim", "NAME:N", "fix the dimension that the model calls NAME", g_compile, everyTool>;
+defm shape : Eq<"shape", "INPUT:2x128", "fix the shape of an input; ? leaves a dimension open", g_compile, everyTool>;
+
+//===----------------------------------------------------------------------===//
+// Limits of a compile
+//===----------------------------------------------------------------------===//
+
+defm max_memory : Eq<"max-memory", "SIZE",
+    "address space of the worker process that compiles, as 512M or 4G (default: the machine's memory; 0: no limit)",
+    g_limits, everyTool>;
+defm timeout : Eq<"timeout", "SECONDS", "give up after this time (default: never)", g_limits, everyTool>;
+
+//===----------------------------------------------------------------------===//
+// Looking inside a compile
+//===----------------------------------------------------------------------===//
+
+def mlir_print_ir_after_all : SimpleFlag<"mlir-print-ir-after-all",
+    "print the IR to standard error after each pass", g_inside, everyTool>;
+defm dump_ir : Eq<"dump-ir", "DIR", "write the IR after each pass into a file in DIR", g_inside, everyTool>;
+def mlir_timing : SimpleFlag<"mlir-timing", "print the time of each pass to standard error", g_inside, everyTool>;
+defm reproducer : Eq<"reproducer", "FILE",
+    "where to write the IR and passes of a compile that dies, for attn-opt --run-reproducer "
+    "(default: the output's name and .reproducer.mlir)", g_inside, everyTool>;
+
+//===----------------------------------------------------------------------===//
+// General
+//===----------------------------------------------------------------------===//
+
+def json : SimpleFlag<"json", "print the result as one JSON object", g_general, everyTool>;
+def help : SimpleFlag<"help", "print this text", g_general, everyTool>;
+def h : Flag<["-"], "h">, Alias<help>, Group<g_general>, Visibility<everyTool>;
+def version : SimpleFlag<"version", "print the version", g_general, everyTool>;
