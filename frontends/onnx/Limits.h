@@ -37,8 +37,9 @@ inline constexpr size_t kMaxNameBytes = 4096;
 inline constexpr uint64_t kMaxFoldedBytes = uint64_t(64) << 20;
 /// Constants above this become weights, which never enter the IR.
 inline constexpr uint64_t kMaxInlineBytes = 1024;
-/// Terms and degree of a shape expression; more is computed at run time.
-inline constexpr size_t kMaxTerms = 64, kMaxDegree = 16;
+/// Terms and degree of a shape expression, and functions inside functions in
+/// it; more is computed at run time.
+inline constexpr size_t kMaxTerms = 64, kMaxDegree = 16, kMaxExprDepth = 128;
 
 /// IR versions and opsets (of the default domain) that the reader knows.
 inline constexpr int64_t kMinIrVersion = 3, kMaxIrVersion = 14;
