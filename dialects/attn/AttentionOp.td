@@ -2,6 +2,7 @@
 #define DIALECTS_ATTN_ATTENTIONOP_TD
 
 include "dialects/attn/AttnDialect.td"
+include "mlir/Interfaces/InferTypeOpInterface.td"
 include "mlir/Interfaces/SideEffectInterfaces.td"
 
 def Attn_MaskedRows : I32EnumAttr<"MaskedRows", "result of a row whose every score is -inf", [
@@ -18,7 +19,8 @@ def Attn_MaskedRowsAttr : EnumAttr<Attn_Dialect, Attn_MaskedRows, "masked_rows">
 // AttentionOp
 //===----------------------------------------------------------------------===//
 
-def Attn_AttentionOp : Attn_Op<"attention", [Pure]> {
+def Attn_AttentionOp : Attn_Op<"attention", [Pure,
+    DeclareOpInterfaceMethods<ReifyRankedShapedTypeOpInterface, ["reifyResultShapes"]>]> {
   let summary = "attention with a score region and a weight region";
   let description = [{
     With the iteration dimensions (b, h, i, j, d, e): batch, head, query, key,
@@ -49,11 +51,15 @@ def Attn_AttentionOp : Attn_Op<"attention", [Pure]> {
     * (C2) there are 4 + number of captures maps, each with 6 dimensions, no
            symbols, and as many results as its operand has dimensions;
     * (C3) each map result is a dimension, `h floordiv c` with c > 1, or
-           the constant 0;
+           the constant 0; a map names each dimension at most once; the map of
+           the result holds no floordiv;
     * (C4) query names i and d, not j or e; key names j and d, not i or e;
            value names j and e, not i or d; the result names i and e, not j
-           or d; a capture names neither d nor e;
-    * (C5) sizes that belong to one dimension agree where both are static;
+           or d; a capture names neither d nor e; the result names b and h
+           exactly when the map of an operand does;
+    * (C5) sizes that belong to one dimension agree where both are static; a
+           dimension read at the constant 0 has size 1; under `h floordiv c`,
+           c times the size is the size of h;
     * (C6) the score region and a weight region that is not empty take the
            f32 score and the element of each capture, and yield one f32.
 
@@ -94,7 +100,17 @@ def Attn_AttentionOp : Attn_Op<"attention", [Pure]> {
     `->` type($result)
     `score` $score (`weight` $weight^)? attr-dict
   }];
+  let builders = [
+    // The callbacks write a region's body and return what it yields: `score`
+    // and `weight` get the f32 score (weight) and one element of each capture.
+    // Without `weight` the weight region is empty.
+    OpBuilder<(ins "::mlir::Type":$result, "::mlir::Value":$query, "::mlir::Value":$key,
+                   "::mlir::Value":$value, "::mlir::ValueRange":$captures,
+                   "::llvm::ArrayRef<::mlir::AffineMap>":$maps, "::attn::MaskedRows":$maskedRows,
+                   "::attn::AttentionBody":$score, CArg<"::attn::AttentionBody", "{}">:$weight)>
+  ];
   let hasVerifier = 1;
+  let hasRegionVerifier = 1;
   let extraClassDeclaration = [{
     /// Positions of the iteration dimensions in every indexing map.
     enum Dim { B = 0, H = 1, I = 2, J = 3, D = 4, E = 5 };
@@ -106,6 +122,17 @@ def Attn_AttentionOp : Attn_Op<"attention", [Pure]> {
     ::mlir::AffineMap getMap(unsigned n) {
       return ::llvm::cast<::mlir::AffineMapAttr>(getIndexingMaps()[n]).getValue();
     }
+    /// Query, key, value, captures..., in the order of the maps.
+    ::mlir::OperandRange getMappedOperands() { return getOperands(); }
+    /// `h floordiv c` as c; `h` (or another dimension) itself as 1.
+    static int64_t getDivisor(::mlir::AffineExpr);
+    /// The dimension that a map result names, or nullopt for the constant 0.
+    static ::std::optional<unsigned> getNamedDim(::mlir::AffineExpr);
+    /// Whether the map of an operand or of the result names `dim`.
+    bool isNamed(unsigned dim);
+    /// Sizes of (b, h, i, j, d, e); 1 for one that no map names. Emits
+    /// tensor.dim where the size is dynamic.
+    ::llvm::SmallVector<::mlir::OpFoldResult> getIterationSizes(::mlir::OpBuilder &, ::mlir::Location);
   }];
 }
 

@@ -1,5 +1,7 @@
 #include "dialects/attn/AttnOps.h"
 
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
+
 using namespace mlir;
 using namespace attn;
 
@@ -12,6 +14,14 @@ LogicalResult SoftmaxOp::verify() {
   // C1
   if (getDim() >= static_cast<uint64_t>(rank))
     return emitOpError("expects dim in [0, ") << rank << "), got " << int64_t(getDim());
+  // C2
+  if (!isa<FloatType>(getElementTypeOrSelf(getInput())))
+    return emitOpError("expects a float element type, got ") << getElementTypeOrSelf(getInput());
+  return success();
+}
+
+LogicalResult SoftmaxOp::reifyResultShapes(OpBuilder &b, ReifiedRankedShapedTypeDims &shapes) {
+  shapes.push_back(tensor::getMixedSizes(b, getLoc(), getInput()));
   return success();
 }
 
@@ -33,6 +43,15 @@ LogicalResult LayerNormOp::verify() {
     if (failed(verifyCompatibleShape(normalised, type.getShape())))
       return emitOpError("expects scale and bias to have the shape of the normalised dimensions, got ")
              << type << " for " << input << " from dimension " << int64_t(getAxis());
+    // C3
+    if (!isa<FloatType>(input.getElementType()) || type.getElementType() != input.getElementType())
+      return emitOpError("expects input, scale and bias to have one float element type, got ")
+             << input.getElementType() << " and " << type.getElementType();
   }
+  return success();
+}
+
+LogicalResult LayerNormOp::reifyResultShapes(OpBuilder &b, ReifiedRankedShapedTypeDims &shapes) {
+  shapes.push_back(tensor::getMixedSizes(b, getLoc(), getInput()));
   return success();
 }

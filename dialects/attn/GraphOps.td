@@ -2,18 +2,21 @@
 #define DIALECTS_ATTN_GRAPHOPS_TD
 
 include "dialects/attn/AttnDialect.td"
+include "mlir/Interfaces/InferTypeOpInterface.td"
 include "mlir/Interfaces/SideEffectInterfaces.td"
 
 // Words that the importer uses because dissolving them and finding them again
 // would be work without gain, and checks that only the run can make.
 
-def Attn_SoftmaxOp : Attn_Op<"softmax", [Pure, AllTypesMatch<["input", "result"]>]> {
+def Attn_SoftmaxOp : Attn_Op<"softmax", [Pure, AllTypesMatch<["input", "result"]>,
+    DeclareOpInterfaceMethods<ReifyRankedShapedTypeOpInterface, ["reifyResultShapes"]>]> {
   let summary = "softmax over one dimension";
   let description = [{
     `result[.., i, ..] = exp(input[i] - max_i input) / sum_i exp(input[i] - max_i input)`
     over dimension `dim`; sums in f32 (f64 for f64). `log` gives its logarithm.
 
-    * (C1) `dim` is in [0, rank).
+    * (C1) `dim` is in [0, rank);
+    * (C2) the element type is a float.
 
     ```mlir
     %y = attn.softmax %x dim 3 : tensor<?x12x?x?xf32>
@@ -25,7 +28,8 @@ def Attn_SoftmaxOp : Attn_Op<"softmax", [Pure, AllTypesMatch<["input", "result"]
   let hasVerifier = 1;
 }
 
-def Attn_LayerNormOp : Attn_Op<"layer_norm", [Pure, AllTypesMatch<["input", "result"]>]> {
+def Attn_LayerNormOp : Attn_Op<"layer_norm", [Pure, AllTypesMatch<["input", "result"]>,
+    DeclareOpInterfaceMethods<ReifyRankedShapedTypeOpInterface, ["reifyResultShapes"]>]> {
   let summary = "layer normalisation over the trailing dimensions";
   let description = [{
     `result = (x - mean) / sqrt(variance + epsilon) * scale + bias`, mean and
@@ -34,7 +38,8 @@ def Attn_LayerNormOp : Attn_Op<"layer_norm", [Pure, AllTypesMatch<["input", "res
     LayerNormalization-17.
 
     * (C1) `axis` is in [0, rank);
-    * (C2) scale and bias have rank - axis dimensions, equal to those of the input.
+    * (C2) scale and bias have rank - axis dimensions, equal to those of the input;
+    * (C3) input, scale and bias have one float element type.
 
     ```mlir
     %y = attn.layer_norm %x, %scale, %bias axis 2 epsilon 1.0e-5

@@ -1,3 +1,0 @@
-#include "frontends/onnx/Importer.h"
-
-void attn::onnx::registerElementwiseOps(OpRegistry &) {}

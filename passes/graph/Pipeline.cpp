@@ -1,0 +1,17 @@
+#include "passes/graph/Pipeline.h"
+#include "passes/Passes.h"
+
+#include "mlir/Pass/PassManager.h"
+#include "mlir/Transforms/Passes.h"
+
+using namespace mlir;
+
+void attn::buildGraphPipeline(OpPassManager &pm, unsigned optLevel) {
+  pm.addPass(createInlinerPass());
+  if (optLevel == 0) {
+    pm.addPass(createDecomposePass());
+    return;
+  }
+  pm.addPass(createCanonicalizerPass());
+  pm.addPass(createCSEPass());
+}

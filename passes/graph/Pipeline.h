@@ -1,0 +1,19 @@
+#ifndef PASSES_GRAPH_PIPELINE_H
+#define PASSES_GRAPH_PIPELINE_H
+
+namespace mlir {
+class OpPassManager;
+}
+
+namespace attn {
+
+/// Adds the passes that bring an imported module into the canonical form of
+/// passes/graph/README.md, in order. At `optLevel` 0 only what correctness
+/// needs: nothing is recognised, and every softmax, layer_norm and attention is
+/// decomposed. At 1 and above these ops remain; lowering gives them kernels and
+/// runs attn-decompose on the ones it has none for.
+void buildGraphPipeline(mlir::OpPassManager &pm, unsigned optLevel);
+
+} // namespace attn
+
+#endif // PASSES_GRAPH_PIPELINE_H

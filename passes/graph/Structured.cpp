@@ -1,0 +1,88 @@
+#include "passes/graph/Structured.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
+
+using namespace mlir;
+
+namespace attn {
+
+Value emptyTensor(OpBuilder &b, Location loc, ArrayRef<OpFoldResult> sizes, Type element) {
+  return tensor::EmptyOp::create(b, loc, sizes, element);
+}
+
+Value filledTensor(OpBuilder &b, Location loc, ArrayRef<OpFoldResult> sizes, Type element, double value) {
+  Value empty = emptyTensor(b, loc, sizes, element);
+  return linalg::FillOp::create(b, loc, floatConstant(b, loc, element, value), empty).getResult(0);
+}
+
+static Value generic(OpBuilder &b, Location loc, ValueRange inputs, ArrayRef<AffineMap> maps, Value init,
+                     AffineMap initMap, ScalarBody body) {
+  SmallVector<AffineMap> allMaps(maps);
+  allMaps.push_back(initMap);
+  SmallVector<utils::IteratorType> iterators(initMap.getNumDims(), utils::IteratorType::reduction);
+  for (AffineExpr expr : initMap.getResults())
+    iterators[cast<AffineDimExpr>(expr).getPosition()] = utils::IteratorType::parallel;
+  return linalg::GenericOp::create(b, loc, TypeRange{init.getType()}, inputs, ValueRange{init}, allMaps, iterators,
+                                   [&](OpBuilder &b, Location loc, ValueRange args) {
+                                     linalg::YieldOp::create(b, loc, body(b, loc, args));
+                                   })
+      .getResult(0);
+}
+
+Value elementwise(OpBuilder &b, Location loc, ArrayRef<OpFoldResult> sizes, Type element, ValueRange inputs,
+                  ArrayRef<AffineMap> maps, ScalarBody body) {
+  return generic(b, loc, inputs, maps, emptyTensor(b, loc, sizes, element),
+                 b.getMultiDimIdentityMap(sizes.size()), body);
+}
+
+Value reduction(OpBuilder &b, Location loc, ValueRange inputs, ArrayRef<AffineMap> maps, Value init,
+                AffineMap initMap, ScalarBody body) {
+  return generic(b, loc, inputs, maps, init, initMap, body);
+}
+
+FloatType accumulatorType(Type element) {
+  return element.isF64() ? FloatType(Float64Type::get(element.getContext()))
+                         : FloatType(Float32Type::get(element.getContext()));
+}
+
+Value convertFloat(OpBuilder &b, Location loc, Value scalar, Type to) {
+  unsigned from = scalar.getType().getIntOrFloatBitWidth(), width = to.getIntOrFloatBitWidth();
+  if (scalar.getType() == to)
+    return scalar;
+  if (from < width)
+    return arith::ExtFOp::create(b, loc, to, scalar);
+  if (from > width)
+    return arith::TruncFOp::create(b, loc, to, scalar);
+  // f16 and bf16
+  Value wide = arith::ExtFOp::create(b, loc, b.getF32Type(), scalar);
+  return arith::TruncFOp::create(b, loc, to, wide);
+}
+
+Value floatConstant(OpBuilder &b, Location loc, Type type, double value) {
+  return arith::ConstantOp::create(b, loc, b.getFloatAttr(type, value));
+}
+
+bool isElementwise(Operation *op) {
+  auto linalgOp = dyn_cast_or_null<linalg::LinalgOp>(op);
+  if (!linalgOp || !linalgOp.hasPureTensorSemantics() || linalgOp.getNumDpsInits() != 1)
+    return false;
+  if (linalgOp.getNumParallelLoops() != linalgOp.getNumLoops())
+    return false;
+  // A body that reads the init depends on more than the inputs.
+  if (linalgOp.payloadUsesValueFromOperand(linalgOp.getDpsInitOperand(0)))
+    return false;
+  return linalgOp.getMatchingIndexingMap(linalgOp.getDpsInitOperand(0)).isPermutation();
+}
+
+OpOperand *getMovedInput(linalg::LinalgOp op) {
+  if (!isElementwise(op))
+    return nullptr;
+  auto yielded = dyn_cast<BlockArgument>(op.getBlock()->getTerminator()->getOperand(0));
+  if (!yielded || yielded.getOwner() != op.getBlock())
+    return nullptr;
+  OpOperand *operand = op.getMatchingOpOperand(yielded);
+  return op.isDpsInput(operand) && isa<RankedTensorType>(operand->get().getType()) ? operand : nullptr;
+}
+
+} // namespace attn

@@ -1,0 +1,52 @@
+#ifndef PASSES_GRAPH_STRUCTURED_H
+#define PASSES_GRAPH_STRUCTURED_H
+
+#include "mlir/Dialect/Linalg/IR/Linalg.h"
+#include "mlir/IR/Builders.h"
+
+// Short spellings of the linalg ops that the graph passes write.
+
+namespace attn {
+
+using ScalarBody = llvm::function_ref<mlir::Value(mlir::OpBuilder &, mlir::Location, mlir::ValueRange)>;
+
+/// tensor.empty of `sizes`.
+mlir::Value emptyTensor(mlir::OpBuilder &b, mlir::Location loc, llvm::ArrayRef<mlir::OpFoldResult> sizes,
+                        mlir::Type element);
+
+/// A tensor whose elements are all `value`, a float.
+mlir::Value filledTensor(mlir::OpBuilder &b, mlir::Location loc, llvm::ArrayRef<mlir::OpFoldResult> sizes,
+                         mlir::Type element, double value);
+
+/// linalg.generic with parallel loops of `sizes`, an identity map for its
+/// result, and one scalar a loop point that `body` computes from the inputs.
+mlir::Value elementwise(mlir::OpBuilder &b, mlir::Location loc, llvm::ArrayRef<mlir::OpFoldResult> sizes,
+                        mlir::Type element, mlir::ValueRange inputs, llvm::ArrayRef<mlir::AffineMap> maps,
+                        ScalarBody body);
+
+/// linalg.generic that reduces `input` over the dimensions not in `kept`,
+/// starting from `init`. `body` gets the inputs' elements and the accumulator.
+mlir::Value reduction(mlir::OpBuilder &b, mlir::Location loc, mlir::ValueRange inputs,
+                      llvm::ArrayRef<mlir::AffineMap> maps, mlir::Value init, mlir::AffineMap initMap,
+                      ScalarBody body);
+
+/// Type in which sums over elements of `element` are taken: f32, or f64 for f64.
+mlir::FloatType accumulatorType(mlir::Type element);
+
+/// `scalar` as a float of type `to`.
+mlir::Value convertFloat(mlir::OpBuilder &b, mlir::Location loc, mlir::Value scalar, mlir::Type to);
+
+/// A float constant of type `type`.
+mlir::Value floatConstant(mlir::OpBuilder &b, mlir::Location loc, mlir::Type type, double value);
+
+/// Whether `op` is a linalg op on tensors with only parallel loops, one init
+/// and a result written through a permutation of the loops.
+bool isElementwise(mlir::Operation *op);
+
+/// The input of an elementwise linalg op that yields just an element of it
+/// (linalg.transpose, linalg.broadcast, such a generic), or null.
+mlir::OpOperand *getMovedInput(mlir::linalg::LinalgOp op);
+
+} // namespace attn
+
+#endif // PASSES_GRAPH_STRUCTURED_H
