@@ -63,6 +63,8 @@ public:
   /// The dimension that the model calls `name`, at least `lower`, with its
   /// value at entry. Equal names give the same atom.
   Expr dimension(llvm::StringRef name, mlir::Value value, int64_t lower = 0);
+  /// The dimension made under `name`, if any.
+  std::optional<Expr> lookup(llvm::StringRef name) const;
   /// A fresh atom for an index computed in the IR.
   Expr opaque(mlir::Value index, std::optional<int64_t> lower = std::nullopt,
               std::optional<int64_t> upper = std::nullopt);
@@ -85,8 +87,11 @@ public:
   /// Decides a comparison for every value the atoms can have; nullopt: open.
   std::optional<bool> isEqual(const Expr &a, const Expr &b) const;
   std::optional<bool> isLess(const Expr &a, const Expr &b) const; // a < b
-  /// From here on a == b (an attn.require said so).
+  /// From here on a == b (an attn.require said so): isEqual knows, also inside
+  /// products.
   void assumeEqual(const Expr &a, const Expr &b);
+  /// `a` with each atom replaced that is known to equal something simpler.
+  Expr simplify(const Expr &a) const;
   /// Greatest proved lower bound and least proved upper bound of `a`.
   std::optional<int64_t> lowerBound(const Expr &a) const;
   std::optional<int64_t> upperBound(const Expr &a) const;
@@ -103,21 +108,26 @@ public:
 
   /// The name of a dimension that is exactly one named atom, else "".
   llvm::StringRef name(const Expr &a) const;
+  /// A name for the size of an output: the expression's text if it is made of
+  /// named dimensions ("past + seq"), else "" (unknown until the run).
+  std::string outputName(const Expr &a) const;
   /// For messages: "batch*seq + 2".
   std::string print(const Expr &a) const;
 
 private:
   enum class Kind { Dimension, Opaque, FloorDiv, TruncDiv, Mod, Min, Max, Equal, Less, Select };
   struct Atom;
-  struct Range; // both in Symbolic.cpp
 
-  Expr make(Kind kind, llvm::ArrayRef<Expr> operands, std::optional<int64_t> lower, std::optional<int64_t> upper);
-  Range range(const Expr &a) const;
-  std::optional<int64_t> lowerBound(const Expr &a, unsigned effort) const;
+  Expr make(Kind kind, llvm::ArrayRef<Expr> operands, std::optional<int64_t> lower = std::nullopt,
+            std::optional<int64_t> upper = std::nullopt);
+  std::optional<int64_t> intervalLower(const Expr &a) const;
+  std::optional<int64_t> lowerBound(const Expr &a, unsigned depth, unsigned &steps) const;
+  std::string print(const Expr &a, unsigned depth) const;
+  mlir::Value emit(mlir::OpBuilder &b, mlir::Location loc, const Expr &a);
   mlir::Value emitAtom(mlir::OpBuilder &b, mlir::Location loc, unsigned id);
-  const Atom *find(const Expr &a, Kind kind) const;
+  mlir::Value emitDivisor(mlir::OpBuilder &b, mlir::Location loc, const Expr &a);
 
-  struct Storage;
+  struct Storage; // in SymbolicStorage.h
   std::unique_ptr<Storage> storage;
   mlir::Block *home = nullptr;
 };

@@ -3,4 +3,43 @@
 
 include "mlir/Pass/PassBase.td"
 
+def LowerContractionsPass : Pass<"attn-lower-contractions", "::mlir::ModuleOp"> {
+  let summary = "contractions with a weight become calls of packed GEMM kernels";
+  let description = [{
+    A contraction (`linalg.contract`, `linalg.matmul`, ... on f32, accumulating
+    onto zeros) of which one operand is an `attn.weight` becomes an
+    `attn.kernel` on the weight packed as column panels, a new `attn.global`
+    that equal uses share. The dimensions that only the other operand and the
+    result have are collapsed to the rows; where their order asks for it, that
+    operand or the result is transposed.
+
+    An elementwise `linalg.generic` that is the only user of the result becomes
+    the kernel's epilogue, if it reads its other operands by column, by row, at
+    the element or as one scalar. The kernel stands where this op stood.
+
+    Remarks of category `attn-lower-contractions` name each contraction: passed
+    `gemm` with the kernel; missed `gemm` or `epilogue` with the reason.
+
+    Numerical effect: the sum over k keeps its order; multiply and add are fused.
+
+    ```mlir
+    %w = attn.weight @w : tensor<384x1536xf32>
+    %c = linalg.contract indexing_maps = [(b, s, n, k) -> (b, s, k), (b, s, n, k) -> (k, n), (b, s, n, k) -> (b, s, n)]
+        ins(%x, %w : tensor<?x?x384xf32>, tensor<384x1536xf32>) outs(%zeros : tensor<?x?x1536xf32>)
+    %y = linalg.generic ins(%c, %bias) { addf } -> tensor<?x?x1536xf32>
+    // becomes
+    attn.global @w_panels48 : tensor<32x384x48xf32> = #attn.pack_panels<@w, transposed = false, width = 48>
+    %p = attn.weight @w_panels48 : tensor<32x384x48xf32>
+    %a = tensor.collapse_shape %x [[0, 1], [2]]
+    %z = attn.kernel @gemm_f32_mx_k384_n1536_fma_8x3x16_e0123456789abcdef ins(%a, %p, %bias) outs(%empty)
+    %y = tensor.expand_shape %z [[0, 1], [2]]
+    ```
+  }];
+  let dependentDialects = [
+    "::attn::AttnDialect", "::mlir::arith::ArithDialect", "::mlir::func::FuncDialect", "::mlir::linalg::LinalgDialect",
+    "::mlir::LLVM::LLVMDialect", "::mlir::memref::MemRefDialect", "::mlir::scf::SCFDialect",
+    "::mlir::tensor::TensorDialect", "::mlir::vector::VectorDialect"
+  ];
+}
+
 #endif // PASSES_LOWERING_CPU_CPUPASSES_TD

@@ -1,0 +1,162 @@
+#include "compiler/package/LibraryFile.h"
+
+#include "attnrt/abi.h"
+#include "llvm/ADT/SmallString.h"
+#include "llvm/Support/Path.h"
+#include <cerrno>
+#include <cstring>
+#include <fcntl.h>
+#include <openssl/evp.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <vector>
+
+namespace attn {
+
+/// The digest of abi.h, leaf after leaf as the bytes go by.
+struct LibraryFile::Digest {
+  EVP_MD_CTX *leaf = EVP_MD_CTX_new();
+  EVP_MD_CTX *root = EVP_MD_CTX_new();
+  uint64_t inLeaf = 0;
+  bool healthy;
+
+  Digest() {
+    healthy = leaf && root && EVP_DigestInit_ex(leaf, EVP_sha256(), nullptr) == 1 &&
+              EVP_DigestInit_ex(root, EVP_sha256(), nullptr) == 1;
+  }
+  ~Digest() {
+    EVP_MD_CTX_free(leaf);
+    EVP_MD_CTX_free(root);
+  }
+  void finishLeaf() {
+    unsigned char bytes[32];
+    unsigned length = 0;
+    healthy = healthy && EVP_DigestFinal_ex(leaf, bytes, &length) == 1 && EVP_DigestUpdate(root, bytes, length) == 1 &&
+              EVP_DigestInit_ex(leaf, EVP_sha256(), nullptr) == 1;
+    inLeaf = 0;
+  }
+};
+
+static std::string describe(llvm::StringRef action, llvm::StringRef path, int code) {
+  return ("cannot " + action + " '" + path + "': " + std::strerror(code)).str();
+}
+
+std::unique_ptr<LibraryFile> LibraryFile::create(llvm::StringRef path, std::string &error) {
+  std::string target = path.str();
+  struct stat status;
+  if (lstat(target.c_str(), &status) == 0 && !S_ISREG(status.st_mode) && !S_ISLNK(status.st_mode)) {
+    error = "cannot write '" + target + "': it is " + (S_ISDIR(status.st_mode) ? "a folder" : "no regular file");
+    return nullptr;
+  }
+  llvm::SmallString<256> folder(path);
+  llvm::sys::path::remove_filename(folder);
+  if (folder.empty())
+    folder = ".";
+  std::string temporary = (folder + "/." + llvm::sys::path::filename(path) + ".XXXXXX").str();
+  // 0600 until the commit: nobody reads a half-written library.
+  int file = mkostemp(temporary.data(), O_CLOEXEC);
+  if (file < 0) {
+    error = describe("write", path, errno);
+    return nullptr;
+  }
+  std::unique_ptr<LibraryFile> result(new LibraryFile);
+  result->digest = std::make_unique<Digest>();
+  result->path = std::move(target);
+  result->temporary = std::move(temporary);
+  result->file = file;
+  return result;
+}
+
+LibraryFile::~LibraryFile() {
+  if (file >= 0)
+    close(file);
+  if (!temporary.empty())
+    unlink(temporary.c_str());
+}
+
+bool LibraryFile::writeAll(llvm::ArrayRef<char> bytes) {
+  while (!writeError && !bytes.empty()) {
+    ssize_t count = ::write(file, bytes.data(), bytes.size());
+    if (count < 0 && errno == EINTR)
+      continue;
+    if (count < 0) {
+      writeError = errno;
+      break;
+    }
+    bytes = bytes.drop_front(count);
+    written += count;
+  }
+  return !writeError;
+}
+
+void LibraryFile::hash(llvm::ArrayRef<char> bytes) {
+  while (!bytes.empty()) {
+    uint64_t count = std::min<uint64_t>(bytes.size(), ATTNRT_DIGEST_LEAF - digest->inLeaf);
+    digest->healthy = digest->healthy && EVP_DigestUpdate(digest->leaf, bytes.data(), count) == 1;
+    digest->inLeaf += count;
+    if (digest->inLeaf == ATTNRT_DIGEST_LEAF)
+      digest->finishLeaf();
+    bytes = bytes.drop_front(count);
+  }
+}
+
+bool LibraryFile::append(llvm::ArrayRef<char> bytes) {
+  hash(bytes);
+  return writeAll(bytes);
+}
+
+bool LibraryFile::padTo(uint64_t alignment) {
+  std::vector<char> zeros((alignment - written % alignment) % alignment, 0);
+  return append(zeros);
+}
+
+bool LibraryFile::commit(std::string &error) {
+  mode_t mask = umask(0);
+  umask(mask);
+  if (!writeError && (fchmod(file, 0666 & ~mask) != 0 || fsync(file) != 0))
+    writeError = errno;
+  int closed = close(file);
+  file = -1;
+  if (!writeError && closed != 0)
+    writeError = errno;
+  if (!writeError && rename(temporary.c_str(), path.c_str()) != 0)
+    writeError = errno;
+  if (writeError) {
+    error = describe("write", path, writeError);
+    return false;
+  }
+  temporary.clear();
+  // The rename itself survives a power cut once the folder is synced; not all
+  // file systems allow it, and the file is complete without.
+  llvm::SmallString<256> folder(path);
+  llvm::sys::path::remove_filename(folder);
+  int directory = open(folder.empty() ? "." : folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (directory >= 0) {
+    (void)fsync(directory);
+    close(directory);
+  }
+  return true;
+}
+
+bool LibraryFile::commitLibrary(uint64_t elfSize, uint64_t weightsOffset, uint64_t weightsSize, std::string &error) {
+  attnrt_footer footer = {};
+  footer.abi_version = ATTNRT_ABI_VERSION;
+  footer.elf_size = elfSize;
+  footer.weights_offset = weightsOffset;
+  footer.weights_size = weightsSize;
+  footer.file_size = written + sizeof(footer);
+  std::memcpy(footer.magic, ATTNRT_FOOTER_MAGIC, sizeof(footer.magic));
+  if (digest->inLeaf)
+    digest->finishLeaf();
+  unsigned length = 0;
+  digest->healthy = digest->healthy && EVP_DigestUpdate(digest->root, &footer, offsetof(attnrt_footer, digest)) == 1 &&
+                    EVP_DigestFinal_ex(digest->root, footer.digest, &length) == 1;
+  if (!digest->healthy) {
+    error = "cannot write '" + path + "': libcrypto failed to compute SHA-256";
+    return false;
+  }
+  writeAll(llvm::ArrayRef<char>(reinterpret_cast<const char *>(&footer), sizeof(footer)));
+  return commit(error);
+}
+
+} // namespace attn

@@ -1,0 +1,196 @@
+#include "compiler/package/WeightPlan.h"
+
+#include "compiler/package/WeightExpression.h"
+#include "mlir/IR/SymbolTable.h"
+#include "llvm/ADT/SetVector.h"
+#include "llvm/Support/MathExtras.h"
+#include "llvm/Support/raw_ostream.h"
+
+using namespace mlir;
+
+namespace attn {
+namespace {
+
+/// Names with a source that goes deeper are circles or hostile.
+constexpr unsigned kMaxDepth = 64;
+
+class Expressions {
+public:
+  Expressions(ModuleOp module) : symbols(module) {}
+
+  GlobalOp lookup(StringRef symbol) { return symbols.lookup<GlobalOp>(symbol); }
+
+  /// Verifies the expression of `global` and of all that it reads, and collects
+  /// the initialisers. `key` gets a text that is equal for equal expressions.
+  LogicalResult inspect(GlobalOp global, const WeightStore &store, llvm::SetVector<StringRef> &initializers,
+                        std::string &key, unsigned depth = 0) {
+    if (depth > kMaxDepth)
+      return global.emitOpError("has an expression that is nested deeper than ") << kMaxDepth << " or goes in a circle";
+    auto type = cast<RankedTensorType>(global.getType());
+    llvm::raw_string_ostream os(key);
+    if (auto initializer = dyn_cast<InitializerAttr>(global.getExpression())) {
+      if (failed(verifyWeightExpression(global, {})))
+        return failure();
+      if (!store.contains(initializer.getName()))
+        return global.emitOpError("reads initialiser '") << initializer.getName() << "', which is not there";
+      uint64_t want = *weightTensorBytes(type), got = store.lookup(initializer.getName()).size();
+      if (want != got)
+        return global.emitOpError("needs ") << want << " bytes of initialiser '" << initializer.getName() << "', got " << got;
+      initializers.insert(initializer.getName());
+      os << "init " << sharedName(initializer.getName(), store) << ' ' << type;
+      return success();
+    }
+    os << type << " = " << withoutSources(global.getExpression()) << " (";
+    SmallVector<RankedTensorType> types;
+    for (FlatSymbolRefAttr symbol : weightSources(global)) {
+      GlobalOp source = lookup(symbol.getValue());
+      if (!source)
+        return global.emitOpError("reads ") << symbol << ", which is no attn.global";
+      std::string sourceKey;
+      if (failed(inspect(source, store, initializers, sourceKey, depth + 1)))
+        return failure();
+      os << sourceKey << ", ";
+      types.push_back(cast<RankedTensorType>(source.getType()));
+    }
+    os << ")";
+    return verifyWeightExpression(global, types);
+  }
+
+  WeightBytes evaluate(GlobalOp global, const WeightStore &store) {
+    if (auto initializer = dyn_cast<InitializerAttr>(global.getExpression()))
+      return {store.lookup(initializer.getName()), nullptr};
+    SmallVector<RankedTensorType> types;
+    SmallVector<WeightBytes> sources;
+    for (FlatSymbolRefAttr symbol : weightSources(global)) {
+      GlobalOp source = lookup(symbol.getValue());
+      types.push_back(cast<RankedTensorType>(source.getType()));
+      sources.push_back(evaluate(source, store));
+    }
+    return applyWeightExpression(global, types, sources);
+  }
+
+private:
+  /// The first name seen with the same bytes, so that tied tensors share.
+  StringRef sharedName(StringRef name, const WeightStore &store) {
+    auto known = shared.find(name);
+    if (known != shared.end())
+      return known->second;
+    ArrayRef<char> bytes = store.lookup(name);
+    for (StringRef other : bySize[bytes.size()])
+      if (store.lookup(other) == bytes)
+        return shared[name] = other.str();
+    bySize[bytes.size()].push_back(name);
+    return shared[name] = name.str();
+  }
+
+  /// The expression's text with its sources blanked; their own keys follow.
+  static std::string withoutSources(Attribute expression) {
+    auto blank = FlatSymbolRefAttr::get(expression.getContext(), "_");
+    AttrTypeReplacer replacer;
+    replacer.addReplacement([&](FlatSymbolRefAttr) { return blank; });
+    std::string text;
+    llvm::raw_string_ostream(text) << replacer.replace(expression);
+    return text;
+  }
+
+  SymbolTable symbols;
+  llvm::StringMap<std::string> shared;
+  std::map<size_t, std::vector<StringRef>> bySize;
+};
+
+/// How the runtime describes a global made of one initialiser.
+std::string describeLayout(GlobalOp global, Expressions &expressions) {
+  if (isa<InitializerAttr>(global.getExpression()))
+    return "plain";
+  if (auto reshape = dyn_cast<ReshapeAttr>(global.getExpression()))
+    return describeLayout(expressions.lookup(reshape.getSource().getValue()), expressions) == "plain" ? "plain" : "derived";
+  auto pack = dyn_cast<PackPanelsAttr>(global.getExpression());
+  if (!pack)
+    return "derived";
+  bool transposed = pack.getTransposed();
+  GlobalOp source = expressions.lookup(pack.getSource().getValue());
+  if (auto transpose = dyn_cast<TransposeAttr>(source.getExpression())) {
+    if (transpose.getPermutation() == ArrayRef<int64_t>{1, 0})
+      transposed = !transposed;
+    source = expressions.lookup(transpose.getSource().getValue());
+  }
+  if (!isa<InitializerAttr>(source.getExpression()))
+    return "derived";
+  return (transposed ? "panels-t:" : "panels:") + std::to_string(pack.getWidth());
+}
+
+} // namespace
+
+FailureOr<WeightPlan> WeightPlan::create(ModuleOp module, ArrayRef<StringRef> symbols, const WeightStore &store) {
+  WeightPlan plan;
+  Expressions expressions(module);
+  llvm::StringMap<GlobalOp> initializerGlobals;
+  module.walk([&](GlobalOp global) {
+    if (auto initializer = dyn_cast<InitializerAttr>(global.getExpression()))
+      initializerGlobals[initializer.getName()] = global;
+  });
+  llvm::StringMap<size_t> placeOfKey;
+  for (StringRef symbol : symbols) {
+    if (plan.offsets.contains(symbol))
+      continue;
+    GlobalOp global = expressions.lookup(symbol);
+    if (!global)
+      return module.emitError() << "weight '" << symbol << "' is no attn.global", failure();
+    llvm::SetVector<StringRef> initializers;
+    std::string key;
+    if (failed(expressions.inspect(global, store, initializers, key)))
+      return failure();
+    auto [known, isNew] = placeOfKey.try_emplace(key, plan.places.size());
+    if (!isNew) {
+      plan.offsets[symbol] = plan.places[known->second].offset;
+      continue;
+    }
+    Place place;
+    place.symbol = symbol.str();
+    place.offset = llvm::alignTo(plan.total, kAlignment);
+    place.size = *weightTensorBytes(cast<RankedTensorType>(global.getType()));
+    for (StringRef name : initializers)
+      place.sources.push_back(name.str());
+    plan.total = place.offset + place.size;
+    plan.offsets[symbol] = place.offset;
+    std::string layout = describeLayout(global, expressions);
+    for (StringRef name : initializers) {
+      auto type = cast<RankedTensorType>(initializerGlobals.lookup(name).getType());
+      plan.rows.push_back({name.str(), type.getElementType(), SmallVector<int64_t>(type.getShape()), place.offset,
+                           place.size, layout});
+    }
+    plan.places.push_back(std::move(place));
+  }
+  return plan;
+}
+
+std::optional<uint64_t> WeightPlan::offsetOf(StringRef symbol) const {
+  auto it = offsets.find(symbol);
+  return it == offsets.end() ? std::nullopt : std::optional<uint64_t>(it->second);
+}
+
+LogicalResult WeightPlan::write(ModuleOp module, WeightStore &store, function_ref<bool(ArrayRef<char>)> sink) const {
+  Expressions expressions(module);
+  llvm::StringMap<unsigned> uses;
+  for (const Place &place : places)
+    for (const std::string &source : place.sources)
+      ++uses[source];
+  uint64_t at = 0;
+  for (const Place &place : places) {
+    const char zeros[kAlignment] = {};
+    if (!sink(ArrayRef<char>(zeros, place.offset - at)))
+      return failure();
+    WeightBytes bytes = expressions.evaluate(expressions.lookup(place.symbol), store);
+    if (bytes.bytes.size() != place.size)
+      return module.emitError() << "weight '" << place.symbol << "' changed its size while it was written";
+    if (!sink(bytes.bytes))
+      return failure();
+    at = place.offset + place.size;
+    for (const std::string &source : place.sources)
+      if (--uses[source] == 0)
+        store.release(source);
+  }
+  return success();
+}
+
+} // namespace attn

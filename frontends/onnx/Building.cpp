@@ -1,0 +1,248 @@
+#include "frontends/onnx/Limits.h"
+#include "frontends/onnx/State.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Linalg/IR/Linalg.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
+
+using namespace mlir;
+using namespace attn;
+using namespace attn::onnx;
+
+RankedTensorType Node::type(DType dtype, ArrayRef<Expr> shape) {
+  SmallVector<int64_t> sizes;
+  for (const Expr &size : shape)
+    sizes.push_back(size.constant().value_or(ShapedType::kDynamic));
+  return RankedTensorType::get(sizes, elementType(builder().getContext(), dtype));
+}
+
+Value Node::empty(DType dtype, ArrayRef<Expr> shape) {
+  SmallVector<Value> sizes;
+  for (const Expr &size : shape)
+    if (!size.constant())
+      sizes.push_back(symbols().materialize(builder(), impl.loc, size));
+  return tensor::EmptyOp::create(builder(), impl.loc, type(dtype, shape), sizes);
+}
+
+Value Node::constant(DType dtype, double value) {
+  OpBuilder &b = builder();
+  Type type = elementType(b.getContext(), dtype);
+  if (isFloat(dtype))
+    return arith::ConstantOp::create(b, impl.loc, b.getFloatAttr(type, value));
+  return arith::ConstantOp::create(b, impl.loc, b.getIntegerAttr(type, static_cast<int64_t>(value)));
+}
+
+Value Node::filled(DType dtype, ArrayRef<Expr> shape, Value scalar) {
+  return linalg::FillOp::create(builder(), impl.loc, ValueRange(scalar), ValueRange(empty(dtype, shape))).getResult(0);
+}
+
+FailureOr<int64_t> Node::axis(int64_t axis, int64_t rank) {
+  if (axis < -rank || axis >= rank)
+    return error() << "axis " << axis << " is outside [" << -rank << ", " << rank << ")", failure();
+  return axis < 0 ? axis + rank : axis;
+}
+
+//===----------------------------------------------------------------------===//
+// Requirements
+//===----------------------------------------------------------------------===//
+
+static void emitRequire(Node &node, Value condition, StringRef message, ArrayRef<Value> values) {
+  OpBuilder &b = node.builder();
+  RequireOp::create(b, node.loc(), condition, b.getStringAttr(node.describe() + ": " + message.str()), values);
+}
+
+/// The message with its values in place, for a requirement that fails now.
+static std::string substitute(StringRef message, ArrayRef<std::string> values) {
+  std::string text = message.str();
+  for (auto [n, value] : llvm::enumerate(values)) {
+    std::string place = "{" + std::to_string(n) + "}";
+    for (size_t at; (at = text.find(place)) != std::string::npos;)
+      text.replace(at, place.size(), value);
+  }
+  return text;
+}
+
+LogicalResult Node::requireEqual(const Expr &a, const Expr &b, StringRef message) {
+  std::optional<bool> known = symbols().isEqual(a, b);
+  if (known == true)
+    return success();
+  if (known == false || a.overflowed() || b.overflowed())
+    return error() << substitute(message, {symbols().print(a), symbols().print(b)}), failure();
+  Value x = symbols().materialize(builder(), impl.loc, a), y = symbols().materialize(builder(), impl.loc, b);
+  Value same = arith::CmpIOp::create(builder(), impl.loc, arith::CmpIPredicate::eq, x, y);
+  emitRequire(*this, same, message, {x, y});
+  symbols().assumeEqual(a, b);
+  return success();
+}
+
+LogicalResult Node::requireAtMost(const Expr &a, const Expr &b, StringRef message) {
+  std::optional<bool> more = symbols().isLess(b, a);
+  if (more == false)
+    return success();
+  if (more == true || a.overflowed() || b.overflowed())
+    return error() << substitute(message, {symbols().print(a), symbols().print(b)}), failure();
+  Value x = symbols().materialize(builder(), impl.loc, a), y = symbols().materialize(builder(), impl.loc, b);
+  Value atMost = arith::CmpIOp::create(builder(), impl.loc, arith::CmpIPredicate::sle, x, y);
+  emitRequire(*this, atMost, message, {x, y});
+  return success();
+}
+
+FailureOr<SmallVector<Expr>> Node::broadcast(ArrayRef<ArrayRef<Expr>> shapes) {
+  size_t rank = 0;
+  for (ArrayRef<Expr> shape : shapes)
+    rank = std::max(rank, shape.size());
+  SmallVector<Expr> result(rank, Expr(1));
+  for (size_t dim = 0; dim < rank; ++dim) {
+    Expr &size = result[dim];
+    // A constant is the best name for a size that several shapes claim.
+    for (bool constants : {true, false})
+      for (ArrayRef<Expr> shape : shapes) {
+        if (dim + shape.size() < rank)
+          continue;
+        const Expr &other = shape[dim + shape.size() - rank];
+        if (other.is(1) || constants != other.constant().has_value())
+          continue;
+        if (size.is(1))
+          size = other;
+        else if (failed(requireEqual(size, other, "sizes {0} and {1} do not broadcast")))
+          return failure();
+      }
+  }
+  return result;
+}
+
+//===----------------------------------------------------------------------===//
+// Elementwise
+//===----------------------------------------------------------------------===//
+
+namespace {
+/// An operand of a generic: an input with its map, or a scalar used in the body.
+struct Operand {
+  Value tensor;
+  AffineMap map;
+  Value scalar; // in the element type, outside of the body
+  std::optional<Scalar> constant;
+};
+} // namespace
+
+/// `value` (in an element type) as elementwise bodies see it.
+static Value toBody(OpBuilder &b, Location loc, Value value, DType dtype) {
+  if (dtype != DType::Bool)
+    return value;
+  Value zero = arith::ConstantOp::create(b, loc, b.getIntegerAttr(value.getType(), 0));
+  return arith::CmpIOp::create(b, loc, arith::CmpIPredicate::ne, value, zero);
+}
+
+static Value bodyConstant(OpBuilder &b, Location loc, const Scalar &scalar, DType dtype) {
+  if (const double *value = std::get_if<double>(&scalar)) {
+    Type type = elementType(b.getContext(), dtype);
+    return arith::ConstantOp::create(b, loc, b.getFloatAttr(type, *value));
+  }
+  int64_t value = *std::get<Expr>(scalar).constant();
+  Type type = dtype == DType::Bool ? Type(b.getI1Type()) : elementType(b.getContext(), dtype);
+  if (dtype == DType::Bool)
+    return arith::ConstantOp::create(b, loc, b.getBoolAttr(value != 0));
+  return arith::ConstantOp::create(b, loc, IntegerAttr::get(type, APInt(type.getIntOrFloatBitWidth(), value, true, true)));
+}
+
+Value Node::elementwise(DType result, ArrayRef<Expr> shape, ArrayRef<Tensor> operands, ElementwiseBody body) {
+  OpBuilder &b = builder();
+  MLIRContext *context = b.getContext();
+  Location loc = impl.loc;
+  size_t rank = shape.size();
+  SmallVector<Operand> prepared;
+  SmallVector<Value> inputs;
+  SmallVector<AffineMap> maps;
+  for (const Tensor &t : operands) {
+    Operand operand;
+    if (std::optional<Scalar> scalar = t.scalar()) {
+      const Expr *expr = std::get_if<Expr>(&*scalar);
+      if (!expr || expr->constant()) {
+        operand.constant = scalar;
+      } else {
+        Value index = symbols().materialize(b, loc, *expr);
+        operand.scalar = arith::IndexCastOp::create(b, loc, elementType(context, t.dtype), index);
+      }
+    } else {
+      // Unit dimensions that are broadcast leave the operand and its map.
+      SmallVector<Expr> kept;
+      SmallVector<AffineExpr> dims;
+      for (auto [n, size] : llvm::enumerate(t.shape)) {
+        size_t dim = n + rank - t.shape.size();
+        if (size.is(1) && !shape[dim].is(1))
+          continue;
+        kept.push_back(size);
+        dims.push_back(getAffineDimExpr(dim, context));
+      }
+      Tensor view = t;
+      if (kept.size() != t.shape.size())
+        if (FailureOr<Tensor> collapsed = reshape(t, kept); succeeded(collapsed))
+          view = *collapsed;
+      operand.tensor = value(view);
+      operand.map = AffineMap::get(rank, 0, dims, context);
+      inputs.push_back(operand.tensor);
+      maps.push_back(operand.map);
+    }
+    prepared.push_back(operand);
+  }
+  maps.push_back(AffineMap::getMultiDimIdentityMap(rank, context));
+  SmallVector<utils::IteratorType> iterators(rank, utils::IteratorType::parallel);
+  Value init = empty(result, shape);
+  auto generic = linalg::GenericOp::create(
+      b, loc, TypeRange(init.getType()), inputs, ValueRange(init), maps, iterators,
+      [&](OpBuilder &b, Location loc, ValueRange arguments) {
+        SmallVector<Value> scalars;
+        size_t next = 0;
+        for (auto [operand, t] : llvm::zip_equal(prepared, operands)) {
+          if (operand.constant)
+            scalars.push_back(bodyConstant(b, loc, *operand.constant, t.dtype));
+          else
+            scalars.push_back(toBody(b, loc, operand.scalar ? operand.scalar : arguments[next++], t.dtype));
+        }
+        Value value = body(b, loc, scalars);
+        if (result == DType::Bool)
+          value = arith::ExtUIOp::create(b, loc, b.getI8Type(), value);
+        linalg::YieldOp::create(b, loc, value);
+      });
+  return generic.getResult(0);
+}
+
+Tensor Node::expand(const Tensor &t, ArrayRef<Expr> shape) {
+  if (ArrayRef<Expr>(t.shape) == shape)
+    return t;
+  if (auto folded = foldElementwise(t.dtype, shape, {t}, [](ArrayRef<Scalar> in) { return in[0]; }))
+    return *folded;
+  Tensor result;
+  result.dtype = t.dtype;
+  result.shape.assign(shape.begin(), shape.end());
+  if (std::optional<Scalar> scalar = t.scalar()) {
+    const Expr *expr = std::get_if<Expr>(&*scalar);
+    if (!expr || expr->constant()) {
+      Value one = t.dtype == DType::Bool ? constant(t.dtype, !expr->is(0))
+                                         : bodyConstant(builder(), impl.loc, *scalar, t.dtype);
+      result.value = filled(t.dtype, shape, one);
+      return result;
+    }
+  }
+  // Bool passes through as it is stored.
+  Tensor stored = t;
+  if (t.dtype == DType::Bool)
+    stored.dtype = DType::U8;
+  result.value = elementwise(stored.dtype, shape, {stored},
+                             [](OpBuilder &, Location, ValueRange arguments) { return arguments[0]; });
+  return result;
+}
+
+Value Node::contract(DType result, ArrayRef<Expr> shape, const Tensor &a, const Tensor &b, ArrayRef<AffineMap> maps) {
+  DType sum = result == DType::F16 || result == DType::BF16 ? DType::F32 : result;
+  Value zero = filled(sum, shape, constant(sum, 0));
+  Value product = linalg::ContractOp::create(builder(), impl.loc, ValueRange{value(a), value(b)}, ValueRange(zero),
+                                             builder().getAffineMapArrayAttr(maps))
+                      .getResult(0);
+  if (sum == result)
+    return product;
+  Tensor wide;
+  wide.dtype = sum;
+  wide.shape.assign(shape.begin(), shape.end());
+  wide.value = product;
+  return value(cast(wide, result));
+}

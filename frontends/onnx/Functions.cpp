@@ -1,0 +1,169 @@
+#include "frontends/onnx/Functions.h"
+#include "dialects/attn/NodeLocation.h"
+#include "frontends/onnx/Limits.h"
+
+using namespace attn;
+using namespace attn::onnx;
+
+std::string attn::onnx::nodeDisplayName(const proto::NodeProto &node, const std::string &path) {
+  std::string name = path + (node.name().empty() && node.output_size() ? node.output(0) : node.name());
+  if (name.size() > kMaxNameBytes)
+    name.resize(kMaxNameBytes);
+  return name;
+}
+
+bool Functions::read(const proto::ModelProto &model) {
+  for (const proto::FunctionProto &proto : model.functions()) {
+    auto [it, fresh] =
+        functions.try_emplace({canonicalDomain(proto.domain()), proto.name(), proto.overload()});
+    if (!fresh) {
+      reporter.invalid() << "has two functions '" << printableName(proto.name()) << "' of domain '"
+                         << printableName(proto.domain()) << "'";
+      return false;
+    }
+    it->second.proto = &proto;
+    if (!readOpsetImports(proto.opset_import(), reporter, it->second.opsets))
+      return false;
+  }
+  return true;
+}
+
+const Function *Functions::find(const proto::NodeProto &node) const {
+  auto it = functions.find({canonicalDomain(node.domain()), node.op_type(), node.overload()});
+  return it == functions.end() ? nullptr : &it->second;
+}
+
+bool Functions::checkCall(Function &function, mlir::Location loc, unsigned nesting, Size &size) {
+  const proto::FunctionProto &proto = *function.proto;
+  if (function.state == Function::Active) {
+    reporter.invalid(loc) << "function '" << printableName(proto.name()) << "' calls itself";
+    return false;
+  }
+  if (function.state == Function::Unseen) {
+    function.state = Function::Active;
+    Size body;
+    if (!checkNodes(proto.node(), function.opsets, printableName(proto.name()) + "/", nesting + 1, body))
+      return false;
+    function.nodes = body.nodes;
+    function.depth = body.depth + 1;
+    function.state = Function::Done;
+  }
+  if (nesting + function.depth > kMaxNesting) {
+    reporter.invalid(loc) << "functions and subgraphs nest deeper than the limit of " << kMaxNesting;
+    return false;
+  }
+  size.nodes += function.nodes + proto.output_size();
+  size.depth = std::max(size.depth, function.depth);
+  return true;
+}
+
+bool Functions::checkNode(const proto::NodeProto &node, const OpsetImports &opsets, const std::string &path,
+                          unsigned nesting, Size &size) {
+  std::string name = nodeDisplayName(node, path);
+  mlir::Location loc = reporter.nodeLoc(name, node.op_type());
+  for (llvm::StringRef text : {llvm::StringRef(node.name()), llvm::StringRef(node.op_type()),
+                               llvm::StringRef(node.domain())})
+    if (text.size() > kMaxNameBytes) {
+      reporter.invalid() << "has a node with a name of " << text.size() << " bytes, the limit is " << kMaxNameBytes;
+      return false;
+    }
+  for (const auto *names : {&node.input(), &node.output()}) {
+    if (size_t(names->size()) > kMaxOperands) {
+      reporter.invalid(loc) << "has " << names->size() << " operands, the limit is " << kMaxOperands;
+      return false;
+    }
+    for (const std::string &value : *names)
+      if (value.size() > kMaxNameBytes) {
+        reporter.invalid(loc) << "has an operand whose name has " << value.size() << " bytes, the limit is "
+                              << kMaxNameBytes;
+        return false;
+      }
+  }
+  if (node.op_type().empty()) {
+    reporter.invalid(loc) << "has no operator";
+    return false;
+  }
+
+  ++size.nodes;
+  auto called = functions.find({canonicalDomain(node.domain()), node.op_type(), node.overload()});
+  if (called != functions.end()) {
+    if (!checkCall(called->second, loc, nesting, size))
+      return false;
+  } else {
+    std::string domain = canonicalDomain(node.domain());
+    auto opset = opsets.find(domain);
+    int version;
+    if (opset == opsets.end() && domain.empty()) {
+      reporter.invalid(loc) << "is of the default domain, of which the model imports no version";
+      return false;
+    }
+    if (opset == opsets.end() || !registry.lookup(domain, node.op_type(), opset->second, version)) {
+      std::string op = (domain.empty() ? "" : printableName(domain) + ".") + printableName(node.op_type());
+      unsupported[op].push_back(printableName(name));
+    }
+  }
+  // Subgraphs are part of the nesting and the count, and their operators are
+  // listed with the others.
+  for (const proto::AttributeProto &attribute : node.attribute()) {
+    auto visit = [&](const proto::GraphProto &graph) {
+      if (nesting + 1 > kMaxNesting) {
+        reporter.invalid(loc) << "functions and subgraphs nest deeper than the limit of " << kMaxNesting;
+        return false;
+      }
+      Size inner;
+      if (!checkNodes(graph.node(), opsets, name + "/", nesting + 1, inner))
+        return false;
+      size.nodes += inner.nodes;
+      size.depth = std::max(size.depth, inner.depth + 1);
+      return true;
+    };
+    if (attribute.has_g() && !visit(attribute.g()))
+      return false;
+    for (const proto::GraphProto &graph : attribute.graphs())
+      if (!visit(graph))
+        return false;
+  }
+  if (size.nodes > kMaxNodes) {
+    reporter.invalid() << "has more than " << kMaxNodes << " nodes with its functions inlined";
+    return false;
+  }
+  return true;
+}
+
+bool Functions::checkNodes(const Nodes &nodes, const OpsetImports &opsets, const std::string &path, unsigned nesting,
+                           Size &size) {
+  if (nesting > kMaxNesting) {
+    reporter.invalid() << "functions and subgraphs nest deeper than the limit of " << kMaxNesting;
+    return false;
+  }
+  for (const proto::NodeProto &node : nodes)
+    if (!checkNode(node, opsets, path, nesting, size))
+      return false;
+  return true;
+}
+
+void Functions::reportUnsupported() {
+  // Names of at most this many nodes an operator.
+  static constexpr size_t kMaxListed = 8;
+  std::string text;
+  for (const auto &[op, nodes] : unsupported) {
+    text += (text.empty() ? "" : "; ") + op + (nodes.size() == 1 ? " (node" : " (nodes");
+    for (size_t i = 0; i < std::min(nodes.size(), kMaxListed); ++i)
+      text += (i ? ", '" : " '") + nodes[i] + "'";
+    if (nodes.size() > kMaxListed)
+      text += " and " + std::to_string(nodes.size() - kMaxListed) + " more";
+    text += ")";
+  }
+  reporter.unsupported() << "uses " << unsupported.size()
+                         << (unsupported.size() == 1 ? " operator that is" : " operators that are")
+                         << " not supported: " << text;
+}
+
+bool Functions::check(const proto::ModelProto &model, const OpsetImports &opsets) {
+  Size size;
+  if (!checkNodes(model.graph().node(), opsets, "", 0, size))
+    return false;
+  if (!unsupported.empty())
+    reportUnsupported();
+  return unsupported.empty();
+}

@@ -1,0 +1,302 @@
+#include "frontends/onnx/Graph.h"
+#include "dialects/attn/NodeLocation.h"
+#include "frontends/onnx/Functions.h"
+#include "frontends/onnx/Limits.h"
+#include "llvm/ADT/StringSet.h"
+
+using namespace attn;
+using namespace attn::onnx;
+
+namespace {
+
+using Attributes = llvm::StringMap<const proto::AttributeProto *>;
+
+/// The names of one graph or function body.
+struct Scope {
+  llvm::StringMap<int> values;
+  llvm::StringMap<std::string> makers; // value -> node that makes it
+  llvm::StringSet<> later;             // all that nodes here make
+  const Attributes *attributes = nullptr; // of the function that is being inlined
+  const OpsetImports *opsets = nullptr;
+  std::string path; // "call/" in front of node names
+};
+
+class Flattener {
+public:
+  Flattener(const Functions &functions, const OpRegistry &registry, Reporter &reporter, Graph &graph)
+      : functions(functions), registry(registry), reporter(reporter), graph(graph) {}
+
+  bool run(proto::ModelProto &model, const OpsetImports &opsets);
+
+private:
+  bool addInputs(proto::GraphProto &source, Scope &scope);
+  bool addNodes(const google::protobuf::RepeatedPtrField<proto::NodeProto> &nodes, Scope &scope);
+  bool addNode(const proto::NodeProto &node, const std::string &name, Scope &scope);
+  bool addCall(const Function &function, const GraphNode &call, mlir::Location loc);
+  bool resolveInputs(const proto::NodeProto &node, mlir::Location loc, Scope &scope, GraphNode &result);
+  bool resolveOutputs(const proto::NodeProto &node, mlir::Location loc, Scope &scope, GraphNode &result);
+  bool resolveAttributes(const proto::NodeProto &node, mlir::Location loc, const Scope &scope, GraphNode &result);
+  int newValue(llvm::StringRef name) {
+    graph.values.push_back(name.str());
+    return graph.values.size() - 1;
+  }
+
+  const Functions &functions;
+  const OpRegistry &registry;
+  Reporter &reporter;
+  Graph &graph;
+};
+
+} // namespace
+
+bool Flattener::addInputs(proto::GraphProto &source, Scope &scope) {
+  for (auto [count, what] : {std::pair(source.input_size(), "inputs"), std::pair(source.output_size(), "outputs"),
+                             std::pair(source.initializer_size(), "initialisers")})
+    if (size_t(count) > kMaxTensors) {
+      reporter.invalid() << "has " << count << " " << what << ", the limit is " << kMaxTensors;
+      return false;
+    }
+  auto checkName = [&](llvm::StringRef name, const char *what) {
+    if (name.empty())
+      reporter.invalid() << "has an " << what << " without a name";
+    else if (name.size() > kMaxNameBytes)
+      reporter.invalid() << "has an " << what << " whose name has " << name.size() << " bytes, the limit is "
+                         << kMaxNameBytes;
+    return !reporter.failed();
+  };
+  for (proto::TensorProto &tensor : *source.mutable_initializer()) {
+    if (!checkName(tensor.name(), "initialiser"))
+      return false;
+    auto [it, fresh] = scope.values.try_emplace(tensor.name(), graph.values.size());
+    if (!fresh) {
+      reporter.invalid() << "has two initialisers '" << printableName(tensor.name()) << "'";
+      return false;
+    }
+    scope.makers[tensor.name()] = "an initialiser";
+    graph.initializers.push_back({newValue(tensor.name()), &tensor});
+  }
+  llvm::StringSet<> inputs;
+  for (const proto::ValueInfoProto &input : source.input()) {
+    if (!checkName(input.name(), "input"))
+      return false;
+    if (!inputs.insert(input.name()).second) {
+      reporter.invalid() << "has two inputs '" << printableName(input.name()) << "'";
+      return false;
+    }
+    // An input with an initialiser is a constant: overriding it is not offered.
+    auto [it, fresh] = scope.values.try_emplace(input.name(), graph.values.size());
+    if (!fresh)
+      continue;
+    scope.makers[input.name()] = "an input";
+    graph.inputs.push_back({newValue(input.name()), &input});
+  }
+  return true;
+}
+
+bool Flattener::resolveInputs(const proto::NodeProto &node, mlir::Location loc, Scope &scope, GraphNode &result) {
+  for (const std::string &input : node.input()) {
+    if (input.empty()) {
+      result.inputs.push_back(GraphNode::kNone);
+      continue;
+    }
+    auto it = scope.values.find(input);
+    if (it == scope.values.end()) {
+      if (scope.later.contains(input))
+        reporter.invalid(loc) << "uses '" << printableName(input)
+                              << "' before it is made: the nodes are not in order, or form a cycle";
+      else
+        reporter.invalid(loc) << "uses '" << printableName(input)
+                              << "', which no input, initialiser or node provides";
+      return false;
+    }
+    result.inputs.push_back(it->second);
+  }
+  return true;
+}
+
+bool Flattener::resolveOutputs(const proto::NodeProto &node, mlir::Location loc, Scope &scope, GraphNode &result) {
+  for (const std::string &output : node.output()) {
+    if (output.empty()) {
+      result.outputs.push_back(GraphNode::kNone);
+      continue;
+    }
+    auto [it, fresh] = scope.values.try_emplace(output, graph.values.size());
+    if (!fresh) {
+      reporter.invalid(loc) << "makes '" << printableName(output) << "', which " << scope.makers[output]
+                            << " makes already";
+      return false;
+    }
+    scope.makers[output] = "node '" + printableName(result.name) + "'";
+    result.outputs.push_back(newValue(output));
+  }
+  return true;
+}
+
+/// Where an attribute's value must be, for its declared type.
+static bool hasDeclaredValue(const proto::AttributeProto &attribute) {
+  using A = proto::AttributeProto;
+  bool scalars = attribute.has_f() + attribute.has_i() + attribute.has_s() + attribute.has_t() + attribute.has_g();
+  switch (attribute.type()) {
+  case A::FLOAT: return !attribute.has_i() && !attribute.has_s() && !attribute.has_t() && !attribute.has_g();
+  case A::INT: return !attribute.has_f() && !attribute.has_s() && !attribute.has_t() && !attribute.has_g();
+  case A::STRING: return !attribute.has_f() && !attribute.has_i() && !attribute.has_t() && !attribute.has_g();
+  case A::TENSOR: return attribute.has_t();
+  case A::GRAPH: return attribute.has_g();
+  case A::FLOATS:
+  case A::INTS:
+  case A::STRINGS: return !scalars;
+  default: return true;
+  }
+}
+
+bool Flattener::resolveAttributes(const proto::NodeProto &node, mlir::Location loc, const Scope &scope,
+                                  GraphNode &result) {
+  llvm::StringSet<> seen;
+  for (const proto::AttributeProto &attribute : node.attribute()) {
+    if (!seen.insert(attribute.name()).second) {
+      reporter.invalid(loc) << "has attribute '" << printableName(attribute.name()) << "' twice";
+      return false;
+    }
+    if (!attribute.ref_attr_name().empty()) {
+      if (!scope.attributes) {
+        reporter.invalid(loc) << "refers to the attribute '" << printableName(attribute.ref_attr_name())
+                              << "' of a function, but is in none";
+        return false;
+      }
+      auto it = scope.attributes->find(attribute.ref_attr_name());
+      if (it != scope.attributes->end()) // else: not given, and it has no default
+        result.attributes.push_back({attribute.name(), it->second});
+      continue;
+    }
+    if (!hasDeclaredValue(attribute)) {
+      reporter.invalid(loc) << "attribute '" << printableName(attribute.name())
+                            << "' does not hold the type that it declares ("
+                            << proto::AttributeProto::AttributeType_Name(attribute.type()) << ")";
+      return false;
+    }
+    result.attributes.push_back({attribute.name(), &attribute});
+  }
+  return true;
+}
+
+bool Flattener::addNode(const proto::NodeProto &node, const std::string &name, Scope &scope) {
+  mlir::Location loc = reporter.nodeLoc(name, node.op_type());
+  GraphNode result;
+  result.name = name;
+  result.op = node.op_type();
+  if (!resolveInputs(node, loc, scope, result) || !resolveAttributes(node, loc, scope, result))
+    return false;
+
+  if (const Function *function = functions.find(node)) {
+    // The call's outputs are values of this scope; the body makes them.
+    if (!resolveOutputs(node, loc, scope, result))
+      return false;
+    return addCall(*function, result, loc);
+  }
+  std::string domain = canonicalDomain(node.domain());
+  result.import = registry.lookup(domain, node.op_type(), scope.opsets->at(domain), result.version);
+  assert(result.import && "unsupported operators are reported before");
+  if (!resolveOutputs(node, loc, scope, result))
+    return false;
+  graph.nodes.push_back(std::move(result));
+  return true;
+}
+
+bool Flattener::addCall(const Function &function, const GraphNode &call, mlir::Location loc) {
+  const proto::FunctionProto &body = *function.proto;
+  if (call.inputs.size() > size_t(body.input_size()) || call.outputs.size() > size_t(body.output_size())) {
+    reporter.invalid(loc) << "calls a function of " << body.input_size() << " inputs and " << body.output_size()
+                          << " outputs with " << call.inputs.size() << " and " << call.outputs.size();
+    return false;
+  }
+  Attributes attributes;
+  for (const proto::AttributeProto &fallback : body.attribute_proto())
+    attributes[fallback.name()] = &fallback;
+  for (auto [name, attribute] : call.attributes)
+    attributes[name] = attribute;
+
+  Scope scope;
+  scope.attributes = &attributes;
+  scope.opsets = &function.opsets;
+  scope.path = call.name + "/";
+  for (int i = 0; i < body.input_size(); ++i) {
+    // A missing optional input: the name means "" within the body.
+    int value = size_t(i) < call.inputs.size() ? call.inputs[i] : GraphNode::kNone;
+    if (!scope.values.try_emplace(body.input(i), value).second) {
+      reporter.invalid(loc) << "calls a function with two inputs '" << printableName(body.input(i)) << "'";
+      return false;
+    }
+    scope.makers[body.input(i)] = "an input";
+  }
+  if (!addNodes(body.node(), scope))
+    return false;
+
+  // Outputs of the body are other numbers than the call's: a copy would be a
+  // node, so the call's numbers are replaced wherever the body made them.
+  for (size_t i = 0; i < call.outputs.size(); ++i) {
+    if (call.outputs[i] == GraphNode::kNone)
+      continue;
+    auto it = scope.values.find(body.output(i));
+    if (it == scope.values.end() || it->second == GraphNode::kNone) {
+      reporter.invalid(loc) << "calls a function whose output '" << printableName(body.output(i))
+                            << "' nothing in it makes";
+      return false;
+    }
+    GraphNode copy;
+    copy.name = call.name;
+    copy.op = call.op;
+    copy.inputs = {it->second};
+    copy.outputs = {call.outputs[i]};
+    graph.nodes.push_back(std::move(copy)); // without an importer: the same value
+  }
+  return true;
+}
+
+bool Flattener::addNodes(const google::protobuf::RepeatedPtrField<proto::NodeProto> &nodes, Scope &scope) {
+  for (const proto::NodeProto &node : nodes)
+    for (const std::string &output : node.output())
+      scope.later.insert(output);
+  for (const proto::NodeProto &node : nodes)
+    if (!addNode(node, nodeDisplayName(node, scope.path), scope))
+      return false;
+  return true;
+}
+
+bool Flattener::run(proto::ModelProto &model, const OpsetImports &opsets) {
+  Scope scope;
+  scope.opsets = &opsets;
+  if (!addInputs(*model.mutable_graph(), scope) || !addNodes(model.graph().node(), scope))
+    return false;
+  llvm::StringSet<> seen;
+  for (const proto::ValueInfoProto &output : model.graph().output()) {
+    if (!seen.insert(output.name()).second) {
+      reporter.invalid() << "has two outputs '" << printableName(output.name()) << "'";
+      return false;
+    }
+    auto it = scope.values.find(output.name());
+    if (it == scope.values.end()) {
+      reporter.invalid() << "output '" << printableName(output.name())
+                         << "' is made by no node, and is no input or initialiser";
+      return false;
+    }
+    graph.outputs.push_back({it->second, &output});
+  }
+  if (graph.outputs.empty()) {
+    reporter.invalid() << "has no outputs";
+    return false;
+  }
+  return true;
+}
+
+bool attn::onnx::flatten(proto::ModelProto &model, const OpsetImports &opsets, const OpRegistry &registry,
+                         Reporter &reporter, Graph &graph) {
+  if (model.graph().sparse_initializer_size()) {
+    reporter.unsupported() << "has sparse initialisers, which are not supported ("
+                           << model.graph().sparse_initializer_size() << " of them)";
+    return false;
+  }
+  Functions functions(registry, reporter);
+  if (!functions.read(model) || !functions.check(model, opsets))
+    return false;
+  return Flattener(functions, registry, reporter, graph).run(model, opsets);
+}

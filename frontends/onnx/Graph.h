@@ -1,0 +1,41 @@
+#ifndef FRONTENDS_ONNX_GRAPH_H
+#define FRONTENDS_ONNX_GRAPH_H
+
+#include "frontends/onnx/Importer.h"
+#include "frontends/onnx/ModelFile.h"
+#include "llvm/ADT/StringMap.h"
+
+namespace attn::onnx {
+
+/// One node after inlining. Values are numbers, so a function's names need no
+/// prefix, and attributes that refer to a function's are resolved.
+struct GraphNode {
+  std::string name; // for messages: "call/inner"; the first output's name if it has none
+  std::string op;
+  ImportFn import = nullptr;
+  int version = 0; // since_version of `import`
+  llvm::SmallVector<int, 4> inputs, outputs; // kNone for ""
+  llvm::SmallVector<std::pair<llvm::StringRef, const proto::AttributeProto *>, 4> attributes;
+
+  static constexpr int kNone = -1;
+};
+
+/// A model as one list of nodes in an order in which each value is made before
+/// it is used, once.
+struct Graph {
+  std::vector<GraphNode> nodes;
+  std::vector<std::string> values; // names, for messages
+  std::vector<std::pair<int, const proto::ValueInfoProto *>> inputs; // without those that an initialiser sets
+  std::vector<std::pair<int, proto::TensorProto *>> initializers;
+  std::vector<std::pair<int, const proto::ValueInfoProto *>> outputs;
+};
+
+/// Checks the structure of a model (names, order, nesting, functions, numbers of
+/// nodes), inlines functions and finds each node's importer. All operators
+/// without one are listed in one diagnostic. False after a diagnostic.
+bool flatten(proto::ModelProto &model, const OpsetImports &opsets, const OpRegistry &registry, Reporter &reporter,
+             Graph &graph);
+
+} // namespace attn::onnx
+
+#endif // FRONTENDS_ONNX_GRAPH_H

@@ -1,0 +1,227 @@
+#include "frontends/onnx/ImportOnnx.h"
+#include "dialects/attn/NodeLocation.h"
+#include "frontends/onnx/Inputs.h"
+#include "frontends/onnx/Limits.h"
+#include "frontends/onnx/State.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Dialect/Linalg/IR/Linalg.h"
+#include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
+
+using namespace mlir;
+using namespace attn;
+using namespace attn::onnx;
+
+static OpRegistry makeRegistry() {
+  OpRegistry registry;
+  registerElementwiseOps(registry);
+  registerMatMulOps(registry);
+  registerReductionOps(registry);
+  registerNormalizationOps(registry);
+  registerAttentionOps(registry);
+  registerShapeOps(registry);
+  registerDataMovementOps(registry);
+  registerIndexingOps(registry);
+  return registry;
+}
+
+/// attn.name, attn.dtype and attn.dims of an argument or result.
+static DictionaryAttr describeTensor(MLIRContext *context, StringRef name, DType dtype, ArrayRef<std::string> dims) {
+  Builder b(context);
+  SmallVector<Attribute> names;
+  for (const std::string &dim : dims)
+    names.push_back(b.getStringAttr(dim));
+  return b.getDictionaryAttr({b.getNamedAttr(AttnDialect::kNameAttr, b.getStringAttr(name)),
+                              b.getNamedAttr(AttnDialect::kDTypeAttr, b.getStringAttr(dtypeName(dtype))),
+                              b.getNamedAttr(AttnDialect::kDimsAttr, b.getArrayAttr(names))});
+}
+
+namespace {
+class Importer {
+public:
+  Importer(Reporter &reporter, const ImportOptions &options, const Graph &graph, ModuleOp module,
+           WeightStore &weights);
+
+  bool run();
+
+private:
+  bool addInputs();
+  bool addInitializers();
+  bool addNodes();
+  bool addOutputs();
+  bool checkInputs(const GraphNode &node, Location loc);
+
+  Reporter &reporter;
+  const ImportOptions &options;
+  const Graph &graph;
+  func::FuncOp entry;
+  ImportState state;
+};
+} // namespace
+
+static func::FuncOp makeEntry(ModuleOp module, StringRef name) {
+  OpBuilder b = OpBuilder::atBlockEnd(module.getBody());
+  auto entry = func::FuncOp::create(b, module.getLoc(), name, b.getFunctionType({}, {}));
+  entry->setAttr(AttnDialect::kEntryAttr, b.getUnitAttr());
+  entry.addEntryBlock();
+  return entry;
+}
+
+Importer::Importer(Reporter &reporter, const ImportOptions &options, const Graph &graph, ModuleOp module,
+                   WeightStore &weights)
+    : reporter(reporter), options(options), graph(graph), entry(makeEntry(module, options.entry)),
+      state(reporter, module, entry, weights) {
+  state.values.resize(graph.values.size());
+}
+
+bool Importer::addInputs() {
+  std::optional<std::vector<InputSpec>> specs = readInputs(graph, options, reporter);
+  if (!specs)
+    return false;
+  Block &block = entry.getBody().front();
+  OpBuilder &b = state.builder;
+  Location loc = reporter.fileLoc();
+  SmallVector<Attribute> attributes;
+  for (auto [spec, input] : llvm::zip_equal(*specs, graph.inputs)) {
+    SmallVector<int64_t> sizes;
+    SmallVector<std::string> names;
+    for (const InputDim &dim : spec.dims) {
+      sizes.push_back(dim.size.value_or(ShapedType::kDynamic));
+      names.push_back(dim.size ? "" : dim.name);
+    }
+    auto type = RankedTensorType::get(sizes, elementType(b.getContext(), spec.dtype));
+    attributes.push_back(describeTensor(b.getContext(), spec.name, spec.dtype, names));
+    Tensor t;
+    t.dtype = spec.dtype;
+    t.value = block.addArgument(type, loc);
+    for (auto [n, dim] : llvm::enumerate(spec.dims)) {
+      if (dim.size) {
+        t.shape.push_back(Expr(*dim.size));
+        continue;
+      }
+      // Equal names are one size (the runtime checks); a nameless one gets a
+      // name that no model can give, as "" is none.
+      std::string name = dim.name.empty() ? spec.name + "[" + std::to_string(n) + "]" : dim.name;
+      if (std::optional<Expr> known = state.symbols.lookup(name)) {
+        t.shape.push_back(*known);
+        continue;
+      }
+      Value size = tensor::DimOp::create(b, loc, t.value, int64_t(n));
+      t.shape.push_back(state.symbols.dimension(name, size));
+    }
+    state.values[input.first] = std::move(t);
+  }
+  entry.setFunctionType(b.getFunctionType(block.getArgumentTypes(), {}));
+  entry.setArgAttrsAttr(b.getArrayAttr(attributes));
+  return true;
+}
+
+bool Importer::addInitializers() {
+  for (auto [value, tensor] : graph.initializers) {
+    PayloadError problem;
+    std::optional<Payload> payload = readPayload(*tensor, /*take=*/true, state.files, problem);
+    if (payload) {
+      state.values[value] = state.constant(tensor->name(), *payload, reporter.fileLoc());
+    } else if (problem.unsupported) {
+      // Only a node that uses it has a reason to complain.
+      state.unusable[value] = "initialiser '" + printableName(tensor->name()) + "' " + problem.message;
+    } else {
+      reporter.invalid() << "initialiser '" << printableName(tensor->name()) << "' " << problem.message;
+      return false;
+    }
+  }
+  return true;
+}
+
+bool Importer::checkInputs(const GraphNode &node, Location loc) {
+  for (int input : node.inputs) {
+    if (input == GraphNode::kNone || state.values[input])
+      continue;
+    auto it = state.unusable.find(input);
+    if (it != state.unusable.end())
+      reporter.unsupported(loc) << "uses " << it->second;
+    else
+      reporter.invalid(loc) << "uses '" << printableName(graph.values[input])
+                            << "', an output that its operator does not have";
+    return false;
+  }
+  return true;
+}
+
+bool Importer::addNodes() {
+  for (const GraphNode &node : graph.nodes) {
+    Location loc = reporter.nodeLoc(node.name, node.op);
+    if (!checkInputs(node, loc))
+      return false;
+    if (!node.import) { // an output of an inlined function
+      state.values[node.outputs[0]] = state.values[node.inputs[0]];
+      continue;
+    }
+    Node::Impl impl{state, node, loc, {}, false};
+    impl.outputs.resize(node.outputs.size());
+    Node api(impl);
+    bool imported = succeeded(node.import(api));
+    if (!imported && !reporter.failed())
+      reporter.invalid(loc) << "cannot be imported";
+    if (!imported || impl.failed)
+      return false;
+    for (auto [number, output] : llvm::zip_equal(node.outputs, impl.outputs))
+      if (number != GraphNode::kNone)
+        state.values[number] = std::move(output);
+  }
+  return true;
+}
+
+bool Importer::addOutputs() {
+  OpBuilder &b = state.builder;
+  SmallVector<Value> results;
+  SmallVector<Attribute> attributes;
+  for (auto [number, info] : graph.outputs) {
+    std::optional<Tensor> &t = state.values[number];
+    if (!t) {
+      auto it = state.unusable.find(number);
+      std::string why = it == state.unusable.end() ? "its operator does not make it" : it->second;
+      reporter.unsupported() << "output '" << printableName(info->name()) << "': " << why;
+      return false;
+    }
+    results.push_back(t->value ? t->value : state.materialize(*t, reporter.fileLoc()));
+    SmallVector<std::string> names;
+    for (const Expr &size : t->shape)
+      names.push_back(state.symbols.outputName(size));
+    attributes.push_back(describeTensor(b.getContext(), info->name(), t->dtype, names));
+  }
+  func::ReturnOp::create(b, reporter.fileLoc(), results);
+  entry.setFunctionType(
+      b.getFunctionType(entry.getBody().front().getArgumentTypes(), ValueRange(results).getTypes()));
+  entry.setResAttrsAttr(b.getArrayAttr(attributes));
+  return true;
+}
+
+bool Importer::run() {
+  if (!addInputs() || !addInitializers() || !addNodes() || !addOutputs())
+    return false;
+  state.sweep();
+  return true;
+}
+
+ImportStatus attn::onnx::importOnnx(MLIRContext *context, StringRef path, const ImportOptions &options,
+                                    OwningOpRef<ModuleOp> &module, WeightStore &weights) {
+  context->loadDialect<AttnDialect, arith::ArithDialect, func::FuncDialect, linalg::LinalgDialect, math::MathDialect,
+                       scf::SCFDialect, tensor::TensorDialect>();
+  Reporter reporter(context, path);
+  std::unique_ptr<proto::ModelProto> model = readModelFile(reporter);
+  OpsetImports opsets;
+  if (!model || !readOpsetImports(model->opset_import(), reporter, opsets))
+    return reporter.getStatus();
+  OpRegistry registry = makeRegistry();
+  Graph graph;
+  if (!flatten(*model, opsets, registry, reporter, graph))
+    return reporter.getStatus();
+  OwningOpRef<ModuleOp> result = ModuleOp::create(reporter.fileLoc());
+  if (!Importer(reporter, options, graph, *result, weights).run())
+    return reporter.getStatus();
+  module = std::move(result);
+  return ImportStatus::Ok;
+}

@@ -1,0 +1,168 @@
+#include "frontends/onnx/Inputs.h"
+#include "dialects/attn/NodeLocation.h"
+#include "frontends/onnx/Limits.h"
+#include "frontends/onnx/Payload.h"
+
+using namespace attn;
+using namespace attn::onnx;
+
+namespace {
+class InputReader {
+public:
+  InputReader(const ImportOptions &options, Reporter &reporter) : options(options), reporter(reporter) {}
+
+  bool readType(const proto::ValueInfoProto &info, InputSpec &spec);
+  bool readShape(const proto::ValueInfoProto &info, InputSpec &spec);
+  bool applyShape(InputSpec &spec, llvm::ArrayRef<int64_t> shape, bool declared);
+  bool applyDims(std::vector<InputSpec> &specs);
+
+private:
+  std::string input(const InputSpec &spec) { return "input '" + printableName(spec.name) + "' "; }
+
+  const ImportOptions &options;
+  Reporter &reporter;
+  std::map<std::string, int64_t> constants; // named dimensions with a size
+};
+} // namespace
+
+bool InputReader::readType(const proto::ValueInfoProto &info, InputSpec &spec) {
+  if (!info.type().has_tensor_type()) {
+    bool other = info.type().value_case() != proto::TypeProto::VALUE_NOT_SET;
+    if (other)
+      reporter.unsupported() << input(spec) << "is not a tensor; sequences, maps and optionals are not supported";
+    else
+      reporter.invalid() << input(spec) << "has no type";
+    return false;
+  }
+  int64_t type = info.type().tensor_type().elem_type();
+  std::optional<DType> dtype = dtypeFromProto(type);
+  if (dtype) {
+    spec.dtype = *dtype;
+    return true;
+  }
+  if (type != 0 && proto::TensorProto::DataType_IsValid(type))
+    reporter.unsupported() << input(spec) << "has element type "
+                           << proto::TensorProto::DataType_Name(proto::TensorProto::DataType(type))
+                           << ", which is not supported";
+  else
+    reporter.invalid() << input(spec) << "has the unknown element type " << type;
+  return false;
+}
+
+bool InputReader::applyShape(InputSpec &spec, llvm::ArrayRef<int64_t> shape, bool declared) {
+  if (!declared)
+    spec.dims.resize(shape.size());
+  if (shape.size() != spec.dims.size()) {
+    reporter.invalid() << input(spec) << "has " << spec.dims.size() << " dimensions, but --shape gives "
+                       << shape.size();
+    return false;
+  }
+  for (auto [n, size] : llvm::enumerate(shape)) {
+    InputDim &dim = spec.dims[n];
+    if (size < 0) // as the model has it
+      continue;
+    if (dim.size && *dim.size != size) {
+      reporter.invalid() << input(spec) << "has size " << *dim.size << " in dimension " << n
+                         << ", but --shape gives " << size;
+      return false;
+    }
+    dim.size = size;
+    if (dim.name.empty())
+      continue;
+    auto [it, fresh] = constants.try_emplace(dim.name, size);
+    if (!fresh && it->second != size) {
+      reporter.invalid() << "dimension '" << printableName(dim.name) << "' is given two sizes, " << it->second
+                         << " and " << size;
+      return false;
+    }
+  }
+  return true;
+}
+
+bool InputReader::readShape(const proto::ValueInfoProto &info, InputSpec &spec) {
+  const proto::TypeProto::Tensor &type = info.type().tensor_type();
+  auto given = options.shapes.find(spec.name);
+  size_t rank = type.has_shape() ? type.shape().dim_size() : given != options.shapes.end() ? given->second.size() : 0;
+  if (!type.has_shape() && given == options.shapes.end()) {
+    reporter.invalid() << input(spec) << "has no shape in the model; give one with --shape="
+                       << printableName(spec.name) << ":...";
+    return false;
+  }
+  if (rank > kMaxRank) {
+    reporter.invalid() << input(spec) << "has " << rank << " dimensions, the limit is " << kMaxRank;
+    return false;
+  }
+  for (const auto &dim : type.shape().dim()) {
+    InputDim &result = spec.dims.emplace_back();
+    if (dim.has_dim_value() && dim.dim_value() < 0) {
+      reporter.invalid() << input(spec) << "has a dimension of size " << dim.dim_value();
+      return false;
+    }
+    if (dim.dim_param().size() > kMaxNameBytes) {
+      reporter.invalid() << input(spec) << "has a dimension whose name has " << dim.dim_param().size()
+                         << " bytes, the limit is " << kMaxNameBytes;
+      return false;
+    }
+    if (dim.has_dim_value())
+      result.size = dim.dim_value();
+    result.name = dim.dim_param();
+  }
+  return given == options.shapes.end() || applyShape(spec, given->second, type.has_shape());
+}
+
+bool InputReader::applyDims(std::vector<InputSpec> &specs) {
+  for (const auto &[name, size] : options.dims) {
+    bool known = llvm::any_of(specs, [&, name = name](const InputSpec &spec) {
+      return llvm::any_of(spec.dims, [&](const InputDim &dim) { return dim.name == name; });
+    });
+    if (!known || size < 0) {
+      if (!known)
+        reporter.invalid() << "has no dimension '" << printableName(name) << "', which --dim sets to " << size;
+      else
+        reporter.invalid() << "--dim gives dimension '" << printableName(name) << "' the size " << size;
+      return false;
+    }
+    auto [it, fresh] = constants.try_emplace(name, size);
+    if (!fresh && it->second != size) {
+      reporter.invalid() << "dimension '" << printableName(name) << "' is given two sizes, " << it->second << " and "
+                         << size;
+      return false;
+    }
+  }
+  for (InputSpec &spec : specs) {
+    llvm::SmallVector<int64_t> known;
+    for (InputDim &dim : spec.dims) {
+      if (auto it = constants.find(dim.name); !dim.size && !dim.name.empty() && it != constants.end())
+        dim.size = it->second;
+      if (dim.size)
+        known.push_back(*dim.size);
+    }
+    if (!checkedBytes(known, dtypeBytes(spec.dtype))) {
+      reporter.invalid() << input(spec) << "of shape " << shapeText(known) << " is larger than the limit of "
+                         << kMaxTensorBytes << " bytes";
+      return false;
+    }
+  }
+  return true;
+}
+
+std::optional<std::vector<InputSpec>> attn::onnx::readInputs(const Graph &graph, const ImportOptions &options,
+                                                             Reporter &reporter) {
+  InputReader reader(options, reporter);
+  std::vector<InputSpec> specs;
+  for (auto [value, info] : graph.inputs) {
+    InputSpec &spec = specs.emplace_back();
+    spec.name = info->name();
+    if (!reader.readType(*info, spec) || !reader.readShape(*info, spec))
+      return std::nullopt;
+  }
+  for (const auto &[name, shape] : options.shapes)
+    if (llvm::none_of(specs, [&, name = name](const InputSpec &spec) { return spec.name == name; })) {
+      reporter.invalid() << "has no input '" << printableName(name) << "', to which --shape gives "
+                         << shapeText(shape);
+      return std::nullopt;
+    }
+  if (!reader.applyDims(specs))
+    return std::nullopt;
+  return specs;
+}

@@ -1,0 +1,19 @@
+#include "frontends/onnx/Importer.h"
+
+using namespace attn::onnx;
+
+void OpRegistry::add(llvm::StringRef op, llvm::ArrayRef<int> versions, ImportFn fn, llvm::StringRef domain) {
+  for (int version : versions)
+    table[{domain.str(), op.str()}][version] = fn;
+}
+
+ImportFn OpRegistry::lookup(llvm::StringRef domain, llvm::StringRef op, int opset, int &version) const {
+  auto entry = table.find({domain.str(), op.str()});
+  if (entry == table.end())
+    return nullptr;
+  auto next = entry->second.upper_bound(opset);
+  if (next == entry->second.begin())
+    return nullptr;
+  version = std::prev(next)->first;
+  return std::prev(next)->second;
+}

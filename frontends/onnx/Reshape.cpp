@@ -1,0 +1,189 @@
+#include "frontends/onnx/Limits.h"
+#include "frontends/onnx/State.h"
+#include "mlir/Dialect/Linalg/IR/Linalg.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
+
+using namespace mlir;
+using namespace attn;
+using namespace attn::onnx;
+
+static Expr product(ArrayRef<Expr> sizes) {
+  Expr result(1);
+  for (const Expr &size : sizes)
+    result = result * size;
+  return result;
+}
+
+static std::optional<SmallVector<int64_t>> constants(ArrayRef<Expr> shape) {
+  SmallVector<int64_t> result;
+  for (const Expr &size : shape) {
+    if (!size.constant())
+      return std::nullopt;
+    result.push_back(*size.constant());
+  }
+  return result;
+}
+
+namespace {
+/// Source dimensions [sourceBegin, sourceEnd) hold the same elements as result
+/// dimensions [resultBegin, resultEnd).
+struct Group {
+  size_t sourceBegin, sourceEnd, resultBegin, resultEnd;
+};
+} // namespace
+
+/// The finest groups that the expressions prove: cuts where the products of the
+/// leading dimensions are equal. What is left behind the last cut joins the
+/// last group (trailing ones, or dimensions that only a run can compare).
+/// Neither shape is empty, and no group is.
+static SmallVector<Group> groups(Symbols &symbols, ArrayRef<Expr> source, ArrayRef<Expr> result) {
+  SmallVector<Group> found;
+  size_t sourceBegin = 0, resultBegin = 0;
+  Expr sourceProduct(1), resultProduct(1);
+  for (size_t r = 0; r < result.size(); ++r) {
+    resultProduct = resultProduct * result[r];
+    Expr ahead = sourceProduct;
+    for (size_t s = sourceBegin; s < source.size(); ++s) {
+      ahead = ahead * source[s];
+      if (symbols.isEqual(ahead, resultProduct) != true)
+        continue;
+      found.push_back({sourceBegin, s + 1, resultBegin, r + 1});
+      sourceBegin = s + 1;
+      resultBegin = r + 1;
+      sourceProduct = ahead;
+      break;
+    }
+  }
+  if (found.empty())
+    return {{0, source.size(), 0, result.size()}};
+  found.back().sourceEnd = source.size();
+  found.back().resultEnd = result.size();
+  return found;
+}
+
+static ReassociationIndices range(size_t begin, size_t end) {
+  return llvm::to_vector<2>(llvm::seq<int64_t>(begin, end));
+}
+
+/// The size of merged dimensions: known when each is.
+static int64_t merged(ArrayRef<Expr> sizes) {
+  Expr size = product(sizes);
+  return llvm::all_of(sizes, [](const Expr &e) { return e.constant(); }) ? *size.constant() : ShapedType::kDynamic;
+}
+
+static Value castTo(OpBuilder &b, Location loc, Value value, ArrayRef<int64_t> sizes) {
+  auto type = RankedTensorType::get(sizes, cast<RankedTensorType>(value.getType()).getElementType());
+  return value.getType() == type ? value : Value(tensor::CastOp::create(b, loc, type, value));
+}
+
+/// Collapses each group to one dimension, then expands it. Sizes are required
+/// to agree; types say what is known on either side.
+static Value reshapeValue(Node &node, Value value, ArrayRef<Expr> source, ArrayRef<Expr> result) {
+  OpBuilder &b = node.builder();
+  Location loc = node.loc();
+  SmallVector<int64_t> ones(std::max(source.size(), result.size()), 1);
+  SmallVector<ReassociationIndices> none;
+  if (result.empty())
+    return tensor::CollapseShapeOp::create(b, loc, castTo(b, loc, value, ones), none);
+  if (source.empty()) {
+    SmallVector<OpFoldResult> sizes(result.size(), b.getIndexAttr(1));
+    auto type = cast<RankedTensorType>(value.getType()).clone(ones);
+    return tensor::ExpandShapeOp::create(b, loc, type, value, none, sizes);
+  }
+  SmallVector<ReassociationIndices> collapse, expand;
+  SmallVector<int64_t> middle;
+  for (const Group &group : groups(node.symbols(), source, result)) {
+    collapse.push_back(range(group.sourceBegin, group.sourceEnd));
+    expand.push_back(range(group.resultBegin, group.resultEnd));
+    middle.push_back(merged(result.slice(group.resultBegin, group.resultEnd - group.resultBegin)));
+  }
+  if (collapse.size() != source.size())
+    value = tensor::CollapseShapeOp::create(b, loc, value, collapse);
+  value = castTo(b, loc, value, middle);
+  if (expand.size() == result.size())
+    return value;
+  SmallVector<OpFoldResult> sizes;
+  SmallVector<int64_t> known;
+  for (const Expr &size : result) {
+    sizes.push_back(node.symbols().size(b, loc, size));
+    known.push_back(size.constant().value_or(ShapedType::kDynamic));
+  }
+  auto type = cast<RankedTensorType>(value.getType()).clone(known);
+  return tensor::ExpandShapeOp::create(b, loc, type, value, expand, sizes);
+}
+
+FailureOr<Tensor> Node::reshape(const Tensor &t, ArrayRef<Expr> shape) {
+  if (ArrayRef<Expr>(t.shape) == shape)
+    return t;
+  if (shape.size() > kMaxRank)
+    return error() << "a shape of " << shape.size() << " dimensions, the limit is " << kMaxRank, failure();
+  Expr have = product(t.shape), want = product(shape);
+  if (have.overflowed() || want.overflowed())
+    return error() << "the number of elements is beyond 64 bits", failure();
+  if (failed(requireEqual(have, want, "cannot reshape {0} elements into {1}")))
+    return failure();
+
+  OpBuilder &b = builder();
+  Location loc = impl.loc;
+  Tensor result;
+  result.dtype = t.dtype;
+  result.shape.assign(shape.begin(), shape.end());
+  if (t.elements) {
+    result.elements = t.elements;
+    return result;
+  }
+  std::optional<SmallVector<int64_t>> sizes = constants(shape);
+  if (!t.weight.empty() && sizes)
+    return impl.state.derive(t, ReshapeAttr::get(b.getContext(), FlatSymbolRefAttr::get(b.getContext(), t.weight)),
+                             *sizes, loc);
+  if (have.is(0)) { // no elements: nothing to group by
+    result.value = empty(t.dtype, shape);
+    return result;
+  }
+
+  result.value = reshapeValue(*this, value(t), t.shape, shape);
+  return result;
+}
+
+//===----------------------------------------------------------------------===//
+// Transpose
+//===----------------------------------------------------------------------===//
+
+Tensor Node::transpose(const Tensor &t, ArrayRef<int64_t> permutation) {
+  OpBuilder &b = builder();
+  Tensor result;
+  result.dtype = t.dtype;
+  for (int64_t dim : permutation)
+    result.shape.push_back(t.shape[dim]);
+  if (llvm::is_sorted(permutation))
+    return t;
+  if (t.elements) {
+    SmallVector<int64_t> sizes = *constants(result.shape), from = *constants(t.shape);
+    result.elements.emplace();
+    for (size_t at = 0; at < t.elements->size(); ++at) {
+      SmallVector<int64_t> index(sizes.size());
+      int64_t rest = at, position = 0;
+      for (int64_t dim = sizes.size() - 1; dim >= 0; rest /= sizes[dim--])
+        index[permutation[dim]] = rest % sizes[dim];
+      for (size_t dim = 0; dim < from.size(); ++dim)
+        position = position * from[dim] + index[dim];
+      result.elements->push_back((*t.elements)[position]);
+    }
+    return result;
+  }
+  if (!t.weight.empty())
+    return impl.state.derive(
+        t, TransposeAttr::get(b.getContext(), FlatSymbolRefAttr::get(b.getContext(), t.weight), permutation),
+        *constants(result.shape), impl.loc);
+  // Moving only dimensions of size 1 moves no element.
+  SmallVector<int64_t> moved;
+  for (int64_t dim : permutation)
+    if (!t.shape[dim].is(1))
+      moved.push_back(dim);
+  if (llvm::is_sorted(moved))
+    if (FailureOr<Tensor> view = reshape(t, result.shape); succeeded(view))
+      return *view;
+  result.value = linalg::TransposeOp::create(b, impl.loc, value(t), empty(t.dtype, result.shape), permutation)
+                     .getResult()[0];
+  return result;
+}

@@ -1,0 +1,63 @@
+#ifndef FRONTENDS_ONNX_STATE_H
+#define FRONTENDS_ONNX_STATE_H
+
+#include "dialects/attn/AttnOps.h"
+#include "dialects/attn/WeightStore.h"
+#include "frontends/onnx/Graph.h"
+#include "frontends/onnx/Payload.h"
+#include "llvm/ADT/DenseMap.h"
+#include "llvm/ADT/StringMap.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+
+namespace attn::onnx {
+
+/// What one import builds.
+class ImportState {
+public:
+  ImportState(Reporter &reporter, mlir::ModuleOp module, mlir::func::FuncOp entry, WeightStore &weights);
+
+  Reporter &reporter;
+  mlir::ModuleOp module;
+  mlir::func::FuncOp entry;
+  mlir::OpBuilder builder; // at the end of the entry's block
+  Symbols symbols;
+  ExternalFiles files;
+  std::vector<std::optional<Tensor>> values; // by number in Graph::values
+  llvm::DenseMap<int, std::string> unusable; // why a value without a tensor has none
+  std::map<std::pair<void *, int64_t>, Expr> reads; // element of a tensor read as an index
+  uint64_t foldedBytes = 0;
+
+  /// A constant: elements when few, a dense constant up to kMaxInlineBytes,
+  /// otherwise a weight of that name.
+  Tensor constant(llvm::StringRef name, const Payload &payload, mlir::Location loc);
+  /// The weight that `expression` (of `source`) is; equal expressions are one.
+  Tensor derive(const Tensor &source, mlir::Attribute expression, llvm::ArrayRef<int64_t> shape, mlir::Location loc);
+  mlir::Value denseConstant(DType dtype, llvm::ArrayRef<int64_t> shape, llvm::ArrayRef<char> bytes,
+                            mlir::Location loc);
+  /// The tensor value of what has only elements.
+  mlir::Value materialize(const Tensor &t, mlir::Location loc);
+
+  /// Drops operations and weights that nothing uses.
+  void sweep();
+
+private:
+  mlir::Value weightValue(llvm::StringRef symbol, mlir::RankedTensorType type, mlir::Location loc);
+  std::string uniqueSymbol(llvm::StringRef base);
+
+  llvm::StringMap<mlir::Value> weightValues; // one attn.weight a symbol
+  llvm::DenseMap<std::pair<mlir::Attribute, mlir::Type>, std::string> derived;
+  llvm::StringMap<unsigned> symbolCounts;
+  WeightStore &weights;
+};
+
+struct Node::Impl {
+  ImportState &state;
+  const GraphNode &node;
+  mlir::Location loc;
+  llvm::SmallVector<std::optional<Tensor>, 2> outputs;
+  bool failed = false; // an error was reported by an accessor that cannot fail
+};
+
+} // namespace attn::onnx
+
+#endif // FRONTENDS_ONNX_STATE_H

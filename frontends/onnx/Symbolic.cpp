@@ -1,0 +1,539 @@
+#include "frontends/onnx/Symbolic.h"
+#include "frontends/onnx/Limits.h"
+#include "frontends/onnx/SymbolicStorage.h"
+#include "llvm/ADT/STLExtras.h"
+#include <algorithm>
+#include <tuple>
+
+using namespace attn::onnx;
+using llvm::ArrayRef;
+using Terms = std::map<Expr::Monomial, int64_t>;
+
+static constexpr unsigned kOverflowAtom = ~0u;
+/// How many min, max and select atoms a proof looks into, one inside another and
+/// in all.
+static constexpr unsigned kProofDepth = 4, kProofSteps = 200;
+
+//===----------------------------------------------------------------------===//
+// Polynomials
+//===----------------------------------------------------------------------===//
+
+Expr::Expr(int64_t constant) {
+  if (constant)
+    terms[{}] = constant;
+}
+
+Expr Expr::atom(unsigned id) {
+  Expr result;
+  result.terms[{id}] = 1;
+  return result;
+}
+
+Expr Expr::overflow() { return atom(kOverflowAtom); }
+bool Expr::overflowed() const { return terms.count({kOverflowAtom}); }
+
+std::optional<int64_t> Expr::constant() const {
+  if (terms.empty())
+    return 0;
+  if (terms.size() == 1 && terms.begin()->first.empty())
+    return terms.begin()->second;
+  return std::nullopt;
+}
+
+/// Adds `coefficient` * `monomial`; false when it leaves 64 bits.
+static bool addTerm(Terms &terms, const Expr::Monomial &monomial, int64_t coefficient) {
+  auto [it, fresh] = terms.try_emplace(monomial, coefficient);
+  if (!fresh) {
+    std::optional<int64_t> sum = checkedAdd(it->second, coefficient);
+    if (!sum)
+      return false;
+    it->second = *sum;
+  }
+  if (it->second == 0)
+    terms.erase(it);
+  return true;
+}
+
+static Expr::Monomial multiply(const Expr::Monomial &a, const Expr::Monomial &b) {
+  Expr::Monomial result;
+  std::merge(a.begin(), a.end(), b.begin(), b.end(), std::back_inserter(result));
+  return result;
+}
+
+namespace attn::onnx {
+
+Expr operator*(const Expr &a, const Expr &b) {
+  if (a.overflowed() || b.overflowed())
+    return Expr::overflow();
+  Expr result;
+  for (const auto &[x, xc] : a.terms)
+    for (const auto &[y, yc] : b.terms) {
+      std::optional<int64_t> product = checkedMul(xc, yc);
+      if (!product || x.size() + y.size() > kMaxDegree || !addTerm(result.terms, multiply(x, y), *product) ||
+          result.terms.size() > kMaxTerms)
+        return Expr::overflow();
+    }
+  return result;
+}
+
+Expr operator+(const Expr &a, const Expr &b) {
+  if (a.overflowed() || b.overflowed())
+    return Expr::overflow();
+  Expr result = a;
+  for (const auto &[monomial, coefficient] : b.terms)
+    if (!addTerm(result.terms, monomial, coefficient))
+      return Expr::overflow();
+  return result.terms.size() > kMaxTerms ? Expr::overflow() : result;
+}
+
+Expr operator-(const Expr &a, const Expr &b) { return a + b * Expr(-1); }
+
+} // namespace attn::onnx
+
+/// Degree first, then lexicographic: an order that multiplication keeps, so
+/// division by the greatest term ends.
+static bool before(const Expr::Monomial &a, const Expr::Monomial &b) {
+  return std::make_pair(a.size(), ArrayRef(a)) < std::make_pair(b.size(), ArrayRef(b));
+}
+
+/// a / b as monomials.
+static std::optional<Expr::Monomial> divide(const Expr::Monomial &a, const Expr::Monomial &b) {
+  if (!std::includes(a.begin(), a.end(), b.begin(), b.end()))
+    return std::nullopt;
+  Expr::Monomial result;
+  std::set_difference(a.begin(), a.end(), b.begin(), b.end(), std::back_inserter(result));
+  return result;
+}
+
+static int64_t floorDivide(int64_t a, int64_t b) {
+  int64_t quotient = a / b;
+  return quotient - ((a % b != 0) && ((a < 0) != (b < 0)));
+}
+
+static Expr monomialExpr(const Expr::Monomial &monomial, int64_t coefficient) {
+  Expr result(coefficient);
+  for (unsigned atom : monomial)
+    result = result * Expr::atom(atom);
+  return result;
+}
+
+/// a = quotient * b + remainder, with coefficients of the remainder's divisible
+/// terms in [0, leading coefficient of b) when that is positive.
+static std::pair<Expr, Expr> divideWithRemainder(Expr a, const Expr &b) {
+  const auto *lead = &*b.getTerms().begin();
+  for (const auto &term : b.getTerms())
+    if (before(lead->first, term.first))
+      lead = &term;
+  Expr quotient, remainder;
+  for (size_t step = 0; step < 4 * kMaxTerms && !a.getTerms().empty() && !a.overflowed(); ++step) {
+    auto top = llvm::max_element(a.getTerms(), [](auto &x, auto &y) { return before(x.first, y.first); });
+    Expr::Monomial monomial = top->first;
+    int64_t coefficient = top->second;
+    std::optional<Expr::Monomial> ratio = divide(monomial, lead->first);
+    int64_t whole = 0;
+    if (ratio && !(coefficient == INT64_MIN && lead->second == -1))
+      whole = floorDivide(coefficient, lead->second);
+    if (whole != 0) {
+      Expr part = monomialExpr(*ratio, whole);
+      quotient = quotient + part;
+      a = a - part * b;
+    }
+    // What is left of this term cannot be divided.
+    auto rest = a.getTerms().find(monomial);
+    if (rest != a.getTerms().end()) {
+      Expr part = monomialExpr(monomial, rest->second);
+      remainder = remainder + part;
+      a = a - part;
+    }
+  }
+  return {quotient, remainder + a};
+}
+
+std::optional<Expr> Symbols::exactQuotient(const Expr &a, const Expr &b) {
+  if (b.is(0) || a.overflowed() || b.overflowed())
+    return std::nullopt;
+  auto [quotient, remainder] = divideWithRemainder(a, b);
+  if (!remainder.is(0) || quotient.overflowed())
+    return std::nullopt;
+  return quotient;
+}
+
+//===----------------------------------------------------------------------===//
+// Atoms
+//===----------------------------------------------------------------------===//
+
+Symbols::Symbols() : storage(std::make_unique<Storage>()) {}
+Symbols::~Symbols() = default;
+
+Expr Symbols::dimension(llvm::StringRef name, mlir::Value value, int64_t lower) {
+  auto [it, fresh] = storage->dimensions.try_emplace(name, storage->atoms.size());
+  if (fresh)
+    storage->atoms.push_back({Kind::Dimension, name.str(), {}, lower, std::nullopt, value, 0});
+  return Expr::atom(it->second);
+}
+
+std::optional<Expr> Symbols::lookup(llvm::StringRef name) const {
+  auto it = storage->dimensions.find(name);
+  return it == storage->dimensions.end() ? std::nullopt : std::optional(Expr::atom(it->second));
+}
+
+Expr Symbols::opaque(mlir::Value index, std::optional<int64_t> lower, std::optional<int64_t> upper) {
+  storage->atoms.push_back({Kind::Opaque, "", {}, lower, upper, index, 0});
+  return Expr::atom(storage->atoms.size() - 1);
+}
+
+Expr Symbols::make(Kind kind, ArrayRef<Expr> operands, std::optional<int64_t> lower, std::optional<int64_t> upper) {
+  std::vector<Terms> key;
+  unsigned depth = 0;
+  for (const Expr &operand : operands) {
+    if (operand.overflowed())
+      return Expr::overflow();
+    key.push_back(operand.getTerms());
+    for (const auto &term : operand.getTerms())
+      for (unsigned id : term.first)
+        depth = std::max(depth, storage->atoms[id].depth + 1);
+  }
+  if (depth > kMaxExprDepth)
+    return Expr::overflow();
+  auto [it, fresh] = storage->made.try_emplace({kind, std::move(key)}, storage->atoms.size());
+  if (fresh)
+    storage->atoms.push_back({kind, "", llvm::SmallVector<Expr, 3>(operands), lower, upper, {}, depth});
+  return Expr::atom(it->second);
+}
+
+Expr Symbols::floorDiv(const Expr &a, const Expr &b) {
+  if (b.is(0) || a.overflowed() || b.overflowed())
+    return Expr::overflow();
+  auto [quotient, remainder] = divideWithRemainder(a, b);
+  if (quotient.overflowed() || remainder.overflowed())
+    return Expr::overflow();
+  if (remainder.is(0))
+    return quotient;
+  std::optional<int64_t> low = lowerBound(remainder), divisor = lowerBound(b);
+  bool small = low && *low >= 0 && isLess(remainder, b) == true;
+  if (small)
+    return quotient;
+  // Splitting is worth it where the divisor is a constant: (2n + 3) / 2 = n + 1.
+  if (b.constant() && *b.constant() > 0)
+    return quotient + make(Kind::FloorDiv, {remainder, b}, low ? std::optional(floorDivide(*low, *b.constant())) : low,
+                           upperBound(remainder) ? std::optional(floorDivide(*upperBound(remainder), *b.constant()))
+                                                 : std::nullopt);
+  std::optional<int64_t> dividend = lowerBound(a);
+  if (dividend && *dividend >= 0 && divisor && *divisor >= 0)
+    return make(Kind::FloorDiv, {a, b}, 0, upperBound(a));
+  return make(Kind::FloorDiv, {a, b});
+}
+
+Expr Symbols::ceilDiv(const Expr &a, const Expr &b) { return Expr(0) - floorDiv(Expr(0) - a, b); }
+
+Expr Symbols::truncDiv(const Expr &a, const Expr &b) {
+  if (b.is(0) || a.overflowed() || b.overflowed())
+    return Expr::overflow();
+  if (a.constant() && b.constant())
+    return *a.constant() == INT64_MIN && b.is(-1) ? Expr::overflow() : Expr(*a.constant() / *b.constant());
+  if (std::optional<Expr> exact = exactQuotient(a, b))
+    return *exact;
+  if (lowerBound(a).value_or(-1) >= 0 && lowerBound(b).value_or(-1) >= 0)
+    return floorDiv(a, b);
+  return make(Kind::TruncDiv, {a, b});
+}
+
+Expr Symbols::mod(const Expr &a, const Expr &b) {
+  if (b.is(0) || a.overflowed() || b.overflowed())
+    return Expr::overflow();
+  Expr remainder = divideWithRemainder(a, b).second;
+  if (remainder.is(0) || (lowerBound(remainder).value_or(-1) >= 0 && isLess(remainder, b) == true))
+    return remainder;
+  if (b.constant() && *b.constant() > 0)
+    return make(Kind::Mod, {remainder, b}, 0, *b.constant() - 1);
+  std::optional<int64_t> divisor = lowerBound(b);
+  return make(Kind::Mod, {a, b}, divisor && *divisor >= 0 ? std::optional<int64_t>(0) : std::nullopt);
+}
+
+Expr Symbols::min(const Expr &a, const Expr &b) {
+  if (a.overflowed() || b.overflowed())
+    return Expr::overflow();
+  if (lowerBound(b - a).value_or(-1) >= 0)
+    return a;
+  if (lowerBound(a - b).value_or(-1) >= 0)
+    return b;
+  std::optional<int64_t> la = lowerBound(a), lb = lowerBound(b), ua = upperBound(a), ub = upperBound(b);
+  bool ordered = a.getTerms() < b.getTerms();
+  return make(Kind::Min, {ordered ? a : b, ordered ? b : a},
+              la && lb ? std::optional(std::min(*la, *lb)) : std::nullopt,
+              ua && ub ? std::optional(std::min(*ua, *ub)) : (ua ? ua : ub));
+}
+
+Expr Symbols::max(const Expr &a, const Expr &b) {
+  if (a.overflowed() || b.overflowed())
+    return Expr::overflow();
+  if (lowerBound(b - a).value_or(-1) >= 0)
+    return b;
+  if (lowerBound(a - b).value_or(-1) >= 0)
+    return a;
+  std::optional<int64_t> la = lowerBound(a), lb = lowerBound(b), ua = upperBound(a), ub = upperBound(b);
+  bool ordered = a.getTerms() < b.getTerms();
+  return make(Kind::Max, {ordered ? a : b, ordered ? b : a},
+              la && lb ? std::optional(std::max(*la, *lb)) : (la ? la : lb),
+              ua && ub ? std::optional(std::max(*ua, *ub)) : std::nullopt);
+}
+
+Expr Symbols::equal(const Expr &a, const Expr &b) {
+  if (std::optional<bool> known = isEqual(a, b))
+    return Expr(*known);
+  bool ordered = a.getTerms() < b.getTerms();
+  return make(Kind::Equal, {ordered ? a : b, ordered ? b : a}, 0, 1);
+}
+
+Expr Symbols::less(const Expr &a, const Expr &b) {
+  if (std::optional<bool> known = isLess(a, b))
+    return Expr(*known);
+  return make(Kind::Less, {a, b}, 0, 1);
+}
+
+Expr Symbols::select(const Expr &condition, const Expr &a, const Expr &b) {
+  if (condition.constant())
+    return condition.is(0) ? b : a;
+  if (a == b)
+    return a;
+  if (a.is(1) && b.is(0))
+    return condition;
+  if (a.is(0) && b.is(1))
+    return Expr(1) - condition;
+  std::optional<int64_t> la = lowerBound(a), lb = lowerBound(b), ua = upperBound(a), ub = upperBound(b);
+  return make(Kind::Select, {condition, a, b}, la && lb ? std::optional(std::min(*la, *lb)) : std::nullopt,
+              ua && ub ? std::optional(std::max(*ua, *ub)) : std::nullopt);
+}
+
+//===----------------------------------------------------------------------===//
+// Proofs
+//===----------------------------------------------------------------------===//
+
+namespace {
+/// All values between two bounds, each of which may be unknown.
+struct Interval {
+  std::optional<int64_t> low, high;
+};
+} // namespace
+
+static Interval multiply(const Interval &a, const Interval &b) {
+  auto product = [](std::optional<int64_t> x, std::optional<int64_t> y) {
+    return x && y ? checkedMul(*x, *y) : std::nullopt;
+  };
+  if (a.low && b.low && *a.low >= 0 && *b.low >= 0)
+    return {product(a.low, b.low).value_or(0), product(a.high, b.high)};
+  if (a.low && a.high && *a.low == *a.high) {
+    Interval scaled{product(a.low, b.low), product(a.low, b.high)};
+    if (*a.low < 0)
+      std::swap(scaled.low, scaled.high);
+    return scaled;
+  }
+  std::optional<int64_t> corners[] = {product(a.low, b.low), product(a.low, b.high), product(a.high, b.low),
+                                      product(a.high, b.high)};
+  if (llvm::is_contained(corners, std::nullopt))
+    return {};
+  auto [low, high] = std::minmax_element(std::begin(corners), std::end(corners));
+  return {*low, *high};
+}
+
+std::optional<int64_t> Symbols::intervalLower(const Expr &a) const {
+  int64_t sum = 0;
+  for (const auto &[monomial, coefficient] : a.getTerms()) {
+    Interval term{1, 1};
+    for (unsigned id : monomial)
+      term = id == kOverflowAtom ? Interval()
+                                 : multiply(term, {storage->atoms[id].lower, storage->atoms[id].upper});
+    term = multiply({coefficient, coefficient}, term);
+    std::optional<int64_t> next = term.low ? checkedAdd(sum, *term.low) : std::nullopt;
+    if (!next)
+      return std::nullopt;
+    sum = *next;
+  }
+  return sum;
+}
+
+/// Besides intervals: an atom in a linear term may be replaced by an operand
+/// that bounds it (max(x, y) >= x), or a bound must hold for each of the
+/// operands that it may be (min(x, y) is x or y).
+std::optional<int64_t> Symbols::lowerBound(const Expr &a, unsigned depth, unsigned &steps) const {
+  std::optional<int64_t> best = intervalLower(a);
+  if (depth == 0 || steps == 0)
+    return best;
+  --steps;
+  for (const auto &[monomial, coefficient] : a.getTerms()) {
+    if (monomial.size() != 1 || monomial[0] == kOverflowAtom)
+      continue;
+    const Atom &atom = storage->atoms[monomial[0]];
+    if (atom.kind != Kind::Min && atom.kind != Kind::Max && atom.kind != Kind::Select && atom.kind != Kind::FloorDiv)
+      continue;
+    Expr rest = a - Expr::atom(monomial[0]) * Expr(coefficient);
+    auto with = [&, coefficient = coefficient](const Expr &replacement) {
+      return lowerBound(rest + replacement * Expr(coefficient), depth - 1, steps);
+    };
+    std::optional<int64_t> found;
+    if (atom.kind == Kind::FloorDiv) {
+      // x >= 0 and y >= 1: floordiv(x, y) <= x.
+      if (coefficient < 0 && intervalLower(atom.operands[0]).value_or(-1) >= 0 &&
+          intervalLower(atom.operands[1]).value_or(0) >= 1)
+        found = with(atom.operands[0]);
+    } else {
+      auto choices = ArrayRef(atom.operands).take_back(2);
+      std::optional<int64_t> x = with(choices[0]), y = with(choices[1]);
+      bool either = atom.kind == Kind::Max ? coefficient > 0 : atom.kind == Kind::Min && coefficient < 0;
+      if (either)
+        found = x && y ? std::optional(std::max(*x, *y)) : (x ? x : y);
+      else if (x && y)
+        found = std::min(*x, *y);
+    }
+    if (found && (!best || *found > *best))
+      best = found;
+  }
+  return best;
+}
+
+std::optional<int64_t> Symbols::lowerBound(const Expr &a) const {
+  unsigned steps = kProofSteps;
+  return lowerBound(a, kProofDepth, steps);
+}
+
+std::optional<int64_t> Symbols::upperBound(const Expr &a) const {
+  std::optional<int64_t> negated = lowerBound(Expr(0) - a);
+  return negated ? checkedMul(*negated, -1) : std::nullopt;
+}
+
+Expr Symbols::simplify(const Expr &a) const {
+  if (storage->replacements.empty() || a.overflowed())
+    return a;
+  Expr result;
+  for (const auto &[monomial, coefficient] : a.getTerms()) {
+    Expr term(coefficient);
+    for (unsigned id : monomial) {
+      auto it = storage->replacements.find(id);
+      term = term * (it == storage->replacements.end() ? Expr::atom(id) : it->second);
+    }
+    result = result + term;
+  }
+  return result;
+}
+
+std::optional<bool> Symbols::isEqual(const Expr &a, const Expr &b) const {
+  if (a.overflowed() || b.overflowed())
+    return std::nullopt;
+  if (a == b)
+    return true;
+  Expr difference = simplify(a - b);
+  if (difference.overflowed())
+    return std::nullopt;
+  if (std::optional<int64_t> constant = difference.constant())
+    return *constant == 0;
+  if (storage->equal.count(difference.getTerms()))
+    return true;
+  if (lowerBound(difference).value_or(0) > 0 || upperBound(difference).value_or(0) < 0)
+    return false;
+  return std::nullopt;
+}
+
+std::optional<bool> Symbols::isLess(const Expr &a, const Expr &b) const {
+  Expr difference = simplify(b - a);
+  if (difference.overflowed())
+    return std::nullopt;
+  if (lowerBound(difference).value_or(0) > 0)
+    return true;
+  if (std::optional<int64_t> upper = upperBound(difference); upper && *upper <= 0)
+    return false;
+  return std::nullopt;
+}
+
+void Symbols::assumeEqual(const Expr &a, const Expr &b) {
+  if (isEqual(a, b))
+    return;
+  Expr difference = simplify(a - b);
+  if (difference.overflowed())
+    return;
+  storage->equal[difference.getTerms()] = true;
+  storage->equal[(Expr(0) - difference).getTerms()] = true;
+  // An atom alone on one side gives way to the other side, the youngest atom
+  // first: a dimension of the model stays. Replacements never mention replaced
+  // atoms (both sides are simplified), so one pass is enough.
+  for (const auto &[monomial, coefficient] : llvm::reverse(difference.getTerms())) {
+    if (monomial.size() != 1 || (coefficient != 1 && coefficient != -1))
+      continue;
+    unsigned id = monomial[0];
+    Expr other = Expr::atom(id) - difference * Expr(coefficient);
+    if (llvm::any_of(other.getTerms(), [&](const auto &term) { return llvm::is_contained(term.first, id); }))
+      continue;
+    for (auto &entry : storage->replacements) {
+      Expr updated;
+      for (const auto &[m, c] : entry.second.getTerms()) {
+        Expr term(c);
+        for (unsigned atom : m)
+          term = term * (atom == id ? other : Expr::atom(atom));
+        updated = updated + term;
+      }
+      entry.second = updated;
+    }
+    storage->replacements[id] = other;
+    return;
+  }
+}
+
+//===----------------------------------------------------------------------===//
+// Names
+//===----------------------------------------------------------------------===//
+
+llvm::StringRef Symbols::name(const Expr &a) const {
+  if (a.getTerms().size() != 1)
+    return "";
+  const auto &[monomial, coefficient] = *a.getTerms().begin();
+  if (coefficient != 1 || monomial.size() != 1 || monomial[0] == kOverflowAtom)
+    return "";
+  return storage->atoms[monomial[0]].name;
+}
+
+std::string Symbols::outputName(const Expr &a) const {
+  if (a.constant() || a.overflowed())
+    return "";
+  for (const auto &term : a.getTerms())
+    for (unsigned id : term.first)
+      if (storage->atoms[id].kind != Kind::Dimension)
+        return "";
+  std::string text = print(a);
+  return text.size() > 100 ? "" : text;
+}
+
+std::string Symbols::print(const Expr &a) const { return print(a, 0); }
+
+std::string Symbols::print(const Expr &a, unsigned depth) const {
+  static const char *const names[] = {"", "", "floordiv", "truncdiv", "mod", "min", "max", "equal", "less", "select"};
+  auto atomText = [&](unsigned id) {
+    if (id == kOverflowAtom)
+      return std::string("(beyond 64 bits)");
+    const Atom &atom = storage->atoms[id];
+    if (atom.kind == Kind::Dimension)
+      return atom.name;
+    if (atom.kind == Kind::Opaque)
+      return "?" + std::to_string(id);
+    std::string text = std::string(names[unsigned(atom.kind)]) + "(";
+    for (auto [n, operand] : llvm::enumerate(atom.operands))
+      text += (n ? ", " : "") + (depth < 4 ? print(operand, depth + 1) : "...");
+    return text + ")";
+  };
+  std::vector<std::pair<Expr::Monomial, int64_t>> terms(a.getTerms().begin(), a.getTerms().end());
+  // std::map is in order within a degree.
+  llvm::sort(terms, [](const auto &x, const auto &y) {
+    return std::make_pair(y.first.size(), ArrayRef(x.first)) < std::make_pair(x.first.size(), ArrayRef(y.first));
+  });
+  std::string text;
+  for (auto &[monomial, coefficient] : terms) {
+    bool negative = coefficient < 0;
+    text += text.empty() ? (negative ? "-" : "") : (negative ? " - " : " + ");
+    uint64_t magnitude = negative ? 0 - uint64_t(coefficient) : uint64_t(coefficient);
+    if (magnitude != 1 || monomial.empty())
+      text += std::to_string(magnitude) + (monomial.empty() ? "" : "*");
+    for (auto [n, id] : llvm::enumerate(monomial))
+      text += (n ? "*" : "") + atomText(id);
+    if (text.size() > 400) // atoms nest; a message needs no more
+      return text.substr(0, 400) + "...";
+  }
+  return text.empty() ? "0" : text;
+}

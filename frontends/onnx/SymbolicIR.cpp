@@ -1,0 +1,140 @@
+#include "frontends/onnx/Symbolic.h"
+#include "frontends/onnx/SymbolicStorage.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+
+using namespace mlir;
+using namespace attn::onnx;
+
+Value Symbols::materialize(OpBuilder &b, Location loc, const Expr &a) {
+  OpBuilder::InsertionGuard guard(b);
+  if (home)
+    b.setInsertionPointToEnd(home);
+  return emit(b, loc, a);
+}
+
+OpFoldResult Symbols::size(OpBuilder &b, Location loc, const Expr &a) {
+  if (std::optional<int64_t> constant = a.constant())
+    return b.getIndexAttr(*constant);
+  return materialize(b, loc, a);
+}
+
+Value Symbols::emit(OpBuilder &b, Location loc, const Expr &a) {
+  assert(!a.overflowed() && "shapes are checked before they are used");
+  auto &memo = storage->values;
+  auto it = memo.find(a.getTerms());
+  // All is appended to one block: what stands in it comes first.
+  if (it != memo.end() && it->second.getParentBlock() == b.getInsertionBlock())
+    return it->second;
+
+  Value sum;
+  const auto &terms = a.getTerms();
+  if (std::optional<int64_t> constant = a.constant()) {
+    sum = arith::ConstantIndexOp::create(b, loc, *constant);
+  } else if (terms.size() == 1 && terms.begin()->second == 1) {
+    // One product: all atoms but the last, shared with others, times the last.
+    const Expr::Monomial &monomial = terms.begin()->first;
+    sum = emitAtom(b, loc, monomial.back());
+    if (monomial.size() > 1) {
+      Expr front(1);
+      for (unsigned id : llvm::ArrayRef(monomial).drop_back())
+        front = front * Expr::atom(id);
+      sum = arith::MulIOp::create(b, loc, emit(b, loc, front), sum);
+    }
+  } else {
+    // Greater monomials first, so that the constant comes last; the first term
+    // is a positive one where there is one.
+    std::vector<std::pair<Expr::Monomial, int64_t>> ordered;
+    for (bool positive : {true, false})
+      for (const auto &term : llvm::reverse(terms))
+        if (positive == (term.second > 0))
+          ordered.push_back(term);
+    for (auto &[monomial, coefficient] : ordered) {
+      bool subtract = sum && coefficient < 0 && coefficient != INT64_MIN;
+      int64_t factor = subtract ? -coefficient : coefficient;
+      Expr product(1);
+      for (unsigned id : monomial)
+        product = product * Expr::atom(id);
+      Value term = monomial.empty() ? emit(b, loc, Expr(factor)) : emit(b, loc, product);
+      if (!monomial.empty() && factor != 1)
+        term = arith::MulIOp::create(b, loc, term, emit(b, loc, Expr(factor)));
+      if (!sum)
+        sum = term;
+      else if (subtract)
+        sum = arith::SubIOp::create(b, loc, sum, term);
+      else
+        sum = arith::AddIOp::create(b, loc, sum, term);
+    }
+  }
+  memo[terms] = sum;
+  return sum;
+}
+
+/// Never 0: the hardware traps.
+Value Symbols::emitDivisor(OpBuilder &b, Location loc, const Expr &a) {
+  Value value = emit(b, loc, a);
+  if (lowerBound(a).value_or(0) >= 1 || upperBound(a).value_or(0) <= -1)
+    return value;
+  Value one = emit(b, loc, Expr(1)), zero = emit(b, loc, Expr(0));
+  if (lowerBound(a).value_or(-1) >= 0)
+    return arith::MaxSIOp::create(b, loc, value, one);
+  Value isZero = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::eq, value, zero);
+  return arith::SelectOp::create(b, loc, isZero, one, value);
+}
+
+Value Symbols::emitAtom(OpBuilder &b, Location loc, unsigned id) {
+  // By value: emitting operands never makes atoms, but costs nothing to be safe.
+  Atom atom = storage->atoms[id];
+  if (atom.value)
+    return atom.value;
+  auto operand = [&](unsigned n) { return emit(b, loc, atom.operands[n]); };
+  auto asIndex = [&](Value bit) { return arith::IndexCastUIOp::create(b, loc, b.getIndexType(), bit).getResult(); };
+  switch (atom.kind) {
+  case Kind::Dimension:
+  case Kind::Opaque:
+    break;
+  case Kind::FloorDiv: {
+    Value dividend = operand(0), divisor = emitDivisor(b, loc, atom.operands[1]);
+    if (lowerBound(atom.operands[0]).value_or(-1) >= 0 && lowerBound(atom.operands[1]).value_or(-1) >= 0)
+      return arith::DivSIOp::create(b, loc, dividend, divisor);
+    return arith::FloorDivSIOp::create(b, loc, dividend, divisor);
+  }
+  case Kind::TruncDiv: {
+    Value dividend = operand(0);
+    return arith::DivSIOp::create(b, loc, dividend, emitDivisor(b, loc, atom.operands[1]));
+  }
+  case Kind::Mod: {
+    Value dividend = operand(0), divisor = emitDivisor(b, loc, atom.operands[1]);
+    Value remainder = arith::RemSIOp::create(b, loc, dividend, divisor);
+    if (lowerBound(atom.operands[0]).value_or(-1) >= 0 && lowerBound(atom.operands[1]).value_or(-1) >= 0)
+      return remainder;
+    // C's remainder has the dividend's sign, ONNX's the divisor's.
+    Value zero = emit(b, loc, Expr(0));
+    Value nonzero = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::ne, remainder, zero);
+    Value mixed = arith::XOrIOp::create(b, loc, remainder, divisor);
+    Value differ = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::slt, mixed, zero);
+    Value wrap = arith::AndIOp::create(b, loc, nonzero, differ);
+    Value shifted = arith::AddIOp::create(b, loc, remainder, divisor);
+    return arith::SelectOp::create(b, loc, wrap, shifted, remainder);
+  }
+  case Kind::Min:
+  case Kind::Max: {
+    Value x = operand(0), y = operand(1);
+    if (atom.kind == Kind::Min)
+      return arith::MinSIOp::create(b, loc, x, y);
+    return arith::MaxSIOp::create(b, loc, x, y);
+  }
+  case Kind::Equal:
+  case Kind::Less: {
+    Value x = operand(0), y = operand(1);
+    auto predicate = atom.kind == Kind::Equal ? arith::CmpIPredicate::eq : arith::CmpIPredicate::slt;
+    return asIndex(arith::CmpIOp::create(b, loc, predicate, x, y));
+  }
+  case Kind::Select: {
+    Value condition = operand(0), x = operand(1), y = operand(2);
+    Value holds =
+        arith::CmpIOp::create(b, loc, arith::CmpIPredicate::ne, condition, emit(b, loc, Expr(0)));
+    return arith::SelectOp::create(b, loc, holds, x, y);
+  }
+  }
+  llvm_unreachable("a dimension without a value");
+}

@@ -1,0 +1,33 @@
+#ifndef FRONTENDS_ONNX_SYMBOLICSTORAGE_H
+#define FRONTENDS_ONNX_SYMBOLICSTORAGE_H
+
+#include "frontends/onnx/Symbolic.h"
+#include "llvm/ADT/StringMap.h"
+
+// Shared by Symbolic.cpp (arithmetic and proofs) and SymbolicIR.cpp (values).
+
+namespace attn::onnx {
+
+struct Symbols::Atom {
+  Kind kind;
+  std::string name;                    // Dimension
+  llvm::SmallVector<Expr, 3> operands; // all but Dimension and Opaque
+  std::optional<int64_t> lower, upper;
+  mlir::Value value;  // Dimension and Opaque
+  unsigned depth = 0; // atoms inside atoms
+};
+
+struct Symbols::Storage {
+  using Terms = std::map<Expr::Monomial, int64_t>;
+
+  std::vector<Atom> atoms;
+  llvm::StringMap<unsigned> dimensions;
+  std::map<std::pair<Kind, std::vector<Terms>>, unsigned> made;
+  std::map<unsigned, Expr> replacements;        // atom -> what it is known to equal
+  std::map<Terms, bool> equal;                  // differences known to be 0
+  std::map<Terms, mlir::Value> values;
+};
+
+} // namespace attn::onnx
+
+#endif // FRONTENDS_ONNX_SYMBOLICSTORAGE_H

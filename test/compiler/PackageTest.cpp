@@ -1,0 +1,242 @@
+#include "attnrt/abi.h"
+#include "compiler/package/LibraryFile.h"
+#include "compiler/package/WeightPlan.h"
+#include "mlir/IR/Diagnostics.h"
+#include "mlir/IR/MLIRContext.h"
+#include "mlir/Parser/Parser.h"
+#include "gtest/gtest.h"
+#include <fcntl.h>
+#include <filesystem>
+#include <fstream>
+#include <openssl/sha.h>
+#include <sys/stat.h>
+
+using namespace mlir;
+using namespace attn;
+
+namespace {
+
+struct Weights : testing::Test {
+  Weights() { context.loadDialect<AttnDialect>(); }
+
+  OwningOpRef<ModuleOp> parse(StringRef text) { return parseSourceString<ModuleOp>(text, &context); }
+
+  /// Elements first, first+1, ... as f32.
+  void addFloats(StringRef name, int64_t count, float first = 0) {
+    std::vector<float> values(count);
+    for (int64_t i = 0; i < count; ++i)
+      values[i] = first + i;
+    store.addCopy(name, ArrayRef<char>(reinterpret_cast<char *>(values.data()), count * sizeof(float)));
+  }
+
+  /// The evaluated weights as floats, gaps included.
+  std::vector<float> write(ModuleOp module, const WeightPlan &plan) {
+    std::vector<char> bytes;
+    EXPECT_TRUE(succeeded(plan.write(module, store, [&](ArrayRef<char> part) {
+      bytes.insert(bytes.end(), part.begin(), part.end());
+      return true;
+    })));
+    EXPECT_EQ(bytes.size(), plan.totalBytes());
+    std::vector<float> floats(bytes.size() / sizeof(float));
+    std::memcpy(floats.data(), bytes.data(), bytes.size());
+    return floats;
+  }
+
+  std::vector<float> evaluate(StringRef text, StringRef symbol) {
+    OwningOpRef<ModuleOp> module = parse(text);
+    EXPECT_TRUE(module);
+    FailureOr<WeightPlan> plan = WeightPlan::create(*module, {symbol}, store);
+    EXPECT_TRUE(succeeded(plan));
+    return succeeded(plan) ? write(*module, *plan) : std::vector<float>();
+  }
+
+  std::string errorOf(StringRef text, StringRef symbol) {
+    std::string message;
+    ScopedDiagnosticHandler handler(&context, [&](Diagnostic &d) { message += d.str(); });
+    OwningOpRef<ModuleOp> module = parse(text);
+    if (module && succeeded(WeightPlan::create(*module, {symbol}, store)))
+      return "accepted";
+    return message;
+  }
+
+  MLIRContext context;
+  WeightStore store;
+};
+
+TEST_F(Weights, Transpose) {
+  addFloats("w", 24);
+  std::vector<float> got = evaluate(R"(
+    attn.global @w : tensor<2x3x4xf32> = #attn.initializer<"w">
+    attn.global @t : tensor<4x2x3xf32> = #attn.transpose<@w, [2, 0, 1]>)", "t");
+  ASSERT_EQ(got.size(), 24u);
+  for (int a = 0; a < 2; ++a)
+    for (int b = 0; b < 3; ++b)
+      for (int c = 0; c < 4; ++c)
+        EXPECT_EQ(got[(c * 2 + a) * 3 + b], (a * 3 + b) * 4 + c);
+}
+
+TEST_F(Weights, SliceAndConcatInEveryDimension) {
+  addFloats("w", 12);
+  const char *text = R"(
+    attn.global @w : tensor<3x4xf32> = #attn.initializer<"w">
+    attn.global @rows : tensor<2x4xf32> = #attn.slice<@w, dim 0 at 1 size 2>
+    attn.global @columns : tensor<3x2xf32> = #attn.slice<@w, dim 1 at 1 size 2>
+    attn.global @none : tensor<3x0xf32> = #attn.slice<@w, dim 1 at 4 size 0>
+    attn.global @wide : tensor<3x6xf32> = #attn.concat<[@columns, @w], dim 1>
+    attn.global @tall : tensor<5x4xf32> = #attn.concat<[@w, @rows], dim 0>)";
+  EXPECT_EQ(evaluate(text, "rows"), (std::vector<float>{4, 5, 6, 7, 8, 9, 10, 11}));
+  addFloats("w", 12);
+  EXPECT_EQ(evaluate(text, "columns"), (std::vector<float>{1, 2, 5, 6, 9, 10}));
+  addFloats("w", 12);
+  EXPECT_TRUE(evaluate(text, "none").empty());
+  addFloats("w", 12);
+  EXPECT_EQ(evaluate(text, "wide"), (std::vector<float>{1, 2, 0, 1, 2, 3, 5, 6, 4, 5, 6, 7, 9, 10, 8, 9, 10, 11}));
+  addFloats("w", 12);
+  EXPECT_EQ(evaluate(text, "tall").size(), 20u);
+}
+
+TEST_F(Weights, PackPanels) {
+  for (bool transposed : {false, true}) {
+    for (int64_t n : {1, 15, 16, 17, 33}) {
+      int64_t k = 5;
+      addFloats("w", k * n);
+      std::string shape = transposed ? std::to_string(n) + "x5" : "5x" + std::to_string(n);
+      std::string text = "attn.global @w : tensor<" + shape + "xf32> = #attn.initializer<\"w\">\n"
+                         "attn.global @p : tensor<" + std::to_string((n + 15) / 16) + "x5x16xf32> = "
+                         "#attn.pack_panels<@w, transposed = " + (transposed ? "true" : "false") + ", width = 16>";
+      std::vector<float> got = evaluate(text, "p");
+      ASSERT_EQ(got.size(), static_cast<size_t>((n + 15) / 16 * 5 * 16));
+      for (int64_t row = 0; row < k; ++row)
+        for (int64_t column = 0; column < (n + 15) / 16 * 16; ++column) {
+          float want = column >= n ? 0 : transposed ? column * k + row : row * n + column;
+          EXPECT_EQ(got[(column / 16 * k + row) * 16 + column % 16], want) << n << ' ' << row << ' ' << column;
+        }
+    }
+  }
+}
+
+TEST_F(Weights, EqualWeightsShareAPlace) {
+  addFloats("a", 48);
+  addFloats("tied", 48);
+  addFloats("other", 48, 1);
+  OwningOpRef<ModuleOp> module = parse(R"(
+    attn.global @a : tensor<3x16xf32> = #attn.initializer<"a">
+    attn.global @tied : tensor<3x16xf32> = #attn.initializer<"tied">
+    attn.global @other : tensor<3x16xf32> = #attn.initializer<"other">
+    attn.global @p : tensor<1x3x16xf32> = #attn.pack_panels<@a, transposed = false, width = 16>
+    attn.global @q : tensor<1x3x16xf32> = #attn.pack_panels<@tied, transposed = false, width = 16>)");
+  FailureOr<WeightPlan> plan = WeightPlan::create(*module, {"a", "tied", "other", "p", "q"}, store);
+  ASSERT_TRUE(succeeded(plan));
+  EXPECT_EQ(plan->offsetOf("a"), plan->offsetOf("tied"));
+  EXPECT_NE(plan->offsetOf("a"), plan->offsetOf("other"));
+  EXPECT_EQ(plan->offsetOf("p"), plan->offsetOf("q"));
+  EXPECT_NE(plan->offsetOf("p"), plan->offsetOf("a"));
+  EXPECT_EQ(plan->totalBytes(), 3u * 48 * 4);
+  EXPECT_EQ(plan->offsetOf("nothing"), std::nullopt);
+  for (const WeightRow &row : plan->table())
+    EXPECT_EQ(row.offset % WeightPlan::kAlignment, 0u);
+  write(*module, *plan);
+  EXPECT_EQ(store.lookup("a").size(), 0u) << "a source is dropped after its last use";
+}
+
+TEST_F(Weights, Layouts) {
+  addFloats("w", 48);
+  OwningOpRef<ModuleOp> module = parse(R"(
+    attn.global @w : tensor<3x16xf32> = #attn.initializer<"w">
+    attn.global @t : tensor<16x3xf32> = #attn.transpose<@w, [1, 0]>
+    attn.global @p : tensor<1x3x16xf32> = #attn.pack_panels<@w, transposed = false, width = 16>
+    attn.global @q : tensor<1x16x16xf32> = #attn.pack_panels<@t, transposed = false, width = 16>
+    attn.global @s : tensor<3x2xf32> = #attn.slice<@w, dim 1 at 0 size 2>)");
+  FailureOr<WeightPlan> plan = WeightPlan::create(*module, {"w", "p", "q", "s"}, store);
+  ASSERT_TRUE(succeeded(plan));
+  std::vector<std::string> layouts;
+  for (const WeightRow &row : plan->table())
+    layouts.push_back(row.layout);
+  EXPECT_EQ(layouts, (std::vector<std::string>{"plain", "panels:16", "panels-t:16", "derived"}));
+}
+
+TEST_F(Weights, WrongExpressionsAreRefused) {
+  addFloats("w", 12);
+  const std::string w = "attn.global @w : tensor<3x4xf32> = #attn.initializer<\"w\">\n";
+  auto expect = [&](const std::string &text, const char *message) {
+    EXPECT_NE(errorOf(w + text, "x").find(message), std::string::npos) << text << "\n" << errorOf(w + text, "x");
+  };
+  expect(R"(attn.global @x : tensor<3xf32> = #attn.initializer<"missing">)", "'missing', which is not there");
+  expect(R"(attn.global @x : tensor<3xf32> = #attn.initializer<"w">)", "needs 12 bytes of initialiser 'w', got 48");
+  expect(R"(attn.global @x : tensor<4x3xf32> = #attn.transpose<@w, [1, 1]>)", "a permutation of 2 dimensions");
+  expect(R"(attn.global @x : tensor<3x4xf32> = #attn.transpose<@w, [1, 0]>)", "expects the type of its expression");
+  expect(R"(attn.global @x : tensor<3x4xf32> = #attn.transpose<@gone, [1, 0]>)", "which is no attn.global");
+  expect(R"(attn.global @x : tensor<11xf32> = #attn.reshape<@w>)", "(12), got 11");
+  expect(R"(attn.global @x : tensor<3x3xf32> = #attn.slice<@w, dim 1 at 2 size 3>)", "within [0, 4)");
+  expect(R"(attn.global @x : tensor<3x4xf32> = #attn.slice<@w, dim 1 at -1 size 4>)", "within [0, 4)");
+  expect(R"(attn.global @x : tensor<6x4xf16> = #attn.concat<[@w, @w], dim 0>)", "sources of its element type");
+  expect(R"(attn.global @x : tensor<3x4xf32> = #attn.transpose<@x, [0, 1]>)", "goes in a circle");
+}
+
+struct Files : testing::Test {
+  Files() {
+    std::string pattern = (std::filesystem::temp_directory_path() / "attnc-package-XXXXXX").string();
+    folder = mkdtemp(pattern.data());
+  }
+  ~Files() override { std::filesystem::remove_all(folder); }
+  std::vector<char> read(const std::filesystem::path &path) {
+    std::ifstream in(path, std::ios::binary);
+    return {std::istreambuf_iterator<char>(in), {}};
+  }
+  std::filesystem::path folder;
+};
+
+TEST_F(Files, FooterAndDigestAreThoseOfTheAbi) {
+  std::string path = folder / "model.so", error;
+  {
+    std::unique_ptr<LibraryFile> file = LibraryFile::create(path, error);
+    ASSERT_TRUE(file) << error;
+    std::vector<char> elf(5000, 'e'), weights(2 * ATTNRT_DIGEST_LEAF + 17, 'w');
+    EXPECT_TRUE(file->append(elf) && file->padTo(ATTNRT_PAGE_SIZE));
+    EXPECT_EQ(file->size(), 8192u);
+    EXPECT_TRUE(file->append(weights));
+    ASSERT_TRUE(file->commitLibrary(5000, 8192, weights.size(), error)) << error;
+  }
+  std::vector<char> bytes = read(path);
+  attnrt_footer footer;
+  ASSERT_EQ(bytes.size(), 8192 + 2 * ATTNRT_DIGEST_LEAF + 17 + sizeof(footer));
+  std::memcpy(&footer, bytes.data() + bytes.size() - sizeof(footer), sizeof(footer));
+  EXPECT_EQ(std::memcmp(footer.magic, ATTNRT_FOOTER_MAGIC, 8), 0);
+  EXPECT_EQ(footer.file_size, bytes.size());
+  EXPECT_EQ(footer.elf_size, 5000u);
+  EXPECT_EQ(footer.weights_offset, 8192u);
+  // The digest again, from the definition.
+  std::vector<unsigned char> leaves;
+  size_t end = bytes.size() - sizeof(footer);
+  for (size_t at = 0; at < end; at += ATTNRT_DIGEST_LEAF) {
+    unsigned char leaf[32];
+    SHA256(reinterpret_cast<unsigned char *>(bytes.data()) + at, std::min<size_t>(ATTNRT_DIGEST_LEAF, end - at), leaf);
+    leaves.insert(leaves.end(), leaf, leaf + 32);
+  }
+  auto *head = reinterpret_cast<unsigned char *>(&footer);
+  leaves.insert(leaves.end(), head, head + offsetof(attnrt_footer, digest));
+  unsigned char want[32];
+  SHA256(leaves.data(), leaves.size(), want);
+  EXPECT_EQ(std::memcmp(footer.digest, want, 32), 0);
+}
+
+TEST_F(Files, NothingIsLeftWithoutACommit) {
+  std::string path = folder / "model.so", error;
+  std::ofstream(path) << "old";
+  LibraryFile::create(path, error)->append(ArrayRef<char>("new", 3));
+  EXPECT_EQ(read(path), (std::vector<char>{'o', 'l', 'd'}));
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder), {}), 1);
+}
+
+TEST_F(Files, RefusesWhatIsNoFile) {
+  std::string error;
+  EXPECT_FALSE(LibraryFile::create(folder.string(), error));
+  EXPECT_NE(error.find("it is a folder"), std::string::npos) << error;
+  ASSERT_EQ(mkfifo((folder / "pipe").c_str(), 0600), 0);
+  EXPECT_FALSE(LibraryFile::create((folder / "pipe").string(), error));
+  EXPECT_NE(error.find("no regular file"), std::string::npos) << error;
+  EXPECT_FALSE(LibraryFile::create((folder / "missing" / "model.so").string(), error));
+  EXPECT_NE(error.find("No such file"), std::string::npos) << error;
+}
+
+} // namespace
