@@ -98,9 +98,11 @@ typedef struct attnrt_run {
   // Called once an output. NULL: the entry must return ATTNRT_RUN_STOPPED.
   void *(*output)(struct attnrt_run *run, int32_t index, int32_t rank, const int64_t *shape);
 
-  // Runs fn over [0, n), cut into at most num_threads contiguous pieces.
-  // Nonzero: cancelled or past the deadline, the entry must return
-  // ATTNRT_RUN_STOPPED; some pieces may not have run.
+  // Runs fn over [0, n) in contiguous pieces, at most num_threads of them at a
+  // time: one a thread, or shorter ones when the run can be cancelled or has a
+  // deadline. Returns when all are done. Not from within fn.
+  // Nonzero: cancelled, past the deadline or error_message set; the entry must
+  // return ATTNRT_RUN_STOPPED; some pieces may not have run.
   int32_t (*parallel_for)(struct attnrt_run *run, attnrt_task_fn fn, void *arg, int64_t n);
 
   // A requirement of the model does not hold; `message` is a position in

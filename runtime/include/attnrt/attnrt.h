@@ -1,0 +1,281 @@
+// Runs model libraries that attnc compiled.
+//
+//     attnrt_model *model;
+//     attnrt_session *session;
+//     attnrt_model_load("model.so", NULL, &model);
+//     attnrt_session_create(model, NULL, &session);
+//     attnrt_session_run(session, NULL, inputs, 2, outputs, 1);
+//     attnrt_session_destroy(session);
+//     attnrt_model_release(model);
+//
+// Errors. Every call that can fail returns an attnrt_status. If it isn't
+// ATTNRT_OK, attnrt_last_error() on the same thread says what went wrong, with
+// names and both values. A call that fails changes nothing and leaves its
+// results unset, unless said otherwise below. NULL for an argument that isn't
+// said to be optional is ATTNRT_INVALID_ARGUMENT.
+//
+// Threads. A model may be used by any number of threads. A session serves one
+// run at a time; threads that run at the same time have a session each, which
+// costs one workspace, not another copy of the weights.
+//
+// fork(). In the child, models may be used as before, and sessions that were
+// not running; their worker threads, which fork() does not copy, are started
+// anew by the first run. A session that ran during the fork() stays busy there.
+//
+// Option structures begin with `struct_size`, so that a program built against an
+// older header works with a newer library: initialise them with the ..._INIT
+// macro, then set fields. NULL stands for all defaults.
+#ifndef ATTNRT_ATTNRT_H
+#define ATTNRT_ATTNRT_H
+
+#include "attnrt/abi.h"
+#include "attnrt/dlpack.h"
+#include <stddef.h>
+#include <stdint.h>
+
+#define ATTNRT_VERSION_MAJOR 0
+#define ATTNRT_VERSION_MINOR 1
+#define ATTNRT_VERSION_PATCH 0
+
+#if defined(__GNUC__)
+#define ATTNRT_API __attribute__((visibility("default")))
+#else
+#define ATTNRT_API
+#endif
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef enum attnrt_status {
+  ATTNRT_OK = 0,
+  ATTNRT_INVALID_ARGUMENT = 1,  // what the caller passed cannot be right
+  ATTNRT_OUT_OF_RANGE = 2,      // an index in the data (a token id, say) is beyond its axis
+  ATTNRT_NOT_FOUND = 3,         // no such file, entry or weight
+  ATTNRT_CORRUPT_FILE = 4,      // not a model library, or a damaged one
+  ATTNRT_INCOMPATIBLE = 5,      // made for another ABI version, architecture or CPU
+  ATTNRT_OUT_OF_MEMORY = 6,
+  ATTNRT_CANCELLED = 7,
+  ATTNRT_DEADLINE_EXCEEDED = 8,
+  ATTNRT_INTERNAL = 9,          // a fault of the runtime or of compiled code
+  ATTNRT_UNSUPPORTED = 10,      // a sound request that this version does not serve
+  ATTNRT_IO = 11                // the operating system refused
+} attnrt_status;
+
+// "0.1.0". Never NULL, valid for ever.
+ATTNRT_API const char *attnrt_version(void);
+
+// "invalid argument", ... Never NULL, valid for ever.
+ATTNRT_API const char *attnrt_status_name(attnrt_status status);
+
+// The message of the last call on this thread that did not return ATTNRT_OK, ""
+// before the first. Valid until the next failing call on this thread. Calls that
+// succeed leave it alone. At most 1023 bytes; a longer one is cut.
+ATTNRT_API const char *attnrt_last_error(void);
+
+// Bytes of one element of an attnrt_dtype; 0 if it isn't one.
+ATTNRT_API uint64_t attnrt_dtype_size(int32_t dtype);
+
+// "float32", ... as NumPy spells it; "unknown" if it isn't an attnrt_dtype.
+ATTNRT_API const char *attnrt_dtype_name(int32_t dtype);
+
+//===----------------------------------------------------------------------===//
+// Models
+//===----------------------------------------------------------------------===//
+
+// A loaded model library: code and weights. Reference-counted.
+typedef struct attnrt_model attnrt_model;
+
+typedef struct attnrt_load_options {
+  size_t struct_size;
+  // Threads that verify the file, the caller among them; 0: as many as CPUs, at
+  // most 8. They end before the load returns.
+  int32_t num_threads;
+  // 0: weights are mapped from the file, so that they are loaded once for all
+  // processes. The file must then not be written to while the model is loaded
+  // (replacing it by rename is fine): a run that finds it modified verifies the
+  // digest again and fails with ATTNRT_CORRUPT_FILE if it differs; a file that is
+  // cut short in the middle of a run kills the process with SIGBUS.
+  // 1: weights are copied into private memory and the file may vanish.
+  int32_t copy_weights;
+} attnrt_load_options;
+#define ATTNRT_LOAD_OPTIONS_INIT {sizeof(attnrt_load_options), 0, 0}
+
+// Loads the model library at `path`. Before any of its code is mapped, the
+// SHA-256 digest over the whole file is checked. That finds damage, not malice:
+// load only what you would also execute. Cost: reading and hashing the file
+// (about 1 to 2 GB/s a thread).
+//
+// `options` may be NULL. `*model` is owned by the caller, who releases it.
+//
+//   not_found     there is no such file
+//   io            the file cannot be read; the code cannot be mapped
+//   corrupt_file  no model library, cut short, or the digest differs
+//   incompatible  another ABI version or architecture, or the CPU lacks features
+ATTNRT_API attnrt_status attnrt_model_load(const char *path, const attnrt_load_options *options, attnrt_model **model);
+
+// The same from an open file (a memfd, say), which must be readable and
+// seekable. The descriptor is duplicated; its file offset does not matter.
+ATTNRT_API attnrt_status attnrt_model_load_fd(int fd, const attnrt_load_options *options, attnrt_model **model);
+
+ATTNRT_API void attnrt_model_retain(attnrt_model *model);
+
+// Gives up one reference. Sessions hold one each, so the order of releasing does
+// not matter. NULL is ignored.
+ATTNRT_API void attnrt_model_release(attnrt_model *model);
+
+typedef struct attnrt_entry_info {
+  const char *name;
+  int32_t num_inputs;
+  int32_t num_outputs;
+  const attnrt_tensor_info *inputs;  // num_inputs of them
+  const attnrt_tensor_info *outputs; // num_outputs of them
+  int32_t has_state;                 // whether a run takes an attnrt_state; 0 in this version
+} attnrt_entry_info;
+
+typedef struct attnrt_model_info {
+  uint32_t abi_version;
+  uint32_t num_entries;
+  const attnrt_entry_info *const *entries; // at least one; the first is the default
+  uint32_t num_weights;
+  const attnrt_weight_info *weights;
+  const char *target;                // LLVM triple
+  const char *required_cpu_features; // comma-separated, as in /proc/cpuinfo
+  const char *compiler_version;
+  const char *manifest_json;
+  uint64_t file_size;    // bytes
+  uint64_t weights_size; // bytes
+  uint8_t digest[32];
+} attnrt_model_info;
+
+// Describes the model. `*info` and all it points to belong to the model and are
+// valid as long as it is. Later versions may append fields.
+ATTNRT_API attnrt_status attnrt_model_get_info(const attnrt_model *model, const attnrt_model_info **info);
+
+// The entry called `name`; NULL: the first. not_found, with the names there are.
+ATTNRT_API attnrt_status attnrt_model_find_entry(const attnrt_model *model, const char *name,
+                                                 const attnrt_entry_info **entry);
+
+// Replaces the weight called `name` in all places where the library stores it,
+// for all sessions of the model. `value` has the dtype and shape that the weight
+// table lists, on the CPU, with any strides. It is copied, and packed as the
+// compiled code wants it; the model then has a private copy of the touched pages.
+// Waits until the model's running runs have ended; later ones see the new value.
+//
+//   not_found         no weight of this name
+//   invalid_argument  another dtype or shape
+//   unsupported       the weight was folded into others when the model was
+//                     compiled ("derived"), so that it cannot be replaced alone
+ATTNRT_API attnrt_status attnrt_model_set_weight(attnrt_model *model, const char *name, const DLTensor *value);
+
+//===----------------------------------------------------------------------===//
+// Sessions
+//===----------------------------------------------------------------------===//
+
+// What one run at a time needs: worker threads and a workspace.
+typedef struct attnrt_session attnrt_session;
+
+typedef struct attnrt_session_options {
+  size_t struct_size;
+  // Threads that compute, the caller of the run among them; 0: as many as CPUs
+  // this process may use. Results are the same bits for any number. If the
+  // system refuses some, the session works with fewer.
+  int32_t num_threads;
+  // Pins thread number i (0: the thread that calls the run, for the length of
+  // the run) to CPU cpus[i % num_cpus]. num_cpus 0: no pinning. `cpus` is copied.
+  int32_t num_cpus;
+  const int32_t *cpus;
+} attnrt_session_options;
+#define ATTNRT_SESSION_OPTIONS_INIT {sizeof(attnrt_session_options), 0, 0, NULL}
+
+// `options` may be NULL. The session keeps the model alive. Worker threads are
+// started by the first run.
+ATTNRT_API attnrt_status attnrt_session_create(attnrt_model *model, const attnrt_session_options *options,
+                                               attnrt_session **session);
+
+// Ends the worker threads and frees the workspace. If a run is in progress on
+// another thread, that happens when it ends. Outputs stay valid. NULL is ignored.
+ATTNRT_API void attnrt_session_destroy(attnrt_session *session);
+
+// Threads that runs of this session use, the caller's among them. 0: NULL session.
+ATTNRT_API int32_t attnrt_session_num_threads(const attnrt_session *session);
+
+// A flag that stops runs. One may serve several runs; it stays set until reset.
+typedef struct attnrt_cancel attnrt_cancel;
+ATTNRT_API attnrt_status attnrt_cancel_create(attnrt_cancel **cancel);
+// May be called from any thread and from a signal handler. NULL is ignored.
+ATTNRT_API void attnrt_cancel_request(attnrt_cancel *cancel);
+ATTNRT_API void attnrt_cancel_reset(attnrt_cancel *cancel);
+// No run may use it any more. NULL is ignored.
+ATTNRT_API void attnrt_cancel_destroy(attnrt_cancel *cancel);
+
+// What an entry keeps from one run to the next (key/value caches, say), owned by
+// the caller. No entry of this version has any: creating one is unsupported.
+typedef struct attnrt_state attnrt_state;
+ATTNRT_API attnrt_status attnrt_state_create(attnrt_session *session, const char *entry, attnrt_state **state);
+ATTNRT_API void attnrt_state_destroy(attnrt_state *state);
+
+typedef struct attnrt_run_options {
+  size_t struct_size;
+  const char *entry;     // NULL: the model's first
+  attnrt_cancel *cancel; // optional; must outlive the run
+  // Nanoseconds from the start of the run after which it is given up; 0: never.
+  int64_t timeout_ns;
+  attnrt_state *state; // optional; NULL in this version
+} attnrt_run_options;
+#define ATTNRT_RUN_OPTIONS_INIT {sizeof(attnrt_run_options), NULL, NULL, 0, NULL}
+
+// Where an output goes. {NULL, 0, NULL}: the runtime allocates it.
+typedef struct attnrt_output {
+  // Caller's memory: on the CPU, dense row-major, `shape` room for the declared
+  // rank. Must not overlap an input or another output. Memory aligned to 64
+  // bytes is written directly, other costs one copy of the output.
+  DLTensor *buffer;
+  // 0: `buffer->shape` must be the output's exact shape. Otherwise the bytes
+  // there are behind the first element: the output may have any shape that
+  // fits, and a successful run writes its shape (and strides, if not NULL) to
+  // `buffer`; what these hold before does not matter.
+  uint64_t capacity;
+  // Set by a successful run if `buffer` is NULL: a tensor aligned to 64 bytes
+  // that the caller frees by `tensor->deleter(tensor)`, at any time, on any thread.
+  DLManagedTensor *tensor;
+} attnrt_output;
+
+// Runs an entry. `inputs` are in the order of the entry's inputs, on the CPU;
+// they are only read. Dense row-major inputs, aligned to their element, are used
+// where they lie; others are first copied into memory of the session. With
+// caller's output buffers and shapes no larger than earlier runs', a run
+// allocates nothing.
+//
+// `options` may be NULL; `inputs` and `outputs` may if their number is 0.
+//
+// On failure no output tensor is allocated; what is in callers' buffers is then
+// undefined, their shapes are untouched. The session can be used again.
+//
+//   invalid_argument   wrong number, dtype, rank or size of tensors, NULL data,
+//                      overlapping buffers, a size that breaks the model's own
+//                      requirements; the session is running on another thread
+//   out_of_range       an index in an input is beyond the axis it selects from
+//   not_found          no such entry
+//   out_of_memory      workspace or outputs cannot be allocated
+//   cancelled, deadline_exceeded
+//   corrupt_file       the library's file was modified since it was loaded
+ATTNRT_API attnrt_status attnrt_session_run(attnrt_session *session, const attnrt_run_options *options,
+                                            const DLTensor *const *inputs, int32_t num_inputs,
+                                            attnrt_output *outputs, int32_t num_outputs);
+
+//===----------------------------------------------------------------------===//
+// Tensors
+//===----------------------------------------------------------------------===//
+
+// A dense row-major tensor on the CPU with undefined elements, aligned to 64
+// bytes. The caller frees it by `(*tensor)->deleter(*tensor)`.
+//   invalid_argument  unknown dtype, rank beyond 32, a negative size
+//   out_of_memory     also when the bytes exceed the address space
+ATTNRT_API attnrt_status attnrt_tensor_create(int32_t dtype, int32_t rank, const int64_t *shape,
+                                              DLManagedTensor **tensor);
+
+#ifdef __cplusplus
+}
+#endif
+#endif // ATTNRT_ATTNRT_H

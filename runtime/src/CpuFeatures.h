@@ -1,0 +1,15 @@
+#ifndef RUNTIME_SRC_CPUFEATURES_H
+#define RUNTIME_SRC_CPUFEATURES_H
+
+#include "Error.h"
+
+namespace attn::rt {
+
+/// Whether this CPU and kernel offer every feature in a comma-separated list in
+/// the spelling of /proc/cpuinfo. The missing ones are appended to `missing`.
+/// Unknown names count as missing.
+bool haveCpuFeatures(const char *list, Text &missing);
+
+} // namespace attn::rt
+
+#endif // RUNTIME_SRC_CPUFEATURES_H

@@ -1,0 +1,197 @@
+#include "LibraryFile.h"
+
+#include "Digest.h"
+#include <cerrno>
+#include <cstring>
+#include <elf.h>
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+using namespace attn::rt;
+
+#if defined(__x86_64__)
+static constexpr uint16_t kMachine = EM_X86_64;
+static constexpr const char *kMachineName = "x86-64";
+#elif defined(__aarch64__)
+static constexpr uint16_t kMachine = EM_AARCH64;
+static constexpr const char *kMachineName = "aarch64";
+#elif defined(__riscv)
+static constexpr uint16_t kMachine = EM_RISCV;
+static constexpr const char *kMachineName = "riscv64";
+#else
+#error "add this architecture's ELF machine number"
+#endif
+
+using Number = unsigned long long; // for printf
+
+LibraryFile::~LibraryFile() {
+  if (map)
+    munmap(map, mapSize);
+  if (elf >= 0)
+    close(elf);
+  if (file >= 0)
+    close(file);
+}
+
+attnrt_status LibraryFile::readStamp(Stamp &stamp) const {
+  struct stat status;
+  if (fstat(file, &status) != 0)
+    return fail(ATTNRT_IO, "%s: cannot be inspected: %s", name(), strerror(errno));
+  if (!S_ISREG(status.st_mode))
+    return fail(ATTNRT_CORRUPT_FILE, "%s: not a regular file", name());
+  stamp = {status.st_size, status.st_mtim};
+  return ATTNRT_OK;
+}
+
+static bool isSame(const timespec &a, const timespec &b) { return a.tv_sec == b.tv_sec && a.tv_nsec == b.tv_nsec; }
+
+attnrt_status LibraryFile::open(int descriptor, const char *name, const attnrt_load_options &options) {
+  file = descriptor;
+  numThreads = options.num_threads;
+  copied = options.copy_weights;
+  if (!label.allocate(strlen(name) + 1))
+    return failMemory(strlen(name), "a name");
+  strcpy(label.data(), name);
+
+  if (attnrt_status status = readStamp(opened))
+    return status;
+  if (attnrt_status status = readFooter(opened.size))
+    return status;
+  if (attnrt_status status = createElfCopy())
+    return status;
+  if (attnrt_status status = mapWeights())
+    return status;
+  if (attnrt_status status = verifyDigest(elf, copied ? weightBytes : nullptr))
+    return status;
+  Stamp now;
+  if (attnrt_status status = readStamp(now))
+    return status;
+  if (now.size != opened.size || !isSame(now.modified, opened.modified))
+    return fail(ATTNRT_CORRUPT_FILE, "%s: modified while it was read", name);
+
+  // Nobody can change the code between here and the end of the process.
+  fcntl(elf, F_ADD_SEALS, F_SEAL_WRITE | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL);
+  if (copied) {
+    mprotect(map, mapSize, PROT_READ);
+  } else {
+    // The pages were just read: mapping them now spares the first run the
+    // faults. Unlike touching them it can't kill us, and it may fail.
+#ifdef MADV_POPULATE_READ
+    madvise(map, mapSize, MADV_POPULATE_READ);
+#endif
+  }
+  Elf64_Ehdr header;
+  if (trailer.elf_size < sizeof(header) || !readAt(elf, &header, sizeof(header), 0) ||
+      memcmp(header.e_ident, ELFMAG, SELFMAG) != 0 || header.e_ident[EI_CLASS] != ELFCLASS64 || header.e_type != ET_DYN)
+    return fail(ATTNRT_CORRUPT_FILE, "%s: does not begin with an ELF shared object", name);
+  if (header.e_machine != kMachine)
+    return fail(ATTNRT_INCOMPATIBLE, "%s: compiled for ELF machine %u, this is %u (%s)", name, header.e_machine,
+                kMachine, kMachineName);
+  return ATTNRT_OK;
+}
+
+attnrt_status LibraryFile::readFooter(int64_t fileSize) {
+  if (fileSize < int64_t(sizeof(trailer)))
+    return fail(ATTNRT_CORRUPT_FILE, "%s: no model library: %lld bytes, less than a footer's %zu", name(),
+                (long long)fileSize, sizeof(trailer));
+  uint64_t size = uint64_t(fileSize);
+  if (!readAt(file, &trailer, sizeof(trailer), size - sizeof(trailer)))
+    return fail(ATTNRT_IO, "%s: cannot be read: %s", name(), errno ? strerror(errno) : "cut short while it was read");
+  if (memcmp(trailer.magic, ATTNRT_FOOTER_MAGIC, sizeof(trailer.magic)) != 0)
+    return fail(ATTNRT_CORRUPT_FILE, "%s: no model library, or cut short: its last bytes are not a footer", name());
+  if (trailer.abi_version != ATTNRT_ABI_VERSION)
+    return fail(ATTNRT_INCOMPATIBLE, "%s: compiled for ABI version %u, this runtime has %u: %s", name(),
+                trailer.abi_version, ATTNRT_ABI_VERSION,
+                trailer.abi_version > ATTNRT_ABI_VERSION ? "update the runtime" : "compile the model again");
+  if (trailer.flags != 0)
+    return fail(ATTNRT_INCOMPATIBLE, "%s: footer flags 0x%x, this runtime knows none", name(), trailer.flags);
+  if (trailer.file_size != size)
+    return fail(ATTNRT_CORRUPT_FILE, "%s: %llu bytes, but its footer says %llu", name(), Number(size),
+                Number(trailer.file_size));
+  // ELF, padding to a page, weights, footer: nothing may overlap or be left
+  // over. Subtractions only, of numbers that are known to be smaller.
+  uint64_t body = size - sizeof(trailer);
+  if (trailer.elf_size == 0 || trailer.elf_size > body || trailer.weights_offset > body ||
+      trailer.weights_offset < trailer.elf_size || trailer.weights_offset % ATTNRT_PAGE_SIZE != 0 ||
+      trailer.weights_offset - trailer.elf_size >= ATTNRT_PAGE_SIZE ||
+      trailer.weights_size != body - trailer.weights_offset)
+    return fail(ATTNRT_CORRUPT_FILE,
+                "%s: %llu bytes of ELF object and %llu of weights at %llu do not make a file of %llu", name(),
+                Number(trailer.elf_size), Number(trailer.weights_size), Number(trailer.weights_offset), Number(size));
+  return ATTNRT_OK;
+}
+
+attnrt_status LibraryFile::createElfCopy() {
+  unsigned flags = MFD_CLOEXEC | MFD_ALLOW_SEALING;
+#ifdef MFD_EXEC
+  elf = memfd_create("attnrt-model", flags | MFD_EXEC);
+  if (elf < 0 && errno == EINVAL) // before Linux 6.3
+#endif
+    elf = memfd_create("attnrt-model", flags);
+  if (elf < 0)
+    return fail(ATTNRT_IO, "%s: cannot create a memfd for the code: %s", name(), strerror(errno));
+  return ATTNRT_OK;
+}
+
+attnrt_status LibraryFile::mapWeights() {
+  // Pages may be larger than the format's.
+  uint64_t page = uint64_t(sysconf(_SC_PAGESIZE));
+  uint64_t start = copied ? trailer.weights_offset : trailer.weights_offset / page * page;
+  mapSize = trailer.weights_offset - start + trailer.weights_size;
+  if (mapSize == 0)
+    mapSize = page; // no weights: still an address to pass on
+  bool anonymous = copied || trailer.weights_size == 0;
+  map = anonymous ? mmap(nullptr, mapSize, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)
+                  : mmap(nullptr, mapSize, PROT_READ, MAP_PRIVATE, file, off_t(start));
+  if (map == MAP_FAILED) {
+    map = nullptr;
+    if (errno == ENOMEM)
+      return failMemory(mapSize, "weights");
+    return fail(ATTNRT_IO, "%s: cannot map %llu bytes of weights: %s", name(), Number(mapSize), strerror(errno));
+  }
+  if (copied)
+    madvise(map, mapSize, MADV_HUGEPAGE);
+  weightBytes = static_cast<uint8_t *>(map) + (trailer.weights_size ? trailer.weights_offset - start : 0);
+  return ATTNRT_OK;
+}
+
+attnrt_status LibraryFile::verifyDigest(int elfCopy, uint8_t *weightsCopy) {
+  uint8_t digest[32];
+  if (attnrt_status status = computeDigest({file, trailer, elfCopy, weightsCopy, numThreads, name()}, digest))
+    return status;
+  if (memcmp(digest, trailer.digest, sizeof(digest)) != 0)
+    return fail(ATTNRT_CORRUPT_FILE,
+                "%s: damaged: SHA-256 digest %02x%02x%02x%02x..., its footer says %02x%02x%02x%02x...", name(),
+                digest[0], digest[1], digest[2], digest[3], trailer.digest[0], trailer.digest[1], trailer.digest[2],
+                trailer.digest[3]);
+  return ATTNRT_OK;
+}
+
+bool LibraryFile::wasModified() const {
+  if (copied || trailer.weights_size == 0)
+    return false;
+  struct stat status;
+  return fstat(file, &status) != 0 || status.st_size != opened.size || !isSame(status.st_mtim, opened.modified);
+}
+
+attnrt_status LibraryFile::verifyAgain() {
+  Stamp now;
+  if (attnrt_status status = readStamp(now))
+    return status;
+  if (now.size != opened.size)
+    return fail(ATTNRT_CORRUPT_FILE, "%s: changed from %lld to %lld bytes while it was loaded", name(),
+                (long long)opened.size, (long long)now.size);
+  if (attnrt_status status = verifyDigest(-1, nullptr))
+    return status;
+  opened = now;
+  return ATTNRT_OK;
+}
+
+bool LibraryFile::protect(uint64_t offset, uint64_t size, bool writable) {
+  uint64_t page = uint64_t(sysconf(_SC_PAGESIZE));
+  uintptr_t begin = reinterpret_cast<uintptr_t>(weightBytes + offset) / page * page;
+  uintptr_t end = reinterpret_cast<uintptr_t>(weightBytes + offset + size);
+  return mprotect(reinterpret_cast<void *>(begin), end - begin, writable ? PROT_READ | PROT_WRITE : PROT_READ) == 0;
+}

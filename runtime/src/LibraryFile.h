@@ -1,0 +1,66 @@
+#ifndef RUNTIME_SRC_LIBRARYFILE_H
+#define RUNTIME_SRC_LIBRARYFILE_H
+
+#include "Error.h"
+#include "Memory.h"
+#include <ctime>
+
+namespace attn::rt {
+
+/// The file of a model library, verified: its weights mapped, its ELF object
+/// copied to a sealed memfd, so that what is executed is what was hashed.
+class LibraryFile {
+public:
+  LibraryFile() = default;
+  LibraryFile(const LibraryFile &) = delete;
+  ~LibraryFile();
+
+  /// Verifies and maps the file behind `descriptor`, which it takes over even
+  /// when it fails. `name` is for messages.
+  attnrt_status open(int descriptor, const char *name, const attnrt_load_options &options);
+
+  /// Whether the file was written to since it was opened or verified. One fstat.
+  bool wasModified() const;
+  /// Verifies the digest again. Nothing else may use the object meanwhile.
+  attnrt_status verifyAgain();
+
+  /// Weights may be written between these two, which touch whole pages around
+  /// [offset, offset + size). False: out of memory.
+  bool makeWritable(uint64_t offset, uint64_t size) { return protect(offset, size, true); }
+  void makeReadOnly(uint64_t offset, uint64_t size) { protect(offset, size, false); }
+
+  const attnrt_footer &footer() const { return trailer; }
+  int elfDescriptor() const { return elf; }
+  uint8_t *weights() const { return weightBytes; }
+  const char *name() const { return label.data(); }
+
+  /// Leaves the ELF descriptor open for ever: the loader knows the object by
+  /// its number, so it must not come to mean another file.
+  void leakElfDescriptor() { elf = -1; }
+
+private:
+  struct Stamp {
+    int64_t size;
+    timespec modified;
+  };
+  attnrt_status readStamp(Stamp &stamp) const;
+  attnrt_status readFooter(int64_t fileSize);
+  attnrt_status createElfCopy();
+  attnrt_status mapWeights();
+  attnrt_status verifyDigest(int elfCopy, uint8_t *weightsCopy);
+  bool protect(uint64_t offset, uint64_t size, bool writable);
+
+  int file = -1, elf = -1;
+  int32_t numThreads = 0;
+  bool copied = false;
+  Stamp opened = {};
+  attnrt_footer trailer = {};
+  Array<char> label;
+  void *map = nullptr;
+  uint64_t mapSize = 0;
+  uint8_t *weightBytes = nullptr;
+};
+
+} // namespace attn::rt
+
+#endif // RUNTIME_SRC_LIBRARYFILE_H

@@ -1,0 +1,298 @@
+#include "Session.h"
+#include "Threads.h"
+
+#include <cstring>
+
+using namespace attn::rt;
+
+// What generated code gets for a tensor without elements.
+alignas(64) static char emptyTensor[64];
+
+static bool isAligned(const void *data, uint64_t alignment) {
+  return reinterpret_cast<uintptr_t>(data) % alignment == 0;
+}
+
+//===----------------------------------------------------------------------===//
+// Before the entry: check and stage what the caller gave
+//===----------------------------------------------------------------------===//
+
+attnrt_status attnrt_session::takeInputs(const attnrt_entry &entry, const EntryPlan &plan,
+                                         const DLTensor *const *tensors, int32_t count) {
+  if (count != entry.num_inputs)
+    return fail(ATTNRT_INVALID_ARGUMENT, "entry '%s' has %d inputs, not %d", entry.name, entry.num_inputs, count);
+  if (count > 0 && !tensors)
+    return fail(ATTNRT_INVALID_ARGUMENT, "attnrt_session_run: inputs is NULL");
+  for (int32_t i = 0; i < count; ++i)
+    if (attnrt_status status = checkTensor(tensors[i], "input", entry.inputs[i], 0, inputViews[uint64_t(i)]))
+      return status;
+  for (int32_t i = 0; i < plan.numSameNames; ++i) {
+    const EntryPlan::SameName &same = plan.sameNames[i];
+    int64_t size = tensors[same.input]->shape[same.dim], first = tensors[same.firstInput]->shape[same.firstDim];
+    if (size != first)
+      return fail(ATTNRT_INVALID_ARGUMENT, "input '%s': dimension %d ('%s') has size %lld, but %lld in input '%s'",
+                  entry.inputs[same.input].name, same.dim, entry.inputs[same.input].dims[same.dim].name,
+                  (long long)size, (long long)first, entry.inputs[same.firstInput].name);
+  }
+  return ATTNRT_OK;
+}
+
+static bool overlap(const TensorView &a, const TensorView &b) {
+  return a.bytes && b.bytes && a.data < b.data + b.bytes && b.data < a.data + a.bytes;
+}
+
+attnrt_status attnrt_session::takeOutputs(const attnrt_entry &entry, attnrt_output *results, int32_t count) {
+  if (count != entry.num_outputs)
+    return fail(ATTNRT_INVALID_ARGUMENT, "entry '%s' has %d outputs, not %d", entry.name, entry.num_outputs, count);
+  if (count > 0 && !results)
+    return fail(ATTNRT_INVALID_ARGUMENT, "attnrt_session_run: outputs is NULL");
+  for (int32_t i = 0; i < count; ++i) {
+    OutputSlot &slot = outputs[uint64_t(i)];
+    slot.given = results + i;
+    slot.tensor = nullptr;
+    slot.produced = slot.staged = false;
+    slot.staging = outputStaging + i;
+    slot.view = {};
+    if (!results[i].buffer)
+      continue;
+    const attnrt_tensor_info &declared = entry.outputs[i];
+    if (attnrt_status status = checkTensor(results[i].buffer, "output", declared, results[i].capacity, slot.view))
+      return status;
+    if (!slot.view.dense)
+      return fail(ATTNRT_INVALID_ARGUMENT,
+                  "output '%s': the buffer's strides are not those of a dense row-major tensor", declared.name);
+    for (int32_t j = 0; j < entry.num_inputs; ++j)
+      if (inputViews[uint64_t(j)].dense && overlap(slot.view, inputViews[uint64_t(j)]))
+        return fail(ATTNRT_INVALID_ARGUMENT, "output '%s' overlaps input '%s'", declared.name, entry.inputs[j].name);
+    for (int32_t j = 0; j < i; ++j)
+      if (overlap(slot.view, outputs[uint64_t(j)].view))
+        return fail(ATTNRT_INVALID_ARGUMENT, "output '%s' overlaps output '%s'", declared.name, entry.outputs[j].name);
+  }
+  return ATTNRT_OK;
+}
+
+attnrt_status attnrt_session::stageInputs(const attnrt_entry &entry, const DLTensor *const *tensors) {
+  for (int32_t i = 0; i < entry.num_inputs; ++i) {
+    const TensorView &view = inputViews[uint64_t(i)];
+    attnrt_buffer &buffer = inputs[uint64_t(i)];
+    buffer.shape = tensors[i]->shape;
+    buffer.data = view.data;
+    if (view.bytes == 0) {
+      buffer.data = emptyTensor;
+    } else if (!view.dense || !isAligned(view.data, attnrt_dtype_size(entry.inputs[i].dtype))) {
+      buffer.data = inputStaging[i].atLeast(view.bytes);
+      if (!buffer.data)
+        return failMemory(view.bytes, "a dense copy of an input");
+      copyDense(*tensors[i], view.data, buffer.data);
+    }
+  }
+  return ATTNRT_OK;
+}
+
+//===----------------------------------------------------------------------===//
+// During the entry: what abi.h offers to it
+//===----------------------------------------------------------------------===//
+
+static Run &runOf(attnrt_run *run) { return *reinterpret_cast<Run *>(run); }
+static_assert(offsetof(Run, abi) == 0, "compiled code hands back a pointer to `abi`");
+
+static void *provideWorkspace(attnrt_run *abi, uint64_t bytes) {
+  Run &run = runOf(abi);
+  void *memory = run.session->workspace.atLeast(bytes);
+  if (!memory)
+    run.status = failMemory(bytes, "the workspace of a run");
+  return memory;
+}
+
+// The memory for output `slot` of `shape`; nullptr: `run.status` is set.
+static void *placeOutput(Run &run, OutputSlot &slot, const attnrt_tensor_info &declared, const int64_t *shape) {
+  if (!slot.given->buffer) {
+    run.status = attnrt_tensor_create(declared.dtype, declared.rank, shape, &slot.tensor);
+    return run.status == ATTNRT_OK ? slot.tensor->dl_tensor.data : nullptr;
+  }
+  const DLTensor &buffer = *slot.given->buffer;
+  if (slot.given->capacity && slot.bytes > slot.given->capacity) {
+    run.status = fail(ATTNRT_INVALID_ARGUMENT, "output '%s' of shape %s has %llu bytes, its buffer only %llu",
+                      declared.name, Text().addShape(declared.rank, shape).str(), (unsigned long long)slot.bytes,
+                      (unsigned long long)slot.given->capacity);
+    return nullptr;
+  }
+  if (!slot.given->capacity && declared.rank &&
+      memcmp(buffer.shape, shape, size_t(declared.rank) * sizeof(int64_t)) != 0) {
+    run.status = fail(ATTNRT_INVALID_ARGUMENT, "output '%s' has shape %s, its buffer %s", declared.name,
+                      Text().addShape(declared.rank, shape).str(), Text().addShape(declared.rank, buffer.shape).str());
+    return nullptr;
+  }
+  if (slot.bytes == 0)
+    return emptyTensor;
+  if (isAligned(slot.view.data, 64))
+    return slot.view.data;
+  slot.staged = true;
+  void *memory = slot.staging->atLeast(slot.bytes);
+  if (!memory)
+    run.status = failMemory(slot.bytes, "an output");
+  return memory;
+}
+
+static void *provideOutput(attnrt_run *abi, int32_t index, int32_t rank, const int64_t *shape) {
+  Run &run = runOf(abi);
+  const attnrt_entry &entry = *run.plan->entry;
+  if (index < 0 || index >= entry.num_outputs || rank != entry.outputs[index].rank ||
+      run.session->outputs[uint64_t(index)].produced) {
+    run.status =
+        fail(ATTNRT_INTERNAL, "entry '%s' asked for output %d of rank %d, which it doesn't declare or asked for before",
+             entry.name, index, rank);
+    return nullptr;
+  }
+  const attnrt_tensor_info &declared = entry.outputs[index];
+  OutputSlot &slot = run.session->outputs[uint64_t(index)];
+  for (int32_t dim = 0; dim < rank; ++dim) {
+    int64_t wanted = declared.dims[dim].size;
+    if (shape[dim] < 0 || (wanted >= 0 && shape[dim] != wanted)) {
+      run.status = fail(ATTNRT_INTERNAL, "entry '%s' made output '%s' with shape %s, dimension %d is declared as %lld",
+                        entry.name, declared.name, Text().addShape(rank, shape).str(), dim, (long long)wanted);
+      return nullptr;
+    }
+    slot.shape[dim] = shape[dim];
+  }
+  if (!denseBytes(declared.dtype, rank, shape, slot.bytes)) {
+    run.status = fail(ATTNRT_OUT_OF_MEMORY, "output '%s' of shape %s has more than 2^63 bytes", declared.name,
+                      Text().addShape(rank, shape).str());
+    return nullptr;
+  }
+  slot.produced = true;
+  return placeOutput(run, slot, declared, shape);
+}
+
+static int32_t parallelFor(attnrt_run *abi, attnrt_task_fn fn, void *arg, int64_t n) {
+  Run &run = runOf(abi);
+  bool finished = run.session->pool.run(fn, arg, n, run.stop);
+  // After an index out of range nothing that follows is of use.
+  return !finished || __atomic_load_n(&abi->error_message, __ATOMIC_RELAXED) != 0;
+}
+
+static const char *messageOf(const attnrt_entry &entry, int32_t message) {
+  return message >= 0 && message < entry.num_messages && entry.messages[message]
+             ? entry.messages[message]
+             : "the model's code reports an error without a message";
+}
+
+static void reportFailure(attnrt_run *abi, int32_t message, int32_t numValues, const int64_t *values) {
+  Run &run = runOf(abi);
+  Text text;
+  for (const char *next = messageOf(*run.plan->entry, message); *next;) {
+    // {0}, {1}, ... up to {99}; other braces are text.
+    char *end;
+    if (*next == '{' && next[1] >= '0' && next[1] <= '9') {
+      unsigned long position = strtoul(next + 1, &end, 10);
+      if (*end == '}' && end - next <= 3 && position < (unsigned long)(numValues > 0 ? numValues : 0)) {
+        text.add("%lld", (long long)values[position]);
+        next = end + 1;
+        continue;
+      }
+    }
+    size_t length = 1 + strcspn(next + 1, "{");
+    text.add("%.*s", int(length), next);
+    next += length;
+  }
+  run.status = fail(ATTNRT_INVALID_ARGUMENT, "%s", text.str());
+}
+
+//===----------------------------------------------------------------------===//
+// The run
+//===----------------------------------------------------------------------===//
+
+// Calls the entry and finds out how it went.
+attnrt_status attnrt_session::call(Run &run) {
+  const attnrt_entry &entry = *run.plan->entry;
+  int32_t result;
+  {
+    DefaultFloatingPoint environment;
+    pool.beginRun();
+    run.abi.num_threads = pool.numThreads();
+    result = entry.fn(&run.abi, inputs.data());
+    pool.endRun();
+  }
+  switch (run.stop.reason.load(std::memory_order_relaxed)) {
+  case StopCondition::Cancelled:
+    return fail(ATTNRT_CANCELLED, "the run of entry '%s' was cancelled", entry.name);
+  case StopCondition::TimedOut:
+    return fail(ATTNRT_DEADLINE_EXCEEDED, "the run of entry '%s' exceeded its deadline", entry.name);
+  }
+  if (run.status != ATTNRT_OK)
+    return run.status;
+  if (run.abi.error_message)
+    return fail(ATTNRT_OUT_OF_RANGE, "%s", messageOf(entry, run.abi.error_message - 1));
+  if (result != ATTNRT_RUN_DONE)
+    return fail(ATTNRT_INTERNAL, "entry '%s' stopped with %d and without a reason", entry.name, result);
+  for (int32_t i = 0; i < entry.num_outputs; ++i)
+    if (!outputs[uint64_t(i)].produced)
+      return fail(ATTNRT_INTERNAL, "entry '%s' did not make output '%s'", entry.name, entry.outputs[i].name);
+  return ATTNRT_OK;
+}
+
+// After success, so that a failed run leaves the caller's structures alone.
+attnrt_status attnrt_session::handOver(const attnrt_entry &entry) {
+  for (int32_t i = 0; i < entry.num_outputs; ++i) {
+    OutputSlot &slot = outputs[uint64_t(i)];
+    DLTensor *buffer = slot.given->buffer;
+    if (!buffer) {
+      slot.given->tensor = slot.tensor;
+      continue;
+    }
+    if (slot.staged)
+      memcpy(slot.view.data, slot.staging->atLeast(slot.bytes), slot.bytes);
+    if (!slot.given->capacity)
+      continue;
+    int64_t stride = 1;
+    for (int32_t dim = entry.outputs[i].rank - 1; dim >= 0; --dim) {
+      buffer->shape[dim] = slot.shape[dim];
+      if (buffer->strides)
+        buffer->strides[dim] = stride;
+      stride = int64_t(uint64_t(stride) * uint64_t(slot.shape[dim]));
+    }
+  }
+  return ATTNRT_OK;
+}
+
+void attnrt_session::dropOutputs(int32_t count) {
+  for (int32_t i = 0; i < count; ++i)
+    if (DLManagedTensor *tensor = outputs[uint64_t(i)].tensor)
+      tensor->deleter(tensor);
+}
+
+attnrt_status attnrt_session::run(const attnrt_run_options &options, const DLTensor *const *tensors, int32_t numInputs,
+                                  attnrt_output *results, int32_t numOutputs) {
+  int64_t start = options.timeout_ns ? monotonicNow() : 0;
+  Run run = {};
+  if (attnrt_status status = model->find(options.entry, run.plan))
+    return status;
+  const attnrt_entry &entry = *run.plan->entry;
+  if (options.timeout_ns < 0)
+    return fail(ATTNRT_INVALID_ARGUMENT, "attnrt_run_options: timeout_ns is %lld", (long long)options.timeout_ns);
+  if (options.state)
+    return fail(ATTNRT_UNSUPPORTED, "entry '%s' has no state", entry.name);
+  if (attnrt_status status = takeInputs(entry, *run.plan, tensors, numInputs))
+    return status;
+  if (attnrt_status status = takeOutputs(entry, results, numOutputs))
+    return status;
+  if (attnrt_status status = stageInputs(entry, tensors))
+    return status;
+
+  run.session = this;
+  run.stop.cancel = options.cancel ? &options.cancel->requested : nullptr;
+  if (options.timeout_ns && __builtin_add_overflow(start, options.timeout_ns, &run.stop.deadline))
+    run.stop.deadline = INT64_MAX;
+  run.abi.weights = model->file.weights();
+  run.abi.workspace = provideWorkspace;
+  run.abi.output = provideOutput;
+  run.abi.parallel_for = parallelFor;
+  run.abi.fail = reportFailure;
+  if (attnrt_status status = model->beginRun())
+    return status;
+  attnrt_status status = call(run);
+  model->endRun();
+  if (status == ATTNRT_OK)
+    return handOver(entry);
+  dropOutputs(entry.num_outputs);
+  return status;
+}

@@ -1,0 +1,137 @@
+#include "Session.h"
+
+#include "Threads.h"
+#include <algorithm>
+
+using namespace attn::rt;
+
+attnrt_session::attnrt_session(attnrt_model *model) : model(model) { attnrt_model_retain(model); }
+
+static GrowingBuffer *makeBuffers(int32_t count) {
+  void *memory = calloc(size_t(std::max(count, 1)), sizeof(GrowingBuffer));
+  GrowingBuffer *buffers = static_cast<GrowingBuffer *>(memory);
+  for (int32_t i = 0; memory && i < count; ++i)
+    new (buffers + i) GrowingBuffer();
+  return buffers;
+}
+
+static int32_t maxCount(const attnrt_model &model, int32_t attnrt_entry::*count) {
+  int32_t most = 0;
+  for (uint32_t i = 0; i < model.library->num_entries; ++i)
+    most = std::max(most, model.library->entries[i].*count);
+  return most;
+}
+
+attnrt_status attnrt_session::initialize(const attnrt_session_options &options) {
+  int32_t threads = options.num_threads ? options.num_threads : availableCpus();
+  int32_t numInputs = maxCount(*model, &attnrt_entry::num_inputs);
+  int32_t numOutputs = maxCount(*model, &attnrt_entry::num_outputs);
+  inputStaging = makeBuffers(numInputs);
+  outputStaging = makeBuffers(numOutputs);
+  if (!pool.initialize(threads, options.cpus, options.num_cpus) || !inputs.allocate(uint64_t(numInputs)) ||
+      !inputViews.allocate(uint64_t(numInputs)) || !outputs.allocate(uint64_t(numOutputs)) || !inputStaging ||
+      !outputStaging)
+    return failMemory(sizeof(attnrt_session), "a session");
+  return ATTNRT_OK;
+}
+
+attnrt_session::~attnrt_session() {
+  for (int32_t i = 0, e = maxCount(*model, &attnrt_entry::num_inputs); inputStaging && i < e; ++i)
+    inputStaging[i].~GrowingBuffer();
+  for (int32_t i = 0, e = maxCount(*model, &attnrt_entry::num_outputs); outputStaging && i < e; ++i)
+    outputStaging[i].~GrowingBuffer();
+  free(inputStaging);
+  free(outputStaging);
+  attnrt_model_release(model);
+}
+
+void attnrt_session::release() {
+  if (references.fetch_sub(1, std::memory_order_acq_rel) == 1)
+    destroy(this);
+}
+
+//===----------------------------------------------------------------------===//
+// C API
+//===----------------------------------------------------------------------===//
+
+attnrt_status attnrt_session_create(attnrt_model *model, const attnrt_session_options *given,
+                                    attnrt_session **session) {
+  if (!model || !session)
+    return fail(ATTNRT_INVALID_ARGUMENT, "attnrt_session_create: %s is NULL", model ? "session" : "model");
+  constexpr int32_t kMaxThreads = 4096;
+  attnrt_session_options options = ATTNRT_SESSION_OPTIONS_INIT;
+  if (attnrt_status status = readOptions(given, sizeof(options), "attnrt_session_options", &options))
+    return status;
+  if (options.num_threads < 0 || options.num_threads > kMaxThreads)
+    return fail(ATTNRT_INVALID_ARGUMENT, "attnrt_session_options: num_threads is %d, not between 0 and %d",
+                options.num_threads, kMaxThreads);
+  if (options.num_cpus < 0 || (options.num_cpus > 0 && !options.cpus))
+    return fail(ATTNRT_INVALID_ARGUMENT, "attnrt_session_options: num_cpus is %d and cpus %s", options.num_cpus,
+                options.cpus ? "set" : "NULL");
+  attnrt_session *made = make<attnrt_session>(model);
+  if (!made)
+    return failMemory(sizeof(attnrt_session), "a session");
+  attnrt_status status = made->initialize(options);
+  if (status != ATTNRT_OK)
+    destroy(made);
+  else
+    *session = made;
+  return status;
+}
+
+void attnrt_session_destroy(attnrt_session *session) {
+  if (session)
+    session->release();
+}
+
+int32_t attnrt_session_num_threads(const attnrt_session *session) { return session ? session->pool.numThreads() : 0; }
+
+attnrt_status attnrt_session_run(attnrt_session *session, const attnrt_run_options *given,
+                                 const DLTensor *const *inputs, int32_t num_inputs, attnrt_output *outputs,
+                                 int32_t num_outputs) {
+  if (!session)
+    return fail(ATTNRT_INVALID_ARGUMENT, "attnrt_session_run: session is NULL");
+  attnrt_run_options options = ATTNRT_RUN_OPTIONS_INIT;
+  if (attnrt_status status = readOptions(given, sizeof(options), "attnrt_run_options", &options))
+    return status;
+  if (session->busy.exchange(1, std::memory_order_acquire))
+    return fail(ATTNRT_INVALID_ARGUMENT, "the session is running on another thread; each thread needs its own");
+  session->references.fetch_add(1, std::memory_order_relaxed);
+  attnrt_status status = session->run(options, inputs, num_inputs, outputs, num_outputs);
+  session->busy.store(0, std::memory_order_release);
+  session->release();
+  return status;
+}
+
+attnrt_status attnrt_cancel_create(attnrt_cancel **cancel) {
+  if (!cancel)
+    return fail(ATTNRT_INVALID_ARGUMENT, "attnrt_cancel_create: cancel is NULL");
+  attnrt_cancel *made = make<attnrt_cancel>();
+  if (!made)
+    return failMemory(sizeof(attnrt_cancel), "a cancel flag");
+  *cancel = made;
+  return ATTNRT_OK;
+}
+
+void attnrt_cancel_request(attnrt_cancel *cancel) {
+  if (cancel)
+    cancel->requested.store(1, std::memory_order_relaxed);
+}
+
+void attnrt_cancel_reset(attnrt_cancel *cancel) {
+  if (cancel)
+    cancel->requested.store(0, std::memory_order_relaxed);
+}
+
+void attnrt_cancel_destroy(attnrt_cancel *cancel) { destroy(cancel); }
+
+attnrt_status attnrt_state_create(attnrt_session *session, const char *entry, attnrt_state **state) {
+  if (!session || !state)
+    return fail(ATTNRT_INVALID_ARGUMENT, "attnrt_state_create: %s is NULL", session ? "state" : "session");
+  const EntryPlan *plan = nullptr;
+  if (attnrt_status status = session->model->find(entry, plan))
+    return status;
+  return fail(ATTNRT_UNSUPPORTED, "entry '%s' has no state", plan->entry->name);
+}
+
+void attnrt_state_destroy(attnrt_state *) {} // none was ever created

@@ -1,0 +1,74 @@
+#ifndef RUNTIME_SRC_SESSION_H
+#define RUNTIME_SRC_SESSION_H
+
+#include "Memory.h"
+#include "Model.h"
+#include "Pool.h"
+#include "Tensor.h"
+#include <atomic>
+
+struct attnrt_cancel {
+  std::atomic<int32_t> requested{0};
+};
+
+namespace attn::rt {
+
+/// What a session keeps for one output of its current run.
+struct OutputSlot {
+  attnrt_output *given;
+  TensorView view;         ///< of the caller's buffer
+  DLManagedTensor *tensor; ///< allocated for this run, not yet handed over
+  bool produced;
+  uint64_t bytes;
+  int64_t shape[kMaxRank];
+  GrowingBuffer *staging; ///< where the entry writes if the caller's memory is not aligned
+  bool staged;
+};
+
+/// One run in flight. `abi` is what compiled code sees and hands back.
+struct Run {
+  attnrt_run abi;
+  attnrt_session *session;
+  const EntryPlan *plan;
+  StopCondition stop;
+  attnrt_status status; ///< why the run fails, set by a callback
+};
+
+} // namespace attn::rt
+
+struct attnrt_session {
+  attnrt_model *model;
+  std::atomic<int32_t> references{1}; // the caller's, and one while a run is in progress
+  std::atomic<int32_t> busy{0};
+  attn::rt::Pool pool;
+  attn::rt::GrowingBuffer workspace;
+  // As many as the entry with the most inputs or outputs has.
+  attn::rt::Array<attnrt_buffer> inputs;
+  attn::rt::Array<attn::rt::TensorView> inputViews;
+  attn::rt::GrowingBuffer *inputStaging = nullptr;
+  attn::rt::GrowingBuffer *outputStaging = nullptr;
+  attn::rt::Array<attn::rt::OutputSlot> outputs;
+
+  explicit attnrt_session(attnrt_model *model);
+  ~attnrt_session();
+  attnrt_session(const attnrt_session &) = delete;
+
+  attnrt_status initialize(const attnrt_session_options &options);
+  attnrt_status run(const attnrt_run_options &options, const DLTensor *const *tensors, int32_t numInputs,
+                    attnrt_output *results, int32_t numOutputs);
+
+private:
+  attnrt_status takeInputs(const attnrt_entry &entry, const attn::rt::EntryPlan &plan, const DLTensor *const *tensors,
+                           int32_t count);
+  attnrt_status takeOutputs(const attnrt_entry &entry, attnrt_output *results, int32_t count);
+  attnrt_status stageInputs(const attnrt_entry &entry, const DLTensor *const *tensors);
+  attnrt_status call(attn::rt::Run &run);
+  attnrt_status handOver(const attnrt_entry &entry);
+  void dropOutputs(int32_t count);
+  void release();
+  friend void attnrt_session_destroy(attnrt_session *);
+  friend attnrt_status attnrt_session_run(attnrt_session *, const attnrt_run_options *, const DLTensor *const *,
+                                          int32_t, attnrt_output *, int32_t);
+};
+
+#endif // RUNTIME_SRC_SESSION_H

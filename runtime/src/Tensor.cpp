@@ -1,0 +1,185 @@
+#include "Tensor.h"
+
+#include "Memory.h"
+#include <cstring>
+
+using namespace attn::rt;
+
+namespace {
+struct DType {
+  int32_t value;
+  uint32_t size; // bytes
+  const char *name;
+};
+} // namespace
+
+static constexpr DType kDTypes[] = {
+    {ATTNRT_I8, 1, "int8"},     {ATTNRT_I16, 2, "int16"},   {ATTNRT_I32, 4, "int32"},   {ATTNRT_I64, 8, "int64"},
+    {ATTNRT_U8, 1, "uint8"},    {ATTNRT_U16, 2, "uint16"},  {ATTNRT_U32, 4, "uint32"},  {ATTNRT_U64, 8, "uint64"},
+    {ATTNRT_F16, 2, "float16"}, {ATTNRT_F32, 4, "float32"}, {ATTNRT_F64, 8, "float64"}, {ATTNRT_BF16, 2, "bfloat16"},
+    {ATTNRT_BOOL, 1, "bool"},
+};
+
+static const DType *findDType(int32_t value) {
+  for (const DType &type : kDTypes)
+    if (type.value == value)
+      return &type;
+  return nullptr;
+}
+
+uint64_t attnrt_dtype_size(int32_t dtype) {
+  const DType *type = findDType(dtype);
+  return type ? type->size : 0;
+}
+
+const char *attnrt_dtype_name(int32_t dtype) {
+  const DType *type = findDType(dtype);
+  return type ? type->name : "unknown";
+}
+
+bool attn::rt::denseBytes(int32_t dtype, int32_t rank, const int64_t *shape, uint64_t &bytes) {
+  int64_t total = int64_t(attnrt_dtype_size(dtype));
+  bool empty = false, fits = total > 0;
+  for (int32_t dim = 0; dim < rank; ++dim) {
+    if (shape[dim] < 0)
+      return false;
+    // 0 x 2^62 x 2^62 is an empty tensor, not an overflow.
+    empty |= shape[dim] == 0;
+    if (shape[dim] > 0 && fits)
+      fits = !__builtin_mul_overflow(total, shape[dim], &total);
+  }
+  bytes = empty ? 0 : uint64_t(total);
+  return fits || empty;
+}
+
+static bool isDense(const DLTensor &tensor) {
+  if (!tensor.strides)
+    return true;
+  for (int32_t dim = 0; dim < tensor.ndim; ++dim)
+    if (tensor.shape[dim] == 0)
+      return true;
+  int64_t expected = 1;
+  for (int32_t dim = tensor.ndim - 1; dim >= 0; --dim) {
+    if (tensor.shape[dim] != 1 && tensor.strides[dim] != expected)
+      return false;
+    expected *= tensor.shape[dim];
+  }
+  return true;
+}
+
+attnrt_status attn::rt::checkTensor(const DLTensor *tensor, const char *what, const attnrt_tensor_info &declared,
+                                    uint64_t capacity, TensorView &view) {
+  const char *name = declared.name;
+  if (!tensor)
+    return fail(ATTNRT_INVALID_ARGUMENT, "%s '%s' is NULL", what, name);
+  if (tensor->device.device_type != kDLCPU)
+    return fail(ATTNRT_INVALID_ARGUMENT, "%s '%s' is on DLPack device type %d, not on the CPU (%d)", what, name,
+                int(tensor->device.device_type), int(kDLCPU));
+  if (dtypeOf(tensor->dtype) != declared.dtype)
+    return fail(ATTNRT_INVALID_ARGUMENT, "%s '%s' is of type %s (DLPack code %u, %u bits, %u lanes), not %s", what,
+                name, attnrt_dtype_name(dtypeOf(tensor->dtype)), tensor->dtype.code, tensor->dtype.bits,
+                tensor->dtype.lanes, attnrt_dtype_name(declared.dtype));
+  if (tensor->ndim != declared.rank)
+    return fail(ATTNRT_INVALID_ARGUMENT, "%s '%s' has rank %d, not %d", what, name, tensor->ndim, declared.rank);
+  if (declared.rank > 0 && !tensor->shape)
+    return fail(ATTNRT_INVALID_ARGUMENT, "%s '%s' has no shape", what, name);
+  if (capacity) {
+    view = {static_cast<char *>(tensor->data) + tensor->byte_offset, capacity, true};
+  } else {
+    for (int32_t dim = 0; dim < declared.rank; ++dim) {
+      int64_t size = tensor->shape[dim], wanted = declared.dims[dim].size;
+      if (size < 0)
+        return fail(ATTNRT_INVALID_ARGUMENT, "%s '%s': dimension %d has the negative size %lld", what, name, dim,
+                    (long long)size);
+      if (wanted >= 0 && size != wanted)
+        return fail(ATTNRT_INVALID_ARGUMENT, "%s '%s': dimension %d has size %lld, not %lld", what, name, dim,
+                    (long long)size, (long long)wanted);
+    }
+    uint64_t bytes;
+    if (!denseBytes(declared.dtype, declared.rank, tensor->shape, bytes))
+      return fail(ATTNRT_INVALID_ARGUMENT, "%s '%s' of shape %s has more than 2^63 bytes", what, name,
+                  Text().addShape(tensor->ndim, tensor->shape).str());
+    view = {static_cast<char *>(tensor->data) + tensor->byte_offset, bytes, isDense(*tensor)};
+  }
+  if (!tensor->data && view.bytes)
+    return fail(ATTNRT_INVALID_ARGUMENT, "%s '%s' has no data (NULL), %llu bytes are expected", what, name,
+                (unsigned long long)view.bytes);
+  return ATTNRT_OK;
+}
+
+void attn::rt::copyDense(const DLTensor &tensor, const char *from, void *to) {
+  uint64_t bytes, element = attnrt_dtype_size(dtypeOf(tensor.dtype));
+  denseBytes(dtypeOf(tensor.dtype), tensor.ndim, tensor.shape, bytes);
+  if (bytes == 0)
+    return;
+  if (isDense(tensor)) {
+    memcpy(to, from, bytes);
+    return;
+  }
+  // An odometer over all dimensions but the last.
+  int32_t last = tensor.ndim - 1;
+  int64_t index[kMaxRank] = {};
+  int64_t rowSize = tensor.shape[last], rowStride = tensor.strides[last] * int64_t(element);
+  char *out = static_cast<char *>(to);
+  for (;;) {
+    int64_t offset = 0;
+    for (int32_t dim = 0; dim < last; ++dim)
+      offset += index[dim] * tensor.strides[dim];
+    const char *row = from + offset * int64_t(element);
+    if (rowStride == int64_t(element)) {
+      memcpy(out, row, size_t(rowSize) * element);
+      out += size_t(rowSize) * element;
+    } else {
+      for (int64_t i = 0; i < rowSize; ++i, out += element)
+        memcpy(out, row + i * rowStride, element);
+    }
+    int32_t dim = last - 1;
+    for (; dim >= 0 && ++index[dim] == tensor.shape[dim]; --dim)
+      index[dim] = 0;
+    if (dim < 0)
+      return;
+  }
+}
+
+attnrt_status attnrt_tensor_create(int32_t dtype, int32_t rank, const int64_t *shape, DLManagedTensor **tensor) {
+  if (!tensor || (!shape && rank > 0))
+    return fail(ATTNRT_INVALID_ARGUMENT, "attnrt_tensor_create: %s is NULL", tensor ? "shape" : "tensor");
+  if (rank < 0 || rank > kMaxRank)
+    return fail(ATTNRT_INVALID_ARGUMENT, "attnrt_tensor_create: rank %d is not between 0 and %d", rank, kMaxRank);
+  if (!attnrt_dtype_size(dtype))
+    return fail(ATTNRT_INVALID_ARGUMENT, "attnrt_tensor_create: 0x%x is no attnrt_dtype", unsigned(dtype));
+  for (int32_t dim = 0; dim < rank; ++dim)
+    if (shape[dim] < 0)
+      return fail(ATTNRT_INVALID_ARGUMENT, "attnrt_tensor_create: dimension %d has the negative size %lld", dim,
+                  (long long)shape[dim]);
+  // One block: the tensor, its shape and strides, then the elements.
+  struct Block {
+    DLManagedTensor tensor;
+    int64_t shape[kMaxRank], strides[kMaxRank];
+  };
+  constexpr uint64_t kHead = (sizeof(Block) + 63) / 64 * 64;
+  uint64_t bytes;
+  void *memory = nullptr;
+  if (!denseBytes(dtype, rank, shape, bytes) || posix_memalign(&memory, 64, kHead + bytes) != 0)
+    return fail(ATTNRT_OUT_OF_MEMORY, "cannot allocate a tensor of %s elements of type %s",
+                Text().addShape(rank, shape).str(), attnrt_dtype_name(dtype));
+  Block *block = new (memory) Block();
+  int64_t stride = 1;
+  for (int32_t dim = rank - 1; dim >= 0; --dim) {
+    block->shape[dim] = shape[dim];
+    block->strides[dim] = stride;
+    // Unsigned: the strides of an empty tensor may wrap, nobody uses them.
+    stride = int64_t(uint64_t(stride) * uint64_t(shape[dim]));
+  }
+  DLTensor &view = block->tensor.dl_tensor;
+  view.data = static_cast<char *>(memory) + kHead;
+  view.device = {kDLCPU, 0};
+  view.ndim = rank;
+  view.dtype = {uint8_t(dtype >> 8), uint8_t(dtype & 0xff), 1};
+  view.shape = block->shape;
+  view.strides = block->strides;
+  view.byte_offset = 0;
+  block->tensor.deleter = [](DLManagedTensor *self) { free(self); };
+  *tensor = &block->tensor;
+  return ATTNRT_OK;
+}

@@ -1,0 +1,36 @@
+#ifndef RUNTIME_SRC_TENSOR_H
+#define RUNTIME_SRC_TENSOR_H
+
+#include "Error.h"
+
+namespace attn::rt {
+
+/// More than any model has (the importer's limit is 8); lets counters live on
+/// the stack.
+constexpr int32_t kMaxRank = 32;
+
+/// A DLTensor that was checked against its declaration.
+struct TensorView {
+  char *data;     ///< the first element
+  uint64_t bytes; ///< dense
+  bool dense;     ///< row-major without gaps
+};
+
+inline int32_t dtypeOf(const DLDataType &type) { return type.lanes == 1 ? type.code << 8 | type.bits : -1; }
+
+/// Bytes of a dense tensor. False: a negative size, or more than INT64_MAX bytes.
+bool denseBytes(int32_t dtype, int32_t rank, const int64_t *shape, uint64_t &bytes);
+
+/// Checks that `tensor` is on the CPU, of the declared dtype and rank and of
+/// sizes that the declaration allows, and that it has memory. `what` is
+/// "input", "output" or "weight". `capacity` 0: the memory is as large as the
+/// shape says; otherwise the sizes are not looked at.
+attnrt_status checkTensor(const DLTensor *tensor, const char *what, const attnrt_tensor_info &declared,
+                          uint64_t capacity, TensorView &view);
+
+/// Copies a tensor of any strides to dense row-major memory.
+void copyDense(const DLTensor &tensor, const char *from, void *to);
+
+} // namespace attn::rt
+
+#endif // RUNTIME_SRC_TENSOR_H

@@ -1,0 +1,70 @@
+#include "Threads.h"
+
+#include <csignal>
+#include <sched.h>
+
+#if defined(__x86_64__)
+#include <xmmintrin.h>
+#endif
+
+using namespace attn::rt;
+
+int32_t attn::rt::availableCpus() {
+  cpu_set_t cpus;
+  // Fails on machines beyond 1024 CPUs; nobody wants that many threads by default.
+  if (sched_getaffinity(0, sizeof(cpus), &cpus) != 0)
+    return 1;
+  int count = CPU_COUNT(&cpus);
+  return count > 0 ? count : 1;
+}
+
+bool attn::rt::startThread(pthread_t &thread, void *(*function)(void *), void *argument, size_t stackSize) {
+  pthread_attr_t attributes;
+  if (pthread_attr_init(&attributes) != 0)
+    return false;
+  pthread_attr_setstacksize(&attributes, stackSize);
+  sigset_t all, before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  int error = pthread_create(&thread, &attributes, function, argument);
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  pthread_attr_destroy(&attributes);
+  return error == 0;
+}
+
+void attn::rt::pinThread(pthread_t thread, int32_t cpu) {
+  cpu_set_t cpus;
+  CPU_ZERO(&cpus);
+  if (cpu >= 0 && cpu < CPU_SETSIZE) {
+    CPU_SET(cpu, &cpus);
+    pthread_setaffinity_np(thread, sizeof(cpus), &cpus);
+  }
+}
+
+#if defined(__x86_64__)
+static uint64_t readControl() { return _mm_getcsr(); }
+static void writeControl(uint64_t value) { _mm_setcsr(unsigned(value)); }
+static constexpr uint64_t kDefaultControl = 0x1f80; // all exceptions masked, nearest, no FTZ, no DAZ
+#elif defined(__aarch64__)
+static uint64_t readControl() {
+  uint64_t value;
+  __asm__ volatile("mrs %0, fpcr" : "=r"(value));
+  return value;
+}
+static void writeControl(uint64_t value) { __asm__ volatile("msr fpcr, %0" : : "r"(value)); }
+static constexpr uint64_t kDefaultControl = 0;
+#else
+static uint64_t readControl() { return 0; }
+static void writeControl(uint64_t) {}
+static constexpr uint64_t kDefaultControl = 0;
+#endif
+
+DefaultFloatingPoint::DefaultFloatingPoint() : saved(readControl()) {
+  if (saved != kDefaultControl)
+    writeControl(kDefaultControl);
+}
+
+DefaultFloatingPoint::~DefaultFloatingPoint() {
+  // Sticky exception flags of the run are dropped with it.
+  writeControl(saved);
+}

@@ -1,0 +1,35 @@
+#ifndef RUNTIME_SRC_THREADS_H
+#define RUNTIME_SRC_THREADS_H
+
+#include <cstddef>
+#include <cstdint>
+#include <pthread.h>
+
+namespace attn::rt {
+
+/// CPUs that this process may use, at least 1.
+int32_t availableCpus();
+
+/// Starts a thread that blocks all signals, so that the program's handlers run
+/// on the program's threads. False if the system refuses.
+bool startThread(pthread_t &thread, void *(*function)(void *), void *argument, size_t stackSize);
+
+/// Pins a thread to one CPU; one that cannot be used is ignored.
+void pinThread(pthread_t thread, int32_t cpu);
+
+/// Sets the floating-point environment to the default (round to nearest, no
+/// flush to zero) for its lifetime: results do not depend on what the caller
+/// set, nor on which thread computes them.
+class DefaultFloatingPoint {
+public:
+  DefaultFloatingPoint();
+  ~DefaultFloatingPoint();
+  DefaultFloatingPoint(const DefaultFloatingPoint &) = delete;
+
+private:
+  uint64_t saved;
+};
+
+} // namespace attn::rt
+
+#endif // RUNTIME_SRC_THREADS_H

@@ -1,0 +1,146 @@
+#include "Model.h"
+#include "Tensor.h"
+
+#include <cstring>
+
+using namespace attn::rt;
+
+namespace {
+/// attnrt_weight_info.layout, parsed.
+struct Layout {
+  enum Kind { Plain, Panels, Derived } kind;
+  bool transposed;
+  uint64_t width; // columns of a panel
+};
+} // namespace
+
+static bool parseLayout(const char *text, Layout &layout) {
+  layout = {Layout::Plain, false, 0};
+  if (strcmp(text, "plain") == 0)
+    return true;
+  layout.kind = Layout::Derived;
+  if (strcmp(text, "derived") == 0)
+    return true;
+  layout.kind = Layout::Panels;
+  layout.transposed = strncmp(text, "panels-t:", 9) == 0;
+  if (!layout.transposed && strncmp(text, "panels:", 7) != 0)
+    return false;
+  const char *digits = text + (layout.transposed ? 9 : 7);
+  char *end;
+  layout.width = strtoull(digits, &end, 10);
+  return *digits >= '1' && *digits <= '9' && !*end && layout.width <= 65536;
+}
+
+// Bytes that the packed form takes; false: it cannot be (not a matrix).
+static bool packedBytes(const attnrt_weight_info &weight, const Layout &layout, uint64_t &bytes) {
+  if (layout.kind == Layout::Plain)
+    return denseBytes(weight.dtype, weight.rank, weight.shape, bytes);
+  if (weight.rank != 2)
+    return false;
+  int64_t columns = weight.shape[layout.transposed ? 0 : 1], rows = weight.shape[layout.transposed ? 1 : 0];
+  int64_t width = int64_t(layout.width);
+  int64_t shape[] = {columns / width + (columns % width != 0), rows, width};
+  return denseBytes(weight.dtype, 3, shape, bytes);
+}
+
+// #attn.pack_panels: panel p, row k, column c of the packed tensor is element
+// (k, p * width + c) of the K x N matrix, 0 beyond N. A transposed source is
+// stored as N x K.
+static void packPanels(const attnrt_weight_info &weight, const Layout &layout, const char *from, char *to) {
+  uint64_t element = attnrt_dtype_size(weight.dtype);
+  uint64_t columns = uint64_t(weight.shape[layout.transposed ? 0 : 1]);
+  uint64_t rows = uint64_t(weight.shape[layout.transposed ? 1 : 0]);
+  for (uint64_t first = 0; first < columns; first += layout.width) {
+    uint64_t count = columns - first < layout.width ? columns - first : layout.width;
+    for (uint64_t row = 0; row < rows; ++row, to += layout.width * element) {
+      if (!layout.transposed)
+        memcpy(to, from + (row * columns + first) * element, count * element);
+      else
+        for (uint64_t column = 0; column < count; ++column)
+          memcpy(to + column * element, from + ((first + column) * rows + row) * element, element);
+      memset(to + count * element, 0, (layout.width - count) * element);
+    }
+  }
+}
+
+// Whether `value` can go to every place where the weight is stored.
+static attnrt_status checkPlaces(const attnrt_model &model, const char *name, const DLTensor *value, TensorView &view) {
+  const attnrt_library &library = *model.library;
+  bool found = false;
+  for (uint32_t i = 0; i < library.num_weights; ++i) {
+    const attnrt_weight_info &weight = library.weights[i];
+    if (strcmp(weight.name, name) != 0)
+      continue;
+    found = true;
+    Layout layout;
+    uint64_t bytes;
+    if (parseLayout(weight.layout, layout) && layout.kind == Layout::Derived)
+      return fail(ATTNRT_UNSUPPORTED,
+                  "weight '%s' cannot be replaced alone: the compiler folded it with others (layout 'derived')", name);
+    if (!parseLayout(weight.layout, layout) || !packedBytes(weight, layout, bytes) || bytes != weight.size)
+      return fail(ATTNRT_UNSUPPORTED,
+                  "weight '%s' of shape %s is stored as '%s' in %llu bytes, which this runtime cannot write", name,
+                  Text().addShape(weight.rank, weight.shape).str(), weight.layout, (unsigned long long)weight.size);
+    attnrt_dim dims[kMaxRank];
+    for (int32_t dim = 0; dim < weight.rank; ++dim)
+      dims[dim] = {weight.shape[dim], ""};
+    attnrt_tensor_info declared = {name, "", weight.dtype, weight.rank, dims};
+    if (attnrt_status status = checkTensor(value, "weight", declared, 0, view))
+      return status;
+  }
+  return found ? ATTNRT_OK : fail(ATTNRT_NOT_FOUND, "%s: no weight '%s'", model.file.name(), name);
+}
+
+// Calls `function` for each place with bytes until one returns false.
+template <typename F> static bool forEachPlace(const attnrt_model &model, const char *name, F function) {
+  for (uint32_t i = 0; i < model.library->num_weights; ++i) {
+    const attnrt_weight_info &weight = model.library->weights[i];
+    if (weight.size && strcmp(weight.name, name) == 0 && !function(weight))
+      return false;
+  }
+  return true;
+}
+
+attnrt_status attnrt_model_set_weight(attnrt_model *model, const char *name, const DLTensor *value) {
+  if (!model || !name || !value)
+    return fail(ATTNRT_INVALID_ARGUMENT, "attnrt_model_set_weight: %s is NULL",
+                !model  ? "model"
+                : !name ? "name"
+                        : "value");
+  TensorView view;
+  if (attnrt_status status = checkPlaces(*model, name, value, view))
+    return status;
+  const char *data = view.data;
+  Array<char> copy;
+  if (!view.dense) {
+    if (!copy.allocate(view.bytes))
+      return failMemory(view.bytes, "a weight");
+    copyDense(*value, view.data, copy.data());
+    data = copy.data();
+  }
+
+  pthread_rwlock_wrlock(&model->weightsLock);
+  AtExit unlock([&] { pthread_rwlock_unlock(&model->weightsLock); });
+  // All places are opened before the first is written, so that none is left
+  // with the old value. The mapping is private: the first write to a page copies it.
+  if (!forEachPlace(*model, name, [&](const attnrt_weight_info &weight) {
+        return model->file.makeWritable(weight.offset, weight.size);
+      }))
+    return failMemory(view.bytes, "a private copy of a weight");
+  forEachPlace(*model, name, [&](const attnrt_weight_info &weight) {
+    Layout layout;
+    parseLayout(weight.layout, layout);
+    char *target = reinterpret_cast<char *>(model->file.weights() + weight.offset);
+    if (layout.kind == Layout::Plain)
+      memcpy(target, data, weight.size);
+    else
+      packPanels(weight, layout, data, target);
+    return true;
+  });
+  // Neighbours may share a page, so they are closed last.
+  forEachPlace(*model, name, [&](const attnrt_weight_info &weight) {
+    model->file.makeReadOnly(weight.offset, weight.size);
+    return true;
+  });
+  return ATTNRT_OK;
+}

@@ -1,0 +1,82 @@
+// Writes model library files out of a hand-made shared object. The digest is
+// computed here once more, from the text of abi.h, without the runtime's code.
+#ifndef TEST_RUNTIME_LIBRARYFILE_H
+#define TEST_RUNTIME_LIBRARYFILE_H
+
+#include "attnrt/abi.h"
+#include <algorithm>
+#include <cstring>
+#include <fstream>
+#include <iterator>
+#include <openssl/sha.h>
+#include <string>
+#include <vector>
+
+namespace attn::test {
+
+using Bytes = std::vector<char>;
+
+inline Bytes readFile(const std::string &path) {
+  std::ifstream stream(path, std::ios::binary);
+  return Bytes(std::istreambuf_iterator<char>(stream), {});
+}
+
+inline void writeFile(const std::string &path, const Bytes &bytes) {
+  std::ofstream(path, std::ios::binary).write(bytes.data(), std::streamsize(bytes.size()));
+}
+
+/// The weights that fixture.c describes, then zeros up to `size`.
+inline Bytes fixtureWeights(size_t size = 720) {
+  Bytes bytes(size);
+  auto at = [&](size_t offset) { return reinterpret_cast<float *>(bytes.data() + offset); };
+  for (int i = 0; i < 32; ++i)
+    at(0)[i] = float(i / 4) + 0.25f * float(i % 4);
+  for (int k = 0; k < 5; ++k)
+    for (int n = 0; n < 7; ++n) {
+      at(128)[k * 7 + n] = float(10 * k + n);
+      at(320)[(n / 4) * 20 + k * 4 + n % 4] = float(10 * k + n);
+      at(512)[(n / 4) * 20 + k * 4 + n % 4] = float(10 * k + n);
+    }
+  return bytes;
+}
+
+inline void computeDigest(const Bytes &file, const attnrt_footer &footer, uint8_t (&digest)[32]) {
+  std::vector<unsigned char> hashes;
+  for (size_t begin = 0, size = file.size(); begin < size; begin += ATTNRT_DIGEST_LEAF) {
+    unsigned char hash[32];
+    SHA256(reinterpret_cast<const unsigned char *>(file.data()) + begin,
+           std::min<size_t>(ATTNRT_DIGEST_LEAF, size - begin), hash);
+    hashes.insert(hashes.end(), hash, hash + 32);
+  }
+  const unsigned char *fields = reinterpret_cast<const unsigned char *>(&footer);
+  hashes.insert(hashes.end(), fields, fields + offsetof(attnrt_footer, digest));
+  SHA256(hashes.data(), hashes.size(), digest);
+}
+
+/// ELF, padding, weights and a footer that fits, changed by `edit` before the
+/// digest is computed.
+template <typename Edit> Bytes makeLibrary(const Bytes &elf, const Bytes &weights, Edit edit) {
+  Bytes file = elf;
+  file.resize((file.size() + ATTNRT_PAGE_SIZE - 1) / ATTNRT_PAGE_SIZE * ATTNRT_PAGE_SIZE);
+  attnrt_footer footer = {};
+  footer.abi_version = ATTNRT_ABI_VERSION;
+  footer.elf_size = elf.size();
+  footer.weights_offset = file.size();
+  footer.weights_size = weights.size();
+  file.insert(file.end(), weights.begin(), weights.end());
+  footer.file_size = file.size() + sizeof(footer);
+  memcpy(footer.magic, ATTNRT_FOOTER_MAGIC, sizeof(footer.magic));
+  edit(footer);
+  computeDigest(file, footer, footer.digest);
+  const char *bytes = reinterpret_cast<const char *>(&footer);
+  file.insert(file.end(), bytes, bytes + sizeof(footer));
+  return file;
+}
+
+inline Bytes makeLibrary(const Bytes &elf, const Bytes &weights) {
+  return makeLibrary(elf, weights, [](attnrt_footer &) {});
+}
+
+} // namespace attn::test
+
+#endif // TEST_RUNTIME_LIBRARYFILE_H

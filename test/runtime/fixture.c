@@ -1,0 +1,312 @@
+// A model library made by hand: what the runtime's tests load. Each entry shows
+// one thing that compiled code can do. LibraryFile.h appends the weights:
+//
+//     0    table   8 x 4 float32, plain; row i is i, i + .25, i + .5, i + .75
+//     128  matrix  5 x 7 float32, plain: element (k, n) is 10 k + n
+//     320  matrix  the same as panels:4     (2 x 5 x 4)
+//     512  turned  7 x 5 float32 as panels-t:4, the transpose of `matrix`
+//     704  folded  4 float32, derived
+#include "attnrt/abi.h"
+#include <float.h>
+#include <math.h>
+#include <time.h>
+
+#ifndef FIXTURE_FEATURES
+#define FIXTURE_FEATURES ""
+#endif
+#ifndef FIXTURE_ABI
+#define FIXTURE_ABI ATTNRT_ABI_VERSION
+#endif
+
+#define COUNT(array) ((int32_t)(sizeof(array) / sizeof((array)[0])))
+
+static void nap(int64_t nanoseconds) {
+  struct timespec time = {nanoseconds / 1000000000, nanoseconds % 1000000000};
+  nanosleep(&time, 0);
+}
+
+//===----------------------------------------------------------------------===//
+// lookup: y[n, :] = table[ids[n], :] + x[n, :]
+//===----------------------------------------------------------------------===//
+
+struct lookup {
+  attnrt_run *run;
+  const float *table, *x;
+  const int64_t *ids;
+  float *y;
+};
+
+static void lookup_rows(void *arg, int64_t begin, int64_t end) {
+  struct lookup *l = arg;
+  for (int64_t n = begin; n < end; ++n) {
+    int64_t id = l->ids[n];
+    if (id < 0 || id >= 8) {
+      l->run->error_message = 1 + 0;
+      id = 0;
+    }
+    for (int64_t c = 0; c < 4; ++c)
+      l->y[n * 4 + c] = l->table[id * 4 + c] + l->x[n * 4 + c];
+  }
+}
+
+static int32_t lookup(attnrt_run *run, const attnrt_buffer *inputs) {
+  int64_t shape[] = {inputs[0].shape[0], 4};
+  float *y = run->output(run, 0, 2, shape);
+  if (!y)
+    return ATTNRT_RUN_STOPPED;
+  struct lookup l = {run, (const float *)run->weights, inputs[1].data, inputs[0].data, y};
+  return run->parallel_for(run, lookup_rows, &l, shape[0]) ? ATTNRT_RUN_STOPPED : ATTNRT_RUN_DONE;
+}
+
+static const attnrt_dim lookup_n[] = {{-1, "n"}};
+static const attnrt_dim lookup_n4[] = {{-1, "n"}, {4, ""}};
+static const attnrt_tensor_info lookup_inputs[] = {{"ids", "int64", ATTNRT_I64, 1, lookup_n},
+                                                   {"x", "float32", ATTNRT_F32, 2, lookup_n4}};
+static const attnrt_tensor_info lookup_outputs[] = {{"y", "float32", ATTNRT_F32, 2, lookup_n4}};
+static const char *const lookup_messages[] = {"node 'emb' (Gather): an index is out of range for 8 rows"};
+
+//===----------------------------------------------------------------------===//
+// weights: the stored weights as one sees them: the plain matrix, and both
+// packed ones unpacked (all 5 x 7)
+//===----------------------------------------------------------------------===//
+
+static int32_t weights(attnrt_run *run, const attnrt_buffer *inputs) {
+  (void)inputs;
+  const int64_t shape[] = {5, 7};
+  const float *packed[] = {(const float *)(run->weights + 320), (const float *)(run->weights + 512)};
+  float *plain = run->output(run, 0, 2, shape);
+  if (!plain)
+    return ATTNRT_RUN_STOPPED;
+  for (int i = 0; i < 35; ++i)
+    plain[i] = ((const float *)(run->weights + 128))[i];
+  for (int32_t o = 1; o <= 2; ++o) {
+    float *out = run->output(run, o, 2, shape);
+    if (!out)
+      return ATTNRT_RUN_STOPPED;
+    for (int k = 0; k < 5; ++k)
+      for (int n = 0; n < 7; ++n)
+        out[k * 7 + n] = packed[o - 1][(n / 4) * 20 + k * 4 + n % 4];
+  }
+  return ATTNRT_RUN_DONE;
+}
+
+static const attnrt_dim weights_dims[] = {{5, ""}, {7, ""}};
+static const attnrt_tensor_info weights_outputs[] = {{"plain", "float32", ATTNRT_F32, 2, weights_dims},
+                                                     {"panels", "float32", ATTNRT_F32, 2, weights_dims},
+                                                     {"panels-t", "float32", ATTNRT_F32, 2, weights_dims}};
+
+//===----------------------------------------------------------------------===//
+// slow: `steps` iterations of one region, 200 us each
+//===----------------------------------------------------------------------===//
+
+static void slow_steps(void *arg, int64_t begin, int64_t end) {
+  for (int64_t i = begin; i < end; ++i) {
+    nap(200000);
+    __atomic_fetch_add((int64_t *)arg, 1, __ATOMIC_RELAXED);
+  }
+}
+
+static int32_t slow(attnrt_run *run, const attnrt_buffer *inputs) {
+  int64_t *count = run->output(run, 0, 0, 0);
+  if (!count)
+    return ATTNRT_RUN_STOPPED;
+  *count = 0;
+  return run->parallel_for(run, slow_steps, count, *(const int64_t *)inputs[0].data) ? ATTNRT_RUN_STOPPED
+                                                                                     : ATTNRT_RUN_DONE;
+}
+
+static const attnrt_tensor_info scalar_input[] = {{"steps", "int64", ATTNRT_I64, 0, 0}};
+static const attnrt_tensor_info scalar_output[] = {{"count", "int64", ATTNRT_I64, 0, 0}};
+
+//===----------------------------------------------------------------------===//
+// hungry: a workspace of `steps` bytes, filled, and its address mod 64
+//===----------------------------------------------------------------------===//
+
+static int32_t hungry(attnrt_run *run, const attnrt_buffer *inputs) {
+  int64_t bytes = *(const int64_t *)inputs[0].data;
+  unsigned char *memory = run->workspace(run, (uint64_t)bytes);
+  if (!memory)
+    return ATTNRT_RUN_STOPPED;
+  for (int64_t i = 0; i < bytes; ++i)
+    memory[i] = (unsigned char)i;
+  int64_t *count = run->output(run, 0, 0, 0);
+  if (!count)
+    return ATTNRT_RUN_STOPPED;
+  *count = (int64_t)((uintptr_t)memory % 64);
+  return ATTNRT_RUN_DONE;
+}
+
+//===----------------------------------------------------------------------===//
+// require: fails unless a and b are equal
+//===----------------------------------------------------------------------===//
+
+static int32_t require(attnrt_run *run, const attnrt_buffer *inputs) {
+  int64_t values[] = {inputs[0].shape[0], inputs[1].shape[0]};
+  if (values[0] != values[1]) {
+    run->fail(run, 1, 2, values);
+    return ATTNRT_RUN_STOPPED;
+  }
+  return ATTNRT_RUN_DONE;
+}
+
+static const attnrt_dim require_a[] = {{-1, "a"}};
+static const attnrt_dim require_b[] = {{-1, "b"}};
+static const attnrt_tensor_info require_inputs[] = {{"left", "uint8", ATTNRT_U8, 1, require_a},
+                                                    {"right", "uint8", ATTNRT_U8, 1, require_b}};
+static const char *const require_messages[] = {
+    "unused", "node 'add' (Add): dimensions {1} and {0} of {x} differ, {1} is not {0} {7}"};
+
+//===----------------------------------------------------------------------===//
+// regions: `count` regions over the elements of y, each adds one to each
+//===----------------------------------------------------------------------===//
+
+static void add_one(void *arg, int64_t begin, int64_t end) {
+  int64_t *y = arg;
+  for (int64_t i = begin; i < end; ++i)
+    ++y[i];
+}
+
+static int32_t regions(attnrt_run *run, const attnrt_buffer *inputs) {
+  int64_t count = *(const int64_t *)inputs[0].data, n = inputs[1].shape[0];
+  int64_t *y = run->output(run, 0, 1, &n);
+  if (!y)
+    return ATTNRT_RUN_STOPPED;
+  for (int64_t i = 0; i < n; ++i)
+    y[i] = ((const int64_t *)inputs[1].data)[i];
+  for (int64_t i = 0; i < count; ++i)
+    if (run->parallel_for(run, add_one, y, n))
+      return ATTNRT_RUN_STOPPED;
+  return ATTNRT_RUN_DONE;
+}
+
+static const attnrt_tensor_info regions_inputs[] = {{"count", "int64", ATTNRT_I64, 0, 0},
+                                                    {"x", "int64", ATTNRT_I64, 1, lookup_n}};
+static const attnrt_tensor_info regions_outputs[] = {{"y", "int64", ATTNRT_I64, 1, lookup_n}};
+
+//===----------------------------------------------------------------------===//
+// rows: y[r] = a sum over x[r, :] whose bits depend on the order of addition
+//===----------------------------------------------------------------------===//
+
+struct rows {
+  const float *x;
+  int64_t width;
+  float *y;
+};
+
+static void sum_rows(void *arg, int64_t begin, int64_t end) {
+  struct rows *rows = arg;
+  for (int64_t r = begin; r < end; ++r) {
+    float sum = 0;
+    for (int64_t c = 0; c < rows->width; ++c)
+      sum += sinf(rows->x[r * rows->width + c]) / 3;
+    rows->y[r] = sum;
+  }
+}
+
+static int32_t rows(attnrt_run *run, const attnrt_buffer *inputs) {
+  const int64_t *shape = inputs[0].shape;
+  struct rows r = {inputs[0].data, shape[1], run->output(run, 0, 1, shape)};
+  if (!r.y)
+    return ATTNRT_RUN_STOPPED;
+  return run->parallel_for(run, sum_rows, &r, shape[0]) ? ATTNRT_RUN_STOPPED : ATTNRT_RUN_DONE;
+}
+
+static const attnrt_dim rows_dims[] = {{-1, "rows"}, {-1, "width"}};
+static const attnrt_tensor_info rows_inputs[] = {{"x", "float32", ATTNRT_F32, 2, rows_dims}};
+static const attnrt_tensor_info rows_outputs[] = {{"y", "float32", ATTNRT_F32, 1, rows_dims}};
+
+//===----------------------------------------------------------------------===//
+// tiny: half the smallest normal number, computed by every thread: 0 where
+// denormals are flushed
+//===----------------------------------------------------------------------===//
+
+static void halve(void *arg, int64_t begin, int64_t end) {
+  volatile float smallest = FLT_MIN;
+  for (int64_t i = begin; i < end; ++i)
+    ((float *)arg)[i] = smallest * 0.5f;
+}
+
+static int32_t tiny(attnrt_run *run, const attnrt_buffer *inputs) {
+  (void)inputs;
+  const int64_t n = 64;
+  float *y = run->output(run, 0, 1, &n);
+  if (!y)
+    return ATTNRT_RUN_STOPPED;
+  return run->parallel_for(run, halve, y, n) ? ATTNRT_RUN_STOPPED : ATTNRT_RUN_DONE;
+}
+
+static const attnrt_dim tiny_dims[] = {{64, ""}};
+static const attnrt_tensor_info tiny_outputs[] = {{"y", "float32", ATTNRT_F32, 1, tiny_dims}};
+
+//===----------------------------------------------------------------------===//
+// Compiled code that breaks its contract
+//===----------------------------------------------------------------------===//
+
+static int32_t stops(attnrt_run *run, const attnrt_buffer *inputs) {
+  (void)run, (void)inputs;
+  return ATTNRT_RUN_STOPPED;
+}
+
+static int32_t forgets(attnrt_run *run, const attnrt_buffer *inputs) {
+  (void)run, (void)inputs;
+  return ATTNRT_RUN_DONE;
+}
+
+static int32_t misshapes(attnrt_run *run, const attnrt_buffer *inputs) {
+  (void)inputs;
+  const int64_t n = 63;
+  return run->output(run, 0, 1, &n) ? ATTNRT_RUN_DONE : ATTNRT_RUN_STOPPED;
+}
+
+static int32_t repeats(attnrt_run *run, const attnrt_buffer *inputs) {
+  (void)inputs;
+  const int64_t n = 64;
+  return run->output(run, 0, 1, &n) && run->output(run, 0, 1, &n) ? ATTNRT_RUN_DONE : ATTNRT_RUN_STOPPED;
+}
+
+//===----------------------------------------------------------------------===//
+
+static const attnrt_entry entries[] = {
+    {"lookup", lookup, 2, 1, lookup_inputs, lookup_outputs, COUNT(lookup_messages), lookup_messages},
+    {"weights", weights, 0, 3, 0, weights_outputs, 0, 0},
+    {"slow", slow, 1, 1, scalar_input, scalar_output, 0, 0},
+    {"hungry", hungry, 1, 1, scalar_input, scalar_output, 0, 0},
+    {"require", require, 2, 0, require_inputs, 0, COUNT(require_messages), require_messages},
+    {"regions", regions, 2, 1, regions_inputs, regions_outputs, 0, 0},
+    {"rows", rows, 1, 1, rows_inputs, rows_outputs, 0, 0},
+    {"tiny", tiny, 0, 1, 0, tiny_outputs, 0, 0},
+    {"stops", stops, 0, 0, 0, 0, 0, 0},
+    {"forgets", forgets, 0, 1, 0, tiny_outputs, 0, 0},
+    {"misshapes", misshapes, 0, 1, 0, tiny_outputs, 0, 0},
+    {"repeats", repeats, 0, 1, 0, tiny_outputs, 0, 0},
+};
+
+static const int64_t table_shape[] = {8, 4}, matrix_shape[] = {5, 7}, turned_shape[] = {7, 5}, folded_shape[] = {4};
+static const attnrt_weight_info weight_table[] = {
+    {"table", ATTNRT_F32, 2, table_shape, 0, 128, "plain"},
+    {"matrix", ATTNRT_F32, 2, matrix_shape, 128, 140, "plain"},
+    {"matrix", ATTNRT_F32, 2, matrix_shape, 320, 160, "panels:4"},
+    {"turned", ATTNRT_F32, 2, turned_shape, 512, 160, "panels-t:4"},
+    {"folded", ATTNRT_F32, 1, folded_shape, 704, 16, "derived"},
+};
+
+static const attnrt_library library = {
+    FIXTURE_ABI,
+    COUNT(entries),
+    entries,
+    COUNT(weight_table),
+    weight_table,
+    FIXTURE_FEATURES,
+    "x86_64-unknown-linux-gnu",
+    "by hand",
+    "{\"entries\": []}",
+};
+
+__attribute__((visibility("default"))) const attnrt_library *attnrt_library_query(uint32_t abi_version) {
+#ifdef FIXTURE_REFUSES
+  return abi_version == 0 ? &library : 0;
+#else
+  (void)abi_version;
+  return &library;
+#endif
+}

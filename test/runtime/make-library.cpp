@@ -1,0 +1,10 @@
+// make-library FIXTURE.so OUT: the fixture as a model library, for tests that
+// are not C++.
+#include "test/runtime/LibraryFile.h"
+
+int main(int argc, char **argv) {
+  if (argc != 3)
+    return 1;
+  attn::test::writeFile(argv[2], attn::test::makeLibrary(attn::test::readFile(argv[1]), attn::test::fixtureWeights()));
+  return 0;
+}
