@@ -1,0 +1,185 @@
+#include "compiler/emit/cpu/LibraryTable.h"
+
+#include "attnrt/abi.h"
+#include "mlir/IR/BuiltinTypes.h"
+#include "llvm/ADT/StringSwitch.h"
+#include "llvm/IR/Constants.h"
+#include "llvm/IR/DerivedTypes.h"
+#include "llvm/IR/IRBuilder.h"
+#include "llvm/IR/Module.h"
+#include "llvm/Support/JSON.h"
+
+namespace attn {
+
+int32_t abiDType(llvm::StringRef name) {
+  return llvm::StringSwitch<int32_t>(name)
+      .Case("int8", ATTNRT_I8).Case("int16", ATTNRT_I16).Case("int32", ATTNRT_I32).Case("int64", ATTNRT_I64)
+      .Case("uint8", ATTNRT_U8).Case("uint16", ATTNRT_U16).Case("uint32", ATTNRT_U32).Case("uint64", ATTNRT_U64)
+      .Case("float16", ATTNRT_F16).Case("float32", ATTNRT_F32).Case("float64", ATTNRT_F64)
+      .Case("bfloat16", ATTNRT_BF16).Case("bool", ATTNRT_BOOL)
+      .Default(0);
+}
+
+static llvm::StringRef weightDType(mlir::Type type) {
+  if (type.isF32()) return "float32";
+  if (type.isF64()) return "float64";
+  if (type.isF16()) return "float16";
+  if (type.isBF16()) return "bfloat16";
+  switch (type.isIndex() ? 64 : type.getIntOrFloatBitWidth()) {
+  case 1: return "bool";
+  case 8: return "int8";
+  case 16: return "int16";
+  case 32: return "int32";
+  default: return "int64";
+  }
+}
+
+namespace {
+
+/// Builds the structs of abi.h as constants; each method mirrors one struct,
+/// field by field, and LLVM's layout of a literal struct is C's.
+class TableBuilder {
+public:
+  TableBuilder(llvm::Module &module)
+      : module(module), context(module.getContext()), pointer(llvm::PointerType::getUnqual(context)),
+        i32(llvm::Type::getInt32Ty(context)), i64(llvm::Type::getInt64Ty(context)) {}
+
+  llvm::Constant *library(const LibraryDescription &d) {
+    std::vector<llvm::Constant *> entries, weights;
+    for (const EntryDescription &entry : d.entries)
+      entries.push_back(this->entry(entry));
+    for (const WeightRow &row : d.weights)
+      weights.push_back(weight(row));
+    return global(make({number32(ATTNRT_ABI_VERSION), number32(entries.size()), array(entries),
+                        number32(weights.size()), array(weights), text(d.requiredCpuFeatures), text(d.target),
+                        text(d.compilerVersion), text(d.manifestJson)}));
+  }
+
+private:
+  llvm::Constant *entry(const EntryDescription &e) {
+    std::vector<llvm::Constant *> inputs, outputs, messages;
+    for (const TensorDescription &t : e.inputs)
+      inputs.push_back(tensor(t));
+    for (const TensorDescription &t : e.outputs)
+      outputs.push_back(tensor(t));
+    for (const std::string &message : e.messages)
+      messages.push_back(text(message));
+    return make({text(e.name), module.getFunction(e.function), number32(inputs.size()), number32(outputs.size()),
+                 array(inputs), array(outputs), number32(messages.size()), array(messages)});
+  }
+
+  llvm::Constant *tensor(const TensorDescription &t) {
+    std::vector<llvm::Constant *> dims;
+    for (auto [size, name] : llvm::zip_equal(t.shape, t.dimNames))
+      dims.push_back(make({number64(size), text(name)}));
+    return make({text(t.name), text(t.dtype), number32(abiDType(t.dtype)), number32(dims.size()), array(dims)});
+  }
+
+  llvm::Constant *weight(const WeightRow &row) {
+    std::vector<llvm::Constant *> shape;
+    for (int64_t size : row.shape)
+      shape.push_back(number64(size));
+    return make({text(row.name), number32(abiDType(weightDType(row.elementType))), number32(shape.size()),
+                 array(shape), number64(row.offset), number64(row.size), text(row.layout)});
+  }
+
+  llvm::Constant *number32(int64_t value) { return llvm::ConstantInt::get(i32, value); }
+  llvm::Constant *number64(int64_t value) { return llvm::ConstantInt::get(i64, value); }
+  llvm::Constant *make(std::initializer_list<llvm::Constant *> fields) {
+    return llvm::ConstantStruct::getAnon(context, llvm::ArrayRef<llvm::Constant *>(fields.begin(), fields.size()));
+  }
+  llvm::Constant *global(llvm::Constant *value) {
+    auto *variable = new llvm::GlobalVariable(module, value->getType(), /*isConstant=*/true,
+                                              llvm::GlobalValue::PrivateLinkage, value, "attnrt_table");
+    variable->setUnnamedAddr(llvm::GlobalValue::UnnamedAddr::Global);
+    return variable;
+  }
+  llvm::Constant *array(llvm::ArrayRef<llvm::Constant *> elements) {
+    if (elements.empty())
+      return llvm::ConstantPointerNull::get(pointer);
+    return global(llvm::ConstantArray::get(llvm::ArrayType::get(elements.front()->getType(), elements.size()), elements));
+  }
+  llvm::Constant *text(llvm::StringRef value) {
+    llvm::Constant *&known = texts[value];
+    if (!known)
+      known = global(llvm::ConstantDataArray::getString(context, value, /*AddNull=*/true));
+    return known;
+  }
+
+  llvm::Module &module;
+  llvm::LLVMContext &context;
+  llvm::PointerType *pointer;
+  llvm::Type *i32, *i64;
+  llvm::StringMap<llvm::Constant *> texts;
+};
+
+} // namespace
+
+void emitLibraryTable(llvm::Module &module, const LibraryDescription &description) {
+  llvm::Constant *library = TableBuilder(module).library(description);
+  llvm::LLVMContext &context = module.getContext();
+  auto *pointer = llvm::PointerType::getUnqual(context);
+  auto *type = llvm::FunctionType::get(pointer, {llvm::Type::getInt32Ty(context)}, /*isVarArg=*/false);
+  auto *query = llvm::Function::Create(type, llvm::GlobalValue::ExternalLinkage, "attnrt_library_query", module);
+  llvm::IRBuilder<> builder(llvm::BasicBlock::Create(context, "", query));
+  // Another version of the ABI gets nothing, and says so to its user.
+  llvm::Value *same = builder.CreateICmpEQ(query->getArg(0), builder.getInt32(ATTNRT_ABI_VERSION));
+  builder.CreateRet(builder.CreateSelect(same, library, llvm::ConstantPointerNull::get(pointer)));
+}
+
+//===----------------------------------------------------------------------===//
+// Manifest
+//===----------------------------------------------------------------------===//
+
+static llvm::json::Array tensorsToJson(llvm::ArrayRef<TensorDescription> tensors) {
+  llvm::json::Array result;
+  for (const TensorDescription &t : tensors) {
+    llvm::json::Array shape;
+    for (auto [size, name] : llvm::zip_equal(t.shape, t.dimNames)) {
+      if (size >= 0)
+        shape.push_back(size);
+      else if (!name.empty())
+        shape.push_back(llvm::json::fixUTF8(name));
+      else
+        shape.push_back(nullptr);
+    }
+    result.push_back(llvm::json::Object{{"name", llvm::json::fixUTF8(t.name)}, {"dtype", t.dtype}, {"shape", std::move(shape)}});
+  }
+  return result;
+}
+
+std::string makeManifest(const LibraryDescription &d, TargetAttr target, llvm::StringRef fusionJson) {
+  llvm::json::Array entries, weights;
+  for (const EntryDescription &entry : d.entries)
+    entries.push_back(llvm::json::Object{{"name", llvm::json::fixUTF8(entry.name)},
+                                         {"inputs", tensorsToJson(entry.inputs)},
+                                         {"outputs", tensorsToJson(entry.outputs)}});
+  for (const WeightRow &row : d.weights)
+    weights.push_back(llvm::json::Object{{"name", llvm::json::fixUTF8(row.name)},
+                                         {"dtype", weightDType(row.elementType)},
+                                         {"shape", llvm::json::Array(row.shape)},
+                                         {"offset", row.offset},
+                                         {"size", row.size},
+                                         {"layout", row.layout}});
+  llvm::json::Value fusion = llvm::json::Array();
+  if (llvm::Expected<llvm::json::Value> parsed = llvm::json::parse(fusionJson))
+    fusion = std::move(*parsed);
+  else
+    llvm::consumeError(parsed.takeError());
+  llvm::json::Object manifest{
+      {"abi_version", ATTNRT_ABI_VERSION},
+      {"compiler", d.compilerVersion},
+      {"target", llvm::json::Object{{"triple", d.target},
+                                    {"cpu", target.getCpu()},
+                                    {"isa", target.getIsa()},
+                                    {"required_cpu_features", d.requiredCpuFeatures}}},
+      {"digest", "sha256 of 1 MiB leaves, in the footer"},
+      {"entries", std::move(entries)},
+      {"weights", std::move(weights)},
+      {"fusion", std::move(fusion)}};
+  std::string text;
+  llvm::raw_string_ostream(text) << llvm::formatv("{0}", llvm::json::Value(std::move(manifest)));
+  return text;
+}
+
+} // namespace attn

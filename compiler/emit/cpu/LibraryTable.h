@@ -1,0 +1,51 @@
+#ifndef COMPILER_EMIT_CPU_LIBRARYTABLE_H
+#define COMPILER_EMIT_CPU_LIBRARYTABLE_H
+
+#include "compiler/package/WeightPlan.h"
+#include <string>
+#include <vector>
+
+namespace llvm {
+class Module;
+}
+
+namespace attn {
+
+struct TensorDescription {
+  std::string name;
+  std::string dtype;                // as NumPy spells it
+  llvm::SmallVector<int64_t> shape; // -1 where the run decides
+  std::vector<std::string> dimNames; // one a dimension, "" for none
+};
+
+struct EntryDescription {
+  std::string name;
+  std::string function; // symbol of an attnrt_entry_fn in the module
+  std::vector<TensorDescription> inputs, outputs;
+  std::vector<std::string> messages;
+};
+
+/// What attnrt_library (abi.h) says of a library.
+struct LibraryDescription {
+  std::vector<EntryDescription> entries;
+  std::vector<WeightRow> weights;
+  std::string requiredCpuFeatures;
+  std::string target;
+  std::string compilerVersion;
+  std::string manifestJson;
+};
+
+/// The ABI's number for a dtype that the frontends use; 0 for any other.
+int32_t abiDType(llvm::StringRef numpyName);
+
+/// Adds the attnrt_library of `description` and attnrt_library_query to the
+/// module, which has its data layout already.
+void emitLibraryTable(llvm::Module &module, const LibraryDescription &description);
+
+/// The manifest as a JSON object: entries, weights, target, compiler and the
+/// fusion verdicts (a JSON array). Its digest is the one of the file's footer.
+std::string makeManifest(const LibraryDescription &description, TargetAttr target, llvm::StringRef fusionJson);
+
+} // namespace attn
+
+#endif // COMPILER_EMIT_CPU_LIBRARYTABLE_H

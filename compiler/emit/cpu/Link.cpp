@@ -1,0 +1,81 @@
+#include "compiler/emit/cpu/Object.h"
+
+#include "lld/Common/Driver.h"
+#include "llvm/Support/FileSystem.h"
+#include "llvm/Support/MemoryBuffer.h"
+#include "llvm/Support/Path.h"
+#include "llvm/Support/raw_ostream.h"
+#include <cerrno>
+#include <cstring>
+#include <sys/mman.h>
+#include <unistd.h>
+
+LLD_HAS_DRIVER(elf)
+
+namespace attn {
+namespace {
+
+/// A descriptor that closes itself.
+struct Descriptor {
+  explicit Descriptor(int fd) : fd(fd) {}
+  ~Descriptor() {
+    if (fd >= 0)
+      close(fd);
+  }
+  bool write(llvm::ArrayRef<char> bytes) const {
+    while (!bytes.empty()) {
+      ssize_t count = ::write(fd, bytes.data(), bytes.size());
+      if (count < 0 && errno != EINTR)
+        return false;
+      bytes = bytes.drop_front(std::max<ssize_t>(count, 0));
+    }
+    return true;
+  }
+  std::string path() const { return "/proc/self/fd/" + std::to_string(fd); }
+  int fd;
+};
+
+constexpr char kVersionScript[] = "{ global: attnrt_library_query; local: *; };\n";
+
+} // namespace
+
+bool linkLibrary(llvm::ArrayRef<char> object, llvm::SmallVectorImpl<char> &elf, std::string &error) {
+  Descriptor input(memfd_create("model.o", MFD_CLOEXEC)), script(memfd_create("exports", MFD_CLOEXEC));
+  if (!input.write(object) || !script.write(llvm::ArrayRef<char>(kVersionScript, sizeof(kVersionScript) - 1))) {
+    error = std::string("cannot hold the object for the linker: ") + std::strerror(errno);
+    return false;
+  }
+  // lld writes a temporary beside its output and renames it, which a memfd
+  // does not survive; so the image passes through a private file.
+  llvm::SmallString<128> output;
+  if (std::error_code code = llvm::sys::fs::createTemporaryFile("attnc-link", "so", output)) {
+    error = "cannot make a temporary file for the linker: " + code.message();
+    return false;
+  }
+  std::string inputPath = input.path(), exports = "--version-script=" + script.path();
+  std::vector<const char *> args = {"ld.lld",        "-shared",        "--hash-style=gnu",  "-z",      "now",
+                                    "-z",            "noexecstack",    "--build-id=none",   "--strip-debug",
+                                    "--gc-sections", "--threads=1",    "-soname=attnc-model", exports.c_str(),
+                                    "-o",            output.c_str(),   inputPath.c_str()};
+  // Math that has no polynomial of ours comes from libm; needed only then.
+  static constexpr const char *kLibm[] = {"/lib/x86_64-linux-gnu/libm.so.6", "/lib64/libm.so.6", "/usr/lib/libm.so.6"};
+  for (const char *libm : kLibm) {
+    if (llvm::sys::fs::exists(libm)) {
+      args.insert(args.end(), {"--as-needed", libm});
+      break;
+    }
+  }
+  std::string messages;
+  llvm::raw_string_ostream os(messages);
+  lld::Result result = lld::lldMain(args, os, os, {{lld::Gnu, &lld::elf::link}});
+  auto buffer = llvm::MemoryBuffer::getFile(output, /*IsText=*/false, /*RequiresNullTerminator=*/false);
+  bool linked = result.retCode == 0 && buffer && (*buffer)->getBufferSize() > 0;
+  if (linked)
+    elf.append((*buffer)->getBufferStart(), (*buffer)->getBufferEnd());
+  else
+    error = "the linker failed: " + (messages.empty() ? std::string("no message") : messages);
+  llvm::sys::fs::remove(output);
+  return linked;
+}
+
+} // namespace attn

@@ -1,0 +1,72 @@
+#include "compiler/emit/cpu/Object.h"
+
+#include "compiler/emit/cpu/Target.h"
+#include "llvm/IR/LegacyPassManager.h"
+#include "llvm/IR/Module.h"
+#include "llvm/Passes/PassBuilder.h"
+#include "llvm/Support/raw_ostream.h"
+#include "llvm/Target/TargetMachine.h"
+
+namespace attn {
+
+static llvm::OptimizationLevel levelOf(unsigned optLevel) {
+  switch (optLevel) {
+  case 0: return llvm::OptimizationLevel::O0;
+  case 1: return llvm::OptimizationLevel::O1;
+  case 2: return llvm::OptimizationLevel::O2;
+  default: return llvm::OptimizationLevel::O3;
+  }
+}
+
+bool optimizeModule(llvm::Module &module, TargetAttr target, unsigned optLevel, std::string &error) {
+  std::unique_ptr<llvm::TargetMachine> machine = makeTargetMachine(target, optLevel, error);
+  if (!machine)
+    return false;
+  module.setTargetTriple(machine->getTargetTriple());
+  module.setDataLayout(machine->createDataLayout());
+  std::string width = std::to_string(target.getF32Lanes() * 32);
+  for (llvm::Function &function : module) {
+    if (function.isDeclaration())
+      continue;
+    function.addFnAttr("target-cpu", target.getCpu());
+    function.addFnAttr("target-features", target.getFeatures());
+    function.addFnAttr("prefer-vector-width", width);
+    function.addFnAttr("min-legal-vector-width", width);
+    function.addFnAttr(llvm::Attribute::NoUnwind);
+  }
+  llvm::LoopAnalysisManager loops;
+  llvm::FunctionAnalysisManager functions;
+  llvm::CGSCCAnalysisManager components;
+  llvm::ModuleAnalysisManager modules;
+  llvm::PipelineTuningOptions tuning;
+  tuning.LoopVectorization = tuning.SLPVectorization = tuning.LoopInterleaving = tuning.LoopUnrolling = false;
+  llvm::PassBuilder builder(machine.get(), tuning);
+  builder.registerModuleAnalyses(modules);
+  builder.registerCGSCCAnalyses(components);
+  builder.registerFunctionAnalyses(functions);
+  builder.registerLoopAnalyses(loops);
+  builder.crossRegisterProxies(loops, functions, components, modules);
+  llvm::OptimizationLevel level = levelOf(optLevel);
+  if (level == llvm::OptimizationLevel::O0)
+    builder.buildO0DefaultPipeline(level).run(module, modules);
+  else
+    builder.buildPerModuleDefaultPipeline(level).run(module, modules);
+  return true;
+}
+
+bool emitObject(llvm::Module &module, TargetAttr target, unsigned optLevel, llvm::SmallVectorImpl<char> &object,
+                std::string &error) {
+  std::unique_ptr<llvm::TargetMachine> machine = makeTargetMachine(target, optLevel, error);
+  if (!machine)
+    return false;
+  llvm::raw_svector_ostream os(object);
+  llvm::legacy::PassManager passes;
+  if (machine->addPassesToEmitFile(passes, os, nullptr, llvm::CodeGenFileType::ObjectFile, /*DisableVerify=*/true)) {
+    error = "LLVM's " + target.getTriple().str() + " backend writes no object files";
+    return false;
+  }
+  passes.run(module);
+  return true;
+}
+
+} // namespace attn

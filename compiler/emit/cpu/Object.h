@@ -1,0 +1,31 @@
+#ifndef COMPILER_EMIT_CPU_OBJECT_H
+#define COMPILER_EMIT_CPU_OBJECT_H
+
+#include "dialects/attn/AttnOps.h"
+#include "llvm/ADT/SmallVector.h"
+#include <string>
+
+namespace llvm {
+class Module;
+}
+
+namespace attn {
+
+/// Sets triple, data layout and function attributes of `target` and runs
+/// LLVM's pipeline of `optLevel` (0..3) over `module`. The vectorisers and the
+/// unroller are off: loops arrive as vectors and unrolled as their builders
+/// want them (a further unroll by 2 costs the GEMM's inner loop 2-4 %).
+/// False, with `error` set, when LLVM has no such target.
+bool optimizeModule(llvm::Module &module, TargetAttr target, unsigned optLevel, std::string &error);
+
+/// Writes the ELF object of an optimised module.
+bool emitObject(llvm::Module &module, TargetAttr target, unsigned optLevel, llvm::SmallVectorImpl<char> &object,
+                std::string &error);
+
+/// Links an object to a shared library in memory, in process. Only
+/// attnrt_library_query is visible from outside.
+bool linkLibrary(llvm::ArrayRef<char> object, llvm::SmallVectorImpl<char> &elf, std::string &error);
+
+} // namespace attn
+
+#endif // COMPILER_EMIT_CPU_OBJECT_H

@@ -1,0 +1,127 @@
+#include "attnrt/abi.h"
+#include "compiler/emit/cpu/LibraryTable.h"
+#include "compiler/emit/cpu/Object.h"
+#include "compiler/emit/cpu/Target.h"
+#include "mlir/IR/Builders.h"
+#include "llvm/IR/IRBuilder.h"
+#include "llvm/IR/LLVMContext.h"
+#include "llvm/IR/Module.h"
+#include "llvm/Support/JSON.h"
+#include "gtest/gtest.h"
+#include <cstdlib>
+#include <dlfcn.h>
+#include <unistd.h>
+
+using namespace attn;
+
+namespace {
+
+struct Emit : testing::Test {
+  Emit() { context.loadDialect<AttnDialect>(); }
+
+  TargetAttr target(llvm::StringRef cpu) {
+    std::string error;
+    mlir::FailureOr<TargetAttr> result = makeTarget(&context, cpu, error);
+    EXPECT_TRUE(succeeded(result)) << error;
+    return succeeded(result) ? *result : TargetAttr();
+  }
+
+  mlir::MLIRContext context;
+};
+
+TEST_F(Emit, TargetsFollowFeatureBits) {
+  EXPECT_EQ(target("x86-64").getIsa(), "portable");
+  EXPECT_EQ(target("x86-64-v3").getIsa(), "avx2");
+  EXPECT_EQ(target("x86-64-v4").getIsa(), "avx512");
+  EXPECT_EQ(target("znver5").getIsa(), "avx512");
+  EXPECT_EQ(target("x86-64-v3").getF32Lanes(), 8);
+  EXPECT_GT(target("native").getL1(), 0);
+  // "native" is a level and extra features, never a model's name.
+  EXPECT_TRUE(target("native").getCpu().starts_with("x86-64"));
+  std::string error;
+  EXPECT_TRUE(failed(makeTarget(&context, "pentium-9", error)));
+  EXPECT_NE(error.find("unknown CPU 'pentium-9'"), std::string::npos) << error;
+}
+
+TEST_F(Emit, RequiredFeaturesAreTheKernelsNames) {
+  EXPECT_EQ(requiredCpuFeatures(target("x86-64")), "");
+  std::string v4 = requiredCpuFeatures(target("x86-64-v4"));
+  EXPECT_NE(v4.find("sse4_1"), std::string::npos);
+  EXPECT_NE(v4.find("abm,bmi1,bmi2,f16c,fma,avx,avx2,avx512f"), std::string::npos) << v4;
+}
+
+TEST_F(Emit, LinkedTableIsWhatWasDescribed) {
+  llvm::LLVMContext llvmContext;
+  llvm::Module module("model", llvmContext);
+  auto *pointer = llvm::PointerType::getUnqual(llvmContext);
+  auto *type = llvm::FunctionType::get(llvm::Type::getInt32Ty(llvmContext), {pointer, pointer}, false);
+  // External until the table refers to it, so that the optimiser keeps it.
+  auto *function = llvm::Function::Create(type, llvm::GlobalValue::ExternalLinkage, "entry_fn", module);
+  llvm::IRBuilder<> builder(llvm::BasicBlock::Create(llvmContext, "", function));
+  builder.CreateRet(builder.getInt32(42));
+
+  LibraryDescription d;
+  d.entries.push_back({"main", "entry_fn",
+                       {{"x", "int64", {-1, 8}, {"batch", ""}}, {"scalar", "bool", {}, {}}},
+                       {{"y", "float32", {-1}, {"batch"}}},
+                       {"node 'a' (Gather)", "sizes {0} and {1} differ"}});
+  d.weights.push_back({"w", mlir::Float32Type::get(&context), {3, 5}, 64, 60, "panels:48"});
+  d.requiredCpuFeatures = "avx2,fma";
+  d.target = "x86_64-unknown-linux-gnu";
+  d.compilerVersion = "attnc 0.1.0";
+  d.manifestJson = makeManifest(d, target("x86-64"), R"([{"fused": true}])");
+  llvm::Expected<llvm::json::Value> manifest = llvm::json::parse(d.manifestJson);
+  ASSERT_TRUE(bool(manifest));
+  EXPECT_EQ((*manifest->getAsObject()->getArray("entries"))[0].getAsObject()->getString("name"), "main");
+
+  std::string error;
+  llvm::SmallVector<char, 0> object, elf;
+  emitLibraryTable(module, d);
+  ASSERT_TRUE(optimizeModule(module, target("x86-64"), 2, error)) << error;
+  ASSERT_TRUE(emitObject(module, target("x86-64"), 2, object, error)) << error;
+  ASSERT_TRUE(linkLibrary(object, elf, error)) << error;
+
+  char path[] = "/tmp/attnc-emit-XXXXXX";
+  int file = mkstemp(path);
+  ASSERT_EQ(write(file, elf.data(), elf.size()), static_cast<ssize_t>(elf.size()));
+  close(file);
+  void *handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+  unlink(path);
+  ASSERT_TRUE(handle) << dlerror();
+  auto query = reinterpret_cast<attnrt_library_query_fn>(dlsym(handle, "attnrt_library_query"));
+  ASSERT_TRUE(query);
+  EXPECT_EQ(dlsym(handle, "entry_fn"), nullptr);
+  EXPECT_EQ(query(ATTNRT_ABI_VERSION + 1), nullptr);
+  const attnrt_library *library = query(ATTNRT_ABI_VERSION);
+  ASSERT_TRUE(library);
+  ASSERT_EQ(library->num_entries, 1u);
+  const attnrt_entry &entry = library->entries[0];
+  EXPECT_STREQ(entry.name, "main");
+  EXPECT_EQ(entry.fn(nullptr, nullptr), 42);
+  ASSERT_EQ(entry.num_inputs, 2);
+  EXPECT_STREQ(entry.inputs[0].name, "x");
+  EXPECT_STREQ(entry.inputs[0].dtype_name, "int64");
+  EXPECT_EQ(entry.inputs[0].dtype, ATTNRT_I64);
+  ASSERT_EQ(entry.inputs[0].rank, 2);
+  EXPECT_EQ(entry.inputs[0].dims[0].size, -1);
+  EXPECT_STREQ(entry.inputs[0].dims[0].name, "batch");
+  EXPECT_EQ(entry.inputs[0].dims[1].size, 8);
+  EXPECT_EQ(entry.inputs[1].rank, 0);
+  EXPECT_EQ(entry.inputs[1].dtype, ATTNRT_BOOL);
+  ASSERT_EQ(entry.num_outputs, 1);
+  EXPECT_STREQ(entry.outputs[0].name, "y");
+  ASSERT_EQ(entry.num_messages, 2);
+  EXPECT_STREQ(entry.messages[1], "sizes {0} and {1} differ");
+  ASSERT_EQ(library->num_weights, 1u);
+  EXPECT_STREQ(library->weights[0].name, "w");
+  EXPECT_EQ(library->weights[0].dtype, ATTNRT_F32);
+  EXPECT_EQ(library->weights[0].shape[1], 5);
+  EXPECT_EQ(library->weights[0].offset, 64u);
+  EXPECT_EQ(library->weights[0].size, 60u);
+  EXPECT_STREQ(library->weights[0].layout, "panels:48");
+  EXPECT_STREQ(library->required_cpu_features, "avx2,fma");
+  EXPECT_STREQ(library->manifest_json, d.manifestJson.c_str());
+  dlclose(handle);
+}
+
+} // namespace
