@@ -18,15 +18,11 @@ public:
 
 private:
   void print(mlir::Diagnostic &diagnostic);
-  std::string prefix(mlir::Location loc, llvm::StringRef text) const;
 
   std::string file;
   unsigned numErrors = 0;
   mlir::ScopedDiagnosticHandler handler;
 };
-
-/// The model's node that `loc` names: "node 'x' (Op)", or "".
-std::string describeNode(mlir::Location loc);
 
 } // namespace attn::tools
 
