@@ -206,6 +206,22 @@ Value Node::elementwise(DType result, ArrayRef<Expr> shape, ArrayRef<Tensor> ope
   return generic.getResult(0);
 }
 
+Value Node::generate(DType result, ArrayRef<Expr> shape, ElementwiseBody body) {
+  size_t rank = shape.size();
+  Value init = empty(result, shape);
+  SmallVector<AffineMap> maps = {AffineMap::getMultiDimIdentityMap(rank, builder().getContext())};
+  SmallVector<utils::IteratorType> iterators(rank, utils::IteratorType::parallel);
+  auto generic = linalg::GenericOp::create(builder(), impl.loc, TypeRange(init.getType()), ValueRange(),
+                                           ValueRange(init), maps, iterators,
+                                           [&](OpBuilder &b, Location loc, ValueRange) {
+                                             SmallVector<Value> indices;
+                                             for (size_t dim = 0; dim < rank; ++dim)
+                                               indices.push_back(linalg::IndexOp::create(b, loc, dim));
+                                             linalg::YieldOp::create(b, loc, body(b, loc, indices));
+                                           });
+  return generic.getResult(0);
+}
+
 Tensor Node::expand(const Tensor &t, ArrayRef<Expr> shape) {
   if (ArrayRef<Expr>(t.shape) == shape)
     return t;

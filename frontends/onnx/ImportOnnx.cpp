@@ -14,19 +14,6 @@ using namespace mlir;
 using namespace attn;
 using namespace attn::onnx;
 
-static OpRegistry makeRegistry() {
-  OpRegistry registry;
-  registerElementwiseOps(registry);
-  registerMatMulOps(registry);
-  registerReductionOps(registry);
-  registerNormalizationOps(registry);
-  registerAttentionOps(registry);
-  registerShapeOps(registry);
-  registerDataMovementOps(registry);
-  registerIndexingOps(registry);
-  return registry;
-}
-
 /// attn.name, attn.dtype and attn.dims of an argument or result.
 static DictionaryAttr describeTensor(MLIRContext *context, StringRef name, DType dtype, ArrayRef<std::string> dims) {
   Builder b(context);
@@ -215,7 +202,8 @@ ImportStatus attn::onnx::importOnnx(MLIRContext *context, StringRef path, const 
   OpsetImports opsets;
   if (!model || !readOpsetImports(model->opset_import(), reporter, opsets))
     return reporter.getStatus();
-  OpRegistry registry = makeRegistry();
+  OpRegistry registry;
+  registerAllOps(registry);
   Graph graph;
   if (!flatten(*model, opsets, registry, reporter, graph))
     return reporter.getStatus();

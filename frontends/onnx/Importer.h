@@ -158,6 +158,13 @@ public:
   mlir::Value elementwise(DType result, llvm::ArrayRef<Expr> shape, llvm::ArrayRef<Tensor> operands,
                           ElementwiseBody body);
 
+  /// One linalg.generic without inputs: `body` gets the index of the element in
+  /// each dimension and returns it as it is stored (Bool is i8).
+  mlir::Value generate(DType result, llvm::ArrayRef<Expr> shape, ElementwiseBody body);
+  /// Rows [offset, offset + size) of one dimension, every `stride`-th (>= 1).
+  /// Bounds have been checked. A weight stays a weight where it can.
+  Tensor slice(const Tensor &t, int64_t dim, const Expr &offset, const Expr &size, int64_t stride = 1);
+
   /// A view of `t` under another shape of the same number of elements:
   /// collapse_shape and expand_shape where the expressions prove which
   /// dimensions merge or split, tensor.reshape with a run-time check otherwise.
@@ -192,14 +199,23 @@ using ImportFn = mlir::LogicalResult (*)(Node &);
 class OpRegistry {
 public:
   /// Registers `fn` for each since_version in `versions` whose semantics it
-  /// implements, e.g. add("Softmax", {13}, importSoftmax13).
+  /// implements, e.g. add("Softmax", {13}, importSoftmax13). Every since_version
+  /// from opset 7 on is registered, or a later one would silently be taken for
+  /// an earlier one (a test compares with the schemas of the onnx package).
   void add(llvm::StringRef op, llvm::ArrayRef<int> versions, ImportFn fn, llvm::StringRef domain = "");
   /// The importer in force at `opset`, or null; `version` gets its since_version.
   ImportFn lookup(llvm::StringRef domain, llvm::StringRef op, int opset, int &version) const;
 
+  /// (domain, operator) -> since_version -> importer.
+  using Table = std::map<std::pair<std::string, std::string>, std::map<int, ImportFn>>;
+  const Table &entries() const { return table; }
+
 private:
-  std::map<std::pair<std::string, std::string>, std::map<int, ImportFn>> table;
+  Table table;
 };
+
+/// Every family below.
+void registerAllOps(OpRegistry &);
 
 // The families, one file each in frontends/onnx/ops/.
 void registerElementwiseOps(OpRegistry &);   // Elementwise.cpp: unary, binary, compare, Where, Cast

@@ -17,3 +17,14 @@ ImportFn OpRegistry::lookup(llvm::StringRef domain, llvm::StringRef op, int opse
   version = std::prev(next)->first;
   return std::prev(next)->second;
 }
+
+void attn::onnx::registerAllOps(OpRegistry &registry) {
+  registerElementwiseOps(registry);
+  registerMatMulOps(registry);
+  registerReductionOps(registry);
+  registerNormalizationOps(registry);
+  registerAttentionOps(registry);
+  registerShapeOps(registry);
+  registerDataMovementOps(registry);
+  registerIndexingOps(registry);
+}

@@ -187,3 +187,42 @@ Tensor Node::transpose(const Tensor &t, ArrayRef<int64_t> permutation) {
                      .getResult()[0];
   return result;
 }
+
+//===----------------------------------------------------------------------===//
+// Slice
+//===----------------------------------------------------------------------===//
+
+Tensor Node::slice(const Tensor &t, int64_t dim, const Expr &offset, const Expr &size, int64_t stride) {
+  if (offset.is(0) && stride == 1 && symbols().isEqual(size, t.shape[dim]) == true)
+    return t;
+  OpBuilder &b = builder();
+  Tensor result;
+  result.dtype = t.dtype;
+  result.shape = t.shape;
+  result.shape[dim] = size;
+  if (t.elements && offset.constant() && size.constant()) {
+    SmallVector<int64_t> sizes = *constants(t.shape);
+    int64_t inner = 1, outer = 1, from = *offset.constant(), count = *size.constant();
+    for (auto [n, extent] : llvm::enumerate(sizes))
+      (int64_t(n) < dim ? outer : inner) *= int64_t(n) == dim ? 1 : extent;
+    result.elements.emplace();
+    for (int64_t o = 0; o < outer; ++o)
+      for (int64_t k = 0; k < count; ++k)
+        for (int64_t i = 0; i < inner; ++i)
+          result.elements->push_back((*t.elements)[(o * sizes[dim] + from + k * stride) * inner + i]);
+    return result;
+  }
+  if (!t.weight.empty() && offset.constant() && size.constant() && stride == 1)
+    return impl.state.derive(t,
+                             SliceAttr::get(b.getContext(), FlatSymbolRefAttr::get(b.getContext(), t.weight), dim,
+                                            *offset.constant(), *size.constant()),
+                             *constants(result.shape), impl.loc);
+  SmallVector<OpFoldResult> offsets(t.rank(), b.getIndexAttr(0)), strides(t.rank(), b.getIndexAttr(1)), sizes;
+  for (const Expr &extent : result.shape)
+    sizes.push_back(symbols().size(b, impl.loc, extent));
+  offsets[dim] = symbols().size(b, impl.loc, offset);
+  strides[dim] = b.getIndexAttr(stride);
+  result.value = tensor::ExtractSliceOp::create(b, impl.loc, type(t.dtype, result.shape), value(t), offsets, sizes,
+                                                strides);
+  return result;
+}

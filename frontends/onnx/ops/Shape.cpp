@@ -1,3 +1,286 @@
 #include "frontends/onnx/Importer.h"
 
-void attn::onnx::registerShapeOps(OpRegistry &) {}
+using namespace mlir;
+using namespace attn::onnx;
+
+// What changes no element: shapes as values, and values under other shapes.
+
+static Expr product(ArrayRef<Expr> sizes) {
+  Expr result(1);
+  for (const Expr &size : sizes)
+    result = result * size;
+  return result;
+}
+
+static SmallVector<Scalar> scalars(ArrayRef<Expr> exprs) {
+  SmallVector<Scalar> result;
+  for (const Expr &expr : exprs)
+    result.push_back(Scalar(expr));
+  return result;
+}
+
+static LogicalResult setReshaped(Node &node, const Tensor &t, ArrayRef<Expr> shape) {
+  FailureOr<Tensor> view = node.reshape(t, shape);
+  if (failed(view))
+    return failure();
+  node.setOutput(0, *view);
+  return success();
+}
+
+//===----------------------------------------------------------------------===//
+// Shape, Size
+//===----------------------------------------------------------------------===//
+
+static LogicalResult importShape(Node &node) {
+  ArrayRef<Expr> shape = node.input(0).shape;
+  int64_t rank = shape.size();
+  auto bound = [&](llvm::StringRef name, int64_t fallback) { // start and end: since 15
+    int64_t at = node.intAttr(name, fallback);
+    return std::clamp<int64_t>(at < 0 ? at + rank : at, 0, rank);
+  };
+  int64_t start = bound("start", 0), end = std::max(start, bound("end", rank));
+  ArrayRef<Expr> part = shape.slice(start, end - start);
+  node.setElements(0, DType::I64, {Expr(end - start)}, scalars(part));
+  return success();
+}
+
+static LogicalResult importSize(Node &node) {
+  node.setElements(0, DType::I64, {}, {Scalar(product(node.input(0).shape))});
+  return success();
+}
+
+//===----------------------------------------------------------------------===//
+// Reshape, Flatten, Squeeze, Unsqueeze
+//===----------------------------------------------------------------------===//
+
+static LogicalResult importReshape(Node &node) {
+  const Tensor &t = node.input(0);
+  std::optional<SmallVector<Expr>> wanted = node.exprs(1);
+  if (!wanted)
+    return node.unsupported() << "reshape to a shape whose length is not known at import", failure();
+  bool allowZero = node.intAttr("allowzero", 0) != 0;
+  SmallVector<Expr> shape;
+  std::optional<size_t> inferred;
+  for (auto [n, size] : llvm::enumerate(*wanted)) {
+    Expr result = size;
+    if (size.is(0) && !allowZero) {
+      if (n >= t.shape.size())
+        return node.error() << "shape copies dimension " << n << " of an input of " << t.shape.size()
+                            << " dimensions",
+               failure();
+      result = t.shape[n];
+    } else if (size.is(-1)) {
+      if (inferred)
+        return node.error() << "shape has -1 in dimensions " << *inferred << " and " << n, failure();
+      inferred = n;
+      result = Expr(1);
+    } else if (size.constant() && *size.constant() < -1) {
+      return node.error() << "shape has size " << *size.constant() << " in dimension " << n, failure();
+    }
+    shape.push_back(result);
+  }
+  if (inferred) {
+    Expr total = product(t.shape), rest = product(shape);
+    if (rest.is(0))
+      return node.error() << "shape has -1 beside a dimension of size 0", failure();
+    shape[*inferred] = node.symbols().floorDiv(total, rest);
+  }
+  return setReshaped(node, t, shape);
+}
+
+static LogicalResult importFlatten(Node &node) {
+  const Tensor &t = node.input(0);
+  int64_t axis = node.intAttr("axis", 1), rank = t.rank();
+  if (axis < -rank || axis > rank)
+    return node.error() << "axis " << axis << " is outside [" << -rank << ", " << rank << "]", failure();
+  if (axis < 0)
+    axis += rank;
+  ArrayRef<Expr> shape = t.shape;
+  return setReshaped(node, t, {product(shape.take_front(axis)), product(shape.drop_front(axis))});
+}
+
+/// Axes from the attribute (before 13) or from input 1, normalised, each once.
+/// nullopt in the result: none are given.
+static FailureOr<std::optional<SmallVector<int64_t>>> readAxes(Node &node, int64_t rank) {
+  std::optional<SmallVector<int64_t>> axes;
+  if (node.version() < 13)
+    axes = node.intsAttr("axes");
+  else if (node.hasInput(1) && !(axes = node.constantInts(1)))
+    return node.unsupported() << "axes that are not known at import", failure();
+  if (!axes)
+    return std::optional<SmallVector<int64_t>>();
+  SmallVector<bool> seen(rank);
+  for (int64_t &axis : *axes) {
+    FailureOr<int64_t> normal = node.axis(axis, rank);
+    if (failed(normal))
+      return failure();
+    if (seen[*normal])
+      return node.error() << "axis " << axis << " is given twice", failure();
+    seen[axis = *normal] = true;
+  }
+  return axes;
+}
+
+static LogicalResult importSqueeze(Node &node) {
+  const Tensor &t = node.input(0);
+  FailureOr<std::optional<SmallVector<int64_t>>> axes = readAxes(node, t.rank());
+  if (failed(axes))
+    return failure();
+  SmallVector<Expr> shape;
+  for (auto [n, size] : llvm::enumerate(t.shape)) {
+    bool removed = *axes ? llvm::is_contained(**axes, int64_t(n)) : size.is(1);
+    if (!removed)
+      shape.push_back(size);
+    else if (failed(node.requireEqual(size, Expr(1), "a squeezed dimension has size {0}, not {1}")))
+      return failure();
+  }
+  return setReshaped(node, t, shape);
+}
+
+static LogicalResult importUnsqueeze(Node &node) {
+  const Tensor &t = node.input(0);
+  size_t added = 0;
+  if (node.version() < 13)
+    added = node.intsAttr("axes").value_or(SmallVector<int64_t>()).size();
+  else if (std::optional<SmallVector<int64_t>> axes = node.constantInts(1))
+    added = axes->size();
+  int64_t rank = t.rank() + added;
+  FailureOr<std::optional<SmallVector<int64_t>>> axes = readAxes(node, rank);
+  if (failed(axes))
+    return failure();
+  if (!*axes)
+    return node.error() << "has no axes", failure();
+  SmallVector<Expr> shape;
+  size_t next = 0;
+  for (int64_t n = 0; n < rank; ++n)
+    shape.push_back(llvm::is_contained(**axes, n) ? Expr(1) : t.shape[next++]);
+  return setReshaped(node, t, shape);
+}
+
+//===----------------------------------------------------------------------===//
+// Expand, Identity, Dropout
+//===----------------------------------------------------------------------===//
+
+static LogicalResult importExpand(Node &node) {
+  const Tensor &t = node.input(0);
+  std::optional<SmallVector<Expr>> wanted = node.exprs(1);
+  if (!wanted)
+    return node.unsupported() << "expand to a shape whose length is not known at import", failure();
+  for (const Expr &size : *wanted)
+    if (size.constant() && *size.constant() < 0)
+      return node.error() << "expands to a dimension of size " << *size.constant(), failure();
+  FailureOr<SmallVector<Expr>> shape = node.broadcast({t.shape, *wanted});
+  if (failed(shape))
+    return failure();
+  node.setOutput(0, node.expand(t, *shape));
+  return success();
+}
+
+static LogicalResult importIdentity(Node &node) {
+  node.setOutput(0, node.input(0));
+  return success();
+}
+
+/// In inference: the input, and a mask that keeps everything.
+static LogicalResult importDropout(Node &node) {
+  const Tensor &t = node.input(0);
+  if (node.version() >= 12 && node.hasInput(2)) {
+    std::optional<SmallVector<int64_t>> training = node.constantInts(2);
+    if (!training || training->size() != 1 || training->front() != 0)
+      return node.unsupported() << "dropout in training mode", failure();
+  }
+  node.setOutput(0, t);
+  if (node.hasOutput(1)) {
+    DType dtype = node.version() < 10 ? t.dtype : DType::Bool; // 7: "same type as input"
+    node.setOutput(1, node.filled(dtype, t.shape, node.constant(dtype, 1)), dtype, t.shape);
+  }
+  return success();
+}
+
+//===----------------------------------------------------------------------===//
+// Constant, ConstantOfShape
+//===----------------------------------------------------------------------===//
+
+static LogicalResult importConstant(Node &node) {
+  if (node.hasAttr("value")) {
+    std::optional<Tensor> value = node.tensorAttr("value");
+    if (!value)
+      return failure();
+    node.setOutput(0, *value);
+    return success();
+  }
+  if (node.hasAttr("value_int")) {
+    node.setElements(0, DType::I64, {}, {Scalar(Expr(node.intAttr("value_int", 0)))});
+    return success();
+  }
+  if (node.hasAttr("value_float")) {
+    node.setElements(0, DType::F32, {}, {Scalar(node.floatAttr("value_float", 0))});
+    return success();
+  }
+  auto setList = [&](DType dtype, auto values) {
+    std::vector<char> bytes(values.size() * dtypeBytes(dtype));
+    for (auto [n, value] : llvm::enumerate(values)) {
+      float narrow = value;
+      memcpy(bytes.data() + n * dtypeBytes(dtype), dtype == DType::F32 ? (void *)&narrow : (void *)&value,
+             dtypeBytes(dtype));
+    }
+    node.setOutput(0, node.constantTensor(dtype, {int64_t(values.size())}, bytes));
+    return success();
+  };
+  if (node.hasAttr("value_ints"))
+    return setList(DType::I64, node.intsAttr("value_ints").value_or(SmallVector<int64_t>()));
+  if (node.hasAttr("value_floats"))
+    return setList(DType::F32, node.floatsAttr("value_floats").value_or(SmallVector<double>()));
+  for (llvm::StringRef name : {"sparse_value", "value_string", "value_strings"})
+    if (node.hasAttr(name))
+      return node.unsupported() << "a constant by attribute '" << name << "'", failure();
+  return node.error() << "has no value", failure();
+}
+
+static LogicalResult importConstantOfShape(Node &node) {
+  std::optional<SmallVector<Expr>> shape = node.exprs(0);
+  if (!shape)
+    return node.unsupported() << "a shape whose length is not known at import", failure();
+  if (node.input(0).rank() != 1)
+    return node.error() << "expects a shape of 1 dimension, got " << node.input(0).rank(), failure();
+  for (const Expr &size : *shape)
+    if (size.constant() && *size.constant() < 0)
+      return node.error() << "has a dimension of size " << *size.constant(), failure();
+    else if (failed(node.requireAtMost(Expr(0), size, "a dimension has size {1}")))
+      return failure();
+  Tensor value;
+  value.elements.emplace(1, Scalar(0.0));
+  if (node.hasAttr("value")) {
+    std::optional<Tensor> given = node.tensorAttr("value");
+    if (!given)
+      return failure();
+    if (!given->scalar())
+      return node.error() << "expects a value of 1 element, got " << given->rank() << " dimensions", failure();
+    value = *given;
+    value.shape.clear();
+  }
+  // A shape that cannot be is reported by its output's check, not by expanding.
+  Tensor result;
+  result.dtype = value.dtype;
+  result.shape.assign(shape->begin(), shape->end());
+  if (auto folded = node.foldElementwise(value.dtype, *shape, {value}, [](ArrayRef<Scalar> in) { return in[0]; }))
+    result = *folded;
+  else
+    result = node.expand(value, *shape);
+  node.setOutput(0, std::move(result));
+  return success();
+}
+
+void attn::onnx::registerShapeOps(OpRegistry &registry) {
+  registry.add("Shape", {1, 13, 15, 19, 21, 23, 24, 25}, importShape);
+  registry.add("Size", {1, 13, 19, 21, 23, 24, 25}, importSize);
+  registry.add("Reshape", {5, 13, 14, 19, 21, 23, 24, 25}, importReshape);
+  registry.add("Flatten", {1, 9, 11, 13, 21, 23, 24, 25}, importFlatten);
+  registry.add("Squeeze", {1, 11, 13, 21, 23, 24, 25}, importSqueeze);
+  registry.add("Unsqueeze", {1, 11, 13, 21, 23, 24, 25}, importUnsqueeze);
+  registry.add("Expand", {8, 13}, importExpand);
+  registry.add("Identity", {1, 13, 14, 16, 19, 21, 23, 24, 25}, importIdentity);
+  registry.add("Dropout", {7, 10, 12, 13, 22}, importDropout);
+  registry.add("Constant", {1, 9, 11, 12, 13, 19, 21, 23, 24, 25}, importConstant);
+  registry.add("ConstantOfShape", {9, 20, 21, 23, 24, 25}, importConstantOfShape);
+}
