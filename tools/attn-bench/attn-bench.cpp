@@ -1,0 +1,152 @@
+// Times the runs of a model.
+#include "tools/options/Console.h"
+#include "tools/options/LibraryArgument.h"
+#include "tools/options/RunArguments.h"
+
+#include "llvm/Support/Format.h"
+#include "llvm/Support/raw_ostream.h"
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstdio>
+
+using namespace llvm;
+using namespace attn;
+using namespace attn::tools;
+using runner::Tensor;
+
+namespace {
+
+constexpr ToolInfo kTool = {
+    "attn-bench", BenchVis, "attn-bench [options] MODEL.so|MODEL.onnx",
+    "Times the runs of a model library, or of an ONNX model that it compiles first.\n"
+    "At least 3 runs and 0.2 s of warm-up are not counted. Outputs are those of the last run.",
+    "  attn-bench model.so --threads=2\n"
+    "  attn-bench model.so --dim=batch:1 --dim=seq:128 --runs=100 --json\n"
+    "  attn-bench model.onnx --mcpu=x86-64-v3 --input=x=@x.npy --output=y=@y.npy\n",
+    "  0  the model was measured\n"
+    "  1  the command line is wrong, or a file cannot be read or written\n"
+    "  2  the model needs what attnc does not support, or the library does not fit this machine\n"
+    "  3  the model, the library or an input is damaged or does not fit\n"
+    "  4  an error inside attnc, or a limit of memory or time was reached\n"};
+
+constexpr uint64_t kWarmupRuns = 3;
+constexpr double kWarmupMs = 200;
+
+double nowMs() {
+  return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+/// Largest resident memory of this process so far, MiB. Not getrusage: its
+/// figure begins with that of the program that started us.
+double peakResidentMb() {
+  FILE *file = std::fopen("/proc/self/status", "re");
+  if (!file)
+    return 0;
+  char line[256];
+  double kilobytes = 0;
+  while (std::fgets(line, sizeof line, file))
+    if (std::sscanf(line, "VmHWM: %lf kB", &kilobytes) == 1)
+      break;
+  std::fclose(file);
+  return kilobytes / 1024;
+}
+
+struct Measurement {
+  std::vector<double> times; // ms, in the order of the runs
+  double loadMs = 0;
+
+  std::vector<double> sorted() const {
+    std::vector<double> copy = times;
+    std::sort(copy.begin(), copy.end());
+    return copy;
+  }
+  double min() const { return sorted().front(); }
+  double median() const {
+    std::vector<double> s = sorted();
+    size_t half = s.size() / 2;
+    return s.size() % 2 ? s[half] : (s[half - 1] + s[half]) / 2;
+  }
+  /// Nearest rank: the least time that 95 % of the runs do not exceed.
+  double p95() const { return sorted()[static_cast<size_t>(std::ceil(0.95 * static_cast<double>(times.size()))) - 1]; }
+};
+
+/// Times runs until there are `runs` of them and `minMs` have passed.
+bool measure(runner::Model &model, std::vector<Tensor> &inputs, std::vector<Tensor> &outputs, uint64_t runs,
+             double minMs, Measurement &result, runner::Failure &failure) {
+  double start = nowMs();
+  for (uint64_t i = 0; i < kWarmupRuns || nowMs() - start < kWarmupMs; ++i)
+    if (!model.run(inputs, outputs, failure))
+      return false;
+  start = nowMs();
+  for (uint64_t i = 0; i < runs || nowMs() - start < minMs; ++i) {
+    double before = nowMs();
+    if (!model.run(inputs, outputs, failure))
+      return false;
+    result.times.push_back(nowMs() - before);
+  }
+  return true;
+}
+
+void printJson(const Measurement &result, int32_t threads) {
+  outs() << format("{\"min_ms\":%.6f,\"median_ms\":%.6f,\"p95_ms\":%.6f,\"times_ms\":[", result.min(), result.median(),
+                   result.p95());
+  for (size_t i = 0; i < result.times.size(); ++i)
+    outs() << (i ? "," : "") << format("%.6f", result.times[i]);
+  outs() << format("],\"load_ms\":%.3f,\"peak_rss_mb\":%.1f,\"threads\":%d,\"runs\":%zu}\n", result.loadMs,
+                   peakResidentMb(), threads, result.times.size());
+}
+
+void printText(StringRef name, const Measurement &result, int32_t threads) {
+  outs() << printable(name) << ": " << result.times.size() << (result.times.size() == 1 ? " run, " : " runs, ")
+         << threads << (threads == 1 ? " thread\n" : " threads\n")
+         << format("  median %.3f ms   min %.3f ms   95%% within %.3f ms\n", result.median(), result.min(),
+                   result.p95())
+         << format("  load %.1f ms   peak memory %.1f MiB\n", result.loadMs, peakResidentMb());
+}
+
+} // namespace
+
+int main(int argc, char **argv) {
+  int code = ExitSuccess;
+  std::optional<CommandLine> line = CommandLine::parse(kTool, argc, argv, code);
+  if (!line)
+    return code;
+  runner::InputOptions options = inputOptions(*line);
+  auto threads = static_cast<int32_t>(line->number(OPT_threads, 0, 1, 4096));
+  // --runs alone is exact, --min-time has a floor.
+  uint64_t runs = line->number(OPT_runs, 0, 1, 100000000);
+  double minMs = line->real(OPT_min_time, runs ? 0 : 1) * 1e3;
+  std::unique_ptr<LibraryArgument> library = LibraryArgument::prepare(*line, code);
+  if (!library)
+    return code;
+
+  Measurement result;
+  runner::Model model;
+  runner::Failure failure;
+  double start = nowMs();
+  bool loaded = model.load(library->path(), line->text(OPT_entry).str(), threads, failure);
+  result.loadMs = nowMs() - start;
+  library->discard();
+  if (!loaded)
+    return reportFailure(library->name(), failure);
+
+  std::vector<OutputArgument> written;
+  if (!outputArguments(*line, OPT_output, model.entry(), /*files=*/true, written))
+    return ExitUsage;
+  std::string error;
+  std::vector<Tensor> inputs, outputs;
+  if (!runner::makeInputs(model.entry(), options, inputs, error)) {
+    reportError(error);
+    return ExitInvalid;
+  }
+  if (!measure(model, inputs, outputs, runs ? runs : 3, minMs, result, failure))
+    return reportFailure(library->name(), failure);
+  if (!writeOutputs(written, outputs))
+    return ExitUsage;
+  if (line->has(OPT_json))
+    printJson(result, model.threads());
+  else
+    printText(library->name(), result, model.threads());
+  return ExitSuccess;
+}

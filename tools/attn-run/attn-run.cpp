@@ -1,0 +1,116 @@
+// Runs a model library, or compiles an ONNX model and runs it.
+#include "tools/attn-run/Describe.h"
+#include "tools/options/Console.h"
+#include "tools/options/LibraryArgument.h"
+#include "tools/options/RunArguments.h"
+
+#include "llvm/Support/raw_ostream.h"
+
+using namespace llvm;
+using namespace attn;
+using namespace attn::tools;
+using runner::Tensor;
+
+namespace {
+
+constexpr ToolInfo kTool = {
+    "attn-run", RunVis, "attn-run [options] MODEL.so|MODEL.onnx",
+    "Runs a model library, or compiles an ONNX model and runs it, in one step.\n"
+    "Without --output and --expected-output, what comes out is summed up on standard output.",
+    "  attn-run model.so                                 on inputs made from a seed\n"
+    "  attn-run model.so --dim=seq:128 --threads=2       with a size for an open dimension\n"
+    "  attn-run model.onnx --input=x=@x.npy --output=y=@y.npy\n"
+    "  attn-run model.onnx --input=x=2x3xf32=1,2,3,4,5,6 --expected-output=y=@y.npy --rtol=1e-5\n"
+    "  attn-run --info model.so                          what the library holds\n",
+    "  0  the model ran, and its outputs are as expected\n"
+    "  1  the command line is wrong, or a file cannot be read or written\n"
+    "  2  the model needs what attnc does not support, or the library does not fit this machine\n"
+    "  3  the model, the library or an input is damaged or does not fit\n"
+    "  4  an error inside attnc, or a limit of memory or time was reached\n"
+    "  5  an output is not what --expected-output says\n"};
+
+/// Compares what --expected-output asks for; an exit code.
+int compareOutputs(const std::vector<OutputArgument> &arguments, const std::vector<Tensor> &wanted,
+                   const std::vector<Tensor> &outputs, const attnrt_entry_info &entry, double rtol, double atol,
+                   std::string *json) {
+  int code = ExitSuccess;
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    const char *name = entry.outputs[arguments[i].index].name;
+    runner::Comparison result = runner::compare(outputs[arguments[i].index], wanted[i], rtol, atol);
+    if (!result.equal) {
+      reportError("output '" + Twine(name) + "' " + result.complaint);
+      code = ExitDifferent;
+    }
+    if (json)
+      raw_string_ostream(*json) << (i ? "," : "") << "{\"name\":" << jsonString(name)
+                                << ",\"equal\":" << (result.equal ? "true" : "false")
+                                << ",\"max_error\":" << jsonNumber(result.maxError)
+                                << ",\"different\":" << result.different << "}";
+    else if (result.equal)
+      outs() << name << ": as expected, largest difference " << format("%.3g", result.maxError) << '\n';
+  }
+  return code;
+}
+
+int run(CommandLine &line, runner::Model &model, StringRef name, const runner::InputOptions &options, double rtol,
+        double atol) {
+  const attnrt_entry_info &entry = model.entry();
+  std::vector<OutputArgument> written, expected;
+  if (!outputArguments(line, OPT_output, entry, /*files=*/true, written) ||
+      !outputArguments(line, OPT_expected_output, entry, /*files=*/false, expected))
+    return ExitUsage;
+  std::string error;
+  std::vector<Tensor> inputs, outputs, wanted(expected.size());
+  if (!runner::makeInputs(entry, options, inputs, error)) {
+    reportError(error);
+    return ExitInvalid;
+  }
+  for (size_t i = 0; i < expected.size(); ++i)
+    if (!runner::parseTensor(expected[i].value, wanted[i], error)) {
+      reportError(error);
+      return ExitInvalid;
+    }
+
+  runner::Failure failure;
+  if (!model.run(inputs, outputs, failure))
+    return reportFailure(name, failure);
+  if (!writeOutputs(written, outputs))
+    return ExitUsage;
+  bool json = line.has(OPT_json);
+  std::string comparisons;
+  int code = compareOutputs(expected, wanted, outputs, entry, rtol, atol, json ? &comparisons : nullptr);
+  if (json)
+    outs() << "{\"outputs\":" << outputsJson(entry, outputs) << ",\"expected\":[" << comparisons << "]}\n";
+  else if (written.empty() && expected.empty())
+    describeOutputs(outs(), entry, outputs);
+  return code;
+}
+
+} // namespace
+
+int main(int argc, char **argv) {
+  int code = ExitSuccess;
+  std::optional<CommandLine> line = CommandLine::parse(kTool, argc, argv, code);
+  if (!line)
+    return code;
+  runner::InputOptions options = inputOptions(*line);
+  double rtol = line->real(OPT_rtol, 1e-3), atol = line->real(OPT_atol, 1e-4);
+  auto threads = static_cast<int32_t>(line->number(OPT_threads, 0, 1, 4096));
+  std::unique_ptr<LibraryArgument> library = LibraryArgument::prepare(*line, code);
+  if (!library)
+    return code;
+
+  runner::Model model;
+  runner::Failure failure;
+  bool loaded = model.load(library->path(), line->text(OPT_entry).str(), threads, failure);
+  library->discard();
+  if (!loaded)
+    return reportFailure(library->name(), failure);
+  if (!line->has(OPT_info))
+    return run(*line, model, library->name(), options, rtol, atol);
+  if (line->has(OPT_json))
+    outs() << model.info().manifest_json << '\n';
+  else
+    describeModel(outs(), library->name(), model.info());
+  return ExitSuccess;
+}

@@ -1,0 +1,42 @@
+// A run's inputs: from files, from text, or made from a seed.
+#ifndef TOOLS_ATTN_RUN_RUNNER_INPUTS_H
+#define TOOLS_ATTN_RUN_RUNNER_INPUTS_H
+
+#include "tools/attn-run/runner/Tensor.h"
+#include <map>
+
+namespace attn::runner {
+
+/// Reads "@file.npy", "2x3xf32=1,2,3,4,5,6" (one value fills the tensor) or
+/// "2x3xf32=seed:7". Dtypes are spelled f32 or float32, and so on.
+bool parseTensor(const std::string &text, Tensor &tensor, std::string &error);
+
+/// Fills a tensor from a seed, the same on every machine: floats uniform in
+/// [-1, 1), integers and bools 0 or 1, which serve as token ids, types and masks.
+void fill(Tensor &tensor, uint64_t seed);
+
+struct InputOptions {
+  std::vector<std::string> inputs;                    ///< each "name=value"
+  std::map<std::string, int64_t> dims;                ///< sizes of named dimensions
+  std::map<std::string, std::vector<int64_t>> shapes; ///< of inputs, -1 where open
+  uint64_t seed = 0;
+  static constexpr int64_t kOpenDim = 8; ///< a dimension that nothing else decides
+};
+
+/// The inputs of `entry`, in its order. Those that `options.inputs` lacks are
+/// generated; their named dimensions follow the given inputs, then
+/// `options.dims`. A dimension called like a sum ("past + seq") is the sum.
+bool makeInputs(const attnrt_entry_info &entry, const InputOptions &options, std::vector<Tensor> &inputs,
+                std::string &error);
+
+/// Splits "name=value" where `name` is one of `infos`; names may hold '='. The
+/// index of the tensor, or -1 with `error` set to a list of the names there are.
+int findNamed(const std::string &text, const attnrt_tensor_info *infos, int32_t count, const char *what,
+              std::string &value, std::string &error);
+
+/// "float32 [batch, seq, 384]".
+std::string printType(const attnrt_tensor_info &info);
+
+} // namespace attn::runner
+
+#endif // TOOLS_ATTN_RUN_RUNNER_INPUTS_H

@@ -1,0 +1,42 @@
+// A loaded model library and a session on it, with C++ ownership.
+#ifndef TOOLS_ATTN_RUN_RUNNER_MODEL_H
+#define TOOLS_ATTN_RUN_RUNNER_MODEL_H
+
+#include "tools/attn-run/runner/Tensor.h"
+
+namespace attn::runner {
+
+/// What the runtime said about a call that failed.
+struct Failure {
+  attnrt_status status = ATTNRT_OK;
+  std::string message;
+};
+
+class Model {
+public:
+  Model() = default;
+  ~Model();
+  Model(const Model &) = delete;
+
+  /// Loads a library and prepares to run its entry called `entry` ("": the
+  /// first) with `threads` threads (0: all processors).
+  bool load(const std::string &path, const std::string &entry, int32_t threads, Failure &failure);
+
+  const attnrt_model_info &info() const { return *description; }
+  const attnrt_entry_info &entry() const { return *chosen; }
+  int32_t threads() const { return attnrt_session_num_threads(session); }
+
+  /// Runs once. Empty `outputs` are made by the run; later runs with the same
+  /// ones write into them and allocate nothing.
+  bool run(std::vector<Tensor> &inputs, std::vector<Tensor> &outputs, Failure &failure);
+
+private:
+  attnrt_model *model = nullptr;
+  attnrt_session *session = nullptr;
+  const attnrt_model_info *description = nullptr;
+  const attnrt_entry_info *chosen = nullptr;
+};
+
+} // namespace attn::runner
+
+#endif // TOOLS_ATTN_RUN_RUNNER_MODEL_H

@@ -1,0 +1,151 @@
+#include "tools/options/LibraryArgument.h"
+
+#include "tools/options/Console.h"
+
+#include "llvm/Support/FileSystem.h"
+#include "llvm/Support/Path.h"
+#include <cerrno>
+#include <csignal>
+#include <cstdlib>
+#include <cstring>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+extern char **environ;
+
+using namespace llvm;
+
+namespace attn::tools {
+namespace {
+
+/// The attnc of the same installation; the one in PATH if there is none.
+std::string findAttnc() {
+  char self[4096];
+  ssize_t length = readlink("/proc/self/exe", self, sizeof self - 1);
+  if (length > 0) {
+    SmallString<256> path(StringRef(self, static_cast<size_t>(length)));
+    sys::path::remove_filename(path);
+    sys::path::append(path, "attnc");
+    if (access(path.c_str(), X_OK) == 0)
+      return path.str().str();
+  }
+  return "attnc";
+}
+
+/// Runs a program to its end. SIGINT, SIGTERM and SIGHUP are passed on to it;
+/// `stoppedBy` is then the signal, which stays blocked so that the caller can
+/// clean up. Returns the exit code, or -1 with errno set.
+int runProgram(const std::vector<std::string> &arguments, int &stoppedBy) {
+  std::vector<char *> argv;
+  for (const std::string &argument : arguments)
+    argv.push_back(const_cast<char *>(argument.c_str()));
+  argv.push_back(nullptr);
+
+  sigset_t awaited, before;
+  sigemptyset(&awaited);
+  for (int signal : {SIGINT, SIGTERM, SIGHUP, SIGCHLD})
+    sigaddset(&awaited, signal);
+  sigprocmask(SIG_BLOCK, &awaited, &before);
+  posix_spawnattr_t attributes;
+  posix_spawnattr_init(&attributes);
+  posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK);
+  posix_spawnattr_setsigmask(&attributes, &before);
+  pid_t child = -1;
+  int error = posix_spawnp(&child, argv[0], nullptr, &attributes, argv.data(), environ);
+  posix_spawnattr_destroy(&attributes);
+
+  int status = 0;
+  while (!error) {
+    pid_t ended = waitpid(child, &status, WNOHANG);
+    if (ended == child)
+      break;
+    if (ended < 0 && errno != EINTR) {
+      error = errno;
+      break;
+    }
+    siginfo_t info;
+    if (sigwaitinfo(&awaited, &info) > 0 && info.si_signo != SIGCHLD) {
+      stoppedBy = info.si_signo;
+      kill(child, stoppedBy);
+    }
+  }
+  if (!stoppedBy)
+    sigprocmask(SIG_SETMASK, &before, nullptr);
+  errno = error;
+  if (error)
+    return -1;
+  return WIFEXITED(status) ? WEXITSTATUS(status) : static_cast<int>(ExitInternal);
+}
+
+[[noreturn]] void dieBy(int signal) {
+  std::signal(signal, SIG_DFL);
+  std::raise(signal);
+  sigset_t all;
+  sigfillset(&all);
+  sigprocmask(SIG_UNBLOCK, &all, nullptr);
+  _exit(128 + signal);
+}
+
+} // namespace
+
+std::unique_ptr<LibraryArgument> LibraryArgument::prepare(CommandLine &line, int &exitCode) {
+  std::vector<StringRef> models = line.positional();
+  if (models.size() != 1)
+    line.fail(models.empty() ? "no model given" : "one model expected, not " + Twine(models.size()));
+  if (line.has(OPT_json) && line.text(OPT_fusion_report) == "-")
+    line.fail("--json and --fusion-report=- would both write to standard output");
+  exitCode = ExitUsage;
+  if (line.failed())
+    return nullptr;
+
+  std::unique_ptr<LibraryArgument> argument(new LibraryArgument());
+  argument->given = argument->library = models.front().str();
+  StringRef extension = sys::path::extension(argument->given);
+  if (extension != ".onnx" && extension != ".mlir") {
+    for (OptionId id : {OPT_o, OPT_O, OPT_mcpu, OPT_require_fused, OPT_fusion_report})
+      if (line.has(id))
+        report(Severity::Warning, argument->given + " is compiled already: compile options have no effect");
+    return argument;
+  }
+
+  argument->library = line.text(OPT_o).str();
+  if (argument->library.empty()) {
+    const char *tmp = std::getenv("TMPDIR");
+    std::string folder = std::string(tmp && *tmp ? tmp : "/tmp") + "/attn-XXXXXX";
+    if (!mkdtemp(folder.data())) {
+      reportError("cannot make a folder like '" + folder + "': " + std::strerror(errno));
+      return nullptr;
+    }
+    argument->folder = folder;
+    argument->library = folder + "/model.so";
+  }
+  std::vector<std::string> command = {findAttnc(), "-o", argument->library};
+  for (std::string &option : line.compileArguments())
+    command.push_back(std::move(option));
+  // Not beside the library, which is about to go.
+  if (!line.has(OPT_reproducer))
+    command.push_back("--reproducer=" + sys::path::stem(argument->given).str() + ".reproducer.mlir");
+  command.push_back("--");
+  command.push_back(argument->given);
+
+  int stoppedBy = 0;
+  exitCode = runProgram(command, stoppedBy);
+  if (stoppedBy) {
+    argument->discard();
+    dieBy(stoppedBy);
+  }
+  if (exitCode < 0) {
+    reportError("cannot start '" + command.front() + "': " + std::strerror(errno));
+    exitCode = ExitInternal;
+  }
+  return exitCode == ExitSuccess ? std::move(argument) : nullptr;
+}
+
+void LibraryArgument::discard() {
+  if (!folder.empty())
+    sys::fs::remove_directories(folder, /*IgnoreErrors=*/true);
+  folder.clear();
+}
+
+} // namespace attn::tools

@@ -1,0 +1,34 @@
+// The MODEL of attn-run and attn-bench: a library, or a model to compile first.
+#ifndef TOOLS_OPTIONS_LIBRARYARGUMENT_H
+#define TOOLS_OPTIONS_LIBRARYARGUMENT_H
+
+#include "tools/options/Options.h"
+#include <memory>
+#include <string>
+
+namespace attn::tools {
+
+/// The library that a command line means. For MODEL.onnx (or .mlir) the attnc
+/// beside the running program compiles it, with the command line's compile
+/// options, into a private folder in $TMPDIR or to -o FILE.
+class LibraryArgument {
+public:
+  /// Null with `exitCode` set, and the reason told, when there is no library.
+  static std::unique_ptr<LibraryArgument> prepare(CommandLine &line, int &exitCode);
+  ~LibraryArgument() { discard(); }
+  LibraryArgument(const LibraryArgument &) = delete;
+
+  const std::string &path() const { return library; }
+  /// What to call it in messages: as the user wrote it.
+  const std::string &name() const { return given; }
+  /// Removes the private folder; a library that is loaded already stays usable.
+  void discard();
+
+private:
+  LibraryArgument() = default;
+  std::string given, library, folder;
+};
+
+} // namespace attn::tools
+
+#endif // TOOLS_OPTIONS_LIBRARYARGUMENT_H

@@ -1,0 +1,75 @@
+#include "tools/options/RunArguments.h"
+
+#include "tools/attn-run/runner/Npy.h"
+#include "tools/options/Console.h"
+
+using namespace llvm;
+
+namespace attn::tools {
+
+runner::InputOptions inputOptions(CommandLine &line) {
+  runner::InputOptions options;
+  for (StringRef input : line.all(OPT_input))
+    options.inputs.push_back(input.str());
+  for (auto &[name, size] : line.dims())
+    options.dims.emplace(name, size);
+  for (auto &[name, shape] : line.shapes())
+    options.shapes.emplace(name, shape);
+  options.seed = line.number(OPT_seed, 0);
+  return options;
+}
+
+int reportFailure(StringRef model, const runner::Failure &failure) {
+  StringRef message = failure.message;
+  reportError(message.contains(model) ? message.str() : (model + ": " + message).str());
+  switch (failure.status) {
+  case ATTNRT_OK:
+  case ATTNRT_NOT_FOUND:
+  case ATTNRT_IO:
+    return ExitUsage;
+  case ATTNRT_INCOMPATIBLE:
+  case ATTNRT_UNSUPPORTED:
+    return ExitUnsupported;
+  case ATTNRT_INVALID_ARGUMENT:
+  case ATTNRT_OUT_OF_RANGE:
+  case ATTNRT_CORRUPT_FILE:
+    return ExitInvalid;
+  case ATTNRT_OUT_OF_MEMORY:
+  case ATTNRT_CANCELLED:
+  case ATTNRT_DEADLINE_EXCEEDED:
+  case ATTNRT_INTERNAL:
+    break;
+  }
+  return ExitInternal;
+}
+
+bool outputArguments(const CommandLine &line, OptionId id, const attnrt_entry_info &entry, bool files,
+                     std::vector<OutputArgument> &arguments) {
+  for (StringRef text : line.all(id)) {
+    std::string value, error;
+    int index = runner::findNamed(text.str(), entry.outputs, entry.num_outputs, "output", value, error);
+    if (index < 0) {
+      reportError(error);
+      return false;
+    }
+    if (files && (value.size() < 2 || value[0] != '@')) {
+      reportError("output '" + Twine(entry.outputs[index].name) + "' needs a file, as @y.npy, not '" + value + "'");
+      return false;
+    }
+    arguments.push_back({static_cast<size_t>(index), std::move(value)});
+  }
+  return true;
+}
+
+bool writeOutputs(const std::vector<OutputArgument> &arguments, const std::vector<runner::Tensor> &outputs) {
+  for (const OutputArgument &argument : arguments) {
+    std::string error;
+    if (!runner::writeNpy(argument.value.substr(1), outputs[argument.index], error)) {
+      reportError(error);
+      return false;
+    }
+  }
+  return true;
+}
+
+} // namespace attn::tools

@@ -1,0 +1,33 @@
+// What attn-run and attn-bench read from a command line in the same way.
+#ifndef TOOLS_OPTIONS_RUNARGUMENTS_H
+#define TOOLS_OPTIONS_RUNARGUMENTS_H
+
+#include "tools/attn-run/runner/Inputs.h"
+#include "tools/attn-run/runner/Model.h"
+#include "tools/options/Options.h"
+
+namespace attn::tools {
+
+/// --input, --dim, --shape and --seed.
+runner::InputOptions inputOptions(CommandLine &line);
+
+/// Tells why a call to the runtime failed; the exit code for it.
+int reportFailure(llvm::StringRef model, const runner::Failure &failure);
+
+/// An --output or --expected-output of one output of the entry.
+struct OutputArgument {
+  size_t index;
+  std::string value; ///< "@file.npy", or for --expected-output also a tensor in text
+};
+
+/// Reads all options `id`; false, and told, when one names no output of `entry`
+/// or, with `files`, no file.
+bool outputArguments(const CommandLine &line, OptionId id, const attnrt_entry_info &entry, bool files,
+                     std::vector<OutputArgument> &arguments);
+
+/// Writes the outputs that --output asks for; false, and told, on failure.
+bool writeOutputs(const std::vector<OutputArgument> &arguments, const std::vector<runner::Tensor> &outputs);
+
+} // namespace attn::tools
+
+#endif // TOOLS_OPTIONS_RUNARGUMENTS_H
