@@ -204,10 +204,12 @@ Expr Symbols::make(Kind kind, ArrayRef<Expr> operands, std::optional<int64_t> lo
 Expr Symbols::floorDiv(const Expr &a, const Expr &b) {
   if (b.is(0) || a.overflowed() || b.overflowed())
     return Expr::overflow();
+  if (a.is(INT64_MIN) && b.is(-1))
+    return Expr::overflow();
   auto [quotient, remainder] = divideWithRemainder(a, b);
   if (quotient.overflowed() || remainder.overflowed())
     return Expr::overflow();
-  if (remainder.is(0))
+  if (remainder.is(0) || (a.constant() && b.constant()))
     return quotient;
   std::optional<int64_t> low = lowerBound(remainder), divisor = lowerBound(b);
   bool small = low && *low >= 0 && isLess(remainder, b) == true;
@@ -242,7 +244,8 @@ Expr Symbols::mod(const Expr &a, const Expr &b) {
   if (b.is(0) || a.overflowed() || b.overflowed())
     return Expr::overflow();
   Expr remainder = divideWithRemainder(a, b).second;
-  if (remainder.is(0) || (lowerBound(remainder).value_or(-1) >= 0 && isLess(remainder, b) == true))
+  if (remainder.is(0) || (a.constant() && b.constant()) ||
+      (lowerBound(remainder).value_or(-1) >= 0 && isLess(remainder, b) == true))
     return remainder;
   if (b.constant() && *b.constant() > 0)
     return make(Kind::Mod, {remainder, b}, 0, *b.constant() - 1);

@@ -1,0 +1,210 @@
+#include "frontends/onnx/Symbolic.h"
+#include "frontends/onnx/Limits.h"
+#include "gtest/gtest.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/IR/BuiltinOps.h"
+
+using namespace attn::onnx;
+
+namespace {
+
+class SymbolicTest : public ::testing::Test {
+protected:
+  Symbols symbols;
+  Expr batch = symbols.dimension("batch", {}), seq = symbols.dimension("seq", {});
+  std::string text(const Expr &e) { return symbols.print(e); }
+};
+
+TEST_F(SymbolicTest, EqualExpressionsAreOne) {
+  EXPECT_EQ(batch * seq + seq, seq * (batch + Expr(1)));
+  EXPECT_EQ(symbols.dimension("seq", {}), seq);
+  EXPECT_NE(batch, seq);
+  EXPECT_EQ(seq - seq, Expr(0));
+  EXPECT_EQ((seq - seq).constant(), 0);
+  EXPECT_EQ(text(batch * seq * Expr(12) - Expr(3)), "12*batch*seq - 3");
+  EXPECT_EQ(text(Expr(0) - seq), "-seq");
+}
+
+TEST_F(SymbolicTest, DividesPolynomialsExactly) {
+  EXPECT_EQ(symbols.floorDiv(batch * seq * Expr(12), seq), batch * Expr(12));
+  EXPECT_EQ(symbols.floorDiv(batch * seq * Expr(384), batch * seq), Expr(384));
+  EXPECT_EQ(symbols.floorDiv((seq + Expr(1)) * (batch + Expr(2)), seq + Expr(1)), batch + Expr(2));
+  EXPECT_EQ(symbols.floorDiv(seq * seq - Expr(1), seq - Expr(1)), seq + Expr(1));
+  EXPECT_EQ(Symbols::exactQuotient(seq * Expr(3), Expr(2)), std::nullopt);
+  EXPECT_EQ(Symbols::exactQuotient(seq, batch), std::nullopt);
+  EXPECT_EQ(Symbols::exactQuotient(seq, Expr(0)), std::nullopt);
+}
+
+TEST_F(SymbolicTest, SplitsDivisionByConstants) {
+  EXPECT_EQ(symbols.floorDiv(seq * Expr(2) + Expr(3), Expr(2)), seq + Expr(1));
+  EXPECT_EQ(symbols.mod(seq * Expr(4) + Expr(7), Expr(4)), Expr(3));
+  EXPECT_EQ(text(symbols.floorDiv(seq * Expr(3), Expr(2))), "seq + floordiv(seq, 2)");
+  EXPECT_EQ(symbols.ceilDiv(seq * Expr(2) + Expr(1), Expr(2)), seq + Expr(1));
+  EXPECT_EQ(symbols.mod(seq, Expr(2)), symbols.mod(seq + Expr(2), Expr(2)));
+}
+
+TEST_F(SymbolicTest, DividesConstantsAsOnnxDoes) {
+  EXPECT_EQ(symbols.floorDiv(Expr(-7), Expr(2)).constant(), -4);
+  EXPECT_EQ(symbols.truncDiv(Expr(-7), Expr(2)).constant(), -3);
+  EXPECT_EQ(symbols.ceilDiv(Expr(-7), Expr(2)).constant(), -3);
+  EXPECT_EQ(symbols.mod(Expr(-7), Expr(3)).constant(), 2);
+  EXPECT_EQ(symbols.mod(Expr(7), Expr(-3)).constant(), -2);
+  EXPECT_TRUE(symbols.floorDiv(seq, Expr(0)).overflowed());
+  EXPECT_TRUE(symbols.truncDiv(Expr(INT64_MIN), Expr(-1)).overflowed());
+  EXPECT_TRUE(symbols.floorDiv(Expr(INT64_MIN), Expr(-1)).overflowed());
+}
+
+TEST_F(SymbolicTest, DecidesWhatDimensionsCanBe) {
+  EXPECT_EQ(symbols.isEqual(seq, Expr(-1)), false);
+  EXPECT_EQ(symbols.isEqual(seq, Expr(0)), std::nullopt); // an empty tensor is legal
+  EXPECT_EQ(symbols.isEqual(seq + Expr(1), Expr(0)), false);
+  EXPECT_EQ(symbols.isEqual(batch * seq, seq * batch), true);
+  EXPECT_EQ(symbols.isEqual(batch, seq), std::nullopt);
+  EXPECT_EQ(symbols.isLess(seq, seq + Expr(1)), true);
+  EXPECT_EQ(symbols.isLess(seq, Expr(0)), false);
+  EXPECT_EQ(symbols.isLess(seq, Expr(5)), std::nullopt);
+  EXPECT_EQ(symbols.lowerBound(seq * batch + Expr(2)), 2);
+  EXPECT_EQ(symbols.lowerBound(Expr(0) - seq), std::nullopt);
+  EXPECT_EQ(symbols.upperBound(Expr(3) - seq), 3);
+}
+
+TEST_F(SymbolicTest, FoldsMinAndMax) {
+  EXPECT_EQ(symbols.max(Expr(0), seq), seq);
+  EXPECT_EQ(symbols.min(seq, seq + Expr(3)), seq);
+  EXPECT_EQ(symbols.min(Expr(3), Expr(-2)).constant(), -2);
+  Expr clamped = symbols.min(seq, Expr(512));
+  EXPECT_EQ(symbols.min(clamped, Expr(512)), clamped);
+  EXPECT_EQ(symbols.max(Expr(0), clamped), clamped);
+  EXPECT_EQ(symbols.min(Expr(512), seq), clamped); // one atom either way
+  EXPECT_EQ(symbols.isLess(seq, clamped), false);
+  EXPECT_EQ(symbols.isLess(Expr(600), clamped), false);
+  EXPECT_EQ(symbols.upperBound(clamped), 512);
+  EXPECT_EQ(symbols.lowerBound(symbols.max(seq, batch) - seq), 0);
+  EXPECT_EQ(symbols.lowerBound(seq - symbols.floorDiv(seq, Expr(2))), 0);
+}
+
+// A slice [start, end) of a dimension: the size is end - start, clamped.
+TEST_F(SymbolicTest, FoldsSlices) {
+  auto clamp = [&](const Expr &at) { return symbols.max(Expr(0), symbols.min(at, seq)); };
+  EXPECT_EQ(symbols.max(Expr(0), clamp(seq) - clamp(Expr(0))), seq);
+  Expr half = symbols.floorDiv(seq, Expr(2));
+  EXPECT_EQ(clamp(half), half);
+  EXPECT_EQ(symbols.max(Expr(0), seq - half), seq - half);
+}
+
+// Where(Equal(shape, -1), 1, shape), as exporters write Expand's shape.
+TEST_F(SymbolicTest, FoldsSelections) {
+  EXPECT_EQ(symbols.select(symbols.equal(seq, Expr(-1)), Expr(1), seq), seq);
+  EXPECT_EQ(symbols.select(symbols.equal(Expr(-1), Expr(-1)), Expr(1), seq), Expr(1));
+  Expr open = symbols.equal(seq, Expr(1));
+  EXPECT_EQ(symbols.equal(Expr(1), seq), open);
+  EXPECT_EQ(symbols.select(open, Expr(1), Expr(0)), open);
+  EXPECT_EQ(symbols.lowerBound(symbols.select(open, batch, Expr(3))), 0);
+  EXPECT_EQ(symbols.isLess(symbols.less(seq, batch), Expr(2)), true);
+}
+
+TEST_F(SymbolicTest, AssumptionsHoldInsideProducts) {
+  Expr clamped = symbols.min(seq, Expr(512));
+  EXPECT_EQ(symbols.isEqual(clamped * batch, seq * batch), std::nullopt);
+  symbols.assumeEqual(clamped, seq);
+  EXPECT_EQ(symbols.isEqual(clamped, seq), true);
+  EXPECT_EQ(symbols.isEqual(clamped * batch, seq * batch), true);
+  EXPECT_EQ(symbols.simplify(clamped + Expr(1)), seq + Expr(1));
+  // Two sums: no atom gives way, but the difference is known.
+  Expr a = symbols.opaque({}), b = symbols.opaque({});
+  symbols.assumeEqual(a * b, seq * batch);
+  EXPECT_EQ(symbols.isEqual(a * b, batch * seq), true);
+  EXPECT_EQ(symbols.isEqual(a, batch), std::nullopt);
+}
+
+TEST_F(SymbolicTest, AssumptionsChain) {
+  Expr a = symbols.opaque({}), b = symbols.opaque({});
+  symbols.assumeEqual(a, b);
+  symbols.assumeEqual(b, seq);
+  EXPECT_EQ(symbols.isEqual(a, seq), true);
+  EXPECT_EQ(symbols.simplify(a), seq);
+}
+
+TEST_F(SymbolicTest, OverflowSpreads) {
+  Expr big(INT64_MAX);
+  EXPECT_FALSE(big.overflowed());
+  EXPECT_TRUE((big + Expr(1)).overflowed());
+  EXPECT_TRUE((big * seq + seq).overflowed());
+  Expr lost = big * Expr(2);
+  EXPECT_TRUE((lost - lost).overflowed());
+  EXPECT_TRUE(symbols.min(lost, seq).overflowed());
+  EXPECT_TRUE(symbols.mod(lost, Expr(2)).overflowed());
+  EXPECT_EQ(symbols.isEqual(lost, lost), std::nullopt);
+  EXPECT_EQ(symbols.isLess(lost, seq), std::nullopt);
+  EXPECT_EQ(lost.constant(), std::nullopt);
+}
+
+TEST_F(SymbolicTest, LimitsOfAnExpression) {
+  Expr sum;
+  for (size_t i = 0; i < kMaxTerms; ++i)
+    sum = sum + symbols.opaque({});
+  EXPECT_FALSE(sum.overflowed());
+  EXPECT_TRUE((sum + symbols.opaque({})).overflowed());
+  Expr power(1);
+  for (size_t i = 0; i < kMaxDegree; ++i)
+    power = power * seq;
+  EXPECT_FALSE(power.overflowed());
+  EXPECT_TRUE((power * seq).overflowed());
+  Expr nested = seq;
+  for (size_t i = 0; i < kMaxExprDepth; ++i)
+    nested = symbols.mod(nested + Expr(1), batch);
+  EXPECT_FALSE(nested.overflowed());
+  nested = symbols.mod(symbols.mod(nested + Expr(1), batch) + Expr(1), batch);
+  EXPECT_TRUE(nested.overflowed());
+}
+
+TEST_F(SymbolicTest, NamesOutputs) {
+  EXPECT_EQ(symbols.name(seq), "seq");
+  EXPECT_EQ(symbols.name(seq * Expr(2)), "");
+  EXPECT_EQ(symbols.outputName(batch + seq), "batch + seq");
+  EXPECT_EQ(symbols.outputName(Expr(4)), "");
+  EXPECT_EQ(symbols.outputName(symbols.min(seq, Expr(4))), "");
+}
+
+TEST(SymbolicIR, WritesEachExpressionOnce) {
+  mlir::MLIRContext context;
+  context.loadDialect<mlir::arith::ArithDialect, mlir::func::FuncDialect>();
+  mlir::OpBuilder b(&context);
+  mlir::Location loc = b.getUnknownLoc();
+  auto module = mlir::OwningOpRef<mlir::ModuleOp>(mlir::ModuleOp::create(loc));
+  b.setInsertionPointToEnd(module->getBody());
+  auto function = mlir::func::FuncOp::create(
+      b, loc, "f", b.getFunctionType({b.getIndexType(), b.getIndexType()}, {}));
+  mlir::Block *block = function.addEntryBlock();
+  b.setInsertionPointToEnd(block);
+  Symbols symbols;
+  symbols.setHome(block);
+  Expr n = symbols.dimension("n", block->getArgument(0)), m = symbols.dimension("m", block->getArgument(1));
+
+  EXPECT_EQ(symbols.materialize(b, loc, n), block->getArgument(0));
+  mlir::Value product = symbols.materialize(b, loc, n * m);
+  EXPECT_EQ(symbols.materialize(b, loc, m * n), product);
+  mlir::Value sum = symbols.materialize(b, loc, n * m - Expr(2));
+  EXPECT_TRUE(sum.getDefiningOp<mlir::arith::SubIOp>());
+  EXPECT_EQ(sum.getDefiningOp()->getOperand(0), product);
+  EXPECT_TRUE(mlir::isa<mlir::Attribute>(symbols.size(b, loc, Expr(7))));
+
+  // A divisor that may be 0 is made 1: the processor would trap.
+  mlir::Value quotient = symbols.materialize(b, loc, symbols.floorDiv(n, m));
+  auto division = quotient.getDefiningOp<mlir::arith::DivSIOp>();
+  ASSERT_TRUE(division);
+  EXPECT_TRUE(division.getRhs().getDefiningOp<mlir::arith::MaxSIOp>());
+  mlir::Value half = symbols.materialize(b, loc, symbols.floorDiv(n, Expr(2)));
+  EXPECT_TRUE(half.getDefiningOp()->getOperand(1).getDefiningOp<mlir::arith::ConstantOp>());
+
+  // From within a block that is elsewhere, values still go to the home.
+  mlir::Block elsewhere;
+  mlir::OpBuilder inner(&context);
+  inner.setInsertionPointToEnd(&elsewhere);
+  mlir::Value outer = symbols.materialize(inner, loc, n * n);
+  EXPECT_EQ(outer.getParentBlock(), block);
+  EXPECT_TRUE(elsewhere.empty());
+}
+
+} // namespace
