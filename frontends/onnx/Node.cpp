@@ -3,6 +3,7 @@
 #include "frontends/onnx/State.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include <utility>
 
 using namespace mlir;
 using namespace attn;
@@ -77,13 +78,17 @@ OpBuilder &Node::builder() { return impl.state.builder; }
 Symbols &Node::symbols() { return impl.state.symbols; }
 std::string Node::describe() const { return nodeName(impl.loc).str(); }
 
+// One error a node: what follows from the first says nothing new. A diagnostic
+// that is not in flight swallows its text.
 InFlightDiagnostic Node::error() {
-  impl.failed = true;
+  if (std::exchange(impl.failed, true))
+    return {};
   return impl.state.reporter.invalid(impl.loc);
 }
 
 InFlightDiagnostic Node::unsupported() {
-  impl.failed = true;
+  if (std::exchange(impl.failed, true))
+    return {};
   return impl.state.reporter.unsupported(impl.loc);
 }
 
