@@ -91,10 +91,10 @@ static Value integerToInteger(OpBuilder &b, Location loc, Value value, DType fro
   if (have == want)
     return value;
   if (have > want)
-    return arith::TruncIOp::create(b, loc, type, value);
+    return b.createOrFold<arith::TruncIOp>(loc, type, value);
   if (isSigned(from))
-    return arith::ExtSIOp::create(b, loc, type, value);
-  return arith::ExtUIOp::create(b, loc, type, value);
+    return b.createOrFold<arith::ExtSIOp>(loc, type, value);
+  return b.createOrFold<arith::ExtUIOp>(loc, type, value);
 }
 
 Value Node::castScalar(OpBuilder &b, Location loc, Value value, DType from, DType to) {
@@ -103,30 +103,30 @@ Value Node::castScalar(OpBuilder &b, Location loc, Value value, DType from, DTyp
   if (to == DType::Bool) {
     Value zero = arith::ConstantOp::create(b, loc, b.getZeroAttr(value.getType()));
     if (isFloat(from))
-      return arith::CmpFOp::create(b, loc, arith::CmpFPredicate::UNE, value, zero);
-    return arith::CmpIOp::create(b, loc, arith::CmpIPredicate::ne, value, zero);
+      return b.createOrFold<arith::CmpFOp>(loc, arith::CmpFPredicate::UNE, value, zero);
+    return b.createOrFold<arith::CmpIOp>(loc, arith::CmpIPredicate::ne, value, zero);
   }
   Type type = elementType(b.getContext(), to);
   if (isFloat(from) && isFloat(to)) {
     unsigned have = value.getType().getIntOrFloatBitWidth(), want = type.getIntOrFloatBitWidth();
     if (have == want) { // f16 and bf16: through f32
-      value = arith::ExtFOp::create(b, loc, b.getF32Type(), value);
-      return arith::TruncFOp::create(b, loc, type, value);
+      value = b.createOrFold<arith::ExtFOp>(loc, b.getF32Type(), value);
+      return b.createOrFold<arith::TruncFOp>(loc, type, value);
     }
     if (have < want)
-      return arith::ExtFOp::create(b, loc, type, value);
-    return arith::TruncFOp::create(b, loc, type, value);
+      return b.createOrFold<arith::ExtFOp>(loc, type, value);
+    return b.createOrFold<arith::TruncFOp>(loc, type, value);
   }
   if (isFloat(to)) {
     if (isSigned(from))
-      return arith::SIToFPOp::create(b, loc, type, value);
-    return arith::UIToFPOp::create(b, loc, type, value);
+      return b.createOrFold<arith::SIToFPOp>(loc, type, value);
+    return b.createOrFold<arith::UIToFPOp>(loc, type, value);
   }
   if (isFloat(from)) {
     if (to == DType::U64)
-      return arith::FPToUIOp::create(b, loc, type, value);
+      return b.createOrFold<arith::FPToUIOp>(loc, type, value);
     // Narrow and unsigned types wrap, as in NumPy on x86: by way of 64 bits.
-    value = arith::FPToSIOp::create(b, loc, b.getI64Type(), value);
+    value = b.createOrFold<arith::FPToSIOp>(loc, b.getI64Type(), value);
     return integerToInteger(b, loc, value, DType::I64, to);
   }
   return integerToInteger(b, loc, value, from, to);

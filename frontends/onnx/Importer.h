@@ -178,7 +178,8 @@ public:
                        llvm::ArrayRef<mlir::AffineMap> maps);
   /// Converts elements: ONNX Cast between any two known dtypes.
   Tensor cast(const Tensor &t, DType to);
-  /// A scalar's conversion inside a region; Bool is i1 on either side.
+  /// A scalar's conversion inside a region; Bool is i1 on either side. Folds
+  /// on constants.
   static mlir::Value castScalar(mlir::OpBuilder &b, mlir::Location loc, mlir::Value value, DType from, DType to);
   /// `t` under the broadcast `shape` (ONNX Expand): itself when equal.
   Tensor expand(const Tensor &t, llvm::ArrayRef<Expr> shape);

@@ -1,3 +1,342 @@
-#include "frontends/onnx/Importer.h"
+#include "dialects/attn/AttnOps.h"
+#include "frontends/onnx/ops/Families.h"
+#include "frontends/onnx/ops/Reduce.h"
+#include "mlir/Dialect/Linalg/IR/Linalg.h"
 
-void attn::onnx::registerNormalizationOps(OpRegistry &) {}
+// Softmax and the normalisations. Those that attn has a word for are emitted
+// as that word, the others as reductions and formulae.
+
+using namespace mlir;
+
+namespace attn::onnx {
+namespace {
+
+//===----------------------------------------------------------------------===//
+// Softmax, LogSoftmax, Hardmax
+//===----------------------------------------------------------------------===//
+
+/// `importer` on the input seen as a matrix of prod(before axis) rows, which is
+/// how opsets below 13 read `axis`.
+LogicalResult onRows(Node &n, llvm::function_ref<FailureOr<Tensor>(const Tensor &, int64_t)> importer) {
+  if (failed(expectInputs(n, 1)) || failed(expectFloat(n, 0)))
+    return failure();
+  const Tensor &x = n.input(0);
+  bool coerces = n.version() < 13;
+  // A scalar is a row of one element.
+  FailureOr<int64_t> axis = 0;
+  if (x.rank() > 0)
+    axis = n.axis(n.intAttr("axis", coerces ? 1 : -1), x.rank() + (coerces ? 1 : 0));
+  if (failed(axis))
+    return failure();
+  bool isPlain = x.rank() > 0 && (!coerces || *axis + 1 == x.rank());
+  Tensor view = x;
+  if (!isPlain) {
+    Expr rows(1), columns(1);
+    for (int64_t d = 0; d < x.rank(); ++d)
+      (d < *axis ? rows : columns) = (d < *axis ? rows : columns) * x.shape[d];
+    FailureOr<Tensor> matrix = n.reshape(x, {rows, columns});
+    if (failed(matrix))
+      return failure();
+    view = *matrix;
+  }
+  FailureOr<Tensor> y = importer(view, isPlain ? *axis : 1);
+  if (succeeded(y) && !isPlain)
+    y = n.reshape(*y, x.shape);
+  if (failed(y))
+    return failure();
+  n.setOutput(0, *y);
+  return success();
+}
+
+LogicalResult importSoftmax(Node &n) {
+  bool isLog = n.opType() == "LogSoftmax";
+  return onRows(n, [&](const Tensor &x, int64_t axis) -> FailureOr<Tensor> {
+    Value v = SoftmaxOp::create(n.builder(), n.loc(), n.value(x), axis, isLog);
+    Tensor y;
+    y.dtype = x.dtype;
+    y.shape = x.shape;
+    y.value = v;
+    return y;
+  });
+}
+
+LogicalResult importHardmax(Node &n) {
+  return onRows(n, [&](const Tensor &x, int64_t axis) -> FailureOr<Tensor> {
+    FailureOr<Tensor> first = keepDims(n, argReduce(n, x, axis, {}), axis, x.rank());
+    if (failed(first))
+      return failure();
+    return formula(n, x.dtype, {x, *first}, [&](ArrayRef<Num> v) {
+      Value at = linalg::IndexOp::create(v[0].builder(), n.loc(), axis);
+      Num here = fromIndex(v[0].builder(), n.loc(), DType::I64, at);
+      return select(here == v[1], v[0].constant(1), v[0].constant(0));
+    });
+  });
+}
+
+//===----------------------------------------------------------------------===//
+// Over trailing dimensions
+//===----------------------------------------------------------------------===//
+
+/// 1 / sqrt(x + epsilon).
+FailureOr<Tensor> inverseRoot(Node &n, const Tensor &x, double epsilon) {
+  return formula(n, x.dtype, x, [&](ArrayRef<Num> v) { return 1.0 / sqrt(v[0] + epsilon); });
+}
+
+/// `t` under the shape of the dimensions `axis`.. of `x`, for a scale or bias
+/// that may be broadcast to them.
+FailureOr<Tensor> trailing(Node &n, const Tensor &t, const Tensor &x, int64_t axis) {
+  ArrayRef<Expr> shape = ArrayRef<Expr>(x.shape).drop_front(axis);
+  if (t.rank() > int64_t(shape.size()))
+    return n.error() << "expects a scale of rank at most " << shape.size() << ", has rank " << t.rank();
+  for (auto [own, dim] : llvm::zip(llvm::reverse(t.shape), llvm::reverse(shape)))
+    if (!own.is(1) && failed(n.requireEqual(own, dim, "a scale of size {0} does not fit a dimension of size {1}")))
+      return failure();
+  return n.expand(t, shape);
+}
+
+LogicalResult importLayerNormalization(Node &n) {
+  if (failed(expectInputs(n, 2)) || failed(expectFloat(n, 0)) || failed(expectSameDType(n, 0, 1)))
+    return failure();
+  const Tensor &x = n.input(0);
+  FailureOr<int64_t> axis = n.axis(n.intAttr("axis", -1), x.rank());
+  if (failed(axis))
+    return failure();
+  double epsilon = n.floatAttr("epsilon", 1e-5);
+  FailureOr<Tensor> scale = trailing(n, n.input(1), x, *axis);
+  if (failed(scale))
+    return failure();
+  Value bias;
+  if (n.hasInput(2)) {
+    if (failed(expectSameDType(n, 0, 2)))
+      return failure();
+    FailureOr<Tensor> fitted = trailing(n, n.input(2), x, *axis);
+    if (failed(fitted))
+      return failure();
+    bias = n.value(*fitted);
+  }
+  OpBuilder &b = n.builder();
+  Value y = LayerNormOp::create(b, n.loc(), n.value(x).getType(), n.value(x), n.value(*scale), bias,
+                                b.getI64IntegerAttr(*axis), b.getF32FloatAttr(float(epsilon)));
+  n.setOutput(0, y, x.dtype, x.shape);
+  if (!n.hasOutput(1) && !n.hasOutput(2))
+    return success();
+  FailureOr<Moments> m = moments(n, x, dimsFrom(*axis, x.rank()));
+  if (failed(m))
+    return failure();
+  FailureOr<Tensor> inverse = inverseRoot(n, m->variance, epsilon);
+  if (failed(inverse))
+    return failure();
+  // Both have the type of the first stage, float unless stash_type says other.
+  DType stash = dtypeFromProto(n.intAttr("stash_type", 1)).value_or(DType::F32);
+  if (n.hasOutput(1))
+    n.setOutput(1, n.cast(m->mean, stash));
+  if (n.hasOutput(2))
+    n.setOutput(2, n.cast(*inverse, stash));
+  return success();
+}
+
+LogicalResult importRMSNormalization(Node &n) {
+  if (failed(expectInputs(n, 2)) || failed(expectFloat(n, 0)) || failed(expectFloat(n, 1)))
+    return failure();
+  const Tensor &x = n.input(0);
+  FailureOr<int64_t> axis = n.axis(n.intAttr("axis", -1), x.rank());
+  if (failed(axis))
+    return failure();
+  FailureOr<Tensor> scale = trailing(n, n.input(1), x, *axis);
+  if (failed(scale))
+    return failure();
+  SmallVector<int64_t> dims = dimsFrom(*axis, x.rank());
+  Tensor sum = reduce(n, Combine::Sum, x, dims, [](const Num &v) { return v * v; });
+  FailureOr<Tensor> mean = divideByCount(n, sum, countOf(x, dims));
+  if (failed(mean))
+    return failure();
+  FailureOr<Tensor> inverse = inverseRoot(n, *mean, n.floatAttr("epsilon", 1e-5));
+  if (succeeded(inverse))
+    inverse = keepDims(n, *inverse, dims, x.rank());
+  if (failed(inverse))
+    return failure();
+  DType result = n.input(1).dtype;
+  return setFormula(n, result, {x, *inverse, *scale}, [&](ArrayRef<Num> v) {
+    return convert(v[0] * v[1], computeDType(result)) * v[2];
+  });
+}
+
+//===----------------------------------------------------------------------===//
+// Per channel
+//===----------------------------------------------------------------------===//
+
+/// (x - mean) * inverse over the dimensions `dims` of `x`.
+FailureOr<Tensor> standardized(Node &n, const Tensor &x, ArrayRef<int64_t> dims, double epsilon) {
+  FailureOr<Moments> m = moments(n, x, dims);
+  if (failed(m))
+    return failure();
+  FailureOr<Tensor> inverse = inverseRoot(n, m->variance, epsilon);
+  if (failed(inverse))
+    return failure();
+  return formula(n, computeDType(x.dtype), {x, m->mean, *inverse},
+                 [](ArrayRef<Num> v) { return (v[0] - v[1]) * v[2]; });
+}
+
+/// A vector of channels as [C, 1, 1, ...] for a tensor of rank `rank` that has
+/// its channels in dimension 1.
+FailureOr<Tensor> perChannel(Node &n, size_t input, const Expr &channels, int64_t rank) {
+  const Tensor &t = n.input(input);
+  if (t.rank() != 1)
+    return n.error() << "expects a vector for input " << input << ", has rank " << t.rank();
+  if (failed(n.requireEqual(t.shape[0], channels, "a vector of size {0} does not fit {1} channels")))
+    return failure();
+  SmallVector<Expr, 4> shape(rank - 1, Expr(1));
+  shape[0] = t.shape[0];
+  return n.reshape(t, shape);
+}
+
+LogicalResult setScaledPerChannel(Node &n, const Tensor &x, const Tensor &y) {
+  FailureOr<Tensor> scale = perChannel(n, 1, x.shape[1], x.rank()), bias = perChannel(n, 2, x.shape[1], x.rank());
+  if (failed(scale) || failed(bias))
+    return failure();
+  return setFormula(n, x.dtype, {y, *scale, *bias}, [](ArrayRef<Num> v) { return v[0] * v[1] + v[2]; });
+}
+
+LogicalResult expectChannels(Node &n, size_t inputs, int64_t rank) {
+  if (failed(expectInputs(n, inputs)) || failed(expectFloat(n, 0)))
+    return failure();
+  if (n.input(0).rank() < rank)
+    return n.error() << "expects a tensor of rank at least " << rank << ", has rank " << n.input(0).rank();
+  return success();
+}
+
+LogicalResult importInstanceNormalization(Node &n) {
+  if (failed(expectChannels(n, 3, 2)))
+    return failure();
+  const Tensor &x = n.input(0);
+  FailureOr<Tensor> y = standardized(n, x, dimsFrom(2, x.rank()), n.floatAttr("epsilon", 1e-5));
+  return failed(y) ? failure() : setScaledPerChannel(n, x, *y);
+}
+
+LogicalResult importGroupNormalization(Node &n) {
+  if (failed(expectChannels(n, 3, 2)))
+    return failure();
+  const Tensor &x = n.input(0);
+  int64_t groups = n.intAttr("num_groups", 0);
+  if (groups < 1)
+    return n.error() << "expects num_groups of at least 1, has " << groups;
+  Expr width = n.symbols().floorDiv(x.shape[1], groups);
+  if (failed(n.requireEqual(width * Expr(groups), x.shape[1], "groups cover {0} of {1} channels")))
+    return failure();
+  SmallVector<Expr, 4> grouped{x.shape[0], Expr(groups), width};
+  grouped.append(x.shape.begin() + 2, x.shape.end());
+  FailureOr<Tensor> view = n.reshape(x, grouped);
+  if (failed(view))
+    return failure();
+  FailureOr<Tensor> y = standardized(n, *view, dimsFrom(2, view->rank()), n.floatAttr("epsilon", 1e-5));
+  if (failed(y))
+    return failure();
+  if (n.version() < 21) { // one scale and bias a group
+    Tensor first = *y;
+    FailureOr<Tensor> scale = perChannel(n, 1, Expr(groups), view->rank());
+    FailureOr<Tensor> bias = perChannel(n, 2, Expr(groups), view->rank());
+    if (failed(scale) || failed(bias))
+      return failure();
+    y = formula(n, x.dtype, {first, *scale, *bias}, [](ArrayRef<Num> v) { return v[0] * v[1] + v[2]; });
+  }
+  if (succeeded(y))
+    y = n.reshape(*y, x.shape);
+  if (failed(y))
+    return failure();
+  if (n.version() >= 21)
+    return setScaledPerChannel(n, x, *y);
+  n.setOutput(0, *y);
+  return success();
+}
+
+LogicalResult importBatchNormalization(Node &n) {
+  if (failed(expectChannels(n, 5, 2)))
+    return failure();
+  if (n.intAttr("training_mode", 0))
+    return n.unsupported() << "training_mode = 1";
+  if (n.version() < 9 && n.intAttr("spatial", 1) == 0)
+    return n.unsupported() << "spatial = 0";
+  for (size_t i = 1; i < 5; ++i)
+    if (n.hasOutput(i))
+      return n.unsupported() << "output " << i << ", which only training has";
+  const Tensor &x = n.input(0);
+  double epsilon = n.floatAttr("epsilon", 1e-5);
+  FailureOr<Tensor> inverse = formula(n, computeDType(x.dtype), {n.input(1), n.input(4)},
+                                      [&](ArrayRef<Num> v) { return v[0] / sqrt(v[1] + epsilon); });
+  if (failed(inverse))
+    return failure();
+  std::vector<Tensor> operands{x};
+  for (size_t i : {2, 3}) {
+    FailureOr<Tensor> vector = perChannel(n, i, x.shape[1], x.rank());
+    if (failed(vector))
+      return failure();
+    operands.push_back(*vector);
+  }
+  SmallVector<Expr, 4> shape(operands[1].shape);
+  FailureOr<Tensor> factor = n.reshape(*inverse, shape);
+  if (failed(factor))
+    return failure();
+  operands.push_back(*factor);
+  return setFormula(n, x.dtype, operands, [](ArrayRef<Num> v) { return (v[0] - v[2]) * v[3] + v[1]; });
+}
+
+//===----------------------------------------------------------------------===//
+// LpNormalization, MeanVarianceNormalization
+//===----------------------------------------------------------------------===//
+
+LogicalResult importLpNormalization(Node &n) {
+  if (failed(expectInputs(n, 1)) || failed(expectFloat(n, 0)))
+    return failure();
+  const Tensor &x = n.input(0);
+  int64_t p = n.intAttr("p", 2);
+  if (p != 1 && p != 2)
+    return n.error() << "expects p = 1 or 2, has " << p;
+  FailureOr<int64_t> axis = n.axis(n.intAttr("axis", -1), x.rank());
+  if (failed(axis))
+    return failure();
+  Tensor sum = reduce(n, Combine::Sum, x, *axis, [&](const Num &v) { return p == 1 ? abs(v) : v * v; });
+  FailureOr<Tensor> norm = formula(n, sum.dtype, sum, [&](ArrayRef<Num> v) { return p == 1 ? v[0] : sqrt(v[0]); });
+  if (succeeded(norm))
+    norm = keepDims(n, *norm, *axis, x.rank());
+  if (failed(norm))
+    return failure();
+  return setFormula(n, x.dtype, {x, *norm}, [](ArrayRef<Num> v) {
+    Num zero = v[0].constant(0);
+    return select(v[1] == zero, zero, v[0] / v[1]);
+  });
+}
+
+LogicalResult importMeanVarianceNormalization(Node &n) {
+  if (failed(expectInputs(n, 1)) || failed(expectFloat(n, 0)))
+    return failure();
+  const Tensor &x = n.input(0);
+  SmallVector<int64_t> dims;
+  for (int64_t axis : n.intsAttr("axes").value_or(SmallVector<int64_t>{0, 2, 3})) {
+    FailureOr<int64_t> dim = n.axis(axis, x.rank());
+    if (failed(dim))
+      return failure();
+    dims.push_back(*dim);
+  }
+  FailureOr<Moments> m = moments(n, x, dims);
+  if (failed(m))
+    return failure();
+  return setFormula(n, x.dtype, {x, m->mean, m->variance},
+                    [](ArrayRef<Num> v) { return (v[0] - v[1]) / (sqrt(v[2]) + 1e-9); });
+}
+
+} // namespace
+
+void registerNormalizationOps(OpRegistry &registry) {
+  registry.add("Softmax", {1, 11, 13}, importSoftmax);
+  registry.add("LogSoftmax", {1, 11, 13}, importSoftmax);
+  registry.add("Hardmax", {1, 11, 13}, importHardmax);
+  registry.add("LayerNormalization", {17}, importLayerNormalization);
+  registry.add("RMSNormalization", {23}, importRMSNormalization);
+  registry.add("InstanceNormalization", {6, 22}, importInstanceNormalization);
+  registry.add("GroupNormalization", {18, 21}, importGroupNormalization);
+  registry.add("BatchNormalization", {7, 9, 14, 15}, importBatchNormalization);
+  registry.add("LpNormalization", {1, 22}, importLpNormalization);
+  registry.add("MeanVarianceNormalization", {9, 13}, importMeanVarianceNormalization);
+}
+
+} // namespace attn::onnx

@@ -1,0 +1,236 @@
+#include "frontends/onnx/ops/Families.h"
+#include "frontends/onnx/ops/Reduce.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Linalg/IR/Linalg.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
+
+// Reductions that keep more than a value: positions, running sums, the largest.
+
+using namespace mlir;
+
+namespace attn::onnx {
+
+Tensor argReduce(Node &n, const Tensor &x, int64_t dim, ArgChoice choice) {
+  OpBuilder &b = n.builder();
+  DType stored = x.dtype == DType::Bool ? DType::U8 : x.dtype, wide = computeDType(stored);
+  Tensor out;
+  out.dtype = DType::I64;
+  SmallVector<AffineExpr> kept;
+  SmallVector<utils::IteratorType> iterators(x.rank(), utils::IteratorType::parallel);
+  iterators[dim] = utils::IteratorType::reduction;
+  for (int64_t d = 0; d < x.rank(); ++d) {
+    if (d == dim)
+      continue;
+    kept.push_back(b.getAffineDimExpr(d));
+    out.shape.push_back(x.shape[d]);
+  }
+  Num zero = constantNum(b, n.loc(), wide, int64_t(0));
+  Value inits[] = {n.filled(wide, out.shape, (choice.least ? zero.highest() : zero.lowest()).value()),
+                   n.filled(DType::I64, out.shape, constantNum(b, n.loc(), DType::I64, int64_t(0)).value())};
+  AffineMap keptMap = AffineMap::get(x.rank(), 0, kept, b.getContext());
+  AffineMap maps[] = {b.getMultiDimIdentityMap(x.rank()), keptMap, keptMap};
+  auto body = [&](OpBuilder &b, Location loc, ValueRange v) {
+    Num element = convert(Num(b, loc, stored, v[0]), wide), best(b, loc, wide, v[1]);
+    Num at(b, loc, DType::I64, v[2]);
+    Num here = fromIndex(b, loc, DType::I64, linalg::IndexOp::create(b, loc, dim));
+    Num better = choice.least ? (choice.last ? element <= best : element < best)
+                              : (choice.last ? element >= best : element > best);
+    if (element.isFloating())
+      better = (better & !isNaN(best)) | (isNaN(element) & !isNaN(best));
+    linalg::YieldOp::create(b, loc, {select(better, element, best).value(), select(better, here, at).value()});
+  };
+  SmallVector<Type> types{inits[0].getType(), inits[1].getType()};
+  auto op = linalg::GenericOp::create(b, n.loc(), types, n.value(x), inits, maps, iterators, body);
+  out.value = op.getResult(1);
+  return out;
+}
+
+namespace {
+
+LogicalResult importArg(Node &n) {
+  if (failed(expectInputs(n, 1)))
+    return failure();
+  const Tensor &x = n.input(0);
+  FailureOr<int64_t> dim = n.axis(n.intAttr("axis", 0), x.rank());
+  if (failed(dim))
+    return failure();
+  ArgChoice choice{n.opType() == "ArgMin", n.intAttr("select_last_index", 0) != 0};
+  Tensor position = argReduce(n, x, *dim, choice);
+  if (!n.intAttr("keepdims", 1)) {
+    n.setOutput(0, position);
+    return success();
+  }
+  FailureOr<Tensor> kept = keepDims(n, position, *dim, x.rank());
+  if (failed(kept))
+    return failure();
+  n.setOutput(0, *kept);
+  return success();
+}
+
+//===----------------------------------------------------------------------===//
+// CumSum, CumProd
+//===----------------------------------------------------------------------===//
+
+struct Running {
+  int64_t dim;
+  bool exclusive, reverse, product;
+};
+
+/// A loop over dimension `dim` that carries the row so far and the result.
+Value runningRows(Node &n, const Tensor &x, const Running &how) {
+  OpBuilder &b = n.builder();
+  Location loc = n.loc();
+  SmallVector<Expr, 4> rowShape(x.shape);
+  rowShape[how.dim] = Expr(1);
+  SmallVector<OpFoldResult> sizes, offsets(x.rank(), b.getIndexAttr(0)), strides(x.rank(), b.getIndexAttr(1));
+  for (const Expr &dim : rowShape)
+    sizes.push_back(n.symbols().size(b, loc, dim));
+  Value input = n.value(x), zero = arith::ConstantIndexOp::create(b, loc, 0);
+  Value one = arith::ConstantIndexOp::create(b, loc, 1);
+  Value size = n.symbols().materialize(b, loc, x.shape[how.dim]);
+  Num start = constantNum(b, loc, x.dtype, int64_t(how.product ? 1 : 0));
+  Value inits[] = {n.filled(x.dtype, rowShape, start.value()), n.empty(x.dtype, x.shape)};
+  AffineMap identity = b.getMultiDimIdentityMap(x.rank());
+  SmallVector<utils::IteratorType> iterators(x.rank(), utils::IteratorType::parallel);
+  auto combine = [&](OpBuilder &b, Location loc, ValueRange v) {
+    Num element(b, loc, x.dtype, v[0]), sum(b, loc, x.dtype, v[1]);
+    linalg::YieldOp::create(b, loc, (how.product ? sum * element : sum + element).value());
+  };
+  auto loop = scf::ForOp::create(b, loc, zero, size, one, inits, [&](OpBuilder &b, Location loc, Value k, ValueRange carried) {
+    Value at = k;
+    if (how.reverse)
+      at = arith::SubIOp::create(b, loc, arith::SubIOp::create(b, loc, size, one), k);
+    SmallVector<OpFoldResult> here(offsets);
+    here[how.dim] = at;
+    Value row = tensor::ExtractSliceOp::create(b, loc, cast<RankedTensorType>(carried[0].getType()), input, here, sizes, strides);
+    auto sum = linalg::GenericOp::create(b, loc, carried[0].getType(), row, carried[0], ArrayRef<AffineMap>{identity, identity},
+                                         iterators, combine);
+    Value written = how.exclusive ? carried[0] : sum.getResult(0);
+    Value result = tensor::InsertSliceOp::create(b, loc, written, carried[1], here, sizes, strides);
+    scf::YieldOp::create(b, loc, {sum.getResult(0), result});
+  });
+  return loop.getResult(1);
+}
+
+LogicalResult importRunning(Node &n) {
+  if (failed(expectInputs(n, 2)))
+    return failure();
+  DType dtype = n.input(0).dtype;
+  if (dtype == DType::Bool)
+    return n.error() << "expects numbers, has bool";
+  std::optional<SmallVector<int64_t>> axis = n.constantInts(1);
+  if (!axis || axis->size() != 1)
+    return n.unsupported() << "an axis (input 1) that is not constant";
+  Tensor x = n.cast(n.input(0), computeDType(dtype));
+  FailureOr<int64_t> dim = n.axis(axis->front(), x.rank());
+  if (failed(dim))
+    return failure();
+  Running how{*dim, n.intAttr("exclusive", 0) != 0, n.intAttr("reverse", 0) != 0, n.opType() == "CumProd"};
+  Tensor y = x;
+  y.elements.reset();
+  y.weight.clear();
+  y.value = runningRows(n, x, how);
+  n.setOutput(0, n.cast(y, dtype));
+  return success();
+}
+
+//===----------------------------------------------------------------------===//
+// TopK
+//===----------------------------------------------------------------------===//
+
+/// For each element, how many of its row come before it in the order of the
+/// result: those that are greater, and equal ones at a lower index.
+Tensor rankOf(Node &n, const Tensor &x, int64_t dim, bool largest) {
+  OpBuilder &b = n.builder();
+  Tensor out;
+  out.dtype = DType::I64;
+  out.shape = x.shape;
+  Value init = n.filled(DType::I64, out.shape, constantNum(b, n.loc(), DType::I64, int64_t(0)).value());
+  // Loops: the dimensions of x, then the element that it is compared with.
+  AffineMap own = b.getMultiDimIdentityMap(x.rank() + 1).dropResult(x.rank());
+  SmallVector<AffineExpr> other(own.getResults());
+  other[dim] = b.getAffineDimExpr(x.rank());
+  AffineMap maps[] = {own, AffineMap::get(x.rank() + 1, 0, other, b.getContext()), own};
+  SmallVector<utils::IteratorType> iterators(x.rank(), utils::IteratorType::parallel);
+  iterators.push_back(utils::IteratorType::reduction);
+  auto body = [&](OpBuilder &b, Location loc, ValueRange v) {
+    Num mine(b, loc, x.dtype, v[0]), theirs(b, loc, x.dtype, v[1]), count(b, loc, DType::I64, v[2]);
+    Num i = fromIndex(b, loc, DType::I64, linalg::IndexOp::create(b, loc, dim));
+    Num j = fromIndex(b, loc, DType::I64, linalg::IndexOp::create(b, loc, x.rank()));
+    Num before = largest ? theirs > mine : theirs < mine, tie = !(largest ? theirs < mine : theirs > mine);
+    if (mine.isFloating()) { // NaN is the greatest, among NaNs the index decides
+      Num nanMine = isNaN(mine), nanTheirs = isNaN(theirs);
+      before = select(nanMine | nanTheirs, (largest ? nanTheirs & !nanMine : nanMine & !nanTheirs), before);
+      tie = select(nanMine | nanTheirs, nanMine & nanTheirs, tie);
+    }
+    Num first = before | (tie & (j < i));
+    linalg::YieldOp::create(b, loc, (count + select(first, count.constant(1), count.constant(0))).value());
+  };
+  SmallVector<Value> operands(2, n.value(x));
+  out.value = linalg::GenericOp::create(b, n.loc(), init.getType(), operands, init, maps, iterators, body).getResult(0);
+  return out;
+}
+
+/// The `count` first elements of each row and their positions.
+LogicalResult setFirst(Node &n, const Tensor &x, const Tensor &rank, int64_t dim, const Expr &count) {
+  OpBuilder &b = n.builder();
+  SmallVector<Expr, 4> shape(x.shape);
+  shape[dim] = count;
+  Num zero = constantNum(b, n.loc(), x.dtype, int64_t(0));
+  Value inits[] = {n.filled(x.dtype, shape, zero.value()),
+                   n.filled(DType::I64, shape, constantNum(b, n.loc(), DType::I64, int64_t(0)).value())};
+  AffineMap result = b.getMultiDimIdentityMap(x.rank() + 1).dropResult(x.rank());
+  SmallVector<AffineExpr> searched(result.getResults());
+  searched[dim] = b.getAffineDimExpr(x.rank());
+  AffineMap source = AffineMap::get(x.rank() + 1, 0, searched, b.getContext());
+  SmallVector<utils::IteratorType> iterators(x.rank(), utils::IteratorType::parallel);
+  iterators.push_back(utils::IteratorType::reduction);
+  auto body = [&](OpBuilder &b, Location loc, ValueRange v) {
+    Num slot = fromIndex(b, loc, DType::I64, linalg::IndexOp::create(b, loc, dim));
+    Num from = fromIndex(b, loc, DType::I64, linalg::IndexOp::create(b, loc, x.rank()));
+    Num isHere = Num(b, loc, DType::I64, v[1]) == slot;
+    linalg::YieldOp::create(
+        b, loc, {arith::SelectOp::create(b, loc, isHere.value(), v[0], v[2]).getResult(),
+                 arith::SelectOp::create(b, loc, isHere.value(), from.value(), v[3]).getResult()});
+  };
+  SmallVector<Type> types{inits[0].getType(), inits[1].getType()};
+  auto op = linalg::GenericOp::create(b, n.loc(), types, ValueRange{n.value(x), n.value(rank)}, inits,
+                                      ArrayRef<AffineMap>{source, source, result, result}, iterators, body);
+  n.setOutput(0, op.getResult(0), x.dtype, shape);
+  n.setOutput(1, op.getResult(1), DType::I64, shape);
+  return success();
+}
+
+LogicalResult importTopK(Node &n) {
+  if (failed(expectInputs(n, n.version() < 10 ? 1 : 2)))
+    return failure();
+  const Tensor &x = n.input(0);
+  FailureOr<int64_t> dim = n.axis(n.intAttr("axis", -1), x.rank());
+  if (failed(dim))
+    return failure();
+  Expr count = n.intAttr("k", 1);
+  if (n.version() >= 10) {
+    std::optional<SmallVector<Expr>> k = n.exprs(1);
+    if (!k || k->size() != 1)
+      return n.error() << "expects one number for K (input 1), has rank " << n.input(1).rank();
+    count = k->front();
+  }
+  if (failed(n.requireAtMost(0, count, "K is {1}")) ||
+      failed(n.requireAtMost(count, x.shape[*dim], "K is {0}, the dimension has {1} elements")))
+    return failure();
+  Tensor rank = rankOf(n, x, *dim, n.intAttr("largest", 1) != 0);
+  return setFirst(n, x, rank, *dim, count);
+}
+
+} // namespace
+
+void registerScanReductionOps(OpRegistry &registry) {
+  registry.add("ArgMax", {1, 11, 12, 13}, importArg);
+  registry.add("ArgMin", {1, 11, 12, 13}, importArg);
+  registry.add("CumSum", {11, 14}, importRunning);
+  registry.add("CumProd", {26}, importRunning);
+  registry.add("TopK", {1, 10, 11, 24}, importTopK);
+}
+
+} // namespace attn::onnx

@@ -1,0 +1,156 @@
+#include "frontends/onnx/ops/AttentionScore.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
+
+using namespace mlir;
+
+namespace attn::onnx {
+
+FailureOr<ScoreRule> ScoreRule::read(Node &n, const AttentionSizes &sizes, std::optional<Expr> past, double scale) {
+  ScoreRule rule;
+  rule.scale = scale;
+  rule.softcap = n.floatAttr("softcap", 0.0);
+  rule.left = n.intAttr("left_window_size", -1);
+  rule.right = n.intAttr("right_window_size", -1);
+  if (rule.left < -1 || rule.right < -1)
+    return n.error() << "expects window sizes of at least -1, has " << rule.left << " and " << rule.right;
+  if (n.intAttr("is_causal", 0))
+    rule.right = rule.right < 0 ? 0 : std::min<int64_t>(rule.right, 0);
+  if (n.hasInput(3) && failed(rule.readMask(n, sizes)))
+    return failure();
+  if (n.hasInput(6)) {
+    const Tensor &lengths = n.input(6);
+    if (lengths.rank() != 1 || lengths.dtype != DType::I64)
+      return n.error() << "expects nonpad_kv_seqlen as int64 of rank 1, has " << dtypeName(lengths.dtype)
+                       << " of rank " << lengths.rank();
+    if (failed(n.requireEqual(lengths.shape[0], sizes.batch, "nonpad_kv_seqlen has {0} entries, the batch {1}")))
+      return failure();
+    rule.lengths = rule.operands.size();
+    rule.operands.push_back({lengths, {0}});
+  }
+  if (rule.left >= 0 || rule.right >= 0)
+    rule.readOffset(n, sizes, past);
+  return rule;
+}
+
+/// The mask with its last dimension lengthened to the keys: what is missing
+/// is masked.
+static FailureOr<Tensor> lengthened(Node &n, const Tensor &mask, const Expr &keys) {
+  Expr own = mask.shape.back();
+  if (n.version() < 24) {
+    if (!own.is(1) && failed(n.requireEqual(own, keys, "the mask has {0} keys, there are {1}")))
+      return failure();
+    return mask;
+  }
+  if (n.symbols().isEqual(own, keys).value_or(false))
+    return mask;
+  if (failed(n.requireAtMost(own, keys, "the mask has {0} keys, there are {1}")))
+    return failure();
+  OpBuilder &b = n.builder();
+  SmallVector<OpFoldResult> low(mask.rank(), b.getIndexAttr(0)), high(low);
+  high.back() = n.symbols().size(b, n.loc(), keys - own);
+  Tensor out;
+  out.dtype = mask.dtype;
+  out.shape = mask.shape;
+  out.shape.back() = keys;
+  Num zero = constantNum(b, n.loc(), mask.dtype == DType::Bool ? DType::U8 : mask.dtype, int64_t(0));
+  Value fill = isFloat(mask.dtype) ? zero.lowest().value() : zero.value();
+  Value v = tensor::PadOp::create(b, n.loc(), n.type(mask.dtype, out.shape), n.value(mask), low, high, fill);
+  out.value = v;
+  return out;
+}
+
+LogicalResult ScoreRule::readMask(Node &n, const AttentionSizes &sizes) {
+  Tensor mask = n.input(3);
+  if (mask.rank() < 1 || mask.rank() > 4)
+    return n.error() << "expects a mask of rank 1 to 4, has rank " << mask.rank();
+  if (mask.dtype != DType::Bool && !isFloat(mask.dtype)) // integers are added, too
+    mask = n.cast(mask, DType::F32);
+  FailureOr<Tensor> whole = lengthened(n, mask, sizes.keys);
+  if (failed(whole))
+    return failure();
+  const Expr full[] = {sizes.batch, sizes.heads, sizes.queries, sizes.keys};
+  SmallVector<Expr, 4> shape;
+  SmallVector<int64_t> dims;
+  for (int64_t d = 0; d < whole->rank(); ++d) {
+    int64_t dim = 4 - whole->rank() + d;
+    const Expr &own = whole->shape[d];
+    if (own.is(1))
+      continue; // broadcast
+    if (failed(n.requireEqual(own, full[dim], "the mask has size {0} where the scores have {1}")))
+      return failure();
+    shape.push_back(own);
+    dims.push_back(dim);
+  }
+  FailureOr<Tensor> view = n.reshape(*whole, shape);
+  if (failed(view))
+    return failure();
+  this->mask = operands.size();
+  operands.push_back({*view, dims});
+  return success();
+}
+
+/// The diagonal: query i stands at key i + offset.
+void ScoreRule::readOffset(Node &n, const AttentionSizes &sizes, std::optional<Expr> past) {
+  // With lengths the last query is the last key that is no padding.
+  Expr known = lengths ? Expr(0) - sizes.queries : past.value_or(Expr(0));
+  if (std::optional<int64_t> c = known.constant()) {
+    constantOffset = *c;
+    return;
+  }
+  offset = operands.size();
+  operands.push_back({scalarTensor(DType::I64, known), {}});
+}
+
+std::optional<Num> ScoreRule::visible(OpBuilder &b, Location loc, ValueRange values,
+                                      llvm::function_ref<Value(int64_t)> index) const {
+  auto toIndex = [&](Value i64) { return b.createOrFold<arith::IndexCastOp>(loc, b.getIndexType(), i64); };
+  auto constant = [&](int64_t c) -> Value { return arith::ConstantIndexOp::create(b, loc, c); };
+  auto add = [&](Value x, Value y) { return b.createOrFold<arith::AddIOp>(loc, x, y); };
+  std::optional<Num> result;
+  auto restrict = [&](arith::CmpIPredicate predicate, Value x, Value y) {
+    Num holds(b, loc, DType::Bool, arith::CmpIOp::create(b, loc, predicate, x, y));
+    result = result ? *result & holds : holds;
+  };
+  if (lengths)
+    restrict(arith::CmpIPredicate::slt, index(3), toIndex(values[*lengths]));
+  if (left < 0 && right < 0)
+    return result;
+  Value diagonal = index(2);
+  if (offset)
+    diagonal = add(diagonal, toIndex(values[*offset]));
+  else if (constantOffset)
+    diagonal = add(diagonal, constant(constantOffset));
+  if (lengths)
+    diagonal = add(diagonal, toIndex(values[*lengths]));
+  if (right >= 0)
+    restrict(arith::CmpIPredicate::sle, index(3), right ? add(diagonal, constant(right)) : diagonal);
+  if (left >= 0)
+    restrict(arith::CmpIPredicate::sge, index(3), left ? add(diagonal, constant(-left)) : diagonal);
+  return result;
+}
+
+Num ScoreRule::apply(const Num &score, ValueRange values, llvm::function_ref<Value(int64_t)> index, Step last) const {
+  Num s = scale == 1 ? score : score * scale;
+  if (last == Scaled)
+    return s;
+  if (softcap > 0)
+    s = tanh(s / softcap) * softcap;
+  if (last == Capped)
+    return s;
+  OpBuilder &b = score.builder();
+  Location loc = score.location();
+  if (mask) {
+    DType dtype = operands[*mask].tensor.dtype;
+    if (dtype == DType::Bool) {
+      Num keep(b, loc, DType::U8, values[*mask]); // bools of a tensor are bytes
+      s = select(keep != keep.constant(0), s, s.lowest());
+    } else {
+      s = s + convert(Num(b, loc, dtype, values[*mask]), s.dtype());
+    }
+  }
+  std::optional<Num> seen = visible(b, loc, values, index);
+  return seen ? select(*seen, s, s.lowest()) : s;
+}
+
+} // namespace attn::onnx

@@ -1,0 +1,18 @@
+#ifndef FRONTENDS_ONNX_OPS_FAMILIES_H
+#define FRONTENDS_ONNX_OPS_FAMILIES_H
+
+#include "frontends/onnx/Importer.h"
+
+namespace attn::onnx {
+
+// Parts of the families of Importer.h that have a file of their own.
+void registerActivationOps(OpRegistry &);  // Activation.cpp: unary formulae, Clip, PRelu
+void registerEinsumOps(OpRegistry &);      // Einsum.cpp
+void registerConvolutionOps(OpRegistry &); // Convolution.cpp
+void registerPoolingOps(OpRegistry &);     // Pooling.cpp
+void registerScanReductionOps(OpRegistry &); // ArgReduction.cpp: ArgMax, ArgMin, CumSum, TopK
+void registerRotaryOps(OpRegistry &);      // Rotary.cpp: RotaryEmbedding
+
+} // namespace attn::onnx
+
+#endif // FRONTENDS_ONNX_OPS_FAMILIES_H

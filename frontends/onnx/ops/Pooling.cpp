@@ -1,0 +1,140 @@
+#include "frontends/onnx/ops/Families.h"
+#include "frontends/onnx/ops/Reduce.h"
+#include "frontends/onnx/ops/Window.h"
+#include "mlir/Dialect/Linalg/IR/Linalg.h"
+
+using namespace mlir;
+
+namespace attn::onnx {
+namespace {
+
+/// `x` (already padded) combined over the window, in f32 for f16 and bf16.
+Tensor pool(Node &n, Combine how, const Tensor &x, const Window &w) {
+  OpBuilder &b = n.builder();
+  MLIRContext *context = b.getContext();
+  size_t r = w.rank();
+  DType wide = computeDType(x.dtype);
+  SmallVector<Expr, 4> shape{x.shape[0], x.shape[1]};
+  shape.append(w.output.begin(), w.output.end());
+  SmallVector<AffineExpr> source{b.getAffineDimExpr(0), b.getAffineDimExpr(1)}, offsets;
+  for (size_t d = 0; d < r; ++d) {
+    source.push_back(windowIndex(context, w, d, 2 + d, 2 + r + d));
+    offsets.push_back(b.getAffineDimExpr(2 + r + d));
+  }
+  unsigned loops = 2 + 2 * r;
+  // No operand has the window's size but this one, which nobody reads.
+  Value extent = n.empty(x.dtype, w.kernel);
+  AffineMap maps[] = {AffineMap::get(loops, 0, source, context), AffineMap::get(loops, 0, offsets, context),
+                      AffineMap::getMultiDimIdentityMap(loops, context).getMajorSubMap(2 + r)};
+  SmallVector<utils::IteratorType> iterators(loops, utils::IteratorType::parallel);
+  std::fill(iterators.begin() + 2 + r, iterators.end(), utils::IteratorType::reduction);
+  Num start = constantNum(b, n.loc(), wide, int64_t(0));
+  Value init = n.filled(wide, shape, (how == Combine::Max ? start.lowest() : start).value());
+  auto body = [&](OpBuilder &b, Location loc, ValueRange v) {
+    Num element = convert(Num(b, loc, x.dtype, v[0]), wide), so(b, loc, wide, v[2]);
+    linalg::YieldOp::create(b, loc, (how == Combine::Max ? maximum(so, element) : so + element).value());
+  };
+  SmallVector<Value> operands{n.value(x), extent};
+  Tensor y;
+  y.dtype = wide;
+  y.shape.assign(shape.begin(), shape.end());
+  y.value = linalg::GenericOp::create(b, n.loc(), init.getType(), operands, init, maps, iterators, body).getResult(0);
+  return y;
+}
+
+FailureOr<Window> readPooling(Node &n) {
+  if (failed(expectInputs(n, 1)))
+    return failure();
+  const Tensor &x = n.input(0);
+  if (x.dtype == DType::Bool)
+    return n.error() << "expects numbers, has bool";
+  std::optional<SmallVector<int64_t>> kernel = n.intsAttr("kernel_shape");
+  if (x.rank() < 3 || !kernel || int64_t(kernel->size()) != x.rank() - 2)
+    return n.error() << "expects kernel_shape of rank - 2 numbers, has " << (kernel ? kernel->size() : 0)
+                     << " for rank " << x.rank();
+  SmallVector<Expr, 4> sizes;
+  for (int64_t size : *kernel) {
+    if (size < 1)
+      return n.error() << "expects kernel_shape of at least 1, has " << size;
+    sizes.push_back(size);
+  }
+  return readWindow(n, x, sizes);
+}
+
+LogicalResult importMaxPool(Node &n) {
+  FailureOr<Window> w = readPooling(n);
+  if (failed(w))
+    return failure();
+  if (n.hasOutput(1))
+    return n.unsupported() << "the output Indices";
+  const Tensor &x = n.input(0);
+  Num lowest = constantNum(n.builder(), n.loc(), x.dtype, int64_t(0)).lowest();
+  Tensor y = pool(n, Combine::Max, padded(n, x, *w, lowest), *w);
+  n.setOutput(0, n.cast(y, x.dtype));
+  return success();
+}
+
+/// How many elements of the padded input count at each position, [1, 1, ...].
+Tensor windowCounts(Node &n, const Tensor &x, const Window &w, bool countPads) {
+  OpBuilder &b = n.builder();
+  Num one = constantNum(b, n.loc(), computeDType(x.dtype), 1.0), zero = one.constant(0);
+  Window inside = w;
+  Tensor ones;
+  ones.dtype = one.dtype();
+  ones.shape.append({Expr(1), Expr(1)});
+  std::optional<SmallVector<int64_t>> pads = n.intsAttr("pads");
+  bool isExplicit = countPads && pads && pads->size() == 2 * w.rank();
+  for (size_t d = 0; d < w.rank(); ++d) {
+    Expr size = x.shape[d + 2];
+    if (countPads) { // all that was asked for counts; what ceil_mode added does not
+      Expr end = isExplicit ? Expr((*pads)[d + w.rank()]) : w.padEnd[d];
+      size = size + w.padBegin[d] + end;
+      inside.padBegin[d] = 0;
+      inside.padEnd[d] = w.padEnd[d] - end;
+    }
+    ones.shape.push_back(size);
+  }
+  ones.value = n.filled(ones.dtype, ones.shape, one.value());
+  return pool(n, Combine::Sum, padded(n, ones, inside, zero), inside);
+}
+
+LogicalResult importAveragePool(Node &n) {
+  FailureOr<Window> w = readPooling(n);
+  if (failed(w) || failed(expectFloat(n, 0)))
+    return failure();
+  const Tensor &x = n.input(0);
+  Num zero = constantNum(n.builder(), n.loc(), x.dtype, 0.0);
+  Tensor sum = pool(n, Combine::Sum, padded(n, x, *w, zero), *w);
+  Tensor counts = windowCounts(n, x, *w, n.intAttr("count_include_pad", 0) != 0);
+  return setFormula(n, x.dtype, {sum, counts}, [](ArrayRef<Num> v) { return v[0] / v[1]; });
+}
+
+LogicalResult importGlobalPool(Node &n) {
+  if (failed(expectInputs(n, 1)) || failed(expectFloat(n, 0)))
+    return failure();
+  const Tensor &x = n.input(0);
+  if (x.rank() < 3)
+    return n.error() << "expects a tensor of rank at least 3, has rank " << x.rank();
+  SmallVector<int64_t> dims = dimsFrom(2, x.rank());
+  bool isMax = n.opType() == "GlobalMaxPool";
+  FailureOr<Tensor> y = reduce(n, isMax ? Combine::Max : Combine::Sum, x, dims);
+  if (!isMax)
+    y = divideByCount(n, *y, countOf(x, dims));
+  if (succeeded(y))
+    y = keepDims(n, *y, dims, x.rank());
+  if (failed(y))
+    return failure();
+  n.setOutput(0, n.cast(*y, x.dtype));
+  return success();
+}
+
+} // namespace
+
+void registerPoolingOps(OpRegistry &registry) {
+  registry.add("MaxPool", {1, 8, 10, 11, 12, 22}, importMaxPool);
+  registry.add("AveragePool", {7, 10, 11, 19, 22}, importAveragePool);
+  registry.add("GlobalAveragePool", {1, 22}, importGlobalPool);
+  registry.add("GlobalMaxPool", {1, 22}, importGlobalPool);
+}
+
+} // namespace attn::onnx

@@ -1,0 +1,38 @@
+#ifndef FRONTENDS_ONNX_OPS_WINDOW_H
+#define FRONTENDS_ONNX_OPS_WINDOW_H
+
+#include "frontends/onnx/ops/Formula.h"
+
+// What Conv and the pooling operators have in common: a window that slides
+// over the spatial dimensions 2.. of [N, C, spatial...].
+
+namespace attn::onnx {
+
+/// One entry a spatial dimension.
+struct Window {
+  llvm::SmallVector<Expr> kernel;
+  llvm::SmallVector<int64_t> strides, dilations;
+  llvm::SmallVector<Expr> padBegin, padEnd;
+  llvm::SmallVector<Expr> output; // number of positions
+
+  size_t rank() const { return kernel.size(); }
+  /// Neither padding, nor overlap, nor gaps.
+  bool tiles() const;
+};
+
+/// Reads strides, dilations, pads, auto_pad (and ceil_mode) for a window of
+/// size `kernel` over the dimensions 2.. of `x`.
+mlir::FailureOr<Window> readWindow(Node &n, const Tensor &x, llvm::ArrayRef<Expr> kernel);
+
+/// `x` with `value` around its spatial dimensions, enough for every position
+/// of the window.
+Tensor padded(Node &n, const Tensor &x, const Window &window, const Num &value);
+
+/// The index expression of spatial dimension `d`: position * stride + offset *
+/// dilation, for the loop dimensions `position` and `offset`.
+mlir::AffineExpr windowIndex(mlir::MLIRContext *context, const Window &window, size_t d, unsigned position,
+                             unsigned offset);
+
+} // namespace attn::onnx
+
+#endif // FRONTENDS_ONNX_OPS_WINDOW_H
