@@ -2,6 +2,7 @@
 #define PASSES_PASSES_TD
 
 include "passes/graph/GraphPasses.td"
+include "passes/lowering/buffers/BufferPasses.td"
 include "passes/lowering/cpu/CpuPasses.td"
 
 #endif // PASSES_PASSES_TD

@@ -24,6 +24,18 @@ def Attn_Dialect : Dialect {
     static constexpr ::llvm::StringLiteral kDimsAttr = "attn.dims";
     /// On a func.func: a kernel, called by attn.kernel.
     static constexpr ::llvm::StringLiteral kKernelAttr = "attn.kernel";
+    /// On a func.func: a piece of a parallel loop, called by attn.parallel_for.
+    static constexpr ::llvm::StringLiteral kTaskAttr = "attn.task";
+    /// On an entry on buffers: one dictionary an input (output), with the
+    /// entries name, dtype, dims and shape (-1: known when the model runs).
+    static constexpr ::llvm::StringLiteral kInputsAttr = "attn.inputs";
+    static constexpr ::llvm::StringLiteral kOutputsAttr = "attn.outputs";
+    /// On an attn.global: its place in the library's weights, in bytes.
+    static constexpr ::llvm::StringLiteral kOffsetAttr = "attn.offset";
+    /// On the lowered module: the texts that a run may end with.
+    static constexpr ::llvm::StringLiteral kMessagesAttr = "attn.messages";
+    /// On an scf.parallel: fewer iterations are not worth a second thread.
+    static constexpr ::llvm::StringLiteral kMinIterationsAttr = "attn.min_iterations";
     /// On the module: the #attn.target that lowering and kernels read.
     static constexpr ::llvm::StringLiteral kTargetAttr = "attn.target";
   }];

@@ -28,6 +28,11 @@ bool optimizeModule(llvm::Module &module, TargetAttr target, unsigned optLevel, 
   for (llvm::Function &function : module) {
     if (function.isDeclaration())
       continue;
+    if (function.getName() != "attnrt_library_query") {
+      // One name of a kind: LLVM ascribes a meaning to some, such as "main".
+      function.setName("attn." + function.getName());
+      function.setLinkage(llvm::GlobalValue::InternalLinkage);
+    }
     function.addFnAttr("target-cpu", target.getCpu());
     function.addFnAttr("target-features", target.getFeatures());
     function.addFnAttr("prefer-vector-width", width);

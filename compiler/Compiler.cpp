@@ -1,0 +1,212 @@
+#include "compiler/Compiler.h"
+#include "compiler/Report.h"
+#include "compiler/emit/cpu/LibraryTable.h"
+#include "compiler/emit/cpu/Object.h"
+#include "compiler/emit/cpu/Target.h"
+#include "compiler/package/LibraryFile.h"
+#include "compiler/package/WeightPlan.h"
+#include "compiler/pipelines/Instrumentation.h"
+#include "compiler/pipelines/Pipelines.h"
+#include "passes/graph/Pipeline.h"
+#include "runtime/include/attnrt/abi.h"
+
+#include "mlir/Pass/PassManager.h"
+#include "mlir/Support/Timing.h"
+#include "mlir/Target/LLVMIR/Export.h"
+#include "llvm/Config/llvm-config.h"
+#include "llvm/IR/LLVMContext.h"
+#include "llvm/IR/Module.h"
+#include "llvm/Support/raw_ostream.h"
+
+using namespace mlir;
+
+namespace attn {
+namespace {
+
+class Compilation {
+public:
+  Compilation(OwningOpRef<ModuleOp> module, WeightStore &weights, const CompileOptions &options, StringRef outputPath,
+              CompileReport &report)
+      : module(std::move(module)), weights(weights), options(options), outputPath(outputPath), report(report) {
+    timings.setEnabled(options.timing);
+    root = timings.getRootScope();
+  }
+
+  LogicalResult run() {
+    ModuleOp ir = *module;
+    if (options.emit == EmitKind::Attn)
+      return writeText([&](llvm::raw_ostream &os) { ir.print(os); });
+    std::string error;
+    FailureOr<TargetAttr> made = makeTarget(ir.getContext(), options.cpu, error);
+    if (failed(made))
+      return fail(error);
+    target = *made;
+    ir->setAttr(AttnDialect::kTargetAttr, target);
+
+    if (failed(runPasses("graph", [&](PassManager &pm) { buildGraphPipeline(pm, options.optLevel); })))
+      return failure();
+    reportFusion(ir, report);
+    if (options.emit == EmitKind::Linalg)
+      return writeText([&](llvm::raw_ostream &os) { ir.print(os); });
+    if (failed(runPasses("kernels", [&](PassManager &pm) { buildKernelPipeline(pm, options.optLevel); })) ||
+        failed(runPasses("buffers", [&](PassManager &pm) { buildBufferPipeline(pm); })) ||
+        failed(runPasses("loops", [&](PassManager &pm) { buildLoopPipeline(pm); })) || failed(placeWeights()) ||
+        failed(runPasses("LLVM dialect", [&](PassManager &pm) { buildLlvmPipeline(pm); })))
+      return failure();
+    return emit();
+  }
+
+private:
+  LogicalResult fail(const Twine &message) { return mlir::emitError(UnknownLoc::get(module->getContext()), message); }
+
+  TimingScope stage(StringRef name) {
+    if (options.onStage)
+      options.onStage(name);
+    return root.nest(name);
+  }
+
+  LogicalResult runPasses(StringRef name, llvm::function_ref<void(PassManager &)> build) {
+    TimingScope scope = stage(name);
+    PassManager pm(module->getContext());
+    build(pm);
+    instrument(pm, options, scope, numPrinted);
+    return pm.run(*module);
+  }
+
+  /// Gives each weight that the code still uses its place, and the code the
+  /// place's offset.
+  LogicalResult placeWeights() {
+    TimingScope scope = stage("weights");
+    SmallVector<StringRef> used;
+    module->walk([&](WeightOp op) { used.push_back(op.getGlobal()); });
+    FailureOr<WeightPlan> made = WeightPlan::create(*module, used, weights);
+    if (failed(made))
+      return failure();
+    plan = std::move(*made);
+    Builder b(module->getContext());
+    for (GlobalOp global : module->getOps<GlobalOp>())
+      if (std::optional<uint64_t> offset = plan.offsetOf(global.getSymName()))
+        global->setAttr(AttnDialect::kOffsetAttr, b.getI64IntegerAttr(*offset));
+    return success();
+  }
+
+  LogicalResult emit() {
+    FailureOr<LibraryDescription> library = describeLibrary();
+    if (failed(library))
+      return failure();
+    // LLVM IR knows no weights: their expressions live on in a module of their own.
+    globals = ModuleOp::create(module->getLoc());
+    for (GlobalOp global : llvm::make_early_inc_range(module->getOps<GlobalOp>()))
+      global->moveBefore(globals->getBody(), globals->getBody()->end());
+
+    std::string error;
+    llvm::LLVMContext context;
+    std::unique_ptr<llvm::Module> code;
+    {
+      TimingScope scope = stage("LLVM IR");
+      code = translateModuleToLLVMIR(*module, context, "attn");
+      if (!code)
+        return failure();
+      emitLibraryTable(*code, *library);
+    }
+    {
+      TimingScope scope = stage("LLVM optimisation");
+      if (!optimizeModule(*code, target, options.optLevel, error))
+        return fail(error);
+    }
+    if (options.emit == EmitKind::Llvm)
+      return writeText([&](llvm::raw_ostream &os) { code->print(os, nullptr); });
+    llvm::SmallVector<char, 0> object, elf;
+    {
+      TimingScope scope = stage("code generation");
+      if (!emitObject(*code, target, options.optLevel, object, error))
+        return fail(error);
+      code.reset();
+    }
+    if (options.emit == EmitKind::Obj)
+      return writeBytes(object);
+    {
+      TimingScope scope = stage("linking");
+      if (!linkLibrary(object, elf, error))
+        return fail(error);
+    }
+    return writeLibrary(elf);
+  }
+
+  FailureOr<LibraryDescription> describeLibrary() {
+    FailureOr<std::vector<EntryDescription>> entries = describeEntries(*module);
+    if (failed(entries))
+      return failure();
+    LibraryDescription library;
+    library.entries = std::move(*entries);
+    library.weights = plan.table();
+    library.requiredCpuFeatures = requiredCpuFeatures(target);
+    library.target = target.getTriple().str();
+    library.compilerVersion = "attnc " ATTNC_VERSION " (LLVM " LLVM_VERSION_STRING ")";
+    library.manifestJson = makeManifest(library, target, report.fusionJson);
+    return library;
+  }
+
+  LogicalResult writeLibrary(ArrayRef<char> elf) {
+    TimingScope scope = stage("writing");
+    std::string error;
+    std::unique_ptr<LibraryFile> file = LibraryFile::create(outputPath, error);
+    if (!file)
+      return fail(error);
+    file->append(elf);
+    file->padTo(ATTNRT_PAGE_SIZE);
+    uint64_t offset = file->size();
+    // A failed write stops the evaluation, and the commit reports it.
+    bool stopped = false;
+    auto sink = [&](ArrayRef<char> bytes) { return !(stopped = !file->append(bytes)); };
+    if (failed(plan.write(*globals, weights, sink)) && !stopped)
+      return failure();
+    if (!file->commitLibrary(elf.size(), offset, plan.totalBytes(), error))
+      return fail(error);
+    report.elfBytes = elf.size();
+    report.weightBytes = plan.totalBytes();
+    return success();
+  }
+
+  LogicalResult writeText(llvm::function_ref<void(llvm::raw_ostream &)> print) {
+    std::string text;
+    llvm::raw_string_ostream os(text);
+    print(os);
+    return writeBytes(ArrayRef<char>(text.data(), text.size()));
+  }
+
+  LogicalResult writeBytes(ArrayRef<char> bytes) {
+    if (outputPath == "-") {
+      llvm::outs().write(bytes.data(), bytes.size());
+      llvm::outs().flush();
+      return success();
+    }
+    std::string error;
+    std::unique_ptr<LibraryFile> file = LibraryFile::create(outputPath, error);
+    if (!file)
+      return fail(error);
+    file->append(bytes);
+    return file->commit(error) ? success() : fail(error);
+  }
+
+  OwningOpRef<ModuleOp> module, globals;
+  WeightStore &weights;
+  const CompileOptions &options;
+  std::string outputPath;
+  CompileReport &report;
+  DefaultTimingManager timings;
+  TimingScope root;
+  unsigned numPrinted = 0;
+  TargetAttr target;
+  WeightPlan plan;
+};
+
+} // namespace
+
+LogicalResult compileModule(OwningOpRef<ModuleOp> module, WeightStore &weights, const CompileOptions &options,
+                            StringRef outputPath, CompileReport *report) {
+  CompileReport unread;
+  return Compilation(std::move(module), weights, options, outputPath, report ? *report : unread).run();
+}
+
+} // namespace attn

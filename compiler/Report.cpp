@@ -1,0 +1,106 @@
+#include "compiler/Report.h"
+
+#include "mlir/Interfaces/FunctionInterfaces.h"
+#include "llvm/Support/JSON.h"
+
+using namespace mlir;
+namespace json = llvm::json;
+
+namespace attn {
+namespace {
+
+/// C strings end at the first zero, and the runtime reads no others.
+std::string cString(StringAttr attr) {
+  std::string text = attr ? json::fixUTF8(attr.getValue()) : "";
+  std::replace(text.begin(), text.end(), '\0', '?');
+  return text;
+}
+
+LogicalResult describeTensors(FunctionOpInterface entry, StringRef key, std::vector<TensorDescription> &tensors) {
+  auto list = entry->getAttrOfType<ArrayAttr>(key);
+  if (!list)
+    return entry.emitError() << "entry without the attribute " << key;
+  for (auto attrs : list.getAsRange<DictionaryAttr>()) {
+    TensorDescription tensor;
+    tensor.name = cString(attrs.getAs<StringAttr>("name"));
+    tensor.dtype = cString(attrs.getAs<StringAttr>("dtype"));
+    if (!abiDType(tensor.dtype))
+      return entry.emitError() << "tensor '" << tensor.name << "' has element type '" << tensor.dtype
+                               << "', which a library cannot hold";
+    llvm::append_range(tensor.shape, attrs.getAs<DenseI64ArrayAttr>("shape").asArrayRef());
+    for (auto dim : attrs.getAs<ArrayAttr>("dims").getAsRange<StringAttr>())
+      tensor.dimNames.push_back(cString(dim));
+    tensors.push_back(std::move(tensor));
+  }
+  return success();
+}
+
+json::Value toJson(Attribute attr) {
+  if (auto text = dyn_cast<StringAttr>(attr))
+    return json::fixUTF8(text.getValue());
+  if (auto flag = dyn_cast<BoolAttr>(attr))
+    return flag.getValue();
+  if (auto number = dyn_cast<IntegerAttr>(attr))
+    return number.getValue().getSExtValue();
+  if (auto number = dyn_cast<FloatAttr>(attr))
+    return number.getValueAsDouble();
+  if (isa<UnitAttr>(attr))
+    return true;
+  if (auto list = dyn_cast<ArrayAttr>(attr)) {
+    json::Array array;
+    for (Attribute element : list)
+      array.push_back(toJson(element));
+    return array;
+  }
+  if (auto attrs = dyn_cast<DictionaryAttr>(attr)) {
+    json::Object object;
+    for (NamedAttribute entry : attrs)
+      object[json::fixUTF8(entry.getName().strref())] = toJson(entry.getValue());
+    return object;
+  }
+  std::string text;
+  llvm::raw_string_ostream(text) << attr;
+  return json::fixUTF8(text);
+}
+
+} // namespace
+
+FailureOr<std::vector<EntryDescription>> describeEntries(ModuleOp module) {
+  std::vector<EntryDescription> entries;
+  std::vector<std::string> messages;
+  if (auto list = module->getAttrOfType<ArrayAttr>(AttnDialect::kMessagesAttr))
+    for (auto message : list.getAsRange<StringAttr>())
+      messages.push_back(cString(message));
+  for (auto entry : module.getOps<FunctionOpInterface>()) {
+    if (!entry->hasAttr(AttnDialect::kEntryAttr))
+      continue;
+    EntryDescription description;
+    description.name = description.function = entry.getName().str();
+    description.messages = messages;
+    if (failed(describeTensors(entry, AttnDialect::kInputsAttr, description.inputs)) ||
+        failed(describeTensors(entry, AttnDialect::kOutputsAttr, description.outputs)))
+      return failure();
+    entries.push_back(std::move(description));
+  }
+  if (entries.empty()) {
+    module.emitError() << "the module has no entry (a func.func with the attribute " << AttnDialect::kEntryAttr << ")";
+    return failure();
+  }
+  return entries;
+}
+
+void reportFusion(ModuleOp module, CompileReport &report) {
+  json::Array verdicts;
+  if (auto list = module->getAttrOfType<ArrayAttr>("attn.fusion_report"))
+    for (Attribute verdict : list)
+      verdicts.push_back(toJson(verdict));
+  report.softmaxes = verdicts.size();
+  report.fusedAttentions = llvm::count_if(verdicts, [](const json::Value &verdict) {
+    const json::Object *object = verdict.getAsObject();
+    return object && object->getBoolean("fused").value_or(false);
+  });
+  report.fusionJson.clear();
+  llvm::raw_string_ostream(report.fusionJson) << json::Value(std::move(verdicts));
+}
+
+} // namespace attn

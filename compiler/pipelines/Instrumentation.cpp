@@ -1,0 +1,56 @@
+#include "compiler/pipelines/Instrumentation.h"
+
+#include "mlir/Pass/PassManager.h"
+#include "mlir/Support/Timing.h"
+#include "llvm/Support/FileSystem.h"
+#include "llvm/Support/FormatVariadic.h"
+#include "llvm/Support/raw_ostream.h"
+
+using namespace mlir;
+
+namespace {
+class Printer : public PassManager::IRPrinterConfig {
+public:
+  Printer(const attn::CompileOptions &options, unsigned &count)
+      : IRPrinterConfig(/*printModuleScope=*/true, /*printAfterOnlyOnChange=*/true), toStderr(options.printIrAfterAll),
+        folder(options.dumpIrDir), count(count) {}
+
+  void printBeforeIfEnabled(Pass *, Operation *, PrintCallbackFn) override {}
+
+  void printAfterIfEnabled(Pass *pass, Operation *, PrintCallbackFn print) override {
+    if (toStderr)
+      print(llvm::errs());
+    if (folder.empty())
+      return;
+    StringRef name = pass->getArgument().empty() ? pass->getName() : pass->getArgument();
+    std::string path = llvm::formatv("{0}/{1,0+3}-{2}.mlir", folder, count++, name);
+    std::error_code code;
+    llvm::raw_fd_ostream file(path, code);
+    if (code && !reported) {
+      llvm::errs() << "warning: cannot write '" << path << "': " << code.message() << '\n';
+      reported = true;
+    } else if (!code) {
+      print(file);
+    }
+  }
+
+private:
+  bool toStderr, reported = false;
+  std::string folder;
+  unsigned &count;
+};
+} // namespace
+
+void attn::instrument(PassManager &pm, const CompileOptions &options, TimingScope &timing, unsigned &numPrinted) {
+  if (options.printIrAfterAll || !options.dumpIrDir.empty()) {
+    // The whole module is printed, so nobody may change another function of it.
+    pm.getContext()->disableMultithreading();
+    if (!options.dumpIrDir.empty())
+      (void)llvm::sys::fs::create_directories(options.dumpIrDir);
+    pm.enableIRPrinting(std::make_unique<Printer>(options, numPrinted));
+  }
+  if (!options.reproducerPath.empty())
+    pm.enableCrashReproducerGeneration(options.reproducerPath);
+  if (options.timing)
+    pm.enableTiming(timing);
+}

@@ -1,0 +1,26 @@
+#ifndef COMPILER_PIPELINES_PIPELINES_H
+#define COMPILER_PIPELINES_PIPELINES_H
+
+namespace mlir {
+class OpPassManager;
+} // namespace mlir
+
+namespace attn {
+
+// The order of passes, and nothing else. In sequence: an imported module to
+// canonical attn and linalg on tensors (buildGraphPipeline of passes/graph), to
+// kernels and linalg on tensors, to buffers, to loops and tasks, and, with
+// every used weight in its place (attn.offset), to the LLVM dialect.
+
+/// Kernels for what has one, linalg for the rest; at `optLevel` 0 linalg only.
+void buildKernelPipeline(mlir::OpPassManager &pm, unsigned optLevel);
+/// Entries on tensors to entries on buffers, all from one workspace.
+void buildBufferPipeline(mlir::OpPassManager &pm);
+/// linalg on buffers to vector loops, parallel loops to tasks.
+void buildLoopPipeline(mlir::OpPassManager &pm);
+/// To the LLVM dialect; the functions get the signatures of attnrt/abi.h.
+void buildLlvmPipeline(mlir::OpPassManager &pm);
+
+} // namespace attn
+
+#endif // COMPILER_PIPELINES_PIPELINES_H

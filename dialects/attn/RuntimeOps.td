@@ -1,0 +1,63 @@
+#ifndef DIALECTS_ATTN_RUNTIMEOPS_TD
+#define DIALECTS_ATTN_RUNTIMEOPS_TD
+
+include "dialects/attn/AttnDialect.td"
+include "mlir/IR/SymbolInterfaces.td"
+include "mlir/Interfaces/SideEffectInterfaces.td"
+
+// What an entry on buffers asks of the runtime that runs it (attnrt_run in
+// runtime/include/attnrt/abi.h). Each may end the run: where the runtime says
+// no, the function returns at once.
+
+def Attn_OutputOp : Attn_Op<"output", [MemoryEffects<[MemWrite]>]> {
+  let summary = "the buffer of one result of the entry";
+  let description = [{
+    Called once an output, as soon as its sizes are known.
+
+    * (C1) one size a dynamic dimension of the result;
+    * (C2) the result has the identity layout;
+    * (C3) `index` is not negative.
+
+    ```mlir
+    %y = attn.output 0 (%batch) : memref<?x384xf32>
+    ```
+  }];
+  let arguments = (ins I32Attr:$index /*C3*/, Variadic<Index>:$sizes /*C1*/);
+  let results = (outs AnyMemRef:$result /*C2*/);
+  let assemblyFormat = "$index `(` $sizes `)` attr-dict `:` type($result)";
+  let hasVerifier = 1;
+}
+
+def Attn_WorkspaceOp : Attn_Op<"workspace", [MemoryEffects<[MemWrite]>]> {
+  let summary = "scratch memory until the run ends, aligned to 64 bytes";
+  let description = [{
+    ```mlir
+    %arena = attn.workspace %bytes : memref<?xi8>
+    ```
+  }];
+  let arguments = (ins Index:$bytes);
+  let results = (outs MemRefRankOf<[I8], [1]>:$result);
+  let assemblyFormat = "$bytes attr-dict `:` type($result)";
+}
+
+def Attn_ParallelForOp : Attn_Op<"parallel_for", [DeclareOpInterfaceMethods<SymbolUserOpInterface>]> {
+  let summary = "call a task for pieces of [0, n) on the runtime's threads";
+  let description = [{
+    The task is a `func.func` with the attribute `attn.task`, whose arguments
+    are the first and the past-the-end iteration of its piece and then the
+    captures. Fewer than `min_iterations` iterations run on the calling thread.
+
+    * (C1) `task` names such a function, and its arguments match.
+
+    ```mlir
+    attn.parallel_for @rows %n captures(%x, %y : memref<?x384xf32>, memref<?x384xf32>) min_iterations 2
+    ```
+  }];
+  let arguments = (ins FlatSymbolRefAttr:$task /*C1*/, Index:$iterations, Variadic<AnyType>:$captures,
+                       I64Attr:$min_iterations);
+  let assemblyFormat = [{
+    $task $iterations `captures` `(` ($captures^ `:` type($captures))? `)` `min_iterations` $min_iterations attr-dict
+  }];
+}
+
+#endif // DIALECTS_ATTN_RUNTIMEOPS_TD

@@ -1,0 +1,128 @@
+#ifndef PASSES_LOWERING_BUFFERS_BUFFERPASSES_TD
+#define PASSES_LOWERING_BUFFERS_BUFFERPASSES_TD
+
+include "mlir/Pass/PassBase.td"
+
+// In the order of the pipeline (compiler/pipelines).
+
+def FinalizeEntriesPass : Pass<"attn-finalize-entries", "mlir::ModuleOp"> {
+  let summary = "entries on tensors become functions that write output buffers";
+  let description = [{
+    Arguments become memrefs of identity layout, results are written to buffers
+    that `attn.output` asks of the runtime as early as their sizes are known.
+    What computes sizes from the inputs, and the requirements on them, moves to
+    the front; dimensions that the model names alike become one value (the
+    runtime has compared them).
+
+    ```mlir
+    func.func @main(%x: tensor<?xf32>) -> tensor<?xf32> attributes {attn.entry} {
+      ... return %y
+    ```
+    becomes
+    ```mlir
+    func.func @main(%x: memref<?xf32>) attributes {attn.entry, attn.inputs = [...], attn.outputs = [...]} {
+      %t = bufferization.to_tensor %x restrict
+      %n = memref.dim %x, %c0
+      %out = attn.output 0 (%n) : memref<?xf32>
+      ...
+      bufferization.materialize_in_destination %y in restrict writable %out
+    ```
+    A reshape before the return moves to the buffer, so that what is computed
+    before it can be written in place.
+  }];
+  let dependentDialects = ["::mlir::bufferization::BufferizationDialect", "::mlir::memref::MemRefDialect",
+                           "::mlir::arith::ArithDialect", "::mlir::tensor::TensorDialect"];
+}
+
+def PrepareBuffersPass : Pass<"attn-prepare-buffers", "mlir::func::FuncOp"> {
+  let summary = "give each writer its own fill, spell concatenations as slices";
+  let description = [{
+    Right before bufferisation: CSE has given equal `linalg.fill`s one value,
+    and every writer after the first would copy it. `tensor.empty` stays shared
+    (an unshared one costs an allocation). `tensor.concat` becomes insertions
+    into one tensor.
+  }];
+  let dependentDialects = ["::mlir::linalg::LinalgDialect", "::mlir::tensor::TensorDialect"];
+}
+
+def FinishBuffersPass : Pass<"attn-finish-buffers", "mlir::func::FuncOp"> {
+  let summary = "after bufferisation: copies as linalg, dense operands for kernels";
+  let description = [{
+    `memref.copy` becomes `linalg.generic`, so that it is vectorised and run in
+    parallel; an operand of `attn.kernel` that is no dense row-major buffer is
+    copied to one.
+  }];
+  let dependentDialects = ["::mlir::linalg::LinalgDialect", "::mlir::memref::MemRefDialect"];
+}
+
+def PlanMemoryPass : Pass<"attn-plan-memory", "mlir::func::FuncOp"> {
+  let summary = "all allocations of an entry become views of one workspace";
+  let description = [{
+    Sizes are products of a constant and named dimensions. Buffers with the
+    same dimensions form a group in which places are found at compile time by
+    lifetime, in units of the dimensions' product; the groups follow one
+    another. So a buffer is reused as with static shapes, and the one request
+    for memory stands at the entry. A buffer whose size only the run computes
+    gets its own request where the size is known.
+  }];
+  let dependentDialects = ["::mlir::memref::MemRefDialect", "::mlir::arith::ArithDialect",
+                           "::attn::AttnDialect"];
+}
+
+def VectorizeLinalgPass : Pass<"attn-vectorize-linalg", "mlir::func::FuncOp"> {
+  let summary = "linalg on buffers becomes vector loops, parallel where worth it";
+  let description = [{
+    One loop is vectorised: the one that costs the fewest strided accesses; a
+    reduction is carried in registers. On AVX-512 the last step is masked,
+    elsewhere a scalar loop takes the rest. What cannot be done on vectors is
+    emitted as scalar loops.
+  }];
+  let dependentDialects = ["::mlir::scf::SCFDialect", "::mlir::vector::VectorDialect",
+                           "::mlir::memref::MemRefDialect", "::mlir::arith::ArithDialect",
+                           "::mlir::affine::AffineDialect", "::mlir::ub::UBDialect"];
+}
+
+def OutlineParallelPass : Pass<"attn-outline-parallel", "mlir::ModuleOp"> {
+  let summary = "parallel loops become tasks of the runtime";
+  let description = [{
+    Each outermost one-dimensional `scf.parallel` from 0 in steps of 1 becomes
+    a function over a piece of its iterations and an `attn.parallel_for`. All
+    others stay and run serially.
+  }];
+  let dependentDialects = ["::mlir::scf::SCFDialect", "::mlir::arith::ArithDialect",
+                           "::mlir::func::FuncDialect", "::attn::AttnDialect"];
+}
+
+def ApproximateMathPass : Pass<"attn-approximate-math", "mlir::func::FuncOp"> {
+  let summary = "math functions as polynomials, on scalars and vectors";
+  let description = [{
+    f32 by MLIR's polynomials (largest relative errors: exp 8e-8, log 8e-8, tanh 3e-7,
+    erf 3e-7), f16 and bf16 through f32; functions without a polynomial as
+    expressions of others; what is left goes to libm.
+  }];
+  let dependentDialects = ["::mlir::arith::ArithDialect", "::mlir::math::MathDialect",
+                           "::mlir::vector::VectorDialect"];
+}
+
+def ExpandReshapesPass : Pass<"attn-expand-reshapes", "mlir::func::FuncOp"> {
+  let summary = "memref.expand_shape with its given sizes as reinterpret_cast";
+  let description = [{
+    `expand-strided-metadata` derives the sizes again, ignores `output_shape`
+    and crashes on a group with two dynamic dimensions.
+  }];
+  let dependentDialects = ["::mlir::memref::MemRefDialect", "::mlir::affine::AffineDialect"];
+}
+
+def LowerRuntimePass : Pass<"attn-lower-runtime", "mlir::ModuleOp"> {
+  let summary = "entries, kernels and tasks get the signatures of the runtime's ABI";
+  let description = [{
+    After structured control flow is gone. `attn.output`, `workspace`,
+    `parallel_for` and `require` become calls through attnrt_run with an early
+    return, `check_index` a comparison, `weight` the address at `attn.offset` of its
+    global (compiler/package gives each used global its place before), `kernel` a call.
+  }];
+  let dependentDialects = ["::mlir::LLVM::LLVMDialect", "::mlir::cf::ControlFlowDialect",
+                           "::mlir::arith::ArithDialect", "::mlir::func::FuncDialect"];
+}
+
+#endif // PASSES_LOWERING_BUFFERS_BUFFERPASSES_TD

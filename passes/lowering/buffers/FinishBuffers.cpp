@@ -1,0 +1,80 @@
+#include "dialects/attn/AttnOps.h"
+#include "passes/Passes.h"
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Dialect/Linalg/IR/Linalg.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
+
+namespace attn {
+#define GEN_PASS_DEF_FINISHBUFFERSPASS
+#include "passes/Passes.h.inc"
+} // namespace attn
+
+using namespace mlir;
+using namespace attn;
+
+namespace {
+/// `copy` as an identity linalg.generic.
+void copyAsGeneric(OpBuilder &b, Location loc, Value source, Value target) {
+  int64_t rank = cast<MemRefType>(target.getType()).getRank();
+  AffineMap identity = b.getMultiDimIdentityMap(rank);
+  SmallVector<utils::IteratorType> loops(rank, utils::IteratorType::parallel);
+  linalg::GenericOp::create(b, loc, source, target, {identity, identity}, loops,
+                            [](OpBuilder &body, Location at, ValueRange args) {
+                              linalg::YieldOp::create(body, at, args[0]);
+                            });
+}
+
+Value denseCopyOf(OpBuilder &b, Location loc, Value buffer) {
+  auto type = cast<MemRefType>(buffer.getType());
+  SmallVector<Value> sizes;
+  for (auto [dim, size] : llvm::enumerate(type.getShape()))
+    if (ShapedType::isDynamic(size))
+      sizes.push_back(memref::DimOp::create(b, loc, buffer, dim));
+  return memref::AllocOp::create(b, loc, MemRefType::get(type.getShape(), type.getElementType()), sizes,
+                                 b.getI64IntegerAttr(64));
+}
+
+/// Gives the kernel what its signature says: dense buffers.
+void densifyOperands(KernelOp op) {
+  for (OpOperand &operand : op->getOpOperands()) {
+    auto type = dyn_cast<MemRefType>(operand.get().getType());
+    if (!type || type.getLayout().isIdentity())
+      continue;
+    OpBuilder b(op);
+    Value strided = operand.get(), dense = denseCopyOf(b, op.getLoc(), strided);
+    if (op.isDpsInit(&operand)) {
+      b.setInsertionPointAfter(op);
+      copyAsGeneric(b, op.getLoc(), dense, strided);
+    } else {
+      copyAsGeneric(b, op.getLoc(), strided, dense);
+    }
+    operand.set(dense);
+  }
+}
+
+struct FinishBuffersPass : attn::impl::FinishBuffersPassBase<FinishBuffersPass> {
+  void runOnOperation() override {
+    if (getOperation()->hasAttr(AttnDialect::kKernelAttr))
+      return;
+    SmallVector<KernelOp> kernels;
+    SmallVector<memref::CopyOp> copies;
+    getOperation().walk([&](Operation *op) {
+      if (auto kernel = dyn_cast<KernelOp>(op))
+        kernels.push_back(kernel);
+      else if (auto copy = dyn_cast<memref::CopyOp>(op))
+        copies.push_back(copy);
+    });
+    for (KernelOp kernel : kernels)
+      densifyOperands(kernel);
+    for (memref::CopyOp copy : copies) {
+      if (!isa<MemRefType>(copy.getSource().getType()) || !isa<MemRefType>(copy.getTarget().getType()))
+        continue;
+      OpBuilder b(copy);
+      if (copy.getSource() != copy.getTarget())
+        copyAsGeneric(b, copy.getLoc(), copy.getSource(), copy.getTarget());
+      copy.erase();
+    }
+  }
+};
+} // namespace

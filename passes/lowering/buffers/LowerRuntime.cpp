@@ -1,0 +1,441 @@
+#include "dialects/attn/AttnOps.h"
+#include "passes/Passes.h"
+#include "runtime/include/attnrt/abi.h"
+
+#include "mlir/Conversion/LLVMCommon/TypeConverter.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/ControlFlow/IR/ControlFlowOps.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "mlir/IR/SymbolTable.h"
+#include "llvm/ADT/MapVector.h"
+#include <cstddef>
+
+namespace attn {
+#define GEN_PASS_DEF_LOWERRUNTIMEPASS
+#include "passes/Passes.h.inc"
+} // namespace attn
+
+using namespace mlir;
+using namespace attn;
+
+namespace {
+/// The texts of the module, each once; the runtime is told their positions.
+class Messages {
+public:
+  int32_t add(StringRef text) { return texts.try_emplace(text.str(), texts.size()).first->second; }
+  SmallVector<StringRef> list() const {
+    return llvm::map_to_vector(texts, [](auto &entry) { return StringRef(entry.first); });
+  }
+
+private:
+  llvm::MapVector<std::string, int32_t, std::map<std::string, unsigned>> texts;
+};
+
+/// Lowers one entry, kernel or task. `b` stands where ops are written.
+class FunctionLowering {
+public:
+  FunctionLowering(func::FuncOp function, LLVMTypeConverter &types, SymbolTable &symbols, Messages &messages)
+      : function(function), types(types), symbols(symbols), messages(messages), b(function.getContext()),
+        ptr(LLVM::LLVMPointerType::get(function.getContext())), i32(b.getI32Type()), i64(b.getI64Type()) {}
+
+  LogicalResult run() {
+    SmallVector<Operation *> ops;
+    function.walk([&](Operation *op) {
+      if (isa<AttnDialect>(op->getDialect()))
+        ops.push_back(op);
+    });
+    b.setInsertionPointToStart(&function.getBody().front());
+    if (function->hasAttr(AttnDialect::kTaskAttr))
+      takeCaptures();
+    else if (function->hasAttr(AttnDialect::kEntryAttr))
+      takeInputs();
+    else
+      takeRun();
+    for (Operation *op : ops)
+      if (failed(lower(op)))
+        return failure();
+    return success();
+  }
+
+private:
+  Location loc() { return current ? current->getLoc() : function.getLoc(); }
+
+  //===--------------------------------------------------------------------===//
+  // Small pieces
+  //===--------------------------------------------------------------------===//
+
+  Value constant(Type type, int64_t value) {
+    return LLVM::ConstantOp::create(b, loc(), type, b.getIntegerAttr(type, value));
+  }
+  Value isNonzero(Value status) {
+    return arith::CmpIOp::create(b, loc(), arith::CmpIPredicate::ne, status, constant(i32, 0));
+  }
+  Value asI64(Value index) { return arith::IndexCastOp::create(b, loc(), i64, index); }
+  Value asIndex(Value number) { return arith::IndexCastOp::create(b, loc(), b.getIndexType(), number); }
+  Value cast(Value value, Type type) {
+    return UnrealizedConversionCastOp::create(b, loc(), type, value).getResult(0);
+  }
+
+  Value field(Value base, int64_t offset) {
+    // A constant GEP index holds 29 bits, an SSA value all.
+    return LLVM::GEPOp::create(b, loc(), ptr, b.getI8Type(), base, ArrayRef<LLVM::GEPArg>{constant(i64, offset)});
+  }
+  Value load(Type type, Value base, int64_t offset, bool invariant = true) {
+    auto op = LLVM::LoadOp::create(b, loc(), type, field(base, offset));
+    op.setInvariant(invariant);
+    return op;
+  }
+
+  /// Stack memory of the function, not of the loop around the insertion point.
+  Value stack(Type element, int64_t count) {
+    OpBuilder::InsertionGuard guard(b);
+    b.setInsertionPointToStart(&function.getBody().front());
+    return LLVM::AllocaOp::create(b, loc(), ptr, element, constant(i64, std::max<int64_t>(count, 1)), 8);
+  }
+  Value storeSizes(ValueRange sizes) {
+    Value array = stack(i64, sizes.size());
+    for (auto [i, size] : llvm::enumerate(sizes))
+      LLVM::StoreOp::create(b, loc(), asI64(size), field(array, 8 * i));
+    return array;
+  }
+
+  /// Calls the function pointer at `offset` of attnrt_run.
+  Value callRuntime(int64_t offset, Type result, ValueRange arguments) {
+    SmallVector<Value> operands{load(ptr, runContext, offset), runContext};
+    llvm::append_range(operands, arguments);
+    auto type = LLVM::LLVMFunctionType::get(result, SmallVector<Type>(ValueRange(operands).drop_front().getTypes()));
+    auto call = LLVM::CallOp::create(b, loc(), type, operands);
+    return call->getNumResults() ? call.getResult() : Value();
+  }
+
+  /// Leaves the function with ATTNRT_RUN_STOPPED if `condition`; `b` goes on
+  /// where it does not hold.
+  void stopIf(Value condition) {
+    Block *block = b.getInsertionBlock();
+    Block *rest = block->splitBlock(b.getInsertionPoint());
+    b.setInsertionPointToEnd(block);
+    cf::CondBranchOp::create(b, loc(), condition, stopBlock(), rest);
+    b.setInsertionPointToStart(rest);
+  }
+  Block *stopBlock() {
+    if (stop)
+      return stop;
+    OpBuilder::InsertionGuard guard(b);
+    stop = b.createBlock(&function.getBody(), function.getBody().end());
+    Value status = arith::ConstantOp::create(b, loc(), b.getI32IntegerAttr(ATTNRT_RUN_STOPPED));
+    func::ReturnOp::create(b, loc(), status);
+    return stop;
+  }
+
+  /// A dense buffer at `data`; `sizes` are those of the dynamic dimensions.
+  Value describe(MemRefType type, Value data, ArrayRef<Value> sizes) {
+    Type structType = types.convertType(type);
+    Value result = LLVM::PoisonOp::create(b, loc(), structType);
+    auto set = [&](Value value, ArrayRef<int64_t> at) {
+      result = LLVM::InsertValueOp::create(b, loc(), result, value, at);
+    };
+    set(data, {0});
+    set(data, {1});
+    set(constant(i64, 0), {2});
+    Value stride = constant(i64, 1);
+    size_t dynamic = sizes.size();
+    for (int64_t dim = type.getRank() - 1; dim >= 0; --dim) {
+      Value size = type.isDynamicDim(dim) ? sizes[--dynamic] : constant(i64, type.getDimSize(dim));
+      set(size, {3, dim});
+      set(stride, {4, dim});
+      if (dim)
+        stride = LLVM::MulOp::create(b, loc(), stride, size);
+    }
+    return cast(result, type);
+  }
+
+  static bool isDense(Type type) {
+    auto memref = dyn_cast<MemRefType>(type);
+    return memref && memref.getLayout().isIdentity();
+  }
+
+  //===--------------------------------------------------------------------===//
+  // Signatures
+  //===--------------------------------------------------------------------===//
+
+  /// (attnrt_run *, const attnrt_buffer *) -> int32_t
+  void takeInputs() {
+    Block &entry = function.getBody().front();
+    unsigned count = entry.getNumArguments();
+    runContext = entry.addArgument(ptr, loc());
+    Value buffers = entry.addArgument(ptr, loc());
+    for (unsigned i = 0; i < count; ++i) {
+      BlockArgument argument = entry.getArgument(i);
+      auto type = ::cast<MemRefType>(argument.getType());
+      int64_t at = i * sizeof(attnrt_buffer);
+      Value data = load(ptr, buffers, at + offsetof(attnrt_buffer, data));
+      SmallVector<Value> sizes;
+      if (type.getNumDynamicDims()) {
+        Value shape = load(ptr, buffers, at + offsetof(attnrt_buffer, shape));
+        for (int64_t dim = 0; dim < type.getRank(); ++dim)
+          if (type.isDynamicDim(dim))
+            sizes.push_back(load(i64, shape, 8 * dim));
+      }
+      argument.replaceAllUsesWith(describe(type, data, sizes));
+    }
+    entry.eraseArguments(0, count);
+    returnStatus();
+  }
+
+  /// (attnrt_run *, buffers...) -> int32_t
+  void takeRun() {
+    runContext = function.getBody().front().insertArgument(0u, ptr, loc());
+    returnStatus();
+  }
+
+  void returnStatus() {
+    function.walk([&](func::ReturnOp op) {
+      OpBuilder at(op);
+      Value done = arith::ConstantOp::create(at, op.getLoc(), at.getI32IntegerAttr(ATTNRT_RUN_DONE));
+      op->setOperands(done);
+    });
+    function.setFunctionType(b.getFunctionType(function.getBody().front().getArgumentTypes(), {i32}));
+  }
+
+  /// What a capture takes in the struct: a dense buffer its address and
+  /// dynamic sizes, all else its LLVM form.
+  void appendFields(Type type, SmallVectorImpl<Type> &fields) {
+    if (!isDense(type)) {
+      fields.push_back(types.convertType(type));
+      return;
+    }
+    fields.push_back(ptr);
+    fields.append(::cast<MemRefType>(type).getNumDynamicDims(), i64);
+  }
+  LLVM::LLVMStructType captureStruct(TypeRange captures) {
+    SmallVector<Type> fields{ptr}; // attnrt_run
+    for (Type type : captures)
+      appendFields(type, fields);
+    return LLVM::LLVMStructType::getLiteral(function.getContext(), fields);
+  }
+  Value structField(Value base, Type structType, int32_t index) {
+    return LLVM::GEPOp::create(b, loc(), ptr, structType, base, ArrayRef<LLVM::GEPArg>{0, index});
+  }
+
+  /// (void *arg, int64_t begin, int64_t end)
+  void takeCaptures() {
+    Block &entry = function.getBody().front();
+    SmallVector<Type> captures(llvm::drop_begin(entry.getArgumentTypes(), 2));
+    Type structType = captureStruct(captures);
+    unsigned count = entry.getNumArguments();
+    Value argument = entry.addArgument(ptr, loc()), begin = entry.addArgument(i64, loc()),
+          end = entry.addArgument(i64, loc());
+    entry.getArgument(0).replaceAllUsesWith(asIndex(begin));
+    entry.getArgument(1).replaceAllUsesWith(asIndex(end));
+    int32_t next = 0;
+    auto take = [&](Type type) -> Value {
+      auto op = LLVM::LoadOp::create(b, loc(), type, structField(argument, structType, next++));
+      op.setInvariant(true);
+      return op;
+    };
+    runContext = take(ptr);
+    for (auto [i, type] : llvm::enumerate(captures)) {
+      Value value;
+      if (isDense(type)) {
+        auto memref = ::cast<MemRefType>(type);
+        Value data = take(ptr);
+        SmallVector<Value> sizes;
+        for (int64_t n = memref.getNumDynamicDims(); n > 0; --n)
+          sizes.push_back(take(i64));
+        value = describe(memref, data, sizes);
+      } else {
+        value = cast(take(types.convertType(type)), type);
+      }
+      entry.getArgument(i + 2).replaceAllUsesWith(value);
+    }
+    entry.eraseArguments(0, count);
+    function.setFunctionType(b.getFunctionType(entry.getArgumentTypes(), {}));
+  }
+
+  //===--------------------------------------------------------------------===//
+  // Ops
+  //===--------------------------------------------------------------------===//
+
+  LogicalResult lower(Operation *op) {
+    current = op;
+    b.setInsertionPoint(op);
+    bool stops = isa<OutputOp, WorkspaceOp, ParallelForOp, RequireOp, KernelOp>(op);
+    if (stops && function->hasAttr(AttnDialect::kTaskAttr))
+      return op->emitOpError("cannot stand in a parallel loop");
+    auto result =
+        llvm::TypeSwitch<Operation *, LogicalResult>(op)
+            .Case<OutputOp, WorkspaceOp, ParallelForOp, RequireOp, KernelOp, CheckIndexOp, WeightOp>(
+                [&](auto each) { return lower(each); })
+            .Default([](Operation *other) { return other->emitOpError("has no lowering to the runtime"); });
+    if (succeeded(result))
+      op->erase();
+    current = nullptr;
+    return result;
+  }
+
+  LogicalResult lower(OutputOp op) {
+    auto type = ::cast<MemRefType>(op.getType());
+    SmallVector<Value> shape, sizes;
+    size_t dynamic = 0;
+    for (int64_t dim = 0; dim < type.getRank(); ++dim)
+      shape.push_back(type.isDynamicDim(dim)
+                          ? op.getSizes()[dynamic++]
+                          : arith::ConstantIndexOp::create(b, loc(), type.getDimSize(dim)).getResult());
+    Value array = storeSizes(shape);
+    Value data = callRuntime(offsetof(attnrt_run, output), ptr,
+                             {constant(i32, op.getIndex()), constant(i32, type.getRank()), array});
+    stopIf(LLVM::ICmpOp::create(b, loc(), LLVM::ICmpPredicate::eq, data, LLVM::ZeroOp::create(b, loc(), ptr)));
+    for (Value size : op.getSizes())
+      sizes.push_back(asI64(size));
+    op.replaceAllUsesWith(describe(type, data, sizes));
+    return success();
+  }
+
+  LogicalResult lower(WorkspaceOp op) {
+    Value bytes = asI64(op.getBytes());
+    Value data = callRuntime(offsetof(attnrt_run, workspace), ptr, {bytes});
+    stopIf(LLVM::ICmpOp::create(b, loc(), LLVM::ICmpPredicate::eq, data, LLVM::ZeroOp::create(b, loc(), ptr)));
+    op.replaceAllUsesWith(describe(::cast<MemRefType>(op.getType()), data, {bytes}));
+    return success();
+  }
+
+  LogicalResult lower(RequireOp op) {
+    // Most hold: the values are stored only where one does not.
+    Block *block = b.getInsertionBlock();
+    Block *rest = block->splitBlock(b.getInsertionPoint());
+    Block *bad = b.createBlock(&function.getBody(), function.getBody().end());
+    Value array = storeSizes(op.getValues());
+    callRuntime(offsetof(attnrt_run, fail), LLVM::LLVMVoidType::get(b.getContext()),
+                {constant(i32, messages.add(op.getMessage())), constant(i32, op.getValues().size()), array});
+    cf::BranchOp::create(b, loc(), stopBlock());
+    b.setInsertionPointToEnd(block);
+    cf::CondBranchOp::create(b, loc(), op.getCondition(), rest, bad);
+    return success();
+  }
+
+  LogicalResult lower(CheckIndexOp op) {
+    Value index = op.getIndex(), size = op.getSize();
+    Value zero = arith::ConstantIndexOp::create(b, loc(), 0);
+    Value negative = arith::CmpIOp::create(b, loc(), arith::CmpIPredicate::slt, index, zero);
+    Value wrapped = arith::AddIOp::create(b, loc(), index, arith::SelectOp::create(b, loc(), negative, size, zero));
+    Value inside = arith::CmpIOp::create(b, loc(), arith::CmpIPredicate::ult, wrapped, size);
+    op.replaceAllUsesWith(arith::SelectOp::create(b, loc(), inside, wrapped, zero).getResult());
+    Block *block = b.getInsertionBlock();
+    Block *rest = block->splitBlock(b.getInsertionPoint());
+    Block *bad = b.createBlock(rest);
+    LLVM::StoreOp::create(b, loc(), constant(i32, 1 + messages.add(op.getMessage())),
+                          field(runContext, offsetof(attnrt_run, error_message)));
+    cf::BranchOp::create(b, loc(), rest);
+    b.setInsertionPointToEnd(block);
+    cf::CondBranchOp::create(b, loc(), inside, rest, bad);
+    return success();
+  }
+
+  LogicalResult lower(WeightOp op) {
+    auto global = symbols.lookup<GlobalOp>(op.getGlobal());
+    auto offset = global ? global->getAttrOfType<IntegerAttr>(AttnDialect::kOffsetAttr) : IntegerAttr();
+    if (!offset)
+      return op.emitOpError("expects '") << op.getGlobal() << "' to have the attribute " << AttnDialect::kOffsetAttr;
+    auto type = dyn_cast<MemRefType>(op.getType());
+    if (!type)
+      return op.emitOpError("expects a buffer, got ") << op.getType();
+    Value base = load(ptr, runContext, offsetof(attnrt_run, weights));
+    op.replaceAllUsesWith(describe(type, field(base, offset.getInt()), {}));
+    return success();
+  }
+
+  LogicalResult lower(KernelOp op) {
+    auto callee = symbols.lookup<func::FuncOp>(op.getCallee());
+    if (!callee || !callee->hasAttr(AttnDialect::kKernelAttr))
+      return op.emitOpError("expects '") << op.getCallee() << "' to name a kernel";
+    // A kernel that is already lowered has the run in front.
+    TypeRange expected = callee.getArgumentTypes();
+    if (expected.size() == op->getNumOperands() + 1)
+      expected = expected.drop_front();
+    SmallVector<Value> operands{runContext};
+    for (auto [operand, type] : llvm::zip(op->getOperands(), expected)) {
+      if (operand.getType() == type) {
+        operands.push_back(operand);
+        continue;
+      }
+      if (!memref::CastOp::areCastCompatible(operand.getType(), type))
+        return op.emitOpError("expects an operand of type ") << type << ", got " << operand.getType();
+      operands.push_back(memref::CastOp::create(b, loc(), type, operand));
+    }
+    auto call = func::CallOp::create(b, loc(), op.getCallee(), TypeRange(i32), operands);
+    stopIf(isNonzero(call.getResult(0)));
+    return success();
+  }
+
+  LogicalResult lower(ParallelForOp op) {
+    Type structType = captureStruct(op.getCaptures().getTypes());
+    Value argument = stack(structType, 1);
+    int32_t next = 0;
+    auto put = [&](Value value) {
+      LLVM::StoreOp::create(b, loc(), value, structField(argument, structType, next++));
+    };
+    put(runContext);
+    for (Value capture : op.getCaptures()) {
+      Type converted = types.convertType(capture.getType());
+      if (!converted)
+        return op.emitOpError("cannot capture a value of type ") << capture.getType();
+      Value value = cast(capture, converted);
+      if (!isDense(capture.getType())) {
+        put(value);
+        continue;
+      }
+      auto type = ::cast<MemRefType>(capture.getType());
+      put(LLVM::ExtractValueOp::create(b, loc(), value, ArrayRef<int64_t>{1}));
+      for (int64_t dim = 0; dim < type.getRank(); ++dim)
+        if (type.isDynamicDim(dim))
+          put(LLVM::ExtractValueOp::create(b, loc(), value, ArrayRef<int64_t>{3, dim}));
+    }
+    auto taskType = FunctionType::get(b.getContext(), {ptr, i64, i64}, {});
+    Value count = asI64(op.getIterations());
+    Value few = arith::CmpIOp::create(b, loc(), arith::CmpIPredicate::slt, count,
+                                      constant(i64, op.getMinIterations()));
+    Block *block = b.getInsertionBlock();
+    Block *rest = block->splitBlock(b.getInsertionPoint());
+    Block *many = b.createBlock(rest);
+    Value task = cast(func::ConstantOp::create(b, loc(), taskType, op.getTaskAttr()), ptr);
+    Value status = callRuntime(offsetof(attnrt_run, parallel_for), i32, {task, argument, count});
+    cf::CondBranchOp::create(b, loc(), isNonzero(status), stopBlock(), rest);
+    Block *one = b.createBlock(many);
+    func::CallOp::create(b, loc(), op.getTask(), TypeRange(), ValueRange{argument, constant(i64, 0), count});
+    cf::BranchOp::create(b, loc(), rest);
+    b.setInsertionPointToEnd(block);
+    cf::CondBranchOp::create(b, loc(), few, one, many);
+    return success();
+  }
+
+  func::FuncOp function;
+  LLVMTypeConverter &types;
+  SymbolTable &symbols;
+  Messages &messages;
+  OpBuilder b;
+  Type ptr, i32, i64;
+  Operation *current = nullptr;
+  Value runContext;
+  Block *stop = nullptr;
+};
+
+struct LowerRuntimePass : attn::impl::LowerRuntimePassBase<LowerRuntimePass> {
+  void runOnOperation() override {
+    LLVMTypeConverter types(&getContext());
+    SymbolTable symbols(getOperation());
+    Messages messages;
+    for (auto function : getOperation().getOps<func::FuncOp>()) {
+      bool ours = function->hasAttr(AttnDialect::kEntryAttr) || function->hasAttr(AttnDialect::kKernelAttr) ||
+                  function->hasAttr(AttnDialect::kTaskAttr);
+      if (!ours || function.isExternal())
+        continue;
+      if (failed(FunctionLowering(function, types, symbols, messages).run()))
+        return signalPassFailure();
+    }
+    OpBuilder b(&getContext());
+    getOperation()->setAttr(AttnDialect::kMessagesAttr, b.getStrArrayAttr(messages.list()));
+  }
+};
+} // namespace

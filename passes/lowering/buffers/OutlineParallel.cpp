@@ -1,0 +1,86 @@
+#include "dialects/attn/AttnOps.h"
+#include "passes/Passes.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+#include "mlir/Dialect/Utils/StaticValueUtils.h"
+#include "mlir/IR/IRMapping.h"
+#include "mlir/IR/SymbolTable.h"
+#include "mlir/Transforms/RegionUtils.h"
+
+namespace attn {
+#define GEN_PASS_DEF_OUTLINEPARALLELPASS
+#include "passes/Passes.h.inc"
+} // namespace attn
+
+using namespace mlir;
+using namespace attn;
+
+namespace {
+bool canOutline(scf::ParallelOp loop) {
+  return loop.getNumLoops() == 1 && loop.getInitVals().empty() && isConstantIntValue(loop.getLowerBound()[0], 0) &&
+         isConstantIntValue(loop.getStep()[0], 1) && !loop->getParentOfType<scf::ParallelOp>();
+}
+
+void outline(scf::ParallelOp loop, func::FuncOp parent, SymbolTable &symbols) {
+  OpBuilder b(parent);
+  Location loc = loop.getLoc();
+  llvm::SetVector<Value> used;
+  getUsedValuesDefinedAbove(loop.getRegion(), used);
+  SmallVector<Value> captures;
+  SmallVector<Operation *> constants;
+  for (Value value : used) {
+    Operation *def = value.getDefiningOp();
+    if (def && def->hasTrait<OpTrait::ConstantLike>())
+      constants.push_back(def);
+    else
+      captures.push_back(value);
+  }
+  SmallVector<Type> arguments{b.getIndexType(), b.getIndexType()};
+  llvm::append_range(arguments, ValueRange(captures).getTypes());
+  auto task = func::FuncOp::create(b, loc, (parent.getName() + "_task").str(), b.getFunctionType(arguments, {}));
+  task.setPrivate();
+  task->setAttr(AttnDialect::kTaskAttr, b.getUnitAttr());
+  StringAttr name = symbols.insert(task, std::next(Block::iterator(parent)));
+
+  Block *entry = task.addEntryBlock();
+  b.setInsertionPointToStart(entry);
+  IRMapping map;
+  for (auto [capture, argument] : llvm::zip(captures, entry->getArguments().drop_front(2)))
+    map.map(capture, argument);
+  for (Operation *constant : constants)
+    b.clone(*constant, map);
+  Value one = arith::ConstantIndexOp::create(b, loc, 1);
+  auto serial = scf::ForOp::create(b, loc, entry->getArgument(0), entry->getArgument(1), one);
+  func::ReturnOp::create(b, loc);
+  b.setInsertionPointToStart(serial.getBody());
+  map.map(loop.getInductionVars()[0], serial.getInductionVar());
+  for (Operation &op : loop.getBody()->without_terminator())
+    b.clone(op, map);
+
+  b.setInsertionPoint(loop);
+  auto least = loop->getAttrOfType<IntegerAttr>(AttnDialect::kMinIterationsAttr);
+  ParallelForOp::create(b, loc, FlatSymbolRefAttr::get(name), loop.getUpperBound()[0], captures,
+                        b.getI64IntegerAttr(least ? least.getInt() : 2));
+  loop.erase();
+}
+
+struct OutlineParallelPass : attn::impl::OutlineParallelPassBase<OutlineParallelPass> {
+  void runOnOperation() override {
+    SymbolTable symbols(getOperation());
+    SmallVector<func::FuncOp> functions(getOperation().getOps<func::FuncOp>());
+    for (func::FuncOp function : functions) {
+      if (!function->hasAttr(AttnDialect::kEntryAttr) && !function->hasAttr(AttnDialect::kKernelAttr))
+        continue;
+      SmallVector<scf::ParallelOp> loops;
+      function.walk([&](scf::ParallelOp loop) {
+        if (canOutline(loop))
+          loops.push_back(loop);
+      });
+      for (scf::ParallelOp loop : loops)
+        outline(loop, function, symbols);
+    }
+  }
+};
+} // namespace

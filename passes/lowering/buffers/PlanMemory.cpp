@@ -1,0 +1,279 @@
+#include "dialects/attn/AttnOps.h"
+#include "passes/Passes.h"
+
+#include "mlir/Dialect/Affine/IR/AffineOps.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Bufferization/Transforms/BufferViewFlowAnalysis.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+#include "mlir/Dialect/Utils/StaticValueUtils.h"
+#include "mlir/IR/Matchers.h"
+#include "llvm/ADT/MapVector.h"
+#include "llvm/Support/MathExtras.h"
+
+namespace attn {
+#define GEN_PASS_DEF_PLANMEMORYPASS
+#include "passes/Passes.h.inc"
+} // namespace attn
+
+using namespace mlir;
+using namespace attn;
+
+namespace {
+constexpr int64_t kAlignment = 64;
+
+/// `coefficient * factors[0] * factors[1] ...`, factors in the order of their
+/// first appearance.
+struct Product {
+  int64_t coefficient = 1;
+  bool overflow = false;
+  SmallVector<unsigned, 4> factors; // numbers of values, ascending
+
+  void multiply(int64_t by) { overflow |= llvm::MulOverflow(coefficient, by, coefficient); }
+};
+
+struct Buffer {
+  memref::AllocOp alloc;
+  Product bytes;
+  int64_t number = 0; // in the order of the code
+  int64_t first = 0, last = 0; // positions in the entry's block, of uses
+  int64_t ready = -1;          // position after which its size is known
+  int64_t offset = 0;          // in units of the group's product
+  int64_t size = 0;            // likewise
+};
+
+class MemoryPlanner {
+public:
+  explicit MemoryPlanner(func::FuncOp entry) : entry(entry), b(entry.getContext()) {}
+
+  LogicalResult run() {
+    if (failed(collect()))
+      return failure();
+    if (buffers.empty())
+      return success();
+    int64_t point = std::numeric_limits<int64_t>::max();
+    for (Buffer &buffer : buffers)
+      point = std::min(point, buffer.first);
+    pointOp = operations[point];
+    llvm::MapVector<ArrayRef<unsigned>, SmallVector<Buffer *>> groups;
+    SmallVector<Buffer *> late;
+    for (Buffer &buffer : buffers) {
+      if (buffer.ready < point)
+        groups[buffer.bytes.factors].push_back(&buffer);
+      else
+        late.push_back(&buffer);
+    }
+    if (!groups.empty())
+      placeGroups(groups.takeVector());
+    for (Buffer *buffer : late)
+      requestInPlace(*buffer);
+    for (Buffer &buffer : buffers)
+      buffer.alloc.erase();
+    return success();
+  }
+
+private:
+  LogicalResult collect() {
+    for (Operation &op : entry.getBody().front()) {
+      positions[&op] = operations.size();
+      operations.push_back(&op);
+    }
+    BufferViewFlowAnalysis aliases(entry);
+    WalkResult result = entry.walk([&](memref::AllocOp alloc) -> WalkResult {
+      if (alloc->getParentOfType<scf::ParallelOp>())
+        return alloc.emitOpError("expects no allocation inside a parallel loop");
+      Buffer buffer;
+      buffer.alloc = alloc;
+      buffer.number = buffers.size();
+      buffer.first = std::numeric_limits<int64_t>::max();
+      for (Value alias : aliases.resolve(alloc.getResult()))
+        for (Operation *user : alias.getUsers()) {
+          int64_t position = positionOf(user);
+          if (isa<memref::DimOp>(user))
+            continue;
+          buffer.first = std::min(buffer.first, position);
+          buffer.last = std::max(buffer.last, position);
+        }
+      if (buffer.first == std::numeric_limits<int64_t>::max())
+        buffer.first = buffer.last = positionOf(alloc);
+      MemRefType type = alloc.getType();
+      if (!type.getLayout().isIdentity() || !type.getElementType().isIntOrIndexOrFloat())
+        return alloc.emitOpError("expects a dense buffer of numbers, got ") << type;
+      buffer.bytes.multiply(type.getElementType().isIndex() ? 8
+                                                            : llvm::divideCeil(type.getElementTypeBitWidth(), 8));
+      for (int64_t size : type.getShape())
+        if (!ShapedType::isDynamic(size))
+          buffer.bytes.multiply(size);
+      for (Value size : alloc.getDynamicSizes())
+        factorize(size, buffer);
+      llvm::sort(buffer.bytes.factors);
+      if (buffer.bytes.overflow)
+        return alloc.emitOpError("expects a size of less than 2^63 bytes, got ") << type;
+      buffers.push_back(std::move(buffer));
+      return WalkResult::advance();
+    });
+    return failure(result.wasInterrupted());
+  }
+
+  int64_t positionOf(Operation *op) { return positions[entry.getBody().front().findAncestorOpInBlock(*op)]; }
+
+  /// Multiplies `size` into the buffer's bytes, taken apart into factors.
+  void factorize(Value size, Buffer &buffer) {
+    APInt constant;
+    if (matchPattern(size, m_ConstantInt(&constant)))
+      return buffer.bytes.multiply(constant.getSExtValue());
+    if (auto multiply = size.getDefiningOp<arith::MulIOp>()) {
+      factorize(multiply.getLhs(), buffer);
+      return factorize(multiply.getRhs(), buffer);
+    }
+    if (auto apply = size.getDefiningOp<affine::AffineApplyOp>())
+      if (factorize(apply.getAffineMap().getResult(0), apply, buffer))
+        return;
+    Operation *def = size.getDefiningOp();
+    int64_t ready = def ? positionOf(def) : -1;
+    if (def && def->getBlock() != &entry.getBody().front())
+      ready = std::numeric_limits<int64_t>::max();
+    buffer.ready = std::max(buffer.ready, ready);
+    auto [entry, inserted] = numbers.try_emplace(size, values.size());
+    if (inserted)
+      values.push_back(size);
+    buffer.bytes.factors.push_back(entry->second);
+  }
+
+  /// The same for a product of symbols and constants; false, and nothing done,
+  /// for any other expression.
+  bool factorize(AffineExpr expr, affine::AffineApplyOp apply, Buffer &buffer) {
+    bool isProduct = true;
+    expr.walk([&](AffineExpr part) {
+      isProduct &= part.getKind() == AffineExprKind::Mul || part.getKind() == AffineExprKind::Constant ||
+                   isa<AffineDimExpr, AffineSymbolExpr>(part);
+    });
+    if (!isProduct)
+      return false;
+    expr.walk([&](AffineExpr part) {
+      if (auto constant = dyn_cast<AffineConstantExpr>(part))
+        buffer.bytes.multiply(constant.getValue());
+      else if (auto dim = dyn_cast<AffineDimExpr>(part))
+        factorize(apply.getDimOperands()[dim.getPosition()], buffer);
+      else if (auto symbol = dyn_cast<AffineSymbolExpr>(part))
+        factorize(apply.getSymbolOperands()[symbol.getPosition()], buffer);
+    });
+    return true;
+  }
+
+  using Group = std::pair<ArrayRef<unsigned>, SmallVector<Buffer *>>;
+
+  /// Largest first, each at the lowest place that is free during its life.
+  /// Returns the group's size in units.
+  static int64_t placeGroup(MutableArrayRef<Buffer *> group, int64_t unit) {
+    SmallVector<Buffer *> order(group.begin(), group.end());
+    for (Buffer *buffer : order)
+      buffer->size = llvm::alignTo(std::max<int64_t>(buffer->bytes.coefficient, 1), unit);
+    llvm::sort(order, [](Buffer *a, Buffer *b) {
+      return std::make_tuple(-a->size, a->first, a->number) < std::make_tuple(-b->size, b->first, b->number);
+    });
+    SmallVector<Buffer *> placed; // by offset
+    int64_t total = 0;
+    for (Buffer *buffer : order) {
+      int64_t at = 0;
+      for (Buffer *other : placed) {
+        if (other->last < buffer->first || buffer->last < other->first)
+          continue;
+        if (at + buffer->size <= other->offset)
+          break;
+        at = std::max(at, other->offset + other->size);
+      }
+      buffer->offset = at;
+      total = std::max(total, at + buffer->size);
+      placed.insert(llvm::upper_bound(placed, buffer, [](Buffer *a, Buffer *b) { return a->offset < b->offset; }),
+                    buffer);
+    }
+    return total;
+  }
+
+  Value constant(int64_t value) { return arith::ConstantIndexOp::create(b, entry.getLoc(), value); }
+
+  /// The product of `factors`, rounded up to 16 so that multiples of 4 bytes
+  /// of it are multiples of 64; as a double in `approximate`.
+  Value unitOf(ArrayRef<unsigned> factors, Value &approximate) {
+    Location loc = entry.getLoc();
+    approximate = arith::ConstantOp::create(b, loc, b.getF64FloatAttr(1.0));
+    if (factors.empty())
+      return constant(1);
+    Value unit;
+    for (unsigned factor : factors) {
+      Value number = arith::IndexCastOp::create(b, loc, b.getI64Type(), values[factor]);
+      approximate = arith::MulFOp::create(b, loc, approximate,
+                                          arith::SIToFPOp::create(b, loc, b.getF64Type(), number));
+      unit = unit ? arith::MulIOp::create(b, loc, unit, values[factor]).getResult() : values[factor];
+    }
+    approximate = arith::AddFOp::create(b, loc, approximate, arith::ConstantOp::create(b, loc, b.getF64FloatAttr(16)));
+    return arith::AndIOp::create(b, loc, arith::AddIOp::create(b, loc, unit, constant(15)), constant(-16));
+  }
+
+  void placeGroups(SmallVector<Group> groups) {
+    Location loc = entry.getLoc();
+    b.setInsertionPoint(pointOp);
+    Value base = constant(0), estimate = arith::ConstantOp::create(b, loc, b.getF64FloatAttr(0.0));
+    SmallVector<std::pair<Buffer *, Value>> places;
+    for (auto &[factors, group] : groups) {
+      int64_t total = placeGroup(group, factors.empty() ? kAlignment : 4);
+      Value approximate, unit = unitOf(factors, approximate);
+      for (Buffer *buffer : group) {
+        Value offset = arith::MulIOp::create(b, loc, unit, constant(buffer->offset));
+        places.emplace_back(buffer, arith::AddIOp::create(b, loc, base, offset));
+      }
+      base = arith::AddIOp::create(b, loc, base, arith::MulIOp::create(b, loc, unit, constant(total)));
+      Value scaled = arith::MulFOp::create(
+          b, loc, approximate, arith::ConstantOp::create(b, loc, b.getF64FloatAttr(static_cast<double>(total))));
+      estimate = arith::AddFOp::create(b, loc, estimate, scaled);
+    }
+    // Sizes whose product does not fit 64 bits ask for more than there is.
+    Value limit = arith::ConstantOp::create(b, loc, b.getF64FloatAttr(0x1p62));
+    Value fits = arith::CmpFOp::create(b, loc, arith::CmpFPredicate::OLT, estimate, limit);
+    Value bytes = arith::SelectOp::create(b, loc, fits, base, constant(-1));
+    Value arena = WorkspaceOp::create(b, loc, MemRefType::get({ShapedType::kDynamic}, b.getI8Type()), bytes);
+    for (auto [buffer, offset] : places)
+      replace(*buffer, arena, offset);
+  }
+
+  /// A buffer whose size the run computes: its own request, where it is known.
+  void requestInPlace(Buffer &buffer) {
+    memref::AllocOp alloc = buffer.alloc;
+    b.setInsertionPoint(alloc);
+    Value bytes = constant(buffer.bytes.coefficient);
+    for (unsigned factor : buffer.bytes.factors)
+      bytes = arith::MulIOp::create(b, alloc.getLoc(), bytes, values[factor]);
+    Value arena =
+        WorkspaceOp::create(b, alloc.getLoc(), MemRefType::get({ShapedType::kDynamic}, b.getI8Type()), bytes);
+    replace(buffer, arena, constant(0));
+  }
+
+  void replace(Buffer &buffer, Value arena, Value offset) {
+    memref::AllocOp alloc = buffer.alloc;
+    OpBuilder::InsertionGuard guard(b);
+    if (alloc->getBlock() != pointOp->getBlock() || pointOp->isBeforeInBlock(alloc))
+      b.setInsertionPoint(alloc);
+    Value view = memref::ViewOp::create(b, alloc.getLoc(), alloc.getType(), arena, offset, alloc.getDynamicSizes());
+    alloc.replaceAllUsesWith(view);
+  }
+
+  func::FuncOp entry;
+  OpBuilder b;
+  Operation *pointOp = nullptr;
+  SmallVector<Operation *> operations;
+  DenseMap<Operation *, int64_t> positions;
+  DenseMap<Value, unsigned> numbers;
+  SmallVector<Value> values;
+  SmallVector<Buffer> buffers;
+};
+
+struct PlanMemoryPass : attn::impl::PlanMemoryPassBase<PlanMemoryPass> {
+  void runOnOperation() override {
+    if (getOperation()->hasAttr(AttnDialect::kEntryAttr) && !getOperation().isExternal())
+      if (failed(MemoryPlanner(getOperation()).run()))
+        signalPassFailure();
+  }
+};
+} // namespace

@@ -1,0 +1,444 @@
+#include "dialects/attn/AttnOps.h"
+#include "passes/Passes.h"
+#include "passes/lowering/buffers/BodyEmitter.h"
+
+#include "mlir/Dialect/Affine/IR/AffineOps.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Arith/Utils/Utils.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Dialect/Linalg/IR/Linalg.h"
+#include "mlir/Dialect/Linalg/Transforms/Transforms.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+#include "mlir/Dialect/UB/IR/UBOps.h"
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
+#include "llvm/Support/MathExtras.h"
+
+namespace attn {
+#define GEN_PASS_DEF_VECTORIZELINALGPASS
+#include "passes/Passes.h.inc"
+} // namespace attn
+
+using namespace mlir;
+using namespace attn;
+
+namespace {
+// Work that pays for waking the other threads (0.3 us), in additions on one lane.
+constexpr int64_t kParallelWork = 32 << 10;
+// What a dynamic size is taken for when the cost of a row is estimated.
+constexpr int64_t kUnknownSize = 128;
+
+//===----------------------------------------------------------------------===//
+// Collapsing
+//===----------------------------------------------------------------------===//
+
+/// Loops that no operand tells apart become one, so that rows are long.
+linalg::GenericOp collapseLoops(RewriterBase &rewriter, linalg::GenericOp op) {
+  int64_t loops = op.getNumLoops();
+  SmallVector<bool> indexed(loops, false);
+  op.getRegion().walk([&](linalg::IndexOp index) { indexed[index.getDim()] = true; });
+  for (AffineMap map : op.getIndexingMapsArray())
+    if (!map.isProjectedPermutation())
+      return op;
+  auto iterators = op.getIteratorTypesArray();
+  SmallVector<ReassociationIndices> groups;
+  for (int64_t loop = 0; loop < loops; ++loop) {
+    bool joins = loop && !indexed[loop] && !indexed[loop - 1] && iterators[loop] == iterators[loop - 1];
+    if (joins) {
+      ReassociationIndices pair{loop - 1, loop};
+      joins = llvm::all_of(op.getIndexingMapsArray(),
+                           [&](AffineMap map) { return linalg::isDimSequencePreserved(map, pair); });
+      for (OpOperand &operand : op->getOpOperands()) {
+        auto type = dyn_cast<MemRefType>(operand.get().getType());
+        joins &= !type || type.getLayout().isIdentity();
+      }
+    }
+    if (joins)
+      groups.back().push_back(loop);
+    else
+      groups.push_back({loop});
+  }
+  if (static_cast<int64_t>(groups.size()) == loops)
+    return op;
+  rewriter.setInsertionPoint(op);
+  FailureOr<linalg::CollapseResult> collapsed = linalg::collapseOpIterationDims(op, groups, rewriter);
+  if (failed(collapsed))
+    return op;
+  auto result = cast<linalg::GenericOp>(collapsed->collapsedOp);
+  rewriter.eraseOp(op);
+  return result;
+}
+
+//===----------------------------------------------------------------------===//
+// Reductions
+//===----------------------------------------------------------------------===//
+
+/// The one op that folds an element into output `number`, or null.
+Operation *combinerOf(linalg::GenericOp op, unsigned number) {
+  Value yielded = op.getBody()->getTerminator()->getOperand(number);
+  BlockArgument argument = op.getRegionOutputArgs()[number];
+  Operation *combiner = yielded.getDefiningOp();
+  if (!combiner || combiner->getBlock() != op.getBody() || !argument.hasOneUse() || !yielded.hasOneUse() ||
+      *argument.getUsers().begin() != combiner)
+    return nullptr;
+  return combiner;
+}
+
+std::optional<vector::CombiningKind> kindOf(Operation *op) {
+  using Kind = vector::CombiningKind;
+  return llvm::TypeSwitch<Operation *, std::optional<Kind>>(op)
+      .Case<arith::AddFOp, arith::AddIOp>([](auto) { return Kind::ADD; })
+      .Case<arith::MulFOp, arith::MulIOp>([](auto) { return Kind::MUL; })
+      .Case<arith::MaximumFOp>([](auto) { return Kind::MAXIMUMF; })
+      .Case<arith::MinimumFOp>([](auto) { return Kind::MINIMUMF; })
+      .Case<arith::MaxNumFOp>([](auto) { return Kind::MAXNUMF; })
+      .Case<arith::MinNumFOp>([](auto) { return Kind::MINNUMF; })
+      .Case<arith::MaxSIOp>([](auto) { return Kind::MAXSI; })
+      .Case<arith::MinSIOp>([](auto) { return Kind::MINSI; })
+      .Case<arith::MaxUIOp>([](auto) { return Kind::MAXUI; })
+      .Case<arith::MinUIOp>([](auto) { return Kind::MINUI; })
+      .Case<arith::AndIOp>([](auto) { return Kind::AND; })
+      .Case<arith::OrIOp>([](auto) { return Kind::OR; })
+      .Case<arith::XOrIOp>([](auto) { return Kind::XOR; })
+      .Default([](Operation *) { return std::nullopt; });
+}
+
+bool canReduceAcrossLanes(linalg::GenericOp op) {
+  for (unsigned i = 0; i < op.getNumDpsInits(); ++i) {
+    Operation *combiner = combinerOf(op, i);
+    if (!combiner || !kindOf(combiner) || !arith::getNeutralElement(combiner))
+      return false;
+  }
+  return true;
+}
+
+//===----------------------------------------------------------------------===//
+// Loops
+//===----------------------------------------------------------------------===//
+
+class LoopEmitter {
+public:
+  LoopEmitter(linalg::GenericOp op, TargetAttr target) : op(op), target(target), b(op), loc(op.getLoc()) {}
+
+  void run() {
+    for (Range range : cast<linalg::LinalgOp>(op.getOperation()).createLoopRanges(b, loc))
+      sizes.push_back(range.size);
+    iterators = op.getIteratorTypesArray();
+    choose();
+    zero = arith::ConstantIndexOp::create(b, loc, 0);
+    one = arith::ConstantIndexOp::create(b, loc, 1);
+    SmallVector<Value> indices(sizes.size(), zero);
+    for (size_t loop = 0; loop < sizes.size(); ++loop) {
+      if (static_cast<int64_t>(loop) == vectorLoop)
+        continue;
+      if (staticSize(loop) == 1)
+        continue; // index 0, no loop
+      (iterators[loop] == utils::IteratorType::parallel ? outer : reductions).push_back(loop);
+    }
+    vectorReduces = vectorLoop >= 0 && iterators[vectorLoop] == utils::IteratorType::reduction;
+    emitOuter(indices);
+  }
+
+private:
+  std::optional<int64_t> staticSize(int64_t loop) { return getConstantIntValue(sizes[loop]); }
+  int64_t sizeGuess(int64_t loop) { return std::max<int64_t>(staticSize(loop).value_or(kUnknownSize), 1); }
+  Value sizeOf(int64_t loop) { return getValueOrCreateConstantIndexOp(b, loc, sizes[loop]); }
+
+  /// Picks the loop whose lanes cost least for one element.
+  void choose() {
+    int64_t width = target.getF32Lanes();
+    double best = 0;
+    BodyEmitter scalar(op, -1);
+    best = scalar.costOfBody();
+    emitter = std::make_unique<BodyEmitter>(scalar);
+    for (int64_t loop = static_cast<int64_t>(sizes.size()) - 1; loop >= 0; --loop) {
+      int64_t size = staticSize(loop).value_or(kUnknownSize);
+      if (size < 2)
+        continue;
+      bool reduces = iterators[loop] == utils::IteratorType::reduction;
+      if (reduces && !canReduceAcrossLanes(op))
+        continue;
+      auto candidate = std::make_unique<BodyEmitter>(op, loop);
+      if (!candidate->canVectorize() || hasUnsuitableOutput(*candidate, reduces))
+        continue;
+      double used = static_cast<double>(size) / llvm::divideCeil(size, width); // lanes that count
+      double cost = candidate->costOfBody() + candidate->numGathers() * used + (reduces ? 0.5 : 0);
+      for (unsigned i = 0; i < op->getNumOperands(); ++i)
+        cost += candidate->accessOf(i) == Access::Strided ? 1.2 * used : candidate->accessOf(i) == Access::Same ? -0.5 : 0;
+      if (cost / used < best) {
+        best = cost / used;
+        emitter = std::move(candidate);
+        vectorLoop = loop;
+        lanes = width;
+      }
+    }
+    masked = target.getIsa() == "avx512" && !emitter->mayTrap();
+  }
+
+  /// A parallel loop must tell the elements of each output apart, a reduction
+  /// must not.
+  bool hasUnsuitableOutput(BodyEmitter &candidate, bool reduces) {
+    for (int64_t i = 0; i < op.getNumDpsInits(); ++i) {
+      Access access = candidate.accessOf(op.getDpsInitOperand(i)->getOperandNumber());
+      if ((access == Access::Same) != reduces)
+        return true;
+    }
+    return false;
+  }
+
+  int64_t workOf(ArrayRef<unsigned> loops) {
+    double work = static_cast<double>(emitter->costOfBody());
+    for (unsigned loop : loops)
+      work *= sizeGuess(loop);
+    if (vectorLoop >= 0)
+      work *= static_cast<double>(sizeGuess(vectorLoop)) / lanes;
+    return static_cast<int64_t>(std::min(work + 1, 1e15));
+  }
+
+  /// Runs `body` for every point of the outer parallel loops, in parallel
+  /// where there is enough to do.
+  void emitOuter(SmallVector<Value> indices) {
+    if (outer.empty() && vectorLoop >= 0 && !vectorReduces && reductions.empty())
+      return emitBlocks(indices);
+    bool known = true;
+    int64_t rows = 1;
+    for (unsigned loop : outer) {
+      known &= staticSize(loop).has_value();
+      rows *= std::min<int64_t>(sizeGuess(loop), 1 << 20);
+    }
+    int64_t rowWork = workOf(reductions) * 16 / std::max<int64_t>(lanes, 1);
+    int64_t minRows = std::max<int64_t>(2, llvm::divideCeil(kParallelWork / 16, rowWork));
+    if (outer.empty() || (known && rows < minRows) || op->getParentOfType<scf::ParallelOp>())
+      return emitSerial(indices, 0);
+
+    Value count = sizeOf(outer[0]);
+    SmallVector<Value> extents{count};
+    for (unsigned loop : ArrayRef(outer).drop_front()) {
+      extents.push_back(sizeOf(loop));
+      count = arith::MulIOp::create(b, loc, count, extents.back());
+    }
+    auto parallel = scf::ParallelOp::create(b, loc, ValueRange{zero}, ValueRange{count}, ValueRange{one});
+    parallel->setAttr(AttnDialect::kMinIterationsAttr, b.getI64IntegerAttr(minRows));
+    OpBuilder::InsertionGuard guard(b);
+    b.setInsertionPointToStart(parallel.getBody());
+    Value rest = parallel.getInductionVars()[0];
+    for (size_t i = outer.size(); i-- > 1;) {
+      indices[outer[i]] = arith::RemUIOp::create(b, loc, rest, extents[i]);
+      rest = arith::DivUIOp::create(b, loc, rest, extents[i]);
+    }
+    indices[outer[0]] = rest;
+    emitRow(indices);
+  }
+
+  /// One vectorised loop and no other: pieces of it in parallel.
+  void emitBlocks(SmallVector<Value> indices) {
+    int64_t piece = llvm::alignTo(std::clamp<int64_t>(kParallelWork / emitter->costOfBody(), 512, 1 << 16), 64);
+    Value size = sizeOf(vectorLoop);
+    if ((staticSize(vectorLoop) && *staticSize(vectorLoop) <= piece) || op->getParentOfType<scf::ParallelOp>())
+      return emitVectorLoop(indices, zero, size);
+    Value step = arith::ConstantIndexOp::create(b, loc, piece);
+    Value pieces = arith::CeilDivUIOp::create(b, loc, size, step);
+    auto parallel = scf::ParallelOp::create(b, loc, ValueRange{zero}, ValueRange{pieces}, ValueRange{one});
+    parallel->setAttr(AttnDialect::kMinIterationsAttr, b.getI64IntegerAttr(2));
+    OpBuilder::InsertionGuard guard(b);
+    b.setInsertionPointToStart(parallel.getBody());
+    Value begin = arith::MulIOp::create(b, loc, parallel.getInductionVars()[0], step);
+    Value end = arith::MinUIOp::create(b, loc, arith::AddIOp::create(b, loc, begin, step), size);
+    emitVectorLoop(indices, begin, end);
+  }
+
+  void emitSerial(SmallVector<Value> indices, size_t depth) {
+    if (depth == outer.size())
+      return emitRow(indices);
+    auto loop = scf::ForOp::create(b, loc, zero, sizeOf(outer[depth]), one);
+    OpBuilder::InsertionGuard guard(b);
+    b.setInsertionPointToStart(loop.getBody());
+    indices[outer[depth]] = loop.getInductionVar();
+    emitSerial(indices, depth + 1);
+  }
+
+  /// All that remains when the outer parallel loops are fixed.
+  void emitRow(SmallVector<Value> indices) {
+    if (vectorLoop < 0)
+      return emitPoint(indices, 1, Value());
+    if (vectorReduces)
+      return emitReduction(indices);
+    emitVectorLoop(indices, zero, sizeOf(vectorLoop));
+  }
+
+  void emitVectorLoop(SmallVector<Value> indices, Value begin, Value end) {
+    if (reductions.empty())
+      emitter->emitInvariants({b, indices, 1, Value(), {}}, static_cast<unsigned>(vectorLoop));
+    Value width = arith::ConstantIndexOp::create(b, loc, lanes);
+    std::optional<int64_t> size = getConstantIntValue(end);
+    bool exact = size && *size % lanes == 0;
+    Value stop = exact || masked ? end : roundDown(begin, end);
+    emitFor(begin, stop, width, [&](Value index) {
+      indices[vectorLoop] = index;
+      Value mask;
+      if (masked && !exact)
+        mask = maskOf(index, end);
+      emitPoint(indices, lanes, mask);
+    });
+    if (!exact && !masked)
+      emitFor(stop, end, one, [&](Value index) {
+        indices[vectorLoop] = index;
+        emitPoint(indices, 1, Value());
+      });
+    emitter->dropInvariants();
+  }
+
+  /// The last multiple of the vector width after `begin` that is no more than `end`.
+  Value roundDown(Value begin, Value end) {
+    Value length = arith::SubIOp::create(b, loc, end, begin);
+    Value whole = arith::AndIOp::create(b, loc, length, arith::ConstantIndexOp::create(b, loc, -lanes));
+    return arith::AddIOp::create(b, loc, begin, whole);
+  }
+
+  Value maskOf(Value index, Value end) {
+    Value left = arith::SubIOp::create(b, loc, end, index);
+    return vector::CreateMaskOp::create(b, loc, VectorType::get({lanes}, b.getI1Type()), ValueRange{left});
+  }
+
+  void emitFor(Value begin, Value end, Value step, llvm::function_ref<void(Value)> body) {
+    auto loop = scf::ForOp::create(b, loc, begin, end, step);
+    OpBuilder::InsertionGuard guard(b);
+    b.setInsertionPointToStart(loop.getBody());
+    body(loop.getInductionVar());
+  }
+
+  /// Reads, reduces and writes the outputs at one point of the parallel loops.
+  void emitPoint(SmallVector<Value> indices, int64_t width, Value mask) {
+    BodyEmitter::Point point{b, indices, width, mask, {}};
+    SmallVector<Value> results;
+    if (reductions.empty()) {
+      results = emitter->emit(point);
+    } else {
+      for (int64_t i = 0; i < op.getNumDpsInits(); ++i)
+        results.push_back(emitter->loadOutput(point, i));
+      results = emitReductions(indices, 0, results, [&](ArrayRef<Value> at, ArrayRef<Value> accumulators) {
+        return emitter->emit({b, at, width, mask, accumulators});
+      });
+    }
+    for (auto [i, result] : llvm::enumerate(results))
+      emitter->storeOutput(point, i, result);
+  }
+
+  using ReductionBody = llvm::function_ref<SmallVector<Value>(ArrayRef<Value>, ArrayRef<Value>)>;
+
+  SmallVector<Value> emitReductions(SmallVector<Value> indices, size_t depth, ArrayRef<Value> accumulators,
+                                    ReductionBody body) {
+    if (depth == reductions.size())
+      return body(indices, accumulators);
+    auto loop = scf::ForOp::create(b, loc, zero, sizeOf(reductions[depth]), one, accumulators);
+    OpBuilder::InsertionGuard guard(b);
+    b.setInsertionPointToStart(loop.getBody());
+    indices[reductions[depth]] = loop.getInductionVar();
+    SmallVector<Value> carried(loop.getRegionIterArgs().begin(), loop.getRegionIterArgs().end());
+    scf::YieldOp::create(b, loc, emitReductions(indices, depth + 1, carried, body));
+    return SmallVector<Value>(loop.getResults().begin(), loop.getResults().end());
+  }
+
+  /// The vectorised loop reduces: lanes have accumulators of their own, which
+  /// are folded once a row.
+  void emitReduction(SmallVector<Value> indices) {
+    BodyEmitter::Point scalar{b, indices, 1, Value(), {}};
+    SmallVector<Value> results;
+    for (int64_t i = 0; i < op.getNumDpsInits(); ++i)
+      results.push_back(emitter->loadOutput(scalar, i));
+    results = emitReductions(indices, 0, results, [&](ArrayRef<Value> at, ArrayRef<Value> accumulators) {
+      return reduceLanes(SmallVector<Value>(at), accumulators);
+    });
+    for (auto [i, result] : llvm::enumerate(results))
+      emitter->storeOutput(scalar, i, result);
+  }
+
+  SmallVector<Value> reduceLanes(SmallVector<Value> indices, ArrayRef<Value> accumulators) {
+    Value end = sizeOf(vectorLoop);
+    std::optional<int64_t> size = staticSize(vectorLoop);
+    bool exact = size && *size % lanes == 0;
+    Value stop = exact || masked ? end : roundDown(zero, end);
+    SmallVector<Value> neutral;
+    for (unsigned i = 0; i < accumulators.size(); ++i) {
+      auto element = cast<TypedAttr>(*arith::getNeutralElement(combinerOf(op, i)));
+      auto type = VectorType::get({lanes}, element.getType());
+      neutral.push_back(arith::ConstantOp::create(b, loc, type, DenseElementsAttr::get(type, Attribute(element))));
+    }
+    auto loop = scf::ForOp::create(b, loc, zero, stop, arith::ConstantIndexOp::create(b, loc, lanes), neutral);
+    {
+      OpBuilder::InsertionGuard guard(b);
+      b.setInsertionPointToStart(loop.getBody());
+      indices[vectorLoop] = loop.getInductionVar();
+      Value mask = masked && !exact ? maskOf(loop.getInductionVar(), end) : Value();
+      SmallVector<Value> carried(loop.getRegionIterArgs().begin(), loop.getRegionIterArgs().end());
+      SmallVector<Value> next = emitter->emit({b, indices, lanes, mask, carried});
+      if (mask) // lanes beyond the end keep what they have
+        for (auto [value, old] : llvm::zip(next, carried))
+          value = arith::SelectOp::create(b, loc, mask, value, old);
+      scf::YieldOp::create(b, loc, next);
+    }
+    SmallVector<Value> results;
+    for (unsigned i = 0; i < accumulators.size(); ++i) {
+      Operation *combiner = combinerOf(op, i);
+      bool isFloat = isa<FloatType>(accumulators[i].getType());
+      Value folded = vector::ReductionOp::create(b, loc, *kindOf(combiner), loop.getResult(i),
+                                                 isFloat ? arith::FastMathFlags::reassoc : arith::FastMathFlags::none);
+      IRMapping map;
+      map.map(combiner->getOperand(0), accumulators[i]);
+      map.map(combiner->getOperand(1), folded);
+      if (combiner->getOperand(0) == combiner->getOperand(1))
+        llvm_unreachable("the output argument has one use");
+      results.push_back(b.clone(*combiner, map)->getResult(0));
+    }
+    if (exact || masked)
+      return results;
+    auto tail = scf::ForOp::create(b, loc, stop, end, one, results);
+    OpBuilder::InsertionGuard guard(b);
+    b.setInsertionPointToStart(tail.getBody());
+    indices[vectorLoop] = tail.getInductionVar();
+    SmallVector<Value> carried(tail.getRegionIterArgs().begin(), tail.getRegionIterArgs().end());
+    scf::YieldOp::create(b, loc, emitter->emit({b, indices, 1, Value(), carried}));
+    return SmallVector<Value>(tail.getResults().begin(), tail.getResults().end());
+  }
+
+  linalg::GenericOp op;
+  TargetAttr target;
+  OpBuilder b;
+  Location loc;
+  SmallVector<OpFoldResult> sizes;
+  SmallVector<utils::IteratorType> iterators;
+  SmallVector<unsigned> outer, reductions; // without the vectorised loop
+  std::unique_ptr<BodyEmitter> emitter;
+  int64_t vectorLoop = -1, lanes = 1;
+  bool masked = false, vectorReduces = false;
+  Value zero, one;
+};
+
+struct VectorizeLinalgPass : attn::impl::VectorizeLinalgPassBase<VectorizeLinalgPass> {
+  void runOnOperation() override {
+    TargetAttr target = TargetAttr::lookup(getOperation());
+    SmallVector<linalg::LinalgOp> ops;
+    getOperation().walk([&](linalg::LinalgOp op) { ops.push_back(op); });
+    IRRewriter rewriter(&getContext());
+    for (linalg::LinalgOp op : ops) {
+      if (!op.hasPureBufferSemantics()) {
+        op.emitOpError("expects buffers");
+        return signalPassFailure();
+      }
+      rewriter.setInsertionPoint(op);
+      auto generic = dyn_cast<linalg::GenericOp>(op.getOperation());
+      if (!generic) {
+        FailureOr<linalg::GenericOp> made = linalg::generalizeNamedOp(rewriter, op);
+        if (failed(made)) {
+          op.emitOpError("has no form as linalg.generic");
+          return signalPassFailure();
+        }
+        generic = *made;
+      }
+      generic = collapseLoops(rewriter, generic);
+      LoopEmitter(generic, target).run();
+      rewriter.eraseOp(generic);
+    }
+  }
+};
+} // namespace
