@@ -1,10 +1,12 @@
 #include "passes/Passes.h"
 
+#include "mlir/Conversion/MathToLibm/MathToLibm.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/Math/Transforms/Passes.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
+#include "mlir/Transforms/DialectConversion.h"
 #include "mlir/Transforms/GreedyPatternRewriteDriver.h"
 
 namespace attn {
@@ -15,6 +17,16 @@ namespace attn {
 using namespace mlir;
 
 namespace {
+/// What neither a polynomial nor the LLVM dialect knows: f64 mostly.
+void callMathLibrary(ModuleOp module, bool &failed) {
+  ConversionTarget target(*module.getContext());
+  target.markUnknownOpDynamicallyLegal([](Operation *) { return true; });
+  target.addIllegalOp<math::ErfOp, math::ErfcOp, math::CbrtOp, math::AsinhOp, math::AcoshOp, math::AtanhOp>();
+  RewritePatternSet patterns(module.getContext());
+  populateMathToLibmConversionPatterns(patterns);
+  failed = mlir::failed(applyPartialConversion(module, target, std::move(patterns)));
+}
+
 struct ApproximateMathPass : attn::impl::ApproximateMathPassBase<ApproximateMathPass> {
   void runOnOperation() override {
     RewritePatternSet patterns(&getContext());
@@ -24,11 +36,14 @@ struct ApproximateMathPass : attn::impl::ApproximateMathPassBase<ApproximateMath
       // The hardware has a square root; the approximation is only for AVX2's rsqrtps.
       return name != "math.rsqrt";
     });
-    math::populateExpansionPatterns(
-        patterns, {"sinh", "cosh", "tan", "asinh", "acosh", "atanh", "exp2", "ceil", "roundeven", "rsqrt", "clampf"});
+    math::populateExpansionPatterns(patterns,
+                                    {"sinh", "cosh", "tan", "asinh", "acosh", "atanh", "exp2", "rsqrt", "clampf"});
     GreedyRewriteConfig config;
     config.setRegionSimplificationLevel(GreedySimplifyRegionLevel::Disabled);
-    if (failed(applyPatternsGreedily(getOperation(), std::move(patterns), config)))
+    bool failed = mlir::failed(applyPatternsGreedily(getOperation(), std::move(patterns), config));
+    if (!failed)
+      callMathLibrary(getOperation(), failed);
+    if (failed)
       signalPassFailure();
   }
 };

@@ -93,7 +93,7 @@ def OutlineParallelPass : Pass<"attn-outline-parallel", "mlir::ModuleOp"> {
                            "::mlir::func::FuncDialect", "::attn::AttnDialect"];
 }
 
-def ApproximateMathPass : Pass<"attn-approximate-math", "mlir::func::FuncOp"> {
+def ApproximateMathPass : Pass<"attn-approximate-math", "mlir::ModuleOp"> {
   let summary = "math functions as polynomials, on scalars and vectors";
   let description = [{
     f32 by MLIR's polynomials (largest relative errors: exp 8e-8, log 8e-8, tanh 3e-7,
@@ -101,6 +101,7 @@ def ApproximateMathPass : Pass<"attn-approximate-math", "mlir::func::FuncOp"> {
     expressions of others; what is left goes to libm.
   }];
   let dependentDialects = ["::mlir::arith::ArithDialect", "::mlir::math::MathDialect",
+                           "::mlir::func::FuncDialect", "::mlir::LLVM::LLVMDialect",
                            "::mlir::vector::VectorDialect"];
 }
 
