@@ -1,14 +1,31 @@
 #include "CpuFeatures.h"
 
+#include <cstdio>
 #include <cstring>
 
 #if defined(__x86_64__)
 #include <cpuid.h>
-#else
-#include <cstdio>
 #endif
 
 using namespace attn::rt;
+
+// What the kernel lists: all there is on other architectures.
+static bool listedByKernel(const char *name, size_t length) {
+  FILE *file = fopen("/proc/cpuinfo", "re");
+  if (!file)
+    return false;
+  char line[4096];
+  bool found = false;
+  while (!found && fgets(line, sizeof(line), file)) {
+    if (strncmp(line, "flags", 5) != 0 && strncmp(line, "Features", 8) != 0 && strncmp(line, "isa", 3) != 0)
+      continue;
+    char *colon = strchr(line, ':');
+    for (char *next = colon ? colon + 1 : line, *word; (word = strtok_r(next, " \t\n", &next));)
+      found |= strlen(word) == length && memcmp(word, name, length) == 0;
+  }
+  fclose(file);
+  return found;
+}
 
 #if defined(__x86_64__)
 
@@ -121,27 +138,12 @@ static bool haveFeature(const char *name, size_t length) {
     return __get_cpuid_count(feature.leaf, feature.subleaf, &regs[EAX], &regs[EBX], &regs[ECX], &regs[EDX]) &&
            (regs[feature.reg] >> feature.bit & 1) && (savedState() & feature.saved) == feature.saved;
   }
-  return false;
+  return listedByKernel(name, length); // newer than this table
 }
 
 #else
 
-// Other architectures report features through the kernel only.
-static bool haveFeature(const char *name, size_t length) {
-  FILE *file = fopen("/proc/cpuinfo", "re");
-  if (!file)
-    return false;
-  char line[4096];
-  bool found = false;
-  while (!found && fgets(line, sizeof(line), file)) {
-    if (strncmp(line, "Features", 8) != 0 && strncmp(line, "flags", 5) != 0 && strncmp(line, "isa", 3) != 0)
-      continue;
-    for (char *next = line, *word; (word = strtok_r(next, " \t\n:", &next));)
-      found |= strlen(word) == length && memcmp(word, name, length) == 0;
-  }
-  fclose(file);
-  return found;
-}
+static bool haveFeature(const char *name, size_t length) { return listedByKernel(name, length); }
 
 #endif
 

@@ -7,7 +7,8 @@ namespace attn::rt {
 
 /// Whether this CPU and kernel offer every feature in a comma-separated list in
 /// the spelling of /proc/cpuinfo. The missing ones are appended to `missing`.
-/// Unknown names count as missing.
+/// CPUID is asked, since a sandbox may hide /proc; the kernel's list only for
+/// names that are not in our table.
 bool haveCpuFeatures(const char *list, Text &missing);
 
 } // namespace attn::rt

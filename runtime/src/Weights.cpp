@@ -63,6 +63,17 @@ static void packPanels(const attnrt_weight_info &weight, const Layout &layout, c
   }
 }
 
+// Another weight whose bytes would change, too: equal tensors may be stored once.
+static const char *findNeighbour(const attnrt_library &library, const attnrt_weight_info &weight) {
+  for (uint32_t i = 0; i < library.num_weights; ++i) {
+    const attnrt_weight_info &other = library.weights[i];
+    if (other.offset < weight.offset + weight.size && weight.offset < other.offset + other.size &&
+        strcmp(other.name, weight.name) != 0)
+      return other.name;
+  }
+  return nullptr;
+}
+
 // Whether `value` can go to every place where the weight is stored.
 static attnrt_status checkPlaces(const attnrt_model &model, const char *name, const DLTensor *value, TensorView &view) {
   const attnrt_library &library = *model.library;
@@ -81,6 +92,9 @@ static attnrt_status checkPlaces(const attnrt_model &model, const char *name, co
       return fail(ATTNRT_UNSUPPORTED,
                   "weight '%s' of shape %s is stored as '%s' in %llu bytes, which this runtime cannot write", name,
                   Text().addShape(weight.rank, weight.shape).str(), weight.layout, (unsigned long long)weight.size);
+    if (const char *other = findNeighbour(library, weight))
+      return fail(ATTNRT_UNSUPPORTED, "weight '%s' cannot be replaced alone: it shares its bytes with weight '%s'",
+                  name, other);
     attnrt_dim dims[kMaxRank];
     for (int32_t dim = 0; dim < weight.rank; ++dim)
       dims[dim] = {weight.shape[dim], ""};

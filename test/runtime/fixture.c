@@ -6,6 +6,7 @@
 //     320  matrix  the same as panels:4     (2 x 5 x 4)
 //     512  turned  7 x 5 float32 as panels-t:4, the transpose of `matrix`
 //     704  folded  4 float32, derived
+//     768  tied, tied too: the same 4 float32
 #include "attnrt/abi.h"
 #include <float.h>
 #include <math.h>
@@ -288,6 +289,8 @@ static const attnrt_weight_info weight_table[] = {
     {"matrix", ATTNRT_F32, 2, matrix_shape, 320, 160, "panels:4"},
     {"turned", ATTNRT_F32, 2, turned_shape, 512, 160, "panels-t:4"},
     {"folded", ATTNRT_F32, 1, folded_shape, 704, 16, "derived"},
+    {"tied", ATTNRT_F32, 1, folded_shape, 768, 16, "plain"},
+    {"tied too", ATTNRT_F32, 1, folded_shape, 768, 16, "plain"},
 };
 
 static const attnrt_library library = {

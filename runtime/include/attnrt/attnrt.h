@@ -165,7 +165,8 @@ ATTNRT_API attnrt_status attnrt_model_find_entry(const attnrt_model *model, cons
 //   not_found         no weight of this name
 //   invalid_argument  another dtype or shape
 //   unsupported       the weight was folded into others when the model was
-//                     compiled ("derived"), so that it cannot be replaced alone
+//                     compiled ("derived"), or an equal one shares its bytes, so
+//                     that it cannot be replaced alone
 ATTNRT_API attnrt_status attnrt_model_set_weight(attnrt_model *model, const char *name, const DLTensor *value);
 
 //===----------------------------------------------------------------------===//

@@ -1,0 +1,146 @@
+// What the system refuses, each in a forked child so that limits stay there.
+#include "test/runtime/Support.h"
+
+#include <fcntl.h>
+#include <malloc.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+
+using namespace attn::test;
+
+#if defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#define ATTN_SANITIZED 1
+#endif
+#endif
+
+namespace {
+class FaultTest : public FixtureTest {
+protected:
+  /// Whether `function` returns true in a child process.
+  template <typename F> static bool inChild(F function) {
+    pid_t child = fork();
+    if (child == 0)
+      _exit(function() ? 0 : 1);
+    int status = -1;
+    waitpid(child, &status, 0);
+    return WIFEXITED(status) && WEXITSTATUS(status) == 0;
+  }
+
+  bool regionsWork(attnrt_session *runner) {
+    Tensor<int64_t> count({}, 100), x({1000}, 5, 3);
+    attnrt_run_options options = ATTNRT_RUN_OPTIONS_INIT;
+    options.entry = "regions";
+    const DLTensor *inputs[] = {&count.view, &x.view};
+    Tensor<int64_t> y({1000});
+    attnrt_output output = {&y.view, 0, nullptr};
+    if (attnrt_session_run(runner, &options, inputs, 2, &output, 1) != ATTNRT_OK)
+      return false;
+    for (int i = 0; i < 1000; ++i)
+      if (y.data()[i] != 5 + 3 * i + 100)
+        return false;
+    return true;
+  }
+};
+
+TEST_F(FaultTest, ForkAfterRuns) {
+  ASSERT_TRUE(regionsWork(session.get())); // workers exist, here
+  EXPECT_TRUE(inChild([&] {
+    bool works = regionsWork(session.get()) && regionsWork(session.get());
+    session.reset();
+    model.reset();
+    return works;
+  }));
+  EXPECT_TRUE(inChild([&] {
+    session.reset(); // without a run there
+    return true;
+  }));
+  EXPECT_TRUE(regionsWork(session.get()));
+}
+
+#ifndef ATTN_SANITIZED
+// Stacks of 8 MiB do not fit, but for a few that libc kept from earlier threads:
+// the system says EAGAIN.
+TEST_F(FaultTest, NoThreads) {
+  EXPECT_TRUE(inChild([&] {
+    Session mine = makeSession(32);
+    size_t pages = 0;
+    FILE *statm = fopen("/proc/self/statm", "r");
+    if (!statm || fscanf(statm, "%zu", &pages) != 1)
+      return false;
+    fclose(statm);
+    rlimit limit = {pages * 4096 + (6 << 20), RLIM_INFINITY};
+    setrlimit(RLIMIT_AS, &limit);
+    return regionsWork(mine.get()) && attnrt_session_num_threads(mine.get()) < 10 && regionsWork(mine.get());
+  }));
+}
+
+TEST_F(FaultTest, NoMemory) {
+  EXPECT_TRUE(inChild([&] {
+    rlimit limit = {1 << 28, RLIM_INFINITY};
+    setrlimit(RLIMIT_AS, &limit);
+    Tensor<int64_t> size({}, 1 << 29);
+    run("hungry", {&size.view}, ATTNRT_OUT_OF_MEMORY, "cannot allocate 536870912 bytes for the workspace");
+    size.data()[0] = 1 << 22;
+    run("hungry", {&size.view});
+    return !HasFailure();
+  }));
+}
+#endif
+
+TEST_F(FaultTest, NoDescriptors) {
+  EXPECT_TRUE(inChild([&] {
+    for (rlim_t count = 0; count < 12; ++count) {
+      rlimit limit = {count, RLIM_INFINITY};
+      setrlimit(RLIMIT_NOFILE, &limit);
+      attnrt_model *loaded = nullptr;
+      attnrt_status status = attnrt_model_load(file.c_str(), nullptr, &loaded);
+      if (status != ATTNRT_OK && (status != ATTNRT_IO || !*attnrt_last_error()))
+        return false;
+      attnrt_model_release(loaded);
+    }
+    return regionsWork(session.get());
+  }));
+}
+
+// Failing loads and runs give back what they took.
+TEST_F(FaultTest, NothingLeaks) {
+  auto descriptors = [] {
+    int count = 0;
+    for (int fd = 0; fd < 256; ++fd)
+      count += fcntl(fd, F_GETFD) >= 0;
+    return count;
+  };
+  Bytes bytes = readFile(file);
+  bytes[5000] ^= 1;
+  writeFile(dir / "bad.so", bytes);
+  int before = descriptors();
+  for (int i = 0; i < 50; ++i) {
+    attnrt_model *loaded = nullptr;
+    EXPECT_EQ(attnrt_model_load((dir / "bad.so").c_str(), nullptr, &loaded), ATTNRT_CORRUPT_FILE);
+    EXPECT_EQ(attnrt_model_load(file.c_str(), nullptr, &loaded), ATTNRT_OK);
+    attnrt_model_release(loaded);
+  }
+  EXPECT_EQ(descriptors(), before);
+}
+
+#ifndef ATTN_SANITIZED
+// With the caller's buffers, a run allocates nothing once it has run.
+TEST_F(FaultTest, RunsDoNotAllocate) {
+  ASSERT_TRUE(regionsWork(session.get()));
+  Tensor<int64_t> size({}, 1 << 20), result({});
+  attnrt_run_options options = ATTNRT_RUN_OPTIONS_INIT;
+  options.entry = "hungry";
+  const DLTensor *inputs[] = {&size.view};
+  attnrt_output output = {&result.view, 0, nullptr};
+  ASSERT_EQ(attnrt_session_run(session.get(), &options, inputs, 1, &output, 1), ATTNRT_OK);
+  struct mallinfo2 before = mallinfo2();
+  for (int i = 0; i < 100; ++i)
+    ASSERT_EQ(attnrt_session_run(session.get(), &options, inputs, 1, &output, 1), ATTNRT_OK);
+  struct mallinfo2 after = mallinfo2();
+  EXPECT_EQ(after.uordblks, before.uordblks);
+  EXPECT_EQ(after.hblkhd, before.hblkhd);
+}
+#endif
+} // namespace

@@ -1,0 +1,149 @@
+#include "Pool.h"
+#include "gtest/gtest.h"
+
+#include <chrono>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+using namespace attn::rt;
+
+namespace {
+struct Record {
+  std::mutex mutex;
+  std::vector<std::pair<int64_t, int64_t>> pieces;
+  static void task(void *self, int64_t begin, int64_t end) {
+    Record &record = *static_cast<Record *>(self);
+    std::lock_guard<std::mutex> lock(record.mutex);
+    record.pieces.push_back({begin, end});
+  }
+};
+
+std::vector<std::pair<int64_t, int64_t>> piecesOf(Pool &pool, int64_t n, StopCondition &stop) {
+  Record record;
+  EXPECT_TRUE(pool.run(Record::task, &record, n, stop));
+  std::sort(record.pieces.begin(), record.pieces.end());
+  return record.pieces;
+}
+
+// The pieces tile [0, n), none is empty, and their sizes differ by at most one.
+void expectTiles(const std::vector<std::pair<int64_t, int64_t>> &pieces, int64_t n, int32_t threads) {
+  ASSERT_EQ(int64_t(pieces.size()), std::min<int64_t>(n, threads));
+  int64_t next = 0;
+  for (auto [begin, end] : pieces) {
+    EXPECT_EQ(begin, next);
+    EXPECT_GT(end, begin);
+    EXPECT_LE(end - begin - 1, n / std::min<int64_t>(n, threads));
+    next = end;
+  }
+  EXPECT_EQ(next, n);
+}
+
+TEST(PoolTest, Pieces) {
+  for (int32_t threads : {1, 2, 3, 7, 16}) {
+    Pool pool;
+    ASSERT_TRUE(pool.initialize(threads, nullptr, 0));
+    pool.beginRun();
+    StopCondition stop;
+    for (int64_t n : {0, -5, 1, 2, 3, 5, 6, 7, 8, 100, 1023}) {
+      auto pieces = piecesOf(pool, n, stop);
+      if (n <= 0)
+        EXPECT_TRUE(pieces.empty());
+      else
+        expectTiles(pieces, n, threads);
+    }
+    expectTiles(piecesOf(pool, INT64_MAX, stop), INT64_MAX, threads);
+    pool.endRun();
+  }
+}
+
+void add(void *counts, int64_t begin, int64_t end) {
+  for (int64_t i = begin; i < end; ++i)
+    ++static_cast<int64_t *>(counts)[i];
+}
+
+TEST(PoolTest, ThousandsOfTinyRegions) {
+  for (int32_t threads : {1, 2, 4, 9}) {
+    Pool pool;
+    ASSERT_TRUE(pool.initialize(threads, nullptr, 0));
+    StopCondition stop;
+    std::vector<int64_t> counts(11);
+    pool.beginRun();
+    for (int i = 0; i < 20000; ++i)
+      ASSERT_TRUE(pool.run(add, counts.data(), 1 + i % 11, stop));
+    pool.endRun();
+    for (int64_t i = 0; i < 11; ++i)
+      EXPECT_EQ(counts[size_t(i)], 20000 / 11 * (11 - i) + std::max<int64_t>(0, 20000 % 11 - i)) << threads;
+  }
+}
+
+// Runs with pauses in between, so that workers fall asleep at every moment.
+TEST(PoolTest, FallsAsleepAndWakes) {
+  Pool pool;
+  ASSERT_TRUE(pool.initialize(3, nullptr, 0));
+  StopCondition stop;
+  std::vector<int64_t> counts(64);
+  for (int i = 0; i < 400; ++i) {
+    std::this_thread::sleep_for(std::chrono::microseconds(i % 5 == 0 ? 6000 : i * 997 % 300));
+    if (i % 3)
+      pool.beginRun(); // a region may also come when the workers were not told of a run
+    else if (i == 0)
+      pool.beginRun();
+    for (int region = 0; region < 3; ++region)
+      ASSERT_TRUE(pool.run(add, counts.data(), 64, stop));
+    pool.endRun();
+  }
+  EXPECT_EQ(counts, std::vector<int64_t>(64, 1200));
+}
+
+TEST(PoolTest, DestroyedWithoutARun) {
+  Pool never, asleep;
+  ASSERT_TRUE(never.initialize(4, nullptr, 0));
+  ASSERT_TRUE(asleep.initialize(4, nullptr, 0));
+  asleep.beginRun();
+  asleep.endRun();
+  std::this_thread::sleep_for(std::chrono::milliseconds(2));
+}
+
+// More threads than CPUs, all of them busy.
+TEST(PoolTest, Oversubscribed) {
+  std::vector<std::thread> callers;
+  for (int t = 0; t < 6; ++t)
+    callers.emplace_back([] {
+      Pool pool;
+      ASSERT_TRUE(pool.initialize(4, nullptr, 0));
+      StopCondition stop;
+      std::vector<int64_t> counts(100);
+      pool.beginRun();
+      for (int i = 0; i < 2000; ++i)
+        ASSERT_TRUE(pool.run(add, counts.data(), 100, stop));
+      pool.endRun();
+      EXPECT_EQ(counts, std::vector<int64_t>(100, 2000));
+    });
+  auto start = std::chrono::steady_clock::now();
+  for (std::thread &caller : callers)
+    caller.join();
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(20));
+}
+
+TEST(PoolTest, StoppedBeforeAndBetween) {
+  Pool pool;
+  ASSERT_TRUE(pool.initialize(2, nullptr, 0));
+  pool.beginRun();
+  std::atomic<int32_t> flag{0};
+  StopCondition stop;
+  stop.cancel = &flag;
+  std::vector<int64_t> counts(1000);
+  EXPECT_TRUE(pool.run(add, counts.data(), 1000, stop));
+  EXPECT_EQ(counts, std::vector<int64_t>(1000, 1)) << "parts tile the pieces";
+  flag = 1;
+  EXPECT_FALSE(pool.run(add, counts.data(), 1000, stop));
+  EXPECT_EQ(counts, std::vector<int64_t>(1000, 1));
+  EXPECT_EQ(stop.reason, StopCondition::Cancelled);
+  StopCondition late;
+  late.deadline = monotonicNow();
+  EXPECT_FALSE(pool.run(add, counts.data(), 0, late));
+  EXPECT_EQ(late.reason, StopCondition::TimedOut);
+  pool.endRun();
+}
+} // namespace

@@ -1,0 +1,201 @@
+// Several threads: sessions side by side, cancelling, deadlines, destruction.
+#include "test/runtime/Support.h"
+
+#include <atomic>
+#include <chrono>
+#include <csignal>
+#include <random>
+#include <sys/time.h>
+#include <thread>
+
+using namespace attn::test;
+using namespace std::chrono_literals;
+
+namespace {
+class ThreadTest : public FixtureTest {
+protected:
+  static std::chrono::milliseconds since(std::chrono::steady_clock::time_point start) {
+    return std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::steady_clock::now() - start);
+  }
+
+  std::vector<float> sumRows(attnrt_session *runner, Tensor<float> &x) {
+    attnrt_run_options options = ATTNRT_RUN_OPTIONS_INIT;
+    options.entry = "rows";
+    const DLTensor *inputs[] = {&x.view};
+    attnrt_output output = {};
+    EXPECT_EQ(attnrt_session_run(runner, &options, inputs, 1, &output, 1), ATTNRT_OK) << attnrt_last_error();
+    return output.tensor ? valuesOf<float>(*Managed(output.tensor)) : std::vector<float>();
+  }
+
+  Tensor<float> x{{61, 57}, -40, 0.0713f};
+};
+
+TEST_F(ThreadTest, SameBitsForAnyNumberOfThreads) {
+  std::vector<float> expected = sumRows(makeSession(1).get(), x);
+  for (int32_t threads : {2, 3, 8, 61, 64}) {
+    Session runner = makeSession(threads);
+    for (int i = 0; i < 20; ++i)
+      ASSERT_EQ(sumRows(runner.get(), x), expected) << threads << " threads";
+  }
+}
+
+TEST_F(ThreadTest, SessionsSideBySide) {
+  std::vector<float> expected = sumRows(makeSession(1).get(), x);
+  std::atomic<int> wrong{0};
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 8; ++t)
+    threads.emplace_back([&, t] {
+      Session mine = makeSession(1 + t % 3);
+      for (int i = 0; i < 300; ++i)
+        wrong += sumRows(mine.get(), x) != expected;
+    });
+  for (std::thread &thread : threads)
+    thread.join();
+  EXPECT_EQ(wrong, 0);
+}
+
+TEST_F(ThreadTest, MessagesBelongToTheirThread) {
+  run("stops", {}, ATTNRT_INTERNAL);
+  std::thread([] {
+    EXPECT_STREQ(attnrt_last_error(), "");
+    EXPECT_EQ(attnrt_model_load(nullptr, nullptr, nullptr), ATTNRT_INVALID_ARGUMENT);
+  }).join();
+  EXPECT_TRUE(errorSays("'stops'"));
+}
+
+TEST_F(ThreadTest, ASessionServesOneThread) {
+  Tensor<int64_t> steps({}, 500);
+  std::atomic<bool> begun{false};
+  std::thread other([&] {
+    begun = true;
+    run("slow", {&steps.view});
+  });
+  while (!begun)
+    std::this_thread::yield();
+  std::this_thread::sleep_for(20ms);
+  attnrt_run_options options = ATTNRT_RUN_OPTIONS_INIT;
+  options.entry = "stops";
+  EXPECT_EQ(attnrt_session_run(session.get(), &options, nullptr, 0, nullptr, 0), ATTNRT_INVALID_ARGUMENT);
+  EXPECT_TRUE(errorSays("the session is running on another thread"));
+  other.join();
+  run("tiny", {});
+}
+
+TEST_F(ThreadTest, DestroyedDuringARun) {
+  Tensor<int64_t> steps({}, 300);
+  std::atomic<bool> begun{false};
+  attnrt_session *mine = makeSession(2).release();
+  std::thread other([&] {
+    attnrt_run_options options = ATTNRT_RUN_OPTIONS_INIT;
+    options.entry = "slow";
+    const DLTensor *inputs[] = {&steps.view};
+    attnrt_output output = {};
+    begun = true;
+    EXPECT_EQ(attnrt_session_run(mine, &options, inputs, 1, &output, 1), ATTNRT_OK);
+    EXPECT_EQ(valuesOf<int64_t>(*Managed(output.tensor)), std::vector<int64_t>{300});
+  });
+  while (!begun)
+    std::this_thread::yield();
+  std::this_thread::sleep_for(10ms);
+  attnrt_session_destroy(mine);
+  session.reset();
+  model.reset(); // also unloads the code, when the run is over
+  other.join();
+}
+
+TEST_F(ThreadTest, Cancel) {
+  for (int32_t threads : {1, 2, 5}) {
+    session = makeSession(threads);
+    attnrt_cancel *flag = nullptr;
+    ASSERT_EQ(attnrt_cancel_create(&flag), ATTNRT_OK);
+    Cancel owner(flag);
+    attnrt_run_options options = ATTNRT_RUN_OPTIONS_INIT;
+    options.cancel = flag;
+    Tensor<int64_t> steps({}, 1'000'000); // 200 s on one thread
+    std::atomic<int64_t> requested{0};
+    std::thread other([&] {
+      std::this_thread::sleep_for(50ms);
+      requested = std::chrono::steady_clock::now().time_since_epoch().count();
+      attnrt_cancel_request(flag);
+    });
+    run("slow", {&steps.view}, ATTNRT_CANCELLED, "the run of entry 'slow' was cancelled", options);
+    int64_t latency = std::chrono::steady_clock::now().time_since_epoch().count() - requested;
+    EXPECT_LT(latency, 50'000'000) << "ns, with " << threads << " threads";
+    other.join();
+    run("slow", {&steps.view}, ATTNRT_CANCELLED, "cancelled", options); // stays set
+    attnrt_cancel_reset(flag);
+    steps.data()[0] = 7;
+    EXPECT_EQ(valuesOf<int64_t>(*run("slow", {&steps.view}, ATTNRT_OK, "", options)), std::vector<int64_t>{7});
+  }
+}
+
+TEST_F(ThreadTest, Deadline) {
+  attnrt_run_options options = ATTNRT_RUN_OPTIONS_INIT;
+  options.timeout_ns = 60'000'000;
+  Tensor<int64_t> steps({}, 1'000'000);
+  auto start = std::chrono::steady_clock::now();
+  run("slow", {&steps.view}, ATTNRT_DEADLINE_EXCEEDED, "the run of entry 'slow' exceeded its deadline", options);
+  EXPECT_GE(since(start), 60ms);
+  EXPECT_LT(since(start), 110ms);
+  steps.data()[0] = 7;
+  options.timeout_ns = INT64_MAX;
+  EXPECT_EQ(valuesOf<int64_t>(*run("slow", {&steps.view}, ATTNRT_OK, "", options)), std::vector<int64_t>{7});
+  options.timeout_ns = 1;
+  run("slow", {&steps.view}, ATTNRT_DEADLINE_EXCEEDED, "", options);
+  options.timeout_ns = -1;
+  run("slow", {&steps.view}, ATTNRT_INVALID_ARGUMENT, "timeout_ns is -1", options);
+}
+
+TEST_F(ThreadTest, SameBitsWhenItCanBeStopped) {
+  std::vector<float> expected = sumRows(makeSession(1).get(), x);
+  attnrt_run_options options = ATTNRT_RUN_OPTIONS_INIT;
+  options.timeout_ns = INT64_MAX;
+  EXPECT_EQ(valuesOf<float>(*run("rows", {&x.view}, ATTNRT_OK, "", options)), expected);
+}
+
+TEST_F(ThreadTest, Pinned) {
+  int32_t cpus[] = {0, 100000};
+  attnrt_session_options options = ATTNRT_SESSION_OPTIONS_INIT;
+  options.num_threads = 3;
+  options.cpus = cpus;
+  options.num_cpus = 2;
+  attnrt_session *made = nullptr;
+  ASSERT_EQ(attnrt_session_create(model.get(), &options, &made), ATTNRT_OK);
+  Session pinned(made);
+  cpu_set_t before, after;
+  sched_getaffinity(0, sizeof(before), &before);
+  EXPECT_EQ(sumRows(made, x), sumRows(session.get(), x));
+  sched_getaffinity(0, sizeof(after), &after);
+  EXPECT_TRUE(CPU_EQUAL(&before, &after)) << "the caller is unpinned again";
+  options.cpus = nullptr;
+  EXPECT_EQ(attnrt_session_create(model.get(), &options, &made), ATTNRT_INVALID_ARGUMENT);
+  options = ATTNRT_SESSION_OPTIONS_INIT;
+  options.num_threads = 5000;
+  EXPECT_EQ(attnrt_session_create(model.get(), &options, &made), ATTNRT_INVALID_ARGUMENT);
+  EXPECT_TRUE(errorSays("num_threads is 5000, not between 0 and 4096"));
+}
+
+TEST_F(ThreadTest, SignalStorm) {
+  static std::atomic<int> signals;
+  struct sigaction action = {}, before;
+  action.sa_handler = [](int) { ++signals; };
+  sigaction(SIGALRM, &action, &before); // without SA_RESTART: calls return EINTR
+  itimerval often = {{0, 200}, {0, 200}}, never = {};
+  setitimer(ITIMER_REAL, &often, nullptr);
+  std::vector<float> expected = sumRows(session.get(), x);
+  auto start = std::chrono::steady_clock::now();
+  int runs = 0;
+  for (; since(start) < 200ms; ++runs) {
+    ASSERT_EQ(sumRows(session.get(), x), expected);
+    if (runs % 50 == 0) {
+      attnrt_model *again = nullptr;
+      ASSERT_EQ(attnrt_model_load(file.c_str(), nullptr, &again), ATTNRT_OK) << attnrt_last_error();
+      attnrt_model_release(again);
+      std::this_thread::sleep_for(1ms); // workers go to sleep
+    }
+  }
+  setitimer(ITIMER_REAL, &never, nullptr);
+  sigaction(SIGALRM, &before, nullptr);
+  EXPECT_GT(signals, 100);
+}
+} // namespace

@@ -1,0 +1,134 @@
+// Replacing weights.
+#include "test/runtime/Support.h"
+
+#include <atomic>
+#include <thread>
+
+using namespace attn::test;
+
+namespace {
+using Floats = std::vector<float>;
+
+Floats counted(float first, float kStep, float nStep) {
+  Floats values;
+  for (int k = 0; k < 5; ++k)
+    for (int n = 0; n < 7; ++n)
+      values.push_back(first + kStep * float(k) + nStep * float(n));
+  return values;
+}
+
+class WeightTest : public FixtureTest {
+protected:
+  /// The weights as 5 x 7 matrices: stored plainly, in panels, in panels of the transpose.
+  std::vector<Floats> stored(attnrt_session *runner) {
+    attnrt_run_options options = ATTNRT_RUN_OPTIONS_INIT;
+    options.entry = "weights";
+    attnrt_output outputs[3] = {};
+    EXPECT_EQ(attnrt_session_run(runner, &options, nullptr, 0, outputs, 3), ATTNRT_OK) << attnrt_last_error();
+    std::vector<Floats> values;
+    for (attnrt_output &output : outputs)
+      values.push_back(valuesOf<float>(*Managed(output.tensor)));
+    return values;
+  }
+};
+
+TEST_F(WeightTest, ReplacesEveryPlace) {
+  Floats before = counted(0, 10, 1), after = counted(100, 7, 1);
+  EXPECT_EQ(stored(session.get()), (std::vector<Floats>{before, before, before}));
+  Tensor<float> matrix({5, 7}, 100, 1);
+  ASSERT_EQ(attnrt_model_set_weight(model.get(), "matrix", &matrix.view), ATTNRT_OK) << attnrt_last_error();
+  EXPECT_EQ(stored(session.get()), (std::vector<Floats>{after, after, before}));
+  // Row-major 7 x 5, seen as its transpose.
+  Tensor<float> turned({7, 5}, 100, 1);
+  ASSERT_EQ(attnrt_model_set_weight(model.get(), "turned", &turned.view), ATTNRT_OK) << attnrt_last_error();
+  EXPECT_EQ(stored(session.get()), (std::vector<Floats>{after, after, counted(100, 1, 5)}));
+}
+
+TEST_F(WeightTest, IsPrivateToTheModel) {
+  attnrt_model *other = nullptr;
+  ASSERT_EQ(attnrt_model_load(file.c_str(), nullptr, &other), ATTNRT_OK) << attnrt_last_error();
+  Model owner(other);
+  Tensor<float> matrix({5, 7}, 100, 1);
+  ASSERT_EQ(attnrt_model_set_weight(other, "matrix", &matrix.view), ATTNRT_OK);
+  EXPECT_EQ(stored(session.get())[0], counted(0, 10, 1));
+  EXPECT_EQ(readFile(file), makeLibrary(fixtureElf(), fixtureWeights())) << "the file is never written";
+  // All sessions of the other model see it.
+  attnrt_session *runner = nullptr;
+  ASSERT_EQ(attnrt_session_create(other, nullptr, &runner), ATTNRT_OK);
+  EXPECT_EQ(stored(Session(runner).get())[0], counted(100, 7, 1));
+}
+
+TEST_F(WeightTest, TakesAnyStrides) {
+  Tensor<float> matrix({5, 7});
+  for (int i = 0; i < 35; ++i)
+    matrix.data()[(i % 7) * 5 + i / 7] = float(100 + i);
+  matrix.strides = {1, 5};
+  matrix.view.strides = matrix.strides.data();
+  ASSERT_EQ(attnrt_model_set_weight(model.get(), "matrix", &matrix.view), ATTNRT_OK) << attnrt_last_error();
+  EXPECT_EQ(stored(session.get())[0], counted(100, 7, 1));
+}
+
+TEST_F(WeightTest, WorksOnCopiedWeights) {
+  attnrt_load_options options = ATTNRT_LOAD_OPTIONS_INIT;
+  options.copy_weights = 1;
+  attnrt_model *copied = nullptr;
+  ASSERT_EQ(attnrt_model_load(file.c_str(), &options, &copied), ATTNRT_OK) << attnrt_last_error();
+  model.reset(copied);
+  session = makeSession(1);
+  ASSERT_EQ(truncate(file.c_str(), 0), 0); // nobody needs the file any more
+  EXPECT_EQ(stored(session.get())[1], counted(0, 10, 1));
+  Tensor<float> matrix({5, 7}, 100, 1);
+  ASSERT_EQ(attnrt_model_set_weight(copied, "matrix", &matrix.view), ATTNRT_OK);
+  EXPECT_EQ(stored(session.get())[1], counted(100, 7, 1));
+}
+
+TEST_F(WeightTest, Refuses) {
+  Tensor<float> matrix({5, 7}), vector({4}), rank({35});
+  Tensor<double> wide({5, 7});
+  EXPECT_EQ(attnrt_model_set_weight(model.get(), "nothing", &matrix.view), ATTNRT_NOT_FOUND);
+  EXPECT_TRUE(errorSays("no weight 'nothing'"));
+  EXPECT_EQ(attnrt_model_set_weight(model.get(), "folded", &vector.view), ATTNRT_UNSUPPORTED);
+  EXPECT_TRUE(errorSays("weight 'folded' cannot be replaced alone"));
+  EXPECT_EQ(attnrt_model_set_weight(model.get(), "matrix", &rank.view), ATTNRT_INVALID_ARGUMENT);
+  EXPECT_TRUE(errorSays("weight 'matrix' has rank 1, not 2"));
+  EXPECT_EQ(attnrt_model_set_weight(model.get(), "matrix", &wide.view), ATTNRT_INVALID_ARGUMENT);
+  EXPECT_TRUE(errorSays("weight 'matrix' is of type float64"));
+  EXPECT_EQ(attnrt_model_set_weight(model.get(), "turned", &matrix.view), ATTNRT_INVALID_ARGUMENT);
+  EXPECT_TRUE(errorSays("weight 'turned': dimension 0 has size 5, not 7"));
+  matrix.view.data = nullptr;
+  EXPECT_EQ(attnrt_model_set_weight(model.get(), "matrix", &matrix.view), ATTNRT_INVALID_ARGUMENT);
+  EXPECT_EQ(attnrt_model_set_weight(model.get(), nullptr, &matrix.view), ATTNRT_INVALID_ARGUMENT);
+  EXPECT_EQ(stored(session.get())[0], counted(0, 10, 1));
+}
+
+TEST_F(WeightTest, RefusesAPlaceOfTwoNames) {
+  Tensor<float> shared({4});
+  for (const char *name : {"tied", "tied too"}) {
+    EXPECT_EQ(attnrt_model_set_weight(model.get(), name, &shared.view), ATTNRT_UNSUPPORTED);
+    EXPECT_TRUE(errorSays("shares its bytes with weight 'tied"));
+  }
+}
+
+// A run sees one state of the weights from beginning to end.
+TEST_F(WeightTest, WaitsForRuns) {
+  std::atomic<bool> done{false};
+  std::vector<std::thread> runners;
+  std::atomic<int> torn{0};
+  for (int t = 0; t < 2; ++t)
+    runners.emplace_back([&] {
+      Session mine = makeSession(1);
+      while (!done) {
+        std::vector<Floats> now = stored(mine.get());
+        torn += now[0] != now[1];
+      }
+    });
+  for (int i = 0; i < 300; ++i) {
+    Tensor<float> matrix({5, 7}, float(i), 1);
+    ASSERT_EQ(attnrt_model_set_weight(model.get(), "matrix", &matrix.view), ATTNRT_OK);
+  }
+  done = true;
+  for (std::thread &runner : runners)
+    runner.join();
+  EXPECT_EQ(torn, 0);
+}
+} // namespace
