@@ -136,10 +136,8 @@ int main(int argc, char **argv) {
     return ExitUsage;
   std::string error;
   std::vector<Tensor> inputs, outputs;
-  if (!runner::makeInputs(model.entry(), options, inputs, error)) {
-    reportError(error);
-    return ExitInvalid;
-  }
+  if (runner::Fault fault = runner::makeInputs(model.entry(), options, inputs, error); fault != runner::Fault::None)
+    return reportFault(fault, error);
   if (!measure(model, inputs, outputs, runs ? runs : 3, minMs, result, failure))
     return reportFailure(library->name(), failure);
   if (!writeOutputs(written, outputs))

@@ -20,6 +20,8 @@ namespace {
 constexpr uint64_t kFirst = 6;
 
 void describeTensors(raw_ostream &os, StringRef title, const attnrt_tensor_info *infos, int32_t count) {
+  if (count == 0)
+    return;
   size_t width = 0;
   for (int32_t i = 0; i < count; ++i)
     width = std::max(width, StringRef(infos[i].name).size());

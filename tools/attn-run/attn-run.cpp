@@ -38,7 +38,7 @@ int compareOutputs(const std::vector<OutputArgument> &arguments, const std::vect
     const char *name = entry.outputs[arguments[i].index].name;
     runner::Comparison result = runner::compare(outputs[arguments[i].index], wanted[i], rtol, atol);
     if (!result.equal) {
-      reportError("output '" + Twine(name) + "' " + result.complaint);
+      reportError("output '" + Twine(name) + "': " + result.complaint);
       code = ExitDifferent;
     }
     if (json)
@@ -61,15 +61,11 @@ int run(CommandLine &line, runner::Model &model, StringRef name, const runner::I
     return ExitUsage;
   std::string error;
   std::vector<Tensor> inputs, outputs, wanted(expected.size());
-  if (!runner::makeInputs(entry, options, inputs, error)) {
-    reportError(error);
-    return ExitInvalid;
-  }
+  if (runner::Fault fault = runner::makeInputs(entry, options, inputs, error); fault != runner::Fault::None)
+    return reportFault(fault, error);
   for (size_t i = 0; i < expected.size(); ++i)
-    if (!runner::parseTensor(expected[i].value, wanted[i], error)) {
-      reportError(error);
-      return ExitInvalid;
-    }
+    if (runner::Fault fault = runner::parseTensor(expected[i].value, wanted[i], error); fault != runner::Fault::None)
+      return reportFault(fault, error);
 
   runner::Failure failure;
   if (!model.run(inputs, outputs, failure))

@@ -30,8 +30,7 @@ constexpr ToolInfo kTool = {
     "  attnc model.onnx -o model.so                      a library for this machine\n"
     "  attnc model.onnx --dim=batch:1 --dim=seq:128      with fixed dimensions\n"
     "  attnc model.onnx --mcpu=x86-64-v3                 for any processor with AVX2\n"
-    "  attnc model.onnx --fusion-report=- --emit=linalg -o /dev/null\n"
-    "                                                    which attentions were fused, and why others were not\n",
+    "  attnc model.onnx --fusion-report=-                with verdicts on each attention\n",
     "  0  the output is written\n"
     "  1  the command line is wrong, or a file cannot be read or written\n"
     "  2  the model needs what attnc does not support, or --require-fused is not met\n"

@@ -19,6 +19,11 @@ runner::InputOptions inputOptions(CommandLine &line) {
   return options;
 }
 
+int reportFault(runner::Fault fault, StringRef error) {
+  reportError(error);
+  return fault == runner::Fault::File ? ExitInvalid : ExitUsage;
+}
+
 int reportFailure(StringRef model, const runner::Failure &failure) {
   StringRef message = failure.message;
   reportError(message.contains(model) ? message.str() : (model + ": " + message).str());

@@ -11,6 +11,9 @@ namespace attn::tools {
 /// --input, --dim, --shape and --seed.
 runner::InputOptions inputOptions(CommandLine &line);
 
+/// Tells why an input could not be made; the exit code for it.
+int reportFault(runner::Fault fault, llvm::StringRef error);
+
 /// Tells why a call to the runtime failed; the exit code for it.
 int reportFailure(llvm::StringRef model, const runner::Failure &failure);
 

@@ -8,6 +8,7 @@
 #include <cstring>
 #include <optional>
 #include <string_view>
+#include <unistd.h>
 
 namespace attn::runner {
 namespace {
@@ -165,30 +166,35 @@ bool isSum(const char *name) { return std::strchr(name, '+') != nullptr; }
 
 } // namespace
 
-bool parseTensor(const std::string &text, Tensor &tensor, std::string &error) {
-  if (!text.empty() && text[0] == '@')
-    return readNpy(text.substr(1), tensor, error);
+Fault parseTensor(const std::string &text, Tensor &tensor, std::string &error) {
+  if (!text.empty() && text[0] == '@') {
+    std::string path = text.substr(1);
+    if (access(path.c_str(), R_OK) == 0)
+      return readNpy(path, tensor, error) ? Fault::None : Fault::File;
+    error = path + ": " + std::strerror(errno);
+    return Fault::Request;
+  }
   size_t equals = text.find('=');
   if (equals == std::string::npos) {
     error = "'" + text + "' is neither @FILE.npy nor a shape and values like 2x3xf32=0";
-    return false;
+    return Fault::Request;
   }
   int32_t dtype;
   std::vector<int64_t> shape;
   std::string_view values = std::string_view(text).substr(equals + 1);
   if (!parseType(std::string_view(text).substr(0, equals), dtype, shape, error) ||
       !Tensor::create(dtype, std::move(shape), tensor, error))
-    return false;
+    return Fault::Request;
   constexpr std::string_view kSeed = "seed:";
   if (values.substr(0, kSeed.size()) != kSeed)
-    return parseElements(values, tensor, error);
+    return parseElements(values, tensor, error) ? Fault::None : Fault::Request;
   uint64_t seed;
   if (!parseNumber(values.substr(kSeed.size()), seed)) {
     error = "'" + std::string(values) + "' has no whole number as its seed";
-    return false;
+    return Fault::Request;
   }
   fill(tensor, seed);
-  return true;
+  return Fault::None;
 }
 
 void fill(Tensor &tensor, uint64_t seed) {
@@ -233,8 +239,8 @@ std::string printType(const attnrt_tensor_info &info) {
   return text + "]";
 }
 
-bool makeInputs(const attnrt_entry_info &entry, const InputOptions &options, std::vector<Tensor> &inputs,
-                std::string &error) {
+Fault makeInputs(const attnrt_entry_info &entry, const InputOptions &options, std::vector<Tensor> &inputs,
+                 std::string &error) {
   inputs.clear();
   inputs.resize(static_cast<size_t>(entry.num_inputs));
   std::vector<bool> given(inputs.size());
@@ -242,14 +248,14 @@ bool makeInputs(const attnrt_entry_info &entry, const InputOptions &options, std
     std::string value;
     int i = findNamed(text, entry.inputs, entry.num_inputs, "input", value, error);
     if (i < 0)
-      return false;
+      return Fault::Request;
     if (given[i]) {
       error = std::string("input '") + entry.inputs[i].name + "' is given twice";
-      return false;
+      return Fault::Request;
     }
-    if (!parseTensor(value, inputs[i], error)) {
+    if (Fault fault = parseTensor(value, inputs[i], error); fault != Fault::None) {
       error = std::string("input '") + entry.inputs[i].name + "': " + error;
-      return false;
+      return fault;
     }
     given[i] = true;
   }
@@ -284,7 +290,7 @@ bool makeInputs(const attnrt_entry_info &entry, const InputOptions &options, std
     if (asked != options.shapes.end() && asked->second.size() != static_cast<size_t>(info.rank)) {
       error = std::string("input '") + info.name + "' is " + printType(info) + ", which --shape=" +
               printShape(asked->second) + " does not fit";
-      return false;
+      return Fault::Request;
     }
     for (int32_t d = 0; d < info.rank; ++d) {
       const attnrt_dim &dim = info.dims[d];
@@ -295,12 +301,12 @@ bool makeInputs(const attnrt_entry_info &entry, const InputOptions &options, std
     }
     if (!Tensor::create(info.dtype, std::move(shape), inputs[i], error)) {
       error = std::string("input '") + info.name + "': " + error;
-      return false;
+      return Fault::Request;
     }
     // Inputs of one type must not be equal: their difference would hide swaps.
     fill(inputs[i], options.seed + (static_cast<uint64_t>(i) << 32));
   }
-  return true;
+  return Fault::None;
 }
 
 } // namespace attn::runner

@@ -7,9 +7,17 @@
 
 namespace attn::runner {
 
+/// Whose fault it is that a tensor cannot be had.
+enum class Fault {
+  None,
+  Request, ///< what was asked for: a spelling, a name, a file that is not there
+  File     ///< what a file holds
+};
+
 /// Reads "@file.npy", "2x3xf32=1,2,3,4,5,6" (one value fills the tensor) or
-/// "2x3xf32=seed:7". Dtypes are spelled f32 or float32, and so on.
-bool parseTensor(const std::string &text, Tensor &tensor, std::string &error);
+/// "2x3xf32=seed:7". Dtypes are spelled f32 or float32, and so on. `error` is set
+/// unless the fault is None.
+Fault parseTensor(const std::string &text, Tensor &tensor, std::string &error);
 
 /// Fills a tensor from a seed, the same on every machine: floats uniform in
 /// [-1, 1), integers and bools 0 or 1, which serve as token ids, types and masks.
@@ -26,8 +34,8 @@ struct InputOptions {
 /// The inputs of `entry`, in its order. Those that `options.inputs` lacks are
 /// generated; their named dimensions follow the given inputs, then
 /// `options.dims`. A dimension called like a sum ("past + seq") is the sum.
-bool makeInputs(const attnrt_entry_info &entry, const InputOptions &options, std::vector<Tensor> &inputs,
-                std::string &error);
+Fault makeInputs(const attnrt_entry_info &entry, const InputOptions &options, std::vector<Tensor> &inputs,
+                 std::string &error);
 
 /// Splits "name=value" where `name` is one of `infos`; names may hold '='. The
 /// index of the tensor, or -1 with `error` set to a list of the names there are.

@@ -195,11 +195,11 @@ Statistics statistics(const Tensor &tensor) {
 Comparison compare(const Tensor &got, const Tensor &want, double rtol, double atol) {
   Comparison result;
   if (got.dtype() != want.dtype()) {
-    result.complaint = std::string("is ") + attnrt_dtype_name(got.dtype()) + ", expected " + attnrt_dtype_name(want.dtype());
+    result.complaint = std::string("its type is ") + attnrt_dtype_name(got.dtype()) + ", expected " + attnrt_dtype_name(want.dtype());
     return result;
   }
   if (got.shape() != want.shape()) {
-    result.complaint = "has shape " + printShape(got.shape()) + ", expected " + printShape(want.shape());
+    result.complaint = "its shape is " + printShape(got.shape()) + ", expected " + printShape(want.shape());
     return result;
   }
   bool floats = isFloat(got.dtype());
