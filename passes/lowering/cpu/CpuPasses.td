@@ -42,4 +42,32 @@ def LowerContractionsPass : Pass<"attn-lower-contractions", "::mlir::ModuleOp"> 
   ];
 }
 
+def LowerAttentionPass : Pass<"attn-lower-attention", "::mlir::ModuleOp"> {
+  let summary = "attn.attention becomes a call of a fused kernel";
+  let description = [{
+    Equal attentions (types, maps, regions, policy) share one kernel. What has no
+    kernel (another element type than f32, a dynamic head width, a region that
+    does not map to vectors) stays for `attn-decompose`.
+
+    Remarks of category `attn-lower-attention`: passed with the kernel, or missed
+    with the reason.
+
+    Numerical effect: sums run over blocks of 256 keys; exponentials are a
+    polynomial with relative error 2.2e-7. A masked key's weight of 0 hides a NaN
+    or infinity in its value, which 0 * NaN in the plain graph does not.
+
+    ```mlir
+    %o = attn.attention masked_rows nan maps [#q, #k, #v, #o] ins(%q, %k, %v : ...) -> tensor<?x?x12x32xf32>
+    // becomes
+    %e = tensor.empty(%b, %s) : tensor<?x?x12x32xf32>
+    %o = attn.kernel @attention_f32_d32_e32_0123456789abcdef ins(%q, %k, %v : ...) outs(%e : ...)
+    ```
+  }];
+  let dependentDialects = [
+    "::attn::AttnDialect", "::mlir::affine::AffineDialect", "::mlir::arith::ArithDialect",
+    "::mlir::func::FuncDialect", "::mlir::LLVM::LLVMDialect", "::mlir::memref::MemRefDialect",
+    "::mlir::scf::SCFDialect", "::mlir::tensor::TensorDialect", "::mlir::vector::VectorDialect"
+  ];
+}
+
 #endif // PASSES_LOWERING_CPU_CPUPASSES_TD

@@ -1,0 +1,187 @@
+#include "passes/kernels/cpu/Attention.h"
+
+#include "passes/kernels/cpu/AttentionBlock.h"
+#include "passes/kernels/cpu/AttentionOperands.h"
+#include "passes/kernels/cpu/RegionVectorizer.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+#include "mlir/IR/Matchers.h"
+#include "llvm/Support/FormatVariadic.h"
+#include "llvm/Support/xxhash.h"
+
+using namespace mlir;
+
+namespace attn {
+
+using Dim = AttentionOp::Dim;
+
+//===----------------------------------------------------------------------===//
+// AttentionSpec
+//===----------------------------------------------------------------------===//
+
+static bool isIdentity(Block &block) {
+  return block.getNumArguments() && block.getTerminator()->getOperand(0) == block.getArgument(0);
+}
+
+AttentionSpec AttentionSpec::get(AttentionOp op, TargetAttr target) {
+  AttentionSpec spec;
+  for (Value operand : op->getOperands()) {
+    auto type = cast<RankedTensorType>(operand.getType());
+    spec.types.push_back(MemRefType::get(type.getShape(), type.getElementType()));
+  }
+  auto result = cast<RankedTensorType>(op.getResult().getType());
+  spec.types.push_back(MemRefType::get(result.getShape(), result.getElementType()));
+  for (unsigned n = 0; n < op.getIndexingMaps().size(); ++n)
+    spec.maps.push_back(op.getMap(n));
+  spec.maskedRows = op.getMaskedRows();
+  spec.score = &op.getScore().front();
+  if (!op.getWeight().empty() && !isIdentity(op.getWeight().front()))
+    spec.weight = &op.getWeight().front();
+  spec.lanes = target.getF32Lanes();
+  spec.hasScalef = spec.lanes == 16;
+  spec.keyTile = spec.valueTile = spec.lanes == 16 ? 8 : 4;
+  return spec;
+}
+
+std::optional<int64_t> AttentionSpec::getStaticSize(int64_t dim) const {
+  bool isNamed = false;
+  for (auto [type, map] : llvm::zip_equal(types, maps))
+    for (auto [n, expr] : llvm::enumerate(map.getResults())) {
+      if (expr != getAffineDimExpr(dim, expr.getContext()))
+        continue;
+      if (!type.isDynamicDim(n))
+        return type.getDimSize(n);
+      isNamed = true;
+    }
+  return isNamed ? std::nullopt : std::optional<int64_t>(1);
+}
+
+std::optional<double> AttentionSpec::getPureScale() const {
+  double scale = 1;
+  Value value = score->getTerminator()->getOperand(0);
+  while (value != score->getArgument(0)) {
+    Operation *op = value.getDefiningOp();
+    if (!isa_and_nonnull<arith::MulFOp, arith::DivFOp>(op))
+      return std::nullopt;
+    bool isProduct = isa<arith::MulFOp>(op);
+    Value left = op->getOperand(0), right = op->getOperand(1);
+    APFloat factor(0.0f);
+    if (!matchPattern(right, m_ConstantFloat(&factor))) {
+      std::swap(left, right);
+      if (!isProduct || !matchPattern(right, m_ConstantFloat(&factor)))
+        return std::nullopt;
+    }
+    double c = factor.convertToDouble();
+    scale = isProduct ? scale * c : scale / c;
+    value = left;
+  }
+  // 0 or inf would make NaN of what the graph keeps apart.
+  float rounded = static_cast<float>(scale);
+  return std::isnormal(rounded) ? std::optional<double>(scale) : std::nullopt;
+}
+
+std::string AttentionSpec::key() const {
+  std::string text;
+  llvm::raw_string_ostream os(text);
+  for (auto [type, map] : llvm::zip_equal(types, maps))
+    os << type << map << ';';
+  os << stringifyMaskedRows(maskedRows) << ';' << lanes << (hasScalef ? "s" : "") << ',' << queryVectors << ','
+     << keyTile << ',' << valueTile << ',' << keyBlock << ';' << blockSignature(*score);
+  if (weight)
+    os << '|' << blockSignature(*weight);
+  return text;
+}
+
+std::string AttentionSpec::symbol() const {
+  auto size = [&](int64_t dim) {
+    std::optional<int64_t> n = getStaticSize(dim);
+    return n ? std::to_string(*n) : std::string("n");
+  };
+  return llvm::formatv("attention_f32_d{0}_e{1}_{2:x-16}", size(Dim::D), size(Dim::E), llvm::xxh3_64bits(key()));
+}
+
+//===----------------------------------------------------------------------===//
+// canBuildAttention
+//===----------------------------------------------------------------------===//
+
+static bool fail(std::string *reason, const Twine &text) {
+  if (reason)
+    *reason = text.str();
+  return false;
+}
+
+static bool checkMap(AffineMap map, std::string *reason) {
+  for (AffineExpr result : map.getResults()) {
+    if (isa<AffineDimExpr>(result))
+      continue;
+    if (auto constant = dyn_cast<AffineConstantExpr>(result); constant && constant.getValue() == 0)
+      continue;
+    auto group = dyn_cast<AffineBinaryOpExpr>(result);
+    auto ratio = group ? dyn_cast<AffineConstantExpr>(group.getRHS()) : nullptr;
+    if (ratio && ratio.getValue() > 0 && group.getKind() == AffineExprKind::FloorDiv &&
+        group.getLHS() == getAffineDimExpr(Dim::H, map.getContext()))
+      continue;
+    return fail(reason, "an indexing map has a result that is no dimension, group of heads or 0");
+  }
+  return true;
+}
+
+bool canBuildAttention(const AttentionSpec &spec, std::string *reason) {
+  if (spec.types.size() < 4 || spec.types.size() != spec.maps.size())
+    return fail(reason, "the number of maps differs from that of the operands");
+  for (auto [n, type] : llvm::enumerate(spec.types)) {
+    bool isCapture = n >= 3 && n + 1 < spec.types.size();
+    Type element = type.getElementType();
+    if (!isCapture && !element.isF32())
+      return fail(reason, "only f32 attention has a kernel so far");
+    if (isCapture && (!element.isIntOrFloat() || element.getIntOrFloatBitWidth() % 8))
+      return fail(reason, "a captured tensor's elements are no whole bytes");
+    if (spec.maps[n].getNumDims() != 6 || spec.maps[n].getNumResults() != type.getRank())
+      return fail(reason, "a map does not fit its operand");
+    if (!checkMap(spec.maps[n], reason))
+      return false;
+  }
+  // Scratch of a block lies on the stack: 128 bytes for each of d and e.
+  for (int64_t dim : {Dim::D, Dim::E}) {
+    std::optional<int64_t> size = spec.getStaticSize(dim);
+    const char *name = dim == Dim::D ? "key" : "value";
+    if (!size)
+      return fail(reason, "the " + Twine(name) + " width is dynamic");
+    if (*size < 1 || *size > 1024)
+      return fail(reason, "the " + Twine(name) + " width " + Twine(*size) + " is outside [1, 1024]");
+  }
+  for (int64_t dim : {Dim::B, Dim::H})
+    if (spec.getStaticSize(dim) != 1 && !spec.maps.back().isFunctionOfDim(dim))
+      return fail(reason, "the result lacks a batch or head dimension that an operand has");
+  return canVectorizeBlock(*spec.score, reason) && (!spec.weight || canVectorizeBlock(*spec.weight, reason));
+}
+
+//===----------------------------------------------------------------------===//
+// buildAttention
+//===----------------------------------------------------------------------===//
+
+FailureOr<func::FuncOp> buildAttention(OpBuilder &builder, Location loc, const AttentionSpec &spec) {
+  std::string reason;
+  if (!canBuildAttention(spec, &reason))
+    return emitError(loc, "cannot build an attention kernel: ") << reason;
+  SmallVector<Type> types(spec.types.begin(), spec.types.end());
+  auto function = func::FuncOp::create(builder, loc, spec.symbol(), builder.getFunctionType(types, {}));
+  function->setAttr(AttnDialect::kKernelAttr, builder.getUnitAttr());
+  OpBuilder::InsertionGuard guard(builder);
+  builder.setInsertionPointToStart(function.addEntryBlock());
+  LaneBuilder k(builder, loc, spec.lanes, spec.hasScalef);
+  ValueRange buffers = function.getArguments();
+
+  Value heads = getDimSize(k, spec, buffers, Dim::H), rows = getDimSize(k, spec, buffers, Dim::I);
+  Value blocks = k.ceilDiv(rows, spec.queryVectors * spec.lanes);
+  Value total = k.mul(k.mul(getDimSize(k, spec, buffers, Dim::B), heads), blocks);
+  scf::ParallelOp::create(
+      builder, loc, ValueRange{k.index(0)}, ValueRange{total}, ValueRange{k.index(1)},
+      [&](OpBuilder &, Location, ValueRange position) {
+        Value block = k.rem(position[0], blocks), row = k.div(position[0], blocks);
+        emitAttentionBlock(k, spec, buffers, k.div(row, heads), k.rem(row, heads), block);
+      });
+  func::ReturnOp::create(builder, loc);
+  return function;
+}
+
+} // namespace attn

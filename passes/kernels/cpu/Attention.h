@@ -1,0 +1,74 @@
+#ifndef PASSES_KERNELS_CPU_ATTENTION_H
+#define PASSES_KERNELS_CPU_ATTENTION_H
+
+#include "dialects/attn/AttnOps.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/IR/Builders.h"
+#include <optional>
+#include <string>
+
+namespace attn {
+
+/// What one fused attention kernel computes, and how it is cut into tiles.
+struct AttentionSpec {
+  /// Of query, key, value, captures..., result; identity layout.
+  llvm::SmallVector<mlir::MemRefType> types;
+  /// In the same order, from (b, h, i, j, d, e).
+  llvm::SmallVector<mlir::AffineMap> maps;
+  MaskedRows maskedRows = MaskedRows::nan;
+  /// The regions' blocks, owned by the op. No weight block is the identity.
+  mlir::Block *score = nullptr;
+  mlir::Block *weight = nullptr;
+
+  /// f32 lanes of a register, and whether it has AVX-512's exponent instructions.
+  int64_t lanes = 4;
+  bool hasScalef = false;
+  /// A tile is keyTile keys (or valueTile value columns) times queryVectors
+  /// registers of queries: 16 accumulators of 32 registers on AVX-512, 8 of 16
+  /// elsewhere. keyBlock rows of weights stay in L1 between the two products.
+  int64_t queryVectors = 2;
+  int64_t keyTile = 4;
+  int64_t valueTile = 4;
+  int64_t keyBlock = 256;
+
+  /// The spec of `op` with the tiles for `target`.
+  static AttentionSpec get(AttentionOp op, TargetAttr target);
+
+  size_t getNumCaptures() const { return types.size() - 4; }
+  /// Static size of iteration dimension `dim` (1 where no map names it), or
+  /// nullopt where it is dynamic.
+  std::optional<int64_t> getStaticSize(int64_t dim) const;
+
+  /// The factor c when the score region is s * c and nothing else.
+  std::optional<double> getPureScale() const;
+
+  /// All that the kernel depends on: equal keys give the same IR.
+  std::string key() const;
+  /// "attention_f32_d64_e64_" and a hash of the key.
+  std::string symbol() const;
+};
+
+/// Whether buildAttention can build `spec`; if not, `reason` says why.
+bool canBuildAttention(const AttentionSpec &spec, std::string *reason = nullptr);
+
+/// Emits the kernel `spec.symbol()` at the insertion point: a func.func with
+/// attn.kernel on the operands' buffers and then the result's.
+///
+/// Flash attention with lanes = queries. For a block of queries the scores
+/// S^T = K Q^T come a tile of keys at a time with queries along the lanes, so
+/// keys and values are read where they lie, in any strides, and no reduction
+/// runs across lanes; only queries and results pass through a register
+/// transpose. The softmax is online, in registers: weights are exponentials
+/// relative to a maximum that is moved only when a score exceeds it by 16
+/// (natural units), and O^T += V^T P^T adds a block of keys at a time, which
+/// also keeps the sums short. A weight region needs the final maximum and sum:
+/// the scores are computed twice then.
+///
+/// One scf.parallel over (batch, head, query block); a result depends on
+/// nothing but its own head, so every cut gives the same bits.
+mlir::FailureOr<mlir::func::FuncOp> buildAttention(mlir::OpBuilder &builder, mlir::Location loc,
+                                                   const AttentionSpec &spec);
+
+} // namespace attn
+
+#endif // PASSES_KERNELS_CPU_ATTENTION_H

@@ -1,0 +1,239 @@
+#include "passes/kernels/cpu/LaneBuilder.h"
+
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+#include "mlir/IR/Matchers.h"
+
+using namespace mlir;
+
+namespace attn {
+
+//===----------------------------------------------------------------------===//
+// index
+//===----------------------------------------------------------------------===//
+
+Value LaneBuilder::index(int64_t value) { return arith::ConstantIndexOp::create(b, loc, value); }
+Value LaneBuilder::add(Value x, Value y) { return b.createOrFold<arith::AddIOp>(loc, x, y); }
+Value LaneBuilder::sub(Value x, Value y) { return b.createOrFold<arith::SubIOp>(loc, x, y); }
+Value LaneBuilder::mul(Value x, Value y) { return b.createOrFold<arith::MulIOp>(loc, x, y); }
+Value LaneBuilder::div(Value x, Value y) { return b.createOrFold<arith::DivUIOp>(loc, x, y); }
+Value LaneBuilder::rem(Value x, Value y) { return b.createOrFold<arith::RemUIOp>(loc, x, y); }
+Value LaneBuilder::min(Value x, Value y) { return b.createOrFold<arith::MinSIOp>(loc, x, y); }
+Value LaneBuilder::max(Value x, Value y) { return b.createOrFold<arith::MaxSIOp>(loc, x, y); }
+Value LaneBuilder::less(Value x, Value y) {
+  return b.createOrFold<arith::CmpIOp>(loc, arith::CmpIPredicate::slt, x, y);
+}
+Value LaneBuilder::floorTo(Value x, int64_t step) { return mul(div(x, index(step)), step); }
+Value LaneBuilder::ceilDiv(Value x, int64_t step) { return div(add(x, step - 1), index(step)); }
+
+std::optional<int64_t> LaneBuilder::constant(Value x) {
+  APInt value;
+  if (!matchPattern(x, m_ConstantInt(&value)))
+    return std::nullopt;
+  return value.getSExtValue();
+}
+
+//===----------------------------------------------------------------------===//
+// f32 vectors
+//===----------------------------------------------------------------------===//
+
+Value LaneBuilder::splat(float value) {
+  return arith::ConstantOp::create(b, loc, SplatElementsAttr::get(vectorType(), b.getF32FloatAttr(value)));
+}
+Value LaneBuilder::broadcast(Value scalar) {
+  return vector::BroadcastOp::create(b, loc, VectorType::get({lanes}, scalar.getType()), scalar);
+}
+Value LaneBuilder::addf(Value x, Value y) { return arith::AddFOp::create(b, loc, x, y); }
+Value LaneBuilder::subf(Value x, Value y) { return arith::SubFOp::create(b, loc, x, y); }
+Value LaneBuilder::mulf(Value x, Value y) { return arith::MulFOp::create(b, loc, x, y); }
+Value LaneBuilder::divf(Value x, Value y) { return arith::DivFOp::create(b, loc, x, y); }
+Value LaneBuilder::fma(Value x, Value y, Value z) { return vector::FMAOp::create(b, loc, x, y, z); }
+Value LaneBuilder::compare(arith::CmpFPredicate predicate, Value x, Value y) {
+  return arith::CmpFOp::create(b, loc, predicate, x, y);
+}
+Value LaneBuilder::select(Value condition, Value x, Value y) {
+  return b.createOrFold<arith::SelectOp>(loc, condition, x, y);
+}
+Value LaneBuilder::maxf(Value x, Value y) { return select(compare(arith::CmpFPredicate::OGT, x, y), x, y); }
+Value LaneBuilder::any(Value mask) {
+  return vector::ReductionOp::create(b, loc, vector::CombiningKind::OR, mask);
+}
+Value LaneBuilder::either(Value x, Value y) { return b.createOrFold<arith::OrIOp>(loc, x, y); }
+Value LaneBuilder::unlikely(Value condition) {
+  Value no = arith::ConstantOp::create(b, loc, b.getBoolAttr(false));
+  return LLVM::ExpectOp::create(b, loc, condition, no);
+}
+
+Value LaneBuilder::tree(ArrayRef<Value> values, llvm::function_ref<Value(Value, Value)> combine) {
+  Values level(values);
+  while (level.size() > 1) {
+    Values next;
+    for (size_t n = 0; n + 1 < level.size(); n += 2)
+      next.push_back(combine(level[n], level[n + 1]));
+    if (level.size() % 2)
+      next.push_back(level.back());
+    level = std::move(next);
+  }
+  return level.front();
+}
+
+// The coefficients are minimax fits of 2^f, on [0, 1) with vscalefps and on
+// [-0.5, 0.5] without.
+Value LaneBuilder::exp2(Value x) {
+  auto horner = [&](Value f, std::initializer_list<float> coefficients) {
+    Value p;
+    for (float c : coefficients)
+      p = p ? fma(p, f, splat(c)) : splat(c);
+    return p;
+  };
+  auto vector = vectorType();
+  if (hasScalef) {
+    // f = x - floor(x) in one instruction, and 2^floor(x) * p in another:
+    // right for -inf, overflow and denormal results without a test.
+    auto i16 = b.getI16Type(), i32 = b.getI32Type();
+    Value all = arith::ConstantOp::create(b, loc, b.getIntegerAttr(i16, -1));
+    auto imm = [&](int32_t n) -> Value { return arith::ConstantOp::create(b, loc, b.getIntegerAttr(i32, n)); };
+    Value zero = splat(0);
+    Value f = LLVM::CallIntrinsicOp::create(b, loc, vector, b.getStringAttr("llvm.x86.avx512.mask.reduce.ps.512"),
+                                            ValueRange{x, imm(1), zero, all, imm(4)})
+                  .getResult(0);
+    Value p = horner(f, {1.877576667e-03f, 8.989340110e-03f, 5.582631804e-02f, 2.401536170e-01f, 6.931530732e-01f,
+                         9.999999251e-01f});
+    return LLVM::CallIntrinsicOp::create(b, loc, vector, b.getStringAttr("llvm.x86.avx512.mask.scalef.ps.512"),
+                                         ValueRange{p, x, zero, all, imm(4)})
+        .getResult(0);
+  }
+  // x + 1.5 * 2^23 rounds x to an integer that stands in the low bits of the
+  // sum; shifted into the exponent it is added to p in [0.7, 1.42).
+  auto ints = VectorType::get({lanes}, b.getI32Type());
+  Value magic = splat(12582912.0f), floor = splat(-126.0f);
+  Value clamped = maxf(floor, x); // NaN stays NaN: maxf gives its second operand
+  Value shifted = addf(clamped, magic);
+  Value f = subf(clamped, subf(shifted, magic));
+  Value p = horner(f, {1.327647194e-03f, 9.675541334e-03f, 5.550713274e-02f, 2.402211972e-01f, 6.931469671e-01f,
+                       1.000000072e+00f});
+  Value shift = arith::ConstantOp::create(b, loc, SplatElementsAttr::get(ints, b.getI32IntegerAttr(23)));
+  Value exponent = arith::ShLIOp::create(b, loc, vector::BitCastOp::create(b, loc, ints, shifted), shift);
+  Value scaled = arith::AddIOp::create(b, loc, vector::BitCastOp::create(b, loc, ints, p), exponent);
+  Value result = vector::BitCastOp::create(b, loc, vector, scaled);
+  return select(compare(arith::CmpFPredicate::OLT, x, floor), splat(0), result);
+}
+
+//===----------------------------------------------------------------------===//
+// memory
+//===----------------------------------------------------------------------===//
+
+Value LaneBuilder::scratch(int64_t elements) {
+  return memref::AllocaOp::create(b, loc, MemRefType::get({elements}, b.getF32Type()), b.getI64IntegerAttr(64));
+}
+
+Value LaneBuilder::flatten(Value memref) {
+  auto type = cast<MemRefType>(memref.getType());
+  Value size = index(1);
+  for (int64_t n = 0; n < type.getRank(); ++n)
+    size = mul(size, b.createOrFold<memref::DimOp>(loc, memref, n));
+  auto flat = MemRefType::get({ShapedType::kDynamic}, type.getElementType());
+  return memref::ReinterpretCastOp::create(b, loc, flat, memref, OpFoldResult(b.getIndexAttr(0)),
+                                           ArrayRef<OpFoldResult>{size}, ArrayRef<OpFoldResult>{b.getIndexAttr(1)});
+}
+
+Value LaneBuilder::load(Value flat, Value offset) { return memref::LoadOp::create(b, loc, flat, offset); }
+
+Value LaneBuilder::loadVector(Value flat, Value offset, int64_t length) {
+  auto type = VectorType::get({length}, cast<MemRefType>(flat.getType()).getElementType());
+  return vector::LoadOp::create(b, loc, type, flat, offset);
+}
+
+Value LaneBuilder::loadFirst(Value flat, Value offset, Value count, int64_t length) {
+  auto type = VectorType::get({length}, cast<MemRefType>(flat.getType()).getElementType());
+  Value mask = vector::CreateMaskOp::create(b, loc, VectorType::get({length}, b.getI1Type()), count);
+  Value zero = arith::ConstantOp::create(b, loc, b.getZeroAttr(type));
+  return vector::MaskedLoadOp::create(b, loc, type, flat, offset, mask, zero);
+}
+
+void LaneBuilder::store(Value vector, Value flat, Value offset) {
+  vector::StoreOp::create(b, loc, vector, flat, offset);
+}
+
+void LaneBuilder::storeFirst(Value vector, Value flat, Value offset, Value count) {
+  auto type = VectorType::get(cast<VectorType>(vector.getType()).getShape(), b.getI1Type());
+  Value mask = vector::CreateMaskOp::create(b, loc, type, count);
+  vector::MaskedStoreOp::create(b, loc, flat, offset, mask, vector);
+}
+
+// Rows r, r + C, r + 2C... side by side in one vector make blocks of C x C that
+// all transpose at once, by exchanging off-diagonal s x s blocks for s = 1, 2, 4...
+SmallVector<Value> LaneBuilder::transpose(ArrayRef<Value> rows) {
+  int64_t height = rows.size(), width = cast<VectorType>(rows.front().getType()).getDimSize(0);
+  Values blocks;
+  for (int64_t n = 0; n < width; ++n) {
+    Values column;
+    for (int64_t r = n; r < height; r += width)
+      column.push_back(rows[r]);
+    blocks.push_back(tree(column, [&](Value x, Value y) -> Value {
+      int64_t length = cast<VectorType>(x.getType()).getDimSize(0);
+      return vector::ShuffleOp::create(b, loc, x, y, llvm::to_vector(llvm::seq<int64_t>(2 * length)));
+    }));
+  }
+  for (int64_t s = 1; s < width; s *= 2)
+    for (int64_t n = 0; n < width; ++n) {
+      if (n & s)
+        continue;
+      SmallVector<int64_t> low, high;
+      for (int64_t k = 0; k < height; ++k) {
+        low.push_back(k & s ? height + k - s : k);
+        high.push_back(k & s ? height + k : k + s);
+      }
+      Value upper = blocks[n], lower = blocks[n + s];
+      blocks[n] = vector::ShuffleOp::create(b, loc, upper, lower, low);
+      blocks[n + s] = vector::ShuffleOp::create(b, loc, upper, lower, high);
+    }
+  return blocks;
+}
+
+//===----------------------------------------------------------------------===//
+// control
+//===----------------------------------------------------------------------===//
+
+LaneBuilder::Values LaneBuilder::loop(Value lower, Value upper, int64_t step, ValueRange init,
+                                      llvm::function_ref<Values(Value, ValueRange)> body) {
+  auto op = scf::ForOp::create(b, loc, lower, upper, index(step), init,
+                               [&](OpBuilder &, Location, Value n, ValueRange values) {
+                                 scf::YieldOp::create(b, loc, body(n, values));
+                               });
+  auto unroll = LLVM::LoopUnrollAttr::get(b.getContext(), /*disable=*/b.getBoolAttr(true), {}, {}, {}, {}, {}, {});
+  op->setAttr("llvm.loop_annotation",
+              LLVM::LoopAnnotationAttr::get(b.getContext(), {}, {}, {}, unroll, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}));
+  return Values(op.getResults());
+}
+
+void LaneBuilder::loop(Value lower, Value upper, int64_t step, llvm::function_ref<void(Value)> body) {
+  loop(lower, upper, step, ValueRange(), [&](Value n, ValueRange) {
+    body(n);
+    return Values();
+  });
+}
+
+LaneBuilder::Values LaneBuilder::branch(Value condition, TypeRange types, llvm::function_ref<Values()> then,
+                                        llvm::function_ref<Values()> otherwise) {
+  auto op = scf::IfOp::create(b, loc, types, condition, /*withElseRegion=*/true);
+  OpBuilder::InsertionGuard guard(b);
+  for (auto [region, emit] : {std::pair(&op.getThenRegion(), then), std::pair(&op.getElseRegion(), otherwise)}) {
+    b.setInsertionPointToStart(&region->front());
+    Values values = emit();
+    if (!region->front().mightHaveTerminator())
+      scf::YieldOp::create(b, loc, values);
+  }
+  return Values(op.getResults());
+}
+
+void LaneBuilder::branch(Value condition, llvm::function_ref<void()> then) {
+  auto op = scf::IfOp::create(b, loc, condition, /*withElseRegion=*/false);
+  OpBuilder::InsertionGuard guard(b);
+  b.setInsertionPointToStart(&op.getThenRegion().front());
+  then();
+}
+
+} // namespace attn

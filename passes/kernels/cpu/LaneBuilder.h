@@ -1,0 +1,106 @@
+#ifndef PASSES_KERNELS_CPU_LANEBUILDER_H
+#define PASSES_KERNELS_CPU_LANEBUILDER_H
+
+#include "dialects/attn/AttnOps.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
+#include "mlir/IR/Builders.h"
+#include "llvm/ADT/STLFunctionalExtras.h"
+
+namespace attn {
+
+/// Shorthand for the IR of the attention and row kernels: index arithmetic that
+/// folds, f32 vectors of one register's width, loops and branches by lambda.
+/// All methods emit at the builder's insertion point.
+class LaneBuilder {
+public:
+  LaneBuilder(mlir::OpBuilder &builder, mlir::Location loc, int64_t lanes, bool hasScalef)
+      : b(builder), loc(loc), lanes(lanes), hasScalef(hasScalef) {}
+
+  mlir::OpBuilder &b;
+  mlir::Location loc;
+  /// f32 lanes of a register.
+  const int64_t lanes;
+  /// Whether exp2 may use vreduceps and vscalefps (512-bit vectors, AVX512DQ).
+  const bool hasScalef;
+
+  //===--- index ----------------------------------------------------------===//
+  mlir::Value index(int64_t value);
+  mlir::Value add(mlir::Value x, mlir::Value y);
+  mlir::Value add(mlir::Value x, int64_t y) { return add(x, index(y)); }
+  mlir::Value sub(mlir::Value x, mlir::Value y);
+  mlir::Value mul(mlir::Value x, mlir::Value y);
+  mlir::Value mul(mlir::Value x, int64_t y) { return mul(x, index(y)); }
+  /// Of values >= 0.
+  mlir::Value div(mlir::Value x, mlir::Value y);
+  mlir::Value rem(mlir::Value x, mlir::Value y);
+  mlir::Value min(mlir::Value x, mlir::Value y);
+  mlir::Value max(mlir::Value x, mlir::Value y);
+  mlir::Value less(mlir::Value x, mlir::Value y);
+  /// x rounded down to a multiple of `step`.
+  mlir::Value floorTo(mlir::Value x, int64_t step);
+  /// ceil(x / step).
+  mlir::Value ceilDiv(mlir::Value x, int64_t step);
+  /// The value of a constant index.
+  static std::optional<int64_t> constant(mlir::Value x);
+
+  //===--- f32 vectors ----------------------------------------------------===//
+  mlir::VectorType vectorType() { return mlir::VectorType::get({lanes}, b.getF32Type()); }
+  mlir::Value splat(float value);
+  mlir::Value broadcast(mlir::Value scalar);
+  mlir::Value addf(mlir::Value x, mlir::Value y);
+  mlir::Value subf(mlir::Value x, mlir::Value y);
+  mlir::Value mulf(mlir::Value x, mlir::Value y);
+  mlir::Value divf(mlir::Value x, mlir::Value y);
+  mlir::Value fma(mlir::Value x, mlir::Value y, mlir::Value z);
+  mlir::Value compare(mlir::arith::CmpFPredicate predicate, mlir::Value x, mlir::Value y);
+  mlir::Value select(mlir::Value condition, mlir::Value x, mlir::Value y);
+  /// x > y ? x : y, which is one instruction; y where one is NaN.
+  mlir::Value maxf(mlir::Value x, mlir::Value y);
+  /// Whether any lane of an i1 vector is set.
+  mlir::Value any(mlir::Value mask);
+  mlir::Value either(mlir::Value x, mlir::Value y);
+  /// Hints that an i1 is mostly false.
+  mlir::Value unlikely(mlir::Value condition);
+  /// Sum or maximum of one element each, pairwise.
+  mlir::Value tree(mlir::ArrayRef<mlir::Value> values,
+                   llvm::function_ref<mlir::Value(mlir::Value, mlir::Value)> combine);
+  /// 2^x with relative error 1.5e-7 for x <= 127; 0 below -126 (down to -149
+  /// with hasScalef) and for -inf; NaN for NaN. x > 127 gives inf or garbage
+  /// without hasScalef.
+  mlir::Value exp2(mlir::Value x);
+
+  //===--- memory ---------------------------------------------------------===//
+  /// Scratch of `elements` f32 on the stack, aligned to a cache line.
+  mlir::Value scratch(int64_t elements);
+  /// A contiguous memref as one dimension.
+  mlir::Value flatten(mlir::Value memref);
+  mlir::Value load(mlir::Value flat, mlir::Value offset);
+  mlir::Value loadVector(mlir::Value flat, mlir::Value offset) { return loadVector(flat, offset, lanes); }
+  mlir::Value loadVector(mlir::Value flat, mlir::Value offset, int64_t length);
+  /// The first `count` of `length` elements, zero beyond; reads no others.
+  mlir::Value loadFirst(mlir::Value flat, mlir::Value offset, mlir::Value count, int64_t length);
+  void store(mlir::Value vector, mlir::Value flat, mlir::Value offset);
+  /// Stores the first `count` lanes only.
+  void storeFirst(mlir::Value vector, mlir::Value flat, mlir::Value offset, mlir::Value count);
+
+  /// The transpose of `rows`, R vectors of C elements (powers of two, R >= C):
+  /// C vectors of R elements.
+  llvm::SmallVector<mlir::Value> transpose(mlir::ArrayRef<mlir::Value> rows);
+
+  //===--- control --------------------------------------------------------===//
+  using Values = llvm::SmallVector<mlir::Value>;
+  /// Loop over [lower, upper); `body` gets the index and the loop's values and
+  /// returns the next ones. LLVM will not unroll it.
+  Values loop(mlir::Value lower, mlir::Value upper, int64_t step, mlir::ValueRange init,
+              llvm::function_ref<Values(mlir::Value, mlir::ValueRange)> body);
+  void loop(mlir::Value lower, mlir::Value upper, int64_t step, llvm::function_ref<void(mlir::Value)> body);
+  /// Both branches give values of the types of `types`.
+  Values branch(mlir::Value condition, mlir::TypeRange types, llvm::function_ref<Values()> then,
+                llvm::function_ref<Values()> otherwise);
+  void branch(mlir::Value condition, llvm::function_ref<void()> then);
+};
+
+} // namespace attn
+
+#endif // PASSES_KERNELS_CPU_LANEBUILDER_H

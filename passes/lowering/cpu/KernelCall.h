@@ -1,0 +1,36 @@
+#ifndef PASSES_LOWERING_CPU_KERNELCALL_H
+#define PASSES_LOWERING_CPU_KERNELCALL_H
+
+#include "dialects/attn/AttnOps.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/IR/PatternMatch.h"
+#include "mlir/IR/SymbolTable.h"
+
+namespace attn {
+
+/// The kernels of a module, by symbol. A symbol is the key of its spec, so a
+/// kernel that is there already is the one that would be built.
+class KernelTable {
+public:
+  explicit KernelTable(mlir::ModuleOp module) : module(module), symbols(module) {}
+
+  using BuildFn = llvm::function_ref<mlir::FailureOr<mlir::func::FuncOp>(mlir::OpBuilder &)>;
+
+  /// The kernel `symbol`, built at the end of the module where it is missing.
+  /// Fails where `build` does or another symbol has the name.
+  mlir::FailureOr<mlir::func::FuncOp> getOrBuild(llvm::StringRef symbol, BuildFn build);
+
+private:
+  mlir::ModuleOp module;
+  mlir::SymbolTable symbols;
+};
+
+/// Replaces `op`, which has one tensor result, by a call of `kernel` on `inputs`
+/// and an empty tensor; `sizes` are those of the result.
+void replaceByKernel(mlir::RewriterBase &rewriter, mlir::Operation *op, mlir::func::FuncOp kernel,
+                     mlir::ValueRange inputs, llvm::ArrayRef<mlir::OpFoldResult> sizes,
+                     llvm::ArrayRef<int64_t> elementwise = {});
+
+} // namespace attn
+
+#endif // PASSES_LOWERING_CPU_KERNELCALL_H

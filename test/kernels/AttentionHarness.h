@@ -1,0 +1,79 @@
+#ifndef TEST_KERNELS_ATTENTIONHARNESS_H
+#define TEST_KERNELS_ATTENTIONHARNESS_H
+
+#include "passes/kernels/cpu/Attention.h"
+#include "test/kernels/KernelHarness.h"
+
+#include <cmath>
+#include <functional>
+#include <initializer_list>
+#include <random>
+#include <string>
+#include <vector>
+
+// One attention by its sizes, layouts and region; its fp64 reference, written
+// from the formula in the dialect; and the bound of the project on the error.
+namespace attn::test {
+
+/// A number for each of the dimensions b, h, i, j, d and e.
+class Dims {
+public:
+  Dims() = default;
+  Dims(std::initializer_list<std::pair<char, int64_t>> init) {
+    for (auto [dim, value] : init)
+      (*this)[dim] = value;
+  }
+  int64_t &operator[](char dim) { return values[dim - 'b']; }
+  int64_t at(char dim) const { return values[dim - 'b']; }
+
+private:
+  int64_t values['j' - 'b' + 1] = {};
+};
+using Sizes = Dims;
+using At = Dims;
+
+struct Attention {
+  /// Dimensions of each operand in order; the letters are those of the dialect.
+  std::string query = "bhid", key = "bhjd", value = "bhje", result = "bhie";
+  /// Dimensions and element type of the captures.
+  std::vector<std::pair<std::string, std::string>> captures;
+  /// Body of the regions: `%s` is the score, `%c0`... the captures, `%y` is yielded.
+  std::string score = "%y = arith.mulf %s, %s : f32", weight;
+  std::string maskedRows = "nan";
+  /// Query heads a key head.
+  int64_t group = 1;
+  /// Letters whose size is `?` in the types.
+  std::string dynamic;
+
+  std::string text(const Sizes &sizes) const;
+};
+
+/// Compiles `attention` for `isa`; null, with a diagnostic, where it cannot be built.
+std::unique_ptr<Kernel> compileAttention(llvm::StringRef isa, const Attention &attention, const Sizes &sizes);
+
+/// Inputs and result of one call.
+struct Operands {
+  Operands(const Attention &attention, const Sizes &sizes, unsigned seed = 1);
+
+  /// Element of `buffer` at the iteration indices `at`.
+  int64_t offset(const std::string &dims, const At &at, bool isGrouped = false) const;
+  std::vector<const Buffer *> all() const;
+
+  const Attention &attention;
+  Sizes sizes;
+  Buffer query, key, value, result;
+  std::vector<Buffer> captures;
+};
+
+/// The score or weight region in fp64: value, and the indices (b, h, i, j).
+using Region = std::function<double(double, const At &)>;
+
+/// Compares operands.result with the reference; returns "" or what differs
+/// first. A row whose every score is -inf is expected to hold `emptyRow`, or
+/// the average of all values where that is infinite.
+std::string compareWithReference(const Operands &operands, const Region &score, const Region &weight = nullptr,
+                                 double emptyRow = NAN);
+
+} // namespace attn::test
+
+#endif // TEST_KERNELS_ATTENTIONHARNESS_H

@@ -1,0 +1,292 @@
+#include "test/kernels/AttentionHarness.h"
+
+#include "gtest/gtest.h"
+#include <cfloat>
+
+using namespace attn::test;
+
+namespace {
+
+constexpr char kScale[] = "%k = arith.constant 0.125 : f32\n%y = arith.mulf %s, %k : f32";
+constexpr char kScaleAdd[] = "%k = arith.constant 0.125 : f32\n%x = arith.mulf %s, %k : f32\n"
+                             "%y = arith.addf %x, %c0 : f32";
+double scaled(double s, const At &) { return 0.125 * s; }
+
+class AttentionTest : public testing::TestWithParam<const char *> {
+protected:
+  void SetUp() override {
+    if (!hostRuns(GetParam()))
+      GTEST_SKIP() << "this machine does not run " << GetParam();
+  }
+  std::string isa = GetParam();
+};
+
+INSTANTIATE_TEST_SUITE_P(Isas, AttentionTest, testing::ValuesIn(kIsas), [](auto &info) { return info.param; });
+
+// Every tail of queries and keys with one kernel of dynamic sizes.
+TEST_P(AttentionTest, DynamicQueriesAndKeys) {
+  Attention a;
+  a.score = kScale;
+  a.dynamic = "bij";
+  Sizes sizes = {{'b', 1}, {'h', 2}, {'i', 0}, {'j', 0}, {'d', 32}, {'e', 32}};
+  auto kernel = compileAttention(isa, a, sizes);
+  ASSERT_TRUE(kernel);
+  for (int64_t i : {0, 1, 15, 16, 17, 31, 32, 33, 50, 70})
+    for (int64_t j : {0, 1, 7, 8, 9, 255, 256, 257, 515}) {
+      sizes['i'] = i, sizes['j'] = j, sizes['b'] = 1 + j % 2;
+      Operands o(a, sizes, i * 1000 + j);
+      ASSERT_TRUE(kernel->call(o.all()));
+      ASSERT_EQ(compareWithReference(o, scaled), "") << i << " queries, " << j << " keys";
+    }
+}
+
+TEST_P(AttentionTest, StaticWidths) {
+  for (auto [d, e] : std::vector<std::pair<int64_t, int64_t>>{
+           {1, 1}, {3, 5}, {8, 8}, {32, 64}, {40, 40}, {59, 17}, {64, 32}, {80, 80}, {128, 128}, {256, 33}}) {
+    Attention a;
+    a.score = kScale;
+    Sizes sizes = {{'b', 1}, {'h', 1}, {'i', 37}, {'j', 43}, {'d', d}, {'e', e}};
+    auto kernel = compileAttention(isa, a, sizes);
+    ASSERT_TRUE(kernel);
+    Operands o(a, sizes);
+    ASSERT_TRUE(kernel->call(o.all()));
+    ASSERT_EQ(compareWithReference(o, scaled), "") << d << " " << e;
+  }
+}
+
+// BSHD, a transposed key, a transposed result, packed heads: maps, no copies.
+TEST_P(AttentionTest, Layouts) {
+  struct Case { const char *query, *key, *value, *result; int64_t group; };
+  for (Case c : {Case{"bihd", "bjhd", "bjhe", "bihe", 1}, Case{"bhid", "bhdj", "bhje", "bihe", 1},
+                 Case{"hbid", "bhjd", "bhje", "bhie", 4}, Case{"bhdi", "bjhd", "bhej", "bhei", 2},
+                 Case{"ibhd", "bjd", "bje", "ibhe", 1}, Case{"dbhi", "jbhd", "jbhe", "ebhi", 1}}) {
+    Attention a;
+    a.score = kScale;
+    a.query = c.query, a.key = c.key, a.value = c.value, a.result = c.result, a.group = c.group;
+    a.dynamic = "ij";
+    Sizes sizes = {{'b', 2}, {'h', 4}, {'i', 21}, {'j', 19}, {'d', 24}, {'e', 12}};
+    auto kernel = compileAttention(isa, a, sizes);
+    ASSERT_TRUE(kernel);
+    for (int64_t i : {5, 21, 40}) {
+      sizes['i'] = i;
+      Operands o(a, sizes);
+      ASSERT_TRUE(kernel->call(o.all()));
+      ASSERT_EQ(compareWithReference(o, scaled), "") << c.query << " " << c.key << " " << c.result << " " << i;
+    }
+  }
+}
+
+// Additive captures of every shape, each read in another way.
+TEST_P(AttentionTest, AdditiveCaptures) {
+  for (const char *dims : {"", "bj", "bhij", "ij", "bi", "ib", "bhji", "hjb", "ijb", "h"})
+    for (const char *dynamic : {"ij", ""}) {
+      if (!*dynamic && std::string(dims) != "bhij" && std::string(dims) != "ib")
+        continue;
+      Attention a;
+      a.score = kScaleAdd;
+      a.captures = {{dims, "f32"}};
+      a.dynamic = dynamic;
+      Sizes sizes = {{'b', 2}, {'h', 2}, {'i', 37}, {'j', 29}, {'d', 16}, {'e', 16}};
+      auto kernel = compileAttention(isa, a, sizes);
+      ASSERT_TRUE(kernel);
+      for (int64_t i : {37, 9}) {
+        sizes['i'] = *dynamic ? i : 37;
+        Operands o(a, sizes);
+        ASSERT_TRUE(kernel->call(o.all()));
+        auto score = [&](double s, const At &at) { return 0.125 * s + o.captures[0][o.offset(dims, at)]; };
+        ASSERT_EQ(compareWithReference(o, score), "") << dims << " " << dynamic << " " << i;
+      }
+    }
+}
+
+TEST_P(AttentionTest, SelectByBooleanMask) {
+  for (const char *dims : {"bj", "bhij", "ij", "bi"})
+    for (const char *fill : {"0xff800000", "-1.0e4", "-3.40282347e+38"}) {
+      Attention a;
+      a.score = "%z = arith.constant 0 : i8\n%low = arith.constant " + std::string(fill) +
+                " : f32\n%k = arith.cmpi ne, %c0, %z : i8\n%y = arith.select %k, %s, %low : f32";
+      a.captures = {{dims, "i8"}};
+      Sizes sizes = {{'b', 2}, {'h', 2}, {'i', 45}, {'j', 29}, {'d', 8}, {'e', 8}};
+      auto kernel = compileAttention(isa, a, sizes);
+      ASSERT_TRUE(kernel);
+      Operands o(a, sizes);
+      std::mt19937 random(5);
+      for (int64_t n = 0; n < o.captures[0].size(); ++n)
+        o.captures[0].data<int8_t>()[n] = random() % 3 == 0;
+      ASSERT_TRUE(kernel->call(o.all()));
+      double low = fill[0] == '0' ? -INFINITY : std::stod(fill);
+      auto score = [&](double s, const At &at) {
+        return o.captures[0].data<int8_t>()[o.offset(dims, at)] ? s : low;
+      };
+      ASSERT_EQ(compareWithReference(o, score), "") << dims << " " << fill;
+    }
+}
+
+// A row without a visible key, beside rows with some, by policy and mask value.
+TEST_P(AttentionTest, MaskedRows) {
+  for (const char *policy : {"nan", "zero", "uniform", "finite"}) {
+    Attention a;
+    a.score = kScaleAdd;
+    a.captures = {{"bij", "f32"}};
+    a.maskedRows = policy;
+    a.dynamic = "j";
+    Sizes sizes = {{'b', 1}, {'h', 2}, {'i', 40}, {'j', 300}, {'d', 16}, {'e', 20}};
+    auto kernel = compileAttention(isa, a, sizes);
+    ASSERT_TRUE(kernel);
+    for (int64_t keys : {0, 5, 300})
+      for (float masked : {-INFINITY, -FLT_MAX, -1e4f}) {
+        sizes['j'] = keys;
+        Operands o(a, sizes);
+        for (int64_t i = 0; i < 40; ++i)
+          for (int64_t j = 0; j < keys; ++j)
+            o.captures[0][i * keys + j] = i % 5 == 0 || j > 2 * i ? masked : 0.0f;
+        ASSERT_TRUE(kernel->call(o.all()));
+        auto score = [&](double s, const At &at) {
+          return static_cast<double>(static_cast<float>(0.125 * s) + o.captures[0][o.offset("bij", at)]);
+        };
+        double empty = std::string(policy) == "zero" ? 0 : std::string(policy) == "uniform" ? INFINITY : NAN;
+        ASSERT_EQ(compareWithReference(o, score, nullptr, empty), "") << policy << " " << keys << " " << masked;
+      }
+  }
+}
+
+TEST_P(AttentionTest, NotANumberInMaskedValues) {
+  Attention a;
+  a.score = kScaleAdd;
+  a.captures = {{"ij", "f32"}};
+  Sizes sizes = {{'b', 1}, {'h', 1}, {'i', 40}, {'j', 61}, {'d', 16}, {'e', 20}};
+  auto kernel = compileAttention(isa, a, sizes);
+  ASSERT_TRUE(kernel);
+  Operands o(a, sizes);
+  for (int64_t i = 0; i < 40; ++i)
+    for (int64_t j = 0; j < 61; ++j)
+      o.captures[0][i * 61 + j] = j == 17 || (j == 30 && i != 7) ? -INFINITY : 0.0f;
+  for (int64_t e = 0; e < 20; ++e)
+    o.value[17 * 20 + e] = e % 2 ? NAN : INFINITY, o.value[30 * 20 + e] = NAN;
+  ASSERT_TRUE(kernel->call(o.all()));
+  auto score = [&](double s, const At &at) { return 0.125 * s + o.captures[0][o.offset("ij", at)]; };
+  EXPECT_EQ(compareWithReference(o, score), "");
+  EXPECT_TRUE(std::isnan(o.result[7 * 20])) << "a visible NaN must show";
+  EXPECT_FALSE(std::isnan(o.result[8 * 20]));
+}
+
+TEST_P(AttentionTest, ExtremeScores) {
+  for (bool hasCapture : {false, true})
+    for (float size : {1e-20f, 50.0f, 1e4f, 1e17f}) {
+      Attention a;
+      a.score = hasCapture ? kScaleAdd : kScale;
+      if (hasCapture)
+        a.captures = {{"j", "f32"}};
+      Sizes sizes = {{'b', 1}, {'h', 1}, {'i', 33}, {'j', 530}, {'d', 8}, {'e', 9}};
+      auto kernel = compileAttention(isa, a, sizes);
+      ASSERT_TRUE(kernel);
+      Operands o(a, sizes);
+      for (int64_t n = 0; n < o.query.size(); ++n)
+        o.query[n] *= size;
+      ASSERT_TRUE(kernel->call(o.all()));
+      auto score = [&](double s, const At &at) { return 0.125 * s + (hasCapture ? o.captures[0][at.at('j')] : 0); };
+      ASSERT_EQ(compareWithReference(o, score), "") << hasCapture << " " << size;
+    }
+}
+
+// A NaN or an infinite score poisons its row, as softmax does, and no other.
+TEST_P(AttentionTest, NotANumberInQueries) {
+  for (float bad : {NAN, INFINITY}) {
+    Attention a;
+    a.score = kScale;
+    Sizes sizes = {{'b', 1}, {'h', 1}, {'i', 33}, {'j', 300}, {'d', 8}, {'e', 9}};
+    auto kernel = compileAttention(isa, a, sizes);
+    ASSERT_TRUE(kernel);
+    Operands o(a, sizes);
+    o.query[5 * 8 + 3] = bad;
+    ASSERT_TRUE(kernel->call(o.all()));
+    for (int64_t n = 0; n < o.result.size(); ++n)
+      ASSERT_EQ(std::isnan(o.result[n]), n / 9 == 5) << n;
+  }
+}
+
+TEST_P(AttentionTest, IndicesInTheRegion) {
+  Attention a; // causal, with a slope by head and a shift by batch
+  a.score = R"(%i = attn.index 2 : index
+    %j = attn.index 3 : index
+    %h = attn.index 1 : index
+    %b = attn.index 0 : index
+    %d = arith.subi %j, %i : index
+    %n = arith.index_cast %d : index to i32
+    %f = arith.sitofp %n : i32 to f32
+    %hn = arith.index_cast %h : index to i32
+    %hf = arith.sitofp %hn : i32 to f32
+    %slope = arith.constant 0.25 : f32
+    %t = arith.mulf %hf, %slope : f32
+    %u = arith.mulf %t, %f : f32
+    %x = arith.addf %s, %u : f32
+    %limit = arith.addi %i, %b : index
+    %k = arith.cmpi sle, %j, %limit : index
+    %low = arith.constant 0xff800000 : f32
+    %y = arith.select %k, %x, %low : f32)";
+  a.dynamic = "i";
+  Sizes sizes = {{'b', 2}, {'h', 3}, {'i', 1}, {'j', 50}, {'d', 8}, {'e', 9}};
+  auto kernel = compileAttention(isa, a, sizes);
+  ASSERT_TRUE(kernel);
+  for (int64_t i : {7, 33, 50}) {
+    sizes['i'] = i;
+    Operands o(a, sizes);
+    ASSERT_TRUE(kernel->call(o.all()));
+    auto score = [&](double s, const At &at) {
+      return at.at('j') <= at.at('i') + at.at('b') ? s + 0.25 * at.at('h') * (at.at('j') - at.at('i')) : -INFINITY;
+    };
+    ASSERT_EQ(compareWithReference(o, score), "") << i;
+  }
+}
+
+TEST_P(AttentionTest, WeightRegion) {
+  for (const char *policy : {"zero", "uniform"}) {
+    Attention a; // a head mask and a NaN guard after the softmax
+    a.score = kScaleAdd;
+    a.weight = "%y = arith.mulf %s, %c1 : f32";
+    a.captures = {{"bij", "f32"}, {"h", "f32"}};
+    a.maskedRows = policy;
+    Sizes sizes = {{'b', 2}, {'h', 3}, {'i', 37}, {'j', 301}, {'d', 8}, {'e', 9}};
+    auto kernel = compileAttention(isa, a, sizes);
+    ASSERT_TRUE(kernel);
+    Operands o(a, sizes);
+    for (int64_t j = 0; j < 301; ++j)
+      o.captures[0][4 * 301 + j] = -INFINITY;
+    ASSERT_TRUE(kernel->call(o.all()));
+    bool isZero = policy[0] == 'z';
+    auto score = [&](double s, const At &at) { return 0.125 * s + o.captures[0][o.offset("bij", at)]; };
+    auto weight = [&](double w, const At &at) {
+      return (isZero && std::isnan(w) ? 0 : w) * o.captures[1][at.at('h')];
+    };
+    ASSERT_EQ(compareWithReference(o, score, weight, isZero ? 0 : INFINITY), "") << policy;
+  }
+}
+
+TEST_P(AttentionTest, SameBitsForEveryCut) {
+  Attention a;
+  a.score = kScaleAdd;
+  a.captures = {{"bj", "f32"}};
+  Sizes sizes = {{'b', 2}, {'h', 3}, {'i', 77}, {'j', 60}, {'d', 16}, {'e', 16}};
+  auto kernel = compileAttention(isa, a, sizes);
+  ASSERT_TRUE(kernel);
+  Operands o(a, sizes);
+  ASSERT_TRUE(kernel->call(o.all()));
+  std::vector<float> once = o.result.values();
+  for (int64_t pieces : {2, 5, 18}) {
+    o.result.poison();
+    ASSERT_TRUE(kernel->call(o.all(), pieces));
+    EXPECT_EQ(o.result.values(), once) << pieces;
+  }
+}
+
+TEST(AttentionSpec, RefusesWithAReason) {
+  Attention a;
+  a.score = kScale;
+  a.dynamic = "d";
+  Sizes sizes = {{'b', 1}, {'h', 1}, {'i', 4}, {'j', 4}, {'d', 8}, {'e', 8}};
+  testing::internal::CaptureStderr();
+  EXPECT_FALSE(compileAttention("portable", a, sizes));
+  EXPECT_NE(testing::internal::GetCapturedStderr().find("the key width is dynamic"), std::string::npos);
+}
+
+} // namespace

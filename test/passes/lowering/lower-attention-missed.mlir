@@ -1,0 +1,63 @@
+// RUN: attn-opt %s --attn-lower-attention --split-input-file | FileCheck %s
+// RUN: attn-opt %s --attn-lower-attention --split-input-file --remarks-filter=attn-lower-attention \
+// RUN:   --remark-format=emitRemark -o /dev/null 2>&1 | FileCheck %s --check-prefix=REMARK
+
+// Near misses: each keeps its attn.attention, and a remark says why.
+
+#q = affine_map<(b, h, i, j, d, e) -> (b, h, i, d)>
+#k = affine_map<(b, h, i, j, d, e) -> (b, h, j, d)>
+#v = affine_map<(b, h, i, j, d, e) -> (b, h, j, e)>
+#o = affine_map<(b, h, i, j, d, e) -> (b, h, i, e)>
+// REMARK: remark: [Missed] attention {{.*}} Reason="only f32 attention has a kernel so far"
+// CHECK-LABEL: func.func @half
+// CHECK: attn.attention
+func.func @half(%q: tensor<1x2x8x8xf16>) -> tensor<1x2x8x8xf16> {
+  %x = attn.attention masked_rows nan maps [#q, #k, #v, #o]
+      ins(%q, %q, %q : tensor<1x2x8x8xf16>, tensor<1x2x8x8xf16>, tensor<1x2x8x8xf16>) -> tensor<1x2x8x8xf16>
+    score {
+    ^bb0(%s: f32):
+      attn.yield %s : f32
+    }
+  return %x : tensor<1x2x8x8xf16>
+}
+
+// -----
+
+#q = affine_map<(b, h, i, j, d, e) -> (b, h, i, d)>
+#k = affine_map<(b, h, i, j, d, e) -> (b, h, j, d)>
+#v = affine_map<(b, h, i, j, d, e) -> (b, h, j, e)>
+#o = affine_map<(b, h, i, j, d, e) -> (b, h, i, e)>
+// REMARK: remark: [Missed] attention {{.*}} Reason="the key width is dynamic"
+// CHECK-LABEL: func.func @dynamic_width
+// CHECK: attn.attention
+func.func @dynamic_width(%q: tensor<1x2x8x?xf32>, %v: tensor<1x2x8x8xf32>) -> tensor<1x2x8x8xf32> {
+  %x = attn.attention masked_rows nan maps [#q, #k, #v, #o]
+      ins(%q, %q, %v : tensor<1x2x8x?xf32>, tensor<1x2x8x?xf32>, tensor<1x2x8x8xf32>) -> tensor<1x2x8x8xf32>
+    score {
+    ^bb0(%s: f32):
+      attn.yield %s : f32
+    }
+  return %x : tensor<1x2x8x8xf32>
+}
+
+// -----
+
+#q = affine_map<(b, h, i, j, d, e) -> (b, h, i, d)>
+#k = affine_map<(b, h, i, j, d, e) -> (b, h, j, d)>
+#v = affine_map<(b, h, i, j, d, e) -> (b, h, j, e)>
+#o = affine_map<(b, h, i, j, d, e) -> (b, h, i, e)>
+// REMARK: remark: [Missed] attention {{.*}} Reason="'tensor.extract' does not map over the elements of a vector"
+// CHECK-LABEL: func.func @lookup_in_region
+// CHECK: attn.attention
+func.func @lookup_in_region(%q: tensor<1x2x8x8xf32>, %bias: tensor<8xf32>) -> tensor<1x2x8x8xf32> {
+  %x = attn.attention masked_rows nan maps [#q, #k, #v, #o]
+      ins(%q, %q, %q : tensor<1x2x8x8xf32>, tensor<1x2x8x8xf32>, tensor<1x2x8x8xf32>) -> tensor<1x2x8x8xf32>
+    score {
+    ^bb0(%s: f32):
+      %j = attn.index 3 : index
+      %b = tensor.extract %bias[%j] : tensor<8xf32>
+      %y = arith.addf %s, %b : f32
+      attn.yield %y : f32
+    }
+  return %x : tensor<1x2x8x8xf32>
+}
