@@ -121,7 +121,7 @@ LogicalResult importRunning(Node &n) {
     return n.error() << "expects numbers, has bool";
   std::optional<SmallVector<int64_t>> axis = n.constantInts(1);
   if (!axis || axis->size() != 1)
-    return n.unsupported() << "an axis (input 1) that is not constant";
+    return n.unsupported() << "an axis that is not known at import";
   Tensor x = n.cast(n.input(0), computeDType(dtype));
   FailureOr<int64_t> dim = n.axis(axis->front(), x.rank());
   if (failed(dim))

@@ -36,7 +36,8 @@ static Num compute(llvm::ArrayRef<Num> arguments, DType result, Formula body) {
 static std::optional<Scalar> evaluate(Node &n, DType result, ArrayRef<Tensor> operands, ArrayRef<Scalar> elements,
                                       Formula body) {
   Block scratch;
-  OpBuilder b = OpBuilder::atBlockEnd(&scratch);
+  OpBuilder b(n.builder().getContext());
+  b.setInsertionPointToEnd(&scratch);
   SmallVector<Num> arguments;
   for (auto [t, element] : llvm::zip_equal(operands, elements)) {
     std::optional<Num> x = constantElement(b, n.loc(), t.dtype, element);

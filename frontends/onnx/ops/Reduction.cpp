@@ -17,7 +17,7 @@ FailureOr<std::optional<SmallVector<int64_t>>> reducedDims(Node &n, bool axesAre
   } else if (n.hasInput(1)) {
     axes = n.constantInts(1);
     if (!axes)
-      return n.error() << "axes (input 1) must be constant";
+      return n.unsupported() << "axes that are not known at import";
   }
   if (!axes || axes->empty()) {
     if (axesAreInput && n.intAttr("noop_with_empty_axes", 0))
