@@ -53,6 +53,7 @@ void attn::buildLoopPipeline(OpPassManager &pm) {
   pm.addPass(createCSEPass());
   pm.addPass(createOutlineParallelPass());
   pm.addPass(createApproximateMathPass());
+  pm.addNestedPass<func::FuncOp>(createExpandHalfFloatsPass());
   pm.addPass(createCanonicalizerPass());
   pm.addNestedPass<func::FuncOp>(createLoopInvariantCodeMotionPass());
   pm.addPass(createCSEPass());

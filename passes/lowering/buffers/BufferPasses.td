@@ -105,6 +105,16 @@ def ApproximateMathPass : Pass<"attn-approximate-math", "mlir::ModuleOp"> {
                            "::mlir::vector::VectorDialect"];
 }
 
+def ExpandHalfFloatsPass : Pass<"attn-expand-half-floats", "mlir::func::FuncOp"> {
+  let summary = "arithmetic on f16 and bf16 in f32";
+  let description = [{
+    Each op on f16 or bf16 computes in f32 and rounds its result. Conversions
+    for which the target has no instruction (bf16 on any, f16 on `portable`) are
+    written as integer arithmetic, so that no compiler library is needed.
+  }];
+  let dependentDialects = ["::mlir::arith::ArithDialect"];
+}
+
 def ExpandReshapesPass : Pass<"attn-expand-reshapes", "mlir::func::FuncOp"> {
   let summary = "memref.expand_shape with its given sizes as reinterpret_cast";
   let description = [{
