@@ -79,6 +79,14 @@ Value LaneBuilder::tree(ArrayRef<Value> values, llvm::function_ref<Value(Value, 
   return level.front();
 }
 
+Value LaneBuilder::acrossLanes(Value x, llvm::function_ref<Value(Value, Value)> combine) {
+  for (int64_t distance = lanes / 2; distance; distance /= 2) {
+    auto partners = llvm::map_to_vector(llvm::seq<int64_t>(lanes), [&](int64_t n) { return n ^ distance; });
+    x = combine(x, vector::ShuffleOp::create(b, loc, x, x, partners));
+  }
+  return x;
+}
+
 // The coefficients are minimax fits of 2^f, on [0, 1) with vscalefps and on
 // [-0.5, 0.5] without.
 Value LaneBuilder::exp2(Value x) {

@@ -65,6 +65,8 @@ public:
   /// Sum or maximum of one element each, pairwise.
   mlir::Value tree(mlir::ArrayRef<mlir::Value> values,
                    llvm::function_ref<mlir::Value(mlir::Value, mlir::Value)> combine);
+  /// `combine` over all lanes of x, in every lane; the order is that of a butterfly.
+  mlir::Value acrossLanes(mlir::Value x, llvm::function_ref<mlir::Value(mlir::Value, mlir::Value)> combine);
   /// 2^x with relative error 1.5e-7 for x <= 127; 0 below -126 (down to -149
   /// with hasScalef) and for -inf; NaN for NaN. x > 127 gives inf or garbage
   /// without hasScalef.

@@ -70,4 +70,29 @@ def LowerAttentionPass : Pass<"attn-lower-attention", "::mlir::ModuleOp"> {
   ];
 }
 
+def LowerNormalizationPass : Pass<"attn-lower-normalization", "::mlir::ModuleOp"> {
+  let summary = "attn.softmax over the last dimension and attn.layer_norm become kernel calls";
+  let description = [{
+    On f32; the rest stays for `attn-decompose`. The result may take the buffer
+    of the input.
+
+    Remarks of category `attn-lower-normalization`: passed `softmax` or
+    `layer_norm` with the kernel, or missed with the reason.
+
+    Numerical effect: sums are taken in 4 vectors at once and then pairwise.
+
+    ```mlir
+    %y = attn.softmax %x dim 1 : tensor<?x?xf32>
+    // becomes
+    %e = tensor.empty(%m, %n) : tensor<?x?xf32>
+    %y = attn.kernel @softmax_f32_nxn_v16 ins(%x : tensor<?x?xf32>) outs(%e : tensor<?x?xf32>) elementwise [0]
+    ```
+  }];
+  let dependentDialects = [
+    "::attn::AttnDialect", "::mlir::arith::ArithDialect", "::mlir::func::FuncDialect", "::mlir::LLVM::LLVMDialect",
+    "::mlir::math::MathDialect", "::mlir::memref::MemRefDialect", "::mlir::scf::SCFDialect",
+    "::mlir::tensor::TensorDialect", "::mlir::vector::VectorDialect"
+  ];
+}
+
 #endif // PASSES_LOWERING_CPU_CPUPASSES_TD
