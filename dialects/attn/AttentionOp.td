@@ -19,7 +19,7 @@ def Attn_MaskedRowsAttr : EnumAttr<Attn_Dialect, Attn_MaskedRows, "masked_rows">
 // AttentionOp
 //===----------------------------------------------------------------------===//
 
-def Attn_AttentionOp : Attn_Op<"attention", [Pure,
+def Attn_AttentionOp : Attn_Op<"attention", [Pure, IsolatedFromAbove,
     DeclareOpInterfaceMethods<ReifyRankedShapedTypeOpInterface, ["reifyResultShapes"]>]> {
   let summary = "attention with a score region and a weight region";
   let description = [{
@@ -38,8 +38,9 @@ def Attn_AttentionOp : Attn_Op<"attention", [Pure,
     captures..., result.
 
     The block arguments of both regions are the score (or weight) in f32 and
-    one element of each capture; `attn.index` gives b, h, i or j. An empty
-    weight region is the identity.
+    one element of each capture; `attn.index` gives b, h, i or j. They use
+    nothing else from outside: constants stand in the region. An empty weight
+    region is the identity.
 
     `masked_rows` says what a row gets whose every score is -inf: `zero`,
     `nan` (what the plain graph computes), `uniform` (average of all keys) or

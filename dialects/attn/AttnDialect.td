@@ -38,6 +38,9 @@ def Attn_Dialect : Dialect {
     static constexpr ::llvm::StringLiteral kMinIterationsAttr = "attn.min_iterations";
     /// On the module: the #attn.target that lowering and kernels read.
     static constexpr ::llvm::StringLiteral kTargetAttr = "attn.target";
+    /// On the module: the verdict on each softmax, an array of dictionaries
+    /// with the keys node, reason_node, kind, mask, reason (strings) and fused (bool).
+    static constexpr ::llvm::StringLiteral kFusionReportAttr = "attn.fusion_report";
   }];
 }
 
