@@ -32,4 +32,49 @@ def DecomposePass : Pass<"attn-decompose"> {
                            "::mlir::tensor::TensorDialect"];
 }
 
+def RecognizeAttentionPass : Pass<"attn-recognize-attention", "::mlir::ModuleOp"> {
+  let summary = "grow an attn.attention from each attn.softmax outwards";
+  let description = [{
+    Recognition by dataflow: from each softmax forwards through elementwise ops
+    and views to a contraction over the softmax's dimension, and backwards to
+    the contraction that makes the scores. What lies between becomes the score
+    and the weight region, tensors that take part in it become captures, and
+    every transpose, reshape, broadcast and constant scale on the way to query,
+    key, value and result becomes part of an indexing map or of the score
+    region. passes/graph/Access.h says how views are followed.
+
+    ```mlir
+    %s = linalg.contract ... ins(%q, %kt : tensor<?x12x?x32xf32>, tensor<?x12x32x?xf32>) ...
+    %m = linalg.generic {s * 0.17 + mask[b, j]} ins(%s, %mask)
+    %w = attn.softmax %m dim 3 : tensor<?x12x?x?xf32>
+    %o = linalg.contract ... ins(%w, %v) ...
+    %t = linalg.transpose ins(%o) permutation = [0, 2, 1, 3]
+    ```
+
+    becomes one op that reads query, key and value where their projections
+    wrote them:
+
+    ```mlir
+    %t = attn.attention masked_rows nan maps [...]
+        ins(%q0, %k0, %v0 : tensor<?x?x12x32xf32>, ...) captures(%mask : tensor<?x?xf32>) -> tensor<?x?x12x32xf32>
+      score { s * 0.17 + mask }
+    ```
+
+    Numerical effect: rounding only (the scale is applied to the product of
+    query and key instead of to them; half types are not rounded between).
+    A row whose scores are all -inf keeps what the graph computes: NaN, or 0
+    where a guard (select of 0 where the weight is NaN) follows the softmax; the
+    guard becomes `masked_rows zero`, and no longer hides a NaN that comes from
+    NaN in query or key.
+
+    Weights that are used elsewhere too (a graph output, a mean over heads)
+    stay as they are for that use: they are computed twice.
+
+    The pass writes the verdicts to the module's attribute
+    `attn.fusion_report`, one dictionary a softmax (and one an attn.attention
+    that was there before): `node`, `fused`, `kind`, `reason`, `mask`.
+  }];
+  let dependentDialects = ["::mlir::arith::ArithDialect", "::mlir::tensor::TensorDialect"];
+}
+
 #endif // PASSES_GRAPH_GRAPHPASSES_TD

@@ -14,4 +14,7 @@ void attn::buildGraphPipeline(OpPassManager &pm, unsigned optLevel) {
   }
   pm.addPass(createCanonicalizerPass());
   pm.addPass(createCSEPass());
+  pm.addPass(createRecognizeAttentionPass());
+  pm.addPass(createCanonicalizerPass());
+  pm.addPass(createCSEPass());
 }

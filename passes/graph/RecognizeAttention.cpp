@@ -1,0 +1,119 @@
+#include "dialects/attn/NodeLocation.h"
+#include "passes/Passes.h"
+#include "passes/graph/AttentionMatch.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "mlir/IR/Remarks.h"
+
+using namespace mlir;
+
+namespace attn {
+#define GEN_PASS_DEF_RECOGNIZEATTENTIONPASS
+#include "passes/Passes.h.inc"
+
+namespace {
+
+/// What the score region does to hide keys: nothing, tests on positions alone,
+/// or values of a captured tensor that names the key position.
+StringRef maskOf(AttentionOp op) {
+  for (size_t n = 0; n != op.getCaptures().size(); ++n)
+    for (AffineExpr expr : op.getCaptureMap(n).getResults())
+      if (AttentionOp::getNamedDim(expr) == unsigned(AttentionOp::J) &&
+          !op.getScore().front().getArgument(1 + n).use_empty())
+        return "dense";
+  bool computed = false;
+  op.getScore().walk([&](IndexOp index) { computed |= index.getDim() == AttentionOp::J; });
+  return computed ? "computed" : "none";
+}
+
+struct RecognizeAttentionPass : impl::RecognizeAttentionPassBase<RecognizeAttentionPass> {
+  void runOnOperation() override {
+    SmallVector<AttentionOp> present;
+    SmallVector<SoftmaxOp> softmaxes;
+    getOperation().walk([&](Operation *op) {
+      if (auto attention = dyn_cast<AttentionOp>(op))
+        present.push_back(attention);
+      else if (auto softmax = dyn_cast<SoftmaxOp>(op))
+        softmaxes.push_back(softmax);
+    });
+    for (AttentionOp op : present)
+      addFused(op, op.getLoc(), "");
+    for (SoftmaxOp softmax : softmaxes)
+      visit(softmax);
+    SmallVector<Attribute> report(verdicts);
+    // A pass that runs twice adds to what it said before.
+    if (auto before = getOperation()->getAttrOfType<ArrayAttr>(AttnDialect::kFusionReportAttr))
+      report.insert(report.begin(), before.begin(), before.end());
+    getOperation()->setAttr(AttnDialect::kFusionReportAttr, ArrayAttr::get(&getContext(), report));
+  }
+
+private:
+  void visit(SoftmaxOp softmax) {
+    IRRewriter rewriter(&getContext());
+    SmallVector<OpOperand *> sums = findWeightedSums(softmax);
+    if (sums.empty())
+      return addMissed(softmax, "none", {"not an attention: its result is not contracted", softmax.getLoc()});
+    std::optional<Miss> first;
+    AttentionOp fused;
+    for (OpOperand *weights : sums) {
+      Miss miss{"", softmax.getLoc()};
+      FailureOr<AttentionMatch> match = matchAttention(softmax, *weights, miss);
+      FailureOr<AttentionOp> op = failure();
+      if (succeeded(match))
+        op = buildAttention(rewriter, *match, miss);
+      if (failed(op)) {
+        if (!first)
+          first = miss;
+        continue;
+      }
+      simplifyRegions(rewriter, *op);
+      fused = *op;
+    }
+    if (!fused)
+      return addMissed(softmax, "dot", *first);
+    // What replaces the score matrix is dead unless the weights are used elsewhere too.
+    DenseSet<Operation *> seen;
+    addFused(fused, softmax.getLoc(),
+             isLive(softmax, seen) ? "its weights are used elsewhere too, where they are computed again" : "");
+  }
+
+  /// Whether a result of `op` reaches an op that has an effect or ends a block.
+  static bool isLive(Operation *op, DenseSet<Operation *> &seen) {
+    if (!isMemoryEffectFree(op) || op->hasTrait<OpTrait::IsTerminator>())
+      return true;
+    if (!seen.insert(op).second)
+      return false;
+    return llvm::any_of(op->getUsers(), [&](Operation *user) { return isLive(user, seen); });
+  }
+
+  void add(Location softmax, bool fused, StringRef kind, StringRef mask, StringRef reason, StringRef reasonNode) {
+    Builder b(&getContext());
+    verdicts.push_back(b.getDictionaryAttr({
+        b.getNamedAttr("node", b.getStringAttr(nodeName(softmax))),
+        b.getNamedAttr("fused", b.getBoolAttr(fused)),
+        b.getNamedAttr("kind", b.getStringAttr(kind)),
+        b.getNamedAttr("mask", b.getStringAttr(mask)),
+        b.getNamedAttr("reason", b.getStringAttr(reason)),
+        b.getNamedAttr("reason_node", b.getStringAttr(reasonNode)),
+    }));
+  }
+
+  void addFused(AttentionOp op, Location softmax, StringRef note) {
+    StringRef mask = maskOf(op);
+    add(softmax, true, "dot", mask, note, "");
+    remark::passed(softmax, remark::RemarkOpts::name("Attention").category("attn-recognize-attention"))
+        << "fused into one attention, mask: " << mask.str();
+  }
+
+  void addMissed(SoftmaxOp softmax, StringRef kind, const Miss &miss) {
+    add(softmax.getLoc(), false, kind, "", miss.reason, nodeName(miss.location));
+    remark::missed(softmax.getLoc(), remark::RemarkOpts::name("Attention").category("attn-recognize-attention"))
+        << "not fused: " << miss.reason;
+  }
+
+  SmallVector<Attribute> verdicts;
+};
+
+} // namespace
+} // namespace attn

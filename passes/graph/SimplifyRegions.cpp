@@ -1,0 +1,91 @@
+#include "passes/graph/AttentionMatch.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/IR/Matchers.h"
+#include "mlir/Transforms/GreedyPatternRewriteDriver.h"
+
+using namespace mlir;
+
+namespace attn {
+namespace {
+
+/// extf(truncf(x)) -> x: the fused form keeps f32 where the graph rounds to a
+/// half type between two operations.
+struct DropRounding : OpRewritePattern<arith::ExtFOp> {
+  using OpRewritePattern::OpRewritePattern;
+
+  LogicalResult matchAndRewrite(arith::ExtFOp op, PatternRewriter &rewriter) const override {
+    auto trunc = op.getIn().getDefiningOp<arith::TruncFOp>();
+    if (!trunc || trunc.getIn().getType() != op.getType())
+      return failure();
+    rewriter.replaceOp(op, trunc.getIn());
+    return success();
+  }
+};
+
+bool isNaNTest(Value condition, Value x) {
+  if (auto test = condition.getDefiningOp<math::IsNaNOp>())
+    return test.getOperand() == x;
+  auto compare = condition.getDefiningOp<arith::CmpFOp>();
+  if (!compare || compare.getLhs() != x)
+    return false;
+  // x != x, or an unordered comparison with x itself or any number.
+  if (compare.getRhs() == x)
+    return compare.getPredicate() == arith::CmpFPredicate::UNE || compare.getPredicate() == arith::CmpFPredicate::UNO;
+  FloatAttr number;
+  return compare.getPredicate() == arith::CmpFPredicate::UNO &&
+         matchPattern(compare.getRhs(), m_Constant(&number)) && !number.getValue().isNaN();
+}
+
+bool isNumberTest(Value condition, Value x) {
+  auto compare = condition.getDefiningOp<arith::CmpFOp>();
+  return compare && compare.getLhs() == x && compare.getRhs() == x &&
+         (compare.getPredicate() == arith::CmpFPredicate::ORD || compare.getPredicate() == arith::CmpFPredicate::OEQ);
+}
+
+/// `weight` where it is a number and 0 where it is NaN.
+bool isGuard(arith::SelectOp select, Value weight) {
+  if (select.getFalseValue() == weight)
+    return isNaNTest(select.getCondition(), weight) && matchPattern(select.getTrueValue(), m_AnyZeroFloat());
+  return select.getTrueValue() == weight && matchPattern(select.getFalseValue(), m_AnyZeroFloat()) &&
+         isNumberTest(select.getCondition(), weight);
+}
+
+void simplify(Region &region, const FrozenRewritePatternSet &patterns) {
+  SmallVector<Operation *> ops;
+  region.walk([&](Operation *op) {
+    if (!isa<YieldOp>(op))
+      ops.push_back(op);
+  });
+  (void)applyOpPatternsGreedily(ops, patterns);
+}
+
+} // namespace
+
+void simplifyRegions(RewriterBase &rewriter, AttentionOp op) {
+  RewritePatternSet patterns(op.getContext());
+  patterns.add<DropRounding>(op.getContext());
+  op.getContext()->getLoadedDialect<arith::ArithDialect>()->getCanonicalizationPatterns(patterns);
+  for (RegisteredOperationName name : op.getContext()->getRegisteredOperationsByDialect("arith"))
+    name.getCanonicalizationPatterns(patterns, op.getContext());
+  FrozenRewritePatternSet frozen(std::move(patterns));
+  simplify(op.getScore(), frozen);
+  if (op.getWeight().empty())
+    return;
+  simplify(op.getWeight(), frozen);
+
+  // The weight is NaN in rows without a visible key (and where a score is NaN).
+  Block &block = op.getWeight().front();
+  for (Operation *user : llvm::make_early_inc_range(block.getArgument(0).getUsers()))
+    if (auto select = dyn_cast<arith::SelectOp>(user); select && isGuard(select, block.getArgument(0))) {
+      rewriter.replaceOp(select, block.getArgument(0));
+      op.setMaskedRows(MaskedRows::zero);
+      break;
+    }
+  simplify(op.getWeight(), frozen);
+  if (cast<YieldOp>(block.back()).getValue() == block.getArgument(0))
+    rewriter.eraseBlock(&block);
+}
+
+} // namespace attn
