@@ -71,6 +71,11 @@ mlir::LogicalResult compileModule(mlir::OwningOpRef<mlir::ModuleOp> module, Weig
                                   const CompileOptions &options, llvm::StringRef outputPath,
                                   CompileReport *report = nullptr);
 
+/// Writes `module`, as a frontend made it, as text with the passes that
+/// compileModule runs on it, for `attn-opt --run-reproducer`: what is left when
+/// a compile died without a word. Weights are not in it.
+mlir::LogicalResult writeReproducer(mlir::ModuleOp module, const CompileOptions &options, llvm::StringRef path);
+
 } // namespace attn
 
 #endif // COMPILER_COMPILER_H

@@ -41,15 +41,26 @@ std::string toJson(const CompileReport &report) {
 
 } // namespace
 
+int writeJobReproducer(const CompileJob &job) {
+  DialectRegistry registry;
+  registerCompilerDialects(registry);
+  MLIRContext context(registry);
+  context.loadAllAvailableDialects();
+  ScopedDiagnosticHandler silence(&context, [](Diagnostic &) { return success(); });
+  OwningOpRef<ModuleOp> module;
+  WeightStore weights;
+  if (int code = import(job, context, module, weights))
+    return code;
+  return succeeded(writeReproducer(*module, job.compile, job.compile.reproducerPath)) ? ExitSuccess : ExitInternal;
+}
+
 int runCompileJob(const CompileJob &job, WorkerChannel &channel) {
-  channel.stage("starting");
+  channel.stage(kImportStage);
   DialectRegistry registry;
   registerCompilerDialects(registry);
   MLIRContext context(registry);
   context.loadAllAvailableDialects();
   DiagnosticPrinter diagnostics(&context, job.input);
-
-  channel.stage("importing");
   OwningOpRef<ModuleOp> module;
   WeightStore weights;
   if (int code = import(job, context, module, weights)) {
@@ -58,9 +69,12 @@ int runCompileJob(const CompileJob &job, WorkerChannel &channel) {
     return code;
   }
 
-  channel.stage("compiling");
   CompileOptions options = job.compile;
-  options.onStage = [&](StringRef stage) { channel.stage(stage); };
+  std::string stage;
+  options.onStage = [&](StringRef name) {
+    stage = name.str();
+    channel.stage(name);
+  };
   CompileReport report;
   LogicalResult compiled = compileModule(std::move(module), weights, options, job.output, &report);
   // Also of a failed compile: its verdicts tell what was not fused.
@@ -68,7 +82,7 @@ int runCompileJob(const CompileJob &job, WorkerChannel &channel) {
   if (succeeded(compiled))
     return ExitSuccess;
   if (!diagnostics.errors())
-    reportError(job.input + ": the compile failed without a message");
+    reportError(job.input + ": internal error: the compile failed without a message (" + stage + ")");
   return ExitInternal;
 }
 

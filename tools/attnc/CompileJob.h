@@ -16,10 +16,17 @@ struct CompileJob {
   std::string output; ///< a path or "-"
 };
 
+/// The stage in which a model is read; compileModule names the later ones.
+inline constexpr char kImportStage[] = "importing";
+
 /// Imports and compiles; diagnostics go to standard error, the report to
 /// `channel` as JSON: elf_bytes, weight_bytes, fused, softmaxes, fusion.
 /// Returns the exit code.
 int runCompileJob(const CompileJob &job, WorkerChannel &channel);
+
+/// Imports once more, in silence, and writes the reproducer of a compile that
+/// died. Returns the exit code.
+int writeJobReproducer(const CompileJob &job);
 
 } // namespace attn::tools
 

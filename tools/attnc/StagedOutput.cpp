@@ -74,7 +74,7 @@ std::unique_ptr<StagedOutput> StagedOutput::create(StringRef output, std::string
   }
   std::string folder = parent + "/.attnc-XXXXXX";
   if (!mkdtemp(folder.data())) {
-    error = staged->kind == Kind::File ? why(output, errno) : why(folder, errno);
+    error = staged->kind == Kind::File ? why(output, errno) : why(parent, errno);
     return nullptr;
   }
   staged->folder = folder;

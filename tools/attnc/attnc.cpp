@@ -215,6 +215,25 @@ int finish(const Request &request, StagedOutput &staged, const Summary &summary,
   return ExitSuccess;
 }
 
+/// Gives a failed compile's reproducer its name. A pass that fails or crashes
+/// leaves one; after any other death a second worker writes it.
+void keepReproducer(const Request &request, const WorkerResult &result) {
+  const CompileJob &job = request.job;
+  const std::string &path = job.compile.reproducerPath;
+  bool compiling = !result.stage.empty() && result.stage != kImportStage;
+  if (!sys::fs::exists(path) && compiling) {
+    WorkerLimits limits = {request.limits.memoryBytes, /*seconds=*/60};
+    runWorker(limits, [&](WorkerChannel &) { return writeJobReproducer(job); }, [](StringRef) {});
+  }
+  if (!sys::fs::exists(path))
+    return;
+  std::string error;
+  if (moveFile(path, request.reproducer, error))
+    reportNote("'attn-opt --run-reproducer " + request.reproducer + "' replays it");
+  else
+    reportNote(error);
+}
+
 int compile(Request request) {
   std::string error;
   // Opened by the worker; asked here so that a wrong name is a matter of the command line.
@@ -250,12 +269,8 @@ int compile(Request request) {
   int code = result.end == WorkerResult::End::Exited ? result.code : reportDeath(request, result);
   if (code == ExitSuccess)
     return finish(request, *staged, Summary::parse(result.report), seconds);
-  if (code == ExitInternal && sys::fs::exists(job.compile.reproducerPath)) {
-    if (moveFile(job.compile.reproducerPath, request.reproducer, error))
-      reportNote("'attn-opt --run-reproducer " + request.reproducer + "' replays it");
-    else
-      reportNote(error);
-  }
+  if (code == ExitInternal)
+    keepReproducer(request, result);
   return code;
 }
 

@@ -112,9 +112,9 @@ std::unique_ptr<LibraryArgument> LibraryArgument::prepare(CommandLine &line, int
   argument->library = line.text(OPT_o).str();
   if (argument->library.empty()) {
     const char *tmp = std::getenv("TMPDIR");
-    std::string folder = std::string(tmp && *tmp ? tmp : "/tmp") + "/attn-XXXXXX";
+    std::string parent = tmp && *tmp ? tmp : "/tmp", folder = parent + "/attn-XXXXXX";
     if (!mkdtemp(folder.data())) {
-      reportError("cannot make a folder like '" + folder + "': " + std::strerror(errno));
+      reportError("cannot make a folder in '" + parent + "': " + std::strerror(errno));
       return nullptr;
     }
     argument->folder = folder;
