@@ -161,8 +161,8 @@ public:
   /// One linalg.generic without inputs: `body` gets the index of the element in
   /// each dimension and returns it as it is stored (Bool is i8).
   mlir::Value generate(DType result, llvm::ArrayRef<Expr> shape, ElementwiseBody body);
-  /// Rows [offset, offset + size) of one dimension, every `stride`-th (>= 1).
-  /// Bounds have been checked. A weight stays a weight where it can.
+  /// `size` rows of one dimension: offset, offset + stride, ... (stride may be
+  /// negative). Bounds have been checked. A weight stays a weight where it can.
   Tensor slice(const Tensor &t, int64_t dim, const Expr &offset, const Expr &size, int64_t stride = 1);
 
   /// A view of `t` under another shape of the same number of elements:

@@ -1,5 +1,6 @@
 #include "frontends/onnx/Limits.h"
 #include "frontends/onnx/State.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 
@@ -118,6 +119,14 @@ FailureOr<Tensor> Node::reshape(const Tensor &t, ArrayRef<Expr> shape) {
   if (shape.size() > kMaxRank)
     return error() << "a shape of " << shape.size() << " dimensions, the limit is " << kMaxRank, failure();
   Expr have = product(t.shape), want = product(shape);
+  if (have.overflowed() || want.overflowed()) {
+    // Perhaps only too long a polynomial: sums become atoms.
+    have = Expr(1), want = Expr(1);
+    for (const Expr &size : t.shape)
+      have = have * symbols().alias(builder(), impl.loc, size);
+    for (const Expr &size : shape)
+      want = want * symbols().alias(builder(), impl.loc, size);
+  }
   if (have.overflowed() || want.overflowed())
     return error() << "the number of elements is beyond 64 bits", failure();
   if (failed(requireEqual(have, want, "cannot reshape {0} elements into {1}")))
@@ -193,6 +202,7 @@ Tensor Node::transpose(const Tensor &t, ArrayRef<int64_t> permutation) {
 //===----------------------------------------------------------------------===//
 
 Tensor Node::slice(const Tensor &t, int64_t dim, const Expr &offset, const Expr &size, int64_t stride) {
+  assert(stride != 0);
   if (offset.is(0) && stride == 1 && symbols().isEqual(size, t.shape[dim]) == true)
     return t;
   OpBuilder &b = builder();
@@ -217,6 +227,16 @@ Tensor Node::slice(const Tensor &t, int64_t dim, const Expr &offset, const Expr 
                              SliceAttr::get(b.getContext(), FlatSymbolRefAttr::get(b.getContext(), t.weight), dim,
                                             *offset.constant(), *size.constant()),
                              *constants(result.shape), impl.loc);
+  if (stride < 0) {
+    Value source = value(t), first = symbols().materialize(b, impl.loc, offset);
+    result.value = generate(t.dtype, result.shape, [&](OpBuilder &b, Location loc, ValueRange indices) {
+      SmallVector<Value> from(indices);
+      Value step = arith::ConstantIndexOp::create(b, loc, -stride);
+      from[dim] = arith::SubIOp::create(b, loc, first, arith::MulIOp::create(b, loc, indices[dim], step));
+      return tensor::ExtractOp::create(b, loc, source, from);
+    });
+    return result;
+  }
   SmallVector<OpFoldResult> offsets(t.rank(), b.getIndexAttr(0)), strides(t.rank(), b.getIndexAttr(1)), sizes;
   for (const Expr &extent : result.shape)
     sizes.push_back(symbols().size(b, impl.loc, extent));

@@ -69,6 +69,10 @@ public:
   Expr opaque(mlir::Value index, std::optional<int64_t> lower = std::nullopt,
               std::optional<int64_t> upper = std::nullopt);
 
+  /// `a`, or one atom for it when it is a sum: keeps products short, and hides
+  /// from them what the sum is made of.
+  Expr alias(mlir::OpBuilder &b, mlir::Location loc, const Expr &a);
+
   /// Division by an expression that is 0 at run time gives an unspecified
   /// value (and no trap): whoever divides requires what follows from it.
   Expr floorDiv(const Expr &a, const Expr &b); // exact division of polynomials where possible

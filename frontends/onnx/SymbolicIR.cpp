@@ -12,6 +12,15 @@ Value Symbols::materialize(OpBuilder &b, Location loc, const Expr &a) {
   return emit(b, loc, a);
 }
 
+Expr Symbols::alias(OpBuilder &b, Location loc, const Expr &a) {
+  if (a.getTerms().size() <= 1)
+    return a;
+  auto [it, fresh] = storage->aliases.try_emplace(a.getTerms());
+  if (fresh)
+    it->second = opaque(materialize(b, loc, a), lowerBound(a), upperBound(a));
+  return it->second;
+}
+
 OpFoldResult Symbols::size(OpBuilder &b, Location loc, const Expr &a) {
   if (std::optional<int64_t> constant = a.constant())
     return b.getIndexAttr(*constant);

@@ -25,6 +25,7 @@ struct Symbols::Storage {
   std::map<std::pair<Kind, std::vector<Terms>>, unsigned> made;
   std::map<unsigned, Expr> replacements;        // atom -> what it is known to equal
   std::map<Terms, bool> equal;                  // differences known to be 0
+  std::map<Terms, Expr> aliases;
   std::map<Terms, mlir::Value> values;
 };
 

@@ -250,30 +250,6 @@ static Expr clampBound(Symbols &symbols, const Expr &bound, const Expr &size, co
   return symbols.max(low, symbols.min(high, wrapped));
 }
 
-/// A dimension backwards: element i is source element start - i * step.
-static Tensor sliceBackwards(Node &node, const Tensor &t, int64_t dim, const Expr &start, const Expr &size,
-                             int64_t step) {
-  Tensor result;
-  result.dtype = t.dtype;
-  result.shape = t.shape;
-  result.shape[dim] = size;
-  if (t.elements && start.constant() && size.constant() && t.rank() == 1) {
-    result.elements.emplace();
-    for (int64_t i = 0; i < *size.constant(); ++i)
-      result.elements->push_back((*t.elements)[*start.constant() - i * step]);
-    return result;
-  }
-  Value source = node.value(t);
-  Value first = node.symbols().materialize(node.builder(), node.loc(), start);
-  result.value = node.generate(t.dtype, result.shape, [&](OpBuilder &b, Location loc, ValueRange indices) {
-    SmallVector<Value> from(indices);
-    Value stride = arith::ConstantIndexOp::create(b, loc, step);
-    from[dim] = arith::SubIOp::create(b, loc, first, arith::MulIOp::create(b, loc, indices[dim], stride));
-    return tensor::ExtractOp::create(b, loc, source, from);
-  });
-  return result;
-}
-
 static LogicalResult importSlice(Node &node) {
   Tensor t = node.input(0);
   FailureOr<SliceSpec> spec = readSlice(node, t.rank());
@@ -292,7 +268,7 @@ static LogicalResult importSlice(Node &node) {
       Expr start = clampBound(symbols, spec->starts[i], size, Expr(0), size - Expr(1));
       Expr end = clampBound(symbols, spec->ends[i], size, Expr(-1), size - Expr(1));
       Expr count = symbols.ceilDiv(symbols.max(Expr(0), start - end), Expr(-step));
-      t = sliceBackwards(node, t, axis, start, count, -step);
+      t = node.slice(t, axis, start, count, step);
     }
     if (t.shape[axis].overflowed())
       return node.error() << "bounds of axis " << axis << " leave 64 bits", failure();
