@@ -160,7 +160,8 @@ attnrt_status attnrt_tensor_create(int32_t dtype, int32_t rank, const int64_t *s
   constexpr uint64_t kHead = (sizeof(Block) + 63) / 64 * 64;
   uint64_t bytes;
   void *memory = nullptr;
-  if (!denseBytes(dtype, rank, shape, bytes) || posix_memalign(&memory, 64, kHead + bytes) != 0)
+  if (!denseBytes(dtype, rank, shape, bytes) || bytes > INT64_MAX - kHead ||
+      posix_memalign(&memory, 64, kHead + bytes) != 0)
     return fail(ATTNRT_OUT_OF_MEMORY, "cannot allocate a tensor of %s elements of type %s",
                 Text().addShape(rank, shape).str(), attnrt_dtype_name(dtype));
   Block *block = new (memory) Block();
