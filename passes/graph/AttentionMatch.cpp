@@ -91,7 +91,7 @@ private:
       return it->second;
     Operation *op = value.getDefiningOp();
     bool depends = false;
-    if (op && (isView(op) || isElementwise(op)))
+    if (op && (isView(op) || isPointwise(op)))
       for (Value operand : op->getOperands())
         depends |= isa<RankedTensorType>(operand.getType()) && dependsOnTarget(operand);
     return dependence[value] = depends;
@@ -131,7 +131,7 @@ private:
     auto op = tensor.getDefiningOp<linalg::LinalgOp>();
     // What reads no tensor (a causal mask from its indices) costs less to
     // compute again than to store for every pair of query and key.
-    if (op && isElementwise(op) && (depends || isComputedFromIndices(op)))
+    if (op && isPointwise(op) && (depends || isComputedFromIndices(op)))
       return inlineBody(op, access);
     if (depends)
       return fail("an operation between the scores and the weighted sum that is not elementwise", loc);
@@ -263,7 +263,7 @@ void findProducts(Value value, llvm::SetVector<Operation *> &found, DenseSet<Val
       Operation *op = v.getDefiningOp();
       if (isContraction(op))
         found.insert(op);
-      else if (op && (isView(op) || isElementwise(op)))
+      else if (op && (isView(op) || isPointwise(op)))
         for (Value operand : op->getOperands())
           if (isa<RankedTensorType>(operand.getType()))
             next.push_back(operand);
@@ -280,7 +280,7 @@ bool names(const Access &access, ArrayRef<unsigned> atoms) {
 
 /// The constant by which an elementwise op multiplies its one tensor, f32.
 std::optional<double> constantFactor(linalg::LinalgOp op) {
-  if (!isElementwise(op) || op.getNumDpsInputs() != 1 || !getElementTypeOrSelf(op->getResult(0)).isF32())
+  if (!isPointwise(op) || op.getNumDpsInputs() != 1 || !getElementTypeOrSelf(op->getResult(0)).isF32())
     return std::nullopt;
   BlockArgument input = op.getMatchingBlockArgument(op.getDpsInputOperand(0));
   Operation *scale = op.getBlock()->getTerminator()->getOperand(0).getDefiningOp();
@@ -319,8 +319,9 @@ void walkUpScaled(AttentionMatch &match, AttentionMatch::Operand &operand, doubl
 
 void scaleScore(Region &region, double scale) {
   Block &block = region.front();
-  OpBuilder b = OpBuilder::atBlockBegin(&block);
   BlockArgument score = block.getArgument(0);
+  OpBuilder b(score.getContext()); // the region has no parent to ask
+  b.setInsertionPointToStart(&block);
   Value factor = floatConstant(b, score.getLoc(), b.getF32Type(), scale);
   Value product = arith::MulFOp::create(b, score.getLoc(), score, factor);
   score.replaceAllUsesExcept(product, product.getDefiningOp());
@@ -328,7 +329,7 @@ void scaleScore(Region &region, double scale) {
 
 /// Whether `op` only rounds its input to a narrower float type.
 bool isRounding(linalg::LinalgOp op) {
-  if (!isElementwise(op) || op.getNumDpsInputs() != 1)
+  if (!isPointwise(op) || op.getNumDpsInputs() != 1)
     return false;
   auto trunc = op.getBlock()->getTerminator()->getOperand(0).getDefiningOp<arith::TruncFOp>();
   return trunc && trunc.getIn() == op.getMatchingBlockArgument(op.getDpsInputOperand(0));
@@ -473,7 +474,7 @@ SmallVector<OpOperand *> findWeightedSums(SoftmaxOp softmax) {
         continue;
       if (isContraction(user))
         found.push_back(&use);
-      else if (isView(user) || isElementwise(user))
+      else if (isView(user) || isPointwise(user))
         front.push_back(user->getResult(0));
     }
   }

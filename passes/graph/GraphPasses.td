@@ -77,4 +77,30 @@ def RecognizeAttentionPass : Pass<"attn-recognize-attention", "::mlir::ModuleOp"
   let dependentDialects = ["::mlir::arith::ArithDialect", "::mlir::tensor::TensorDialect"];
 }
 
+def FuseElementwisePass : Pass<"attn-fuse-elementwise"> {
+  let summary = "join chains of elementwise linalg.generic ops";
+  let description = [{
+    A producer moves into its consumer when it has one use and as many loops
+    (each element is computed once, as before), or when recomputing it costs
+    nothing: elements only moved or broadcast, indices, one cheap operation.
+    Splat constants and fills move into regions. Nothing moves into a
+    contraction, where it would be computed once a product, and what a GEMM can
+    take as its epilogue does not move into a reduction.
+
+    ```mlir
+    %1 = linalg.generic {addf} ins(%x, %bias : tensor<?x?x8xf32>, tensor<8xf32>)
+    %2 = linalg.generic {tanh} ins(%1 : tensor<?x?x8xf32>)
+    ```
+
+    becomes
+
+    ```mlir
+    %2 = linalg.generic {tanh(addf)} ins(%x, %bias : tensor<?x?x8xf32>, tensor<8xf32>)
+    ```
+
+    Numerical effect: none.
+  }];
+  let dependentDialects = ["::mlir::affine::AffineDialect", "::mlir::linalg::LinalgDialect"];
+}
+
 #endif // PASSES_GRAPH_GRAPHPASSES_TD

@@ -63,7 +63,7 @@ Value floatConstant(OpBuilder &b, Location loc, Type type, double value) {
   return arith::ConstantOp::create(b, loc, b.getFloatAttr(type, value));
 }
 
-bool isElementwise(Operation *op) {
+bool isPointwise(Operation *op) {
   auto linalgOp = dyn_cast_or_null<linalg::LinalgOp>(op);
   if (!linalgOp || !linalgOp.hasPureTensorSemantics() || linalgOp.getNumDpsInits() != 1)
     return false;
@@ -76,7 +76,7 @@ bool isElementwise(Operation *op) {
 }
 
 OpOperand *getMovedInput(linalg::LinalgOp op) {
-  if (!isElementwise(op))
+  if (!isPointwise(op))
     return nullptr;
   auto yielded = dyn_cast<BlockArgument>(op.getBlock()->getTerminator()->getOperand(0));
   if (!yielded || yielded.getOwner() != op.getBlock())

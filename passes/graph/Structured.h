@@ -41,7 +41,7 @@ mlir::Value floatConstant(mlir::OpBuilder &b, mlir::Location loc, mlir::Type typ
 
 /// Whether `op` is a linalg op on tensors with only parallel loops, one init
 /// and a result written through a permutation of the loops.
-bool isElementwise(mlir::Operation *op);
+bool isPointwise(mlir::Operation *op);
 
 /// The input of an elementwise linalg op that yields just an element of it
 /// (linalg.transpose, linalg.broadcast, such a generic), or null.
