@@ -1,5 +1,5 @@
-#include "frontends/onnx/ops/Formula.h"
 #include "frontends/onnx/ops/Families.h"
+#include "frontends/onnx/ops/Formula.h"
 #include <cmath>
 
 // Operators of one operand, each a formula on one element.
@@ -89,9 +89,7 @@ Num celu(Node &n, const Num &x) {
   return select(x < 0.0, alpha * expm1(x / alpha), x);
 }
 
-Num thresholdedRelu(Node &n, const Num &x) {
-  return select(x > n.floatAttr("alpha", 1.0), x, x.constant(0));
-}
+Num thresholdedRelu(Node &n, const Num &x) { return select(x > n.floatAttr("alpha", 1.0), x, x.constant(0)); }
 
 Num shrink(Node &n, const Num &x) {
   double lambd = n.floatAttr("lambd", 0.5), bias = n.floatAttr("bias", 0.0);
@@ -127,20 +125,23 @@ const Unary unaries[] = {
     {"Atanh", {9, 22}, Float, [](Node &, const Num &x) { return atanh(x); }},
     {"Tanh", {6, 13}, Float, [](Node &, const Num &x) { return tanh(x); }},
     {"Sigmoid", {6, 13}, Float, [](Node &, const Num &x) { return sigmoid(x); }},
-    {"LeakyRelu", {6, 16}, Float,
+    {"LeakyRelu",
+     {6, 16},
+     Float,
      [](Node &n, const Num &x) { return select(x < 0.0, n.floatAttr("alpha", 0.01) * x, x); }},
     {"Elu", {6, 22}, Float, [](Node &n, const Num &x) { return elu(x, n.floatAttr("alpha", 1.0)); }},
     {"Selu", {6, 22}, Float, selu},
     {"Celu", {12, 28}, Float, celu},
     {"Softplus", {1, 22}, Float, [](Node &, const Num &x) { return softplus(x); }},
     {"Softsign", {1, 22}, Float, [](Node &, const Num &x) { return x / (1.0 + abs(x)); }},
-    {"HardSigmoid", {6, 22}, Float,
+    {"HardSigmoid",
+     {6, 22},
+     Float,
      [](Node &n, const Num &x) { return hardSigmoid(x, n.floatAttr("alpha", 0.2), n.floatAttr("beta", 0.5)); }},
     {"HardSwish", {14, 22}, Float, [](Node &, const Num &x) { return x * hardSigmoid(x, 1.0 / 6, 0.5); }},
     {"Mish", {18, 22}, Float, [](Node &, const Num &x) { return x * tanh(softplus(x)); }},
     {"Gelu", {20}, Float, gelu},
-    {"Swish", {24}, Float,
-     [](Node &n, const Num &x) { return x * sigmoid(n.floatAttr("alpha", 1.0) * x); }},
+    {"Swish", {24}, Float, [](Node &n, const Num &x) { return x * sigmoid(n.floatAttr("alpha", 1.0) * x); }},
     {"ThresholdedRelu", {10, 22}, Float, thresholdedRelu},
     {"Not", {1}, Domain::Bool, [](Node &, const Num &x) { return !x; }},
     {"BitwiseNot", {18}, Domain::Integer, [](Node &, const Num &x) { return !x; }},
@@ -183,9 +184,9 @@ LogicalResult importUnary(Node &n) {
     return failure();
   const Tensor &x = n.input(0);
   bool isTest = n.opType() == "IsNaN" || n.opType() == "IsInf";
-  return setFormula(n, isTest ? DType::Bool : x.dtype, x,
-                    [&](ArrayRef<Num> v) { return row->formula(n, v[0]); },
-                    [&](ArrayRef<Scalar> v) { return symbolicUnary(n, v); });
+  return setFormula(
+      n, isTest ? DType::Bool : x.dtype, x, [&](ArrayRef<Num> v) { return row->formula(n, v[0]); },
+      [&](ArrayRef<Scalar> v) { return symbolicUnary(n, v); });
 }
 
 //===----------------------------------------------------------------------===//

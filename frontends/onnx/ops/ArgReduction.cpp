@@ -97,19 +97,26 @@ Value runningRows(Node &n, const Tensor &x, const Running &how) {
     Num element(b, loc, x.dtype, v[0]), sum(b, loc, x.dtype, v[1]);
     linalg::YieldOp::create(b, loc, (how.product ? sum * element : sum + element).value());
   };
-  auto loop = scf::ForOp::create(b, loc, zero, size, one, inits, [&](OpBuilder &b, Location loc, Value k, ValueRange carried) {
-    Value at = k;
-    if (how.reverse)
-      at = arith::SubIOp::create(b, loc, arith::SubIOp::create(b, loc, size, one), k);
-    SmallVector<OpFoldResult> here(offsets);
-    here[how.dim] = at;
-    Value row = tensor::ExtractSliceOp::create(b, loc, cast<RankedTensorType>(carried[0].getType()), input, here, sizes, strides);
-    auto sum = linalg::GenericOp::create(b, loc, carried[0].getType(), row, carried[0], ArrayRef<AffineMap>{identity, identity},
-                                         iterators, combine);
-    Value written = how.exclusive ? carried[0] : sum.getResult(0);
-    Value result = tensor::InsertSliceOp::create(b, loc, written, carried[1], here, sizes, strides);
-    scf::YieldOp::create(b, loc, {sum.getResult(0), result});
-  });
+  auto loop =
+      scf::ForOp::create(b, loc, zero, size, one, inits, [&](OpBuilder &b, Location loc, Value k, ValueRange carried) {
+        Value at = k;
+        if (how.reverse)
+          at = arith::SubIOp::create(b, loc, arith::SubIOp::create(b, loc, size, one), k);
+        SmallVector<OpFoldResult> here(offsets);
+        here[how.dim] = at;
+        Value row = tensor::ExtractSliceOp::create(b, loc, cast<RankedTensorType>(carried[0].getType()), input, here,
+                                                   sizes, strides);
+        // Written before the sum is, which is then updated in place.
+        Value result = carried[1];
+        if (how.exclusive)
+          result = tensor::InsertSliceOp::create(b, loc, carried[0], result, here, sizes, strides);
+        Value sum = linalg::GenericOp::create(b, loc, carried[0].getType(), row, carried[0],
+                                              ArrayRef<AffineMap>{identity, identity}, iterators, combine)
+                        .getResult(0);
+        if (!how.exclusive)
+          result = tensor::InsertSliceOp::create(b, loc, sum, result, here, sizes, strides);
+        scf::YieldOp::create(b, loc, {sum, result});
+      });
   return loop.getResult(1);
 }
 
@@ -190,9 +197,9 @@ LogicalResult setFirst(Node &n, const Tensor &x, const Tensor &rank, int64_t dim
     Num slot = fromIndex(b, loc, DType::I64, linalg::IndexOp::create(b, loc, dim));
     Num from = fromIndex(b, loc, DType::I64, linalg::IndexOp::create(b, loc, x.rank()));
     Num isHere = Num(b, loc, DType::I64, v[1]) == slot;
-    linalg::YieldOp::create(
-        b, loc, {arith::SelectOp::create(b, loc, isHere.value(), v[0], v[2]).getResult(),
-                 arith::SelectOp::create(b, loc, isHere.value(), from.value(), v[3]).getResult()});
+    linalg::YieldOp::create(b, loc,
+                            {arith::SelectOp::create(b, loc, isHere.value(), v[0], v[2]).getResult(),
+                             arith::SelectOp::create(b, loc, isHere.value(), from.value(), v[3]).getResult()});
   };
   SmallVector<Type> types{inits[0].getType(), inits[1].getType()};
   auto op = linalg::GenericOp::create(b, n.loc(), types, ValueRange{n.value(x), n.value(rank)}, inits,

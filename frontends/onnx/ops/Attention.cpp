@@ -29,8 +29,8 @@ struct HeadTensor {
 
 struct Operands {
   HeadTensor query, key, value;
-  bool isPacked;           // rank 3, and so is the result
-  int64_t group = 1;       // query heads that share a key head
+  bool isPacked;     // rank 3, and so is the result
+  int64_t group = 1; // query heads that share a key head
   std::optional<Expr> past;
   AttentionSizes sizes;
   std::optional<Tensor> presentKey, presentValue;
@@ -148,9 +148,8 @@ FailureOr<double> readScale(Node &n, Operands &o) {
   const Expr width = o.query.width();
   if (std::optional<int64_t> d = width.constant())
     return *d > 0 ? 1.0 / std::sqrt(double(*d)) : 1.0;
-  FailureOr<Tensor> scaled =
-      formula(n, o.query.tensor.dtype, {o.query.tensor, scalarTensor(DType::I64, width)},
-              [](ArrayRef<Num> v) { return v[0] / sqrt(convert(v[1], v[0].dtype())); });
+  FailureOr<Tensor> scaled = formula(n, o.query.tensor.dtype, {o.query.tensor, scalarTensor(DType::I64, width)},
+                                     [](ArrayRef<Num> v) { return v[0] / sqrt(convert(v[1], v[0].dtype())); });
   if (failed(scaled))
     return failure();
   o.query.tensor = *scaled;

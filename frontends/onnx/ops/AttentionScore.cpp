@@ -21,8 +21,8 @@ FailureOr<ScoreRule> ScoreRule::read(Node &n, const AttentionSizes &sizes, std::
   if (n.hasInput(6)) {
     const Tensor &lengths = n.input(6);
     if (lengths.rank() != 1 || lengths.dtype != DType::I64)
-      return n.error() << "expects nonpad_kv_seqlen as int64 of rank 1, has " << dtypeName(lengths.dtype)
-                       << " of rank " << lengths.rank();
+      return n.error() << "expects nonpad_kv_seqlen as int64 of rank 1, has " << dtypeName(lengths.dtype) << " of rank "
+                       << lengths.rank();
     if (failed(n.requireEqual(lengths.shape[0], sizes.batch, "nonpad_kv_seqlen has {0} entries, the batch {1}")))
       return failure();
     rule.lengths = rule.operands.size();

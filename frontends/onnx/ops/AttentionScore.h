@@ -42,9 +42,9 @@ private:
 
   llvm::SmallVector<Capture, 2> operands;
   double scale = 1, softcap = 0;
-  int64_t left = -1, right = -1;    // window around the diagonal, -1: open
+  int64_t left = -1, right = -1;               // window around the diagonal, -1: open
   std::optional<size_t> mask, lengths, offset; // positions in `operands`
-  int64_t constantOffset = 0;       // of the diagonal, without a capture
+  int64_t constantOffset = 0;                  // of the diagonal, without a capture
 };
 
 } // namespace attn::onnx

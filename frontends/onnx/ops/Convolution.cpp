@@ -109,7 +109,8 @@ Tensor gatheredPatches(Node &n, const Convolution &c) {
   SmallVector<utils::IteratorType> iterators(out.rank(), utils::IteratorType::parallel);
   Value init = n.empty(out.dtype, out.shape);
   auto copy = [](OpBuilder &b, Location loc, ValueRange v) { linalg::YieldOp::create(b, loc, v[0]); };
-  out.value = linalg::GenericOp::create(b, n.loc(), init.getType(), n.value(x), init, maps, iterators, copy).getResult(0);
+  out.value =
+      linalg::GenericOp::create(b, n.loc(), init.getType(), n.value(x), init, maps, iterators, copy).getResult(0);
   return out;
 }
 

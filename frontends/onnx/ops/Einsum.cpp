@@ -90,9 +90,11 @@ FailureOr<Equation> parseEquation(Node &n) {
   std::set<Label> seen;
   for (Label label : *result) {
     if (!seen.insert(label).second)
-      return n.error() << "label '" << std::string(1, char(label)) << "' occurs twice in the result of '" << text << "'";
+      return n.error() << "label '" << std::string(1, char(label)) << "' occurs twice in the result of '" << text
+                       << "'";
     if (llvm::none_of(equation.operands, [&](const auto &labels) { return llvm::is_contained(labels, label); }))
-      return n.error() << "label '" << std::string(1, char(label)) << "' of the result is in no term of '" << text << "'";
+      return n.error() << "label '" << std::string(1, char(label)) << "' of the result is in no term of '" << text
+                       << "'";
   }
   return equation;
 }
@@ -124,8 +126,7 @@ FailureOr<LabelledTensor> diagonal(Node &n, const Tensor &t, ArrayRef<Label> lab
   Value v = n.value(t);
   out.tensor.elements.reset();
   out.tensor.weight.clear();
-  out.tensor.value =
-      linalg::GenericOp::create(b, n.loc(), init.getType(), v, init, maps, iterators, copy).getResult(0);
+  out.tensor.value = linalg::GenericOp::create(b, n.loc(), init.getType(), v, init, maps, iterators, copy).getResult(0);
   return out;
 }
 

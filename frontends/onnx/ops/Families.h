@@ -6,12 +6,12 @@
 namespace attn::onnx {
 
 // Parts of the families of Importer.h that have a file of their own.
-void registerActivationOps(OpRegistry &);  // Activation.cpp: unary formulae, Clip, PRelu
-void registerEinsumOps(OpRegistry &);      // Einsum.cpp
-void registerConvolutionOps(OpRegistry &); // Convolution.cpp
-void registerPoolingOps(OpRegistry &);     // Pooling.cpp
+void registerActivationOps(OpRegistry &);    // Activation.cpp: unary formulae, Clip, PRelu
+void registerEinsumOps(OpRegistry &);        // Einsum.cpp
+void registerConvolutionOps(OpRegistry &);   // Convolution.cpp
+void registerPoolingOps(OpRegistry &);       // Pooling.cpp
 void registerScanReductionOps(OpRegistry &); // ArgReduction.cpp: ArgMax, ArgMin, CumSum, TopK
-void registerRotaryOps(OpRegistry &);      // Rotary.cpp: RotaryEmbedding
+void registerRotaryOps(OpRegistry &);        // Rotary.cpp: RotaryEmbedding
 
 } // namespace attn::onnx
 

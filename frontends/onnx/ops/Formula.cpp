@@ -104,8 +104,8 @@ LogicalResult expectFloat(Node &n, size_t i) {
 
 LogicalResult expectSameDType(Node &n, size_t i, size_t j) {
   if (n.input(i).dtype != n.input(j).dtype)
-    return n.error() << "expects inputs " << i << " and " << j << " of one type, has "
-                     << dtypeName(n.input(i).dtype) << " and " << dtypeName(n.input(j).dtype);
+    return n.error() << "expects inputs " << i << " and " << j << " of one type, has " << dtypeName(n.input(i).dtype)
+                     << " and " << dtypeName(n.input(j).dtype);
   return success();
 }
 

@@ -16,7 +16,7 @@ using SymbolicFormula = llvm::function_ref<std::optional<Scalar>(llvm::ArrayRef<
 /// elements where the formula, run on constants, folds, or where `symbolic`
 /// has an answer.
 mlir::FailureOr<Tensor> formula(Node &n, DType result, llvm::ArrayRef<Tensor> operands, Formula body,
-                              SymbolicFormula symbolic = nullptr);
+                                SymbolicFormula symbolic = nullptr);
 
 /// The formula's result as output 0.
 mlir::LogicalResult setFormula(Node &n, DType result, llvm::ArrayRef<Tensor> operands, Formula body,

@@ -1,6 +1,6 @@
+#include "frontends/onnx/ops/MatMul.h"
 #include "frontends/onnx/ops/Families.h"
 #include "frontends/onnx/ops/Formula.h"
-#include "frontends/onnx/ops/MatMul.h"
 
 using namespace mlir;
 

@@ -156,9 +156,8 @@ LogicalResult importRMSNormalization(Node &n) {
   if (failed(inverse))
     return failure();
   DType result = n.input(1).dtype;
-  return setFormula(n, result, {x, *inverse, *scale}, [&](ArrayRef<Num> v) {
-    return convert(v[0] * v[1], computeDType(result)) * v[2];
-  });
+  return setFormula(n, result, {x, *inverse, *scale},
+                    [&](ArrayRef<Num> v) { return convert(v[0] * v[1], computeDType(result)) * v[2]; });
 }
 
 //===----------------------------------------------------------------------===//

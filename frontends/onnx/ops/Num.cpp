@@ -93,8 +93,7 @@ Num operator|(const Num &x, const Num &y) { return x.make<arith::OrIOp>(x.value(
 Num operator^(const Num &x, const Num &y) { return x.make<arith::XOrIOp>(x.value(), y.value()); }
 Num operator!(const Num &x) { return x ^ x.constant(-1); }
 
-static Num compare(const Num &x, const Num &y, arith::CmpFPredicate f, arith::CmpIPredicate s,
-                   arith::CmpIPredicate u) {
+static Num compare(const Num &x, const Num &y, arith::CmpFPredicate f, arith::CmpIPredicate s, arith::CmpIPredicate u) {
   OpBuilder &b = x.builder();
   if (x.isFloating())
     return x.boolean(b.createOrFold<arith::CmpFOp>(x.location(), f, x.value(), y.value()));

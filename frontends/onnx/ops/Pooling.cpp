@@ -82,15 +82,11 @@ Tensor windowCounts(Node &n, const Tensor &x, const Window &w, bool countPads) {
   Tensor ones;
   ones.dtype = one.dtype();
   ones.shape.append({Expr(1), Expr(1)});
-  std::optional<SmallVector<int64_t>> pads = n.intsAttr("pads");
-  bool isExplicit = countPads && pads && pads->size() == 2 * w.rank();
   for (size_t d = 0; d < w.rank(); ++d) {
     Expr size = x.shape[d + 2];
     if (countPads) { // all that was asked for counts; what ceil_mode added does not
-      Expr end = isExplicit ? Expr((*pads)[d + w.rank()]) : w.padEnd[d];
-      size = size + w.padBegin[d] + end;
-      inside.padBegin[d] = 0;
-      inside.padEnd[d] = w.padEnd[d] - end;
+      size = size + w.padBegin[d] + w.padEnd[d];
+      inside.padBegin[d] = inside.padEnd[d] = 0;
     }
     ones.shape.push_back(size);
   }

@@ -7,20 +7,28 @@ namespace attn::onnx {
 
 static Num neutral(Combine how, const Num &x) {
   switch (how) {
-  case Combine::Sum: return x.constant(0);
-  case Combine::Product: return x.constant(1);
-  case Combine::Max: return x.lowest();
-  case Combine::Min: return x.highest();
+  case Combine::Sum:
+    return x.constant(0);
+  case Combine::Product:
+    return x.constant(1);
+  case Combine::Max:
+    return x.lowest();
+  case Combine::Min:
+    return x.highest();
   }
   llvm_unreachable("a way to combine");
 }
 
 static Num combine(Combine how, const Num &x, const Num &y) {
   switch (how) {
-  case Combine::Sum: return x + y;
-  case Combine::Product: return x * y;
-  case Combine::Max: return maximum(x, y);
-  case Combine::Min: return minimum(x, y);
+  case Combine::Sum:
+    return x + y;
+  case Combine::Product:
+    return x * y;
+  case Combine::Max:
+    return maximum(x, y);
+  case Combine::Min:
+    return minimum(x, y);
   }
   llvm_unreachable("a way to combine");
 }
@@ -49,7 +57,8 @@ Tensor reduce(Node &n, Combine how, const Tensor &x, ArrayRef<int64_t> dims, Pre
       element = prepare(element);
     linalg::YieldOp::create(b, loc, combine(how, Num(b, loc, out.dtype, v[1]), element).value());
   };
-  out.value = linalg::GenericOp::create(b, n.loc(), init.getType(), n.value(x), init, maps, iterators, body).getResult(0);
+  out.value =
+      linalg::GenericOp::create(b, n.loc(), init.getType(), n.value(x), init, maps, iterators, body).getResult(0);
   return out;
 }
 

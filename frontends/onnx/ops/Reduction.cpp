@@ -131,8 +131,8 @@ LogicalResult importReduce(Node &n) {
   }
   if (setFoldedAll(n, *row, **dims))
     return success();
-  FailureOr<Tensor> result = row->prepare ? reduce(n, row->how, x, **dims, row->prepare)
-                                          : reduce(n, row->how, x, **dims);
+  FailureOr<Tensor> result =
+      row->prepare ? reduce(n, row->how, x, **dims, row->prepare) : reduce(n, row->how, x, **dims);
   if (n.opType() == "ReduceMean")
     result = divideByCount(n, *result, countOf(x, **dims));
   else if (row->finish)

@@ -39,7 +39,8 @@ FailureOr<Tensor> gatherRows(Node &n, size_t cache, const Tensor &ids, const Rot
     Value element = tensor::ExtractOp::create(b, loc, table, ValueRange{row, linalg::IndexOp::create(b, loc, 2)});
     linalg::YieldOp::create(b, loc, element);
   };
-  out.value = linalg::GenericOp::create(b, n.loc(), init.getType(), n.value(ids), init, maps, iterators, body).getResult(0);
+  out.value =
+      linalg::GenericOp::create(b, n.loc(), init.getType(), n.value(ids), init, maps, iterators, body).getResult(0);
   return out;
 }
 
@@ -116,7 +117,8 @@ LogicalResult importRotaryEmbedding(Node &n) {
     half[i].dtype = r->x.dtype;
     half[i].shape = r->x.shape;
     half[i].shape[3] = r->pairs;
-    Value v = tensor::ExtractSliceOp::create(b, n.loc(), n.type(half[i].dtype, half[i].shape), x, offsets[i], sizes, strides);
+    Value v =
+        tensor::ExtractSliceOp::create(b, n.loc(), n.type(half[i].dtype, half[i].shape), x, offsets[i], sizes, strides);
     half[i].value = v;
   }
   if (n.symbols().isEqual(r->pairs * Expr(2), r->x.shape[3]).value_or(false))

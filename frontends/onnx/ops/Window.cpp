@@ -52,7 +52,7 @@ static LogicalResult explicitPads(Node &n, Window &w, ArrayRef<int64_t> pads, si
   Expr ceiled = s.ceilDiv(span, stride) + Expr(1);
   Expr within = s.floorDiv(size + begin - Expr(1), stride) + Expr(1);
   w.output[d] = s.min(ceiled, within);
-  w.padEnd[d] = s.max(end, (w.output[d] - Expr(1)) * stride + extent - size - begin);
+  w.overhang[d] = s.max(0, (w.output[d] - Expr(1)) * stride + extent - size - begin - end);
   return success();
 }
 
@@ -67,6 +67,7 @@ FailureOr<Window> readWindow(Node &n, const Tensor &x, ArrayRef<Expr> kernel) {
   w.dilations = *dilations;
   w.padBegin.resize(rank);
   w.padEnd.resize(rank);
+  w.overhang.resize(rank);
   w.output.resize(rank);
   std::string autoPad = n.stringAttr("auto_pad", "NOTSET");
   bool same = autoPad == "SAME_UPPER" || autoPad == "SAME_LOWER";
@@ -93,7 +94,8 @@ FailureOr<Window> readWindow(Node &n, const Tensor &x, ArrayRef<Expr> kernel) {
 Tensor padded(Node &n, const Tensor &x, const Window &window, const Num &value) {
   OpBuilder &b = n.builder();
   auto isZero = [](const Expr &e) { return e.is(0); };
-  if (llvm::all_of(window.padBegin, isZero) && llvm::all_of(window.padEnd, isZero))
+  if (llvm::all_of(window.padBegin, isZero) && llvm::all_of(window.padEnd, isZero) &&
+      llvm::all_of(window.overhang, isZero))
     return x;
   Tensor out;
   out.dtype = x.dtype;
@@ -101,8 +103,9 @@ Tensor padded(Node &n, const Tensor &x, const Window &window, const Num &value) 
   SmallVector<OpFoldResult> low(2, b.getIndexAttr(0)), high(2, b.getIndexAttr(0));
   for (size_t d = 0; d < window.rank(); ++d) {
     low.push_back(n.symbols().size(b, n.loc(), window.padBegin[d]));
-    high.push_back(n.symbols().size(b, n.loc(), window.padEnd[d]));
-    out.shape[d + 2] = x.shape[d + 2] + window.padBegin[d] + window.padEnd[d];
+    Expr end = window.padEnd[d] + window.overhang[d];
+    high.push_back(n.symbols().size(b, n.loc(), end));
+    out.shape[d + 2] = x.shape[d + 2] + window.padBegin[d] + end;
   }
   Value v = tensor::PadOp::create(b, n.loc(), n.type(x.dtype, out.shape), n.value(x), low, high, value.value());
   out.value = v;

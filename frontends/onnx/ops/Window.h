@@ -13,7 +13,8 @@ struct Window {
   llvm::SmallVector<Expr> kernel;
   llvm::SmallVector<int64_t> strides, dilations;
   llvm::SmallVector<Expr> padBegin, padEnd;
-  llvm::SmallVector<Expr> output; // number of positions
+  llvm::SmallVector<Expr> overhang; // what the last position of ceil_mode needs beyond padEnd
+  llvm::SmallVector<Expr> output;   // number of positions
 
   size_t rank() const { return kernel.size(); }
   /// Neither padding, nor overlap, nor gaps.
