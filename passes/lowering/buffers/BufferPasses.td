@@ -87,7 +87,8 @@ def OutlineParallelPass : Pass<"attn-outline-parallel", "mlir::ModuleOp"> {
   let description = [{
     Each outermost one-dimensional `scf.parallel` from 0 in steps of 1 becomes
     a function over a piece of its iterations and an `attn.parallel_for`. All
-    others stay and run serially.
+    others stay and run serially. A `memref.alloca` of static size moves to the
+    entry of its function.
   }];
   let dependentDialects = ["::mlir::scf::SCFDialect", "::mlir::arith::ArithDialect",
                            "::mlir::func::FuncDialect", "::attn::AttnDialect"];

@@ -3,6 +3,7 @@
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Utils/StaticValueUtils.h"
 #include "mlir/IR/IRMapping.h"
@@ -66,6 +67,18 @@ void outline(scf::ParallelOp loop, func::FuncOp parent, SymbolTable &symbols) {
   loop.erase();
 }
 
+/// Moves scratch of static size to the entry of its function: in a loop, every
+/// iteration would take more stack, and give none back before the return.
+void hoistScratch(func::FuncOp function) {
+  if (function.isExternal())
+    return;
+  Block &entry = function.front();
+  function.walk([&](memref::AllocaOp alloca) {
+    if (alloca->getBlock() != &entry && alloca.getType().hasStaticShape())
+      alloca->moveBefore(&entry, entry.begin());
+  });
+}
+
 struct OutlineParallelPass : attn::impl::OutlineParallelPassBase<OutlineParallelPass> {
   void runOnOperation() override {
     SymbolTable symbols(getOperation());
@@ -81,6 +94,8 @@ struct OutlineParallelPass : attn::impl::OutlineParallelPassBase<OutlineParallel
       for (scf::ParallelOp loop : loops)
         outline(loop, function, symbols);
     }
+    for (func::FuncOp function : getOperation().getOps<func::FuncOp>())
+      hoistScratch(function);
   }
 };
 } // namespace
