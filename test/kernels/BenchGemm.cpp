@@ -22,8 +22,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 /// Median seconds of a call, over at least `seconds` in all.
-template <typename Fn>
-double medianTime(double seconds, Fn call) {
+template <typename Fn> double medianTime(double seconds, Fn call) {
   for (int i = 0; i < 3; ++i)
     call();
   std::vector<double> times;
@@ -43,21 +42,28 @@ double measurePeak(StringRef isa, int64_t lanes) {
   std::string type = "vector<" + std::to_string(lanes) + "xf32>", text, yields, types, inits, sum;
   for (int i = 0; i < kChains; ++i) {
     std::string n = std::to_string(i);
-    text += lanes == 4 ? "%m" + n + " = arith.mulf %x, %x : " + type + "\n%f" + n + " = arith.addf %m" + n + ", %a" + n +
-                             " : " + type + "\n"
+    text += lanes == 4 ? "%m" + n + " = arith.mulf %x, %x : " + type + "\n%f" + n + " = arith.addf %m" + n + ", %a" +
+                             n + " : " + type + "\n"
                        : "%f" + n + " = vector.fma %x, %x, %a" + n + " : " + type + "\n";
     yields += (i ? ", %f" : "%f") + n;
     types += (i ? ", " : "") + type;
     inits += (i ? ", %a" : "%a") + n + " = %x";
     sum += "%s" + std::to_string(i + 1) + " = arith.addf %s" + n + ", %r#" + n + " : " + type + "\n";
   }
-  auto kernel = Kernel::compileText(isa, "func.func @k(%m: memref<?xf32>) attributes {attn.kernel} {\n"
-      "%c0 = arith.constant 0 : index\n%c1 = arith.constant 1 : index\n"
-      "%n = arith.constant " + std::to_string(kSteps) + " : index\n"
-      "%x = vector.load %m[%c0] : memref<?xf32>, " + type + "\n"
-      "%r:" + std::to_string(kChains) + " = scf.for %i = %c0 to %n step %c1 iter_args(" + inits + ") -> (" + types +
-      ") {\n" + text + "scf.yield " + yields + " : " + types + "\n}\n%s0 = arith.constant dense<0.0> : " + type + "\n" +
-      sum + "vector.store %s" + std::to_string(kChains) + ", %m[%c0] : memref<?xf32>, " + type + "\nreturn\n}");
+  auto kernel =
+      Kernel::compileText(isa, "func.func @k(%m: memref<?xf32>) attributes {attn.kernel} {\n"
+                               "%c0 = arith.constant 0 : index\n%c1 = arith.constant 1 : index\n"
+                               "%n = arith.constant " +
+                                   std::to_string(kSteps) +
+                                   " : index\n"
+                                   "%x = vector.load %m[%c0] : memref<?xf32>, " +
+                                   type +
+                                   "\n"
+                                   "%r:" +
+                                   std::to_string(kChains) + " = scf.for %i = %c0 to %n step %c1 iter_args(" + inits +
+                                   ") -> (" + types + ") {\n" + text + "scf.yield " + yields + " : " + types +
+                                   "\n}\n%s0 = arith.constant dense<0.0> : " + type + "\n" + sum + "vector.store %s" +
+                                   std::to_string(kChains) + ", %m[%c0] : memref<?xf32>, " + type + "\nreturn\n}");
   if (!kernel)
     return 0;
   Buffer memory({lanes}, std::vector<float>(lanes, 1e-3f));
@@ -127,9 +133,8 @@ void measure(StringRef isa, const Shape &shape, ArrayRef<int64_t> rows, double p
     Buffer a({m, shape.k}, std::vector<float>(m * shape.k, 0.5f)), c({m, shape.n});
     std::vector<Buffer> extras;
     for (EpilogueOperand kind : shape.operands)
-      extras.push_back(kind == EpilogueOperand::Full
-                           ? Buffer({m, shape.n}, std::vector<float>(m * shape.n, 0.5f))
-                           : Buffer({shape.n}, std::vector<float>(shape.n, 0.5f)));
+      extras.push_back(kind == EpilogueOperand::Full ? Buffer({m, shape.n}, std::vector<float>(m * shape.n, 0.5f))
+                                                     : Buffer({shape.n}, std::vector<float>(shape.n, 0.5f)));
     std::vector<const Buffer *> arguments = {&a, &weights[0]};
     for (Buffer &extra : extras)
       arguments.push_back(&extra);

@@ -9,6 +9,7 @@
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include "mlir/Parser/Parser.h"
+#include "llvm/Support/FormatVariadic.h"
 #include "gtest/gtest.h"
 #include <cmath>
 #include <random>
@@ -71,12 +72,11 @@ std::unique_ptr<Kernel> compileGemm(StringRef isa, const Problem &problem) {
         maps += "affine_map<(i) -> (i)>, ";
         args += name + ": f32, ";
       }
-      holder = parseSourceString<ModuleOp>(
-          "func.func @f(%in: tensor<4xf32>) { %g = linalg.generic {indexing_maps = [" + maps +
-              "affine_map<(i) -> (i)>], iterator_types = [\"parallel\"]} ins(" + ins + " : " + types +
-              ") outs(%in : tensor<4xf32>) { ^bb0(" + args + "%out: f32):\n" + epilogue->body +
-              " } -> tensor<4xf32>\n return }",
-          builder.getContext());
+      holder = parseSourceString<ModuleOp>("func.func @f(%in: tensor<4xf32>) { %g = linalg.generic {indexing_maps = [" +
+                                               maps + "affine_map<(i) -> (i)>], iterator_types = [\"parallel\"]} ins(" +
+                                               ins + " : " + types + ") outs(%in : tensor<4xf32>) { ^bb0(" + args +
+                                               "%out: f32):\n" + epilogue->body + " } -> tensor<4xf32>\n return }",
+                                           builder.getContext());
       if (!holder)
         return failure();
       holder->walk([&](linalg::GenericOp generic) { spec.epilogue = generic.getBody(); });
@@ -102,10 +102,17 @@ std::string checkGemm(Kernel &kernel, StringRef isa, const Problem &problem, int
   for (auto [index, kind] : llvm::enumerate(epilogue.operands)) {
     std::vector<int64_t> shape;
     switch (kind) {
-    case EpilogueOperand::Scalar: break;
-    case EpilogueOperand::RowVector: shape = {n}; break;
-    case EpilogueOperand::Column: shape = {m}; break;
-    case EpilogueOperand::Full: shape = {m, n}; break;
+    case EpilogueOperand::Scalar:
+      break;
+    case EpilogueOperand::RowVector:
+      shape = {n};
+      break;
+    case EpilogueOperand::Column:
+      shape = {m};
+      break;
+    case EpilogueOperand::Full:
+      shape = {m, n};
+      break;
     }
     int64_t count = 1;
     for (int64_t size : shape)
@@ -125,10 +132,14 @@ std::string checkGemm(Kernel &kernel, StringRef isa, const Problem &problem, int
     if (index >= extras.size())
       return 0;
     switch (epilogue.operands[index]) {
-    case EpilogueOperand::Scalar: return extras[index][0];
-    case EpilogueOperand::RowVector: return extras[index][j];
-    case EpilogueOperand::Column: return extras[index][i];
-    case EpilogueOperand::Full: return extras[index][i * n + j];
+    case EpilogueOperand::Scalar:
+      return extras[index][0];
+    case EpilogueOperand::RowVector:
+      return extras[index][j];
+    case EpilogueOperand::Column:
+      return extras[index][i];
+    case EpilogueOperand::Full:
+      return extras[index][i * n + j];
     }
     return 0;
   };
@@ -211,19 +222,25 @@ const Epilogue kGelu{R"(%one = arith.constant 1.0 : f32
                        double x = sum + p0;
                        return 0.5 * x * (1 + std::erf(x * 0.70710678118654752));
                      },
-                     1.2, 1e-6};
+                     1.2,
+                     1e-6};
 const Epilogue kResidual{"%x = arith.addf %sum, %p0 : f32\n %y = arith.addf %p1, %x : f32\n linalg.yield %y : f32",
                          {EpilogueOperand::RowVector, EpilogueOperand::Full},
                          [](double sum, double p0, double p1) { return sum + p0 + p1; }};
 const Epilogue kResidualFirst{"%y = arith.subf %p0, %sum : f32\n linalg.yield %y : f32",
                               {EpilogueOperand::Full},
-                              [](double sum, double p0, double) { return p0 - sum; }, 1, 0, 1};
+                              [](double sum, double p0, double) { return p0 - sum; },
+                              1,
+                              0,
+                              1};
 const Epilogue kScaledTanh{R"(%x = arith.mulf %sum, %p0 : f32
   %t = math.tanh %x : f32
   %y = arith.addf %t, %p1 : f32
   linalg.yield %y : f32)",
                            {EpilogueOperand::Scalar, EpilogueOperand::Full},
-                           [](double sum, double p0, double p1) { return std::tanh(sum * p0) + p1; }, 1, 1e-6};
+                           [](double sum, double p0, double p1) { return std::tanh(sum * p0) + p1; },
+                           1,
+                           1e-6};
 const Epilogue kColumnRelu{R"(%z = arith.constant 0.0 : f32
   %x = arith.addf %sum, %p0 : f32
   %y = arith.maximumf %x, %z : f32
@@ -303,10 +320,13 @@ TEST(GemmSpecTest, SaysWhatItRefuses) {
   EXPECT_FALSE(canBuildGemm(spec, &reason));
   EXPECT_EQ(reason, "there are operands but no epilogue");
   auto refused = [&](StringRef type, StringRef body) {
-    std::string text = ("func.func @f(%t: tensor<4x" + type + ">) { %g = linalg.generic {indexing_maps = "
+    std::string text = ("func.func @f(%t: tensor<4x" + type +
+                        ">) { %g = linalg.generic {indexing_maps = "
                         "[affine_map<(i) -> (i)>, affine_map<(i) -> (i)>], iterator_types = [\"parallel\"]} "
-                        "ins(%t : tensor<4x" + type + ">) outs(%t : tensor<4x" + type + ">) { ^bb0(%x: " + type +
-                        ", %o: " + type + "):\n" + body + " } -> tensor<4x" + type + ">\n return }").str();
+                        "ins(%t : tensor<4x" +
+                        type + ">) outs(%t : tensor<4x" + type + ">) { ^bb0(%x: " + type + ", %o: " + type + "):\n" +
+                        body + " } -> tensor<4x" + type + ">\n return }")
+                           .str();
     auto module = parseSourceString<ModuleOp>(text, ParserConfig(&context));
     GemmSpec spec = GemmSpec::forTarget(target, 1, 3, 5);
     module->walk([&](linalg::GenericOp generic) { spec.epilogue = generic.getBody(); });

@@ -333,7 +333,8 @@ std::unique_ptr<Kernel> Kernel::Impl::finish(OwningOpRef<ModuleOp> module, Targe
   if (!jit)
     return report(jit.takeError());
   impl->jit = std::move(*jit);
-  if (llvm::Error error = impl->jit->addObjectFile(llvm::MemoryBuffer::getMemBufferCopy(StringRef(object.data(), object.size()))))
+  if (llvm::Error error =
+          impl->jit->addObjectFile(llvm::MemoryBuffer::getMemBufferCopy(StringRef(object.data(), object.size()))))
     return report(std::move(error));
   auto symbol = impl->jit->lookup(kTrampoline);
   if (!symbol)

@@ -33,15 +33,11 @@ public:
   Buffer &operator=(const Buffer &) = delete;
   ~Buffer();
 
-  template <typename T = float>
-  T *data() const {
-    return reinterpret_cast<T *>(bytes);
-  }
+  template <typename T = float> T *data() const { return reinterpret_cast<T *>(bytes); }
   float &operator[](int64_t index) const { return data<float>()[index]; }
   int64_t size() const { return numElements; }
   const std::vector<int64_t> &shape() const { return dims; }
-  template <typename T = float>
-  std::vector<T> values() const {
+  template <typename T = float> std::vector<T> values() const {
     return std::vector<T>(data<T>(), data<T>() + numElements);
   }
 

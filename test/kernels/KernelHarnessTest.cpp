@@ -15,8 +15,10 @@ std::string addOne(const char *first, const char *count) {
     %c1 = arith.constant 1 : index
     %one = arith.constant 1.0 : f32
     %n = memref.dim %a, %c0 : memref<?xf32>
-    %f = arith.constant )") + first + R"( : index
-    %s = arith.constant )" + count + R"( : index
+    %f = arith.constant )") +
+         first + R"( : index
+    %s = arith.constant )" +
+         count + R"( : index
     %m = arith.addi %n, %s : index
     scf.parallel (%i) = (%f) to (%m) step (%c1) {
       %x = memref.load %a[%i] : memref<?xf32>

@@ -33,10 +33,14 @@ int64_t getCost(Block *block) {
 
 StringRef getLetter(EpilogueOperand kind) {
   switch (kind) {
-  case EpilogueOperand::Scalar: return "s";
-  case EpilogueOperand::RowVector: return "r";
-  case EpilogueOperand::Column: return "c";
-  case EpilogueOperand::Full: return "f";
+  case EpilogueOperand::Scalar:
+    return "s";
+  case EpilogueOperand::RowVector:
+    return "r";
+  case EpilogueOperand::Column:
+    return "c";
+  case EpilogueOperand::Full:
+    return "f";
   }
   llvm_unreachable("covered switch");
 }
@@ -91,8 +95,8 @@ scf::ForOp GemmEmitter::createLoop(Value end, ValueRange inits) {
   auto loop = scf::ForOp::create(b, loc, zero, end, constant(1), inits);
   auto yes = BoolAttr::get(b.getContext(), true);
   auto unroll = LLVM::LoopUnrollAttr::get(b.getContext(), yes, {}, {}, {}, {}, {}, {});
-  loop->setAttr("llvm.loop_annotation", LLVM::LoopAnnotationAttr::get(b.getContext(), {}, {}, {}, unroll, {}, {}, {}, {},
-                                                                     {}, {}, {}, {}, {}, {}, {}));
+  loop->setAttr("llvm.loop_annotation", LLVM::LoopAnnotationAttr::get(b.getContext(), {}, {}, {}, unroll, {}, {}, {},
+                                                                      {}, {}, {}, {}, {}, {}, {}, {}));
   return loop;
 }
 
@@ -102,10 +106,18 @@ func::FuncOp GemmEmitter::emit() {
   SmallVector<Type> types = {memref({spec.m, spec.k}), memref({spec.numPanels(), spec.k, width})};
   for (EpilogueOperand kind : spec.operands)
     switch (kind) {
-    case EpilogueOperand::Scalar: types.push_back(memref({})); break;
-    case EpilogueOperand::RowVector: types.push_back(memref({spec.n})); break;
-    case EpilogueOperand::Column: types.push_back(memref({spec.m})); break;
-    case EpilogueOperand::Full: types.push_back(memref({spec.m, spec.n})); break;
+    case EpilogueOperand::Scalar:
+      types.push_back(memref({}));
+      break;
+    case EpilogueOperand::RowVector:
+      types.push_back(memref({spec.n}));
+      break;
+    case EpilogueOperand::Column:
+      types.push_back(memref({spec.m}));
+      break;
+    case EpilogueOperand::Full:
+      types.push_back(memref({spec.m, spec.n}));
+      break;
     }
   types.push_back(memref({spec.m, spec.n}));
   auto function = func::FuncOp::create(b, loc, spec.symbol(), b.getFunctionType(types, {}));
@@ -304,10 +316,18 @@ void GemmEmitter::emitElement(Value row, int64_t vectorNumber, int64_t columns, 
       if (arguments.size() == spec.accumulator)
         arguments.push_back(sum);
       switch (kind) {
-      case EpilogueOperand::Scalar: arguments.push_back(memref::LoadOp::create(b, loc, buffer, ValueRange())); break;
-      case EpilogueOperand::RowVector: arguments.push_back(load(buffer, {column}, mask)); break;
-      case EpilogueOperand::Column: arguments.push_back(memref::LoadOp::create(b, loc, buffer, row)); break;
-      case EpilogueOperand::Full: arguments.push_back(load(buffer, {row, column}, mask)); break;
+      case EpilogueOperand::Scalar:
+        arguments.push_back(memref::LoadOp::create(b, loc, buffer, ValueRange()));
+        break;
+      case EpilogueOperand::RowVector:
+        arguments.push_back(load(buffer, {column}, mask));
+        break;
+      case EpilogueOperand::Column:
+        arguments.push_back(memref::LoadOp::create(b, loc, buffer, row));
+        break;
+      case EpilogueOperand::Full:
+        arguments.push_back(load(buffer, {row, column}, mask));
+        break;
       }
     }
     // The accumulator when it comes last, then what nothing uses.

@@ -47,9 +47,7 @@ private:
 };
 
 /// The dimensions [first, end) as one group of a reshape.
-ReassociationIndices range(int64_t first, int64_t end) {
-  return llvm::to_vector_of<int64_t, 2>(llvm::seq(first, end));
-}
+ReassociationIndices range(int64_t first, int64_t end) { return llvm::to_vector_of<int64_t, 2>(llvm::seq(first, end)); }
 
 /// An elementwise user that becomes part of the kernel.
 struct Epilogue {
@@ -317,8 +315,7 @@ Value ContractionLowering::arrangeActivation(const Contraction &match, Location 
   if (llvm::is_sorted(permutation))
     return match.activation;
   SmallVector<OpFoldResult> sizes = tensor::getMixedSizes(rewriter, loc, match.activation);
-  Value empty =
-      tensor::EmptyOp::create(rewriter, loc, applyPermutation(sizes, permutation), rewriter.getF32Type());
+  Value empty = tensor::EmptyOp::create(rewriter, loc, applyPermutation(sizes, permutation), rewriter.getF32Type());
   return linalg::TransposeOp::create(rewriter, loc, match.activation, empty, permutation)->getResult(0);
 }
 
@@ -328,15 +325,13 @@ Value ContractionLowering::toMatrix(Value value, Location loc, unsigned leading)
   unsigned rank = type.getRank();
   if (leading == 0) {
     if (rank > 1)
-      value = tensor::CollapseShapeOp::create(
-          rewriter, loc, value, ArrayRef{range(0, rank)});
+      value = tensor::CollapseShapeOp::create(rewriter, loc, value, ArrayRef{range(0, rank)});
     auto row = RankedTensorType::get({1, product(type, 0, rank)}, type.getElementType());
     return tensor::ExpandShapeOp::create(rewriter, loc, row, value, ArrayRef<ReassociationIndices>{{0, 1}});
   }
   if (leading == 1 && rank == 2)
     return value;
-  SmallVector<ReassociationIndices> groups = {range(0, leading),
-                                              range(leading, rank)};
+  SmallVector<ReassociationIndices> groups = {range(0, leading), range(leading, rank)};
   return tensor::CollapseShapeOp::create(rewriter, loc, value, groups);
 }
 
