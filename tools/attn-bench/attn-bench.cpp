@@ -146,5 +146,5 @@ int main(int argc, char **argv) {
     printJson(result, model.threads());
   else
     printText(library->name(), result, model.threads());
-  return ExitSuccess;
+  return finishOutput(ExitSuccess);
 }

@@ -103,10 +103,10 @@ int main(int argc, char **argv) {
   if (!loaded)
     return reportFailure(library->name(), failure);
   if (!line->has(OPT_info))
-    return run(*line, model, library->name(), options, rtol, atol);
+    return finishOutput(run(*line, model, library->name(), options, rtol, atol));
   if (line->has(OPT_json))
     outs() << model.info().manifest_json << '\n';
   else
     describeModel(outs(), library->name(), model.info());
-  return ExitSuccess;
+  return finishOutput(ExitSuccess);
 }

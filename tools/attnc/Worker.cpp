@@ -1,5 +1,7 @@
 #include "tools/attnc/Worker.h"
 
+#include "tools/options/Console.h"
+
 #include "llvm/Support/ErrorHandling.h"
 #include "llvm/Support/raw_ostream.h"
 #include <cerrno>
@@ -87,11 +89,10 @@ void onFatalError(void *, const char *reason, bool) {
   install_fatal_error_handler(onFatalError);
 
   WorkerChannel channel;
-  int code = body(channel);
-  outs().flush();
+  int code = finishOutput(body(channel));
   errs().flush();
   // Destructors of a compiler's globals are time spent for nothing.
-  _exit(outs().has_error() ? 1 : code);
+  _exit(code);
 }
 
 /// Takes whole messages from the front of `buffer`.

@@ -207,7 +207,7 @@ int finish(const Request &request, StagedOutput &staged, const Summary &summary,
            << ",\"seconds\":" << format("%.3f", seconds) << ",\"fused\":" << summary.fused
            << ",\"softmaxes\":" << summary.softmaxes << "}\n";
   } else if (isatty(STDERR_FILENO) && staged.path() != "-") {
-    errs() << request.output << ": " << formatBytes(size) << " in " << formatSeconds(seconds);
+    errs() << sys::path::filename(request.output) << ": " << formatBytes(size) << " in " << formatSeconds(seconds);
     if (summary.softmaxes)
       errs() << ", " << summary.fused << " of " << summary.softmaxes << " attentions fused";
     errs() << '\n';
@@ -282,5 +282,5 @@ int main(int argc, char **argv) {
   if (!line)
     return code;
   Request request = readRequest(*line);
-  return line->failed() ? static_cast<int>(ExitUsage) : compile(std::move(request));
+  return line->failed() ? static_cast<int>(ExitUsage) : finishOutput(compile(std::move(request)));
 }

@@ -66,6 +66,15 @@ void report(Severity severity, const Twine &text) {
   errs().flush();
 }
 
+int finishOutput(int code) {
+  outs().flush();
+  if (!outs().has_error())
+    return code;
+  reportError("cannot write to standard output: " + outs().error().message());
+  outs().clear_error();
+  return code == ExitSuccess ? static_cast<int>(ExitUsage) : code;
+}
+
 void showProgress(StringRef text) {
   static const bool terminal = isatty(STDERR_FILENO);
   if (!terminal || (text.empty() && !progressShown))

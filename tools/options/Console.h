@@ -25,6 +25,10 @@ void report(Severity severity, const llvm::Twine &text);
 inline void reportError(const llvm::Twine &text) { report(Severity::Error, text); }
 inline void reportNote(const llvm::Twine &text) { report(Severity::Note, text); }
 
+/// Flushes standard output. `code`, or ExitUsage, and told, if it could not all
+/// be written.
+int finishOutput(int code);
+
 /// The line that shows what is being done, on a terminal only; the next message
 /// or call replaces it. "" removes it.
 void showProgress(llvm::StringRef text);
