@@ -53,7 +53,9 @@ int main(int argc, char **argv) {
   long accepted = 0;
   for (long i = 0; i < truncations; ++i) {
     // The first and the last bytes each once, then anywhere.
-    size_t size = i < 128 ? static_cast<size_t>(i) : i < 256 ? bytes.size() - static_cast<size_t>(i - 127) : random() % bytes.size();
+    size_t size = i < 128   ? static_cast<size_t>(i)
+                  : i < 256 ? bytes.size() - static_cast<size_t>(i - 127)
+                            : random() % bytes.size();
     accepted += !refused(load(bytes, size), "truncated", size);
   }
   for (long i = 0; i < flips; ++i) {
@@ -68,6 +70,7 @@ int main(int argc, char **argv) {
     std::printf("the undamaged library loads no more: %s\n", attnrt_last_error());
     return 1;
   }
-  std::printf("%ld truncations and %ld flips of %zu bytes: %ld not refused\n", truncations, flips, bytes.size(), accepted);
+  std::printf("%ld truncations and %ld flips of %zu bytes: %ld not refused\n", truncations, flips, bytes.size(),
+              accepted);
   return accepted != 0;
 }

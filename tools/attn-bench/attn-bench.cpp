@@ -18,7 +18,9 @@ using runner::Tensor;
 namespace {
 
 constexpr ToolInfo kTool = {
-    "attn-bench", BenchVis, "attn-bench [options] MODEL.so|MODEL.onnx",
+    "attn-bench",
+    BenchVis,
+    "attn-bench [options] MODEL.so|MODEL.onnx",
     "Times the runs of a model library, or of an ONNX model that it compiles first.\n"
     "At least 3 runs and 0.2 s of warm-up are not counted. Outputs are those of the last run.",
     "  attn-bench model.so --threads=2\n"

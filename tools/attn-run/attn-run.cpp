@@ -14,7 +14,9 @@ using runner::Tensor;
 namespace {
 
 constexpr ToolInfo kTool = {
-    "attn-run", RunVis, "attn-run [options] MODEL.so|MODEL.onnx",
+    "attn-run",
+    RunVis,
+    "attn-run [options] MODEL.so|MODEL.onnx",
     "Runs a model library, or compiles an ONNX model and runs it, in one step.\n"
     "Without --output and --expected-output, what comes out is summed up on standard output.",
     "  attn-run model.so                                 on inputs made from a seed\n"

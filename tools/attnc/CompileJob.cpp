@@ -5,9 +5,9 @@
 #include "tools/attnc/Diagnostics.h"
 #include "tools/options/Console.h"
 
-#include "llvm/Support/raw_ostream.h"
 #include "mlir/IR/MLIRContext.h"
 #include "mlir/Parser/Parser.h"
+#include "llvm/Support/raw_ostream.h"
 
 using namespace llvm;
 using namespace mlir;
@@ -82,7 +82,7 @@ int runCompileJob(const CompileJob &job, WorkerChannel &channel) {
   if (succeeded(compiled))
     return ExitSuccess;
   if (!diagnostics.errors())
-    reportError(job.input + ": internal error: the compile failed without a message (" + stage + ")");
+    reportError(job.input + ": internal error: a pass crashed, or failed without a message (" + stage + ")");
   return ExitInternal;
 }
 

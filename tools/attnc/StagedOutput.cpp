@@ -17,9 +17,7 @@ using namespace llvm;
 namespace attn::tools {
 namespace {
 
-std::string why(StringRef path, int error) {
-  return ("cannot write '" + path + "': " + std::strerror(error)).str();
-}
+std::string why(StringRef path, int error) { return ("cannot write '" + path + "': " + std::strerror(error)).str(); }
 
 std::string parentOf(StringRef path) {
   StringRef parent = sys::path::parent_path(path);
@@ -86,9 +84,7 @@ StagedOutput::~StagedOutput() {
     sys::fs::remove_directories(folder, /*IgnoreErrors=*/true);
 }
 
-std::string StagedOutput::path() const {
-  return kind == Kind::Stdout ? "-" : side(sys::path::filename(target));
-}
+std::string StagedOutput::path() const { return kind == Kind::Stdout ? "-" : side(sys::path::filename(target)); }
 
 bool StagedOutput::commit(std::string &error) {
   switch (kind) {

@@ -24,7 +24,9 @@ using namespace attn::tools;
 namespace {
 
 constexpr ToolInfo kTool = {
-    "attnc", AttncVis, "attnc [options] MODEL.onnx",
+    "attnc",
+    AttncVis,
+    "attnc [options] MODEL.onnx",
     "Compiles an ONNX model into a library that libattnrt, attn-run and attn-bench load and run.\n"
     "A model in the compiler's own textual IR (MODEL.mlir) is accepted too.",
     "  attnc model.onnx -o model.so                      a library for this machine\n"
@@ -48,9 +50,7 @@ struct Request {
   bool json = false;
 };
 
-const char *extension(EmitKind kind) {
-  return kind == EmitKind::Lib ? ".so" : kind == EmitKind::Obj ? ".o" : "";
-}
+const char *extension(EmitKind kind) { return kind == EmitKind::Lib ? ".so" : kind == EmitKind::Obj ? ".o" : ""; }
 
 void checkCpu(CommandLine &line, StringRef cpu) {
   SmallVector<StringRef> known;
@@ -124,8 +124,8 @@ Request readRequest(CommandLine &line) {
     line.fail("standard output cannot take both the IR and a report: name a file with -o");
   request.reproducer = line.text(OPT_reproducer).str();
   if (request.reproducer.empty())
-    request.reproducer = (request.output == "-" ? sys::path::stem(job.input).str() : request.output) +
-                         ".reproducer.mlir";
+    request.reproducer =
+        (request.output == "-" ? sys::path::stem(job.input).str() : request.output) + ".reproducer.mlir";
   return request;
 }
 
@@ -246,6 +246,9 @@ int compile(Request request) {
     reportError(error);
     return ExitUsage;
   }
+  // A reader that goes away (| head) must kill neither the worker nor, before it
+  // has cleaned up, the driver: writes fail instead, which finishOutput tells.
+  std::signal(SIGPIPE, SIG_IGN);
   CompileJob &job = request.job;
   job.output = staged->path();
   job.compile.reproducerPath = staged->side("reproducer.mlir");

@@ -68,10 +68,14 @@ void report(Severity severity, const Twine &text) {
 
 int finishOutput(int code) {
   outs().flush();
+  // Nobody is left to tell; LLVM would abort over it at exit.
+  errs().flush();
+  errs().clear_error();
   if (!outs().has_error())
     return code;
   reportError("cannot write to standard output: " + outs().error().message());
   outs().clear_error();
+  errs().clear_error();
   return code == ExitSuccess ? static_cast<int>(ExitUsage) : code;
 }
 

@@ -111,8 +111,8 @@ uint64_t CommandLine::number(OptionId id, uint64_t fallback, uint64_t lower, uin
     return fallback;
   uint64_t value;
   if (StringRef(arg->getValue()).getAsInteger(10, value) || value < lower || value > upper) {
-    std::string range = upper == INT64_MAX ? "of at least " + utostr(lower)
-                                           : "from " + utostr(lower) + " to " + utostr(upper);
+    std::string range =
+        upper == INT64_MAX ? "of at least " + utostr(lower) : "from " + utostr(lower) + " to " + utostr(upper);
     fail("'" + spelling(*arg) + "' expects a whole number " + range + ", not '" + arg->getValue() + "'");
     return fallback;
   }

@@ -18,10 +18,10 @@ struct Spelling {
   int32_t dtype;
 };
 constexpr Spelling kSpellings[] = {
-    {"f32", "float32", ATTNRT_F32}, {"f64", "float64", ATTNRT_F64},    {"f16", "float16", ATTNRT_F16},
+    {"f32", "float32", ATTNRT_F32},    {"f64", "float64", ATTNRT_F64}, {"f16", "float16", ATTNRT_F16},
     {"bf16", "bfloat16", ATTNRT_BF16}, {"i8", "int8", ATTNRT_I8},      {"i16", "int16", ATTNRT_I16},
-    {"i32", "int32", ATTNRT_I32},   {"i64", "int64", ATTNRT_I64},      {"u8", "uint8", ATTNRT_U8},
-    {"u16", "uint16", ATTNRT_U16},  {"u32", "uint32", ATTNRT_U32},     {"u64", "uint64", ATTNRT_U64},
+    {"i32", "int32", ATTNRT_I32},      {"i64", "int64", ATTNRT_I64},   {"u8", "uint8", ATTNRT_U8},
+    {"u16", "uint16", ATTNRT_U16},     {"u32", "uint32", ATTNRT_U32},  {"u64", "uint64", ATTNRT_U64},
     {"i1", "bool", ATTNRT_BOOL}};
 
 /// SplitMix64 (Steele, Lea, Flood 2014): one multiplication chain, no state to
@@ -40,8 +40,7 @@ private:
   uint64_t state;
 };
 
-template <typename T>
-bool parseNumber(std::string_view text, T &value) {
+template <typename T> bool parseNumber(std::string_view text, T &value) {
   auto [end, code] = std::from_chars(text.data(), text.data() + text.size(), value);
   return code == std::errc() && end == text.data() + text.size();
 }
@@ -57,7 +56,8 @@ bool parseType(std::string_view text, int32_t &dtype, std::vector<int64_t> &shap
           dtype = spelling.dtype;
           return true;
         }
-      error = "unknown element type '" + std::string(part) + "'; there are f32, f64, f16, bf16, i8 to i64, u8 to u64, bool";
+      error =
+          "unknown element type '" + std::string(part) + "'; there are f32, f64, f16, bf16, i8 to i64, u8 to u64, bool";
       return false;
     }
     int64_t dim;
@@ -288,8 +288,8 @@ Fault makeInputs(const attnrt_entry_info &entry, const InputOptions &options, st
     std::vector<int64_t> shape;
     auto asked = options.shapes.find(info.name);
     if (asked != options.shapes.end() && asked->second.size() != static_cast<size_t>(info.rank)) {
-      error = std::string("input '") + info.name + "' is " + printType(info) + ", which --shape=" +
-              printShape(asked->second) + " does not fit";
+      error = std::string("input '") + info.name + "' is " + printType(info) +
+              ", which --shape=" + printShape(asked->second) + " does not fit";
       return Fault::Request;
     }
     for (int32_t d = 0; d < info.rank; ++d) {

@@ -281,7 +281,8 @@ std::string header(const Tensor &tensor) {
       descr = named.descr;
   std::string text = "{'descr': '" + descr + "', 'fortran_order': False, 'shape': (";
   for (size_t d = 0; d < tensor.shape().size(); ++d)
-    text += (d ? " " : "") + std::to_string(tensor.shape()[d]) + (tensor.shape().size() == 1 || d + 1 < tensor.shape().size() ? "," : "");
+    text += (d ? " " : "") + std::to_string(tensor.shape()[d]) +
+            (tensor.shape().size() == 1 || d + 1 < tensor.shape().size() ? "," : "");
   text += "), }";
   // Magic, version, length and header end at a multiple of 64, in a newline.
   size_t total = (10 + text.size() + 1 + 63) / 64 * 64;

@@ -18,7 +18,8 @@ float halfToFloat(uint16_t half) {
   uint32_t sign = uint32_t(half & 0x8000) << 16, exponent = half >> 10 & 31, mantissa = half & 1023;
   if (exponent == 31)
     return bitsToFloat(sign | 0x7f800000 | mantissa << 13);
-  float magnitude = exponent ? std::ldexp(float(1024 + mantissa), int(exponent) - 25) : std::ldexp(float(mantissa), -24);
+  float magnitude =
+      exponent ? std::ldexp(float(1024 + mantissa), int(exponent) - 25) : std::ldexp(float(mantissa), -24);
   return sign ? -magnitude : magnitude;
 }
 
@@ -47,15 +48,13 @@ uint16_t doubleToBf16(double value) {
   return static_cast<uint16_t>((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
 }
 
-template <typename T>
-T load(const void *data, uint64_t i) {
+template <typename T> T load(const void *data, uint64_t i) {
   T value;
   std::memcpy(&value, static_cast<const char *>(data) + i * sizeof(T), sizeof(T));
   return value;
 }
 
-template <typename T>
-void store(void *data, uint64_t i, T value) {
+template <typename T> void store(void *data, uint64_t i, T value) {
   std::memcpy(static_cast<char *>(data) + i * sizeof(T), &value, sizeof(T));
 }
 
@@ -76,7 +75,8 @@ bool countElements(const std::vector<int64_t> &shape, int32_t dtype, uint64_t &c
     return true;
   }
   for (int64_t dim : shape)
-    if (__builtin_mul_overflow(count, static_cast<uint64_t>(dim), &count) || count > kMaxBytes / std::max<uint64_t>(size, 1))
+    if (__builtin_mul_overflow(count, static_cast<uint64_t>(dim), &count) ||
+        count > kMaxBytes / std::max<uint64_t>(size, 1))
       return false;
   return true;
 }
@@ -102,44 +102,66 @@ bool Tensor::create(int32_t dtype, std::vector<int64_t> shape, Tensor &result, s
 
 int64_t Tensor::intAt(uint64_t i) const {
   switch (type) {
-  case ATTNRT_I8: return load<int8_t>(data(), i);
-  case ATTNRT_I16: return load<int16_t>(data(), i);
-  case ATTNRT_I32: return load<int32_t>(data(), i);
+  case ATTNRT_I8:
+    return load<int8_t>(data(), i);
+  case ATTNRT_I16:
+    return load<int16_t>(data(), i);
+  case ATTNRT_I32:
+    return load<int32_t>(data(), i);
   case ATTNRT_U8:
-  case ATTNRT_BOOL: return load<uint8_t>(data(), i);
-  case ATTNRT_U16: return load<uint16_t>(data(), i);
-  case ATTNRT_U32: return load<uint32_t>(data(), i);
-  default: return load<int64_t>(data(), i); // also u64: the same bits
+  case ATTNRT_BOOL:
+    return load<uint8_t>(data(), i);
+  case ATTNRT_U16:
+    return load<uint16_t>(data(), i);
+  case ATTNRT_U32:
+    return load<uint32_t>(data(), i);
+  default:
+    return load<int64_t>(data(), i); // also u64: the same bits
   }
 }
 
 void Tensor::setInt(uint64_t i, int64_t value) {
   switch (attnrt_dtype_size(type)) {
-  case 1: return store(data(), i, static_cast<int8_t>(value));
-  case 2: return store(data(), i, static_cast<int16_t>(value));
-  case 4: return store(data(), i, static_cast<int32_t>(value));
-  default: return store(data(), i, value);
+  case 1:
+    return store(data(), i, static_cast<int8_t>(value));
+  case 2:
+    return store(data(), i, static_cast<int16_t>(value));
+  case 4:
+    return store(data(), i, static_cast<int32_t>(value));
+  default:
+    return store(data(), i, value);
   }
 }
 
 double Tensor::at(uint64_t i) const {
   switch (type) {
-  case ATTNRT_F32: return load<float>(data(), i);
-  case ATTNRT_F64: return load<double>(data(), i);
-  case ATTNRT_F16: return halfToFloat(load<uint16_t>(data(), i));
-  case ATTNRT_BF16: return bitsToFloat(uint32_t(load<uint16_t>(data(), i)) << 16);
-  case ATTNRT_U64: return static_cast<double>(load<uint64_t>(data(), i));
-  default: return static_cast<double>(intAt(i));
+  case ATTNRT_F32:
+    return load<float>(data(), i);
+  case ATTNRT_F64:
+    return load<double>(data(), i);
+  case ATTNRT_F16:
+    return halfToFloat(load<uint16_t>(data(), i));
+  case ATTNRT_BF16:
+    return bitsToFloat(uint32_t(load<uint16_t>(data(), i)) << 16);
+  case ATTNRT_U64:
+    return static_cast<double>(load<uint64_t>(data(), i));
+  default:
+    return static_cast<double>(intAt(i));
   }
 }
 
 void Tensor::set(uint64_t i, double value) {
   switch (type) {
-  case ATTNRT_F32: return store(data(), i, static_cast<float>(value));
-  case ATTNRT_F64: return store(data(), i, value);
-  case ATTNRT_F16: return store(data(), i, doubleToHalf(value));
-  case ATTNRT_BF16: return store(data(), i, doubleToBf16(value));
-  default: return setInt(i, static_cast<int64_t>(value));
+  case ATTNRT_F32:
+    return store(data(), i, static_cast<float>(value));
+  case ATTNRT_F64:
+    return store(data(), i, value);
+  case ATTNRT_F16:
+    return store(data(), i, doubleToHalf(value));
+  case ATTNRT_BF16:
+    return store(data(), i, doubleToBf16(value));
+  default:
+    return setInt(i, static_cast<int64_t>(value));
   }
 }
 
@@ -195,7 +217,8 @@ Statistics statistics(const Tensor &tensor) {
 Comparison compare(const Tensor &got, const Tensor &want, double rtol, double atol) {
   Comparison result;
   if (got.dtype() != want.dtype()) {
-    result.complaint = std::string("its type is ") + attnrt_dtype_name(got.dtype()) + ", expected " + attnrt_dtype_name(want.dtype());
+    result.complaint =
+        std::string("its type is ") + attnrt_dtype_name(got.dtype()) + ", expected " + attnrt_dtype_name(want.dtype());
     return result;
   }
   if (got.shape() != want.shape()) {
@@ -233,8 +256,9 @@ Comparison compare(const Tensor &got, const Tensor &want, double rtol, double at
   std::string place;
   for (uint64_t i : index)
     place += (place.empty() ? "" : ", ") + std::to_string(i);
-  result.complaint = std::to_string(result.different) + " of " + std::to_string(got.elements()) + " elements differ, first [" +
-                     place + "]: " + printElement(got, first) + ", expected " + printElement(want, first);
+  result.complaint = std::to_string(result.different) + " of " + std::to_string(got.elements()) +
+                     " elements differ, first [" + place + "]: " + printElement(got, first) + ", expected " +
+                     printElement(want, first);
   return result;
 }
 

@@ -73,7 +73,7 @@ Statistics statistics(const Tensor &tensor);
 /// NaN, infinities and integers exactly.
 struct Comparison {
   bool equal = false;
-  double maxError = 0;   ///< largest |got - want| of finite pairs
+  double maxError = 0; ///< largest |got - want| of finite pairs
   uint64_t different = 0;
   std::string complaint; ///< what differs first, with both values
 };
