@@ -141,25 +141,28 @@ FailureOr<WeightPlan> WeightPlan::create(ModuleOp module, ArrayRef<StringRef> sy
     if (failed(expressions.inspect(global, store, initializers, key)))
       return failure();
     auto [known, isNew] = placeOfKey.try_emplace(key, plan.places.size());
-    if (!isNew) {
-      plan.offsets[symbol] = plan.places[known->second].offset;
-      continue;
+    if (isNew) {
+      Place place;
+      place.symbol = symbol.str();
+      place.offset = llvm::alignTo(plan.total, kAlignment);
+      place.size = *weightTensorBytes(cast<RankedTensorType>(global.getType()));
+      for (StringRef name : initializers)
+        place.sources.push_back(name.str());
+      plan.total = place.offset + place.size;
+      plan.places.push_back(std::move(place));
     }
-    Place place;
-    place.symbol = symbol.str();
-    place.offset = llvm::alignTo(plan.total, kAlignment);
-    place.size = *weightTensorBytes(cast<RankedTensorType>(global.getType()));
-    for (StringRef name : initializers)
-      place.sources.push_back(name.str());
-    plan.total = place.offset + place.size;
+    const Place &place = plan.places[known->second];
     plan.offsets[symbol] = place.offset;
+    // Each name that reads the place has its row, so that the runtime sees that
+    // replacing one tensor would change another.
     std::string layout = describeLayout(global, expressions);
     for (StringRef name : initializers) {
+      if (llvm::any_of(plan.rows, [&](const WeightRow &row) { return row.offset == place.offset && row.name == name; }))
+        continue;
       auto type = cast<RankedTensorType>(initializerGlobals.lookup(name).getType());
       plan.rows.push_back({name.str(), type.getElementType(), SmallVector<int64_t>(type.getShape()), place.offset,
                            place.size, layout});
     }
-    plan.places.push_back(std::move(place));
   }
   return plan;
 }

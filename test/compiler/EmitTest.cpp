@@ -47,6 +47,9 @@ TEST_F(Emit, RequiredFeaturesAreTheKernelsNames) {
   EXPECT_EQ(requiredCpuFeatures(target("x86-64")), "");
   std::string v4 = requiredCpuFeatures(target("x86-64-v4"));
   EXPECT_NE(v4.find("sse4_1"), std::string::npos);
+  // Nothing beyond what the runtime can check, whatever the CPU has.
+  EXPECT_EQ(requiredCpuFeatures(target("znver5")), v4 + ",avx512_vnni,avx512_bf16");
+  EXPECT_NE(target("znver5").getFeatures().find("-avx512vbmi,"), llvm::StringRef::npos);
   EXPECT_NE(v4.find("abm,bmi1,bmi2,f16c,fma,avx,avx2,avx512f"), std::string::npos) << v4;
 }
 

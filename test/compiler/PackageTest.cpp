@@ -133,8 +133,13 @@ TEST_F(Weights, EqualWeightsShareAPlace) {
   EXPECT_NE(plan->offsetOf("p"), plan->offsetOf("a"));
   EXPECT_EQ(plan->totalBytes(), 3u * 48 * 4);
   EXPECT_EQ(plan->offsetOf("nothing"), std::nullopt);
-  for (const WeightRow &row : plan->table())
+  std::vector<std::string> names;
+  for (const WeightRow &row : plan->table()) {
     EXPECT_EQ(row.offset % WeightPlan::kAlignment, 0u);
+    names.push_back(row.name);
+  }
+  // Both names of a shared place are listed, once a place.
+  EXPECT_EQ(names, (std::vector<std::string>{"a", "tied", "other", "a", "tied"}));
   write(*module, *plan);
   EXPECT_EQ(store.lookup("a").size(), 0u) << "a source is dropped after its last use";
 }

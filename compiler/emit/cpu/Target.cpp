@@ -17,16 +17,26 @@ static constexpr llvm::StringLiteral kTriple = "x86_64-unknown-linux-gnu";
 
 /// LLVM's name of a feature and the kernel's, in the order that users know.
 static constexpr std::pair<llvm::StringLiteral, llvm::StringLiteral> kFeatureNames[] = {
-    {"sse3", "pni"},         {"ssse3", "ssse3"},
-    {"sse4.1", "sse4_1"},    {"sse4.2", "sse4_2"},
-    {"popcnt", "popcnt"},    {"cx16", "cx16"},
-    {"movbe", "movbe"},      {"lzcnt", "abm"},
-    {"bmi", "bmi1"},         {"bmi2", "bmi2"},
-    {"f16c", "f16c"},        {"fma", "fma"},
-    {"avx", "avx"},          {"avx2", "avx2"},
-    {"avx512f", "avx512f"},  {"avx512cd", "avx512cd"},
-    {"avx512bw", "avx512bw"}, {"avx512dq", "avx512dq"},
-    {"avx512vl", "avx512vl"}, {"avx512vnni", "avx512_vnni"},
+    {"sse3", "pni"},
+    {"ssse3", "ssse3"},
+    {"sse4.1", "sse4_1"},
+    {"sse4.2", "sse4_2"},
+    {"popcnt", "popcnt"},
+    {"cx16", "cx16"},
+    {"movbe", "movbe"},
+    {"lzcnt", "abm"},
+    {"bmi", "bmi1"},
+    {"bmi2", "bmi2"},
+    {"f16c", "f16c"},
+    {"fma", "fma"},
+    {"avx", "avx"},
+    {"avx2", "avx2"},
+    {"avx512f", "avx512f"},
+    {"avx512cd", "avx512cd"},
+    {"avx512bw", "avx512bw"},
+    {"avx512dq", "avx512dq"},
+    {"avx512vl", "avx512vl"},
+    {"avx512vnni", "avx512_vnni"},
     {"avx512bf16", "avx512_bf16"},
 };
 
@@ -78,8 +88,14 @@ FailureOr<TargetAttr> makeTarget(MLIRContext *context, StringRef cpu, std::strin
     l1 = cacheSize(_SC_LEVEL1_DCACHE_SIZE, l1);
     l2 = cacheSize(_SC_LEVEL2_CACHE_SIZE, l2);
   }
-  // Some CPUs are tuned to prefer half the width that our kernels use.
+  // Some CPUs are tuned to prefer half the width that our kernels use. What a
+  // named CPU has beyond the table above is switched off: the runtime could not
+  // check it before running the code.
   features += "-prefer-256-bit";
+  for (StringRef extra : {"adx", "avx10.1", "avx10.2", "avx512bitalg", "avx512fp16", "avx512ifma", "avx512vbmi",
+                          "avx512vbmi2", "avx512vp2intersect", "avx512vpopcntdq", "avxifma", "avxneconvert", "avxvnni",
+                          "avxvnniint8", "avxvnniint16", "egpr", "fma4", "gfni", "sse4a", "tbm", "vaes", "vpclmulqdq", "xop"})
+    features += (",-" + extra).str();
   auto target = TargetAttr::get(context, kTriple, name, features, "portable", l1, l2);
   std::string unused;
   if (const llvm::Target *backend = lookupTarget(llvm::Triple(kTriple), unused)) {
