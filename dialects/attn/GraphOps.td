@@ -77,7 +77,7 @@ def Attn_CheckIndexOp : Attn_Op<"check_index", [Pure]> {
   let description = [{
     `result` is `index`, or `index + size` when negative, when that lies in
     [0, size). Otherwise the run will end with `ATTNRT_OUT_OF_RANGE` and
-    `message` (which names the node), and `result` is 0 meanwhile. Pure on
+    "`message`: an index is out of range" (it names the node), and `result` is 0 meanwhile. Pure on
     purpose: an unused check may go, a repeated one records the same error.
 
     ```mlir

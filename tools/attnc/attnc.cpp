@@ -220,8 +220,8 @@ int finish(const Request &request, StagedOutput &staged, const Summary &summary,
 void keepReproducer(const Request &request, const WorkerResult &result) {
   const CompileJob &job = request.job;
   const std::string &path = job.compile.reproducerPath;
-  bool compiling = !result.stage.empty() && result.stage != kImportStage;
-  if (!sys::fs::exists(path) && compiling) {
+  bool died = result.end != WorkerResult::End::Exited && result.stage != kImportStage;
+  if (!sys::fs::exists(path) && died) {
     WorkerLimits limits = {request.limits.memoryBytes, /*seconds=*/60};
     runWorker(limits, [&](WorkerChannel &) { return writeJobReproducer(job); }, [](StringRef) {});
   }

@@ -325,7 +325,8 @@ private:
     Block *block = b.getInsertionBlock();
     Block *rest = block->splitBlock(b.getInsertionPoint());
     Block *bad = b.createBlock(rest);
-    LLVM::StoreOp::create(b, loc(), constant(i32, 1 + messages.add(op.getMessage())),
+    std::string message = (op.getMessage() + ": an index is out of range").str();
+    LLVM::StoreOp::create(b, loc(), constant(i32, 1 + messages.add(message)),
                           field(runContext, offsetof(attnrt_run, error_message)));
     cf::BranchOp::create(b, loc(), rest);
     b.setInsertionPointToEnd(block);
