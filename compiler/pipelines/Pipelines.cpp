@@ -17,8 +17,12 @@ using namespace mlir;
 using namespace attn;
 
 void attn::buildKernelPipeline(OpPassManager &pm, unsigned optLevel) {
-  if (optLevel > 0)
+  if (optLevel > 0) {
     pm.addPass(createLowerContractionsPass());
+    pm.addPass(createLowerAttentionPass());
+    pm.addPass(createLowerNormalizationPass());
+  }
+  // What has no kernel.
   pm.addPass(createDecomposePass());
   if (optLevel > 0) {
     pm.addPass(createCanonicalizerPass());
