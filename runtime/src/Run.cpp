@@ -97,8 +97,13 @@ static_assert(offsetof(Run, abi) == 0, "compiled code hands back a pointer to `a
 
 static void *provideWorkspace(attnrt_run *abi, uint64_t bytes) {
   Run &run = runOf(abi);
-  void *memory = run.session->workspace.atLeast(bytes);
-  if (!memory)
+  WorkspacePiece *&piece = *run.nextPiece;
+  if (!piece)
+    piece = make<WorkspacePiece>();
+  void *memory = piece ? piece->buffer.atLeast(bytes) : nullptr;
+  if (memory)
+    run.nextPiece = &piece->next;
+  else
     run.status = failMemory(bytes, "the workspace of a run");
   return memory;
 }
@@ -283,6 +288,7 @@ attnrt_status attnrt_session::run(const attnrt_run_options &options, const DLTen
   if (options.timeout_ns && __builtin_add_overflow(start, options.timeout_ns, &run.stop.deadline))
     run.stop.deadline = INT64_MAX;
   run.abi.weights = model->file.weights();
+  run.nextPiece = &workspace;
   run.abi.workspace = provideWorkspace;
   run.abi.output = provideOutput;
   run.abi.parallel_for = parallelFor;

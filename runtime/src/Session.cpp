@@ -42,6 +42,10 @@ attnrt_session::~attnrt_session() {
     outputStaging[i].~GrowingBuffer();
   free(inputStaging);
   free(outputStaging);
+  while (attn::rt::WorkspacePiece *piece = workspace) {
+    workspace = piece->next;
+    attn::rt::destroy(piece);
+  }
   attnrt_model_release(model);
 }
 

@@ -25,6 +25,12 @@ struct OutputSlot {
   bool staged;
 };
 
+/// Workspace of one request; kept for the next run's request of that number.
+struct WorkspacePiece {
+  GrowingBuffer buffer;
+  WorkspacePiece *next = nullptr;
+};
+
 /// One run in flight. `abi` is what compiled code sees and hands back.
 struct Run {
   attnrt_run abi;
@@ -32,6 +38,7 @@ struct Run {
   const EntryPlan *plan;
   StopCondition stop;
   attnrt_status status; ///< why the run fails, set by a callback
+  WorkspacePiece **nextPiece; ///< where the next workspace piece hangs
 };
 
 } // namespace attn::rt
@@ -41,7 +48,7 @@ struct attnrt_session {
   std::atomic<int32_t> references{1}; // the caller's, and one while a run is in progress
   std::atomic<int32_t> busy{0};
   attn::rt::Pool pool;
-  attn::rt::GrowingBuffer workspace;
+  attn::rt::WorkspacePiece *workspace = nullptr; // a list, in the order of a run's requests
   // As many as the entry with the most inputs or outputs has.
   attn::rt::Array<attnrt_buffer> inputs;
   attn::rt::Array<attn::rt::TensorView> inputViews;

@@ -146,7 +146,8 @@ static Value allLanes(OpBuilder &b, Location loc, int64_t lanes) {
 }
 
 /// `buffer` as a flat array from its allocation on, with its offset and strides.
-static Value flatten(OpBuilder &b, Location loc, Value buffer, OpFoldResult &offset, SmallVector<OpFoldResult> &strides) {
+static Value flatten(OpBuilder &b, Location loc, Value buffer, OpFoldResult &offset,
+                     SmallVector<OpFoldResult> &strides) {
   auto metadata = memref::ExtractStridedMetadataOp::create(b, loc, buffer);
   offset = metadata.getConstifiedMixedOffset();
   strides = metadata.getConstifiedMixedStrides();
@@ -190,7 +191,8 @@ static SmallVector<Value> applyMap(const BodyEmitter::Point &point, Location loc
       result.push_back(point.indices[dim.getPosition()]);
       continue;
     }
-    OpFoldResult index = affine::makeComposedFoldedAffineApply(point.b, loc, map.getSubMap({static_cast<unsigned>(result.size())}), operands);
+    OpFoldResult index = affine::makeComposedFoldedAffineApply(
+        point.b, loc, map.getSubMap({static_cast<unsigned>(result.size())}), operands);
     result.push_back(getValueOrCreateConstantIndexOp(point.b, loc, index));
   }
   return result;

@@ -50,9 +50,9 @@ def FinishBuffersPass : Pass<"attn-finish-buffers", "mlir::func::FuncOp"> {
   let description = [{
     `memref.copy` becomes `linalg.generic`, so that it is vectorised and run in
     parallel; an operand of `attn.kernel` that is no dense row-major buffer is
-    copied to one.
+    copied to one; `memref.dim` of a view is the size that the view was given.
   }];
-  let dependentDialects = ["::mlir::linalg::LinalgDialect", "::mlir::memref::MemRefDialect"];
+  let dependentDialects = ["::mlir::linalg::LinalgDialect", "::mlir::affine::AffineDialect", "::mlir::memref::MemRefDialect"];
 }
 
 def PlanMemoryPass : Pass<"attn-plan-memory", "mlir::func::FuncOp"> {

@@ -59,10 +59,10 @@ struct WidenHalf : OpRewritePattern<arith::ExtFOp> {
     Value magnitude = bits.shl(bits.band(half, 0x7fff), 13);
     Value biased = bits.add(magnitude, bits.number(112u << 23));
     Value special = bits.add(biased, bits.number(112u << 23));
-    Value denormal = bits.cast(
-        bits.i32(), arith::SubFOp::create(rewriter, op.getLoc(),
-                                          bits.cast(bits.f32(), bits.add(biased, bits.number(1u << 23))),
-                                          bits.cast(bits.f32(), bits.number(113u << 23))));
+    Value denormal =
+        bits.cast(bits.i32(), arith::SubFOp::create(rewriter, op.getLoc(),
+                                                    bits.cast(bits.f32(), bits.add(biased, bits.number(1u << 23))),
+                                                    bits.cast(bits.f32(), bits.number(113u << 23))));
     Value result = bits.select(bits.less(magnitude, 0x7c00u << 13), biased, special);
     result = bits.select(bits.less(magnitude, 0x0400u << 13), denormal, result);
     result = bits.cast(bits.f32(), bits.bor(result, bits.shl(bits.band(half, 0x8000), 16)));

@@ -26,8 +26,8 @@ struct ExpandReshapesPass : attn::impl::ExpandReshapesPassBase<ExpandReshapesPas
         strides[i] = stride;
         stride = affine::makeComposedFoldedAffineApply(b, op.getLoc(), x * y, {stride, sizes[i]});
       }
-      Value cast = memref::ReinterpretCastOp::create(b, op.getLoc(), op.getResultType(), op.getSrc(),
-                                                     b.getIndexAttr(0), sizes, strides);
+      Value cast = memref::ReinterpretCastOp::create(b, op.getLoc(), op.getResultType(), op.getSrc(), b.getIndexAttr(0),
+                                                     sizes, strides);
       op.replaceAllUsesWith(cast);
       op.erase();
     });

@@ -267,8 +267,7 @@ private:
       b.setInsertionPointAfterValue(buffer);
       if (auto expand = value.getDefiningOp<tensor::ExpandShapeOp>()) {
         auto reassociation = expand.getReassociationIndices();
-        auto type = memref::CollapseShapeOp::computeCollapsedType(cast<MemRefType>(buffer.getType()),
-                                                                  reassociation);
+        auto type = memref::CollapseShapeOp::computeCollapsedType(cast<MemRefType>(buffer.getType()), reassociation);
         buffer = memref::CollapseShapeOp::create(b, value.getLoc(), type, buffer, reassociation);
         value = expand.getSrc();
         // The collapsed type may know less than the source's: {?} of {2, ?}.

@@ -1,6 +1,8 @@
 #include "dialects/attn/AttnOps.h"
 #include "passes/Passes.h"
 
+#include "mlir/Dialect/Affine/IR/AffineOps.h"
+#include "mlir/Dialect/Arith/Utils/Utils.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
@@ -19,10 +21,9 @@ void copyAsGeneric(OpBuilder &b, Location loc, Value source, Value target) {
   int64_t rank = cast<MemRefType>(target.getType()).getRank();
   AffineMap identity = b.getMultiDimIdentityMap(rank);
   SmallVector<utils::IteratorType> loops(rank, utils::IteratorType::parallel);
-  linalg::GenericOp::create(b, loc, source, target, {identity, identity}, loops,
-                            [](OpBuilder &body, Location at, ValueRange args) {
-                              linalg::YieldOp::create(body, at, args[0]);
-                            });
+  linalg::GenericOp::create(
+      b, loc, source, target, {identity, identity}, loops,
+      [](OpBuilder &body, Location at, ValueRange args) { linalg::YieldOp::create(body, at, args[0]); });
 }
 
 Value denseCopyOf(OpBuilder &b, Location loc, Value buffer) {
@@ -53,10 +54,63 @@ void densifyOperands(KernelOp op) {
   }
 }
 
+/// The size of a dimension, from the operands of the views that lead to it;
+/// null where it cannot be told.
+OpFoldResult sizeOf(OpBuilder &b, Value buffer, int64_t dim) {
+  auto type = cast<MemRefType>(buffer.getType());
+  if (!type.isDynamicDim(dim))
+    return b.getIndexAttr(type.getDimSize(dim));
+  Operation *def = buffer.getDefiningOp();
+  if (!def)
+    return {};
+  if (auto alloc = dyn_cast<memref::AllocOp>(def))
+    return alloc.getMixedSizes()[dim];
+  if (auto output = dyn_cast<OutputOp>(def))
+    return output.getSizes()[type.getDynamicDimIndex(dim)];
+  if (auto expand = dyn_cast<memref::ExpandShapeOp>(def))
+    return expand.getMixedOutputShape()[dim];
+  if (auto view = dyn_cast<memref::SubViewOp>(def); view && view.getSourceType().getRank() == type.getRank())
+    return view.getMixedSizes()[dim];
+  if (auto same = dyn_cast<memref::CastOp>(def); same && isa<MemRefType>(same.getSource().getType()))
+    return sizeOf(b, same.getSource(), dim);
+  auto collapse = dyn_cast<memref::CollapseShapeOp>(def);
+  if (!collapse)
+    return {};
+  OpFoldResult product = b.getIndexAttr(1);
+  for (int64_t from : collapse.getReassociationIndices()[dim]) {
+    OpFoldResult factor = sizeOf(b, collapse.getSrc(), from);
+    if (!factor)
+      return {};
+    AffineExpr x, y;
+    bindSymbols(b.getContext(), x, y);
+    product = affine::makeComposedFoldedAffineApply(b, buffer.getLoc(), x * y, {product, factor});
+  }
+  return product;
+}
+
+/// Bufferisation asks buffers for sizes that stood in the IR: with the values
+/// themselves, sizes of one origin stay one value and are known early.
+void resolveSizes(func::FuncOp function) {
+  SmallVector<memref::DimOp> dims;
+  function.walk([&](memref::DimOp op) { dims.push_back(op); });
+  for (memref::DimOp op : dims) {
+    std::optional<int64_t> index = op.getConstantIndex();
+    auto type = dyn_cast<MemRefType>(op.getSource().getType());
+    if (!index || !type || *index < 0 || *index >= type.getRank())
+      continue;
+    OpBuilder b(op);
+    if (OpFoldResult size = sizeOf(b, op.getSource(), *index)) {
+      op.replaceAllUsesWith(getValueOrCreateConstantIndexOp(b, op.getLoc(), size));
+      op.erase();
+    }
+  }
+}
+
 struct FinishBuffersPass : attn::impl::FinishBuffersPassBase<FinishBuffersPass> {
   void runOnOperation() override {
     if (getOperation()->hasAttr(AttnDialect::kKernelAttr))
       return;
+    resolveSizes(getOperation());
     SmallVector<KernelOp> kernels;
     SmallVector<memref::CopyOp> copies;
     getOperation().walk([&](Operation *op) {

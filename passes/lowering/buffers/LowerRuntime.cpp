@@ -74,9 +74,7 @@ private:
   }
   Value asI64(Value index) { return arith::IndexCastOp::create(b, loc(), i64, index); }
   Value asIndex(Value number) { return arith::IndexCastOp::create(b, loc(), b.getIndexType(), number); }
-  Value cast(Value value, Type type) {
-    return UnrealizedConversionCastOp::create(b, loc(), type, value).getResult(0);
-  }
+  Value cast(Value value, Type type) { return UnrealizedConversionCastOp::create(b, loc(), type, value).getResult(0); }
 
   Value field(Value base, int64_t offset) {
     // A constant GEP index holds 29 bits, an SSA value all.
@@ -264,11 +262,10 @@ private:
     bool stops = isa<OutputOp, WorkspaceOp, ParallelForOp, RequireOp, KernelOp>(op);
     if (stops && function->hasAttr(AttnDialect::kTaskAttr))
       return op->emitOpError("cannot stand in a parallel loop");
-    auto result =
-        llvm::TypeSwitch<Operation *, LogicalResult>(op)
-            .Case<OutputOp, WorkspaceOp, ParallelForOp, RequireOp, KernelOp, CheckIndexOp, WeightOp>(
-                [&](auto each) { return lower(each); })
-            .Default([](Operation *other) { return other->emitOpError("has no lowering to the runtime"); });
+    auto result = llvm::TypeSwitch<Operation *, LogicalResult>(op)
+                      .Case<OutputOp, WorkspaceOp, ParallelForOp, RequireOp, KernelOp, CheckIndexOp, WeightOp>(
+                          [&](auto each) { return lower(each); })
+                      .Default([](Operation *other) { return other->emitOpError("has no lowering to the runtime"); });
     if (succeeded(result))
       op->erase();
     current = nullptr;
@@ -374,9 +371,7 @@ private:
     Type structType = captureStruct(op.getCaptures().getTypes());
     Value argument = stack(structType, 1);
     int32_t next = 0;
-    auto put = [&](Value value) {
-      LLVM::StoreOp::create(b, loc(), value, structField(argument, structType, next++));
-    };
+    auto put = [&](Value value) { LLVM::StoreOp::create(b, loc(), value, structField(argument, structType, next++)); };
     put(runContext);
     for (Value capture : op.getCaptures()) {
       Type converted = types.convertType(capture.getType());
@@ -395,8 +390,7 @@ private:
     }
     auto taskType = FunctionType::get(b.getContext(), {ptr, i64, i64}, {});
     Value count = asI64(op.getIterations());
-    Value few = arith::CmpIOp::create(b, loc(), arith::CmpIPredicate::slt, count,
-                                      constant(i64, op.getMinIterations()));
+    Value few = arith::CmpIOp::create(b, loc(), arith::CmpIPredicate::slt, count, constant(i64, op.getMinIterations()));
     Block *block = b.getInsertionBlock();
     Block *rest = block->splitBlock(b.getInsertionPoint());
     Block *many = b.createBlock(rest);

@@ -36,7 +36,7 @@ struct Product {
 struct Buffer {
   memref::AllocOp alloc;
   Product bytes;
-  int64_t number = 0; // in the order of the code
+  int64_t number = 0;          // in the order of the code
   int64_t first = 0, last = 0; // positions in the entry's block, of uses
   int64_t ready = -1;          // position after which its size is known
   int64_t offset = 0;          // in units of the group's product
@@ -100,8 +100,7 @@ private:
       MemRefType type = alloc.getType();
       if (!type.getLayout().isIdentity() || !type.getElementType().isIntOrIndexOrFloat())
         return alloc.emitOpError("expects a dense buffer of numbers, got ") << type;
-      buffer.bytes.multiply(type.getElementType().isIndex() ? 8
-                                                            : llvm::divideCeil(type.getElementTypeBitWidth(), 8));
+      buffer.bytes.multiply(type.getElementType().isIndex() ? 8 : llvm::divideCeil(type.getElementTypeBitWidth(), 8));
       for (int64_t size : type.getShape())
         if (!ShapedType::isDynamic(size))
           buffer.bytes.multiply(size);
@@ -204,8 +203,7 @@ private:
     Value unit;
     for (unsigned factor : factors) {
       Value number = arith::IndexCastOp::create(b, loc, b.getI64Type(), values[factor]);
-      approximate = arith::MulFOp::create(b, loc, approximate,
-                                          arith::SIToFPOp::create(b, loc, b.getF64Type(), number));
+      approximate = arith::MulFOp::create(b, loc, approximate, arith::SIToFPOp::create(b, loc, b.getF64Type(), number));
       unit = unit ? arith::MulIOp::create(b, loc, unit, values[factor]).getResult() : values[factor];
     }
     approximate = arith::AddFOp::create(b, loc, approximate, arith::ConstantOp::create(b, loc, b.getF64FloatAttr(16)));
@@ -245,8 +243,7 @@ private:
     Value bytes = constant(buffer.bytes.coefficient);
     for (unsigned factor : buffer.bytes.factors)
       bytes = arith::MulIOp::create(b, alloc.getLoc(), bytes, values[factor]);
-    Value arena =
-        WorkspaceOp::create(b, alloc.getLoc(), MemRefType::get({ShapedType::kDynamic}, b.getI8Type()), bytes);
+    Value arena = WorkspaceOp::create(b, alloc.getLoc(), MemRefType::get({ShapedType::kDynamic}, b.getI8Type()), bytes);
     replace(buffer, arena, constant(0));
   }
 

@@ -164,7 +164,9 @@ private:
       double used = static_cast<double>(size) / llvm::divideCeil(size, width); // lanes that count
       double cost = candidate->costOfBody() + candidate->numGathers() * used + (reduces ? 0.5 : 0);
       for (unsigned i = 0; i < op->getNumOperands(); ++i)
-        cost += candidate->accessOf(i) == Access::Strided ? 1.2 * used : candidate->accessOf(i) == Access::Same ? -0.5 : 0;
+        cost += candidate->accessOf(i) == Access::Strided ? 1.2 * used
+                : candidate->accessOf(i) == Access::Same  ? -0.5
+                                                          : 0;
       if (cost / used < best) {
         best = cost / used;
         emitter = std::move(candidate);

@@ -89,9 +89,10 @@ typedef struct attnrt_run {
   // 1 + position in attnrt_entry.messages. Read after the entry returns.
   int32_t error_message;
 
-  // Scratch of at least `bytes`, aligned to 64, valid until the run ends; at
-  // most one call a run. NULL: out of memory, and the entry must return
-  // ATTNRT_RUN_STOPPED.
+  // Scratch of at least `bytes`, aligned to 64, valid until the run ends. Each
+  // call of a run gives another piece; code asks once for all that it can size
+  // at the start, and again only where the run itself computes a size. NULL:
+  // out of memory, and the entry must return ATTNRT_RUN_STOPPED.
   void *(*workspace)(struct attnrt_run *run, uint64_t bytes);
 
   // The buffer of output number `index`, dense row-major, aligned to 64.
