@@ -244,6 +244,27 @@ private:
     return picked;
   }
 
+  /// `value` without the dimensions that `map` reads at 0: a collapse_shape,
+  /// which stays contiguous, where the types say that their size is 1.
+  static Value dropUnitDims(OpBuilder &b, Location loc, Value value, AffineMap map, RankedTensorType reduced,
+                            ArrayRef<OpFoldResult> extents) {
+    auto type = cast<RankedTensorType>(value.getType());
+    SmallVector<ReassociationIndices> groups(reduced.getRank());
+    int64_t group = -1;
+    bool isStatic = true;
+    for (auto [n, expr] : llvm::enumerate(map.getResults())) {
+      bool dropped = isa<AffineConstantExpr>(expr);
+      group += !dropped;
+      isStatic &= !dropped || type.getDimSize(n) == 1;
+      if (!groups.empty())
+        groups[std::max<int64_t>(group, 0)].push_back(n);
+    }
+    if (isStatic)
+      return tensor::CollapseShapeOp::create(b, loc, reduced, value, groups);
+    SmallVector<OpFoldResult> offsets(type.getRank(), b.getIndexAttr(0)), strides(type.getRank(), b.getIndexAttr(1));
+    return tensor::ExtractSliceOp::create(b, loc, reduced, value, offsets, extents, strides);
+  }
+
   /// Drops the dimensions that are read at 0 and repeats the heads that are
   /// read through h floordiv c: linalg.contract takes plain dimensions only,
   /// and tiling a generic is wrong for a floordiv (a tile of h that starts off
@@ -251,12 +272,10 @@ private:
   static Operand simplify(OpBuilder &b, Location loc, Value value, AffineMap map, ArrayRef<OpFoldResult> sizes) {
     auto type = cast<RankedTensorType>(value.getType());
     SmallVector<AffineExpr> exprs;
-    SmallVector<OpFoldResult> offsets, extents, strides;
+    SmallVector<OpFoldResult> extents;
     SmallVector<int64_t> shape;
     bool divided = false;
     for (auto [n, expr] : llvm::enumerate(map.getResults())) {
-      offsets.push_back(b.getIndexAttr(0));
-      strides.push_back(b.getIndexAttr(1));
       if (isa<AffineConstantExpr>(expr)) {
         extents.push_back(b.getIndexAttr(1));
         continue;
@@ -266,10 +285,8 @@ private:
       exprs.push_back(expr);
       divided |= AttentionOp::getDivisor(expr) > 1;
     }
-    if (static_cast<int64_t>(exprs.size()) != type.getRank()) {
-      auto reduced = RankedTensorType::get(shape, type.getElementType());
-      value = tensor::ExtractSliceOp::create(b, loc, reduced, value, offsets, extents, strides);
-    }
+    if (static_cast<int64_t>(exprs.size()) != type.getRank())
+      value = dropUnitDims(b, loc, value, map, RankedTensorType::get(shape, type.getElementType()), extents);
     if (divided) {
       SmallVector<unsigned> dims;
       for (AffineExpr expr : exprs)

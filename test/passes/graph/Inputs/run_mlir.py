@@ -8,7 +8,7 @@ import numpy as np
 
 LOWER = ("one-shot-bufferize{bufferize-function-boundaries function-boundary-type-conversion=identity-layout-map "
          "unknown-type-conversion=identity-layout-map},canonicalize,cse,convert-linalg-to-loops,"
-         "expand-strided-metadata,lower-affine,convert-scf-to-cf,convert-math-to-llvm,convert-math-to-libm,"
+         "func.func(attn-expand-reshapes),expand-strided-metadata,lower-affine,convert-scf-to-cf,convert-math-to-llvm,convert-math-to-libm,"
          "func.func(arith-expand{include-bf16=true}),convert-to-llvm,reconcile-unrealized-casts")
 BUILD = os.environ.get("CC", "clang")
 

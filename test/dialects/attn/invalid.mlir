@@ -1,0 +1,375 @@
+// RUN: attn-opt %s -split-input-file -verify-diagnostics
+
+// One case a constraint of dialects/attn/*.td, each labelled.
+
+#q = affine_map<(b, h, i, j, d, e) -> (b, h, i, d)>
+#k = affine_map<(b, h, i, j, d, e) -> (b, h, j, d)>
+#v = affine_map<(b, h, i, j, d, e) -> (b, h, j, e)>
+#o = affine_map<(b, h, i, j, d, e) -> (b, h, i, e)>
+// attention C1
+func.func @element_type(%q: tensor<2x4x3x8xf32>, %k: tensor<2x4x5x8xf16>, %v: tensor<2x4x5x6xf32>) {
+  // expected-error @below {{expects query, key, value and result to have one float element type, got 'f32' for query and 'f16' for key}}
+  %o = attn.attention masked_rows nan maps [#q, #k, #v, #o]
+      ins(%q, %k, %v : tensor<2x4x3x8xf32>, tensor<2x4x5x8xf16>, tensor<2x4x5x6xf32>) -> tensor<2x4x3x6xf32>
+    score {
+    ^bb0(%s: f32):
+      attn.yield %s : f32
+    }
+  return
+}
+
+// -----
+
+#q = affine_map<(b, h, i, j, d, e) -> (b, h, i, d)>
+#k = affine_map<(b, h, i, j, d, e) -> (b, h, j, d)>
+#o = affine_map<(b, h, i, j, d, e) -> (b, h, i, e)>
+// attention C2
+func.func @number_of_maps(%q: tensor<2x4x3x8xf32>, %k: tensor<2x4x5x8xf32>, %v: tensor<2x4x5x6xf32>) {
+  // expected-error @below {{expects 4 + 0 maps (query, key, value, captures, result), got 3}}
+  %o = attn.attention masked_rows nan maps [#q, #k, #o]
+      ins(%q, %k, %v : tensor<2x4x3x8xf32>, tensor<2x4x5x8xf32>, tensor<2x4x5x6xf32>) -> tensor<2x4x3x6xf32>
+    score {
+    ^bb0(%s: f32):
+      attn.yield %s : f32
+    }
+  return
+}
+
+// -----
+
+#q = affine_map<(b, h, i, j, d, e) -> (b, i, d)>
+#k = affine_map<(b, h, i, j, d, e) -> (b, h, j, d)>
+#v = affine_map<(b, h, i, j, d, e) -> (b, h, j, e)>
+#o = affine_map<(b, h, i, j, d, e) -> (b, h, i, e)>
+// attention C2
+func.func @rank_of_map(%q: tensor<2x4x3x8xf32>, %k: tensor<2x4x5x8xf32>, %v: tensor<2x4x5x6xf32>) {
+  // expected-error @below {{expects the map of query to have 6 dimensions, no symbols and 4 results, got (d0, d1, d2, d3, d4, d5) -> (d0, d2, d4)}}
+  %o = attn.attention masked_rows nan maps [#q, #k, #v, #o]
+      ins(%q, %k, %v : tensor<2x4x3x8xf32>, tensor<2x4x5x8xf32>, tensor<2x4x5x6xf32>) -> tensor<2x4x3x6xf32>
+    score {
+    ^bb0(%s: f32):
+      attn.yield %s : f32
+    }
+  return
+}
+
+// -----
+
+#q = affine_map<(b, h, i, j, d, e) -> (b, h, i, d)>
+#k = affine_map<(b, h, i, j, d, e) -> (b, h, j + 1, d)>
+#v = affine_map<(b, h, i, j, d, e) -> (b, h, j, e)>
+#o = affine_map<(b, h, i, j, d, e) -> (b, h, i, e)>
+// attention C3
+func.func @map_result(%q: tensor<2x4x3x8xf32>, %k: tensor<2x4x5x8xf32>, %v: tensor<2x4x5x6xf32>) {
+  // expected-error @below {{expects each result of the map of key to be a dimension, h floordiv c with c > 1 or 0, got d3 + 1}}
+  %o = attn.attention masked_rows nan maps [#q, #k, #v, #o]
+      ins(%q, %k, %v : tensor<2x4x3x8xf32>, tensor<2x4x5x8xf32>, tensor<2x4x5x6xf32>) -> tensor<2x4x3x6xf32>
+    score {
+    ^bb0(%s: f32):
+      attn.yield %s : f32
+    }
+  return
+}
+
+// -----
+
+#q = affine_map<(b, h, i, j, d, e) -> (b, h, i, d)>
+#k = affine_map<(b, h, i, j, d, e) -> (b floordiv 2, h, j, d)>
+#v = affine_map<(b, h, i, j, d, e) -> (b, h, j, e)>
+#o = affine_map<(b, h, i, j, d, e) -> (b, h, i, e)>
+// attention C3: only heads come in groups
+func.func @grouped_batch(%q: tensor<2x4x3x8xf32>, %k: tensor<1x4x5x8xf32>, %v: tensor<2x4x5x6xf32>) {
+  // expected-error @below {{expects each result of the map of key to be a dimension, h floordiv c with c > 1 or 0, got d0 floordiv 2}}
+  %o = attn.attention masked_rows nan maps [#q, #k, #v, #o]
+      ins(%q, %k, %v : tensor<2x4x3x8xf32>, tensor<1x4x5x8xf32>, tensor<2x4x5x6xf32>) -> tensor<2x4x3x6xf32>
+    score {
+    ^bb0(%s: f32):
+      attn.yield %s : f32
+    }
+  return
+}
+
+// -----
+
+#q = affine_map<(b, h, i, j, d, e) -> (b, b, i, d)>
+#k = affine_map<(b, h, i, j, d, e) -> (b, h, j, d)>
+#v = affine_map<(b, h, i, j, d, e) -> (b, h, j, e)>
+#o = affine_map<(b, h, i, j, d, e) -> (b, h, i, e)>
+// attention C3
+func.func @diagonal(%q: tensor<2x2x3x8xf32>, %k: tensor<2x4x5x8xf32>, %v: tensor<2x4x5x6xf32>) {
+  // expected-error @below {{expects the map of query to name b at most once, got (d0, d1, d2, d3, d4, d5) -> (d0, d0, d2, d4)}}
+  %o = attn.attention masked_rows nan maps [#q, #k, #v, #o]
+      ins(%q, %k, %v : tensor<2x2x3x8xf32>, tensor<2x4x5x8xf32>, tensor<2x4x5x6xf32>) -> tensor<2x4x3x6xf32>
+    score {
+    ^bb0(%s: f32):
+      attn.yield %s : f32
+    }
+  return
+}
+
+// -----
+
+#q = affine_map<(b, h, i, j, d, e) -> (b, h, i, d)>
+#k = affine_map<(b, h, i, j, d, e) -> (b, h, j, d)>
+#v = affine_map<(b, h, i, j, d, e) -> (b, h, j, e)>
+#o = affine_map<(b, h, i, j, d, e) -> (b, h floordiv 2, i, e)>
+// attention C3
+func.func @grouped_result(%q: tensor<2x4x3x8xf32>, %k: tensor<2x4x5x8xf32>, %v: tensor<2x4x5x6xf32>) {
+  // expected-error @below {{expects no floordiv in the map of the result, got (d0, d1, d2, d3, d4, d5) -> (d0, d1 floordiv 2, d2, d5)}}
+  %o = attn.attention masked_rows nan maps [#q, #k, #v, #o]
+      ins(%q, %k, %v : tensor<2x4x3x8xf32>, tensor<2x4x5x8xf32>, tensor<2x4x5x6xf32>) -> tensor<2x2x3x6xf32>
+    score {
+    ^bb0(%s: f32):
+      attn.yield %s : f32
+    }
+  return
+}
+
+// -----
+
+#q = affine_map<(b, h, i, j, d, e) -> (b, h, j, d)>
+#k = affine_map<(b, h, i, j, d, e) -> (b, h, j, d)>
+#v = affine_map<(b, h, i, j, d, e) -> (b, h, j, e)>
+#o = affine_map<(b, h, i, j, d, e) -> (b, h, i, e)>
+// attention C4
+func.func @query_names(%q: tensor<2x4x5x8xf32>, %k: tensor<2x4x5x8xf32>, %v: tensor<2x4x5x6xf32>) {
+  // expected-error @below {{expects the map of query to name i, d and none of j, e, got (d0, d1, d2, d3, d4, d5) -> (d0, d1, d3, d4)}}
+  %o = attn.attention masked_rows nan maps [#q, #k, #v, #o]
+      ins(%q, %k, %v : tensor<2x4x5x8xf32>, tensor<2x4x5x8xf32>, tensor<2x4x5x6xf32>) -> tensor<2x4x3x6xf32>
+    score {
+    ^bb0(%s: f32):
+      attn.yield %s : f32
+    }
+  return
+}
+
+// -----
+
+#q = affine_map<(b, h, i, j, d, e) -> (b, h, i, d)>
+#k = affine_map<(b, h, i, j, d, e) -> (b, h, j, d)>
+#v = affine_map<(b, h, i, j, d, e) -> (b, h, j, e)>
+#m = affine_map<(b, h, i, j, d, e) -> (d)>
+#o = affine_map<(b, h, i, j, d, e) -> (b, h, i, e)>
+// attention C4
+func.func @capture_names(%q: tensor<2x4x3x8xf32>, %k: tensor<2x4x5x8xf32>, %v: tensor<2x4x5x6xf32>, %m: tensor<8xf32>) {
+  // expected-error @below {{expects the map of capture 0 to name none of d, e, got (d0, d1, d2, d3, d4, d5) -> (d4)}}
+  %o = attn.attention masked_rows nan maps [#q, #k, #v, #m, #o]
+      ins(%q, %k, %v : tensor<2x4x3x8xf32>, tensor<2x4x5x8xf32>, tensor<2x4x5x6xf32>) captures(%m : tensor<8xf32>)
+      -> tensor<2x4x3x6xf32>
+    score {
+    ^bb0(%s: f32, %x: f32):
+      attn.yield %s : f32
+    }
+  return
+}
+
+// -----
+
+#q = affine_map<(b, h, i, j, d, e) -> (b, h, i, d)>
+#k = affine_map<(b, h, i, j, d, e) -> (b, h, j, d)>
+#v = affine_map<(b, h, i, j, d, e) -> (b, h, j, e)>
+#o = affine_map<(b, h, i, j, d, e) -> (b, i, e)>
+// attention C4
+func.func @result_without_heads(%q: tensor<2x4x3x8xf32>, %k: tensor<2x4x5x8xf32>, %v: tensor<2x4x5x6xf32>) {
+  // expected-error @below {{expects the result to name h exactly when an operand does, got an operand that names it and the result's map (d0, d1, d2, d3, d4, d5) -> (d0, d2, d5)}}
+  %o = attn.attention masked_rows nan maps [#q, #k, #v, #o]
+      ins(%q, %k, %v : tensor<2x4x3x8xf32>, tensor<2x4x5x8xf32>, tensor<2x4x5x6xf32>) -> tensor<2x3x6xf32>
+    score {
+    ^bb0(%s: f32):
+      attn.yield %s : f32
+    }
+  return
+}
+
+// -----
+
+#q = affine_map<(b, h, i, j, d, e) -> (b, h, i, d)>
+#k = affine_map<(b, h, i, j, d, e) -> (b, h, j, d)>
+#v = affine_map<(b, h, i, j, d, e) -> (b, h, j, e)>
+#o = affine_map<(b, h, i, j, d, e) -> (b, h, i, e)>
+// attention C5
+func.func @sizes(%q: tensor<2x4x3x8xf32>, %k: tensor<2x4x5x8xf32>, %v: tensor<2x4x7x6xf32>) {
+  // expected-error @below {{expects one size of j, got 5 by key and 7 by value}}
+  %o = attn.attention masked_rows nan maps [#q, #k, #v, #o]
+      ins(%q, %k, %v : tensor<2x4x3x8xf32>, tensor<2x4x5x8xf32>, tensor<2x4x7x6xf32>) -> tensor<2x4x3x6xf32>
+    score {
+    ^bb0(%s: f32):
+      attn.yield %s : f32
+    }
+  return
+}
+
+// -----
+
+#q = affine_map<(b, h, i, j, d, e) -> (b, h, i, d)>
+#k = affine_map<(b, h, i, j, d, e) -> (b, h floordiv 3, j, d)>
+#v = affine_map<(b, h, i, j, d, e) -> (b, h, j, e)>
+#o = affine_map<(b, h, i, j, d, e) -> (b, h, i, e)>
+// attention C5
+func.func @grouped_sizes(%q: tensor<2x4x3x8xf32>, %k: tensor<2x2x5x8xf32>, %v: tensor<2x4x5x6xf32>) {
+  // expected-error @below {{expects one size of h, got 4 by query and 6 by key}}
+  %o = attn.attention masked_rows nan maps [#q, #k, #v, #o]
+      ins(%q, %k, %v : tensor<2x4x3x8xf32>, tensor<2x2x5x8xf32>, tensor<2x4x5x6xf32>) -> tensor<2x4x3x6xf32>
+    score {
+    ^bb0(%s: f32):
+      attn.yield %s : f32
+    }
+  return
+}
+
+// -----
+
+#q = affine_map<(b, h, i, j, d, e) -> (b, 0, i, d)>
+#k = affine_map<(b, h, i, j, d, e) -> (b, h, j, d)>
+#v = affine_map<(b, h, i, j, d, e) -> (b, h, j, e)>
+#o = affine_map<(b, h, i, j, d, e) -> (b, h, i, e)>
+// attention C5
+func.func @unit_size(%q: tensor<2x4x3x8xf32>, %k: tensor<2x4x5x8xf32>, %v: tensor<2x4x5x6xf32>) {
+  // expected-error @below {{expects size 1 where the map of query is the constant 0, got 4 in dimension 1}}
+  %o = attn.attention masked_rows nan maps [#q, #k, #v, #o]
+      ins(%q, %k, %v : tensor<2x4x3x8xf32>, tensor<2x4x5x8xf32>, tensor<2x4x5x6xf32>) -> tensor<2x4x3x6xf32>
+    score {
+    ^bb0(%s: f32):
+      attn.yield %s : f32
+    }
+  return
+}
+
+// -----
+
+#q = affine_map<(b, h, i, j, d, e) -> (b, h, i, d)>
+#k = affine_map<(b, h, i, j, d, e) -> (b, h, j, d)>
+#v = affine_map<(b, h, i, j, d, e) -> (b, h, j, e)>
+#m = affine_map<(b, h, i, j, d, e) -> (b, j)>
+#o = affine_map<(b, h, i, j, d, e) -> (b, h, i, e)>
+// attention C6
+func.func @region_arguments(%q: tensor<2x4x3x8xf32>, %k: tensor<2x4x5x8xf32>, %v: tensor<2x4x5x6xf32>, %m: tensor<2x5xi8>) {
+  // expected-error @below {{expects the score region to take 'f32', 'i8', got 'f32', 'f32'}}
+  %o = attn.attention masked_rows nan maps [#q, #k, #v, #m, #o]
+      ins(%q, %k, %v : tensor<2x4x3x8xf32>, tensor<2x4x5x8xf32>, tensor<2x4x5x6xf32>) captures(%m : tensor<2x5xi8>)
+      -> tensor<2x4x3x6xf32>
+    score {
+    ^bb0(%s: f32, %x: f32):
+      attn.yield %s : f32
+    }
+  return
+}
+
+// -----
+
+#q = affine_map<(b, h, i, j, d, e) -> (b, h, i, d)>
+#k = affine_map<(b, h, i, j, d, e) -> (b, h, j, d)>
+#v = affine_map<(b, h, i, j, d, e) -> (b, h, j, e)>
+#o = affine_map<(b, h, i, j, d, e) -> (b, h, i, e)>
+// attention C6
+func.func @region_yield(%q: tensor<2x4x3x8xf32>, %k: tensor<2x4x5x8xf32>, %v: tensor<2x4x5x6xf32>) {
+  // expected-error @below {{expects the weight region to end in an attn.yield of f32, got f64}}
+  %o = attn.attention masked_rows nan maps [#q, #k, #v, #o]
+      ins(%q, %k, %v : tensor<2x4x3x8xf32>, tensor<2x4x5x8xf32>, tensor<2x4x5x6xf32>) -> tensor<2x4x3x6xf32>
+    score {
+    ^bb0(%s: f32):
+      attn.yield %s : f32
+    } weight {
+    ^bb0(%w: f32):
+      %x = arith.extf %w : f32 to f64
+      attn.yield %x : f64
+    }
+  return
+}
+
+// -----
+
+// softmax C1
+func.func @softmax_dim(%x: tensor<2x3xf32>) {
+  // expected-error @below {{expects dim in [0, 2), got 2}}
+  %y = attn.softmax %x dim 2 : tensor<2x3xf32>
+  return
+}
+
+// -----
+
+// softmax C2
+func.func @softmax_type(%x: tensor<2x3xi32>) {
+  // expected-error @below {{expects a float element type, got 'i32'}}
+  %y = attn.softmax %x dim 1 : tensor<2x3xi32>
+  return
+}
+
+// -----
+
+// layer_norm C1
+func.func @layer_norm_axis(%x: tensor<2x3xf32>, %s: tensor<3xf32>) {
+  // expected-error @below {{expects axis in [0, 2), got 2}}
+  %y = attn.layer_norm %x, %s axis 2 epsilon 1.0e-5 : tensor<2x3xf32>, tensor<3xf32>
+  return
+}
+
+// -----
+
+// layer_norm C2
+func.func @layer_norm_scale(%x: tensor<2x3xf32>, %s: tensor<4xf32>) {
+  // expected-error @below {{expects scale and bias to have the shape of the normalised dimensions, got 'tensor<4xf32>' for 'tensor<2x3xf32>' from dimension 1}}
+  %y = attn.layer_norm %x, %s axis 1 epsilon 1.0e-5 : tensor<2x3xf32>, tensor<4xf32>
+  return
+}
+
+// -----
+
+// layer_norm C3
+func.func @layer_norm_type(%x: tensor<2x3xf32>, %s: tensor<3xf64>) {
+  // expected-error @below {{expects input, scale and bias to have one float element type, got 'f32' and 'f64'}}
+  %y = attn.layer_norm %x, %s axis 1 epsilon 1.0e-5 : tensor<2x3xf32>, tensor<3xf64>
+  return
+}
+
+// -----
+
+// global C1
+// expected-error @below {{expects a weight expression, got "w"}}
+attn.global @w : tensor<2xf32> = "w"
+
+// -----
+
+// global C2
+// expected-error @below {{expects a tensor type of static shape, got 'tensor<?xf32>'}}
+attn.global @w : tensor<?xf32> = #attn.initializer<"w">
+
+// -----
+
+attn.global @w : tensor<2xf32> = #attn.initializer<"w">
+// weight C1
+func.func @weight_type() {
+  // expected-error @below {{expects the type of 'w' ('tensor<2xf32>'), got 'tensor<3xf32>'}}
+  %w = attn.weight @w : tensor<3xf32>
+  return
+}
+
+// -----
+
+// kernel C1
+func.func private @f(memref<2xf32>)
+func.func @kernel_callee(%x: tensor<2xf32>) {
+  // expected-error @below {{expects 'f' to name a func.func with the attribute attn.kernel}}
+  %y = attn.kernel @f ins() outs(%x : tensor<2xf32>) -> tensor<2xf32>
+  return
+}
+
+// -----
+
+// kernel C2
+func.func private @f(memref<2xf32>) attributes {attn.kernel}
+func.func @kernel_results(%x: tensor<2xf32>) {
+  // expected-error @below {{expects one result a tensor in outs (1), of its type, got 0 results}}
+  attn.kernel @f ins() outs(%x : tensor<2xf32>)
+  return
+}
+
+// -----
+
+// kernel C3
+func.func private @f(memref<2xf32>, memref<2xf32>) attributes {attn.kernel}
+func.func @kernel_elementwise(%x: tensor<2xf32>) {
+  // expected-error @below {{expects elementwise to hold positions in ins, [0, 1), got 1}}
+  %y = attn.kernel @f ins(%x : tensor<2xf32>) outs(%x : tensor<2xf32>) elementwise [1] -> tensor<2xf32>
+  return
+}
