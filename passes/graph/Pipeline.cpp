@@ -14,7 +14,12 @@ void attn::buildGraphPipeline(OpPassManager &pm, unsigned optLevel) {
   }
   pm.addPass(createCanonicalizerPass());
   pm.addPass(createCSEPass());
+  // Before the elementwise ops are joined: the scale of a query, its transpose
+  // and the guard after a softmax are then still ops of their own.
   pm.addPass(createRecognizeAttentionPass());
+  pm.addPass(createCanonicalizerPass());
+  pm.addPass(createCSEPass());
+  pm.addPass(createFuseElementwisePass());
   pm.addPass(createCanonicalizerPass());
   pm.addPass(createCSEPass());
 }
