@@ -61,16 +61,32 @@ static std::string substitute(StringRef message, ArrayRef<std::string> values) {
   return text;
 }
 
+/// Emits the comparison of a and b as a requirement.
+static void requireCompare(Node &node, arith::CmpIPredicate predicate, const Expr &a, const Expr &b,
+                           StringRef message) {
+  OpBuilder &builder = node.builder();
+  Value x = node.symbols().materialize(builder, node.loc(), a), y = node.symbols().materialize(builder, node.loc(), b);
+  emitRequire(node, arith::CmpIOp::create(builder, node.loc(), predicate, x, y), message, {x, y});
+}
+
 LogicalResult Node::requireEqual(const Expr &a, const Expr &b, StringRef message) {
-  std::optional<bool> known = symbols().isEqual(a, b);
-  if (known == true)
+  std::optional<bool> same = symbols().isEqual(a, b);
+  if (same == true)
     return success();
-  if (known == false || a.overflowed() || b.overflowed())
+  if (same == false || a.overflowed() || b.overflowed())
     return error() << substitute(message, {symbols().print(a), symbols().print(b)}), failure();
-  Value x = symbols().materialize(builder(), impl.loc, a), y = symbols().materialize(builder(), impl.loc, b);
-  Value same = arith::CmpIOp::create(builder(), impl.loc, arith::CmpIPredicate::eq, x, y);
-  emitRequire(*this, same, message, {x, y});
+  requireCompare(*this, arith::CmpIPredicate::eq, a, b, message);
   symbols().assumeEqual(a, b);
+  return success();
+}
+
+LogicalResult Node::requireDifferent(const Expr &a, const Expr &b, StringRef message) {
+  std::optional<bool> same = symbols().isEqual(a, b);
+  if (same == false)
+    return success();
+  if (same == true || a.overflowed() || b.overflowed())
+    return error() << substitute(message, {symbols().print(a), symbols().print(b)}), failure();
+  requireCompare(*this, arith::CmpIPredicate::ne, a, b, message);
   return success();
 }
 
@@ -80,9 +96,7 @@ LogicalResult Node::requireAtMost(const Expr &a, const Expr &b, StringRef messag
     return success();
   if (more == true || a.overflowed() || b.overflowed())
     return error() << substitute(message, {symbols().print(a), symbols().print(b)}), failure();
-  Value x = symbols().materialize(builder(), impl.loc, a), y = symbols().materialize(builder(), impl.loc, b);
-  Value atMost = arith::CmpIOp::create(builder(), impl.loc, arith::CmpIPredicate::sle, x, y);
-  emitRequire(*this, atMost, message, {x, y});
+  requireCompare(*this, arith::CmpIPredicate::sle, a, b, message);
   return success();
 }
 

@@ -133,7 +133,8 @@ public:
   /// message {0} is a and {1} is b. Nothing is emitted where equality is proved
   /// or was required before; an error where it is disproved.
   mlir::LogicalResult requireEqual(const Expr &a, const Expr &b, llvm::StringRef message);
-  /// The same for a <= b.
+  /// The same for a <= b, and for a != b.
+  mlir::LogicalResult requireDifferent(const Expr &a, const Expr &b, llvm::StringRef message);
   mlir::LogicalResult requireAtMost(const Expr &a, const Expr &b, llvm::StringRef message);
 
   /// The elementwise operator applied at import: nullopt unless every operand's

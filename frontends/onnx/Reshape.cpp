@@ -227,6 +227,11 @@ Tensor Node::slice(const Tensor &t, int64_t dim, const Expr &offset, const Expr 
                              SliceAttr::get(b.getContext(), FlatSymbolRefAttr::get(b.getContext(), t.weight), dim,
                                             *offset.constant(), *size.constant()),
                              *constants(result.shape), impl.loc);
+  // Nothing is left: the offset may be the end, which a slice may not name.
+  if (size.is(0) || symbols().isLess(offset, t.shape[dim]) == false) {
+    result.value = empty(t.dtype, result.shape);
+    return result;
+  }
   if (stride < 0) {
     Value source = value(t), first = symbols().materialize(b, impl.loc, offset);
     result.value = generate(t.dtype, result.shape, [&](OpBuilder &b, Location loc, ValueRange indices) {

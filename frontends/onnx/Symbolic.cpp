@@ -168,8 +168,18 @@ Symbols::~Symbols() = default;
 Expr Symbols::dimension(llvm::StringRef name, mlir::Value value, int64_t lower) {
   auto [it, fresh] = storage->dimensions.try_emplace(name, storage->atoms.size());
   if (fresh)
-    storage->atoms.push_back({Kind::Dimension, name.str(), {}, lower, std::nullopt, value, 0});
+    storage->atoms.push_back({Kind::Dimension, name.str(), {}, lower, std::nullopt, value, 0, false});
   return Expr::atom(it->second);
+}
+
+bool Symbols::isData(const Expr &a) const {
+  if (a.overflowed() || lowerBound(a).value_or(-1) >= 0)
+    return false;
+  for (const auto &term : a.getTerms())
+    for (unsigned id : term.first)
+      if (storage->atoms[id].data)
+        return true;
+  return false;
 }
 
 std::optional<Expr> Symbols::lookup(llvm::StringRef name) const {
@@ -178,26 +188,29 @@ std::optional<Expr> Symbols::lookup(llvm::StringRef name) const {
 }
 
 Expr Symbols::opaque(mlir::Value index, std::optional<int64_t> lower, std::optional<int64_t> upper) {
-  storage->atoms.push_back({Kind::Opaque, "", {}, lower, upper, index, 0});
+  storage->atoms.push_back({Kind::Opaque, "", {}, lower, upper, index, 0, lower.value_or(-1) < 0});
   return Expr::atom(storage->atoms.size() - 1);
 }
 
 Expr Symbols::make(Kind kind, ArrayRef<Expr> operands, std::optional<int64_t> lower, std::optional<int64_t> upper) {
   std::vector<Terms> key;
   unsigned depth = 0;
+  bool data = false;
   for (const Expr &operand : operands) {
     if (operand.overflowed())
       return Expr::overflow();
     key.push_back(operand.getTerms());
     for (const auto &term : operand.getTerms())
-      for (unsigned id : term.first)
+      for (unsigned id : term.first) {
         depth = std::max(depth, storage->atoms[id].depth + 1);
+        data |= storage->atoms[id].data;
+      }
   }
   if (depth > kMaxExprDepth)
     return Expr::overflow();
   auto [it, fresh] = storage->made.try_emplace({kind, std::move(key)}, storage->atoms.size());
   if (fresh)
-    storage->atoms.push_back({kind, "", llvm::SmallVector<Expr, 3>(operands), lower, upper, {}, depth});
+    storage->atoms.push_back({kind, "", llvm::SmallVector<Expr, 3>(operands), lower, upper, {}, depth, data});
   return Expr::atom(it->second);
 }
 

@@ -63,6 +63,9 @@ public:
   /// The dimension that the model calls `name`, at least `lower`, with its
   /// value at entry. Equal names give the same atom.
   Expr dimension(llvm::StringRef name, mlir::Value value, int64_t lower = 0);
+  /// Whether `a` may be negative because of values that are read or computed in
+  /// the run: then a 0 or -1 in it can mean what ONNX gives them a meaning for.
+  bool isData(const Expr &a) const;
   /// The dimension made under `name`, if any.
   std::optional<Expr> lookup(llvm::StringRef name) const;
   /// A fresh atom for an index computed in the IR.

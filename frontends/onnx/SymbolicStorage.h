@@ -15,6 +15,7 @@ struct Symbols::Atom {
   std::optional<int64_t> lower, upper;
   mlir::Value value;  // Dimension and Opaque
   unsigned depth = 0; // atoms inside atoms
+  bool data = false;  // depends on an Opaque without a lower bound of 0
 };
 
 struct Symbols::Storage {

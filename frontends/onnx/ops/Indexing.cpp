@@ -225,10 +225,7 @@ static LogicalResult importIntegerRange(Node &node, DType dtype) {
   }
   Symbols &symbols = node.symbols();
   Expr start = bounds[0], delta = bounds[2], span = bounds[1] - bounds[0];
-  if (delta.is(0))
-    return node.error() << "has a delta of 0", failure();
-  if (!delta.constant() && !(symbols.isLess(Expr(0), delta) == true) &&
-      failed(node.requireAtMost(Expr(1), delta, "expects a delta of at least {0}, got {1}")))
+  if (failed(node.requireDifferent(delta, Expr(0), "has a delta of {0}")))
     return failure();
   Expr length = symbols.max(Expr(0), symbols.ceilDiv(span, delta));
   if (length.overflowed())

@@ -53,39 +53,62 @@ static LogicalResult importSize(Node &node) {
 // Reshape, Flatten, Squeeze, Unsqueeze
 //===----------------------------------------------------------------------===//
 
+/// In sizes that are data, 0 and -1 mean what they mean only in a run; a
+/// dimension of the model is itself also where it is 0. The shape with 0 replaced by the input's sizes and -1 left; error for what
+/// can be seen to be wrong.
+static FailureOr<SmallVector<Expr>> copyZeros(Node &node, ArrayRef<Expr> wanted) {
+  const Tensor &t = node.input(0);
+  bool allowZero = node.intAttr("allowzero", 0) != 0;
+  Symbols &symbols = node.symbols();
+  SmallVector<Expr> shape(wanted);
+  for (auto [n, size] : llvm::enumerate(shape)) {
+    if (size.constant() && *size.constant() < -1)
+      return node.error() << "shape has size " << *size.constant() << " in dimension " << n, failure();
+    if (allowZero)
+      continue;
+    if (size.is(0) && n >= t.shape.size())
+      return node.error() << "shape copies dimension " << n << " of an input of " << t.shape.size() << " dimensions",
+             failure();
+    if (size.is(0))
+      size = t.shape[n];
+    else if (symbols.isData(size) && n < t.shape.size())
+      size = symbols.select(symbols.equal(size, Expr(0)), t.shape[n], size);
+  }
+  return shape;
+}
+
 static LogicalResult importReshape(Node &node) {
   const Tensor &t = node.input(0);
   std::optional<SmallVector<Expr>> wanted = node.exprs(1);
   if (!wanted)
     return node.unsupported() << "reshape to a shape whose length is not known at import", failure();
-  bool allowZero = node.intAttr("allowzero", 0) != 0;
-  SmallVector<Expr> shape;
+  FailureOr<SmallVector<Expr>> shape = copyZeros(node, *wanted);
+  if (failed(shape))
+    return failure();
+  Symbols &symbols = node.symbols();
+  auto isInferred = [&](const Expr &size) -> Expr {
+    return size.constant() || symbols.isData(size) ? symbols.equal(size, Expr(-1)) : Expr(0);
+  };
+  Expr rest(1);
   std::optional<size_t> inferred;
-  for (auto [n, size] : llvm::enumerate(*wanted)) {
-    Expr result = size;
-    if (size.is(0) && !allowZero) {
-      if (n >= t.shape.size())
-        return node.error() << "shape copies dimension " << n << " of an input of " << t.shape.size()
-                            << " dimensions",
-               failure();
-      result = t.shape[n];
-    } else if (size.is(-1)) {
+  for (auto [n, size] : llvm::enumerate(*shape)) {
+    if (size.is(-1)) {
       if (inferred)
         return node.error() << "shape has -1 in dimensions " << *inferred << " and " << n, failure();
       inferred = n;
-      result = Expr(1);
-    } else if (size.constant() && *size.constant() < -1) {
-      return node.error() << "shape has size " << *size.constant() << " in dimension " << n, failure();
     }
-    shape.push_back(result);
+    rest = rest * symbols.select(isInferred(size), Expr(1), size);
   }
-  if (inferred) {
-    Expr total = product(t.shape), rest = product(shape);
+  Expr total = product(t.shape);
+  for (Expr &size : *shape) {
+    Expr condition = isInferred(size);
+    if (condition.is(0))
+      continue;
     if (rest.is(0))
       return node.error() << "shape has -1 beside a dimension of size 0", failure();
-    shape[*inferred] = node.symbols().floorDiv(total, rest);
+    size = symbols.select(condition, symbols.floorDiv(total, rest), size);
   }
-  return setReshaped(node, t, shape);
+  return setReshaped(node, t, *shape);
 }
 
 static LogicalResult importFlatten(Node &node) {
@@ -169,6 +192,16 @@ static LogicalResult importExpand(Node &node) {
   for (const Expr &size : *wanted)
     if (size.constant() && *size.constant() < 0)
       return node.error() << "expands to a dimension of size " << *size.constant(), failure();
+  // Beside a dimension of the input that is not 1, a size of 1 that is data
+  // changes nothing: so such a size is the dimension or 1, and not looked at.
+  Symbols &symbols = node.symbols();
+  for (size_t n = 0; n < std::min(wanted->size(), t.shape.size()); ++n) {
+    Expr &size = (*wanted)[wanted->size() - 1 - n];
+    const Expr &have = t.shape[t.shape.size() - 1 - n];
+    if (!symbols.isData(size) || symbols.isEqual(have, Expr(1)) != false)
+      continue;
+    size = symbols.select(symbols.equal(size, Expr(1)), have, size);
+  }
   FailureOr<SmallVector<Expr>> shape = node.broadcast({t.shape, *wanted});
   if (failed(shape))
     return failure();
