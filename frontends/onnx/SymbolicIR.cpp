@@ -42,12 +42,14 @@ Value Symbols::emit(OpBuilder &b, Location loc, const Expr &a) {
   } else if (terms.size() == 1 && terms.begin()->second == 1) {
     // One product: all atoms but the last, shared with others, times the last.
     const Expr::Monomial &monomial = terms.begin()->first;
-    sum = emitAtom(b, loc, monomial.back());
-    if (monomial.size() > 1) {
+    if (monomial.size() == 1) {
+      sum = emitAtom(b, loc, monomial[0]);
+    } else {
       Expr front(1);
       for (unsigned id : llvm::ArrayRef(monomial).drop_back())
         front = front * Expr::atom(id);
-      sum = arith::MulIOp::create(b, loc, emit(b, loc, front), sum);
+      Value product = emit(b, loc, front);
+      sum = arith::MulIOp::create(b, loc, product, emit(b, loc, Expr::atom(monomial.back())));
     }
   } else {
     // Greater monomials first, so that the constant comes last; the first term

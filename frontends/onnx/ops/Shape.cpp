@@ -108,6 +108,10 @@ static LogicalResult importReshape(Node &node) {
       return node.error() << "shape has -1 beside a dimension of size 0", failure();
     size = symbols.select(condition, symbols.floorDiv(total, rest), size);
   }
+  // Two negative sizes would make a product that looks right.
+  for (const Expr &size : *shape)
+    if (failed(node.requireAtMost(Expr(0), size, "shape has a dimension of size {1}")))
+      return failure();
   return setReshaped(node, t, *shape);
 }
 
