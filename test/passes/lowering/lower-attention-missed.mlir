@@ -46,17 +46,17 @@ func.func @dynamic_width(%q: tensor<1x2x8x?xf32>, %v: tensor<1x2x8x8xf32>) -> te
 #k = affine_map<(b, h, i, j, d, e) -> (b, h, j, d)>
 #v = affine_map<(b, h, i, j, d, e) -> (b, h, j, e)>
 #o = affine_map<(b, h, i, j, d, e) -> (b, h, i, e)>
-// REMARK: remark: [Missed] attention {{.*}} Reason="'tensor.extract' does not map over the elements of a vector"
-// CHECK-LABEL: func.func @lookup_in_region
+// REMARK: remark: [Missed] attention {{.*}} Reason="'tensor.from_elements' does not map over the elements of a vector"
+// CHECK-LABEL: func.func @tensor_in_region
 // CHECK: attn.attention
-func.func @lookup_in_region(%q: tensor<1x2x8x8xf32>, %bias: tensor<8xf32>) -> tensor<1x2x8x8xf32> {
+func.func @tensor_in_region(%q: tensor<1x2x8x8xf32>) -> tensor<1x2x8x8xf32> {
   %x = attn.attention masked_rows nan maps [#q, #k, #v, #o]
       ins(%q, %q, %q : tensor<1x2x8x8xf32>, tensor<1x2x8x8xf32>, tensor<1x2x8x8xf32>) -> tensor<1x2x8x8xf32>
     score {
     ^bb0(%s: f32):
-      %j = attn.index 3 : index
-      %b = tensor.extract %bias[%j] : tensor<8xf32>
-      %y = arith.addf %s, %b : f32
+      %t = tensor.from_elements %s : tensor<1xf32>
+      %zero = arith.constant 0 : index
+      %y = tensor.extract %t[%zero] : tensor<1xf32>
       attn.yield %y : f32
     }
   return %x : tensor<1x2x8x8xf32>
