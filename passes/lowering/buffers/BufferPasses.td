@@ -79,7 +79,7 @@ def VectorizeLinalgPass : Pass<"attn-vectorize-linalg", "mlir::func::FuncOp"> {
   }];
   let dependentDialects = ["::mlir::scf::SCFDialect", "::mlir::vector::VectorDialect",
                            "::mlir::memref::MemRefDialect", "::mlir::arith::ArithDialect",
-                           "::mlir::affine::AffineDialect", "::mlir::ub::UBDialect"];
+                           "::mlir::affine::AffineDialect", "::attn::AttnDialect"];
 }
 
 def OutlineParallelPass : Pass<"attn-outline-parallel", "mlir::ModuleOp"> {
@@ -113,7 +113,7 @@ def ExpandHalfFloatsPass : Pass<"attn-expand-half-floats", "mlir::func::FuncOp">
     for which the target has no instruction (bf16 on any, f16 on `portable`) are
     written as integer arithmetic, so that no compiler library is needed.
   }];
-  let dependentDialects = ["::mlir::arith::ArithDialect"];
+  let dependentDialects = ["::attn::AttnDialect", "::mlir::arith::ArithDialect"];
 }
 
 def ExpandReshapesPass : Pass<"attn-expand-reshapes", "mlir::func::FuncOp"> {

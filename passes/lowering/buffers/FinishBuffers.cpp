@@ -26,34 +26,6 @@ void copyAsGeneric(OpBuilder &b, Location loc, Value source, Value target) {
       [](OpBuilder &body, Location at, ValueRange args) { linalg::YieldOp::create(body, at, args[0]); });
 }
 
-Value denseCopyOf(OpBuilder &b, Location loc, Value buffer) {
-  auto type = cast<MemRefType>(buffer.getType());
-  SmallVector<Value> sizes;
-  for (auto [dim, size] : llvm::enumerate(type.getShape()))
-    if (ShapedType::isDynamic(size))
-      sizes.push_back(memref::DimOp::create(b, loc, buffer, dim));
-  return memref::AllocOp::create(b, loc, MemRefType::get(type.getShape(), type.getElementType()), sizes,
-                                 b.getI64IntegerAttr(64));
-}
-
-/// Gives the kernel what its signature says: dense buffers.
-void densifyOperands(KernelOp op) {
-  for (OpOperand &operand : op->getOpOperands()) {
-    auto type = dyn_cast<MemRefType>(operand.get().getType());
-    if (!type || type.getLayout().isIdentity())
-      continue;
-    OpBuilder b(op);
-    Value strided = operand.get(), dense = denseCopyOf(b, op.getLoc(), strided);
-    if (op.isDpsInit(&operand)) {
-      b.setInsertionPointAfter(op);
-      copyAsGeneric(b, op.getLoc(), dense, strided);
-    } else {
-      copyAsGeneric(b, op.getLoc(), strided, dense);
-    }
-    operand.set(dense);
-  }
-}
-
 /// The size of a dimension, from the operands of the views that lead to it;
 /// null where it cannot be told.
 OpFoldResult sizeOf(OpBuilder &b, Value buffer, int64_t dim) {
@@ -86,6 +58,37 @@ OpFoldResult sizeOf(OpBuilder &b, Value buffer, int64_t dim) {
     product = affine::makeComposedFoldedAffineApply(b, buffer.getLoc(), x * y, {product, factor});
   }
   return product;
+}
+
+Value denseCopyOf(OpBuilder &b, Location loc, Value buffer) {
+  auto type = cast<MemRefType>(buffer.getType());
+  SmallVector<Value> sizes;
+  for (auto [dim, size] : llvm::enumerate(type.getShape()))
+    if (ShapedType::isDynamic(size)) {
+      OpFoldResult known = sizeOf(b, buffer, dim);
+      sizes.push_back(known ? getValueOrCreateConstantIndexOp(b, loc, known)
+                            : memref::DimOp::create(b, loc, buffer, dim).getResult());
+    }
+  return memref::AllocOp::create(b, loc, MemRefType::get(type.getShape(), type.getElementType()), sizes,
+                                 b.getI64IntegerAttr(64));
+}
+
+/// Gives the kernel what its signature says: dense buffers.
+void densifyOperands(KernelOp op) {
+  for (OpOperand &operand : op->getOpOperands()) {
+    auto type = dyn_cast<MemRefType>(operand.get().getType());
+    if (!type || type.getLayout().isIdentity())
+      continue;
+    OpBuilder b(op);
+    Value strided = operand.get(), dense = denseCopyOf(b, op.getLoc(), strided);
+    if (op.isDpsInit(&operand)) {
+      b.setInsertionPointAfter(op);
+      copyAsGeneric(b, op.getLoc(), dense, strided);
+    } else {
+      copyAsGeneric(b, op.getLoc(), strided, dense);
+    }
+    operand.set(dense);
+  }
 }
 
 /// Bufferisation asks buffers for sizes that stood in the IR: with the values

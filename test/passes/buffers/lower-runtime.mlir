@@ -1,0 +1,44 @@
+// RUN: attn-opt %s --attn-lower-runtime --split-input-file --verify-diagnostics | FileCheck %s
+
+// CHECK: module attributes {attn.messages = ["node 'a' (Add): {0} is bad"]}
+// CHECK-LABEL: func.func @main(%arg0: !llvm.ptr, %arg1: !llvm.ptr) -> i32
+// CHECK: cf.cond_br %{{.*}}, ^[[GO:.*]], ^[[BAD:.*]]
+// CHECK: ^[[GO]]:
+// CHECK: llvm.icmp "eq"
+// CHECK: call @main_task
+// CHECK: return %{{.*}} : i32
+// CHECK-LABEL: func.func private @main_task(%arg0: !llvm.ptr, %arg1: i64, %arg2: i64)
+attn.global @w : tensor<4xf32> = #attn.initializer<"w"> {attn.offset = 64 : i64}
+func.func @main(%x: memref<?xf32>) attributes {attn.entry} {
+  %c0 = arith.constant 0 : index
+  %n = memref.dim %x, %c0 : memref<?xf32>
+  %ok = arith.cmpi ne, %n, %c0 : index
+  attn.require %ok, "node 'a' (Add): {0} is bad" (%n)
+  %y = attn.output 0 (%n) : memref<?xf32>
+  %w = attn.weight @w : memref<4xf32>
+  attn.parallel_for @main_task %n captures(%y, %w : memref<?xf32>, memref<4xf32>) min_iterations 2
+  return
+}
+func.func private @main_task(%b: index, %e: index, %y: memref<?xf32>, %w: memref<4xf32>) attributes {attn.task} {
+  %v = memref.load %w[%b] : memref<4xf32>
+  memref.store %v, %y[%b] : memref<?xf32>
+  return
+}
+
+// -----
+
+attn.global @w : tensor<4xf32> = #attn.initializer<"w">
+func.func @unplaced() attributes {attn.entry} {
+  // expected-error @below {{expects 'w' to have the attribute attn.offset}}
+  %w = attn.weight @w : memref<4xf32>
+  return
+}
+
+// -----
+
+func.func private @task(%b: index, %e: index) attributes {attn.task} {
+  %true = arith.constant true
+  // expected-error @below {{cannot stand in a parallel loop}}
+  attn.require %true, "no"
+  return
+}

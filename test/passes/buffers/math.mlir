@@ -1,0 +1,32 @@
+// RUN: attn-opt %s --attn-approximate-math --split-input-file | FileCheck %s
+// RUN: attn-opt %s --pass-pipeline='builtin.module(attn-approximate-math,func.func(attn-expand-half-floats))' | FileCheck %s --check-prefix=HALF
+
+// CHECK-LABEL: func.func @polynomial
+// CHECK-NOT: math.exp
+// CHECK-NOT: call
+// CHECK: math.fma {{.*}} : vector<16xf32>
+// CHECK-LABEL: func.func @hardware
+// CHECK: math.sqrt
+// CHECK: arith.divf
+// CHECK-LABEL: func.func @library
+// CHECK: call @erf
+// HALF-LABEL: func.func @half
+// HALF-NOT: arith.{{.*}}f16
+// HALF: arith.addf {{.*}} : f32
+// HALF: arith.shrui
+func.func @polynomial(%x: vector<16xf32>) -> vector<16xf32> {
+  %y = math.exp %x : vector<16xf32>
+  return %y : vector<16xf32>
+}
+func.func @hardware(%x: f32) -> f32 {
+  %y = math.rsqrt %x : f32
+  return %y : f32
+}
+func.func @library(%x: f64) -> f64 {
+  %y = math.erf %x : f64
+  return %y : f64
+}
+func.func @half(%x: f16) -> f16 {
+  %y = arith.addf %x, %x : f16
+  return %y : f16
+}

@@ -1,0 +1,66 @@
+// RUN: attn-opt %s --attn-plan-memory --canonicalize --split-input-file | FileCheck %s
+
+// Three buffers of one life after the other and one size: two places.
+// CHECK-LABEL: func.func @chain
+// CHECK: %[[BYTES:.*]] = arith.constant 8192 : index
+// CHECK: %[[ARENA:.*]] = attn.workspace %[[BYTES]]
+// CHECK-COUNT-3: memref.view %[[ARENA]]
+// CHECK-NOT: memref.alloc
+func.func @chain(%x: memref<1024xf32>, %y: memref<1024xf32>) attributes {attn.entry} {
+  %a = memref.alloc() : memref<1024xf32>
+  %b = memref.alloc() : memref<1024xf32>
+  %c = memref.alloc() : memref<1024xf32>
+  linalg.exp ins(%x : memref<1024xf32>) outs(%a : memref<1024xf32>)
+  linalg.exp ins(%a : memref<1024xf32>) outs(%b : memref<1024xf32>)
+  linalg.exp ins(%b : memref<1024xf32>) outs(%c : memref<1024xf32>)
+  linalg.exp ins(%c : memref<1024xf32>) outs(%y : memref<1024xf32>)
+  return
+}
+
+// -----
+
+// Buffers alive at once have a place each.
+// CHECK-LABEL: func.func @both
+// CHECK: %[[BYTES:.*]] = arith.constant 12288 : index
+// CHECK: attn.workspace %[[BYTES]]
+func.func @both(%x: memref<1024xf32>, %y: memref<1024xf32>) attributes {attn.entry} {
+  %a = memref.alloc() : memref<1024xf32>
+  %b = memref.alloc() : memref<1024xf32>
+  %c = memref.alloc() : memref<1024xf32>
+  linalg.exp ins(%x : memref<1024xf32>) outs(%a : memref<1024xf32>)
+  linalg.exp ins(%x : memref<1024xf32>) outs(%b : memref<1024xf32>)
+  linalg.add ins(%a, %b : memref<1024xf32>, memref<1024xf32>) outs(%c : memref<1024xf32>)
+  linalg.exp ins(%c : memref<1024xf32>) outs(%y : memref<1024xf32>)
+  return
+}
+
+// -----
+
+// A size that a value read from memory decides: its own request, after the read.
+// CHECK-LABEL: func.func @late
+// CHECK: attn.workspace
+// CHECK: memref.load
+// CHECK: attn.workspace
+func.func @late(%x: memref<4xi64>, %y: memref<1xi64>) attributes {attn.entry} {
+  %c0 = arith.constant 0 : index
+  %a = memref.alloc() : memref<4xi64>
+  linalg.add ins(%x, %x : memref<4xi64>, memref<4xi64>) outs(%a : memref<4xi64>)
+  %v = memref.load %a[%c0] : memref<4xi64>
+  %n = arith.index_cast %v : i64 to index
+  %b = memref.alloc(%n) : memref<?xi64>
+  linalg.fill ins(%v : i64) outs(%b : memref<?xi64>)
+  %r = memref.load %b[%c0] : memref<?xi64>
+  memref.store %r, %y[%c0] : memref<1xi64>
+  return
+}
+
+// -----
+
+// A kernel owns its memory.
+// CHECK-LABEL: func.func @kernel
+// CHECK: memref.alloc
+func.func @kernel(%y: memref<4xf32>) attributes {attn.kernel} {
+  %a = memref.alloc() : memref<4xf32>
+  linalg.exp ins(%a : memref<4xf32>) outs(%y : memref<4xf32>)
+  return
+}

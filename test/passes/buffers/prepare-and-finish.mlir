@@ -1,0 +1,32 @@
+// RUN: attn-opt %s --pass-pipeline='builtin.module(func.func(attn-prepare-buffers))' --split-input-file | FileCheck %s --check-prefix=PREPARE
+// RUN: attn-opt %s --pass-pipeline='builtin.module(func.func(attn-finish-buffers))' --split-input-file | FileCheck %s --check-prefix=FINISH
+
+// Each writer its own fill; the tensor.empty behind a fill of one use stays shared.
+// PREPARE-LABEL: func.func @fills
+// PREPARE-COUNT-2: linalg.fill
+// FINISH-LABEL: func.func @fills
+func.func @fills(%x: tensor<4x4xf32>) -> (tensor<4x4xf32>, tensor<4x4xf32>) {
+  %zero = arith.constant 0.0 : f32
+  %e = tensor.empty() : tensor<4x4xf32>
+  %z = linalg.fill ins(%zero : f32) outs(%e : tensor<4x4xf32>) -> tensor<4x4xf32>
+  %a = linalg.matmul ins(%x, %x : tensor<4x4xf32>, tensor<4x4xf32>) outs(%z : tensor<4x4xf32>) -> tensor<4x4xf32>
+  %b = linalg.matmul ins(%a, %x : tensor<4x4xf32>, tensor<4x4xf32>) outs(%z : tensor<4x4xf32>) -> tensor<4x4xf32>
+  return %a, %b : tensor<4x4xf32>, tensor<4x4xf32>
+}
+
+// -----
+
+// FINISH-LABEL: func.func @main(
+// FINISH: %[[SLICE:.*]] = memref.subview
+// FINISH: %[[DENSE:.*]] = memref.alloc(%arg1)
+// FINISH: linalg.generic {{.*}} ins(%[[SLICE]] {{.*}} outs(%[[DENSE]]
+// FINISH: attn.kernel @k ins(%[[DENSE]]
+// FINISH-NOT: memref.copy
+func.func private @k(%a: memref<?x4xf32>, %c: memref<8x8xf32>) attributes {attn.kernel}
+func.func @main(%x: memref<8x8xf32>, %n: index, %y: memref<8x8xf32>) attributes {attn.entry} {
+  %s = memref.subview %x[0, 0] [%n, 4] [1, 1] : memref<8x8xf32> to memref<?x4xf32, strided<[8, 1]>>
+  attn.kernel @k ins(%s : memref<?x4xf32, strided<[8, 1]>>) outs(%y : memref<8x8xf32>)
+  memref.copy %x, %y : memref<8x8xf32> to memref<8x8xf32>
+  memref.copy %y, %y : memref<8x8xf32> to memref<8x8xf32>
+  return
+}
