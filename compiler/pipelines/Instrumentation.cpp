@@ -1,5 +1,6 @@
 #include "compiler/pipelines/Instrumentation.h"
 
+#include "mlir/Pass/Pass.h"
 #include "mlir/Pass/PassManager.h"
 #include "mlir/Support/Timing.h"
 #include "llvm/Support/FileSystem.h"

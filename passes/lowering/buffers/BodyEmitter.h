@@ -2,6 +2,7 @@
 #define PASSES_LOWERING_BUFFERS_BODYEMITTER_H
 
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/IR/Builders.h"
 #include "mlir/IR/IRMapping.h"
 
