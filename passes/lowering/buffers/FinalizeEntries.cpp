@@ -169,7 +169,8 @@ private:
         return sizeOf(cast.getSource(), dim);
       if (auto collapse = dyn_cast<tensor::CollapseShapeOp>(op)) {
         SmallVector<OpFoldResult> factors;
-        for (int64_t from : collapse.getReassociationIndices()[dim])
+        ReassociationIndices group = collapse.getReassociationIndices()[dim];
+        for (int64_t from : group)
           factors.push_back(sizeOf(collapse.getSrc(), from));
         return product(factors, op);
       }
