@@ -39,8 +39,8 @@ std::string Attention::text(const Sizes &sizes) const {
   }
   std::string text = "func.func @f(%Q: " + q + ", %K: " + k + ", %V: " + v + inputs + ") -> " + o + " {\n";
   text += "  %O = attn.attention masked_rows " + maskedRows + " maps [" + map(query, false) + ", " + map(key, true) +
-          ", " + map(value, true) + ", " + maps + map(result, false) + "] ins(%Q, %K, %V : " + q + ", " + k + ", " +
-          v + ")";
+          ", " + map(value, true) + ", " + maps + map(result, false) + "] ins(%Q, %K, %V : " + q + ", " + k + ", " + v +
+          ")";
   if (!captures.empty())
     text += " captures(" + values + " : " + types + ")";
   text += " -> " + o;
@@ -101,8 +101,8 @@ Operands::Operands(const Attention &attention, const Sizes &sizes, unsigned seed
 int64_t Operands::offset(const std::string &dims, const At &at, bool isGrouped) const {
   int64_t group = isGrouped ? attention.group : 1, position = 0;
   for (char dim : dims)
-    position = dim == 'h' ? position * (sizes.at('h') / group) + at.at('h') / group
-                          : position * sizes.at(dim) + at.at(dim);
+    position =
+        dim == 'h' ? position * (sizes.at('h') / group) + at.at('h') / group : position * sizes.at(dim) + at.at(dim);
   return position;
 }
 
@@ -114,8 +114,7 @@ std::vector<const Buffer *> Operands::all() const {
   return all;
 }
 
-static std::string compareRow(const Operands &o, const Region &score, const Region &weight, double emptyRow,
-                              At at) {
+static std::string compareRow(const Operands &o, const Region &score, const Region &weight, double emptyRow, At at) {
   const Attention &a = o.attention;
   int64_t keys = o.sizes.at('j');
   std::vector<double> scores(keys), weights(keys);
@@ -156,12 +155,12 @@ static std::string compareRow(const Operands &o, const Region &score, const Regi
       reference = emptyRow;
     double got = o.result[o.offset(a.result, at)];
     double bound = std::ldexp(4 + largest, -21) * magnitude + 1e-37;
-    bool agrees = std::isnan(reference) ? std::isnan(got)
+    bool agrees = std::isnan(reference)   ? std::isnan(got)
                   : std::isinf(reference) ? got == reference
                                           : std::fabs(got - reference) <= bound;
     if (!agrees)
-      return llvm::formatv("b={0} h={1} i={2} e={3}: got {4:f9}, expected {5:f9} within {6}e-9", at['b'], at['h'], at['i'],
-                           at['e'], got, reference, bound * 1e9);
+      return llvm::formatv("b={0} h={1} i={2} e={3}: got {4:f9}, expected {5:f9} within {6}e-9", at['b'], at['h'],
+                           at['i'], at['e'], got, reference, bound * 1e9);
   }
   return "";
 }

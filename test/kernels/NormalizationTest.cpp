@@ -30,8 +30,8 @@ protected:
     return Kernel::compile(GetParam(), [&](OpBuilder &b, Location loc) {
       TargetAttr target = makeTarget(*b.getContext(), GetParam());
       MemRefType scale = f32(b, shape.drop_front(axis));
-      return buildLayerNorm(b, loc,
-                            {f32(b, shape), scale, hasBias ? scale : MemRefType(), axis, epsilon, target.getF32Lanes()});
+      return buildLayerNorm(
+          b, loc, {f32(b, shape), scale, hasBias ? scale : MemRefType(), axis, epsilon, target.getF32Lanes()});
     });
   }
 
@@ -138,7 +138,8 @@ TEST_P(NormalizationTest, LayerNormOfEverySize) {
           for (int64_t n = 0; n < size; ++n) {
             double expected = (x[row * size + n] - mean) * factor * scale[n] + (hasBias ? bias[n] : 0);
             // An error of the mean, 2^-23 of it, counts as much as the factor is large.
-            double bound = 1e-6 * (1 + std::fabs(expected)) + std::ldexp(std::fabs(mean) * factor * std::fabs(scale[n]), -22);
+            double bound =
+                1e-6 * (1 + std::fabs(expected)) + std::ldexp(std::fabs(mean) * factor * std::fabs(scale[n]), -22);
             ASSERT_NEAR(y[row * size + n], expected, bound) << size << " " << row << " " << n;
           }
         }

@@ -25,12 +25,17 @@ protected:
   /// A module with a linalg.generic on f32 and one more input of type `capture`.
   Block &parse(StringRef body, StringRef capture = "i8", StringRef before = "") {
     std::string text = R"(#i = affine_map<(i) -> (i)>
-      func.func @f(%a: tensor<?xf32>, %b: tensor<?x)" + capture.str() + R"(>, %t: tensor<4xf32>, %c: index) -> tensor<?xf32> {
-        )" + before.str() + R"(
+      func.func @f(%a: tensor<?xf32>, %b: tensor<?x)" +
+                       capture.str() + R"(>, %t: tensor<4xf32>, %c: index) -> tensor<?xf32> {
+        )" + before.str() +
+                       R"(
         %r = linalg.generic {indexing_maps = [#i, #i, #i], iterator_types = ["parallel"]}
-            ins(%a, %b : tensor<?xf32>, tensor<?x)" + capture.str() + R"(>) outs(%a : tensor<?xf32>) {
-          ^bb0(%x: f32, %m: )" + capture.str() + R"(, %o: f32):
-            )" + body.str() + R"(
+            ins(%a, %b : tensor<?xf32>, tensor<?x)" +
+                       capture.str() + R"(>) outs(%a : tensor<?xf32>) {
+          ^bb0(%x: f32, %m: )" +
+                       capture.str() + R"(, %o: f32):
+            )" + body.str() +
+                       R"(
           } -> tensor<?xf32>
         return %r : tensor<?xf32>
       })";
@@ -96,14 +101,15 @@ TEST_F(RegionVectorizerTest, ConvertsBetweenWidths) {
     %u = arith.extui %m : i8 to i32
     %f = arith.sitofp %u : i32 to f32
     %y = arith.addf %w, %f : f32
-    linalg.yield %y : f32)"), false);
+    linalg.yield %y : f32)"),
+                               false);
   EXPECT_NE(text.find("arith.truncf %arg0 : vector<16xf32> to vector<16xf16>"), std::string::npos) << text;
   EXPECT_NE(text.find("arith.extui %arg1 : vector<16xi8> to vector<16xi32>"), std::string::npos) << text;
 }
 
 TEST_F(RegionVectorizerTest, BringsInConstantsFromOutside) {
-  std::string text = vectorize(parse("%y = arith.mulf %x, %two : f32\nlinalg.yield %y : f32", "i8",
-                                     "%two = arith.constant 2.0 : f32"), true);
+  std::string text = vectorize(
+      parse("%y = arith.mulf %x, %two : f32\nlinalg.yield %y : f32", "i8", "%two = arith.constant 2.0 : f32"), true);
   EXPECT_NE(text.find("dense<2.000000e+00> : vector<16xf32>"), std::string::npos) << text;
 }
 
@@ -129,7 +135,8 @@ TEST_F(RegionVectorizerTest, SaysWhatItRefuses) {
   EXPECT_EQ(vectorize(parse("%y = tensor.extract %t[%c] : tensor<4xf32>\nlinalg.yield %y : f32"), true),
             "'tensor.extract' does not map over the elements of a vector");
   EXPECT_EQ(vectorize(parse("%y = arith.addf %x, %s : f32\nlinalg.yield %y : f32", "i8",
-                            "%c0 = arith.constant 0 : index\n%s = tensor.extract %t[%c0] : tensor<4xf32>"), true),
+                            "%c0 = arith.constant 0 : index\n%s = tensor.extract %t[%c0] : tensor<4xf32>"),
+                      true),
             "'arith.addf' uses a value from outside that is no constant");
 }
 

@@ -1,11 +1,13 @@
 #include "passes/kernels/cpu/Attention.h"
 
-#include "passes/kernels/cpu/AttentionBlock.h"
-#include "passes/kernels/cpu/AttentionOperands.h"
-#include "passes/kernels/cpu/RegionVectorizer.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/IR/Matchers.h"
+#include "passes/kernels/cpu/AttentionBlock.h"
+#include "passes/kernels/cpu/AttentionOperands.h"
+#include "passes/kernels/cpu/AttentionRow.h"
+#include "passes/kernels/cpu/RegionVectorizer.h"
 #include "llvm/Support/FormatVariadic.h"
+#include "llvm/Support/MathExtras.h"
 #include "llvm/Support/xxhash.h"
 
 using namespace mlir;
@@ -159,6 +161,24 @@ bool canBuildAttention(const AttentionSpec &spec, std::string *reason) {
 // buildAttention
 //===----------------------------------------------------------------------===//
 
+/// The block of queries from `begin` on, with as many registers as it fills.
+static void emitBlock(LaneBuilder &k, const AttentionSpec &spec, ValueRange buffers, Value batch, Value head,
+                      Value begin, Value rows) {
+  int64_t vectors = spec.queryVectors;
+  std::optional<int64_t> known = LaneBuilder::constant(rows);
+  if (known)
+    vectors = std::min(vectors, std::max<int64_t>(llvm::divideCeil(*known, k.lanes), 1));
+  AttentionScratch scratch = AttentionScratch::allocate(k, spec, vectors);
+  auto emit = [&](int64_t count) { emitAttentionBlock(k, spec, buffers, scratch, batch, head, begin, count); };
+  // The last block may be a half one.
+  int64_t tail = known ? *known % (vectors * k.lanes) : 1;
+  if (vectors == 1 || tail == 0 || tail > k.lanes)
+    return emit(vectors);
+  k.branch(
+      k.less(k.index(k.lanes), k.sub(rows, begin)), TypeRange(), [&] { return emit(vectors), LaneBuilder::Values(); },
+      [&] { return emit(1), LaneBuilder::Values(); });
+}
+
 FailureOr<func::FuncOp> buildAttention(OpBuilder &builder, Location loc, const AttentionSpec &spec) {
   std::string reason;
   if (!canBuildAttention(spec, &reason))
@@ -172,14 +192,36 @@ FailureOr<func::FuncOp> buildAttention(OpBuilder &builder, Location loc, const A
   ValueRange buffers = function.getArguments();
 
   Value heads = getDimSize(k, spec, buffers, Dim::H), rows = getDimSize(k, spec, buffers, Dim::I);
-  Value blocks = k.ceilDiv(rows, spec.queryVectors * spec.lanes);
+  int64_t blockRows = spec.queryVectors * spec.lanes;
+  Value blocks = k.ceilDiv(rows, blockRows);
+  // Few queries go one by one; whether they are few may be known only in the run.
+  Value isFew;
+  if (canEmitAttentionRow(spec)) {
+    isFew = k.less(rows, k.index(kMaxRowQueries + 1));
+    blocks = k.select(isFew, rows, blocks);
+  }
   Value total = k.mul(k.mul(getDimSize(k, spec, buffers, Dim::B), heads), blocks);
-  scf::ParallelOp::create(
-      builder, loc, ValueRange{k.index(0)}, ValueRange{total}, ValueRange{k.index(1)},
-      [&](OpBuilder &, Location, ValueRange position) {
-        Value block = k.rem(position[0], blocks), row = k.div(position[0], blocks);
-        emitAttentionBlock(k, spec, buffers, k.div(row, heads), k.rem(row, heads), block);
-      });
+  scf::ParallelOp::create(builder, loc, ValueRange{k.index(0)}, ValueRange{total}, ValueRange{k.index(1)},
+                          [&](OpBuilder &, Location, ValueRange position) {
+                            Value block = k.rem(position[0], blocks), row = k.div(position[0], blocks);
+                            Value batch = k.div(row, heads), head = k.rem(row, heads);
+                            auto one = [&] {
+                              AttentionRowScratch scratch = AttentionRowScratch::allocate(k, spec);
+                              emitAttentionRow(k, spec, buffers, scratch, batch, head, block);
+                              return LaneBuilder::Values();
+                            };
+                            auto many = [&] {
+                              emitBlock(k, spec, buffers, batch, head, k.mul(block, blockRows), rows);
+                              return LaneBuilder::Values();
+                            };
+                            std::optional<int64_t> known = isFew ? LaneBuilder::constant(isFew) : 0;
+                            if (!known)
+                              k.branch(isFew, TypeRange(), one, many);
+                            else if (*known)
+                              one();
+                            else
+                              many();
+                          });
   func::ReturnOp::create(builder, loc);
   return function;
 }

@@ -1,8 +1,8 @@
 #include "passes/kernels/cpu/AttentionBlock.h"
 
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "passes/kernels/cpu/AttentionOperands.h"
 #include "passes/kernels/cpu/RegionVectorizer.h"
-#include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "llvm/Support/MathExtras.h"
 #include <cmath>
 #include <deque>
@@ -31,7 +31,8 @@ enum class Sweep {
 
 class BlockEmitter {
 public:
-  BlockEmitter(LaneBuilder &k, const AttentionSpec &spec, ValueRange buffers, Value batch, Value head, Value block);
+  BlockEmitter(LaneBuilder &k, const AttentionSpec &spec, ValueRange buffers, const AttentionScratch &scratch,
+               Value batch, Value head, Value begin, int64_t vectors);
   void emit();
 
 private:
@@ -78,20 +79,20 @@ private:
   const int64_t vectors;
   const int64_t keyWidth, valueWidth, paddedValueWidth;
   const std::optional<double> pureScale;
-  Value batch, head, block, numKeys;
+  Value batch, head, begin, numKeys;
   HeadView query, key, value, result;
   QueryBlock queries;
   std::deque<HeadView> captures; ///< readers point into it
   SmallVector<CaptureReader> readers;
-  /// [keyWidth][lanes of the block], [paddedValueWidth][...], [keyBlock][...].
-  Value queryT, resultT, weightsT;
+  Value queryT, resultT, weightsT; ///< the scratch
 };
 
-BlockEmitter::BlockEmitter(LaneBuilder &k, const AttentionSpec &spec, ValueRange buffers, Value batch, Value head,
-                           Value block)
-    : k(k), spec(spec), vectors(spec.queryVectors), keyWidth(*spec.getStaticSize(Dim::D)),
+BlockEmitter::BlockEmitter(LaneBuilder &k, const AttentionSpec &spec, ValueRange buffers,
+                           const AttentionScratch &scratch, Value batch, Value head, Value begin, int64_t vectors)
+    : k(k), spec(spec), vectors(vectors), keyWidth(*spec.getStaticSize(Dim::D)),
       valueWidth(*spec.getStaticSize(Dim::E)), paddedValueWidth(llvm::alignTo(valueWidth, k.lanes)),
-      pureScale(spec.getPureScale()), batch(batch), head(head), block(block) {
+      pureScale(spec.getPureScale()), batch(batch), head(head), begin(begin), queryT(scratch.queries),
+      resultT(scratch.results), weightsT(scratch.weights) {
   auto view = [&](size_t n) { return viewHead(k, buffers[n], spec.maps[n], batch, head); };
   query = view(0);
   key = view(1);
@@ -105,16 +106,12 @@ BlockEmitter::BlockEmitter(LaneBuilder &k, const AttentionSpec &spec, ValueRange
   queries.mayClamp = !known || *known < rows;
   // The last block reaches back over rows of the one before, so that it reads
   // no row twice; it stores its own rows only.
-  queries.first = k.max(k.min(k.mul(block, rows), k.sub(queries.numRows, k.index(rows))), k.index(0));
+  queries.first = k.max(k.min(begin, k.sub(queries.numRows, k.index(rows))), k.index(0));
   for (size_t n = 0; n < spec.getNumCaptures(); ++n)
     captures.push_back(view(3 + n));
 }
 
 void BlockEmitter::emit() {
-  int64_t rows = vectors * k.lanes;
-  queryT = k.scratch(keyWidth * rows);
-  resultT = k.scratch(paddedValueWidth * rows);
-  weightsT = k.scratch(std::max(spec.keyBlock, paddedValueWidth) * rows);
   loadQueries();
   for (const HeadView &capture : captures)
     readers.emplace_back(k, capture, queries);
@@ -186,8 +183,7 @@ void BlockEmitter::storeResult(ArrayRef<Value> factors) {
         k.store(row, weightsT, k.add(e, (v * k.lanes + n) * paddedValueWidth));
     }
   });
-  int64_t blockRows = vectors * k.lanes;
-  Value begin = k.mul(block, blockRows), end = k.min(k.add(begin, blockRows), queries.numRows);
+  Value end = k.min(k.add(begin, vectors * k.lanes), queries.numRows);
   k.loop(begin, end, 1, [&](Value row) {
     Value source = k.mul(k.sub(row, queries.first), paddedValueWidth);
     Value target = result.along(k, result.base, Dim::I, row);
@@ -247,8 +243,8 @@ Value BlockEmitter::attend(Value isCareful) {
   }
   if (!isCareful)
     return {};
-  Value isFirst = arith::XOrIOp::create(k.b, k.loc, isCareful,
-                                        arith::ConstantOp::create(k.b, k.loc, k.b.getBoolAttr(true)));
+  Value isFirst =
+      arith::XOrIOp::create(k.b, k.loc, isCareful, arith::ConstantOp::create(k.b, k.loc, k.b.getBoolAttr(true)));
   return arith::AndIOp::create(k.b, k.loc, isFirst, anyNotFinite());
 }
 
@@ -475,9 +471,8 @@ BlockEmitter::State BlockEmitter::rescale(Sweep sweep, Value row, MutableArrayRe
     if (sweep != Sweep::Online)
       continue;
     auto scale = [&](Value scratch, Value rows) {
-      k.loop(k.index(0), rows, 1, [&](Value n) {
-        k.store(k.mulf(k.loadVector(scratch, at(n, v)), factor), scratch, at(n, v));
-      });
+      k.loop(k.index(0), rows, 1,
+             [&](Value n) { k.store(k.mulf(k.loadVector(scratch, at(n, v)), factor), scratch, at(n, v)); });
     };
     scale(resultT, k.index(valueWidth));
     scale(weightsT, row);
@@ -561,9 +556,18 @@ void BlockEmitter::addValueTile(Value first, Value count, Value column, int64_t 
 
 } // namespace
 
-void emitAttentionBlock(LaneBuilder &k, const AttentionSpec &spec, ValueRange buffers, Value batch, Value head,
-                        Value block) {
-  BlockEmitter(k, spec, buffers, batch, head, block).emit();
+AttentionScratch AttentionScratch::allocate(LaneBuilder &k, const AttentionSpec &spec, int64_t vectors) {
+  int64_t rows = vectors * k.lanes, width = llvm::alignTo(*spec.getStaticSize(Dim::E), k.lanes);
+  AttentionScratch scratch;
+  scratch.queries = k.scratch(*spec.getStaticSize(Dim::D) * rows);
+  scratch.results = k.scratch(width * rows);
+  scratch.weights = k.scratch(std::max(spec.keyBlock, width) * rows);
+  return scratch;
+}
+
+void emitAttentionBlock(LaneBuilder &k, const AttentionSpec &spec, ValueRange buffers, const AttentionScratch &scratch,
+                        Value batch, Value head, Value begin, int64_t vectors) {
+  BlockEmitter(k, spec, buffers, scratch, batch, head, begin, vectors).emit();
 }
 
 } // namespace attn

@@ -6,11 +6,22 @@
 
 namespace attn {
 
-/// Emits the attention of one block of queries: rows block*R .. block*R + R - 1
-/// with R = queryVectors * lanes, of one batch and head. `buffers` are the
-/// operands of the kernel, the result last. Internal to the attention family.
-void emitAttentionBlock(LaneBuilder &k, const AttentionSpec &spec, mlir::ValueRange buffers, mlir::Value batch,
-                        mlir::Value head, mlir::Value block);
+/// Memory of one block of queries, R rows in all, with queries innermost.
+struct AttentionScratch {
+  mlir::Value queries; ///< [key width][R]
+  mlir::Value results; ///< [value width, up to a multiple of lanes][R]
+  mlir::Value weights; ///< [keyBlock, or the same if larger][R]
+
+  /// Allocates for blocks of `vectors` registers of queries.
+  static AttentionScratch allocate(LaneBuilder &k, const AttentionSpec &spec, int64_t vectors);
+};
+
+/// Emits the attention of `vectors` registers of queries, the rows from `begin`
+/// on, of one batch and head. `buffers` are the operands of the kernel, the
+/// result last. Internal to the attention family.
+void emitAttentionBlock(LaneBuilder &k, const AttentionSpec &spec, mlir::ValueRange buffers,
+                        const AttentionScratch &scratch, mlir::Value batch, mlir::Value head, mlir::Value begin,
+                        int64_t vectors);
 
 } // namespace attn
 

@@ -80,8 +80,8 @@ LaneBuilder::Values CaptureReader::transposedTile(Value key, int64_t count, int6
   for (int64_t n = 0; n < k.lanes; ++n) {
     Value offset = view.along(k, view.base, Dim::I, queries.row(k, vector * k.lanes + n));
     offset = k.add(offset, key);
-    Value row = isEdge ? k.loadFirst(view.flat, offset, k.sub(numKeys, key), count)
-                       : k.loadVector(view.flat, offset, count);
+    Value row =
+        isEdge ? k.loadFirst(view.flat, offset, k.sub(numKeys, key), count) : k.loadVector(view.flat, offset, count);
     rows.push_back(isNarrow ? arith::ExtUIOp::create(k.b, k.loc, wide, row) : row);
   }
   LaneBuilder::Values columns = k.transpose(rows);

@@ -57,9 +57,7 @@ Value LaneBuilder::select(Value condition, Value x, Value y) {
   return b.createOrFold<arith::SelectOp>(loc, condition, x, y);
 }
 Value LaneBuilder::maxf(Value x, Value y) { return select(compare(arith::CmpFPredicate::OGT, x, y), x, y); }
-Value LaneBuilder::any(Value mask) {
-  return vector::ReductionOp::create(b, loc, vector::CombiningKind::OR, mask);
-}
+Value LaneBuilder::any(Value mask) { return vector::ReductionOp::create(b, loc, vector::CombiningKind::OR, mask); }
 Value LaneBuilder::either(Value x, Value y) { return b.createOrFold<arith::OrIOp>(loc, x, y); }
 Value LaneBuilder::unlikely(Value condition) {
   Value no = arith::ConstantOp::create(b, loc, b.getBoolAttr(false));
@@ -120,8 +118,8 @@ Value LaneBuilder::exp2(Value x) {
   Value clamped = maxf(floor, x); // NaN stays NaN: maxf gives its second operand
   Value shifted = addf(clamped, magic);
   Value f = subf(clamped, subf(shifted, magic));
-  Value p = horner(f, {1.327647194e-03f, 9.675541334e-03f, 5.550713274e-02f, 2.402211972e-01f, 6.931469671e-01f,
-                       1.000000072e+00f});
+  Value p = horner(
+      f, {1.327647194e-03f, 9.675541334e-03f, 5.550713274e-02f, 2.402211972e-01f, 6.931469671e-01f, 1.000000072e+00f});
   Value shift = arith::ConstantOp::create(b, loc, SplatElementsAttr::get(ints, b.getI32IntegerAttr(23)));
   Value exponent = arith::ShLIOp::create(b, loc, vector::BitCastOp::create(b, loc, ints, shifted), shift);
   Value scaled = arith::AddIOp::create(b, loc, vector::BitCastOp::create(b, loc, ints, p), exponent);
@@ -207,13 +205,12 @@ SmallVector<Value> LaneBuilder::transpose(ArrayRef<Value> rows) {
 
 LaneBuilder::Values LaneBuilder::loop(Value lower, Value upper, int64_t step, ValueRange init,
                                       llvm::function_ref<Values(Value, ValueRange)> body) {
-  auto op = scf::ForOp::create(b, loc, lower, upper, index(step), init,
-                               [&](OpBuilder &, Location, Value n, ValueRange values) {
-                                 scf::YieldOp::create(b, loc, body(n, values));
-                               });
+  auto op = scf::ForOp::create(
+      b, loc, lower, upper, index(step), init,
+      [&](OpBuilder &, Location, Value n, ValueRange values) { scf::YieldOp::create(b, loc, body(n, values)); });
   auto unroll = LLVM::LoopUnrollAttr::get(b.getContext(), /*disable=*/b.getBoolAttr(true), {}, {}, {}, {}, {}, {});
-  op->setAttr("llvm.loop_annotation",
-              LLVM::LoopAnnotationAttr::get(b.getContext(), {}, {}, {}, unroll, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}));
+  op->setAttr("llvm.loop_annotation", LLVM::LoopAnnotationAttr::get(b.getContext(), {}, {}, {}, unroll, {}, {}, {}, {},
+                                                                    {}, {}, {}, {}, {}, {}, {}));
   return Values(op.getResults());
 }
 

@@ -1,9 +1,9 @@
 #include "passes/kernels/cpu/Normalization.h"
 
-#include "passes/kernels/cpu/LaneBuilder.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
+#include "passes/kernels/cpu/LaneBuilder.h"
 #include "llvm/Support/FormatVariadic.h"
 
 using namespace mlir;

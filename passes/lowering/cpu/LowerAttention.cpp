@@ -31,8 +31,8 @@ void lower(AttentionOp op, KernelTable &kernels, TargetAttr target) {
     remark::missed(op.getLoc(), remarkOpts()) << remark::reason("{0}", reason);
     return;
   }
-  FailureOr<func::FuncOp> kernel = kernels.getOrBuild(
-      spec.symbol(), [&](OpBuilder &builder) { return buildAttention(builder, op.getLoc(), spec); });
+  FailureOr<func::FuncOp> kernel =
+      kernels.getOrBuild(spec.symbol(), [&](OpBuilder &builder) { return buildAttention(builder, op.getLoc(), spec); });
   if (failed(kernel)) {
     remark::missed(op.getLoc(), remarkOpts()) << remark::reason("the name '{0}' is taken", spec.symbol());
     return;

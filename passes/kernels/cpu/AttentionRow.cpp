@@ -1,0 +1,308 @@
+#include "passes/kernels/cpu/AttentionRow.h"
+
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "passes/kernels/cpu/AttentionOperands.h"
+#include "passes/kernels/cpu/RegionVectorizer.h"
+#include "llvm/Support/MathExtras.h"
+#include <limits>
+
+using namespace mlir;
+
+namespace attn {
+namespace {
+
+using Dim = AttentionOp::Dim;
+using Values = LaneBuilder::Values;
+using Predicate = arith::CmpFPredicate;
+
+constexpr float kLog2E = 1.44269504f;
+constexpr float kInfinity = std::numeric_limits<float>::infinity();
+/// Accumulators of the sum of values: the latency of an FMA times its rate.
+constexpr int64_t kChains = 8;
+
+class RowEmitter {
+public:
+  RowEmitter(LaneBuilder &k, const AttentionSpec &spec, ValueRange buffers, const AttentionRowScratch &scratch,
+             Value batch, Value head, Value row)
+      : k(k), spec(spec), keyWidth(*spec.getStaticSize(Dim::D)), valueWidth(*spec.getStaticSize(Dim::E)),
+        pureScale(spec.getPureScale()), batch(batch), head(head), row(row),
+        numKeys(getDimSize(k, spec, buffers, Dim::J)), weights(scratch.weights), sums(scratch.result) {
+    auto view = [&](size_t n) { return viewHead(k, buffers[n], spec.maps[n], batch, head); };
+    query = view(0);
+    key = view(1);
+    value = view(2);
+    result = view(buffers.size() - 1);
+    for (size_t n = 0; n < spec.getNumCaptures(); ++n)
+      captures.push_back(view(3 + n));
+  }
+  void emit();
+
+private:
+  void loadQuery();
+  Value scoreTile(Value first, bool isEdge);
+  Value sumLanes(Values rows);
+  Value readCapture(const HeadView &capture, Value first, bool isEdge);
+  Value maximumOf(Value first, Value count);
+  void addValues(Value first, Value count, Value factor);
+  Value normaliser(Value sum);
+  void storeResult(Value factor);
+
+  int64_t chunks(int64_t width) const { return llvm::divideCeil(width, k.lanes); }
+  /// Lanes n*lanes... of a dense row of `width` elements at `offset`.
+  Value loadChunk(const HeadView &view, Value offset, int64_t n, int64_t width) {
+    int64_t rest = width - n * k.lanes;
+    offset = k.add(offset, n * k.lanes);
+    return rest < k.lanes ? k.loadFirst(view.flat, offset, k.index(rest), k.lanes) : k.loadVector(view.flat, offset);
+  }
+  /// exp of a difference of scores.
+  Value exp(Value difference) { return k.exp2(pureScale ? difference : k.mulf(difference, k.splat(kLog2E))); }
+  Value isEmptyRow(Value sum) { return k.compare(Predicate::OLT, sum, k.splat(0.5f)); }
+
+  LaneBuilder &k;
+  const AttentionSpec &spec;
+  const int64_t keyWidth, valueWidth;
+  const std::optional<double> pureScale;
+  Value batch, head, row, numKeys, weights, sums;
+  HeadView query, key, value, result;
+  SmallVector<HeadView> captures;
+  Values queryChunks;
+};
+
+void RowEmitter::emit() {
+  loadQuery();
+  Value zero = k.splat(0), low = k.splat(-kInfinity);
+  for (int64_t n = 0; n < chunks(valueWidth); ++n)
+    k.store(zero, sums, k.index(n * k.lanes));
+  // The maximum is the same in all lanes; each lane has a sum of its own.
+  Values state =
+      k.loop(k.index(0), numKeys, spec.keyBlock, {low, zero}, [&](Value first, ValueRange carried) -> Values {
+        Value count = k.min(k.sub(numKeys, first), k.index(spec.keyBlock));
+        Value maximum = k.maxf(maximumOf(first, count), carried[0]);
+        // With no key yet, or a NaN, subtract 0.
+        maximum = k.select(k.compare(Predicate::OGT, maximum, low), maximum, zero);
+        Value factor = exp(k.subf(carried[0], maximum));
+        Values sum{k.mulf(carried[1], factor)};
+        sum = k.loop(k.index(0), count, k.lanes, sum, [&](Value n, ValueRange inner) -> Values {
+          Value weight = exp(k.subf(k.loadVector(weights, n), maximum));
+          k.store(weight, weights, n);
+          return {k.addf(inner.front(), weight)};
+        });
+        addValues(first, count, factor);
+        return {maximum, sum.front()};
+      });
+  Value sum = k.acrossLanes(state[1], [&](Value x, Value y) { return k.addf(x, y); });
+  storeResult(normaliser(sum));
+}
+
+void RowEmitter::loadQuery() {
+  Value base = query.along(k, query.base, Dim::I, row);
+  for (int64_t n = 0; n < chunks(keyWidth); ++n) {
+    Value chunk;
+    if (query.isContiguous(Dim::D)) {
+      chunk = loadChunk(query, base, n, keyWidth);
+    } else {
+      Values elements;
+      for (int64_t d = n * k.lanes; d < (n + 1) * k.lanes; ++d)
+        elements.push_back(d < keyWidth ? k.load(query.flat, query.along(k, base, Dim::D, k.index(d)))
+                                        : arith::ConstantOp::create(k.b, k.loc, k.b.getF32FloatAttr(0)).getResult());
+      chunk = vector::FromElementsOp::create(k.b, k.loc, k.vectorType(), elements);
+    }
+    queryChunks.push_back(pureScale ? k.mulf(chunk, k.splat(*pureScale * kLog2E)) : chunk);
+  }
+}
+
+/// Stores the scores of `count` keys and returns their maximum, in every lane.
+Value RowEmitter::maximumOf(Value first, Value count) {
+  auto step = [&](Value n, Value before, bool isEdge) -> Values {
+    Value scores = scoreTile(k.add(first, n), isEdge);
+    k.store(scores, weights, n);
+    return {k.maxf(scores, before)};
+  };
+  Value whole = k.floorTo(count, k.lanes);
+  Values top = k.loop(k.index(0), whole, k.lanes, k.splat(-kInfinity),
+                      [&](Value n, ValueRange carried) { return step(n, carried.front(), /*isEdge=*/false); });
+  std::optional<int64_t> keys = LaneBuilder::constant(numKeys);
+  if (!keys || *keys % k.lanes)
+    top = k.branch(
+        k.less(whole, count), k.vectorType(), [&] { return step(whole, top.front(), /*isEdge=*/true); },
+        [&] { return top; });
+  return k.acrossLanes(top.front(), [&](Value x, Value y) { return k.maxf(x, y); });
+}
+
+/// Scores of a register of keys from `first` on; -inf beyond the last one.
+Value RowEmitter::scoreTile(Value first, bool isEdge) {
+  Values products;
+  for (int64_t n = 0; n < k.lanes; ++n) {
+    Value position = k.add(first, n);
+    if (isEdge)
+      position = k.min(position, k.sub(numKeys, k.index(1)));
+    Value offset = key.along(k, key.base, Dim::J, position), product;
+    for (auto [c, chunk] : llvm::enumerate(queryChunks)) {
+      Value elements = loadChunk(key, offset, c, keyWidth);
+      product = product ? k.fma(elements, chunk, product) : k.mulf(elements, chunk);
+    }
+    products.push_back(product);
+  }
+  Value scores = sumLanes(products);
+  auto keyIndices = [&]() -> Value {
+    auto type = VectorType::get({k.lanes}, k.b.getIndexType());
+    return k.b.createOrFold<arith::AddIOp>(k.loc, k.broadcast(first), vector::StepOp::create(k.b, k.loc, type));
+  };
+  if (!pureScale) {
+    Values arguments{scores};
+    for (auto [n, capture] : llvm::enumerate(captures)) {
+      bool isUsed = !spec.score->getArgument(1 + n).use_empty();
+      arguments.push_back(isUsed ? readCapture(capture, first, isEdge) : Value());
+    }
+    auto index = [&](OpBuilder &, Location, int64_t dim) -> Value {
+      return dim == Dim::B ? batch : dim == Dim::H ? head : dim == Dim::I ? row : keyIndices();
+    };
+    scores = *vectorizeBlock(k.b, *spec.score, arguments, k.lanes, index);
+  }
+  if (!isEdge)
+    return scores;
+  auto maskType = VectorType::get({k.lanes}, k.b.getI1Type());
+  Value mask = vector::CreateMaskOp::create(k.b, k.loc, maskType, k.sub(numKeys, first));
+  return k.select(mask, scores, k.splat(-kInfinity));
+}
+
+/// Lane n of the result is the sum of the lanes of rows[n]. Two rows become one
+/// by adding neighbours at distance s, s = 1, 2, 4...; bit s of the lane tells
+/// which of the two.
+Value RowEmitter::sumLanes(Values rows) {
+  for (int64_t s = 1; s < k.lanes; s *= 2) {
+    SmallVector<int64_t> own, partner;
+    for (int64_t n = 0; n < k.lanes; ++n) {
+      own.push_back(n & s ? k.lanes + n : n);
+      partner.push_back(n & s ? k.lanes + n - s : n + s);
+    }
+    Values next;
+    for (size_t n = 0; n < rows.size(); n += 2)
+      next.push_back(k.addf(vector::ShuffleOp::create(k.b, k.loc, rows[n], rows[n + 1], own),
+                            vector::ShuffleOp::create(k.b, k.loc, rows[n], rows[n + 1], partner)));
+    rows = std::move(next);
+  }
+  return rows.front();
+}
+
+/// The capture for this query and a register of keys.
+Value RowEmitter::readCapture(const HeadView &capture, Value first, bool isEdge) {
+  Value base = capture.along(k, capture.base, Dim::I, row);
+  if (!capture.has(Dim::J))
+    return k.load(capture.flat, base);
+  if (capture.isContiguous(Dim::J)) {
+    Value offset = k.add(base, first);
+    return isEdge ? k.loadFirst(capture.flat, offset, k.sub(numKeys, first), k.lanes)
+                  : k.loadVector(capture.flat, offset);
+  }
+  Values elements;
+  for (int64_t n = 0; n < k.lanes; ++n) {
+    Value position = k.add(first, n);
+    if (isEdge)
+      position = k.min(position, k.sub(numKeys, k.index(1)));
+    elements.push_back(k.load(capture.flat, capture.along(k, base, Dim::J, position)));
+  }
+  return vector::FromElementsOp::create(k.b, k.loc, VectorType::get({k.lanes}, capture.elementType()), elements);
+}
+
+/// sums = sums * factor + the weighted values of `count` keys.
+void RowEmitter::addValues(Value first, Value count, Value factor) {
+  int64_t all = chunks(valueWidth);
+  Value zero = k.splat(0);
+  for (int64_t begin = 0; begin < all; begin += kChains) {
+    int64_t width = std::min(kChains, all - begin), unroll = llvm::bit_floor<uint64_t>(kChains / width);
+    auto step = [&](Value n, ValueRange carried, int64_t keys) {
+      Values next(carried);
+      for (int64_t u = 0; u < keys; ++u) {
+        Value position = k.add(n, u), weight = k.broadcast(k.load(weights, position));
+        // A masked key's value must not count, whatever it is.
+        Value isLive = pureScale ? Value() : k.compare(Predicate::UNE, weight, zero);
+        Value offset = value.along(k, value.base, Dim::J, k.add(first, position));
+        for (int64_t c = 0; c < width; ++c) {
+          Value &sum = next[u * width + c];
+          Value after = k.fma(loadChunk(value, offset, begin + c, valueWidth), weight, sum);
+          sum = isLive ? k.select(isLive, after, sum) : after;
+        }
+      }
+      return next;
+    };
+    Value whole = k.floorTo(count, unroll);
+    Values partial = k.loop(k.index(0), whole, unroll, Values(unroll * width, zero),
+                            [&](Value n, ValueRange carried) { return step(n, carried, unroll); });
+    if (unroll > 1)
+      partial = k.loop(whole, count, 1, partial, [&](Value n, ValueRange carried) { return step(n, carried, 1); });
+    for (int64_t c = 0; c < width; ++c) {
+      Values column;
+      for (int64_t u = 0; u < unroll; ++u)
+        column.push_back(partial[u * width + c]);
+      Value offset = k.index((begin + c) * k.lanes);
+      Value sum = k.tree(column, [&](Value x, Value y) { return k.addf(x, y); });
+      k.store(k.fma(k.loadVector(sums, offset), factor, sum), sums, offset);
+    }
+  }
+}
+
+/// 1 / row sum, and what the policy says of a row without a visible key.
+Value RowEmitter::normaliser(Value sum) {
+  Value zero = k.splat(0), one = k.splat(1);
+  if (!pureScale && spec.maskedRows == MaskedRows::uniform) {
+    Value isEmpty = isEmptyRow(sum);
+    k.branch(k.unlikely(k.any(isEmpty)), [&] {
+      k.loop(k.index(0), k.index(spec.keyBlock), k.lanes, [&](Value n) { k.store(one, weights, n); });
+      k.loop(k.index(0), numKeys, spec.keyBlock,
+             [&](Value first) { addValues(first, k.min(k.sub(numKeys, first), k.index(spec.keyBlock)), one); });
+    });
+    Value count = arith::IndexCastOp::create(k.b, k.loc, k.b.getI64Type(), numKeys);
+    Value all = k.broadcast(arith::SIToFPOp::create(k.b, k.loc, k.b.getF32Type(), count));
+    sum = k.select(isEmpty, all, sum);
+  }
+  Value factor = k.divf(one, sum);
+  if (!pureScale && spec.maskedRows == MaskedRows::zero)
+    factor = k.select(isEmptyRow(sum), zero, factor);
+  // With no keys at all the product of weights and values is an empty sum.
+  if (std::optional<int64_t> keys = LaneBuilder::constant(numKeys); !keys || !*keys)
+    factor = k.select(k.less(k.index(0), numKeys), factor, zero);
+  return factor;
+}
+
+void RowEmitter::storeResult(Value factor) {
+  Value base = result.along(k, result.base, Dim::I, row);
+  bool isDense = result.isContiguous(Dim::E);
+  for (int64_t n = 0; n < chunks(valueWidth); ++n) {
+    Value offset = k.index(n * k.lanes), chunk = k.mulf(k.loadVector(sums, offset), factor);
+    int64_t rest = valueWidth - n * k.lanes;
+    if (!isDense)
+      k.store(chunk, sums, offset);
+    else if (rest < k.lanes)
+      k.storeFirst(chunk, result.flat, k.add(base, offset), k.index(rest));
+    else
+      k.store(chunk, result.flat, k.add(base, offset));
+  }
+  if (!isDense)
+    k.loop(k.index(0), k.index(valueWidth), 1, [&](Value e) {
+      memref::StoreOp::create(k.b, k.loc, k.load(sums, e), result.flat, result.along(k, base, Dim::E, e));
+    });
+}
+
+} // namespace
+
+AttentionRowScratch AttentionRowScratch::allocate(LaneBuilder &k, const AttentionSpec &spec) {
+  return {k.scratch(llvm::alignTo(spec.keyBlock, k.lanes)),
+          k.scratch(llvm::alignTo(*spec.getStaticSize(Dim::E), k.lanes))};
+}
+
+bool canEmitAttentionRow(const AttentionSpec &spec) {
+  auto isDense = [&](size_t operand, unsigned dim) {
+    AffineMap map = spec.maps[operand];
+    return map.getNumResults() && map.getResults().back() == getAffineDimExpr(dim, map.getContext()) &&
+           llvm::count(map.getResults(), map.getResults().back()) == 1;
+  };
+  return !spec.weight && isDense(1, Dim::D) && isDense(2, Dim::E);
+}
+
+void emitAttentionRow(LaneBuilder &k, const AttentionSpec &spec, ValueRange buffers, const AttentionRowScratch &scratch,
+                      Value batch, Value head, Value row) {
+  RowEmitter(k, spec, buffers, scratch, batch, head, row).emit();
+}
+
+} // namespace attn

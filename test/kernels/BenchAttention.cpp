@@ -1,0 +1,89 @@
+// Prints GFLOP/s of the attention kernel on one thread as a share of a bare FMA
+// loop timed beside it.
+//
+//   bench-attention [avx512|avx2|portable] [--assembly]
+#include "test/kernels/AttentionHarness.h"
+#include "test/kernels/Measure.h"
+
+#include <cstdio>
+
+using namespace attn;
+using namespace attn::test;
+
+namespace {
+
+struct Case {
+  const char *name;
+  Sizes sizes;
+  const char *layout; ///< of query; the others accordingly
+  const char *mask;   ///< dimensions of an additive mask, or null
+  const char *dynamic = "";
+};
+
+void measure(llvm::StringRef isa, const Case &c, int64_t lanes, bool printsAssembly) {
+  Attention a;
+  bool isBshd = llvm::StringRef(c.layout) == "bihd";
+  a.query = c.layout, a.result = isBshd ? "bihe" : "bhie";
+  a.key = isBshd ? "bjhd" : "bhjd", a.value = isBshd ? "bjhe" : "bhje";
+  a.dynamic = c.dynamic;
+  a.score = "%k = arith.constant 0.125 : f32\n%y = arith.mulf %s, %k : f32";
+  if (c.mask) {
+    a.captures = {{c.mask, "f32"}};
+    a.score = "%k = arith.constant 0.125 : f32\n%x = arith.mulf %s, %k : f32\n%y = arith.addf %x, %c0 : f32";
+  }
+  auto before = std::chrono::steady_clock::now();
+  auto kernel = compileAttention(isa, a, c.sizes);
+  double compile = std::chrono::duration<double>(std::chrono::steady_clock::now() - before).count();
+  if (!kernel)
+    return;
+  if (printsAssembly)
+    std::fputs(kernel->assembly().c_str(), stdout);
+  Operands o(a, c.sizes);
+  auto n = [&](char dim) { return static_cast<double>(c.sizes.at(dim)); };
+  double gflop = 2e-9 * n('b') * n('h') * n('i') * n('j') * (n('d') + n('e'));
+  double peak = measurePeak(isa, lanes);
+  Timing time = measureTime(0.4, [&] { kernel->call(o.all()); });
+  peak = std::max(peak, measurePeak(isa, lanes));
+  std::printf("%-28s best %8.3f ms %6.1f GF %4.0f%% of %3.0f | median %8.3f ms | compiled in %4.0f ms\n", c.name,
+              1e3 * time.best, gflop / time.best, 100 * gflop / time.best / peak, peak, 1e3 * time.median,
+              1e3 * compile);
+  std::fflush(stdout);
+}
+
+Sizes sizes(int64_t h, int64_t i, int64_t j, int64_t d) {
+  return {{'b', 1}, {'h', h}, {'i', i}, {'j', j}, {'d', d}, {'e', d}};
+}
+
+} // namespace
+
+int main(int argc, char **argv) {
+  llvm::StringRef isa = hostRuns("avx512") ? "avx512" : hostRuns("avx2") ? "avx2" : "portable", only;
+  bool printsAssembly = false;
+  for (int n = 1; n < argc; ++n)
+    if (llvm::StringRef(argv[n]) == "--assembly")
+      printsAssembly = true;
+    else if (llvm::is_contained(kIsas, llvm::StringRef(argv[n])))
+      isa = argv[n];
+    else
+      only = argv[n];
+  if (!hostRuns(isa)) {
+    std::fprintf(stderr, "bench-attention: this machine does not run '%s'\n", isa.str().c_str());
+    return 1;
+  }
+  mlir::MLIRContext context;
+  context.loadDialect<AttnDialect>();
+  int64_t lanes = makeTarget(context, isa).getF32Lanes();
+  for (const Case &c : std::vector<Case>{{"dense h2 s512 d64", sizes(2, 512, 512, 64), "bhid", nullptr},
+                                         {"dense h12 s128 d64", sizes(12, 128, 128, 64), "bhid", nullptr},
+                                         {"dense h2 s512 d128", sizes(2, 512, 512, 128), "bhid", nullptr},
+                                         {"dense h2 s512 d64 bshd", sizes(2, 512, 512, 64), "bihd", nullptr},
+                                         {"key mask h2 s512 d64 bshd", sizes(2, 512, 512, 64), "bihd", "bj"},
+                                         {"full mask h2 s512 d64", sizes(2, 512, 512, 64), "bhid", "bij"},
+                                         {"minilm h12 s128 d32 bshd", sizes(12, 128, 128, 32), "bihd", "bj"},
+                                         {"minilm dynamic", sizes(12, 128, 128, 32), "bihd", "bj", "bij"},
+                                         {"minilm s16 dynamic", sizes(12, 16, 16, 32), "bihd", "bj", "bij"},
+                                         {"vit h12 s197 d64 bshd", sizes(12, 197, 197, 64), "bihd", nullptr},
+                                         {"decode h12 s2048 d64", sizes(12, 1, 2048, 64), "bhid", nullptr}})
+    if (llvm::StringRef(c.name).contains(only))
+      measure(isa, c, lanes, printsAssembly);
+}

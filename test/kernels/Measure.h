@@ -1,0 +1,41 @@
+#ifndef TEST_KERNELS_MEASURE_H
+#define TEST_KERNELS_MEASURE_H
+
+#include "test/kernels/KernelHarness.h"
+
+#include <algorithm>
+#include <chrono>
+#include <vector>
+
+// What the kernel benchmarks share.
+namespace attn::test {
+
+/// Seconds of a call. On a busy machine the best is what the code can do.
+struct Timing {
+  double median, best;
+};
+
+/// Times calls for at least `seconds` in all.
+template <typename Fn> Timing measureTime(double seconds, Fn call) {
+  for (int i = 0; i < 3; ++i)
+    call();
+  std::vector<double> times;
+  using Clock = std::chrono::steady_clock;
+  auto start = Clock::now();
+  do {
+    auto before = Clock::now();
+    call();
+    times.push_back(std::chrono::duration<double>(Clock::now() - before).count());
+  } while (times.size() < 5 || Clock::now() - start < std::chrono::duration<double>(seconds));
+  std::sort(times.begin(), times.end());
+  return {times[times.size() / 2], times.front()};
+}
+
+template <typename Fn> double medianTime(double seconds, Fn call) { return measureTime(seconds, call).median; }
+
+/// GFLOP/s of 12 independent chains of FMAs in registers on this machine now.
+double measurePeak(llvm::StringRef isa, int64_t lanes);
+
+} // namespace attn::test
+
+#endif // TEST_KERNELS_MEASURE_H
