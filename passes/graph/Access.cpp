@@ -55,7 +55,8 @@ Extent Extent::of(Value tensor, int64_t dim) {
       return of(expand.getMixedOutputShape()[dim]);
     if (auto collapse = dyn_cast_or_null<tensor::CollapseShapeOp>(op)) {
       Extent product(1);
-      for (int64_t source : collapse.getReassociationIndices()[dim])
+      ReassociationIndices group = collapse.getReassociationIndices()[dim];
+      for (int64_t source : group)
         product = product * of(collapse.getSrc(), source);
       return product;
     }

@@ -49,7 +49,8 @@ OpFoldResult sizeOf(OpBuilder &b, Value buffer, int64_t dim) {
   if (!collapse)
     return {};
   OpFoldResult product = b.getIndexAttr(1);
-  for (int64_t from : collapse.getReassociationIndices()[dim]) {
+  ReassociationIndices group = collapse.getReassociationIndices()[dim];
+  for (int64_t from : group) {
     OpFoldResult factor = sizeOf(b, collapse.getSrc(), from);
     if (!factor)
       return {};
