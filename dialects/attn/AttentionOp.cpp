@@ -3,6 +3,7 @@
 #include "mlir/Dialect/Affine/IR/AffineOps.h"
 #include "mlir/Dialect/Arith/Utils/Utils.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "mlir/IR/TypeUtilities.h"
 #include "mlir/IR/AffineMap.h"
 #include "mlir/IR/OpImplementation.h"
 #include "llvm/Support/raw_ostream.h"
@@ -115,8 +116,7 @@ void AttentionOp::build(OpBuilder &b, OperationState &state, Type result, Value 
   }
 }
 
-template <typename T>
-static std::string text(T mapOrExpr) {
+template <typename T> static std::string text(T mapOrExpr) {
   std::string s;
   llvm::raw_string_ostream(s) << mapOrExpr;
   return s;
@@ -200,8 +200,8 @@ LogicalResult AttentionOp::verify() {
     AffineMap map = getMap(n);
     int64_t rank = cast<RankedTensorType>(value.getType()).getRank();
     if (map.getNumDims() != kDims || map.getNumSymbols() != 0 || map.getNumResults() != rank)
-      return emitOpError("expects the map of ") << names[n] << " to have 6 dimensions, no symbols and " << rank
-                                                << " results, got " << text(map);
+      return emitOpError("expects the map of ")
+             << names[n] << " to have 6 dimensions, no symbols and " << rank << " results, got " << text(map);
   }
 
   for (size_t n = 0; n != mapped.size(); ++n)
@@ -239,8 +239,8 @@ LogicalResult AttentionOp::verify() {
       std::optional<unsigned> dim = getNamedDim(expr);
       if (!dim) {
         if (size != 1)
-          return emitOpError("expects size 1 where the map of ") << names[n] << " is the constant 0, got " << size
-                                                                 << " in dimension " << position;
+          return emitOpError("expects size 1 where the map of ")
+                 << names[n] << " is the constant 0, got " << size << " in dimension " << position;
         continue;
       }
       size *= getDivisor(expr);

@@ -22,8 +22,7 @@
 namespace attn {
 /// Writes the body of a region of attn.attention: gets the f32 score (or
 /// weight) and one element of each capture, returns the f32 that is yielded.
-using AttentionBody =
-    llvm::function_ref<mlir::Value(mlir::OpBuilder &, mlir::Location, mlir::Value, mlir::ValueRange)>;
+using AttentionBody = llvm::function_ref<mlir::Value(mlir::OpBuilder &, mlir::Location, mlir::Value, mlir::ValueRange)>;
 } // namespace attn
 
 #define GET_OP_CLASSES

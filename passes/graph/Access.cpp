@@ -302,8 +302,7 @@ bool AtomSpace::stepUp(Value &value, Access &access) {
     OpOperand *moved = getMovedInput(linalgOp);
     if (!moved)
       return false;
-    std::optional<Access> source =
-        operandAccess(linalgOp.getMatchingIndexingMap(moved), loopAtoms(linalgOp, access));
+    std::optional<Access> source = operandAccess(linalgOp.getMatchingIndexingMap(moved), loopAtoms(linalgOp, access));
     if (!source)
       return false;
     value = moved->get();

@@ -46,8 +46,8 @@ Value expandTo(OpBuilder &b, Location loc, Value value, ArrayRef<ReassociationIn
   for (ArrayRef<int64_t> group : groups) {
     int64_t product = 1;
     for (int64_t n : group)
-      product = ShapedType::isDynamic(product) || ShapedType::isDynamic(known[n]) ? ShapedType::kDynamic
-                                                                                  : product * known[n];
+      product =
+          ShapedType::isDynamic(product) || ShapedType::isDynamic(known[n]) ? ShapedType::kDynamic : product * known[n];
     source.push_back(product);
   }
   auto sourceType = RankedTensorType::get(source, getElementTypeOrSelf(value));
@@ -89,29 +89,30 @@ private:
   AttentionMatch &match;
   Miss &miss;
   Location loc;
-  SmallVector<Atoms> sequences; ///< atoms of every operand in memory order
+  SmallVector<Atoms> sequences; ///< atoms of every operand in memory order, then of every index
   Unit units[6];
 };
 
 /// Joins two units that are neighbours in every operand. With `divided`, the
-/// second one may be absent (a grouped-query head: read at h floordiv c).
+/// second one is absent somewhere (a grouped-query head: read at h floordiv c).
 bool AttentionBuilder::mergeUnits(SmallVector<Unit> &classUnits, bool divided) {
   for (size_t x = 0; x != classUnits.size(); ++x)
     for (size_t y = 0; y != classUnits.size(); ++y) {
       if (x == y)
         continue;
       const Unit &major = classUnits[x], &minor = classUnits[y];
-      bool everywhere = true;
+      bool everywhere = true, alone = false;
       for (ArrayRef<unsigned> sequence : sequences) {
         const auto *last = llvm::find(sequence, major.back()), *next = llvm::find(sequence, minor.front());
         bool hasMajor = last != sequence.end(), hasMinor = next != sequence.end();
+        alone |= hasMajor && !hasMinor;
         if (hasMajor && hasMinor)
           everywhere &= next == last + 1;
         else
           everywhere &= !hasMinor && (!hasMajor || divided);
       }
       if (divided)
-        everywhere &= llvm::all_of(minor, [&](unsigned atom) { return extent(atom).constant().has_value(); });
+        everywhere &= alone && llvm::all_of(minor, [&](unsigned atom) { return extent(atom).constant().has_value(); });
       if (!everywhere)
         continue;
       llvm::append_range(classUnits[x], Unit(classUnits[y]));
@@ -141,6 +142,11 @@ LogicalResult AttentionBuilder::classify() {
     if (setOf(sequences.back()).size() != sequences.back().size())
       return fail("an operand is read along its diagonal", operand->value.getLoc());
   }
+  // An index in a region is an operand of its own to what may be joined.
+  for (auto &[index, atoms] : match.indices) {
+    match.space.resolve(atoms);
+    sequences.push_back(atoms);
+  }
   match.space.resolve(match.keys);
   match.space.resolve(match.widths);
   AtomSet q = setOf(sequences[0]), k = setOf(sequences[1]), v = setOf(sequences[2]), out = setOf(sequences[3]),
@@ -155,8 +161,8 @@ LogicalResult AttentionBuilder::classify() {
     widthUnits.push_back({atom});
   // In the order of the query, then of the others.
   AtomSet seen;
-  for (ArrayRef<unsigned> sequence : {ArrayRef(sequences[0]), ArrayRef(sequences[3]), ArrayRef(sequences[1]),
-                                      ArrayRef(sequences[2])})
+  for (ArrayRef<unsigned> sequence :
+       {ArrayRef(sequences[0]), ArrayRef(sequences[3]), ArrayRef(sequences[1]), ArrayRef(sequences[2])})
     for (unsigned atom : sequence) {
       if (!seen.insert(atom).second || keys.count(atom) || widths.count(atom))
         continue;
@@ -186,9 +192,10 @@ LogicalResult AttentionBuilder::classify() {
     batch.push_back(rows.front());
     rows.erase(rows.begin());
   }
-  while (batch.size() > 2 && mergeUnits(batch, /*divided=*/false)) {
-  }
+  // Head groups first: h floordiv c says more than a batch of heads.
   while (batch.size() > 2 && mergeUnits(batch, /*divided=*/true)) {
+  }
+  while (batch.size() > 2 && mergeUnits(batch, /*divided=*/false)) {
   }
   if (batch.size() > 2)
     return fail("more than two batch dimensions that are not side by side", loc);
@@ -233,8 +240,7 @@ std::optional<std::pair<unsigned, Atoms>> AttentionBuilder::segment(ArrayRef<uns
 /// Makes `operand` a tensor with one dimension of the attention a dimension,
 /// by reshapes that move nothing, and its map. Dimensions in `mustName` that
 /// it lacks have size 1 and take a unit dimension.
-LogicalResult AttentionBuilder::arrange(Operand &operand, ArrayRef<unsigned> mustName, AffineMap &map,
-                                        StringRef what) {
+LogicalResult AttentionBuilder::arrange(Operand &operand, ArrayRef<unsigned> mustName, AffineMap &map, StringRef what) {
   if (!isa<RankedTensorType>(operand.value.getType())) {
     Value scalar = operand.value;
     if (scalar.getType().isIndex())
@@ -367,8 +373,7 @@ Value AttentionBuilder::toTarget(Value value, ArrayRef<unsigned> dims) {
     }
     for (size_t at = 0; at < atoms.size();) {
       auto owner = [&](unsigned atom) {
-        return llvm::find_if(match.result.access,
-                             [&](const Atoms &list) { return llvm::is_contained(list, atom); }) -
+        return llvm::find_if(match.result.access, [&](const Atoms &list) { return llvm::is_contained(list, atom); }) -
                match.result.access.begin();
       };
       unsigned place = owner(atoms[at]);

@@ -308,8 +308,8 @@ void walkUpScaled(AttentionMatch &match, AttentionMatch::Operand &operand, doubl
     std::optional<double> factor = op ? constantFactor(op) : std::nullopt;
     if (!factor)
       return;
-    std::optional<Access> source = AtomSpace::operandAccess(
-        op.getMatchingIndexingMap(op.getDpsInputOperand(0)), AtomSpace::loopAtoms(op, operand.access));
+    std::optional<Access> source = AtomSpace::operandAccess(op.getMatchingIndexingMap(op.getDpsInputOperand(0)),
+                                                            AtomSpace::loopAtoms(op, operand.access));
     if (!source)
       return;
     scale *= *factor;
@@ -432,8 +432,7 @@ LogicalResult matchScores(AttentionMatch &match, SoftmaxOp softmax, const Access
   AttentionMatch::Operand operands[2];
   for (unsigned n : {0, 1}) {
     Value operand = product->getOperand(n);
-    std::optional<Access> access =
-        nameLoops(space, operand, product.getIndexingMapsArray()[n], loops, known);
+    std::optional<Access> access = nameLoops(space, operand, product.getIndexingMapsArray()[n], loops, known);
     if (!access)
       return fail("the scores' contraction is not over plain dimensions", product.getLoc());
     operands[n] = {operand, *access};
@@ -500,8 +499,7 @@ FailureOr<AttentionMatch> matchAttention(SoftmaxOp softmax, OpOperand &weights, 
   SmallVector<AffineMap> maps = sum.getIndexingMapsArray();
   unsigned weightNumber = weights.getOperandNumber();
   Value values = sum->getOperand(1 - weightNumber);
-  std::optional<Access> weightAccess =
-      nameLoops(match.space, weights.get(), maps[weightNumber], loops, known);
+  std::optional<Access> weightAccess = nameLoops(match.space, weights.get(), maps[weightNumber], loops, known);
   std::optional<Access> valueAccess = nameLoops(match.space, values, maps[1 - weightNumber], loops, known);
   if (!weightAccess || !valueAccess)
     return fail("the weighted sum is not over plain dimensions", sum.getLoc());

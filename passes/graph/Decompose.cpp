@@ -2,6 +2,7 @@
 #include "passes/Passes.h"
 #include "passes/graph/Structured.h"
 
+#include "mlir/Dialect/Affine/IR/AffineOps.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Arith/Utils/Utils.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
@@ -22,9 +23,7 @@ namespace {
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 /// The identity on `rank` dimensions without result `dim`.
-AffineMap dropDim(OpBuilder &b, int64_t rank, int64_t dim) {
-  return b.getMultiDimIdentityMap(rank).dropResult(dim);
-}
+AffineMap dropDim(OpBuilder &b, int64_t rank, int64_t dim) { return b.getMultiDimIdentityMap(rank).dropResult(dim); }
 
 /// softmax over `dim` of `input`, taken and given in the accumulator's
 /// precision inside; a row of -inf only becomes what `maskedRows` says.
@@ -49,8 +48,8 @@ Value emitSoftmax(OpBuilder &b, Location loc, Value input, int64_t dim, Type res
     Value wide = convertFloat(b, loc, x, acc);
     if (!zero && !uniform)
       return arith::SubFOp::create(b, loc, wide, max);
-    Value masked = arith::CmpFOp::create(b, loc, arith::CmpFPredicate::OEQ, max,
-                                         floatConstant(b, loc, acc, -kInfinity));
+    Value masked =
+        arith::CmpFOp::create(b, loc, arith::CmpFPredicate::OEQ, max, floatConstant(b, loc, acc, -kInfinity));
     Value nought = floatConstant(b, loc, acc, 0);
     if (zero) {
       Value guarded = arith::SelectOp::create(b, loc, masked, nought, max);
@@ -86,8 +85,7 @@ Value emitSoftmax(OpBuilder &b, Location loc, Value input, int64_t dim, Type res
                        Value divisor = args[1];
                        if (zero) { // a sum is 0 only when the row is masked: exp(max - max) is 1
                          Value nought = floatConstant(b, loc, acc, 0), one = floatConstant(b, loc, acc, 1);
-                         Value masked =
-                             arith::CmpFOp::create(b, loc, arith::CmpFPredicate::OEQ, divisor, nought);
+                         Value masked = arith::CmpFOp::create(b, loc, arith::CmpFPredicate::OEQ, divisor, nought);
                          divisor = arith::SelectOp::create(b, loc, masked, one, divisor);
                        }
                        Value w = arith::DivFOp::create(b, loc, args[0], divisor);
@@ -126,10 +124,10 @@ struct DecomposeLayerNorm : OpRewritePattern<LayerNormOp> {
     count = b.createOrFold<arith::SIToFPOp>(loc, acc, count);
 
     Value zeros = filledTensor(b, loc, rows, acc, 0);
-    Value sum = reduction(b, loc, op.getInput(), full, zeros, row,
-                          [&](OpBuilder &b, Location loc, ValueRange args) -> Value {
-                            return arith::AddFOp::create(b, loc, args[1], convertFloat(b, loc, args[0], acc));
-                          });
+    Value sum =
+        reduction(b, loc, op.getInput(), full, zeros, row, [&](OpBuilder &b, Location loc, ValueRange args) -> Value {
+          return arith::AddFOp::create(b, loc, args[1], convertFloat(b, loc, args[0], acc));
+        });
     Value mean = elementwise(b, loc, rows, acc, sum, perRow, [&](OpBuilder &b, Location loc, ValueRange args) -> Value {
       return arith::DivFOp::create(b, loc, args[0], count);
     });
@@ -140,29 +138,29 @@ struct DecomposeLayerNorm : OpRewritePattern<LayerNormOp> {
                                 Value square = arith::MulFOp::create(b, loc, d, d);
                                 return arith::AddFOp::create(b, loc, args[2], square);
                               });
-    Value inverse = elementwise(b, loc, rows, acc, squares, perRow,
-                                [&](OpBuilder &b, Location loc, ValueRange args) -> Value {
-                                  Value variance = arith::DivFOp::create(b, loc, args[0], count);
-                                  Value epsilon = floatConstant(b, loc, acc, op.getEpsilon().convertToDouble());
-                                  Value shifted = arith::AddFOp::create(b, loc, variance, epsilon);
-                                  Value root = math::SqrtOp::create(b, loc, shifted);
-                                  return arith::DivFOp::create(b, loc, floatConstant(b, loc, acc, 1), root);
-                                });
+    Value inverse =
+        elementwise(b, loc, rows, acc, squares, perRow, [&](OpBuilder &b, Location loc, ValueRange args) -> Value {
+          Value variance = arith::DivFOp::create(b, loc, args[0], count);
+          Value epsilon = floatConstant(b, loc, acc, op.getEpsilon().convertToDouble());
+          Value shifted = arith::AddFOp::create(b, loc, variance, epsilon);
+          Value root = math::SqrtOp::create(b, loc, shifted);
+          return arith::DivFOp::create(b, loc, floatConstant(b, loc, acc, 1), root);
+        });
     SmallVector<Value> inputs{op.getInput(), mean, inverse, op.getScale()};
     SmallVector<AffineMap> maps{full, row, row, columns};
     if (op.getBias()) {
       inputs.push_back(op.getBias());
       maps.push_back(columns);
     }
-    Value result = elementwise(
-        b, loc, sizes, type.getElementType(), inputs, maps, [&](OpBuilder &b, Location loc, ValueRange args) -> Value {
-          Value d = arith::SubFOp::create(b, loc, convertFloat(b, loc, args[0], acc), args[1]);
-          Value normal = arith::MulFOp::create(b, loc, d, args[2]);
-          Value y = arith::MulFOp::create(b, loc, normal, convertFloat(b, loc, args[3], acc));
-          if (args.size() == 6)
-            y = arith::AddFOp::create(b, loc, y, convertFloat(b, loc, args[4], acc));
-          return convertFloat(b, loc, y, type.getElementType());
-        });
+    Value result = elementwise(b, loc, sizes, type.getElementType(), inputs, maps,
+                               [&](OpBuilder &b, Location loc, ValueRange args) -> Value {
+                                 Value d = arith::SubFOp::create(b, loc, convertFloat(b, loc, args[0], acc), args[1]);
+                                 Value normal = arith::MulFOp::create(b, loc, d, args[2]);
+                                 Value y = arith::MulFOp::create(b, loc, normal, convertFloat(b, loc, args[3], acc));
+                                 if (args.size() == 6)
+                                   y = arith::AddFOp::create(b, loc, y, convertFloat(b, loc, args[4], acc));
+                                 return convertFloat(b, loc, y, type.getElementType());
+                               });
     rewriter.replaceOp(op, result);
     return success();
   }
@@ -216,10 +214,9 @@ struct DecomposeAttention : OpRewritePattern<AttentionOp> {
     Type element = getElementTypeOrSelf(op.getResult());
     if (element != f32) {
       AffineMap identity = b.getMultiDimIdentityMap(resultDims.size());
-      result = elementwise(b, loc, pick(sizes, resultDims), element, result, identity,
-                           [&](OpBuilder &b, Location loc, ValueRange args) {
-                             return convertFloat(b, loc, args[0], element);
-                           });
+      result = elementwise(
+          b, loc, pick(sizes, resultDims), element, result, identity,
+          [&](OpBuilder &b, Location loc, ValueRange args) { return convertFloat(b, loc, args[0], element); });
     }
     b.replaceOp(op, restoreUnitDims(b, loc, result, op));
     return success();
@@ -298,8 +295,8 @@ private:
                             for (auto [n, expr] : llvm::enumerate(exprs)) {
                               Value index = linalg::IndexOp::create(b, loc, n);
                               if (int64_t c = AttentionOp::getDivisor(expr); c > 1)
-                                index = arith::DivUIOp::create(b, loc, index,
-                                                               arith::ConstantIndexOp::create(b, loc, c));
+                                index =
+                                    arith::DivUIOp::create(b, loc, index, arith::ConstantIndexOp::create(b, loc, c));
                               indices.push_back(index);
                             }
                             return tensor::ExtractOp::create(b, loc, source, indices);
@@ -326,8 +323,7 @@ private:
       return AffineMap::get(loops, 0, exprs, b.getContext());
     };
     Value init = filledTensor(b, loc, pick(sizes, resultDims), element, 0);
-    ArrayAttr maps =
-        b.getAffineMapArrayAttr({renumber(lhs.map), renumber(rhs.map), renumber(mapOf(b, resultDims))});
+    ArrayAttr maps = b.getAffineMapArrayAttr({renumber(lhs.map), renumber(rhs.map), renumber(mapOf(b, resultDims))});
     return linalg::ContractOp::create(b, loc, init.getType(), ValueRange{lhs.value, rhs.value}, init, maps)
         .getResult(0);
   }

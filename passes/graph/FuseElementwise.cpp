@@ -1,6 +1,7 @@
 #include "passes/Passes.h"
 #include "passes/graph/Structured.h"
 
+#include "mlir/Dialect/Affine/IR/AffineOps.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Linalg/IR/LinalgInterfaces.h"
 #include "mlir/Dialect/Linalg/Transforms/Transforms.h"
@@ -23,9 +24,8 @@ constexpr unsigned kMaxInputs = 12;
 
 /// Body operations that take tens of cycles an element.
 bool isExpensive(Operation &op) {
-  return isa<math::MathDialect>(op.getDialect()) ||
-         isa<arith::DivFOp, arith::RemFOp, arith::DivSIOp, arith::DivUIOp, arith::RemSIOp, arith::RemUIOp,
-             tensor::ExtractOp>(op);
+  return isa<math::MathDialect>(op.getDialect()) || isa<arith::DivFOp, arith::RemFOp, arith::DivSIOp, arith::DivUIOp,
+                                                        arith::RemSIOp, arith::RemUIOp, tensor::ExtractOp>(op);
 }
 
 /// At most `limit` cheap operations, constants not counted.

@@ -103,4 +103,29 @@ def FuseElementwisePass : Pass<"attn-fuse-elementwise"> {
   let dependentDialects = ["::mlir::affine::AffineDialect", "::mlir::linalg::LinalgDialect"];
 }
 
+def FoldLayoutPass : Pass<"attn-fold-layout"> {
+  let summary = "read and write through transposes: they become part of indexing maps";
+  let description = [{
+    A linalg.transpose before an operand of attn.attention, after its result,
+    or before an operand of a linalg.contract of two activations goes into the
+    op's indexing map. (An attention that recognition built has none left; one
+    from the importer does.) Before a contraction with a weight the transpose
+    stays: a GEMM reads rows.
+
+    ```mlir
+    %t = linalg.transpose ins(%q : tensor<?x?x4x8xf32>) ... permutation = [0, 2, 1, 3]
+    %o = attn.attention ... maps [affine_map<(b, h, i, j, d, e) -> (b, h, i, d)>, ...] ins(%t, ...
+    ```
+
+    becomes
+
+    ```mlir
+    %o = attn.attention ... maps [affine_map<(b, h, i, j, d, e) -> (b, i, h, d)>, ...] ins(%q, ...
+    ```
+
+    Numerical effect: none.
+  }];
+  let dependentDialects = ["::mlir::linalg::LinalgDialect"];
+}
+
 #endif // PASSES_GRAPH_GRAPHPASSES_TD

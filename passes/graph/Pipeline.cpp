@@ -17,6 +17,7 @@ void attn::buildGraphPipeline(OpPassManager &pm, unsigned optLevel) {
   // Before the elementwise ops are joined: the scale of a query, its transpose
   // and the guard after a softmax are then still ops of their own.
   pm.addPass(createRecognizeAttentionPass());
+  pm.addPass(createFoldLayoutPass());
   pm.addPass(createCanonicalizerPass());
   pm.addPass(createCSEPass());
   pm.addPass(createFuseElementwisePass());

@@ -34,8 +34,8 @@ bool isNaNTest(Value condition, Value x) {
   if (compare.getRhs() == x)
     return compare.getPredicate() == arith::CmpFPredicate::UNE || compare.getPredicate() == arith::CmpFPredicate::UNO;
   FloatAttr number;
-  return compare.getPredicate() == arith::CmpFPredicate::UNO &&
-         matchPattern(compare.getRhs(), m_Constant(&number)) && !number.getValue().isNaN();
+  return compare.getPredicate() == arith::CmpFPredicate::UNO && matchPattern(compare.getRhs(), m_Constant(&number)) &&
+         !number.getValue().isNaN();
 }
 
 bool isNumberTest(Value condition, Value x) {

@@ -23,21 +23,20 @@ static Value generic(OpBuilder &b, Location loc, ValueRange inputs, ArrayRef<Aff
   SmallVector<utils::IteratorType> iterators(initMap.getNumDims(), utils::IteratorType::reduction);
   for (AffineExpr expr : initMap.getResults())
     iterators[cast<AffineDimExpr>(expr).getPosition()] = utils::IteratorType::parallel;
-  return linalg::GenericOp::create(b, loc, TypeRange{init.getType()}, inputs, ValueRange{init}, allMaps, iterators,
-                                   [&](OpBuilder &b, Location loc, ValueRange args) {
-                                     linalg::YieldOp::create(b, loc, body(b, loc, args));
-                                   })
+  return linalg::GenericOp::create(
+             b, loc, TypeRange{init.getType()}, inputs, ValueRange{init}, allMaps, iterators,
+             [&](OpBuilder &b, Location loc, ValueRange args) { linalg::YieldOp::create(b, loc, body(b, loc, args)); })
       .getResult(0);
 }
 
 Value elementwise(OpBuilder &b, Location loc, ArrayRef<OpFoldResult> sizes, Type element, ValueRange inputs,
                   ArrayRef<AffineMap> maps, ScalarBody body) {
-  return generic(b, loc, inputs, maps, emptyTensor(b, loc, sizes, element),
-                 b.getMultiDimIdentityMap(sizes.size()), body);
+  return generic(b, loc, inputs, maps, emptyTensor(b, loc, sizes, element), b.getMultiDimIdentityMap(sizes.size()),
+                 body);
 }
 
-Value reduction(OpBuilder &b, Location loc, ValueRange inputs, ArrayRef<AffineMap> maps, Value init,
-                AffineMap initMap, ScalarBody body) {
+Value reduction(OpBuilder &b, Location loc, ValueRange inputs, ArrayRef<AffineMap> maps, Value init, AffineMap initMap,
+                ScalarBody body) {
   return generic(b, loc, inputs, maps, init, initMap, body);
 }
 

@@ -27,8 +27,7 @@ mlir::Value elementwise(mlir::OpBuilder &b, mlir::Location loc, llvm::ArrayRef<m
 /// linalg.generic that reduces `input` over the dimensions not in `kept`,
 /// starting from `init`. `body` gets the inputs' elements and the accumulator.
 mlir::Value reduction(mlir::OpBuilder &b, mlir::Location loc, mlir::ValueRange inputs,
-                      llvm::ArrayRef<mlir::AffineMap> maps, mlir::Value init, mlir::AffineMap initMap,
-                      ScalarBody body);
+                      llvm::ArrayRef<mlir::AffineMap> maps, mlir::Value init, mlir::AffineMap initMap, ScalarBody body);
 
 /// Type in which sums over elements of `element` are taken: f32, or f64 for f64.
 mlir::FloatType accumulatorType(mlir::Type element);

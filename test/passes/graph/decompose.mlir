@@ -42,13 +42,13 @@ func.func @layer_norm(%x: tensor<?x8xf32>, %s: tensor<8xf32>) -> tensor<?x8xf32>
 #v = affine_map<(b, h, i, j, d, e) -> (b, j, h floordiv 3, e)>
 #o = affine_map<(b, h, i, j, d, e) -> (b, i, h, e)>
 
-// The unit dimension goes by a slice, the head groups by a repeat, and both
+// The unit dimension goes by a collapse, the head groups by a repeat, and both
 // products are contractions that read their operands in place.
 // CHECK-DAG: #[[Q:.+]] = affine_map<(d0, d1, d2, d3, d4) -> (d0, d2, d1, d4)>
 // CHECK-DAG: #[[K:.+]] = affine_map<(d0, d1, d2, d3, d4) -> (d0, d3, d4)>
 // CHECK-LABEL: func.func @attention
 // CHECK-SAME: (%[[ARG:.+]]: tensor<?x?x6x4xf32>
-// CHECK: %[[KEY:.+]] = tensor.extract_slice {{.*}} to tensor<?x?x4xf32>
+// CHECK: %[[KEY:.+]] = tensor.collapse_shape {{.*}} into tensor<?x?x4xf32>
 // CHECK: %[[VALUE:.+]] = linalg.generic
 // CHECK: arith.divui
 // CHECK: linalg.contract indexing_maps = [#[[Q]], #[[K]], #{{.+}}] ins(%[[ARG]], %[[KEY]]
