@@ -264,6 +264,71 @@ TEST_P(AttentionTest, IndicesInTheRegion) {
   }
 }
 
+// Comparisons of i and j bound the keys that are read: causal, windows on either
+// side of the query, a first key, rows that see none.
+TEST_P(AttentionTest, LimitsInTheRegion) {
+  constexpr int64_t kNone = 1000;
+  struct Case {
+    int64_t left, right, first;
+    const char *policy;
+  };
+  std::vector<Case> cases{{kNone, 0, 0, "nan"}, {40, 5, 0, "zero"}};
+  if (isa == "avx512")
+    cases.insert(cases.end(),
+                 {{4, -1, 0, "uniform"}, {-2, 20, 0, "zero"}, {kNone, -2, 11, "zero"}, {0, kNone, 0, "nan"}});
+  for (Case c : cases) {
+    Attention a;
+    a.maskedRows = c.policy;
+    a.dynamic = "ij";
+    a.score = std::string(kScale).replace(std::string(kScale).find("%y"), 2, "%x") + R"(
+      %i = attn.index 2 : index
+      %j = attn.index 3 : index
+      %low = arith.constant 0xff800000 : f32
+      %first = arith.constant )" +
+              std::to_string(c.first) + R"( : index
+      %m0 = arith.cmpi sge, %j, %first : index)";
+    std::string mask = "%m0";
+    if (c.right != kNone)
+      a.score += "\n%r = arith.constant " + std::to_string(c.right) +
+                 " : index\n%ir = arith.addi %i, %r : index\n%cr = arith.cmpi sle, %j, %ir : index\n%m1 = arith.andi " +
+                 mask + ", %cr : i1",
+          mask = "%m1";
+    if (c.left != kNone)
+      a.score += "\n%l = arith.constant " + std::to_string(c.left + 1) +
+                 " : index\n%jl = arith.addi %j, %l : index\n%cl = arith.cmpi slt, %i, %jl : index\n%m2 = arith.andi " +
+                 mask + ", %cl : i1",
+          mask = "%m2";
+    a.score += "\n%y = arith.select " + mask + ", %x, %low : f32";
+    Sizes sizes = {{'b', 1}, {'h', 2}, {'i', 1}, {'j', 1}, {'d', 8}, {'e', 9}};
+    auto kernel = compileAttention(isa, a, sizes);
+    ASSERT_TRUE(kernel);
+    auto sees = [&](int64_t i, int64_t j) {
+      return j >= c.first && (c.right == kNone || j <= i + c.right) && (c.left == kNone || j >= i - c.left);
+    };
+    for (int64_t i : {1, 3, 17, 33, 70, 330})
+      for (int64_t j : {0, 1, 9, 50, 300}) {
+        sizes['i'] = i, sizes['j'] = j;
+        Operands o(a, sizes, i + j);
+        for (int64_t key = 0; key < j; ++key) {
+          bool isSeen = false;
+          for (int64_t query = 0; query < i; ++query)
+            isSeen |= sees(query, key);
+          for (int64_t n = 0; !isSeen && c.policy[0] != 'u' && n < 9; ++n)
+            o.value[key * 9 + n] = o.value[(j + key) * 9 + n] = NAN;
+        }
+        ASSERT_TRUE(kernel->call(o.all()));
+        auto score = [&](double s, const At &at) { return sees(at.at('i'), at.at('j')) ? 0.125 * s : -INFINITY; };
+        double empty = c.policy[0] == 'z' ? 0 : c.policy[0] == 'u' ? INFINITY : NAN;
+        ASSERT_EQ(compareWithReference(o, score, nullptr, empty), "")
+            << c.left << " " << c.right << " " << c.first << ": " << i << " queries, " << j << " keys";
+        std::vector<float> once = o.result.values();
+        o.result.poison();
+        ASSERT_TRUE(kernel->call(o.all(), 3));
+        ASSERT_EQ(std::memcmp(once.data(), o.result.data(), once.size() * sizeof(float)), 0) << "the cut shows";
+      }
+  }
+}
+
 TEST_P(AttentionTest, WeightRegion) {
   for (const char *policy : {"zero", "uniform"}) {
     Attention a; // a head mask and a NaN guard after the softmax

@@ -5,6 +5,7 @@
 #include "test/kernels/AttentionHarness.h"
 #include "test/kernels/Measure.h"
 
+#include <chrono>
 #include <cstdio>
 
 using namespace attn;
@@ -18,6 +19,7 @@ struct Case {
   const char *layout; ///< of query; the others accordingly
   const char *mask;   ///< dimensions of an additive mask, or null
   const char *dynamic = "";
+  int64_t window = 0; ///< keys that a query sees, itself the last; -1: all up to itself
 };
 
 void measure(llvm::StringRef isa, const Case &c, int64_t lanes, bool printsAssembly) {
@@ -31,6 +33,16 @@ void measure(llvm::StringRef isa, const Case &c, int64_t lanes, bool printsAssem
     a.captures = {{c.mask, "f32"}};
     a.score = "%k = arith.constant 0.125 : f32\n%x = arith.mulf %s, %k : f32\n%y = arith.addf %x, %c0 : f32";
   }
+  if (c.window) {
+    a.score = "%k = arith.constant 0.125 : f32\n%x = arith.mulf %s, %k : f32\n%low = arith.constant 0xff800000 : f32\n"
+              "%i = attn.index 2 : index\n%j = attn.index 3 : index\n%c = arith.cmpi sle, %j, %i : index\n";
+    if (c.window > 0)
+      a.score += "%w = arith.constant " + std::to_string(c.window) + " : index\n%p = arith.addi %j, %w : index\n" +
+                 "%g = arith.cmpi sgt, %p, %i : index\n%m = arith.andi %c, %g : i1\n" +
+                 "%y = arith.select %m, %x, %low : f32";
+    else
+      a.score += "%y = arith.select %c, %x, %low : f32";
+  }
   auto before = std::chrono::steady_clock::now();
   auto kernel = compileAttention(isa, a, c.sizes);
   double compile = std::chrono::duration<double>(std::chrono::steady_clock::now() - before).count();
@@ -40,7 +52,10 @@ void measure(llvm::StringRef isa, const Case &c, int64_t lanes, bool printsAssem
     std::fputs(kernel->assembly().c_str(), stdout);
   Operands o(a, c.sizes);
   auto n = [&](char dim) { return static_cast<double>(c.sizes.at(dim)); };
-  double gflop = 2e-9 * n('b') * n('h') * n('i') * n('j') * (n('d') + n('e'));
+  double pairs = n('i') * n('j');
+  if (c.window)
+    pairs = c.window < 0 ? n('i') * (n('j') + 1) / 2 : (n('i') - (c.window - 1) / 2.0) * c.window;
+  double gflop = 2e-9 * n('b') * n('h') * pairs * (n('d') + n('e'));
   double peak = measurePeak(isa, lanes);
   Timing time = measureTime(0.4, [&] { kernel->call(o.all()); });
   peak = std::max(peak, measurePeak(isa, lanes));
@@ -83,6 +98,10 @@ int main(int argc, char **argv) {
                                          {"minilm dynamic", sizes(12, 128, 128, 32), "bihd", "bj", "bij"},
                                          {"minilm s16 dynamic", sizes(12, 16, 16, 32), "bihd", "bj", "bij"},
                                          {"vit h12 s197 d64 bshd", sizes(12, 197, 197, 64), "bihd", nullptr},
+                                         {"dense h8 s2048 d64", sizes(8, 2048, 2048, 64), "bhid", nullptr},
+                                         {"causal h1 s512 d64", sizes(1, 512, 512, 64), "bhid", nullptr, "", -1},
+                                         {"causal h8 s2048 d64", sizes(8, 2048, 2048, 64), "bhid", nullptr, "", -1},
+                                         {"window256 h8 s4096 d64", sizes(8, 4096, 4096, 64), "bhid", nullptr, "", 256},
                                          {"decode h12 s2048 d64", sizes(12, 1, 2048, 64), "bhid", nullptr}})
     if (llvm::StringRef(c.name).contains(only))
       measure(isa, c, lanes, printsAssembly);

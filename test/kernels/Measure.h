@@ -4,7 +4,7 @@
 #include "test/kernels/KernelHarness.h"
 
 #include <algorithm>
-#include <chrono>
+#include <ctime>
 #include <vector>
 
 // What the kernel benchmarks share.
@@ -15,18 +15,24 @@ struct Timing {
   double median, best;
 };
 
+/// Seconds that this thread has had a core: what others take does not count.
+inline double threadTime() {
+  timespec now;
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+  return now.tv_sec + 1e-9 * now.tv_nsec;
+}
+
 /// Times calls for at least `seconds` in all.
 template <typename Fn> Timing measureTime(double seconds, Fn call) {
   for (int i = 0; i < 3; ++i)
     call();
   std::vector<double> times;
-  using Clock = std::chrono::steady_clock;
-  auto start = Clock::now();
+  double start = threadTime();
   do {
-    auto before = Clock::now();
+    double before = threadTime();
     call();
-    times.push_back(std::chrono::duration<double>(Clock::now() - before).count());
-  } while (times.size() < 5 || Clock::now() - start < std::chrono::duration<double>(seconds));
+    times.push_back(threadTime() - before);
+  } while (times.size() < 5 || threadTime() - start < seconds);
   std::sort(times.begin(), times.end());
   return {times[times.size() / 2], times.front()};
 }

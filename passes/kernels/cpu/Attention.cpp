@@ -3,6 +3,7 @@
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/IR/Matchers.h"
 #include "passes/kernels/cpu/AttentionBlock.h"
+#include "passes/kernels/cpu/AttentionMask.h"
 #include "passes/kernels/cpu/AttentionOperands.h"
 #include "passes/kernels/cpu/AttentionRow.h"
 #include "passes/kernels/cpu/RegionVectorizer.h"
@@ -38,6 +39,8 @@ AttentionSpec AttentionSpec::get(AttentionOp op, TargetAttr target) {
   spec.score = &op.getScore().front();
   if (!op.getWeight().empty() && !isIdentity(op.getWeight().front()))
     spec.weight = &op.getWeight().front();
+  spec.scoreValue = spec.score->getTerminator()->getOperand(0);
+  takeLimitsFromScore(spec);
   spec.lanes = target.getF32Lanes();
   spec.hasScalef = spec.lanes == 16;
   spec.keyTile = spec.valueTile = spec.lanes == 16 ? 8 : 4;
@@ -59,7 +62,7 @@ std::optional<int64_t> AttentionSpec::getStaticSize(int64_t dim) const {
 
 std::optional<double> AttentionSpec::getPureScale() const {
   double scale = 1;
-  Value value = score->getTerminator()->getOperand(0);
+  Value value = scoreValue;
   while (value != score->getArgument(0)) {
     Operation *op = value.getDefiningOp();
     if (!isa_and_nonnull<arith::MulFOp, arith::DivFOp>(op))
@@ -90,6 +93,12 @@ std::string AttentionSpec::key() const {
      << keyTile << ',' << valueTile << ',' << keyBlock << ';' << blockSignature(*score);
   if (weight)
     os << '|' << blockSignature(*weight);
+  for (const KeyLimit &limit : limits)
+    os << "|"
+       << (limit.isPrefix  ? 'p'
+           : limit.isUpper ? 'u'
+                           : 'l')
+       << (limit.movesWithQuery ? 'i' : '-') << (limit.isWidened ? 'w' : '-') << limit.offset << '@' << limit.operand;
   return text;
 }
 
@@ -200,6 +209,10 @@ FailureOr<func::FuncOp> buildAttention(OpBuilder &builder, Location loc, const A
     isFew = k.less(rows, k.index(kMaxRowQueries + 1));
     blocks = k.select(isFew, rows, blocks);
   }
+  // A later block of queries sees more keys than an earlier one where a limit
+  // moves: the first with the last one, and so on, make equal work of every cut.
+  bool isTriangle = llvm::any_of(spec.limits, [](const KeyLimit &l) { return l.movesWithQuery && l.isUpper; }) &&
+                    llvm::none_of(spec.limits, [](const KeyLimit &l) { return l.movesWithQuery && !l.isUpper; });
   Value total = k.mul(k.mul(getDimSize(k, spec, buffers, Dim::B), heads), blocks);
   scf::ParallelOp::create(builder, loc, ValueRange{k.index(0)}, ValueRange{total}, ValueRange{k.index(1)},
                           [&](OpBuilder &, Location, ValueRange position) {
@@ -211,6 +224,11 @@ FailureOr<func::FuncOp> buildAttention(OpBuilder &builder, Location loc, const A
                               return LaneBuilder::Values();
                             };
                             auto many = [&] {
+                              if (isTriangle) {
+                                Value half = k.div(block, k.index(2)),
+                                      isOdd = k.less(k.index(0), k.rem(block, k.index(2)));
+                                block = k.select(isOdd, k.sub(k.sub(blocks, k.index(1)), half), half);
+                              }
                               emitBlock(k, spec, buffers, batch, head, k.mul(block, blockRows), rows);
                               return LaneBuilder::Values();
                             };

@@ -9,6 +9,19 @@
 
 namespace attn {
 
+/// The last key that a query sees (or the first one, or the number of keys that
+/// it sees in any case): `offset`, plus an element of the operand of the kernel
+/// at position `operand` if that is not negative, plus the query if the limit
+/// moves with it.
+struct KeyLimit {
+  bool isUpper = true;
+  bool movesWithQuery = false;
+  bool isPrefix = false;
+  bool isWidened = false; ///< keys of a prefix are seen in spite of it
+  int64_t offset = 0;
+  int64_t operand = -1;
+};
+
 /// What one fused attention kernel computes, and how it is cut into tiles.
 struct AttentionSpec {
   /// Of query, key, value, captures..., result; identity layout.
@@ -19,6 +32,9 @@ struct AttentionSpec {
   /// The regions' blocks, owned by the op. No weight block is the identity.
   mlir::Block *score = nullptr;
   mlir::Block *weight = nullptr;
+  /// What the score block gives for the keys within the limits.
+  mlir::Value scoreValue;
+  llvm::SmallVector<KeyLimit> limits;
 
   /// f32 lanes of a register, and whether it has AVX-512's exponent instructions.
   int64_t lanes = 4;
@@ -41,6 +57,9 @@ struct AttentionSpec {
 
   /// The factor c when the score region is s * c and nothing else.
   std::optional<double> getPureScale() const;
+
+  /// Whether a score may be -inf: by the region or by a limit.
+  bool canMask() const { return !limits.empty() || !getPureScale(); }
 
   /// All that the kernel depends on: equal keys give the same IR.
   std::string key() const;

@@ -1,6 +1,7 @@
 #include "passes/kernels/cpu/AttentionBlock.h"
 
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "passes/kernels/cpu/AttentionMask.h"
 #include "passes/kernels/cpu/AttentionOperands.h"
 #include "passes/kernels/cpu/RegionVectorizer.h"
 #include "llvm/Support/MathExtras.h"
@@ -60,7 +61,7 @@ private:
   Value attend(Value isCareful);
   State sweepKeys(Sweep sweep, const State &start, Value isCareful);
   Values scoreTile(Value key, bool isEdge, const State &state);
-  void applyRegion(Block &block, MutableArrayRef<Value> tile, Value key, bool isEdge);
+  void applyRegion(Block &block, Value result, MutableArrayRef<Value> tile, Value key, bool isEdge);
   State softmaxTile(Sweep sweep, Value row, Values scores, State state);
   State rescale(Sweep sweep, Value row, MutableArrayRef<Value> scores, ArrayRef<Value> tops, const State &state);
   void storeWeights(Value row, Value key, bool isEdge, Values scores, const State &final);
@@ -71,6 +72,8 @@ private:
   void storeResult(ArrayRef<Value> factors);
   Value anyNotFinite();
 
+  Values maskTile(Value first, Values scores);
+
   Value at(Value row, int64_t vector) { return k.add(k.mul(row, vectors * k.lanes), vector * k.lanes); }
   Value isEmptyRow(Value sum) { return k.compare(Predicate::OLT, sum, k.splat(0.5f)); }
 
@@ -79,9 +82,12 @@ private:
   const int64_t vectors;
   const int64_t keyWidth, valueWidth, paddedValueWidth;
   const std::optional<double> pureScale;
+  const bool canMask;
   Value batch, head, begin, numKeys;
   HeadView query, key, value, result;
   QueryBlock queries;
+  KeyMask mask;
+  KeyMask::Bounds bounds;
   std::deque<HeadView> captures; ///< readers point into it
   SmallVector<CaptureReader> readers;
   Value queryT, resultT, weightsT; ///< the scratch
@@ -91,14 +97,14 @@ BlockEmitter::BlockEmitter(LaneBuilder &k, const AttentionSpec &spec, ValueRange
                            const AttentionScratch &scratch, Value batch, Value head, Value begin, int64_t vectors)
     : k(k), spec(spec), vectors(vectors), keyWidth(*spec.getStaticSize(Dim::D)),
       valueWidth(*spec.getStaticSize(Dim::E)), paddedValueWidth(llvm::alignTo(valueWidth, k.lanes)),
-      pureScale(spec.getPureScale()), batch(batch), head(head), begin(begin), queryT(scratch.queries),
-      resultT(scratch.results), weightsT(scratch.weights) {
+      pureScale(spec.getPureScale()), canMask(spec.canMask()), batch(batch), head(head), begin(begin),
+      numKeys(getDimSize(k, spec, buffers, Dim::J)), mask(k, spec, buffers, batch, head, numKeys),
+      queryT(scratch.queries), resultT(scratch.results), weightsT(scratch.weights) {
   auto view = [&](size_t n) { return viewHead(k, buffers[n], spec.maps[n], batch, head); };
   query = view(0);
   key = view(1);
   value = view(2);
   result = view(buffers.size() - 1);
-  numKeys = getDimSize(k, spec, buffers, Dim::J);
   int64_t rows = vectors * k.lanes;
   queries.numRows = getDimSize(k, spec, buffers, Dim::I);
   queries.vectors = vectors;
@@ -109,13 +115,19 @@ BlockEmitter::BlockEmitter(LaneBuilder &k, const AttentionSpec &spec, ValueRange
   queries.first = k.max(k.min(begin, k.sub(queries.numRows, k.index(rows))), k.index(0));
   for (size_t n = 0; n < spec.getNumCaptures(); ++n)
     captures.push_back(view(3 + n));
+  bounds = mask.bounds(begin, k.sub(k.min(k.add(begin, rows), queries.numRows), k.index(1)));
+  // Whole tiles, but for the end of all keys.
+  Value cut = k.floorTo(k.add(bounds.upper, spec.keyTile - 1), spec.keyTile);
+  bounds.lower = k.floorTo(bounds.lower, spec.keyTile);
+  bounds.upper = k.min(cut, numKeys);
 }
 
 void BlockEmitter::emit() {
   loadQueries();
   for (const HeadView &capture : captures)
     readers.emplace_back(k, capture, queries);
-  if (pureScale) {
+  mask.setQueries(queries);
+  if (!canMask) {
     attend(Value());
     return;
   }
@@ -237,7 +249,7 @@ Value BlockEmitter::attend(Value isCareful) {
     storeResult({});
   } else {
     state = sweepKeys(Sweep::Online, state, isCareful);
-    if (!pureScale && spec.maskedRows == MaskedRows::uniform)
+    if (canMask && spec.maskedRows == MaskedRows::uniform)
       fillUniformRows(state);
     storeResult(normalisers(state));
   }
@@ -253,7 +265,7 @@ Values BlockEmitter::normalisers(const State &state) {
   Values factors;
   for (Value sum : state.sum) {
     Value factor = k.divf(k.splat(1), sum); // inf for an empty row: 0 * inf is the NaN of policy `nan`
-    if (!pureScale && spec.maskedRows == MaskedRows::zero)
+    if (canMask && spec.maskedRows == MaskedRows::zero)
       factor = k.select(isEmptyRow(sum), k.splat(0), factor);
     // With no keys at all the product of weights and values is an empty sum.
     if (std::optional<int64_t> keys = LaneBuilder::constant(numKeys); !keys || !*keys)
@@ -292,8 +304,8 @@ BlockEmitter::State BlockEmitter::sweepKeys(Sweep sweep, const State &start, Val
   std::optional<int64_t> keys = LaneBuilder::constant(numKeys);
   bool hasEdge = !keys || *keys % spec.keyTile;
   Values init = isReducing ? start.flat() : Values();
-  Values end = k.loop(k.index(0), numKeys, spec.keyBlock, init, [&](Value first, ValueRange carried) {
-    Value count = k.min(k.sub(numKeys, first), k.index(spec.keyBlock));
+  Values end = k.loop(bounds.lower, bounds.upper, spec.keyBlock, init, [&](Value first, ValueRange carried) {
+    Value count = k.min(k.sub(bounds.upper, first), k.index(spec.keyBlock));
     Value whole = k.floorTo(count, spec.keyTile);
     auto tile = [&](Value row, ValueRange values, bool isEdge) -> Values {
       State state = isReducing ? stateOf(values) : start;
@@ -351,7 +363,9 @@ Values BlockEmitter::scoreTile(Value first, bool isEdge, const State &state) {
     return next;
   });
   if (!pureScale)
-    applyRegion(*spec.score, scores, first, isEdge);
+    applyRegion(*spec.score, spec.scoreValue, scores, first, isEdge);
+  if (!mask.isFull())
+    scores = maskTile(first, std::move(scores));
   if (isEdge)
     for (int64_t r = 1; r < spec.keyTile; ++r) {
       Value isKey = k.less(k.add(first, r), numKeys);
@@ -361,8 +375,24 @@ Values BlockEmitter::scoreTile(Value first, bool isEdge, const State &state) {
   return scores;
 }
 
+/// -inf for keys outside the limits, where the tile has some.
+Values BlockEmitter::maskTile(Value first, Values scores) {
+  Value isInner = k.both(k.less(k.sub(bounds.innerLower, k.index(1)), first),
+                         k.less(k.add(first, spec.keyTile - 1), bounds.innerUpper));
+  return k.branch(
+      isInner, ValueRange(scores).getTypes(), [&] { return scores; },
+      [&] {
+        Values masked;
+        for (int64_t r = 0; r < spec.keyTile; ++r)
+          for (int64_t v = 0; v < vectors; ++v)
+            masked.push_back(
+                k.select(mask.visibleTo(v, k.add(first, r)), scores[r * vectors + v], k.splat(-kInfinity)));
+        return masked;
+      });
+}
+
 /// Replaces each element of a tile by what `region` makes of it.
-void BlockEmitter::applyRegion(Block &region, MutableArrayRef<Value> tile, Value first, bool isEdge) {
+void BlockEmitter::applyRegion(Block &region, Value result, MutableArrayRef<Value> tile, Value first, bool isEdge) {
   // Read only what the region uses.
   SmallVector<SmallVector<Values>> captured(readers.size());
   for (auto [n, reader] : llvm::enumerate(readers))
@@ -384,7 +414,7 @@ void BlockEmitter::applyRegion(Block &region, MutableArrayRef<Value> tile, Value
                                                vector::StepOp::create(k.b, k.loc, type));
       };
       // canBuildAttention has asked canVectorizeBlock.
-      element = *vectorizeBlock(k.b, region, arguments, k.lanes, index);
+      element = *vectorizeBlock(k.b, region, arguments, k.lanes, index, nullptr, result);
     }
 }
 
@@ -484,9 +514,9 @@ BlockEmitter::State BlockEmitter::rescale(Sweep sweep, Value row, MutableArrayRe
 void BlockEmitter::storeWeights(Value row, Value first, bool isEdge, Values scores, const State &final) {
   for (int64_t v = 0; v < vectors; ++v) {
     Value isEmpty = isEmptyRow(final.sum[v]), factor = k.divf(k.splat(1), final.sum[v]), share;
-    if (!pureScale && spec.maskedRows == MaskedRows::zero)
+    if (canMask && spec.maskedRows == MaskedRows::zero)
       factor = k.select(isEmpty, k.splat(0), factor);
-    if (!pureScale && spec.maskedRows == MaskedRows::uniform) {
+    if (canMask && spec.maskedRows == MaskedRows::uniform) {
       Value count = arith::IndexCastOp::create(k.b, k.loc, k.b.getI32Type(), numKeys);
       Value all = k.broadcast(arith::SIToFPOp::create(k.b, k.loc, k.b.getF32Type(), count));
       share = k.select(isEmpty, k.divf(k.splat(1), all), k.splat(0));
@@ -499,7 +529,7 @@ void BlockEmitter::storeWeights(Value row, Value first, bool isEdge, Values scor
       score = share ? k.fma(score, factor, share) : k.mulf(score, factor);
     }
   }
-  applyRegion(*spec.weight, scores, first, isEdge);
+  applyRegion(*spec.weight, Value(), scores, first, isEdge);
   for (int64_t r = 0; r < spec.keyTile; ++r)
     for (int64_t v = 0; v < vectors; ++v)
       k.store(scores[r * vectors + v], weightsT, at(k.add(row, r), v));

@@ -1,6 +1,7 @@
 #include "passes/kernels/cpu/AttentionRow.h"
 
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "passes/kernels/cpu/AttentionMask.h"
 #include "passes/kernels/cpu/AttentionOperands.h"
 #include "passes/kernels/cpu/RegionVectorizer.h"
 #include "llvm/Support/MathExtras.h"
@@ -26,7 +27,8 @@ public:
              Value batch, Value head, Value row)
       : k(k), spec(spec), keyWidth(*spec.getStaticSize(Dim::D)), valueWidth(*spec.getStaticSize(Dim::E)),
         pureScale(spec.getPureScale()), batch(batch), head(head), row(row),
-        numKeys(getDimSize(k, spec, buffers, Dim::J)), weights(scratch.weights), sums(scratch.result) {
+        numKeys(getDimSize(k, spec, buffers, Dim::J)), mask(k, spec, buffers, batch, head, numKeys),
+        weights(scratch.weights), sums(scratch.result) {
     auto view = [&](size_t n) { return viewHead(k, buffers[n], spec.maps[n], batch, head); };
     query = view(0);
     key = view(1);
@@ -34,6 +36,7 @@ public:
     result = view(buffers.size() - 1);
     for (size_t n = 0; n < spec.getNumCaptures(); ++n)
       captures.push_back(view(3 + n));
+    bounds = mask.bounds(row, row);
   }
   void emit();
 
@@ -62,7 +65,10 @@ private:
   const AttentionSpec &spec;
   const int64_t keyWidth, valueWidth;
   const std::optional<double> pureScale;
-  Value batch, head, row, numKeys, weights, sums;
+  Value batch, head, row, numKeys;
+  KeyMask mask;
+  KeyMask::Bounds bounds;
+  Value weights, sums;
   HeadView query, key, value, result;
   SmallVector<HeadView> captures;
   Values queryChunks;
@@ -75,8 +81,8 @@ void RowEmitter::emit() {
     k.store(zero, sums, k.index(n * k.lanes));
   // The maximum is the same in all lanes; each lane has a sum of its own.
   Values state =
-      k.loop(k.index(0), numKeys, spec.keyBlock, {low, zero}, [&](Value first, ValueRange carried) -> Values {
-        Value count = k.min(k.sub(numKeys, first), k.index(spec.keyBlock));
+      k.loop(bounds.lower, bounds.upper, spec.keyBlock, {low, zero}, [&](Value first, ValueRange carried) -> Values {
+        Value count = k.min(k.sub(bounds.upper, first), k.index(spec.keyBlock));
         Value maximum = k.maxf(maximumOf(first, count), carried[0]);
         // With no key yet, or a NaN, subtract 0.
         maximum = k.select(k.compare(Predicate::OGT, maximum, low), maximum, zero);
@@ -122,7 +128,7 @@ Value RowEmitter::maximumOf(Value first, Value count) {
   Values top = k.loop(k.index(0), whole, k.lanes, k.splat(-kInfinity),
                       [&](Value n, ValueRange carried) { return step(n, carried.front(), /*isEdge=*/false); });
   std::optional<int64_t> keys = LaneBuilder::constant(numKeys);
-  if (!keys || *keys % k.lanes)
+  if (!mask.isFull() || !keys || *keys % k.lanes)
     top = k.branch(
         k.less(whole, count), k.vectorType(), [&] { return step(whole, top.front(), /*isEdge=*/true); },
         [&] { return top; });
@@ -157,13 +163,15 @@ Value RowEmitter::scoreTile(Value first, bool isEdge) {
     auto index = [&](OpBuilder &, Location, int64_t dim) -> Value {
       return dim == Dim::B ? batch : dim == Dim::H ? head : dim == Dim::I ? row : keyIndices();
     };
-    scores = *vectorizeBlock(k.b, *spec.score, arguments, k.lanes, index);
+    scores = *vectorizeBlock(k.b, *spec.score, arguments, k.lanes, index, nullptr, spec.scoreValue);
   }
+  if (!mask.isInterval())
+    scores = k.select(mask.visibleKeys(row, first), scores, k.splat(-kInfinity));
   if (!isEdge)
     return scores;
   auto maskType = VectorType::get({k.lanes}, k.b.getI1Type());
-  Value mask = vector::CreateMaskOp::create(k.b, k.loc, maskType, k.sub(numKeys, first));
-  return k.select(mask, scores, k.splat(-kInfinity));
+  Value isKey = vector::CreateMaskOp::create(k.b, k.loc, maskType, k.sub(bounds.upper, first));
+  return k.select(isKey, scores, k.splat(-kInfinity));
 }
 
 /// Lane n of the result is the sum of the lanes of rows[n]. Two rows become one
@@ -216,7 +224,7 @@ void RowEmitter::addValues(Value first, Value count, Value factor) {
       for (int64_t u = 0; u < keys; ++u) {
         Value position = k.add(n, u), weight = k.broadcast(k.load(weights, position));
         // A masked key's value must not count, whatever it is.
-        Value isLive = pureScale ? Value() : k.compare(Predicate::UNE, weight, zero);
+        Value isLive = pureScale && mask.isInterval() ? Value() : k.compare(Predicate::UNE, weight, zero);
         Value offset = value.along(k, value.base, Dim::J, k.add(first, position));
         for (int64_t c = 0; c < width; ++c) {
           Value &sum = next[u * width + c];
@@ -245,7 +253,7 @@ void RowEmitter::addValues(Value first, Value count, Value factor) {
 /// 1 / row sum, and what the policy says of a row without a visible key.
 Value RowEmitter::normaliser(Value sum) {
   Value zero = k.splat(0), one = k.splat(1);
-  if (!pureScale && spec.maskedRows == MaskedRows::uniform) {
+  if (spec.canMask() && spec.maskedRows == MaskedRows::uniform) {
     Value isEmpty = isEmptyRow(sum);
     k.branch(k.unlikely(k.any(isEmpty)), [&] {
       k.loop(k.index(0), k.index(spec.keyBlock), k.lanes, [&](Value n) { k.store(one, weights, n); });
@@ -257,7 +265,7 @@ Value RowEmitter::normaliser(Value sum) {
     sum = k.select(isEmpty, all, sum);
   }
   Value factor = k.divf(one, sum);
-  if (!pureScale && spec.maskedRows == MaskedRows::zero)
+  if (spec.canMask() && spec.maskedRows == MaskedRows::zero)
     factor = k.select(isEmptyRow(sum), zero, factor);
   // With no keys at all the product of weights and values is an empty sum.
   if (std::optional<int64_t> keys = LaneBuilder::constant(numKeys); !keys || !*keys)

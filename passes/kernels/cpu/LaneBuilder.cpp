@@ -59,6 +59,7 @@ Value LaneBuilder::select(Value condition, Value x, Value y) {
 Value LaneBuilder::maxf(Value x, Value y) { return select(compare(arith::CmpFPredicate::OGT, x, y), x, y); }
 Value LaneBuilder::any(Value mask) { return vector::ReductionOp::create(b, loc, vector::CombiningKind::OR, mask); }
 Value LaneBuilder::either(Value x, Value y) { return b.createOrFold<arith::OrIOp>(loc, x, y); }
+Value LaneBuilder::both(Value x, Value y) { return b.createOrFold<arith::AndIOp>(loc, x, y); }
 Value LaneBuilder::unlikely(Value condition) {
   Value no = arith::ConstantOp::create(b, loc, b.getBoolAttr(false));
   return LLVM::ExpectOp::create(b, loc, condition, no);

@@ -60,6 +60,7 @@ public:
   /// Whether any lane of an i1 vector is set.
   mlir::Value any(mlir::Value mask);
   mlir::Value either(mlir::Value x, mlir::Value y);
+  mlir::Value both(mlir::Value x, mlir::Value y);
   /// Hints that an i1 is mostly false.
   mlir::Value unlikely(mlir::Value condition);
   /// Sum or maximum of one element each, pairwise.

@@ -36,13 +36,13 @@ public:
   BlockVectorizer(OpBuilder &builder, int64_t lanes, IndexVectorFn indexVector)
       : builder(builder), lanes(lanes), indexVector(indexVector) {}
 
-  Value run(Block &block, ValueRange args) {
+  Value run(Block &block, ValueRange args, Value result) {
     for (auto [argument, value] : llvm::zip_equal(block.getArguments(), args))
       mapping.map(argument, value);
     for (Operation &op : block.without_terminator())
       cloneOp(op);
-    Operation *yield = block.getTerminator();
-    return toVector(lookup(yield->getOperand(0), yield->getLoc()), yield->getLoc());
+    Location loc = block.getTerminator()->getLoc();
+    return toVector(lookup(result ? result : block.getTerminator()->getOperand(0), loc), loc);
   }
 
 private:
@@ -141,7 +141,7 @@ bool canVectorizeBlock(Block &block, std::string *reason) {
 }
 
 FailureOr<Value> vectorizeBlock(OpBuilder &builder, Block &block, ValueRange args, int64_t lanes,
-                                IndexVectorFn indexVector, std::string *reason) {
+                                IndexVectorFn indexVector, std::string *reason, Value result) {
   if (!canVectorizeBlock(block, reason))
     return failure();
   if (!indexVector && llvm::any_of(block, [](Operation &op) { return getIndexDim(&op).has_value(); })) {
@@ -152,7 +152,7 @@ FailureOr<Value> vectorizeBlock(OpBuilder &builder, Block &block, ValueRange arg
     fail(reason, Twine(args.size()) + " values for " + Twine(block.getNumArguments()) + " arguments");
     return failure();
   }
-  return BlockVectorizer(builder, lanes, indexVector).run(block, args);
+  return BlockVectorizer(builder, lanes, indexVector).run(block, args, result);
 }
 
 std::string blockSignature(Block &block) {

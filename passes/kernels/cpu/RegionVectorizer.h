@@ -21,9 +21,12 @@ using IndexVectorFn = llvm::function_ref<mlir::Value(mlir::OpBuilder &, mlir::Lo
 /// vector meets it; constants (also those that stand outside the block) become
 /// splats. Index ops ask `indexVector`, which may be null when there are none.
 ///
+/// With `result`, a value of the block, that one is returned instead.
+///
 /// Fails, and leaves nothing behind, where `canVectorizeBlock` is false.
 mlir::FailureOr<mlir::Value> vectorizeBlock(mlir::OpBuilder &builder, mlir::Block &block, mlir::ValueRange args,
-                                            int64_t lanes, IndexVectorFn indexVector, std::string *reason = nullptr);
+                                            int64_t lanes, IndexVectorFn indexVector, std::string *reason = nullptr,
+                                            mlir::Value result = {});
 
 /// True if every op of `block` maps to vectors element by element, is a
 /// constant or an index op, no value but constants comes from outside, and one

@@ -1,0 +1,63 @@
+#ifndef PASSES_KERNELS_CPU_ATTENTIONMASK_H
+#define PASSES_KERNELS_CPU_ATTENTIONMASK_H
+
+#include "passes/kernels/cpu/Attention.h"
+#include "passes/kernels/cpu/AttentionOperands.h"
+#include "passes/kernels/cpu/LaneBuilder.h"
+
+namespace attn {
+
+/// The limits that the score region of an attention sets itself, as
+/// select(condition, s, -inf) with comparisons of i and j: they move from
+/// `spec.scoreValue` to `spec.limits`.
+void takeLimitsFromScore(AttentionSpec &spec);
+
+/// Which keys the queries of one batch and head see, as far as `spec.limits` say.
+class KeyMask {
+public:
+  KeyMask(LaneBuilder &k, const AttentionSpec &spec, mlir::ValueRange buffers, mlir::Value batch, mlir::Value head,
+          mlir::Value numKeys);
+
+  /// Whether every query sees every key.
+  bool isFull() const { return limits.empty(); }
+  /// Whether the keys that one query sees stand side by side.
+  bool isInterval() const { return prefixes.empty(); }
+
+  struct Bounds {
+    mlir::Value lower, upper;           ///< keys outside are seen by no query
+    mlir::Value innerLower, innerUpper; ///< keys inside are seen by every query
+  };
+  /// Of the queries [first, last], clamped to [0, numKeys].
+  Bounds bounds(mlir::Value first, mlir::Value last);
+
+  /// Emits what does not change from key to key for visibleTo.
+  void setQueries(const QueryBlock &queries);
+  /// Whether the queries of vector `vector` see `key`.
+  mlir::Value visibleTo(int64_t vector, mlir::Value key);
+  /// Whether `query` sees keys `key`, `key` + 1...
+  mlir::Value visibleKeys(mlir::Value query, mlir::Value key);
+
+private:
+  /// The last (or first) key that a query sees, or the number of those in a prefix.
+  struct Limit {
+    bool isUpper, movesWithQuery, isWidened;
+    mlir::Value offset; ///< where all queries agree
+    HeadView perQuery;  ///< elsewhere, added to `constant`
+    int64_t constant;
+    llvm::SmallVector<mlir::Value> lanes; ///< the limit itself, by query vector
+  };
+  Limit makeLimit(const KeyLimit &limit, mlir::ValueRange buffers, mlir::Value batch, mlir::Value head);
+  mlir::Value toIndex(mlir::Value element, const Limit &limit);
+  mlir::Value limitOf(const Limit &limit, mlir::Value query);
+  std::pair<mlir::Value, mlir::Value> rangeOf(const Limit &limit, mlir::Value first, mlir::Value last);
+  mlir::Value combine(llvm::function_ref<mlir::Value(const Limit &, bool isPrefix)> test);
+
+  LaneBuilder &k;
+  const AttentionSpec &spec;
+  mlir::Value numKeys;
+  llvm::SmallVector<Limit, 2> limits, prefixes;
+};
+
+} // namespace attn
+
+#endif // PASSES_KERNELS_CPU_ATTENTIONMASK_H
