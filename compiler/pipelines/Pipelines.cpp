@@ -31,6 +31,7 @@ void attn::buildKernelPipeline(OpPassManager &pm, unsigned optLevel) {
 }
 
 void attn::buildBufferPipeline(OpPassManager &pm) {
+  pm.addNestedPass<func::FuncOp>(createGuardIndicesPass());
   pm.addPass(createFinalizeEntriesPass());
   pm.addPass(createCanonicalizerPass());
   pm.addPass(createCSEPass());

@@ -1,6 +1,8 @@
 #include "compiler/emit/cpu/Object.h"
 
 #include "lld/Common/Driver.h"
+#include "llvm/ADT/StringSet.h"
+#include "llvm/Object/ELFObjectFile.h"
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/MemoryBuffer.h"
 #include "llvm/Support/Path.h"
@@ -35,11 +37,55 @@ struct Descriptor {
   int fd;
 };
 
+/// What the code may leave to the process that loads it: libm, and libc's memory
+/// functions, which LLVM makes of loops that copy or clear (libattnrt needs libc
+/// anyway). All that the runtime offers comes through attnrt_run, not by name.
+bool isAllowedSymbol(llvm::StringRef name) {
+  static const llvm::StringSet<> kMemory = {"memcpy", "memmove", "memset"};
+  // In their forms for double, and with an f for float.
+  static const llvm::StringSet<> kMath = {
+      "acos", "acosh", "asin",      "asinh", "atan",   "atan2", "atanh", "cbrt", "ceil",  "copysign",  "cos",
+      "cosh", "erf",   "erfc",      "exp",   "exp10",  "exp2",  "expm1", "fabs", "floor", "fma",       "fmax",
+      "fmin", "fmod",  "frexp",     "ldexp", "log",    "log10", "log1p", "log2", "modf",  "nearbyint", "pow",
+      "rint", "round", "roundeven", "sin",   "sincos", "sinh",  "sqrt",  "tan",  "tanh",  "tgamma",    "trunc"};
+  if (kMemory.contains(name) || kMath.contains(name))
+    return true;
+  return name.consume_back("f") && kMath.contains(name);
+}
+
+/// False, with `error` set, where the object needs a symbol that a model library
+/// may not count on: the link would succeed and loading fail, or worse.
+bool checkSymbols(llvm::ArrayRef<char> object, std::string &error) {
+  llvm::MemoryBufferRef bytes(llvm::StringRef(object.data(), object.size()), "model.o");
+  llvm::Expected<std::unique_ptr<llvm::object::ObjectFile>> file = llvm::object::ObjectFile::createELFObjectFile(bytes);
+  if (!file) {
+    error = "cannot read the object again: " + llvm::toString(file.takeError());
+    return false;
+  }
+  for (const llvm::object::SymbolRef &symbol : (*file)->symbols()) {
+    llvm::Expected<uint32_t> flags = symbol.getFlags();
+    llvm::Expected<llvm::StringRef> name = symbol.getName();
+    if (!flags || !name) {
+      llvm::consumeError(flags.takeError());
+      llvm::consumeError(name.takeError());
+      error = "cannot read the object's symbols";
+      return false;
+    }
+    if ((*flags & llvm::object::BasicSymbolRef::SF_Undefined) && !name->empty() && !isAllowedSymbol(*name)) {
+      error = "internal error: the code needs the symbol '" + name->str() + "', which no library of a run provides";
+      return false;
+    }
+  }
+  return true;
+}
+
 constexpr char kVersionScript[] = "{ global: attnrt_library_query; local: *; };\n";
 
 } // namespace
 
 bool linkLibrary(llvm::ArrayRef<char> object, llvm::SmallVectorImpl<char> &elf, std::string &error) {
+  if (!checkSymbols(object, error))
+    return false;
   Descriptor input(memfd_create("model.o", MFD_CLOEXEC)), script(memfd_create("exports", MFD_CLOEXEC));
   if (!input.write(object) || !script.write(llvm::ArrayRef<char>(kVersionScript, sizeof(kVersionScript) - 1))) {
     error = std::string("cannot hold the object for the linker: ") + std::strerror(errno);
@@ -53,10 +99,22 @@ bool linkLibrary(llvm::ArrayRef<char> object, llvm::SmallVectorImpl<char> &elf, 
     return false;
   }
   std::string inputPath = input.path(), exports = "--version-script=" + script.path();
-  std::vector<const char *> args = {"ld.lld",        "-shared",        "--hash-style=gnu",  "-z",      "now",
-                                    "-z",            "noexecstack",    "--build-id=none",   "--strip-debug",
-                                    "--gc-sections", "--threads=1",    "-soname=attnc-model", exports.c_str(),
-                                    "-o",            output.c_str(),   inputPath.c_str()};
+  std::vector<const char *> args = {"ld.lld",
+                                    "-shared",
+                                    "--hash-style=gnu",
+                                    "-z",
+                                    "now",
+                                    "-z",
+                                    "noexecstack",
+                                    "--build-id=none",
+                                    "--strip-debug",
+                                    "--gc-sections",
+                                    "--threads=1",
+                                    "-soname=attnc-model",
+                                    exports.c_str(),
+                                    "-o",
+                                    output.c_str(),
+                                    inputPath.c_str()};
   // Math that has no polynomial of ours comes from libm; needed only then.
   static constexpr const char *kLibm[] = {"/lib/x86_64-linux-gnu/libm.so.6", "/lib64/libm.so.6", "/usr/lib/libm.so.6"};
   for (const char *libm : kLibm) {

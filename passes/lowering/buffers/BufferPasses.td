@@ -34,6 +34,29 @@ def FinalizeEntriesPass : Pass<"attn-finalize-entries", "mlir::ModuleOp"> {
                            "::mlir::arith::ArithDialect", "::mlir::tensor::TensorDialect"];
 }
 
+def GuardIndicesPass : Pass<"attn-guard-indices", "mlir::func::FuncOp"> {
+  let summary = "no index is checked against a dimension of size 0";
+  let description = [{
+    `attn.check_index` makes an index that is out of range 0, so that the read goes
+    on and the run ends later; a dimension of size 0 has not even that element.
+    Before each op with such a check inside, whose size is not known to be
+    positive, stands a requirement that the size is positive or the op has no
+    iterations.
+
+    ```mlir
+    %y = linalg.generic ... ins(%ids : tensor<?xi64>) { ... attn.check_index %i, %n, "node 'emb' (Gather)" ... }
+    ```
+    becomes
+    ```mlir
+    %d = tensor.dim %ids, %c0
+    %ok = arith.ori (%n > 0), (%d == 0)
+    attn.require %ok, "node 'emb' (Gather): an index into a dimension of size {0}" (%n)
+    %y = linalg.generic ...
+    ```
+  }];
+  let dependentDialects = ["::attn::AttnDialect", "::mlir::arith::ArithDialect", "::mlir::tensor::TensorDialect"];
+}
+
 def PrepareBuffersPass : Pass<"attn-prepare-buffers", "mlir::func::FuncOp"> {
   let summary = "give each writer its own fill, spell concatenations as slices";
   let description = [{
@@ -63,7 +86,8 @@ def PlanMemoryPass : Pass<"attn-plan-memory", "mlir::func::FuncOp"> {
     lifetime, in units of the dimensions' product; the groups follow one
     another. So a buffer is reused as with static shapes, and the one request
     for memory stands at the entry. A buffer whose size only the run computes
-    gets its own request where the size is known.
+    gets its own request where the size is known. A kernel may not allocate: its
+    scratch is an operand or a `memref.alloca`.
   }];
   let dependentDialects = ["::mlir::memref::MemRefDialect", "::mlir::arith::ArithDialect",
                            "::attn::AttnDialect"];

@@ -268,9 +268,24 @@ private:
 
 struct PlanMemoryPass : attn::impl::PlanMemoryPassBase<PlanMemoryPass> {
   void runOnOperation() override {
-    if (getOperation()->hasAttr(AttnDialect::kEntryAttr) && !getOperation().isExternal())
-      if (failed(MemoryPlanner(getOperation()).run()))
+    func::FuncOp function = getOperation();
+    if (function.isExternal())
+      return;
+    if (function->hasAttr(AttnDialect::kEntryAttr)) {
+      if (failed(MemoryPlanner(function).run()))
         signalPassFailure();
+      return;
+    }
+    // A kernel runs many times in a run, whose workspace only grows: what it
+    // needs is an operand, which its caller has planned, or on the stack.
+    WalkResult result = function.walk([](Operation *op) {
+      if (!isa<memref::AllocOp, WorkspaceOp>(op))
+        return WalkResult::advance();
+      op->emitOpError("expects to stand in an entry, not in a kernel");
+      return WalkResult::interrupt();
+    });
+    if (result.wasInterrupted())
+      signalPassFailure();
   }
 };
 } // namespace

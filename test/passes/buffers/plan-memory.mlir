@@ -56,11 +56,11 @@ func.func @late(%x: memref<4xi64>, %y: memref<1xi64>) attributes {attn.entry} {
 
 // -----
 
-// A kernel owns its memory.
+// A kernel's scratch on the stack is its own.
 // CHECK-LABEL: func.func @kernel
-// CHECK: memref.alloc
+// CHECK: memref.alloca
 func.func @kernel(%y: memref<4xf32>) attributes {attn.kernel} {
-  %a = memref.alloc() : memref<4xf32>
+  %a = memref.alloca() : memref<4xf32>
   linalg.exp ins(%a : memref<4xf32>) outs(%y : memref<4xf32>)
   return
 }
