@@ -6,7 +6,6 @@
 #include "llvm/Support/Path.h"
 #include "llvm/Support/raw_ostream.h"
 #include <cerrno>
-#include <cstdlib>
 #include <cstring>
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -65,23 +64,13 @@ std::unique_ptr<StagedOutput> StagedOutput::create(StringRef output, std::string
     }
   }
 
-  std::string parent = parentOf(staged->target);
-  if (staged->kind != Kind::File) {
-    const char *tmp = std::getenv("TMPDIR");
-    parent = tmp && *tmp ? tmp : "/tmp";
-  }
-  std::string folder = parent + "/.attnc-XXXXXX";
-  if (!mkdtemp(folder.data())) {
+  std::string parent = staged->kind == Kind::File ? parentOf(staged->target) : ScratchFolder::temporaryParent();
+  staged->folder = ScratchFolder::create(parent);
+  if (!staged->folder) {
     error = staged->kind == Kind::File ? why(output, errno) : why(parent, errno);
     return nullptr;
   }
-  staged->folder = folder;
   return staged;
-}
-
-StagedOutput::~StagedOutput() {
-  if (!folder.empty())
-    sys::fs::remove_directories(folder, /*IgnoreErrors=*/true);
 }
 
 std::string StagedOutput::path() const { return kind == Kind::Stdout ? "-" : side(sys::path::filename(target)); }
@@ -133,9 +122,7 @@ bool writeTextFile(StringRef path, StringRef text, std::string &error) {
   return staged->commit(error);
 }
 
-bool moveFile(StringRef from, StringRef to, std::string &error) {
-  if (!sys::fs::rename(from, to))
-    return true;
+bool copyTextFile(StringRef from, StringRef to, std::string &error) {
   ErrorOr<std::unique_ptr<MemoryBuffer>> bytes = MemoryBuffer::getFile(from);
   if (!bytes) {
     error = why(to, bytes.getError().value());

@@ -1,8 +1,11 @@
 // Where a compile writes before its output takes its name: a private folder
 // beside the output, so that one rename makes the output, whole or not at all,
-// and whatever a dead worker leaves behind goes with the folder.
+// and whatever a dead worker leaves behind goes with the folder. What a dead
+// driver leaves, the next compile beside it removes.
 #ifndef TOOLS_ATTNC_STAGEDOUTPUT_H
 #define TOOLS_ATTNC_STAGEDOUTPUT_H
+
+#include "tools/options/ScratchFolder.h"
 
 #include "llvm/ADT/StringRef.h"
 #include <memory>
@@ -14,14 +17,11 @@ class StagedOutput {
 public:
   /// For `output`, a path or "-". Null with `error` set when nothing can be written there.
   static std::unique_ptr<StagedOutput> create(llvm::StringRef output, std::string &error);
-  /// Removes the folder and all in it.
-  ~StagedOutput();
-  StagedOutput(const StagedOutput &) = delete;
 
   /// The path to write to, "-" for standard output.
   std::string path() const;
   /// A path in the folder, for what comes beside the output.
-  std::string side(llvm::StringRef name) const { return folder + "/" + name.str(); }
+  std::string side(llvm::StringRef name) const { return folder->path() + "/" + name.str(); }
 
   /// Gives the output its name. False with `error` set when that fails.
   bool commit(std::string &error);
@@ -29,7 +29,8 @@ public:
 private:
   StagedOutput() = default;
 
-  std::string folder, target;
+  std::unique_ptr<ScratchFolder> folder;
+  std::string target;
   // A pipe or a device keeps its place: the bytes are copied to it.
   enum class Kind { Stdout, File, Stream } kind = Kind::File;
 };
@@ -38,8 +39,8 @@ private:
 /// standard output. False with `error` set when that fails.
 bool writeTextFile(llvm::StringRef path, llvm::StringRef text, std::string &error);
 
-/// Moves a file, across file systems if need be.
-bool moveFile(llvm::StringRef from, llvm::StringRef to, std::string &error);
+/// Writes what `from` holds to `to`, likewise.
+bool copyTextFile(llvm::StringRef from, llvm::StringRef to, std::string &error);
 
 } // namespace attn::tools
 

@@ -228,7 +228,7 @@ void keepReproducer(const Request &request, const WorkerResult &result) {
   if (!sys::fs::exists(path))
     return;
   std::string error;
-  if (moveFile(path, request.reproducer, error))
+  if (copyTextFile(path, request.reproducer, error))
     reportNote("'attn-opt --run-reproducer " + request.reproducer + "' replays it");
   else
     reportNote(error);

@@ -2,11 +2,9 @@
 
 #include "tools/options/Console.h"
 
-#include "llvm/Support/FileSystem.h"
 #include "llvm/Support/Path.h"
 #include <cerrno>
 #include <csignal>
-#include <cstdlib>
 #include <cstring>
 #include <spawn.h>
 #include <sys/wait.h>
@@ -111,14 +109,13 @@ std::unique_ptr<LibraryArgument> LibraryArgument::prepare(CommandLine &line, int
 
   argument->library = line.text(OPT_o).str();
   if (argument->library.empty()) {
-    const char *tmp = std::getenv("TMPDIR");
-    std::string parent = tmp && *tmp ? tmp : "/tmp", folder = parent + "/attn-XXXXXX";
-    if (!mkdtemp(folder.data())) {
+    std::string parent = ScratchFolder::temporaryParent();
+    argument->folder = ScratchFolder::create(parent);
+    if (!argument->folder) {
       reportError("cannot make a folder in '" + parent + "': " + std::strerror(errno));
       return nullptr;
     }
-    argument->folder = folder;
-    argument->library = folder + "/model.so";
+    argument->library = argument->folder->path() + "/model.so";
   }
   std::vector<std::string> command = {findAttnc(), "-o", argument->library};
   for (std::string &option : line.compileArguments())
@@ -142,10 +139,6 @@ std::unique_ptr<LibraryArgument> LibraryArgument::prepare(CommandLine &line, int
   return exitCode == ExitSuccess ? std::move(argument) : nullptr;
 }
 
-void LibraryArgument::discard() {
-  if (!folder.empty())
-    sys::fs::remove_directories(folder, /*IgnoreErrors=*/true);
-  folder.clear();
-}
+void LibraryArgument::discard() { folder.reset(); }
 
 } // namespace attn::tools

@@ -3,6 +3,7 @@
 #define TOOLS_OPTIONS_LIBRARYARGUMENT_H
 
 #include "tools/options/Options.h"
+#include "tools/options/ScratchFolder.h"
 #include <memory>
 #include <string>
 
@@ -26,7 +27,8 @@ public:
 
 private:
   LibraryArgument() = default;
-  std::string given, library, folder;
+  std::string given, library;
+  std::unique_ptr<ScratchFolder> folder;
 };
 
 } // namespace attn::tools
