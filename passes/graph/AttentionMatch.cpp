@@ -16,25 +16,6 @@ using namespace mlir;
 namespace attn {
 namespace {
 
-bool isView(Operation *op) {
-  if (isa_and_nonnull<tensor::CollapseShapeOp, tensor::ExpandShapeOp, tensor::CastOp>(op))
-    return true;
-  auto linalgOp = dyn_cast_or_null<linalg::LinalgOp>(op);
-  return linalgOp && getMovedInput(linalgOp);
-}
-
-/// The one scalar that every element of `value` is, as an attribute, or null.
-TypedAttr splatConstant(Value value) {
-  Attribute constant;
-  if (auto fill = value.getDefiningOp<linalg::FillOp>())
-    value = fill.getInputs().front();
-  if (!matchPattern(value, m_Constant(&constant)))
-    return {};
-  if (auto dense = dyn_cast<DenseElementsAttr>(constant))
-    return dense.isSplat() ? dense.getSplatValue<TypedAttr>() : TypedAttr();
-  return isa<FloatAttr, IntegerAttr>(constant) ? cast<TypedAttr>(constant) : TypedAttr();
-}
-
 bool isZeroFill(Value value) {
   auto constant = dyn_cast_or_null<FloatAttr>(splatConstant(value));
   return constant && constant.getValue().isZero();
@@ -47,6 +28,8 @@ bool isContraction(Operation *op) {
          isa<FloatType>(getElementTypeOrSelf(op->getResult(0)));
 }
 
+constexpr StringLiteral kWeights = "the softmax and the weighted sum";
+
 //===----------------------------------------------------------------------===//
 // Regions
 //===----------------------------------------------------------------------===//
@@ -55,8 +38,8 @@ bool isContraction(Operation *op) {
 /// an element of `target` (block argument 0) and elements of captures.
 class RegionWriter {
 public:
-  RegionWriter(AttentionMatch &match, Value target, SmallVector<unsigned> &used, Miss &miss)
-      : match(match), target(target), used(used), miss(miss), region(std::make_unique<Region>()),
+  RegionWriter(AttentionMatch &match, Value target, StringRef between, SmallVector<unsigned> &used, Miss &miss)
+      : match(match), target(target), between(between), used(used), miss(miss), region(std::make_unique<Region>()),
         builder(target.getContext()) {
     Block &block = region->emplaceBlock();
     block.addArgument(builder.getF32Type(), target.getLoc());
@@ -97,6 +80,20 @@ private:
     return dependence[value] = depends;
   }
 
+  /// Whether `value` depends on `source` in any way.
+  bool isComputedFrom(Value value, Operation *source) {
+    SmallVector<Value> front{value};
+    while (source && !front.empty()) {
+      Value next = front.pop_back_val();
+      if (!visited.insert(next).second || !next.getDefiningOp())
+        continue;
+      if (next.getDefiningOp() == source)
+        return true;
+      next.getDefiningOp()->walk([&](Operation *op) { llvm::append_range(front, op->getOperands()); });
+    }
+    return false;
+  }
+
   FailureOr<Value> element(Value tensor, Access access) {
     match.space.resolve(access);
     auto key = std::pair(tensor.getAsOpaquePointer(), access);
@@ -133,8 +130,8 @@ private:
     // compute again than to store for every pair of query and key.
     if (op && isPointwise(op) && (depends || isComputedFromIndices(op)))
       return inlineBody(op, access);
-    if (depends)
-      return fail("an operation between the scores and the weighted sum that is not elementwise", loc);
+    if (depends || isComputedFrom(tensor, target.getDefiningOp()))
+      return fail("an operation that is not elementwise stands between " + between, loc);
     return capture(tensor, access);
   }
 
@@ -239,11 +236,13 @@ private:
 
   AttentionMatch &match;
   Value target;
+  StringRef between; ///< what the region connects, for messages
   SmallVector<unsigned> &used;
   Miss &miss;
   std::unique_ptr<Region> region;
   OpBuilder builder;
   DenseMap<Value, bool> dependence;
+  DenseSet<Value> visited; ///< values known not to depend on the target
   std::map<std::pair<const void *, Access>, Value> written;
 };
 
@@ -413,7 +412,7 @@ LogicalResult matchScores(AttentionMatch &match, SoftmaxOp softmax, const Access
     miss = {reason.str(), location};
     return failure();
   };
-  RegionWriter writer(match, product->getResult(0), match.scoreCaptures, miss);
+  RegionWriter writer(match, product->getResult(0), "the scores and the softmax", match.scoreCaptures, miss);
   FailureOr<std::unique_ptr<Region>> region = writer.write(softmax.getInput(), softmaxAccess);
   if (failed(region))
     return failure();
@@ -508,7 +507,7 @@ FailureOr<AttentionMatch> matchAttention(SoftmaxOp softmax, OpOperand &weights, 
   for (AffineExpr expr : maps[2].getResults())
     match.result.access.push_back(loops[cast<AffineDimExpr>(expr).getPosition()]);
 
-  RegionWriter weightWriter(match, softmax.getResult(), match.weightCaptures, miss);
+  RegionWriter weightWriter(match, softmax.getResult(), kWeights, match.weightCaptures, miss);
   FailureOr<std::unique_ptr<Region>> region = weightWriter.write(weights.get(), *weightAccess);
   if (failed(region))
     return failure();
@@ -549,7 +548,7 @@ FailureOr<AttentionMatch> matchAttention(SoftmaxOp softmax, OpOperand &weights, 
     }
     // The weight region again, in the atoms of this attempt.
     Access access = *weightAccess;
-    RegionWriter again(attempt, softmax.getResult(), attempt.weightCaptures, miss);
+    RegionWriter again(attempt, softmax.getResult(), kWeights, attempt.weightCaptures, miss);
     FailureOr<std::unique_ptr<Region>> weight = again.write(weights.get(), access);
     if (failed(weight))
       return failure();

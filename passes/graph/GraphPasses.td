@@ -32,6 +32,57 @@ def DecomposePass : Pass<"attn-decompose"> {
                            "::mlir::tensor::TensorDialect"];
 }
 
+def RaiseSoftmaxPass : Pass<"attn-raise-softmax"> {
+  let summary = "an exponential divided by its sum becomes attn.softmax";
+  let description = [{
+    Softmax as ReduceMax, Sub, Exp, ReduceSum, Div; also without the maximum,
+    with a product by the reciprocal, and with reshapes between. exp of a
+    log-softmax is a softmax, too.
+
+    ```mlir
+    %m = linalg.generic {maximumf over d1} ins(%s)
+    %d = linalg.generic {s - m} ins(%s, %m)
+    %e = linalg.generic {exp} ins(%d)
+    %z = linalg.generic {addf over d1} ins(%e)
+    %p = linalg.generic {e / z} ins(%e, %z)
+    ```
+
+    becomes
+
+    ```mlir
+    %p = attn.softmax %s dim 1 : tensor<?x?xf32>
+    ```
+
+    Numerical effect: rounding; where the graph takes no maximum and an
+    exponential overflows, the softmax is finite instead of NaN.
+  }];
+  let dependentDialects = ["::attn::AttnDialect", "::mlir::tensor::TensorDialect"];
+}
+
+def RaiseContractionPass : Pass<"attn-raise-contraction"> {
+  let summary = "a sum of products around a softmax becomes linalg.contract";
+  let description = [{
+    Weighted sums and scores written as Mul and ReduceSum. Only where a factor
+    is computed from a softmax, or a softmax from the sum, by elementwise ops
+    and views: elsewhere the fused loop costs less than a contraction.
+
+    ```mlir
+    %x = linalg.generic {w[b, j] * v[b, j, e]} ins(%w, %v)
+    %c = linalg.generic {addf over j} ins(%x)
+    ```
+
+    becomes
+
+    ```mlir
+    %c = linalg.contract indexing_maps = [(b, j, e) -> (b, j), (b, j, e) -> (b, j, e), (b, j, e) -> (b, e)]
+        ins(%w, %v : tensor<?x?xf32>, tensor<?x?x24xf32>) ...
+    ```
+
+    Numerical effect: rounding.
+  }];
+  let dependentDialects = ["::mlir::linalg::LinalgDialect"];
+}
+
 def RecognizeAttentionPass : Pass<"attn-recognize-attention", "::mlir::ModuleOp"> {
   let summary = "grow an attn.attention from each attn.softmax outwards";
   let description = [{

@@ -16,6 +16,8 @@ void attn::buildGraphPipeline(OpPassManager &pm, unsigned optLevel) {
   pm.addPass(createCSEPass());
   // Before the elementwise ops are joined: the scale of a query, its transpose
   // and the guard after a softmax are then still ops of their own.
+  pm.addPass(createRaiseSoftmaxPass());
+  pm.addPass(createRaiseContractionPass());
   pm.addPass(createRecognizeAttentionPass());
   pm.addPass(createFoldLayoutPass());
   pm.addPass(createCanonicalizerPass());

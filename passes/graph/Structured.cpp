@@ -2,6 +2,7 @@
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "mlir/IR/Matchers.h"
 
 using namespace mlir;
 
@@ -82,6 +83,62 @@ OpOperand *getMovedInput(linalg::LinalgOp op) {
     return nullptr;
   OpOperand *operand = op.getMatchingOpOperand(yielded);
   return op.isDpsInput(operand) && isa<RankedTensorType>(operand->get().getType()) ? operand : nullptr;
+}
+
+bool isView(Operation *op) {
+  if (isa_and_nonnull<tensor::CollapseShapeOp, tensor::ExpandShapeOp, tensor::CastOp>(op))
+    return true;
+  auto linalgOp = dyn_cast_or_null<linalg::LinalgOp>(op);
+  return linalgOp && getMovedInput(linalgOp);
+}
+
+TypedAttr splatConstant(Value value) {
+  Attribute constant;
+  if (auto fill = value.getDefiningOp<linalg::FillOp>())
+    value = fill.getInputs().front();
+  if (!matchPattern(value, m_Constant(&constant)))
+    return {};
+  if (auto dense = dyn_cast<DenseElementsAttr>(constant))
+    return dense.isSplat() ? dense.getSplatValue<TypedAttr>() : TypedAttr();
+  return isa<FloatAttr, IntegerAttr>(constant) ? cast<TypedAttr>(constant) : TypedAttr();
+}
+
+Value stripConversions(Value scalar) {
+  while (Operation *op = scalar.getDefiningOp()) {
+    if (!isa<arith::ExtFOp, arith::TruncFOp>(op))
+      break;
+    scalar = op->getOperand(0);
+  }
+  return scalar;
+}
+
+std::optional<Combiner> getReduction(Operation *op) {
+  auto linalgOp = dyn_cast_or_null<linalg::LinalgOp>(op);
+  if (!linalgOp || !linalgOp.hasPureTensorSemantics() || linalgOp.getNumDpsInputs() != 1 ||
+      linalgOp.getNumDpsInits() != 1 || linalgOp.getNumReductionLoops() == 0 ||
+      linalgOp.getNumReductionLoops() + linalgOp.getNumParallelLoops() != linalgOp.getNumLoops())
+    return std::nullopt;
+  Block *body = linalgOp.getBlock();
+  Operation *combine = body->getTerminator()->getOperand(0).getDefiningOp();
+  if (!combine || combine->getNumOperands() != 2)
+    return std::nullopt;
+  Value element = stripConversions(combine->getOperand(0)), sum = combine->getOperand(1);
+  if (combine->getOperand(0) == body->getArgument(1)) {
+    element = stripConversions(combine->getOperand(1));
+    sum = combine->getOperand(0);
+  }
+  if (element != body->getArgument(0) || sum != body->getArgument(1))
+    return std::nullopt;
+  auto start = dyn_cast_or_null<FloatAttr>(splatConstant(linalgOp.getDpsInits()[0]));
+  if (!start)
+    return std::nullopt;
+  llvm::APFloat value = start.getValue();
+  if (isa<arith::AddFOp>(combine) && value.isZero())
+    return Combiner::sum;
+  if (isa<arith::MaximumFOp, arith::MaxNumFOp>(combine) && value.isNegative() &&
+      (value.isInfinity() || value.isLargest()))
+    return Combiner::maximum;
+  return std::nullopt;
 }
 
 } // namespace attn

@@ -3,6 +3,7 @@
 
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include "mlir/IR/Builders.h"
+#include <optional>
 
 // Short spellings of the linalg ops that the graph passes write.
 
@@ -45,6 +46,23 @@ bool isPointwise(mlir::Operation *op);
 /// The input of an elementwise linalg op that yields just an element of it
 /// (linalg.transpose, linalg.broadcast, such a generic), or null.
 mlir::OpOperand *getMovedInput(mlir::linalg::LinalgOp op);
+
+/// Whether `op` only moves elements or gives them another shape.
+bool isView(mlir::Operation *op);
+
+/// The one scalar that every element of `value` (a scalar or a tensor) is, as
+/// an attribute, or null.
+mlir::TypedAttr splatConstant(mlir::Value value);
+
+enum class Combiner { sum, maximum };
+
+/// How `op`, a linalg op that combines the elements of its one input over some
+/// loops and starts from the neutral element, combines them. Elements may be
+/// widened before.
+std::optional<Combiner> getReduction(mlir::Operation *op);
+
+/// `scalar` before conversions between float types.
+mlir::Value stripConversions(mlir::Value scalar);
 
 } // namespace attn
 

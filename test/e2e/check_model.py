@@ -6,6 +6,7 @@
 One library with dynamic dimensions serves every case; a second one is compiled
 for the shapes of case 0. Outputs are compared with the stored float64 reference
 (rtol and atol of meta.json) and, for the dynamic library, with ONNX Runtime.
+Exactly as many attentions as meta.json says are fused, in both.
 """
 import argparse
 import json
@@ -80,11 +81,18 @@ def main():
                         problems.append(f"{label}, {path.stem}, output {name}, against {other}: {text}")
 
         dynamic, static = temporary / "dynamic.so", temporary / "static.so"
-        run([args.tools / "attnc", model, "-o", dynamic, f"--require-fused={meta['attention']}"])
+        def build(library, *options):
+            report = temporary / "report.json"
+            run([args.tools / "attnc", model, "-o", library, *options, f"--require-fused={meta['attention']}", f"--fusion-report={report}"])
+            fused = sum(verdict["fused"] for verdict in json.loads(report.read_text()))
+            if fused != meta["attention"]:
+                problems.append(f"{library.stem}: {fused} attentions are fused, expected {meta['attention']}")
+
+        build(dynamic)
         for path in cases:
             check_case(dynamic, path, "dynamic", with_ort=True)
         shapes = [f"--shape={name}:{'x'.join(map(str, value.shape))}" for name, value in np.load(cases[0]).items()]
-        run([args.tools / "attnc", model, "-o", static, *shapes, f"--require-fused={meta['attention']}"])
+        build(static, *shapes)
         check_case(static, cases[0], "static", with_ort=False)
     for problem in problems:
         print(problem)

@@ -1,0 +1,58 @@
+// RUN: attn-opt %s -attn-raise-contraction -split-input-file | FileCheck %s
+
+#bj = affine_map<(b, j, e) -> (b, j)>
+#all = affine_map<(b, j, e) -> (b, j, e)>
+#be = affine_map<(b, j, e) -> (b, e)>
+// CHECK-DAG: #[[BJ:.+]] = affine_map<(d0, d1, d2) -> (d0, d1)>
+// CHECK-DAG: #[[ALL:.+]] = affine_map<(d0, d1, d2) -> (d0, d1, d2)>
+// CHECK-DAG: #[[BE:.+]] = affine_map<(d0, d1, d2) -> (d0, d2)>
+// CHECK-LABEL: func.func @weighted_sum
+// CHECK: %[[P:.+]] = attn.softmax
+// CHECK: linalg.contract indexing_maps = [#[[BJ]], #[[ALL]], #[[BE]]] ins(%[[P]], %{{.+}} : tensor<2x7xf32>, tensor<2x7x8xf32>)
+func.func @weighted_sum(%s: tensor<2x7xf32>, %v: tensor<2x7x8xf32>) -> tensor<2x8xf32> {
+  %zero = arith.constant 0.0 : f32
+  %p = attn.softmax %s dim 1 : tensor<2x7xf32>
+  %ex = tensor.empty() : tensor<2x7x8xf32>
+  %x = linalg.generic {indexing_maps = [#bj, #all, #all], iterator_types = ["parallel", "parallel", "parallel"]}
+      ins(%p, %v : tensor<2x7xf32>, tensor<2x7x8xf32>) outs(%ex : tensor<2x7x8xf32>) {
+  ^bb0(%a: f32, %b: f32, %o: f32):
+    %r = arith.mulf %a, %b : f32
+    linalg.yield %r : f32
+  } -> tensor<2x7x8xf32>
+  %ec = tensor.empty() : tensor<2x8xf32>
+  %fc = linalg.fill ins(%zero : f32) outs(%ec : tensor<2x8xf32>) -> tensor<2x8xf32>
+  %c = linalg.generic {indexing_maps = [#all, #be], iterator_types = ["parallel", "reduction", "parallel"]}
+      ins(%x : tensor<2x7x8xf32>) outs(%fc : tensor<2x8xf32>) {
+  ^bb0(%a: f32, %o: f32):
+    %r = arith.addf %o, %a : f32
+    linalg.yield %r : f32
+  } -> tensor<2x8xf32>
+  return %c : tensor<2x8xf32>
+}
+
+// -----
+
+#all = affine_map<(b, j) -> (b, j)>
+#row = affine_map<(b, j) -> (b)>
+// No softmax near: stays one loop.
+// CHECK-LABEL: func.func @elsewhere
+// CHECK-NOT: linalg.contract
+func.func @elsewhere(%s: tensor<2x7xf32>, %v: tensor<2x7xf32>) -> tensor<2xf32> {
+  %zero = arith.constant 0.0 : f32
+  %ex = tensor.empty() : tensor<2x7xf32>
+  %x = linalg.generic {indexing_maps = [#all, #all, #all], iterator_types = ["parallel", "parallel"]}
+      ins(%s, %v : tensor<2x7xf32>, tensor<2x7xf32>) outs(%ex : tensor<2x7xf32>) {
+  ^bb0(%a: f32, %b: f32, %o: f32):
+    %r = arith.mulf %a, %b : f32
+    linalg.yield %r : f32
+  } -> tensor<2x7xf32>
+  %ec = tensor.empty() : tensor<2xf32>
+  %fc = linalg.fill ins(%zero : f32) outs(%ec : tensor<2xf32>) -> tensor<2xf32>
+  %c = linalg.generic {indexing_maps = [#all, #row], iterator_types = ["parallel", "reduction"]}
+      ins(%x : tensor<2x7xf32>) outs(%fc : tensor<2xf32>) {
+  ^bb0(%a: f32, %o: f32):
+    %r = arith.addf %o, %a : f32
+    linalg.yield %r : f32
+  } -> tensor<2xf32>
+  return %c : tensor<2xf32>
+}

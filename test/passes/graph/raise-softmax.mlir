@@ -1,0 +1,151 @@
+// RUN: attn-opt %s -attn-raise-softmax -split-input-file | FileCheck %s
+
+#id = affine_map<(d0, d1, d2) -> (d0, d1, d2)>
+#row = affine_map<(d0, d1, d2) -> (d0, d1)>
+// Maximum, difference, exponential, sum and quotient, with kept unit dimensions between.
+// CHECK-LABEL: func.func @five_ops
+// CHECK-SAME: %[[S:[^:]+]]: tensor<?x5x?xf32>
+// CHECK: %[[P:.+]] = attn.softmax %[[S]] dim 2
+// CHECK: return %[[P]]
+func.func @five_ops(%s: tensor<?x5x?xf32>, %b: index, %n: index) -> tensor<?x5x?xf32> {
+  %low = arith.constant 0xFF800000 : f32
+  %zero = arith.constant 0.0 : f32
+  %er = tensor.empty(%b) : tensor<?x5xf32>
+  %fm = linalg.fill ins(%low : f32) outs(%er : tensor<?x5xf32>) -> tensor<?x5xf32>
+  %m = linalg.generic {indexing_maps = [#id, #row], iterator_types = ["parallel", "parallel", "reduction"]}
+      ins(%s : tensor<?x5x?xf32>) outs(%fm : tensor<?x5xf32>) {
+  ^bb0(%x: f32, %y: f32):
+    %r = arith.maximumf %y, %x : f32
+    linalg.yield %r : f32
+  } -> tensor<?x5xf32>
+  %m1 = tensor.expand_shape %m [[0], [1, 2]] output_shape [%b, 5, 1] : tensor<?x5xf32> into tensor<?x5x1xf32>
+  %m2 = tensor.collapse_shape %m1 [[0], [1, 2]] : tensor<?x5x1xf32> into tensor<?x5xf32>
+  %es = tensor.empty(%b, %n) : tensor<?x5x?xf32>
+  %d = linalg.generic {indexing_maps = [#id, #row, #id], iterator_types = ["parallel", "parallel", "parallel"]}
+      ins(%s, %m2 : tensor<?x5x?xf32>, tensor<?x5xf32>) outs(%es : tensor<?x5x?xf32>) {
+  ^bb0(%x: f32, %y: f32, %o: f32):
+    %r = arith.subf %x, %y : f32
+    linalg.yield %r : f32
+  } -> tensor<?x5x?xf32>
+  %e = linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel", "parallel", "parallel"]}
+      ins(%d : tensor<?x5x?xf32>) outs(%es : tensor<?x5x?xf32>) {
+  ^bb0(%x: f32, %o: f32):
+    %r = math.exp %x : f32
+    linalg.yield %r : f32
+  } -> tensor<?x5x?xf32>
+  %fz = linalg.fill ins(%zero : f32) outs(%er : tensor<?x5xf32>) -> tensor<?x5xf32>
+  %z = linalg.generic {indexing_maps = [#id, #row], iterator_types = ["parallel", "parallel", "reduction"]}
+      ins(%e : tensor<?x5x?xf32>) outs(%fz : tensor<?x5xf32>) {
+  ^bb0(%x: f32, %y: f32):
+    %r = arith.addf %y, %x : f32
+    linalg.yield %r : f32
+  } -> tensor<?x5xf32>
+  %p = linalg.generic {indexing_maps = [#id, #row, #id], iterator_types = ["parallel", "parallel", "parallel"]}
+      ins(%e, %z : tensor<?x5x?xf32>, tensor<?x5xf32>) outs(%es : tensor<?x5x?xf32>) {
+  ^bb0(%x: f32, %y: f32, %o: f32):
+    %r = arith.divf %x, %y : f32
+    linalg.yield %r : f32
+  } -> tensor<?x5x?xf32>
+  return %p : tensor<?x5x?xf32>
+}
+
+// -----
+
+#id = affine_map<(d0, d1) -> (d0, d1)>
+#col = affine_map<(d0, d1) -> (d1)>
+#one = affine_map<(d0) -> (d0)>
+#merged = affine_map<(d0, d1, d2) -> (d2)>
+#id3 = affine_map<(d0, d1, d2) -> (d0, d1, d2)>
+#col3 = affine_map<(d0, d1, d2) -> (d2)>
+// Over dimension 0, no maximum, a product by the reciprocal, and a reshape between exponential and quotient: the
+// softmax is taken where the exponential was.
+// CHECK-LABEL: func.func @reciprocal
+// CHECK-SAME: %[[S:[^:]+]]: tensor<6x4xf32>
+// CHECK: %[[P:.+]] = attn.softmax %[[S]] dim 0 : tensor<6x4xf32>
+// CHECK: %[[V:.+]] = tensor.expand_shape %[[P]] {{\[\[}}0, 1], [2]] output_shape [2, 3, 4]
+// CHECK: return %[[V]]
+func.func @reciprocal(%s: tensor<6x4xf32>) -> tensor<2x3x4xf32> {
+  %zero = arith.constant 0.0 : f32
+  %es = tensor.empty() : tensor<6x4xf32>
+  %e3 = tensor.empty() : tensor<2x3x4xf32>
+  %er = tensor.empty() : tensor<4xf32>
+  %e = linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel", "parallel"]}
+      ins(%s : tensor<6x4xf32>) outs(%es : tensor<6x4xf32>) {
+  ^bb0(%x: f32, %o: f32):
+    %r = math.exp %x : f32
+    linalg.yield %r : f32
+  } -> tensor<6x4xf32>
+  %v = tensor.expand_shape %e [[0, 1], [2]] output_shape [2, 3, 4] : tensor<6x4xf32> into tensor<2x3x4xf32>
+  %fz = linalg.fill ins(%zero : f32) outs(%er : tensor<4xf32>) -> tensor<4xf32>
+  %z = linalg.generic {indexing_maps = [#id3, #merged], iterator_types = ["reduction", "reduction", "parallel"]}
+      ins(%v : tensor<2x3x4xf32>) outs(%fz : tensor<4xf32>) {
+  ^bb0(%x: f32, %y: f32):
+    %r = arith.addf %x, %y : f32
+    linalg.yield %r : f32
+  } -> tensor<4xf32>
+  %i = linalg.generic {indexing_maps = [#one, #one], iterator_types = ["parallel"]} ins(%z : tensor<4xf32>) outs(%er : tensor<4xf32>) {
+  ^bb0(%x: f32, %o: f32):
+    %c = arith.constant 1.0 : f32
+    %r = arith.divf %c, %x : f32
+    linalg.yield %r : f32
+  } -> tensor<4xf32>
+  %p = linalg.generic {indexing_maps = [#id3, #col3, #id3], iterator_types = ["parallel", "parallel", "parallel"]}
+      ins(%v, %i : tensor<2x3x4xf32>, tensor<4xf32>) outs(%e3 : tensor<2x3x4xf32>) {
+  ^bb0(%x: f32, %y: f32, %o: f32):
+    %r = arith.mulf %x, %y : f32
+    linalg.yield %r : f32
+  } -> tensor<2x3x4xf32>
+  return %p : tensor<2x3x4xf32>
+}
+
+// -----
+
+#id = affine_map<(d0, d1) -> (d0, d1)>
+#row = affine_map<(d0, d1) -> (d0)>
+#col = affine_map<(d0, d1) -> (d1)>
+// The sum of row i divides column i: no softmax.
+// CHECK-LABEL: func.func @other_dimension
+// CHECK-NOT: attn.softmax
+// CHECK: return
+func.func @other_dimension(%s: tensor<4x4xf32>) -> tensor<4x4xf32> {
+  %zero = arith.constant 0.0 : f32
+  %es = tensor.empty() : tensor<4x4xf32>
+  %er = tensor.empty() : tensor<4xf32>
+  %e = linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel", "parallel"]}
+      ins(%s : tensor<4x4xf32>) outs(%es : tensor<4x4xf32>) {
+  ^bb0(%x: f32, %o: f32):
+    %r = math.exp %x : f32
+    linalg.yield %r : f32
+  } -> tensor<4x4xf32>
+  %fz = linalg.fill ins(%zero : f32) outs(%er : tensor<4xf32>) -> tensor<4xf32>
+  %z = linalg.generic {indexing_maps = [#id, #row], iterator_types = ["parallel", "reduction"]}
+      ins(%e : tensor<4x4xf32>) outs(%fz : tensor<4xf32>) {
+  ^bb0(%x: f32, %y: f32):
+    %r = arith.addf %x, %y : f32
+    linalg.yield %r : f32
+  } -> tensor<4xf32>
+  %p = linalg.generic {indexing_maps = [#id, #col, #id], iterator_types = ["parallel", "parallel"]}
+      ins(%e, %z : tensor<4x4xf32>, tensor<4xf32>) outs(%es : tensor<4x4xf32>) {
+  ^bb0(%x: f32, %y: f32, %o: f32):
+    %r = arith.divf %x, %y : f32
+    linalg.yield %r : f32
+  } -> tensor<4x4xf32>
+  return %p : tensor<4x4xf32>
+}
+
+// -----
+
+#id = affine_map<(d0, d1) -> (d0, d1)>
+// CHECK-LABEL: func.func @exp_of_log
+// CHECK: attn.softmax %{{.+}} dim 1 : tensor<4x4xf32>
+func.func @exp_of_log(%s: tensor<4x4xf32>) -> tensor<4x4xf32> {
+  %l = attn.softmax %s dim 1 log : tensor<4x4xf32>
+  %es = tensor.empty() : tensor<4x4xf32>
+  %e = linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel", "parallel"]}
+      ins(%l : tensor<4x4xf32>) outs(%es : tensor<4x4xf32>) {
+  ^bb0(%x: f32, %o: f32):
+    %r = math.exp %x : f32
+    linalg.yield %r : f32
+  } -> tensor<4x4xf32>
+  return %e : tensor<4x4xf32>
+}
