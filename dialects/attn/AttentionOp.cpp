@@ -3,13 +3,20 @@
 #include "mlir/Dialect/Affine/IR/AffineOps.h"
 #include "mlir/Dialect/Arith/Utils/Utils.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
-#include "mlir/IR/TypeUtilities.h"
 #include "mlir/IR/AffineMap.h"
 #include "mlir/IR/OpImplementation.h"
-#include "llvm/Support/raw_ostream.h"
+#include "mlir/IR/TypeUtilities.h"
 
 using namespace mlir;
 using namespace attn;
+
+static ParseResult parseInputs(OpAsmParser &parser, OpAsmParser::UnresolvedOperand &query,
+                               std::optional<OpAsmParser::UnresolvedOperand> &key,
+                               OpAsmParser::UnresolvedOperand &value,
+                               std::optional<OpAsmParser::UnresolvedOperand> &alignment, Type &queryType, Type &keyType,
+                               Type &valueType, Type &alignmentType);
+static void printInputs(OpAsmPrinter &printer, Operation *op, Value query, Value key, Value value, Value alignment,
+                        Type queryType, Type keyType, Type valueType, Type alignmentType);
 
 #define GET_OP_CLASSES
 #include "dialects/attn/AttnOps.cpp.inc"
@@ -17,9 +24,6 @@ using namespace attn;
 //===----------------------------------------------------------------------===//
 // AttentionOp
 //===----------------------------------------------------------------------===//
-
-static constexpr unsigned kDims = 6;
-static constexpr StringLiteral kDimNames = "bhijde";
 
 int64_t AttentionOp::getDivisor(AffineExpr expr) {
   if (auto binary = dyn_cast<AffineBinaryOpExpr>(expr))
@@ -36,13 +40,13 @@ std::optional<unsigned> AttentionOp::getNamedDim(AffineExpr expr) {
   return std::nullopt;
 }
 
-static bool mapNames(AffineMap map, unsigned dim) {
-  return llvm::any_of(map.getResults(), [&](AffineExpr e) { return AttentionOp::getNamedDim(e) == dim; });
+bool AttentionOp::names(AffineMap map, unsigned dim) {
+  return llvm::any_of(map.getResults(), [&](AffineExpr e) { return getNamedDim(e) == dim; });
 }
 
 bool AttentionOp::isNamed(unsigned dim) {
   return llvm::any_of(getIndexingMaps().getAsValueRange<AffineMapAttr>(),
-                      [&](AffineMap map) { return mapNames(map, dim); });
+                      [&](AffineMap map) { return names(map, dim); });
 }
 
 SmallVector<OpFoldResult> AttentionOp::getIterationSizes(OpBuilder &b, Location loc) {
@@ -54,6 +58,8 @@ SmallVector<OpFoldResult> AttentionOp::getIterationSizes(OpBuilder &b, Location 
       int64_t divisor = getDivisor(expr);
       if (!dim || sizes[*dim] || type.isDynamicDim(n) != dynamic || (divisor > 1) != divided)
         continue;
+      if (divisor > 1 && *dim != H)
+        continue; // blocks of queries: the last one may be short
       OpFoldResult size = b.getIndexAttr(type.getDimSize(n) * divisor);
       if (dynamic) {
         size = tensor::getMixedSize(b, loc, operand, n);
@@ -77,32 +83,105 @@ SmallVector<OpFoldResult> AttentionOp::getIterationSizes(OpBuilder &b, Location 
 }
 
 LogicalResult AttentionOp::reifyResultShapes(OpBuilder &b, ReifiedRankedShapedTypeDims &shapes) {
-  auto type = cast<RankedTensorType>(getResult().getType());
-  SmallVector<OpFoldResult> sizes = getIterationSizes(b, getLoc()), shape;
-  for (auto [n, expr] : llvm::enumerate(getResultMap().getResults())) {
-    std::optional<unsigned> dim = getNamedDim(expr);
-    OpFoldResult size = dim ? sizes[*dim] : b.getIndexAttr(1);
-    // The interface wants an attribute exactly where the type is static.
-    if (!type.isDynamicDim(n))
-      size = b.getIndexAttr(type.getDimSize(n));
-    else
-      size = getValueOrCreateConstantIndexOp(b, getLoc(), size);
-    shape.push_back(size);
+  SmallVector<OpFoldResult> sizes = getIterationSizes(b, getLoc());
+  for (auto [number, result] : llvm::enumerate(getResults())) {
+    auto type = cast<RankedTensorType>(result.getType());
+    AffineMap map = getMap(getNumOperands() + number);
+    SmallVector<OpFoldResult> shape;
+    // The interface wants an attribute exactly where the type is static. (A
+    // top-k result has one dimension more than its map, and that is static.)
+    for (int64_t n = 0; n != type.getRank(); ++n) {
+      if (!type.isDynamicDim(n)) {
+        shape.push_back(b.getIndexAttr(type.getDimSize(n)));
+        continue;
+      }
+      std::optional<unsigned> dim = getNamedDim(map.getResult(n));
+      OpFoldResult size = dim ? sizes[*dim] : b.getIndexAttr(1);
+      shape.push_back(getValueOrCreateConstantIndexOp(b, getLoc(), size));
+    }
+    shapes.push_back(std::move(shape));
   }
-  shapes.push_back(std::move(shape));
   return success();
 }
 
-void AttentionOp::build(OpBuilder &b, OperationState &state, Type result, Value query, Value key, Value value,
-                        ValueRange captures, ArrayRef<AffineMap> maps, MaskedRows maskedRows, AttentionBody score,
+FloatType AttentionOp::getComputeType() {
+  if (getElementTypeOrSelf(getQuery()).isF64())
+    return Float64Type::get(getContext());
+  return Float32Type::get(getContext());
+}
+
+SmallVector<MaskTerm> AttentionOp::getMaskTerms() {
+  SmallVector<MaskTerm> terms;
+  unsigned next = 0;
+  for (Attribute term : getMask()) {
+    if (takesMaskOperand(term)) {
+      terms.push_back({term, getMaskOperands()[next], getMaskMap(next)});
+      ++next;
+    } else {
+      terms.push_back({term, Value(), AffineMap()});
+    }
+  }
+  return terms;
+}
+
+bool AttentionOp::isPlain() {
+  return getKind() == ScoreKind::dot && getNormalizer() == Normalizer::softmax && getMask().empty() &&
+         getExtraResults().empty() && getMasked().empty() &&
+         (!getSoftmaxType() || *getSoftmaxType() == getComputeType());
+}
+
+AttentionParts AttentionOp::getParts() {
+  AttentionParts parts;
+  parts.kind = getKind();
+  parts.normalizer = getNormalizer();
+  parts.maskedRows = getMaskedRows();
+  parts.query = getQuery();
+  parts.key = getKey();
+  parts.value = getValue();
+  parts.alignment = getAlignment();
+  parts.captures.assign(getCaptures().begin(), getCaptures().end());
+  parts.maskOperands.assign(getMaskOperands().begin(), getMaskOperands().end());
+  parts.mask.assign(getMask().begin(), getMask().end());
+  parts.extras.assign(getExtras().begin(), getExtras().end());
+  parts.softmaxType = getSoftmaxType().value_or(Type());
+  parts.maps.assign(getIndexingMaps().getAsValueRange<AffineMapAttr>().begin(),
+                    getIndexingMaps().getAsValueRange<AffineMapAttr>().end());
+  parts.types.assign(getResultTypes().begin(), getResultTypes().end());
+  return parts;
+}
+
+void AttentionOp::build(OpBuilder &b, OperationState &state, const AttentionParts &parts, AttentionBody score,
                         AttentionBody weight) {
-  state.addTypes(result);
-  state.addOperands({query, key, value});
-  state.addOperands(captures);
-  state.addAttribute(getIndexingMapsAttrName(state.name), b.getAffineMapArrayAttr(maps));
-  state.addAttribute(getMaskedRowsAttrName(state.name), MaskedRowsAttr::get(b.getContext(), maskedRows));
-  SmallVector<Type> types{b.getF32Type()};
-  for (Value capture : captures)
+  state.addTypes(parts.types);
+  SmallVector<int32_t> segments;
+  auto add = [&](ValueRange values) {
+    state.addOperands(values);
+    segments.push_back(values.size());
+  };
+  auto addOptional = [&](Value value) { add(value ? ValueRange(value) : ValueRange()); };
+  add(parts.query);
+  addOptional(parts.key);
+  add(parts.value);
+  addOptional(parts.alignment);
+  add(parts.captures);
+  add(parts.maskOperands);
+  MLIRContext *context = b.getContext();
+  Properties &properties = state.getOrAddProperties<Properties>();
+  llvm::copy(segments, properties.operandSegmentSizes.begin());
+  properties.setKind(ScoreKindAttr::get(context, parts.kind));
+  properties.setNormalizer(NormalizerAttr::get(context, parts.normalizer));
+  properties.setMaskedRows(MaskedRowsAttr::get(context, parts.maskedRows));
+  properties.setMask(b.getArrayAttr(parts.mask));
+  properties.setExtras(b.getArrayAttr(parts.extras));
+  if (parts.softmaxType)
+    properties.setSoftmaxType(TypeAttr::get(parts.softmaxType));
+  properties.setIndexingMaps(b.getAffineMapArrayAttr(parts.maps));
+
+  Type compute = b.getF32Type();
+  if (getElementTypeOrSelf(parts.query).isF64())
+    compute = b.getF64Type();
+  SmallVector<Type> types{compute};
+  for (Value capture : parts.captures)
     types.push_back(getElementTypeOrSelf(capture));
   SmallVector<Location> locs(types.size(), state.location);
   for (AttentionBody body : {score, weight}) {
@@ -114,166 +193,67 @@ void AttentionOp::build(OpBuilder &b, OperationState &state, Type result, Value 
     Value yielded = body(b, state.location, block->getArgument(0), block->getArguments().drop_front());
     YieldOp::create(b, state.location, yielded);
   }
+  state.addRegion(); // activation
+  state.addRegion(); // masked
 }
 
-template <typename T> static std::string text(T mapOrExpr) {
-  std::string s;
-  llvm::raw_string_ostream(s) << mapOrExpr;
-  return s;
+void AttentionOp::build(OpBuilder &b, OperationState &state, Type result, Value query, Value key, Value value,
+                        ValueRange captures, ArrayRef<AffineMap> maps, MaskedRows maskedRows, AttentionBody score,
+                        AttentionBody weight) {
+  AttentionParts parts;
+  parts.maskedRows = maskedRows;
+  parts.query = query;
+  parts.key = key;
+  parts.value = value;
+  parts.captures.assign(captures.begin(), captures.end());
+  parts.maps.assign(maps.begin(), maps.end());
+  parts.types.push_back(result);
+  build(b, state, parts, score, weight);
 }
 
-static std::string listDims(ArrayRef<unsigned> dims) {
-  std::string text;
-  for (unsigned dim : dims)
-    text += (text.empty() ? "" : ", ") + std::string(1, kDimNames[dim]);
-  return text;
-}
+//===----------------------------------------------------------------------===//
+// Textual form
+//===----------------------------------------------------------------------===//
 
-// C3
-static LogicalResult verifyMapResults(AttentionOp op, AffineMap map, StringRef who, bool isResult) {
-  unsigned seen = 0;
-  for (AffineExpr expr : map.getResults()) {
-    if (auto constant = dyn_cast<AffineConstantExpr>(expr)) {
-      if (constant.getValue() == 0)
-        continue;
-    } else if (auto binary = dyn_cast<AffineBinaryOpExpr>(expr)) {
-      auto dim = dyn_cast<AffineDimExpr>(binary.getLHS());
-      auto divisor = dyn_cast<AffineConstantExpr>(binary.getRHS());
-      if (binary.getKind() == AffineExprKind::FloorDiv && dim && dim.getPosition() == AttentionOp::H && divisor &&
-          divisor.getValue() > 1) {
-        if (isResult)
-          return op.emitOpError("expects no floordiv in the map of the result, got ") << text(map);
-        if (seen & (1u << AttentionOp::H))
-          return op.emitOpError("expects the map of ") << who << " to name h at most once, got " << text(map);
-        seen |= 1u << AttentionOp::H;
-        continue;
-      }
-    } else if (auto dim = dyn_cast<AffineDimExpr>(expr)) {
-      if (seen & (1u << dim.getPosition()))
-        return op.emitOpError("expects the map of ")
-               << who << " to name " << kDimNames[dim.getPosition()] << " at most once, got " << text(map);
-      seen |= 1u << dim.getPosition();
-      continue;
-    }
-    return op.emitOpError("expects each result of the map of ")
-           << who << " to be a dimension, h floordiv c with c > 1 or 0, got " << text(expr) << " in " << text(map);
-  }
-  return success();
-}
+// ins( query, key, value, alignment : types ), where the number of operands
+// says which of them there are: 2 (given), 3 (dot) or 4 (additive).
 
-// C4
-static LogicalResult verifyNames(AttentionOp op, AffineMap map, StringRef who, ArrayRef<unsigned> must,
-                                 ArrayRef<unsigned> mustNot) {
-  if (llvm::all_of(must, [&](unsigned dim) { return mapNames(map, dim); }) &&
-      llvm::none_of(mustNot, [&](unsigned dim) { return mapNames(map, dim); }))
-    return success();
-  InFlightDiagnostic diag = op.emitOpError("expects the map of ") << who << " to name ";
-  if (must.empty())
-    diag << "none of " << listDims(mustNot);
-  else
-    diag << listDims(must) << " and none of " << listDims(mustNot);
-  return diag << ", got " << text(map);
-}
+using Unresolved = OpAsmParser::UnresolvedOperand;
 
-LogicalResult AttentionOp::verify() {
-  SmallVector<Value> mapped(getMappedOperands());
-  mapped.push_back(getResult());
-  SmallVector<std::string> names{"query", "key", "value"};
-  for (size_t n = 0; n != getCaptures().size(); ++n)
-    names.push_back("capture " + std::to_string(n));
-  names.push_back("result");
-
-  // C1
-  Type element = getElementTypeOrSelf(getQuery());
-  for (size_t n : {size_t(0), size_t(1), size_t(2), names.size() - 1}) {
-    Type other = getElementTypeOrSelf(mapped[n]);
-    if (!isa<FloatType>(other) || other != element)
-      return emitOpError("expects query, key, value and result to have one float element type, got ")
-             << element << " for query and " << other << " for " << names[n];
-  }
-
-  // C2
-  if (getIndexingMaps().size() != mapped.size())
-    return emitOpError("expects 4 + ") << getCaptures().size() << " maps (query, key, value, captures, result), got "
-                                       << getIndexingMaps().size();
-  for (auto [n, value] : llvm::enumerate(mapped)) {
-    AffineMap map = getMap(n);
-    int64_t rank = cast<RankedTensorType>(value.getType()).getRank();
-    if (map.getNumDims() != kDims || map.getNumSymbols() != 0 || map.getNumResults() != rank)
-      return emitOpError("expects the map of ")
-             << names[n] << " to have 6 dimensions, no symbols and " << rank << " results, got " << text(map);
-  }
-
-  for (size_t n = 0; n != mapped.size(); ++n)
-    if (failed(verifyMapResults(*this, getMap(n), names[n], n + 1 == mapped.size())))
-      return failure();
-
-  if (failed(verifyNames(*this, getQueryMap(), "query", {I, D}, {J, E})) ||
-      failed(verifyNames(*this, getKeyMap(), "key", {J, D}, {I, E})) ||
-      failed(verifyNames(*this, getValueMap(), "value", {J, E}, {I, D})) ||
-      failed(verifyNames(*this, getResultMap(), "result", {I, E}, {J, D})))
+static ParseResult parseInputs(OpAsmParser &parser, Unresolved &query, std::optional<Unresolved> &key,
+                               Unresolved &value, std::optional<Unresolved> &alignment, Type &queryType, Type &keyType,
+                               Type &valueType, Type &alignmentType) {
+  SmallVector<Unresolved> operands;
+  SmallVector<Type> types;
+  SMLoc loc = parser.getCurrentLocation();
+  if (parser.parseOperandList(operands) || parser.parseColonTypeList(types))
     return failure();
-  for (size_t n = 0; n != getCaptures().size(); ++n)
-    if (failed(verifyNames(*this, getCaptureMap(n), names[3 + n], {}, {D, E})))
-      return failure();
-  for (unsigned dim : {unsigned(B), unsigned(H)}) {
-    bool operandNames = false;
-    for (size_t n = 0; n + 1 != mapped.size(); ++n)
-      operandNames |= mapNames(getMap(n), dim);
-    if (operandNames != mapNames(getResultMap(), dim))
-      return emitOpError("expects the result to name ")
-             << kDimNames[dim] << " exactly when an operand does, got " << (operandNames ? "an operand" : "no operand")
-             << " that names it and the result's map " << text(getResultMap());
+  if (operands.size() < 2 || operands.size() > 4 || operands.size() != types.size())
+    return parser.emitError(loc) << "expects 2 to 4 operands and as many types, got " << operands.size() << " and "
+                                 << types.size();
+  bool hasKey = operands.size() > 2;
+  query = operands[0];
+  queryType = types[0];
+  if (hasKey) {
+    key = operands[1];
+    keyType = types[1];
   }
-
-  // C5
-  int64_t sizes[kDims];
-  size_t from[kDims];
-  std::fill(std::begin(sizes), std::end(sizes), ShapedType::kDynamic);
-  for (auto [n, value] : llvm::enumerate(mapped)) {
-    auto type = cast<RankedTensorType>(value.getType());
-    for (auto [position, expr] : llvm::enumerate(getMap(n).getResults())) {
-      int64_t size = type.getDimSize(position);
-      if (ShapedType::isDynamic(size))
-        continue;
-      std::optional<unsigned> dim = getNamedDim(expr);
-      if (!dim) {
-        if (size != 1)
-          return emitOpError("expects size 1 where the map of ")
-                 << names[n] << " is the constant 0, got " << size << " in dimension " << position;
-        continue;
-      }
-      size *= getDivisor(expr);
-      if (ShapedType::isDynamic(sizes[*dim])) {
-        sizes[*dim] = size;
-        from[*dim] = n;
-      } else if (sizes[*dim] != size) {
-        return emitOpError("expects one size of ") << kDimNames[*dim] << ", got " << sizes[*dim] << " by "
-                                                   << names[from[*dim]] << " and " << size << " by " << names[n];
-      }
-    }
+  value = operands[1 + hasKey];
+  valueType = types[1 + hasKey];
+  if (operands.size() == 4) {
+    alignment = operands[3];
+    alignmentType = types[3];
   }
   return success();
 }
 
-// C6
-LogicalResult AttentionOp::verifyRegions() {
-  SmallVector<Type> expected{Float32Type::get(getContext())};
-  for (Value capture : getCaptures())
-    expected.push_back(getElementTypeOrSelf(capture));
-  for (auto [region, name] : {std::pair(&getScore(), "score"), std::pair(&getWeight(), "weight")}) {
-    if (region->empty() && region == &getWeight())
-      continue;
-    if (!region->hasOneBlock())
-      return emitOpError("expects one block in the ") << name << " region, got " << region->getBlocks().size();
-    Block &block = region->front();
-    if (block.getArgumentTypes() != TypeRange(expected))
-      return emitOpError("expects the ") << name << " region to take " << TypeRange(expected) << ", got "
-                                         << TypeRange(block.getArgumentTypes());
-    auto yield = block.empty() ? YieldOp() : dyn_cast<YieldOp>(block.back());
-    if (!yield || !yield.getValue().getType().isF32())
-      return emitOpError("expects the ") << name << " region to end in an attn.yield of f32, got "
-                                         << (yield ? text(yield.getValue().getType()) : "no attn.yield");
-  }
-  return success();
+static void printInputs(OpAsmPrinter &printer, Operation *, Value query, Value key, Value value, Value alignment, Type,
+                        Type, Type, Type) {
+  SmallVector<Value> operands{query};
+  if (key)
+    operands.push_back(key);
+  operands.push_back(value);
+  if (alignment)
+    operands.push_back(alignment);
+  printer << operands << " : " << TypeRange(ValueRange(operands));
 }

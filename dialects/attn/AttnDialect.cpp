@@ -1,14 +1,46 @@
 #include "dialects/attn/AttnOps.h"
 
-#include "llvm/ADT/TypeSwitch.h"
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/IR/DialectImplementation.h"
+#include "llvm/ADT/TypeSwitch.h"
 
 using namespace mlir;
 using namespace attn;
 
 #include "dialects/attn/AttnDialect.cpp.inc"
 #include "dialects/attn/AttnEnums.cpp.inc"
+
+// An integer, or `?` for one that an operand gives.
+static ParseResult parseDynamicOrInteger(AsmParser &parser, int64_t &value) {
+  if (succeeded(parser.parseOptionalQuestion())) {
+    value = ShapedType::kDynamic;
+    return success();
+  }
+  return parser.parseInteger(value);
+}
+
+static void printDynamicOrInteger(AsmPrinter &printer, int64_t value) {
+  if (ShapedType::isDynamic(value))
+    printer << '?';
+  else
+    printer << value;
+}
+
+// An integer, or `inf`.
+static ParseResult parseBound(AsmParser &parser, int64_t &value) {
+  if (succeeded(parser.parseOptionalKeyword("inf"))) {
+    value = WindowAttr::kInf;
+    return success();
+  }
+  return parser.parseInteger(value);
+}
+
+static void printBound(AsmPrinter &printer, int64_t value) {
+  if (value == WindowAttr::kInf)
+    printer << "inf";
+  else
+    printer << value;
+}
 
 #define GET_ATTRDEF_CLASSES
 #include "dialects/attn/AttnAttrs.cpp.inc"
@@ -22,6 +54,20 @@ void AttnDialect::initialize() {
 #define GET_ATTRDEF_LIST
 #include "dialects/attn/AttnAttrs.cpp.inc"
       >();
+}
+
+bool attn::isMaskTerm(Attribute term) {
+  return isa_and_nonnull<CausalAttr, WindowAttr, PrefixAttr, LengthsAttr, BlocksAttr, DenseMaskAttr>(term);
+}
+
+bool attn::takesMaskOperand(Attribute term) {
+  if (auto causal = dyn_cast<CausalAttr>(term))
+    return ShapedType::isDynamic(causal.getOffset());
+  if (auto window = dyn_cast<WindowAttr>(term))
+    return window.getBase() != WindowBase::diagonal;
+  if (auto prefix = dyn_cast<PrefixAttr>(term))
+    return ShapedType::isDynamic(prefix.getSize());
+  return isa<LengthsAttr, BlocksAttr, DenseMaskAttr>(term);
 }
 
 TargetAttr TargetAttr::lookup(Operation *op) {

@@ -38,7 +38,9 @@ struct FoldOperandIntoAttention : OpRewritePattern<AttentionOp> {
     bool changed = false;
     SmallVector<Value> operands(op.getOperands());
     for (auto [operand, map] : llvm::zip(operands, maps))
-      if (linalg::TransposeOp transpose = getTranspose(operand)) {
+      // A list of blocks has a dimension that its map does not name.
+      if (linalg::TransposeOp transpose = getTranspose(operand);
+          transpose && transpose.getPermutation().size() == map.getNumResults()) {
         operand = transpose.getInput();
         map = readThrough(map, transpose);
         changed = true;
@@ -61,20 +63,22 @@ struct FoldResultIntoAttention : OpRewritePattern<linalg::TransposeOp> {
 
   LogicalResult matchAndRewrite(linalg::TransposeOp transpose, PatternRewriter &rewriter) const override {
     auto op = transpose.getInput().getDefiningOp<AttentionOp>();
-    if (!op || !op->hasOneUse() || transpose->getNumResults() != 1)
-      return rewriter.notifyMatchFailure(transpose, "not the only use of an attention");
-    SmallVector<AffineMap> maps(op.getIndexingMaps().getAsValueRange<AffineMapAttr>());
+    if (!op || !op.getResult().hasOneUse() || transpose->getNumResults() != 1 || transpose.getInput() != op.getResult())
+      return rewriter.notifyMatchFailure(transpose, "not the only use of an attention's result");
+    AttentionParts parts = op.getParts();
+    AffineMap &map = parts.maps[op->getNumOperands()];
     SmallVector<AffineExpr> exprs;
     for (int64_t source : transpose.getPermutation())
-      exprs.push_back(maps.back().getResult(source));
-    maps.back() = AffineMap::get(6, 0, exprs, op.getContext());
+      exprs.push_back(map.getResult(source));
+    map = AffineMap::get(6, 0, exprs, op.getContext());
+    parts.types.front() = transpose->getResult(0).getType();
     rewriter.setInsertionPoint(op);
-    auto moved =
-        AttentionOp::create(rewriter, op.getLoc(), transpose->getResult(0).getType(), op.getQuery(), op.getKey(),
-                            op.getValue(), op.getCaptures(), maps, op.getMaskedRows(), AttentionBody());
-    rewriter.inlineRegionBefore(op.getScore(), moved.getScore(), moved.getScore().end());
-    rewriter.inlineRegionBefore(op.getWeight(), moved.getWeight(), moved.getWeight().end());
+    auto moved = AttentionOp::create(rewriter, op.getLoc(), parts);
+    for (auto [from, to] : llvm::zip_equal(op->getRegions(), moved->getRegions()))
+      rewriter.inlineRegionBefore(from, to, to.end());
     rewriter.replaceOp(transpose, moved.getResult());
+    for (auto [from, to] : llvm::zip_equal(op.getExtraResults(), moved.getExtraResults()))
+      rewriter.replaceAllUsesWith(from, to);
     rewriter.eraseOp(op);
     return success();
   }

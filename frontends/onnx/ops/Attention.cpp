@@ -209,7 +209,7 @@ Tensor fused(Node &n, const Operands &o, const ScoreRule &rule) {
     std::swap(y.shape[1], y.shape[2]);
   Tensor value = o.value.tensor.dtype == dtype ? o.value.tensor : n.cast(o.value.tensor, dtype);
   auto op = AttentionOp::create(b, n.loc(), n.type(dtype, y.shape), n.value(o.query.tensor), n.value(o.key.tensor),
-                                n.value(value), captures, b.getAffineMapArrayAttr(maps), MaskedRows::zero);
+                                n.value(value), captures, maps, MaskedRows::zero, AttentionBody());
   buildScoreRegion(b, n.loc(), op, rule);
   y.value = op.getResult();
   return y;

@@ -24,7 +24,26 @@ namespace {
 
 remark::RemarkOpts remarkOpts() { return remark::RemarkOpts::name("attention").category("attn-lower-attention"); }
 
+/// What the kernel path has no kernel for yet; attn-decompose takes these ops.
+std::string unsupported(AttentionOp op) {
+  if (op.isPlain())
+    return "";
+  if (op.getKind() != ScoreKind::dot)
+    return ("no kernel for scores of kind " + stringifyScoreKind(op.getKind())).str();
+  if (op.getNormalizer() != Normalizer::softmax)
+    return ("no kernel for normalizer " + stringifyNormalizer(op.getNormalizer())).str();
+  if (!op.getMask().empty())
+    return "no kernel for mask terms";
+  if (!op.getExtraResults().empty())
+    return "no kernel for extra results";
+  return op.getMasked().empty() ? "no kernel for this softmax_type" : "no kernel for a masked region";
+}
+
 void lower(AttentionOp op, KernelTable &kernels, TargetAttr target) {
+  if (std::string reason = unsupported(op); !reason.empty()) {
+    remark::missed(op.getLoc(), remarkOpts()) << remark::reason("{0}", reason);
+    return;
+  }
   AttentionSpec spec = AttentionSpec::get(op, target);
   std::string reason;
   if (!canBuildAttention(spec, &reason)) {

@@ -25,7 +25,7 @@ func.func @element_type(%q: tensor<2x4x3x8xf32>, %k: tensor<2x4x5x8xf16>, %v: te
 #o = affine_map<(b, h, i, j, d, e) -> (b, h, i, e)>
 // attention C2
 func.func @number_of_maps(%q: tensor<2x4x3x8xf32>, %k: tensor<2x4x5x8xf32>, %v: tensor<2x4x5x6xf32>) {
-  // expected-error @below {{expects 4 + 0 maps (query, key, value, captures, result), got 3}}
+  // expected-error @below {{expects 4 maps, one an operand and a result, got 3}}
   %o = attn.attention masked_rows nan maps [#q, #k, #o]
       ins(%q, %k, %v : tensor<2x4x3x8xf32>, tensor<2x4x5x8xf32>, tensor<2x4x5x6xf32>) -> tensor<2x4x3x6xf32>
     score {

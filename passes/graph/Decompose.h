@@ -1,0 +1,22 @@
+#ifndef PASSES_GRAPH_DECOMPOSE_H
+#define PASSES_GRAPH_DECOMPOSE_H
+
+#include "dialects/attn/AttnOps.h"
+
+#include "mlir/IR/Builders.h"
+#include "mlir/IR/PatternMatch.h"
+
+namespace attn {
+
+/// softmax over `dim` of `input`, taken and given in the accumulator's
+/// precision inside; a row of -inf only becomes what `maskedRows` says (as nan
+/// for finite: its rows hold what takes part already).
+mlir::Value emitSoftmax(mlir::OpBuilder &b, mlir::Location loc, mlir::Value input, int64_t dim,
+                        mlir::Type resultElement, bool log, MaskedRows maskedRows);
+
+/// attn.attention -> linalg on tensors.
+void populateDecomposeAttentionPatterns(mlir::RewritePatternSet &patterns);
+
+} // namespace attn
+
+#endif // PASSES_GRAPH_DECOMPOSE_H
