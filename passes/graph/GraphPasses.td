@@ -23,9 +23,11 @@ def DecomposePass : Pass<"attn-decompose"> {
     %y   = linalg.generic {e / sum} ins(%e, %sum)
     ```
 
-    attn.attention becomes linalg.contract, a generic with the score region,
-    such a softmax with its masked-row policy, a generic with the weight region
-    and a second linalg.contract.
+    attn.attention becomes linalg.contract (a reduction when additive), a
+    generic with the score region, such a softmax (or a sum) with its masked-row
+    policy, a generic with the weight region and a second linalg.contract. With
+    mask terms, an i8 tensor says which keys are visible, and the weighted sum
+    is a reduction that passes over hidden ones.
   }];
   let dependentDialects = ["::mlir::arith::ArithDialect", "::mlir::affine::AffineDialect",
                            "::mlir::linalg::LinalgDialect", "::mlir::math::MathDialect",

@@ -1,5 +1,6 @@
 // RUN: attn-opt %s -attn-decompose -canonicalize -cse -split-input-file | FileCheck %s
 // RUN: env CC=%cc %python %S/Inputs/decompose_numeric.py
+// RUN: env CC=%cc %python %S/Inputs/decompose_attention_numeric.py
 
 // CHECK-LABEL: func.func @softmax
 // CHECK: linalg.generic {{.*}}"parallel", "reduction"
