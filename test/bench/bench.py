@@ -1,24 +1,32 @@
 #!/usr/bin/env python3
 """attnc beside its peers, alternating in one run, on the same inputs and threads.
 
-    bench.py [CASE...] [--rounds=12] [--threads=2]
+    bench.py [CASE...] [--rounds=12] [--threads=2] [--sides=attnc,onnxruntime]
+    bench.py attention          the attention cases, with PyTorch if it is installed
 
 A round lets every side run the case for a while, one after the other; each
 round gives one ratio (the peer's median over ours). The median of the ratios
 and their quartiles count: above 1, attnc is faster. Every side's outputs are
-first compared with ONNX Runtime's. Exit status 1 when outputs differ.
+first compared with a reference (rows in float64; ONNX Runtime's for whole
+models). Results go to test/bench/results, with the machine. Exit status 1 when
+attnc's outputs differ.
 """
 import argparse
 import json
+import math
 import os
 import pathlib
 import platform
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 
 import numpy as np
+
+import attention
+import sides
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 TOOLS = ROOT / "build" / "bin"
@@ -26,149 +34,185 @@ sys.path.insert(0, str(ROOT / "tools" / "demo"))
 CACHE = ROOT / ".cache" / "bench"
 
 
-def minilm(batch, length):
+def minilm(batch, length, folder):
     """all-MiniLM-L6-v2 as the demo writes it, on `batch` x `length` tokens without padding."""
     from demo import fetch_model
     from minilm import write_minilm
     path = CACHE / "minilm.onnx"
     if not path.exists():
-        CACHE.mkdir(parents=True, exist_ok=True)
         write_minilm(fetch_model(ROOT / ".cache" / "minilm"), path)
+    (folder / "model.onnx").unlink(missing_ok=True)
+    (folder / "model.onnx").symlink_to(path)
     ids = np.random.default_rng(1).integers(1000, 30000, (batch, length))
-    return path, {"input_ids": ids, "attention_mask": np.ones_like(ids), "token_type_ids": np.zeros_like(ids)}
+    return [{"input_ids": ids, "attention_mask": np.ones_like(ids), "token_type_ids": np.zeros_like(ids)}]
+
+
+def one_attention(case, folder):
+    attention.write_model(case, folder / "model.onnx")
+    attention.write_operator(case, folder / "operator.onnx")
+    return [case.inputs(n) for n in range(case.rotate)]
 
 
 CASES = {
-    "minilm-b1-s32": lambda: minilm(1, 32),
-    "minilm-b1-s128": lambda: minilm(1, 128),
-    "minilm-b8-s16": lambda: minilm(8, 16),
-    "minilm-b16-s128": lambda: minilm(16, 128),
+    "minilm-b1-s32": lambda folder: minilm(1, 32, folder),
+    "minilm-b1-s128": lambda folder: minilm(1, 128, folder),
+    "minilm-b8-s16": lambda folder: minilm(8, 16, folder),
+    "minilm-b16-s128": lambda folder: minilm(16, 128, folder),
+    **{name: lambda folder, case=case: one_attention(case, folder) for name, case in attention.CASES.items()},
 }
 
 
-class Attnc:
-    name = "attnc"
-
-    def __init__(self, model, feeds, threads, folder):
-        self.library = folder / "model.so"
-        start = time.perf_counter()
-        subprocess.run([TOOLS / "attnc", model, "-o", self.library], check=True)
-        self.load_seconds = time.perf_counter() - start
-        self.flags = [f"--threads={threads}"]
-        for name, value in feeds.items():
-            np.save(folder / f"{name}.npy", value)
-            self.flags.append(f"--input={name}=@{folder / name}.npy")
-        self.folder = folder
-
-    def outputs(self, names):
-        subprocess.run([TOOLS / "attn-run", self.library, *self.flags,
-                        *(f"--output={n}=@{self.folder / n}.npy" for n in names)], check=True, stdout=subprocess.DEVNULL)
-        return [np.load(self.folder / f"{n}.npy") for n in names]
-
-    def times(self, seconds):
-        done = subprocess.run([TOOLS / "attn-bench", self.library, *self.flags, f"--min-time={seconds}", "--json"],
-                              check=True, capture_output=True, text=True)
-        return json.loads(done.stdout)["times_ms"]
-
-
-class InProcess:
-    def times(self, seconds):
-        for _ in range(3):
-            self.call()
-        times, end = [], time.perf_counter() + seconds
-        while time.perf_counter() < end or len(times) < 3:
-            start = time.perf_counter()
-            self.call()
-            times.append((time.perf_counter() - start) * 1e3)
-        return times
-
-
-class OnnxRuntime(InProcess):
-    name = "onnxruntime"
-
-    def __init__(self, model, feeds, threads, folder):
-        import onnxruntime as ort
-        options = ort.SessionOptions()
-        options.intra_op_num_threads = threads
-        options.inter_op_num_threads = 1
-        # Its workers would spin into the other sides' turns.
-        options.add_session_config_entry("session.force_spinning_stop", "1")
-        start = time.perf_counter()
-        self.session = ort.InferenceSession(str(model), options, providers=["CPUExecutionProvider"])
-        self.load_seconds = time.perf_counter() - start
-        self.feeds = feeds
-
-    def names(self):
-        return [o.name for o in self.session.get_outputs()]
-
-    def call(self):
-        return self.session.run(None, self.feeds)
-
-    def outputs(self, names):
-        return self.call()
-
-
-class OpenVino(InProcess):
-    name = "openvino"
-
-    def __init__(self, model, feeds, threads, folder):
-        import openvino as ov
-        core = ov.Core()
-        start = time.perf_counter()
-        graph = core.read_model(str(model))
-        graph.reshape({name: ov.PartialShape(list(value.shape)) for name, value in feeds.items()})
-        compiled = core.compile_model(graph, "CPU", {"INFERENCE_NUM_THREADS": threads, "NUM_STREAMS": 1,
-                                                     "INFERENCE_PRECISION_HINT": "f32"})
-        self.load_seconds = time.perf_counter() - start
-        self.request, self.feeds = compiled.create_infer_request(), feeds
-
-    def call(self):
-        return self.request.infer(self.feeds, share_inputs=True, share_outputs=True)
-
-    def outputs(self, names):
-        result = self.call()
-        return [np.array(result[n]) for n in names]
-
-
-def measure(case, args):
-    model, feeds = CASES[case]()
-    folder = CACHE / case
+def prepare(name):
+    folder = CACHE / name
     folder.mkdir(parents=True, exist_ok=True)
-    sides = []
-    for side in (Attnc, OnnxRuntime, OpenVino):
+    for old in folder.glob("*.npy"):
+        old.unlink()
+    sets = CASES[name](folder)
+    for number, feeds in enumerate(sets):
+        for tensor, value in feeds.items():
+            np.save(folder / f"in_{number}_{tensor}.npy", value)
+    return folder, sets
+
+
+def open_sides(name, folder, args):
+    case = attention.CASES.get(name)
+    opened = [sides.Attnc(TOOLS, folder, args.threads, case.rotate if case else 1)]
+    for peer in sides.PEERS:
+        if args.sides and peer not in args.sides.split(","):
+            continue
         try:
-            sides.append(side(model, feeds, args.threads, folder))
-        except ImportError:
-            print(f"  {side.name} is not installed, left out", flush=True)
-    peer = next(s for s in sides if s.name == "onnxruntime")
-    names = peer.names()
-    want = peer.outputs(names)
-    result = {"case": case, "threads": args.threads, "sides": {}}
-    for side in sides:
-        worst = max(float(np.abs(g.astype(np.float64) - w).max()) for g, w in zip(side.outputs(names), want))
-        result["sides"][side.name] = {"largest_difference": worst, "load_seconds": side.load_seconds, "medians_ms": [], "min_ms": float("inf")}
+            opened.append(sides.Peer(peer, folder, args.threads, name))
+        except sides.NotAvailable as reason:
+            print(f"  {peer} left out: {reason}", flush=True)
+    return opened
+
+
+def check_outputs(name, sets, opened, result):
+    """Each side's largest difference from the reference."""
+    case = attention.CASES.get(name)
+    if case:
+        rows = attention.reference_rows(case, sets[0])
+        for side in opened:
+            result["sides"][side.name]["largest_difference"] = attention.difference(rows, side.outputs(["out"])[0])
+        return
+    import onnxruntime
+    model = onnxruntime.InferenceSession(str(CACHE / name / "model.onnx"), providers=["CPUExecutionProvider"])
+    names = [o.name for o in model.get_outputs()]
+    want = model.run(None, sets[0])
+    for side in opened:
+        result["sides"][side.name]["largest_difference"] = max(
+            float(np.abs(g.astype(np.float64) - w).max()) for g, w in zip(side.outputs(names), want))
+
+
+def print_table(result, rounds):
+    ours = result["sides"]["attnc"]["medians_ms"]
+    print(f"\n{result['case']}, {result['threads']} threads, {rounds} rounds")
+    print(f"  {'':22s}{'min ms':>9s}{'median ms':>11s}{'ratio':>8s}{'quartiles':>16s}{'max diff':>11s}{'peak MB':>9s}")
+    for name, row in result["sides"].items():
+        ratios = [t / o for t, o in zip(row["medians_ms"], ours)]
+        row["ratio"] = statistics.median(ratios)
+        row["quartiles"] = [statistics.quantiles(ratios, n=4)[i] for i in (0, 2)] if len(ratios) > 1 else ratios * 2
+        low, high = row["quartiles"]
+        print(f"  {name:22s}{row['min_ms']:9.2f}{statistics.median(row['medians_ms']):11.2f}{row['ratio']:8.2f}"
+              f"{low:9.2f} –{high:5.2f}{row['largest_difference']:11.1e}{row['peak_mb']:9.0f}", flush=True)
+
+
+def measure(name, args):
+    case = attention.CASES.get(name)
+    folder, sets = prepare(name)
+    opened = open_sides(name, folder, args)
+    result = {"case": name, "threads": args.threads,
+              "sides": {s.name: {"medians_ms": [], "min_ms": math.inf} for s in opened}}
+    check_outputs(name, sets, opened, result)
+    del sets
     for _ in range(args.rounds):
-        for side in sides:
+        for side in opened:
             times = side.times(args.seconds)
             row = result["sides"][side.name]
             row["medians_ms"].append(statistics.median(times))
             row["min_ms"] = min(row["min_ms"], min(times))
-    ours = result["sides"]["attnc"]["medians_ms"]
-    print(f"\n{case}, {args.threads} threads, {args.rounds} rounds")
-    print(f"  {'':14s}{'min ms':>9s}{'median ms':>11s}{'ratio':>8s}{'quartiles':>16s}{'max diff':>11s}")
-    for name, row in result["sides"].items():
-        ratios = [t / o for t, o in zip(row["medians_ms"], ours)]
-        row["ratio"] = statistics.median(ratios)
-        low, _, high = statistics.quantiles(ratios, n=4) if len(ratios) > 1 else (ratios[0],) * 3
-        print(f"  {name:14s}{row['min_ms']:9.2f}{statistics.median(row['medians_ms']):11.2f}{row['ratio']:8.2f}"
-              f"{low:9.2f} –{high:5.2f}{row['largest_difference']:11.1e}", flush=True)
+    for side in opened:
+        result["sides"][side.name].update(side.facts)
+    print_table(result, args.rounds)
+    if case:
+        more_about(case, opened[0], result, args)
+    for side in opened:
+        side.close()
+    for path in folder.glob("*.npy"):
+        path.unlink()
     return result
+
+
+def more_about(case, attnc, result, args):
+    """What only some cases show: bandwidth of the decoder, memory, time by length."""
+    ours = result["sides"]["attnc"]
+    if case.kind == "decode":
+        result["bandwidth_gbs"] = bandwidth(args.threads)
+        result["read_gbs"] = case.key_bytes() / min(ours["medians_ms"]) / 1e6
+        print(f"  reads {result['read_gbs']:.1f} GB/s, {100 * result['read_gbs'] / result['bandwidth_gbs']:.0f} % of the "
+              f"{result['bandwidth_gbs']:.1f} GB/s that {args.threads} threads read")
+    if case.kind == "additive":
+        tensors = sum(4 * math.prod(s) for s in case.shapes().values()) / 2**20
+        result["intermediate_mb"] = case.intermediate_bytes() / 2**20
+        result["workspace_mb"] = workspace(attnc.library)
+        print(f"  tanh's argument for all pairs: {result['intermediate_mb']:.0f} MiB; attnc's peak {ours['peak_mb']:.0f} MiB, "
+              f"of it {tensors:.1f} MiB inputs")
+    if case.sweep:
+        sweep(case, attnc, result, args)
+
+
+def workspace(library):
+    done = subprocess.run([TOOLS / "attn-run", "--info", "--json", library], capture_output=True, text=True)
+    try:
+        return json.loads(done.stdout).get("workspace_bytes", 0) / 2**20
+    except ValueError:
+        return None
+
+
+def sweep(case, attnc, result, args):
+    """Time and memory of longer sequences, and the slope of log time over log length."""
+    points = []
+    for length in case.sweep:
+        shape = f"{case.batch}x{case.heads}x{length}x{case.size}xf32"
+        inputs = [f"--input={n}={shape}=seed:{i}" for i, n in enumerate("qkv")]
+        attnc.facts["peak_mb"] = 0
+        times = attnc.times(args.seconds, inputs)
+        points.append({"length": length, "median_ms": statistics.median(times), "min_ms": min(times), "peak_mb": attnc.facts["peak_mb"],
+                       "tensors_mb": 4 * 4 * case.batch * case.heads * length * case.size / 2**20})
+        p = points[-1]
+        print(f"  {length:7d} tokens {p['min_ms']:10.2f} ms, peak {p['peak_mb']:7.0f} MiB, of it tensors {p['tensors_mb']:6.0f} MiB", flush=True)
+    x, y = ([math.log(p[k]) for p in points] for k in ("length", "min_ms"))
+    result["sweep"], result["slope"] = points, float(np.polyfit(x, y, 1)[0])
+    print(f"  slope of log time over log length: {result['slope']:.3f}")
+
+
+def bandwidth(threads):
+    with tempfile.TemporaryDirectory() as folder:
+        program = pathlib.Path(folder) / "bandwidth"
+        subprocess.run([os.environ.get("CC", "clang-22"), "-O3", "-march=native", "-pthread",
+                        pathlib.Path(__file__).with_name("bandwidth.c"), "-o", program], check=True)
+        return float(subprocess.run([program, str(threads)], check=True, capture_output=True, text=True).stdout)
 
 
 def machine():
     with open("/proc/cpuinfo") as f:
         model = next((line.split(":")[1].strip() for line in f if line.startswith("model name")), platform.processor())
-    return {"cpu": model, "cores": os.cpu_count(), "system": platform.platform(terse=True)}
+    with open("/proc/meminfo") as f:
+        memory = int(f.readline().split()[1]) // 2**20
+    commit = subprocess.run(["git", "-C", ROOT, "rev-parse", "--short", "HEAD"], capture_output=True, text=True).stdout.strip()
+    return {"cpu": model, "cores": os.cpu_count(), "memory_gb": memory, "system": platform.platform(terse=True),
+            "load_before": os.getloadavg()[0], "commit": commit, "versions": versions()}
+
+
+def versions():
+    import importlib.metadata
+    found = {}
+    for package in ("onnxruntime", "openvino", "torch", "numpy"):
+        try:
+            found[package] = importlib.metadata.version(package)
+        except importlib.metadata.PackageNotFoundError:
+            pass
+    return found
 
 
 def main():
@@ -177,15 +221,22 @@ def main():
     parser.add_argument("--rounds", type=int, default=12)
     parser.add_argument("--seconds", type=float, default=0.5, help="a side's turn in a round")
     parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--json", type=pathlib.Path, help="write the results here")
+    parser.add_argument("--sides", help="these peers only: " + ", ".join(sides.PEERS))
+    parser.add_argument("--json", type=pathlib.Path, help="write the results here (default: test/bench/results/DATE-CASES.json)")
     args = parser.parse_args()
     chosen = [c for c in CASES if not args.cases or any(part in c for part in args.cases)]
     if not chosen:
         parser.error(f"no case is called like {args.cases}; there are {', '.join(CASES)}")
+    CACHE.mkdir(parents=True, exist_ok=True)
+    facts = machine()
+    if facts["load_before"] > 0.5:
+        print(f"warning: the machine is busy (load {facts['load_before']:.1f}); these figures will not count", file=sys.stderr)
     results = [measure(case, args) for case in chosen]
-    if args.json:
-        args.json.write_text(json.dumps({"machine": machine(), "results": results}, indent=1) + "\n")
-    return any(row["largest_difference"] > 1e-3 for r in results for row in r["sides"].values())
+    path = args.json or ROOT / "test" / "bench" / "results" / f"{time.strftime('%Y-%m-%d-%H%M')}-{'-'.join(args.cases) or 'all'}.json"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps({"machine": facts, "results": results}, indent=1) + "\n")
+    print(f"\nwritten to {path}")
+    return any(r["sides"]["attnc"]["largest_difference"] > 1e-3 for r in results)
 
 
 if __name__ == "__main__":

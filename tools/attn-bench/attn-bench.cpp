@@ -73,17 +73,18 @@ struct Measurement {
   double p95() const { return sorted()[static_cast<size_t>(std::ceil(0.95 * static_cast<double>(times.size()))) - 1]; }
 };
 
-/// Times runs until there are `runs` of them and `minMs` have passed.
-bool measure(runner::Model &model, std::vector<Tensor> &inputs, std::vector<Tensor> &outputs, uint64_t runs,
-             double minMs, Measurement &result, runner::Failure &failure) {
+/// Times runs until there are `runs` of them and `minMs` have passed. They take
+/// the sets of `inputs` in turn.
+bool measure(runner::Model &model, std::vector<std::vector<Tensor>> &inputs, std::vector<Tensor> &outputs,
+             uint64_t runs, double minMs, Measurement &result, runner::Failure &failure) {
   double start = nowMs();
   for (uint64_t i = 0; i < kWarmupRuns || nowMs() - start < kWarmupMs; ++i)
-    if (!model.run(inputs, outputs, failure))
+    if (!model.run(inputs[i % inputs.size()], outputs, failure))
       return false;
   start = nowMs();
   for (uint64_t i = 0; i < runs || nowMs() - start < minMs; ++i) {
     double before = nowMs();
-    if (!model.run(inputs, outputs, failure))
+    if (!model.run(inputs[i % inputs.size()], outputs, failure))
       return false;
     result.times.push_back(nowMs() - before);
   }
@@ -119,6 +120,7 @@ int main(int argc, char **argv) {
   // --runs alone is exact, --min-time has a floor.
   uint64_t runs = line->number(OPT_runs, 0, 1, 100000000);
   double minMs = line->real(OPT_min_time, runs ? 0 : 1) * 1e3;
+  uint64_t sets = line->number(OPT_rotate, 1, 1, 1024);
   std::unique_ptr<LibraryArgument> library = LibraryArgument::prepare(*line, code);
   if (!library)
     return code;
@@ -137,9 +139,11 @@ int main(int argc, char **argv) {
   if (!outputArguments(*line, OPT_output, model.entry(), /*files=*/true, written))
     return ExitUsage;
   std::string error;
-  std::vector<Tensor> inputs, outputs;
-  if (runner::Fault fault = runner::makeInputs(model.entry(), options, inputs, error); fault != runner::Fault::None)
-    return reportFault(fault, error);
+  std::vector<Tensor> outputs;
+  std::vector<std::vector<Tensor>> inputs(sets);
+  for (std::vector<Tensor> &set : inputs)
+    if (runner::Fault fault = runner::makeInputs(model.entry(), options, set, error); fault != runner::Fault::None)
+      return reportFault(fault, error);
   if (!measure(model, inputs, outputs, runs ? runs : 3, minMs, result, failure))
     return reportFailure(library->name(), failure);
   if (!writeOutputs(written, outputs))

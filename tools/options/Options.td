@@ -53,6 +53,10 @@ defm runs : Eq<"runs", "N", "time N runs", g_bench, [BenchVis]>;
 defm min_time : Eq<"min-time", "SECONDS",
     "time runs until SECONDS have passed, at least 3 (default 1)", g_bench, [BenchVis]>;
 
+defm rotate : Eq<"rotate", "N",
+    "hold N copies of the inputs, which runs take in turn: a run then finds none of them in a cache (default 1)",
+    g_bench, [BenchVis]>;
+
 //===----------------------------------------------------------------------===//
 // Output
 //===----------------------------------------------------------------------===//
