@@ -48,8 +48,10 @@ public:
     reportFusion(ir, report);
     if (options.emit == EmitKind::Linalg)
       return writeText([&](llvm::raw_ostream &os) { ir.print(os); });
-    if (failed(runPasses("kernels", [&](PassManager &pm) { buildKernelPipeline(pm, options.optLevel); })) ||
-        failed(runPasses("buffers", [&](PassManager &pm) { buildBufferPipeline(pm); })) ||
+    if (failed(runPasses("kernels", [&](PassManager &pm) { buildKernelPipeline(pm, options.optLevel); })))
+      return failure();
+    reportFusion(ir, report); // again: it is known now which have a kernel
+    if (failed(runPasses("buffers", [&](PassManager &pm) { buildBufferPipeline(pm); })) ||
         failed(runPasses("loops", [&](PassManager &pm) { buildLoopPipeline(pm); })) || failed(placeWeights()) ||
         failed(runPasses("LLVM dialect", [&](PassManager &pm) { buildLlvmPipeline(pm); })))
       return failure();

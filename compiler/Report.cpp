@@ -63,6 +63,17 @@ json::Value toJson(Attribute attr) {
   return json::fixUTF8(text);
 }
 
+/// One word for each verdict, which tells a miss from what is no attention.
+StringRef verdictOf(const json::Object &fields) {
+  if (fields.getBoolean("fused").value_or(false))
+    return "fused";
+  StringRef reason = fields.getString("reason").value_or("");
+  for (StringRef word : {"not an attention", "no contraction"})
+    if (reason.starts_with(word))
+      return word;
+  return "missed";
+}
+
 } // namespace
 
 FailureOr<std::vector<EntryDescription>> describeEntries(ModuleOp module) {
@@ -94,6 +105,9 @@ void reportFusion(ModuleOp module, CompileReport &report) {
   if (auto list = module->getAttrOfType<ArrayAttr>("attn.fusion_report"))
     for (Attribute verdict : list)
       verdicts.push_back(toJson(verdict));
+  for (json::Value &verdict : verdicts)
+    if (json::Object *fields = verdict.getAsObject(); fields && !fields->get("verdict"))
+      (*fields)["verdict"] = verdictOf(*fields);
   report.softmaxes = verdicts.size();
   report.fusedAttentions = llvm::count_if(verdicts, [](const json::Value &verdict) {
     const json::Object *object = verdict.getAsObject();

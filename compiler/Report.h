@@ -11,7 +11,10 @@ namespace attn {
 mlir::FailureOr<std::vector<EntryDescription>> describeEntries(mlir::ModuleOp module);
 
 /// Fills the fusion fields of `report` from `attn.fusion_report` of the module,
-/// an array of dictionaries, one a softmax, with a boolean `fused`.
+/// an array of dictionaries, one a softmax: `fused` (bool), `node`, `kind`, `mask`,
+/// `reason`, `reason_node` (strings), where they apply `absorbed`, `assumes`, `copies`
+/// (lists of strings), after the lowering `kernel` (bool) and `kernel_reason`. Adds
+/// `verdict`: "fused", "missed", "not an attention" or "no contraction".
 void reportFusion(mlir::ModuleOp module, CompileReport &report);
 
 } // namespace attn

@@ -68,6 +68,7 @@ private:
         continue;
       }
       simplifyRegions(rewriter, *op);
+      (*op)->setLoc(softmax.getLoc()); // what later verdicts and diagnostics name
       fused = *op;
     }
     if (!fused)

@@ -116,6 +116,26 @@ def check_case(folder, tools, flags=()):
         (folder / "command.txt").write_text("\n".join(log) + "\n")
 
 
+def check_with_onnxruntime(folder):
+    """The expected outputs against ONNX Runtime's, without its optimisations. Raises Failure."""
+    import onnxruntime
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level, options.intra_op_num_threads = 4, 1
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    try:
+        session = onnxruntime.InferenceSession(str(folder / "model.onnx"), options, providers=["CPUExecutionProvider"])
+    except Exception as error:  # noqa: BLE001: its own type hierarchy is not public
+        raise Failure("refused", str(error)[:200]) from None
+    for path in sorted(folder.glob("inputs_*.npz")):
+        run = path.stem.split("_")[1]
+        expected = dict(np.load(folder / f"expected_{run}.npz"))
+        outputs = [n for n in expected if not n.endswith(".bound")]
+        for name, got in zip(outputs, session.run(outputs, dict(np.load(path)))):
+            text = compare(got, expected[name], expected[name + ".bound"])
+            if text:
+                raise Failure("wrong", f"run {run}, output {name}: {text}")
+
+
 def missed(fused, verdicts, expected):
     """The reason of a miss, or None."""
     if fused == expected:
@@ -133,6 +153,9 @@ def examine(spec, tools, folder=None, flags=()):
     expected = graph_spec.expected_fused(spec)
     try:
         write_case(spec, place)
+        if tools is None:
+            check_with_onnxruntime(place)
+            return "ok", "", expected, expected
         fused, verdicts = check_case(place, tools, flags)
         reason = missed(fused, verdicts, expected)
         return ("missed", reason, min(fused, expected), expected) if reason else ("ok", "", fused, expected)
@@ -201,6 +224,7 @@ def main():
     parser.add_argument("--count", type=int, default=200)
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--tools", type=pathlib.Path, default=pathlib.Path("build/bin"))
+    parser.add_argument("--with-onnxruntime", action="store_true", help="check the generator: run the models there, compile nothing")
     parser.add_argument("--flags", default="", help="more options of attnc")
     parser.add_argument("--replay", type=pathlib.Path, metavar="FOLDER")
     parser.add_argument("--require-fused", type=float, default=0, metavar="PERCENT")
@@ -211,6 +235,8 @@ def main():
     parser.add_argument("--coverage", action="store_true", help="count the pairs of axis values")
     args = parser.parse_args()
     flags = args.flags.split()
+    if args.with_onnxruntime:
+        args.tools = None
     if args.replay:
         return replay(args.replay, args.tools, flags)
     if args.keep:

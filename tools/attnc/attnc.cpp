@@ -1,6 +1,7 @@
 // The compiler's driver: checks the command line, compiles in a worker process,
 // and gives the output its name once it is whole.
 #include "tools/attnc/CompileJob.h"
+#include "tools/attnc/FusionTable.h"
 #include "tools/attnc/StagedOutput.h"
 #include "tools/attnc/Worker.h"
 #include "tools/options/Console.h"
@@ -120,6 +121,8 @@ Request readRequest(CommandLine &line) {
   request.output = line.text(OPT_o, isText ? "-" : beside.str()).str();
   if (request.output == "-" && !isText)
     line.fail("--emit=" + emit + " cannot be written to standard output");
+  if (request.json && request.fusionReport == "-")
+    line.fail("--json and --fusion-report=- would both write to standard output");
   if (request.output == "-" && (request.json || request.fusionReport == "-"))
     line.fail("standard output cannot take both the IR and a report: name a file with -o");
   request.reproducer = line.text(OPT_reproducer).str();
@@ -184,7 +187,8 @@ int reportDeath(const Request &request, const WorkerResult &result) {
 
 int finish(const Request &request, StagedOutput &staged, const Summary &summary, double seconds) {
   std::string error;
-  if (!request.fusionReport.empty() && !writeTextFile(request.fusionReport, summary.fusion + "\n", error)) {
+  std::string verdicts = request.fusionReport == "-" ? formatFusionTable(summary.fusion) : summary.fusion + "\n";
+  if (!request.fusionReport.empty() && !writeTextFile(request.fusionReport, verdicts, error)) {
     reportError(error);
     return ExitUsage;
   }

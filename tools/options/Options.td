@@ -69,7 +69,7 @@ defm emit : Eq<"emit", "KIND",
     "attn (IR as imported), linalg (after graph passes), llvm (LLVM IR), obj (object file), lib (model library, default)",
     g_output, [AttncVis]>;
 defm fusion_report : Eq<"fusion-report", "FILE",
-    "write a JSON verdict for each softmax: fused or not, and why (- : standard output)", g_output, everyTool>;
+    "write a verdict for each softmax, fused or not, and why: JSON, or a table to standard output (-)", g_output, everyTool>;
 defm require_fused : Eq<"require-fused", "N",
     "fail unless at least N attentions were fused (exit 2, nothing is written)", g_output, everyTool>;
 

@@ -1,3 +1,4 @@
+#include "dialects/attn/NodeLocation.h"
 #include "passes/Passes.h"
 #include "passes/kernels/cpu/Attention.h"
 #include "passes/lowering/cpu/KernelCall.h"
@@ -39,31 +40,26 @@ std::string unsupported(AttentionOp op) {
   return op.getMasked().empty() ? "no kernel for this softmax_type" : "no kernel for a masked region";
 }
 
-void lower(AttentionOp op, KernelTable &kernels, TargetAttr target) {
-  if (std::string reason = unsupported(op); !reason.empty()) {
-    remark::missed(op.getLoc(), remarkOpts()) << remark::reason("{0}", reason);
-    return;
-  }
+/// Replaces `op` by a kernel; otherwise it stays, to be decomposed, and the
+/// reason comes back.
+std::string lower(AttentionOp op, KernelTable &kernels, TargetAttr target) {
+  std::string reason = unsupported(op);
+  if (!reason.empty())
+    return reason;
   AttentionSpec spec = AttentionSpec::get(op, target);
-  std::string reason;
-  if (!canBuildAttention(spec, &reason)) {
-    remark::missed(op.getLoc(), remarkOpts()) << remark::reason("{0}", reason);
-    return;
-  }
+  if (!canBuildAttention(spec, &reason))
+    return reason;
   FailureOr<func::FuncOp> kernel =
       kernels.getOrBuild(spec.symbol(), [&](OpBuilder &builder) { return buildAttention(builder, op.getLoc(), spec); });
-  if (failed(kernel)) {
-    remark::missed(op.getLoc(), remarkOpts()) << remark::reason("the name '{0}' is taken", spec.symbol());
-    return;
-  }
+  if (failed(kernel))
+    return "the name '" + spec.symbol() + "' is taken";
   IRRewriter rewriter(op);
   ReifiedRankedShapedTypeDims shapes;
-  if (failed(op.reifyResultShapes(rewriter, shapes))) {
-    remark::missed(op.getLoc(), remarkOpts()) << remark::reason("the sizes of the result are unknown");
-    return;
-  }
+  if (failed(op.reifyResultShapes(rewriter, shapes)))
+    return "the sizes of the result are unknown";
   remark::passed(op.getLoc(), remarkOpts()) << remark::add("{0}", spec.symbol());
   replaceByKernel(rewriter, op, *kernel, op->getOperands(), shapes.front());
+  return "";
 }
 
 struct LowerAttentionPass : attn::impl::LowerAttentionPassBase<LowerAttentionPass> {
@@ -71,8 +67,34 @@ struct LowerAttentionPass : attn::impl::LowerAttentionPassBase<LowerAttentionPas
     KernelTable kernels(getOperation());
     SmallVector<AttentionOp> ops;
     getOperation().walk([&](AttentionOp op) { ops.push_back(op); });
-    for (AttentionOp op : ops)
-      lower(op, kernels, TargetAttr::lookup(op));
+    for (AttentionOp op : ops) {
+      Location loc = op.getLoc();
+      std::string reason = lower(op, kernels, TargetAttr::lookup(op));
+      if (!reason.empty())
+        remark::missed(loc, remarkOpts()) << remark::reason("{0}", reason);
+      addToReport(nodeName(loc), reason);
+    }
+  }
+
+  /// Completes the verdict on a fused attention: fusion without a kernel is worth little.
+  void addToReport(StringRef node, StringRef reason) {
+    auto report = getOperation()->getAttrOfType<ArrayAttr>(AttnDialect::kFusionReportAttr);
+    if (!report)
+      return;
+    Builder b(&getContext());
+    SmallVector<Attribute> verdicts(report.getValue());
+    for (Attribute &verdict : verdicts) {
+      auto fields = dyn_cast<DictionaryAttr>(verdict);
+      if (!fields || fields.contains("kernel") || fields.getAs<BoolAttr>("fused") != b.getBoolAttr(true) ||
+          fields.getAs<StringAttr>("node") != b.getStringAttr(node))
+        continue;
+      NamedAttrList list(fields);
+      list.set("kernel", b.getBoolAttr(reason.empty()));
+      list.set("kernel_reason", b.getStringAttr(reason));
+      verdict = list.getDictionary(&getContext());
+      break;
+    }
+    getOperation()->setAttr(AttnDialect::kFusionReportAttr, b.getArrayAttr(verdicts));
   }
 };
 

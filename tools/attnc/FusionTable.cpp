@@ -1,0 +1,93 @@
+#include "tools/attnc/FusionTable.h"
+
+#include "tools/options/Console.h"
+
+#include "llvm/ADT/StringExtras.h"
+#include "llvm/Support/FormatVariadic.h"
+#include "llvm/Support/JSON.h"
+#include "llvm/Support/raw_ostream.h"
+
+using namespace llvm;
+
+namespace attn::tools {
+namespace {
+
+struct Row {
+  std::string node, verdict, kind, mask;
+  std::vector<std::string> notes;
+};
+
+std::string text(const json::Object &fields, StringRef key) { return printable(fields.getString(key).value_or("")); }
+
+/// "a, b" of a list of strings.
+std::string joined(const json::Object &fields, StringRef key) {
+  std::vector<std::string> parts;
+  if (const json::Array *list = fields.getArray(key))
+    for (const json::Value &part : *list)
+      if (std::optional<StringRef> word = part.getAsString())
+        parts.push_back(printable(*word));
+  return join(parts, ", ");
+}
+
+Row readRow(const json::Object &fields) {
+  Row row = {text(fields, "node"), text(fields, "verdict"), text(fields, "kind"), text(fields, "mask"), {}};
+  if (row.node.empty())
+    row.node = "(unnamed)";
+  if (std::string reason = text(fields, "reason"); !reason.empty()) {
+    std::string node = text(fields, "reason_node");
+    row.notes.push_back(reason + (node.empty() || node == row.node ? "" : ", at " + node));
+  }
+  for (StringRef key : {"absorbed", "assumes", "copies"})
+    if (std::string list = joined(fields, key); !list.empty())
+      row.notes.push_back((key + " " + list).str());
+  if (!fields.getBoolean("kernel").value_or(true))
+    row.notes.push_back("computed without a kernel: " + text(fields, "kernel_reason"));
+  return row;
+}
+
+} // namespace
+
+std::string formatFusionTable(StringRef text) {
+  Expected<json::Value> value = json::parse(text);
+  const json::Array *verdicts = value ? value->getAsArray() : nullptr;
+  if (!verdicts) {
+    consumeError(value.takeError());
+    return "";
+  }
+  std::vector<Row> rows;
+  unsigned fused = 0, missed = 0;
+  for (const json::Value &verdict : *verdicts) {
+    const json::Object *fields = verdict.getAsObject();
+    if (!fields)
+      continue;
+    rows.push_back(readRow(*fields));
+    fused += rows.back().verdict == "fused";
+    missed += rows.back().verdict == "missed";
+  }
+  size_t nodeWidth = 7, verdictWidth = 7, kindWidth = 4;
+  for (const Row &row : rows) {
+    nodeWidth = std::max(nodeWidth, row.node.size());
+    verdictWidth = std::max(verdictWidth, row.verdict.size());
+    kindWidth = std::max(kindWidth, row.kind.size());
+  }
+  std::string table;
+  raw_string_ostream os(table);
+  auto line = [&](StringRef node, StringRef verdict, StringRef kind, StringRef mask) {
+    std::string cells;
+    raw_string_ostream(cells) << left_justify(node, nodeWidth) << "  " << left_justify(verdict, verdictWidth) << "  "
+                              << left_justify(kind, kindWidth) << "  " << mask;
+    os << StringRef(cells).rtrim() << '\n';
+  };
+  if (!rows.empty())
+    line("softmax", "verdict", "kind", "mask");
+  for (const Row &row : rows) {
+    line(row.node, row.verdict, row.kind, row.mask);
+    for (const std::string &note : row.notes)
+      os << "    " << note << '\n';
+  }
+  os << fused << " of " << rows.size() << (rows.size() == 1 ? " softmax" : " softmaxes") << " fused, " << missed
+     << " missed\n";
+  return table;
+}
+
+} // namespace attn::tools
