@@ -1,0 +1,93 @@
+#include "tools/interpret/Interpreter.h"
+
+#include "mlir/IR/TypeUtilities.h"
+#include <cmath>
+#include <limits>
+
+using namespace mlir;
+
+namespace attn::interpret {
+
+LogicalResult Interpreter::runSoftmax(SoftmaxOp op) {
+  const Datum &input = *get(op.getInput());
+  FailureOr<std::shared_ptr<Datum>> datum = make(op.getResult(), input.shape);
+  if (failed(datum))
+    return failure();
+  size_t dim = op.getDim(), inner = 1, length = input.shape[dim];
+  for (size_t n = dim + 1; n < input.shape.size(); ++n)
+    inner *= input.shape[n];
+  std::vector<Scalar> &out = (*datum)->data;
+  size_t rows = length ? input.data.size() / length : 0;
+  for (size_t row = 0; row != rows; ++row) {
+    size_t first = row / inner * length * inner + row % inner;
+    double max = -std::numeric_limits<double>::infinity(), sum = 0;
+    for (size_t n = 0; n != length; ++n) {
+      double x = input.data[first + n * inner].real;
+      max = std::isnan(x) || std::isnan(max) ? std::numeric_limits<double>::quiet_NaN() : std::max(max, x);
+    }
+    for (size_t n = 0; n != length; ++n)
+      sum += std::exp(input.data[first + n * inner].real - max);
+    for (size_t n = 0; n != length; ++n) {
+      double x = input.data[first + n * inner].real - max;
+      out[first + n * inner] = Scalar::of(op.getLog() ? x - std::log(sum) : std::exp(x) / sum);
+    }
+  }
+  set(op.getResult(), *datum);
+  return success();
+}
+
+LogicalResult Interpreter::runLayerNorm(LayerNormOp op) {
+  const Datum &input = *get(op.getInput()), &scale = *get(op.getScale());
+  FailureOr<std::shared_ptr<Datum>> datum = make(op.getResult(), input.shape);
+  if (failed(datum))
+    return failure();
+  size_t length = 1;
+  for (size_t n = op.getAxis(); n < input.shape.size(); ++n)
+    length *= input.shape[n];
+  const Datum *bias = op.getBias() ? get(op.getBias()).get() : nullptr;
+  if (scale.data.size() != length || (bias && bias->data.size() != length))
+    return op.emitOpError("has scale or bias of another size than its rows");
+  std::vector<Scalar> &out = (*datum)->data;
+  for (size_t first = 0; length && first < out.size(); first += length) {
+    double sum = 0, squares = 0;
+    for (size_t n = 0; n != length; ++n)
+      sum += input.data[first + n].real;
+    double mean = sum / double(length);
+    for (size_t n = 0; n != length; ++n)
+      squares += (input.data[first + n].real - mean) * (input.data[first + n].real - mean);
+    double factor = 1 / std::sqrt(squares / double(length) + op.getEpsilon().convertToDouble());
+    for (size_t n = 0; n != length; ++n) {
+      double y = (input.data[first + n].real - mean) * factor * scale.data[n].real;
+      out[first + n] = Scalar::of(bias ? y + bias->data[n].real : y);
+    }
+  }
+  set(op.getResult(), *datum);
+  return success();
+}
+
+LogicalResult Interpreter::runAttn(Operation *op, bool &known) {
+  known = true;
+  if (auto attention = dyn_cast<AttentionOp>(op))
+    return runAttention(attention);
+  if (auto softmax = dyn_cast<SoftmaxOp>(op))
+    return runSoftmax(softmax);
+  if (auto norm = dyn_cast<LayerNormOp>(op))
+    return runLayerNorm(norm);
+  if (auto require = dyn_cast<RequireOp>(op)) {
+    if (!get(require.getCondition())->data.front().integer)
+      return op->emitError("the run ends: ") << require.getMessage();
+    return success();
+  }
+  if (auto check = dyn_cast<CheckIndexOp>(op)) {
+    int64_t at = get(check.getIndex())->data.front().integer, size = get(check.getSize())->data.front().integer;
+    int64_t wrapped = at < 0 ? at + size : at;
+    if (wrapped < 0 || wrapped >= size)
+      return op->emitError("index ") << at << " is out of range [0, " << size << ")";
+    set(check.getResult(), std::make_shared<Datum>(Datum{{}, {Scalar::of(wrapped)}}));
+    return success();
+  }
+  known = false;
+  return success();
+}
+
+} // namespace attn::interpret
