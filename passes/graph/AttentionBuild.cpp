@@ -1,5 +1,8 @@
 #include "passes/graph/AttentionMatch.h"
 
+#include "passes/graph/MappedTensor.h"
+#include "passes/graph/Structured.h"
+
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "llvm/ADT/SmallSet.h"
@@ -70,6 +73,7 @@ private:
     return failure();
   }
   LogicalResult classify();
+  LogicalResult sumTerms(ArrayRef<Operand> terms, Operand &sum, StringRef what);
   LogicalResult assignIndices();
   bool mergeUnits(SmallVector<Unit> &units, bool divided);
   LogicalResult unify(SmallVector<Unit> &units, AttentionOp::Dim dim, StringRef what);
@@ -133,15 +137,38 @@ LogicalResult AttentionBuilder::unify(SmallVector<Unit> &classUnits, AttentionOp
 }
 
 LogicalResult AttentionBuilder::classify() {
-  SmallVector<Operand *> all{&match.query, &match.key, &match.value, &match.result};
-  for (Operand &capture : match.captures)
-    all.push_back(&capture);
-  for (Operand *operand : all) {
-    match.space.resolve(operand->access);
-    sequences.push_back(flatten(operand->access));
+  bool isAdditive = match.kind == ScoreKind::additive;
+  AtomSet q, k, v, out, captured, keys, widths;
+  Atoms order; // of the query, then of the others
+  auto add = [&](Operand &operand, AtomSet *set) -> LogicalResult {
+    match.space.resolve(operand.access);
+    sequences.push_back(flatten(operand.access));
     if (setOf(sequences.back()).size() != sequences.back().size())
-      return fail("an operand is read along its diagonal", operand->value.getLoc());
-  }
+      return fail("an operand is read along its diagonal", operand.value.getLoc());
+    if (set)
+      set->insert(sequences.back().begin(), sequences.back().end());
+    if (set != &captured)
+      llvm::append_range(order, sequences.back());
+    return success();
+  };
+  SmallVector<std::pair<Operand *, AtomSet *>> operands;
+  for (Operand &term : match.queryTerms)
+    operands.push_back({&term, &q});
+  if (!isAdditive)
+    operands.push_back({&match.query, &q});
+  operands.push_back({&match.result, &out});
+  for (Operand &term : match.keyTerms)
+    operands.push_back({&term, &k});
+  if (match.kind == ScoreKind::dot)
+    operands.push_back({&match.key, &k});
+  operands.push_back({&match.value, &v});
+  if (match.alignment.value)
+    operands.push_back({&match.alignment, nullptr});
+  for (Operand &capture : match.captures)
+    operands.push_back({&capture, &captured});
+  for (auto [operand, set] : operands)
+    if (failed(add(*operand, set)))
+      return failure();
   // An index in a region is an operand of its own to what may be joined.
   for (auto &[index, atoms] : match.indices) {
     match.space.resolve(atoms);
@@ -149,36 +176,32 @@ LogicalResult AttentionBuilder::classify() {
   }
   match.space.resolve(match.keys);
   match.space.resolve(match.widths);
-  AtomSet q = setOf(sequences[0]), k = setOf(sequences[1]), v = setOf(sequences[2]), out = setOf(sequences[3]),
-          keys = setOf(match.keys), widths = setOf(match.widths), captured;
-  for (size_t n = 4; n != sequences.size(); ++n)
-    captured.insert(sequences[n].begin(), sequences[n].end());
+  keys = setOf(match.keys);
+  widths = setOf(match.widths);
 
   SmallVector<Unit> batch, rows, keyUnits, widthUnits, valueUnits;
   for (unsigned atom : match.keys)
     keyUnits.push_back({atom});
   for (unsigned atom : match.widths)
     widthUnits.push_back({atom});
-  // In the order of the query, then of the others.
   AtomSet seen;
-  for (ArrayRef<unsigned> sequence :
-       {ArrayRef(sequences[0]), ArrayRef(sequences[3]), ArrayRef(sequences[1]), ArrayRef(sequences[2])})
-    for (unsigned atom : sequence) {
-      if (!seen.insert(atom).second || keys.count(atom) || widths.count(atom))
-        continue;
-      if (!out.count(atom))
-        return fail("a dimension of the scores is summed beside the keys", loc);
-      if (!q.count(atom) && !k.count(atom) && v.count(atom) && !captured.count(atom))
-        valueUnits.push_back({atom});
-      else if (q.count(atom) && !k.count(atom) && !v.count(atom))
-        rows.push_back({atom});
-      else if (q.count(atom) || k.count(atom) || v.count(atom) || captured.count(atom))
-        batch.push_back({atom});
-      else
-        return fail("the weights are repeated along a dimension that no operand has", loc);
-    }
+  for (unsigned atom : order) {
+    if (!seen.insert(atom).second || keys.count(atom) || widths.count(atom))
+      continue;
+    if (!out.count(atom))
+      return fail("a dimension of the scores is summed beside the keys", loc);
+    if (!q.count(atom) && !k.count(atom) && v.count(atom) && !captured.count(atom))
+      valueUnits.push_back({atom});
+    else if (!k.count(atom) && !v.count(atom) && (q.count(atom) || (isAdditive && captured.count(atom))))
+      rows.push_back({atom});
+    else if (q.count(atom) || k.count(atom) || v.count(atom) || captured.count(atom))
+      batch.push_back({atom});
+    else
+      return fail("the weights are repeated along a dimension that no operand has", loc);
+  }
+  const AtomSet &scored = match.kind == ScoreKind::given ? q : k;
   for (unsigned atom : match.keys)
-    if (q.count(atom) || out.count(atom) || !k.count(atom) || !v.count(atom))
+    if ((match.kind != ScoreKind::given && q.count(atom)) || out.count(atom) || !scored.count(atom) || !v.count(atom))
       return fail("the key position is not one of key and value alone", loc);
   for (unsigned atom : match.widths)
     if (v.count(atom) || out.count(atom) || captured.count(atom))
@@ -419,10 +442,56 @@ Value AttentionBuilder::toTarget(Value value, ArrayRef<unsigned> dims) {
   return value;
 }
 
+/// Makes `sum` the sum of `terms`: a tensor with a dimension for each one of
+/// the attention that a term names.
+LogicalResult AttentionBuilder::sumTerms(ArrayRef<Operand> terms, Operand &sum, StringRef what) {
+  if (terms.size() == 1) {
+    sum = terms.front();
+    return success();
+  }
+  SmallVector<OpFoldResult> sizes, shape;
+  for (const Unit &unit : units)
+    sizes.push_back(size(unit));
+  SmallVector<MappedTensor> plain;
+  SmallVector<unsigned> dims;
+  for (Operand term : terms) {
+    AffineMap map;
+    if (failed(arrange(term, {}, map, what)))
+      return failure();
+    plain.push_back(readPlainly(b, loc, term.value, map, sizes));
+    for (AffineExpr expr : plain.back().map.getResults())
+      if (unsigned dim = *AttentionOp::getNamedDim(expr); !llvm::is_contained(dims, dim))
+        dims.push_back(dim);
+  }
+  SmallVector<int64_t> loops(AttentionOp::kDims, 0);
+  for (auto [n, dim] : llvm::enumerate(dims)) {
+    loops[dim] = n;
+    shape.push_back(sizes[dim]);
+    sum.access.push_back(units[dim]);
+  }
+  SmallVector<Value> inputs;
+  SmallVector<AffineMap> maps;
+  for (const MappedTensor &term : plain) {
+    SmallVector<AffineExpr> exprs;
+    for (AffineExpr expr : term.map.getResults())
+      exprs.push_back(b.getAffineDimExpr(loops[*AttentionOp::getNamedDim(expr)]));
+    inputs.push_back(term.value);
+    maps.push_back(AffineMap::get(dims.size(), 0, exprs, b.getContext()));
+  }
+  sum.value = elementwise(b, loc, shape, getElementTypeOrSelf(inputs.front()), inputs, maps,
+                          [](OpBuilder &b, Location loc, ValueRange args) {
+                            Value total = args.front();
+                            for (Value arg : args.drop_front().drop_back())
+                              total = arith::AddFOp::create(b, loc, total, arg);
+                            return total;
+                          });
+  return success();
+}
+
 FailureOr<AttentionOp> AttentionBuilder::build() {
   Type element = getElementTypeOrSelf(match.result.value);
-  for (const Operand *operand : {&match.query, &match.key, &match.value})
-    if (getElementTypeOrSelf(operand->value) != element || !isa<FloatType>(element))
+  for (const Operand *operand : {&match.query, &match.key, &match.value, &match.alignment})
+    if (operand->value && (getElementTypeOrSelf(operand->value) != element || !isa<FloatType>(element)))
       return fail("query, key, value and result differ in element type", operand->value.getLoc());
   if (failed(classify()) || failed(assignIndices()))
     return failure();
@@ -430,17 +499,38 @@ FailureOr<AttentionOp> AttentionBuilder::build() {
   OpBuilder::InsertionGuard guard(b);
   b.setInsertionPoint(match.result.value.getDefiningOp());
   using A = AttentionOp;
-  SmallVector<AffineMap> maps(4 + match.captures.size());
-  if (failed(arrange(match.query, {A::I, A::D}, maps[0], "query")) ||
-      failed(arrange(match.key, {A::J, A::D}, maps[1], "key")) ||
-      failed(arrange(match.value, {A::J, A::E}, maps[2], "value")))
+  bool isAdditive = match.kind == ScoreKind::additive, isGiven = match.kind == ScoreKind::given;
+  if (isAdditive &&
+      (failed(sumTerms(match.queryTerms, match.query, "query")) || failed(sumTerms(match.keyTerms, match.key, "key"))))
     return failure();
-  SmallVector<Value> captures;
-  for (auto [n, capture] : llvm::enumerate(match.captures)) {
-    if (failed(arrange(capture, {}, maps[3 + n], "captured tensor")))
+  AttentionParts parts;
+  parts.kind = match.kind;
+  parts.maskedRows = match.maskedRows;
+  auto place = [&](Operand &operand, ArrayRef<unsigned> mustName, StringRef what, Value &into) -> LogicalResult {
+    if (failed(arrange(operand, mustName, parts.maps.emplace_back(), what)))
       return failure();
-    captures.push_back(capture.value);
-  }
+    into = operand.value;
+    return success();
+  };
+  SmallVector<unsigned> queryNames{A::I, A::D};
+  if (isAdditive)
+    queryNames = {A::D};
+  else if (isGiven)
+    queryNames = {A::J};
+  if (failed(place(match.query, queryNames, isGiven ? "scores" : "query", parts.query)) ||
+      (!isGiven && failed(place(match.key, {A::J, A::D}, "key", parts.key))) ||
+      failed(place(match.value, {A::J, A::E}, "value", parts.value)))
+    return failure();
+  if (isAdditive && !match.alignment.value)
+    match.alignment = {
+        arith::ConstantOp::create(
+            b, loc, DenseElementsAttr::get(RankedTensorType::get({1}, element), b.getFloatAttr(element, 1))),
+        {Atoms()}};
+  if (isAdditive && failed(place(match.alignment, {A::D}, "alignment", parts.alignment)))
+    return failure();
+  for (Operand &capture : match.captures)
+    if (failed(place(capture, {}, "captured tensor", parts.captures.emplace_back())))
+      return failure();
 
   // The result: whole dimensions in the target's order, then e and i where they have size 1.
   Atoms order = flatten(match.result.access);
@@ -461,17 +551,17 @@ FailureOr<AttentionOp> AttentionBuilder::build() {
     exprs.push_back(b.getAffineDimExpr(dim));
     shape.push_back(getConstantIntValue(size(units[dim])).value_or(ShapedType::kDynamic));
   }
-  maps.back() = AffineMap::get(6, 0, exprs, b.getContext());
+  parts.maps.push_back(AffineMap::get(AttentionOp::kDims, 0, exprs, b.getContext()));
+  parts.types.push_back(RankedTensorType::get(shape, element));
 
-  auto op = AttentionOp::create(b, loc, RankedTensorType::get(shape, element), match.query.value, match.key.value,
-                                match.value.value, captures, maps, match.maskedRows, AttentionBody(), AttentionBody());
+  auto op = AttentionOp::create(b, loc, parts);
   // Both regions take every capture.
   auto adopt = [&](Region &into, Region &from, ArrayRef<unsigned> used) {
     into.takeBody(from);
     Block &block = into.front();
     SmallVector<BlockArgument> old(block.getArguments().drop_front());
     SmallVector<Value> fresh;
-    for (Value capture : captures)
+    for (Value capture : parts.captures)
       fresh.push_back(block.addArgument(getElementTypeOrSelf(capture), loc));
     for (auto [argument, number] : llvm::zip_equal(old, used))
       argument.replaceAllUsesWith(fresh[number]);
@@ -479,6 +569,8 @@ FailureOr<AttentionOp> AttentionBuilder::build() {
   };
   adopt(op.getScore(), *match.score, match.scoreCaptures);
   adopt(op.getWeight(), *match.weight, match.weightCaptures);
+  if (match.activation)
+    op.getActivation().takeBody(*match.activation);
   b.replaceAllUsesWith(match.result.value, toTarget(op.getResult(), dims));
   return op;
 }

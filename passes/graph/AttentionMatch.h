@@ -30,12 +30,20 @@ struct AttentionMatch {
     Access access;
   };
 
+  ScoreKind kind = ScoreKind::dot;
   AtomSpace space;
+  /// What regions compute in.
+  mlir::FloatType computeType;
+  /// `query` holds the scores when they are given, and there is no key then.
   Operand query, key, value;
+  /// Of an additive score, whose query and key are sums of these; `alignment`
+  /// is null where the sum itself is the score.
+  llvm::SmallVector<Operand> queryTerms, keyTerms;
+  Operand alignment;
   llvm::SmallVector<Operand> captures;
-  /// Regions not yet attached: their arguments are the f32 score (weight) and
-  /// the captures of that region, as positions in `captures`.
-  std::unique_ptr<mlir::Region> score, weight;
+  /// Regions not yet attached: their arguments are the score (weight) and the
+  /// captures of that region, as positions in `captures`.
+  std::unique_ptr<mlir::Region> score, weight, activation;
   llvm::SmallVector<unsigned> scoreCaptures, weightCaptures;
   /// attn.index ops in the regions whose dimension is not assigned yet, each
   /// with the atoms that it numbers.
@@ -48,13 +56,39 @@ struct AttentionMatch {
   MaskedRows maskedRows = MaskedRows::nan;
 };
 
+/// What could be the score of a softmax.
+struct ScoreSource {
+  ScoreKind kind;
+  mlir::linalg::LinalgOp product; ///< the contraction over the width; null: a sum of two terms, or given
+};
+
 /// The contractions to which weights made by `softmax` flow through elementwise
 /// ops and views, each with the operand that is the weights.
 llvm::SmallVector<mlir::OpOperand *> findWeightedSums(SoftmaxOp softmax);
 
+/// Where the scores of `softmax` may come from, the best first; `given` is last.
+llvm::SmallVector<ScoreSource> findScoreSources(SoftmaxOp softmax);
+
 /// Matches the attention of `softmax` whose weights are `weights`, an operand
-/// of a contraction. Changes no IR.
-mlir::FailureOr<AttentionMatch> matchAttention(SoftmaxOp softmax, mlir::OpOperand &weights, Miss &miss);
+/// of a contraction, and whose scores come from `source`. Changes no IR.
+mlir::FailureOr<AttentionMatch> matchAttention(SoftmaxOp softmax, mlir::OpOperand &weights, const ScoreSource &source,
+                                               Miss &miss);
+
+/// The part of it that is before the softmax, whose input is read at `access`;
+/// `match` holds what the weighted sum gave.
+mlir::LogicalResult matchScores(AttentionMatch &match, SoftmaxOp softmax, const Access &access,
+                                const ScoreSource &source, Miss &miss);
+
+/// Whether `op` is a sum of products of two float tensors.
+bool isContraction(mlir::Operation *op);
+
+/// Whether every element of `value` is 0.
+bool isZeroFill(mlir::Value value);
+
+/// Gives each loop that `operand` names and that has no atoms yet a new one;
+/// returns how the operand is read.
+std::optional<Access> nameLoops(AtomSpace &space, mlir::Value operand, mlir::AffineMap map,
+                                llvm::SmallVector<Atoms> &loops, llvm::SmallVector<bool> &known);
 
 /// Replaces `match.result` by an attn.attention.
 mlir::FailureOr<AttentionOp> buildAttention(mlir::RewriterBase &rewriter, AttentionMatch &match, Miss &miss);

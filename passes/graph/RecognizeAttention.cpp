@@ -58,10 +58,14 @@ private:
     AttentionOp fused;
     for (OpOperand *weights : sums) {
       Miss miss{"", softmax.getLoc()};
-      FailureOr<AttentionMatch> match = matchAttention(softmax, *weights, miss);
       FailureOr<AttentionOp> op = failure();
-      if (succeeded(match))
-        op = buildAttention(rewriter, *match, miss);
+      for (const ScoreSource &source : findScoreSources(softmax)) {
+        FailureOr<AttentionMatch> match = matchAttention(softmax, *weights, source, miss);
+        if (succeeded(match))
+          op = buildAttention(rewriter, *match, miss);
+        if (succeeded(op))
+          break;
+      }
       if (failed(op)) {
         if (!first)
           first = miss;
@@ -72,7 +76,7 @@ private:
       fused = *op;
     }
     if (!fused)
-      return addMissed(softmax, "dot", *first);
+      return addMissed(softmax, "missed", *first);
     // What replaces the score matrix is dead unless the weights are used elsewhere too.
     DenseSet<Operation *> seen;
     addFused(fused, softmax.getLoc(),
@@ -102,7 +106,7 @@ private:
 
   void addFused(AttentionOp op, Location softmax, StringRef note) {
     StringRef mask = maskOf(op);
-    add(softmax, true, "dot", mask, note, "");
+    add(softmax, true, stringifyScoreKind(op.getKind()), mask, note, "");
     remark::passed(softmax, remark::RemarkOpts::name("Attention").category("attn-recognize-attention"))
         << "fused into one attention, mask: " << mask.str();
   }

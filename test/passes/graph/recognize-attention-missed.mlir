@@ -12,24 +12,6 @@ func.func @classifier(%x: tensor<?x10xf32>) -> tensor<?x10xf32> {
 
 // -----
 
-#w = affine_map<(b, i, e, j) -> (b, i, j)>
-#v = affine_map<(b, i, e, j) -> (b, j, e)>
-#o = affine_map<(b, i, e, j) -> (b, i, e)>
-// CHECK: fused = false, kind = "dot", {{.*}}reason = "the scores do not come from a contraction"
-// CHECK-LABEL: func.func @given_scores
-// CHECK-NOT: attn.attention
-func.func @given_scores(%s: tensor<2x5x7xf32>, %v: tensor<2x7x8xf32>) -> tensor<2x5x8xf32> {
-  %zero = arith.constant 0.0 : f32
-  %p = attn.softmax %s dim 2 : tensor<2x5x7xf32>
-  %eo = tensor.empty() : tensor<2x5x8xf32>
-  %fo = linalg.fill ins(%zero : f32) outs(%eo : tensor<2x5x8xf32>) -> tensor<2x5x8xf32>
-  %o = linalg.contract indexing_maps = [#w, #v, #o] ins(%p, %v : tensor<2x5x7xf32>, tensor<2x7x8xf32>)
-      outs(%fo : tensor<2x5x8xf32>) -> tensor<2x5x8xf32>
-  return %o : tensor<2x5x8xf32>
-}
-
-// -----
-
 #q = affine_map<(b, i, j, d) -> (b, i, d)>
 #k = affine_map<(b, i, j, d) -> (b, j, d)>
 #s = affine_map<(b, i, j, d) -> (b, i, j)>
@@ -52,29 +34,4 @@ func.func @other_dimension(%q: tensor<2x7x8xf32>, %k: tensor<2x7x8xf32>, %v: ten
   %o = linalg.contract indexing_maps = [#w, #v, #o] ins(%p, %v : tensor<2x7x7xf32>, tensor<2x7x8xf32>)
       outs(%fo : tensor<2x7x8xf32>) -> tensor<2x7x8xf32>
   return %o : tensor<2x7x8xf32>
-}
-
-// -----
-
-#q = affine_map<(b, i, j, d) -> (b, i, d)>
-#k = affine_map<(b, i, j, d) -> (b, j, d)>
-#s = affine_map<(b, i, j, d) -> (b, i, j)>
-#w = affine_map<(b, i, e, j) -> (b, i, j)>
-#v = affine_map<(b, i, e, j) -> (b, j, e)>
-#o = affine_map<(b, i, e, j) -> (b, i, e)>
-// CHECK: reason = "an attention is computed in f32, this one in f64"
-// CHECK-LABEL: func.func @double
-// CHECK-NOT: attn.attention
-func.func @double(%q: tensor<2x5x8xf64>, %k: tensor<2x7x8xf64>, %v: tensor<2x7x8xf64>) -> tensor<2x5x8xf64> {
-  %zero = arith.constant 0.0 : f64
-  %es = tensor.empty() : tensor<2x5x7xf64>
-  %fs = linalg.fill ins(%zero : f64) outs(%es : tensor<2x5x7xf64>) -> tensor<2x5x7xf64>
-  %sc = linalg.contract indexing_maps = [#q, #k, #s] ins(%q, %k : tensor<2x5x8xf64>, tensor<2x7x8xf64>)
-      outs(%fs : tensor<2x5x7xf64>) -> tensor<2x5x7xf64>
-  %p = attn.softmax %sc dim 2 : tensor<2x5x7xf64>
-  %eo = tensor.empty() : tensor<2x5x8xf64>
-  %fo = linalg.fill ins(%zero : f64) outs(%eo : tensor<2x5x8xf64>) -> tensor<2x5x8xf64>
-  %o = linalg.contract indexing_maps = [#w, #v, #o] ins(%p, %v : tensor<2x5x7xf64>, tensor<2x7x8xf64>)
-      outs(%fo : tensor<2x5x8xf64>) -> tensor<2x5x8xf64>
-  return %o : tensor<2x5x8xf64>
 }

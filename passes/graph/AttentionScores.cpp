@@ -1,0 +1,431 @@
+#include "passes/graph/AttentionMatch.h"
+
+#include "passes/graph/RegionWriter.h"
+#include "passes/graph/Structured.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "llvm/ADT/DenseSet.h"
+
+using namespace mlir;
+
+namespace attn {
+namespace {
+
+using Operand = AttentionMatch::Operand;
+
+constexpr StringLiteral kScores = "the scores and the softmax";
+
+bool namesAny(const Access &access, llvm::function_ref<bool(unsigned)> test) {
+  return llvm::any_of(access, [&](const Atoms &atoms) { return llvm::any_of(atoms, test); });
+}
+
+bool names(const Access &access, unsigned atom) {
+  return namesAny(access, [&](unsigned other) { return other == atom; });
+}
+
+/// Whether `access` names every atom of `atoms`.
+bool covers(const Access &access, ArrayRef<unsigned> atoms) {
+  return llvm::all_of(atoms, [&](unsigned atom) { return names(access, atom); });
+}
+
+/// Matches what is before a softmax for one source of scores.
+class ScoreMatcher {
+public:
+  ScoreMatcher(AttentionMatch &match, SoftmaxOp softmax, const Access &access, Miss &miss)
+      : match(match), space(match.space), softmax(softmax), access(access), miss(miss) {}
+
+  LogicalResult matchDot(linalg::LinalgOp product);
+  LogicalResult matchAdditive(linalg::LinalgOp product);
+  LogicalResult matchRankOne();
+  LogicalResult matchGiven();
+
+private:
+  LogicalResult fail(const Twine &reason, Location location) {
+    miss = {reason.str(), location};
+    return failure();
+  }
+  bool isKey(unsigned atom) { return llvm::is_contained(match.keys, atom); }
+  /// An atom that numbers queries: neither key, nor one that a value has.
+  bool isRow(unsigned atom) { return !isKey(atom) && !names(match.value.access, atom); }
+  void resolve(Access &read) {
+    space.resolve(read);
+    space.resolve(access);
+    space.resolve(match.keys);
+    space.resolve(match.widths);
+    space.resolve(match.value.access);
+  }
+  Atoms allAtoms() {
+    resolve(access);
+    Atoms atoms;
+    for (const Atoms &list : access)
+      llvm::append_range(atoms, list);
+    return atoms;
+  }
+
+  LogicalResult readProduct(linalg::LinalgOp product, Operand (&operands)[2]);
+  std::optional<Operand> onlyInput(const Operand &tensor);
+  void collectTerms(Operand sum, SmallVectorImpl<Operand> &terms);
+  LogicalResult sortTerms(const Operand &sum);
+  LogicalResult findScores(Operand &scores, Type element);
+  void walkUpScaled(Operand &operand, double &scale);
+
+  AttentionMatch &match;
+  AtomSpace &space;
+  SoftmaxOp softmax;
+  Access access;
+  Miss &miss;
+};
+
+/// Writes the score region from `product`, and finds how its operands are read.
+LogicalResult ScoreMatcher::readProduct(linalg::LinalgOp product, Operand (&operands)[2]) {
+  RegionWriter writer(match, product->getResult(0), kScores, match.scoreCaptures, miss);
+  FailureOr<std::unique_ptr<Region>> region = writer.write(softmax.getInput(), access);
+  if (failed(region))
+    return failure();
+  match.score = std::move(*region);
+  if (!isZeroFill(product.getDpsInits()[0]))
+    return fail("the scores' contraction accumulates onto other values", product.getLoc());
+  resolve(*writer.targetAccess);
+  if (!covers(*writer.targetAccess, allAtoms()))
+    return fail("the scores' contraction is not made for each query and key", product.getLoc());
+
+  SmallVector<Atoms> loops = AtomSpace::loopAtoms(product, *writer.targetAccess);
+  SmallVector<bool> known(product.getNumLoops(), false);
+  SmallVector<unsigned> sums;
+  product.getReductionDims(sums);
+  for (unsigned loop = 0; loop != loops.size(); ++loop)
+    known[loop] = !llvm::is_contained(sums, loop);
+  for (unsigned n : {0, 1}) {
+    Value operand = product->getOperand(n);
+    std::optional<Access> read = nameLoops(space, operand, product.getIndexingMapsArray()[n], loops, known);
+    if (!read)
+      return fail("the scores' contraction is not over plain dimensions", product.getLoc());
+    operands[n] = {operand, *read};
+  }
+  for (unsigned sum : sums)
+    llvm::append_range(match.widths, loops[sum]);
+  return success();
+}
+
+/// The constant by which an elementwise op multiplies its one tensor, f32.
+std::optional<double> constantFactor(linalg::LinalgOp op) {
+  if (!isPointwise(op) || op.getNumDpsInputs() != 1 || !getElementTypeOrSelf(op->getResult(0)).isF32())
+    return std::nullopt;
+  BlockArgument input = op.getMatchingBlockArgument(op.getDpsInputOperand(0));
+  Operation *scale = op.getBlock()->getTerminator()->getOperand(0).getDefiningOp();
+  if (!scale || !isa<arith::MulFOp, arith::DivFOp>(scale) || !input.getType().isF32())
+    return std::nullopt;
+  Value factor = scale->getOperand(1);
+  if (scale->getOperand(0) != input) {
+    if (isa<arith::DivFOp>(scale) || factor != input)
+      return std::nullopt;
+    factor = scale->getOperand(0);
+  }
+  auto constant = dyn_cast_or_null<FloatAttr>(splatConstant(factor));
+  if (!constant || !constant.getValue().isFiniteNonZero())
+    return std::nullopt;
+  double value = constant.getValueAsDouble();
+  return isa<arith::DivFOp>(scale) ? 1 / value : value;
+}
+
+/// Follows an operand of the score contraction through views and through
+/// multiplication by constants, which it collects: (c q) . k = c (q . k).
+void ScoreMatcher::walkUpScaled(Operand &operand, double &scale) {
+  while (true) {
+    space.walkUp(operand.value, operand.access);
+    auto op = operand.value.getDefiningOp<linalg::LinalgOp>();
+    std::optional<double> factor = op ? constantFactor(op) : std::nullopt;
+    if (!factor)
+      return;
+    std::optional<Access> source = AtomSpace::operandAccess(op.getMatchingIndexingMap(op.getDpsInputOperand(0)),
+                                                            AtomSpace::loopAtoms(op, operand.access));
+    if (!source)
+      return;
+    scale *= *factor;
+    operand = {op->getOperand(0), *source};
+  }
+}
+
+void scaleScore(Region &region, double scale) {
+  Block &block = region.front();
+  BlockArgument score = block.getArgument(0);
+  OpBuilder b(score.getContext()); // the region has no parent to ask
+  b.setInsertionPointToStart(&block);
+  Value factor = floatConstant(b, score.getLoc(), score.getType(), scale);
+  Value product = arith::MulFOp::create(b, score.getLoc(), score, factor);
+  score.replaceAllUsesExcept(product, product.getDefiningOp());
+}
+
+LogicalResult ScoreMatcher::matchDot(linalg::LinalgOp product) {
+  Operand operands[2];
+  if (failed(readProduct(product, operands)))
+    return failure();
+  resolve(operands[0].access);
+  resolve(operands[1].access);
+  bool first = covers(operands[0].access, match.keys), second = covers(operands[1].access, match.keys);
+  if (match.keys.empty()) { // one key: what depends on the query's position is the query
+    first = namesAny(operands[1].access,
+                     [&](unsigned atom) { return isRow(atom) && !llvm::is_contained(match.widths, atom); });
+    second = !first;
+  }
+  if (first == second)
+    return fail(first ? "both operands of the scores' contraction depend on the key position"
+                      : "the scores' contraction does not depend on the key position",
+                product.getLoc());
+  match.query = operands[first ? 1 : 0];
+  match.key = operands[first ? 0 : 1];
+  double scale = 1;
+  walkUpScaled(match.query, scale);
+  walkUpScaled(match.key, scale);
+  if (scale != 1)
+    scaleScore(*match.score, scale);
+  return success();
+}
+
+/// The one tensor from which an elementwise op computes `tensor` with nothing
+/// but constants, or of which it is a view.
+std::optional<Operand> ScoreMatcher::onlyInput(const Operand &tensor) {
+  Operand source = tensor;
+  if (isView(source.value.getDefiningOp()))
+    return space.stepUp(source.value, source.access) ? std::optional(source) : std::nullopt;
+  auto op = source.value.getDefiningOp<linalg::LinalgOp>();
+  if (!op || !isPointwise(op))
+    return std::nullopt;
+  OpOperand *only = nullptr;
+  for (OpOperand *input : op.getDpsInputOperands()) {
+    if (splatConstant(input->get()))
+      continue;
+    if (only || !isa<RankedTensorType>(input->get().getType()))
+      return std::nullopt;
+    only = input;
+  }
+  if (!only)
+    return std::nullopt;
+  space.resolve(source.access);
+  std::optional<Access> read =
+      AtomSpace::operandAccess(op.getMatchingIndexingMap(only), AtomSpace::loopAtoms(op, source.access));
+  return read ? std::optional(Operand{only->get(), *read}) : std::nullopt;
+}
+
+/// The terms of a sum of tensors; a sum of terms of one side stays one term.
+void ScoreMatcher::collectTerms(Operand sum, SmallVectorImpl<Operand> &terms) {
+  space.walkUp(sum.value, sum.access);
+  auto op = sum.value.getDefiningOp<linalg::LinalgOp>();
+  auto add = op && isPointwise(op) ? op.getBlock()->getTerminator()->getOperand(0).getDefiningOp<arith::AddFOp>()
+                                   : arith::AddFOp();
+  SmallVector<Operand> inner;
+  for (unsigned n = 0; add && n != 2; ++n) {
+    auto argument = dyn_cast<BlockArgument>(add->getOperand(n));
+    OpOperand *input = argument && argument.getOwner() == op.getBlock() ? op.getMatchingOpOperand(argument) : nullptr;
+    std::optional<Access> read;
+    if (input && op.isDpsInput(input) && isa<RankedTensorType>(input->get().getType())) {
+      space.resolve(sum.access);
+      read = AtomSpace::operandAccess(op.getMatchingIndexingMap(input), AtomSpace::loopAtoms(op, sum.access));
+    }
+    if (read)
+      collectTerms({input->get(), *read}, inner);
+    else
+      add = {};
+  }
+  unsigned keyed = llvm::count_if(inner, [&](Operand &term) {
+    resolve(term.access);
+    return namesAny(term.access, [&](unsigned atom) { return isKey(atom); });
+  });
+  if (add && keyed != 0 && keyed != inner.size())
+    llvm::append_range(terms, inner);
+  else
+    terms.push_back(sum);
+}
+
+/// Splits the terms of `sum` between query and key.
+LogicalResult ScoreMatcher::sortTerms(const Operand &sum) {
+  SmallVector<Operand> terms;
+  collectTerms(sum, terms);
+  Type element = getElementTypeOrSelf(match.value.value);
+  for (Operand &term : terms) {
+    resolve(term.access);
+    if (getElementTypeOrSelf(term.value) != element)
+      return fail("terms of the score and values differ in element type", term.value.getLoc());
+    bool key = namesAny(term.access, [&](unsigned atom) { return isKey(atom); });
+    auto isOwnRow = [&](unsigned atom) { return isRow(atom) && !llvm::is_contained(match.widths, atom); };
+    if (key && namesAny(term.access, isOwnRow))
+      return fail("a term of the score depends on both query and key", term.value.getLoc());
+    (key ? match.keyTerms : match.queryTerms).push_back(term);
+  }
+  if (match.keyTerms.empty() || match.queryTerms.empty())
+    return fail("the score is no sum of a term of the query and a term of the key", sum.value.getLoc());
+  return success();
+}
+
+/// Whether `value` is the same in every run.
+bool isStatic(Value value) {
+  while (Operation *op = value.getDefiningOp()) {
+    if (isa<WeightOp>(op) || op->hasTrait<OpTrait::ConstantLike>())
+      return true;
+    if (!isView(op))
+      return false;
+    value = op->getOperand(0);
+  }
+  return false;
+}
+
+/// sum_d a_d * activation(query + key)
+LogicalResult ScoreMatcher::matchAdditive(linalg::LinalgOp product) {
+  Operand operands[2];
+  if (failed(readProduct(product, operands)))
+    return failure();
+  match.kind = ScoreKind::additive;
+  resolve(operands[0].access);
+  resolve(operands[1].access);
+  auto isWidth = [&](unsigned atom) { return llvm::is_contained(match.widths, atom); };
+  auto isOther = [&](unsigned atom) { return !isWidth(atom); };
+  if (namesAny(operands[0].access, isOther))
+    std::swap(operands[0], operands[1]);
+  if (namesAny(operands[0].access, isOther))
+    return fail("no operand of the scores' contraction is a vector over the width", product.getLoc());
+  match.alignment = operands[0];
+  space.walkUp(match.alignment.value, match.alignment.access);
+
+  // The activation: what computes the other operand from a sum.
+  Operand sum = operands[1];
+  while (std::optional<Operand> source = onlyInput(sum))
+    sum = *source;
+  if (failed(sortTerms(sum)))
+    return failure();
+  if (llvm::all_of(match.queryTerms, [](const Operand &term) { return isStatic(term.value); }))
+    return fail("the score does not depend on a query", product.getLoc());
+  SmallVector<unsigned> captured;
+  RegionWriter writer(match, sum.value, "the sum of query and key and their contraction", captured, miss);
+  FailureOr<std::unique_ptr<Region>> activation = writer.write(operands[1].value, operands[1].access);
+  if (failed(activation))
+    return failure();
+  if (!captured.empty())
+    return fail("the activation depends on more than the sum of query and key", product.getLoc());
+  match.activation = std::move(*activation);
+  for (const SmallVector<Operand> &terms : {match.queryTerms, match.keyTerms})
+    for (unsigned atom : match.widths)
+      if (llvm::none_of(terms, [&](const Operand &term) { return names(term.access, atom); }))
+        return fail("a term of the score is the same over the width", product.getLoc());
+  for (SmallVector<Operand> *terms : {&match.queryTerms, &match.keyTerms})
+    for (Operand &term : *terms)
+      space.walkUp(term.value, term.access);
+  return success();
+}
+
+/// Goes up from the softmax to the tensor that elementwise ops turn into its
+/// input and that still holds an element for each query and key.
+LogicalResult ScoreMatcher::findScores(Operand &scores, Type element) {
+  Operand at{softmax.getInput(), access};
+  std::optional<Operand> found;
+  while (true) {
+    resolve(at.access);
+    if (getElementTypeOrSelf(at.value) == element)
+      found = at;
+    Operation *op = at.value.getDefiningOp();
+    Operand next = at;
+    if (isView(op)) {
+      if (!space.stepUp(next.value, next.access))
+        break;
+      resolve(next.access);
+      if (!covers(next.access, allAtoms()))
+        break;
+      at = next;
+      continue;
+    }
+    auto linalgOp = dyn_cast_or_null<linalg::LinalgOp>(op);
+    if (!linalgOp || !isPointwise(linalgOp))
+      break;
+    SmallVector<Atoms> loops = AtomSpace::loopAtoms(linalgOp, at.access);
+    next.value = {};
+    for (OpOperand *input : linalgOp.getDpsInputOperands()) {
+      if (!isa<FloatType>(getElementTypeOrSelf(input->get().getType())) || splatConstant(input->get()) ||
+          !isa<RankedTensorType>(input->get().getType()))
+        continue;
+      std::optional<Access> read = AtomSpace::operandAccess(linalgOp.getMatchingIndexingMap(input), loops);
+      if (read && covers(*read, allAtoms()) && !next.value)
+        next = {input->get(), *read};
+    }
+    if (!next.value)
+      break;
+    at = next;
+  }
+  if (!found)
+    return fail("scores and values differ in element type", softmax.getLoc());
+  scores = *found;
+  return success();
+}
+
+LogicalResult ScoreMatcher::matchRankOne() {
+  match.kind = ScoreKind::additive;
+  Operand sum;
+  if (failed(findScores(sum, getElementTypeOrSelf(match.value.value))) || failed(sortTerms(sum)))
+    return failure();
+  if (llvm::none_of(match.queryTerms, [&](const Operand &term) {
+        return namesAny(term.access, [&](unsigned atom) { return isRow(atom); });
+      }))
+    return fail("the score does not depend on the query's position", softmax.getLoc());
+  RegionWriter writer(match, sum.value, kScores, match.scoreCaptures, miss);
+  FailureOr<std::unique_ptr<Region>> region = writer.write(softmax.getInput(), access);
+  if (failed(region))
+    return failure();
+  match.score = std::move(*region);
+  for (SmallVector<Operand> *terms : {&match.queryTerms, &match.keyTerms})
+    for (Operand &term : *terms)
+      space.walkUp(term.value, term.access);
+  return success();
+}
+
+LogicalResult ScoreMatcher::matchGiven() {
+  match.kind = ScoreKind::given;
+  if (failed(findScores(match.query, getElementTypeOrSelf(match.value.value))))
+    return failure();
+  RegionWriter writer(match, match.query.value, kScores, match.scoreCaptures, miss);
+  FailureOr<std::unique_ptr<Region>> region = writer.write(softmax.getInput(), access);
+  if (failed(region))
+    return failure();
+  match.score = std::move(*region);
+  match.query.access = *writer.targetAccess;
+  space.walkUp(match.query.value, match.query.access);
+  return success();
+}
+
+} // namespace
+
+SmallVector<ScoreSource> findScoreSources(SoftmaxOp softmax) {
+  // Contractions from which the scores are computed by elementwise ops and
+  // views, the nearest first.
+  SmallVector<ScoreSource> sources;
+  DenseSet<Value> seen;
+  SmallVector<Value> front{softmax.getInput()};
+  while (!front.empty()) {
+    SmallVector<Value> next;
+    for (Value value : front) {
+      if (!seen.insert(value).second)
+        continue;
+      Operation *op = value.getDefiningOp();
+      if (isContraction(op)) {
+        sources.push_back({ScoreKind::additive, cast<linalg::LinalgOp>(op)});
+        sources.push_back({ScoreKind::dot, cast<linalg::LinalgOp>(op)});
+      } else if (op && (isView(op) || isPointwise(op))) {
+        for (Value operand : op->getOperands())
+          if (isa<RankedTensorType>(operand.getType()))
+            next.push_back(operand);
+      }
+    }
+    front = std::move(next);
+  }
+  sources.push_back({ScoreKind::additive, {}});
+  sources.push_back({ScoreKind::given, {}});
+  return sources;
+}
+
+LogicalResult matchScores(AttentionMatch &match, SoftmaxOp softmax, const Access &access, const ScoreSource &source,
+                          Miss &miss) {
+  ScoreMatcher matcher(match, softmax, access, miss);
+  if (!source.product)
+    return source.kind == ScoreKind::given ? matcher.matchGiven() : matcher.matchRankOne();
+  return source.kind == ScoreKind::dot ? matcher.matchDot(source.product) : matcher.matchAdditive(source.product);
+}
+
+} // namespace attn

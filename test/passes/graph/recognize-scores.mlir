@@ -1,0 +1,148 @@
+// RUN: attn-opt %s -attn-recognize-attention -canonicalize -cse -split-input-file | FileCheck %s
+
+// What scores are made of: given, additive, a sum of two terms; f64.
+
+#w = affine_map<(b, i, e, j) -> (b, i, j)>
+#v = affine_map<(b, i, e, j) -> (b, j, e)>
+#o = affine_map<(b, i, e, j) -> (b, i, e)>
+// Scores that are no product.
+// CHECK: fused = true, kind = "given"
+// CHECK-LABEL: func.func @given_scores
+// CHECK-SAME: %[[S:[^:]+]]: tensor<2x5x7xf32>, %[[V:[^:]+]]: tensor<2x7x8xf32>
+// CHECK: attn.attention kind given masked_rows nan
+// CHECK-SAME: ins(%[[S]], %[[V]] : tensor<2x5x7xf32>, tensor<2x7x8xf32>)
+func.func @given_scores(%s: tensor<2x5x7xf32>, %v: tensor<2x7x8xf32>) -> tensor<2x5x8xf32> {
+  %zero = arith.constant 0.0 : f32
+  %p = attn.softmax %s dim 2 : tensor<2x5x7xf32>
+  %eo = tensor.empty() : tensor<2x5x8xf32>
+  %fo = linalg.fill ins(%zero : f32) outs(%eo : tensor<2x5x8xf32>) -> tensor<2x5x8xf32>
+  %o = linalg.contract indexing_maps = [#w, #v, #o] ins(%p, %v : tensor<2x5x7xf32>, tensor<2x7x8xf32>)
+      outs(%fo : tensor<2x5x8xf32>) -> tensor<2x5x8xf32>
+  return %o : tensor<2x5x8xf32>
+}
+
+// -----
+
+#q = affine_map<(b, i, j, d) -> (b, i, d)>
+#k = affine_map<(b, i, j, d) -> (b, j, d)>
+#s = affine_map<(b, i, j, d) -> (b, i, j)>
+#w = affine_map<(b, i, e, j) -> (b, i, j)>
+#v = affine_map<(b, i, e, j) -> (b, j, e)>
+#o = affine_map<(b, i, e, j) -> (b, i, e)>
+// In f64 regions, too.
+// CHECK-LABEL: func.func @double
+// CHECK: attn.attention masked_rows nan
+// CHECK: ^bb0(%{{.+}}: f64):
+func.func @double(%q: tensor<2x5x8xf64>, %k: tensor<2x7x8xf64>, %v: tensor<2x7x8xf64>) -> tensor<2x5x8xf64> {
+  %zero = arith.constant 0.0 : f64
+  %es = tensor.empty() : tensor<2x5x7xf64>
+  %fs = linalg.fill ins(%zero : f64) outs(%es : tensor<2x5x7xf64>) -> tensor<2x5x7xf64>
+  %sc = linalg.contract indexing_maps = [#q, #k, #s] ins(%q, %k : tensor<2x5x8xf64>, tensor<2x7x8xf64>)
+      outs(%fs : tensor<2x5x7xf64>) -> tensor<2x5x7xf64>
+  %p = attn.softmax %sc dim 2 : tensor<2x5x7xf64>
+  %eo = tensor.empty() : tensor<2x5x8xf64>
+  %fo = linalg.fill ins(%zero : f64) outs(%eo : tensor<2x5x8xf64>) -> tensor<2x5x8xf64>
+  %o = linalg.contract indexing_maps = [#w, #v, #o] ins(%p, %v : tensor<2x5x7xf64>, tensor<2x7x8xf64>)
+      outs(%fo : tensor<2x5x8xf64>) -> tensor<2x5x8xf64>
+  return %o : tensor<2x5x8xf64>
+}
+
+// -----
+
+#all = affine_map<(b, j, d) -> (b, j, d)>
+#bd = affine_map<(b, j, d) -> (b, d)>
+#dv = affine_map<(b, j, d) -> (d)>
+#bj = affine_map<(b, j, d) -> (b, j)>
+#w = affine_map<(b, e, j) -> (b, j)>
+#v = affine_map<(b, e, j) -> (b, j, e)>
+#o = affine_map<(b, e, j) -> (b, e)>
+// Bahdanau: tanh of a sum of query, key and bias, contracted with a vector. What does not depend on the key is the
+// query; the rest stays one tensor.
+// CHECK: #[[Q:.+]] = affine_map<(d0, d1, d2, d3, d4, d5) -> (d0, d4)>
+// CHECK: #[[K:.+]] = affine_map<(d0, d1, d2, d3, d4, d5) -> (d0, d3, d4)>
+// CHECK: #[[A:.+]] = affine_map<(d0, d1, d2, d3, d4, d5) -> (d4)>
+// CHECK: fused = true, kind = "additive"
+// CHECK-LABEL: func.func @additive
+// CHECK-SAME: %[[QUERY:[^:]+]]: tensor<?x16xf32>, %[[KEY:[^:]+]]: tensor<?x?x16xf32>, %[[BIAS:[^:]+]]: tensor<16xf32>, %[[A1:[^:]+]]: tensor<16xf32>
+// CHECK: %[[SUM:.+]] = linalg.generic {{.*}}ins(%[[QUERY]], %[[BIAS]]
+// CHECK: attn.attention kind additive masked_rows nan maps [#[[Q]], #[[K]], #{{.+}}, #[[A]], #{{.+}}]
+// CHECK-SAME: ins(%[[SUM]], %[[KEY]], %{{.+}}, %[[A1]] :
+// CHECK: score
+// CHECK: activation
+// CHECK: math.tanh
+func.func @additive(%q: tensor<?x16xf32>, %k: tensor<?x?x16xf32>, %bias: tensor<16xf32>, %a: tensor<16xf32>,
+                    %v: tensor<?x?x8xf32>, %b: index, %n: index) -> tensor<?x8xf32> {
+  %zero = arith.constant 0.0 : f32
+  %e3 = tensor.empty(%b, %n) : tensor<?x?x16xf32>
+  %qk = linalg.generic {indexing_maps = [#all, #bd, #all], iterator_types = ["parallel", "parallel", "parallel"]}
+      ins(%k, %q : tensor<?x?x16xf32>, tensor<?x16xf32>) outs(%e3 : tensor<?x?x16xf32>) {
+  ^bb0(%x: f32, %y: f32, %o: f32):
+    %r = arith.addf %x, %y : f32
+    linalg.yield %r : f32
+  } -> tensor<?x?x16xf32>
+  %sum = linalg.generic {indexing_maps = [#all, #dv, #all], iterator_types = ["parallel", "parallel", "parallel"]}
+      ins(%qk, %bias : tensor<?x?x16xf32>, tensor<16xf32>) outs(%e3 : tensor<?x?x16xf32>) {
+  ^bb0(%x: f32, %y: f32, %o: f32):
+    %r = arith.addf %x, %y : f32
+    linalg.yield %r : f32
+  } -> tensor<?x?x16xf32>
+  %t = linalg.generic {indexing_maps = [#all, #all], iterator_types = ["parallel", "parallel", "parallel"]}
+      ins(%sum : tensor<?x?x16xf32>) outs(%e3 : tensor<?x?x16xf32>) {
+  ^bb0(%x: f32, %o: f32):
+    %r = math.tanh %x : f32
+    linalg.yield %r : f32
+  } -> tensor<?x?x16xf32>
+  %es = tensor.empty(%b, %n) : tensor<?x?xf32>
+  %fs = linalg.fill ins(%zero : f32) outs(%es : tensor<?x?xf32>) -> tensor<?x?xf32>
+  %s = linalg.contract indexing_maps = [#all, #dv, #bj] ins(%t, %a : tensor<?x?x16xf32>, tensor<16xf32>)
+      outs(%fs : tensor<?x?xf32>) -> tensor<?x?xf32>
+  %p = attn.softmax %s dim 1 : tensor<?x?xf32>
+  %eo = tensor.empty(%b) : tensor<?x8xf32>
+  %fo = linalg.fill ins(%zero : f32) outs(%eo : tensor<?x8xf32>) -> tensor<?x8xf32>
+  %o = linalg.contract indexing_maps = [#w, #v, #o] ins(%p, %v : tensor<?x?xf32>, tensor<?x?x8xf32>)
+      outs(%fo : tensor<?x8xf32>) -> tensor<?x8xf32>
+  return %o : tensor<?x8xf32>
+}
+
+// -----
+
+#ij = affine_map<(i, j) -> (i, j)>
+#i = affine_map<(i, j) -> (i)>
+#j = affine_map<(i, j) -> (j)>
+#w = affine_map<(i, e, j) -> (i, j)>
+#v = affine_map<(i, e, j) -> (j, e)>
+#o = affine_map<(i, e, j) -> (i, e)>
+// Graph attention: a term of the query and a term of the key, of width one; LeakyReLU is part of the score region.
+// CHECK: fused = true, kind = "additive"
+// CHECK-LABEL: func.func @rank_one
+// CHECK: %[[ONE:.+]] = arith.constant dense<1.000000e+00> : tensor<1xf32>
+// CHECK: attn.attention kind additive masked_rows nan
+// CHECK-SAME: ins(%{{.+}}, %{{.+}}, %{{.+}}, %[[ONE]] : tensor<?x1xf32>, tensor<?x1xf32>, tensor<?x8xf32>, tensor<1xf32>)
+// CHECK: score
+// CHECK: arith.maximumf
+// CHECK-NOT: activation
+// CHECK: return
+func.func @rank_one(%l: tensor<?xf32>, %r: tensor<?xf32>, %v: tensor<?x8xf32>, %n: index) -> tensor<?x8xf32> {
+  %zero = arith.constant 0.0 : f32
+  %e = tensor.empty(%n, %n) : tensor<?x?xf32>
+  %s = linalg.generic {indexing_maps = [#i, #j, #ij], iterator_types = ["parallel", "parallel"]}
+      ins(%l, %r : tensor<?xf32>, tensor<?xf32>) outs(%e : tensor<?x?xf32>) {
+  ^bb0(%x: f32, %y: f32, %o: f32):
+    %t = arith.addf %x, %y : f32
+    linalg.yield %t : f32
+  } -> tensor<?x?xf32>
+  %leaky = linalg.generic {indexing_maps = [#ij, #ij], iterator_types = ["parallel", "parallel"]}
+      ins(%s : tensor<?x?xf32>) outs(%e : tensor<?x?xf32>) {
+  ^bb0(%x: f32, %o: f32):
+    %c = arith.constant 0.2 : f32
+    %t = arith.mulf %x, %c : f32
+    %m = arith.maximumf %x, %t : f32
+    linalg.yield %m : f32
+  } -> tensor<?x?xf32>
+  %p = attn.softmax %leaky dim 1 : tensor<?x?xf32>
+  %eo = tensor.empty(%n) : tensor<?x8xf32>
+  %fo = linalg.fill ins(%zero : f32) outs(%eo : tensor<?x8xf32>) -> tensor<?x8xf32>
+  %o = linalg.contract indexing_maps = [#w, #v, #o] ins(%p, %v : tensor<?x?xf32>, tensor<?x8xf32>)
+      outs(%fo : tensor<?x8xf32>) -> tensor<?x8xf32>
+  return %o : tensor<?x8xf32>
+}
