@@ -123,7 +123,8 @@ SmallVector<OpOperand *> findWeightedSums(SoftmaxOp softmax) {
   return found;
 }
 
-FailureOr<AttentionMatch> matchAttention(SoftmaxOp softmax, OpOperand &weights, const ScoreSource &source, Miss &miss) {
+FailureOr<AttentionMatch> matchAttention(SoftmaxOp softmax, OpOperand &weights, const ScoreSource &source,
+                                         bool wholeCaptures, Miss &miss) {
   auto sum = cast<linalg::LinalgOp>(weights.getOwner());
   auto fail = [&](const Twine &reason, Location location) {
     miss = {reason.str(), location};
@@ -135,6 +136,7 @@ FailureOr<AttentionMatch> matchAttention(SoftmaxOp softmax, OpOperand &weights, 
     return fail("the weighted sum accumulates onto other values", sum.getLoc());
 
   AttentionMatch match;
+  match.wholeCaptures = wholeCaptures;
   match.computeType = accumulatorType(getElementTypeOrSelf(sum->getResult(0)));
   SmallVector<Atoms> loops(sum.getNumLoops());
   SmallVector<bool> known(sum.getNumLoops(), false);

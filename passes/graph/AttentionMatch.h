@@ -31,6 +31,9 @@ struct AttentionMatch {
   };
 
   ScoreKind kind = ScoreKind::dot;
+  /// Captures stay the tensors that they are in the graph: neither followed
+  /// through views nor computed in the region.
+  bool wholeCaptures = false;
   AtomSpace space;
   /// What regions compute in.
   mlir::FloatType computeType;
@@ -72,7 +75,7 @@ llvm::SmallVector<ScoreSource> findScoreSources(SoftmaxOp softmax);
 /// Matches the attention of `softmax` whose weights are `weights`, an operand
 /// of a contraction, and whose scores come from `source`. Changes no IR.
 mlir::FailureOr<AttentionMatch> matchAttention(SoftmaxOp softmax, mlir::OpOperand &weights, const ScoreSource &source,
-                                               Miss &miss);
+                                               bool wholeCaptures, Miss &miss);
 
 /// The part of it that is before the softmax, whose input is read at `access`;
 /// `match` holds what the weighted sum gave.

@@ -59,13 +59,14 @@ private:
     for (OpOperand *weights : sums) {
       Miss miss{"", softmax.getLoc()};
       FailureOr<AttentionOp> op = failure();
-      for (const ScoreSource &source : findScoreSources(softmax)) {
-        FailureOr<AttentionMatch> match = matchAttention(softmax, *weights, source, miss);
-        if (succeeded(match))
-          op = buildAttention(rewriter, *match, miss);
-        if (succeeded(op))
-          break;
-      }
+      for (const ScoreSource &source : findScoreSources(softmax))
+        for (bool wholeCaptures : {false, true}) {
+          if (succeeded(op))
+            break;
+          FailureOr<AttentionMatch> match = matchAttention(softmax, *weights, source, wholeCaptures, miss);
+          if (succeeded(match))
+            op = buildAttention(rewriter, *match, miss);
+        }
       if (failed(op)) {
         if (!first)
           first = miss;

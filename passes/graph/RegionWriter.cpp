@@ -4,6 +4,7 @@
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
+#include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/IR/IRMapping.h"
 #include "mlir/Interfaces/SideEffectInterfaces.h"
 
@@ -160,7 +161,8 @@ FailureOr<Value> RegionWriter::elementUncached(Value tensor, Access access) {
   if (TypedAttr constant = splatConstant(tensor))
     return Value(arith::ConstantOp::create(builder, loc, constant));
   bool depends = dependsOnTarget(tensor);
-  if (isView(tensor.getDefiningOp())) {
+  bool follows = depends || !match.wholeCaptures;
+  if (follows && isView(tensor.getDefiningOp())) {
     Value source = tensor;
     if (match.space.stepUp(source, access))
       return element(source, access);
@@ -168,7 +170,7 @@ FailureOr<Value> RegionWriter::elementUncached(Value tensor, Access access) {
       return fail("a reshape whose sizes are not proved to match", loc);
   }
   auto op = tensor.getDefiningOp<linalg::LinalgOp>();
-  if (op && isPointwise(op) && (depends || isWorthInlining(tensor, access)))
+  if (op && isPointwise(op) && (depends || (follows && isWorthInlining(tensor, access))))
     return inlineBody(op, access);
   if (depends || isComputedFromTarget(tensor))
     return fail("an operation that is not elementwise stands between " + between, loc);
@@ -240,7 +242,7 @@ FailureOr<Value> RegionWriter::outsideScalar(Value scalar) {
 }
 
 Value RegionWriter::capture(Value value, Access access) {
-  if (isa<RankedTensorType>(value.getType()))
+  if (isa<RankedTensorType>(value.getType()) && !match.wholeCaptures)
     match.space.walkUp(value, access);
   unsigned number = match.captures.size();
   for (auto [n, other] : llvm::enumerate(match.captures)) {
