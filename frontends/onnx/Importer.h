@@ -145,17 +145,15 @@ public:
   ///
   ///     if (auto folded = node.foldElementwise(dtype, shape, {a, b}, fn))
   ///       return node.setOutput(0, *folded), success();
-  std::optional<Tensor>
-  foldElementwise(DType result, llvm::ArrayRef<Expr> shape, llvm::ArrayRef<Tensor> operands,
-                  llvm::function_ref<std::optional<Scalar>(llvm::ArrayRef<Scalar>)> fn);
+  std::optional<Tensor> foldElementwise(DType result, llvm::ArrayRef<Expr> shape, llvm::ArrayRef<Tensor> operands,
+                                        llvm::function_ref<std::optional<Scalar>(llvm::ArrayRef<Scalar>)> fn);
 
   /// One linalg.generic over `shape`; operands are broadcast to it: unit
   /// dimensions are collapsed away and left out of the indexing map. `body`
   /// gets one scalar per operand in the operand's element type (a Bool operand
   /// arrives as i1, and a Bool result is yielded as i1) and returns the result.
   /// An operand with one known element is a scalar, not an input.
-  using ElementwiseBody =
-      llvm::function_ref<mlir::Value(mlir::OpBuilder &, mlir::Location, mlir::ValueRange)>;
+  using ElementwiseBody = llvm::function_ref<mlir::Value(mlir::OpBuilder &, mlir::Location, mlir::ValueRange)>;
   mlir::Value elementwise(DType result, llvm::ArrayRef<Expr> shape, llvm::ArrayRef<Tensor> operands,
                           ElementwiseBody body);
 

@@ -43,7 +43,7 @@ inline constexpr size_t kMaxTerms = 64, kMaxDegree = 16, kMaxExprDepth = 128;
 
 /// IR versions and opsets (of the default domain) that the reader knows.
 inline constexpr int64_t kMinIrVersion = 3, kMaxIrVersion = 14;
-inline constexpr int64_t kMinOpset = 7, kMaxOpset = 28;
+inline constexpr int64_t kMinOpset = 1, kMaxOpset = 28;
 
 //===----------------------------------------------------------------------===//
 // Checked arithmetic: nullopt where 64 bits are not enough

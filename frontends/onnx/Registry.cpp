@@ -1,4 +1,5 @@
 #include "frontends/onnx/Importer.h"
+#include "frontends/onnx/ops/Families.h"
 
 using namespace attn::onnx;
 
@@ -27,4 +28,9 @@ void attn::onnx::registerAllOps(OpRegistry &registry) {
   registerShapeOps(registry);
   registerDataMovementOps(registry);
   registerIndexingOps(registry);
+  registerGridSampleOps(registry);
+  registerScatterOps(registry);
+  registerResizeOps(registry);
+  registerSelectionOps(registry);
+  registerRearrangementOps(registry);
 }

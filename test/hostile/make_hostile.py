@@ -142,12 +142,12 @@ def missing_file(at):
 # Versions
 # ---------------------------------------------------------------------------
 
-@case(2, "opset 6 is not supported; known are 7 to 28")
+@case(2, "opset 0 is not supported; known are 1 to 28")
 def old_opset(_):
-    return model([identity()], opset=6)
+    return model([identity()], opset=0)
 
 
-@case(2, "opset 999 is not supported; known are 7 to 28")
+@case(2, "opset 999 is not supported; known are 1 to 28")
 def new_opset(_):
     return model([identity()], opset=999)
 

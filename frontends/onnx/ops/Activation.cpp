@@ -99,18 +99,18 @@ Num shrink(Node &n, const Num &x) {
 constexpr Domain Float = Domain::Float, Number = Domain::Number;
 
 const Unary unaries[] = {
-    {"Abs", {6, 13}, Number, [](Node &, const Num &x) { return abs(x); }},
-    {"Neg", {6, 13}, Number, [](Node &, const Num &x) { return -x; }},
+    {"Abs", {1, 6, 13}, Number, [](Node &, const Num &x) { return abs(x); }},
+    {"Neg", {1, 6, 13}, Number, [](Node &, const Num &x) { return -x; }},
     {"Sign", {9, 13}, Number, [](Node &, const Num &x) { return sign(x); }},
-    {"Relu", {6, 13, 14}, Number, [](Node &, const Num &x) { return atLeast(x, x.constant(0)); }},
+    {"Relu", {1, 6, 13, 14}, Number, [](Node &, const Num &x) { return atLeast(x, x.constant(0)); }},
     {"Shrink", {9}, Number, shrink},
-    {"Sqrt", {6, 13}, Float, [](Node &, const Num &x) { return sqrt(x); }},
-    {"Reciprocal", {6, 13}, Float, [](Node &, const Num &x) { return 1.0 / x; }},
-    {"Exp", {6, 13}, Float, [](Node &, const Num &x) { return exp(x); }},
-    {"Log", {6, 13}, Float, [](Node &, const Num &x) { return log(x); }},
+    {"Sqrt", {1, 6, 13}, Float, [](Node &, const Num &x) { return sqrt(x); }},
+    {"Reciprocal", {1, 6, 13}, Float, [](Node &, const Num &x) { return 1.0 / x; }},
+    {"Exp", {1, 6, 13}, Float, [](Node &, const Num &x) { return exp(x); }},
+    {"Log", {1, 6, 13}, Float, [](Node &, const Num &x) { return log(x); }},
     {"Erf", {9, 13}, Float, [](Node &, const Num &x) { return erf(x); }},
-    {"Floor", {6, 13}, Float, [](Node &, const Num &x) { return floor(x); }},
-    {"Ceil", {6, 13}, Float, [](Node &, const Num &x) { return ceil(x); }},
+    {"Floor", {1, 6, 13}, Float, [](Node &, const Num &x) { return floor(x); }},
+    {"Ceil", {1, 6, 13}, Float, [](Node &, const Num &x) { return ceil(x); }},
     {"Round", {11, 22}, Float, [](Node &, const Num &x) { return roundEven(x); }},
     {"Sin", {7, 22}, Float, [](Node &, const Num &x) { return sin(x); }},
     {"Cos", {7, 22}, Float, [](Node &, const Num &x) { return cos(x); }},
@@ -123,19 +123,19 @@ const Unary unaries[] = {
     {"Asinh", {9, 22}, Float, [](Node &, const Num &x) { return asinh(x); }},
     {"Acosh", {9, 22}, Float, [](Node &, const Num &x) { return acosh(x); }},
     {"Atanh", {9, 22}, Float, [](Node &, const Num &x) { return atanh(x); }},
-    {"Tanh", {6, 13}, Float, [](Node &, const Num &x) { return tanh(x); }},
-    {"Sigmoid", {6, 13}, Float, [](Node &, const Num &x) { return sigmoid(x); }},
+    {"Tanh", {1, 6, 13}, Float, [](Node &, const Num &x) { return tanh(x); }},
+    {"Sigmoid", {1, 6, 13}, Float, [](Node &, const Num &x) { return sigmoid(x); }},
     {"LeakyRelu",
-     {6, 16},
+     {1, 6, 16},
      Float,
      [](Node &n, const Num &x) { return select(x < 0.0, n.floatAttr("alpha", 0.01) * x, x); }},
-    {"Elu", {6, 22}, Float, [](Node &n, const Num &x) { return elu(x, n.floatAttr("alpha", 1.0)); }},
-    {"Selu", {6, 22}, Float, selu},
+    {"Elu", {1, 6, 22}, Float, [](Node &n, const Num &x) { return elu(x, n.floatAttr("alpha", 1.0)); }},
+    {"Selu", {1, 6, 22}, Float, selu},
     {"Celu", {12, 28}, Float, celu},
     {"Softplus", {1, 22}, Float, [](Node &, const Num &x) { return softplus(x); }},
     {"Softsign", {1, 22}, Float, [](Node &, const Num &x) { return x / (1.0 + abs(x)); }},
     {"HardSigmoid",
-     {6, 22},
+     {1, 6, 22},
      Float,
      [](Node &n, const Num &x) { return hardSigmoid(x, n.floatAttr("alpha", 0.2), n.floatAttr("beta", 0.5)); }},
     {"HardSwish", {14, 22}, Float, [](Node &, const Num &x) { return x * hardSigmoid(x, 1.0 / 6, 0.5); }},
@@ -238,7 +238,16 @@ LogicalResult importPRelu(Node &n) {
     return failure();
   if (n.input(1).rank() > n.input(0).rank())
     return n.error() << "expects a slope of rank at most " << n.input(0).rank() << ", has rank " << n.input(1).rank();
-  return setFormula(n, n.input(0).dtype, {n.input(0), n.input(1)},
+  Tensor slope = n.input(1);
+  if (n.version() < 7 && slope.rank() == 1 && n.input(0).rank() > 1) { // one slope a channel
+    SmallVector<Expr, 4> shape(n.input(0).rank() - 1, Expr(1));
+    shape[0] = slope.shape[0];
+    FailureOr<Tensor> upright = n.reshape(slope, shape);
+    if (failed(upright))
+      return failure();
+    slope = *upright;
+  }
+  return setFormula(n, n.input(0).dtype, {n.input(0), slope},
                     [](ArrayRef<Num> v) { return select(v[0] < v[0].constant(0), v[1] * v[0], v[0]); });
 }
 
@@ -255,9 +264,9 @@ LogicalResult importSwiGLU(Node &n) {
 void registerActivationOps(OpRegistry &registry) {
   for (const Unary &row : unaries)
     registry.add(row.name, row.versions, importUnary);
-  registry.add("Clip", {6}, importClip6);
+  registry.add("Clip", {1, 6}, importClip6);
   registry.add("Clip", {11, 12, 13}, importClip11);
-  registry.add("PRelu", {7, 9, 16}, importPRelu);
+  registry.add("PRelu", {1, 6, 7, 9, 16}, importPRelu);
   registry.add("SwiGLU", {28}, importSwiGLU);
 }
 

@@ -64,9 +64,9 @@ static std::optional<SmallVector<Scalar, 4>> concatElements(Node &node) {
 
 static LogicalResult importConcat(Node &node) {
   const Tensor &first = node.input(0);
-  if (!node.hasAttr("axis"))
+  if (!node.hasAttr("axis") && node.version() >= 4)
     return node.error() << "has no axis", failure();
-  FailureOr<int64_t> axis = node.axis(node.intAttr("axis", 0), first.rank());
+  FailureOr<int64_t> axis = node.axis(node.intAttr("axis", 1), first.rank());
   if (failed(axis))
     return failure();
   SmallVector<Expr> shape(first.shape.begin(), first.shape.end());
@@ -463,7 +463,7 @@ static LogicalResult importTile(Node &node) {
 
 void attn::onnx::registerDataMovementOps(OpRegistry &registry) {
   registry.add("Transpose", {1, 13, 21, 23, 24, 25}, importTranspose);
-  registry.add("Concat", {4, 11, 13}, importConcat);
+  registry.add("Concat", {1, 4, 11, 13}, importConcat);
   registry.add("Split", {2, 11, 13, 18}, importSplit);
   registry.add("Slice", {1, 10, 11, 13}, importSlice);
   registry.add("Pad", {2, 11, 13, 18, 19, 21, 23, 24, 25}, importPad);

@@ -32,70 +32,70 @@ constexpr Domain Number = Domain::Number, Bool = Domain::Bool, Integer = Domain:
 
 const Binary binaries[] = {
     {"Add",
-     {7, 13, 14},
+     {1, 6, 7, 13, 14},
      Number,
      false,
      false,
      [](const Num &x, const Num &y) { return x + y; },
      [](S &, E &a, E &b) { return a + b; }},
     {"Sub",
-     {7, 13, 14},
+     {1, 6, 7, 13, 14},
      Number,
      false,
      false,
      [](const Num &x, const Num &y) { return x - y; },
      [](S &, E &a, E &b) { return a - b; }},
     {"Mul",
-     {7, 13, 14},
+     {1, 6, 7, 13, 14},
      Number,
      false,
      false,
      [](const Num &x, const Num &y) { return x * y; },
      [](S &, E &a, E &b) { return a * b; }},
     {"Div",
-     {7, 13, 14},
+     {1, 6, 7, 13, 14},
      Number,
      false,
      false,
      [](const Num &x, const Num &y) { return x / y; },
      [](S &s, E &a, E &b) { return b.is(0) ? Expr(0) : s.truncDiv(a, b); }},
     {"Sum",
-     {6, 8, 13},
+     {1, 6, 8, 13},
      Number,
      true,
      false,
      [](const Num &x, const Num &y) { return x + y; },
      [](S &, E &a, E &b) { return a + b; }},
     {"Min",
-     {6, 8, 12, 13},
+     {1, 6, 8, 12, 13},
      Number,
      true,
      false,
      [](const Num &x, const Num &y) { return minimum(x, y); },
      [](S &s, E &a, E &b) { return s.min(a, b); }},
     {"Max",
-     {6, 8, 12, 13},
+     {1, 6, 8, 12, 13},
      Number,
      true,
      false,
      [](const Num &x, const Num &y) { return maximum(x, y); },
      [](S &s, E &a, E &b) { return s.max(a, b); }},
     {"And",
-     {7},
+     {1, 7},
      Bool,
      false,
      false,
      [](const Num &x, const Num &y) { return x & y; },
      [](S &, E &a, E &b) { return a * b; }},
     {"Or",
-     {7},
+     {1, 7},
      Bool,
      false,
      false,
      [](const Num &x, const Num &y) { return x | y; },
      [](S &, E &a, E &b) { return a + b - a * b; }},
     {"Xor",
-     {7},
+     {1, 7},
      Bool,
      false,
      false,
@@ -105,14 +105,14 @@ const Binary binaries[] = {
     {"BitwiseOr", {18}, Integer, false, false, [](const Num &x, const Num &y) { return x | y; }, nullptr},
     {"BitwiseXor", {18}, Integer, false, false, [](const Num &x, const Num &y) { return x ^ y; }, nullptr},
     {"Equal",
-     {7, 11, 13, 19},
+     {1, 7, 11, 13, 19},
      Any,
      false,
      true,
      [](const Num &x, const Num &y) { return x == y; },
      [](S &s, E &a, E &b) { return s.equal(a, b); }},
     {"Less",
-     {7, 9, 13},
+     {1, 7, 9, 13},
      Number,
      false,
      true,
@@ -126,7 +126,7 @@ const Binary binaries[] = {
      [](const Num &x, const Num &y) { return x <= y; },
      [](S &s, E &a, E &b) { return Expr(1) - s.less(b, a); }},
     {"Greater",
-     {7, 9, 13},
+     {1, 7, 9, 13},
      Number,
      false,
      true,
@@ -156,6 +156,25 @@ LogicalResult expectDomain(Node &n, Domain domain) {
   return success();
 }
 
+/// Before opset 7 the second operand is broadcast on demand, and may then be
+/// aligned with the dimensions of the first from `axis` on.
+FailureOr<Tensor> legacyOperand(Node &n, const Tensor &x, const Tensor &y) {
+  if (!n.intAttr("broadcast", 0)) {
+    if (x.rank() != y.rank())
+      return n.error() << "expects operands of one rank, has ranks " << x.rank() << " and " << y.rank();
+    return y;
+  }
+  int64_t axis = n.intAttr("axis", x.rank() - y.rank()), behind = x.rank() - axis - y.rank();
+  if (!n.hasAttr("axis") || behind == 0)
+    return y;
+  if (axis < 0 || behind < 0)
+    return n.error() << "aligns an operand of rank " << y.rank() << " with dimension " << axis << " of one of rank "
+                     << x.rank();
+  SmallVector<Expr, 4> shape(y.shape);
+  shape.append(behind, Expr(1));
+  return n.reshape(y, shape);
+}
+
 /// All inputs, of one dtype.
 FailureOr<std::vector<Tensor>> sameInputs(Node &n, size_t atLeast) {
   if (failed(expectInputs(n, std::max(atLeast, n.numInputs()))))
@@ -176,6 +195,12 @@ LogicalResult importBinary(Node &n) {
     return failure();
   if (!row->variadic && operands->size() != 2)
     return n.error() << "expects 2 inputs, has " << operands->size();
+  if (n.version() < 7 && !row->variadic) {
+    FailureOr<Tensor> aligned = legacyOperand(n, operands->front(), operands->back());
+    if (failed(aligned))
+      return failure();
+    operands->back() = *aligned;
+  }
   DType result = row->predicate ? DType::Bool : n.input(0).dtype;
   auto symbolic = [&](ArrayRef<Scalar> v) -> std::optional<Scalar> {
     if (!row->symbolic || !std::holds_alternative<Expr>(v[0]))
@@ -243,7 +268,12 @@ LogicalResult importPow(Node &n) {
   DType base = n.input(0).dtype, exponent = n.input(1).dtype;
   if (base == DType::Bool || exponent == DType::Bool)
     return n.error() << "expects numbers, has " << dtypeName(base) << " and " << dtypeName(exponent);
-  return setFormula(n, base, {n.input(0), n.input(1)}, [&](ArrayRef<Num> v) {
+  FailureOr<Tensor> power = n.input(1);
+  if (n.version() < 7)
+    power = legacyOperand(n, n.input(0), *power);
+  if (failed(power))
+    return failure();
+  return setFormula(n, base, {n.input(0), *power}, [&](ArrayRef<Num> v) {
     if (v[0].isFloating())
       return pow(v[0], convert(v[1], v[0].dtype()));
     if (!v[1].isFloating())
@@ -343,9 +373,9 @@ void registerElementwiseOps(OpRegistry &registry) {
   registerActivationOps(registry);
   for (const Binary &row : binaries)
     registry.add(row.name, row.versions, importBinary);
-  registry.add("Mean", {6, 8, 13}, importMean);
+  registry.add("Mean", {1, 6, 8, 13}, importMean);
   registry.add("Mod", {10, 13, 28}, importMod);
-  registry.add("Pow", {7, 12, 13, 15}, importPow);
+  registry.add("Pow", {1, 7, 12, 13, 15}, importPow);
   registry.add("BitShift", {11, 28}, importBitShift);
   registry.add("Where", {9, 16}, importWhere);
   registry.add("Cast", {6, 9, 13, 19, 21, 23, 24, 25, 28}, importCast);

@@ -12,6 +12,11 @@ void registerConvolutionOps(OpRegistry &);   // Convolution.cpp
 void registerPoolingOps(OpRegistry &);       // Pooling.cpp
 void registerScanReductionOps(OpRegistry &); // ArgReduction.cpp: ArgMax, ArgMin, CumSum, TopK
 void registerRotaryOps(OpRegistry &);        // Rotary.cpp: RotaryEmbedding
+void registerGridSampleOps(OpRegistry &);    // GridSample.cpp: GridSample, AffineGrid
+void registerScatterOps(OpRegistry &);       // Scatter.cpp: Scatter*, TensorScatter
+void registerResizeOps(OpRegistry &);        // Resize.cpp: Resize, Upsample
+void registerSelectionOps(OpRegistry &);     // Selection.cpp: NonZero, Compress, Unique
+void registerRearrangementOps(OpRegistry &); // Rearrangement.cpp: DepthToSpace, ReverseSequence, CenterCropPad
 
 } // namespace attn::onnx
 

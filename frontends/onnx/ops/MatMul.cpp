@@ -220,7 +220,7 @@ LogicalResult importGemm(Node &n) {
 void registerMatMulOps(OpRegistry &registry) {
   registry.add("MatMul", {1, 9, 13}, importMatMul);
   registry.add("MatMulInteger", {10}, importMatMulInteger);
-  registry.add("Gemm", {7, 9, 11, 13}, importGemm);
+  registry.add("Gemm", {1, 6, 7, 9, 11, 13}, importGemm);
   registerEinsumOps(registry);
   registerConvolutionOps(registry);
   registerPoolingOps(registry);

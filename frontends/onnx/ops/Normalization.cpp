@@ -24,8 +24,10 @@ LogicalResult onRows(Node &n, llvm::function_ref<FailureOr<Tensor>(const Tensor 
   bool coerces = n.version() < 13;
   // A scalar is a row of one element.
   FailureOr<int64_t> axis = 0;
-  if (x.rank() > 0)
-    axis = n.axis(n.intAttr("axis", coerces ? 1 : -1), x.rank() + (coerces ? 1 : 0));
+  if (x.rank() > 0) {
+    int64_t given = n.intAttr("axis", coerces ? 1 : -1);
+    axis = n.axis(given, x.rank() + (coerces && given >= 0 ? 1 : 0));
+  }
   if (failed(axis))
     return failure();
   bool isPlain = x.rank() > 0 && (!coerces || *axis + 1 == x.rank());
@@ -251,6 +253,8 @@ LogicalResult importGroupNormalization(Node &n) {
 LogicalResult importBatchNormalization(Node &n) {
   if (failed(expectChannels(n, 5, 2)))
     return failure();
+  if (n.version() < 7 && !n.intAttr("is_test", 0))
+    return n.unsupported() << "is_test = 0";
   if (n.intAttr("training_mode", 0))
     return n.unsupported() << "training_mode = 1";
   if (n.version() < 9 && n.intAttr("spatial", 1) == 0)
@@ -331,9 +335,9 @@ void registerNormalizationOps(OpRegistry &registry) {
   registry.add("Hardmax", {1, 11, 13}, importHardmax);
   registry.add("LayerNormalization", {17}, importLayerNormalization);
   registry.add("RMSNormalization", {23}, importRMSNormalization);
-  registry.add("InstanceNormalization", {6, 22}, importInstanceNormalization);
+  registry.add("InstanceNormalization", {1, 6, 22}, importInstanceNormalization);
   registry.add("GroupNormalization", {18, 21}, importGroupNormalization);
-  registry.add("BatchNormalization", {7, 9, 14, 15}, importBatchNormalization);
+  registry.add("BatchNormalization", {1, 6, 7, 9, 14, 15}, importBatchNormalization);
   registry.add("LpNormalization", {1, 22}, importLpNormalization);
   registry.add("MeanVarianceNormalization", {9, 13}, importMeanVarianceNormalization);
 }

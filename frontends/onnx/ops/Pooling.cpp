@@ -128,7 +128,7 @@ LogicalResult importGlobalPool(Node &n) {
 
 void registerPoolingOps(OpRegistry &registry) {
   registry.add("MaxPool", {1, 8, 10, 11, 12, 22}, importMaxPool);
-  registry.add("AveragePool", {7, 10, 11, 19, 22}, importAveragePool);
+  registry.add("AveragePool", {1, 7, 10, 11, 19, 22}, importAveragePool);
   registry.add("GlobalAveragePool", {1, 22}, importGlobalPool);
   registry.add("GlobalMaxPool", {1, 22}, importGlobalPool);
 }

@@ -54,8 +54,8 @@ static LogicalResult importSize(Node &node) {
 //===----------------------------------------------------------------------===//
 
 /// In sizes that are data, 0 and -1 mean what they mean only in a run; a
-/// dimension of the model is itself also where it is 0. The shape with 0 replaced by the input's sizes and -1 left; error for what
-/// can be seen to be wrong.
+/// dimension of the model is itself also where it is 0. The shape with 0 replaced by the input's sizes and -1 left;
+/// error for what can be seen to be wrong.
 static FailureOr<SmallVector<Expr>> copyZeros(Node &node, ArrayRef<Expr> wanted) {
   const Tensor &t = node.input(0);
   bool allowZero = node.intAttr("allowzero", 0) != 0;
@@ -79,7 +79,11 @@ static FailureOr<SmallVector<Expr>> copyZeros(Node &node, ArrayRef<Expr> wanted)
 
 static LogicalResult importReshape(Node &node) {
   const Tensor &t = node.input(0);
-  std::optional<SmallVector<Expr>> wanted = node.exprs(1);
+  std::optional<SmallVector<Expr>> wanted;
+  if (node.version() >= 5)
+    wanted = node.exprs(1);
+  else if (std::optional<SmallVector<int64_t>> given = node.intsAttr("shape"))
+    wanted.emplace(given->begin(), given->end());
   if (!wanted)
     return node.unsupported() << "reshape to a shape whose length is not known at import", failure();
   FailureOr<SmallVector<Expr>> shape = copyZeros(node, *wanted);
@@ -221,6 +225,8 @@ static LogicalResult importIdentity(Node &node) {
 /// In inference: the input, and a mask that keeps everything.
 static LogicalResult importDropout(Node &node) {
   const Tensor &t = node.input(0);
+  if (node.version() < 7 && !node.intAttr("is_test", 0))
+    return node.unsupported() << "is_test = 0", failure();
   if (node.version() >= 12 && node.hasInput(2)) {
     std::optional<SmallVector<int64_t>> training = node.constantInts(2);
     if (!training || training->size() != 1 || training->front() != 0)
@@ -311,13 +317,13 @@ static LogicalResult importConstantOfShape(Node &node) {
 void attn::onnx::registerShapeOps(OpRegistry &registry) {
   registry.add("Shape", {1, 13, 15, 19, 21, 23, 24, 25}, importShape);
   registry.add("Size", {1, 13, 19, 21, 23, 24, 25}, importSize);
-  registry.add("Reshape", {5, 13, 14, 19, 21, 23, 24, 25}, importReshape);
+  registry.add("Reshape", {1, 5, 13, 14, 19, 21, 23, 24, 25}, importReshape);
   registry.add("Flatten", {1, 9, 11, 13, 21, 23, 24, 25}, importFlatten);
   registry.add("Squeeze", {1, 11, 13, 21, 23, 24, 25}, importSqueeze);
   registry.add("Unsqueeze", {1, 11, 13, 21, 23, 24, 25}, importUnsqueeze);
   registry.add("Expand", {8, 13}, importExpand);
   registry.add("Identity", {1, 13, 14, 16, 19, 21, 23, 24, 25}, importIdentity);
-  registry.add("Dropout", {7, 10, 12, 13, 22}, importDropout);
+  registry.add("Dropout", {1, 6, 7, 10, 12, 13, 22}, importDropout);
   registry.add("Constant", {1, 9, 11, 12, 13, 19, 21, 23, 24, 25}, importConstant);
   registry.add("ConstantOfShape", {9, 20, 21, 23, 24, 25}, importConstantOfShape);
 }

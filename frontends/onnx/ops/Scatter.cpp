@@ -1,0 +1,194 @@
+#include "frontends/onnx/ops/Families.h"
+#include "frontends/onnx/ops/Formula.h"
+#include "frontends/onnx/ops/Loops.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+
+// Writing to computed places. Updates are applied in row-major order, so that
+// the last of several to one place wins, on any number of threads.
+
+using namespace mlir;
+
+namespace attn::onnx {
+namespace {
+
+enum class Update { Replace, Add, Multiply, Max, Min };
+
+FailureOr<Update> readUpdate(Node &n) {
+  std::string name = n.stringAttr("reduction", "none");
+  if (name == "none")
+    return Update::Replace;
+  if (n.input(0).dtype == DType::Bool)
+    return n.error() << "expects reduction 'none' for bool, has '" << name << "'";
+  if (name == "add")
+    return Update::Add;
+  if (name == "mul")
+    return Update::Multiply;
+  if (name == "max")
+    return Update::Max;
+  if (name == "min")
+    return Update::Min;
+  return n.error() << "reduction '" << name << "' is none of none, add, mul, max and min";
+}
+
+Num updated(Update how, const Num &old, const Num &next) {
+  // Half floats are combined in f32 and rounded, as NumPy does.
+  DType wide = computeDType(old.dtype());
+  Num x = convert(old, wide), y = convert(next, wide);
+  switch (how) {
+  case Update::Replace:
+    return next;
+  case Update::Add:
+    return convert(x + y, old.dtype());
+  case Update::Multiply:
+    return convert(x * y, old.dtype());
+  case Update::Max:
+    return convert(maximum(x, y), old.dtype());
+  case Update::Min:
+    return convert(minimum(x, y), old.dtype());
+  }
+  llvm_unreachable("a way to update");
+}
+
+LogicalResult expectIndices(Node &n, size_t i) {
+  DType dtype = n.input(i).dtype;
+  if (dtype != DType::I64 && dtype != DType::I32)
+    return n.error() << "indices are " << dtypeName(dtype) << ", expected int32 or int64";
+  return success();
+}
+
+LogicalResult setLike(Node &n, const Tensor &data, Value value) {
+  n.setOutput(0, value, data.dtype, data.shape);
+  return success();
+}
+
+LogicalResult importScatterElements(Node &n) {
+  if (failed(expectInputs(n, 3)) || failed(expectIndices(n, 1)) || failed(expectSameDType(n, 0, 2)))
+    return failure();
+  const Tensor &data = n.input(0), &indices = n.input(1), &updates = n.input(2);
+  FailureOr<int64_t> axis = n.axis(n.intAttr("axis", 0), data.rank());
+  FailureOr<Update> how = readUpdate(n);
+  if (failed(axis) || failed(how))
+    return failure();
+  if (indices.rank() != data.rank() || updates.rank() != data.rank())
+    return n.error() << "data, indices and updates have " << data.rank() << ", " << indices.rank() << " and "
+                     << updates.rank() << " dimensions";
+  for (int64_t d = 0; d < data.rank(); ++d) {
+    if (failed(n.requireEqual(indices.shape[d], updates.shape[d], "indices of size {0} for updates of size {1}")))
+      return failure();
+    if (d != *axis &&
+        failed(n.requireAtMost(indices.shape[d], data.shape[d], "indices of size {0} in a dimension of size {1}")))
+      return failure();
+  }
+  OpBuilder &b = n.builder();
+  Value places = n.value(indices), source = n.value(updates);
+  Value size = n.symbols().materialize(b, n.loc(), data.shape[*axis]);
+  auto body = [&](OpBuilder &b, Location loc, ValueRange at, ValueRange carried) -> SmallVector<Value> {
+    SmallVector<Value> to(at);
+    to[*axis] = checkedIndex(n, b, loc, load(b, loc, places, indices.dtype, at).value(), size);
+    Num next = load(b, loc, source, data.dtype, at);
+    if (*how != Update::Replace)
+      next = updated(*how, load(b, loc, carried[0], data.dtype, to), next);
+    return {store(b, loc, next, carried[0], to)};
+  };
+  return setLike(n, data, sequential(b, n.loc(), sizeValues(n, indices.shape), n.value(data), body)[0]);
+}
+
+LogicalResult importScatterND(Node &n) {
+  if (failed(expectInputs(n, 3)) || failed(expectIndices(n, 1)) || failed(expectSameDType(n, 0, 2)))
+    return failure();
+  const Tensor &data = n.input(0), &indices = n.input(1), &updates = n.input(2);
+  FailureOr<Update> how = readUpdate(n);
+  if (failed(how))
+    return failure();
+  if (data.rank() < 1 || indices.rank() < 1)
+    return n.error() << "expects data and indices of rank at least 1, has ranks " << data.rank() << " and "
+                     << indices.rank();
+  std::optional<int64_t> tuple = indices.shape.back().constant();
+  if (!tuple)
+    return n.unsupported() << "index tuples whose length is not known at import";
+  if (*tuple < 0 || *tuple > data.rank())
+    return n.error() << "index tuples of " << *tuple << " into data of " << data.rank() << " dimensions";
+  int64_t lead = indices.rank() - 1;
+  SmallVector<Expr, 4> space(indices.shape.begin(), indices.shape.end() - 1);
+  space.append(data.shape.begin() + *tuple, data.shape.end());
+  if (updates.rank() != int64_t(space.size()))
+    return n.error() << "expects updates of rank " << space.size() << ", has rank " << updates.rank();
+  for (auto [own, expected] : llvm::zip_equal(updates.shape, space))
+    if (failed(n.requireEqual(own, expected, "updates of size {0} where {1} are replaced")))
+      return failure();
+  OpBuilder &b = n.builder();
+  Value places = n.value(indices), source = n.value(updates);
+  SmallVector<Value> sizes = sizeValues(n, data.shape);
+  auto body = [&](OpBuilder &b, Location loc, ValueRange at, ValueRange carried) -> SmallVector<Value> {
+    SmallVector<Value> to;
+    for (int64_t k = 0; k < *tuple; ++k) {
+      SmallVector<Value> place(at.take_front(lead));
+      place.push_back(arith::ConstantIndexOp::create(b, loc, k));
+      to.push_back(checkedIndex(n, b, loc, load(b, loc, places, indices.dtype, place).value(), sizes[k]));
+    }
+    llvm::append_range(to, at.drop_front(lead));
+    Num next = load(b, loc, source, data.dtype, at);
+    if (*how != Update::Replace)
+      next = updated(*how, load(b, loc, carried[0], data.dtype, to), next);
+    return {store(b, loc, next, carried[0], to)};
+  };
+  return setLike(n, data, sequential(b, n.loc(), sizeValues(n, space), n.value(data), body)[0]);
+}
+
+/// Rows of `update` written into a cache from a row on that each batch names.
+LogicalResult importTensorScatter(Node &n) {
+  if (failed(expectInputs(n, 2)) || failed(expectSameDType(n, 0, 1)))
+    return failure();
+  const Tensor &cache = n.input(0), &update = n.input(1);
+  FailureOr<int64_t> axis = n.axis(n.intAttr("axis", -2), cache.rank());
+  if (failed(axis))
+    return failure();
+  std::string mode = n.stringAttr("mode", "linear");
+  if (mode != "linear" && mode != "circular")
+    return n.error() << "mode '" << mode << "' is none of linear and circular";
+  if (*axis == 0 || update.rank() != cache.rank())
+    return n.error() << "expects a cache and an update of one rank and an axis behind the batch, has ranks "
+                     << cache.rank() << " and " << update.rank() << " and axis " << *axis;
+  for (int64_t d = 0; d < cache.rank(); ++d)
+    if (d != *axis && failed(n.requireEqual(cache.shape[d], update.shape[d], "sizes {0} of the cache and {1} differ")))
+      return failure();
+  if (failed(n.requireAtMost(update.shape[*axis], cache.shape[*axis], "updates {0} rows of a cache of {1}")))
+    return failure();
+  Value begins;
+  if (n.hasInput(2)) {
+    if (failed(expectIndices(n, 2)))
+      return failure();
+    if (n.input(2).rank() != 1)
+      return n.error() << "expects write_indices of rank 1, has rank " << n.input(2).rank();
+    if (failed(n.requireEqual(n.input(2).shape[0], cache.shape[0], "there are {0} write_indices for a batch of {1}")))
+      return failure();
+    begins = n.value(2);
+  }
+  OpBuilder &b = n.builder();
+  Value source = n.value(update), size = n.symbols().materialize(b, n.loc(), cache.shape[*axis]);
+  auto body = [&](OpBuilder &b, Location loc, ValueRange at, ValueRange carried) -> SmallVector<Value> {
+    SmallVector<Value> to(at);
+    if (begins) {
+      Num begin = convert(load(b, loc, begins, n.input(2).dtype, at[0]), DType::I64);
+      Num row = begin + fromIndex(b, loc, DType::I64, at[*axis]), rows = fromIndex(b, loc, DType::I64, size);
+      if (mode == "circular")
+        row = row - (row / rows) * rows;
+      // A negative row is none of the cache's, not one from its end.
+      row = select(begin < begin.constant(0), rows, row);
+      to[*axis] = checkedIndex(n, b, loc, row.value(), size);
+    }
+    return {store(b, loc, load(b, loc, source, cache.dtype, at), carried[0], to)};
+  };
+  return setLike(n, cache, sequential(b, n.loc(), sizeValues(n, update.shape), n.value(cache), body)[0]);
+}
+
+} // namespace
+
+void registerScatterOps(OpRegistry &registry) {
+  registry.add("Scatter", {9, 11}, importScatterElements);
+  registry.add("ScatterElements", {11, 13, 16, 18}, importScatterElements);
+  registry.add("ScatterND", {11, 13, 16, 18}, importScatterND);
+  registry.add("TensorScatter", {24}, importTensorScatter);
+}
+
+} // namespace attn::onnx

@@ -1,0 +1,52 @@
+#include "frontends/onnx/ops/Taps.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
+
+using namespace mlir;
+
+namespace attn::onnx {
+
+Value toIndex(const Num &integer) {
+  OpBuilder &b = integer.builder();
+  return b.createOrFold<arith::IndexCastOp>(integer.location(), b.getIndexType(), integer.value());
+}
+
+Num toInteger(OpBuilder &b, Location loc, Value index) { return fromIndex(b, loc, DType::I64, index); }
+
+Num clampedInteger(const Num &x, const Num &low, const Num &high) {
+  Num least = convert(low, x.dtype()), most = convert(high, x.dtype());
+  Num inside = select(x > least, select(x < most, x, most), least); // a NaN is not greater
+  // Rounded bounds may lie beyond the integers.
+  return maximum(low, minimum(high, convert(inside, DType::I64)));
+}
+
+SmallVector<Num, 4> cubicWeights(const Num &t, double a) {
+  auto outer = [&](const Num &x) { return ((a * x - 5 * a) * x + 8 * a) * x - 4 * a; };
+  auto inner = [&](const Num &x) { return ((a + 2) * x - (a + 3)) * x * x + 1.0; };
+  return {outer(t + 1.0), inner(t), inner(1.0 - t), outer(2.0 - t)};
+}
+
+Num interpolate(Value source, DType dtype, ArrayRef<Value> lead, ArrayRef<SmallVector<Tap, 4>> taps) {
+  const Num &any = taps[0][0].weight;
+  if (taps.size() == 1) {
+    std::optional<Num> sum;
+    for (const Tap &tap : taps[0]) {
+      SmallVector<Value> at(lead);
+      at.push_back(toIndex(tap.index));
+      Value element = tensor::ExtractOp::create(any.builder(), any.location(), source, at);
+      Num term = convert(Num(any.builder(), any.location(), dtype, element), any.dtype()) * tap.weight;
+      sum = sum ? *sum + term : term;
+    }
+    return *sum;
+  }
+  std::optional<Num> sum;
+  for (const Tap &tap : taps[0]) {
+    SmallVector<Value> at(lead);
+    at.push_back(toIndex(tap.index));
+    Num term = interpolate(source, dtype, at, taps.drop_front()) * tap.weight;
+    sum = sum ? *sum + term : term;
+  }
+  return *sum;
+}
+
+} // namespace attn::onnx

@@ -1,0 +1,132 @@
+"""ONNX's backend interface over compiled libraries.
+
+    from onnx.backend.test import BackendTest
+    from backend import AttncBackend
+    globals().update(BackendTest(AttncBackend, __name__).test_cases)
+
+Compiles and runs happen in a long-lived onnx-case-server; a model that makes
+one crash is reported, and the next one gets a new server.
+"""
+import json
+import os
+import select
+import shutil
+import subprocess
+import tempfile
+import threading
+
+import numpy as np
+import onnx
+from onnx.backend.base import Backend, BackendRep
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+SERVER = os.environ.get("ATTNC_CASE_SERVER",
+                        os.path.join(os.path.dirname(os.path.dirname(HERE)), "build/bin/onnx-case-server"))
+# Exit codes of attnc and attn-run.
+UNSUPPORTED, INVALID, INTERNAL = 2, 3, 4
+
+
+class Refused(Exception):
+    """A compile or run that ended with an exit code and a message."""
+
+    def __init__(self, code, message):
+        super().__init__(message)
+        self.code, self.message = code, message
+
+
+class Server:
+    """One case server and the folder where its files are."""
+
+    def __init__(self, program=SERVER, timeout=60):
+        self.program, self.timeout, self.process = program, timeout, None
+        self.folder = tempfile.mkdtemp(prefix="attnc-cases-")
+
+    def close(self):
+        if self.process:
+            self.process.kill()
+            self.process.wait()
+            for stream in (self.process.stdin, self.process.stdout):
+                stream.close()
+        self.process = None
+
+    def __del__(self):
+        self.close()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def ask(self, request):
+        if not self.process:
+            self.process = subprocess.Popen([self.program], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                            stderr=subprocess.DEVNULL, cwd=self.folder)
+        self.process.stdin.write((json.dumps(request) + "\n").encode())
+        self.process.stdin.flush()
+        ready, _, _ = select.select([self.process.stdout], [], [], self.timeout)
+        if not ready:
+            self.close()
+            raise Refused(INTERNAL, f"no answer within {self.timeout:g} s")
+        line = self.process.stdout.readline()
+        if not line:
+            code = self.process.wait()
+            self.close()
+            raise Refused(INTERNAL, f"died with status {code}")
+        return json.loads(line)
+
+    def run(self, model, feeds, names):
+        """Compiles `model` and runs it: the outputs called `names`, and what the server says."""
+        path = os.path.join(self.folder, "model.onnx")
+        onnx.save(model, path)
+        request = {"model": path, "library": os.path.join(self.folder, "model.so"), "inputs": [], "outputs": []}
+        for i, (name, value) in enumerate(feeds.items()):
+            # Strings, sequences and narrow floats cannot be given: the compile must say so.
+            if not isinstance(value, np.ndarray) or not (value.dtype.kind in "biuf" or is_bfloat16(value)):
+                continue
+            file = os.path.join(self.folder, f"in{i}.npy")
+            np.save(file, value.view("V2") if is_bfloat16(value) else value)
+            request["inputs"].append(f"{name}=@{file}")
+        request["outputs"] = [[name, os.path.join(self.folder, f"out{i}.npy")] for i, name in enumerate(names)]
+        answer = self.ask(request)
+        if answer["code"]:
+            raise Refused(answer["code"], answer["message"])
+        return [np.load(file) for _, file in request["outputs"]], answer
+
+
+def is_bfloat16(value):
+    return isinstance(value, np.ndarray) and value.dtype.name == "bfloat16"
+
+
+def bfloat16_outputs(model, outputs):
+    """Outputs as the model declares them: NumPy's files know no bfloat16."""
+    import ml_dtypes
+    declared = [o.type.tensor_type.elem_type for o in model.graph.output]
+    return [v.view(ml_dtypes.bfloat16) if t == onnx.TensorProto.BFLOAT16 and v.dtype.kind == "V" else v
+            for t, v in zip(declared, outputs)]
+
+
+class AttncRep(BackendRep):
+    def __init__(self, model):
+        self.model = model
+
+    def run(self, inputs, **kwargs):
+        known = {t.name for t in self.model.graph.initializer}
+        names = [i.name for i in self.model.graph.input if i.name not in known or len(inputs) > 1]
+        feeds = dict(zip(names, inputs))
+        outputs, _ = AttncBackend.server().run(self.model, feeds, [o.name for o in self.model.graph.output])
+        return tuple(bfloat16_outputs(self.model, outputs))
+
+
+class AttncBackend(Backend):
+    local = threading.local()
+
+    @classmethod
+    def server(cls):
+        if not hasattr(cls.local, "server"):
+            cls.local.server = Server()
+        return cls.local.server
+
+    @classmethod
+    def prepare(cls, model, device="CPU", **kwargs):
+        super().prepare(model, device, **kwargs)
+        return AttncRep(model)
+
+    @classmethod
+    def supports_device(cls, device):
+        return device == "CPU"
