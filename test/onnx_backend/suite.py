@@ -3,7 +3,8 @@
 
     suite.py                                      every case in every variant
     suite.py --variant static                     inputs as the case declares them
-    suite.py --variant dynamic                    all dimensions of the inputs open
+    suite.py --variant dynamic                    all dimensions of the inputs open, but those of size 1,
+                                                  which are broadcast because the model says so
     suite.py --variant constant                   inputs frozen into initialisers, so folding is tested
     suite.py --ops Add,MatMul                     cases whose model uses one of these operators
     suite.py --only reduce_,softmax               cases whose name contains one of these
@@ -99,7 +100,8 @@ def open_dims(model):
     for value in opened.graph.input:
         if value.name not in frozen:
             for n, dim in enumerate(value.type.tensor_type.shape.dim):
-                dim.dim_param = f"{value.name}_{n}"
+                if dim.dim_value != 1:
+                    dim.dim_param = f"{value.name}_{n}"
     for value in opened.graph.output:
         if value.type.HasField("tensor_type"):
             value.type.tensor_type.ClearField("shape")
@@ -211,7 +213,7 @@ def write_status(path, status):
 #===----------------------------------------------------------------------===#
 
 
-def selected(cases, args):
+def selected(cases, args, status):
     names = sorted(cases)
     if args.ops:
         ops = set(args.ops.split(","))
@@ -221,6 +223,8 @@ def selected(cases, args):
     if args.case_list:
         wanted = set(pathlib.Path(args.case_list).read_text().split())
         names = [n for n in names if n in wanted]
+    if args.refused: # what the list refuses, or does not know
+        names = [n for n in names if any(status.get((n, v)) != "pass" for v in VARIANTS)]
     if args.sample:
         names = sorted(random.Random(args.seed).sample(names, min(args.sample, len(names))))
     variants = VARIANTS if args.variant == "all" else args.variant.split(",")
@@ -234,6 +238,7 @@ def main():
     p.add_argument("--ops", default="")
     p.add_argument("--only", default="")
     p.add_argument("--case-list", help="a file with names of cases")
+    p.add_argument("--refused", action="store_true", help="only cases that do not pass in every variant")
     p.add_argument("--sample", type=int, default=0)
     p.add_argument("--seed", type=int, default=0)
     p.add_argument("--variant", default="all")
@@ -255,7 +260,7 @@ def main():
         word, message = run_case(local.server, case, variant)
         return word, message, time.time() - began
 
-    jobs, good, counts = selected(cases, args), 0, collections.Counter()
+    jobs, good, counts = selected(cases, args, status), 0, collections.Counter()
     with concurrent.futures.ThreadPoolExecutor(args.jobs) as pool:
         for job, (word, message, seconds) in zip(jobs, pool.map(work, jobs)):
             verdict = word + (f": {message}" if message else "")
