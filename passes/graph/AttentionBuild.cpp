@@ -481,7 +481,7 @@ LogicalResult AttentionBuilder::sumTerms(ArrayRef<Operand> terms, Operand &sum, 
   sum.value = elementwise(b, loc, shape, getElementTypeOrSelf(inputs.front()), inputs, maps,
                           [](OpBuilder &b, Location loc, ValueRange args) {
                             Value total = args.front();
-                            for (Value arg : args.drop_front())
+                            for (Value arg : args.drop_front().drop_back()) // the last is the init
                               total = arith::AddFOp::create(b, loc, total, arg);
                             return total;
                           });
