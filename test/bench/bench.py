@@ -111,7 +111,7 @@ def print_table(result, rounds):
     for name, row in result["sides"].items():
         ratios = [t / o for t, o in zip(row["medians_ms"], ours)]
         row["ratio"] = statistics.median(ratios)
-        row["quartiles"] = [statistics.quantiles(ratios, n=4)[i] for i in (0, 2)] if len(ratios) > 1 else ratios * 2
+        row["quartiles"] = [statistics.quantiles(ratios, n=4, method="inclusive")[i] for i in (0, 2)] if len(ratios) > 1 else ratios * 2
         low, high = row["quartiles"]
         print(f"  {name:22s}{row['min_ms']:9.2f}{statistics.median(row['medians_ms']):11.2f}{row['ratio']:8.2f}"
               f"{low:9.2f} –{high:5.2f}{row['largest_difference']:11.1e}{row['peak_mb']:9.0f}", flush=True)

@@ -9,6 +9,16 @@ def mask_value(spec):
     return {"-inf": -np.inf, "min": lowest, "-1e4": -1e4, "-1e9": -1e9}[spec["value"]]
 
 
+def scale_of(spec, d):
+    if spec["scale"] == "none":
+        return 1.0
+    if spec["scale"] in ("runtime", "default") or spec["scale_value"] is None:
+        return d["D"] ** -0.5
+    if spec["scale"] == "both":
+        return abs(spec["scale_value"])
+    return spec["scale_value"]
+
+
 def score_letters(spec):
     """The dimensions of the score tensor that a mask meets."""
     return {"3d": "bij", "step": "bij", "2d": "ij"}.get(spec["layout"], "bhij")

@@ -6,7 +6,7 @@ attention's own bound is |out - ref| <= u (S + |ref|) + 2^-21 (4 + max|s|) S wit
 """
 import numpy as np
 
-from graph_data import bias_is_input, kept, mask_value, score_letters
+from graph_data import bias_is_input, mask_value, scale_of, score_letters
 
 F32_MAX = float(np.finfo(np.float32).max)
 U = {"f32": 2.0**-22, "f16": 2.0**-10}  # rounding of one operation with its sum, generously
@@ -72,16 +72,6 @@ def canonical(spec, d, f, w, u):
             a = a[:, None, None] if name == "q" else a[:, None]
         result.append(Number(a))
     return result
-
-
-def scale_of(spec, d):
-    if spec["scale"] == "none":
-        return 1.0
-    if spec["scale"] in ("runtime", "default") or spec["scale_value"] is None:
-        return d["D"] ** -0.5
-    if spec["scale"] == "both":
-        return abs(spec["scale_value"])
-    return spec["scale_value"]
 
 
 ACTIVATIONS = {
@@ -316,5 +306,3 @@ def squeeze(spec, outputs):
             take = (slice(None), 0, 0) if n.v.ndim == 4 else (slice(None), 0)
         n.v, n.e = n.v[take], n.e[take]
 
-
-__all__ = ["reference", "kept"]
