@@ -99,8 +99,8 @@ def scores(spec, d, q, k, w, u):
         s, terms = dot(q, k)
         factor = scale_of(spec, d) * (float(w["strength"]) if kind == "cosine" else 1.0)
         magnitude = np.abs(s.v) * max(abs(factor), 1.0 if u > 1e-5 else 0)
-        # Long sums that cancel: an eighth of the terms' magnitudes, which changes the page's bound little.
-        return Number(s.v * factor, s.e * abs(factor)), magnitude + abs(factor) * (terms / 8 + (kind == "cosine"))
+        # Long sums that cancel: a quarter of the terms' magnitudes, which widens the bound by a third or so.
+        return Number(s.v * factor, s.e * abs(factor)), magnitude + abs(factor) * (terms / 4 + (kind == "cosine"))
     if kind == "location":
         s = linear(q, w["location"], None, u)
         return s, np.abs(s.v)
@@ -203,10 +203,8 @@ def masked(spec, d, f, s):
 def normalised(spec, s, magnitude, u):
     """Weights, and the bounds of their relative errors: of those that matter in each row, and of each."""
     with np.errstate(invalid="ignore", over="ignore", divide="ignore"):
-        if spec["softmax"] == "nomax":
-            e = np.where(s.v < -103.9, 0.0, np.exp(s.v))
-        else:
-            e = np.exp(s.v - s.v.max(axis=-1, keepdims=True))
+        top = s.v.max(axis=-1, keepdims=True)
+        e = np.exp(s.v - top)
         p = e / e.sum(axis=-1, keepdims=True)
     if spec["guard"] or spec["attention_op"]:
         p = np.where(np.isnan(p), 0.0, p)
@@ -216,14 +214,23 @@ def normalised(spec, s, magnitude, u):
         matter = s.v + u * size + s.e > (s.v - u * size).max(axis=-1, keepdims=True) - 23
     weight = np.where(matter, np.maximum(magnitude, size), 0).max(axis=-1, keepdims=True)
     delta = u * (1.5 if spec["softmax"] == "nomax" else 1) * (4 + weight) + np.where(matter, s.e, 0).max(axis=-1, keepdims=True)
+    if spec["softmax"] == "nomax":
+        # Where exp or its sum leaves the range, the parts give NaN, and their meaning a number: neither is wrong.
+        delta = np.where(np.isfinite(top) & ((top < -60) | (top > 60)), np.inf, delta)
     own = delta + u * np.maximum(0, size - weight) + np.maximum(0, s.e - delta)
-    return p, np.expm1(np.minimum(2 * delta, 50.0)), np.expm1(np.minimum(4 * own, 200.0))
+    return p, anything(delta, np.expm1(np.minimum(2 * delta, 50.0))), anything(own, np.expm1(np.minimum(4 * own, 200.0)))
+
+
+def anything(delta, bound):
+    """Where `delta` is infinite, so is the bound."""
+    return np.where(np.isinf(delta), np.inf, bound)
 
 
 def attend(p, relative, v, u, floor):
     with np.errstate(invalid="ignore"):
         out, size = p @ v.v, p @ np.abs(v.v)
-        return Number(out, u * (size + np.abs(out)) + relative * size + p @ v.e + floor * p.shape[-1])
+        e = u * (size + np.abs(out)) + relative * size + p @ v.e + floor * p.shape[-1]
+        return Number(out, np.where(np.isinf(relative), np.inf, e))
 
 
 def reference(spec, d, f, w):
@@ -243,9 +250,9 @@ def reference(spec, d, f, w):
     s = masked(spec, d, f, s)
     p, relative, own = normalised(spec, s, magnitude, u)
     if spec["weights"] == "weights":
-        outputs["weights"] = Number(p, p * (own + 2 * u) + floor)
+        outputs["weights"] = Number(p, np.where(np.isinf(own), np.inf, p * (own + 2 * u) + floor))
     elif spec["weights"] == "mean":
-        outputs["weights"] = Number(p.mean(1), (p * (own + 4 * u)).mean(1) + floor)
+        outputs["weights"] = Number(p.mean(1), np.where(np.isinf(own), np.inf, p * (own + 4 * u)).mean(1) + floor)
     for step in spec["after"]:
         if step == "headmask":
             p = p * np.asarray(w["headmask"], np.float64)
