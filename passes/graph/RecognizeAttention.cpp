@@ -1,8 +1,10 @@
 #include "dialects/attn/NodeLocation.h"
 #include "passes/Passes.h"
 #include "passes/graph/AttentionMatch.h"
+#include "passes/graph/Structured.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/IR/Remarks.h"
 
@@ -25,6 +27,46 @@ StringRef maskOf(AttentionOp op) {
   bool computed = false;
   op.getScore().walk([&](IndexOp index) { computed |= index.getDim() == AttentionOp::J; });
   return computed ? "computed" : "none";
+}
+
+/// Whether a body multiplies what it reads by what it reads elsewhere.
+bool multiplies(linalg::LinalgOp op) {
+  auto varies = [](Value value) { return !value.getDefiningOp<arith::ConstantOp>(); };
+  return op.getNumDpsInputs() > 1 && op.getBlock() &&
+         llvm::any_of(op.getBlock()->getOps<arith::MulFOp>(),
+                      [&](arith::MulFOp product) { return varies(product.getLhs()) && varies(product.getRhs()); });
+}
+
+/// What a softmax is whose weights reach no contraction through elementwise ops
+/// and views: a miss if they reach one in another way, a gate over features if
+/// they are multiplied by values, otherwise a classifier.
+Miss whyNotContracted(SoftmaxOp softmax) {
+  SmallVector<Value> front{softmax.getResult()};
+  DenseSet<Value> seen;
+  bool gates = false;
+  std::optional<Location> between;
+  while (!front.empty()) {
+    Value value = front.pop_back_val();
+    if (!seen.insert(value).second)
+      continue;
+    for (Operation *user : value.getUsers()) {
+      if (isContraction(user))
+        return {"an operation that is not elementwise stands between the softmax and the weighted sum",
+                between.value_or(user->getLoc())};
+      if (auto op = dyn_cast<linalg::LinalgOp>(user); op && isPointwise(user) && multiplies(op)) {
+        gates = true;
+        continue;
+      }
+      if (!between && !isView(user) && !isPointwise(user))
+        between = user->getLoc();
+      if (isMemoryEffectFree(user)) // numbers only: what an index selects is not weighted
+        llvm::copy_if(user->getResults(), std::back_inserter(front),
+                      [](Value result) { return isa<FloatType>(getElementTypeOrSelf(result)); });
+    }
+  }
+  return {gates ? "no contraction: its weights multiply values, and are not summed over them"
+                : "not an attention: its result is not contracted",
+          softmax.getLoc()};
 }
 
 struct RecognizeAttentionPass : impl::RecognizeAttentionPassBase<RecognizeAttentionPass> {
@@ -53,7 +95,7 @@ private:
     IRRewriter rewriter(&getContext());
     SmallVector<OpOperand *> sums = findWeightedSums(softmax);
     if (sums.empty())
-      return addMissed(softmax, "none", {"not an attention: its result is not contracted", softmax.getLoc()});
+      return addMissed(softmax, "none", whyNotContracted(softmax));
     std::optional<Miss> first;
     AttentionOp fused;
     for (OpOperand *weights : sums) {

@@ -12,6 +12,42 @@ func.func @classifier(%x: tensor<?x10xf32>) -> tensor<?x10xf32> {
 
 // -----
 
+#f = affine_map<(b, i, d) -> (b, i, d)>
+// A gate over features, which multiplies and sums nothing.
+// CHECK: fused = false, kind = "none", {{.*}}reason = "no contraction: its weights multiply values, and are not summed over them"
+// CHECK-LABEL: func.func @gate
+func.func @gate(%x: tensor<2x?x8xf32>, %v: tensor<2x?x8xf32>) -> tensor<2x?x8xf32> {
+  %p = attn.softmax %x dim 1 : tensor<2x?x8xf32>
+  %y = linalg.generic {indexing_maps = [#f, #f, #f], iterator_types = ["parallel", "parallel", "parallel"]}
+      ins(%p, %v : tensor<2x?x8xf32>, tensor<2x?x8xf32>) outs(%v : tensor<2x?x8xf32>) {
+  ^bb0(%a: f32, %b: f32, %o: f32):
+    %m = arith.mulf %a, %b : f32
+    linalg.yield %m : f32
+  } -> tensor<2x?x8xf32>
+  return %y : tensor<2x?x8xf32>
+}
+
+// -----
+
+#qs = affine_map<(b, i, e, j) -> (b, i, j)>
+#vs = affine_map<(b, i, e, j) -> (b, j, e)>
+#os = affine_map<(b, i, e, j) -> (b, i, e)>
+// An attention sink: its column is cut off after the softmax. Not fused, but a miss, not a classifier.
+// CHECK: fused = false, {{.*}}reason = "an operation that is not elementwise stands between the softmax and the weighted sum"
+// CHECK-LABEL: func.func @sink
+func.func @sink(%s: tensor<2x7x9xf32>, %v: tensor<2x8x4xf32>) -> tensor<2x7x4xf32> {
+  %zero = arith.constant 0.0 : f32
+  %p = attn.softmax %s dim 2 : tensor<2x7x9xf32>
+  %w = tensor.extract_slice %p[0, 0, 0] [2, 7, 8] [1, 1, 1] : tensor<2x7x9xf32> to tensor<2x7x8xf32>
+  %eo = tensor.empty() : tensor<2x7x4xf32>
+  %fo = linalg.fill ins(%zero : f32) outs(%eo : tensor<2x7x4xf32>) -> tensor<2x7x4xf32>
+  %o = linalg.contract indexing_maps = [#qs, #vs, #os] ins(%w, %v : tensor<2x7x8xf32>, tensor<2x8x4xf32>)
+      outs(%fo : tensor<2x7x4xf32>) -> tensor<2x7x4xf32>
+  return %o : tensor<2x7x4xf32>
+}
+
+// -----
+
 #q = affine_map<(b, i, j, d) -> (b, i, d)>
 #k = affine_map<(b, i, j, d) -> (b, j, d)>
 #s = affine_map<(b, i, j, d) -> (b, i, j)>
