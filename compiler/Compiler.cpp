@@ -43,12 +43,13 @@ public:
     target = *made;
     ir->setAttr(AttnDialect::kTargetAttr, target);
 
-    if (failed(runPasses("graph", [&](PassManager &pm) { buildGraphPipeline(pm, options.optLevel); })))
+    auto wanted = [&](StringRef argument) { return wants(argument); };
+    if (failed(runPasses("graph", [&](PassManager &pm) { buildGraphPipeline(pm, options.optLevel, wanted); })))
       return failure();
     reportFusion(ir, report);
     if (options.emit == EmitKind::Linalg)
       return writeText([&](llvm::raw_ostream &os) { ir.print(os); });
-    if (failed(runPasses("kernels", [&](PassManager &pm) { buildKernelPipeline(pm, options.optLevel); })))
+    if (failed(runPasses("kernels", [&](PassManager &pm) { buildKernelPipeline(pm, options.optLevel, wanted); })))
       return failure();
     reportFusion(ir, report); // again: it is known now which have a kernel
     if (failed(runPasses("buffers", [&](PassManager &pm) { buildBufferPipeline(pm); })) ||
@@ -65,6 +66,16 @@ private:
     if (options.onStage)
       options.onStage(name);
     return root.nest(name);
+  }
+
+  /// Whether a pass of the graph and kernel stages takes part.
+  bool wants(StringRef argument) {
+    if (!argument.starts_with("attn-") || argument == "attn-decompose")
+      return true;
+    if (llvm::is_contained(options.disabledPasses, argument) || report.fusionPasses.size() >= options.maxFusionPasses)
+      return false;
+    report.fusionPasses.push_back(argument.str());
+    return true;
   }
 
   LogicalResult runPasses(StringRef name, llvm::function_ref<void(PassManager &)> build) {

@@ -7,8 +7,10 @@
 #include "llvm/ADT/StringRef.h"
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <string>
+#include <vector>
 
 namespace mlir {
 class DialectRegistry;
@@ -34,6 +36,12 @@ struct CompileOptions {
   /// "native" (the features that CPUID reports, never the model name), or an
   /// LLVM CPU name ("x86-64-v3", "x86-64-v4", "x86-64", "znver5").
   std::string cpu = "native";
+  /// Passes of the graph and kernel stages that are left out, by argument
+  /// ("attn-fold-layout").
+  std::vector<std::string> disabledPasses;
+  /// Only the first so many of our own passes of these stages run; 0 is the
+  /// unfused form, in which nothing is recognised and no kernel chosen.
+  size_t maxFusionPasses = std::numeric_limits<size_t>::max();
   /// Print the IR to stderr after every pass.
   bool printIrAfterAll = false;
   /// Write the IR after every pass into this folder ("" : do not).
@@ -56,6 +64,9 @@ struct CompileReport {
   unsigned softmaxes = 0;
   /// The verdicts as a JSON array, one object a softmax.
   std::string fusionJson = "[]";
+  /// Our own passes of the graph and kernel stages that ran, by argument, but
+  /// for attn-decompose, which every form needs.
+  std::vector<std::string> fusionPasses;
 };
 
 /// Registers the dialects, extensions and interfaces that a compile uses.

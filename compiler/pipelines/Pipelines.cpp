@@ -10,23 +10,28 @@
 #include "mlir/Dialect/Bufferization/Transforms/Passes.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/MemRef/Transforms/Passes.h"
+#include "mlir/Pass/Pass.h"
 #include "mlir/Pass/PassManager.h"
 #include "mlir/Transforms/Passes.h"
 
 using namespace mlir;
 using namespace attn;
 
-void attn::buildKernelPipeline(OpPassManager &pm, unsigned optLevel) {
+void attn::buildKernelPipeline(OpPassManager &pm, unsigned optLevel, llvm::function_ref<bool(llvm::StringRef)> wants) {
+  auto add = [&](std::unique_ptr<Pass> pass) {
+    if (!wants || wants(pass->getArgument()))
+      pm.addPass(std::move(pass));
+  };
   if (optLevel > 0) {
-    pm.addPass(createLowerContractionsPass());
-    pm.addPass(createLowerAttentionPass());
-    pm.addPass(createLowerNormalizationPass());
+    add(createLowerContractionsPass());
+    add(createLowerAttentionPass());
+    add(createLowerNormalizationPass());
   }
   // What has no kernel.
-  pm.addPass(createDecomposePass());
+  add(createDecomposePass());
   if (optLevel > 0) {
-    pm.addPass(createCanonicalizerPass());
-    pm.addPass(createCSEPass());
+    add(createCanonicalizerPass());
+    add(createCSEPass());
   }
 }
 

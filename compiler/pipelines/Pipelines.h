@@ -1,6 +1,9 @@
 #ifndef COMPILER_PIPELINES_PIPELINES_H
 #define COMPILER_PIPELINES_PIPELINES_H
 
+#include "llvm/ADT/STLFunctionalExtras.h"
+#include "llvm/ADT/StringRef.h"
+
 namespace mlir {
 class OpPassManager;
 } // namespace mlir
@@ -13,7 +16,9 @@ namespace attn {
 // every used weight in its place (attn.offset), to the LLVM dialect.
 
 /// Kernels for what has one, linalg for the rest; at `optLevel` 0 linalg only.
-void buildKernelPipeline(mlir::OpPassManager &pm, unsigned optLevel);
+/// A pass for whose argument `wants` is false is left out.
+void buildKernelPipeline(mlir::OpPassManager &pm, unsigned optLevel,
+                         llvm::function_ref<bool(llvm::StringRef)> wants = nullptr);
 /// Entries on tensors to entries on buffers, all from one workspace.
 void buildBufferPipeline(mlir::OpPassManager &pm);
 /// linalg on buffers to vector loops, parallel loops to tasks.

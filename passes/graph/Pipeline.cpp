@@ -1,28 +1,33 @@
 #include "passes/graph/Pipeline.h"
 #include "passes/Passes.h"
 
+#include "mlir/Pass/Pass.h"
 #include "mlir/Pass/PassManager.h"
 #include "mlir/Transforms/Passes.h"
 
 using namespace mlir;
 
-void attn::buildGraphPipeline(OpPassManager &pm, unsigned optLevel) {
-  pm.addPass(createInlinerPass());
+void attn::buildGraphPipeline(OpPassManager &pm, unsigned optLevel, llvm::function_ref<bool(llvm::StringRef)> wants) {
+  auto add = [&](std::unique_ptr<Pass> pass) {
+    if (!wants || wants(pass->getArgument()))
+      pm.addPass(std::move(pass));
+  };
+  add(createInlinerPass());
   if (optLevel == 0) {
-    pm.addPass(createDecomposePass());
+    add(createDecomposePass());
     return;
   }
-  pm.addPass(createCanonicalizerPass());
-  pm.addPass(createCSEPass());
+  add(createCanonicalizerPass());
+  add(createCSEPass());
   // Before the elementwise ops are joined: the scale of a query, its transpose
   // and the guard after a softmax are then still ops of their own.
-  pm.addPass(createRaiseSoftmaxPass());
-  pm.addPass(createRaiseContractionPass());
-  pm.addPass(createRecognizeAttentionPass());
-  pm.addPass(createFoldLayoutPass());
-  pm.addPass(createCanonicalizerPass());
-  pm.addPass(createCSEPass());
-  pm.addPass(createFuseElementwisePass());
-  pm.addPass(createCanonicalizerPass());
-  pm.addPass(createCSEPass());
+  add(createRaiseSoftmaxPass());
+  add(createRaiseContractionPass());
+  add(createRecognizeAttentionPass());
+  add(createFoldLayoutPass());
+  add(createCanonicalizerPass());
+  add(createCSEPass());
+  add(createFuseElementwisePass());
+  add(createCanonicalizerPass());
+  add(createCSEPass());
 }

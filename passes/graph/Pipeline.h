@@ -1,6 +1,9 @@
 #ifndef PASSES_GRAPH_PIPELINE_H
 #define PASSES_GRAPH_PIPELINE_H
 
+#include "llvm/ADT/STLFunctionalExtras.h"
+#include "llvm/ADT/StringRef.h"
+
 namespace mlir {
 class OpPassManager;
 }
@@ -11,8 +14,10 @@ namespace attn {
 /// passes/graph/README.md, in order. At `optLevel` 0 only what correctness
 /// needs: nothing is recognised, and every softmax, layer_norm and attention is
 /// decomposed. At 1 and above these ops remain; lowering gives them kernels and
-/// runs attn-decompose on the ones it has none for.
-void buildGraphPipeline(mlir::OpPassManager &pm, unsigned optLevel);
+/// runs attn-decompose on the ones it has none for. A pass for whose argument
+/// ("attn-fold-layout") `wants` is false is left out.
+void buildGraphPipeline(mlir::OpPassManager &pm, unsigned optLevel,
+                        llvm::function_ref<bool(llvm::StringRef)> wants = nullptr);
 
 } // namespace attn
 

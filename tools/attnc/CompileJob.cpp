@@ -7,6 +7,7 @@
 
 #include "mlir/IR/MLIRContext.h"
 #include "mlir/Parser/Parser.h"
+#include "llvm/Support/JSON.h"
 #include "llvm/Support/raw_ostream.h"
 
 using namespace llvm;
@@ -35,6 +36,7 @@ std::string toJson(const CompileReport &report) {
   std::string text;
   raw_string_ostream(text) << "{\"elf_bytes\":" << report.elfBytes << ",\"weight_bytes\":" << report.weightBytes
                            << ",\"fused\":" << report.fusedAttentions << ",\"softmaxes\":" << report.softmaxes
+                           << ",\"fusion_passes\":" << json::Value(json::Array(report.fusionPasses))
                            << ",\"fusion\":" << report.fusionJson << "}";
   return text;
 }

@@ -20,7 +20,8 @@ struct CompileJob {
 inline constexpr char kImportStage[] = "importing";
 
 /// Imports and compiles; diagnostics go to standard error, the report to
-/// `channel` as JSON: elf_bytes, weight_bytes, fused, softmaxes, fusion.
+/// `channel` as JSON: elf_bytes, weight_bytes, fused, softmaxes,
+/// fusion_passes, fusion.
 /// Returns the exit code.
 int runCompileJob(const CompileJob &job, WorkerChannel &channel);
 

@@ -3,6 +3,7 @@
 #include "tools/attnc/CompileJob.h"
 #include "tools/attnc/FusionTable.h"
 #include "tools/attnc/StagedOutput.h"
+#include "tools/attnc/VerifyFusion.h"
 #include "tools/attnc/Worker.h"
 #include "tools/options/Console.h"
 #include "tools/options/Options.h"
@@ -38,7 +39,8 @@ constexpr ToolInfo kTool = {
     "  1  the command line is wrong, or a file cannot be read or written\n"
     "  2  the model needs what attnc does not support, or --require-fused is not met\n"
     "  3  the model is damaged or breaks a limit\n"
-    "  4  an error inside attnc, or a limit of memory or time was reached\n"};
+    "  4  an error inside attnc, or a limit of memory or time was reached\n"
+    "  5  --verify-fusion found that the fused form differs from the graph\n"};
 
 /// Everything a command line asks for.
 struct Request {
@@ -48,6 +50,7 @@ struct Request {
   WorkerLimits limits;
   std::string fusionReport;
   unsigned requireFused = 0;
+  bool verifyFusion = false;
   bool json = false;
 };
 
@@ -113,12 +116,17 @@ Request readRequest(CommandLine &line) {
   request.limits.seconds = line.real(OPT_timeout, 0);
   request.fusionReport = line.text(OPT_fusion_report).str();
   request.requireFused = line.number(OPT_require_fused, 0, 0, UINT32_MAX);
+  request.verifyFusion = line.has(OPT_verify_fusion);
   request.json = line.has(OPT_json);
+  for (StringRef pass : line.all(OPT_disable_pass))
+    job.compile.disabledPasses.push_back(pass.str());
 
   bool isText = !*extension(job.compile.emit);
   SmallString<128> beside(sys::path::filename(job.input));
   sys::path::replace_extension(beside, extension(job.compile.emit));
   request.output = line.text(OPT_o, isText ? "-" : beside.str()).str();
+  if (request.verifyFusion && job.compile.emit != EmitKind::Lib)
+    line.fail("--verify-fusion runs a model library, not --emit=" + emit);
   if (request.output == "-" && !isText)
     line.fail("--emit=" + emit + " cannot be written to standard output");
   if (request.json && request.fusionReport == "-")
@@ -137,6 +145,7 @@ struct Summary {
   uint64_t elfBytes = 0, weightBytes = 0;
   unsigned fused = 0, softmaxes = 0;
   std::string fusion = "[]";
+  std::vector<std::string> fusionPasses;
 
   static Summary parse(StringRef text) {
     Summary summary;
@@ -150,6 +159,9 @@ struct Summary {
       summary.weightBytes = object->getInteger("weight_bytes").value_or(0);
       summary.fused = object->getInteger("fused").value_or(0);
       summary.softmaxes = object->getInteger("softmaxes").value_or(0);
+      if (const json::Array *passes = object->getArray("fusion_passes"))
+        for (const json::Value &pass : *passes)
+          summary.fusionPasses.push_back(pass.getAsString().value_or("").str());
       if (const json::Value *fusion = object->get("fusion")) {
         summary.fusion.clear();
         raw_string_ostream(summary.fusion) << formatv("{0:2}", *fusion);
@@ -197,6 +209,11 @@ int finish(const Request &request, StagedOutput &staged, const Summary &summary,
                 " softmaxes became a fused attention, --require-fused asks for " + Twine(request.requireFused));
     reportNote("--fusion-report=- says why the others did not");
     return ExitUnsupported;
+  }
+  if (request.verifyFusion) {
+    bool assumes = StringRef(summary.fusion).contains("\"assumes\"");
+    if (int code = verifyFusion(request.job, request.limits, staged.path(), summary.fusionPasses, assumes))
+      return code;
   }
   uint64_t size = 0;
   if (staged.path() != "-")

@@ -15,7 +15,7 @@ enum ExitCode : int {
   ExitUnsupported = 2, ///< a sound model that attnc cannot compile, or a machine that cannot run it
   ExitInvalid = 3,     ///< a model, library or tensor file that breaks a rule or a limit
   ExitInternal = 4,    ///< the fault is attnc's, or a limit of memory or time was reached
-  ExitDifferent = 5    ///< attn-run: an output is not what --expected-output says
+  ExitDifferent = 5    ///< an output is not what --expected-output or, unfused, the graph says
 };
 
 enum class Severity { Error, Warning, Note };

@@ -73,6 +73,10 @@ defm fusion_report : Eq<"fusion-report", "FILE",
 defm require_fused : Eq<"require-fused", "N",
     "fail unless at least N attentions were fused (exit 2, nothing is written)", g_output, everyTool>;
 
+def verify_fusion : SimpleFlag<"verify-fusion",
+    "compile the unfused form too, run both on adversarial inputs, and print where they differ and the pass that "
+    "made it so (exit 5, nothing is written)", g_output, [AttncVis]>;
+
 //===----------------------------------------------------------------------===//
 // Compiling
 //===----------------------------------------------------------------------===//
@@ -101,6 +105,8 @@ defm timeout : Eq<"timeout", "SECONDS", "give up after this time (default: never
 def mlir_print_ir_after_all : SimpleFlag<"mlir-print-ir-after-all",
     "print the IR to standard error after each pass", g_inside, everyTool>;
 defm dump_ir : Eq<"dump-ir", "DIR", "write the IR after each pass into a file in DIR", g_inside, everyTool>;
+defm disable_pass : Eq<"disable-pass", "NAME",
+    "leave out a pass of the graph and kernel stages, as attn-fold-layout; may be given again", g_inside, [AttncVis]>;
 def mlir_timing : SimpleFlag<"mlir-timing", "print the time of each pass to standard error", g_inside, everyTool>;
 defm reproducer : Eq<"reproducer", "FILE",
     "where to write the IR and passes of a compile that dies, for attn-opt --run-reproducer "

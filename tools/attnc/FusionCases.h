@@ -1,0 +1,29 @@
+// Inputs that tell a fused model from the graph it came from, and the comparison
+// of two libraries on them.
+#ifndef TOOLS_ATTNC_FUSIONCASES_H
+#define TOOLS_ATTNC_FUSIONCASES_H
+
+#include <string>
+#include <vector>
+
+namespace attn::tools {
+
+struct FusionComparison {
+  std::string error;                    ///< a library that does not load
+  unsigned casesRun = 0;                ///< that both libraries accepted
+  unsigned declared = 0;                ///< outputs where a masked key's NaN or Inf no longer arrives
+  std::vector<std::string> differences; ///< one line a case and output
+};
+
+/// Runs every entry of both libraries on inputs of length 1, ragged and full
+/// tiles, masks of zeros, ones and lengths, equal logits, logits of 1e4 (unless
+/// `keepsLogitsSmall`), -inf and NaN in single inputs.
+///
+/// Floats may differ by 1e-4 + 1e-3 |x| (1e-2 for half types) and by what the
+/// unfused form itself changes by when its inputs move by a few units in the
+/// last place: so an ill-conditioned case is no difference.
+FusionComparison compareFusedForms(const std::string &fused, const std::string &unfused, bool keepsLogitsSmall);
+
+} // namespace attn::tools
+
+#endif // TOOLS_ATTNC_FUSIONCASES_H
