@@ -80,7 +80,7 @@ struct RecognizeAttentionPass : impl::RecognizeAttentionPassBase<RecognizeAttent
         softmaxes.push_back(softmax);
     });
     for (AttentionOp op : present)
-      addFused(op, op.getLoc(), "");
+      addFused(op, op.getLoc(), {"", op.getLoc()});
     for (SoftmaxOp softmax : softmaxes)
       visit(softmax);
     SmallVector<Attribute> report(verdicts);
@@ -97,10 +97,12 @@ private:
     if (sums.empty())
       return addMissed(softmax, "none", whyNotContracted(softmax));
     std::optional<Miss> first;
+    std::optional<Miss> stored;
     AttentionOp fused;
     for (OpOperand *weights : sums) {
       Miss miss{"", softmax.getLoc()};
       FailureOr<AttentionOp> op = failure();
+      std::optional<Miss> better; // why not the best source, whose scores would not be stored
       for (const ScoreSource &source : findScoreSources(softmax))
         for (bool wholeCaptures : {false, true}) {
           if (succeeded(op))
@@ -108,6 +110,8 @@ private:
           FailureOr<AttentionMatch> match = matchAttention(softmax, *weights, source, wholeCaptures, miss);
           if (succeeded(match))
             op = buildAttention(rewriter, *match, miss);
+          if (failed(op) && !better)
+            better = miss;
         }
       if (failed(op)) {
         if (!first)
@@ -117,13 +121,19 @@ private:
       simplifyRegions(rewriter, *op);
       (*op)->setLoc(softmax.getLoc()); // what later verdicts and diagnostics name
       fused = *op;
+      stored = op->getKind() == ScoreKind::given ? better : std::nullopt;
     }
     if (!fused)
       return addMissed(softmax, "missed", *first);
     // What replaces the score matrix is dead unless the weights are used elsewhere too.
     DenseSet<Operation *> seen;
-    addFused(fused, softmax.getLoc(),
-             isLive(softmax, seen) ? "its weights are used elsewhere too, where they are computed again" : "");
+    if (isLive(softmax, seen))
+      addFused(fused, softmax.getLoc(),
+               {"its weights are used elsewhere too, where they are computed again", softmax.getLoc()});
+    else if (stored)
+      addFused(fused, softmax.getLoc(), {"its scores are stored before: " + stored->reason, stored->location});
+    else
+      addFused(fused, softmax.getLoc(), {"", softmax.getLoc()});
   }
 
   /// Whether a result of `op` reaches an op that has an effect or ends a block.
@@ -147,9 +157,10 @@ private:
     }));
   }
 
-  void addFused(AttentionOp op, Location softmax, StringRef note) {
+  void addFused(AttentionOp op, Location softmax, const Miss &note) {
     StringRef mask = maskOf(op);
-    add(softmax, true, stringifyScoreKind(op.getKind()), mask, note, "");
+    add(softmax, true, stringifyScoreKind(op.getKind()), mask, note.reason,
+        note.reason.empty() ? "" : nodeName(note.location));
     remark::passed(softmax, remark::RemarkOpts::name("Attention").category("attn-recognize-attention"))
         << "fused into one attention, mask: " << mask.str();
   }

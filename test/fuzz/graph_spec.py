@@ -218,6 +218,13 @@ def expected_fused(spec):
     return 2 if spec["second"] else 1
 
 
+def expected_kinds(spec):
+    """The kinds of score that may be reported, the one meant first."""
+    if spec["kind"] in ("additive", "concat", "rank1"):
+        return ["additive", "dot"] if spec["second"] else ["additive"]
+    return ["given", "dot"] if spec["kind"] == "location" else ["dot"]
+
+
 def values(spec):
     v = {a: spec[a] for a in AXES if a in spec}
     v["after0"] = (spec["after"] or ["none"])[0]
