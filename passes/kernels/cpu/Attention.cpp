@@ -1,5 +1,6 @@
 #include "passes/kernels/cpu/Attention.h"
 
+#include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/IR/Matchers.h"
 #include "passes/kernels/cpu/AttentionBlock.h"
@@ -21,30 +22,113 @@ using Dim = AttentionOp::Dim;
 // AttentionSpec
 //===----------------------------------------------------------------------===//
 
-static bool isIdentity(Block &block) {
-  return block.getNumArguments() && block.getTerminator()->getOperand(0) == block.getArgument(0);
+static Block *blockOf(Region &region) {
+  if (region.empty())
+    return nullptr;
+  Block &block = region.front();
+  return block.getTerminator()->getOperand(0) == block.getArgument(0) ? nullptr : &block;
+}
+
+/// The limits that mask terms set; false for a term that sets none.
+static bool addLimits(AttentionSpec &spec, Attribute term, int64_t operand) {
+  auto add = [&](bool isUpper, bool moves, int64_t offset, int64_t operand) -> KeyLimit & {
+    spec.limits.push_back({isUpper, moves, /*isPrefix=*/false, /*isWidened=*/true, offset, operand});
+    return spec.limits.back();
+  };
+  if (auto causal = dyn_cast<CausalAttr>(term)) {
+    add(true, true, operand < 0 ? causal.getOffset() : 0, operand);
+  } else if (auto window = dyn_cast<WindowAttr>(term)) {
+    bool moves = window.getBase() != WindowBase::centre;
+    if (window.getLeft() != WindowAttr::kInf)
+      add(false, moves, -window.getLeft(), operand);
+    if (window.getRight() != WindowAttr::kInf)
+      add(true, moves, window.getRight(), operand);
+  } else if (auto prefix = dyn_cast<PrefixAttr>(term)) {
+    add(true, false, operand < 0 ? prefix.getSize() : 0, operand).isPrefix = true;
+  } else if (isa<LengthsAttr>(term)) {
+    add(true, false, -1, operand).isWidened = false;
+  } else {
+    return false;
+  }
+  return true;
 }
 
 AttentionSpec AttentionSpec::get(AttentionOp op, TargetAttr target) {
   AttentionSpec spec;
-  for (Value operand : op->getOperands()) {
-    auto type = cast<RankedTensorType>(operand.getType());
+  auto addType = [&](Value value) {
+    auto type = cast<RankedTensorType>(value.getType());
     spec.types.push_back(MemRefType::get(type.getShape(), type.getElementType()));
-  }
-  auto result = cast<RankedTensorType>(op.getResult().getType());
-  spec.types.push_back(MemRefType::get(result.getShape(), result.getElementType()));
+  };
+  llvm::for_each(op->getOperands(), addType);
+  llvm::for_each(op->getResults(), addType);
   for (unsigned n = 0; n < op.getIndexingMaps().size(); ++n)
     spec.maps.push_back(op.getMap(n));
+  spec.kind = op.getKind();
+  spec.normalizer = op.getNormalizer();
   spec.maskedRows = op.getMaskedRows();
+  if (op.getSoftmaxType() && !op.getSoftmaxType()->isF32())
+    spec.softmaxType = *op.getSoftmaxType();
+  spec.keyOperand = 1;
+  spec.value = op.getKey() ? 2 : 1;
+  spec.alignment = 3;
+  // Captures, then mask operands, end the list of operands.
+  size_t firstMask = op.getNumOperands() - op.getMaskOperands().size();
+  spec.numCaptures = op.getCaptures().size();
+  spec.firstCapture = firstMask - spec.numCaptures;
+  spec.result = op.getNumOperands();
+  for (unsigned n = 0; n < op.getExtraResults().size(); ++n) {
+    if (op.getExtra(n).getReduction() != Reduction::none)
+      spec.unsupported = "no kernel for reductions of the weights";
+    spec.extras.push_back({op.getExtra(n).getSource(), spec.result + 1 + n});
+  }
   spec.score = &op.getScore().front();
-  if (!op.getWeight().empty() && !isIdentity(op.getWeight().front()))
-    spec.weight = &op.getWeight().front();
+  spec.weight = blockOf(op.getWeight());
+  spec.activation = blockOf(op.getActivation());
+  spec.masked = blockOf(op.getMasked());
   spec.scoreValue = spec.score->getTerminator()->getOperand(0);
+  size_t operand = firstMask;
+  for (Attribute term : op.getMask()) {
+    int64_t position = takesMaskOperand(term) ? static_cast<int64_t>(operand++) : -1;
+    if (isa<DenseMaskAttr>(term))
+      spec.denseMasks.push_back(position);
+    else if (!addLimits(spec, term, position))
+      spec.unsupported = "no kernel for masks that list blocks";
+  }
   takeLimitsFromScore(spec);
   spec.lanes = target.getF32Lanes();
   spec.hasScalef = spec.lanes == 16;
   spec.keyTile = spec.valueTile = spec.lanes == 16 ? 8 : 4;
+  // Scratch for values that are widened stays in L2.
+  std::optional<int64_t> width = spec.getStaticSize(Dim::E);
+  if (width && !spec.types[spec.value].getElementType().isF32())
+    while (spec.keyBlock > 32 && spec.keyBlock * *width > 32 << 10)
+      spec.keyBlock /= 2;
   return spec;
+}
+
+bool AttentionSpec::canMask() const {
+  if (hasMask())
+    return true;
+  if (normalizer == Normalizer::softmax)
+    return !getPureScale();
+  return normalizer == Normalizer::sum && (maskedRows == MaskedRows::zero || maskedRows == MaskedRows::uniform);
+}
+
+bool AttentionSpec::needsAllKeys() const {
+  bool givesWeights = wants(ExtraSource::weights) || wants(ExtraSource::final_weights);
+  return wants(ExtraSource::raw_scores) || wants(ExtraSource::scores) ||
+         (hasWeightSweep() && maskedRows == MaskedRows::uniform) || (givesWeights && maskedRows == MaskedRows::nan);
+}
+
+bool AttentionSpec::isTanh() const {
+  if (kind != ScoreKind::additive || !activation)
+    return false;
+  Operation *tanh = activation->getTerminator()->getOperand(0).getDefiningOp();
+  return isa_and_nonnull<math::TanhOp>(tanh) && tanh->getOperand(0) == activation->getArgument(0);
+}
+
+bool AttentionSpec::isWindow() const {
+  return llvm::any_of(limits, [](const KeyLimit &limit) { return !limit.isUpper && limit.movesWithQuery; });
 }
 
 std::optional<int64_t> AttentionSpec::getStaticSize(int64_t dim) const {
@@ -61,6 +145,9 @@ std::optional<int64_t> AttentionSpec::getStaticSize(int64_t dim) const {
 }
 
 std::optional<double> AttentionSpec::getPureScale() const {
+  if (kind != ScoreKind::dot || normalizer != Normalizer::softmax || softmaxType || letsHiddenTakePart() ||
+      wants(ExtraSource::raw_scores) || wants(ExtraSource::scores) || wants(ExtraSource::masked_scores))
+    return std::nullopt;
   double scale = 1;
   Value value = scoreValue;
   while (value != score->getArgument(0)) {
@@ -89,10 +176,20 @@ std::string AttentionSpec::key() const {
   llvm::raw_string_ostream os(text);
   for (auto [type, map] : llvm::zip_equal(types, maps))
     os << type << map << ';';
-  os << stringifyMaskedRows(maskedRows) << ';' << lanes << (hasScalef ? "s" : "") << ',' << queryVectors << ','
-     << keyTile << ',' << valueTile << ',' << keyBlock << ';' << blockSignature(*score);
-  if (weight)
-    os << '|' << blockSignature(*weight);
+  os << stringifyScoreKind(kind) << stringifyNormalizer(normalizer) << stringifyMaskedRows(maskedRows) << ';' << lanes
+     << (hasScalef ? "s" : "") << ',' << queryVectors << ',' << keyTile << ',' << valueTile << ',' << keyBlock << ';';
+  if (softmaxType)
+    os << softmaxType;
+  for (Block *block : {score, weight, activation, masked}) {
+    os << '|';
+    if (block)
+      os << blockSignature(*block);
+  }
+  os << '|' << firstCapture << ',' << numCaptures;
+  for (size_t operand : denseMasks)
+    os << "|d" << operand;
+  for (const Extra &extra : extras)
+    os << '|' << stringifyExtraSource(extra.source);
   for (const KeyLimit &limit : limits)
     os << "|"
        << (limit.isPrefix  ? 'p'
@@ -107,7 +204,9 @@ std::string AttentionSpec::symbol() const {
     std::optional<int64_t> n = getStaticSize(dim);
     return n ? std::to_string(*n) : std::string("n");
   };
-  return llvm::formatv("attention_f32_d{0}_e{1}_{2:x-16}", size(Dim::D), size(Dim::E), llvm::xxh3_64bits(key()));
+  std::string text;
+  llvm::raw_string_ostream(text) << types.front().getElementType();
+  return llvm::formatv("attention_{3}_d{0}_e{1}_{2:x-16}", size(Dim::D), size(Dim::E), llvm::xxh3_64bits(key()), text);
 }
 
 //===----------------------------------------------------------------------===//
@@ -137,20 +236,25 @@ static bool checkMap(AffineMap map, std::string *reason) {
 }
 
 bool canBuildAttention(const AttentionSpec &spec, std::string *reason) {
-  if (spec.types.size() < 4 || spec.types.size() != spec.maps.size())
+  if (!spec.unsupported.empty())
+    return fail(reason, spec.unsupported);
+  if (spec.types.size() != spec.maps.size() || spec.result >= spec.types.size())
     return fail(reason, "the number of maps differs from that of the operands");
+  size_t lastInput = spec.kind == ScoreKind::given ? 1 : spec.kind == ScoreKind::dot ? 2 : 3;
   for (auto [n, type] : llvm::enumerate(spec.types)) {
-    bool isCapture = n >= 3 && n + 1 < spec.types.size();
     Type element = type.getElementType();
-    if (!isCapture && !element.isF32())
-      return fail(reason, "only f32 attention has a kernel so far");
-    if (isCapture && (!element.isIntOrFloat() || element.getIntOrFloatBitWidth() % 8))
-      return fail(reason, "a captured tensor's elements are no whole bytes");
+    bool isFloat = element.isF32() || element.isBF16() || element.isF16();
+    if ((n <= lastInput || n >= spec.result) && !isFloat)
+      return fail(reason, "only attention on f32, f16 and bf16 has a kernel");
+    if (!element.isIndex() && (!element.isIntOrFloat() || element.getIntOrFloatBitWidth() % 8))
+      return fail(reason, "an operand's elements are no whole bytes");
     if (spec.maps[n].getNumDims() != 6 || spec.maps[n].getNumResults() != type.getRank())
       return fail(reason, "a map does not fit its operand");
     if (!checkMap(spec.maps[n], reason))
       return false;
   }
+  if (spec.softmaxType && !spec.softmaxType.isF16() && !spec.softmaxType.isBF16())
+    return fail(reason, "a softmax in f64 has no kernel");
   // Scratch of a block lies on the stack: 128 bytes for each of d and e.
   for (int64_t dim : {Dim::D, Dim::E}) {
     std::optional<int64_t> size = spec.getStaticSize(dim);
@@ -161,9 +265,12 @@ bool canBuildAttention(const AttentionSpec &spec, std::string *reason) {
       return fail(reason, "the " + Twine(name) + " width " + Twine(*size) + " is outside [1, 1024]");
   }
   for (int64_t dim : {Dim::B, Dim::H})
-    if (spec.getStaticSize(dim) != 1 && !spec.maps.back().isFunctionOfDim(dim))
+    if (spec.getStaticSize(dim) != 1 && !spec.maps[spec.result].isFunctionOfDim(dim))
       return fail(reason, "the result lacks a batch or head dimension that an operand has");
-  return canVectorizeBlock(*spec.score, reason) && (!spec.weight || canVectorizeBlock(*spec.weight, reason));
+  for (Block *block : {spec.score, spec.weight, spec.activation, spec.masked})
+    if (block && !canVectorizeBlock(*block, reason))
+      return false;
+  return true;
 }
 
 //===----------------------------------------------------------------------===//

@@ -24,17 +24,32 @@ struct KeyLimit {
 
 /// What one fused attention kernel computes, and how it is cut into tiles.
 struct AttentionSpec {
-  /// Of query, key, value, captures..., result; identity layout.
+  /// Of the operands in the op's order, the result, extra results; identity layout.
   llvm::SmallVector<mlir::MemRefType> types;
   /// In the same order, from (b, h, i, j, d, e).
   llvm::SmallVector<mlir::AffineMap> maps;
+  ScoreKind kind = ScoreKind::dot;
+  Normalizer normalizer = Normalizer::softmax;
   MaskedRows maskedRows = MaskedRows::nan;
-  /// The regions' blocks, owned by the op. No weight block is the identity.
-  mlir::Block *score = nullptr;
-  mlir::Block *weight = nullptr;
+  /// To which scores and weights are rounded; null for f32.
+  mlir::Type softmaxType;
+
+  /// Positions in `types`; keyOperand and alignment where the kind has one.
+  size_t query = 0, keyOperand = 0, value = 0, alignment = 0, firstCapture = 0, numCaptures = 0, result = 0;
+  llvm::SmallVector<size_t> denseMasks;
+  struct Extra {
+    ExtraSource source;
+    size_t operand;
+  };
+  llvm::SmallVector<Extra> extras;
+
+  /// The regions' blocks, owned by the op; null is the identity.
+  mlir::Block *score = nullptr, *weight = nullptr, *activation = nullptr, *masked = nullptr;
   /// What the score block gives for the keys within the limits.
   mlir::Value scoreValue;
   llvm::SmallVector<KeyLimit> limits;
+  /// What no kernel serves yet, if anything.
+  std::string unsupported;
 
   /// f32 lanes of a register, and whether it has AVX-512's exponent instructions.
   int64_t lanes = 4;
@@ -50,16 +65,31 @@ struct AttentionSpec {
   /// The spec of `op` with the tiles for `target`.
   static AttentionSpec get(AttentionOp op, TargetAttr target);
 
-  size_t getNumCaptures() const { return types.size() - 4; }
   /// Static size of iteration dimension `dim` (1 where no map names it), or
   /// nullopt where it is dynamic.
   std::optional<int64_t> getStaticSize(int64_t dim) const;
 
-  /// The factor c when the score region is s * c and nothing else.
+  /// The factor c when the scores are dot products times c and nothing else.
   std::optional<double> getPureScale() const;
-
-  /// Whether a score may be -inf: by the region or by a limit.
-  bool canMask() const { return !limits.empty() || !getPureScale(); }
+  bool wants(ExtraSource source) const {
+    return llvm::any_of(extras, [&](const Extra &extra) { return extra.source == source; });
+  }
+  /// Whether the mask hides keys; the score region may do so, too.
+  bool hasMask() const { return !limits.empty() || !denseMasks.empty(); }
+  /// Whether a row may see no key, or a weight may be 0 that hides a NaN.
+  bool canMask() const;
+  /// Whether hidden keys count in rows that see no other.
+  bool letsHiddenTakePart() const { return maskedRows == MaskedRows::finite && hasMask(); }
+  /// Whether keys that no query sees must be swept all the same.
+  bool needsAllKeys() const;
+  /// Whether the final weights are made in a sweep of their own.
+  bool hasWeightSweep() const {
+    return weight || softmaxType || wants(ExtraSource::weights) || wants(ExtraSource::final_weights);
+  }
+  /// Whether the activation of additive scores is tanh.
+  bool isTanh() const;
+  /// Whether the first key that a query sees moves with it.
+  bool isWindow() const;
 
   /// All that the kernel depends on: equal keys give the same IR.
   std::string key() const;
@@ -71,7 +101,7 @@ struct AttentionSpec {
 bool canBuildAttention(const AttentionSpec &spec, std::string *reason = nullptr);
 
 /// Emits the kernel `spec.symbol()` at the insertion point: a func.func with
-/// attn.kernel on the operands' buffers and then the result's.
+/// attn.kernel on the operands' buffers and then the results'.
 ///
 /// Flash attention with lanes = queries. For a block of queries the scores
 /// S^T = K Q^T come a tile of keys at a time with queries along the lanes, so

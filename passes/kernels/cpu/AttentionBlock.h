@@ -8,9 +8,14 @@ namespace attn {
 
 /// Memory of one block of queries, R rows in all, with queries innermost.
 struct AttentionScratch {
-  mlir::Value queries; ///< [key width][R]
+  mlir::Value queries; ///< [key width][R]; exp(2q) for tanh
   mlir::Value results; ///< [value width, up to a multiple of lanes][R]
   mlir::Value weights; ///< [keyBlock, or the same if larger][R]
+  // Null where not needed:
+  mlir::Value keys;                ///< [keyTile][key width, up to a multiple of lanes]; exp(2k) for tanh
+  mlir::Value rawQueries, rawKeys; ///< the same before exp, for tanh
+  mlir::Value values;              ///< [keyBlock][value width, up to a multiple of lanes], widened
+  mlir::Value tile;                ///< [keyTile][R], for extra results
 
   /// Allocates for blocks of `vectors` registers of queries.
   static AttentionScratch allocate(LaneBuilder &k, const AttentionSpec &spec, int64_t vectors);

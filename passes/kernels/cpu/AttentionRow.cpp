@@ -30,12 +30,12 @@ public:
         numKeys(getDimSize(k, spec, buffers, Dim::J)), mask(k, spec, buffers, batch, head, numKeys),
         weights(scratch.weights), sums(scratch.result) {
     auto view = [&](size_t n) { return viewHead(k, buffers[n], spec.maps[n], batch, head); };
-    query = view(0);
-    key = view(1);
-    value = view(2);
-    result = view(buffers.size() - 1);
-    for (size_t n = 0; n < spec.getNumCaptures(); ++n)
-      captures.push_back(view(3 + n));
+    query = view(spec.query);
+    key = view(spec.keyOperand);
+    value = view(spec.value);
+    result = view(spec.result);
+    for (size_t n = 0; n < spec.numCaptures; ++n)
+      captures.push_back(view(spec.firstCapture + n));
     bounds = mask.bounds(row, row);
   }
   void emit();
@@ -305,7 +305,10 @@ bool canEmitAttentionRow(const AttentionSpec &spec) {
     return map.getNumResults() && map.getResults().back() == getAffineDimExpr(dim, map.getContext()) &&
            llvm::count(map.getResults(), map.getResults().back()) == 1;
   };
-  return !spec.weight && isDense(1, Dim::D) && isDense(2, Dim::E);
+  return spec.kind == ScoreKind::dot && spec.normalizer == Normalizer::softmax && !spec.hasWeightSweep() &&
+         spec.extras.empty() && spec.denseMasks.empty() && !spec.letsHiddenTakePart() &&
+         llvm::all_of(spec.types, [](MemRefType type) { return !isa<FloatType>(type.getElementType()) || type.getElementType().isF32(); }) &&
+         isDense(1, Dim::D) && isDense(2, Dim::E);
 }
 
 void emitAttentionRow(LaneBuilder &k, const AttentionSpec &spec, ValueRange buffers, const AttentionRowScratch &scratch,

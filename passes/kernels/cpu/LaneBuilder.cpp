@@ -5,6 +5,8 @@
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/IR/Matchers.h"
+#include "mlir/IR/TypeUtilities.h"
+#include <limits>
 
 using namespace mlir;
 
@@ -126,6 +128,58 @@ Value LaneBuilder::exp2(Value x) {
   Value scaled = arith::AddIOp::create(b, loc, vector::BitCastOp::create(b, loc, ints, p), exponent);
   Value result = vector::BitCastOp::create(b, loc, vector, scaled);
   return select(compare(arith::CmpFPredicate::OLT, x, floor), splat(0), result);
+}
+
+Value LaneBuilder::expTwice(Value x) {
+  auto ints = VectorType::get({lanes}, b.getI32Type());
+  Value magic = splat(12582912.0f), c = splat(2.885390082f);
+  Value shifted = fma(x, c, magic), n = subf(shifted, magic);
+  Value f = fma(x, splat(3.85192607e-08f), fma(x, c, subf(splat(0), n)));
+  Value p;
+  for (float coefficient : {1.534581178e-04f, 1.339993122e-03f, 9.618488958e-03f, 5.550328777e-02f, 2.402264689e-01f,
+                            6.931472057e-01f, 1.0f})
+    p = p ? fma(p, f, splat(coefficient)) : splat(coefficient);
+  Value shift = arith::ConstantOp::create(b, loc, SplatElementsAttr::get(ints, b.getI32IntegerAttr(23)));
+  Value exponent = arith::ShLIOp::create(b, loc, vector::BitCastOp::create(b, loc, ints, shifted), shift);
+  Value scaled = arith::AddIOp::create(b, loc, vector::BitCastOp::create(b, loc, ints, p), exponent);
+  return vector::BitCastOp::create(b, loc, vectorType(), scaled);
+}
+
+Value LaneBuilder::maxAbs(Value x, Value y) {
+  Value magnitude = math::AbsFOp::create(b, loc, y);
+  Value isNumber = compare(arith::CmpFPredicate::ORD, y, y);
+  return maxf(x, select(isNumber, magnitude, splat(std::numeric_limits<float>::infinity())));
+}
+
+Value LaneBuilder::clamp(Value x, float bound) {
+  Value high = splat(bound), low = splat(-bound);
+  x = select(compare(arith::CmpFPredicate::OLT, high, x), high, x);
+  return maxf(low, x);
+}
+
+Value LaneBuilder::scalar(float value) { return arith::ConstantOp::create(b, loc, b.getF32FloatAttr(value)); }
+Value LaneBuilder::extract(Value vector, int64_t lane) { return vector::ExtractOp::create(b, loc, vector, lane); }
+
+Value LaneBuilder::toF32(Value x) {
+  if (getElementTypeOrSelf(x.getType()).isF32())
+    return x;
+  Type type = b.getF32Type();
+  if (auto vector = dyn_cast<VectorType>(x.getType()))
+    type = vector.clone(type);
+  return arith::ExtFOp::create(b, loc, type, x);
+}
+
+Value LaneBuilder::fromF32(Value x, Type type) {
+  if (type.isF32())
+    return x;
+  if (auto vector = dyn_cast<VectorType>(x.getType()))
+    type = vector.clone(type);
+  return arith::TruncFOp::create(b, loc, type, x);
+}
+
+Value LaneBuilder::isNonZero(Value x) {
+  Value zero = arith::ConstantOp::create(b, loc, b.getZeroAttr(x.getType()));
+  return arith::CmpIOp::create(b, loc, arith::CmpIPredicate::ne, x, zero);
 }
 
 //===----------------------------------------------------------------------===//

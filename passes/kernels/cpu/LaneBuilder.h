@@ -72,6 +72,19 @@ public:
   /// with hasScalef) and for -inf; NaN for NaN. x > 127 gives inf or garbage
   /// without hasScalef.
   mlir::Value exp2(mlir::Value x);
+  /// e^2x with relative error 1e-7 for |x| <= 30, garbage beyond.
+  mlir::Value expTwice(mlir::Value x);
+  /// The greater of x and |y|; infinity where y is NaN.
+  mlir::Value maxAbs(mlir::Value x, mlir::Value y);
+  /// x within [-bound, bound]; NaN stays.
+  mlir::Value clamp(mlir::Value x, float bound);
+  mlir::Value scalar(float value);
+  mlir::Value extract(mlir::Value vector, int64_t lane);
+  /// A scalar or vector of floats as f32, and of f32 as `type`.
+  mlir::Value toF32(mlir::Value x);
+  mlir::Value fromF32(mlir::Value x, mlir::Type type);
+  /// Whether an integer, or each of a vector, is not 0.
+  mlir::Value isNonZero(mlir::Value x);
 
   //===--- memory ---------------------------------------------------------===//
   /// Scratch of `elements` f32 on the stack, aligned to a cache line.

@@ -23,16 +23,19 @@ FailureOr<func::FuncOp> KernelTable::getOrBuild(StringRef symbol, BuildFn build)
 }
 
 void replaceByKernel(RewriterBase &rewriter, Operation *op, func::FuncOp kernel, ValueRange inputs,
-                     ArrayRef<OpFoldResult> sizes, ArrayRef<int64_t> elementwise) {
+                     ArrayRef<SmallVector<OpFoldResult>> sizes, ArrayRef<int64_t> elementwise) {
   Location loc = op->getLoc();
-  auto type = cast<RankedTensorType>(op->getResult(0).getType());
-  // The op's type is what the kernel was built for, though a size may be known better.
-  SmallVector<Value> dynamic;
-  for (auto [n, size] : llvm::enumerate(sizes))
-    if (type.isDynamicDim(n))
-      dynamic.push_back(getValueOrCreateConstantIndexOp(rewriter, loc, size));
-  Value init = tensor::EmptyOp::create(rewriter, loc, type, dynamic);
-  auto call = KernelOp::create(rewriter, loc, type, SymbolRefAttr::get(kernel), inputs, init,
+  SmallVector<Value> inits;
+  for (auto [result, shape] : llvm::zip_equal(op->getResults(), sizes)) {
+    auto type = cast<RankedTensorType>(result.getType());
+    // The op's type is what the kernel was built for, though a size may be known better.
+    SmallVector<Value> dynamic;
+    for (auto [n, size] : llvm::enumerate(shape))
+      if (type.isDynamicDim(n))
+        dynamic.push_back(getValueOrCreateConstantIndexOp(rewriter, loc, size));
+    inits.push_back(tensor::EmptyOp::create(rewriter, loc, type, dynamic));
+  }
+  auto call = KernelOp::create(rewriter, loc, op->getResultTypes(), SymbolRefAttr::get(kernel), inputs, inits,
                                rewriter.getDenseI64ArrayAttr(elementwise));
   rewriter.replaceOp(op, call.getOutputs());
 }

@@ -25,10 +25,10 @@ private:
   mlir::SymbolTable symbols;
 };
 
-/// Replaces `op`, which has one tensor result, by a call of `kernel` on `inputs`
-/// and an empty tensor; `sizes` are those of the result.
+/// Replaces `op` by a call of `kernel` on `inputs` and an empty tensor for each
+/// result; `sizes` are those of the results.
 void replaceByKernel(mlir::RewriterBase &rewriter, mlir::Operation *op, mlir::func::FuncOp kernel,
-                     mlir::ValueRange inputs, llvm::ArrayRef<mlir::OpFoldResult> sizes,
+                     mlir::ValueRange inputs, llvm::ArrayRef<llvm::SmallVector<mlir::OpFoldResult>> sizes,
                      llvm::ArrayRef<int64_t> elementwise = {});
 
 } // namespace attn

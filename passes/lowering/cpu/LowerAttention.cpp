@@ -25,27 +25,10 @@ namespace {
 
 remark::RemarkOpts remarkOpts() { return remark::RemarkOpts::name("attention").category("attn-lower-attention"); }
 
-/// What the kernel path has no kernel for yet; attn-decompose takes these ops.
-std::string unsupported(AttentionOp op) {
-  if (op.isPlain())
-    return "";
-  if (op.getKind() != ScoreKind::dot)
-    return ("no kernel for scores of kind " + stringifyScoreKind(op.getKind())).str();
-  if (op.getNormalizer() != Normalizer::softmax)
-    return ("no kernel for normalizer " + stringifyNormalizer(op.getNormalizer())).str();
-  if (!op.getMask().empty())
-    return "no kernel for mask terms";
-  if (!op.getExtraResults().empty())
-    return "no kernel for extra results";
-  return op.getMasked().empty() ? "no kernel for this softmax_type" : "no kernel for a masked region";
-}
-
 /// Replaces `op` by a kernel; otherwise it stays, to be decomposed, and the
 /// reason comes back.
 std::string lower(AttentionOp op, KernelTable &kernels, TargetAttr target) {
-  std::string reason = unsupported(op);
-  if (!reason.empty())
-    return reason;
+  std::string reason;
   AttentionSpec spec = AttentionSpec::get(op, target);
   if (!canBuildAttention(spec, &reason))
     return reason;
@@ -58,7 +41,7 @@ std::string lower(AttentionOp op, KernelTable &kernels, TargetAttr target) {
   if (failed(op.reifyResultShapes(rewriter, shapes)))
     return "the sizes of the result are unknown";
   remark::passed(op.getLoc(), remarkOpts()) << remark::add("{0}", spec.symbol());
-  replaceByKernel(rewriter, op, *kernel, op->getOperands(), shapes.front());
+  replaceByKernel(rewriter, op, *kernel, op->getOperands(), shapes);
   return "";
 }
 

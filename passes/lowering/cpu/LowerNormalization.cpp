@@ -59,8 +59,8 @@ private:
     remark::passed(op->getLoc(), remarkNamed(name)) << remark::add("{0}", spec.symbol());
     IRRewriter rewriter(op);
     // The result has the input's sizes, and may take its buffer.
-    replaceByKernel(rewriter, op, *kernel, op->getOperands(),
-                    tensor::getMixedSizes(rewriter, op->getLoc(), op->getOperand(0)), /*elementwise=*/{0});
+    SmallVector<OpFoldResult> sizes = tensor::getMixedSizes(rewriter, op->getLoc(), op->getOperand(0));
+    replaceByKernel(rewriter, op, *kernel, op->getOperands(), sizes, /*elementwise=*/{0});
   }
 
   KernelTable kernels;

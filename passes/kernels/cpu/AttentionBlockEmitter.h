@@ -1,0 +1,127 @@
+#ifndef PASSES_KERNELS_CPU_ATTENTIONBLOCKEMITTER_H
+#define PASSES_KERNELS_CPU_ATTENTIONBLOCKEMITTER_H
+
+#include "passes/kernels/cpu/AttentionBlock.h"
+#include "passes/kernels/cpu/AttentionMask.h"
+#include "passes/kernels/cpu/AttentionOperands.h"
+#include <deque>
+#include <limits>
+
+namespace attn {
+
+inline constexpr float kLog2E = 1.44269504f;
+inline constexpr float kInfinity = std::numeric_limits<float>::infinity();
+
+/// Emits one block of queries. AttentionBlock.cpp holds the order of things and
+/// the softmax, AttentionScores.cpp the scores of a tile, AttentionTiles.cpp
+/// what goes in and out and the product with the values.
+class BlockEmitter {
+public:
+  using Values = LaneBuilder::Values;
+  BlockEmitter(LaneBuilder &k, const AttentionSpec &spec, mlir::ValueRange buffers, const AttentionScratch &scratch,
+               mlir::Value batch, mlir::Value head, mlir::Value begin, int64_t vectors);
+  void emit();
+
+private:
+  /// What a sweep over the keys does with a tile of scores.
+  enum class Sweep {
+    Online,  ///< weights relative to a running maximum, times values
+    Reduce,  ///< maximum and sum only
+    Weights, ///< final weights through the weight region, times values
+  };
+
+  /// What travels from key tile to key tile, one a query vector. `maximum` is
+  /// the running maximum or, with a pure scale, its negative in units of log 2.
+  /// `sum` and `partial` (this key block's share) add up to the row sum.
+  struct State {
+    Values maximum, sum, partial;
+    Values flat() const {
+      Values all(maximum);
+      all.append(sum);
+      all.append(partial);
+      return all;
+    }
+  };
+  State stateOf(mlir::ValueRange values) const {
+    State state;
+    state.maximum.assign(values.begin(), values.begin() + vectors);
+    state.sum.assign(values.begin() + vectors, values.begin() + 2 * vectors);
+    state.partial.assign(values.begin() + 2 * vectors, values.end());
+    return state;
+  }
+
+  //===--- order of things and softmax ------------------------------------===//
+  State attend();
+  State sweepKeys(Sweep sweep, const State &start);
+  Values sweepTile(Sweep sweep, mlir::Value first, mlir::Value row, bool isEdge, const State &start,
+                   mlir::ValueRange values);
+  State softmaxTile(Sweep sweep, mlir::Value row, Values scores, State state);
+  State rescale(Sweep sweep, mlir::Value row, llvm::MutableArrayRef<mlir::Value> scores,
+                llvm::ArrayRef<mlir::Value> tops, const State &state);
+  void storeWeights(mlir::Value row, mlir::Value key, bool isEdge, Values scores, const State &final);
+  void fillUniformRows(State &state);
+  mlir::Value countKeys();
+  Values normalisers(const State &state);
+  mlir::Value isEmptyRow(mlir::Value sum);
+  mlir::Value roundToSoftmaxType(mlir::Value x);
+
+  //===--- scores ---------------------------------------------------------===//
+  Values scoreTile(mlir::Value key, mlir::Value row, bool isEdge, const State &state);
+  Values dotTile(mlir::Value key, bool isEdge, const State &state);
+  Values additiveTile(mlir::Value key, bool isEdge);
+  Values tanhTile(mlir::Value alignmentSum, bool isFactored);
+  Values givenTile(mlir::Value key, bool isEdge);
+  Values keyRows(mlir::Value key, bool isEdge);
+  /// Copies keyTile key rows to keyRow as f32; as exp(2x) and its greatest |x| with `isTanh`.
+  mlir::Value stageKeys(llvm::ArrayRef<mlir::Value> rows, bool isTanh);
+  Values maskTile(mlir::Value key, bool isEdge, Values scores);
+  mlir::Value isLiveTile(mlir::Value key, bool isEdge);
+  void applyRegion(mlir::Block &block, mlir::Value result, llvm::MutableArrayRef<mlir::Value> tile, mlir::Value key,
+                   bool isEdge);
+  void keepScores(ExtraSource stage, mlir::Value row, const Values &scores);
+
+  //===--- in and out -----------------------------------------------------===//
+  void loadQueries();
+  void loadQueryTile(mlir::Value d, int64_t width);
+  void storeQuery(mlir::Value raw, mlir::Value d, int64_t vector);
+  mlir::Value maximumOfQueries();
+  void addValues(mlir::Value key, mlir::Value begin, mlir::Value end);
+  void addValueTile(const HeadView &from, mlir::Value corner, mlir::Value begin, mlir::Value end, mlir::Value column,
+                    int64_t width);
+  void stageValues(mlir::Value key, mlir::Value begin, mlir::Value end);
+  void prefetchNext(mlir::Value key);
+  void storeResult(llvm::ArrayRef<mlir::Value> factors);
+  void storeExtra(ExtraSource source, mlir::Value key, mlir::Value count);
+  void fillExtras();
+  void storeLogSums(const State &state);
+  mlir::Value anyNotFinite();
+
+  mlir::Value at(mlir::Value row, int64_t vector) {
+    return k.add(k.mul(row, vectors * k.lanes), vector * k.lanes);
+  }
+  HeadView view(size_t operand) { return viewHead(k, buffers[operand], spec.maps[operand], batch, head); }
+
+  LaneBuilder &k;
+  const AttentionSpec &spec;
+  mlir::ValueRange buffers;
+  const AttentionScratch &scratch;
+  const int64_t vectors;
+  const int64_t keyWidth, valueWidth, paddedValueWidth;
+  const std::optional<double> pureScale;
+  const bool canMask;
+  mlir::Value batch, head, begin, numKeys;
+  HeadView query, key, value, alignment, result;
+  QueryBlock queries;
+  KeyMask mask;
+  KeyMask::Bounds bounds;
+  std::deque<HeadView> captures, dense; ///< readers point into them
+  llvm::SmallVector<CaptureReader> readers, denseReaders;
+  std::optional<CaptureReader> givenReader;
+  mlir::Value queryMaximum; ///< of |q|, where scores are tanh
+  mlir::Value isCareful;    ///< products of zero weights are left out
+  Values takesPart;         ///< by query vector: hidden keys count in these rows
+};
+
+} // namespace attn
+
+#endif // PASSES_KERNELS_CPU_ATTENTIONBLOCKEMITTER_H

@@ -1,0 +1,320 @@
+#include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "passes/kernels/cpu/AttentionBlockEmitter.h"
+#include "passes/kernels/cpu/RegionVectorizer.h"
+#include "llvm/Support/MathExtras.h"
+
+using namespace mlir;
+
+namespace attn {
+
+using Dim = AttentionOp::Dim;
+using Predicate = arith::CmpFPredicate;
+
+/// Two columns share a division where |q| + |k| is at most this: the product of
+/// two 1 + exp(2q) exp(2k) stays below 2^126.
+static constexpr float kFactoredRange = 21;
+
+/// Scores of keyTile keys from `first` on, by key, then by query vector: in
+/// units of log 2 and less the maximum with a pure scale, after the region
+/// otherwise. Hidden keys and those beyond the last one score -inf (0 without
+/// softmax). `row` is their place in the block of keys.
+BlockEmitter::Values BlockEmitter::scoreTile(Value first, Value row, bool isEdge, const State &state) {
+  Values scores = spec.kind == ScoreKind::dot        ? dotTile(first, isEdge, state)
+                  : spec.kind == ScoreKind::additive ? additiveTile(first, isEdge)
+                                                     : givenTile(first, isEdge);
+  keepScores(ExtraSource::raw_scores, first, scores);
+  if (!pureScale)
+    applyRegion(*spec.score, spec.scoreValue, scores, first, isEdge);
+  keepScores(ExtraSource::scores, first, scores);
+  if (!mask.isFull() || !dense.empty())
+    scores = maskTile(first, isEdge, std::move(scores));
+  keepScores(ExtraSource::masked_scores, first, scores);
+  for (Value &score : scores)
+    score = roundToSoftmaxType(score);
+  Value hidden = k.splat(spec.normalizer == Normalizer::softmax ? -kInfinity : 0);
+  if (isEdge)
+    for (int64_t r = 1; r < spec.keyTile; ++r) {
+      Value isKey = k.less(k.add(first, r), numKeys);
+      for (int64_t v = 0; v < vectors; ++v)
+        scores[r * vectors + v] = k.select(isKey, scores[r * vectors + v], hidden);
+    }
+  return scores;
+}
+
+/// Scores of a stage that is asked for as a result.
+void BlockEmitter::keepScores(ExtraSource stage, Value first, const Values &scores) {
+  if (!spec.wants(stage))
+    return;
+  for (int64_t r = 0; r < spec.keyTile; ++r)
+    for (int64_t v = 0; v < vectors; ++v)
+      k.store(scores[r * vectors + v], scratch.tile, at(k.index(r), v));
+  storeExtra(stage, first, k.min(k.index(spec.keyTile), k.sub(numKeys, first)));
+}
+
+//===----------------------------------------------------------------------===//
+// Keys
+//===----------------------------------------------------------------------===//
+
+/// Offsets of the rows of a tile of keys.
+BlockEmitter::Values BlockEmitter::keyRows(Value first, bool isEdge) {
+  Values rows;
+  for (int64_t r = 0; r < spec.keyTile; ++r) {
+    Value row = k.add(first, r);
+    if (isEdge)
+      row = k.min(row, k.sub(numKeys, k.index(1)));
+    rows.push_back(key.along(k, key.base, Dim::J, row));
+  }
+  return rows;
+}
+
+Value BlockEmitter::stageKeys(ArrayRef<Value> rows, bool isTanh) {
+  int64_t padded = llvm::alignTo(keyWidth, k.lanes);
+  Value top = k.splat(0);
+  auto stage = [&](Value raw, int64_t r, Value d) {
+    raw = k.toF32(raw);
+    if (isTanh) {
+      k.store(raw, scratch.rawKeys, k.add(d, r * padded));
+      top = k.maxAbs(top, raw);
+      raw = k.expTwice(raw);
+    }
+    k.store(raw, scratch.keys, k.add(d, r * padded));
+    return top;
+  };
+  for (int64_t r = 0; r < spec.keyTile; ++r) {
+    if (!key.isContiguous(Dim::D)) {
+      for (int64_t d = 0; d < padded; d += k.lanes) {
+        Values elements;
+        for (int64_t n = 0; n < k.lanes; ++n)
+          elements.push_back(k.load(key.flat, key.along(k, rows[r], Dim::D, k.index(std::min(d + n, keyWidth - 1)))));
+        auto type = VectorType::get({k.lanes}, key.elementType());
+        stage(vector::FromElementsOp::create(k.b, k.loc, type, elements), r, k.index(d));
+      }
+      continue;
+    }
+    int64_t whole = keyWidth / k.lanes * k.lanes;
+    top = k.loop(k.index(0), k.index(whole), k.lanes, top, [&](Value d, ValueRange carried) -> Values {
+      top = carried.front();
+      return {stage(k.loadVector(key.flat, k.add(rows[r], d)), r, d)};
+    }).front();
+    if (whole < keyWidth)
+      stage(k.loadFirst(key.flat, k.add(rows[r], whole), k.index(keyWidth - whole), k.lanes), r, k.index(whole));
+  }
+  if (!isTanh)
+    return {};
+  return k.extract(k.acrossLanes(top, [&](Value x, Value y) { return k.maxf(x, y); }), 0);
+}
+
+BlockEmitter::Values BlockEmitter::dotTile(Value first, bool isEdge, const State &state) {
+  Values rows = keyRows(first, isEdge), accumulators;
+  HeadView from = key;
+  if (scratch.keys) {
+    stageKeys(rows, /*isTanh=*/false);
+    from = HeadView{scratch.keys, k.index(0), {}};
+    from.strides[Dim::D] = k.index(1);
+    for (int64_t r = 0; r < spec.keyTile; ++r)
+      rows[r] = k.index(r * llvm::alignTo(keyWidth, k.lanes));
+  }
+  for (int64_t r = 0; r < spec.keyTile; ++r)
+    for (int64_t v = 0; v < vectors; ++v)
+      accumulators.push_back(pureScale ? state.maximum[v] : k.splat(0));
+  return k.loop(k.index(0), k.index(keyWidth), 1, accumulators, [&](Value d, ValueRange carried) {
+    Values columns, next;
+    for (int64_t v = 0; v < vectors; ++v)
+      columns.push_back(k.loadVector(scratch.queries, at(d, v)));
+    for (int64_t r = 0; r < spec.keyTile; ++r) {
+      Value element = k.broadcast(k.load(from.flat, from.along(k, rows[r], Dim::D, d)));
+      for (int64_t v = 0; v < vectors; ++v)
+        next.push_back(k.fma(element, columns[v], carried[r * vectors + v]));
+    }
+    return next;
+  });
+}
+
+BlockEmitter::Values BlockEmitter::givenTile(Value first, bool isEdge) {
+  Values scores;
+  for (Values &row : givenReader->read(first, spec.keyTile, isEdge, numKeys))
+    for (Value element : row) {
+      Value score = k.toF32(element);
+      scores.push_back(isa<VectorType>(score.getType()) ? score : k.broadcast(score));
+    }
+  return scores;
+}
+
+/// sum_d alignment[d] * activation(q[d] + k[d]).
+BlockEmitter::Values BlockEmitter::additiveTile(Value first, bool isEdge) {
+  Values rows = keyRows(first, isEdge);
+  if (spec.isTanh()) {
+    Value zero = k.extract(k.splat(0), 0);
+    Value sum = k.loop(k.index(0), k.index(keyWidth), 1, zero, [&](Value d, ValueRange carried) -> Values {
+      Value a = k.toF32(k.load(alignment.flat, alignment.along(k, alignment.base, Dim::D, d)));
+      return {k.addf(carried.front(), a)};
+    }).front();
+    Value top = k.addf(stageKeys(rows, /*isTanh=*/true), queryMaximum);
+    Value isNear = k.compare(Predicate::OLE, top, k.extract(k.splat(kFactoredRange), 0));
+    sum = k.broadcast(sum);
+    return k.branch(
+        isNear, SmallVector<Type>(spec.keyTile * vectors, k.vectorType()), [&] { return tanhTile(sum, true); },
+        [&] { return tanhTile(sum, false); });
+  }
+  Values zeros(spec.keyTile * vectors, k.splat(0));
+  return k.loop(k.index(0), k.index(keyWidth), 1, zeros, [&](Value d, ValueRange carried) {
+    Values columns, next;
+    for (int64_t v = 0; v < vectors; ++v)
+      columns.push_back(k.loadVector(scratch.queries, at(d, v)));
+    Value a = k.broadcast(k.toF32(k.load(alignment.flat, alignment.along(k, alignment.base, Dim::D, d))));
+    for (int64_t r = 0; r < spec.keyTile; ++r) {
+      Value element = k.broadcast(k.toF32(k.load(key.flat, key.along(k, rows[r], Dim::D, d))));
+      for (int64_t v = 0; v < vectors; ++v) {
+        Value x = k.addf(columns[v], element);
+        if (spec.activation)
+          x = *vectorizeBlock(k.b, *spec.activation, x, k.lanes, nullptr);
+        next.push_back(k.fma(a, x, carried[r * vectors + v]));
+      }
+    }
+    return next;
+  });
+}
+
+/// sum_d a tanh(q + k) = sum_d a - 2 sum_d a / (1 + exp(2q) exp(2k)), from the
+/// staged exponentials; or, far from 0, with exp(2(q + k)) of the raw sums.
+BlockEmitter::Values BlockEmitter::tanhTile(Value alignmentSum, bool isFactored) {
+  int64_t padded = llvm::alignTo(keyWidth, k.lanes), step = isFactored ? 2 : 1;
+  Value one = k.splat(1), columns = isFactored ? scratch.queries : scratch.rawQueries,
+        rows = isFactored ? scratch.keys : scratch.rawKeys;
+  auto denominator = [&](Value d, int64_t r, int64_t v, Value column) {
+    Value element = k.broadcast(k.load(rows, k.add(d, r * padded)));
+    if (isFactored)
+      return k.fma(element, column, one);
+    // 1 + exp(2x); x beyond 20 gives 1 or -1, as it should.
+    Value x = k.clamp(k.addf(element, column), 20);
+    return k.addf(k.expTwice(x), one);
+  };
+  auto body = [&](Value d, ValueRange carried, int64_t count) {
+    Values next, a;
+    for (int64_t n = 0; n < count; ++n)
+      a.push_back(k.broadcast(k.toF32(k.load(alignment.flat, alignment.along(k, alignment.base, Dim::D, k.add(d, n))))));
+    SmallVector<Values> loaded(count);
+    for (int64_t n = 0; n < count; ++n)
+      for (int64_t v = 0; v < vectors; ++v)
+        loaded[n].push_back(k.loadVector(columns, at(k.add(d, n), v)));
+    for (int64_t r = 0; r < spec.keyTile; ++r)
+      for (int64_t v = 0; v < vectors; ++v) {
+        Value sum = carried[r * vectors + v], y = denominator(d, r, v, loaded[0][v]);
+        if (count == 1) {
+          next.push_back(k.addf(sum, k.divf(a[0], y)));
+          continue;
+        }
+        Value z = denominator(k.add(d, 1), r, v, loaded[1][v]);
+        next.push_back(k.addf(sum, k.divf(k.fma(a[0], z, k.mulf(a[1], y)), k.mulf(y, z))));
+      }
+    return next;
+  };
+  // Chunks keep the sums short.
+  constexpr int64_t kChunk = 128;
+  Values zeros(spec.keyTile * vectors, k.splat(0));
+  Values sums = k.loop(k.index(0), k.index(keyWidth / step * step), kChunk, zeros, [&](Value chunk, ValueRange carried) {
+    Value end = k.min(k.add(chunk, kChunk), k.index(keyWidth / step * step));
+    Values part = k.loop(chunk, end, step, zeros, [&](Value d, ValueRange inner) { return body(d, inner, step); });
+    for (auto [sum, before] : llvm::zip_equal(part, carried))
+      sum = k.addf(sum, before);
+    return part;
+  });
+  if (keyWidth % step)
+    sums = body(k.index(keyWidth - 1), sums, 1);
+  for (Value &sum : sums)
+    sum = k.fma(sum, k.splat(-2), alignmentSum);
+  return sums;
+}
+
+//===----------------------------------------------------------------------===//
+// Region and mask
+//===----------------------------------------------------------------------===//
+
+/// Hidden keys of a tile, where it has some, score -inf; or what the masked
+/// region says in rows where they take part.
+BlockEmitter::Values BlockEmitter::maskTile(Value first, bool isEdge, Values scores) {
+  Value low = k.splat(spec.normalizer == Normalizer::softmax ? -kInfinity : 0);
+  auto masked = [&] {
+    SmallVector<SmallVector<Values>> shown;
+    for (CaptureReader &reader : denseReaders)
+      shown.push_back(reader.read(first, spec.keyTile, isEdge, numKeys));
+    Values hidden(scores.size(), low);
+    if (!takesPart.empty()) {
+      Values other(scores);
+      if (spec.masked)
+        applyRegion(*spec.masked, Value(), other, first, isEdge);
+      for (size_t n = 0; n < hidden.size(); ++n)
+        hidden[n] = k.select(takesPart[n % vectors], other[n], low);
+    }
+    Values result;
+    for (int64_t r = 0; r < spec.keyTile; ++r)
+      for (int64_t v = 0; v < vectors; ++v) {
+        Value isVisible = mask.isFull() ? Value() : mask.visibleTo(v, k.add(first, r));
+        for (auto &term : shown) {
+          Value shows = k.isNonZero(term[r][v]);
+          isVisible = isVisible ? k.both(isVisible, shows) : shows;
+        }
+        result.push_back(k.select(isVisible, scores[r * vectors + v], hidden[r * vectors + v]));
+      }
+    return result;
+  };
+  if (!dense.empty())
+    return masked();
+  Value isInner = k.both(k.less(k.sub(bounds.innerLower, k.index(1)), first),
+                         k.less(k.add(first, spec.keyTile - 1), bounds.innerUpper));
+  return k.branch(
+      isInner, ValueRange(scores).getTypes(), [&] { return scores; }, masked);
+}
+
+/// Whether the dense masks may show a key of the tile; null where that is not
+/// asked quickly.
+Value BlockEmitter::isLiveTile(Value first, bool isEdge) {
+  Value live;
+  for (const HeadView &view : dense) {
+    bool isRow = view.isContiguous(Dim::J);
+    if (!isRow || !view.elementType().isInteger(8))
+      continue;
+    Values rows;
+    int64_t count = view.has(Dim::I) ? vectors * k.lanes : 1;
+    for (int64_t n = 0; n < count; ++n) {
+      Value offset = k.add(count > 1 ? view.along(k, view.base, Dim::I, queries.row(k, n)) : view.base, first);
+      rows.push_back(isEdge ? k.loadFirst(view.flat, offset, k.sub(numKeys, first), spec.keyTile)
+                            : k.loadVector(view.flat, offset, spec.keyTile));
+    }
+    Value all = k.tree(rows, [&](Value x, Value y) -> Value { return arith::OrIOp::create(k.b, k.loc, x, y); });
+    Value bits = vector::ReductionOp::create(k.b, k.loc, vector::CombiningKind::OR, all);
+    Value some = k.isNonZero(bits);
+    live = live ? k.both(live, some) : some;
+  }
+  return live;
+}
+
+/// Replaces each element of a tile by what `region` makes of it.
+void BlockEmitter::applyRegion(Block &region, Value result, MutableArrayRef<Value> tile, Value first, bool isEdge) {
+  // Read only what the region uses.
+  SmallVector<SmallVector<Values>> captured(readers.size());
+  for (auto [n, reader] : llvm::enumerate(readers))
+    if (!region.getArgument(1 + n).use_empty())
+      captured[n] = reader.read(first, spec.keyTile, isEdge, numKeys);
+  for (int64_t r = 0; r < spec.keyTile; ++r)
+    for (int64_t v = 0; v < vectors; ++v) {
+      Value &element = tile[r * vectors + v];
+      Values arguments{element};
+      for (auto [n, values] : llvm::enumerate(captured))
+        arguments.push_back(values.empty() ? Value() : values[r][v]);
+      auto index = [&](OpBuilder &, Location, int64_t dim) -> Value {
+        if (dim == Dim::B || dim == Dim::H)
+          return dim == Dim::B ? batch : head;
+        if (dim == Dim::J)
+          return k.add(first, r);
+        auto type = VectorType::get({k.lanes}, k.b.getIndexType());
+        return k.b.createOrFold<arith::AddIOp>(k.loc, k.broadcast(k.add(queries.first, v * k.lanes)),
+                                               vector::StepOp::create(k.b, k.loc, type));
+      };
+      // canBuildAttention has asked canVectorizeBlock.
+      element = *vectorizeBlock(k.b, region, arguments, k.lanes, index, nullptr, result);
+    }
+}
+
+} // namespace attn

@@ -1,0 +1,297 @@
+#include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "passes/kernels/cpu/AttentionBlockEmitter.h"
+
+using namespace mlir;
+
+namespace attn {
+
+using Dim = AttentionOp::Dim;
+using Predicate = arith::CmpFPredicate;
+
+//===----------------------------------------------------------------------===//
+// Queries
+//===----------------------------------------------------------------------===//
+
+void BlockEmitter::loadQueries() {
+  if (spec.kind == ScoreKind::given)
+    return;
+  if (!query.isContiguous(Dim::D) || query.isContiguous(Dim::I)) {
+    k.loop(k.index(0), k.index(keyWidth), 1, [&](Value d) {
+      for (int64_t v = 0; v < vectors; ++v)
+        storeQuery(k.toF32(gatherRows(k, query, queries, query.along(k, query.base, Dim::D, d), v)), d, v);
+    });
+  } else {
+    int64_t whole = keyWidth / k.lanes * k.lanes;
+    k.loop(k.index(0), k.index(whole), k.lanes, [&](Value d) { loadQueryTile(d, k.lanes); });
+    if (keyWidth < k.lanes)
+      loadQueryTile(k.index(0), keyWidth);
+    else if (whole < keyWidth) // the last columns once more, in one whole tile
+      loadQueryTile(k.index(keyWidth - k.lanes), k.lanes);
+  }
+  if (spec.isTanh())
+    queryMaximum = maximumOfQueries();
+}
+
+void BlockEmitter::loadQueryTile(Value d, int64_t width) {
+  for (int64_t v = 0; v < vectors; ++v) {
+    Values rows;
+    for (int64_t n = 0; n < k.lanes; ++n) {
+      Value row = queries.row(k, v * k.lanes + n);
+      Value offset = k.add(query.along(k, query.base, Dim::I, row), d);
+      rows.push_back(k.toF32(width < k.lanes ? k.loadFirst(query.flat, offset, k.index(width), k.lanes)
+                                             : k.loadVector(query.flat, offset)));
+    }
+    Values columns = k.transpose(rows);
+    for (int64_t n = 0; n < width; ++n)
+      storeQuery(columns[n], k.add(d, n), v);
+  }
+}
+
+/// Column `d` of a vector of queries, as the scores read it.
+void BlockEmitter::storeQuery(Value raw, Value d, int64_t vector) {
+  if (pureScale)
+    raw = k.mulf(raw, k.splat(*pureScale * kLog2E));
+  if (spec.isTanh()) {
+    k.store(raw, scratch.rawQueries, at(d, vector));
+    raw = k.expTwice(raw);
+  }
+  k.store(raw, scratch.queries, at(d, vector));
+}
+
+/// The greatest |q| of the block, or infinity where one is no number.
+Value BlockEmitter::maximumOfQueries() {
+  Value zero = k.splat(0);
+  Values tops = k.loop(k.index(0), k.index(keyWidth), 1, Values(vectors, zero), [&](Value d, ValueRange carried) {
+    Values next;
+    for (int64_t v = 0; v < vectors; ++v)
+      next.push_back(k.maxAbs(carried[v], k.loadVector(scratch.rawQueries, at(d, v))));
+    return next;
+  });
+  Value top = k.tree(tops, [&](Value x, Value y) { return k.maxf(x, y); });
+  return k.extract(k.acrossLanes(top, [&](Value x, Value y) { return k.maxf(x, y); }), 0);
+}
+
+//===----------------------------------------------------------------------===//
+// Values
+//===----------------------------------------------------------------------===//
+
+/// results += V^T weights over rows [begin, end) of the weights, which are the
+/// keys from `key` + begin on.
+void BlockEmitter::addValues(Value key, Value begin, Value end) {
+  HeadView from = value;
+  Value corner = value.along(k, value.base, Dim::J, key);
+  if (scratch.values) {
+    stageValues(key, begin, end);
+    from = HeadView{scratch.values, k.index(0), {}};
+    from.strides[Dim::J] = k.index(paddedValueWidth);
+    from.strides[Dim::E] = k.index(1);
+    corner = k.index(0);
+  }
+  int64_t whole = valueWidth / spec.valueTile * spec.valueTile;
+  k.loop(k.index(0), k.index(whole), spec.valueTile,
+         [&](Value column) { addValueTile(from, corner, begin, end, column, spec.valueTile); });
+  if (whole < valueWidth)
+    addValueTile(from, corner, begin, end, k.index(whole), valueWidth - whole);
+}
+
+/// The values as f32, where they are stored in fewer bits.
+void BlockEmitter::stageValues(Value key, Value begin, Value end) {
+  k.loop(begin, end, 1, [&](Value n) {
+    Value from = value.along(k, value.base, Dim::J, k.add(key, n)), to = k.mul(n, paddedValueWidth);
+    if (!value.isContiguous(Dim::E)) {
+      k.loop(k.index(0), k.index(valueWidth), 1, [&](Value e) {
+        Value element = k.toF32(k.load(value.flat, value.along(k, from, Dim::E, e)));
+        memref::StoreOp::create(k.b, k.loc, element, scratch.values, k.add(to, e));
+      });
+      return;
+    }
+    for (int64_t e = 0; e < valueWidth; e += k.lanes) {
+      int64_t rest = valueWidth - e;
+      Value chunk = rest < k.lanes ? k.loadFirst(value.flat, k.add(from, e), k.index(rest), k.lanes)
+                                   : k.loadVector(value.flat, k.add(from, e));
+      k.store(k.toF32(chunk), scratch.values, k.add(to, e));
+    }
+  });
+}
+
+void BlockEmitter::addValueTile(const HeadView &from, Value corner, Value begin, Value end, Value column,
+                                int64_t width) {
+  corner = from.along(k, corner, Dim::E, column);
+  Value zero = k.splat(0);
+  auto products = [&](bool skipsZeros) {
+    return k.loop(begin, end, 1, Values(width * vectors, zero), [&](Value n, ValueRange carried) {
+      Values weights, isLive, next;
+      for (int64_t v = 0; v < vectors; ++v) {
+        weights.push_back(k.loadVector(scratch.weights, at(n, v)));
+        isLive.push_back(skipsZeros ? k.compare(Predicate::UNE, weights[v], zero) : Value());
+      }
+      Value row = from.along(k, corner, Dim::J, n);
+      for (int64_t e = 0; e < width; ++e) {
+        Value element = k.broadcast(k.load(from.flat, from.along(k, row, Dim::E, k.index(e))));
+        for (int64_t v = 0; v < vectors; ++v) {
+          Value before = carried[e * vectors + v], after = k.fma(element, weights[v], before);
+          next.push_back(skipsZeros ? k.select(isLive[v], after, before) : after);
+        }
+      }
+      return next;
+    });
+  };
+  Values sums;
+  if (isCareful)
+    sums = k.branch(
+        k.unlikely(isCareful), SmallVector<Type>(width * vectors, k.vectorType()), [&] { return products(true); },
+        [&] { return products(false); });
+  else
+    sums = products(false);
+  // A block's sum first, then the total: short sums keep 128k keys accurate.
+  for (int64_t e = 0; e < width; ++e)
+    for (int64_t v = 0; v < vectors; ++v) {
+      Value offset = at(k.add(column, e), v);
+      k.store(k.addf(k.loadVector(scratch.results, offset), sums[e * vectors + v]), scratch.results, offset);
+    }
+}
+
+/// Into L2: a row of each operand that the next block of a window adds, one a
+/// tile of keys; this one starts at `first`.
+void BlockEmitter::prefetchNext(Value first) {
+  int64_t rows = vectors * k.lanes;
+  Value tile = k.div(k.sub(first, bounds.lower), k.index(spec.keyTile));
+  k.branch(k.less(tile, k.index(rows)), [&] {
+    auto fetch = [&](const HeadView &view, unsigned dim, unsigned width, int64_t elements, Value row, bool isWrite) {
+      if (!view.has(dim) || !view.isContiguous(width))
+        return;
+      Value offset = view.along(k, view.base, dim, row);
+      int64_t line = 64 / std::max<int64_t>(view.elementType().getIntOrFloatBitWidth() / 8, 1);
+      for (int64_t n = 0; n < elements; n += line)
+        memref::PrefetchOp::create(k.b, k.loc, view.flat, k.add(offset, n), isWrite, /*localityHint=*/2,
+                                   /*isDataCache=*/true);
+    };
+    Value last = k.sub(numKeys, k.index(1)), newKey = k.min(k.add(bounds.upper, tile), last);
+    Value lastQuery = k.sub(queries.numRows, k.index(1));
+    fetch(key, Dim::J, Dim::D, keyWidth, newKey, false);
+    fetch(value, Dim::J, Dim::E, valueWidth, newKey, false);
+    fetch(query, Dim::I, Dim::D, keyWidth, k.min(k.add(k.add(begin, rows), tile), lastQuery), false);
+    fetch(result, Dim::I, Dim::E, valueWidth, k.min(k.add(begin, tile), lastQuery), true);
+  });
+}
+
+//===----------------------------------------------------------------------===//
+// Results
+//===----------------------------------------------------------------------===//
+
+/// The result, times the factors, to the rows that this block owns.
+void BlockEmitter::storeResult(ArrayRef<Value> factors) {
+  // Row by row into the scratch of the weights, which are used up.
+  Value rowsT = scratch.weights;
+  k.loop(k.index(0), k.index(paddedValueWidth), k.lanes, [&](Value e) {
+    for (int64_t v = 0; v < vectors; ++v) {
+      Values columns;
+      for (int64_t n = 0; n < k.lanes; ++n) {
+        Value column = k.loadVector(scratch.results, at(k.add(e, n), v));
+        columns.push_back(factors.empty() ? column : k.mulf(column, factors[v]));
+      }
+      for (auto [n, row] : llvm::enumerate(k.transpose(columns)))
+        k.store(row, rowsT, k.add(e, (v * k.lanes + n) * paddedValueWidth));
+    }
+  });
+  Type type = result.elementType();
+  Value end = k.min(k.add(begin, vectors * k.lanes), queries.numRows);
+  k.loop(begin, end, 1, [&](Value row) {
+    Value source = k.mul(k.sub(row, queries.first), paddedValueWidth);
+    Value target = result.along(k, result.base, Dim::I, row);
+    if (!result.isContiguous(Dim::E)) {
+      k.loop(k.index(0), k.index(valueWidth), 1, [&](Value e) {
+        Value element = k.fromF32(k.load(rowsT, k.add(source, e)), type);
+        memref::StoreOp::create(k.b, k.loc, element, result.flat, result.along(k, target, Dim::E, e));
+      });
+      return;
+    }
+    auto chunk = [&](int64_t e) { return k.fromF32(k.loadVector(rowsT, k.add(source, e)), type); };
+    int64_t whole = valueWidth / k.lanes * k.lanes;
+    for (int64_t e = 0; e < whole; e += k.lanes)
+      k.store(chunk(e), result.flat, k.add(target, e));
+    if (valueWidth < k.lanes)
+      k.storeFirst(chunk(0), result.flat, target, k.index(valueWidth));
+    else if (whole < valueWidth)
+      k.store(chunk(valueWidth - k.lanes), result.flat, k.add(target, valueWidth - k.lanes));
+  });
+}
+
+/// Whether the result holds an infinity or a NaN.
+Value BlockEmitter::anyNotFinite() {
+  Values zeros(vectors, k.splat(0));
+  Values sums = k.loop(k.index(0), k.index(valueWidth), 1, zeros, [&](Value e, ValueRange carried) {
+    Values next;
+    for (int64_t v = 0; v < vectors; ++v)
+      next.push_back(k.fma(k.loadVector(scratch.results, at(e, v)), zeros[v], carried[v]));
+    return next;
+  });
+  return k.any(k.tree(llvm::map_to_vector(sums, [&](Value sum) { return k.compare(Predicate::UNE, sum, zeros[0]); }),
+                      [&](Value x, Value y) { return k.either(x, y); }));
+}
+
+//===----------------------------------------------------------------------===//
+// Extra results
+//===----------------------------------------------------------------------===//
+
+/// `count` rows of the scratch for a tile are the keys from `key` on: they go to
+/// the extra results of this source.
+void BlockEmitter::storeExtra(ExtraSource source, Value key, Value count) {
+  Value end = k.min(k.add(begin, vectors * k.lanes), queries.numRows);
+  for (const AttentionSpec::Extra &extra : spec.extras) {
+    if (extra.source != source)
+      continue;
+    HeadView to = view(extra.operand);
+    k.loop(begin, end, 1, [&](Value row) {
+      Value lane = k.sub(row, queries.first), target = to.along(k, to.base, Dim::I, row);
+      k.loop(k.index(0), count, 1, [&](Value n) {
+        Value element = k.load(scratch.tile, k.add(k.mul(n, vectors * k.lanes), lane));
+        memref::StoreOp::create(k.b, k.loc, k.fromF32(element, to.elementType()), to.flat,
+                                to.along(k, target, Dim::J, k.add(key, n)));
+      });
+    });
+  }
+}
+
+/// Extra results of the keys outside the bounds.
+void BlockEmitter::fillExtras() {
+  Value end = k.min(k.add(begin, vectors * k.lanes), queries.numRows);
+  for (const AttentionSpec::Extra &extra : spec.extras) {
+    if (extra.source == ExtraSource::lse || mask.isFull())
+      continue;
+    HeadView to = view(extra.operand);
+    float hidden = extra.source == ExtraSource::masked_scores ? -kInfinity : 0;
+    Value element = k.fromF32(k.extract(k.splat(hidden), 0), to.elementType());
+    auto fill = [&](Value row, Value from, Value upTo) {
+      Value target = to.along(k, to.base, Dim::I, row);
+      k.loop(from, upTo, 1, [&](Value key) {
+        memref::StoreOp::create(k.b, k.loc, element, to.flat, to.along(k, target, Dim::J, key));
+      });
+    };
+    k.loop(begin, end, 1, [&](Value row) {
+      fill(row, k.index(0), k.min(bounds.lower, numKeys));
+      fill(row, k.max(bounds.upper, k.min(bounds.lower, numKeys)), numKeys);
+    });
+  }
+}
+
+void BlockEmitter::storeLogSums(const State &state) {
+  for (const AttentionSpec::Extra &extra : spec.extras) {
+    if (extra.source != ExtraSource::lse)
+      continue;
+    for (int64_t v = 0; v < vectors; ++v) {
+      Value top = pureScale ? k.mulf(state.maximum[v], k.splat(-1 / kLog2E)) : state.maximum[v];
+      Value sum = k.addf(top, math::LogOp::create(k.b, k.loc, state.sum[v]));
+      k.store(k.select(isEmptyRow(state.sum[v]), k.splat(-kInfinity), sum), scratch.tile, k.index(v * k.lanes));
+    }
+    HeadView to = view(extra.operand);
+    Value end = k.min(k.add(begin, vectors * k.lanes), queries.numRows);
+    k.loop(begin, end, 1, [&](Value row) {
+      Value element = k.fromF32(k.load(scratch.tile, k.sub(row, queries.first)), to.elementType());
+      memref::StoreOp::create(k.b, k.loc, element, to.flat, to.along(k, to.base, Dim::I, row));
+    });
+  }
+}
+
+} // namespace attn
