@@ -27,27 +27,68 @@ std::string Attention::text(const Sizes &sizes) const {
     }
     return "affine_map<(b, h, i, j, d, e) -> (" + text + ")>";
   };
-  std::string q = type(query, "f32", false), k = type(key, "f32", true), v = type(value, "f32", true),
-              o = type(result, "f32", false), maps, args, values, types, inputs;
-  for (auto &[dims, capture] : captures)
-    maps += map(dims, false) + ", ";
+  std::string maps, inputs, terms, extraTypes, extraNames, names = "%O", extraAttrs;
+  struct List {
+    std::string values, types;
+  };
+  auto add = [&](List &list, const std::string &name, const std::string &dims, StringRef element, bool isGrouped) {
+    std::string separator = list.values.empty() ? "" : ", ", tensor = type(dims, element, isGrouped);
+    list.values += separator + name;
+    list.types += separator + tensor;
+    inputs += (inputs.empty() ? "" : ", ") + name + ": " + tensor;
+    maps += (maps.empty() ? "" : ", ") + map(dims, isGrouped);
+  };
+  List ins, captured, masks;
+  add(ins, "%Q", query, element, false);
+  if (kind != "given")
+    add(ins, "%K", key, element, true);
+  add(ins, "%V", value, element, true);
+  if (kind == "additive")
+    add(ins, "%A", alignment, element, false);
+  std::string args;
   for (auto [n, capture] : llvm::enumerate(captures)) {
     args += llvm::formatv(", %c{0}: {1}", n, capture.second);
-    values += llvm::formatv("{0}%M{1}", n ? ", " : "", n);
-    types += (n ? ", " : "") + type(capture.first, capture.second, false);
-    inputs += llvm::formatv(", %M{0}: {1}", n, type(capture.first, capture.second, false));
+    add(captured, llvm::formatv("%M{0}", n), capture.first, capture.second, false);
   }
-  std::string text = "func.func @f(%Q: " + q + ", %K: " + k + ", %V: " + v + inputs + ") -> " + o + " {\n";
-  text += "  %O = attn.attention masked_rows " + maskedRows + " maps [" + map(query, false) + ", " + map(key, true) +
-          ", " + map(value, true) + ", " + maps + map(result, false) + "] ins(%Q, %K, %V : " + q + ", " + k + ", " + v +
-          ")";
+  for (auto [n, term] : llvm::enumerate(mask)) {
+    terms += (n ? ", #attn." : "#attn.") + term.term;
+    if (!term.type.empty())
+      add(masks, llvm::formatv("%T{0}", n), term.dims, term.type, false);
+  }
+  std::string o = type(result, element, false), results = o;
+  maps += ", " + map(result, false);
+  for (auto [n, extra] : llvm::enumerate(extras)) {
+    std::string tensor = type(extra.second, "f32", false), separator = n ? ", " : "";
+    extraAttrs += separator + "#attn.extra<" + extra.first + ">";
+    extraTypes += separator + tensor;
+    results += ", " + tensor;
+    names += llvm::formatv(", %O{0}", n);
+    maps += ", " + map(extra.second, false);
+  }
+  std::string text = "func.func @f(" + inputs + ") -> (" + results + ") {\n  " + names + " = attn.attention";
+  if (kind != "dot")
+    text += " kind " + kind;
+  if (normalizer != "softmax")
+    text += " normalizer " + normalizer;
+  text += " masked_rows " + maskedRows;
+  if (!terms.empty())
+    text += " mask [" + terms + "]";
+  text += " maps [" + maps + "] ins(" + ins.values + " : " + ins.types + ")";
   if (!captures.empty())
-    text += " captures(" + values + " : " + types + ")";
+    text += " captures(" + captured.values + " : " + captured.types + ")";
+  if (!masks.values.empty())
+    text += " mask_operands(" + masks.values + " : " + masks.types + ")";
   text += " -> " + o;
-  for (auto &[name, body] : {std::pair<std::string, std::string>("score", score), {"weight", weight}})
+  if (!extras.empty())
+    text += " extras [" + extraAttrs + "] : " + extraTypes;
+  for (auto &[name, body] : {std::pair<std::string, std::string>("score", score),
+                             {"weight", weight},
+                             {"activation", activation},
+                             {"masked", masked}})
     if (name == "score" || !body.empty())
-      text += " " + name + " {\n  ^bb0(%s: f32" + args + "):\n" + body + "\nattn.yield %y : f32\n}";
-  return text + "\n  return %O : " + o + "\n}\n";
+      text += " " + name + " {\n  ^bb0(%s: f32" + (name == "activation" ? "" : args) + "):\n" + body +
+              "\nattn.yield %y : f32\n}";
+  return text + "\n  return " + names + " : " + results + "\n}\n";
 }
 
 std::unique_ptr<Kernel> compileAttention(StringRef isa, const Attention &attention, const Sizes &sizes) {
@@ -69,33 +110,64 @@ static std::vector<int64_t> shapeOf(const std::string &dims, const Sizes &sizes,
   return shape;
 }
 
-static void fill(const Buffer &buffer, unsigned seed, float scale) {
+double readFloat(const Buffer &buffer, const std::string &type, int64_t n) {
+  if (type == "f16")
+    return static_cast<double>(buffer.data<_Float16>()[n]);
+  if (type != "bf16")
+    return buffer[n];
+  uint32_t bits = static_cast<uint32_t>(buffer.data<uint16_t>()[n]) << 16;
+  float value;
+  std::memcpy(&value, &bits, sizeof(value));
+  return value;
+}
+
+static void fill(const Buffer &buffer, const std::string &type, unsigned seed) {
   std::mt19937 random(seed);
-  std::normal_distribution<float> normal(0, scale);
-  for (int64_t n = 0; n < buffer.size(); ++n)
-    buffer[n] = normal(random);
+  std::normal_distribution<float> normal(0, 1);
+  for (int64_t n = 0; n < buffer.size(); ++n) {
+    float value = normal(random);
+    uint32_t bits;
+    std::memcpy(&bits, &value, sizeof(bits));
+    if (type == "f16")
+      buffer.data<_Float16>()[n] = static_cast<_Float16>(value);
+    else if (type == "bf16")
+      buffer.data<uint16_t>()[n] = bits >> 16;
+    else
+      buffer[n] = value;
+  }
 }
 
 static size_t elementSize(StringRef type) {
+  if (type == "index")
+    return 8;
   unsigned bits = 32;
-  type.drop_front().getAsInteger(10, bits);
+  type.drop_front(type.starts_with("bf") ? 2 : 1).getAsInteger(10, bits);
   return bits / 8;
 }
 
-Operands::Operands(const Attention &attention, const Sizes &sizes, unsigned seed)
-    : attention(attention), sizes(sizes), query(shapeOf(attention.query, sizes, 1)),
-      key(shapeOf(attention.key, sizes, attention.group)), value(shapeOf(attention.value, sizes, attention.group)),
-      result(shapeOf(attention.result, sizes, 1)) {
-  fill(query, seed, 1);
-  fill(key, seed + 1, 1);
-  fill(value, seed + 2, 1);
-  for (auto &[dims, type] : attention.captures) {
+Operands::Operands(const Attention &a, const Sizes &sizes, unsigned seed)
+    : attention(a), sizes(sizes), query(shapeOf(a.query, sizes, 1), elementSize(a.element)),
+      key(shapeOf(a.kind == "given" ? "" : a.key, sizes, a.group), elementSize(a.element)),
+      value(shapeOf(a.value, sizes, a.group), elementSize(a.element)),
+      alignment(shapeOf(a.kind == "additive" ? a.alignment : "", sizes, 1), elementSize(a.element)),
+      result(shapeOf(a.result, sizes, 1), elementSize(a.element)) {
+  fill(query, a.element, seed);
+  fill(key, a.element, seed + 1);
+  fill(value, a.element, seed + 2);
+  fill(alignment, a.element, seed + 3);
+  for (auto &[dims, type] : a.captures) {
     captures.emplace_back(shapeOf(dims, sizes, 1), elementSize(type));
     if (type == "f32")
-      fill(captures.back(), seed + 3 + captures.size(), 1);
+      fill(captures.back(), type, seed + 3 + captures.size());
     else
       std::memset(captures.back().data<char>(), 0, captures.back().size() * elementSize(type));
   }
+  for (const Attention::Term &term : a.mask) {
+    mask.emplace_back(shapeOf(term.dims, sizes, 1), term.type.empty() ? 1 : elementSize(term.type));
+    std::memset(mask.back().data<char>(), 0, mask.back().size() * elementSize(term.type.empty() ? "i8" : term.type));
+  }
+  for (auto &[source, dims] : a.extras)
+    extras.emplace_back(shapeOf(dims, sizes, 1));
 }
 
 int64_t Operands::offset(const std::string &dims, const At &at, bool isGrouped) const {
@@ -107,74 +179,179 @@ int64_t Operands::offset(const std::string &dims, const At &at, bool isGrouped) 
 }
 
 std::vector<const Buffer *> Operands::all() const {
-  std::vector<const Buffer *> all = {&query, &key, &value};
+  std::vector<const Buffer *> all = {&query};
+  if (attention.kind != "given")
+    all.push_back(&key);
+  all.push_back(&value);
+  if (attention.kind == "additive")
+    all.push_back(&alignment);
   for (const Buffer &capture : captures)
     all.push_back(&capture);
+  for (auto [term, buffer] : llvm::zip_equal(attention.mask, mask))
+    if (!term.type.empty())
+      all.push_back(&buffer);
   all.push_back(&result);
+  for (const Buffer &extra : extras)
+    all.push_back(&extra);
   return all;
 }
 
-static std::string compareRow(const Operands &o, const Region &score, const Region &weight, double emptyRow, At at) {
-  const Attention &a = o.attention;
+namespace {
+
+/// One row of the reference: all in fp64, stage by stage.
+struct Row {
+  const Operands &o;
+  const Attention &a;
+  const Reference &reference;
+  std::vector<double> raw, scores, masked, weights, final;
+  double largest = 0, sum = 0, top = -INFINITY, magnitude = 0;
+  bool isEmpty = false, isNan = false;
+
+  Row(const Operands &o, const Reference &reference, At at);
+  double rawScore(At at);
+  std::string compare(const std::string &what, const At &at, double got, double expected, double scale,
+                      const std::string &element);
+  std::string compareResult(At at);
+  std::string compareExtras(At at);
+};
+
+double Row::rawScore(At at) {
+  if (a.kind == "given")
+    return readFloat(o.query, a.element, o.offset(a.query, at));
+  double sum = 0;
+  for (at['d'] = 0; at['d'] < o.sizes.at('d'); ++at['d']) {
+    double q = readFloat(o.query, a.element, o.offset(a.query, at));
+    double k = readFloat(o.key, a.element, o.offset(a.key, at, true));
+    if (a.kind == "dot") {
+      sum += q * k;
+      continue;
+    }
+    double v = readFloat(o.alignment, a.element, o.offset(a.alignment, at));
+    sum += v * (reference.activation ? reference.activation(q + k) : q + k);
+    magnitude = std::fmax(magnitude, std::fabs(v)); // how far the terms reach
+  }
+  return sum;
+}
+
+Row::Row(const Operands &o, const Reference &reference, At at) : o(o), a(o.attention), reference(reference) {
+  bool isSoftmax = a.normalizer == "softmax";
   int64_t keys = o.sizes.at('j');
-  std::vector<double> scores(keys), weights(keys);
-  double top = -INFINITY, sum = 0, largest = 0;
-  for (int64_t j = 0; j < keys; ++j) {
-    at['j'] = j;
-    double dot = 0;
-    for (at['d'] = 0; at['d'] < o.sizes.at('d'); ++at['d'])
-      dot += static_cast<double>(o.query[o.offset(a.query, at)]) * o.key[o.offset(a.key, at, true)];
-    scores[j] = score(dot, at);
-    top = std::fmax(top, scores[j]);
+  auto isVisible = [&](const At &at) { return !reference.visible || reference.visible(at); };
+  for (at['j'] = 0; at['j'] < keys; ++at['j']) {
+    raw.push_back(rawScore(at));
+    scores.push_back(reference.score ? reference.score(raw.back(), at) : raw.back());
+    masked.push_back(isVisible(at) ? scores.back() : isSoftmax ? -INFINITY : 0);
+    top = std::fmax(top, masked.back());
+    sum += masked.back();
+    isNan |= std::isnan(masked.back());
   }
-  bool isEmpty = top == -INFINITY, isNan = false;
+  isEmpty = !isNan && (isSoftmax ? top == -INFINITY : a.normalizer == "sum" && sum == 0);
+  if (isEmpty && a.maskedRows == "finite" && reference.visible)
+    for (at['j'] = 0; at['j'] < keys; ++at['j'])
+      if (!isVisible(at)) {
+        masked[at['j']] = reference.masked ? reference.masked(scores[at['j']], at) : scores[at['j']];
+        top = std::fmax(top, masked[at['j']]);
+        isEmpty = false;
+      }
+  if (isSoftmax)
+    sum = 0;
   for (int64_t j = 0; j < keys; ++j) {
-    weights[j] = isEmpty ? 0 : std::exp(scores[j] - top);
-    if (isEmpty && std::isinf(emptyRow))
-      weights[j] = 1;
-    isNan |= std::isnan(scores[j]);
-    sum += weights[j];
-    if (scores[j] > top - 200)
-      largest = std::fmax(largest, std::fabs(scores[j]));
+    if (masked[j] > top - 200)
+      largest = std::fmax(largest, std::fabs(masked[j]));
+    weights.push_back(isSoftmax ? (isEmpty ? 0 : std::exp(masked[j] - top)) : masked[j]);
+    if (isSoftmax)
+      sum += weights[j];
   }
+  for (at['j'] = 0; at['j'] < keys; ++at['j']) {
+    double &w = weights[at['j']];
+    if (isEmpty)
+      w = std::isinf(reference.emptyRow) ? 1.0 / keys : reference.emptyRow;
+    else if (a.normalizer != "none")
+      w /= sum;
+    bool isHidden = !isVisible(at) && w == 0;
+    final.push_back(reference.weight && !isHidden ? reference.weight(w, at) : w);
+  }
+}
+
+std::string Row::compare(const std::string &what, const At &at, double got, double expected, double scale,
+                         const std::string &element) {
+  double bound = std::ldexp(4 + largest, -21) * scale + 1e-37;
+  if (element != "f32")
+    bound += std::ldexp(scale + std::fabs(expected), element == "f16" ? -11 : -8);
+  if (a.kind == "additive") // sums of terms that do not cancel
+    bound += 3e-6 * magnitude * std::sqrt(static_cast<double>(o.sizes.at('d'))) * scale;
+  bool agrees = std::isnan(expected)   ? std::isnan(got)
+                : std::isinf(expected) ? got == expected
+                                       : std::fabs(got - expected) <= bound;
+  if (agrees)
+    return "";
+  return llvm::formatv("{0} at b={1} h={2} i={3} j={4} e={5}: got {6:f9}, expected {7:f9} within {8}e-9", what,
+                       at.at('b'), at.at('h'), at.at('i'), at.at('j'), at.at('e'), got, expected, bound * 1e9);
+}
+
+std::string Row::compareResult(At at) {
+  int64_t keys = o.sizes.at('j');
   for (at['e'] = 0; at['e'] < o.sizes.at('e'); ++at['e']) {
-    double reference = 0, magnitude = 0;
-    for (int64_t j = 0; j < keys; ++j) {
-      at['j'] = j;
-      double w = weights[j] / sum;
-      w = weight ? weight(w, at) : w;
-      if (weights[j] < 1e-45 * (weight == nullptr))
-        continue; // a masked key's NaN does not count
-      double v = o.value[o.offset(a.value, at, true)];
-      reference += w * v;
-      magnitude += std::fabs(w * v);
+    double expected = 0, scale = 0;
+    for (at['j'] = 0; at['j'] < keys; ++at['j']) {
+      // A hidden key's NaN does not count, nor does that of one whose weight is 0 in f32.
+      bool isHidden = reference.visible && !reference.visible(at) && !isEmpty && final[at['j']] == 0;
+      if (isHidden || (!reference.weight && !isEmpty && std::fabs(weights[at['j']] * sum) < 1e-45))
+        continue;
+      double term = final[at['j']] * readFloat(o.value, a.element, o.offset(a.value, at, true));
+      expected += term;
+      scale += std::fabs(term);
     }
     if (isNan)
-      reference = NAN;
-    else if (isEmpty && keys && !std::isinf(emptyRow) && !weight)
-      reference = emptyRow;
-    double got = o.result[o.offset(a.result, at)];
-    double bound = std::ldexp(4 + largest, -21) * magnitude + 1e-37;
-    bool agrees = std::isnan(reference)   ? std::isnan(got)
-                  : std::isinf(reference) ? got == reference
-                                          : std::fabs(got - reference) <= bound;
-    if (!agrees)
-      return llvm::formatv("b={0} h={1} i={2} e={3}: got {4:f9}, expected {5:f9} within {6}e-9", at['b'], at['h'],
-                           at['i'], at['e'], got, reference, bound * 1e9);
+      expected = NAN;
+    else if (isEmpty && keys && !std::isinf(reference.emptyRow) && !reference.weight)
+      expected = reference.emptyRow;
+    at['j'] = 0;
+    double got = readFloat(o.result, a.element, o.offset(a.result, at));
+    if (std::string text = compare("result", at, got, expected, scale, a.element); !text.empty())
+      return text;
   }
   return "";
 }
 
-std::string compareWithReference(const Operands &o, const Region &score, const Region &weight, double emptyRow) {
+std::string Row::compareExtras(At at) {
+  for (auto [n, extra] : llvm::enumerate(a.extras)) {
+    const std::string &source = extra.first;
+    const std::vector<double> &expected = source == "raw_scores"      ? raw
+                                          : source == "scores"        ? scores
+                                          : source == "masked_scores" ? masked
+                                          : source == "weights"       ? weights
+                                                                      : final;
+    int64_t count = source == "lse" ? 1 : o.sizes.at('j');
+    for (at['j'] = 0; at['j'] < count; ++at['j']) {
+      double got = o.extras[n][o.offset(extra.second, at)];
+      double e = source == "lse" ? (isEmpty ? -INFINITY : top + std::log(sum)) : expected[at['j']];
+      double scale = source.find("weights") != std::string::npos ? std::fabs(e) : 1 + std::fabs(e);
+      if (source.find("weights") != std::string::npos && std::fabs(e) < 1e-36)
+        scale = 0;
+      if (std::string text = compare(source, at, got, e, scale, "f32"); !text.empty())
+        return text;
+    }
+  }
+  return "";
+}
+
+} // namespace
+
+std::string compareWithReference(const Operands &o, const Reference &reference) {
   for (const Buffer *buffer : o.all())
     if (!buffer->guardIntact())
       return "a guard byte has changed";
   At at;
   for (at['b'] = 0; at['b'] < o.sizes.at('b'); ++at['b'])
     for (at['h'] = 0; at['h'] < o.sizes.at('h'); ++at['h'])
-      for (at['i'] = 0; at['i'] < o.sizes.at('i'); ++at['i'])
-        if (std::string difference = compareRow(o, score, weight, emptyRow, at); !difference.empty())
+      for (at['i'] = 0; at['i'] < o.sizes.at('i'); ++at['i']) {
+        Row row(o, reference, at);
+        if (std::string difference = row.compareResult(at); !difference.empty())
           return difference;
+        if (std::string difference = row.compareExtras(at); !difference.empty())
+          return difference;
+      }
   return "";
 }
 

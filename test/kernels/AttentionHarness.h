@@ -38,8 +38,18 @@ struct Attention {
   /// Dimensions and element type of the captures.
   std::vector<std::pair<std::string, std::string>> captures;
   /// Body of the regions: `%s` is the score, `%c0`... the captures, `%y` is yielded.
-  std::string score = "%y = arith.mulf %s, %s : f32", weight;
-  std::string maskedRows = "nan";
+  std::string score = "%y = arith.mulf %s, %s : f32", weight, activation, masked;
+  std::string maskedRows = "nan", kind = "dot", normalizer = "softmax";
+  /// Of query, key, value, alignment and result: f32, bf16 or f16.
+  std::string element = "f32";
+  std::string alignment = "hd";
+  /// Terms in the syntax of `#attn.`, each with the dimensions and type of its operand, if any.
+  struct Term {
+    std::string term, dims, type;
+  };
+  std::vector<Term> mask;
+  /// Extra results: source and dimensions.
+  std::vector<std::pair<std::string, std::string>> extras;
   /// Query heads a key head.
   int64_t group = 1;
   /// Letters whose size is `?` in the types.
@@ -61,18 +71,30 @@ struct Operands {
 
   const Attention &attention;
   Sizes sizes;
-  Buffer query, key, value, result;
-  std::vector<Buffer> captures;
+  Buffer query, key, value, alignment, result;
+  std::vector<Buffer> captures, mask, extras;
 };
+
+/// Element `n` of a buffer of f32, bf16 or f16.
+double readFloat(const Buffer &buffer, const std::string &type, int64_t n);
 
 /// The score or weight region in fp64: value, and the indices (b, h, i, j).
 using Region = std::function<double(double, const At &)>;
 
-/// Compares operands.result with the reference; returns "" or what differs
-/// first. A row whose every score is -inf is expected to hold `emptyRow`, or
-/// the average of all values where that is infinite.
-std::string compareWithReference(const Operands &operands, const Region &score, const Region &weight = nullptr,
-                                 double emptyRow = NAN);
+struct Reference {
+  Region score, weight, masked;
+  std::function<double(double)> activation;
+  std::function<bool(const At &)> visible;
+  /// What a row holds whose every score is -inf; the average of all values where infinite.
+  double emptyRow = NAN;
+};
+
+/// Compares the results with the reference; returns "" or what differs first.
+std::string compareWithReference(const Operands &operands, const Reference &reference);
+inline std::string compareWithReference(const Operands &operands, const Region &score, const Region &weight = nullptr,
+                                        double emptyRow = NAN) {
+  return compareWithReference(operands, Reference{score, weight, nullptr, nullptr, nullptr, emptyRow});
+}
 
 } // namespace attn::test
 

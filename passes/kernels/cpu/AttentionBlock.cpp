@@ -16,11 +16,10 @@ static constexpr float kSlack = 16;
 
 BlockEmitter::BlockEmitter(LaneBuilder &k, const AttentionSpec &spec, ValueRange buffers,
                            const AttentionScratch &scratch, Value batch, Value head, Value begin, int64_t vectors)
-    : k(k), spec(spec), buffers(buffers), scratch(scratch), vectors(vectors),
-      keyWidth(*spec.getStaticSize(Dim::D)), valueWidth(*spec.getStaticSize(Dim::E)),
-      paddedValueWidth(llvm::alignTo(valueWidth, k.lanes)), pureScale(spec.getPureScale()), canMask(spec.canMask()),
-      batch(batch), head(head), begin(begin), numKeys(getDimSize(k, spec, buffers, Dim::J)),
-      mask(k, spec, buffers, batch, head, numKeys) {
+    : k(k), spec(spec), buffers(buffers), scratch(scratch), vectors(vectors), keyWidth(*spec.getStaticSize(Dim::D)),
+      valueWidth(*spec.getStaticSize(Dim::E)), paddedValueWidth(llvm::alignTo(valueWidth, k.lanes)),
+      pureScale(spec.getPureScale()), canMask(spec.canMask()), batch(batch), head(head), begin(begin),
+      numKeys(getDimSize(k, spec, buffers, Dim::J)), mask(k, spec, buffers, batch, head, numKeys) {
   query = view(spec.query);
   value = view(spec.value);
   result = view(spec.result);
@@ -89,7 +88,8 @@ void BlockEmitter::emit() {
             return next;
           Values empty = llvm::map_to_vector(state.sum, [&](Value sum) { return isEmptyRow(sum); });
           auto either = [&](Value x, Value y) { return k.either(x, y); };
-          Value isNew = k.both(k.any(k.tree(empty, either)), arith::XOrIOp::create(k.b, k.loc, k.any(k.tree(takesPart, either)), boolean(true)));
+          Value isNew = k.both(k.any(k.tree(empty, either)),
+                               arith::XOrIOp::create(k.b, k.loc, k.any(k.tree(takesPart, either)), boolean(true)));
           next[0] = k.either(isBad, isNew);
           next.push_back(k.select(isNew, k.index(0), bounds.lower));
           next.push_back(k.select(isNew, numKeys, bounds.upper));
@@ -182,9 +182,8 @@ void BlockEmitter::fillUniformRows(State &state) {
         k.store(k.select(masks[v], k.splat(1), k.splat(0)), scratch.weights, at(row, v));
     });
     Value before = std::exchange(isCareful, arith::ConstantOp::create(k.b, k.loc, k.b.getBoolAttr(true)));
-    k.loop(k.index(0), numKeys, spec.keyBlock, [&](Value first) {
-      addValues(first, k.index(0), k.min(k.sub(numKeys, first), k.index(spec.keyBlock)));
-    });
+    k.loop(k.index(0), numKeys, spec.keyBlock,
+           [&](Value first) { addValues(first, k.index(0), k.min(k.sub(numKeys, first), k.index(spec.keyBlock))); });
     isCareful = before;
   });
   Value all = countKeys();

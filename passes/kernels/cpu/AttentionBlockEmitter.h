@@ -96,9 +96,7 @@ private:
   void storeLogSums(const State &state);
   mlir::Value anyNotFinite();
 
-  mlir::Value at(mlir::Value row, int64_t vector) {
-    return k.add(k.mul(row, vectors * k.lanes), vector * k.lanes);
-  }
+  mlir::Value at(mlir::Value row, int64_t vector) { return k.add(k.mul(row, vectors * k.lanes), vector * k.lanes); }
   HeadView view(size_t operand) { return viewHead(k, buffers[operand], spec.maps[operand], batch, head); }
 
   LaneBuilder &k;

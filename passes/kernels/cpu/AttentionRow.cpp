@@ -307,7 +307,9 @@ bool canEmitAttentionRow(const AttentionSpec &spec) {
   };
   return spec.kind == ScoreKind::dot && spec.normalizer == Normalizer::softmax && !spec.hasWeightSweep() &&
          spec.extras.empty() && spec.denseMasks.empty() && !spec.letsHiddenTakePart() &&
-         llvm::all_of(spec.types, [](MemRefType type) { return !isa<FloatType>(type.getElementType()) || type.getElementType().isF32(); }) &&
+         llvm::all_of(
+             spec.types,
+             [](MemRefType type) { return !isa<FloatType>(type.getElementType()) || type.getElementType().isF32(); }) &&
          isDense(1, Dim::D) && isDense(2, Dim::E);
 }
 

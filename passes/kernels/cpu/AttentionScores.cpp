@@ -94,9 +94,9 @@ Value BlockEmitter::stageKeys(ArrayRef<Value> rows, bool isTanh) {
     }
     int64_t whole = keyWidth / k.lanes * k.lanes;
     top = k.loop(k.index(0), k.index(whole), k.lanes, top, [&](Value d, ValueRange carried) -> Values {
-      top = carried.front();
-      return {stage(k.loadVector(key.flat, k.add(rows[r], d)), r, d)};
-    }).front();
+             top = carried.front();
+             return {stage(k.loadVector(key.flat, k.add(rows[r], d)), r, d)};
+           }).front();
     if (whole < keyWidth)
       stage(k.loadFirst(key.flat, k.add(rows[r], whole), k.index(keyWidth - whole), k.lanes), r, k.index(whole));
   }
@@ -147,9 +147,9 @@ BlockEmitter::Values BlockEmitter::additiveTile(Value first, bool isEdge) {
   if (spec.isTanh()) {
     Value zero = k.extract(k.splat(0), 0);
     Value sum = k.loop(k.index(0), k.index(keyWidth), 1, zero, [&](Value d, ValueRange carried) -> Values {
-      Value a = k.toF32(k.load(alignment.flat, alignment.along(k, alignment.base, Dim::D, d)));
-      return {k.addf(carried.front(), a)};
-    }).front();
+                   Value a = k.toF32(k.load(alignment.flat, alignment.along(k, alignment.base, Dim::D, d)));
+                   return {k.addf(carried.front(), a)};
+                 }).front();
     Value top = k.addf(stageKeys(rows, /*isTanh=*/true), queryMaximum);
     Value isNear = k.compare(Predicate::OLE, top, k.extract(k.splat(kFactoredRange), 0));
     sum = k.broadcast(sum);
@@ -193,7 +193,8 @@ BlockEmitter::Values BlockEmitter::tanhTile(Value alignmentSum, bool isFactored)
   auto body = [&](Value d, ValueRange carried, int64_t count) {
     Values next, a;
     for (int64_t n = 0; n < count; ++n)
-      a.push_back(k.broadcast(k.toF32(k.load(alignment.flat, alignment.along(k, alignment.base, Dim::D, k.add(d, n))))));
+      a.push_back(
+          k.broadcast(k.toF32(k.load(alignment.flat, alignment.along(k, alignment.base, Dim::D, k.add(d, n))))));
     SmallVector<Values> loaded(count);
     for (int64_t n = 0; n < count; ++n)
       for (int64_t v = 0; v < vectors; ++v)
@@ -213,13 +214,14 @@ BlockEmitter::Values BlockEmitter::tanhTile(Value alignmentSum, bool isFactored)
   // Chunks keep the sums short.
   constexpr int64_t kChunk = 128;
   Values zeros(spec.keyTile * vectors, k.splat(0));
-  Values sums = k.loop(k.index(0), k.index(keyWidth / step * step), kChunk, zeros, [&](Value chunk, ValueRange carried) {
-    Value end = k.min(k.add(chunk, kChunk), k.index(keyWidth / step * step));
-    Values part = k.loop(chunk, end, step, zeros, [&](Value d, ValueRange inner) { return body(d, inner, step); });
-    for (auto [sum, before] : llvm::zip_equal(part, carried))
-      sum = k.addf(sum, before);
-    return part;
-  });
+  Values sums =
+      k.loop(k.index(0), k.index(keyWidth / step * step), kChunk, zeros, [&](Value chunk, ValueRange carried) {
+        Value end = k.min(k.add(chunk, kChunk), k.index(keyWidth / step * step));
+        Values part = k.loop(chunk, end, step, zeros, [&](Value d, ValueRange inner) { return body(d, inner, step); });
+        for (auto [sum, before] : llvm::zip_equal(part, carried))
+          sum = k.addf(sum, before);
+        return part;
+      });
   if (keyWidth % step)
     sums = body(k.index(keyWidth - 1), sums, 1);
   for (Value &sum : sums)
@@ -263,8 +265,7 @@ BlockEmitter::Values BlockEmitter::maskTile(Value first, bool isEdge, Values sco
     return masked();
   Value isInner = k.both(k.less(k.sub(bounds.innerLower, k.index(1)), first),
                          k.less(k.add(first, spec.keyTile - 1), bounds.innerUpper));
-  return k.branch(
-      isInner, ValueRange(scores).getTypes(), [&] { return scores; }, masked);
+  return k.branch(isInner, ValueRange(scores).getTypes(), [&] { return scores; }, masked);
 }
 
 /// Whether the dense masks may show a key of the tile; null where that is not

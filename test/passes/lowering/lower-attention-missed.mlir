@@ -8,17 +8,17 @@
 #k = affine_map<(b, h, i, j, d, e) -> (b, h, j, d)>
 #v = affine_map<(b, h, i, j, d, e) -> (b, h, j, e)>
 #o = affine_map<(b, h, i, j, d, e) -> (b, h, i, e)>
-// REMARK: remark: [Missed] attention {{.*}} Reason="only f32 attention has a kernel so far"
-// CHECK-LABEL: func.func @half
+// REMARK: remark: [Missed] attention {{.*}} Reason="only attention on f32, f16 and bf16 has a kernel"
+// CHECK-LABEL: func.func @double
 // CHECK: attn.attention
-func.func @half(%q: tensor<1x2x8x8xf16>) -> tensor<1x2x8x8xf16> {
+func.func @double(%q: tensor<1x2x8x8xf64>) -> tensor<1x2x8x8xf64> {
   %x = attn.attention masked_rows nan maps [#q, #k, #v, #o]
-      ins(%q, %q, %q : tensor<1x2x8x8xf16>, tensor<1x2x8x8xf16>, tensor<1x2x8x8xf16>) -> tensor<1x2x8x8xf16>
+      ins(%q, %q, %q : tensor<1x2x8x8xf64>, tensor<1x2x8x8xf64>, tensor<1x2x8x8xf64>) -> tensor<1x2x8x8xf64>
     score {
-    ^bb0(%s: f32):
-      attn.yield %s : f32
+    ^bb0(%s: f64):
+      attn.yield %s : f64
     }
-  return %x : tensor<1x2x8x8xf16>
+  return %x : tensor<1x2x8x8xf64>
 }
 
 // -----

@@ -1,0 +1,328 @@
+#include "test/kernels/AttentionHarness.h"
+
+#include "gtest/gtest.h"
+
+using namespace attn::test;
+
+// Kinds of scores, normalisers, mask terms, extra results and element types.
+namespace {
+
+constexpr char kScale[] = "%k = arith.constant 0.125 : f32\n%y = arith.mulf %s, %k : f32";
+double scaled(double s, const At &) { return 0.125 * s; }
+
+class AttentionKindTest : public testing::TestWithParam<const char *> {
+protected:
+  void SetUp() override {
+    if (!hostRuns(GetParam()))
+      GTEST_SKIP() << "this machine does not run " << GetParam();
+  }
+  std::string isa = GetParam();
+};
+
+INSTANTIATE_TEST_SUITE_P(Isas, AttentionKindTest, testing::ValuesIn(kIsas), [](auto &info) { return info.param; });
+
+template <typename T> void set(const Buffer &buffer, std::initializer_list<T> values) {
+  int64_t n = 0;
+  while (n < buffer.size())
+    for (T value : values)
+      if (n < buffer.size())
+        buffer.data<T>()[n++] = value;
+}
+
+//===----------------------------------------------------------------------===//
+// Mask terms
+//===----------------------------------------------------------------------===//
+
+struct MaskCase {
+  const char *name;
+  std::vector<Attention::Term> terms;
+  const char *policy;
+  std::function<void(const Operands &)> setUp;
+  std::function<bool(const Operands &, const At &)> visible;
+};
+
+std::vector<MaskCase> maskCases() {
+  auto nothing = [](const Operands &) {};
+  return {
+      {"causal",
+       {{"causal<3>", "", ""}},
+       "nan",
+       nothing,
+       [](const Operands &, const At &at) { return at.at('j') <= at.at('i') + 3; }},
+      {"causal by batch, lengths",
+       {{"causal<?>", "b", "i64"}, {"lengths", "b", "i32"}},
+       "zero",
+       [](const Operands &o) { set<int64_t>(o.mask[0], {-5, 200}), set<int32_t>(o.mask[1], {45, 7}); },
+       [](const Operands &o, const At &at) {
+         return at.at('j') <= at.at('i') + o.mask[0].data<int64_t>()[at.at('b')] &&
+                at.at('j') < o.mask[1].data<int32_t>()[at.at('b')];
+       }},
+      {"window and prefix",
+       {{"window<4, -1>", "", ""}, {"prefix<2>", "", ""}},
+       "uniform",
+       nothing,
+       [](const Operands &, const At &at) {
+         int64_t i = at.at('i'), j = at.at('j');
+         return j < 2 || (j >= i - 4 && j <= i - 1);
+       }},
+      {"centre",
+       {{"window<5, 9, centre>", "bi", "f32"}},
+       "zero",
+       [](const Operands &o) { set<float>(o.mask[0], {3.5f, 20, -100, 1e30f, NAN, 11.25f, 33.99f}); },
+       [](const Operands &o, const At &at) {
+         double c = o.mask[0][o.offset("bi", at)];
+         return at.at('j') >= c - 5 && at.at('j') <= c + 9;
+       }},
+      {"prefix by batch",
+       {{"causal<0>", "", ""}, {"prefix<?>", "b", "i64"}, {"window<6, inf>", "", ""}},
+       "nan",
+       [](const Operands &o) { set<int64_t>(o.mask[1], {13, -4}); },
+       [](const Operands &o, const At &at) {
+         int64_t i = at.at('i'), j = at.at('j');
+         return j < o.mask[1].data<int64_t>()[at.at('b')] || (j <= i && j >= i - 6);
+       }},
+      {"lengths by row",
+       {{"lengths", "bi", "i64"}, {"window<inf, 2, offset>", "h", "index"}},
+       "nan",
+       [](const Operands &o) { set<int64_t>(o.mask[0], {3, 60, 17, 0, 9}), set<int64_t>(o.mask[1], {4, -1}); },
+       [](const Operands &o, const At &at) {
+         return at.at('j') < o.mask[0].data<int64_t>()[o.offset("bi", at)] &&
+                at.at('j') <= at.at('i') + o.mask[1].data<int64_t>()[at.at('h')] + 2;
+       }},
+      {"dense",
+       {{"dense", "bij", "i8"}, {"causal<20>", "", ""}},
+       "zero",
+       [](const Operands &o) {
+         At at;
+         for (at['b'] = 0; at['b'] < o.sizes.at('b'); ++at['b'])
+           for (at['i'] = 0; at['i'] < o.sizes.at('i'); ++at['i'])
+             for (at['j'] = 0; at['j'] < o.sizes.at('j'); ++at['j'])
+               o.mask[0].data<int8_t>()[o.offset("bij", at)] = at['j'] / 16 == at['i'] / 16 && at['j'] % 5 != 1;
+       },
+       [](const Operands &o, const At &at) {
+         return o.mask[0].data<int8_t>()[o.offset("bij", at)] && at.at('j') <= at.at('i') + 20;
+       }},
+      {"dense keys",
+       {{"dense", "bj", "i32"}},
+       "nan",
+       [](const Operands &o) { set<int32_t>(o.mask[0], {0, 7, 0, -1, 1}); },
+       [](const Operands &o, const At &at) { return o.mask[0].data<int32_t>()[o.offset("bj", at)] != 0; }},
+  };
+}
+
+TEST_P(AttentionKindTest, MaskTerms) {
+  std::vector<MaskCase> cases = maskCases();
+  if (isa == "portable")
+    cases.resize(2);
+  for (MaskCase &c : cases) {
+    Attention a;
+    a.score = kScale;
+    a.maskedRows = c.policy;
+    a.mask = c.terms;
+    a.dynamic = "ij";
+    Sizes sizes = {{'b', 2}, {'h', 2}, {'i', 1}, {'j', 1}, {'d', 8}, {'e', 9}};
+    auto kernel = compileAttention(isa, a, sizes);
+    ASSERT_TRUE(kernel) << c.name;
+    for (int64_t i : {2, 33, 70})
+      for (int64_t j : {0, 9, 50, 300}) {
+        sizes['i'] = i, sizes['j'] = j;
+        Operands o(a, sizes, i + j);
+        c.setUp(o);
+        ASSERT_TRUE(kernel->call(o.all(), 3));
+        Reference reference{scaled};
+        reference.visible = [&](const At &at) { return c.visible(o, at); };
+        reference.emptyRow = c.policy[0] == 'z' ? 0 : c.policy[0] == 'u' ? INFINITY : NAN;
+        ASSERT_EQ(compareWithReference(o, reference), "") << c.name << ": " << i << " queries, " << j << " keys";
+      }
+  }
+}
+
+// Hidden keys take part, with scores of their own, in rows that see no other.
+TEST_P(AttentionKindTest, HiddenKeysTakePart) {
+  for (const char *kind : {"dot", "given"}) {
+    Attention a;
+    a.kind = kind;
+    if (a.kind == "given")
+      a.query = "bhij";
+    a.score = kScale;
+    a.masked = "%c = arith.constant -1.0e+04 : f32\n%y = arith.addf %s, %c : f32";
+    a.maskedRows = "finite";
+    a.mask = {{"dense", "bij", "i8"}, {"causal<2>", "", ""}};
+    a.dynamic = "ij";
+    Sizes sizes = {{'b', 2}, {'h', 2}, {'i', 1}, {'j', 1}, {'d', 8}, {'e', 9}};
+    auto kernel = compileAttention(isa, a, sizes);
+    ASSERT_TRUE(kernel);
+    for (int64_t i : {3, 40})
+      for (int64_t j : {0, 5, 290}) {
+        sizes['i'] = i, sizes['j'] = j;
+        Operands o(a, sizes, i + j);
+        for (int64_t n = 0; n < o.mask[0].size(); ++n)
+          o.mask[0].data<int8_t>()[n] = n / std::max<int64_t>(j, 1) % 3 != 1 && n % 4;
+        ASSERT_TRUE(kernel->call(o.all()));
+        Reference reference{scaled};
+        reference.visible = [&](const At &at) {
+          return o.mask[0].data<int8_t>()[o.offset("bij", at)] && at.at('j') <= at.at('i') + 2;
+        };
+        reference.masked = [](double s, const At &) { return static_cast<double>(static_cast<float>(s) - 1e4f); };
+        ASSERT_EQ(compareWithReference(o, reference), "") << kind << ": " << i << " queries, " << j << " keys";
+      }
+  }
+}
+
+//===----------------------------------------------------------------------===//
+// Kinds
+//===----------------------------------------------------------------------===//
+
+TEST_P(AttentionKindTest, Additive) {
+  struct Case {
+    const char *activation;
+    std::function<double(double)> reference;
+    int64_t d;
+    std::string key;
+  };
+  auto tanh = [](double x) { return std::tanh(x); };
+  std::vector<Case> cases{{"%y = math.tanh %s : f32", tanh, 37, "bhjd"},
+                          {"%z = arith.constant 0.0 : f32\n%y = arith.maximumf %s, %z : f32",
+                           [](double x) { return std::fmax(x, 0); }, 16, "bhjd"}};
+  if (isa != "portable")
+    cases.insert(cases.end(), {{"%y = math.tanh %s : f32", tanh, 1, "bjhd"},
+                               {"%y = math.tanh %s : f32", tanh, 130, "bhdj"},
+                               {"", [](double x) { return x; }, 1, "bhjd"}});
+  for (const Case &c : cases) {
+    Attention a;
+    a.kind = "additive";
+    a.score = "%z0 = arith.constant 0.0 : f32\n%y = arith.addf %s, %z0 : f32";
+    a.activation = c.activation;
+    a.key = c.key;
+    a.dynamic = "ij";
+    a.mask = {{"lengths", "b", "i64"}};
+    a.maskedRows = "zero";
+    Sizes sizes = {{'b', 2}, {'h', 2}, {'i', 1}, {'j', 1}, {'d', c.d}, {'e', 9}};
+    auto kernel = compileAttention(isa, a, sizes);
+    ASSERT_TRUE(kernel);
+    for (int64_t i : {1, 3, 40})
+      for (int64_t j : {1, 21, 265})
+        for (float size : {1.0f, 4.0f, 30.0f}) {
+          sizes['i'] = i, sizes['j'] = j;
+          Operands o(a, sizes, i + j);
+          set<int64_t>(o.mask[0], {j, j / 2});
+          for (int64_t n = 0; n < o.query.size(); ++n)
+            o.query[n] *= size;
+          for (int64_t n = 0; n < o.alignment.size(); ++n)
+            o.alignment[n] /= std::sqrt(static_cast<float>(c.d));
+          ASSERT_TRUE(kernel->call(o.all()));
+          Reference reference;
+          reference.activation = c.reference;
+          reference.visible = [&](const At &at) { return at.at('j') < o.mask[0].data<int64_t>()[at.at('b')]; };
+          reference.emptyRow = 0;
+          ASSERT_EQ(compareWithReference(o, reference), "")
+              << c.activation << " " << c.d << ": " << i << " queries, " << j << " keys, " << size;
+        }
+  }
+}
+
+TEST_P(AttentionKindTest, Given) {
+  for (const char *normalizer : {"softmax", "sum", "none"})
+    for (const char *layout : {"bhij", "bhji"}) {
+      Attention a; // sigmoid weights, or a leaky softmax
+      a.kind = "given";
+      a.query = layout;
+      a.normalizer = normalizer;
+      a.maskedRows = a.normalizer == "none" || layout[2] == 'i' ? "zero" : "nan";
+      bool isSoftmax = a.normalizer == "softmax";
+      a.score = isSoftmax ? "%k = arith.constant 2.0 : f32\n%y = arith.mulf %s, %k : f32"
+                          : "%o = arith.constant 1.0 : f32\n%n = arith.negf %s : f32\n%e = math.exp %n : f32\n"
+                            "%d = arith.addf %e, %o : f32\n%y = arith.divf %o, %d : f32";
+      a.dynamic = "ij";
+      a.mask = {{"window<9, 3>", "", ""}};
+      Sizes sizes = {{'b', 2}, {'h', 2}, {'i', 1}, {'j', 1}, {'d', 1}, {'e', layout[2] == 'i' ? 1 : 20}};
+      if (isa == "portable" && !isSoftmax)
+        continue;
+      auto kernel = compileAttention(isa, a, sizes);
+      ASSERT_TRUE(kernel);
+      for (int64_t i : {1, 40})
+        for (int64_t j : {0, 5, 275}) {
+          sizes['i'] = i, sizes['j'] = j;
+          Operands o(a, sizes, i + j);
+          ASSERT_TRUE(kernel->call(o.all()));
+          Reference reference;
+          reference.score = [&](double s, const At &) { return isSoftmax ? 2 * s : 1 / (1 + std::exp(-s)); };
+          reference.visible = [](const At &at) { return at.at('j') >= at.at('i') - 9 && at.at('j') <= at.at('i') + 3; };
+          reference.emptyRow = a.maskedRows == "zero" ? 0 : NAN;
+          ASSERT_EQ(compareWithReference(o, reference), "")
+              << normalizer << " " << layout << ": " << i << " queries, " << j << " keys";
+        }
+    }
+}
+
+//===----------------------------------------------------------------------===//
+// Extra results and element types
+//===----------------------------------------------------------------------===//
+
+TEST_P(AttentionKindTest, ExtraResults) {
+  struct Case {
+    const char *policy;
+    std::vector<std::pair<std::string, std::string>> extras;
+    const char *weight;
+  };
+  std::vector<Case> cases{
+      {"zero", {{"lse", "bhi"}}, ""},
+      {"zero", {{"weights", "bhij"}, {"final_weights", "bijh"}, {"lse", "ibh"}}, "%y = arith.mulf %s, %s : f32"},
+      {"nan", {{"weights", "bhij"}}, ""},
+      {"uniform", {{"raw_scores", "bhij"}, {"scores", "bhji"}, {"masked_scores", "bhij"}}, ""}};
+  for (const Case &c : cases) {
+    if (isa == "portable" && c.policy[0] != 'u')
+      continue;
+    Attention a;
+    a.score = kScale;
+    a.weight = c.weight;
+    a.maskedRows = c.policy;
+    a.extras = c.extras;
+    a.mask = {{"causal<-2>", "", ""}};
+    a.dynamic = "ij";
+    Sizes sizes = {{'b', 2}, {'h', 2}, {'i', 1}, {'j', 1}, {'d', 8}, {'e', 9}};
+    auto kernel = compileAttention(isa, a, sizes);
+    ASSERT_TRUE(kernel);
+    for (int64_t i : {1, 40, 67})
+      for (int64_t j : {0, 5, 275}) {
+        sizes['i'] = i, sizes['j'] = j;
+        Operands o(a, sizes, i + j);
+        ASSERT_TRUE(kernel->call(o.all(), 2));
+        Reference reference{scaled};
+        if (*c.weight)
+          reference.weight = [](double w, const At &) { return w * w; };
+        reference.visible = [](const At &at) { return at.at('j') <= at.at('i') - 2; };
+        reference.emptyRow = c.policy[0] == 'z' ? 0 : c.policy[0] == 'u' ? INFINITY : NAN;
+        ASSERT_EQ(compareWithReference(o, reference), "") << c.policy << ": " << i << " queries, " << j << " keys";
+      }
+  }
+}
+
+TEST_P(AttentionKindTest, NarrowElements) {
+  if (isa == "portable")
+    GTEST_SKIP() << "the harness widens with the machine's instructions";
+  for (const char *element : {"bf16", "f16"})
+    for (const char *kind : {"dot", "additive"}) {
+      Attention a;
+      a.element = element;
+      a.kind = kind;
+      a.score = kScale;
+      a.activation = a.kind == "dot" ? "" : "%y = math.tanh %s : f32";
+      a.dynamic = "ij";
+      Sizes sizes = {{'b', 2}, {'h', 2}, {'i', 1}, {'j', 1}, {'d', 40}, {'e', 20}};
+      auto kernel = compileAttention(isa, a, sizes);
+      ASSERT_TRUE(kernel);
+      for (int64_t i : {1, 40})
+        for (int64_t j : {5, 275}) {
+          sizes['i'] = i, sizes['j'] = j;
+          Operands o(a, sizes, i + j);
+          ASSERT_TRUE(kernel->call(o.all()));
+          Reference reference{scaled};
+          reference.activation = [](double x) { return std::tanh(x); };
+          ASSERT_EQ(compareWithReference(o, reference), "")
+              << element << " " << kind << ": " << i << " queries, " << j << " keys";
+        }
+    }
+}
+
+} // namespace
