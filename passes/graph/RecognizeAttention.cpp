@@ -102,7 +102,9 @@ private:
     for (OpOperand *weights : sums) {
       Miss miss{"", softmax.getLoc()};
       FailureOr<AttentionOp> op = failure();
-      std::optional<Miss> better; // why not the best source, whose scores would not be stored
+      // Why not the best source, whose scores would not be stored: a dot product if there is one.
+      std::optional<Miss> better;
+      bool sawDot = false;
       for (const ScoreSource &source : findScoreSources(softmax))
         for (bool wholeCaptures : {false, true}) {
           if (succeeded(op))
@@ -110,12 +112,14 @@ private:
           FailureOr<AttentionMatch> match = matchAttention(softmax, *weights, source, wholeCaptures, miss);
           if (succeeded(match))
             op = buildAttention(rewriter, *match, miss);
-          if (failed(op) && !better)
+          bool isDot = source.kind == ScoreKind::dot;
+          if (failed(op) && (!better || (isDot && !sawDot)))
             better = miss;
+          sawDot |= isDot;
         }
       if (failed(op)) {
         if (!first)
-          first = miss;
+          first = better.value_or(miss);
         continue;
       }
       simplifyRegions(rewriter, *op);

@@ -33,6 +33,8 @@ Row readRow(const json::Object &fields) {
   Row row = {text(fields, "node"), text(fields, "verdict"), text(fields, "kind"), text(fields, "mask"), {}};
   if (row.node.empty())
     row.node = "(unnamed)";
+  if (row.verdict != "fused") // what it is not says the verdict already
+    row.kind.clear();
   if (std::string reason = text(fields, "reason"); !reason.empty()) {
     std::string node = text(fields, "reason_node");
     row.notes.push_back(reason + (node.empty() || node == row.node ? "" : ", at " + node));
