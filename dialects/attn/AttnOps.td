@@ -4,6 +4,7 @@
 include "dialects/attn/AttentionOp.td"
 include "dialects/attn/GraphOps.td"
 include "dialects/attn/KernelOps.td"
+include "dialects/attn/RecurrentOps.td"
 include "dialects/attn/RuntimeOps.td"
 include "dialects/attn/WeightOps.td"
 

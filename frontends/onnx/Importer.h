@@ -95,6 +95,7 @@ public:
   std::string stringAttr(llvm::StringRef name, llvm::StringRef fallback) const;
   std::optional<llvm::SmallVector<int64_t>> intsAttr(llvm::StringRef name) const;
   std::optional<llvm::SmallVector<double>> floatsAttr(llvm::StringRef name) const;
+  std::optional<llvm::SmallVector<std::string>> stringsAttr(llvm::StringRef name) const;
   /// A tensor attribute (Constant.value, ConstantOfShape.value).
   std::optional<Tensor> tensorAttr(llvm::StringRef name);
 
@@ -226,6 +227,7 @@ void registerAttentionOps(OpRegistry &);     // Attention.cpp: Attention-23/24
 void registerShapeOps(OpRegistry &);         // Shape.cpp: Shape, Reshape, Squeeze, Flatten, Expand, Constant ...
 void registerDataMovementOps(OpRegistry &);  // DataMovement.cpp: Transpose, Concat, Split, Slice, Pad, Tile ...
 void registerIndexingOps(OpRegistry &);      // Indexing.cpp: Gather*, Range, Trilu, OneHot ...
+void registerRecurrentOps(OpRegistry &);     // Recurrent.cpp: RNN, GRU, LSTM
 
 } // namespace attn::onnx
 

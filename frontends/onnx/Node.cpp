@@ -239,6 +239,13 @@ std::optional<SmallVector<double>> Node::floatsAttr(StringRef name) const {
   return SmallVector<double>(found->floats().begin(), found->floats().end());
 }
 
+std::optional<SmallVector<std::string>> Node::stringsAttr(StringRef name) const {
+  auto *found = findAttribute(const_cast<Node &>(*this), impl, name, proto::AttributeProto::STRINGS);
+  if (!found)
+    return std::nullopt;
+  return SmallVector<std::string>(found->strings().begin(), found->strings().end());
+}
+
 std::optional<Tensor> Node::tensorAttr(StringRef name) {
   auto *found = findAttribute(*this, impl, name, proto::AttributeProto::TENSOR);
   if (!found)

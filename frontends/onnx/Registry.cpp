@@ -33,4 +33,5 @@ void attn::onnx::registerAllOps(OpRegistry &registry) {
   registerResizeOps(registry);
   registerSelectionOps(registry);
   registerRearrangementOps(registry);
+  registerRecurrentOps(registry);
 }

@@ -170,6 +170,7 @@ struct DecomposePass : impl::DecomposePassBase<DecomposePass> {
     RewritePatternSet patterns(&getContext());
     patterns.add<DecomposeSoftmax, DecomposeLayerNorm>(&getContext());
     populateDecomposeAttentionPatterns(patterns);
+    populateDecomposeRecurrentPatterns(patterns);
     if (failed(applyPatternsGreedily(getOperation(), std::move(patterns))))
       signalPassFailure();
   }

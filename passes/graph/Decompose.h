@@ -17,6 +17,9 @@ mlir::Value emitSoftmax(mlir::OpBuilder &b, mlir::Location loc, mlir::Value inpu
 /// attn.attention -> linalg on tensors.
 void populateDecomposeAttentionPatterns(mlir::RewritePatternSet &patterns);
 
+/// attn.rnn, attn.gru and attn.lstm -> linalg in an scf.for over the steps.
+void populateDecomposeRecurrentPatterns(mlir::RewritePatternSet &patterns);
+
 } // namespace attn
 
 #endif // PASSES_GRAPH_DECOMPOSE_H

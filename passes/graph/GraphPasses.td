@@ -4,7 +4,7 @@
 include "mlir/Pass/PassBase.td"
 
 def DecomposePass : Pass<"attn-decompose"> {
-  let summary = "write attn.softmax, attn.layer_norm and attn.attention as linalg on tensors";
+  let summary = "write attn.softmax, layer_norm, attention and recurrent layers as linalg on tensors";
   let description = [{
     The meaning of these ops in plain linalg: what -O0 runs, what an op without
     a kernel becomes, and what fused kernels are tested against. Sums are taken
@@ -27,11 +27,12 @@ def DecomposePass : Pass<"attn-decompose"> {
     generic with the score region, such a softmax (or a sum) with its masked-row
     policy, a generic with the weight region and a second linalg.contract. With
     mask terms, an i8 tensor says which keys are visible, and the weighted sum
-    is a reduction that passes over hidden ones.
+    is a reduction that passes over hidden ones. A recurrent layer becomes, per
+    direction, one linalg.contract of the whole input and an scf.for over the steps.
   }];
   let dependentDialects = ["::mlir::arith::ArithDialect", "::mlir::affine::AffineDialect",
                            "::mlir::linalg::LinalgDialect", "::mlir::math::MathDialect",
-                           "::mlir::tensor::TensorDialect"];
+                           "::mlir::scf::SCFDialect", "::mlir::tensor::TensorDialect"];
 }
 
 def RaiseSoftmaxPass : Pass<"attn-raise-softmax"> {

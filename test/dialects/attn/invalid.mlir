@@ -373,3 +373,102 @@ func.func @kernel_elementwise(%x: tensor<2xf32>) {
   %y = attn.kernel @f ins(%x : tensor<2xf32>) outs(%x : tensor<2xf32>) elementwise [1] -> tensor<2xf32>
   return
 }
+
+// -----
+
+// rnn C1: integers
+func.func @recurrent(%x: tensor<5x4x8xi32>, %w: tensor<1x16x8xi32>, %r: tensor<1x16x16xi32>) {
+  // expected-error @+1 {{expects a float element type}}
+  %y, %h = attn.rnn forward [#attn.activation<tanh>] ins(%x, %w, %r : tensor<5x4x8xi32>, tensor<1x16x8xi32>, tensor<1x16x16xi32>) -> tensor<5x1x4x16xi32>, tensor<1x4x16xi32>
+  return
+}
+
+// -----
+
+// rnn C1: two element types
+func.func @recurrent(%x: tensor<5x4x8xf32>, %w: tensor<1x16x8xf64>, %r: tensor<1x16x16xf32>) {
+  // expected-error @+1 {{expects weight of 'f32' as the input, got 'f64'}}
+  %y, %h = attn.rnn forward [#attn.activation<tanh>] ins(%x, %w, %r : tensor<5x4x8xf32>, tensor<1x16x8xf64>, tensor<1x16x16xf32>) -> tensor<5x1x4x16xf32>, tensor<1x4x16xf32>
+  return
+}
+
+// -----
+
+// rnn C2: rank
+func.func @recurrent(%x: tensor<5x4x8xf32>, %w: tensor<16x8xf32>, %r: tensor<1x16x16xf32>) {
+  // expected-error @+1 {{expects weight of rank 3}}
+  %y, %h = attn.rnn forward [#attn.activation<tanh>] ins(%x, %w, %r : tensor<5x4x8xf32>, tensor<16x8xf32>, tensor<1x16x16xf32>) -> tensor<5x1x4x16xf32>, tensor<1x4x16xf32>
+  return
+}
+
+// -----
+
+// rnn C2: dynamic units
+func.func @recurrent(%x: tensor<5x4x8xf32>, %w: tensor<1x16x8xf32>, %r: tensor<1x16x?xf32>) {
+  // expected-error @+1 {{expects a static number of units}}
+  %y, %h = attn.rnn forward [#attn.activation<tanh>] ins(%x, %w, %r : tensor<5x4x8xf32>, tensor<1x16x8xf32>, tensor<1x16x?xf32>) -> tensor<5x1x4x16xf32>, tensor<1x4x16xf32>
+  return
+}
+
+// -----
+
+// rnn C2: two directions, one weight
+func.func @recurrent(%x: tensor<5x4x8xf32>, %w: tensor<1x16x8xf32>, %r: tensor<2x16x16xf32>) {
+  // expected-error @+1 {{expects weight of type 'tensor<2x16x8xf32>'}}
+  %y, %h = attn.rnn bidirectional [#attn.activation<tanh>, #attn.activation<tanh>] ins(%x, %w, %r : tensor<5x4x8xf32>, tensor<1x16x8xf32>, tensor<2x16x16xf32>) -> tensor<5x2x4x16xf32>, tensor<2x4x16xf32>
+  return
+}
+
+// -----
+
+// rnn C2: batch_first sequence
+func.func @recurrent(%x: tensor<5x4x8xf32>, %w: tensor<1x16x8xf32>, %r: tensor<1x16x16xf32>) {
+  // expected-error @+1 {{expects the sequence of type 'tensor<5x4x1x16xf32>'}}
+  %y, %h = attn.rnn forward [#attn.activation<tanh>] batch_first ins(%x, %w, %r : tensor<5x4x8xf32>, tensor<1x16x8xf32>, tensor<1x16x16xf32>) -> tensor<4x5x1x16xf32>, tensor<5x1x16xf32>
+  return
+}
+
+// -----
+
+// gru C2: bias
+func.func @recurrent(%x: tensor<5x4x8xf32>, %w: tensor<1x48x8xf32>, %r: tensor<1x48x16xf32>, %b: tensor<1x48xf32>) {
+  // expected-error @+1 {{expects bias of type 'tensor<1x96xf32>'}}
+  %y, %h = attn.gru forward [#attn.activation<tanh>, #attn.activation<tanh>] ins(%x, %w, %r : tensor<5x4x8xf32>, tensor<1x48x8xf32>, tensor<1x48x16xf32>) bias(%b : tensor<1x48xf32>) -> tensor<5x1x4x16xf32>, tensor<1x4x16xf32>
+  return
+}
+
+// -----
+
+// lstm C2: peephole
+func.func @recurrent(%x: tensor<5x4x8xf32>, %w: tensor<1x64x8xf32>, %r: tensor<1x64x16xf32>, %p: tensor<1x64xf32>) {
+  // expected-error @+1 {{expects peephole of type 'tensor<1x48xf32>'}}
+  %y, %h, %c = attn.lstm forward [#attn.activation<tanh>, #attn.activation<tanh>, #attn.activation<tanh>] ins(%x, %w, %r : tensor<5x4x8xf32>, tensor<1x64x8xf32>, tensor<1x64x16xf32>) peephole(%p : tensor<1x64xf32>) -> tensor<5x1x4x16xf32>, tensor<1x4x16xf32>, tensor<1x4x16xf32>
+  return
+}
+
+// -----
+
+// rnn C3: lengths of i64
+func.func @recurrent(%x: tensor<5x4x8xf32>, %w: tensor<1x16x8xf32>, %r: tensor<1x16x16xf32>, %n: tensor<4xi64>) {
+  // expected-error @+1 {{expects lengths of i32}}
+  %y, %h = attn.rnn forward [#attn.activation<tanh>] ins(%x, %w, %r : tensor<5x4x8xf32>, tensor<1x16x8xf32>, tensor<1x16x16xf32>) lengths(%n : tensor<4xi64>) -> tensor<5x1x4x16xf32>, tensor<1x4x16xf32>
+  return
+}
+
+// -----
+
+// gru C4
+func.func @recurrent(%x: tensor<5x4x8xf32>, %w: tensor<1x48x8xf32>, %r: tensor<1x48x16xf32>) {
+  // expected-error @+1 {{expects 2 activations, got 1}}
+  %y, %h = attn.gru forward [#attn.activation<tanh>] ins(%x, %w, %r : tensor<5x4x8xf32>, tensor<1x48x8xf32>, tensor<1x48x16xf32>) -> tensor<5x1x4x16xf32>, tensor<1x4x16xf32>
+  return
+}
+
+// -----
+
+// rnn C5
+func.func @recurrent(%x: tensor<5x4x8xf32>, %w: tensor<1x16x8xf32>, %r: tensor<1x16x16xf32>) {
+  // expected-error @+1 {{expects clip to be greater than 0}}
+  %y, %h = attn.rnn forward [#attn.activation<tanh>] clip -1.0 ins(%x, %w, %r : tensor<5x4x8xf32>, tensor<1x16x8xf32>, tensor<1x16x16xf32>) -> tensor<5x1x4x16xf32>, tensor<1x4x16xf32>
+  return
+}

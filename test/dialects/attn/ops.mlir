@@ -37,3 +37,37 @@ func.func @kernel(%a: tensor<?x384xf32>, %e: tensor<?x96xf32>) -> tensor<?x96xf3
   %c = attn.kernel @gemm ins(%a, %w : tensor<?x384xf32>, tensor<2x384x48xf32>) outs(%e : tensor<?x96xf32>) -> tensor<?x96xf32>
   return %c : tensor<?x96xf32>
 }
+
+// CHECK-LABEL: func.func @rnn
+// CHECK: attn.rnn forward [#attn.activation<tanh>] ins(%{{.*}}, %{{.*}}, %{{.*}} : {{.*}}) -> tensor<?x1x4x16xf32>, tensor<1x4x16xf32>
+func.func @rnn(%x: tensor<?x4x8xf32>, %w: tensor<1x16x8xf32>, %r: tensor<1x16x16xf32>) -> tensor<1x4x16xf32> {
+  %y, %h = attn.rnn forward [#attn.activation<tanh>]
+      ins(%x, %w, %r : tensor<?x4x8xf32>, tensor<1x16x8xf32>, tensor<1x16x16xf32>)
+      -> tensor<?x1x4x16xf32>, tensor<1x4x16xf32>
+  return %h : tensor<1x4x16xf32>
+}
+
+// CHECK-LABEL: func.func @gru
+// CHECK: attn.gru bidirectional [#attn.activation<hard_sigmoid, alpha = 2.000000e-01 : f64, beta = 5.000000e-01 : f64>,
+// CHECK-SAME: #attn.activation<elu, alpha = 1.000000e+00 : f64>,
+// CHECK-SAME: clip 1.500000e+00 batch_first linear_before_reset ins({{.*}}) bias({{.*}}) lengths({{.*}}) initial_h({{.*}})
+func.func @gru(%x: tensor<?x?x8xf32>, %w: tensor<2x48x8xf32>, %r: tensor<2x48x16xf32>, %b: tensor<2x96xf32>,
+               %n: tensor<?xi32>, %h0: tensor<?x2x16xf32>) -> tensor<?x?x2x16xf32> {
+  %y, %h = attn.gru bidirectional
+      [#attn.activation<hard_sigmoid, alpha = 0.2 : f64, beta = 0.5 : f64>, #attn.activation<elu, alpha = 1.0 : f64>,
+       #attn.activation<sigmoid>, #attn.activation<tanh>] clip 1.5 batch_first linear_before_reset
+      ins(%x, %w, %r : tensor<?x?x8xf32>, tensor<2x48x8xf32>, tensor<2x48x16xf32>) bias(%b : tensor<2x96xf32>)
+      lengths(%n : tensor<?xi32>) initial_h(%h0 : tensor<?x2x16xf32>) -> tensor<?x?x2x16xf32>, tensor<?x2x16xf32>
+  return %y : tensor<?x?x2x16xf32>
+}
+
+// CHECK-LABEL: func.func @lstm
+// CHECK: attn.lstm reverse [{{.*}}] input_forget ins({{.*}}) initial_c({{.*}}) peephole({{.*}}) -> tensor<3x1x4x16xf64>, tensor<1x4x16xf64>, tensor<1x4x16xf64>
+func.func @lstm(%x: tensor<3x4x8xf64>, %w: tensor<1x64x8xf64>, %r: tensor<1x64x16xf64>, %c0: tensor<1x4x16xf64>,
+                %p: tensor<1x48xf64>) -> tensor<1x4x16xf64> {
+  %y, %h, %c = attn.lstm reverse [#attn.activation<sigmoid>, #attn.activation<tanh>, #attn.activation<softsign>] input_forget
+      ins(%x, %w, %r : tensor<3x4x8xf64>, tensor<1x64x8xf64>, tensor<1x64x16xf64>)
+      initial_c(%c0 : tensor<1x4x16xf64>) peephole(%p : tensor<1x48xf64>)
+      -> tensor<3x1x4x16xf64>, tensor<1x4x16xf64>, tensor<1x4x16xf64>
+  return %c : tensor<1x4x16xf64>
+}
