@@ -194,7 +194,7 @@ def shrink(spec, kind, text, tools, flags, tries=80):
 def keep(spec, kind, text, args, flags):
     folder = args.failures / f"{kind}-{spec['seed']}"
     shutil.rmtree(folder, ignore_errors=True)
-    if args.shrink:
+    if args.shrink and (kind in BROKEN or args.shrink_misses):
         spec, text = shrink(spec, kind, text, args.tools, flags)
     kind, text, _, _ = examine(spec, args.tools, folder, flags)
     (folder / "failure.txt").write_text(f"{kind}: {text}\n")
@@ -234,6 +234,7 @@ def main():
     parser.add_argument("--failures", type=pathlib.Path, default=pathlib.Path("fuzz-failures"))
     parser.add_argument("--keep", type=pathlib.Path, help="write the one graph of --count=1 here and keep it")
     parser.add_argument("--no-shrink", dest="shrink", action="store_false")
+    parser.add_argument("--shrink-misses", action="store_true", help="attentions that are not fused, too")
     parser.add_argument("--most", type=int, default=20, help="failures to keep a kind")
     parser.add_argument("--coverage", action="store_true", help="count the pairs of axis values")
     args = parser.parse_args()

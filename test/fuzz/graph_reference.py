@@ -259,7 +259,7 @@ def reference(spec, d, f, w):
         elif step == "gauss":
             centre = np.asarray(f["centre"], np.float64)[:, None, None, None]
             z = (np.arange(d["P"] + d["Sk"]) - centre) ** 2 / 8.0
-            p, relative = p * np.exp(-z), relative + 8 * u * (1 + z.max())
+            p, relative = p * np.exp(-z), relative + 8 * u * (1 + z.max(initial=0))
     out = attend(p, relative, v, u, floor)
     if spec["second"]:
         s, magnitude = dot(out, k)

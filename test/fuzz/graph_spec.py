@@ -92,6 +92,8 @@ def sample_sizes(spec, r):
     for _ in range(2):
         for _ in range(50):
             other = dict(d, **{n: draw()[n] for n in spec["dynamic"]})
+            if "P" in spec["dynamic"] and r.random() < 0.3:
+                other["P"] = 0  # an empty cache
             if small_enough(other):
                 spec["runs"].append({n: other[n] for n in spec["dynamic"]})
                 break
@@ -220,6 +222,8 @@ def expected_fused(spec):
 
 def expected_kinds(spec):
     """The kinds of score that may be reported, the one meant first."""
+    if spec["kind"] in ("additive", "concat") and spec["activation"] == "identity":
+        return ["additive", "given", "dot"]  # the query's term cancels, and any form serves
     if spec["kind"] in ("additive", "concat", "rank1"):
         return ["additive", "dot"] if spec["second"] else ["additive"]
     return ["given", "dot"] if spec["kind"] == "location" else ["dot"]
