@@ -21,7 +21,7 @@ def scale_of(spec, d):
 
 def score_letters(spec):
     """The dimensions of the score tensor that a mask meets."""
-    return {"3d": "bij", "step": "bij", "2d": "ij"}.get(spec["layout"], "bhij")
+    return {"3d": "bij", "step": "bij", "time": "bij", "2d": "ij"}.get(spec["layout"], "bhij")
 
 
 def kept(spec, letters):
@@ -116,11 +116,11 @@ def feeds(spec, d, run):
         f["centre"] = (rng.uniform(0, keys, d["B"])).astype(dtype)
     if data == "poison" and "v" in f and spec["value"] == "-inf" and "lengths" in spec["masks"]:
         # Values that no visible key has: finite, and large enough to show.
-        axis = {"bhsd": 2, "kt": 2, "bshd": 1, "packed": 1, "bh": 1, "3d": 1, "step": 1, "2d": 0}[layout]
+        axis = {"bhsd": 2, "kt": 2, "bshd": 1, "keras": 1, "packed": 1, "bh": 1, "3d": 1, "step": 1, "time": 0, "2d": 0}[layout]
         for b, n in enumerate(f["lens"]):
             at = [slice(None)] * f["v"].ndim
             if layout != "2d":
-                at[0] = b
+                at[layout == "time"] = b
             at[axis] = slice(max(0, int(n) - d["P"]), None)
             f["v"][tuple(at)] = 1e30
     return f
@@ -128,7 +128,7 @@ def feeds(spec, d, run):
 
 def in_layout(layout, name, a):
     b, h, s, e = a.shape
-    if layout == "bshd":
+    if layout in ("bshd", "keras"):
         return np.ascontiguousarray(a.transpose(0, 2, 1, 3))
     if layout in ("packed", "bh"):
         return np.ascontiguousarray(a.transpose(0, 2, 1, 3)).reshape(b, s, h * e)
@@ -138,7 +138,9 @@ def in_layout(layout, name, a):
         return a[:, 0]
     if layout == "2d":
         return a[0, 0]
-    if layout == "step":
+    if layout == "time" and name != "q":
+        return np.ascontiguousarray(a[:, 0].transpose(1, 0, 2))
+    if layout in ("step", "time"):
         return a[:, 0, 0] if name == "q" else a[:, 0]
     return a
 

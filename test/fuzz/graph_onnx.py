@@ -7,12 +7,13 @@ from onnx import TensorProto, helper, numpy_helper
 
 from graph_data import NUMPY, kept, scale_of, score_letters, weights
 from graph_masks import ELEMENT, MaskEmitter
+from graph_spec import STEPS
 
 INPUT_DIMS = {"x": ["B", "Sq", None], "y": ["B", "Sk", None], "lens": ["B"], "padding": ["B", "T"], "segments": ["B", "Sq"],
               "past_k": ["B", None, "P", None], "past_v": ["B", None, "P", None], "centre": ["B"]}
 LAYOUT_DIMS = {"bhsd": ["B", None, "S", None], "kt": ["B", None, "S", None], "bshd": ["B", "S", None, None],
                "packed": ["B", "S", None], "bh": ["B", "S", None], "3d": ["B", "S", None], "2d": ["S", None],
-               "step": ["B", "S", None]}
+               "step": ["B", "S", None], "time": ["S", "B", None], "keras": ["B", "S", None, None]}
 
 
 class Emitter(MaskEmitter):
@@ -40,7 +41,7 @@ class Emitter(MaskEmitter):
     def add_input(self, name, value):
         if name in ("q", "k", "v"):
             dims = [("Sq" if name == "q" else "Sk") if n == "S" else n for n in LAYOUT_DIMS[self.s["layout"]]]
-            if self.s["layout"] == "step" and name == "q":
+            if self.s["layout"] in STEPS and name == "q":
                 dims = ["B", None]
             if self.s["layout"] == "kt" and name == "k":
                 dims = ["B", None, None, "Sk"]
@@ -236,6 +237,15 @@ class Emitter(MaskEmitter):
             q, k = (self.op("Mul", a, self.scalar(factor**0.5)) for a in (q, k))
         if s["gqa"] == "grouped":
             q = self.reshape(q, "B", d["H"], -1, d["D"])
+        if layout == "time":
+            return self.from_time(self.reduce_sum(self.commute("Mul", k, q), -1, 0), how, factor, q)
+        if layout == "keras":
+            x = self.op("Einsum", k, q, equation="aecd,abcd->acbe") if self.r.random() < 0.5 else self.op(
+                "Einsum", q, k, equation="bihd,bjhd->bhij")
+            return self.scaled(x, how, factor, q)
+        if s["kt"] == "swapped":
+            x = self.transposed(self.op("MatMul", k, self.transposed(q)))
+            return self.scaled(x, how, factor, q)
         k = k if self.direct or layout == "kt" else self.transposed(k)
         if s["kt"] == "einsum":
             x = self.op("Einsum", q, k, equation={4: "bhid,bhjd->bhij", 3: "bid,bjd->bij", 2: "id,jd->ij"}[self.rank()])
@@ -243,6 +253,14 @@ class Emitter(MaskEmitter):
             x = self.op("MatMul", q, k)
         if s["gqa"] == "grouped":
             x = self.reshape(x, "B", d["H"] * d["G"], "Sq", "T")
+        return self.scaled(x, how, factor, q)
+
+    def from_time(self, x, how="none", factor=1, q=None):
+        """Scores [Sk, B] of a step as [B, 1, Sk]."""
+        return self.unsqueeze(self.op("Transpose", self.scaled(x, how, factor, q), perm=[1, 0]), 1)
+
+    def scaled(self, x, how, factor, q):
+        """The scores times the factor, if that comes after the product."""
         if how == "mul":
             x = self.commute("Mul", x, self.scalar(factor))
         elif how == "div":
@@ -253,7 +271,7 @@ class Emitter(MaskEmitter):
         return x
 
     def rank(self):
-        return {"3d": 3, "step": 3, "bh": 3, "2d": 2}.get(self.s["layout"], 4)
+        return {"3d": 3, "step": 3, "time": 3, "bh": 3, "2d": 2}.get(self.s["layout"], 4)
 
     def normalise(self, x, axis):
         how = self.r.randrange(3)
@@ -284,7 +302,7 @@ class Emitter(MaskEmitter):
 
     def additive_scores(self, q, k):
         """[B, Sq, Sk] from q [B, Sq, D] (a step: [B, D]) and k [B, Sk, D]."""
-        s, w, step = self.s, self.w, self.s["layout"] == "step"
+        s, w, step, time = self.s, self.w, self.s["layout"] in STEPS, self.s["layout"] == "time"
         if s["kind"] == "concat":
             q = self.unsqueeze(q, 1) if step else self.unsqueeze(q, 2)
             k = k if step else self.unsqueeze(k, 1)
@@ -301,7 +319,8 @@ class Emitter(MaskEmitter):
         else:
             q = self.op("MatMul", q, self.const(w["aq"]))
             k = self.commute("Add", self.op("MatMul", k, self.const(w["ak"])), self.const(w["ab"]))
-            q = self.unsqueeze(q, 1) if step else self.unsqueeze(q, 2)
+            if not time:
+                q = self.unsqueeze(q, 1) if step else self.unsqueeze(q, 2)
             k = k if step else self.unsqueeze(k, 1)
             x = self.commute("Add", q, k)
         x = self.activate(x)
@@ -309,6 +328,8 @@ class Emitter(MaskEmitter):
             x = self.squeeze(self.op("MatMul", x, self.const(w["av"][:, None])), -1)
         else:
             x = self.reduce_sum(self.op("Mul", x, self.const(w["av"])), -1, 0)
+        if time:
+            return self.from_time(x)
         return self.unsqueeze(x, 1) if step else x
 
     def scores(self, q, k):
@@ -371,7 +392,7 @@ class Emitter(MaskEmitter):
     def weights_output(self, p):
         if self.s["weights"] == "mean":
             p = self.reduce("ReduceMean", p, 1, 0)
-        elif self.s["layout"] == "step":
+        elif self.s["layout"] in STEPS:
             p = self.squeeze(p, 1)
         self.output(p, "weights")
 
@@ -381,6 +402,12 @@ class Emitter(MaskEmitter):
 
     def contract(self, p, v):
         how, rank = self.s["contract"], self.rank()
+        if self.s["layout"] == "keras":
+            equation = self.r.choice(["bhij,bjhd->bihd", "acbe,aecd->abcd"])
+            return self.op("Transpose", self.op("Einsum", p, v, equation=equation), perm=[0, 2, 1, 3])
+        if self.s["layout"] == "time":  # [B, 1, T] and [T, B, Dv]
+            p = self.unsqueeze(self.op("Transpose", self.squeeze(p, 1), perm=[1, 0]), 2)
+            return self.unsqueeze(self.reduce_sum(self.commute("Mul", p, v), 0, 0), 1)
         if how == "einsum":
             return self.op("Einsum", p, v, equation={4: "bhij,bhjd->bhid", 3: "bij,bjd->bid", 2: "ij,jd->id"}[rank])
         if how == "mulsum":  # a single query: [B, 1, T] and [B, T, Dv]
@@ -474,7 +501,7 @@ class Emitter(MaskEmitter):
             out = self.op("Softmax", self.op("MatMul", out, self.const(self.w["wc"])), axis=-1)
         elif s["tail"] == "featurewise":
             out = self.op("Mul", self.op("Softmax", out, axis=-1), out)
-        return self.squeeze(out, 1) if s["layout"] == "step" else out
+        return self.squeeze(out, 1) if s["layout"] in STEPS else out
 
     def model(self):
         self.output(self.finish(self.attention()), "out")

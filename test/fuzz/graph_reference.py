@@ -58,7 +58,7 @@ def canonical(spec, d, f, w, u):
         if a is None:
             result.append(None)
             continue
-        if layout == "bshd":
+        if layout in ("bshd", "keras"):
             a = a.transpose(0, 2, 1, 3)
         elif layout in ("packed", "bh"):
             a = a.reshape(a.shape[0], a.shape[1], h, -1).transpose(0, 2, 1, 3)
@@ -68,7 +68,9 @@ def canonical(spec, d, f, w, u):
             a = a[:, None]
         elif layout == "2d":
             a = a[None, None]
-        elif layout == "step":
+        elif layout == "time" and name != "q":
+            a = a.transpose(1, 0, 2)[:, None]
+        elif layout in ("step", "time"):
             a = a[:, None, None] if name == "q" else a[:, None]
         result.append(Number(a))
     return result
@@ -290,6 +292,7 @@ def finish(spec, d, f, w, out, u):
             e = np.exp(out.v - out.v.max(axis=-1, keepdims=True))
             p = e / e.sum(axis=-1, keepdims=True)
         relative = np.expm1(np.minimum(2 * (out.e.max(axis=-1, keepdims=True) + u * (4 + np.abs(out.v).max(axis=-1, keepdims=True))), 50.0))
+        relative = np.where(np.isfinite(out.e.max(axis=-1, keepdims=True)), relative, np.inf)
         if spec["tail"] == "classifier":
             out = Number(p, p * (relative + 4 * u) + floor)
         else:
@@ -309,7 +312,7 @@ def squeeze(spec, outputs):
             take = (slice(None), 0) if "h" not in letters and n.v.ndim == 4 else ()
         if layout == "2d":
             take = (0, 0) if n.v.ndim == 4 else (0,)
-        elif layout == "step":
+        elif layout in ("step", "time"):
             take = (slice(None), 0, 0) if n.v.ndim == 4 else (slice(None), 0)
         n.v, n.e = n.v[take], n.e[take]
 

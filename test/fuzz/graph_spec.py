@@ -10,7 +10,9 @@ import random
 SIZES = [1, 2, 3, 5, 7, 8, 13, 15, 16, 17, 31, 32, 33, 47, 63, 64, 65, 127, 128, 129, 257]
 HEAD_SIZES = [1, 3, 8, 16, 32, 40, 59, 64, 80, 96, 111, 128, 192, 256]
 KINDS = ["dot"] * 12 + ["general", "cosine", "additive", "additive", "concat", "rank1", "location"]
-LAYOUTS = ["bhsd", "bhsd", "bshd", "packed", "packed", "bh", "3d", "kt", "2d", "step"]
+LAYOUTS = ["bhsd", "bhsd", "bshd", "packed", "packed", "bh", "3d", "kt", "2d", "step", "keras", "time"]
+HEAD_LAYOUTS = ("bhsd", "bshd", "packed", "bh", "kt", "keras")
+STEPS = ("step", "time")
 SCALES = ["none", "mul", "div", "mul", "div", "q_mul", "q_div", "k_mul", "both", "runtime", "q_before_split"]
 SOFTMAXES = ["op"] * 6 + ["op_axis", "decomposed", "decomposed", "reciprocal", "nomax", "log_exp", "transposed", "cast"]
 MASKS = ["causal", "causal", "window", "lengths", "padding", "dense", "float", "blocks", "segments", "prefix"]
@@ -28,21 +30,21 @@ def sample(seed):
     spec = {"seed": seed, "kind": kind, "dtype": "f32", "opset": r.choice([13, 14, 17, 17, 18, 20, 21])}
     spec["layout"] = r.choice(LAYOUTS)
     if kind in ("additive", "concat", "rank1", "location"):
-        spec["layout"] = r.choice(["3d", "3d", "step"]) if kind in ("additive", "concat") else "3d"
+        spec["layout"] = r.choice(["3d", "3d", "step", "time"]) if kind in ("additive", "concat") else "3d"
     elif kind == "general":
         spec["layout"] = r.choice(["3d", "step", "2d"])
     spec["attention_op"] = kind == "dot" and spec["layout"] in ("bhsd", "packed") and r.random() < 0.12
     if kind == "dot" and r.random() < 0.1:
         spec["dtype"] = "f16"
-    heads = spec["layout"] in ("bhsd", "bshd", "packed", "bh", "kt")
+    heads = spec["layout"] in HEAD_LAYOUTS
     spec["gqa"] = r.choice(["expand", "gather", "concat", "grouped"]) if heads and r.random() < 0.25 else "none"
     spec["pre"] = r.choice(["none", "proj", "qkv"]) if spec["layout"] in ("packed", "bh", "3d") else "none"
     spec["cross"] = kind != "rank1" and spec["pre"] != "qkv" and r.random() < 0.4
-    spec["past"] = heads and spec["layout"] not in ("bh", "kt") and r.random() < 0.12
+    spec["past"] = heads and spec["layout"] not in ("bh", "kt", "keras") and r.random() < 0.12
     spec["present_out"] = spec["past"] and r.random() < 0.7
     spec["scale"] = r.choice(SCALES)
     spec["scale_value"] = r.choice([None, None, None, 0.125, 1.7, -0.3])
-    spec["kt"] = r.choice(["perm", "perm", "direct", "einsum", "reshape3"])
+    spec["kt"] = r.choice(["perm", "perm", "direct", "einsum", "reshape3", "swapped"])
     spec["mods"] = r.sample(["softcap", "alibi", "bias", "bias", "relpos", "bias_input"], k=r.choice([0, 0, 0, 1, 1, 2]))
     spec["bias_dims"] = "".join(c for c in "bhij" if r.random() < 0.6)
     masks = r.sample(MASKS, k=r.choice([0, 1, 1, 1, 1, 2, 2, 3]))
@@ -106,7 +108,12 @@ def small_enough(d):
 def normalise(spec):
     """Makes the axes agree with each other; also after one was changed."""
     s, d = spec, spec["dims"]
-    heads = s["layout"] in ("bhsd", "bshd", "packed", "bh", "kt")
+    heads = s["layout"] in HEAD_LAYOUTS
+    if s["layout"] == "keras":
+        s["gqa"], s["past"], s["kt"], s["contract"] = "none", False, "einsum", "einsum"
+    if s["layout"] == "time":
+        s["kind"] = s["kind"] if s["kind"] in ("dot", "additive") else "dot"
+        s["kt"], s["contract"], s["second"] = "perm", "mulsum", False
     if not heads:
         d["H"] = 1
         s["gqa"], s["past"], s["present_out"] = "none", False, False
@@ -114,7 +121,7 @@ def normalise(spec):
         d["G"] = 1
     if not s["past"]:
         d["P"], s["present_out"] = 0, False
-    if s["layout"] == "step":
+    if s["layout"] in STEPS:
         d["Sq"], s["cross"] = 1, True
     if s["layout"] == "2d":
         d["B"] = 1
@@ -132,9 +139,7 @@ def normalise(spec):
         s["mods"] = sorted(s["mods"], key=lambda m: m != "softcap")
     elif s["gqa"] == "op" or s["scale"] in ("attr", "default"):
         s["gqa"], s["scale"], d["G"] = "none", "mul", 1
-    if s["layout"] in ("step", "3d", "2d", "bh") and s["contract"] == "mulsum" and s["layout"] != "step":
-        s["contract"] = "matmul"
-    if s["contract"] == "mulsum" and s["layout"] != "step":
+    if s["contract"] == "mulsum" and s["layout"] not in STEPS:
         s["contract"] = "matmul"
     if s["gqa"] == "grouped" and s["layout"] == "bh":
         s["gqa"] = "expand"
@@ -148,7 +153,7 @@ def normalise(spec):
         s["dynamic"] = [n for n in s["dynamic"] if n != "Sk"]
     if not s["past"]:
         s["dynamic"] = [n for n in s["dynamic"] if n != "P"]
-    if s["layout"] == "step":
+    if s["layout"] in STEPS:
         s["dynamic"] = [n for n in s["dynamic"] if n != "Sq"]
     if s["layout"] == "2d":
         s["dynamic"] = [n for n in s["dynamic"] if n != "B"]
@@ -176,11 +181,11 @@ def normalise(spec):
         s["scale"] = "q_mul"
     if s["kt"] == "direct" and (s["layout"] not in ("bshd", "packed") or s["past"] or s["gqa"] != "none"):
         s["kt"] = "perm"
-    if s["layout"] == "kt" and s["kt"] in ("direct", "einsum", "reshape3"):
+    if s["layout"] == "kt" and s["kt"] in ("direct", "einsum", "reshape3", "swapped"):
         s["kt"] = "perm"
-    if s["layout"] in ("3d", "bh", "step", "2d") and s["kt"] == "reshape3":
+    if s["layout"] in ("3d", "bh", "step", "2d", "time") and s["kt"] == "reshape3":
         s["kt"] = "perm"
-    if s["second"] and (d["Dv"] != d["D"] or s["gqa"] == "grouped" or s["attention_op"] or s["layout"] in ("step", "2d", "kt", "bh") or s["kind"] != "dot"):
+    if s["second"] and (d["Dv"] != d["D"] or s["gqa"] == "grouped" or s["attention_op"] or s["layout"] in ("step", "time", "2d", "kt", "bh", "keras") or s["kind"] != "dot"):
         s["second"] = False
     if s["second"]:
         s["kt"] = "perm"
@@ -261,7 +266,7 @@ def simpler(spec):
             other = copy.deepcopy(spec)
             del other[axis][i]
             yield normalise(other)
-    if spec["layout"] not in ("bhsd", "3d"):
+    if spec["layout"] not in ("bhsd", "3d", "step"):
         other = copy.deepcopy(spec)
         other["layout"] = "bhsd" if spec["dims"]["H"] > 1 else "3d"
         yield normalise(other)
