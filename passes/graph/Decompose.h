@@ -14,6 +14,11 @@ namespace attn {
 mlir::Value emitSoftmax(mlir::OpBuilder &b, mlir::Location loc, mlir::Value input, int64_t dim,
                         mlir::Type resultElement, bool log, MaskedRows maskedRows);
 
+/// Replaces `op` by an attention that gives whole what `op` gives reduced, and
+/// linalg that reduces it. Returns the attention that stands there then: `op`
+/// itself where nothing is reduced.
+AttentionOp reduceExtraResults(AttentionOp op, mlir::RewriterBase &rewriter);
+
 /// attn.attention -> linalg on tensors.
 void populateDecomposeAttentionPatterns(mlir::RewritePatternSet &patterns);
 

@@ -34,10 +34,16 @@ AffineMap mapOf(Builder &b, ArrayRef<unsigned> dims) {
 
 class AttentionDecomposer {
 public:
-  AttentionDecomposer(AttentionOp op, PatternRewriter &b)
-      : op(op), b(b), loc(op.getLoc()), compute(op.getComputeType()), sizes(op.getIterationSizes(b, loc)) {}
+  AttentionDecomposer(AttentionOp op, RewriterBase &b)
+      : op(op), b(b), loc(op.getLoc()), compute(op.getComputeType()), sizes(op.getIterationSizes(b, loc)) {
+    for (unsigned dim : {Dim::B, Dim::H, Dim::I, Dim::J})
+      if (op.isNamed(dim))
+        dims.push_back(dim);
+  }
 
   SmallVector<Value> decompose();
+  /// Makes the reduced extra results from whole ones, of a new attention that takes op's regions.
+  SmallVector<Value> reduceExtras();
 
 private:
   Operand simplify(Value value, AffineMap map) { return readPlainly(b, loc, value, map, sizes); }
@@ -68,13 +74,14 @@ private:
   Value takesPart(OpBuilder &b, Value isVisible, Value weight);
 
   Value finish(const Operand &result, Type type, AffineMap map);
+  Value finishExtra(unsigned n, const Operand &source);
   Operand extra(ExtraAttr attr, Operand source, ArrayRef<unsigned> kept, RankedTensorType type);
   Operand ranks(const Operand &source);
   Operand argmax(const Operand &source, ArrayRef<unsigned> kept, Type element);
   Operand topK(ExtraAttr attr, const Operand &source, ArrayRef<unsigned> kept, RankedTensorType type);
 
   AttentionOp op;
-  PatternRewriter &b;
+  RewriterBase &b;
   Location loc;
   FloatType compute;
   SmallVector<OpFoldResult> sizes;
@@ -479,10 +486,62 @@ Value AttentionDecomposer::finish(const Operand &result, Type type, AffineMap ma
   return restoreUnitDims(b, loc, value, tensorType, map);
 }
 
+/// Extra result `n`, of its type, from what its source holds.
+Value AttentionDecomposer::finishExtra(unsigned n, const Operand &source) {
+  ExtraAttr attr = op.getExtra(n);
+  AffineMap map = op.getExtraMap(n);
+  auto type = cast<RankedTensorType>(op.getExtraResults()[n].getType());
+  SmallVector<unsigned> kept;
+  for (AffineExpr expr : map.getResults())
+    if (std::optional<unsigned> dim = AttentionOp::getNamedDim(expr))
+      kept.push_back(*dim);
+  if (attr.getSource() == ExtraSource::lse)
+    return finish(source, type, map);
+  Operand reduced = extra(attr, source, kept, type);
+  return attr.isTopK() ? restoreUnitDims(b, loc, reduced.value, type, map) : finish(reduced, type, map);
+}
+
+SmallVector<Value> AttentionDecomposer::reduceExtras() {
+  AttentionParts parts = op.getParts();
+  unsigned firstExtra = op.getNumOperands() + 1;
+  SmallVector<int64_t> shape;
+  for (OpFoldResult size : pick(dims))
+    shape.push_back(getConstantIntValue(size).value_or(ShapedType::kDynamic));
+  // Extra results of the new op: as they are, or whole once for each source.
+  SmallVector<unsigned> places;
+  SmallVector<Attribute> extras;
+  SmallVector<Type> types{parts.types.front()};
+  SmallVector<AffineMap> maps(ArrayRef(parts.maps).take_front(firstExtra));
+  for (unsigned n = 0; n != op.getExtraResults().size(); ++n) {
+    ExtraAttr attr = op.getExtra(n);
+    bool isWhole = attr.getReduction() == Reduction::none;
+    attr = ExtraAttr::get(op.getContext(), attr.getSource(), Reduction::none);
+    unsigned place = 0;
+    while (place != extras.size() && (isWhole || extras[place] != attr || maps[firstExtra + place] != mapOf(b, dims)))
+      ++place;
+    places.push_back(place);
+    if (place == extras.size()) {
+      extras.push_back(attr);
+      types.push_back(isWhole ? op.getExtraResults()[n].getType() : RankedTensorType::get(shape, compute));
+      maps.push_back(isWhole ? op.getExtraMap(n) : mapOf(b, dims));
+    }
+  }
+  parts.extras = std::move(extras);
+  parts.types = std::move(types);
+  parts.maps = std::move(maps);
+  auto full = AttentionOp::create(b, loc, parts);
+  for (auto [to, from] : llvm::zip_equal(full->getRegions(), op->getRegions()))
+    to.takeBody(from);
+  SmallVector<Value> results{full.getResult()};
+  for (auto [n, place] : llvm::enumerate(places)) {
+    Value value = full.getExtraResults()[place];
+    bool isWhole = op.getExtra(n).getReduction() == Reduction::none;
+    results.push_back(isWhole ? value : finishExtra(n, {value, full.getExtraMap(place)}));
+  }
+  return results;
+}
+
 SmallVector<Value> AttentionDecomposer::decompose() {
-  for (unsigned dim : {Dim::B, Dim::H, Dim::I, Dim::J})
-    if (op.isNamed(dim))
-      dims.push_back(dim);
   query = simplify(op.getQuery(), op.getQueryMap());
   if (op.getKey())
     key = simplify(op.getKey(), op.getKeyMap());
@@ -511,22 +570,11 @@ SmallVector<Value> AttentionDecomposer::decompose() {
   Operand weights = normalize(taken), final = weightRegion(weights);
 
   SmallVector<Value> results{finish(weightedSum(final), op.getResult().getType(), op.getResultMap())};
-  for (auto [n, result] : llvm::enumerate(op.getExtraResults())) {
-    ExtraAttr attr = op.getExtra(n);
-    AffineMap map = op.getExtraMap(n);
-    auto type = cast<RankedTensorType>(result.getType());
-    SmallVector<unsigned> kept;
-    for (AffineExpr expr : map.getResults())
-      if (std::optional<unsigned> dim = AttentionOp::getNamedDim(expr))
-        kept.push_back(*dim);
+  for (unsigned n = 0; n != op.getExtraResults().size(); ++n) {
     const Operand sources[] = {taken, raw, scores, maskedResult, weights, final};
-    const Operand &source = sources[unsigned(attr.getSource())];
-    if (attr.getSource() == ExtraSource::lse)
-      results.push_back(finish(logSumExp(source), type, map));
-    else if (attr.isTopK())
-      results.push_back(restoreUnitDims(b, loc, extra(attr, source, kept, type).value, type, map));
-    else
-      results.push_back(finish(extra(attr, source, kept, type), type, map));
+    ExtraSource source = op.getExtra(n).getSource();
+    Operand from = sources[unsigned(source)];
+    results.push_back(finishExtra(n, source == ExtraSource::lse ? logSumExp(from) : from));
   }
   return results;
 }
@@ -541,6 +589,18 @@ struct DecomposeAttention : OpRewritePattern<AttentionOp> {
 };
 
 } // namespace
+
+AttentionOp reduceExtraResults(AttentionOp op, RewriterBase &rewriter) {
+  auto isReduced = [](Attribute extra) { return cast<ExtraAttr>(extra).getReduction() != Reduction::none; };
+  if (llvm::none_of(op.getExtras(), isReduced))
+    return op;
+  OpBuilder::InsertionGuard guard(rewriter);
+  rewriter.setInsertionPoint(op);
+  SmallVector<Value> results = AttentionDecomposer(op, rewriter).reduceExtras();
+  auto full = results.front().getDefiningOp<AttentionOp>();
+  rewriter.replaceOp(op, results);
+  return full;
+}
 
 void populateDecomposeAttentionPatterns(RewritePatternSet &patterns) {
   patterns.add<DecomposeAttention>(patterns.getContext());

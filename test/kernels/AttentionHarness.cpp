@@ -296,7 +296,8 @@ std::string Row::compareResult(At at) {
     for (at['j'] = 0; at['j'] < keys; ++at['j']) {
       // A hidden key's NaN does not count, nor does that of one whose weight is 0 in f32.
       bool isHidden = reference.visible && !reference.visible(at) && !isEmpty && final[at['j']] == 0;
-      if (isHidden || (!reference.weight && !isEmpty && std::fabs(weights[at['j']] * sum) < 1e-45))
+      if (isHidden || (isEmpty && final[at['j']] == 0) ||
+          (!reference.weight && !isEmpty && std::fabs(weights[at['j']] * sum) < 1e-45))
         continue;
       double term = final[at['j']] * readFloat(o.value, a.element, o.offset(a.value, at, true));
       expected += term;

@@ -31,8 +31,8 @@ TEST_P(AttentionTest, DynamicQueriesAndKeys) {
   Sizes sizes = {{'b', 1}, {'h', 2}, {'i', 0}, {'j', 0}, {'d', 32}, {'e', 32}};
   auto kernel = compileAttention(isa, a, sizes);
   ASSERT_TRUE(kernel);
-  for (int64_t i : {0, 1, 15, 16, 17, 31, 32, 33, 50, 70})
-    for (int64_t j : {0, 1, 7, 8, 9, 255, 256, 257, 515}) {
+  for (int64_t i : {0, 1, 15, 16, 17, 33, 70})
+    for (int64_t j : {0, 1, 7, 9, 255, 256, 515}) {
       sizes['i'] = i, sizes['j'] = j, sizes['b'] = 1 + j % 2;
       Operands o(a, sizes, i * 1000 + j);
       ASSERT_TRUE(kernel->call(o.all()));
@@ -41,13 +41,12 @@ TEST_P(AttentionTest, DynamicQueriesAndKeys) {
 }
 
 TEST_P(AttentionTest, StaticWidths) {
-  for (auto [d, e] : std::vector<std::pair<int64_t, int64_t>>{
-           {1, 1}, {3, 5}, {8, 8}, {40, 64}, {59, 17}, {80, 80}, {128, 128}, {32, 256}}) {
+  for (auto [d, e] : std::vector<std::pair<int64_t, int64_t>>{{1, 1}, {3, 5}, {59, 17}, {80, 130}}) {
     Attention a;
     a.score = kScale;
     Sizes sizes = {{'b', 1}, {'h', 1}, {'i', 37}, {'j', 43}, {'d', d}, {'e', e}};
     for (int64_t i : {37, 2}) {
-      if (isa == "portable" && d > 8 && d < 128)
+      if (isa != "avx512" && d != 59)
         continue;
       sizes['i'] = i;
       auto kernel = compileAttention(isa, a, sizes);
@@ -89,7 +88,8 @@ TEST_P(AttentionTest, AdditiveCaptures) {
   for (const char *dims : {"", "bj", "bhij", "ij", "bi", "ib", "bhji", "hjb", "ijb", "h"})
     for (const char *dynamic : {"ij", ""}) {
       bool isMain = std::string(dims) == "bhij" || std::string(dims) == "ib" || std::string(dims) == "bj";
-      if (!isMain && (!*dynamic || isa == "portable"))
+      // All of them on one ISA; elsewhere those that its lanes change.
+      if (isMain ? isa == "portable" && *dynamic : !*dynamic || isa != "avx512")
         continue;
       Attention a;
       a.score = kScaleAdd;
@@ -111,7 +111,7 @@ TEST_P(AttentionTest, AdditiveCaptures) {
 TEST_P(AttentionTest, SelectByBooleanMask) {
   for (const char *fill : {"0xff800000", "-1.0e4", "-3.40282347e+38"})
     for (const char *dims : {"bj", "bhij", "bi"}) {
-      if (fill[0] == '-' && std::string(dims) != "bhij")
+      if ((fill[0] == '-' || isa == "portable") && std::string(dims) != "bhij")
         continue;
       Attention a;
       a.score = "%z = arith.constant 0 : i8\n%low = arith.constant " + std::string(fill) +
@@ -138,15 +138,17 @@ TEST_P(AttentionTest, SelectByBooleanMask) {
 // A row without a visible key, beside rows with some, by policy and mask value.
 TEST_P(AttentionTest, MaskedRows) {
   for (const char *policy : {"nan", "zero", "uniform", "finite"}) {
+    if (isa != "avx512" && policy[0] != 'u')
+      continue;
     Attention a;
     a.score = kScaleAdd;
     a.captures = {{"bij", "f32"}};
     a.maskedRows = policy;
     a.dynamic = "ij";
-    Sizes sizes = {{'b', 1}, {'h', 2}, {'i', 40}, {'j', 300}, {'d', 16}, {'e', 20}};
+    Sizes sizes = {{'b', 1}, {'h', 2}, {'i', 40}, {'j', 270}, {'d', 8}, {'e', 9}};
     auto kernel = compileAttention(isa, a, sizes);
     ASSERT_TRUE(kernel);
-    for (auto [rows, keys] : std::vector<std::pair<int64_t, int64_t>>{{40, 0}, {40, 5}, {40, 300}, {3, 0}, {3, 300}})
+    for (auto [rows, keys] : std::vector<std::pair<int64_t, int64_t>>{{40, 0}, {40, 5}, {40, 270}, {3, 0}, {3, 270}})
       for (float masked : {-INFINITY, -FLT_MAX, -1e4f}) {
         sizes['i'] = rows, sizes['j'] = keys;
         Operands o(a, sizes);
@@ -272,10 +274,9 @@ TEST_P(AttentionTest, LimitsInTheRegion) {
     int64_t left, right, first;
     const char *policy;
   };
-  std::vector<Case> cases{{kNone, 0, 0, "nan"}, {40, 5, 0, "zero"}};
+  std::vector<Case> cases{{40, 5, 0, "zero"}};
   if (isa == "avx512")
-    cases.insert(cases.end(),
-                 {{4, -1, 0, "uniform"}, {-2, 20, 0, "zero"}, {kNone, -2, 11, "zero"}, {0, kNone, 0, "nan"}});
+    cases.insert(cases.end(), {{4, -1, 0, "uniform"}, {kNone, -2, 11, "zero"}, {0, kNone, 0, "nan"}});
   for (Case c : cases) {
     Attention a;
     a.maskedRows = c.policy;
@@ -305,8 +306,8 @@ TEST_P(AttentionTest, LimitsInTheRegion) {
     auto sees = [&](int64_t i, int64_t j) {
       return j >= c.first && (c.right == kNone || j <= i + c.right) && (c.left == kNone || j >= i - c.left);
     };
-    for (int64_t i : {1, 3, 17, 33, 70, 330})
-      for (int64_t j : {0, 1, 9, 50, 300}) {
+    for (int64_t i : {3, 33, 70})
+      for (int64_t j : {0, 9, 50, 270}) {
         sizes['i'] = i, sizes['j'] = j;
         Operands o(a, sizes, i + j);
         for (int64_t key = 0; key < j; ++key) {

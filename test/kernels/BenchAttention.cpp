@@ -19,7 +19,8 @@ struct Case {
   const char *layout; ///< of query; the others accordingly
   const char *mask;   ///< dimensions of an additive mask, or null
   const char *dynamic = "";
-  int64_t window = 0; ///< keys that a query sees, itself the last; -1: all up to itself
+  int64_t window = 0;      ///< keys that a query sees, itself the last; -1: all up to itself
+  bool isAdditive = false; ///< tanh of query + key
 };
 
 void measure(llvm::StringRef isa, const Case &c, int64_t lanes, bool printsAssembly) {
@@ -33,15 +34,12 @@ void measure(llvm::StringRef isa, const Case &c, int64_t lanes, bool printsAssem
     a.captures = {{c.mask, "f32"}};
     a.score = "%k = arith.constant 0.125 : f32\n%x = arith.mulf %s, %k : f32\n%y = arith.addf %x, %c0 : f32";
   }
-  if (c.window) {
-    a.score = "%k = arith.constant 0.125 : f32\n%x = arith.mulf %s, %k : f32\n%low = arith.constant 0xff800000 : f32\n"
-              "%i = attn.index 2 : index\n%j = attn.index 3 : index\n%c = arith.cmpi sle, %j, %i : index\n";
-    if (c.window > 0)
-      a.score += "%w = arith.constant " + std::to_string(c.window) + " : index\n%p = arith.addi %j, %w : index\n" +
-                 "%g = arith.cmpi sgt, %p, %i : index\n%m = arith.andi %c, %g : i1\n" +
-                 "%y = arith.select %m, %x, %low : f32";
-    else
-      a.score += "%y = arith.select %c, %x, %low : f32";
+  if (c.window)
+    a.mask = {{c.window < 0 ? "causal<0>" : "window<" + std::to_string(c.window - 1) + ", 0>", "", ""}};
+  if (c.isAdditive) {
+    a.kind = "additive";
+    a.activation = "%y = math.tanh %s : f32";
+    a.score = "%z = arith.constant 0.0 : f32\n%y = arith.addf %s, %z : f32";
   }
   auto before = std::chrono::steady_clock::now();
   auto kernel = compileAttention(isa, a, c.sizes);
@@ -56,12 +54,16 @@ void measure(llvm::StringRef isa, const Case &c, int64_t lanes, bool printsAssem
   if (c.window)
     pairs = c.window < 0 ? n('i') * (n('j') + 1) / 2 : (n('i') - (c.window - 1) / 2.0) * c.window;
   double gflop = 2e-9 * n('b') * n('h') * pairs * (n('d') + n('e'));
+  if (c.isAdditive)
+    for (int64_t m = 0; m < o.query.size(); ++m)
+      o.query[m] *= 0.5f;
   double peak = measurePeak(isa, lanes);
   Timing time = measureTime(0.4, [&] { kernel->call(o.all()); });
   peak = std::max(peak, measurePeak(isa, lanes));
-  std::printf("%-28s best %8.3f ms %6.1f GF %4.0f%% of %3.0f | median %8.3f ms | compiled in %4.0f ms\n", c.name,
-              1e3 * time.best, gflop / time.best, 100 * gflop / time.best / peak, peak, 1e3 * time.median,
-              1e3 * compile);
+  double gbyte = 4e-9 * n('b') * n('h') * n('j') * (n('d') + n('e'));
+  std::printf("%-28s best %8.3f ms %6.1f GF %4.0f%% of %3.0f, %5.1f GB/s | median %8.3f ms | compiled in %4.0f ms\n",
+              c.name, 1e3 * time.best, gflop / time.best, 100 * gflop / time.best / peak, peak, gbyte / time.best,
+              1e3 * time.median, 1e3 * compile);
   std::fflush(stdout);
 }
 
@@ -102,6 +104,24 @@ int main(int argc, char **argv) {
                                          {"causal h1 s512 d64", sizes(1, 512, 512, 64), "bhid", nullptr, "", -1},
                                          {"causal h8 s2048 d64", sizes(8, 2048, 2048, 64), "bhid", nullptr, "", -1},
                                          {"window256 h8 s4096 d64", sizes(8, 4096, 4096, 64), "bhid", nullptr, "", 256},
+                                         {"additive b8 n64 m256 d512",
+                                          {{'b', 8}, {'h', 1}, {'i', 64}, {'j', 256}, {'d', 512}, {'e', 64}},
+                                          "bhid",
+                                          nullptr,
+                                          "",
+                                          0,
+                                          true},
+                                         {"additive b64 n1 m50 d512",
+                                          {{'b', 64}, {'h', 1}, {'i', 1}, {'j', 50}, {'d', 512}, {'e', 64}},
+                                          "bhid",
+                                          nullptr,
+                                          "",
+                                          0,
+                                          true},
+                                         {"decode b16 h12 s2048 d64",
+                                          {{'b', 16}, {'h', 12}, {'i', 1}, {'j', 2048}, {'d', 64}, {'e', 64}},
+                                          "bhid",
+                                          nullptr},
                                          {"decode h12 s2048 d64", sizes(12, 1, 2048, 64), "bhid", nullptr}})
     if (llvm::StringRef(c.name).contains(only))
       measure(isa, c, lanes, printsAssembly);

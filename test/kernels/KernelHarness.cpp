@@ -278,13 +278,22 @@ struct Kernel::Impl {
   std::vector<std::vector<int64_t>> shapes;
   bool hasUnknownArgument = false;
   std::string assembly, ir;
+  /// What the assembly is made of when somebody asks for it.
+  std::unique_ptr<llvm::LLVMContext> context = std::make_unique<llvm::LLVMContext>();
+  std::unique_ptr<llvm::Module> optimized;
+  std::unique_ptr<llvm::TargetMachine> machine;
 
   static std::unique_ptr<Kernel> finish(OwningOpRef<ModuleOp> module, TargetAttr target, func::FuncOp kernel);
 };
 
 Kernel::Kernel(std::unique_ptr<Impl> impl) : impl(std::move(impl)) {}
 Kernel::~Kernel() = default;
-const std::string &Kernel::assembly() const { return impl->assembly; }
+const std::string &Kernel::assembly() const {
+  SmallVector<char, 0> text;
+  if (impl->assembly.empty() && emit(*impl->optimized, *impl->machine, llvm::CodeGenFileType::AssemblyFile, text))
+    impl->assembly.assign(text.begin(), text.end());
+  return impl->assembly;
+}
 const std::string &Kernel::ir() const { return impl->ir; }
 
 std::unique_ptr<Kernel> Kernel::Impl::finish(OwningOpRef<ModuleOp> module, TargetAttr target, func::FuncOp kernel) {
@@ -308,9 +317,9 @@ std::unique_ptr<Kernel> Kernel::Impl::finish(OwningOpRef<ModuleOp> module, Targe
   if (failed(cutParallelLoop(kernel)) || failed(lowerToLLVM(*module)))
     return nullptr;
 
-  llvm::LLVMContext llvmContext;
-  std::unique_ptr<llvm::Module> llvmModule = translateModuleToLLVMIR(*module, llvmContext);
-  std::unique_ptr<llvm::TargetMachine> machine = makeMachine(target);
+  std::unique_ptr<llvm::Module> llvmModule = translateModuleToLLVMIR(*module, *impl->context);
+  impl->machine = makeMachine(target);
+  llvm::TargetMachine *machine = impl->machine.get();
   if (!llvmModule || !machine)
     return nullptr;
   llvmModule->setDataLayout(machine->createDataLayout());
@@ -321,12 +330,10 @@ std::unique_ptr<Kernel> Kernel::Impl::finish(OwningOpRef<ModuleOp> module, Targe
       function.addFnAttr("prefer-vector-width", "512");
   optimize(*llvmModule, *machine);
 
-  SmallVector<char, 0> assembly, object;
-  std::unique_ptr<llvm::Module> copy = llvm::CloneModule(*llvmModule);
-  if (!emit(*copy, *machine, llvm::CodeGenFileType::AssemblyFile, assembly) ||
-      !emit(*llvmModule, *machine, llvm::CodeGenFileType::ObjectFile, object))
+  SmallVector<char, 0> object;
+  impl->optimized = llvm::CloneModule(*llvmModule);
+  if (!emit(*llvmModule, *machine, llvm::CodeGenFileType::ObjectFile, object))
     return nullptr;
-  impl->assembly = std::string(assembly.begin(), assembly.end());
   auto report = [](llvm::Error error) -> std::unique_ptr<Kernel> {
     llvm::errs() << llvm::toString(std::move(error)) << '\n';
     return nullptr;

@@ -94,6 +94,8 @@ AttentionSpec AttentionSpec::get(AttentionOp op, TargetAttr target) {
     else if (!addLimits(spec, term, position))
       spec.unsupported = "no kernel for masks that list blocks";
   }
+  if (spec.letsHiddenTakePart() && spec.wants(ExtraSource::masked_scores))
+    spec.unsupported = "no kernel for masked scores as a result where hidden keys may take part";
   takeLimitsFromScore(spec);
   spec.lanes = target.getF32Lanes();
   spec.hasScalef = spec.lanes == 16;

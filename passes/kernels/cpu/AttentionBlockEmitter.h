@@ -69,7 +69,7 @@ private:
   Values scoreTile(mlir::Value key, mlir::Value row, bool isEdge, const State &state);
   Values dotTile(mlir::Value key, bool isEdge, const State &state);
   Values additiveTile(mlir::Value key, bool isEdge);
-  Values tanhTile(mlir::Value alignmentSum, bool isFactored);
+  Values tanhTile(bool isFactored);
   Values givenTile(mlir::Value key, bool isEdge);
   Values keyRows(mlir::Value key, bool isEdge);
   /// Copies keyTile key rows to keyRow as f32; as exp(2x) and its greatest |x| with `isTanh`.
@@ -116,6 +116,7 @@ private:
   llvm::SmallVector<CaptureReader> readers, denseReaders;
   std::optional<CaptureReader> givenReader;
   mlir::Value queryMaximum; ///< of |q|, where scores are tanh
+  mlir::Value alignmentSum; ///< in every lane, where scores are tanh
   mlir::Value isCareful;    ///< products of zero weights are left out
   Values takesPart;         ///< by query vector: hidden keys count in these rows
 };

@@ -20,6 +20,10 @@ constexpr float kLog2E = 1.44269504f;
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 /// Accumulators of the sum of values: the latency of an FMA times its rate.
 constexpr int64_t kChains = 8;
+/// Keys and values are prefetched by this many rows.
+constexpr int64_t kAhead = 32;
+/// Wider keys are taken a register at a time in a loop, with the query in memory.
+constexpr int64_t kInRegisters = 8;
 
 class RowEmitter {
 public:
@@ -28,10 +32,15 @@ public:
       : k(k), spec(spec), keyWidth(*spec.getStaticSize(Dim::D)), valueWidth(*spec.getStaticSize(Dim::E)),
         pureScale(spec.getPureScale()), batch(batch), head(head), row(row),
         numKeys(getDimSize(k, spec, buffers, Dim::J)), mask(k, spec, buffers, batch, head, numKeys),
-        weights(scratch.weights), sums(scratch.result) {
+        weights(scratch.weights), sums(scratch.result), wide(scratch.wide) {
     auto view = [&](size_t n) { return viewHead(k, buffers[n], spec.maps[n], batch, head); };
     query = view(spec.query);
-    key = view(spec.keyOperand);
+    if (spec.kind != ScoreKind::given)
+      key = view(spec.keyOperand);
+    if (spec.kind == ScoreKind::additive)
+      alignment = view(spec.alignment);
+    for (size_t operand : spec.denseMasks)
+      dense.push_back(view(operand));
     value = view(spec.value);
     result = view(spec.result);
     for (size_t n = 0; n < spec.numCaptures; ++n)
@@ -41,7 +50,9 @@ public:
   void emit();
 
 private:
-  void loadQuery();
+  Values loadRow(const HeadView &view, Value base);
+  Value term(Value elements, Value query, Value weight, int64_t rest, Value sum);
+  Value products(Value first, bool isEdge);
   Value scoreTile(Value first, bool isEdge);
   Value sumLanes(Values rows);
   Value readCapture(const HeadView &capture, Value first, bool isEdge);
@@ -55,7 +66,12 @@ private:
   Value loadChunk(const HeadView &view, Value offset, int64_t n, int64_t width) {
     int64_t rest = width - n * k.lanes;
     offset = k.add(offset, n * k.lanes);
-    return rest < k.lanes ? k.loadFirst(view.flat, offset, k.index(rest), k.lanes) : k.loadVector(view.flat, offset);
+    return k.toF32(rest < k.lanes ? k.loadFirst(view.flat, offset, k.index(rest), k.lanes)
+                                  : k.loadVector(view.flat, offset));
+  }
+  void prefetch(const HeadView &view, Value offset) {
+    memref::PrefetchOp::create(k.b, k.loc, view.flat, offset, /*isWrite=*/false, /*localityHint=*/3,
+                               /*isDataCache=*/true);
   }
   /// exp of a difference of scores.
   Value exp(Value difference) { return k.exp2(pureScale ? difference : k.mulf(difference, k.splat(kLog2E))); }
@@ -68,14 +84,24 @@ private:
   Value batch, head, row, numKeys;
   KeyMask mask;
   KeyMask::Bounds bounds;
-  Value weights, sums;
-  HeadView query, key, value, result;
-  SmallVector<HeadView> captures;
-  Values queryChunks;
+  Value weights, sums, wide;
+  HeadView query, key, value, alignment, result;
+  SmallVector<HeadView> captures, dense;
+  Values queryChunks, alignmentChunks;
 };
 
 void RowEmitter::emit() {
-  loadQuery();
+  if (spec.kind != ScoreKind::given)
+    queryChunks = loadRow(query, query.along(k, query.base, Dim::I, row));
+  if (spec.kind == ScoreKind::additive)
+    alignmentChunks = loadRow(alignment, alignment.base);
+  for (Value &chunk : queryChunks)
+    chunk = pureScale ? k.mulf(chunk, k.splat(*pureScale * kLog2E)) : chunk;
+  Values chunksInOrder(queryChunks);
+  chunksInOrder.append(alignmentChunks);
+  for (auto [n, chunk] : llvm::enumerate(chunksInOrder))
+    if (wide)
+      k.store(chunk, wide, k.index(n * k.lanes));
   Value zero = k.splat(0), low = k.splat(-kInfinity);
   for (int64_t n = 0; n < chunks(valueWidth); ++n)
     k.store(zero, sums, k.index(n * k.lanes));
@@ -100,21 +126,21 @@ void RowEmitter::emit() {
   storeResult(normaliser(sum));
 }
 
-void RowEmitter::loadQuery() {
-  Value base = query.along(k, query.base, Dim::I, row);
+/// The key width of a query or of the alignment, as f32; 0 in lanes beyond it.
+Values RowEmitter::loadRow(const HeadView &view, Value base) {
+  Values loaded;
   for (int64_t n = 0; n < chunks(keyWidth); ++n) {
-    Value chunk;
-    if (query.isContiguous(Dim::D)) {
-      chunk = loadChunk(query, base, n, keyWidth);
-    } else {
-      Values elements;
-      for (int64_t d = n * k.lanes; d < (n + 1) * k.lanes; ++d)
-        elements.push_back(d < keyWidth ? k.load(query.flat, query.along(k, base, Dim::D, k.index(d)))
-                                        : arith::ConstantOp::create(k.b, k.loc, k.b.getF32FloatAttr(0)).getResult());
-      chunk = vector::FromElementsOp::create(k.b, k.loc, k.vectorType(), elements);
+    if (view.isContiguous(Dim::D)) {
+      loaded.push_back(loadChunk(view, base, n, keyWidth));
+      continue;
     }
-    queryChunks.push_back(pureScale ? k.mulf(chunk, k.splat(*pureScale * kLog2E)) : chunk);
+    Values elements;
+    for (int64_t d = n * k.lanes; d < (n + 1) * k.lanes; ++d)
+      elements.push_back(d < keyWidth ? k.toF32(k.load(view.flat, view.along(k, base, Dim::D, k.index(d))))
+                                      : k.scalar(0));
+    loaded.push_back(vector::FromElementsOp::create(k.b, k.loc, k.vectorType(), elements));
   }
+  return loaded;
 }
 
 /// Stores the scores of `count` keys and returns their maximum, in every lane.
@@ -135,21 +161,70 @@ Value RowEmitter::maximumOf(Value first, Value count) {
   return k.acrossLanes(top.front(), [&](Value x, Value y) { return k.maxf(x, y); });
 }
 
-/// Scores of a register of keys from `first` on; -inf beyond the last one.
-Value RowEmitter::scoreTile(Value first, bool isEdge) {
-  Values products;
+/// The share of one chunk of the key width, of which `rest` lanes exist, in a
+/// score; added to `sum`.
+Value RowEmitter::term(Value elements, Value query, Value weight, int64_t rest, Value sum) {
+  if (spec.kind == ScoreKind::dot)
+    return k.fma(elements, query, sum);
+  Value x = k.addf(elements, query);
+  if (spec.isTanh()) {
+    // tanh x = 1 - 2 / (1 + exp(2x))
+    Value e = k.exp2(k.mulf(k.clamp(x, 20), k.splat(2 * kLog2E)));
+    x = k.subf(k.splat(1), k.divf(k.splat(2), k.addf(e, k.splat(1))));
+  } else if (spec.activation) {
+    x = *vectorizeBlock(k.b, *spec.activation, x, k.lanes, nullptr);
+    if (rest < k.lanes) { // beyond the key width the activation may be anything
+      auto type = VectorType::get({k.lanes}, k.b.getI1Type());
+      x = k.select(vector::CreateMaskOp::create(k.b, k.loc, type, k.index(rest)), x, k.splat(0));
+    }
+  }
+  return k.fma(x, weight, sum);
+}
+
+/// What the kind makes of a register of keys from `first` on.
+Value RowEmitter::products(Value first, bool isEdge) {
+  if (spec.kind == ScoreKind::given) {
+    Value scores = k.toF32(readCapture(query, first, isEdge));
+    return isa<VectorType>(scores.getType()) ? scores : k.broadcast(scores);
+  }
+  Values offsets;
   for (int64_t n = 0; n < k.lanes; ++n) {
     Value position = k.add(first, n);
     if (isEdge)
       position = k.min(position, k.sub(numKeys, k.index(1)));
-    Value offset = key.along(k, key.base, Dim::J, position), product;
-    for (auto [c, chunk] : llvm::enumerate(queryChunks)) {
-      Value elements = loadChunk(key, offset, c, keyWidth);
-      product = product ? k.fma(elements, chunk, product) : k.mulf(elements, chunk);
-    }
-    products.push_back(product);
+    offsets.push_back(key.along(k, key.base, Dim::J, position));
   }
-  Value scores = sumLanes(products);
+  // Fetched ahead: rows further on lie in other pages, which the machine does not foresee.
+  int64_t line = 64 / (key.elementType().getIntOrFloatBitWidth() / 8), all = chunks(keyWidth),
+          whole = keyWidth / k.lanes;
+  auto step = [&](Value d, Value query, Value weight, int64_t rest, ValueRange carried) {
+    Values next;
+    for (auto [offset, sum] : llvm::zip_equal(offsets, carried)) {
+      Value from = k.add(offset, d);
+      Value elements =
+          k.toF32(rest < k.lanes ? k.loadFirst(key.flat, from, k.index(rest), k.lanes) : k.loadVector(key.flat, from));
+      next.push_back(term(elements, query, weight, rest, sum));
+    }
+    return next;
+  };
+  Values rows(k.lanes, k.splat(0));
+  for (Value offset : offsets)
+    for (int64_t d = 0; d < keyWidth && !isEdge && all <= kInRegisters; d += line)
+      prefetch(key, k.add(key.along(k, offset, Dim::J, k.index(kAhead)), d));
+  if (all > kInRegisters)
+    rows = k.loop(k.index(0), k.index(whole * k.lanes), k.lanes, rows, [&](Value d, ValueRange carried) {
+      Value weight = alignmentChunks.empty() ? Value() : k.loadVector(wide, k.add(d, all * k.lanes));
+      return step(d, k.loadVector(wide, d), weight, k.lanes, carried);
+    });
+  for (int64_t n = all > kInRegisters ? whole : 0; n < all; ++n)
+    rows = step(k.index(n * k.lanes), queryChunks[n], alignmentChunks.empty() ? Value() : alignmentChunks[n],
+                std::min(k.lanes, keyWidth - n * k.lanes), rows);
+  return sumLanes(rows);
+}
+
+/// Scores of a register of keys from `first` on; -inf beyond the last one.
+Value RowEmitter::scoreTile(Value first, bool isEdge) {
+  Value scores = products(first, isEdge);
   auto keyIndices = [&]() -> Value {
     auto type = VectorType::get({k.lanes}, k.b.getIndexType());
     return k.b.createOrFold<arith::AddIOp>(k.loc, k.broadcast(first), vector::StepOp::create(k.b, k.loc, type));
@@ -167,6 +242,12 @@ Value RowEmitter::scoreTile(Value first, bool isEdge) {
   }
   if (!mask.isInterval())
     scores = k.select(mask.visibleKeys(row, first), scores, k.splat(-kInfinity));
+  for (const HeadView &term : dense) {
+    Value shows = k.isNonZero(readCapture(term, first, isEdge));
+    if (!isa<VectorType>(shows.getType()))
+      shows = k.broadcast(shows);
+    scores = k.select(shows, scores, k.splat(-kInfinity));
+  }
   if (!isEdge)
     return scores;
   auto maskType = VectorType::get({k.lanes}, k.b.getI1Type());
@@ -224,8 +305,12 @@ void RowEmitter::addValues(Value first, Value count, Value factor) {
       for (int64_t u = 0; u < keys; ++u) {
         Value position = k.add(n, u), weight = k.broadcast(k.load(weights, position));
         // A masked key's value must not count, whatever it is.
-        Value isLive = pureScale && mask.isInterval() ? Value() : k.compare(Predicate::UNE, weight, zero);
+        Value isLive =
+            pureScale && mask.isInterval() && dense.empty() ? Value() : k.compare(Predicate::UNE, weight, zero);
         Value offset = value.along(k, value.base, Dim::J, k.add(first, position));
+        int64_t line = 64 / (value.elementType().getIntOrFloatBitWidth() / 8);
+        for (int64_t e = 0; e < valueWidth && begin == 0; e += line)
+          prefetch(value, k.add(value.along(k, offset, Dim::J, k.index(kAhead)), e));
         for (int64_t c = 0; c < width; ++c) {
           Value &sum = next[u * width + c];
           Value after = k.fma(loadChunk(value, offset, begin + c, valueWidth), weight, sum);
@@ -276,27 +361,34 @@ Value RowEmitter::normaliser(Value sum) {
 void RowEmitter::storeResult(Value factor) {
   Value base = result.along(k, result.base, Dim::I, row);
   bool isDense = result.isContiguous(Dim::E);
+  Type type = result.elementType();
   for (int64_t n = 0; n < chunks(valueWidth); ++n) {
     Value offset = k.index(n * k.lanes), chunk = k.mulf(k.loadVector(sums, offset), factor);
     int64_t rest = valueWidth - n * k.lanes;
     if (!isDense)
       k.store(chunk, sums, offset);
     else if (rest < k.lanes)
-      k.storeFirst(chunk, result.flat, k.add(base, offset), k.index(rest));
+      k.storeFirst(k.fromF32(chunk, type), result.flat, k.add(base, offset), k.index(rest));
     else
-      k.store(chunk, result.flat, k.add(base, offset));
+      k.store(k.fromF32(chunk, type), result.flat, k.add(base, offset));
   }
   if (!isDense)
     k.loop(k.index(0), k.index(valueWidth), 1, [&](Value e) {
-      memref::StoreOp::create(k.b, k.loc, k.load(sums, e), result.flat, result.along(k, base, Dim::E, e));
+      memref::StoreOp::create(k.b, k.loc, k.fromF32(k.load(sums, e), type), result.flat,
+                              result.along(k, base, Dim::E, e));
     });
 }
 
 } // namespace
 
 AttentionRowScratch AttentionRowScratch::allocate(LaneBuilder &k, const AttentionSpec &spec) {
-  return {k.scratch(llvm::alignTo(spec.keyBlock, k.lanes)),
-          k.scratch(llvm::alignTo(*spec.getStaticSize(Dim::E), k.lanes))};
+  int64_t keyWidth = llvm::alignTo(*spec.getStaticSize(Dim::D), k.lanes);
+  AttentionRowScratch scratch;
+  scratch.weights = k.scratch(llvm::alignTo(spec.keyBlock, k.lanes));
+  scratch.result = k.scratch(llvm::alignTo(*spec.getStaticSize(Dim::E), k.lanes));
+  if (spec.kind != ScoreKind::given && keyWidth / k.lanes > kInRegisters)
+    scratch.wide = k.scratch(2 * keyWidth);
+  return scratch;
 }
 
 bool canEmitAttentionRow(const AttentionSpec &spec) {
@@ -305,12 +397,9 @@ bool canEmitAttentionRow(const AttentionSpec &spec) {
     return map.getNumResults() && map.getResults().back() == getAffineDimExpr(dim, map.getContext()) &&
            llvm::count(map.getResults(), map.getResults().back()) == 1;
   };
-  return spec.kind == ScoreKind::dot && spec.normalizer == Normalizer::softmax && !spec.hasWeightSweep() &&
-         spec.extras.empty() && spec.denseMasks.empty() && !spec.letsHiddenTakePart() &&
-         llvm::all_of(
-             spec.types,
-             [](MemRefType type) { return !isa<FloatType>(type.getElementType()) || type.getElementType().isF32(); }) &&
-         isDense(1, Dim::D) && isDense(2, Dim::E);
+  return spec.normalizer == Normalizer::softmax && !spec.hasWeightSweep() && spec.extras.empty() &&
+         !spec.letsHiddenTakePart() && isDense(spec.value, Dim::E) &&
+         (spec.kind == ScoreKind::given || isDense(spec.keyOperand, Dim::D));
 }
 
 void emitAttentionRow(LaneBuilder &k, const AttentionSpec &spec, ValueRange buffers, const AttentionRowScratch &scratch,

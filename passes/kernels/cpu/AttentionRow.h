@@ -18,6 +18,7 @@ bool canEmitAttentionRow(const AttentionSpec &spec);
 struct AttentionRowScratch {
   mlir::Value weights; ///< [keyBlock]
   mlir::Value result;  ///< [value width, up to a multiple of lanes]
+  mlir::Value wide;    ///< the query and the alignment, where they exceed the registers
 
   static AttentionRowScratch allocate(LaneBuilder &k, const AttentionSpec &spec);
 };

@@ -145,17 +145,11 @@ BlockEmitter::Values BlockEmitter::givenTile(Value first, bool isEdge) {
 BlockEmitter::Values BlockEmitter::additiveTile(Value first, bool isEdge) {
   Values rows = keyRows(first, isEdge);
   if (spec.isTanh()) {
-    Value zero = k.extract(k.splat(0), 0);
-    Value sum = k.loop(k.index(0), k.index(keyWidth), 1, zero, [&](Value d, ValueRange carried) -> Values {
-                   Value a = k.toF32(k.load(alignment.flat, alignment.along(k, alignment.base, Dim::D, d)));
-                   return {k.addf(carried.front(), a)};
-                 }).front();
     Value top = k.addf(stageKeys(rows, /*isTanh=*/true), queryMaximum);
-    Value isNear = k.compare(Predicate::OLE, top, k.extract(k.splat(kFactoredRange), 0));
-    sum = k.broadcast(sum);
+    Value isNear = k.compare(Predicate::OLE, top, k.scalar(kFactoredRange));
     return k.branch(
-        isNear, SmallVector<Type>(spec.keyTile * vectors, k.vectorType()), [&] { return tanhTile(sum, true); },
-        [&] { return tanhTile(sum, false); });
+        isNear, SmallVector<Type>(spec.keyTile * vectors, k.vectorType()), [&] { return tanhTile(true); },
+        [&] { return tanhTile(false); });
   }
   Values zeros(spec.keyTile * vectors, k.splat(0));
   return k.loop(k.index(0), k.index(keyWidth), 1, zeros, [&](Value d, ValueRange carried) {
@@ -178,7 +172,7 @@ BlockEmitter::Values BlockEmitter::additiveTile(Value first, bool isEdge) {
 
 /// sum_d a tanh(q + k) = sum_d a - 2 sum_d a / (1 + exp(2q) exp(2k)), from the
 /// staged exponentials; or, far from 0, with exp(2(q + k)) of the raw sums.
-BlockEmitter::Values BlockEmitter::tanhTile(Value alignmentSum, bool isFactored) {
+BlockEmitter::Values BlockEmitter::tanhTile(bool isFactored) {
   int64_t padded = llvm::alignTo(keyWidth, k.lanes), step = isFactored ? 2 : 1;
   Value one = k.splat(1), columns = isFactored ? scratch.queries : scratch.rawQueries,
         rows = isFactored ? scratch.keys : scratch.rawKeys;

@@ -29,8 +29,14 @@ void BlockEmitter::loadQueries() {
     else if (whole < keyWidth) // the last columns once more, in one whole tile
       loadQueryTile(k.index(keyWidth - k.lanes), k.lanes);
   }
-  if (spec.isTanh())
-    queryMaximum = maximumOfQueries();
+  if (!spec.isTanh())
+    return;
+  queryMaximum = maximumOfQueries();
+  Values sum = k.loop(k.index(0), k.index(keyWidth), 1, k.scalar(0), [&](Value d, ValueRange carried) -> Values {
+    Value a = k.toF32(k.load(alignment.flat, alignment.along(k, alignment.base, Dim::D, d)));
+    return {k.addf(carried.front(), a)};
+  });
+  alignmentSum = k.broadcast(sum.front());
 }
 
 void BlockEmitter::loadQueryTile(Value d, int64_t width) {

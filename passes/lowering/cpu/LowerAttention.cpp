@@ -1,5 +1,6 @@
 #include "dialects/attn/NodeLocation.h"
 #include "passes/Passes.h"
+#include "passes/graph/Decompose.h"
 #include "passes/kernels/cpu/Attention.h"
 #include "passes/lowering/cpu/KernelCall.h"
 
@@ -29,6 +30,9 @@ remark::RemarkOpts remarkOpts() { return remark::RemarkOpts::name("attention").c
 /// reason comes back.
 std::string lower(AttentionOp op, KernelTable &kernels, TargetAttr target) {
   std::string reason;
+  IRRewriter rewriter(op);
+  op = reduceExtraResults(op, rewriter);
+  rewriter.setInsertionPoint(op);
   AttentionSpec spec = AttentionSpec::get(op, target);
   if (!canBuildAttention(spec, &reason))
     return reason;
@@ -36,7 +40,6 @@ std::string lower(AttentionOp op, KernelTable &kernels, TargetAttr target) {
       kernels.getOrBuild(spec.symbol(), [&](OpBuilder &builder) { return buildAttention(builder, op.getLoc(), spec); });
   if (failed(kernel))
     return "the name '" + spec.symbol() + "' is taken";
-  IRRewriter rewriter(op);
   ReifiedRankedShapedTypeDims shapes;
   if (failed(op.reifyResultShapes(rewriter, shapes)))
     return "the sizes of the result are unknown";

@@ -276,3 +276,45 @@ def data_dependent_size():
     reference = lambda x, k: [np.full_like(x, 0) + x * (int(np.float32(f8(x).sum())) % 2), np.tile(x, (int(k[0]), 1))]
     return m.text([z, w]), reference, [{"n": 5, "inputs": lambda r: [np.arange(5, dtype=np.float32), np.array([3])]},
                                        {"n": 6, "inputs": lambda r: [np.arange(6, dtype=np.float32), np.array([0])]}]
+
+
+def softmax64(x):
+    top = np.max(x, axis=-1, keepdims=True, initial=-np.inf)
+    e = np.exp(x - np.where(np.isinf(top), 0, top))
+    return e / np.maximum(e.sum(-1, keepdims=True), 1e-300)
+
+
+@case
+def attention_results():
+    """A masked attention with its log-sum-exp, and reductions of its weights."""
+    m = Module({"q": ((2, 3, "i", 8), "f32"), "k": ((2, 3, "j", 8), "f32"), "v": ((2, 3, "j", 5), "f32")})
+    maps = ["b, h, i, d", "b, h, j, d", "b, h, j, e", "b, h, i, e", "b, h, i", "b, i, j", "b, h, i", "b, h, i", "b, h, j", "b, h, i"]
+    maps = ", ".join(f"affine_map<(b, h, i, j, d, e) -> ({x})>" for x in maps)
+    out = [((2, 3, "i", 5), "f32"), ((2, 3, "i"), "f32"), ((2, "i", "j"), "f32"), ((2, 3, "i"), "f32"), ((2, 3, "i"), "i64"),
+           ((2, 3, "j"), "f32"), ((2, 3, "i", 2), "i64")]
+    extras = ["lse", "weights, mean", "weights, entropy", "weights, argmax", "weights, sum", "weights, topk_indices"]
+    extras = ", ".join(f"#attn.extra<{x}>" for x in extras)
+    name = m.value(f"""attn.attention masked_rows zero mask [#attn.causal<1>] maps [{maps}]
+        ins(%q, %k, %v : {", ".join(tensor(*m.types["%" + x]) for x in "qkv")}) -> {tensor(*out[0])}
+        extras [{extras}] : {", ".join(tensor(*x) for x in out[1:])} score {{
+        ^bb0(%s: f32):
+          %c = arith.constant 0.5 : f32
+          %y = arith.mulf %s, %c : f32
+          attn.yield %y : f32
+        }}""")
+    m.lines[-1] = m.lines[-1].replace(f"{name} =", f"{name}:{len(out)} =", 1)
+    results = [f"{name}#{n}" for n in range(len(out))]
+    m.types.update(zip(results, out))
+
+    def reference(q, k, v):
+        s = 0.5 * np.einsum("bhid,bhjd->bhij", f8(q), f8(k))
+        i, j = np.indices(s.shape[2:])
+        s = np.where(j <= i + 1, s, -np.inf)
+        w = softmax64(s)
+        top = np.max(s, -1)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            entropy = -np.sum(np.where(w > 0, w * np.log(w), 0), -1)
+        order = np.argsort(-w, axis=-1, kind="stable")
+        return [w @ f8(v), top + np.log(np.exp(s - top[..., None]).sum(-1)), w.mean(1), entropy,
+                order[..., 0], w.sum(2), order[..., :2]]
+    return m.text(results), reference, [{"i": 3, "j": 5}, {"i": 40, "j": 45}]
