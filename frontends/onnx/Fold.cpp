@@ -1,5 +1,6 @@
 #include "frontends/onnx/Limits.h"
 #include "frontends/onnx/State.h"
+#include "frontends/onnx/ops/Narrow.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include <cmath>
 
@@ -100,6 +101,12 @@ static Value integerToInteger(OpBuilder &b, Location loc, Value value, DType fro
 Value Node::castScalar(OpBuilder &b, Location loc, Value value, DType from, DType to) {
   if (from == to)
     return value;
+  if (isNarrow(from)) {
+    Num wide = widened(Num(b, loc, from, value));
+    return castScalar(b, loc, wide.value(), wide.dtype(), to);
+  }
+  if (isNarrow(to))
+    return narrowed(Num(b, loc, from, value), to, /*saturate=*/true).value();
   if (to == DType::Bool) {
     Value zero = arith::ConstantOp::create(b, loc, b.getZeroAttr(value.getType()));
     if (isFloat(from))
@@ -135,10 +142,10 @@ Value Node::castScalar(OpBuilder &b, Location loc, Value value, DType from, DTyp
 Tensor Node::cast(const Tensor &t, DType to) {
   if (t.dtype == to)
     return t;
-  if (auto folded = foldElementwise(to, t.shape, {t}, [&](ArrayRef<Scalar> in) {
-        return castKnown(in[0], to, symbols());
-      }))
-    return *folded;
+  auto known = [&](ArrayRef<Scalar> in) { return castKnown(in[0], to, symbols()); };
+  if (!isNarrow(t.dtype) && !isNarrow(to))
+    if (auto folded = foldElementwise(to, t.shape, {t}, known))
+      return *folded;
   Tensor result;
   result.dtype = to;
   result.shape = t.shape;

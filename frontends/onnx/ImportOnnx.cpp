@@ -122,7 +122,23 @@ bool Importer::addInitializers() {
   return true;
 }
 
+/// Whether an operator only moves or converts what it gets.
+static bool takesNarrow(StringRef op) {
+  static const StringRef known[] = {"Cast",      "CastLike",  "QuantizeLinear", "DequantizeLinear", "Identity",
+                                    "Reshape",   "Transpose", "Flatten",        "Squeeze",          "Unsqueeze",
+                                    "Shape",     "Size",      "Constant",       "ConstantOfShape",  "Gather",
+                                    "Concat",    "Slice",     "Split",          "BitCast",          "QLinearMatMul",
+                                    "Expand",    "Tile",      "Pad",            "ScatterND",        "ScatterElements"};
+  return llvm::is_contained(known, op);
+}
+
 bool Importer::checkInputs(const GraphNode &node, Location loc) {
+  for (int input : node.inputs)
+    if (input != GraphNode::kNone && state.values[input] && isNarrow(state.values[input]->dtype) &&
+        node.import && !takesNarrow(node.op)) {
+      reporter.unsupported(loc) << "element type " << dtypeName(state.values[input]->dtype);
+      return false;
+    }
   for (int input : node.inputs) {
     if (input == GraphNode::kNone || state.values[input])
       continue;

@@ -23,8 +23,17 @@ namespace attn::onnx {
 
 /// ONNX element types that the importer knows. The IR's types are signless and
 /// bool is i8 (0 or 1), so signedness and bool-ness live here.
-enum class DType { F32, F64, F16, BF16, I8, I16, I32, I64, U8, U16, U32, U64, Bool };
+///
+/// The narrow ones (8-bit floats, 4-bit integers) are stored one a byte, as the
+/// float's bits or the integer's value. They can be moved and converted, and
+/// nothing else: isFloat(F8...) is false.
+enum class DType {
+  F32, F64, F16, BF16, I8, I16, I32, I64, U8, U16, U32, U64, Bool,
+  F8E4M3FN, F8E4M3FNUZ, F8E5M2, F8E5M2FNUZ, I4, U4
+};
 bool isFloat(DType);
+bool isNarrow(DType);
+bool isFloat8(DType);
 bool isSigned(DType); // floats and signed integers
 /// NumPy's name ("float32", "bool").
 llvm::StringRef dtypeName(DType);

@@ -17,18 +17,23 @@ bool attn::onnx::isFloat(DType dtype) {
   return dtype == DType::F32 || dtype == DType::F64 || dtype == DType::F16 || dtype == DType::BF16;
 }
 
+bool attn::onnx::isFloat8(DType dtype) { return dtype >= DType::F8E4M3FN && dtype <= DType::F8E5M2FNUZ; }
+bool attn::onnx::isNarrow(DType dtype) { return dtype >= DType::F8E4M3FN; }
+
 bool attn::onnx::isSigned(DType dtype) {
-  return isFloat(dtype) || dtype == DType::I8 || dtype == DType::I16 || dtype == DType::I32 || dtype == DType::I64;
+  return isFloat(dtype) || dtype == DType::I4 || dtype == DType::I8 || dtype == DType::I16 || dtype == DType::I32 || dtype == DType::I64;
 }
 
 StringRef attn::onnx::dtypeName(DType dtype) {
   static constexpr StringLiteral names[] = {"float32", "float64", "float16", "bfloat16", "int8",   "int16", "int32",
-                                            "int64",   "uint8",   "uint16",  "uint32",   "uint64", "bool"};
+                                            "int64",   "uint8",   "uint16",  "uint32",   "uint64", "bool",
+                                            "float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz",
+                                            "int4",    "uint4"};
   return names[unsigned(dtype)];
 }
 
 int64_t attn::onnx::dtypeBytes(DType dtype) {
-  static constexpr int64_t bytes[] = {4, 8, 2, 2, 1, 2, 4, 8, 1, 2, 4, 8, 1};
+  static constexpr int64_t bytes[] = {4, 8, 2, 2, 1, 2, 4, 8, 1, 2, 4, 8, 1, 1, 1, 1, 1, 1, 1};
   return bytes[unsigned(dtype)];
 }
 
@@ -57,6 +62,12 @@ std::optional<DType> attn::onnx::dtypeFromProto(int64_t type) {
   case proto::TensorProto::UINT32: return DType::U32;
   case proto::TensorProto::UINT64: return DType::U64;
   case proto::TensorProto::BOOL: return DType::Bool;
+  case proto::TensorProto::FLOAT8E4M3FN: return DType::F8E4M3FN;
+  case proto::TensorProto::FLOAT8E4M3FNUZ: return DType::F8E4M3FNUZ;
+  case proto::TensorProto::FLOAT8E5M2: return DType::F8E5M2;
+  case proto::TensorProto::FLOAT8E5M2FNUZ: return DType::F8E5M2FNUZ;
+  case proto::TensorProto::INT4: return DType::I4;
+  case proto::TensorProto::UINT4: return DType::U4;
   default: return std::nullopt;
   }
 }

@@ -71,6 +71,12 @@ bool attn::onnx::writeScalar(const Scalar &scalar, DType dtype, char *to) {
   case DType::U32: return writeInt<uint32_t>(*value, to);
   case DType::U64: return writeInt<uint64_t>(*value, to);
   case DType::Bool: return writeInt<uint8_t>(*value, to) && (*value == 0 || *value == 1);
+  case DType::F8E4M3FN:
+  case DType::F8E4M3FNUZ:
+  case DType::F8E5M2:
+  case DType::F8E5M2FNUZ: return writeInt<uint8_t>(*value, to);
+  case DType::I4: return writeInt<int8_t>(*value, to) && *value >= -8 && *value <= 7;
+  case DType::U4: return writeInt<uint8_t>(*value, to) && *value <= 15;
   default: return false;
   }
 }
@@ -93,10 +99,16 @@ std::optional<Scalar> Payload::element(int64_t i) const {
     value.convert(llvm::APFloat::IEEEdouble(), llvm::APFloat::rmNearestTiesToEven, &inexact);
     return Scalar(value.convertToDouble());
   }
+  case DType::I4:
   case DType::I8: return Scalar(Expr(load<int8_t>(from)));
   case DType::I16: return Scalar(Expr(load<int16_t>(from)));
   case DType::I32: return Scalar(Expr(load<int32_t>(from)));
   case DType::I64: return Scalar(Expr(load<int64_t>(from)));
+  case DType::F8E4M3FN:
+  case DType::F8E4M3FNUZ:
+  case DType::F8E5M2:
+  case DType::F8E5M2FNUZ:
+  case DType::U4:
   case DType::Bool:
   case DType::U8: return Scalar(Expr(load<uint8_t>(from)));
   case DType::U16: return Scalar(Expr(load<uint16_t>(from)));
@@ -145,6 +157,12 @@ static OwnedBytes readTyped(const proto::TensorProto &tensor, DType dtype, std::
   case DType::I16: return copyField<int16_t>(tensor.int32_data(), false, error);
   case DType::I8: return copyField<int8_t>(tensor.int32_data(), false, error);
   case DType::U16: return copyField<uint16_t>(tensor.int32_data(), false, error);
+  case DType::I4:
+  case DType::U4: // two in an element
+  case DType::F8E4M3FN:
+  case DType::F8E4M3FNUZ:
+  case DType::F8E5M2:
+  case DType::F8E5M2FNUZ:
   case DType::U8:
   case DType::Bool: return copyField<uint8_t>(tensor.int32_data(), false, error);
   case DType::F16:
@@ -157,6 +175,16 @@ static OwnedBytes readTyped(const proto::TensorProto &tensor, DType dtype, std::
 static int64_t numTyped(const proto::TensorProto &tensor) {
   return int64_t(tensor.float_data_size()) + tensor.double_data_size() + tensor.int32_data_size() +
          tensor.int64_data_size() + tensor.uint64_data_size() + tensor.string_data_size();
+}
+
+/// Two 4-bit integers a byte, the lower one first, as `count` bytes of their own.
+static OwnedBytes unpackNibbles(llvm::ArrayRef<char> packed, int64_t count, bool isSigned) {
+  auto apart = std::make_shared<std::vector<char>>(count);
+  for (int64_t i = 0; i < count; ++i) {
+    int value = (uint8_t(packed[i / 2]) >> (i % 2 * 4)) & 15;
+    (*apart)[i] = char(isSigned && value > 7 ? value - 16 : value);
+  }
+  return {llvm::ArrayRef<char>(*apart), apart};
 }
 
 static bool parseNumber(llvm::StringRef text, uint64_t &value) {
@@ -223,6 +251,10 @@ std::optional<Payload> attn::onnx::readPayload(proto::TensorProto &tensor, bool 
   if (!bytes)
     return fail("of shape " + shapeText(payload.shape) + " is larger than the limit of " +
                 std::to_string(kMaxTensorBytes) + " bytes");
+  bool isNibble = *dtype == DType::I4 || *dtype == DType::U4;
+  int64_t count = *bytes;
+  if (isNibble)
+    *bytes = (count + 1) / 2; // in the file
   if (tensor.has_segment())
     return fail("is stored in segments, which ONNX does not define");
 
@@ -255,6 +287,8 @@ std::optional<Payload> attn::onnx::readPayload(proto::TensorProto &tensor, bool 
   if (int64_t(payload.data.bytes.size()) != *bytes)
     return fail("has " + std::to_string(payload.data.bytes.size()) + " bytes, but its shape " +
                 shapeText(payload.shape) + " of " + dtypeName(*dtype).str() + " needs " + std::to_string(*bytes));
+  if (isNibble)
+    payload.data = unpackNibbles(payload.data.bytes, count, *dtype == DType::I4);
   if (*dtype == DType::Bool && llvm::any_of(payload.data.bytes, [](char c) { return c != 0 && c != 1; })) {
     auto clean = std::make_shared<std::vector<char>>(payload.data.bytes.begin(), payload.data.bytes.end());
     for (char &c : *clean)

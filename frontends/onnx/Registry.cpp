@@ -30,8 +30,15 @@ void attn::onnx::registerAllOps(OpRegistry &registry) {
   registerIndexingOps(registry);
   registerGridSampleOps(registry);
   registerScatterOps(registry);
+  registerQuantizationOps(registry);
   registerResizeOps(registry);
+  registerContribOps(registry);
+  registerContribAttentionOps(registry);
+  registerDetectionOps(registry);
+  registerLossOps(registry);
   registerSelectionOps(registry);
+  registerSignalOps(registry);
+  registerLinearAttentionOps(registry);
   registerRearrangementOps(registry);
   registerRecurrentOps(registry);
 }

@@ -18,6 +18,9 @@ static constexpr DType kDTypes[] = {
     {ATTNRT_U8, 1, "uint8"},    {ATTNRT_U16, 2, "uint16"},  {ATTNRT_U32, 4, "uint32"},  {ATTNRT_U64, 8, "uint64"},
     {ATTNRT_F16, 2, "float16"}, {ATTNRT_F32, 4, "float32"}, {ATTNRT_F64, 8, "float64"}, {ATTNRT_BF16, 2, "bfloat16"},
     {ATTNRT_BOOL, 1, "bool"},
+    {ATTNRT_F8_E4M3FN, 1, "float8_e4m3fn"}, {ATTNRT_F8_E4M3FNUZ, 1, "float8_e4m3fnuz"},
+    {ATTNRT_F8_E5M2, 1, "float8_e5m2"},     {ATTNRT_F8_E5M2FNUZ, 1, "float8_e5m2fnuz"},
+    {ATTNRT_I4, 1, "int4"},                 {ATTNRT_U4, 1, "uint4"},
 };
 
 static const DType *findDType(int32_t value) {

@@ -24,6 +24,7 @@
 #include "llvm/Support/JSON.h"
 #include "llvm/Support/raw_ostream.h"
 #include <chrono>
+#include <cstring>
 #include <iostream>
 #include <string>
 #include <unistd.h>
@@ -76,6 +77,41 @@ void compile(const std::string &model, const std::string &library, Answer &answe
     answer.message = "the compile failed without a message";
 }
 
+/// `tensor` as `dtype`, of the same bytes: files know no narrow types.
+bool retyped(const runner::Tensor &tensor, int32_t dtype, runner::Tensor &result, std::string &error) {
+  if (!runner::Tensor::create(dtype, tensor.shape(), result, error))
+    return false;
+  memcpy(result.data(), tensor.data(), result.bytes());
+  return true;
+}
+
+bool isNarrow(int32_t dtype) {
+  return attnrt_dtype_size(dtype) == 1 && dtype != ATTNRT_I8 && dtype != ATTNRT_U8 && dtype != ATTNRT_BOOL;
+}
+
+bool readInputs(const attnrt_entry_info &entry, const json::Object &request, std::vector<runner::Tensor> &inputs,
+                std::string &error) {
+  const json::Array *given = request.getArray("inputs");
+  for (int32_t i = 0; i < entry.num_inputs; ++i) {
+    std::string prefix = std::string(entry.inputs[i].name) + "=", text;
+    for (size_t k = 0; given && k < given->size(); ++k)
+      if (llvm::StringRef value = (*given)[k].getAsString().value_or(""); value.starts_with(prefix))
+        text = value.drop_front(prefix.size()).str();
+    runner::Tensor tensor;
+    if (text.empty())
+      error = "no input '" + std::string(entry.inputs[i].name) + "'";
+    if (text.empty() || runner::parseTensor(text, tensor, error) != runner::Fault::None)
+      return false;
+    if (!isNarrow(entry.inputs[i].dtype)) {
+      inputs.push_back(std::move(tensor));
+      continue;
+    }
+    if (!retyped(tensor, entry.inputs[i].dtype, inputs.emplace_back(), error))
+      return false;
+  }
+  return true;
+}
+
 void run(const std::string &library, const json::Object &request, Answer &answer) {
   runner::Model model;
   runner::Failure failure;
@@ -84,12 +120,8 @@ void run(const std::string &library, const json::Object &request, Answer &answer
     answer.message = failure.message;
     return;
   }
-  runner::InputOptions options;
-  if (const json::Array *inputs = request.getArray("inputs"))
-    for (const json::Value &input : *inputs)
-      options.inputs.push_back(input.getAsString().value_or("").str());
   std::vector<runner::Tensor> inputs, outputs;
-  if (runner::makeInputs(model.entry(), options, inputs, answer.message) != runner::Fault::None) {
+  if (!readInputs(model.entry(), request, inputs, answer.message)) {
     answer.code = 3;
     return;
   }
@@ -103,10 +135,15 @@ void run(const std::string &library, const json::Object &request, Answer &answer
     const json::Array *pair = (*wanted)[i].getAsArray();
     if (!pair || pair->size() != 2)
       continue;
-    for (int32_t k = 0; k < model.entry().num_outputs; ++k)
-      if ((*pair)[0].getAsString() == llvm::StringRef(model.entry().outputs[k].name) &&
-          !runner::writeNpy((*pair)[1].getAsString().value_or("").str(), outputs[k], answer.message))
+    for (int32_t k = 0; k < model.entry().num_outputs; ++k) {
+      if ((*pair)[0].getAsString() != llvm::StringRef(model.entry().outputs[k].name))
+        continue;
+      runner::Tensor bytes;
+      bool narrow = isNarrow(outputs[k].dtype());
+      if ((narrow && !retyped(outputs[k], ATTNRT_U8, bytes, answer.message)) ||
+          !runner::writeNpy((*pair)[1].getAsString().value_or("").str(), narrow ? bytes : outputs[k], answer.message))
         answer.code = 1;
+    }
   }
 }
 

@@ -77,28 +77,38 @@ class Server:
         request = {"model": path, "library": os.path.join(self.folder, "model.so"), "inputs": [], "outputs": []}
         for i, (name, value) in enumerate(feeds.items()):
             # Strings, sequences and narrow floats cannot be given: the compile must say so.
-            if not isinstance(value, np.ndarray) or not (value.dtype.kind in "biuf" or is_bfloat16(value)):
+            if not isinstance(value, np.ndarray) or not (value.dtype.kind in "biuf" or value.dtype.name in STORED):
                 continue
             file = os.path.join(self.folder, f"in{i}.npy")
-            np.save(file, value.view("V2") if is_bfloat16(value) else value)
+            np.save(file, stored(value))
             request["inputs"].append(f"{name}=@{file}")
         request["outputs"] = [[name, os.path.join(self.folder, f"out{i}.npy")] for i, name in enumerate(names)]
         answer = self.ask(request)
         if answer["code"]:
             raise Refused(answer["code"], answer["message"])
-        return [np.load(file) for _, file in request["outputs"]], answer
+        declared = {o.name: o.type.tensor_type.elem_type for o in model.graph.output}
+        return [loaded(np.load(file), declared[name]) for name, file in request["outputs"]], answer
 
 
-def is_bfloat16(value):
-    return isinstance(value, np.ndarray) and value.dtype.name == "bfloat16"
+# Types that NumPy's files do not know, and what they are stored as.
+STORED = {"bfloat16": "V2", "float8_e4m3fn": "u1", "float8_e4m3fnuz": "u1", "float8_e5m2": "u1", "float8_e5m2fnuz": "u1",
+          "int4": "i1", "uint4": "u1"}
 
 
-def bfloat16_outputs(model, outputs):
-    """Outputs as the model declares them: NumPy's files know no bfloat16."""
-    import ml_dtypes
-    declared = [o.type.tensor_type.elem_type for o in model.graph.output]
-    return [v.view(ml_dtypes.bfloat16) if t == onnx.TensorProto.BFLOAT16 and v.dtype.kind == "V" else v
-            for t, v in zip(declared, outputs)]
+def stored(value):
+    name = value.dtype.name
+    if name.endswith("int4"): # a byte each
+        return value.astype(STORED[name]).view("u1")
+    return value.view(STORED[name]) if name in STORED else value
+
+
+def loaded(value, declared):
+    dtype = onnx.helper.tensor_dtype_to_np_dtype(declared) if declared else value.dtype
+    if dtype.name not in STORED:
+        return value
+    if dtype.name.endswith("int4"):
+        return value.view(STORED[dtype.name]).astype(dtype)
+    return value.view(dtype)
 
 
 class AttncRep(BackendRep):
@@ -110,7 +120,7 @@ class AttncRep(BackendRep):
         names = [i.name for i in self.model.graph.input if i.name not in known or len(inputs) > 1]
         feeds = dict(zip(names, inputs))
         outputs, _ = AttncBackend.server().run(self.model, feeds, [o.name for o in self.model.graph.output])
-        return tuple(bfloat16_outputs(self.model, outputs))
+        return tuple(outputs)
 
 
 class AttncBackend(Backend):

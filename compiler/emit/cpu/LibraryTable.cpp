@@ -17,6 +17,9 @@ int32_t abiDType(llvm::StringRef name) {
       .Case("uint8", ATTNRT_U8).Case("uint16", ATTNRT_U16).Case("uint32", ATTNRT_U32).Case("uint64", ATTNRT_U64)
       .Case("float16", ATTNRT_F16).Case("float32", ATTNRT_F32).Case("float64", ATTNRT_F64)
       .Case("bfloat16", ATTNRT_BF16).Case("bool", ATTNRT_BOOL)
+      .Case("float8_e4m3fn", ATTNRT_F8_E4M3FN).Case("float8_e4m3fnuz", ATTNRT_F8_E4M3FNUZ)
+      .Case("float8_e5m2", ATTNRT_F8_E5M2).Case("float8_e5m2fnuz", ATTNRT_F8_E5M2FNUZ)
+      .Case("int4", ATTNRT_I4).Case("uint4", ATTNRT_U4)
       .Default(0);
 }
 

@@ -1,5 +1,6 @@
 #include "frontends/onnx/ops/Families.h"
 #include "frontends/onnx/ops/Reduce.h"
+#include "frontends/onnx/ops/RuntimeAxes.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
@@ -127,9 +128,18 @@ LogicalResult importRunning(Node &n) {
   if (dtype == DType::Bool)
     return n.error() << "expects numbers, has bool";
   std::optional<SmallVector<int64_t>> axis = n.constantInts(1);
-  if (!axis || axis->size() != 1)
-    return n.unsupported() << "an axis that is not known at import";
   Tensor x = n.cast(n.input(0), computeDType(dtype));
+  if (!axis) {
+    FailureOr<SmallVector<Expr>> flags = axisFlags(n, 1, x.rank(), 0);
+    if (failed(flags))
+      return failure();
+    n.setOutput(0, n.cast(runningFlagged(n, x, *flags, n.intAttr("exclusive", 0), n.intAttr("reverse", 0),
+                                         n.opType() == "CumProd"),
+                          dtype));
+    return success();
+  }
+  if (axis->size() != 1)
+    return n.error() << "expects one axis, has " << axis->size();
   FailureOr<int64_t> dim = n.axis(axis->front(), x.rank());
   if (failed(dim))
     return failure();
@@ -218,8 +228,8 @@ LogicalResult importTopK(Node &n) {
     return failure();
   Expr count = n.intAttr("k", 1);
   if (n.version() >= 10) {
-    std::optional<SmallVector<Expr>> k = n.exprs(1);
-    if (!k || k->size() != 1)
+    std::optional<SmallVector<Expr>> k = exprsOfLength(n, 1, 1);
+    if (!k)
       return n.error() << "expects one number for K (input 1), has rank " << n.input(1).rank();
     count = k->front();
   }

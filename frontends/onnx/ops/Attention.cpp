@@ -1,8 +1,9 @@
 #include "dialects/attn/AttnOps.h"
-#include "frontends/onnx/ops/AttentionScore.h"
+#include "frontends/onnx/ops/AttentionForm.h"
 #include "frontends/onnx/ops/Families.h"
 #include "frontends/onnx/ops/MatMul.h"
 #include "frontends/onnx/ops/Reduce.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include <cmath>
@@ -14,27 +15,12 @@
 using namespace mlir;
 
 namespace attn::onnx {
+
+Tensor headsOutside(Node &n, const HeadTensor &t) {
+  return t.headsInside ? n.transpose(t.tensor, {0, 2, 1, 3}) : t.tensor;
+}
+
 namespace {
-
-/// Query, key or value as a tensor of four dimensions, in the layout it came
-/// in: [batch, heads, length, width], or [batch, length, heads, width].
-struct HeadTensor {
-  Tensor tensor;
-  bool headsInside = false;
-  const Expr &batch() const { return tensor.shape[0]; }
-  const Expr &heads() const { return tensor.shape[headsInside ? 2 : 1]; }
-  const Expr &length() const { return tensor.shape[headsInside ? 1 : 2]; }
-  const Expr &width() const { return tensor.shape[3]; }
-};
-
-struct Operands {
-  HeadTensor query, key, value;
-  bool isPacked;     // rank 3, and so is the result
-  int64_t group = 1; // query heads that share a key head
-  std::optional<Expr> past;
-  AttentionSizes sizes;
-  std::optional<Tensor> presentKey, presentValue;
-};
 
 FailureOr<HeadTensor> readHeads(Node &n, size_t input, StringRef headsAttr) {
   const Tensor &t = n.input(input);
@@ -52,11 +38,6 @@ FailureOr<HeadTensor> readHeads(Node &n, size_t input, StringRef headsAttr) {
   if (failed(view))
     return failure();
   return HeadTensor{*view, true};
-}
-
-/// [batch, heads, length, width].
-Tensor headsOutside(Node &n, const HeadTensor &t) {
-  return t.headsInside ? n.transpose(t.tensor, {0, 2, 1, 3}) : t.tensor;
 }
 
 /// `past` and then `t` in the length.
@@ -87,7 +68,7 @@ FailureOr<Tensor> appended(Node &n, const Tensor &past, const HeadTensor &t) {
   return out;
 }
 
-LogicalResult readPast(Node &n, Operands &o) {
+LogicalResult readPast(Node &n, AttentionOperands &o) {
   if (n.hasInput(4) != n.hasInput(5))
     return n.error() << "expects past_key and past_value together, has one";
   if (n.hasInput(4) && n.hasInput(6))
@@ -107,7 +88,23 @@ LogicalResult readPast(Node &n, Operands &o) {
   return success();
 }
 
-LogicalResult checkSizes(Node &n, Operands &o) {
+} // namespace
+
+/// `t`, each head `group` times: `heads` in all, heads outside.
+static HeadTensor repeatedHeads(Node &n, const HeadTensor &t, const Expr &group, const Expr &heads) {
+  Tensor source = headsOutside(n, t), out;
+  out.dtype = source.dtype;
+  out.shape = source.shape;
+  out.shape[1] = heads;
+  Value from = n.value(source), share = n.symbols().materialize(n.builder(), n.loc(), n.symbols().max(group, 1));
+  out.value = n.generate(out.dtype, out.shape, [&](OpBuilder &b, Location loc, ValueRange at) -> Value {
+    Value head = arith::DivSIOp::create(b, loc, at[1], share);
+    return tensor::ExtractOp::create(b, loc, from, ValueRange{at[0], head, at[2], at[3]});
+  });
+  return HeadTensor{out, false};
+}
+
+LogicalResult checkSizes(Node &n, AttentionOperands &o) {
   if (failed(n.requireEqual(o.query.batch(), o.key.batch(), "the queries have batch {0}, the keys {1}")) ||
       failed(n.requireEqual(o.key.batch(), o.value.batch(), "the keys have batch {0}, the values {1}")) ||
       failed(n.requireEqual(o.key.heads(), o.value.heads(), "there are {0} key heads and {1} value heads")) ||
@@ -120,14 +117,21 @@ LogicalResult checkSizes(Node &n, Operands &o) {
       return n.error() << "expects the number of key heads (" << *keyHeads << ") to divide the number of query heads ("
                        << *heads << ")";
     o.group = *heads / *keyHeads;
-  } else if (failed(n.requireEqual(o.query.heads(), o.key.heads(), "there are {0} query heads and {1} key heads"))) {
-    return failure();
+  } else if (n.symbols().isEqual(o.query.heads(), o.key.heads()) != true) {
+    // How many query heads share a key head only the run knows.
+    Expr group = n.symbols().floorDiv(o.query.heads(), o.key.heads());
+    if (failed(n.requireEqual(group * o.key.heads(), o.query.heads(), "key heads serve {0} of {1} query heads")))
+      return failure();
+    o.key = repeatedHeads(n, o.key, group, o.query.heads());
+    o.value = repeatedHeads(n, o.value, group, o.query.heads());
   }
   o.sizes = {o.query.batch(), o.query.heads(), o.query.length(), o.key.length()};
   return success();
 }
 
-FailureOr<Operands> readOperands(Node &n) {
+namespace {
+
+FailureOr<AttentionOperands> readOperands(Node &n) {
   if (failed(expectInputs(n, 3)) || failed(expectFloat(n, 0)) || failed(expectSameDType(n, 0, 1)) ||
       failed(expectFloat(n, 2)))
     return failure();
@@ -135,14 +139,14 @@ FailureOr<Operands> readOperands(Node &n) {
                         value = readHeads(n, 2, "kv_num_heads");
   if (failed(query) || failed(key) || failed(value))
     return failure();
-  Operands o{*query, *key, *value, query->headsInside, 1, std::nullopt, {}, std::nullopt, std::nullopt};
+  AttentionOperands o{*query, *key, *value, query->headsInside, 1, std::nullopt, {}, std::nullopt, std::nullopt};
   if (failed(readPast(n, o)) || failed(checkSizes(n, o)))
     return failure();
   return o;
 }
 
 /// The scale, and the query multiplied by it where it is not known at import.
-FailureOr<double> readScale(Node &n, Operands &o) {
+FailureOr<double> readScale(Node &n, AttentionOperands &o) {
   if (n.hasAttr("scale"))
     return n.floatAttr("scale", 1.0);
   const Expr width = o.query.width();
@@ -185,7 +189,7 @@ void buildScoreRegion(OpBuilder &b, Location loc, AttentionOp op, const ScoreRul
 }
 
 /// The result, [batch, queries, heads, width] when packed, else heads first.
-Tensor fused(Node &n, const Operands &o, const ScoreRule &rule) {
+Tensor fused(Node &n, const AttentionOperands &o, const ScoreRule &rule) {
   OpBuilder &b = n.builder();
   MLIRContext *context = b.getContext();
   using Dim = AttentionOp::Dim;
@@ -222,7 +226,7 @@ Tensor fused(Node &n, const Operands &o, const ScoreRule &rule) {
 constexpr Label kBatch = 0, kHead = 1, kGroup = 2, kQuery = 3, kKey = 4, kWidth = 5;
 
 /// [b, h, i, ...] as [b, key head, group, i, ...], with its labels.
-FailureOr<LabelledTensor> perGroup(Node &n, const Operands &o, const Tensor &t, ArrayRef<Label> rest) {
+FailureOr<LabelledTensor> perGroup(Node &n, const AttentionOperands &o, const Tensor &t, ArrayRef<Label> rest) {
   SmallVector<Expr, 4> shape{t.shape[0], o.key.heads(), Expr(o.group)};
   shape.append(t.shape.begin() + 2, t.shape.end());
   FailureOr<Tensor> view = n.reshape(t, shape);
@@ -234,7 +238,7 @@ FailureOr<LabelledTensor> perGroup(Node &n, const Operands &o, const Tensor &t, 
 }
 
 /// q . k, [b, h, i, j].
-FailureOr<Tensor> rawScores(Node &n, const Operands &o) {
+FailureOr<Tensor> rawScores(Node &n, const AttentionOperands &o) {
   FailureOr<LabelledTensor> query = perGroup(n, o, headsOutside(n, o.query), {kQuery, kWidth});
   if (failed(query))
     return failure();
@@ -284,7 +288,7 @@ FailureOr<Tensor> weights(Node &n, const Tensor &scores) {
 }
 
 /// weights . value in the layout of the result.
-FailureOr<Tensor> weightedValues(Node &n, const Operands &o, const Tensor &weights) {
+FailureOr<Tensor> weightedValues(Node &n, const AttentionOperands &o, const Tensor &weights) {
   FailureOr<LabelledTensor> left = perGroup(n, o, weights, {kQuery, kKey});
   if (failed(left))
     return failure();
@@ -298,7 +302,7 @@ FailureOr<Tensor> weightedValues(Node &n, const Operands &o, const Tensor &weigh
 }
 
 /// Sets output 3, the scores after the step that the attribute names.
-LogicalResult setScores(Node &n, const Operands &o, const ScoreRule &rule) {
+LogicalResult setScores(Node &n, const AttentionOperands &o, const ScoreRule &rule) {
   int64_t mode = n.intAttr("qk_matmul_output_mode", 0);
   if (mode < 0 || mode > 3)
     return n.error() << "expects qk_matmul_output_mode 0 to 3, has " << mode;
@@ -313,7 +317,7 @@ LogicalResult setScores(Node &n, const Operands &o, const ScoreRule &rule) {
   return success();
 }
 
-FailureOr<Tensor> decomposed(Node &n, const Operands &o, const ScoreRule &rule) {
+FailureOr<Tensor> decomposed(Node &n, const AttentionOperands &o, const ScoreRule &rule) {
   FailureOr<Tensor> t = rawScores(n, o);
   if (succeeded(t))
     t = ruledScores(n, *t, rule, ScoreRule::Masked);
@@ -324,8 +328,23 @@ FailureOr<Tensor> decomposed(Node &n, const Operands &o, const ScoreRule &rule) 
   return weightedValues(n, o, *t);
 }
 
+} // namespace
+
+FailureOr<Tensor> attend(Node &n, const AttentionOperands &o, const ScoreRule &rule) {
+  FailureOr<Tensor> y = failure();
+  if (o.query.tensor.dtype == DType::F64)
+    y = decomposed(n, o, rule);
+  else
+    y = fused(n, o, rule);
+  if (succeeded(y) && o.isPacked)
+    y = n.reshape(*y, {y->shape[0], y->shape[1], y->shape[2] * y->shape[3]});
+  return y;
+}
+
+namespace {
+
 LogicalResult importAttention(Node &n) {
-  FailureOr<Operands> o = readOperands(n);
+  FailureOr<AttentionOperands> o = readOperands(n);
   if (failed(o))
     return failure();
   FailureOr<double> scale = readScale(n, *o);
@@ -334,13 +353,7 @@ LogicalResult importAttention(Node &n) {
   FailureOr<ScoreRule> rule = ScoreRule::read(n, o->sizes, o->past, *scale);
   if (failed(rule))
     return failure();
-  FailureOr<Tensor> y = failure();
-  if (o->query.tensor.dtype == DType::F64)
-    y = decomposed(n, *o, *rule);
-  else
-    y = fused(n, *o, *rule);
-  if (succeeded(y) && o->isPacked)
-    y = n.reshape(*y, {y->shape[0], y->shape[1], y->shape[2] * y->shape[3]});
+  FailureOr<Tensor> y = attend(n, *o, *rule);
   if (failed(y))
     return failure();
   n.setOutput(0, *y);

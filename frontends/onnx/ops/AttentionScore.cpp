@@ -6,36 +6,11 @@ using namespace mlir;
 
 namespace attn::onnx {
 
-FailureOr<ScoreRule> ScoreRule::read(Node &n, const AttentionSizes &sizes, std::optional<Expr> past, double scale) {
-  ScoreRule rule;
-  rule.scale = scale;
-  rule.softcap = n.floatAttr("softcap", 0.0);
-  rule.left = n.intAttr("left_window_size", -1);
-  rule.right = n.intAttr("right_window_size", -1);
-  if (rule.left < -1 || rule.right < -1)
-    return n.error() << "expects window sizes of at least -1, has " << rule.left << " and " << rule.right;
-  if (n.intAttr("is_causal", 0))
-    rule.right = rule.right < 0 ? 0 : std::min<int64_t>(rule.right, 0);
-  if (n.hasInput(3) && failed(rule.readMask(n, sizes)))
-    return failure();
-  if (n.hasInput(6)) {
-    const Tensor &lengths = n.input(6);
-    if (lengths.rank() != 1 || lengths.dtype != DType::I64)
-      return n.error() << "expects nonpad_kv_seqlen as int64 of rank 1, has " << dtypeName(lengths.dtype) << " of rank "
-                       << lengths.rank();
-    if (failed(n.requireEqual(lengths.shape[0], sizes.batch, "nonpad_kv_seqlen has {0} entries, the batch {1}")))
-      return failure();
-    rule.lengths = rule.operands.size();
-    rule.operands.push_back({lengths, {0}});
-  }
-  if (rule.left >= 0 || rule.right >= 0)
-    rule.readOffset(n, sizes, past);
-  return rule;
-}
-
 /// The mask with its last dimension lengthened to the keys: what is missing
 /// is masked.
 static FailureOr<Tensor> lengthened(Node &n, const Tensor &mask, const Expr &keys) {
+  if (mask.rank() < 1 || mask.rank() > 4)
+    return n.error() << "expects a mask of rank 1 to 4, has rank " << mask.rank();
   Expr own = mask.shape.back();
   if (n.version() < 24) {
     if (!own.is(1) && failed(n.requireEqual(own, keys, "the mask has {0} keys, there are {1}")))
@@ -53,6 +28,8 @@ static FailureOr<Tensor> lengthened(Node &n, const Tensor &mask, const Expr &key
   out.dtype = mask.dtype;
   out.shape = mask.shape;
   out.shape.back() = keys;
+  if (!isFloat(mask.dtype) && mask.dtype != DType::Bool)
+    return n.unsupported() << "an integer mask that is shorter than the keys";
   Num zero = constantNum(b, n.loc(), mask.dtype == DType::Bool ? DType::U8 : mask.dtype, int64_t(0));
   Value fill = isFloat(mask.dtype) ? zero.lowest().value() : zero.value();
   Value v = tensor::PadOp::create(b, n.loc(), n.type(mask.dtype, out.shape), n.value(mask), low, high, fill);
@@ -60,15 +37,64 @@ static FailureOr<Tensor> lengthened(Node &n, const Tensor &mask, const Expr &key
   return out;
 }
 
-LogicalResult ScoreRule::readMask(Node &n, const AttentionSizes &sizes) {
-  Tensor mask = n.input(3);
+FailureOr<ScoreRule> ScoreRule::read(Node &n, const AttentionSizes &sizes, std::optional<Expr> past, double scale) {
+  ScoreRule rule;
+  rule.scale = scale;
+  rule.softcap = n.floatAttr("softcap", 0.0);
+  rule.left = n.intAttr("left_window_size", -1);
+  rule.right = n.intAttr("right_window_size", -1);
+  if (rule.left < -1 || rule.right < -1)
+    return n.error() << "expects window sizes of at least -1, has " << rule.left << " and " << rule.right;
+  if (n.intAttr("is_causal", 0))
+    rule.right = rule.right < 0 ? 0 : std::min<int64_t>(rule.right, 0);
+  if (n.hasInput(3)) {
+    FailureOr<Tensor> mask = lengthened(n, n.input(3), sizes.keys);
+    if (failed(mask) || failed(rule.addMask(n, *mask, sizes)))
+      return failure();
+  }
+  if (n.hasInput(6)) {
+    if (failed(rule.addLengths(n, n.input(6), sizes)))
+      return failure();
+    rule.offsetAtLength = true;
+  }
+  if (rule.left >= 0 || rule.right >= 0)
+    rule.readOffset(n, sizes, past);
+  return rule;
+}
+
+ScoreRule ScoreRule::scaled(double scale, double softcap) {
+  ScoreRule rule;
+  rule.scale = scale;
+  rule.softcap = softcap;
+  return rule;
+}
+
+LogicalResult ScoreRule::addLengths(Node &n, const Tensor &given, const AttentionSizes &sizes) {
+  if (given.rank() != 1 || given.dtype != DType::I64)
+    return n.error() << "expects the lengths as int64 of rank 1, has " << dtypeName(given.dtype) << " of rank "
+                     << given.rank();
+  if (failed(n.requireEqual(given.shape[0], sizes.batch, "there are {0} lengths for a batch of {1}")))
+    return failure();
+  lengths = operands.size();
+  operands.push_back({given, {0}});
+  return success();
+}
+
+void ScoreRule::addWindow(int64_t newLeft, int64_t newRight, const std::optional<Tensor> &offsets) {
+  left = newLeft;
+  right = newRight;
+  if (!offsets)
+    return;
+  offset = operands.size();
+  operands.push_back({*offsets, offsets->rank() ? SmallVector<int64_t>{0} : SmallVector<int64_t>{}});
+}
+
+LogicalResult ScoreRule::addMask(Node &n, Tensor mask, const AttentionSizes &sizes) {
   if (mask.rank() < 1 || mask.rank() > 4)
     return n.error() << "expects a mask of rank 1 to 4, has rank " << mask.rank();
   if (mask.dtype != DType::Bool && !isFloat(mask.dtype)) // integers are added, too
     mask = n.cast(mask, DType::F32);
-  FailureOr<Tensor> whole = lengthened(n, mask, sizes.keys);
-  if (failed(whole))
-    return failure();
+  const Tensor *whole = &mask;
   const Expr full[] = {sizes.batch, sizes.heads, sizes.queries, sizes.keys};
   SmallVector<Expr, 4> shape;
   SmallVector<int64_t> dims;
@@ -121,7 +147,7 @@ std::optional<Num> ScoreRule::visible(OpBuilder &b, Location loc, ValueRange val
     diagonal = add(diagonal, toIndex(values[*offset]));
   else if (constantOffset)
     diagonal = add(diagonal, constant(constantOffset));
-  if (lengths)
+  if (offsetAtLength)
     diagonal = add(diagonal, toIndex(values[*lengths]));
   if (right >= 0)
     restrict(arith::CmpIPredicate::sle, index(3), right ? add(diagonal, constant(right)) : diagonal);

@@ -21,6 +21,16 @@ public:
   /// number of keys in the cache; `scale` is 1 when it is applied already.
   static mlir::FailureOr<ScoreRule> read(Node &n, const AttentionSizes &sizes, std::optional<Expr> past, double scale);
 
+  /// The scores times `scale`; what follows adds to it.
+  static ScoreRule scaled(double scale, double softcap = 0);
+  /// A mask that broadcasts to the scores: bool keeps, numbers are added.
+  mlir::LogicalResult addMask(Node &n, Tensor mask, const AttentionSizes &sizes);
+  /// int64 [batch]: keys from there on are not seen.
+  mlir::LogicalResult addLengths(Node &n, const Tensor &lengths, const AttentionSizes &sizes);
+  /// Query i sees keys from i + offset - left to i + offset + right, -1: open.
+  /// `offsets` is int64, a scalar or [batch]; without it the offset is 0.
+  void addWindow(int64_t left, int64_t right, const std::optional<Tensor> &offsets);
+
   /// Tensors that the rule reads, and for each the dimensions of
   /// (b, h, i, j) = (0, 1, 2, 3) that its own dimensions are.
   struct Capture {
@@ -35,7 +45,6 @@ public:
             Step last = Masked) const;
 
 private:
-  mlir::LogicalResult readMask(Node &n, const AttentionSizes &sizes);
   void readOffset(Node &n, const AttentionSizes &sizes, std::optional<Expr> past);
   std::optional<Num> visible(mlir::OpBuilder &b, mlir::Location loc, mlir::ValueRange values,
                              llvm::function_ref<mlir::Value(int64_t)> index) const;
@@ -45,6 +54,7 @@ private:
   int64_t left = -1, right = -1;               // window around the diagonal, -1: open
   std::optional<size_t> mask, lengths, offset; // positions in `operands`
   int64_t constantOffset = 0;                  // of the diagonal, without a capture
+  bool offsetAtLength = false;                 // the lengths are part of it
 };
 
 } // namespace attn::onnx

@@ -23,10 +23,8 @@ struct Convolution {
   size_t rank() const { return window.rank(); }
 };
 
-FailureOr<Convolution> readConvolution(Node &n) {
-  if (failed(expectInputs(n, 2)) || failed(expectFloat(n, 0)) || failed(expectSameDType(n, 0, 1)))
-    return failure();
-  Convolution c{n.input(0), n.input(1), n.intAttr("group", 1), {}, {}, {}};
+FailureOr<Convolution> readConvolution(Node &n, const Tensor &x, const Tensor &w) {
+  Convolution c{x, w, n.intAttr("group", 1), {}, {}, {}};
   if (c.x.rank() < 3 || c.w.rank() != c.x.rank())
     return n.error() << "expects X and W of one rank of at least 3, has ranks " << c.x.rank() << " and " << c.w.rank();
   if (c.groups < 1)
@@ -203,12 +201,32 @@ FailureOr<Tensor> direct(Node &n, const Convolution &c) {
   return n.reshape(n.cast(y, x.dtype), result);
 }
 
-LogicalResult importConv(Node &n) {
-  FailureOr<Convolution> c = readConvolution(n);
+} // namespace
+
+FailureOr<Tensor> convolve(Node &n, const Tensor &x, const Tensor &w) {
+  FailureOr<Convolution> c = readConvolution(n, x, w);
   if (failed(c))
     return failure();
   bool depthwise = c->groups > 1 && c->channels.constant().value_or(2) < 2;
-  FailureOr<Tensor> y = depthwise ? direct(n, *c) : asMatrixProduct(n, *c);
+  return depthwise ? direct(n, *c) : asMatrixProduct(n, *c);
+}
+
+FailureOr<Tensor> uprightBias(Node &n, const Tensor &bias, const Expr &channels, int64_t rank) {
+  if (bias.rank() != 1)
+    return n.error() << "expects a vector for the bias, has rank " << bias.rank();
+  if (failed(n.requireEqual(bias.shape[0], channels, "the bias has {0} elements, W {1} filters")))
+    return failure();
+  SmallVector<Expr, 4> upright(rank - 1, Expr(1));
+  upright[0] = bias.shape[0];
+  return n.reshape(bias, upright);
+}
+
+namespace {
+
+LogicalResult importConv(Node &n) {
+  if (failed(expectInputs(n, 2)) || failed(expectFloat(n, 0)) || failed(expectSameDType(n, 0, 1)))
+    return failure();
+  FailureOr<Tensor> y = convolve(n, n.input(0), n.input(1));
   if (failed(y))
     return failure();
   if (!n.hasInput(2)) {
@@ -217,14 +235,7 @@ LogicalResult importConv(Node &n) {
   }
   if (failed(expectSameDType(n, 0, 2)))
     return failure();
-  const Tensor &bias = n.input(2);
-  if (bias.rank() != 1)
-    return n.error() << "expects a vector for the bias, has rank " << bias.rank();
-  if (failed(n.requireEqual(bias.shape[0], c->w.shape[0], "the bias has {0} elements, W {1} filters")))
-    return failure();
-  SmallVector<Expr, 4> upright(c->rank() + 1, Expr(1));
-  upright[0] = bias.shape[0];
-  FailureOr<Tensor> column = n.reshape(bias, upright);
+  FailureOr<Tensor> column = uprightBias(n, n.input(2), n.input(1).shape[0], y->rank());
   if (failed(column))
     return failure();
   return setFormula(n, y->dtype, {*y, *column}, [](ArrayRef<Num> v) { return v[0] + v[1]; });

@@ -1,5 +1,5 @@
 #include "dialects/attn/AttnOps.h"
-#include "frontends/onnx/Importer.h"
+#include "frontends/onnx/ops/RuntimeAxes.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
@@ -156,9 +156,9 @@ static LogicalResult importSplit(Node &node) {
     for (int64_t part : node.intsAttr("split").value_or(SmallVector<int64_t>()))
       parts.push_back(Expr(part));
   } else if (node.version() >= 13 && node.hasInput(1)) {
-    std::optional<SmallVector<Expr>> given = node.exprs(1);
+    std::optional<SmallVector<Expr>> given = exprsOfLength(node, 1, count);
     if (!given)
-      return node.unsupported() << "split sizes whose number is not known at import", failure();
+      return node.error() << "expects " << count << " split sizes, one an output", failure();
     parts = *given;
   } else {
     FailureOr<SmallVector<Expr>> equal = equalParts(node, size, count);
@@ -250,7 +250,56 @@ static Expr clampBound(Symbols &symbols, const Expr &bound, const Expr &size, co
   return symbols.max(low, symbols.min(high, wrapped));
 }
 
+/// Bounds, axes or steps that are data: every element is read from its place.
+static LogicalResult sliceAtRun(Node &node) {
+  const Tensor &t = node.input(0);
+  auto spread = [&](size_t input, int64_t fallback) -> FailureOr<SmallVector<Expr>> {
+    if (!node.hasInput(input))
+      return SmallVector<Expr>(t.rank(), Expr(fallback));
+    return spreadByAxis(node, input, 3, t.rank(), fallback);
+  };
+  FailureOr<SmallVector<Expr>> starts = spread(1, 0), ends = spread(2, INT64_MAX), steps = spread(4, 1);
+  if (failed(starts) || failed(ends) || failed(steps))
+    return failure();
+  Symbols &symbols = node.symbols();
+  OpBuilder &b = node.builder();
+  SmallVector<Expr> shape;
+  SmallVector<Value> first, stride;
+  for (int64_t dim = 0; dim < t.rank(); ++dim) {
+    Expr size = t.shape[dim], step = (*steps)[dim];
+    if (failed(node.requireDifferent(step, Expr(0), "has a step of {0}")))
+      return failure();
+    Expr backwards = symbols.less(step, Expr(0));
+    Expr start = clampBound(symbols, (*starts)[dim], size, Expr(0), size - backwards);
+    Expr end = clampBound(symbols, (*ends)[dim], size, Expr(0) - backwards, size - backwards);
+    shape.push_back(symbols.max(Expr(0), symbols.ceilDiv(end - start, step)));
+    first.push_back(symbols.materialize(b, node.loc(), start));
+    stride.push_back(symbols.materialize(b, node.loc(), step));
+  }
+  Value source = node.value(t);
+  Value result = node.generate(t.dtype, shape, [&](OpBuilder &b, Location loc, ValueRange at) -> Value {
+    SmallVector<Value> from;
+    for (int64_t dim = 0; dim < t.rank(); ++dim) {
+      Value moved = arith::MulIOp::create(b, loc, at[dim], stride[dim]);
+      from.push_back(arith::AddIOp::create(b, loc, first[dim], moved));
+    }
+    return tensor::ExtractOp::create(b, loc, source, from);
+  });
+  node.setOutput(0, result, t.dtype, shape);
+  return success();
+}
+
+/// Whether all that decides which axes are cut, and how, is known.
+static bool hasKnownSlices(Node &node) {
+  if (node.version() < 10)
+    return true;
+  auto known = [&](size_t i) { return !node.hasInput(i) || node.constantInts(i); };
+  return node.exprs(1) && node.exprs(2) && known(3) && known(4);
+}
+
 static LogicalResult importSlice(Node &node) {
+  if (!hasKnownSlices(node))
+    return sliceAtRun(node);
   Tensor t = node.input(0);
   FailureOr<SliceSpec> spec = readSlice(node, t.rank());
   if (failed(spec))
@@ -319,7 +368,9 @@ static FailureOr<PadSpec> readPad(Node &node) {
   spec.mode = node.stringAttr("mode", "constant");
   if (spec.mode != "constant" && spec.mode != "reflect" && spec.mode != "edge" && spec.mode != "wrap")
     return node.error() << "mode '" << spec.mode << "' is none of constant, reflect, edge and wrap", failure();
-  SmallVector<int64_t> axes = llvm::to_vector(llvm::seq<int64_t>(0, t.rank()));
+  SmallVector<Expr> axes;
+  for (int64_t dim = 0; dim < t.rank(); ++dim)
+    axes.push_back(Expr(dim));
   std::optional<SmallVector<Expr>> pads;
   spec.value.dtype = t.dtype;
   spec.value.elements.emplace(1, isFloat(t.dtype) ? Scalar(0.0) : Scalar(Expr(0)));
@@ -329,7 +380,13 @@ static FailureOr<PadSpec> readPad(Node &node) {
     if (node.hasAttr("value"))
       spec.value.elements->front() = Scalar(node.floatAttr("value", 0));
   } else {
-    pads = node.exprs(1);
+    if (node.hasInput(3)) { // since 18
+      std::optional<SmallVector<Expr>> given = node.exprs(3);
+      if (!given)
+        return node.unsupported() << "axes whose number is not known at import", failure();
+      axes = *given;
+    }
+    pads = exprsOfLength(node, 1, 2 * axes.size());
     if (node.hasInput(2)) {
       spec.value = node.input(2);
       if (spec.value.dtype != t.dtype)
@@ -338,23 +395,30 @@ static FailureOr<PadSpec> readPad(Node &node) {
         if (failed(node.requireEqual(size, Expr(1), "the padding value has a dimension of size {0}, not {1}")))
           return failure();
     }
-    if (node.hasInput(3)) { // since 18
-      std::optional<SmallVector<int64_t>> given = node.constantInts(3);
-      if (!given)
-        return node.unsupported() << "axes that are not known at import", failure();
-      axes = *given;
-    }
   }
   if (!pads)
-    return node.unsupported() << "pads whose number is not known at import", failure();
+    return node.error() << "expects " << 2 * axes.size() << " pads for " << axes.size() << " axes", failure();
   if (pads->size() != 2 * axes.size())
     return node.error() << "has " << pads->size() << " pads for " << axes.size() << " axes", failure();
+  Symbols &symbols = node.symbols();
   for (auto [i, given] : llvm::enumerate(axes)) {
-    FailureOr<int64_t> axis = node.axis(given, t.rank());
-    if (failed(axis))
+    if (std::optional<int64_t> known = given.constant()) {
+      FailureOr<int64_t> axis = node.axis(*known, t.rank());
+      if (failed(axis))
+        return failure();
+      spec.before[*axis] = (*pads)[i];
+      spec.after[*axis] = (*pads)[i + axes.size()];
+      continue;
+    }
+    Expr axis = symbols.select(symbols.less(given, Expr(0)), given + Expr(t.rank()), given);
+    if (failed(node.requireAtMost(Expr(0), axis, "axis {1} is before the first")) ||
+        failed(node.requireAtMost(axis, Expr(t.rank() - 1), "axis {0} is beyond {1}")))
       return failure();
-    spec.before[*axis] = (*pads)[i];
-    spec.after[*axis] = (*pads)[i + axes.size()];
+    for (int64_t dim = 0; dim < t.rank(); ++dim) {
+      Expr here = symbols.equal(axis, Expr(dim));
+      spec.before[dim] = symbols.select(here, (*pads)[i], spec.before[dim]);
+      spec.after[dim] = symbols.select(here, (*pads)[i + axes.size()], spec.after[dim]);
+    }
   }
   return spec;
 }
@@ -430,12 +494,9 @@ static LogicalResult importPad(Node &node) {
 /// Each repeated dimension becomes [repeats, size]: a broadcast, then a collapse.
 static LogicalResult importTile(Node &node) {
   const Tensor &t = node.input(0);
-  std::optional<SmallVector<Expr>> repeats = node.exprs(1);
+  std::optional<SmallVector<Expr>> repeats = exprsOfLength(node, 1, t.rank());
   if (!repeats)
-    return node.unsupported() << "repeats whose number is not known at import", failure();
-  if (int64_t(repeats->size()) != t.rank())
-    return node.error() << "has " << repeats->size() << " repeats for an input of " << t.rank() << " dimensions",
-           failure();
+    return node.error() << "expects " << t.rank() << " repeats, one a dimension", failure();
   SmallVector<Expr> apart, wide, shape;
   for (auto [size, repeat] : llvm::zip_equal(t.shape, *repeats)) {
     if (failed(node.requireAtMost(Expr(0), repeat, "repeats a dimension {1} times")))

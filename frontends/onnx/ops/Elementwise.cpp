@@ -1,5 +1,6 @@
 #include "frontends/onnx/ops/Families.h"
 #include "frontends/onnx/ops/Formula.h"
+#include "frontends/onnx/ops/Narrow.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 
 // Operators of two and more operands, comparison, selection and conversion.
@@ -328,6 +329,8 @@ LogicalResult importWhere(Node &n) {
 }
 
 LogicalResult castTo(Node &n, DType to) {
+  if (isFloat8(to) && !n.intAttr("saturate", 1) && n.input(0).dtype != to)
+    return setFormula(n, to, n.input(0), [&](ArrayRef<Num> v) { return narrowed(v[0], to, false); });
   n.setOutput(0, n.cast(n.input(0), to));
   return success();
 }

@@ -16,6 +16,8 @@ static std::optional<Num> constantElement(OpBuilder &b, Location loc, DType dtyp
 }
 
 static std::optional<Scalar> elementOf(const Num &x) {
+  if (isNarrow(x.dtype()))
+    return std::nullopt; // its value is not its element's
   FloatAttr f;
   if (matchPattern(x.value(), m_Constant(&f)))
     return Scalar(f.getValueAsDouble());

@@ -1,5 +1,6 @@
 #include "dialects/attn/AttnOps.h"
-#include "frontends/onnx/Importer.h"
+#include "frontends/onnx/ops/RuntimeAxes.h"
+#include "frontends/onnx/ops/Taps.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include "mlir/Dialect/Math/IR/Math.h"
@@ -384,11 +385,19 @@ static LogicalResult importOneHot(Node &node) {
     return failure();
   std::optional<SmallVector<Expr>> depth;
   if (!isFloat(node.input(1).dtype)) {
-    depth = node.exprs(1);
+    depth = node.input(1).rank() == 1 ? exprsOfLength(node, 1, 1) : node.exprs(1);
   } else if (std::optional<SmallVector<double>> number = node.constantFloats(1)) {
     depth.emplace();
     for (double value : *number)
       depth->push_back(Expr(static_cast<int64_t>(std::clamp(value, -1.0, 1e15))));
+  } else if (node.input(1).rank() <= 1) {
+    FailureOr<Tensor> scalar = node.reshape(node.input(1), {});
+    if (failed(scalar))
+      return failure();
+    OpBuilder &b = node.builder();
+    Value element = tensor::ExtractOp::create(b, node.loc(), node.value(*scalar), ValueRange());
+    Num number(b, node.loc(), scalar->dtype, element), low = constantNum(b, node.loc(), DType::I64, int64_t(-1));
+    depth.emplace({node.symbols().opaque(toIndex(clampedInteger(number, low, low.constant(int64_t(1) << 40))), -1)});
   }
   if (!depth || depth->size() != 1)
     return node.unsupported() << "a depth that is no integer scalar", failure();

@@ -71,6 +71,24 @@ FailureOr<Tensor> contractLabels(Node &n, DType result, LabelledTensor a, Labell
   return y;
 }
 
+FailureOr<Tensor> withoutZeroPoint(Node &n, const Tensor &x, size_t zeroPoint, int64_t dim) {
+  if (!n.hasInput(zeroPoint))
+    return n.cast(x, DType::I32);
+  FailureOr<Tensor> zero = n.input(zeroPoint);
+  if (zero->rank() == 1) {
+    SmallVector<Expr, 4> shape;
+    if (!zero->shape[0].is(1) && dim >= 0) {
+      shape.assign(x.rank() - dim, Expr(1));
+      shape[0] = zero->shape[0];
+    }
+    zero = n.reshape(*zero, shape);
+  }
+  if (failed(zero))
+    return failure();
+  return formula(n, DType::I32, {x, *zero},
+                 [](ArrayRef<Num> v) { return convert(v[0], DType::I32) - convert(v[1], DType::I32); });
+}
+
 namespace {
 
 LogicalResult expectNumbers(Node &n) {
@@ -109,6 +127,8 @@ LogicalResult alignInner(Node &n, LabelledTensor &a, LabelledTensor &b) {
   return success();
 }
 
+} // namespace
+
 FailureOr<Tensor> matmul(Node &n, const Tensor &a, const Tensor &b, DType result) {
   if (a.rank() == 0 || b.rank() == 0)
     return n.error() << "expects tensors of rank at least 1, has ranks " << a.rank() << " and " << b.rank();
@@ -136,6 +156,8 @@ FailureOr<Tensor> matmul(Node &n, const Tensor &a, const Tensor &b, DType result
   return contractLabels(n, result, left, right, out);
 }
 
+namespace {
+
 LogicalResult importMatMul(Node &n) {
   if (failed(expectNumbers(n)))
     return failure();
@@ -146,28 +168,11 @@ LogicalResult importMatMul(Node &n) {
   return success();
 }
 
-/// A as int32 with its zero point subtracted. One zero point a row of A or a
-/// column of B arrives as a vector, which `rowwise` turns upright.
-FailureOr<Tensor> withoutZeroPoint(Node &n, size_t input, size_t zeroPoint, bool rowwise) {
-  const Tensor &x = n.input(input);
-  if (!n.hasInput(zeroPoint))
-    return n.cast(x, DType::I32);
-  Tensor zero = n.input(zeroPoint);
-  if (rowwise && zero.rank() == 1 && !zero.shape[0].is(1)) {
-    FailureOr<Tensor> upright = n.reshape(zero, {zero.shape[0], Expr(1)});
-    if (failed(upright))
-      return failure();
-    zero = *upright;
-  }
-  return formula(n, DType::I32, {x, zero},
-                 [](ArrayRef<Num> v) { return convert(v[0], DType::I32) - convert(v[1], DType::I32); });
-}
-
 LogicalResult importMatMulInteger(Node &n) {
   if (failed(expectInputs(n, 2)))
     return failure();
-  FailureOr<Tensor> a = withoutZeroPoint(n, 0, 2, true);
-  FailureOr<Tensor> b = withoutZeroPoint(n, 1, 3, false);
+  FailureOr<Tensor> a = withoutZeroPoint(n, n.input(0), 2, n.input(0).rank() - 2);
+  FailureOr<Tensor> b = withoutZeroPoint(n, n.input(1), 3, n.input(1).rank() - 1);
   if (failed(a) || failed(b))
     return failure();
   FailureOr<Tensor> y = matmul(n, *a, *b, DType::I32);
@@ -223,6 +228,7 @@ void registerMatMulOps(OpRegistry &registry) {
   registry.add("Gemm", {1, 6, 7, 9, 11, 13}, importGemm);
   registerEinsumOps(registry);
   registerConvolutionOps(registry);
+  registerConvTransposeOps(registry);
   registerPoolingOps(registry);
 }
 

@@ -31,6 +31,22 @@ mlir::FailureOr<LabelledTensor> dropBroadcast(Node &n, LabelledTensor t, const L
 mlir::FailureOr<Tensor> contractLabels(Node &n, DType result, LabelledTensor a, LabelledTensor b,
                                        llvm::ArrayRef<Label> out);
 
+/// numpy.matmul(a, b), summed and returned in `result` (f32 for f16 and bf16).
+mlir::FailureOr<Tensor> matmul(Node &n, const Tensor &a, const Tensor &b, DType result);
+
+/// `x` as int32 minus its zero point, input `zeroPoint` of the node if it is
+/// there. One zero point a row or filter (dimension `dim`) is a vector, as is
+/// one a column (`dim` = last).
+mlir::FailureOr<Tensor> withoutZeroPoint(Node &n, const Tensor &x, size_t zeroPoint, int64_t dim);
+
+/// A convolution as ONNX Conv describes it, of the node's attributes, without
+/// its bias: x [N, C, spatial...], w [M, C / group, window...], of one type.
+mlir::FailureOr<Tensor> convolve(Node &n, const Tensor &x, const Tensor &w);
+
+/// A vector of `channels` elements upright, for a result whose dimension 1 is
+/// the channels.
+mlir::FailureOr<Tensor> uprightBias(Node &n, const Tensor &bias, const Expr &channels, int64_t rank);
+
 } // namespace attn::onnx
 
 #endif // FRONTENDS_ONNX_OPS_MATMUL_H

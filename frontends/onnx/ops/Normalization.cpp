@@ -1,6 +1,9 @@
 #include "dialects/attn/AttnOps.h"
 #include "frontends/onnx/ops/Families.h"
+#include "frontends/onnx/ops/Loops.h"
+#include "frontends/onnx/ops/Normalize.h"
 #include "frontends/onnx/ops/Reduce.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
 
 // Softmax and the normalisations. Those that attn has a word for are emitted
@@ -96,6 +99,51 @@ FailureOr<Tensor> trailing(Node &n, const Tensor &t, const Tensor &x, int64_t ax
   return n.expand(t, shape);
 }
 
+} // namespace
+
+FailureOr<Tensor> layerNormalized(Node &n, const Tensor &x, const Tensor &scale, const std::optional<Tensor> &bias,
+                                  int64_t axis, double epsilon) {
+  FailureOr<Tensor> factor = trailing(n, scale, x, axis);
+  if (failed(factor))
+    return failure();
+  Value shift;
+  if (bias) {
+    FailureOr<Tensor> fitted = trailing(n, *bias, x, axis);
+    if (failed(fitted))
+      return failure();
+    shift = n.value(*fitted);
+  }
+  OpBuilder &b = n.builder();
+  Tensor y;
+  y.dtype = x.dtype;
+  y.shape = x.shape;
+  Value v = LayerNormOp::create(b, n.loc(), n.value(x).getType(), n.value(x), n.value(*factor), shift,
+                                b.getI64IntegerAttr(axis), b.getF32FloatAttr(float(epsilon)));
+  y.value = v;
+  return y;
+}
+
+FailureOr<Tensor> rmsNormalized(Node &n, const Tensor &x, const Tensor &scale, int64_t axis, double epsilon,
+                                DType result) {
+  FailureOr<Tensor> factor = trailing(n, scale, x, axis);
+  if (failed(factor))
+    return failure();
+  SmallVector<int64_t> dims = dimsFrom(axis, x.rank());
+  Tensor sum = reduce(n, Combine::Sum, x, dims, [](const Num &v) { return v * v; });
+  FailureOr<Tensor> mean = divideByCount(n, sum, countOf(x, dims));
+  if (failed(mean))
+    return failure();
+  FailureOr<Tensor> inverse = inverseRoot(n, *mean, epsilon);
+  if (succeeded(inverse))
+    inverse = keepDims(n, *inverse, dims, x.rank());
+  if (failed(inverse))
+    return failure();
+  return formula(n, result, {x, *inverse, *factor},
+                 [&](ArrayRef<Num> v) { return convert(v[0] * v[1], computeDType(result)) * v[2]; });
+}
+
+namespace {
+
 LogicalResult importLayerNormalization(Node &n) {
   if (failed(expectInputs(n, 2)) || failed(expectFloat(n, 0)) || failed(expectSameDType(n, 0, 1)))
     return failure();
@@ -104,22 +152,16 @@ LogicalResult importLayerNormalization(Node &n) {
   if (failed(axis))
     return failure();
   double epsilon = n.floatAttr("epsilon", 1e-5);
-  FailureOr<Tensor> scale = trailing(n, n.input(1), x, *axis);
-  if (failed(scale))
-    return failure();
-  Value bias;
+  std::optional<Tensor> bias;
   if (n.hasInput(2)) {
     if (failed(expectSameDType(n, 0, 2)))
       return failure();
-    FailureOr<Tensor> fitted = trailing(n, n.input(2), x, *axis);
-    if (failed(fitted))
-      return failure();
-    bias = n.value(*fitted);
+    bias = n.input(2);
   }
-  OpBuilder &b = n.builder();
-  Value y = LayerNormOp::create(b, n.loc(), n.value(x).getType(), n.value(x), n.value(*scale), bias,
-                                b.getI64IntegerAttr(*axis), b.getF32FloatAttr(float(epsilon)));
-  n.setOutput(0, y, x.dtype, x.shape);
+  FailureOr<Tensor> y = layerNormalized(n, x, n.input(1), bias, *axis, epsilon);
+  if (failed(y))
+    return failure();
+  n.setOutput(0, *y);
   if (!n.hasOutput(1) && !n.hasOutput(2))
     return success();
   FailureOr<Moments> m = moments(n, x, dimsFrom(*axis, x.rank()));
@@ -144,22 +186,11 @@ LogicalResult importRMSNormalization(Node &n) {
   FailureOr<int64_t> axis = n.axis(n.intAttr("axis", -1), x.rank());
   if (failed(axis))
     return failure();
-  FailureOr<Tensor> scale = trailing(n, n.input(1), x, *axis);
-  if (failed(scale))
+  FailureOr<Tensor> y = rmsNormalized(n, x, n.input(1), *axis, n.floatAttr("epsilon", 1e-5), n.input(1).dtype);
+  if (failed(y))
     return failure();
-  SmallVector<int64_t> dims = dimsFrom(*axis, x.rank());
-  Tensor sum = reduce(n, Combine::Sum, x, dims, [](const Num &v) { return v * v; });
-  FailureOr<Tensor> mean = divideByCount(n, sum, countOf(x, dims));
-  if (failed(mean))
-    return failure();
-  FailureOr<Tensor> inverse = inverseRoot(n, *mean, n.floatAttr("epsilon", 1e-5));
-  if (succeeded(inverse))
-    inverse = keepDims(n, *inverse, dims, x.rank());
-  if (failed(inverse))
-    return failure();
-  DType result = n.input(1).dtype;
-  return setFormula(n, result, {x, *inverse, *scale},
-                    [&](ArrayRef<Num> v) { return convert(v[0] * v[1], computeDType(result)) * v[2]; });
+  n.setOutput(0, *y);
+  return success();
 }
 
 //===----------------------------------------------------------------------===//
@@ -309,6 +340,37 @@ LogicalResult importLpNormalization(Node &n) {
   });
 }
 
+/// x / (bias + alpha / size * sum of x^2 over `size` channels around)^beta.
+LogicalResult importLRN(Node &n) {
+  if (failed(expectChannels(n, 1, 2)))
+    return failure();
+  const Tensor &x = n.input(0);
+  int64_t size = n.intAttr("size", 0);
+  if (size < 1 || size > (1 << 20))
+    return n.error() << "expects size of at least 1, has " << size;
+  double alpha = n.floatAttr("alpha", 1e-4), beta = n.floatAttr("beta", 0.75), bias = n.floatAttr("bias", 1.0);
+  DType wide = computeDType(x.dtype);
+  Value source = n.value(x), channels = n.symbols().materialize(n.builder(), n.loc(), x.shape[1]);
+  Value result = n.generate(x.dtype, x.shape, [&](OpBuilder &b, Location loc, ValueRange at) -> Value {
+    Num center = fromIndex(b, loc, DType::I64, at[1]), zero = center.constant(0);
+    Num last = fromIndex(b, loc, DType::I64, channels) - center.constant(1);
+    auto body = [&](OpBuilder &b, Location loc, ValueRange k, ValueRange carried) -> SmallVector<Value> {
+      Num channel = center + fromIndex(b, loc, DType::I64, k[0]) - center.constant((size - 1) / 2);
+      Num inside = (channel >= zero) & (channel <= last), safe = maximum(zero, minimum(channel, last));
+      SmallVector<Value> place(at);
+      place[1] = arith::IndexCastOp::create(b, loc, b.getIndexType(), safe.value());
+      Num element = convert(load(b, loc, source, x.dtype, place), wide), sum(b, loc, wide, carried[0]);
+      return {select(inside, sum + element * element, sum).value()};
+    };
+    Value count = arith::ConstantIndexOp::create(b, loc, size);
+    Num sum(b, loc, wide, sequential(b, loc, count, constantNum(b, loc, wide, 0.0).value(), body)[0]);
+    Num own = convert(load(b, loc, source, x.dtype, at), wide);
+    return convert(own / pow(bias + alpha / double(size) * sum, sum.constant(beta)), x.dtype).value();
+  });
+  n.setOutput(0, result, x.dtype, x.shape);
+  return success();
+}
+
 LogicalResult importMeanVarianceNormalization(Node &n) {
   if (failed(expectInputs(n, 1)) || failed(expectFloat(n, 0)))
     return failure();
@@ -333,11 +395,14 @@ void registerNormalizationOps(OpRegistry &registry) {
   registry.add("Softmax", {1, 11, 13}, importSoftmax);
   registry.add("LogSoftmax", {1, 11, 13}, importSoftmax);
   registry.add("Hardmax", {1, 11, 13}, importHardmax);
-  registry.add("LayerNormalization", {17}, importLayerNormalization);
+  // ONNX Runtime writes version 17 into models of older opsets, too.
+  registry.add("LayerNormalization", {1, 17}, importLayerNormalization);
+  registry.add("SimplifiedLayerNormalization", {1}, importRMSNormalization); // ONNX Runtime's, of no domain
   registry.add("RMSNormalization", {23}, importRMSNormalization);
   registry.add("InstanceNormalization", {1, 6, 22}, importInstanceNormalization);
   registry.add("GroupNormalization", {18, 21}, importGroupNormalization);
   registry.add("BatchNormalization", {1, 6, 7, 9, 14, 15}, importBatchNormalization);
+  registry.add("LRN", {1, 13}, importLRN);
   registry.add("LpNormalization", {1, 22}, importLpNormalization);
   registry.add("MeanVarianceNormalization", {9, 13}, importMeanVarianceNormalization);
 }

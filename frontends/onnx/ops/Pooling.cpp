@@ -1,6 +1,8 @@
 #include "frontends/onnx/ops/Families.h"
+#include "frontends/onnx/ops/Loops.h"
 #include "frontends/onnx/ops/Reduce.h"
 #include "frontends/onnx/ops/Window.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
 
 using namespace mlir;
@@ -61,13 +63,56 @@ FailureOr<Window> readPooling(Node &n) {
   return readWindow(n, x, sizes);
 }
 
+/// Output 1: where each maximum stands in the whole input, row-major or
+/// (storage_order) column-major within a plane; the first of equal ones.
+void setIndices(Node &n, const Window &w) {
+  const Tensor &x = n.input(0);
+  size_t r = w.rank();
+  SmallVector<Expr, 4> shape{x.shape[0], x.shape[1]};
+  shape.append(w.output.begin(), w.output.end());
+  SmallVector<Value> sizes = sizeValues(n, x.shape), begins = sizeValues(n, w.padBegin), kernel = sizeValues(n, w.kernel);
+  bool columns = n.intAttr("storage_order", 0) != 0;
+  Value source = n.value(x);
+  Value result = n.generate(DType::I64, shape, [&](OpBuilder &b, Location loc, ValueRange at) -> Value {
+    auto integer = [&](Value index) { return fromIndex(b, loc, DType::I64, index); };
+    Num none = integer(at[0]).constant(-1), zero = none.constant(0);
+    auto body = [&](OpBuilder &b, Location loc, ValueRange k, ValueRange carried) -> SmallVector<Value> {
+      Num best(b, loc, x.dtype, carried[0]), position(b, loc, DType::I64, carried[1]);
+      SmallVector<Value> place{at[0], at[1]};
+      std::optional<Num> inside;
+      SmallVector<Num> rows;
+      for (size_t d = 0; d < r; ++d) {
+        Num row = integer(at[d + 2]) * zero.constant(w.strides[d]) + integer(k[d]) * zero.constant(w.dilations[d]) -
+                  integer(begins[d]);
+        Num hit = (row >= zero) & (row < integer(sizes[d + 2]));
+        inside = inside ? *inside & hit : hit;
+        rows.push_back(select(hit, row, zero));
+        place.push_back(arith::IndexCastOp::create(b, loc, b.getIndexType(), rows.back().value()));
+      }
+      Num offset = zero;
+      for (size_t i = 0; i < r; ++i) {
+        size_t d = columns ? r - 1 - i : i;
+        offset = offset * integer(sizes[d + 2]) + rows[d];
+      }
+      Num plane = integer(at[0]) * integer(sizes[1]) + integer(at[1]);
+      for (size_t d = 0; d < r; ++d)
+        plane = plane * integer(sizes[d + 2]);
+      Num element = load(b, loc, source, x.dtype, place), better = *inside & ((position < zero) | (element > best));
+      return {select(better, element, best).value(), select(better, plane + offset, position).value()};
+    };
+    SmallVector<Value> inits{constantNum(b, loc, x.dtype, int64_t(0)).value(), none.value()};
+    return sequential(b, loc, kernel, inits, body)[1];
+  });
+  n.setOutput(1, result, DType::I64, shape);
+}
+
 LogicalResult importMaxPool(Node &n) {
   FailureOr<Window> w = readPooling(n);
   if (failed(w))
     return failure();
-  if (n.hasOutput(1))
-    return n.unsupported() << "the output Indices";
   const Tensor &x = n.input(0);
+  if (n.hasOutput(1))
+    setIndices(n, *w);
   Num lowest = constantNum(n.builder(), n.loc(), x.dtype, int64_t(0)).lowest();
   Tensor y = pool(n, Combine::Max, padded(n, x, *w, lowest), *w);
   n.setOutput(0, n.cast(y, x.dtype));
@@ -105,6 +150,35 @@ LogicalResult importAveragePool(Node &n) {
   return setFormula(n, x.dtype, {sum, counts}, [](ArrayRef<Num> v) { return v[0] / v[1]; });
 }
 
+/// (sum |x|^p)^(1/p) over the window, or over everything.
+LogicalResult importLpPool(Node &n) {
+  if (failed(expectInputs(n, 1)) || failed(expectFloat(n, 0)))
+    return failure();
+  const Tensor &x = n.input(0);
+  int64_t p = n.intAttr("p", 2);
+  if (p < 1 || x.rank() < 3)
+    return n.error() << "expects p of at least 1 and a rank of at least 3, has " << p << " and " << x.rank();
+  FailureOr<Tensor> powers = formula(n, computeDType(x.dtype), x,
+                                     [&](ArrayRef<Num> v) { return pow(abs(v[0]), v[0].constant(double(p))); });
+  if (failed(powers))
+    return failure();
+  FailureOr<Tensor> sum = failure();
+  if (n.opType() == "LpPool") {
+    FailureOr<Window> w = readPooling(n);
+    if (failed(w))
+      return failure();
+    sum = pool(n, Combine::Sum, padded(n, *powers, *w, constantNum(n.builder(), n.loc(), powers->dtype, 0.0)), *w);
+  } else {
+    SmallVector<int64_t> dims = dimsFrom(2, x.rank());
+    sum = keepDims(n, reduce(n, Combine::Sum, *powers, dims), dims, x.rank());
+  }
+  if (failed(sum))
+    return failure();
+  return setFormula(n, x.dtype, *sum, [&](ArrayRef<Num> v) {
+    return p == 1 ? v[0] : p == 2 ? sqrt(v[0]) : pow(v[0], v[0].constant(1.0 / double(p)));
+  });
+}
+
 LogicalResult importGlobalPool(Node &n) {
   if (failed(expectInputs(n, 1)) || failed(expectFloat(n, 0)))
     return failure();
@@ -129,6 +203,8 @@ LogicalResult importGlobalPool(Node &n) {
 void registerPoolingOps(OpRegistry &registry) {
   registry.add("MaxPool", {1, 8, 10, 11, 12, 22}, importMaxPool);
   registry.add("AveragePool", {1, 7, 10, 11, 19, 22}, importAveragePool);
+  registry.add("LpPool", {2, 11, 18, 22}, importLpPool);
+  registry.add("GlobalLpPool", {2, 22}, importLpPool);
   registry.add("GlobalAveragePool", {1, 22}, importGlobalPool);
   registry.add("GlobalMaxPool", {1, 22}, importGlobalPool);
 }

@@ -1,6 +1,7 @@
 #include "frontends/onnx/ops/Families.h"
 #include "frontends/onnx/ops/Formula.h"
 #include "frontends/onnx/ops/Loops.h"
+#include "frontends/onnx/ops/RuntimeAxes.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 
@@ -115,14 +116,12 @@ LogicalResult importCenterCropPad(Node &n) {
   if (failed(expectInputs(n, 2)))
     return failure();
   Tensor t = n.input(0);
-  std::optional<SmallVector<Expr>> sizes = n.exprs(1);
-  if (!sizes)
-    return n.unsupported() << "a shape whose length is not known at import";
   SmallVector<int64_t> axes = llvm::to_vector(llvm::seq<int64_t>(0, t.rank()));
   if (std::optional<SmallVector<int64_t>> given = n.intsAttr("axes"))
     axes = *given;
-  if (axes.size() != sizes->size())
-    return n.error() << "has " << sizes->size() << " sizes for " << axes.size() << " axes";
+  std::optional<SmallVector<Expr>> sizes = exprsOfLength(n, 1, axes.size());
+  if (!sizes)
+    return n.error() << "expects " << axes.size() << " sizes, one an axis";
   Symbols &symbols = n.symbols();
   SmallVector<Expr, 4> shape(t.shape), before(t.rank(), Expr(0));
   for (auto [given, size] : llvm::zip_equal(axes, *sizes)) {

@@ -5,7 +5,7 @@ using namespace mlir;
 
 namespace attn::onnx {
 
-static Num neutral(Combine how, const Num &x) {
+Num neutralOf(Combine how, const Num &x) {
   switch (how) {
   case Combine::Sum:
     return x.constant(0);
@@ -19,7 +19,7 @@ static Num neutral(Combine how, const Num &x) {
   llvm_unreachable("a way to combine");
 }
 
-static Num combine(Combine how, const Num &x, const Num &y) {
+Num combineTwo(Combine how, const Num &x, const Num &y) {
   switch (how) {
   case Combine::Sum:
     return x + y;
@@ -48,14 +48,14 @@ Tensor reduce(Node &n, Combine how, const Tensor &x, ArrayRef<int64_t> dims, Pre
     kept.push_back(b.getAffineDimExpr(d));
     out.shape.push_back(x.shape[d]);
   }
-  Num start = neutral(how, constantNum(b, n.loc(), out.dtype, int64_t(0)));
+  Num start = neutralOf(how, constantNum(b, n.loc(), out.dtype, int64_t(0)));
   Value init = n.filled(out.dtype, out.shape, start.value());
   AffineMap maps[] = {b.getMultiDimIdentityMap(x.rank()), AffineMap::get(x.rank(), 0, kept, b.getContext())};
   auto body = [&](OpBuilder &b, Location loc, ValueRange v) {
     Num element = convert(Num(b, loc, stored, v[0]), out.dtype);
     if (prepare)
       element = prepare(element);
-    linalg::YieldOp::create(b, loc, combine(how, Num(b, loc, out.dtype, v[1]), element).value());
+    linalg::YieldOp::create(b, loc, combineTwo(how, Num(b, loc, out.dtype, v[1]), element).value());
   };
   out.value =
       linalg::GenericOp::create(b, n.loc(), init.getType(), n.value(x), init, maps, iterators, body).getResult(0);

@@ -7,6 +7,10 @@ namespace attn::onnx {
 
 enum class Combine { Sum, Product, Max, Min };
 
+/// What leaves every element as it is, of the dtype of `x`.
+Num neutralOf(Combine how, const Num &x);
+Num combineTwo(Combine how, const Num &x, const Num &y);
+
 /// What is done to an element before it is combined.
 using Prepare = llvm::function_ref<Num(const Num &)>;
 

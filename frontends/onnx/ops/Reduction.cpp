@@ -1,5 +1,6 @@
 #include "frontends/onnx/ops/Families.h"
 #include "frontends/onnx/ops/Reduce.h"
+#include "frontends/onnx/ops/RuntimeAxes.h"
 
 // Reduce*: an element prepared, combined over some dimensions, and finished.
 
@@ -8,33 +9,85 @@ using namespace mlir;
 namespace attn::onnx {
 namespace {
 
-/// The dimensions to reduce, ascending; nothing when the node is the identity.
-FailureOr<std::optional<SmallVector<int64_t>>> reducedDims(Node &n, bool axesAreInput) {
+/// What a node reduces.
+struct Reduced {
+  bool nothing = false;          ///< each element is a reduction of its own
+  SmallVector<int64_t> dims;     ///< ascending
+  SmallVector<Expr> flags;       ///< one a dimension, where only the run knows
+  int64_t resultRank = 0;
+  bool known() const { return flags.empty(); }
+};
+
+LogicalResult readRuntimeAxes(Node &n, Reduced &r) {
   int64_t rank = n.input(0).rank();
+  bool all = !n.intAttr("noop_with_empty_axes", 0);
+  std::optional<int64_t> count = n.input(1).rank() == 1 ? n.input(1).shape[0].constant() : std::optional<int64_t>(1);
+  if (!count && !n.intAttr("keepdims", 1))
+    return n.unsupported() << "axes whose number is not known at import, with keepdims = 0";
+  FailureOr<SmallVector<Expr>> flags = axisFlags(n, 1, rank, all);
+  if (failed(flags))
+    return failure();
+  r.flags = *flags;
+  if (!count)
+    return success();
+  r.resultRank = rank - *count;
+  Expr sum(0);
+  for (const Expr &flag : r.flags)
+    sum = sum + flag;
+  return n.requireEqual(sum, Expr(*count), "{0} dimensions are named by {1} axes");
+}
+
+FailureOr<Reduced> readReduced(Node &n, bool axesAreInput) {
+  int64_t rank = n.input(0).rank();
+  Reduced r;
   std::optional<SmallVector<int64_t>> axes;
   if (!axesAreInput) {
     axes = n.intsAttr("axes");
   } else if (n.hasInput(1)) {
     axes = n.constantInts(1);
-    if (!axes)
-      return n.unsupported() << "axes that are not known at import";
+    bool empty = n.input(1).rank() == 1 && n.input(1).shape[0].is(0);
+    if (!axes && !empty && rank > 0) {
+      if (failed(readRuntimeAxes(n, r)))
+        return failure();
+      return r;
+    }
   }
   if (!axes || axes->empty()) {
-    if (axesAreInput && n.intAttr("noop_with_empty_axes", 0))
-      return std::optional<SmallVector<int64_t>>();
-    return std::optional(dimsFrom(0, rank));
+    r.nothing = axesAreInput && n.intAttr("noop_with_empty_axes", 0);
+    r.dims = dimsFrom(0, rank);
+    return r;
   }
-  SmallVector<int64_t> dims;
   for (int64_t axis : *axes) {
     FailureOr<int64_t> dim = n.axis(axis, rank);
     if (failed(dim))
       return failure();
-    if (llvm::is_contained(dims, *dim))
+    if (llvm::is_contained(r.dims, *dim))
       return n.error() << "axis " << axis << " is given twice";
-    dims.push_back(*dim);
+    r.dims.push_back(*dim);
   }
-  llvm::sort(dims);
-  return std::optional(dims);
+  llvm::sort(r.dims);
+  return r;
+}
+
+/// `x` combined, without the reduced dimensions (known) or with units in their
+/// place (not known).
+Tensor combined(Node &n, const Reduced &r, Combine how, const Tensor &x, Prepare prepare = nullptr) {
+  return r.known() ? reduce(n, how, x, r.dims, prepare) : reduceFlagged(n, how, x, r.flags, prepare);
+}
+
+/// The same with units in either case.
+FailureOr<Tensor> withUnits(Node &n, const Reduced &r, const Tensor &t) {
+  return r.known() ? keepDims(n, t, r.dims, n.input(0).rank()) : FailureOr<Tensor>(t);
+}
+
+Expr countOf(Node &n, const Reduced &r) {
+  const Tensor &x = n.input(0);
+  if (r.known())
+    return countOf(x, r.dims);
+  Expr count(1);
+  for (auto [size, flag] : llvm::zip_equal(x.shape, r.flags))
+    count = count * n.symbols().select(flag, size, 1);
+  return count;
 }
 
 /// Sum, product, minimum or maximum of all elements of a known vector: the
@@ -84,17 +137,18 @@ Num finished(const Row &row, const Num &x) {
 }
 
 /// Output 0 = `t` with units at `dims` when the node keeps them, as `dtype`.
-LogicalResult setReduced(Node &n, const Tensor &t, ArrayRef<int64_t> dims, DType dtype) {
-  Tensor result = t;
-  if (n.intAttr("keepdims", 1)) {
-    FailureOr<Tensor> kept = keepDims(n, t, dims, n.input(0).rank());
-    if (failed(kept))
-      return failure();
-    result = *kept;
-  }
-  if (dtype == DType::Bool && result.dtype == DType::U8)
-    result.dtype = DType::Bool; // 0 and 1 are stored alike
-  n.setOutput(0, result.dtype == dtype ? result : n.cast(result, dtype));
+LogicalResult setReduced(Node &n, const Tensor &t, const Reduced &r, DType dtype) {
+  FailureOr<Tensor> result = t;
+  bool keep = n.intAttr("keepdims", 1) != 0;
+  if (keep)
+    result = withUnits(n, r, t);
+  else if (!r.known())
+    result = n.reshape(t, unflagged(n, t.shape, r.flags, r.resultRank));
+  if (failed(result))
+    return failure();
+  if (dtype == DType::Bool && result->dtype == DType::U8)
+    result->dtype = DType::Bool; // 0 and 1 are stored alike
+  n.setOutput(0, result->dtype == dtype ? *result : n.cast(*result, dtype));
   return success();
 }
 
@@ -119,27 +173,27 @@ LogicalResult importReduce(Node &n) {
   bool ordered = row->how == Combine::Max || row->how == Combine::Min;
   if (x.dtype == DType::Bool && !ordered)
     return n.error() << "expects numbers, has bool";
-  FailureOr<std::optional<SmallVector<int64_t>>> dims = reducedDims(n, n.version() >= row->inputAxesSince);
-  if (failed(dims))
+  FailureOr<Reduced> r = readReduced(n, n.version() >= row->inputAxesSince);
+  if (failed(r))
     return failure();
-  if (!*dims) {
+  if (r->nothing) {
     // Without axes nothing is combined, but each element is a sum of its own.
     return setFormula(n, x.dtype, x, [&](ArrayRef<Num> v) {
       Num y = row->prepare ? row->prepare(v[0]) : v[0];
       return row->finish ? finished(*row, y) : y;
     });
   }
-  if (setFoldedAll(n, *row, **dims))
+  if (r->known() && setFoldedAll(n, *row, r->dims))
     return success();
   FailureOr<Tensor> result =
-      row->prepare ? reduce(n, row->how, x, **dims, row->prepare) : reduce(n, row->how, x, **dims);
+      row->prepare ? combined(n, *r, row->how, x, row->prepare) : combined(n, *r, row->how, x);
   if (n.opType() == "ReduceMean")
-    result = divideByCount(n, *result, countOf(x, **dims));
+    result = divideByCount(n, *result, countOf(n, *r));
   else if (row->finish)
     result = formula(n, result->dtype, *result, [&](ArrayRef<Num> v) { return finished(*row, v[0]); });
   if (failed(result))
     return failure();
-  return setReduced(n, *result, **dims, x.dtype);
+  return setReduced(n, *result, *r, x.dtype);
 }
 
 LogicalResult importReduceLogSumExp(Node &n) {
@@ -149,31 +203,31 @@ LogicalResult importReduceLogSumExp(Node &n) {
   DType dtype = x.dtype;
   if (!isFloat(dtype))
     x = n.cast(x, DType::F64);
-  FailureOr<std::optional<SmallVector<int64_t>>> dims = reducedDims(n, n.version() >= 18);
-  if (failed(dims))
+  FailureOr<Reduced> r = readReduced(n, n.version() >= 18);
+  if (failed(r))
     return failure();
-  if (!*dims) {
+  if (r->nothing) {
     n.setOutput(0, n.input(0)); // log(exp(x))
     return success();
   }
   // exp(x - max) cannot overflow. An infinite maximum is left out: inf - inf is NaN.
-  FailureOr<Tensor> max = formula(n, computeDType(x.dtype), reduce(n, Combine::Max, x, **dims), [](ArrayRef<Num> v) {
+  FailureOr<Tensor> max = formula(n, computeDType(x.dtype), combined(n, *r, Combine::Max, x), [](ArrayRef<Num> v) {
     return select(abs(v[0]) == v[0].highest(), v[0].constant(0), v[0]);
   });
   FailureOr<Tensor> kept = failure();
   if (succeeded(max))
-    kept = keepDims(n, *max, **dims, x.rank());
+    kept = r->known() ? withUnits(n, *r, *max) : expandFlagged(n, *max, r->flags, x.shape);
   if (failed(kept))
     return failure();
   FailureOr<Tensor> shifted =
       formula(n, computeDType(x.dtype), {x, *kept}, [](ArrayRef<Num> v) { return exp(v[0] - v[1]); });
   if (failed(shifted))
     return failure();
-  FailureOr<Tensor> result = formula(n, max->dtype, {reduce(n, Combine::Sum, *shifted, **dims), *max},
+  FailureOr<Tensor> result = formula(n, max->dtype, {combined(n, *r, Combine::Sum, *shifted), *max},
                                      [](ArrayRef<Num> v) { return log(v[0]) + v[1]; });
   if (failed(result))
     return failure();
-  return setReduced(n, *result, **dims, dtype);
+  return setReduced(n, *result, *r, dtype);
 }
 
 } // namespace

@@ -2,6 +2,7 @@
 #include "frontends/onnx/ops/Formula.h"
 #include "frontends/onnx/ops/Loops.h"
 #include "frontends/onnx/ops/MatMul.h"
+#include "frontends/onnx/ops/RuntimeAxes.h"
 #include "frontends/onnx/ops/Taps.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
@@ -102,7 +103,7 @@ Expr sizeFrom(Node &n, const Num &x) {
 }
 
 /// Scales from an input or from the attribute, as numbers.
-FailureOr<SmallVector<Num>> readScales(Node &n, std::optional<size_t> input) {
+FailureOr<SmallVector<Num>> readScales(Node &n, std::optional<size_t> input, int64_t count) {
   OpBuilder &b = n.builder();
   SmallVector<Num> scales;
   std::optional<SmallVector<double>> known = input ? n.constantFloats(*input) : n.floatsAttr("scales");
@@ -117,11 +118,14 @@ FailureOr<SmallVector<Num>> readScales(Node &n, std::optional<size_t> input) {
   if (!input)
     return n.error() << "has no scales";
   const Tensor &t = n.input(*input);
-  if (!isFloat(t.dtype) || t.rank() != 1 || !t.shape[0].constant())
-    return n.unsupported() << "scales whose number is not known at import";
-  for (int64_t i = 0; i < *t.shape[0].constant(); ++i) {
+  if (!isFloat(t.dtype) || t.rank() != 1)
+    return n.error() << "expects a vector of floats for input " << *input;
+  FailureOr<Tensor> vector = n.reshape(t, Expr(count));
+  if (failed(vector))
+    return failure();
+  for (int64_t i = 0; i < count; ++i) {
     Value at = arith::ConstantIndexOp::create(b, n.loc(), i);
-    scales.push_back(convert(load(b, n.loc(), n.value(t), t.dtype, at), DType::F64));
+    scales.push_back(convert(load(b, n.loc(), n.value(*vector), t.dtype, at), DType::F64));
   }
   return scales;
 }
@@ -170,17 +174,15 @@ LogicalResult readDims(Node &n, Resizing &r) {
   auto given = [&](size_t i) { return n.hasInput(i) && !(n.input(i).rank() == 1 && n.input(i).shape[0].is(0)); };
   bool attribute = n.opType() == "Upsample" && n.version() < 9;
   if (n.version() >= 11 && given(3)) {
-    std::optional<SmallVector<Expr>> sizes = n.exprs(3);
+    std::optional<SmallVector<Expr>> sizes = exprsOfLength(n, 3, r.axes.size());
     if (!sizes)
-      return n.unsupported() << "sizes whose number is not known at import";
-    if (sizes->size() != r.axes.size())
-      return n.error() << "has " << sizes->size() << " sizes for " << r.axes.size() << " axes";
+      return n.error() << "expects " << r.axes.size() << " sizes, one an axis";
     return scalesOfSizes(n, r, *sizes);
   }
   size_t input = n.version() < 11 ? 1 : 2;
   if (!attribute && !given(input))
     return n.error() << "has neither scales nor sizes";
-  FailureOr<SmallVector<Num>> scales = readScales(n, attribute ? std::nullopt : std::optional(input));
+  FailureOr<SmallVector<Num>> scales = readScales(n, attribute ? std::nullopt : std::optional(input), r.axes.size());
   if (failed(scales))
     return failure();
   if (scales->size() != r.axes.size())

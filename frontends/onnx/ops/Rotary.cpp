@@ -1,6 +1,6 @@
-#include "dialects/attn/AttnOps.h"
+#include "frontends/onnx/ops/Rotary.h"
 #include "frontends/onnx/ops/Families.h"
-#include "frontends/onnx/ops/Formula.h"
+#include "frontends/onnx/ops/Loops.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
@@ -8,34 +8,21 @@
 using namespace mlir;
 
 namespace attn::onnx {
-namespace {
 
-/// The input as four dimensions and where its sequence stands among them.
-struct Rotated {
-  Tensor x;
-  int64_t sequence; // dimension: 1 for [B, S, H, D], 2 for [B, H, S, D]
-  Expr pairs;       // elements of half the rotated width
-  bool interleaved;
-};
-
-/// Rows of a cache [positions, pairs] chosen by position ids [B, S].
-FailureOr<Tensor> gatherRows(Node &n, size_t cache, const Tensor &ids, const Rotated &r) {
-  const Tensor &t = n.input(cache);
+FailureOr<Tensor> gatherRows(Node &n, const Tensor &t, const Tensor &ids) {
   if (t.rank() != 2 || ids.rank() != 2)
-    return n.error() << "expects a cache and position ids of rank 2, has ranks " << t.rank() << " and " << ids.rank();
+    return n.error() << "expects a table and ids of rank 2, has ranks " << t.rank() << " and " << ids.rank();
   OpBuilder &b = n.builder();
   Tensor out;
   out.dtype = t.dtype;
-  out.shape.append({ids.shape[0], ids.shape[1], r.pairs});
+  out.shape.append({ids.shape[0], ids.shape[1], t.shape[1]});
   Value table = n.value(t), rows = n.symbols().materialize(b, n.loc(), t.shape[0]);
   Value init = n.empty(out.dtype, out.shape);
   AffineMap identity = b.getMultiDimIdentityMap(3);
   AffineMap maps[] = {identity.getMajorSubMap(2), identity};
   SmallVector<utils::IteratorType> iterators(3, utils::IteratorType::parallel);
-  std::string where = n.describe();
   auto body = [&](OpBuilder &b, Location loc, ValueRange v) {
-    Value row = arith::IndexCastOp::create(b, loc, b.getIndexType(), v[0]);
-    row = CheckIndexOp::create(b, loc, row, rows, where);
+    Value row = checkedIndex(n, b, loc, v[0], rows);
     Value element = tensor::ExtractOp::create(b, loc, table, ValueRange{row, linalg::IndexOp::create(b, loc, 2)});
     linalg::YieldOp::create(b, loc, element);
   };
@@ -44,23 +31,28 @@ FailureOr<Tensor> gatherRows(Node &n, size_t cache, const Tensor &ids, const Rot
   return out;
 }
 
+FailureOr<Tensor> alignAngles(Node &n, const Tensor &angles, const Rotated &r) {
+  if (angles.rank() != 3)
+    return n.error() << "expects a cache of rank 3 without position ids, has rank " << angles.rank();
+  if (failed(n.requireEqual(angles.shape.back(), r.pairs, "the cache has {0} columns for {1} pairs")))
+    return failure();
+  SmallVector<Expr, 4> shape(angles.shape);
+  shape.insert(shape.begin() + (r.sequence == 1 ? 2 : 1), Expr(1));
+  return n.reshape(angles, shape);
+}
+
+namespace {
+
 /// The cosines or sines for each pair, broadcast over the heads.
 FailureOr<Tensor> readAngles(Node &n, size_t cache, const Rotated &r) {
   FailureOr<Tensor> angles = n.input(cache);
   if (angles->dtype != r.x.dtype)
     return n.error() << "expects a cache of type " << dtypeName(r.x.dtype) << ", has " << dtypeName(angles->dtype);
-  if (angles->rank() < 2 ||
-      failed(n.requireEqual(angles->shape.back(), r.pairs, "the cache has {0} columns for {1} pairs")))
-    return angles->rank() < 2 ? n.error() << "expects a cache of rank 2 or 3, has rank " << angles->rank() : failure();
   if (n.hasInput(3))
-    angles = gatherRows(n, cache, n.input(3), r);
+    angles = gatherRows(n, *angles, n.input(3));
   if (failed(angles))
     return failure();
-  if (angles->rank() != 3)
-    return n.error() << "expects a cache of rank 3 without position ids, has rank " << angles->rank();
-  SmallVector<Expr, 4> shape(angles->shape);
-  shape.insert(shape.begin() + (r.sequence == 1 ? 2 : 1), Expr(1));
-  return n.reshape(*angles, shape);
+  return alignAngles(n, *angles, r);
 }
 
 FailureOr<Rotated> readRotated(Node &n) {
@@ -94,37 +86,33 @@ FailureOr<Rotated> readRotated(Node &n) {
   return r;
 }
 
-LogicalResult importRotaryEmbedding(Node &n) {
-  FailureOr<Rotated> r = readRotated(n);
-  if (failed(r))
-    return failure();
-  FailureOr<Tensor> cosine = readAngles(n, 1, *r), sine = readAngles(n, 2, *r);
-  if (failed(cosine) || failed(sine))
-    return failure();
+} // namespace
+
+FailureOr<Tensor> rotated(Node &n, const Rotated &r, const Tensor &cosine, const Tensor &sine) {
   OpBuilder &b = n.builder();
   SmallVector<OpFoldResult> sizes, strides(4, b.getIndexAttr(1));
-  for (const Expr &dim : r->x.shape)
+  for (const Expr &dim : r.x.shape)
     sizes.push_back(n.symbols().size(b, n.loc(), dim));
-  sizes[3] = n.symbols().size(b, n.loc(), r->pairs);
-  strides[3] = b.getIndexAttr(r->interleaved ? 2 : 1);
+  sizes[3] = n.symbols().size(b, n.loc(), r.pairs);
+  strides[3] = b.getIndexAttr(r.interleaved ? 2 : 1);
   SmallVector<OpFoldResult> offsets[2] = {SmallVector<OpFoldResult>(4, b.getIndexAttr(0)),
                                           SmallVector<OpFoldResult>(4, b.getIndexAttr(0))};
-  offsets[1][3] = r->interleaved ? OpFoldResult(b.getIndexAttr(1)) : sizes[3];
+  offsets[1][3] = r.interleaved ? OpFoldResult(b.getIndexAttr(1)) : sizes[3];
   // What is not rotated is what stays of x.
-  Value x = n.value(r->x), y = x;
+  Value x = n.value(r.x), y = x;
   Tensor half[2];
   for (int i : {0, 1}) {
-    half[i].dtype = r->x.dtype;
-    half[i].shape = r->x.shape;
-    half[i].shape[3] = r->pairs;
+    half[i].dtype = r.x.dtype;
+    half[i].shape = r.x.shape;
+    half[i].shape[3] = r.pairs;
     Value v =
         tensor::ExtractSliceOp::create(b, n.loc(), n.type(half[i].dtype, half[i].shape), x, offsets[i], sizes, strides);
     half[i].value = v;
   }
-  if (n.symbols().isEqual(r->pairs * Expr(2), r->x.shape[3]).value_or(false))
-    y = n.empty(r->x.dtype, r->x.shape);
+  if (n.symbols().isEqual(r.pairs * Expr(2), r.x.shape[3]).value_or(false))
+    y = n.empty(r.x.dtype, r.x.shape);
   for (int i : {0, 1}) {
-    FailureOr<Tensor> turned = formula(n, r->x.dtype, {half[0], half[1], *cosine, *sine}, [&](ArrayRef<Num> v) {
+    FailureOr<Tensor> turned = formula(n, r.x.dtype, {half[0], half[1], cosine, sine}, [&](ArrayRef<Num> v) {
       return i == 0 ? v[0] * v[2] - v[1] * v[3] : v[0] * v[3] + v[1] * v[2];
     });
     if (failed(turned))
@@ -132,10 +120,25 @@ LogicalResult importRotaryEmbedding(Node &n) {
     y = tensor::InsertSliceOp::create(b, n.loc(), n.value(*turned), y, offsets[i], sizes, strides);
   }
   Tensor out;
-  out.dtype = r->x.dtype;
-  out.shape = r->x.shape;
+  out.dtype = r.x.dtype;
+  out.shape = r.x.shape;
   out.value = y;
-  FailureOr<Tensor> result = n.reshape(out, n.input(0).shape);
+  return out;
+}
+
+namespace {
+
+LogicalResult importRotaryEmbedding(Node &n) {
+  FailureOr<Rotated> r = readRotated(n);
+  if (failed(r))
+    return failure();
+  FailureOr<Tensor> cosine = readAngles(n, 1, *r), sine = readAngles(n, 2, *r);
+  if (failed(cosine) || failed(sine))
+    return failure();
+  FailureOr<Tensor> out = rotated(n, *r, *cosine, *sine);
+  if (failed(out))
+    return failure();
+  FailureOr<Tensor> result = n.reshape(*out, n.input(0).shape);
   if (failed(result))
     return failure();
   n.setOutput(0, *result);

@@ -1,4 +1,4 @@
-#include "frontends/onnx/Importer.h"
+#include "frontends/onnx/ops/RuntimeAxes.h"
 
 using namespace mlir;
 using namespace attn::onnx;
@@ -152,7 +152,43 @@ static FailureOr<std::optional<SmallVector<int64_t>>> readAxes(Node &node, int64
   return axes;
 }
 
+/// The number of axes in input 1 where the axes themselves are data.
+static std::optional<int64_t> countRuntimeAxes(Node &node) {
+  if (node.version() < 13 || !node.hasInput(1) || node.constantInts(1) || node.input(1).rank() != 1)
+    return std::nullopt;
+  return node.input(1).shape[0].constant();
+}
+
+static LogicalResult requireDistinct(Node &node, ArrayRef<Expr> flags, int64_t count) {
+  Expr sum(0);
+  for (const Expr &flag : flags)
+    sum = sum + flag;
+  return node.requireEqual(sum, Expr(count), "{0} dimensions are named by {1} axes");
+}
+
+static LogicalResult squeezeAtRun(Node &node, int64_t count) {
+  const Tensor &t = node.input(0);
+  FailureOr<SmallVector<Expr>> flags = axisFlags(node, 1, t.rank(), 0);
+  if (failed(flags) || count > t.rank() || failed(requireDistinct(node, *flags, count)))
+    return count > t.rank() ? node.error() << "has " << count << " axes for " << t.rank() << " dimensions" : failure();
+  for (auto [size, flag] : llvm::zip_equal(t.shape, *flags))
+    if (failed(node.requireEqual(node.symbols().select(flag, size, 1), Expr(1),
+                                 "a squeezed dimension has size {0}, not {1}")))
+      return failure();
+  return setReshaped(node, t, unflagged(node, t.shape, *flags, t.rank() - count));
+}
+
+static LogicalResult unsqueezeAtRun(Node &node, int64_t count) {
+  const Tensor &t = node.input(0);
+  FailureOr<SmallVector<Expr>> flags = axisFlags(node, 1, t.rank() + count, 0);
+  if (failed(flags) || failed(requireDistinct(node, *flags, count)))
+    return failure();
+  return setReshaped(node, t, withFlaggedUnits(node, t.shape, *flags));
+}
+
 static LogicalResult importSqueeze(Node &node) {
+  if (std::optional<int64_t> count = countRuntimeAxes(node); count && *count > 0)
+    return squeezeAtRun(node, *count);
   const Tensor &t = node.input(0);
   FailureOr<std::optional<SmallVector<int64_t>>> axes = readAxes(node, t.rank());
   if (failed(axes))
@@ -169,6 +205,8 @@ static LogicalResult importSqueeze(Node &node) {
 }
 
 static LogicalResult importUnsqueeze(Node &node) {
+  if (std::optional<int64_t> count = countRuntimeAxes(node); count && *count > 0)
+    return unsqueezeAtRun(node, *count);
   const Tensor &t = node.input(0);
   size_t added = 0;
   if (node.version() < 13)

@@ -48,7 +48,9 @@ typedef enum attnrt_dtype {
   ATTNRT_U8 = 0x0108, ATTNRT_U16 = 0x0110, ATTNRT_U32 = 0x0120, ATTNRT_U64 = 0x0140,
   ATTNRT_F16 = 0x0210, ATTNRT_F32 = 0x0220, ATTNRT_F64 = 0x0240,
   ATTNRT_BF16 = 0x0410,
-  ATTNRT_BOOL = 0x0608 // one byte, 0 or 1
+  ATTNRT_BOOL = 0x0608, // one byte, 0 or 1
+  ATTNRT_F8_E4M3FN = 0x0a08, ATTNRT_F8_E4M3FNUZ = 0x0b08, ATTNRT_F8_E5M2 = 0x0c08, ATTNRT_F8_E5M2FNUZ = 0x0d08,
+  ATTNRT_I4 = 0x0004, ATTNRT_U4 = 0x0104 // a byte each, not packed
 } attnrt_dtype;
 
 // One dimension in a tensor's declared shape.

@@ -8,6 +8,9 @@ import onnx.defs
 
 OPSETS = range(1, 29)
 
+# What ONNX Runtime writes into the default domain against the standard.
+OPTIMIZED = {("", "SimplifiedLayerNormalization"): {1}, ("", "LayerNormalization"): {1}}
+
 ours, theirs = collections.defaultdict(set), collections.defaultdict(set)
 for line in open(sys.argv[1]):
     domain, op, version = line.split()
@@ -18,6 +21,9 @@ for schema in onnx.defs.get_all_schemas_with_history():
 failed = False
 for (domain, op), versions in sorted(ours.items()):
     known = theirs.get((domain, op))
+    versions -= OPTIMIZED.get((domain, op), set())
+    if not versions:
+        continue
     if not known:
         print(f"{op}: unknown to the onnx package")  # an operator of another domain
         failed |= domain == ""

@@ -16,6 +16,36 @@ func.func @fills(%x: tensor<4x4xf32>) -> (tensor<4x4xf32>, tensor<4x4xf32>) {
 
 // -----
 
+// So has each loop, and a value that is no fill is copied for all but one.
+// PREPARE-LABEL: func.func @loops
+// PREPARE: %[[SUM:.*]] = linalg.generic
+// PREPARE: %[[COPY:.*]] = linalg.copy ins(%[[SUM]]
+// PREPARE: scf.for {{.*}} iter_args(%{{.*}} = %[[COPY]])
+// PREPARE: scf.for {{.*}} iter_args(%{{.*}} = %[[SUM]])
+func.func @loops(%x: tensor<4xf32>, %n: index) -> (tensor<4xf32>, tensor<4xf32>) {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %one = arith.constant 1.0 : f32
+  %e = tensor.empty() : tensor<4xf32>
+  %s = linalg.generic {indexing_maps = [affine_map<(d0) -> (d0)>, affine_map<(d0) -> (d0)>], iterator_types = ["parallel"]}
+      ins(%x : tensor<4xf32>) outs(%e : tensor<4xf32>) {
+  ^bb0(%in: f32, %out: f32):
+    %t = arith.addf %in, %one : f32
+    linalg.yield %t : f32
+  } -> tensor<4xf32>
+  %a = scf.for %i = %c0 to %n step %c1 iter_args(%t = %s) -> (tensor<4xf32>) {
+    %u = tensor.insert %one into %t[%i] : tensor<4xf32>
+    scf.yield %u : tensor<4xf32>
+  }
+  %b = scf.for %i = %c0 to %n step %c1 iter_args(%t = %s) -> (tensor<4xf32>) {
+    %u = tensor.insert %one into %t[%i] : tensor<4xf32>
+    scf.yield %u : tensor<4xf32>
+  }
+  return %a, %b : tensor<4xf32>, tensor<4xf32>
+}
+
+// -----
+
 // FINISH-LABEL: func.func @main(
 // FINISH: %[[SLICE:.*]] = memref.subview
 // FINISH: %[[DENSE:.*]] = memref.alloc(%arg1)

@@ -1,0 +1,574 @@
+#include "frontends/onnx/ops/AttentionForm.h"
+#include "frontends/onnx/ops/Families.h"
+#include "frontends/onnx/ops/Loops.h"
+#include "frontends/onnx/ops/MatMul.h"
+#include "frontends/onnx/ops/Reduce.h"
+#include "frontends/onnx/ops/Rotary.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include <cmath>
+
+// Attention, MultiHeadAttention and GroupQueryAttention of ONNX Runtime
+// (com.microsoft): how they pack their operands, and what masks they take.
+
+using namespace mlir;
+
+namespace attn::onnx {
+namespace {
+
+/// [B, S, heads * width] as heads inside.
+FailureOr<HeadTensor> splitHeads(Node &n, const Tensor &t, int64_t heads) {
+  if (t.rank() != 3)
+    return n.error() << "expects an operand of rank 3, has rank " << t.rank();
+  Expr width = n.symbols().floorDiv(t.shape[2], heads);
+  if (failed(n.requireEqual(width * Expr(heads), t.shape[2], "heads cover {0} of {1} elements")))
+    return failure();
+  FailureOr<Tensor> view = n.reshape(t, {t.shape[0], t.shape[1], Expr(heads), width});
+  if (failed(view))
+    return failure();
+  return HeadTensor{*view, true};
+}
+
+/// `count` columns of [B, S, columns] from `begin` on, plus the same of a bias.
+FailureOr<Tensor> columns(Node &n, const Tensor &t, const std::optional<Tensor> &bias, const Expr &begin,
+                          const Expr &count) {
+  Tensor part = n.slice(t, t.rank() - 1, begin, count);
+  if (!bias)
+    return part;
+  return formula(n, t.dtype, {part, n.slice(*bias, 0, begin, count)}, [](ArrayRef<Num> v) { return v[0] + v[1]; });
+}
+
+FailureOr<int64_t> readHeadCount(Node &n, StringRef name) {
+  int64_t heads = n.intAttr(name, 0);
+  if (heads < 1 || heads > (1 << 20))
+    return n.error() << "expects " << name << " of at least 1, has " << heads;
+  return heads;
+}
+
+FailureOr<double> readScale(Node &n, const Expr &width) {
+  double scale = n.floatAttr("scale", 0.0);
+  if (scale != 0)
+    return scale;
+  std::optional<int64_t> known = width.constant();
+  if (!known || *known < 1)
+    return n.unsupported() << "a default scale for a head size that is not known at import";
+  return 1 / std::sqrt(double(*known));
+}
+
+/// past [B, N, P, D] and then `t` in the length, heads outside.
+FailureOr<HeadTensor> withPast(Node &n, const Tensor &past, const HeadTensor &t) {
+  Tensor next = headsOutside(n, t);
+  if (past.rank() != 4 || past.dtype != next.dtype)
+    return n.error() << "expects a past of rank 4 and type " << dtypeName(next.dtype) << ", has rank " << past.rank()
+                     << " and type " << dtypeName(past.dtype);
+  for (int64_t d : {0, 1, 3})
+    if (failed(n.requireEqual(past.shape[d], next.shape[d], "sizes {0} of the past and {1} differ")))
+      return failure();
+  OpBuilder &b = n.builder();
+  Tensor out;
+  out.dtype = next.dtype;
+  out.shape = next.shape;
+  out.shape[2] = past.shape[2] + next.shape[2];
+  Value v = n.empty(out.dtype, out.shape);
+  SmallVector<OpFoldResult> offsets(4, b.getIndexAttr(0)), strides(4, b.getIndexAttr(1));
+  const Tensor *parts[] = {&past, &next};
+  for (const Tensor *part : parts) {
+    SmallVector<OpFoldResult> sizes;
+    for (const Expr &dim : part->shape)
+      sizes.push_back(n.symbols().size(b, n.loc(), dim));
+    v = tensor::InsertSliceOp::create(b, n.loc(), n.value(*part), v, offsets, sizes, strides);
+    offsets[2] = n.symbols().size(b, n.loc(), past.shape[2]);
+  }
+  out.value = v;
+  return HeadTensor{out, false};
+}
+
+//===----------------------------------------------------------------------===//
+// Masks
+//===----------------------------------------------------------------------===//
+
+/// What an int32 mask adds to the scores: mask_filter_value (finite, so it
+/// takes part) where a key is masked.
+FailureOr<Tensor> maskBias(Node &n, const Tensor &mask, const AttentionSizes &sizes) {
+  double filter = n.floatAttr("mask_filter_value", -10000.0);
+  if (mask.dtype != DType::I32 && mask.dtype != DType::I64 && mask.dtype != DType::Bool)
+    return n.error() << "expects an int32 mask, has " << dtypeName(mask.dtype);
+  if (mask.rank() == 2 || mask.rank() == 3) { // [B, T] or [B, S, T], 0 where masked
+    SmallVector<Expr, 4> shape{mask.shape[0], Expr(1), Expr(1), mask.shape.back()};
+    if (mask.rank() == 3)
+      shape[2] = mask.shape[1];
+    FailureOr<Tensor> view = n.reshape(mask, shape);
+    if (failed(view))
+      return failure();
+    return formula(n, DType::F32, *view, [&](ArrayRef<Num> v) {
+      Num off = constantNum(v[0].builder(), v[0].location(), DType::F32, filter);
+      Num keep = v[0].dtype() == DType::Bool ? v[0] : v[0] != v[0].constant(0);
+      return select(keep, off.constant(0.0), off);
+    });
+  }
+  if (mask.rank() != 1)
+    return n.unsupported() << "a mask of rank " << mask.rank();
+  // [B]: the number of keys; [2B]: the end of the keys, then their begin.
+  bool pairs = n.symbols().isEqual(mask.shape[0], sizes.batch * Expr(2)) == true && !mask.shape[0].is(0);
+  if (!pairs && n.symbols().isEqual(mask.shape[0], sizes.batch) != true)
+    return n.unsupported() << "a mask of " << n.symbols().print(mask.shape[0]) << " numbers for a batch of "
+                           << n.symbols().print(sizes.batch);
+  Value ends = n.value(mask), batch = n.symbols().materialize(n.builder(), n.loc(), sizes.batch);
+  Tensor bias;
+  bias.dtype = DType::F32;
+  bias.shape.append({sizes.batch, Expr(1), Expr(1), sizes.keys});
+  bias.value = n.generate(DType::F32, bias.shape, [&](OpBuilder &b, Location loc, ValueRange at) -> Value {
+    Num key = fromIndex(b, loc, mask.dtype, at[3]), off = constantNum(b, loc, DType::F32, filter);
+    Num inside = key < load(b, loc, ends, mask.dtype, at[0]);
+    if (pairs) {
+      Value second = arith::AddIOp::create(b, loc, at[0], batch);
+      inside = inside & (key >= load(b, loc, ends, mask.dtype, second));
+    }
+    return select(inside, off.constant(0.0), off).value();
+  });
+  return bias;
+}
+
+/// The mask and the bias, either of which may be missing, as one mask.
+LogicalResult addMasks(Node &n, ScoreRule &rule, size_t mask, size_t bias, const AttentionSizes &sizes) {
+  std::optional<Tensor> all;
+  if (n.hasInput(mask)) {
+    FailureOr<Tensor> added = maskBias(n, n.input(mask), sizes);
+    if (failed(added))
+      return failure();
+    all = *added;
+  }
+  if (n.hasInput(bias)) {
+    if (failed(expectFloat(n, bias)))
+      return failure();
+    FailureOr<Tensor> sum = n.input(bias);
+    if (all)
+      sum = formula(n, DType::F32, {*all, n.input(bias)},
+                    [](ArrayRef<Num> v) { return v[0] + convert(v[1], DType::F32); });
+    if (failed(sum))
+      return failure();
+    all = *sum;
+  }
+  return all ? rule.addMask(n, *all, sizes) : success();
+}
+
+//===----------------------------------------------------------------------===//
+// Attention
+//===----------------------------------------------------------------------===//
+
+/// Row `i` of a cache [2, B, N, P, D].
+FailureOr<Tensor> cacheRow(Node &n, const Tensor &cache, int64_t i) {
+  if (cache.rank() != 5)
+    return n.error() << "expects a past of rank 5, has rank " << cache.rank();
+  if (failed(n.requireEqual(cache.shape[0], 2, "a past has {0} parts, expected {1}")))
+    return failure();
+  SmallVector<Expr, 4> shape(cache.shape.begin() + 1, cache.shape.end());
+  return n.reshape(n.slice(cache, 0, i, 1), shape);
+}
+
+/// [2, ...] of two tensors.
+Tensor stacked(Node &n, const Tensor &first, const Tensor &second) {
+  OpBuilder &b = n.builder();
+  Tensor out;
+  out.dtype = first.dtype;
+  out.shape.push_back(2);
+  out.shape.append(first.shape.begin(), first.shape.end());
+  Value v = n.empty(out.dtype, out.shape);
+  SmallVector<OpFoldResult> offsets(out.rank(), b.getIndexAttr(0)), strides(out.rank(), b.getIndexAttr(1));
+  SmallVector<OpFoldResult> sizes{b.getIndexAttr(1)};
+  for (const Expr &dim : first.shape)
+    sizes.push_back(n.symbols().size(b, n.loc(), dim));
+  for (const Tensor *t : {&first, &second}) {
+    v = tensor::InsertSliceOp::create(b, n.loc(), n.value(*t), v, offsets, sizes, strides);
+    offsets[0] = b.getIndexAttr(1);
+  }
+  out.value = v;
+  return out;
+}
+
+LogicalResult readWidths(Node &n, const Expr &all, SmallVector<Expr, 3> &widths) {
+  if (std::optional<SmallVector<int64_t>> given = n.intsAttr("qkv_hidden_sizes")) {
+    if (given->size() != 3)
+      return n.error() << "expects 3 qkv_hidden_sizes, has " << given->size();
+    widths.assign(given->begin(), given->end());
+  } else {
+    widths.assign(3, n.symbols().floorDiv(all, 3));
+  }
+  return n.requireEqual(widths[0] + widths[1] + widths[2], all, "query, key and value have {0} columns of {1}");
+}
+
+LogicalResult importAttention(Node &n) {
+  if (failed(expectInputs(n, 2)) || failed(expectFloat(n, 0)) || failed(expectSameDType(n, 0, 1)))
+    return failure();
+  for (StringRef name : {"do_rotary", "past_present_share_buffer"})
+    if (n.intAttr(name, 0))
+      return n.unsupported() << name << " = 1";
+  FailureOr<int64_t> heads = readHeadCount(n, "num_heads");
+  if (failed(heads))
+    return failure();
+  if (n.input(0).rank() != 3 || n.input(1).rank() != 2)
+    return n.error() << "expects an input of rank 3 and weights of rank 2, has ranks " << n.input(0).rank() << " and "
+                     << n.input(1).rank();
+  FailureOr<Tensor> projected = matmul(n, n.input(0), n.input(1), n.input(0).dtype);
+  SmallVector<Expr, 3> widths;
+  if (failed(projected) || failed(readWidths(n, n.input(1).shape[1], widths)))
+    return failure();
+  std::optional<Tensor> bias;
+  if (n.hasInput(2))
+    bias = n.input(2);
+  HeadTensor parts[3];
+  Expr begin(0);
+  for (auto [part, width] : llvm::zip_equal(parts, widths)) {
+    FailureOr<Tensor> own = columns(n, *projected, bias, begin, width);
+    if (failed(own))
+      return failure();
+    FailureOr<HeadTensor> split = splitHeads(n, *own, *heads);
+    if (failed(split))
+      return failure();
+    part = *split;
+    begin = begin + width;
+  }
+  Expr past(0);
+  if (n.hasInput(4)) {
+    past = n.input(4).rank() == 5 ? n.input(4).shape[3] : Expr(0);
+    for (int64_t i : {0, 1}) {
+      FailureOr<Tensor> row = cacheRow(n, n.input(4), i);
+      if (failed(row))
+        return failure();
+      FailureOr<HeadTensor> whole = withPast(n, *row, parts[i + 1]);
+      if (failed(whole))
+        return failure();
+      parts[i + 1] = *whole;
+    }
+  }
+  if (n.hasOutput(1))
+    n.setOutput(1, stacked(n, headsOutside(n, parts[1]), headsOutside(n, parts[2])));
+  AttentionOperands o{parts[0], parts[1], parts[2], true, 1, past, {}, std::nullopt, std::nullopt};
+  if (failed(checkSizes(n, o)))
+    return failure();
+  FailureOr<double> scale = readScale(n, o.query.width());
+  if (failed(scale))
+    return failure();
+  ScoreRule rule = ScoreRule::scaled(*scale);
+  if (failed(addMasks(n, rule, 3, 5, o.sizes)))
+    return failure();
+  if (n.intAttr("unidirectional", 0))
+    rule.addWindow(-1, 0, past.is(0) ? std::nullopt : std::optional(scalarTensor(DType::I64, past)));
+  FailureOr<Tensor> y = attend(n, o, rule);
+  if (failed(y))
+    return failure();
+  n.setOutput(0, *y);
+  return success();
+}
+
+//===----------------------------------------------------------------------===//
+// MultiHeadAttention
+//===----------------------------------------------------------------------===//
+
+/// Part `i` of `count` of [B, S, N, count, D], heads inside.
+FailureOr<HeadTensor> packedPart(Node &n, const Tensor &t, int64_t i, int64_t count) {
+  if (t.rank() != 5 || failed(n.requireEqual(t.shape[3], count, "{0} parts are packed, expected {1}")))
+    return t.rank() != 5 ? n.error() << "expects packed operands of rank 5, has rank " << t.rank() : failure();
+  FailureOr<Tensor> view = n.reshape(n.slice(t, 3, i, 1), {t.shape[0], t.shape[1], t.shape[2], t.shape[4]});
+  if (failed(view))
+    return failure();
+  return HeadTensor{*view, true};
+}
+
+/// Query, key or value `i` of a MultiHeadAttention, its bias added.
+FailureOr<HeadTensor> multiHeadPart(Node &n, int64_t i, int64_t heads, Expr &biasBegin) {
+  std::optional<Tensor> bias;
+  if (n.hasInput(3))
+    bias = n.input(3);
+  auto unbiased = [&](FailureOr<HeadTensor> t) -> FailureOr<HeadTensor> {
+    if (bias)
+      return n.unsupported() << "a bias of packed operands";
+    return t;
+  };
+  if (n.input(0).rank() == 5)
+    return unbiased(packedPart(n, n.input(0), i, 3));
+  if (i > 0 && n.hasInput(1) && n.input(1).rank() == 5)
+    return unbiased(packedPart(n, n.input(1), i - 1, 2));
+  if (!n.hasInput(i))
+    return n.error() << "has no input " << i;
+  const Tensor &t = n.input(i);
+  if (t.rank() == 4) // heads outside, and the bias is in it
+    return HeadTensor{t, false};
+  if (t.rank() != 3)
+    return n.error() << "expects input " << i << " of rank 3 to 5, has rank " << t.rank();
+  FailureOr<Tensor> whole = t;
+  if (bias) {
+    whole =
+        formula(n, t.dtype, {t, n.slice(*bias, 0, biasBegin, t.shape[2])}, [](ArrayRef<Num> v) { return v[0] + v[1]; });
+    biasBegin = biasBegin + t.shape[2];
+  }
+  if (failed(whole))
+    return failure();
+  return splitHeads(n, *whole, heads);
+}
+
+LogicalResult importMultiHeadAttention(Node &n) {
+  if (failed(expectInputs(n, 1)) || failed(expectFloat(n, 0)))
+    return failure();
+  for (size_t i : {8, 9})
+    if (n.hasInput(i))
+      return n.unsupported() << "input " << i << " (past_sequence_length or cache_indirection)";
+  if (n.hasOutput(3))
+    return n.unsupported() << "the output qk";
+  FailureOr<int64_t> heads = readHeadCount(n, "num_heads");
+  if (failed(heads))
+    return failure();
+  HeadTensor parts[3];
+  Expr begin(0);
+  for (int64_t i : {0, 1, 2}) {
+    FailureOr<HeadTensor> part = multiHeadPart(n, i, *heads, begin);
+    if (failed(part))
+      return failure();
+    parts[i] = *part;
+  }
+  if (n.hasInput(6) != n.hasInput(7))
+    return n.error() << "expects past_key and past_value together, has one";
+  Expr past(0);
+  for (int64_t i : {1, 2}) {
+    if (n.hasInput(5 + i)) {
+      FailureOr<HeadTensor> whole = withPast(n, n.input(5 + i), parts[i]);
+      if (failed(whole))
+        return failure();
+      parts[i] = *whole;
+      past = n.input(5 + i).shape[2];
+    }
+    if (n.hasOutput(i))
+      n.setOutput(i, headsOutside(n, parts[i]));
+  }
+  AttentionOperands o{parts[0], parts[1], parts[2], true, 1, past, {}, std::nullopt, std::nullopt};
+  if (failed(checkSizes(n, o)))
+    return failure();
+  FailureOr<double> scale = readScale(n, o.query.width());
+  if (failed(scale))
+    return failure();
+  ScoreRule rule = ScoreRule::scaled(*scale);
+  if (failed(addMasks(n, rule, 4, 5, o.sizes)))
+    return failure();
+  if (n.intAttr("unidirectional", 0))
+    rule.addWindow(-1, 0, past.is(0) ? std::nullopt : std::optional(scalarTensor(DType::I64, past)));
+  FailureOr<Tensor> y = attend(n, o, rule);
+  if (failed(y))
+    return failure();
+  n.setOutput(0, *y);
+  return success();
+}
+
+//===----------------------------------------------------------------------===//
+// GroupQueryAttention
+//===----------------------------------------------------------------------===//
+
+struct GroupQuery {
+  HeadTensor query, key, value; // heads inside
+  Tensor offsets, lengths;      // int64 [B]: keys before the queries, keys in all
+  Expr total;
+};
+
+LogicalResult refuseGroupQuery(Node &n) {
+  for (size_t i = 11; i < 16; ++i)
+    if (n.hasInput(i))
+      return n.unsupported() << "input " << i << " (sinks, quantised caches or normalised heads)";
+  if (n.hasOutput(3) || n.intAttr("qk_output", 0))
+    return n.unsupported() << "the output output_qk";
+  for (StringRef name : {"smooth_softmax", "sliding_window_cache"})
+    if (n.intAttr(name, 0) > 0)
+      return n.unsupported() << name << " = 1";
+  return success();
+}
+
+/// Lengths and offsets from seqlens_k (keys in all, minus one) and the total: a
+/// prompt, whose queries are all the keys, begins at 0.
+LogicalResult readLengths(Node &n, GroupQuery &g) {
+  const Expr batch = g.query.batch(), queries = g.query.length();
+  std::optional<SmallVector<Expr>> total = n.exprs(6);
+  if (!total || total->size() != 1)
+    return n.error() << "expects total_sequence_length (input 6) as an integer scalar";
+  g.total = total->front();
+  const Tensor &given = n.input(5);
+  if (given.dtype != DType::I32 && given.dtype != DType::I64)
+    return n.error() << "expects seqlens_k as int32, has " << dtypeName(given.dtype);
+  FailureOr<Tensor> ends = n.reshape(given, batch);
+  if (failed(ends))
+    return failure();
+  FailureOr<Tensor> lengths =
+      formula(n, DType::I64, n.cast(*ends, DType::I64), [](ArrayRef<Num> v) { return v[0] + v[0].constant(1); });
+  if (failed(lengths))
+    return failure();
+  g.lengths = *lengths;
+  Expr prompt = n.symbols().equal(queries, g.total);
+  FailureOr<Tensor> offsets =
+      formula(n, DType::I64, {*lengths, scalarTensor(DType::I64, queries), scalarTensor(DType::I64, prompt)},
+              [](ArrayRef<Num> v) {
+                Num zero = v[0].constant(0);
+                return select(v[2] == zero, maximum(zero, v[0] - v[1]), zero);
+              });
+  if (failed(offsets))
+    return failure();
+  g.offsets = *offsets;
+  return success();
+}
+
+FailureOr<GroupQuery> readGroupQuery(Node &n) {
+  if (failed(expectInputs(n, 1)) || failed(expectFloat(n, 0)) || failed(refuseGroupQuery(n)))
+    return failure();
+  FailureOr<int64_t> heads = readHeadCount(n, "num_heads"), keyHeads = readHeadCount(n, "kv_num_heads");
+  if (failed(heads) || failed(keyHeads))
+    return failure();
+  const Tensor &x = n.input(0);
+  if (x.rank() != 3)
+    return n.error() << "expects a query of rank 3, has rank " << x.rank();
+  Tensor parts[3] = {x, x, x};
+  if (n.hasInput(1)) {
+    if (!n.hasInput(2))
+      return n.error() << "has a key and no value";
+    parts[1] = n.input(1);
+    parts[2] = n.input(2);
+  } else {
+    Expr width = n.symbols().floorDiv(x.shape[2], *heads + 2 * *keyHeads), begin(0);
+    if (failed(n.requireEqual(width * Expr(*heads + 2 * *keyHeads), x.shape[2], "heads cover {0} of {1} elements")))
+      return failure();
+    for (int64_t i : {0, 1, 2}) {
+      Expr count = width * Expr(i ? *keyHeads : *heads);
+      parts[i] = n.slice(x, 2, begin, count);
+      begin = begin + count;
+    }
+  }
+  FailureOr<HeadTensor> query = splitHeads(n, parts[0], *heads), key = splitHeads(n, parts[1], *keyHeads);
+  FailureOr<HeadTensor> value = splitHeads(n, parts[2], *keyHeads);
+  if (failed(query) || failed(key) || failed(value))
+    return failure();
+  GroupQuery g{*query, *key, *value, {}, {}, {}};
+  if (failed(n.requireEqual(g.query.length(), g.key.length(), "there are {0} queries and {1} new keys")) ||
+      failed(readLengths(n, g)))
+    return failure();
+  return g;
+}
+
+/// Query and key turned by the angles of their positions.
+LogicalResult rotate(Node &n, GroupQuery &g) {
+  if (!n.hasInput(7) || !n.hasInput(8))
+    return n.error() << "has do_rotary = 1, and no cos_cache or no sin_cache";
+  Tensor ids;
+  if (n.hasInput(9)) {
+    ids = n.input(9);
+  } else {
+    Value offsets = n.value(g.offsets);
+    ids.dtype = DType::I64;
+    ids.shape.append({g.query.batch(), g.query.length()});
+    ids.value = n.generate(DType::I64, ids.shape, [&](OpBuilder &b, Location loc, ValueRange at) -> Value {
+      return (load(b, loc, offsets, DType::I64, at[0]) + fromIndex(b, loc, DType::I64, at[1])).value();
+    });
+  }
+  FailureOr<Tensor> cosine = gatherRows(n, n.input(7), ids), sine = gatherRows(n, n.input(8), ids);
+  if (failed(cosine) || failed(sine))
+    return failure();
+  for (HeadTensor *t : {&g.query, &g.key}) {
+    Rotated r{t->tensor, 1, cosine->shape[2], n.intAttr("rotary_interleaved", 0) != 0};
+    if (failed(n.requireAtMost(r.pairs * Expr(2), t->width(), "{0} elements are rotated, a head has {1}")))
+      return failure();
+    FailureOr<Tensor> c = alignAngles(n, *cosine, r), s = alignAngles(n, *sine, r);
+    if (failed(c) || failed(s))
+      return failure();
+    FailureOr<Tensor> turned = rotated(n, r, *c, *s);
+    if (failed(turned))
+      return failure();
+    t->tensor = *turned;
+  }
+  return success();
+}
+
+/// The cache [B, N, length, D]: the past, and the new rows of each batch from
+/// its offset on.
+FailureOr<HeadTensor> cached(Node &n, const GroupQuery &g, size_t pastInput, const HeadTensor &t, const Expr &length) {
+  OpBuilder &b = n.builder();
+  Tensor next = headsOutside(n, t), out;
+  out.dtype = next.dtype;
+  out.shape = next.shape;
+  out.shape[2] = length;
+  Value cache = n.filled(out.dtype, out.shape, n.constant(out.dtype, 0));
+  SmallVector<OpFoldResult> offsets(4, b.getIndexAttr(0)), strides(4, b.getIndexAttr(1)), sizes;
+  auto sizesOf = [&](const Tensor &t) {
+    sizes.clear();
+    for (const Expr &size : t.shape)
+      sizes.push_back(n.symbols().size(b, n.loc(), size));
+  };
+  if (n.hasInput(pastInput)) {
+    const Tensor &past = n.input(pastInput);
+    if (past.rank() != 4 || past.dtype != out.dtype)
+      return n.error() << "expects a past of rank 4 and type " << dtypeName(out.dtype);
+    for (int64_t d : {0, 1, 3})
+      if (failed(n.requireEqual(past.shape[d], out.shape[d], "sizes {0} of the past and {1} differ")))
+        return failure();
+    sizesOf(past);
+    cache = tensor::InsertSliceOp::create(b, n.loc(), n.value(past), cache, offsets, sizes, strides);
+  }
+  // A row that would leave the cache ends the run.
+  Expr room = length - next.shape[2] + Expr(1);
+  Value begins = n.value(g.offsets), bound = n.symbols().materialize(b, n.loc(), room), source = n.value(next);
+  sizesOf(next);
+  sizes[0] = b.getIndexAttr(1);
+  SmallVector<Expr, 4> one(next.shape);
+  one[0] = 1;
+  RankedTensorType rowType = n.type(next.dtype, one);
+  auto body = [&](OpBuilder &b, Location loc, ValueRange at, ValueRange carried) -> SmallVector<Value> {
+    SmallVector<OpFoldResult> from(4, b.getIndexAttr(0)), to(4, b.getIndexAttr(0));
+    from[0] = to[0] = at[0];
+    to[2] = checkedIndex(n, b, loc, load(b, loc, begins, DType::I64, at[0]).value(), bound);
+    Value row = tensor::ExtractSliceOp::create(b, loc, rowType, source, from, sizes, strides);
+    return {tensor::InsertSliceOp::create(b, loc, row, carried[0], to, sizes, strides)};
+  };
+  out.value = sequential(b, n.loc(), n.symbols().materialize(b, n.loc(), next.shape[0]), cache, body)[0];
+  return HeadTensor{out, false};
+}
+
+LogicalResult importGroupQueryAttention(Node &n) {
+  FailureOr<GroupQuery> g = readGroupQuery(n);
+  if (failed(g) || (n.intAttr("do_rotary", 0) && failed(rotate(n, *g))))
+    return failure();
+  if (n.hasInput(3) != n.hasInput(4))
+    return n.error() << "expects past_key and past_value together, has one";
+  Expr length = g->total;
+  if (n.hasInput(3) && n.input(3).rank() == 4)
+    length = n.symbols().max(length, n.input(3).shape[2]);
+  if (failed(n.requireAtMost(g->query.length(), length, "there are {0} new keys for a cache of {1}")))
+    return failure();
+  FailureOr<HeadTensor> key = cached(n, *g, 3, g->key, length), value = cached(n, *g, 4, g->value, length);
+  if (failed(key) || failed(value))
+    return failure();
+  n.setOutput(1, key->tensor);
+  n.setOutput(2, value->tensor);
+  AttentionOperands o{g->query, *key, *value, true, 1, std::nullopt, {}, std::nullopt, std::nullopt};
+  if (failed(checkSizes(n, o)))
+    return failure();
+  FailureOr<double> scale = readScale(n, o.query.width());
+  if (failed(scale))
+    return failure();
+  ScoreRule rule = ScoreRule::scaled(*scale, n.floatAttr("softcap", 0.0));
+  if (failed(addMasks(n, rule, n.numInputs(), 10, o.sizes)) || failed(rule.addLengths(n, g->lengths, o.sizes)))
+    return failure();
+  int64_t window = n.intAttr("local_window_size", -1);
+  bool causal = n.intAttr("causal", 1) != 0;
+  if (causal || window >= 0)
+    // ONNX Runtime counts the query's own key as one of the window.
+    rule.addWindow(window >= 0 ? std::max<int64_t>(window - 1, 0) : -1, causal ? 0 : -1, g->offsets);
+  FailureOr<Tensor> y = attend(n, o, rule);
+  if (failed(y))
+    return failure();
+  n.setOutput(0, *y);
+  return success();
+}
+
+} // namespace
+
+void registerContribAttentionOps(OpRegistry &registry) {
+  registry.add("Attention", {1}, importAttention, "com.microsoft");
+  registry.add("MultiHeadAttention", {1}, importMultiHeadAttention, "com.microsoft");
+  registry.add("GroupQueryAttention", {1}, importGroupQueryAttention, "com.microsoft");
+}
+
+} // namespace attn::onnx

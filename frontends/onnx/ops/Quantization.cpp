@@ -1,0 +1,285 @@
+#include "frontends/onnx/ops/Families.h"
+#include "frontends/onnx/ops/MatMul.h"
+#include "frontends/onnx/ops/Narrow.h"
+#include "frontends/onnx/ops/Reduce.h"
+#include "frontends/onnx/ops/Taps.h"
+
+// Numbers as scaled integers: QuantizeLinear and its relatives, and the
+// operators that compute on them. Sums are int32, as in the specification.
+
+using namespace mlir;
+
+namespace attn::onnx {
+namespace {
+
+//===----------------------------------------------------------------------===//
+// Scales and zero points
+//===----------------------------------------------------------------------===//
+
+/// Repeats each entry of dimension `dim` `block` times, to `size` in all.
+FailureOr<Tensor> blockwise(Node &n, const Tensor &t, int64_t dim, int64_t block, const Expr &size) {
+  SmallVector<Expr, 4> apart(t.shape), wide, whole(t.shape);
+  apart.insert(apart.begin() + dim + 1, Expr(1));
+  wide = apart;
+  wide[dim + 1] = Expr(block);
+  whole[dim] = t.shape[dim] * Expr(block);
+  if (failed(n.requireAtMost(size, whole[dim], "{0} elements are more than the blocks cover ({1})")))
+    return failure();
+  FailureOr<Tensor> view = n.reshape(t, apart);
+  if (succeeded(view))
+    view = n.reshape(n.expand(*view, wide), whole);
+  if (failed(view))
+    return failure();
+  return n.slice(*view, dim, 0, size);
+}
+
+/// Input `i` (a scale or a zero point) in a shape that broadcasts to `x`: one
+/// for all, one a slice of `axis`, or one a block of it.
+FailureOr<Tensor> parameter(Node &n, size_t i, const Tensor &x) {
+  const Tensor &t = n.input(i);
+  if (t.rank() == 0)
+    return t;
+  if (t.rank() == 1 && t.shape[0].is(1))
+    return n.reshape(t, {});
+  FailureOr<int64_t> axis = n.axis(n.intAttr("axis", 1), x.rank());
+  if (failed(axis))
+    return failure();
+  int64_t block = n.intAttr("block_size", 0);
+  if (block > 0 && t.rank() == x.rank())
+    return blockwise(n, t, *axis, block, x.shape[*axis]);
+  if (t.rank() != 1)
+    return n.error() << "expects input " << i << " of rank 0 or 1, has rank " << t.rank();
+  if (failed(n.requireEqual(t.shape[0], x.shape[*axis], "{0} scales or zero points for a dimension of size {1}")))
+    return failure();
+  SmallVector<Expr, 4> shape(x.rank() - *axis, Expr(1));
+  shape[0] = t.shape[0];
+  return n.reshape(t, shape);
+}
+
+bool isQuantized(DType dtype) {
+  return dtype == DType::U8 || dtype == DType::I8 || dtype == DType::U16 || dtype == DType::I16;
+}
+
+/// round(x) + zero in the range of `to`; NaN is its least value.
+Num saturated(const Num &x, const std::optional<Num> &zero, DType to) {
+  Num shifted = roundEven(x);
+  if (zero)
+    shifted = shifted + convert(*zero, shifted.dtype());
+  if (isNarrow(to)) {
+    Num low = constantNum(x.builder(), x.location(), DType::I64, int64_t(to == DType::I4 ? -8 : 0));
+    return narrowed(clampedInteger(shifted, low, low.constant(to == DType::I4 ? 7 : 15)), to, true);
+  }
+  Num limits = constantNum(x.builder(), x.location(), to, int64_t(0));
+  Num low = convert(limits.lowest(), DType::I64), high = convert(limits.highest(), DType::I64);
+  return convert(clampedInteger(shifted, low, high), to);
+}
+
+LogicalResult importQuantizeLinear(Node &n) {
+  if (failed(expectInputs(n, 2)) || failed(expectFloat(n, 1)))
+    return failure();
+  const Tensor &x = n.input(0);
+  DType to = DType::U8;
+  if (int64_t given = n.intAttr("output_dtype", 0)) {
+    std::optional<DType> known = dtypeFromProto(given);
+    if (!known)
+      return n.unsupported() << "output type " << given;
+    to = *known;
+  }
+  if (n.hasInput(2))
+    to = n.input(2).dtype;
+  if (!isQuantized(to) && !isNarrow(to))
+    return n.error() << "expects an integer type of at most 16 bits or an 8-bit float to quantise to, has "
+                     << dtypeName(to);
+  bool saturate = n.intAttr("saturate", 1) != 0;
+  FailureOr<Tensor> scale = parameter(n, 1, x);
+  if (failed(scale))
+    return failure();
+  std::vector<Tensor> operands{x, *scale};
+  if (n.hasInput(2)) {
+    FailureOr<Tensor> zero = parameter(n, 2, x);
+    if (failed(zero))
+      return failure();
+    operands.push_back(*zero);
+  }
+  return setFormula(n, to, operands, [&](ArrayRef<Num> v) {
+    Num ratio = convert(v[0], v[1].dtype()) / v[1];
+    // The quotient of half floats is a half float.
+    if (computeDType(scale->dtype) != scale->dtype && x.dtype == scale->dtype)
+      ratio = convert(convert(ratio, scale->dtype), v[1].dtype());
+    if (isFloat8(to))
+      return narrowed(ratio, to, saturate);
+    return saturated(ratio, v.size() > 2 ? std::optional(v[2]) : std::nullopt, to);
+  });
+}
+
+LogicalResult importDequantizeLinear(Node &n) {
+  if (failed(expectInputs(n, 2)) || failed(expectFloat(n, 1)))
+    return failure();
+  const Tensor &x = n.input(0);
+  if (isFloat(x.dtype) || x.dtype == DType::Bool)
+    return n.error() << "expects quantised numbers, has " << dtypeName(x.dtype);
+  DType to = n.input(1).dtype;
+  if (int64_t given = n.intAttr("output_dtype", 0))
+    to = dtypeFromProto(given).value_or(to);
+  FailureOr<Tensor> scale = parameter(n, 1, x);
+  if (failed(scale))
+    return failure();
+  std::vector<Tensor> operands{x, *scale};
+  if (n.hasInput(2)) {
+    FailureOr<Tensor> zero = parameter(n, 2, x);
+    if (failed(zero) || failed(expectSameDType(n, 0, 2)))
+      return failure();
+    operands.push_back(*zero);
+  }
+  return setFormula(n, to, operands, [&](ArrayRef<Num> v) {
+    DType wide = v[1].dtype();
+    Num value = convert(v[0], wide);
+    if (v.size() > 2)
+      value = value - convert(v[2], wide);
+    return value * v[1];
+  });
+}
+
+LogicalResult importDynamicQuantizeLinear(Node &n) {
+  if (failed(expectInputs(n, 1)) || failed(expectFloat(n, 0)))
+    return failure();
+  const Tensor &x = n.input(0);
+  SmallVector<int64_t> dims = dimsFrom(0, x.rank());
+  Tensor most = reduce(n, Combine::Max, x, dims), least = reduce(n, Combine::Min, x, dims);
+  auto span = [](ArrayRef<Num> v) {
+    Num zero = v[0].constant(0);
+    return atLeast(v[0], zero) - atMost(v[1], zero);
+  };
+  FailureOr<Tensor> scale = formula(n, DType::F32, {most, least}, [&](ArrayRef<Num> v) {
+    Num range = span(v);
+    return select(range == 0.0, range.constant(1), range) / 255.0;
+  });
+  if (failed(scale))
+    return failure();
+  FailureOr<Tensor> zero = formula(n, DType::U8, {least, *scale}, [](ArrayRef<Num> v) {
+    return saturated(-atMost(v[0], v[0].constant(0)) / v[1], std::nullopt, DType::U8);
+  });
+  if (failed(zero))
+    return failure();
+  n.setOutput(1, *scale);
+  n.setOutput(2, *zero);
+  return setFormula(n, DType::U8, {x, *scale, *zero},
+                    [](ArrayRef<Num> v) { return saturated(v[0] / v[1], v[2], DType::U8); });
+}
+
+//===----------------------------------------------------------------------===//
+// Products
+//===----------------------------------------------------------------------===//
+
+/// A parameter of one element, or one a slice of dimension `dim` of a tensor
+/// of rank `rank`.
+FailureOr<Tensor> alongDim(Node &n, size_t i, int64_t dim, int64_t rank) {
+  const Tensor &t = n.input(i);
+  if (t.rank() != 1)
+    return t;
+  SmallVector<Expr, 4> shape;
+  if (!t.shape[0].is(1)) {
+    shape.assign(std::max<int64_t>(rank - dim, 1), Expr(1));
+    shape[0] = t.shape[0];
+  }
+  return n.reshape(t, shape);
+}
+
+/// round(sum * (scale a * scale b / scale y)) + zero, as output 0. Inputs
+/// `first`.. are scale a; scale b, scale y and zero y as numbered.
+LogicalResult setRequantized(Node &n, const Tensor &sum, const Tensor &scaleA, const Tensor &scaleB, size_t scaleY,
+                             size_t zeroY, DType fallback, int64_t dim) {
+  FailureOr<Tensor> outScale = alongDim(n, scaleY, dim, sum.rank());
+  if (failed(outScale))
+    return failure();
+  std::vector<Tensor> operands{sum, scaleA, scaleB, *outScale};
+  DType to = fallback;
+  if (n.hasInput(zeroY)) {
+    FailureOr<Tensor> zero = alongDim(n, zeroY, dim, sum.rank());
+    if (failed(zero))
+      return failure();
+    to = zero->dtype;
+    operands.push_back(*zero);
+  }
+  if (!isQuantized(to))
+    return n.error() << "expects a result of 8 or 16 bits, has " << dtypeName(to);
+  return setFormula(n, to, operands, [&](ArrayRef<Num> v) {
+    // An int32 sum is exact in f64 only.
+    Num factor = convert(v[1], DType::F64) * convert(v[2], DType::F64) / convert(v[3], DType::F64);
+    return saturated(convert(v[0], DType::F64) * factor, v.size() > 4 ? std::optional(v[4]) : std::nullopt, to);
+  });
+}
+
+LogicalResult importQLinearMatMul(Node &n) {
+  if (failed(expectInputs(n, 8)))
+    return failure();
+  for (size_t i : {1, 4, 6})
+    if (failed(expectFloat(n, i)))
+      return failure();
+  const Tensor &a = n.input(0), &b = n.input(3);
+  FailureOr<Tensor> left = withoutZeroPoint(n, a, 2, a.rank() - 2);
+  FailureOr<Tensor> right = withoutZeroPoint(n, b, 5, b.rank() - 1);
+  if (failed(left) || failed(right))
+    return failure();
+  FailureOr<Tensor> sum = matmul(n, *left, *right, DType::I32);
+  if (failed(sum))
+    return failure();
+  FailureOr<Tensor> scaleA = alongDim(n, 1, sum->rank() - 2, sum->rank());
+  FailureOr<Tensor> scaleB = alongDim(n, 4, sum->rank() - 1, sum->rank());
+  if (failed(scaleA) || failed(scaleB))
+    return failure();
+  return setRequantized(n, *sum, *scaleA, *scaleB, 6, 7, a.dtype, sum->rank() - 2);
+}
+
+LogicalResult importConvInteger(Node &n) {
+  if (failed(expectInputs(n, 2)))
+    return failure();
+  FailureOr<Tensor> x = withoutZeroPoint(n, n.input(0), 2, -1), w = withoutZeroPoint(n, n.input(1), 3, 0);
+  if (failed(x) || failed(w))
+    return failure();
+  FailureOr<Tensor> y = convolve(n, *x, *w);
+  if (failed(y))
+    return failure();
+  n.setOutput(0, *y);
+  return success();
+}
+
+LogicalResult importQLinearConv(Node &n) {
+  if (failed(expectInputs(n, 8)))
+    return failure();
+  for (size_t i : {1, 4, 6})
+    if (failed(expectFloat(n, i)))
+      return failure();
+  FailureOr<Tensor> x = withoutZeroPoint(n, n.input(0), 2, -1), w = withoutZeroPoint(n, n.input(3), 5, 0);
+  if (failed(x) || failed(w))
+    return failure();
+  FailureOr<Tensor> sum = convolve(n, *x, *w);
+  if (failed(sum))
+    return failure();
+  if (n.hasInput(8)) {
+    FailureOr<Tensor> bias = uprightBias(n, n.input(8), n.input(3).shape[0], sum->rank());
+    if (failed(bias))
+      return failure();
+    sum = formula(n, DType::I32, {*sum, *bias}, [](ArrayRef<Num> v) { return v[0] + convert(v[1], DType::I32); });
+  }
+  FailureOr<Tensor> scaleW = alongDim(n, 4, 1, n.input(0).rank());
+  if (failed(sum) || failed(scaleW))
+    return failure();
+  FailureOr<Tensor> scaleX = alongDim(n, 1, 1, n.input(0).rank());
+  if (failed(scaleX))
+    return failure();
+  return setRequantized(n, *sum, *scaleX, *scaleW, 6, 7, n.input(0).dtype, 1);
+}
+
+} // namespace
+
+void registerQuantizationOps(OpRegistry &registry) {
+  registry.add("QuantizeLinear", {10, 13, 19, 21, 23, 24, 25, 28}, importQuantizeLinear);
+  registry.add("DequantizeLinear", {10, 13, 19, 21, 23, 24, 25, 28}, importDequantizeLinear);
+  registry.add("DynamicQuantizeLinear", {11}, importDynamicQuantizeLinear);
+  registry.add("QLinearMatMul", {10, 21}, importQLinearMatMul);
+  registry.add("ConvInteger", {10}, importConvInteger);
+  registry.add("QLinearConv", {10}, importQLinearConv);
+}
+
+} // namespace attn::onnx

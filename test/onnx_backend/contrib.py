@@ -1,0 +1,198 @@
+#!/usr/bin/env python3
+"""Operators of com.microsoft against ONNX Runtime: one model a case, the same
+inputs to both.
+
+    contrib.py [--only PART] [--server PROGRAM]
+"""
+import argparse
+import sys
+
+import numpy as np
+import onnx
+from onnx import TensorProto, helper
+
+import backend
+
+RNG = np.random.default_rng(7)
+MS = "com.microsoft"
+CASES = []
+
+
+def floats(*shape, dtype=np.float32):
+    return RNG.standard_normal(shape).astype(dtype)
+
+
+def case(name, op, inputs, outputs=1, rtol=1e-3, atol=1e-4, domain=MS, check=None, oracle=None, **attributes):
+    """`inputs`: arrays, None for a missing one, or ("const", array) for an initialiser. `oracle`: the same in
+    another layout, where ONNX Runtime's CPU lacks this one."""
+    CASES.append((name, op, inputs, outputs, rtol, atol, domain, check, oracle, attributes))
+
+
+def build(op, inputs, outputs, domain, attributes):
+    names, declared, initializers, feeds = [], [], [], {}
+    for i, value in enumerate(inputs):
+        if value is None:
+            names.append("")
+            continue
+        names.append(f"i{i}")
+        if isinstance(value, tuple):
+            initializers.append(onnx.numpy_helper.from_array(value[1], names[-1]))
+            continue
+        feeds[names[-1]] = value
+        declared.append(helper.make_tensor_value_info(names[-1], helper.np_dtype_to_tensor_dtype(value.dtype),
+                                                      value.shape))
+    made = [f"o{i}" if outputs >> i & 1 else "" for i in range(outputs.bit_length())]
+    node = helper.make_node(op, names, made, "node", domain=domain, **attributes)
+    kinds = [TensorProto.INT32 if op == "EmbedLayerNormalization" and i == 1 else
+             helper.np_dtype_to_tensor_dtype(next(v for v in feeds.values() if v.dtype.kind == "f").dtype)
+             if any(v.dtype.kind == "f" for v in feeds.values()) else TensorProto.FLOAT for i in range(len(made))]
+    graph = helper.make_graph([node], "g", declared, [helper.make_tensor_value_info(n, k, None)
+                                                      for n, k in zip(made, kinds) if n], initializers)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17), helper.make_opsetid(MS, 1)],
+                              ir_version=8)
+    return model, feeds, [n for n in made if n]
+
+
+def activations():
+    x, bias = floats(3, 5, 16), floats(16)
+    case("gelu", "Gelu", [x])
+    case("fast_gelu", "FastGelu", [x])
+    case("fast_gelu_bias", "FastGelu", [x, bias])
+    case("bias_gelu", "BiasGelu", [x, bias])
+    case("quick_gelu", "QuickGelu", [x])
+    case("quick_gelu_alpha", "QuickGelu", [x], alpha=1.3)
+
+
+def normalisations():
+    x, skip, gamma, beta, bias = floats(2, 5, 24), floats(2, 5, 24), floats(24), floats(24), floats(24)
+    case("skip_ln", "SkipLayerNormalization", [x, skip, gamma, beta, bias], 0b1001, epsilon=1e-5)
+    case("skip_ln_plain", "SkipLayerNormalization", [x, skip, gamma])
+    case("skip_ln_broadcast", "SkipLayerNormalization", [x, floats(5, 24), gamma, beta])
+    case("skip_rms", "SkipSimplifiedLayerNormalization", [x, skip, gamma, bias], 0b1001, epsilon=1e-6)
+    case("rms", "SimplifiedLayerNormalization", [x, gamma], domain="", axis=-1, epsilon=1e-6)
+    ids = RNG.integers(0, 20, (2, 7)).astype(np.int32)
+    tables = [("const", floats(20, 16)), ("const", floats(12, 16)), ("const", floats(3, 16))]
+    norm = [("const", floats(16)), ("const", floats(16))]
+    mask = np.array([[1, 1, 1, 1, 0, 0, 0], [1] * 7], np.int32)
+    segments = RNG.integers(0, 3, (2, 7)).astype(np.int32)
+    case("embed_ln", "EmbedLayerNormalization", [ids, segments, *tables, *norm, mask], 0b111, epsilon=1e-5)
+    case("embed_ln_plain", "EmbedLayerNormalization", [ids, None, *tables[:2], None, *norm], 0b11)
+    case("embed_ln_positions", "EmbedLayerNormalization",
+         [ids, segments, *tables, *norm, None, RNG.integers(0, 12, (2, 7)).astype(np.int32)], 0b11)
+
+
+def products():
+    case("fused_matmul", "FusedMatMul", [floats(2, 4, 5), floats(2, 5, 3)], alpha=0.5)
+    case("fused_matmul_trans", "FusedMatMul", [floats(2, 5, 4), floats(2, 3, 5)], transA=1, transB=1)
+    case("fused_matmul_batch", "FusedMatMul", [floats(4, 2, 5), floats(2, 5, 3)], transBatchA=1)
+    for bits, block, k, zeros in ((4, 16, 64, None), (4, 32, 80, "packed"), (8, 16, 48, None), (4, 16, 64, "float")):
+        n, blocks = 6, (k + block - 1) // block
+        weights = RNG.integers(0, 256, (n, blocks, block * bits // 8)).astype(np.uint8)
+        scales = floats(n * blocks) if zeros != "float" else floats(n, blocks)
+        inputs = [floats(2, 3, k), ("const", weights), ("const", scales)]
+        if zeros == "packed":
+            inputs.append(("const", RNG.integers(0, 256, (n * ((blocks * bits + 7) // 8),)).astype(np.uint8)))
+        elif zeros == "float":
+            inputs.append(("const", floats(n, blocks)))
+        case(f"nbits_{bits}_{block}_{zeros}", "MatMulNBits", inputs, rtol=2e-2, atol=2e-2, K=k, N=n, bits=bits,
+             block_size=block)
+
+
+def rotary():
+    caches = [floats(20, 4), floats(20, 4)]
+    ids = RNG.integers(0, 20, (2, 5)).astype(np.int64)
+    for interleaved in (0, 1):
+        case(f"rotary_{interleaved}", "RotaryEmbedding", [floats(2, 5, 24), ids, *caches], interleaved=interleaved)
+    case("rotary_4d", "RotaryEmbedding", [floats(2, 3, 5, 8), ids, *caches])
+    case("rotary_offset", "RotaryEmbedding", [floats(2, 5, 24), np.array([3], np.int64), *caches])
+    case("rotary_partial", "RotaryEmbedding", [floats(2, 5, 36), ids, *caches], num_heads=3, rotary_embedding_dim=8)
+
+
+def attentions():
+    weights, bias = ("const", floats(24, 72) * 0.2), ("const", floats(72))
+    x, past = floats(2, 5, 24), floats(2, 2, 3, 4, 8)
+    case("attention", "Attention", [x, weights, bias], num_heads=3)
+    case("attention_causal", "Attention", [x, weights, bias], num_heads=3, unidirectional=1)
+    case("attention_past", "Attention", [x, weights, bias, None, past], 0b11, num_heads=3, unidirectional=1)
+    case("attention_lengths", "Attention", [x, weights, bias, np.array([3, 5], np.int32)], num_heads=3)
+    case("attention_ends", "Attention", [x, weights, bias, np.array([4, 5, 1, 0], np.int32)], num_heads=3)
+    raw = np.array([[1, 1, 1, 0, 0], [1, 1, 1, 1, 1]], np.int32)
+    case("attention_raw", "Attention", [x, weights, bias, raw], num_heads=3)
+    case("attention_raw3", "Attention", [x, weights, bias, RNG.integers(0, 2, (2, 5, 5)).astype(np.int32) | np.eye(5, dtype=np.int32)], num_heads=3)
+    case("attention_bias", "Attention", [x, weights, bias, raw, None, floats(1, 3, 5, 5)], num_heads=3)
+    case("attention_scale", "Attention", [x, weights, bias], num_heads=3, scale=0.7)
+    case("attention_widths", "Attention", [x, ("const", floats(24, 60) * 0.2), ("const", floats(60))], num_heads=3,
+         qkv_hidden_sizes=[24, 24, 12])
+    q, k, v = floats(2, 5, 24), floats(2, 7, 24), floats(2, 7, 24)
+    case("mha", "MultiHeadAttention", [q, k, v], num_heads=3)
+    case("mha_bias", "MultiHeadAttention", [q, k, v, floats(72)], num_heads=3)
+    case("mha_mask", "MultiHeadAttention", [q, k, v, None, np.array([[1] * 5 + [0] * 2, [1] * 7], np.int32)], num_heads=3)
+    case("mha_lengths", "MultiHeadAttention", [q, k, v, None, np.array([4, 7], np.int32)], num_heads=3)
+    case("mha_attention_bias", "MultiHeadAttention", [q, k, v, None, None, floats(2, 3, 5, 7)], num_heads=3)
+    case("mha_kv4", "MultiHeadAttention", [q, floats(2, 3, 7, 8), floats(2, 3, 7, 8)], num_heads=3)
+    qkv, kv = floats(2, 5, 3, 3, 8), floats(2, 7, 3, 2, 8)
+    apart = lambda t: [np.ascontiguousarray(t[:, :, :, i].reshape(2, -1, 24)) for i in range(t.shape[3])]
+    case("mha_packed", "MultiHeadAttention", [qkv], num_heads=3, oracle=apart(qkv))
+    case("mha_packed_kv", "MultiHeadAttention", [q, kv], num_heads=3, oracle=[q, *apart(kv)])
+    case("mha_past", "MultiHeadAttention", [q, floats(2, 5, 24), floats(2, 5, 24), None, None, None,
+                                            floats(2, 3, 4, 8), floats(2, 3, 4, 8)], 0b111, num_heads=3, unidirectional=1)
+
+
+def grouped():
+    def gqa(name, s, past, ends, outputs=0b111, packed=False, d=8, **more):
+        total = np.array(past + s, np.int32)
+        qkv = [floats(2, s, 8 * d), None, None] if packed else [floats(2, s, 4 * d), floats(2, s, 2 * d),
+                                                                          floats(2, s, 2 * d)]
+        cache = [floats(2, 2, past, d), floats(2, 2, past, d)]
+        case(name, "GroupQueryAttention", [*qkv, *cache, np.array(ends, np.int32), ("const", total), *more.pop("rest", [])],
+             outputs, num_heads=4, kv_num_heads=2, **more)
+
+    gqa("gqa_prompt", 5, 0, [4, 4])
+    gqa("gqa_packed", 5, 0, [4, 4], packed=True)
+    gqa("gqa_decode", 1, 6, [6, 6])
+    gqa("gqa_window", 7, 0, [6, 6], local_window_size=3)
+    gqa("gqa_softcap", 5, 0, [4, 4], softcap=2.0)
+    caches = [floats(16, 8), floats(16, 8)]
+    gqa("gqa_rotary", 5, 0, [4, 4], rest=caches, d=16, do_rotary=1)
+    gqa("gqa_rotary_decode", 1, 6, [6, 6], rest=caches, d=16, do_rotary=1)
+    gqa("gqa_rotary_interleaved", 1, 6, [6, 6], rest=caches, d=16, do_rotary=1, rotary_interleaved=1)
+    gqa("gqa_ragged_prompt", 5, 0, [2, 4], check=lambda o: [o[0][0, :3], o[0][1], o[1][0, :, :3], o[1][1]])
+
+
+def main():
+    import onnxruntime
+    p = argparse.ArgumentParser()
+    p.add_argument("--only", default="")
+    p.add_argument("--server", default=backend.SERVER)
+    args = p.parse_args()
+    for family in (activations, normalisations, products, rotary, attentions, grouped):
+        family()
+    server, passed, failed = backend.Server(args.server), 0, 0
+    for name, op, inputs, outputs, rtol, atol, domain, check, oracle, attributes in CASES:
+        if args.only not in name:
+            continue
+        model, feeds, names = build(op, inputs, outputs, domain, attributes)
+        asked, known = (model, feeds) if oracle is None else build(op, oracle, outputs, domain, attributes)[:2]
+        try:
+            session = onnxruntime.InferenceSession(asked.SerializeToString(), providers=["CPUExecutionProvider"])
+            want = session.run(names, known)
+        except Exception as error:  # of no common class
+            failed += 1
+            print(f"FAIL {name}: ONNX Runtime refuses it: " + " ".join(str(error).split())[:300])
+            continue
+        try:
+            got, _ = server.run(model, feeds, names)
+            if check:
+                got, want = check(got), check(want)
+            for g, w in zip(got, want):
+                np.testing.assert_allclose(g, w, rtol=rtol, atol=atol)
+            passed += 1
+        except (backend.Refused, AssertionError) as error:
+            failed += 1
+            print(f"FAIL {name}: " + " ".join(str(error).split())[:300])
+    print(f"{passed} passed, {failed} failed")
+    return 1 if failed or not passed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

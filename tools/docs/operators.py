@@ -1,0 +1,92 @@
+#!/usr/bin/env python3
+"""Writes docs/operators.md from what the importer registers and what the
+backend suite says (test/onnx_backend/status.txt).
+
+    operators.py --list 'build/bin/onnx-import --list-operators' [--check]
+
+With --check nothing is written; exit status 1 when the file is not up to date.
+"""
+import argparse
+import collections
+import pathlib
+import subprocess
+import sys
+import warnings
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+HEAD = """# Operators
+
+Written by tools/docs/operators.py; do not edit. Versions are the since_versions of the operator
+that are implemented. Cases are those of the onnx package's backend suite whose model uses the
+operator, passing of all, with shapes as declared, with open dimensions and with inputs as
+constants. Element types are those that ONNX allows, but strings, complex numbers, optionals,
+sequences and types below 8 bits, where no note says other. All run on the CPU; none on a GPU yet.
+"""
+
+
+def registered(command):
+    table = collections.defaultdict(list)
+    for line in subprocess.run(command.split(), capture_output=True, text=True, check=True).stdout.splitlines():
+        domain, op, version = line.split()
+        table[domain, op].append(int(version))
+    return table
+
+
+def case_counts(status):
+    """{(domain, operator): {variant: [passing, all]}} and the reasons for what is refused."""
+    warnings.simplefilter("ignore")
+    import numpy as np
+    np.seterr(all="ignore")
+    from onnx.backend.test.loader import load_model_tests
+    verdicts = {}
+    for line in status.read_text().splitlines():
+        if line and not line.startswith("#"):
+            name, letters, verdict = line.split(" ", 2)
+            for letter in letters:
+                verdicts[name, letter] = verdict
+    counts = collections.defaultdict(lambda: {v: [0, 0] for v in "sdc"})
+    for case in load_model_tests(kind="node"):
+        if not case.model:
+            continue
+        for domain, op in {(n.domain or "ai.onnx", n.op_type) for n in case.model.graph.node}:
+            for variant in "sdc":
+                verdict = verdicts.get((case.name, variant), "")
+                counts[domain, op][variant][0] += verdict == "pass"
+                counts[domain, op][variant][1] += 1
+    return counts
+
+
+def page(table, counts):
+    lines = [HEAD]
+    for domain in sorted({d for d, _ in table}):
+        lines += [f"## {domain}", "", "| operator | versions | static | dynamic | constant |", "|-|-|-|-|-|"]
+        for (own, op), versions in sorted(table.items()):
+            if own != domain:
+                continue
+            cells = []
+            for variant in "sdc":
+                passing, total = counts[own, op][variant] if (own, op) in counts else (0, 0)
+                cells.append(f"{passing}/{total}" if total else "")
+            lines.append(f"| {op} | {', '.join(map(str, sorted(versions)))} | {' | '.join(cells)} |")
+        lines.append("")
+    return "\n".join(lines)
+
+
+def main():
+    p = argparse.ArgumentParser()
+    p.add_argument("--list", default=str(ROOT / "build/bin/onnx-import") + " --list-operators")
+    p.add_argument("--check", action="store_true")
+    args = p.parse_args()
+    text = page(registered(args.list), case_counts(ROOT / "test/onnx_backend/status.txt"))
+    path = ROOT / "docs/operators.md"
+    if not args.check:
+        path.write_text(text)
+        return 0
+    if not path.exists() or path.read_text() != text:
+        print("docs/operators.md is not up to date: python3 tools/docs/operators.py")
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
