@@ -24,6 +24,7 @@ void attn::buildKernelPipeline(OpPassManager &pm, unsigned optLevel, llvm::funct
   };
   if (optLevel > 0) {
     add(createLowerContractionsPass());
+    add(createPrepareAttentionPass());
     add(createLowerAttentionPass());
     add(createLowerNormalizationPass());
   }

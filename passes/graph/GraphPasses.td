@@ -182,4 +182,27 @@ def FoldLayoutPass : Pass<"attn-fold-layout"> {
   let dependentDialects = ["::mlir::linalg::LinalgDialect"];
 }
 
+def VerifyCanonicalPass : Pass<"attn-verify-canonical", "::mlir::ModuleOp"> {
+  let summary = "fail unless the module is in the form that recognition reads";
+  let description = [{
+    Checks the form of passes/graph/README.md, in which each thing has one
+    spelling, after the passes that raise (`attn-raise-softmax`,
+    `attn-raise-contraction`) and before recognition:
+
+    * only ops of affine, arith, attn, func (no calls), linalg, math, scf and
+      tensor, on scalars and ranked tensors;
+    * a softmax is `attn.softmax`: no exponentials over their own sum;
+    * a contraction is `linalg.contract`: no other linalg op sums products;
+    * a reshape is `tensor.expand_shape` or `tensor.collapse_shape`.
+
+    A tool for tests and for who adds an importer or a raising pass; a compile
+    does not run it, since what is not canonical is only not recognised.
+
+    ```mlir
+    // error: not in canonical form: a contraction is linalg.contract
+    %0 = linalg.matmul ins(%a, %b : tensor<2x3xf32>, tensor<3x4xf32>) outs(%c : tensor<2x4xf32>) -> tensor<2x4xf32>
+    ```
+  }];
+}
+
 #endif // PASSES_GRAPH_GRAPHPASSES_TD

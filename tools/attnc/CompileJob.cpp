@@ -5,6 +5,8 @@
 #include "tools/attnc/Diagnostics.h"
 #include "tools/options/Console.h"
 
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/IR/MLIRContext.h"
 #include "mlir/Parser/Parser.h"
 #include "llvm/Support/JSON.h"
@@ -32,11 +34,25 @@ int import(const CompileJob &job, MLIRContext &context, OwningOpRef<ModuleOp> &m
   return ExitInternal;
 }
 
-std::string toJson(const CompileReport &report) {
+/// Whether the graph tests a float for NaN: softmaxes are guarded that way.
+bool testsForNaN(ModuleOp module) {
+  return module
+      .walk([](Operation *op) {
+        auto compare = dyn_cast<arith::CmpFOp>(op);
+        bool isTest = isa<math::IsNaNOp>(op) || (compare && (compare.getLhs() == compare.getRhs() ||
+                                                             compare.getPredicate() == arith::CmpFPredicate::UNO ||
+                                                             compare.getPredicate() == arith::CmpFPredicate::ORD));
+        return isTest ? WalkResult::interrupt() : WalkResult::advance();
+      })
+      .wasInterrupted();
+}
+
+std::string toJson(const CompileReport &report, bool hasNaNGuard) {
   std::string text;
   raw_string_ostream(text) << "{\"elf_bytes\":" << report.elfBytes << ",\"weight_bytes\":" << report.weightBytes
                            << ",\"fused\":" << report.fusedAttentions << ",\"softmaxes\":" << report.softmaxes
                            << ",\"fusion_passes\":" << json::Value(json::Array(report.fusionPasses))
+                           << ",\"nan_guard\":" << (hasNaNGuard ? "true" : "false")
                            << ",\"fusion\":" << report.fusionJson << "}";
   return text;
 }
@@ -78,9 +94,10 @@ int runCompileJob(const CompileJob &job, WorkerChannel &channel) {
     channel.stage(name);
   };
   CompileReport report;
+  bool hasNaNGuard = testsForNaN(*module);
   LogicalResult compiled = compileModule(std::move(module), weights, options, job.output, &report);
   // Also of a failed compile: its verdicts tell what was not fused.
-  channel.report(toJson(report));
+  channel.report(toJson(report, hasNaNGuard));
   if (succeeded(compiled))
     return ExitSuccess;
   if (!diagnostics.errors())

@@ -11,18 +11,24 @@ namespace attn::tools {
 struct FusionComparison {
   std::string error;                    ///< a library that does not load
   unsigned casesRun = 0;                ///< that both libraries accepted
-  unsigned declared = 0;                ///< outputs where a masked key's NaN or Inf no longer arrives
+  unsigned declared = 0;                ///< outputs where NaN or Inf arrive in other elements, as declared
   std::vector<std::string> differences; ///< one line a case and output
 };
 
+/// What fusion is allowed to assume about a model.
+struct FusionAssumptions {
+  bool keepsLogitsSmall = false; ///< scores are far below a finite mask: no logits of 1e4
+  bool hasNaNGuard = false;      ///< the graph tests for NaN, which then hides NaN from query and key too
+};
+
 /// Runs every entry of both libraries on inputs of length 1, ragged and full
-/// tiles, masks of zeros, ones and lengths, equal logits, logits of 1e4 (unless
-/// `keepsLogitsSmall`), -inf and NaN in single inputs.
+/// tiles, masks of zeros, ones and lengths, equal logits, logits of 1e4, -inf and NaN in single inputs.
 ///
 /// Floats may differ by 1e-4 + 1e-3 |x| (1e-2 for half types) and by what the
 /// unfused form itself changes by when its inputs move by a few units in the
 /// last place: so an ill-conditioned case is no difference.
-FusionComparison compareFusedForms(const std::string &fused, const std::string &unfused, bool keepsLogitsSmall);
+FusionComparison compareFusedForms(const std::string &fused, const std::string &unfused,
+                                   const FusionAssumptions &assumptions);
 
 } // namespace attn::tools
 

@@ -1,6 +1,5 @@
 #include "tools/attnc/VerifyFusion.h"
 
-#include "tools/attnc/FusionCases.h"
 #include "tools/options/Console.h"
 #include "tools/options/ScratchFolder.h"
 
@@ -18,8 +17,8 @@ constexpr size_t kMaxPrinted = 8;
 
 class Verifier {
 public:
-  Verifier(const CompileJob &job, const WorkerLimits &limits, std::string folder, bool keepsLogitsSmall)
-      : job(job), limits(limits), folder(std::move(folder)), keepsLogitsSmall(keepsLogitsSmall),
+  Verifier(const CompileJob &job, const WorkerLimits &limits, std::string folder, const FusionAssumptions &assumptions)
+      : job(job), limits(limits), folder(std::move(folder)), assumptions(assumptions),
         name(sys::path::filename(job.input).str()) {}
 
   int run(const std::string &library, ArrayRef<std::string> passes) {
@@ -33,8 +32,8 @@ public:
       if (!result->casesRun)
         reportNote(name + ": --verify-fusion found no sizes that the model takes");
       if (result->declared)
-        reportNote(name + ": a NaN or infinity behind a mask reaches the outputs of the unfused form only (" +
-                   Twine(result->declared) + " outputs), as declared");
+        reportNote(name + ": as declared, a NaN or infinity reaches other elements of " + Twine(result->declared) +
+                   " outputs than unfused: not from behind a mask, but through a NaN guard");
       return ExitSuccess;
     }
     reportError(name + ": the fused form differs from the graph in " + Twine(result->differences.size()) +
@@ -74,7 +73,7 @@ private:
         limits,
         [&](WorkerChannel &channel) {
           channel.stage("running");
-          FusionComparison found = compareFusedForms(library, unfused, keepsLogitsSmall);
+          FusionComparison found = compareFusedForms(library, unfused, assumptions);
           std::string text;
           raw_string_ostream(text) << json::Value(json::Object{{"error", found.error},
                                                                {"runs", found.casesRun},
@@ -126,20 +125,20 @@ private:
   const CompileJob &job;
   const WorkerLimits &limits;
   std::string folder, unfused;
-  bool keepsLogitsSmall;
+  const FusionAssumptions &assumptions;
   std::string name;
 };
 
 } // namespace
 
 int verifyFusion(const CompileJob &job, const WorkerLimits &limits, const std::string &library,
-                 ArrayRef<std::string> passes, bool keepsLogitsSmall) {
+                 ArrayRef<std::string> passes, const FusionAssumptions &assumptions) {
   std::unique_ptr<ScratchFolder> folder = ScratchFolder::create(ScratchFolder::temporaryParent());
   if (!folder) {
     reportError("cannot make a folder for --verify-fusion in " + ScratchFolder::temporaryParent());
     return ExitUsage;
   }
-  return Verifier(job, limits, folder->path(), keepsLogitsSmall).run(library, passes);
+  return Verifier(job, limits, folder->path(), assumptions).run(library, passes);
 }
 
 } // namespace attn::tools

@@ -3,6 +3,7 @@
 #define TOOLS_ATTNC_VERIFYFUSION_H
 
 #include "tools/attnc/CompileJob.h"
+#include "tools/attnc/FusionCases.h"
 #include "tools/attnc/Worker.h"
 
 #include "llvm/ADT/ArrayRef.h"
@@ -13,11 +14,10 @@ namespace attn::tools {
 /// Compiles `job` in its unfused form into a folder of its own, runs it and
 /// `library` (what `job` compiled to with `passes` of fusion) on
 /// adversarial inputs, and reports each difference and the pass that made it.
-/// `keepsLogitsSmall`: fusion assumes scores far below a finite mask, so that
-/// logits of 1e4 are no fair test. Every run is in a worker. Returns the exit
+/// Every run is in a worker. Returns the exit
 /// code: ExitDifferent for a difference.
 int verifyFusion(const CompileJob &job, const WorkerLimits &limits, const std::string &library,
-                 llvm::ArrayRef<std::string> passes, bool keepsLogitsSmall);
+                 llvm::ArrayRef<std::string> passes, const FusionAssumptions &assumptions);
 
 } // namespace attn::tools
 

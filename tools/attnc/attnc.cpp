@@ -146,6 +146,7 @@ struct Summary {
   unsigned fused = 0, softmaxes = 0;
   std::string fusion = "[]";
   std::vector<std::string> fusionPasses;
+  FusionAssumptions assumptions;
 
   static Summary parse(StringRef text) {
     Summary summary;
@@ -162,6 +163,12 @@ struct Summary {
       if (const json::Array *passes = object->getArray("fusion_passes"))
         for (const json::Value &pass : *passes)
           summary.fusionPasses.push_back(pass.getAsString().value_or("").str());
+      if (const json::Array *verdicts = object->getArray("fusion"))
+        for (const json::Value &verdict : *verdicts)
+          if (const json::Object *fields = verdict.getAsObject())
+            if (const json::Array *list = fields->getArray("assumes"))
+              summary.assumptions.keepsLogitsSmall |= !list->empty();
+      summary.assumptions.hasNaNGuard = object->getBoolean("nan_guard").value_or(false);
       if (const json::Value *fusion = object->get("fusion")) {
         summary.fusion.clear();
         raw_string_ostream(summary.fusion) << formatv("{0:2}", *fusion);
@@ -211,8 +218,7 @@ int finish(const Request &request, StagedOutput &staged, const Summary &summary,
     return ExitUnsupported;
   }
   if (request.verifyFusion) {
-    bool assumes = StringRef(summary.fusion).contains("\"assumes\"");
-    if (int code = verifyFusion(request.job, request.limits, staged.path(), summary.fusionPasses, assumes))
+    if (int code = verifyFusion(request.job, request.limits, staged.path(), summary.fusionPasses, summary.assumptions))
       return code;
   }
   uint64_t size = 0;

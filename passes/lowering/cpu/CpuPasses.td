@@ -42,6 +42,40 @@ def LowerContractionsPass : Pass<"attn-lower-contractions", "::mlir::ModuleOp"> 
   ];
 }
 
+def PrepareAttentionPass : Pass<"attn-prepare-attention", "::mlir::ModuleOp"> {
+  let summary = "bring each attn.attention into one of eight kernel forms, copying operands that fit none";
+  let description = [{
+    A form says what a kernel streams, and which dimension stands innermost in
+    memory: the width in query, key and value, or the queries (query, scores) or
+    keys (key, value, scores). It is written to the op as `attn.form`:
+
+    | form | scores | key |
+    |-|-|-|
+    | `dot` | dot | by rows (width innermost) |
+    | `dot-columns` | dot | transposed (keys innermost) |
+    | `row-dot` | dot of a single query | by rows |
+    | `row-dot-columns` | dot of a single query | transposed |
+    | `additive` | additive | by rows |
+    | `additive-one` | additive of width 1: rank-one sums | any |
+    | `given` | given | none |
+    | `given-listed` | given, with lists of blocks or neighbours | none |
+
+    An operand in which batch or heads stand innermost fits none: each of its
+    lines would be read once a head. It is copied by a linalg.transpose; the
+    report names it under `copies`, and a remark does.
+
+    ```mlir
+    %o = attn.attention ... maps [..., affine_map<(b, h, i, j, d, e) -> (b, j, d, h)>, ...] ins(%q, %k, %v ...
+    // becomes
+    %t = linalg.transpose ins(%k ...) permutation = [0, 1, 3, 2]
+    %o = attn.attention ... maps [..., affine_map<(b, h, i, j, d, e) -> (b, j, h, d)>, ...] ins(%q, %t, %v ... {attn.form = "dot"}
+    ```
+
+    Numerical effect: none.
+  }];
+  let dependentDialects = ["::attn::AttnDialect", "::mlir::linalg::LinalgDialect", "::mlir::tensor::TensorDialect"];
+}
+
 def LowerAttentionPass : Pass<"attn-lower-attention", "::mlir::ModuleOp"> {
   let summary = "attn.attention becomes a call of a fused kernel";
   let description = [{

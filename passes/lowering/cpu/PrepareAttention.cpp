@@ -1,0 +1,169 @@
+#include "dialects/attn/AttnOps.h"
+#include "dialects/attn/NodeLocation.h"
+#include "passes/Passes.h"
+
+#include "mlir/Dialect/Linalg/IR/Linalg.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "mlir/IR/PatternMatch.h"
+#include "mlir/IR/Remarks.h"
+#include "mlir/IR/TypeUtilities.h"
+
+namespace attn {
+#define GEN_PASS_DEF_PREPAREATTENTIONPASS
+#include "passes/Passes.h.inc"
+} // namespace attn
+
+using namespace mlir;
+using namespace attn;
+
+namespace {
+
+using Dim = AttentionOp::Dim;
+/// On an attn.attention: its kernel form.
+constexpr StringLiteral kFormAttr = "attn.form";
+
+/// Static size of `dim`, or nullopt where it is dynamic; 1 where no map names it.
+std::optional<int64_t> staticSize(AttentionOp op, unsigned dim) {
+  bool isNamed = false;
+  SmallVector<Value> values(op->getOperands());
+  llvm::append_range(values, op->getResults());
+  for (auto [n, value] : llvm::enumerate(values))
+    for (auto [position, expr] : llvm::enumerate(op.getMap(n).getResults())) {
+      if (AttentionOp::getNamedDim(expr) != dim || AttentionOp::getDivisor(expr) > 1)
+        continue;
+      isNamed = true;
+      if (int64_t size = cast<RankedTensorType>(value.getType()).getDimSize(position); !ShapedType::isDynamic(size))
+        return size;
+    }
+  return isNamed ? std::nullopt : std::optional<int64_t>(1);
+}
+
+/// The innermost dimension along which `map` reads more than one element, or
+/// nullopt for none.
+std::optional<unsigned> innermost(AttentionOp op, AffineMap map) {
+  for (int64_t n = map.getNumResults(); n-- > 0;) {
+    std::optional<unsigned> dim = AttentionOp::getNamedDim(map.getResult(n));
+    if (dim && staticSize(op, *dim) != 1)
+      return dim;
+  }
+  return std::nullopt;
+}
+
+StringRef formOf(AttentionOp op) {
+  bool isRow = staticSize(op, Dim::I) == 1;
+  bool isListed = llvm::any_of(op.getMask(), [](Attribute term) { return isa<BlocksAttr>(term); });
+  switch (op.getKind()) {
+  case ScoreKind::given:
+    return isListed ? "given-listed" : "given";
+  case ScoreKind::additive:
+    return staticSize(op, Dim::D) == 1 ? "additive-one" : "additive";
+  case ScoreKind::dot:
+    if (innermost(op, op.getKeyMap()) == unsigned(Dim::J) && staticSize(op, Dim::D) != 1)
+      return isRow ? "row-dot-columns" : "dot-columns";
+    return isRow ? "row-dot" : "dot";
+  }
+  llvm_unreachable("all kinds are handled");
+}
+
+class Preparation {
+public:
+  Preparation(AttentionOp op, IRRewriter &rewriter) : op(op), rewriter(rewriter) {}
+
+  /// The names of the operands that were copied.
+  SmallVector<Attribute> run() {
+    unsigned value = op.getKey() ? 2 : 1;
+    if (op.getKind() == ScoreKind::given)
+      arrange(0, "scores", {Dim::J, Dim::I});
+    else
+      arrange(0, "query", {Dim::D, Dim::I});
+    if (op.getKey())
+      arrange(1, "key", {Dim::D, Dim::J});
+    arrange(value, "value", {Dim::E, Dim::J});
+    return copies;
+  }
+
+private:
+  /// Copies operand `n` so that the first of `wanted` stands innermost, unless
+  /// one of them does already or the first has size 1: then there are no rows to keep together.
+  void arrange(unsigned n, StringRef name, ArrayRef<unsigned> wanted) {
+    AffineMap map = op.getMap(n);
+    std::optional<unsigned> last = innermost(op, map);
+    if (last && !llvm::is_contained(wanted, *last) && AttentionOp::names(map, wanted.front()) &&
+        staticSize(op, wanted.front()) != 1)
+      moveLast(n, name, wanted.front());
+  }
+
+  void moveLast(unsigned n, StringRef name, unsigned dim) {
+    AffineMap map = op.getMap(n);
+    SmallVector<int64_t> permutation;
+    int64_t moved = -1;
+    for (int64_t k = 0; k != map.getNumResults(); ++k)
+      if (AttentionOp::getNamedDim(map.getResult(k)) == dim)
+        moved = k;
+      else
+        permutation.push_back(k);
+    permutation.push_back(moved);
+
+    rewriter.setInsertionPoint(op);
+    Location loc = op.getLoc();
+    Value source = op->getOperand(n);
+    SmallVector<OpFoldResult> sizes;
+    SmallVector<AffineExpr> exprs;
+    for (int64_t k : permutation) {
+      sizes.push_back(tensor::getMixedSize(rewriter, loc, source, k));
+      exprs.push_back(map.getResult(k));
+    }
+    Value empty = tensor::EmptyOp::create(rewriter, loc, sizes, getElementTypeOrSelf(source));
+    Value copy = linalg::TransposeOp::create(rewriter, loc, source, empty, permutation)->getResult(0);
+    SmallVector<AffineMap> maps(op.getIndexingMaps().getAsValueRange<AffineMapAttr>());
+    maps[n] = AffineMap::get(AttentionOp::kDims, 0, exprs, op.getContext());
+    rewriter.modifyOpInPlace(op, [&] {
+      op->setOperand(n, copy);
+      op.setIndexingMapsAttr(rewriter.getAffineMapArrayAttr(maps));
+    });
+    copies.push_back(rewriter.getStringAttr(name));
+    remark::passed(loc, remark::RemarkOpts::name("Form").category("attn-prepare-attention"))
+        << ("copies the " + name + ": batch or heads stand innermost in it").str();
+  }
+
+  AttentionOp op;
+  IRRewriter &rewriter;
+  SmallVector<Attribute> copies;
+};
+
+struct PrepareAttentionPass : attn::impl::PrepareAttentionPassBase<PrepareAttentionPass> {
+  void runOnOperation() override {
+    SmallVector<AttentionOp> ops;
+    getOperation().walk([&](AttentionOp op) { ops.push_back(op); });
+    IRRewriter rewriter(&getContext());
+    for (AttentionOp op : ops) {
+      SmallVector<Attribute> copies = Preparation(op, rewriter).run();
+      StringRef form = formOf(op);
+      op->setAttr(kFormAttr, rewriter.getStringAttr(form));
+      addToReport(nodeName(op.getLoc()), form, copies);
+    }
+  }
+
+  void addToReport(StringRef node, StringRef form, ArrayRef<Attribute> copies) {
+    auto report = getOperation()->getAttrOfType<ArrayAttr>(AttnDialect::kFusionReportAttr);
+    if (!report)
+      return;
+    Builder b(&getContext());
+    SmallVector<Attribute> verdicts(report.getValue());
+    for (Attribute &verdict : verdicts) {
+      auto fields = dyn_cast<DictionaryAttr>(verdict);
+      if (!fields || fields.contains("form") || fields.getAs<BoolAttr>("fused") != b.getBoolAttr(true) ||
+          fields.getAs<StringAttr>("node") != b.getStringAttr(node))
+        continue;
+      NamedAttrList list(fields);
+      list.set("form", b.getStringAttr(form));
+      if (!copies.empty())
+        list.set("copies", b.getArrayAttr(copies));
+      verdict = list.getDictionary(&getContext());
+      break;
+    }
+    getOperation()->setAttr(AttnDialect::kFusionReportAttr, b.getArrayAttr(verdicts));
+  }
+};
+
+} // namespace

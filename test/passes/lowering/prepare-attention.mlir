@@ -1,0 +1,86 @@
+// RUN: attn-opt %s --attn-prepare-attention -split-input-file | FileCheck %s
+// RUN: attn-opt %s --attn-prepare-attention -split-input-file --remarks-filter=attn-prepare-attention \
+// RUN:   --remark-format=emitRemark -o /dev/null 2>&1 | FileCheck %s --check-prefix=REMARK
+
+#q = affine_map<(b, h, i, j, d, e) -> (b, i, h, d)>
+#k = affine_map<(b, h, i, j, d, e) -> (b, j, d, h)>
+#kt = affine_map<(b, h, i, j, d, e) -> (b, h, d, j)>
+#v = affine_map<(b, h, i, j, d, e) -> (b, j, h, e)>
+#o = affine_map<(b, h, i, j, d, e) -> (b, i, h, e)>
+
+// Heads innermost in the key: a copy, said twice. A transposed key is a form of its own.
+// CHECK-DAG: #[[K:.+]] = affine_map<(d0, d1, d2, d3, d4, d5) -> (d0, d3, d1, d4)>
+// CHECK: attn.fusion_report = [{copies = ["key"], form = "dot", fused = true, node = "node 'a' (MatMul)"}, {form = "dot-columns", fused = true, node = "node 'b' (MatMul)"}]
+// CHECK-LABEL: func.func @dot
+// CHECK: %[[T:.+]] = linalg.transpose ins(%{{.+}} : tensor<?x?x32x12xf32>) outs(%{{.+}} : tensor<?x?x12x32xf32>) permutation = [0, 1, 3, 2]
+// CHECK: attn.attention masked_rows nan maps [#{{.+}}, #[[K]], #{{.+}}, #{{.+}}] ins(%{{.+}}, %[[T]], %{{.+}} :
+// CHECK: attn.form = "dot"
+// CHECK-NOT: linalg.transpose
+// CHECK: attn.form = "dot-columns"
+// REMARK: remark: [Passed] Form {{.*}}copies the key: batch or heads stand innermost in it
+// REMARK-NOT: copies
+module attributes {attn.fusion_report = [{fused = true, node = "node 'a' (MatMul)"}, {fused = true, node = "node 'b' (MatMul)"}]} {
+  func.func @dot(%q: tensor<?x?x12x32xf32>, %k: tensor<?x?x32x12xf32>, %kt: tensor<?x12x32x?xf32>,
+                 %v: tensor<?x?x12x32xf32>) -> (tensor<?x?x12x32xf32>, tensor<?x?x12x32xf32>) {
+    %x = attn.attention masked_rows nan maps [#q, #k, #v, #o]
+        ins(%q, %k, %v : tensor<?x?x12x32xf32>, tensor<?x?x32x12xf32>, tensor<?x?x12x32xf32>) -> tensor<?x?x12x32xf32>
+      score {
+      ^bb0(%s: f32):
+        attn.yield %s : f32
+      } loc("node 'a' (MatMul)")
+    %y = attn.attention masked_rows nan maps [#q, #kt, #v, #o]
+        ins(%q, %kt, %v : tensor<?x?x12x32xf32>, tensor<?x12x32x?xf32>, tensor<?x?x12x32xf32>) -> tensor<?x?x12x32xf32>
+      score {
+      ^bb0(%s: f32):
+        attn.yield %s : f32
+      } loc("node 'b' (MatMul)")
+    return %x, %y : tensor<?x?x12x32xf32>, tensor<?x?x12x32xf32>
+  }
+}
+
+// -----
+
+#q = affine_map<(b, h, i, j, d, e) -> (b, i, h, d)>
+#k = affine_map<(b, h, i, j, d, e) -> (b, j, h, d)>
+#v = affine_map<(b, h, i, j, d, e) -> (b, j, h, e)>
+#s = affine_map<(b, h, i, j, d, e) -> (b, h, j, i)>
+#a = affine_map<(b, h, i, j, d, e) -> (d)>
+#l = affine_map<(b, h, i, j, d, e) -> (i)>
+#o = affine_map<(b, h, i, j, d, e) -> (b, i, h, e)>
+
+// One query; width 1 with heads innermost, which is no reason to copy; column-wise scores; neighbours.
+// CHECK-LABEL: func.func @forms
+// CHECK-NOT: linalg.transpose
+// CHECK: attn.form = "row-dot"
+// CHECK: attn.form = "additive-one"
+// CHECK: attn.form = "given"
+// CHECK: attn.form = "given-listed"
+func.func @forms(%q: tensor<2x1x4x8xf32>, %k: tensor<2x5x4x8xf32>, %v: tensor<2x5x4x8xf32>, %q1: tensor<2x3x4x1xf32>,
+                 %k1: tensor<2x5x4x1xf32>, %v1: tensor<2x5x4x1xf32>, %a: tensor<1xf32>, %s: tensor<2x4x5x3xf32>,
+                 %l: tensor<3x2xi64>) -> (tensor<2x1x4x8xf32>, tensor<2x3x4x1xf32>, tensor<2x3x4x8xf32>, tensor<2x3x4x8xf32>) {
+  %x = attn.attention masked_rows nan maps [#q, #k, #v, #o]
+      ins(%q, %k, %v : tensor<2x1x4x8xf32>, tensor<2x5x4x8xf32>, tensor<2x5x4x8xf32>) -> tensor<2x1x4x8xf32>
+    score {
+    ^bb0(%r: f32):
+      attn.yield %r : f32
+    }
+  %y = attn.attention kind additive masked_rows nan maps [#q, #k, #v, #a, #o]
+      ins(%q1, %k1, %v1, %a : tensor<2x3x4x1xf32>, tensor<2x5x4x1xf32>, tensor<2x5x4x1xf32>, tensor<1xf32>) -> tensor<2x3x4x1xf32>
+    score {
+    ^bb0(%r: f32):
+      attn.yield %r : f32
+    }
+  %z = attn.attention kind given masked_rows nan maps [#s, #v, #o]
+      ins(%s, %v : tensor<2x4x5x3xf32>, tensor<2x5x4x8xf32>) -> tensor<2x3x4x8xf32>
+    score {
+    ^bb0(%r: f32):
+      attn.yield %r : f32
+    }
+  %w = attn.attention kind given masked_rows zero mask [#attn.blocks<1, 1>] maps [#s, #v, #l, #o]
+      ins(%s, %v : tensor<2x4x5x3xf32>, tensor<2x5x4x8xf32>) mask_operands(%l : tensor<3x2xi64>) -> tensor<2x3x4x8xf32>
+    score {
+    ^bb0(%r: f32):
+      attn.yield %r : f32
+    }
+  return %x, %y, %z, %w : tensor<2x1x4x8xf32>, tensor<2x3x4x1xf32>, tensor<2x3x4x8xf32>, tensor<2x3x4x8xf32>
+}
