@@ -17,7 +17,7 @@
 // CHECK: attn.form = "dot"
 // CHECK-NOT: linalg.transpose
 // CHECK: attn.form = "dot-columns"
-// REMARK: remark: [Passed] Form {{.*}}copies the key: batch or heads stand innermost in it
+// REMARK: remark: {{.*}}[Passed] Form {{.*}}copies the key: batch or heads stand innermost in it
 // REMARK-NOT: copies
 module attributes {attn.fusion_report = [{fused = true, node = "node 'a' (MatMul)"}, {fused = true, node = "node 'b' (MatMul)"}]} {
   func.func @dot(%q: tensor<?x?x12x32xf32>, %k: tensor<?x?x32x12xf32>, %kt: tensor<?x12x32x?xf32>,
