@@ -37,6 +37,18 @@ bool multiplies(linalg::LinalgOp op) {
                       [&](arith::MulFOp product) { return varies(product.getLhs()) && varies(product.getRhs()); });
 }
 
+/// Whether a sum over some dimension reads `value`, through views and changes
+/// of the float type at most.
+bool isSummed(Value value) {
+  return llvm::any_of(value.getUsers(), [](Operation *user) {
+    if (getReduction(user) == Combiner::sum)
+      return true;
+    bool converts = isPointwise(user) && llvm::all_of(user->getRegion(0).front().without_terminator(),
+                                                      llvm::IsaPred<arith::ExtFOp, arith::TruncFOp>);
+    return (isView(user) || converts) && isSummed(user->getResult(0));
+  });
+}
+
 /// What a softmax is whose weights reach no contraction through elementwise ops
 /// and views: a miss if they reach one in another way, a gate over features if
 /// they are multiplied by values, otherwise a classifier.
@@ -54,6 +66,8 @@ Miss whyNotContracted(SoftmaxOp softmax) {
         return {"an operation that is not elementwise stands between the softmax and the weighted sum",
                 between.value_or(user->getLoc())};
       if (auto op = dyn_cast<linalg::LinalgOp>(user); op && isPointwise(user) && multiplies(op)) {
+        if (isSummed(user->getResult(0)))
+          return {"the weighted sum is a product and a sum that were not joined", user->getLoc()};
         gates = true;
         continue;
       }
@@ -131,13 +145,13 @@ private:
       return addMissed(softmax, "missed", *first);
     // What replaces the score matrix is dead unless the weights are used elsewhere too.
     DenseSet<Operation *> seen;
+    Miss note{"", softmax.getLoc()};
+    if (stored)
+      note = {"its scores are stored before: " + stored->reason, stored->location};
     if (isLive(softmax, seen))
-      addFused(fused, softmax.getLoc(),
-               {"its weights are used elsewhere too, where they are computed again", softmax.getLoc()});
-    else if (stored)
-      addFused(fused, softmax.getLoc(), {"its scores are stored before: " + stored->reason, stored->location});
-    else
-      addFused(fused, softmax.getLoc(), {"", softmax.getLoc()});
+      note.reason += (note.reason.empty() ? "" : "; ") +
+                     std::string("its weights are used elsewhere too, where they are computed again");
+    addFused(fused, softmax.getLoc(), note);
   }
 
   /// Whether a result of `op` reaches an op that has an effect or ends a block.

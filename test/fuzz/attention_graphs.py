@@ -102,17 +102,21 @@ def check_case(folder, tools, flags=()):
         for path in sorted(folder.glob("inputs_*.npz")):
             run = path.stem.split("_")[1]
             expected = dict(np.load(folder / f"expected_{run}.npz"))
-            command = [tools / "attn-run", library, "--threads=2"]
+            command = [tools / "attn-run", library]
             for name, value in np.load(path).items():
                 np.save(folder / f"in_{name}.npy", value)
                 command.append(f"--input={name}=@{folder / f'in_{name}.npy'}")
             outputs = [n for n in expected if not n.endswith(".bound")]
-            command += [f"--output={n}=@{folder / f'out_{n}.npy'}" for n in outputs]
-            call(command, log)
+            results = []
+            for threads in (2, 1, 8) if run == "0" else (2,):
+                call(command + [f"--threads={threads}"] + [f"--output={n}=@{folder / f'out_{n}.npy'}" for n in outputs], log)
+                results.append({n: np.load(folder / f"out_{n}.npy") for n in outputs})
             for name in outputs:
-                text = compare(np.load(folder / f"out_{name}.npy"), expected[name], expected[name + ".bound"])
+                text = compare(results[0][name], expected[name], expected[name + ".bound"])
                 if text:
                     raise Failure("wrong", f"run {run}, output {name}: {text}")
+                if any(r[name].tobytes() != results[0][name].tobytes() for r in results):
+                    raise Failure("wrong", f"run {run}, output {name}: other bits with 1 or 8 threads than with 2")
         return sum(bool(v["fused"]) for v in verdicts), verdicts
     finally:
         (folder / "command.txt").write_text("\n".join(log) + "\n")
