@@ -40,13 +40,22 @@ bool multiplies(linalg::LinalgOp op) {
 /// Whether a sum over some dimension reads `value`, through views and changes
 /// of the float type at most.
 bool isSummed(Value value) {
-  return llvm::any_of(value.getUsers(), [](Operation *user) {
-    if (getReduction(user) == Combiner::sum)
-      return true;
-    bool converts = isPointwise(user) && llvm::all_of(user->getRegion(0).front().without_terminator(),
-                                                      llvm::IsaPred<arith::ExtFOp, arith::TruncFOp>);
-    return (isView(user) || converts) && isSummed(user->getResult(0));
-  });
+  SmallVector<Value> front{value};
+  DenseSet<Value> seen;
+  while (!front.empty()) {
+    Value next = front.pop_back_val();
+    if (!seen.insert(next).second)
+      continue;
+    for (Operation *user : next.getUsers()) {
+      if (getReduction(user) == Combiner::sum)
+        return true;
+      bool converts = isPointwise(user) && llvm::all_of(user->getRegion(0).front().without_terminator(),
+                                                        llvm::IsaPred<arith::ExtFOp, arith::TruncFOp>);
+      if (isView(user) || converts)
+        front.push_back(user->getResult(0));
+    }
+  }
+  return false;
 }
 
 /// What a softmax is whose weights reach no contraction through elementwise ops

@@ -13,6 +13,34 @@ func.func @classifier(%x: tensor<?x10xf32>) -> tensor<?x10xf32> {
 // -----
 
 #f = affine_map<(b, i, d) -> (b, i, d)>
+// A product and a sum that a rounding to half precision keeps apart.
+// CHECK: fused = false, {{.*}}reason = "the weighted sum is a product and a sum that were not joined"
+// CHECK-LABEL: func.func @apart
+func.func @apart(%x: tensor<2x9x8xf16>, %v: tensor<2x9x8xf16>) -> tensor<2x8xf32> {
+  %zero = arith.constant 0.0 : f32
+  %p = attn.softmax %x dim 1 : tensor<2x9x8xf16>
+  %y = linalg.generic {indexing_maps = [#f, #f, #f], iterator_types = ["parallel", "parallel", "parallel"]}
+      ins(%p, %v : tensor<2x9x8xf16>, tensor<2x9x8xf16>) outs(%v : tensor<2x9x8xf16>) {
+  ^bb0(%a: f16, %b: f16, %o: f16):
+    %m = arith.mulf %a, %b : f16
+    linalg.yield %m : f16
+  } -> tensor<2x9x8xf16>
+  %e = tensor.empty() : tensor<2x8xf32>
+  %z = linalg.fill ins(%zero : f32) outs(%e : tensor<2x8xf32>) -> tensor<2x8xf32>
+  %s = linalg.generic {indexing_maps = [affine_map<(b, j, d) -> (b, j, d)>, affine_map<(b, j, d) -> (b, d)>],
+                       iterator_types = ["parallel", "reduction", "parallel"]}
+      ins(%y : tensor<2x9x8xf16>) outs(%z : tensor<2x8xf32>) {
+  ^bb0(%a: f16, %o: f32):
+    %w = arith.extf %a : f16 to f32
+    %n = arith.addf %o, %w : f32
+    linalg.yield %n : f32
+  } -> tensor<2x8xf32>
+  return %s : tensor<2x8xf32>
+}
+
+// -----
+
+#f = affine_map<(b, i, d) -> (b, i, d)>
 // A gate over features, which multiplies and sums nothing.
 // CHECK: fused = false, kind = "none", {{.*}}reason = "no contraction: its weights multiply values, and are not summed over them"
 // CHECK-LABEL: func.func @gate
