@@ -212,8 +212,24 @@ LogicalResult AttentionBuilder::classify() {
   while (rows.size() > 1 && mergeUnits(rows, /*divided=*/false)) {
   }
   while (rows.size() > 1) {
-    batch.push_back(rows.front());
-    rows.erase(rows.begin());
+    // One that follows a batch dimension everywhere is a head of a group; else the one whose size is known.
+    auto isMember = [&](const Unit &row) {
+      SmallVector<Unit> trial(batch);
+      trial.push_back(row);
+      while (mergeUnits(trial, /*divided=*/true)) {
+      }
+      return llvm::none_of(trial, [&](const Unit &unit) { return unit == row; });
+    };
+    auto isKnown = [&](const Unit &row) {
+      return llvm::all_of(row, [&](unsigned atom) { return extent(atom).constant().has_value(); });
+    };
+    auto *head = llvm::find_if(rows, isMember);
+    if (head == rows.end())
+      head = llvm::find_if(rows, isKnown);
+    if (head == rows.end())
+      head = rows.begin();
+    batch.push_back(*head);
+    rows.erase(head);
   }
   // Head groups first: h floordiv c says more than a batch of heads.
   while (batch.size() > 2 && mergeUnits(batch, /*divided=*/true)) {

@@ -343,7 +343,12 @@ LogicalResult ScoreMatcher::findScores(Operand &scores, Type element) {
           !isa<RankedTensorType>(input->get().getType()))
         continue;
       std::optional<Access> read = AtomSpace::operandAccess(linalgOp.getMatchingIndexingMap(input), loops);
-      if (read && covers(*read, allAtoms()) && !next.value)
+      if (!read || next.value)
+        continue;
+      // Not one that is only repeated for each query and key.
+      Operand source{input->get(), *read};
+      space.walkUp(source.value, source.access);
+      if (covers(source.access, allAtoms()))
         next = {input->get(), *read};
     }
     if (!next.value)

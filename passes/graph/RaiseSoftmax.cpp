@@ -51,6 +51,9 @@ public:
   /// Raises `op` = e / sum(e) or exp(log softmax), if it is one of them.
   LogicalResult raise(RewriterBase &rewriter, linalg::LinalgOp op);
 
+  /// Drops the row's maximum from the input of `softmax`: s - max and max - s.
+  void dropMaximum(RewriterBase &rewriter, SoftmaxOp softmax);
+
 private:
   bool reducesRowsOf(Read reduced, Read rows, Combiner combiner, const Atoms &keys);
   std::optional<Atoms> findKeys(Read reduced, Read rows, Combiner combiner);
@@ -210,6 +213,41 @@ LogicalResult SoftmaxFinder::raise(RewriterBase &rewriter, linalg::LinalgOp op) 
   return failure();
 }
 
+/// softmax(s - max(s)) -> softmax(s), softmax(max(s) - s) -> softmax(-s)
+void SoftmaxFinder::dropMaximum(RewriterBase &rewriter, SoftmaxOp softmax) {
+  auto shift = softmax.getInput().getDefiningOp<linalg::LinalgOp>();
+  auto difference = dyn_cast_or_null<arith::SubFOp>(getScalarOp(shift));
+  if (!difference || shift->getNumResults() != 1)
+    return;
+  for (unsigned side : {0, 1}) {
+    OpOperand *scores = getInput(shift, difference->getOperand(side));
+    OpOperand *maximum = getInput(shift, difference->getOperand(1 - side));
+    if (!scores || !maximum || !isAligned(shift, scores) || scores->get().getType() != softmax.getType() ||
+        !shift.getMatchingIndexingMap(shift.getDpsInitOperand(0)).isIdentity())
+      continue;
+    space = AtomSpace();
+    Access rows;
+    for (int64_t dim = 0, rank = softmax.getType().getRank(); dim != rank; ++dim)
+      rows.push_back(space.add(Extent::of(softmax.getInput(), dim)));
+    std::optional<Access> at =
+        AtomSpace::operandAccess(shift.getMatchingIndexingMap(maximum), AtomSpace::loopAtoms(shift, rows));
+    if (!at || !reducesRowsOf({maximum->get(), *at}, {scores->get(), rows}, Combiner::maximum, rows[softmax.getDim()]))
+      continue;
+    rewriter.setInsertionPoint(softmax);
+    Value input = scores->get();
+    if (side == 1) {
+      AffineMap identity = rewriter.getMultiDimIdentityMap(softmax.getType().getRank());
+      input = elementwise(rewriter, softmax.getLoc(), tensor::getMixedSizes(rewriter, softmax.getLoc(), input),
+                          softmax.getType().getElementType(), input, identity,
+                          [](OpBuilder &b, Location loc, ValueRange args) -> Value {
+                            return arith::NegFOp::create(b, loc, args.front());
+                          });
+    }
+    rewriter.modifyOpInPlace(softmax, [&] { softmax.getInputMutable().assign(input); });
+    return;
+  }
+}
+
 /// exp(log_softmax(x)) -> softmax(x)
 LogicalResult raiseExponential(RewriterBase &rewriter, linalg::LinalgOp op) {
   auto exp = dyn_cast_or_null<math::ExpOp>(getScalarOp(op));
@@ -230,6 +268,7 @@ struct RaiseSoftmaxPass : impl::RaiseSoftmaxPassBase<RaiseSoftmaxPass> {
     for (linalg::LinalgOp op : ops)
       if (isPointwise(op) && failed(SoftmaxFinder().raise(rewriter, op)))
         (void)raiseExponential(rewriter, op);
+    getOperation()->walk([&](SoftmaxOp op) { SoftmaxFinder().dropMaximum(rewriter, op); });
   }
 };
 
