@@ -59,6 +59,8 @@ private:
   std::optional<Atoms> findKeys(Read reduced, Read rows, Combiner combiner);
 
   AtomSpace space;
+  /// Set by findKeys where the dimension has size 1.
+  std::optional<unsigned> unitDim;
 };
 
 /// The atoms of `rows` over which `reduced` combines its elements: `reduced` is
@@ -79,8 +81,15 @@ std::optional<Atoms> SoftmaxFinder::findKeys(Read reduced, Read rows, Combiner c
     llvm::append_range(summed, loops[loop]);
   }
   std::optional<Access> access = AtomSpace::operandAccess(map, loops);
-  if (!access || summed.empty())
+  if (!access)
     return std::nullopt;
+  if (summed.empty()) { // a dimension of size 1 has no atoms; only its position tells which it is
+    SmallVector<unsigned> sums;
+    op.getReductionDims(sums);
+    if (sums.size() == 1 && op->getOperand(0) == rows.value)
+      unitDim = map.getResultPosition(getAffineDimExpr(sums.front(), op.getContext()));
+    return unitDim ? std::optional(Atoms()) : std::nullopt;
+  }
   Read input{op->getOperand(0), *access};
   space.walkUp(input.value, input.access);
   space.walkUp(rows.value, rows.access);
@@ -133,6 +142,7 @@ LogicalResult SoftmaxFinder::raise(RewriterBase &rewriter, linalg::LinalgOp op) 
     if (!numerator || !denominator || !isAligned(op, numerator))
       continue;
     space = AtomSpace();
+    unitDim = std::nullopt;
     Access result;
     for (int64_t dim = 0, rank = cast<RankedTensorType>(op->getResult(0).getType()).getRank(); dim != rank; ++dim)
       result.push_back(space.add(Extent::of(op->getResult(0), dim)));
@@ -188,7 +198,7 @@ LogicalResult SoftmaxFinder::raise(RewriterBase &rewriter, linalg::LinalgOp op) 
     }
     space.resolve(exponential.access);
     space.resolve(*keys);
-    auto *dim = llvm::find(exponential.access, *keys);
+    auto *dim = unitDim ? exponential.access.begin() + *unitDim : llvm::find(exponential.access, *keys);
     if (dim == exponential.access.end() ||
         getElementTypeOrSelf(scores) != getElementTypeOrSelf(exponential.value.getType()))
       continue;
