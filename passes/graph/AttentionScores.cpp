@@ -232,10 +232,22 @@ void ScoreMatcher::collectTerms(Operand sum, SmallVectorImpl<Operand> &terms) {
     resolve(term.access);
     return namesAny(term.access, [&](unsigned atom) { return isKey(atom); });
   });
-  if (add && keyed != 0 && keyed != inner.size())
+  if (add && (match.keys.empty() || (keyed != 0 && keyed != inner.size())))
     llvm::append_range(terms, inner);
   else
     terms.push_back(sum);
+}
+
+/// Whether `value` is the same in every run.
+bool isStatic(Value value) {
+  while (Operation *op = value.getDefiningOp()) {
+    if (isa<WeightOp>(op) || op->hasTrait<OpTrait::ConstantLike>())
+      return true;
+    if (!isView(op))
+      return false;
+    value = op->getOperand(0);
+  }
+  return false;
 }
 
 /// Splits the terms of `sum` between query and key.
@@ -253,21 +265,22 @@ LogicalResult ScoreMatcher::sortTerms(const Operand &sum) {
       return fail("a term of the score depends on both query and key", term.value.getLoc());
     (key ? match.keyTerms : match.queryTerms).push_back(term);
   }
+  // With one key any term can be its own; one that is not for each query is.
+  if (match.keys.empty()) {
+    auto isFree = [&](Operand &term) {
+      return !isStatic(term.value) && !namesAny(term.access, [&](unsigned atom) {
+        return isRow(atom) && !llvm::is_contained(match.widths, atom);
+      });
+    };
+    auto *free = llvm::find_if(match.queryTerms, isFree);
+    if (free != match.queryTerms.end()) {
+      match.keyTerms.push_back(*free);
+      match.queryTerms.erase(free);
+    }
+  }
   if (match.keyTerms.empty() || match.queryTerms.empty())
     return fail("the score is no sum of a term of the query and a term of the key", sum.value.getLoc());
   return success();
-}
-
-/// Whether `value` is the same in every run.
-bool isStatic(Value value) {
-  while (Operation *op = value.getDefiningOp()) {
-    if (isa<WeightOp>(op) || op->hasTrait<OpTrait::ConstantLike>())
-      return true;
-    if (!isView(op))
-      return false;
-    value = op->getOperand(0);
-  }
-  return false;
 }
 
 /// sum_d a_d * activation(query + key)

@@ -86,6 +86,34 @@ def RaiseContractionPass : Pass<"attn-raise-contraction"> {
   let dependentDialects = ["::mlir::linalg::LinalgDialect"];
 }
 
+def SplitConcatPass : Pass<"attn-split-concat", "::mlir::ModuleOp"> {
+  let summary = "the product of a concatenation with a repeated part becomes a sum of products";
+  let description = [{
+    W [s; h] = W1 s + W2 h: the term of a part that is repeated (a query for
+    every key) is computed once and then repeated, and a score made of such a
+    product becomes one of a term of the query and a term of the key. A slice
+    of a weight is a weight.
+
+    ```mlir
+    %r = linalg.generic {s[b, k]} ins(%s) -> tensor<?x?x16xf32>
+    %c = tensor.insert_slice %r ... tensor.insert_slice %h ... into tensor<?x?x48xf32>
+    %x = linalg.contract ... ins(%c, %w : tensor<?x?x48xf32>, tensor<48x24xf32>) ...
+    ```
+
+    becomes
+
+    ```mlir
+    %x1 = linalg.contract ... ins(%s, %w1 : tensor<?x16xf32>, tensor<16x24xf32>) ...
+    %x2 = linalg.contract ... ins(%h, %w2 : tensor<?x?x32xf32>, tensor<32x24xf32>) ...
+    %x = linalg.generic {x1[b, a] + x2[b, j, a]} ins(%x1, %x2)
+    ```
+
+    Numerical effect: rounding.
+  }];
+  let dependentDialects = ["::attn::AttnDialect", "::mlir::arith::ArithDialect", "::mlir::linalg::LinalgDialect",
+                           "::mlir::tensor::TensorDialect"];
+}
+
 def RecognizeAttentionPass : Pass<"attn-recognize-attention", "::mlir::ModuleOp"> {
   let summary = "grow an attn.attention from each attn.softmax outwards";
   let description = [{

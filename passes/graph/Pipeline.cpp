@@ -23,6 +23,7 @@ void attn::buildGraphPipeline(OpPassManager &pm, unsigned optLevel, llvm::functi
   // and the guard after a softmax are then still ops of their own.
   add(createRaiseSoftmaxPass());
   add(createRaiseContractionPass());
+  add(createSplitConcatPass());
   add(createRecognizeAttentionPass());
   add(createFoldLayoutPass());
   add(createCanonicalizerPass());

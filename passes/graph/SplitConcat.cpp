@@ -1,0 +1,185 @@
+#include "dialects/attn/AttnOps.h"
+#include "passes/Passes.h"
+#include "passes/graph/Structured.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Linalg/IR/Linalg.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "mlir/IR/PatternMatch.h"
+#include "mlir/IR/Remarks.h"
+#include "mlir/IR/SymbolTable.h"
+
+using namespace mlir;
+
+namespace attn {
+#define GEN_PASS_DEF_SPLITCONCATPASS
+#include "passes/Passes.h.inc"
+
+namespace {
+
+/// One part of a concatenation, and how it is read: `source` through `map` from
+/// the dimensions of the concatenation (a repeated part lacks some of them).
+struct Part {
+  Value source;
+  AffineMap map;
+  int64_t offset, size;
+};
+
+/// The parts of `value` if it is a concatenation over `dim` of known sizes.
+std::optional<SmallVector<Part>> getParts(Value value, int64_t dim) {
+  SmallVector<Part> parts;
+  auto type = cast<RankedTensorType>(value.getType());
+  int64_t end = type.getDimSize(dim);
+  while (auto insert = value.getDefiningOp<tensor::InsertSliceOp>()) {
+    RankedTensorType part = insert.getSourceType();
+    if (part.getRank() != type.getRank() || part.isDynamicDim(dim) || insert.isDynamicOffset(dim) ||
+        !llvm::all_of(insert.getMixedStrides(), [](OpFoldResult stride) { return isConstantIntValue(stride, 1); }))
+      return std::nullopt;
+    for (int64_t n = 0; n != type.getRank(); ++n)
+      if (n != dim && (!isConstantIntValue(insert.getMixedOffsets()[n], 0) || part.getDimSize(n) != type.getDimSize(n)))
+        return std::nullopt;
+    int64_t offset = insert.getStaticOffset(dim), size = part.getDimSize(dim);
+    if (offset + size != end)
+      return std::nullopt;
+    end = offset;
+    parts.push_back(
+        {insert.getSource(), AffineMap::getMultiDimIdentityMap(type.getRank(), value.getContext()), offset, size});
+    value = insert.getDest();
+  }
+  if (end != 0 || parts.size() < 2)
+    return std::nullopt;
+  return parts;
+}
+
+/// Reads `part` before it is repeated.
+void readBeforeRepeat(Part &part) {
+  auto repeat = part.source.getDefiningOp<linalg::LinalgOp>();
+  OpOperand *moved = repeat ? getMovedInput(repeat) : nullptr;
+  if (!moved)
+    return;
+  AffineMap written = repeat.getMatchingIndexingMap(repeat.getDpsInitOperand(0));
+  AffineMap read = repeat.getMatchingIndexingMap(moved).compose(inversePermutation(written)).compose(part.map);
+  if (!read.isProjectedPermutation())
+    return;
+  part.source = moved->get();
+  part.map = read;
+}
+
+struct SplitConcatPass : impl::SplitConcatPassBase<SplitConcatPass> {
+  void runOnOperation() override {
+    SmallVector<linalg::ContractOp> contractions;
+    getOperation().walk([&](linalg::ContractOp op) { contractions.push_back(op); });
+    for (linalg::ContractOp op : contractions)
+      visit(op);
+  }
+
+private:
+  void visit(linalg::ContractOp op) {
+    auto start = dyn_cast_or_null<FloatAttr>(splatConstant(op.getDpsInits()[0]));
+    if (!op.hasPureTensorSemantics() || !start || !start.getValue().isZero())
+      return;
+    SmallVector<AffineMap> maps = op.getIndexingMapsArray();
+    SmallVector<unsigned> sums;
+    op.getReductionDims(sums);
+    for (unsigned side : {0, 1})
+      for (auto [dim, expr] : llvm::enumerate(maps[side].getResults())) {
+        unsigned loop = cast<AffineDimExpr>(expr).getPosition();
+        std::optional<unsigned> other = maps[1 - side].getResultPosition(getAffineDimExpr(loop, op.getContext()));
+        if (!llvm::is_contained(sums, loop) || !other)
+          continue;
+        std::optional<SmallVector<Part>> parts = getParts(op->getOperand(side), dim);
+        if (!parts)
+          continue;
+        llvm::for_each(*parts, readBeforeRepeat);
+        // Only where a part is repeated and its product need not be.
+        if (llvm::all_of(*parts, [](const Part &part) { return part.map.isPermutation(); }) ||
+            !llvm::all_of(*parts, [position = dim](const Part &part) { return part.map.isFunctionOfDim(position); }))
+          continue;
+        return split(op, side, *other, *parts);
+      }
+  }
+
+  void split(linalg::ContractOp op, unsigned side, unsigned otherDim, ArrayRef<Part> parts) {
+    IRRewriter b(op);
+    Location loc = op.getLoc();
+    SmallVector<AffineMap> maps = op.getIndexingMapsArray();
+    auto type = cast<RankedTensorType>(op.getResult(0).getType());
+    SmallVector<OpFoldResult> sizes = tensor::getMixedSizes(b, loc, op.getDpsInits()[0]);
+    SmallVector<Value> products;
+    SmallVector<AffineMap> reads;
+    for (const Part &part : parts) {
+      Value factor = slice(b, op->getOperand(1 - side), otherDim, part);
+      AffineMap read = part.map.compose(maps[side]), factorMap = maps[1 - side];
+      // The loops that are left, and what of the result they make.
+      SmallVector<AffineExpr> renamed(op.getNumLoops(), b.getAffineConstantExpr(0));
+      unsigned loops = 0;
+      for (unsigned loop = 0; loop != op.getNumLoops(); ++loop)
+        if (read.isFunctionOfDim(loop) || factorMap.isFunctionOfDim(loop))
+          renamed[loop] = b.getAffineDimExpr(loops++);
+      SmallVector<OpFoldResult> shape;
+      SmallVector<AffineExpr> made, used;
+      for (auto [n, expr] : llvm::enumerate(maps[2].getResults())) {
+        unsigned loop = cast<AffineDimExpr>(expr).getPosition();
+        if (!isa<AffineDimExpr>(renamed[loop]))
+          continue;
+        made.push_back(renamed[loop]);
+        used.push_back(b.getAffineDimExpr(n));
+        shape.push_back(sizes[n]);
+      }
+      AffineMap rename = AffineMap::get(loops, 0, made, b.getContext());
+      auto inNewLoops = [&](AffineMap map) { return map.replaceDimsAndSymbols(renamed, {}, loops, 0); };
+      Value init = filledTensor(b, loc, shape, type.getElementType(), 0);
+      SmallVector<Value> inputs{part.source, factor};
+      SmallVector<AffineMap> newMaps{inNewLoops(read), inNewLoops(factorMap), rename};
+      if (side == 1) {
+        std::swap(inputs[0], inputs[1]);
+        std::swap(newMaps[0], newMaps[1]);
+      }
+      products.push_back(
+          linalg::ContractOp::create(b, loc, init.getType(), inputs, init, b.getAffineMapArrayAttr(newMaps))
+              .getResult(0));
+      reads.push_back(AffineMap::get(type.getRank(), 0, used, b.getContext()));
+    }
+    Value sum = elementwise(b, loc, sizes, type.getElementType(), products, reads,
+                            [](OpBuilder &b, Location loc, ValueRange args) {
+                              Value total = args.front();
+                              for (Value arg : args.drop_front().drop_back()) // the last is the init
+                                total = arith::AddFOp::create(b, loc, total, arg);
+                              return total;
+                            });
+    if (sum.getType() != type)
+      sum = tensor::CastOp::create(b, loc, type, sum);
+    remark::passed(loc, remark::RemarkOpts::name("Contraction").category("attn-split-concat"))
+        << "the product of a concatenation is a sum of products";
+    b.replaceOp(op, sum);
+  }
+
+  /// Rows of `factor` for one part: of a weight another weight, so that they
+  /// can be packed.
+  Value slice(IRRewriter &b, Value factor, unsigned dim, const Part &part) {
+    auto type = cast<RankedTensorType>(factor.getType());
+    SmallVector<int64_t> shape(type.getShape());
+    shape[dim] = part.size;
+    if (auto weight = factor.getDefiningOp<WeightOp>()) {
+      auto sliced = RankedTensorType::get(shape, type.getElementType());
+      SymbolTable symbols(getOperation());
+      OpBuilder atTop(getOperation().getContext());
+      atTop.setInsertionPointAfter(symbols.lookup(weight.getGlobal()));
+      std::string name =
+          (weight.getGlobal() + "[" + Twine(part.offset) + ":" + Twine(part.offset + part.size) + "]").str();
+      auto expression = SliceAttr::get(b.getContext(), FlatSymbolRefAttr::get(weight.getGlobalAttr().getAttr()), dim,
+                                       part.offset, part.size);
+      auto global = GlobalOp::create(atTop, weight.getLoc(), name, sliced, expression);
+      StringAttr symbol = symbols.insert(global);
+      return WeightOp::create(b, weight.getLoc(), sliced, FlatSymbolRefAttr::get(symbol));
+    }
+    SmallVector<OpFoldResult> offsets(shape.size(), b.getIndexAttr(0)), strides(shape.size(), b.getIndexAttr(1));
+    offsets[dim] = b.getIndexAttr(part.offset);
+    SmallVector<OpFoldResult> sizes = tensor::getMixedSizes(b, factor.getLoc(), factor);
+    sizes[dim] = b.getIndexAttr(part.size);
+    return tensor::ExtractSliceOp::create(b, factor.getLoc(), factor, offsets, sizes, strides);
+  }
+};
+
+} // namespace
+} // namespace attn
