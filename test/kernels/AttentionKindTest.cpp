@@ -171,6 +171,26 @@ TEST_P(AttentionKindTest, HiddenKeysTakePart) {
   }
 }
 
+// Sums over a long context stay within the bound of a short one.
+TEST_P(AttentionKindTest, LongContext) {
+  if (isa != "avx512")
+    GTEST_SKIP() << "the order of sums is the same";
+  Attention a;
+  a.score = kScale;
+  a.dynamic = "i";
+  Sizes sizes = {{'b', 1}, {'h', 1}, {'i', 1}, {'j', 1 << 17}, {'d', 4}, {'e', 4}};
+  auto kernel = compileAttention(isa, a, sizes);
+  ASSERT_TRUE(kernel);
+  for (int64_t i : {1, 5}) {
+    sizes['i'] = i;
+    Operands o(a, sizes);
+    for (int64_t n = 0; n < o.value.size(); ++n)
+      o.value[n] += 3; // sums that grow
+    ASSERT_TRUE(kernel->call(o.all()));
+    ASSERT_EQ(compareWithReference(o, scaled), "") << i;
+  }
+}
+
 //===----------------------------------------------------------------------===//
 // Kinds
 //===----------------------------------------------------------------------===//

@@ -113,14 +113,14 @@ void RowEmitter::emit() {
         // With no key yet, or a NaN, subtract 0.
         maximum = k.select(k.compare(Predicate::OGT, maximum, low), maximum, zero);
         Value factor = exp(k.subf(carried[0], maximum));
-        Values sum{k.mulf(carried[1], factor)};
-        sum = k.loop(k.index(0), count, k.lanes, sum, [&](Value n, ValueRange inner) -> Values {
+        Values sum = k.loop(k.index(0), count, k.lanes, zero, [&](Value n, ValueRange inner) -> Values {
           Value weight = exp(k.subf(k.loadVector(weights, n), maximum));
           k.store(weight, weights, n);
           return {k.addf(inner.front(), weight)};
         });
         addValues(first, count, factor);
-        return {maximum, sum.front()};
+        // A block's sum first: short sums keep 128k keys accurate.
+        return {maximum, k.fma(carried[1], factor, sum.front())};
       });
   Value sum = k.acrossLanes(state[1], [&](Value x, Value y) { return k.addf(x, y); });
   storeResult(normaliser(sum));

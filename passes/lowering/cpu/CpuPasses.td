@@ -79,8 +79,9 @@ def PrepareAttentionPass : Pass<"attn-prepare-attention", "::mlir::ModuleOp"> {
 def LowerAttentionPass : Pass<"attn-lower-attention", "::mlir::ModuleOp"> {
   let summary = "attn.attention becomes a call of a fused kernel";
   let description = [{
-    Equal attentions (types, maps, regions, policy) share one kernel. What has no
-    kernel (another element type than f32, a dynamic head width, a region that
+    Equal attentions (types, maps, regions, mask, policy) share one kernel, which
+    also writes the extra results; reduced ones are made of whole ones. What has
+    no kernel (f64, a dynamic head width, masks that list blocks, a region that
     does not map to vectors) stays for `attn-decompose`.
 
     Remarks of category `attn-lower-attention`: passed with the kernel, or missed
