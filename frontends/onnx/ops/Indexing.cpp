@@ -403,14 +403,17 @@ static LogicalResult importOneHot(Node &node) {
     return node.unsupported() << "a depth that is no integer scalar", failure();
   if (failed(node.requireAtMost(Expr(0), depth->front(), "has depth {1}")))
     return failure();
-  if (values.rank() != 1 || !values.shape[0].is(2))
+  if (values.rank() != 1)
     return node.error() << "expects 2 values in 1 dimension, got " << values.rank() << " dimensions", failure();
+  FailureOr<Tensor> two = node.reshape(values, {Expr(2)});
+  if (failed(two))
+    return failure();
   SmallVector<Expr> shape(indices.shape.begin(), indices.shape.end());
   shape.insert(shape.begin() + *axis, depth->front());
 
   OpBuilder &b = node.builder();
   Location loc = node.loc();
-  Value both = node.value(values), index = node.value(indices);
+  Value both = node.value(*two), index = node.value(indices);
   Value off = tensor::ExtractOp::create(b, loc, both, ValueRange(arith::ConstantIndexOp::create(b, loc, 0).getResult()));
   Value on = tensor::ExtractOp::create(b, loc, both, ValueRange(arith::ConstantIndexOp::create(b, loc, 1).getResult()));
   Value count = node.symbols().materialize(b, loc, depth->front());

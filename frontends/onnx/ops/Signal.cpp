@@ -265,6 +265,8 @@ LogicalResult importDFT(Node &n) {
   if (failed(expectInputs(n, 1)) || failed(expectFloat(n, 0)))
     return failure();
   const Tensor &x = n.input(0);
+  if (x.rank() > 1 && !x.shape.back().constant())
+    return n.unsupported() << "a last dimension (real or complex) whose size is not known at import";
   if (x.rank() < 2 || (!x.shape.back().is(1) && !x.shape.back().is(2)))
     return n.error() << "expects real or complex numbers in the last dimension, has rank " << x.rank() << " and size "
                      << (x.rank() ? n.symbols().print(x.shape.back()) : "none");
