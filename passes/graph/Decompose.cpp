@@ -113,8 +113,10 @@ struct DecomposeLayerNorm : OpRewritePattern<LayerNormOp> {
     Type acc = accumulatorType(type.getElementType());
     SmallVector<OpFoldResult> sizes = tensor::getMixedSizes(b, loc, op.getInput());
     ArrayRef<OpFoldResult> rows = ArrayRef(sizes).take_front(axis);
-    AffineMap full = b.getMultiDimIdentityMap(rank), row = full.getMajorSubMap(axis),
-              columns = full.getMinorSubMap(rank - axis), perRow = b.getMultiDimIdentityMap(axis);
+    AffineMap full = b.getMultiDimIdentityMap(rank), perRow = b.getMultiDimIdentityMap(axis);
+    // Not getMajorSubMap, which gives no map at all for no results (axis 0).
+    AffineMap row = AffineMap::get(rank, 0, full.getResults().take_front(axis), b.getContext());
+    AffineMap columns = AffineMap::get(rank, 0, full.getResults().drop_front(axis), b.getContext());
 
     Value count = arith::ConstantIndexOp::create(b, loc, 1);
     for (OpFoldResult size : ArrayRef(sizes).drop_front(axis))

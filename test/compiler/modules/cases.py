@@ -244,6 +244,27 @@ def softmax_chain():
 
 
 @case
+def normalisation_over_any_axis():
+    m = Module({"x": (("a", "b", 6), "f32"), "s0": (("a", "b", 6), "f32"), "s1": (("b", 6), "f32"), "s2": ((6,), "f32")})
+    x = tensor(("a", "b", 6))
+    outs = [m.value(f"attn.layer_norm %x, %s{axis} axis {axis} epsilon 1.0e-5 : {x}, {tensor(('a', 'b', 6)[axis:])}",
+                    (("a", "b", 6), "f32")) for axis in range(3)]
+    outs += [m.value(f"attn.softmax %x dim {dim} : {x}", (("a", "b", 6), "f32")) for dim in range(3)]
+
+    def reference(x, *scales):
+        x, results = f8(x), []
+        for axis, scale in enumerate(scales):
+            over = tuple(range(axis, 3))
+            with np.errstate(all="ignore"):
+                results.append((x - x.mean(over, keepdims=True)) / np.sqrt(x.var(over, keepdims=True) + 1e-5) * scale)
+        for dim in range(3):
+            e = np.exp(x - x.max(dim, keepdims=True)) if x.size else x
+            results.append(e / e.sum(dim, keepdims=True))
+        return results
+    return m.text(outs), reference, [{"a": 3, "b": 4}, {"a": 1, "b": 1}, {"a": 17, "b": 16}, {"a": 2, "b": 0}]
+
+
+@case
 def fills_shared_by_writers():
     m = Module({"x": (("n", 9), "f32")})
     zero = m.fill(("n",), 0.0)
