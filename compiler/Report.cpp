@@ -10,11 +10,13 @@ namespace attn {
 namespace {
 
 /// C strings end at the first zero, and the runtime reads no others.
-std::string cString(StringAttr attr) {
-  std::string text = attr ? json::fixUTF8(attr.getValue()) : "";
+std::string cString(StringRef raw) {
+  std::string text = json::fixUTF8(raw);
   std::replace(text.begin(), text.end(), '\0', '?');
   return text;
 }
+
+std::string cString(StringAttr attr) { return cString(attr ? attr.getValue() : StringRef()); }
 
 LogicalResult describeTensors(FunctionOpInterface entry, StringRef key, std::vector<TensorDescription> &tensors) {
   auto list = entry->getAttrOfType<ArrayAttr>(key);
@@ -91,6 +93,12 @@ FailureOr<std::vector<EntryDescription>> describeEntries(ModuleOp module) {
     if (failed(describeTensors(entry, AttnDialect::kInputsAttr, description.inputs)) ||
         failed(describeTensors(entry, AttnDialect::kOutputsAttr, description.outputs)))
       return failure();
+    if (auto bounds = entry->getAttrOfType<DictionaryAttr>(AttnDialect::kDimBoundsAttr))
+      for (NamedAttribute dim : bounds)
+        if (auto range = dyn_cast<DenseI64ArrayAttr>(dim.getValue()); range && range.size() == 2)
+          description.dimBounds.push_back({cString(dim.getName().strref()), range[0], range[1]});
+    if (auto bytes = entry->getAttrOfType<IntegerAttr>(AttnDialect::kMaxWorkspaceAttr))
+      description.maxWorkspace = bytes.getInt();
     entries.push_back(std::move(description));
   }
   if (entries.empty()) {

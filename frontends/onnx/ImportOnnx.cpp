@@ -9,6 +9,7 @@
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "llvm/ADT/StringSet.h"
 
 using namespace mlir;
 using namespace attn;
@@ -28,13 +29,13 @@ static DictionaryAttr describeTensor(MLIRContext *context, StringRef name, DType
 namespace {
 class Importer {
 public:
-  Importer(Reporter &reporter, const ImportOptions &options, const Graph &graph, ModuleOp module,
-           WeightStore &weights);
+  Importer(Reporter &reporter, const ImportOptions &options, const Graph &graph, ModuleOp module, WeightStore &weights);
 
   bool run();
 
 private:
   bool addInputs();
+  Expr boundedDimension(StringRef name, Value size);
   bool addInitializers();
   bool addNodes();
   bool addOutputs();
@@ -45,6 +46,7 @@ private:
   const Graph &graph;
   func::FuncOp entry;
   ImportState state;
+  SmallVector<NamedAttribute> bounds; // of dimensions, lower and upper
 };
 } // namespace
 
@@ -71,6 +73,10 @@ bool Importer::addInputs() {
   OpBuilder &b = state.builder;
   Location loc = reporter.fileLoc();
   SmallVector<Attribute> attributes;
+  llvm::StringSet<> taken;
+  for (const InputSpec &spec : *specs)
+    for (const InputDim &dim : spec.dims)
+      taken.insert(dim.name);
   for (auto [spec, input] : llvm::zip_equal(*specs, graph.inputs)) {
     SmallVector<int64_t> sizes;
     SmallVector<std::string> names;
@@ -89,20 +95,45 @@ bool Importer::addInputs() {
         continue;
       }
       // Equal names are one size (the runtime checks); a nameless one gets a
-      // name that no model can give, as "" is none.
+      // name that the model does not give to another.
       std::string name = dim.name.empty() ? spec.name + "[" + std::to_string(n) + "]" : dim.name;
+      while (dim.name.empty() && !taken.insert(name).second)
+        name += "'";
       if (std::optional<Expr> known = state.symbols.lookup(name)) {
         t.shape.push_back(*known);
         continue;
       }
       Value size = tensor::DimOp::create(b, loc, t.value, int64_t(n));
-      t.shape.push_back(state.symbols.dimension(name, size));
+      t.shape.push_back(boundedDimension(name, size));
     }
     state.values[input.first] = std::move(t);
   }
   entry.setFunctionType(b.getFunctionType(block.getArgumentTypes(), {}));
   entry.setArgAttrsAttr(b.getArrayAttr(attributes));
+  if (!bounds.empty())
+    entry->setAttr(AttnDialect::kDimBoundsAttr, b.getDictionaryAttr(bounds));
   return true;
+}
+
+/// The dimension `name` of value `size`, within the bounds that the options give it.
+Expr Importer::boundedDimension(StringRef name, Value size) {
+  auto range = options.dimRanges.find(name.str());
+  if (range == options.dimRanges.end())
+    return state.symbols.dimension(name, size);
+  auto [lower, upper] = range->second;
+  OpBuilder &b = state.builder;
+  Location loc = size.getLoc();
+  auto holds = [&](arith::CmpIPredicate predicate, int64_t bound) -> Value {
+    return arith::CmpIOp::create(b, loc, predicate, size, arith::ConstantIndexOp::create(b, loc, bound));
+  };
+  Value inside =
+      arith::AndIOp::create(b, loc, holds(arith::CmpIPredicate::sge, lower), holds(arith::CmpIPredicate::sle, upper));
+  std::string message = "dimension '" + printableName(name.str()) +
+                        "' has size {0}, and the library was compiled for " + std::to_string(lower) + " to " +
+                        std::to_string(upper);
+  RequireOp::create(b, loc, inside, message, size);
+  bounds.push_back(b.getNamedAttr(name, b.getDenseI64ArrayAttr({lower, upper})));
+  return state.symbols.dimension(name, size, lower, upper);
 }
 
 bool Importer::addInitializers() {
@@ -196,8 +227,7 @@ bool Importer::addOutputs() {
     attributes.push_back(describeTensor(b.getContext(), info->name(), t->dtype, names));
   }
   func::ReturnOp::create(b, reporter.fileLoc(), results);
-  entry.setFunctionType(
-      b.getFunctionType(entry.getBody().front().getArgumentTypes(), ValueRange(results).getTypes()));
+  entry.setFunctionType(b.getFunctionType(entry.getBody().front().getArgumentTypes(), ValueRange(results).getTypes()));
   entry.setResAttrsAttr(b.getArrayAttr(attributes));
   return true;
 }

@@ -19,6 +19,9 @@ struct ImportOptions {
   std::map<std::string, std::vector<int64_t>> shapes;
   /// `--dim=seq:128`: named dimensions made constant.
   std::map<std::string, int64_t> dims;
+  /// `--dim=seq:1..512`: least and greatest size of named dimensions that stay
+  /// open; the entry requires them.
+  std::map<std::string, std::pair<int64_t, int64_t>> dimRanges;
   /// Name of the entry function.
   std::string entry = "main";
 };

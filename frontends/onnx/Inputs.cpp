@@ -15,6 +15,7 @@ public:
   bool readShape(const proto::ValueInfoProto &info, InputSpec &spec);
   bool applyShape(InputSpec &spec, llvm::ArrayRef<int64_t> shape, bool declared);
   bool applyDims(std::vector<InputSpec> &specs);
+  bool checkRanges(const std::vector<InputSpec> &specs);
 
 private:
   std::string input(const InputSpec &spec) { return "input '" + printableName(spec.name) + "' "; }
@@ -62,8 +63,8 @@ bool InputReader::applyShape(InputSpec &spec, llvm::ArrayRef<int64_t> shape, boo
     if (size < 0) // as the model has it
       continue;
     if (dim.size && *dim.size != size) {
-      reporter.invalid() << input(spec) << "has size " << *dim.size << " in dimension " << n
-                         << ", but --shape gives " << size;
+      reporter.invalid() << input(spec) << "has size " << *dim.size << " in dimension " << n << ", but --shape gives "
+                         << size;
       return false;
     }
     dim.size = size;
@@ -84,8 +85,8 @@ bool InputReader::readShape(const proto::ValueInfoProto &info, InputSpec &spec) 
   auto given = options.shapes.find(spec.name);
   size_t rank = type.has_shape() ? type.shape().dim_size() : given != options.shapes.end() ? given->second.size() : 0;
   if (!type.has_shape() && given == options.shapes.end()) {
-    reporter.invalid() << input(spec) << "has no shape in the model; give one with --shape="
-                       << printableName(spec.name) << ":...";
+    reporter.invalid() << input(spec) << "has no shape in the model; give one with --shape=" << printableName(spec.name)
+                       << ":...";
     return false;
   }
   if (rank > kMaxRank) {
@@ -108,6 +109,30 @@ bool InputReader::readShape(const proto::ValueInfoProto &info, InputSpec &spec) 
     result.name = dim.dim_param();
   }
   return given == options.shapes.end() || applyShape(spec, given->second, type.has_shape());
+}
+
+/// Ranges name dimensions that the model has; a size from elsewhere lies inside.
+bool InputReader::checkRanges(const std::vector<InputSpec> &specs) {
+  for (const auto &[name, range] : options.dimRanges) {
+    bool known = false;
+    for (const InputSpec &spec : specs)
+      for (const InputDim &dim : spec.dims) {
+        if (dim.name != name)
+          continue;
+        known = true;
+        if (dim.size && (*dim.size < range.first || *dim.size > range.second)) {
+          reporter.invalid() << "dimension '" << printableName(name) << "' has size " << *dim.size
+                             << ", but --dim bounds it to " << range.first << ".." << range.second;
+          return false;
+        }
+      }
+    if (!known) {
+      reporter.invalid() << "has no dimension '" << printableName(name) << "', which --dim bounds to " << range.first
+                         << ".." << range.second;
+      return false;
+    }
+  }
+  return true;
 }
 
 bool InputReader::applyDims(std::vector<InputSpec> &specs) {
@@ -158,11 +183,10 @@ std::optional<std::vector<InputSpec>> attn::onnx::readInputs(const Graph &graph,
   }
   for (const auto &[name, shape] : options.shapes)
     if (llvm::none_of(specs, [&, name = name](const InputSpec &spec) { return spec.name == name; })) {
-      reporter.invalid() << "has no input '" << printableName(name) << "', to which --shape gives "
-                         << shapeText(shape);
+      reporter.invalid() << "has no input '" << printableName(name) << "', to which --shape gives " << shapeText(shape);
       return std::nullopt;
     }
-  if (!reader.applyDims(specs))
+  if (!reader.applyDims(specs) || !reader.checkRanges(specs))
     return std::nullopt;
   return specs;
 }

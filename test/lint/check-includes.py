@@ -1,10 +1,16 @@
 #!/usr/bin/env python3
 """Compiles every source file of ours without the precompiled header (syntax only).
 
+    check-includes.py BUILD [NAME...]     only files whose path contains a NAME
+
 The precompiled header hides a forgotten include; this finds it. Files are taken
-from compile_commands.json in the build folder.
+from compile_commands.json in the build folder. A file that compiled is not
+compiled again until its command or a file that it includes has changed: what
+was seen is kept in BUILD/includes/, one record a source file.
 """
 import concurrent.futures
+import functools
+import hashlib
 import json
 import os
 import pathlib
@@ -12,11 +18,14 @@ import shlex
 import subprocess
 import sys
 
-build = pathlib.Path(sys.argv[1])
-only = sys.argv[2] if len(sys.argv) > 2 else ""
+build = pathlib.Path(sys.argv[1]).resolve()
+only = sys.argv[2:]
+records = build / "includes"
+records.mkdir(exist_ok=True)
+root = pathlib.Path(__file__).resolve().parents[2]
 
 
-def check(entry):
+def syntax_command(entry):
     words = shlex.split(entry["command"])
     while words and not words[0].endswith(("clang", "clang++")):  # launchers
         words.pop(0)
@@ -32,17 +41,58 @@ def check(entry):
         else:
             arguments.append(words[i])
             i += 1
-    done = subprocess.run([*arguments, "-fsyntax-only", "-w"], cwd=entry["directory"], capture_output=True, text=True)
-    return entry["file"], done.returncode, done.stderr
+    return [*arguments, "-fsyntax-only", "-w"]
+
+
+@functools.lru_cache(maxsize=None)
+def fingerprint(path):
+    """Of ours the content, as a checkout touches every file; of others size and time."""
+    try:
+        if pathlib.Path(path).is_relative_to(root):
+            return hashlib.sha256(pathlib.Path(path).read_bytes()).hexdigest()
+        status = os.stat(path)
+        return f"{status.st_size} {status.st_mtime_ns}"
+    except OSError:
+        return "absent"
+
+
+def is_known(record, command):
+    try:
+        seen = json.loads(record.read_text())
+    except (OSError, ValueError):
+        return False
+    return seen["command"] == command and all(fingerprint(path) == value for path, value in seen["files"].items())
+
+
+def dependencies(path, directory):
+    """The files that a makefile rule names behind its target."""
+    text = path.read_text().replace("\\\n", " ").split(": ", 1)[1]
+    return [os.path.normpath(os.path.join(directory, name.replace("\0", " ")))
+            for name in text.replace("\\ ", "\0").split()]
+
+
+def check(entry):
+    command, file, directory = syntax_command(entry), entry["file"], entry["directory"]
+    record = records / (hashlib.sha256(file.encode()).hexdigest()[:24] + ".json")
+    if is_known(record, command):
+        return file, 0, "", True
+    rule = record.with_suffix(".d")
+    done = subprocess.run([*command, "-MD", "-MF", str(rule)], cwd=directory, capture_output=True, text=True)
+    if done.returncode == 0:
+        files = {path: fingerprint(path) for path in dependencies(rule, directory)}
+        record.write_text(json.dumps({"command": command, "files": files}))
+    rule.unlink(missing_ok=True)
+    return file, done.returncode, done.stderr, False
 
 
 entries = [e for e in json.loads((build / "compile_commands.json").read_text())
-           if "-include-pch" in e["command"] and only in e["file"]]
-failed = 0
+           if "-include-pch" in e["command"] and (not only or any(name in e["file"] for name in only))]
+failed = known = 0
 with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
-    for file, code, text in pool.map(check, entries):
+    for file, code, text, seen in pool.map(check, entries):
+        known += seen
         if code:
             failed += 1
             print(f"{file} does not compile without the precompiled header:\n{text[:1500]}")
-print(f"{len(entries) - failed} of {len(entries)} files compile without the precompiled header")
+print(f"{len(entries) - failed} of {len(entries)} files compile without the precompiled header, {known} unchanged")
 sys.exit(bool(failed))

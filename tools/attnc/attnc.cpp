@@ -104,8 +104,12 @@ Request readRequest(CommandLine &line) {
     job.compile.optLevel = level[0] - '0';
   job.compile.cpu = line.text(OPT_mcpu, "native").str();
   checkCpu(line, job.compile.cpu);
-  for (auto &[name, size] : line.dims())
-    job.import.dims[name] = size;
+  for (auto &[name, range] : line.dims()) {
+    if (range.lower == range.upper)
+      job.import.dims[name] = range.lower;
+    else
+      job.import.dimRanges[name] = {range.lower, range.upper};
+  }
   for (auto &[name, shape] : line.shapes())
     job.import.shapes[name] = shape;
   job.compile.printIrAfterAll = line.has(OPT_mlir_print_ir_after_all);

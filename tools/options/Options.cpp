@@ -163,17 +163,32 @@ std::vector<std::pair<std::string, std::string>> CommandLine::named(OptionId id)
   return result;
 }
 
-std::vector<std::pair<std::string, int64_t>> CommandLine::dims() {
-  std::vector<std::pair<std::string, int64_t>> result;
+std::vector<std::pair<std::string, DimRange>> CommandLine::dims() {
+  std::vector<std::pair<std::string, DimRange>> result;
+  auto print = [](DimRange range) {
+    return range.lower == range.upper ? itostr(range.lower) : itostr(range.lower) + ".." + itostr(range.upper);
+  };
   for (auto &[name, text] : named(OPT_dim)) {
-    int64_t size;
-    if (StringRef(text).getAsInteger(10, size) || size < 0)
-      fail("the size of dimension '" + name + "' must be a whole number of at least 0, not '" + text + "'");
-    else if (auto same = find_if(result, [&, &name = name](auto &other) { return other.first == name; });
-             same != result.end() && same->second != size)
-      fail("dimension '" + name + "' is given as " + itostr(same->second) + " and as " + itostr(size));
-    else
-      result.emplace_back(name, size);
+    DimRange range;
+    auto [first, last] = StringRef(text).split("..");
+    bool isRange = StringRef(text).contains("..");
+    if (first.getAsInteger(10, range.lower) || range.lower < 0 ||
+        (isRange && (last.getAsInteger(10, range.upper) || range.upper < 0))) {
+      fail("the size of dimension '" + name + "' must be a whole number of at least 0, or a range as 1..512, not '" +
+           text + "'");
+      continue;
+    }
+    if (!isRange)
+      range.upper = range.lower;
+    if (range.upper < range.lower) {
+      fail("the range of dimension '" + name + "' is empty: " + text);
+      continue;
+    }
+    auto same = find_if(result, [&, &name = name](auto &other) { return other.first == name; });
+    if (same == result.end())
+      result.emplace_back(name, range);
+    else if (same->second.lower != range.lower || same->second.upper != range.upper)
+      fail("dimension '" + name + "' is given as " + print(same->second) + " and as " + print(range));
   }
   return result;
 }

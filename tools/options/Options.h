@@ -33,6 +33,11 @@ struct ToolInfo {
   const char *exitCodes; ///< indented lines
 };
 
+/// What --dim says of a dimension: NAME:N, or NAME:LOWER..UPPER.
+struct DimRange {
+  int64_t lower, upper;
+};
+
 /// A parsed command line. Its getters check a value and, if it is wrong, report
 /// it and remember that; `failed()` is asked once all are read.
 class CommandLine {
@@ -54,8 +59,8 @@ public:
   uint64_t bytes(OptionId id, uint64_t fallback);
   /// Every "NAME:REST" of an option; NAME may hold colons itself.
   std::vector<std::pair<std::string, std::string>> named(OptionId id);
-  /// Every --dim, as name and size.
-  std::vector<std::pair<std::string, int64_t>> dims();
+  /// Every --dim, by name: its bounds, equal for one size.
+  std::vector<std::pair<std::string, DimRange>> dims();
   /// Every --shape, as input and sizes, -1 for one left open ("?").
   std::vector<std::pair<std::string, std::vector<int64_t>>> shapes();
 

@@ -86,7 +86,8 @@ def O : Joined<["-"], "O">, MetaVarName<"LEVEL">, Group<g_compile>, Visibility<e
 defm mcpu : Eq<"mcpu", "CPU",
     "the processor to compile for: native (default; its features, not its name), x86-64-v3, x86-64-v4, or any LLVM name",
     g_compile, everyTool>;
-defm dim : Eq<"dim", "NAME:N", "fix the dimension that the model calls NAME", g_compile, everyTool>;
+defm dim : Eq<"dim", "NAME:N",
+    "fix the dimension that the model calls NAME, or bound it as NAME:1..512; a run checks the bounds", g_compile, everyTool>;
 defm shape : Eq<"shape", "INPUT:2x128", "fix the shape of an input; ? leaves a dimension open", g_compile, everyTool>;
 
 //===----------------------------------------------------------------------===//

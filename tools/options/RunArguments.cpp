@@ -3,6 +3,8 @@
 #include "tools/attn-run/runner/Npy.h"
 #include "tools/options/Console.h"
 
+#include <algorithm>
+
 using namespace llvm;
 
 namespace attn::tools {
@@ -11,8 +13,9 @@ runner::InputOptions inputOptions(CommandLine &line) {
   runner::InputOptions options;
   for (StringRef input : line.all(OPT_input))
     options.inputs.push_back(input.str());
-  for (auto &[name, size] : line.dims())
-    options.dims.emplace(name, size);
+  // Of a range, the size that an open dimension has anyway, or the next to it.
+  for (auto &[name, range] : line.dims())
+    options.dims.emplace(name, std::clamp(runner::InputOptions::kOpenDim, range.lower, range.upper));
   for (auto &[name, shape] : line.shapes())
     options.shapes.emplace(name, shape);
   options.seed = line.number(OPT_seed, 0);

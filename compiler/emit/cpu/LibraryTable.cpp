@@ -24,16 +24,25 @@ int32_t abiDType(llvm::StringRef name) {
 }
 
 static llvm::StringRef weightDType(mlir::Type type) {
-  if (type.isF32()) return "float32";
-  if (type.isF64()) return "float64";
-  if (type.isF16()) return "float16";
-  if (type.isBF16()) return "bfloat16";
+  if (type.isF32())
+    return "float32";
+  if (type.isF64())
+    return "float64";
+  if (type.isF16())
+    return "float16";
+  if (type.isBF16())
+    return "bfloat16";
   switch (type.isIndex() ? 64 : type.getIntOrFloatBitWidth()) {
-  case 1: return "bool";
-  case 8: return "int8";
-  case 16: return "int16";
-  case 32: return "int32";
-  default: return "int64";
+  case 1:
+    return "bool";
+  case 8:
+    return "int8";
+  case 16:
+    return "int16";
+  case 32:
+    return "int32";
+  default:
+    return "int64";
   }
 }
 
@@ -82,8 +91,8 @@ private:
     std::vector<llvm::Constant *> shape;
     for (int64_t size : row.shape)
       shape.push_back(number64(size));
-    return make({text(row.name), number32(abiDType(weightDType(row.elementType))), number32(shape.size()),
-                 array(shape), number64(row.offset), number64(row.size), text(row.layout)});
+    return make({text(row.name), number32(abiDType(weightDType(row.elementType))), number32(shape.size()), array(shape),
+                 number64(row.offset), number64(row.size), text(row.layout)});
   }
 
   llvm::Constant *number32(int64_t value) { return llvm::ConstantInt::get(i32, value); }
@@ -100,7 +109,8 @@ private:
   llvm::Constant *array(llvm::ArrayRef<llvm::Constant *> elements) {
     if (elements.empty())
       return llvm::ConstantPointerNull::get(pointer);
-    return global(llvm::ConstantArray::get(llvm::ArrayType::get(elements.front()->getType(), elements.size()), elements));
+    return global(
+        llvm::ConstantArray::get(llvm::ArrayType::get(elements.front()->getType(), elements.size()), elements));
   }
   llvm::Constant *text(llvm::StringRef value) {
     llvm::Constant *&known = texts[value];
@@ -146,17 +156,27 @@ static llvm::json::Array tensorsToJson(llvm::ArrayRef<TensorDescription> tensors
       else
         shape.push_back(nullptr);
     }
-    result.push_back(llvm::json::Object{{"name", llvm::json::fixUTF8(t.name)}, {"dtype", t.dtype}, {"shape", std::move(shape)}});
+    result.push_back(
+        llvm::json::Object{{"name", llvm::json::fixUTF8(t.name)}, {"dtype", t.dtype}, {"shape", std::move(shape)}});
   }
   return result;
 }
 
 std::string makeManifest(const LibraryDescription &d, TargetAttr target, llvm::StringRef fusionJson) {
   llvm::json::Array entries, weights;
-  for (const EntryDescription &entry : d.entries)
-    entries.push_back(llvm::json::Object{{"name", llvm::json::fixUTF8(entry.name)},
-                                         {"inputs", tensorsToJson(entry.inputs)},
-                                         {"outputs", tensorsToJson(entry.outputs)}});
+  for (const EntryDescription &entry : d.entries) {
+    llvm::json::Object object{{"name", llvm::json::fixUTF8(entry.name)},
+                              {"inputs", tensorsToJson(entry.inputs)},
+                              {"outputs", tensorsToJson(entry.outputs)}};
+    llvm::json::Object bounds;
+    for (const EntryDescription::Bounds &dim : entry.dimBounds)
+      bounds[dim.dim] = llvm::json::Object{{"min", dim.lower}, {"max", dim.upper}};
+    if (!bounds.empty())
+      object["dims"] = std::move(bounds);
+    if (entry.maxWorkspace)
+      object["max_workspace_bytes"] = *entry.maxWorkspace;
+    entries.push_back(std::move(object));
+  }
   for (const WeightRow &row : d.weights)
     weights.push_back(llvm::json::Object{{"name", llvm::json::fixUTF8(row.name)},
                                          {"dtype", weightDType(row.elementType)},
@@ -169,17 +189,16 @@ std::string makeManifest(const LibraryDescription &d, TargetAttr target, llvm::S
     fusion = std::move(*parsed);
   else
     llvm::consumeError(parsed.takeError());
-  llvm::json::Object manifest{
-      {"abi_version", ATTNRT_ABI_VERSION},
-      {"compiler", d.compilerVersion},
-      {"target", llvm::json::Object{{"triple", d.target},
-                                    {"cpu", target.getCpu()},
-                                    {"isa", target.getIsa()},
-                                    {"required_cpu_features", d.requiredCpuFeatures}}},
-      {"digest", "sha256 of 1 MiB leaves, in the footer"},
-      {"entries", std::move(entries)},
-      {"weights", std::move(weights)},
-      {"fusion", std::move(fusion)}};
+  llvm::json::Object manifest{{"abi_version", ATTNRT_ABI_VERSION},
+                              {"compiler", d.compilerVersion},
+                              {"target", llvm::json::Object{{"triple", d.target},
+                                                            {"cpu", target.getCpu()},
+                                                            {"isa", target.getIsa()},
+                                                            {"required_cpu_features", d.requiredCpuFeatures}}},
+                              {"digest", "sha256 of 1 MiB leaves, in the footer"},
+                              {"entries", std::move(entries)},
+                              {"weights", std::move(weights)},
+                              {"fusion", std::move(fusion)}};
   std::string text;
   llvm::raw_string_ostream(text) << llvm::formatv("{0}", llvm::json::Value(std::move(manifest)));
   return text;

@@ -2,6 +2,7 @@
 #define COMPILER_EMIT_CPU_LIBRARYTABLE_H
 
 #include "compiler/package/WeightPlan.h"
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -13,8 +14,8 @@ namespace attn {
 
 struct TensorDescription {
   std::string name;
-  std::string dtype;                // as NumPy spells it
-  llvm::SmallVector<int64_t> shape; // -1 where the run decides
+  std::string dtype;                 // as NumPy spells it
+  llvm::SmallVector<int64_t> shape;  // -1 where the run decides
   std::vector<std::string> dimNames; // one a dimension, "" for none
 };
 
@@ -23,6 +24,12 @@ struct EntryDescription {
   std::string function; // symbol of an attnrt_entry_fn in the module
   std::vector<TensorDescription> inputs, outputs;
   std::vector<std::string> messages;
+  struct Bounds {
+    std::string dim;
+    int64_t lower, upper;
+  };
+  std::vector<Bounds> dimBounds;
+  std::optional<int64_t> maxWorkspace; // bytes, where the bounds tell
 };
 
 /// What attnrt_library (abi.h) says of a library.

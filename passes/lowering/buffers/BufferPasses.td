@@ -86,7 +86,9 @@ def PlanMemoryPass : Pass<"attn-plan-memory", "mlir::func::FuncOp"> {
     lifetime, in units of the dimensions' product; the groups follow one
     another. So a buffer is reused as with static shapes, and the one request
     for memory stands at the entry. A buffer whose size only the run computes
-    gets its own request where the size is known. A kernel may not allocate: its
+    gets its own request where the size is known. Where `attn.dim_bounds` gives
+    every named dimension a greatest size, `attn.max_workspace` says what a run
+    asks for at most. A kernel may not allocate: its
     scratch is an operand or a `memref.alloca`.
   }];
   let dependentDialects = ["::mlir::memref::MemRefDialect", "::mlir::arith::ArithDialect",

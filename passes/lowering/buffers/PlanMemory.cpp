@@ -56,6 +56,7 @@ public:
     for (Buffer &buffer : buffers)
       point = std::min(point, buffer.first);
     pointOp = operations[point];
+    findBounds();
     llvm::MapVector<ArrayRef<unsigned>, SmallVector<Buffer *>> groups;
     SmallVector<Buffer *> late;
     for (Buffer &buffer : buffers) {
@@ -65,7 +66,7 @@ public:
         late.push_back(&buffer);
     }
     if (!groups.empty())
-      placeGroups(groups.takeVector());
+      placeGroups(groups.takeVector(), /*isAll=*/late.empty());
     for (Buffer *buffer : late)
       requestInPlace(*buffer);
     for (Buffer &buffer : buffers)
@@ -113,6 +114,45 @@ private:
       return WalkResult::advance();
     });
     return failure(result.wasInterrupted());
+  }
+
+  /// The greatest sizes of the factors, where the entry bounds the dimension
+  /// that a factor is.
+  void findBounds() {
+    upper.assign(values.size(), std::nullopt);
+    auto bounds = entry->getAttrOfType<DictionaryAttr>(AttnDialect::kDimBoundsAttr);
+    auto inputs = entry->getAttrOfType<ArrayAttr>(AttnDialect::kInputsAttr);
+    if (!bounds || !inputs)
+      return;
+    for (auto [n, value] : llvm::enumerate(values)) {
+      auto dim = value.getDefiningOp<memref::DimOp>();
+      auto argument = dim ? dyn_cast<BlockArgument>(dim.getSource()) : BlockArgument();
+      std::optional<int64_t> position = dim ? dim.getConstantIndex() : std::nullopt;
+      if (!argument || !position || argument.getOwner() != &entry.getBody().front() ||
+          argument.getArgNumber() >= inputs.size())
+        continue;
+      auto names = cast<DictionaryAttr>(inputs[argument.getArgNumber()]).getAs<ArrayAttr>("dims");
+      if (!names || *position >= static_cast<int64_t>(names.size()))
+        continue;
+      if (auto range = bounds.getAs<DenseI64ArrayAttr>(cast<StringAttr>(names[*position]).getValue()))
+        upper[n] = range[1];
+    }
+  }
+
+  /// Adds the greatest size of a group of `total` units to `bytes`; nullopt for
+  /// one that has none.
+  void addGreatest(ArrayRef<unsigned> factors, int64_t total, std::optional<int64_t> &bytes) {
+    int64_t unit = 1;
+    bool fits = true;
+    for (unsigned factor : factors) {
+      fits &= upper[factor].has_value();
+      fits = fits && !llvm::MulOverflow(unit, *upper[factor], unit);
+    }
+    if (!factors.empty())
+      fits = fits && !llvm::AddOverflow(unit, int64_t(15), unit);
+    unit = factors.empty() ? unit : unit & -16;
+    if (!fits || !bytes || llvm::MulOverflow(unit, total, unit) || llvm::AddOverflow(*bytes, unit, *bytes))
+      bytes = std::nullopt;
   }
 
   int64_t positionOf(Operation *op) { return positions[entry.getBody().front().findAncestorOpInBlock(*op)]; }
@@ -210,13 +250,15 @@ private:
     return arith::AndIOp::create(b, loc, arith::AddIOp::create(b, loc, unit, constant(15)), constant(-16));
   }
 
-  void placeGroups(SmallVector<Group> groups) {
+  void placeGroups(SmallVector<Group> groups, bool isAll) {
     Location loc = entry.getLoc();
     b.setInsertionPoint(pointOp);
     Value base = constant(0), estimate = arith::ConstantOp::create(b, loc, b.getF64FloatAttr(0.0));
     SmallVector<std::pair<Buffer *, Value>> places;
+    std::optional<int64_t> greatest = 0;
     for (auto &[factors, group] : groups) {
       int64_t total = placeGroup(group, factors.empty() ? kAlignment : 4);
+      addGreatest(factors, total, greatest);
       Value approximate, unit = unitOf(factors, approximate);
       for (Buffer *buffer : group) {
         Value offset = arith::MulIOp::create(b, loc, unit, constant(buffer->offset));
@@ -227,10 +269,15 @@ private:
           b, loc, approximate, arith::ConstantOp::create(b, loc, b.getF64FloatAttr(static_cast<double>(total))));
       estimate = arith::AddFOp::create(b, loc, estimate, scaled);
     }
-    // Sizes whose product does not fit 64 bits ask for more than there is.
-    Value limit = arith::ConstantOp::create(b, loc, b.getF64FloatAttr(0x1p62));
-    Value fits = arith::CmpFOp::create(b, loc, arith::CmpFPredicate::OLT, estimate, limit);
-    Value bytes = arith::SelectOp::create(b, loc, fits, base, constant(-1));
+    Value bytes = base;
+    if (!greatest || *greatest >= int64_t(1) << 62) {
+      // Sizes whose product does not fit 64 bits ask for more than there is.
+      Value limit = arith::ConstantOp::create(b, loc, b.getF64FloatAttr(0x1p62));
+      Value fits = arith::CmpFOp::create(b, loc, arith::CmpFPredicate::OLT, estimate, limit);
+      bytes = arith::SelectOp::create(b, loc, fits, base, constant(-1));
+    } else if (isAll) {
+      entry->setAttr(AttnDialect::kMaxWorkspaceAttr, b.getI64IntegerAttr(*greatest));
+    }
     Value arena = WorkspaceOp::create(b, loc, MemRefType::get({ShapedType::kDynamic}, b.getI8Type()), bytes);
     for (auto [buffer, offset] : places)
       replace(*buffer, arena, offset);
@@ -263,6 +310,7 @@ private:
   DenseMap<Operation *, int64_t> positions;
   DenseMap<Value, unsigned> numbers;
   SmallVector<Value> values;
+  SmallVector<std::optional<int64_t>> upper; // of each value, where known
   SmallVector<Buffer> buffers;
 };
 
