@@ -23,14 +23,14 @@ void attn::buildKernelPipeline(OpPassManager &pm, unsigned optLevel, llvm::funct
       pm.addPass(std::move(pass));
   };
   if (optLevel > 0) {
-    add(createLowerContractionsPass());
     add(createPrepareAttentionPass());
     add(createLowerAttentionPass());
     add(createLowerNormalizationPass());
   }
-  // What has no kernel.
+  // What has no kernel; its contractions may still have one.
   add(createDecomposePass());
   if (optLevel > 0) {
+    add(createLowerContractionsPass());
     add(createCanonicalizerPass());
     add(createCSEPass());
   }

@@ -4,6 +4,7 @@
 // Sequential f32 sums have a proven K u S; the square root is what random signs
 // give, and is the one that notices a wrong term.
 #include "passes/kernels/cpu/Gemm.h"
+#include "passes/kernels/cpu/PackPanels.h"
 #include "test/kernels/KernelHarness.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -275,6 +276,80 @@ TEST_P(GemmTest, RowsDoNotDependOnTheirNeighbours) {
   EXPECT_EQ(d.values(), last);
 }
 
+/// `batches` products of m x k and k x n, packed by the kernel that runs before;
+/// the elements out of bounds, as text.
+std::string checkBatch(Kernel &pack, Kernel &gemm, int64_t width, int64_t batches, int64_t m, int64_t k, int64_t n) {
+  std::vector<float> aValues = randomFloats(batches * m * k, 3), bValues = randomFloats(batches * k * n, 4);
+  Buffer a({batches * m, k}, aValues), b({batches, k, n}, bValues), c({batches * m, n});
+  Buffer panels({batches * ((n + width - 1) / width), k, width});
+  if (!pack.call({&b, &panels}, 3) || !gemm.call({&a, &panels, &c}, 3))
+    return "the arguments do not fit";
+  if (!panels.guardIntact() || !c.guardIntact())
+    return "a write before the result";
+  for (int64_t row = 0; row < batches * m; ++row)
+    for (int64_t j = 0; j < n; ++j) {
+      double sum = 0, size = 0;
+      for (int64_t l = 0; l < k; ++l) {
+        double product = static_cast<double>(aValues[row * k + l]) * bValues[(row / m * k + l) * n + j];
+        sum += product;
+        size += std::fabs(product);
+      }
+      double bound = std::ldexp(2 + 4 * std::sqrt(k), -24) * size + std::ldexp(std::fabs(sum), -23);
+      if (!(std::fabs(c[row * n + j] - sum) <= bound))
+        return llvm::formatv("b {0} m {1} k {2} n {3}: c[{4},{5}] is {6}, expects {7} within {8}", batches, m, k, n,
+                             row, j, c[row * n + j], sum, bound);
+    }
+  return "";
+}
+
+TEST_P(GemmTest, BatchesOfSizesThatTheRunKnows) {
+  constexpr int64_t kOpen = ShapedType::kDynamic;
+  for (auto [fixedK, fixedN] :
+       {std::pair(kOpen, kOpen), std::pair<int64_t, int64_t>(17, kOpen), std::pair<int64_t, int64_t>(17, 100)}) {
+    int64_t width = 0;
+    auto gemm = Kernel::compile(GetParam(), [&, k = fixedK, n = fixedN](OpBuilder &builder, Location loc) {
+      GemmSpec spec = GemmSpec::forTarget(makeTarget(*builder.getContext(), GetParam()), kOpen, k, n);
+      spec.isBatched = true;
+      spec.chunkBlocks = 2;
+      width = spec.panelWidth();
+      return buildGemm(builder, loc, spec);
+    });
+    auto pack = Kernel::compile(GetParam(), [&, k = fixedK, n = fixedN](OpBuilder &builder, Location loc) {
+      GemmSpec spec = GemmSpec::forTarget(makeTarget(*builder.getContext(), GetParam()), kOpen, k, n);
+      return FailureOr<func::FuncOp>(buildPackPanels(builder, loc, {k, n, spec.panelWidth(), spec.lanes}));
+    });
+    ASSERT_TRUE(gemm && pack);
+    for (int64_t batches : {0, 1, 3})
+      for (int64_t m : {0, 1, 8, 9, 50})
+        for (int64_t k : {0, 1, 17, 64})
+          for (int64_t n : {0, 1, 15, 16, 48, 49, 100})
+            if ((ShapedType::isDynamic(fixedK) || k == fixedK) && (ShapedType::isDynamic(fixedN) || n == fixedN))
+              EXPECT_EQ(checkBatch(*pack, *gemm, width, batches, m, k, n), "");
+  }
+}
+
+// A's rows in chunks: the same bits as without.
+TEST_P(GemmTest, ChunksOfRows) {
+  std::vector<float> a = randomFloats(100 * 33, 5), results[2];
+  for (int64_t chunkBlocks : {0, 3}) {
+    int64_t width = 0;
+    auto kernel = Kernel::compile(GetParam(), [&](OpBuilder &builder, Location loc) {
+      GemmSpec spec = GemmSpec::forTarget(makeTarget(*builder.getContext(), GetParam()), ShapedType::kDynamic, 33, 130);
+      spec.chunkBlocks = chunkBlocks;
+      width = spec.panelWidth();
+      return buildGemm(builder, loc, spec);
+    });
+    ASSERT_TRUE(kernel);
+    Buffer b = packPanels(randomFloats(33 * 130, 6), 33, 130, width);
+    for (int64_t m : {1, 24, 25, 100}) {
+      Buffer rows({m, 33}, std::vector<float>(a.begin(), a.begin() + m * 33)), c({m, 130});
+      ASSERT_TRUE(kernel->call({&rows, &b, &c}, 3));
+      llvm::append_range(results[chunkBlocks != 0], c.values());
+    }
+  }
+  EXPECT_EQ(results[0], results[1]);
+}
+
 // The k loop of the full tile: one FMA a register and step, no reload of a sum.
 TEST(GemmCode, KeepsSumsInRegisters) {
   for (auto [isa, fmas] : {std::pair("avx512", 24), std::pair("avx2", 12)}) {
@@ -302,7 +377,7 @@ TEST(GemmSpecTest, EqualNamesMeanEqualKernels) {
   context.loadDialect<AttnDialect>();
   TargetAttr target = makeTarget(context, "avx512");
   GemmSpec spec = GemmSpec::forTarget(target, ShapedType::kDynamic, 384, 1536);
-  EXPECT_EQ(spec.symbol(), "gemm_f32_mx_k384_n1536_fma_8x3x16");
+  EXPECT_EQ(spec.symbol(), "gemm_f32_mx_k384_n1536_fma_8x3x16_c42");
   EXPECT_EQ(spec.numPanels(), 32);
   GemmSpec fixed = GemmSpec::forTarget(target, 128, 384, 1536);
   EXPECT_NE(spec.symbol(), fixed.symbol());

@@ -70,9 +70,10 @@ private:
   void emitDirect(int64_t height, ArrayRef<Value> sums);
   void emitStaged();
   /// Runs `emitColumns(count)` for the number of columns of the panel at hand:
-  /// a whole panel, or what is left in the last one.
+  /// a whole panel, or what is left in the last one (kDynamic: the run knows).
   void forPanelColumns(function_ref<void(int64_t)> emitColumns);
-  void emitElement(Value row, int64_t vectorNumber, int64_t columns, Value sum);
+  int64_t vectorsOf(int64_t count) const;
+  void emitElement(Value row, int64_t vectorNumber, int64_t count, Value sum);
   Value load(Value buffer, ValueRange indices, Value mask);
 
   OpBuilder &b;
@@ -84,9 +85,10 @@ private:
 
   Value a, panels, flatPanels, c, scratch;
   SmallVector<Value> operands;
-  Value zero, blocks, height, extra, prefetchStep;
-  // Of the task at hand.
-  Value panel, row, tileHeight, firstColumn, prefetchAt;
+  // rows, numPanels and blocks are those of one product of a batch.
+  Value zero, kSize, columns, rows, numPanels, totalPanels, blocks, height, extra;
+  // Of the task at hand; panelAt is the panel's place in B.
+  Value panel, panelAt, row, tileHeight, firstColumn, prefetchStep, prefetchAt;
 };
 
 /// A loop from 0 that LLVM must not unroll: the micro-kernel's order of loads
@@ -103,7 +105,8 @@ scf::ForOp GemmEmitter::createLoop(Value end, ValueRange inits) {
 func::FuncOp GemmEmitter::emit() {
   Type f32 = b.getF32Type();
   auto memref = [&](ArrayRef<int64_t> shape) { return MemRefType::get(shape, f32); };
-  SmallVector<Type> types = {memref({spec.m, spec.k}), memref({spec.numPanels(), spec.k, width})};
+  SmallVector<Type> types = {memref({spec.m, spec.k}),
+                             memref({spec.isBatched ? ShapedType::kDynamic : spec.numPanels(), spec.k, width})};
   for (EpilogueOperand kind : spec.operands)
     switch (kind) {
     case EpilogueOperand::Scalar:
@@ -132,19 +135,36 @@ func::FuncOp GemmEmitter::emit() {
   c = function.getArguments().back();
   flatPanels = memref::CollapseShapeOp::create(b, loc, panels, ArrayRef<ReassociationIndices>{{0, 1, 2}});
 
+  zero = constant(0);
+  auto sizeOf = [&](int64_t size, Value buffer, int64_t dim) -> Value {
+    return ShapedType::isDynamic(size) ? memref::DimOp::create(b, loc, buffer, dim).getResult() : constant(size);
+  };
+  auto atLeastOne = [&](Value x) -> Value { return arith::MaxUIOp::create(b, loc, x, constant(1)); };
+  kSize = sizeOf(spec.k, a, 1);
+  columns = sizeOf(spec.n, c, 1);
+  numPanels = ShapedType::isDynamic(spec.n) ? arith::CeilDivUIOp::create(b, loc, columns, constant(width)).getResult()
+                                            : constant(spec.numPanels());
+  rows = memref::DimOp::create(b, loc, a, 0);
+  totalPanels = numPanels;
+  Value batches;
+  if (spec.isBatched) {
+    totalPanels = memref::DimOp::create(b, loc, panels, 0);
+    batches = arith::DivUIOp::create(b, loc, totalPanels, atLeastOne(numPanels));
+    rows = arith::DivUIOp::create(b, loc, rows, atLeastOne(batches));
+  }
   // M rows in ceil(M / tileRows) blocks whose heights differ by one at most: the
   // first `extra` have height + 1 rows. M = 50 in tiles of 8 is 8 + 6 * 7.
-  zero = constant(0);
-  Value rows = memref::DimOp::create(b, loc, a, 0);
   blocks = arith::CeilDivUIOp::create(b, loc, rows, constant(spec.tileRows));
-  Value divisor = arith::MaxUIOp::create(b, loc, blocks, constant(1));
+  Value divisor = atLeastOne(blocks);
   height = arith::DivUIOp::create(b, loc, rows, divisor);
   extra = arith::RemUIOp::create(b, loc, rows, divisor);
   // Floats that the prefetch pointer moves a k step, so that the blocks of one
   // panel together fetch the next one.
   prefetchStep = arith::CeilDivUIOp::create(b, loc, constant(width), divisor);
 
-  Value tasks = mul(constant(spec.numPanels()), blocks);
+  Value tasks = mul(numPanels, blocks);
+  if (batches)
+    tasks = mul(tasks, batches);
   auto parallel = scf::ParallelOp::create(b, loc, ValueRange{zero}, ValueRange{tasks}, ValueRange{constant(1)});
   b.setInsertionPointToStart(parallel.getBody());
   emitTask(parallel.getInductionVars()[0]);
@@ -157,15 +177,37 @@ void GemmEmitter::emitTask(Value task) {
   if (!isDirect)
     scratch = memref::AllocaOp::create(b, loc, MemRefType::get({spec.tileRows, width}, b.getF32Type()), ValueRange(),
                                        b.getI64IntegerAttr(64));
-  panel = arith::DivUIOp::create(b, loc, task, blocks);
-  Value block = arith::RemUIOp::create(b, loc, task, blocks);
+  Value group = blocks, firstBlock, batch;
+  if (spec.isBatched) {
+    Value perBatch = mul(numPanels, blocks);
+    batch = arith::DivUIOp::create(b, loc, task, perBatch);
+    task = arith::RemUIOp::create(b, loc, task, perBatch);
+  }
+  if (spec.chunkBlocks) {
+    // All chunks are whole but the last.
+    Value chunkSize = constant(spec.chunkBlocks), perChunk = mul(numPanels, chunkSize);
+    Value chunk = arith::DivUIOp::create(b, loc, task, perChunk);
+    task = arith::RemUIOp::create(b, loc, task, perChunk);
+    firstBlock = mul(chunk, chunkSize);
+    group = arith::MinUIOp::create(b, loc, chunkSize, arith::SubIOp::create(b, loc, blocks, firstBlock));
+    prefetchStep = arith::CeilDivUIOp::create(b, loc, constant(width), group);
+  }
+  panel = panelAt = arith::DivUIOp::create(b, loc, task, group);
+  Value inGroup = arith::RemUIOp::create(b, loc, task, group), block = inGroup;
+  if (firstBlock)
+    block = add(block, firstBlock);
   row = add(mul(block, height), arith::MinUIOp::create(b, loc, block, extra));
+  if (batch) {
+    row = add(row, mul(batch, rows));
+    panelAt = add(panel, mul(batch, numPanels));
+  }
   firstColumn = mul(panel, constant(width));
   Value isTaller = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::ult, block, extra);
   tileHeight = add(height, arith::IndexCastUIOp::create(b, loc, b.getIndexType(), isTaller));
   // The last panel has none after it and touches itself instead.
-  Value next = arith::MinUIOp::create(b, loc, add(panel, constant(1)), constant(spec.numPanels() - 1));
-  prefetchAt = add(mul(next, constant(spec.k * width)), mul(block, mul(prefetchStep, constant(spec.k))));
+  Value last = arith::SubIOp::create(b, loc, totalPanels, constant(1));
+  Value next = arith::MinUIOp::create(b, loc, add(panelAt, constant(1)), last);
+  prefetchAt = add(mul(next, mul(kSize, constant(width))), mul(inGroup, mul(prefetchStep, kSize)));
 
   // The heights that occur: all for dynamic M, else M / blocks and one more.
   SmallVector<int64_t> heights;
@@ -180,9 +222,9 @@ void GemmEmitter::emitTask(Value task) {
   }
   if (heights.empty())
     return;
-  int64_t last = heights.pop_back_val();
+  int64_t tallest = heights.pop_back_val();
   if (heights.empty()) {
-    emitTile(last);
+    emitTile(tallest);
   } else {
     auto choice = scf::IndexSwitchOp::create(b, loc, TypeRange(), tileHeight, heights, heights.size());
     OpBuilder::InsertionGuard guard(b);
@@ -192,7 +234,7 @@ void GemmEmitter::emitTask(Value task) {
       scf::YieldOp::create(b, loc);
     }
     b.setInsertionPointToStart(&choice.getDefaultRegion().emplaceBlock());
-    emitTile(last);
+    emitTile(tallest);
     scf::YieldOp::create(b, loc);
   }
   if (!isDirect)
@@ -216,37 +258,37 @@ SmallVector<Value> GemmEmitter::emitSums(int64_t height) {
   // be asked for (M = 8, cold: 85 -> 115 GF). With more blocks the same lines are
   // asked for again, which costs nothing that can be measured.
   int64_t prefetches = llvm::divideCeil(width, kLineFloats);
-  SmallVector<Value> rows;
+  SmallVector<Value> tileRows;
   for (int64_t r = 0; r < height; ++r)
-    rows.push_back(add(row, constant(r)));
+    tileRows.push_back(add(row, constant(r)));
   Value none = arith::ConstantOp::create(b, loc, b.getZeroAttr(vectorType));
   SmallVector<Value> inits(height * vectors, none);
   inits.push_back(prefetchAt);
-  scf::ForOp loop = createLoop(constant(spec.k), inits);
+  scf::ForOp loop = createLoop(kSize, inits);
   OpBuilder::InsertionGuard guard(b);
   b.setInsertionPointToStart(loop.getBody());
   Value k = loop.getInductionVar();
   SmallVector<Value> sums(loop.getRegionIterArgs());
   Value &at = sums.back();
 
-  SmallVector<Value> columns;
+  SmallVector<Value> loaded;
   for (int64_t v = 0; v < vectors; ++v)
-    columns.push_back(
-        vector::LoadOp::create(b, loc, vectorType, panels, ValueRange{panel, k, constant(v * spec.lanes)}));
+    loaded.push_back(
+        vector::LoadOp::create(b, loc, vectorType, panels, ValueRange{panelAt, k, constant(v * spec.lanes)}));
   for (int64_t p = 0; p < prefetches; ++p)
     memref::PrefetchOp::create(b, loc, flatPanels, ValueRange{add(at, constant(p * kLineFloats))}, /*isWrite=*/false,
                                /*localityHint=*/2, /*isDataCache=*/true);
   at = add(at, prefetchStep);
   for (int64_t r = 0; r < height; ++r) {
-    Value scalar = memref::LoadOp::create(b, loc, a, ValueRange{rows[r], k});
+    Value scalar = memref::LoadOp::create(b, loc, a, ValueRange{tileRows[r], k});
     Value splat = vector::BroadcastOp::create(b, loc, vectorType, scalar);
     for (int64_t v = 0; v < vectors; ++v) {
       Value &sum = sums[r * vectors + v];
       if (spec.hasFma) {
-        sum = vector::FMAOp::create(b, loc, splat, columns[v], sum);
+        sum = vector::FMAOp::create(b, loc, splat, loaded[v], sum);
       } else {
         auto contract = arith::FastMathFlagsAttr::get(b.getContext(), arith::FastMathFlags::contract);
-        Value product = arith::MulFOp::create(b, loc, splat, columns[v], contract);
+        Value product = arith::MulFOp::create(b, loc, splat, loaded[v], contract);
         sum = arith::AddFOp::create(b, loc, sum, product, contract);
       }
     }
@@ -258,12 +300,13 @@ SmallVector<Value> GemmEmitter::emitSums(int64_t height) {
 }
 
 void GemmEmitter::forPanelColumns(function_ref<void(int64_t)> emitColumns) {
-  int64_t rest = spec.n % width;
+  int64_t rest = ShapedType::isDynamic(spec.n) ? ShapedType::kDynamic : spec.n % width;
   if (rest == 0)
     return emitColumns(width);
   if (spec.numPanels() == 1)
     return emitColumns(rest);
-  Value isLast = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::eq, panel, constant(spec.numPanels() - 1));
+  Value last = arith::SubIOp::create(b, loc, numPanels, constant(1));
+  Value isLast = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::eq, panel, last);
   auto choice = scf::IfOp::create(b, loc, isLast, /*withElseRegion=*/true);
   OpBuilder::InsertionGuard guard(b);
   b.setInsertionPointToStart(choice.thenBlock());
@@ -272,11 +315,17 @@ void GemmEmitter::forPanelColumns(function_ref<void(int64_t)> emitColumns) {
   emitColumns(width);
 }
 
+/// The vectors that hold `count` columns: all that a panel has where only the
+/// run knows.
+int64_t GemmEmitter::vectorsOf(int64_t count) const {
+  return ShapedType::isDynamic(count) ? spec.tileVectors : llvm::divideCeil(count, spec.lanes);
+}
+
 void GemmEmitter::emitDirect(int64_t height, ArrayRef<Value> sums) {
-  forPanelColumns([&](int64_t columns) {
+  forPanelColumns([&](int64_t count) {
     for (int64_t r = 0; r < height; ++r)
-      for (int64_t v = 0; v * spec.lanes < columns; ++v)
-        emitElement(add(row, constant(r)), v, columns, sums[r * spec.tileVectors + v]);
+      for (int64_t v = 0; v < vectorsOf(count); ++v)
+        emitElement(add(row, constant(r)), v, count, sums[r * spec.tileVectors + v]);
   });
 }
 
@@ -285,10 +334,10 @@ void GemmEmitter::emitStaged() {
   OpBuilder::InsertionGuard guard(b);
   b.setInsertionPointToStart(loop.getBody());
   Value r = loop.getInductionVar(), at = add(row, r);
-  forPanelColumns([&](int64_t columns) {
-    for (int64_t v = 0; v * spec.lanes < columns; ++v) {
+  forPanelColumns([&](int64_t count) {
+    for (int64_t v = 0; v < vectorsOf(count); ++v) {
       Value sum = vector::LoadOp::create(b, loc, vectorType, scratch, ValueRange{r, constant(v * spec.lanes)});
-      emitElement(at, v, columns, sum);
+      emitElement(at, v, count, sum);
     }
   });
 }
@@ -301,14 +350,16 @@ Value GemmEmitter::load(Value buffer, ValueRange indices, Value mask) {
 }
 
 /// Applies the epilogue to the vector `vectorNumber` of a row whose panel has
-/// `columns` columns, and stores it.
-void GemmEmitter::emitElement(Value row, int64_t vectorNumber, int64_t columns, Value sum) {
+/// `count` columns, and stores it.
+void GemmEmitter::emitElement(Value row, int64_t vectorNumber, int64_t count, Value sum) {
   int64_t first = vectorNumber * spec.lanes;
   Value column = add(firstColumn, constant(first));
   Value mask;
-  if (columns - first < spec.lanes)
-    mask = vector::ConstantMaskOp::create(b, loc, VectorType::get({spec.lanes}, b.getI1Type()),
-                                          ArrayRef<int64_t>{columns - first});
+  auto maskType = VectorType::get({spec.lanes}, b.getI1Type());
+  if (ShapedType::isDynamic(count)) // what is left may be less than nothing: no lane then
+    mask = vector::CreateMaskOp::create(b, loc, maskType, ValueRange{arith::SubIOp::create(b, loc, columns, column)});
+  else if (count - first < spec.lanes)
+    mask = vector::ConstantMaskOp::create(b, loc, maskType, ArrayRef<int64_t>{count - first});
   Value result = sum;
   if (spec.epilogue) {
     SmallVector<Value> arguments;
@@ -362,13 +413,20 @@ GemmSpec GemmSpec::forTarget(TargetAttr target, int64_t m, int64_t k, int64_t n)
   // 24 + 3 + 1 of 32 registers; 12 + 2 + 1 and 8 + 2 + 1 of 16.
   spec.tileRows = spec.lanes == 16 ? 8 : spec.lanes == 8 ? 6 : 4;
   spec.tileVectors = spec.lanes == 16 ? 3 : 2;
+  // A block of A that is read for every panel, within half the cache.
+  int64_t blockBytes = 4 * spec.tileRows * (ShapedType::isDynamic(k) ? 1024 : std::max<int64_t>(k, 1));
+  spec.chunkBlocks = std::max<int64_t>(target.getL2() / 2 / blockBytes, 1);
+  if (!ShapedType::isDynamic(m) && llvm::divideCeil(m, spec.tileRows) <= spec.chunkBlocks)
+    spec.chunkBlocks = 0;
   return spec;
 }
 
 std::string GemmSpec::symbol() const {
-  std::string rows = ShapedType::isDynamic(m) ? "x" : std::to_string(m);
-  std::string name = llvm::formatv("gemm_f32_m{0}_k{1}_n{2}_{3}_{4}x{5}x{6}", rows, k, n, hasFma ? "fma" : "mul",
-                                   tileRows, tileVectors, lanes);
+  auto size = [](int64_t number) { return ShapedType::isDynamic(number) ? "x" : std::to_string(number); };
+  std::string name = llvm::formatv("gemm_f32{0}_m{1}_k{2}_n{3}_{4}_{5}x{6}x{7}", isBatched ? "_batch" : "", size(m),
+                                   size(k), size(n), hasFma ? "fma" : "mul", tileRows, tileVectors, lanes);
+  if (chunkBlocks)
+    name += "_c" + std::to_string(chunkBlocks);
   if (!epilogue)
     return name;
   std::string key = blockSignature(*epilogue) + std::to_string(accumulator);
@@ -378,9 +436,12 @@ std::string GemmSpec::symbol() const {
 }
 
 bool canBuildGemm(const GemmSpec &spec, std::string *reason) {
-  if (spec.k < 1 || spec.n < 1 || (spec.m < 0 && !ShapedType::isDynamic(spec.m)))
+  auto isSize = [](int64_t size, int64_t least) { return size >= least || ShapedType::isDynamic(size); };
+  if (!isSize(spec.k, 1) || !isSize(spec.n, 1) || !isSize(spec.m, 0))
     return fail(reason, "the sizes M, K, N (" + Twine(spec.m) + ", " + Twine(spec.k) + ", " + Twine(spec.n) +
                             ") are not positive");
+  if (spec.isBatched && !ShapedType::isDynamic(spec.m))
+    return fail(reason, "a batch has a number of rows that the run knows");
   if (spec.lanes < 1 || spec.tileRows < 1 || spec.tileVectors < 1)
     return fail(reason, "the tile is empty");
   if (!spec.epilogue)

@@ -17,20 +17,25 @@ enum class EpilogueOperand {
   Full       ///< memref<MxNxf32>: at the element's position, as a residual
 };
 
-/// C[m,n] = epilogue( sum_k A[m,k] B[k,n], operands at (m,n) ), all f32.
+/// C[m,n] = epilogue( sum_k A[m,k] B[k,n], operands at (m,n) ), all f32; with
+/// isBatched, as many such products as there are B's, rows one below the other.
 ///
 /// The sum runs over k in order, one fused multiply-add at a time, for every
 /// tile height: a row's bits depend neither on the other rows nor on threads.
 struct GemmSpec {
-  int64_t m = mlir::ShapedType::kDynamic; ///< rows, or kDynamic
-  int64_t k = 0;
-  int64_t n = 0;
+  int64_t m = mlir::ShapedType::kDynamic; ///< rows of all of A, or kDynamic
+  int64_t k = 0;                          ///< or kDynamic
+  int64_t n = 0;                          ///< or kDynamic
+  bool isBatched = false;                 ///< several B's; m is kDynamic
 
   // The micro-tile: tileRows x (tileVectors * lanes) sums stay in registers.
   int64_t lanes = 4;
   int64_t tileRows = 4;
   int64_t tileVectors = 2;
   bool hasFma = false; ///< fused multiply-add is one instruction
+  /// Blocks of tileRows rows that stay in the second-level cache while the
+  /// panels go by, so that A comes once from beyond it; 0: all of A.
+  int64_t chunkBlocks = 0;
 
   /// A block of scalar ops that yields the element of C; null: the sum itself.
   /// Argument number `accumulator` is the sum, the others in order are read as
@@ -45,7 +50,8 @@ struct GemmSpec {
 
   /// Columns of one panel of B, the `width` of #attn.pack_panels.
   int64_t panelWidth() const { return tileVectors * lanes; }
-  int64_t numPanels() const { return (n + panelWidth() - 1) / panelWidth(); }
+  /// Panels of one B, or kDynamic.
+  int64_t numPanels() const { return mlir::ShapedType::isDynamic(n) ? n : (n + panelWidth() - 1) / panelWidth(); }
 
   /// The kernel's name and cache key: equal names, identical code.
   std::string symbol() const;
@@ -57,13 +63,14 @@ bool canBuildGemm(const GemmSpec &spec, std::string *reason = nullptr);
 /// Emits the kernel `spec.symbol()` at the builder's insertion point. Arguments:
 ///
 ///   A         memref<MxKxf32>
-///   B         memref<PxKxWxf32>, P = ceil(N / W) panels, zeros beyond N
+///   B         memref<PxKxWxf32>, P = ceil(N / W) panels, zeros beyond N; those of
+///             a batch one after the other
 ///   operands  see EpilogueOperand, in the order of spec.operands
 ///   C         memref<MxNxf32>, written once, never read
 ///
 /// A Full operand may be C's buffer. One scf.parallel runs over all micro-tiles,
-/// those of one panel one after the other; each prefetches its part of the next
-/// panel. Emits a diagnostic at `loc` where canBuildGemm is false.
+/// those of one panel and chunk one after the other; each prefetches its part of
+/// the next panel. Emits a diagnostic at `loc` where canBuildGemm is false.
 mlir::FailureOr<mlir::func::FuncOp> buildGemm(mlir::OpBuilder &builder, mlir::Location loc, const GemmSpec &spec);
 
 } // namespace attn

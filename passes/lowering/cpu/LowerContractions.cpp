@@ -1,8 +1,11 @@
 #include "dialects/attn/AttnOps.h"
 #include "passes/Passes.h"
 #include "passes/kernels/cpu/Gemm.h"
+#include "passes/kernels/cpu/PackPanels.h"
+#include "passes/lowering/cpu/ContractionMatch.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Arith/Utils/Utils.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
@@ -10,8 +13,8 @@
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/Dialect/Utils/IndexingUtils.h"
+#include "mlir/Dialect/Utils/StaticValueUtils.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
-#include "mlir/IR/Matchers.h"
 #include "mlir/IR/PatternMatch.h"
 #include "mlir/IR/Remarks.h"
 #include "mlir/IR/SymbolTable.h"
@@ -26,26 +29,6 @@ using namespace attn;
 
 namespace {
 
-using Dims = SmallVector<unsigned>;
-
-/// A contraction of an activation A and a weight W, its loops sorted into rows
-/// (A and result), columns (W and result) and sums (A and W).
-struct Contraction {
-  linalg::LinalgOp op;
-  Value activation;
-  TypedValue<RankedTensorType> weight;
-  FlatSymbolRefAttr global;
-  AffineMap activationMap, resultMap;
-  Dims rows, columns, sums;
-  bool isTransposed = false; ///< W is columns x sums
-
-  int64_t getResultPosition(unsigned dim) const { return *resultMap.getResultPosition(getAffineDim(dim)); }
-  int64_t getActivationPosition(unsigned dim) const { return *activationMap.getResultPosition(getAffineDim(dim)); }
-
-private:
-  AffineExpr getAffineDim(unsigned dim) const { return getAffineDimExpr(dim, resultMap.getContext()); }
-};
-
 /// The dimensions [first, end) as one group of a reshape.
 ReassociationIndices range(int64_t first, int64_t end) { return llvm::to_vector_of<int64_t, 2>(llvm::seq(first, end)); }
 
@@ -57,26 +40,6 @@ struct Epilogue {
   SmallVector<Value> operands;
 };
 
-LogicalResult fail(std::string &reason, const Twine &text) {
-  reason = text.str();
-  return failure();
-}
-
-Dims getDims(AffineMap map) {
-  return llvm::map_to_vector(map.getResults(), [](AffineExpr e) { return cast<AffineDimExpr>(e).getPosition(); });
-}
-
-Dims concat(const Dims &x, const Dims &y) {
-  Dims both(x);
-  llvm::append_range(both, y);
-  return both;
-}
-
-bool isZeroFill(Value value) {
-  auto fill = value.getDefiningOp<linalg::FillOp>();
-  return fill && matchPattern(fill.getInputs().front(), m_AnyZeroFloat());
-}
-
 /// Number of elements along the dimensions [first, first + count) of a type.
 int64_t product(RankedTensorType type, unsigned first, unsigned count) {
   int64_t elements = 1;
@@ -86,56 +49,6 @@ int64_t product(RankedTensorType type, unsigned first, unsigned count) {
     elements *= size;
   }
   return elements;
-}
-
-LogicalResult matchContraction(linalg::LinalgOp op, Contraction &match, std::string &reason) {
-  match.op = op;
-  if (!op.hasPureTensorSemantics() || op.getNumDpsInputs() != 2 || op.getNumDpsInits() != 1)
-    return fail(reason, "it is not on tensors");
-  for (Value operand : op->getOperands())
-    if (!getElementTypeOrSelf(operand.getType()).isF32())
-      return fail(reason, "it is not all f32");
-  unsigned weightNumber = 1;
-  auto weightOp = op->getOperand(1).getDefiningOp<WeightOp>();
-  if (!weightOp) {
-    weightNumber = 0;
-    weightOp = op->getOperand(0).getDefiningOp<WeightOp>();
-  }
-  if (!weightOp)
-    return fail(reason, "neither operand is a weight");
-  match.weight = cast<TypedValue<RankedTensorType>>(weightOp.getResult());
-  match.global = weightOp.getGlobalAttr();
-  if (!isZeroFill(op.getDpsInits()[0]))
-    return fail(reason, "it does not accumulate onto zeros");
-
-  SmallVector<AffineMap> maps = op.getIndexingMapsArray();
-  match.activation = op->getOperand(1 - weightNumber);
-  match.activationMap = maps[1 - weightNumber];
-  match.resultMap = maps[2];
-  Dims activation = getDims(maps[1 - weightNumber]), weight = getDims(maps[weightNumber]), result = getDims(maps[2]);
-  for (unsigned dim : result) {
-    bool inA = llvm::is_contained(activation, dim), inW = llvm::is_contained(weight, dim);
-    if (inA && inW)
-      return fail(reason, "the weight has a batch dimension");
-    if (!inA && !inW)
-      return fail(reason, "the result has a dimension of its own");
-    (inA ? match.rows : match.columns).push_back(dim);
-  }
-  for (unsigned dim : weight) {
-    bool inA = llvm::is_contained(activation, dim), inC = llvm::is_contained(result, dim);
-    if (!inA && !inC)
-      return fail(reason, "the weight has a dimension of its own");
-    if (inA)
-      match.sums.push_back(dim);
-  }
-  if (activation.size() != match.rows.size() + match.sums.size())
-    return fail(reason, "the activation has a dimension of its own");
-  if (match.sums.empty() || match.columns.empty())
-    return fail(reason, "the weight is a vector");
-  match.isTransposed = weight == concat(match.columns, match.sums);
-  if (!match.isTransposed && weight != concat(match.sums, match.columns))
-    return fail(reason, "the weight's dimensions are not in the order of the result's");
-  return success();
 }
 
 /// How `map`, from the loops of an elementwise op whose result has `rows`
@@ -233,7 +146,9 @@ private:
   FailureOr<func::FuncOp> getKernel(const GemmSpec &spec, Location loc);
   Value getPanels(const Contraction &match, const GemmSpec &spec, Location loc);
   GlobalOp addGlobal(const Twine &name, RankedTensorType type, Attribute expression, Location loc);
-  Value arrangeActivation(const Contraction &match, Location loc);
+  Value packAtRun(const Contraction &match, const GemmSpec &spec, Location loc);
+  Value arrange(Value value, AffineMap map, const LoopDims &dims, Location loc);
+  OpFoldResult multiply(ArrayRef<OpFoldResult> sizes, Location loc);
   Value toMatrix(Value value, Location loc, unsigned leading);
   Value flatten(Value value, EpilogueOperand kind, const Contraction &match, Location loc);
 
@@ -287,7 +202,7 @@ GlobalOp ContractionLowering::addGlobal(const Twine &name, RankedTensorType type
 Value ContractionLowering::getPanels(const Contraction &match, const GemmSpec &spec, Location loc) {
   FlatSymbolRefAttr source = match.global;
   Type f32 = rewriter.getF32Type();
-  if (match.weight.getType().getRank() != 2) {
+  if (match.right.getType().getRank() != 2) {
     SmallVector<int64_t> sizes = {spec.k, spec.n};
     if (match.isTransposed)
       std::swap(sizes[0], sizes[1]);
@@ -307,16 +222,80 @@ Value ContractionLowering::getPanels(const Contraction &match, const GemmSpec &s
   return WeightOp::create(rewriter, loc, packed, FlatSymbolRefAttr::get(global));
 }
 
-/// The activation with its dimensions as (rows, sums).
-Value ContractionLowering::arrangeActivation(const Contraction &match, Location loc) {
+/// Panels of what the run computes, packed by a kernel of its own.
+Value ContractionLowering::packAtRun(const Contraction &match, const GemmSpec &spec, Location loc) {
+  unsigned numBatch = match.numBatch, numSums = match.sums.size();
+  LoopDims batch(ArrayRef(match.rows).take_front(numBatch));
+  Value right = arrange(match.right, match.rightMap, concat(concat(batch, match.sums), match.columns), loc);
+  auto type = cast<RankedTensorType>(right.getType());
+  unsigned rank = type.getRank();
+  SmallVector<OpFoldResult> sizes = tensor::getMixedSizes(rewriter, loc, right);
+  OpFoldResult k = multiply(ArrayRef(sizes).slice(numBatch, numSums), loc),
+               n = multiply(ArrayRef(sizes).drop_front(numBatch + numSums), loc),
+               batches = multiply(ArrayRef(sizes).take_front(numBatch), loc);
+  if (numBatch == 0) {
+    right = toMatrix(right, loc, numSums);
+    auto cube = RankedTensorType::get({1, product(type, 0, numSums), product(type, numSums, rank - numSums)},
+                                      type.getElementType());
+    right = tensor::ExpandShapeOp::create(rewriter, loc, cube, right, ArrayRef<ReassociationIndices>{{0, 1}, {2}},
+                                          ArrayRef<OpFoldResult>{rewriter.getIndexAttr(1), k, n});
+  } else if (rank > 3) {
+    SmallVector<ReassociationIndices> groups = {range(0, numBatch), range(numBatch, numBatch + numSums),
+                                                range(numBatch + numSums, rank)};
+    right = tensor::CollapseShapeOp::create(rewriter, loc, right, groups);
+  }
+
+  PackPanelsSpec pack{spec.k, spec.n, spec.panelWidth(), spec.lanes};
+  auto kernel = symbols.lookup<func::FuncOp>(pack.symbol());
+  if (!kernel) {
+    OpBuilder::InsertionGuard guard(rewriter);
+    rewriter.setInsertionPointToEnd(module.getBody());
+    kernel = buildPackPanels(rewriter, loc, pack);
+    symbols.insert(kernel);
+  }
+  Value columns = getValueOrCreateConstantIndexOp(rewriter, loc, n);
+  Value width = arith::ConstantIndexOp::create(rewriter, loc, spec.panelWidth());
+  Value panels = arith::CeilDivUIOp::create(rewriter, loc, columns, width);
+  if (numBatch)
+    panels = arith::MulIOp::create(rewriter, loc, panels, getValueOrCreateConstantIndexOp(rewriter, loc, batches));
+  SmallVector<OpFoldResult> packedSizes = {panels, ShapedType::isDynamic(spec.k) ? k : rewriter.getIndexAttr(spec.k),
+                                           rewriter.getIndexAttr(spec.panelWidth())};
+  Value empty = tensor::EmptyOp::create(rewriter, loc, packedSizes, type.getElementType());
+  Value input =
+      castTo(right, RankedTensorType::get({ShapedType::kDynamic, spec.k, spec.n}, type.getElementType()), loc);
+  return KernelOp::create(rewriter, loc, empty.getType(), FlatSymbolRefAttr::get(kernel), input, empty,
+                          rewriter.getDenseI64ArrayAttr({}))
+      ->getResult(0);
+}
+
+OpFoldResult ContractionLowering::multiply(ArrayRef<OpFoldResult> sizes, Location loc) {
+  int64_t constant = 1;
+  Value product;
+  for (OpFoldResult size : sizes) {
+    if (std::optional<int64_t> number = getConstantIntValue(size)) {
+      constant *= *number;
+      continue;
+    }
+    Value next = cast<Value>(size);
+    product = product ? arith::MulIOp::create(rewriter, loc, product, next).getResult() : next;
+  }
+  if (!product)
+    return rewriter.getIndexAttr(constant);
+  if (constant != 1)
+    product = arith::MulIOp::create(rewriter, loc, product, arith::ConstantIndexOp::create(rewriter, loc, constant));
+  return product;
+}
+
+/// `value`, which `map` reads, with its dimensions in the order of the loops `dims`.
+Value ContractionLowering::arrange(Value value, AffineMap map, const LoopDims &dims, Location loc) {
   SmallVector<int64_t> permutation;
-  for (unsigned dim : concat(match.rows, match.sums))
-    permutation.push_back(match.getActivationPosition(dim));
+  for (unsigned dim : dims)
+    permutation.push_back(getPosition(map, dim));
   if (llvm::is_sorted(permutation))
-    return match.activation;
-  SmallVector<OpFoldResult> sizes = tensor::getMixedSizes(rewriter, loc, match.activation);
+    return value;
+  SmallVector<OpFoldResult> sizes = tensor::getMixedSizes(rewriter, loc, value);
   Value empty = tensor::EmptyOp::create(rewriter, loc, applyPermutation(sizes, permutation), rewriter.getF32Type());
-  return linalg::TransposeOp::create(rewriter, loc, match.activation, empty, permutation)->getResult(0);
+  return linalg::TransposeOp::create(rewriter, loc, value, empty, permutation)->getResult(0);
 }
 
 /// `value` as a matrix whose rows are its first `leading` dimensions.
@@ -350,16 +329,19 @@ Value ContractionLowering::flatten(Value value, EpilogueOperand kind, const Cont
 
 GemmSpec ContractionLowering::makeSpec(const Contraction &match, const std::optional<Epilogue> &epilogue) {
   RankedTensorType result = getResultType(match, epilogue);
-  RankedTensorType weight = match.weight.getType();
-  unsigned numColumns = match.columns.size(), numSums = match.sums.size();
-  int64_t n = product(weight, match.isTransposed ? 0 : numSums, numColumns);
-  int64_t k = product(weight, match.isTransposed ? numColumns : 0, numSums);
-  int64_t m = 1;
-  for (unsigned dim : match.rows) {
-    int64_t size = result.getDimSize(match.getResultPosition(dim));
-    m = ShapedType::isDynamic(m) || ShapedType::isDynamic(size) ? ShapedType::kDynamic : m * size;
-  }
+  auto sizeOf = [](RankedTensorType type, AffineMap map, ArrayRef<unsigned> dims) {
+    int64_t size = 1;
+    for (unsigned dim : dims) {
+      int64_t extent = type.getDimSize(getPosition(map, dim));
+      size = ShapedType::isDynamic(size) || ShapedType::isDynamic(extent) ? ShapedType::kDynamic : size * extent;
+    }
+    return size;
+  };
+  int64_t n = sizeOf(match.right.getType(), match.rightMap, match.columns);
+  int64_t k = sizeOf(match.right.getType(), match.rightMap, match.sums);
+  int64_t m = match.numBatch ? ShapedType::kDynamic : sizeOf(result, match.resultMap, match.rows);
   GemmSpec spec = GemmSpec::forTarget(target, m, k, n);
+  spec.isBatched = match.numBatch > 0;
   if (epilogue) {
     linalg::GenericOp generic = epilogue->op;
     spec.epilogue = generic.getBody();
@@ -428,11 +410,13 @@ Value ContractionLowering::emitCall(const Contraction &match, const std::optiona
   // Position in the result of each of (rows, columns).
   SmallVector<int64_t> order;
   for (unsigned dim : concat(match.rows, match.columns))
-    order.push_back(match.getResultPosition(dim));
+    order.push_back(getPosition(match.resultMap, dim));
   SmallVector<OpFoldResult> sizes = applyPermutation(resultSizes, order);
   auto expandedType = RankedTensorType::get(applyPermutation(resultType.getShape(), order), f32);
 
-  SmallVector<Value> inputs = {toMatrix(arrangeActivation(match, loc), loc, numRows), getPanels(match, spec, loc)};
+  Value activation = arrange(match.activation, match.activationMap, concat(match.rows, match.sums), loc);
+  Value panels = match.global ? getPanels(match, spec, loc) : packAtRun(match, spec, loc);
+  SmallVector<Value> inputs = {toMatrix(activation, loc, numRows), panels};
   SmallVector<int64_t> elementwise;
   if (epilogue)
     for (auto [kind, operand] : llvm::zip_equal(epilogue->kinds, epilogue->operands)) {
@@ -443,21 +427,19 @@ Value ContractionLowering::emitCall(const Contraction &match, const std::optiona
   // One operand may know a size that another does not.
   for (auto [input, type] : llvm::zip(inputs, kernel.getArgumentTypes()))
     input = castTo(input, RankedTensorType::get(cast<MemRefType>(type).getShape(), f32), loc);
-  OpFoldResult rows = rewriter.getIndexAttr(spec.m);
-  if (ShapedType::isDynamic(spec.m)) {
-    Value elements;
-    for (OpFoldResult size : ArrayRef(sizes).take_front(numRows)) {
-      Value next = getValueOrCreateConstantIndexOp(rewriter, loc, size);
-      elements = elements ? arith::MulIOp::create(rewriter, loc, elements, next).getResult() : next;
-    }
-    rows = elements;
-  }
-  Value empty = tensor::EmptyOp::create(rewriter, loc, {rows, rewriter.getIndexAttr(spec.n)}, f32);
+  OpFoldResult rows = rewriter.getIndexAttr(spec.m), columns = rewriter.getIndexAttr(spec.n);
+  if (ShapedType::isDynamic(spec.m)) // of the kernel's type, though the sizes may all be known
+    rows = getValueOrCreateConstantIndexOp(rewriter, loc, multiply(ArrayRef(sizes).take_front(numRows), loc));
+  if (ShapedType::isDynamic(spec.n))
+    columns = getValueOrCreateConstantIndexOp(rewriter, loc, multiply(ArrayRef(sizes).drop_front(numRows), loc));
+  Value empty = tensor::EmptyOp::create(rewriter, loc, {rows, columns}, f32);
   Value result = KernelOp::create(rewriter, loc, empty.getType(), FlatSymbolRefAttr::get(kernel), inputs, empty,
                                   rewriter.getDenseI64ArrayAttr(elementwise))
                      ->getResult(0);
 
   unsigned rank = expandedType.getRank();
+  if (numRows)
+    result = castTo(result, RankedTensorType::get({product(expandedType, 0, numRows), spec.n}, f32), loc);
   if (numRows == 0) {
     result = tensor::CollapseShapeOp::create(rewriter, loc, result, ArrayRef{range(0, 2)});
     if (rank > 1)

@@ -20,7 +20,7 @@ module attributes {attn.target = #attn.target<triple = "x86_64-unknown-linux-gnu
   // CHECK-DAG:   %[[R2:.*]] = tensor.collapse_shape %[[R]] {{\[}}[0, 1], [2]] : tensor<?x?x100xf32> into tensor<?x100xf32>
   // CHECK-DAG:   %[[M:.*]] = arith.muli %[[B:.*]], %[[S:.*]] : index
   // CHECK-DAG:   %[[E:.*]] = tensor.empty(%[[M]]) : tensor<?x100xf32>
-  // CHECK:       %[[C:.*]] = attn.kernel @[[KERNEL:gemm_f32_mx_k64_n100_fma_8x3x16_e[0-9a-f]+]]
+  // CHECK:       %[[C:.*]] = attn.kernel @[[KERNEL:gemm_f32_mx_k64_n100_fma_8x3x16_c[0-9]+_e[0-9a-f]+]]
   // CHECK-SAME:    ins(%[[A]], %[[W]], %[[BIAS]], %[[R2]] : {{.*}}) outs(%[[E]] : tensor<?x100xf32>) elementwise [3]
   // CHECK:       %[[Y:.*]] = tensor.expand_shape %[[C]] {{\[}}[0, 1], [2]] output_shape [%[[B]], %[[S]], 100]
   // CHECK-NOT:   linalg
@@ -47,7 +47,7 @@ module attributes {attn.target = #attn.target<triple = "x86_64-unknown-linux-gnu
   // without an epilogue. Two users: nothing is fused.
   // CHECK-LABEL: func.func @two_users
   // CHECK:       %[[W2:.*]] = attn.weight @w_tpanels48
-  // CHECK:       attn.kernel @[[PLAIN:gemm_f32_mx_k64_n100_fma_8x3x16]] ins
+  // CHECK:       attn.kernel @[[PLAIN:gemm_f32_mx_k64_n100_fma_8x3x16_c[0-9]+]] ins
   // CHECK-NOT:   elementwise
   // CHECK:       linalg.generic
   func.func @two_users(%x: tensor<?x?x64xf32>, %b: index, %s: index) -> (tensor<?x?x100xf32>, tensor<?x?x100xf32>) {
@@ -113,7 +113,7 @@ func.func @unit_dimensions(%x: tensor<7x5xf32>, %c: tensor<1x9xf32>, %r: tensor<
 // CHECK-LABEL: func.func @weight_left
 // CHECK-SAME:    %[[X:.*]]: tensor<5x?xf32>
 // CHECK:       %[[A:.*]] = linalg.transpose ins(%[[X]] : tensor<5x?xf32>) outs(%{{.*}} : tensor<?x5xf32>) permutation = [1, 0]
-// CHECK:       %[[C:.*]] = attn.kernel @gemm_f32_mx_k5_n9_mul_4x2x4 ins(%[[A]], %{{.*}} : tensor<?x5xf32>, tensor<2x5x8xf32>)
+// CHECK:       %[[C:.*]] = attn.kernel @gemm_f32_mx_k5_n9_mul_4x2x4_c{{[0-9]+}} ins(%[[A]], %{{.*}} : tensor<?x5xf32>, tensor<2x5x8xf32>)
 // CHECK:       linalg.transpose ins(%[[C]] : tensor<?x9xf32>) outs(%{{.*}} : tensor<9x?xf32>) permutation = [1, 0]
 // CHECK:       attn.global @w_tpanels8 {{.*}} transposed = true
 attn.global @w : tensor<9x5xf32> = #attn.initializer<"w">
@@ -170,4 +170,51 @@ func.func @vector(%x: tensor<5xf32>) -> tensor<9xf32> {
   %c = linalg.contract indexing_maps = [#x, #w, #y] ins(%x, %w : tensor<5xf32>, tensor<5x9xf32>)
       outs(%z : tensor<9xf32>) -> tensor<9xf32>
   return %c : tensor<9xf32>
+}
+
+// -----
+
+// Two activations, a batch of them: the run packs the right one, whose columns
+// are the result's last.
+// CHECK-LABEL: func.func @batch(
+// CHECK-SAME:  %[[X:.*]]: tensor<?x?x64xf32>, %[[Y:.*]]: tensor<?x64x?xf32>
+// CHECK:       %[[P:.*]] = attn.kernel @pack_panels_f32_k64_nx_w48x16 ins(%[[Y]] : tensor<?x64x?xf32>)
+// CHECK-SAME:      -> tensor<?x64x48xf32>
+// CHECK:       attn.kernel @gemm_f32_batch_mx_k64_nx_fma_8x3x16_c{{[0-9]+}}_e{{[0-9a-f]+}} ins(%{{.*}}, %[[P]] :
+// CHECK-NOT:   linalg.batch_matmul
+module attributes {attn.target = #attn.target<triple = "x86_64-unknown-linux-gnu", cpu = "x86-64-v4", features = "",
+                                              isa = "avx512", l1 = 49152, l2 = 1048576>} {
+func.func @batch(%x: tensor<?x?x64xf32>, %y: tensor<?x64x?xf32>, %b: index, %m: index, %n: index) -> tensor<?x?x?xf32> {
+  %zero = arith.constant 0.0 : f32
+  %e = tensor.empty(%b, %m, %n) : tensor<?x?x?xf32>
+  %z = linalg.fill ins(%zero : f32) outs(%e : tensor<?x?x?xf32>) -> tensor<?x?x?xf32>
+  %c = linalg.batch_matmul ins(%x, %y : tensor<?x?x64xf32>, tensor<?x64x?xf32>) outs(%z : tensor<?x?x?xf32>)
+      -> tensor<?x?x?xf32>
+  %d = linalg.generic {indexing_maps = [affine_map<(i, j, k) -> (i, j, k)>, affine_map<(i, j, k) -> (i, j, k)>],
+                       iterator_types = ["parallel", "parallel", "parallel"]}
+      ins(%c : tensor<?x?x?xf32>) outs(%e : tensor<?x?x?xf32>) {
+  ^bb0(%v: f32, %o: f32):
+    %h = arith.mulf %v, %v : f32
+    linalg.yield %h : f32
+  } -> tensor<?x?x?xf32>
+  return %d : tensor<?x?x?xf32>
+}
+}
+
+// -----
+
+// Queries times keys, of which the columns stand in the first place: transposed first.
+// CHECK-LABEL: func.func @keys
+// CHECK:       %[[T:.*]] = linalg.transpose ins(%{{.*}} : tensor<96x32xf32>)
+// CHECK:       %[[E:.*]] = tensor.expand_shape %{{.*}} {{\[}}[0, 1], [2]] output_shape [1, 32, 96]
+// CHECK:       attn.kernel @pack_panels_f32_k32_n96_w8x4
+// CHECK:       attn.kernel @gemm_f32_m64_k32_n96_mul_4x2x4 ins
+func.func @keys(%q: tensor<64x32xf32>, %k: tensor<96x32xf32>) -> tensor<64x96xf32> {
+  %zero = arith.constant 0.0 : f32
+  %e = tensor.empty() : tensor<64x96xf32>
+  %z = linalg.fill ins(%zero : f32) outs(%e : tensor<64x96xf32>) -> tensor<64x96xf32>
+  %c = linalg.contract indexing_maps = [affine_map<(i, j, k) -> (i, k)>, affine_map<(i, j, k) -> (j, k)>,
+                                        affine_map<(i, j, k) -> (i, j)>]
+      ins(%q, %k : tensor<64x32xf32>, tensor<96x32xf32>) outs(%z : tensor<64x96xf32>) -> tensor<64x96xf32>
+  return %c : tensor<64x96xf32>
 }

@@ -1,0 +1,39 @@
+#ifndef PASSES_LOWERING_CPU_CONTRACTIONMATCH_H
+#define PASSES_LOWERING_CPU_CONTRACTIONMATCH_H
+
+#include "mlir/Dialect/Linalg/IR/Linalg.h"
+#include <string>
+
+namespace attn {
+
+/// Numbers of loops.
+using LoopDims = llvm::SmallVector<unsigned>;
+
+/// A contraction of an activation A and a right-hand side W, a weight or what
+/// the run computes, its loops sorted into rows (A and result), columns (W and
+/// result) and sums (A and W). The first `numBatch` rows are in W, too; a weight
+/// has none.
+struct Contraction {
+  mlir::linalg::LinalgOp op;
+  mlir::Value activation;
+  mlir::TypedValue<mlir::RankedTensorType> right;
+  mlir::FlatSymbolRefAttr global; ///< of the weight; null: the run packs W
+  mlir::AffineMap activationMap, rightMap, resultMap;
+  LoopDims rows, columns, sums;
+  unsigned numBatch = 0;
+  bool isTransposed = false; ///< the weight is columns x sums
+};
+
+/// Sorts the loops of `op`, a contraction, where a GEMM kernel can do it; else
+/// `reason` says why not.
+llvm::LogicalResult matchContraction(mlir::linalg::LinalgOp op, Contraction &match, std::string &reason);
+
+/// The loops that a projected permutation reads, in the order of its results.
+LoopDims getDims(mlir::AffineMap map);
+/// Where `map` reads loop `dim`.
+int64_t getPosition(mlir::AffineMap map, unsigned dim);
+LoopDims concat(const LoopDims &x, const LoopDims &y);
+
+} // namespace attn
+
+#endif // PASSES_LOWERING_CPU_CONTRACTIONMATCH_H
