@@ -1,4 +1,5 @@
 #include "compiler/Report.h"
+#include "dialects/attn/DimBounds.h"
 
 #include "mlir/Interfaces/FunctionInterfaces.h"
 #include "llvm/Support/JSON.h"
@@ -93,11 +94,11 @@ FailureOr<std::vector<EntryDescription>> describeEntries(ModuleOp module) {
     if (failed(describeTensors(entry, AttnDialect::kInputsAttr, description.inputs)) ||
         failed(describeTensors(entry, AttnDialect::kOutputsAttr, description.outputs)))
       return failure();
-    if (auto bounds = entry->getAttrOfType<DictionaryAttr>(AttnDialect::kDimBoundsAttr))
+    if (auto bounds = entry->getAttrOfType<DictionaryAttr>(kDimBoundsAttr))
       for (NamedAttribute dim : bounds)
         if (auto range = dyn_cast<DenseI64ArrayAttr>(dim.getValue()); range && range.size() == 2)
           description.dimBounds.push_back({cString(dim.getName().strref()), range[0], range[1]});
-    if (auto bytes = entry->getAttrOfType<IntegerAttr>(AttnDialect::kMaxWorkspaceAttr))
+    if (auto bytes = entry->getAttrOfType<IntegerAttr>(kMaxWorkspaceAttr))
       description.maxWorkspace = bytes.getInt();
     entries.push_back(std::move(description));
   }

@@ -30,13 +30,6 @@ def Attn_Dialect : Dialect {
     /// entries name, dtype, dims and shape (-1: known when the model runs).
     static constexpr ::llvm::StringLiteral kInputsAttr = "attn.inputs";
     static constexpr ::llvm::StringLiteral kOutputsAttr = "attn.outputs";
-    /// On an entry: for each bounded dimension, by the name that kDimsAttr gives
-    /// it, an array of its least and its greatest size. An attn.require in the
-    /// entry makes sure of them.
-    static constexpr ::llvm::StringLiteral kDimBoundsAttr = "attn.dim_bounds";
-    /// On an entry on buffers: the bytes of workspace that a run asks for at most
-    /// (i64), where the bounds of its dimensions tell.
-    static constexpr ::llvm::StringLiteral kMaxWorkspaceAttr = "attn.max_workspace";
     /// On an attn.global: its place in the library's weights, in bytes.
     static constexpr ::llvm::StringLiteral kOffsetAttr = "attn.offset";
     /// On the lowered module: the texts that a run may end with.

@@ -1,4 +1,5 @@
 #include "frontends/onnx/ImportOnnx.h"
+#include "dialects/attn/DimBounds.h"
 #include "dialects/attn/NodeLocation.h"
 #include "frontends/onnx/Inputs.h"
 #include "frontends/onnx/Limits.h"
@@ -111,7 +112,7 @@ bool Importer::addInputs() {
   entry.setFunctionType(b.getFunctionType(block.getArgumentTypes(), {}));
   entry.setArgAttrsAttr(b.getArrayAttr(attributes));
   if (!bounds.empty())
-    entry->setAttr(AttnDialect::kDimBoundsAttr, b.getDictionaryAttr(bounds));
+    entry->setAttr(kDimBoundsAttr, b.getDictionaryAttr(bounds));
   return true;
 }
 

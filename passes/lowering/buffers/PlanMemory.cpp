@@ -1,4 +1,5 @@
 #include "dialects/attn/AttnOps.h"
+#include "dialects/attn/DimBounds.h"
 #include "passes/Passes.h"
 
 #include "mlir/Dialect/Affine/IR/AffineOps.h"
@@ -116,27 +117,53 @@ private:
     return failure(result.wasInterrupted());
   }
 
-  /// The greatest sizes of the factors, where the entry bounds the dimension
-  /// that a factor is.
-  void findBounds() {
-    upper.assign(values.size(), std::nullopt);
-    auto bounds = entry->getAttrOfType<DictionaryAttr>(AttnDialect::kDimBoundsAttr);
+  /// The greatest size of dimension `dim` of an input, where the entry bounds it.
+  std::optional<int64_t> boundOf(memref::DimOp dim) {
+    auto bounds = entry->getAttrOfType<DictionaryAttr>(kDimBoundsAttr);
     auto inputs = entry->getAttrOfType<ArrayAttr>(AttnDialect::kInputsAttr);
-    if (!bounds || !inputs)
-      return;
-    for (auto [n, value] : llvm::enumerate(values)) {
-      auto dim = value.getDefiningOp<memref::DimOp>();
-      auto argument = dim ? dyn_cast<BlockArgument>(dim.getSource()) : BlockArgument();
-      std::optional<int64_t> position = dim ? dim.getConstantIndex() : std::nullopt;
-      if (!argument || !position || argument.getOwner() != &entry.getBody().front() ||
-          argument.getArgNumber() >= inputs.size())
-        continue;
-      auto names = cast<DictionaryAttr>(inputs[argument.getArgNumber()]).getAs<ArrayAttr>("dims");
-      if (!names || *position >= static_cast<int64_t>(names.size()))
-        continue;
-      if (auto range = bounds.getAs<DenseI64ArrayAttr>(cast<StringAttr>(names[*position]).getValue()))
-        upper[n] = range[1];
-    }
+    auto argument = dyn_cast<BlockArgument>(dim.getSource());
+    std::optional<int64_t> position = dim.getConstantIndex();
+    if (!bounds || !inputs || !argument || !position || argument.getOwner() != &entry.getBody().front() ||
+        argument.getArgNumber() >= inputs.size())
+      return std::nullopt;
+    auto names = cast<DictionaryAttr>(inputs[argument.getArgNumber()]).getAs<ArrayAttr>("dims");
+    if (!names || *position < 0 || *position >= static_cast<int64_t>(names.size()))
+      return std::nullopt;
+    auto range = bounds.getAs<DenseI64ArrayAttr>(cast<StringAttr>(names[*position]).getValue());
+    return range ? std::optional(range[1]) : std::nullopt;
+  }
+
+  /// The greatest value of a size, which is never negative, through what sizes
+  /// are made of.
+  std::optional<int64_t> greatest(Value size, unsigned depth = 0) {
+    APInt constant;
+    if (matchPattern(size, m_ConstantInt(&constant)))
+      return constant.getSExtValue();
+    Operation *op = size.getDefiningOp();
+    if (!op || depth == 8)
+      return std::nullopt;
+    if (auto dim = dyn_cast<memref::DimOp>(op))
+      return boundOf(dim);
+    if (!isa<arith::AddIOp, arith::MulIOp, arith::CeilDivUIOp, arith::DivUIOp>(op))
+      return std::nullopt;
+    std::optional<int64_t> x = greatest(op->getOperand(0), depth + 1), y = greatest(op->getOperand(1), depth + 1);
+    int64_t result;
+    if (!x || !y || *x < 0 || *y < 0)
+      return std::nullopt;
+    if (isa<arith::AddIOp>(op))
+      return llvm::AddOverflow(*x, *y, result) ? std::nullopt : std::optional(result);
+    if (isa<arith::MulIOp>(op))
+      return llvm::MulOverflow(*x, *y, result) ? std::nullopt : std::optional(result);
+    // A divisor that is no constant may be less than its greatest value.
+    if (*y < 1 || !matchPattern(op->getOperand(1), m_ConstantInt(&constant)))
+      return std::nullopt;
+    return isa<arith::DivUIOp>(op) ? *x / *y : llvm::divideCeil(*x, *y);
+  }
+
+  /// The greatest sizes of the factors, where the entry's bounds tell.
+  void findBounds() {
+    for (Value value : values)
+      upper.push_back(greatest(value));
   }
 
   /// Adds the greatest size of a group of `total` units to `bytes`; nullopt for
@@ -276,7 +303,7 @@ private:
       Value fits = arith::CmpFOp::create(b, loc, arith::CmpFPredicate::OLT, estimate, limit);
       bytes = arith::SelectOp::create(b, loc, fits, base, constant(-1));
     } else if (isAll) {
-      entry->setAttr(AttnDialect::kMaxWorkspaceAttr, b.getI64IntegerAttr(*greatest));
+      entry->setAttr(kMaxWorkspaceAttr, b.getI64IntegerAttr(*greatest));
     }
     Value arena = WorkspaceOp::create(b, loc, MemRefType::get({ShapedType::kDynamic}, b.getI8Type()), bytes);
     for (auto [buffer, offset] : places)
