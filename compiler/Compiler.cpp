@@ -62,6 +62,11 @@ public:
 private:
   LogicalResult fail(const Twine &message) { return mlir::emitError(UnknownLoc::get(module->getContext()), message); }
 
+  LogicalResult failOutput(const Twine &message) {
+    report.outputFailed = true;
+    return fail(message);
+  }
+
   TimingScope stage(StringRef name) {
     if (options.onStage)
       options.onStage(name);
@@ -163,9 +168,9 @@ private:
   LogicalResult writeLibrary(ArrayRef<char> elf) {
     TimingScope scope = stage("writing");
     std::string error;
-    std::unique_ptr<LibraryFile> file = LibraryFile::create(outputPath, error);
+    std::unique_ptr<LibraryFile> file = LibraryFile::create(outputPath, error, options.outputName);
     if (!file)
-      return fail(error);
+      return failOutput(error);
     file->append(elf);
     file->padTo(ATTNRT_PAGE_SIZE);
     uint64_t offset = file->size();
@@ -175,7 +180,7 @@ private:
     if (failed(plan.write(*globals, weights, sink)) && !stopped)
       return failure();
     if (!file->commitLibrary(elf.size(), offset, plan.totalBytes(), error))
-      return fail(error);
+      return failOutput(error);
     report.elfBytes = elf.size();
     report.weightBytes = plan.totalBytes();
     return success();
@@ -195,11 +200,11 @@ private:
       return success();
     }
     std::string error;
-    std::unique_ptr<LibraryFile> file = LibraryFile::create(outputPath, error);
+    std::unique_ptr<LibraryFile> file = LibraryFile::create(outputPath, error, options.outputName);
     if (!file)
-      return fail(error);
+      return failOutput(error);
     file->append(bytes);
-    return file->commit(error) ? success() : fail(error);
+    return file->commit(error) ? success() : failOutput(error);
   }
 
   OwningOpRef<ModuleOp> module, globals;

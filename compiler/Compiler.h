@@ -48,6 +48,8 @@ struct CompileOptions {
   std::string dumpIrDir;
   /// Print a table of pass times to stderr.
   bool timing = false;
+  /// What messages call the output ("": its path).
+  std::string outputName;
   /// Where an MLIR reproducer goes if a pass fails or crashes ("" : nowhere).
   std::string reproducerPath;
   /// Called as each stage begins ("recognising attentions", "linking"), for
@@ -57,6 +59,8 @@ struct CompileOptions {
 
 /// What a compile did, for the tools to report.
 struct CompileReport {
+  /// The compile failed because its output cannot be written.
+  bool outputFailed = false;
   uint64_t elfBytes = 0;
   uint64_t weightBytes = 0;
   /// Softmaxes whose attention became one attn.attention, and all softmaxes.

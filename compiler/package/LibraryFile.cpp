@@ -41,11 +41,13 @@ static std::string describe(llvm::StringRef action, llvm::StringRef path, int co
   return ("cannot " + action + " '" + path + "': " + std::strerror(code)).str();
 }
 
-std::unique_ptr<LibraryFile> LibraryFile::create(llvm::StringRef path, std::string &error) {
+std::unique_ptr<LibraryFile> LibraryFile::create(llvm::StringRef path, std::string &error, llvm::StringRef name) {
   std::string target = path.str();
+  if (name.empty())
+    name = path;
   struct stat status;
   if (lstat(target.c_str(), &status) == 0 && !S_ISREG(status.st_mode) && !S_ISLNK(status.st_mode)) {
-    error = "cannot write '" + target + "': it is " + (S_ISDIR(status.st_mode) ? "a folder" : "no regular file");
+    error = "cannot write '" + name.str() + "': it is " + (S_ISDIR(status.st_mode) ? "a folder" : "no regular file");
     return nullptr;
   }
   llvm::SmallString<256> folder(path);
@@ -56,12 +58,13 @@ std::unique_ptr<LibraryFile> LibraryFile::create(llvm::StringRef path, std::stri
   // 0600 until the commit: nobody reads a half-written library.
   int file = mkostemp(temporary.data(), O_CLOEXEC);
   if (file < 0) {
-    error = describe("write", path, errno);
+    error = describe("write", name, errno);
     return nullptr;
   }
   std::unique_ptr<LibraryFile> result(new LibraryFile);
   result->digest = std::make_unique<Digest>();
   result->path = std::move(target);
+  result->name = name.str();
   result->temporary = std::move(temporary);
   result->file = file;
   return result;
@@ -122,7 +125,7 @@ bool LibraryFile::commit(std::string &error) {
   if (!writeError && rename(temporary.c_str(), path.c_str()) != 0)
     writeError = errno;
   if (writeError) {
-    error = describe("write", path, writeError);
+    error = describe("write", name, writeError);
     return false;
   }
   temporary.clear();
@@ -152,7 +155,7 @@ bool LibraryFile::commitLibrary(uint64_t elfSize, uint64_t weightsOffset, uint64
   digest->healthy = digest->healthy && EVP_DigestUpdate(digest->root, &footer, offsetof(attnrt_footer, digest)) == 1 &&
                     EVP_DigestFinal_ex(digest->root, footer.digest, &length) == 1;
   if (!digest->healthy) {
-    error = "cannot write '" + path + "': libcrypto failed to compute SHA-256";
+    error = "cannot write '" + name + "': libcrypto failed to compute SHA-256";
     return false;
   }
   writeAll(llvm::ArrayRef<char>(reinterpret_cast<const char *>(&footer), sizeof(footer)));

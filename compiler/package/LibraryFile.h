@@ -15,8 +15,9 @@ namespace attn {
 /// folder, pipe or device is refused. Not thread-safe.
 class LibraryFile {
 public:
-  /// Null, and `error` set, when the file cannot be made.
-  static std::unique_ptr<LibraryFile> create(llvm::StringRef path, std::string &error);
+  /// Null, and `error` set, when the file cannot be made. Errors call it
+  /// `name`, or by its path where that is empty.
+  static std::unique_ptr<LibraryFile> create(llvm::StringRef path, std::string &error, llvm::StringRef name = "");
   ~LibraryFile();
   LibraryFile(const LibraryFile &) = delete;
   LibraryFile &operator=(const LibraryFile &) = delete;
@@ -40,7 +41,7 @@ private:
 
   struct Digest;
   std::unique_ptr<Digest> digest;
-  std::string path, temporary;
+  std::string path, temporary, name;
   int file = -1;
   int writeError = 0; // errno of the first failed write
   uint64_t written = 0;

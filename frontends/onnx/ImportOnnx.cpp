@@ -134,7 +134,7 @@ Expr Importer::boundedDimension(StringRef name, Value size) {
                         std::to_string(upper);
   RequireOp::create(b, loc, inside, message, size);
   bounds.push_back(b.getNamedAttr(name, b.getDenseI64ArrayAttr({lower, upper})));
-  return state.symbols.dimension(name, size, lower, upper);
+  return state.symbols.dimension(name, size, lower);
 }
 
 bool Importer::addInitializers() {

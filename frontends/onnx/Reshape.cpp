@@ -113,6 +113,27 @@ static Value reshapeValue(Node &node, Value value, ArrayRef<Expr> source, ArrayR
   return tensor::ExpandShapeOp::create(b, loc, type, value, expand, sizes);
 }
 
+/// The run compares products of sizes, some of which it reads: one that leaves
+/// 64 bits must not pass for another that fits.
+static void requireFits(Node &node, ArrayRef<Expr> shape) {
+  OpBuilder &b = node.builder();
+  Location loc = node.loc();
+  Value elements = arith::ConstantOp::create(b, loc, b.getF64FloatAttr(1));
+  SmallVector<Value> sizes;
+  for (const Expr &size : shape) {
+    sizes.push_back(node.symbols().materialize(b, loc, size));
+    Value number = arith::IndexCastOp::create(b, loc, b.getI64Type(), sizes.back());
+    number = arith::SIToFPOp::create(b, loc, b.getF64Type(), number);
+    elements = arith::MulFOp::create(b, loc, elements, number);
+  }
+  Value limit = arith::ConstantOp::create(b, loc, b.getF64FloatAttr(0x1p62));
+  Value fits = arith::CmpFOp::create(b, loc, arith::CmpFPredicate::OLT, elements, limit);
+  std::string message = node.describe() + ": the number of elements of shape ";
+  for (size_t n = 0; n < shape.size(); ++n)
+    message += (n ? "x{" : "{") + std::to_string(n) + "}";
+  RequireOp::create(b, loc, fits, message + " is beyond 64 bits", sizes);
+}
+
 FailureOr<Tensor> Node::reshape(const Tensor &t, ArrayRef<Expr> shape) {
   if (ArrayRef<Expr>(t.shape) == shape)
     return t;
@@ -129,6 +150,8 @@ FailureOr<Tensor> Node::reshape(const Tensor &t, ArrayRef<Expr> shape) {
   }
   if (have.overflowed() || want.overflowed())
     return error() << "the number of elements is beyond 64 bits", failure();
+  if (!symbols().isEqual(have, want))
+    requireFits(*this, shape);
   if (failed(requireEqual(have, want, "cannot reshape {0} elements into {1}")))
     return failure();
 
@@ -192,8 +215,8 @@ Tensor Node::transpose(const Tensor &t, ArrayRef<int64_t> permutation) {
   if (llvm::is_sorted(moved))
     if (FailureOr<Tensor> view = reshape(t, result.shape); succeeded(view))
       return *view;
-  result.value = linalg::TransposeOp::create(b, impl.loc, value(t), empty(t.dtype, result.shape), permutation)
-                     .getResult()[0];
+  result.value =
+      linalg::TransposeOp::create(b, impl.loc, value(t), empty(t.dtype, result.shape), permutation).getResult()[0];
   return result;
 }
 
@@ -247,7 +270,7 @@ Tensor Node::slice(const Tensor &t, int64_t dim, const Expr &offset, const Expr 
     sizes.push_back(symbols().size(b, impl.loc, extent));
   offsets[dim] = symbols().size(b, impl.loc, offset);
   strides[dim] = b.getIndexAttr(stride);
-  result.value = tensor::ExtractSliceOp::create(b, impl.loc, type(t.dtype, result.shape), value(t), offsets, sizes,
-                                                strides);
+  result.value =
+      tensor::ExtractSliceOp::create(b, impl.loc, type(t.dtype, result.shape), value(t), offsets, sizes, strides);
   return result;
 }

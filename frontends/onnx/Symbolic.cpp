@@ -165,10 +165,10 @@ std::optional<Expr> Symbols::exactQuotient(const Expr &a, const Expr &b) {
 Symbols::Symbols() : storage(std::make_unique<Storage>()) {}
 Symbols::~Symbols() = default;
 
-Expr Symbols::dimension(llvm::StringRef name, mlir::Value value, int64_t lower, std::optional<int64_t> upper) {
+Expr Symbols::dimension(llvm::StringRef name, mlir::Value value, int64_t lower) {
   auto [it, fresh] = storage->dimensions.try_emplace(name, storage->atoms.size());
   if (fresh)
-    storage->atoms.push_back({Kind::Dimension, name.str(), {}, lower, upper, value, 0, false});
+    storage->atoms.push_back({Kind::Dimension, name.str(), {}, lower, std::nullopt, value, 0, false});
   return Expr::atom(it->second);
 }
 
@@ -357,7 +357,8 @@ std::optional<int64_t> Symbols::intervalLower(const Expr &a) const {
   for (const auto &[monomial, coefficient] : a.getTerms()) {
     Interval term{1, 1};
     for (unsigned id : monomial)
-      term = id == kOverflowAtom ? Interval() : multiply(term, {storage->atoms[id].lower, storage->atoms[id].upper});
+      term = id == kOverflowAtom ? Interval()
+                                 : multiply(term, {storage->atoms[id].lower, storage->atoms[id].upper});
     term = multiply({coefficient, coefficient}, term);
     std::optional<int64_t> next = term.low ? checkedAdd(sum, *term.low) : std::nullopt;
     if (!next)

@@ -1,10 +1,10 @@
 #ifndef FRONTENDS_ONNX_SYMBOLIC_H
 #define FRONTENDS_ONNX_SYMBOLIC_H
 
-#include "mlir/IR/Builders.h"
-#include "mlir/IR/Value.h"
 #include "llvm/ADT/ArrayRef.h"
 #include "llvm/ADT/SmallVector.h"
+#include "mlir/IR/Builders.h"
+#include "mlir/IR/Value.h"
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -60,10 +60,9 @@ public:
   Symbols();
   ~Symbols();
 
-  /// The dimension that the model calls `name`, from `lower` to `upper`, with
-  /// its value at entry. Equal names give the same atom.
-  Expr dimension(llvm::StringRef name, mlir::Value value, int64_t lower = 0,
-                 std::optional<int64_t> upper = std::nullopt);
+  /// The dimension that the model calls `name`, at least `lower`, with its
+  /// value at entry. Equal names give the same atom.
+  Expr dimension(llvm::StringRef name, mlir::Value value, int64_t lower = 0);
   /// Whether `a` may be negative because of values that are read or computed in
   /// the run: then a 0 or -1 in it can mean what ONNX gives them a meaning for.
   bool isData(const Expr &a) const;

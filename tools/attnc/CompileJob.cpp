@@ -100,6 +100,8 @@ int runCompileJob(const CompileJob &job, WorkerChannel &channel) {
   channel.report(toJson(report, hasNaNGuard));
   if (succeeded(compiled))
     return ExitSuccess;
+  if (report.outputFailed)
+    return ExitUsage;
   if (!diagnostics.errors())
     reportError(job.input + ": internal error: a pass crashed, or failed without a message (" + stage + ")");
   return ExitInternal;

@@ -131,6 +131,10 @@ Request readRequest(CommandLine &line) {
   request.output = line.text(OPT_o, isText ? "-" : beside.str()).str();
   if (request.verifyFusion && job.compile.emit != EmitKind::Lib)
     line.fail("--verify-fusion runs a model library, not --emit=" + emit);
+  if (request.output.empty())
+    line.fail("-o expects the name of a file");
+  else if (sys::fs::equivalent(request.output, job.input))
+    line.fail("the output '" + request.output + "' is the model itself");
   if (request.output == "-" && !isText)
     line.fail("--emit=" + emit + " cannot be written to standard output");
   if (request.json && request.fusionReport == "-")
@@ -279,9 +283,12 @@ int compile(Request request) {
   }
   // A reader that goes away (| head) must kill neither the worker nor, before it
   // has cleaned up, the driver: writes fail instead, which finishOutput tells.
+  // A file beyond the limit of its size likewise.
   std::signal(SIGPIPE, SIG_IGN);
+  std::signal(SIGXFSZ, SIG_IGN);
   CompileJob &job = request.job;
   job.output = staged->path();
+  job.compile.outputName = request.output;
   job.compile.reproducerPath = staged->side("reproducer.mlir");
 
   auto start = std::chrono::steady_clock::now();

@@ -5,11 +5,13 @@
 #include "llvm/Object/ELFObjectFile.h"
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/MemoryBuffer.h"
-#include "llvm/Support/Path.h"
 #include "llvm/Support/raw_ostream.h"
 #include <cerrno>
 #include <cstring>
+#include <fcntl.h>
+#include <optional>
 #include <sys/mman.h>
+#include <thread>
 #include <unistd.h>
 
 LLD_HAS_DRIVER(elf)
@@ -20,6 +22,7 @@ namespace {
 /// A descriptor that closes itself.
 struct Descriptor {
   explicit Descriptor(int fd) : fd(fd) {}
+  Descriptor(const Descriptor &) = delete;
   ~Descriptor() {
     if (fd >= 0)
       close(fd);
@@ -91,13 +94,22 @@ bool linkLibrary(llvm::ArrayRef<char> object, llvm::SmallVectorImpl<char> &elf, 
     error = std::string("cannot hold the object for the linker: ") + std::strerror(errno);
     return false;
   }
-  // lld writes a temporary beside its output and renames it, which a memfd
-  // does not survive; so the image passes through a private file.
-  llvm::SmallString<128> output;
-  if (std::error_code code = llvm::sys::fs::createTemporaryFile("attnc-link", "so", output)) {
-    error = "cannot make a temporary file for the linker: " + code.message();
+  // Through a pipe: into a file, lld writes by a mapping of a temporary beside
+  // it, which a memfd does not survive and a full disk answers with SIGBUS.
+  int ends[2];
+  if (pipe2(ends, O_CLOEXEC) != 0) {
+    error = std::string("cannot make a pipe for the linker: ") + std::strerror(errno);
     return false;
   }
+  Descriptor source(ends[0]);
+  std::optional<Descriptor> output(std::in_place, ends[1]);
+  std::thread reader([&] {
+    char chunk[65536];
+    ssize_t count;
+    while ((count = read(source.fd, chunk, sizeof chunk)) > 0 || (count < 0 && errno == EINTR))
+      elf.append(chunk, chunk + std::max<ssize_t>(count, 0));
+  });
+  std::string outputPath = output->path();
   std::string inputPath = input.path(), exports = "--version-script=" + script.path();
   std::vector<const char *> args = {"ld.lld",
                                     "-shared",
@@ -113,7 +125,7 @@ bool linkLibrary(llvm::ArrayRef<char> object, llvm::SmallVectorImpl<char> &elf, 
                                     "-soname=attnc-model",
                                     exports.c_str(),
                                     "-o",
-                                    output.c_str(),
+                                    outputPath.c_str(),
                                     inputPath.c_str()};
   // Math that has no polynomial of ours comes from libm; needed only then.
   static constexpr const char *kLibm[] = {"/lib/x86_64-linux-gnu/libm.so.6", "/lib64/libm.so.6", "/usr/lib/libm.so.6"};
@@ -126,14 +138,12 @@ bool linkLibrary(llvm::ArrayRef<char> object, llvm::SmallVectorImpl<char> &elf, 
   std::string messages;
   llvm::raw_string_ostream os(messages);
   lld::Result result = lld::lldMain(args, os, os, {{lld::Gnu, &lld::elf::link}});
-  auto buffer = llvm::MemoryBuffer::getFile(output, /*IsText=*/false, /*RequiresNullTerminator=*/false);
-  bool linked = result.retCode == 0 && buffer && (*buffer)->getBufferSize() > 0;
-  if (linked)
-    elf.append((*buffer)->getBufferStart(), (*buffer)->getBufferEnd());
-  else
-    error = "the linker failed: " + (messages.empty() ? std::string("no message") : messages);
-  llvm::sys::fs::remove(output);
-  return linked;
+  output.reset(); // the end of the file, for the reader
+  reader.join();
+  if (result.retCode == 0 && !elf.empty())
+    return true;
+  error = "the linker failed: " + (messages.empty() ? std::string("no message") : messages);
+  return false;
 }
 
 } // namespace attn

@@ -262,6 +262,27 @@ private:
     terminator->setOperands({});
   }
 
+  /// The buffer's size is the product of `sizes`, computed in 64 bits: one that
+  /// leaves them would be taken for a small one.
+  void requireFits(Location loc, ArrayRef<OpFoldResult> sizes) {
+    Value elements = arith::ConstantOp::create(b, loc, b.getF64FloatAttr(1));
+    SmallVector<Value> dynamic;
+    for (OpFoldResult size : sizes) {
+      if (std::optional<int64_t> known = getConstantIntValue(size)) {
+        Value factor = arith::ConstantOp::create(b, loc, b.getF64FloatAttr(static_cast<double>(*known)));
+        elements = arith::MulFOp::create(b, loc, elements, factor);
+        continue;
+      }
+      dynamic.push_back(cast<Value>(size));
+      Value number = arith::IndexCastOp::create(b, loc, b.getI64Type(), dynamic.back());
+      number = arith::SIToFPOp::create(b, loc, b.getF64Type(), number);
+      elements = arith::MulFOp::create(b, loc, elements, number);
+    }
+    Value limit = arith::ConstantOp::create(b, loc, b.getF64FloatAttr(0x1p60));
+    Value fits = arith::CmpFOp::create(b, loc, arith::CmpFPredicate::OLT, elements, limit);
+    RequireOp::create(b, loc, fits, "the number of elements of an output is beyond 64 bits", ValueRange());
+  }
+
   /// `value` is a chain of reshapes: undoes them on `buffer` instead, and
   /// returns the value before them.
   Value moveReshapes(Value value, Value &buffer) {
@@ -295,6 +316,7 @@ private:
               return !op || (op->getBlock() == &block() && op->isBeforeInBlock(buffer.getDefiningOp()));
             }))
           return value;
+        requireFits(value.getLoc(), sizes);
         buffer = memref::ExpandShapeOp::create(b, value.getLoc(), collapse.getSrcType().getShape(), buffer,
                                                collapse.getReassociationIndices(), sizes);
         value = collapse.getSrc();

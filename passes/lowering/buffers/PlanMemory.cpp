@@ -298,10 +298,7 @@ private:
     }
     Value bytes = base;
     if (!greatest || *greatest >= int64_t(1) << 62) {
-      // Sizes whose product does not fit 64 bits ask for more than there is.
-      Value limit = arith::ConstantOp::create(b, loc, b.getF64FloatAttr(0x1p62));
-      Value fits = arith::CmpFOp::create(b, loc, arith::CmpFPredicate::OLT, estimate, limit);
-      bytes = arith::SelectOp::create(b, loc, fits, base, constant(-1));
+      bytes = fitting(loc, estimate, base);
     } else if (isAll) {
       entry->setAttr(kMaxWorkspaceAttr, b.getI64IntegerAttr(*greatest));
     }
@@ -310,13 +307,29 @@ private:
       replace(*buffer, arena, offset);
   }
 
+  /// `bytes`, of about `estimate`; sizes whose product does not fit 64 bits ask
+  /// for more than there is.
+  Value fitting(Location loc, Value estimate, Value bytes) {
+    Value limit = arith::ConstantOp::create(b, loc, b.getF64FloatAttr(0x1p62));
+    Value fits = arith::CmpFOp::create(b, loc, arith::CmpFPredicate::OLT, estimate, limit);
+    return arith::SelectOp::create(b, loc, fits, bytes, constant(-1));
+  }
+
   /// A buffer whose size the run computes: its own request, where it is known.
   void requestInPlace(Buffer &buffer) {
     memref::AllocOp alloc = buffer.alloc;
     b.setInsertionPoint(alloc);
+    Location loc = alloc.getLoc();
     Value bytes = constant(buffer.bytes.coefficient);
-    for (unsigned factor : buffer.bytes.factors)
-      bytes = arith::MulIOp::create(b, alloc.getLoc(), bytes, values[factor]);
+    Value estimate =
+        arith::ConstantOp::create(b, loc, b.getF64FloatAttr(static_cast<double>(buffer.bytes.coefficient)));
+    for (unsigned factor : buffer.bytes.factors) {
+      bytes = arith::MulIOp::create(b, loc, bytes, values[factor]);
+      Value number = arith::IndexCastOp::create(b, loc, b.getI64Type(), values[factor]);
+      number = arith::SIToFPOp::create(b, loc, b.getF64Type(), number);
+      estimate = arith::MulFOp::create(b, loc, estimate, number);
+    }
+    bytes = fitting(loc, estimate, bytes);
     Value arena = WorkspaceOp::create(b, alloc.getLoc(), MemRefType::get({ShapedType::kDynamic}, b.getI8Type()), bytes);
     replace(buffer, arena, constant(0));
   }

@@ -13,6 +13,10 @@ def LowerContractionsPass : Pass<"attn-lower-contractions", "::mlir::ModuleOp"> 
     result have are collapsed to the rows; where their order asks for it, that
     operand or the result is transposed.
 
+    Of two operands that only the run knows, the one with the result's last
+    columns is packed by a kernel of its own, a batch of them too, from 2^15
+    multiplications and 4 rows on (a dynamic size counts as 64). The rest stays.
+
     An elementwise `linalg.generic` that is the only user of the result becomes
     the kernel's epilogue, if it reads its other operands by column, by row, at
     the element or as one scalar. The kernel stands where this op stood.
@@ -31,7 +35,7 @@ def LowerContractionsPass : Pass<"attn-lower-contractions", "::mlir::ModuleOp"> 
     attn.global @w_panels48 : tensor<32x384x48xf32> = #attn.pack_panels<@w, transposed = false, width = 48>
     %p = attn.weight @w_panels48 : tensor<32x384x48xf32>
     %a = tensor.collapse_shape %x [[0, 1], [2]]
-    %z = attn.kernel @gemm_f32_mx_k384_n1536_fma_8x3x16_e0123456789abcdef ins(%a, %p, %bias) outs(%empty)
+    %z = attn.kernel @gemm_f32_mx_k384_n1536_fma_8x3x16_c42_e0123456789abcdef ins(%a, %p, %bias) outs(%empty)
     %y = tensor.expand_shape %z [[0, 1], [2]]
     ```
   }];
