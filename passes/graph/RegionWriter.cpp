@@ -67,7 +67,7 @@ bool RegionWriter::isComputedFromTarget(Value value) {
 static bool isCheap(linalg::LinalgOp op, unsigned &budget) {
   for (Operation &inner : op.getBlock()->without_terminator()) {
     bool cheap =
-        isa<linalg::IndexOp>(inner) ||
+        isa<linalg::IndexOp, math::AbsIOp, math::AbsFOp>(inner) ||
         (isa<arith::ArithDialect>(inner.getDialect()) && inner.getNumRegions() == 0 &&
          !isa<arith::DivSIOp, arith::DivUIOp, arith::RemSIOp, arith::RemUIOp, arith::DivFOp, arith::RemFOp>(inner) &&
          llvm::none_of(inner.getOperandTypes(), llvm::IsaPred<ShapedType>));

@@ -24,6 +24,47 @@ struct DropRounding : OpRewritePattern<arith::ExtFOp> {
   }
 };
 
+/// A comparison of `select c, x, y` with z, all constants, or of an i1 widened
+/// to an integer: c, its opposite, or known. Masks stored as 0 and 1 are tested
+/// so; what hides a key then is the comparison of positions itself.
+template <typename CompareOp> struct SkipStoredBool : OpRewritePattern<CompareOp> {
+  using OpRewritePattern<CompareOp>::OpRewritePattern;
+
+  LogicalResult matchAndRewrite(CompareOp op, PatternRewriter &rewriter) const override {
+    constexpr bool isFloat = std::is_same_v<CompareOp, arith::CmpFOp>;
+    using Number = std::conditional_t<isFloat, FloatAttr, IntegerAttr>;
+    Value condition;
+    Number whenTrue, whenFalse, other;
+    if (!matchPattern(op.getRhs(), m_Constant(&other)))
+      return failure();
+    if (auto select = op.getLhs().template getDefiningOp<arith::SelectOp>()) {
+      condition = select.getCondition();
+      if (!matchPattern(select.getTrueValue(), m_Constant(&whenTrue)) ||
+          !matchPattern(select.getFalseValue(), m_Constant(&whenFalse)))
+        return failure();
+    } else if (auto extension = op.getLhs().template getDefiningOp<arith::ExtUIOp>()) {
+      condition = extension.getIn();
+      if constexpr (!isFloat) {
+        whenTrue = rewriter.getIntegerAttr(op.getLhs().getType(), 1);
+        whenFalse = rewriter.getIntegerAttr(op.getLhs().getType(), 0);
+      }
+    }
+    if (!condition || !condition.getType().isInteger(1))
+      return failure();
+    bool ifTrue = arith::applyCmpPredicate(op.getPredicate(), whenTrue.getValue(), other.getValue());
+    bool ifFalse = arith::applyCmpPredicate(op.getPredicate(), whenFalse.getValue(), other.getValue());
+    if (ifTrue == ifFalse) {
+      rewriter.replaceOpWithNewOp<arith::ConstantOp>(op, rewriter.getBoolAttr(ifTrue));
+    } else if (ifTrue) {
+      rewriter.replaceOp(op, condition);
+    } else {
+      Value one = arith::ConstantOp::create(rewriter, op.getLoc(), rewriter.getBoolAttr(true));
+      rewriter.replaceOpWithNewOp<arith::XOrIOp>(op, condition, one);
+    }
+    return success();
+  }
+};
+
 bool isNaNTest(Value condition, Value x) {
   if (auto test = condition.getDefiningOp<math::IsNaNOp>())
     return test.getOperand() == x;
@@ -65,7 +106,7 @@ void simplify(Region &region, const FrozenRewritePatternSet &patterns) {
 
 void simplifyRegions(RewriterBase &rewriter, AttentionOp op) {
   RewritePatternSet patterns(op.getContext());
-  patterns.add<DropRounding>(op.getContext());
+  patterns.add<DropRounding, SkipStoredBool<arith::CmpFOp>, SkipStoredBool<arith::CmpIOp>>(op.getContext());
   op.getContext()->getLoadedDialect<arith::ArithDialect>()->getCanonicalizationPatterns(patterns);
   for (RegisteredOperationName name : op.getContext()->getRegisteredOperationsByDialect("arith"))
     name.getCanonicalizationPatterns(patterns, op.getContext());

@@ -1,0 +1,113 @@
+// RUN: attn-opt %s -attn-recognize-attention -split-input-file | FileCheck %s
+
+// What a score region is proved to hide; each case ends in a select with -inf.
+
+#q = affine_map<(b, h, i, j, d, e) -> (i, d)>
+#k = affine_map<(b, h, i, j, d, e) -> (j, d)>
+#v = affine_map<(b, h, i, j, d, e) -> (j, e)>
+#o = affine_map<(b, h, i, j, d, e) -> (i, e)>
+// j <= i + 3, spelled as not j > i + 3.
+// CHECK: mask = "causal"
+func.func @causal(%q: tensor<5x4xf32>, %k: tensor<8x4xf32>, %v: tensor<8x4xf32>) -> tensor<5x4xf32> {
+  %r = attn.attention masked_rows nan maps [#q, #k, #v, #o] ins(%q, %k, %v : tensor<5x4xf32>, tensor<8x4xf32>, tensor<8x4xf32>)
+      -> tensor<5x4xf32> score {
+  ^bb0(%s: f32):
+    %i = attn.index 2 : index
+    %j = attn.index 3 : index
+    %c3 = arith.constant 3 : index
+    %inf = arith.constant 0xFF800000 : f32
+    %limit = arith.addi %i, %c3 : index
+    %hidden = arith.cmpi sgt, %j, %limit : index
+    %y = arith.select %hidden, %inf, %s : f32
+    attn.yield %y : f32
+  }
+  return %r : tensor<5x4xf32>
+}
+
+// -----
+
+#q = affine_map<(b, h, i, j, d, e) -> (b, i, d)>
+#k = affine_map<(b, h, i, j, d, e) -> (b, j, d)>
+#v = affine_map<(b, h, i, j, d, e) -> (b, j, e)>
+#n = affine_map<(b, h, i, j, d, e) -> (b)>
+#o = affine_map<(b, h, i, j, d, e) -> (b, i, e)>
+// |i - j| <= 2 and j < n[b], as a bias of -inf.
+// CHECK: mask = "window+lengths"
+func.func @band_and_lengths(%q: tensor<2x5x4xf32>, %k: tensor<2x5x4xf32>, %v: tensor<2x5x4xf32>, %n: tensor<2xi64>) -> tensor<2x5x4xf32> {
+  %r = attn.attention masked_rows nan maps [#q, #k, #v, #n, #o]
+      ins(%q, %k, %v : tensor<2x5x4xf32>, tensor<2x5x4xf32>, tensor<2x5x4xf32>) captures(%n : tensor<2xi64>)
+      -> tensor<2x5x4xf32> score {
+  ^bb0(%s: f32, %len: i64):
+    %i = attn.index 2 : index
+    %j = attn.index 3 : index
+    %c2 = arith.constant 2 : index
+    %inf = arith.constant 0xFF800000 : f32
+    %zero = arith.constant 0.0 : f32
+    %d = arith.subi %i, %j : index
+    %a = math.absi %d : index
+    %near = arith.cmpi sle, %a, %c2 : index
+    %j64 = arith.index_cast %j : index to i64
+    %short = arith.cmpi slt, %j64, %len : i64
+    %both = arith.andi %near, %short : i1
+    %bias = arith.select %both, %zero, %inf : f32
+    %y = arith.addf %s, %bias : f32
+    attn.yield %y : f32
+  }
+  return %r : tensor<2x5x4xf32>
+}
+
+// -----
+
+#q = affine_map<(b, h, i, j, d, e) -> (i, d)>
+#k = affine_map<(b, h, i, j, d, e) -> (j, d)>
+#v = affine_map<(b, h, i, j, d, e) -> (j, e)>
+#m = affine_map<(b, h, i, j, d, e) -> (i, j)>
+#o = affine_map<(b, h, i, j, d, e) -> (i, e)>
+// j <= i or j < 3; and a stored mask.
+// CHECK: mask = "causal+prefix+dense"
+func.func @prefix_and_dense(%q: tensor<5x4xf32>, %k: tensor<5x4xf32>, %v: tensor<5x4xf32>, %m: tensor<5x5xi8>) -> tensor<5x4xf32> {
+  %r = attn.attention masked_rows nan maps [#q, #k, #v, #m, #o] ins(%q, %k, %v : tensor<5x4xf32>, tensor<5x4xf32>, tensor<5x4xf32>)
+      captures(%m : tensor<5x5xi8>) -> tensor<5x4xf32> score {
+  ^bb0(%s: f32, %x: i8):
+    %i = attn.index 2 : index
+    %j = attn.index 3 : index
+    %c3 = arith.constant 3 : index
+    %c0 = arith.constant 0 : i8
+    %inf = arith.constant 0xFF800000 : f32
+    %below = arith.cmpi sle, %j, %i : index
+    %early = arith.cmpi slt, %j, %c3 : index
+    %either = arith.ori %early, %below : i1
+    %stored = arith.cmpi ne, %x, %c0 : i8
+    %t = arith.select %stored, %s, %inf : f32
+    %y = arith.select %either, %t, %inf : f32
+    attn.yield %y : f32
+  }
+  return %r : tensor<5x4xf32>
+}
+
+// -----
+
+#q = affine_map<(b, h, i, j, d, e) -> (i, d)>
+#k = affine_map<(b, h, i, j, d, e) -> (j, d)>
+#v = affine_map<(b, h, i, j, d, e) -> (j, e)>
+#o = affine_map<(b, h, i, j, d, e) -> (i, e)>
+// -1e9 is not -inf, and i * j is not linear: nothing is claimed.
+// CHECK: mask = "computed"
+func.func @finite(%q: tensor<5x4xf32>, %k: tensor<5x4xf32>, %v: tensor<5x4xf32>) -> tensor<5x4xf32> {
+  %r = attn.attention masked_rows nan maps [#q, #k, #v, #o] ins(%q, %k, %v : tensor<5x4xf32>, tensor<5x4xf32>, tensor<5x4xf32>)
+      -> tensor<5x4xf32> score {
+  ^bb0(%s: f32):
+    %i = attn.index 2 : index
+    %j = attn.index 3 : index
+    %c9 = arith.constant 9 : index
+    %inf = arith.constant 0xFF800000 : f32
+    %low = arith.constant -1.0e9 : f32
+    %p = arith.muli %i, %j : index
+    %odd = arith.cmpi sle, %p, %c9 : index
+    %below = arith.cmpi sle, %j, %i : index
+    %x = arith.select %below, %s, %low : f32
+    %y = arith.select %odd, %x, %inf : f32
+    attn.yield %y : f32
+  }
+  return %r : tensor<5x4xf32>
+}
