@@ -94,6 +94,11 @@ bool RegionWriter::isWorthInlining(Value tensor, const Access &access) {
   auto isRow = [&](unsigned atom) {
     return !isKey(atom) && !any(match.value.access, [&](unsigned other) { return other == atom; });
   };
+  // A position by itself, as in a Range.
+  unsigned few = 8;
+  auto range = tensor.getDefiningOp<linalg::LinalgOp>();
+  if (range && isPointwise(range) && range.getNumDpsInputs() == 0 && isCheap(range, few))
+    return true;
   Access whole(access);
   resolveAll(whole);
   if (!any(whole, isKey))
