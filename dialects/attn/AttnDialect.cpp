@@ -1,4 +1,4 @@
-#include "dialects/attn/AttnOps.h"
+#include "dialects/attn/LoopOps.h"
 
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/IR/DialectImplementation.h"
@@ -49,6 +49,10 @@ void AttnDialect::initialize() {
   addOperations<
 #define GET_OP_LIST
 #include "dialects/attn/AttnOps.cpp.inc"
+      >();
+  addOperations<
+#define GET_OP_LIST
+#include "dialects/attn/LoopOps.cpp.inc"
       >();
   addAttributes<
 #define GET_ATTRDEF_LIST

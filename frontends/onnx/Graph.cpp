@@ -3,6 +3,7 @@
 #include "frontends/onnx/Functions.h"
 #include "frontends/onnx/Limits.h"
 #include "llvm/ADT/StringSet.h"
+#include <utility>
 
 using namespace attn;
 using namespace attn::onnx;
@@ -19,19 +20,35 @@ struct Scope {
   const Attributes *attributes = nullptr; // of the function that is being inlined
   const OpsetImports *opsets = nullptr;
   std::string path; // "call/" in front of node names
+  const Scope *outer = nullptr; // of the graph that a subgraph is in
+
+  /// The number of the value `name`; nullopt where there is none.
+  std::optional<int> find(llvm::StringRef name) const {
+    for (const Scope *scope = this; scope; scope = scope->outer)
+      if (auto it = scope->values.find(name); it != scope->values.end())
+        return it->second;
+    return std::nullopt;
+  }
+  bool isLater(llvm::StringRef name) const {
+    return later.contains(name) || (outer && outer->isLater(name));
+  }
 };
 
 class Flattener {
 public:
   Flattener(const Functions &functions, const OpRegistry &registry, Reporter &reporter, Graph &graph)
-      : functions(functions), registry(registry), reporter(reporter), graph(graph) {}
+      : functions(functions), registry(registry), reporter(reporter), graph(graph), nodes(&graph.nodes) {}
 
   bool run(proto::ModelProto &model, const OpsetImports &opsets);
 
 private:
+  bool checkName(llvm::StringRef name, const char *what);
+  bool addInitializers(proto::GraphProto &source, Scope &scope);
   bool addInputs(proto::GraphProto &source, Scope &scope);
   bool addNodes(const google::protobuf::RepeatedPtrField<proto::NodeProto> &nodes, Scope &scope);
   bool addNode(const proto::NodeProto &node, const std::string &name, Scope &scope);
+  bool addSubgraph(proto::GraphProto &source, const GraphNode &owner, mlir::Location loc, const Scope &outer,
+                   Subgraph &result);
   bool addCall(const Function &function, const GraphNode &call, mlir::Location loc);
   bool resolveInputs(const proto::NodeProto &node, mlir::Location loc, Scope &scope, GraphNode &result);
   bool resolveOutputs(const proto::NodeProto &node, mlir::Location loc, Scope &scope, GraphNode &result);
@@ -45,25 +62,31 @@ private:
   const OpRegistry &registry;
   Reporter &reporter;
   Graph &graph;
+  std::vector<GraphNode> *nodes; // of the graph at hand
 };
 
 } // namespace
 
-bool Flattener::addInputs(proto::GraphProto &source, Scope &scope) {
+bool Flattener::checkName(llvm::StringRef name, const char *what) {
+  if (name.empty())
+    reporter.invalid() << "has an " << what << " without a name";
+  else if (name.size() > kMaxNameBytes)
+    reporter.invalid() << "has an " << what << " whose name has " << name.size() << " bytes, the limit is "
+                       << kMaxNameBytes;
+  return !reporter.failed();
+}
+
+bool Flattener::addInitializers(proto::GraphProto &source, Scope &scope) {
   for (auto [count, what] : {std::pair(source.input_size(), "inputs"), std::pair(source.output_size(), "outputs"),
                              std::pair(source.initializer_size(), "initialisers")})
     if (size_t(count) > kMaxTensors) {
       reporter.invalid() << "has " << count << " " << what << ", the limit is " << kMaxTensors;
       return false;
     }
-  auto checkName = [&](llvm::StringRef name, const char *what) {
-    if (name.empty())
-      reporter.invalid() << "has an " << what << " without a name";
-    else if (name.size() > kMaxNameBytes)
-      reporter.invalid() << "has an " << what << " whose name has " << name.size() << " bytes, the limit is "
-                         << kMaxNameBytes;
-    return !reporter.failed();
-  };
+  if (graph.initializers.size() + source.initializer_size() > kMaxTensors) {
+    reporter.invalid() << "has more than " << kMaxTensors << " initialisers with those of its subgraphs";
+    return false;
+  }
   for (proto::TensorProto &tensor : *source.mutable_initializer()) {
     if (!checkName(tensor.name(), "initialiser"))
       return false;
@@ -73,8 +96,14 @@ bool Flattener::addInputs(proto::GraphProto &source, Scope &scope) {
       return false;
     }
     scope.makers[tensor.name()] = "an initialiser";
-    graph.initializers.push_back({newValue(tensor.name()), &tensor});
+    graph.initializers.push_back({newValue(tensor.name()), &tensor, scope.attributes != nullptr});
   }
+  return true;
+}
+
+bool Flattener::addInputs(proto::GraphProto &source, Scope &scope) {
+  if (!addInitializers(source, scope))
+    return false;
   llvm::StringSet<> inputs;
   for (const proto::ValueInfoProto &input : source.input()) {
     if (!checkName(input.name(), "input"))
@@ -99,9 +128,9 @@ bool Flattener::resolveInputs(const proto::NodeProto &node, mlir::Location loc, 
       result.inputs.push_back(GraphNode::kNone);
       continue;
     }
-    auto it = scope.values.find(input);
-    if (it == scope.values.end()) {
-      if (scope.later.contains(input))
+    std::optional<int> value = scope.find(input);
+    if (!value) {
+      if (scope.isLater(input))
         reporter.invalid(loc) << "uses '" << printableName(input)
                               << "' before it is made: the nodes are not in order, or form a cycle";
       else
@@ -109,7 +138,7 @@ bool Flattener::resolveInputs(const proto::NodeProto &node, mlir::Location loc, 
                               << "', which no input, initialiser or node provides";
       return false;
     }
-    result.inputs.push_back(it->second);
+    result.inputs.push_back(*value);
   }
   return true;
 }
@@ -193,12 +222,62 @@ bool Flattener::addNode(const proto::NodeProto &node, const std::string &name, S
       return false;
     return addCall(*function, result, loc);
   }
+  for (auto [key, attribute] : result.attributes) {
+    if (attribute->type() != proto::AttributeProto::GRAPH)
+      continue;
+    auto subgraph = std::make_shared<Subgraph>();
+    // Initialisers are moved out of the file's message, as the model's are.
+    auto &source = const_cast<proto::GraphProto &>(attribute->g());
+    if (!addSubgraph(source, result, loc, scope, *subgraph))
+      return false;
+    result.subgraphs.push_back({key, std::move(subgraph)});
+  }
   std::string domain = canonicalDomain(node.domain());
   result.import = registry.lookup(domain, node.op_type(), scope.opsets->at(domain), result.version);
   assert(result.import && "unsupported operators are reported before");
   if (!resolveOutputs(node, loc, scope, result))
     return false;
-  graph.nodes.push_back(std::move(result));
+  nodes->push_back(std::move(result));
+  return true;
+}
+
+bool Flattener::addSubgraph(proto::GraphProto &source, const GraphNode &owner, mlir::Location loc, const Scope &outer,
+                            Subgraph &result) {
+  if (source.sparse_initializer_size()) {
+    reporter.unsupported(loc) << "has sparse initialisers in a subgraph, which are not supported";
+    return false;
+  }
+  Scope scope;
+  scope.attributes = outer.attributes;
+  scope.opsets = outer.opsets;
+  scope.path = owner.name + "/";
+  scope.outer = &outer;
+  if (!addInitializers(source, scope))
+    return false;
+  for (const proto::ValueInfoProto &input : source.input()) {
+    if (!checkName(input.name(), "input"))
+      return false;
+    if (!scope.values.try_emplace(input.name(), graph.values.size()).second) {
+      reporter.invalid(loc) << "has a subgraph with two values '" << printableName(input.name()) << "'";
+      return false;
+    }
+    scope.makers[input.name()] = "an input";
+    result.inputs.push_back(newValue(input.name()));
+  }
+  std::vector<GraphNode> *saved = std::exchange(nodes, &result.nodes);
+  bool added = addNodes(source.node(), scope);
+  nodes = saved;
+  if (!added)
+    return false;
+  for (const proto::ValueInfoProto &output : source.output()) {
+    std::optional<int> value = scope.find(output.name());
+    if (!value || *value == GraphNode::kNone) {
+      reporter.invalid(loc) << "has a subgraph whose output '" << printableName(output.name())
+                            << "' nothing in it makes";
+      return false;
+    }
+    result.outputs.push_back(*value);
+  }
   return true;
 }
 
@@ -247,7 +326,7 @@ bool Flattener::addCall(const Function &function, const GraphNode &call, mlir::L
     copy.op = call.op;
     copy.inputs = {it->second};
     copy.outputs = {call.outputs[i]};
-    graph.nodes.push_back(std::move(copy)); // without an importer: the same value
+    nodes->push_back(std::move(copy)); // without an importer: the same value
   }
   return true;
 }

@@ -38,9 +38,7 @@ private:
   bool addInputs();
   Expr boundedDimension(StringRef name, Value size);
   bool addInitializers();
-  bool addNodes();
   bool addOutputs();
-  bool checkInputs(const GraphNode &node, Location loc);
 
   Reporter &reporter;
   const ImportOptions &options;
@@ -51,19 +49,24 @@ private:
 };
 } // namespace
 
-static func::FuncOp makeEntry(ModuleOp module, StringRef name) {
+static func::FuncOp makeEntry(ModuleOp module, const ImportOptions &options) {
   OpBuilder b = OpBuilder::atBlockEnd(module.getBody());
-  auto entry = func::FuncOp::create(b, module.getLoc(), name, b.getFunctionType({}, {}));
-  entry->setAttr(AttnDialect::kEntryAttr, b.getUnitAttr());
+  // A name that a caller chose could be that of a function of libm.
+  std::string symbol = options.isOneOfSeveral ? "entry." + options.entry : options.entry;
+  auto entry = func::FuncOp::create(b, module.getLoc(), symbol, b.getFunctionType({}, {}));
+  entry->setAttr(AttnDialect::kEntryAttr,
+                 options.isOneOfSeveral ? Attribute(b.getStringAttr(options.entry)) : Attribute(b.getUnitAttr()));
   entry.addEntryBlock();
   return entry;
 }
 
 Importer::Importer(Reporter &reporter, const ImportOptions &options, const Graph &graph, ModuleOp module,
                    WeightStore &weights)
-    : reporter(reporter), options(options), graph(graph), entry(makeEntry(module, options.entry)),
+    : reporter(reporter), options(options), graph(graph), entry(makeEntry(module, options)),
       state(reporter, module, entry, weights) {
   state.values.resize(graph.values.size());
+  state.names = graph.values;
+  state.maxLoopIterations = options.maxLoopIterations;
 }
 
 bool Importer::addInputs() {
@@ -138,9 +141,9 @@ Expr Importer::boundedDimension(StringRef name, Value size) {
 }
 
 bool Importer::addInitializers() {
-  for (auto [value, tensor] : graph.initializers) {
+  for (auto [value, tensor, isShared] : graph.initializers) {
     PayloadError problem;
-    std::optional<Payload> payload = readPayload(*tensor, /*take=*/true, state.files, problem);
+    std::optional<Payload> payload = readPayload(*tensor, /*take=*/!isShared, state.files, problem);
     if (payload) {
       state.values[value] = state.constant(tensor->name(), *payload, reporter.fileLoc());
     } else if (problem.unsupported) {
@@ -150,61 +153,6 @@ bool Importer::addInitializers() {
       reporter.invalid() << "initialiser '" << printableName(tensor->name()) << "' " << problem.message;
       return false;
     }
-  }
-  return true;
-}
-
-/// Whether an operator only moves or converts what it gets.
-static bool takesNarrow(StringRef op) {
-  static const StringRef known[] = {"Cast",      "CastLike",  "QuantizeLinear", "DequantizeLinear", "Identity",
-                                    "Reshape",   "Transpose", "Flatten",        "Squeeze",          "Unsqueeze",
-                                    "Shape",     "Size",      "Constant",       "ConstantOfShape",  "Gather",
-                                    "Concat",    "Slice",     "Split",          "BitCast",          "QLinearMatMul",
-                                    "Expand",    "Tile",      "Pad",            "ScatterND",        "ScatterElements"};
-  return llvm::is_contained(known, op);
-}
-
-bool Importer::checkInputs(const GraphNode &node, Location loc) {
-  for (int input : node.inputs)
-    if (input != GraphNode::kNone && state.values[input] && isNarrow(state.values[input]->dtype) &&
-        node.import && !takesNarrow(node.op)) {
-      reporter.unsupported(loc) << "element type " << dtypeName(state.values[input]->dtype);
-      return false;
-    }
-  for (int input : node.inputs) {
-    if (input == GraphNode::kNone || state.values[input])
-      continue;
-    auto it = state.unusable.find(input);
-    if (it != state.unusable.end())
-      reporter.unsupported(loc) << "uses " << it->second;
-    else
-      reporter.invalid(loc) << "uses '" << printableName(graph.values[input])
-                            << "', an output that its operator does not have";
-    return false;
-  }
-  return true;
-}
-
-bool Importer::addNodes() {
-  for (const GraphNode &node : graph.nodes) {
-    Location loc = reporter.nodeLoc(node.name, node.op);
-    if (!checkInputs(node, loc))
-      return false;
-    if (!node.import) { // an output of an inlined function
-      state.values[node.outputs[0]] = state.values[node.inputs[0]];
-      continue;
-    }
-    Node::Impl impl{state, node, loc, {}, false};
-    impl.outputs.resize(node.outputs.size());
-    Node api(impl);
-    bool imported = succeeded(node.import(api));
-    if (!imported && !reporter.failed())
-      reporter.invalid(loc) << "cannot be imported";
-    if (!imported || impl.failed)
-      return false;
-    for (auto [number, output] : llvm::zip_equal(node.outputs, impl.outputs))
-      if (number != GraphNode::kNone)
-        state.values[number] = std::move(output);
   }
   return true;
 }
@@ -221,6 +169,11 @@ bool Importer::addOutputs() {
       reporter.unsupported() << "output '" << printableName(info->name()) << "': " << why;
       return false;
     }
+    if (t->sequence) {
+      reporter.unsupported() << "output '" << printableName(info->name())
+                             << "' is a sequence; entries return tensors only";
+      return false;
+    }
     results.push_back(t->value ? t->value : state.materialize(*t, reporter.fileLoc()));
     SmallVector<std::string> names;
     for (const Expr &size : t->shape)
@@ -234,7 +187,7 @@ bool Importer::addOutputs() {
 }
 
 bool Importer::run() {
-  if (!addInputs() || !addInitializers() || !addNodes() || !addOutputs())
+  if (!addInputs() || !addInitializers() || !state.importNodes(graph.nodes) || !addOutputs())
     return false;
   state.sweep();
   return true;
@@ -254,9 +207,16 @@ ImportStatus attn::onnx::importOnnx(MLIRContext *context, StringRef path, const 
   Graph graph;
   if (!flatten(*model, opsets, registry, reporter, graph))
     return reporter.getStatus();
-  OwningOpRef<ModuleOp> result = ModuleOp::create(reporter.fileLoc());
-  if (!Importer(reporter, options, graph, *result, weights).run())
+  if (module && options.isOneOfSeveral && module->lookupSymbol("entry." + options.entry)) {
+    reporter.invalid() << "is to be entry '" << options.entry << "', of which there is one already";
     return reporter.getStatus();
-  module = std::move(result);
+  }
+  OwningOpRef<ModuleOp> fresh;
+  if (!module)
+    fresh = ModuleOp::create(reporter.fileLoc());
+  if (!Importer(reporter, options, graph, module ? *module : *fresh, weights).run())
+    return reporter.getStatus();
+  if (fresh)
+    module = std::move(fresh);
   return ImportStatus::Ok;
 }

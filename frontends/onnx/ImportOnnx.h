@@ -22,8 +22,12 @@ struct ImportOptions {
   /// `--dim=seq:1..512`: least and greatest size of named dimensions that stay
   /// open; the entry requires them.
   std::map<std::string, std::pair<int64_t, int64_t>> dimRanges;
-  /// Name of the entry function.
+  /// A loop that asks for more ends the run.
+  int64_t maxLoopIterations = int64_t(1) << 24;
+  /// Name of the entry.
   std::string entry = "main";
+  /// One of several models: `shapes` and `dims` may name what only others have.
+  bool isOneOfSeveral = false;
 };
 
 enum class ImportStatus {
@@ -33,7 +37,7 @@ enum class ImportStatus {
 };
 
 /// Reads the ONNX model at `path` into `module` (context's dialects must be
-/// loaded) and its initialisers into `weights`. Diagnostics, each starting with
+/// loaded; a module that is there gets one more entry) and its initialisers into `weights`. Diagnostics, each starting with
 /// the file's name, go to the context's handler.
 ImportStatus importOnnx(mlir::MLIRContext *context, llvm::StringRef path, const ImportOptions &options,
                         mlir::OwningOpRef<mlir::ModuleOp> &module, WeightStore &weights);

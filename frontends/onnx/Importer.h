@@ -8,6 +8,7 @@
 #include "llvm/ADT/STLFunctionalExtras.h"
 #include "llvm/ADT/StringRef.h"
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <variant>
@@ -49,10 +50,16 @@ mlir::Type elementType(mlir::MLIRContext *, DType);
 /// expression.
 using Scalar = std::variant<double, Expr>;
 
+struct Sequence;
+struct Subgraph;
+
 /// An ONNX value during import. Cheap to copy.
 struct Tensor {
   DType dtype = DType::F32;
   llvm::SmallVector<Expr, 4> shape; // rank and dimensions are always known
+
+  /// The value is a sequence, and nothing else of this struct means anything.
+  std::shared_ptr<const Sequence> sequence;
 
   /// The elements in row-major order, when they are few (at most
   /// kMaxElements) and each is a constant or an expression: shapes, axes,
@@ -67,6 +74,16 @@ struct Tensor {
   int64_t rank() const { return shape.size(); }
   /// Its single element, when there is one and it is known.
   std::optional<Scalar> scalar() const;
+};
+
+/// An ONNX sequence: what a loop gathered, then single tensors.
+struct Sequence {
+  DType dtype = DType::F32;
+  /// Shape of each tensor of the stack; nullopt while nothing is known to be in it.
+  std::optional<llvm::SmallVector<Expr, 4>> element;
+  mlir::Value stack; // rows [0, length) of its first dimension; null: there is none
+  Expr length;       // of the stack
+  std::vector<Tensor> items;
 };
 
 /// One node of the graph, its operands and the place its code goes.
@@ -87,6 +104,9 @@ public:
   bool hasInput(size_t i) const;  // false for "" and beyond the end
   bool hasOutput(size_t i) const; // false when nobody asked for it
   const Tensor &input(size_t i) const;
+  /// Input `i` as a sequence; null after an error.
+  const Sequence *sequence(size_t i) const;
+  bool isSequence(size_t i) const;
   /// The tensor value of `t`, materialised when only its elements are known.
   mlir::Value value(const Tensor &t);
   mlir::Value value(size_t i) { return value(input(i)); }
@@ -121,6 +141,19 @@ public:
   mlir::InFlightDiagnostic unsupported();
   /// "node 'name' (Op)", for messages of attn.require and attn.check_index.
   std::string describe() const;
+
+  //--- subgraphs (Subgraph.cpp)
+  /// The graph attribute `name`; null after an error.
+  const Subgraph *subgraph(llvm::StringRef name);
+  /// Opens a branch or a body: an op at the builder's place with one block,
+  /// where all is written until leaveRegion. What is assumed in it ends with it.
+  mlir::Operation *enterRegion();
+  void leaveRegion(mlir::Operation *region);
+  /// Imports the nodes of `graph` where the builder stands, with `inputs` as
+  /// its inputs; its outputs.
+  mlir::FailureOr<std::vector<Tensor>> importSubgraph(const Subgraph &graph, llvm::ArrayRef<Tensor> inputs);
+  /// `--max-loop-iterations`.
+  int64_t maxLoopIterations() const;
 
   //--- building blocks (Building.cpp), used by every family
   /// Ranked tensor type of dtype and shape, `?` where not constant.
@@ -237,6 +270,8 @@ void registerShapeOps(OpRegistry &);         // Shape.cpp: Shape, Reshape, Squee
 void registerDataMovementOps(OpRegistry &);  // DataMovement.cpp: Transpose, Concat, Split, Slice, Pad, Tile ...
 void registerIndexingOps(OpRegistry &);      // Indexing.cpp: Gather*, Range, Trilu, OneHot ...
 void registerRecurrentOps(OpRegistry &);     // Recurrent.cpp: RNN, GRU, LSTM
+void registerControlFlowOps(OpRegistry &);   // ControlFlow.cpp: If, Loop, Scan
+void registerSequenceOps(OpRegistry &);      // Sequence.cpp: Sequence*, ConcatFromSequence, SplitToSequence
 
 } // namespace attn::onnx
 

@@ -53,6 +53,8 @@ bool InputReader::readType(const proto::ValueInfoProto &info, InputSpec &spec) {
 bool InputReader::applyShape(InputSpec &spec, llvm::ArrayRef<int64_t> shape, bool declared) {
   if (!declared)
     spec.dims.resize(shape.size());
+  if (spec.dims.empty() && llvm::all_of(shape, [](int64_t size) { return size == 1; }))
+    return true; // a scalar, as the runtime takes one
   if (shape.size() != spec.dims.size()) {
     reporter.invalid() << input(spec) << "has " << spec.dims.size() << " dimensions, but --shape gives "
                        << shape.size();
@@ -140,6 +142,8 @@ bool InputReader::applyDims(std::vector<InputSpec> &specs) {
     bool known = llvm::any_of(specs, [&, name = name](const InputSpec &spec) {
       return llvm::any_of(spec.dims, [&](const InputDim &dim) { return dim.name == name; });
     });
+    if (!known && options.isOneOfSeveral && size >= 0)
+      continue;
     if (!known || size < 0) {
       if (!known)
         reporter.invalid() << "has no dimension '" << printableName(name) << "', which --dim sets to " << size;
@@ -182,7 +186,8 @@ std::optional<std::vector<InputSpec>> attn::onnx::readInputs(const Graph &graph,
       return std::nullopt;
   }
   for (const auto &[name, shape] : options.shapes)
-    if (llvm::none_of(specs, [&, name = name](const InputSpec &spec) { return spec.name == name; })) {
+    if (!options.isOneOfSeveral &&
+        llvm::none_of(specs, [&, name = name](const InputSpec &spec) { return spec.name == name; })) {
       reporter.invalid() << "has no input '" << printableName(name) << "', to which --shape gives " << shapeText(shape);
       return std::nullopt;
     }

@@ -21,6 +21,8 @@ inline constexpr unsigned kMaxNesting = 64;
 inline constexpr int kMaxProtoDepth = 400;
 /// Nodes of all graphs, functions inlined.
 inline constexpr size_t kMaxNodes = 100'000;
+/// Nodes imported, where each try at a loop's body counts.
+inline constexpr size_t kMaxImportedNodes = 1'000'000;
 /// Graph inputs, outputs and initialisers, each.
 inline constexpr size_t kMaxTensors = 100'000;
 /// Inputs or outputs of one node.

@@ -130,7 +130,22 @@ const Tensor &Node::input(size_t i) const {
     const_cast<Node *>(this)->error() << "has no input " << i;
     return missing;
   }
-  return *impl.state.values[impl.node.inputs[i]];
+  const Tensor &t = *impl.state.values[impl.node.inputs[i]];
+  if (!t.sequence)
+    return t;
+  const_cast<Node *>(this)->error() << "input " << i << " is a sequence, expected a tensor";
+  return missing;
+}
+
+const Sequence *Node::sequence(size_t i) const {
+  if (isSequence(i))
+    return impl.state.values[impl.node.inputs[i]]->sequence.get();
+  const_cast<Node *>(this)->error() << "input " << i << " is no sequence";
+  return nullptr;
+}
+
+bool Node::isSequence(size_t i) const {
+  return hasInput(i) && impl.state.values[impl.node.inputs[i]]->sequence;
 }
 
 Value Node::value(const Tensor &t) { return t.value ? t.value : impl.state.materialize(t, impl.loc); }
@@ -176,6 +191,14 @@ std::optional<SmallVector<Expr>> Node::exprs(size_t i) {
   for (int64_t at = 0; at < *length; ++at) {
     auto [it, fresh] = impl.state.reads.try_emplace({t.value.getAsOpaquePointer(), at});
     if (fresh) {
+      // Where the tensor is made, so that all may use it who may use the tensor.
+      OpBuilder::InsertionGuard guard(b);
+      Value tensor = t.value;
+      Block *block = tensor.getParentBlock();
+      if (llvm::is_contained(symbols().getHomes(), block))
+        b.setInsertionPointToEnd(block);
+      if (symbols().getHomes().front() != block)
+        impl.state.innerReads.push_back({tensor.getAsOpaquePointer(), at});
       SmallVector<Value> index;
       if (t.rank() == 1)
         index.push_back(arith::ConstantIndexOp::create(b, impl.loc, at));
@@ -287,6 +310,10 @@ Tensor Node::constantTensor(DType dtype, ArrayRef<int64_t> shape, ArrayRef<char>
 void Node::setOutput(size_t i, Tensor t) {
   if (!hasOutput(i))
     return;
+  if (t.sequence) {
+    impl.outputs[i] = std::move(t);
+    return;
+  }
   if (t.shape.size() > kMaxRank) {
     error() << "output " << i << " has " << t.shape.size() << " dimensions, the limit is " << kMaxRank;
     return;

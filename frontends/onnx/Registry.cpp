@@ -41,4 +41,6 @@ void attn::onnx::registerAllOps(OpRegistry &registry) {
   registerLinearAttentionOps(registry);
   registerRearrangementOps(registry);
   registerRecurrentOps(registry);
+  registerControlFlowOps(registry);
+  registerSequenceOps(registry);
 }

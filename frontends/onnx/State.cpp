@@ -1,6 +1,8 @@
 #include "frontends/onnx/State.h"
+#include "dialects/attn/NodeLocation.h"
 #include "frontends/onnx/Limits.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/IR/BuiltinAttributes.h"
 #include "mlir/Interfaces/SideEffectInterfaces.h"
@@ -14,7 +16,8 @@ ImportState::ImportState(Reporter &reporter, ModuleOp module, func::FuncOp entry
       weights(weights) {
   builder.setInsertionPointToEnd(&entry.getBody().front());
   symbols.setHome(&entry.getBody().front());
-  symbolCounts[entry.getSymName()] = 1;
+  for (auto symbol : module.getOps<SymbolOpInterface>())
+    symbolCounts[symbol.getName()] = 1;
 }
 
 std::string ImportState::uniqueSymbol(StringRef base) {
@@ -31,8 +34,11 @@ std::string ImportState::uniqueSymbol(StringRef base) {
 
 Value ImportState::weightValue(StringRef symbol, RankedTensorType type, Location loc) {
   Value &value = weightValues[symbol];
-  if (!value)
+  if (!value) {
+    OpBuilder::InsertionGuard guard(builder);
+    builder.setInsertionPointToEnd(&entry.getBody().front());
     value = WeightOp::create(builder, loc, type, FlatSymbolRefAttr::get(builder.getContext(), symbol));
+  }
   return value;
 }
 
@@ -65,12 +71,19 @@ Tensor ImportState::constant(StringRef name, const Payload &payload, Location lo
     result.value = denseConstant(payload.dtype, payload.shape, bytes, loc);
     return result;
   }
+  auto type = RankedTensorType::get(payload.shape, elementType(builder.getContext(), payload.dtype));
+  // An equal one of another entry is the same weight.
+  auto known = dyn_cast_or_null<GlobalOp>(name.empty() ? nullptr : module.lookupSymbol(name));
+  if (known && known.getType() == type && weights.contains(name) && weights.lookup(name) == bytes) {
+    result.weight = name.str();
+    result.value = weightValue(result.weight, type, loc);
+    return result;
+  }
   result.weight = uniqueSymbol(name);
   if (payload.data.holder)
     weights.add(result.weight, bytes, payload.data.holder);
   else
     weights.addCopy(result.weight, bytes);
-  auto type = RankedTensorType::get(payload.shape, elementType(builder.getContext(), payload.dtype));
   OpBuilder globals(entry);
   GlobalOp::create(globals, loc, result.weight, type, InitializerAttr::get(builder.getContext(), result.weight));
   result.value = weightValue(result.weight, type, loc);
@@ -116,12 +129,101 @@ Value ImportState::materialize(const Tensor &t, Location loc) {
   return tensor::FromElementsOp::create(builder, loc, RankedTensorType::get(shape, type), elements);
 }
 
-void ImportState::sweep() {
-  for (Operation &op : llvm::make_early_inc_range(llvm::reverse(entry.getBody().front())))
-    if (isOpTriviallyDead(&op))
+/// Erases what nothing uses, from the last op to the first. Regions nest no
+/// deeper than subgraphs may.
+static void sweepBlock(Block &block) {
+  for (Operation &op : llvm::make_early_inc_range(llvm::reverse(block))) {
+    if (isOpTriviallyDead(&op)) {
       op.erase();
+      continue;
+    }
+    if (isa<scf::SCFDialect>(op.getDialect()))
+      for (Region &region : op.getRegions())
+        for (Block &inner : region)
+          sweepBlock(inner);
+  }
+}
 
-  // A global is alive when the entry names it or an alive global's expression does.
+/// Whether an operator only moves or converts what it gets.
+static bool takesNarrow(StringRef op) {
+  static const StringRef known[] = {"Cast",      "CastLike",  "QuantizeLinear", "DequantizeLinear", "Identity",
+                                    "Reshape",   "Transpose", "Flatten",        "Squeeze",          "Unsqueeze",
+                                    "Shape",     "Size",      "Constant",       "ConstantOfShape",  "Gather",
+                                    "Concat",    "Slice",     "Split",          "BitCast",          "QLinearMatMul",
+                                    "Expand",    "Tile",      "Pad",            "ScatterND",        "ScatterElements"};
+  return llvm::is_contained(known, op);
+}
+
+bool ImportState::checkInputs(const GraphNode &node, Location loc) {
+  for (int input : node.inputs)
+    if (input != GraphNode::kNone && values[input] && isNarrow(values[input]->dtype) && node.import &&
+        !takesNarrow(node.op)) {
+      reporter.unsupported(loc) << "element type " << dtypeName(values[input]->dtype);
+      return false;
+    }
+  for (int input : node.inputs) {
+    if (input == GraphNode::kNone || values[input])
+      continue;
+    auto it = unusable.find(input);
+    if (it != unusable.end())
+      reporter.unsupported(loc) << "uses " << it->second;
+    else
+      reporter.invalid(loc) << "uses '" << printableName(names[input])
+                            << "', an output that its operator does not have";
+    return false;
+  }
+  return true;
+}
+
+bool ImportState::importNodes(ArrayRef<GraphNode> nodes) {
+  for (const GraphNode &node : nodes) {
+    Location loc = reporter.nodeLoc(node.name, node.op);
+    if (!checkInputs(node, loc))
+      return false;
+    if (++importedNodes > kMaxImportedNodes) {
+      reporter.invalid(loc) << "takes more than " << kMaxImportedNodes
+                            << " steps to import: loops inside loops change the shapes of what they carry";
+      return false;
+    }
+    if (!node.import) { // an output of an inlined function
+      values[node.outputs[0]] = values[node.inputs[0]];
+      continue;
+    }
+    Node::Impl impl{*this, node, loc, {}, false};
+    impl.outputs.resize(node.outputs.size());
+    Node api(impl);
+    bool imported = succeeded(node.import(api));
+    if (!imported && !reporter.failed())
+      reporter.invalid(loc) << "cannot be imported";
+    if (!imported || impl.failed)
+      return false;
+    for (auto [number, output] : llvm::zip_equal(node.outputs, impl.outputs))
+      if (number != GraphNode::kNone)
+        values[number] = std::move(output);
+  }
+  return true;
+}
+
+Operation *ImportState::enterRegion(Location loc) {
+  auto region = scf::ExecuteRegionOp::create(builder, loc, TypeRange());
+  Block *block = &region.getRegion().emplaceBlock();
+  builder.setInsertionPointToEnd(block);
+  symbols.enterHome(block);
+  readsBefore.push_back(innerReads.size());
+  return region;
+}
+
+void ImportState::leaveRegion(Operation *region) {
+  symbols.leaveHome();
+  builder.setInsertionPointToEnd(region->getBlock());
+  for (size_t n = readsBefore.pop_back_val(); innerReads.size() > n; innerReads.pop_back())
+    reads.erase(innerReads.back());
+}
+
+void ImportState::sweep() {
+  sweepBlock(entry.getBody().front());
+
+  // A global is alive when an entry names it or an alive global's expression does.
   llvm::StringMap<GlobalOp> globals;
   for (auto global : module.getOps<GlobalOp>())
     globals[global.getSymName()] = global;
@@ -131,7 +233,7 @@ void ImportState::sweep() {
     if (alive.try_emplace(symbol, true).second)
       work.push_back(symbol);
   };
-  entry.walk([&](WeightOp op) { mark(op.getGlobal()); });
+  module.walk([&](WeightOp op) { mark(op.getGlobal()); });
   while (!work.empty()) {
     GlobalOp global = globals.lookup(work.back());
     work.pop_back();

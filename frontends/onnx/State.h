@@ -26,6 +26,19 @@ public:
   llvm::DenseMap<int, std::string> unusable; // why a value without a tensor has none
   std::map<std::pair<void *, int64_t>, Expr> reads; // element of a tensor read as an index
   uint64_t foldedBytes = 0;
+  size_t importedNodes = 0; // a loop's body counts each time it is tried
+  int64_t maxLoopIterations = 0;
+
+  /// Imports nodes in order, at the builder's insertion point. False after a
+  /// diagnostic.
+  bool importNodes(llvm::ArrayRef<GraphNode> nodes);
+  llvm::ArrayRef<std::string> names; // of the values
+
+  /// A branch or the body of a loop under construction: an op at the end of the
+  /// block at hand whose one block the builder and the symbols move into.
+  mlir::Operation *enterRegion(mlir::Location loc);
+  /// Back to where `region` stands. What is to be used later has left it.
+  void leaveRegion(mlir::Operation *region);
 
   /// A constant: elements when few, a dense constant up to kMaxInlineBytes,
   /// otherwise a weight of that name.
@@ -41,11 +54,15 @@ public:
   void sweep();
 
 private:
+  bool checkInputs(const GraphNode &node, mlir::Location loc);
   mlir::Value weightValue(llvm::StringRef symbol, mlir::RankedTensorType type, mlir::Location loc);
   std::string uniqueSymbol(llvm::StringRef base);
 
   llvm::StringMap<mlir::Value> weightValues; // one attn.weight a symbol
+  std::vector<std::pair<void *, int64_t>> innerReads; // those made in regions, in order
+  llvm::SmallVector<size_t> readsBefore;              // one a region
   llvm::DenseMap<std::pair<mlir::Attribute, mlir::Type>, std::string> derived;
+  friend class Node;
   llvm::StringMap<unsigned> symbolCounts;
   WeightStore &weights;
 };

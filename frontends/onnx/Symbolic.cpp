@@ -165,10 +165,12 @@ std::optional<Expr> Symbols::exactQuotient(const Expr &a, const Expr &b) {
 Symbols::Symbols() : storage(std::make_unique<Storage>()) {}
 Symbols::~Symbols() = default;
 
+static mlir::Block *homeOf(mlir::Value value) { return value ? value.getParentBlock() : nullptr; }
+
 Expr Symbols::dimension(llvm::StringRef name, mlir::Value value, int64_t lower) {
   auto [it, fresh] = storage->dimensions.try_emplace(name, storage->atoms.size());
   if (fresh)
-    storage->atoms.push_back({Kind::Dimension, name.str(), {}, lower, std::nullopt, value, 0, false});
+    storage->atoms.push_back({Kind::Dimension, name.str(), {}, lower, std::nullopt, value, 0, false, homeOf(value)});
   return Expr::atom(it->second);
 }
 
@@ -188,7 +190,7 @@ std::optional<Expr> Symbols::lookup(llvm::StringRef name) const {
 }
 
 Expr Symbols::opaque(mlir::Value index, std::optional<int64_t> lower, std::optional<int64_t> upper) {
-  storage->atoms.push_back({Kind::Opaque, "", {}, lower, upper, index, 0, lower.value_or(-1) < 0});
+  storage->atoms.push_back({Kind::Opaque, "", {}, lower, upper, index, 0, lower.value_or(-1) < 0, homeOf(index)});
   return Expr::atom(storage->atoms.size() - 1);
 }
 
@@ -209,8 +211,13 @@ Expr Symbols::make(Kind kind, ArrayRef<Expr> operands, std::optional<int64_t> lo
   if (depth > kMaxExprDepth)
     return Expr::overflow();
   auto [it, fresh] = storage->made.try_emplace({kind, std::move(key)}, storage->atoms.size());
-  if (fresh)
-    storage->atoms.push_back({kind, "", llvm::SmallVector<Expr, 3>(operands), lower, upper, {}, depth, data});
+  if (fresh) {
+    size_t place = 0;
+    for (const Expr &operand : operands)
+      place = std::max(place, level(operand, homes.size()).value_or(0));
+    mlir::Block *home = homes.empty() ? nullptr : homes[place];
+    storage->atoms.push_back({kind, "", llvm::SmallVector<Expr, 3>(operands), lower, upper, {}, depth, data, home});
+  }
   return Expr::atom(it->second);
 }
 
@@ -466,6 +473,8 @@ void Symbols::assumeEqual(const Expr &a, const Expr &b) {
   Expr difference = simplify(a - b);
   if (difference.overflowed())
     return;
+  if (!storage->before.empty() && !storage->before.back())
+    storage->before.back() = Storage::Knowledge{storage->replacements, storage->equal};
   storage->equal[difference.getTerms()] = true;
   storage->equal[(Expr(0) - difference).getTerms()] = true;
   // An atom alone on one side gives way to the other side, the youngest atom

@@ -105,9 +105,19 @@ public:
   /// The quotient of polynomials when `b` divides `a` for all values.
   static std::optional<Expr> exactQuotient(const Expr &a, const Expr &b);
 
-  /// Values are written at the end of `home`, so that all that is imported
-  /// later may use them. Without a home: at the builder's insertion point.
-  void setHome(mlir::Block *block) { home = block; }
+  /// Values are written at the end of a home, so that all that is imported
+  /// later may use them: of the innermost in which an atom of theirs is made.
+  /// Without a home: at the builder's insertion point.
+  void setHome(mlir::Block *block) { homes.assign(1, block); }
+  /// A branch or the body of a loop, inside the homes there are. What is assumed
+  /// within ends with it.
+  void enterHome(mlir::Block *block);
+  void leaveHome();
+  llvm::ArrayRef<mlir::Block *> getHomes() const { return homes; }
+  /// Whether the atoms of `a` are made where one stands, or further out.
+  bool isVisible(const Expr &a) const { return level(a, homes.size()).has_value(); }
+  /// Likewise, once the innermost home is left.
+  bool outlivesHome(const Expr &a) const { return level(a, homes.size() - 1).has_value(); }
   /// The value of `a` as an index, written once.
   mlir::Value materialize(mlir::OpBuilder &b, mlir::Location loc, const Expr &a);
   /// A constant attribute or the value: what tensor ops take as a size.
@@ -134,9 +144,13 @@ private:
   mlir::Value emitAtom(mlir::OpBuilder &b, mlir::Location loc, unsigned id);
   mlir::Value emitDivisor(mlir::OpBuilder &b, mlir::Location loc, const Expr &a);
 
+  /// The home, of the first `count`, at whose end `a` can be written; nullopt:
+  /// an atom of it is made elsewhere.
+  std::optional<size_t> level(const Expr &a, size_t count) const;
+
   struct Storage; // in SymbolicStorage.h
   std::unique_ptr<Storage> storage;
-  mlir::Block *home = nullptr;
+  llvm::SmallVector<mlir::Block *, 2> homes;
 };
 
 } // namespace attn::onnx

@@ -5,12 +5,38 @@
 using namespace mlir;
 using namespace attn::onnx;
 
-Value Symbols::materialize(OpBuilder &b, Location loc, const Expr &a) {
-  OpBuilder::InsertionGuard guard(b);
-  if (home)
-    b.setInsertionPointToEnd(home);
-  return emit(b, loc, a);
+void Symbols::enterHome(Block *block) {
+  homes.push_back(block);
+  storage->before.emplace_back();
 }
+
+void Symbols::leaveHome() {
+  homes.pop_back();
+  if (std::optional<Storage::Knowledge> &before = storage->before.back()) {
+    storage->replacements = std::move(before->replacements);
+    storage->equal = std::move(before->equal);
+  }
+  storage->before.pop_back();
+}
+
+std::optional<size_t> Symbols::level(const Expr &a, size_t count) const {
+  size_t result = 0;
+  if (a.overflowed())
+    return std::nullopt;
+  for (const auto &term : a.getTerms())
+    for (unsigned id : term.first) {
+      // From the inside: most of what is asked for is near.
+      size_t found = count;
+      while (found > 0 && homes[found - 1] != storage->atoms[id].home)
+        --found;
+      if (found == 0)
+        return std::nullopt;
+      result = std::max(result, found - 1);
+    }
+  return result;
+}
+
+Value Symbols::materialize(OpBuilder &b, Location loc, const Expr &a) { return emit(b, loc, a); }
 
 Expr Symbols::alias(OpBuilder &b, Location loc, const Expr &a) {
   if (a.getTerms().size() <= 1)
@@ -29,6 +55,9 @@ OpFoldResult Symbols::size(OpBuilder &b, Location loc, const Expr &a) {
 
 Value Symbols::emit(OpBuilder &b, Location loc, const Expr &a) {
   assert(!a.overflowed() && "shapes are checked before they are used");
+  OpBuilder::InsertionGuard guard(b);
+  if (!homes.empty())
+    b.setInsertionPointToEnd(homes[level(a, homes.size()).value_or(homes.size() - 1)]);
   auto &memo = storage->values;
   auto it = memo.find(a.getTerms());
   // All is appended to one block: what stands in it comes first.

@@ -16,6 +16,7 @@ struct Symbols::Atom {
   mlir::Value value;  // Dimension and Opaque
   unsigned depth = 0; // atoms inside atoms
   bool data = false;  // depends on an Opaque without a lower bound of 0
+  mlir::Block *home = nullptr; // the innermost that a value of it is made in
 };
 
 struct Symbols::Storage {
@@ -28,6 +29,14 @@ struct Symbols::Storage {
   std::map<Terms, bool> equal;                  // differences known to be 0
   std::map<Terms, Expr> aliases;
   std::map<Terms, mlir::Value> values;
+
+  /// What was known before the first assumption in a home, to be known again
+  /// after it; nullopt: nothing was assumed in it.
+  struct Knowledge {
+    std::map<unsigned, Expr> replacements;
+    std::map<Terms, bool> equal;
+  };
+  llvm::SmallVector<std::optional<Knowledge>, 2> before; // one a home but the first
 };
 
 } // namespace attn::onnx

@@ -70,6 +70,17 @@ static bool isDense(const DLTensor &tensor) {
   return true;
 }
 
+// Whether `tensor` can serve as a scalar: one element under any number of
+// dimensions, as peers accept it.
+static bool isOneElement(const DLTensor &tensor) {
+  if (tensor.ndim < 0 || tensor.ndim > kMaxRank)
+    return false;
+  for (int32_t dim = 0; dim < tensor.ndim; ++dim)
+    if (!tensor.shape || tensor.shape[dim] != 1)
+      return false;
+  return true;
+}
+
 attnrt_status attn::rt::checkTensor(const DLTensor *tensor, const char *what, const attnrt_tensor_info &declared,
                                     uint64_t capacity, TensorView &view) {
   const char *name = declared.name;
@@ -82,7 +93,8 @@ attnrt_status attn::rt::checkTensor(const DLTensor *tensor, const char *what, co
     return fail(ATTNRT_INVALID_ARGUMENT, "%s '%s' is of type %s (DLPack code %u, %u bits, %u lanes), not %s", what,
                 name, attnrt_dtype_name(dtypeOf(tensor->dtype)), tensor->dtype.code, tensor->dtype.bits,
                 tensor->dtype.lanes, attnrt_dtype_name(declared.dtype));
-  if (tensor->ndim != declared.rank)
+  bool isScalarInput = declared.rank == 0 && strcmp(what, "input") == 0 && isOneElement(*tensor);
+  if (tensor->ndim != declared.rank && !isScalarInput)
     return fail(ATTNRT_INVALID_ARGUMENT, "%s '%s' has rank %d, not %d", what, name, tensor->ndim, declared.rank);
   if (declared.rank > 0 && !tensor->shape)
     return fail(ATTNRT_INVALID_ARGUMENT, "%s '%s' has no shape", what, name);

@@ -388,7 +388,7 @@ def nested_if_65(_):
     return nested_if(65)
 
 
-@case(2, "If (nodes")
+@case(3, "uses 'c', which no input, initialiser or node provides")
 def nested_if_64(_):
     return nested_if(64)
 

@@ -256,6 +256,12 @@ static LogicalResult importExpand(Node &node) {
 }
 
 static LogicalResult importIdentity(Node &node) {
+  if (node.isSequence(0)) {
+    Tensor t;
+    t.sequence = std::make_shared<const Sequence>(*node.sequence(0));
+    node.setOutput(0, std::move(t));
+    return success();
+  }
   node.setOutput(0, node.input(0));
   return success();
 }

@@ -1,5 +1,6 @@
-#include "dialects/attn/AttnOps.h"
+#include "dialects/attn/LoopOps.h"
 #include "passes/Passes.h"
+#include "passes/lowering/buffers/LoopTies.h"
 
 #include "mlir/Dialect/Affine/IR/AffineOps.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -31,6 +32,7 @@ public:
     for (Type type : llvm::concat<const Type>(entry.getArgumentTypes(), entry.getResultTypes()))
       if (!isa<RankedTensorType>(type))
         return entry.emitOpError("expects an entry to take and return ranked tensors, got ") << type;
+    tieLoops(entry);
     describe();
     takeBuffers();
     hoistPrologue();
@@ -150,6 +152,24 @@ private:
     prologueEnd = last;
   }
 
+  /// `tensor` is what a loop carried, and dimension `dim` does not grow: what the
+  /// loop began with.
+  static Value initOfSameSize(OpResult tensor, int64_t dim) {
+    Value init;
+    forEachTie(tensor.getOwner(), [&](LoopTie tie) {
+      if (tie.result != tensor)
+        return;
+      bool grows = false;
+      Value over = writtenOver(tie.yielded->get(), tie.argument, [&](Operation *op) {
+        auto grow = dyn_cast<GrowOp>(op);
+        grows |= grow && static_cast<int64_t>(grow.getDim()) == dim;
+      });
+      if (over == tie.argument && !grows)
+        init = tie.init->get();
+    });
+    return init;
+  }
+
   /// Size of dimension `dim` of `tensor`, from the operands of what made it.
   OpFoldResult sizeOf(Value tensor, int64_t dim) {
     auto type = cast<RankedTensorType>(tensor.getType());
@@ -157,6 +177,8 @@ private:
       return b.getIndexAttr(type.getDimSize(dim));
     if (auto result = dyn_cast<OpResult>(tensor)) {
       Operation *op = result.getOwner();
+      if (Value init = initOfSameSize(result, dim))
+        return sizeOf(init, dim);
       if (auto dps = dyn_cast<DestinationStyleOpInterface>(op); dps && dps.hasPureTensorSemantics())
         return sizeOf(dps.getTiedOpOperand(result)->get(), dim);
       if (auto empty = dyn_cast<tensor::EmptyOp>(op))

@@ -1,11 +1,13 @@
-#include "dialects/attn/AttnOps.h"
+#include "dialects/attn/LoopOps.h"
 #include "passes/Passes.h"
 
 #include "mlir/Dialect/Affine/IR/AffineOps.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Arith/Utils/Utils.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
 
 namespace attn {
 #define GEN_PASS_DEF_FINISHBUFFERSPASS
@@ -110,6 +112,64 @@ void resolveSizes(func::FuncOp function) {
   }
 }
 
+/// A view of all of `buffer` in the front of `larger`.
+Value frontOf(OpBuilder &b, Location loc, Value larger, Value buffer) {
+  int64_t rank = cast<MemRefType>(buffer.getType()).getRank();
+  SmallVector<OpFoldResult> offsets(rank, b.getIndexAttr(0)), strides(rank, b.getIndexAttr(1));
+  SmallVector<OpFoldResult> sizes = memref::getMixedSizes(b, loc, buffer);
+  return memref::SubViewOp::create(b, loc, larger, offsets, sizes, strides);
+}
+
+/// Twice the room of `op`'s buffer, or what is asked for; filled with what there is.
+Value growBuffer(OpBuilder &b, GrowOp op, Value room) {
+  Location loc = op.getLoc();
+  auto type = cast<MemRefType>(op.getBuffer().getType());
+  Value two = arith::ConstantIndexOp::create(b, loc, 2);
+  Value size = arith::MaxSIOp::create(b, loc, arith::MulIOp::create(b, loc, room, two), op.getSize());
+  // In doubles as well: a product that does not fit asks for more than there is.
+  Value elementBytes = arith::ConstantIndexOp::create(b, loc, llvm::divideCeil(type.getElementTypeBitWidth(), 8));
+  Value bytes = arith::MulIOp::create(b, loc, size, elementBytes);
+  auto toDouble = [&](Value number) {
+    Value wide = arith::IndexCastOp::create(b, loc, b.getI64Type(), number);
+    return arith::SIToFPOp::create(b, loc, b.getF64Type(), wide).getResult();
+  };
+  Value estimate = arith::MulFOp::create(b, loc, toDouble(size), toDouble(elementBytes));
+  SmallVector<Value> sizes;
+  for (int64_t dim = 0; dim < type.getRank(); ++dim) {
+    Value extent = size;
+    if (dim != static_cast<int64_t>(op.getDim())) {
+      extent = memref::DimOp::create(b, loc, op.getBuffer(), dim);
+      bytes = arith::MulIOp::create(b, loc, bytes, extent);
+      estimate = arith::MulFOp::create(b, loc, estimate, toDouble(extent));
+    }
+    if (type.isDynamicDim(dim))
+      sizes.push_back(extent);
+  }
+  Value limit = arith::ConstantOp::create(b, loc, b.getF64FloatAttr(0x1p62));
+  Value fits = arith::CmpFOp::create(b, loc, arith::CmpFPredicate::OLT, estimate, limit);
+  bytes = arith::SelectOp::create(b, loc, fits, bytes, arith::ConstantIndexOp::create(b, loc, -1));
+  Value memory = WorkspaceOp::create(b, loc, MemRefType::get({ShapedType::kDynamic}, b.getI8Type()), bytes);
+  auto dense = MemRefType::get(type.getShape(), type.getElementType());
+  Value zero = arith::ConstantIndexOp::create(b, loc, 0);
+  Value larger = memref::ViewOp::create(b, loc, dense, memory, zero, sizes);
+  copyAsGeneric(b, loc, op.getBuffer(), frontOf(b, loc, larger, op.getBuffer()));
+  if (dense != type)
+    larger = memref::CastOp::create(b, loc, type, larger);
+  return larger;
+}
+
+void expandGrow(GrowOp op) {
+  OpBuilder b(op);
+  Location loc = op.getLoc();
+  Value room = memref::DimOp::create(b, loc, op.getBuffer(), static_cast<int64_t>(op.getDim()));
+  Value fits = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::sle, op.getSize(), room);
+  auto choice = scf::IfOp::create(
+      b, loc, fits, [&](OpBuilder &then, Location at) { scf::YieldOp::create(then, at, op.getBuffer()); },
+      [&](OpBuilder &otherwise, Location at) { scf::YieldOp::create(otherwise, at, growBuffer(otherwise, op, room)); });
+  op.replaceAllUsesWith(choice.getResult(0));
+  op.erase();
+}
+
 struct FinishBuffersPass : attn::impl::FinishBuffersPassBase<FinishBuffersPass> {
   void runOnOperation() override {
     if (getOperation()->hasAttr(AttnDialect::kKernelAttr))
@@ -117,12 +177,17 @@ struct FinishBuffersPass : attn::impl::FinishBuffersPassBase<FinishBuffersPass> 
     resolveSizes(getOperation());
     SmallVector<KernelOp> kernels;
     SmallVector<memref::CopyOp> copies;
+    SmallVector<GrowOp> grows;
     getOperation().walk([&](Operation *op) {
+      if (auto grow = dyn_cast<GrowOp>(op); grow && isa<MemRefType>(grow.getBuffer().getType()))
+        grows.push_back(grow);
       if (auto kernel = dyn_cast<KernelOp>(op))
         kernels.push_back(kernel);
       else if (auto copy = dyn_cast<memref::CopyOp>(op))
         copies.push_back(copy);
     });
+    for (GrowOp grow : grows)
+      expandGrow(grow);
     for (KernelOp kernel : kernels)
       densifyOperands(kernel);
     for (memref::CopyOp copy : copies) {

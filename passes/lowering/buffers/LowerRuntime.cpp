@@ -1,4 +1,4 @@
-#include "dialects/attn/AttnOps.h"
+#include "dialects/attn/LoopOps.h"
 #include "passes/Passes.h"
 #include "runtime/include/attnrt/abi.h"
 
@@ -260,11 +260,11 @@ private:
   LogicalResult lower(Operation *op) {
     current = op;
     b.setInsertionPoint(op);
-    bool stops = isa<OutputOp, WorkspaceOp, ParallelForOp, RequireOp, KernelOp>(op);
+    bool stops = isa<OutputOp, WorkspaceOp, ParallelForOp, RequireOp, KernelOp, PollOp>(op);
     if (stops && function->hasAttr(AttnDialect::kTaskAttr))
       return op->emitOpError("cannot stand in a parallel loop");
     auto result = llvm::TypeSwitch<Operation *, LogicalResult>(op)
-                      .Case<OutputOp, WorkspaceOp, ParallelForOp, RequireOp, KernelOp, CheckIndexOp, WeightOp>(
+                      .Case<OutputOp, WorkspaceOp, ParallelForOp, RequireOp, KernelOp, CheckIndexOp, WeightOp, PollOp>(
                           [&](auto each) { return lower(each); })
                       .Default([](Operation *other) { return other->emitOpError("has no lowering to the runtime"); });
     if (succeeded(result))
@@ -291,7 +291,53 @@ private:
     return success();
   }
 
+  /// Memory that the function has from an earlier execution, unless it is too
+  /// small; then twice as much.
+  LogicalResult lowerReused(WorkspaceOp op) {
+    Value bytes = asI64(op.getBytes());
+    Value slot = stack(i64, 2); // bytes, address
+    {
+      OpBuilder::InsertionGuard guard(b);
+      b.setInsertionPointAfterValue(slot);
+      LLVM::StoreOp::create(b, loc(), constant(i64, 0), slot);
+    }
+    Value have = load(i64, slot, 0, /*invariant=*/false);
+    // An empty buffer needs an address, too.
+    Value small = LLVM::ICmpOp::create(b, loc(), LLVM::ICmpPredicate::uge, bytes, have);
+    Block *block = b.getInsertionBlock();
+    Block *rest = block->splitBlock(b.getInsertionPoint());
+    Block *more = b.createBlock(rest);
+    // Beyond 2^61 there is no memory anyway: no overflow.
+    Value doubled = LLVM::ShlOp::create(b, loc(), bytes, constant(i64, 1));
+    Value huge = LLVM::ICmpOp::create(b, loc(), LLVM::ICmpPredicate::ugt, bytes, constant(i64, int64_t(1) << 40));
+    Value first = LLVM::ICmpOp::create(b, loc(), LLVM::ICmpPredicate::eq, have, constant(i64, 0));
+    Value exact = LLVM::AddOp::create(b, loc(), bytes, constant(i64, 1));
+    Value wanted = arith::SelectOp::create(b, loc(), first, exact, doubled);
+    wanted = arith::SelectOp::create(b, loc(), huge, bytes, wanted);
+    Value fresh = callRuntime(offsetof(attnrt_run, workspace), ptr, {wanted});
+    stopIf(LLVM::ICmpOp::create(b, loc(), LLVM::ICmpPredicate::eq, fresh, LLVM::ZeroOp::create(b, loc(), ptr)));
+    LLVM::StoreOp::create(b, loc(), wanted, slot);
+    LLVM::StoreOp::create(b, loc(), fresh, field(slot, 8));
+    cf::BranchOp::create(b, loc(), rest);
+    b.setInsertionPointToEnd(block);
+    cf::CondBranchOp::create(b, loc(), small, more, rest);
+    b.setInsertionPointToStart(rest);
+    Value data = load(ptr, slot, 8, /*invariant=*/false);
+    op.replaceAllUsesWith(describe(::cast<MemRefType>(op.getType()), data, {bytes}));
+    return success();
+  }
+
+  LogicalResult lower(PollOp) {
+    // A region of no iterations does nothing but look.
+    Value none = LLVM::ZeroOp::create(b, loc(), ptr);
+    Value status = callRuntime(offsetof(attnrt_run, parallel_for), i32, {none, none, constant(i64, 0)});
+    stopIf(isNonzero(status));
+    return success();
+  }
+
   LogicalResult lower(WorkspaceOp op) {
+    if (op->hasAttr(kReusedAttr))
+      return lowerReused(op);
     Value bytes = asI64(op.getBytes());
     Value data = callRuntime(offsetof(attnrt_run, workspace), ptr, {bytes});
     stopIf(LLVM::ICmpOp::create(b, loc(), LLVM::ICmpPredicate::eq, data, LLVM::ZeroOp::create(b, loc(), ptr)));

@@ -1,5 +1,5 @@
-#include "dialects/attn/AttnOps.h"
 #include "dialects/attn/DimBounds.h"
+#include "dialects/attn/LoopOps.h"
 #include "passes/Passes.h"
 
 #include "mlir/Dialect/Affine/IR/AffineOps.h"
@@ -10,6 +10,7 @@
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Utils/StaticValueUtils.h"
 #include "mlir/IR/Matchers.h"
+#include "mlir/Interfaces/LoopLikeInterface.h"
 #include "llvm/ADT/MapVector.h"
 #include "llvm/Support/MathExtras.h"
 
@@ -38,7 +39,7 @@ struct Buffer {
   memref::AllocOp alloc;
   Product bytes;
   int64_t number = 0;          // in the order of the code
-  int64_t first = 0, last = 0; // positions in the entry's block, of uses
+  int64_t first = 0, last = 0; // positions of uses
   int64_t ready = -1;          // position after which its size is known
   int64_t offset = 0;          // in units of the group's product
   int64_t size = 0;            // likewise
@@ -57,6 +58,8 @@ public:
     for (Buffer &buffer : buffers)
       point = std::min(point, buffer.first);
     pointOp = operations[point];
+    pointOp = entry.getBody().front().findAncestorOpInBlock(*pointOp);
+    point = positions[pointOp];
     findBounds();
     llvm::MapVector<ArrayRef<unsigned>, SmallVector<Buffer *>> groups;
     SmallVector<Buffer *> late;
@@ -77,10 +80,7 @@ public:
 
 private:
   LogicalResult collect() {
-    for (Operation &op : entry.getBody().front()) {
-      positions[&op] = operations.size();
-      operations.push_back(&op);
-    }
+    number(entry.getBody().front());
     BufferViewFlowAnalysis aliases(entry);
     WalkResult result = entry.walk([&](memref::AllocOp alloc) -> WalkResult {
       if (alloc->getParentOfType<scf::ParallelOp>())
@@ -89,16 +89,24 @@ private:
       buffer.alloc = alloc;
       buffer.number = buffers.size();
       buffer.first = std::numeric_limits<int64_t>::max();
+      // Within the innermost block that has all uses; where that is a body, each
+      // iteration begins anew. An inner loop is alive as a whole.
+      Block *scope = alloc->getBlock();
+      SmallVector<Operation *> users;
       for (Value alias : aliases.resolve(alloc.getResult()))
-        for (Operation *user : alias.getUsers()) {
-          int64_t position = positionOf(user);
-          if (isa<memref::DimOp>(user))
-            continue;
-          buffer.first = std::min(buffer.first, position);
-          buffer.last = std::max(buffer.last, position);
-        }
+        for (Operation *user : alias.getUsers())
+          if (!isa<memref::DimOp>(user)) {
+            users.push_back(user);
+            while (!scope->findAncestorOpInBlock(*user))
+              scope = scope->getParentOp()->getBlock();
+          }
+      for (Operation *user : users) {
+        Operation *own = scope->findAncestorOpInBlock(*user);
+        buffer.first = std::min(buffer.first, positions[own]);
+        buffer.last = std::max(buffer.last, ends[own]);
+      }
       if (buffer.first == std::numeric_limits<int64_t>::max())
-        buffer.first = buffer.last = positionOf(alloc);
+        buffer.first = buffer.last = positions[alloc];
       MemRefType type = alloc.getType();
       if (!type.getLayout().isIdentity() || !type.getElementType().isIntOrIndexOrFloat())
         return alloc.emitOpError("expects a dense buffer of numbers, got ") << type;
@@ -182,7 +190,17 @@ private:
       bytes = std::nullopt;
   }
 
-  int64_t positionOf(Operation *op) { return positions[entry.getBody().front().findAncestorOpInBlock(*op)]; }
+  /// Gives each op its place in the code, and the place where its regions end.
+  void number(Block &block) {
+    for (Operation &op : block) {
+      positions[&op] = operations.size();
+      operations.push_back(&op);
+      for (Region &region : op.getRegions())
+        for (Block &inner : region)
+          number(inner);
+      ends[&op] = operations.size() - 1;
+    }
+  }
 
   /// Multiplies `size` into the buffer's bytes, taken apart into factors.
   void factorize(Value size, Buffer &buffer) {
@@ -197,8 +215,8 @@ private:
       if (factorize(apply.getAffineMap().getResult(0), apply, buffer))
         return;
     Operation *def = size.getDefiningOp();
-    int64_t ready = def ? positionOf(def) : -1;
-    if (def && def->getBlock() != &entry.getBody().front())
+    int64_t ready = def ? positions[def] : -1;
+    if (size.getParentBlock() != &entry.getBody().front())
       ready = std::numeric_limits<int64_t>::max();
     buffer.ready = std::max(buffer.ready, ready);
     auto [entry, inserted] = numbers.try_emplace(size, values.size());
@@ -331,6 +349,8 @@ private:
     }
     bytes = fitting(loc, estimate, bytes);
     Value arena = WorkspaceOp::create(b, alloc.getLoc(), MemRefType::get({ShapedType::kDynamic}, b.getI8Type()), bytes);
+    if (alloc->getParentOfType<LoopLikeOpInterface>())
+      arena.getDefiningOp()->setAttr(kReusedAttr, b.getUnitAttr());
     replace(buffer, arena, constant(0));
   }
 
@@ -347,7 +367,7 @@ private:
   OpBuilder b;
   Operation *pointOp = nullptr;
   SmallVector<Operation *> operations;
-  DenseMap<Operation *, int64_t> positions;
+  DenseMap<Operation *, int64_t> positions, ends;
   DenseMap<Value, unsigned> numbers;
   SmallVector<Value> values;
   SmallVector<std::optional<int64_t>> upper; // of each value, where known

@@ -2,6 +2,7 @@
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/Dialect/Tensor/Transforms/Transforms.h"
 #include "mlir/IR/IRMapping.h"
@@ -64,12 +65,44 @@ void unshareDestinations(func::FuncOp function) {
   }
 }
 
+/// Makes the condition of `loop` forward all arguments of the test in their
+/// order, and then what else it forwards: bufferisation compares by position,
+/// and canonicalisation drops what nobody uses.
+void forwardAll(scf::WhileOp loop) {
+  scf::ConditionOp condition = loop.getConditionOp();
+  SmallVector<Value> forwarded(loop.getBeforeArguments());
+  SmallVector<unsigned> places; // of what was forwarded
+  for (Value value : condition.getArgs()) {
+    auto *known = llvm::find(forwarded, value);
+    places.push_back(known - forwarded.begin());
+    if (known == forwarded.end())
+      forwarded.push_back(value);
+  }
+  if (ValueRange(forwarded) == ValueRange(condition.getArgs()))
+    return;
+  OpBuilder b(loop);
+  auto full = scf::WhileOp::create(b, loop.getLoc(), ValueRange(forwarded).getTypes(), loop.getInits());
+  full.getBefore().takeBody(loop.getBefore());
+  condition.getArgsMutable().assign(forwarded);
+  Block *body = b.createBlock(&full.getAfter());
+  for (Value value : forwarded)
+    body->addArgument(value.getType(), loop.getLoc());
+  Block *old = loop.getAfterBody();
+  for (auto [n, place] : llvm::enumerate(places)) {
+    old->getArgument(n).replaceAllUsesWith(body->getArgument(place));
+    loop.getResult(n).replaceAllUsesWith(full.getResult(place));
+  }
+  body->getOperations().splice(body->end(), old->getOperations());
+  loop.erase();
+}
+
 struct PrepareBuffersPass : attn::impl::PrepareBuffersPassBase<PrepareBuffersPass> {
   void runOnOperation() override {
     RewritePatternSet patterns(&getContext());
     tensor::populateDecomposeTensorConcatPatterns(patterns);
     walkAndApplyPatterns(getOperation(), std::move(patterns));
     unshareDestinations(getOperation());
+    getOperation().walk([](scf::WhileOp loop) { forwardAll(loop); });
   }
 };
 } // namespace

@@ -105,7 +105,8 @@ typedef struct attnrt_run {
   // time: one a thread, or shorter ones when the run can be cancelled or has a
   // deadline. Returns when all are done. Not from within fn.
   // Nonzero: cancelled, past the deadline or error_message set; the entry must
-  // return ATTNRT_RUN_STOPPED; some pieces may not have run.
+  // return ATTNRT_RUN_STOPPED; some pieces may not have run. With n = 0 it only
+  // looks whether the run is to end (`fn` may be NULL): loops call it so.
   int32_t (*parallel_for)(struct attnrt_run *run, attnrt_task_fn fn, void *arg, int64_t n);
 
   // A requirement of the model does not hold; `message` is a position in

@@ -472,3 +472,21 @@ func.func @recurrent(%x: tensor<5x4x8xf32>, %w: tensor<1x16x8xf32>, %r: tensor<1
   %y, %h = attn.rnn forward [#attn.activation<tanh>] clip -1.0 ins(%x, %w, %r : tensor<5x4x8xf32>, tensor<1x16x8xf32>, tensor<1x16x16xf32>) -> tensor<5x1x4x16xf32>, tensor<1x4x16xf32>
   return
 }
+
+// -----
+
+// grow C1
+func.func @grow_static(%x: tensor<2x?xf32>, %n: index) {
+  // expected-error @below {{expects dim to be a dynamic dimension of 'tensor<2x?xf32>', got 0}}
+  %y = attn.grow %x to %n dim 0 : tensor<2x?xf32>
+  return
+}
+
+// -----
+
+// grow C1
+func.func @grow_beyond(%x: tensor<2x?xf32>, %n: index) {
+  // expected-error @below {{expects dim to be a dynamic dimension of 'tensor<2x?xf32>', got 2}}
+  %y = attn.grow %x to %n dim 2 : tensor<2x?xf32>
+  return
+}

@@ -71,3 +71,12 @@ func.func @lstm(%x: tensor<3x4x8xf64>, %w: tensor<1x64x8xf64>, %r: tensor<1x64x1
       -> tensor<3x1x4x16xf64>, tensor<1x4x16xf64>, tensor<1x4x16xf64>
   return %c : tensor<1x4x16xf64>
 }
+
+// CHECK-LABEL: func.func @loop_words
+func.func @loop_words(%x: tensor<2x?xf32>, %n: index) -> tensor<2x?xf32> {
+  // CHECK: attn.poll
+  attn.poll
+  // CHECK: attn.grow %{{.*}} to %{{.*}} dim 1 : tensor<2x?xf32>
+  %y = attn.grow %x to %n dim 1 : tensor<2x?xf32>
+  return %y : tensor<2x?xf32>
+}
