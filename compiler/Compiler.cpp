@@ -1,5 +1,6 @@
 #include "compiler/Compiler.h"
 #include "compiler/Report.h"
+#include "compiler/emit/cpu/CHeader.h"
 #include "compiler/emit/cpu/LibraryTable.h"
 #include "compiler/emit/cpu/Object.h"
 #include "compiler/emit/cpu/Target.h"
@@ -162,6 +163,7 @@ private:
     library.target = target.getTriple().str();
     library.compilerVersion = "attnc " ATTNC_VERSION " (LLVM " LLVM_VERSION_STRING ")";
     library.manifestJson = makeManifest(library, target, report.fusionJson);
+    report.header = makeCHeader(library);
     return library;
   }
 

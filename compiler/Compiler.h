@@ -66,6 +66,8 @@ struct CompileReport {
   /// Softmaxes whose attention became one attn.attention, and all softmaxes.
   unsigned fusedAttentions = 0;
   unsigned softmaxes = 0;
+  /// A C header with a typed function an entry (of a library).
+  std::string header;
   /// The verdicts as a JSON array, one object a softmax.
   std::string fusionJson = "[]";
   /// Our own passes of the graph and kernel stages that ran, by argument, but

@@ -90,6 +90,8 @@ FailureOr<std::vector<EntryDescription>> describeEntries(ModuleOp module) {
       continue;
     EntryDescription description;
     description.name = description.function = entry.getName().str();
+    if (auto name = entry->getAttrOfType<StringAttr>(AttnDialect::kEntryAttr))
+      description.name = cString(name);
     description.messages = messages;
     if (failed(describeTensors(entry, AttnDialect::kInputsAttr, description.inputs)) ||
         failed(describeTensors(entry, AttnDialect::kOutputsAttr, description.outputs)))

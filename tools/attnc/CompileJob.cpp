@@ -18,12 +18,9 @@ using namespace mlir;
 namespace attn::tools {
 namespace {
 
-int import(const CompileJob &job, MLIRContext &context, OwningOpRef<ModuleOp> &module, WeightStore &weights) {
-  if (StringRef(job.input).ends_with(".mlir")) {
-    module = parseSourceFile<ModuleOp>(job.input, &context);
-    return module ? ExitSuccess : ExitInvalid;
-  }
-  switch (onnx::importOnnx(&context, job.input, job.import, module, weights)) {
+int importModel(StringRef path, const onnx::ImportOptions &options, MLIRContext &context, OwningOpRef<ModuleOp> &module,
+                WeightStore &weights) {
+  switch (onnx::importOnnx(&context, path, options, module, weights)) {
   case onnx::ImportStatus::Ok:
     return ExitSuccess;
   case onnx::ImportStatus::Unsupported:
@@ -47,10 +44,28 @@ bool testsForNaN(ModuleOp module) {
       .wasInterrupted();
 }
 
+int import(const CompileJob &job, MLIRContext &context, OwningOpRef<ModuleOp> &module, WeightStore &weights) {
+  if (StringRef(job.input).ends_with(".mlir")) {
+    module = parseSourceFile<ModuleOp>(job.input, &context);
+    return module ? ExitSuccess : ExitInvalid;
+  }
+  if (job.entries.empty())
+    return importModel(job.input, job.import, context, module, weights);
+  onnx::ImportOptions options = job.import;
+  options.isOneOfSeveral = true;
+  for (const auto &[name, path] : job.entries) {
+    options.entry = name;
+    if (int code = importModel(path, options, context, module, weights))
+      return code;
+  }
+  return ExitSuccess;
+}
+
 std::string toJson(const CompileReport &report, bool hasNaNGuard) {
   std::string text;
   raw_string_ostream(text) << "{\"elf_bytes\":" << report.elfBytes << ",\"weight_bytes\":" << report.weightBytes
-                           << ",\"fused\":" << report.fusedAttentions << ",\"softmaxes\":" << report.softmaxes
+                           << ",\"header\":" << json::Value(report.header) << ",\"fused\":" << report.fusedAttentions
+                           << ",\"softmaxes\":" << report.softmaxes
                            << ",\"fusion_passes\":" << json::Value(json::Array(report.fusionPasses))
                            << ",\"nan_guard\":" << (hasNaNGuard ? "true" : "false")
                            << ",\"fusion\":" << report.fusionJson << "}";

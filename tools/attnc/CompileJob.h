@@ -12,6 +12,8 @@ namespace attn::tools {
 struct CompileJob {
   std::string input; ///< an ONNX model, or textual IR if it ends in .mlir
   onnx::ImportOptions import;
+  /// Several models as entries of one library, by name; the first is `input`.
+  std::vector<std::pair<std::string, std::string>> entries;
   CompileOptions compile;
   std::string output; ///< a path or "-"
 };

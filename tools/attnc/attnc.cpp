@@ -28,13 +28,14 @@ namespace {
 constexpr ToolInfo kTool = {
     "attnc",
     AttncVis,
-    "attnc [options] MODEL.onnx",
+    "attnc [options] MODEL.onnx | ENTRY=MODEL.onnx...",
     "Compiles an ONNX model into a library that libattnrt, attn-run and attn-bench load and run.\n"
     "A model in the compiler's own textual IR (MODEL.mlir) is accepted too.",
     "  attnc model.onnx -o model.so                      a library for this machine\n"
     "  attnc model.onnx --dim=batch:1 --dim=seq:128      with fixed dimensions\n"
     "  attnc model.onnx --mcpu=x86-64-v3                 for any processor with AVX2\n"
-    "  attnc model.onnx --fusion-report=-                with verdicts on each attention\n",
+    "  attnc model.onnx --fusion-report=-                with verdicts on each attention\n"
+    "  attnc encode=enc.onnx step=dec.onnx -o model.so   two entries in one library\n",
     "  0  the output is written\n"
     "  1  the command line is wrong, or a file cannot be read or written\n"
     "  2  the model needs what attnc does not support, or --require-fused is not met\n"
@@ -48,7 +49,7 @@ struct Request {
   std::string output;     // "-": standard output
   std::string reproducer; // where it goes if one is written
   WorkerLimits limits;
-  std::string fusionReport;
+  std::string fusionReport, header;
   unsigned requireFused = 0;
   bool verifyFusion = false;
   bool json = false;
@@ -76,14 +77,34 @@ uint64_t machineMemory() {
   return pages > 0 && size > 0 ? uint64_t(pages) * uint64_t(size) : 0;
 }
 
+/// "model.onnx", or "encode=encoder.onnx step=decoder.onnx": entries of one library.
+void readInputs(CommandLine &line, CompileJob &job) {
+  std::vector<StringRef> inputs = line.positional();
+  if (inputs.empty())
+    return line.fail("no model given");
+  for (StringRef input : inputs) {
+    auto [name, path] = input.split('=');
+    bool isName = !name.empty() && !isDigit(name[0]) && all_of(name, [](char c) { return isAlnum(c) || c == '_'; });
+    bool isEntry = isName && !path.empty() && !sys::fs::exists(input);
+    if (!isEntry && inputs.size() > 1)
+      return line.fail("several models are given as NAME=MODEL.onnx, each for an entry; '" + input + "' is not");
+    if (isEntry && path.ends_with(".mlir"))
+      return line.fail("textual IR names its entries itself: give '" + path + "' alone");
+    if (!isEntry)
+      path = input;
+    else if (any_of(job.entries, [name = name](const auto &entry) { return entry.first == name; }))
+      return line.fail("entry '" + name + "' is given twice");
+    else
+      job.entries.push_back({name.str(), path.str()});
+    if (job.input.empty())
+      job.input = path.str();
+  }
+}
+
 Request readRequest(CommandLine &line) {
   Request request;
   CompileJob &job = request.job;
-  std::vector<StringRef> inputs = line.positional();
-  if (inputs.size() != 1)
-    line.fail(inputs.empty() ? "no model given" : "one model expected, not " + Twine(inputs.size()));
-  else
-    job.input = inputs.front().str();
+  readInputs(line, job);
 
   StringRef emit = line.text(OPT_emit, "lib");
   auto kind = StringSwitch<std::optional<EmitKind>>(emit)
@@ -119,9 +140,13 @@ Request readRequest(CommandLine &line) {
   request.limits.memoryBytes = line.bytes(OPT_max_memory, machineMemory());
   request.limits.seconds = line.real(OPT_timeout, 0);
   request.fusionReport = line.text(OPT_fusion_report).str();
+  request.header = line.text(OPT_emit_header).str();
+  if (!request.header.empty() && job.compile.emit != EmitKind::Lib)
+    line.fail("--emit-header describes a model library, not --emit=" + emit);
   request.requireFused = line.number(OPT_require_fused, 0, 0, UINT32_MAX);
   request.verifyFusion = line.has(OPT_verify_fusion);
   request.json = line.has(OPT_json);
+  job.import.maxLoopIterations = line.number(OPT_max_loop_iterations, job.import.maxLoopIterations, 1, INT64_MAX);
   for (StringRef pass : line.all(OPT_disable_pass))
     job.compile.disabledPasses.push_back(pass.str());
 
@@ -129,6 +154,8 @@ Request readRequest(CommandLine &line) {
   SmallString<128> beside(sys::path::filename(job.input));
   sys::path::replace_extension(beside, extension(job.compile.emit));
   request.output = line.text(OPT_o, isText ? "-" : beside.str()).str();
+  if (request.verifyFusion && job.entries.size() > 1)
+    line.fail("--verify-fusion takes one model");
   if (request.verifyFusion && job.compile.emit != EmitKind::Lib)
     line.fail("--verify-fusion runs a model library, not --emit=" + emit);
   if (request.output.empty())
@@ -152,7 +179,7 @@ Request readRequest(CommandLine &line) {
 struct Summary {
   uint64_t elfBytes = 0, weightBytes = 0;
   unsigned fused = 0, softmaxes = 0;
-  std::string fusion = "[]";
+  std::string fusion = "[]", header;
   std::vector<std::string> fusionPasses;
   FusionAssumptions assumptions;
 
@@ -168,6 +195,7 @@ struct Summary {
       summary.weightBytes = object->getInteger("weight_bytes").value_or(0);
       summary.fused = object->getInteger("fused").value_or(0);
       summary.softmaxes = object->getInteger("softmaxes").value_or(0);
+      summary.header = object->getString("header").value_or("").str();
       if (const json::Array *passes = object->getArray("fusion_passes"))
         for (const json::Value &pass : *passes)
           summary.fusionPasses.push_back(pass.getAsString().value_or("").str());
@@ -216,6 +244,10 @@ int finish(const Request &request, StagedOutput &staged, const Summary &summary,
   std::string error;
   std::string verdicts = request.fusionReport == "-" ? formatFusionTable(summary.fusion) : summary.fusion + "\n";
   if (!request.fusionReport.empty() && !writeTextFile(request.fusionReport, verdicts, error)) {
+    reportError(error);
+    return ExitUsage;
+  }
+  if (!request.header.empty() && !writeTextFile(request.header, summary.header, error)) {
     reportError(error);
     return ExitUsage;
   }
@@ -272,10 +304,14 @@ void keepReproducer(const Request &request, const WorkerResult &result) {
 int compile(Request request) {
   std::string error;
   // Opened by the worker; asked here so that a wrong name is a matter of the command line.
-  if (!sys::fs::exists(request.job.input)) {
-    reportError(request.job.input + ": no such file");
-    return ExitUsage;
-  }
+  std::vector<std::string> inputs{request.job.input};
+  for (const auto &entry : request.job.entries)
+    inputs.push_back(entry.second);
+  for (const std::string &input : inputs)
+    if (!sys::fs::exists(input)) {
+      reportError(input + ": no such file");
+      return ExitUsage;
+    }
   std::unique_ptr<StagedOutput> staged = StagedOutput::create(request.output, error);
   if (!staged) {
     reportError(error);

@@ -68,6 +68,8 @@ def o : Separate<["-"], "o">, MetaVarName<"FILE">, Group<g_output>, Visibility<e
 defm emit : Eq<"emit", "KIND",
     "attn (IR as imported), linalg (after graph passes), llvm (LLVM IR), obj (object file), lib (model library, default)",
     g_output, [AttncVis]>;
+defm emit_header : Eq<"emit-header", "FILE",
+    "write a C header with one typed function an entry and the model's names for sizes", g_output, [AttncVis]>;
 defm fusion_report : Eq<"fusion-report", "FILE",
     "write a verdict for each softmax, fused or not, and why: JSON, or a table to standard output (-)", g_output, everyTool>;
 defm require_fused : Eq<"require-fused", "N",
@@ -88,6 +90,8 @@ defm mcpu : Eq<"mcpu", "CPU",
     g_compile, everyTool>;
 defm dim : Eq<"dim", "NAME:N",
     "fix the dimension that the model calls NAME, or bound it as NAME:1..512; a run checks the bounds", g_compile, everyTool>;
+defm max_loop_iterations : Eq<"max-loop-iterations", "N",
+    "a loop of the model that runs more often ends the run with an error (default 16777216)", g_compile, everyTool>;
 defm shape : Eq<"shape", "INPUT:2x128", "fix the shape of an input; ? leaves a dimension open", g_compile, everyTool>;
 
 //===----------------------------------------------------------------------===//

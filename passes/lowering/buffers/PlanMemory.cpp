@@ -69,8 +69,10 @@ public:
       else
         late.push_back(&buffer);
     }
+    // What grows asks for more than is planned here.
+    bool grows = entry.walk([](WorkspaceOp) { return WalkResult::interrupt(); }).wasInterrupted();
     if (!groups.empty())
-      placeGroups(groups.takeVector(), /*isAll=*/late.empty());
+      placeGroups(groups.takeVector(), /*isAll=*/late.empty() && !grows);
     for (Buffer *buffer : late)
       requestInPlace(*buffer);
     for (Buffer &buffer : buffers)
