@@ -23,6 +23,7 @@ void attn::buildKernelPipeline(OpPassManager &pm, unsigned optLevel, llvm::funct
       pm.addPass(std::move(pass));
   };
   if (optLevel > 0) {
+    add(createLowerRecurrentPass());
     add(createPrepareAttentionPass());
     add(createLowerAttentionPass());
     add(createLowerNormalizationPass());

@@ -242,7 +242,7 @@ Value LayerWriter::writeLstm(const DirectionData &data, Value x, Value t, Value 
   return update(output.values, output.maps, h, t, false, [&](OpBuilder &b, Location loc, ValueRange args) -> Value {
     Value cell = args[args.size() - 2];
     Value o = activate(b, loc, d, 0, withPeephole(b, loc, args.drop_back(2), has, cell));
-    return arith::MulFOp::create(b, loc, o, activate(b, loc, d, 2, cell));
+    return arith::MulFOp::create(b, loc, o, emitActivation(b, loc, layer.activation(d, 2), cell));
   });
 }
 

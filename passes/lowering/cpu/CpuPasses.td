@@ -80,6 +80,37 @@ def PrepareAttentionPass : Pass<"attn-prepare-attention", "::mlir::ModuleOp"> {
   let dependentDialects = ["::attn::AttnDialect", "::mlir::linalg::LinalgDialect", "::mlir::tensor::TensorDialect"];
 }
 
+def LowerRecurrentPass : Pass<"attn-lower-recurrent", "::mlir::ModuleOp"> {
+  let summary = "attn.rnn, attn.gru and attn.lstm become calls of a kernel for all steps";
+  let description = [{
+    The input is projected for all steps and directions by one contraction
+    (which `attn-lower-contractions`, run afterwards, makes a GEMM); the steps
+    are one kernel. The recurrent weights become panels with the gates of a few
+    units side by side, a new `attn.global`. What has no kernel (another element
+    type than f32, recurrent weights that are no `attn.weight`, directions with
+    different activations) stays for `attn-decompose`.
+
+    Remarks of category `attn-lower-recurrent`: passed with the kernel, or missed
+    with the reason.
+
+    Numerical effect: sigmoid and tanh by a polynomial exponential, absolute
+    error 2e-7; few items at once split each sum into two.
+
+    ```mlir
+    %y, %h = attn.gru forward [...] ins(%x, %w, %r : ...) -> tensor<?x1x4x512xf32>, tensor<1x4x512xf32>
+    // becomes
+    %g = linalg.contract ... ins(%x, %w) outs(%zeros : tensor<?x4x1x1536xf32>)
+    %p = attn.weight @r_gates : tensor<32x512x48xf32>
+    %y, %h, %s = attn.kernel @gru_f32_forward_sx_b4_h512_v16_e0123456789abcdef ins(%g, %p) outs(%0, %1, %2)
+    ```
+  }];
+  let dependentDialects = [
+    "::attn::AttnDialect", "::mlir::arith::ArithDialect", "::mlir::func::FuncDialect", "::mlir::linalg::LinalgDialect",
+    "::mlir::LLVM::LLVMDialect", "::mlir::math::MathDialect", "::mlir::memref::MemRefDialect",
+    "::mlir::scf::SCFDialect", "::mlir::tensor::TensorDialect", "::mlir::vector::VectorDialect"
+  ];
+}
+
 def LowerAttentionPass : Pass<"attn-lower-attention", "::mlir::ModuleOp"> {
   let summary = "attn.attention becomes a call of a fused kernel";
   let description = [{

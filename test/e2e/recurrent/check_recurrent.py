@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Recurrent layers with random attributes against reference.py and ONNX Runtime.
 
-    check_recurrent.py [--count=60] [--seed=1] [--tools=build/bin] [-O0]
+    check_recurrent.py [--count=60] [--seed=1] [--tools=build/bin] [-O0] [--mcpu=x86-64-v3]
 
 Each model holds a few layers that read inputs of one dtype with open dimensions;
 weights are initialisers or inputs. Sizes cover single steps, no step, single
@@ -51,7 +51,7 @@ def make_layer(rng, number, dtype, S, B, I, lens_values):
     op = str(rng.choice(["RNN", "GRU", "LSTM"]))
     direction = str(rng.choice(["forward", "reverse", "bidirectional"]))
     D, G = (2 if direction == "bidirectional" else 1), GATES[op]
-    H = int(rng.choice([1, 3, 8, 16, 17, 24, 33, 64, 80]))
+    H = int(rng.choice([1, 3, 8, 16, 17, 24, 33, 64, 80, 150, 192, 270]))  # from 128 on steps are cut, too
     names, functions, alphas, betas = pick_activations(rng, op, D)
     layer = dict(op=op, direction=direction, activations=functions, layout=int(rng.random() < 0.3),
                  clip=float(np.float32(rng.uniform(0.3, 2))) if rng.random() < 0.3 else None,
@@ -170,6 +170,7 @@ def main():
     parser.add_argument("--tools", type=pathlib.Path, default=pathlib.Path("build/bin"))
     parser.add_argument("--keep", help="write failing models to this folder")
     parser.add_argument("-O0", dest="plain", action="store_true")
+    parser.add_argument("--mcpu", help="for attn-run")
     args = parser.parse_args()
     failed = judged = layers = 0
     with tempfile.TemporaryDirectory() as folder:
@@ -181,6 +182,7 @@ def main():
             layers += LAYERS_A_MODEL
             onnx.save(model, f"{folder}/m.onnx")
             command = [args.tools / "attn-run", f"{folder}/m.onnx"] + (["-O0"] if args.plain else [])
+            command += [f"--mcpu={args.mcpu}"] if args.mcpu else []
             for name, value in feeds.items():
                 np.save(f"{folder}/{name}.npy", value)
                 command.append(f"--input={name}=@{folder}/{name}.npy")
@@ -198,8 +200,8 @@ def main():
                         problems.append(f"{name}: dtype {got.dtype}")
                     for other, reference, limits in (("the reference", value, TOLERANCE[dtype]),
                                                      ("ONNX Runtime", ort.get(name), ORT_TOLERANCE)):
-                        # A layer that explodes says nothing about ONNX Runtime's rounding.
-                        if reference is None or (reference is not value and np.abs(value).max(initial=0) > 1e3):
+                        # A layer that explodes says nothing, and least about approximations.
+                        if reference is None or not np.abs(value).max(initial=0) <= (1e5 if reference is value else 1e3):
                             continue
                         text = compare(got, reference, limits)
                         if text:

@@ -52,7 +52,7 @@ def one_direction(layer, functions, x, w, r, b, h, c, p):
             forget = 1 - i if layer["input_forget"] else f[0](part(a, 2) + pf * c)
             c = forget * c + i * f[1](part(a, 3))
             o = f[0](part(a, 1) + po * c)
-            h = o * f[2](c)
+            h = o * activation(*functions[2])(c)  # not clipped: the text can be read so, and ONNX Runtime does
         ys.append(h)
     return ys, h, c
 

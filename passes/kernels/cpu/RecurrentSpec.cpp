@@ -1,0 +1,75 @@
+#include "passes/kernels/cpu/Recurrent.h"
+
+#include "llvm/Support/FormatVariadic.h"
+#include "llvm/Support/raw_ostream.h"
+#include "llvm/Support/xxhash.h"
+
+using namespace mlir;
+
+namespace attn {
+namespace {
+
+std::string sizeText(int64_t size) { return ShapedType::isDynamic(size) ? "x" : std::to_string(size); }
+
+bool fail(std::string *reason, const Twine &text) {
+  if (reason)
+    *reason = text.str();
+  return false;
+}
+
+} // namespace
+
+RecurrentSpec RecurrentSpec::get(const RecurrentLayer &layer, TargetAttr target) {
+  RecurrentSpec spec;
+  spec.cell = layer.cell;
+  spec.linearBeforeReset = layer.linearBeforeReset;
+  spec.inputForget = layer.inputForget;
+  spec.batchFirst = layer.batchFirst;
+  spec.direction = layer.direction;
+  spec.hidden = layer.hiddenSize();
+  auto input = cast<RankedTensorType>(layer.input.getType());
+  spec.steps = input.getDimSize(layer.stepDim());
+  spec.batch = input.getDimSize(layer.batchDim());
+  spec.hasLengths = layer.lengths != nullptr;
+  spec.hasInitialH = layer.initialH != nullptr;
+  spec.hasInitialC = layer.initialC != nullptr;
+  spec.hasPeephole = layer.peephole != nullptr;
+  spec.hasResetBias = layer.linearBeforeReset && layer.bias;
+  spec.clip = layer.clip;
+  for (int64_t n = 0; n < layer.numFunctions(); ++n)
+    spec.functions.push_back(layer.activation(0, n));
+  spec.lanes = target.getF32Lanes();
+  spec.hasFma = spec.lanes > 4;
+  return spec;
+}
+
+SmallVector<RecurrentSpec::Sweep> RecurrentSpec::sweeps() const {
+  if (hasTwoSweeps())
+    return {{0, 2, 2}, {2, 1, 4}};
+  return {{0, numGates(), cell == RecurrentLayer::Rnn ? 4 : 1}};
+}
+
+std::string RecurrentSpec::symbol() const {
+  static constexpr StringLiteral cells[] = {"rnn", "gru", "lstm"};
+  std::string options;
+  llvm::raw_string_ostream os(options);
+  for (bool flag : {linearBeforeReset, inputForget, batchFirst, hasLengths, hasInitialH, hasInitialC, hasPeephole,
+                    hasResetBias, hasFma})
+    os << flag;
+  if (clip)
+    os << "clip" << APFloat(*clip).bitcastToAPInt();
+  for (ActivationAttr function : functions)
+    os << function;
+  return llvm::formatv("{0}_f32_{1}_s{2}_b{3}_h{4}_v{5}_{6:x-16}", cells[cell], stringifyDirection(direction),
+                       sizeText(steps), sizeText(batch), hidden, lanes, llvm::xxh3_64bits(options));
+}
+
+bool canBuildRecurrent(const RecurrentSpec &spec, std::string *reason) {
+  if (spec.hidden < 1 || spec.hidden > (int64_t(1) << 20))
+    return fail(reason, "its number of units (" + Twine(spec.hidden) + ") is not in [1, 2^20]");
+  if (spec.lanes != 4 && spec.lanes != 8 && spec.lanes != 16)
+    return fail(reason, "no kernel has " + Twine(spec.lanes) + " lanes");
+  return true;
+}
+
+} // namespace attn

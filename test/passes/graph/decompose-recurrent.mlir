@@ -1,0 +1,36 @@
+// Numbers: test/e2e/recurrent. Here: one contraction of the whole input, and a
+// loop over the steps whose states are updated where they lie.
+// RUN: attn-opt %s --attn-decompose | FileCheck %s
+// RUN: attn-opt %s --attn-decompose --canonicalize --cse --attn-finalize-entries --canonicalize --cse \
+// RUN:   --attn-prepare-buffers --eliminate-empty-tensors \
+// RUN:   '--one-shot-bufferize=bufferize-function-boundaries function-boundary-type-conversion=identity-layout-map' \
+// RUN:   --cse --canonicalize | FileCheck %s --check-prefix=BUFFERS
+
+// CHECK-LABEL: func.func @main
+// CHECK: linalg.contract {{.*}} outs(%{{.*}} : tensor<?x4x64xf64>)
+// CHECK: scf.for %[[N:[a-z0-9]+]] = %{{.*}} to %[[STEPS:[a-z0-9_]+]] step
+// CHECK:   %[[LAST:.*]] = arith.subi %[[STEPS]], %{{.*}} : index
+// CHECK:   %[[T:.*]] = arith.subi %[[LAST]], %[[N]] : index
+// CHECK:   tensor.extract_slice %{{.*}}[%[[T]], 0, 0] [1, 4, 64]
+// CHECK:   linalg.contract {{.*}} outs(%{{.*}} : tensor<4x64xf64>)
+// CHECK:   arith.cmpi slt, %[[T]], %{{.*}}
+// CHECK:   tensor.insert_slice
+// CHECK:   scf.yield
+// CHECK-NOT: attn.lstm
+
+// A step allocates its product (from the workspace of the run) and copies nothing.
+// BUFFERS: scf.for
+// BUFFERS: memref.alloc
+// BUFFERS-NOT: memref.alloc
+// BUFFERS-NOT: memref.copy
+// BUFFERS: memref.subview %{{.*}}[%{{.*}}, 0, 0, 0] [1, 1, 4, 16]
+// BUFFERS-NOT: memref.alloc
+// BUFFERS-NOT: memref.copy
+// BUFFERS: linalg.yield
+func.func @main(%x: tensor<?x4x8xf64>, %w: tensor<1x64x8xf64>, %r: tensor<1x64x16xf64>, %b: tensor<1x128xf64>,
+                %n: tensor<4xi32>) -> tensor<?x1x4x16xf64> attributes {attn.entry} {
+  %y, %h, %c = attn.lstm reverse [#attn.activation<sigmoid>, #attn.activation<tanh>, #attn.activation<tanh>]
+      ins(%x, %w, %r : tensor<?x4x8xf64>, tensor<1x64x8xf64>, tensor<1x64x16xf64>) bias(%b : tensor<1x128xf64>)
+      lengths(%n : tensor<4xi32>) -> tensor<?x1x4x16xf64>, tensor<1x4x16xf64>, tensor<1x4x16xf64>
+  return %y : tensor<?x1x4x16xf64>
+}
