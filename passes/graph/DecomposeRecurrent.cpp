@@ -6,6 +6,7 @@
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Arith/Utils/Utils.h"
+#include "mlir/Dialect/Bufferization/IR/Bufferization.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
@@ -52,6 +53,8 @@ private:
   Value sum(OpBuilder &b, Location loc, ValueRange args);
   Value activate(OpBuilder &b, Location loc, int64_t d, int64_t function, Value x);
   Value update(ArrayRef<Value> inputs, ArrayRef<AffineMap> maps, Value init, Value t, bool isSequence, ScalarBody body);
+
+  Value replace(const Operands &own, Value h, Value t, ScalarBody body);
 
   AffineMap matrix() { return b.getMultiDimIdentityMap(2); }
   AffineMap perUnit() { return AffineMap::get(2, 0, b.getAffineDimExpr(1)); }
@@ -189,6 +192,21 @@ Value LayerWriter::update(ArrayRef<Value> inputs, ArrayRef<AffineMap> maps, Valu
                    });
 }
 
+/// The new state from `own` and the old state, in its place. A lowering may give
+/// what computes it another destination, so it is written there by an op of its own.
+Value LayerWriter::replace(const Operands &own, Value h, Value t, ScalarBody body) {
+  if (layer.lengths)
+    return update(own.values, own.maps, h, t, false, body);
+  Operands all = own;
+  all.values.push_back(h);
+  all.maps.push_back(matrix());
+  size_t count = all.values.size();
+  Value next = elementwise(
+      b, loc, {batch, index(hidden)}, acc, all.values, all.maps,
+      [&](OpBuilder &b, Location loc, ValueRange args) -> Value { return body(b, loc, args.take_front(count)); });
+  return bufferization::MaterializeInDestinationOp::create(b, loc, next.getType(), next, h).getResult();
+}
+
 Value LayerWriter::writeLstm(const DirectionData &data, Value x, Value t, Value h, Value &c) {
   int64_t d = data.number;
   Value hr = contract(h, data.recurrence, batch, 4 * hidden);
@@ -284,7 +302,7 @@ Value LayerWriter::writeGru(const DirectionData &data, Value x, Value t, Value h
   }
   own.values.push_back(z);
   own.maps.push_back(matrix());
-  return update(own.values, own.maps, h, t, false, [&](OpBuilder &b, Location loc, ValueRange args) -> Value {
+  return replace(own, h, t, [&](OpBuilder &b, Location loc, ValueRange args) -> Value {
     Value old = args.back(), update = args[args.size() - 2];
     ValueRange parts = args.drop_back(2);
     Value total;
@@ -322,7 +340,7 @@ SmallVector<Value> LayerWriter::writeStep(const DirectionData &data, Value t, Va
     h = writeGru(data, x, t, h);
   } else {
     Operands own = gate(data, x, contract(h, data.recurrence, batch, hidden), 0);
-    h = update(own.values, own.maps, h, t, false, [&](OpBuilder &b, Location loc, ValueRange args) -> Value {
+    h = replace(own, h, t, [&](OpBuilder &b, Location loc, ValueRange args) -> Value {
       return activate(b, loc, data.number, 0, sum(b, loc, args.drop_back()));
     });
   }

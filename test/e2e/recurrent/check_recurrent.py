@@ -149,6 +149,8 @@ def ort_outputs(model, feeds, dtype):
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4
     for node in model.graph.node:
+        if "ThresholdedRelu" in str(node.attribute):  # a jump, which rounding may cross
+            continue
         inputs = [i for i in model.graph.input if i.name in node.input]
         outputs = [o for o in model.graph.output if o.name in node.output]
         constants = [t for t in model.graph.initializer if t.name in node.input]
