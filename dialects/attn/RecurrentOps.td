@@ -91,7 +91,7 @@ class Attn_RecurrentOp<string mnemonic, dag ownArguments, dag ownResults, string
     begins with the last of them. Beyond them the sequence is 0; the last state
     is that after the item's last step, and the initial one for an item of no
     step. States start at 0 where not given. `clip` bounds the argument of each
-    activation to [-clip, clip]. Sums and states are kept in f32 (f64 for f64).
+    activation to [-clip, clip], but not that of an LSTM's h(c), as in ONNX Runtime. Sums and states are kept in f32 (f64 for f64).
 
     * (C1) all but lengths have one float element type;
     * (C2) the shapes are those of the table, sizes that are static agree, H is
