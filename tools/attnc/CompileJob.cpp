@@ -91,7 +91,8 @@ int runCompileJob(const CompileJob &job, WorkerChannel &channel) {
   channel.stage(kImportStage);
   DialectRegistry registry;
   registerCompilerDialects(registry);
-  MLIRContext context(registry);
+  // Never destroyed: a pass that crashed may have held a lock of the context's threads.
+  MLIRContext &context = *new MLIRContext(registry);
   context.loadAllAvailableDialects();
   DiagnosticPrinter diagnostics(&context, job.input);
   OwningOpRef<ModuleOp> module;
@@ -117,8 +118,11 @@ int runCompileJob(const CompileJob &job, WorkerChannel &channel) {
     return ExitSuccess;
   if (report.outputFailed)
     return ExitUsage;
-  if (!diagnostics.errors())
-    reportError(job.input + ": internal error: a pass crashed, or failed without a message (" + stage + ")");
+  if (diagnostics.errors())
+    return ExitInternal;
+  // A recovered crash has had its signal, but a thread that could not start is no fault of a pass.
+  channel.endIfNearMemoryLimit();
+  reportError(job.input + ": internal error: a pass crashed, or failed without a message (" + stage + ")");
   return ExitInternal;
 }
 

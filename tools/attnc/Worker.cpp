@@ -12,6 +12,7 @@
 #include <fcntl.h>
 #include <new>
 #include <poll.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/signalfd.h>
@@ -63,6 +64,36 @@ void sendRaw(char kind, const char *text, size_t size) {
 
 void onBadAlloc(void *, const char *, bool) { onOutOfMemory(); }
 
+/// A fault so close to the limit is what library code that does not check an
+/// allocation makes of a failed one.
+constexpr size_t kNearLimit = size_t(64) << 20; // what malloc reserves for a thread
+
+bool isNearLimit() {
+  void *room = mmap(nullptr, kNearLimit, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (room == MAP_FAILED)
+    return true;
+  munmap(room, kNearLimit);
+  return false;
+}
+
+void onFault(int) { // SA_RESETHAND: whatever faulted does so again, and kills
+  if (isNearLimit())
+    onOutOfMemory();
+}
+
+void watchFaults() {
+  static char stack[64 << 10]; // the fault may be a stack that cannot grow
+  stack_t alternate = {};
+  alternate.ss_sp = stack;
+  alternate.ss_size = sizeof stack;
+  sigaltstack(&alternate, nullptr);
+  struct sigaction action = {};
+  action.sa_handler = onFault;
+  action.sa_flags = SA_ONSTACK | SA_RESETHAND | SA_NODEFER;
+  for (int signal : {SIGSEGV, SIGBUS, SIGABRT})
+    sigaction(signal, &action, nullptr);
+}
+
 void onFatalError(void *, const char *reason, bool) {
   sendRaw('F', reason, std::strlen(reason));
   // By signal, so that a pass manager that watches for crashes still writes its reproducer.
@@ -82,6 +113,7 @@ void onFatalError(void *, const char *reason, bool) {
   if (limits.memoryBytes) {
     rlimit limit = {limits.memoryBytes, limits.memoryBytes};
     setrlimit(RLIMIT_AS, &limit);
+    watchFaults();
   }
 #endif
   std::set_new_handler(onOutOfMemory);
@@ -127,6 +159,11 @@ void takeMessages(std::string &buffer, WorkerResult &result, bool &outOfMemory, 
 } // namespace
 
 void WorkerChannel::send(char kind, StringRef text) { sendRaw(kind, text.data(), text.size()); }
+
+void WorkerChannel::endIfNearMemoryLimit() {
+  if (isNearLimit())
+    onOutOfMemory();
+}
 
 WorkerResult runWorker(const WorkerLimits &limits, function_ref<int(WorkerChannel &)> body,
                        function_ref<void(StringRef)> onStage) {

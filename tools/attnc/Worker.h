@@ -17,6 +17,8 @@ public:
   void stage(llvm::StringRef text) { send('S', text); }
   /// The result, for WorkerResult::report.
   void report(llvm::StringRef text) { send('R', text); }
+  /// Ends the worker as out of memory if less than 64 MiB are left below its limit.
+  void endIfNearMemoryLimit();
 
 private:
   void send(char kind, llvm::StringRef text);
