@@ -83,12 +83,25 @@ def make_layer(rng, number, dtype, S, B, I, lens_values):
     return layer, attributes, operands, [f"{o}{number}" if o else "" for o in kept], rng.random() < 0.8
 
 
+def sensitivity(layer, operands, results, dtype):
+    """How far each element of `results` moves when the operands are off by some units in the last place: states that
+    grow from step to step carry the rounding of the first one along."""
+    rng, moved = np.random.default_rng(0), [np.zeros(r.shape) for r in results]
+    for _ in range(3):
+        near = [v if v is None or v.dtype.kind != "f" else
+                v.astype(np.float64) * (1 + 4 * np.finfo(dtype).eps * rng.choice([-1, 1], v.shape))
+                for v in operands.values()]
+        for most, result, other in zip(moved, results, recurrent(layer, *near)):
+            np.maximum(most, np.nan_to_num(np.abs(other - result), nan=np.inf), out=most)
+    return moved
+
+
 def make_model(rng, dtype):
-    """The model, its feeds and the expected outputs by name."""
+    """The model, its feeds, the expected outputs by name, and how sensitive each element of them is."""
     S, B, I = int(rng.choice([0, 1, 2, 5, 9])), int(rng.choice([1, 1, 2, 5, 7, 14, 19])), int(rng.choice([1, 4, 17, 32]))
     X = rng.standard_normal((S, B, I)).astype(dtype)
     lens = rng.integers(0 if rng.random() < 0.3 else min(S, 1), S + 1, B).astype(np.int32)
-    feeds, nodes, initializers, inputs, outputs, want = {}, [], [], [], [], {}
+    feeds, nodes, initializers, inputs, outputs, want, moves = {}, [], [], [], [], {}, {}
     element = helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
 
     def feed(name, value, dims):
@@ -124,19 +137,19 @@ def make_model(rng, dtype):
             given.pop()
         nodes.append(helper.make_node(layer["op"], given, names, f"layer{number}", **attributes))
         results = recurrent(layer, *operands.values())
-        for name, result in zip(names, results):
+        for name, result, moved in zip(names, results, sensitivity(layer, operands, results, dtype)):
             if name:
-                want[name] = result
+                want[name], moves[name] = result, moved
                 outputs.append(helper.make_tensor_value_info(name, element, None))
     graph = helper.make_graph(nodes, "recurrent", inputs, outputs, initializers)
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), feeds, want
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), feeds, want, moves
 
 
-def compare(got, want, tolerance):
+def compare(got, want, tolerance, moved=0):
     if got.shape != want.shape:
         return f"shape {got.shape}, expected {want.shape}"
     error = np.abs(got.astype(np.float64) - want)
-    bad = ~(error <= tolerance[1] + tolerance[0] * np.abs(want))
+    bad = ~(error <= tolerance[1] + tolerance[0] * np.abs(want) + 4 * moved)
     return f"{bad.sum()} of {want.size} differ, by up to {np.nanmax(error):.2e}" if bad.any() else None
 
 
@@ -180,7 +193,7 @@ def main():
             rng = np.random.default_rng([args.seed, number])
             dtype = [np.float32] * 6 + [np.float64, np.float16]
             dtype = dtype[number % len(dtype)]
-            model, feeds, want = make_model(rng, dtype)
+            model, feeds, want, moves = make_model(rng, dtype)
             layers += LAYERS_A_MODEL
             onnx.save(model, f"{folder}/m.onnx")
             command = [args.tools / "attn-run", f"{folder}/m.onnx"] + (["-O0"] if args.plain else [])
@@ -205,7 +218,7 @@ def main():
                         # A layer that explodes says nothing, and least about approximations.
                         if reference is None or not np.abs(value).max(initial=0) <= (1e5 if reference is value else 1e3):
                             continue
-                        text = compare(got, reference, limits)
+                        text = compare(got, reference, limits, moves[name])
                         if text:
                             problems.append(f"{name} against {other}: {text}")
             if problems:
