@@ -79,13 +79,10 @@ struct WidenHalf : OpRewritePattern<arith::ExtFOp> {
 struct NarrowToHalf : OpRewritePattern<arith::TruncFOp> {
   using OpRewritePattern::OpRewritePattern;
   LogicalResult matchAndRewrite(arith::TruncFOp op, PatternRewriter &rewriter) const override {
-    if (!getElementTypeOrSelf(op.getType()).isF16())
-      return rewriter.notifyMatchFailure(op, "not to f16");
+    if (!getElementTypeOrSelf(op.getType()).isF16() || !getElementTypeOrSelf(op.getIn().getType()).isF32())
+      return rewriter.notifyMatchFailure(op, "not from f32 to f16");
     Bits bits{rewriter, op.getLoc(), op.getType()};
-    Value input = op.getIn();
-    if (!getElementTypeOrSelf(input.getType()).isF32())
-      input = arith::TruncFOp::create(rewriter, op.getLoc(), bits.f32(), input);
-    Value word = bits.cast(bits.i32(), input);
+    Value word = bits.cast(bits.i32(), op.getIn());
     Value magnitude = bits.band(word, 0x7fffffff);
     Value sign = bits.shr(bits.band(word, 0x80000000), 16);
     Value odd = bits.band(bits.shr(magnitude, 13), 1);
@@ -101,6 +98,36 @@ struct NarrowToHalf : OpRewritePattern<arith::TruncFOp> {
     result = bits.bor(bits.select(bits.less(magnitude, 0x47800000), result, special), sign);
     Value narrow = arith::TruncIOp::create(rewriter, op.getLoc(), bits.i16(), result);
     rewriter.replaceOp(op, bits.cast(op.getType(), narrow));
+    return success();
+  }
+};
+
+/// f64 to a half by way of f32, rounded to odd there, so that the second
+/// rounding cannot meet a tie that the first one made (Boldo and Melquiond,
+/// "Emulation of FMA and correctly rounded sums", 2008).
+struct NarrowDoubleToHalf : OpRewritePattern<arith::TruncFOp> {
+  using OpRewritePattern::OpRewritePattern;
+  LogicalResult matchAndRewrite(arith::TruncFOp op, PatternRewriter &rewriter) const override {
+    Type element = getElementTypeOrSelf(op.getType());
+    if (!getElementTypeOrSelf(op.getIn().getType()).isF64() || !(element.isF16() || element.isBF16()))
+      return rewriter.notifyMatchFailure(op, "not from f64 to a half");
+    Location loc = op.getLoc();
+    Bits bits{rewriter, loc, op.getType()};
+    Value input = op.getIn();
+    Value near = arith::TruncFOp::create(rewriter, loc, bits.f32(), input);
+    Value back = arith::ExtFOp::create(rewriter, loc, input.getType(), near);
+    auto compare = [&](arith::CmpFPredicate predicate, Value x, Value y) -> Value {
+      return arith::CmpFOp::create(rewriter, loc, predicate, x, y);
+    };
+    Value zero = arith::ConstantOp::create(rewriter, loc, rewriter.getZeroAttr(input.getType()));
+    Value above = compare(arith::CmpFPredicate::OGT, back, input),
+          below = compare(arith::CmpFPredicate::OLT, back, input);
+    Value away = bits.select(compare(arith::CmpFPredicate::OGT, input, zero), above, below);
+    Value inexact = compare(arith::CmpFPredicate::UNE, back, input);
+    auto toWord = [&](Value flag) -> Value { return arith::ExtUIOp::create(rewriter, loc, bits.i32(), flag); };
+    Value truncated = arith::SubIOp::create(rewriter, loc, bits.cast(bits.i32(), near), toWord(away));
+    Value odd = bits.cast(bits.f32(), bits.bor(truncated, toWord(inexact)));
+    rewriter.replaceOpWithNewOp<arith::TruncFOp>(op, op.getType(), odd);
     return success();
   }
 };
@@ -129,6 +156,10 @@ struct ExpandHalfFloatsPass : attn::impl::ExpandHalfFloatsPassBase<ExpandHalfFlo
       if (failed(applyPartialConversion(getOperation(), target, std::move(patterns))))
         return signalPassFailure();
     }
+    RewritePatternSet doubles(context);
+    doubles.add<NarrowDoubleToHalf>(context);
+    walkAndApplyPatterns(getOperation(), std::move(doubles));
+
     RewritePatternSet patterns(context);
     arith::populateExpandBFloat16Patterns(patterns);
     if (TargetAttr::lookup(getOperation()).getIsa() == "portable")

@@ -10,6 +10,11 @@
 // CHECK: arith.divf
 // CHECK-LABEL: func.func @library
 // CHECK: call @erf
+// HALF-LABEL: func.func @double_to_half
+// HALF-NOT: arith.truncf {{.*}} : f64 to f16
+// HALF: arith.truncf {{.*}} : f64 to f32
+// HALF: arith.cmpf une
+// HALF: arith.ori
 // HALF-LABEL: func.func @half
 // HALF-NOT: arith.addf {{.*}} : f16
 // HALF: arith.addf {{.*}} : f32
@@ -17,6 +22,11 @@
 func.func @polynomial(%x: vector<16xf32>) -> vector<16xf32> {
   %y = math.exp %x : vector<16xf32>
   return %y : vector<16xf32>
+}
+
+func.func @double_to_half(%x: f64) -> f16 {
+  %y = arith.truncf %x : f64 to f16
+  return %y : f16
 }
 func.func @hardware(%x: f32) -> f32 {
   %y = math.rsqrt %x : f32
