@@ -76,9 +76,10 @@ bool isNearLimit() {
   return false;
 }
 
-void onFault(int) { // SA_RESETHAND: whatever faulted does so again, and kills
+void onFault(int signal) {
   if (isNearLimit())
     onOutOfMemory();
+  raise(signal); // as if never caught: SA_RESETHAND, SA_NODEFER
 }
 
 void watchFaults() {
