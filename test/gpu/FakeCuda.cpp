@@ -1,0 +1,510 @@
+// A stand-in for libcuda.so.1: the part of the driver API that the runtime uses,
+// on the PTX interpreter. Work on a stream waits in a queue until somebody
+// synchronises, so that a host which reads a result too early reads garbage.
+//
+// ATTN_FAKE_CUDA (or attnFakeCudaConfigure) holds `name=value` pairs, separated by commas:
+//   init=N        cuInit returns N            devices=N    number of devices
+//   version=N     of the driver (12080)       cc=N         compute capability (80)
+//   memory=N      bytes of the device         launch=N     the Nth launch fails (sticky)
+//   capture=N     cuStreamBeginCapture returns N
+//   seed=N        of the scheduler            lazy=0|1     asynchronous copies (1)
+//   log=1         prints every launch to stderr
+
+#include "test/gpu/interpreter/Machine.h"
+
+#include <cstdio>
+#include <cstdlib>
+#include <mutex>
+
+using namespace ptx;
+
+namespace {
+
+using Result = int;
+enum : Result {
+  Success = 0,
+  InvalidValue = 1,
+  OutOfMemory = 2,
+  NotInitialized = 3,
+  NoDevice = 100,
+  InvalidDevice = 101,
+  InvalidContext = 201,
+  NoBinaryForGpu = 209,
+  InvalidPtx = 218,
+  InvalidHandle = 400,
+  NotFound = 500,
+  IllegalAddress = 700,
+  LaunchFailed = 719,
+  CaptureUnsupported = 900,
+  CaptureInvalidated = 901
+};
+
+using Work = std::function<Result()>;
+struct Graph {
+  std::vector<Work> nodes;
+};
+struct Stream {
+  std::vector<Work> queue;
+  Graph *capture = nullptr;
+};
+struct Event {
+  double time = 0;
+};
+struct Function {
+  const Kernel *kernel;
+};
+struct LoadedModule {
+  Module module;
+  std::map<std::string, Function> functions;
+  std::vector<uint64_t> variables;
+};
+
+struct Driver {
+  std::recursive_mutex lock;
+  std::map<std::string, long long> settings;
+  bool configured = false, initialized = false;
+  GlobalMemory memory;
+  std::vector<Stream *> streams;
+  Stream defaultStream;
+  int references = 0;
+  Result sticky = Success;
+  long long launches = 0;
+  double clock = 0;
+
+  long long setting(const char *name, long long fallback) {
+    auto found = settings.find(name);
+    return found == settings.end() ? fallback : found->second;
+  }
+  void configure(const char *text) {
+    settings.clear();
+    configured = true;
+    for (std::string rest = text ? text : ""; !rest.empty();) {
+      size_t comma = rest.find(','), equals = rest.find('=');
+      if (equals != std::string::npos)
+        settings[rest.substr(0, equals)] = atoll(rest.c_str() + equals + 1);
+      rest = comma == std::string::npos ? "" : rest.substr(comma + 1);
+    }
+  }
+  Result drain(Stream &stream) {
+    std::vector<Work> queue = std::move(stream.queue);
+    stream.queue.clear();
+    for (Work &work : queue)
+      if (!sticky)
+        if (Result result = work())
+          sticky = result;
+    return sticky;
+  }
+  Result drainAll() {
+    drain(defaultStream);
+    for (Stream *stream : streams)
+      drain(*stream);
+    return sticky;
+  }
+};
+
+Driver &driver() {
+  static Driver *only = new Driver();
+  if (!only->configured)
+    only->configure(getenv("ATTN_FAKE_CUDA"));
+  return *only;
+}
+
+Stream &streamOf(void *handle) {
+  return reinterpret_cast<uintptr_t>(handle) <= 2 ? driver().defaultStream : *static_cast<Stream *>(handle);
+}
+
+Result enqueue(void *handle, Work work) {
+  Stream &stream = streamOf(handle);
+  if (driver().sticky)
+    return driver().sticky;
+  if (stream.capture)
+    stream.capture->nodes.push_back(std::move(work));
+  else
+    stream.queue.push_back(std::move(work));
+  return Success;
+}
+
+Result launch(const Kernel &kernel, Dim3 grid, Dim3 block, uint32_t shared, std::vector<uint8_t> parameters) {
+  Driver &d = driver();
+  Launch launch{kernel, d.memory, grid, block, std::move(parameters), shared, {}, 0};
+  launch.options.seed = uint64_t(d.setting("seed", 1));
+  launch.options.lazy = d.setting("lazy", 1);
+  if (++d.launches == d.setting("launch", 0)) {
+    fprintf(stderr, "fake cuda: launch %lld of '%s' fails as asked\n", d.launches, kernel.name.c_str());
+    return IllegalAddress;
+  }
+  try {
+    run(launch);
+  } catch (const Error &error) {
+    fprintf(stderr, "fake cuda: %s\n", error.what());
+    return std::string(error.what()).find("out of bounds") != std::string::npos ? IllegalAddress : LaunchFailed;
+  }
+  d.clock += 1e-3 * double(launch.executed);
+  if (d.setting("log", 0))
+    fprintf(stderr, "fake cuda: %s grid %u %u %u block %u %u %u: %llu\n", kernel.name.c_str(), grid.x, grid.y, grid.z,
+            block.x, block.y, block.z, static_cast<unsigned long long>(launch.executed));
+  return Success;
+}
+
+} // namespace
+
+#define FAKE extern "C" __attribute__((visibility("default"))) Result
+#define LOCKED std::lock_guard<std::recursive_mutex> guard(driver().lock)
+
+extern "C" __attribute__((visibility("default"))) void attnFakeCudaConfigure(const char *text) {
+  LOCKED;
+  driver().configure(text);
+  driver().launches = 0;
+}
+/// Bytes of device memory in use, for leak tests.
+extern "C" __attribute__((visibility("default"))) uint64_t attnFakeCudaUsed() { return driver().memory.used(); }
+
+FAKE cuInit(unsigned) {
+  LOCKED;
+  Result result = Result(driver().setting("init", 0));
+  driver().initialized = result == Success;
+  return result;
+}
+FAKE cuDriverGetVersion(int *version) {
+  *version = int(driver().setting("version", 12080));
+  return Success;
+}
+FAKE cuDeviceGetCount(int *count) {
+  *count = int(driver().setting("devices", 1));
+  return driver().initialized ? Success : NotInitialized;
+}
+FAKE cuDeviceGet(int *device, int ordinal) {
+  *device = ordinal;
+  return ordinal >= 0 && ordinal < driver().setting("devices", 1) ? Success : InvalidDevice;
+}
+FAKE cuDeviceGetName(char *name, int size, int) {
+  snprintf(name, size_t(size), "PTX interpreter");
+  return Success;
+}
+FAKE cuDeviceGetAttribute(int *value, int attribute, int) {
+  int cc = int(driver().setting("cc", 80));
+  switch (attribute) {
+  case 75:
+    *value = cc / 10;
+    return Success; // COMPUTE_CAPABILITY_MAJOR
+  case 76:
+    *value = cc % 10;
+    return Success; // COMPUTE_CAPABILITY_MINOR
+  case 16:
+    *value = 4;
+    return Success; // MULTIPROCESSOR_COUNT
+  case 97:
+    *value = 167936;
+    return Success; // MAX_SHARED_MEMORY_PER_BLOCK_OPTIN
+  }
+  return InvalidValue;
+}
+FAKE cuDevicePrimaryCtxRetain(void **context, int) {
+  LOCKED;
+  if (!driver().initialized)
+    return NotInitialized;
+  ++driver().references;
+  *context = &driver();
+  return Success;
+}
+FAKE cuDevicePrimaryCtxRelease_v2(int) {
+  LOCKED;
+  if (driver().references == 0)
+    return InvalidContext;
+  if (--driver().references == 0) {
+    // The context and what it holds are gone, a sticky error with them.
+    driver().sticky = Success;
+    driver().memory = GlobalMemory();
+  }
+  return Success;
+}
+FAKE cuCtxPushCurrent_v2(void *context) { return context ? Success : InvalidContext; }
+FAKE cuCtxPopCurrent_v2(void **context) {
+  *context = &driver();
+  return Success;
+}
+FAKE cuCtxSynchronize() {
+  LOCKED;
+  return driver().drainAll();
+}
+
+FAKE cuMemAlloc_v2(uint64_t *address, size_t bytes) {
+  LOCKED;
+  Driver &d = driver();
+  if (d.sticky)
+    return d.sticky;
+  if (bytes == 0)
+    return InvalidValue;
+  if (bytes > uint64_t(d.setting("memory", 1ll << 32)) -
+                  std::min<uint64_t>(d.memory.used(), uint64_t(d.setting("memory", 1ll << 32))))
+    return OutOfMemory;
+  *address = d.memory.allocate(bytes);
+  return Success;
+}
+FAKE cuMemFree_v2(uint64_t address) {
+  LOCKED;
+  if (Result result = driver().drainAll())
+    return result;
+  return driver().memory.free(address) ? Success : InvalidValue;
+}
+FAKE cuMemcpyHtoDAsync_v2(uint64_t to, const void *from, size_t bytes, void *stream) {
+  LOCKED;
+  // Pageable memory is read before the call returns.
+  auto *begin = static_cast<const uint8_t *>(from);
+  if (streamOf(stream).capture)
+    return CaptureUnsupported;
+  auto data = std::make_shared<std::vector<uint8_t>>(begin, begin + bytes);
+  return enqueue(stream, [=] {
+    uint8_t *memory = driver().memory.find(to, bytes);
+    if (!memory)
+      return Result(IllegalAddress);
+    memcpy(memory, data->data(), bytes);
+    return Result(Success);
+  });
+}
+FAKE cuMemcpyDtoHAsync_v2(void *to, uint64_t from, size_t bytes, void *stream) {
+  LOCKED;
+  if (streamOf(stream).capture)
+    return CaptureUnsupported;
+  return enqueue(stream, [=] {
+    uint8_t *memory = driver().memory.find(from, bytes);
+    if (!memory)
+      return Result(IllegalAddress);
+    memcpy(to, memory, bytes);
+    return Result(Success);
+  });
+}
+FAKE cuMemcpyDtoDAsync_v2(uint64_t to, uint64_t from, size_t bytes, void *stream) {
+  LOCKED;
+  return enqueue(stream, [=] {
+    uint8_t *source = driver().memory.find(from, bytes);
+    uint8_t *target = source ? driver().memory.find(to, bytes) : nullptr;
+    if (!target || !(source = driver().memory.find(from, bytes)))
+      return Result(IllegalAddress);
+    memmove(target, source, bytes);
+    return Result(Success);
+  });
+}
+FAKE cuMemsetD8Async(uint64_t to, unsigned char value, size_t bytes, void *stream) {
+  LOCKED;
+  return enqueue(stream, [=] {
+    uint8_t *memory = driver().memory.find(to, bytes);
+    if (!memory)
+      return Result(IllegalAddress);
+    memset(memory, value, bytes);
+    return Result(Success);
+  });
+}
+
+FAKE cuModuleLoadDataEx(void **handle, const void *image, unsigned, int *, void **) {
+  LOCKED;
+  Driver &d = driver();
+  if (d.sticky)
+    return d.sticky;
+  const char *text = static_cast<const char *>(image);
+  if (memcmp(text, "\177ELF", 4) == 0)
+    return NoBinaryForGpu; // machine code is not interpreted
+  auto loaded = std::make_unique<LoadedModule>();
+  try {
+    loaded->module = parse(text, [&](const std::vector<uint8_t> &bytes, uint32_t) {
+      uint64_t address = d.memory.allocate(bytes.size());
+      memcpy(d.memory.find(address, bytes.size()), bytes.data(), bytes.size());
+      loaded->variables.push_back(address);
+      return address;
+    });
+  } catch (const Error &error) {
+    fprintf(stderr, "fake cuda: %s\n", error.what());
+    return InvalidPtx;
+  }
+  int arch = atoi(loaded->module.target.c_str() + 3), cc = int(d.setting("cc", 80));
+  bool exact = loaded->module.target.back() == 'a';
+  if (exact ? arch != cc : arch > cc)
+    return NoBinaryForGpu;
+  for (auto &[name, kernel] : loaded->module.kernels)
+    loaded->functions[name] = {&kernel};
+  *handle = loaded.release();
+  return Success;
+}
+FAKE cuModuleUnload(void *handle) {
+  LOCKED;
+  driver().drainAll();
+  auto *module = static_cast<LoadedModule *>(handle);
+  for (uint64_t address : module->variables)
+    driver().memory.free(address);
+  delete module;
+  return Success;
+}
+FAKE cuModuleGetFunction(void **function, void *handle, const char *name) {
+  LOCKED;
+  auto &functions = static_cast<LoadedModule *>(handle)->functions;
+  auto found = functions.find(name);
+  if (found == functions.end())
+    return NotFound;
+  *function = &found->second;
+  return Success;
+}
+FAKE cuFuncSetAttribute(void *, int, int) { return Success; }
+
+FAKE cuLaunchKernel(void *handle, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,
+                    unsigned shared, void *stream, void **parameters, void **extra) {
+  LOCKED;
+  const Kernel &kernel = *static_cast<Function *>(handle)->kernel;
+  if (!gx || !gy || !gz || !bx || !by || !bz || gy > 65535 || gz > 65535 || uint64_t(bx) * by * bz > 1024 ||
+      shared + kernel.sharedBytes > 167936)
+    return InvalidValue;
+  std::vector<uint8_t> bytes(kernel.parameterBytes);
+  if (parameters) {
+    for (size_t i = 0; i < kernel.parameters.size(); ++i)
+      memcpy(&bytes[kernel.parameters[i].offset], parameters[i], kernel.parameters[i].size);
+  } else if (extra) {
+    const void *data = nullptr;
+    size_t size = 0;
+    for (; *extra; extra += 2) {
+      if (*extra == reinterpret_cast<void *>(1))
+        data = extra[1];
+      else if (*extra == reinterpret_cast<void *>(2))
+        size = *static_cast<size_t *>(extra[1]);
+      else
+        return InvalidValue;
+    }
+    if (size != bytes.size())
+      return InvalidValue;
+    if (size)
+      memcpy(bytes.data(), data, size);
+  } else if (!bytes.empty()) {
+    return InvalidValue;
+  }
+  return enqueue(stream, [&kernel, bytes, shared, gx, gy, gz, bx, by, bz] {
+    return launch(kernel, {gx, gy, gz}, {bx, by, bz}, shared, bytes);
+  });
+}
+
+FAKE cuStreamCreate(void **handle, unsigned) {
+  LOCKED;
+  if (driver().sticky)
+    return driver().sticky;
+  auto *stream = new Stream();
+  driver().streams.push_back(stream);
+  *handle = stream;
+  return Success;
+}
+FAKE cuStreamDestroy_v2(void *handle) {
+  LOCKED;
+  auto *stream = static_cast<Stream *>(handle);
+  Result result = driver().drain(*stream);
+  auto &streams = driver().streams;
+  for (size_t i = 0; i < streams.size(); ++i)
+    if (streams[i] == stream)
+      streams.erase(streams.begin() + long(i--));
+  delete stream;
+  return result;
+}
+FAKE cuStreamSynchronize(void *handle) {
+  LOCKED;
+  if (streamOf(handle).capture)
+    return CaptureUnsupported;
+  return driver().drain(streamOf(handle));
+}
+FAKE cuStreamIsCapturing(void *handle, int *status) {
+  LOCKED;
+  *status = streamOf(handle).capture ? 1 : 0;
+  return Success;
+}
+FAKE cuStreamBeginCapture_v2(void *handle, int) {
+  LOCKED;
+  if (long long refused = driver().setting("capture", 0))
+    return Result(refused);
+  Stream &stream = streamOf(handle);
+  if (stream.capture)
+    return CaptureUnsupported;
+  stream.capture = new Graph();
+  return driver().sticky;
+}
+FAKE cuStreamEndCapture(void *handle, void **graph) {
+  LOCKED;
+  Stream &stream = streamOf(handle);
+  if (!stream.capture)
+    return InvalidValue;
+  *graph = stream.capture;
+  stream.capture = nullptr;
+  return Success;
+}
+FAKE cuGraphInstantiateWithFlags(void **exec, void *graph, unsigned long long) {
+  LOCKED;
+  *exec = new Graph(*static_cast<Graph *>(graph));
+  return driver().sticky;
+}
+FAKE cuGraphLaunch(void *exec, void *stream) {
+  LOCKED;
+  for (const Work &work : static_cast<Graph *>(exec)->nodes)
+    if (Result result = enqueue(stream, work))
+      return result;
+  return driver().sticky;
+}
+FAKE cuGraphDestroy(void *graph) {
+  delete static_cast<Graph *>(graph);
+  return Success;
+}
+FAKE cuGraphExecDestroy(void *exec) {
+  delete static_cast<Graph *>(exec);
+  return Success;
+}
+
+FAKE cuEventCreate(void **event, unsigned) {
+  *event = new Event();
+  return Success;
+}
+FAKE cuEventRecord(void *event, void *stream) {
+  LOCKED;
+  return enqueue(stream, [event] {
+    static_cast<Event *>(event)->time = driver().clock;
+    return Result(Success);
+  });
+}
+FAKE cuEventSynchronize(void *) {
+  LOCKED;
+  return driver().drainAll();
+}
+FAKE cuEventElapsedTime(float *milliseconds, void *begin, void *end) {
+  *milliseconds = float(static_cast<Event *>(end)->time - static_cast<Event *>(begin)->time);
+  return Success;
+}
+FAKE cuEventDestroy_v2(void *event) {
+  delete static_cast<Event *>(event);
+  return Success;
+}
+
+static const struct {
+  Result code;
+  const char *name, *text;
+} kErrors[] = {{Success, "CUDA_SUCCESS", "no error"},
+               {InvalidValue, "CUDA_ERROR_INVALID_VALUE", "invalid argument"},
+               {OutOfMemory, "CUDA_ERROR_OUT_OF_MEMORY", "out of memory"},
+               {NotInitialized, "CUDA_ERROR_NOT_INITIALIZED", "initialization error"},
+               {NoDevice, "CUDA_ERROR_NO_DEVICE", "no CUDA-capable device is detected"},
+               {InvalidDevice, "CUDA_ERROR_INVALID_DEVICE", "invalid device ordinal"},
+               {InvalidContext, "CUDA_ERROR_INVALID_CONTEXT", "invalid device context"},
+               {NoBinaryForGpu, "CUDA_ERROR_NO_BINARY_FOR_GPU", "no kernel image is available"},
+               {InvalidPtx, "CUDA_ERROR_INVALID_PTX", "a PTX JIT compilation failed"},
+               {InvalidHandle, "CUDA_ERROR_INVALID_HANDLE", "invalid resource handle"},
+               {NotFound, "CUDA_ERROR_NOT_FOUND", "named symbol not found"},
+               {IllegalAddress, "CUDA_ERROR_ILLEGAL_ADDRESS", "an illegal memory access was encountered"},
+               {LaunchFailed, "CUDA_ERROR_LAUNCH_FAILED", "unspecified launch failure"},
+               {CaptureUnsupported, "CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED", "operation not permitted while capturing"},
+               {CaptureInvalidated, "CUDA_ERROR_STREAM_CAPTURE_INVALIDATED", "capture was invalidated"}};
+FAKE cuGetErrorName(Result code, const char **name) {
+  for (auto &error : kErrors)
+    if (error.code == code) {
+      *name = error.name;
+      return Success;
+    }
+  return InvalidValue;
+}
+FAKE cuGetErrorString(Result code, const char **text) {
+  for (auto &error : kErrors)
+    if (error.code == code) {
+      *text = error.text;
+      return Success;
+    }
+  return InvalidValue;
+}

@@ -1,0 +1,117 @@
+// Scheduling, divergence, and what the interpreter must report.
+
+#include "test/gpu/PtxHarness.h"
+
+using namespace ptx;
+using namespace ptx::test;
+
+namespace {
+
+::testing::AssertionResult reports(const std::string &message, const char *part) {
+  if (message.find(part) != std::string::npos)
+    return ::testing::AssertionSuccess();
+  return ::testing::AssertionFailure() << "got '" << message << "', expected '" << part << "'";
+}
+
+TEST(PtxMachine, UnknownThings) {
+  EXPECT_TRUE(reports(errorOf("frobnicate.b32 %r1, 2;"), "unknown instruction 'frobnicate.b32'"));
+  EXPECT_TRUE(reports(errorOf("add.rz.f32 %f1, %f2, %f3;"), "unknown instruction 'add.rz.f32'"));
+  EXPECT_TRUE(reports(errorOf("mov.b32 %r1, %nosuch;"), "unknown name '%nosuch'"));
+  EXPECT_TRUE(reports(errorOf("bra NOWHERE;"), "no label"));
+}
+
+TEST(PtxMachine, BadMemory) {
+  EXPECT_TRUE(reports(errorOf("ld.global.b32 %r1, [%in+100];"), "out of bounds in global memory"));
+  EXPECT_TRUE(reports(errorOf("ld.global.b32 %r1, [%in+62];"), "misaligned"));
+  EXPECT_TRUE(reports(errorOf("st.global.b32 [%out-4], 1;"), "out of bounds in global memory"));
+  EXPECT_TRUE(reports(errorOf(".shared .align 4 .b8 s[8]; st.shared.b32 [s+8], 1;"), "out of bounds in shared memory"));
+  EXPECT_TRUE(
+      reports(errorOf(".shared .align 4 .b8 s[8]; st.shared.b32 [s], 1; ld.shared.b32 %r1, [s+4];"), "never written"));
+  EXPECT_TRUE(reports(errorOf(".local .align 4 .b8 l[8]; ld.local.b32 %r1, [l+8];"), "out of bounds in local memory"));
+}
+
+TEST(PtxMachine, DivergentBarrier) {
+  EXPECT_TRUE(reports(errorOf("setp.lt.u32 %p1, %t, 16; @%p1 bra A; bar.sync 0; bra B;\nA:\nbar.sync 1;\nB:", 32),
+                      "not executed by all lanes"));
+  EXPECT_TRUE(reports(errorOf("setp.lt.u32 %p1, %t, 32; @%p1 ret; bar.sync 0;", 64), "deadlock"));
+}
+
+TEST(PtxMachine, ShuffleOfSomeLanes) {
+  EXPECT_TRUE(
+      reports(errorOf("setp.lt.u32 %p1, %t, 16; @%p1 shfl.sync.bfly.b32 %r1, %t, 1, 31, -1;", 32), "member mask"));
+}
+
+TEST(PtxMachine, Loops) {
+  // Each lane sums 0..lane: lanes leave the loop at different times.
+  std::string body = "mov.b32 %r1, 0; mov.b32 %r2, 0;\n$L1:\nadd.s32 %r2, %r2, %r1; add.s32 %r1, %r1, 1;\n"
+                     "setp.le.u32 %p1, %r1, %t; @%p1 bra $L1;\n"
+                     "mul.wide.u32 %rd1, %t, 4; add.s64 %rd2, %out, %rd1; st.global.b32 [%rd2], %r2;";
+  std::vector<uint32_t> out = valuesOf<uint32_t>(runBody(body, {0}, 256, 64));
+  for (uint32_t t = 0; t < 64; ++t)
+    EXPECT_EQ(out[t], t * (t + 1) / 2);
+}
+
+TEST(PtxMachine, BarrierOrdersSharedMemory) {
+  std::string body =
+      ".shared .align 4 .b8 s[1024];\nmul.wide.u32 %rd1, %t, 4; mov.u64 %rd2, s; add.s64 %rd3, %rd2, %rd1;\n"
+      "st.shared.b32 [%rd3], %t; bar.sync 0; xor.b32 %r1, %t, 255; mul.wide.u32 %rd4, %r1, 4; add.s64 %rd5, %rd2, "
+      "%rd4;\n"
+      "ld.shared.b32 %r2, [%rd5]; add.s64 %rd6, %out, %rd1; st.global.b32 [%rd6], %r2;";
+  for (uint64_t seed = 1; seed < 6; ++seed) {
+    LaunchOptions options;
+    options.seed = seed;
+    std::vector<uint32_t> out = valuesOf<uint32_t>(runBody(body, {0}, 1024, 256, 1, options));
+    for (uint32_t t = 0; t < 256; ++t)
+      EXPECT_EQ(out[t], t ^ 255);
+  }
+  // Without the barrier some seed reads what is not there yet.
+  size_t barrier = body.find("bar.sync 0;");
+  std::string racy = body.substr(0, barrier) + body.substr(barrier + 11);
+  unsigned found = 0;
+  for (uint64_t seed = 1; seed < 6; ++seed)
+    try {
+      LaunchOptions options;
+      options.seed = seed;
+      runBody(racy, {0}, 1024, 256, 1, options);
+    } catch (const Error &) {
+      ++found;
+    }
+  EXPECT_GT(found, 0u);
+}
+
+TEST(PtxMachine, GridWideBarrier) {
+  // 64 blocks count themselves and wait for the others.
+  std::string body =
+      "ld.global.b32 %r9, [%in]; atom.global.add.u32 %r1, [%in], 1;\n$W:\nld.volatile.global.b32 %r2, [%in];\n"
+      "setp.lt.u32 %p1, %r2, 64; @%p1 bra $W;\nmov.u32 %r3, %ctaid.x; mul.wide.u32 %rd1, %r3, 4;\n"
+      "add.s64 %rd2, %out, %rd1; st.global.b32 [%rd2], %r2;";
+  LaunchOptions options;
+  options.cooperative = true;
+  std::vector<uint32_t> out = valuesOf<uint32_t>(runBody(body, bytesOf<uint32_t>({0}), 256, 1, 64, options));
+  EXPECT_EQ(out, std::vector<uint32_t>(64, 64));
+}
+
+TEST(PtxMachine, LazyCopiesShowRaces) {
+  std::string start =
+      ".shared .align 16 .b8 s[16];\ncp.async.ca.shared.global [s], [%in], 16; cp.async.commit_group;\n";
+  std::string end = "ld.shared.b32 %r1, [s]; st.global.b32 [%out], %r1;";
+  std::vector<uint8_t> in = bytesOf<uint32_t>({42, 0, 0, 0});
+  EXPECT_EQ(valuesOf<uint32_t>(runBody(start + "cp.async.wait_group 0;" + end, in, 4))[0], 42u);
+  EXPECT_THROW(runBody(start + end, in, 4), Error);
+  EXPECT_THROW(runBody(start + "cp.async.wait_group 1;" + end, in, 4), Error);
+  LaunchOptions eager;
+  eager.lazy = false;
+  EXPECT_EQ(valuesOf<uint32_t>(runBody(start + end, in, 4, 1, 1, eager))[0], 42u);
+  // The rest of a short copy is zero.
+  EXPECT_EQ(
+      valuesOf<uint32_t>(runBody(start.substr(0, start.find("16; cp")) + "16, 0; cp.async.wait_all;" + end, in, 4))[0],
+      0u);
+}
+
+TEST(PtxMachine, EndlessLoop) {
+  LaunchOptions options;
+  options.maxInstructions = 10000;
+  EXPECT_TRUE(reports(errorOf("$L:\nbra $L;", 32, options), "too many instructions"));
+}
+
+} // namespace

@@ -1,0 +1,88 @@
+#include "test/gpu/interpreter/Machine.h"
+
+// Section 9.7.12 (control flow), 9.7.13 (barriers and fences).
+
+namespace ptx {
+namespace {
+
+void branch(Step &s) {
+  s.lanes([&](unsigned lane) { s.warp.pc[lane] = s.in.target; });
+}
+void leave(Step &s) { s.warp.alive &= ~s.mask; }
+void nothing(Step &) {}
+void trap(Step &s) { s.fail("was executed"); }
+
+Barrier &barrierOf(Step &s, uint32_t &id) {
+  s.lanes([&](unsigned lane) { id = s.as<uint32_t>(s.operand(0), lane); });
+  if (id > 15)
+    s.fail("names barrier " + std::to_string(id));
+  if (s.mask != s.warp.alive)
+    s.fail("is not executed by all lanes of the warp");
+  return s.block.barriers[id];
+}
+uint32_t expectedThreads(Step &s) {
+  uint32_t count = s.block.numThreads;
+  if (s.numOperands() > 1)
+    s.lanes([&](unsigned lane) { count = s.as<uint32_t>(s.operand(1), lane); });
+  if (count == 0 || (s.numOperands() > 1 && count % kLanes))
+    s.fail("expects " + std::to_string(count) + " threads, no multiple of the warp");
+  return (count + kLanes - 1) / kLanes * kLanes;
+}
+// A warp counts as 32 threads (9.7.13.1).
+bool arrive(Step &s, Barrier &barrier) {
+  uint32_t expected = expectedThreads(s);
+  barrier.arrived += kLanes;
+  if (barrier.arrived > expected)
+    s.fail("has more arrivals than the barrier expects");
+  if (barrier.arrived < expected)
+    return false;
+  barrier.arrived = 0;
+  ++barrier.round;
+  return true;
+}
+void synchronize(Step &s) {
+  uint32_t id = 0;
+  Barrier &barrier = barrierOf(s, id);
+  uint64_t round = barrier.round;
+  if (arrive(s, barrier))
+    return;
+  s.warp.barrier = int32_t(id);
+  s.warp.barrierRound = round;
+  s.blocked = true;
+}
+void arriveOnly(Step &s) {
+  uint32_t id = 0;
+  arrive(s, barrierOf(s, id));
+}
+void warpBarrier(Step &s) {
+  uint32_t members = 0;
+  s.lanes([&](unsigned lane) { members = s.as<uint32_t>(s.operand(0), lane); });
+  if ((members & s.warp.alive) != s.mask)
+    s.fail("is executed by other lanes than its member mask names");
+}
+void activeMask(Step &s) {
+  s.lanes([&](unsigned lane) { s.write(s.operand(0), lane, s.mask); });
+}
+
+} // namespace
+
+void addControlInstructions(Table &table) {
+  table["bra"] = table["bra.uni"] = {branch, false};
+  table["ret"] = table["exit"] = table["ret.uni"] = {leave, false};
+  table["trap"] = {trap, false};
+  for (const char *name :
+       {"bar.sync", "barrier.sync", "barrier.sync.aligned", "barrier.cta.sync.aligned", "bar.cta.sync"})
+    table[name] = {synchronize, true};
+  for (const char *name : {"bar.arrive", "barrier.arrive", "barrier.cta.arrive.aligned", "bar.cta.arrive"})
+    table[name] = {arriveOnly, true};
+  table["bar.warp.sync"] = {warpBarrier, true};
+  table["activemask.b32"] = {activeMask, false};
+  // Memory is sequentially consistent here: nothing to order.
+  for (const char *name : {"membar.cta", "membar.gl", "membar.sys", "fence.acq_rel.cta", "fence.acq_rel.gpu",
+                           "fence.acq_rel.sys", "fence.sc.cta", "fence.sc.gpu", "fence.sc.sys"})
+    table[name] = {nothing, false};
+  for (const char *name : {"prefetch.global.L1", "prefetch.global.L2"})
+    table[name] = {nothing, false};
+}
+
+} // namespace ptx

@@ -1,0 +1,177 @@
+#ifndef TEST_GPU_INTERPRETER_MACHINE_H
+#define TEST_GPU_INTERPRETER_MACHINE_H
+
+#include "test/gpu/interpreter/Ptx.h"
+
+#include <array>
+#include <cstring>
+#include <deque>
+#include <memory>
+#include <random>
+
+namespace ptx {
+
+constexpr unsigned kLanes = 32;
+
+/// Where generic addresses of shared and local memory begin (section 5.2 leaves
+/// that to the machine). Addresses of global memory lie below.
+constexpr uint64_t kSharedWindow = uint64_t(1) << 52, kLocalWindow = uint64_t(1) << 53;
+
+/// Global memory: allocations at made-up addresses that no host pointer has, so
+/// that code which confuses the two is found.
+class GlobalMemory {
+public:
+  /// New memory holds 0xff: a NaN, or an index out of range.
+  uint64_t allocate(uint64_t bytes);
+  bool free(uint64_t address);
+  /// `bytes` at `address`, or null unless they lie in one allocation.
+  uint8_t *find(uint64_t address, uint64_t bytes);
+  uint64_t used() const { return total; }
+  size_t count() const { return allocations.size(); }
+
+private:
+  std::map<uint64_t, std::vector<uint8_t>> allocations; // by their first address
+  uint64_t next = uint64_t(0x7f) << 32, total = 0;
+  uint64_t lastBegin = 1, lastEnd = 0;
+  uint8_t *lastBytes = nullptr;
+};
+
+/// A copy by cp.async that has not happened yet.
+struct PendingCopy {
+  uint64_t to, from;
+  uint32_t bytes, fromBytes;
+};
+
+struct Block;
+
+struct Warp {
+  Block *block = nullptr;
+  uint32_t id = 0;                 ///< in the block
+  std::vector<uint64_t> registers; ///< [register][lane]
+  std::vector<uint8_t> local;      ///< [lane][localBytes]
+  std::array<uint32_t, kLanes> pc{};
+  uint32_t alive = 0;   ///< lanes that have not returned
+  int32_t barrier = -1; ///< waits here
+  uint64_t barrierRound = 0;
+  std::vector<std::vector<PendingCopy>> committed[kLanes];
+  std::vector<PendingCopy> uncommitted[kLanes];
+
+  uint64_t &at(uint32_t index, unsigned lane) { return registers[size_t(index) * kLanes + lane]; }
+};
+
+struct Barrier {
+  uint32_t arrived = 0;
+  uint64_t round = 0;
+};
+
+struct Block {
+  uint32_t index[3] = {};
+  std::vector<uint8_t> shared, written; ///< bytes, and whether each was stored to
+  Barrier barriers[16];
+  std::vector<Warp> warps;
+  uint32_t numThreads = 0, unfinished = 0;
+};
+
+struct Dim3 {
+  uint32_t x = 1, y = 1, z = 1;
+};
+
+struct LaunchOptions {
+  uint64_t seed = 1;
+  /// Asynchronous copies happen when they are waited for, instead of at once.
+  bool lazy = true;
+  /// All blocks are resident, as a grid-wide barrier needs; else only some.
+  bool cooperative = false;
+  uint64_t maxInstructions = uint64_t(1) << 33;
+};
+
+struct Launch {
+  const Kernel &kernel;
+  GlobalMemory &memory;
+  Dim3 grid, block;
+  std::vector<uint8_t> parameters;
+  uint32_t dynamicShared = 0;
+  LaunchOptions options;
+  uint64_t executed = 0; ///< instructions of warps
+};
+
+/// One instruction of one warp: what an Execute function sees.
+struct Step {
+  Launch &launch;
+  Block &block;
+  Warp &warp;
+  const Instruction &in;
+  uint32_t mask;        ///< lanes that execute it
+  bool blocked = false; ///< set: try again later
+
+  uint64_t read(const Operand &operand, unsigned lane);
+  template <typename T> T as(const Operand &operand, unsigned lane) {
+    uint64_t bits = read(operand, lane);
+    T value;
+    memcpy(&value, &bits, sizeof(T));
+    return value;
+  }
+  template <typename T> void write(const Operand &operand, unsigned lane, T value) {
+    uint64_t bits = 0;
+    memcpy(&bits, &value, sizeof(T));
+    if (operand.kind == Operand::Register)
+      warp.at(operand.index, lane) = bits;
+    else if (operand.kind != Operand::Nothing)
+      fail("writes to something that is no register");
+  }
+  template <typename F> void lanes(F f) {
+    for (uint32_t rest = mask; rest; rest &= rest - 1)
+      f(unsigned(__builtin_ctz(rest)));
+  }
+  const Operand &operand(size_t i) const {
+    if (i >= in.operands.size())
+      fail("has too few operands");
+    return in.operands[i];
+  }
+  size_t numOperands() const { return in.operands.size(); }
+  uint64_t address(const Operand &operand, unsigned lane) {
+    if (operand.kind != Operand::Address)
+      fail("expects an address");
+    return read(operand.parts[0], lane) + uint64_t(operand.offset);
+  }
+
+  /// Memory, checked. `align` 0: bytes.
+  uint8_t *global(uint64_t address, uint32_t bytes, uint32_t align);
+  void loadShared(uint64_t address, void *to, uint32_t bytes, uint32_t align);
+  void storeShared(uint64_t address, const void *from, uint32_t bytes, uint32_t align);
+  uint8_t *local(unsigned lane, uint64_t address, uint32_t bytes, uint32_t align);
+  void load(uint64_t genericAddress, unsigned lane, void *to, uint32_t bytes);
+  void store(uint64_t genericAddress, unsigned lane, const void *from, uint32_t bytes);
+
+  [[noreturn]] void fail(const std::string &message) const;
+};
+
+/// Runs all blocks of a launch, interleaved by a scheduler that `options.seed`
+/// seeds. Throws Error for what the program does wrong.
+void run(Launch &launch);
+
+/// Adds a family's opcodes to the table.
+struct Entry {
+  Execute execute;
+  bool converges;
+};
+using Table = std::map<std::string, Entry>;
+void addIntegerInstructions(Table &);
+void addFloatInstructions(Table &);
+void addConversions(Table &);
+void addMemoryInstructions(Table &);
+void addControlInstructions(Table &);
+void addMatrixInstructions(Table &);
+
+//===----------------------------------------------------------------------===//
+// Half precision
+//===----------------------------------------------------------------------===//
+
+float fromBf16(uint16_t bits);
+float fromF16(uint16_t bits);
+uint16_t toBf16(float value); ///< to nearest even, NaN 0x7fff
+uint16_t toF16(float value);  ///< to nearest even, NaN 0x7fff
+
+} // namespace ptx
+
+#endif // TEST_GPU_INTERPRETER_MACHINE_H

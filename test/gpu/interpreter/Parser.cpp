@@ -1,0 +1,516 @@
+#include "test/gpu/interpreter/Ptx.h"
+
+#include <cctype>
+#include <cstdlib>
+#include <cstring>
+
+namespace ptx {
+namespace {
+
+constexpr const char *kSpecial[] = {"%tid.x",    "%tid.y",    "%tid.z",   "%ntid.x",  "%ntid.y",
+                                    "%ntid.z",   "%ctaid.x",  "%ctaid.y", "%ctaid.z", "%nctaid.x",
+                                    "%nctaid.y", "%nctaid.z", "%laneid",  "%warpid"};
+
+constexpr uint32_t kDynamicShared = 1; // Operand::index of an Immediate
+
+uint32_t alignTo(uint32_t value, uint32_t align) { return (value + align - 1) / align * align; }
+
+bool isNameStart(char c) { return isalpha(uint8_t(c)) || c == '_' || c == '$' || c == '%'; }
+bool isNamePart(char c) { return isalnum(uint8_t(c)) || c == '_' || c == '$'; }
+
+/// Bytes of a type without its dot ("b32"), 0 if it is none.
+uint32_t typeBytes(const std::string &type) {
+  if (type == "pred")
+    return 1;
+  size_t digits = type.find_first_of("0123456789");
+  if (digits == std::string::npos || digits == 0)
+    return 0;
+  return uint32_t(atoi(type.c_str() + digits)) / 8;
+}
+
+class Parser {
+public:
+  Parser(const std::string &text, const PlaceGlobal &place) : text(stripComments(text)), place(place) {}
+
+  Module run() {
+    for (;;) {
+      skipSpace();
+      if (at == text.size())
+        return std::move(module);
+      moduleItem();
+    }
+  }
+
+private:
+  //===--------------------------------------------------------------------===//
+  // Characters
+  //===--------------------------------------------------------------------===//
+
+  static std::string stripComments(const std::string &in) {
+    std::string out;
+    for (size_t i = 0; i < in.size(); ++i) {
+      if (in.compare(i, 2, "//") == 0) {
+        while (i < in.size() && in[i] != '\n')
+          ++i;
+        out += '\n';
+      } else if (in.compare(i, 2, "/*") == 0) {
+        for (i += 2; i < in.size() && in.compare(i, 2, "*/") != 0; ++i)
+          if (in[i] == '\n')
+            out += '\n';
+        ++i;
+      } else {
+        out += in[i];
+      }
+    }
+    return out;
+  }
+
+  [[noreturn]] void error(const std::string &message) {
+    throw Error("ptx line " + std::to_string(line) + ": " + message);
+  }
+
+  void skipSpace() {
+    for (; at < text.size() && isspace(uint8_t(text[at])); ++at)
+      line += text[at] == '\n';
+  }
+  bool take(char c) {
+    skipSpace();
+    if (at == text.size() || text[at] != c)
+      return false;
+    ++at;
+    return true;
+  }
+  void expect(char c) {
+    if (!take(c))
+      error(std::string("expected '") + c + "' at '" + text.substr(at, 20) + "'");
+  }
+  /// A run of name characters and dots: ".entry", "add.rn.f32", "%r1", "%tid.x".
+  std::string word() {
+    skipSpace();
+    size_t begin = at;
+    while (at < text.size() && (isNamePart(text[at]) || text[at] == '.' || text[at] == '%' ||
+                                (text[at] == ':' && at + 1 < text.size() && text[at + 1] == ':')))
+      at += text[at] == ':' ? 2 : 1;
+    return text.substr(begin, at - begin);
+  }
+  std::string name() {
+    skipSpace();
+    size_t begin = at;
+    if (at < text.size() && isNameStart(text[at]))
+      for (++at; at < text.size() && isNamePart(text[at]); ++at) {
+      }
+    if (begin == at)
+      error("expected a name at '" + text.substr(at, 20) + "'");
+    return text.substr(begin, at - begin);
+  }
+  int64_t integer() {
+    skipSpace();
+    char *end;
+    const char *begin = text.c_str() + at;
+    int64_t value = *begin == '-' ? strtoll(begin, &end, 0) : int64_t(strtoull(begin, &end, 0));
+    if (end == begin)
+      error("expected a number at '" + text.substr(at, 20) + "'");
+    if (*end == 'U')
+      ++end;
+    at += size_t(end - begin);
+    return value;
+  }
+
+  //===--------------------------------------------------------------------===//
+  // Module
+  //===--------------------------------------------------------------------===//
+
+  void moduleItem() {
+    std::string first = word();
+    if (first == ".version") {
+      module.major = unsigned(integer());
+      if (!take('.'))
+        error("expected a version");
+      module.minor = unsigned(integer());
+    } else if (first == ".target") {
+      module.target = word();
+      while (take(','))
+        word();
+    } else if (first == ".address_size") {
+      if (integer() != 64)
+        error("only 64-bit addresses are supported");
+    } else if (first == ".visible" || first == ".weak" || first == ".extern") {
+      isExtern = first == ".extern";
+    } else if (first == ".entry") {
+      kernel = &module.kernels[first = name()];
+      kernel->name = first;
+      registers.clear();
+      entry();
+    } else if (first == ".global" || first == ".const" || first == ".shared") {
+      variable(first);
+    } else {
+      error("unknown directive '" + first + "'");
+    }
+  }
+
+  /// After `.global`, `.shared` or `.local`: [.align N] .type name[size] [= {...}];
+  void variable(const std::string &space) {
+    uint32_t align = 1;
+    std::string type = word();
+    if (type == ".align") {
+      align = uint32_t(integer());
+      type = word();
+    }
+    uint32_t element = type.size() > 1 ? typeBytes(type.substr(1)) : 0;
+    if (!element)
+      error("unknown type '" + type + "' of a variable");
+    align = std::max(align, element);
+    std::string variableName = name();
+    uint64_t count = 1;
+    bool isOpen = false;
+    if (take('[')) {
+      skipSpace();
+      if (text[at] == ']')
+        isOpen = true;
+      else
+        count = uint64_t(integer());
+      expect(']');
+    }
+    std::vector<uint8_t> bytes(count * element, 0);
+    if (take('=')) {
+      bool braces = take('{');
+      for (uint64_t i = 0;; ++i) {
+        if (i == count)
+          error("too many initialisers of '" + variableName + "'");
+        uint64_t value = immediate();
+        memcpy(&bytes[i * element], &value, element);
+        if (!take(','))
+          break;
+      }
+      if (braces)
+        expect('}');
+    }
+    expect(';');
+    if (space == ".shared") {
+      uint32_t &used = kernel ? kernel->sharedBytes : moduleShared;
+      if (isOpen) {
+        if (!isExtern)
+          error("'" + variableName + "' has no size");
+        dynamicShared = variableName;
+        dynamicAlign = align;
+      } else {
+        used = alignTo(used, align);
+        symbols[variableName] = used;
+        used += uint32_t(bytes.size());
+      }
+    } else if (space == ".local") {
+      kernel->localBytes = alignTo(kernel->localBytes, align);
+      symbols[variableName] = kernel->localBytes;
+      kernel->localBytes += uint32_t(bytes.size());
+    } else {
+      symbols[variableName] = place(bytes, align);
+    }
+    isExtern = false;
+  }
+
+  //===--------------------------------------------------------------------===//
+  // Kernels
+  //===--------------------------------------------------------------------===//
+
+  void entry() {
+    kernel->sharedBytes = moduleShared;
+    labels.clear();
+    uses.clear();
+    scopes.assign(1, 0);
+    numScopes = 1;
+    if (take('(') && !take(')')) {
+      do
+        parameter();
+      while (take(','));
+      expect(')');
+    }
+    while (!take('{')) {
+      std::string directive = word();
+      if (directive == ".reqntid") {
+        for (int i = 0; i < 3; ++i)
+          kernel->requiredThreads[i] = 1;
+        for (int i = 0; i < 3; ++i) {
+          kernel->requiredThreads[i] = uint32_t(integer());
+          if (!take(','))
+            break;
+        }
+      } else if (directive == ".maxntid") {
+        kernel->maxThreads = 1;
+        do
+          kernel->maxThreads *= uint32_t(integer());
+        while (take(','));
+      } else if (directive == ".minnctapersm" || directive == ".maxnreg") {
+        integer();
+      } else {
+        error("unknown directive '" + directive + "' of a kernel");
+      }
+    }
+    for (int depth = 1; depth > 0;) {
+      if (take('}')) {
+        --depth;
+        scopes.pop_back();
+      } else if (take('{')) {
+        ++depth;
+        scopes.push_back(numScopes++);
+      } else {
+        statement();
+      }
+    }
+    for (auto &[instruction, label] : uses) {
+      auto found = labels.find(label);
+      if (found == labels.end())
+        error("no label '" + label + "'");
+      kernel->code[instruction].target = found->second;
+    }
+    if (!dynamicShared.empty()) {
+      kernel->sharedBytes = alignTo(kernel->sharedBytes, dynamicAlign);
+      for (Instruction &instruction : kernel->code)
+        for (Operand &operand : instruction.operands)
+          placeDynamic(operand);
+    }
+    kernel->numRegisters = uint32_t(registers.size());
+    kernel = nullptr;
+  }
+
+  void parameter() {
+    if (word() != ".param")
+      error("expected a parameter");
+    uint32_t align = 1, element = 0;
+    std::string next;
+    for (;;) {
+      skipSpace();
+      if (text[at] != '.')
+        break;
+      next = word();
+      if (next == ".align" || next == ".ptr") {
+        if (next == ".align")
+          align = uint32_t(integer());
+      } else if (next == ".global" || next == ".shared" || next == ".const" || next == ".local") {
+      } else {
+        element = typeBytes(next.substr(1));
+        if (!element)
+          error("unknown type '" + next + "' of a parameter");
+        align = std::max(align, element);
+      }
+    }
+    // `.u64 .ptr .global .align 16 name`: that alignment is the pointee's.
+    if (element == 8)
+      align = 8;
+    std::string parameterName = name();
+    uint32_t size = element;
+    if (take('[')) {
+      size = element * uint32_t(integer());
+      expect(']');
+    }
+    uint32_t offset = alignTo(kernel->parameterBytes, align);
+    kernel->parameters.push_back({offset, size});
+    kernel->parameterBytes = offset + size;
+    symbols[parameterName] = offset;
+  }
+
+  std::string scoped(const std::string &local) { return local + "@" + std::to_string(scopes.back()); }
+
+  void statement() {
+    skipSpace();
+    if (at == text.size())
+      error("the kernel ends too early");
+    if (take(';'))
+      return;
+    if (text[at] == '.') {
+      directive();
+      return;
+    }
+    // A label?
+    size_t begin = at;
+    if (isNameStart(text[at]) && text[at] != '%') {
+      std::string label = name();
+      if (at < text.size() && text[at] == ':' && text[at + 1] != ':') {
+        ++at;
+        labels[label[0] == '$' ? label : scoped(label)] = uint32_t(kernel->code.size());
+        return;
+      }
+      at = begin;
+    }
+    instruction();
+  }
+
+  void directive() {
+    std::string first = word();
+    if (first == ".reg") {
+      std::string type = word();
+      if (type.size() < 2 || !typeBytes(type.substr(1)))
+        error("unknown type '" + type + "' of a register");
+      do {
+        std::string base = name();
+        if (take('<')) {
+          int64_t count = integer();
+          expect('>');
+          for (int64_t i = 0; i < count; ++i)
+            declare(base + std::to_string(i));
+        } else {
+          declare(base[0] == '%' ? base : scoped(base));
+        }
+      } while (take(','));
+      expect(';');
+    } else if (first == ".shared" || first == ".local") {
+      variable(first);
+    } else if (first == ".pragma") {
+      while (text[at] != ';')
+        ++at;
+      expect(';');
+    } else {
+      error("unknown directive '" + first + "'");
+    }
+  }
+
+  void declare(const std::string &registerName) {
+    uint32_t index = uint32_t(registers.size());
+    registers[registerName] = index;
+  }
+
+  const uint32_t *findRegister(const std::string &registerName) {
+    for (auto scope = scopes.rbegin(); scope != scopes.rend(); ++scope) {
+      auto found = registers.find(registerName + "@" + std::to_string(*scope));
+      if (found != registers.end())
+        return &found->second;
+    }
+    auto found = registers.find(registerName);
+    return found == registers.end() ? nullptr : &found->second;
+  }
+
+  void instruction() {
+    Instruction result;
+    result.line = line;
+    if (take('@')) {
+      result.negated = take('!');
+      std::string predicate = name();
+      const uint32_t *index = findRegister(predicate);
+      if (!index)
+        error("undeclared predicate '" + predicate + "'");
+      result.predicate = int32_t(*index);
+    }
+    result.opcode = word();
+    result.execute = findInstruction(result.opcode, result.converges);
+    if (!result.execute)
+      error("unknown instruction '" + result.opcode + "'");
+    kernel->code.push_back(std::move(result));
+    Instruction &in = kernel->code.back();
+    skipSpace();
+    if (in.opcode.compare(0, 3, "bra") == 0) {
+      std::string label = name();
+      uses.push_back({kernel->code.size() - 1, label[0] == '$' ? label : scoped(label)});
+    } else if (text[at] != ';') {
+      do {
+        Operand first = operand();
+        if (take('|')) {
+          Operand pair;
+          pair.kind = Operand::Vector;
+          pair.parts = {first, operand()};
+          first = pair;
+        }
+        in.operands.push_back(std::move(first));
+      } while (take(','));
+    }
+    expect(';');
+  }
+
+  /// Dynamic shared memory begins where the kernel's own ends, which is known
+  /// only when all of it is read.
+  void placeDynamic(Operand &operand) {
+    if (operand.kind == Operand::Immediate && operand.index == kDynamicShared) {
+      operand.bits += kernel->sharedBytes;
+      operand.index = 0;
+    }
+    for (Operand &part : operand.parts)
+      placeDynamic(part);
+  }
+
+  uint64_t immediate() {
+    skipSpace();
+    // 0fXXXXXXXX and 0dXXXXXXXXXXXXXXXX are bits of a float.
+    if (text[at] == '0' && (text[at + 1] == 'f' || text[at + 1] == 'd' || text[at + 1] == 'F' || text[at + 1] == 'D')) {
+      at += 2;
+      size_t begin = at;
+      while (isxdigit(uint8_t(text[at])))
+        ++at;
+      return strtoull(text.substr(begin, at - begin).c_str(), nullptr, 16);
+    }
+    return uint64_t(integer());
+  }
+
+  Operand operand() {
+    Operand result;
+    skipSpace();
+    char c = text[at];
+    if (take('{')) {
+      result.kind = Operand::Vector;
+      do
+        result.parts.push_back(operand());
+      while (take(','));
+      expect('}');
+      return result;
+    }
+    if (take('[')) {
+      result.kind = Operand::Address;
+      result.parts.push_back(operand());
+      skipSpace();
+      if (take('+'))
+        result.offset = integer();
+      else if (text[at] == '-')
+        result.offset = integer();
+      while (take(','))
+        result.parts.push_back(operand());
+      expect(']');
+      return result;
+    }
+    if (isdigit(uint8_t(c)) || c == '-') {
+      result.kind = Operand::Immediate;
+      result.bits = immediate();
+      return result;
+    }
+    std::string text = c == '%' ? word() : name();
+    if (text == "_")
+      return result;
+    if (const uint32_t *index = findRegister(text)) {
+      result.kind = Operand::Register;
+      result.index = *index;
+      return result;
+    }
+    for (uint32_t i = 0; i < std::size(kSpecial); ++i)
+      if (text == kSpecial[i]) {
+        result.kind = Operand::Special;
+        result.index = i;
+        return result;
+      }
+    result.kind = Operand::Immediate;
+    auto symbol = symbols.find(text);
+    if (symbol != symbols.end())
+      result.bits = symbol->second;
+    else if (!dynamicShared.empty() && text == dynamicShared)
+      result.index = kDynamicShared;
+    else
+      error("unknown name '" + text + "'");
+    return result;
+  }
+
+  std::string text;
+  const PlaceGlobal &place;
+  size_t at = 0;
+  unsigned line = 1;
+  Module module;
+  Kernel *kernel = nullptr;
+  std::map<std::string, uint64_t> symbols;
+  std::map<std::string, uint32_t> registers, labels;
+  std::vector<std::pair<size_t, std::string>> uses;
+  std::vector<int> scopes;
+  int numScopes = 0;
+  uint32_t moduleShared = 0, dynamicAlign = 16;
+  std::string dynamicShared;
+  bool isExtern = false;
+};
+
+} // namespace
+
+Module parse(const std::string &text, const PlaceGlobal &place) { return Parser(text, place).run(); }
+
+} // namespace ptx
