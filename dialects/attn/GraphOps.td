@@ -61,15 +61,17 @@ def Attn_RequireOp : Attn_Op<"require", []> {
   let summary = "end the run with a message unless a condition holds";
   let description = [{
     When `condition` is false the run ends with status
-    `ATTNRT_INVALID_ARGUMENT` and `message`, in which `{0}`, `{1}`, ... stand
-    for the values. Stands at the top level of an entry.
+    `ATTNRT_INVALID_ARGUMENT` (`ATTNRT_UNSUPPORTED` where `unsupported` says
+    that the caller is right and the code cannot do it) and `message`, in which
+    `{0}`, `{1}`, ... stand for the values. Stands at the top level of an entry.
 
     ```mlir
     attn.require %same, "node 'add_3' (Add): sizes {0} and {1} differ" (%a, %b)
     ```
   }];
-  let arguments = (ins I1:$condition, StrAttr:$message, Variadic<Index>:$values);
-  let assemblyFormat = "$condition `,` $message (`(` $values^ `)`)? attr-dict";
+  let arguments = (ins I1:$condition, StrAttr:$message, Variadic<Index>:$values,
+                       UnitAttr:$unsupported);
+  let assemblyFormat = "(`unsupported` $unsupported^)? $condition `,` $message (`(` $values^ `)`)? attr-dict";
 }
 
 def Attn_CheckIndexOp : Attn_Op<"check_index", [Pure]> {

@@ -45,9 +45,11 @@ FailureOr<int64_t> Node::axis(int64_t axis, int64_t rank) {
 // Requirements
 //===----------------------------------------------------------------------===//
 
-static void emitRequire(Node &node, Value condition, StringRef message, ArrayRef<Value> values) {
+static void emitRequire(Node &node, Value condition, StringRef message, ArrayRef<Value> values,
+                        bool unsupported = false) {
   OpBuilder &b = node.builder();
-  RequireOp::create(b, node.loc(), condition, b.getStringAttr(node.describe() + ": " + message.str()), values);
+  RequireOp::create(b, node.loc(), condition, b.getStringAttr(node.describe() + ": " + message.str()), values,
+                    unsupported);
 }
 
 /// The message with its values in place, for a requirement that fails now.
@@ -100,6 +102,31 @@ LogicalResult Node::requireAtMost(const Expr &a, const Expr &b, StringRef messag
   return success();
 }
 
+/// A size that is 1 only in a run would be broadcast by ONNX. Code for both would cost every model whose names differ
+/// for equal sizes ("total", "past + seq") its fusion, so the run says that the model is to be compiled for it.
+static void requireDecided(Node &node, const Expr &a, const Expr &b) {
+  OpBuilder &builder = node.builder();
+  Location loc = node.loc();
+  Symbols &symbols = node.symbols();
+  if (symbols.isEqual(a, b) || a.overflowed() || b.overflowed())
+    return;
+  Value x = symbols.materialize(builder, loc, a), y = symbols.materialize(builder, loc, b);
+  Value one = arith::ConstantIndexOp::create(builder, loc, 1);
+  auto compare = [&](arith::CmpIPredicate predicate, Value a, Value b) -> Value {
+    return builder.createOrFold<arith::CmpIOp>(loc, predicate, a, b);
+  };
+  Value same = compare(arith::CmpIPredicate::eq, x, y);
+  Value neither = builder.createOrFold<arith::AndIOp>(loc, compare(arith::CmpIPredicate::ne, x, one),
+                                                      compare(arith::CmpIPredicate::ne, y, one));
+  auto place = [&](StringRef value, const Expr &size) {
+    return value.str() + (size.constant() ? "" : " ('" + symbols.print(size) + "')");
+  };
+  emitRequire(node, builder.createOrFold<arith::OrIOp>(loc, same, neither),
+              "sizes " + place("{0}", a) + " and " + place("{1}", b) +
+                  " broadcast in this run only; compile with --dim=NAME:1 for the size that is 1",
+              {x, y}, /*unsupported=*/true);
+}
+
 FailureOr<SmallVector<Expr>> Node::broadcast(ArrayRef<ArrayRef<Expr>> shapes) {
   size_t rank = 0;
   for (ArrayRef<Expr> shape : shapes)
@@ -117,7 +144,8 @@ FailureOr<SmallVector<Expr>> Node::broadcast(ArrayRef<ArrayRef<Expr>> shapes) {
           continue;
         if (size.is(1))
           size = other;
-        else if (failed(requireEqual(size, other, "sizes {0} and {1} do not broadcast")))
+        else if (requireDecided(*this, size, other);
+                 failed(requireEqual(size, other, "sizes {0} and {1} do not broadcast")))
           return failure();
       }
   }
@@ -155,7 +183,8 @@ static Value bodyConstant(OpBuilder &b, Location loc, const Scalar &scalar, DTyp
   Type type = dtype == DType::Bool ? Type(b.getI1Type()) : elementType(b.getContext(), dtype);
   if (dtype == DType::Bool)
     return arith::ConstantOp::create(b, loc, b.getBoolAttr(value != 0));
-  return arith::ConstantOp::create(b, loc, IntegerAttr::get(type, APInt(type.getIntOrFloatBitWidth(), value, true, true)));
+  return arith::ConstantOp::create(b, loc,
+                                   IntegerAttr::get(type, APInt(type.getIntOrFloatBitWidth(), value, true, true)));
 }
 
 Value Node::elementwise(DType result, ArrayRef<Expr> shape, ArrayRef<Tensor> operands, ElementwiseBody body) {
@@ -225,14 +254,14 @@ Value Node::generate(DType result, ArrayRef<Expr> shape, ElementwiseBody body) {
   Value init = empty(result, shape);
   SmallVector<AffineMap> maps = {AffineMap::getMultiDimIdentityMap(rank, builder().getContext())};
   SmallVector<utils::IteratorType> iterators(rank, utils::IteratorType::parallel);
-  auto generic = linalg::GenericOp::create(builder(), impl.loc, TypeRange(init.getType()), ValueRange(),
-                                           ValueRange(init), maps, iterators,
-                                           [&](OpBuilder &b, Location loc, ValueRange) {
-                                             SmallVector<Value> indices;
-                                             for (size_t dim = 0; dim < rank; ++dim)
-                                               indices.push_back(linalg::IndexOp::create(b, loc, dim));
-                                             linalg::YieldOp::create(b, loc, body(b, loc, indices));
-                                           });
+  auto generic =
+      linalg::GenericOp::create(builder(), impl.loc, TypeRange(init.getType()), ValueRange(), ValueRange(init), maps,
+                                iterators, [&](OpBuilder &b, Location loc, ValueRange) {
+                                  SmallVector<Value> indices;
+                                  for (size_t dim = 0; dim < rank; ++dim)
+                                    indices.push_back(linalg::IndexOp::create(b, loc, dim));
+                                  linalg::YieldOp::create(b, loc, body(b, loc, indices));
+                                });
   return generic.getResult(0);
 }
 

@@ -183,8 +183,9 @@ static const char *messageOf(const attnrt_entry &entry, int32_t message) {
 
 static void reportFailure(attnrt_run *abi, int32_t message, int32_t numValues, const int64_t *values) {
   Run &run = runOf(abi);
+  attnrt_status status = message & ATTNRT_FAIL_UNSUPPORTED ? ATTNRT_UNSUPPORTED : ATTNRT_INVALID_ARGUMENT;
   Text text;
-  for (const char *next = messageOf(*run.plan->entry, message); *next;) {
+  for (const char *next = messageOf(*run.plan->entry, message & ~ATTNRT_FAIL_UNSUPPORTED); *next;) {
     // {0}, {1}, ... up to {99}; other braces are text.
     char *end;
     if (*next == '{' && next[1] >= '0' && next[1] <= '9') {
@@ -199,7 +200,7 @@ static void reportFailure(attnrt_run *abi, int32_t message, int32_t numValues, c
     text.add("%.*s", int(length), next);
     next += length;
   }
-  run.status = fail(ATTNRT_INVALID_ARGUMENT, "%s", text.str());
+  run.status = fail(status, "%s", text.str());
 }
 
 //===----------------------------------------------------------------------===//

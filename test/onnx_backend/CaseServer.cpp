@@ -126,7 +126,7 @@ void run(const std::string &library, const json::Object &request, Answer &answer
     return;
   }
   if (!model.run(inputs, outputs, failure)) {
-    answer.code = 3;
+    answer.code = failure.status == ATTNRT_UNSUPPORTED ? 2 : 3;
     answer.message = std::string(attnrt_status_name(failure.status)) + ": " + failure.message;
     return;
   }

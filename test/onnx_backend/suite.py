@@ -94,20 +94,14 @@ def copy_of(model):
     return copy
 
 
-# Sizes that these cases compute from two open ones happen to be 1. An elementwise operator does not broadcast a size
-# that is 1 in a run only (a gap): their dimensions stay as declared.
-ONE_IN_THE_RUN = {"test_linear_attention_gated_delta_beta_scalar_expanded",
-                  "test_linear_attention_gated_per_head_decay_expanded"}
-
-
-def open_dims(model, most=8):
-    """`model` with the first `most` dimensions of its inputs open."""
+def open_dims(model):
+    """`model` with the dimensions of its inputs open."""
     opened = copy_of(model)
     frozen = {t.name for t in model.graph.initializer}
     for value in opened.graph.input:
         if value.name not in frozen:
             for n, dim in enumerate(value.type.tensor_type.shape.dim):
-                if dim.dim_value != 1 and n < most:
+                if dim.dim_value != 1:
                     dim.dim_param = f"{value.name}_{n}"
     for value in opened.graph.output:
         if value.type.HasField("tensor_type"):
@@ -177,7 +171,7 @@ def run_case(server, case, variant):
         if variant == "constant":
             model, feeds = freeze(model, feeds)
         elif variant == "dynamic":
-            model = open_dims(model, 0 if case.name in ONE_IN_THE_RUN else 8)
+            model = open_dims(model)
         try:
             got, _ = server.run(model, feeds, names)
         except backend.Refused as refusal:

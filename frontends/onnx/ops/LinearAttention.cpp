@@ -1,10 +1,10 @@
 #include "frontends/onnx/ops/Families.h"
 #include "frontends/onnx/ops/Formula.h"
+#include "frontends/onnx/ops/Loops.h"
 #include "frontends/onnx/ops/Reduce.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
-#include <cmath>
 
 // LinearAttention, a loop over time that carries the state of each head, and
 // CausalConvWithState, the convolution that stands before it.
@@ -20,7 +20,7 @@ struct LinearOperands {
   Tensor key, value;
   std::optional<Tensor> decay, beta; // [B, T, Hkv, dk or 1, 1], [B, T, Hkv or 1, 1]
   Tensor state;                      // [B, Hkv, dk, dv]
-  double scale = 0;
+  Value scale;                       // f32
 };
 
 FailureOr<Tensor> split(Node &n, size_t input, ArrayRef<int64_t> heads) {
@@ -108,11 +108,22 @@ FailureOr<LinearOperands> readLinear(Node &n) {
   } else {
     o.state.value = n.filled(DType::F32, o.state.shape, n.constant(DType::F32, 0));
   }
+  for (auto [gate, dim, size] : {std::make_tuple(&o.decay, 3, o.key.shape[3]), {&o.beta, 2, Expr(keyHeads)}}) {
+    if (!*gate)
+      continue;
+    FailureOr<Tensor> wide = expandInRun(n, **gate, dim, size);
+    if (failed(wide))
+      return failure();
+    *gate = *wide;
+  }
   double scale = n.floatAttr("scale", 0.0);
-  std::optional<int64_t> width = o.key.shape[3].constant();
-  if (scale == 0 && !width)
-    return n.unsupported() << "a default scale for a head size that is not known at import";
-  o.scale = scale == 0 ? 1 / std::sqrt(double(*width)) : scale;
+  if (scale == 0) {
+    Value width = n.symbols().materialize(n.builder(), n.loc(), o.key.shape[3]);
+    Num root = sqrt(fromIndex(n.builder(), n.loc(), DType::F32, width));
+    o.scale = (1.0 / root).value();
+  } else {
+    o.scale = n.constant(DType::F32, scale);
+  }
   return o;
 }
 
@@ -213,7 +224,7 @@ FailureOr<Step> step(Node &n, const LinearOperands &o, const Tensor &state, cons
     return failure();
   FailureOr<Tensor> output = sumOfProducts(n, *wide, *asked, 3);
   if (succeeded(output))
-    output = formula(n, DType::F32, *output, [&](ArrayRef<Num> v) { return v[0] * o.scale; });
+    output = formula(n, DType::F32, *output, [&](ArrayRef<Num> v) { return v[0] * v[0].with(o.scale); });
   if (failed(output))
     return failure();
   return Step{next, *output};

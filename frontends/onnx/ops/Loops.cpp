@@ -55,4 +55,26 @@ Value checkedIndex(Node &n, OpBuilder &b, Location loc, Value element, Value siz
   return CheckIndexOp::create(b, loc, b.getIndexType(), index, size, b.getStringAttr(n.describe()));
 }
 
+FailureOr<Tensor> expandInRun(Node &n, const Tensor &t, int64_t dim, const Expr &size) {
+  const Expr own = t.shape[dim];
+  if (own.is(1) || n.symbols().isEqual(own, size) == true)
+    return t;
+  // own is size or 1: one of the factors is 0.
+  if (failed(n.requireEqual((own - size) * (own - Expr(1)), 0,
+                            "a size is neither 1 nor " + n.symbols().print(size) + " (off by {0})")))
+    return failure();
+  Tensor out;
+  out.dtype = t.dtype;
+  out.shape = t.shape;
+  out.shape[dim] = size;
+  Value source = n.value(t);
+  Value last = n.symbols().materialize(n.builder(), n.loc(), own - Expr(1));
+  out.value = n.generate(t.dtype, out.shape, [&](OpBuilder &b, Location loc, ValueRange at) -> Value {
+    SmallVector<Value> from(at.begin(), at.end());
+    from[dim] = arith::MinSIOp::create(b, loc, at[dim], last);
+    return tensor::ExtractOp::create(b, loc, source, from);
+  });
+  return out;
+}
+
 } // namespace attn::onnx

@@ -352,7 +352,8 @@ private:
     Block *bad = b.createBlock(&function.getBody(), function.getBody().end());
     Value array = storeSizes(op.getValues());
     callRuntime(offsetof(attnrt_run, fail), LLVM::LLVMVoidType::get(b.getContext()),
-                {constant(i32, messages.add(op.getMessage())), constant(i32, op.getValues().size()), array});
+                {constant(i32, messages.add(op.getMessage()) | (op.getUnsupported() ? ATTNRT_FAIL_UNSUPPORTED : 0)),
+                 constant(i32, op.getValues().size()), array});
     cf::BranchOp::create(b, loc(), stopBlock());
     b.setInsertionPointToEnd(block);
     cf::CondBranchOp::create(b, loc(), op.getCondition(), rest, bad);

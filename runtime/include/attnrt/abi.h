@@ -44,13 +44,25 @@ typedef struct attnrt_footer {
 
 // Element types, the values of DLPack's (code << 8 | bits).
 typedef enum attnrt_dtype {
-  ATTNRT_I8 = 0x0008, ATTNRT_I16 = 0x0010, ATTNRT_I32 = 0x0020, ATTNRT_I64 = 0x0040,
-  ATTNRT_U8 = 0x0108, ATTNRT_U16 = 0x0110, ATTNRT_U32 = 0x0120, ATTNRT_U64 = 0x0140,
-  ATTNRT_F16 = 0x0210, ATTNRT_F32 = 0x0220, ATTNRT_F64 = 0x0240,
+  ATTNRT_I8 = 0x0008,
+  ATTNRT_I16 = 0x0010,
+  ATTNRT_I32 = 0x0020,
+  ATTNRT_I64 = 0x0040,
+  ATTNRT_U8 = 0x0108,
+  ATTNRT_U16 = 0x0110,
+  ATTNRT_U32 = 0x0120,
+  ATTNRT_U64 = 0x0140,
+  ATTNRT_F16 = 0x0210,
+  ATTNRT_F32 = 0x0220,
+  ATTNRT_F64 = 0x0240,
   ATTNRT_BF16 = 0x0410,
   ATTNRT_BOOL = 0x0608, // one byte, 0 or 1
-  ATTNRT_F8_E4M3FN = 0x0a08, ATTNRT_F8_E4M3FNUZ = 0x0b08, ATTNRT_F8_E5M2 = 0x0c08, ATTNRT_F8_E5M2FNUZ = 0x0d08,
-  ATTNRT_I4 = 0x0004, ATTNRT_U4 = 0x0104 // a byte each, not packed
+  ATTNRT_F8_E4M3FN = 0x0a08,
+  ATTNRT_F8_E4M3FNUZ = 0x0b08,
+  ATTNRT_F8_E5M2 = 0x0c08,
+  ATTNRT_F8_E5M2FNUZ = 0x0d08,
+  ATTNRT_I4 = 0x0004,
+  ATTNRT_U4 = 0x0104 // a byte each, not packed
 } attnrt_dtype;
 
 // One dimension in a tensor's declared shape.
@@ -110,10 +122,13 @@ typedef struct attnrt_run {
   int32_t (*parallel_for)(struct attnrt_run *run, attnrt_task_fn fn, void *arg, int64_t n);
 
   // A requirement of the model does not hold; `message` is a position in
-  // attnrt_entry.messages, in whose text {0}, {1}... stand for `values`.
+  // attnrt_entry.messages, in whose text {0}, {1}... stand for `values`; with
+  // ATTNRT_FAIL_UNSUPPORTED it is the code that falls short, not the caller.
   // The entry must return ATTNRT_RUN_STOPPED after it.
   void (*fail)(struct attnrt_run *run, int32_t message, int32_t num_values, const int64_t *values);
 } attnrt_run;
+
+#define ATTNRT_FAIL_UNSUPPORTED 0x40000000
 
 #define ATTNRT_RUN_DONE 0
 #define ATTNRT_RUN_STOPPED 1 // the runtime knows why
@@ -138,8 +153,8 @@ typedef struct attnrt_weight_info {
   int32_t dtype;    // attnrt_dtype
   int32_t rank;
   const int64_t *shape;
-  uint64_t offset;  // bytes from the start of the weights
-  uint64_t size;    // bytes
+  uint64_t offset; // bytes from the start of the weights
+  uint64_t size;   // bytes
   // How the model's tensor is stored: "plain", or "panels:W" / "panels-t:W"
   // (see attn.pack_panels: column panels of width W, of the tensor or of its
   // transpose), or "derived" (cannot be replaced alone).

@@ -27,6 +27,19 @@ func.func private @main_task(%b: index, %e: index, %y: memref<?xf32>, %w: memref
 
 // -----
 
+// The bit that says whose fault it is: 2^30 + 0.
+// CHECK-LABEL: func.func @unsupported
+// CHECK: llvm.mlir.constant(1073741824 : i32)
+func.func @unsupported(%x: memref<?xf32>) attributes {attn.entry} {
+  %c0 = arith.constant 0 : index
+  %n = memref.dim %x, %c0 : memref<?xf32>
+  %ok = arith.cmpi ne, %n, %c0 : index
+  attn.require unsupported %ok, "node 'a' (Add): {0} is beyond us" (%n)
+  return
+}
+
+// -----
+
 attn.global @w : tensor<4xf32> = #attn.initializer<"w">
 func.func @unplaced() attributes {attn.entry} {
   // expected-error @below {{expects 'w' to have the attribute attn.offset}}
