@@ -8,6 +8,7 @@
 #include "tools/options/Console.h"
 #include "tools/options/Options.h"
 
+#include "llvm/ADT/StringExtras.h"
 #include "llvm/ADT/StringSwitch.h"
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/JSON.h"

@@ -22,7 +22,7 @@ build = pathlib.Path(sys.argv[1]).resolve()
 only = sys.argv[2:]
 records = build / "includes"
 records.mkdir(exist_ok=True)
-root = pathlib.Path(__file__).resolve().parents[2]
+root = pathlib.Path(__file__).resolve().parents[1]
 
 
 def syntax_command(entry):
