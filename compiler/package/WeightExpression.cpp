@@ -1,5 +1,7 @@
 #include "compiler/package/WeightExpression.h"
 
+#include "compiler/package/NarrowWeight.h"
+
 #include "llvm/ADT/TypeSwitch.h"
 #include "llvm/Support/MathExtras.h"
 #include <cstring>
@@ -28,7 +30,8 @@ std::optional<uint64_t> weightTensorBytes(RankedTensorType type) {
 SmallVector<FlatSymbolRefAttr> weightSources(GlobalOp global) {
   using Sources = SmallVector<FlatSymbolRefAttr>;
   return llvm::TypeSwitch<Attribute, Sources>(global.getExpression())
-      .Case<TransposeAttr, ReshapeAttr, SliceAttr, PackPanelsAttr>([](auto e) { return Sources{e.getSource()}; })
+      .Case<TransposeAttr, ReshapeAttr, SliceAttr, PackPanelsAttr, NarrowPanelsAttr, PanelScalesAttr>(
+          [](auto e) { return Sources{e.getSource()}; })
       .Case<ConcatAttr>([](ConcatAttr e) { return Sources(e.getSources()); })
       .Default([](Attribute) { return Sources{}; });
 }
@@ -94,6 +97,8 @@ static FailureOr<SmallVector<int64_t>> resultShape(GlobalOp global, ArrayRef<Ran
     }
     return shape;
   }
+  if (!isa<PackPanelsAttr>(expression))
+    return narrowShape(global, sources.front());
   auto pack = cast<PackPanelsAttr>(expression);
   if (first.size() != 2 || pack.getWidth() <= 0)
     return error("expects a matrix to pack and a positive width");
@@ -107,8 +112,9 @@ LogicalResult verifyWeightExpression(GlobalOp global, ArrayRef<RankedTensorType>
     return global.emitOpError("expects elements that are numbers, got ") << declared.getElementType();
   if (!weightTensorBytes(declared))
     return global.emitOpError("is larger than a library can hold");
+  bool narrows = isa<NarrowPanelsAttr, PanelScalesAttr>(global.getExpression());
   for (RankedTensorType source : sources)
-    if (source.getElementType() != declared.getElementType())
+    if (!narrows && source.getElementType() != declared.getElementType())
       return global.emitOpError("expects sources of its element type, got ")
              << source.getElementType() << " and " << declared.getElementType();
   FailureOr<SmallVector<int64_t>> shape = resultShape(global, sources);
@@ -161,10 +167,14 @@ static void transposeBytes(const char *source, char *target, RankedTensorType ty
     strides.push_back(sourceStrides[dim]);
   }
   switch (weightElementBytes(type.getElementType())) {
-  case 1: return copyTransposed<1>(source, target, shape, strides);
-  case 2: return copyTransposed<2>(source, target, shape, strides);
-  case 4: return copyTransposed<4>(source, target, shape, strides);
-  case 8: return copyTransposed<8>(source, target, shape, strides);
+  case 1:
+    return copyTransposed<1>(source, target, shape, strides);
+  case 2:
+    return copyTransposed<2>(source, target, shape, strides);
+  case 4:
+    return copyTransposed<4>(source, target, shape, strides);
+  case 8:
+    return copyTransposed<8>(source, target, shape, strides);
   }
   llvm_unreachable("element sizes are 1, 2, 4 or 8 bytes");
 }
@@ -185,12 +195,15 @@ static void packPanels(const char *source, char *target, int64_t k, int64_t n, i
   }
 }
 
-WeightBytes applyWeightExpression(GlobalOp global, ArrayRef<RankedTensorType> types, ArrayRef<WeightBytes> sources) {
+WeightBytes applyWeightExpression(GlobalOp global, ArrayRef<RankedTensorType> types, ArrayRef<WeightBytes> sources,
+                                  Narrowing *narrowing) {
   auto declared = cast<RankedTensorType>(global.getType());
   uint64_t element = weightElementBytes(declared.getElementType());
   Attribute expression = global.getExpression();
   if (isa<ReshapeAttr>(expression))
     return sources.front();
+  if (isa<NarrowPanelsAttr, PanelScalesAttr>(expression))
+    return narrowWeight(global, types.front(), sources.front(), narrowing);
 
   auto result = std::make_shared<std::vector<char>>(*weightTensorBytes(declared), 0);
   char *target = result->data();

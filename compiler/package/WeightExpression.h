@@ -27,9 +27,13 @@ llvm::SmallVector<mlir::FlatSymbolRefAttr> weightSources(GlobalOp global);
 /// has the declared type; emits a diagnostic otherwise.
 mlir::LogicalResult verifyWeightExpression(GlobalOp global, llvm::ArrayRef<mlir::RankedTensorType> sources);
 
-/// Computes the bytes of a verified global from the bytes of its sources.
+struct Narrowing;
+
+/// Computes the bytes of a verified global from the bytes of its sources; what
+/// fewer bits lose goes to `narrowing`. None, with a diagnostic, where they
+/// cannot hold the values.
 WeightBytes applyWeightExpression(GlobalOp global, llvm::ArrayRef<mlir::RankedTensorType> types,
-                                  llvm::ArrayRef<WeightBytes> sources);
+                                  llvm::ArrayRef<WeightBytes> sources, Narrowing *narrowing = nullptr);
 
 } // namespace attn
 

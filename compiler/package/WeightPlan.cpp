@@ -35,7 +35,8 @@ public:
         return global.emitOpError("reads initialiser '") << initializer.getName() << "', which is not there";
       uint64_t want = *weightTensorBytes(type), got = store.lookup(initializer.getName()).size();
       if (want != got)
-        return global.emitOpError("needs ") << want << " bytes of initialiser '" << initializer.getName() << "', got " << got;
+        return global.emitOpError("needs ")
+               << want << " bytes of initialiser '" << initializer.getName() << "', got " << got;
       initializers.insert(initializer.getName());
       os << "init " << sharedName(initializer.getName(), store) << ' ' << type;
       return success();
@@ -56,17 +57,23 @@ public:
     return verifyWeightExpression(global, types);
   }
 
-  WeightBytes evaluate(GlobalOp global, const WeightStore &store) {
+  /// None, with a diagnostic, where an expression cannot hold its values.
+  std::optional<WeightBytes> evaluate(GlobalOp global, const WeightStore &store, Narrowing *narrowing) {
     if (auto initializer = dyn_cast<InitializerAttr>(global.getExpression()))
-      return {store.lookup(initializer.getName()), nullptr};
+      return WeightBytes{store.lookup(initializer.getName()), nullptr};
     SmallVector<RankedTensorType> types;
     SmallVector<WeightBytes> sources;
     for (FlatSymbolRefAttr symbol : weightSources(global)) {
       GlobalOp source = lookup(symbol.getValue());
       types.push_back(cast<RankedTensorType>(source.getType()));
-      sources.push_back(evaluate(source, store));
+      std::optional<WeightBytes> bytes = evaluate(source, store, narrowing);
+      if (!bytes)
+        return std::nullopt;
+      sources.push_back(std::move(*bytes));
     }
-    return applyWeightExpression(global, types, sources);
+    WeightBytes bytes = applyWeightExpression(global, types, sources, narrowing);
+    uint64_t size = *weightTensorBytes(cast<RankedTensorType>(global.getType()));
+    return bytes.bytes.size() == size ? std::optional(std::move(bytes)) : std::nullopt;
   }
 
 private:
@@ -103,7 +110,14 @@ std::string describeLayout(GlobalOp global, Expressions &expressions) {
   if (isa<InitializerAttr>(global.getExpression()))
     return "plain";
   if (auto reshape = dyn_cast<ReshapeAttr>(global.getExpression()))
-    return describeLayout(expressions.lookup(reshape.getSource().getValue()), expressions) == "plain" ? "plain" : "derived";
+    return describeLayout(expressions.lookup(reshape.getSource().getValue()), expressions) == "plain" ? "plain"
+                                                                                                      : "derived";
+  if (auto narrow = dyn_cast<NarrowPanelsAttr>(global.getExpression())) {
+    bool isBf16 = cast<RankedTensorType>(global.getType()).getElementType().isBF16();
+    return (isBf16 ? "panels-bf16:" : "panels-int8:") + std::to_string(narrow.getWidth());
+  }
+  if (auto scales = dyn_cast<PanelScalesAttr>(global.getExpression()))
+    return "scales:" + std::to_string(scales.getWidth());
   auto pack = dyn_cast<PackPanelsAttr>(global.getExpression());
   if (!pack)
     return "derived";
@@ -160,8 +174,8 @@ FailureOr<WeightPlan> WeightPlan::create(ModuleOp module, ArrayRef<StringRef> sy
       if (llvm::any_of(plan.rows, [&](const WeightRow &row) { return row.offset == place.offset && row.name == name; }))
         continue;
       auto type = cast<RankedTensorType>(initializerGlobals.lookup(name).getType());
-      plan.rows.push_back({name.str(), type.getElementType(), SmallVector<int64_t>(type.getShape()), place.offset,
-                           place.size, layout});
+      plan.rows.push_back(
+          {name.str(), type.getElementType(), SmallVector<int64_t>(type.getShape()), place.offset, place.size, layout});
     }
   }
   return plan;
@@ -172,7 +186,8 @@ std::optional<uint64_t> WeightPlan::offsetOf(StringRef symbol) const {
   return it == offsets.end() ? std::nullopt : std::optional<uint64_t>(it->second);
 }
 
-LogicalResult WeightPlan::write(ModuleOp module, WeightStore &store, function_ref<bool(ArrayRef<char>)> sink) const {
+LogicalResult WeightPlan::write(ModuleOp module, WeightStore &store, function_ref<bool(ArrayRef<char>)> sink,
+                                std::vector<NarrowedWeight> *narrowed) const {
   Expressions expressions(module);
   llvm::StringMap<unsigned> uses;
   for (const Place &place : places)
@@ -183,11 +198,21 @@ LogicalResult WeightPlan::write(ModuleOp module, WeightStore &store, function_re
     const char zeros[kAlignment] = {};
     if (!sink(ArrayRef<char>(zeros, place.offset - at)))
       return failure();
-    WeightBytes bytes = expressions.evaluate(expressions.lookup(place.symbol), store);
-    if (bytes.bytes.size() != place.size)
-      return module.emitError() << "weight '" << place.symbol << "' changed its size while it was written";
-    if (!sink(bytes.bytes))
+    GlobalOp global = expressions.lookup(place.symbol);
+    Narrowing lost;
+    std::optional<WeightBytes> bytes = expressions.evaluate(global, store, &lost);
+    if (!bytes)
       return failure();
+    if (bytes->bytes.size() != place.size)
+      return module.emitError() << "weight '" << place.symbol << "' changed its size while it was written";
+    if (!sink(bytes->bytes))
+      return failure();
+    if (narrowed && isa<NarrowPanelsAttr>(global.getExpression())) {
+      auto type = cast<RankedTensorType>(global.getType());
+      std::string name = place.sources.empty() ? place.symbol : place.sources.front();
+      narrowed->push_back(
+          {name, type.getElementType().isBF16() ? "bf16" : "int8", static_cast<uint64_t>(type.getNumElements()), lost});
+    }
     at = place.offset + place.size;
     for (const std::string &source : place.sources)
       if (--uses[source] == 0)

@@ -1,6 +1,7 @@
 #ifndef COMPILER_PACKAGE_WEIGHTPLAN_H
 #define COMPILER_PACKAGE_WEIGHTPLAN_H
 
+#include "compiler/package/NarrowWeight.h"
 #include "dialects/attn/AttnOps.h"
 #include "dialects/attn/WeightStore.h"
 #include "mlir/IR/BuiltinOps.h"
@@ -21,7 +22,15 @@ struct WeightRow {
   llvm::SmallVector<int64_t> shape; // of the model's tensor
   uint64_t offset = 0;              // bytes from the start of the weights
   uint64_t size = 0;                // bytes
-  std::string layout;               // "plain", "panels:W", "panels-t:W" or "derived"
+  std::string layout;               // see attnrt_weight_info.layout
+};
+
+/// A weight that the library stores in fewer bits.
+struct NarrowedWeight {
+  std::string name;    ///< of the model's tensor
+  std::string storage; ///< "bf16" or "int8"
+  uint64_t elements = 0;
+  Narrowing lost;
 };
 
 /// Where each used attn.global lies in the library's weights, and how its
@@ -48,9 +57,11 @@ public:
   llvm::ArrayRef<WeightRow> table() const { return rows; }
 
   /// Hands all bytes [0, totalBytes()) to `sink` in order; false from it stops.
+  /// What was narrowed is added to `narrowed`, if given.
   /// The module must be the one of `create`, with its globals in place.
   mlir::LogicalResult write(mlir::ModuleOp module, WeightStore &store,
-                            llvm::function_ref<bool(llvm::ArrayRef<char>)> sink) const;
+                            llvm::function_ref<bool(llvm::ArrayRef<char>)> sink,
+                            std::vector<NarrowedWeight> *narrowed = nullptr) const;
 
 private:
   struct Place {

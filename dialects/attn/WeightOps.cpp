@@ -10,7 +10,8 @@ using namespace attn;
 
 LogicalResult GlobalOp::verify() {
   // C1
-  if (!isa<InitializerAttr, TransposeAttr, ReshapeAttr, SliceAttr, ConcatAttr, PackPanelsAttr>(getExpression()))
+  if (!isa<InitializerAttr, TransposeAttr, ReshapeAttr, SliceAttr, ConcatAttr, PackPanelsAttr, NarrowPanelsAttr,
+           PanelScalesAttr>(getExpression()))
     return emitOpError("expects a weight expression, got ") << getExpression();
   // C2
   auto type = dyn_cast<RankedTensorType>(getType());

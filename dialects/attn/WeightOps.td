@@ -51,11 +51,40 @@ def Attn_PackPanelsAttr : Attn_Attr<"PackPanels", "pack_panels"> {
   let assemblyFormat = "`<` $source `,` `transposed` `=` $transposed `,` `width` `=` $width `>`";
 }
 
+def Attn_NarrowPanelsAttr : Attn_Attr<"NarrowPanels", "narrow_panels"> {
+  let summary = "pack_panels of an f32 matrix, stored in fewer bits";
+  let description = [{
+    The global's element type says in which:
+
+    * bf16: ceil(N / width) x ceil(K / 2) x 2*width. Column c of rows 2k and
+      2k+1 stands at 2c and 2c+1: one 32-bit word. Rounded to the nearest even;
+      `group` is 0.
+    * i8: ceil(N / width) x K x width. An element is w / scale rounded to the
+      nearest, where `#attn.panel_scales` of the same parameters holds the scale
+      of each column and `group` rows.
+  }];
+  let parameters = (ins "::mlir::FlatSymbolRefAttr":$source, "bool":$transposed, "int64_t":$width, "int64_t":$group);
+  let assemblyFormat = [{
+    `<` $source `,` `transposed` `=` $transposed `,` `width` `=` $width `,` `group` `=` $group `>`
+  }];
+}
+
+def Attn_PanelScalesAttr : Attn_Attr<"PanelScales", "panel_scales"> {
+  let summary = "ceil(N / width) x ceil(K / group) x width: the scales of narrow_panels in i8";
+  let description = [{
+    The greatest |w| of the group over 127; 0 where all of it is 0.
+  }];
+  let parameters = (ins "::mlir::FlatSymbolRefAttr":$source, "bool":$transposed, "int64_t":$width, "int64_t":$group);
+  let assemblyFormat = [{
+    `<` $source `,` `transposed` `=` $transposed `,` `width` `=` $width `,` `group` `=` $group `>`
+  }];
+}
+
 def Attn_GlobalOp : Attn_Op<"global", [Symbol]> {
   let summary = "a weight: a name, a type and how to compute its bytes";
   let description = [{
     * (C1) `expression` is one of `#attn.initializer`, `transpose`, `reshape`,
-           `slice`, `concat` and `pack_panels`;
+           `slice`, `concat`, `pack_panels`, `narrow_panels` and `panel_scales`;
     * (C2) the type has a static shape.
 
     ```mlir

@@ -115,6 +115,97 @@ TEST_F(Weights, PackPanels) {
   }
 }
 
+TEST_F(Weights, NarrowPanels) {
+  // 1/3, 2/3, ... in 3 rows and 5 columns: two panels of 4, the last row a half pair.
+  auto text = [](const char *global) {
+    return "attn.global @w : tensor<3x5xf32> = #attn.initializer<\"w\">\n"
+           "attn.global @t : tensor<5x3xf32> = #attn.transpose<@w, [1, 0]>\n" + std::string(global);
+  };
+  std::vector<float> w(15);
+  for (int i = 0; i < 15; ++i)
+    w[i] = (i % 2 ? -1.0f : 1.0f) * (i + 1) / 3;
+  auto bytes = [&](const std::string &global, std::vector<NarrowedWeight> &narrowed) {
+    store.addCopy("w", ArrayRef<char>(reinterpret_cast<char *>(w.data()), sizeof(float) * w.size()));
+    OwningOpRef<ModuleOp> module = parse(text(global.c_str()));
+    std::vector<char> result;
+    FailureOr<WeightPlan> plan = WeightPlan::create(*module, {"p"}, store);
+    EXPECT_TRUE(succeeded(plan));
+    if (failed(plan) || failed(plan->write(*module, store, [&](ArrayRef<char> part) {
+          result.insert(result.end(), part.begin(), part.end());
+          return true;
+        }, &narrowed)))
+      result.clear();
+    return result;
+  };
+  for (bool transposed : {false, true}) {
+    std::string source = transposed ? "@t, transposed = true" : "@w, transposed = false";
+    std::vector<NarrowedWeight> narrowed;
+    std::vector<char> bf16 = bytes("attn.global @p : tensor<2x2x8xbf16> = #attn.narrow_panels<" + source +
+                                       ", width = 4, group = 0>", narrowed);
+    ASSERT_EQ(bf16.size(), 2u * 2 * 8 * 2);
+    ASSERT_EQ(narrowed.size(), 1u);
+    EXPECT_EQ(narrowed[0].name, "w");
+    EXPECT_GT(narrowed[0].lost.maxError, 0);
+    EXPECT_LE(narrowed[0].lost.meanError(), 1.0 / 256);
+    for (int64_t row = 0; row < 4; ++row)
+      for (int64_t column = 0; column < 8; ++column) {
+        uint16_t half;
+        std::memcpy(&half, &bf16[2 * ((column / 4 * 2 + row / 2) * 8 + 2 * (column % 4) + row % 2)], 2);
+        uint32_t word = uint32_t(half) << 16;
+        float got;
+        std::memcpy(&got, &word, sizeof got);
+        float want = row < 3 && column < 5 ? w[row * 5 + column] : 0;
+        EXPECT_NEAR(got, want, std::fabs(want) / 256) << row << ' ' << column;
+      }
+    for (int64_t group : {1, 2, 3, 100}) {
+      int64_t groups = (3 + group - 1) / group;
+      std::string common = source + ", width = 4, group = " + std::to_string(group) + ">";
+      std::vector<char> steps = bytes("attn.global @p : tensor<2x3x4xi8> = #attn.narrow_panels<" + common, narrowed);
+      std::vector<char> scaleBytes = bytes("attn.global @p : tensor<2x" + std::to_string(groups) +
+                                               "x4xf32> = #attn.panel_scales<" + common, narrowed);
+      ASSERT_EQ(steps.size(), 24u);
+      std::vector<float> scales(scaleBytes.size() / 4);
+      ASSERT_EQ(scales.size(), 8u * groups);
+      std::memcpy(scales.data(), scaleBytes.data(), scaleBytes.size());
+      for (int64_t row = 0; row < 3; ++row)
+        for (int64_t column = 0; column < 8; ++column) {
+          float scale = scales[(column / 4 * groups + row / group) * 4 + column % 4];
+          float got = scale * static_cast<int8_t>(steps[(column / 4 * 3 + row) * 4 + column % 4]);
+          EXPECT_NEAR(got, column < 5 ? w[row * 5 + column] : 0, 0.501 * scale) << group << ' ' << row << ' ' << column;
+        }
+    }
+  }
+  // Beyond what a type can hold.
+  std::vector<NarrowedWeight> narrowed;
+  w = {INFINITY, -INFINITY, NAN, 3.4e38f, -0.0f, 1e-45f, 1e-40f, 0, 0, 0, 0, 0, 0, 0, 0};
+  std::vector<char> bf16 = bytes("attn.global @p : tensor<1x2x10xbf16> = #attn.narrow_panels<@w, transposed = false, "
+                                 "width = 5, group = 0>", narrowed);
+  ASSERT_EQ(bf16.size(), 40u);
+  auto half = [&](int64_t row, int64_t column) {
+    uint16_t bits;
+    std::memcpy(&bits, &bf16[2 * (row / 2 * 10 + 2 * column + row % 2)], 2);
+    return bits;
+  };
+  EXPECT_EQ(half(0, 0), 0x7f80);
+  EXPECT_EQ(half(0, 1), 0xff80);
+  EXPECT_EQ(half(0, 2) & 0x7fc0, 0x7fc0);
+  EXPECT_EQ(half(0, 3), 0x7f80); // rounds up
+  EXPECT_EQ(half(0, 4), 0x8000);
+  std::string message;
+  {
+    ScopedDiagnosticHandler handler(&context, [&](Diagnostic &d) { message += d.str(); });
+    EXPECT_TRUE(bytes("attn.global @p : tensor<1x3x5xi8> = #attn.narrow_panels<@w, transposed = false, width = 5, "
+                      "group = 3>", narrowed).empty());
+  }
+  EXPECT_NE(message.find("not finite, which int8 cannot hold"), std::string::npos) << message;
+  // A scale below the normal numbers, and columns of nothing.
+  w.assign(15, 0);
+  w[5] = 1e-45f;
+  w[6] = 1e-40f;
+  EXPECT_EQ(bytes("attn.global @p : tensor<1x3x5xi8> = #attn.narrow_panels<@w, transposed = false, width = 5, "
+                  "group = 3>", narrowed).size(), 15u);
+}
+
 TEST_F(Weights, EqualWeightsShareAPlace) {
   addFloats("a", 48);
   addFloats("tied", 48);
@@ -151,13 +242,17 @@ TEST_F(Weights, Layouts) {
     attn.global @t : tensor<16x3xf32> = #attn.transpose<@w, [1, 0]>
     attn.global @p : tensor<1x3x16xf32> = #attn.pack_panels<@w, transposed = false, width = 16>
     attn.global @q : tensor<1x16x16xf32> = #attn.pack_panels<@t, transposed = false, width = 16>
-    attn.global @s : tensor<3x2xf32> = #attn.slice<@w, dim 1 at 0 size 2>)");
-  FailureOr<WeightPlan> plan = WeightPlan::create(*module, {"w", "p", "q", "s"}, store);
+    attn.global @s : tensor<3x2xf32> = #attn.slice<@w, dim 1 at 0 size 2>
+    attn.global @b : tensor<1x2x32xbf16> = #attn.narrow_panels<@w, transposed = false, width = 16, group = 0>
+    attn.global @i : tensor<1x3x16xi8> = #attn.narrow_panels<@w, transposed = false, width = 16, group = 3>
+    attn.global @c : tensor<1x1x16xf32> = #attn.panel_scales<@w, transposed = false, width = 16, group = 3>)");
+  FailureOr<WeightPlan> plan = WeightPlan::create(*module, {"w", "p", "q", "s", "b", "i", "c"}, store);
   ASSERT_TRUE(succeeded(plan));
   std::vector<std::string> layouts;
   for (const WeightRow &row : plan->table())
     layouts.push_back(row.layout);
-  EXPECT_EQ(layouts, (std::vector<std::string>{"plain", "panels:16", "panels-t:16", "derived"}));
+  EXPECT_EQ(layouts, (std::vector<std::string>{"plain", "panels:16", "panels-t:16", "derived", "panels-bf16:16",
+                                               "panels-int8:16", "scales:16"}));
 }
 
 TEST_F(Weights, WrongExpressionsAreRefused) {
@@ -175,6 +270,18 @@ TEST_F(Weights, WrongExpressionsAreRefused) {
   expect(R"(attn.global @x : tensor<3x3xf32> = #attn.slice<@w, dim 1 at 2 size 3>)", "within [0, 4)");
   expect(R"(attn.global @x : tensor<3x4xf32> = #attn.slice<@w, dim 1 at -1 size 4>)", "within [0, 4)");
   expect(R"(attn.global @x : tensor<6x4xf16> = #attn.concat<[@w, @w], dim 0>)", "sources of its element type");
+  expect(R"(attn.global @x : tensor<1x2x8xbf16> = #attn.narrow_panels<@w, transposed = false, width = 4, group = 2>)",
+         "expects group 0 of elements in bf16, got 2");
+  expect(R"(attn.global @x : tensor<1x3x4xi8> = #attn.narrow_panels<@w, transposed = false, width = 4, group = 0>)",
+         "expects a positive group, got 0");
+  expect(R"(attn.global @x : tensor<1x3x4xi16> = #attn.narrow_panels<@w, transposed = false, width = 4, group = 1>)",
+         "expects panels in bf16 or i8");
+  expect(R"(attn.global @x : tensor<1x3x4xi8> = #attn.panel_scales<@w, transposed = false, width = 4, group = 1>)",
+         "expects scales in f32");
+  expect(R"(attn.global @x : tensor<1x3x4xi8> = #attn.narrow_panels<@w, transposed = true, width = 4, group = 1>)",
+         "expects the type of its expression");
+  expect(R"(attn.global @x : tensor<1x3x4xi8> = #attn.narrow_panels<@w, transposed = false, width = 0, group = 1>)",
+         "an f32 matrix to pack and a width");
   expect(R"(attn.global @x : tensor<3x4xf32> = #attn.transpose<@x, [0, 1]>)", "goes in a circle");
 }
 

@@ -157,7 +157,8 @@ typedef struct attnrt_weight_info {
   uint64_t size;   // bytes
   // How the model's tensor is stored: "plain", or "panels:W" / "panels-t:W"
   // (see attn.pack_panels: column panels of width W, of the tensor or of its
-  // transpose), or "derived" (cannot be replaced alone).
+  // transpose), or "derived" (cannot be replaced alone). "panels-bf16:W",
+  // "panels-int8:W" and "scales:W" are panels in fewer bits.
   const char *layout;
 } attnrt_weight_info;
 

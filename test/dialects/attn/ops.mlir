@@ -26,6 +26,10 @@ func.func @attention(%q: tensor<?x?x12x32xf32>, %k: tensor<?x?x12x32xf32>, %v: t
 attn.global @w : tensor<384x96xf32> = #attn.initializer<"encoder.0.w">
 // CHECK: attn.global @w_panels : tensor<2x384x48xf32> = #attn.pack_panels<@w, transposed = false, width = 48>
 attn.global @w_panels : tensor<2x384x48xf32> = #attn.pack_panels<@w, transposed = false, width = 48>
+// CHECK: attn.global @w_halves : tensor<2x192x96xbf16> = #attn.narrow_panels<@w, transposed = false, width = 48, group = 0>
+attn.global @w_halves : tensor<2x192x96xbf16> = #attn.narrow_panels<@w, transposed = false, width = 48, group = 0>
+// CHECK: attn.global @w_scales : tensor<2x6x48xf32> = #attn.panel_scales<@w, transposed = false, width = 48, group = 64>
+attn.global @w_scales : tensor<2x6x48xf32> = #attn.panel_scales<@w, transposed = false, width = 48, group = 64>
 
 func.func private @gemm(memref<?x384xf32>, memref<2x384x48xf32>, memref<?x96xf32>) attributes {attn.kernel}
 

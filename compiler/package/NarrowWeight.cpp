@@ -1,0 +1,178 @@
+#include "compiler/package/NarrowWeight.h"
+
+#include "llvm/Support/MathExtras.h"
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+using namespace mlir;
+
+namespace attn {
+
+double Narrowing::meanError() const { return squaredValue > 0 ? std::sqrt(squaredError / squaredValue) : 0; }
+
+void Narrowing::merge(const Narrowing &other) {
+  maxError = std::max(maxError, other.maxError);
+  maxValue = std::max(maxValue, other.maxValue);
+  squaredError += other.squaredError;
+  squaredValue += other.squaredValue;
+}
+
+namespace {
+
+/// The parameters that narrow_panels and panel_scales share, and the matrix.
+struct Panels {
+  bool transposed = false;
+  int64_t width = 0, group = 0, k = 0, n = 0;
+
+  Panels(Attribute expression, RankedTensorType source) {
+    auto read = [&](auto attr) {
+      transposed = attr.getTransposed();
+      width = attr.getWidth();
+      group = attr.getGroup();
+    };
+    if (auto panels = dyn_cast<NarrowPanelsAttr>(expression))
+      read(panels);
+    else
+      read(cast<PanelScalesAttr>(expression));
+    if (source.getRank() == 2) {
+      k = source.getDimSize(transposed ? 1 : 0);
+      n = source.getDimSize(transposed ? 0 : 1);
+    }
+  }
+  int64_t count() const { return llvm::divideCeil(n, width); }
+  int64_t groups() const { return llvm::divideCeil(k, group); }
+};
+
+/// Panel number `panel` of the source as K x width, zeros beyond N.
+void gatherPanel(const char *source, const Panels &panels, int64_t panel, std::vector<float> &block) {
+  int64_t first = panel * panels.width, columns = std::min(panels.width, panels.n - first);
+  block.assign(panels.k * panels.width, 0);
+  if (!panels.transposed) {
+    for (int64_t row = 0; row < panels.k; ++row)
+      std::memcpy(&block[row * panels.width], source + (row * panels.n + first) * sizeof(float),
+                  columns * sizeof(float));
+    return;
+  }
+  for (int64_t column = 0; column < columns; ++column)
+    for (int64_t row = 0; row < panels.k; ++row)
+      std::memcpy(&block[row * panels.width + column], source + ((first + column) * panels.k + row) * sizeof(float),
+                  sizeof(float));
+}
+
+/// max |w| / 127 of each column over the rows of group number `group`; false
+/// where one is not finite.
+bool findScales(const std::vector<float> &block, const Panels &panels, int64_t group, MutableArrayRef<float> scales) {
+  std::fill(scales.begin(), scales.end(), 0.0f);
+  int64_t begin = group * panels.group, end = begin + std::min(panels.group, panels.k - begin);
+  bool isFinite = true;
+  for (int64_t row = begin; row < end; ++row)
+    for (int64_t column = 0; column < panels.width; ++column) {
+      float size = std::fabs(block[row * panels.width + column]);
+      isFinite &= size <= std::numeric_limits<float>::max();
+      scales[column] = std::max(scales[column], size);
+    }
+  for (float &scale : scales)
+    scale /= 127;
+  return isFinite;
+}
+
+/// The nearest whole number, ties to even, of |x| < 2^22.
+float roundToWhole(float x) { return (x + 12582912.0f) - 12582912.0f; }
+
+uint16_t roundToBf16(float value) {
+  uint32_t word;
+  std::memcpy(&word, &value, sizeof word);
+  if (std::isnan(value))
+    return (word >> 16) | 0x40; // stays a NaN whatever bits go
+  return (word + 0x7fff + ((word >> 16) & 1)) >> 16;
+}
+
+float widenBf16(uint16_t half) {
+  uint32_t word = uint32_t(half) << 16;
+  float value;
+  std::memcpy(&value, &word, sizeof value);
+  return value;
+}
+
+void note(Narrowing &narrowing, float value, float stored) {
+  double error = std::fabs(static_cast<double>(stored) - value), size = std::fabs(value);
+  if (!std::isfinite(error)) // an infinity or NaN that stays what it is
+    return;
+  narrowing.maxError = std::max(narrowing.maxError, error);
+  narrowing.maxValue = std::max(narrowing.maxValue, size);
+  narrowing.squaredError += error * error;
+  narrowing.squaredValue += size * size;
+}
+
+} // namespace
+
+FailureOr<SmallVector<int64_t>> narrowShape(GlobalOp global, RankedTensorType source) {
+  Type element = cast<RankedTensorType>(global.getType()).getElementType();
+  Panels panels(global.getExpression(), source);
+  auto error = [&](const Twine &text) -> FailureOr<SmallVector<int64_t>> {
+    return global.emitOpError(text), failure();
+  };
+  if (source.getRank() != 2 || !source.getElementType().isF32() || panels.width <= 0 || panels.width > 65536)
+    return error("expects an f32 matrix to pack and a width from 1 to 65536");
+  bool isScales = isa<PanelScalesAttr>(global.getExpression());
+  if (!isScales && element.isBF16()) {
+    if (panels.group != 0)
+      return error("expects group 0 of elements in bf16, got " + Twine(panels.group));
+    return SmallVector<int64_t>{panels.count(), static_cast<int64_t>(llvm::divideCeil(panels.k, 2)), 2 * panels.width};
+  }
+  if (isScales ? !element.isF32() : !element.isSignlessInteger(8))
+    return error(isScales ? "expects scales in f32" : "expects panels in bf16 or i8");
+  if (panels.group <= 0)
+    return error("expects a positive group, got " + Twine(panels.group));
+  return SmallVector<int64_t>{panels.count(), isScales ? panels.groups() : panels.k, panels.width};
+}
+
+WeightBytes narrowWeight(GlobalOp global, RankedTensorType type, const WeightBytes &source, Narrowing *narrowing) {
+  auto declared = cast<RankedTensorType>(global.getType());
+  auto result = std::make_shared<std::vector<char>>(*weightTensorBytes(declared), 0);
+  Panels panels(global.getExpression(), type);
+  bool isScales = isa<PanelScalesAttr>(global.getExpression()), isBf16 = declared.getElementType().isBF16();
+  Narrowing lost;
+  std::vector<float> block, scales(panels.width);
+  char *target = result->data();
+  for (int64_t panel = 0; panel < panels.count(); ++panel) {
+    gatherPanel(source.bytes.data(), panels, panel, block);
+    if (isBf16) {
+      for (int64_t row = 0; row < panels.k; ++row)
+        for (int64_t column = 0; column < panels.width; ++column) {
+          float value = block[row * panels.width + column];
+          uint16_t half = roundToBf16(value);
+          note(lost, value, widenBf16(half));
+          std::memcpy(target + 2 * (row / 2 * 2 * panels.width + 2 * column + row % 2), &half, sizeof half);
+        }
+      target += 2 * (panels.k + panels.k % 2) * panels.width;
+      continue;
+    }
+    for (int64_t group = 0; group < panels.groups(); ++group) {
+      if (!findScales(block, panels, group, scales)) {
+        global.emitOpError("has elements that are not finite, which int8 cannot hold");
+        return {};
+      }
+      if (isScales) {
+        std::memcpy(target, scales.data(), panels.width * sizeof(float));
+        target += panels.width * sizeof(float);
+        continue;
+      }
+      int64_t begin = group * panels.group, end = begin + std::min(panels.group, panels.k - begin);
+      for (int64_t row = begin; row < end; ++row, target += panels.width)
+        for (int64_t column = 0; column < panels.width; ++column) {
+          float value = block[row * panels.width + column], scale = scales[column];
+          // The quotient by a denormal scale may be beyond 127.
+          float step = scale > 0 ? roundToWhole(std::clamp(value / scale, -127.0f, 127.0f)) : 0;
+          note(lost, value, step * scale);
+          target[column] = static_cast<char>(static_cast<int8_t>(step));
+        }
+    }
+  }
+  if (narrowing && !isScales)
+    narrowing->merge(lost);
+  return {ArrayRef<char>(result->data(), result->size()), result};
+}
+
+} // namespace attn
