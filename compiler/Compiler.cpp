@@ -50,7 +50,8 @@ public:
     reportFusion(ir, report);
     if (options.emit == EmitKind::Linalg)
       return writeText([&](llvm::raw_ostream &os) { ir.print(os); });
-    if (failed(runPasses("kernels", [&](PassManager &pm) { buildKernelPipeline(pm, options.optLevel, wanted); })))
+    if (failed(runPasses("kernels",
+                         [&](PassManager &pm) { buildKernelPipeline(pm, options.optLevel, options.weights, wanted); })))
       return failure();
     reportFusion(ir, report); // again: it is known now which have a kernel
     if (failed(runPasses("buffers", [&](PassManager &pm) { buildBufferPipeline(pm); })) ||
@@ -179,8 +180,10 @@ private:
     // A failed write stops the evaluation, and the commit reports it.
     bool stopped = false;
     auto sink = [&](ArrayRef<char> bytes) { return !(stopped = !file->append(bytes)); };
-    if (failed(plan.write(*globals, weights, sink)) && !stopped)
+    if (failed(plan.write(*globals, weights, sink, &report.narrowed)) && !stopped) {
+      report.unsupported = true; // a number that a narrow type cannot hold
       return failure();
+    }
     if (!file->commitLibrary(elf.size(), offset, plan.totalBytes(), error))
       return failOutput(error);
     report.elfBytes = elf.size();

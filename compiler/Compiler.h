@@ -1,6 +1,7 @@
 #ifndef COMPILER_COMPILER_H
 #define COMPILER_COMPILER_H
 
+#include "compiler/package/WeightPlan.h"
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/IR/OwningOpRef.h"
 #include "mlir/Support/LogicalResult.h"
@@ -36,6 +37,10 @@ struct CompileOptions {
   /// "native" (the features that CPUID reports, never the model name), or an
   /// LLVM CPU name ("x86-64-v3", "x86-64-v4", "x86-64", "znver5").
   std::string cpu = "native";
+  /// How the constant operands of GEMMs are stored, from level 1 on: "f32",
+  /// "bf16", "int8" (a scale a column) or "int8:GROUP" (a scale a column and
+  /// GROUP rows).
+  std::string weights = "f32";
   /// Passes of the graph and kernel stages that are left out, by argument
   /// ("attn-fold-layout").
   std::vector<std::string> disabledPasses;
@@ -61,8 +66,12 @@ struct CompileOptions {
 struct CompileReport {
   /// The compile failed because its output cannot be written.
   bool outputFailed = false;
+  /// The compile failed because the options ask for what the model does not allow.
+  bool unsupported = false;
   uint64_t elfBytes = 0;
   uint64_t weightBytes = 0;
+  /// Weights stored in fewer bits, and what that loses.
+  std::vector<NarrowedWeight> narrowed;
   /// Softmaxes whose attention became one attn.attention, and all softmaxes.
   unsigned fusedAttentions = 0;
   unsigned softmaxes = 0;
@@ -74,6 +83,9 @@ struct CompileReport {
   /// for attn-decompose, which every form needs.
   std::vector<std::string> fusionPasses;
 };
+
+/// Whether `text` says how weights are stored (CompileOptions::weights).
+bool isWeightStorage(llvm::StringRef text);
 
 /// Registers the dialects, extensions and interfaces that a compile uses.
 void registerCompilerDialects(mlir::DialectRegistry &registry);

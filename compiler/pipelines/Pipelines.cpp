@@ -1,5 +1,7 @@
 #include "compiler/pipelines/Pipelines.h"
+#include "compiler/Compiler.h"
 #include "passes/Passes.h"
+#include "passes/kernels/cpu/Gemm.h"
 
 #include "mlir/Conversion/AffineToStandard/AffineToStandard.h"
 #include "mlir/Conversion/ConvertToLLVM/ToLLVMPass.h"
@@ -17,7 +19,10 @@
 using namespace mlir;
 using namespace attn;
 
-void attn::buildKernelPipeline(OpPassManager &pm, unsigned optLevel, llvm::function_ref<bool(llvm::StringRef)> wants) {
+bool attn::isWeightStorage(StringRef text) { return WeightStorage::parse(text).has_value(); }
+
+void attn::buildKernelPipeline(OpPassManager &pm, unsigned optLevel, StringRef weights,
+                               llvm::function_ref<bool(llvm::StringRef)> wants) {
   auto add = [&](std::unique_ptr<Pass> pass) {
     if (!wants || wants(pass->getArgument()))
       pm.addPass(std::move(pass));
@@ -31,7 +36,9 @@ void attn::buildKernelPipeline(OpPassManager &pm, unsigned optLevel, llvm::funct
   // What has no kernel; its contractions may still have one.
   add(createDecomposePass());
   if (optLevel > 0) {
-    add(createLowerContractionsPass());
+    LowerContractionsPassOptions contractions;
+    contractions.weights = weights.str();
+    add(createLowerContractionsPass(contractions));
     add(createCanonicalizerPass());
     add(createCSEPass());
   }

@@ -17,7 +17,8 @@ namespace attn {
 
 /// Kernels for what has one, linalg for the rest; at `optLevel` 0 linalg only.
 /// A pass for whose argument `wants` is false is left out.
-void buildKernelPipeline(mlir::OpPassManager &pm, unsigned optLevel,
+/// `weights` says how constant operands are stored (CompileOptions).
+void buildKernelPipeline(mlir::OpPassManager &pm, unsigned optLevel, llvm::StringRef weights = "f32",
                          llvm::function_ref<bool(llvm::StringRef)> wants = nullptr);
 /// Entries on tensors to entries on buffers, all from one workspace.
 void buildBufferPipeline(mlir::OpPassManager &pm);

@@ -41,6 +41,52 @@ Buffer packPanels(const std::vector<float> &b, int64_t k, int64_t n, int64_t wid
   return packed;
 }
 
+/// Panels in fewer bits, their scales, and what they stand for.
+struct NarrowPanels {
+  Buffer panels, scales;
+  std::vector<float> stored; // K x N
+
+  NarrowPanels(const std::vector<float> &b, int64_t k, int64_t n, const GemmSpec &spec)
+      : panels(panelShape(spec), spec.storage == PanelStorage::BF16 ? 2 : 1), scales(scaleShape(spec)), stored(b) {
+    int64_t width = spec.panelWidth();
+    std::memset(panels.data<char>(), 0, panels.size() * (spec.storage == PanelStorage::BF16 ? 2 : 1));
+    std::fill_n(scales.data(), scales.size(), 0.0f);
+    for (int64_t j = 0; j < n; ++j)
+      for (int64_t i = 0; i < k; ++i) {
+        float &value = stored[i * n + j];
+        if (spec.storage == PanelStorage::BF16) {
+          // The nearest multiple of the last of 8 bits.
+          int exponent;
+          std::frexp(value, &exponent);
+          value = std::ldexp(std::nearbyint(std::ldexp(value, 8 - exponent)), exponent - 8);
+          uint32_t word;
+          std::memcpy(&word, &value, sizeof word);
+          int64_t at = (j / width * ((k + 1) / 2) + i / 2) * 2 * width + 2 * (j % width) + i % 2;
+          panels.data<uint16_t>()[at] = word >> 16;
+          continue;
+        }
+        int64_t begin = i / spec.group * spec.group;
+        float most = 0;
+        for (int64_t l = begin; l < std::min(k, begin + spec.group); ++l)
+          most = std::max(most, std::fabs(b[l * n + j]));
+        float scale = most / 127, step = std::nearbyint(value / scale);
+        value = scale * step;
+        scales[(j / width * spec.scaleShape()[1] + i / spec.group) * width + j % width] = scale;
+        panels.data<int8_t>()[(j / width * k + i) * width + j % width] = static_cast<int8_t>(step);
+      }
+  }
+  static std::vector<int64_t> panelShape(const GemmSpec &spec) {
+    SmallVector<int64_t> shape = spec.panelShape();
+    return {shape.begin(), shape.end()};
+  }
+  static std::vector<int64_t> scaleShape(const GemmSpec &spec) {
+    if (spec.storage != PanelStorage::I8)
+      return {1};
+    SmallVector<int64_t> shape = spec.scaleShape();
+    return {shape.begin(), shape.end()};
+  }
+};
+
 /// An epilogue: its body as the inside of a linalg.generic whose arguments are
 /// %sum, %p0, %p1, and what it computes.
 struct Epilogue {
@@ -56,11 +102,27 @@ struct Problem {
   int64_t k, n;
   int64_t m = ShapedType::kDynamic;
   const Epilogue *epilogue = nullptr;
+  PanelStorage storage = PanelStorage::F32;
+  int64_t group = 0;
+
+  GemmSpec spec(TargetAttr target, int64_t rows) const {
+    GemmSpec spec = GemmSpec::forTarget(target, rows, k, n);
+    spec.storage = storage;
+    spec.group = group;
+    return spec;
+  }
+  bool isNarrow() const { return storage != PanelStorage::F32; }
+  /// How far a stored weight in [-1, 1) may be from what it was.
+  double rounding(double weight) const {
+    return storage == PanelStorage::BF16 ? std::ldexp(std::fabs(weight), -8)
+           : storage == PanelStorage::I8 ? 1.001 / 254
+                                         : 0;
+  }
 };
 
 std::unique_ptr<Kernel> compileGemm(StringRef isa, const Problem &problem) {
   return Kernel::compile(isa, [&](OpBuilder &builder, Location loc) -> FailureOr<func::FuncOp> {
-    GemmSpec spec = GemmSpec::forTarget(makeTarget(*builder.getContext(), isa), problem.m, problem.k, problem.n);
+    GemmSpec spec = problem.spec(makeTarget(*builder.getContext(), isa), problem.m);
     OwningOpRef<ModuleOp> holder;
     if (const Epilogue *epilogue = problem.epilogue) {
       std::vector<std::string> names = {"%p0", "%p1"};
@@ -95,10 +157,15 @@ std::string checkGemm(Kernel &kernel, StringRef isa, const Problem &problem, int
   const Epilogue &epilogue = problem.epilogue ? *problem.epilogue : identity;
   MLIRContext context;
   context.loadDialect<AttnDialect>();
-  int64_t width = GemmSpec::forTarget(makeTarget(context, isa), m, k, n).panelWidth();
+  GemmSpec spec = problem.spec(makeTarget(context, isa), m);
+  int64_t width = spec.panelWidth();
 
   std::vector<float> aValues = randomFloats(m * k, 1), bValues = randomFloats(k * n, 2);
   Buffer a({m, k}, aValues), b = packPanels(bValues, k, n, width), c({m, n});
+  std::optional<NarrowPanels> narrow;
+  if (problem.isNarrow())
+    narrow.emplace(bValues, k, n, spec);
+  const std::vector<float> &stored = narrow ? narrow->stored : bValues;
   std::vector<Buffer> extras;
   for (auto [index, kind] : llvm::enumerate(epilogue.operands)) {
     std::vector<int64_t> shape;
@@ -120,7 +187,10 @@ std::string checkGemm(Kernel &kernel, StringRef isa, const Problem &problem, int
       count *= size;
     extras.emplace_back(shape, randomFloats(count, 10 + index));
   }
-  std::vector<const Buffer *> arguments = {&a, &b};
+  std::vector<const Buffer *> arguments = {&a, narrow ? &narrow->panels : &b};
+  if (problem.storage == PanelStorage::I8)
+    arguments.push_back(&narrow->scales);
+  size_t firstExtra = arguments.size();
   for (Buffer &extra : extras)
     arguments.push_back(&extra);
   arguments.push_back(&c);
@@ -146,14 +216,20 @@ std::string checkGemm(Kernel &kernel, StringRef isa, const Problem &problem, int
   };
   for (int64_t i = 0; i < m; ++i)
     for (int64_t j = 0; j < n; ++j) {
-      double sum = 0, size = 0;
+      // Of the weights as stored; `lost` bounds what storing them may change.
+      double sum = 0, size = 0, exact = 0, lost = 0;
       for (int64_t l = 0; l < k; ++l) {
-        double product = static_cast<double>(aValues[i * k + l]) * bValues[l * n + j];
+        double factor = aValues[i * k + l], product = factor * stored[l * n + j];
         sum += product;
         size += std::fabs(product);
+        exact += factor * bValues[l * n + j];
+        lost += std::fabs(factor) * problem.rounding(bValues[l * n + j]);
       }
+      if (std::fabs(sum - exact) > lost)
+        return llvm::formatv("m {0} k {1} n {2}: [{3},{4}] loses {5}", m, k, n, i, j, sum - exact);
       double expected = epilogue.reference(sum, extra(0, i, j), extra(1, i, j));
-      double bound = epilogue.slope * std::ldexp(2 + 4 * std::sqrt(k), -24) * size +
+      // A scale is one more rounding, of each product or of the sum.
+      double bound = epilogue.slope * std::ldexp((problem.group ? 4 : 2) + 4 * std::sqrt(k), -24) * size +
                      epilogue.error * (1 + std::fabs(expected)) + std::ldexp(std::fabs(expected), -23);
       if (!(std::fabs(c[i * n + j] - expected) <= bound))
         return llvm::formatv("m {0} k {1} n {2}: c[{3},{4}] is {5}, expects {6} within {7}", m, k, n, i, j,
@@ -169,7 +245,7 @@ std::string checkGemm(Kernel &kernel, StringRef isa, const Problem &problem, int
   }
   for (auto [index, kind] : llvm::enumerate(epilogue.operands))
     if (kind == EpilogueOperand::Full) {
-      arguments[2 + index] = &c;
+      arguments[firstExtra + index] = &c;
       std::copy_n(extras[index].data(), m * n, c.data());
       kernel.call(arguments, 3);
       if (whole != c.values())
@@ -202,6 +278,26 @@ TEST_P(GemmTest, DynamicRowsAtEveryTail) {
 TEST_P(GemmTest, StaticRows) {
   for (int64_t m : {0, 1, 3, 7, 8, 9, 50, 64})
     check({17, 100, m}, {m});
+}
+
+TEST_P(GemmTest, NarrowPanelsAtEveryTail) {
+  std::pair<PanelStorage, int64_t> storages[] = {
+      {PanelStorage::BF16, 0}, {PanelStorage::I8, 1000}, {PanelStorage::I8, 16}, {PanelStorage::I8, 64}};
+  for (auto [storage, group] : storages) {
+    for (int64_t k : {1, 33, 64})
+      for (int64_t n : {1, 48, 100}) {
+        Problem problem{k, n};
+        problem.storage = storage;
+        problem.group = std::min(group, k);
+        check(problem, {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 13, 17, 50});
+      }
+    for (int64_t m : {1, 9}) {
+      Problem problem{129, 100, m};
+      problem.storage = storage;
+      problem.group = std::min<int64_t>(group, 129);
+      check(problem, {m});
+    }
+  }
 }
 
 const Epilogue kBias{"%y = arith.addf %sum, %p0 : f32\n linalg.yield %y : f32",
@@ -253,6 +349,14 @@ TEST_P(GemmTest, Epilogues) {
   for (const Epilogue *epilogue : {&kBias, &kGelu, &kResidual, &kResidualFirst, &kScaledTanh, &kColumnRelu})
     for (int64_t n : {7, 48, 100})
       check({33, n, ShapedType::kDynamic, epilogue}, {0, 1, 5, 8, 9, 23});
+}
+
+TEST_P(GemmTest, NarrowPanelsWithEpilogue) {
+  for (const Epilogue *epilogue : {&kGelu, &kResidual, &kResidualFirst}) {
+    check({33, 100, ShapedType::kDynamic, epilogue, PanelStorage::BF16}, {1, 8, 23});
+    check({33, 100, ShapedType::kDynamic, epilogue, PanelStorage::I8, 33}, {1, 8, 23});
+    check({33, 100, ShapedType::kDynamic, epilogue, PanelStorage::I8, 8}, {1, 8, 23});
+  }
 }
 
 TEST_P(GemmTest, StaticRowsWithEpilogue) {
@@ -379,6 +483,13 @@ TEST(GemmSpecTest, EqualNamesMeanEqualKernels) {
   GemmSpec spec = GemmSpec::forTarget(target, ShapedType::kDynamic, 384, 1536);
   EXPECT_EQ(spec.symbol(), "gemm_f32_mx_k384_n1536_fma_8x3x16_c42");
   EXPECT_EQ(spec.numPanels(), 32);
+  GemmSpec narrow = spec;
+  for (int64_t group : {0, 384, 64}) {
+    narrow.storage = group ? PanelStorage::I8 : PanelStorage::BF16;
+    narrow.group = group;
+    EXPECT_EQ(narrow.symbol(), "gemm_f32_mx_k384_n1536_fma_8x3x16_" +
+                                   (group ? "i8g" + std::to_string(group) : std::string("bf16")) + "_c42");
+  }
   GemmSpec fixed = GemmSpec::forTarget(target, 128, 384, 1536);
   EXPECT_NE(spec.symbol(), fixed.symbol());
 }
@@ -394,6 +505,17 @@ TEST(GemmSpecTest, SaysWhatItRefuses) {
   spec.operands = {EpilogueOperand::Full};
   EXPECT_FALSE(canBuildGemm(spec, &reason));
   EXPECT_EQ(reason, "there are operands but no epilogue");
+  spec = GemmSpec::forTarget(target, 1, ShapedType::kDynamic, 5);
+  spec.storage = PanelStorage::BF16;
+  EXPECT_FALSE(canBuildGemm(spec, &reason));
+  EXPECT_EQ(reason, "narrow panels have fixed sizes and are no batch");
+  spec = GemmSpec::forTarget(target, 1, 3, 5);
+  spec.storage = PanelStorage::I8;
+  EXPECT_FALSE(canBuildGemm(spec, &reason));
+  EXPECT_EQ(reason, "a group of 0 rows is empty");
+  EXPECT_EQ(WeightStorage::parse("int8:64")->group, 64);
+  for (const char *text : {"int8:0", "int8:-1", "int8:", "int4", "", "int8:1x", "bf16:4"})
+    EXPECT_FALSE(WeightStorage::parse(text)) << text;
   auto refused = [&](StringRef type, StringRef body) {
     std::string text = ("func.func @f(%t: tensor<4x" + type +
                         ">) { %g = linalg.generic {indexing_maps = "

@@ -63,7 +63,20 @@ int import(const CompileJob &job, MLIRContext &context, OwningOpRef<ModuleOp> &m
 
 std::string toJson(const CompileReport &report, bool hasNaNGuard) {
   std::string text;
-  raw_string_ostream(text) << "{\"elf_bytes\":" << report.elfBytes << ",\"weight_bytes\":" << report.weightBytes
+  Narrowing all;
+  json::Array narrowed;
+  for (const NarrowedWeight &weight : report.narrowed) {
+    all.merge(weight.lost);
+    narrowed.push_back(json::Object{{"name", json::fixUTF8(weight.name)},
+                                    {"storage", weight.storage},
+                                    {"elements", static_cast<int64_t>(weight.elements)},
+                                    {"rms_error", weight.lost.meanError()},
+                                    {"max_error", weight.lost.maxError},
+                                    {"max_value", weight.lost.maxValue}});
+  }
+  raw_string_ostream(text) << "{\"narrowing_error\":" << json::Value(all.meanError())
+                           << ",\"narrowed\":" << json::Value(std::move(narrowed))
+                           << ",\"elf_bytes\":" << report.elfBytes << ",\"weight_bytes\":" << report.weightBytes
                            << ",\"header\":" << json::Value(report.header) << ",\"fused\":" << report.fusedAttentions
                            << ",\"softmaxes\":" << report.softmaxes
                            << ",\"fusion_passes\":" << json::Value(json::Array(report.fusionPasses))
@@ -118,6 +131,8 @@ int runCompileJob(const CompileJob &job, WorkerChannel &channel) {
     return ExitSuccess;
   if (report.outputFailed)
     return ExitUsage;
+  if (report.unsupported)
+    return ExitUnsupported;
   if (diagnostics.errors())
     return ExitInternal;
   // A recovered crash has had its signal, but a thread that could not start is no fault of a pass.

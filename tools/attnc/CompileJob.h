@@ -23,7 +23,7 @@ inline constexpr char kImportStage[] = "importing";
 
 /// Imports and compiles; diagnostics go to standard error, the report to
 /// `channel` as JSON: elf_bytes, weight_bytes, fused, softmaxes,
-/// fusion_passes, nan_guard, fusion.
+/// fusion_passes, nan_guard, fusion, narrowed, narrowing_error.
 /// Returns the exit code.
 int runCompileJob(const CompileJob &job, WorkerChannel &channel);
 

@@ -126,6 +126,11 @@ Request readRequest(CommandLine &line) {
     job.compile.optLevel = level[0] - '0';
   job.compile.cpu = line.text(OPT_mcpu, "native").str();
   checkCpu(line, job.compile.cpu);
+  job.compile.weights = line.text(OPT_weights, "f32").str();
+  if (!isWeightStorage(job.compile.weights))
+    line.fail("--weights expects f32, bf16, int8 or int8:GROUP, not '" + job.compile.weights + "'");
+  else if (job.compile.weights != "f32" && job.compile.optLevel == 0)
+    line.fail("--weights=" + job.compile.weights + " needs kernels, which -O0 does not choose");
   for (auto &[name, range] : line.dims()) {
     if (range.lower == range.upper)
       job.import.dims[name] = range.lower;
@@ -179,6 +184,8 @@ Request readRequest(CommandLine &line) {
 /// What the worker reported about a compile.
 struct Summary {
   uint64_t elfBytes = 0, weightBytes = 0;
+  std::string narrowed = "[]";
+  double narrowingError = 0;
   unsigned fused = 0, softmaxes = 0;
   std::string fusion = "[]", header;
   std::vector<std::string> fusionPasses;
@@ -206,6 +213,11 @@ struct Summary {
             if (const json::Array *list = fields->getArray("assumes"))
               summary.assumptions.keepsLogitsSmall |= !list->empty();
       summary.assumptions.hasNaNGuard = object->getBoolean("nan_guard").value_or(false);
+      summary.narrowingError = object->getNumber("narrowing_error").value_or(0);
+      if (const json::Array *narrowed = object->getArray("narrowed")) {
+        summary.narrowed.clear();
+        raw_string_ostream(summary.narrowed) << json::Value(json::Array(*narrowed));
+      }
       if (const json::Value *fusion = object->get("fusion")) {
         summary.fusion.clear();
         raw_string_ostream(summary.fusion) << formatv("{0:2}", *fusion);
@@ -273,11 +285,16 @@ int finish(const Request &request, StagedOutput &staged, const Summary &summary,
     outs() << "{\"output\":" << jsonString(request.output) << ",\"bytes\":" << size
            << ",\"elf_bytes\":" << summary.elfBytes << ",\"weight_bytes\":" << summary.weightBytes
            << ",\"seconds\":" << format("%.3f", seconds) << ",\"fused\":" << summary.fused
-           << ",\"softmaxes\":" << summary.softmaxes << "}\n";
+           << ",\"softmaxes\":" << summary.softmaxes
+           << ",\"narrowing_error\":" << format("%.3g", summary.narrowingError) << ",\"narrowed\":" << summary.narrowed
+           << "}\n";
   } else if (isatty(STDERR_FILENO) && staged.path() != "-") {
     errs() << sys::path::filename(request.output) << ": " << formatBytes(size) << " in " << formatSeconds(seconds);
     if (summary.softmaxes)
       errs() << ", " << summary.fused << " of " << summary.softmaxes << " attentions fused";
+    if (request.job.compile.weights != "f32")
+      errs() << ", weights in " << request.job.compile.weights << " differ by "
+             << format("%.2g %%", 100 * summary.narrowingError);
     errs() << '\n';
   }
   return ExitSuccess;

@@ -88,6 +88,9 @@ def O : Joined<["-"], "O">, MetaVarName<"LEVEL">, Group<g_compile>, Visibility<e
 defm mcpu : Eq<"mcpu", "CPU",
     "the processor to compile for: native (default; its features, not its name), x86-64-v3, x86-64-v4, or any LLVM name",
     g_compile, everyTool>;
+defm weights : Eq<"weights", "TYPE",
+    "store the constant operands of matrix products as f32 (default), bf16, int8 (a scale a column) or int8:64 "
+    "(a scale a column and 64 rows); activations and sums stay f32", g_compile, everyTool>;
 defm dim : Eq<"dim", "NAME:N",
     "fix the dimension that the model calls NAME, or bound it as NAME:1..512; a run checks the bounds", g_compile, everyTool>;
 defm max_loop_iterations : Eq<"max-loop-iterations", "N",

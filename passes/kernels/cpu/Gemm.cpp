@@ -8,15 +8,16 @@
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
-#include "llvm/Support/FormatVariadic.h"
-#include "llvm/Support/xxhash.h"
 
 using namespace mlir;
 
 namespace attn {
 namespace {
 
-constexpr int64_t kLineFloats = 16; // of one cache line
+constexpr int64_t kLineBytes = 64;
+// Where one block of rows uses each panel once, the panels are a stream that is
+// bound by memory: so far ahead of it lines are asked for.
+constexpr int64_t kStreamAhead = 4096;
 // An epilogue up to this cost is applied to the sums in their registers, once
 // for every tile height; a dearer one would be copied too often, and is one
 // loop over the tile instead. One erf counts as kMathCost.
@@ -31,20 +32,6 @@ int64_t getCost(Block *block) {
   return cost;
 }
 
-StringRef getLetter(EpilogueOperand kind) {
-  switch (kind) {
-  case EpilogueOperand::Scalar:
-    return "s";
-  case EpilogueOperand::RowVector:
-    return "r";
-  case EpilogueOperand::Column:
-    return "c";
-  case EpilogueOperand::Full:
-    return "f";
-  }
-  llvm_unreachable("covered switch");
-}
-
 //===----------------------------------------------------------------------===//
 // GemmEmitter
 //===----------------------------------------------------------------------===//
@@ -52,7 +39,8 @@ StringRef getLetter(EpilogueOperand kind) {
 class GemmEmitter {
 public:
   GemmEmitter(OpBuilder &builder, Location loc, const GemmSpec &spec)
-      : b(builder), loc(loc), spec(spec), width(spec.panelWidth()),
+      : b(builder), loc(loc), spec(spec), width(spec.panelWidth()), rowElements(width * spec.rowsPerStep()),
+        panelType(spec.panelElementType(builder.getContext())), elementBytes(panelType.getIntOrFloatBitWidth() / 8),
         vectorType(VectorType::get({spec.lanes}, builder.getF32Type())),
         isDirect(getCost(spec.epilogue) <= kDirectCost) {}
 
@@ -62,11 +50,17 @@ private:
   Value constant(int64_t value) { return arith::ConstantIndexOp::create(b, loc, value); }
   Value add(Value x, Value y) { return arith::AddIOp::create(b, loc, x, y); }
   Value mul(Value x, Value y) { return arith::MulIOp::create(b, loc, x, y); }
-  scf::ForOp createLoop(Value end, ValueRange inits);
+  scf::ForOp createLoop(Value begin, Value end, ValueRange inits);
 
   void emitTask(Value task);
   void emitTile(int64_t height);
   SmallVector<Value> emitSums(int64_t height);
+  /// One step of the k loop, which adds `numRows` rows of B to `sums`, whose
+  /// last value is the place to prefetch from.
+  void emitStep(int64_t height, Value step, int64_t numRows, ArrayRef<Value> scale, SmallVectorImpl<Value> &sums);
+  SmallVector<Value> loadPanelRow(Value step, int64_t row, ArrayRef<Value> scale);
+  SmallVector<Value> loadScale(Value group);
+  SmallVector<Value> loopSteps(int64_t height, Value begin, Value end, ArrayRef<Value> scale, ValueRange inits);
   void emitDirect(int64_t height, ArrayRef<Value> sums);
   void emitStaged();
   /// Runs `emitColumns(count)` for the number of columns of the panel at hand:
@@ -79,22 +73,24 @@ private:
   OpBuilder &b;
   Location loc;
   const GemmSpec &spec;
-  const int64_t width;
+  const int64_t width, rowElements; // of a panel: columns, elements of a step
+  const Type panelType;
+  const int64_t elementBytes;
   const VectorType vectorType;
   const bool isDirect;
 
-  Value a, panels, flatPanels, c, scratch;
+  Value a, panels, flatPanels, scales, c, scratch;
   SmallVector<Value> operands;
   // rows, numPanels and blocks are those of one product of a batch.
-  Value zero, kSize, columns, rows, numPanels, totalPanels, blocks, height, extra;
+  Value zero, kSize, steps, columns, rows, numPanels, totalPanels, blocks, height, extra;
   // Of the task at hand; panelAt is the panel's place in B.
   Value panel, panelAt, row, tileHeight, firstColumn, prefetchStep, prefetchAt;
 };
 
-/// A loop from 0 that LLVM must not unroll: the micro-kernel's order of loads
+/// A loop that LLVM must not unroll: the micro-kernel's order of loads
 /// is what it is for the sake of the first-level cache.
-scf::ForOp GemmEmitter::createLoop(Value end, ValueRange inits) {
-  auto loop = scf::ForOp::create(b, loc, zero, end, constant(1), inits);
+scf::ForOp GemmEmitter::createLoop(Value begin, Value end, ValueRange inits) {
+  auto loop = scf::ForOp::create(b, loc, begin, end, constant(1), inits);
   auto yes = BoolAttr::get(b.getContext(), true);
   auto unroll = LLVM::LoopUnrollAttr::get(b.getContext(), yes, {}, {}, {}, {}, {}, {});
   loop->setAttr("llvm.loop_annotation", LLVM::LoopAnnotationAttr::get(b.getContext(), {}, {}, {}, unroll, {}, {}, {},
@@ -105,8 +101,10 @@ scf::ForOp GemmEmitter::createLoop(Value end, ValueRange inits) {
 func::FuncOp GemmEmitter::emit() {
   Type f32 = b.getF32Type();
   auto memref = [&](ArrayRef<int64_t> shape) { return MemRefType::get(shape, f32); };
-  SmallVector<Type> types = {memref({spec.m, spec.k}),
-                             memref({spec.isBatched ? ShapedType::kDynamic : spec.numPanels(), spec.k, width})};
+  SmallVector<Type> types = {memref({spec.m, spec.k}), MemRefType::get(spec.panelShape(), panelType)};
+  bool hasScales = spec.storage == PanelStorage::I8;
+  if (hasScales)
+    types.push_back(memref(spec.scaleShape()));
   for (EpilogueOperand kind : spec.operands)
     switch (kind) {
     case EpilogueOperand::Scalar:
@@ -131,7 +129,9 @@ func::FuncOp GemmEmitter::emit() {
   b.setInsertionPointToStart(function.addEntryBlock());
   a = function.getArgument(0);
   panels = function.getArgument(1);
-  llvm::append_range(operands, function.getArguments().drop_front(2).drop_back());
+  if (hasScales)
+    scales = function.getArgument(2);
+  llvm::append_range(operands, function.getArguments().drop_front(hasScales ? 3 : 2).drop_back());
   c = function.getArguments().back();
   flatPanels = memref::CollapseShapeOp::create(b, loc, panels, ArrayRef<ReassociationIndices>{{0, 1, 2}});
 
@@ -141,6 +141,7 @@ func::FuncOp GemmEmitter::emit() {
   };
   auto atLeastOne = [&](Value x) -> Value { return arith::MaxUIOp::create(b, loc, x, constant(1)); };
   kSize = sizeOf(spec.k, a, 1);
+  steps = spec.rowsPerStep() == 1 ? kSize : constant(spec.panelShape()[1]);
   columns = sizeOf(spec.n, c, 1);
   numPanels = ShapedType::isDynamic(spec.n) ? arith::CeilDivUIOp::create(b, loc, columns, constant(width)).getResult()
                                             : constant(spec.numPanels());
@@ -158,9 +159,9 @@ func::FuncOp GemmEmitter::emit() {
   Value divisor = atLeastOne(blocks);
   height = arith::DivUIOp::create(b, loc, rows, divisor);
   extra = arith::RemUIOp::create(b, loc, rows, divisor);
-  // Floats that the prefetch pointer moves a k step, so that the blocks of one
+  // Elements that the prefetch pointer moves a step, so that the blocks of one
   // panel together fetch the next one.
-  prefetchStep = arith::CeilDivUIOp::create(b, loc, constant(width), divisor);
+  prefetchStep = arith::CeilDivUIOp::create(b, loc, constant(rowElements), divisor);
 
   Value tasks = mul(numPanels, blocks);
   if (batches)
@@ -190,7 +191,7 @@ void GemmEmitter::emitTask(Value task) {
     task = arith::RemUIOp::create(b, loc, task, perChunk);
     firstBlock = mul(chunk, chunkSize);
     group = arith::MinUIOp::create(b, loc, chunkSize, arith::SubIOp::create(b, loc, blocks, firstBlock));
-    prefetchStep = arith::CeilDivUIOp::create(b, loc, constant(width), group);
+    prefetchStep = arith::CeilDivUIOp::create(b, loc, constant(rowElements), group);
   }
   panel = panelAt = arith::DivUIOp::create(b, loc, task, group);
   Value inGroup = arith::RemUIOp::create(b, loc, task, group), block = inGroup;
@@ -207,7 +208,11 @@ void GemmEmitter::emitTask(Value task) {
   // The last panel has none after it and touches itself instead.
   Value last = arith::SubIOp::create(b, loc, totalPanels, constant(1));
   Value next = arith::MinUIOp::create(b, loc, add(panelAt, constant(1)), last);
-  prefetchAt = add(mul(next, mul(kSize, constant(width))), mul(inGroup, mul(prefetchStep, kSize)));
+  Value panelElements = mul(steps, constant(rowElements));
+  prefetchAt = add(mul(next, panelElements), mul(inGroup, mul(prefetchStep, steps)));
+  Value isStream = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::eq, blocks, constant(1));
+  Value ahead = add(mul(panelAt, panelElements), constant(kStreamAhead / elementBytes));
+  prefetchAt = arith::SelectOp::create(b, loc, isStream, ahead, prefetchAt);
 
   // The heights that occur: all for dynamic M, else M / blocks and one more.
   SmallVector<int64_t> heights;
@@ -254,49 +259,115 @@ void GemmEmitter::emitTile(int64_t height) {
 /// The sums of `height` rows and one panel: height * tileVectors vectors.
 SmallVector<Value> GemmEmitter::emitSums(int64_t height) {
   int64_t vectors = spec.tileVectors;
+  Value none = arith::ConstantOp::create(b, loc, b.getZeroAttr(vectorType));
+  SmallVector<Value> sums(height * vectors, none);
+  sums.push_back(prefetchAt);
+  bool hasScales = spec.storage == PanelStorage::I8;
+  if (hasScales && spec.group < spec.k) {
+    scf::ForOp groups = createLoop(zero, constant(spec.scaleShape()[1]), sums);
+    OpBuilder::InsertionGuard guard(b);
+    b.setInsertionPointToStart(groups.getBody());
+    Value begin = mul(groups.getInductionVar(), constant(spec.group));
+    Value end = arith::MinUIOp::create(b, loc, add(begin, constant(spec.group)), kSize);
+    scf::YieldOp::create(
+        b, loc, loopSteps(height, begin, end, loadScale(groups.getInductionVar()), groups.getRegionIterArgs()));
+    sums.assign(groups.result_begin(), groups.result_end());
+  } else {
+    bool isOdd = spec.rowsPerStep() == 2 && spec.k % 2;
+    Value whole = isOdd ? constant(spec.k / 2) : steps;
+    sums = loopSteps(height, zero, whole, {}, sums);
+    if (isOdd)
+      emitStep(height, whole, 1, {}, sums);
+  }
+  sums.pop_back();
+  if (hasScales && spec.group >= spec.k) // one scale a column: after the sum
+    for (auto [v, scale] : llvm::enumerate(loadScale(zero)))
+      for (int64_t r = 0; r < height; ++r)
+        sums[r * vectors + v] = arith::MulFOp::create(b, loc, sums[r * vectors + v], scale);
+  return sums;
+}
+
+SmallVector<Value> GemmEmitter::loopSteps(int64_t height, Value begin, Value end, ArrayRef<Value> scale,
+                                          ValueRange inits) {
+  scf::ForOp loop = createLoop(begin, end, inits);
+  OpBuilder::InsertionGuard guard(b);
+  b.setInsertionPointToStart(loop.getBody());
+  SmallVector<Value> sums(loop.getRegionIterArgs());
+  emitStep(height, loop.getInductionVar(), spec.rowsPerStep(), scale, sums);
+  scf::YieldOp::create(b, loc, sums);
+  return SmallVector<Value>(loop.getResults());
+}
+
+void GemmEmitter::emitStep(int64_t height, Value step, int64_t numRows, ArrayRef<Value> scale,
+                           SmallVectorImpl<Value> &sums) {
+  SmallVector<SmallVector<Value>> loaded;
+  for (int64_t i = 0; i < numRows; ++i)
+    loaded.push_back(loadPanelRow(step, i, scale));
   // With one or two blocks a step moves by several lines, and each of them must
   // be asked for (M = 8, cold: 85 -> 115 GF). With more blocks the same lines are
   // asked for again, which costs nothing that can be measured.
-  int64_t prefetches = llvm::divideCeil(width, kLineFloats);
-  SmallVector<Value> tileRows;
-  for (int64_t r = 0; r < height; ++r)
-    tileRows.push_back(add(row, constant(r)));
-  Value none = arith::ConstantOp::create(b, loc, b.getZeroAttr(vectorType));
-  SmallVector<Value> inits(height * vectors, none);
-  inits.push_back(prefetchAt);
-  scf::ForOp loop = createLoop(kSize, inits);
-  OpBuilder::InsertionGuard guard(b);
-  b.setInsertionPointToStart(loop.getBody());
-  Value k = loop.getInductionVar();
-  SmallVector<Value> sums(loop.getRegionIterArgs());
   Value &at = sums.back();
-
-  SmallVector<Value> loaded;
-  for (int64_t v = 0; v < vectors; ++v)
-    loaded.push_back(
-        vector::LoadOp::create(b, loc, vectorType, panels, ValueRange{panelAt, k, constant(v * spec.lanes)}));
-  for (int64_t p = 0; p < prefetches; ++p)
-    memref::PrefetchOp::create(b, loc, flatPanels, ValueRange{add(at, constant(p * kLineFloats))}, /*isWrite=*/false,
+  for (int64_t p = 0; p < rowElements * elementBytes; p += kLineBytes)
+    memref::PrefetchOp::create(b, loc, flatPanels, ValueRange{add(at, constant(p / elementBytes))}, /*isWrite=*/false,
                                /*localityHint=*/2, /*isDataCache=*/true);
   at = add(at, prefetchStep);
-  for (int64_t r = 0; r < height; ++r) {
-    Value scalar = memref::LoadOp::create(b, loc, a, ValueRange{tileRows[r], k});
-    Value splat = vector::BroadcastOp::create(b, loc, vectorType, scalar);
-    for (int64_t v = 0; v < vectors; ++v) {
-      Value &sum = sums[r * vectors + v];
-      if (spec.hasFma) {
-        sum = vector::FMAOp::create(b, loc, splat, loaded[v], sum);
-      } else {
-        auto contract = arith::FastMathFlagsAttr::get(b.getContext(), arith::FastMathFlags::contract);
-        Value product = arith::MulFOp::create(b, loc, splat, loaded[v], contract);
-        sum = arith::AddFOp::create(b, loc, sum, product, contract);
+  for (int64_t i = 0; i < numRows; ++i) {
+    Value k = spec.rowsPerStep() == 1 ? step : add(mul(step, constant(2)), constant(i));
+    for (int64_t r = 0; r < height; ++r) {
+      Value scalar = memref::LoadOp::create(b, loc, a, ValueRange{add(row, constant(r)), k});
+      Value splat = vector::BroadcastOp::create(b, loc, vectorType, scalar);
+      for (int64_t v = 0; v < spec.tileVectors; ++v) {
+        Value &sum = sums[r * spec.tileVectors + v];
+        if (spec.hasFma) {
+          sum = vector::FMAOp::create(b, loc, splat, loaded[i][v], sum);
+        } else {
+          auto contract = arith::FastMathFlagsAttr::get(b.getContext(), arith::FastMathFlags::contract);
+          Value product = arith::MulFOp::create(b, loc, splat, loaded[i][v], contract);
+          sum = arith::AddFOp::create(b, loc, sum, product, contract);
+        }
       }
     }
   }
-  scf::YieldOp::create(b, loc, sums);
-  SmallVector<Value> results(loop.getResults());
-  results.pop_back();
-  return results;
+}
+
+/// Row number `row` of a step as f32, times `scale` if there is one.
+SmallVector<Value> GemmEmitter::loadPanelRow(Value step, int64_t row, ArrayRef<Value> scale) {
+  auto wordType = VectorType::get({spec.lanes}, b.getI32Type());
+  auto words = [&](int64_t value) {
+    return arith::ConstantOp::create(b, loc, DenseElementsAttr::get(wordType, APInt(32, value)));
+  };
+  int64_t perLane = spec.rowsPerStep();
+  auto stored = VectorType::get({spec.lanes * perLane}, panelType);
+  SmallVector<Value> vectors;
+  for (int64_t v = 0; v < spec.tileVectors; ++v) {
+    Value x =
+        vector::LoadOp::create(b, loc, stored, panels, ValueRange{panelAt, step, constant(v * spec.lanes * perLane)});
+    switch (spec.storage) {
+    case PanelStorage::F32:
+      break;
+    case PanelStorage::BF16: // two rows in a word, the first one low
+      x = vector::BitCastOp::create(b, loc, wordType, x);
+      x = row == 0 ? arith::ShLIOp::create(b, loc, x, words(16)).getResult()
+                   : arith::AndIOp::create(b, loc, x, words(0xffff0000)).getResult();
+      x = arith::BitcastOp::create(b, loc, vectorType, x);
+      break;
+    case PanelStorage::I8:
+      x = arith::SIToFPOp::create(b, loc, vectorType, arith::ExtSIOp::create(b, loc, wordType, x));
+      break;
+    }
+    if (!scale.empty())
+      x = arith::MulFOp::create(b, loc, x, scale[v]);
+    vectors.push_back(x);
+  }
+  return vectors;
+}
+
+SmallVector<Value> GemmEmitter::loadScale(Value group) {
+  SmallVector<Value> vectors;
+  for (int64_t v = 0; v < spec.tileVectors; ++v)
+    vectors.push_back(
+        vector::LoadOp::create(b, loc, vectorType, scales, ValueRange{panelAt, group, constant(v * spec.lanes)}));
+  return vectors;
 }
 
 void GemmEmitter::forPanelColumns(function_ref<void(int64_t)> emitColumns) {
@@ -330,7 +401,7 @@ void GemmEmitter::emitDirect(int64_t height, ArrayRef<Value> sums) {
 }
 
 void GemmEmitter::emitStaged() {
-  scf::ForOp loop = createLoop(tileHeight, ValueRange());
+  scf::ForOp loop = createLoop(zero, tileHeight, ValueRange());
   OpBuilder::InsertionGuard guard(b);
   b.setInsertionPointToStart(loop.getBody());
   Value r = loop.getInductionVar(), at = add(row, r);
@@ -391,80 +462,7 @@ void GemmEmitter::emitElement(Value row, int64_t vectorNumber, int64_t count, Va
     vector::StoreOp::create(b, loc, result, c, ValueRange{row, column});
 }
 
-bool fail(std::string *reason, const Twine &text) {
-  if (reason)
-    *reason = text.str();
-  return false;
-}
-
 } // namespace
-
-//===----------------------------------------------------------------------===//
-// GemmSpec
-//===----------------------------------------------------------------------===//
-
-GemmSpec GemmSpec::forTarget(TargetAttr target, int64_t m, int64_t k, int64_t n) {
-  GemmSpec spec;
-  spec.m = m;
-  spec.k = k;
-  spec.n = n;
-  spec.lanes = target.getF32Lanes();
-  spec.hasFma = spec.lanes > 4;
-  // 24 + 3 + 1 of 32 registers; 12 + 2 + 1 and 8 + 2 + 1 of 16.
-  spec.tileRows = spec.lanes == 16 ? 8 : spec.lanes == 8 ? 6 : 4;
-  spec.tileVectors = spec.lanes == 16 ? 3 : 2;
-  // A block of A that is read for every panel, within half the cache.
-  int64_t blockBytes = 4 * spec.tileRows * (ShapedType::isDynamic(k) ? 1024 : std::max<int64_t>(k, 1));
-  spec.chunkBlocks = std::max<int64_t>(target.getL2() / 2 / blockBytes, 1);
-  if (!ShapedType::isDynamic(m) && llvm::divideCeil(m, spec.tileRows) <= spec.chunkBlocks)
-    spec.chunkBlocks = 0;
-  return spec;
-}
-
-std::string GemmSpec::symbol() const {
-  auto size = [](int64_t number) { return ShapedType::isDynamic(number) ? "x" : std::to_string(number); };
-  std::string name = llvm::formatv("gemm_f32{0}_m{1}_k{2}_n{3}_{4}_{5}x{6}x{7}", isBatched ? "_batch" : "", size(m),
-                                   size(k), size(n), hasFma ? "fma" : "mul", tileRows, tileVectors, lanes);
-  if (chunkBlocks)
-    name += "_c" + std::to_string(chunkBlocks);
-  if (!epilogue)
-    return name;
-  std::string key = blockSignature(*epilogue) + std::to_string(accumulator);
-  for (EpilogueOperand kind : operands)
-    key += getLetter(kind);
-  return name + llvm::formatv("_e{0:x-16}", llvm::xxh3_64bits(key)).str();
-}
-
-bool canBuildGemm(const GemmSpec &spec, std::string *reason) {
-  auto isSize = [](int64_t size, int64_t least) { return size >= least || ShapedType::isDynamic(size); };
-  if (!isSize(spec.k, 1) || !isSize(spec.n, 1) || !isSize(spec.m, 0))
-    return fail(reason, "the sizes M, K, N (" + Twine(spec.m) + ", " + Twine(spec.k) + ", " + Twine(spec.n) +
-                            ") are not positive");
-  if (spec.isBatched && !ShapedType::isDynamic(spec.m))
-    return fail(reason, "a batch has a number of rows that the run knows");
-  if (spec.lanes < 1 || spec.tileRows < 1 || spec.tileVectors < 1)
-    return fail(reason, "the tile is empty");
-  if (!spec.epilogue)
-    return spec.operands.empty() || fail(reason, "there are operands but no epilogue");
-  if (!canVectorizeBlock(*spec.epilogue, reason))
-    return false;
-  unsigned used = spec.operands.size() + 1;
-  if (spec.accumulator >= used || spec.epilogue->getNumArguments() < used)
-    return fail(reason, "the epilogue has " + Twine(spec.epilogue->getNumArguments()) + " arguments for the sum and " +
-                            Twine(spec.operands.size()) + " operands");
-  for (BlockArgument argument : spec.epilogue->getArguments()) {
-    if (argument.getArgNumber() >= used && !argument.use_empty())
-      return fail(reason, "the epilogue uses its argument number " + Twine(argument.getArgNumber()));
-    if (!argument.getType().isF32())
-      return fail(reason, "an argument of the epilogue is not f32");
-  }
-  if (!spec.epilogue->getTerminator()->getOperand(0).getType().isF32())
-    return fail(reason, "the epilogue does not yield f32");
-  for (Operation &op : *spec.epilogue)
-    if (op.getName().getStringRef() == "linalg.index" || isa<IndexOp>(op))
-      return fail(reason, "the epilogue asks for its position");
-  return true;
-}
 
 FailureOr<func::FuncOp> buildGemm(OpBuilder &builder, Location loc, const GemmSpec &spec) {
   std::string reason;

@@ -5,6 +5,7 @@
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/Builders.h"
 #include "llvm/ADT/SmallVector.h"
+#include <optional>
 #include <string>
 
 namespace attn {
@@ -17,6 +18,19 @@ enum class EpilogueOperand {
   Full       ///< memref<MxNxf32>: at the element's position, as a residual
 };
 
+/// How the panels of B are stored; what is narrower is widened to f32 in
+/// registers. See #attn.narrow_panels.
+enum class PanelStorage { F32, BF16, I8 };
+
+/// What `--weights` asks of constant operands.
+struct WeightStorage {
+  PanelStorage storage = PanelStorage::F32;
+  int64_t group = 0; ///< I8: rows that share a scale; 0: all
+
+  /// Of "f32", "bf16", "int8" or "int8:GROUP".
+  static std::optional<WeightStorage> parse(llvm::StringRef text);
+};
+
 /// C[m,n] = epilogue( sum_k A[m,k] B[k,n], operands at (m,n) ), all f32; with
 /// isBatched, as many such products as there are B's, rows one below the other.
 ///
@@ -27,6 +41,9 @@ struct GemmSpec {
   int64_t k = 0;                          ///< or kDynamic
   int64_t n = 0;                          ///< or kDynamic
   bool isBatched = false;                 ///< several B's; m is kDynamic
+
+  PanelStorage storage = PanelStorage::F32; ///< narrow: k and n are fixed
+  int64_t group = 0;                        ///< I8: rows that share a scale
 
   // The micro-tile: tileRows x (tileVectors * lanes) sums stay in registers.
   int64_t lanes = 4;
@@ -52,6 +69,12 @@ struct GemmSpec {
   int64_t panelWidth() const { return tileVectors * lanes; }
   /// Panels of one B, or kDynamic.
   int64_t numPanels() const { return mlir::ShapedType::isDynamic(n) ? n : (n + panelWidth() - 1) / panelWidth(); }
+  /// Rows of B in a row of its panels: 2 where they are interleaved.
+  int64_t rowsPerStep() const { return storage == PanelStorage::BF16 ? 2 : 1; }
+  /// Of B's panels, and of their scales (I8).
+  llvm::SmallVector<int64_t> panelShape() const;
+  llvm::SmallVector<int64_t> scaleShape() const;
+  mlir::Type panelElementType(mlir::MLIRContext *context) const;
 
   /// The kernel's name and cache key: equal names, identical code.
   std::string symbol() const;
@@ -64,7 +87,8 @@ bool canBuildGemm(const GemmSpec &spec, std::string *reason = nullptr);
 ///
 ///   A         memref<MxKxf32>
 ///   B         memref<PxKxWxf32>, P = ceil(N / W) panels, zeros beyond N; those of
-///             a batch one after the other
+///             a batch one after the other; as #attn.narrow_panels where narrow
+///   scales    I8 only: memref<PxGxWxf32>, as #attn.panel_scales
 ///   operands  see EpilogueOperand, in the order of spec.operands
 ///   C         memref<MxNxf32>, written once, never read
 ///

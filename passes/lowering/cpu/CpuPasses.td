@@ -24,7 +24,13 @@ def LowerContractionsPass : Pass<"attn-lower-contractions", "::mlir::ModuleOp"> 
     Remarks of category `attn-lower-contractions` name each contraction: passed
     `gemm` with the kernel; missed `gemm` or `epilogue` with the reason.
 
+    `weights` stores them in fewer bits (`#attn.narrow_panels`): `bf16`, or `int8`
+    with a scale for each column, or, as `int8:64`, for each column and 64 rows.
+    They are widened in registers; activations and sums stay f32.
+
     Numerical effect: the sum over k keeps its order; multiply and add are fused.
+    Narrow weights are rounded: by 2^-9 of themselves in bf16, by 1/254 of the
+    greatest in their group in int8.
 
     ```mlir
     %w = attn.weight @w : tensor<384x1536xf32>
@@ -39,6 +45,9 @@ def LowerContractionsPass : Pass<"attn-lower-contractions", "::mlir::ModuleOp"> 
     %y = tensor.expand_shape %z [[0, 1], [2]]
     ```
   }];
+  let options = [
+    Option<"weights", "weights", "std::string", "\"f32\"", "how packed weights are stored: f32, bf16, int8 or int8:GROUP">
+  ];
   let dependentDialects = [
     "::attn::AttnDialect", "::mlir::arith::ArithDialect", "::mlir::func::FuncDialect", "::mlir::linalg::LinalgDialect",
     "::mlir::LLVM::LLVMDialect", "::mlir::memref::MemRefDialect", "::mlir::scf::SCFDialect",

@@ -121,11 +121,12 @@ std::optional<Epilogue> matchEpilogue(const Contraction &match, std::string &rea
 
 class ContractionLowering {
 public:
-  ContractionLowering(ModuleOp module)
-      : module(module), symbols(module), target(TargetAttr::lookup(module)), rewriter(module.getContext()) {
+  ContractionLowering(ModuleOp module, WeightStorage weights)
+      : module(module), symbols(module), target(TargetAttr::lookup(module)), weights(weights),
+        rewriter(module.getContext()) {
     for (GlobalOp global : module.getOps<GlobalOp>())
-      if (auto pack = dyn_cast<PackPanelsAttr>(global.getExpression()))
-        panels.try_emplace(pack, global);
+      if (isa<PackPanelsAttr, NarrowPanelsAttr, PanelScalesAttr>(global.getExpression()))
+        panels.try_emplace(getKey(global.getExpression(), cast<RankedTensorType>(global.getType())), global);
   }
 
   void run() {
@@ -144,7 +145,8 @@ private:
   Value emitCall(const Contraction &match, const std::optional<Epilogue> &epilogue, const GemmSpec &spec,
                  func::FuncOp kernel);
   FailureOr<func::FuncOp> getKernel(const GemmSpec &spec, Location loc);
-  Value getPanels(const Contraction &match, const GemmSpec &spec, Location loc);
+  SmallVector<Value> getPanels(const Contraction &match, const GemmSpec &spec, Location loc);
+  WeightOp getWeight(const Twine &name, Attribute expression, RankedTensorType type, Location loc);
   GlobalOp addGlobal(const Twine &name, RankedTensorType type, Attribute expression, Location loc);
   Value packAtRun(const Contraction &match, const GemmSpec &spec, Location loc);
   Value arrange(Value value, AffineMap map, const LoopDims &dims, Location loc);
@@ -163,6 +165,11 @@ private:
     return cast<RankedTensorType>(last->getResult(0).getType());
   }
 
+  /// One expression may have several types.
+  static Attribute getKey(Attribute expression, RankedTensorType type) {
+    return ArrayAttr::get(type.getContext(), {expression, TypeAttr::get(type)});
+  }
+
   static remark::RemarkOpts remarkNamed(StringRef name) {
     return remark::RemarkOpts::name(name).category("attn-lower-contractions");
   }
@@ -170,6 +177,7 @@ private:
   ModuleOp module;
   SymbolTable symbols;
   TargetAttr target;
+  WeightStorage weights;
   IRRewriter rewriter;
   DenseMap<Attribute, GlobalOp> panels;
 };
@@ -198,8 +206,16 @@ GlobalOp ContractionLowering::addGlobal(const Twine &name, RankedTensorType type
   return global;
 }
 
-/// The packed weight: one global for all uses of one packing.
-Value ContractionLowering::getPanels(const Contraction &match, const GemmSpec &spec, Location loc) {
+/// The value of `expression`: one global for all its uses.
+WeightOp ContractionLowering::getWeight(const Twine &name, Attribute expression, RankedTensorType type, Location loc) {
+  GlobalOp &global = panels[getKey(expression, type)];
+  if (!global)
+    global = addGlobal(name, type, expression, loc);
+  return WeightOp::create(rewriter, loc, type, FlatSymbolRefAttr::get(global));
+}
+
+/// The packed weight, and its scales where it has some.
+SmallVector<Value> ContractionLowering::getPanels(const Contraction &match, const GemmSpec &spec, Location loc) {
   FlatSymbolRefAttr source = match.global;
   Type f32 = rewriter.getF32Type();
   if (match.right.getType().getRank() != 2) {
@@ -208,18 +224,25 @@ Value ContractionLowering::getPanels(const Contraction &match, const GemmSpec &s
       std::swap(sizes[0], sizes[1]);
     auto matrix = RankedTensorType::get(sizes, f32);
     auto shape = cast<Attribute>(ReshapeAttr::get(rewriter.getContext(), source));
-    GlobalOp &global = panels[ArrayAttr::get(rewriter.getContext(), {shape, TypeAttr::get(matrix)})];
+    GlobalOp &global = panels[getKey(shape, matrix)];
     if (!global)
       global = addGlobal(source.getValue() + "_matrix", matrix, shape, loc);
     source = FlatSymbolRefAttr::get(global);
   }
-  auto pack = PackPanelsAttr::get(rewriter.getContext(), source, match.isTransposed, spec.panelWidth());
-  auto packed = RankedTensorType::get({spec.numPanels(), spec.k, spec.panelWidth()}, f32);
-  GlobalOp &global = panels[pack];
-  if (!global)
-    global = addGlobal(source.getValue() + (match.isTransposed ? "_tpanels" : "_panels") + Twine(spec.panelWidth()),
-                       packed, pack, loc);
-  return WeightOp::create(rewriter, loc, packed, FlatSymbolRefAttr::get(global));
+  MLIRContext *context = rewriter.getContext();
+  bool transposed = match.isTransposed;
+  int64_t width = spec.panelWidth();
+  auto packed = RankedTensorType::get(spec.panelShape(), spec.panelElementType(context));
+  std::string name = (source.getValue() + (transposed ? "_tpanels" : "_panels") + Twine(width)).str();
+  if (spec.storage == PanelStorage::F32)
+    return {getWeight(name, PackPanelsAttr::get(context, source, transposed, width), packed, loc)};
+  name += spec.storage == PanelStorage::BF16 ? "_bf16" : "_i8";
+  SmallVector<Value> values = {
+      getWeight(name, NarrowPanelsAttr::get(context, source, transposed, width, spec.group), packed, loc)};
+  if (spec.storage == PanelStorage::I8)
+    values.push_back(getWeight(name + "_scales", PanelScalesAttr::get(context, source, transposed, width, spec.group),
+                               RankedTensorType::get(spec.scaleShape(), f32), loc));
+  return values;
 }
 
 /// Panels of what the run computes, packed by a kernel of its own.
@@ -342,6 +365,11 @@ GemmSpec ContractionLowering::makeSpec(const Contraction &match, const std::opti
   int64_t m = match.numBatch ? ShapedType::kDynamic : sizeOf(result, match.resultMap, match.rows);
   GemmSpec spec = GemmSpec::forTarget(target, m, k, n);
   spec.isBatched = match.numBatch > 0;
+  if (match.global) {
+    spec.storage = weights.storage;
+    if (spec.storage == PanelStorage::I8)
+      spec.group = weights.group ? std::min(weights.group, k) : k;
+  }
   if (epilogue) {
     linalg::GenericOp generic = epilogue->op;
     spec.epilogue = generic.getBody();
@@ -415,8 +443,11 @@ Value ContractionLowering::emitCall(const Contraction &match, const std::optiona
   auto expandedType = RankedTensorType::get(applyPermutation(resultType.getShape(), order), f32);
 
   Value activation = arrange(match.activation, match.activationMap, concat(match.rows, match.sums), loc);
-  Value panels = match.global ? getPanels(match, spec, loc) : packAtRun(match, spec, loc);
-  SmallVector<Value> inputs = {toMatrix(activation, loc, numRows), panels};
+  SmallVector<Value> inputs = {toMatrix(activation, loc, numRows)};
+  if (match.global)
+    llvm::append_range(inputs, getPanels(match, spec, loc));
+  else
+    inputs.push_back(packAtRun(match, spec, loc));
   SmallVector<int64_t> elementwise;
   if (epilogue)
     for (auto [kind, operand] : llvm::zip_equal(epilogue->kinds, epilogue->operands)) {
@@ -426,7 +457,7 @@ Value ContractionLowering::emitCall(const Contraction &match, const std::optiona
     }
   // One operand may know a size that another does not.
   for (auto [input, type] : llvm::zip(inputs, kernel.getArgumentTypes()))
-    input = castTo(input, RankedTensorType::get(cast<MemRefType>(type).getShape(), f32), loc);
+    input = castTo(input, RankedTensorType::get(cast<MemRefType>(type).getShape(), getElementTypeOrSelf(type)), loc);
   OpFoldResult rows = rewriter.getIndexAttr(spec.m), columns = rewriter.getIndexAttr(spec.n);
   if (ShapedType::isDynamic(spec.m)) // of the kernel's type, though the sizes may all be known
     rows = getValueOrCreateConstantIndexOp(rewriter, loc, multiply(ArrayRef(sizes).take_front(numRows), loc));
@@ -456,7 +487,16 @@ Value ContractionLowering::emitCall(const Contraction &match, const std::optiona
 }
 
 struct LowerContractionsPass : attn::impl::LowerContractionsPassBase<LowerContractionsPass> {
-  void runOnOperation() override { ContractionLowering(getOperation()).run(); }
+  using Base::Base;
+
+  void runOnOperation() override {
+    std::optional<WeightStorage> storage = WeightStorage::parse(weights);
+    if (!storage) {
+      getOperation().emitError("expects weights in f32, bf16, int8 or int8:GROUP, got '") << weights << "'";
+      return signalPassFailure();
+    }
+    ContractionLowering(getOperation(), *storage).run();
+  }
 };
 
 } // namespace

@@ -1,0 +1,137 @@
+#include "passes/kernels/cpu/Gemm.h"
+#include "passes/kernels/cpu/RegionVectorizer.h"
+
+#include "llvm/Support/FormatVariadic.h"
+#include "llvm/Support/xxhash.h"
+
+using namespace mlir;
+
+namespace attn {
+
+static StringRef getLetter(EpilogueOperand kind) {
+  switch (kind) {
+  case EpilogueOperand::Scalar:
+    return "s";
+  case EpilogueOperand::RowVector:
+    return "r";
+  case EpilogueOperand::Column:
+    return "c";
+  case EpilogueOperand::Full:
+    return "f";
+  }
+  llvm_unreachable("covered switch");
+}
+
+static bool fail(std::string *reason, const Twine &text) {
+  if (reason)
+    *reason = text.str();
+  return false;
+}
+
+std::optional<WeightStorage> WeightStorage::parse(StringRef text) {
+  if (text == "f32")
+    return WeightStorage();
+  if (text == "bf16")
+    return WeightStorage{PanelStorage::BF16};
+  WeightStorage result{PanelStorage::I8};
+  if (text.consume_front("int8:") && !text.getAsInteger(10, result.group) && result.group > 0)
+    return result;
+  return text == "int8" ? std::optional(result) : std::nullopt;
+}
+
+GemmSpec GemmSpec::forTarget(TargetAttr target, int64_t m, int64_t k, int64_t n) {
+  GemmSpec spec;
+  spec.m = m;
+  spec.k = k;
+  spec.n = n;
+  spec.lanes = target.getF32Lanes();
+  spec.hasFma = spec.lanes > 4;
+  // 24 + 3 + 1 of 32 registers; 12 + 2 + 1 and 8 + 2 + 1 of 16.
+  spec.tileRows = spec.lanes == 16 ? 8 : spec.lanes == 8 ? 6 : 4;
+  spec.tileVectors = spec.lanes == 16 ? 3 : 2;
+  // A block of A that is read for every panel, within half the cache.
+  int64_t blockBytes = 4 * spec.tileRows * (ShapedType::isDynamic(k) ? 1024 : std::max<int64_t>(k, 1));
+  spec.chunkBlocks = std::max<int64_t>(target.getL2() / 2 / blockBytes, 1);
+  if (!ShapedType::isDynamic(m) && llvm::divideCeilSigned(m, spec.tileRows) <= spec.chunkBlocks)
+    spec.chunkBlocks = 0;
+  return spec;
+}
+
+SmallVector<int64_t> GemmSpec::panelShape() const {
+  int64_t panels = isBatched ? ShapedType::kDynamic : numPanels();
+  if (storage == PanelStorage::BF16)
+    return {panels, (k + 1) / 2, 2 * panelWidth()};
+  return {panels, k, panelWidth()};
+}
+
+SmallVector<int64_t> GemmSpec::scaleShape() const {
+  return {numPanels(), static_cast<int64_t>(llvm::divideCeil(k, group)), panelWidth()};
+}
+
+Type GemmSpec::panelElementType(MLIRContext *context) const {
+  switch (storage) {
+  case PanelStorage::F32:
+    return Float32Type::get(context);
+  case PanelStorage::BF16:
+    return BFloat16Type::get(context);
+  case PanelStorage::I8:
+    return IntegerType::get(context, 8);
+  }
+  llvm_unreachable("covered switch");
+}
+
+std::string GemmSpec::symbol() const {
+  auto size = [](int64_t number) { return ShapedType::isDynamic(number) ? "x" : std::to_string(number); };
+  std::string name = llvm::formatv("gemm_f32{0}_m{1}_k{2}_n{3}_{4}_{5}x{6}x{7}", isBatched ? "_batch" : "", size(m),
+                                   size(k), size(n), hasFma ? "fma" : "mul", tileRows, tileVectors, lanes);
+  if (storage == PanelStorage::BF16)
+    name += "_bf16";
+  if (storage == PanelStorage::I8)
+    name += "_i8g" + std::to_string(group);
+  if (chunkBlocks)
+    name += "_c" + std::to_string(chunkBlocks);
+  if (!epilogue)
+    return name;
+  std::string key = blockSignature(*epilogue) + std::to_string(accumulator);
+  for (EpilogueOperand kind : operands)
+    key += getLetter(kind);
+  return name + llvm::formatv("_e{0:x-16}", llvm::xxh3_64bits(key)).str();
+}
+
+bool canBuildGemm(const GemmSpec &spec, std::string *reason) {
+  auto isSize = [](int64_t size, int64_t least) { return size >= least || ShapedType::isDynamic(size); };
+  if (!isSize(spec.k, 1) || !isSize(spec.n, 1) || !isSize(spec.m, 0))
+    return fail(reason, "the sizes M, K, N (" + Twine(spec.m) + ", " + Twine(spec.k) + ", " + Twine(spec.n) +
+                            ") are not positive");
+  if (spec.isBatched && !ShapedType::isDynamic(spec.m))
+    return fail(reason, "a batch has a number of rows that the run knows");
+  if (spec.storage != PanelStorage::F32 &&
+      (spec.isBatched || ShapedType::isDynamic(spec.k) || ShapedType::isDynamic(spec.n)))
+    return fail(reason, "narrow panels have fixed sizes and are no batch");
+  if (spec.storage == PanelStorage::I8 && spec.group < 1)
+    return fail(reason, "a group of " + Twine(spec.group) + " rows is empty");
+  if (spec.lanes < 1 || spec.tileRows < 1 || spec.tileVectors < 1)
+    return fail(reason, "the tile is empty");
+  if (!spec.epilogue)
+    return spec.operands.empty() || fail(reason, "there are operands but no epilogue");
+  if (!canVectorizeBlock(*spec.epilogue, reason))
+    return false;
+  unsigned used = spec.operands.size() + 1;
+  if (spec.accumulator >= used || spec.epilogue->getNumArguments() < used)
+    return fail(reason, "the epilogue has " + Twine(spec.epilogue->getNumArguments()) + " arguments for the sum and " +
+                            Twine(spec.operands.size()) + " operands");
+  for (BlockArgument argument : spec.epilogue->getArguments()) {
+    if (argument.getArgNumber() >= used && !argument.use_empty())
+      return fail(reason, "the epilogue uses its argument number " + Twine(argument.getArgNumber()));
+    if (!argument.getType().isF32())
+      return fail(reason, "an argument of the epilogue is not f32");
+  }
+  if (!spec.epilogue->getTerminator()->getOperand(0).getType().isF32())
+    return fail(reason, "the epilogue does not yield f32");
+  for (Operation &op : *spec.epilogue)
+    if (op.getName().getStringRef() == "linalg.index" || isa<IndexOp>(op))
+      return fail(reason, "the epilogue asks for its position");
+  return true;
+}
+
+} // namespace attn
