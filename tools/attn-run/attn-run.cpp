@@ -1,9 +1,11 @@
 // Runs a model library, or compiles an ONNX model and runs it.
+#include "tools/attn-run/CompareReference.h"
 #include "tools/attn-run/Describe.h"
 #include "tools/options/Console.h"
 #include "tools/options/LibraryArgument.h"
 #include "tools/options/RunArguments.h"
 
+#include "llvm/Support/Path.h"
 #include "llvm/Support/raw_ostream.h"
 
 using namespace llvm;
@@ -23,6 +25,7 @@ constexpr ToolInfo kTool = {
     "  attn-run model.so --dim=seq:128 --threads=2       with a size for an open dimension\n"
     "  attn-run model.onnx --input=x=@x.npy --output=y=@y.npy\n"
     "  attn-run model.onnx --input=x=2x3xf32=1,2,3,4,5,6 --expected-output=y=@y.npy --rtol=1e-5\n"
+    "  attn-run model.onnx --weights=int8 --compare=f32   what fewer bits cost\n"
     "  attn-run --info model.so                          what the library holds\n",
     "  0  the model ran, and its outputs are as expected\n"
     "  1  the command line is wrong, or a file cannot be read or written\n"
@@ -54,8 +57,9 @@ int compareOutputs(const std::vector<OutputArgument> &arguments, const std::vect
   return code;
 }
 
-int run(CommandLine &line, runner::Model &model, StringRef name, const runner::InputOptions &options, double rtol,
-        double atol) {
+/// Runs the model of `options`, and `reference` beside it if there is one.
+int run(CommandLine &line, runner::Model &model, runner::Model *reference, StringRef name,
+        const runner::InputOptions &options, double rtol, double atol) {
   const attnrt_entry_info &entry = model.entry();
   std::vector<OutputArgument> written, expected;
   if (!outputArguments(line, OPT_output, entry, /*files=*/true, written) ||
@@ -72,14 +76,24 @@ int run(CommandLine &line, runner::Model &model, StringRef name, const runner::I
   runner::Failure failure;
   if (!model.run(inputs, outputs, failure))
     return reportFailure(name, failure);
+  std::vector<Tensor> references;
+  if (reference && !reference->run(inputs, references, failure))
+    return reportFailure(name, failure);
   if (!writeOutputs(written, outputs))
     return ExitUsage;
   bool json = line.has(OPT_json);
   std::string comparisons;
   int code = compareOutputs(expected, wanted, outputs, entry, rtol, atol, json ? &comparisons : nullptr);
   if (json)
-    outs() << "{\"outputs\":" << outputsJson(entry, outputs) << ",\"expected\":[" << comparisons << "]}\n";
-  else if (written.empty() && expected.empty())
+    outs() << "{\"outputs\":" << outputsJson(entry, outputs) << ",\"expected\":[" << comparisons << ']';
+  if (reference) {
+    if (json)
+      outs() << ",\"compared\":";
+    describeDistances(outs(), entry, outputs, references, json);
+  }
+  if (json)
+    outs() << "}\n";
+  else if (!reference && written.empty() && expected.empty())
     describeOutputs(outs(), entry, outputs);
   return code;
 }
@@ -94,18 +108,32 @@ int main(int argc, char **argv) {
   runner::InputOptions options = inputOptions(*line);
   double rtol = line->real(OPT_rtol, 1e-3), atol = line->real(OPT_atol, 1e-4);
   auto threads = static_cast<int32_t>(line->number(OPT_threads, 0, 1, 4096));
-  std::unique_ptr<LibraryArgument> library = LibraryArgument::prepare(*line, code);
+  if (StringRef kind = line->text(OPT_compare); line->has(OPT_compare)) {
+    StringRef extension = sys::path::extension(line->positional().empty() ? "" : line->positional().front());
+    if (kind != "f32")
+      line->fail("--compare expects f32, not '" + kind + "'");
+    else if (extension != ".onnx" && extension != ".mlir")
+      line->fail("--compare=f32 compiles the model itself: give MODEL.onnx");
+    else if (line->has(OPT_info))
+      line->fail("--info runs nothing that --compare could compare");
+  }
+  std::unique_ptr<LibraryArgument> library = LibraryArgument::prepare(*line, code), reference;
+  if (library && line->has(OPT_compare) && !(reference = LibraryArgument::prepareReference(*line, code)))
+    library.reset();
   if (!library)
     return code;
 
-  runner::Model model;
+  runner::Model model, referenceModel;
   runner::Failure failure;
-  bool loaded = model.load(library->path(), line->text(OPT_entry).str(), threads, failure);
+  bool loaded = model.load(library->path(), line->text(OPT_entry).str(), threads, failure) &&
+                (!reference || referenceModel.load(reference->path(), line->text(OPT_entry).str(), threads, failure));
   library->discard();
+  if (reference)
+    reference->discard();
   if (!loaded)
     return reportFailure(library->name(), failure);
   if (!line->has(OPT_info))
-    return finishOutput(run(*line, model, library->name(), options, rtol, atol));
+    return finishOutput(run(*line, model, reference ? &referenceModel : nullptr, library->name(), options, rtol, atol));
   if (line->has(OPT_json))
     outs() << model.info().manifest_json << '\n';
   else

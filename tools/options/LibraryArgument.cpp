@@ -108,6 +108,24 @@ std::unique_ptr<LibraryArgument> LibraryArgument::prepare(CommandLine &line, int
   }
 
   argument->library = line.text(OPT_o).str();
+  std::vector<std::string> options = line.compileArguments();
+  // Not beside the library, which is about to go.
+  if (!line.has(OPT_reproducer))
+    options.push_back("--reproducer=" + sys::path::stem(argument->given).str() + ".reproducer.mlir");
+  return compile(std::move(argument), std::move(options), exitCode);
+}
+
+std::unique_ptr<LibraryArgument> LibraryArgument::prepareReference(CommandLine &line, int &exitCode) {
+  std::unique_ptr<LibraryArgument> argument(new LibraryArgument());
+  argument->given = line.positional().front().str();
+  std::vector<std::string> options = line.compileArguments(/*withReports=*/false);
+  options.push_back("--weights=f32");
+  return compile(std::move(argument), std::move(options), exitCode);
+}
+
+std::unique_ptr<LibraryArgument> LibraryArgument::compile(std::unique_ptr<LibraryArgument> argument,
+                                                          std::vector<std::string> options, int &exitCode) {
+  exitCode = ExitUsage;
   if (argument->library.empty()) {
     std::string parent = ScratchFolder::temporaryParent();
     argument->folder = ScratchFolder::create(parent);
@@ -118,11 +136,8 @@ std::unique_ptr<LibraryArgument> LibraryArgument::prepare(CommandLine &line, int
     argument->library = argument->folder->path() + "/model.so";
   }
   std::vector<std::string> command = {findAttnc(), "-o", argument->library};
-  for (std::string &option : line.compileArguments())
+  for (std::string &option : options)
     command.push_back(std::move(option));
-  // Not beside the library, which is about to go.
-  if (!line.has(OPT_reproducer))
-    command.push_back("--reproducer=" + sys::path::stem(argument->given).str() + ".reproducer.mlir");
   command.push_back("--");
   command.push_back(argument->given);
 

@@ -6,6 +6,7 @@
 #include "tools/options/ScratchFolder.h"
 #include <memory>
 #include <string>
+#include <vector>
 
 namespace attn::tools {
 
@@ -16,6 +17,9 @@ class LibraryArgument {
 public:
   /// Null with `exitCode` set, and the reason told, when there is no library.
   static std::unique_ptr<LibraryArgument> prepare(CommandLine &line, int &exitCode);
+  /// The same model, compiled with f32 weights into a folder of its own: what
+  /// --compare=f32 compares with. Only for a model that is compiled first.
+  static std::unique_ptr<LibraryArgument> prepareReference(CommandLine &line, int &exitCode);
   ~LibraryArgument() { discard(); }
   LibraryArgument(const LibraryArgument &) = delete;
 
@@ -27,6 +31,8 @@ public:
 
 private:
   LibraryArgument() = default;
+  static std::unique_ptr<LibraryArgument> compile(std::unique_ptr<LibraryArgument> argument,
+                                                  std::vector<std::string> options, int &exitCode);
   std::string given, library;
   std::unique_ptr<ScratchFolder> folder;
 };

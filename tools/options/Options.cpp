@@ -204,11 +204,11 @@ std::vector<std::pair<std::string, std::vector<int64_t>>> CommandLine::shapes() 
   return result;
 }
 
-std::vector<std::string> CommandLine::compileArguments() const {
-  static constexpr OptionId kGroups[] = {OPT_g_output, OPT_g_compile, OPT_g_limits, OPT_g_inside};
+std::vector<std::string> CommandLine::compileArguments(bool withReports) const {
+  static constexpr OptionId kGroups[] = {OPT_g_compile, OPT_g_limits, OPT_g_output, OPT_g_inside};
   ArgStringList rendered;
   for (const Arg *arg : args)
-    for (OptionId group : kGroups)
+    for (OptionId group : ArrayRef(kGroups).take_front(withReports ? 4 : 2))
       if (arg->getOption().matches(group) && !arg->getOption().matches(OPT_o))
         arg->render(args, rendered);
   return std::vector<std::string>(rendered.begin(), rendered.end());

@@ -64,8 +64,9 @@ public:
   /// Every --shape, as input and sizes, -1 for one left open ("?").
   std::vector<std::pair<std::string, std::vector<int64_t>>> shapes();
 
-  /// The options of the groups that shape a compile, as attnc takes them.
-  std::vector<std::string> compileArguments() const;
+  /// The options of the groups that shape a compile, as attnc takes them;
+  /// without reports, those alone that change what is computed.
+  std::vector<std::string> compileArguments(bool withReports = true) const;
 
   /// Reports a usage error, once, with a pointer to --help.
   void fail(const llvm::Twine &message);

@@ -43,6 +43,8 @@ defm seed : Eq<"seed", "N",
     "a dimension the model leaves open is 8, or what --dim says", g_run, runners>;
 defm entry : Eq<"entry", "NAME", "the entry to run (default: the first)", g_run, runners>;
 defm threads : Eq<"threads", "N", "threads to run with (default: all processors)", g_run, runners>;
+defm compare : Eq<"compare", "f32",
+    "compile the model a second time with weights in f32, and print how far each output is from its", g_run, [RunVis]>;
 def info : SimpleFlag<"info", "print what the library holds instead of running it", g_run, [RunVis]>;
 
 //===----------------------------------------------------------------------===//
