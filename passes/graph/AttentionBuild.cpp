@@ -1,32 +1,17 @@
-#include "passes/graph/AttentionMatch.h"
+#include "passes/graph/AttentionBuilder.h"
 
 #include "passes/graph/MappedTensor.h"
 #include "passes/graph/Structured.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
-#include "llvm/ADT/SmallSet.h"
 
 using namespace mlir;
 
 namespace attn {
 namespace {
 
-using AtomSet = llvm::SmallSet<unsigned, 8>;
 using Operand = AttentionMatch::Operand;
-
-/// Several atoms that are one dimension of the attention: they stand side by
-/// side, in this order, wherever the last of them stands.
-using Unit = Atoms;
-
-Atoms flatten(const Access &access) {
-  Atoms flat;
-  for (const Atoms &atoms : access)
-    llvm::append_range(flat, atoms);
-  return flat;
-}
-
-AtomSet setOf(ArrayRef<unsigned> atoms) { return AtomSet(atoms.begin(), atoms.end()); }
 
 Value expandTo(OpBuilder &b, Location loc, Value value, ArrayRef<ReassociationIndices> groups,
                ArrayRef<OpFoldResult> sizes) {
@@ -59,222 +44,7 @@ Value expandTo(OpBuilder &b, Location loc, Value value, ArrayRef<ReassociationIn
   return tensor::ExpandShapeOp::create(b, loc, type, value, groups, exact);
 }
 
-/// Assigns atoms to the dimensions b, h, i, j, d, e, and builds the op.
-class AttentionBuilder {
-public:
-  AttentionBuilder(RewriterBase &b, AttentionMatch &match, Miss &miss)
-      : b(b), match(match), miss(miss), loc(match.result.value.getLoc()) {}
-
-  FailureOr<AttentionOp> build();
-
-private:
-  LogicalResult fail(const Twine &reason, Location location) {
-    miss = {reason.str(), location};
-    return failure();
-  }
-  LogicalResult classify();
-  LogicalResult sumTerms(ArrayRef<Operand> terms, Operand &sum, StringRef what);
-  LogicalResult assignIndices();
-  bool mergeUnits(SmallVector<Unit> &units, bool divided);
-  LogicalResult unify(SmallVector<Unit> &units, AttentionOp::Dim dim, StringRef what);
-  std::optional<std::pair<unsigned, Atoms>> segment(ArrayRef<unsigned> atoms, size_t at) const;
-  LogicalResult arrange(Operand &operand, ArrayRef<unsigned> mustName, AffineMap &map, StringRef what);
-  Value toTarget(Value value, ArrayRef<unsigned> dims);
-
-  const Extent &extent(unsigned atom) const { return match.space.getExtent(atom); }
-  OpFoldResult size(ArrayRef<unsigned> atoms) {
-    Extent product(1);
-    for (unsigned atom : atoms)
-      product = product * extent(atom);
-    return product.materialize(b, loc);
-  }
-
-  RewriterBase &b;
-  AttentionMatch &match;
-  Miss &miss;
-  Location loc;
-  SmallVector<Atoms> sequences; ///< atoms of every operand in memory order, then of every index
-  Unit units[6];
-};
-
-/// Joins two units that are neighbours in every operand. With `divided`, the
-/// second one is absent somewhere (a grouped-query head: read at h floordiv c).
-bool AttentionBuilder::mergeUnits(SmallVector<Unit> &classUnits, bool divided) {
-  for (size_t x = 0; x != classUnits.size(); ++x)
-    for (size_t y = 0; y != classUnits.size(); ++y) {
-      if (x == y)
-        continue;
-      const Unit &major = classUnits[x], &minor = classUnits[y];
-      bool everywhere = true, alone = false;
-      for (ArrayRef<unsigned> sequence : sequences) {
-        const auto *last = llvm::find(sequence, major.back()), *next = llvm::find(sequence, minor.front());
-        bool hasMajor = last != sequence.end(), hasMinor = next != sequence.end();
-        alone |= hasMajor && !hasMinor;
-        if (hasMajor && hasMinor)
-          everywhere &= next == last + 1;
-        else
-          everywhere &= !hasMinor && (!hasMajor || divided);
-      }
-      if (divided)
-        everywhere &= alone && llvm::all_of(minor, [&](unsigned atom) { return extent(atom).constant().has_value(); });
-      if (!everywhere)
-        continue;
-      llvm::append_range(classUnits[x], Unit(classUnits[y]));
-      classUnits.erase(classUnits.begin() + y);
-      return true;
-    }
-  return false;
-}
-
-LogicalResult AttentionBuilder::unify(SmallVector<Unit> &classUnits, AttentionOp::Dim dim, StringRef what) {
-  while (classUnits.size() > 1 && mergeUnits(classUnits, /*divided=*/false)) {
-  }
-  if (classUnits.size() > 1)
-    return fail("several " + what + " dimensions that are not side by side", loc);
-  if (!classUnits.empty())
-    units[dim] = classUnits.front();
-  return success();
-}
-
-LogicalResult AttentionBuilder::classify() {
-  bool isAdditive = match.kind == ScoreKind::additive;
-  AtomSet q, k, v, out, captured, keys, widths;
-  Atoms order; // of the query, then of the others
-  auto add = [&](Operand &operand, AtomSet *set) -> LogicalResult {
-    match.space.resolve(operand.access);
-    sequences.push_back(flatten(operand.access));
-    if (setOf(sequences.back()).size() != sequences.back().size())
-      return fail("an operand is read along its diagonal", operand.value.getLoc());
-    if (set)
-      set->insert(sequences.back().begin(), sequences.back().end());
-    if (set != &captured)
-      llvm::append_range(order, sequences.back());
-    return success();
-  };
-  SmallVector<std::pair<Operand *, AtomSet *>> operands;
-  for (Operand &term : match.queryTerms)
-    operands.push_back({&term, &q});
-  if (!isAdditive)
-    operands.push_back({&match.query, &q});
-  operands.push_back({&match.result, &out});
-  for (Operand &term : match.keyTerms)
-    operands.push_back({&term, &k});
-  if (match.kind == ScoreKind::dot)
-    operands.push_back({&match.key, &k});
-  operands.push_back({&match.value, &v});
-  if (match.alignment.value)
-    operands.push_back({&match.alignment, nullptr});
-  for (Operand &capture : match.captures)
-    operands.push_back({&capture, &captured});
-  for (auto [operand, set] : operands)
-    if (failed(add(*operand, set)))
-      return failure();
-  // An index in a region is an operand of its own to what may be joined.
-  for (auto &[index, atoms] : match.indices) {
-    match.space.resolve(atoms);
-    sequences.push_back(atoms);
-  }
-  match.space.resolve(match.keys);
-  match.space.resolve(match.widths);
-  keys = setOf(match.keys);
-  widths = setOf(match.widths);
-
-  SmallVector<Unit> batch, rows, keyUnits, widthUnits, valueUnits;
-  for (unsigned atom : match.keys)
-    keyUnits.push_back({atom});
-  for (unsigned atom : match.widths)
-    widthUnits.push_back({atom});
-  AtomSet seen;
-  for (unsigned atom : order) {
-    if (!seen.insert(atom).second || keys.count(atom) || widths.count(atom))
-      continue;
-    if (!out.count(atom))
-      return fail("a dimension of the scores is summed beside the keys", loc);
-    if (!q.count(atom) && !k.count(atom) && v.count(atom) && !captured.count(atom))
-      valueUnits.push_back({atom});
-    else if (!k.count(atom) && !v.count(atom) && (q.count(atom) || (isAdditive && captured.count(atom))))
-      rows.push_back({atom});
-    else if (q.count(atom) || k.count(atom) || v.count(atom) || captured.count(atom))
-      batch.push_back({atom});
-    else
-      return fail("the weights are repeated along a dimension that no operand has", loc);
-  }
-  const AtomSet &scored = match.kind == ScoreKind::given ? q : k;
-  for (unsigned atom : match.keys)
-    if ((match.kind != ScoreKind::given && q.count(atom)) || out.count(atom) || !scored.count(atom) || !v.count(atom))
-      return fail("the key position is not one of key and value alone", loc);
-  for (unsigned atom : match.widths)
-    if (v.count(atom) || out.count(atom) || captured.count(atom))
-      return fail("the width of the score's contraction is used outside of it", loc);
-
-  // Queries in several dimensions: what cannot be joined is a batch dimension
-  // that only the query has.
-  while (rows.size() > 1 && mergeUnits(rows, /*divided=*/false)) {
-  }
-  while (rows.size() > 1) {
-    // One that follows a batch dimension everywhere is a head of a group; else the one whose size is known.
-    auto isMember = [&](const Unit &row) {
-      SmallVector<Unit> trial(batch);
-      trial.push_back(row);
-      while (mergeUnits(trial, /*divided=*/true)) {
-      }
-      return llvm::none_of(trial, [&](const Unit &unit) { return unit == row; });
-    };
-    auto isKnown = [&](const Unit &row) {
-      return llvm::all_of(row, [&](unsigned atom) { return extent(atom).constant().has_value(); });
-    };
-    auto *head = llvm::find_if(rows, isMember);
-    if (head == rows.end())
-      head = llvm::find_if(rows, isKnown);
-    if (head == rows.end())
-      head = rows.begin();
-    batch.push_back(*head);
-    rows.erase(head);
-  }
-  // Head groups first: h floordiv c says more than a batch of heads.
-  while (batch.size() > 2 && mergeUnits(batch, /*divided=*/true)) {
-  }
-  while (batch.size() > 2 && mergeUnits(batch, /*divided=*/false)) {
-  }
-  if (batch.size() > 2)
-    return fail("more than two batch dimensions that are not side by side", loc);
-  if (failed(unify(rows, AttentionOp::I, "query")) || failed(unify(keyUnits, AttentionOp::J, "key")) ||
-      failed(unify(widthUnits, AttentionOp::D, "key width")) ||
-      failed(unify(valueUnits, AttentionOp::E, "value width")))
-    return failure();
-
-  // A unit that some operand names in part is read at h floordiv c, so it is h.
-  auto isDivided = [&](const Unit &unit) {
-    return llvm::any_of(sequences, [&](const Atoms &sequence) {
-      return llvm::is_contained(sequence, unit.front()) && !llvm::is_contained(sequence, unit.back());
-    });
-  };
-  if (batch.size() == 1) {
-    units[isDivided(batch[0]) ? AttentionOp::H : AttentionOp::B] = batch[0];
-  } else if (batch.size() == 2) {
-    // The outer one is b. Where the query is [s, h] and b is 1, so is either.
-    bool swapped = isDivided(batch[0]);
-    if (swapped && isDivided(batch[1]))
-      return fail("two dimensions of grouped heads", loc);
-    units[AttentionOp::B] = batch[swapped ? 1 : 0];
-    units[AttentionOp::H] = batch[swapped ? 0 : 1];
-  }
-  return success();
-}
-
-/// The run of atoms from `at` that belongs to one dimension.
-std::optional<std::pair<unsigned, Atoms>> AttentionBuilder::segment(ArrayRef<unsigned> atoms, size_t at) const {
-  for (unsigned dim = 0; dim != 6; ++dim) {
-    const auto *start = llvm::find(units[dim], atoms[at]);
-    if (start == units[dim].end())
-      continue;
-    Atoms run;
-    for (const auto *it = start; it != units[dim].end() && at < atoms.size() && atoms[at] == *it; ++it, ++at)
-      run.push_back(*it);
-    return std::pair(dim, run);
-  }
-  return std::nullopt;
-}
+} // namespace
 
 /// Makes `operand` a tensor with one dimension of the attention a dimension,
 /// by reshapes that move nothing, and its map. Dimensions in `mustName` that
@@ -504,6 +274,21 @@ LogicalResult AttentionBuilder::sumTerms(ArrayRef<Operand> terms, Operand &sum, 
   return success();
 }
 
+/// Repeats a query that is the same for every i; only a mask differs.
+void AttentionBuilder::repeatQuery() {
+  match.space.resolve(match.query.access);
+  Atoms named = flatten(match.query.access);
+  if (units[AttentionOp::I].empty() || llvm::is_contained(named, units[AttentionOp::I].front()))
+    return;
+  Value query = match.query.value;
+  SmallVector<OpFoldResult> sizes{size(units[AttentionOp::I])};
+  llvm::append_range(sizes, tensor::getMixedSizes(b, loc, query));
+  AffineMap map = b.getMultiDimIdentityMap(sizes.size()).dropResult(0);
+  match.query.value = elementwise(b, loc, sizes, getElementTypeOrSelf(query), query, map,
+                                  [](OpBuilder &, Location, ValueRange args) { return args.front(); });
+  match.query.access.insert(match.query.access.begin(), units[AttentionOp::I]);
+}
+
 FailureOr<AttentionOp> AttentionBuilder::build() {
   Type element = getElementTypeOrSelf(match.result.value);
   for (const Operand *operand : {&match.query, &match.key, &match.value, &match.alignment})
@@ -519,6 +304,8 @@ FailureOr<AttentionOp> AttentionBuilder::build() {
   if (isAdditive &&
       (failed(sumTerms(match.queryTerms, match.query, "query")) || failed(sumTerms(match.keyTerms, match.key, "key"))))
     return failure();
+  if (match.repeatsQuery)
+    repeatQuery();
   AttentionParts parts;
   parts.kind = match.kind;
   parts.maskedRows = match.maskedRows;
@@ -590,8 +377,6 @@ FailureOr<AttentionOp> AttentionBuilder::build() {
   b.replaceAllUsesWith(match.result.value, toTarget(op.getResult(), dims));
   return op;
 }
-
-} // namespace
 
 FailureOr<AttentionOp> buildAttention(RewriterBase &rewriter, AttentionMatch &match, Miss &miss) {
   return AttentionBuilder(rewriter, match, miss).build();

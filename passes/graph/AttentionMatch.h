@@ -34,6 +34,8 @@ struct AttentionMatch {
   /// Captures stay the tensors that they are in the graph: neither followed
   /// through views nor computed in the region.
   bool wholeCaptures = false;
+  /// The query may lack the dimension i, which only captures then have.
+  bool repeatsQuery = false;
   AtomSpace space;
   /// What regions compute in.
   mlir::FloatType computeType;
@@ -63,6 +65,7 @@ struct AttentionMatch {
 struct ScoreSource {
   ScoreKind kind;
   mlir::linalg::LinalgOp product; ///< the contraction over the width; null: a sum of two terms, or given
+  bool isRepeated = false;        ///< its product lacks the query's dimension, along which only a mask differs
 };
 
 /// The contractions to which weights made by `softmax` flow through elementwise

@@ -29,13 +29,30 @@ bool covers(const Access &access, ArrayRef<unsigned> atoms) {
   return llvm::all_of(atoms, [&](unsigned atom) { return names(access, atom); });
 }
 
+/// Whether `value` is the same in every run.
+bool isStatic(Value value) {
+  SmallVector<Value> front{value};
+  DenseSet<Value> seen;
+  while (!front.empty()) {
+    Value next = front.pop_back_val();
+    Operation *op = next.getDefiningOp();
+    // Sizes do not count: a table is cut to them, positions are counted up to them.
+    if (next.getType().isIndex() || !seen.insert(next).second)
+      continue;
+    if (!op || op->getNumRegions() > 1 || seen.size() > 256)
+      return false;
+    llvm::append_range(front, op->getOperands());
+  }
+  return true;
+}
+
 /// Matches what is before a softmax for one source of scores.
 class ScoreMatcher {
 public:
   ScoreMatcher(AttentionMatch &match, SoftmaxOp softmax, const Access &access, Miss &miss)
       : match(match), space(match.space), softmax(softmax), access(access), miss(miss) {}
 
-  LogicalResult matchDot(linalg::LinalgOp product);
+  LogicalResult matchDot(linalg::LinalgOp product, bool isRepeated);
   LogicalResult matchAdditive(linalg::LinalgOp product);
   LogicalResult matchRankOne();
   LogicalResult matchGiven();
@@ -63,11 +80,11 @@ private:
     return atoms;
   }
 
-  LogicalResult readProduct(linalg::LinalgOp product, Operand (&operands)[2]);
+  LogicalResult readProduct(linalg::LinalgOp product, bool isRepeated, Operand (&operands)[2]);
   std::optional<Operand> onlyInput(const Operand &tensor);
   void collectTerms(Operand sum, SmallVectorImpl<Operand> &terms);
   LogicalResult sortTerms(const Operand &sum);
-  LogicalResult findScores(Operand &scores, Type element);
+  void findScores(Operand at, Type element, SmallVectorImpl<Operand> &found, DenseSet<Value> &seen);
   void walkUpScaled(Operand &operand, double &scale);
 
   AttentionMatch &match;
@@ -78,7 +95,7 @@ private:
 };
 
 /// Writes the score region from `product`, and finds how its operands are read.
-LogicalResult ScoreMatcher::readProduct(linalg::LinalgOp product, Operand (&operands)[2]) {
+LogicalResult ScoreMatcher::readProduct(linalg::LinalgOp product, bool isRepeated, Operand (&operands)[2]) {
   RegionWriter writer(match, product->getResult(0), kScores, match.scoreCaptures, miss);
   FailureOr<std::unique_ptr<Region>> region = writer.write(softmax.getInput(), access);
   if (failed(region))
@@ -87,8 +104,9 @@ LogicalResult ScoreMatcher::readProduct(linalg::LinalgOp product, Operand (&oper
   if (!isZeroFill(product.getDpsInits()[0]))
     return fail("the scores' contraction accumulates onto other values", product.getLoc());
   resolve(*writer.targetAccess);
-  if (!covers(*writer.targetAccess, allAtoms()))
-    return fail("the scores' contraction is not made for each query and key", product.getLoc());
+  for (unsigned atom : allAtoms())
+    if (!names(*writer.targetAccess, atom) && (!isRepeated || !isRow(atom)))
+      return fail("the scores' contraction is not made for each query and key", product.getLoc());
 
   SmallVector<Atoms> loops = AtomSpace::loopAtoms(product, *writer.targetAccess);
   SmallVector<bool> known(product.getNumLoops(), false);
@@ -157,9 +175,9 @@ void scaleScore(Region &region, double scale) {
   score.replaceAllUsesExcept(product, product.getDefiningOp());
 }
 
-LogicalResult ScoreMatcher::matchDot(linalg::LinalgOp product) {
+LogicalResult ScoreMatcher::matchDot(linalg::LinalgOp product, bool isRepeated) {
   Operand operands[2];
-  if (failed(readProduct(product, operands)))
+  if (failed(readProduct(product, isRepeated, operands)))
     return failure();
   resolve(operands[0].access);
   resolve(operands[1].access);
@@ -173,8 +191,17 @@ LogicalResult ScoreMatcher::matchDot(linalg::LinalgOp product) {
     return fail(first ? "both operands of the scores' contraction depend on the key position"
                       : "the scores' contraction does not depend on the key position",
                 product.getLoc());
+  match.repeatsQuery = isRepeated;
   match.query = operands[first ? 1 : 0];
   match.key = operands[first ? 0 : 1];
+  // w . k with a term of the query added: a sum of two terms says more.
+  if (!isRepeated && isStatic(match.query.value) && llvm::any_of(match.scoreCaptures, [&](unsigned n) {
+        const Operand &capture = match.captures[n];
+        return isa<FloatType>(getElementTypeOrSelf(capture.value.getType())) && !isStatic(capture.value);
+      }))
+    return fail("the query is a constant, but not the only term beside the key", product.getLoc());
+  if (match.keys.empty() && isStatic(match.key.value))
+    return fail("the score does not depend on a key", product.getLoc());
   double scale = 1;
   walkUpScaled(match.query, scale);
   walkUpScaled(match.key, scale);
@@ -238,18 +265,6 @@ void ScoreMatcher::collectTerms(Operand sum, SmallVectorImpl<Operand> &terms) {
     terms.push_back(sum);
 }
 
-/// Whether `value` is the same in every run.
-bool isStatic(Value value) {
-  while (Operation *op = value.getDefiningOp()) {
-    if (isa<WeightOp>(op) || op->hasTrait<OpTrait::ConstantLike>())
-      return true;
-    if (!isView(op))
-      return false;
-    value = op->getOperand(0);
-  }
-  return false;
-}
-
 /// Splits the terms of `sum` between query and key.
 LogicalResult ScoreMatcher::sortTerms(const Operand &sum) {
   SmallVector<Operand> terms;
@@ -286,7 +301,7 @@ LogicalResult ScoreMatcher::sortTerms(const Operand &sum) {
 /// sum_d a_d * activation(query + key)
 LogicalResult ScoreMatcher::matchAdditive(linalg::LinalgOp product) {
   Operand operands[2];
-  if (failed(readProduct(product, operands)))
+  if (failed(readProduct(product, /*isRepeated=*/false, operands)))
     return failure();
   match.kind = ScoreKind::additive;
   resolve(operands[0].access);
@@ -326,64 +341,64 @@ LogicalResult ScoreMatcher::matchAdditive(linalg::LinalgOp product) {
   return success();
 }
 
-/// Goes up from the softmax to the tensor that elementwise ops turn into its
-/// input and that still holds an element for each query and key.
-LogicalResult ScoreMatcher::findScores(Operand &scores, Type element) {
-  Operand at{softmax.getInput(), access};
-  std::optional<Operand> found;
-  while (true) {
-    resolve(at.access);
-    if (getElementTypeOrSelf(at.value) == element)
-      found = at;
-    Operation *op = at.value.getDefiningOp();
-    Operand next = at;
-    if (isView(op)) {
-      if (!space.stepUp(next.value, next.access))
-        break;
-      resolve(next.access);
-      if (!covers(next.access, allAtoms()))
-        break;
-      at = next;
-      continue;
-    }
-    auto linalgOp = dyn_cast_or_null<linalg::LinalgOp>(op);
-    if (!linalgOp || !isPointwise(linalgOp))
-      break;
-    SmallVector<Atoms> loops = AtomSpace::loopAtoms(linalgOp, at.access);
-    next.value = {};
+/// The tensors of type `element` with an element for each query and key which elementwise ops turn into the
+/// softmax's input, the farthest first.
+void ScoreMatcher::findScores(Operand at, Type element, SmallVectorImpl<Operand> &found, DenseSet<Value> &seen) {
+  if (!seen.insert(at.value).second)
+    return;
+  resolve(at.access);
+  Operation *op = at.value.getDefiningOp();
+  SmallVector<Operand> sources;
+  if (isView(op)) {
+    Operand source = at;
+    if (space.stepUp(source.value, source.access))
+      sources.push_back(source);
+  } else if (auto linalgOp = dyn_cast_or_null<linalg::LinalgOp>(op); linalgOp && isPointwise(op)) {
     for (OpOperand *input : linalgOp.getDpsInputOperands()) {
       if (!isa<FloatType>(getElementTypeOrSelf(input->get().getType())) || splatConstant(input->get()) ||
           !isa<RankedTensorType>(input->get().getType()))
         continue;
-      std::optional<Access> read = AtomSpace::operandAccess(linalgOp.getMatchingIndexingMap(input), loops);
-      if (!read || next.value)
-        continue;
-      // Not one that is only repeated for each query and key.
-      Operand source{input->get(), *read};
-      space.walkUp(source.value, source.access);
-      if (covers(source.access, allAtoms()))
-        next = {input->get(), *read};
+      resolve(at.access);
+      if (std::optional<Access> read = AtomSpace::operandAccess(linalgOp.getMatchingIndexingMap(input),
+                                                                AtomSpace::loopAtoms(linalgOp, at.access)))
+        sources.push_back({input->get(), *read});
     }
-    if (!next.value)
-      break;
-    at = next;
   }
-  if (!found)
-    return fail("scores and values differ in element type", softmax.getLoc());
-  scores = *found;
-  return success();
+  for (const Operand &source : sources) {
+    // Not one that is only repeated for each query and key.
+    Operand origin = source;
+    space.walkUp(origin.value, origin.access);
+    if (covers(origin.access, allAtoms()))
+      findScores(source, element, found, seen);
+  }
+  if (getElementTypeOrSelf(at.value) == element)
+    found.push_back(at);
 }
 
 LogicalResult ScoreMatcher::matchRankOne() {
   match.kind = ScoreKind::additive;
-  Operand sum;
-  if (failed(findScores(sum, getElementTypeOrSelf(match.value.value))) || failed(sortTerms(sum)))
-    return failure();
-  if (llvm::none_of(match.queryTerms, [&](const Operand &term) {
-        return namesAny(term.access, [&](unsigned atom) { return isRow(atom); });
-      }))
-    return fail("the score does not depend on the query's position", softmax.getLoc());
-  RegionWriter writer(match, sum.value, kScores, match.scoreCaptures, miss);
+  SmallVector<Operand> found;
+  DenseSet<Value> seen;
+  findScores({softmax.getInput(), access}, getElementTypeOrSelf(match.value.value), found, seen);
+  auto isSum = [&](const Operand &sum) {
+    match.queryTerms.clear();
+    match.keyTerms.clear();
+    if (failed(sortTerms(sum)))
+      return false;
+    auto isFree = [](const Operand &term) { return !isStatic(term.value); };
+    bool hasRows = llvm::any_of(allAtoms(), [&](unsigned atom) { return isRow(atom); });
+    auto isQuery = [&](const Operand &term) {
+      return isFree(term) && (!hasRows || namesAny(term.access, [&](unsigned atom) { return isRow(atom); }));
+    };
+    if (llvm::any_of(match.queryTerms, isQuery) && llvm::any_of(match.keyTerms, isFree))
+      return true;
+    miss = {"the score does not depend on the query's position", softmax.getLoc()};
+    return false;
+  };
+  auto *sum = llvm::find_if(found, isSum);
+  if (sum == found.end())
+    return found.empty() ? fail("scores and values differ in element type", softmax.getLoc()) : failure();
+  RegionWriter writer(match, sum->value, kScores, match.scoreCaptures, miss);
   FailureOr<std::unique_ptr<Region>> region = writer.write(softmax.getInput(), access);
   if (failed(region))
     return failure();
@@ -396,8 +411,13 @@ LogicalResult ScoreMatcher::matchRankOne() {
 
 LogicalResult ScoreMatcher::matchGiven() {
   match.kind = ScoreKind::given;
-  if (failed(findScores(match.query, getElementTypeOrSelf(match.value.value))))
-    return failure();
+  SmallVector<Operand> found;
+  DenseSet<Value> seen;
+  findScores({softmax.getInput(), access}, getElementTypeOrSelf(match.value.value), found, seen);
+  if (found.empty())
+    return fail("scores and values differ in element type", softmax.getLoc());
+  auto *computed = llvm::find_if(found, [](const Operand &at) { return !isStatic(at.value); });
+  match.query = computed == found.end() ? found.front() : *computed;
   RegionWriter writer(match, match.query.value, kScores, match.scoreCaptures, miss);
   FailureOr<std::unique_ptr<Region>> region = writer.write(softmax.getInput(), access);
   if (failed(region))
@@ -433,7 +453,11 @@ SmallVector<ScoreSource> findScoreSources(SoftmaxOp softmax) {
     }
     front = std::move(next);
   }
+  SmallVector<ScoreSource> products(sources);
   sources.push_back({ScoreKind::additive, {}});
+  for (const ScoreSource &source : products)
+    if (source.kind == ScoreKind::dot)
+      sources.push_back({ScoreKind::dot, source.product, /*isRepeated=*/true});
   sources.push_back({ScoreKind::given, {}});
   return sources;
 }
@@ -443,7 +467,8 @@ LogicalResult matchScores(AttentionMatch &match, SoftmaxOp softmax, const Access
   ScoreMatcher matcher(match, softmax, access, miss);
   if (!source.product)
     return source.kind == ScoreKind::given ? matcher.matchGiven() : matcher.matchRankOne();
-  return source.kind == ScoreKind::dot ? matcher.matchDot(source.product) : matcher.matchAdditive(source.product);
+  return source.kind == ScoreKind::dot ? matcher.matchDot(source.product, source.isRepeated)
+                                       : matcher.matchAdditive(source.product);
 }
 
 } // namespace attn

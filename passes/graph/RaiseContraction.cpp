@@ -4,6 +4,7 @@
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/IR/PatternMatch.h"
 #include "mlir/IR/Remarks.h"
 
@@ -49,18 +50,55 @@ struct RaiseContractionPass : impl::RaiseContractionPassBase<RaiseContractionPas
         sums.push_back(op);
     });
     for (linalg::LinalgOp sum : sums)
-      visit(sum);
+      if (!raise(sum))
+        dropUnitSum(sum);
   }
 
 private:
-  void visit(linalg::LinalgOp sum) {
+  /// A sum over dimensions of size 1 is a reshape.
+  void dropUnitSum(linalg::LinalgOp sum) {
+    OpOperand *input = sum.getDpsInputOperand(0);
+    AffineMap read = sum.getMatchingIndexingMap(input), written = sum.getMatchingIndexingMap(sum.getDpsInitOperand(0));
+    auto type = dyn_cast<RankedTensorType>(input->get().getType());
+    auto result = cast<RankedTensorType>(sum->getResult(0).getType());
+    if (!type || type.getElementType() != result.getElementType() || !read.isPermutation() ||
+        !written.isProjectedPermutation())
+      return;
+    // The dimensions that are left stand in their order, each with the ones of size 1 behind it.
+    SmallVector<ReassociationIndices> groups;
+    ReassociationIndices leading;
+    unsigned next = 0;
+    for (auto [n, expr] : llvm::enumerate(read.getResults())) {
+      bool isKept = next < written.getNumResults() && written.getResult(next) == expr;
+      if (!isKept && (written.isFunctionOfDim(cast<AffineDimExpr>(expr).getPosition()) || type.getDimSize(n) != 1))
+        return;
+      if (isKept) {
+        groups.emplace_back(next == 0 ? leading : ReassociationIndices());
+        ++next;
+      }
+      (groups.empty() ? leading : groups.back()).push_back(n);
+    }
+    if (next != written.getNumResults())
+      return;
+    sources.erase(sum->getResult(0));
+    targets.erase(sum->getResult(0));
+    IRRewriter rewriter(sum);
+    Value reshaped = tensor::CollapseShapeOp::create(rewriter, sum.getLoc(), input->get(), groups);
+    if (reshaped.getType() != result)
+      reshaped = tensor::CastOp::create(rewriter, sum.getLoc(), result, reshaped);
+    rewriter.replaceOp(sum, reshaped);
+  }
+
+  /// Whether `sum` is a sum of products, and a contraction now.
+  bool raise(linalg::LinalgOp sum) {
     auto product = sum->getOperand(0).getDefiningOp<linalg::LinalgOp>();
     if (!product || !isPointwise(product) || product.getNumDpsInputs() != 2)
-      return;
-    Type element = getElementTypeOrSelf(sum->getResult(0));
-    auto multiply = product.getBlock()->getTerminator()->getOperand(0).getDefiningOp<arith::MulFOp>();
-    if (!multiply || getElementTypeOrSelf(product->getResult(0)) != element)
-      return;
+      return false;
+    // The sum is in the type of the factors or, as that of half types, in a wider one; then products are rounded.
+    Type element = getElementTypeOrSelf(product->getResult(0)), total = getElementTypeOrSelf(sum->getResult(0));
+    auto multiply = stripConversions(product.getBlock()->getTerminator()->getOperand(0)).getDefiningOp<arith::MulFOp>();
+    if (!multiply || (total != element && total != accumulatorType(element)))
+      return false;
     Value factors[2];
     AffineMap maps[2];
     AffineMap written = product.getMatchingIndexingMap(product.getDpsInitOperand(0));
@@ -68,24 +106,24 @@ private:
     // Loops of the sum for each loop of the product.
     AffineMap loops = inversePermutation(written).compose(read);
     for (unsigned n : {0, 1}) {
-      auto argument = dyn_cast<BlockArgument>(multiply->getOperand(n));
+      auto argument = dyn_cast<BlockArgument>(stripConversions(multiply->getOperand(n)));
       if (!argument || argument.getOwner() != product.getBlock())
-        return;
+        return false;
       OpOperand *operand = product.getMatchingOpOperand(argument);
       if (!product.isDpsInput(operand) || getElementTypeOrSelf(operand->get()) != element)
-        return;
+        return false;
       factors[n] = operand->get();
       maps[n] = product.getMatchingIndexingMap(operand).compose(loops);
       if (!maps[n].isProjectedPermutation())
-        return;
+        return false;
     }
     // A summed dimension must be one of an operand, or its size is lost.
     for (unsigned loop = 0; loop != sum.getNumLoops(); ++loop)
       if (!maps[0].isFunctionOfDim(loop) && !maps[1].isFunctionOfDim(loop))
-        return;
+        return false;
     if (!comesFromSoftmax(factors[0], sources) && !comesFromSoftmax(factors[1], sources) &&
         !reachesSoftmax(sum->getResult(0), targets))
-      return;
+      return false;
     // The result dies, and another one may get its address.
     sources.erase(sum->getResult(0));
     targets.erase(sum->getResult(0));
@@ -95,6 +133,7 @@ private:
     rewriter.replaceOpWithNewOp<linalg::ContractOp>(
         sum, sum->getResultTypes(), ValueRange(factors), sum.getDpsInits(),
         rewriter.getAffineMapArrayAttr({maps[0], maps[1], sum.getMatchingIndexingMap(sum.getDpsInitOperand(0))}));
+    return true;
   }
 
   DenseMap<Value, bool> sources, targets;

@@ -1,6 +1,7 @@
 #include "dialects/attn/AttnOps.h"
 #include "passes/Passes.h"
 #include "passes/graph/Access.h"
+#include "passes/graph/AssumeRequired.h"
 #include "passes/graph/Structured.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -272,6 +273,7 @@ LogicalResult raiseExponential(RewriterBase &rewriter, linalg::LinalgOp op) {
 
 struct RaiseSoftmaxPass : impl::RaiseSoftmaxPassBase<RaiseSoftmaxPass> {
   void runOnOperation() override {
+    assumeRequiredSizes(getOperation());
     SmallVector<linalg::LinalgOp> ops;
     getOperation()->walk([&](linalg::LinalgOp op) { ops.push_back(op); });
     IRRewriter rewriter(&getContext());

@@ -1,5 +1,6 @@
 #include "dialects/attn/NodeLocation.h"
 #include "passes/Passes.h"
+#include "passes/graph/AssumeRequired.h"
 #include "passes/graph/AttentionMatch.h"
 #include "passes/graph/MaskMining.h"
 #include "passes/graph/Structured.h"
@@ -121,6 +122,7 @@ Miss whyNotContracted(SoftmaxOp softmax) {
 
 struct RecognizeAttentionPass : impl::RecognizeAttentionPassBase<RecognizeAttentionPass> {
   void runOnOperation() override {
+    assumeRequiredSizes(getOperation());
     SmallVector<AttentionOp> present;
     SmallVector<SoftmaxOp> softmaxes;
     getOperation().walk([&](Operation *op) {

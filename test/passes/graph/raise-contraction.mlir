@@ -56,3 +56,64 @@ func.func @elsewhere(%s: tensor<2x7xf32>, %v: tensor<2x7xf32>) -> tensor<2xf32> 
   } -> tensor<2xf32>
   return %c : tensor<2xf32>
 }
+
+// -----
+
+#bj = affine_map<(b, j, e) -> (b, j)>
+#all = affine_map<(b, j, e) -> (b, j, e)>
+#be = affine_map<(b, j, e) -> (b, e)>
+// A product that is rounded to the half type of its factors before the sum in f32.
+// CHECK-LABEL: func.func @rounded_product
+// CHECK: linalg.contract {{.*}} ins(%{{.+}}, %{{.+}} : tensor<2x7xf16>, tensor<2x7x8xf16>) outs(%{{.+}} : tensor<2x8xf32>)
+func.func @rounded_product(%s: tensor<2x7xf16>, %v: tensor<2x7x8xf16>) -> tensor<2x8xf32> {
+  %zero = arith.constant 0.0 : f32
+  %p = attn.softmax %s dim 1 : tensor<2x7xf16>
+  %ex = tensor.empty() : tensor<2x7x8xf16>
+  %x = linalg.generic {indexing_maps = [#bj, #all, #all], iterator_types = ["parallel", "parallel", "parallel"]}
+      ins(%p, %v : tensor<2x7xf16>, tensor<2x7x8xf16>) outs(%ex : tensor<2x7x8xf16>) {
+  ^bb0(%a: f16, %b: f16, %o: f16):
+    %wa = arith.extf %a : f16 to f32
+    %wb = arith.extf %b : f16 to f32
+    %r = arith.mulf %wa, %wb : f32
+    %t = arith.truncf %r : f32 to f16
+    linalg.yield %t : f16
+  } -> tensor<2x7x8xf16>
+  %ec = tensor.empty() : tensor<2x8xf32>
+  %fc = linalg.fill ins(%zero : f32) outs(%ec : tensor<2x8xf32>) -> tensor<2x8xf32>
+  %c = linalg.generic {indexing_maps = [#all, #be], iterator_types = ["parallel", "reduction", "parallel"]}
+      ins(%x : tensor<2x7x8xf16>) outs(%fc : tensor<2x8xf32>) {
+  ^bb0(%a: f16, %o: f32):
+    %w = arith.extf %a : f16 to f32
+    %r = arith.addf %o, %w : f32
+    linalg.yield %r : f32
+  } -> tensor<2x8xf32>
+  return %c : tensor<2x8xf32>
+}
+
+// -----
+
+#all = affine_map<(b, u, j) -> (b, u, j)>
+#bj = affine_map<(b, u, j) -> (b, j)>
+// A sum over a dimension of size 1 is a reshape; over another size it is none.
+// CHECK-LABEL: func.func @unit_sum
+// CHECK: %[[R:.+]] = tensor.collapse_shape %{{.+}} {{\[\[}}0, 1], [2]] : tensor<2x1x7xf32> into tensor<2x7xf32>
+// CHECK: %[[S:.+]] = linalg.generic {{.*}}"reduction"
+// CHECK: return %[[R]], %[[S]]
+func.func @unit_sum(%x: tensor<2x1x7xf32>, %y: tensor<2x?x7xf32>) -> (tensor<2x7xf32>, tensor<2x7xf32>) {
+  %zero = arith.constant 0.0 : f32
+  %e = tensor.empty() : tensor<2x7xf32>
+  %f = linalg.fill ins(%zero : f32) outs(%e : tensor<2x7xf32>) -> tensor<2x7xf32>
+  %r = linalg.generic {indexing_maps = [#all, #bj], iterator_types = ["parallel", "reduction", "parallel"]}
+      ins(%x : tensor<2x1x7xf32>) outs(%f : tensor<2x7xf32>) {
+  ^bb0(%a: f32, %o: f32):
+    %t = arith.addf %o, %a : f32
+    linalg.yield %t : f32
+  } -> tensor<2x7xf32>
+  %s = linalg.generic {indexing_maps = [#all, #bj], iterator_types = ["parallel", "reduction", "parallel"]}
+      ins(%y : tensor<2x?x7xf32>) outs(%f : tensor<2x7xf32>) {
+  ^bb0(%a: f32, %o: f32):
+    %t = arith.addf %o, %a : f32
+    linalg.yield %t : f32
+  } -> tensor<2x7xf32>
+  return %r, %s : tensor<2x7xf32>, tensor<2x7xf32>
+}

@@ -146,3 +146,77 @@ func.func @rank_one(%l: tensor<?xf32>, %r: tensor<?xf32>, %v: tensor<?x8xf32>, %
       outs(%fo : tensor<?x8xf32>) -> tensor<?x8xf32>
   return %o : tensor<?x8xf32>
 }
+
+// -----
+
+#ij = affine_map<(i, j) -> (i, j)>
+#i = affine_map<(i, j) -> (i)>
+#j = affine_map<(i, j) -> (j)>
+#w = affine_map<(i, e, j) -> (i, j)>
+#v = affine_map<(i, e, j) -> (j, e)>
+#o = affine_map<(i, e, j) -> (i, e)>
+// A bias for every pair comes first in the sum; the two terms are found behind the other one.
+// CHECK: fused = true, kind = "additive"
+// CHECK-LABEL: func.func @bias_before_two_terms
+// CHECK-SAME: %[[BIAS:[^:]+]]: tensor<?x?xf32>
+// CHECK: attn.attention kind additive {{.*}}captures(%[[BIAS]] : tensor<?x?xf32>)
+func.func @bias_before_two_terms(%bias: tensor<?x?xf32>, %l: tensor<?xf32>, %r: tensor<?xf32>, %v: tensor<?x8xf32>, %n: index) -> tensor<?x8xf32> {
+  %zero = arith.constant 0.0 : f32
+  %e = tensor.empty(%n, %n) : tensor<?x?xf32>
+  %s = linalg.generic {indexing_maps = [#i, #j, #ij], iterator_types = ["parallel", "parallel"]}
+      ins(%l, %r : tensor<?xf32>, tensor<?xf32>) outs(%e : tensor<?x?xf32>) {
+  ^bb0(%x: f32, %y: f32, %o: f32):
+    %t = arith.addf %x, %y : f32
+    linalg.yield %t : f32
+  } -> tensor<?x?xf32>
+  %sum = linalg.generic {indexing_maps = [#ij, #ij, #ij], iterator_types = ["parallel", "parallel"]}
+      ins(%bias, %s : tensor<?x?xf32>, tensor<?x?xf32>) outs(%e : tensor<?x?xf32>) {
+  ^bb0(%x: f32, %y: f32, %o: f32):
+    %t = arith.addf %x, %y : f32
+    linalg.yield %t : f32
+  } -> tensor<?x?xf32>
+  %p = attn.softmax %sum dim 1 : tensor<?x?xf32>
+  %eo = tensor.empty(%n) : tensor<?x8xf32>
+  %fo = linalg.fill ins(%zero : f32) outs(%eo : tensor<?x8xf32>) -> tensor<?x8xf32>
+  %o = linalg.contract indexing_maps = [#w, #v, #o] ins(%p, %v : tensor<?x?xf32>, tensor<?x8xf32>)
+      outs(%fo : tensor<?x8xf32>) -> tensor<?x8xf32>
+  return %o : tensor<?x8xf32>
+}
+
+// -----
+
+#kd = affine_map<(j, d) -> (j, d)>
+#qd = affine_map<(j, d) -> (d)>
+#sj = affine_map<(j, d) -> (j)>
+#ij = affine_map<(i, j) -> (i, j)>
+#j = affine_map<(i, j) -> (j)>
+#w = affine_map<(i, e, j) -> (i, j)>
+#v = affine_map<(i, e, j) -> (j, e)>
+#o = affine_map<(i, e, j) -> (i, e)>
+// One query, and a mask with rows (one, in the runs that are meant): the query is repeated for them.
+// CHECK: fused = true, kind = "dot"
+// CHECK-LABEL: func.func @rows_of_the_mask
+// CHECK-SAME: %[[Q:[^:]+]]: tensor<8xf32>
+// CHECK: %[[REPEATED:.+]] = linalg.generic {{.*}} ins(%[[Q]] : tensor<8xf32>) outs(%{{.+}} : tensor<?x8xf32>)
+// CHECK: attn.attention masked_rows nan
+// CHECK-SAME: ins(%[[REPEATED]],
+func.func @rows_of_the_mask(%q: tensor<8xf32>, %k: tensor<?x8xf32>, %mask: tensor<?x?xf32>, %v: tensor<?x8xf32>, %m: index, %n: index) -> tensor<?x8xf32> {
+  %zero = arith.constant 0.0 : f32
+  %es = tensor.empty(%n) : tensor<?xf32>
+  %fs = linalg.fill ins(%zero : f32) outs(%es : tensor<?xf32>) -> tensor<?xf32>
+  %s = linalg.contract indexing_maps = [#kd, #qd, #sj] ins(%k, %q : tensor<?x8xf32>, tensor<8xf32>)
+      outs(%fs : tensor<?xf32>) -> tensor<?xf32>
+  %e = tensor.empty(%m, %n) : tensor<?x?xf32>
+  %sum = linalg.generic {indexing_maps = [#j, #ij, #ij], iterator_types = ["parallel", "parallel"]}
+      ins(%s, %mask : tensor<?xf32>, tensor<?x?xf32>) outs(%e : tensor<?x?xf32>) {
+  ^bb0(%x: f32, %y: f32, %o: f32):
+    %t = arith.addf %x, %y : f32
+    linalg.yield %t : f32
+  } -> tensor<?x?xf32>
+  %p = attn.softmax %sum dim 1 : tensor<?x?xf32>
+  %eo = tensor.empty(%m) : tensor<?x8xf32>
+  %fo = linalg.fill ins(%zero : f32) outs(%eo : tensor<?x8xf32>) -> tensor<?x8xf32>
+  %o = linalg.contract indexing_maps = [#w, #v, #o] ins(%p, %v : tensor<?x?xf32>, tensor<?x8xf32>)
+      outs(%fo : tensor<?x8xf32>) -> tensor<?x8xf32>
+  return %o : tensor<?x8xf32>
+}

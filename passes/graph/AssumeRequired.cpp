@@ -1,0 +1,67 @@
+#include "passes/graph/AssumeRequired.h"
+
+#include "dialects/attn/AttnOps.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+
+using namespace mlir;
+
+namespace attn {
+namespace {
+
+/// Whether `value` is known before `later` in the block of both; a constant and what an enclosing block makes is.
+bool isBefore(Value value, Operation *later) {
+  Operation *op = value.getDefiningOp();
+  return !op || op->getBlock() != later->getBlock() || op->isBeforeInBlock(later);
+}
+
+/// Moves `op` up to behind the last of its operands that its own block makes.
+void hoist(Operation *op) {
+  Operation *last = nullptr;
+  for (Value operand : op->getOperands())
+    if (Operation *maker = operand.getDefiningOp(); maker && maker->getBlock() == op->getBlock())
+      last = !last || last->isBeforeInBlock(maker) ? maker : last;
+  // Behind the checks that are there, so that the first to fail stays the first.
+  while (last && isa_and_nonnull<RequireOp, arith::CmpIOp>(last->getNextNode()) && last->getNextNode() != op)
+    last = last->getNextNode();
+  if (last)
+    op->moveAfter(last);
+  else
+    op->moveBefore(op->getBlock(), op->getBlock()->begin());
+}
+
+void assume(RequireOp require) {
+  auto compare = require.getCondition().getDefiningOp<arith::CmpIOp>();
+  if (!compare || compare.getPredicate() != arith::CmpIPredicate::eq || !compare.getLhs().getType().isIndex() ||
+      compare->getBlock() != require->getBlock())
+    return;
+  hoist(compare);
+  hoist(require);
+  Value kept = compare.getLhs(), dropped = compare.getRhs();
+  Operation *maker = dropped.getDefiningOp();
+  auto isConstant = [](Value value) {
+    Operation *op = value.getDefiningOp();
+    return op && op->hasTrait<OpTrait::ConstantLike>();
+  };
+  if (!maker || isConstant(dropped) || (!isConstant(kept) && !isBefore(kept, maker))) {
+    std::swap(kept, dropped);
+    maker = dropped.getDefiningOp();
+  }
+  if (!maker || kept == dropped || isConstant(dropped) || maker->getBlock() != require->getBlock())
+    return;
+  dropped.replaceUsesWithIf(kept, [&](OpOperand &use) {
+    Operation *user = require->getBlock()->findAncestorOpInBlock(*use.getOwner());
+    return user && require->isBeforeInBlock(user) && !isa<RequireOp>(user); // whose message says what was compared
+  });
+}
+
+} // namespace
+
+void assumeRequiredSizes(Operation *root) {
+  SmallVector<RequireOp> checks;
+  root->walk([&](RequireOp op) { checks.push_back(op); });
+  for (RequireOp op : checks)
+    assume(op);
+}
+
+} // namespace attn

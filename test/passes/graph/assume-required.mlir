@@ -1,0 +1,64 @@
+// RUN: attn-opt %s -attn-recognize-attention -cse -split-input-file | FileCheck %s
+
+#ij = affine_map<(i, j) -> (i, j)>
+// A mask cut from a table has the size of the scores where the run gets on: the check moves up, and what follows reads
+// the size by one name.
+// CHECK-LABEL: func.func @cut_table
+// CHECK-SAME: %[[X:[^:]+]]: tensor<?x8xf32>
+// CHECK: %[[N:.+]] = tensor.dim %[[X]]
+// CHECK: %[[CUT:.+]] = arith.minsi %[[N]]
+// CHECK: %[[EQUAL:.+]] = arith.cmpi eq, %[[CUT]], %[[N]]
+// CHECK: attn.require %[[EQUAL]], "{{.+}}"(%[[CUT]], %[[N]])
+// CHECK: tensor.extract_slice %{{.+}}[0, 0] [%[[N]], 8]
+func.func @cut_table(%x: tensor<?x8xf32>, %table: tensor<20x8xf32>) -> tensor<?x8xf32> {
+  %c0 = arith.constant 0 : index
+  %c20 = arith.constant 20 : index
+  %n = tensor.dim %x, %c0 : tensor<?x8xf32>
+  %cut = arith.minsi %n, %c20 : index
+  %mask = tensor.extract_slice %table[0, 0] [%cut, 8] [1, 1] : tensor<20x8xf32> to tensor<?x8xf32>
+  %equal = arith.cmpi eq, %cut, %n : index
+  attn.require %equal, "sizes {0} and {1} do not broadcast"(%cut, %n)
+  %e = tensor.empty(%cut) : tensor<?x8xf32>
+  %sum = linalg.generic {indexing_maps = [#ij, #ij, #ij], iterator_types = ["parallel", "parallel"]}
+      ins(%x, %mask : tensor<?x8xf32>, tensor<?x8xf32>) outs(%e : tensor<?x8xf32>) {
+  ^bb0(%a: f32, %b: f32, %o: f32):
+    %t = arith.addf %a, %b : f32
+    linalg.yield %t : f32
+  } -> tensor<?x8xf32>
+  return %sum : tensor<?x8xf32>
+}
+
+// -----
+
+// Another comparison says nothing, and what stands before a check that cannot move keeps its own size.
+// CHECK-LABEL: func.func @at_most
+// CHECK: %[[CUT:.+]] = arith.minsi
+// CHECK: attn.require
+// CHECK: tensor.empty(%[[CUT]])
+func.func @at_most(%x: tensor<?x8xf32>, %m: index) -> tensor<?x8xf32> {
+  %c0 = arith.constant 0 : index
+  %n = tensor.dim %x, %c0 : tensor<?x8xf32>
+  %cut = arith.minsi %n, %m : index
+  %fits = arith.cmpi sle, %cut, %n : index
+  attn.require %fits, "{0} is above {1}"(%cut, %n)
+  %e = tensor.empty(%cut) : tensor<?x8xf32>
+  return %e : tensor<?x8xf32>
+}
+
+// -----
+
+// Checks that move to one place keep their order.
+// CHECK-LABEL: func.func @order
+// CHECK: %[[P:.+]] = arith.addi
+// CHECK: attn.require %{{.+}}, "first {0} {1}"
+// CHECK: attn.require %{{.+}}, "second {0} {1}"
+// CHECK: arith.muli
+func.func @order(%n: index, %m: index, %k: index, %l: index) -> index {
+  %p = arith.addi %n, %m : index
+  %q = arith.muli %n, %m : index
+  %a = arith.cmpi eq, %p, %k : index
+  attn.require %a, "first {0} {1}"(%p, %k)
+  %b = arith.cmpi eq, %p, %l : index
+  attn.require %b, "second {0} {1}"(%p, %l)
+  return %q : index
+}
