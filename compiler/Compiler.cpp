@@ -50,8 +50,9 @@ public:
     reportFusion(ir, report);
     if (options.emit == EmitKind::Linalg)
       return writeText([&](llvm::raw_ostream &os) { ir.print(os); });
-    if (failed(runPasses("kernels",
-                         [&](PassManager &pm) { buildKernelPipeline(pm, options.optLevel, options.weights, wanted); })))
+    if (failed(runPasses("kernels", [&](PassManager &pm) {
+          buildKernelPipeline(pm, options.optLevel, options.weights, options.precision, wanted);
+        })))
       return failure();
     reportFusion(ir, report); // again: it is known now which have a kernel
     if (failed(runPasses("buffers", [&](PassManager &pm) { buildBufferPipeline(pm); })) ||

@@ -41,6 +41,9 @@ struct CompileOptions {
   /// "bf16", "int8" (a scale a column) or "int8:GROUP" (a scale a column and
   /// GROUP rows).
   std::string weights = "f32";
+  /// "bf16": the products of GEMMs with constant operands are of bf16 values,
+  /// their sums and all else f32.
+  std::string precision = "f32";
   /// Passes of the graph and kernel stages that are left out, by argument
   /// ("attn-fold-layout").
   std::vector<std::string> disabledPasses;

@@ -21,7 +21,7 @@ using namespace attn;
 
 bool attn::isWeightStorage(StringRef text) { return WeightStorage::parse(text).has_value(); }
 
-void attn::buildKernelPipeline(OpPassManager &pm, unsigned optLevel, StringRef weights,
+void attn::buildKernelPipeline(OpPassManager &pm, unsigned optLevel, StringRef weights, StringRef precision,
                                llvm::function_ref<bool(llvm::StringRef)> wants) {
   auto add = [&](std::unique_ptr<Pass> pass) {
     if (!wants || wants(pass->getArgument()))
@@ -38,6 +38,7 @@ void attn::buildKernelPipeline(OpPassManager &pm, unsigned optLevel, StringRef w
   if (optLevel > 0) {
     LowerContractionsPassOptions contractions;
     contractions.weights = weights.str();
+    contractions.precision = precision.str();
     add(createLowerContractionsPass(contractions));
     add(createCanonicalizerPass());
     add(createCSEPass());

@@ -17,9 +17,9 @@ namespace attn {
 
 /// Kernels for what has one, linalg for the rest; at `optLevel` 0 linalg only.
 /// A pass for whose argument `wants` is false is left out.
-/// `weights` says how constant operands are stored (CompileOptions).
+/// `weights` and `precision` are those of CompileOptions.
 void buildKernelPipeline(mlir::OpPassManager &pm, unsigned optLevel, llvm::StringRef weights = "f32",
-                         llvm::function_ref<bool(llvm::StringRef)> wants = nullptr);
+                         llvm::StringRef precision = "f32", llvm::function_ref<bool(llvm::StringRef)> wants = nullptr);
 /// Entries on tensors to entries on buffers, all from one workspace.
 void buildBufferPipeline(mlir::OpPassManager &pm);
 /// linalg on buffers to vector loops, parallel loops to tasks.

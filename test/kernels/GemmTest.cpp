@@ -351,6 +351,61 @@ TEST_P(GemmTest, Epilogues) {
       check({33, n, ShapedType::kDynamic, epilogue}, {0, 1, 5, 8, 9, 23});
 }
 
+// Both factors in bf16. vdpbf16ps rounds after each of its two additions, and
+// its products of normal numbers are exact.
+TEST(GemmBf16Test, PairsAtEveryTail) {
+  const char *isa = "avx512bf16";
+  if (!hostRuns(isa))
+    GTEST_SKIP() << "this machine has no " << isa;
+  MLIRContext context;
+  context.loadDialect<AttnDialect>();
+  TargetAttr target = makeTarget(context, isa);
+  ASSERT_TRUE(GemmSpec::hasNarrowProducts(target));
+  ASSERT_FALSE(GemmSpec::hasNarrowProducts(makeTarget(context, "avx512")));
+  auto makeSpec = [&](int64_t m, int64_t k, int64_t n) {
+    GemmSpec spec = GemmSpec::forTarget(target, m, k, n);
+    spec.storage = PanelStorage::BF16;
+    spec.hasNarrowRows = true;
+    return spec;
+  };
+  for (int64_t k : {2, 34, 384})
+    for (int64_t n : {1, 48, 100}) {
+      auto kernel = Kernel::compile(isa, [&](OpBuilder &builder, Location loc) {
+        return buildGemm(builder, loc, makeSpec(ShapedType::kDynamic, k, n));
+      });
+      ASSERT_TRUE(kernel);
+      NarrowPanels weights(randomFloats(k * n, 2), k, n, makeSpec(ShapedType::kDynamic, k, n));
+      for (int64_t m : {0, 1, 3, 8, 9, 13, 50}) {
+        std::vector<uint16_t> halves(m * k);
+        std::vector<float> rows = randomFloats(m * k, 1);
+        for (auto [half, value] : llvm::zip_equal(halves, rows)) {
+          uint32_t word;
+          std::memcpy(&word, &value, sizeof word);
+          word &= 0xffff0000;
+          half = word >> 16;
+          std::memcpy(&value, &word, sizeof word);
+        }
+        Buffer a({m, k}, halves), c({m, n});
+        ASSERT_TRUE(kernel->call({&a, &weights.panels, &c}, 3));
+        EXPECT_TRUE(c.guardIntact());
+        for (int64_t i = 0; i < m; ++i)
+          for (int64_t j = 0; j < n; ++j) {
+            double sum = 0, size = 0;
+            for (int64_t l = 0; l < k; ++l) {
+              double product = static_cast<double>(rows[i * k + l]) * weights.stored[l * n + j];
+              sum += product;
+              size += std::fabs(product);
+            }
+            ASSERT_NEAR(c[i * n + j], sum, std::ldexp(2 + 4 * std::sqrt(k), -24) * size) << m << ' ' << k << ' ' << n;
+          }
+      }
+    }
+  GemmSpec odd = makeSpec(1, 3, 5);
+  std::string reason;
+  EXPECT_FALSE(canBuildGemm(odd, &reason));
+  EXPECT_EQ(reason, "pairs of products need bf16 panels, 16 lanes and an even K");
+}
+
 TEST_P(GemmTest, NarrowPanelsWithEpilogue) {
   for (const Epilogue *epilogue : {&kGelu, &kResidual, &kResidualFirst}) {
     check({33, 100, ShapedType::kDynamic, epilogue, PanelStorage::BF16}, {1, 8, 23});

@@ -99,11 +99,16 @@ bool hostRuns(StringRef isa) {
   auto has = [&](std::initializer_list<const char *> names) {
     return llvm::all_of(names, [&](const char *name) { return features.lookup(name); });
   };
+  if (isa == "avx512bf16")
+    return hostRuns("avx512") && has({"avx512bf16"});
   bool avx2 = has({"avx2", "fma", "f16c", "bmi", "bmi2"});
   return isa == "avx2" ? avx2 : avx2 && has({"avx512f", "avx512bw", "avx512dq", "avx512vl", "avx512cd"});
 }
 
 TargetAttr makeTarget(MLIRContext &context, StringRef isa) {
+  if (isa == "avx512bf16")
+    return TargetAttr::get(&context, "x86_64-unknown-linux-gnu", "x86-64-v4", "+avx512bf16,-prefer-256-bit", "avx512",
+                           48 << 10, 1 << 20);
   StringRef cpu = isa == "avx512" ? "x86-64-v4" : isa == "avx2" ? "x86-64-v3" : "x86-64";
   return TargetAttr::get(&context, "x86_64-unknown-linux-gnu", cpu, isa == "avx512" ? "-prefer-256-bit" : "", isa,
                          48 << 10, 1 << 20);

@@ -131,6 +131,11 @@ Request readRequest(CommandLine &line) {
     line.fail("--weights expects f32, bf16, int8 or int8:GROUP, not '" + job.compile.weights + "'");
   else if (job.compile.weights != "f32" && job.compile.optLevel == 0)
     line.fail("--weights=" + job.compile.weights + " needs kernels, which -O0 does not choose");
+  job.compile.precision = line.text(OPT_precision, "f32").str();
+  if (job.compile.precision != "f32" && job.compile.precision != "bf16")
+    line.fail("--precision expects f32 or bf16, not '" + job.compile.precision + "'");
+  else if (job.compile.precision != "f32" && job.compile.optLevel == 0)
+    line.fail("--precision=" + job.compile.precision + " needs kernels, which -O0 does not choose");
   for (auto &[name, range] : line.dims()) {
     if (range.lower == range.upper)
       job.import.dims[name] = range.lower;

@@ -93,6 +93,9 @@ defm mcpu : Eq<"mcpu", "CPU",
 defm weights : Eq<"weights", "TYPE",
     "store the constant operands of matrix products as f32 (default), bf16, int8 (a scale a column) or int8:64 "
     "(a scale a column and 64 rows); activations and sums stay f32", g_compile, everyTool>;
+defm precision : Eq<"precision", "TYPE",
+    "f32 (default), or bf16: the products of GEMMs with constant operands are of bf16 values; sums, norms and "
+    "attention stay f32", g_compile, everyTool>;
 defm dim : Eq<"dim", "NAME:N",
     "fix the dimension that the model calls NAME, or bound it as NAME:1..512; a run checks the bounds", g_compile, everyTool>;
 defm max_loop_iterations : Eq<"max-loop-iterations", "N",

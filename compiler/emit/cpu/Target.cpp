@@ -111,6 +111,9 @@ FailureOr<TargetAttr> makeTarget(MLIRContext *context, StringRef cpu, std::strin
   const llvm::MCSubtargetInfo *subtarget = machine->getMCSubtargetInfo();
   bool avx512 = subtarget->checkFeatures("+avx512f,+avx512bw,+avx512dq,+avx512vl,+fma");
   bool avx2 = subtarget->checkFeatures("+avx2,+fma");
+  // Of a named CPU, so that lowering sees it.
+  if (avx512 && subtarget->checkFeatures("+avx512bf16") && !StringRef(features).contains("+avx512bf16"))
+    features = "+avx512bf16," + features;
   return TargetAttr::get(context, kTriple, name, features, avx512 ? "avx512" : avx2 ? "avx2" : "portable", l1, l2);
 }
 

@@ -57,6 +57,7 @@ private:
   SmallVector<Value> emitSums(int64_t height);
   /// One step of the k loop, which adds `numRows` rows of B to `sums`, whose
   /// last value is the place to prefetch from.
+  void emitPairs(int64_t height, Value step, SmallVectorImpl<Value> &sums);
   void emitStep(int64_t height, Value step, int64_t numRows, ArrayRef<Value> scale, SmallVectorImpl<Value> &sums);
   SmallVector<Value> loadPanelRow(Value step, int64_t row, ArrayRef<Value> scale);
   SmallVector<Value> loadScale(Value group);
@@ -101,7 +102,8 @@ scf::ForOp GemmEmitter::createLoop(Value begin, Value end, ValueRange inits) {
 func::FuncOp GemmEmitter::emit() {
   Type f32 = b.getF32Type();
   auto memref = [&](ArrayRef<int64_t> shape) { return MemRefType::get(shape, f32); };
-  SmallVector<Type> types = {memref({spec.m, spec.k}), MemRefType::get(spec.panelShape(), panelType)};
+  Type rowType = spec.hasNarrowRows ? panelType : f32;
+  SmallVector<Type> types = {MemRefType::get({spec.m, spec.k}, rowType), MemRefType::get(spec.panelShape(), panelType)};
   bool hasScales = spec.storage == PanelStorage::I8;
   if (hasScales)
     types.push_back(memref(spec.scaleShape()));
@@ -301,7 +303,7 @@ SmallVector<Value> GemmEmitter::loopSteps(int64_t height, Value begin, Value end
 void GemmEmitter::emitStep(int64_t height, Value step, int64_t numRows, ArrayRef<Value> scale,
                            SmallVectorImpl<Value> &sums) {
   SmallVector<SmallVector<Value>> loaded;
-  for (int64_t i = 0; i < numRows; ++i)
+  for (int64_t i = 0; !spec.hasNarrowRows && i < numRows; ++i)
     loaded.push_back(loadPanelRow(step, i, scale));
   // With one or two blocks a step moves by several lines, and each of them must
   // be asked for (M = 8, cold: 85 -> 115 GF). With more blocks the same lines are
@@ -311,6 +313,8 @@ void GemmEmitter::emitStep(int64_t height, Value step, int64_t numRows, ArrayRef
     memref::PrefetchOp::create(b, loc, flatPanels, ValueRange{add(at, constant(p / elementBytes))}, /*isWrite=*/false,
                                /*localityHint=*/2, /*isDataCache=*/true);
   at = add(at, prefetchStep);
+  if (spec.hasNarrowRows)
+    return emitPairs(height, step, sums);
   for (int64_t i = 0; i < numRows; ++i) {
     Value k = spec.rowsPerStep() == 1 ? step : add(mul(step, constant(2)), constant(i));
     for (int64_t r = 0; r < height; ++r) {
@@ -326,6 +330,28 @@ void GemmEmitter::emitStep(int64_t height, Value step, int64_t numRows, ArrayRef
           sum = arith::AddFOp::create(b, loc, sum, product, contract);
         }
       }
+    }
+  }
+}
+
+/// Adds the products of two rows of B, and two elements of each row of A.
+void GemmEmitter::emitPairs(int64_t height, Value step, SmallVectorImpl<Value> &sums) {
+  auto pairs = VectorType::get({2 * spec.lanes}, panelType), words = VectorType::get({spec.lanes}, b.getI32Type());
+  auto pair = VectorType::get({2}, panelType), word = VectorType::get({1}, b.getI32Type());
+  SmallVector<Value> loaded;
+  for (int64_t v = 0; v < spec.tileVectors; ++v)
+    loaded.push_back(
+        vector::LoadOp::create(b, loc, pairs, panels, ValueRange{panelAt, step, constant(2 * v * spec.lanes)}));
+  Value k = mul(step, constant(2));
+  for (int64_t r = 0; r < height; ++r) {
+    Value two = vector::LoadOp::create(b, loc, pair, a, ValueRange{add(row, constant(r)), k});
+    Value splat = vector::BroadcastOp::create(b, loc, words, vector::BitCastOp::create(b, loc, word, two));
+    splat = vector::BitCastOp::create(b, loc, pairs, splat);
+    for (int64_t v = 0; v < spec.tileVectors; ++v) {
+      Value &sum = sums[r * spec.tileVectors + v];
+      sum = LLVM::CallIntrinsicOp::create(b, loc, vectorType, b.getStringAttr("llvm.x86.avx512bf16.dpbf16ps.512"),
+                                          ValueRange{sum, splat, loaded[v]})
+                .getResult(0);
     }
   }
 }

@@ -44,6 +44,9 @@ struct GemmSpec {
 
   PanelStorage storage = PanelStorage::F32; ///< narrow: k and n are fixed
   int64_t group = 0;                        ///< I8: rows that share a scale
+  /// A is bf16, too, and pairs of products are summed in f32 by vdpbf16ps; its
+  /// order and roundings, denormals are zero. K is even, storage BF16.
+  bool hasNarrowRows = false;
 
   // The micro-tile: tileRows x (tileVectors * lanes) sums stay in registers.
   int64_t lanes = 4;
@@ -62,6 +65,8 @@ struct GemmSpec {
   unsigned accumulator = 0;
   llvm::SmallVector<EpilogueOperand> operands;
 
+  /// Whether the target has vdpbf16ps; feature bits alone decide.
+  static bool hasNarrowProducts(TargetAttr target);
   /// The best tile of the target's instruction set.
   static GemmSpec forTarget(TargetAttr target, int64_t m, int64_t k, int64_t n);
 
@@ -85,7 +90,7 @@ bool canBuildGemm(const GemmSpec &spec, std::string *reason = nullptr);
 
 /// Emits the kernel `spec.symbol()` at the builder's insertion point. Arguments:
 ///
-///   A         memref<MxKxf32>
+///   A         memref<MxKxf32>, or bf16 with hasNarrowRows
 ///   B         memref<PxKxWxf32>, P = ceil(N / W) panels, zeros beyond N; those of
 ///             a batch one after the other; as #attn.narrow_panels where narrow
 ///   scales    I8 only: memref<PxGxWxf32>, as #attn.panel_scales

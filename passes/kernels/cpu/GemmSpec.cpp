@@ -39,6 +39,10 @@ std::optional<WeightStorage> WeightStorage::parse(StringRef text) {
   return text == "int8" ? std::optional(result) : std::nullopt;
 }
 
+bool GemmSpec::hasNarrowProducts(TargetAttr target) {
+  return target.getF32Lanes() == 16 && target.getFeatures().contains("+avx512bf16");
+}
+
 GemmSpec GemmSpec::forTarget(TargetAttr target, int64_t m, int64_t k, int64_t n) {
   GemmSpec spec;
   spec.m = m;
@@ -85,7 +89,7 @@ std::string GemmSpec::symbol() const {
   std::string name = llvm::formatv("gemm_f32{0}_m{1}_k{2}_n{3}_{4}_{5}x{6}x{7}", isBatched ? "_batch" : "", size(m),
                                    size(k), size(n), hasFma ? "fma" : "mul", tileRows, tileVectors, lanes);
   if (storage == PanelStorage::BF16)
-    name += "_bf16";
+    name += hasNarrowRows ? "_bf16dot" : "_bf16";
   if (storage == PanelStorage::I8)
     name += "_i8g" + std::to_string(group);
   if (chunkBlocks)
@@ -108,6 +112,8 @@ bool canBuildGemm(const GemmSpec &spec, std::string *reason) {
   if (spec.storage != PanelStorage::F32 &&
       (spec.isBatched || ShapedType::isDynamic(spec.k) || ShapedType::isDynamic(spec.n)))
     return fail(reason, "narrow panels have fixed sizes and are no batch");
+  if (spec.hasNarrowRows && (spec.storage != PanelStorage::BF16 || spec.lanes != 16 || spec.k % 2))
+    return fail(reason, "pairs of products need bf16 panels, 16 lanes and an even K");
   if (spec.storage == PanelStorage::I8 && spec.group < 1)
     return fail(reason, "a group of " + Twine(spec.group) + " rows is empty");
   if (spec.lanes < 1 || spec.tileRows < 1 || spec.tileVectors < 1)

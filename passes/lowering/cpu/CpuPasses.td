@@ -28,6 +28,10 @@ def LowerContractionsPass : Pass<"attn-lower-contractions", "::mlir::ModuleOp"> 
     with a scale for each column, or, as `int8:64`, for each column and 64 rows.
     They are widened in registers; activations and sums stay f32.
 
+    With `precision=bf16` weights not said otherwise are bf16; where the target
+    has vdpbf16ps and K is even, the activation is rounded to bf16, too, once for
+    all its uses, and sums are in f32.
+
     Numerical effect: the sum over k keeps its order; multiply and add are fused.
     Narrow weights are rounded: by 2^-9 of themselves in bf16, by 1/254 of the
     greatest in their group in int8.
@@ -46,7 +50,9 @@ def LowerContractionsPass : Pass<"attn-lower-contractions", "::mlir::ModuleOp"> 
     ```
   }];
   let options = [
-    Option<"weights", "weights", "std::string", "\"f32\"", "how packed weights are stored: f32, bf16, int8 or int8:GROUP">
+    Option<"weights", "weights", "std::string", "\"f32\"", "how packed weights are stored: f32, bf16, int8 or int8:GROUP">,
+    Option<"precision", "precision", "std::string", "\"f32\"",
+           "bf16: weights and the activations that meet them are bf16 where the target multiplies such">
   ];
   let dependentDialects = [
     "::attn::AttnDialect", "::mlir::arith::ArithDialect", "::mlir::func::FuncDialect", "::mlir::linalg::LinalgDialect",

@@ -121,9 +121,11 @@ std::optional<Epilogue> matchEpilogue(const Contraction &match, std::string &rea
 
 class ContractionLowering {
 public:
-  ContractionLowering(ModuleOp module, WeightStorage weights)
+  ContractionLowering(ModuleOp module, WeightStorage weights, bool narrowsRows)
       : module(module), symbols(module), target(TargetAttr::lookup(module)), weights(weights),
-        rewriter(module.getContext()) {
+        narrowsRows(narrowsRows && GemmSpec::hasNarrowProducts(target)), rewriter(module.getContext()) {
+    if (narrowsRows && weights.storage == PanelStorage::F32)
+      this->weights.storage = PanelStorage::BF16;
     for (GlobalOp global : module.getOps<GlobalOp>())
       if (isa<PackPanelsAttr, NarrowPanelsAttr, PanelScalesAttr>(global.getExpression()))
         panels.try_emplace(getKey(global.getExpression(), cast<RankedTensorType>(global.getType())), global);
@@ -149,6 +151,7 @@ private:
   WeightOp getWeight(const Twine &name, Attribute expression, RankedTensorType type, Location loc);
   GlobalOp addGlobal(const Twine &name, RankedTensorType type, Attribute expression, Location loc);
   Value packAtRun(const Contraction &match, const GemmSpec &spec, Location loc);
+  Value narrow(Value value, Location loc);
   Value arrange(Value value, AffineMap map, const LoopDims &dims, Location loc);
   OpFoldResult multiply(ArrayRef<OpFoldResult> sizes, Location loc);
   Value toMatrix(Value value, Location loc, unsigned leading);
@@ -178,7 +181,9 @@ private:
   SymbolTable symbols;
   TargetAttr target;
   WeightStorage weights;
+  bool narrowsRows; // activations are rounded to bf16
   IRRewriter rewriter;
+  DenseMap<Value, Value> narrowed;
   DenseMap<Attribute, GlobalOp> panels;
 };
 
@@ -309,6 +314,27 @@ OpFoldResult ContractionLowering::multiply(ArrayRef<OpFoldResult> sizes, Locatio
   return product;
 }
 
+/// `value` rounded to bf16, once for all contractions that read it.
+Value ContractionLowering::narrow(Value value, Location loc) {
+  Value &known = narrowed[value];
+  if (known)
+    return known;
+  OpBuilder::InsertionGuard guard(rewriter);
+  rewriter.setInsertionPointAfterValue(value);
+  Value empty =
+      tensor::EmptyOp::create(rewriter, loc, tensor::getMixedSizes(rewriter, loc, value), rewriter.getBF16Type());
+  unsigned rank = cast<RankedTensorType>(value.getType()).getRank();
+  SmallVector<AffineMap> maps(2, rewriter.getMultiDimIdentityMap(rank));
+  SmallVector<utils::IteratorType> loops(rank, utils::IteratorType::parallel);
+  known = linalg::GenericOp::create(rewriter, loc, empty.getType(), value, empty, maps, loops,
+                                    [](OpBuilder &b, Location loc, ValueRange arguments) {
+                                      Value result = arith::TruncFOp::create(b, loc, b.getBF16Type(), arguments[0]);
+                                      linalg::YieldOp::create(b, loc, result);
+                                    })
+              .getResult(0);
+  return known;
+}
+
 /// `value`, which `map` reads, with its dimensions in the order of the loops `dims`.
 Value ContractionLowering::arrange(Value value, AffineMap map, const LoopDims &dims, Location loc) {
   SmallVector<int64_t> permutation;
@@ -317,7 +343,8 @@ Value ContractionLowering::arrange(Value value, AffineMap map, const LoopDims &d
   if (llvm::is_sorted(permutation))
     return value;
   SmallVector<OpFoldResult> sizes = tensor::getMixedSizes(rewriter, loc, value);
-  Value empty = tensor::EmptyOp::create(rewriter, loc, applyPermutation(sizes, permutation), rewriter.getF32Type());
+  Value empty = tensor::EmptyOp::create(rewriter, loc, applyPermutation(sizes, permutation),
+                                        getElementTypeOrSelf(value.getType()));
   return linalg::TransposeOp::create(rewriter, loc, value, empty, permutation)->getResult(0);
 }
 
@@ -369,6 +396,7 @@ GemmSpec ContractionLowering::makeSpec(const Contraction &match, const std::opti
     spec.storage = weights.storage;
     if (spec.storage == PanelStorage::I8)
       spec.group = weights.group ? std::min(weights.group, k) : k;
+    spec.hasNarrowRows = narrowsRows && spec.storage == PanelStorage::BF16 && k % 2 == 0;
   }
   if (epilogue) {
     linalg::GenericOp generic = epilogue->op;
@@ -442,7 +470,10 @@ Value ContractionLowering::emitCall(const Contraction &match, const std::optiona
   SmallVector<OpFoldResult> sizes = applyPermutation(resultSizes, order);
   auto expandedType = RankedTensorType::get(applyPermutation(resultType.getShape(), order), f32);
 
-  Value activation = arrange(match.activation, match.activationMap, concat(match.rows, match.sums), loc);
+  Value activation = match.activation;
+  if (spec.hasNarrowRows)
+    activation = narrow(activation, loc);
+  activation = arrange(activation, match.activationMap, concat(match.rows, match.sums), loc);
   SmallVector<Value> inputs = {toMatrix(activation, loc, numRows)};
   if (match.global)
     llvm::append_range(inputs, getPanels(match, spec, loc));
@@ -495,7 +526,11 @@ struct LowerContractionsPass : attn::impl::LowerContractionsPassBase<LowerContra
       getOperation().emitError("expects weights in f32, bf16, int8 or int8:GROUP, got '") << weights << "'";
       return signalPassFailure();
     }
-    ContractionLowering(getOperation(), *storage).run();
+    if (precision != "f32" && precision != "bf16") {
+      getOperation().emitError("expects precision f32 or bf16, got '") << precision << "'";
+      return signalPassFailure();
+    }
+    ContractionLowering(getOperation(), *storage, precision == "bf16").run();
   }
 };
 

@@ -1,0 +1,61 @@
+// RUN: attn-opt %s --attn-lower-contractions=precision=bf16 | FileCheck %s --check-prefixes=CHECK,DOT
+// RUN: sed s/+avx512bf16// %s | attn-opt --attn-lower-contractions=precision=bf16 | FileCheck %s --check-prefixes=CHECK,WIDEN
+// RUN: attn-opt %s "--attn-lower-contractions=precision=bf16 weights=int8" | FileCheck %s --check-prefix=INT8
+// RUN: not attn-opt %s --attn-lower-contractions=precision=f16 2>&1 | FileCheck %s --check-prefix=WRONG
+
+// WRONG: expects precision f32 or bf16, got 'f16'
+
+#x = affine_map<(b, s, n, k) -> (b, s, k)>
+#w = affine_map<(b, s, n, k) -> (k, n)>
+#y = affine_map<(b, s, n, k) -> (b, s, n)>
+module attributes {attn.target = #attn.target<triple = "x86_64-unknown-linux-gnu", cpu = "x86-64-v4",
+    features = "+avx512bf16", isa = "avx512", l1 = 49152, l2 = 1048576>} {
+  attn.global @w : tensor<64x100xf32> = #attn.initializer<"w">
+  attn.global @v : tensor<64x48xf32> = #attn.initializer<"v">
+  attn.global @odd : tensor<63x48xf32> = #attn.initializer<"odd">
+
+  // The activation is rounded once for both, where the processor multiplies
+  // pairs; elsewhere the weights alone are bf16.
+  // CHECK-LABEL: func.func @two
+  // CHECK-SAME:    %[[X:.*]]: tensor<?x?x64xf32>
+  // DOT:           %[[H:.*]] = linalg.generic {{.*}} ins(%[[X]] : tensor<?x?x64xf32>) outs(%{{.*}} : tensor<?x?x64xbf16>)
+  // DOT:             arith.truncf
+  // DOT-NOT:       linalg.generic
+  // DOT:           %[[A:.*]] = tensor.collapse_shape %[[H]] {{\[}}[0, 1], [2]] : tensor<?x?x64xbf16> into tensor<?x64xbf16>
+  // DOT:           attn.kernel @gemm_f32_mx_k64_n100_fma_8x3x16_bf16dot_c{{[0-9]+}} ins(%[[A]], %{{.*}} : tensor<?x64xbf16>, tensor<3x32x96xbf16>)
+  // DOT:           attn.kernel @gemm_f32_mx_k64_n48_fma_8x3x16_bf16dot_c{{[0-9]+}}
+  // WIDEN-NOT:     linalg.generic
+  // WIDEN:         attn.kernel @gemm_f32_mx_k64_n100_fma_8x3x16_bf16_c
+  // WIDEN:         attn.kernel @gemm_f32_mx_k64_n48_fma_8x3x16_bf16_c
+  // INT8-LABEL:  func.func @two
+  // INT8-NOT:      linalg.generic
+  // INT8:          attn.kernel @gemm_f32_mx_k64_n100_fma_8x3x16_i8g64_c
+  func.func @two(%x: tensor<?x?x64xf32>, %b: index, %s: index) -> (tensor<?x?x100xf32>, tensor<?x?x48xf32>) {
+    %zero = arith.constant 0.0 : f32
+    %w = attn.weight @w : tensor<64x100xf32>
+    %v = attn.weight @v : tensor<64x48xf32>
+    %e = tensor.empty(%b, %s) : tensor<?x?x100xf32>
+    %z = linalg.fill ins(%zero : f32) outs(%e : tensor<?x?x100xf32>) -> tensor<?x?x100xf32>
+    %c = linalg.contract indexing_maps = [#x, #w, #y] ins(%x, %w : tensor<?x?x64xf32>, tensor<64x100xf32>)
+        outs(%z : tensor<?x?x100xf32>) -> tensor<?x?x100xf32>
+    %f = tensor.empty(%b, %s) : tensor<?x?x48xf32>
+    %y = linalg.fill ins(%zero : f32) outs(%f : tensor<?x?x48xf32>) -> tensor<?x?x48xf32>
+    %d = linalg.contract indexing_maps = [#x, #w, #y] ins(%x, %v : tensor<?x?x64xf32>, tensor<64x48xf32>)
+        outs(%y : tensor<?x?x48xf32>) -> tensor<?x?x48xf32>
+    return %c, %d : tensor<?x?x100xf32>, tensor<?x?x48xf32>
+  }
+
+  // An odd K has no last pair: the weights alone are bf16.
+  // CHECK-LABEL: func.func @odd_sum
+  // CHECK-NOT:     arith.truncf
+  // CHECK:         attn.kernel @gemm_f32_mx_k63_n48_fma_8x3x16_bf16_c
+  func.func @odd_sum(%x: tensor<?x?x63xf32>, %b: index, %s: index) -> tensor<?x?x48xf32> {
+    %zero = arith.constant 0.0 : f32
+    %w = attn.weight @odd : tensor<63x48xf32>
+    %e = tensor.empty(%b, %s) : tensor<?x?x48xf32>
+    %z = linalg.fill ins(%zero : f32) outs(%e : tensor<?x?x48xf32>) -> tensor<?x?x48xf32>
+    %c = linalg.contract indexing_maps = [#x, #w, #y] ins(%x, %w : tensor<?x?x63xf32>, tensor<63x48xf32>)
+        outs(%z : tensor<?x?x48xf32>) -> tensor<?x?x48xf32>
+    return %c : tensor<?x?x48xf32>
+  }
+}
