@@ -3,6 +3,7 @@
 
     bench.py [CASE...] [--rounds=12] [--threads=2] [--sides=attnc,onnxruntime]
     bench.py attention          the attention cases, with PyTorch if it is installed
+    bench.py models             whole models, in bf16 and with narrow weights too, against the targets of verdict.py
 
 A round lets every side run the case for a while, one after the other; each
 round gives one ratio (the peer's median over ours). The median of the ratios
@@ -26,7 +27,9 @@ import time
 import numpy as np
 
 import attention
+import models
 import sides
+import verdict
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 TOOLS = ROOT / "build" / "bin"
@@ -53,11 +56,19 @@ def one_attention(case, folder):
     return [case.inputs(n) for n in range(case.rotate)]
 
 
+def whole_model(model, folder):
+    net = model.make()
+    (folder / "model.onnx").unlink(missing_ok=True)
+    net.save(folder / "model.onnx")
+    return [net.feeds]
+
+
 CASES = {
     "minilm-b1-s32": lambda folder: minilm(1, 32, folder),
     "minilm-b1-s128": lambda folder: minilm(1, 128, folder),
     "minilm-b8-s16": lambda folder: minilm(8, 16, folder),
     "minilm-b16-s128": lambda folder: minilm(16, 128, folder),
+    **{name: lambda folder, model=model: whole_model(model, folder) for name, model in models.MODELS.items() if model.make},
     **{name: lambda folder, case=case: one_attention(case, folder) for name, case in attention.CASES.items()},
 }
 
@@ -74,11 +85,24 @@ def prepare(name):
     return folder, sets
 
 
-def open_sides(name, folder, args):
-    case = attention.CASES.get(name)
-    opened = [sides.Attnc(TOOLS, folder, args.threads, case.rotate if case else 1)]
+def our_sides(name, folder, sets, args):
+    """attnc, and for the targets of a whole model its forms in fewer bits."""
+    case, model = attention.CASES.get(name), models.MODELS.get(name)
+    forms = {"attnc": []}
+    if model and args.forms:
+        forms |= {"attnc-bf16": ["--precision=bf16"]} if model.bf16 else {}
+        forms |= {"attnc-weights-bf16": ["--weights=bf16"], "attnc-weights-int8": ["--weights=int8"]} if model.narrow else {}
+    fixed = [f"--shape={n}:{'x'.join(map(str, v.shape))}" for n, v in sets[0].items()] if model else []
+    return [sides.Attnc(TOOLS, folder, args.threads, case.rotate if case else 1, form, fixed + options)
+            for form, options in forms.items()]
+
+
+def open_sides(name, folder, sets, args):
+    opened = our_sides(name, folder, sets, args)
     for peer in sides.PEERS:
         if args.sides and peer not in args.sides.split(","):
+            continue
+        if peer == "openvino-bf16" and not (name in models.MODELS and models.MODELS[name].bf16 and args.forms):
             continue
         try:
             opened.append(sides.Peer(peer, folder, args.threads, name))
@@ -120,7 +144,7 @@ def print_table(result, rounds):
 def measure(name, args):
     case = attention.CASES.get(name)
     folder, sets = prepare(name)
-    opened = open_sides(name, folder, args)
+    opened = open_sides(name, folder, sets, args)
     result = {"case": name, "threads": args.threads,
               "sides": {s.name: {"medians_ms": [], "min_ms": math.inf} for s in opened}}
     check_outputs(name, sets, opened, result)
@@ -134,6 +158,8 @@ def measure(name, args):
     for side in opened:
         result["sides"][side.name].update(side.facts)
     print_table(result, args.rounds)
+    if name in models.MODELS:
+        verdict.judge(result)
     if case:
         more_about(case, opened[0], result, args)
     for side in opened:
@@ -224,7 +250,10 @@ def main():
     parser.add_argument("--sides", help="these peers only: " + ", ".join(sides.PEERS))
     parser.add_argument("--json", type=pathlib.Path, help="write the results here (default: test/bench/results/DATE-CASES.json)")
     args = parser.parse_args()
-    chosen = [c for c in CASES if not args.cases or any(part in c for part in args.cases)]
+    args.forms = "models" in args.cases
+    asked = [part for part in args.cases if part != "models"]
+    pool = list(models.MODELS) if args.forms else list(CASES)
+    chosen = [c for c in pool if not asked or any(part in c for part in asked)]
     if not chosen:
         parser.error(f"no case is called like {args.cases}; there are {', '.join(CASES)}")
     CACHE.mkdir(parents=True, exist_ok=True)
@@ -235,6 +264,9 @@ def main():
     path = args.json or ROOT / "test" / "bench" / "results" / f"{time.strftime('%Y-%m-%d-%H%M')}-{'-'.join(args.cases) or 'all'}.json"
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps({"machine": facts, "results": results}, indent=1) + "\n")
+    verdict.print_targets(results)
+    if any(r.get("targets") for r in results):
+        verdict.draw(results, path.with_suffix(".png"))
     print(f"\nwritten to {path}")
     return any(r["sides"]["attnc"]["largest_difference"] > 1e-3 for r in results)
 

@@ -37,22 +37,21 @@ def load_feeds(folder):
 
 class Attnc:
     """The library, timed by attn-bench."""
-    name = "attnc"
 
-    def __init__(self, tools, folder, threads, rotate):
-        self.tools, self.folder = tools, folder
-        self.library = folder / "model.so"
+    def __init__(self, tools, folder, threads, rotate, name="attnc", options=()):
+        self.tools, self.folder, self.name = tools, folder, name
+        self.library = folder / f"{name}.so"
         self.flags = [f"--threads={threads}"] + ([f"--rotate={rotate}"] if rotate > 1 else [])
         start = time.perf_counter()
-        subprocess.run([tools / "attnc", folder / "model.onnx", "-o", self.library, f"--fusion-report={folder / 'fusion.json'}"], check=True)
+        subprocess.run([tools / "attnc", folder / "model.onnx", "-o", self.library, *options, f"--fusion-report={folder / 'fusion.json'}"], check=True)
         self.facts = {"load_seconds": time.perf_counter() - start}
         self.inputs = [f"--input={p.stem[5:]}=@{p}" for p in sorted(folder.glob("in_0_*.npy"))]
         self.facts["fused"] = sum(v["fused"] for v in json.loads((folder / "fusion.json").read_text()))
 
     def outputs(self, names):
         subprocess.run([self.tools / "attn-run", self.library, self.flags[0], *self.inputs,
-                        *(f"--output={n}=@{self.folder / ('attnc_' + n)}.npy" for n in names)], check=True)
-        return [np.load(self.folder / f"attnc_{n}.npy") for n in names]
+                        *(f"--output={n}=@{self.folder / f'{self.name}_{i}'}.npy" for i, n in enumerate(names))], check=True)
+        return [np.load(self.folder / f"{self.name}_{i}.npy") for i in range(len(names))]
 
     def times(self, seconds, inputs=None):
         done = subprocess.run([self.tools / "attn-bench", self.library, *self.flags, *(inputs or self.inputs),
@@ -126,6 +125,8 @@ class OnnxRuntimeOperator(OnnxRuntime):
 
 
 class OpenVino:
+    precision = "f32"
+
     def __init__(self, folder, threads, case):
         try:
             import openvino as ov
@@ -135,12 +136,16 @@ class OpenVino:
         graph.reshape({n: ov.PartialShape(list(v.shape)) for n, v in load_feeds(folder)[0].items()})
         self.names = [o.any_name for o in graph.outputs]
         compiled = ov.Core().compile_model(graph, "CPU", {"INFERENCE_NUM_THREADS": threads, "NUM_STREAMS": 1,
-                                                          "INFERENCE_PRECISION_HINT": "f32"})
+                                                          "INFERENCE_PRECISION_HINT": self.precision})
         self.request = compiled.create_infer_request()
 
     def call(self, feeds):
         result = self.request.infer(feeds, share_inputs=True, share_outputs=True)
         return [result[n] for n in self.names]
+
+
+class OpenVinoBf16(OpenVino):
+    precision = "bf16"
 
 
 class Torch:
@@ -173,7 +178,7 @@ class TorchFlex(Torch):
     mode = "flex"
 
 
-PEERS = {"onnxruntime": OnnxRuntime, "onnxruntime-operator": OnnxRuntimeOperator, "openvino": OpenVino, "torch": Torch,
+PEERS = {"onnxruntime": OnnxRuntime, "onnxruntime-operator": OnnxRuntimeOperator, "openvino": OpenVino, "openvino-bf16": OpenVinoBf16, "torch": Torch,
          "torch-compiled": TorchCompiled, "torch-flex": TorchFlex}
 
 
