@@ -3,6 +3,7 @@
 #include "compiler/emit/cpu/CHeader.h"
 #include "compiler/emit/cpu/LibraryTable.h"
 #include "compiler/emit/cpu/Object.h"
+#include "compiler/emit/cpu/ObjectCache.h"
 #include "compiler/emit/cpu/Target.h"
 #include "compiler/package/LibraryFile.h"
 #include "compiler/package/WeightPlan.h"
@@ -23,6 +24,8 @@ using namespace mlir;
 
 namespace attn {
 namespace {
+
+constexpr char kCompilerName[] = "attnc " ATTNC_VERSION " (LLVM " LLVM_VERSION_STRING ")";
 
 class Compilation {
 public:
@@ -130,20 +133,23 @@ private:
         return failure();
       emitLibraryTable(*code, *library);
     }
-    {
+    llvm::SmallVector<char, 0> object, elf;
+    ObjectCache cache(options.emit == EmitKind::Llvm ? "" : options.cacheDir, kCompilerName);
+    bool isKnown = cache.load(*code, target, options.optLevel, object);
+    if (!isKnown) {
       TimingScope scope = stage("LLVM optimisation");
       if (!optimizeModule(*code, target, options.optLevel, error))
         return fail(error);
     }
     if (options.emit == EmitKind::Llvm)
       return writeText([&](llvm::raw_ostream &os) { code->print(os, nullptr); });
-    llvm::SmallVector<char, 0> object, elf;
-    {
+    if (!isKnown) {
       TimingScope scope = stage("code generation");
       if (!emitObject(*code, target, options.optLevel, object, error))
         return fail(error);
-      code.reset();
+      cache.store(object);
     }
+    code.reset();
     if (options.emit == EmitKind::Obj)
       return writeBytes(object);
     {
@@ -163,7 +169,7 @@ private:
     library.weights = plan.table();
     library.requiredCpuFeatures = requiredCpuFeatures(target);
     library.target = target.getTriple().str();
-    library.compilerVersion = "attnc " ATTNC_VERSION " (LLVM " LLVM_VERSION_STRING ")";
+    library.compilerVersion = kCompilerName;
     library.manifestJson = makeManifest(library, target, report.fusionJson);
     report.header = makeCHeader(library);
     return library;

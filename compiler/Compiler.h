@@ -50,6 +50,9 @@ struct CompileOptions {
   /// Only the first so many of our own passes of these stages run; 0 is the
   /// unfused form, in which nothing is recognised and no kernel chosen.
   size_t maxFusionPasses = std::numeric_limits<size_t>::max();
+  /// A folder of objects of earlier compiles, as trusted as the compiler: what
+  /// is found there is not compiled again ("": none).
+  std::string cacheDir;
   /// Print the IR to stderr after every pass.
   bool printIrAfterAll = false;
   /// Write the IR after every pass into this folder ("" : do not).

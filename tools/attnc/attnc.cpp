@@ -136,6 +136,10 @@ Request readRequest(CommandLine &line) {
     line.fail("--precision expects f32 or bf16, not '" + job.compile.precision + "'");
   else if (job.compile.precision != "f32" && job.compile.optLevel == 0)
     line.fail("--precision=" + job.compile.precision + " needs kernels, which -O0 does not choose");
+  job.compile.cacheDir = line.text(OPT_cache_dir).str();
+  if (line.has(OPT_cache_dir))
+    if (std::error_code error = sys::fs::create_directories(job.compile.cacheDir))
+      line.fail("cannot make the folder '" + job.compile.cacheDir + "' of --cache-dir: " + error.message());
   for (auto &[name, range] : line.dims()) {
     if (range.lower == range.upper)
       job.import.dims[name] = range.lower;

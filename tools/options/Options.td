@@ -102,6 +102,10 @@ defm max_loop_iterations : Eq<"max-loop-iterations", "N",
     "a loop of the model that runs more often ends the run with an error (default 16777216)", g_compile, everyTool>;
 defm shape : Eq<"shape", "INPUT:2x128", "fix the shape of an input; ? leaves a dimension open", g_compile, everyTool>;
 
+defm cache_dir : Eq<"cache-dir", "DIR",
+    "keep compiled code in DIR, and take from there what an earlier compile made of the same; several compiles may "
+    "share it (as trusted as the compiler itself)", g_compile, everyTool>;
+
 //===----------------------------------------------------------------------===//
 // Limits of a compile
 //===----------------------------------------------------------------------===//
