@@ -2,7 +2,10 @@
 // (rotating over 256 MB of weights, as a real network does), as a share of a bare
 // FMA loop timed beside it.
 //
-//   bench-gemm [avx512|avx2|portable] [M...]
+//   bench-gemm [avx512bf16|avx512|avx2|portable] [f32|bf16|int8] [--json] [M...]
+//
+// bf16: both factors where the processor multiplies them (the peak stays that of
+// f32), else the weights alone, as int8. --json: a line of JSON for each.
 #include "passes/kernels/cpu/Gemm.h"
 #include "test/kernels/Measure.h"
 
@@ -53,11 +56,23 @@ struct Shape {
   std::vector<EpilogueOperand> operands = {};
 };
 
-void measure(StringRef isa, const Shape &shape, ArrayRef<int64_t> rows, double peak) {
-  int64_t width = 0;
+GemmSpec makeSpec(TargetAttr target, const Shape &shape, StringRef type) {
+  GemmSpec spec = GemmSpec::forTarget(target, ShapedType::kDynamic, shape.k, shape.n);
+  if (type == "bf16") {
+    spec.storage = PanelStorage::BF16;
+    spec.hasNarrowRows = GemmSpec::hasNarrowProducts(target) && shape.k % 2 == 0;
+  } else if (type == "int8") {
+    spec.storage = PanelStorage::I8;
+    spec.group = shape.k;
+  }
+  return spec;
+}
+
+void measure(StringRef isa, const Shape &shape, StringRef type, ArrayRef<int64_t> rows, double peak, bool json) {
+  GemmSpec used;
   auto kernel = Kernel::compile(isa, [&](OpBuilder &builder, Location loc) -> FailureOr<func::FuncOp> {
-    GemmSpec spec = GemmSpec::forTarget(makeTarget(*builder.getContext(), isa), ShapedType::kDynamic, shape.k, shape.n);
-    width = spec.panelWidth();
+    GemmSpec spec = makeSpec(makeTarget(*builder.getContext(), isa), shape, type);
+    used = spec;
     OwningOpRef<ModuleOp> holder;
     if (shape.epilogue) {
       holder = parseSourceString<ModuleOp>(shape.epilogue, builder.getContext());
@@ -68,17 +83,35 @@ void measure(StringRef isa, const Shape &shape, ArrayRef<int64_t> rows, double p
   });
   if (!kernel)
     return;
-  int64_t panels = (shape.n + width - 1) / width, floats = panels * shape.k * width;
-  std::vector<Buffer> weights;
-  for (int64_t i = 0; i < std::max<int64_t>(2, (256 << 20) / (4 * floats)); ++i)
-    weights.emplace_back(std::vector<int64_t>{panels, shape.k, width}, std::vector<float>(floats, 0.25f));
+  int64_t element = type == "int8" ? 1 : type == "bf16" ? 2 : 4, bytes = element;
+  SmallVector<int64_t> panelShape = used.panelShape(), scaleShape;
+  for (int64_t size : panelShape)
+    bytes *= size;
+  auto filled = [](ArrayRef<int64_t> shape, int64_t element) {
+    Buffer buffer({shape.begin(), shape.end()}, element);
+    for (int64_t i = 0; i < buffer.size(); ++i) // 0.25 in each type, or a whole number
+      if (element == 4)
+        buffer[i] = 0.25f;
+      else if (element == 2)
+        buffer.data<uint16_t>()[i] = 0x3e80;
+      else
+        buffer.data<char>()[i] = 1;
+    return buffer;
+  };
+  std::vector<Buffer> weights, scales;
+  for (int64_t i = 0; i < std::max<int64_t>(2, (256 << 20) / bytes); ++i)
+    weights.push_back(filled(panelShape, element));
+  if (type == "int8")
+    scales.push_back(filled(used.scaleShape(), 4));
   for (int64_t m : rows) {
-    Buffer a({m, shape.k}, std::vector<float>(m * shape.k, 0.5f)), c({m, shape.n});
+    Buffer a = filled({m, shape.k}, used.hasNarrowRows ? 2 : 4), c({m, shape.n});
     std::vector<Buffer> extras;
     for (EpilogueOperand kind : shape.operands)
       extras.push_back(kind == EpilogueOperand::Full ? Buffer({m, shape.n}, std::vector<float>(m * shape.n, 0.5f))
                                                      : Buffer({shape.n}, std::vector<float>(shape.n, 0.5f)));
     std::vector<const Buffer *> arguments = {&a, &weights[0]};
+    for (Buffer &scale : scales)
+      arguments.push_back(&scale);
     for (Buffer &extra : extras)
       arguments.push_back(&extra);
     arguments.push_back(&c);
@@ -89,9 +122,16 @@ void measure(StringRef isa, const Shape &shape, ArrayRef<int64_t> rows, double p
       arguments[1] = &weights[++next % weights.size()];
       kernel->call(arguments);
     });
+    if (json) {
+      std::printf("{\"type\":\"%s\",\"m\":%ld,\"n\":%ld,\"k\":%ld,\"peak_gf\":%.1f,\"hot_gf\":%.1f,\"cold_gf\":%.1f,"
+                  "\"cold_gbs\":%.2f}\n",
+                  type.str().c_str(), m, shape.n, shape.k, peak, flops / hot, flops / cold, 1e-9 * bytes / cold);
+      std::fflush(stdout);
+      continue;
+    }
     std::printf("%5ld %6ld %6ld %-9s | hot %6.1f GF %4.0f%% | cold %6.1f GF %4.0f%% %6.1f GB/s\n", m, shape.n, shape.k,
                 shape.name, flops / hot, 100 * flops / hot / peak, flops / cold, 100 * flops / cold / peak,
-                4e-9 * floats / cold);
+                1e-9 * bytes / cold);
     std::fflush(stdout);
   }
 }
@@ -100,17 +140,25 @@ void measure(StringRef isa, const Shape &shape, ArrayRef<int64_t> rows, double p
 
 int main(int argc, char **argv) {
   StringRef isa = hostRuns("avx512") ? "avx512" : hostRuns("avx2") ? "avx2" : "portable";
+  StringRef type = "f32";
+  bool json = false;
   std::vector<int64_t> rows;
   for (int i = 1; i < argc; ++i) {
     int64_t m = 0;
     if (llvm::to_integer(argv[i], m))
       rows.push_back(m);
+    else if (StringRef(argv[i]) == "--json")
+      json = true;
+    else if (llvm::is_contained({"f32", "bf16", "int8"}, StringRef(argv[i])))
+      type = argv[i];
     else
       isa = argv[i];
   }
   if (rows.empty())
     rows = {1, 32, 50, 128, 197};
-  if (!llvm::is_contained(kIsas, isa) || !hostRuns(isa)) {
+  if (type == "bf16" && isa == "avx512" && hostRuns("avx512bf16"))
+    isa = "avx512bf16";
+  if ((!llvm::is_contained(kIsas, isa) && isa != "avx512bf16") || !hostRuns(isa)) {
     std::fprintf(stderr, "bench-gemm: this machine does not run '%s'\n", isa.str().c_str());
     return 1;
   }
@@ -124,10 +172,12 @@ int main(int argc, char **argv) {
                                                {384, 1536, "gelu", kGelu, {Kind::RowVector}},
                                                {1536, 384, "plain"},
                                                {768, 768, "plain"},
+                                               {768, 2304, "plain"},
                                                {768, 3072, "gelu", kGelu, {Kind::RowVector}},
                                                {3072, 768, "plain"}}) {
-    double peak = measurePeak(isa, lanes);
-    std::printf("%s peak %.0f GF\n", isa.str().c_str(), peak);
-    measure(isa, shape, rows, peak);
+    double peak = measurePeak(isa == "avx512bf16" ? "avx512" : isa, lanes);
+    if (!json)
+      std::printf("%s %s peak %.0f GF\n", isa.str().c_str(), type.str().c_str(), peak);
+    measure(isa, shape, type, rows, peak, json);
   }
 }
