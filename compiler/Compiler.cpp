@@ -48,7 +48,10 @@ public:
     ir->setAttr(AttnDialect::kTargetAttr, target);
 
     auto wanted = [&](StringRef argument) { return wants(argument); };
-    if (failed(runPasses("graph", [&](PassManager &pm) { buildGraphPipeline(pm, options.optLevel, wanted); })))
+    if (failed(runPasses("graph", [&](PassManager &pm) {
+          buildSearchPipeline(pm);
+          buildGraphPipeline(pm, options.optLevel, wanted);
+        })))
       return failure();
     reportFusion(ir, report);
     if (options.emit == EmitKind::Linalg)

@@ -21,6 +21,8 @@ using namespace attn;
 
 bool attn::isWeightStorage(StringRef text) { return WeightStorage::parse(text).has_value(); }
 
+void attn::buildSearchPipeline(OpPassManager &pm) { pm.addPass(createLowerSearchPass()); }
+
 void attn::buildKernelPipeline(OpPassManager &pm, unsigned optLevel, StringRef weights, StringRef precision,
                                llvm::function_ref<bool(llvm::StringRef)> wants) {
   auto add = [&](std::unique_ptr<Pass> pass) {

@@ -1,4 +1,5 @@
 #include "dialects/attn/LoopOps.h"
+#include "dialects/attn/SearchOp.h"
 
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/IR/DialectImplementation.h"
@@ -53,6 +54,10 @@ void AttnDialect::initialize() {
   addOperations<
 #define GET_OP_LIST
 #include "dialects/attn/LoopOps.cpp.inc"
+      >();
+  addOperations<
+#define GET_OP_LIST
+#include "dialects/attn/SearchOp.cpp.inc"
       >();
   addAttributes<
 #define GET_ATTRDEF_LIST

@@ -44,7 +44,7 @@ bool testsForNaN(ModuleOp module) {
       .wasInterrupted();
 }
 
-int import(const CompileJob &job, MLIRContext &context, OwningOpRef<ModuleOp> &module, WeightStore &weights) {
+int importAll(const CompileJob &job, MLIRContext &context, OwningOpRef<ModuleOp> &module, WeightStore &weights) {
   if (StringRef(job.input).ends_with(".mlir")) {
     module = parseSourceFile<ModuleOp>(job.input, &context);
     return module ? ExitSuccess : ExitInvalid;
@@ -59,6 +59,12 @@ int import(const CompileJob &job, MLIRContext &context, OwningOpRef<ModuleOp> &m
       return code;
   }
   return ExitSuccess;
+}
+
+int import(const CompileJob &job, MLIRContext &context, OwningOpRef<ModuleOp> &module, WeightStore &weights) {
+  if (int code = importAll(job, context, module, weights))
+    return code;
+  return job.search && failed(buildSearch(*module, *job.search)) ? ExitUnsupported : ExitSuccess;
 }
 
 std::string toJson(const CompileReport &report, bool hasNaNGuard) {

@@ -4,7 +4,9 @@
 
 #include "compiler/Compiler.h"
 #include "frontends/onnx/ImportOnnx.h"
+#include "frontends/search/BuildSearch.h"
 #include "tools/attnc/Worker.h"
+#include <optional>
 #include <string>
 
 namespace attn::tools {
@@ -14,6 +16,8 @@ struct CompileJob {
   onnx::ImportOptions import;
   /// Several models as entries of one library, by name; the first is `input`.
   std::vector<std::pair<std::string, std::string>> entries;
+  /// One more entry, which searches.
+  std::optional<SearchOptions> search;
   CompileOptions compile;
   std::string output; ///< a path or "-"
 };

@@ -2,6 +2,7 @@
 // and gives the output its name once it is whole.
 #include "tools/attnc/CompileJob.h"
 #include "tools/attnc/FusionTable.h"
+#include "tools/attnc/GenerateOptions.h"
 #include "tools/attnc/StagedOutput.h"
 #include "tools/attnc/VerifyFusion.h"
 #include "tools/attnc/Worker.h"
@@ -36,7 +37,9 @@ constexpr ToolInfo kTool = {
     "  attnc model.onnx --dim=batch:1 --dim=seq:128      with fixed dimensions\n"
     "  attnc model.onnx --mcpu=x86-64-v3                 for any processor with AVX2\n"
     "  attnc model.onnx --fusion-report=-                with verdicts on each attention\n"
-    "  attnc encode=enc.onnx step=dec.onnx -o model.so   two entries in one library\n",
+    "  attnc encode=enc.onnx step=dec.onnx -o model.so   two entries in one library\n"
+    "  attnc encode=enc.onnx step=dec.onnx --generate=beam:4 --init=encode --bos=1 --eos=2 \\\n"
+    "        --max-length=50 -o model.so                 with a third entry, which searches\n",
     "  0  the output is written\n"
     "  1  the command line is wrong, or a file cannot be read or written\n"
     "  2  the model needs what attnc does not support, or --require-fused is not met\n"
@@ -164,6 +167,9 @@ Request readRequest(CommandLine &line) {
   job.import.maxLoopIterations = line.number(OPT_max_loop_iterations, job.import.maxLoopIterations, 1, INT64_MAX);
   for (StringRef pass : line.all(OPT_disable_pass))
     job.compile.disabledPasses.push_back(pass.str());
+
+  StringRef onlyEntry = job.entries.size() == 1 ? StringRef(job.entries[0].first) : "main";
+  job.search = readGenerateOptions(line, job.entries.size() > 1 ? "" : onlyEntry);
 
   bool isText = !*extension(job.compile.emit);
   SmallString<128> beside(sys::path::filename(job.input));

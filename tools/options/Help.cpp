@@ -13,7 +13,7 @@ namespace {
 
 // OptTable::printHelp sorts the groups by name and does not wrap.
 constexpr OptionId kGroups[] = {OPT_g_run,    OPT_g_bench,  OPT_g_output, OPT_g_compile,
-                                OPT_g_limits, OPT_g_inside, OPT_g_general};
+                                OPT_g_search, OPT_g_limits, OPT_g_inside, OPT_g_general};
 constexpr unsigned kColumn = 30, kWidth = 100;
 
 void printOption(raw_ostream &os, StringRef spelling, StringRef text) {

@@ -15,6 +15,7 @@ def g_run : OptionGroup<"Running">;
 def g_bench : OptionGroup<"Measuring">;
 def g_output : OptionGroup<"Output">;
 def g_compile : OptionGroup<"Compiling">;
+def g_search : OptionGroup<"Generating">;
 def g_limits : OptionGroup<"Limits of a compile">;
 def g_inside : OptionGroup<"Looking inside a compile">;
 def g_general : OptionGroup<"General">;
@@ -100,6 +101,34 @@ defm dim : Eq<"dim", "NAME:N",
     "fix the dimension that the model calls NAME, or bound it as NAME:1..512; a run checks the bounds", g_compile, everyTool>;
 defm max_loop_iterations : Eq<"max-loop-iterations", "N",
     "a loop of the model that runs more often ends the run with an error (default 16777216)", g_compile, everyTool>;
+defm generate : Eq<"generate", "HOW",
+    "add an entry 'generate' that searches around a decoder step: greedy, beam:WIDTH or sample", g_search, [AttncVis]>;
+defm step : Eq<"step", "ENTRY", "the entry that is one step (default: step, or the only one)", g_search, [AttncVis]>;
+defm init : Eq<"init", "ENTRY",
+    "an entry that runs before: its outputs are the states and constants of the step of the same names, and the first "
+    "scores if it returns them", g_search, [AttncVis]>;
+defm bos : Eq<"bos", "ID", "the first token, or 'input': one a row, an input of 'generate'", g_search, [AttncVis]>;
+defm eos : Eq<"eos", "ID,...", "tokens that end a hypothesis", g_search, [AttncVis]>;
+defm max_length : Eq<"max-length", "N",
+    "the most tokens of a result: a number, dim:NAME, dim:NAME+N, or 'input'", g_search, [AttncVis]>;
+defm min_length : Eq<"min-length", "N", "no result ends before it has N tokens (default 0)", g_search, [AttncVis]>;
+defm length_penalty : Eq<"length-penalty", "[gnmt:]A",
+    "divide scores of complete hypotheses of n tokens by n^A, or by ((5+n)/6)^A (default 0)", g_search, [AttncVis]>;
+defm n_best : Eq<"n-best", "N", "return the best N hypotheses of a beam (default 1)", g_search, [AttncVis]>;
+defm ended : Eq<"ended", "RULE",
+    "refill: a beam stays as wide as it is when hypotheses end (default); shrink: they leave it", g_search, [AttncVis]>;
+def early_stop : SimpleFlag<"early-stop", "a beam is done as soon as it has as many complete hypotheses as it is wide",
+    g_search, [AttncVis]>;
+defm temperature : Eq<"temperature", "T", "of sample (default 1)", g_search, [AttncVis]>;
+defm top_k : Eq<"top-k", "K", "sample from the K most probable tokens (default 0: all)", g_search, [AttncVis]>;
+defm top_p : Eq<"top-p", "P", "sample from the tokens that together have probability P (default 1)", g_search, [AttncVis]>;
+defm sample_seed : Eq<"sample-seed", "N", "seed of sample (default 0)", g_search, [AttncVis]>;
+defm state : Eq<"state", "IN:OUT,...",
+    "inputs of the step that are outputs of the step before (default: by their names, past_x and present_x, x and x_out, ...)",
+    g_search, [AttncVis]>;
+defm tokens : Eq<"tokens", "INPUT", "the input of the step that takes the last token", g_search, [AttncVis]>;
+defm logits : Eq<"logits", "OUTPUT", "the output of the step that holds scores of the next one", g_search, [AttncVis]>;
+defm alignment : Eq<"alignment", "OUTPUT", "return this output of the step for each token", g_search, [AttncVis]>;
 defm shape : Eq<"shape", "INPUT:2x128", "fix the shape of an input; ? leaves a dimension open", g_compile, everyTool>;
 
 defm cache_dir : Eq<"cache-dir", "DIR",

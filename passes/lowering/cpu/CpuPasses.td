@@ -3,6 +3,33 @@
 
 include "mlir/Pass/PassBase.td"
 
+def LowerSearchPass : Pass<"attn-lower-search", "::mlir::ModuleOp"> {
+  let summary = "attn.search becomes a loop around a copy of its step";
+  let description = [{
+    The first pass of all: what follows sees a loop on tensors. Each iteration
+    runs the step on the rows that live, calls two kernels (the best tokens of each row;
+    what lives on) and brings the states into the order of the rows. What a step
+    computes from its constant arguments alone stands before the loop. States
+    that grow are buffers with room (attn.grow), appended to in place where the step
+    concatenates and no rows move; histories of tokens and parents are followed back at the end.
+
+    ```mlir
+    %t, %n, %s = attn.search "greedy" @step from %bos max %c50 (%h : tensor<?x24xf32>) {...}
+    // becomes
+    %r:10 = scf.while (...) { scf.condition(%go) ... } do {
+      ... the step ...
+      %v:3 = attn.kernel @search_rows_w1_b1_2 ins(%logits, %noEnd) outs(...)
+      %c:7 = attn.kernel @search_greedy_w1_b1_2 ins(%v#0, %v#1, %v#2, ...) outs(...)
+    }
+    ```
+  }];
+  let dependentDialects = [
+    "::attn::AttnDialect", "::mlir::arith::ArithDialect", "::mlir::func::FuncDialect", "::mlir::linalg::LinalgDialect",
+    "::mlir::math::MathDialect", "::mlir::memref::MemRefDialect", "::mlir::scf::SCFDialect",
+    "::mlir::tensor::TensorDialect", "::mlir::vector::VectorDialect"
+  ];
+}
+
 def LowerContractionsPass : Pass<"attn-lower-contractions", "::mlir::ModuleOp"> {
   let summary = "contractions with a weight become calls of packed GEMM kernels";
   let description = [{

@@ -1,0 +1,109 @@
+#include "dialects/attn/SearchOp.h"
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/IR/TypeUtilities.h"
+
+using namespace mlir;
+using namespace attn;
+
+//===----------------------------------------------------------------------===//
+// SearchOp
+//===----------------------------------------------------------------------===//
+
+LogicalResult SearchOp::verify() {
+  // C3
+  if (getKind() != "greedy" && getKind() != "beam" && getKind() != "sample")
+    return emitOpError("expects kind to be greedy, beam or sample, got '") << getKind() << "'";
+  int64_t width = getWidth(), best = getNBest();
+  if (width < 1 || best < 1 || best > width || (!isBeam() && width != 1))
+    return emitOpError("expects 1 <= n_best <= width, and width 1 but for beam, got n_best ")
+           << best << " and width " << width;
+  auto first = cast<RankedTensorType>(getFirst().getType());
+  bool isTokens = first.getRank() == 1 && first.getElementType().isInteger(64);
+  if (!isTokens && !(first.getRank() == 2 && first.getElementType().isF32()))
+    return emitOpError("expects first to be tokens (rank 1, i64) or scores (rank 2, f32), got ") << first;
+  if (static_cast<bool>(getAlignment()) != getAlignmentResult().has_value())
+    return emitOpError("expects an alignment to be returned exactly where alignment_result is given");
+  int64_t rank = isBeam() ? 3 : 2;
+  auto expect = [&](Value result, int64_t want, bool isFloat) -> LogicalResult {
+    auto type = cast<RankedTensorType>(result.getType());
+    bool fits = isFloat ? type.getElementType().isF32() : type.getElementType().isInteger(64);
+    if (type.getRank() == want && fits)
+      return success();
+    return emitOpError("expects a result of rank ")
+           << want << " and type " << (isFloat ? "f32" : "i64") << ", got " << type;
+  };
+  if (failed(expect(getTokens(), rank, false)) || failed(expect(getLengths(), rank - 1, false)) ||
+      failed(expect(getScores(), rank - 1, true)))
+    return failure();
+  return getAlignment() ? expect(getAlignment(), rank + 1, true) : success();
+}
+
+LogicalResult SearchOp::verifySymbolUses(SymbolTableCollection &symbols) {
+  // C1
+  auto callee = symbols.lookupNearestSymbolFrom<func::FuncOp>(*this, getStepAttr());
+  if (!callee || callee.isExternal() || !callee.getBody().hasOneBlock())
+    return emitOpError("expects '") << getStep() << "' to name a function of one block";
+  size_t arguments = callee.getNumArguments();
+  int64_t results = callee.getNumResults();
+  for (ArrayRef<int64_t> list : {getSources(), getBatchDims(), getGrowDims()})
+    if (list.size() != arguments)
+      return emitOpError("expects a number for each of the ")
+             << arguments << " arguments of '" << getStep() << "', got " << list.size();
+  auto isResult = [&](int64_t number, Type element, int64_t low, int64_t high) {
+    if (number < 0 || number >= results)
+      return false;
+    auto type = dyn_cast<RankedTensorType>(callee.getResultTypes()[number]);
+    return type && (!element || type.getElementType() == element) && type.getRank() >= low && type.getRank() <= high;
+  };
+  Type f32 = Float32Type::get(getContext());
+  if (!isResult(getLogitsResult(), f32, 2, 3))
+    return emitOpError("expects result ") << getLogitsResult() << " of '" << getStep() << "' to be scores in f32";
+  if (getAlignmentResult() && !isResult(*getAlignmentResult(), f32, 2, 2))
+    return emitOpError("expects result ")
+           << *getAlignmentResult() << " of '" << getStep() << "' to be an alignment [rows, source] in f32";
+  auto init = getInits().begin();
+  int64_t tokens = 0;
+  for (auto [n, source, rows, grows] : llvm::enumerate(getSources(), getBatchDims(), getGrowDims())) {
+    auto type = dyn_cast<RankedTensorType>(callee.getArgumentTypes()[n]);
+    if (!type || source < kMask || rows < -1 || rows >= type.getRank() || grows < -1 || grows >= type.getRank() ||
+        (grows >= 0 && (!type.isDynamicDim(grows) || grows == rows)))
+      return emitOpError("cannot give argument ") << n << " of '" << getStep() << "' what its attributes say";
+    // C5
+    if (getWidth() != 1 && rows >= 0 && !type.isDynamicDim(rows))
+      return emitOpError("expects the rows of argument ")
+             << n << " of '" << getStep() << "' to be a dynamic dimension, got " << type;
+    if (source == kToken) {
+      ++tokens;
+      if (rows != 0 || type.getRank() > 2 || !type.getElementType().isInteger())
+        return emitOpError("expects argument ") << n << " of '" << getStep() << "' to be tokens, got " << type;
+      continue;
+    }
+    // C2
+    if (init == getInits().end() || (*init).getType() != type)
+      return emitOpError("expects an init of type ") << type << " for argument " << n << " of '" << getStep() << "'";
+    ++init;
+    if (source >= 0) {
+      auto state = source < results ? dyn_cast<RankedTensorType>(callee.getResultTypes()[source]) : nullptr;
+      if (!state || state.getElementType() != type.getElementType() || failed(verifyCompatibleShape(state, type)))
+        return emitOpError("expects result ") << source << " of '" << getStep() << "' to be a state of type " << type;
+    }
+    if ((source == kMask && (type.getRank() != 2 || grows != 1)) ||
+        (source == kPosition && !type.getElementType().isInteger()))
+      return emitOpError("cannot count argument ") << n << " of '" << getStep() << "' of type " << type;
+  }
+  if (tokens != 1)
+    return emitOpError("expects one argument of '") << getStep() << "' to be the tokens, got " << tokens;
+  if (init != getInits().end())
+    return emitOpError("expects one init an argument but the tokens, got ") << getInits().size();
+  // C4
+  auto scores = cast<RankedTensorType>(callee.getResultTypes()[getLogitsResult()]);
+  int64_t vocabulary = scores.getShape().back();
+  for (int64_t token : getEos())
+    if (token < 0 || (!ShapedType::isDynamic(vocabulary) && token >= vocabulary))
+      return emitOpError("ends with token ") << token << ", which is outside the vocabulary of " << vocabulary;
+  return success();
+}
+
+#define GET_OP_CLASSES
+#include "dialects/attn/SearchOp.cpp.inc"

@@ -1,0 +1,394 @@
+#include "frontends/search/BuildSearch.h"
+#include "dialects/attn/NodeLocation.h"
+#include "frontends/search/StepRoles.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Linalg/IR/Linalg.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "llvm/ADT/StringSet.h"
+
+using namespace mlir;
+using namespace attn;
+
+static constexpr int64_t kDynamic = ShapedType::kDynamic;
+
+static func::FuncOp findEntry(ModuleOp module, StringRef name) {
+  for (auto function : module.getOps<func::FuncOp>()) {
+    Attribute entry = function->getAttr(AttnDialect::kEntryAttr);
+    if (!entry)
+      continue;
+    auto given = dyn_cast<StringAttr>(entry);
+    if ((given ? given.getValue() : function.getSymName()) == name)
+      return function;
+  }
+  return {};
+}
+
+namespace {
+class SearchBuilder {
+public:
+  SearchBuilder(ModuleOp module, const SearchOptions &options)
+      : module(module), options(options), b(module.getContext()), loc(module.getLoc()) {}
+
+  LogicalResult run() {
+    step = findEntry(module, options.step);
+    init = options.init.empty() ? func::FuncOp() : findEntry(module, options.init);
+    if (!step)
+      return module.emitError() << "has no entry '" << options.step << "' for --generate to search around (--step)";
+    if (!options.init.empty() && !init)
+      return module.emitError() << "has no entry '" << options.init << "' to start a search from (--init)";
+    if (findEntry(module, options.entry))
+      return module.emitError() << "has an entry '" << options.entry << "' already";
+    FailureOr<StepRoles> found = findRoles(step, options);
+    if (failed(found) || failed(checkEnds(*found)))
+      return failure();
+    roles = *found;
+    for (func::FuncOp each : {step, init})
+      if (each)
+        for (unsigned n = 0; n < each.getNumArguments(); ++n)
+          for (StringRef dim : dimsOfInput(each, n))
+            takenDims.insert(dim);
+    b.setInsertionPointToEnd(module.getBody());
+    entry = func::FuncOp::create(b, loc, "entry." + options.entry, b.getFunctionType({}, {}));
+    entry->setAttr(AttnDialect::kEntryAttr, b.getStringAttr(options.entry));
+    b.setInsertionPointToStart(entry.addEntryBlock());
+    if (init)
+      callInit();
+    if (failed(takeArguments()) || failed(takeFirst()) || failed(takeLength()))
+      return failure();
+    return finish();
+  }
+
+private:
+  InFlightDiagnostic error() { return entry.emitError() << "the search around '" << options.step << "' "; }
+
+  LogicalResult checkEnds(const StepRoles &found) {
+    int64_t vocabulary = cast<RankedTensorType>(step.getResultTypes()[found.logits]).getShape().back();
+    for (int64_t token : options.eos)
+      if (token < 0 || (!ShapedType::isDynamic(vocabulary) && token >= vocabulary))
+        return step.emitError() << "the end token " << token << " is outside the vocabulary of " << vocabulary
+                                << " tokens of the step '" << options.step << "'";
+    if (options.width > 1)
+      for (auto [n, dim] : llvm::enumerate(found.rowDims))
+        if (auto type = cast<RankedTensorType>(step.getArgumentTypes()[n]); dim >= 0 && !type.isDynamicDim(dim))
+          return step.emitError() << "input '" << printableName(nameOfInput(step, n)) << "' of the step '"
+                                  << options.step << "' has " << type.getDimSize(dim)
+                                  << " rows, and a beam needs as many as it is wide: leave its batch open";
+    return success();
+  }
+
+  /// One more input of the entry, with these attributes.
+  Value addInput(Type type, DictionaryAttr attrs) {
+    inputAttrs.push_back(attrs ? attrs : b.getDictionaryAttr({}));
+    return entry.getBody().front().addArgument(type, loc);
+  }
+  DictionaryAttr describe(StringRef name, StringRef dtype, ArrayRef<StringRef> dims) {
+    return b.getDictionaryAttr({b.getNamedAttr(AttnDialect::kNameAttr, b.getStringAttr(name)),
+                                b.getNamedAttr(AttnDialect::kDTypeAttr, b.getStringAttr(dtype)),
+                                b.getNamedAttr(AttnDialect::kDimsAttr, b.getStrArrayAttr(dims))});
+  }
+  Value sizeOf(Value tensor, int64_t dim) {
+    return getValueOrCreateConstant(tensor::getMixedSize(b, loc, tensor, dim));
+  }
+  Value getValueOrCreateConstant(OpFoldResult size) {
+    if (auto value = dyn_cast<Value>(size))
+      return value;
+    return arith::ConstantIndexOp::create(b, loc, cast<IntegerAttr>(cast<Attribute>(size)).getInt());
+  }
+  std::string freshDim(std::string name) {
+    while (takenDims.contains(name))
+      name += "'";
+    takenDims.insert(name);
+    return name;
+  }
+
+  void callInit() {
+    SmallVector<Value> operands;
+    for (auto [n, type] : llvm::enumerate(init.getArgumentTypes()))
+      operands.push_back(addInput(type, init.getArgAttrDict(n)));
+    initResults = SmallVector<Value>(func::CallOp::create(b, loc, init, operands).getResults());
+  }
+
+  Value initInput(StringRef name) {
+    for (unsigned n = 0; init && n < init.getNumArguments(); ++n)
+      if (nameOfInput(init, n) == name && !name.empty())
+        return entry.getBody().front().getArgument(n);
+    return {};
+  }
+
+  /// The output of `init` that is the input `number` of the first step.
+  Value initOutput(unsigned number) {
+    StringRef name = nameOfInput(step, number);
+    int64_t state = roles.sources[number];
+    StringRef later = state >= 0 ? nameOfOutput(step, state) : StringRef();
+    for (int pass = 0; pass < 3; ++pass)
+      for (unsigned n = 0; init && n < init.getNumResults(); ++n) {
+        StringRef output = nameOfOutput(init, n);
+        if (pass == 0 ? output == name : pass == 1 ? !later.empty() && output == later : isStatePair(name, output))
+          return initResults[n];
+      }
+    return {};
+  }
+
+  /// `given` as the step takes it; sizes that only the run knows are required.
+  FailureOr<Value> fitTo(Value given, unsigned number) {
+    auto have = cast<RankedTensorType>(given.getType());
+    auto want = cast<RankedTensorType>(step.getArgumentTypes()[number]);
+    if (have == want)
+      return given;
+    std::string name = printableName(nameOfInput(step, number));
+    bool fits = have.getRank() == want.getRank() && have.getElementType() == want.getElementType();
+    for (int64_t dim = 0; fits && dim < have.getRank(); ++dim)
+      fits = have.isDynamicDim(dim) || want.isDynamicDim(dim) || have.getDimSize(dim) == want.getDimSize(dim);
+    if (!fits)
+      return error() << "gets " << have << " for '" << name << "', of which the step takes " << want;
+    for (int64_t dim = 0; dim < have.getRank(); ++dim) {
+      if (!have.isDynamicDim(dim) || want.isDynamicDim(dim))
+        continue;
+      Value size = sizeOf(given, dim), expected = arith::ConstantIndexOp::create(b, loc, want.getDimSize(dim));
+      Value same = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::eq, size, expected);
+      RequireOp::create(b, loc, same, "search: '" + name + "' has size {0} in a dimension, the step takes {1}",
+                        ValueRange{size, expected});
+    }
+    return tensor::CastOp::create(b, loc, want, given).getResult();
+  }
+
+  /// A mask of `given` and a column of ones for the token of the first step.
+  Value extendMask(Value given) {
+    auto type = cast<RankedTensorType>(given.getType());
+    Type element = type.getElementType();
+    TypedAttr one = isa<FloatType>(element) ? TypedAttr(b.getFloatAttr(element, 1)) : b.getIntegerAttr(element, 1);
+    OpFoldResult rows = tensor::getMixedSize(b, loc, given, 0), zero = b.getIndexAttr(0), unit = b.getIndexAttr(1);
+    Value length = sizeOf(given, 1),
+          next = arith::AddIOp::create(b, loc, length, arith::ConstantIndexOp::create(b, loc, 1));
+    Value column = tensor::EmptyOp::create(b, loc, ArrayRef<OpFoldResult>{rows, unit}, element);
+    Value number = arith::ConstantOp::create(b, loc, one);
+    column = linalg::FillOp::create(b, loc, number, column).getResult(0);
+    Value all = tensor::EmptyOp::create(b, loc, ArrayRef<OpFoldResult>{rows, next}, element);
+    SmallVector<OpFoldResult> units{unit, unit};
+    all = tensor::InsertSliceOp::create(b, loc, given, all, ArrayRef<OpFoldResult>{zero, zero},
+                                        ArrayRef<OpFoldResult>{rows, OpFoldResult(length)}, units);
+    return tensor::InsertSliceOp::create(b, loc, column, all, ArrayRef<OpFoldResult>{zero, OpFoldResult(length)},
+                                         ArrayRef<OpFoldResult>{rows, unit}, units);
+  }
+
+  /// Positions of the first step behind what `init` was given: the number of ones of its mask, or its length.
+  Value firstPositions(unsigned number) {
+    Value prompt = initInput(nameOfInput(step, roles.tokens)), mask = initInput("attention_mask");
+    auto want = cast<RankedTensorType>(step.getArgumentTypes()[number]);
+    auto promptType = prompt ? dyn_cast<RankedTensorType>(prompt.getType()) : nullptr;
+    if (!promptType || promptType.getRank() != 2 || want.getRank() > 2)
+      return {};
+    auto maskType = mask ? cast<RankedTensorType>(mask.getType()) : nullptr;
+    bool counts = maskType && maskType.getRank() == 2 && maskType.getElementType() == want.getElementType() &&
+                  roles.rowDims[number] == 0;
+    SmallVector<OpFoldResult> sizes;
+    for (int64_t dim = 0; dim < want.getRank(); ++dim)
+      sizes.push_back(dim == roles.rowDims[number] ? tensor::getMixedSize(b, loc, prompt, 0)
+                                                   : OpFoldResult(b.getIndexAttr(1)));
+    Value length = arith::IndexCastOp::create(b, loc, want.getElementType(), sizeOf(prompt, 1));
+    if (!counts) {
+      Value empty = tensor::EmptyOp::create(b, loc, sizes, want.getElementType());
+      return linalg::FillOp::create(b, loc, length, empty).getResult(0);
+    }
+    Value empty = tensor::EmptyOp::create(b, loc, ArrayRef<OpFoldResult>{sizes[0]}, want.getElementType());
+    Value zero = arith::ConstantOp::create(b, loc, b.getIntegerAttr(want.getElementType(), 0));
+    Value sums = linalg::FillOp::create(b, loc, zero, empty).getResult(0);
+    auto rowMap = AffineMap::get(2, 0, b.getAffineDimExpr(0));
+    sums = linalg::GenericOp::create(b, loc, sums.getType(), mask, sums, {b.getMultiDimIdentityMap(2), rowMap},
+                                     {utils::IteratorType::parallel, utils::IteratorType::reduction},
+                                     [](OpBuilder &body, Location at, ValueRange args) {
+                                       Value sum = arith::AddIOp::create(body, at, args[0], args[1]);
+                                       linalg::YieldOp::create(body, at, sum);
+                                     })
+               .getResult(0);
+    if (want.getRank() == 1)
+      return sums;
+    auto type = RankedTensorType::get({cast<RankedTensorType>(sums.getType()).getDimSize(0), 1}, want.getElementType());
+    SmallVector<ReassociationIndices> groups{{0, 1}};
+    return tensor::ExpandShapeOp::create(b, loc, type, sums, groups, sizes);
+  }
+
+  LogicalResult takeArguments() {
+    for (unsigned n = 0; n < step.getNumArguments(); ++n) {
+      int64_t source = roles.sources[n];
+      if (source == SearchOp::kToken)
+        continue;
+      Value given = initOutput(n);
+      if (!given && source == SearchOp::kPosition)
+        given = firstPositions(n);
+      if (!given)
+        if (Value shared = initInput(nameOfInput(step, n)))
+          given = source == SearchOp::kMask ? extendMask(shared) : shared;
+      if (!given)
+        given = addInput(step.getArgumentTypes()[n], step.getArgAttrDict(n));
+      FailureOr<Value> fitted = fitTo(given, n);
+      if (failed(fitted))
+        return failure();
+      inits.push_back(*fitted);
+      if (!batch && roles.rowDims[n] >= 0)
+        batch = sizeOf(*fitted, roles.rowDims[n]);
+    }
+    return success();
+  }
+
+  std::string batchName() {
+    SmallVector<StringRef> dims = dimsOfInput(step, roles.tokens);
+    return dims.empty() ? "" : dims[0].str();
+  }
+
+  LogicalResult takeFirst() {
+    StringRef logits = nameOfOutput(step, roles.logits);
+    for (unsigned n = 0; init && n < init.getNumResults(); ++n) {
+      auto type = cast<RankedTensorType>(init.getResultTypes()[n]);
+      if (nameOfOutput(init, n) != logits || !type.getElementType().isF32() || type.getRank() < 2 || type.getRank() > 3)
+        continue;
+      first = type.getRank() == 2 ? initResults[n] : lastPosition(initResults[n]);
+      return success();
+    }
+    if (options.bos == "input") {
+      int64_t count = cast<RankedTensorType>(step.getArgumentTypes()[roles.tokens]).getDimSize(0);
+      std::string name = batchName();
+      first = addInput(RankedTensorType::get({count}, b.getI64Type()), describe("bos", "int64", StringRef(name)));
+      return success();
+    }
+    int64_t token = 0;
+    if (options.bos.empty())
+      return error() << "needs a first token: --bos=ID, or --bos=input";
+    if (StringRef(options.bos).getAsInteger(10, token) || token < 0)
+      return error() << "cannot begin with the token '" << options.bos << "'";
+    if (!batch)
+      return error() << "cannot tell how many rows there are from the inputs of the step: --bos=input tells";
+    Value number = arith::ConstantIntOp::create(b, loc, token, 64);
+    Value empty = tensor::EmptyOp::create(b, loc, ArrayRef<OpFoldResult>{batch}, b.getI64Type());
+    first = linalg::FillOp::create(b, loc, number, empty).getResult(0);
+    return success();
+  }
+
+  Value lastPosition(Value scores) {
+    auto type = cast<RankedTensorType>(scores.getType());
+    OpFoldResult rows = tensor::getMixedSize(b, loc, scores, 0), one = b.getIndexAttr(1), zero = b.getIndexAttr(0);
+    Value count = sizeOf(scores, 1), unit = arith::ConstantIndexOp::create(b, loc, 1);
+    Value some = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::sge, count, unit);
+    RequireOp::create(b, loc, some, "search: '" + options.init + "' returned the scores of {0} positions",
+                      ValueRange{count});
+    OpFoldResult last = arith::SubIOp::create(b, loc, count, unit).getResult();
+    return tensor::ExtractSliceOp::create(
+        b, loc, RankedTensorType::get({type.getDimSize(0), type.getDimSize(2)}, b.getF32Type()), scores,
+        ArrayRef<OpFoldResult>{zero, last, zero},
+        ArrayRef<OpFoldResult>{rows, one, tensor::getMixedSize(b, loc, scores, 2)},
+        ArrayRef<OpFoldResult>{one, one, one});
+  }
+
+  LogicalResult takeLength() {
+    StringRef text = options.maxLength;
+    if (text == "input") {
+      Value given = addInput(RankedTensorType::get({}, b.getI64Type()), describe("max_length", "int64", {}));
+      Value number = tensor::ExtractOp::create(b, loc, given, ValueRange());
+      length = arith::IndexCastOp::create(b, loc, b.getIndexType(), number);
+      return success();
+    }
+    int64_t fixed = 0;
+    if (!text.consume_front("dim:")) {
+      if (text.getAsInteger(10, fixed) || fixed < 1)
+        return error() << "cannot have the greatest length '" << text << "'";
+      length = arith::ConstantIndexOp::create(b, loc, fixed);
+      return success();
+    }
+    auto [name, more] = text.rsplit('+');
+    if (!text.contains('+') || more.getAsInteger(10, fixed))
+      name = text;
+    for (auto [argument, attrs] : llvm::zip(entry.getBody().front().getArguments(), inputAttrs)) {
+      auto dims = attrs.getAs<ArrayAttr>(AttnDialect::kDimsAttr);
+      for (auto [n, dim] : llvm::enumerate(dims ? dims.getValue() : ArrayRef<Attribute>()))
+        if (cast<StringAttr>(dim).getValue() == name) {
+          Value size = sizeOf(argument, n);
+          length = arith::AddIOp::create(b, loc, size, arith::ConstantIndexOp::create(b, loc, fixed));
+          return success();
+        }
+    }
+    return error() << "has no input with a dimension '" << printableName(name) << "', of which --max-length is made";
+  }
+
+  LogicalResult finish() {
+    bool isBeam = options.kind == "beam";
+    int64_t best = isBeam ? options.nBest : 1;
+    SmallVector<int64_t> items{kDynamic};
+    if (isBeam)
+      items.push_back(best);
+    SmallVector<int64_t> each = items, weights;
+    each.push_back(kDynamic);
+    weights = each;
+    weights.push_back(kDynamic);
+    Type i64 = b.getI64Type(), f32 = b.getF32Type();
+    SmallVector<Type> types{RankedTensorType::get(each, i64), RankedTensorType::get(items, i64),
+                            RankedTensorType::get(items, f32)};
+    bool hasAlignment = roles.alignment >= 0;
+    if (hasAlignment)
+      types.push_back(RankedTensorType::get(weights, f32));
+    NamedAttrList attrs;
+    attrs.set("kind", b.getStringAttr(options.kind));
+    attrs.set("step", FlatSymbolRefAttr::get(step.getSymNameAttr()));
+    attrs.set("sources", b.getDenseI64ArrayAttr(roles.sources));
+    attrs.set("batch_dims", b.getDenseI64ArrayAttr(roles.rowDims));
+    attrs.set("grow_dims", b.getDenseI64ArrayAttr(roles.growDims));
+    attrs.set("logits_result", b.getI64IntegerAttr(roles.logits));
+    if (hasAlignment)
+      attrs.set("alignment_result", b.getI64IntegerAttr(roles.alignment));
+    attrs.set("width", b.getI64IntegerAttr(options.width));
+    attrs.set("n_best", b.getI64IntegerAttr(best));
+    attrs.set("eos", b.getDenseI64ArrayAttr(options.eos));
+    attrs.set("min_length", b.getI64IntegerAttr(options.minLength));
+    attrs.set("length_penalty", b.getF64FloatAttr(options.lengthPenalty));
+    for (auto [name, set] :
+         {std::pair("gnmt", options.gnmt), {"shrink", options.shrink}, {"early_stop", options.earlyStop}})
+      if (set)
+        attrs.set(name, b.getUnitAttr());
+    attrs.set("temperature", b.getF64FloatAttr(options.temperature));
+    attrs.set("top_k", b.getI64IntegerAttr(options.topK));
+    attrs.set("top_p", b.getF64FloatAttr(options.topP));
+    attrs.set("seed", b.getI64IntegerAttr(options.seed));
+    attrs.set("fuel", b.getI64IntegerAttr(options.fuel));
+    SmallVector<Value> operands{first, length};
+    llvm::append_range(operands, inits);
+    auto search = SearchOp::create(b, loc, types, operands, attrs);
+    func::ReturnOp::create(b, loc, search.getResults());
+    entry.setFunctionType(b.getFunctionType(entry.getBody().front().getArgumentTypes(), types));
+    entry.setArgAttrsAttr(b.getArrayAttr(SmallVector<Attribute>(inputAttrs.begin(), inputAttrs.end())));
+    entry.setResAttrsAttr(b.getArrayAttr(describeResults(isBeam, hasAlignment)));
+    return success();
+  }
+
+  SmallVector<Attribute> describeResults(bool isBeam, bool hasAlignment) {
+    std::string rows = batchName(), time = freshDim("generated_length");
+    SmallVector<StringRef> items{rows};
+    if (isBeam)
+      items.push_back("");
+    SmallVector<StringRef> each = items;
+    each.push_back(time);
+    SmallVector<Attribute> result{describe("tokens", "int64", each), describe("lengths", "int64", items),
+                                  describe("scores", "float32", items)};
+    if (hasAlignment) {
+      each.push_back("");
+      result.push_back(describe("alignment", "float32", each));
+    }
+    return result;
+  }
+
+  ModuleOp module;
+  const SearchOptions &options;
+  OpBuilder b;
+  Location loc;
+  func::FuncOp step, init, entry;
+  StepRoles roles;
+  SmallVector<DictionaryAttr> inputAttrs;
+  llvm::StringSet<> takenDims;
+  SmallVector<Value> initResults, inits;
+  Value batch, first, length;
+};
+} // namespace
+
+LogicalResult attn::buildSearch(ModuleOp module, const SearchOptions &options) {
+  module->getContext()->loadDialect<AttnDialect, arith::ArithDialect, linalg::LinalgDialect, tensor::TensorDialect>();
+  return SearchBuilder(module, options).run();
+}

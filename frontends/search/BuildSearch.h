@@ -1,0 +1,40 @@
+#ifndef FRONTENDS_SEARCH_BUILDSEARCH_H
+#define FRONTENDS_SEARCH_BUILDSEARCH_H
+
+#include "mlir/IR/BuiltinOps.h"
+#include "mlir/Support/LogicalResult.h"
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace attn {
+
+/// What a search asks for that a model does not say. Empty texts: found by name.
+struct SearchOptions {
+  std::string kind = "greedy";
+  int64_t width = 1, nBest = 1;
+  std::string entry = "generate", step = "step", init;
+  /// The first token ("1"), or "input": one a row, given by the caller. Not
+  /// needed where the entry `init` returns scores.
+  std::string bos;
+  std::vector<int64_t> eos;
+  /// "50", "input", or "dim:NAME", "dim:NAME+50": of an input of the search.
+  std::string maxLength;
+  int64_t minLength = 0;
+  double lengthPenalty = 0;
+  bool gnmt = false, shrink = false, earlyStop = false;
+  double temperature = 1, topP = 1;
+  int64_t topK = 0, seed = 0, fuel = int64_t(1) << 24;
+  std::string tokens, logits, alignment;
+  /// Pairs of an input and an output of the step.
+  std::vector<std::pair<std::string, std::string>> states;
+};
+
+/// Adds to `module`, which has the entries of the options, one that searches.
+/// Errors go to the context's diagnostic handler.
+mlir::LogicalResult buildSearch(mlir::ModuleOp module, const SearchOptions &options);
+
+} // namespace attn
+
+#endif // FRONTENDS_SEARCH_BUILDSEARCH_H

@@ -1,0 +1,32 @@
+#ifndef FRONTENDS_SEARCH_STEPROLES_H
+#define FRONTENDS_SEARCH_STEPROLES_H
+
+#include "dialects/attn/SearchOp.h"
+#include "frontends/search/BuildSearch.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+
+// What the inputs and outputs of a decoder step are for, found by their names.
+
+namespace attn {
+
+/// The parts of a step in the words of attn.search.
+struct StepRoles {
+  llvm::SmallVector<int64_t> sources, rowDims, growDims;
+  int64_t tokens = -1, logits = -1, alignment = -1;
+};
+
+/// A name or dimension names of an argument or result of an entry; "" and none where it has none.
+llvm::StringRef nameOfInput(mlir::func::FuncOp entry, unsigned number);
+llvm::StringRef nameOfOutput(mlir::func::FuncOp entry, unsigned number);
+llvm::SmallVector<llvm::StringRef> dimsOfInput(mlir::func::FuncOp entry, unsigned number);
+llvm::SmallVector<llvm::StringRef> dimsOfOutput(mlir::func::FuncOp entry, unsigned number);
+
+/// Whether the output `output` of a step is what its input `input` is in the next one.
+bool isStatePair(llvm::StringRef input, llvm::StringRef output);
+
+/// Reports at `step` what cannot be told.
+mlir::FailureOr<StepRoles> findRoles(mlir::func::FuncOp step, const SearchOptions &options);
+
+} // namespace attn
+
+#endif // FRONTENDS_SEARCH_STEPROLES_H

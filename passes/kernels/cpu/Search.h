@@ -1,0 +1,53 @@
+#ifndef PASSES_KERNELS_CPU_SEARCH_H
+#define PASSES_KERNELS_CPU_SEARCH_H
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/IR/Builders.h"
+
+// The kernels of attn.search. They are written as text (Search.cpp), since none
+// of them depends on the machine: what costs time is one sweep over a row.
+// `batch` items of `width` rows; rows = batch * width.
+
+namespace attn {
+
+struct SearchKernelSpec {
+  bool isBeam = false;
+  int64_t width = 1;
+  llvm::ArrayRef<int64_t> eos;
+  bool shrink = false, earlyStop = false;
+  double temperature = 1, topP = 1;
+  int64_t topK = 0, seed = 0;
+
+  /// Best candidates of one row that may be needed.
+  int64_t candidates() const { return isBeam ? width * std::max<int64_t>(2, 1 + static_cast<int64_t>(eos.size())) : 1; }
+};
+
+/// (scores [rows, vocabulary], no end yet: i1) -> (values f32 [rows, candidates],
+/// tokens i64 likewise, log of the sum of exponentials f32 [rows]): the best of each row, best first.
+mlir::func::FuncOp buildSearchRows(mlir::OpBuilder &b, llvm::StringRef symbol, const SearchKernelSpec &spec);
+
+/// (scores, no end yet: i1, step: i64) -> (value f32 [rows, 1], token i64 [rows, 1],
+/// log of the sum [rows], weights f32 [rows, vocabulary] as scratch): one drawn from each row.
+mlir::func::FuncOp buildSearchSample(mlir::OpBuilder &b, llvm::StringRef symbol, const SearchKernelSpec &spec);
+
+/// (values, tokens, log sums, scores f32 [batch, width], complete scores f32 [batch, width],
+/// complete i64 [batch, width, 3], open i64 [batch], penalty f32, step i64, last: i1) ->
+/// (the four in the middle anew, parents i64 [rows], next tokens i64 [rows], flags i64 [2]).
+/// Of a complete hypothesis: its length, the row it was in and its last token.
+/// Flags: whether a row goes on; the number of rows whose scores are no numbers.
+mlir::func::FuncOp buildSearchBeam(mlir::OpBuilder &b, llvm::StringRef symbol, const SearchKernelSpec &spec);
+
+/// The same signature for a width of 1 that keeps what is best.
+mlir::func::FuncOp buildSearchGreedy(mlir::OpBuilder &b, llvm::StringRef symbol, const SearchKernelSpec &spec);
+
+/// (complete [batch, width, 3]) -> (i64 [1]): the longest of the first `best` of each item.
+mlir::func::FuncOp buildSearchLength(mlir::OpBuilder &b, llvm::StringRef symbol, int64_t width, int64_t best);
+
+/// (tokens i64 [steps, rows], parents likewise, complete [batch, width, 3]) -> (tokens i64 [batch, best, length],
+/// rows likewise, lengths i64 [batch, best]): follows parents back from the end.
+mlir::func::FuncOp buildSearchTrace(mlir::OpBuilder &b, llvm::StringRef symbol, const SearchKernelSpec &spec,
+                                    int64_t best);
+
+} // namespace attn
+
+#endif // PASSES_KERNELS_CPU_SEARCH_H

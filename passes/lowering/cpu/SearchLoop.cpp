@@ -1,0 +1,515 @@
+#include "passes/lowering/cpu/SearchLoop.h"
+#include "dialects/attn/LoopOps.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Arith/Utils/Utils.h"
+#include "mlir/Dialect/Linalg/IR/Linalg.h"
+#include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "mlir/Transforms/RegionUtils.h"
+#include "llvm/ADT/SetVector.h"
+#include "llvm/ADT/StringExtras.h"
+
+using namespace mlir;
+using namespace attn;
+
+/// Steps that histories have room for at first.
+static constexpr int64_t kFirstSteps = 32;
+static constexpr int64_t kDynamic = ShapedType::kDynamic;
+
+SearchLoop::SearchLoop(SearchOp op, KernelTable &kernels)
+    : op(op), kernels(kernels), step(SymbolTable::lookupNearestSymbolFrom<func::FuncOp>(op, op.getStepAttr())), b(op),
+      loc(op.getLoc()), width(op.getWidth()) {
+  spec.isBeam = op.isBeam();
+  spec.width = width;
+  spec.eos = op.getEos();
+  spec.shrink = op.getShrink();
+  spec.earlyStop = op.getEarlyStop();
+  spec.temperature = op.getTemperature().convertToDouble();
+  spec.topP = op.getTopP().convertToDouble();
+  spec.topK = op.getTopK();
+  spec.seed = op.getSeed();
+}
+
+//===----------------------------------------------------------------------===//
+// Small pieces
+//===----------------------------------------------------------------------===//
+
+Value SearchLoop::index(int64_t value) { return arith::ConstantIndexOp::create(b, loc, value); }
+Value SearchLoop::integer(int64_t value) { return arith::ConstantIntOp::create(b, loc, value, 64); }
+Value SearchLoop::value(OpFoldResult size) { return getValueOrCreateConstantIndexOp(b, loc, size); }
+
+Value SearchLoop::fill(RankedTensorType type, ArrayRef<OpFoldResult> sizes, TypedAttr number) {
+  Value empty = tensor::EmptyOp::create(b, loc, sizes, type.getElementType());
+  Value constant = arith::ConstantOp::create(b, loc, number);
+  return castTo(linalg::FillOp::create(b, loc, constant, empty).getResult(0), type);
+}
+
+Value SearchLoop::sizeOf(Value tensor, int64_t dim) { return value(tensor::getMixedSize(b, loc, tensor, dim)); }
+
+void SearchLoop::require(Value a, Value c, StringRef message) {
+  if (a == c)
+    return;
+  Value same = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::eq, a, c);
+  RequireOp::create(b, loc, same, message, ValueRange{a, c});
+}
+
+Value SearchLoop::castTo(Value tensor, Type type) {
+  return tensor.getType() == type ? tensor : tensor::CastOp::create(b, loc, type, tensor).getResult();
+}
+
+/// A kernel called by what it does, of which a module may need several: the
+/// symbol holds all that its text depends on.
+SmallVector<Value> SearchLoop::call(StringRef role, ValueRange ins,
+                                    ArrayRef<std::pair<RankedTensorType, SmallVector<OpFoldResult>>> outs,
+                                    BuildFn build) {
+  SmallVector<Value> destinations;
+  SmallVector<Type> types;
+  for (const auto &[type, sizes] : outs) {
+    SmallVector<Value> dynamic;
+    for (auto [n, size] : llvm::enumerate(sizes))
+      if (type.isDynamicDim(n))
+        dynamic.push_back(value(size));
+    destinations.push_back(tensor::EmptyOp::create(b, loc, type, dynamic));
+    types.push_back(type);
+  }
+  std::string key;
+  llvm::raw_string_ostream text(key);
+  text << role << "_w" << width << "_b" << op.getNBest() << (spec.shrink ? "_s" : "") << (spec.earlyStop ? "_e" : "");
+  if (op.getKind() == "sample")
+    text << "_k" << spec.topK << "_r" << static_cast<uint64_t>(spec.seed) << "_t"
+         << llvm::utohexstr(llvm::bit_cast<uint64_t>(spec.temperature)) << "_p"
+         << llvm::utohexstr(llvm::bit_cast<uint64_t>(spec.topP));
+  for (int64_t id : spec.eos)
+    text << "_" << id;
+  FailureOr<func::FuncOp> kernel =
+      kernels.getOrBuild(key, [&](OpBuilder &at) { return FailureOr<func::FuncOp>(build(at, key)); });
+  assert(succeeded(kernel) && "a symbol of the model has the name of a kernel");
+  auto result = KernelOp::create(b, loc, types, SymbolRefAttr::get(*kernel), ins, destinations, DenseI64ArrayAttr());
+  return SmallVector<Value>(result.getOutputs());
+}
+
+//===----------------------------------------------------------------------===//
+// Before the loop
+//===----------------------------------------------------------------------===//
+
+/// `tensor` with each of its rows, dimension `dim`, `width` times.
+Value SearchLoop::expandRows(Value tensor, int64_t dim, RankedTensorType type) {
+  if (width == 1)
+    return tensor;
+  int64_t rank = type.getRank();
+  SmallVector<OpFoldResult> sizes = tensor::getMixedSizes(b, loc, tensor), wide = sizes;
+  wide.insert(wide.begin() + dim + 1, b.getIndexAttr(width));
+  Value empty = tensor::EmptyOp::create(b, loc, wide, type.getElementType());
+  SmallVector<AffineExpr> read;
+  for (int64_t n = 0; n <= rank; ++n)
+    if (n != dim + 1)
+      read.push_back(b.getAffineDimExpr(n));
+  SmallVector<utils::IteratorType> loops(rank + 1, utils::IteratorType::parallel);
+  auto map = AffineMap::get(rank + 1, 0, read, b.getContext());
+  Value copies = linalg::GenericOp::create(
+                     b, loc, empty.getType(), tensor, empty, {map, b.getMultiDimIdentityMap(rank + 1)}, loops,
+                     [](OpBuilder &body, Location at, ValueRange args) { linalg::YieldOp::create(body, at, args[0]); })
+                     .getResult(0);
+  SmallVector<ReassociationIndices> groups;
+  for (int64_t n = 0; n <= rank; ++n) {
+    if (n == dim + 1)
+      groups.back().push_back(n);
+    else
+      groups.push_back({n});
+  }
+  return castTo(tensor::CollapseShapeOp::create(b, loc, copies, groups), type);
+}
+
+void SearchLoop::takeArguments() {
+  batch = sizeOf(op.getFirst(), 0);
+  rows = width == 1 ? batch : arith::MulIOp::create(b, loc, batch, index(width)).getResult();
+  auto init = op.getInits().begin();
+  for (auto [n, source] : llvm::enumerate(op.getSources())) {
+    Argument &argument = arguments.emplace_back();
+    argument.source = source;
+    argument.rowsDim = op.getBatchDims()[n];
+    argument.growDim = op.getGrowDims()[n];
+    argument.type = cast<RankedTensorType>(step.getArgumentTypes()[n]);
+    if (source == SearchOp::kToken) {
+      argument.sizes.push_back(rows);
+      if (argument.type.getRank() == 2)
+        argument.sizes.push_back(b.getIndexAttr(1));
+      continue;
+    }
+    Value given = *init++;
+    if (argument.rowsDim >= 0) {
+      require(sizeOf(given, argument.rowsDim), batch, "search: a state has {0} rows, the tokens have {1}");
+      given = expandRows(given, argument.rowsDim, argument.type);
+    }
+    argument.init = given;
+    for (int64_t dim = 0; dim < argument.type.getRank(); ++dim)
+      argument.sizes.push_back(dim == argument.rowsDim ? OpFoldResult(rows) : tensor::getMixedSize(b, loc, given, dim));
+  }
+  requireEqualNames(/*inBody=*/false);
+}
+
+/// The step takes dimensions of one name for one size; its caller has made sure.
+void SearchLoop::requireEqualNames(bool inBody) {
+  llvm::StringMap<Value> known;
+  for (auto [n, argument] : llvm::enumerate(arguments)) {
+    auto names = step.getArgAttrOfType<ArrayAttr>(n, AttnDialect::kDimsAttr);
+    if (!names || static_cast<int64_t>(names.size()) != argument.type.getRank())
+      continue;
+    for (auto [dim, attr] : llvm::enumerate(names)) {
+      auto name = dyn_cast<StringAttr>(attr);
+      if (!name || name.empty() || !argument.type.isDynamicDim(dim))
+        continue;
+      bool grows = argument.growDim == static_cast<int64_t>(dim);
+      Value size = inBody && grows ? argument.length : value(argument.sizes[dim]);
+      auto [at, fresh] = known.try_emplace(name.getValue(), size);
+      if (!fresh && inBody == grows)
+        require(at->second, size,
+                ("search: dimension '" + name.getValue() + "' of the step has sizes {0} and {1}").str());
+    }
+  }
+}
+
+size_t SearchLoop::carry(Value init) {
+  inits.push_back(init);
+  return inits.size() - 1;
+}
+
+void SearchLoop::startLoop() {
+  auto number = [&](Type element) { return RankedTensorType::get({kDynamic, width}, element); };
+  Type f32 = b.getF32Type(), i64 = b.getI64Type();
+  OpFoldResult columns = b.getIndexAttr(width);
+  Value zero = index(0);
+  go = carry(arith::ConstantIntOp::create(b, loc, 1, 1));
+  steps = carry(zero);
+  auto ofRows = RankedTensorType::get({kDynamic}, i64);
+  Value start = op.startsWithScores() ? Value() : expandRows(op.getFirst(), 0, ofRows);
+  tokens = carry(start ? castTo(start, ofRows) : fill(ofRows, {rows}, b.getI64IntegerAttr(0)));
+  // Of `width` equal hypotheses all but one are none.
+  Value empty = tensor::EmptyOp::create(b, loc, ArrayRef<OpFoldResult>{batch, columns}, f32);
+  SmallVector<utils::IteratorType> loops(2, utils::IteratorType::parallel);
+  live =
+      carry(linalg::GenericOp::create(
+                b, loc, empty.getType(), ValueRange(), empty, {b.getMultiDimIdentityMap(2)}, loops,
+                [&](OpBuilder &body, Location at, ValueRange) {
+                  Value k = linalg::IndexOp::create(body, at, 1);
+                  Value none = arith::ConstantIndexOp::create(body, at, 0);
+                  Value isFirst = arith::CmpIOp::create(body, at, arith::CmpIPredicate::eq, k, none);
+                  auto constant = [&](float x) { return arith::ConstantOp::create(body, at, body.getF32FloatAttr(x)); };
+                  float infinity = std::numeric_limits<float>::infinity();
+                  Value start = arith::SelectOp::create(body, at, isFirst, constant(0), constant(-infinity));
+                  linalg::YieldOp::create(body, at, start);
+                })
+                .getResult(0));
+  best = carry(fill(number(f32), {batch, columns}, b.getF32FloatAttr(-std::numeric_limits<float>::infinity())));
+  info = carry(fill(RankedTensorType::get({kDynamic, width, 3}, i64), {batch, columns, b.getIndexAttr(3)},
+                    b.getI64IntegerAttr(0)));
+  open = carry(fill(ofRows, {batch}, b.getI64IntegerAttr(1)));
+  auto makeHistory = [&](Type element, ArrayRef<OpFoldResult> row) {
+    SmallVector<int64_t> shape(row.size() + 1, kDynamic);
+    auto type = RankedTensorType::get(shape, element);
+    Value room = index(kFirstSteps);
+    SmallVector<Value> sizes{room};
+    for (OpFoldResult size : row)
+      sizes.push_back(value(size));
+    Value buffer = tensor::EmptyOp::create(b, loc, type, sizes);
+    return GrowOp::create(b, loc, type, buffer, room, 0).getResult();
+  };
+  history = carry(makeHistory(i64, {rows}));
+  if (op.isBeam())
+    parents = carry(makeHistory(i64, {rows}));
+  if (op.getAlignmentResult())
+    alignments = carry(makeHistory(f32, {rows, alignmentSize()}));
+  for (Argument &argument : arguments) {
+    if (argument.source == SearchOp::kToken || argument.source == SearchOp::kConstant)
+      continue;
+    if (argument.growDim < 0) {
+      argument.carried = carry(argument.init);
+      continue;
+    }
+    Value size = value(argument.sizes[argument.growDim]);
+    argument.carried = carry(GrowOp::create(b, loc, argument.type, argument.init, size, argument.growDim));
+    carry(size);
+  }
+}
+
+/// How many positions of the source an alignment has: the dimension of an
+/// argument that has its name, if the type does not tell.
+OpFoldResult SearchLoop::alignmentSize() {
+  unsigned number = *op.getAlignmentResult();
+  auto type = cast<RankedTensorType>(step.getResultTypes()[number]);
+  if (!type.isDynamicDim(1))
+    return b.getIndexAttr(type.getDimSize(1));
+  auto names = step.getResultAttrOfType<ArrayAttr>(number, AttnDialect::kDimsAttr);
+  auto name = names && names.size() == 2 ? dyn_cast<StringAttr>(names[1]) : StringAttr();
+  for (auto [n, argument] : llvm::enumerate(arguments))
+    if (auto dims = step.getArgAttrOfType<ArrayAttr>(n, AttnDialect::kDimsAttr); dims && name && !name.empty())
+      for (auto [dim, attr] : llvm::enumerate(dims))
+        if (attr == name && dim < argument.sizes.size() && static_cast<int64_t>(dim) != argument.growDim)
+          return argument.sizes[dim];
+  return {};
+}
+
+//===----------------------------------------------------------------------===//
+// The step
+//===----------------------------------------------------------------------===//
+
+Value SearchLoop::tokensFor(RankedTensorType type, Value chosen) {
+  if (!type.getElementType().isInteger(64)) {
+    Value empty = tensor::EmptyOp::create(b, loc, ArrayRef<OpFoldResult>{rows}, type.getElementType());
+    AffineMap identity = b.getMultiDimIdentityMap(1);
+    chosen = linalg::GenericOp::create(
+                 b, loc, empty.getType(), chosen, empty, {identity, identity}, utils::IteratorType::parallel,
+                 [&](OpBuilder &body, Location at, ValueRange args) {
+                   Type want = type.getElementType();
+                   Value narrow = want.getIntOrFloatBitWidth() < 64
+                                      ? arith::TruncIOp::create(body, at, want, args[0]).getResult()
+                                      : args[0];
+                   linalg::YieldOp::create(body, at, narrow);
+                 })
+                 .getResult(0);
+  }
+  if (type.getRank() == 2) {
+    SmallVector<OpFoldResult> shape{rows, b.getIndexAttr(1)};
+    auto wide = RankedTensorType::get({kDynamic, 1}, type.getElementType());
+    SmallVector<ReassociationIndices> groups{{0, 1}};
+    chosen = tensor::ExpandShapeOp::create(b, loc, wide, chosen, groups, shape);
+  }
+  return castTo(chosen, type);
+}
+
+/// What each argument of the step is in this iteration.
+void SearchLoop::enterArguments() {
+  for (auto [n, argument] : llvm::enumerate(arguments)) {
+    if (argument.source == SearchOp::kToken) {
+      argument.inside = tokensFor(argument.type, inside[tokens]);
+    } else if (argument.source == SearchOp::kConstant) {
+      argument.inside = argument.init;
+    } else if (argument.growDim < 0) {
+      argument.inside = inside[argument.carried];
+    } else {
+      argument.length = inside[argument.carried + 1];
+      SmallVector<OpFoldResult> sizes = argument.sizes;
+      sizes[argument.growDim] = argument.length;
+      SmallVector<OpFoldResult> offsets(sizes.size(), b.getIndexAttr(0)), strides(sizes.size(), b.getIndexAttr(1));
+      argument.inside =
+          tensor::ExtractSliceOp::create(b, loc, argument.type, inside[argument.carried], offsets, sizes, strides);
+    }
+    BlockArgument block = step.getArgument(n);
+    inner.map(block, argument.inside);
+    if (argument.source == SearchOp::kConstant)
+      outer.map(block, argument.init);
+  }
+  requireEqualNames(/*inBody=*/true);
+}
+
+/// Whether an op of the step may stand before the loop: there it does the same.
+static bool canHoist(Operation &op, const IRMapping &outer) {
+  llvm::SetVector<Value> captured;
+  getUsedValuesDefinedAbove(op.getRegions(), captured);
+  auto isKnown = [&](Value value) { return outer.contains(value); };
+  return llvm::all_of(op.getOperands(), isKnown) && llvm::all_of(captured, isKnown) &&
+         (isMemoryEffectFree(&op) || isa<RequireOp>(op));
+}
+
+/// What costs nothing stands in both places.
+static bool isCheap(Operation &op) {
+  return op.hasTrait<OpTrait::ConstantLike>() || isa<tensor::EmptyOp, linalg::FillOp, WeightOp>(op);
+}
+
+SmallVector<Value> SearchLoop::cloneStep() {
+  OpBuilder before(loop);
+  for (Operation &each : step.getBody().front().without_terminator()) {
+    auto dim = dyn_cast<tensor::DimOp>(each);
+    auto argument = dim ? dyn_cast<BlockArgument>(dim.getSource()) : BlockArgument();
+    std::optional<int64_t> position = dim ? dim.getConstantIndex() : std::nullopt;
+    if (argument && position && *position >= 0 && *position < cast<RankedTensorType>(argument.getType()).getRank()) {
+      Argument &of = arguments[argument.getArgNumber()];
+      bool grows = of.growDim == *position;
+      OpFoldResult size = grows ? OpFoldResult(of.length) : of.sizes[*position];
+      Value known = isa<Value>(size)
+                        ? cast<Value>(size)
+                        : arith::ConstantIndexOp::create(before, loc, *getConstantIntValue(size)).getResult();
+      inner.map(dim.getResult(), known);
+      if (!grows)
+        outer.map(dim.getResult(), known);
+      continue;
+    }
+    bool hoists = canHoist(each, outer);
+    if (hoists)
+      before.clone(each, outer);
+    if (!hoists || isCheap(each))
+      b.clone(each, inner);
+    else
+      for (Value result : each.getResults())
+        inner.map(result, outer.lookup(result));
+  }
+  return llvm::map_to_vector(step.getBody().front().getTerminator()->getOperands(),
+                             [&](Value result) { return inner.lookup(result); });
+}
+
+//===----------------------------------------------------------------------===//
+// Choosing
+//===----------------------------------------------------------------------===//
+
+/// Scores of the last position as [rows, vocabulary].
+Value SearchLoop::lastScores(Value logits) {
+  auto type = cast<RankedTensorType>(logits.getType());
+  require(sizeOf(logits, 0), rows, "search: the scores have {0} rows, the tokens have {1}");
+  if (type.getRank() == 2)
+    return logits;
+  Value count = sizeOf(logits, 1), none = index(0);
+  Value some = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::sgt, count, none);
+  RequireOp::create(b, loc, some, "search: a step returned the scores of {0} positions", ValueRange{count});
+  Value last = arith::SubIOp::create(b, loc, count, index(1));
+  OpFoldResult one = b.getIndexAttr(1), zero = b.getIndexAttr(0), vocabulary = tensor::getMixedSize(b, loc, logits, 2);
+  auto flat = RankedTensorType::get({type.getDimSize(0), type.getDimSize(2)}, type.getElementType());
+  OpFoldResult rowCount = type.isDynamicDim(0) ? OpFoldResult(rows) : b.getIndexAttr(type.getDimSize(0));
+  return tensor::ExtractSliceOp::create(b, loc, flat, logits, ArrayRef<OpFoldResult>{zero, last, zero},
+                                        ArrayRef<OpFoldResult>{rowCount, one, vocabulary},
+                                        ArrayRef<OpFoldResult>{one, one, one});
+}
+
+/// What the sum of a hypothesis that ends after `count` tokens is divided by.
+Value SearchLoop::penaltyAt(Value count) {
+  double alpha = op.getLengthPenalty().convertToDouble();
+  auto constant = [&](double x) { return arith::ConstantOp::create(b, loc, b.getF32FloatAttr(x)).getResult(); };
+  if (alpha == 0)
+    return constant(1);
+  Value number = arith::SIToFPOp::create(b, loc, b.getF32Type(), count);
+  if (op.getGnmt())
+    number = arith::DivFOp::create(b, loc, arith::AddFOp::create(b, loc, number, constant(5)), constant(6));
+  if (alpha == 1)
+    return number;
+  return math::ExpOp::create(b, loc,
+                             arith::MulFOp::create(b, loc, math::LogOp::create(b, loc, number), constant(alpha)));
+}
+
+/// `hypotheses` are live, best, info and open. Returns them anew, then the
+/// parents and the tokens of the rows that live on; asks for the run's end where
+/// there is nothing to choose from. The last result says whether a row lives on.
+SmallVector<Value> SearchLoop::choose(Value scores, ValueRange hypotheses, Value number) {
+  Type f32 = b.getF32Type(), i64 = b.getI64Type();
+  OpFoldResult candidates = b.getIndexAttr(spec.candidates()), columns = b.getIndexAttr(width);
+  auto matrix = RankedTensorType::get({kDynamic, kDynamic}, f32);
+  scores = castTo(scores, matrix);
+  OpFoldResult vocabulary = sizeOf(scores, 1);
+  auto type = [&](ArrayRef<int64_t> shape, Type element) { return RankedTensorType::get(shape, element); };
+  auto values = type({kDynamic, spec.candidates()}, f32), ids = type({kDynamic, spec.candidates()}, i64);
+  auto vector = type({kDynamic}, i64), reals = type({kDynamic}, f32);
+  Value count = arith::IndexCastOp::create(b, loc, i64, number);
+  Value noEnd = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::sle, count, integer(op.getMinLength()));
+  Value last = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::sge, number, op.getMaxLength());
+  SmallVector<Value> drawn;
+  if (op.getKind() == "sample")
+    drawn =
+        call("search_sample", {scores, noEnd, count},
+             {{values, {rows, candidates}}, {ids, {rows, candidates}}, {reals, {rows}}, {matrix, {rows, vocabulary}}},
+             [&](OpBuilder &at, StringRef symbol) { return buildSearchSample(at, symbol, spec); });
+  else
+    drawn =
+        call("search_rows", {scores, noEnd}, {{values, {rows, candidates}}, {ids, {rows, candidates}}, {reals, {rows}}},
+             [&](OpBuilder &at, StringRef symbol) { return buildSearchRows(at, symbol, spec); });
+  SmallVector<Value> ins{drawn[0], drawn[1], drawn[2]};
+  llvm::append_range(ins, hypotheses);
+  ins.append({penaltyAt(count), count, last});
+  auto flags = type({2}, i64);
+  SmallVector<Value> chosen =
+      call(op.isBeam() ? "search_beam" : "search_greedy", ins,
+           {{type({kDynamic, width}, f32), {batch, columns}},
+            {type({kDynamic, width}, f32), {batch, columns}},
+            {type({kDynamic, width, 3}, i64), {batch, columns, b.getIndexAttr(3)}},
+            {vector, {batch}},
+            {vector, {rows}},
+            {vector, {rows}},
+            {flags, {b.getIndexAttr(2)}}},
+           [&](OpBuilder &at, StringRef symbol) {
+             return op.isBeam() ? buildSearchBeam(at, symbol, spec) : buildSearchGreedy(at, symbol, spec);
+           });
+  Value bad = tensor::ExtractOp::create(b, loc, chosen[6], index(1));
+  Value good = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::eq, bad, integer(0));
+  RequireOp::create(b, loc, good, "search: in step {0} the scores of a row have a NaN or +inf, or nothing but -inf",
+                    ValueRange{number});
+  Value goes = tensor::ExtractOp::create(b, loc, chosen[6], index(0));
+  chosen[6] = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::ne, goes, integer(0));
+  return chosen;
+}
+
+//===----------------------------------------------------------------------===//
+// The loop
+//===----------------------------------------------------------------------===//
+
+Value SearchLoop::appendRow(Value buffer, Value row, Value at, Value count) {
+  buffer = GrowOp::create(b, loc, buffer.getType(), buffer, count, 0);
+  SmallVector<OpFoldResult> sizes = tensor::getMixedSizes(b, loc, row);
+  SmallVector<OpFoldResult> offsets(sizes.size() + 1, b.getIndexAttr(0)), strides(sizes.size() + 1, b.getIndexAttr(1));
+  offsets[0] = at;
+  sizes.insert(sizes.begin(), b.getIndexAttr(1));
+  return tensor::InsertSliceOp::create(b, loc, row, buffer, offsets, sizes, strides);
+}
+
+void SearchLoop::fillBody() {
+  PollOp::create(b, loc);
+  enterArguments();
+  SmallVector<Value> returned = cloneStep();
+  Value number = arith::AddIOp::create(b, loc, inside[steps], index(1));
+  SmallVector<Value> hypotheses{inside[live], inside[best], inside[info], inside[open]};
+  SmallVector<Value> chosen = choose(lastScores(returned[op.getLogitsResult()]), hypotheses, number);
+  yielded.assign(inside.begin(), inside.end());
+  yielded[go] = chosen[6];
+  yielded[steps] = number;
+  yielded[tokens] = chosen[5];
+  const size_t places[] = {live, best, info, open};
+  for (auto [place, value] : llvm::zip(places, chosen))
+    yielded[place] = value;
+  yielded[history] = appendRow(inside[history], chosen[5], inside[steps], number);
+  if (op.isBeam())
+    yielded[parents] = appendRow(inside[parents], chosen[4], inside[steps], number);
+  if (op.getAlignmentResult()) {
+    Value row = returned[*op.getAlignmentResult()];
+    require(sizeOf(row, 0), rows, "search: an alignment has {0} rows, the tokens have {1}");
+    require(sizeOf(row, 1), sizeOf(inside[alignments], 2),
+            "search: an alignment has {0} positions, the source has {1}");
+    row = castTo(row, RankedTensorType::get({kDynamic, kDynamic}, b.getF32Type()));
+    yielded[alignments] = appendRow(inside[alignments], row, inside[steps], number);
+  }
+  for (Argument &argument : arguments)
+    if (argument.source != SearchOp::kToken && argument.source != SearchOp::kConstant)
+      leaveState(argument, argument.source >= 0 ? returned[argument.source] : Value(), chosen[4]);
+}
+
+LogicalResult SearchLoop::run() {
+  takeArguments();
+  if (op.getAlignmentResult() && !alignmentSize())
+    return op.emitOpError("returns alignments whose size no argument of '") << op.getStep() << "' has";
+  Value least = index(1), fuel = index(op.getFuel()), most = op.getMaxLength();
+  Value some = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::sge, most, least);
+  RequireOp::create(b, loc, some, "search: the greatest length is {0}, which is less than 1", ValueRange{most});
+  Value within = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::sle, most, fuel);
+  RequireOp::create(b, loc, within,
+                    "search: the greatest length is {0}, the limit of iterations is {1} (--max-loop-iterations)",
+                    ValueRange{most, fuel});
+  startLoop();
+  if (op.startsWithScores())
+    chooseFirst();
+  auto loop = scf::WhileOp::create(b, loc, ValueRange(inits).getTypes(), inits);
+  this->loop = loop;
+  Block *test = b.createBlock(&loop.getBefore());
+  for (Value init : inits)
+    test->addArgument(init.getType(), loc);
+  scf::ConditionOp::create(b, loc, test->getArgument(go), test->getArguments());
+  Block *body = b.createBlock(&loop.getAfter());
+  for (Value init : inits)
+    body->addArgument(init.getType(), loc);
+  inside = body->getArguments();
+  fillBody();
+  for (auto [value, init] : llvm::zip(yielded, inits))
+    value = isa<TensorType>(value.getType()) ? castTo(value, init.getType()) : value;
+  scf::YieldOp::create(b, loc, yielded);
+  b.setInsertionPointAfter(loop);
+  results = loop.getResults();
+  finish();
+  op.erase();
+  return success();
+}

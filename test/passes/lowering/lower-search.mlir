@@ -1,0 +1,52 @@
+// RUN: attn-opt %s -attn-lower-search | FileCheck %s
+
+// A greedy search: what depends on constants alone stands before the loop, the step in it; the state that grows is
+// appended to in place.
+
+func.func @step(%t: tensor<?xi64>, %h: tensor<?x?x4xf32>, %m: tensor<?x4xf32>) -> (tensor<?x9xf32>, tensor<?x?x4xf32>) {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %n = tensor.dim %t, %c0 : tensor<?xi64>
+  %p = tensor.dim %h, %c1 : tensor<?x?x4xf32>
+  %more = arith.addi %p, %c1 : index
+  %e = tensor.empty(%n) : tensor<?x4xf32>
+  %k = linalg.exp ins(%m : tensor<?x4xf32>) outs(%e : tensor<?x4xf32>) -> tensor<?x4xf32>
+  %all = tensor.empty(%n, %more) : tensor<?x?x4xf32>
+  %i = tensor.insert_slice %h into %all[0, 0, 0] [%n, %p, 4] [1, 1, 1] : tensor<?x?x4xf32> into tensor<?x?x4xf32>
+  %j = tensor.insert_slice %k into %i[0, %p, 0] [%n, 1, 4] [1, 1, 1] : tensor<?x4xf32> into tensor<?x?x4xf32>
+  %l = tensor.empty(%n) : tensor<?x9xf32>
+  return %l, %j : tensor<?x9xf32>, tensor<?x?x4xf32>
+}
+
+// CHECK-LABEL: func.func @greedy
+// CHECK: attn.require {{.*}} "search: a state has {0} rows, the tokens have {1}"
+// CHECK: linalg.exp
+// CHECK: scf.while
+// CHECK: attn.poll
+// CHECK-NOT: linalg.exp
+// CHECK: attn.kernel @search_rows_w1_b1_2
+// CHECK: attn.kernel @search_greedy_w1_b1_2
+// CHECK: attn.require {{.*}} "search: in step {0} the scores of a row have a NaN or +inf, or nothing but -inf"
+// CHECK: attn.kernel @search_length_w1_b1_2
+func.func @greedy(%f: tensor<?xi64>, %max: index, %h: tensor<?x?x4xf32>, %m: tensor<?x4xf32>)
+    -> (tensor<?x?xi64>, tensor<?xi64>, tensor<?xf32>) {
+  %a, %b, %c = attn.search "greedy" @step from %f max %max (%h, %m : tensor<?x?x4xf32>, tensor<?x4xf32>)
+      {sources = array<i64: -1, 1, -2>, batch_dims = array<i64: 0, 0, 0>, grow_dims = array<i64: -1, 1, -1>,
+       logits_result = 0 : i64, eos = array<i64: 2>} : tensor<?xi64> -> tensor<?x?xi64>, tensor<?xi64>, tensor<?xf32>
+  return %a, %b, %c : tensor<?x?xi64>, tensor<?xi64>, tensor<?xf32>
+}
+
+// A beam moves the rows of states, and follows parents back.
+// CHECK-LABEL: func.func @beam
+// CHECK: scf.while
+// CHECK: attn.kernel @search_beam_w3_b2_2
+// CHECK: linalg.generic {{.*}} ins(%{{.*}} : tensor<?xi64>) outs(%{{.*}} : tensor<?x?x4xf32>)
+// CHECK: attn.kernel @search_trace_w3_b2_2
+func.func @beam(%f: tensor<?xi64>, %max: index, %h: tensor<?x?x4xf32>, %m: tensor<?x4xf32>)
+    -> (tensor<?x2x?xi64>, tensor<?x2xi64>, tensor<?x2xf32>) {
+  %a, %b, %c = attn.search "beam" @step from %f max %max (%h, %m : tensor<?x?x4xf32>, tensor<?x4xf32>)
+      {sources = array<i64: -1, 1, -2>, batch_dims = array<i64: 0, 0, 0>, grow_dims = array<i64: -1, 1, -1>,
+       logits_result = 0 : i64, eos = array<i64: 2>, width = 3 : i64, n_best = 2 : i64}
+      : tensor<?xi64> -> tensor<?x2x?xi64>, tensor<?x2xi64>, tensor<?x2xf32>
+  return %a, %b, %c : tensor<?x2x?xi64>, tensor<?x2xi64>, tensor<?x2xf32>
+}

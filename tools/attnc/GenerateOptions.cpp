@@ -1,0 +1,120 @@
+#include "tools/attnc/GenerateOptions.h"
+
+#include "llvm/ADT/StringExtras.h"
+
+using namespace llvm;
+
+namespace attn::tools {
+namespace {
+
+constexpr int64_t kMaxWidth = 1024, kMaxEnds = 64;
+
+void readKind(CommandLine &line, SearchOptions &search) {
+  auto [kind, width] = line.text(OPT_generate).split(':');
+  search.kind = kind.str();
+  bool isBeam = kind == "beam";
+  if (!isBeam && kind != "greedy" && kind != "sample")
+    line.fail("--generate expects greedy, beam:WIDTH or sample, not '" + kind + "'");
+  else if (!isBeam && line.text(OPT_generate).contains(':'))
+    line.fail("--generate=" + kind + " takes no width");
+  else if (isBeam && (width.getAsInteger(10, search.width) || search.width < 1 || search.width > kMaxWidth))
+    line.fail("--generate=beam:WIDTH expects a width from 1 to " + Twine(kMaxWidth) + ", not '" + width + "'");
+  search.nBest = line.number(OPT_n_best, 1, 1, kMaxWidth);
+  if (search.nBest > search.width)
+    line.fail("--n-best=" + Twine(search.nBest) + " asks for more than a width of " + Twine(search.width) + " has");
+}
+
+void readLimits(CommandLine &line, SearchOptions &search) {
+  search.bos = line.text(OPT_bos).str();
+  int64_t number = 0;
+  if (!search.bos.empty() && search.bos != "input" && (StringRef(search.bos).getAsInteger(10, number) || number < 0))
+    line.fail("--bos expects a token or 'input', not '" + search.bos + "'");
+  SmallVector<StringRef> ends;
+  line.text(OPT_eos).split(ends, ',', -1, /*KeepEmpty=*/false);
+  for (StringRef end : ends) {
+    if (end.getAsInteger(10, number) || number < 0)
+      line.fail("--eos expects tokens as 2 or 2,5, not '" + line.text(OPT_eos) + "'");
+    else if (!is_contained(search.eos, number))
+      search.eos.push_back(number);
+  }
+  if (search.eos.size() > kMaxEnds)
+    line.fail("--eos names " + Twine(search.eos.size()) + " tokens, the limit is " + Twine(kMaxEnds));
+  search.maxLength = line.text(OPT_max_length).str();
+  StringRef length = search.maxLength;
+  if (length.empty())
+    line.fail("--generate needs --max-length");
+  else if (length != "input" && !length.starts_with("dim:") && (length.getAsInteger(10, number) || number < 1))
+    line.fail("--max-length expects a number of at least 1, dim:NAME, dim:NAME+N or 'input', not '" + length + "'");
+  search.minLength = line.number(OPT_min_length, 0);
+  search.fuel = line.number(OPT_max_loop_iterations, search.fuel, 1, INT64_MAX);
+}
+
+void readScores(CommandLine &line, SearchOptions &search) {
+  StringRef penalty = line.text(OPT_length_penalty, "0");
+  search.gnmt = penalty.consume_front("gnmt:");
+  if (penalty.getAsDouble(search.lengthPenalty) || !(search.lengthPenalty >= -100 && search.lengthPenalty <= 100))
+    line.fail("--length-penalty expects A or gnmt:A with A from -100 to 100, not '" + line.text(OPT_length_penalty) +
+              "'");
+  StringRef ended = line.text(OPT_ended, "refill");
+  search.shrink = ended == "shrink";
+  if (ended != "refill" && ended != "shrink")
+    line.fail("--ended expects refill or shrink, not '" + ended + "'");
+  search.earlyStop = line.has(OPT_early_stop);
+  search.temperature = line.real(OPT_temperature, 1);
+  if (!(search.temperature >= 1e-6 && search.temperature <= 1e6))
+    line.fail("--temperature expects a number from 1e-6 to 1e6");
+  search.topP = line.real(OPT_top_p, 1);
+  if (search.topP <= 0 || search.topP > 1)
+    line.fail("--top-p expects a number above 0 and not above 1");
+  search.topK = line.number(OPT_top_k, 0);
+  search.seed = line.number(OPT_sample_seed, 0);
+  bool samples = search.kind == "sample", isBeam = search.kind == "beam";
+  auto belongs = [&](OptionId id, StringRef name, bool allowed, StringRef kind) {
+    if (line.has(id) && !allowed)
+      line.fail("--" + name + " belongs to --generate=" + kind);
+  };
+  belongs(OPT_temperature, "temperature", samples, "sample");
+  belongs(OPT_top_k, "top-k", samples, "sample");
+  belongs(OPT_top_p, "top-p", samples, "sample");
+  belongs(OPT_sample_seed, "sample-seed", samples, "sample");
+  belongs(OPT_length_penalty, "length-penalty", isBeam, "beam");
+  belongs(OPT_ended, "ended", isBeam, "beam");
+  belongs(OPT_early_stop, "early-stop", isBeam, "beam");
+}
+
+void readNames(CommandLine &line, SearchOptions &search) {
+  search.tokens = line.text(OPT_tokens).str();
+  search.logits = line.text(OPT_logits).str();
+  search.alignment = line.text(OPT_alignment).str();
+  for (StringRef list : line.all(OPT_state)) {
+    SmallVector<StringRef> pairs;
+    list.split(pairs, ',', -1, /*KeepEmpty=*/false);
+    for (StringRef pair : pairs) {
+      auto [from, to] = pair.rsplit(':');
+      if (from.empty() || to.empty())
+        line.fail("--state expects INPUT:OUTPUT,..., not '" + list + "'");
+      else
+        search.states.emplace_back(from.str(), to.str());
+    }
+  }
+}
+
+} // namespace
+
+std::optional<SearchOptions> readGenerateOptions(CommandLine &line, StringRef onlyEntry) {
+  if (!line.has(OPT_generate)) {
+    if (line.has(OPT_step) || line.has(OPT_init) || line.has(OPT_max_length) || line.has(OPT_bos) || line.has(OPT_eos))
+      line.fail("--step, --init, --bos, --eos and --max-length belong to --generate");
+    return std::nullopt;
+  }
+  SearchOptions search;
+  readKind(line, search);
+  readLimits(line, search);
+  readScores(line, search);
+  readNames(line, search);
+  search.step = line.text(OPT_step, onlyEntry.empty() ? "step" : onlyEntry).str();
+  search.init = line.text(OPT_init).str();
+  return search;
+}
+
+} // namespace attn::tools

@@ -1,0 +1,17 @@
+// --generate and what belongs to it.
+#ifndef TOOLS_ATTNC_GENERATEOPTIONS_H
+#define TOOLS_ATTNC_GENERATEOPTIONS_H
+
+#include "frontends/search/BuildSearch.h"
+#include "tools/options/Options.h"
+#include <optional>
+
+namespace attn::tools {
+
+/// What the command line asks for; nullopt without --generate. `onlyEntry` is
+/// the step where the command line names none. Reports what is wrong.
+std::optional<SearchOptions> readGenerateOptions(CommandLine &line, llvm::StringRef onlyEntry);
+
+} // namespace attn::tools
+
+#endif // TOOLS_ATTNC_GENERATEOPTIONS_H
