@@ -52,7 +52,7 @@ static NameLoc findNode(Location location) {
   NameLoc found;
   visit(location, [&](Location part) {
     auto name = dyn_cast<NameLoc>(part);
-    if (name && name.getName().getValue().starts_with("node '"))
+    if (name && (name.getName().getValue().starts_with("node '") || name.getName().getValue().starts_with("layer '")))
       found = name;
     return bool(found);
   });

@@ -25,7 +25,8 @@ mlir::Location fileLocation(mlir::MLIRContext *context, llvm::StringRef file);
 /// the first of its parts that names a node, else the first that is known.
 std::string describe(mlir::Location location);
 
-/// "node 'name' (Op)" of the first node in `location`, or "".
+/// "node 'name' (Op)" of the first node in `location` ("layer 'name' (type)" of
+/// a graph file, around its line and column), or "".
 llvm::StringRef nodeName(mlir::Location location);
 
 /// `text` (a name from a model file) with control characters and bytes that

@@ -104,6 +104,18 @@ int ExternalFiles::open(const std::string &location, std::string &error) {
   return -1;
 }
 
+std::optional<uint64_t> ExternalFiles::size(llvm::StringRef location, std::string &error) {
+  int fd = open(location.str(), error);
+  if (fd < 0)
+    return std::nullopt;
+  struct stat info;
+  bool known = fstat(fd, &info) == 0;
+  if (!known)
+    error = std::string("it cannot be examined: ") + strerror(errno);
+  close(fd);
+  return known ? std::optional<uint64_t>(info.st_size) : std::nullopt;
+}
+
 OwnedBytes ExternalFiles::read(llvm::StringRef location, uint64_t offset, uint64_t length, std::string &error) {
   int fd = open(location.str(), error);
   if (fd < 0)

@@ -5,6 +5,7 @@
 #include "llvm/ADT/StringRef.h"
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 
 namespace attn::onnx {
@@ -30,6 +31,9 @@ public:
   /// Reads `length` bytes at `offset` of `location`. On failure `error` says why
   /// and the bytes are empty. Reading copies: a mapping would show later changes.
   OwnedBytes read(llvm::StringRef location, uint64_t offset, uint64_t length, std::string &error);
+
+  /// Bytes of the file at `location`; nullopt with the reason in `error`.
+  std::optional<uint64_t> size(llvm::StringRef location, std::string &error);
 
   /// Why `location` may not name a file, or "".
   static std::string checkLocation(llvm::StringRef location);

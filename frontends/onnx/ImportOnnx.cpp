@@ -1,6 +1,7 @@
 #include "frontends/onnx/ImportOnnx.h"
 #include "dialects/attn/DimBounds.h"
 #include "dialects/attn/NodeLocation.h"
+#include "frontends/onnx/Entry.h"
 #include "frontends/onnx/Inputs.h"
 #include "frontends/onnx/Limits.h"
 #include "frontends/onnx/State.h"
@@ -32,7 +33,7 @@ class Importer {
 public:
   Importer(Reporter &reporter, const ImportOptions &options, const Graph &graph, ModuleOp module, WeightStore &weights);
 
-  bool run();
+  bool run(llvm::function_ref<bool(ImportState &)> body);
 
 private:
   bool addInputs();
@@ -186,17 +187,38 @@ bool Importer::addOutputs() {
   return true;
 }
 
-bool Importer::run() {
-  if (!addInputs() || !addInitializers() || !state.importNodes(graph.nodes) || !addOutputs())
+bool Importer::run(llvm::function_ref<bool(ImportState &)> body) {
+  if (!addInputs() || !addInitializers() || !body(state) || !addOutputs())
     return false;
   state.sweep();
   return true;
 }
 
-ImportStatus attn::onnx::importOnnx(MLIRContext *context, StringRef path, const ImportOptions &options,
-                                    OwningOpRef<ModuleOp> &module, WeightStore &weights) {
+bool attn::onnx::buildEntry(Reporter &reporter, const ImportOptions &options, const Graph &graph,
+                            OwningOpRef<ModuleOp> &module, WeightStore &weights,
+                            llvm::function_ref<bool(ImportState &)> body) {
+  if (module && options.isOneOfSeveral && module->lookupSymbol("entry." + options.entry)) {
+    reporter.invalid() << "is to be entry '" << options.entry << "', of which there is one already";
+    return false;
+  }
+  OwningOpRef<ModuleOp> fresh;
+  if (!module)
+    fresh = ModuleOp::create(reporter.fileLoc());
+  if (!Importer(reporter, options, graph, module ? *module : *fresh, weights).run(body))
+    return false;
+  if (fresh)
+    module = std::move(fresh);
+  return true;
+}
+
+void attn::onnx::loadImportDialects(MLIRContext *context) {
   context->loadDialect<AttnDialect, arith::ArithDialect, func::FuncDialect, linalg::LinalgDialect, math::MathDialect,
                        scf::SCFDialect, tensor::TensorDialect>();
+}
+
+ImportStatus attn::onnx::importOnnx(MLIRContext *context, StringRef path, const ImportOptions &options,
+                                    OwningOpRef<ModuleOp> &module, WeightStore &weights) {
+  loadImportDialects(context);
   Reporter reporter(context, path);
   std::unique_ptr<proto::ModelProto> model = readModelFile(reporter);
   OpsetImports opsets;
@@ -207,16 +229,8 @@ ImportStatus attn::onnx::importOnnx(MLIRContext *context, StringRef path, const 
   Graph graph;
   if (!flatten(*model, opsets, registry, reporter, graph))
     return reporter.getStatus();
-  if (module && options.isOneOfSeveral && module->lookupSymbol("entry." + options.entry)) {
-    reporter.invalid() << "is to be entry '" << options.entry << "', of which there is one already";
+  if (!buildEntry(reporter, options, graph, module, weights,
+                  [&](ImportState &state) { return state.importNodes(graph.nodes); }))
     return reporter.getStatus();
-  }
-  OwningOpRef<ModuleOp> fresh;
-  if (!module)
-    fresh = ModuleOp::create(reporter.fileLoc());
-  if (!Importer(reporter, options, graph, module ? *module : *fresh, weights).run())
-    return reporter.getStatus();
-  if (fresh)
-    module = std::move(fresh);
   return ImportStatus::Ok;
 }

@@ -146,11 +146,31 @@ static void sweepBlock(Block &block) {
 
 /// Whether an operator only moves or converts what it gets.
 static bool takesNarrow(StringRef op) {
-  static const StringRef known[] = {"Cast",      "CastLike",  "QuantizeLinear", "DequantizeLinear", "Identity",
-                                    "Reshape",   "Transpose", "Flatten",        "Squeeze",          "Unsqueeze",
-                                    "Shape",     "Size",      "Constant",       "ConstantOfShape",  "Gather",
-                                    "Concat",    "Slice",     "Split",          "BitCast",          "QLinearMatMul",
-                                    "Expand",    "Tile",      "Pad",            "ScatterND",        "ScatterElements"};
+  static const StringRef known[] = {"Cast",
+                                    "CastLike",
+                                    "QuantizeLinear",
+                                    "DequantizeLinear",
+                                    "Identity",
+                                    "Reshape",
+                                    "Transpose",
+                                    "Flatten",
+                                    "Squeeze",
+                                    "Unsqueeze",
+                                    "Shape",
+                                    "Size",
+                                    "Constant",
+                                    "ConstantOfShape",
+                                    "Gather",
+                                    "Concat",
+                                    "Slice",
+                                    "Split",
+                                    "BitCast",
+                                    "QLinearMatMul",
+                                    "Expand",
+                                    "Tile",
+                                    "Pad",
+                                    "ScatterND",
+                                    "ScatterElements"};
   return llvm::is_contained(known, op);
 }
 
@@ -175,33 +195,35 @@ bool ImportState::checkInputs(const GraphNode &node, Location loc) {
   return true;
 }
 
-bool ImportState::importNodes(ArrayRef<GraphNode> nodes) {
-  for (const GraphNode &node : nodes) {
-    Location loc = reporter.nodeLoc(node.name, node.op);
-    if (!checkInputs(node, loc))
-      return false;
-    if (++importedNodes > kMaxImportedNodes) {
-      reporter.invalid(loc) << "takes more than " << kMaxImportedNodes
-                            << " steps to import: loops inside loops change the shapes of what they carry";
-      return false;
-    }
-    if (!node.import) { // an output of an inlined function
-      values[node.outputs[0]] = values[node.inputs[0]];
-      continue;
-    }
-    Node::Impl impl{*this, node, loc, {}, false};
-    impl.outputs.resize(node.outputs.size());
-    Node api(impl);
-    bool imported = succeeded(node.import(api));
-    if (!imported && !reporter.failed())
-      reporter.invalid(loc) << "cannot be imported";
-    if (!imported || impl.failed)
-      return false;
-    for (auto [number, output] : llvm::zip_equal(node.outputs, impl.outputs))
-      if (number != GraphNode::kNone)
-        values[number] = std::move(output);
+bool ImportState::importNode(const GraphNode &node, Location loc) {
+  if (!checkInputs(node, loc))
+    return false;
+  if (++importedNodes > kMaxImportedNodes) {
+    reporter.invalid(loc) << "takes more than " << kMaxImportedNodes
+                          << " steps to import: loops inside loops change the shapes of what they carry";
+    return false;
   }
+  if (!node.import) { // an output of an inlined function
+    values[node.outputs[0]] = values[node.inputs[0]];
+    return true;
+  }
+  Node::Impl impl{*this, node, loc, {}, false};
+  impl.outputs.resize(node.outputs.size());
+  Node api(impl);
+  bool imported = succeeded(node.import(api));
+  if (!imported && !reporter.failed())
+    reporter.invalid(loc) << "cannot be imported";
+  if (!imported || impl.failed)
+    return false;
+  for (auto [number, output] : llvm::zip_equal(node.outputs, impl.outputs))
+    if (number != GraphNode::kNone)
+      values[number] = std::move(output);
   return true;
+}
+
+bool ImportState::importNodes(ArrayRef<GraphNode> nodes) {
+  return llvm::all_of(nodes,
+                      [&](const GraphNode &node) { return importNode(node, reporter.nodeLoc(node.name, node.op)); });
 }
 
 Operation *ImportState::enterRegion(Location loc) {

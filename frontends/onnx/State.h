@@ -5,9 +5,9 @@
 #include "dialects/attn/WeightStore.h"
 #include "frontends/onnx/Graph.h"
 #include "frontends/onnx/Payload.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "llvm/ADT/DenseMap.h"
 #include "llvm/ADT/StringMap.h"
-#include "mlir/Dialect/Func/IR/FuncOps.h"
 
 namespace attn::onnx {
 
@@ -22,8 +22,8 @@ public:
   mlir::OpBuilder builder; // at the end of the entry's block
   Symbols symbols;
   ExternalFiles files;
-  std::vector<std::optional<Tensor>> values; // by number in Graph::values
-  llvm::DenseMap<int, std::string> unusable; // why a value without a tensor has none
+  std::vector<std::optional<Tensor>> values;        // by number in Graph::values
+  llvm::DenseMap<int, std::string> unusable;        // why a value without a tensor has none
   std::map<std::pair<void *, int64_t>, Expr> reads; // element of a tensor read as an index
   uint64_t foldedBytes = 0;
   size_t importedNodes = 0; // a loop's body counts each time it is tried
@@ -32,6 +32,7 @@ public:
   /// Imports nodes in order, at the builder's insertion point. False after a
   /// diagnostic.
   bool importNodes(llvm::ArrayRef<GraphNode> nodes);
+  bool importNode(const GraphNode &node, mlir::Location loc);
   llvm::ArrayRef<std::string> names; // of the values
 
   /// A branch or the body of a loop under construction: an op at the end of the
@@ -45,8 +46,7 @@ public:
   Tensor constant(llvm::StringRef name, const Payload &payload, mlir::Location loc);
   /// The weight that `expression` (of `source`) is; equal expressions are one.
   Tensor derive(const Tensor &source, mlir::Attribute expression, llvm::ArrayRef<int64_t> shape, mlir::Location loc);
-  mlir::Value denseConstant(DType dtype, llvm::ArrayRef<int64_t> shape, llvm::ArrayRef<char> bytes,
-                            mlir::Location loc);
+  mlir::Value denseConstant(DType dtype, llvm::ArrayRef<int64_t> shape, llvm::ArrayRef<char> bytes, mlir::Location loc);
   /// The tensor value of what has only elements.
   mlir::Value materialize(const Tensor &t, mlir::Location loc);
 
@@ -58,7 +58,7 @@ private:
   mlir::Value weightValue(llvm::StringRef symbol, mlir::RankedTensorType type, mlir::Location loc);
   std::string uniqueSymbol(llvm::StringRef base);
 
-  llvm::StringMap<mlir::Value> weightValues; // one attn.weight a symbol
+  llvm::StringMap<mlir::Value> weightValues;          // one attn.weight a symbol
   std::vector<std::pair<void *, int64_t>> innerReads; // those made in regions, in order
   llvm::SmallVector<size_t> readsBefore;              // one a region
   llvm::DenseMap<std::pair<mlir::Attribute, mlir::Type>, std::string> derived;

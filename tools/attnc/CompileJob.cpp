@@ -2,6 +2,7 @@
 
 #include "dialects/attn/AttnOps.h"
 #include "dialects/attn/WeightStore.h"
+#include "frontends/graph/ImportGraph.h"
 #include "tools/attnc/Diagnostics.h"
 #include "tools/options/Console.h"
 
@@ -20,7 +21,8 @@ namespace {
 
 int importModel(StringRef path, const onnx::ImportOptions &options, MLIRContext &context, OwningOpRef<ModuleOp> &module,
                 WeightStore &weights) {
-  switch (onnx::importOnnx(&context, path, options, module, weights)) {
+  auto importFile = path.ends_with(".json") ? graph::importGraph : onnx::importOnnx;
+  switch (importFile(&context, path, options, module, weights)) {
   case onnx::ImportStatus::Ok:
     return ExitSuccess;
   case onnx::ImportStatus::Unsupported:

@@ -12,7 +12,7 @@
 namespace attn::tools {
 
 struct CompileJob {
-  std::string input; ///< an ONNX model, or textual IR if it ends in .mlir
+  std::string input; ///< an ONNX model, a graph if it ends in .json, textual IR if in .mlir
   onnx::ImportOptions import;
   /// Several models as entries of one library, by name; the first is `input`.
   std::vector<std::pair<std::string, std::string>> entries;

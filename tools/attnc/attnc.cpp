@@ -32,7 +32,8 @@ constexpr ToolInfo kTool = {
     AttncVis,
     "attnc [options] MODEL.onnx | ENTRY=MODEL.onnx...",
     "Compiles an ONNX model into a library that libattnrt, attn-run and attn-bench load and run.\n"
-    "A model in the compiler's own textual IR (MODEL.mlir) is accepted too.",
+    "A graph written by hand (MODEL.json, docs/graphs.md) and a model in the compiler's own\n"
+    "textual IR (MODEL.mlir) are accepted too.",
     "  attnc model.onnx -o model.so                      a library for this machine\n"
     "  attnc model.onnx --dim=batch:1 --dim=seq:128      with fixed dimensions\n"
     "  attnc model.onnx --mcpu=x86-64-v3                 for any processor with AVX2\n"

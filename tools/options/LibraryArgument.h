@@ -10,7 +10,7 @@
 
 namespace attn::tools {
 
-/// The library that a command line means. For MODEL.onnx (or .mlir) the attnc
+/// The library that a command line means. For MODEL.onnx (or .json, .mlir) the attnc
 /// beside the running program compiles it, with the command line's compile
 /// options, into a private folder in $TMPDIR or to -o FILE.
 class LibraryArgument {
