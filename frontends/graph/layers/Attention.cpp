@@ -205,10 +205,10 @@ void Attention::build() {
     Tensor factor = Layer::scalar(dtype, scale->number);
     if (scale->is(Json::String)) {
       factor = l.lookup(*scale);
-      if (!l.expectRank(factor, 0, 1, "the scale") || !l.expectSame(factor, keys, "scale and keys"))
+      if (!l.expectRank(factor, 0, 3, "the scale") || !l.expectSame(factor, keys, "scale and keys"))
         return;
-      if (factor.rank() == 1)
-        factor = l.unsqueeze(factor, {1, 2});
+      if (factor.rank() == 1 || factor.rank() == 2) // [batch], [batch, queries]
+        factor = factor.rank() == 1 ? l.unsqueeze(factor, {1, 2}) : l.unsqueeze(factor, {2});
     }
     e = l.op("Mul", {e, factor});
   }
