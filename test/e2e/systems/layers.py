@@ -13,7 +13,8 @@ def softmax(x, axis=-1):
 
 def masked_softmax(x, visible, axis=-1):
     """Weights over what is visible; a row that sees nothing has none."""
-    e = np.where(visible, np.exp(x - np.where(visible, x, -np.inf).max(axis, keepdims=True, initial=-1e30)), 0)
+    x = np.where(visible, x, -1e300)
+    e = np.where(visible, np.exp(x - x.max(axis, keepdims=True)), 0)
     return e / np.maximum(e.sum(axis, keepdims=True), 1e-300)
 
 

@@ -41,3 +41,86 @@ def twin(system, model):
         TWINS.setdefault(system, []).append((model, convert))
         return convert
     return register
+
+
+@twin("cho", "cho_gru_ts17")
+def cho(o):
+    loop = {f"decoder.{k}": v for k, v in o.renamed(cell="cell", maxout="max", output="out").items()}
+    return loop | o.renamed(source_words="es", target_words="et", start="init") | o.recurrent("GRU", "encoder")
+
+
+@twin("sutskever", "sutskever_lstm_ts17")
+def sutskever(o):
+    layers = [o.recurrent("LSTM", name, 2 * n + layer, layer) for n, name in enumerate(("encoder", "decoder")) for layer in (0, 1)]
+    result = o.renamed(source_words="es", target_words="et", output="out") | {"output.weight": o.transposed(24, 40)}
+    for part in layers:
+        result |= part
+    return result
+
+
+@twin("bahdanau", "bahdanau_step_ts13")
+@twin("bahdanau", "bahdanau_step_dynamo18")
+def bahdanau(o):
+    rng = np.random.default_rng(0)  # of the encoder, which the twin has not
+    encoder = {f"encoder.weight_{k}_l0{end}": rng.standard_normal((72, n), np.float32) for k, n in (("ih", 16), ("hh", 24)) for end in ("", "_reverse")}
+    encoder |= {f"encoder.bias_{k}_l0{end}": np.zeros(72, np.float32) for k in ("ih", "hh") for end in ("", "_reverse")}
+    encoder |= {"source_words.weight": o["emb.weight"], "attend.key.weight": rng.standard_normal((24, 48), np.float32),
+                "start.weight": o["wa.weight"], "start.bias": o["wa.bias"]}
+    return encoder | o.renamed(words="emb", cell="cell", maxout="max", output="out") | {
+        "attend.query.weight": o["wa.weight"], "attend.bias": o["wa.bias"], "attend.score.weight": o.transposed(24, 1)[0]}
+
+
+def luong(o, **attend):
+    result = o.renamed(words="emb", lower="l1", upper="l2", attentional="wc", output="out")
+    if "output.weight" not in result:
+        result |= {"attentional.weight": o.transposed(48, 24), "output.weight": o.transposed(24, 40)}
+    return result | {"attend." + k.replace("__", "."): v for k, v in attend.items()}
+
+
+twin("luong_dot", "luong_dot_step_ts17")(luong)
+twin("luong_local_m", "luong_local_m_step_ts17")(luong)
+# s W h here is (W' h) . s there
+twin("luong_general", "luong_general_step_ts13")(lambda o: luong(o, weight=np.ascontiguousarray(o.transposed(24, 24).T)))
+twin("luong_concat", "luong_concat_step_dynamo18")(lambda o: luong(o, weight=o.transposed(48, 24), score__weight=o["va"][:, 0]))
+twin("luong_location", "luong_location_step_ts17")(lambda o: luong(o, weight=o.transposed(24, 12)))
+twin("luong_local_p", "luong_local_p_step_ts17")(
+    lambda o: luong(o, weight=np.ascontiguousarray(o.transposed(24, 24, 0).T), position__weight=o.transposed(24, 24, 1), position_score__weight=o.transposed(24, 1)[0]))
+
+
+@twin("content_based", "content_based_read_ts17")
+def content_based(o):
+    return o.renamed(key="k", strength="b")
+
+
+@twin("show_attend_tell_soft", "show_attend_tell_soft_step_ts17")
+@twin("show_attend_tell_hard", "show_attend_tell_hard_step_dynamo18")
+def show_attend_tell(o):
+    return o.renamed(words="emb", gate="beta", cell="cell", from_state="lh", from_image="lz", output="lo") | {
+        "look.query.weight": o["dec.weight"], "look.key.weight": o.transposed(20, 24), "look.bias": o["dec.bias"] + o["enc.bias"],
+        "look.score.weight": o.transposed(24, 1)[0]}
+
+
+@twin("spatial_transformer", "spatial_transformer_ts20")
+def spatial_transformer(o):
+    return o.renamed(edges="loc.0", hidden="loc.4", change="loc.6", shapes="conv", output="out") | {
+        "identity": np.array([[1, 0, 0], [0, 1, 0]], np.float32)}
+
+
+@twin("chorowski", "chorowski_location_step_ts17")
+def chorowski(o):
+    return o.renamed(words="emb", cell="cell", output="out") | {
+        "attend.query.weight": o["w.weight"], "attend.bias": o["w.bias"], "attend.key.weight": o.transposed(20, 24),
+        "attend.location.weight": o["conv.weight"], "attend.location_projection.weight": o.transposed(4, 24),
+        "attend.score.weight": o.transposed(24, 1)[0]}
+
+
+@twin("listen_attend_spell", "las_speller_step_dynamo18")
+def speller(o):
+    rng = np.random.default_rng(0)  # of the listener, which the twin has not
+    listener = {}
+    for name, width in (("first", 8), ("second", 48), ("third", 48)):
+        for end in ("", "_reverse"):
+            listener |= {f"{name}.weight_ih_l0{end}": rng.standard_normal((48, width), np.float32), f"{name}.weight_hh_l0{end}": rng.standard_normal((48, 12), np.float32),
+                         f"{name}.bias_ih_l0{end}": np.zeros(48, np.float32), f"{name}.bias_hh_l0{end}": np.zeros(48, np.float32)}
+    return listener | o.renamed(words="emb", lower="l1", upper="l2", phi="phi", psi="psi", output="out") | {
+        "psi.weight": o.transposed(24, 16), "ctc.weight": np.zeros((20, 24), np.float32), "ctc.bias": np.zeros(20, np.float32)}
