@@ -400,6 +400,24 @@ TEST(GemmBf16Test, PairsAtEveryTail) {
           }
       }
     }
+  // A result in bf16 is that in f32, rounded to the nearest even.
+  std::vector<uint16_t> halves(13 * 34, 0x3f9d); // 1.2265625
+  Buffer a({13, 34}, halves), wide({13, 100}), half({13, 100}, 2);
+  NarrowPanels weights(randomFloats(34 * 100, 2), 34, 100, makeSpec(13, 34, 100));
+  for (Buffer *c : {&wide, &half}) {
+    auto kernel = Kernel::compile(isa, [&](OpBuilder &builder, Location loc) {
+      GemmSpec spec = makeSpec(13, 34, 100);
+      spec.hasNarrowResult = c == &half;
+      return buildGemm(builder, loc, spec);
+    });
+    ASSERT_TRUE(kernel && kernel->call({&a, &weights.panels, c}, 3));
+    EXPECT_TRUE(c->guardIntact());
+  }
+  for (int64_t i = 0; i < 13 * 100; ++i) {
+    uint32_t word;
+    std::memcpy(&word, &wide[i], sizeof word);
+    EXPECT_EQ(half.data<uint16_t>()[i], (word + 0x7fff + ((word >> 16) & 1)) >> 16) << i;
+  }
   GemmSpec odd = makeSpec(1, 3, 5);
   std::string reason;
   EXPECT_FALSE(canBuildGemm(odd, &reason));

@@ -122,7 +122,7 @@ func::FuncOp GemmEmitter::emit() {
       types.push_back(memref({spec.m, spec.n}));
       break;
     }
-  types.push_back(memref({spec.m, spec.n}));
+  types.push_back(MemRefType::get({spec.m, spec.n}, spec.hasNarrowResult ? b.getBF16Type() : f32));
   auto function = func::FuncOp::create(b, loc, spec.symbol(), b.getFunctionType(types, {}));
   function.setPrivate();
   function->setAttr(AttnDialect::kKernelAttr, b.getUnitAttr());
@@ -482,6 +482,8 @@ void GemmEmitter::emitElement(Value row, int64_t vectorNumber, int64_t count, Va
     arguments.resize(spec.epilogue->getNumArguments(), sum);
     result = *vectorizeBlock(b, *spec.epilogue, arguments, spec.lanes, nullptr);
   }
+  if (spec.hasNarrowResult)
+    result = arith::TruncFOp::create(b, loc, VectorType::get({spec.lanes}, b.getBF16Type()), result);
   if (mask)
     vector::MaskedStoreOp::create(b, loc, c, ValueRange{row, column}, mask, result);
   else

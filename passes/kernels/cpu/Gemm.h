@@ -47,6 +47,7 @@ struct GemmSpec {
   /// A is bf16, too, and pairs of products are summed in f32 by vdpbf16ps; its
   /// order and roundings, denormals are zero. K is even, storage BF16.
   bool hasNarrowRows = false;
+  bool hasNarrowResult = false; ///< C is rounded to bf16 as it is stored
 
   // The micro-tile: tileRows x (tileVectors * lanes) sums stay in registers.
   int64_t lanes = 4;
@@ -95,9 +96,9 @@ bool canBuildGemm(const GemmSpec &spec, std::string *reason = nullptr);
 ///             a batch one after the other; as #attn.narrow_panels where narrow
 ///   scales    I8 only: memref<PxGxWxf32>, as #attn.panel_scales
 ///   operands  see EpilogueOperand, in the order of spec.operands
-///   C         memref<MxNxf32>, written once, never read
+///   C         memref<MxNxf32>, or bf16 with hasNarrowResult; written once, never read
 ///
-/// A Full operand may be C's buffer. One scf.parallel runs over all micro-tiles,
+/// A Full operand may be C's buffer if both are f32. One scf.parallel runs over all micro-tiles,
 /// those of one panel and chunk one after the other; each prefetches its part of
 /// the next panel. Emits a diagnostic at `loc` where canBuildGemm is false.
 mlir::FailureOr<mlir::func::FuncOp> buildGemm(mlir::OpBuilder &builder, mlir::Location loc, const GemmSpec &spec);

@@ -92,6 +92,8 @@ std::string GemmSpec::symbol() const {
     name += hasNarrowRows ? "_bf16dot" : "_bf16";
   if (storage == PanelStorage::I8)
     name += "_i8g" + std::to_string(group);
+  if (hasNarrowResult)
+    name += "_to16";
   if (chunkBlocks)
     name += "_c" + std::to_string(chunkBlocks);
   if (!epilogue)

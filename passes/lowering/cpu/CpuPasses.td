@@ -57,7 +57,8 @@ def LowerContractionsPass : Pass<"attn-lower-contractions", "::mlir::ModuleOp"> 
 
     With `precision=bf16` weights not said otherwise are bf16; where the target
     has vdpbf16ps and K is even, the activation is rounded to bf16, too, once for
-    all its uses, and sums are in f32.
+    all its uses, and sums are in f32. A result that only such products read is
+    stored in bf16.
 
     Numerical effect: the sum over k keeps its order; multiply and add are fused.
     Narrow weights are rounded: by 2^-9 of themselves in bf16, by 1/254 of the

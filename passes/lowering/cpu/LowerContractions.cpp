@@ -137,8 +137,11 @@ public:
       if (linalg::isaContractionOpInterface(op))
         ops.push_back(op);
     });
-    for (linalg::LinalgOp op : ops)
+    pending.insert(ops.begin(), ops.end());
+    for (linalg::LinalgOp op : ops) {
+      pending.erase(op);
       lower(op);
+    }
   }
 
 private:
@@ -152,6 +155,8 @@ private:
   GlobalOp addGlobal(const Twine &name, RankedTensorType type, Attribute expression, Location loc);
   Value packAtRun(const Contraction &match, const GemmSpec &spec, Location loc);
   Value narrow(Value value, Location loc);
+  Value convert(Value value, Type element, Location loc);
+  bool isReadNarrow(Value value);
   Value arrange(Value value, AffineMap map, const LoopDims &dims, Location loc);
   OpFoldResult multiply(ArrayRef<OpFoldResult> sizes, Location loc);
   Value toMatrix(Value value, Location loc, unsigned leading);
@@ -184,6 +189,7 @@ private:
   bool narrowsRows; // activations are rounded to bf16
   IRRewriter rewriter;
   DenseMap<Value, Value> narrowed;
+  llvm::SmallPtrSet<Operation *, 16> pending; // contractions that are not lowered yet
   DenseMap<Attribute, GlobalOp> panels;
 };
 
@@ -321,18 +327,33 @@ Value ContractionLowering::narrow(Value value, Location loc) {
     return known;
   OpBuilder::InsertionGuard guard(rewriter);
   rewriter.setInsertionPointAfterValue(value);
-  Value empty =
-      tensor::EmptyOp::create(rewriter, loc, tensor::getMixedSizes(rewriter, loc, value), rewriter.getBF16Type());
+  return known = convert(value, rewriter.getBF16Type(), loc);
+}
+
+/// Whether contractions alone read `value`, and all of them in bf16.
+bool ContractionLowering::isReadNarrow(Value value) {
+  return narrowsRows && !value.use_empty() && llvm::all_of(value.getUsers(), [&](Operation *user) {
+           Contraction match;
+           std::string reason;
+           if (!pending.contains(user) || failed(matchContraction(cast<linalg::LinalgOp>(user), match, reason)))
+             return false;
+           GemmSpec spec = makeSpec(match, std::nullopt);
+           return match.activation == value && match.right != value && spec.hasNarrowRows && canBuildGemm(spec);
+         });
+}
+
+/// The elements of `value` as f32 or bf16.
+Value ContractionLowering::convert(Value value, Type element, Location loc) {
+  Value empty = tensor::EmptyOp::create(rewriter, loc, tensor::getMixedSizes(rewriter, loc, value), element);
   unsigned rank = cast<RankedTensorType>(value.getType()).getRank();
   SmallVector<AffineMap> maps(2, rewriter.getMultiDimIdentityMap(rank));
   SmallVector<utils::IteratorType> loops(rank, utils::IteratorType::parallel);
-  known = linalg::GenericOp::create(rewriter, loc, empty.getType(), value, empty, maps, loops,
-                                    [](OpBuilder &b, Location loc, ValueRange arguments) {
-                                      Value result = arith::TruncFOp::create(b, loc, b.getBF16Type(), arguments[0]);
-                                      linalg::YieldOp::create(b, loc, result);
-                                    })
-              .getResult(0);
-  return known;
+  auto body = [&](OpBuilder &b, Location loc, ValueRange arguments) {
+    Value result = element.isF32() ? arith::ExtFOp::create(b, loc, element, arguments[0]).getResult()
+                                   : arith::TruncFOp::create(b, loc, element, arguments[0]).getResult();
+    linalg::YieldOp::create(b, loc, result);
+  };
+  return linalg::GenericOp::create(rewriter, loc, empty.getType(), value, empty, maps, loops, body).getResult(0);
 }
 
 /// `value`, which `map` reads, with its dimensions in the order of the loops `dims`.
@@ -427,6 +448,8 @@ void ContractionLowering::lower(linalg::LinalgOp op) {
     remark::missed(loc, remarkNamed("gemm")) << remark::reason("{0}", reason);
     return;
   }
+  Operation *last = epilogue ? epilogue->op.getOperation() : op.getOperation();
+  spec.hasNarrowResult = isReadNarrow(last->getResult(0));
   FailureOr<func::FuncOp> kernel = getKernel(spec, loc);
   if (failed(kernel)) {
     remark::missed(loc, remarkNamed("gemm")) << remark::reason("the name '{0}' is taken", spec.symbol());
@@ -434,9 +457,13 @@ void ContractionLowering::lower(linalg::LinalgOp op) {
   }
   remark::passed(loc, remarkNamed("gemm")) << remark::add("{0}", spec.symbol());
 
-  Operation *last = epilogue ? epilogue->op.getOperation() : op.getOperation();
   rewriter.setInsertionPoint(last);
   Value result = emitCall(match, epilogue, spec, *kernel);
+  if (spec.hasNarrowResult) { // who reads it takes the narrow one
+    Value half = result;
+    result = convert(half, rewriter.getF32Type(), loc);
+    narrowed[result] = half;
+  }
   rewriter.replaceOp(last, result);
   if (epilogue)
     rewriter.eraseOp(op);
@@ -453,7 +480,8 @@ Value ContractionLowering::emitCall(const Contraction &match, const std::optiona
     loc = rewriter.getFusedLoc({loc, last.getLoc()});
   }
   RankedTensorType resultType = getResultType(match, epilogue);
-  Type f32 = rewriter.getF32Type();
+  Type element = spec.hasNarrowResult ? Type(rewriter.getBF16Type()) : resultType.getElementType();
+  resultType = cast<RankedTensorType>(resultType.clone(element));
   unsigned numRows = match.rows.size();
 
   // Sizes of the result: those its destination was made with, where known.
@@ -468,7 +496,7 @@ Value ContractionLowering::emitCall(const Contraction &match, const std::optiona
   for (unsigned dim : concat(match.rows, match.columns))
     order.push_back(getPosition(match.resultMap, dim));
   SmallVector<OpFoldResult> sizes = applyPermutation(resultSizes, order);
-  auto expandedType = RankedTensorType::get(applyPermutation(resultType.getShape(), order), f32);
+  auto expandedType = RankedTensorType::get(applyPermutation(resultType.getShape(), order), element);
 
   Value activation = match.activation;
   if (spec.hasNarrowRows)
@@ -482,7 +510,7 @@ Value ContractionLowering::emitCall(const Contraction &match, const std::optiona
   SmallVector<int64_t> elementwise;
   if (epilogue)
     for (auto [kind, operand] : llvm::zip_equal(epilogue->kinds, epilogue->operands)) {
-      if (kind == EpilogueOperand::Full)
+      if (kind == EpilogueOperand::Full && !spec.hasNarrowResult)
         elementwise.push_back(inputs.size());
       inputs.push_back(flatten(operand, kind, match, loc));
     }
@@ -494,14 +522,14 @@ Value ContractionLowering::emitCall(const Contraction &match, const std::optiona
     rows = getValueOrCreateConstantIndexOp(rewriter, loc, multiply(ArrayRef(sizes).take_front(numRows), loc));
   if (ShapedType::isDynamic(spec.n))
     columns = getValueOrCreateConstantIndexOp(rewriter, loc, multiply(ArrayRef(sizes).drop_front(numRows), loc));
-  Value empty = tensor::EmptyOp::create(rewriter, loc, {rows, columns}, f32);
+  Value empty = tensor::EmptyOp::create(rewriter, loc, {rows, columns}, element);
   Value result = KernelOp::create(rewriter, loc, empty.getType(), FlatSymbolRefAttr::get(kernel), inputs, empty,
                                   rewriter.getDenseI64ArrayAttr(elementwise))
                      ->getResult(0);
 
   unsigned rank = expandedType.getRank();
   if (numRows)
-    result = castTo(result, RankedTensorType::get({product(expandedType, 0, numRows), spec.n}, f32), loc);
+    result = castTo(result, RankedTensorType::get({product(expandedType, 0, numRows), spec.n}, element), loc);
   if (numRows == 0) {
     result = tensor::CollapseShapeOp::create(rewriter, loc, result, ArrayRef{range(0, 2)});
     if (rank > 1)
@@ -511,7 +539,7 @@ Value ContractionLowering::emitCall(const Contraction &match, const std::optiona
                                            ArrayRef{range(0, numRows), range(numRows, rank)}, sizes);
   }
   if (!llvm::is_sorted(order)) {
-    Value permuted = tensor::EmptyOp::create(rewriter, loc, resultSizes, f32);
+    Value permuted = tensor::EmptyOp::create(rewriter, loc, resultSizes, element);
     result = linalg::TransposeOp::create(rewriter, loc, result, permuted, invertPermutationVector(order))->getResult(0);
   }
   return castTo(result, resultType, loc);

@@ -58,4 +58,33 @@ module attributes {attn.target = #attn.target<triple = "x86_64-unknown-linux-gnu
         outs(%z : tensor<?x?x48xf32>) -> tensor<?x?x48xf32>
     return %c : tensor<?x?x48xf32>
   }
+
+  // What only such a product reads is stored in bf16; a second reader of
+  // another kind wants f32.
+  // CHECK-LABEL: func.func @chain(
+  // DOT:           %[[H:.*]] = attn.kernel @gemm_f32_m8_k64_n64_fma_8x3x16_bf16dot_to16 ins({{.*}}) outs(%{{.*}} : tensor<8x64xbf16>) -> tensor<8x64xbf16>
+  // DOT:           attn.kernel @gemm_f32_m8_k64_n64_fma_8x3x16_bf16dot ins(%[[H]], %{{.*}}) outs(%{{.*}} : tensor<8x64xf32>) -> tensor<8x64xf32>
+  // CHECK-LABEL: func.func @chain_with_reader(
+  // DOT-NOT:       attn.kernel {{.*}}to16
+  // DOT:           attn.kernel @gemm_f32_m8_k64_n64_fma_8x3x16_bf16dot ins
+  // DOT:           attn.kernel @gemm_f32_m8_k64_n64_fma_8x3x16_bf16dot ins
+  attn.global @s : tensor<64x64xf32> = #attn.initializer<"s">
+  func.func @chain(%x: tensor<8x64xf32>) -> tensor<8x64xf32> {
+    %zero = arith.constant 0.0 : f32
+    %s = attn.weight @s : tensor<64x64xf32>
+    %e = tensor.empty() : tensor<8x64xf32>
+    %z = linalg.fill ins(%zero : f32) outs(%e : tensor<8x64xf32>) -> tensor<8x64xf32>
+    %c = linalg.matmul ins(%x, %s : tensor<8x64xf32>, tensor<64x64xf32>) outs(%z : tensor<8x64xf32>) -> tensor<8x64xf32>
+    %d = linalg.matmul ins(%c, %s : tensor<8x64xf32>, tensor<64x64xf32>) outs(%z : tensor<8x64xf32>) -> tensor<8x64xf32>
+    return %d : tensor<8x64xf32>
+  }
+  func.func @chain_with_reader(%x: tensor<8x64xf32>) -> (tensor<8x64xf32>, tensor<8x64xf32>) {
+    %zero = arith.constant 0.0 : f32
+    %s = attn.weight @s : tensor<64x64xf32>
+    %e = tensor.empty() : tensor<8x64xf32>
+    %z = linalg.fill ins(%zero : f32) outs(%e : tensor<8x64xf32>) -> tensor<8x64xf32>
+    %c = linalg.matmul ins(%x, %s : tensor<8x64xf32>, tensor<64x64xf32>) outs(%z : tensor<8x64xf32>) -> tensor<8x64xf32>
+    %d = linalg.matmul ins(%c, %s : tensor<8x64xf32>, tensor<64x64xf32>) outs(%z : tensor<8x64xf32>) -> tensor<8x64xf32>
+    return %c, %d : tensor<8x64xf32>, tensor<8x64xf32>
+  }
 }
