@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Compiles the systems of the literature from their graphs and compares each run with NumPy.
 
-    check_systems.py [--tools=build/bin] [--twins=test/e2e/models] [--list] [NAME...]
+    check_systems.py [--tools=build/bin] [--twins=test/e2e/models] [--no-twins] [--list] [NAME...]
 
 NAME.json beside this file is a graph; its part in systems_*.py says its weights,
 its cases and, in float64 from the formulas, what comes out. Weights are drawn
@@ -120,8 +120,11 @@ def main():
     parser.add_argument("names", nargs="*")
     parser.add_argument("--tools", type=pathlib.Path, default=pathlib.Path("build/bin"))
     parser.add_argument("--twins", type=pathlib.Path, default=HERE.parent / "models")
+    parser.add_argument("--no-twins", action="store_true")
     parser.add_argument("--list", action="store_true")
     args = parser.parse_args()
+    if args.no_twins:
+        twins.TWINS.clear()
     if args.list:
         print(*registry.SYSTEMS, sep="\n")
         return 0

@@ -124,3 +124,29 @@ def speller(o):
                          f"{name}.bias_ih_l0{end}": np.zeros(48, np.float32), f"{name}.bias_hh_l0{end}": np.zeros(48, np.float32)}
     return listener | o.renamed(words="emb", lower="l1", upper="l2", phi="phi", psi="psi", output="out") | {
         "psi.weight": o.transposed(24, 16), "ctc.weight": np.zeros((20, 24), np.float32), "ctc.bias": np.zeros(20, np.float32)}
+
+
+@twin("lstmn", "lstmn_step_ts17")
+def lstmn(o):
+    key, query, last = o.transposed(24, 24, 0), o.transposed(16, 24), o.transposed(24, 24, 1)
+    return {"remember.key.weight": key, "remember.query.weight": np.concatenate([query, last], 1), "remember.score.weight": o.transposed(24, 1)[0],
+            "gates.weight": o["gates.weight"], "gates.bias": o["gates.bias"]}
+
+
+@twin("retain", "retain_ts17")
+def retain(o):
+    return o.renamed(output="out") | o.recurrent("GRU", "for_alpha", 0) | o.recurrent("GRU", "for_beta", 1) | {
+        "embedded.weight": o.transposed(30, 16), "visit_score.weight": o.transposed(16, 1), "visit_score.bias": o["wa.bias"],
+        "beta.weight": o.transposed(16, 16), "beta.bias": o["wb.bias"]}
+
+
+@twin("graph_attention", "graph_attention_ts17")
+def graph_attention(o):
+    return {"w1": o["w1"], "w2": o["w2"], "to1": o["a1"][:, :8, 0], "from1": o["a1"][:, 8:, 0], "to2": o["a2"][:, :4, 0], "from2": o["a2"][:, 4:, 0]}
+
+
+@twin("mpcn", "multi_pointer_coattention_ts17")
+def mpcn(o):
+    return o.renamed(words="emb", output="out") | {
+        "gate.weight": o.transposed(16, 16, 0), "gate.bias": o["gi.bias"], "value.weight": o.transposed(16, 16, 1), "value.bias": o["gu.bias"],
+        "m0": o["m.0"], "m1": o["m.1"], "w0": o["w.0"], "w1": o["w.1"]}
