@@ -5,7 +5,6 @@
 #include "tools/options/LibraryArgument.h"
 #include "tools/options/RunArguments.h"
 
-#include "llvm/Support/Path.h"
 #include "llvm/Support/raw_ostream.h"
 
 using namespace llvm;
@@ -109,10 +108,10 @@ int main(int argc, char **argv) {
   double rtol = line->real(OPT_rtol, 1e-3), atol = line->real(OPT_atol, 1e-4);
   auto threads = static_cast<int32_t>(line->number(OPT_threads, 0, 1, 4096));
   if (StringRef kind = line->text(OPT_compare); line->has(OPT_compare)) {
-    StringRef extension = sys::path::extension(line->positional().empty() ? "" : line->positional().front());
+    StringRef path = line->positional().empty() ? "" : line->positional().front();
     if (kind != "f32")
       line->fail("--compare expects f32, not '" + kind + "'");
-    else if (extension != ".onnx" && extension != ".mlir")
+    else if (!LibraryArgument::isModel(path))
       line->fail("--compare=f32 compiles the model itself: give MODEL.onnx");
     else if (line->has(OPT_info))
       line->fail("--info runs nothing that --compare could compare");

@@ -178,6 +178,9 @@ Request readRequest(CommandLine &line) {
   request.output = line.text(OPT_o, isText ? "-" : beside.str()).str();
   if (request.verifyFusion && job.entries.size() > 1)
     line.fail("--verify-fusion takes one model");
+  if (request.verifyFusion && (job.compile.weights != "f32" || job.compile.precision != "f32"))
+    line.fail("--verify-fusion compares forms in f32: leave out --weights and --precision; attn-run --compare=f32 says "
+              "what they cost");
   if (request.verifyFusion && job.compile.emit != EmitKind::Lib)
     line.fail("--verify-fusion runs a model library, not --emit=" + emit);
   if (request.output.empty())

@@ -87,6 +87,11 @@ int runProgram(const std::vector<std::string> &arguments, int &stoppedBy) {
 
 } // namespace
 
+bool LibraryArgument::isModel(StringRef path) {
+  StringRef extension = sys::path::extension(path);
+  return extension == ".onnx" || extension == ".json" || extension == ".mlir";
+}
+
 std::unique_ptr<LibraryArgument> LibraryArgument::prepare(CommandLine &line, int &exitCode) {
   std::vector<StringRef> models = line.positional();
   if (models.size() != 1)
@@ -99,9 +104,9 @@ std::unique_ptr<LibraryArgument> LibraryArgument::prepare(CommandLine &line, int
 
   std::unique_ptr<LibraryArgument> argument(new LibraryArgument());
   argument->given = argument->library = models.front().str();
-  StringRef extension = sys::path::extension(argument->given);
-  if (extension != ".onnx" && extension != ".json" && extension != ".mlir") {
-    for (OptionId id : {OPT_o, OPT_O, OPT_mcpu, OPT_weights, OPT_precision, OPT_cache_dir, OPT_require_fused, OPT_fusion_report})
+  if (!isModel(argument->given)) {
+    for (OptionId id :
+         {OPT_o, OPT_O, OPT_mcpu, OPT_weights, OPT_precision, OPT_cache_dir, OPT_require_fused, OPT_fusion_report})
       if (line.has(id))
         report(Severity::Warning, argument->given + " is compiled already: compile options have no effect");
     return argument;

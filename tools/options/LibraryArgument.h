@@ -15,6 +15,8 @@ namespace attn::tools {
 /// options, into a private folder in $TMPDIR or to -o FILE.
 class LibraryArgument {
 public:
+  /// Whether a file of this name is compiled first.
+  static bool isModel(llvm::StringRef path);
   /// Null with `exitCode` set, and the reason told, when there is no library.
   static std::unique_ptr<LibraryArgument> prepare(CommandLine &line, int &exitCode);
   /// The same model, compiled with f32 weights into a folder of its own: what
