@@ -3,6 +3,7 @@
 
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/IR/DialectImplementation.h"
+#include "mlir/Transforms/InliningUtils.h"
 #include "llvm/ADT/TypeSwitch.h"
 
 using namespace mlir;
@@ -46,7 +47,17 @@ static void printBound(AsmPrinter &printer, int64_t value) {
 #define GET_ATTRDEF_CLASSES
 #include "dialects/attn/AttnAttrs.cpp.inc"
 
+namespace {
+/// No op of the dialect depends on the function around it.
+struct Inlining : DialectInlinerInterface {
+  using DialectInlinerInterface::DialectInlinerInterface;
+  bool isLegalToInline(Operation *, Region *, bool, IRMapping &) const final { return true; }
+  bool isLegalToInline(Region *, Region *, bool, IRMapping &) const final { return true; }
+};
+} // namespace
+
 void AttnDialect::initialize() {
+  addInterfaces<Inlining>();
   addOperations<
 #define GET_OP_LIST
 #include "dialects/attn/AttnOps.cpp.inc"

@@ -115,8 +115,7 @@ private:
         std::optional<int64_t> index = dim ? dim.getConstantIndex() : std::nullopt;
         if (index && *index < memref.getRank() && known[*index])
           dim.getResult().replaceAllUsesWith(known[*index]);
-        else
-          use->set(tensor);
+        use->set(tensor); // also of a dimension that nobody asks for any more
       }
     }
     for (Operation &op : llvm::make_early_inc_range(block()))
