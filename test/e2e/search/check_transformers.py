@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Beam search of compiled libraries against transformers' `generate`, on random weights.
 
-check_transformers.py ATTNC ATTN_RUN WORK gpt2|gpt2-small|marian|marian-base: GPT-2 with a prompt, and a Transformer encoder-decoder; the
-short names are small models, the long ones GPT-2-small and Transformer-base. Needs torch and transformers. Prompts where the
+check_transformers.py ATTNC ATTN_RUN WORK gpt2|gpt2-small: GPT-2 with prompts of which some
+are padded, a small one or one of the shape of GPT-2-small. Needs torch and transformers. Prompts where the
 two differ are looked at: it is a tie if the scores of both agree within 1e-4.
 """
 import pathlib
@@ -28,13 +28,15 @@ def flatten(cache):
 
 
 class Gpt2(torch.nn.Module):
-    def __init__(self, model, hasPast):
+    def __init__(self, model, has_past):
         super().__init__()
-        self.model, self.hasPast = model, hasPast
+        self.model, self.has_past = model, has_past
+        self.eval()
 
     def forward(self, ids, mask, *past):
-        out = self.model(input_ids=ids, attention_mask=mask, past_key_values=make_cache(past) if self.hasPast else None,
-                         position_ids=None if not self.hasPast else mask.sum(1, keepdim=True) - 1, use_cache=True)
+        positions = (mask.cumsum(1) - 1).clamp(min=0)[:, -ids.shape[1] :]
+        out = self.model(input_ids=ids, attention_mask=mask, position_ids=positions, use_cache=True,
+                         past_key_values=make_cache(past) if self.has_past else None)
         return (out.logits, *flatten(out.past_key_values))
 
 
