@@ -9,7 +9,7 @@
 // CHECK: scf.if
 // CHECK-NOT: tensor.dim %[[X]]
 // CHECK: scf.yield %[[N]]
-func.func @main(%x: tensor<?xf32>, %c: tensor<i1>) -> tensor<1xindex> attributes {attn.entry} {
+func.func @main(%x: tensor<?xf32>, %c: tensor<i1>) -> tensor<1xi64> attributes {attn.entry} {
   %c0 = arith.constant 0 : index
   %b = tensor.extract %c[] : tensor<i1>
   %n = scf.if %b -> index {
@@ -18,6 +18,7 @@ func.func @main(%x: tensor<?xf32>, %c: tensor<i1>) -> tensor<1xindex> attributes
   } else {
     scf.yield %c0 : index
   }
-  %r = tensor.from_elements %n : tensor<1xindex>
-  return %r : tensor<1xindex>
+  %i = arith.index_cast %n : index to i64
+  %r = tensor.from_elements %i : tensor<1xi64>
+  return %r : tensor<1xi64>
 }
