@@ -50,7 +50,7 @@ public:
     auto wanted = [&](StringRef argument) { return wants(argument); };
     if (failed(runPasses("graph", [&](PassManager &pm) {
           buildSearchPipeline(pm);
-          buildGraphPipeline(pm, options.optLevel, wanted);
+          buildGraphPipeline(pm, options.optLevel, wanted, {options.exactMasks});
         })))
       return failure();
     reportFusion(ir, report);

@@ -47,6 +47,9 @@ struct CompileOptions {
   /// Passes of the graph and kernel stages that are left out, by argument
   /// ("attn-fold-layout").
   std::vector<std::string> disabledPasses;
+  /// Masks by finite constants are computed as the graph does: no tile of keys
+  /// is skipped for them, and no score is assumed to be small.
+  bool exactMasks = false;
   /// Only the first so many of our own passes of these stages run; 0 is the
   /// unfused form, in which nothing is recognised and no kernel chosen.
   size_t maxFusionPasses = std::numeric_limits<size_t>::max();

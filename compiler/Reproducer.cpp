@@ -19,7 +19,7 @@ LogicalResult attn::writeReproducer(ModuleOp module, const CompileOptions &optio
   // Up to where the weights, which are not in the text, get their places.
   PassManager pm(module.getContext());
   buildSearchPipeline(pm);
-  buildGraphPipeline(pm, options.optLevel);
+  buildGraphPipeline(pm, options.optLevel, nullptr, {options.exactMasks});
   buildKernelPipeline(pm, options.optLevel, options.weights, options.precision);
   buildBufferPipeline(pm);
   buildLoopPipeline(pm);

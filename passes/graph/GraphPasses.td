@@ -186,6 +186,33 @@ def FuseElementwisePass : Pass<"attn-fuse-elementwise"> {
   let dependentDialects = ["::mlir::affine::AffineDialect", "::mlir::linalg::LinalgDialect"];
 }
 
+def ProveMasksPass : Pass<"attn-prove-masks", "::mlir::ModuleOp"> {
+  let summary = "make mask terms of what a score region hides";
+  let description = [{
+    Comparisons of positions (and of captured lengths, offsets and stored masks)
+    by which the end of a score region puts -inf in the place of a score, or
+    adds it, become terms of the attention's mask, so that kernels skip tiles of
+    keys. What is not proved to be a term stays in the region.
+
+    ```mlir
+    score { %y = select(%j <= %i, %s, -inf) }
+    ```
+
+    becomes `mask [#attn.causal<0>]` and `score { %s }`.
+
+    A finite constant of -1e4 or less hides keys only from rows that see others:
+    unless every row is proved to see a key, `masked_rows` becomes `finite` and
+    the masked region says what hidden keys score in a row that sees none. And
+    only if all of it is proved, and the rest of the score can't be a mask.
+
+    Numerical effect: none for -inf, but for scores of NaN and infinity behind a
+    mask; a finite constant c needs scores within |c| / 4, which the report says
+    ("assumes"), and which `exact` does without.
+  }];
+  let options = [Option<"exact", "exact", "bool", "false", "leave finite constants in the region">];
+  let dependentDialects = ["::mlir::linalg::LinalgDialect", "::mlir::tensor::TensorDialect"];
+}
+
 def FoldLayoutPass : Pass<"attn-fold-layout"> {
   let summary = "read and write through transposes: they become part of indexing maps";
   let description = [{

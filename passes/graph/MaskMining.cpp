@@ -3,6 +3,10 @@
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/IR/Matchers.h"
+#include "llvm/ADT/StringExtras.h"
+#include "llvm/ADT/TypeSwitch.h"
+#include <cmath>
+#include <limits>
 
 using namespace mlir;
 
@@ -15,8 +19,10 @@ struct Linear {
   BlockArgument capture;
 };
 
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
 /// Constants beyond are left alone, so that sums stay far from overflow.
-constexpr int64_t kLimit = int64_t(1) << 40;
+constexpr int64_t kLimit = int64_t(1) << 36;
 
 std::optional<Linear> parse(Value value, unsigned depth = 0) {
   IntegerAttr constant;
@@ -53,7 +59,7 @@ std::optional<Linear> parse(Value value, unsigned depth = 0) {
       return std::nullopt; // a position may be cut
     return parse(op->getOperand(0), depth + 1);
   }
-  if (!isa<arith::AddIOp, arith::SubIOp>(op))
+  if (!isa<arith::AddIOp, arith::SubIOp>(op) || (value.getType().isInteger() && value.getType().getIntOrFloatBitWidth() < 32))
     return std::nullopt;
   std::optional<Linear> lhs = parse(op->getOperand(0), depth + 1), rhs = parse(op->getOperand(1), depth + 1);
   if (!lhs || !rhs || (lhs->capture && rhs->capture))
@@ -68,7 +74,7 @@ std::optional<Linear> parse(Value value, unsigned depth = 0) {
 
 class MaskReader {
 public:
-  explicit MaskReader(AttentionOp op) : op(op), context(op.getContext()) {}
+  MaskReader(AttentionOp op, bool takesFinite) : op(op), context(op.getContext()), takesFinite(takesFinite) {}
 
   ProvedMask read() {
     auto yield = cast<YieldOp>(op.getScore().front().back());
@@ -83,21 +89,32 @@ private:
     Operation *definition = value.getDefiningOp();
     return definition && llvm::any_of(definition->getOperands(), [&](Value v) { return dependsOnScore(v); });
   }
-  static bool isHidden(Value value) {
+  /// The constant that `value` is, if it hides a key.
+  std::optional<double> hidingConstant(Value value) const {
     FloatAttr number;
-    return matchPattern(value, m_Constant(&number)) && number.getValue().isInfinity() && number.getValue().isNegative();
+    if (!matchPattern(value, m_Constant(&number)))
+      return std::nullopt;
+    double fill = number.getValueAsDouble();
+    bool hides = fill == -kInfinity || (takesFinite && fill <= kFiniteMask);
+    return hides ? std::optional(fill) : std::nullopt;
   }
 
   /// Follows the score from the yield down to where it is something else than
-  /// selected or added to.
+  /// selected, added to or bounded from below.
   void readScore(Value value) {
     while (Operation *definition = value.getDefiningOp()) {
       if (auto select = dyn_cast<arith::SelectOp>(definition)) {
-        bool hidesTrue = isHidden(select.getTrueValue());
-        if (!hidesTrue && !isHidden(select.getFalseValue()))
+        if (!readSelect(select, MaskStep::Select))
           return;
-        prove(select.getCondition(), /*negated=*/hidesTrue);
-        value = hidesTrue ? select.getFalseValue() : select.getTrueValue();
+        value = mask.steps.back().hidesTrue ? select.getFalseValue() : select.getTrueValue();
+        continue;
+      }
+      if (isa<arith::MaximumFOp, arith::MaxNumFOp>(definition)) {
+        std::optional<double> fill = hidingConstant(definition->getOperand(1));
+        if (!fill || !std::isfinite(*fill) || !definition->hasOneUse())
+          return;
+        mask.steps.push_back({MaskStep::Clamp, definition, *fill});
+        value = definition->getOperand(0);
         continue;
       }
       auto add = dyn_cast<arith::AddFOp>(definition);
@@ -117,10 +134,24 @@ private:
       readBias(add.getLhs());
       readBias(add.getRhs());
     } else if (auto select = dyn_cast_or_null<arith::SelectOp>(definition)) {
-      bool hidesTrue = isHidden(select.getTrueValue());
-      if (hidesTrue || isHidden(select.getFalseValue()))
-        prove(select.getCondition(), hidesTrue);
+      if (readSelect(select, MaskStep::Bias))
+        readBias(mask.steps.back().hidesTrue ? select.getFalseValue() : select.getTrueValue());
     }
+  }
+
+  bool readSelect(arith::SelectOp select, MaskStep::Kind kind) {
+    std::optional<double> whenTrue = hidingConstant(select.getTrueValue());
+    std::optional<double> fill = whenTrue ? whenTrue : hidingConstant(select.getFalseValue());
+    if (!fill || !select->hasOneUse())
+      return false;
+    mask.steps.push_back({kind, select, *fill, whenTrue.has_value()});
+    prove(select.getCondition(), /*negated=*/whenTrue.has_value());
+    return true;
+  }
+
+  void accept(Value condition, bool negated, ArrayRef<ProvedTerm> terms) {
+    llvm::append_range(mask.terms, terms);
+    mask.conditions.insert({condition, negated});
   }
 
   /// Keys are visible only where `condition` (or, `negated`, its opposite) holds.
@@ -134,38 +165,52 @@ private:
     }
     if (auto flip = dyn_cast_or_null<arith::XOrIOp>(definition); flip && matchPattern(flip.getRhs(), m_One()))
       return prove(flip.getLhs(), !negated);
-    if (negated ? isAnd : isOr) {
-      provePrefix(definition->getOperand(0), definition->getOperand(1), negated);
-      return;
-    }
+    if (negated ? isAnd : isOr)
+      return provePrefix(definition, negated);
     std::optional<SmallVector<ProvedTerm>> terms;
     if (auto compare = dyn_cast_or_null<arith::CmpIOp>(definition))
       terms = termsOf(compare, negated);
+    // A prefix would widen another band's terms, too.
+    if (terms && hasTerm<PrefixAttr>() &&
+        llvm::any_of(*terms, [](const ProvedTerm &term) { return isa<CausalAttr, WindowAttr>(term.term); }))
+      terms = std::nullopt;
     if (terms)
-      llvm::append_range(mask.terms, *terms);
+      accept(condition, negated, *terms);
     else
       mask.hasOther = true;
   }
 
+  template <typename... Attrs> bool hasTerm() {
+    return llvm::any_of(mask.terms, [](const ProvedTerm &term) { return isa<Attrs...>(term.term); }) ||
+           llvm::any_of(op.getMask(), [](Attribute term) { return isa<Attrs...>(term); });
+  }
+
   /// j <= i + offset, or j < n: causal with a prefix.
-  void provePrefix(Value lhs, Value rhs, bool negated) {
-    for (auto [band, prefix] : {std::pair(lhs, rhs), std::pair(rhs, lhs)}) {
-      auto bandTest = band.getDefiningOp<arith::CmpIOp>(), prefixTest = prefix.getDefiningOp<arith::CmpIOp>();
-      if (!bandTest || !prefixTest)
+  void provePrefix(Operation *either, bool negated) {
+    for (int64_t n : {0, 1}) {
+      auto bandTest = either->getOperand(n).getDefiningOp<arith::CmpIOp>(),
+           prefixTest = either->getOperand(1 - n).getDefiningOp<arith::CmpIOp>();
+      // More than one prefix would widen each other's terms.
+      if (!bandTest || !prefixTest || hasTerm<CausalAttr, WindowAttr, PrefixAttr>())
         break;
       std::optional<SmallVector<ProvedTerm>> terms = termsOf(bandTest, negated);
       std::optional<Linear> difference = visibleWhereNotPositive(prefixTest, negated);
       if (!terms || !difference || terms->size() != 1 || !isa<CausalAttr, WindowAttr>(terms->front().term) ||
-          difference->i != 0 || difference->j != 1 || difference->capture || -difference->constant < 0)
+          difference->i != 0 || difference->j != 1 || !namesNoKey(difference->capture))
         continue;
-      // More than one prefix would widen each other's terms.
-      if (llvm::any_of(mask.terms, [](const ProvedTerm &term) { return !isa<LengthsAttr, DenseMaskAttr>(term.term); }))
-        break;
-      mask.terms.push_back(terms->front());
-      mask.terms.push_back({PrefixAttr::get(context, 1 - difference->constant), {}});
-      return;
+      int64_t size = 1 - difference->constant;
+      if (difference->capture)
+        terms->push_back({PrefixAttr::get(context, ShapedType::kDynamic), difference->capture, -difference->scale, size});
+      else
+        terms->push_back({PrefixAttr::get(context, size), {}});
+      return accept(either->getResult(0), negated, *terms);
     }
     mask.hasOther = true;
+  }
+
+  /// Whether the capture, if there is one, is the same for all keys of a row.
+  bool namesNoKey(BlockArgument capture) {
+    return !capture || !AttentionOp::names(op.getCaptureMap(capture.getArgNumber() - 1), AttentionOp::J);
   }
 
   /// x such that the key is visible where x <= 0.
@@ -208,27 +253,93 @@ private:
       }
       return std::nullopt;
     }
+    if (predicate == arith::CmpIPredicate::eq)
+      return equalityTerm(compare);
     std::optional<Linear> x = visibleWhereNotPositive(compare, negated);
-    if (!x)
+    if (!x || !namesNoKey(x->capture))
       return std::nullopt;
+    if (!x->capture && x->i <= 0 && x->j <= 0 && x->constant <= 0)
+      return SmallVector<ProvedTerm>(); // i >= 0 and the like: hides nothing
     int64_t bound = -x->constant;
+    auto one = [](Attribute term, BlockArgument capture, int64_t scale, int64_t constant) {
+      return SmallVector<ProvedTerm>{{term, capture, scale, constant}};
+    };
     if (x->i == -1 && x->j == 1) // j <= i + bound - scale * capture
-      return SmallVector<ProvedTerm>{
-          {CausalAttr::get(context, x->capture ? ShapedType::kDynamic : bound), x->capture, -x->scale, bound}};
+      return one(CausalAttr::get(context, x->capture ? ShapedType::kDynamic : bound), x->capture, -x->scale, bound);
     if (x->i == 1 && x->j == -1 && !x->capture) // j >= i - bound
-      return SmallVector<ProvedTerm>{{WindowAttr::get(context, bound, inf, WindowBase::diagonal), {}}};
-    if (x->i == 0 && x->j == 1 && x->capture) // j < bound + 1 - scale * capture
-      return SmallVector<ProvedTerm>{{LengthsAttr::get(context), x->capture, -x->scale, bound + 1}};
+      return one(WindowAttr::get(context, bound, inf, WindowBase::diagonal), {}, 1, 0);
+    if (x->i == 1 && x->j == -1) // j >= i - bound + scale * capture
+      return one(WindowAttr::get(context, 0, inf, WindowBase::offset), x->capture, x->scale, -bound);
+    if (x->i == 0 && x->j == 1) // j < bound + 1 - scale * capture
+      return one(LengthsAttr::get(context), x->capture, -x->scale, bound + 1);
+    if (x->i == 0 && x->j == -1) // j >= scale * capture - bound
+      return one(WindowAttr::get(context, 0, inf, WindowBase::centre), x->capture, x->scale, -bound);
+    return std::nullopt;
+  }
+
+  /// j == i + constant, or j == scale * capture + constant.
+  std::optional<SmallVector<ProvedTerm>> equalityTerm(arith::CmpIOp compare) {
+    std::optional<Linear> lhs = parse(compare.getLhs()), rhs = parse(compare.getRhs());
+    if (!lhs || !rhs)
+      return std::nullopt;
+    if (lhs->j == 0)
+      std::swap(lhs, rhs);
+    if (lhs->j != 1 || lhs->i != 0 || lhs->capture || rhs->j != 0 || !namesNoKey(rhs->capture))
+      return std::nullopt;
+    int64_t shift = rhs->constant - lhs->constant;
+    if (rhs->i == 1 && !rhs->capture)
+      return SmallVector<ProvedTerm>{{WindowAttr::get(context, -shift, shift, WindowBase::diagonal), {}}};
+    if (rhs->i == 0 && rhs->capture)
+      return SmallVector<ProvedTerm>{
+          {WindowAttr::get(context, 0, 0, WindowBase::centre), rhs->capture, rhs->scale, shift}};
     return std::nullopt;
   }
 
   AttentionOp op;
   MLIRContext *context;
+  bool takesFinite;
   ProvedMask mask;
 };
 
+StringRef nameTerm(Attribute term) {
+  return llvm::TypeSwitch<Attribute, StringRef>(term)
+      .Case([](CausalAttr) { return "causal"; })
+      .Case([](WindowAttr) { return "window"; })
+      .Case([](PrefixAttr) { return "prefix"; })
+      .Case([](LengthsAttr) { return "lengths"; })
+      .Case([](BlocksAttr) { return "blocks"; })
+      .Default([](Attribute) { return "dense"; });
+}
+
 } // namespace
 
-ProvedMask proveMask(AttentionOp op) { return MaskReader(op).read(); }
+ProvedMask proveMask(AttentionOp op, bool takesFinite) { return MaskReader(op, takesFinite).read(); }
+
+std::string nameMask(AttentionOp op) {
+  ProvedMask mask = proveMask(op);
+  SmallVector<StringRef> names;
+  auto add = [&](StringRef name) {
+    if (!llvm::is_contained(names, name))
+      names.push_back(name);
+  };
+  for (Attribute term : op.getMask())
+    add(nameTerm(term));
+  DenseSet<Value> explained;
+  for (const ProvedTerm &term : mask.terms) {
+    add(nameTerm(term.term));
+    explained.insert(term.capture);
+  }
+  for (size_t n = 0; n != op.getCaptures().size(); ++n) {
+    BlockArgument argument = op.getScore().front().getArgument(1 + n);
+    if (AttentionOp::names(op.getCaptureMap(n), AttentionOp::J) && !argument.use_empty() &&
+        !explained.contains(argument))
+      add("dense");
+  }
+  bool onPositions = false;
+  op.getScore().walk([&](IndexOp index) { onPositions |= index.getDim() == AttentionOp::J; });
+  if (mask.hasOther || (names.empty() && onPositions))
+    add("computed");
+  return names.empty() ? "none" : llvm::join(names, "+");
+}
 
 } // namespace attn

@@ -3,29 +3,60 @@
 
 #include "dialects/attn/AttnOps.h"
 
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "llvm/ADT/DenseSet.h"
 #include "llvm/ADT/SmallVector.h"
+#include <string>
 
 namespace attn {
 
-/// One term of a mask that a score region is proved to apply by -inf: every key
-/// that the term hides has a score of -inf. `capture` is the block argument of
-/// the score region from which a dynamic term gets its operand, as
-/// `scale * capture + constant`; null where the term takes none.
+/// A finite constant at or below this one, added or put in the place of a
+/// score, is taken as a mask.
+constexpr double kFiniteMask = -1e4;
+
+/// One term of a mask that a score region is proved to apply. A term that takes
+/// an operand gets `scale * capture + constant`; `capture` is a block argument
+/// of the score region, or null where the operand is the constant.
 struct ProvedTerm {
   mlir::Attribute term;
   mlir::BlockArgument capture;
   int64_t scale = 1, constant = 0;
 };
 
+/// One step on the way from the score to what the region yields that hides keys.
+struct MaskStep {
+  enum Kind {
+    Select, ///< select(condition, score, fill), or the other way round
+    Bias,   ///< score + select(condition, bias, fill), or the other way round
+    Clamp,  ///< maximum(score, fill)
+  };
+  Kind kind;
+  mlir::Operation *op; ///< the select or the maximum
+  double fill;
+  bool hidesTrue = false; ///< the condition of `op` is true where it hides
+};
+
 /// What the score region of `op` does to hide keys.
 struct ProvedMask {
   llvm::SmallVector<ProvedTerm> terms;
-  /// Some condition for -inf is not proved to be one of these terms.
+  /// Some condition that hides is not proved to be one of these terms.
   bool hasOther = false;
+  /// In the order in which the region applies them, the last one first.
+  llvm::SmallVector<MaskStep> steps;
+  /// Conditions that are terms (with 1: hidden where they hold).
+  llvm::DenseSet<std::pair<mlir::Value, unsigned>> conditions;
 };
 
-/// Reads the selects and the sums at the end of the score region.
-ProvedMask proveMask(AttentionOp op);
+/// Reads the selects and the sums at the end of the score region, those that
+/// hide by -inf and, with `takesFinite`, those that do by a constant of at most
+/// kFiniteMask.
+ProvedMask proveMask(AttentionOp op, bool takesFinite = false);
+
+/// What hides keys, joined by '+': the terms of the op and those that the score
+/// region is proved to apply (causal, window, prefix, lengths, blocks, dense),
+/// `dense` for other values of captures that name the key position, `computed`
+/// for other tests on positions; `none`.
+std::string nameMask(AttentionOp op);
 
 } // namespace attn
 

@@ -7,7 +7,8 @@
 
 using namespace mlir;
 
-void attn::buildGraphPipeline(OpPassManager &pm, unsigned optLevel, llvm::function_ref<bool(llvm::StringRef)> wants) {
+void attn::buildGraphPipeline(OpPassManager &pm, unsigned optLevel, llvm::function_ref<bool(llvm::StringRef)> wants,
+                              const GraphOptions &options) {
   auto add = [&](std::unique_ptr<Pass> pass) {
     if (!wants || wants(pass->getArgument()))
       pm.addPass(std::move(pass));
@@ -25,6 +26,7 @@ void attn::buildGraphPipeline(OpPassManager &pm, unsigned optLevel, llvm::functi
   add(createRaiseContractionPass());
   add(createSplitConcatPass());
   add(createRecognizeAttentionPass());
+  add(createProveMasksPass({options.exactMasks}));
   add(createFoldLayoutPass());
   add(createCanonicalizerPass());
   add(createCSEPass());

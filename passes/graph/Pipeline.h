@@ -10,6 +10,11 @@ class OpPassManager;
 
 namespace attn {
 
+struct GraphOptions {
+  /// Masks by finite constants stay arithmetic (attn-prove-masks).
+  bool exactMasks = false;
+};
+
 /// Adds the passes that bring an imported module into the canonical form of
 /// passes/graph/README.md, in order. At `optLevel` 0 only what correctness
 /// needs: nothing is recognised, and every softmax, layer_norm and attention is
@@ -17,7 +22,7 @@ namespace attn {
 /// runs attn-decompose on the ones it has none for. A pass for whose argument
 /// ("attn-fold-layout") `wants` is false is left out.
 void buildGraphPipeline(mlir::OpPassManager &pm, unsigned optLevel,
-                        llvm::function_ref<bool(llvm::StringRef)> wants = nullptr);
+                        llvm::function_ref<bool(llvm::StringRef)> wants = nullptr, const GraphOptions &options = {});
 
 } // namespace attn
 

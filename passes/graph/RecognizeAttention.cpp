@@ -9,8 +9,6 @@
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/IR/Remarks.h"
-#include "llvm/ADT/StringExtras.h"
-#include "llvm/ADT/TypeSwitch.h"
 
 using namespace mlir;
 
@@ -19,43 +17,6 @@ namespace attn {
 #include "passes/Passes.h.inc"
 
 namespace {
-
-/// What hides keys, joined by '+': the terms that the score region is proved to
-/// apply (causal, window, prefix, lengths, dense), `dense` for other values of
-/// captures that name the key position, `computed` for other tests on positions.
-std::string maskOf(AttentionOp op) {
-  ProvedMask mask = proveMask(op);
-  SmallVector<StringRef> names;
-  auto add = [&](StringRef name) {
-    if (!llvm::is_contained(names, name))
-      names.push_back(name);
-  };
-  DenseSet<Value> explained;
-  SmallVector<Attribute> terms(op.getMask().begin(), op.getMask().end());
-  for (const ProvedTerm &term : mask.terms) {
-    terms.push_back(term.term);
-    explained.insert(term.capture);
-  }
-  for (Attribute term : terms)
-    add(llvm::TypeSwitch<Attribute, StringRef>(term)
-            .Case([](CausalAttr) { return "causal"; })
-            .Case([](WindowAttr) { return "window"; })
-            .Case([](PrefixAttr) { return "prefix"; })
-            .Case([](LengthsAttr) { return "lengths"; })
-            .Case([](BlocksAttr) { return "blocks"; })
-            .Default([](Attribute) { return "dense"; }));
-  for (size_t n = 0; n != op.getCaptures().size(); ++n) {
-    BlockArgument argument = op.getScore().front().getArgument(1 + n);
-    if (AttentionOp::names(op.getCaptureMap(n), AttentionOp::J) && !argument.use_empty() &&
-        !explained.contains(argument))
-      add("dense");
-  }
-  bool onPositions = false;
-  op.getScore().walk([&](IndexOp index) { onPositions |= index.getDim() == AttentionOp::J; });
-  if (mask.hasOther || (names.empty() && onPositions))
-    add("computed");
-  return names.empty() ? "none" : llvm::join(names, "+");
-}
 
 /// Whether a body multiplies what it reads by what it reads elsewhere.
 bool multiplies(linalg::LinalgOp op) {
@@ -214,7 +175,7 @@ private:
   }
 
   void addFused(AttentionOp op, Location softmax, const Miss &note) {
-    std::string mask = maskOf(op);
+    std::string mask = nameMask(op);
     add(softmax, true, stringifyScoreKind(op.getKind()), mask, note.reason,
         note.reason.empty() ? "" : nodeName(note.location));
     remark::passed(softmax, remark::RemarkOpts::name("Attention").category("attn-recognize-attention"))

@@ -80,7 +80,8 @@ static bool isCheap(linalg::LinalgOp op, unsigned &budget) {
 
 /// A mask for every pair of query and key costs less to compute again, from
 /// positions and from vectors, than to store and to read; so does one for every
-/// key that is computed from smaller tensors.
+/// key that is computed from smaller tensors, and what is made of positions
+/// alone, as a Range.
 bool RegionWriter::isWorthInlining(Value tensor, const Access &access) {
   auto any = [](const Access &read, llvm::function_ref<bool(unsigned)> test) {
     return llvm::any_of(read, [&](const Atoms &atoms) { return llvm::any_of(atoms, test); });
@@ -94,16 +95,9 @@ bool RegionWriter::isWorthInlining(Value tensor, const Access &access) {
   auto isRow = [&](unsigned atom) {
     return !isKey(atom) && !any(match.value.access, [&](unsigned other) { return other == atom; });
   };
-  // A position by itself, as in a Range.
-  unsigned few = 8;
-  auto range = tensor.getDefiningOp<linalg::LinalgOp>();
-  if (range && isPointwise(range) && range.getNumDpsInputs() == 0 && isCheap(range, few))
-    return true;
   Access whole(access);
   resolveAll(whole);
-  if (!any(whole, isKey))
-    return false;
-  bool pairs = any(whole, isRow);
+  bool forKeys = any(whole, isKey), pairs = any(whole, isRow);
   unsigned pairLeaves = 0;
   unsigned budget = 32;
   SmallVector<std::pair<Value, Access>> front{{tensor, access}};
@@ -131,7 +125,7 @@ bool RegionWriter::isWorthInlining(Value tensor, const Access &access) {
       }
       continue;
     }
-    if (value == tensor)
+    if (value == tensor || !forKeys)
       return false;
     resolveAll(read);
     resolveAll(whole);

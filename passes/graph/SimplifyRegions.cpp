@@ -65,6 +65,19 @@ template <typename CompareOp> struct SkipStoredBool : OpRewritePattern<CompareOp
   }
 };
 
+/// x + 0 -> x: what is left of a mask that became a term.
+struct DropZero : OpRewritePattern<arith::AddFOp> {
+  using OpRewritePattern::OpRewritePattern;
+
+  LogicalResult matchAndRewrite(arith::AddFOp op, PatternRewriter &rewriter) const override {
+    bool isRight = matchPattern(op.getRhs(), m_AnyZeroFloat());
+    if (!isRight && !matchPattern(op.getLhs(), m_AnyZeroFloat()))
+      return failure();
+    rewriter.replaceOp(op, isRight ? op.getLhs() : op.getRhs());
+    return success();
+  }
+};
+
 bool isNaNTest(Value condition, Value x) {
   if (auto test = condition.getDefiningOp<math::IsNaNOp>())
     return test.getOperand() == x;
@@ -106,7 +119,7 @@ void simplify(Region &region, const FrozenRewritePatternSet &patterns) {
 
 void simplifyRegions(RewriterBase &rewriter, AttentionOp op) {
   RewritePatternSet patterns(op.getContext());
-  patterns.add<DropRounding, SkipStoredBool<arith::CmpFOp>, SkipStoredBool<arith::CmpIOp>>(op.getContext());
+  patterns.add<DropRounding, DropZero, SkipStoredBool<arith::CmpFOp>, SkipStoredBool<arith::CmpIOp>>(op.getContext());
   op.getContext()->getLoadedDialect<arith::ArithDialect>()->getCanonicalizationPatterns(patterns);
   for (RegisteredOperationName name : op.getContext()->getRegisteredOperationsByDialect("arith"))
     name.getCanonicalizationPatterns(patterns, op.getContext());

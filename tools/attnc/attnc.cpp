@@ -144,6 +144,10 @@ Request readRequest(CommandLine &line) {
   if (line.has(OPT_cache_dir))
     if (std::error_code error = sys::fs::create_directories(job.compile.cacheDir))
       line.fail("cannot make the folder '" + job.compile.cacheDir + "' of --cache-dir: " + error.message());
+  StringRef masks = line.text(OPT_masks, "proved");
+  if (masks != "proved" && masks != "exact")
+    line.fail("--masks expects proved or exact, not '" + masks + "'");
+  job.compile.exactMasks = masks == "exact";
   for (auto &[name, range] : line.dims()) {
     if (range.lower == range.upper)
       job.import.dims[name] = range.lower;

@@ -99,6 +99,9 @@ defm precision : Eq<"precision", "TYPE",
     "attention stay f32", g_compile, everyTool>;
 defm dim : Eq<"dim", "NAME:N",
     "fix the dimension that the model calls NAME, or bound it as NAME:1..512; a run checks the bounds", g_compile, everyTool>;
+defm masks : Eq<"masks", "KIND",
+    "exact: masks by finite constants (-1e4, the least float) stay arithmetic; proved (default): keys that they hide "
+    "are skipped, which assumes that no score comes near the constant", g_compile, everyTool>;
 defm max_loop_iterations : Eq<"max-loop-iterations", "N",
     "a loop of the model that runs more often ends the run with an error (default 16777216)", g_compile, everyTool>;
 defm generate : Eq<"generate", "HOW",

@@ -1,0 +1,361 @@
+#include "dialects/attn/NodeLocation.h"
+#include "passes/Passes.h"
+#include "passes/graph/Access.h"
+#include "passes/graph/AttentionMatch.h"
+#include "passes/graph/MaskMining.h"
+#include "passes/graph/Structured.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "mlir/IR/IRMapping.h"
+#include "mlir/IR/Matchers.h"
+#include "mlir/IR/Remarks.h"
+#include "llvm/Support/FormatVariadic.h"
+#include <cmath>
+#include <limits>
+
+using namespace mlir;
+
+namespace attn {
+#define GEN_PASS_DEF_PROVEMASKSPASS
+#include "passes/Passes.h.inc"
+
+namespace {
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+/// Whether a weight of 0 is 0 after the weight region, as a hidden key's is
+/// whatever the region says: the weight is multiplied, divided or selected.
+bool keepsZero(Value value, Value weight) {
+  if (value == weight)
+    return true;
+  Operation *op = value.getDefiningOp();
+  if (auto select = dyn_cast_or_null<arith::SelectOp>(op)) {
+    auto isZero = [&](Value x) { return matchPattern(x, m_AnyZeroFloat()) || keepsZero(x, weight); };
+    return isZero(select.getTrueValue()) && isZero(select.getFalseValue());
+  }
+  if (isa_and_nonnull<arith::MulFOp>(op))
+    return keepsZero(op->getOperand(0), weight) || keepsZero(op->getOperand(1), weight);
+  return isa_and_nonnull<arith::DivFOp>(op) && keepsZero(op->getOperand(0), weight);
+}
+
+bool canTakeTerms(AttentionOp op) {
+  if (op.getNormalizer() != Normalizer::softmax || op.getMaskedRows() == MaskedRows::finite)
+    return false;
+  // Scores that are results show what the region makes of hidden keys.
+  for (unsigned n = 0; n != op.getExtraResults().size(); ++n)
+    if (ExtraSource source = op.getExtra(n).getSource();
+        source == ExtraSource::scores || source == ExtraSource::masked_scores)
+      return false;
+  if (op.getWeight().empty())
+    return true;
+  Block &weight = op.getWeight().front();
+  return keepsZero(weight.getTerminator()->getOperand(0), weight.getArgument(0));
+}
+
+/// Makes the attention that has the proved terms in its mask.
+class TermWriter {
+public:
+  TermWriter(AttentionOp op, RewriterBase &rewriter, bool takesFinite)
+      : op(op), rewriter(rewriter), mask(proveMask(op, takesFinite)) {}
+
+  /// The new op in the place of the old one, or null where nothing was proved.
+  AttentionOp run();
+  /// What the new op takes for granted; "" for nothing.
+  std::string assumption;
+
+private:
+  Value withoutTerms(OpBuilder &b, Value condition, bool negated);
+  void stripScore(Block &block, const IRMapping &mapping);
+  void writeMasked(AttentionOp to);
+  bool isBounded(AttentionOp to);
+  bool seesSomeKey(AttentionOp to);
+  Value makeOperand(const ProvedTerm &term, AffineMap &map);
+  void dropUnusedCaptures(AttentionOp &to);
+
+  AttentionOp op;
+  RewriterBase &rewriter;
+  ProvedMask mask;
+};
+
+/// `condition` with what is a term replaced by its value for visible keys.
+Value TermWriter::withoutTerms(OpBuilder &b, Value condition, bool negated) {
+  Location loc = condition.getLoc();
+  if (mask.conditions.contains({condition, negated}))
+    return arith::ConstantOp::create(b, loc, b.getBoolAttr(!negated));
+  Operation *definition = condition.getDefiningOp();
+  if (isa_and_nonnull<arith::AndIOp, arith::OrIOp>(definition)) {
+    // Only conjunctions were taken apart.
+    if (isa<arith::OrIOp>(definition) != negated)
+      return condition;
+    Value lhs = withoutTerms(b, definition->getOperand(0), negated),
+          rhs = withoutTerms(b, definition->getOperand(1), negated);
+    return negated ? arith::OrIOp::create(b, loc, lhs, rhs).getResult()
+                   : arith::AndIOp::create(b, loc, lhs, rhs).getResult();
+  }
+  if (auto flip = dyn_cast_or_null<arith::XOrIOp>(definition); flip && matchPattern(flip.getRhs(), m_One()))
+    return arith::XOrIOp::create(b, loc, withoutTerms(b, flip.getLhs(), !negated), flip.getRhs());
+  return condition;
+}
+
+/// Takes the terms out of `block`, a copy of the score region.
+void TermWriter::stripScore(Block &block, const IRMapping &mapping) {
+  llvm::DenseSet<std::pair<Value, unsigned>> conditions;
+  for (auto [condition, negated] : mask.conditions)
+    conditions.insert({mapping.lookupOrDefault(condition), negated});
+  std::swap(mask.conditions, conditions);
+  for (const MaskStep &step : mask.steps) {
+    Operation *copy = mapping.lookup(step.op);
+    if (step.kind == MaskStep::Clamp) {
+      copy->getResult(0).replaceAllUsesWith(copy->getOperand(0));
+      continue;
+    }
+    OpBuilder b(copy);
+    copy->setOperand(0, withoutTerms(b, copy->getOperand(0), step.hidesTrue));
+  }
+  std::swap(mask.conditions, conditions);
+}
+
+/// What hidden keys score where they take part: the steps, on the score that
+/// the stripped region yields.
+void TermWriter::writeMasked(AttentionOp to) {
+  Block &from = op.getScore().front();
+  Block &block = to.getMasked().emplaceBlock();
+  IRMapping mapping;
+  for (BlockArgument argument : from.getArguments())
+    mapping.map(argument, block.addArgument(argument.getType(), argument.getLoc()));
+  OpBuilder b = OpBuilder::atBlockEnd(&block);
+  // Conditions depend on captures and positions, not on the score.
+  llvm::unique_function<Value(Value)> clone = [&](Value value) {
+    if (Value known = mapping.lookupOrNull(value))
+      return known;
+    Operation *definition = value.getDefiningOp();
+    for (Value operand : definition->getOperands())
+      clone(operand);
+    b.clone(*definition, mapping);
+    return mapping.lookup(value);
+  };
+  Value score = block.getArgument(0);
+  Location loc = op.getLoc();
+  for (const MaskStep &step : llvm::reverse(mask.steps)) {
+    Value fill = floatConstant(b, loc, cast<FloatType>(score.getType()), step.fill);
+    if (step.kind == MaskStep::Clamp) {
+      score = arith::MaximumFOp::create(b, loc, score, fill);
+      continue;
+    }
+    Value condition = clone(step.op->getOperand(0));
+    Value shown = step.kind == MaskStep::Select ? score : floatConstant(b, loc, cast<FloatType>(score.getType()), 0);
+    Value chosen = step.hidesTrue ? arith::SelectOp::create(b, loc, condition, fill, shown)
+                                  : arith::SelectOp::create(b, loc, condition, shown, fill);
+    score = step.kind == MaskStep::Select ? chosen : Value(arith::AddFOp::create(b, loc, score, chosen));
+  }
+  YieldOp::create(b, loc, score);
+}
+
+/// Whether what is left of the score can't be a mask of its own: it reads no
+/// tensor by keys, and no constant is one. (Otherwise a row may see keys that
+/// are masked in another way, and hidden ones would count beside them.)
+bool TermWriter::isBounded(AttentionOp to) {
+  Block &block = to.getScore().front();
+  for (size_t n = 0; n != to.getCaptures().size(); ++n)
+    if (!block.getArgument(1 + n).use_empty() && AttentionOp::names(to.getCaptureMap(n), AttentionOp::J))
+      return false;
+  bool isBounded = true;
+  block.walk([&](arith::ConstantOp constant) {
+    if (auto number = dyn_cast<FloatAttr>(constant.getValue()))
+      isBounded &= std::isfinite(number.getValueAsDouble()) && number.getValueAsDouble() > kFiniteMask;
+  });
+  // A score that is put in the place of a visible one, other than by 0.
+  for (const MaskStep &step : mask.steps)
+    if (step.kind == MaskStep::Bias &&
+        !matchPattern(step.op->getOperand(step.hidesTrue ? 2 : 1), m_AnyZeroFloat()))
+      return false;
+  return isBounded;
+}
+
+/// Whether every row is proved to see a key (if there are any).
+bool TermWriter::seesSomeKey(AttentionOp to) {
+  bool first = true, own = true;
+  for (Attribute term : to.getMask()) {
+    if (auto causal = dyn_cast<CausalAttr>(term)) {
+      bool shows = !ShapedType::isDynamic(causal.getOffset()) && causal.getOffset() >= 0;
+      first &= shows;
+      own &= shows;
+    } else if (auto window = dyn_cast<WindowAttr>(term)) {
+      bool reaches = window.getBase() == WindowBase::diagonal && window.getRight() >= 0;
+      first &= reaches && window.getLeft() == WindowAttr::kInf;
+      own &= reaches && window.getLeft() >= 0;
+    } else if (!isa<PrefixAttr>(term)) {
+      return false;
+    }
+  }
+  if (first || !own)
+    return first;
+  // The key at the query's own position: there are as many of them.
+  std::optional<Extent> queries, keys;
+  for (auto [n, operand] : llvm::enumerate(to.getMappedOperands()))
+    for (auto [k, expr] : llvm::enumerate(to.getMap(n).getResults())) {
+      if (n < 3 && expr == rewriter.getAffineDimExpr(AttentionOp::I))
+        queries = Extent::of(operand, k);
+      if (n < 3 && expr == rewriter.getAffineDimExpr(AttentionOp::J))
+        keys = Extent::of(operand, k);
+    }
+  return queries && keys && *queries == *keys;
+}
+
+/// The operand of a term as a tensor that is read through `map`.
+Value TermWriter::makeOperand(const ProvedTerm &term, AffineMap &map) {
+  Location loc = op.getLoc();
+  Type type = rewriter.getI64Type();
+  map = AffineMap::get(AttentionOp::kDims, 0, {}, op.getContext());
+  if (!term.capture)
+    return arith::ConstantOp::create(
+        rewriter, loc,
+        DenseElementsAttr::get(RankedTensorType::get({}, type), rewriter.getI64IntegerAttr(term.constant)));
+  unsigned number = term.capture.getArgNumber() - 1;
+  Value capture = op.getCaptures()[number];
+  map = op.getCaptureMap(number);
+  if (isa<DenseMaskAttr>(term.term) || (term.scale == 1 && term.constant == 0))
+    return capture;
+  SmallVector<OpFoldResult> sizes = tensor::getMixedSizes(rewriter, loc, capture);
+  AffineMap identity = rewriter.getMultiDimIdentityMap(sizes.size());
+  return elementwise(rewriter, loc, sizes, type, capture, identity,
+                     [&](OpBuilder &b, Location loc, ValueRange args) -> Value {
+                       auto constant = [&](int64_t n) -> Value {
+                         return arith::ConstantOp::create(b, loc, b.getI64IntegerAttr(n));
+                       };
+                       Value x = args.front();
+                       if (x.getType().isIndex())
+                         x = arith::IndexCastOp::create(b, loc, type, x);
+                       else if (x.getType().getIntOrFloatBitWidth() < 64)
+                         x = arith::ExtSIOp::create(b, loc, type, x);
+                       x = arith::MulIOp::create(b, loc, x, constant(term.scale));
+                       return arith::AddIOp::create(b, loc, x, constant(term.constant));
+                     });
+}
+
+/// Captures that only told hidden keys apart.
+void TermWriter::dropUnusedCaptures(AttentionOp &to) {
+  SmallVector<Block *> blocks;
+  for (Region *region : {&to.getScore(), &to.getWeight(), &to.getMasked()})
+    if (!region->empty())
+      blocks.push_back(&region->front());
+  AttentionParts parts = to.getParts();
+  size_t firstMap = to.getNumOperands() - parts.maskOperands.size() - parts.captures.size();
+  bool changed = false;
+  for (size_t n = parts.captures.size(); n-- > 0;) {
+    if (llvm::any_of(blocks, [&](Block *block) { return !block->getArgument(1 + n).use_empty(); }))
+      continue;
+    for (Block *block : blocks)
+      block->eraseArgument(1 + n);
+    parts.captures.erase(parts.captures.begin() + n);
+    parts.maps.erase(parts.maps.begin() + firstMap + n);
+    changed = true;
+  }
+  if (!changed)
+    return;
+  auto fewer = AttentionOp::create(rewriter, to.getLoc(), parts);
+  for (auto [from, into] : llvm::zip_equal(to->getRegions(), fewer->getRegions()))
+    into.takeBody(from);
+  rewriter.eraseOp(to);
+  to = fewer;
+}
+
+AttentionOp TermWriter::run() {
+  if (mask.conditions.empty())
+    return {};
+  rewriter.setInsertionPoint(op);
+  AttentionParts parts = op.getParts();
+  unsigned nextMap = op.getNumOperands();
+  for (const ProvedTerm &term : mask.terms) {
+    parts.mask.push_back(term.term);
+    if (!takesMaskOperand(term.term))
+      continue;
+    AffineMap map;
+    parts.maskOperands.push_back(makeOperand(term, map));
+    parts.maps.insert(parts.maps.begin() + nextMap++, map);
+  }
+  auto to = AttentionOp::create(rewriter, op.getLoc(), parts);
+  for (auto [from, into] : llvm::zip_equal(op->getRegions(), to->getRegions())) {
+    IRMapping mapping;
+    from.cloneInto(&into, mapping);
+    if (&from == &op.getScore())
+      stripScore(into.front(), mapping);
+  }
+  simplifyRegions(rewriter, to);
+  // The finite constant closest to 0.
+  double nearest = -kInfinity;
+  for (const MaskStep &step : mask.steps)
+    if (std::isfinite(step.fill))
+      nearest = std::max(nearest, step.fill);
+  if (std::isfinite(nearest)) {
+    bool seesKey = seesSomeKey(to);
+    if (!isBounded(to) || (!seesKey && op.getMaskedRows() != MaskedRows::nan)) {
+      rewriter.eraseOp(to);
+      return {};
+    }
+    if (!seesKey) {
+      to.setMaskedRows(MaskedRows::finite);
+      writeMasked(to);
+    }
+    assumption = llvm::formatv("|score| < {0:e2}, a quarter of the mask's {1:e2}", -nearest / 4, nearest);
+  }
+  dropUnusedCaptures(to);
+  rewriter.replaceOp(op, to->getResults());
+  return to;
+}
+
+struct ProveMasksPass : impl::ProveMasksPassBase<ProveMasksPass> {
+  using ProveMasksPassBase::ProveMasksPassBase;
+
+  void runOnOperation() override {
+    SmallVector<AttentionOp> ops;
+    getOperation().walk([&](AttentionOp op) { ops.push_back(op); });
+    IRRewriter rewriter(&getContext());
+    for (AttentionOp op : ops) {
+      if (!canTakeTerms(op))
+        continue;
+      std::string assumption;
+      AttentionOp with;
+      for (bool finite : {true, false}) {
+        if (with || (finite && exact))
+          continue;
+        TermWriter writer(op, rewriter, finite);
+        with = writer.run();
+        assumption = with ? writer.assumption : "";
+      }
+      if (!with)
+        continue;
+      std::string mask = nameMask(with);
+      addToReport(nodeName(with.getLoc()), mask, assumption);
+      remark::passed(with.getLoc(), remark::RemarkOpts::name("Mask").category("attn-prove-masks"))
+          << ("proved the mask: " + mask);
+    }
+  }
+
+  void addToReport(StringRef node, StringRef mask, StringRef assumption) {
+    auto report = getOperation()->getAttrOfType<ArrayAttr>(AttnDialect::kFusionReportAttr);
+    if (!report)
+      return;
+    Builder b(&getContext());
+    SmallVector<Attribute> verdicts(report.getValue());
+    for (auto [n, verdict] : llvm::enumerate(verdicts)) {
+      auto fields = dyn_cast<DictionaryAttr>(verdict);
+      if (!fields || fields.getAs<BoolAttr>("fused") != b.getBoolAttr(true) ||
+          fields.getAs<StringAttr>("node") != b.getStringAttr(node) || !reported.insert(n).second)
+        continue;
+      NamedAttrList list(fields);
+      list.set("mask", b.getStringAttr(mask));
+      if (!assumption.empty())
+        list.set("assumes", b.getStrArrayAttr({assumption}));
+      verdict = list.getDictionary(&getContext());
+      break;
+    }
+    getOperation()->setAttr(AttnDialect::kFusionReportAttr, b.getArrayAttr(verdicts));
+  }
+
+  DenseSet<size_t> reported; ///< verdicts that have their mask
+};
+
+} // namespace
+} // namespace attn
