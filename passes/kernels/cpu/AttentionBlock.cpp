@@ -15,11 +15,12 @@ using Predicate = arith::CmpFPredicate;
 static constexpr float kSlack = 16;
 
 BlockEmitter::BlockEmitter(LaneBuilder &k, const AttentionSpec &spec, ValueRange buffers,
-                           const AttentionScratch &scratch, Value batch, Value head, Value begin, int64_t vectors)
+                           const AttentionScratch &scratch, Value batch, Value head, Value begin, int64_t vectors,
+                           Values takesPart)
     : k(k), spec(spec), buffers(buffers), scratch(scratch), vectors(vectors), keyWidth(*spec.getStaticSize(Dim::D)),
       valueWidth(*spec.getStaticSize(Dim::E)), paddedValueWidth(llvm::alignTo(valueWidth, k.lanes)),
-      pureScale(spec.getPureScale()), canMask(spec.canMask()), batch(batch), head(head), begin(begin),
-      numKeys(getDimSize(k, spec, buffers, Dim::J)), mask(k, spec, buffers, batch, head, numKeys) {
+      pureScale(takesPart.empty() ? spec.getPureScale() : std::nullopt), canMask(spec.canMask()), batch(batch), head(head), begin(begin),
+      numKeys(getDimSize(k, spec, buffers, Dim::J)), mask(k, spec, buffers, batch, head, numKeys), takesPart(std::move(takesPart)) {
   query = view(spec.query);
   value = view(spec.value);
   result = view(spec.result);
@@ -40,10 +41,11 @@ BlockEmitter::BlockEmitter(LaneBuilder &k, const AttentionSpec &spec, ValueRange
   for (size_t operand : spec.denseMasks)
     dense.push_back(view(operand));
   bounds = mask.bounds(begin, k.sub(k.min(k.add(begin, rows), queries.numRows), k.index(1)));
+  bool needsAll = spec.needsAllKeys() || !this->takesPart.empty();
   // Whole tiles, but for the end of all keys.
   Value cut = k.floorTo(k.add(bounds.upper, spec.keyTile - 1), spec.keyTile);
-  bounds.lower = spec.needsAllKeys() ? k.index(0) : k.floorTo(bounds.lower, spec.keyTile);
-  bounds.upper = spec.needsAllKeys() ? numKeys : k.min(cut, numKeys);
+  bounds.lower = needsAll ? k.index(0) : k.floorTo(bounds.lower, spec.keyTile);
+  bounds.upper = needsAll ? numKeys : k.min(cut, numKeys);
 }
 
 void BlockEmitter::emit() {
@@ -59,42 +61,36 @@ void BlockEmitter::emit() {
     attend();
     return;
   }
+  auto boolean = [&](bool value) -> Value { return arith::ConstantOp::create(k.b, k.loc, k.b.getBoolAttr(value)); };
+  if (!takesPart.empty()) {
+    isCareful = boolean(true);
+    attend();
+    return;
+  }
   // A masked key has weight 0, and 0 times an infinite or NaN value must not
   // count. Where a result is not finite the block is computed once more with
-  // the products of zero weights left out; where hidden keys take part in rows
-  // that see no other, it is computed with them.
-  auto boolean = [&](bool value) -> Value { return arith::ConstantOp::create(k.b, k.loc, k.b.getBoolAttr(value)); };
+  // the products of zero weights left out.
+  auto either = [&](Value x, Value y) { return k.either(x, y); };
   bool isFinite = spec.letsHiddenTakePart();
+  auto type = VectorType::get({k.lanes}, k.b.getI1Type());
   Values init{boolean(true), boolean(false)};
-  if (isFinite) {
-    init.append({bounds.lower, bounds.upper});
-    auto type = VectorType::get({k.lanes}, k.b.getI1Type());
+  if (isFinite)
     init.append(vectors, arith::ConstantOp::create(k.b, k.loc, k.b.getZeroAttr(type)));
-  }
-  k.loop(k.index(0), k.index(isFinite ? 3 : 2), 1, init, [&](Value attempt, ValueRange carried) {
+  Values end = k.loop(k.index(0), k.index(2), 1, init, [&](Value, ValueRange carried) {
     return k.branch(
         carried.front(), carried.getTypes(),
         [&]() -> Values {
           isCareful = carried[1];
-          if (isFinite) {
-            bounds.lower = carried[2], bounds.upper = carried[3];
-            takesPart.assign(carried.begin() + 4, carried.end());
-          }
           State state = attend();
           Value isFirst = arith::XOrIOp::create(k.b, k.loc, isCareful, boolean(true));
           Value isBad = k.both(isFirst, anyNotFinite());
-          Values next{isBad, k.either(isCareful, isBad)};
           if (!isFinite)
-            return next;
+            return Values{isBad, k.either(isCareful, isBad)};
+          // Rows that see no key are NaN so far, and no reason to try again.
           Values empty = llvm::map_to_vector(state.sum, [&](Value sum) { return isEmptyRow(sum); });
-          auto either = [&](Value x, Value y) { return k.either(x, y); };
-          Value isNew = k.both(k.any(k.tree(empty, either)),
-                               arith::XOrIOp::create(k.b, k.loc, k.any(k.tree(takesPart, either)), boolean(true)));
-          next[0] = k.either(isBad, isNew);
-          next.push_back(k.select(isNew, k.index(0), bounds.lower));
-          next.push_back(k.select(isNew, numKeys, bounds.upper));
-          for (int64_t v = 0; v < vectors; ++v)
-            next.push_back(k.select(isNew, empty[v], takesPart[v]));
+          isBad = k.both(isBad, arith::XOrIOp::create(k.b, k.loc, k.any(k.tree(empty, either)), boolean(true)));
+          Values next{isBad, k.either(isCareful, isBad)};
+          next.append(empty);
           return next;
         },
         [&]() -> Values {
@@ -102,6 +98,13 @@ void BlockEmitter::emit() {
           same[0] = boolean(false);
           return same;
         });
+  });
+  if (!isFinite)
+    return;
+  // Once more, with hidden keys in the rows that see no other.
+  Values empty(llvm::drop_begin(end, 2));
+  k.branch(k.unlikely(k.any(k.tree(empty, either))), [&] {
+    BlockEmitter(k, spec, buffers, scratch, batch, head, begin, vectors, empty).emit();
   });
 }
 

@@ -18,8 +18,9 @@ inline constexpr float kInfinity = std::numeric_limits<float>::infinity();
 class BlockEmitter {
 public:
   using Values = LaneBuilder::Values;
+  /// `takesPart`: by query vector, the rows in which hidden keys count; empty: none.
   BlockEmitter(LaneBuilder &k, const AttentionSpec &spec, mlir::ValueRange buffers, const AttentionScratch &scratch,
-               mlir::Value batch, mlir::Value head, mlir::Value begin, int64_t vectors);
+               mlir::Value batch, mlir::Value head, mlir::Value begin, int64_t vectors, Values takesPart = {});
   void emit();
 
 private:
@@ -111,6 +112,7 @@ private:
   HeadView query, key, value, alignment, result;
   QueryBlock queries;
   KeyMask mask;
+  const Values takesPart;
   KeyMask::Bounds bounds;
   std::deque<HeadView> captures, dense; ///< readers point into them
   llvm::SmallVector<CaptureReader> readers, denseReaders;
@@ -118,7 +120,6 @@ private:
   mlir::Value queryMaximum; ///< of |q|, where scores are tanh
   mlir::Value alignmentSum; ///< in every lane, where scores are tanh
   mlir::Value isCareful;    ///< products of zero weights are left out
-  Values takesPart;         ///< by query vector: hidden keys count in these rows
 };
 
 } // namespace attn

@@ -28,9 +28,9 @@ constexpr int64_t kInRegisters = 8;
 class RowEmitter {
 public:
   RowEmitter(LaneBuilder &k, const AttentionSpec &spec, ValueRange buffers, const AttentionRowScratch &scratch,
-             Value batch, Value head, Value row)
-      : k(k), spec(spec), keyWidth(*spec.getStaticSize(Dim::D)), valueWidth(*spec.getStaticSize(Dim::E)),
-        pureScale(spec.getPureScale()), batch(batch), head(head), row(row),
+             Value batch, Value head, Value row, bool takesPart = false)
+      : k(k), spec(spec), buffers(buffers), scratch(scratch), takesPart(takesPart), keyWidth(*spec.getStaticSize(Dim::D)), valueWidth(*spec.getStaticSize(Dim::E)),
+        pureScale(takesPart ? std::nullopt : spec.getPureScale()), batch(batch), head(head), row(row),
         numKeys(getDimSize(k, spec, buffers, Dim::J)), mask(k, spec, buffers, batch, head, numKeys),
         weights(scratch.weights), sums(scratch.result), wide(scratch.wide) {
     auto view = [&](size_t n) { return viewHead(k, buffers[n], spec.maps[n], batch, head); };
@@ -46,6 +46,8 @@ public:
     for (size_t n = 0; n < spec.numCaptures; ++n)
       captures.push_back(view(spec.firstCapture + n));
     bounds = mask.bounds(row, row);
+    if (takesPart)
+      bounds.lower = k.index(0), bounds.upper = numKeys;
   }
   void emit();
 
@@ -79,6 +81,9 @@ private:
 
   LaneBuilder &k;
   const AttentionSpec &spec;
+  const ValueRange buffers;
+  const AttentionRowScratch &scratch;
+  const bool takesPart; ///< hidden keys count: the row sees no other
   const int64_t keyWidth, valueWidth;
   const std::optional<double> pureScale;
   Value batch, head, row, numKeys;
@@ -123,7 +128,18 @@ void RowEmitter::emit() {
         return {maximum, k.fma(carried[1], factor, sum.front())};
       });
   Value sum = k.acrossLanes(state[1], [&](Value x, Value y) { return k.addf(x, y); });
-  storeResult(normaliser(sum));
+  if (!spec.letsHiddenTakePart() || takesPart)
+    return storeResult(normaliser(sum));
+  auto nothing = [](auto emit) {
+    return [=] {
+      emit();
+      return Values();
+    };
+  };
+  k.branch(
+      k.unlikely(k.any(isEmptyRow(sum))), TypeRange(),
+      nothing([&] { RowEmitter(k, spec, buffers, scratch, batch, head, row, /*takesPart=*/true).emit(); }),
+      nothing([&] { storeResult(normaliser(sum)); }));
 }
 
 /// The key width of a query or of the alignment, as f32; 0 in lanes beyond it.
@@ -229,24 +245,34 @@ Value RowEmitter::scoreTile(Value first, bool isEdge) {
     auto type = VectorType::get({k.lanes}, k.b.getIndexType());
     return k.b.createOrFold<arith::AddIOp>(k.loc, k.broadcast(first), vector::StepOp::create(k.b, k.loc, type));
   };
-  if (!pureScale) {
+  auto apply = [&](Block &block, Value result) -> Value {
     Values arguments{scores};
     for (auto [n, capture] : llvm::enumerate(captures)) {
-      bool isUsed = !spec.score->getArgument(1 + n).use_empty();
+      bool isUsed = !block.getArgument(1 + n).use_empty();
       arguments.push_back(isUsed ? readCapture(capture, first, isEdge) : Value());
     }
     auto index = [&](OpBuilder &, Location, int64_t dim) -> Value {
       return dim == Dim::B ? batch : dim == Dim::H ? head : dim == Dim::I ? row : keyIndices();
     };
-    scores = *vectorizeBlock(k.b, *spec.score, arguments, k.lanes, index, nullptr, spec.scoreValue);
-  }
-  if (!mask.isInterval())
-    scores = k.select(mask.visibleKeys(row, first), scores, k.splat(-kInfinity));
+    return *vectorizeBlock(k.b, block, arguments, k.lanes, index, nullptr, result);
+  };
+  if (!pureScale)
+    scores = apply(*spec.score, spec.scoreValue);
+  Value isVisible;
+  // The bounds say it of keys that stand side by side.
+  if (!mask.isInterval() || (takesPart && !mask.isFull()))
+    isVisible = mask.visibleKeys(row, first);
   for (const HeadView &term : dense) {
     Value shows = k.isNonZero(readCapture(term, first, isEdge));
     if (!isa<VectorType>(shows.getType()))
       shows = k.broadcast(shows);
-    scores = k.select(shows, scores, k.splat(-kInfinity));
+    isVisible = isVisible ? k.both(isVisible, shows) : shows;
+  }
+  if (isVisible) {
+    Value hidden = k.splat(-kInfinity);
+    if (takesPart)
+      hidden = spec.masked ? apply(*spec.masked, Value()) : scores;
+    scores = k.select(isVisible, scores, hidden);
   }
   if (!isEdge)
     return scores;
@@ -398,7 +424,7 @@ bool canEmitAttentionRow(const AttentionSpec &spec) {
            llvm::count(map.getResults(), map.getResults().back()) == 1;
   };
   return spec.normalizer == Normalizer::softmax && !spec.hasWeightSweep() && spec.extras.empty() &&
-         !spec.letsHiddenTakePart() && isDense(spec.value, Dim::E) &&
+         isDense(spec.value, Dim::E) &&
          (spec.kind == ScoreKind::given || isDense(spec.keyOperand, Dim::D));
 }
 

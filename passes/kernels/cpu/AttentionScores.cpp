@@ -249,6 +249,10 @@ BlockEmitter::Values BlockEmitter::maskTile(Value first, bool isEdge, Values sco
         Value isVisible = mask.isFull() ? Value() : mask.visibleTo(v, k.add(first, r));
         for (auto &term : shown) {
           Value shows = k.isNonZero(term[r][v]);
+          if (isVisible && shows.getType() != isVisible.getType())
+            for (Value *one : {&shows, &isVisible}) // where the queries agree
+              if (!isa<VectorType>(one->getType()))
+                *one = k.broadcast(*one);
           isVisible = isVisible ? k.both(isVisible, shows) : shows;
         }
         result.push_back(k.select(isVisible, scores[r * vectors + v], hidden[r * vectors + v]));
