@@ -59,7 +59,8 @@ std::optional<Linear> parse(Value value, unsigned depth = 0) {
       return std::nullopt; // a position may be cut
     return parse(op->getOperand(0), depth + 1);
   }
-  if (!isa<arith::AddIOp, arith::SubIOp>(op) || (value.getType().isInteger() && value.getType().getIntOrFloatBitWidth() < 32))
+  if (!isa<arith::AddIOp, arith::SubIOp>(op) ||
+      (value.getType().isInteger() && value.getType().getIntOrFloatBitWidth() < 32))
     return std::nullopt;
   std::optional<Linear> lhs = parse(op->getOperand(0), depth + 1), rhs = parse(op->getOperand(1), depth + 1);
   if (!lhs || !rhs || (lhs->capture && rhs->capture))
@@ -200,7 +201,8 @@ private:
         continue;
       int64_t size = 1 - difference->constant;
       if (difference->capture)
-        terms->push_back({PrefixAttr::get(context, ShapedType::kDynamic), difference->capture, -difference->scale, size});
+        terms->push_back(
+            {PrefixAttr::get(context, ShapedType::kDynamic), difference->capture, -difference->scale, size});
       else
         terms->push_back({PrefixAttr::get(context, size), {}});
       return accept(either->getResult(0), negated, *terms);

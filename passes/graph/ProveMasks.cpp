@@ -167,8 +167,7 @@ bool TermWriter::isBounded(AttentionOp to) {
   });
   // A score that is put in the place of a visible one, other than by 0.
   for (const MaskStep &step : mask.steps)
-    if (step.kind == MaskStep::Bias &&
-        !matchPattern(step.op->getOperand(step.hidesTrue ? 2 : 1), m_AnyZeroFloat()))
+    if (step.kind == MaskStep::Bias && !matchPattern(step.op->getOperand(step.hidesTrue ? 2 : 1), m_AnyZeroFloat()))
       return false;
   return isBounded;
 }
@@ -219,19 +218,17 @@ Value TermWriter::makeOperand(const ProvedTerm &term, AffineMap &map) {
     return capture;
   SmallVector<OpFoldResult> sizes = tensor::getMixedSizes(rewriter, loc, capture);
   AffineMap identity = rewriter.getMultiDimIdentityMap(sizes.size());
-  return elementwise(rewriter, loc, sizes, type, capture, identity,
-                     [&](OpBuilder &b, Location loc, ValueRange args) -> Value {
-                       auto constant = [&](int64_t n) -> Value {
-                         return arith::ConstantOp::create(b, loc, b.getI64IntegerAttr(n));
-                       };
-                       Value x = args.front();
-                       if (x.getType().isIndex())
-                         x = arith::IndexCastOp::create(b, loc, type, x);
-                       else if (x.getType().getIntOrFloatBitWidth() < 64)
-                         x = arith::ExtSIOp::create(b, loc, type, x);
-                       x = arith::MulIOp::create(b, loc, x, constant(term.scale));
-                       return arith::AddIOp::create(b, loc, x, constant(term.constant));
-                     });
+  return elementwise(
+      rewriter, loc, sizes, type, capture, identity, [&](OpBuilder &b, Location loc, ValueRange args) -> Value {
+        auto constant = [&](int64_t n) -> Value { return arith::ConstantOp::create(b, loc, b.getI64IntegerAttr(n)); };
+        Value x = args.front();
+        if (x.getType().isIndex())
+          x = arith::IndexCastOp::create(b, loc, type, x);
+        else if (x.getType().getIntOrFloatBitWidth() < 64)
+          x = arith::ExtSIOp::create(b, loc, type, x);
+        x = arith::MulIOp::create(b, loc, x, constant(term.scale));
+        return arith::AddIOp::create(b, loc, x, constant(term.constant));
+      });
 }
 
 /// Captures that only told hidden keys apart.

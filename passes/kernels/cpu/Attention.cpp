@@ -147,8 +147,8 @@ std::optional<int64_t> AttentionSpec::getStaticSize(int64_t dim) const {
 }
 
 std::optional<double> AttentionSpec::getPureScale() const {
-  if (kind != ScoreKind::dot || normalizer != Normalizer::softmax || softmaxType ||
-      wants(ExtraSource::raw_scores) || wants(ExtraSource::scores) || wants(ExtraSource::masked_scores))
+  if (kind != ScoreKind::dot || normalizer != Normalizer::softmax || softmaxType || wants(ExtraSource::raw_scores) ||
+      wants(ExtraSource::scores) || wants(ExtraSource::masked_scores))
     return std::nullopt;
   double scale = 1;
   Value value = scoreValue;

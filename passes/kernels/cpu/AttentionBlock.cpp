@@ -19,8 +19,9 @@ BlockEmitter::BlockEmitter(LaneBuilder &k, const AttentionSpec &spec, ValueRange
                            Values takesPart)
     : k(k), spec(spec), buffers(buffers), scratch(scratch), vectors(vectors), keyWidth(*spec.getStaticSize(Dim::D)),
       valueWidth(*spec.getStaticSize(Dim::E)), paddedValueWidth(llvm::alignTo(valueWidth, k.lanes)),
-      pureScale(takesPart.empty() ? spec.getPureScale() : std::nullopt), canMask(spec.canMask()), batch(batch), head(head), begin(begin),
-      numKeys(getDimSize(k, spec, buffers, Dim::J)), mask(k, spec, buffers, batch, head, numKeys), takesPart(std::move(takesPart)) {
+      pureScale(takesPart.empty() ? spec.getPureScale() : std::nullopt), canMask(spec.canMask()), batch(batch),
+      head(head), begin(begin), numKeys(getDimSize(k, spec, buffers, Dim::J)),
+      mask(k, spec, buffers, batch, head, numKeys), takesPart(std::move(takesPart)) {
   query = view(spec.query);
   value = view(spec.value);
   result = view(spec.result);
@@ -103,9 +104,8 @@ void BlockEmitter::emit() {
     return;
   // Once more, with hidden keys in the rows that see no other.
   Values empty(llvm::drop_begin(end, 2));
-  k.branch(k.unlikely(k.any(k.tree(empty, either))), [&] {
-    BlockEmitter(k, spec, buffers, scratch, batch, head, begin, vectors, empty).emit();
-  });
+  k.branch(k.unlikely(k.any(k.tree(empty, either))),
+           [&] { BlockEmitter(k, spec, buffers, scratch, batch, head, begin, vectors, empty).emit(); });
 }
 
 //===----------------------------------------------------------------------===//

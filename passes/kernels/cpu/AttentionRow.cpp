@@ -29,7 +29,8 @@ class RowEmitter {
 public:
   RowEmitter(LaneBuilder &k, const AttentionSpec &spec, ValueRange buffers, const AttentionRowScratch &scratch,
              Value batch, Value head, Value row, bool takesPart = false)
-      : k(k), spec(spec), buffers(buffers), scratch(scratch), takesPart(takesPart), keyWidth(*spec.getStaticSize(Dim::D)), valueWidth(*spec.getStaticSize(Dim::E)),
+      : k(k), spec(spec), buffers(buffers), scratch(scratch), takesPart(takesPart),
+        keyWidth(*spec.getStaticSize(Dim::D)), valueWidth(*spec.getStaticSize(Dim::E)),
         pureScale(takesPart ? std::nullopt : spec.getPureScale()), batch(batch), head(head), row(row),
         numKeys(getDimSize(k, spec, buffers, Dim::J)), mask(k, spec, buffers, batch, head, numKeys),
         weights(scratch.weights), sums(scratch.result), wide(scratch.wide) {
@@ -136,10 +137,9 @@ void RowEmitter::emit() {
       return Values();
     };
   };
-  k.branch(
-      k.unlikely(k.any(isEmptyRow(sum))), TypeRange(),
-      nothing([&] { RowEmitter(k, spec, buffers, scratch, batch, head, row, /*takesPart=*/true).emit(); }),
-      nothing([&] { storeResult(normaliser(sum)); }));
+  k.branch(k.unlikely(k.any(isEmptyRow(sum))), TypeRange(),
+           nothing([&] { RowEmitter(k, spec, buffers, scratch, batch, head, row, /*takesPart=*/true).emit(); }),
+           nothing([&] { storeResult(normaliser(sum)); }));
 }
 
 /// The key width of a query or of the alignment, as f32; 0 in lanes beyond it.
@@ -424,8 +424,7 @@ bool canEmitAttentionRow(const AttentionSpec &spec) {
            llvm::count(map.getResults(), map.getResults().back()) == 1;
   };
   return spec.normalizer == Normalizer::softmax && !spec.hasWeightSweep() && spec.extras.empty() &&
-         isDense(spec.value, Dim::E) &&
-         (spec.kind == ScoreKind::given || isDense(spec.keyOperand, Dim::D));
+         isDense(spec.value, Dim::E) && (spec.kind == ScoreKind::given || isDense(spec.keyOperand, Dim::D));
 }
 
 void emitAttentionRow(LaneBuilder &k, const AttentionSpec &spec, ValueRange buffers, const AttentionRowScratch &scratch,

@@ -1,0 +1,194 @@
+// RUN: attn-opt %s -attn-recognize-attention -attn-prove-masks -split-input-file | FileCheck %s
+// RUN: attn-opt %s -attn-recognize-attention -attn-prove-masks=exact=true -split-input-file | FileCheck %s --check-prefix=EXACT
+
+// What is proved becomes terms of the mask and leaves the region.
+
+#q = affine_map<(b, h, i, j, d, e) -> (i, d)>
+#k = affine_map<(b, h, i, j, d, e) -> (j, d)>
+#v = affine_map<(b, h, i, j, d, e) -> (j, e)>
+#o = affine_map<(b, h, i, j, d, e) -> (i, e)>
+// Hidden where i < j or j <= i - 4.
+// CHECK-LABEL: func @window
+// CHECK: masked_rows nan mask [#attn.causal<0>, #attn.window<3, inf>]
+// CHECK-NOT: select
+// CHECK: attn.yield %[[S:.*]] : f32
+func.func @window(%q: tensor<?x4xf32>, %k: tensor<?x4xf32>, %v: tensor<?x4xf32>) -> tensor<?x4xf32> {
+  %r = attn.attention masked_rows nan maps [#q, #k, #v, #o] ins(%q, %k, %v : tensor<?x4xf32>, tensor<?x4xf32>, tensor<?x4xf32>)
+      -> tensor<?x4xf32> score {
+  ^bb0(%s: f32):
+    %i = attn.index 2 : index
+    %j = attn.index 3 : index
+    %c4 = arith.constant 4 : index
+    %inf = arith.constant 0xFF800000 : f32
+    %after = arith.cmpi slt, %i, %j : index
+    %first = arith.subi %i, %c4 : index
+    %before = arith.cmpi sle, %j, %first : index
+    %hidden = arith.ori %after, %before : i1
+    %y = arith.select %hidden, %inf, %s : f32
+    attn.yield %y : f32
+  }
+  return %r : tensor<?x4xf32>
+}
+
+// -----
+
+#q = affine_map<(b, h, i, j, d, e) -> (b, i, d)>
+#k = affine_map<(b, h, i, j, d, e) -> (b, j, d)>
+#v = affine_map<(b, h, i, j, d, e) -> (b, j, e)>
+#n = affine_map<(b, h, i, j, d, e) -> (b)>
+#o = affine_map<(b, h, i, j, d, e) -> (b, i, e)>
+// j < n + 1: the operand is computed; the capture goes.
+// CHECK-LABEL: func @lengths
+// CHECK: %[[N:.*]] = linalg.generic
+// CHECK: arith.muli
+// CHECK: attn.attention masked_rows nan mask [#attn.lengths]
+// CHECK-NOT: captures
+// CHECK-SAME: mask_operands(%[[N]] : tensor<2xi64>)
+func.func @lengths(%q: tensor<2x5x4xf32>, %k: tensor<2x5x4xf32>, %v: tensor<2x5x4xf32>, %n: tensor<2xi64>) -> tensor<2x5x4xf32> {
+  %r = attn.attention masked_rows nan maps [#q, #k, #v, #n, #o]
+      ins(%q, %k, %v : tensor<2x5x4xf32>, tensor<2x5x4xf32>, tensor<2x5x4xf32>) captures(%n : tensor<2xi64>)
+      -> tensor<2x5x4xf32> score {
+  ^bb0(%s: f32, %len: i64):
+    %j = attn.index 3 : index
+    %c1 = arith.constant 1 : i64
+    %inf = arith.constant 0xFF800000 : f32
+    %zero = arith.constant 0.0 : f32
+    %j64 = arith.index_cast %j : index to i64
+    %last = arith.addi %len, %c1 : i64
+    %early = arith.cmpi slt, %j64, %last : i64
+    %bias = arith.select %early, %zero, %inf : f32
+    %y = arith.addf %s, %bias : f32
+    attn.yield %y : f32
+  }
+  return %r : tensor<2x5x4xf32>
+}
+
+// -----
+
+#q = affine_map<(b, h, i, j, d, e) -> (i, d)>
+#k = affine_map<(b, h, i, j, d, e) -> (j, d)>
+#v = affine_map<(b, h, i, j, d, e) -> (j, e)>
+#o = affine_map<(b, h, i, j, d, e) -> (i, e)>
+// Every row sees key 0, so -1e4 is as good as -inf if scores are small.
+// CHECK: assumes = ["|score| < 2.50e+03, a quarter of the mask's -1.00e+04"]
+// CHECK-LABEL: func @finite_causal
+// CHECK: masked_rows nan mask [#attn.causal<0>]
+// CHECK-NOT: masked {
+// EXACT-NOT: assumes
+// EXACT-LABEL: func @finite_causal
+// EXACT-NOT: mask [
+// EXACT: arith.select
+func.func @finite_causal(%q: tensor<5x4xf32>, %k: tensor<5x4xf32>, %v: tensor<5x4xf32>) -> tensor<5x4xf32> {
+  %r = attn.attention masked_rows nan maps [#q, #k, #v, #o] ins(%q, %k, %v : tensor<5x4xf32>, tensor<5x4xf32>, tensor<5x4xf32>)
+      -> tensor<5x4xf32> score {
+  ^bb0(%s: f32):
+    %i = attn.index 2 : index
+    %j = attn.index 3 : index
+    %low = arith.constant -1.0e+04 : f32
+    %shown = arith.cmpi sle, %j, %i : index
+    %y = arith.select %shown, %s, %low : f32
+    attn.yield %y : f32
+  }
+  return %r : tensor<5x4xf32>
+}
+
+// -----
+
+#q = affine_map<(b, h, i, j, d, e) -> (i, d)>
+#k = affine_map<(b, h, i, j, d, e) -> (j, d)>
+#v = affine_map<(b, h, i, j, d, e) -> (j, e)>
+#m = affine_map<(b, h, i, j, d, e) -> (j)>
+#o = affine_map<(b, h, i, j, d, e) -> (i, e)>
+// A row may see no key: then all take part, with what the graph gives them.
+// CHECK-LABEL: func @finite_padding
+// CHECK: masked_rows finite mask [#attn.causal<0>, #attn.dense]
+// CHECK-SAME: captures(%[[M:.*]] : tensor<5xi8>) mask_operands(%[[M]] : tensor<5xi8>)
+// CHECK: score {
+// CHECK-NEXT: ^bb0(%[[S:.*]]: f32, %{{.*}}: i8):
+// CHECK-NEXT: attn.yield %[[S]] : f32
+// CHECK: masked {
+// CHECK: %[[BIAS:.*]] = arith.select
+// CHECK: arith.addf %{{.*}}, %[[BIAS]] : f32
+func.func @finite_padding(%q: tensor<5x4xf32>, %k: tensor<5x4xf32>, %v: tensor<5x4xf32>, %m: tensor<5xi8>) -> tensor<5x4xf32> {
+  %r = attn.attention masked_rows nan maps [#q, #k, #v, #m, #o] ins(%q, %k, %v : tensor<5x4xf32>, tensor<5x4xf32>, tensor<5x4xf32>)
+      captures(%m : tensor<5xi8>) -> tensor<5x4xf32> score {
+  ^bb0(%s: f32, %x: i8):
+    %i = attn.index 2 : index
+    %j = attn.index 3 : index
+    %c0 = arith.constant 0 : i8
+    %low = arith.constant -3.40282347E+38 : f32
+    %zero = arith.constant 0.0 : f32
+    %below = arith.cmpi sle, %j, %i : index
+    %stored = arith.cmpi ne, %x, %c0 : i8
+    %shown = arith.andi %below, %stored : i1
+    %bias = arith.select %shown, %zero, %low : f32
+    %y = arith.addf %s, %bias : f32
+    attn.yield %y : f32
+  }
+  return %r : tensor<5x4xf32>
+}
+
+// -----
+
+#q = affine_map<(b, h, i, j, d, e) -> (i, d)>
+#k = affine_map<(b, h, i, j, d, e) -> (j, d)>
+#v = affine_map<(b, h, i, j, d, e) -> (j, e)>
+#m = affine_map<(b, h, i, j, d, e) -> (j)>
+#o = affine_map<(b, h, i, j, d, e) -> (i, e)>
+// A float mask may hide what the causal one shows: nothing is claimed.
+// CHECK-LABEL: func @finite_beside_floats
+// CHECK-NOT: mask [
+// CHECK: arith.select
+func.func @finite_beside_floats(%q: tensor<5x4xf32>, %k: tensor<5x4xf32>, %v: tensor<5x4xf32>, %m: tensor<5xf32>) -> tensor<5x4xf32> {
+  %r = attn.attention masked_rows nan maps [#q, #k, #v, #m, #o] ins(%q, %k, %v : tensor<5x4xf32>, tensor<5x4xf32>, tensor<5x4xf32>)
+      captures(%m : tensor<5xf32>) -> tensor<5x4xf32> score {
+  ^bb0(%s: f32, %x: f32):
+    %i = attn.index 2 : index
+    %j = attn.index 3 : index
+    %low = arith.constant -3.40282347E+38 : f32
+    %below = arith.cmpi sle, %j, %i : index
+    %z = arith.addf %s, %x : f32
+    %y = arith.select %below, %z, %low : f32
+    attn.yield %y : f32
+  }
+  return %r : tensor<5x4xf32>
+}
+
+// -----
+
+#q = affine_map<(b, h, i, j, d, e) -> (i, d)>
+#k = affine_map<(b, h, i, j, d, e) -> (j, d)>
+#v = affine_map<(b, h, i, j, d, e) -> (j, e)>
+#o = affine_map<(b, h, i, j, d, e) -> (i, e)>
+// -100 hides nothing for certain; a weight region that makes something of 0 sees hidden keys.
+// CHECK-LABEL: func @shallow
+// CHECK-NOT: mask [
+// CHECK: return
+func.func @shallow(%q: tensor<5x4xf32>, %k: tensor<5x4xf32>, %v: tensor<5x4xf32>) -> (tensor<5x4xf32>, tensor<5x4xf32>) {
+  %r = attn.attention masked_rows nan maps [#q, #k, #v, #o] ins(%q, %k, %v : tensor<5x4xf32>, tensor<5x4xf32>, tensor<5x4xf32>)
+      -> tensor<5x4xf32> score {
+  ^bb0(%s: f32):
+    %i = attn.index 2 : index
+    %j = attn.index 3 : index
+    %low = arith.constant -1.0e+02 : f32
+    %shown = arith.cmpi sle, %j, %i : index
+    %y = arith.select %shown, %s, %low : f32
+    attn.yield %y : f32
+  }
+  %t = attn.attention masked_rows nan maps [#q, #k, #v, #o] ins(%q, %k, %v : tensor<5x4xf32>, tensor<5x4xf32>, tensor<5x4xf32>)
+      -> tensor<5x4xf32> score {
+  ^bb0(%s: f32):
+    %i = attn.index 2 : index
+    %j = attn.index 3 : index
+    %inf = arith.constant 0xFF800000 : f32
+    %shown = arith.cmpi sle, %j, %i : index
+    %y = arith.select %shown, %s, %inf : f32
+    attn.yield %y : f32
+  } weight {
+  ^bb0(%w: f32):
+    %one = arith.constant 1.0 : f32
+    %x = arith.addf %w, %one : f32
+    attn.yield %x : f32
+  }
+  return %r, %t : tensor<5x4xf32>, tensor<5x4xf32>
+}
