@@ -160,11 +160,11 @@ FailureOr<Tensor> Node::reshape(const Tensor &t, ArrayRef<Expr> shape) {
   Tensor result;
   result.dtype = t.dtype;
   result.shape.assign(shape.begin(), shape.end());
-  if (t.elements) {
+  std::optional<SmallVector<int64_t>> sizes = constants(shape);
+  if (t.elements && sizes) {
     result.elements = t.elements;
     return result;
   }
-  std::optional<SmallVector<int64_t>> sizes = constants(shape);
   if (!t.weight.empty() && sizes)
     return impl.state.derive(t, ReshapeAttr::get(b.getContext(), FlatSymbolRefAttr::get(b.getContext(), t.weight)),
                              *sizes, loc);
@@ -250,8 +250,8 @@ Tensor Node::slice(const Tensor &t, int64_t dim, const Expr &offset, const Expr 
                              SliceAttr::get(b.getContext(), FlatSymbolRefAttr::get(b.getContext(), t.weight), dim,
                                             *offset.constant(), *size.constant()),
                              *constants(result.shape), impl.loc);
-  // Nothing is left: the offset may be the end, which a slice may not name.
-  if (size.is(0) || symbols().isLess(offset, t.shape[dim]) == false) {
+  // Nothing is left: the offset may be the end, which a slice may not name, not of any dimension.
+  if (llvm::any_of(result.shape, [](const Expr &extent) { return extent.is(0); }) || symbols().isLess(offset, t.shape[dim]) == false) {
     result.value = empty(t.dtype, result.shape);
     return result;
   }

@@ -244,10 +244,11 @@ static Expr clampBound(Symbols &symbols, const Expr &bound, const Expr &size, co
   std::optional<int64_t> constant = bound.constant();
   if (constant && *constant >= INT32_MAX)
     return high;
+  // Of nothing, walked backwards, the last place (-1) lies before the first (0): there is none to start at.
   if (constant && *constant <= INT32_MIN)
-    return low;
+    return symbols.min(high, low);
   Expr wrapped = symbols.select(symbols.less(bound, Expr(0)), bound + size, bound);
-  return symbols.max(low, symbols.min(high, wrapped));
+  return symbols.min(high, symbols.max(low, wrapped));
 }
 
 /// Bounds, axes or steps that are data: every element is read from its place.

@@ -528,10 +528,15 @@ Value ContractionLowering::emitCall(const Contraction &match, const std::optiona
                      ->getResult(0);
 
   unsigned rank = expandedType.getRank();
+  // What comes next may know sizes that the kernel's type does not.
   if (numRows)
-    result = castTo(result, RankedTensorType::get({product(expandedType, 0, numRows), spec.n}, element), loc);
+    result = castTo(result,
+                    RankedTensorType::get(
+                        {product(expandedType, 0, numRows), product(expandedType, numRows, rank - numRows)}, element),
+                    loc);
   if (numRows == 0) {
     result = tensor::CollapseShapeOp::create(rewriter, loc, result, ArrayRef{range(0, 2)});
+    result = castTo(result, RankedTensorType::get({product(expandedType, 0, rank)}, element), loc);
     if (rank > 1)
       result = tensor::ExpandShapeOp::create(rewriter, loc, expandedType, result, ArrayRef{range(0, rank)}, sizes);
   } else if (rank > 2) {
