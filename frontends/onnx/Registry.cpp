@@ -43,4 +43,8 @@ void attn::onnx::registerAllOps(OpRegistry &registry) {
   registerRecurrentOps(registry);
   registerControlFlowOps(registry);
   registerSequenceOps(registry);
+  registerDeterminantOps(registry);
+  registerFoldingOps(registry);
+  registerFlexAttentionOps(registry);
+  registerDeformConvOps(registry);
 }

@@ -237,7 +237,8 @@ FailureOr<LabelledTensor> perGroup(Node &n, const AttentionOperands &o, const Te
   return out;
 }
 
-/// q . k, [b, h, i, j].
+} // namespace
+
 FailureOr<Tensor> rawScores(Node &n, const AttentionOperands &o) {
   FailureOr<LabelledTensor> query = perGroup(n, o, headsOutside(n, o.query), {kQuery, kWidth});
   if (failed(query))
@@ -249,6 +250,8 @@ FailureOr<Tensor> rawScores(Node &n, const AttentionOperands &o) {
     return failure();
   return n.reshape(*scores, {o.sizes.batch, o.sizes.heads, o.sizes.queries, o.sizes.keys});
 }
+
+namespace {
 
 /// The scores after the rule's step `last`.
 FailureOr<Tensor> ruledScores(Node &n, const Tensor &raw, const ScoreRule &rule, ScoreRule::Step last) {
@@ -287,7 +290,8 @@ FailureOr<Tensor> weights(Node &n, const Tensor &scores) {
                  [](ArrayRef<Num> v) { return select(v[1] == v[1].lowest(), v[0].constant(0), v[0]); });
 }
 
-/// weights . value in the layout of the result.
+} // namespace
+
 FailureOr<Tensor> weightedValues(Node &n, const AttentionOperands &o, const Tensor &weights) {
   FailureOr<LabelledTensor> left = perGroup(n, o, weights, {kQuery, kKey});
   if (failed(left))
@@ -300,6 +304,8 @@ FailureOr<Tensor> weightedValues(Node &n, const AttentionOperands &o, const Tens
     return failure();
   return n.cast(o.isPacked ? n.transpose(*y, {0, 2, 1, 3}) : *y, o.query.tensor.dtype);
 }
+
+namespace {
 
 /// Sets output 3, the scores after the step that the attribute names.
 LogicalResult setScores(Node &n, const AttentionOperands &o, const ScoreRule &rule) {

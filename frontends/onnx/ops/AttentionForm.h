@@ -38,6 +38,11 @@ mlir::LogicalResult checkSizes(Node &n, AttentionOperands &o);
 /// when the operands were.
 mlir::FailureOr<Tensor> attend(Node &n, const AttentionOperands &o, const ScoreRule &rule);
 
+/// q . k in the type of the computation, [batch, heads, queries, keys].
+mlir::FailureOr<Tensor> rawScores(Node &n, const AttentionOperands &o);
+/// weights . value, in the layout and type of the query.
+mlir::FailureOr<Tensor> weightedValues(Node &n, const AttentionOperands &o, const Tensor &weights);
+
 } // namespace attn::onnx
 
 #endif // FRONTENDS_ONNX_OPS_ATTENTIONFORM_H

@@ -25,6 +25,10 @@ void registerDetectionOps(OpRegistry &);        // Detection.cpp: NonMaxSuppress
 void registerLossOps(OpRegistry &);             // Loss.cpp
 void registerSelectionOps(OpRegistry &);        // Selection.cpp: NonZero, Compress, Unique
 void registerRearrangementOps(OpRegistry &);    // Rearrangement.cpp: DepthToSpace, ReverseSequence, CenterCropPad
+void registerDeterminantOps(OpRegistry &);      // Determinant.cpp: Det
+void registerFoldingOps(OpRegistry &);          // Folding.cpp: Col2Im, MaxUnpool
+void registerFlexAttentionOps(OpRegistry &);    // FlexAttention.cpp: FlexAttention
+void registerDeformConvOps(OpRegistry &);       // DeformConv.cpp: DeformConv
 
 } // namespace attn::onnx
 

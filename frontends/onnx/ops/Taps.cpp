@@ -26,6 +26,20 @@ SmallVector<Num, 4> cubicWeights(const Num &t, double a) {
   return {outer(t + 1.0), inner(t), inner(1.0 - t), outer(2.0 - t)};
 }
 
+SmallVector<Tap, 4> linearTaps(const Num &x, const Num &length) {
+  Num zero = length.constant(0), last = length - length.constant(1);
+  // Far outside there is nothing, wherever; so a NaN is there, too.
+  Num base = floor(x), first = clampedInteger(base, length.constant(-2), length + length.constant(2));
+  Num fraction = select(isNaN(x), x.constant(0), x - base);
+  SmallVector<Tap, 4> taps;
+  for (auto [k, weight] : llvm::enumerate(SmallVector<Num, 2>{1.0 - fraction, fraction})) {
+    Num at = first + first.constant(int64_t(k));
+    Num inside = (at >= zero) & (at < length);
+    taps.push_back({maximum(zero, minimum(at, last)), select(inside, weight, weight.constant(0))});
+  }
+  return taps;
+}
+
 Num interpolate(Value source, DType dtype, ArrayRef<Value> lead, ArrayRef<SmallVector<Tap, 4>> taps) {
   const Num &any = taps[0][0].weight;
   if (taps.size() == 1) {

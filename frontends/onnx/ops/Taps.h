@@ -26,6 +26,9 @@ Num clampedInteger(const Num &x, const Num &low, const Num &high);
 /// (cubic convolution with parameter `a`).
 llvm::SmallVector<Num, 4> cubicWeights(const Num &fraction, double a);
 
+/// The two taps around `x`; weight 0 outside of [0, length).
+llvm::SmallVector<Tap, 4> linearTaps(const Num &x, const Num &length);
+
 /// Sum over all combinations of taps, one list a dimension, of the product of
 /// the weights and the element of `source` at `lead` and then the indices,
 /// converted to the weights' type.
