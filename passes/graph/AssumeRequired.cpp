@@ -22,7 +22,8 @@ void hoist(Operation *op) {
     if (Operation *maker = operand.getDefiningOp(); maker && maker->getBlock() == op->getBlock())
       last = !last || last->isBeforeInBlock(maker) ? maker : last;
   // Behind the checks that are there, so that the first to fail stays the first.
-  while (last && isa_and_nonnull<RequireOp, arith::CmpIOp>(last->getNextNode()) && last->getNextNode() != op)
+  while (last && last->getNextNode() != op &&
+         isa_and_nonnull<RequireOp, arith::CmpIOp, arith::AndIOp, arith::OrIOp>(last->getNextNode()))
     last = last->getNextNode();
   if (last)
     op->moveAfter(last);
@@ -30,12 +31,25 @@ void hoist(Operation *op) {
     op->moveBefore(op->getBlock(), op->getBlock()->begin());
 }
 
+/// Moves a check up, with the comparisons that it is made of.
+void hoistCheck(Operation *op) {
+  for (Value operand : op->getOperands())
+    if (Operation *maker = operand.getDefiningOp(); isa_and_nonnull<arith::CmpIOp, arith::AndIOp, arith::OrIOp>(maker))
+      if (maker->getBlock() == op->getBlock())
+        hoistCheck(maker);
+  hoist(op);
+}
+
 void assume(RequireOp require) {
   auto compare = require.getCondition().getDefiningOp<arith::CmpIOp>();
   if (!compare || compare.getPredicate() != arith::CmpIPredicate::eq || !compare.getLhs().getType().isIndex() ||
       compare->getBlock() != require->getBlock())
     return;
+  // What cannot be done is told before what is wrong: such a check stays in front.
+  auto first = dyn_cast_or_null<RequireOp>(require->getPrevNode());
   hoist(compare);
+  if (first && first.getUnsupported())
+    hoistCheck(first);
   hoist(require);
   Value kept = compare.getLhs(), dropped = compare.getRhs();
   Operation *maker = dropped.getDefiningOp();

@@ -62,3 +62,26 @@ func.func @order(%n: index, %m: index, %k: index, %l: index) -> index {
   attn.require %b, "second {0} {1}"(%p, %l)
   return %q : index
 }
+
+// -----
+
+// What a run cannot do is told before what is wrong with it.
+// CHECK-LABEL: func.func @in_this_run
+// CHECK: attn.require unsupported
+// CHECK: attn.require %{{.+}}, "sizes {0} and {1} do not broadcast"
+func.func @in_this_run(%x: tensor<?xf32>, %y: tensor<?xf32>) -> (tensor<?xf32>, tensor<?xf32>) {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %n = tensor.dim %x, %c0 : tensor<?xf32>
+  %m = tensor.dim %y, %c0 : tensor<?xf32>
+  %e = tensor.empty(%n) : tensor<?xf32>
+  %f = tensor.empty(%m) : tensor<?xf32>
+  %same = arith.cmpi eq, %n, %m : index
+  %many = arith.cmpi ne, %n, %c1 : index
+  %more = arith.cmpi ne, %m, %c1 : index
+  %both = arith.andi %many, %more : i1
+  %known = arith.ori %same, %both : i1
+  attn.require unsupported %known, "sizes {0} and {1} broadcast in this run only"(%n, %m)
+  attn.require %same, "sizes {0} and {1} do not broadcast"(%n, %m)
+  return %e, %f : tensor<?xf32>, tensor<?xf32>
+}
