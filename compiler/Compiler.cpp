@@ -5,6 +5,7 @@
 #include "compiler/emit/cpu/Object.h"
 #include "compiler/emit/cpu/ObjectCache.h"
 #include "compiler/emit/cpu/Target.h"
+#include "compiler/emit/gpu/Ptx.h"
 #include "compiler/package/LibraryFile.h"
 #include "compiler/package/WeightPlan.h"
 #include "compiler/pipelines/Instrumentation.h"
@@ -12,6 +13,7 @@
 #include "passes/graph/Pipeline.h"
 #include "runtime/include/attnrt/abi.h"
 
+#include "mlir/Dialect/GPU/IR/GPUDialect.h"
 #include "mlir/Pass/PassManager.h"
 #include "mlir/Support/Timing.h"
 #include "mlir/Target/LLVMIR/Export.h"
@@ -57,18 +59,75 @@ public:
     if (options.emit == EmitKind::Linalg)
       return writeText([&](llvm::raw_ostream &os) { ir.print(os); });
     if (failed(runPasses("kernels", [&](PassManager &pm) {
-          buildKernelPipeline(pm, options.optLevel, options.weights, options.precision, wanted);
+          isForGpu() ? buildGpuKernelPipeline(pm, options.optLevel, wanted)
+                     : buildKernelPipeline(pm, options.optLevel, options.weights, options.precision, wanted);
         })))
       return failure();
     reportFusion(ir, report); // again: it is known now which have a kernel
-    if (failed(runPasses("buffers", [&](PassManager &pm) { buildBufferPipeline(pm); })) ||
-        failed(runPasses("loops", [&](PassManager &pm) { buildLoopPipeline(pm); })) || failed(placeWeights()) ||
+    if (failed(runPasses("buffers", [&](PassManager &pm) { buildBufferPipeline(pm); })))
+      return failure();
+    if (isForGpu()) {
+      if (failed(compileKernels()))
+        return failure();
+      if (options.emit == EmitKind::Ptx)
+        return writeBytes(ArrayRef<char>(images[0].bytes.data(), images[0].bytes.size()));
+    } else if (failed(runPasses("loops", [&](PassManager &pm) { buildLoopPipeline(pm); }))) {
+      return failure();
+    }
+    if (failed(placeWeights()) ||
         failed(runPasses("LLVM dialect", [&](PassManager &pm) { buildLlvmPipeline(pm); })))
       return failure();
     return emit();
   }
 
 private:
+  bool isForGpu() const { return !options.gpuArchs.empty(); }
+
+  /// Launches in the entries, and the kernels as PTX and, where there is a
+  /// ptxas, as machine code.
+  LogicalResult compileKernels() {
+    std::string error;
+    std::vector<GpuArch> archs = parseGpuArchs(options.gpuArchs, error);
+    if (archs.empty())
+      return fail(error);
+    if (failed(runPasses("launches", [&](PassManager &pm) { buildLaunchPipeline(pm); }))) {
+      report.unsupported = true;
+      return failure();
+    }
+    ModuleOp host = *module;
+    OwningOpRef<ModuleOp> device = ModuleOp::create(host.getLoc());
+    // The host keeps what its launches name, without bodies.
+    for (auto kernels : host.getOps<gpu::GPUModuleOp>()) {
+      device->push_back(kernels->clone());
+      for (auto kernel : kernels.getOps<gpu::GPUFuncOp>())
+        while (&kernel.front().front() != kernel.front().getTerminator())
+          (--kernel.front().getTerminator()->getIterator())->erase();
+    }
+    std::swap(module, device);
+    LogicalResult lowered = runPasses("kernels of the GPU", [&](PassManager &pm) { buildDevicePipeline(pm); });
+    std::swap(module, device);
+    if (failed(lowered))
+      return failure();
+    if (auto names = host->getAttrOfType<ArrayAttr>(AttnDialect::kGpuKernelsAttr))
+      for (auto name : names.getAsRange<StringAttr>())
+        kernelNames.push_back(name.str());
+    for (const GpuArch &arch : archs) {
+      TimingScope scope = stage("PTX");
+      FailureOr<std::string> ptx = emitPtx(*device, arch, options.optLevel);
+      if (failed(ptx)) {
+        report.unsupported = true;
+        return failure();
+      }
+      std::optional<std::string> cubin;
+      if (options.emit == EmitKind::Lib && !assemblePtx(*ptx, arch, cubin, error))
+        return fail(error);
+      if (cubin)
+        images.push_back({false, arch.number, arch.exact, std::move(*cubin)});
+      images.push_back({true, arch.number, arch.exact, std::move(*ptx)});
+    }
+    return success();
+  }
+
   LogicalResult fail(const Twine &message) { return mlir::emitError(UnknownLoc::get(module->getContext()), message); }
 
   LogicalResult failOutput(const Twine &message) {
@@ -173,6 +232,8 @@ private:
     library.requiredCpuFeatures = requiredCpuFeatures(target);
     library.target = target.getTriple().str();
     library.compilerVersion = kCompilerName;
+    library.gpuImages = std::move(images);
+    library.gpuKernels = std::move(kernelNames);
     library.manifestJson = makeManifest(library, target, report.fusionJson);
     report.header = makeCHeader(library);
     return library;
@@ -231,6 +292,8 @@ private:
   TimingScope root;
   unsigned numPrinted = 0;
   TargetAttr target;
+  std::vector<GpuImage> images;
+  std::vector<std::string> kernelNames;
   WeightPlan plan;
 };
 

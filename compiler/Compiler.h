@@ -26,6 +26,7 @@ enum class EmitKind {
   Attn,   ///< IR after import (text)
   Linalg, ///< IR after passes/graph (text)
   Llvm,   ///< LLVM IR (text)
+  Ptx,    ///< PTX of the kernels, for the first of gpuArchs (text)
   Obj,    ///< ELF object, without weights
   Lib     ///< the model library
 };
@@ -44,6 +45,9 @@ struct CompileOptions {
   /// "bf16": the products of GEMMs with constant operands are of bf16 values,
   /// their sums and all else f32.
   std::string precision = "f32";
+  /// For an NVIDIA GPU: its architectures, as "sm_90a,sm_80". "": for the CPU.
+  /// `cpu` is then the host's, which computes sizes and launches kernels.
+  std::string gpuArchs;
   /// Passes of the graph and kernel stages that are left out, by argument
   /// ("attn-fold-layout").
   std::vector<std::string> disabledPasses;
@@ -75,7 +79,8 @@ struct CompileOptions {
 struct CompileReport {
   /// The compile failed because its output cannot be written.
   bool outputFailed = false;
-  /// The compile failed because the options ask for what the model does not allow.
+  /// The compile failed because the options ask for what the model does not
+  /// allow, or because the model holds what the target cannot run.
   bool unsupported = false;
   uint64_t elfBytes = 0;
   uint64_t weightBytes = 0;

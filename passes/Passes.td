@@ -4,5 +4,6 @@
 include "passes/graph/GraphPasses.td"
 include "passes/lowering/buffers/BufferPasses.td"
 include "passes/lowering/cpu/CpuPasses.td"
+include "passes/lowering/gpu/GpuPasses.td"
 
 #endif // PASSES_PASSES_TD

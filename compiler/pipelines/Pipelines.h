@@ -26,6 +26,14 @@ void buildKernelPipeline(mlir::OpPassManager &pm, unsigned optLevel, llvm::Strin
 void buildBufferPipeline(mlir::OpPassManager &pm);
 /// linalg on buffers to vector loops, parallel loops to tasks.
 void buildLoopPipeline(mlir::OpPassManager &pm);
+/// Kernels for what has one on a GPU, linalg for the rest.
+void buildGpuKernelPipeline(mlir::OpPassManager &pm, unsigned optLevel,
+                            llvm::function_ref<bool(llvm::StringRef)> wants = nullptr);
+/// Instead of buildLoopPipeline: linalg on buffers to launches, and the kernels
+/// into a gpu.module beside the entries.
+void buildLaunchPipeline(mlir::OpPassManager &pm);
+/// A module with that gpu.module alone to the LLVM and NVVM dialects.
+void buildDevicePipeline(mlir::OpPassManager &pm);
 /// To the LLVM dialect; the functions get the signatures of attnrt/abi.h.
 void buildLlvmPipeline(mlir::OpPassManager &pm);
 

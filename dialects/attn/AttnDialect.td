@@ -34,6 +34,8 @@ def Attn_Dialect : Dialect {
     static constexpr ::llvm::StringLiteral kOffsetAttr = "attn.offset";
     /// On the lowered module: the texts that a run may end with.
     static constexpr ::llvm::StringLiteral kMessagesAttr = "attn.messages";
+    /// On the module: the names of its GPU kernels, by their numbers.
+    static constexpr ::llvm::StringLiteral kGpuKernelsAttr = "attn.gpu_kernels";
     /// On an scf.parallel: fewer iterations are not worth a second thread.
     static constexpr ::llvm::StringLiteral kMinIterationsAttr = "attn.min_iterations";
     /// On the module: the #attn.target that lowering and kernels read.

@@ -42,3 +42,17 @@ LogicalResult ParallelForOp::verifySymbolUses(SymbolTableCollection &symbols) {
       return emitOpError("expects a capture of type ") << type << ", got " << capture.getType();
   return success();
 }
+
+//===----------------------------------------------------------------------===//
+// FetchOp
+//===----------------------------------------------------------------------===//
+
+LogicalResult FetchOp::verify() {
+  auto type = cast<MemRefType>(getBuffer().getType());
+  // C1
+  if (static_cast<int64_t>(getIndices().size()) != type.getRank())
+    return emitOpError("expects ") << type.getRank() << " indices, got " << getIndices().size();
+  if (getType() != type.getElementType())
+    return emitOpError("expects a result of type ") << type.getElementType() << ", got " << getType();
+  return success();
+}

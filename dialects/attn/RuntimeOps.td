@@ -60,4 +60,34 @@ def Attn_ParallelForOp : Attn_Op<"parallel_for", [DeclareOpInterfaceMethods<Symb
   }];
 }
 
+def Attn_DeviceErrorOp : Attn_Op<"device_error", [Pure]> {
+  let summary = "where kernels on a GPU note that an index is out of range";
+  let description = [{
+    `attnrt_run.device_error`: 0, or 1 + the position of a message.
+
+    ```mlir
+    %error = attn.device_error : memref<1xi32>
+    ```
+  }];
+  let results = (outs MemRefRankOf<[I32], [1]>:$result);
+  let assemblyFormat = "attr-dict `:` type($result)";
+}
+
+def Attn_FetchOp : Attn_Op<"fetch", [MemoryEffects<[MemRead, MemWrite]>]> {
+  let summary = "one element of a buffer on the GPU, for the host";
+  let description = [{
+    Waits for all that was launched before.
+
+    * (C1) as many indices as dimensions, and the element type as the result.
+
+    ```mlir
+    %n = attn.fetch %lengths[%i] : memref<?xi64> -> i64
+    ```
+  }];
+  let arguments = (ins AnyMemRef:$buffer, Variadic<Index>:$indices /*C1*/);
+  let results = (outs AnyType:$result /*C1*/);
+  let assemblyFormat = "$buffer `[` $indices `]` attr-dict `:` type($buffer) `->` type($result)";
+  let hasVerifier = 1;
+}
+
 #endif // DIALECTS_ATTN_RUNTIMEOPS_TD

@@ -64,6 +64,8 @@ const char *attnrt_version(void) {
 
 const char *attnrt_status_name(attnrt_status status) {
   switch (status) {
+  case ATTNRT_DEVICE:
+    return "device";
   case ATTNRT_OK:
     return "ok";
   case ATTNRT_INVALID_ARGUMENT:

@@ -22,13 +22,16 @@ public:
   /// False: out of memory. Call it once. Zero items succeed.
   bool allocate(uint64_t count) {
     items = static_cast<T *>(calloc(count ? count : 1, sizeof(T)));
+    length = items ? count : 0;
     return items;
   }
   T *data() const { return items; }
+  uint64_t size() const { return length; }
   T &operator[](uint64_t i) const { return items[i]; }
 
 private:
   T *items = nullptr;
+  uint64_t length = 0;
 };
 
 /// Calls a function at the end of the scope.

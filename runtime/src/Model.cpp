@@ -29,6 +29,7 @@ static void pathOfElf(const LibraryFile &file, char (&path)[64]) {
 attnrt_model::~attnrt_model() {
   for (uint32_t i = 0; entries.data() && i < library->num_entries; ++i)
     free(entries[i].sameNames);
+  destroy(gpu);
   if (code) {
     char path[64];
     pathOfElf(file, path);
@@ -52,6 +53,13 @@ attnrt_status attnrt_model::load(int descriptor, const char *name, const attnrt_
     return status;
   if (attnrt_status status = planEntries())
     return status;
+  if (library->gpu) {
+    gpu = make<GpuModel>();
+    if (!gpu)
+      return failMemory(sizeof(GpuModel), "a model");
+    if (attnrt_status status = gpu->load(*library, name, file.weights(), file.footer().weights_size))
+      return status;
+  }
   const attnrt_footer &footer = file.footer();
   info = {library->abi_version,
           library->num_entries,

@@ -1,6 +1,7 @@
 #ifndef RUNTIME_SRC_MODEL_H
 #define RUNTIME_SRC_MODEL_H
 
+#include "Gpu.h"
 #include "LibraryFile.h"
 #include <atomic>
 #include <pthread.h>
@@ -26,6 +27,7 @@ struct attnrt_model {
   attn::rt::LibraryFile file;
   void *code = nullptr; // from dlopen
   const attnrt_library *library = nullptr;
+  attn::rt::GpuModel *gpu = nullptr; // owned; null: the code runs on the CPU
   attnrt_model_info info = {};
   attn::rt::Array<attn::rt::EntryPlan> entries;
   attn::rt::Array<const attnrt_entry_info *> entryInfos;

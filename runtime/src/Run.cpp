@@ -23,7 +23,7 @@ attnrt_status attnrt_session::takeInputs(const attnrt_entry &entry, const EntryP
   if (count > 0 && !tensors)
     return fail(ATTNRT_INVALID_ARGUMENT, "attnrt_session_run: inputs is NULL");
   for (int32_t i = 0; i < count; ++i)
-    if (attnrt_status status = checkTensor(tensors[i], "input", entry.inputs[i], 0, inputViews[uint64_t(i)]))
+    if (attnrt_status status = checkTensor(tensors[i], "input", entry.inputs[i], 0, inputViews[uint64_t(i)], gpu))
       return status;
   for (int32_t i = 0; i < plan.numSameNames; ++i) {
     const EntryPlan::SameName &same = plan.sameNames[i];
@@ -55,7 +55,7 @@ attnrt_status attnrt_session::takeOutputs(const attnrt_entry &entry, attnrt_outp
     if (!results[i].buffer)
       continue;
     const attnrt_tensor_info &declared = entry.outputs[i];
-    if (attnrt_status status = checkTensor(results[i].buffer, "output", declared, results[i].capacity, slot.view))
+    if (attnrt_status status = checkTensor(results[i].buffer, "output", declared, results[i].capacity, slot.view, gpu))
       return status;
     if (!slot.view.dense)
       return fail(ATTNRT_INVALID_ARGUMENT,
@@ -108,24 +108,33 @@ static void *provideWorkspace(attnrt_run *abi, uint64_t bytes) {
   return memory;
 }
 
-// The memory for output `slot` of `shape`; nullptr: `run.status` is set.
-static void *placeOutput(Run &run, OutputSlot &slot, const attnrt_tensor_info &declared, const int64_t *shape) {
-  if (!slot.given->buffer) {
-    run.status = attnrt_tensor_create(declared.dtype, declared.rank, shape, &slot.tensor);
-    return run.status == ATTNRT_OK ? slot.tensor->dl_tensor.data : nullptr;
-  }
+bool attn::rt::acceptsBuffer(Run &run, const OutputSlot &slot, const attnrt_tensor_info &declared) {
+  if (!slot.given->buffer)
+    return true;
   const DLTensor &buffer = *slot.given->buffer;
   if (slot.given->capacity && slot.bytes > slot.given->capacity) {
     run.status = fail(ATTNRT_INVALID_ARGUMENT, "output '%s' of shape %s has %llu bytes, its buffer only %llu",
-                      declared.name, Text().addShape(declared.rank, shape).str(), (unsigned long long)slot.bytes,
+                      declared.name, Text().addShape(declared.rank, slot.shape).str(), (unsigned long long)slot.bytes,
                       (unsigned long long)slot.given->capacity);
-    return nullptr;
+    return false;
   }
   if (!slot.given->capacity && declared.rank &&
-      memcmp(buffer.shape, shape, size_t(declared.rank) * sizeof(int64_t)) != 0) {
-    run.status = fail(ATTNRT_INVALID_ARGUMENT, "output '%s' has shape %s, its buffer %s", declared.name,
-                      Text().addShape(declared.rank, shape).str(), Text().addShape(declared.rank, buffer.shape).str());
+      memcmp(buffer.shape, slot.shape, size_t(declared.rank) * sizeof(int64_t)) != 0) {
+    run.status =
+        fail(ATTNRT_INVALID_ARGUMENT, "output '%s' has shape %s, its buffer %s", declared.name,
+             Text().addShape(declared.rank, slot.shape).str(), Text().addShape(declared.rank, buffer.shape).str());
+    return false;
+  }
+  return true;
+}
+
+// The memory for output `slot`; nullptr: `run.status` is set.
+static void *placeOutput(Run &run, OutputSlot &slot, const attnrt_tensor_info &declared) {
+  if (!acceptsBuffer(run, slot, declared))
     return nullptr;
+  if (!slot.given->buffer) {
+    run.status = attnrt_tensor_create(declared.dtype, declared.rank, slot.shape, &slot.tensor);
+    return run.status == ATTNRT_OK ? slot.tensor->dl_tensor.data : nullptr;
   }
   if (slot.bytes == 0)
     return emptyTensor;
@@ -138,8 +147,7 @@ static void *placeOutput(Run &run, OutputSlot &slot, const attnrt_tensor_info &d
   return memory;
 }
 
-static void *provideOutput(attnrt_run *abi, int32_t index, int32_t rank, const int64_t *shape) {
-  Run &run = runOf(abi);
+OutputSlot *attn::rt::declareOutput(Run &run, int32_t index, int32_t rank, const int64_t *shape) {
   const attnrt_entry &entry = *run.plan->entry;
   if (index < 0 || index >= entry.num_outputs || rank != entry.outputs[index].rank ||
       run.session->outputs[uint64_t(index)].produced) {
@@ -165,7 +173,13 @@ static void *provideOutput(attnrt_run *abi, int32_t index, int32_t rank, const i
     return nullptr;
   }
   slot.produced = true;
-  return placeOutput(run, slot, declared, shape);
+  return &slot;
+}
+
+static void *provideOutput(attnrt_run *abi, int32_t index, int32_t rank, const int64_t *shape) {
+  Run &run = runOf(abi);
+  OutputSlot *slot = declareOutput(run, index, rank, shape);
+  return slot ? placeOutput(run, *slot, run.plan->entry->outputs[index]) : nullptr;
 }
 
 static int32_t parallelFor(attnrt_run *abi, attnrt_task_fn fn, void *arg, int64_t n) {
@@ -181,7 +195,7 @@ static const char *messageOf(const attnrt_entry &entry, int32_t message) {
              : "the model's code reports an error without a message";
 }
 
-static void reportFailure(attnrt_run *abi, int32_t message, int32_t numValues, const int64_t *values) {
+void attn::rt::reportFailure(attnrt_run *abi, int32_t message, int32_t numValues, const int64_t *values) {
   Run &run = runOf(abi);
   attnrt_status status = message & ATTNRT_FAIL_UNSUPPORTED ? ATTNRT_UNSUPPORTED : ATTNRT_INVALID_ARGUMENT;
   Text text;
@@ -218,6 +232,12 @@ attnrt_status attnrt_session::call(Run &run) {
     result = entry.fn(&run.abi, inputs.data());
     pool.endRun();
   }
+  return checkCall(run, result);
+}
+
+// What an entry's return and the callbacks' reports mean.
+attnrt_status attnrt_session::checkCall(Run &run, int32_t result) {
+  const attnrt_entry &entry = *run.plan->entry;
   switch (run.stop.reason.load(std::memory_order_relaxed)) {
   case StopCondition::Cancelled:
     return fail(ATTNRT_CANCELLED, "the run of entry '%s' was cancelled", entry.name);
@@ -281,13 +301,19 @@ attnrt_status attnrt_session::run(const attnrt_run_options &options, const DLTen
     return status;
   if (attnrt_status status = takeOutputs(entry, results, numOutputs))
     return status;
-  if (attnrt_status status = stageInputs(entry, tensors))
-    return status;
-
   run.session = this;
   run.stop.cancel = options.cancel ? &options.cancel->requested : nullptr;
   if (options.timeout_ns && __builtin_add_overflow(start, options.timeout_ns, &run.stop.deadline))
     run.stop.deadline = INT64_MAX;
+  if (gpu) {
+    attnrt_status status = runOnGpu(run, options, tensors);
+    if (status == ATTNRT_OK)
+      return handOver(entry);
+    dropOutputs(entry.num_outputs);
+    return status;
+  }
+  if (attnrt_status status = stageInputs(entry, tensors))
+    return status;
   run.abi.weights = model->file.weights();
   run.nextPiece = &workspace;
   run.abi.workspace = provideWorkspace;

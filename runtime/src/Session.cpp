@@ -32,10 +32,14 @@ attnrt_status attnrt_session::initialize(const attnrt_session_options &options) 
       !inputViews.allocate(uint64_t(numInputs)) || !outputs.allocate(uint64_t(numOutputs)) || !inputStaging ||
       !outputStaging)
     return failMemory(sizeof(attnrt_session), "a session");
-  return ATTNRT_OK;
+  if (!model->gpu)
+    return ATTNRT_OK;
+  gpu = make<GpuSession>(*model->gpu);
+  return gpu ? gpu->initialize(numInputs, numOutputs) : failMemory(sizeof(GpuSession), "a session");
 }
 
 attnrt_session::~attnrt_session() {
+  attn::rt::destroy(gpu);
   for (int32_t i = 0, e = maxCount(*model, &attnrt_entry::num_inputs); inputStaging && i < e; ++i)
     inputStaging[i].~GrowingBuffer();
   for (int32_t i = 0, e = maxCount(*model, &attnrt_entry::num_outputs); outputStaging && i < e; ++i)

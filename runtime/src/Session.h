@@ -1,6 +1,7 @@
 #ifndef RUNTIME_SRC_SESSION_H
 #define RUNTIME_SRC_SESSION_H
 
+#include "Gpu.h"
 #include "Memory.h"
 #include "Model.h"
 #include "Pool.h"
@@ -39,7 +40,19 @@ struct Run {
   StopCondition stop;
   attnrt_status status; ///< why the run fails, set by a callback
   WorkspacePiece **nextPiece; ///< where the next workspace piece hangs
+  GpuPiece **nextGpuPiece;    ///< the same on a GPU
+  void *stream;               ///< of a run on a GPU
+  int32_t lastKernel;         ///< launched, -1: none
+  int32_t outputDevice;       ///< DLDeviceType
 };
+
+/// The slot of an output that an entry asks for, its shape and bytes filled in;
+/// null: `run.status` is set.
+OutputSlot *declareOutput(Run &run, int32_t index, int32_t rank, const int64_t *shape);
+/// Whether the caller's buffer, if there is one, can hold the output.
+bool acceptsBuffer(Run &run, const OutputSlot &slot, const attnrt_tensor_info &declared);
+/// attnrt_run.fail.
+void reportFailure(attnrt_run *abi, int32_t message, int32_t numValues, const int64_t *values);
 
 } // namespace attn::rt
 
@@ -55,6 +68,7 @@ struct attnrt_session {
   attn::rt::GrowingBuffer *inputStaging = nullptr;
   attn::rt::GrowingBuffer *outputStaging = nullptr;
   attn::rt::Array<attn::rt::OutputSlot> outputs;
+  attn::rt::GpuSession *gpu = nullptr; // owned, where the model has GPU code
 
   explicit attnrt_session(attnrt_model *model);
   ~attnrt_session();
@@ -71,6 +85,12 @@ private:
   attnrt_status stageInputs(const attnrt_entry &entry, const DLTensor *const *tensors);
   attnrt_status call(attn::rt::Run &run);
   attnrt_status handOver(const attnrt_entry &entry);
+  // On a GPU, in GpuRun.cpp.
+  attnrt_status runOnGpu(attn::rt::Run &run, const attnrt_run_options &options, const DLTensor *const *tensors);
+  attnrt_status stageGpuInputs(attn::rt::Run &run, const DLTensor *const *tensors);
+  attnrt_status enqueue(attn::rt::Run &run);
+  attnrt_status collect(attn::rt::Run &run);
+  attnrt_status checkCall(attn::rt::Run &run, int32_t result);
   void dropOutputs(int32_t count);
   void release();
   friend void attnrt_session_destroy(attnrt_session *);

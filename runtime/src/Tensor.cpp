@@ -82,11 +82,12 @@ static bool isOneElement(const DLTensor &tensor) {
 }
 
 attnrt_status attn::rt::checkTensor(const DLTensor *tensor, const char *what, const attnrt_tensor_info &declared,
-                                    uint64_t capacity, TensorView &view) {
+                                    uint64_t capacity, TensorView &view, bool allowDevice) {
   const char *name = declared.name;
   if (!tensor)
     return fail(ATTNRT_INVALID_ARGUMENT, "%s '%s' is NULL", what, name);
-  if (tensor->device.device_type != kDLCPU)
+  bool onDevice = allowDevice && tensor->device.device_type == kDLCUDA;
+  if (tensor->device.device_type != kDLCPU && tensor->device.device_type != kDLCUDAHost && !onDevice)
     return fail(ATTNRT_INVALID_ARGUMENT, "%s '%s' is on DLPack device type %d, not on the CPU (%d)", what, name,
                 int(tensor->device.device_type), int(kDLCPU));
   if (dtypeOf(tensor->dtype) != declared.dtype)
@@ -99,7 +100,7 @@ attnrt_status attn::rt::checkTensor(const DLTensor *tensor, const char *what, co
   if (declared.rank > 0 && !tensor->shape)
     return fail(ATTNRT_INVALID_ARGUMENT, "%s '%s' has no shape", what, name);
   if (capacity) {
-    view = {static_cast<char *>(tensor->data) + tensor->byte_offset, capacity, true};
+    view = {static_cast<char *>(tensor->data) + tensor->byte_offset, capacity, true, onDevice};
   } else {
     for (int32_t dim = 0; dim < declared.rank; ++dim) {
       int64_t size = tensor->shape[dim], wanted = declared.dims[dim].size;
@@ -114,7 +115,7 @@ attnrt_status attn::rt::checkTensor(const DLTensor *tensor, const char *what, co
     if (!denseBytes(declared.dtype, declared.rank, tensor->shape, bytes))
       return fail(ATTNRT_INVALID_ARGUMENT, "%s '%s' of shape %s has more than 2^63 bytes", what, name,
                   Text().addShape(tensor->ndim, tensor->shape).str());
-    view = {static_cast<char *>(tensor->data) + tensor->byte_offset, bytes, isDense(*tensor)};
+    view = {static_cast<char *>(tensor->data) + tensor->byte_offset, bytes, isDense(*tensor), onDevice};
   }
   if (!tensor->data && view.bytes)
     return fail(ATTNRT_INVALID_ARGUMENT, "%s '%s' has no data (NULL), %llu bytes are expected", what, name,

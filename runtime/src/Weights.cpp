@@ -151,10 +151,13 @@ attnrt_status attnrt_model_set_weight(attnrt_model *model, const char *name, con
       packPanels(weight, layout, data, target);
     return true;
   });
+  attnrt_status status = ATTNRT_OK;
   // Neighbours may share a page, so they are closed last.
   forEachPlace(*model, name, [&](const attnrt_weight_info &weight) {
     model->file.makeReadOnly(weight.offset, weight.size);
+    if (model->gpu && status == ATTNRT_OK)
+      status = model->gpu->update(model->file.weights(), weight.offset, weight.size);
     return true;
   });
-  return ATTNRT_OK;
+  return status;
 }

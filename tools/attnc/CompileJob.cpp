@@ -139,7 +139,7 @@ int runCompileJob(const CompileJob &job, WorkerChannel &channel) {
     return ExitSuccess;
   if (report.outputFailed)
     return ExitUsage;
-  if (report.unsupported)
+  if (report.unsupported && diagnostics.errors())
     return ExitUnsupported;
   if (diagnostics.errors())
     return ExitInternal;

@@ -1,5 +1,6 @@
 // The compiler's driver: checks the command line, compiles in a worker process,
 // and gives the output its name once it is whole.
+#include "compiler/emit/gpu/GpuTarget.h"
 #include "tools/attnc/CompileJob.h"
 #include "tools/attnc/FusionTable.h"
 #include "tools/attnc/GenerateOptions.h"
@@ -106,6 +107,24 @@ void readInputs(CommandLine &line, CompileJob &job) {
   }
 }
 
+void readTarget(CommandLine &line, CompileOptions &options) {
+  StringRef target = line.text(OPT_target, "cpu");
+  if (target != "cpu" && target != "cuda")
+    return line.fail("--target expects cpu or cuda, not '" + target + "'");
+  if (target == "cpu" && line.has(OPT_gpu_arch))
+    return line.fail("--gpu-arch is for --target=cuda");
+  if (target == "cpu" && options.emit == EmitKind::Ptx)
+    return line.fail("--emit=ptx is for --target=cuda");
+  if (target == "cpu")
+    return;
+  if (options.weights != "f32" || options.precision != "f32")
+    line.fail("--target=cuda computes in f32 only: no --weights or --precision");
+  options.gpuArchs = line.text(OPT_gpu_arch, "sm_80").str();
+  std::string error;
+  if (parseGpuArchs(options.gpuArchs, error).empty())
+    line.fail(error);
+}
+
 Request readRequest(CommandLine &line) {
   Request request;
   CompileJob &job = request.job;
@@ -116,11 +135,12 @@ Request readRequest(CommandLine &line) {
                   .Case("attn", EmitKind::Attn)
                   .Case("linalg", EmitKind::Linalg)
                   .Case("llvm", EmitKind::Llvm)
+                  .Case("ptx", EmitKind::Ptx)
                   .Case("obj", EmitKind::Obj)
                   .Case("lib", EmitKind::Lib)
                   .Default(std::nullopt);
   if (!kind)
-    line.fail("--emit expects attn, linalg, llvm, obj or lib, not '" + emit + "'");
+    line.fail("--emit expects attn, linalg, llvm, ptx, obj or lib, not '" + emit + "'");
   job.compile.emit = kind.value_or(EmitKind::Lib);
 
   StringRef level = line.text(OPT_O, "3");
@@ -148,6 +168,7 @@ Request readRequest(CommandLine &line) {
   if (masks != "proved" && masks != "exact")
     line.fail("--masks expects proved or exact, not '" + masks + "'");
   job.compile.exactMasks = masks == "exact";
+  readTarget(line, job.compile);
   for (auto &[name, range] : line.dims()) {
     if (range.lower == range.upper)
       job.import.dims[name] = range.lower;

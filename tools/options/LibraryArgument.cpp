@@ -105,8 +105,8 @@ std::unique_ptr<LibraryArgument> LibraryArgument::prepare(CommandLine &line, int
   std::unique_ptr<LibraryArgument> argument(new LibraryArgument());
   argument->given = argument->library = models.front().str();
   if (!isModel(argument->given)) {
-    for (OptionId id :
-         {OPT_o, OPT_O, OPT_mcpu, OPT_weights, OPT_precision, OPT_cache_dir, OPT_require_fused, OPT_fusion_report})
+    for (OptionId id : {OPT_o, OPT_O, OPT_mcpu, OPT_target, OPT_gpu_arch, OPT_weights, OPT_precision, OPT_cache_dir,
+                        OPT_require_fused, OPT_fusion_report})
       if (line.has(id))
         report(Severity::Warning, argument->given + " is compiled already: compile options have no effect");
     return argument;

@@ -69,7 +69,7 @@ def o : Separate<["-"], "o">, MetaVarName<"FILE">, Group<g_output>, Visibility<e
     HelpText<"write to FILE (- : standard output, for text; default: the model's name, with .so or .o)">,
     HelpTextForVariants<[RunVis, BenchVis], "keep the library compiled from an ONNX model in FILE">;
 defm emit : Eq<"emit", "KIND",
-    "attn (IR as imported), linalg (after graph passes), llvm (LLVM IR), obj (object file), lib (model library, default)",
+    "attn (IR as imported), linalg (after graph passes), llvm (LLVM IR), ptx (with --target=cuda: PTX of the newest architecture), obj (object file), lib (model library, default)",
     g_output, [AttncVis]>;
 defm emit_header : Eq<"emit-header", "FILE",
     "write a C header with one typed function an entry and the model's names for sizes", g_output, [AttncVis]>;
@@ -97,6 +97,9 @@ defm weights : Eq<"weights", "TYPE",
 defm precision : Eq<"precision", "TYPE",
     "f32 (default), or bf16: the products of GEMMs with constant operands are of bf16 values; sums, norms and "
     "attention stay f32", g_compile, everyTool>;
+defm target : Eq<"target", "TARGET", "what to compile for: cpu (default) or cuda", g_compile, everyTool>;
+defm gpu_arch : Eq<"gpu-arch", "LIST",
+    "architectures of --target=cuda: sm_80 (default), sm_86, sm_87, sm_89, sm_90, sm_90a, separated by commas", g_compile, everyTool>;
 defm dim : Eq<"dim", "NAME:N",
     "fix the dimension that the model calls NAME, or bound it as NAME:1..512; a run checks the bounds", g_compile, everyTool>;
 defm masks : Eq<"masks", "KIND",

@@ -64,7 +64,7 @@ public:
       weights.push_back(weight(row));
     return global(make({number32(ATTNRT_ABI_VERSION), number32(entries.size()), array(entries),
                         number32(weights.size()), array(weights), text(d.requiredCpuFeatures), text(d.target),
-                        text(d.compilerVersion), text(d.manifestJson)}));
+                        text(d.compilerVersion), text(d.manifestJson), gpuCode(d)}));
   }
 
 private:
@@ -93,6 +93,22 @@ private:
       shape.push_back(number64(size));
     return make({text(row.name), number32(abiDType(weightDType(row.elementType))), number32(shape.size()), array(shape),
                  number64(row.offset), number64(row.size), text(row.layout)});
+  }
+
+  llvm::Constant *gpuCode(const LibraryDescription &d) {
+    if (d.gpuImages.empty())
+      return llvm::ConstantPointerNull::get(pointer);
+    std::vector<llvm::Constant *> images, kernels;
+    for (const GpuImage &image : d.gpuImages) {
+      // PTX is text for the driver: with its terminating zero.
+      llvm::Constant *bytes = llvm::ConstantDataArray::getString(context, image.bytes, /*AddNull=*/image.isPtx);
+      images.push_back(make({number32(image.isPtx ? ATTNRT_IMAGE_PTX : ATTNRT_IMAGE_CUBIN), number32(image.arch),
+                             number32(image.exact), number32(0), global(bytes),
+                             number64(image.bytes.size() + image.isPtx)}));
+    }
+    for (const std::string &name : d.gpuKernels)
+      kernels.push_back(text(name));
+    return global(make({number32(images.size()), number32(kernels.size()), array(images), array(kernels)}));
   }
 
   llvm::Constant *number32(int64_t value) { return llvm::ConstantInt::get(i32, value); }

@@ -32,6 +32,14 @@ struct EntryDescription {
   std::optional<int64_t> maxWorkspace; // bytes, where the bounds tell
 };
 
+/// One form of the GPU code, as attnrt_gpu_image.
+struct GpuImage {
+  bool isPtx;
+  unsigned arch;
+  bool exact;
+  std::string bytes;
+};
+
 /// What attnrt_library (abi.h) says of a library.
 struct LibraryDescription {
   std::vector<EntryDescription> entries;
@@ -40,6 +48,8 @@ struct LibraryDescription {
   std::string target;
   std::string compilerVersion;
   std::string manifestJson;
+  std::vector<GpuImage> gpuImages;     // none: the code runs on the CPU
+  std::vector<std::string> gpuKernels; // names, by their numbers
 };
 
 /// The ABI's number for a dtype that the frontends use; 0 for any other.

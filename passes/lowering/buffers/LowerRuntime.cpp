@@ -6,6 +6,7 @@
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/ControlFlow/IR/ControlFlowOps.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Dialect/GPU/IR/GPUDialect.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/IR/SymbolTable.h"
@@ -44,7 +45,7 @@ public:
   LogicalResult run() {
     SmallVector<Operation *> ops;
     function.walk([&](Operation *op) {
-      if (isa<AttnDialect>(op->getDialect()))
+      if (isa<AttnDialect>(op->getDialect()) || isa<gpu::LaunchFuncOp>(op))
         ops.push_back(op);
     });
     b.setInsertionPointToStart(&function.getBody().front());
@@ -260,12 +261,12 @@ private:
   LogicalResult lower(Operation *op) {
     current = op;
     b.setInsertionPoint(op);
-    bool stops = isa<OutputOp, WorkspaceOp, ParallelForOp, RequireOp, KernelOp, PollOp>(op);
+    bool stops = isa<OutputOp, WorkspaceOp, ParallelForOp, RequireOp, KernelOp, PollOp, FetchOp, gpu::LaunchFuncOp>(op);
     if (stops && function->hasAttr(AttnDialect::kTaskAttr))
       return op->emitOpError("cannot stand in a parallel loop");
     auto result = llvm::TypeSwitch<Operation *, LogicalResult>(op)
-                      .Case<OutputOp, WorkspaceOp, ParallelForOp, RequireOp, KernelOp, CheckIndexOp, WeightOp, PollOp>(
-                          [&](auto each) { return lower(each); })
+                      .Case<OutputOp, WorkspaceOp, ParallelForOp, RequireOp, KernelOp, CheckIndexOp, WeightOp, PollOp,
+                            FetchOp, DeviceErrorOp, gpu::LaunchFuncOp>([&](auto each) { return lower(each); })
                       .Default([](Operation *other) { return other->emitOpError("has no lowering to the runtime"); });
     if (succeeded(result))
       op->erase();
@@ -453,6 +454,82 @@ private:
     return success();
   }
 
+  //===--------------------------------------------------------------------===//
+  // GPU
+  //===--------------------------------------------------------------------===//
+
+  LogicalResult lower(DeviceErrorOp op) {
+    Value data = load(ptr, runContext, offsetof(attnrt_run, device_error));
+    op.replaceAllUsesWith(describe(::cast<MemRefType>(op.getType()), data, {}));
+    return success();
+  }
+
+  LogicalResult lower(FetchOp op) {
+    auto type = ::cast<MemRefType>(op.getBuffer().getType());
+    Type element = types.convertType(type.getElementType());
+    Value descriptor = cast(op.getBuffer(), types.convertType(type));
+    auto get = [&](ArrayRef<int64_t> at) { return LLVM::ExtractValueOp::create(b, loc(), descriptor, at); };
+    Value at = get({2});
+    for (auto [dim, index] : llvm::enumerate(op.getIndices()))
+      at = LLVM::AddOp::create(b, loc(), at,
+                               LLVM::MulOp::create(b, loc(), asI64(index), get({4, static_cast<int64_t>(dim)})));
+    Value from = LLVM::GEPOp::create(b, loc(), ptr, element, get({1}), ArrayRef<LLVM::GEPArg>{at});
+    Value to = stack(i64, 1);
+    int64_t bytes = type.getElementType().isIndex() ? 8 : (type.getElementTypeBitWidth() + 7) / 8;
+    Value status = callRuntime(offsetof(attnrt_run, fetch), i32, {to, from, constant(i64, bytes)});
+    stopIf(isNonzero(status));
+    Value value = load(element, to, 0, /*invariant=*/false);
+    op.replaceAllUsesWith(element == op.getType() ? value : cast(value, op.getType()));
+    return success();
+  }
+
+  /// The parts of a kernel's argument as its PTX parameters take them.
+  LogicalResult appendParameters(Operation *op, Value operand, SmallVectorImpl<Value> &parts) {
+    Type converted = types.convertType(operand.getType());
+    if (!converted)
+      return op->emitOpError("cannot pass a value of type ") << operand.getType();
+    Value value = converted == operand.getType() ? operand : cast(operand, converted);
+    auto memref = dyn_cast<MemRefType>(operand.getType());
+    if (!memref) {
+      if (!converted.isIntOrFloat() || converted.getIntOrFloatBitWidth() < 32)
+        return op->emitOpError("cannot pass a value of type ") << operand.getType();
+      parts.push_back(value);
+      return success();
+    }
+    for (int64_t field : {0, 1, 2})
+      parts.push_back(LLVM::ExtractValueOp::create(b, loc(), value, ArrayRef<int64_t>{field}));
+    for (int64_t field : {3, 4})
+      for (int64_t dim = 0; dim < memref.getRank(); ++dim)
+        parts.push_back(LLVM::ExtractValueOp::create(b, loc(), value, ArrayRef<int64_t>{field, dim}));
+    return success();
+  }
+
+  LogicalResult lower(gpu::LaunchFuncOp op) {
+    auto names = op->getParentOfType<ModuleOp>()->getAttrOfType<ArrayAttr>(AttnDialect::kGpuKernelsAttr);
+    auto *found = names ? llvm::find(names, op.getKernelName()) : nullptr;
+    if (!names || found == names.end())
+      return op.emitOpError("expects '") << op.getKernelName() << "' among " << AttnDialect::kGpuKernelsAttr;
+    SmallVector<Value> parts;
+    for (Value operand : op.getKernelOperands())
+      if (failed(appendParameters(op, operand, parts)))
+        return failure();
+    auto structType = LLVM::LLVMStructType::getLiteral(b.getContext(), SmallVector<Type>(ValueRange(parts).getTypes()));
+    Value parameters = stack(structType, 1);
+    int64_t bytes = 0;
+    for (auto [i, part] : llvm::enumerate(parts)) {
+      int64_t size = isa<LLVM::LLVMPointerType>(part.getType()) ? 8 : part.getType().getIntOrFloatBitWidth() / 8;
+      bytes = llvm::alignTo(bytes, size) + size;
+      LLVM::StoreOp::create(b, loc(), part, structField(parameters, structType, i));
+    }
+    Value grid = storeSizes({op.getGridSizeX(), op.getGridSizeY(), op.getGridSizeZ()});
+    Value block = storeSizes({op.getBlockSizeX(), op.getBlockSizeY(), op.getBlockSizeZ()});
+    Value status = callRuntime(offsetof(attnrt_run, launch), i32,
+                               {constant(i32, found - names.begin()), grid, block, constant(i64, 0), parameters,
+                                constant(i64, bytes)});
+    stopIf(isNonzero(status));
+    return success();
+  }
+
   func::FuncOp function;
   LLVMTypeConverter &types;
   SymbolTable &symbols;
@@ -469,6 +546,10 @@ struct LowerRuntimePass : attn::impl::LowerRuntimePassBase<LowerRuntimePass> {
     LLVMTypeConverter types(&getContext());
     SymbolTable symbols(getOperation());
     Messages messages;
+    // Kernels on a GPU know the positions of theirs already.
+    if (auto known = getOperation()->getAttrOfType<ArrayAttr>(AttnDialect::kMessagesAttr))
+      for (auto text : known.getAsRange<StringAttr>())
+        messages.add(text);
     for (auto function : getOperation().getOps<func::FuncOp>()) {
       bool ours = function->hasAttr(AttnDialect::kEntryAttr) || function->hasAttr(AttnDialect::kKernelAttr) ||
                   function->hasAttr(AttnDialect::kTaskAttr);
@@ -477,6 +558,9 @@ struct LowerRuntimePass : attn::impl::LowerRuntimePassBase<LowerRuntimePass> {
       if (failed(FunctionLowering(function, types, symbols, messages).run()))
         return signalPassFailure();
     }
+    for (auto kernels : llvm::make_early_inc_range(getOperation().getOps<gpu::GPUModuleOp>()))
+      kernels.erase();
+    getOperation()->removeAttr(gpu::GPUDialect::getContainerModuleAttrName());
     OpBuilder b(&getContext());
     getOperation()->setAttr(AttnDialect::kMessagesAttr, b.getStrArrayAttr(messages.list()));
   }

@@ -23,7 +23,7 @@
 extern "C" {
 #endif
 
-#define ATTNRT_ABI_VERSION 1u
+#define ATTNRT_ABI_VERSION 2u
 #define ATTNRT_FOOTER_MAGIC "ATTNLIB\1"
 #define ATTNRT_PAGE_SIZE 4096u
 #define ATTNRT_DIGEST_LEAF (1u << 20) // bytes
@@ -126,6 +126,24 @@ typedef struct attnrt_run {
   // ATTNRT_FAIL_UNSUPPORTED it is the code that falls short, not the caller.
   // The entry must return ATTNRT_RUN_STOPPED after it.
   void (*fail)(struct attnrt_run *run, int32_t message, int32_t num_values, const int64_t *values);
+
+  // The rest is for entries of a library with GPU code. Their inputs, outputs,
+  // workspace and `weights` are addresses of the device.
+
+  // An int32_t on the device that kernels set as entries set error_message.
+  void *device_error;
+
+  // Puts kernel number `kernel` of attnrt_gpu_code on the run's stream, with
+  // grid[3] blocks of block[3] threads and `shared` bytes of dynamic shared
+  // memory. `parameters` are the bytes of its parameters, laid out as PTX does.
+  // A grid of no blocks launches nothing. Nonzero: the entry must return
+  // ATTNRT_RUN_STOPPED.
+  int32_t (*launch)(struct attnrt_run *run, int32_t kernel, const int64_t *grid, const int64_t *block,
+                    int64_t shared, const void *parameters, uint64_t size);
+
+  // Waits for what was launched and copies `bytes` from the device. Nonzero as
+  // for launch.
+  int32_t (*fetch)(struct attnrt_run *run, void *to, const void *from, uint64_t bytes);
 } attnrt_run;
 
 #define ATTNRT_FAIL_UNSUPPORTED 0x40000000
@@ -162,6 +180,27 @@ typedef struct attnrt_weight_info {
   const char *layout;
 } attnrt_weight_info;
 
+// One form of a library's GPU code.
+typedef struct attnrt_gpu_image {
+  // Text for the driver's compiler (ends with a zero byte), or machine code.
+  uint32_t kind;
+  uint32_t arch;  // compute capability times ten: 80, 90
+  uint32_t exact; // 1: for this compute capability only (sm_90a), 0: and newer ones (machine code: of its generation)
+  uint32_t reserved;
+  const void *data;
+  uint64_t size; // bytes, a terminating zero included
+} attnrt_gpu_image;
+#define ATTNRT_IMAGE_PTX 0u
+#define ATTNRT_IMAGE_CUBIN 1u
+
+// The GPU code of a library, for NVIDIA's driver API.
+typedef struct attnrt_gpu_code {
+  uint32_t num_images;
+  uint32_t num_kernels;
+  const attnrt_gpu_image *images; // the best one that loads is used; earlier ones are better
+  const char *const *kernels;     // names in the images
+} attnrt_gpu_code;
+
 typedef struct attnrt_library {
   uint32_t abi_version;
   uint32_t num_entries;
@@ -174,6 +213,7 @@ typedef struct attnrt_library {
   const char *target;           // LLVM triple
   const char *compiler_version; // "attnc 0.1.0 (LLVM 22.1.8)"
   const char *manifest_json;    // all of this and the fusion verdicts, for people and tools
+  const attnrt_gpu_code *gpu;   // NULL: the library runs on the CPU
 } attnrt_library;
 
 typedef const attnrt_library *(*attnrt_library_query_fn)(uint32_t abi_version);

@@ -59,7 +59,8 @@ typedef enum attnrt_status {
   ATTNRT_DEADLINE_EXCEEDED = 8,
   ATTNRT_INTERNAL = 9,          // a fault of the runtime or of compiled code
   ATTNRT_UNSUPPORTED = 10,      // a sound request that this version does not serve
-  ATTNRT_IO = 11                // the operating system refused
+  ATTNRT_IO = 11,               // the operating system refused
+  ATTNRT_DEVICE = 12            // no usable GPU, or the GPU or its driver failed
 } attnrt_status;
 
 // "0.1.0". Never NULL, valid for ever.
@@ -223,8 +224,13 @@ typedef struct attnrt_run_options {
   // Nanoseconds from the start of the run after which it is given up; 0: never.
   int64_t timeout_ns;
   attnrt_state *state; // optional; NULL in this version
+  // For a library with GPU code: the CUstream on which the run's work goes, behind
+  // what is there already. NULL: the session's own. The run waits for its work.
+  void *stream;
+  // Where outputs lie that the runtime allocates: kDLCPU (or 0), or kDLCUDA.
+  int32_t output_device;
 } attnrt_run_options;
-#define ATTNRT_RUN_OPTIONS_INIT {sizeof(attnrt_run_options), NULL, NULL, 0, NULL}
+#define ATTNRT_RUN_OPTIONS_INIT {sizeof(attnrt_run_options), NULL, NULL, 0, NULL, NULL, 0}
 
 // Where an output goes. {NULL, 0, NULL}: the runtime allocates it.
 typedef struct attnrt_output {
@@ -242,8 +248,9 @@ typedef struct attnrt_output {
   DLManagedTensor *tensor;
 } attnrt_output;
 
-// Runs an entry. `inputs` are in the order of the entry's inputs, on the CPU;
-// they are only read. Dense row-major inputs, aligned to their element, are used
+// Runs an entry. `inputs` are in the order of the entry's inputs, on the CPU, or
+// on the GPU (kDLCUDA) where the library has GPU code: what is not there yet is
+// copied to it, outputs for the CPU are copied back. Inputs are only read. Dense row-major inputs, aligned to their element, are used
 // where they lie; others are first copied into memory of the session. With
 // caller's output buffers and shapes no larger than earlier runs', a run
 // allocates nothing.
@@ -260,6 +267,8 @@ typedef struct attnrt_output {
 //   not_found          no such entry
 //   out_of_memory      workspace or outputs cannot be allocated
 //   cancelled, deadline_exceeded
+//   device             the GPU or its driver failed; where its context is lost,
+//                      so are all models of the process that use it
 //   corrupt_file       the library's file was modified since it was loaded
 ATTNRT_API attnrt_status attnrt_session_run(attnrt_session *session, const attnrt_run_options *options,
                                             const DLTensor *const *inputs, int32_t num_inputs,

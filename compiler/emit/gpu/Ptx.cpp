@@ -1,0 +1,86 @@
+#include "compiler/emit/gpu/Ptx.h"
+
+#include "mlir/Dialect/GPU/IR/GPUDialect.h"
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "mlir/Target/LLVMIR/Export.h"
+#include "llvm/IR/LegacyPassManager.h"
+#include "llvm/IR/Module.h"
+#include "llvm/MC/TargetRegistry.h"
+#include "llvm/Passes/PassBuilder.h"
+#include "llvm/Support/TargetSelect.h"
+#include "llvm/Support/raw_ostream.h"
+#include "llvm/Target/TargetMachine.h"
+#include <mutex>
+
+using namespace mlir;
+
+namespace attn {
+
+static std::unique_ptr<llvm::TargetMachine> makeMachine(const GpuArch &arch, std::string &error) {
+  static std::once_flag once;
+  std::call_once(once, [] {
+    LLVMInitializeNVPTXTargetInfo();
+    LLVMInitializeNVPTXTarget();
+    LLVMInitializeNVPTXTargetMC();
+    LLVMInitializeNVPTXAsmPrinter();
+  });
+  llvm::Triple triple("nvptx64-nvidia-cuda");
+  const llvm::Target *backend = llvm::TargetRegistry::lookupTarget(triple, error);
+  if (!backend)
+    return nullptr;
+  llvm::TargetOptions options;
+  options.AllowFPOpFusion = llvm::FPOpFusion::Standard;
+  // Without the feature LLVM takes a PTX version that is too old, and aborts.
+  return std::unique_ptr<llvm::TargetMachine>(backend->createTargetMachine(
+      triple, arch.name(), "+ptx80", options, llvm::Reloc::PIC_, std::nullopt, llvm::CodeGenOptLevel::Aggressive));
+}
+
+static void optimize(llvm::Module &module, llvm::TargetMachine &machine, unsigned optLevel) {
+  llvm::LoopAnalysisManager loops;
+  llvm::FunctionAnalysisManager functions;
+  llvm::CGSCCAnalysisManager components;
+  llvm::ModuleAnalysisManager modules;
+  llvm::PipelineTuningOptions tuning;
+  tuning.LoopVectorization = tuning.SLPVectorization = false;
+  llvm::PassBuilder builder(&machine, tuning);
+  builder.registerModuleAnalyses(modules);
+  builder.registerCGSCCAnalyses(components);
+  builder.registerFunctionAnalyses(functions);
+  builder.registerLoopAnalyses(loops);
+  builder.crossRegisterProxies(loops, functions, components, modules);
+  if (optLevel == 0)
+    builder.buildO0DefaultPipeline(llvm::OptimizationLevel::O0).run(module, modules);
+  else
+    builder.buildPerModuleDefaultPipeline(llvm::OptimizationLevel::O2).run(module, modules);
+}
+
+FailureOr<std::string> emitPtx(ModuleOp module, const GpuArch &arch, unsigned optLevel) {
+  auto kernels = module.getOps<gpu::GPUModuleOp>();
+  if (kernels.empty())
+    return module.emitError("has no gpu.module");
+  gpu::GPUModuleOp gpuModule = *kernels.begin();
+  // Nothing is linked: what is not defined here is nowhere.
+  for (auto function : gpuModule.getOps<LLVM::LLVMFuncOp>())
+    if (function.isExternal() && !function.getName().starts_with("llvm."))
+      return function.emitError("cannot run on the GPU: no code for the function '") << function.getName() << "'";
+  llvm::LLVMContext context;
+  std::unique_ptr<llvm::Module> code = translateModuleToLLVMIR(gpuModule, context, "kernels");
+  if (!code)
+    return failure();
+  std::string error;
+  std::unique_ptr<llvm::TargetMachine> machine = makeMachine(arch, error);
+  if (!machine)
+    return module.emitError(error);
+  code->setTargetTriple(machine->getTargetTriple());
+  code->setDataLayout(machine->createDataLayout());
+  optimize(*code, *machine, optLevel);
+  llvm::SmallString<0> text;
+  llvm::raw_svector_ostream os(text);
+  llvm::legacy::PassManager passes;
+  if (machine->addPassesToEmitFile(passes, os, nullptr, llvm::CodeGenFileType::AssemblyFile))
+    return module.emitError("LLVM's NVPTX backend writes no PTX");
+  passes.run(*code);
+  return text.str().str();
+}
+
+} // namespace attn

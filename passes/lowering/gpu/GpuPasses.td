@@ -1,0 +1,62 @@
+#ifndef PASSES_LOWERING_GPU_GPUPASSES_TD
+#define PASSES_LOWERING_GPU_GPUPASSES_TD
+
+include "mlir/Pass/PassBase.td"
+
+// From buffers to launches of kernels, in the order of the pipeline.
+
+def LaunchLinalgPass : Pass<"attn-launch-linalg", "mlir::ModuleOp"> {
+  let summary = "linalg on buffers becomes kernels on the GPU";
+  let description = [{
+    Each linalg op of an entry becomes a `gpu.launch` with a thread for each point
+    of its parallel loops, which runs the reduction loops with the sums in
+    registers. `attn.kernel` is replaced by the body of its kernel, which has its
+    own `gpu.launch`. `attn.check_index` in a kernel writes to `attn.device_error`.
+
+    ```mlir
+    linalg.generic {...} ins(%x : memref<?xf32>) outs(%y : memref<?xf32>) { ... }
+    ```
+    becomes
+    ```mlir
+    gpu.launch blocks(...) = (ceildiv(n, 128), 1, 1) threads(...) = (128, 1, 1) {
+      %i = block * 128 + thread
+      scf.if %i < n { load, compute, store }
+    }
+    ```
+  }];
+  let dependentDialects = ["::mlir::gpu::GPUDialect", "::mlir::scf::SCFDialect", "::mlir::arith::ArithDialect",
+                           "::mlir::affine::AffineDialect", "::mlir::memref::MemRefDialect", "::attn::AttnDialect"];
+}
+
+def SeparateHostPass : Pass<"attn-separate-host", "mlir::ModuleOp"> {
+  let summary = "what the host reads of the device is fetched, what it writes is launched";
+  let description = [{
+    In an entry outside of launches a load becomes `attn.fetch` and a store a
+    launch of one thread. An op that would touch memory of the device in another
+    way cannot run: all of them are reported, with their nodes.
+  }];
+  let dependentDialects = ["::mlir::gpu::GPUDialect", "::mlir::arith::ArithDialect", "::attn::AttnDialect"];
+}
+
+def OutlineLaunchesPass : Pass<"attn-outline-launches", "mlir::ModuleOp"> {
+  let summary = "launches become kernels of one gpu.module";
+  let description = [{
+    What a kernel uses becomes its arguments; constants, tables of constants and
+    views move in. Kernels that are equal but for their names are one.
+    `attn.gpu_kernels` lists the names.
+  }];
+  let dependentDialects = ["::mlir::gpu::GPUDialect", "::mlir::memref::MemRefDialect"];
+}
+
+def LowerKernelsPass : Pass<"attn-lower-kernels", "mlir::gpu::GPUModuleOp"> {
+  let summary = "the kernels of a gpu.module to the LLVM and NVVM dialects";
+  let description = [{
+    Upstream's patterns of `convert-gpu-to-nvvm`, but for functions that LLVM
+    knows (floor, sqrt, fma, minimum...): their pass makes calls of libdevice of
+    them, a library that only a CUDA toolkit has. Constant numbers of threads
+    become .maxntid, which tells ptxas how many registers there are.
+  }];
+  let dependentDialects = ["::mlir::LLVM::LLVMDialect", "::mlir::NVVM::NVVMDialect"];
+}
+
+#endif // PASSES_LOWERING_GPU_GPUPASSES_TD

@@ -1,0 +1,227 @@
+#include "dialects/attn/AttnOps.h"
+#include "passes/Passes.h"
+
+#include "mlir/Dialect/Affine/IR/AffineOps.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Arith/Utils/Utils.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Dialect/GPU/IR/GPUDialect.h"
+#include "mlir/Dialect/Linalg/IR/Linalg.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+#include "mlir/IR/IRMapping.h"
+#include "mlir/IR/SymbolTable.h"
+#include "llvm/ADT/MapVector.h"
+
+namespace attn {
+#define GEN_PASS_DEF_LAUNCHLINALGPASS
+#include "passes/Passes.h.inc"
+} // namespace attn
+
+using namespace mlir;
+using namespace attn;
+
+namespace {
+constexpr int64_t kThreads = 128;
+
+Value constant(OpBuilder &b, Location loc, int64_t value) { return arith::ConstantIndexOp::create(b, loc, value); }
+
+/// A launch of ceildiv(count, kThreads) blocks; `b` then stands where thread
+/// `id` < count computes, which is returned.
+Value openLaunch(OpBuilder &b, Location loc, Value count) {
+  Value one = constant(b, loc, 1), threads = constant(b, loc, kThreads);
+  Value blocks = arith::CeilDivUIOp::create(b, loc, count, threads);
+  auto launch = gpu::LaunchOp::create(b, loc, blocks, one, one, threads, one, one);
+  b.setInsertionPointToStart(&launch.getBody().front());
+  Value first = arith::MulIOp::create(b, loc, launch.getBlockIds().x, constant(b, loc, kThreads));
+  Value id = arith::AddIOp::create(b, loc, first, launch.getThreadIds().x);
+  Value isInside = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::ult, id, count);
+  auto guard = scf::IfOp::create(b, loc, isInside);
+  gpu::TerminatorOp::create(b, loc);
+  b.setInsertionPointToStart(guard.thenBlock());
+  return id;
+}
+
+class LinalgEmitter {
+public:
+  LinalgEmitter(linalg::LinalgOp op) : op(op), b(op), loc(op.getLoc()) {}
+
+  LogicalResult run() {
+    SmallVector<utils::IteratorType> kinds = op.getIteratorTypesArray();
+    for (auto [dim, kind] : llvm::enumerate(kinds))
+      (kind == utils::IteratorType::parallel ? parallel : reduction).push_back(dim);
+    for (OpOperand &init : op.getDpsInitsMutable())
+      for (unsigned dim : reduction)
+        if (op.getMatchingIndexingMap(&init).isFunctionOfDim(dim))
+          return op.emitError("a result that depends on a reduced dimension has no kernel");
+    for (const Range &range : op.createLoopRanges(b, loc))
+      sizes.push_back(getValueOrCreateConstantIndexOp(b, loc, range.size));
+    Value count = constant(b, loc, 1);
+    for (unsigned dim : parallel)
+      count = arith::MulIOp::create(b, loc, count, sizes[dim]);
+    position.resize(kinds.size());
+    Value id = openLaunch(b, loc, count);
+    for (unsigned dim : llvm::reverse(parallel)) {
+      if (dim == parallel.front()) {
+        position[dim] = id;
+        break;
+      }
+      position[dim] = arith::RemUIOp::create(b, loc, id, sizes[dim]);
+      id = arith::DivUIOp::create(b, loc, id, sizes[dim]);
+    }
+    SmallVector<Value> results = reduce(0, startValues());
+    for (auto [init, value] : llvm::zip(op.getDpsInitsMutable(), results))
+      memref::StoreOp::create(b, loc, value, init.get(), indices(init));
+    op->erase();
+    return success();
+  }
+
+private:
+  SmallVector<Value> indices(OpOperand &operand) {
+    AffineMap map = op.getMatchingIndexingMap(&operand);
+    SmallVector<Value> result;
+    for (AffineExpr expr : map.getResults()) {
+      // Only what the expression uses is there outside of the reduction.
+      SmallVector<OpFoldResult> values;
+      AffineMap single = AffineMap::get(map.getNumDims(), 0, expr);
+      for (unsigned dim = 0; dim < map.getNumDims(); ++dim)
+        values.push_back(position[dim] ? OpFoldResult(position[dim]) : OpFoldResult(b.getIndexAttr(0)));
+      result.push_back(
+          getValueOrCreateConstantIndexOp(b, loc, affine::makeComposedFoldedAffineApply(b, loc, single, values)));
+    }
+    return result;
+  }
+  Value read(OpOperand &operand) {
+    if (!isa<MemRefType>(operand.get().getType()))
+      return operand.get();
+    return memref::LoadOp::create(b, loc, operand.get(), indices(operand));
+  }
+  /// What the accumulators hold before the reduction; null where the body does not read them.
+  SmallVector<Value> startValues() {
+    SmallVector<Value> values;
+    for (OpOperand &init : op.getDpsInitsMutable()) {
+      bool isRead = op.payloadUsesValueFromOperand(&init);
+      values.push_back(isRead ? read(init) : Value());
+    }
+    return values;
+  }
+  /// The loops of `reduction` from number `depth` on, around the body.
+  SmallVector<Value> reduce(unsigned depth, SmallVector<Value> carried) {
+    if (depth == reduction.size())
+      return body(carried);
+    // A loop carries only what is there; of what the body does not read the last value counts.
+    SmallVector<Value> initial;
+    for (auto [value, init] : llvm::zip(carried, op.getDpsInitsMutable()))
+      initial.push_back(value ? value : read(init));
+    unsigned dim = reduction[depth];
+    auto loop = scf::ForOp::create(b, loc, constant(b, loc, 0), sizes[dim], constant(b, loc, 1), initial);
+    OpBuilder::InsertionGuard guard(b);
+    b.setInsertionPointToStart(loop.getBody());
+    position[dim] = loop.getInductionVar();
+    SmallVector<Value> results = reduce(depth + 1, SmallVector<Value>(loop.getRegionIterArgs()));
+    scf::YieldOp::create(b, loc, results);
+    position[dim] = Value();
+    return SmallVector<Value>(loop.getResults());
+  }
+  SmallVector<Value> body(ArrayRef<Value> carried) {
+    Block *block = op.getBlock();
+    IRMapping map;
+    for (OpOperand *input : op.getDpsInputOperands())
+      if (!op.getMatchingBlockArgument(input).use_empty())
+        map.map(op.getMatchingBlockArgument(input), read(*input));
+    for (auto [init, value] : llvm::zip(op.getDpsInitsMutable(), carried))
+      if (value)
+        map.map(op.getMatchingBlockArgument(&init), value);
+    for (Operation &each : block->without_terminator()) {
+      if (auto index = dyn_cast<linalg::IndexOp>(each))
+        map.map(index.getResult(), position[index.getDim()]);
+      else
+        b.clone(each, map);
+    }
+    SmallVector<Value> results;
+    for (Value value : block->getTerminator()->getOperands())
+      results.push_back(map.lookupOrDefault(value));
+    return results;
+  }
+
+  linalg::LinalgOp op;
+  OpBuilder b;
+  Location loc;
+  SmallVector<unsigned> parallel, reduction;
+  SmallVector<Value> sizes, position;
+};
+
+struct LaunchLinalgPass : attn::impl::LaunchLinalgPassBase<LaunchLinalgPass> {
+  void runOnOperation() override {
+    ModuleOp module = getOperation();
+    SymbolTable symbols(module);
+    for (auto function : module.getOps<func::FuncOp>()) {
+      if (!function->hasAttr(AttnDialect::kEntryAttr))
+        continue;
+      SmallVector<KernelOp> kernels;
+      function.walk([&](KernelOp op) { kernels.push_back(op); });
+      for (KernelOp op : kernels)
+        if (failed(inlineKernel(op, symbols)))
+          return signalPassFailure();
+      SmallVector<linalg::LinalgOp> ops;
+      function.walk([&](linalg::LinalgOp op) { ops.push_back(op); });
+      for (linalg::LinalgOp op : ops)
+        if (failed(LinalgEmitter(op).run()))
+          return signalPassFailure();
+      function.walk([&](CheckIndexOp op) {
+        if (op->getParentOfType<gpu::LaunchOp>())
+          lowerCheck(op, function);
+      });
+    }
+    for (auto function : llvm::make_early_inc_range(module.getOps<func::FuncOp>()))
+      if (function->hasAttr(AttnDialect::kKernelAttr))
+        function.erase();
+    SmallVector<StringRef> texts = llvm::map_to_vector(messages, [](auto &entry) { return StringRef(entry.first); });
+    if (!texts.empty())
+      module->setAttr(AttnDialect::kMessagesAttr, OpBuilder(module).getStrArrayAttr(texts));
+  }
+
+  LogicalResult inlineKernel(KernelOp op, SymbolTable &symbols) {
+    auto callee = symbols.lookup<func::FuncOp>(op.getCallee());
+    if (!callee || !callee.getBody().hasOneBlock())
+      return op.emitOpError("expects '") << op.getCallee() << "' to be a kernel of one block";
+    OpBuilder b(op);
+    IRMapping map;
+    for (auto [operand, argument] : llvm::zip(op->getOperands(), callee.getArguments())) {
+      Value value = operand;
+      if (value.getType() != argument.getType())
+        value = memref::CastOp::create(b, op.getLoc(), argument.getType(), value);
+      map.map(argument, value);
+    }
+    for (Operation &each : callee.getBody().front().without_terminator())
+      b.clone(each, map);
+    op.erase();
+    return success();
+  }
+
+  void lowerCheck(CheckIndexOp op, func::FuncOp function) {
+    Location loc = op.getLoc();
+    OpBuilder b(&function.getBody().front(), function.getBody().front().begin());
+    Value &error = errors[function];
+    if (!error)
+      error = DeviceErrorOp::create(b, loc, MemRefType::get({1}, b.getI32Type()));
+    b.setInsertionPoint(op);
+    Value zero = constant(b, loc, 0), index = op.getIndex();
+    Value isNegative = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::slt, index, zero);
+    Value wrapped =
+        arith::AddIOp::create(b, loc, index, arith::SelectOp::create(b, loc, isNegative, op.getSize(), zero));
+    Value isInside = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::ult, wrapped, op.getSize());
+    op.replaceAllUsesWith(arith::SelectOp::create(b, loc, isInside, wrapped, zero).getResult());
+    std::string text = (op.getMessage() + ": an index is out of range").str();
+    int64_t number = 1 + messages.try_emplace(text, messages.size()).first->second;
+    Value isBad = arith::XOrIOp::create(b, loc, isInside, arith::ConstantIntOp::create(b, loc, 1, 1));
+    auto branch = scf::IfOp::create(b, loc, isBad);
+    b.setInsertionPointToStart(branch.thenBlock());
+    memref::StoreOp::create(b, loc, arith::ConstantIntOp::create(b, loc, number, 32), error, zero);
+    op.erase();
+  }
+
+  DenseMap<Operation *, Value> errors;
+  llvm::MapVector<std::string, int64_t, std::map<std::string, unsigned>> messages;
+};
+} // namespace

@@ -1,0 +1,41 @@
+#include "passes/Passes.h"
+
+#include "mlir/Conversion/ArithToLLVM/ArithToLLVM.h"
+#include "mlir/Conversion/ControlFlowToLLVM/ControlFlowToLLVM.h"
+#include "mlir/Conversion/GPUToNVVM/GPUToNVVMPass.h"
+#include "mlir/Conversion/LLVMCommon/TypeConverter.h"
+#include "mlir/Conversion/MathToLLVM/MathToLLVM.h"
+#include "mlir/Conversion/MemRefToLLVM/MemRefToLLVM.h"
+#include "mlir/Dialect/GPU/IR/GPUDialect.h"
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "mlir/Dialect/LLVMIR/NVVMDialect.h"
+#include "mlir/Transforms/DialectConversion.h"
+
+namespace attn {
+#define GEN_PASS_DEF_LOWERKERNELSPASS
+#include "passes/Passes.h.inc"
+} // namespace attn
+
+using namespace mlir;
+
+namespace {
+struct LowerKernelsPass : attn::impl::LowerKernelsPassBase<LowerKernelsPass> {
+  void runOnOperation() override {
+    LowerToLLVMOptions options(&getContext());
+    LLVMTypeConverter types(&getContext(), options);
+    configureGpuToNVVMTypeConverter(types);
+    RewritePatternSet patterns(&getContext());
+    arith::populateArithToLLVMConversionPatterns(types, patterns);
+    cf::populateControlFlowToLLVMConversionPatterns(types, patterns);
+    populateFinalizeMemRefToLLVMConversionPatterns(types, patterns);
+    populateGpuToNVVMConversionPatterns(types, patterns);
+    constexpr unsigned kBeforeLibDevice = 10;
+    populateMathToLLVMConversionPatterns(types, patterns, /*approximateLog1p=*/true, kBeforeLibDevice);
+    ConversionTarget target(getContext());
+    target.addLegalDialect<LLVM::LLVMDialect, NVVM::NVVMDialect>();
+    target.addLegalOp<gpu::GPUModuleOp, UnrealizedConversionCastOp>();
+    if (failed(applyPartialConversion(getOperation(), target, std::move(patterns))))
+      signalPassFailure();
+  }
+};
+} // namespace

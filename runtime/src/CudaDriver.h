@@ -1,0 +1,70 @@
+#ifndef RUNTIME_SRC_CUDADRIVER_H
+#define RUNTIME_SRC_CUDADRIVER_H
+
+#include "Error.h"
+
+namespace attn::rt {
+
+/// Errors of the driver API that are told apart.
+enum : int {
+  kCudaSuccess = 0,
+  kCudaOutOfMemory = 2,
+  kCudaNoDevice = 100,
+  kCudaNoBinaryForGpu = 209,
+  kCudaInvalidPtx = 218,
+  kCudaUnsupportedPtx = 222
+};
+
+/// An address on the device.
+using DeviceAddress = uint64_t;
+
+/// The functions of libcuda.so.1 that the runtime calls, found by name when the
+/// first library with GPU code is loaded: a program without a GPU needs no CUDA.
+struct CudaDriver {
+  int (*cuInit)(unsigned);
+  int (*cuDriverGetVersion)(int *);
+  int (*cuDeviceGetCount)(int *);
+  int (*cuDeviceGet)(int *, int);
+  int (*cuDeviceGetName)(char *, int, int);
+  int (*cuDeviceGetAttribute)(int *, int, int);
+  int (*cuDevicePrimaryCtxRetain)(void **, int);
+  int (*cuDevicePrimaryCtxRelease_v2)(int);
+  int (*cuCtxPushCurrent_v2)(void *);
+  int (*cuCtxPopCurrent_v2)(void **);
+  int (*cuMemAlloc_v2)(DeviceAddress *, size_t);
+  int (*cuMemFree_v2)(DeviceAddress);
+  int (*cuMemcpyHtoDAsync_v2)(DeviceAddress, const void *, size_t, void *);
+  int (*cuMemcpyDtoHAsync_v2)(void *, DeviceAddress, size_t, void *);
+  int (*cuMemcpyDtoDAsync_v2)(DeviceAddress, DeviceAddress, size_t, void *);
+  int (*cuMemsetD8Async)(DeviceAddress, unsigned char, size_t, void *);
+  int (*cuModuleLoadDataEx)(void **, const void *, unsigned, int *, void **);
+  int (*cuModuleUnload)(void *);
+  int (*cuModuleGetFunction)(void **, void *, const char *);
+  int (*cuFuncSetAttribute)(void *, int, int);
+  int (*cuLaunchKernel)(void *, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void *, void **,
+                        void **);
+  int (*cuStreamCreate)(void **, unsigned);
+  int (*cuStreamDestroy_v2)(void *);
+  int (*cuStreamSynchronize)(void *);
+  int (*cuStreamIsCapturing)(void *, int *);
+  int (*cuStreamBeginCapture_v2)(void *, int);
+  int (*cuStreamEndCapture)(void *, void **);
+  int (*cuGraphInstantiateWithFlags)(void **, void *, unsigned long long);
+  int (*cuGraphLaunch)(void *, void *);
+  int (*cuGraphDestroy)(void *);
+  int (*cuGraphExecDestroy)(void *);
+  int (*cuGetErrorName)(int, const char **);
+  int (*cuGetErrorString)(int, const char **);
+};
+
+/// The driver, opened and initialised, with at least one device. Fails with a
+/// message that says what is missing; a later call tries again.
+attnrt_status openCudaDriver(const CudaDriver *&driver);
+
+/// What `code`, which `call` returned, means to the caller; keeps the message
+/// "<what>: cuMemAlloc: CUDA_ERROR_OUT_OF_MEMORY (out of memory)".
+attnrt_status failCuda(const CudaDriver &driver, int code, const char *call, const char *what);
+
+} // namespace attn::rt
+
+#endif // RUNTIME_SRC_CUDADRIVER_H

@@ -1,0 +1,174 @@
+#include "Gpu.h"
+
+#include <cstdio>
+#include <cstring>
+
+using namespace attn::rt;
+
+//===----------------------------------------------------------------------===//
+// The model
+//===----------------------------------------------------------------------===//
+
+static constexpr int kComputeCapabilityMajor = 75, kComputeCapabilityMinor = 76;
+
+static bool fits(const attnrt_gpu_image &image, uint32_t capability) {
+  if (image.exact)
+    return image.arch == capability;
+  // Machine code serves its own generation, PTX every later one.
+  if (image.kind == ATTNRT_IMAGE_CUBIN && image.arch / 10 != capability / 10)
+    return false;
+  return image.arch <= capability;
+}
+
+static void describe(const attnrt_gpu_code &code, Text &text) {
+  for (uint32_t i = 0; i < code.num_images; ++i)
+    text.add("%ssm_%u%s %s", i ? ", " : "", code.images[i].arch, code.images[i].exact ? "a" : "",
+             code.images[i].kind == ATTNRT_IMAGE_PTX ? "PTX" : "cubin");
+}
+
+attnrt_status GpuModel::load(const attnrt_library &library, const char *name, const uint8_t *bytes, uint64_t size) {
+  code = library.gpu;
+  if (!code->images || (code->num_kernels && !code->kernels))
+    return fail(ATTNRT_CORRUPT_FILE, "%s: the description of its GPU code is not sound", name);
+  if (attnrt_status status = openCudaDriver(driver))
+    return status;
+  if (int result = driver->cuDeviceGet(&device, 0))
+    return failCuda(*driver, result, "cuDeviceGet", name);
+  if (int result = driver->cuDevicePrimaryCtxRetain(&context, device))
+    return failCuda(*driver, result, "cuDevicePrimaryCtxRetain", name);
+  retained = true;
+  GpuScope scope(*this);
+  if (scope.code)
+    return failCuda(*driver, scope.code, "cuCtxPushCurrent", name);
+  if (attnrt_status status = loadImage(name))
+    return status;
+  if (!functions.allocate(code->num_kernels))
+    return failMemory(code->num_kernels * sizeof(void *), "the kernels");
+  for (uint32_t i = 0; i < code->num_kernels; ++i)
+    if (int result = driver->cuModuleGetFunction(&functions[i], module, code->kernels[i]))
+      return failCuda(*driver, result, "cuModuleGetFunction", code->kernels[i]);
+  if (size) {
+    Text what;
+    what.add("%s: %llu bytes for the weights", name, (unsigned long long)size);
+    if (int result = driver->cuMemAlloc_v2(&weights, size))
+      return failCuda(*driver, result, "cuMemAlloc", what.str());
+    return update(bytes, 0, size);
+  }
+  return ATTNRT_OK;
+}
+
+attnrt_status GpuModel::loadImage(const char *name) {
+  int major = 0, minor = 0;
+  int result = driver->cuDeviceGetAttribute(&major, kComputeCapabilityMajor, device);
+  if (!result)
+    result = driver->cuDeviceGetAttribute(&minor, kComputeCapabilityMinor, device);
+  if (result)
+    return failCuda(*driver, result, "cuDeviceGetAttribute", name);
+  bool tried = false;
+  for (uint32_t i = 0; i < code->num_images && !module; ++i) {
+    if (!fits(code->images[i], uint32_t(major * 10 + minor)))
+      continue;
+    tried = true;
+    result = driver->cuModuleLoadDataEx(&module, code->images[i].data, 0, nullptr, nullptr);
+    if (!result)
+      return ATTNRT_OK;
+    module = nullptr;
+    // Another form may do: a driver older than the machine code, say.
+    if (result != kCudaNoBinaryForGpu && result != kCudaInvalidPtx && result != kCudaUnsupportedPtx)
+      break;
+  }
+  if (tried)
+    return failCuda(*driver, result, "cuModuleLoadDataEx", name);
+  Text forms;
+  describe(*code, forms);
+  char device_name[128] = "";
+  driver->cuDeviceGetName(device_name, sizeof(device_name), device);
+  return fail(ATTNRT_INCOMPATIBLE, "%s: has no code for this GPU ('%s', compute capability %d.%d), only %s", name,
+              device_name, major, minor, forms.str());
+}
+
+attnrt_status GpuModel::update(const uint8_t *bytes, uint64_t offset, uint64_t size) {
+  GpuScope scope(*this);
+  int result = scope.code;
+  if (!result)
+    result = driver->cuMemcpyHtoDAsync_v2(weights + offset, bytes + offset, size, nullptr);
+  if (!result)
+    result = driver->cuStreamSynchronize(nullptr);
+  return result ? failCuda(*driver, result, "cuMemcpyHtoD", "the weights") : ATTNRT_OK;
+}
+
+GpuModel::~GpuModel() {
+  if (!retained)
+    return;
+  {
+    GpuScope scope(*this);
+    if (weights)
+      driver->cuMemFree_v2(weights);
+    if (module)
+      driver->cuModuleUnload(module);
+  }
+  driver->cuDevicePrimaryCtxRelease_v2(device);
+}
+
+//===----------------------------------------------------------------------===//
+// The session
+//===----------------------------------------------------------------------===//
+
+attnrt_status GpuSession::initialize(int32_t numInputs, int32_t numOutputs) {
+  if (!inputs.allocate(uint64_t(numInputs)) || !outputs.allocate(uint64_t(numOutputs)))
+    return failMemory(sizeof(DeviceBuffer), "a session");
+  GpuScope scope(model);
+  constexpr unsigned kNonBlocking = 1;
+  int result = scope.code ? scope.code : model.driver->cuStreamCreate(&stream, kNonBlocking);
+  if (result)
+    return failCuda(*model.driver, result, "cuStreamCreate", "a session");
+  attnrt_status status = ATTNRT_OK;
+  if (!atLeast(error, sizeof(int32_t), "a session", status))
+    return status;
+  result = model.driver->cuMemsetD8Async(error.address, 0, sizeof(int32_t), stream);
+  if (!result)
+    result = model.driver->cuStreamSynchronize(stream);
+  return result ? failCuda(*model.driver, result, "cuMemsetD8Async", "a session") : ATTNRT_OK;
+}
+
+DeviceAddress GpuSession::atLeast(DeviceBuffer &buffer, uint64_t bytes, const char *what, attnrt_status &status) {
+  // An empty tensor needs an address, too.
+  bytes = bytes ? bytes : 1;
+  if (bytes <= buffer.capacity)
+    return buffer.address;
+  if (buffer.address)
+    model.driver->cuMemFree_v2(buffer.address);
+  buffer = {};
+  Text text;
+  text.add("%llu bytes for %s", (unsigned long long)bytes, what);
+  int result = model.driver->cuMemAlloc_v2(&buffer.address, bytes);
+  if (result) {
+    buffer.address = 0;
+    status = failCuda(*model.driver, result, "cuMemAlloc", text.str());
+    return 0;
+  }
+  buffer.capacity = bytes;
+  return buffer.address;
+}
+
+GpuSession::~GpuSession() {
+  GpuScope scope(model);
+  if (stream)
+    model.driver->cuStreamSynchronize(stream);
+  auto release = [&](DeviceBuffer &buffer) {
+    if (buffer.address)
+      model.driver->cuMemFree_v2(buffer.address);
+  };
+  while (GpuPiece *piece = workspace) {
+    workspace = piece->next;
+    release(piece->buffer);
+    destroy(piece);
+  }
+  for (uint64_t i = 0; inputs.data() && i < inputs.size(); ++i)
+    release(inputs[i]);
+  for (uint64_t i = 0; outputs.data() && i < outputs.size(); ++i)
+    release(outputs[i]);
+  release(error);
+  if (stream)
+    model.driver->cuStreamDestroy_v2(stream);
+}

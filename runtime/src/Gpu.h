@@ -1,0 +1,90 @@
+#ifndef RUNTIME_SRC_GPU_H
+#define RUNTIME_SRC_GPU_H
+
+#include "CudaDriver.h"
+#include "Memory.h"
+#include "attnrt/abi.h"
+#include "attnrt/attnrt.h"
+
+struct attnrt_model;
+
+namespace attn::rt {
+
+struct Run;
+
+/// What a model with GPU code holds on the device, shared by its sessions: the
+/// primary context, the code and the weights.
+class GpuModel {
+public:
+  GpuModel() = default;
+  GpuModel(const GpuModel &) = delete;
+  ~GpuModel();
+
+  attnrt_status load(const attnrt_library &library, const char *name, const uint8_t *weights, uint64_t weightsSize);
+  /// Copies [offset, offset + size) of the weights to the device again.
+  attnrt_status update(const uint8_t *weights, uint64_t offset, uint64_t size);
+
+  const CudaDriver *driver = nullptr;
+  int device = 0;
+  void *context = nullptr;
+  DeviceAddress weights = 0;
+  Array<void *> functions; ///< one a kernel
+  const attnrt_gpu_code *code = nullptr;
+
+private:
+  attnrt_status loadImage(const char *name);
+
+  bool retained = false;
+  void *module = nullptr;
+};
+
+/// Makes a model's context current for the scope.
+class GpuScope {
+public:
+  explicit GpuScope(const GpuModel &model) : driver(*model.driver) { code = driver.cuCtxPushCurrent_v2(model.context); }
+  GpuScope(const GpuScope &) = delete;
+  ~GpuScope() {
+    void *popped;
+    if (!code)
+      driver.cuCtxPopCurrent_v2(&popped);
+  }
+  int code; ///< of the push
+
+private:
+  const CudaDriver &driver;
+};
+
+/// Device memory that grows and never shrinks.
+struct DeviceBuffer {
+  DeviceAddress address = 0;
+  uint64_t capacity = 0;
+};
+
+/// Device memory of one request for workspace; kept for the next run's request
+/// of that number.
+struct GpuPiece {
+  DeviceBuffer buffer;
+  GpuPiece *next = nullptr;
+};
+
+/// What a session needs on the device.
+class GpuSession {
+public:
+  explicit GpuSession(GpuModel &model) : model(model) {}
+  GpuSession(const GpuSession &) = delete;
+  ~GpuSession();
+
+  attnrt_status initialize(int32_t numInputs, int32_t numOutputs);
+  /// At least `bytes` in `buffer`; 0: `status` is set.
+  DeviceAddress atLeast(DeviceBuffer &buffer, uint64_t bytes, const char *what, attnrt_status &status);
+
+  GpuModel &model;
+  void *stream = nullptr; ///< the session's own
+  Array<DeviceBuffer> inputs, outputs;
+  GpuPiece *workspace = nullptr;
+  DeviceBuffer error; ///< an int32_t, 0 between runs
+};
+
+} // namespace attn::rt
+
+#endif // RUNTIME_SRC_GPU_H

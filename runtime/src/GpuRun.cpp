@@ -1,0 +1,291 @@
+// A run whose kernels are on a GPU: inputs there, the entry (which computes
+// sizes and puts kernels on a stream), outputs back.
+
+#include "Session.h"
+
+#include <cstring>
+
+using namespace attn::rt;
+
+static Run &runOf(attnrt_run *run) { return *reinterpret_cast<Run *>(run); }
+static const CudaDriver &driverOf(Run &run) { return *run.session->model->gpu->driver; }
+
+//===----------------------------------------------------------------------===//
+// During the entry
+//===----------------------------------------------------------------------===//
+
+static void *pointerTo(DeviceAddress address) { return reinterpret_cast<void *>(address); }
+
+static void *provideWorkspace(attnrt_run *abi, uint64_t bytes) {
+  Run &run = runOf(abi);
+  GpuPiece *&piece = *run.nextGpuPiece;
+  if (!piece)
+    piece = make<GpuPiece>();
+  if (!piece) {
+    run.status = failMemory(sizeof(GpuPiece), "the workspace of a run");
+    return nullptr;
+  }
+  DeviceAddress memory = run.session->gpu->atLeast(piece->buffer, bytes, "the workspace of a run", run.status);
+  run.nextGpuPiece = &piece->next;
+  return pointerTo(memory);
+}
+
+static void *provideOutput(attnrt_run *abi, int32_t index, int32_t rank, const int64_t *shape) {
+  Run &run = runOf(abi);
+  OutputSlot *slot = declareOutput(run, index, rank, shape);
+  if (!slot || !acceptsBuffer(run, *slot, run.plan->entry->outputs[index]))
+    return nullptr;
+  // Vector stores need 16 bytes.
+  if (slot->given->buffer && slot->view.onDevice && slot->bytes &&
+      reinterpret_cast<uintptr_t>(slot->view.data) % 16 == 0)
+    return slot->view.data;
+  slot->staged = true;
+  return pointerTo(
+      run.session->gpu->atLeast(run.session->gpu->outputs[uint64_t(index)], slot->bytes, "an output", run.status));
+}
+
+static int32_t stopped(Run &run) {
+  bool none = run.session->pool.run(nullptr, nullptr, 0, run.stop);
+  return !none;
+}
+
+static int32_t parallelFor(attnrt_run *abi, attnrt_task_fn fn, void *, int64_t n) {
+  Run &run = runOf(abi);
+  if (fn && n) {
+    run.status = fail(ATTNRT_INTERNAL, "entry '%s' asks for threads of the CPU in GPU code", run.plan->entry->name);
+    return 1;
+  }
+  return stopped(run);
+}
+
+static attnrt_status failRun(Run &run, int code, const char *call) {
+  Text what;
+  const attnrt_gpu_code &gpu = *run.session->model->library->gpu;
+  what.add("entry '%s'", run.plan->entry->name);
+  if (run.lastKernel >= 0)
+    what.add(", in or before kernel '%s'", gpu.kernels[run.lastKernel]);
+  return failCuda(driverOf(run), code, call, what.str());
+}
+
+static int32_t launch(attnrt_run *abi, int32_t kernel, const int64_t *grid, const int64_t *block, int64_t shared,
+                      const void *parameters, uint64_t size) {
+  Run &run = runOf(abi);
+  const attnrt_gpu_code &gpu = *run.session->model->library->gpu;
+  if (kernel < 0 || uint32_t(kernel) >= gpu.num_kernels) {
+    run.status =
+        fail(ATTNRT_INTERNAL, "entry '%s' launches kernel %d of %u", run.plan->entry->name, kernel, gpu.num_kernels);
+    return 1;
+  }
+  if (grid[0] == 0 || grid[1] == 0 || grid[2] == 0)
+    return 0;
+  run.lastKernel = kernel;
+  if (grid[0] < 0 || grid[0] > INT32_MAX || grid[1] < 0 || grid[1] > 65535 || grid[2] < 0 || grid[2] > 65535) {
+    run.status = fail(ATTNRT_UNSUPPORTED, "kernel '%s' would need %lld x %lld x %lld blocks, more than a GPU takes",
+                      gpu.kernels[kernel], (long long)grid[0], (long long)grid[1], (long long)grid[2]);
+    return 1;
+  }
+  size_t bytes = size;
+  // CU_LAUNCH_PARAM_BUFFER_POINTER, _BUFFER_SIZE, _END
+  void *extra[] = {reinterpret_cast<void *>(1), const_cast<void *>(parameters), reinterpret_cast<void *>(2), &bytes,
+                   nullptr};
+  void *function = run.session->model->gpu->functions[uint64_t(kernel)];
+  int code = driverOf(run).cuLaunchKernel(function, unsigned(grid[0]), unsigned(grid[1]), unsigned(grid[2]),
+                                          unsigned(block[0]), unsigned(block[1]), unsigned(block[2]), unsigned(shared),
+                                          run.stream, nullptr, extra);
+  if (code)
+    run.status = failRun(run, code, "cuLaunchKernel");
+  return code != 0 || stopped(run);
+}
+
+static int32_t fetch(attnrt_run *abi, void *to, const void *from, uint64_t bytes) {
+  Run &run = runOf(abi);
+  const CudaDriver &driver = driverOf(run);
+  int code = driver.cuMemcpyDtoHAsync_v2(to, reinterpret_cast<DeviceAddress>(from), bytes, run.stream);
+  if (!code)
+    code = driver.cuStreamSynchronize(run.stream);
+  if (code)
+    run.status = failRun(run, code, "cuMemcpyDtoH");
+  return code != 0 || stopped(run);
+}
+
+//===----------------------------------------------------------------------===//
+// Around the entry
+//===----------------------------------------------------------------------===//
+
+attnrt_status attnrt_session::stageGpuInputs(Run &run, const DLTensor *const *tensors) {
+  const attnrt_entry &entry = *run.plan->entry;
+  for (int32_t i = 0; i < entry.num_inputs; ++i) {
+    const TensorView &view = inputViews[uint64_t(i)];
+    attnrt_buffer &buffer = inputs[uint64_t(i)];
+    buffer.shape = tensors[i]->shape;
+    bool isAligned = reinterpret_cast<uintptr_t>(view.data) % 16 == 0;
+    if (view.onDevice && !view.dense)
+      return fail(ATTNRT_UNSUPPORTED, "input '%s' is on the GPU with strides; a dense row-major tensor is needed",
+                  entry.inputs[i].name);
+    if (view.onDevice && isAligned && view.bytes) {
+      buffer.data = view.data;
+      continue;
+    }
+    attnrt_status status = ATTNRT_OK;
+    DeviceAddress memory = gpu->atLeast(gpu->inputs[uint64_t(i)], view.bytes, "an input", status);
+    if (!memory)
+      return status;
+    buffer.data = pointerTo(memory);
+    if (view.bytes == 0)
+      continue;
+    const char *from = view.data;
+    if (!view.dense) {
+      void *copy = inputStaging[i].atLeast(view.bytes);
+      if (!copy)
+        return failMemory(view.bytes, "a dense copy of an input");
+      copyDense(*tensors[i], view.data, copy);
+      from = static_cast<const char *>(copy);
+    }
+    int code = view.onDevice ? gpu->model.driver->cuMemcpyDtoDAsync_v2(memory, reinterpret_cast<DeviceAddress>(from),
+                                                                       view.bytes, run.stream)
+                             : gpu->model.driver->cuMemcpyHtoDAsync_v2(memory, from, view.bytes, run.stream);
+    if (code)
+      return failRun(run, code, "cuMemcpyHtoD");
+  }
+  return ATTNRT_OK;
+}
+
+// Calls the entry, which puts its kernels on the run's stream.
+attnrt_status attnrt_session::enqueue(Run &run) {
+  const attnrt_entry &entry = *run.plan->entry;
+  for (int32_t i = 0; i < entry.num_outputs; ++i)
+    outputs[uint64_t(i)].produced = outputs[uint64_t(i)].staged = false;
+  run.nextGpuPiece = &gpu->workspace;
+  run.status = ATTNRT_OK;
+  return checkCall(run, entry.fn(&run.abi, inputs.data()));
+}
+
+// The device memory of a tensor that the caller frees.
+namespace {
+struct DeviceTensor {
+  DLManagedTensor tensor;
+  attnrt_model *model;
+  int64_t shape[kMaxRank], strides[kMaxRank];
+};
+} // namespace
+
+static void freeDeviceTensor(DLManagedTensor *self) {
+  auto *tensor = static_cast<DeviceTensor *>(self->manager_ctx);
+  {
+    GpuScope scope(*tensor->model->gpu);
+    tensor->model->gpu->driver->cuMemFree_v2(reinterpret_cast<DeviceAddress>(tensor->tensor.dl_tensor.data));
+  }
+  attnrt_model_release(tensor->model);
+  destroy(tensor);
+}
+
+static attnrt_status createOnDevice(attnrt_model *model, const attnrt_tensor_info &declared, const OutputSlot &slot,
+                                    DLManagedTensor **result) {
+  DeviceTensor *tensor = make<DeviceTensor>();
+  if (!tensor)
+    return failMemory(sizeof(DeviceTensor), "an output");
+  DeviceAddress memory = 0;
+  if (int code = model->gpu->driver->cuMemAlloc_v2(&memory, slot.bytes ? slot.bytes : 1)) {
+    destroy(tensor);
+    return failCuda(*model->gpu->driver, code, "cuMemAlloc", declared.name);
+  }
+  attnrt_model_retain(model);
+  tensor->model = model;
+  int64_t stride = 1;
+  for (int32_t dim = declared.rank - 1; dim >= 0; --dim) {
+    tensor->shape[dim] = slot.shape[dim];
+    tensor->strides[dim] = stride;
+    stride = int64_t(uint64_t(stride) * uint64_t(slot.shape[dim]));
+  }
+  DLTensor &view = tensor->tensor.dl_tensor;
+  view = {pointerTo(memory),
+          {kDLCUDA, 0},
+          declared.rank,
+          {uint8_t(declared.dtype >> 8), uint8_t(declared.dtype & 0xff), 1},
+          tensor->shape,
+          tensor->strides,
+          0};
+  tensor->tensor.manager_ctx = tensor;
+  tensor->tensor.deleter = freeDeviceTensor;
+  *result = &tensor->tensor;
+  return ATTNRT_OK;
+}
+
+// Outputs to where the caller wants them, and the error word; waits for all.
+attnrt_status attnrt_session::collect(Run &run) {
+  const attnrt_entry &entry = *run.plan->entry;
+  const CudaDriver &driver = *gpu->model.driver;
+  int32_t error = 0;
+  int code = driver.cuMemcpyDtoHAsync_v2(&error, gpu->error.address, sizeof(error), run.stream);
+  for (int32_t i = 0; i < entry.num_outputs && !code; ++i) {
+    OutputSlot &slot = outputs[uint64_t(i)];
+    if (!slot.staged)
+      continue;
+    slot.staged = false;
+    DeviceAddress from = gpu->outputs[uint64_t(i)].address;
+    char *to = slot.view.data;
+    bool toDevice = slot.view.onDevice;
+    if (!slot.given->buffer) {
+      toDevice = run.outputDevice == kDLCUDA;
+      attnrt_status status =
+          toDevice ? createOnDevice(model, entry.outputs[i], slot, &slot.tensor)
+                   : attnrt_tensor_create(entry.outputs[i].dtype, entry.outputs[i].rank, slot.shape, &slot.tensor);
+      if (status != ATTNRT_OK) {
+        driver.cuStreamSynchronize(run.stream);
+        return status;
+      }
+      to = static_cast<char *>(slot.tensor->dl_tensor.data);
+    }
+    if (slot.bytes)
+      code = toDevice ? driver.cuMemcpyDtoDAsync_v2(reinterpret_cast<DeviceAddress>(to), from, slot.bytes, run.stream)
+                      : driver.cuMemcpyDtoHAsync_v2(to, from, slot.bytes, run.stream);
+  }
+  int waited = driver.cuStreamSynchronize(run.stream);
+  if (code || waited)
+    return failRun(run, waited ? waited : code, waited ? "cuStreamSynchronize" : "cuMemcpyDtoH");
+  if (!error)
+    return ATTNRT_OK;
+  driver.cuMemsetD8Async(gpu->error.address, 0, sizeof(error), run.stream);
+  driver.cuStreamSynchronize(run.stream);
+  run.abi.error_message = error;
+  return checkCall(run, ATTNRT_RUN_STOPPED);
+}
+
+attnrt_status attnrt_session::runOnGpu(Run &run, const attnrt_run_options &options, const DLTensor *const *tensors) {
+  const CudaDriver &driver = *gpu->model.driver;
+  if (options.output_device && options.output_device != kDLCPU && options.output_device != kDLCUDA)
+    return fail(ATTNRT_INVALID_ARGUMENT, "attnrt_run_options: output_device is %d, neither the CPU (%d) nor CUDA (%d)",
+                options.output_device, int(kDLCPU), int(kDLCUDA));
+  run.outputDevice = options.output_device;
+  run.stream = options.stream ? options.stream : gpu->stream;
+  run.lastKernel = -1;
+  run.abi.weights = static_cast<const uint8_t *>(pointerTo(gpu->model.weights));
+  run.abi.device_error = pointerTo(gpu->error.address);
+  run.abi.workspace = provideWorkspace;
+  run.abi.output = provideOutput;
+  run.abi.parallel_for = parallelFor;
+  run.abi.fail = reportFailure;
+  run.abi.launch = launch;
+  run.abi.fetch = fetch;
+  GpuScope scope(gpu->model);
+  if (scope.code)
+    return failCuda(driver, scope.code, "cuCtxPushCurrent", "a run");
+  if (options.stream) {
+    int capturing = 0;
+    if (driver.cuStreamIsCapturing(options.stream, &capturing) == kCudaSuccess && capturing)
+      return fail(ATTNRT_UNSUPPORTED, "the caller's stream is being captured; a run waits for its work");
+  }
+  if (attnrt_status status = model->beginRun())
+    return status;
+  AtExit end([&] { model->endRun(); });
+  attnrt_status status = stageGpuInputs(run, tensors);
+  if (status == ATTNRT_OK)
+    status = enqueue(run);
+  if (status == ATTNRT_OK)
+    return collect(run);
+  // What was launched still uses the session's memory.
+  driver.cuStreamSynchronize(run.stream);
+  driver.cuMemsetD8Async(gpu->error.address, 0, sizeof(int32_t), run.stream);
+  driver.cuStreamSynchronize(run.stream);
+  return status;
+}
