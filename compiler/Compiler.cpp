@@ -74,8 +74,7 @@ public:
     } else if (failed(runPasses("loops", [&](PassManager &pm) { buildLoopPipeline(pm); }))) {
       return failure();
     }
-    if (failed(placeWeights()) ||
-        failed(runPasses("LLVM dialect", [&](PassManager &pm) { buildLlvmPipeline(pm); })))
+    if (failed(placeWeights()) || failed(runPasses("LLVM dialect", [&](PassManager &pm) { buildLlvmPipeline(pm); })))
       return failure();
     return emit();
   }

@@ -1,4 +1,5 @@
 import os
+import shutil
 import sys
 
 import lit.formats
@@ -30,6 +31,12 @@ for name in ("HOME", "TMPDIR", "NO_COLOR", "XDG_CACHE_HOME"):
 # --param full=1 runs the long tests too (./dev check --full).
 if lit_config.params.get("full"):
     config.available_features.add("full")
+
+# The assembler of a CUDA toolkit, which neither a build nor a compile needs.
+ptxas = shutil.which("ptxas") or shutil.which("ptxas", path="/usr/local/cuda/bin")
+if ptxas:
+    config.available_features.add("ptxas")
+    config.environment["PATH"] += os.pathsep + os.path.dirname(ptxas)
 
 # CPU features by the kernel's names; a test asks for what it needs with
 # `REQUIRES: cpu-avx512f` and is reported as unsupported elsewhere.

@@ -49,6 +49,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=pathlib.Path)
     parser.add_argument("--tools", type=pathlib.Path, default=pathlib.Path("build/bin"))
+    parser.add_argument("--target", default="cpu", help="cuda: with build/test/gpu/lib on LD_LIBRARY_PATH")
     args = parser.parse_args()
     meta = json.loads((args.folder / "meta.json").read_text())
     model = args.folder / "model.onnx"
@@ -83,7 +84,7 @@ def main():
         dynamic, static = temporary / "dynamic.so", temporary / "static.so"
         def build(library, *options):
             report = temporary / "report.json"
-            run([args.tools / "attnc", model, "-o", library, *options, f"--require-fused={meta['attention']}", f"--fusion-report={report}"])
+            run([args.tools / "attnc", model, "-o", library, f"--target={args.target}", *options, f"--require-fused={meta['attention']}", f"--fusion-report={report}"])
             fused = sum(verdict["fused"] for verdict in json.loads(report.read_text()))
             if fused != meta["attention"]:
                 problems.append(f"{library.stem}: {fused} attentions are fused, expected {meta['attention']}")

@@ -19,7 +19,8 @@ std::vector<GpuArch> parseGpuArchs(llvm::StringRef text, std::string &error) {
     arch.exact = digits.consume_back("a");
     if (!isWellFormed || digits.getAsInteger(10, arch.number) || !llvm::is_contained(kKnown, arch.number) ||
         (arch.exact && arch.number != 90)) {
-      error = "unknown GPU architecture '" + part.str() + "'; use sm_80, sm_86, sm_87, sm_89, sm_90 or sm_90a, separated by commas";
+      error = "unknown GPU architecture '" + part.str() +
+              "'; use sm_80, sm_86, sm_87, sm_89, sm_90 or sm_90a, separated by commas";
       return {};
     }
     archs.push_back(arch);
@@ -28,7 +29,8 @@ std::vector<GpuArch> parseGpuArchs(llvm::StringRef text, std::string &error) {
     return a.number != b.number ? a.number > b.number : a.exact && !b.exact;
   };
   llvm::sort(archs, isNewer);
-  archs.erase(llvm::unique(archs, [](const GpuArch &a, const GpuArch &b) { return a.name() == b.name(); }), archs.end());
+  archs.erase(llvm::unique(archs, [](const GpuArch &a, const GpuArch &b) { return a.name() == b.name(); }),
+              archs.end());
   return archs;
 }
 

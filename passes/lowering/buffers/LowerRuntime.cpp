@@ -523,9 +523,9 @@ private:
     }
     Value grid = storeSizes({op.getGridSizeX(), op.getGridSizeY(), op.getGridSizeZ()});
     Value block = storeSizes({op.getBlockSizeX(), op.getBlockSizeY(), op.getBlockSizeZ()});
-    Value status = callRuntime(offsetof(attnrt_run, launch), i32,
-                               {constant(i32, found - names.begin()), grid, block, constant(i64, 0), parameters,
-                                constant(i64, bytes)});
+    Value status = callRuntime(
+        offsetof(attnrt_run, launch), i32,
+        {constant(i32, found - names.begin()), grid, block, constant(i64, 0), parameters, constant(i64, bytes)});
     stopIf(isNonzero(status));
     return success();
   }

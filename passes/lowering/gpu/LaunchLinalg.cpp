@@ -1,5 +1,6 @@
 #include "dialects/attn/AttnOps.h"
 #include "passes/Passes.h"
+#include "passes/lowering/gpu/StageTables.h"
 
 #include "mlir/Dialect/Affine/IR/AffineOps.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -158,6 +159,7 @@ struct LaunchLinalgPass : attn::impl::LaunchLinalgPassBase<LaunchLinalgPass> {
     for (auto function : module.getOps<func::FuncOp>()) {
       if (!function->hasAttr(AttnDialect::kEntryAttr))
         continue;
+      stageTables(function);
       SmallVector<KernelOp> kernels;
       function.walk([&](KernelOp op) { kernels.push_back(op); });
       for (KernelOp op : kernels)

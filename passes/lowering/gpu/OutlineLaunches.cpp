@@ -44,7 +44,8 @@ struct OutlineLaunchesPass : attn::impl::OutlineLaunchesPassBase<OutlineLaunches
     for (auto &[name, global] : tables)
       symbols.insert(global);
     module->setAttr(gpu::GPUDialect::getContainerModuleAttrName(), b.getUnitAttr());
-    module->setAttr(AttnDialect::kGpuKernelsAttr, b.getStrArrayAttr(SmallVector<StringRef>(names.begin(), names.end())));
+    module->setAttr(AttnDialect::kGpuKernelsAttr,
+                    b.getStrArrayAttr(SmallVector<StringRef>(names.begin(), names.end())));
   }
 
   LogicalResult outline(gpu::LaunchOp launch, gpu::GPUModuleOp module, SymbolTable &symbols) {
@@ -72,7 +73,8 @@ struct OutlineLaunchesPass : attn::impl::OutlineLaunchesPassBase<OutlineLaunches
       kernel.erase();
     }
     OpBuilder b(launch);
-    auto callee = SymbolRefAttr::get(module.getNameAttr(), {FlatSymbolRefAttr::get(&getContext(), names[known->second])});
+    auto callee =
+        SymbolRefAttr::get(module.getNameAttr(), {FlatSymbolRefAttr::get(&getContext(), names[known->second])});
     gpu::LaunchFuncOp::create(b, launch.getLoc(), callee, launch.getGridSizeOperandValues(),
                               launch.getBlockSizeOperandValues(), Value(), operands, Type());
     launch.erase();
