@@ -3,6 +3,7 @@
 #include "frontends/graph/Layer.h"
 #include "frontends/graph/Limits.h"
 #include "frontends/graph/Schema.h"
+#include "frontends/graph/Search.h"
 #include "frontends/graph/SizeText.h"
 #include "llvm/ADT/ScopeExit.h"
 #include <cerrno>
@@ -202,15 +203,6 @@ static std::optional<std::string> readText(onnx::Reporter &reporter) {
   return text;
 }
 
-/// `search` has a message of its own.
-static bool refuseSearch(const Json &file, onnx::Reporter &reporter) {
-  const Json *search = file.find("search");
-  if (search)
-    reporter.unsupported(GraphBuilder::location(reporter, search->at))
-        << "'search' is not supported; compile the step as an entry and search from outside";
-  return search;
-}
-
 onnx::ImportStatus attn::graph::importGraph(MLIRContext *context, StringRef path, const onnx::ImportOptions &options,
                                             OwningOpRef<ModuleOp> &module, WeightStore &store) {
   onnx::loadImportDialects(context);
@@ -226,8 +218,6 @@ onnx::ImportStatus attn::graph::importGraph(MLIRContext *context, StringRef path
   std::optional<Json> file = parseJson(*text, problem);
   if (!file)
     return fail(problem.at, nullptr, problem.message);
-  if (refuseSearch(*file, reporter))
-    return reporter.getStatus();
   if (std::optional<SchemaError> wrong = checkSchema(*file))
     return fail(wrong->at, wrong->layer, wrong->message);
   const Json *entries = file->find("entries");
@@ -236,6 +226,10 @@ onnx::ImportStatus attn::graph::importGraph(MLIRContext *context, StringRef path
       return fail(file->at, nullptr,
                   entries ? "'" + key.str() + "' stands beside 'entries'; it belongs into one of them"
                           : "needs the key '" + key.str() + "', or 'entries'");
+
+  const Json *search = file->find("search");
+  if (search && !entries)
+    return fail(search->at, nullptr, "'search' needs 'entries', of which it calls one again and again");
 
   Safetensors weights;
   onnx::ExternalFiles files(reporter.getPath());
@@ -256,6 +250,8 @@ onnx::ImportStatus attn::graph::importGraph(MLIRContext *context, StringRef path
       if (!Entry(reporter, *file, entry.value, weights, location).build(each, target, store))
         break;
     }
+    if (search && !reporter.failed())
+      addSearch(*search, reporter, *target, options.maxLoopIterations);
   }
   if (!reporter.failed() && fresh)
     module = std::move(fresh);

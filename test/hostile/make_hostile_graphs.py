@@ -72,7 +72,21 @@ graph("kind", 3, "layer 'y' (linear): expected a string, found an integer", laye
 graph("least", 3, "expected at least 1, found 0", layer(units=0))
 graph("bad_name", 3, "'a b' is no name", layer(name="a b"))
 graph("no_layers", 3, "needs the key 'layers', or 'entries'", lambda g: g.pop("layers"))
-graph("search", 2, "'search' is not supported", lambda g: g.update(search={"beams": 4}))
+graph("search_key", 3, "unknown key 'beams'", lambda g: g.update(search={"beams": 4, "max_length": 4}))
+graph("search_alone", 3, "'search' needs 'entries'", lambda g: g.update(search={"max_length": 4}))
+
+
+def searched(**search):
+    def change(g):
+        g["entries"] = {"step": {key: g.pop(key) for key in ("inputs", "layers", "outputs")}}
+        g["search"] = {"max_length": 4, **search}
+    return change
+
+
+graph("search_kind", 3, "'width' belongs to a search of kind 'beam', not 'greedy'", searched(width=2))
+graph("search_length", 3, "max_length is a number, 'input', 'dim:NAME' or 'dim:NAME+N'", searched(max_length="long"))
+graph("search_step", 2, "has no entry 'decode'", searched(step="decode"))
+graph("search_tokens", 2, "has no input that can be told to take tokens", searched())
 # --- meaning
 graph("no_value", 3, "layer 'y' (linear): there is no value 'xx' here, did you mean 'x'?", layer(input="xx"))
 graph("same_name", 3, "there is a value of that name already", layer(name="x"))
