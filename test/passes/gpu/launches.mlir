@@ -1,0 +1,40 @@
+// RUN: attn-opt %s --split-input-file --attn-launch-linalg --attn-separate-host | FileCheck %s
+
+// A point a thread; the sum of a row stays in a register.
+// CHECK-LABEL: func.func @rows
+// CHECK: gpu.launch blocks
+// CHECK: %[[SUM:.*]] = scf.for {{.*}} iter_args(%[[A:.*]] = %{{.*}}) -> (f32)
+// CHECK: arith.addf
+// CHECK: memref.store %[[SUM]]
+func.func @rows(%x: memref<?x8xf32>, %y: memref<?xf32>) attributes {attn.entry = "rows"} {
+  linalg.generic {indexing_maps = [affine_map<(i, j) -> (i, j)>, affine_map<(i, j) -> (i)>],
+                  iterator_types = ["parallel", "reduction"]} ins(%x : memref<?x8xf32>) outs(%y : memref<?xf32>) {
+  ^bb0(%a: f32, %s: f32):
+    %t = arith.addf %a, %s : f32
+    linalg.yield %t : f32
+  }
+  return
+}
+
+// -----
+
+// What the host reads is fetched; a bad index sets the run's error.
+// CHECK: attn.messages = ["node 'g' (Gather): an index is out of range"]
+// CHECK-LABEL: func.func @twice
+// CHECK: attn.device_error
+// CHECK: attn.fetch
+// CHECK-COUNT-3: gpu.launch blocks
+func.func @twice(%x: memref<4xf32>, %y: memref<4xf32>, %n: memref<1xindex>) attributes {attn.entry = "twice"} {
+  %c0 = arith.constant 0 : index
+  %c4 = arith.constant 4 : index
+  %k = memref.load %n[%c0] : memref<1xindex>
+  linalg.copy ins(%x : memref<4xf32>) outs(%y : memref<4xf32>)
+  linalg.copy ins(%y : memref<4xf32>) outs(%x : memref<4xf32>)
+  linalg.generic {indexing_maps = [affine_map<(i) -> (i)>], iterator_types = ["parallel"]} outs(%y : memref<4xf32>) {
+  ^bb0(%o: f32):
+    %i = attn.check_index %k, %c4, "node 'g' (Gather)" : index
+    %v = memref.load %x[%i] : memref<4xf32>
+    linalg.yield %v : f32
+  }
+  return
+}
