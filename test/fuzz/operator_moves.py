@@ -59,7 +59,8 @@ def squeeze(d):
     axes = d.r.sample(range(rank), rank - x.ndim)
     if d.op == "Squeeze":
         x = np.expand_dims(x, tuple(sorted(axes)))
-    # Unsqueeze-11 of the reference counts a negative axis from the end of what it has so far.
+    # Unsqueeze-11 of the reference inserts one axis after the other, each counted in what it has so far.
+    axes = sorted(axes) if d.op == "Unsqueeze" and d.opset < 13 else axes
     if d.opset >= (11 if d.op == "Squeeze" else 13):
         axes = [a - rank if d.negative() else a for a in axes]
     if d.opset < 13:
