@@ -31,6 +31,7 @@ for name in ("HOME", "TMPDIR", "NO_COLOR", "XDG_CACHE_HOME"):
 # --param full=1 runs the long tests too (./dev check --full).
 if lit_config.params.get("full"):
     config.available_features.add("full")
+    config.environment["ATTNC_FULL"] = "1"  # for the programs of test/unit
 
 # The assembler of a CUDA toolkit, which neither a build nor a compile needs.
 ptxas = shutil.which("ptxas") or shutil.which("ptxas", path="/usr/local/cuda/bin")

@@ -2,6 +2,8 @@
 
 #include "mlir/Parser/Parser.h"
 #include "llvm/Support/FormatVariadic.h"
+#include <cstdlib>
+#include <iterator>
 
 using namespace mlir;
 
@@ -354,6 +356,18 @@ std::string compareWithReference(const Operands &o, const Reference &reference) 
           return difference;
       }
   return "";
+}
+
+bool isInThisRun(llvm::StringRef test, llvm::StringRef isa) {
+  if (std::getenv("ATTNC_FULL"))
+    return true;
+  unsigned sum = 0;
+  for (char c : test.split('/').first)
+    sum += static_cast<unsigned char>(c);
+  size_t chosen = sum % std::size(kIsas);
+  while (chosen > 0 && !hostRuns(kIsas[chosen]))
+    --chosen;
+  return isa == kIsas[chosen];
 }
 
 } // namespace attn::test

@@ -96,6 +96,10 @@ inline std::string compareWithReference(const Operands &operands, const Region &
   return compareWithReference(operands, Reference{score, weight, nullptr, nullptr, nullptr, emptyRow});
 }
 
+/// Whether `test` ("Name/isa") runs for `isa`: the short run takes each test for
+/// one step of the ISA, the full one (ATTNC_FULL) for all.
+bool isInThisRun(llvm::StringRef test, llvm::StringRef isa);
+
 } // namespace attn::test
 
 #endif // TEST_KERNELS_ATTENTIONHARNESS_H

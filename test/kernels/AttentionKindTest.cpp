@@ -15,6 +15,8 @@ protected:
   void SetUp() override {
     if (!hostRuns(GetParam()))
       GTEST_SKIP() << "this machine does not run " << GetParam();
+    if (!isInThisRun(testing::UnitTest::GetInstance()->current_test_info()->name(), GetParam()))
+      GTEST_SKIP() << "left to the full run";
   }
   std::string isa = GetParam();
 };
