@@ -54,6 +54,23 @@ static void optimize(llvm::Module &module, llvm::TargetMachine &machine, unsigne
     builder.buildPerModuleDefaultPipeline(llvm::OptimizationLevel::O2).run(module, modules);
 }
 
+/// The NVPTX backend ends the process at a function that it cannot select: pow,
+/// and exp, log, sin and their like of f64. What it can is listed.
+static LogicalResult checkFunctions(gpu::GPUModuleOp kernels) {
+  static constexpr llvm::StringLiteral kKnown[] = {
+      "abs",   "assume",    "bitreverse", "ceil", "copysign",   "ctlz",    "ctpop",  "cttz",    "fabs",     "floor",
+      "fma",   "fmuladd",   "fshl",       "fshr", "is.fpclass", "maximum", "maxnum", "minimum", "minnum",   "rint",
+      "round", "roundeven", "smax",       "smin", "sqrt",       "trunc",   "umax",   "umin",    "nearbyint"};
+  WalkResult result = kernels.walk([](Operation *op) {
+    StringRef name = op->getName().getStringRef();
+    if (!name.consume_front("llvm.intr.") || llvm::is_contained(kKnown, name))
+      return WalkResult::advance();
+    op->emitError("cannot run on the GPU: no code for the function '") << name << "'";
+    return WalkResult::interrupt();
+  });
+  return failure(result.wasInterrupted());
+}
+
 FailureOr<std::string> emitPtx(ModuleOp module, const GpuArch &arch, unsigned optLevel) {
   auto kernels = module.getOps<gpu::GPUModuleOp>();
   if (kernels.empty())
@@ -63,6 +80,8 @@ FailureOr<std::string> emitPtx(ModuleOp module, const GpuArch &arch, unsigned op
   for (auto function : gpuModule.getOps<LLVM::LLVMFuncOp>())
     if (function.isExternal() && !function.getName().starts_with("llvm."))
       return function.emitError("cannot run on the GPU: no code for the function '") << function.getName() << "'";
+  if (failed(checkFunctions(gpuModule)))
+    return failure();
   llvm::LLVMContext context;
   std::unique_ptr<llvm::Module> code = translateModuleToLLVMIR(gpuModule, context, "kernels");
   if (!code)
