@@ -29,6 +29,12 @@ namespace {
 
 constexpr char kCompilerName[] = "attnc " ATTNC_VERSION " (LLVM " LLVM_VERSION_STRING ")";
 
+/// Whether upstream's bufferisation says that two values need one place.
+bool isPlaceConflict(StringRef message) {
+  return message.contains("not bufferizable under the given constraints") ||
+         message.contains("is not equivalent to the corresponding iter bbArg");
+}
+
 class Compilation {
 public:
   Compilation(OwningOpRef<ModuleOp> module, WeightStore &weights, const CompileOptions &options, StringRef outputPath,
@@ -64,7 +70,7 @@ public:
         })))
       return failure();
     reportFusion(ir, report); // again: it is known now which have a kernel
-    if (failed(runPasses("buffers", [&](PassManager &pm) { buildBufferPipeline(pm); })))
+    if (failed(assignBuffers()))
       return failure();
     if (isForGpu()) {
       if (failed(compileKernels()))
@@ -81,6 +87,29 @@ public:
 
 private:
   bool isForGpu() const { return !options.gpuArchs.empty(); }
+
+  /// What bufferisation refuses is said in the model's terms, at its node.
+  LogicalResult assignBuffers() {
+    std::optional<Location> refused;
+    LogicalResult done = success();
+    {
+      ScopedDiagnosticHandler watch(module->getContext(), [&](Diagnostic &diagnostic) {
+        std::string text = diagnostic.str();
+        if (diagnostic.getSeverity() != DiagnosticSeverity::Error || !isPlaceConflict(text))
+          return failure(); // the next handler's
+        if (!refused)
+          refused = diagnostic.getLocation();
+        return success();
+      });
+      done = runPasses("buffers", [&](PassManager &pm) { buildBufferPipeline(pm); });
+    }
+    if (refused && failed(done)) {
+      report.unsupported = true;
+      return mlir::emitError(*refused, "a value that is updated in place is still needed as it was, "
+                                       "and the compiler cannot copy it here (a limit of this compiler)");
+    }
+    return done;
+  }
 
   /// Launches in the entries, and the kernels as PTX and, where there is a
   /// ptxas, as machine code.

@@ -32,6 +32,13 @@ mlir::Value writtenOver(mlir::Value value, mlir::Value end, llvm::function_ref<v
 /// its shape is carried through attn.grow.
 void tieLoops(mlir::Operation *function);
 
+/// Copies what loops in `function` read of a place after it is written: states
+/// that a body permutes, yields twice or as views of each other, and the old
+/// contents of one that is written in place. For right before bufferisation,
+/// since equal copies are one value to CSE. A loop whose states are independent
+/// stays as it is.
+void separateStates(mlir::Operation *function);
+
 } // namespace attn
 
 #endif // PASSES_LOWERING_BUFFERS_LOOPTIES_H

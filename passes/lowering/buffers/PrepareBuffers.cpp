@@ -1,4 +1,5 @@
 #include "passes/Passes.h"
+#include "passes/lowering/buffers/LoopTies.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
@@ -103,6 +104,7 @@ struct PrepareBuffersPass : attn::impl::PrepareBuffersPassBase<PrepareBuffersPas
     walkAndApplyPatterns(getOperation(), std::move(patterns));
     unshareDestinations(getOperation());
     getOperation().walk([](scf::WhileOp loop) { forwardAll(loop); });
+    attn::separateStates(getOperation());
   }
 };
 } // namespace
