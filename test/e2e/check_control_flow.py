@@ -214,6 +214,72 @@ agraph (float[n,8] h0, float[n,t,8] x, float[8,8] w, float[n,s,8] memory) => (fl
       s0 = MatMul(q3, mt) p = Softmax<axis=-1>(s0) c3 = MatMul(p, memory) c = Squeeze(c3, ax)
       h3 = Add(c, xs) h2 = Tanh(h3) o = Identity(h2) }> (h0, x)
 }""", [dict(h0=f32(n, 8), x=f32(n, t, 8), w=f32(8, 8), memory=f32(n, s, 8)) for n, t, s in ((1, 1, 1), (3, 6, 5))]),
+    # States that a body swaps, yields twice or as views of each other, and reads after it has written them.
+    "states_swap": ("""
+agraph (int64 m, float[n,4] x, float[n,4] x2) => (float[n,4] y, float[n,4] z)
+{
+  y, z = Loop (m, "", x, x2) <body = b (int64 i, bool c, float[n,4] a, float[n,4] b1) => (bool co, float[n,4] b1, float[n,4] a) { co = Identity(c) }>
+}""", [dict(m=scalar(m), x=f32(3, 4), x2=f32(3, 4) + 1) for m in (0, 1, 2, 5)]),
+    "states_identity": ("""
+agraph (int64 m, float[n,4] x, float[n,4] x2) => (float[n,4] y, float[n,4] z)
+{
+  y, z = Loop (m, "", x, x2) <body = b (int64 i, bool c, float[n,4] a, float[n,4] b1) => (bool co, float[n,4] p, float[n,4] q) {
+    co = Identity(c) p = Identity(b1) q = Identity(a) }>
+}""", [dict(m=scalar(m), x=f32(3, 4), x2=f32(3, 4) + 1) for m in (0, 1, 2, 5)]),
+    "states_shared": ("""
+agraph (int64 m, float[n,4] x, float[n,4] x2) => (float[n,4] y, float[n,4] z)
+{
+  y, z = Loop (m, "", x, x2) <body = b (int64 i, bool c, float[n,4] a, float[n,4] b1) => (bool co, float[n,4] s, float[n,4] s) { co = Identity(c) s = Add(a, b1) }>
+}""", [dict(m=scalar(m), x=f32(3, 4), x2=f32(3, 4) + 1) for m in (0, 1, 2, 5)]),
+    "states_reshaped": ("""
+agraph (int64 m, float[n,4] x, float[n,4] x2) => (float[n,4] y, float[n,4] z)
+{
+  y, z = Loop (m, "", x, x2) <body = b (int64 i, bool c, float[n,4] a, float[n,4] b1) => (bool co, float[n,4] p, float[n,4] q) {
+    co = Identity(c) m1 = Constant<value_ints=[-1]>() flat = Reshape(a, m1) sh = Shape(b1) q0 = Reshape(flat, sh)
+    p = Add(b1, q0) q = Identity(q0) }>
+}""", [dict(m=scalar(m), x=f32(3, 4), x2=f32(3, 4) + 1) for m in (0, 1, 2, 5)]),
+    "states_crossed_if": ("""
+agraph (int64 m, float[n,4] x, float[n,4] x2) => (float[n,4] y, float[n,4] z)
+{
+  y, z = Loop (m, "", x, x2) <body = b (int64 i, bool c, float[n,4] a, float[n,4] b1) => (bool co, float[n,4] p, float[n,4] q) {
+    co = Identity(c) one = Constant<value_int=1>() e = Equal(i, one)
+    p, q = If (e) <then_branch = g1 () => (float[n,4] t1, float[n,4] t2) { t1 = Identity(b1) t2 = Identity(a) },
+                   else_branch = g2 () => (float[n,4] e1, float[n,4] e2) { e1 = Identity(a) e2 = Tanh(b1) }> }>
+}""", [dict(m=scalar(m), x=f32(3, 4), x2=f32(3, 4) + 1) for m in (0, 1, 2, 5)]),
+    "states_first_or_second": ("""
+agraph (int64 m, float[n,4] x, float[n,4] x2) => (float[n,4] y, float[n,4] z, float[k,n,4] u1, float[k,n,4] u2)
+{
+  y, z, u1, u2 = Loop (m, "", x, x2) <body = b (int64 i, bool c, float[n,4] a, float[n,4] b1) => (bool co, float[n,4] a, float[n,4] a, float[n,4] p, float[n,4] q) {
+    co = Identity(c) one = Constant<value_int=1>() e = Equal(i, one)
+    p, q = If (e) <then_branch = g1 () => (float[n,4] t1, float[n,4] t2) { t1 = Identity(b1) t2 = Identity(b1) },
+                   else_branch = g2 () => (float[n,4] e1, float[n,4] e2) { e1 = Tanh(b1) e2 = Identity(a) }> }>
+}""", [dict(m=scalar(m), x=f32(3, 4), x2=f32(3, 4) + 1) for m in (0, 1, 2, 5)]),
+    "states_written_row": ("""
+agraph (int64 m, float[n,4] x, float[n,4] x2) => (float[n,4] y, float[n,4] z)
+{
+  y, z = Loop (m, "", x, x2) <body = b (int64 i, bool c, float[n,4] a, float[n,4] b1) => (bool co, float[n,4] v, float[n,4] w) {
+    co = Identity(c) at = Constant<value = int64[1,1] {0}>() row = Constant<value = int64[1] {0}>() u = Gather(b1, row)
+    v = ScatterND(a, at, u) w = Sub(a, b1) }>
+}""", [dict(m=scalar(m), x=f32(3, 4), x2=f32(3, 4) + 1) for m in (0, 1, 2, 5)]),
+    "states_scan_out": ("""
+agraph (int64 m, float[n,4] x, float[n,4] x2) => (float[n,4] y, float[n,4] z, float[k,n,4] all)
+{
+  y, z, all = Loop (m, "", x, x2) <body = b (int64 i, bool c, float[n,4] a, float[n,4] b1) =>
+    (bool co, float[n,4] b1, float[n,4] a, float[n,4] s) { co = Identity(c) s = Sub(a, b1) }>
+}""", [dict(m=scalar(m), x=f32(3, 4), x2=f32(3, 4) + 1) for m in (0, 1, 2, 5)]),
+    "states_scan": ("""
+agraph (float[n] h0, float[n] h1, float[t,n] x) => (float[n] y, float[n] z, float[t,n] all)
+{
+  y, z, all = Scan <num_scan_inputs = 1, body = b (float[n] a, float[n] b1, float[n] xi) =>
+    (float[n] p, float[n] q, float[n] o) { p = Identity(b1) q = Identity(a) o = Add(a, xi) }> (h0, h1, x)
+}""", [dict(h0=f32(4), h1=f32(4) + 1, x=f32(t, 4)) for t in (1, 2, 5)]),
+    "if_chosen": ("""
+agraph (bool c, float[n] x) => (float[n] y, float[n] w)
+{
+  p = Softmax(x) q0 = Tanh(p) q = Softmax(q0)
+  r = If (c) <then_branch = g1 () => (float[n] t) { t = Identity(p) }, else_branch = g2 () => (float[n] e) { e = Identity(q) }>
+  s0 = Neg(x) s = Softmax(s0) w0 = Softmax(s) w = Softmax(w0) y = Add(r, w0)
+}""", [dict(c=scalar(c, bool), x=f32(9)) for c in (True, False)]),
 }
 
 

@@ -64,3 +64,21 @@ func.func @kernel(%y: memref<4xf32>) attributes {attn.kernel} {
   linalg.exp ins(%a : memref<4xf32>) outs(%y : memref<4xf32>)
   return
 }
+
+// -----
+
+// A buffer that may be chosen lives as long as the choice: two places.
+// CHECK-LABEL: func.func @chosen
+// CHECK: %[[BYTES:.*]] = arith.constant 512 : index
+// CHECK: attn.workspace %[[BYTES]]
+// CHECK: return
+func.func @chosen(%c: i1, %x: memref<64xf32>, %y: memref<64xf32>, %z: memref<64xf32>) attributes {attn.entry} {
+  %a = memref.alloc() : memref<64xf32>
+  linalg.exp ins(%x : memref<64xf32>) outs(%a : memref<64xf32>)
+  %s = arith.select %c, %a, %x : memref<64xf32>
+  %b = memref.alloc() : memref<64xf32>
+  linalg.exp ins(%x : memref<64xf32>) outs(%b : memref<64xf32>)
+  linalg.copy ins(%s : memref<64xf32>) outs(%y : memref<64xf32>)
+  linalg.copy ins(%b : memref<64xf32>) outs(%z : memref<64xf32>)
+  return
+}
