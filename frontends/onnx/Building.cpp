@@ -2,6 +2,7 @@
 #include "frontends/onnx/State.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
+#include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 
 using namespace mlir;
@@ -10,13 +11,20 @@ using namespace attn::onnx;
 
 RankedTensorType Node::type(DType dtype, ArrayRef<Expr> shape) {
   SmallVector<int64_t> sizes;
-  for (const Expr &size : shape)
-    sizes.push_back(size.constant().value_or(ShapedType::kDynamic));
+  for (const Expr &size : shape) {
+    std::optional<int64_t> known = size.constant();
+    if (known && (*known < 0 || *known > kMaxSize)) {
+      error() << "a dimension of size " << *known << " is outside [0, " << kMaxSize << "]";
+      known = 0;
+    }
+    sizes.push_back(known.value_or(ShapedType::kDynamic));
+  }
   return RankedTensorType::get(sizes, elementType(builder().getContext(), dtype));
 }
 
 Value Node::empty(DType dtype, ArrayRef<Expr> shape) {
   SmallVector<Value> sizes;
+  (void)requireShape(dtype, shape); // an error is remembered, and the node fails
   for (const Expr &size : shape)
     if (!size.constant())
       sizes.push_back(symbols().materialize(builder(), impl.loc, size));
@@ -63,12 +71,28 @@ static std::string substitute(StringRef message, ArrayRef<std::string> values) {
   return text;
 }
 
+/// Whether `a` is computed from what the run reads, and may have wrapped.
+static bool mayWrap(Node &node, const Expr &a) {
+  bool atom = a.getTerms().size() == 1 && a.getTerms().begin()->first.size() == 1;
+  return !atom && node.symbols().mayExceed(a, kMaxSize);
+}
+
 /// Emits the comparison of a and b as a requirement.
 static void requireCompare(Node &node, arith::CmpIPredicate predicate, const Expr &a, const Expr &b,
                            StringRef message) {
   OpBuilder &builder = node.builder();
-  Value x = node.symbols().materialize(builder, node.loc(), a), y = node.symbols().materialize(builder, node.loc(), b);
-  emitRequire(node, arith::CmpIOp::create(builder, node.loc(), predicate, x, y), message, {x, y});
+  Location loc = node.loc();
+  Symbols &symbols = node.symbols();
+  Value x = symbols.materialize(builder, loc, a), y = symbols.materialize(builder, loc, b);
+  Value holds = arith::CmpIOp::create(builder, loc, predicate, x, y);
+  if (predicate == arith::CmpIPredicate::sle && (mayWrap(node, a) || mayWrap(node, b))) {
+    // What wrapped is far from its estimate, which is exact but for large numbers.
+    Value slack = arith::ConstantOp::create(builder, loc, builder.getF64FloatAttr(0x1p32));
+    Value above = arith::AddFOp::create(builder, loc, symbols.estimate(builder, loc, b), slack);
+    Value near = arith::CmpFOp::create(builder, loc, arith::CmpFPredicate::OLE, symbols.estimate(builder, loc, a), above);
+    holds = arith::AndIOp::create(builder, loc, holds, near);
+  }
+  emitRequire(node, holds, message, {x, y});
 }
 
 LogicalResult Node::requireEqual(const Expr &a, const Expr &b, StringRef message) {
@@ -102,6 +126,90 @@ LogicalResult Node::requireAtMost(const Expr &a, const Expr &b, StringRef messag
   return success();
 }
 
+/// The estimate as an integer for a message: what is beyond 64 bits is their end.
+static Value toReport(OpBuilder &b, Location loc, Value estimate) {
+  Value bound = arith::ConstantOp::create(b, loc, b.getF64FloatAttr(9.2e18));
+  Value low = arith::NegFOp::create(b, loc, bound);
+  Value fits = arith::CmpFOp::create(b, loc, arith::CmpFPredicate::OLT, estimate, bound);
+  estimate = arith::SelectOp::create(b, loc, fits, estimate, bound);
+  fits = arith::CmpFOp::create(b, loc, arith::CmpFPredicate::OGT, estimate, low);
+  estimate = arith::SelectOp::create(b, loc, fits, estimate, low);
+  Value integer = arith::FPToSIOp::create(b, loc, b.getI64Type(), estimate);
+  return arith::IndexCastOp::create(b, loc, b.getIndexType(), integer);
+}
+
+void Node::require(Value condition, StringRef message) { emitRequire(*this, condition, message, {}); }
+
+LogicalResult Node::requireFits(const Expr &a, StringRef message) {
+  if (a.overflowed())
+    return error() << substitute(message, {symbols().print(a)}), failure();
+  if (!symbols().mayExceed(a, INT64_MAX - 1))
+    return success();
+  OpBuilder &b = builder();
+  Value estimate = symbols().estimate(b, impl.loc, a), size = math::AbsFOp::create(b, impl.loc, estimate);
+  Value limit = arith::ConstantOp::create(b, impl.loc, b.getF64FloatAttr(9.2e18));
+  emitRequire(*this, arith::CmpFOp::create(b, impl.loc, arith::CmpFPredicate::OLE, size, limit), message,
+              {toReport(b, impl.loc, estimate)});
+  return success();
+}
+
+LogicalResult Node::requireShape(DType dtype, ArrayRef<Expr> shape) {
+  SmallVector<int64_t> known;
+  bool open = false;
+  for (const Expr &size : shape) {
+    std::optional<int64_t> constant = size.constant();
+    if (size.overflowed() || (constant && *constant < 0))
+      return error() << "a result has a dimension of size " << symbols().print(size), failure();
+    if (constant)
+      known.push_back(*constant);
+    open |= symbols().mayExceed(size, kMaxSize);
+  }
+  if (!checkedBytes(known, dtypeBytes(dtype))) {
+    std::string sizes;
+    for (const Expr &size : shape)
+      sizes += (sizes.empty() ? "" : "x") + symbols().print(size);
+    return error() << "a result of shape " << sizes << " is larger than the limit of " << kMaxTensorBytes << " bytes",
+           failure();
+  }
+  if (!open)
+    return success();
+
+  OpBuilder &b = builder();
+  Location loc = impl.loc;
+  auto number = [&](double value) -> Value { return arith::ConstantOp::create(b, loc, b.getF64FloatAttr(value)); };
+  auto within = [&](Value x, double limit) -> Value {
+    return arith::CmpFOp::create(b, loc, arith::CmpFPredicate::OLE, x, number(limit));
+  };
+  Value bytes = number(dtypeBytes(dtype));
+  Expr product(dtypeBytes(dtype));
+  SmallVector<Value> sizes;
+  std::string text;
+  for (const Expr &size : shape) {
+    Value value = symbols().materialize(b, loc, size), estimate = symbols().estimate(b, loc, size);
+    text += (sizes.empty() ? "{" : "x{") + std::to_string(sizes.size()) + "}";
+    sizes.push_back(value);
+    bytes = arith::MulFOp::create(b, loc, bytes, estimate);
+    product = product * size;
+    if (!symbols().mayExceed(size, kMaxSize) || !symbols().noteBounded(size))
+      continue;
+    // In range, and near its estimate: it did not wrap on the way. Large terms that cancel round the estimate.
+    Value exact = arith::IndexCastOp::create(b, loc, b.getI64Type(), value);
+    exact = arith::SIToFPOp::create(b, loc, b.getF64Type(), exact);
+    Value off = math::AbsFOp::create(b, loc, arith::SubFOp::create(b, loc, estimate, exact));
+    Value least = arith::CmpFOp::create(b, loc, arith::CmpFPredicate::OGE, exact, number(0));
+    Value fits = arith::AndIOp::create(b, loc, least, within(exact, kMaxSize));
+    fits = arith::AndIOp::create(b, loc, fits, within(off, 4096));
+    emitRequire(*this, fits, "a dimension of size {0} is outside [0, " + std::to_string(kMaxSize) + "]",
+                {toReport(b, loc, estimate)});
+  }
+  if (product.overflowed() || symbols().noteBounded(product))
+    emitRequire(*this, within(bytes, kMaxTensorBytes),
+                "a result of shape " + text + " is larger than the limit of " + std::to_string(kMaxTensorBytes) +
+                    " bytes",
+                sizes);
+  return success();
+}
+
 /// A size that is 1 only in a run would be broadcast by ONNX. Code for both would cost every model whose names differ
 /// for equal sizes ("total", "past + seq") its fusion, so the run says that the model is to be compiled for it.
 static void requireDecided(Node &node, const Expr &a, const Expr &b) {
@@ -127,6 +235,11 @@ static void requireDecided(Node &node, const Expr &a, const Expr &b) {
               {x, y}, /*unsupported=*/true);
 }
 
+LogicalResult Node::requireBroadcast(const Expr &a, const Expr &b, StringRef message) {
+  requireDecided(*this, a, b);
+  return requireEqual(a, b, message);
+}
+
 FailureOr<SmallVector<Expr>> Node::broadcast(ArrayRef<ArrayRef<Expr>> shapes) {
   size_t rank = 0;
   for (ArrayRef<Expr> shape : shapes)
@@ -144,8 +257,7 @@ FailureOr<SmallVector<Expr>> Node::broadcast(ArrayRef<ArrayRef<Expr>> shapes) {
           continue;
         if (size.is(1))
           size = other;
-        else if (requireDecided(*this, size, other);
-                 failed(requireEqual(size, other, "sizes {0} and {1} do not broadcast")))
+        else if (failed(requireBroadcast(size, other, "sizes {0} and {1} do not broadcast")))
           return failure();
       }
   }

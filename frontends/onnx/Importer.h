@@ -172,6 +172,11 @@ public:
   /// import become attn.require; sizes that differ are an error.
   mlir::FailureOr<llvm::SmallVector<Expr>> broadcast(llvm::ArrayRef<llvm::ArrayRef<Expr>> shapes);
 
+  /// Two sizes, neither of them 1 at import, that are one dimension of a result:
+  /// where just one of them is 1 in a run, the run says that the model is to be
+  /// compiled for that; otherwise as requireEqual.
+  mlir::LogicalResult requireBroadcast(const Expr &a, const Expr &b, llvm::StringRef message);
+
   /// The run ends with "node 'name' (Op): <message>" unless a == b, in the
   /// message {0} is a and {1} is b. Nothing is emitted where equality is proved
   /// or was required before; an error where it is disproved.
@@ -179,6 +184,16 @@ public:
   /// The same for a <= b, and for a != b.
   mlir::LogicalResult requireDifferent(const Expr &a, const Expr &b, llvm::StringRef message);
   mlir::LogicalResult requireAtMost(const Expr &a, const Expr &b, llvm::StringRef message);
+
+  /// The same for any condition (an i1), and for an `a` ({0}) that is computed
+  /// from what the run reads: it did not leave 64 bits.
+  void require(mlir::Value condition, llvm::StringRef message);
+  mlir::LogicalResult requireFits(const Expr &a, llvm::StringRef message);
+
+  /// Each size is in [0, kMaxSize] and the bytes are at most kMaxTensorBytes:
+  /// an error, or a requirement where sizes are read in the run. setOutput,
+  /// empty and slice call it.
+  mlir::LogicalResult requireShape(DType dtype, llvm::ArrayRef<Expr> shape);
 
   /// The elementwise operator applied at import: nullopt unless every operand's
   /// elements are known, the result has at most kMaxElements, and `fn` answers

@@ -29,8 +29,11 @@ inline constexpr size_t kMaxTensors = 100'000;
 inline constexpr size_t kMaxOperands = 16'384;
 /// Dimensions of a tensor.
 inline constexpr size_t kMaxRank = 8;
-/// Bytes of a tensor whose shape is known.
+/// Bytes of a tensor: known at import, or of sizes that the run reads.
 inline constexpr uint64_t kMaxTensorBytes = uint64_t(1) << 40;
+/// A dimension of what is computed: sums of sizes, and products with strides
+/// and dilations, stay in 64 bits.
+inline constexpr int64_t kMaxSize = int64_t(1) << 40;
 /// Bytes of a model file: protobuf counts in int.
 inline constexpr uint64_t kMaxFileBytes = (uint64_t(1) << 31) - 1;
 /// Bytes of a name (of a value, node, operator, dimension or external file).

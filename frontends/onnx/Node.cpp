@@ -212,7 +212,8 @@ std::optional<SmallVector<Expr>> Node::exprs(size_t i) {
         lower = 0, upper = 1;
       else if (!isSigned(t.dtype) && t.dtype != DType::U64)
         lower = 0;
-      it->second = symbols().opaque(element, lower, upper);
+      it->second = t.dtype == DType::Bool ? symbols().opaque(element, lower, upper)
+                                         : symbols().read(element, lower, upper);
     }
     result.push_back(it->second);
   }
@@ -336,6 +337,8 @@ void Node::setOutput(size_t i, Tensor t) {
             << " bytes";
     return;
   }
+  if (failed(requireShape(t.dtype, t.shape)))
+    return;
   if (t.elements) {
     if (t.elements->size() > Tensor::kMaxElements ||
         int64_t(t.elements->size()) != checkedElements(known).value_or(-1)) {

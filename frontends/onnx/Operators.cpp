@@ -75,5 +75,8 @@ LogicalResult Operators::with(StringRef op, StringRef name, Location loc,
   node.op = op.str();
   Node::Impl impl{state, node, loc, {}, false};
   Node api(impl);
-  return success(succeeded(fn(api)) && !impl.failed);
+  bool done = succeeded(fn(api));
+  if (state.symbols.takeOverflow())
+    api.error() << "a size or an index is beyond 64 bits, or too long an expression";
+  return success(done && !impl.failed);
 }

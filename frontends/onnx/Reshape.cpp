@@ -115,7 +115,7 @@ static Value reshapeValue(Node &node, Value value, ArrayRef<Expr> source, ArrayR
 
 /// The run compares products of sizes, some of which it reads: one that leaves
 /// 64 bits must not pass for another that fits.
-static void requireFits(Node &node, ArrayRef<Expr> shape) {
+static void requireElements(Node &node, ArrayRef<Expr> shape) {
   OpBuilder &b = node.builder();
   Location loc = node.loc();
   Value elements = arith::ConstantOp::create(b, loc, b.getF64FloatAttr(1));
@@ -151,7 +151,7 @@ FailureOr<Tensor> Node::reshape(const Tensor &t, ArrayRef<Expr> shape) {
   if (have.overflowed() || want.overflowed())
     return error() << "the number of elements is beyond 64 bits", failure();
   if (!symbols().isEqual(have, want))
-    requireFits(*this, shape);
+    requireElements(*this, shape);
   if (failed(requireEqual(have, want, "cannot reshape {0} elements into {1}")))
     return failure();
 
@@ -233,6 +233,9 @@ Tensor Node::slice(const Tensor &t, int64_t dim, const Expr &offset, const Expr 
   result.dtype = t.dtype;
   result.shape = t.shape;
   result.shape[dim] = size;
+  // Before the slice: what asks for more than there is must not be read.
+  if (failed(requireShape(t.dtype, result.shape)))
+    return t;
   if (t.elements && offset.constant() && size.constant()) {
     SmallVector<int64_t> sizes = *constants(t.shape);
     int64_t inner = 1, outer = 1, from = *offset.constant(), count = *size.constant();

@@ -211,6 +211,8 @@ bool ImportState::importNode(const GraphNode &node, Location loc) {
   impl.outputs.resize(node.outputs.size());
   Node api(impl);
   bool imported = succeeded(node.import(api));
+  if (symbols.takeOverflow())
+    api.error() << "a size or an index is beyond 64 bits, or too long an expression";
   if (!imported && !reporter.failed())
     reporter.invalid(loc) << "cannot be imported";
   if (!imported || impl.failed)

@@ -194,6 +194,12 @@ Expr Symbols::opaque(mlir::Value index, std::optional<int64_t> lower, std::optio
   return Expr::atom(storage->atoms.size() - 1);
 }
 
+Expr Symbols::read(mlir::Value index, std::optional<int64_t> lower, std::optional<int64_t> upper) {
+  Expr result = opaque(index, lower, upper);
+  storage->atoms.back().data = true;
+  return result;
+}
+
 Expr Symbols::make(Kind kind, ArrayRef<Expr> operands, std::optional<int64_t> lower, std::optional<int64_t> upper) {
   std::vector<Terms> key;
   unsigned depth = 0;

@@ -10,6 +10,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace attn::onnx {
@@ -71,6 +72,8 @@ public:
   /// A fresh atom for an index computed in the IR.
   Expr opaque(mlir::Value index, std::optional<int64_t> lower = std::nullopt,
               std::optional<int64_t> upper = std::nullopt);
+  /// The same for an element of a tensor, which may be anything its type holds.
+  Expr read(mlir::Value index, std::optional<int64_t> lower, std::optional<int64_t> upper);
 
   /// `a`, or one atom for it when it is a sum: keeps products short, and hides
   /// from them what the sum is made of.
@@ -120,6 +123,16 @@ public:
   bool outlivesHome(const Expr &a) const { return level(a, homes.size() - 1).has_value(); }
   /// The value of `a` as an index, written once.
   mlir::Value materialize(mlir::OpBuilder &b, mlir::Location loc, const Expr &a);
+  /// Whether `a` depends on what the run reads, and is not proved to lie in
+  /// [0, limit]: its value may have left 64 bits.
+  bool mayExceed(const Expr &a, int64_t limit) const;
+  /// About the value of `a`, as f64 arithmetic has it, which does not wrap.
+  mlir::Value estimate(mlir::OpBuilder &b, mlir::Location loc, const Expr &a);
+  /// Whether `a` is noted for the first time where one stands, or further out.
+  bool noteBounded(const Expr &a);
+  /// Whether an expression that overflowed was materialized (as 0) since the
+  /// last call: the node is in error.
+  bool takeOverflow() { return std::exchange(usedOverflow, false); }
   /// A constant attribute or the value: what tensor ops take as a size.
   mlir::OpFoldResult size(mlir::OpBuilder &b, mlir::Location loc, const Expr &a);
 
@@ -142,6 +155,7 @@ private:
   std::string print(const Expr &a, unsigned depth) const;
   mlir::Value emit(mlir::OpBuilder &b, mlir::Location loc, const Expr &a);
   mlir::Value emitAtom(mlir::OpBuilder &b, mlir::Location loc, unsigned id);
+  mlir::Value estimateAtom(mlir::OpBuilder &b, mlir::Location loc, unsigned id);
   mlir::Value emitDivisor(mlir::OpBuilder &b, mlir::Location loc, const Expr &a);
 
   /// The home, of the first `count`, at whose end `a` can be written; nullopt:
@@ -151,6 +165,7 @@ private:
   struct Storage; // in SymbolicStorage.h
   std::unique_ptr<Storage> storage;
   llvm::SmallVector<mlir::Block *, 2> homes;
+  bool usedOverflow = false;
 };
 
 } // namespace attn::onnx

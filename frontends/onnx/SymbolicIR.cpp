@@ -1,6 +1,7 @@
 #include "frontends/onnx/Symbolic.h"
 #include "frontends/onnx/SymbolicStorage.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Math/IR/Math.h"
 
 using namespace mlir;
 using namespace attn::onnx;
@@ -17,6 +18,16 @@ void Symbols::leaveHome() {
     storage->equal = std::move(before->equal);
   }
   storage->before.pop_back();
+  storage->bounded.resize(std::min(storage->bounded.size(), homes.size()));
+}
+
+bool Symbols::noteBounded(const Expr &a) {
+  auto &bounded = storage->bounded;
+  if (llvm::any_of(bounded, [&](const auto &home) { return home.count(a.getTerms()); }))
+    return false;
+  bounded.resize(std::max<size_t>(homes.size(), 1));
+  bounded.back().insert(a.getTerms());
+  return true;
 }
 
 std::optional<size_t> Symbols::level(const Expr &a, size_t count) const {
@@ -54,7 +65,10 @@ OpFoldResult Symbols::size(OpBuilder &b, Location loc, const Expr &a) {
 }
 
 Value Symbols::emit(OpBuilder &b, Location loc, const Expr &a) {
-  assert(!a.overflowed() && "shapes are checked before they are used");
+  if (a.overflowed()) {
+    usedOverflow = true;
+    return arith::ConstantIndexOp::create(b, loc, 0);
+  }
   OpBuilder::InsertionGuard guard(b);
   if (!homes.empty())
     b.setInsertionPointToEnd(homes[level(a, homes.size()).value_or(homes.size() - 1)]);
@@ -177,4 +191,90 @@ Value Symbols::emitAtom(OpBuilder &b, Location loc, unsigned id) {
   }
   }
   llvm_unreachable("a dimension without a value");
+}
+
+//===----------------------------------------------------------------------===//
+// Estimates
+//===----------------------------------------------------------------------===//
+
+bool Symbols::mayExceed(const Expr &a, int64_t limit) const {
+  bool data = false;
+  if (a.overflowed())
+    return true;
+  for (const auto &term : a.getTerms())
+    data |= llvm::any_of(term.first, [&](unsigned id) { return storage->atoms[id].data; });
+  if (!data)
+    return false;
+  std::optional<int64_t> upper = upperBound(a);
+  return lowerBound(a).value_or(-1) < 0 || !upper || *upper > limit;
+}
+
+static Value toDouble(OpBuilder &b, Location loc, Value index) {
+  Value integer = arith::IndexCastOp::create(b, loc, b.getI64Type(), index);
+  return arith::SIToFPOp::create(b, loc, b.getF64Type(), integer);
+}
+
+Value Symbols::estimate(OpBuilder &b, Location loc, const Expr &a) {
+  if (a.overflowed())
+    return toDouble(b, loc, emit(b, loc, a));
+  OpBuilder::InsertionGuard guard(b);
+  if (!homes.empty())
+    b.setInsertionPointToEnd(homes[level(a, homes.size()).value_or(homes.size() - 1)]);
+  auto it = storage->estimates.find(a.getTerms());
+  if (it != storage->estimates.end() && it->second.getParentBlock() == b.getInsertionBlock())
+    return it->second;
+  Value sum;
+  for (const auto &[monomial, coefficient] : a.getTerms()) {
+    Value term;
+    if (coefficient != 1 || monomial.empty())
+      term = arith::ConstantOp::create(b, loc, b.getF64FloatAttr(coefficient));
+    for (unsigned id : monomial) {
+      Value factor = estimateAtom(b, loc, id);
+      term = term ? arith::MulFOp::create(b, loc, term, factor).getResult() : factor;
+    }
+    sum = sum ? arith::AddFOp::create(b, loc, sum, term).getResult() : term;
+  }
+  if (!sum)
+    sum = arith::ConstantOp::create(b, loc, b.getF64FloatAttr(0));
+  storage->estimates[a.getTerms()] = sum;
+  return sum;
+}
+
+Value Symbols::estimateAtom(OpBuilder &b, Location loc, unsigned id) {
+  Atom atom = storage->atoms[id];
+  auto whole = [&] { return toDouble(b, loc, emit(b, loc, Expr::atom(id))); };
+  if (!atom.data) // its value is what it should be
+    return whole();
+  auto operand = [&](unsigned n) { return estimate(b, loc, atom.operands[n]); };
+  switch (atom.kind) {
+  case Kind::Dimension:
+  case Kind::Opaque:
+  case Kind::Mod:
+  case Kind::Equal:
+  case Kind::Less:
+    return whole();
+  case Kind::FloorDiv:
+  case Kind::TruncDiv: {
+    Value dividend = operand(0), divisor = operand(1);
+    Value zero = arith::ConstantOp::create(b, loc, b.getF64FloatAttr(0));
+    Value one = arith::ConstantOp::create(b, loc, b.getF64FloatAttr(1));
+    Value isZero = arith::CmpFOp::create(b, loc, arith::CmpFPredicate::OEQ, divisor, zero);
+    divisor = arith::SelectOp::create(b, loc, isZero, one, divisor);
+    Value quotient = arith::DivFOp::create(b, loc, dividend, divisor);
+    return atom.kind == Kind::FloorDiv ? math::FloorOp::create(b, loc, quotient).getResult()
+                                       : math::TruncOp::create(b, loc, quotient).getResult();
+  }
+  case Kind::Min:
+  case Kind::Max: {
+    Value x = operand(0), y = operand(1);
+    auto predicate = atom.kind == Kind::Min ? arith::CmpFPredicate::OLT : arith::CmpFPredicate::OGT;
+    return arith::SelectOp::create(b, loc, arith::CmpFOp::create(b, loc, predicate, x, y), x, y);
+  }
+  case Kind::Select: {
+    Value condition = emit(b, loc, atom.operands[0]), x = operand(1), y = operand(2);
+    Value holds = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::ne, condition, emit(b, loc, Expr(0)));
+    return arith::SelectOp::create(b, loc, holds, x, y);
+  }
+  }
+  llvm_unreachable("a kind of atom");
 }

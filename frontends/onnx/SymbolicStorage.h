@@ -3,6 +3,7 @@
 
 #include "frontends/onnx/Symbolic.h"
 #include "llvm/ADT/StringMap.h"
+#include <set>
 
 // Shared by Symbolic.cpp (arithmetic and proofs) and SymbolicIR.cpp (values).
 
@@ -15,7 +16,7 @@ struct Symbols::Atom {
   std::optional<int64_t> lower, upper;
   mlir::Value value;  // Dimension and Opaque
   unsigned depth = 0; // atoms inside atoms
-  bool data = false;  // depends on an Opaque without a lower bound of 0
+  bool data = false;  // depends on an Opaque that is read, or without a lower bound of 0
   mlir::Block *home = nullptr; // the innermost that a value of it is made in
 };
 
@@ -29,6 +30,8 @@ struct Symbols::Storage {
   std::map<Terms, bool> equal;                  // differences known to be 0
   std::map<Terms, Expr> aliases;
   std::map<Terms, mlir::Value> values;
+  std::map<Terms, mlir::Value> estimates;
+  std::vector<std::set<Terms>> bounded; // that are noted, one a home
 
   /// What was known before the first assumption in a home, to be known again
   /// after it; nullopt: nothing was assumed in it.

@@ -225,7 +225,7 @@ def string_unused(_):
     return model([identity()], initializers=[helper.make_tensor("w", TensorProto.STRING, [1], [b"text"])])
 
 
-@case(3, "output 0 of shape 1152921504606846976 is larger than the limit of 1099511627776 bytes")
+@case(3, "a result of shape 1152921504606846976 is larger than the limit of 1099511627776 bytes")
 def constant_of_shape_2_60(_):
     return model([helper.make_node("ConstantOfShape", ["s"], ["y"], "big")], initializers=[constant("s", [1 << 60])])
 

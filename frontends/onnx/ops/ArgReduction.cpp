@@ -56,6 +56,8 @@ LogicalResult importArg(Node &n) {
   FailureOr<int64_t> dim = n.axis(n.intAttr("axis", 0), x.rank());
   if (failed(dim))
     return failure();
+  if (failed(n.requireAtMost(1, x.shape[*dim], "chooses from a dimension of size {1}")))
+    return failure();
   ArgChoice choice{n.opType() == "ArgMin", n.intAttr("select_last_index", 0) != 0};
   Tensor position = argReduce(n, x, *dim, choice);
   if (!n.intAttr("keepdims", 1)) {

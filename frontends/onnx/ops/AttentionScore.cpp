@@ -13,7 +13,7 @@ static FailureOr<Tensor> lengthened(Node &n, const Tensor &mask, const Expr &key
     return n.error() << "expects a mask of rank 1 to 4, has rank " << mask.rank();
   Expr own = mask.shape.back();
   if (n.version() < 24) {
-    if (!own.is(1) && failed(n.requireEqual(own, keys, "the mask has {0} keys, there are {1}")))
+    if (!own.is(1) && failed(n.requireBroadcast(own, keys, "the mask has {0} keys, there are {1}")))
       return failure();
     return mask;
   }
@@ -103,7 +103,7 @@ LogicalResult ScoreRule::addMask(Node &n, Tensor mask, const AttentionSizes &siz
     const Expr &own = whole->shape[d];
     if (own.is(1))
       continue; // broadcast
-    if (failed(n.requireEqual(own, full[dim], "the mask has size {0} where the scores have {1}")))
+    if (failed(n.requireBroadcast(own, full[dim], "the mask has size {0} where the scores have {1}")))
       return failure();
     shape.push_back(own);
     dims.push_back(dim);

@@ -395,14 +395,21 @@ LogicalResult readLengths(Node &n, GroupQuery &g) {
   FailureOr<Tensor> ends = n.reshape(given, batch);
   if (failed(ends))
     return failure();
-  FailureOr<Tensor> lengths =
-      formula(n, DType::I64, n.cast(*ends, DType::I64), [](ArrayRef<Num> v) { return v[0] + v[0].constant(1); });
-  if (failed(lengths))
+  if (failed(n.requireAtMost(queries, g.total, "there are {0} queries and a total_sequence_length of {1}")))
     return failure();
-  g.lengths = *lengths;
+  // Each in [0, total), plus one.
+  Value source = n.value(n.cast(*ends, DType::I64)), bound = n.symbols().materialize(n.builder(), n.loc(), g.total);
+  Tensor lengths;
+  lengths.dtype = DType::I64;
+  lengths.shape.push_back(batch);
+  lengths.value = n.generate(DType::I64, lengths.shape, [&](OpBuilder &b, Location loc, ValueRange at) -> Value {
+    Num end = fromIndex(b, loc, DType::I64, placeIn(n, b, loc, load(b, loc, source, DType::I64, at).value(), bound));
+    return (end + end.constant(1)).value();
+  });
+  g.lengths = lengths;
   Expr prompt = n.symbols().equal(queries, g.total);
   FailureOr<Tensor> offsets =
-      formula(n, DType::I64, {*lengths, scalarTensor(DType::I64, queries), scalarTensor(DType::I64, prompt)},
+      formula(n, DType::I64, {lengths, scalarTensor(DType::I64, queries), scalarTensor(DType::I64, prompt)},
               [](ArrayRef<Num> v) {
                 Num zero = v[0].constant(0);
                 return select(v[2] == zero, maximum(zero, v[0] - v[1]), zero);

@@ -1,6 +1,7 @@
 #include "frontends/onnx/ops/Families.h"
 #include "frontends/onnx/ops/Formula.h"
 #include "frontends/onnx/ops/MatMul.h"
+#include "frontends/onnx/ops/Window.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
@@ -28,8 +29,8 @@ FailureOr<SmallVector<int64_t>> numbers(Node &n, StringRef name, size_t rank, in
   if (values.size() != rank)
     return n.error() << "expects " << rank << " " << name << ", has " << values.size();
   for (int64_t value : values)
-    if (value < fallback || value > (int64_t(1) << 31))
-      return n.error() << "expects " << name << " of at least " << fallback << ", has " << value;
+    if (value < fallback || value > kMaxStep)
+      return n.error() << "expects " << name << " in [" << fallback << ", " << kMaxStep << "], has " << value;
   return values;
 }
 

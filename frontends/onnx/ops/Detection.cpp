@@ -178,6 +178,52 @@ SmallVector<Tap, 4> neighbours(const Num &x, const Num &length) {
           {minimum(low + low.constant(1), last), select(inside, fraction, zero)}};
 }
 
+/// Samples of one bin, and what they span.
+struct Sampling {
+  SmallVector<Num> begin, bin, samples; // height, width
+};
+
+/// How RoiAlign samples.
+struct Sampler {
+  Value boxes;
+  DType dtype;
+  double scale, shift;
+  int64_t height, width, ratio; // ratio 0: one sample a pixel
+
+  Sampling of(OpBuilder &b, Location loc, Value roi) const {
+    auto bound = [&](int64_t k) {
+      Value column = arith::ConstantIndexOp::create(b, loc, k);
+      return convert(load(b, loc, boxes, dtype, {roi, column}), computeDType(dtype)) * scale - shift;
+    };
+    Sampling s{{bound(1), bound(0)}, {}, {}};
+    for (int64_t d : {0, 1}) {
+      Num extent = bound(3 - d) - s.begin[d];
+      if (shift == 0)
+        extent = atLeast(extent, extent.constant(1));
+      s.bin.push_back(extent / double(d == 0 ? height : width));
+      Num zero = constantNum(b, loc, DType::I64, int64_t(0));
+      s.samples.push_back(ratio ? zero.constant(ratio) : clampedInteger(ceil(s.bin[d]), zero, zero.constant(1 << 20)));
+    }
+    return s;
+  }
+};
+
+constexpr int64_t kMaxSamples = int64_t(1) << 24; // of a bin
+
+/// A roi may be of any size: no bin of any takes more than kMaxSamples.
+void requireSamples(Node &n, const Sampler &sampler, const Expr &rois) {
+  OpBuilder &b = n.builder();
+  auto body = [&](OpBuilder &b, Location loc, ValueRange at, ValueRange carried) -> SmallVector<Value> {
+    Sampling s = sampler.of(b, loc, at[0]);
+    return {maximum(Num(b, loc, DType::I64, carried[0]), s.samples[0] * s.samples[1]).value()};
+  };
+  Num none = constantNum(b, n.loc(), DType::I64, int64_t(0));
+  Value count = n.symbols().materialize(b, n.loc(), rois);
+  Num most(b, n.loc(), DType::I64, sequential(b, n.loc(), count, none.value(), body)[0]);
+  n.require((most <= none.constant(kMaxSamples)).value(),
+            "a roi takes more than " + std::to_string(kMaxSamples) + " samples for an element");
+}
+
 LogicalResult importRoiAlign(Node &n) {
   if (failed(expectInputs(n, 3)) || failed(expectFloat(n, 0)) || failed(expectSameDType(n, 0, 1)))
     return failure();
@@ -191,6 +237,8 @@ LogicalResult importRoiAlign(Node &n) {
     return n.error() << "expects X of rank 4, rois of rank 2 and batch_indices of rank 1, and mode avg or max";
   if (height < 1 || width < 1 || ratio < 0)
     return n.error() << "expects output sizes of at least 1 and sampling_ratio of at least 0";
+  if (ratio > 4096)
+    return n.error() << "expects a sampling_ratio of at most 4096, has " << ratio;
   if (failed(n.requireEqual(rois.shape[1], 4, "a roi has {0} numbers, expected {1}")) ||
       failed(n.requireEqual(rois.shape[0], batches.shape[0], "there are {0} rois and {1} batch_indices")) ||
       failed(n.requireAtMost(1, x.shape[2], "X has a dimension of size {1}")) ||
@@ -199,22 +247,14 @@ LogicalResult importRoiAlign(Node &n) {
   DType wide = computeDType(x.dtype);
   double scale = n.floatAttr("spatial_scale", 1.0), shift = corners == "half_pixel" ? 0.5 : 0.0;
   Value image = n.value(x), boxes = n.value(rois), rows = n.value(batches);
+  Sampler sampler{boxes, x.dtype, scale, shift, height, width, ratio};
+  if (!ratio)
+    requireSamples(n, sampler, rois.shape[0]);
   SmallVector<Value> sizes = sizeValues(n, x.shape);
   SmallVector<Expr, 4> shape{rois.shape[0], x.shape[1], Expr(height), Expr(width)};
   Value result = n.generate(x.dtype, shape, [&](OpBuilder &b, Location loc, ValueRange at) -> Value {
-    auto bound = [&](int64_t k) {
-      Value column = arith::ConstantIndexOp::create(b, loc, k);
-      return convert(load(b, loc, boxes, x.dtype, {at[0], column}), wide) * scale - shift;
-    };
-    SmallVector<Num> begin{bound(1), bound(0)}, bin, samples;
-    for (int64_t d : {0, 1}) {
-      Num extent = bound(3 - d) - begin[d];
-      if (shift == 0)
-        extent = atLeast(extent, extent.constant(1));
-      bin.push_back(extent / double(d == 0 ? height : width));
-      Num zero = constantNum(b, loc, DType::I64, int64_t(0));
-      samples.push_back(ratio ? zero.constant(ratio) : clampedInteger(ceil(bin[d]), zero, zero.constant(1 << 20)));
-    }
+    Sampling sampling = sampler.of(b, loc, at[0]);
+    const SmallVector<Num> &begin = sampling.begin, &bin = sampling.bin, &samples = sampling.samples;
     Value batch = checkedIndex(n, b, loc, load(b, loc, rows, batches.dtype, at[0]).value(), sizes[0]);
     auto body = [&](OpBuilder &b, Location loc, ValueRange k, ValueRange carried) -> SmallVector<Value> {
       SmallVector<SmallVector<Tap, 4>, 2> taps;

@@ -1,4 +1,5 @@
 #include "dialects/attn/AttnOps.h"
+#include "frontends/onnx/Limits.h"
 #include "frontends/onnx/ops/RuntimeAxes.h"
 #include "frontends/onnx/ops/Taps.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -6,6 +7,7 @@
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include <cmath>
+#include <limits>
 
 using namespace mlir;
 using namespace attn;
@@ -228,6 +230,8 @@ static LogicalResult importIntegerRange(Node &node, DType dtype) {
   Expr start = bounds[0], delta = bounds[2], span = bounds[1] - bounds[0];
   if (failed(node.requireDifferent(delta, Expr(0), "has a delta of {0}")))
     return failure();
+  if (failed(node.requireFits(span, "has limits {0} apart, which is beyond 64 bits")))
+    return failure();
   Expr length = symbols.max(Expr(0), symbols.ceilDiv(span, delta));
   if (length.overflowed())
     return node.error() << "has bounds that leave 64 bits", failure();
@@ -262,7 +266,7 @@ static LogicalResult importFloatRange(Node &node, DType dtype) {
   std::optional<Expr> length;
   if (start && limit && delta) {
     double count = std::ceil((limit->front() - start->front()) / delta->front());
-    if (!(count < 1e15)) // NaN too
+    if (!(count <= kMaxSize) || std::isinf(count)) // NaN too
       return node.error() << "has " << count << " elements", failure();
     length = Expr(static_cast<int64_t>(std::max(0.0, count)));
   }
@@ -276,11 +280,15 @@ static LogicalResult importFloatRange(Node &node, DType dtype) {
   if (!length) {
     Value span = arith::SubFOp::create(b, loc, wide[1], wide[0]);
     Value count = math::CeilOp::create(b, loc, arith::DivFOp::create(b, loc, span, wide[2]));
-    // NaN and what is out of reach become 0 elements; fptosi would be undefined.
+    // NaN and what is out of reach end the run; fptosi would be undefined.
     Value zero = arith::ConstantOp::create(b, loc, b.getF64FloatAttr(0));
-    Value most = arith::ConstantOp::create(b, loc, b.getF64FloatAttr(1e15));
+    Value most = arith::ConstantOp::create(b, loc, b.getF64FloatAttr(kMaxSize));
+    Value least = arith::ConstantOp::create(b, loc, b.getF64FloatAttr(-std::numeric_limits<double>::max()));
     Value positive = arith::CmpFOp::create(b, loc, arith::CmpFPredicate::OGT, count, zero);
-    Value bounded = arith::CmpFOp::create(b, loc, arith::CmpFPredicate::OLT, count, most);
+    Value bounded = arith::CmpFOp::create(b, loc, arith::CmpFPredicate::OLE, count, most);
+    Value finite = arith::CmpFOp::create(b, loc, arith::CmpFPredicate::OGE, count, least);
+    node.require(arith::AndIOp::create(b, loc, bounded, finite),
+                 "the number of elements is not finite, or above " + std::to_string(kMaxSize));
     Value sane = arith::AndIOp::create(b, loc, positive, bounded);
     Value integer = arith::FPToSIOp::create(b, loc, b.getI64Type(),
                                             arith::SelectOp::create(b, loc, sane, count, zero).getResult());

@@ -55,6 +55,13 @@ Value checkedIndex(Node &n, OpBuilder &b, Location loc, Value element, Value siz
   return CheckIndexOp::create(b, loc, b.getIndexType(), index, size, b.getStringAttr(n.describe()));
 }
 
+Value placeIn(Node &n, OpBuilder &b, Location loc, Value element, Value size) {
+  Value index = arith::IndexCastOp::create(b, loc, b.getIndexType(), element);
+  Value zero = arith::ConstantIndexOp::create(b, loc, 0);
+  Value negative = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::slt, index, zero);
+  return checkedIndex(n, b, loc, arith::SelectOp::create(b, loc, negative, size, index), size);
+}
+
 FailureOr<Tensor> expandInRun(Node &n, const Tensor &t, int64_t dim, const Expr &size) {
   const Expr own = t.shape[dim];
   if (own.is(1) || n.symbols().isEqual(own, size) == true)

@@ -30,6 +30,9 @@ mlir::Value store(mlir::OpBuilder &b, mlir::Location loc, const Num &element, ml
 /// ends with the node's name where it is outside [-size, size).
 mlir::Value checkedIndex(Node &n, mlir::OpBuilder &b, mlir::Location loc, mlir::Value element, mlir::Value size);
 
+/// The same for an index that does not count from the end: in [0, size).
+mlir::Value placeIn(Node &n, mlir::OpBuilder &b, mlir::Location loc, mlir::Value element, mlir::Value size);
+
 /// `t` with dimension `dim` of `size`, which it has already, or it is 1: the run
 /// knows which. For operands that broadcast by the operator's own words.
 mlir::FailureOr<Tensor> expandInRun(Node &n, const Tensor &t, int64_t dim, const Expr &size);

@@ -34,7 +34,7 @@ LogicalResult collectSizes(Node &n, const LabelledTensor &t, LabelSizes &sizes) 
       continue;
     if (it->second.is(1))
       it->second = dim;
-    else if (failed(n.requireEqual(it->second, dim, "sizes {0} and {1} of one dimension differ")))
+    else if (failed(n.requireBroadcast(it->second, dim, "sizes {0} and {1} of one dimension differ")))
       return failure();
   }
   return success();

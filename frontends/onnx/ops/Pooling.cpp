@@ -56,8 +56,8 @@ FailureOr<Window> readPooling(Node &n) {
                      << " for rank " << x.rank();
   SmallVector<Expr, 4> sizes;
   for (int64_t size : *kernel) {
-    if (size < 1)
-      return n.error() << "expects kernel_shape of at least 1, has " << size;
+    if (size < 1 || size > kMaxStep)
+      return n.error() << "expects kernel_shape in [1, " << kMaxStep << "], has " << size;
     sizes.push_back(size);
   }
   return readWindow(n, x, sizes);

@@ -23,7 +23,8 @@ FailureOr<Tensor> blockwise(Node &n, const Tensor &t, int64_t dim, int64_t block
   wide = apart;
   wide[dim + 1] = Expr(block);
   whole[dim] = t.shape[dim] * Expr(block);
-  if (failed(n.requireAtMost(size, whole[dim], "{0} elements are more than the blocks cover ({1})")))
+  Expr blocks = n.symbols().ceilDiv(size, block);
+  if (failed(n.requireEqual(t.shape[dim], blocks, "{0} scales or zero points for {1} blocks of a dimension")))
     return failure();
   FailureOr<Tensor> view = n.reshape(t, apart);
   if (succeeded(view))

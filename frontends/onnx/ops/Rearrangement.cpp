@@ -28,7 +28,7 @@ FailureOr<Blocks> readBlocks(Node &n) {
     return n.error() << "expects an input of rank 4, has rank " << n.input(0).rank();
   int64_t size = n.intAttr("blocksize", 0);
   if (size < 1 || size > (1 << 20))
-    return n.error() << "expects a blocksize of at least 1, has " << size;
+    return n.error() << "expects a blocksize in [1, 1048576], has " << size;
   std::string mode = n.stringAttr("mode", "DCR");
   if (mode != "DCR" && mode != "CRD")
     return n.error() << "mode '" << mode << "' is none of DCR and CRD";

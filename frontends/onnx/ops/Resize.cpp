@@ -1,3 +1,4 @@
+#include "frontends/onnx/Limits.h"
 #include "frontends/onnx/ops/Families.h"
 #include "frontends/onnx/ops/Formula.h"
 #include "frontends/onnx/ops/Loops.h"
@@ -95,12 +96,14 @@ Num sizeAsDouble(Node &n, const Expr &size) {
 /// A float that is computed here as a size: constant where it folds.
 Expr sizeFrom(Node &n, const Num &x) {
   Num low = constantNum(x.builder(), x.location(), DType::I64, int64_t(0));
-  Num whole = clampedInteger(x, low, low.constant(int64_t(1) << 40));
+  Num whole = clampedInteger(x, low, low.constant(2 * kMaxSize)); // what is too large stays so
   IntegerAttr constant;
   if (matchPattern(whole.value(), m_Constant(&constant)))
     return Expr(constant.getInt());
-  return n.symbols().opaque(toIndex(whole), 0);
+  return n.symbols().read(toIndex(whole), 0, std::nullopt);
 }
+
+constexpr double kMaxScale = 1e9;
 
 /// Scales from an input or from the attribute, as numbers.
 FailureOr<SmallVector<Num>> readScales(Node &n, std::optional<size_t> input, int64_t count) {
@@ -109,8 +112,8 @@ FailureOr<SmallVector<Num>> readScales(Node &n, std::optional<size_t> input, int
   std::optional<SmallVector<double>> known = input ? n.constantFloats(*input) : n.floatsAttr("scales");
   if (known) {
     for (double scale : *known) {
-      if (!(scale > 0) || scale > 1e9)
-        return n.error() << "has a scale of " << scale;
+      if (!(scale > 0) || !(scale <= kMaxScale))
+        return n.error() << "has a scale of " << scale << ", expected one above 0 and at most " << kMaxScale;
       scales.push_back(constantNum(b, n.loc(), DType::F64, scale));
     }
     return scales;
@@ -125,7 +128,10 @@ FailureOr<SmallVector<Num>> readScales(Node &n, std::optional<size_t> input, int
     return failure();
   for (int64_t i = 0; i < count; ++i) {
     Value at = arith::ConstantIndexOp::create(b, n.loc(), i);
-    scales.push_back(convert(load(b, n.loc(), n.value(*vector), t.dtype, at), DType::F64));
+    Num scale = convert(load(b, n.loc(), n.value(*vector), t.dtype, at), DType::F64);
+    n.require(((scale > 0.0) & (scale <= kMaxScale)).value(),
+              "scale " + std::to_string(i) + " is not above 0 and at most 1000000000");
+    scales.push_back(scale);
   }
   return scales;
 }

@@ -22,7 +22,7 @@ FailureOr<Tensor> gatherRows(Node &n, const Tensor &t, const Tensor &ids) {
   AffineMap maps[] = {identity.getMajorSubMap(2), identity};
   SmallVector<utils::IteratorType> iterators(3, utils::IteratorType::parallel);
   auto body = [&](OpBuilder &b, Location loc, ValueRange v) {
-    Value row = checkedIndex(n, b, loc, v[0], rows);
+    Value row = placeIn(n, b, loc, v[0], rows);
     Value element = tensor::ExtractOp::create(b, loc, table, ValueRange{row, linalg::IndexOp::create(b, loc, 2)});
     linalg::YieldOp::create(b, loc, element);
   };

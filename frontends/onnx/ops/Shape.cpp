@@ -1,3 +1,4 @@
+#include "frontends/onnx/Limits.h"
 #include "frontends/onnx/ops/RuntimeAxes.h"
 
 using namespace mlir;
@@ -110,6 +111,10 @@ static LogicalResult importReshape(Node &node) {
       continue;
     if (rest.is(0))
       return node.error() << "shape has -1 beside a dimension of size 0", failure();
+    if (symbols.mayExceed(rest, kMaxSize) &&
+        failed(node.requireDifferent(symbols.select(condition, rest, Expr(1)), Expr(0),
+                                     "shape has -1 beside a dimension of size {0}")))
+      return failure();
     size = symbols.select(condition, symbols.floorDiv(total, rest), size);
   }
   // Two negative sizes would make a product that looks right.

@@ -17,10 +17,9 @@ static FailureOr<SmallVector<int64_t>> positives(Node &n, StringRef name, size_t
   SmallVector<int64_t> values = n.intsAttr(name).value_or(SmallVector<int64_t>(rank, 1));
   if (values.size() != rank)
     return n.error() << "expects " << rank << " " << name << ", has " << values.size();
-  // Bounded, so that index arithmetic on them stays in 64 bits.
   for (int64_t value : values)
-    if (value < 1 || value > (int64_t(1) << 31))
-      return n.error() << "expects " << name << " of at least 1, has " << value;
+    if (value < 1 || value > kMaxStep)
+      return n.error() << "expects " << name << " in [1, " << kMaxStep << "], has " << value;
   return values;
 }
 
@@ -79,8 +78,8 @@ FailureOr<Window> readWindow(Node &n, const Tensor &x, ArrayRef<Expr> kernel) {
   if (pads.size() != 2 * rank)
     return n.error() << "expects " << 2 * rank << " pads, has " << pads.size();
   for (int64_t pad : pads)
-    if (pad < 0 || pad > (int64_t(1) << 31))
-      return n.error() << "expects pads of at least 0, has " << pad;
+    if (pad < 0 || pad > kMaxStep)
+      return n.error() << "expects pads in [0, " << kMaxStep << "], has " << pad;
   for (size_t d = 0; d < rank; ++d) {
     Expr extent = (kernel[d] - Expr(1)) * Expr(w.dilations[d]) + Expr(1);
     if (same)

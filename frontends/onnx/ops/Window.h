@@ -8,6 +8,10 @@
 
 namespace attn::onnx {
 
+/// The greatest kernel size, stride, dilation and pad: index arithmetic on them
+/// stays in 64 bits.
+inline constexpr int64_t kMaxStep = int64_t(1) << 31;
+
 /// One entry a spatial dimension.
 struct Window {
   llvm::SmallVector<Expr> kernel;
