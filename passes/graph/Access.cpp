@@ -60,6 +60,9 @@ Extent Extent::of(Value tensor, int64_t dim) {
         product = product * of(collapse.getSrc(), source);
       return product;
     }
+    if (auto slice = dyn_cast_or_null<tensor::ExtractSliceOp>(op);
+        slice && slice.getSourceType().getRank() == type.getRank())
+      return of(slice.getMixedSizes()[dim]);
     if (auto destination = dyn_cast_or_null<DestinationStyleOpInterface>(op)) {
       tensor = destination.getTiedOpOperand(cast<OpResult>(tensor))->get();
     } else if (auto cast = dyn_cast_or_null<tensor::CastOp>(op)) {

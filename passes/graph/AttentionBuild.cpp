@@ -4,6 +4,7 @@
 #include "passes/graph/Structured.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 
 using namespace mlir;
@@ -289,6 +290,41 @@ void AttentionBuilder::repeatQuery() {
   match.query.access.insert(match.query.access.begin(), units[AttentionOp::I]);
 }
 
+/// sum_j exp(s_j) v_j / (exp(sink) + sum_j exp(s_j)): the result of `op` times 1 / (1 + exp(sink - lse)).
+FailureOr<Value> AttentionBuilder::scaleBySink(AttentionOp op, ArrayRef<unsigned> dims) {
+  Block &weight = op.getWeight().front();
+  if (stripConversions(cast<YieldOp>(weight.back()).getValue()) != weight.getArgument(0))
+    return fail("the weights are changed before a sum that leaves out an attention sink", loc);
+  SmallVector<OpFoldResult> sizes, shape = tensor::getMixedSizes(b, loc, op.getResult());
+  for (const Unit &unit : units)
+    sizes.push_back(size(unit));
+  SmallVector<AffineExpr> place(AttentionOp::kDims, b.getAffineConstantExpr(0));
+  for (auto [n, dim] : llvm::enumerate(dims))
+    place[dim] = b.getAffineDimExpr(n);
+  auto inLoops = [&](AffineMap map) { return map.replaceDimsAndSymbols(place, {}, dims.size(), 0); };
+  SmallVector<Value> inputs{op.getResult(), op.getExtraResults().front()};
+  SmallVector<AffineMap> maps{inLoops(op.getResultMap()), inLoops(op.getExtraMap(0))};
+  if (match.sink.value) {
+    AffineMap map;
+    if (failed(arrange(match.sink, {}, map, "attention sink")))
+      return failure();
+    MappedTensor plain = readPlainly(b, loc, match.sink.value, map, sizes);
+    inputs.push_back(plain.value);
+    maps.push_back(inLoops(plain.map));
+  }
+  Type element = getElementTypeOrSelf(op.getResult());
+  return elementwise(b, loc, shape, element, inputs, maps, [&](OpBuilder &b, Location loc, ValueRange args) -> Value {
+    Type compute = match.computeType;
+    Value sink =
+        match.sink.value ? convertFloat(b, loc, args[2], compute) : floatConstant(b, loc, compute, *match.sinkScore);
+    Value one = floatConstant(b, loc, compute, 1);
+    Value ratio = math::ExpOp::create(b, loc, arith::SubFOp::create(b, loc, sink, args[1]));
+    Value total = arith::AddFOp::create(b, loc, one, ratio);
+    Value scaled = arith::DivFOp::create(b, loc, convertFloat(b, loc, args[0], compute), total);
+    return convertFloat(b, loc, scaled, element);
+  });
+}
+
 FailureOr<AttentionOp> AttentionBuilder::build() {
   Type element = getElementTypeOrSelf(match.result.value);
   for (const Operand *operand : {&match.query, &match.key, &match.value, &match.alignment})
@@ -309,6 +345,7 @@ FailureOr<AttentionOp> AttentionBuilder::build() {
   AttentionParts parts;
   parts.kind = match.kind;
   parts.maskedRows = match.maskedRows;
+  parts.normalizer = match.normalizer;
   auto place = [&](Operand &operand, ArrayRef<unsigned> mustName, StringRef what, Value &into) -> LogicalResult {
     if (failed(arrange(operand, mustName, parts.maps.emplace_back(), what)))
       return failure();
@@ -357,6 +394,20 @@ FailureOr<AttentionOp> AttentionBuilder::build() {
   parts.maps.push_back(AffineMap::get(AttentionOp::kDims, 0, exprs, b.getContext()));
   parts.types.push_back(RankedTensorType::get(shape, element));
 
+  bool hasSink = match.sink.value || match.sinkScore;
+  if (hasSink) {
+    // The log-sum-exp of a row: what the sink is compared with.
+    SmallVector<AffineExpr> rowExprs;
+    SmallVector<int64_t> rowShape;
+    for (auto [expr, extent] : llvm::zip_equal(exprs, shape))
+      if (expr != b.getAffineDimExpr(A::E)) {
+        rowExprs.push_back(expr);
+        rowShape.push_back(extent);
+      }
+    parts.extras.push_back(ExtraAttr::get(b.getContext(), ExtraSource::lse, Reduction::none));
+    parts.maps.push_back(AffineMap::get(AttentionOp::kDims, 0, rowExprs, b.getContext()));
+    parts.types.push_back(RankedTensorType::get(rowShape, match.computeType));
+  }
   auto op = AttentionOp::create(b, loc, parts);
   // Both regions take every capture.
   auto adopt = [&](Region &into, Region &from, ArrayRef<unsigned> used) {
@@ -374,7 +425,16 @@ FailureOr<AttentionOp> AttentionBuilder::build() {
   adopt(op.getWeight(), *match.weight, match.weightCaptures);
   if (match.activation)
     op.getActivation().takeBody(*match.activation);
-  b.replaceAllUsesWith(match.result.value, toTarget(op.getResult(), dims));
+  Value result = op.getResult();
+  if (hasSink) {
+    FailureOr<Value> scaled = scaleBySink(op, dims);
+    if (failed(scaled)) {
+      b.eraseOp(op);
+      return failure();
+    }
+    result = *scaled;
+  }
+  b.replaceAllUsesWith(match.result.value, toTarget(result, dims));
   return op;
 }
 

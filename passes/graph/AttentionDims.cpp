@@ -94,6 +94,8 @@ LogicalResult AttentionBuilder::classify() {
     operands.push_back({&match.alignment, nullptr});
   for (Operand &capture : match.captures)
     operands.push_back({&capture, &captured});
+  if (match.sink.value)
+    operands.push_back({&match.sink, &captured});
   for (auto [operand, set] : operands)
     if (failed(add(*operand, set)))
       return failure();

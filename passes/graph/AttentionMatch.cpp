@@ -101,9 +101,9 @@ std::optional<Access> nameLoops(AtomSpace &space, Value operand, AffineMap map, 
   return AtomSpace::operandAccess(map, loops);
 }
 
-SmallVector<OpOperand *> findWeightedSums(SoftmaxOp softmax) {
+SmallVector<OpOperand *> findWeightedSums(Value weights) {
   SmallVector<OpOperand *> found;
-  SmallVector<Value> front{softmax.getResult()};
+  SmallVector<Value> front{weights};
   DenseSet<Value> seen;
   while (!front.empty()) {
     Value value = front.pop_back_val();
@@ -123,15 +123,15 @@ SmallVector<OpOperand *> findWeightedSums(SoftmaxOp softmax) {
   return found;
 }
 
-FailureOr<AttentionMatch> matchAttention(SoftmaxOp softmax, OpOperand &weights, const ScoreSource &source,
+FailureOr<AttentionMatch> matchAttention(const Normalization &softmax, OpOperand &weights, const ScoreSource &source,
                                          bool wholeCaptures, Miss &miss) {
   auto sum = cast<linalg::LinalgOp>(weights.getOwner());
   auto fail = [&](const Twine &reason, Location location) {
     miss = {reason.str(), location};
     return failure();
   };
-  if (softmax.getLog())
-    return fail("the weights are logarithms", softmax.getLoc());
+  if (softmax.isLog)
+    return fail("the weights are logarithms", softmax.location);
   if (!isZeroFill(sum.getDpsInits()[0]))
     return fail("the weighted sum accumulates onto other values", sum.getLoc());
 
@@ -156,7 +156,7 @@ FailureOr<AttentionMatch> matchAttention(SoftmaxOp softmax, OpOperand &weights, 
   for (unsigned loop : sums)
     llvm::append_range(match.keys, loops[loop]);
 
-  RegionWriter writer(match, softmax.getResult(), "the softmax and the weighted sum", match.weightCaptures, miss);
+  RegionWriter writer(match, softmax.result, "the softmax and the weighted sum", match.weightCaptures, miss);
   FailureOr<std::unique_ptr<Region>> region = writer.write(weights.get(), *weightAccess);
   if (failed(region))
     return failure();
@@ -166,13 +166,32 @@ FailureOr<AttentionMatch> matchAttention(SoftmaxOp softmax, OpOperand &weights, 
   Access softmaxAccess = *writer.targetAccess;
   match.space.resolve(softmaxAccess);
   match.space.resolve(match.keys);
-  Atoms normalized = softmaxAccess[softmax.getDim()], sorted(normalized);
+  Atoms normalized;
+  if (softmax.kind != Normalizer::none) {
+    normalized = softmaxAccess[softmax.dim];
+  } else { // all that is summed, in the order of the weights
+    for (const Atoms &atoms : softmaxAccess)
+      llvm::copy_if(atoms, std::back_inserter(normalized),
+                    [&](unsigned atom) { return llvm::is_contained(match.keys, atom); });
+  }
+  Atoms sorted(normalized);
   llvm::sort(sorted);
   llvm::sort(match.keys);
   if (sorted != match.keys)
     return fail("the weights are summed over other dimensions than the softmax runs over", sum.getLoc());
   match.keys = normalized;
 
+  match.normalizer = softmax.kind;
+  match.sinkScore = softmax.sinkScore;
+  if (softmax.sink) {
+    match.sink = {softmax.sink, softmaxAccess};
+    match.sink.access[softmax.dim].clear();
+    match.space.walkUp(match.sink.value, match.sink.access);
+  }
+  if (softmax.sink || softmax.sinkScore)
+    match.maskedRows = MaskedRows::zero; // the sink takes all of such a row
+  if (softmax.kind == Normalizer::none)
+    match.maskedRows = MaskedRows::zero; // whatever it says
   if (failed(matchScores(match, softmax, softmaxAccess, source, miss)))
     return failure();
   match.space.walkUp(match.value.value, match.value.access);

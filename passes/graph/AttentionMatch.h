@@ -3,6 +3,7 @@
 
 #include "dialects/attn/AttnOps.h"
 #include "passes/graph/Access.h"
+#include "passes/graph/Normalization.h"
 
 #include "mlir/IR/PatternMatch.h"
 #include <memory>
@@ -59,6 +60,10 @@ struct AttentionMatch {
   /// through views, and how the loop nest writes it.
   Operand result;
   MaskedRows maskedRows = MaskedRows::nan;
+  Normalizer normalizer = Normalizer::softmax;
+  /// One more score of each row, without a value; a null value where it is constant or there is none.
+  Operand sink;
+  std::optional<double> sinkScore;
 };
 
 /// What could be the score of a softmax.
@@ -68,21 +73,21 @@ struct ScoreSource {
   bool isRepeated = false;        ///< its product lacks the query's dimension, along which only a mask differs
 };
 
-/// The contractions to which weights made by `softmax` flow through elementwise
+/// The contractions to which `weights` flow through elementwise
 /// ops and views, each with the operand that is the weights.
-llvm::SmallVector<mlir::OpOperand *> findWeightedSums(SoftmaxOp softmax);
+llvm::SmallVector<mlir::OpOperand *> findWeightedSums(mlir::Value weights);
 
 /// Where the scores of `softmax` may come from, the best first; `given` is last.
-llvm::SmallVector<ScoreSource> findScoreSources(SoftmaxOp softmax);
+llvm::SmallVector<ScoreSource> findScoreSources(const Normalization &softmax);
 
 /// Matches the attention of `softmax` whose weights are `weights`, an operand
 /// of a contraction, and whose scores come from `source`. Changes no IR.
-mlir::FailureOr<AttentionMatch> matchAttention(SoftmaxOp softmax, mlir::OpOperand &weights, const ScoreSource &source,
-                                               bool wholeCaptures, Miss &miss);
+mlir::FailureOr<AttentionMatch> matchAttention(const Normalization &softmax, mlir::OpOperand &weights,
+                                               const ScoreSource &source, bool wholeCaptures, Miss &miss);
 
 /// The part of it that is before the softmax, whose input is read at `access`;
 /// `match` holds what the weighted sum gave.
-mlir::LogicalResult matchScores(AttentionMatch &match, SoftmaxOp softmax, const Access &access,
+mlir::LogicalResult matchScores(AttentionMatch &match, const Normalization &softmax, const Access &access,
                                 const ScoreSource &source, Miss &miss);
 
 /// Whether `op` is a sum of products of two float tensors.

@@ -29,27 +29,10 @@ bool covers(const Access &access, ArrayRef<unsigned> atoms) {
   return llvm::all_of(atoms, [&](unsigned atom) { return names(access, atom); });
 }
 
-/// Whether `value` is the same in every run.
-bool isStatic(Value value) {
-  SmallVector<Value> front{value};
-  DenseSet<Value> seen;
-  while (!front.empty()) {
-    Value next = front.pop_back_val();
-    Operation *op = next.getDefiningOp();
-    // Sizes do not count: a table is cut to them, positions are counted up to them.
-    if (next.getType().isIndex() || !seen.insert(next).second)
-      continue;
-    if (!op || op->getNumRegions() > 1 || seen.size() > 256)
-      return false;
-    llvm::append_range(front, op->getOperands());
-  }
-  return true;
-}
-
 /// Matches what is before a softmax for one source of scores.
 class ScoreMatcher {
 public:
-  ScoreMatcher(AttentionMatch &match, SoftmaxOp softmax, const Access &access, Miss &miss)
+  ScoreMatcher(AttentionMatch &match, const Normalization &softmax, const Access &access, Miss &miss)
       : match(match), space(match.space), softmax(softmax), access(access), miss(miss) {}
 
   LogicalResult matchDot(linalg::LinalgOp product, bool isRepeated);
@@ -89,7 +72,7 @@ private:
 
   AttentionMatch &match;
   AtomSpace &space;
-  SoftmaxOp softmax;
+  const Normalization &softmax;
   Access access;
   Miss &miss;
 };
@@ -97,7 +80,7 @@ private:
 /// Writes the score region from `product`, and finds how its operands are read.
 LogicalResult ScoreMatcher::readProduct(linalg::LinalgOp product, bool isRepeated, Operand (&operands)[2]) {
   RegionWriter writer(match, product->getResult(0), kScores, match.scoreCaptures, miss);
-  FailureOr<std::unique_ptr<Region>> region = writer.write(softmax.getInput(), access);
+  FailureOr<std::unique_ptr<Region>> region = writer.write(softmax.input, access);
   if (failed(region))
     return failure();
   match.score = std::move(*region);
@@ -379,7 +362,7 @@ LogicalResult ScoreMatcher::matchRankOne() {
   match.kind = ScoreKind::additive;
   SmallVector<Operand> found;
   DenseSet<Value> seen;
-  findScores({softmax.getInput(), access}, getElementTypeOrSelf(match.value.value), found, seen);
+  findScores({softmax.input, access}, getElementTypeOrSelf(match.value.value), found, seen);
   auto isSum = [&](const Operand &sum) {
     match.queryTerms.clear();
     match.keyTerms.clear();
@@ -392,14 +375,14 @@ LogicalResult ScoreMatcher::matchRankOne() {
     };
     if (llvm::any_of(match.queryTerms, isQuery) && llvm::any_of(match.keyTerms, isFree))
       return true;
-    miss = {"the score does not depend on the query's position", softmax.getLoc()};
+    miss = {"the score does not depend on the query's position", softmax.location};
     return false;
   };
   auto *sum = llvm::find_if(found, isSum);
   if (sum == found.end())
-    return found.empty() ? fail("scores and values differ in element type", softmax.getLoc()) : failure();
+    return found.empty() ? fail("scores and values differ in element type", softmax.location) : failure();
   RegionWriter writer(match, sum->value, kScores, match.scoreCaptures, miss);
-  FailureOr<std::unique_ptr<Region>> region = writer.write(softmax.getInput(), access);
+  FailureOr<std::unique_ptr<Region>> region = writer.write(softmax.input, access);
   if (failed(region))
     return failure();
   match.score = std::move(*region);
@@ -413,13 +396,13 @@ LogicalResult ScoreMatcher::matchGiven() {
   match.kind = ScoreKind::given;
   SmallVector<Operand> found;
   DenseSet<Value> seen;
-  findScores({softmax.getInput(), access}, getElementTypeOrSelf(match.value.value), found, seen);
+  findScores({softmax.input, access}, getElementTypeOrSelf(match.value.value), found, seen);
   if (found.empty())
-    return fail("scores and values differ in element type", softmax.getLoc());
+    return fail("scores and values differ in element type", softmax.location);
   auto *computed = llvm::find_if(found, [](const Operand &at) { return !isStatic(at.value); });
   match.query = computed == found.end() ? found.front() : *computed;
   RegionWriter writer(match, match.query.value, kScores, match.scoreCaptures, miss);
-  FailureOr<std::unique_ptr<Region>> region = writer.write(softmax.getInput(), access);
+  FailureOr<std::unique_ptr<Region>> region = writer.write(softmax.input, access);
   if (failed(region))
     return failure();
   match.score = std::move(*region);
@@ -430,12 +413,12 @@ LogicalResult ScoreMatcher::matchGiven() {
 
 } // namespace
 
-SmallVector<ScoreSource> findScoreSources(SoftmaxOp softmax) {
+SmallVector<ScoreSource> findScoreSources(const Normalization &softmax) {
   // Contractions from which the scores are computed by elementwise ops and
   // views, the nearest first.
   SmallVector<ScoreSource> sources;
   DenseSet<Value> seen;
-  SmallVector<Value> front{softmax.getInput()};
+  SmallVector<Value> front{softmax.input};
   while (!front.empty()) {
     SmallVector<Value> next;
     for (Value value : front) {
@@ -462,8 +445,8 @@ SmallVector<ScoreSource> findScoreSources(SoftmaxOp softmax) {
   return sources;
 }
 
-LogicalResult matchScores(AttentionMatch &match, SoftmaxOp softmax, const Access &access, const ScoreSource &source,
-                          Miss &miss) {
+LogicalResult matchScores(AttentionMatch &match, const Normalization &softmax, const Access &access,
+                          const ScoreSource &source, Miss &miss) {
   ScoreMatcher matcher(match, softmax, access, miss);
   if (!source.product)
     return source.kind == ScoreKind::given ? matcher.matchGiven() : matcher.matchRankOne();

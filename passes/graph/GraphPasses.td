@@ -84,7 +84,7 @@ def RaiseContractionPass : Pass<"attn-raise-contraction"> {
 
     Numerical effect: rounding.
   }];
-  let dependentDialects = ["::mlir::linalg::LinalgDialect"];
+  let dependentDialects = ["::mlir::linalg::LinalgDialect", "::mlir::tensor::TensorDialect"];
 }
 
 def SplitConcatPass : Pass<"attn-split-concat", "::mlir::ModuleOp"> {
@@ -155,9 +155,14 @@ def RecognizeAttentionPass : Pass<"attn-recognize-attention", "::mlir::ModuleOp"
 
     The pass writes the verdicts to the module's attribute
     `attn.fusion_report`, one dictionary a softmax (and one an attn.attention
-    that was there before): `node`, `fused`, `kind`, `reason`, `mask`.
+    that was there before): `node`, `fused`, `kind`, `reason`, `mask`. So do
+    other normalisers: values that are not negative over their sum, gates
+    without normaliser (`normalizer` is said then), softmaxes with an attention
+    sink (a column without value: the result is scaled by 1 / (1 + exp(sink -
+    lse)) afterwards; a row without visible key is 0 then).
   }];
-  let dependentDialects = ["::mlir::arith::ArithDialect", "::mlir::tensor::TensorDialect"];
+  let dependentDialects = ["::attn::AttnDialect", "::mlir::arith::ArithDialect", "::mlir::linalg::LinalgDialect",
+                           "::mlir::math::MathDialect", "::mlir::tensor::TensorDialect"];
 }
 
 def FuseElementwisePass : Pass<"attn-fuse-elementwise"> {

@@ -2,6 +2,7 @@
 #include "passes/Passes.h"
 #include "passes/graph/Access.h"
 #include "passes/graph/AssumeRequired.h"
+#include "passes/graph/RowReduction.h"
 #include "passes/graph/Structured.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -20,33 +21,6 @@ namespace attn {
 
 namespace {
 
-/// A tensor and how it is read at a point of the loops of the op at hand.
-struct Read {
-  Value value;
-  Access access;
-};
-
-/// The scalar op that computes the element of an elementwise op from elements
-/// of its inputs, conversions between float types aside.
-Operation *getScalarOp(linalg::LinalgOp op) {
-  return op && isPointwise(op) ? stripConversions(op.getBlock()->getTerminator()->getOperand(0)).getDefiningOp()
-                               : nullptr;
-}
-
-/// The input of `op` whose element `scalar` is, or null.
-OpOperand *getInput(linalg::LinalgOp op, Value scalar) {
-  auto argument = dyn_cast<BlockArgument>(stripConversions(scalar));
-  if (!argument || argument.getOwner() != op.getBlock())
-    return nullptr;
-  OpOperand *operand = op.getMatchingOpOperand(argument);
-  return op.isDpsInput(operand) ? operand : nullptr;
-}
-
-/// Whether `operand` is read element for element: at the place that is written.
-bool isAligned(linalg::LinalgOp op, OpOperand *operand) {
-  return op.getMatchingIndexingMap(operand) == op.getMatchingIndexingMap(op.getDpsInitOperand(0));
-}
-
 class SoftmaxFinder {
 public:
   /// Raises `op` = e / sum(e) or exp(log softmax), if it is one of them.
@@ -57,69 +31,14 @@ public:
 
 private:
   bool reducesRowsOf(Read reduced, Read rows, Combiner combiner, const Atoms &keys);
-  std::optional<Atoms> findKeys(Read reduced, Read rows, Combiner combiner);
+  std::optional<Atoms> findKeys(Read reduced, Read rows, Combiner combiner) {
+    return findReducedAtoms(space, std::move(reduced), std::move(rows), combiner, unitDim);
+  }
 
   AtomSpace space;
   /// Set by findKeys where the dimension has size 1.
   std::optional<unsigned> unitDim;
 };
-
-/// The atoms of `rows` over which `reduced` combines its elements: `reduced` is
-/// that reduction, and both are read at one point.
-std::optional<Atoms> SoftmaxFinder::findKeys(Read reduced, Read rows, Combiner combiner) {
-  space.walkUp(reduced.value, reduced.access);
-  auto op = reduced.value.getDefiningOp<linalg::LinalgOp>();
-  if (getReduction(op) != combiner)
-    return std::nullopt;
-  SmallVector<Atoms> loops = AtomSpace::loopAtoms(op, reduced.access);
-  AffineMap map = op.getMatchingIndexingMap(op.getDpsInputOperand(0));
-  Atoms summed;
-  for (auto [dim, expr] : llvm::enumerate(map.getResults())) {
-    unsigned loop = cast<AffineDimExpr>(expr).getPosition();
-    if (op.getIteratorTypesArray()[loop] != utils::IteratorType::reduction)
-      continue;
-    loops[loop] = space.add(Extent::of(op->getOperand(0), dim));
-    llvm::append_range(summed, loops[loop]);
-  }
-  std::optional<Access> access = AtomSpace::operandAccess(map, loops);
-  if (!access)
-    return std::nullopt;
-  if (summed.empty()) { // a dimension of size 1 has no atoms; only its position tells which it is
-    SmallVector<unsigned> sums;
-    op.getReductionDims(sums);
-    if (sums.size() == 1 && op->getOperand(0) == rows.value)
-      unitDim = map.getResultPosition(getAffineDimExpr(sums.front(), op.getContext()));
-    return unitDim ? std::optional(Atoms()) : std::nullopt;
-  }
-  Read input{op->getOperand(0), *access};
-  space.walkUp(input.value, input.access);
-  space.walkUp(rows.value, rows.access);
-  space.resolve(input.access);
-  space.resolve(rows.access);
-  space.resolve(summed);
-  if (input.value != rows.value)
-    return std::nullopt;
-  // Equal but for the atoms that are summed, which stand in the keys' place.
-  Atoms keys, placed;
-  for (auto [mine, theirs] : llvm::zip_equal(rows.access, input.access)) {
-    if (mine == theirs)
-      continue;
-    if (llvm::any_of(theirs, [&](unsigned atom) { return !llvm::is_contained(summed, atom); }))
-      return std::nullopt;
-    llvm::append_range(keys, mine);
-    llvm::append_range(placed, theirs);
-  }
-  llvm::sort(placed);
-  llvm::sort(summed);
-  if (keys.empty() || placed != summed)
-    return std::nullopt;
-  // A key that also stands elsewhere is a diagonal.
-  for (const Atoms &theirs : input.access)
-    for (unsigned atom : theirs)
-      if (llvm::is_contained(keys, atom))
-        return std::nullopt;
-  return keys;
-}
 
 bool SoftmaxFinder::reducesRowsOf(Read reduced, Read rows, Combiner combiner, const Atoms &keys) {
   std::optional<Atoms> found = findKeys(std::move(reduced), std::move(rows), combiner);
@@ -132,43 +51,16 @@ bool SoftmaxFinder::reducesRowsOf(Read reduced, Read rows, Combiner combiner, co
 }
 
 LogicalResult SoftmaxFinder::raise(RewriterBase &rewriter, linalg::LinalgOp op) {
-  Operation *scalar = getScalarOp(op);
-  if (!scalar || !isa<arith::DivFOp, arith::MulFOp>(scalar))
-    return failure();
   for (unsigned side : {0, 1}) {
-    if (side == 1 && isa<arith::DivFOp>(scalar))
-      break;
-    OpOperand *numerator = getInput(op, scalar->getOperand(side));
-    OpOperand *denominator = getInput(op, scalar->getOperand(1 - side));
-    if (!numerator || !denominator || !isAligned(op, numerator))
-      continue;
     space = AtomSpace();
     unitDim = std::nullopt;
-    Access result;
-    for (int64_t dim = 0, rank = cast<RankedTensorType>(op->getResult(0).getType()).getRank(); dim != rank; ++dim)
-      result.push_back(space.add(Extent::of(op->getResult(0), dim)));
-    SmallVector<Atoms> loops = AtomSpace::loopAtoms(op, result);
-    std::optional<Access> access = AtomSpace::operandAccess(op.getMatchingIndexingMap(denominator), loops);
-    if (!access)
+    std::optional<Quotient> quotient = readQuotient(op, side, space);
+    if (!quotient)
       continue;
-    Read sum{denominator->get(), *access};
-    if (isa<arith::MulFOp>(scalar)) { // e * (1 / sum(e))
-      space.walkUp(sum.value, sum.access);
-      auto inverse = sum.value.getDefiningOp<linalg::LinalgOp>();
-      auto division = dyn_cast_or_null<arith::DivFOp>(getScalarOp(inverse));
-      auto one = division ? dyn_cast_or_null<FloatAttr>(splatConstant(division.getLhs())) : FloatAttr();
-      OpOperand *divisor = one && one.getValue().isExactlyValue(1) ? getInput(inverse, division.getRhs()) : nullptr;
-      if (!divisor)
-        continue;
-      access =
-          AtomSpace::operandAccess(inverse.getMatchingIndexingMap(divisor), AtomSpace::loopAtoms(inverse, sum.access));
-      if (!access)
-        continue;
-      sum = {divisor->get(), *access};
-    }
+    OpOperand *numerator = quotient->numerator;
 
     // The numerator up to the exponential, and the views between.
-    Read exponential{numerator->get(), result};
+    Read exponential{numerator->get(), quotient->result};
     SmallVector<Operation *> views;
     while (isView(exponential.value.getDefiningOp())) {
       views.push_back(exponential.value.getDefiningOp());
@@ -180,7 +72,7 @@ LogicalResult SoftmaxFinder::raise(RewriterBase &rewriter, linalg::LinalgOp op) 
     OpOperand *exponent = scalarExp ? getInput(exp, scalarExp.getOperand()) : nullptr;
     if (!exponent || !isAligned(exp, exponent))
       continue;
-    std::optional<Atoms> keys = findKeys(sum, exponential, Combiner::sum);
+    std::optional<Atoms> keys = findKeys(quotient->denominator, exponential, Combiner::sum);
     if (!keys)
       continue;
 

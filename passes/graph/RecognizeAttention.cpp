@@ -9,6 +9,8 @@
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/IR/Remarks.h"
+#include "mlir/Interfaces/FunctionInterfaces.h"
+#include "mlir/Transforms/RegionUtils.h"
 
 using namespace mlir;
 
@@ -50,8 +52,8 @@ bool isSummed(Value value) {
 /// What a softmax is whose weights reach no contraction through elementwise ops
 /// and views: a miss if they reach one in another way, a gate over features if
 /// they are multiplied by values, otherwise a classifier.
-Miss whyNotContracted(SoftmaxOp softmax) {
-  SmallVector<Value> front{softmax.getResult()};
+Miss whyNotContracted(const Normalization &softmax) {
+  SmallVector<Value> front{softmax.result};
   DenseSet<Value> seen;
   bool gates = false;
   std::optional<Location> between;
@@ -69,6 +71,8 @@ Miss whyNotContracted(SoftmaxOp softmax) {
         gates = true;
         continue;
       }
+      if (isa<AttentionOp>(user))
+        return {"no contraction: its weights are the scores of another attention", softmax.location};
       if (!between && !isView(user) && !isPointwise(user))
         between = user->getLoc();
       if (isMemoryEffectFree(user)) // numbers only: what an index selects is not weighted
@@ -78,24 +82,89 @@ Miss whyNotContracted(SoftmaxOp softmax) {
   }
   return {gates ? "no contraction: its weights multiply values, and are not summed over them"
                 : "not an attention: its result is not contracted",
-          softmax.getLoc()};
+          softmax.location};
+}
+
+/// The softmax that makes `value` by elementwise ops and views, or null.
+SoftmaxOp findSoftmax(Value value) {
+  while (Operation *op = value.getDefiningOp()) {
+    if (auto softmax = dyn_cast<SoftmaxOp>(op))
+      return softmax;
+    if (!isView(op) && (!isPointwise(op) || cast<linalg::LinalgOp>(op).getNumDpsInputs() != 1))
+      break;
+    value = op->getOperand(0);
+  }
+  return {};
+}
+
+/// Whether `value` is computed from `source`.
+bool dependsOn(Value value, Value source) {
+  SmallVector<Value> front{value};
+  DenseSet<Value> seen;
+  while (!front.empty()) {
+    Value next = front.pop_back_val();
+    if (next == source)
+      return true;
+    if (seen.insert(next).second && next.getDefiningOp())
+      llvm::append_range(front, next.getDefiningOp()->getOperands());
+  }
+  return false;
+}
+
+/// Linear attention, softmax(q) (softmax(k)^T v): the sum of the weights `outer` has for values the sum of other
+/// weights, on which the scores of `outer` do not depend. Both softmaxes normalise features.
+bool isOverFeatures(OpOperand &outer, SoftmaxOp softmax) {
+  Value values = outer.getOwner()->getOperand(1 - outer.getOperandNumber());
+  while (isView(values.getDefiningOp()))
+    values = values.getDefiningOp()->getOperand(0);
+  Operation *inner = values.getDefiningOp();
+  if (!isContraction(inner) || dependsOn(softmax.getInput(), values))
+    return false;
+  return findSoftmax(inner->getOperand(0)) || findSoftmax(inner->getOperand(1));
+}
+
+/// Whether `softmax` is one of the two of a linear attention; its weights are `weights`.
+bool isLinearAttention(OpOperand &weights, SoftmaxOp softmax) {
+  if (isOverFeatures(weights, softmax))
+    return true;
+  SmallVector<Value> front{weights.getOwner()->getResult(0)};
+  while (!front.empty()) {
+    Value value = front.pop_back_val();
+    for (OpOperand &use : value.getUses()) {
+      Operation *user = use.getOwner();
+      if (isView(user)) {
+        front.push_back(user->getResult(0));
+      } else if (isContraction(user) && use.getOperandNumber() < 2) {
+        OpOperand &outer = user->getOpOperand(1 - use.getOperandNumber());
+        SoftmaxOp other = findSoftmax(outer.get());
+        if (other && isOverFeatures(outer, other))
+          return true;
+      }
+    }
+  }
+  return false;
 }
 
 struct RecognizeAttentionPass : impl::RecognizeAttentionPassBase<RecognizeAttentionPass> {
   void runOnOperation() override {
     assumeRequiredSizes(getOperation());
-    SmallVector<AttentionOp> present;
-    SmallVector<SoftmaxOp> softmaxes;
-    getOperation().walk([&](Operation *op) {
-      if (auto attention = dyn_cast<AttentionOp>(op))
-        present.push_back(attention);
-      else if (auto softmax = dyn_cast<SoftmaxOp>(op))
-        softmaxes.push_back(softmax);
-    });
-    for (AttentionOp op : present)
+    for (AttentionOp op : collect<AttentionOp>())
       addFused(op, op.getLoc(), {"", op.getLoc()});
-    for (SoftmaxOp softmax : softmaxes)
-      visit(softmax);
+    // What is divided by its own sum, first: its terms may come from a softmax over another dimension.
+    for (linalg::LinalgOp op : collect<linalg::LinalgOp>())
+      if (std::optional<Normalization> sum = findSumNormalization(op))
+        visit(*sum);
+    SmallVector<SoftmaxOp> softmaxes = collect<SoftmaxOp>();
+    findLinearAttention(softmaxes);
+    for (SoftmaxOp softmax : softmaxes) {
+      std::optional<Normalization> sink = findSink(softmax);
+      visit(sink ? *sink : Normalization(softmax));
+    }
+    for (linalg::LinalgOp op : collect<linalg::LinalgOp>()) {
+      OpOperand *gate = judged.contains(op) ? nullptr : findGate(op);
+      if (gate)
+        visit(Normalization(Normalizer::none, gate->get(), gate->get(), 0), gate);
+    }
     SmallVector<Attribute> report(verdicts);
     // A pass that runs twice adds to what it said before.
     if (auto before = getOperation()->getAttrOfType<ArrayAttr>(AttnDialect::kFusionReportAttr))
@@ -104,21 +173,54 @@ struct RecognizeAttentionPass : impl::RecognizeAttentionPassBase<RecognizeAttent
   }
 
 private:
-  void visit(SoftmaxOp softmax) {
+  /// The ops of one kind, after those without use are gone.
+  template <typename Op> SmallVector<Op> collect() {
     IRRewriter rewriter(&getContext());
-    SmallVector<OpOperand *> sums = findWeightedSums(softmax);
+    for (auto function : getOperation().getOps<FunctionOpInterface>())
+      (void)runRegionDCE(rewriter, function->getRegions());
+    SmallVector<Op> ops;
+    getOperation().walk([&](Op op) { ops.push_back(op); });
+    return ops;
+  }
+
+  /// Notes the softmaxes of linear attentions before one of them is fused.
+  void findLinearAttention(ArrayRef<SoftmaxOp> softmaxes) {
+    for (SoftmaxOp softmax : softmaxes)
+      for (OpOperand *weights : findWeightedSums(softmax.getResult()))
+        if (isLinearAttention(*weights, softmax))
+          overFeatures.insert(softmax.getResult());
+  }
+
+  /// Fuses each sum weighted by `softmax` (of a gate: the one that it is of).
+  void visit(const Normalization &softmax, OpOperand *gate = nullptr) {
+    IRRewriter rewriter(&getContext());
+    SmallVector<OpOperand *> sums = gate ? SmallVector<OpOperand *>{gate} : findWeightedSums(softmax.result);
     if (sums.empty())
       return addMissed(softmax, "none", whyNotContracted(softmax));
+    if (!softmax.flaw.empty()) {
+      for (OpOperand *weights : sums)
+        judged.insert(weights->getOwner());
+      return addMissed(softmax, "missed", {softmax.flaw, softmax.location});
+    }
     std::optional<Miss> first;
     std::optional<Miss> stored;
     AttentionOp fused;
     for (OpOperand *weights : sums) {
-      Miss miss{"", softmax.getLoc()};
+      judged.insert(weights->getOwner());
+      Miss miss{"", softmax.location};
       FailureOr<AttentionOp> op = failure();
       // Why not the best source, whose scores would not be stored: a dot product if there is one.
       std::optional<Miss> better;
       bool sawDot = false;
-      for (const ScoreSource &source : findScoreSources(softmax))
+      for (const ScoreSource &source : findScoreSources(softmax)) {
+        if (gate && source.kind == ScoreKind::given)
+          break;
+        bool ofFeatures =
+            !source.product || isStatic(source.product->getOperand(0)) || isStatic(source.product->getOperand(1));
+        if (ofFeatures && overFeatures.contains(softmax.result)) {
+          better = {"no contraction: it normalises features (linear attention)", softmax.location};
+          continue;
+        }
         for (bool wholeCaptures : {false, true}) {
           if (succeeded(op))
             break;
@@ -130,27 +232,28 @@ private:
             better = miss;
           sawDot |= isDot;
         }
+      }
       if (failed(op)) {
         if (!first)
           first = better.value_or(miss);
         continue;
       }
       simplifyRegions(rewriter, *op);
-      (*op)->setLoc(softmax.getLoc()); // what later verdicts and diagnostics name
+      (*op)->setLoc(softmax.location); // what later verdicts and diagnostics name
       fused = *op;
       stored = op->getKind() == ScoreKind::given ? better : std::nullopt;
     }
     if (!fused)
-      return addMissed(softmax, "missed", *first);
+      return addMissed(softmax, StringRef(first->reason).starts_with("no contraction") ? "none" : "missed", *first);
     // What replaces the score matrix is dead unless the weights are used elsewhere too.
     DenseSet<Operation *> seen;
-    Miss note{"", softmax.getLoc()};
+    Miss note{"", softmax.location};
     if (stored)
       note = {"its scores are stored before: " + stored->reason, stored->location};
-    if (isLive(softmax, seen))
+    if (!gate && isLive(softmax.result.getDefiningOp(), seen))
       note.reason += (note.reason.empty() ? "" : "; ") +
                      std::string("its weights are used elsewhere too, where they are computed again");
-    addFused(fused, softmax.getLoc(), note);
+    addFused(fused, softmax.location, note);
   }
 
   /// Whether a result of `op` reaches an op that has an effect or ends a block.
@@ -162,33 +265,39 @@ private:
     return llvm::any_of(op->getUsers(), [&](Operation *user) { return isLive(user, seen); });
   }
 
-  void add(Location softmax, bool fused, StringRef kind, StringRef mask, StringRef reason, StringRef reasonNode) {
+  void add(Location softmax, bool fused, StringRef kind, Normalizer normalizer, StringRef mask, StringRef reason,
+           StringRef reasonNode) {
     Builder b(&getContext());
-    verdicts.push_back(b.getDictionaryAttr({
+    NamedAttrList list({
         b.getNamedAttr("node", b.getStringAttr(nodeName(softmax))),
         b.getNamedAttr("fused", b.getBoolAttr(fused)),
         b.getNamedAttr("kind", b.getStringAttr(kind)),
         b.getNamedAttr("mask", b.getStringAttr(mask)),
         b.getNamedAttr("reason", b.getStringAttr(reason)),
         b.getNamedAttr("reason_node", b.getStringAttr(reasonNode)),
-    }));
+    });
+    if (normalizer != Normalizer::softmax)
+      list.set("normalizer", b.getStringAttr(stringifyNormalizer(normalizer)));
+    verdicts.push_back(list.getDictionary(&getContext()));
   }
 
   void addFused(AttentionOp op, Location softmax, const Miss &note) {
     std::string mask = nameMask(op);
-    add(softmax, true, stringifyScoreKind(op.getKind()), mask, note.reason,
+    add(softmax, true, stringifyScoreKind(op.getKind()), op.getNormalizer(), mask, note.reason,
         note.reason.empty() ? "" : nodeName(note.location));
     remark::passed(softmax, remark::RemarkOpts::name("Attention").category("attn-recognize-attention"))
         << "fused into one attention, mask: " << mask;
   }
 
-  void addMissed(SoftmaxOp softmax, StringRef kind, const Miss &miss) {
-    add(softmax.getLoc(), false, kind, "", miss.reason, nodeName(miss.location));
-    remark::missed(softmax.getLoc(), remark::RemarkOpts::name("Attention").category("attn-recognize-attention"))
+  void addMissed(const Normalization &softmax, StringRef kind, const Miss &miss) {
+    add(softmax.location, false, kind, softmax.kind, "", miss.reason, nodeName(miss.location));
+    remark::missed(softmax.location, remark::RemarkOpts::name("Attention").category("attn-recognize-attention"))
         << "not fused: " << miss.reason;
   }
 
   SmallVector<Attribute> verdicts;
+  DenseSet<Operation *> judged; ///< weighted sums that have a verdict
+  DenseSet<Value> overFeatures; ///< softmaxes of linear attentions
 };
 
 } // namespace

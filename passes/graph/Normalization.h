@@ -1,0 +1,50 @@
+#ifndef PASSES_GRAPH_NORMALIZATION_H
+#define PASSES_GRAPH_NORMALIZATION_H
+
+#include "dialects/attn/AttnOps.h"
+
+#include "mlir/Dialect/Linalg/IR/Linalg.h"
+#include <optional>
+#include <string>
+
+namespace attn {
+
+/// What makes weights of scores: a softmax, the quotient of values that are not
+/// negative and their sum, or nothing (a gate: `input` is `result`).
+struct Normalization {
+  /*implicit*/ Normalization(SoftmaxOp softmax)
+      : input(softmax.getInput()), result(softmax.getResult()), dim(softmax.getDim()), location(softmax.getLoc()),
+        isLog(softmax.getLog()) {}
+  Normalization(Normalizer kind, mlir::Value input, mlir::Value result, int64_t dim)
+      : kind(kind), input(input), result(result), dim(dim), location(result.getLoc()) {}
+
+  Normalizer kind = Normalizer::softmax;
+  mlir::Value input, result;
+  int64_t dim; ///< of both; of no meaning for a gate
+  mlir::Location location;
+  bool isLog = false;
+  /// One more score of each row whose key has no value (an attention sink): a
+  /// tensor with size 1 in `dim`, or a constant.
+  mlir::Value sink;
+  std::optional<double> sinkScore;
+  /// Why it is no normaliser of an attention, though it looks like one.
+  std::string flaw;
+};
+
+/// `op` as x / sum(x) with x >= 0, or exp(x) / (c + sum(exp(x))). A flaw is set
+/// where the denominator holds the sum of x and something else.
+std::optional<Normalization> findSumNormalization(mlir::linalg::LinalgOp op);
+
+/// `softmax` of scores and one column that is cut off afterwards.
+std::optional<Normalization> findSink(SoftmaxOp softmax);
+
+/// Weights of `sum`, a contraction, that are a function >= 0 of a contraction of
+/// two tensors that a run computes, as in sigmoid attention.
+mlir::OpOperand *findGate(mlir::linalg::LinalgOp sum);
+
+/// Whether `value` is the same in every run, but for its sizes.
+bool isStatic(mlir::Value value);
+
+} // namespace attn
+
+#endif // PASSES_GRAPH_NORMALIZATION_H

@@ -1,0 +1,302 @@
+// RUN: attn-opt %s -attn-recognize-attention -canonicalize -cse -split-input-file | FileCheck %s
+
+// What makes weights of scores, other than a softmax of exactly those.
+
+#q = affine_map<(i, j, d) -> (i, d)>
+#k = affine_map<(i, j, d) -> (j, d)>
+#s = affine_map<(i, j, d) -> (i, j)>
+#ij = affine_map<(i, j) -> (i, j)>
+#i = affine_map<(i, j) -> (i)>
+#w = affine_map<(i, e, j) -> (i, j)>
+#v = affine_map<(i, e, j) -> (j, e)>
+#o = affine_map<(i, e, j) -> (i, e)>
+// Sigmoid smoothing: a function that is not negative over its sum.
+// CHECK: fused = true, kind = "dot", mask = "none", node = {{.*}}normalizer = "sum"
+// CHECK-LABEL: func.func @sigmoid_over_sum
+// CHECK: attn.attention normalizer sum masked_rows nan
+// CHECK: score
+// CHECK: math.exp
+func.func @sigmoid_over_sum(%q: tensor<5x8xf32>, %k: tensor<7x8xf32>, %v: tensor<7x4xf32>) -> tensor<5x4xf32> {
+  %zero = arith.constant 0.0 : f32
+  %one = arith.constant 1.0 : f32
+  %e = tensor.empty() : tensor<5x7xf32>
+  %f = linalg.fill ins(%zero : f32) outs(%e : tensor<5x7xf32>) -> tensor<5x7xf32>
+  %s = linalg.contract indexing_maps = [#q, #k, #s] ins(%q, %k : tensor<5x8xf32>, tensor<7x8xf32>)
+      outs(%f : tensor<5x7xf32>) -> tensor<5x7xf32>
+  %g = linalg.generic {indexing_maps = [#ij, #ij], iterator_types = ["parallel", "parallel"]}
+      ins(%s : tensor<5x7xf32>) outs(%e : tensor<5x7xf32>) {
+  ^bb0(%x: f32, %o: f32):
+    %n = arith.negf %x : f32
+    %t = math.exp %n : f32
+    %u = arith.addf %t, %one : f32
+    %r = arith.divf %one, %u : f32
+    linalg.yield %r : f32
+  } -> tensor<5x7xf32>
+  %er = tensor.empty() : tensor<5xf32>
+  %fr = linalg.fill ins(%zero : f32) outs(%er : tensor<5xf32>) -> tensor<5xf32>
+  %sum = linalg.generic {indexing_maps = [#ij, #i], iterator_types = ["parallel", "reduction"]}
+      ins(%g : tensor<5x7xf32>) outs(%fr : tensor<5xf32>) {
+  ^bb0(%x: f32, %a: f32):
+    %r = arith.addf %a, %x : f32
+    linalg.yield %r : f32
+  } -> tensor<5xf32>
+  %p = linalg.generic {indexing_maps = [#ij, #i, #ij], iterator_types = ["parallel", "parallel"]}
+      ins(%g, %sum : tensor<5x7xf32>, tensor<5xf32>) outs(%e : tensor<5x7xf32>) {
+  ^bb0(%x: f32, %y: f32, %o: f32):
+    %r = arith.divf %x, %y : f32
+    linalg.yield %r : f32
+  } -> tensor<5x7xf32>
+  %eo = tensor.empty() : tensor<5x4xf32>
+  %fo = linalg.fill ins(%zero : f32) outs(%eo : tensor<5x4xf32>) -> tensor<5x4xf32>
+  %o = linalg.contract indexing_maps = [#w, #v, #o] ins(%p, %v : tensor<5x7xf32>, tensor<7x4xf32>)
+      outs(%fo : tensor<5x4xf32>) -> tensor<5x4xf32>
+  return %o : tensor<5x4xf32>
+}
+
+// -----
+
+#ij = affine_map<(i, j) -> (i, j)>
+#i = affine_map<(i, j) -> (i)>
+#w = affine_map<(i, e, j) -> (i, j)>
+#v = affine_map<(i, e, j) -> (j, e)>
+#o = affine_map<(i, e, j) -> (i, e)>
+// exp(s) / (1 + sum exp(s)): one more score, 0, whose key has no value. The near misses: something else is added to the
+// sum of other terms than an exponential (a verdict), and terms that may be negative (none is due).
+// CHECK: fused = true, kind = "given"
+// CHECK-SAME: fused = false, kind = "missed"
+// CHECK-SAME: reason = "the weights are not divided by the sum of their row alone"
+// CHECK-NOT: fused
+// CHECK-LABEL: func.func @softmax_one
+// CHECK: %[[A:.+]]:2 = attn.attention kind given masked_rows zero {{.*}} extras [#attn.extra<lse>] : tensor<5xf32>
+// CHECK: linalg.generic {{.*}} ins(%[[A]]#0, %[[A]]#1
+// CHECK: arith.subf
+// CHECK: math.exp
+// CHECK: arith.divf
+func.func @softmax_one(%s: tensor<5x7xf32>, %v: tensor<7x4xf32>) -> tensor<5x4xf32> {
+  %zero = arith.constant 0.0 : f32
+  %one = arith.constant 1.0 : f32
+  %e = tensor.empty() : tensor<5x7xf32>
+  %g = linalg.generic {indexing_maps = [#ij, #ij], iterator_types = ["parallel", "parallel"]}
+      ins(%s : tensor<5x7xf32>) outs(%e : tensor<5x7xf32>) {
+  ^bb0(%x: f32, %o: f32):
+    %r = math.exp %x : f32
+    linalg.yield %r : f32
+  } -> tensor<5x7xf32>
+  %er = tensor.empty() : tensor<5xf32>
+  %fr = linalg.fill ins(%zero : f32) outs(%er : tensor<5xf32>) -> tensor<5xf32>
+  %sum = linalg.generic {indexing_maps = [#ij, #i], iterator_types = ["parallel", "reduction"]}
+      ins(%g : tensor<5x7xf32>) outs(%fr : tensor<5xf32>) {
+  ^bb0(%x: f32, %a: f32):
+    %r = arith.addf %a, %x : f32
+    linalg.yield %r : f32
+  } -> tensor<5xf32>
+  %more = linalg.generic {indexing_maps = [affine_map<(i) -> (i)>, affine_map<(i) -> (i)>], iterator_types = ["parallel"]}
+      ins(%sum : tensor<5xf32>) outs(%er : tensor<5xf32>) {
+  ^bb0(%x: f32, %a: f32):
+    %r = arith.addf %x, %one : f32
+    linalg.yield %r : f32
+  } -> tensor<5xf32>
+  %p = linalg.generic {indexing_maps = [#ij, #i, #ij], iterator_types = ["parallel", "parallel"]}
+      ins(%g, %more : tensor<5x7xf32>, tensor<5xf32>) outs(%e : tensor<5x7xf32>) {
+  ^bb0(%x: f32, %y: f32, %o: f32):
+    %r = arith.divf %x, %y : f32
+    linalg.yield %r : f32
+  } -> tensor<5x7xf32>
+  %eo = tensor.empty() : tensor<5x4xf32>
+  %fo = linalg.fill ins(%zero : f32) outs(%eo : tensor<5x4xf32>) -> tensor<5x4xf32>
+  %o = linalg.contract indexing_maps = [#w, #v, #o] ins(%p, %v : tensor<5x7xf32>, tensor<7x4xf32>)
+      outs(%fo : tensor<5x4xf32>) -> tensor<5x4xf32>
+  return %o : tensor<5x4xf32>
+}
+// CHECK-LABEL: func.func @absolute_and_more
+// CHECK-NOT: attn.attention
+// CHECK-LABEL: func.func @signed
+// CHECK-NOT: attn.attention
+func.func @absolute_and_more(%s: tensor<5x7xf32>, %v: tensor<7x4xf32>) -> tensor<5x4xf32> {
+  %zero = arith.constant 0.0 : f32
+  %one = arith.constant 1.0 : f32
+  %e = tensor.empty() : tensor<5x7xf32>
+  %g = linalg.generic {indexing_maps = [#ij, #ij], iterator_types = ["parallel", "parallel"]}
+      ins(%s : tensor<5x7xf32>) outs(%e : tensor<5x7xf32>) {
+  ^bb0(%x: f32, %o: f32):
+    %r = math.absf %x : f32
+    linalg.yield %r : f32
+  } -> tensor<5x7xf32>
+  %er = tensor.empty() : tensor<5xf32>
+  %fr = linalg.fill ins(%zero : f32) outs(%er : tensor<5xf32>) -> tensor<5xf32>
+  %sum = linalg.generic {indexing_maps = [#ij, #i], iterator_types = ["parallel", "reduction"]}
+      ins(%g : tensor<5x7xf32>) outs(%fr : tensor<5xf32>) {
+  ^bb0(%x: f32, %a: f32):
+    %r = arith.addf %a, %x : f32
+    linalg.yield %r : f32
+  } -> tensor<5xf32>
+  %more = linalg.generic {indexing_maps = [affine_map<(i) -> (i)>, affine_map<(i) -> (i)>], iterator_types = ["parallel"]}
+      ins(%sum : tensor<5xf32>) outs(%er : tensor<5xf32>) {
+  ^bb0(%x: f32, %a: f32):
+    %r = arith.addf %x, %one : f32
+    linalg.yield %r : f32
+  } -> tensor<5xf32>
+  %p = linalg.generic {indexing_maps = [#ij, #i, #ij], iterator_types = ["parallel", "parallel"]}
+      ins(%g, %more : tensor<5x7xf32>, tensor<5xf32>) outs(%e : tensor<5x7xf32>) {
+  ^bb0(%x: f32, %y: f32, %o: f32):
+    %r = arith.divf %x, %y : f32
+    linalg.yield %r : f32
+  } -> tensor<5x7xf32>
+  %eo = tensor.empty() : tensor<5x4xf32>
+  %fo = linalg.fill ins(%zero : f32) outs(%eo : tensor<5x4xf32>) -> tensor<5x4xf32>
+  %o = linalg.contract indexing_maps = [#w, #v, #o] ins(%p, %v : tensor<5x7xf32>, tensor<7x4xf32>)
+      outs(%fo : tensor<5x4xf32>) -> tensor<5x4xf32>
+  return %o : tensor<5x4xf32>
+}
+func.func @signed(%s: tensor<5x7xf32>, %v: tensor<7x4xf32>) -> tensor<5x4xf32> {
+  %zero = arith.constant 0.0 : f32
+  %e = tensor.empty() : tensor<5x7xf32>
+  %er = tensor.empty() : tensor<5xf32>
+  %fr = linalg.fill ins(%zero : f32) outs(%er : tensor<5xf32>) -> tensor<5xf32>
+  %sum = linalg.generic {indexing_maps = [#ij, #i], iterator_types = ["parallel", "reduction"]}
+      ins(%s : tensor<5x7xf32>) outs(%fr : tensor<5xf32>) {
+  ^bb0(%x: f32, %a: f32):
+    %r = arith.addf %a, %x : f32
+    linalg.yield %r : f32
+  } -> tensor<5xf32>
+  %p = linalg.generic {indexing_maps = [#ij, #i, #ij], iterator_types = ["parallel", "parallel"]}
+      ins(%s, %sum : tensor<5x7xf32>, tensor<5xf32>) outs(%e : tensor<5x7xf32>) {
+  ^bb0(%x: f32, %y: f32, %o: f32):
+    %r = arith.divf %x, %y : f32
+    linalg.yield %r : f32
+  } -> tensor<5x7xf32>
+  %eo = tensor.empty() : tensor<5x4xf32>
+  %fo = linalg.fill ins(%zero : f32) outs(%eo : tensor<5x4xf32>) -> tensor<5x4xf32>
+  %o = linalg.contract indexing_maps = [#w, #v, #o] ins(%p, %v : tensor<5x7xf32>, tensor<7x4xf32>)
+      outs(%fo : tensor<5x4xf32>) -> tensor<5x4xf32>
+  return %o : tensor<5x4xf32>
+}
+
+// -----
+
+#q = affine_map<(i, j, d) -> (i, d)>
+#k = affine_map<(i, j, d) -> (j, d)>
+#s = affine_map<(i, j, d) -> (i, j)>
+#ij = affine_map<(i, j) -> (i, j)>
+#w = affine_map<(i, e, j) -> (i, j)>
+#v = affine_map<(i, e, j) -> (j, e)>
+#o = affine_map<(i, e, j) -> (i, e)>
+// Gates: relu(q k^T) v has no normaliser. With a constant for keys it is a layer of a network, and no verdict is due.
+// CHECK: fused = true, kind = "dot", mask = "none", node = {{.*}}normalizer = "none"
+// CHECK-NOT: fused
+// CHECK-LABEL: func.func @gate
+// CHECK: attn.attention normalizer none masked_rows zero
+// CHECK-LABEL: func.func @layer
+// CHECK-NOT: attn.attention
+func.func @gate(%q: tensor<5x8xf32>, %k: tensor<7x8xf32>, %v: tensor<7x4xf32>) -> tensor<5x4xf32> {
+  %zero = arith.constant 0.0 : f32
+  %e = tensor.empty() : tensor<5x7xf32>
+  %f = linalg.fill ins(%zero : f32) outs(%e : tensor<5x7xf32>) -> tensor<5x7xf32>
+  %s = linalg.contract indexing_maps = [#q, #k, #s] ins(%q, %k : tensor<5x8xf32>, tensor<7x8xf32>)
+      outs(%f : tensor<5x7xf32>) -> tensor<5x7xf32>
+  %g = linalg.generic {indexing_maps = [#ij, #ij], iterator_types = ["parallel", "parallel"]}
+      ins(%s : tensor<5x7xf32>) outs(%e : tensor<5x7xf32>) {
+  ^bb0(%x: f32, %o: f32):
+    %r = arith.maximumf %x, %zero : f32
+    linalg.yield %r : f32
+  } -> tensor<5x7xf32>
+  %eo = tensor.empty() : tensor<5x4xf32>
+  %fo = linalg.fill ins(%zero : f32) outs(%eo : tensor<5x4xf32>) -> tensor<5x4xf32>
+  %o = linalg.contract indexing_maps = [#w, #v, #o] ins(%g, %v : tensor<5x7xf32>, tensor<7x4xf32>)
+      outs(%fo : tensor<5x4xf32>) -> tensor<5x4xf32>
+  return %o : tensor<5x4xf32>
+}
+func.func @layer(%q: tensor<5x8xf32>, %v: tensor<7x4xf32>) -> tensor<5x4xf32> {
+  %k = arith.constant dense<0.5> : tensor<7x8xf32>
+  %zero = arith.constant 0.0 : f32
+  %e = tensor.empty() : tensor<5x7xf32>
+  %f = linalg.fill ins(%zero : f32) outs(%e : tensor<5x7xf32>) -> tensor<5x7xf32>
+  %s = linalg.contract indexing_maps = [#q, #k, #s] ins(%q, %k : tensor<5x8xf32>, tensor<7x8xf32>)
+      outs(%f : tensor<5x7xf32>) -> tensor<5x7xf32>
+  %g = linalg.generic {indexing_maps = [#ij, #ij], iterator_types = ["parallel", "parallel"]}
+      ins(%s : tensor<5x7xf32>) outs(%e : tensor<5x7xf32>) {
+  ^bb0(%x: f32, %o: f32):
+    %r = arith.maximumf %x, %zero : f32
+    linalg.yield %r : f32
+  } -> tensor<5x7xf32>
+  %eo = tensor.empty() : tensor<5x4xf32>
+  %fo = linalg.fill ins(%zero : f32) outs(%eo : tensor<5x4xf32>) -> tensor<5x4xf32>
+  %o = linalg.contract indexing_maps = [#w, #v, #o] ins(%g, %v : tensor<5x7xf32>, tensor<7x4xf32>)
+      outs(%fo : tensor<5x4xf32>) -> tensor<5x4xf32>
+  return %o : tensor<5x4xf32>
+}
+
+// -----
+
+#w = affine_map<(i, e, j) -> (i, j)>
+#v = affine_map<(i, e, j) -> (j, e)>
+#o = affine_map<(i, e, j) -> (i, e)>
+// An attention sink: one more column, cut off after the softmax. In @middle another one is cut off.
+// CHECK: fused = true, kind = "given"
+// CHECK-SAME: fused = false
+// CHECK-LABEL: func.func @sink
+// CHECK-SAME: %[[S:[^:]+]]: tensor<5x?xf32>, %[[SINK:[^:]+]]: tensor<5x1xf32>
+// CHECK: %[[A:.+]]:2 = attn.attention kind given masked_rows zero {{.*}}ins(%[[S]], {{.*}} extras [#attn.extra<lse>]
+// CHECK: %[[COLUMN:.+]] = tensor.collapse_shape %[[SINK]]
+// CHECK: linalg.generic {{.*}} ins(%[[A]]#0, %[[A]]#1, %[[COLUMN]]
+// CHECK-LABEL: func.func @middle
+// CHECK: attn.softmax
+func.func @sink(%s: tensor<5x?xf32>, %sink: tensor<5x1xf32>, %v: tensor<?x4xf32>) -> tensor<5x4xf32> {
+  %zero = arith.constant 0.0 : f32
+  %c1 = arith.constant 1 : index
+  %n = tensor.dim %s, %c1 : tensor<5x?xf32>
+  %m = arith.addi %n, %c1 : index
+  %e = tensor.empty(%m) : tensor<5x?xf32>
+  %a = tensor.insert_slice %s into %e[0, 0] [5, %n] [1, 1] : tensor<5x?xf32> into tensor<5x?xf32>
+  %b = tensor.insert_slice %sink into %a[0, %n] [5, 1] [1, 1] : tensor<5x1xf32> into tensor<5x?xf32>
+  %p = attn.softmax %b dim 1 : tensor<5x?xf32>
+  %cut = tensor.extract_slice %p[0, 0] [5, %n] [1, 1] : tensor<5x?xf32> to tensor<5x?xf32>
+  %eo = tensor.empty() : tensor<5x4xf32>
+  %fo = linalg.fill ins(%zero : f32) outs(%eo : tensor<5x4xf32>) -> tensor<5x4xf32>
+  %o = linalg.contract indexing_maps = [#w, #v, #o] ins(%cut, %v : tensor<5x?xf32>, tensor<?x4xf32>)
+      outs(%fo : tensor<5x4xf32>) -> tensor<5x4xf32>
+  return %o : tensor<5x4xf32>
+}
+func.func @middle(%s: tensor<5x?xf32>, %sink: tensor<5x1xf32>, %v: tensor<?x4xf32>) -> tensor<5x4xf32> {
+  %zero = arith.constant 0.0 : f32
+  %c1 = arith.constant 1 : index
+  %n = tensor.dim %s, %c1 : tensor<5x?xf32>
+  %m = arith.addi %n, %c1 : index
+  %e = tensor.empty(%m) : tensor<5x?xf32>
+  %a = tensor.insert_slice %s into %e[0, 0] [5, %n] [1, 1] : tensor<5x?xf32> into tensor<5x?xf32>
+  %b = tensor.insert_slice %sink into %a[0, %n] [5, 1] [1, 1] : tensor<5x1xf32> into tensor<5x?xf32>
+  %p = attn.softmax %b dim 1 : tensor<5x?xf32>
+  %cut = tensor.extract_slice %p[0, 1] [5, %n] [1, 1] : tensor<5x?xf32> to tensor<5x?xf32>
+  %eo = tensor.empty() : tensor<5x4xf32>
+  %fo = linalg.fill ins(%zero : f32) outs(%eo : tensor<5x4xf32>) -> tensor<5x4xf32>
+  %o = linalg.contract indexing_maps = [#w, #v, #o] ins(%cut, %v : tensor<5x?xf32>, tensor<?x4xf32>)
+      outs(%fo : tensor<5x4xf32>) -> tensor<5x4xf32>
+  return %o : tensor<5x4xf32>
+}
+
+// -----
+
+#ctx = affine_map<(d, e, n) -> (n, d)>
+#val = affine_map<(d, e, n) -> (n, e)>
+#de = affine_map<(d, e, n) -> (d, e)>
+#nd = affine_map<(n, e, d) -> (n, d)>
+#dv = affine_map<(n, e, d) -> (d, e)>
+#ne = affine_map<(n, e, d) -> (n, e)>
+// Linear attention: both softmaxes are over features, and no weight is of a query and a key.
+// CHECK: fused = false, kind = "none", {{.*}}"no contraction: it normalises features (linear attention)"
+// CHECK-SAME: fused = false, kind = "none", {{.*}}"no contraction: it normalises features (linear attention)"
+// CHECK-LABEL: func.func @linear_attention
+func.func @linear_attention(%q: tensor<?x8xf32>, %k: tensor<?x8xf32>, %v: tensor<?x4xf32>, %n: index) -> tensor<?x4xf32> {
+  %zero = arith.constant 0.0 : f32
+  %pq = attn.softmax %q dim 1 : tensor<?x8xf32>
+  %pk = attn.softmax %k dim 0 : tensor<?x8xf32>
+  %ec = tensor.empty() : tensor<8x4xf32>
+  %fc = linalg.fill ins(%zero : f32) outs(%ec : tensor<8x4xf32>) -> tensor<8x4xf32>
+  %c = linalg.contract indexing_maps = [#ctx, #val, #de] ins(%pk, %v : tensor<?x8xf32>, tensor<?x4xf32>)
+      outs(%fc : tensor<8x4xf32>) -> tensor<8x4xf32>
+  %eo = tensor.empty(%n) : tensor<?x4xf32>
+  %fo = linalg.fill ins(%zero : f32) outs(%eo : tensor<?x4xf32>) -> tensor<?x4xf32>
+  %o = linalg.contract indexing_maps = [#nd, #dv, #ne] ins(%pq, %c : tensor<?x8xf32>, tensor<8x4xf32>)
+      outs(%fo : tensor<?x4xf32>) -> tensor<?x4xf32>
+  return %o : tensor<?x4xf32>
+}
