@@ -20,6 +20,7 @@
 #include "llvm/Config/llvm-config.h"
 #include "llvm/IR/LLVMContext.h"
 #include "llvm/IR/Module.h"
+#include "llvm/Support/Path.h"
 #include "llvm/Support/raw_ostream.h"
 
 using namespace mlir;
@@ -34,6 +35,8 @@ bool isPlaceConflict(StringRef message) {
   return message.contains("not bufferizable under the given constraints") ||
          message.contains("is not equivalent to the corresponding iter bbArg");
 }
+
+bool isOptionalPass(StringRef argument) { return argument.starts_with("attn-") && argument != "attn-decompose"; }
 
 class Compilation {
 public:
@@ -56,11 +59,14 @@ public:
     ir->setAttr(AttnDialect::kTargetAttr, target);
 
     auto wanted = [&](StringRef argument) { return wants(argument); };
+    if (options.optLevel == 0)
+      noteUnrecognized(ir, 0); // before the softmaxes are dissolved
     if (failed(runPasses("graph", [&](PassManager &pm) {
           buildSearchPipeline(pm);
           buildGraphPipeline(pm, options.optLevel, wanted, {options.exactMasks});
         })))
       return failure();
+    noteUnrecognized(ir, options.optLevel);
     reportFusion(ir, report);
     if (options.emit == EmitKind::Linalg)
       return writeText([&](llvm::raw_ostream &os) { ir.print(os); });
@@ -171,7 +177,7 @@ private:
 
   /// Whether a pass of the graph and kernel stages takes part.
   bool wants(StringRef argument) {
-    if (!argument.starts_with("attn-") || argument == "attn-decompose")
+    if (!isOptionalPass(argument))
       return true;
     if (llvm::is_contained(options.disabledPasses, argument) || report.fusionPasses.size() >= options.maxFusionPasses)
       return false;
@@ -263,7 +269,8 @@ private:
     library.gpuImages = std::move(images);
     library.gpuKernels = std::move(kernelNames);
     library.manifestJson = makeManifest(library, target, report.fusionJson);
-    report.header = makeCHeader(library);
+    report.header =
+        makeCHeader(library, llvm::sys::path::stem(options.outputName.empty() ? outputPath : options.outputName));
     return library;
   }
 
@@ -326,6 +333,19 @@ private:
 };
 
 } // namespace
+
+std::vector<std::string> optionalPasses() {
+  std::vector<std::string> names;
+  auto note = [&](StringRef argument) {
+    if (isOptionalPass(argument) && !llvm::is_contained(names, argument))
+      names.push_back(argument.str());
+    return false;
+  };
+  OpPassManager unused(ModuleOp::getOperationName());
+  buildGraphPipeline(unused, /*optLevel=*/3, note);
+  buildKernelPipeline(unused, /*optLevel=*/3, "f32", "f32", note);
+  return names;
+}
 
 LogicalResult compileModule(OwningOpRef<ModuleOp> module, WeightStore &weights, const CompileOptions &options,
                             StringRef outputPath, CompileReport *report) {

@@ -101,6 +101,10 @@ struct CompileReport {
 /// Whether `text` says how weights are stored (CompileOptions::weights).
 bool isWeightStorage(llvm::StringRef text);
 
+/// What CompileOptions::disabledPasses may name: our own passes of the graph and
+/// kernel stages but attn-decompose, in their order.
+std::vector<std::string> optionalPasses();
+
 /// Registers the dialects, extensions and interfaces that a compile uses.
 void registerCompilerDialects(mlir::DialectRegistry &registry);
 

@@ -1,5 +1,6 @@
 #include "compiler/Report.h"
 #include "dialects/attn/DimBounds.h"
+#include "dialects/attn/NodeLocation.h"
 
 #include "mlir/Interfaces/FunctionInterfaces.h"
 #include "llvm/Support/JSON.h"
@@ -109,6 +110,21 @@ FailureOr<std::vector<EntryDescription>> describeEntries(ModuleOp module) {
     return failure();
   }
   return entries;
+}
+
+void noteUnrecognized(ModuleOp module, unsigned optLevel) {
+  if (module->hasAttr("attn.fusion_report"))
+    return;
+  Builder b(module->getContext());
+  StringRef why = optLevel == 0 ? "attention was not looked for: -O0"
+                                : "attention was not looked for: the pass attn-recognize-attention did not run";
+  SmallVector<Attribute> verdicts;
+  module->walk([&](SoftmaxOp softmax) {
+    verdicts.push_back(b.getDictionaryAttr({b.getNamedAttr("node", b.getStringAttr(nodeName(softmax.getLoc()))),
+                                            b.getNamedAttr("fused", b.getBoolAttr(false)),
+                                            b.getNamedAttr("reason", b.getStringAttr(why))}));
+  });
+  module->setAttr("attn.fusion_report", b.getArrayAttr(verdicts));
 }
 
 void reportFusion(ModuleOp module, CompileReport &report) {

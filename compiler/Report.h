@@ -10,6 +10,10 @@ namespace attn {
 /// Fails, with a diagnostic, for an element type that the ABI lacks.
 mlir::FailureOr<std::vector<EntryDescription>> describeEntries(mlir::ModuleOp module);
 
+/// Where no pass looked for attentions, writes the verdicts that say so to the
+/// module's `attn.fusion_report`: one a softmax.
+void noteUnrecognized(mlir::ModuleOp module, unsigned optLevel);
+
 /// Fills the fusion fields of `report` from `attn.fusion_report` of the module,
 /// an array of dictionaries, one a softmax: `fused` (bool), `node`, `kind`, `mask`,
 /// `reason`, `reason_node` (strings), where they apply `absorbed`, `assumes`, `copies`

@@ -124,6 +124,7 @@ int main(int argc, char **argv) {
   std::unique_ptr<LibraryArgument> library = LibraryArgument::prepare(*line, code);
   if (!library)
     return code;
+  options.dimsAreOpen = library->isGiven();
 
   Measurement result;
   runner::Model model;

@@ -121,6 +121,7 @@ int main(int argc, char **argv) {
     library.reset();
   if (!library)
     return code;
+  options.dimsAreOpen = library->isGiven();
 
   runner::Model model, referenceModel;
   runner::Failure failure;

@@ -49,7 +49,15 @@ bool testsForNaN(ModuleOp module) {
 int importAll(const CompileJob &job, MLIRContext &context, OwningOpRef<ModuleOp> &module, WeightStore &weights) {
   if (StringRef(job.input).ends_with(".mlir")) {
     module = parseSourceFile<ModuleOp>(job.input, &context);
-    return module ? ExitSuccess : ExitInvalid;
+    if (!module)
+      return ExitInvalid;
+    for (GlobalOp global : module->getOps<GlobalOp>())
+      if (auto initializer = dyn_cast<InitializerAttr>(global.getExpression())) {
+        emitError(global.getLoc()) << "initialiser '" << initializer.getName()
+                                   << "' of an ONNX model, which IR text does not hold; compile the model itself";
+        return ExitInvalid;
+      }
+    return ExitSuccess;
   }
   if (job.entries.empty())
     return importModel(job.input, job.import, context, module, weights);

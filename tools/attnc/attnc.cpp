@@ -92,6 +92,8 @@ void readInputs(CommandLine &line, CompileJob &job) {
     auto [name, path] = input.split('=');
     bool isName = !name.empty() && !isDigit(name[0]) && all_of(name, [](char c) { return isAlnum(c) || c == '_'; });
     bool isEntry = isName && !path.empty() && !sys::fs::exists(input);
+    if (!isName && !path.empty() && sys::fs::exists(path) && !sys::fs::exists(input))
+      return line.fail("'" + name + "' cannot be the name of an entry: letters, digits and '_', not a digit first");
     if (!isEntry && inputs.size() > 1)
       return line.fail("several models are given as NAME=MODEL.onnx, each for an entry; '" + input + "' is not");
     if (isEntry && path.ends_with(".mlir"))
@@ -191,8 +193,12 @@ Request readRequest(CommandLine &line) {
   request.verifyFusion = line.has(OPT_verify_fusion);
   request.json = line.has(OPT_json);
   job.import.maxLoopIterations = line.number(OPT_max_loop_iterations, job.import.maxLoopIterations, 1, INT64_MAX);
-  for (StringRef pass : line.all(OPT_disable_pass))
+  for (StringRef pass : line.all(OPT_disable_pass)) {
+    if (!is_contained(optionalPasses(), pass))
+      line.fail("--disable-pass: no pass '" + pass + "'; those that can be left out are " +
+                join(optionalPasses(), ", "));
     job.compile.disabledPasses.push_back(pass.str());
+  }
 
   StringRef onlyEntry = job.entries.size() == 1 ? StringRef(job.entries[0].first) : "main";
   job.search = readGenerateOptions(line, job.entries.size() > 1 ? "" : onlyEntry);
@@ -201,6 +207,8 @@ Request readRequest(CommandLine &line) {
   SmallString<128> beside(sys::path::filename(job.input));
   sys::path::replace_extension(beside, extension(job.compile.emit));
   request.output = line.text(OPT_o, isText ? "-" : beside.str()).str();
+  if (job.entries.size() > 1 && !isText && !line.has(OPT_o))
+    line.fail("a library of several models needs a name: -o FILE");
   if (request.verifyFusion && job.entries.size() > 1)
     line.fail("--verify-fusion takes one model");
   if (request.verifyFusion && (job.compile.weights != "f32" || job.compile.precision != "f32"))

@@ -109,6 +109,12 @@ std::unique_ptr<LibraryArgument> LibraryArgument::prepare(CommandLine &line, int
                         OPT_require_fused, OPT_fusion_report})
       if (line.has(id))
         report(Severity::Warning, argument->given + " is compiled already: compile options have no effect");
+    for (auto &[name, range] : line.dims())
+      if (range.lower != range.upper)
+        line.fail("--dim=" + Twine(name) + ":" + Twine(range.lower) + ".." + Twine(range.upper) +
+                  " bounds a compile; " + argument->given + " is compiled already, and a run takes one size");
+    if (line.failed())
+      return nullptr;
     return argument;
   }
 

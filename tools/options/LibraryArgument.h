@@ -26,6 +26,8 @@ public:
   LibraryArgument(const LibraryArgument &) = delete;
 
   const std::string &path() const { return library; }
+  /// Whether the command line names a library, which no compile of ours made.
+  bool isGiven() const { return library == given; }
   /// What to call it in messages: as the user wrote it.
   const std::string &name() const { return given; }
   /// Removes the private folder; a library that is loaded already stays usable.

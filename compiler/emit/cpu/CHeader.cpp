@@ -199,7 +199,7 @@ private:
 
 } // namespace
 
-std::string makeCHeader(const LibraryDescription &library) {
+std::string makeCHeader(const LibraryDescription &library, StringRef prefix) {
   std::string text;
   raw_string_ostream os(text);
   os << "// The entries of a model library, typed. Written by " << comment(library.compilerVersion)
@@ -209,7 +209,7 @@ std::string makeCHeader(const LibraryDescription &library) {
         "#pragma once\n\n#include \"attnrt/attnrt.h\"\n\n#ifdef __cplusplus\nextern \"C\" {\n#endif\n\n";
   Names functions;
   for (const EntryDescription &entry : library.entries)
-    EntryWriter(os, entry, functions.add("model_" + entry.name)).write();
+    EntryWriter(os, entry, functions.add((prefix.take_front(32) + "_" + entry.name).str())).write();
   os << "#ifdef __cplusplus\n}\n#endif\n";
   return text;
 }

@@ -63,11 +63,12 @@ def PrepareBuffersPass : Pass<"attn-prepare-buffers", "mlir::func::FuncOp"> {
     Right before bufferisation: CSE has given equal `linalg.fill`s one value,
     and every writer after the first would copy it. `tensor.empty` stays shared
     (an unshared one costs an allocation). `tensor.concat` becomes insertions
-    into one tensor. What a loop's body reads of a state after the place of
-    another is written (states that it swaps, yields twice or as views of each
-    other, old contents) is copied first.
+    into one tensor, a collapse of a tensor without elements a tensor.empty
+    (memref.collapse_shape refuses to join {?, 0}). What a loop's body reads of
+    a state after the place of another is written (states that it swaps, yields
+    twice or as views of each other, old contents) is copied first.
   }];
-  let dependentDialects = ["::mlir::linalg::LinalgDialect", "::mlir::tensor::TensorDialect"];
+  let dependentDialects = ["::mlir::arith::ArithDialect", "::mlir::linalg::LinalgDialect", "::mlir::tensor::TensorDialect"];
 }
 
 def FinishBuffersPass : Pass<"attn-finish-buffers", "mlir::func::FuncOp"> {

@@ -307,7 +307,8 @@ private:
   /// `value` is a chain of reshapes: undoes them on `buffer` instead, and
   /// returns the value before them.
   Value moveReshapes(Value value, Value &buffer) {
-    while (true) {
+    // No reshape of an empty buffer: memref.collapse_shape refuses {?, 0}.
+    while (!llvm::is_contained(cast<MemRefType>(buffer.getType()).getShape(), 0)) {
       b.setInsertionPointAfterValue(buffer);
       if (auto expand = value.getDefiningOp<tensor::ExpandShapeOp>()) {
         auto reassociation = expand.getReassociationIndices();
@@ -346,6 +347,7 @@ private:
       }
       placed(buffer);
     }
+    return value;
   }
 
   func::FuncOp entry;

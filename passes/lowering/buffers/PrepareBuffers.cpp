@@ -1,6 +1,7 @@
 #include "passes/Passes.h"
 #include "passes/lowering/buffers/LoopTies.h"
 
+#include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
@@ -20,6 +21,30 @@ namespace attn {
 using namespace mlir;
 
 namespace {
+/// A reshape of a tensor without elements is another tensor without elements.
+/// memref.collapse_shape refuses to join a dynamic dimension with one of size 0.
+void replaceEmptyReshapes(func::FuncOp function) {
+  function.walk([](tensor::CollapseShapeOp collapse) {
+    if (!llvm::is_contained(collapse.getSrcType().getShape(), 0))
+      return;
+    OpBuilder b(collapse);
+    RankedTensorType type = collapse.getResultType();
+    SmallVector<Value> sizes;
+    for (auto [dim, group] : llvm::enumerate(collapse.getReassociationIndices())) {
+      if (!type.isDynamicDim(dim))
+        continue;
+      Value size = arith::ConstantIndexOp::create(b, collapse.getLoc(), 1);
+      for (int64_t source : group)
+        size = arith::MulIOp::create(b, collapse.getLoc(), size,
+                                     tensor::DimOp::create(b, collapse.getLoc(), collapse.getSrc(), source));
+      sizes.push_back(size);
+    }
+    Value empty = tensor::EmptyOp::create(b, collapse.getLoc(), type, sizes);
+    collapse.replaceAllUsesWith(empty);
+    collapse.erase();
+  });
+}
+
 /// Operands that an op may write to: inits, and what a loop carries.
 void destinationsOf(func::FuncOp function, SmallVector<OpOperand *> &destinations) {
   function.walk([&](Operation *op) {
@@ -102,6 +127,7 @@ struct PrepareBuffersPass : attn::impl::PrepareBuffersPassBase<PrepareBuffersPas
     RewritePatternSet patterns(&getContext());
     tensor::populateDecomposeTensorConcatPatterns(patterns);
     walkAndApplyPatterns(getOperation(), std::move(patterns));
+    replaceEmptyReshapes(getOperation());
     unshareDestinations(getOperation());
     getOperation().walk([](scf::WhileOp loop) { forwardAll(loop); });
     attn::separateStates(getOperation());

@@ -60,3 +60,18 @@ func.func @main(%x: memref<8x8xf32>, %n: index, %y: memref<8x8xf32>) attributes 
   memref.copy %y, %y : memref<8x8xf32> to memref<8x8xf32>
   return
 }
+
+// -----
+
+// What has no elements is not reshaped but made; what may have some is.
+// PREPARE-LABEL: func.func @empty
+// PREPARE-NOT: tensor.collapse_shape %arg0
+// PREPARE: %[[NONE:.*]] = tensor.empty(%{{.*}}) : tensor<?x32xf32>
+// PREPARE: %[[SOME:.*]] = tensor.collapse_shape %arg1
+// PREPARE: return %[[NONE]], %[[SOME]]
+// FINISH-LABEL: func.func @empty
+func.func @empty(%a: tensor<?x0x32xf32>, %b: tensor<?x1x32xf32>) -> (tensor<?x32xf32>, tensor<?x32xf32>) {
+  %c = tensor.collapse_shape %a [[0, 1], [2]] : tensor<?x0x32xf32> into tensor<?x32xf32>
+  %d = tensor.collapse_shape %b [[0, 1], [2]] : tensor<?x1x32xf32> into tensor<?x32xf32>
+  return %c, %d : tensor<?x32xf32>, tensor<?x32xf32>
+}

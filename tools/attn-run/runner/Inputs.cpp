@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstring>
 #include <optional>
+#include <set>
 #include <string_view>
 #include <unistd.h>
 
@@ -239,8 +240,30 @@ std::string printType(const attnrt_tensor_info &info) {
   return text + "]";
 }
 
+/// Whether each size that was asked for belongs to an open dimension of `entry`.
+static bool haveDims(const attnrt_entry_info &entry, const std::map<std::string, int64_t> &dims, std::string &error) {
+  std::set<std::string> open;
+  for (int32_t i = 0; i < entry.num_inputs; ++i)
+    for (int32_t d = 0; d < entry.inputs[i].rank; ++d)
+      if (const attnrt_dim &dim = entry.inputs[i].dims[d]; dim.size < 0 && *dim.name)
+        open.insert(dim.name);
+  for (const auto &[name, size] : dims) {
+    if (open.count(name))
+      continue;
+    error = "--dim=" + name + ":" + std::to_string(size) + ": entry '" + entry.name + "' has no open dimension '" +
+            name + "'; ";
+    error += open.empty() ? "it has none" : "open are";
+    for (const std::string &other : open)
+      error += (other == *open.begin() ? " " : ", ") + other;
+    return false;
+  }
+  return true;
+}
+
 Fault makeInputs(const attnrt_entry_info &entry, const InputOptions &options, std::vector<Tensor> &inputs,
                  std::string &error) {
+  if (options.dimsAreOpen && !haveDims(entry, options.dims, error))
+    return Fault::Request;
   inputs.clear();
   inputs.resize(static_cast<size_t>(entry.num_inputs));
   std::vector<bool> given(inputs.size());
@@ -275,7 +298,12 @@ Fault makeInputs(const attnrt_entry_info &entry, const InputOptions &options, st
     for (int32_t i = 0; i < entry.num_inputs; ++i)
       if (name == entry.inputs[i].name)
         learn(entry.inputs[i], shape);
-  known.insert(options.dims.begin(), options.dims.end());
+  for (const auto &[name, size] : options.dims)
+    if (int64_t fixed = known.emplace(name, size).first->second; options.dimsAreOpen && fixed != size) {
+      error =
+          "--dim=" + name + ":" + std::to_string(size) + ": the inputs given have " + std::to_string(fixed) + " there";
+      return Fault::Request;
+    }
   for (int32_t i = 0; i < entry.num_inputs; ++i)
     for (int32_t d = 0; d < entry.inputs[i].rank; ++d)
       if (const attnrt_dim &dim = entry.inputs[i].dims[d]; dim.size < 0 && *dim.name && !isSum(dim.name))

@@ -24,8 +24,11 @@ Fault parseTensor(const std::string &text, Tensor &tensor, std::string &error);
 void fill(Tensor &tensor, uint64_t seed);
 
 struct InputOptions {
-  std::vector<std::string> inputs;                    ///< each "name=value"
-  std::map<std::string, int64_t> dims;                ///< sizes of named dimensions
+  std::vector<std::string> inputs;     ///< each "name=value"
+  std::map<std::string, int64_t> dims; ///< sizes of named dimensions
+  /// Whether each of `dims` has to be an open dimension of the entry, with the
+  /// size that given inputs have there. Not so if it was fixed by a compile.
+  bool dimsAreOpen = false;
   std::map<std::string, std::vector<int64_t>> shapes; ///< of inputs, -1 where open
   uint64_t seed = 0;
   static constexpr int64_t kOpenDim = 8; ///< a dimension that nothing else decides
