@@ -46,6 +46,7 @@ int reportFailure(StringRef model, const runner::Failure &failure) {
   case ATTNRT_CANCELLED:
   case ATTNRT_DEADLINE_EXCEEDED:
   case ATTNRT_INTERNAL:
+  case ATTNRT_DEVICE:
     break;
   }
   return ExitInternal;
