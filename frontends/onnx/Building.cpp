@@ -89,7 +89,8 @@ static void requireCompare(Node &node, arith::CmpIPredicate predicate, const Exp
     // What wrapped is far from its estimate, which is exact but for large numbers.
     Value slack = arith::ConstantOp::create(builder, loc, builder.getF64FloatAttr(0x1p32));
     Value above = arith::AddFOp::create(builder, loc, symbols.estimate(builder, loc, b), slack);
-    Value near = arith::CmpFOp::create(builder, loc, arith::CmpFPredicate::OLE, symbols.estimate(builder, loc, a), above);
+    Value near =
+        arith::CmpFOp::create(builder, loc, arith::CmpFPredicate::OLE, symbols.estimate(builder, loc, a), above);
     holds = arith::AndIOp::create(builder, loc, holds, near);
   }
   emitRequire(node, holds, message, {x, y});

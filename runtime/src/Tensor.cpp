@@ -14,13 +14,25 @@ struct DType {
 } // namespace
 
 static constexpr DType kDTypes[] = {
-    {ATTNRT_I8, 1, "int8"},     {ATTNRT_I16, 2, "int16"},   {ATTNRT_I32, 4, "int32"},   {ATTNRT_I64, 8, "int64"},
-    {ATTNRT_U8, 1, "uint8"},    {ATTNRT_U16, 2, "uint16"},  {ATTNRT_U32, 4, "uint32"},  {ATTNRT_U64, 8, "uint64"},
-    {ATTNRT_F16, 2, "float16"}, {ATTNRT_F32, 4, "float32"}, {ATTNRT_F64, 8, "float64"}, {ATTNRT_BF16, 2, "bfloat16"},
+    {ATTNRT_I8, 1, "int8"},
+    {ATTNRT_I16, 2, "int16"},
+    {ATTNRT_I32, 4, "int32"},
+    {ATTNRT_I64, 8, "int64"},
+    {ATTNRT_U8, 1, "uint8"},
+    {ATTNRT_U16, 2, "uint16"},
+    {ATTNRT_U32, 4, "uint32"},
+    {ATTNRT_U64, 8, "uint64"},
+    {ATTNRT_F16, 2, "float16"},
+    {ATTNRT_F32, 4, "float32"},
+    {ATTNRT_F64, 8, "float64"},
+    {ATTNRT_BF16, 2, "bfloat16"},
     {ATTNRT_BOOL, 1, "bool"},
-    {ATTNRT_F8_E4M3FN, 1, "float8_e4m3fn"}, {ATTNRT_F8_E4M3FNUZ, 1, "float8_e4m3fnuz"},
-    {ATTNRT_F8_E5M2, 1, "float8_e5m2"},     {ATTNRT_F8_E5M2FNUZ, 1, "float8_e5m2fnuz"},
-    {ATTNRT_I4, 1, "int4"},                 {ATTNRT_U4, 1, "uint4"},
+    {ATTNRT_F8_E4M3FN, 1, "float8_e4m3fn"},
+    {ATTNRT_F8_E4M3FNUZ, 1, "float8_e4m3fnuz"},
+    {ATTNRT_F8_E5M2, 1, "float8_e5m2"},
+    {ATTNRT_F8_E5M2FNUZ, 1, "float8_e5m2fnuz"},
+    {ATTNRT_I4, 1, "int4"},
+    {ATTNRT_U4, 1, "uint4"},
 };
 
 static const DType *findDType(int32_t value) {
@@ -110,6 +122,10 @@ attnrt_status attn::rt::checkTensor(const DLTensor *tensor, const char *what, co
       if (wanted >= 0 && size != wanted)
         return fail(ATTNRT_INVALID_ARGUMENT, "%s '%s': dimension %d has size %lld, not %lld", what, name, dim,
                     (long long)size, (long long)wanted);
+      // Also of a tensor without elements: compiled code adds and multiplies sizes in 64 bits.
+      if (size > kMaxSize)
+        return fail(ATTNRT_INVALID_ARGUMENT, "%s '%s': dimension %d has size %lld, beyond %lld", what, name, dim,
+                    (long long)size, (long long)kMaxSize);
     }
     uint64_t bytes;
     if (!denseBytes(declared.dtype, declared.rank, tensor->shape, bytes))

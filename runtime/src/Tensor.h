@@ -8,6 +8,8 @@ namespace attn::rt {
 /// More than any model has (the importer's limit is 8); lets counters live on
 /// the stack.
 constexpr int32_t kMaxRank = 32;
+// The largest dimension of an input: 2^40.
+constexpr int64_t kMaxSize = int64_t(1) << 40;
 
 /// A DLTensor that was checked against its declaration.
 struct TensorView {

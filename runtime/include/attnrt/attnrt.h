@@ -250,8 +250,9 @@ typedef struct attnrt_output {
 
 // Runs an entry. `inputs` are in the order of the entry's inputs, on the CPU, or
 // on the GPU (kDLCUDA) where the library has GPU code: what is not there yet is
-// copied to it, outputs for the CPU are copied back. Inputs are only read. Dense row-major inputs, aligned to their element, are used
-// where they lie; others are first copied into memory of the session. With
+// copied to it, outputs for the CPU are copied back. Inputs are only read. Dense
+// row-major inputs, aligned to their element, are used where they lie; others
+// are first copied into memory of the session. With
 // caller's output buffers and shapes no larger than earlier runs', a run
 // allocates nothing.
 //
@@ -260,7 +261,7 @@ typedef struct attnrt_output {
 // On failure no output tensor is allocated; what is in callers' buffers is then
 // undefined, their shapes are untouched. The session can be used again.
 //
-//   invalid_argument   wrong number, dtype, rank or size of tensors, NULL data,
+//   invalid_argument   wrong number, dtype, rank or size (beyond 2^40) of tensors, NULL data,
 //                      overlapping buffers, a size that breaks the model's own
 //                      requirements; the session is running on another thread
 //   out_of_range       an index in an input is beyond the axis it selects from
