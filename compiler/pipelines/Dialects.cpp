@@ -48,9 +48,9 @@ using namespace mlir;
 // Exactly what the pipelines use: each dialect more costs time in every compile.
 void attn::registerCompilerDialects(DialectRegistry &registry) {
   registry.insert<AttnDialect, affine::AffineDialect, arith::ArithDialect, bufferization::BufferizationDialect,
-                  cf::ControlFlowDialect, func::FuncDialect, gpu::GPUDialect, NVVM::NVVMDialect, index::IndexDialect, linalg::LinalgDialect,
-                  LLVM::LLVMDialect, math::MathDialect, memref::MemRefDialect, scf::SCFDialect, tensor::TensorDialect,
-                  ub::UBDialect, vector::VectorDialect>();
+                  cf::ControlFlowDialect, func::FuncDialect, gpu::GPUDialect, NVVM::NVVMDialect, index::IndexDialect,
+                  linalg::LinalgDialect, LLVM::LLVMDialect, math::MathDialect, memref::MemRefDialect, scf::SCFDialect,
+                  tensor::TensorDialect, ub::UBDialect, vector::VectorDialect>();
   func::registerInlinerExtension(registry);
 
   arith::registerBufferizableOpInterfaceExternalModels(registry);

@@ -14,8 +14,7 @@ namespace attn {
 
 /// The location of what a node became: NameLoc "node 'name' (Op)" around
 /// FileLineColLoc(file, 0, 0).
-mlir::Location nodeLocation(mlir::MLIRContext *context, llvm::StringRef file, llvm::StringRef node,
-                            llvm::StringRef op);
+mlir::Location nodeLocation(mlir::MLIRContext *context, llvm::StringRef file, llvm::StringRef node, llvm::StringRef op);
 
 /// The location of what belongs to no node: FileLineColLoc(file, 0, 0).
 mlir::Location fileLocation(mlir::MLIRContext *context, llvm::StringRef file);

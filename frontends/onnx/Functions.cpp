@@ -14,8 +14,7 @@ std::string attn::onnx::nodeDisplayName(const proto::NodeProto &node, const std:
 
 bool Functions::read(const proto::ModelProto &model) {
   for (const proto::FunctionProto &proto : model.functions()) {
-    auto [it, fresh] =
-        functions.try_emplace({canonicalDomain(proto.domain()), proto.name(), proto.overload()});
+    auto [it, fresh] = functions.try_emplace({canonicalDomain(proto.domain()), proto.name(), proto.overload()});
     if (!fresh) {
       reporter.invalid() << "has two functions '" << printableName(proto.name()) << "' of domain '"
                          << printableName(proto.domain()) << "'";
@@ -61,8 +60,8 @@ bool Functions::checkNode(const proto::NodeProto &node, const OpsetImports &opse
                           unsigned nesting, Size &size) {
   std::string name = nodeDisplayName(node, path);
   mlir::Location loc = reporter.nodeLoc(name, node.op_type());
-  for (llvm::StringRef text : {llvm::StringRef(node.name()), llvm::StringRef(node.op_type()),
-                               llvm::StringRef(node.domain())})
+  for (llvm::StringRef text :
+       {llvm::StringRef(node.name()), llvm::StringRef(node.op_type()), llvm::StringRef(node.domain())})
     if (text.size() > kMaxNameBytes) {
       reporter.invalid() << "has a node with a name of " << text.size() << " bytes, the limit is " << kMaxNameBytes;
       return false;

@@ -15,11 +15,11 @@ using Attributes = llvm::StringMap<const proto::AttributeProto *>;
 /// The names of one graph or function body.
 struct Scope {
   llvm::StringMap<int> values;
-  llvm::StringMap<std::string> makers; // value -> node that makes it
-  llvm::StringSet<> later;             // all that nodes here make
+  llvm::StringMap<std::string> makers;    // value -> node that makes it
+  llvm::StringSet<> later;                // all that nodes here make
   const Attributes *attributes = nullptr; // of the function that is being inlined
   const OpsetImports *opsets = nullptr;
-  std::string path; // "call/" in front of node names
+  std::string path;             // "call/" in front of node names
   const Scope *outer = nullptr; // of the graph that a subgraph is in
 
   /// The number of the value `name`; nullopt where there is none.
@@ -29,9 +29,7 @@ struct Scope {
         return it->second;
     return std::nullopt;
   }
-  bool isLater(llvm::StringRef name) const {
-    return later.contains(name) || (outer && outer->isLater(name));
-  }
+  bool isLater(llvm::StringRef name) const { return later.contains(name) || (outer && outer->isLater(name)); }
 };
 
 class Flattener {
@@ -134,8 +132,7 @@ bool Flattener::resolveInputs(const proto::NodeProto &node, mlir::Location loc, 
         reporter.invalid(loc) << "uses '" << printableName(input)
                               << "' before it is made: the nodes are not in order, or form a cycle";
       else
-        reporter.invalid(loc) << "uses '" << printableName(input)
-                              << "', which no input, initialiser or node provides";
+        reporter.invalid(loc) << "uses '" << printableName(input) << "', which no input, initialiser or node provides";
       return false;
     }
     result.inputs.push_back(*value);
@@ -166,15 +163,22 @@ static bool hasDeclaredValue(const proto::AttributeProto &attribute) {
   using A = proto::AttributeProto;
   bool scalars = attribute.has_f() + attribute.has_i() + attribute.has_s() + attribute.has_t() + attribute.has_g();
   switch (attribute.type()) {
-  case A::FLOAT: return !attribute.has_i() && !attribute.has_s() && !attribute.has_t() && !attribute.has_g();
-  case A::INT: return !attribute.has_f() && !attribute.has_s() && !attribute.has_t() && !attribute.has_g();
-  case A::STRING: return !attribute.has_f() && !attribute.has_i() && !attribute.has_t() && !attribute.has_g();
-  case A::TENSOR: return attribute.has_t();
-  case A::GRAPH: return attribute.has_g();
+  case A::FLOAT:
+    return !attribute.has_i() && !attribute.has_s() && !attribute.has_t() && !attribute.has_g();
+  case A::INT:
+    return !attribute.has_f() && !attribute.has_s() && !attribute.has_t() && !attribute.has_g();
+  case A::STRING:
+    return !attribute.has_f() && !attribute.has_i() && !attribute.has_t() && !attribute.has_g();
+  case A::TENSOR:
+    return attribute.has_t();
+  case A::GRAPH:
+    return attribute.has_g();
   case A::FLOATS:
   case A::INTS:
-  case A::STRINGS: return !scalars;
-  default: return true;
+  case A::STRINGS:
+    return !scalars;
+  default:
+    return true;
   }
 }
 

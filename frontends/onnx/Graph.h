@@ -16,7 +16,7 @@ struct GraphNode {
   std::string name; // for messages: "call/inner"; the first output's name if it has none
   std::string op;
   ImportFn import = nullptr;
-  int version = 0; // since_version of `import`
+  int version = 0;                           // since_version of `import`
   llvm::SmallVector<int, 4> inputs, outputs; // kNone for ""
   llvm::SmallVector<std::pair<llvm::StringRef, const proto::AttributeProto *>, 4> attributes;
   llvm::SmallVector<std::pair<llvm::StringRef, std::shared_ptr<const Subgraph>>, 2> subgraphs; // graph attributes
@@ -42,7 +42,7 @@ struct GraphInitializer {
 /// it is used, once. Initialisers are those of subgraphs, too.
 struct Graph {
   std::vector<GraphNode> nodes;
-  std::vector<std::string> values; // names, for messages
+  std::vector<std::string> values;                                   // names, for messages
   std::vector<std::pair<int, const proto::ValueInfoProto *>> inputs; // without those that an initialiser sets
   std::vector<GraphInitializer> initializers;
   std::vector<std::pair<int, const proto::ValueInfoProto *>> outputs;

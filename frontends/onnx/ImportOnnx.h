@@ -37,8 +37,8 @@ enum class ImportStatus {
 };
 
 /// Reads the ONNX model at `path` into `module` (context's dialects must be
-/// loaded; a module that is there gets one more entry) and its initialisers into `weights`. Diagnostics, each starting with
-/// the file's name, go to the context's handler.
+/// loaded; a module that is there gets one more entry) and its initialisers into `weights`. Diagnostics, each starting
+/// with the file's name, go to the context's handler.
 ImportStatus importOnnx(mlir::MLIRContext *context, llvm::StringRef path, const ImportOptions &options,
                         mlir::OwningOpRef<mlir::ModuleOp> &module, WeightStore &weights);
 

@@ -29,8 +29,25 @@ namespace attn::onnx {
 /// float's bits or the integer's value. They can be moved and converted, and
 /// nothing else: isFloat(F8...) is false.
 enum class DType {
-  F32, F64, F16, BF16, I8, I16, I32, I64, U8, U16, U32, U64, Bool,
-  F8E4M3FN, F8E4M3FNUZ, F8E5M2, F8E5M2FNUZ, I4, U4
+  F32,
+  F64,
+  F16,
+  BF16,
+  I8,
+  I16,
+  I32,
+  I64,
+  U8,
+  U16,
+  U32,
+  U64,
+  Bool,
+  F8E4M3FN,
+  F8E4M3FNUZ,
+  F8E5M2,
+  F8E5M2FNUZ,
+  I4,
+  U4
 };
 bool isFloat(DType);
 bool isNarrow(DType);

@@ -20,8 +20,7 @@ struct InputSpec {
 /// The inputs of `graph` with `--shape` and `--dim` applied: a dimension that
 /// either makes constant is constant wherever its name stands. nullopt after a
 /// diagnostic.
-std::optional<std::vector<InputSpec>> readInputs(const Graph &graph, const ImportOptions &options,
-                                                 Reporter &reporter);
+std::optional<std::vector<InputSpec>> readInputs(const Graph &graph, const ImportOptions &options, Reporter &reporter);
 
 } // namespace attn::onnx
 

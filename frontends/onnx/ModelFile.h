@@ -44,8 +44,8 @@ std::unique_ptr<proto::ModelProto> readModelFile(Reporter &reporter);
 /// The opset imports of a model or function by domain ("ai.onnx" is ""); false
 /// after a diagnostic.
 using OpsetImports = std::map<std::string, int>;
-bool readOpsetImports(const google::protobuf::RepeatedPtrField<proto::OperatorSetIdProto> &imports,
-                      Reporter &reporter, OpsetImports &result);
+bool readOpsetImports(const google::protobuf::RepeatedPtrField<proto::OperatorSetIdProto> &imports, Reporter &reporter,
+                      OpsetImports &result);
 
 /// "" for "ai.onnx".
 std::string canonicalDomain(llvm::StringRef domain);

@@ -21,14 +21,15 @@ bool attn::onnx::isFloat8(DType dtype) { return dtype >= DType::F8E4M3FN && dtyp
 bool attn::onnx::isNarrow(DType dtype) { return dtype >= DType::F8E4M3FN; }
 
 bool attn::onnx::isSigned(DType dtype) {
-  return isFloat(dtype) || dtype == DType::I4 || dtype == DType::I8 || dtype == DType::I16 || dtype == DType::I32 || dtype == DType::I64;
+  return isFloat(dtype) || dtype == DType::I4 || dtype == DType::I8 || dtype == DType::I16 || dtype == DType::I32 ||
+         dtype == DType::I64;
 }
 
 StringRef attn::onnx::dtypeName(DType dtype) {
-  static constexpr StringLiteral names[] = {"float32", "float64", "float16", "bfloat16", "int8",   "int16", "int32",
-                                            "int64",   "uint8",   "uint16",  "uint32",   "uint64", "bool",
-                                            "float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz",
-                                            "int4",    "uint4"};
+  static constexpr StringLiteral names[] = {
+      "float32",         "float64",     "float16",         "bfloat16", "int8",   "int16", "int32",
+      "int64",           "uint8",       "uint16",          "uint32",   "uint64", "bool",  "float8_e4m3fn",
+      "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz", "int4",     "uint4"};
   return names[unsigned(dtype)];
 }
 
@@ -39,36 +40,61 @@ int64_t attn::onnx::dtypeBytes(DType dtype) {
 
 Type attn::onnx::elementType(MLIRContext *context, DType dtype) {
   switch (dtype) {
-  case DType::F32: return Float32Type::get(context);
-  case DType::F64: return Float64Type::get(context);
-  case DType::F16: return Float16Type::get(context);
-  case DType::BF16: return BFloat16Type::get(context);
-  default: return IntegerType::get(context, 8 * dtypeBytes(dtype));
+  case DType::F32:
+    return Float32Type::get(context);
+  case DType::F64:
+    return Float64Type::get(context);
+  case DType::F16:
+    return Float16Type::get(context);
+  case DType::BF16:
+    return BFloat16Type::get(context);
+  default:
+    return IntegerType::get(context, 8 * dtypeBytes(dtype));
   }
 }
 
 std::optional<DType> attn::onnx::dtypeFromProto(int64_t type) {
   switch (type) {
-  case proto::TensorProto::FLOAT: return DType::F32;
-  case proto::TensorProto::DOUBLE: return DType::F64;
-  case proto::TensorProto::FLOAT16: return DType::F16;
-  case proto::TensorProto::BFLOAT16: return DType::BF16;
-  case proto::TensorProto::INT8: return DType::I8;
-  case proto::TensorProto::INT16: return DType::I16;
-  case proto::TensorProto::INT32: return DType::I32;
-  case proto::TensorProto::INT64: return DType::I64;
-  case proto::TensorProto::UINT8: return DType::U8;
-  case proto::TensorProto::UINT16: return DType::U16;
-  case proto::TensorProto::UINT32: return DType::U32;
-  case proto::TensorProto::UINT64: return DType::U64;
-  case proto::TensorProto::BOOL: return DType::Bool;
-  case proto::TensorProto::FLOAT8E4M3FN: return DType::F8E4M3FN;
-  case proto::TensorProto::FLOAT8E4M3FNUZ: return DType::F8E4M3FNUZ;
-  case proto::TensorProto::FLOAT8E5M2: return DType::F8E5M2;
-  case proto::TensorProto::FLOAT8E5M2FNUZ: return DType::F8E5M2FNUZ;
-  case proto::TensorProto::INT4: return DType::I4;
-  case proto::TensorProto::UINT4: return DType::U4;
-  default: return std::nullopt;
+  case proto::TensorProto::FLOAT:
+    return DType::F32;
+  case proto::TensorProto::DOUBLE:
+    return DType::F64;
+  case proto::TensorProto::FLOAT16:
+    return DType::F16;
+  case proto::TensorProto::BFLOAT16:
+    return DType::BF16;
+  case proto::TensorProto::INT8:
+    return DType::I8;
+  case proto::TensorProto::INT16:
+    return DType::I16;
+  case proto::TensorProto::INT32:
+    return DType::I32;
+  case proto::TensorProto::INT64:
+    return DType::I64;
+  case proto::TensorProto::UINT8:
+    return DType::U8;
+  case proto::TensorProto::UINT16:
+    return DType::U16;
+  case proto::TensorProto::UINT32:
+    return DType::U32;
+  case proto::TensorProto::UINT64:
+    return DType::U64;
+  case proto::TensorProto::BOOL:
+    return DType::Bool;
+  case proto::TensorProto::FLOAT8E4M3FN:
+    return DType::F8E4M3FN;
+  case proto::TensorProto::FLOAT8E4M3FNUZ:
+    return DType::F8E4M3FNUZ;
+  case proto::TensorProto::FLOAT8E5M2:
+    return DType::F8E5M2;
+  case proto::TensorProto::FLOAT8E5M2FNUZ:
+    return DType::F8E5M2FNUZ;
+  case proto::TensorProto::INT4:
+    return DType::I4;
+  case proto::TensorProto::UINT4:
+    return DType::U4;
+  default:
+    return std::nullopt;
   }
 }
 
@@ -110,9 +136,7 @@ InFlightDiagnostic Node::unsupported() {
 size_t Node::numInputs() const { return impl.node.inputs.size(); }
 size_t Node::numOutputs() const { return impl.node.outputs.size(); }
 
-bool Node::hasInput(size_t i) const {
-  return i < impl.node.inputs.size() && impl.node.inputs[i] != GraphNode::kNone;
-}
+bool Node::hasInput(size_t i) const { return i < impl.node.inputs.size() && impl.node.inputs[i] != GraphNode::kNone; }
 
 bool Node::hasOutput(size_t i) const {
   return i < impl.node.outputs.size() && impl.node.outputs[i] != GraphNode::kNone;
@@ -144,9 +168,7 @@ const Sequence *Node::sequence(size_t i) const {
   return nullptr;
 }
 
-bool Node::isSequence(size_t i) const {
-  return hasInput(i) && impl.state.values[impl.node.inputs[i]]->sequence;
-}
+bool Node::isSequence(size_t i) const { return hasInput(i) && impl.state.values[impl.node.inputs[i]]->sequence; }
 
 Value Node::value(const Tensor &t) { return t.value ? t.value : impl.state.materialize(t, impl.loc); }
 
@@ -212,8 +234,8 @@ std::optional<SmallVector<Expr>> Node::exprs(size_t i) {
         lower = 0, upper = 1;
       else if (!isSigned(t.dtype) && t.dtype != DType::U64)
         lower = 0;
-      it->second = t.dtype == DType::Bool ? symbols().opaque(element, lower, upper)
-                                         : symbols().read(element, lower, upper);
+      it->second =
+          t.dtype == DType::Bool ? symbols().opaque(element, lower, upper) : symbols().read(element, lower, upper);
     }
     result.push_back(it->second);
   }

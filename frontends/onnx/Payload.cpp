@@ -62,22 +62,35 @@ bool attn::onnx::writeScalar(const Scalar &scalar, DType dtype, char *to) {
   if (!value)
     return false;
   switch (dtype) {
-  case DType::I8: return writeInt<int8_t>(*value, to);
-  case DType::I16: return writeInt<int16_t>(*value, to);
-  case DType::I32: return writeInt<int32_t>(*value, to);
-  case DType::I64: return writeInt<int64_t>(*value, to);
-  case DType::U8: return writeInt<uint8_t>(*value, to);
-  case DType::U16: return writeInt<uint16_t>(*value, to);
-  case DType::U32: return writeInt<uint32_t>(*value, to);
-  case DType::U64: return writeInt<uint64_t>(*value, to);
-  case DType::Bool: return writeInt<uint8_t>(*value, to) && (*value == 0 || *value == 1);
+  case DType::I8:
+    return writeInt<int8_t>(*value, to);
+  case DType::I16:
+    return writeInt<int16_t>(*value, to);
+  case DType::I32:
+    return writeInt<int32_t>(*value, to);
+  case DType::I64:
+    return writeInt<int64_t>(*value, to);
+  case DType::U8:
+    return writeInt<uint8_t>(*value, to);
+  case DType::U16:
+    return writeInt<uint16_t>(*value, to);
+  case DType::U32:
+    return writeInt<uint32_t>(*value, to);
+  case DType::U64:
+    return writeInt<uint64_t>(*value, to);
+  case DType::Bool:
+    return writeInt<uint8_t>(*value, to) && (*value == 0 || *value == 1);
   case DType::F8E4M3FN:
   case DType::F8E4M3FNUZ:
   case DType::F8E5M2:
-  case DType::F8E5M2FNUZ: return writeInt<uint8_t>(*value, to);
-  case DType::I4: return writeInt<int8_t>(*value, to) && *value >= -8 && *value <= 7;
-  case DType::U4: return writeInt<uint8_t>(*value, to) && *value <= 15;
-  default: return false;
+  case DType::F8E5M2FNUZ:
+    return writeInt<uint8_t>(*value, to);
+  case DType::I4:
+    return writeInt<int8_t>(*value, to) && *value >= -8 && *value <= 7;
+  case DType::U4:
+    return writeInt<uint8_t>(*value, to) && *value <= 15;
+  default:
+    return false;
   }
 }
 
@@ -90,8 +103,10 @@ template <typename T> static T load(const char *from) {
 std::optional<Scalar> Payload::element(int64_t i) const {
   const char *from = data.bytes.data() + i * dtypeBytes(dtype);
   switch (dtype) {
-  case DType::F64: return Scalar(load<double>(from));
-  case DType::F32: return Scalar(double(load<float>(from)));
+  case DType::F64:
+    return Scalar(load<double>(from));
+  case DType::F32:
+    return Scalar(double(load<float>(from)));
   case DType::F16:
   case DType::BF16: {
     llvm::APFloat value(semantics(dtype), llvm::APInt(16, load<uint16_t>(from)));
@@ -100,19 +115,26 @@ std::optional<Scalar> Payload::element(int64_t i) const {
     return Scalar(value.convertToDouble());
   }
   case DType::I4:
-  case DType::I8: return Scalar(Expr(load<int8_t>(from)));
-  case DType::I16: return Scalar(Expr(load<int16_t>(from)));
-  case DType::I32: return Scalar(Expr(load<int32_t>(from)));
-  case DType::I64: return Scalar(Expr(load<int64_t>(from)));
+  case DType::I8:
+    return Scalar(Expr(load<int8_t>(from)));
+  case DType::I16:
+    return Scalar(Expr(load<int16_t>(from)));
+  case DType::I32:
+    return Scalar(Expr(load<int32_t>(from)));
+  case DType::I64:
+    return Scalar(Expr(load<int64_t>(from)));
   case DType::F8E4M3FN:
   case DType::F8E4M3FNUZ:
   case DType::F8E5M2:
   case DType::F8E5M2FNUZ:
   case DType::U4:
   case DType::Bool:
-  case DType::U8: return Scalar(Expr(load<uint8_t>(from)));
-  case DType::U16: return Scalar(Expr(load<uint16_t>(from)));
-  case DType::U32: return Scalar(Expr(load<uint32_t>(from)));
+  case DType::U8:
+    return Scalar(Expr(load<uint8_t>(from)));
+  case DType::U16:
+    return Scalar(Expr(load<uint16_t>(from)));
+  case DType::U32:
+    return Scalar(Expr(load<uint32_t>(from)));
   case DType::U64: {
     uint64_t value = load<uint64_t>(from);
     return value <= INT64_MAX ? std::optional(Scalar(Expr(int64_t(value)))) : std::nullopt;
@@ -126,12 +148,12 @@ std::optional<Scalar> Payload::element(int64_t i) const {
 //===----------------------------------------------------------------------===//
 
 std::string attn::onnx::shapeText(llvm::ArrayRef<int64_t> shape) {
-  return shape.empty() ? "scalar" : llvm::join(llvm::map_range(shape, [](int64_t n) { return std::to_string(n); }), "x");
+  return shape.empty() ? "scalar"
+                       : llvm::join(llvm::map_range(shape, [](int64_t n) { return std::to_string(n); }), "x");
 }
 
 /// Copies `field` into elements of T; `error` when a value does not fit.
-template <typename T, typename Field>
-static OwnedBytes copyField(const Field &field, bool bits, std::string &error) {
+template <typename T, typename Field> static OwnedBytes copyField(const Field &field, bool bits, std::string &error) {
   auto buffer = std::make_shared<std::vector<char>>(field.size() * sizeof(T));
   for (int i = 0; i < field.size(); ++i) {
     // f16 and bf16 are bit patterns in the low half.
@@ -148,15 +170,24 @@ static OwnedBytes copyField(const Field &field, bool bits, std::string &error) {
 
 static OwnedBytes readTyped(const proto::TensorProto &tensor, DType dtype, std::string &error) {
   switch (dtype) {
-  case DType::F32: return copyField<float>(tensor.float_data(), false, error);
-  case DType::F64: return copyField<double>(tensor.double_data(), false, error);
-  case DType::I64: return copyField<int64_t>(tensor.int64_data(), false, error);
-  case DType::U32: return copyField<uint32_t>(tensor.uint64_data(), false, error);
-  case DType::U64: return copyField<uint64_t>(tensor.uint64_data(), false, error);
-  case DType::I32: return copyField<int32_t>(tensor.int32_data(), false, error);
-  case DType::I16: return copyField<int16_t>(tensor.int32_data(), false, error);
-  case DType::I8: return copyField<int8_t>(tensor.int32_data(), false, error);
-  case DType::U16: return copyField<uint16_t>(tensor.int32_data(), false, error);
+  case DType::F32:
+    return copyField<float>(tensor.float_data(), false, error);
+  case DType::F64:
+    return copyField<double>(tensor.double_data(), false, error);
+  case DType::I64:
+    return copyField<int64_t>(tensor.int64_data(), false, error);
+  case DType::U32:
+    return copyField<uint32_t>(tensor.uint64_data(), false, error);
+  case DType::U64:
+    return copyField<uint64_t>(tensor.uint64_data(), false, error);
+  case DType::I32:
+    return copyField<int32_t>(tensor.int32_data(), false, error);
+  case DType::I16:
+    return copyField<int16_t>(tensor.int32_data(), false, error);
+  case DType::I8:
+    return copyField<int8_t>(tensor.int32_data(), false, error);
+  case DType::U16:
+    return copyField<uint16_t>(tensor.int32_data(), false, error);
   case DType::I4:
   case DType::U4: // two in an element
   case DType::F8E4M3FN:
@@ -164,9 +195,11 @@ static OwnedBytes readTyped(const proto::TensorProto &tensor, DType dtype, std::
   case DType::F8E5M2:
   case DType::F8E5M2FNUZ:
   case DType::U8:
-  case DType::Bool: return copyField<uint8_t>(tensor.int32_data(), false, error);
+  case DType::Bool:
+    return copyField<uint8_t>(tensor.int32_data(), false, error);
   case DType::F16:
-  case DType::BF16: return copyField<uint16_t>(tensor.int32_data(), true, error);
+  case DType::BF16:
+    return copyField<uint16_t>(tensor.int32_data(), true, error);
   }
   llvm_unreachable("unknown dtype");
 }
@@ -231,11 +264,12 @@ std::optional<Payload> attn::onnx::readPayload(proto::TensorProto &tensor, bool 
   };
   std::optional<DType> dtype = dtypeFromProto(tensor.data_type());
   if (!dtype) {
-    error.unsupported = proto::TensorProto::DataType_IsValid(tensor.data_type()) &&
-                        tensor.data_type() != proto::TensorProto::UNDEFINED;
+    error.unsupported =
+        proto::TensorProto::DataType_IsValid(tensor.data_type()) && tensor.data_type() != proto::TensorProto::UNDEFINED;
     if (error.unsupported)
-      return fail("has element type " + proto::TensorProto::DataType_Name(proto::TensorProto::DataType(
-                                            tensor.data_type())) + ", which is not supported");
+      return fail("has element type " +
+                  proto::TensorProto::DataType_Name(proto::TensorProto::DataType(tensor.data_type())) +
+                  ", which is not supported");
     return fail("has the unknown element type " + std::to_string(tensor.data_type()));
   }
   if (size_t(tensor.dims_size()) > kMaxRank)

@@ -254,7 +254,8 @@ Tensor Node::slice(const Tensor &t, int64_t dim, const Expr &offset, const Expr 
                                             *offset.constant(), *size.constant()),
                              *constants(result.shape), impl.loc);
   // Nothing is left: the offset may be the end, which a slice may not name, not of any dimension.
-  if (llvm::any_of(result.shape, [](const Expr &extent) { return extent.is(0); }) || symbols().isLess(offset, t.shape[dim]) == false) {
+  if (llvm::any_of(result.shape, [](const Expr &extent) { return extent.is(0); }) ||
+      symbols().isLess(offset, t.shape[dim]) == false) {
     result.value = empty(t.dtype, result.shape);
     return result;
   }

@@ -370,8 +370,7 @@ std::optional<int64_t> Symbols::intervalLower(const Expr &a) const {
   for (const auto &[monomial, coefficient] : a.getTerms()) {
     Interval term{1, 1};
     for (unsigned id : monomial)
-      term = id == kOverflowAtom ? Interval()
-                                 : multiply(term, {storage->atoms[id].lower, storage->atoms[id].upper});
+      term = id == kOverflowAtom ? Interval() : multiply(term, {storage->atoms[id].lower, storage->atoms[id].upper});
     term = multiply({coefficient, coefficient}, term);
     std::optional<int64_t> next = term.low ? checkedAdd(sum, *term.low) : std::nullopt;
     if (!next)

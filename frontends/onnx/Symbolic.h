@@ -1,10 +1,10 @@
 #ifndef FRONTENDS_ONNX_SYMBOLIC_H
 #define FRONTENDS_ONNX_SYMBOLIC_H
 
-#include "llvm/ADT/ArrayRef.h"
-#include "llvm/ADT/SmallVector.h"
 #include "mlir/IR/Builders.h"
 #include "mlir/IR/Value.h"
+#include "llvm/ADT/ArrayRef.h"
+#include "llvm/ADT/SmallVector.h"
 #include <cstdint>
 #include <map>
 #include <memory>

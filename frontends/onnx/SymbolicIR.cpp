@@ -185,8 +185,7 @@ Value Symbols::emitAtom(OpBuilder &b, Location loc, unsigned id) {
   }
   case Kind::Select: {
     Value condition = operand(0), x = operand(1), y = operand(2);
-    Value holds =
-        arith::CmpIOp::create(b, loc, arith::CmpIPredicate::ne, condition, emit(b, loc, Expr(0)));
+    Value holds = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::ne, condition, emit(b, loc, Expr(0)));
     return arith::SelectOp::create(b, loc, holds, x, y);
   }
   }

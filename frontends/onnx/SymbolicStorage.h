@@ -14,9 +14,9 @@ struct Symbols::Atom {
   std::string name;                    // Dimension
   llvm::SmallVector<Expr, 3> operands; // all but Dimension and Opaque
   std::optional<int64_t> lower, upper;
-  mlir::Value value;  // Dimension and Opaque
-  unsigned depth = 0; // atoms inside atoms
-  bool data = false;  // depends on an Opaque that is read, or without a lower bound of 0
+  mlir::Value value;           // Dimension and Opaque
+  unsigned depth = 0;          // atoms inside atoms
+  bool data = false;           // depends on an Opaque that is read, or without a lower bound of 0
   mlir::Block *home = nullptr; // the innermost that a value of it is made in
 };
 
@@ -26,8 +26,8 @@ struct Symbols::Storage {
   std::vector<Atom> atoms;
   llvm::StringMap<unsigned> dimensions;
   std::map<std::pair<Kind, std::vector<Terms>>, unsigned> made;
-  std::map<unsigned, Expr> replacements;        // atom -> what it is known to equal
-  std::map<Terms, bool> equal;                  // differences known to be 0
+  std::map<unsigned, Expr> replacements; // atom -> what it is known to equal
+  std::map<Terms, bool> equal;           // differences known to be 0
   std::map<Terms, Expr> aliases;
   std::map<Terms, mlir::Value> values;
   std::map<Terms, mlir::Value> estimates;

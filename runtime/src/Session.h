@@ -38,7 +38,7 @@ struct Run {
   attnrt_session *session;
   const EntryPlan *plan;
   StopCondition stop;
-  attnrt_status status; ///< why the run fails, set by a callback
+  attnrt_status status;       ///< why the run fails, set by a callback
   WorkspacePiece **nextPiece; ///< where the next workspace piece hangs
   GpuPiece **nextGpuPiece;    ///< the same on a GPU
   void *stream;               ///< of a run on a GPU

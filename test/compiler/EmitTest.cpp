@@ -64,7 +64,8 @@ TEST_F(Emit, LinkedTableIsWhatWasDescribed) {
   builder.CreateRet(builder.getInt32(42));
 
   LibraryDescription d;
-  d.entries.push_back({"main", "entry_fn",
+  d.entries.push_back({"main",
+                       "entry_fn",
                        {{"x", "int64", {-1, 8}, {"batch", ""}}, {"scalar", "bool", {}, {}}},
                        {{"y", "float32", {-1}, {"batch"}}},
                        {"node 'a' (Gather)", "sizes {0} and {1} differ"}});

@@ -67,7 +67,8 @@ TEST_F(Weights, Transpose) {
   addFloats("w", 24);
   std::vector<float> got = evaluate(R"(
     attn.global @w : tensor<2x3x4xf32> = #attn.initializer<"w">
-    attn.global @t : tensor<4x2x3xf32> = #attn.transpose<@w, [2, 0, 1]>)", "t");
+    attn.global @t : tensor<4x2x3xf32> = #attn.transpose<@w, [2, 0, 1]>)",
+                                    "t");
   ASSERT_EQ(got.size(), 24u);
   for (int a = 0; a < 2; ++a)
     for (int b = 0; b < 3; ++b)
@@ -101,9 +102,13 @@ TEST_F(Weights, PackPanels) {
       int64_t k = 5;
       addFloats("w", k * n);
       std::string shape = transposed ? std::to_string(n) + "x5" : "5x" + std::to_string(n);
-      std::string text = "attn.global @w : tensor<" + shape + "xf32> = #attn.initializer<\"w\">\n"
-                         "attn.global @p : tensor<" + std::to_string((n + 15) / 16) + "x5x16xf32> = "
-                         "#attn.pack_panels<@w, transposed = " + (transposed ? "true" : "false") + ", width = 16>";
+      std::string text = "attn.global @w : tensor<" + shape +
+                         "xf32> = #attn.initializer<\"w\">\n"
+                         "attn.global @p : tensor<" +
+                         std::to_string((n + 15) / 16) +
+                         "x5x16xf32> = "
+                         "#attn.pack_panels<@w, transposed = " +
+                         (transposed ? "true" : "false") + ", width = 16>";
       std::vector<float> got = evaluate(text, "p");
       ASSERT_EQ(got.size(), static_cast<size_t>((n + 15) / 16 * 5 * 16));
       for (int64_t row = 0; row < k; ++row)
@@ -119,7 +124,8 @@ TEST_F(Weights, NarrowPanels) {
   // 1/3, 2/3, ... in 3 rows and 5 columns: two panels of 4, the last row a half pair.
   auto text = [](const char *global) {
     return "attn.global @w : tensor<3x5xf32> = #attn.initializer<\"w\">\n"
-           "attn.global @t : tensor<5x3xf32> = #attn.transpose<@w, [1, 0]>\n" + std::string(global);
+           "attn.global @t : tensor<5x3xf32> = #attn.transpose<@w, [1, 0]>\n" +
+           std::string(global);
   };
   std::vector<float> w(15);
   for (int i = 0; i < 15; ++i)
@@ -130,18 +136,21 @@ TEST_F(Weights, NarrowPanels) {
     std::vector<char> result;
     FailureOr<WeightPlan> plan = WeightPlan::create(*module, {"p"}, store);
     EXPECT_TRUE(succeeded(plan));
-    if (failed(plan) || failed(plan->write(*module, store, [&](ArrayRef<char> part) {
-          result.insert(result.end(), part.begin(), part.end());
-          return true;
-        }, &narrowed)))
+    if (failed(plan) || failed(plan->write(
+                            *module, store,
+                            [&](ArrayRef<char> part) {
+                              result.insert(result.end(), part.begin(), part.end());
+                              return true;
+                            },
+                            &narrowed)))
       result.clear();
     return result;
   };
   for (bool transposed : {false, true}) {
     std::string source = transposed ? "@t, transposed = true" : "@w, transposed = false";
     std::vector<NarrowedWeight> narrowed;
-    std::vector<char> bf16 = bytes("attn.global @p : tensor<2x2x8xbf16> = #attn.narrow_panels<" + source +
-                                       ", width = 4, group = 0>", narrowed);
+    std::vector<char> bf16 = bytes(
+        "attn.global @p : tensor<2x2x8xbf16> = #attn.narrow_panels<" + source + ", width = 4, group = 0>", narrowed);
     ASSERT_EQ(bf16.size(), 2u * 2 * 8 * 2);
     ASSERT_EQ(narrowed.size(), 1u);
     EXPECT_EQ(narrowed[0].name, "w");
@@ -161,8 +170,8 @@ TEST_F(Weights, NarrowPanels) {
       int64_t groups = (3 + group - 1) / group;
       std::string common = source + ", width = 4, group = " + std::to_string(group) + ">";
       std::vector<char> steps = bytes("attn.global @p : tensor<2x3x4xi8> = #attn.narrow_panels<" + common, narrowed);
-      std::vector<char> scaleBytes = bytes("attn.global @p : tensor<2x" + std::to_string(groups) +
-                                               "x4xf32> = #attn.panel_scales<" + common, narrowed);
+      std::vector<char> scaleBytes = bytes(
+          "attn.global @p : tensor<2x" + std::to_string(groups) + "x4xf32> = #attn.panel_scales<" + common, narrowed);
       ASSERT_EQ(steps.size(), 24u);
       std::vector<float> scales(scaleBytes.size() / 4);
       ASSERT_EQ(scales.size(), 8u * groups);
@@ -179,7 +188,8 @@ TEST_F(Weights, NarrowPanels) {
   std::vector<NarrowedWeight> narrowed;
   w = {INFINITY, -INFINITY, NAN, 3.4e38f, -0.0f, 1e-45f, 1e-40f, 0, 0, 0, 0, 0, 0, 0, 0};
   std::vector<char> bf16 = bytes("attn.global @p : tensor<1x2x10xbf16> = #attn.narrow_panels<@w, transposed = false, "
-                                 "width = 5, group = 0>", narrowed);
+                                 "width = 5, group = 0>",
+                                 narrowed);
   ASSERT_EQ(bf16.size(), 40u);
   auto half = [&](int64_t row, int64_t column) {
     uint16_t bits;
@@ -195,7 +205,9 @@ TEST_F(Weights, NarrowPanels) {
   {
     ScopedDiagnosticHandler handler(&context, [&](Diagnostic &d) { message += d.str(); });
     EXPECT_TRUE(bytes("attn.global @p : tensor<1x3x5xi8> = #attn.narrow_panels<@w, transposed = false, width = 5, "
-                      "group = 3>", narrowed).empty());
+                      "group = 3>",
+                      narrowed)
+                    .empty());
   }
   EXPECT_NE(message.find("not finite, which int8 cannot hold"), std::string::npos) << message;
   // A scale below the normal numbers, and columns of nothing.
@@ -203,7 +215,10 @@ TEST_F(Weights, NarrowPanels) {
   w[5] = 1e-45f;
   w[6] = 1e-40f;
   EXPECT_EQ(bytes("attn.global @p : tensor<1x3x5xi8> = #attn.narrow_panels<@w, transposed = false, width = 5, "
-                  "group = 3>", narrowed).size(), 15u);
+                  "group = 3>",
+                  narrowed)
+                .size(),
+            15u);
 }
 
 TEST_F(Weights, EqualWeightsShareAPlace) {

@@ -13,13 +13,25 @@ namespace attn {
 
 int32_t abiDType(llvm::StringRef name) {
   return llvm::StringSwitch<int32_t>(name)
-      .Case("int8", ATTNRT_I8).Case("int16", ATTNRT_I16).Case("int32", ATTNRT_I32).Case("int64", ATTNRT_I64)
-      .Case("uint8", ATTNRT_U8).Case("uint16", ATTNRT_U16).Case("uint32", ATTNRT_U32).Case("uint64", ATTNRT_U64)
-      .Case("float16", ATTNRT_F16).Case("float32", ATTNRT_F32).Case("float64", ATTNRT_F64)
-      .Case("bfloat16", ATTNRT_BF16).Case("bool", ATTNRT_BOOL)
-      .Case("float8_e4m3fn", ATTNRT_F8_E4M3FN).Case("float8_e4m3fnuz", ATTNRT_F8_E4M3FNUZ)
-      .Case("float8_e5m2", ATTNRT_F8_E5M2).Case("float8_e5m2fnuz", ATTNRT_F8_E5M2FNUZ)
-      .Case("int4", ATTNRT_I4).Case("uint4", ATTNRT_U4)
+      .Case("int8", ATTNRT_I8)
+      .Case("int16", ATTNRT_I16)
+      .Case("int32", ATTNRT_I32)
+      .Case("int64", ATTNRT_I64)
+      .Case("uint8", ATTNRT_U8)
+      .Case("uint16", ATTNRT_U16)
+      .Case("uint32", ATTNRT_U32)
+      .Case("uint64", ATTNRT_U64)
+      .Case("float16", ATTNRT_F16)
+      .Case("float32", ATTNRT_F32)
+      .Case("float64", ATTNRT_F64)
+      .Case("bfloat16", ATTNRT_BF16)
+      .Case("bool", ATTNRT_BOOL)
+      .Case("float8_e4m3fn", ATTNRT_F8_E4M3FN)
+      .Case("float8_e4m3fnuz", ATTNRT_F8_E4M3FNUZ)
+      .Case("float8_e5m2", ATTNRT_F8_E5M2)
+      .Case("float8_e5m2fnuz", ATTNRT_F8_E5M2FNUZ)
+      .Case("int4", ATTNRT_I4)
+      .Case("uint4", ATTNRT_U4)
       .Default(0);
 }
 
@@ -102,9 +114,9 @@ private:
     for (const GpuImage &image : d.gpuImages) {
       // PTX is text for the driver: with its terminating zero.
       llvm::Constant *bytes = llvm::ConstantDataArray::getString(context, image.bytes, /*AddNull=*/image.isPtx);
-      images.push_back(make({number32(image.isPtx ? ATTNRT_IMAGE_PTX : ATTNRT_IMAGE_CUBIN), number32(image.arch),
-                             number32(image.exact), number32(0), global(bytes),
-                             number64(image.bytes.size() + image.isPtx)}));
+      images.push_back(
+          make({number32(image.isPtx ? ATTNRT_IMAGE_PTX : ATTNRT_IMAGE_CUBIN), number32(image.arch),
+                number32(image.exact), number32(0), global(bytes), number64(image.bytes.size() + image.isPtx)}));
     }
     for (const std::string &name : d.gpuKernels)
       kernels.push_back(text(name));

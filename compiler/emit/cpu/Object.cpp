@@ -11,10 +11,14 @@ namespace attn {
 
 static llvm::OptimizationLevel levelOf(unsigned optLevel) {
   switch (optLevel) {
-  case 0: return llvm::OptimizationLevel::O0;
-  case 1: return llvm::OptimizationLevel::O1;
-  case 2: return llvm::OptimizationLevel::O2;
-  default: return llvm::OptimizationLevel::O3;
+  case 0:
+    return llvm::OptimizationLevel::O0;
+  case 1:
+    return llvm::OptimizationLevel::O1;
+  case 2:
+    return llvm::OptimizationLevel::O2;
+  default:
+    return llvm::OptimizationLevel::O3;
   }
 }
 

@@ -92,9 +92,29 @@ FailureOr<TargetAttr> makeTarget(MLIRContext *context, StringRef cpu, std::strin
   // named CPU has beyond the table above is switched off: the runtime could not
   // check it before running the code.
   features += "-prefer-256-bit";
-  for (StringRef extra : {"adx", "avx10.1", "avx10.2", "avx512bitalg", "avx512fp16", "avx512ifma", "avx512vbmi",
-                          "avx512vbmi2", "avx512vp2intersect", "avx512vpopcntdq", "avxifma", "avxneconvert", "avxvnni",
-                          "avxvnniint8", "avxvnniint16", "egpr", "fma4", "gfni", "sse4a", "tbm", "vaes", "vpclmulqdq", "xop"})
+  for (StringRef extra : {"adx",
+                          "avx10.1",
+                          "avx10.2",
+                          "avx512bitalg",
+                          "avx512fp16",
+                          "avx512ifma",
+                          "avx512vbmi",
+                          "avx512vbmi2",
+                          "avx512vp2intersect",
+                          "avx512vpopcntdq",
+                          "avxifma",
+                          "avxneconvert",
+                          "avxvnni",
+                          "avxvnniint8",
+                          "avxvnniint16",
+                          "egpr",
+                          "fma4",
+                          "gfni",
+                          "sse4a",
+                          "tbm",
+                          "vaes",
+                          "vpclmulqdq",
+                          "xop"})
     features += (",-" + extra).str();
   auto target = TargetAttr::get(context, kTriple, name, features, "portable", l1, l2);
   std::string unused;

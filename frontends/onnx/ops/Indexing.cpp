@@ -188,8 +188,7 @@ static LogicalResult importGatherND(Node &node) {
     return node.error() << "index tuples of " << *tuple << " into data of " << data.rank() - batch << " dimensions",
            failure();
   for (int64_t dim = 0; dim < batch; ++dim)
-    if (failed(node.requireEqual(indices.shape[dim], data.shape[dim],
-                                 "a batch dimension has sizes {0} and {1}")))
+    if (failed(node.requireEqual(indices.shape[dim], data.shape[dim], "a batch dimension has sizes {0} and {1}")))
       return failure();
   SmallVector<Expr> shape(indices.shape.begin(), indices.shape.end() - 1);
   int64_t lead = shape.size();
@@ -290,8 +289,8 @@ static LogicalResult importFloatRange(Node &node, DType dtype) {
     node.require(arith::AndIOp::create(b, loc, bounded, finite),
                  "the number of elements is not finite, or above " + std::to_string(kMaxSize));
     Value sane = arith::AndIOp::create(b, loc, positive, bounded);
-    Value integer = arith::FPToSIOp::create(b, loc, b.getI64Type(),
-                                            arith::SelectOp::create(b, loc, sane, count, zero).getResult());
+    Value integer =
+        arith::FPToSIOp::create(b, loc, b.getI64Type(), arith::SelectOp::create(b, loc, sane, count, zero).getResult());
     length = node.symbols().opaque(arith::IndexCastOp::create(b, loc, b.getIndexType(), integer), 0);
   }
   Value result = node.generate(dtype, {*length}, [&](OpBuilder &b, Location loc, ValueRange at) {
@@ -422,7 +421,8 @@ static LogicalResult importOneHot(Node &node) {
   OpBuilder &b = node.builder();
   Location loc = node.loc();
   Value both = node.value(*two), index = node.value(indices);
-  Value off = tensor::ExtractOp::create(b, loc, both, ValueRange(arith::ConstantIndexOp::create(b, loc, 0).getResult()));
+  Value off =
+      tensor::ExtractOp::create(b, loc, both, ValueRange(arith::ConstantIndexOp::create(b, loc, 0).getResult()));
   Value on = tensor::ExtractOp::create(b, loc, both, ValueRange(arith::ConstantIndexOp::create(b, loc, 1).getResult()));
   Value count = node.symbols().materialize(b, loc, depth->front());
   Value result = node.generate(values.dtype, shape, [&](OpBuilder &b, Location loc, ValueRange at) {

@@ -70,7 +70,8 @@ void setIndices(Node &n, const Window &w) {
   size_t r = w.rank();
   SmallVector<Expr, 4> shape{x.shape[0], x.shape[1]};
   shape.append(w.output.begin(), w.output.end());
-  SmallVector<Value> sizes = sizeValues(n, x.shape), begins = sizeValues(n, w.padBegin), kernel = sizeValues(n, w.kernel);
+  SmallVector<Value> sizes = sizeValues(n, x.shape), begins = sizeValues(n, w.padBegin),
+                     kernel = sizeValues(n, w.kernel);
   bool columns = n.intAttr("storage_order", 0) != 0;
   Value source = n.value(x);
   Value result = n.generate(DType::I64, shape, [&](OpBuilder &b, Location loc, ValueRange at) -> Value {
@@ -158,8 +159,8 @@ LogicalResult importLpPool(Node &n) {
   int64_t p = n.intAttr("p", 2);
   if (p < 1 || x.rank() < 3)
     return n.error() << "expects p of at least 1 and a rank of at least 3, has " << p << " and " << x.rank();
-  FailureOr<Tensor> powers = formula(n, computeDType(x.dtype), x,
-                                     [&](ArrayRef<Num> v) { return pow(abs(v[0]), v[0].constant(double(p))); });
+  FailureOr<Tensor> powers =
+      formula(n, computeDType(x.dtype), x, [&](ArrayRef<Num> v) { return pow(abs(v[0]), v[0].constant(double(p))); });
   if (failed(powers))
     return failure();
   FailureOr<Tensor> sum = failure();

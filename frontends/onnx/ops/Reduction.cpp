@@ -11,9 +11,9 @@ namespace {
 
 /// What a node reduces.
 struct Reduced {
-  bool nothing = false;          ///< each element is a reduction of its own
-  SmallVector<int64_t> dims;     ///< ascending
-  SmallVector<Expr> flags;       ///< one a dimension, where only the run knows
+  bool nothing = false;      ///< each element is a reduction of its own
+  SmallVector<int64_t> dims; ///< ascending
+  SmallVector<Expr> flags;   ///< one a dimension, where only the run knows
   int64_t resultRank = 0;
   bool known() const { return flags.empty(); }
 };
@@ -185,8 +185,7 @@ LogicalResult importReduce(Node &n) {
   }
   if (r->known() && setFoldedAll(n, *row, r->dims))
     return success();
-  FailureOr<Tensor> result =
-      row->prepare ? combined(n, *r, row->how, x, row->prepare) : combined(n, *r, row->how, x);
+  FailureOr<Tensor> result = row->prepare ? combined(n, *r, row->how, x, row->prepare) : combined(n, *r, row->how, x);
   if (n.opType() == "ReduceMean")
     result = divideByCount(n, *result, countOf(n, *r));
   else if (row->finish)

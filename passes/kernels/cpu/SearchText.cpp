@@ -8,8 +8,7 @@ using namespace mlir;
 using namespace attn;
 
 /// `text` with each `{name}` replaced, as a function at `b`.
-func::FuncOp attn::parseKernel(OpBuilder &b, StringRef text,
-                                ArrayRef<std::pair<StringRef, std::string>> replacements) {
+func::FuncOp attn::parseKernel(OpBuilder &b, StringRef text, ArrayRef<std::pair<StringRef, std::string>> replacements) {
   std::string source = text.str();
   for (const auto &[name, value] : replacements) {
     std::string key = ("{" + name + "}").str();

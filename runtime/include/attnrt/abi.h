@@ -138,8 +138,8 @@ typedef struct attnrt_run {
   // memory. `parameters` are the bytes of its parameters, laid out as PTX does.
   // A grid of no blocks launches nothing. Nonzero: the entry must return
   // ATTNRT_RUN_STOPPED.
-  int32_t (*launch)(struct attnrt_run *run, int32_t kernel, const int64_t *grid, const int64_t *block,
-                    int64_t shared, const void *parameters, uint64_t size);
+  int32_t (*launch)(struct attnrt_run *run, int32_t kernel, const int64_t *grid, const int64_t *block, int64_t shared,
+                    const void *parameters, uint64_t size);
 
   // Waits for what was launched and copies `bytes` from the device. Nonzero as
   // for launch.

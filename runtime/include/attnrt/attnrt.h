@@ -49,18 +49,18 @@ extern "C" {
 
 typedef enum attnrt_status {
   ATTNRT_OK = 0,
-  ATTNRT_INVALID_ARGUMENT = 1,  // what the caller passed cannot be right
-  ATTNRT_OUT_OF_RANGE = 2,      // an index in the data (a token id, say) is beyond its axis
-  ATTNRT_NOT_FOUND = 3,         // no such file, entry or weight
-  ATTNRT_CORRUPT_FILE = 4,      // not a model library, or a damaged one
-  ATTNRT_INCOMPATIBLE = 5,      // made for another ABI version, architecture or CPU
+  ATTNRT_INVALID_ARGUMENT = 1, // what the caller passed cannot be right
+  ATTNRT_OUT_OF_RANGE = 2,     // an index in the data (a token id, say) is beyond its axis
+  ATTNRT_NOT_FOUND = 3,        // no such file, entry or weight
+  ATTNRT_CORRUPT_FILE = 4,     // not a model library, or a damaged one
+  ATTNRT_INCOMPATIBLE = 5,     // made for another ABI version, architecture or CPU
   ATTNRT_OUT_OF_MEMORY = 6,
   ATTNRT_CANCELLED = 7,
   ATTNRT_DEADLINE_EXCEEDED = 8,
-  ATTNRT_INTERNAL = 9,          // a fault of the runtime or of compiled code
-  ATTNRT_UNSUPPORTED = 10,      // a sound request that this version does not serve
-  ATTNRT_IO = 11,               // the operating system refused
-  ATTNRT_DEVICE = 12            // no usable GPU, or the GPU or its driver failed
+  ATTNRT_INTERNAL = 9,     // a fault of the runtime or of compiled code
+  ATTNRT_UNSUPPORTED = 10, // a sound request that this version does not serve
+  ATTNRT_IO = 11,          // the operating system refused
+  ATTNRT_DEVICE = 12       // no usable GPU, or the GPU or its driver failed
 } attnrt_status;
 
 // "0.1.0". Never NULL, valid for ever.
@@ -272,8 +272,8 @@ typedef struct attnrt_output {
 //                      so are all models of the process that use it
 //   corrupt_file       the library's file was modified since it was loaded
 ATTNRT_API attnrt_status attnrt_session_run(attnrt_session *session, const attnrt_run_options *options,
-                                            const DLTensor *const *inputs, int32_t num_inputs,
-                                            attnrt_output *outputs, int32_t num_outputs);
+                                            const DLTensor *const *inputs, int32_t num_inputs, attnrt_output *outputs,
+                                            int32_t num_outputs);
 
 //===----------------------------------------------------------------------===//
 // Tensors

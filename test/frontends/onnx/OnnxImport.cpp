@@ -8,11 +8,11 @@
 #include "dialects/attn/WeightStore.h"
 #include "frontends/onnx/ImportOnnx.h"
 #include "frontends/onnx/Importer.h"
-#include "llvm/ADT/StringExtras.h"
-#include "llvm/Support/raw_ostream.h"
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/IR/MLIRContext.h"
 #include "mlir/IR/Verifier.h"
+#include "llvm/ADT/StringExtras.h"
+#include "llvm/Support/raw_ostream.h"
 
 using namespace mlir;
 using namespace attn;

@@ -75,8 +75,12 @@ TEST(Payload, TypedFields) {
 }
 
 TEST(Payload, Int32DataCarriesSmallTypes) {
-  for (auto [type, value] : {std::pair(int(Type::INT8), -128), {Type::INT16, -32768}, {Type::UINT8, 255},
-                             {Type::UINT16, 65535}, {Type::INT32, -5}, {Type::BOOL, 1}}) {
+  for (auto [type, value] : {std::pair(int(Type::INT8), -128),
+                             {Type::INT16, -32768},
+                             {Type::UINT8, 255},
+                             {Type::UINT16, 65535},
+                             {Type::INT32, -5},
+                             {Type::BOOL, 1}}) {
     auto tensor = tensorOf(type, {1});
     tensor.add_int32_data(value);
     EXPECT_EQ(intAt(*read(tensor).payload, 0), value);
@@ -117,8 +121,7 @@ TEST(Payload, RefusesShapes) {
   EXPECT_EQ(read(tensorOf(Type::FLOAT, {0, big, big})).error.message,
             "of shape 0x4294967296x4294967296 is larger than the limit of 1099511627776 bytes");
   EXPECT_TRUE(read(tensorOf(Type::FLOAT, {0, 1, 1, 1, 1, 1, 1, 1})).payload);
-  EXPECT_EQ(read(tensorOf(Type::FLOAT, {0, 1, 1, 1, 1, 1, 1, 1, 1})).error.message,
-            "has 9 dimensions, the limit is 8");
+  EXPECT_EQ(read(tensorOf(Type::FLOAT, {0, 1, 1, 1, 1, 1, 1, 1, 1})).error.message, "has 9 dimensions, the limit is 8");
 }
 
 TEST(Payload, RefusesTypesAndMixtures) {
@@ -219,8 +222,8 @@ TEST_F(External, RefusesEveryWayOut) {
     size_t at = message.find("': ");
     return at == std::string::npos ? message : message.substr(at + 3);
   };
-  EXPECT_EQ(said("../secret.bin"), folder);           // CVE-2022-25882
-  EXPECT_EQ(said("sub/../../secret.bin"), folder);    // CVE-2024-27318
+  EXPECT_EQ(said("../secret.bin"), folder);        // CVE-2022-25882
+  EXPECT_EQ(said("sub/../../secret.bin"), folder); // CVE-2024-27318
   EXPECT_EQ(said("../models_evil/data.bin"), folder);
   EXPECT_EQ(said(root + "/secret.bin"), "the location is an absolute path");
   EXPECT_EQ(said(""), "the location is empty");
@@ -259,8 +262,9 @@ TEST_F(External, ChecksOffsetAndLength) {
             "the offset of its external data, '-1', is not a number in [0, 2^63)");
   EXPECT_EQ(open("data.bin", {{"offset", "9223372036854775808"}}),
             "the offset of its external data, '9223372036854775808', is not a number in [0, 2^63)");
-  EXPECT_EQ(open("data.bin", {{"offset", "9223372036854775807"}}),
-            "external data 'data.bin': bytes 9223372036854775807 to 9223372036854775807 + 8 are not within its 8 bytes");
+  EXPECT_EQ(
+      open("data.bin", {{"offset", "9223372036854775807"}}),
+      "external data 'data.bin': bytes 9223372036854775807 to 9223372036854775807 + 8 are not within its 8 bytes");
   EXPECT_EQ(open("data.bin", {{"length", "0x8"}}),
             "the length of its external data, '0x8', is not a number in [0, 2^63)");
 }

@@ -1,9 +1,9 @@
 #include "frontends/onnx/Symbolic.h"
 #include "frontends/onnx/Limits.h"
-#include "gtest/gtest.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/BuiltinOps.h"
+#include "gtest/gtest.h"
 
 using namespace attn::onnx;
 
@@ -174,8 +174,7 @@ TEST(SymbolicIR, WritesEachExpressionOnce) {
   mlir::Location loc = b.getUnknownLoc();
   auto module = mlir::OwningOpRef<mlir::ModuleOp>(mlir::ModuleOp::create(loc));
   b.setInsertionPointToEnd(module->getBody());
-  auto function = mlir::func::FuncOp::create(
-      b, loc, "f", b.getFunctionType({b.getIndexType(), b.getIndexType()}, {}));
+  auto function = mlir::func::FuncOp::create(b, loc, "f", b.getFunctionType({b.getIndexType(), b.getIndexType()}, {}));
   mlir::Block *block = function.addEntryBlock();
   b.setInsertionPointToEnd(block);
   Symbols symbols;
