@@ -66,7 +66,7 @@ def chorowski(name, attentions, smoothing):
 
 
 chorowski("chorowski", 1, False)
-chorowski("chorowski_smoothing", 0, True)
+chorowski("chorowski_smoothing", 1, True)
 
 
 def las_cases(rng):
