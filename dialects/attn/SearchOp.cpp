@@ -18,6 +18,9 @@ LogicalResult SearchOp::verify() {
   if (width < 1 || best < 1 || best > width || (!isBeam() && width != 1))
     return emitOpError("expects 1 <= n_best <= width, and width 1 but for beam, got n_best ")
            << best << " and width " << width;
+  // C6
+  if (!getCoveragePenalty().isZero() && !(isBeam() && getAlignmentResult()))
+    return emitOpError("expects a coverage_penalty only in a beam search with an alignment_result");
   auto first = cast<RankedTensorType>(getFirst().getType());
   bool isTokens = first.getRank() == 1 && first.getElementType().isInteger(64);
   if (!isTokens && !(first.getRank() == 2 && first.getElementType().isF32()))
@@ -102,6 +105,37 @@ LogicalResult SearchOp::verifySymbolUses(SymbolTableCollection &symbols) {
   for (int64_t token : getEos())
     if (token < 0 || (!ShapedType::isDynamic(vocabulary) && token >= vocabulary))
       return emitOpError("ends with token ") << token << ", which is outside the vocabulary of " << vocabulary;
+  return success();
+}
+
+//===----------------------------------------------------------------------===//
+// CtcSearchOp
+//===----------------------------------------------------------------------===//
+
+LogicalResult CtcSearchOp::verify() {
+  auto typeOf = [](Value value) { return cast<RankedTensorType>(value.getType()); };
+  RankedTensorType scores = typeOf(getScores()), frames = typeOf(getFrames());
+  // D1
+  if (scores.getRank() != 3 || !scores.getElementType().isF32() || frames.getRank() != 1 ||
+      !frames.getElementType().isInteger(64))
+    return emitOpError("expects scores of rank 3 in f32 and frames of rank 1 in i64, got ") << scores << ", " << frames;
+  // D2
+  int64_t width = getWidth().value_or(1), best = getNBest();
+  if (width < 1 || best < 1 || best > width)
+    return emitOpError("expects 1 <= n_best <= width, got n_best ") << best << " and width " << width;
+  // D3
+  int64_t blank = getBlank(), labels = scores.getDimSize(2);
+  if (blank < 0 || (!ShapedType::isDynamic(labels) && blank >= labels))
+    return emitOpError("has blank ") << blank << ", which is none of " << labels << " labels";
+  // D4
+  int64_t rank = getWidth() ? 2 : 1;
+  auto fits = [&](Value value, int64_t want, Type element) {
+    return typeOf(value).getRank() == want && typeOf(value).getElementType() == element;
+  };
+  Type i64 = IntegerType::get(getContext(), 64), f32 = Float32Type::get(getContext());
+  if (!fits(getLabels(), rank + 1, i64) || !fits(getLengths(), rank, i64) || !fits(getTotals(), rank, f32))
+    return emitOpError("expects results of ranks ")
+           << rank + 1 << ", " << rank << " and " << rank << " in i64, i64 and f32, got " << getResultTypes();
   return success();
 }
 

@@ -42,6 +42,9 @@ def Attn_SearchOp : Attn_Op<"search", [DeclareOpInterfaceMethods<SymbolUserOpInt
     extended by all tokens; the candidates are ordered by their sum s.
     A complete hypothesis of n tokens has the score `s / penalty(n)`, with
     `penalty(n) = n^A`, or `((5 + n) / 6)^A` where `gnmt` is set, A `length_penalty`.
+    With `coverage_penalty` B its score has the term `B * sum(log(min(c_i, 1)))` over the positions i of the
+    source, c_i the sum of what its tokens have in column i of `alignment_result` (Wu et al. 2016). A position
+    whose c_i is 0 does not count: nothing may look at it. Live hypotheses are ordered without that term.
     In step `max_length` every candidate is complete.
     - `refill` (default): of the first K candidates those that are complete join the
       complete ones (the K best stay); the best K incomplete candidates live on. An
@@ -74,7 +77,8 @@ def Attn_SearchOp : Attn_Op<"search", [DeclareOpInterfaceMethods<SymbolUserOpInt
     * (C2) one init an argument but the tokens, of its type;
     * (C3) `kind` is greedy, beam or sample; `width` and `n_best` are positive, and n_best at most width; only beam has a width other than 1;
     * (C4) tokens of `eos` lie in the vocabulary, where its size is known;
-    * (C5) with a width other than 1, the rows of `step` are a dynamic dimension.
+    * (C5) with a width other than 1, the rows of `step` are a dynamic dimension;
+    * (C6) `coverage_penalty` is 0 but for a beam with `alignment_result`.
 
     ```mlir
     %t, %n, %s = attn.search "beam" @"entry.step" from %bos max %c50 (%h, %memory : tensor<?x24xf32>, tensor<?x?x24xf32>)
@@ -88,7 +92,8 @@ def Attn_SearchOp : Attn_Op<"search", [DeclareOpInterfaceMethods<SymbolUserOpInt
       DenseI64ArrayAttr:$grow_dims, I64Attr:$logits_result, OptionalAttr<I64Attr>:$alignment_result,
       DefaultValuedAttr<I64Attr, "1">:$width /*C3*/, DefaultValuedAttr<I64Attr, "1">:$n_best /*C3*/,
       DefaultValuedAttr<DenseI64ArrayAttr, "{}">:$eos /*C4*/, DefaultValuedAttr<I64Attr, "0">:$min_length,
-      DefaultValuedAttr<F64Attr, "0.0">:$length_penalty, UnitAttr:$gnmt, UnitAttr:$shrink, UnitAttr:$early_stop,
+      DefaultValuedAttr<F64Attr, "0.0">:$length_penalty,
+      DefaultValuedAttr<F64Attr, "0.0">:$coverage_penalty /*C6*/, UnitAttr:$gnmt, UnitAttr:$shrink, UnitAttr:$early_stop,
       DefaultValuedAttr<F64Attr, "1.0">:$temperature, DefaultValuedAttr<I64Attr, "0">:$top_k,
       DefaultValuedAttr<F64Attr, "1.0">:$top_p, DefaultValuedAttr<I64Attr, "0">:$seed,
       DefaultValuedAttr<I64Attr, "16777216">:$fuel);
@@ -103,6 +108,50 @@ def Attn_SearchOp : Attn_Op<"search", [DeclareOpInterfaceMethods<SymbolUserOpInt
     bool isBeam() { return getKind() == "beam"; }
     /// Whether `first` holds scores and not tokens.
     bool startsWithScores() { return ::mlir::cast<::mlir::RankedTensorType>(getFirst().getType()).getRank() == 2; }
+  }];
+  let hasVerifier = 1;
+}
+
+def Attn_CtcSearchOp : Attn_Op<"ctc_search", [Pure]> {
+  let summary = "the labels that scores of frames spell, without blanks and repetitions";
+  let description = [{
+    `scores` are f32 logarithms of each label in each frame, [batch, time, labels], or
+    [time, batch, labels] with `time_major`; `frames` ([batch]) says how many frames an
+    item has. `logp = x - log(sum(exp(x)))` over the labels x of a frame. A path takes
+    one label in each frame; what it spells is the path without repetitions, and then
+    without `blank`. Of equal scores the earlier row, then the smaller label comes first.
+
+    Without `width`: the path of the most probable label of each frame; the score is its sum of logp.
+
+    With `width` K, prefix beam search: K prefixes, each with the probability of all paths
+    that spell it and end in a blank, and of those that do not (f64 logarithms, at first
+    the empty one alone). In each frame a prefix stays (blank, or its last label
+    again) or gets one label longer; a prefix that is reached in two ways has the sum of both. The K of
+    the greatest sum live on. Before a longer prefix of the same row the one that stays comes. The score is the
+    logarithm of the sum of both probabilities.
+
+    Results: labels [batch, length] ([batch, `n_best`, length] with a width), padded with
+    `blank`, lengths and scores ([batch] or [batch, n_best]), best first. Where there are fewer
+    prefixes than `n_best` the length is 0 and the score -inf.
+
+    A run ends with a message where a frame that counts has a NaN or +inf or nothing but -inf, or
+    an item has less than 0 frames, or more than `scores` has.
+
+    * (D1) `scores` are f32 of rank 3, `frames` are i64 of rank 1;
+    * (D2) `width` and `n_best` are positive, and n_best at most width, 1 without a width;
+    * (D3) `blank` is a label, where their number is known;
+    * (D4) the results are i64, i64 and f32 of the ranks above.
+
+    ```mlir
+    %t, %n, %s = attn.ctc_search %logp frames %count {blank = 0 : i64, width = 10 : i64}
+        : tensor<?x?x29xf32>, tensor<?xi64> -> tensor<?x1x?xi64>, tensor<?x1xi64>, tensor<?x1xf32>
+    ```
+  }];
+  let arguments = (ins AnyRankedTensor:$scores /*D1*/, AnyRankedTensor:$frames, I64Attr:$blank /*D3*/,
+      OptionalAttr<I64Attr>:$width /*D2*/, DefaultValuedAttr<I64Attr, "1">:$n_best, UnitAttr:$time_major);
+  let results = (outs AnyRankedTensor:$labels /*D4*/, AnyRankedTensor:$lengths, AnyRankedTensor:$totals);
+  let assemblyFormat = [{
+    $scores `frames` $frames attr-dict `:` type($scores) `,` type($frames) `->` type($labels) `,` type($lengths) `,` type($totals)
   }];
   let hasVerifier = 1;
 }

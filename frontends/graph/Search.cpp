@@ -1,6 +1,7 @@
 #include "frontends/graph/Search.h"
 #include "frontends/graph/Layer.h"
 #include "frontends/search/BuildSearch.h"
+#include "llvm/ADT/StringExtras.h"
 
 using namespace mlir;
 using namespace attn;
@@ -34,18 +35,51 @@ bool attn::graph::addSearch(const Json &search, onnx::Reporter &reporter, Module
   auto error = [&](const Json &at) { return reporter.invalid(GraphBuilder::location(reporter, at.at)); };
   Fields fields{search};
   SearchOptions options;
-  options.kind = fields.text("kind", "greedy");
-  // What belongs to one kind means nothing to another.
-  static constexpr std::pair<StringLiteral, StringLiteral> belongs[] = {
-      {"width", "beam"},   {"n_best", "beam"},     {"length_penalty", "beam"}, {"gnmt", "beam"},
-      {"ended", "beam"},   {"early_stop", "beam"}, {"temperature", "sample"},  {"top_k", "sample"},
-      {"top_p", "sample"}, {"seed", "sample"}};
-  for (auto [key, kind] : belongs)
-    if (const Json *field = search.find(key); field && options.kind != kind) {
-      error(*field) << "'" << key << "' belongs to a search of kind '" << kind << "', not '" << options.kind << "'";
+  std::string kind = fields.text("kind", "greedy");
+  options.kind = kind == "ctc_greedy" ? "ctc-greedy" : kind == "ctc_beam" ? "ctc-beam" : kind;
+  // What belongs to some kinds means nothing to another.
+  using Kinds = ArrayRef<StringLiteral>;
+  static constexpr StringLiteral beams[] = {"beam", "ctc_beam"}, beam[] = {"beam"}, sample[] = {"sample"},
+                                 ctc[] = {"ctc_greedy", "ctc_beam"}, steps[] = {"greedy", "beam", "sample"};
+  static constexpr std::pair<StringLiteral, Kinds> belongs[] = {{"width", beams},
+                                                                {"n_best", beams},
+                                                                {"length_penalty", beam},
+                                                                {"coverage_penalty", beam},
+                                                                {"gnmt", beam},
+                                                                {"ended", beam},
+                                                                {"early_stop", beam},
+                                                                {"temperature", sample},
+                                                                {"top_k", sample},
+                                                                {"top_p", sample},
+                                                                {"seed", sample},
+                                                                {"blank", ctc},
+                                                                {"frames", ctc},
+                                                                {"time_major", ctc},
+                                                                {"init", steps},
+                                                                {"bos", steps},
+                                                                {"eos", steps},
+                                                                {"max_length", steps},
+                                                                {"min_length", steps},
+                                                                {"tokens", steps},
+                                                                {"alignment", steps},
+                                                                {"states", steps},
+                                                                {"alignment_argmax", steps}};
+  for (const auto &[key, kinds] : belongs)
+    if (const Json *field = search.find(key); field && !llvm::is_contained(kinds, kind)) {
+      error(*field) << "'" << key << "' belongs to a search of kind '" << llvm::join(kinds, "' or '") << "', not '"
+                    << kind << "'";
       return false;
     }
-  options.width = fields.integer("width", options.kind == "beam" ? 4 : 1);
+  for (StringRef key : {"coverage_penalty", "alignment_argmax"})
+    if (const Json *field = search.find(key); field && !search.find("alignment")) {
+      error(*field) << "'" << key << "' needs an 'alignment'";
+      return false;
+    }
+  if (!options.isCtc() && !search.find("max_length")) {
+    error(search) << "a search of kind '" << kind << "' needs 'max_length'";
+    return false;
+  }
+  options.width = fields.integer("width", options.isBeam() ? 4 : 1);
   options.nBest = fields.integer("n_best", 1);
   if (options.nBest > options.width) {
     error(*search.find("n_best")) << "n_best " << options.nBest << " is more than a width of " << options.width
@@ -54,19 +88,25 @@ bool attn::graph::addSearch(const Json &search, onnx::Reporter &reporter, Module
   }
   options.entry = fields.text("entry", "generate");
   options.step = fields.text("step", "step");
+  options.init = fields.text("init");
   options.bos = fields.text("bos", "input");
   if (const Json *ends = search.find("eos"))
     for (const Json &end : ends->items)
       if (!llvm::is_contained(options.eos, end.integer))
         options.eos.push_back(end.integer);
   options.maxLength = fields.text("max_length");
-  if (const Json &length = *search.find("max_length");
-      length.is(Json::String) && length.text != "input" && !StringRef(length.text).starts_with("dim:")) {
-    error(length) << "max_length is a number, 'input', 'dim:NAME' or 'dim:NAME+N'";
+  const Json *length = search.find("max_length");
+  if (length && length->is(Json::String) && length->text != "input" && !StringRef(length->text).starts_with("dim:")) {
+    error(*length) << "max_length is a number, 'input', 'dim:NAME' or 'dim:NAME+N'";
     return false;
   }
   options.minLength = fields.integer("min_length", 0);
   options.lengthPenalty = fields.number("length_penalty", 0);
+  options.coveragePenalty = fields.number("coverage_penalty", 0);
+  options.alignmentArgmax = fields.flag("alignment_argmax");
+  options.blank = fields.integer("blank", 0);
+  options.frames = fields.text("frames");
+  options.timeMajor = fields.flag("time_major");
   options.gnmt = fields.flag("gnmt");
   options.shrink = fields.text("ended", "refill") == "shrink";
   options.earlyStop = fields.flag("early_stop");

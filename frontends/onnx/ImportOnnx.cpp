@@ -136,7 +136,7 @@ Expr Importer::boundedDimension(StringRef name, Value size) {
   std::string message = "dimension '" + printableName(name.str()) +
                         "' has size {0}, and the library was compiled for " + std::to_string(lower) + " to " +
                         std::to_string(upper);
-  RequireOp::create(b, loc, inside, message, size);
+  RequireOp::create(b, loc, inside, message, size)->setAttr(kBoundOfAttr, b.getStringAttr(name));
   bounds.push_back(b.getNamedAttr(name, b.getDenseI64ArrayAttr({lower, upper})));
   return state.symbols.dimension(name, size, lower);
 }

@@ -2,6 +2,7 @@
 #include "dialects/attn/NodeLocation.h"
 #include "frontends/onnx/Limits.h"
 #include "frontends/onnx/Payload.h"
+#include <set>
 
 using namespace attn;
 using namespace attn::onnx;
@@ -113,6 +114,26 @@ bool InputReader::readShape(const proto::ValueInfoProto &info, InputSpec &spec) 
   return given == options.shapes.end() || applyShape(spec, given->second, type.has_shape());
 }
 
+/// What may be meant instead of a dimension that no input has.
+static std::string otherDims(const std::vector<InputSpec> &specs) {
+  std::string names, nameless;
+  std::set<std::string> listed;
+  for (const InputSpec &spec : specs)
+    for (auto [n, dim] : llvm::enumerate(spec.dims)) {
+      if (dim.size || (!dim.name.empty() && (listed.size() == 8 || !listed.insert(dim.name).second)))
+        continue;
+      if (!dim.name.empty()) {
+        names += (names.empty() ? "'" : ", '") + printableName(dim.name) + "'";
+      } else if (nameless.empty()) {
+        std::string shape;
+        for (size_t i = 0; i < spec.dims.size(); ++i)
+          shape += (i ? "x" : "") + std::string(i == n ? "N" : "?");
+        nameless = "; one without a name is set as in --shape=" + printableName(spec.name) + ":" + shape;
+      }
+    }
+  return (names.empty() ? std::string(", no open dimension has a name") : ", open dimensions are " + names) + nameless;
+}
+
 /// Ranges name dimensions that the model has; a size from elsewhere lies inside.
 bool InputReader::checkRanges(const std::vector<InputSpec> &specs) {
   for (const auto &[name, range] : options.dimRanges) {
@@ -128,9 +149,9 @@ bool InputReader::checkRanges(const std::vector<InputSpec> &specs) {
           return false;
         }
       }
-    if (!known) {
+    if (!known && !options.isOneOfSeveral) {
       reporter.invalid() << "has no dimension '" << printableName(name) << "', which --dim bounds to " << range.first
-                         << ".." << range.second;
+                         << ".." << range.second << otherDims(specs);
       return false;
     }
   }
@@ -146,7 +167,8 @@ bool InputReader::applyDims(std::vector<InputSpec> &specs) {
       continue;
     if (!known || size < 0) {
       if (!known)
-        reporter.invalid() << "has no dimension '" << printableName(name) << "', which --dim sets to " << size;
+        reporter.invalid() << "has no dimension '" << printableName(name) << "', which --dim sets to " << size
+                           << otherDims(specs);
       else
         reporter.invalid() << "--dim gives dimension '" << printableName(name) << "' the size " << size;
       return false;

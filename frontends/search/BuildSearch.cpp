@@ -1,4 +1,5 @@
 #include "frontends/search/BuildSearch.h"
+#include "dialects/attn/DimBounds.h"
 #include "dialects/attn/NodeLocation.h"
 #include "frontends/search/StepRoles.h"
 
@@ -11,18 +12,6 @@ using namespace mlir;
 using namespace attn;
 
 static constexpr int64_t kDynamic = ShapedType::kDynamic;
-
-static func::FuncOp findEntry(ModuleOp module, StringRef name) {
-  for (auto function : module.getOps<func::FuncOp>()) {
-    Attribute entry = function->getAttr(AttnDialect::kEntryAttr);
-    if (!entry)
-      continue;
-    auto given = dyn_cast<StringAttr>(entry);
-    if ((given ? given.getValue() : function.getSymName()) == name)
-      return function;
-  }
-  return {};
-}
 
 namespace {
 class SearchBuilder {
@@ -310,6 +299,40 @@ private:
     return error() << "has no input with a dimension '" << printableName(name) << "', of which --max-length is made";
   }
 
+  /// What bounds a dimension of the step or of `init` bounds that of an input here.
+  void keepBounds() {
+    NamedAttrList kept;
+    for (func::FuncOp each : {step, init})
+      if (auto bounds = each ? each->getAttrOfType<DictionaryAttr>(kDimBoundsAttr) : DictionaryAttr())
+        for (NamedAttribute bound : bounds)
+          if (!kept.get(bound.getName()) && requireBound(bound))
+            kept.append(bound);
+    if (!kept.empty())
+      entry->setAttr(kDimBoundsAttr, kept.getDictionary(b.getContext()));
+  }
+
+  bool requireBound(NamedAttribute bound) {
+    auto range = dyn_cast<DenseI64ArrayAttr>(bound.getValue());
+    for (auto [argument, attrs] : llvm::zip(entry.getBody().front().getArguments(), inputAttrs)) {
+      auto dims = attrs.getAs<ArrayAttr>(AttnDialect::kDimsAttr);
+      auto at = dims ? llvm::find(dims, bound.getName()) : nullptr;
+      if (!dims || at == dims.end() || !range || range.size() != 2)
+        continue;
+      Value size = sizeOf(argument, at - dims.begin());
+      auto holds = [&](arith::CmpIPredicate predicate, int64_t limit) -> Value {
+        return arith::CmpIOp::create(b, loc, predicate, size, arith::ConstantIndexOp::create(b, loc, limit));
+      };
+      Value inside = arith::AndIOp::create(b, loc, holds(arith::CmpIPredicate::sge, range[0]),
+                                           holds(arith::CmpIPredicate::sle, range[1]));
+      std::string message = "dimension '" + printableName(bound.getName().str()) +
+                            "' has size {0}, and the library was compiled for " + std::to_string(range[0]) + " to " +
+                            std::to_string(range[1]);
+      RequireOp::create(b, loc, inside, message, size);
+      return true;
+    }
+    return false;
+  }
+
   LogicalResult finish() {
     bool isBeam = options.kind == "beam";
     int64_t best = isBeam ? options.nBest : 1;
@@ -340,6 +363,7 @@ private:
     attrs.set("eos", b.getDenseI64ArrayAttr(options.eos));
     attrs.set("min_length", b.getI64IntegerAttr(options.minLength));
     attrs.set("length_penalty", b.getF64FloatAttr(options.lengthPenalty));
+    attrs.set("coverage_penalty", b.getF64FloatAttr(options.coveragePenalty));
     for (auto [name, set] :
          {std::pair("gnmt", options.gnmt), {"shrink", options.shrink}, {"early_stop", options.earlyStop}})
       if (set)
@@ -349,14 +373,48 @@ private:
     attrs.set("top_p", b.getF64FloatAttr(options.topP));
     attrs.set("seed", b.getI64IntegerAttr(options.seed));
     attrs.set("fuel", b.getI64IntegerAttr(options.fuel));
+    keepBounds();
     SmallVector<Value> operands{first, length};
     llvm::append_range(operands, inits);
     auto search = SearchOp::create(b, loc, types, operands, attrs);
-    func::ReturnOp::create(b, loc, search.getResults());
+    SmallVector<Value> returned(search.getResults());
+    if (hasAlignment && options.alignmentArgmax) {
+      returned.back() = mostAligned(returned.back());
+      types.back() = returned.back().getType();
+    }
+    func::ReturnOp::create(b, loc, returned);
     entry.setFunctionType(b.getFunctionType(entry.getBody().front().getArgumentTypes(), types));
     entry.setArgAttrsAttr(b.getArrayAttr(SmallVector<Attribute>(inputAttrs.begin(), inputAttrs.end())));
     entry.setResAttrsAttr(b.getArrayAttr(describeResults(isBeam, hasAlignment)));
     return success();
+  }
+
+  /// The first position of the greatest weight of each token, -1 where all are 0.
+  Value mostAligned(Value weights) {
+    auto type = cast<RankedTensorType>(weights.getType());
+    int64_t rank = type.getRank();
+    SmallVector<OpFoldResult> sizes = tensor::getMixedSizes(b, loc, weights);
+    sizes.pop_back();
+    auto filled = [&](TypedAttr number) {
+      Value empty = tensor::EmptyOp::create(b, loc, sizes, number.getType());
+      Value constant = arith::ConstantOp::create(b, loc, number);
+      return linalg::FillOp::create(b, loc, constant, empty).getResult(0);
+    };
+    Value inits[] = {filled(b.getF32FloatAttr(0)), filled(b.getI64IntegerAttr(-1))};
+    AffineMap all = b.getMultiDimIdentityMap(rank), kept = all.dropResult(rank - 1);
+    SmallVector<utils::IteratorType> loops(rank, utils::IteratorType::parallel);
+    loops.back() = utils::IteratorType::reduction;
+    auto most = linalg::GenericOp::create(b, loc, TypeRange{inits[0].getType(), inits[1].getType()}, weights, inits,
+                                          {all, kept, kept}, loops, [&](OpBuilder &body, Location at, ValueRange args) {
+                                            Value place = linalg::IndexOp::create(body, at, rank - 1);
+                                            Value here = arith::IndexCastOp::create(body, at, body.getI64Type(), place);
+                                            Value more = arith::CmpFOp::create(body, at, arith::CmpFPredicate::OGT,
+                                                                               args[0], args[1]);
+                                            Value weight = arith::SelectOp::create(body, at, more, args[0], args[1]);
+                                            Value position = arith::SelectOp::create(body, at, more, here, args[2]);
+                                            linalg::YieldOp::create(body, at, ValueRange{weight, position});
+                                          });
+    return most.getResult(1);
   }
 
   SmallVector<Attribute> describeResults(bool isBeam, bool hasAlignment) {
@@ -368,7 +426,9 @@ private:
     each.push_back(time);
     SmallVector<Attribute> result{describe("tokens", "int64", each), describe("lengths", "int64", items),
                                   describe("scores", "float32", items)};
-    if (hasAlignment) {
+    if (hasAlignment && options.alignmentArgmax) {
+      result.push_back(describe("alignment", "int64", each));
+    } else if (hasAlignment) {
       each.push_back("");
       result.push_back(describe("alignment", "float32", each));
     }
@@ -390,5 +450,5 @@ private:
 
 LogicalResult attn::buildSearch(ModuleOp module, const SearchOptions &options) {
   module->getContext()->loadDialect<AttnDialect, arith::ArithDialect, linalg::LinalgDialect, tensor::TensorDialect>();
-  return SearchBuilder(module, options).run();
+  return options.isCtc() ? buildCtcSearch(module, options) : SearchBuilder(module, options).run();
 }

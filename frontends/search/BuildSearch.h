@@ -22,18 +22,28 @@ struct SearchOptions {
   /// "50", "input", or "dim:NAME", "dim:NAME+50": of an input of the search.
   std::string maxLength;
   int64_t minLength = 0;
-  double lengthPenalty = 0;
+  double lengthPenalty = 0, coveragePenalty = 0;
   bool gnmt = false, shrink = false, earlyStop = false;
   double temperature = 1, topP = 1;
   int64_t topK = 0, seed = 0, fuel = int64_t(1) << 24;
   std::string tokens, logits, alignment;
+  bool alignmentArgmax = false; // return positions, not weights
+  /// Of kinds "ctc-greedy" and "ctc-beam"; `frames` is an output or input of the step.
+  int64_t blank = 0;
+  std::string frames;
+  bool timeMajor = false;
   /// Pairs of an input and an output of the step.
   std::vector<std::pair<std::string, std::string>> states;
+
+  bool isCtc() const { return kind == "ctc-greedy" || kind == "ctc-beam"; }
+  bool isBeam() const { return kind == "beam" || kind == "ctc-beam"; }
 };
 
 /// Adds to `module`, which has the entries of the options, one that searches.
 /// Errors go to the context's diagnostic handler.
 mlir::LogicalResult buildSearch(mlir::ModuleOp module, const SearchOptions &options);
+/// The part of it for CTC.
+mlir::LogicalResult buildCtcSearch(mlir::ModuleOp module, const SearchOptions &options);
 
 } // namespace attn
 

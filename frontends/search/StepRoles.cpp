@@ -31,6 +31,18 @@ SmallVector<StringRef> attn::dimsOfOutput(func::FuncOp entry, unsigned number) {
   return dimsOf(entry.getResultAttrDict(number), entry.getResultTypes()[number]);
 }
 
+func::FuncOp attn::findEntry(ModuleOp module, StringRef name) {
+  for (auto function : module.getOps<func::FuncOp>()) {
+    Attribute entry = function->getAttr(AttnDialect::kEntryAttr);
+    if (!entry)
+      continue;
+    auto given = dyn_cast<StringAttr>(entry);
+    if ((given ? given.getValue() : function.getSymName()) == name)
+      return function;
+  }
+  return {};
+}
+
 bool attn::isStatePair(StringRef input, StringRef output) {
   auto joined = [&](const Twine &a, StringRef b) { return (a + b).str() == output; };
   // past_x and present_x, past_key_values.0.key and present.0.key.

@@ -21,6 +21,9 @@ llvm::StringRef nameOfOutput(mlir::func::FuncOp entry, unsigned number);
 llvm::SmallVector<llvm::StringRef> dimsOfInput(mlir::func::FuncOp entry, unsigned number);
 llvm::SmallVector<llvm::StringRef> dimsOfOutput(mlir::func::FuncOp entry, unsigned number);
 
+/// The entry of that name, null where there is none.
+mlir::func::FuncOp findEntry(mlir::ModuleOp module, llvm::StringRef name);
+
 /// Whether the output `output` of a step is what its input `input` is in the next one.
 bool isStatePair(llvm::StringRef input, llvm::StringRef output);
 

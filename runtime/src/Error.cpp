@@ -18,6 +18,8 @@ attnrt_status attn::rt::fail(attnrt_status status, const char *format, ...) {
 }
 
 attnrt_status attn::rt::failMemory(uint64_t bytes, const char *what) {
+  if (bytes >= uint64_t(INT64_MAX)) // as sums of sizes end that leave 64 bits
+    return fail(ATTNRT_OUT_OF_MEMORY, "cannot allocate %s: its size in bytes is beyond 63 bits", what);
   return fail(ATTNRT_OUT_OF_MEMORY, "cannot allocate %llu bytes for %s", (unsigned long long)bytes, what);
 }
 

@@ -20,8 +20,8 @@ namespace {
 constexpr ToolInfo kTool = {
     "attn-bench",
     BenchVis,
-    "attn-bench [options] MODEL.so|MODEL.onnx",
-    "Times the runs of a model library, or of an ONNX model that it compiles first.\n"
+    "attn-bench [options] MODEL.so|MODEL.onnx|GRAPH.json",
+    "Times the runs of a model library, or of an ONNX model or an in-house graph that it compiles first.\n"
     "At least 3 runs and 0.2 s of warm-up are not counted. Outputs are those of the last run.",
     "  attn-bench model.so --threads=2\n"
     "  attn-bench model.so --dim=batch:1 --dim=seq:128 --runs=100 --json\n"
@@ -100,11 +100,17 @@ void printJson(const Measurement &result, int32_t threads) {
                    peakResidentMb(), threads, result.times.size());
 }
 
+/// With as many digits as tell a run of nanoseconds from none.
+std::string milliseconds(double ms) {
+  std::string text;
+  raw_string_ostream(text) << format(ms < 0.1 ? "%.6f" : "%.3f", ms);
+  return text;
+}
+
 void printText(StringRef name, const Measurement &result, int32_t threads) {
   outs() << printable(name) << ": " << result.times.size() << (result.times.size() == 1 ? " run, " : " runs, ")
-         << threads << (threads == 1 ? " thread\n" : " threads\n")
-         << format("  median %.3f ms   min %.3f ms   95%% within %.3f ms\n", result.median(), result.min(),
-                   result.p95())
+         << threads << (threads == 1 ? " thread\n" : " threads\n") << "  median " << milliseconds(result.median())
+         << " ms   min " << milliseconds(result.min()) << " ms   95% within " << milliseconds(result.p95()) << " ms\n"
          << format("  load %.1f ms   peak memory %.1f MiB\n", result.loadMs, peakResidentMb());
 }
 

@@ -17,8 +17,8 @@ namespace {
 constexpr ToolInfo kTool = {
     "attn-run",
     RunVis,
-    "attn-run [options] MODEL.so|MODEL.onnx",
-    "Runs a model library, or compiles an ONNX model and runs it, in one step.\n"
+    "attn-run [options] MODEL.so|MODEL.onnx|GRAPH.json",
+    "Runs a model library, or compiles an ONNX model or an in-house graph and runs it, in one step.\n"
     "Without --output and --expected-output, what comes out is summed up on standard output.",
     "  attn-run model.so                                 on inputs made from a seed\n"
     "  attn-run model.so --dim=seq:128 --threads=2       with a size for an open dimension\n"
@@ -112,7 +112,7 @@ int main(int argc, char **argv) {
     if (kind != "f32")
       line->fail("--compare expects f32, not '" + kind + "'");
     else if (!LibraryArgument::isModel(path))
-      line->fail("--compare=f32 compiles the model itself: give MODEL.onnx");
+      line->fail("--compare=f32 compiles the model itself: give MODEL.onnx or GRAPH.json");
     else if (line->has(OPT_info))
       line->fail("--info runs nothing that --compare could compare");
   }

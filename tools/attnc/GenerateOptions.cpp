@@ -12,13 +12,13 @@ constexpr int64_t kMaxWidth = 1024, kMaxEnds = 64;
 void readKind(CommandLine &line, SearchOptions &search) {
   auto [kind, width] = line.text(OPT_generate).split(':');
   search.kind = kind.str();
-  bool isBeam = kind == "beam";
-  if (!isBeam && kind != "greedy" && kind != "sample")
-    line.fail("--generate expects greedy, beam:WIDTH or sample, not '" + kind + "'");
+  bool isBeam = search.isBeam();
+  if (!isBeam && kind != "greedy" && kind != "sample" && kind != "ctc-greedy")
+    line.fail("--generate expects greedy, beam:WIDTH, sample, ctc-greedy or ctc-beam:WIDTH, not '" + kind + "'");
   else if (!isBeam && line.text(OPT_generate).contains(':'))
     line.fail("--generate=" + kind + " takes no width");
   else if (isBeam && (width.getAsInteger(10, search.width) || search.width < 1 || search.width > kMaxWidth))
-    line.fail("--generate=beam:WIDTH expects a width from 1 to " + Twine(kMaxWidth) + ", not '" + width + "'");
+    line.fail("--generate=" + kind + ":WIDTH expects a width from 1 to " + Twine(kMaxWidth) + ", not '" + width + "'");
   search.nBest = line.number(OPT_n_best, 1, 1, kMaxWidth);
   if (search.nBest > search.width)
     line.fail("--n-best=" + Twine(search.nBest) + " asks for more than a width of " + Twine(search.width) + " has");
@@ -41,9 +41,10 @@ void readLimits(CommandLine &line, SearchOptions &search) {
     line.fail("--eos names " + Twine(search.eos.size()) + " tokens, the limit is " + Twine(kMaxEnds));
   search.maxLength = line.text(OPT_max_length).str();
   StringRef length = search.maxLength;
-  if (length.empty())
+  if (length.empty() && !search.isCtc())
     line.fail("--generate needs --max-length");
-  else if (length != "input" && !length.starts_with("dim:") && (length.getAsInteger(10, number) || number < 1))
+  else if (!length.empty() && length != "input" && !length.starts_with("dim:") &&
+           (length.getAsInteger(10, number) || number < 1))
     line.fail("--max-length expects a number of at least 1, dim:NAME, dim:NAME+N or 'input', not '" + length + "'");
   search.minLength = line.number(OPT_min_length, 0);
   search.fuel = line.number(OPT_max_loop_iterations, search.fuel, 1, INT64_MAX);
@@ -68,7 +69,18 @@ void readScores(CommandLine &line, SearchOptions &search) {
     line.fail("--top-p expects a number above 0 and not above 1");
   search.topK = line.number(OPT_top_k, 0);
   search.seed = line.number(OPT_sample_seed, 0);
-  bool samples = search.kind == "sample", isBeam = search.kind == "beam";
+  StringRef coverage = line.text(OPT_coverage_penalty, "0");
+  if (coverage.getAsDouble(search.coveragePenalty) || !(search.coveragePenalty >= 0 && search.coveragePenalty <= 100))
+    line.fail("--coverage-penalty expects a number from 0 to 100, not '" + coverage + "'");
+  if (search.coveragePenalty > 0 && !line.has(OPT_alignment))
+    line.fail("--coverage-penalty needs --alignment, the weights of which it sums");
+  if (line.has(OPT_alignment_argmax) && !line.has(OPT_alignment))
+    line.fail("--alignment-argmax needs --alignment");
+  search.alignmentArgmax = line.has(OPT_alignment_argmax);
+  search.blank = line.number(OPT_blank, 0);
+  search.frames = line.text(OPT_frames).str();
+  search.timeMajor = line.has(OPT_time_major);
+  bool samples = search.kind == "sample", isBeam = search.kind == "beam", isCtc = search.isCtc();
   auto belongs = [&](OptionId id, StringRef name, bool allowed, StringRef kind) {
     if (line.has(id) && !allowed)
       line.fail("--" + name + " belongs to --generate=" + kind);
@@ -80,6 +92,19 @@ void readScores(CommandLine &line, SearchOptions &search) {
   belongs(OPT_length_penalty, "length-penalty", isBeam, "beam");
   belongs(OPT_ended, "ended", isBeam, "beam");
   belongs(OPT_early_stop, "early-stop", isBeam, "beam");
+  belongs(OPT_coverage_penalty, "coverage-penalty", isBeam, "beam");
+  belongs(OPT_blank, "blank", isCtc, "ctc-greedy or ctc-beam");
+  belongs(OPT_frames, "frames", isCtc, "ctc-greedy or ctc-beam");
+  belongs(OPT_time_major, "time-major", isCtc, "ctc-greedy or ctc-beam");
+  for (auto [id, name] : {std::pair<OptionId, StringRef>{OPT_init, "init"},
+                          {OPT_bos, "bos"},
+                          {OPT_eos, "eos"},
+                          {OPT_max_length, "max-length"},
+                          {OPT_min_length, "min-length"},
+                          {OPT_tokens, "tokens"},
+                          {OPT_alignment, "alignment"},
+                          {OPT_state, "state"}})
+    belongs(id, name, !isCtc, "greedy, beam or sample");
 }
 
 void readNames(CommandLine &line, SearchOptions &search) {

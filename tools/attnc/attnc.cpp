@@ -31,7 +31,7 @@ namespace {
 constexpr ToolInfo kTool = {
     "attnc",
     AttncVis,
-    "attnc [options] MODEL.onnx | ENTRY=MODEL.onnx...",
+    "attnc [options] MODEL.onnx | GRAPH.json | ENTRY=MODEL.onnx...",
     "Compiles an ONNX model into a library that libattnrt, attn-run and attn-bench load and run.\n"
     "A graph written by hand (MODEL.json, docs/graphs.md) and a model in the compiler's own\n"
     "textual IR (MODEL.mlir) are accepted too.",

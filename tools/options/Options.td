@@ -108,7 +108,8 @@ defm masks : Eq<"masks", "KIND",
 defm max_loop_iterations : Eq<"max-loop-iterations", "N",
     "a loop of the model that runs more often ends the run with an error (default 16777216)", g_compile, everyTool>;
 defm generate : Eq<"generate", "HOW",
-    "add an entry 'generate' that searches around a decoder step: greedy, beam:WIDTH or sample", g_search, [AttncVis]>;
+    "add an entry 'generate' that searches around a decoder step: greedy, beam:WIDTH or sample; or that decodes "
+    "scores of frames: ctc-greedy or ctc-beam:WIDTH", g_search, [AttncVis]>;
 defm step : Eq<"step", "ENTRY", "the entry that is one step (default: step, or the only one)", g_search, [AttncVis]>;
 defm init : Eq<"init", "ENTRY",
     "an entry that runs before: its outputs are the states and constants of the step of the same names, and the first "
@@ -134,7 +135,18 @@ defm state : Eq<"state", "IN:OUT,...",
     g_search, [AttncVis]>;
 defm tokens : Eq<"tokens", "INPUT", "the input of the step that takes the last token", g_search, [AttncVis]>;
 defm logits : Eq<"logits", "OUTPUT", "the output of the step that holds scores of the next one", g_search, [AttncVis]>;
+defm coverage_penalty : Eq<"coverage-penalty", "B",
+    "add B times the sum of log(min(c, 1)) over the positions of the source to scores of complete hypotheses, c the "
+    "position's sum of --alignment", g_search, [AttncVis]>;
 defm alignment : Eq<"alignment", "OUTPUT", "return this output of the step for each token", g_search, [AttncVis]>;
+def alignment_argmax : SimpleFlag<"alignment-argmax",
+    "return the position of the greatest weight of --alignment for each token", g_search, [AttncVis]>;
+defm blank : Eq<"blank", "LABEL", "the blank of ctc-... (default 0)", g_search, [AttncVis]>;
+defm frames : Eq<"frames", "NAME",
+    "an output or input of the entry that says how many frames of each item count (ctc-...; default: all)", g_search,
+    [AttncVis]>;
+def time_major : SimpleFlag<"time-major",
+    "scores are [time, batch, labels] (ctc-...; default: [batch, time, labels])", g_search, [AttncVis]>;
 defm shape : Eq<"shape", "INPUT:2x128", "fix the shape of an input; ? leaves a dimension open", g_compile, everyTool>;
 
 defm cache_dir : Eq<"cache-dir", "DIR",

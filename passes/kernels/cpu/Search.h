@@ -14,7 +14,7 @@ struct SearchKernelSpec {
   bool isBeam = false;
   int64_t width = 1;
   llvm::ArrayRef<int64_t> eos;
-  bool shrink = false, earlyStop = false;
+  bool shrink = false, earlyStop = false, coverage = false;
   double temperature = 1, topP = 1;
   int64_t topK = 0, seed = 0;
 
@@ -31,7 +31,8 @@ mlir::func::FuncOp buildSearchRows(mlir::OpBuilder &b, llvm::StringRef symbol, c
 mlir::func::FuncOp buildSearchSample(mlir::OpBuilder &b, llvm::StringRef symbol, const SearchKernelSpec &spec);
 
 /// (values, tokens, log sums, scores f32 [batch, width], complete scores f32 [batch, width],
-/// complete i64 [batch, width, 3], open i64 [batch], penalty f32, step i64, last: i1) ->
+/// complete i64 [batch, width, 3], open i64 [batch], penalty f32, step i64, last: i1, with coverage
+/// what it adds to the score of a row that ends: f32 [rows]) ->
 /// (the four in the middle anew, parents i64 [rows], next tokens i64 [rows], flags i64 [2]).
 /// Of a complete hypothesis: its length, the row it was in and its last token.
 /// Flags: whether a row goes on; the number of rows whose scores are no numbers.
@@ -47,6 +48,21 @@ mlir::func::FuncOp buildSearchLength(mlir::OpBuilder &b, llvm::StringRef symbol,
 /// rows likewise, lengths i64 [batch, best]): follows parents back from the end.
 mlir::func::FuncOp buildSearchTrace(mlir::OpBuilder &b, llvm::StringRef symbol, const SearchKernelSpec &spec,
                                     int64_t best);
+
+struct CtcKernelSpec {
+  int64_t width = 0; // 0: greedy
+  int64_t best = 1, blank = 0;
+  bool timeMajor = false;
+};
+
+/// (scores f32 [batch, time, labels], frames i64 [batch]) -> (labels i64 [batch, best, time], lengths i64 [batch, best],
+/// scores f32 likewise, flags i64 [batch, 2]: whether a frame was no numbers, whether there are not so many frames) and
+/// with a width as scratch (tree i64 [batch, time * width + 1, 4], i64 [batch, 2, width, 2], f64 [batch, 2, width, 3]);
+/// no two of them of one type, since nobody reads them and they would become one buffer.
+mlir::func::FuncOp buildCtc(mlir::OpBuilder &b, llvm::StringRef symbol, const CtcKernelSpec &spec);
+
+/// (lengths, flags) -> (i64 [3]): the longest, then how many items have each flag.
+mlir::func::FuncOp buildCtcLength(mlir::OpBuilder &b, llvm::StringRef symbol, int64_t best);
 
 } // namespace attn
 

@@ -7,7 +7,7 @@ using namespace attn;
 static const char kSignature[] = R"mlir(
 func.func @{symbol}(%values: memref<?x{C}xf32>, %ids: memref<?x{C}xi64>, %lses: memref<?xf32>,
     %live: memref<?x{K}xf32>, %best: memref<?x{K}xf32>, %info: memref<?x{K}x3xi64>, %open: memref<?xi64>,
-    %penalty: f32, %step: i64, %last: i1,
+    %penalty: f32, %step: i64, %last: i1,{terms}
     %live2: memref<?x{K}xf32>, %best2: memref<?x{K}xf32>, %info2: memref<?x{K}x3xi64>, %open2: memref<?xi64>,
     %parents: memref<?xi64>, %tokens: memref<?xi64>, %flags: memref<2xi64>) attributes {attn.kernel} {
   %c0 = arith.constant 0 : index
@@ -158,7 +158,8 @@ static const char kBeam[] = R"mlir(
           %near = arith.ori %shrink, %front : i1
           %joins = arith.andi %near, %isOpen : i1
           scf.if %joins {
-            %score = arith.divf %top, %penalty : f32
+            %plain = arith.divf %top, %penalty : f32
+            {score}
             %worst = memref.load %best2[%b, %final] : memref<?x{K}xf32>
             %enters = arith.cmpf ogt, %score, %worst : f32
             scf.if %enters {
@@ -235,6 +236,10 @@ static const char kBeam[] = R"mlir(
 static func::FuncOp buildChoice(OpBuilder &b, StringRef symbol, const SearchKernelSpec &spec, StringRef body) {
   return parseKernel(b, (kSignature + body).str(),
                      {{"symbol", symbol.str()},
+                      {"terms", spec.coverage ? " %terms: memref<?xf32>," : ""},
+                      {"score", spec.coverage ? "%term = memref.load %terms[%r] : memref<?xf32>\n"
+                                                "%score = arith.addf %plain, %term : f32"
+                                              : "%score = arith.addf %plain, %zerof : f32"},
                       {"ended", isEnd(spec.eos, "%token")},
                       {"pad", padOf(spec)},
                       {"early", spec.earlyStop ? "true" : "false"},

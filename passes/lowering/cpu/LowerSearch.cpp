@@ -27,6 +27,11 @@ struct LowerSearchPass : attn::impl::LowerSearchPassBase<LowerSearchPass> {
     for (SearchOp op : searches)
       if (failed(SearchLoop(op, kernels).run()))
         return signalPassFailure();
+    SmallVector<CtcSearchOp> labellings;
+    getOperation().walk([&](CtcSearchOp op) { labellings.push_back(op); });
+    for (CtcSearchOp op : labellings)
+      if (failed(lowerCtcSearch(op, kernels)))
+        return signalPassFailure();
   }
 };
 } // namespace

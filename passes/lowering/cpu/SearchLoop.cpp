@@ -1,4 +1,5 @@
 #include "passes/lowering/cpu/SearchLoop.h"
+#include "dialects/attn/DimBounds.h"
 #include "dialects/attn/LoopOps.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -30,6 +31,7 @@ SearchLoop::SearchLoop(SearchOp op, KernelTable &kernels)
   spec.topP = op.getTopP().convertToDouble();
   spec.topK = op.getTopK();
   spec.seed = op.getSeed();
+  spec.coverage = !op.getCoveragePenalty().isZero();
 }
 
 //===----------------------------------------------------------------------===//
@@ -76,7 +78,8 @@ SmallVector<Value> SearchLoop::call(StringRef role, ValueRange ins,
   }
   std::string key;
   llvm::raw_string_ostream text(key);
-  text << role << "_w" << width << "_b" << op.getNBest() << (spec.shrink ? "_s" : "") << (spec.earlyStop ? "_e" : "");
+  text << role << "_w" << width << "_b" << op.getNBest() << (spec.shrink ? "_s" : "") << (spec.earlyStop ? "_e" : "")
+       << (spec.coverage ? "_c" : "");
   if (op.getKind() == "sample")
     text << "_k" << spec.topK << "_r" << static_cast<uint64_t>(spec.seed) << "_t"
          << llvm::utohexstr(llvm::bit_cast<uint64_t>(spec.temperature)) << "_p"
@@ -221,6 +224,9 @@ void SearchLoop::startLoop() {
     parents = carry(makeHistory(i64, {rows}));
   if (op.getAlignmentResult())
     alignments = carry(makeHistory(f32, {rows, alignmentSize()}));
+  if (spec.coverage)
+    coverage =
+        carry(fill(RankedTensorType::get({kDynamic, kDynamic}, f32), {rows, alignmentSize()}, b.getF32FloatAttr(0)));
   for (Argument &argument : arguments) {
     if (argument.source == SearchOp::kToken || argument.source == SearchOp::kConstant)
       continue;
@@ -320,6 +326,9 @@ static bool isCheap(Operation &op) {
 
 SmallVector<Value> SearchLoop::cloneStep() {
   OpBuilder before(loop);
+  auto tokenDims = llvm::find_if(arguments, [](Argument &argument) { return argument.source == SearchOp::kToken; });
+  auto names = step.getArgAttrOfType<ArrayAttr>(tokenDims - arguments.begin(), AttnDialect::kDimsAttr);
+  Attribute rowsName = names && !names.empty() ? names[0] : Attribute();
   for (Operation &each : step.getBody().front().without_terminator()) {
     auto dim = dyn_cast<tensor::DimOp>(each);
     auto argument = dim ? dyn_cast<BlockArgument>(dim.getSource()) : BlockArgument();
@@ -336,6 +345,9 @@ SmallVector<Value> SearchLoop::cloneStep() {
         outer.map(dim.getResult(), known);
       continue;
     }
+    // A bound of the batch is one of the items, not of their rows.
+    if (Attribute bound = each.getAttr(kBoundOfAttr); width > 1 && bound && bound == rowsName)
+      continue;
     bool hoists = canHoist(each, outer);
     if (hoists)
       before.clone(each, outer);
@@ -389,7 +401,8 @@ Value SearchLoop::penaltyAt(Value count) {
 /// `hypotheses` are live, best, info and open. Returns them anew, then the
 /// parents and the tokens of the rows that live on; asks for the run's end where
 /// there is nothing to choose from. The last result says whether a row lives on.
-SmallVector<Value> SearchLoop::choose(Value scores, ValueRange hypotheses, Value number) {
+/// `covered` is null where coverage does not count.
+SmallVector<Value> SearchLoop::choose(Value scores, ValueRange hypotheses, Value number, Value covered) {
   Type f32 = b.getF32Type(), i64 = b.getI64Type();
   OpFoldResult candidates = b.getIndexAttr(spec.candidates()), columns = b.getIndexAttr(width);
   auto matrix = RankedTensorType::get({kDynamic, kDynamic}, f32);
@@ -414,6 +427,8 @@ SmallVector<Value> SearchLoop::choose(Value scores, ValueRange hypotheses, Value
   SmallVector<Value> ins{drawn[0], drawn[1], drawn[2]};
   llvm::append_range(ins, hypotheses);
   ins.append({penaltyAt(count), count, last});
+  if (covered)
+    ins.push_back(coverageTerms(covered));
   auto flags = type({2}, i64);
   SmallVector<Value> chosen =
       call(op.isBeam() ? "search_beam" : "search_greedy", ins,
@@ -455,7 +470,8 @@ void SearchLoop::fillBody() {
   SmallVector<Value> returned = cloneStep();
   Value number = arith::AddIOp::create(b, loc, inside[steps], index(1));
   SmallVector<Value> hypotheses{inside[live], inside[best], inside[info], inside[open]};
-  SmallVector<Value> chosen = choose(lastScores(returned[op.getLogitsResult()]), hypotheses, number);
+  Value covered = spec.coverage ? coveredBy(returned[*op.getAlignmentResult()]) : Value();
+  SmallVector<Value> chosen = choose(lastScores(returned[op.getLogitsResult()]), hypotheses, number, covered);
   yielded.assign(inside.begin(), inside.end());
   yielded[go] = chosen[6];
   yielded[steps] = number;
@@ -474,6 +490,8 @@ void SearchLoop::fillBody() {
     row = castTo(row, RankedTensorType::get({kDynamic, kDynamic}, b.getF32Type()));
     yielded[alignments] = appendRow(inside[alignments], row, inside[steps], number);
   }
+  if (covered)
+    yielded[coverage] = gatherRows(covered, 0, chosen[4]);
   for (Argument &argument : arguments)
     if (argument.source != SearchOp::kToken && argument.source != SearchOp::kConstant)
       leaveState(argument, argument.source >= 0 ? returned[argument.source] : Value(), chosen[4]);

@@ -60,7 +60,10 @@ private:
   mlir::Value tokensFor(mlir::RankedTensorType type, mlir::Value tokens);
   mlir::Value lastScores(mlir::Value logits);
   mlir::Value penaltyAt(mlir::Value count);
-  llvm::SmallVector<mlir::Value> choose(mlir::Value scores, mlir::ValueRange hypotheses, mlir::Value number);
+  llvm::SmallVector<mlir::Value> choose(mlir::Value scores, mlir::ValueRange hypotheses, mlir::Value number,
+                                       mlir::Value covered = {});
+  mlir::Value coveredBy(mlir::Value weights);
+  mlir::Value coverageTerms(mlir::Value covered);
   void chooseFirst();
   mlir::OpFoldResult alignmentSize();
   void leaveState(Argument &argument, mlir::Value state, mlir::Value parents);
@@ -85,8 +88,11 @@ private:
   mlir::IRMapping outer, inner;
   // Places in what the loop carries.
   size_t go = 0, steps = 0, tokens = 0, live = 0, best = 0, info = 0, open = 0, history = 0, parents = 0,
-         alignments = 0;
+         alignments = 0, coverage = 0;
 };
+
+/// Replaces `op` by calls of kernels.
+mlir::LogicalResult lowerCtcSearch(CtcSearchOp op, KernelTable &kernels);
 
 } // namespace attn
 

@@ -5,6 +5,7 @@
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Arith/Utils/Utils.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
+#include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/Dialect/Utils/StaticValueUtils.h"
 
@@ -164,6 +165,51 @@ void SearchLoop::leaveState(Argument &argument, Value state, Value chosen) {
 }
 
 //===----------------------------------------------------------------------===//
+// Coverage
+//===----------------------------------------------------------------------===//
+
+/// [rows, source]: what each row has seen of the source with the weights of this step.
+Value SearchLoop::coveredBy(Value weights) {
+  Value before = inside[coverage];
+  require(sizeOf(weights, 0), rows, "search: an alignment has {0} rows, the tokens have {1}");
+  require(sizeOf(weights, 1), sizeOf(before, 1), "search: an alignment has {0} positions, the source has {1}");
+  weights = castTo(weights, before.getType());
+  Value empty = tensor::EmptyOp::create(b, loc, tensor::getMixedSizes(b, loc, before), b.getF32Type());
+  AffineMap identity = b.getMultiDimIdentityMap(2);
+  SmallVector<utils::IteratorType> loops(2, utils::IteratorType::parallel);
+  return linalg::GenericOp::create(b, loc, empty.getType(), ValueRange{before, weights}, empty,
+                                   {identity, identity, identity}, loops,
+                                   [](OpBuilder &body, Location at, ValueRange args) {
+                                     Value sum = arith::AddFOp::create(body, at, args[0], args[1]);
+                                     linalg::YieldOp::create(body, at, sum);
+                                   })
+      .getResult(0);
+}
+
+/// [rows]: what the score of a hypothesis that ends in a row gets for its coverage.
+Value SearchLoop::coverageTerms(Value covered) {
+  auto ofRows = RankedTensorType::get({kDynamic}, b.getF32Type());
+  Value zero = fill(ofRows, {rows}, b.getF32FloatAttr(0));
+  double penalty = op.getCoveragePenalty().convertToDouble();
+  SmallVector<utils::IteratorType> loops{utils::IteratorType::parallel, utils::IteratorType::reduction};
+  auto perRow = AffineMap::get(2, 0, b.getAffineDimExpr(0));
+  return linalg::GenericOp::create(
+             b, loc, ofRows, covered, zero, {b.getMultiDimIdentityMap(2), perRow}, loops,
+             [&](OpBuilder &body, Location at, ValueRange args) {
+               auto constant = [&](double x) {
+                 return arith::ConstantOp::create(body, at, body.getF32FloatAttr(x)).getResult();
+               };
+               Value none = constant(0), most = constant(1);
+               Value seen = arith::CmpFOp::create(body, at, arith::CmpFPredicate::OGT, args[0], none);
+               Value safe = arith::SelectOp::create(body, at, seen, args[0], most);
+               Value log = math::LogOp::create(body, at, arith::MinimumFOp::create(body, at, safe, most).getResult());
+               Value term = arith::MulFOp::create(body, at, log, constant(penalty));
+               linalg::YieldOp::create(body, at, arith::AddFOp::create(body, at, args[1], term).getResult());
+             })
+      .getResult(0);
+}
+
+//===----------------------------------------------------------------------===//
 // Beginning and end
 //===----------------------------------------------------------------------===//
 
@@ -173,7 +219,8 @@ void SearchLoop::chooseFirst() {
   auto matrix = RankedTensorType::get({kDynamic, kDynamic}, b.getF32Type());
   Value scores = expandRows(castTo(op.getFirst(), matrix), 0, matrix);
   Value one = index(1), zero = index(0);
-  SmallVector<Value> chosen = choose(scores, {inits[live], inits[best], inits[info], inits[open]}, one);
+  SmallVector<Value> chosen = choose(scores, {inits[live], inits[best], inits[info], inits[open]}, one,
+                                     spec.coverage ? inits[coverage] : Value());
   inits[go] = chosen[6];
   inits[steps] = one;
   inits[tokens] = chosen[5];

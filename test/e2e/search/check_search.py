@@ -31,6 +31,11 @@ CASES = {
     "beam-gnmt": (LUONG, dict(width=5, n_best=3, alpha=0.6, gnmt=True, min_length=3), 15),
     "beam-shrink": (LUONG, dict(width=4, n_best=4, shrink=True), 12),
     "beam-early": (LUONG, dict(width=3, n_best=3, early_stop=True), 14),
+    "beam-coverage": (LUONG, dict(width=4, n_best=4, alpha=0.8, coverage=0.7), 12),
+    "beam-coverage-early": (BAHDANAU, dict(width=3, n_best=3, gnmt=True, alpha=0.6, coverage=3.0, early_stop=True), 12),
+    "beam-coverage-shrink": (LUONG, dict(width=4, n_best=2, coverage=2.0, shrink=True), 12),
+    "greedy-argmax": (BAHDANAU, dict(argmax=True), 9),
+    "beam-argmax": (LUONG, dict(width=4, n_best=3, argmax=True), 12),
     "beam-one": (LUONG, dict(width=1), 8),
     "beam-wide": (BAHDANAU, dict(width=50, n_best=7), 5),
     "beam-bahdanau": (BAHDANAU, dict(width=5, n_best=2, alpha=1.0), 12),
@@ -78,7 +83,7 @@ def reference_of(spec, session, given, options, length, eos, bos):
 
     states = [given[n] for n in spec["states"] + spec["constants"] + ([mask] if mask else [])]
     first = np.full(len(states[0]), bos, np.int64)
-    options = {k: v for k, v in options.items() if k != "eos"}
+    options = {k: v for k, v in options.items() if k not in ("eos", "argmax")}
     if "width" in options:
         return reference.beam(step, states, first, eos, length, **options)
     choose = None
@@ -98,6 +103,8 @@ def flags(options, length, eos, bos):
         result.append("--eos=" + ",".join(map(str, eos)))
     if "alpha" in options:
         result.append(f"--length-penalty={'gnmt:' if options.get('gnmt') else ''}{options['alpha']}")
+    if "coverage" in options:
+        result.append(f"--coverage-penalty={options['coverage']}")
     if options.get("shrink"):
         result.append("--ended=shrink")
     if options.get("early_stop"):
@@ -132,6 +139,7 @@ def check(name, attnc, attn_run, models, work):
         library = work / f"{name}.so"
         if batch == 1:
             extra = [f"--alignment={spec['attention']}"] if spec["attention"] else []
+            extra += ["--alignment-argmax"] if "argmax" in options else []
             subprocess.run([attnc, f"step={path}", "-o", library] + flags(options, length, eos, bos) + extra, check=True)
         want = reference_of(spec, session, given, options, length, eos, bos)
         command = [attn_run, library, "--entry=generate"]
@@ -156,7 +164,10 @@ def check(name, attnc, attn_run, models, work):
             assert (tokens[count:] == (eos[0] if eos else 0)).all(), (name, tokens, count)
             assert abs(score - wanted) <= 1e-4 * max(1, abs(wanted)), (name, score, wanted)
             ends += count < length
-            if weights is not None:
+            if weights is not None and "argmax" in options:
+                assert weights[:count].tolist() == [e.argmax() for e in extras], (name, weights, extras)
+                assert (weights[count:] == -1).all()
+            elif weights is not None:
                 np.testing.assert_allclose(weights[:count], np.stack(extras), atol=1e-5, err_msg=name)
                 assert (weights[count:] == 0).all()
     print(f"{name}: equal, {ends} ended early")

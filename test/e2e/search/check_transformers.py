@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 """Beam search of compiled libraries against transformers' `generate`, on random weights.
 
-check_transformers.py ATTNC ATTN_RUN WORK gpt2|gpt2-small: GPT-2 with prompts of which some
-are padded, a small one or one of the shape of GPT-2-small. Needs torch and transformers. Prompts where the
-two differ are looked at: it is a tie if the scores of both agree within 1e-4.
+check_transformers.py ATTNC ATTN_RUN WORK gpt2|gpt2-small|marian|marian-base: GPT-2 with prompts of which some
+are padded, or Marian with sources of several lengths; small, or of the shape of GPT-2-small or Transformer-base.
+Batches of 8, 5 beams, 50 prompts. Needs torch and transformers, which no test installs: it is run by hand. Prompts
+where the two differ are looked at: it is a tie if the scores of both agree within 1e-4.
 """
 import pathlib
 import subprocess
@@ -74,11 +75,63 @@ def export_gpt2(size, work):
     return model, [f"prefill={work}/prefill.onnx", f"step={work}/step.onnx", "--init=prefill"]
 
 
+class MarianStep(torch.nn.Module):
+    def __init__(self, model):
+        super().__init__()
+        self.model = model
+        self.eval()
+
+    def forward(self, token, states, mask, *past):
+        cache = T.EncoderDecoderCache(make_cache(past), T.DynamicCache())
+        out = self.model.model.decoder(input_ids=token, encoder_hidden_states=states, encoder_attention_mask=mask,
+                                       past_key_values=cache, use_cache=True)
+        logits = self.model.lm_head(out.last_hidden_state) + self.model.final_logits_bias
+        return (logits, *flatten(out.past_key_values.self_attention_cache))
+
+
+class MarianEncoder(torch.nn.Module):
+    def __init__(self, model):
+        super().__init__()
+        self.encoder = model.model.encoder
+        self.eval()
+
+    def forward(self, ids, mask):
+        return self.encoder(input_ids=ids, attention_mask=mask).last_hidden_state
+
+
+def export_marian(size, work):
+    d, layers, vocabulary = (512, 6, 32000) if size == "marian-base" else (64, 2, 300)
+    config = T.MarianConfig(vocab_size=vocabulary, d_model=d, encoder_layers=layers, decoder_layers=layers,
+                            encoder_attention_heads=8, decoder_attention_heads=8, encoder_ffn_dim=4 * d, decoder_ffn_dim=4 * d,
+                            max_position_embeddings=128, eos_token_id=EOS, pad_token_id=PAD, decoder_start_token_id=PAD,
+                            forced_eos_token_id=None, bad_words_ids=None, scale_embedding=True)
+    config._attn_implementation = "eager"
+    model = randomise(T.MarianMTModel(config))
+    past = [f"past_key_values.{l}.{kv}" for l in range(layers) for kv in ("key", "value")]
+    present = [n.replace("past_key_values", "present") for n in past]
+    ids, mask = torch.randint(2, 100, (2, 6)), torch.ones(2, 6, dtype=torch.int64)
+    source = {0: "batch", 1: "source"}
+    options = dict(dynamo=False, opset_version=17)
+    names = ["encoder_hidden_states", "encoder_attention_mask"]
+    torch.onnx.export(MarianEncoder(model), (ids, mask), work / "encode.onnx", input_names=["input_ids", names[1]],
+                      output_names=names[:1], dynamic_axes={"input_ids": source, names[0]: source, names[1]: source}, **options)
+    states = torch.randn(2, 6, d)
+    caches = [torch.randn(2, 8, 3, d // 8) for _ in past]
+    torch.onnx.export(MarianStep(model), (ids[:, :1], states, mask, *caches), work / "step.onnx",
+                      input_names=["token"] + names + past, output_names=["logits"] + present,
+                      dynamic_axes=dict({"token": {0: "batch"}, names[0]: source, names[1]: source},
+                                        **{n: {0: "batch", 2: "past"} for n in past},
+                                        **{n: {0: "batch", 2: "total"} for n in present}), **options)
+    empty = np.zeros((1, 8, 0, d // 8), np.float32)
+    return model, [f"encode={work}/encode.onnx", f"step={work}/step.onnx", "--init=encode", f"--bos={PAD}"], {n: empty for n in past}
+
+
 def main(attnc, attn_run, work, size):
     work = pathlib.Path(work)
     work.mkdir(parents=True, exist_ok=True)
     torch.set_num_threads(2)
-    model, arguments = export_gpt2(size, work)
+    is_marian = size.startswith("marian")
+    model, arguments, states = export_marian(size, work) if is_marian else (*export_gpt2(size, work), {})
     new, batch, prompts = 20, 8, 50
     subprocess.run([attnc, *arguments, f"--generate=beam:{WIDTH}", f"--eos={EOS}", f"--max-length={new}",
                     "--length-penalty=1", "-o", work / "m.so"], check=True)
@@ -89,16 +142,24 @@ def main(attnc, attn_run, work, size):
         ids = rng.integers(3, min(model.config.vocab_size, 5000), (count, 9))
         mask = np.ones_like(ids)
         for row in range(count):
-            mask[row, : row % 4] = 0  # padded on the left
+            if is_marian:
+                mask[row, 9 - row % 4 :] = 0  # padded on the right
+            else:
+                mask[row, : row % 4] = 0
         with torch.no_grad():
             out = model.generate(input_ids=torch.from_numpy(ids), attention_mask=torch.from_numpy(mask), num_beams=WIDTH,
                                  do_sample=False, max_new_tokens=new, length_penalty=1.0, early_stopping=False,
                                  return_dict_in_generate=True, output_scores=True)
-        want, wanted = out.sequences[:, ids.shape[1] :].numpy(), out.sequences_scores.numpy()
+        want, wanted = out.sequences[:, 1 if is_marian else ids.shape[1] :].numpy(), out.sequences_scores.numpy()
         np.save(work / "ids.npy", ids)
         np.save(work / "mask.npy", mask)
-        subprocess.run([attn_run, work / "m.so", "--entry=generate", f"--input=input_ids=@{work}/ids.npy",
-                        f"--input=attention_mask=@{work}/mask.npy", f"--output=tokens=@{work}/tokens.npy",
+        more = []
+        for name, value in states.items():
+            np.save(work / f"{name}.npy", np.repeat(value, count, 0))
+            more.append(f"--input={name}=@{work}/{name}.npy")
+        mask_name = "encoder_attention_mask" if is_marian else "attention_mask"
+        subprocess.run([attn_run, work / "m.so", "--entry=generate", f"--input=input_ids=@{work}/ids.npy", *more,
+                        f"--input={mask_name}=@{work}/mask.npy", f"--output=tokens=@{work}/tokens.npy",
                         f"--output=scores=@{work}/scores.npy", f"--output=lengths=@{work}/lengths.npy"], check=True,
                        stdout=subprocess.DEVNULL)
         tokens, scores, lengths = (np.load(work / f"{n}.npy")[:, 0] for n in ("tokens", "scores", "lengths"))

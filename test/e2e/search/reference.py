@@ -68,9 +68,16 @@ def sampler(seed, eos, temperature=1.0, top_k=0, top_p=1.0):
 
 
 def beam(step, states, first, eos, max_length, width, n_best=1, min_length=0, alpha=0.0, gnmt=False, shrink=False,
-         early_stop=False):
+         early_stop=False, coverage=0.0):
     """states: [batch, ...] each. Returns for each item a list of n_best (score, tokens, extras)."""
     batch = len(first)
+
+    def covered(extras):
+        """What the weights of the tokens add to a score (Wu et al. 2016); positions without any do not count."""
+        if not coverage:
+            return 0.0
+        seen = sum(e.astype(np.float64) for e in extras)
+        return coverage * np.log(np.minimum(seen[seen > 0], 1)).sum()
 
     def penalty(n):
         return ((5 + n) / 6) ** alpha if gnmt else n ** alpha
@@ -107,7 +114,7 @@ def beam(step, states, first, eos, max_length, width, n_best=1, min_length=0, al
                 new = (s, hypothesis[1] + [v], hypothesis[2] + [None if extra is None else extra[row]])
                 if v in eos or t == max_length:
                     if (shrink or place < width) and is_open[b]:
-                        done[b].append((s / penalty(t),) + new[1:])
+                        done[b].append((s / penalty(t) + covered(new[2]),) + new[1:])
                 elif len(alive) < width:
                     parents[b * width + len(alive)] = row
                     given[b * width + len(alive)] = v
