@@ -87,7 +87,7 @@ bool attn::graph::addSearch(const Json &search, onnx::Reporter &reporter, Module
     return false;
   }
   options.entry = fields.text("entry", "generate");
-  options.step = fields.text("step", "step");
+  options.step = fields.text("step");
   options.init = fields.text("init");
   options.bos = fields.text("bos", "input");
   if (const Json *ends = search.find("eos"))

@@ -450,5 +450,13 @@ private:
 
 LogicalResult attn::buildSearch(ModuleOp module, const SearchOptions &options) {
   module->getContext()->loadDialect<AttnDialect, arith::ArithDialect, linalg::LinalgDialect, tensor::TensorDialect>();
-  return options.isCtc() ? buildCtcSearch(module, options) : SearchBuilder(module, options).run();
+  SearchOptions named = options;
+  if (named.step.empty()) {
+    SmallVector<StringRef> entries;
+    for (auto function : module.getOps<func::FuncOp>())
+      if (Attribute entry = function->getAttr(AttnDialect::kEntryAttr))
+        entries.push_back(isa<StringAttr>(entry) ? cast<StringAttr>(entry).getValue() : function.getSymName());
+    named.step = entries.size() == 1 ? entries.front().str() : "step";
+  }
+  return named.isCtc() ? buildCtcSearch(module, named) : SearchBuilder(module, named).run();
 }

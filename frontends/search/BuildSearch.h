@@ -14,7 +14,8 @@ namespace attn {
 struct SearchOptions {
   std::string kind = "greedy";
   int64_t width = 1, nBest = 1;
-  std::string entry = "generate", step = "step", init;
+  /// `step` may be empty: the only entry, or "step".
+  std::string entry = "generate", step, init;
   /// The first token ("1"), or "input": one a row, given by the caller. Not
   /// needed where the entry `init` returns scores.
   std::string bos;

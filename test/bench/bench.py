@@ -3,6 +3,7 @@
 
     bench.py [CASE...] [--rounds=12] [--threads=2] [--sides=attnc,onnxruntime]
     bench.py attention          the attention cases, with PyTorch if it is installed
+    bench.py sequence           recurrent encoders, decoder steps and their search, against the targets of verdict.py
     bench.py models             whole models, in bf16 and with narrow weights too, against the targets of verdict.py
 
 A round lets every side run the case for a while, one after the other; each
@@ -28,9 +29,11 @@ import numpy as np
 
 import attention
 import models
+import sequence
 import sides
 import verdict
 
+models.MODELS |= sequence.MODELS
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 TOOLS = ROOT / "build" / "bin"
 sys.path.insert(0, str(ROOT / "tools" / "demo"))
@@ -92,7 +95,7 @@ def our_sides(name, folder, sets, args):
     if model and args.forms:
         forms |= {"attnc-bf16": ["--precision=bf16"]} if model.bf16 else {}
         forms |= {"attnc-weights-bf16": ["--weights=bf16"], "attnc-weights-int8": ["--weights=int8"]} if model.narrow else {}
-    fixed = [f"--shape={n}:{'x'.join(map(str, v.shape))}" for n, v in sets[0].items()] if model else []
+    fixed = list(model.search) if model and model.search else [f"--shape={n}:{'x'.join(map(str, v.shape))}" for n, v in sets[0].items()] if model else []
     return [sides.Attnc(TOOLS, folder, args.threads, case.rotate if case else 1, form, fixed + options)
             for form, options in forms.items()]
 
@@ -101,6 +104,9 @@ def open_sides(name, folder, sets, args):
     opened = our_sides(name, folder, sets, args)
     for peer in sides.PEERS:
         if args.sides and peer not in args.sides.split(","):
+            continue
+        search = name in models.MODELS and models.MODELS[name].search
+        if bool(search) != (peer == "onnxruntime-beam"):
             continue
         if peer == "openvino-bf16" and not (name in models.MODELS and models.MODELS[name].bf16 and args.forms):
             continue
@@ -118,6 +124,12 @@ def check_outputs(name, sets, opened, result):
         rows = attention.reference_rows(case, sets[0])
         for side in opened:
             result["sides"][side.name]["largest_difference"] = attention.difference(rows, side.outputs(["out"])[0])
+        return
+    if models.MODELS.get(name) and models.MODELS[name].search:
+        outputs = [side.outputs(["tokens", "scores"]) for side in opened]
+        for side, (tokens, scores) in zip(opened, outputs):
+            same = np.array_equal(tokens, outputs[-1][0])
+            result["sides"][side.name]["largest_difference"] = float(np.abs(scores - outputs[-1][1]).max()) if same else math.inf
         return
     import onnxruntime
     model = onnxruntime.InferenceSession(str(CACHE / name / "model.onnx"), providers=["CPUExecutionProvider"])
@@ -250,9 +262,9 @@ def main():
     parser.add_argument("--sides", help="these peers only: " + ", ".join(sides.PEERS))
     parser.add_argument("--json", type=pathlib.Path, help="write the results here (default: test/bench/results/DATE-CASES.json)")
     args = parser.parse_args()
-    args.forms = "models" in args.cases
-    asked = [part for part in args.cases if part != "models"]
-    pool = list(models.MODELS) if args.forms else list(CASES)
+    args.forms = "models" in args.cases or "sequence" in args.cases
+    asked = [part for part in args.cases if part not in ("models", "sequence")]
+    pool = [name for name in models.MODELS if (name in sequence.MODELS) == ("sequence" in args.cases)] if args.forms else list(CASES)
     chosen = [c for c in pool if not asked or any(part in c for part in asked)]
     if not chosen:
         parser.error(f"no case is called like {args.cases}; there are {', '.join(CASES)}")

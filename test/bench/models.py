@@ -231,6 +231,8 @@ class Model:
     fp32: float = None     # least ratio to the fastest fp32 peer
     bf16: float = None     # of --precision=bf16 to OpenVINO in bf16
     narrow: bool = False   # decoding: --weights=bf16 and int8 count, too
+    weights: dict = None   # what counts then, instead of WEIGHTS
+    search: tuple = ()     # the model is a step: options of the search around it
 
 
 #: The least that counts; met from 0.98 of it on.

@@ -41,7 +41,7 @@ class Attnc:
     def __init__(self, tools, folder, threads, rotate, name="attnc", options=()):
         self.tools, self.folder, self.name = tools, folder, name
         self.library = folder / f"{name}.so"
-        self.flags = [f"--threads={threads}"] + ([f"--rotate={rotate}"] if rotate > 1 else [])
+        self.flags = [f"--threads={threads}"] + (["--entry=generate"] if any(o.startswith("--generate") for o in options) else []) + ([f"--rotate={rotate}"] if rotate > 1 else [])
         start = time.perf_counter()
         subprocess.run([tools / "attnc", folder / "model.onnx", "-o", self.library, *options, f"--fusion-report={folder / 'fusion.json'}"], check=True)
         self.facts = {"load_seconds": time.perf_counter() - start}
@@ -49,7 +49,7 @@ class Attnc:
         self.facts["fused"] = sum(v["fused"] for v in json.loads((folder / "fusion.json").read_text()))
 
     def outputs(self, names):
-        subprocess.run([self.tools / "attn-run", self.library, self.flags[0], *self.inputs,
+        subprocess.run([self.tools / "attn-run", self.library, *(f for f in self.flags if not f.startswith("--rotate")), *self.inputs,
                         *(f"--output={n}=@{self.folder / f'{self.name}_{i}'}.npy" for i, n in enumerate(names))], check=True)
         return [np.load(self.folder / f"{self.name}_{i}.npy") for i in range(len(names))]
 
@@ -120,6 +120,12 @@ class OnnxRuntime:
         return self.session.run(None, feeds)
 
 
+class OnnxRuntimeBeam(OnnxRuntime):
+    def call(self, feeds):
+        import sequence
+        return sequence.search_in_python(self.session, feeds)
+
+
 class OnnxRuntimeOperator(OnnxRuntime):
     model = "operator.onnx"
 
@@ -178,7 +184,7 @@ class TorchFlex(Torch):
     mode = "flex"
 
 
-PEERS = {"onnxruntime": OnnxRuntime, "onnxruntime-operator": OnnxRuntimeOperator, "openvino": OpenVino, "openvino-bf16": OpenVinoBf16, "torch": Torch,
+PEERS = {"onnxruntime": OnnxRuntime, "onnxruntime-beam": OnnxRuntimeBeam, "onnxruntime-operator": OnnxRuntimeOperator, "openvino": OpenVino, "openvino-bf16": OpenVinoBf16, "torch": Torch,
          "torch-compiled": TorchCompiled, "torch-flex": TorchFlex}
 
 

@@ -3,7 +3,7 @@ import statistics
 
 import models
 
-FP32_PEERS = ("onnxruntime", "openvino")
+FP32_PEERS = ("onnxruntime", "openvino", "onnxruntime-beam")
 BF16_PEERS = ("openvino-bf16",)
 
 
@@ -21,7 +21,7 @@ def judge(result):
     model = models.MODELS[result["case"]]
     wanted = [("attnc", FP32_PEERS, model.fp32), ("attnc-bf16", BF16_PEERS, model.bf16)]
     if model.narrow:
-        wanted += [(side, FP32_PEERS, target) for side, target in models.WEIGHTS.items()]
+        wanted += [(side, FP32_PEERS, target) for side, target in (model.weights or models.WEIGHTS).items()]
     result["targets"] = []
     for side, peers, target in wanted:
         best, found = ratios(result, side, peers)

@@ -79,12 +79,16 @@ graph("search_alone", 3, "'search' needs 'entries'", lambda g: g.update(search={
 def searched(**search):
     def change(g):
         g["entries"] = {"step": {key: g.pop(key) for key in ("inputs", "layers", "outputs")}}
-        g["search"] = {"max_length": 4, **search}
+        g["search"] = {key: value for key, value in {"max_length": 4, **search}.items() if value is not None}
     return change
 
 
-graph("search_kind", 3, "'width' belongs to a search of kind 'beam', not 'greedy'", searched(width=2))
+graph("search_kind", 3, "'width' belongs to a search of kind 'beam' or 'ctc_beam', not 'greedy'", searched(width=2))
 graph("search_length", 3, "max_length is a number, 'input', 'dim:NAME' or 'dim:NAME+N'", searched(max_length="long"))
+graph("search_no_length", 3, "a search of kind 'greedy' needs 'max_length'", searched(max_length=None))
+graph("search_ctc", 3, "'max_length' belongs to a search of kind 'greedy' or 'beam' or 'sample', not 'ctc_greedy'", searched(kind="ctc_greedy"))
+graph("search_coverage", 3, "'coverage_penalty' needs an 'alignment'", searched(kind="beam", coverage_penalty=0.5))
+graph("search_frames", 2, "has no output or input 'frames' of numbers of frames", searched(kind="ctc_beam", max_length=None, frames="frames"))
 graph("search_step", 2, "has no entry 'decode'", searched(step="decode"))
 graph("search_tokens", 2, "has no input that can be told to take tokens", searched())
 # --- meaning

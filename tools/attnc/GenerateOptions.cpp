@@ -126,7 +126,7 @@ void readNames(CommandLine &line, SearchOptions &search) {
 
 } // namespace
 
-std::optional<SearchOptions> readGenerateOptions(CommandLine &line, StringRef onlyEntry) {
+std::optional<SearchOptions> readGenerateOptions(CommandLine &line) {
   if (!line.has(OPT_generate)) {
     if (line.has(OPT_step) || line.has(OPT_init) || line.has(OPT_max_length) || line.has(OPT_bos) || line.has(OPT_eos))
       line.fail("--step, --init, --bos, --eos and --max-length belong to --generate");
@@ -137,7 +137,7 @@ std::optional<SearchOptions> readGenerateOptions(CommandLine &line, StringRef on
   readLimits(line, search);
   readScores(line, search);
   readNames(line, search);
-  search.step = line.text(OPT_step, onlyEntry.empty() ? "step" : onlyEntry).str();
+  search.step = line.text(OPT_step).str();
   search.init = line.text(OPT_init).str();
   return search;
 }

@@ -8,9 +8,8 @@
 
 namespace attn::tools {
 
-/// What the command line asks for; nullopt without --generate. `onlyEntry` is
-/// the step where the command line names none. Reports what is wrong.
-std::optional<SearchOptions> readGenerateOptions(CommandLine &line, llvm::StringRef onlyEntry);
+/// What the command line asks for; nullopt without --generate. Reports what is wrong.
+std::optional<SearchOptions> readGenerateOptions(CommandLine &line);
 
 } // namespace attn::tools
 

@@ -200,8 +200,7 @@ Request readRequest(CommandLine &line) {
     job.compile.disabledPasses.push_back(pass.str());
   }
 
-  StringRef onlyEntry = job.entries.size() == 1 ? StringRef(job.entries[0].first) : "main";
-  job.search = readGenerateOptions(line, job.entries.size() > 1 ? "" : onlyEntry);
+  job.search = readGenerateOptions(line);
 
   bool isText = !*extension(job.compile.emit);
   SmallString<128> beside(sys::path::filename(job.input));

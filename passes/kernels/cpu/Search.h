@@ -55,10 +55,10 @@ struct CtcKernelSpec {
   bool timeMajor = false;
 };
 
-/// (scores f32 [batch, time, labels], frames i64 [batch]) -> (labels i64 [batch, best, time], lengths i64 [batch, best],
-/// scores f32 likewise, flags i64 [batch, 2]: whether a frame was no numbers, whether there are not so many frames) and
-/// with a width as scratch (tree i64 [batch, time * width + 1, 4], i64 [batch, 2, width, 2], f64 [batch, 2, width, 3]);
-/// no two of them of one type, since nobody reads them and they would become one buffer.
+/// (scores f32 [batch, time, labels], frames i64 [batch]) -> (labels i64 [batch, best, time], lengths i64 [batch,
+/// best], scores f32 likewise, flags i64 [batch, 2]: whether a frame was no numbers, whether there are not so many
+/// frames) and with a width as scratch (tree i64 [batch, time * width + 1, 4], i64 [batch, 2, width, 2], f64 [batch, 2,
+/// width, 3]); no two of them of one type, since nobody reads them and they would become one buffer.
 mlir::func::FuncOp buildCtc(mlir::OpBuilder &b, llvm::StringRef symbol, const CtcKernelSpec &spec);
 
 /// (lengths, flags) -> (i64 [3]): the longest, then how many items have each flag.

@@ -61,7 +61,7 @@ private:
   mlir::Value lastScores(mlir::Value logits);
   mlir::Value penaltyAt(mlir::Value count);
   llvm::SmallVector<mlir::Value> choose(mlir::Value scores, mlir::ValueRange hypotheses, mlir::Value number,
-                                       mlir::Value covered = {});
+                                        mlir::Value covered = {});
   mlir::Value coveredBy(mlir::Value weights);
   mlir::Value coverageTerms(mlir::Value covered);
   void chooseFirst();

@@ -48,10 +48,10 @@ def draw(system):
 
 
 class Library:
-    def __init__(self, folder, tools, model, attentions=None):
+    def __init__(self, folder, tools, model, attentions=None, flags=()):
         self.folder, self.tools, self.path = folder, tools, folder / (model.name + ".so")
         report = folder / "report.json"
-        run([tools / "attnc", model, "-o", self.path, f"--fusion-report={report}"])
+        run([tools / "attnc", model, "-o", self.path, f"--fusion-report={report}", *flags])
         self.fused = sum(verdict["fused"] for verdict in json.loads(report.read_text()))
 
     def __call__(self, entry, feeds, names):
