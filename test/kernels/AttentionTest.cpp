@@ -2,6 +2,7 @@
 
 #include "gtest/gtest.h"
 #include <cfloat>
+#include <cstring>
 
 using namespace attn::test;
 
@@ -367,6 +368,59 @@ TEST_P(AttentionTest, SameBitsForEveryCut) {
     o.result.poison();
     ASSERT_TRUE(kernel->call(o.all(), pieces));
     EXPECT_EQ(o.result.values(), once) << pieces;
+  }
+}
+
+// A few queries: their keys in parts, heads of a group beside each other.
+TEST_P(AttentionTest, FewQueriesOnManyKeys) {
+  struct Case {
+    int64_t b, h, i, group;
+    std::vector<Attention::Term> mask;
+    const char *policy;
+  };
+  std::vector<Case> cases{{1, 1, 1, 1, {}, "nan"},
+                          {2, 6, 1, 3, {{"lengths", "b", "i64"}}, "zero"},
+                          {1, 8, 3, 4, {{"causal<900>", "", ""}, {"window<700, inf>", "", ""}}, "nan"},
+                          {1, 4, 2, 4, {{"lengths", "bh", "i64"}}, "uniform"},
+                          {1, 2, 2, 1, {{"dense", "bij", "i8"}}, "finite"},
+                          {4, 32, 1, 4, {}, "nan"}};
+  for (const Case &c : cases) {
+    Attention a;
+    a.score = kScale;
+    a.group = c.group;
+    a.maskedRows = c.policy;
+    a.mask = c.mask;
+    a.dynamic = "j";
+    Sizes sizes = {{'b', c.b}, {'h', c.h}, {'i', c.i}, {'j', 1}, {'d', 24}, {'e', 20}};
+    auto kernel = compileAttention(isa, a, sizes);
+    ASSERT_TRUE(kernel);
+    for (int64_t j : {0, 13, 1027, 5200}) {
+      sizes['j'] = j;
+      Operands o(a, sizes, static_cast<unsigned>(j));
+      std::function<bool(const At &)> visible;
+      if (!c.mask.empty() && c.mask[0].term == "lengths") {
+        for (int64_t n = 0; n < o.mask[0].size(); ++n)
+          o.mask[0].data<int64_t>()[n] = n % 3 == 1 ? 0 : j - 5 * n;
+        visible = [&](const At &at) { return at.at('j') < o.mask[0].data<int64_t>()[o.offset(c.mask[0].dims, at)]; };
+      } else if (!c.mask.empty() && c.mask[0].term == "dense") {
+        // The first blocks hidden; the second row hidden altogether.
+        for (int64_t n = 0; n < o.mask[0].size(); ++n)
+          o.mask[0].data<int8_t>()[n] = n < j && n > 600;
+        for (int64_t n = 0; n < o.query.size(); ++n)
+          o.query[n] *= 100;
+        visible = [&](const At &at) { return at.at('i') == 0 && at.at('j') > 600; };
+      } else if (!c.mask.empty()) {
+        visible = [](const At &at) { return at.at('j') <= at.at('i') + 900 && at.at('j') >= at.at('i') - 700; };
+      }
+      Reference reference{scaled};
+      reference.visible = visible;
+      reference.emptyRow = c.policy[0] == 'z' ? 0 : c.policy[0] == 'u' ? INFINITY : NAN;
+      ASSERT_TRUE(kernel->call(o.all(), 3));
+      ASSERT_EQ(compareWithReference(o, reference), "") << c.b << "x" << c.h << "x" << c.i << ": " << j << " keys";
+      std::vector<float> once = o.result.values();
+      ASSERT_TRUE(kernel->call(o.all(), 1));
+      EXPECT_EQ(std::memcmp(o.result.data(), once.data(), once.size() * sizeof(float)), 0);
+    }
   }
 }
 

@@ -137,38 +137,56 @@ void registerDialects(DialectRegistry &registry) {
   registerLLVMDialectTranslation(registry);
 }
 
-/// Gives the kernel two more arguments, piece and pieces, and lets its
-/// top-level loop run over that piece of its range, one iteration at a time.
-LogicalResult cutParallelLoop(func::FuncOp kernel) {
+/// Gives the kernel three more arguments, piece, pieces and phase, and lets its
+/// top-level loop number `phase` run over that piece of its range, one iteration
+/// at a time, and the others not at all. Returns the number of loops.
+FailureOr<int64_t> cutParallelLoops(func::FuncOp kernel) {
   OpBuilder builder(kernel);
   Location loc = kernel.getLoc();
   unsigned position = kernel.getNumArguments();
-  for (unsigned n = 0; n < 2; ++n)
+  for (unsigned n = 0; n < 3; ++n)
     if (failed(kernel.insertArgument(position + n, builder.getIndexType(), {}, loc)))
       return failure();
   Value piece = kernel.getArgument(position), pieces = kernel.getArgument(position + 1);
   SmallVector<scf::ParallelOp> loops(kernel.getOps<scf::ParallelOp>());
-  if (loops.empty())
-    return success();
-  scf::ParallelOp loop = loops.front();
-  if (loops.size() > 1 || loop.getNumLoops() != 1 || loop.getNumReductions())
-    return loop.emitError("expects one 1-D scf.parallel without reductions at the top level of a kernel");
-  builder.setInsertionPoint(loop);
-  Value lower = loop.getLowerBound()[0], step = loop.getStep()[0];
-  Value range = arith::SubIOp::create(builder, loc, loop.getUpperBound()[0], lower);
-  auto cut = [&](Value n) -> Value {
-    Value part = arith::DivUIOp::create(builder, loc, arith::MulIOp::create(builder, loc, range, n), pieces);
-    return arith::AddIOp::create(builder, loc, lower, part);
-  };
-  Value one = arith::ConstantIndexOp::create(builder, loc, 1);
-  Value begin = cut(piece), end = cut(arith::AddIOp::create(builder, loc, piece, one));
-  auto sequential = scf::ForOp::create(builder, loc, begin, end, step);
-  loop.getInductionVars()[0].replaceAllUsesWith(sequential.getInductionVar());
-  loop.getBody()->getTerminator()->erase();
-  Block *body = sequential.getBody();
-  body->getOperations().splice(body->getTerminator()->getIterator(), loop.getBody()->getOperations());
-  loop.erase();
-  return success();
+  for (auto [number, loop] : llvm::enumerate(loops)) {
+    if (loop.getNumLoops() != 1 || loop.getNumReductions())
+      return loop.emitError("expects 1-D scf.parallel without reductions at the top level of a kernel");
+    builder.setInsertionPoint(loop);
+    Value lower = loop.getLowerBound()[0], step = loop.getStep()[0];
+    Value range = arith::SubIOp::create(builder, loc, loop.getUpperBound()[0], lower);
+    auto cut = [&](Value n) -> Value {
+      Value part = arith::DivUIOp::create(builder, loc, arith::MulIOp::create(builder, loc, range, n), pieces);
+      return arith::AddIOp::create(builder, loc, lower, part);
+    };
+    Value one = arith::ConstantIndexOp::create(builder, loc, 1);
+    Value begin = cut(piece), end = cut(arith::AddIOp::create(builder, loc, piece, one));
+    Value isOn = arith::CmpIOp::create(builder, loc, arith::CmpIPredicate::eq, kernel.getArgument(position + 2),
+                                       arith::ConstantIndexOp::create(builder, loc, number));
+    end = arith::SelectOp::create(builder, loc, isOn, end, begin);
+    auto sequential = scf::ForOp::create(builder, loc, begin, end, step);
+    loop.getInductionVars()[0].replaceAllUsesWith(sequential.getInductionVar());
+    loop.getBody()->getTerminator()->erase();
+    Block *body = sequential.getBody();
+    body->getOperations().splice(body->getTerminator()->getIterator(), loop.getBody()->getOperations());
+    loop.erase();
+  }
+  return loops.size();
+}
+
+/// Scratch at the top level of the kernel is shared by its loops, each of which
+/// is a call of its own here: it becomes a global.
+void shareScratch(func::FuncOp kernel) {
+  for (auto [n, alloca] : llvm::enumerate(llvm::to_vector(kernel.getOps<memref::AllocaOp>()))) {
+    OpBuilder builder(kernel);
+    std::string name = ("shared_" + llvm::Twine(n)).str();
+    memref::GlobalOp::create(builder, alloca.getLoc(), name, builder.getStringAttr("private"), alloca.getType(),
+                             builder.getUnitAttr(), /*constant=*/false, builder.getI64IntegerAttr(64));
+    builder.setInsertionPoint(alloca);
+    alloca.replaceAllUsesWith(
+        memref::GetGlobalOp::create(builder, alloca.getLoc(), alloca.getType(), name).getResult());
+    alloca.erase();
+  }
 }
 
 /// Moves scratch of static size to the function's entry, where LLVM gives it
@@ -282,6 +300,7 @@ struct Kernel::Impl {
   /// Rank and static sizes of each memref argument.
   std::vector<std::vector<int64_t>> shapes;
   bool hasUnknownArgument = false;
+  int64_t numLoops = 0; ///< at the top level of the kernel
   std::string assembly, ir;
   /// What the assembly is made of when somebody asks for it.
   std::unique_ptr<llvm::LLVMContext> context = std::make_unique<llvm::LLVMContext>();
@@ -315,12 +334,15 @@ std::unique_ptr<Kernel> Kernel::Impl::finish(OwningOpRef<ModuleOp> module, Targe
     else
       impl->hasUnknownArgument = true;
   }
-  isMemRef.append(2, false);
+  isMemRef.append(3, false);
   std::string name = kernel.getSymName().str();
   kernel->setAttr("llvm.emit_c_interface", UnitAttr::get(kernel.getContext()));
+  shareScratch(kernel);
   hoistScratch(kernel);
-  if (failed(cutParallelLoop(kernel)) || failed(lowerToLLVM(*module)))
+  FailureOr<int64_t> loops = cutParallelLoops(kernel);
+  if (failed(loops) || failed(lowerToLLVM(*module)))
     return nullptr;
+  impl->numLoops = *loops;
 
   std::unique_ptr<llvm::Module> llvmModule = translateModuleToLLVMIR(*module, *impl->context);
   impl->machine = makeMachine(target);
@@ -409,13 +431,14 @@ bool Kernel::call(ArrayRef<const Buffer *> buffers, int64_t pieces) {
       descriptor[3 + sizes.size() + n] = stride;
     descriptors.push_back(std::move(descriptor));
   }
-  int64_t piece = 0;
+  int64_t piece = 0, phase = 0;
   SmallVector<void *> arguments;
   for (auto &descriptor : descriptors)
     arguments.push_back(descriptor.data());
-  arguments.append({&piece, &pieces});
-  for (piece = pieces; piece-- > 0;)
-    impl->function(arguments.data());
+  arguments.append({&piece, &pieces, &phase});
+  for (; phase < std::max<int64_t>(impl->numLoops, 1); ++phase)
+    for (piece = pieces; piece-- > 0;)
+      impl->function(arguments.data());
   return true;
 }
 

@@ -75,8 +75,8 @@ public:
   static std::unique_ptr<Kernel> compileText(llvm::StringRef isa, llvm::StringRef text);
   ~Kernel();
 
-  /// Calls with buffers for the function's memref arguments. The range of the
-  /// top-level scf.parallel, of which there must be at most one, is cut into
+  /// Calls with buffers for the function's memref arguments. The range of each
+  /// top-level scf.parallel, one after the other, is cut into
   /// `pieces` parts that run in reverse order: a kernel whose iterations depend
   /// on each other, or on the cut, gives other results. False, without a call,
   /// if an argument does not fit the signature.

@@ -302,53 +302,61 @@ FailureOr<func::FuncOp> buildAttention(OpBuilder &builder, Location loc, const A
   if (!canBuildAttention(spec, &reason))
     return emitError(loc, "cannot build an attention kernel: ") << reason;
   SmallVector<Type> types(spec.types.begin(), spec.types.end());
+  bool canBeFew = canEmitAttentionRow(spec);
+  AttentionRowPlan plan;
+  if (canBeFew)
+    plan = AttentionRowPlan::get(spec);
   auto function = func::FuncOp::create(builder, loc, spec.symbol(), builder.getFunctionType(types, {}));
   function->setAttr(AttnDialect::kKernelAttr, builder.getUnitAttr());
   OpBuilder::InsertionGuard guard(builder);
   builder.setInsertionPointToStart(function.addEntryBlock());
   LaneBuilder k(builder, loc, spec.lanes, spec.hasScalef);
   ValueRange buffers = function.getArguments();
+  Value partials = plan.isSplit ? k.scratch(plan.partialSize(spec)) : Value();
 
   Value heads = getDimSize(k, spec, buffers, Dim::H), rows = getDimSize(k, spec, buffers, Dim::I);
   int64_t blockRows = spec.queryVectors * spec.lanes;
   Value blocks = k.ceilDiv(rows, blockRows);
-  // Few queries go one by one; whether they are few may be known only in the run.
-  Value isFew;
-  if (canEmitAttentionRow(spec)) {
-    isFew = k.less(rows, k.index(kMaxRowQueries + 1));
-    blocks = k.select(isFew, rows, blocks);
-  }
   // A later block of queries sees more keys than an earlier one where a limit
   // moves: the first with the last one, and so on, make equal work of every cut.
   bool isTriangle = llvm::any_of(spec.limits, [](const KeyLimit &l) { return l.movesWithQuery && l.isUpper; }) &&
                     llvm::none_of(spec.limits, [](const KeyLimit &l) { return l.movesWithQuery && !l.isUpper; });
-  Value total = k.mul(k.mul(getDimSize(k, spec, buffers, Dim::B), heads), blocks);
-  scf::ParallelOp::create(builder, loc, ValueRange{k.index(0)}, ValueRange{total}, ValueRange{k.index(1)},
-                          [&](OpBuilder &, Location, ValueRange position) {
-                            Value block = k.rem(position[0], blocks), row = k.div(position[0], blocks);
-                            Value batch = k.div(row, heads), head = k.rem(row, heads);
-                            auto one = [&] {
-                              AttentionRowScratch scratch = AttentionRowScratch::allocate(k, spec);
-                              emitAttentionRow(k, spec, buffers, scratch, batch, head, block);
-                              return LaneBuilder::Values();
-                            };
-                            auto many = [&] {
-                              if (isTriangle) {
-                                Value half = k.div(block, k.index(2)),
-                                      isOdd = k.less(k.index(0), k.rem(block, k.index(2)));
-                                block = k.select(isOdd, k.sub(k.sub(blocks, k.index(1)), half), half);
-                              }
-                              emitBlock(k, spec, buffers, batch, head, k.mul(block, blockRows), rows);
-                              return LaneBuilder::Values();
-                            };
-                            std::optional<int64_t> known = isFew ? LaneBuilder::constant(isFew) : 0;
-                            if (!known)
-                              k.branch(isFew, TypeRange(), one, many);
-                            else if (*known)
-                              one();
-                            else
-                              many();
-                          });
+  Value batches = getDimSize(k, spec, buffers, Dim::B), total = k.mul(k.mul(batches, heads), blocks);
+  // Few queries go one by one; whether they are few may be known only in the run.
+  Value isFew;
+  if (canBeFew) {
+    isFew = k.less(rows, k.index(kMaxRowQueries + 1));
+    total = k.select(isFew, countAttentionRowTasks(k, spec, plan, buffers, partials), total);
+  }
+  auto parallel = [&](Value count, llvm::function_ref<void(Value)> body) {
+    scf::ParallelOp::create(builder, loc, ValueRange{k.index(0)}, ValueRange{count}, ValueRange{k.index(1)},
+                            [&](OpBuilder &, Location, ValueRange position) { body(position[0]); });
+  };
+  parallel(total, [&](Value position) {
+    auto few = [&] {
+      emitAttentionRows(k, spec, plan, buffers, partials, position);
+      return LaneBuilder::Values();
+    };
+    auto many = [&] {
+      Value block = k.rem(position, blocks), row = k.div(position, blocks);
+      if (isTriangle) {
+        Value half = k.div(block, k.index(2)), isOdd = k.less(k.index(0), k.rem(block, k.index(2)));
+        block = k.select(isOdd, k.sub(k.sub(blocks, k.index(1)), half), half);
+      }
+      emitBlock(k, spec, buffers, k.div(row, heads), k.rem(row, heads), k.mul(block, blockRows), rows);
+      return LaneBuilder::Values();
+    };
+    std::optional<int64_t> known = isFew ? LaneBuilder::constant(isFew) : 0;
+    if (!known)
+      k.branch(isFew, TypeRange(), few, many);
+    else if (*known)
+      few();
+    else
+      many();
+  });
+  if (partials)
+    parallel(countAttentionRowMerges(k, spec, plan, buffers, partials),
+             [&](Value position) { emitAttentionRowMerge(k, spec, plan, buffers, partials, position); });
   func::ReturnOp::create(builder, loc);
   return function;
 }

@@ -114,7 +114,9 @@ bool canBuildAttention(const AttentionSpec &spec, std::string *reason = nullptr)
 /// the scores are computed twice then.
 ///
 /// One scf.parallel over (batch, head, query block); a result depends on
-/// nothing but its own head, so every cut gives the same bits.
+/// nothing but its own head, so every cut gives the same bits. Few queries on
+/// few heads split their keys, in parts that depend on the sizes alone; a
+/// second scf.parallel merges them.
 mlir::FailureOr<mlir::func::FuncOp> buildAttention(mlir::OpBuilder &builder, mlir::Location loc,
                                                    const AttentionSpec &spec);
 

@@ -1,145 +1,141 @@
-#include "passes/kernels/cpu/AttentionRow.h"
+#include "passes/kernels/cpu/AttentionRowEmitter.h"
 
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
-#include "passes/kernels/cpu/AttentionMask.h"
-#include "passes/kernels/cpu/AttentionOperands.h"
 #include "passes/kernels/cpu/RegionVectorizer.h"
-#include "llvm/Support/MathExtras.h"
 #include <limits>
 
 using namespace mlir;
 
 namespace attn {
-namespace {
 
 using Dim = AttentionOp::Dim;
 using Values = LaneBuilder::Values;
 using Predicate = arith::CmpFPredicate;
 
-constexpr float kLog2E = 1.44269504f;
-constexpr float kInfinity = std::numeric_limits<float>::infinity();
+static constexpr float kLog2E = 1.44269504f;
+static constexpr float kInfinity = std::numeric_limits<float>::infinity();
 /// Accumulators of the sum of values: the latency of an FMA times its rate.
-constexpr int64_t kChains = 8;
+static constexpr int64_t kChains = 8;
 /// Keys and values are prefetched by this many rows.
-constexpr int64_t kAhead = 32;
+static constexpr int64_t kAhead = 32;
 /// Wider keys are taken a register at a time in a loop, with the query in memory.
-constexpr int64_t kInRegisters = 8;
+static constexpr int64_t kInRegisters = 8;
 
-class RowEmitter {
-public:
-  RowEmitter(LaneBuilder &k, const AttentionSpec &spec, ValueRange buffers, const AttentionRowScratch &scratch,
-             Value batch, Value head, Value row, bool takesPart = false)
-      : k(k), spec(spec), buffers(buffers), scratch(scratch), takesPart(takesPart),
-        keyWidth(*spec.getStaticSize(Dim::D)), valueWidth(*spec.getStaticSize(Dim::E)),
-        pureScale(takesPart ? std::nullopt : spec.getPureScale()), batch(batch), head(head), row(row),
-        numKeys(getDimSize(k, spec, buffers, Dim::J)), mask(k, spec, buffers, batch, head, numKeys),
-        weights(scratch.weights), sums(scratch.result), wide(scratch.wide) {
-    auto view = [&](size_t n) { return viewHead(k, buffers[n], spec.maps[n], batch, head); };
-    query = view(spec.query);
-    if (spec.kind != ScoreKind::given)
-      key = view(spec.keyOperand);
-    if (spec.kind == ScoreKind::additive)
-      alignment = view(spec.alignment);
-    for (size_t operand : spec.denseMasks)
-      dense.push_back(view(operand));
-    value = view(spec.value);
-    result = view(spec.result);
-    for (size_t n = 0; n < spec.numCaptures; ++n)
-      captures.push_back(view(spec.firstCapture + n));
-    bounds = mask.bounds(row, row);
-    if (takesPart)
-      bounds.lower = k.index(0), bounds.upper = numKeys;
-  }
-  void emit();
-
-private:
-  Values loadRow(const HeadView &view, Value base);
-  Value term(Value elements, Value query, Value weight, int64_t rest, Value sum);
-  Value products(Value first, bool isEdge);
-  Value scoreTile(Value first, bool isEdge);
-  Value sumLanes(Values rows);
-  Value readCapture(const HeadView &capture, Value first, bool isEdge);
-  Value maximumOf(Value first, Value count);
-  void addValues(Value first, Value count, Value factor);
-  Value normaliser(Value sum);
-  void storeResult(Value factor);
-
-  int64_t chunks(int64_t width) const { return llvm::divideCeil(width, k.lanes); }
-  /// Lanes n*lanes... of a dense row of `width` elements at `offset`.
-  Value loadChunk(const HeadView &view, Value offset, int64_t n, int64_t width) {
-    int64_t rest = width - n * k.lanes;
-    offset = k.add(offset, n * k.lanes);
-    return k.toF32(rest < k.lanes ? k.loadFirst(view.flat, offset, k.index(rest), k.lanes)
-                                  : k.loadVector(view.flat, offset));
-  }
-  void prefetch(const HeadView &view, Value offset) {
-    memref::PrefetchOp::create(k.b, k.loc, view.flat, offset, /*isWrite=*/false, /*localityHint=*/3,
-                               /*isDataCache=*/true);
-  }
-  /// exp of a difference of scores.
-  Value exp(Value difference) { return k.exp2(pureScale ? difference : k.mulf(difference, k.splat(kLog2E))); }
-  Value isEmptyRow(Value sum) { return k.compare(Predicate::OLT, sum, k.splat(0.5f)); }
-
-  LaneBuilder &k;
-  const AttentionSpec &spec;
-  const ValueRange buffers;
-  const AttentionRowScratch &scratch;
-  const bool takesPart; ///< hidden keys count: the row sees no other
-  const int64_t keyWidth, valueWidth;
-  const std::optional<double> pureScale;
-  Value batch, head, row, numKeys;
-  KeyMask mask;
-  KeyMask::Bounds bounds;
-  Value weights, sums, wide;
-  HeadView query, key, value, alignment, result;
-  SmallVector<HeadView> captures, dense;
-  Values queryChunks, alignmentChunks;
-};
-
-void RowEmitter::emit() {
+RowEmitter::RowEmitter(LaneBuilder &k, const AttentionSpec &spec, ValueRange buffers,
+                       const AttentionRowScratch &scratch, const AttentionRowPlace &place, bool takesPart)
+    : k(k), spec(spec), buffers(buffers), scratch(scratch), place(place), takesPart(takesPart),
+      keyWidth(*spec.getStaticSize(Dim::D)), valueWidth(*spec.getStaticSize(Dim::E)),
+      pureScale(takesPart ? std::nullopt : spec.getPureScale()), batch(place.batch), head(place.head), row(place.row),
+      numKeys(getDimSize(k, spec, buffers, Dim::J)), mask(k, spec, buffers, batch, head, numKeys),
+      weights(scratch.weights) {
+  auto view = [&](size_t n) { return viewHead(k, buffers[n], spec.maps[n], batch, head); };
+  query = view(spec.query);
   if (spec.kind != ScoreKind::given)
-    queryChunks = loadRow(query, query.along(k, query.base, Dim::I, row));
+    key = view(spec.keyOperand);
   if (spec.kind == ScoreKind::additive)
-    alignmentChunks = loadRow(alignment, alignment.base);
-  for (Value &chunk : queryChunks)
+    alignment = view(spec.alignment);
+  for (size_t operand : spec.denseMasks)
+    dense.push_back(view(operand));
+  value = view(spec.value);
+  result = view(spec.result);
+  for (size_t n = 0; n < spec.numCaptures; ++n)
+    captures.push_back(view(spec.firstCapture + n));
+  bounds = mask.bounds(row, row);
+  if (takesPart)
+    bounds.lower = k.index(0), bounds.upper = numKeys;
+}
+
+/// exp of a difference of scores.
+Value RowEmitter::exp(Value difference) { return k.exp2(pureScale ? difference : k.mulf(difference, k.splat(kLog2E))); }
+
+/// exp(before - after); 1 itself where nothing moved: the roundings of many blocks would add up.
+Value RowEmitter::rescaling(Value before, Value after) {
+  return k.select(k.compare(Predicate::OEQ, before, after), k.splat(1), exp(k.subf(before, after)));
+}
+
+/// What is subtracted from the scores: 0 while no key counts, or only a NaN.
+Value RowEmitter::orZero(Value maximum) {
+  return k.select(k.compare(Predicate::OGT, maximum, k.splat(-kInfinity)), maximum, k.splat(0));
+}
+
+Value RowEmitter::isEmptyRow(Value sum) { return k.compare(Predicate::OLT, sum, k.splat(0.5f)); }
+
+void RowEmitter::prefetch(const HeadView &view, Value offset) {
+  memref::PrefetchOp::create(k.b, k.loc, view.flat, offset, /*isWrite=*/false, /*localityHint=*/3,
+                             /*isDataCache=*/true);
+}
+
+void RowEmitter::begin() {
+  for (int64_t n = 0; n < chunks(valueWidth) + 2; ++n)
+    k.store(k.splat(n == chunks(valueWidth) ? -kInfinity : 0), place.records, sumsAt(n));
+  if (spec.kind == ScoreKind::given)
+    return;
+  Values staged = loadRow(query, query.along(k, query.base, Dim::I, row));
+  for (Value &chunk : staged)
     chunk = pureScale ? k.mulf(chunk, k.splat(*pureScale * kLog2E)) : chunk;
-  Values chunksInOrder(queryChunks);
-  chunksInOrder.append(alignmentChunks);
-  for (auto [n, chunk] : llvm::enumerate(chunksInOrder))
-    if (wide)
-      k.store(chunk, wide, k.index(n * k.lanes));
-  Value zero = k.splat(0), low = k.splat(-kInfinity);
-  for (int64_t n = 0; n < chunks(valueWidth); ++n)
-    k.store(zero, sums, k.index(n * k.lanes));
-  // The maximum is the same in all lanes; each lane has a sum of its own.
-  Values state =
-      k.loop(bounds.lower, bounds.upper, spec.keyBlock, {low, zero}, [&](Value first, ValueRange carried) -> Values {
-        Value count = k.min(k.sub(bounds.upper, first), k.index(spec.keyBlock));
-        Value maximum = k.maxf(maximumOf(first, count), carried[0]);
-        // With no key yet, or a NaN, subtract 0.
-        maximum = k.select(k.compare(Predicate::OGT, maximum, low), maximum, zero);
-        Value factor = exp(k.subf(carried[0], maximum));
-        Values sum = k.loop(k.index(0), count, k.lanes, zero, [&](Value n, ValueRange inner) -> Values {
-          Value weight = exp(k.subf(k.loadVector(weights, n), maximum));
-          k.store(weight, weights, n);
-          return {k.addf(inner.front(), weight)};
-        });
-        addValues(first, count, factor);
-        // A block's sum first: short sums keep 128k keys accurate.
-        return {maximum, k.fma(carried[1], factor, sum.front())};
-      });
-  Value sum = k.acrossLanes(state[1], [&](Value x, Value y) { return k.addf(x, y); });
-  if (!spec.letsHiddenTakePart() || takesPart)
-    return storeResult(normaliser(sum));
-  auto nothing = [](auto emit) {
-    return [=] {
-      emit();
-      return Values();
-    };
+  if (spec.kind == ScoreKind::additive)
+    staged.append(loadRow(alignment, alignment.base));
+  for (auto [n, chunk] : llvm::enumerate(staged))
+    k.store(chunk, scratch.queries, k.add(place.query, n * k.lanes));
+}
+
+void RowEmitter::addKeys(Value first, Value upper) {
+  end = upper;
+  queryChunks.clear(), alignmentChunks.clear();
+  int64_t all = spec.kind == ScoreKind::given ? 0 : chunks(keyWidth);
+  for (int64_t n = 0; n < all; ++n) {
+    queryChunks.push_back(k.loadVector(scratch.queries, k.add(place.query, n * k.lanes)));
+    if (spec.kind == ScoreKind::additive)
+      alignmentChunks.push_back(k.loadVector(scratch.queries, k.add(place.query, (all + n) * k.lanes)));
+  }
+  Value count = k.sub(upper, first), before = loadRecord(maximumAt(place.record));
+  Value maximum = k.maxf(maximumOf(first, count), before), reference = orZero(maximum);
+  Value factor = rescaling(before, reference);
+  Values sum = k.loop(k.index(0), count, k.lanes, k.splat(0), [&](Value n, ValueRange inner) -> Values {
+    Value weight = exp(k.subf(k.loadVector(weights, n), reference));
+    k.store(weight, weights, n);
+    return {k.addf(inner.front(), weight)};
+  });
+  addValues(first, count, factor);
+  // A block's sum first: short sums keep 128k keys accurate.
+  Value total = k.fma(loadRecord(totalAt(place.record)), factor, sum.front());
+  k.store(total, place.records, totalAt(place.record));
+  k.store(maximum, place.records, maximumAt(place.record));
+}
+
+void RowEmitter::merge(Value other) {
+  Value mine = loadRecord(maximumAt(place.record)), its = loadRecord(maximumAt(other));
+  Value maximum = k.maxf(mine, its), reference = orZero(maximum);
+  Value keeps = rescaling(mine, reference), takes = rescaling(its, reference);
+  auto add = [&](Value to, Value from) {
+    k.store(k.fma(loadRecord(from), takes, k.mulf(loadRecord(to), keeps)), place.records, to);
   };
-  k.branch(k.unlikely(k.any(isEmptyRow(sum))), TypeRange(),
-           nothing([&] { RowEmitter(k, spec, buffers, scratch, batch, head, row, /*takesPart=*/true).emit(); }),
-           nothing([&] { storeResult(normaliser(sum)); }));
+  for (int64_t n = 0; n < chunks(valueWidth); ++n)
+    add(sumsAt(n), k.add(other, n * k.lanes));
+  add(totalAt(place.record), totalAt(other));
+  k.store(maximum, place.records, maximumAt(place.record));
+}
+
+void RowEmitter::finish() {
+  Value sum = k.acrossLanes(loadRecord(totalAt(place.record)), [&](Value x, Value y) { return k.addf(x, y); });
+  auto store = [&] {
+    storeResult(normaliser(sum));
+    return Values();
+  };
+  if (!spec.letsHiddenTakePart() || takesPart) {
+    store();
+    return;
+  }
+  // Once more from the start, with hidden keys in a row that sees no other.
+  auto again = [&] {
+    RowEmitter all(k, spec, buffers, scratch, place, /*takesPart=*/true);
+    all.begin();
+    k.loop(k.index(0), numKeys, spec.keyBlock,
+           [&](Value first) { all.addKeys(first, k.min(k.add(first, spec.keyBlock), numKeys)); });
+    all.finish();
+    return Values();
+  };
+  k.branch(k.unlikely(k.any(isEmptyRow(sum))), TypeRange(), again, store);
 }
 
 /// The key width of a query or of the alignment, as f32; 0 in lanes beyond it.
@@ -229,8 +225,9 @@ Value RowEmitter::products(Value first, bool isEdge) {
       prefetch(key, k.add(key.along(k, offset, Dim::J, k.index(kAhead)), d));
   if (all > kInRegisters)
     rows = k.loop(k.index(0), k.index(whole * k.lanes), k.lanes, rows, [&](Value d, ValueRange carried) {
-      Value weight = alignmentChunks.empty() ? Value() : k.loadVector(wide, k.add(d, all * k.lanes));
-      return step(d, k.loadVector(wide, d), weight, k.lanes, carried);
+      Value at = k.add(place.query, d);
+      Value weight = alignmentChunks.empty() ? Value() : k.loadVector(scratch.queries, k.add(at, all * k.lanes));
+      return step(d, k.loadVector(scratch.queries, at), weight, k.lanes, carried);
     });
   for (int64_t n = all > kInRegisters ? whole : 0; n < all; ++n)
     rows = step(k.index(n * k.lanes), queryChunks[n], alignmentChunks.empty() ? Value() : alignmentChunks[n],
@@ -238,7 +235,7 @@ Value RowEmitter::products(Value first, bool isEdge) {
   return sumLanes(rows);
 }
 
-/// Scores of a register of keys from `first` on; -inf beyond the last one.
+/// Scores of a register of keys from `first` on; -inf beyond the end.
 Value RowEmitter::scoreTile(Value first, bool isEdge) {
   Value scores = products(first, isEdge);
   auto keyIndices = [&]() -> Value {
@@ -277,7 +274,7 @@ Value RowEmitter::scoreTile(Value first, bool isEdge) {
   if (!isEdge)
     return scores;
   auto maskType = VectorType::get({k.lanes}, k.b.getI1Type());
-  Value isKey = vector::CreateMaskOp::create(k.b, k.loc, maskType, k.sub(bounds.upper, first));
+  Value isKey = vector::CreateMaskOp::create(k.b, k.loc, maskType, k.sub(end, first));
   return k.select(isKey, scores, k.splat(-kInfinity));
 }
 
@@ -354,9 +351,8 @@ void RowEmitter::addValues(Value first, Value count, Value factor) {
       Values column;
       for (int64_t u = 0; u < unroll; ++u)
         column.push_back(partial[u * width + c]);
-      Value offset = k.index((begin + c) * k.lanes);
       Value sum = k.tree(column, [&](Value x, Value y) { return k.addf(x, y); });
-      k.store(k.fma(k.loadVector(sums, offset), factor, sum), sums, offset);
+      k.store(k.fma(loadRecord(sumsAt(begin + c)), factor, sum), place.records, sumsAt(begin + c));
     }
   }
 }
@@ -389,10 +385,10 @@ void RowEmitter::storeResult(Value factor) {
   bool isDense = result.isContiguous(Dim::E);
   Type type = result.elementType();
   for (int64_t n = 0; n < chunks(valueWidth); ++n) {
-    Value offset = k.index(n * k.lanes), chunk = k.mulf(k.loadVector(sums, offset), factor);
+    Value offset = k.index(n * k.lanes), chunk = k.mulf(loadRecord(sumsAt(n)), factor);
     int64_t rest = valueWidth - n * k.lanes;
     if (!isDense)
-      k.store(chunk, sums, offset);
+      k.store(chunk, place.records, sumsAt(n));
     else if (rest < k.lanes)
       k.storeFirst(k.fromF32(chunk, type), result.flat, k.add(base, offset), k.index(rest));
     else
@@ -400,21 +396,9 @@ void RowEmitter::storeResult(Value factor) {
   }
   if (!isDense)
     k.loop(k.index(0), k.index(valueWidth), 1, [&](Value e) {
-      memref::StoreOp::create(k.b, k.loc, k.fromF32(k.load(sums, e), type), result.flat,
+      memref::StoreOp::create(k.b, k.loc, k.fromF32(k.load(place.records, k.add(place.record, e)), type), result.flat,
                               result.along(k, base, Dim::E, e));
     });
-}
-
-} // namespace
-
-AttentionRowScratch AttentionRowScratch::allocate(LaneBuilder &k, const AttentionSpec &spec) {
-  int64_t keyWidth = llvm::alignTo(*spec.getStaticSize(Dim::D), k.lanes);
-  AttentionRowScratch scratch;
-  scratch.weights = k.scratch(llvm::alignTo(spec.keyBlock, k.lanes));
-  scratch.result = k.scratch(llvm::alignTo(*spec.getStaticSize(Dim::E), k.lanes));
-  if (spec.kind != ScoreKind::given && keyWidth / k.lanes > kInRegisters)
-    scratch.wide = k.scratch(2 * keyWidth);
-  return scratch;
 }
 
 bool canEmitAttentionRow(const AttentionSpec &spec) {
@@ -425,11 +409,6 @@ bool canEmitAttentionRow(const AttentionSpec &spec) {
   };
   return spec.normalizer == Normalizer::softmax && !spec.hasWeightSweep() && spec.extras.empty() &&
          isDense(spec.value, Dim::E) && (spec.kind == ScoreKind::given || isDense(spec.keyOperand, Dim::D));
-}
-
-void emitAttentionRow(LaneBuilder &k, const AttentionSpec &spec, ValueRange buffers, const AttentionRowScratch &scratch,
-                      Value batch, Value head, Value row) {
-  RowEmitter(k, spec, buffers, scratch, batch, head, row).emit();
 }
 
 } // namespace attn

@@ -10,25 +10,63 @@ namespace attn {
 /// as much as 16 of them whether it is full or not.
 inline constexpr int64_t kMaxRowQueries = 4;
 
-/// Whether emitAttentionRow serves `spec`: key and value rows lie dense, and
-/// there is no weight region.
+/// Whether rows serve `spec`: key and value rows lie dense, and there is no
+/// weight region.
 bool canEmitAttentionRow(const AttentionSpec &spec);
 
-/// Memory of one query.
-struct AttentionRowScratch {
-  mlir::Value weights; ///< [keyBlock]
-  mlir::Value result;  ///< [value width, up to a multiple of lanes]
-  mlir::Value wide;    ///< the query and the alignment, where they exceed the registers
+/// What one task computes of a spec that canEmitAttentionRow.
+struct AttentionRowPlan {
+  /// So many tasks keep a machine busy; with fewer, each gets a part of the keys.
+  static constexpr int64_t kTasks = 16;
+  /// Fewer keys are not worth a task.
+  static constexpr int64_t kKeysOfChunk = 512;
+  /// Without parts of the keys, heads share a read only if so many tasks remain.
+  static constexpr int64_t kMinTasks = 8;
+  static constexpr int64_t kMaxSharing = 16;
+  /// f32 on the stack of the kernel, for what parts of the keys give.
+  static constexpr int64_t kMaxPartials = 64 << 10;
 
-  static AttentionRowScratch allocate(LaneBuilder &k, const AttentionSpec &spec);
+  int64_t heads = 1; ///< neighbours that read the same keys
+  int64_t rows = 1;
+  bool isSplit = false; ///< into parts of the keys
+
+  static AttentionRowPlan get(const AttentionSpec &spec);
+  static int64_t recordSize(const AttentionSpec &spec);
+  /// f32 for the records of all parts of all rows, where there is more than one part.
+  int64_t partialSize(const AttentionSpec &spec) const { return 2 * kTasks * heads * rows * recordSize(spec); }
 };
 
-/// Emits the attention of query `row` of one batch and head, for decoding:
-/// scores with the key width along the lanes, softmax with the keys, and the
-/// sum of values with the value width along the lanes, so that keys and values
-/// stream through once. Internal to the attention family.
-void emitAttentionRow(LaneBuilder &k, const AttentionSpec &spec, mlir::ValueRange buffers,
-                      const AttentionRowScratch &scratch, mlir::Value batch, mlir::Value head, mlir::Value row);
+/// Memory of one task.
+struct AttentionRowScratch {
+  mlir::Value weights; ///< [keyBlock]
+  mlir::Value records; ///< one a row
+  mlir::Value queries; ///< by row: the query, and the alignment
+
+  static AttentionRowScratch allocate(LaneBuilder &k, const AttentionSpec &spec, const AttentionRowPlan &plan);
+  static int64_t queryWidth(const AttentionSpec &spec);
+};
+
+/// A row, and where its record and its query begin.
+struct AttentionRowPlace {
+  mlir::Value batch, head, row;
+  mlir::Value records, record; ///< memory, and where it begins
+  mlir::Value query;
+};
+
+/// Emits task `position`, for decoding: scores with the key width along the
+/// lanes, softmax with the keys, and the sum of values with the value width
+/// along the lanes, so that keys and values stream through once. `partials` is
+/// what all tasks share, null where keys are not split. Internal to the attention family.
+void emitAttentionRows(LaneBuilder &k, const AttentionSpec &spec, const AttentionRowPlan &plan,
+                       mlir::ValueRange buffers, mlir::Value partials, mlir::Value position);
+mlir::Value countAttentionRowTasks(LaneBuilder &k, const AttentionSpec &spec, const AttentionRowPlan &plan,
+                                   mlir::ValueRange buffers, mlir::Value partials);
+
+/// Emits the end of row `position` of those whose keys are split: its parts become one.
+void emitAttentionRowMerge(LaneBuilder &k, const AttentionSpec &spec, const AttentionRowPlan &plan,
+                           mlir::ValueRange buffers, mlir::Value partials, mlir::Value position);
+mlir::Value countAttentionRowMerges(LaneBuilder &k, const AttentionSpec &spec, const AttentionRowPlan &plan,
+                                    mlir::ValueRange buffers, mlir::Value partials);
 
 } // namespace attn
 
