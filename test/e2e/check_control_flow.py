@@ -305,6 +305,13 @@ agraph (int64 m, float[n] x) => (float[k] y)
   y = Loop (m, t, x) <body = b (int64 i, bool c, float[r] v) => (bool co, float[s] w) {
     u = Concat<axis=0>(v, v) w = Neg(u) co = Identity(c) }>
 }""", [], dict(m=scalar(100), x=f32(3)), "cannot allocate"),
+    "gigabytes": ("""
+agraph (int64 m, int64[1] size, float[n] x) => (float[k] y)
+{
+  t = Constant<value = bool {1}>()
+  y = Loop (m, t, x) <body = b (int64 i, bool c, float[r] v) => (bool co, float[s] w) {
+    more = ConstantOfShape(size) w = Concat<axis=0>(v, more) co = Identity(c) }>
+}""", [], dict(m=scalar(2**20), size=np.array([2**28]), x=f32(3)), "cannot allocate"),
     "huge_rows": ("""
 agraph (int64 m, float[n] x) => (float[n] y, float[m,n] all)
 {
@@ -327,7 +334,7 @@ agraph (int64 at, float[n,3] x) => (float[n] y)
 
 
 def limit_memory():
-    resource.setrlimit(resource.RLIMIT_AS, (8 << 30, 8 << 30))
+    resource.setrlimit(resource.RLIMIT_AS, (3 << 30, 3 << 30))
 
 
 def check_refused(tools, temporary, names):
