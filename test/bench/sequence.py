@@ -139,7 +139,8 @@ MODELS = {
     "luong-enc-s50": Model(luong_encoder, 1.05, 1.35),
     "luong-step": Model(luong_step, 0.02, 1.2),
     "luong-greedy20": Model(luong_greedy, 1.42, 1.4, narrow=True, weights={"attnc-weights-bf16": 2.5, "attnc-weights-int8": 2.5}),
-    "luong-beam5": Model(luong_beam, 0.36, 3.0, search=(f"--generate=beam:{BEAM}", "--bos=1", f"--max-length={STEPS}")),
+    "luong-beam5": Model(luong_beam, 0.36, 3.0, narrow=True, weights={"attnc-weights-bf16": 3.0, "attnc-weights-int8": 3.0},
+                         search=(f"--generate=beam:{BEAM}", "--bos=1", f"--max-length={STEPS}")),
     "bahdanau-enc-b16-s50": Model(bahdanau_encoder, 5.9, 1.05),
     "bahdanau-step-b16": Model(bahdanau_step, 0.23, 1.5),
 }
