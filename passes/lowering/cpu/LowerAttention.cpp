@@ -2,6 +2,7 @@
 #include "passes/Passes.h"
 #include "passes/graph/Decompose.h"
 #include "passes/kernels/cpu/Attention.h"
+#include "passes/lowering/cpu/FusionVerdict.h"
 #include "passes/lowering/cpu/KernelCall.h"
 
 #include "mlir/Dialect/Affine/IR/AffineOps.h"
@@ -58,29 +59,12 @@ struct LowerAttentionPass : attn::impl::LowerAttentionPassBase<LowerAttentionPas
       std::string reason = lower(op, kernels, TargetAttr::lookup(op));
       if (!reason.empty())
         remark::missed(loc, remarkOpts()) << remark::reason("{0}", reason);
-      addToReport(nodeName(loc), reason);
+      // Fusion without a kernel is worth little.
+      Builder b(&getContext());
+      completeVerdict(getOperation(), nodeName(loc),
+                      {b.getNamedAttr("kernel", b.getBoolAttr(reason.empty())),
+                       b.getNamedAttr("kernel_reason", b.getStringAttr(reason))});
     }
-  }
-
-  /// Completes the verdict on a fused attention: fusion without a kernel is worth little.
-  void addToReport(StringRef node, StringRef reason) {
-    auto report = getOperation()->getAttrOfType<ArrayAttr>(AttnDialect::kFusionReportAttr);
-    if (!report)
-      return;
-    Builder b(&getContext());
-    SmallVector<Attribute> verdicts(report.getValue());
-    for (Attribute &verdict : verdicts) {
-      auto fields = dyn_cast<DictionaryAttr>(verdict);
-      if (!fields || fields.contains("kernel") || fields.getAs<BoolAttr>("fused") != b.getBoolAttr(true) ||
-          fields.getAs<StringAttr>("node") != b.getStringAttr(node))
-        continue;
-      NamedAttrList list(fields);
-      list.set("kernel", b.getBoolAttr(reason.empty()));
-      list.set("kernel_reason", b.getStringAttr(reason));
-      verdict = list.getDictionary(&getContext());
-      break;
-    }
-    getOperation()->setAttr(AttnDialect::kFusionReportAttr, b.getArrayAttr(verdicts));
   }
 };
 

@@ -1,6 +1,7 @@
 #include "dialects/attn/AttnOps.h"
 #include "dialects/attn/NodeLocation.h"
 #include "passes/Passes.h"
+#include "passes/lowering/cpu/FusionVerdict.h"
 
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
@@ -140,29 +141,11 @@ struct PrepareAttentionPass : attn::impl::PrepareAttentionPassBase<PrepareAttent
       SmallVector<Attribute> copies = Preparation(op, rewriter).run();
       StringRef form = formOf(op);
       op->setAttr(kFormAttr, rewriter.getStringAttr(form));
-      addToReport(nodeName(op.getLoc()), form, copies);
-    }
-  }
-
-  void addToReport(StringRef node, StringRef form, ArrayRef<Attribute> copies) {
-    auto report = getOperation()->getAttrOfType<ArrayAttr>(AttnDialect::kFusionReportAttr);
-    if (!report)
-      return;
-    Builder b(&getContext());
-    SmallVector<Attribute> verdicts(report.getValue());
-    for (Attribute &verdict : verdicts) {
-      auto fields = dyn_cast<DictionaryAttr>(verdict);
-      if (!fields || fields.contains("form") || fields.getAs<BoolAttr>("fused") != b.getBoolAttr(true) ||
-          fields.getAs<StringAttr>("node") != b.getStringAttr(node))
-        continue;
-      NamedAttrList list(fields);
-      list.set("form", b.getStringAttr(form));
+      SmallVector<NamedAttribute> fields{rewriter.getNamedAttr("form", rewriter.getStringAttr(form))};
       if (!copies.empty())
-        list.set("copies", b.getArrayAttr(copies));
-      verdict = list.getDictionary(&getContext());
-      break;
+        fields.push_back(rewriter.getNamedAttr("copies", rewriter.getArrayAttr(copies)));
+      completeVerdict(getOperation(), nodeName(op.getLoc()), fields);
     }
-    getOperation()->setAttr(AttnDialect::kFusionReportAttr, b.getArrayAttr(verdicts));
   }
 };
 
