@@ -335,19 +335,22 @@ TEST_P(AttentionKindTest, NarrowElements) {
       a.score = kScale;
       a.activation = a.kind == "dot" ? "" : "%y = math.tanh %s : f32";
       a.dynamic = "ij";
-      Sizes sizes = {{'b', 2}, {'h', 2}, {'i', 1}, {'j', 1}, {'d', 40}, {'e', 20}};
-      auto kernel = compileAttention(isa, a, sizes);
-      ASSERT_TRUE(kernel);
-      for (int64_t i : {1, 40})
-        for (int64_t j : {5, 275}) {
-          sizes['i'] = i, sizes['j'] = j;
-          Operands o(a, sizes, i + j);
-          ASSERT_TRUE(kernel->call(o.all()));
-          Reference reference{scaled};
-          reference.activation = [](double x) { return std::tanh(x); };
-          ASSERT_EQ(compareWithReference(o, reference), "")
-              << element << " " << kind << ": " << i << " queries, " << j << " keys";
-        }
+      // Widths with and without a tail, queries one by one and in blocks, every rest of keys.
+      for (int64_t width : {20, 32}) {
+        Sizes sizes = {{'b', 2}, {'h', 2}, {'i', 1}, {'j', 1}, {'d', width == 20 ? 40 : 16}, {'e', width}};
+        auto kernel = compileAttention(isa, a, sizes);
+        ASSERT_TRUE(kernel);
+        for (int64_t i : {1, 3, 17})
+          for (int64_t j : {1, 9, 275}) {
+            sizes['i'] = i, sizes['j'] = j;
+            Operands o(a, sizes, i + j);
+            ASSERT_TRUE(kernel->call(o.all()));
+            Reference reference{scaled};
+            reference.activation = [](double x) { return std::tanh(x); };
+            ASSERT_EQ(compareWithReference(o, reference), "")
+                << element << " " << kind << ": " << i << " queries, " << j << " keys, width " << width;
+          }
+      }
     }
 }
 
