@@ -83,7 +83,7 @@ public:
         return failure();
       if (options.emit == EmitKind::Ptx)
         return writeBytes(ArrayRef<char>(images[0].bytes.data(), images[0].bytes.size()));
-    } else if (failed(runPasses("loops", [&](PassManager &pm) { buildLoopPipeline(pm); }))) {
+    } else if (failed(runPasses("loops", [&](PassManager &pm) { buildLoopPipeline(pm, options.marksRegions); }))) {
       return failure();
     }
     if (failed(placeWeights()) || failed(runPasses("LLVM dialect", [&](PassManager &pm) { buildLlvmPipeline(pm); })))
@@ -268,6 +268,7 @@ private:
     library.compilerVersion = kCompilerName;
     library.gpuImages = std::move(images);
     library.gpuKernels = std::move(kernelNames);
+    library.regions = describeRegions(*module);
     library.manifestJson = makeManifest(library, target, report.fusionJson);
     report.header =
         makeCHeader(library, llvm::sys::path::stem(options.outputName.empty() ? outputPath : options.outputName));

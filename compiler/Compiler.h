@@ -60,6 +60,8 @@ struct CompileOptions {
   /// A folder of objects of earlier compiles, as trusted as the compiler: what
   /// is found there is not compiled again ("": none).
   std::string cacheDir;
+  /// The library tells the runtime at the end of each fused region, for profiles.
+  bool marksRegions = false;
   /// Print the IR to stderr after every pass.
   bool printIrAfterAll = false;
   /// Write the IR after every pass into this folder ("" : do not).

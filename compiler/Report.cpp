@@ -144,4 +144,17 @@ void reportFusion(ModuleOp module, CompileReport &report) {
   llvm::raw_string_ostream(report.fusionJson) << json::Value(std::move(verdicts));
 }
 
+std::vector<RegionDescription> describeRegions(ModuleOp module) {
+  std::vector<RegionDescription> regions;
+  if (auto list = module->getAttrOfType<ArrayAttr>(AttnDialect::kRegionsAttr))
+    for (auto fields : list.getAsRange<DictionaryAttr>()) {
+      RegionDescription &region = regions.emplace_back();
+      region.name = fields.getAs<StringAttr>("name").str();
+      region.entry = fields.getAs<StringAttr>("entry").str();
+      for (auto node : fields.getAs<ArrayAttr>("nodes").getAsRange<StringAttr>())
+        region.nodes.push_back(node.str());
+    }
+  return regions;
+}
+
 } // namespace attn

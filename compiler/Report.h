@@ -10,6 +10,9 @@ namespace attn {
 /// Fails, with a diagnostic, for an element type that the ABI lacks.
 mlir::FailureOr<std::vector<EntryDescription>> describeEntries(mlir::ModuleOp module);
 
+/// The module's `attn.regions`, if it has any.
+std::vector<RegionDescription> describeRegions(mlir::ModuleOp module);
+
 /// Where no pass looked for attentions, writes the verdicts that say so to the
 /// module's `attn.fusion_report`: one a softmax.
 void noteUnrecognized(mlir::ModuleOp module, unsigned optLevel);

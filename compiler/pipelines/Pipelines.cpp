@@ -70,11 +70,13 @@ void attn::buildBufferPipeline(OpPassManager &pm) {
   pm.addPass(createCSEPass());
 }
 
-void attn::buildLoopPipeline(OpPassManager &pm) {
+void attn::buildLoopPipeline(OpPassManager &pm, bool marksRegions) {
   pm.addNestedPass<func::FuncOp>(createVectorizeLinalgPass());
   pm.addPass(createCanonicalizerPass());
   pm.addPass(createCSEPass());
   pm.addPass(createOutlineParallelPass());
+  if (marksRegions)
+    pm.addPass(createMarkRegionsPass());
   pm.addPass(createApproximateMathPass());
   pm.addNestedPass<func::FuncOp>(createExpandHalfFloatsPass());
   pm.addPass(createCanonicalizerPass());

@@ -25,7 +25,7 @@ void buildKernelPipeline(mlir::OpPassManager &pm, unsigned optLevel, llvm::Strin
 /// Entries on tensors to entries on buffers, all from one workspace.
 void buildBufferPipeline(mlir::OpPassManager &pm);
 /// linalg on buffers to vector loops, parallel loops to tasks.
-void buildLoopPipeline(mlir::OpPassManager &pm);
+void buildLoopPipeline(mlir::OpPassManager &pm, bool marksRegions = false);
 /// Kernels for what has one on a GPU, linalg for the rest.
 void buildGpuKernelPipeline(mlir::OpPassManager &pm, unsigned optLevel,
                             llvm::function_ref<bool(llvm::StringRef)> wants = nullptr);

@@ -34,6 +34,14 @@ def Attn_Dialect : Dialect {
     static constexpr ::llvm::StringLiteral kOffsetAttr = "attn.offset";
     /// On the lowered module: the texts that a run may end with.
     static constexpr ::llvm::StringLiteral kMessagesAttr = "attn.messages";
+    /// On a kernel that is a matrix product (A, B, ..., C), whatever its epilogue.
+    static constexpr ::llvm::StringLiteral kProductAttr = "attn.product";
+    /// On an attn.kernel: floating-point operations of its products, where the
+    /// compile knows them.
+    static constexpr ::llvm::StringLiteral kFlopsAttr = "attn.flops";
+    /// On the module: what its attn.mark ops count, an array of dictionaries
+    /// with the keys name, entry (strings) and nodes (array of strings).
+    static constexpr ::llvm::StringLiteral kRegionsAttr = "attn.regions";
     /// On the module: the names of its GPU kernels, by their numbers.
     static constexpr ::llvm::StringLiteral kGpuKernelsAttr = "attn.gpu_kernels";
     /// On an scf.parallel: fewer iterations are not worth a second thread.

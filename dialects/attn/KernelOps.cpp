@@ -91,7 +91,8 @@ LogicalResult KernelOp::bufferize(RewriterBase &rewriter, const BufferizationOpt
   for (auto [init, buffer] : llvm::zip(getInits(), inits))
     if (isa<TensorType>(init.getType()))
       results.push_back(buffer);
-  KernelOp::create(rewriter, getLoc(), TypeRange(), getCalleeAttr(), inputs, inits, getElementwiseAttr());
+  auto call = KernelOp::create(rewriter, getLoc(), TypeRange(), getCalleeAttr(), inputs, inits, getElementwiseAttr());
+  call->setDiscardableAttrs(llvm::to_vector((*this)->getDiscardableAttrs()));
   replaceOpWithBufferizedValues(rewriter, getOperation(), results);
   return success();
 }

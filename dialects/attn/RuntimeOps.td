@@ -60,6 +60,36 @@ def Attn_ParallelForOp : Attn_Op<"parallel_for", [DeclareOpInterfaceMethods<Symb
   }];
 }
 
+def Attn_MarkOp : Attn_Op<"mark"> {
+  let summary = "tell the runtime that a region of the entry is done";
+  let description = [{
+    What ran since the mark before (or since the entry began) is the region
+    `region` of the module's `attn.regions`. `flops` and `bytes` are what it did
+    in this run, as far as the compiler can tell; 0: unknown.
+
+    ```mlir
+    attn.mark 3 flops(%f) bytes(%b)
+    ```
+  }];
+  let arguments = (ins I32Attr:$region, Index:$flops, Index:$bytes);
+  let assemblyFormat = "$region `flops` `(` $flops `)` `bytes` `(` $bytes `)` attr-dict";
+}
+
+def Attn_NumThreadsOp : Attn_Op<"num_threads", [Pure]> {
+  let summary = "threads that serve parallel loops";
+  let description = [{
+    At most so many pieces are made of a parallel loop, the first ones an
+    iteration longer where they differ. For hints alone: results must not
+    depend on it.
+
+    ```mlir
+    %n = attn.num_threads : index
+    ```
+  }];
+  let results = (outs Index:$result);
+  let assemblyFormat = "attr-dict `:` type($result)";
+}
+
 def Attn_DeviceErrorOp : Attn_Op<"device_error", [Pure]> {
   let summary = "where kernels on a GPU note that an index is out of range";
   let description = [{

@@ -189,6 +189,12 @@ static int32_t parallelFor(attnrt_run *abi, attnrt_task_fn fn, void *arg, int64_
   return !finished || __atomic_load_n(&abi->error_message, __ATOMIC_RELAXED) != 0;
 }
 
+static void reportMark(attnrt_run *abi, int32_t region, int64_t flops, int64_t bytes) {
+  const attnrt_run_options &options = *runOf(abi).options;
+  if (options.on_mark)
+    options.on_mark(options.mark_context, region, flops, bytes);
+}
+
 static const char *messageOf(const attnrt_entry &entry, int32_t message) {
   return message >= 0 && message < entry.num_messages && entry.messages[message]
              ? entry.messages[message]
@@ -302,6 +308,8 @@ attnrt_status attnrt_session::run(const attnrt_run_options &options, const DLTen
   if (attnrt_status status = takeOutputs(entry, results, numOutputs))
     return status;
   run.session = this;
+  run.options = &options;
+  run.abi.mark = reportMark;
   run.stop.cancel = options.cancel ? &options.cancel->requested : nullptr;
   if (options.timeout_ns && __builtin_add_overflow(start, options.timeout_ns, &run.stop.deadline))
     run.stop.deadline = INT64_MAX;

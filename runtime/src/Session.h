@@ -44,6 +44,7 @@ struct Run {
   void *stream;               ///< of a run on a GPU
   int32_t lastKernel;         ///< launched, -1: none
   int32_t outputDevice;       ///< DLDeviceType
+  const attnrt_run_options *options;
 };
 
 /// The slot of an output that an entry asks for, its shape and bytes filled in;

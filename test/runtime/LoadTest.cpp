@@ -157,15 +157,15 @@ TEST_F(LoadTest, SomethingElse) {
 
 TEST_F(LoadTest, OtherAbi) {
   writeEdited([](attnrt_footer &footer) { footer.abi_version = ATTNRT_ABI_VERSION + 1; });
-  expectRefused(ATTNRT_INCOMPATIBLE, "compiled for ABI version 3, this runtime has 2: update the runtime");
+  expectRefused(ATTNRT_INCOMPATIBLE, "compiled for ABI version 4, this runtime has 3: update the runtime");
   writeEdited([](attnrt_footer &footer) { footer.abi_version = 0; });
-  expectRefused(ATTNRT_INCOMPATIBLE, "compiled for ABI version 0, this runtime has 2: compile the model again");
+  expectRefused(ATTNRT_INCOMPATIBLE, "compiled for ABI version 0, this runtime has 3: compile the model again");
   writeEdited([](attnrt_footer &footer) { footer.flags = 4; });
   expectRefused(ATTNRT_INCOMPATIBLE, "footer flags 0x4");
   writeVariant("fixture-newer.so");
-  expectRefused(ATTNRT_INCOMPATIBLE, "its code has ABI version 3, this runtime 2");
+  expectRefused(ATTNRT_INCOMPATIBLE, "its code has ABI version 4, this runtime 3");
   writeVariant("fixture-refuses.so");
-  expectRefused(ATTNRT_INCOMPATIBLE, "its code does not serve ABI version 2");
+  expectRefused(ATTNRT_INCOMPATIBLE, "its code does not serve ABI version 3");
 }
 
 TEST_F(LoadTest, MissingCpuFeatures) {

@@ -1,6 +1,7 @@
 // Sound runs, and what compiled code reports.
 #include "test/runtime/Support.h"
 
+#include <array>
 #include <cmath>
 #if defined(__x86_64__)
 #include <xmmintrin.h>
@@ -243,6 +244,26 @@ TEST_F(RunTest, NullArguments) {
   attnrt_model_release(nullptr);
   attnrt_cancel_request(nullptr);
   attnrt_cancel_destroy(nullptr);
+}
+
+TEST_F(RunTest, MarksReachTheirListener) {
+  Tensor<int64_t> count({}, 2), x({3}, 7);
+  const DLTensor *inputs[] = {&count.view, &x.view};
+  std::vector<std::array<int64_t, 3>> marks;
+  attnrt_run_options options = ATTNRT_RUN_OPTIONS_INIT;
+  options.entry = "regions";
+  for (bool listens : {true, false}) {
+    options.on_mark =
+        listens ? [](void *context, int32_t region, int64_t flops,
+                     int64_t bytes) { static_cast<decltype(marks) *>(context)->push_back({region, flops, bytes}); }
+                : decltype(options.on_mark)();
+    options.mark_context = &marks;
+    attnrt_output output = {};
+    ASSERT_EQ(attnrt_session_run(session.get(), &options, inputs, 2, &output, 1), ATTNRT_OK) << attnrt_last_error();
+    Managed y(output.tensor);
+    EXPECT_EQ(valuesOf<int64_t>(*y), std::vector<int64_t>({9, 9, 9}));
+  }
+  EXPECT_EQ(marks, (std::vector<std::array<int64_t, 3>>{{0, 0, 0}, {1, 10, 20}}));
 }
 
 TEST_F(RunTest, OptionsOfOtherVersions) {

@@ -174,9 +174,12 @@ static int32_t regions(attnrt_run *run, const attnrt_buffer *inputs) {
     return ATTNRT_RUN_STOPPED;
   for (int64_t i = 0; i < n; ++i)
     y[i] = ((const int64_t *)inputs[1].data)[i];
-  for (int64_t i = 0; i < count; ++i)
+  for (int64_t i = 0; i < count; ++i) {
     if (run->parallel_for(run, add_one, y, n))
       return ATTNRT_RUN_STOPPED;
+    if (i < 3)
+      run->mark(run, (int32_t)i, 10 * i, 20 * i);
+  }
   return ATTNRT_RUN_DONE;
 }
 

@@ -1,8 +1,10 @@
 // Times the runs of a model.
+#include "tools/attn-bench/Breakdown.h"
 #include "tools/options/Console.h"
 #include "tools/options/LibraryArgument.h"
 #include "tools/options/RunArguments.h"
 
+#include "llvm/Support/FileSystem.h"
 #include "llvm/Support/Format.h"
 #include "llvm/Support/raw_ostream.h"
 #include <algorithm>
@@ -25,6 +27,7 @@ constexpr ToolInfo kTool = {
     "At least 3 runs and 0.2 s of warm-up are not counted. Outputs are those of the last run.",
     "  attn-bench model.so --threads=2\n"
     "  attn-bench model.so --dim=batch:1 --dim=seq:128 --runs=100 --json\n"
+    "  attn-bench model.onnx --breakdown --profile=trace.json\n"
     "  attn-bench model.onnx --mcpu=x86-64-v3 --input=x=@x.npy --output=y=@y.npy\n",
     "  0  the model was measured\n"
     "  1  the command line is wrong, or a file cannot be read or written\n"
@@ -76,17 +79,21 @@ struct Measurement {
 /// Times runs until there are `runs` of them and `minMs` have passed. They take
 /// the sets of `inputs` in turn.
 bool measure(runner::Model &model, std::vector<std::vector<Tensor>> &inputs, std::vector<Tensor> &outputs,
-             uint64_t runs, double minMs, Measurement &result, runner::Failure &failure) {
+             uint64_t runs, double minMs, Measurement &result, Breakdown *breakdown, runner::Failure &failure) {
   double start = nowMs();
   for (uint64_t i = 0; i < kWarmupRuns || nowMs() - start < kWarmupMs; ++i)
     if (!model.run(inputs[i % inputs.size()], outputs, failure))
       return false;
   start = nowMs();
   for (uint64_t i = 0; i < runs || nowMs() - start < minMs; ++i) {
+    if (breakdown)
+      breakdown->beginRun();
     double before = nowMs();
     if (!model.run(inputs[i % inputs.size()], outputs, failure))
       return false;
     result.times.push_back(nowMs() - before);
+    if (breakdown)
+      breakdown->endRun();
   }
   return true;
 }
@@ -112,6 +119,20 @@ void printText(StringRef name, const Measurement &result, int32_t threads) {
          << threads << (threads == 1 ? " thread\n" : " threads\n") << "  median " << milliseconds(result.median())
          << " ms   min " << milliseconds(result.min()) << " ms   95% within " << milliseconds(result.p95()) << " ms\n"
          << format("  load %.1f ms   peak memory %.1f MiB\n", result.loadMs, peakResidentMb());
+}
+
+bool writeProfile(const Breakdown &regions, StringRef path, double peak) {
+  std::error_code error;
+  raw_fd_ostream os(path, error, sys::fs::OF_None);
+  if (!error) {
+    regions.writeTrace(os, peak);
+    os.close();
+    error = os.error();
+    os.clear_error();
+  }
+  if (error)
+    reportError("cannot write '" + path + "': " + error.message());
+  return !error;
 }
 
 } // namespace
@@ -151,7 +172,16 @@ int main(int argc, char **argv) {
   for (std::vector<Tensor> &set : inputs)
     if (runner::Fault fault = runner::makeInputs(model.entry(), options, set, error); fault != runner::Fault::None)
       return reportFault(fault, error);
-  if (!measure(model, inputs, outputs, runs ? runs : 3, minMs, result, failure))
+  Breakdown regions;
+  bool looksInside = line->has(OPT_breakdown) || line->has(OPT_profile);
+  if (looksInside) {
+    if (!regions.initialize(model.info().manifest_json, error)) {
+      reportError(library->name() + " cannot be profiled: " + error);
+      return ExitUsage;
+    }
+    regions.attach(model);
+  }
+  if (!measure(model, inputs, outputs, runs ? runs : 3, minMs, result, looksInside ? &regions : nullptr, failure))
     return reportFailure(library->name(), failure);
   if (!writeOutputs(written, outputs))
     return ExitUsage;
@@ -159,5 +189,12 @@ int main(int argc, char **argv) {
     printJson(result, model.threads());
   else
     printText(library->name(), result, model.threads());
+  if (looksInside) {
+    double peak = measurePeak(model.threads());
+    if (line->has(OPT_breakdown))
+      regions.print(line->has(OPT_json) ? errs() : outs(), peak);
+    if (line->has(OPT_profile) && !writeProfile(regions, line->text(OPT_profile), peak))
+      return ExitUsage;
+  }
   return finishOutput(ExitSuccess);
 }

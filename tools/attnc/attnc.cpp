@@ -181,6 +181,7 @@ Request readRequest(CommandLine &line) {
     job.import.shapes[name] = shape;
   job.compile.printIrAfterAll = line.has(OPT_mlir_print_ir_after_all);
   job.compile.dumpIrDir = line.text(OPT_dump_ir).str();
+  job.compile.marksRegions = line.has(OPT_mark_regions);
   job.compile.timing = line.has(OPT_mlir_timing);
 
   request.limits.memoryBytes = line.bytes(OPT_max_memory, machineMemory());

@@ -123,6 +123,8 @@ std::unique_ptr<LibraryArgument> LibraryArgument::prepare(CommandLine &line, int
   // Not beside the library, which is about to go.
   if (!line.has(OPT_reproducer))
     options.push_back("--reproducer=" + sys::path::stem(argument->given).str() + ".reproducer.mlir");
+  if (line.has(OPT_breakdown) || line.has(OPT_profile))
+    options.push_back("--mark-regions");
   return compile(std::move(argument), std::move(options), exitCode);
 }
 

@@ -56,6 +56,11 @@ defm runs : Eq<"runs", "N", "time N runs", g_bench, [BenchVis]>;
 defm min_time : Eq<"min-time", "SECONDS",
     "time runs until SECONDS have passed, at least 3 (default 1)", g_bench, [BenchVis]>;
 
+def breakdown : SimpleFlag<"breakdown",
+    "print the time of each fused region with its nodes, and its share of the peak that a loop of this machine reaches",
+    g_bench, [BenchVis]>;
+defm profile : Eq<"profile", "FILE",
+    "write the regions of the fastest run as a timeline for Perfetto or Chrome", g_bench, [BenchVis]>;
 defm rotate : Eq<"rotate", "N",
     "hold N copies of the inputs, which runs take in turn: a run then finds none of them in a cache (default 1)",
     g_bench, [BenchVis]>;
@@ -171,6 +176,9 @@ def mlir_print_ir_after_all : SimpleFlag<"mlir-print-ir-after-all",
 defm dump_ir : Eq<"dump-ir", "DIR", "write the IR after each pass into a file in DIR", g_inside, everyTool>;
 defm disable_pass : Eq<"disable-pass", "NAME",
     "leave out a pass of the graph and kernel stages, as attn-fold-layout; may be given again", g_inside, [AttncVis]>;
+def mark_regions : SimpleFlag<"mark-regions",
+    "make a library that attn-bench --breakdown and --profile can look into (a call more for each fused region)",
+    g_inside, [AttncVis]>;
 def mlir_timing : SimpleFlag<"mlir-timing", "print the time of each pass to standard error", g_inside, everyTool>;
 defm reproducer : Eq<"reproducer", "FILE",
     "where to write the IR and passes of a compile that dies, for attn-opt --run-reproducer "

@@ -227,6 +227,17 @@ std::string makeManifest(const LibraryDescription &d, TargetAttr target, llvm::S
                               {"entries", std::move(entries)},
                               {"weights", std::move(weights)},
                               {"fusion", std::move(fusion)}};
+  llvm::json::Array regions;
+  for (const RegionDescription &region : d.regions) {
+    llvm::json::Array nodes;
+    for (const std::string &node : region.nodes)
+      nodes.push_back(llvm::json::fixUTF8(node));
+    regions.push_back(llvm::json::Object{{"name", llvm::json::fixUTF8(region.name)},
+                                         {"entry", llvm::json::fixUTF8(region.entry)},
+                                         {"nodes", std::move(nodes)}});
+  }
+  if (!regions.empty())
+    manifest["regions"] = std::move(regions);
   std::string text;
   llvm::raw_string_ostream(text) << llvm::formatv("{0}", llvm::json::Value(std::move(manifest)));
   return text;

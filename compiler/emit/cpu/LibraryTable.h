@@ -40,6 +40,13 @@ struct GpuImage {
   std::string bytes;
 };
 
+/// What an attn.mark counts.
+struct RegionDescription {
+  std::string name; // of the kernel, or "loop", "copy", "serial loop", "start"
+  std::string entry;
+  std::vector<std::string> nodes; // of the model
+};
+
 /// What attnrt_library (abi.h) says of a library.
 struct LibraryDescription {
   std::vector<EntryDescription> entries;
@@ -48,8 +55,9 @@ struct LibraryDescription {
   std::string target;
   std::string compilerVersion;
   std::string manifestJson;
-  std::vector<GpuImage> gpuImages;     // none: the code runs on the CPU
-  std::vector<std::string> gpuKernels; // names, by their numbers
+  std::vector<RegionDescription> regions; // by their numbers; none: the library cannot be profiled
+  std::vector<GpuImage> gpuImages;        // none: the code runs on the CPU
+  std::vector<std::string> gpuKernels;    // names, by their numbers
 };
 
 /// The ABI's number for a dtype that the frontends use; 0 for any other.

@@ -123,6 +123,16 @@ def OutlineParallelPass : Pass<"attn-outline-parallel", "mlir::ModuleOp"> {
                            "::mlir::func::FuncDialect", "::attn::AttnDialect"];
 }
 
+def MarkRegionsPass : Pass<"attn-mark-regions", "mlir::ModuleOp"> {
+  let summary = "tell the runtime at the end of each region of an entry";
+  let description = [{
+    For profiles: an `attn.mark` after each kernel, parallel loop, copy and
+    serial loop of an entry, with the operations and bytes of its products and
+    buffers, and `attn.regions` on the module: a name and the model's nodes for each.
+  }];
+  let dependentDialects = ["::mlir::arith::ArithDialect", "::mlir::memref::MemRefDialect", "::attn::AttnDialect"];
+}
+
 def ApproximateMathPass : Pass<"attn-approximate-math", "mlir::ModuleOp"> {
   let summary = "math functions as polynomials, on scalars and vectors";
   let description = [{

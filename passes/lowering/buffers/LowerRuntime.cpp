@@ -266,7 +266,7 @@ private:
       return op->emitOpError("cannot stand in a parallel loop");
     auto result = llvm::TypeSwitch<Operation *, LogicalResult>(op)
                       .Case<OutputOp, WorkspaceOp, ParallelForOp, RequireOp, KernelOp, CheckIndexOp, WeightOp, PollOp,
-                            FetchOp, DeviceErrorOp, gpu::LaunchFuncOp>([&](auto each) { return lower(each); })
+                            FetchOp, DeviceErrorOp, MarkOp, NumThreadsOp, gpu::LaunchFuncOp>([&](auto each) { return lower(each); })
                       .Default([](Operation *other) { return other->emitOpError("has no lowering to the runtime"); });
     if (succeeded(result))
       op->erase();
@@ -333,6 +333,18 @@ private:
     Value none = LLVM::ZeroOp::create(b, loc(), ptr);
     Value status = callRuntime(offsetof(attnrt_run, parallel_for), i32, {none, none, constant(i64, 0)});
     stopIf(isNonzero(status));
+    return success();
+  }
+
+  LogicalResult lower(MarkOp op) {
+    callRuntime(offsetof(attnrt_run, mark), LLVM::LLVMVoidType::get(b.getContext()),
+                {constant(i32, op.getRegion()), asI64(op.getFlops()), asI64(op.getBytes())});
+    return success();
+  }
+
+  LogicalResult lower(NumThreadsOp op) {
+    Value count = load(i32, runContext, offsetof(attnrt_run, num_threads));
+    op.replaceAllUsesWith(arith::IndexCastOp::create(b, loc(), b.getIndexType(), count).getResult());
     return success();
   }
 

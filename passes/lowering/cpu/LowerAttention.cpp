@@ -12,6 +12,7 @@
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "mlir/Dialect/Utils/StaticValueUtils.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
 #include "mlir/IR/Remarks.h"
 
@@ -26,6 +27,20 @@ using namespace attn;
 namespace {
 
 remark::RemarkOpts remarkOpts() { return remark::RemarkOpts::name("attention").category("attn-lower-attention"); }
+
+/// Notes what the products of `op` cost, for profiles, where its sizes are
+/// fixed: of all pairs, though masks may hide some.
+void noteFlops(AttentionOp op, RewriterBase &rewriter) {
+  int64_t sizes[6];
+  for (auto [i, size] : llvm::enumerate(op.getIterationSizes(rewriter, op.getLoc()))) {
+    std::optional<int64_t> number = getConstantIntValue(size);
+    if (!number)
+      return;
+    sizes[i] = *number;
+  }
+  auto [b, h, i, j, d, e] = sizes;
+  op->setAttr(AttnDialect::kFlopsAttr, rewriter.getI64IntegerAttr(2 * b * h * i * j * (d + e)));
+}
 
 /// Replaces `op` by a kernel; otherwise it stays, to be decomposed, and the
 /// reason comes back.
@@ -45,6 +60,7 @@ std::string lower(AttentionOp op, KernelTable &kernels, TargetAttr target) {
   if (failed(op.reifyResultShapes(rewriter, shapes)))
     return "the sizes of the result are unknown";
   remark::passed(op.getLoc(), remarkOpts()) << remark::add("{0}", spec.symbol());
+  noteFlops(op, rewriter);
   replaceByKernel(rewriter, op, *kernel, op->getOperands(), shapes);
   return "";
 }

@@ -23,7 +23,7 @@
 extern "C" {
 #endif
 
-#define ATTNRT_ABI_VERSION 2u
+#define ATTNRT_ABI_VERSION 3u
 #define ATTNRT_FOOTER_MAGIC "ATTNLIB\1"
 #define ATTNRT_PAGE_SIZE 4096u
 #define ATTNRT_DIGEST_LEAF (1u << 20) // bytes
@@ -144,6 +144,11 @@ typedef struct attnrt_run {
   // Waits for what was launched and copies `bytes` from the device. Nonzero as
   // for launch.
   int32_t (*fetch)(struct attnrt_run *run, void *to, const void *from, uint64_t bytes);
+
+  // Called by entries that were compiled to be profiled, CPU or GPU: region
+  // number `region` of the manifest's "regions" is done, which did `flops`
+  // floating-point operations and touched at most `bytes` bytes (0: unknown).
+  void (*mark)(struct attnrt_run *run, int32_t region, int64_t flops, int64_t bytes);
 } attnrt_run;
 
 #define ATTNRT_FAIL_UNSUPPORTED 0x40000000

@@ -229,8 +229,13 @@ typedef struct attnrt_run_options {
   void *stream;
   // Where outputs lie that the runtime allocates: kDLCPU (or 0), or kDLCUDA.
   int32_t output_device;
+  // For a library that was compiled to be profiled (attnc --mark-regions): called
+  // on the thread of the run, with `mark_context`, at the end of each region of
+  // the manifest's "regions". Returns soon: its time counts as the next region's.
+  void (*on_mark)(void *context, int32_t region, int64_t flops, int64_t bytes);
+  void *mark_context;
 } attnrt_run_options;
-#define ATTNRT_RUN_OPTIONS_INIT {sizeof(attnrt_run_options), NULL, NULL, 0, NULL, NULL, 0}
+#define ATTNRT_RUN_OPTIONS_INIT {sizeof(attnrt_run_options), NULL, NULL, 0, NULL, NULL, 0, NULL, NULL}
 
 // Where an output goes. {NULL, 0, NULL}: the runtime allocates it.
 typedef struct attnrt_output {

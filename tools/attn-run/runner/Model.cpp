@@ -48,6 +48,8 @@ bool Model::run(std::vector<Tensor> &inputs, std::vector<Tensor> &outputs, Failu
   }
   attnrt_run_options options = ATTNRT_RUN_OPTIONS_INIT;
   options.entry = chosen->name;
+  options.on_mark = markFn;
+  options.mark_context = markContext;
   if (!check(attnrt_session_run(session, &options, pointers.data(), static_cast<int32_t>(pointers.size()),
                                 results.data(), static_cast<int32_t>(count)),
              failure))

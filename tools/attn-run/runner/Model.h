@@ -30,11 +30,20 @@ public:
   /// ones write into them and allocate nothing.
   bool run(std::vector<Tensor> &inputs, std::vector<Tensor> &outputs, Failure &failure);
 
+  /// Called at the end of each region of a run (attnrt_run_options.on_mark).
+  using MarkFn = void (*)(void *context, int32_t region, int64_t flops, int64_t bytes);
+  void onMark(MarkFn function, void *context) {
+    markFn = function;
+    markContext = context;
+  }
+
 private:
   attnrt_model *model = nullptr;
   attnrt_session *session = nullptr;
   const attnrt_model_info *description = nullptr;
   const attnrt_entry_info *chosen = nullptr;
+  MarkFn markFn = nullptr;
+  void *markContext = nullptr;
 };
 
 } // namespace attn::runner

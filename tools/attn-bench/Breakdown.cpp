@@ -1,0 +1,196 @@
+#include "tools/attn-bench/Breakdown.h"
+
+#include "llvm/ADT/STLExtras.h"
+#include "llvm/Support/Format.h"
+#include "llvm/Support/FormatVariadic.h"
+#include "llvm/Support/JSON.h"
+#include <algorithm>
+#include <chrono>
+#include <map>
+#include <thread>
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
+using namespace llvm;
+
+namespace attn::tools {
+namespace {
+
+double nowMs() {
+  return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+/// Of one piece of work, in %; 0: unknown.
+double shareOfPeak(int64_t flops, double ms, double peak) {
+  return flops > 0 && ms > 0 && peak > 0 ? 100 * static_cast<double>(flops) / (ms * 1e-3) / peak : 0;
+}
+
+} // namespace
+
+bool Breakdown::initialize(StringRef manifest, std::string &error) {
+  Expected<json::Value> value = json::parse(manifest);
+  if (!value) {
+    error = "its manifest cannot be read: " + toString(value.takeError());
+    return false;
+  }
+  const json::Object *object = value->getAsObject();
+  const json::Array *list = object ? object->getArray("regions") : nullptr;
+  if (!list || list->empty()) {
+    error = "it was not compiled with --mark-regions";
+    return false;
+  }
+  for (const json::Value &each : *list) {
+    Region &region = regions.emplace_back();
+    const json::Object *fields = each.getAsObject();
+    if (!fields)
+      continue;
+    region.name = fields->getString("name").value_or("").str();
+    if (const json::Array *nodes = fields->getArray("nodes"))
+      for (const json::Value &node : *nodes)
+        region.nodes += (region.nodes.empty() ? "" : ", ") + node.getAsString().value_or("").str();
+  }
+  return true;
+}
+
+void Breakdown::attach(runner::Model &model) {
+  model.onMark(
+      [](void *context, int32_t region, int64_t flops, int64_t bytes) {
+        auto &self = *static_cast<Breakdown *>(context);
+        double now = nowMs() - self.start;
+        double begin = self.current.empty() ? 0 : self.current.back().end;
+        if (region >= 0 && static_cast<size_t>(region) < self.regions.size())
+          self.current.push_back({region, flops, bytes, begin, now});
+      },
+      this);
+}
+
+void Breakdown::beginRun() {
+  current.clear();
+  start = nowMs();
+}
+
+void Breakdown::endRun() {
+  if (best.empty() || duration(current) < duration(best))
+    std::swap(best, current);
+}
+
+void Breakdown::print(raw_ostream &os, double peak) const {
+  struct Line {
+    double ms = 0;
+    int64_t flops = 0, bytes = 0;
+    size_t count = 0, first = 0;
+    int32_t region = 0;
+  };
+  std::map<std::pair<std::string, int64_t>, Line> byKey;
+  for (auto [i, mark] : enumerate(best)) {
+    Line &line = byKey[{regions[static_cast<size_t>(mark.region)].name, mark.bytes}];
+    if (line.count++ == 0) {
+      line.first = i;
+      line.region = mark.region;
+    }
+    line.ms += mark.end - mark.begin;
+    line.flops += mark.flops;
+    line.bytes += mark.bytes;
+  }
+  std::vector<Line> lines;
+  for (auto &[key, line] : byKey)
+    lines.push_back(line);
+  sort(lines, [](const Line &x, const Line &y) { return x.ms > y.ms || (x.ms == y.ms && x.first < y.first); });
+
+  double total = duration(best);
+  os << format("  regions of the fastest run, %.3f ms in all", total);
+  if (peak > 0)
+    os << format("; peak %.0f GFLOP/s", peak * 1e-9);
+  os << "\n         ms      %   times   GFLOP/s  peak %    GB/s  region (nodes of the first)\n";
+  for (const Line &line : lines) {
+    const Region &region = regions[static_cast<size_t>(line.region)];
+    os << format("  %9.4f  %5.1f  %6zu", line.ms, total > 0 ? 100 * line.ms / total : 0, line.count);
+    if (line.flops > 0)
+      os << format("  %8.1f  %6.1f", static_cast<double>(line.flops) / line.ms * 1e-6,
+                   shareOfPeak(line.flops, line.ms, peak));
+    else
+      os << "         -       -";
+    os << format("  %6.1f  ", line.ms > 0 ? static_cast<double>(line.bytes) / line.ms * 1e-6 : 0) << region.name;
+    if (!region.nodes.empty())
+      os << " (" << region.nodes << ")";
+    os << '\n';
+  }
+}
+
+void Breakdown::writeTrace(raw_ostream &os, double peak) const {
+  json::Array events;
+  for (const Mark &mark : best) {
+    const Region &region = regions[static_cast<size_t>(mark.region)];
+    double ms = mark.end - mark.begin;
+    json::Object facts{{"nodes", json::fixUTF8(region.nodes)}, {"bytes", mark.bytes}};
+    if (mark.flops > 0) {
+      facts["flops"] = mark.flops;
+      facts["peak_percent"] = shareOfPeak(mark.flops, ms, peak);
+    }
+    events.push_back(json::Object{{"name", json::fixUTF8(region.name)},
+                                  {"ph", "X"},
+                                  {"pid", 1},
+                                  {"tid", 1},
+                                  {"ts", mark.begin * 1e3},
+                                  {"dur", ms * 1e3},
+                                  {"args", std::move(facts)}});
+  }
+  os << formatv("{0}", json::Value(json::Object{{"traceEvents", std::move(events)}, {"displayTimeUnit", "ns"}}))
+     << '\n';
+}
+
+//===----------------------------------------------------------------------===//
+// Peak
+//===----------------------------------------------------------------------===//
+
+// Twelve independent sums hide the latency of four cycles on two ports.
+constexpr int kSums = 12;
+
+#if defined(__x86_64__)
+#define SPIN(NAME, TARGET, VECTOR, SET, FMA, CONSTRAINT)                                                               \
+  [[gnu::target(TARGET)]] static void NAME(int64_t rounds) {                                                           \
+    VECTOR sums[kSums], x = SET(0.999f), y = SET(0.001f);                                                              \
+    for (auto &sum : sums)                                                                                             \
+      sum = SET(1);                                                                                                    \
+    for (int64_t i = 0; i < rounds; ++i)                                                                               \
+      for (auto &sum : sums) {                                                                                         \
+        sum = FMA(sum, x, y);                                                                                          \
+        asm volatile("" : "+" CONSTRAINT(sum)); /* neither folded nor moved out */                                     \
+      }                                                                                                                \
+  }
+SPIN(spin16, "avx512f", __m512, _mm512_set1_ps, _mm512_fmadd_ps, "v")
+SPIN(spin8, "avx2,fma", __m256, _mm256_set1_ps, _mm256_fmadd_ps, "x")
+#undef SPIN
+
+/// FLOP/s of one thread: the best of some short tries.
+static double spinBest() {
+  int lanes = __builtin_cpu_supports("avx512f") ? 16 : __builtin_cpu_supports("fma") ? 8 : 0;
+  constexpr int64_t kRounds = 1 << 17;
+  double best = 0;
+  for (int attempt = 0; lanes && attempt < 40; ++attempt) {
+    double before = nowMs();
+    lanes == 16 ? spin16(kRounds) : spin8(kRounds);
+    best = std::max(best, 2.0 * kSums * lanes * kRounds / ((nowMs() - before) * 1e-3));
+  }
+  return best;
+}
+#else
+static double spinBest() { return 0; }
+#endif
+
+double measurePeak(int32_t threads) {
+  std::vector<double> found(static_cast<size_t>(std::max(threads, 1)));
+  std::vector<std::thread> others;
+  for (size_t i = 1; i < found.size(); ++i)
+    others.emplace_back([&found, i] { found[i] = spinBest(); });
+  found[0] = spinBest();
+  for (std::thread &other : others)
+    other.join();
+  double sum = 0;
+  for (double each : found)
+    sum += each;
+  return sum;
+}
+
+} // namespace attn::tools
