@@ -104,11 +104,14 @@ struct Problem {
   const Epilogue *epilogue = nullptr;
   PanelStorage storage = PanelStorage::F32;
   int64_t group = 0;
+  /// Shape of the panels of the product that is said to run next.
+  std::vector<int64_t> next = {};
 
   GemmSpec spec(TargetAttr target, int64_t rows) const {
     GemmSpec spec = GemmSpec::forTarget(target, rows, k, n);
     spec.storage = storage;
     spec.group = group;
+    spec.prefetchesNext = !next.empty();
     return spec;
   }
   bool isNarrow() const { return storage != PanelStorage::F32; }
@@ -193,6 +196,9 @@ std::string checkGemm(Kernel &kernel, StringRef isa, const Problem &problem, int
   size_t firstExtra = arguments.size();
   for (Buffer &extra : extras)
     arguments.push_back(&extra);
+  std::optional<Buffer> next; // too small for what is asked for: a prefetch never faults
+  if (!problem.next.empty())
+    arguments.push_back(&next.emplace(problem.next));
   arguments.push_back(&c);
   if (!kernel.call(arguments))
     return "the arguments do not fit";
@@ -278,6 +284,20 @@ TEST_P(GemmTest, DynamicRowsAtEveryTail) {
 TEST_P(GemmTest, StaticRows) {
   for (int64_t m : {0, 1, 3, 7, 8, 9, 50, 64})
     check({17, 100, m}, {m});
+}
+
+TEST_P(GemmTest, NextPanelsOfAnyShape) {
+  std::vector<int64_t> shapes[] = {{1, 1, 48}, {3, 5, 48}, {16, 1, 8}, {0, 7, 48}};
+  for (const std::vector<int64_t> &shape : shapes) {
+    Problem problem{17, 100};
+    problem.next = shape;
+    check(problem, {0, 1, 8, 9, 17, 50, 130});
+    problem.m = 50;
+    check(problem, {50});
+    problem.m = ShapedType::kDynamic;
+    problem.k = 1000; // in chunks of rows
+    check(problem, {9, 200});
+  }
 }
 
 TEST_P(GemmTest, NarrowPanelsAtEveryTail) {
@@ -554,14 +574,14 @@ TEST(GemmSpecTest, EqualNamesMeanEqualKernels) {
   context.loadDialect<AttnDialect>();
   TargetAttr target = makeTarget(context, "avx512");
   GemmSpec spec = GemmSpec::forTarget(target, ShapedType::kDynamic, 384, 1536);
-  EXPECT_EQ(spec.symbol(), "gemm_f32_mx_k384_n1536_fma_8x3x16_c42");
+  EXPECT_EQ(spec.symbol(), "gemm_f32_mx_k384_n1536_fma_8x3x16_c58");
   EXPECT_EQ(spec.numPanels(), 32);
   GemmSpec narrow = spec;
   for (int64_t group : {0, 384, 64}) {
     narrow.storage = group ? PanelStorage::I8 : PanelStorage::BF16;
     narrow.group = group;
     EXPECT_EQ(narrow.symbol(), "gemm_f32_mx_k384_n1536_fma_8x3x16_" +
-                                   (group ? "i8g" + std::to_string(group) : std::string("bf16")) + "_c42");
+                                   (group ? "i8g" + std::to_string(group) : std::string("bf16")) + "_c58");
   }
   GemmSpec fixed = GemmSpec::forTarget(target, 128, 384, 1536);
   EXPECT_NE(spec.symbol(), fixed.symbol());

@@ -189,6 +189,15 @@ void shareScratch(func::FuncOp kernel) {
   }
 }
 
+/// There is no run that knows the number of threads; it is a hint alone.
+void fixThreads(func::FuncOp kernel) {
+  kernel.walk([](NumThreadsOp op) {
+    OpBuilder b(op);
+    op.replaceAllUsesWith(arith::ConstantIndexOp::create(b, op.getLoc(), 2).getResult());
+    op.erase();
+  });
+}
+
 /// Moves scratch of static size to the function's entry, where LLVM gives it
 /// one place in the frame: inside a loop every iteration would take more stack.
 void hoistScratch(func::FuncOp kernel) {
@@ -339,6 +348,7 @@ std::unique_ptr<Kernel> Kernel::Impl::finish(OwningOpRef<ModuleOp> module, Targe
   kernel->setAttr("llvm.emit_c_interface", UnitAttr::get(kernel.getContext()));
   shareScratch(kernel);
   hoistScratch(kernel);
+  fixThreads(kernel);
   FailureOr<int64_t> loops = cutParallelLoops(kernel);
   if (failed(loops) || failed(lowerToLLVM(*module)))
     return nullptr;

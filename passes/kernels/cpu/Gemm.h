@@ -58,6 +58,10 @@ struct GemmSpec {
   /// panels go by, so that A comes once from beyond it; 0: all of A.
   int64_t chunkBlocks = 0;
 
+  /// A further operand holds the panels of the product that runs next: with its
+  /// last panel, each thread asks for the first one that it will need there.
+  bool prefetchesNext = false;
+
   /// A block of scalar ops that yields the element of C; null: the sum itself.
   /// Argument number `accumulator` is the sum, the others in order are read as
   /// `operands` say. Arguments beyond these (the outs of a linalg.generic) must
@@ -70,6 +74,10 @@ struct GemmSpec {
   static bool hasNarrowProducts(TargetAttr target);
   /// The best tile of the target's instruction set.
   static GemmSpec forTarget(TargetAttr target, int64_t m, int64_t k, int64_t n);
+
+  /// Takes panels of 64 columns (AVX-512) where 48 would leave 2 % of them empty:
+  /// N = 512 or 1024. Not for panels that are widened in registers: too few are left.
+  void fitColumns(TargetAttr target);
 
   /// Columns of one panel of B, the `width` of #attn.pack_panels.
   int64_t panelWidth() const { return tileVectors * lanes; }
@@ -84,6 +92,9 @@ struct GemmSpec {
 
   /// The kernel's name and cache key: equal names, identical code.
   std::string symbol() const;
+
+private:
+  void chooseChunks(TargetAttr target);
 };
 
 /// Whether buildGemm can emit `spec`; otherwise `reason`, if given, says why not.
@@ -96,6 +107,8 @@ bool canBuildGemm(const GemmSpec &spec, std::string *reason = nullptr);
 ///             a batch one after the other; as #attn.narrow_panels where narrow
 ///   scales    I8 only: memref<PxGxWxf32>, as #attn.panel_scales
 ///   operands  see EpilogueOperand, in the order of spec.operands
+///   next      with prefetchesNext: memref<?x?x?xf32>, panels of the next product
+///             in this one's type; none of it is read
 ///   C         memref<MxNxf32>, or bf16 with hasNarrowResult; written once, never read
 ///
 /// A Full operand may be C's buffer if both are f32. One scf.parallel runs over all micro-tiles,

@@ -264,10 +264,11 @@ private:
     bool stops = isa<OutputOp, WorkspaceOp, ParallelForOp, RequireOp, KernelOp, PollOp, FetchOp, gpu::LaunchFuncOp>(op);
     if (stops && function->hasAttr(AttnDialect::kTaskAttr))
       return op->emitOpError("cannot stand in a parallel loop");
-    auto result = llvm::TypeSwitch<Operation *, LogicalResult>(op)
-                      .Case<OutputOp, WorkspaceOp, ParallelForOp, RequireOp, KernelOp, CheckIndexOp, WeightOp, PollOp,
-                            FetchOp, DeviceErrorOp, MarkOp, NumThreadsOp, gpu::LaunchFuncOp>([&](auto each) { return lower(each); })
-                      .Default([](Operation *other) { return other->emitOpError("has no lowering to the runtime"); });
+    auto result =
+        llvm::TypeSwitch<Operation *, LogicalResult>(op)
+            .Case<OutputOp, WorkspaceOp, ParallelForOp, RequireOp, KernelOp, CheckIndexOp, WeightOp, PollOp, FetchOp,
+                  DeviceErrorOp, MarkOp, NumThreadsOp, gpu::LaunchFuncOp>([&](auto each) { return lower(each); })
+            .Default([](Operation *other) { return other->emitOpError("has no lowering to the runtime"); });
     if (succeeded(result))
       op->erase();
     current = nullptr;

@@ -3,6 +3,8 @@
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Arith/Utils/Utils.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "mlir/IR/TypeUtilities.h"
+#include "llvm/ADT/MapVector.h"
 
 using namespace mlir;
 
@@ -37,7 +39,38 @@ void replaceByKernel(RewriterBase &rewriter, Operation *op, func::FuncOp kernel,
   }
   auto call = KernelOp::create(rewriter, loc, op->getResultTypes(), SymbolRefAttr::get(kernel), inputs, inits,
                                rewriter.getDenseI64ArrayAttr(elementwise));
+  if (Attribute flops = op->getAttr(AttnDialect::kFlopsAttr))
+    call->setAttr(AttnDialect::kFlopsAttr, flops);
   rewriter.replaceOp(op, call.getOutputs());
+}
+
+void linkProducts(RewriterBase &rewriter, ArrayRef<ProductCall> products) {
+  auto getPanels = [](KernelOp call) {
+    Value panels = call.getInputs()[1];
+    if (auto cast = panels.getDefiningOp<tensor::CastOp>())
+      panels = cast.getSource();
+    return panels.getDefiningOp<WeightOp>();
+  };
+  llvm::MapVector<Block *, SmallVector<ProductCall>> byBlock;
+  for (const ProductCall &product : products)
+    byBlock[product.op->getBlock()].push_back(product);
+  for (auto &[block, calls] : byBlock) {
+    llvm::sort(calls, [](const ProductCall &x, const ProductCall &y) { return x.op->isBeforeInBlock(y.op); });
+    for (auto [i, product] : llvm::enumerate(calls)) {
+      WeightOp next = getPanels(calls[(i + 1) % calls.size()].op);
+      if (!product.prefetches || !next)
+        continue;
+      KernelOp call = product.op;
+      OpOperand &operand = call->getOpOperand(call.getInputs().size() - 1);
+      Type type = operand.get().getType();
+      if (getElementTypeOrSelf(next.getType()) != getElementTypeOrSelf(type))
+        continue;
+      rewriter.setInsertionPoint(call);
+      Value panels = rewriter.clone(*next)->getResult(0);
+      panels = tensor::CastOp::create(rewriter, call.getLoc(), type, panels);
+      rewriter.modifyOpInPlace(call, [&] { operand.set(panels); });
+    }
+  }
 }
 
 } // namespace attn

@@ -26,10 +26,20 @@ private:
 };
 
 /// Replaces `op` by a call of `kernel` on `inputs` and an empty tensor for each
-/// result; `sizes` are those of the results.
+/// result; `sizes` are those of the results. An `attn.flops` of `op` goes along.
 void replaceByKernel(mlir::RewriterBase &rewriter, mlir::Operation *op, mlir::func::FuncOp kernel,
                      mlir::ValueRange inputs, llvm::ArrayRef<llvm::SmallVector<mlir::OpFoldResult>> sizes,
                      llvm::ArrayRef<int64_t> elementwise = {});
+
+/// A call of a GEMM kernel whose second operand is a packed weight.
+struct ProductCall {
+  KernelOp op;
+  bool prefetches; ///< its last operand is for the panels of the next product
+};
+
+/// Tells each call which panels its block takes next; the last one is followed
+/// by the first: of the next iteration, or of the next run.
+void linkProducts(mlir::RewriterBase &rewriter, llvm::ArrayRef<ProductCall> products);
 
 } // namespace attn
 

@@ -3,6 +3,7 @@
 #include "passes/kernels/cpu/Gemm.h"
 #include "passes/kernels/cpu/PackPanels.h"
 #include "passes/lowering/cpu/ContractionMatch.h"
+#include "passes/lowering/cpu/KernelCall.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Arith/Utils/Utils.h"
@@ -142,6 +143,7 @@ public:
       pending.erase(op);
       lower(op);
     }
+    linkProducts(rewriter, products);
   }
 
 private:
@@ -189,6 +191,7 @@ private:
   bool narrowsRows; // activations are rounded to bf16
   IRRewriter rewriter;
   DenseMap<Value, Value> narrowed;
+  SmallVector<ProductCall> products;          // by weights
   llvm::SmallPtrSet<Operation *, 16> pending; // contractions that are not lowered yet
   DenseMap<Attribute, GlobalOp> panels;
 };
@@ -418,6 +421,10 @@ GemmSpec ContractionLowering::makeSpec(const Contraction &match, const std::opti
     if (spec.storage == PanelStorage::I8)
       spec.group = weights.group ? std::min(weights.group, k) : k;
     spec.hasNarrowRows = narrowsRows && spec.storage == PanelStorage::BF16 && k % 2 == 0;
+    if (spec.storage == PanelStorage::F32 || spec.hasNarrowRows)
+      spec.fitColumns(target);
+    // A single block of rows streams its panels; there prefetching looks ahead by bytes.
+    spec.prefetchesNext = ShapedType::isDynamic(m) || m > spec.tileRows;
   }
   if (epilogue) {
     linalg::GenericOp generic = epilogue->op;
@@ -514,6 +521,8 @@ Value ContractionLowering::emitCall(const Contraction &match, const std::optiona
         elementwise.push_back(inputs.size());
       inputs.push_back(flatten(operand, kind, match, loc));
     }
+  if (spec.prefetchesNext)
+    inputs.push_back(inputs[1]); // linkProducts knows better
   // One operand may know a size that another does not.
   for (auto [input, type] : llvm::zip(inputs, kernel.getArgumentTypes()))
     input = castTo(input, RankedTensorType::get(cast<MemRefType>(type).getShape(), getElementTypeOrSelf(type)), loc);
@@ -523,9 +532,11 @@ Value ContractionLowering::emitCall(const Contraction &match, const std::optiona
   if (ShapedType::isDynamic(spec.n))
     columns = getValueOrCreateConstantIndexOp(rewriter, loc, multiply(ArrayRef(sizes).drop_front(numRows), loc));
   Value empty = tensor::EmptyOp::create(rewriter, loc, {rows, columns}, element);
-  Value result = KernelOp::create(rewriter, loc, empty.getType(), FlatSymbolRefAttr::get(kernel), inputs, empty,
-                                  rewriter.getDenseI64ArrayAttr(elementwise))
-                     ->getResult(0);
+  auto call = KernelOp::create(rewriter, loc, empty.getType(), FlatSymbolRefAttr::get(kernel), inputs, empty,
+                               rewriter.getDenseI64ArrayAttr(elementwise));
+  if (match.global)
+    products.push_back({call, spec.prefetchesNext});
+  Value result = call->getResult(0);
 
   unsigned rank = expandedType.getRank();
   // What comes next may know sizes that the kernel's type does not.

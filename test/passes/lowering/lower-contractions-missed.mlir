@@ -133,11 +133,11 @@ func.func @index(%x: tensor<7x5xf32>) -> tensor<7x9xf32> {
 // -----
 
 // The kernel's name is taken by something else.
-// REMARK: remark: [Missed] gemm {{.*}} Reason="the name 'gemm_f32_m7_k5_n9_mul_4x2x4' is taken"
-// CHECK-LABEL: func.func @gemm_f32_m7_k5_n9_mul_4x2x4
+// REMARK: remark: [Missed] gemm {{.*}} Reason="the name 'gemm_f32_m7_k5_n9_mul_4x2x4_next' is taken"
+// CHECK-LABEL: func.func @gemm_f32_m7_k5_n9_mul_4x2x4_next
 // CHECK: linalg.matmul
 attn.global @w : tensor<5x9xf32> = #attn.initializer<"w">
-func.func @gemm_f32_m7_k5_n9_mul_4x2x4(%x: tensor<7x5xf32>) -> tensor<7x9xf32> {
+func.func @gemm_f32_m7_k5_n9_mul_4x2x4_next(%x: tensor<7x5xf32>) -> tensor<7x9xf32> {
   %zero = arith.constant 0.0 : f32
   %w = attn.weight @w : tensor<5x9xf32>
   %e = tensor.empty() : tensor<7x9xf32>

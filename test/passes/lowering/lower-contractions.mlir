@@ -20,8 +20,8 @@ module attributes {attn.target = #attn.target<triple = "x86_64-unknown-linux-gnu
   // CHECK-DAG:   %[[R2:.*]] = tensor.collapse_shape %[[R]] {{\[}}[0, 1], [2]] : tensor<?x?x100xf32> into tensor<?x100xf32>
   // CHECK-DAG:   %[[M:.*]] = arith.muli %[[B:.*]], %[[S:.*]] : index
   // CHECK-DAG:   %[[E:.*]] = tensor.empty(%[[M]]) : tensor<?x100xf32>
-  // CHECK:       %[[C:.*]] = attn.kernel @[[KERNEL:gemm_f32_mx_k64_n100_fma_8x3x16_c[0-9]+_e[0-9a-f]+]]
-  // CHECK-SAME:    ins(%[[A]], %[[W]], %[[BIAS]], %[[R2]] : {{.*}}) outs(%[[E]] : tensor<?x100xf32>) elementwise [3]
+  // CHECK:       %[[C:.*]] = attn.kernel @[[KERNEL:gemm_f32_mx_k64_n100_fma_8x3x16_next_c[0-9]+_e[0-9a-f]+]]
+  // CHECK-SAME:    ins(%[[A]], %[[W]], %[[BIAS]], %[[R2]], %{{.*}} : {{.*}}, tensor<?x?x?xf32>) outs(%[[E]] : tensor<?x100xf32>) elementwise [3]
   // CHECK:       %[[Y:.*]] = tensor.expand_shape %[[C]] {{\[}}[0, 1], [2]] output_shape [%[[B]], %[[S]], 100]
   // CHECK-NOT:   linalg
   // CHECK:       return %[[Y]]
@@ -47,7 +47,7 @@ module attributes {attn.target = #attn.target<triple = "x86_64-unknown-linux-gnu
   // without an epilogue. Two users: nothing is fused.
   // CHECK-LABEL: func.func @two_users
   // CHECK:       %[[W2:.*]] = attn.weight @w_tpanels48
-  // CHECK:       attn.kernel @[[PLAIN:gemm_f32_mx_k64_n100_fma_8x3x16_c[0-9]+]] ins
+  // CHECK:       attn.kernel @[[PLAIN:gemm_f32_mx_k64_n100_fma_8x3x16_next_c[0-9]+]] ins
   // CHECK-NOT:   elementwise
   // CHECK:       linalg.generic
   func.func @two_users(%x: tensor<?x?x64xf32>, %b: index, %s: index) -> (tensor<?x?x100xf32>, tensor<?x?x100xf32>) {
@@ -66,8 +66,8 @@ module attributes {attn.target = #attn.target<triple = "x86_64-unknown-linux-gnu
     return %c, %y : tensor<?x?x100xf32>, tensor<?x?x100xf32>
   }
   // CHECK-DAG: attn.global @w_tpanels48 : tensor<3x64x48xf32> = #attn.pack_panels<@w, transposed = true, width = 48>
-  // CHECK-DAG: func.func private @[[KERNEL]](%{{.*}}: memref<?x64xf32>, %{{.*}}: memref<3x64x48xf32>, %{{.*}}: memref<100xf32>, %{{.*}}: memref<?x100xf32>, %{{.*}}: memref<?x100xf32>) attributes {attn.kernel}
-  // CHECK-DAG: func.func private @[[PLAIN]](%{{.*}}: memref<?x64xf32>, %{{.*}}: memref<3x64x48xf32>, %{{.*}}: memref<?x100xf32>) attributes {attn.kernel}
+  // CHECK-DAG: func.func private @[[KERNEL]](%{{.*}}: memref<?x64xf32>, %{{.*}}: memref<3x64x48xf32>, %{{.*}}: memref<100xf32>, %{{.*}}: memref<?x100xf32>, %{{.*}}: memref<?x?x?xf32>, %{{.*}}: memref<?x100xf32>) attributes {attn.kernel, attn.product}
+  // CHECK-DAG: func.func private @[[PLAIN]](%{{.*}}: memref<?x64xf32>, %{{.*}}: memref<3x64x48xf32>, %{{.*}}: memref<?x?x?xf32>, %{{.*}}: memref<?x100xf32>) attributes {attn.kernel, attn.product}
 }
 
 // -----
@@ -84,7 +84,7 @@ module attributes {attn.target = #attn.target<triple = "x86_64-unknown-linux-gnu
 // CHECK-DAG:   %[[R1:.*]] = tensor.collapse_shape %[[R]] {{\[}}[0, 1]]
 // CHECK-DAG:   %[[S1:.*]] = tensor.collapse_shape %[[S]] [] : tensor<1x1xf32> into tensor<f32>
 // CHECK-DAG:   %[[W:.*]] = attn.weight @w_panels8 : tensor<2x5x8xf32>
-// CHECK:       attn.kernel @gemm_f32_m7_k5_n9_mul_4x2x4_e{{[0-9a-f]+}} ins(%[[X]], %[[W]], %[[C1]], %[[R1]], %[[S1]] :
+// CHECK:       attn.kernel @gemm_f32_m7_k5_n9_mul_4x2x4_next_e{{[0-9a-f]+}} ins(%[[X]], %[[W]], %[[C1]], %[[R1]], %[[S1]], %{{.*}} :
 attn.global @w : tensor<5x9xf32> = #attn.initializer<"w">
 func.func @unit_dimensions(%x: tensor<7x5xf32>, %c: tensor<1x9xf32>, %r: tensor<7x1xf32>, %s: tensor<1x1xf32>) -> tensor<7x9xf32> {
   %zero = arith.constant 0.0 : f32
@@ -113,7 +113,7 @@ func.func @unit_dimensions(%x: tensor<7x5xf32>, %c: tensor<1x9xf32>, %r: tensor<
 // CHECK-LABEL: func.func @weight_left
 // CHECK-SAME:    %[[X:.*]]: tensor<5x?xf32>
 // CHECK:       %[[A:.*]] = linalg.transpose ins(%[[X]] : tensor<5x?xf32>) outs(%{{.*}} : tensor<?x5xf32>) permutation = [1, 0]
-// CHECK:       %[[C:.*]] = attn.kernel @gemm_f32_mx_k5_n9_mul_4x2x4_c{{[0-9]+}} ins(%[[A]], %{{.*}} : tensor<?x5xf32>, tensor<2x5x8xf32>)
+// CHECK:       %[[C:.*]] = attn.kernel @gemm_f32_mx_k5_n9_mul_4x2x4_next_c{{[0-9]+}} ins(%[[A]], %{{.*}} : tensor<?x5xf32>, tensor<2x5x8xf32>, tensor<?x?x?xf32>)
 // CHECK:       linalg.transpose ins(%[[C]] : tensor<?x9xf32>) outs(%{{.*}} : tensor<9x?xf32>) permutation = [1, 0]
 // CHECK:       attn.global @w_tpanels8 {{.*}} transposed = true
 attn.global @w : tensor<9x5xf32> = #attn.initializer<"w">

@@ -16,14 +16,14 @@ module attributes {attn.target = #attn.target<triple = "x86_64-unknown-linux-gnu
   // Two uses of one weight have one packing, a column's scales beside it.
   // CHECK-LABEL: func.func @twice
   // BF16:   %[[P:.*]] = attn.weight @w_tpanels48_bf16 : tensor<3x33x96xbf16>
-  // BF16:   attn.kernel @gemm_f32_mx_k65_n100_fma_8x3x16_bf16_c{{[0-9]+}} ins(%{{.*}}, %[[P]] :
+  // BF16:   attn.kernel @gemm_f32_mx_k65_n100_fma_8x3x16_bf16_next_c{{[0-9]+}} ins(%{{.*}}, %[[P]], %{{.*}} :
   // BF16:   attn.weight @w_tpanels48_bf16
   // INT8:   %[[P:.*]] = attn.weight @w_tpanels48_i8 : tensor<3x65x48xi8>
   // INT8:   %[[S:.*]] = attn.weight @w_tpanels48_i8_scales : tensor<3x1x48xf32>
-  // INT8:   attn.kernel @gemm_f32_mx_k65_n100_fma_8x3x16_i8g65_c{{[0-9]+}} ins(%{{.*}}, %[[P]], %[[S]] :
+  // INT8:   attn.kernel @gemm_f32_mx_k65_n100_fma_8x3x16_i8g65_next_c{{[0-9]+}} ins(%{{.*}}, %[[P]], %[[S]], %{{.*}} :
   // INT8:   attn.weight @w_tpanels48_i8 :
   // GROUP:  attn.weight @w_tpanels48_i8_scales : tensor<3x3x48xf32>
-  // GROUP:  attn.kernel @gemm_f32_mx_k65_n100_fma_8x3x16_i8g24_c
+  // GROUP:  attn.kernel @gemm_f32_mx_k65_n100_fma_8x3x16_i8g24_next_c
   func.func @twice(%x: tensor<?x65xf32>, %m: index) -> (tensor<?x100xf32>, tensor<?x100xf32>) {
     %zero = arith.constant 0.0 : f32
     %w = attn.weight @w : tensor<100x65xf32>

@@ -22,14 +22,14 @@ module attributes {attn.target = #attn.target<triple = "x86_64-unknown-linux-gnu
   // DOT:             arith.truncf
   // DOT-NOT:       linalg.generic
   // DOT:           %[[A:.*]] = tensor.collapse_shape %[[H]] {{\[}}[0, 1], [2]] : tensor<?x?x64xbf16> into tensor<?x64xbf16>
-  // DOT:           attn.kernel @gemm_f32_mx_k64_n100_fma_8x3x16_bf16dot_c{{[0-9]+}} ins(%[[A]], %{{.*}} : tensor<?x64xbf16>, tensor<3x32x96xbf16>)
-  // DOT:           attn.kernel @gemm_f32_mx_k64_n48_fma_8x3x16_bf16dot_c{{[0-9]+}}
+  // DOT:           attn.kernel @gemm_f32_mx_k64_n100_fma_8x3x16_bf16dot_next_c{{[0-9]+}} ins(%[[A]], %{{.*}} : tensor<?x64xbf16>, tensor<3x32x96xbf16>, tensor<?x?x?xbf16>)
+  // DOT:           attn.kernel @gemm_f32_mx_k64_n48_fma_8x3x16_bf16dot_next_c{{[0-9]+}}
   // WIDEN-NOT:     linalg.generic
-  // WIDEN:         attn.kernel @gemm_f32_mx_k64_n100_fma_8x3x16_bf16_c
-  // WIDEN:         attn.kernel @gemm_f32_mx_k64_n48_fma_8x3x16_bf16_c
+  // WIDEN:         attn.kernel @gemm_f32_mx_k64_n100_fma_8x3x16_bf16_next_c
+  // WIDEN:         attn.kernel @gemm_f32_mx_k64_n48_fma_8x3x16_bf16_next_c
   // INT8-LABEL:  func.func @two
   // INT8-NOT:      linalg.generic
-  // INT8:          attn.kernel @gemm_f32_mx_k64_n100_fma_8x3x16_i8g64_c
+  // INT8:          attn.kernel @gemm_f32_mx_k64_n100_fma_8x3x16_i8g64_next_c
   func.func @two(%x: tensor<?x?x64xf32>, %b: index, %s: index) -> (tensor<?x?x100xf32>, tensor<?x?x48xf32>) {
     %zero = arith.constant 0.0 : f32
     %w = attn.weight @w : tensor<64x100xf32>
@@ -48,7 +48,7 @@ module attributes {attn.target = #attn.target<triple = "x86_64-unknown-linux-gnu
   // An odd K has no last pair: the weights alone are bf16.
   // CHECK-LABEL: func.func @odd_sum
   // CHECK-NOT:     arith.truncf
-  // CHECK:         attn.kernel @gemm_f32_mx_k63_n48_fma_8x3x16_bf16_c
+  // CHECK:         attn.kernel @gemm_f32_mx_k63_n48_fma_8x3x16_bf16_next_c
   func.func @odd_sum(%x: tensor<?x?x63xf32>, %b: index, %s: index) -> tensor<?x?x48xf32> {
     %zero = arith.constant 0.0 : f32
     %w = attn.weight @odd : tensor<63x48xf32>
