@@ -38,6 +38,8 @@ class AttnFormat(lit.formats.ShTest):
         elif test.path_in_suite[:2] == ("e2e", "models"):
             command = [config.attn_python, os.path.join(config.attn_source_dir, "test/e2e/check_model.py"),
                        test.file_path, "--tools=" + os.path.join(config.attn_build_dir, "bin")]
+            if "full" in config.available_features:
+                command.append("--verify-fusion")
         else:
             return super().execute(test, lit_config)
         done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=config.environment,

@@ -9,6 +9,7 @@
     suite.py --ops Add,MatMul                     cases whose model uses one of these operators
     suite.py --only reduce_,softmax               cases whose name contains one of these
     suite.py --sample 150 --seed 3                that many cases by chance
+    suite.py --only test_attention_ --fused 1     each of them has exactly one attention
     suite.py --update                             write what is seen into status.txt
 
 status.txt has a line a case: its name, variants by first letter and `pass` or
@@ -158,7 +159,7 @@ def complaint(got, want, rtol):
         return f"{wrong} of {want.size} elements differ, by up to {np.nanmax(np.abs(g - w)):.3g}"
 
 
-def run_case(server, case, variant):
+def run_case(server, case, variant, fused=None):
     """("pass" | "refuse" | "FAIL", message)."""
     names = [o.name for o in case.model.graph.output]
     known = {t.name for t in case.model.graph.initializer}
@@ -173,11 +174,13 @@ def run_case(server, case, variant):
         elif variant == "dynamic":
             model = open_dims(model)
         try:
-            got, _ = server.run(model, feeds, names)
+            got, answer = server.run(model, feeds, names)
         except backend.Refused as refusal:
             word = "refuse" if refusal.code == backend.UNSUPPORTED else "FAIL"
             text = refusal.message.split("model.onnx: ", 1)[-1].splitlines()
             return word, (text or ["no message"])[0] + ("" if word == "refuse" else f" [exit status {refusal.code}]")
+        if fused not in (None, answer["fused"]):
+            return "FAIL", f"{answer['fused']} attentions are fused, expected {fused}"
         for name, g, w in zip(names, got, outputs):
             wrong = complaint(g, w, case.rtol)
             if wrong:
@@ -240,6 +243,7 @@ def main():
     p.add_argument("--ops", default="")
     p.add_argument("--only", default="")
     p.add_argument("--case-list", help="a file with names of cases")
+    p.add_argument("--fused", type=int, help="how many attentions each case has")
     p.add_argument("--refused", action="store_true", help="only cases that do not pass in every variant")
     p.add_argument("--sample", type=int, default=0)
     p.add_argument("--seed", type=int, default=0)
@@ -259,7 +263,7 @@ def main():
             local.server = backend.Server(os.path.abspath(args.server), args.timeout)
         case = cases[name] if isinstance(cases[name], Case) else read_case(cases[name])
         began = time.time()
-        word, message = run_case(local.server, case, variant)
+        word, message = run_case(local.server, case, variant, args.fused)
         return word, message, time.time() - began
 
     jobs, good, counts = selected(cases, args, status), 0, collections.Counter()
