@@ -124,7 +124,7 @@ SmallVector<OpOperand *> findWeightedSums(Value weights) {
 }
 
 FailureOr<AttentionMatch> matchAttention(const Normalization &softmax, OpOperand &weights, const ScoreSource &source,
-                                         bool wholeCaptures, Miss &miss) {
+                                         Follow follow, Miss &miss) {
   auto sum = cast<linalg::LinalgOp>(weights.getOwner());
   auto fail = [&](const Twine &reason, Location location) {
     miss = {reason.str(), location};
@@ -136,7 +136,8 @@ FailureOr<AttentionMatch> matchAttention(const Normalization &softmax, OpOperand
     return fail("the weighted sum accumulates onto other values", sum.getLoc());
 
   AttentionMatch match;
-  match.wholeCaptures = wholeCaptures;
+  match.wholeCaptures = follow != Follow::everything;
+  match.wholeOperands = follow == Follow::nothing;
   match.computeType = accumulatorType(getElementTypeOrSelf(sum->getResult(0)));
   SmallVector<Atoms> loops(sum.getNumLoops());
   SmallVector<bool> known(sum.getNumLoops(), false);
@@ -194,7 +195,8 @@ FailureOr<AttentionMatch> matchAttention(const Normalization &softmax, OpOperand
     match.maskedRows = MaskedRows::zero; // whatever it says
   if (failed(matchScores(match, softmax, softmaxAccess, source, miss)))
     return failure();
-  match.space.walkUp(match.value.value, match.value.access);
+  if (!match.wholeOperands)
+    match.space.walkUp(match.value.value, match.value.access);
   walkDown(match, getElementTypeOrSelf(match.value.value));
   return match;
 }

@@ -35,6 +35,8 @@ struct AttentionMatch {
   /// Captures stay the tensors that they are in the graph: neither followed
   /// through views nor computed in the region.
   bool wholeCaptures = false;
+  /// Value, key and query of a product are not followed through views either.
+  bool wholeOperands = false;
   /// The query may lack the dimension i, which only captures then have.
   bool repeatsQuery = false;
   AtomSpace space;
@@ -66,6 +68,9 @@ struct AttentionMatch {
   std::optional<double> sinkScore;
 };
 
+/// How far a match follows tensors through views; where less is followed, more is copied.
+enum class Follow { everything, operands, nothing };
+
 /// What could be the score of a softmax.
 struct ScoreSource {
   ScoreKind kind;
@@ -83,7 +88,7 @@ llvm::SmallVector<ScoreSource> findScoreSources(const Normalization &softmax);
 /// Matches the attention of `softmax` whose weights are `weights`, an operand
 /// of a contraction, and whose scores come from `source`. Changes no IR.
 mlir::FailureOr<AttentionMatch> matchAttention(const Normalization &softmax, mlir::OpOperand &weights,
-                                               const ScoreSource &source, bool wholeCaptures, Miss &miss);
+                                               const ScoreSource &source, Follow follow, Miss &miss);
 
 /// The part of it that is before the softmax, whose input is read at `access`;
 /// `match` holds what the weighted sum gave.

@@ -134,7 +134,8 @@ std::optional<double> constantFactor(linalg::LinalgOp op) {
 /// multiplication by constants, which it collects: (c q) . k = c (q . k).
 void ScoreMatcher::walkUpScaled(Operand &operand, double &scale) {
   while (true) {
-    space.walkUp(operand.value, operand.access);
+    if (!match.wholeOperands)
+      space.walkUp(operand.value, operand.access);
     auto op = operand.value.getDefiningOp<linalg::LinalgOp>();
     std::optional<double> factor = op ? constantFactor(op) : std::nullopt;
     if (!factor)

@@ -191,6 +191,52 @@ def FuseElementwisePass : Pass<"attn-fuse-elementwise"> {
   let dependentDialects = ["::mlir::affine::AffineDialect", "::mlir::linalg::LinalgDialect"];
 }
 
+def RaiseTablesPass : Pass<"attn-raise-tables", "::mlir::ModuleOp"> {
+  let summary = "a constant mask whose entries are a band becomes comparisons of positions";
+  let description = [{
+    A constant with two values, one of them exactly where row and column are in
+    a band (below a diagonal, within a window, before a length, or a prefix
+    with one of these), that a softmax or an attention reads through
+    elementwise ops, views and slices: each entry is checked, one that is off
+    leaves the constant alone. A slice of it, as of the triangle that GPT-2
+    stores, is computed from its offsets.
+
+    ```mlir
+    %m = arith.constant dense<[[1, 0], [1, 1]]> : tensor<2x2xi8>
+    ```
+
+    becomes
+
+    ```mlir
+    %m = linalg.generic {select(index 1 <= index 0, 1, 0)} -> tensor<2x2xi8>
+    ```
+
+    Numerical effect: none.
+  }];
+  let dependentDialects = ["::mlir::arith::ArithDialect", "::mlir::linalg::LinalgDialect",
+                           "::mlir::tensor::TensorDialect"];
+}
+
+def OpenMasksPass : Pass<"attn-open-masks", "::mlir::ModuleOp"> {
+  let summary = "compute the mask of an imported attention in its score region";
+  let description = [{
+    A stored mask that is computed from positions and smaller tensors (as the
+    exporters of ONNX's Attention write causal masks) is written into the score
+    region, where attn-prove-masks reads it. So is a captured tensor. Only where
+    a term by position is proved then, and nothing is left that is not a term.
+
+    ```mlir
+    %m = linalg.generic {index 1 <= index 0}
+    attn.attention mask [#attn.dense] mask_operands(%m) score { %s }
+    ```
+
+    becomes `attn.attention score { select(%j <= %i, %s, -inf) }`.
+
+    Numerical effect: none.
+  }];
+  let dependentDialects = ["::mlir::arith::ArithDialect", "::mlir::tensor::TensorDialect"];
+}
+
 def ProveMasksPass : Pass<"attn-prove-masks", "::mlir::ModuleOp"> {
   let summary = "make mask terms of what a score region hides";
   let description = [{

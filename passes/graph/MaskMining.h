@@ -52,6 +52,9 @@ struct ProvedMask {
 /// kFiniteMask.
 ProvedMask proveMask(AttentionOp op, bool takesFinite = false);
 
+/// Whether keys that the score region of `op` hides may become hidden by terms.
+bool canTakeTerms(AttentionOp op);
+
 /// What hides keys, joined by '+': the terms of the op and those that the score
 /// region is proved to apply (causal, window, prefix, lengths, blocks, dense),
 /// `dense` for other values of captures that name the key position, `computed`

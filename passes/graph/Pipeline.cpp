@@ -25,7 +25,9 @@ void attn::buildGraphPipeline(OpPassManager &pm, unsigned optLevel, llvm::functi
   add(createRaiseSoftmaxPass());
   add(createRaiseContractionPass());
   add(createSplitConcatPass());
+  add(createRaiseTablesPass(options.weights));
   add(createRecognizeAttentionPass());
+  add(createOpenMasksPass());
   add(createProveMasksPass({options.exactMasks}));
   add(createFoldLayoutPass());
   add(createCanonicalizerPass());

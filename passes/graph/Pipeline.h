@@ -3,17 +3,25 @@
 
 #include "llvm/ADT/STLFunctionalExtras.h"
 #include "llvm/ADT/StringRef.h"
+#include <memory>
 
 namespace mlir {
 class OpPassManager;
-}
+class Pass;
+} // namespace mlir
 
 namespace attn {
+
+class WeightStore;
 
 struct GraphOptions {
   /// Masks by finite constants stay arithmetic (attn-prove-masks).
   bool exactMasks = false;
+  /// Where constant masks are looked up that are not in the IR (attn-raise-tables).
+  const WeightStore *weights = nullptr;
 };
+
+std::unique_ptr<mlir::Pass> createRaiseTablesPass(const WeightStore *weights);
 
 /// Adds the passes that bring an imported module into the canonical form of
 /// passes/graph/README.md, in order. At `optLevel` 0 only what correctness

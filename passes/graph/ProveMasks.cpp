@@ -39,6 +39,8 @@ bool keepsZero(Value value, Value weight) {
   return isa_and_nonnull<arith::DivFOp>(op) && keepsZero(op->getOperand(0), weight);
 }
 
+} // namespace
+
 bool canTakeTerms(AttentionOp op) {
   if (op.getNormalizer() != Normalizer::softmax || op.getMaskedRows() == MaskedRows::finite)
     return false;
@@ -52,6 +54,8 @@ bool canTakeTerms(AttentionOp op) {
   Block &weight = op.getWeight().front();
   return keepsZero(weight.getTerminator()->getOperand(0), weight.getArgument(0));
 }
+
+namespace {
 
 /// Makes the attention that has the proved terms in its mask.
 class TermWriter {

@@ -222,10 +222,10 @@ private:
           better = {"no contraction: it normalises features (linear attention)", softmax.location};
           continue;
         }
-        for (bool wholeCaptures : {false, true}) {
+        for (Follow follow : {Follow::everything, Follow::operands, Follow::nothing}) {
           if (succeeded(op))
             break;
-          FailureOr<AttentionMatch> match = matchAttention(softmax, *weights, source, wholeCaptures, miss);
+          FailureOr<AttentionMatch> match = matchAttention(softmax, *weights, source, follow, miss);
           if (succeeded(match))
             op = buildAttention(rewriter, *match, miss);
           bool isDot = source.kind == ScoreKind::dot;

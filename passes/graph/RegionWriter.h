@@ -21,6 +21,13 @@ public:
   /// The region, with `tensor` read at `access` as its yield.
   mlir::FailureOr<std::unique_ptr<mlir::Region>> write(mlir::Value tensor, const Access &access);
 
+  /// Writes an element of `tensor`, which does not depend on the target, into
+  /// the block, which stays without a terminator.
+  mlir::FailureOr<mlir::Value> writeElement(mlir::Value tensor, const Access &access) {
+    return element(tensor, access);
+  }
+  mlir::Block &getBlock() { return region->front(); }
+
   /// How `target` is read; set by `write`.
   std::optional<Access> targetAccess;
 

@@ -267,11 +267,12 @@ private:
       return;
     // A masked key's NaN or infinity that no longer arrives is declared: the
     // element does not depend on it, or (0 * inf was NaN) on visible ones only. A guard that hid a NaN of query or key
-    // no longer does.
+    // no longer does, and one that gave 0 for all of a row with such a key has nothing to guard there.
     std::vector<bool> same = independent(one, entry, n, got);
     std::vector<uint64_t> rest;
     for (uint64_t i : far) {
-      bool isHidden = same[i] && std::isfinite(got.at(i)) && !std::isfinite(want.at(i));
+      bool wasGuarded = assumptions.hasNaNGuard && std::isnan(one.injected);
+      bool isHidden = same[i] && std::isfinite(got.at(i)) && (!std::isfinite(want.at(i)) || wasGuarded);
       bool isVisible = std::isinf(one.injected) && std::isinf(got.at(i)) && std::isnan(want.at(i));
       bool isUnguarded = assumptions.hasNaNGuard && !std::isfinite(one.injected) && std::isnan(got.at(i));
       if (!isHidden && !isVisible && !isUnguarded)
