@@ -224,3 +224,27 @@ func.func @weights_returned(%q: tensor<2x5x8xf32>, %k: tensor<2x7x8xf32>, %v: te
       outs(%fo : tensor<2x5x8xf32>) -> tensor<2x5x8xf32>
   return %o, %p : tensor<2x5x8xf32>, tensor<2x5x7xf32>
 }
+
+// -----
+
+#w = affine_map<(b, e, j) -> (b, j)>
+#v = affine_map<(b, e, j) -> (b, j, e)>
+#o = affine_map<(b, e, j) -> (b, e)>
+// What a bidirectional encoder wrote, [time][direction][batch][width]: the values of a key do not stand side by side,
+// and are copied.
+// CHECK-LABEL: func.func @both_directions
+// CHECK: %[[T:.+]] = linalg.transpose
+// CHECK: %[[V:.+]] = tensor.collapse_shape %{{.+}} {{\[\[}}0], [1], [2, 3]]
+// CHECK: attn.attention kind given {{.*}}ins(%{{[^,]+}}, %[[V]]
+func.func @both_directions(%s: tensor<3x7xf32>, %x: tensor<7x2x3x4xf32>) -> tensor<3x8xf32> {
+  %zero = arith.constant 0.0 : f32
+  %et = tensor.empty() : tensor<3x7x2x4xf32>
+  %t = linalg.transpose ins(%x : tensor<7x2x3x4xf32>) outs(%et : tensor<3x7x2x4xf32>) permutation = [2, 0, 1, 3]
+  %v = tensor.collapse_shape %t [[0], [1], [2, 3]] : tensor<3x7x2x4xf32> into tensor<3x7x8xf32>
+  %p = attn.softmax %s dim 1 : tensor<3x7xf32>
+  %eo = tensor.empty() : tensor<3x8xf32>
+  %fo = linalg.fill ins(%zero : f32) outs(%eo : tensor<3x8xf32>) -> tensor<3x8xf32>
+  %o = linalg.contract indexing_maps = [#w, #v, #o] ins(%p, %v : tensor<3x7xf32>, tensor<3x7x8xf32>)
+      outs(%fo : tensor<3x8xf32>) -> tensor<3x8xf32>
+  return %o : tensor<3x8xf32>
+}
