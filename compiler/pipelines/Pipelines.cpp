@@ -104,8 +104,15 @@ void attn::buildLlvmPipeline(OpPassManager &pm) {
 
 void attn::buildGpuKernelPipeline(OpPassManager &pm, unsigned optLevel,
                                   llvm::function_ref<bool(llvm::StringRef)> wants) {
+  auto add = [&](std::unique_ptr<Pass> pass) {
+    if (!wants || wants(pass->getArgument()))
+      pm.addPass(std::move(pass));
+  };
+  if (optLevel > 0)
+    add(createChooseGpuRowsPass());
   pm.addPass(createDecomposePass());
   if (optLevel > 0) {
+    add(createChooseGpuGemmsPass());
     pm.addPass(createCanonicalizerPass());
     pm.addPass(createCSEPass());
   }

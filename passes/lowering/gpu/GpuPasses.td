@@ -5,6 +5,32 @@ include "mlir/Pass/PassBase.td"
 
 // From buffers to launches of kernels, in the order of the pipeline.
 
+def ChooseGpuRowsPass : Pass<"attn-choose-gpu-rows", "mlir::ModuleOp"> {
+  let summary = "attention, softmax and layer normalisation become kernels for a GPU";
+  let description = [{
+    In f32. Attention (dot or additive, softmax) in flash form; a softmax along
+    the last dimension and layer normalisation with a warp or a block of threads
+    a row. The rest stays, to be decomposed; a remark says why.
+  }];
+  let dependentDialects = ["::mlir::gpu::GPUDialect", "::mlir::scf::SCFDialect", "::mlir::arith::ArithDialect",
+                           "::mlir::memref::MemRefDialect", "::mlir::math::MathDialect", "::mlir::vector::VectorDialect",
+                           "::mlir::tensor::TensorDialect", "::mlir::NVVM::NVVMDialect",
+                           "::mlir::func::FuncDialect", "::mlir::LLVM::LLVMDialect", "::attn::AttnDialect"];
+}
+
+def ChooseGpuGemmsPass : Pass<"attn-choose-gpu-gemms", "mlir::ModuleOp"> {
+  let summary = "contractions become tiled kernels for a GPU, with the elementwise op that follows";
+  let description = [{
+    Each contraction in f32 with four rows and columns or more becomes an
+    `attn.kernel` on its operands as they lie, and takes the elementwise op in
+    that alone uses it. A remark says why another one stays.
+  }];
+  let dependentDialects = ["::mlir::gpu::GPUDialect", "::mlir::scf::SCFDialect", "::mlir::arith::ArithDialect",
+                           "::mlir::memref::MemRefDialect", "::mlir::math::MathDialect", "::mlir::vector::VectorDialect",
+                           "::mlir::tensor::TensorDialect", "::mlir::NVVM::NVVMDialect",
+                           "::mlir::func::FuncDialect", "::mlir::LLVM::LLVMDialect", "::attn::AttnDialect"];
+}
+
 def LaunchLinalgPass : Pass<"attn-launch-linalg", "mlir::ModuleOp"> {
   let summary = "linalg on buffers becomes kernels on the GPU";
   let description = [{

@@ -6,6 +6,7 @@
 #include "mlir/Conversion/LLVMCommon/TypeConverter.h"
 #include "mlir/Conversion/MathToLLVM/MathToLLVM.h"
 #include "mlir/Conversion/MemRefToLLVM/MemRefToLLVM.h"
+#include "mlir/Conversion/VectorToLLVM/ConvertVectorToLLVM.h"
 #include "mlir/Dialect/GPU/IR/GPUDialect.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
@@ -29,6 +30,7 @@ struct LowerKernelsPass : attn::impl::LowerKernelsPassBase<LowerKernelsPass> {
     cf::populateControlFlowToLLVMConversionPatterns(types, patterns);
     populateFinalizeMemRefToLLVMConversionPatterns(types, patterns);
     populateGpuToNVVMConversionPatterns(types, patterns);
+    populateVectorToLLVMConversionPatterns(types, patterns);
     constexpr unsigned kBeforeLibDevice = 10;
     populateMathToLLVMConversionPatterns(types, patterns, /*approximateLog1p=*/true, kBeforeLibDevice);
     ConversionTarget target(getContext());

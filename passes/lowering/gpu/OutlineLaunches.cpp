@@ -4,6 +4,7 @@
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/GPU/IR/GPUDialect.h"
 #include "mlir/Dialect/GPU/Utils/GPUUtils.h"
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/IR/SymbolTable.h"
 #include "mlir/Interfaces/ViewLikeInterface.h"
@@ -54,6 +55,10 @@ struct OutlineLaunchesPass : attn::impl::OutlineLaunchesPassBase<OutlineLaunches
     std::string name = "kernel_" + std::to_string(names.size());
     SmallVector<Value> operands;
     gpu::GPUFuncOp kernel = outlineKernelFunc(launch, name, operands);
+    // Vector accesses and copies of 16 bytes need it.
+    for (unsigned n = 0; n < kernel.getNumWorkgroupAttributions(); ++n)
+      kernel.setWorkgroupAttributionAttr(n, LLVM::LLVMDialect::getAlignAttrName(),
+                                         Builder(&getContext()).getI64IntegerAttr(16));
     kernel.walk([&](memref::GetGlobalOp op) {
       memref::GlobalOp &table = tables[op.getName()];
       if (!table)

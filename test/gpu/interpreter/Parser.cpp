@@ -1,5 +1,7 @@
 #include "test/gpu/interpreter/Ptx.h"
 
+#include <algorithm>
+
 #include <cctype>
 #include <cstdlib>
 #include <cstring>
@@ -203,6 +205,9 @@ private:
       symbols[variableName] = kernel->localBytes;
       kernel->localBytes += uint32_t(bytes.size());
     } else {
+      // LLVM reads a variable by whole aligned groups, which lie in one page.
+      uint32_t group = std::min<uint32_t>(align, 16);
+      bytes.resize((bytes.size() + group - 1) / group * group);
       symbols[variableName] = place(bytes, align);
     }
     isExtern = false;

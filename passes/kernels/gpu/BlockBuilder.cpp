@@ -1,0 +1,142 @@
+#include "passes/kernels/gpu/BlockBuilder.h"
+
+#include "mlir/Dialect/GPU/IR/GPUDialect.h"
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "mlir/Dialect/LLVMIR/NVVMDialect.h"
+#include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "mlir/IR/IRMapping.h"
+
+using namespace mlir;
+
+namespace attn {
+
+func::FuncOp BlockBuilder::function(StringRef symbol, TypeRange types) {
+  auto function = func::FuncOp::create(b, loc, symbol, b.getFunctionType(types, {}));
+  function->setAttr(AttnDialect::kKernelAttr, b.getUnitAttr());
+  b.setInsertionPointToStart(function.addEntryBlock());
+  func::ReturnOp::create(b, loc);
+  b.setInsertionPointToStart(&function.getBody().front());
+  return function;
+}
+
+LaneBuilder::Values BlockBuilder::launch(Value blocks, int64_t threads, ArrayRef<int64_t> sharedElements) {
+  SmallVector<Type> shared;
+  auto space = gpu::AddressSpaceAttr::get(b.getContext(), gpu::AddressSpace::Workgroup);
+  for (int64_t elements : sharedElements)
+    shared.push_back(MemRefType::get({elements}, b.getF32Type(), MemRefLayoutAttrInterface(), space));
+  Value one = index(1);
+  auto op =
+      gpu::LaunchOp::create(b, loc, blocks, one, one, index(threads), one, one, /*dynamicSharedMemorySize=*/Value(),
+                            /*asyncTokenType=*/Type(), /*asyncDependencies=*/ValueRange(), shared);
+  b.setInsertionPointToStart(&op.getBody().front());
+  gpu::TerminatorOp::create(b, loc);
+  b.setInsertionPointToStart(&op.getBody().front());
+  block = op.getBlockIds().x;
+  thread = op.getThreadIds().x;
+  return Values(op.getWorkgroupAttributions());
+}
+
+Value BlockBuilder::fma(Value x, Value y, Value z) { return math::FmaOp::create(b, loc, x, y, z); }
+void BlockBuilder::barrier() { gpu::BarrierOp::create(b, loc); }
+
+static IntegerAttr align16(OpBuilder &b) { return b.getI64IntegerAttr(16); }
+
+LaneBuilder::Values BlockBuilder::load4(Value flat, Value offset) {
+  auto load = vector::LoadOp::create(b, loc, VectorType::get({4}, b.getF32Type()), flat, offset);
+  load->setAttr(load.getAlignmentAttrName(), align16(b));
+  Values values;
+  for (int64_t n = 0; n < 4; ++n)
+    values.push_back(extract(load, n));
+  return values;
+}
+
+void BlockBuilder::store4(ArrayRef<Value> values, Value flat, Value offset) {
+  Value vector = vector::FromElementsOp::create(b, loc, VectorType::get({4}, b.getF32Type()), values);
+  auto store = vector::StoreOp::create(b, loc, vector, flat, offset);
+  store->setAttr(store.getAlignmentAttrName(), align16(b));
+}
+
+/// Element `offset` of a flat buffer of f32, as a pointer to `space`.
+static Value pointerTo(BlockBuilder &k, Value flat, Value offset, unsigned space) {
+  OpBuilder &b = k.b;
+  Value base = memref::ExtractAlignedPointerAsIndexOp::create(b, k.loc, flat);
+  Value address = k.add(base, k.mul(offset, 4));
+  Value bits = arith::IndexCastOp::create(b, k.loc, b.getI64Type(), address);
+  return LLVM::IntToPtrOp::create(b, k.loc, LLVM::LLVMPointerType::get(b.getContext(), space), bits);
+}
+
+void BlockBuilder::copyAsync(Value to, Value toOffset, Value from, Value fromOffset, int64_t elements, Value isInside) {
+  constexpr unsigned kGlobal = 1, kShared = 3;
+  // The address must be valid even where nothing is read.
+  Value source = pointerTo(*this, from, select(isInside, fromOffset, index(0)), kGlobal);
+  Value target = pointerTo(*this, to, toOffset, kShared);
+  auto number = [&](int64_t value) -> Value { return arith::ConstantIntOp::create(b, loc, value, 32); };
+  Value bytes = select(isInside, number(4 * elements), number(0));
+  // Only copies of 16 bytes can pass by the L1 cache.
+  auto modifier = elements == 4 ? NVVM::LoadCacheModifierKind::CG : NVVM::LoadCacheModifierKind::CA;
+  NVVM::CpAsyncOp::create(b, loc, target, source, b.getI32IntegerAttr(4 * elements),
+                          NVVM::LoadCacheModifierKindAttr::get(b.getContext(), modifier), bytes);
+}
+
+void BlockBuilder::commitCopies() { NVVM::CpAsyncCommitGroupOp::create(b, loc); }
+void BlockBuilder::waitForCopies(int64_t pending) {
+  NVVM::CpAsyncWaitGroupOp::create(b, loc, b.getI32IntegerAttr(pending));
+}
+
+Value BlockBuilder::acrossThreads(Value x, int64_t width, llvm::function_ref<Value(Value, Value)> combine) {
+  for (int64_t distance = width / 2; distance; distance /= 2) {
+    auto other = gpu::ShuffleOp::create(b, loc, x, static_cast<int32_t>(distance), 32, gpu::ShuffleMode::XOR);
+    x = combine(x, other.getShuffleResult());
+  }
+  return x;
+}
+
+Value BlockBuilder::exp2Fast(Value x) {
+  return LLVM::CallIntrinsicOp::create(b, loc, b.getF32Type(), b.getStringAttr("llvm.nvvm.ex2.approx.f32"),
+                                       ValueRange{x})
+      .getResult(0);
+}
+
+Value BlockBuilder::greater(Value x, Value y) { return arith::MaximumFOp::create(b, loc, x, y); }
+
+Value BlockBuilder::cloneScalar(Block &block, ValueRange arguments, llvm::function_ref<Value(Operation &)> special,
+                                Value root) {
+  IRMapping map;
+  map.map(block.getArguments(), arguments);
+  for (Operation &each : block.without_terminator()) {
+    // Constants may stand outside, in another function.
+    for (Value operand : each.getOperands())
+      if (!map.contains(operand) && operand.getParentBlock() != &block)
+        map.map(operand, b.clone(*operand.getDefiningOp())->getResult(0));
+    if (Value value = special ? special(each) : Value())
+      map.map(each.getResult(0), value);
+    else
+      b.clone(each, map);
+  }
+  return map.lookupOrDefault(root ? root : block.getTerminator()->getOperand(0));
+}
+
+LaneBuilder::Values rowMajorStrides(LaneBuilder &k, Value buffer) {
+  int64_t rank = cast<MemRefType>(buffer.getType()).getRank();
+  LaneBuilder::Values strides(rank);
+  Value stride = k.index(1);
+  for (int64_t n = rank; n-- > 0;) {
+    strides[n] = stride;
+    if (n)
+      stride = k.mul(stride, k.b.createOrFold<memref::DimOp>(k.loc, buffer, n));
+  }
+  return strides;
+}
+
+LaneBuilder::Values delinearize(LaneBuilder &k, Value linear, ArrayRef<Value> sizes) {
+  LaneBuilder::Values result(sizes.size());
+  for (size_t n = sizes.size(); n-- > 0;) {
+    result[n] = n ? k.rem(linear, sizes[n]) : linear;
+    if (n)
+      linear = k.div(linear, sizes[n]);
+  }
+  return result;
+}
+
+} // namespace attn

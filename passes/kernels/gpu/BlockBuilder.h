@@ -1,0 +1,57 @@
+#ifndef PASSES_KERNELS_GPU_BLOCKBUILDER_H
+#define PASSES_KERNELS_GPU_BLOCKBUILDER_H
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "passes/kernels/cpu/LaneBuilder.h"
+
+namespace attn {
+
+/// Shorthand for the IR of kernels that a block of threads works on together:
+/// a LaneBuilder whose values are those of one thread.
+class BlockBuilder : public LaneBuilder {
+public:
+  BlockBuilder(mlir::OpBuilder &builder, mlir::Location loc) : LaneBuilder(builder, loc, 1, false) {}
+
+  mlir::Value block, thread; ///< numbers, within a launch
+
+  /// Opens `func.func @symbol {attn.kernel}` on `types`; the builder stands in it.
+  mlir::func::FuncOp function(llvm::StringRef symbol, mlir::TypeRange types);
+  /// Opens a launch of `blocks` blocks, each with arrays of so many f32 in shared
+  /// memory, which are returned; the builder stands in it.
+  Values launch(mlir::Value blocks, int64_t threads, mlir::ArrayRef<int64_t> sharedElements);
+
+  mlir::Value fma(mlir::Value x, mlir::Value y, mlir::Value z);
+  void barrier();
+  /// The four elements from `offset` on, a multiple of 4.
+  Values load4(mlir::Value flat, mlir::Value offset);
+  void store4(mlir::ArrayRef<mlir::Value> values, mlir::Value flat, mlir::Value offset);
+
+  /// Copies `elements` (1 or 4, aligned) f32 of global memory to shared memory
+  /// without waiting; zeros instead, and nothing is read, unless `isInside`.
+  void copyAsync(mlir::Value to, mlir::Value toOffset, mlir::Value from, mlir::Value fromOffset, int64_t elements,
+                 mlir::Value isInside);
+  void commitCopies();
+  /// All but the last `pending` groups are there, for this thread.
+  void waitForCopies(int64_t pending);
+
+  /// `combine` over `width` lanes side by side (a power of two <= 32), in each of them.
+  mlir::Value acrossThreads(mlir::Value x, int64_t width,
+                            llvm::function_ref<mlir::Value(mlir::Value, mlir::Value)> combine);
+  /// 2^x with relative error 2^-22.
+  mlir::Value exp2Fast(mlir::Value x);
+  mlir::Value greater(mlir::Value x, mlir::Value y); ///< maximum; NaN if one is
+
+  /// `block`'s operations for one element; what it yields, or `root` of it.
+  /// `special` gives the result of an op that isn't cloned.
+  mlir::Value cloneScalar(mlir::Block &block, mlir::ValueRange arguments,
+                          llvm::function_ref<mlir::Value(mlir::Operation &)> special = nullptr, mlir::Value root = {});
+};
+
+/// Row-major strides of `buffer`, from outside of launches or constant.
+LaneBuilder::Values rowMajorStrides(LaneBuilder &k, mlir::Value buffer);
+/// The indices of dimensions with `sizes` at `linear`.
+LaneBuilder::Values delinearize(LaneBuilder &k, mlir::Value linear, mlir::ArrayRef<mlir::Value> sizes);
+
+} // namespace attn
+
+#endif // PASSES_KERNELS_GPU_BLOCKBUILDER_H

@@ -1,0 +1,51 @@
+#ifndef PASSES_KERNELS_GPU_GEMM_H
+#define PASSES_KERNELS_GPU_GEMM_H
+
+#include "dialects/attn/AttnOps.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/IR/Builders.h"
+#include <string>
+
+namespace attn {
+
+/// C = epilogue(A · B) on a GPU, in f32 with one rounding a multiply-add. All
+/// operands are read and written where they lie, in any order of dimensions.
+struct GpuGemmSpec {
+  mlir::MemRefType left, right, result; ///< identity layout
+  /// Projected permutations from the contraction's loops.
+  mlir::AffineMap leftMap, rightMap, resultMap;
+  /// Loops by the operands that have them: all, left and result, right and
+  /// result, left and right. A loop of the result alone has no kernel.
+  llvm::SmallVector<unsigned> batch, rows, columns, sums;
+  llvm::SmallVector<int64_t> sizes; ///< of the loops, kDynamic where not known
+
+  /// The scalar ops on a sum, owned by an op; null: none. Argument `accumulator`
+  /// is the sum, the others are operands, read through maps from the result's dimensions.
+  mlir::Block *epilogue = nullptr;
+  unsigned accumulator = 0;
+  llvm::SmallVector<mlir::MemRefType> operands;
+  llvm::SmallVector<mlir::AffineMap> operandMaps;
+
+  /// A block of threads makes a tile of the result, each thread a part of it.
+  struct Tile {
+    int64_t rows, columns, threadRows, threadColumns;
+    int64_t depth = 16;
+    int64_t threads() const { return rows / threadRows * (columns / threadColumns); }
+  };
+  Tile tile = {32, 32, 4, 4};
+
+  /// Sorts the loops; false for what no such kernel does.
+  bool sortLoops(std::string &reason);
+  /// The largest tile that leaves no multiprocessor without work.
+  void chooseTile();
+};
+
+/// Emits the kernel `symbol` with the arguments (left, right, operands of the
+/// epilogue..., result): tiles of both sides in shared memory, twice, so that
+/// cp.async fills one while the other is multiplied.
+mlir::func::FuncOp buildGpuGemm(mlir::OpBuilder &builder, mlir::Location loc, llvm::StringRef symbol,
+                                const GpuGemmSpec &spec);
+
+} // namespace attn
+
+#endif // PASSES_KERNELS_GPU_GEMM_H

@@ -1,0 +1,18 @@
+#ifndef PASSES_KERNELS_GPU_ROWS_H
+#define PASSES_KERNELS_GPU_ROWS_H
+
+#include "passes/kernels/cpu/Normalization.h"
+
+namespace attn {
+
+/// Softmax and layer normalisation on a GPU: a warp a row, or a block where rows
+/// are long; partial results meet by shuffles, in f32. Arguments and what may
+/// share a buffer are those of the kernels for CPUs; a spec's lanes don't count.
+mlir::func::FuncOp buildGpuRowSoftmax(mlir::OpBuilder &builder, mlir::Location loc, llvm::StringRef symbol,
+                                      const RowSoftmaxSpec &spec);
+mlir::func::FuncOp buildGpuLayerNorm(mlir::OpBuilder &builder, mlir::Location loc, llvm::StringRef symbol,
+                                     const LayerNormSpec &spec);
+
+} // namespace attn
+
+#endif // PASSES_KERNELS_GPU_ROWS_H

@@ -1,0 +1,232 @@
+#!/usr/bin/env python3
+"""Kernels for the GPU on small models against numpy in float64.
+
+    check_kernels.py FAMILY [--tools=build/bin]     with build/test/gpu/lib on LD_LIBRARY_PATH
+
+Each case is an ONNX model that is compiled for CUDA and run. Sizes lie on both
+sides of every tile. Says how many multiply-adds the loops of the PTX have for
+each access of shared memory.
+"""
+import argparse
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+
+import numpy as np
+import onnx
+from onnx import TensorProto, helper
+
+CASES = {}
+
+
+def case(family, *sizes, **options):
+    def register(function):
+        for size in sizes:
+            CASES.setdefault(family, []).append((function, size, options))
+        return function
+    return register
+
+
+def model(nodes, inputs, outputs, weights=None, opset=18):
+    """`inputs`: name to array; a dimension of `outputs` is free."""
+    types = {"float32": TensorProto.FLOAT, "int64": TensorProto.INT64, "bool": TensorProto.BOOL}
+    def value(name, array, free):
+        shape = [f"{name}{n}" for n in range(array.ndim)] if free else array.shape
+        return helper.make_tensor_value_info(name, types[str(array.dtype)], shape)
+    graph = helper.make_graph(
+        nodes, "g", [value(n, a, False) for n, a in inputs.items()], [value(n, a, True) for n, a in outputs.items()],
+        [onnx.numpy_helper.from_array(a, n) for n, a in (weights or {}).items()])
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=10)
+
+
+rng = np.random.default_rng(7)
+
+
+def normal(*shape):
+    return rng.standard_normal(shape).astype(np.float32)
+
+
+@case("gemm", (4, 4, 1), (5, 7, 3), (33, 31, 17), (64, 65, 16), (37, 50, 41), (100, 68, 40))
+def matmul_bias_relu(size):
+    m, n, k = size
+    a, w, c, r = normal(m, k), normal(k, n), normal(n), normal(m, n)
+    nodes = [helper.make_node("MatMul", ["a", "w"], ["p"]), helper.make_node("Add", ["p", "c"], ["q"]),
+             helper.make_node("Relu", ["q"], ["s"]), helper.make_node("Add", ["s", "r"], ["y"])]
+    want = np.maximum(a.astype(float) @ w + c, 0) + r
+    return nodes, {"a": a, "r": r}, {"w": w, "c": c}, {"y": want}
+
+
+@case("gemm", (5, 9, 6, 0, 1), (40, 33, 20, 0, 1), (40, 36, 18, 1, 0), (34, 70, 8, 1, 1))
+def gemm_transposed(size):
+    m, n, k, left, right = size
+    a, b, c = normal(*((k, m) if left else (m, k))), normal(*((n, k) if right else (k, n))), normal(n)
+    nodes = [helper.make_node("Gemm", ["a", "b", "c"], ["y"], transA=left, transB=right, alpha=0.5)]
+    want = 0.5 * ((a.T if left else a).astype(float) @ (b.T if right else b)) + c
+    return nodes, {"a": a, "b": b}, {"c": c}, {"y": want}
+
+
+@case("gemm", (2, 3, 9, 13, 8), (1, 2, 40, 34, 5))
+def heads(size):
+    b, h, i, j, d = size
+    q, k = normal(b, i, h, d), normal(b, j, h, d)
+    nodes = [helper.make_node("Einsum", ["q", "k"], ["y"], equation="bihd,bjhd->bijh")]
+    return nodes, {"q": q, "k": k}, {}, {"y": np.einsum("bihd,bjhd->bijh", q.astype(float), k)}
+
+
+@case("gemm", (33, 130, 132, 16), (34, 129, 128, 18))
+def large_tiles(size):
+    b, m, n, k = size
+    x, y = normal(b, m, k), normal(b, k, n)
+    return [helper.make_node("MatMul", ["x", "y"], ["z"])], {"x": x, "y": y}, {}, {"z": x.astype(float) @ y}
+
+
+@case("rows", (3, 1), (9, 31), (4, 33), (5, 1024), (3, 1025), (2, 3000))
+def softmax(size):
+    x = 3 * normal(*size)
+    e = np.exp(x.astype(float) - x.max(-1, keepdims=True))
+    want = e / e.sum(-1, keepdims=True)
+    nodes = [helper.make_node("Softmax", ["x"], ["y"]), helper.make_node("LogSoftmax", ["x"], ["z"])]
+    return nodes, {"x": x}, {}, {"y": want, "z": np.log(want)}
+
+
+@case("rows", (3, 1), (6, 5), (5, 768), (3, 1500))
+def layer_norm(size):
+    x, scale, bias = normal(*size) + 10, normal(size[1]), normal(size[1])
+    nodes = [helper.make_node("LayerNormalization", ["x", "s", "b"], ["y"], epsilon=1e-3)]
+    wide = x.astype(float)
+    want = (wide - wide.mean(-1, keepdims=True)) / np.sqrt(wide.var(-1, keepdims=True) + 1e-3) * scale + bias
+    return nodes, {"x": x}, {"s": scale, "b": bias}, {"y": want}
+
+
+def attend(q, k, v, visible=None, bias=0):
+    """(b, h, i, d), (b, g, j, d), (b, g, j, e) in float64; rows that see no key are NaN."""
+    ratio = q.shape[1] // k.shape[1]
+    k, v = (np.repeat(x.astype(float), ratio, 1) for x in (k, v))
+    s = q @ k.swapaxes(-1, -2) / np.sqrt(q.shape[-1]) + bias
+    if visible is not None:
+        s = np.where(visible, s, -np.inf)
+    with np.errstate(invalid="ignore"):
+        e = np.exp(s - s.max(-1, keepdims=True))
+        return (e / e.sum(-1, keepdims=True)) @ v
+
+
+def qkv(b, h, g, i, j, d, e):
+    return normal(b, h, i, d), normal(b, g, j, d), normal(b, g, j, e)
+
+
+ATTENTION = [(1, 2, 2, 1, 7, 8, 8), (2, 2, 1, 5, 33, 16, 16), (1, 4, 2, 70, 70, 64, 64), (1, 1, 1, 33, 40, 6, 10),
+             (1, 2, 2, 20, 48, 128, 128), (1, 1, 1, 17, 19, 256, 256), (1, 2, 1, 65, 32, 64, 32)]
+
+
+@case("attention", *ATTENTION, opset=23)
+def full(size):
+    q, k, v = qkv(*size)
+    return [helper.make_node("Attention", ["q", "k", "v"], ["y"])], {"q": q, "k": k, "v": v}, {}, {"y": attend(q, k, v)}
+
+
+@case("attention", *ATTENTION[1:5], opset=23)
+def causal(size):
+    q, k, v = qkv(*size)
+    seen = np.arange(size[4])[None, :] <= np.arange(size[3])[:, None]
+    nodes = [helper.make_node("Attention", ["q", "k", "v"], ["y"], is_causal=1)]
+    return nodes, {"q": q, "k": k, "v": v}, {}, {"y": attend(q, k, v, seen)}
+
+
+@case("attention", *ATTENTION[1:4], opset=23)
+def dense_mask_and_bias(size):
+    q, k, v = qkv(*size)
+    seen = rng.random((size[3], size[4])) < 0.6
+    seen[:, 0] = True
+    bias = normal(size[0], 1, size[3], size[4])
+    nodes = [helper.make_node("Attention", ["q", "k", "v", "m"], ["y"])]
+    boolean = (nodes, {"q": q, "k": k, "v": v, "m": seen}, {}, {"y": attend(q, k, v, seen)})
+    added = (nodes, {"q": q, "k": k, "v": v, "m": bias}, {}, {"y": attend(q, k, v, None, bias.astype(float))})
+    return [boolean, added]
+
+
+@case("attention", (1, 2, 2, 90, 90, 16, 16, 20), (1, 1, 1, 70, 70, 32, 32, 3), opset=23)
+def window(size):
+    """The keys within `w` of a query, by a mask that the graph computes; a NaN beyond them reaches nothing."""
+    *shape, w = size
+    q, k, v = qkv(*shape)
+    i = np.arange(shape[3])
+    seen = (i[None, :] <= i[:, None]) & (i[:, None] - i[None, :] < w)
+    want = attend(q, k, v, seen)
+    nodes = [helper.make_node("Attention", ["q", "k", "v", "m"], ["y"])]
+    return nodes, {"q": q, "k": k, "v": v}, {"m": seen}, {"y": want}
+
+
+@case("attention", (2, 3, 40, 8), (1, 5, 33, 12))
+def additive(size):
+    b, i, j, d = size
+    q, k, v, a = normal(b, i, d), normal(b, j, d), normal(b, j, 16), normal(d, 1)
+    nodes = [helper.make_node("Unsqueeze", ["q", "two"], ["q4"]), helper.make_node("Unsqueeze", ["k", "one"], ["k4"]),
+             helper.make_node("Add", ["q4", "k4"], ["x"]), helper.make_node("Tanh", ["x"], ["t"]),
+             helper.make_node("MatMul", ["t", "a"], ["s1"]), helper.make_node("Squeeze", ["s1", "three"], ["s"]),
+             helper.make_node("Softmax", ["s"], ["w"]), helper.make_node("MatMul", ["w", "v"], ["y"])]
+    s = (np.tanh(q.astype(float)[:, :, None] + k[:, None]) @ a)[..., 0]
+    e = np.exp(s - s.max(-1, keepdims=True))
+    weights = {"a": a, "one": np.array([1]), "two": np.array([2]), "three": np.array([3])}
+    return nodes, {"q": q, "k": k, "v": v}, weights, {"y": e / e.sum(-1, keepdims=True) @ v}
+
+
+def run(command):
+    done = subprocess.run([str(c) for c in command], capture_output=True, text=True, timeout=300, errors="replace")
+    return done.stdout + done.stderr if done.returncode else None
+
+
+def check(tools, folder, name, built, opset):
+    nodes, inputs, weights, outputs = built
+    onnx.save(model(nodes, inputs, outputs_as_f32(outputs), weights, opset), folder / "m.onnx")
+    library, ptx = folder / "m.so", folder / "m.ptx"
+    for path, options in ((library, []), (ptx, ["--emit=ptx"])):
+        if text := run([tools / "attnc", folder / "m.onnx", "--target=cuda", *options, "-o", path]):
+            return f"{name}: {text}"
+    command = [tools / "attn-run", library]
+    for key, array in inputs.items():
+        np.save(folder / f"{key}.npy", array)
+        command.append(f"--input={key}=@{folder / key}.npy")
+    command += [f"--output={key}=@{folder / key}.out.npy" for key in outputs]
+    if text := run(command):
+        return f"{name}: {text}"
+    text = ptx.read_text()
+    shared = len(re.findall(r"\sld\.shared", text))
+    for key, want in outputs.items():
+        got = np.load(folder / f"{key}.out.npy").astype(float)
+        # The bound of a sum in f32 by its terms would be wider.
+        if got.shape != want.shape or not np.allclose(got, want, rtol=2e-5, atol=2e-5, equal_nan=True):
+            return f"{name}: output {key} is off by {np.nanmax(np.abs(got - want)):.2e}"
+    uses = "a tile" if "cp.async" in text else "a row" if "shfl" in text else "no kernel"
+    print(f"{name}: ok, {uses}, {len(re.findall('fma.rn.f32', text))} fma, {shared} shared loads")
+    return None
+
+
+def outputs_as_f32(outputs):
+    return {name: array.astype(np.float32) for name, array in outputs.items()}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("family", choices=sorted(CASES))
+    parser.add_argument("--tools", type=pathlib.Path, default=pathlib.Path("build/bin"))
+    parser.add_argument("--filter", default="")
+    args = parser.parse_args()
+    problems = 0
+    with tempfile.TemporaryDirectory() as temporary:
+        for function, size, options in CASES[args.family]:
+            if args.filter not in function.__name__:
+                continue
+            built = function(size)
+            for n, one in enumerate(built if isinstance(built, list) else [built]):
+                name = f"{function.__name__} {'x'.join(map(str, size))}" + (f" #{n}" if n else "")
+                if text := check(args.tools, pathlib.Path(temporary), name, one, options.get("opset", 18)):
+                    problems += 1
+                    print(f"FAILED {text}")
+    print(f"{args.family}: {problems} problems")
+    return bool(problems)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

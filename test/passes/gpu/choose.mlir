@@ -1,0 +1,93 @@
+// RUN: attn-opt %s --split-input-file --attn-choose-gpu-rows --attn-choose-gpu-gemms | FileCheck %s
+
+// A bias and a relu join the product; the tile is loaded by asynchronous copies.
+// CHECK-LABEL: func.func @linear
+// CHECK: attn.kernel @gpu_gemm_0 ins(%{{.*}}, %{{.*}}, %{{.*}} : tensor<?x64xf32>, tensor<64x48xf32>, tensor<48xf32>)
+// CHECK-NOT: linalg
+// CHECK-LABEL: func.func @gpu_gemm_0(%{{.*}}: memref<?x64xf32>, %{{.*}}: memref<64x48xf32>, %{{.*}}: memref<48xf32>, %{{.*}}: memref<?x48xf32>) attributes {attn.kernel}
+// CHECK: gpu.launch
+// CHECK-SAME: workgroup(
+// CHECK: nvvm.cp.async.shared.global {{.*}}, 16, cache = cg
+// CHECK: nvvm.cp.async.commit.group
+// CHECK: scf.for
+// CHECK: nvvm.cp.async.wait.group 1
+// CHECK: gpu.barrier
+// CHECK: math.fma
+// CHECK: gpu.barrier
+// CHECK: arith.maximumf
+func.func @linear(%x: tensor<?x64xf32>, %w: tensor<64x48xf32>, %c: tensor<48xf32>) -> tensor<?x48xf32> {
+  %c0 = arith.constant 0 : index
+  %zero = arith.constant 0.0 : f32
+  %m = tensor.dim %x, %c0 : tensor<?x64xf32>
+  %e = tensor.empty(%m) : tensor<?x48xf32>
+  %f = linalg.fill ins(%zero : f32) outs(%e : tensor<?x48xf32>) -> tensor<?x48xf32>
+  %p = linalg.contract indexing_maps = [affine_map<(i, j, k) -> (i, k)>, affine_map<(i, j, k) -> (k, j)>, affine_map<(i, j, k) -> (i, j)>]
+    ins(%x, %w : tensor<?x64xf32>, tensor<64x48xf32>) outs(%f : tensor<?x48xf32>) -> tensor<?x48xf32>
+  %y = linalg.generic {indexing_maps = [affine_map<(i, j) -> (i, j)>, affine_map<(i, j) -> (j)>, affine_map<(i, j) -> (i, j)>], iterator_types = ["parallel", "parallel"]}
+    ins(%p, %c : tensor<?x48xf32>, tensor<48xf32>) outs(%e : tensor<?x48xf32>) {
+  ^bb0(%a: f32, %b: f32, %o: f32):
+    %s = arith.addf %a, %b : f32
+    %r = arith.maximumf %s, %zero : f32
+    linalg.yield %r : f32
+  } -> tensor<?x48xf32>
+  return %y : tensor<?x48xf32>
+}
+
+// -----
+
+// Near misses: a vector times a matrix, and a product that starts from something.
+// CHECK-LABEL: func.func @vector
+// CHECK: linalg.contract
+// CHECK: linalg.contract
+// CHECK-NOT: attn.kernel
+func.func @vector(%x: tensor<1x64xf32>, %z: tensor<8x64xf32>, %w: tensor<64x48xf32>, %acc: tensor<8x48xf32>) -> (tensor<1x48xf32>, tensor<8x48xf32>) {
+  %zero = arith.constant 0.0 : f32
+  %e = tensor.empty() : tensor<1x48xf32>
+  %f = linalg.fill ins(%zero : f32) outs(%e : tensor<1x48xf32>) -> tensor<1x48xf32>
+  %p = linalg.contract indexing_maps = [affine_map<(i, j, k) -> (i, k)>, affine_map<(i, j, k) -> (k, j)>, affine_map<(i, j, k) -> (i, j)>]
+    ins(%x, %w : tensor<1x64xf32>, tensor<64x48xf32>) outs(%f : tensor<1x48xf32>) -> tensor<1x48xf32>
+  %q = linalg.contract indexing_maps = [affine_map<(i, j, k) -> (i, k)>, affine_map<(i, j, k) -> (k, j)>, affine_map<(i, j, k) -> (i, j)>]
+    ins(%z, %w : tensor<8x64xf32>, tensor<64x48xf32>) outs(%acc : tensor<8x48xf32>) -> tensor<8x48xf32>
+  return %p, %q : tensor<1x48xf32>, tensor<8x48xf32>
+}
+
+// -----
+
+// A warp a row; another dimension than the last stays.
+// CHECK-LABEL: func.func @softmax
+// CHECK: attn.kernel @gpu_softmax
+// CHECK: attn.softmax %{{.*}} dim 0
+// CHECK-LABEL: func.func @gpu_softmax
+// CHECK: gpu.launch
+// CHECK-COUNT-5: gpu.shuffle xor
+func.func @softmax(%x: tensor<?x100xf32>) -> (tensor<?x100xf32>, tensor<?x100xf32>) {
+  %y = attn.softmax %x dim 1 : tensor<?x100xf32>
+  %z = attn.softmax %x dim 0 : tensor<?x100xf32>
+  return %y, %z : tensor<?x100xf32>, tensor<?x100xf32>
+}
+
+// -----
+
+// CHECK-LABEL: func.func @attention
+// CHECK: attn.kernel @gpu_attention_f32_d32_e32
+// CHECK: attn.attention kind given
+#q = affine_map<(b, h, i, j, d, e) -> (b, h, i, d)>
+#k = affine_map<(b, h, i, j, d, e) -> (b, h, j, d)>
+#v = affine_map<(b, h, i, j, d, e) -> (b, h, j, e)>
+#s = affine_map<(b, h, i, j, d, e) -> (b, h, i, j)>
+#o = affine_map<(b, h, i, j, d, e) -> (b, h, i, e)>
+func.func @attention(%q: tensor<2x3x?x32xf32>, %k: tensor<2x3x?x32xf32>, %v: tensor<2x3x?x32xf32>, %s: tensor<2x3x?x?xf32>) -> (tensor<2x3x?x32xf32>, tensor<2x3x?x32xf32>) {
+  %x = attn.attention masked_rows nan mask [#attn.causal<0>] maps [#q, #k, #v, #o]
+      ins(%q, %k, %v : tensor<2x3x?x32xf32>, tensor<2x3x?x32xf32>, tensor<2x3x?x32xf32>) -> tensor<2x3x?x32xf32>
+    score {
+    ^bb0(%a: f32):
+      attn.yield %a : f32
+    }
+  %y = attn.attention kind given masked_rows nan maps [#s, #v, #o]
+      ins(%s, %v : tensor<2x3x?x?xf32>, tensor<2x3x?x32xf32>) -> tensor<2x3x?x32xf32>
+    score {
+    ^bb0(%a: f32):
+      attn.yield %a : f32
+    }
+  return %x, %y : tensor<2x3x?x32xf32>, tensor<2x3x?x32xf32>
+}

@@ -1,0 +1,27 @@
+// RUN: attn-opt %s --pass-pipeline='builtin.module(gpu.module(attn-lower-kernels))' | FileCheck %s
+
+// Functions that LLVM knows are its own, not libdevice's; shared memory is aligned for vectors.
+// CHECK: llvm.mlir.global internal @{{.*}}() {addr_space = 3 : i32, alignment = 16 : i64} : !llvm.array<32 x f32>
+// CHECK-LABEL: llvm.func @k
+// CHECK-SAME: nvvm.kernel
+// CHECK: nvvm.read.ptx.sreg.tid.x
+// CHECK-NOT: __nv
+// CHECK: llvm.intr.sqrt
+// CHECK: llvm.intr.fma
+// CHECK: nvvm.barrier
+// CHECK: llvm.load %{{.*}} {alignment = 16 : i64} : !llvm.ptr<3> -> vector<4xf32>
+gpu.module @kernels {
+  gpu.func @k(%x: memref<?xf32>) workgroup(%s: memref<32xf32, #gpu.address_space<workgroup>> {llvm.align = 16 : i64}) kernel {
+    %c0 = arith.constant 0 : index
+    %t = gpu.thread_id x
+    %v = memref.load %x[%t] : memref<?xf32>
+    %r = math.sqrt %v : f32
+    %f = math.fma %r, %r, %v : f32
+    memref.store %f, %s[%t] : memref<32xf32, #gpu.address_space<workgroup>>
+    gpu.barrier
+    %l = vector.load %s[%c0] {alignment = 16 : i64} : memref<32xf32, #gpu.address_space<workgroup>>, vector<4xf32>
+    %e = vector.extract %l[0] : f32 from vector<4xf32>
+    memref.store %e, %x[%t] : memref<?xf32>
+    gpu.return
+  }
+}
