@@ -11,6 +11,7 @@
 #include "llvm/Support/raw_ostream.h"
 #include "llvm/Target/TargetMachine.h"
 #include <mutex>
+#include <set>
 
 using namespace mlir;
 
@@ -61,14 +62,16 @@ static LogicalResult checkFunctions(gpu::GPUModuleOp kernels) {
       "abs",   "assume",    "bitreverse", "ceil", "copysign",   "ctlz",    "ctpop",  "cttz",    "fabs",     "floor",
       "fma",   "fmuladd",   "fshl",       "fshr", "is.fpclass", "maximum", "maxnum", "minimum", "minnum",   "rint",
       "round", "roundeven", "smax",       "smin", "sqrt",       "trunc",   "umax",   "umin",    "nearbyint"};
-  WalkResult result = kernels.walk([](Operation *op) {
+  // All of them, so that a user knows what a model needs.
+  std::set<std::pair<const void *, std::string>> reported;
+  kernels.walk([&](Operation *op) {
     StringRef name = op->getName().getStringRef();
     if (!name.consume_front("llvm.intr.") || llvm::is_contained(kKnown, name))
-      return WalkResult::advance();
-    op->emitError("cannot run on the GPU: no code for the function '") << name << "'";
-    return WalkResult::interrupt();
+      return;
+    if (reported.emplace(op->getLoc().getAsOpaquePointer(), name.str()).second)
+      op->emitError("cannot run on the GPU: no code for the function '") << name << "'";
   });
-  return failure(result.wasInterrupted());
+  return success(reported.empty());
 }
 
 FailureOr<std::string> emitPtx(ModuleOp module, const GpuArch &arch, unsigned optLevel) {
@@ -77,10 +80,13 @@ FailureOr<std::string> emitPtx(ModuleOp module, const GpuArch &arch, unsigned op
     return module.emitError("has no gpu.module");
   gpu::GPUModuleOp gpuModule = *kernels.begin();
   // Nothing is linked: what is not defined here is nowhere.
+  bool isSound = succeeded(checkFunctions(gpuModule));
   for (auto function : gpuModule.getOps<LLVM::LLVMFuncOp>())
-    if (function.isExternal() && !function.getName().starts_with("llvm."))
-      return function.emitError("cannot run on the GPU: no code for the function '") << function.getName() << "'";
-  if (failed(checkFunctions(gpuModule)))
+    if (function.isExternal() && !function.getName().starts_with("llvm.")) {
+      function.emitError("cannot run on the GPU: no code for the function '") << function.getName() << "'";
+      isSound = false;
+    }
+  if (!isSound)
     return failure();
   llvm::LLVMContext context;
   std::unique_ptr<llvm::Module> code = translateModuleToLLVMIR(gpuModule, context, "kernels");
