@@ -1,0 +1,113 @@
+#!/usr/bin/env python3
+"""Makes a folder, and a tar of it, with all GPU tests compiled: for a machine with a card and no compiler.
+
+    package.py [--out=build/gpu-tests] [--archs=sm_90a,sm_80] [--filter=TEXT]
+
+Brings along attn-run, attn-bench and the libraries that they need beside libc.
+"""
+import argparse
+import json
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import tarfile
+
+import numpy as np
+import onnx
+
+import check_kernels
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+BUNDLED = re.compile(r"(libcrypto|libstdc\+\+|libgcc_s)\S* => (\S+)")
+
+
+def bench_models():
+    """Name to nodes, inputs, outputs, opset, number of floating-point operations."""
+    for n in (1024, 4096):
+        a = np.zeros((n, n), np.float32)
+        yield f"gemm_{n}", [onnx.helper.make_node("MatMul", ["a", "b"], ["y"])], {"a": a, "b": a}, {"y": a}, 18, 2 * n**3
+    for tokens, width in ((1024, 64), (4096, 64), (2048, 128)):
+        q = np.zeros((1, 2048 // width, tokens, width), np.float32)
+        for causal in (0, 1):
+            nodes = [onnx.helper.make_node("Attention", ["q", "k", "v"], ["y"], is_causal=causal)]
+            flops = 4 * 2048 * tokens**2 // (1 + causal)
+            yield (f"attention_{tokens}_d{width}" + "_causal" * causal, nodes, {"q": q, "k": q, "v": q}, {"y": q}, 23, flops)
+
+
+class Package:
+    def __init__(self, folder, tools, archs):
+        self.folder, self.tools, self.archs, self.refused = folder, tools, archs, []
+
+    def add(self, name, path, description, inputs=None, outputs=None):
+        """One library; refused models are left out and named."""
+        case = self.folder / "cases" / name
+        case.mkdir(parents=True)
+        done = subprocess.run([self.tools / "attnc", path, "--target=cuda", f"--gpu-arch={self.archs}", "-o", case / "model.so"],
+                              capture_output=True, text=True, errors="replace")
+        if done.returncode:
+            self.refused.append(f"{name}: {done.stderr.strip()[:300]}")
+            return shutil.rmtree(case)
+        for kind, arrays in (("inputs", inputs or {}), ("outputs", outputs or {})):
+            description[kind] = {}
+            for n, (key, array) in enumerate(arrays.items()):
+                np.save(case / f"{kind}{n}.npy", array)
+                description[kind][key] = f"{kind}{n}.npy"
+        (case / "case.json").write_text(json.dumps(description))
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=pathlib.Path, default=ROOT / "build/gpu-tests")
+    parser.add_argument("--tools", type=pathlib.Path, default=ROOT / "build/bin")
+    parser.add_argument("--archs", default="sm_90a,sm_80")
+    parser.add_argument("--filter", default="")
+    args = parser.parse_args()
+    if args.out.exists():
+        if not (args.out / "run.py").exists():
+            sys.exit(f"'{args.out}' exists and is no such package")
+        shutil.rmtree(args.out)
+    (args.out / "bin").mkdir(parents=True)
+    (args.out / "lib").mkdir()
+    for tool in ("attn-run", "attn-bench"):
+        shutil.copy2(args.tools / tool, args.out / "bin" / tool)
+        needed = subprocess.run(["ldd", args.tools / tool], capture_output=True, text=True).stdout
+        for _, path in BUNDLED.findall(needed):
+            shutil.copy2(path, args.out / "lib" / pathlib.Path(path).name)
+    shutil.copy2(ROOT / "test/gpu/on_card.py", args.out / "run.py")
+    package = Package(args.out, args.tools, args.archs)
+    model = args.out / "m.onnx"
+    for family, cases in check_kernels.CASES.items():
+        for function, size, options in cases:
+            built = function(size)
+            for n, (nodes, inputs, weights, outputs) in enumerate(built if isinstance(built, list) else [built]):
+                name = f"{family}_{function.__name__}_{'x'.join(map(str, size))}_{n}"
+                if args.filter not in name:
+                    continue
+                outputs = check_kernels.outputs_as_f32(outputs)
+                onnx.save(check_kernels.model(nodes, inputs, outputs, weights, options.get("opset", 18)), model)
+                package.add(name, model, {"rtol": 5e-5, "atol": 5e-5}, inputs, outputs)
+    for folder in sorted((ROOT / "test/e2e/models").iterdir()):
+        first = folder / "inputs_0.npz"
+        if args.filter not in folder.name or not first.exists():
+            continue
+        meta = json.loads((folder / "meta.json").read_text())
+        package.add(f"model_{folder.name}", folder / "model.onnx", {"rtol": meta["rtol"], "atol": meta["atol"]},
+                    dict(np.load(first)), dict(np.load(folder / "outputs_0.npz")))
+    for name, nodes, inputs, outputs, opset, flops in bench_models():
+        if args.filter in name:
+            onnx.save(check_kernels.model(nodes, inputs, outputs, opset=opset), model)
+            package.add(f"bench_{name}", model, {"bench": [], "flops": flops, "rtol": 0, "atol": 0})
+    model.unlink(missing_ok=True)
+    archive = args.out.with_suffix(".tar.gz")
+    with tarfile.open(archive, "w:gz") as tar:
+        tar.add(args.out, arcname=args.out.name)
+    cases = len(list(args.out.glob("cases/*/case.json")))
+    print(f"{archive}: {archive.stat().st_size / 2**20:.1f} MiB, {cases} cases; unpack it and run python3 {args.out.name}/run.py")
+    for text in package.refused:
+        print(f"refused: {text}")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
