@@ -177,7 +177,16 @@ def run(command):
     return done.stdout + done.stderr if done.returncode else None
 
 
-def check(tools, folder, name, built, opset):
+def spilled(ptx, folder):
+    """What ptxas complains of."""
+    for arch in ("sm_80", "sm_90a"):
+        done = subprocess.run(["ptxas", "-v", f"-arch={arch}", ptx, "-o", folder / "m.cubin"], capture_output=True, text=True)
+        if done.returncode or "warning" in done.stderr or re.search(r"[1-9]\d* bytes spill", done.stderr):
+            return f"ptxas for {arch}: {done.stderr}"
+    return None
+
+
+def check(tools, folder, name, built, opset, ptxas=False):
     nodes, inputs, weights, outputs = built
     onnx.save(model(nodes, inputs, outputs_as_f32(outputs), weights, opset), folder / "m.onnx")
     library, ptx = folder / "m.so", folder / "m.ptx"
@@ -198,6 +207,8 @@ def check(tools, folder, name, built, opset):
         # The bound of a sum in f32 by its terms would be wider.
         if got.shape != want.shape or not np.allclose(got, want, rtol=2e-5, atol=2e-5, equal_nan=True):
             return f"{name}: output {key} is off by {np.nanmax(np.abs(got - want)):.2e}"
+    if spills := ptxas and spilled(ptx, folder):
+        return f"{name}: {spills}"
     uses = "a tile" if "cp.async" in text else "a row" if "shfl" in text else "no kernel"
     print(f"{name}: ok, {uses}, {len(re.findall('fma.rn.f32', text))} fma, {shared} shared loads")
     return None
@@ -212,6 +223,7 @@ def main():
     parser.add_argument("family", choices=sorted(CASES))
     parser.add_argument("--tools", type=pathlib.Path, default=pathlib.Path("build/bin"))
     parser.add_argument("--filter", default="")
+    parser.add_argument("--ptxas", action="store_true", help="let ptxas look for spills, too")
     args = parser.parse_args()
     problems = 0
     with tempfile.TemporaryDirectory() as temporary:
@@ -221,7 +233,7 @@ def main():
             built = function(size)
             for n, one in enumerate(built if isinstance(built, list) else [built]):
                 name = f"{function.__name__} {'x'.join(map(str, size))}" + (f" #{n}" if n else "")
-                if text := check(args.tools, pathlib.Path(temporary), name, one, options.get("opset", 18)):
+                if text := check(args.tools, pathlib.Path(temporary), name, one, options.get("opset", 18), args.ptxas):
                     problems += 1
                     print(f"FAILED {text}")
     print(f"{args.family}: {problems} problems")

@@ -233,7 +233,7 @@ private:
     for (Side &side : sides)
       copyTile(side, zero, zero);
     k.commitCopies();
-    return k.loop(zero, k.ceilDiv(numSums, tile.depth), 1, zeros, [&](Value step, ValueRange sums) {
+    Values sums = k.loop(zero, k.ceilDiv(numSums, tile.depth), 1, zeros, [&](Value step, ValueRange sums) {
       Value next = k.add(step, 1), stage = k.rem(step, two);
       for (Side &side : sides)
         copyTile(side, k.mul(next, tile.depth), k.rem(next, two));
@@ -254,6 +254,8 @@ private:
       k.barrier(); // the next step's copies go where this one has read
       return result;
     });
+    k.waitForCopies(0); // none may be under way when the block ends
+    return sums;
   }
 
   /// Epilogue and result of the thread's sums.
