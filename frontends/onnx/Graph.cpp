@@ -43,6 +43,7 @@ private:
   bool checkName(llvm::StringRef name, const char *what);
   bool addInitializers(proto::GraphProto &source, Scope &scope);
   bool addInputs(proto::GraphProto &source, Scope &scope);
+  void noteRanks(const proto::GraphProto &source, const Scope &scope);
   bool addNodes(const google::protobuf::RepeatedPtrField<proto::NodeProto> &nodes, Scope &scope);
   bool addNode(const proto::NodeProto &node, const std::string &name, Scope &scope);
   bool addSubgraph(proto::GraphProto &source, const GraphNode &owner, mlir::Location loc, const Scope &outer,
@@ -245,6 +246,20 @@ bool Flattener::addNode(const proto::NodeProto &node, const std::string &name, S
   return true;
 }
 
+/// What outputs and value_info say of the number of dimensions; names that
+/// nothing has are let pass, as other readers do.
+void Flattener::noteRanks(const proto::GraphProto &source, const Scope &scope) {
+  for (const auto *infos : {&source.value_info(), &source.output()})
+    for (const proto::ValueInfoProto &info : *infos) {
+      auto it = scope.values.find(info.name());
+      if (it == scope.values.end() || it->second == GraphNode::kNone || !info.type().tensor_type().has_shape())
+        continue;
+      int64_t rank = info.type().tensor_type().shape().dim_size();
+      if (rank <= int64_t(kMaxRank))
+        graph.ranks[it->second] = rank;
+    }
+}
+
 bool Flattener::addSubgraph(proto::GraphProto &source, const GraphNode &owner, mlir::Location loc, const Scope &outer,
                             Subgraph &result) {
   if (source.sparse_initializer_size()) {
@@ -273,6 +288,7 @@ bool Flattener::addSubgraph(proto::GraphProto &source, const GraphNode &owner, m
   nodes = saved;
   if (!added)
     return false;
+  noteRanks(source, scope);
   for (const proto::ValueInfoProto &output : source.output()) {
     std::optional<int> value = scope.find(output.name());
     if (!value || *value == GraphNode::kNone) {
@@ -350,6 +366,7 @@ bool Flattener::run(proto::ModelProto &model, const OpsetImports &opsets) {
   scope.opsets = &opsets;
   if (!addInputs(*model.mutable_graph(), scope) || !addNodes(model.graph().node(), scope))
     return false;
+  noteRanks(model.graph(), scope);
   llvm::StringSet<> seen;
   for (const proto::ValueInfoProto &output : model.graph().output()) {
     if (!seen.insert(output.name()).second) {

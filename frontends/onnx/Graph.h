@@ -3,6 +3,7 @@
 
 #include "frontends/onnx/Importer.h"
 #include "frontends/onnx/ModelFile.h"
+#include "llvm/ADT/DenseMap.h"
 #include "llvm/ADT/StringMap.h"
 #include <memory>
 
@@ -46,6 +47,7 @@ struct Graph {
   std::vector<std::pair<int, const proto::ValueInfoProto *>> inputs; // without those that an initialiser sets
   std::vector<GraphInitializer> initializers;
   std::vector<std::pair<int, const proto::ValueInfoProto *>> outputs;
+  llvm::DenseMap<int, int64_t> ranks; // that the model declares, at most kMaxRank
 };
 
 /// Checks the structure of a model (names, order, nesting, functions, numbers of

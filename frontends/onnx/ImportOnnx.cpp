@@ -40,6 +40,7 @@ private:
   Expr boundedDimension(StringRef name, Value size);
   bool addInitializers();
   bool addOutputs();
+  Location makerOf(int value) const;
 
   Reporter &reporter;
   const ImportOptions &options;
@@ -67,6 +68,7 @@ Importer::Importer(Reporter &reporter, const ImportOptions &options, const Graph
       state(reporter, module, entry, weights) {
   state.values.resize(graph.values.size());
   state.names = graph.values;
+  state.ranks = graph.ranks;
   state.maxLoopIterations = options.maxLoopIterations;
 }
 
@@ -158,6 +160,14 @@ bool Importer::addInitializers() {
   return true;
 }
 
+/// Of the node that makes `value`, or of the file.
+Location Importer::makerOf(int value) const {
+  for (const GraphNode &node : graph.nodes)
+    if (llvm::is_contained(node.outputs, value))
+      return reporter.nodeLoc(node.name, node.op);
+  return reporter.fileLoc();
+}
+
 bool Importer::addOutputs() {
   OpBuilder &b = state.builder;
   SmallVector<Value> results;
@@ -167,12 +177,12 @@ bool Importer::addOutputs() {
     if (!t) {
       auto it = state.unusable.find(number);
       std::string why = it == state.unusable.end() ? "its operator does not make it" : it->second;
-      reporter.unsupported() << "output '" << printableName(info->name()) << "': " << why;
+      reporter.unsupported(makerOf(number)) << "output '" << printableName(info->name()) << "': " << why;
       return false;
     }
     if (t->sequence) {
-      reporter.unsupported() << "output '" << printableName(info->name())
-                             << "' is a sequence; entries return tensors only";
+      reporter.unsupported(makerOf(number))
+          << "output '" << printableName(info->name()) << "' is a sequence; entries return tensors only";
       return false;
     }
     results.push_back(t->value ? t->value : state.materialize(*t, reporter.fileLoc()));

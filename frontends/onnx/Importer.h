@@ -120,6 +120,9 @@ public:
   size_t numOutputs() const;
   bool hasInput(size_t i) const;  // false for "" and beyond the end
   bool hasOutput(size_t i) const; // false when nobody asked for it
+  /// The number of dimensions that the model declares for output `i`. It says
+  /// how long a shape is whose length is open; the run checks it.
+  std::optional<int64_t> declaredRank(size_t i = 0) const;
   const Tensor &input(size_t i) const;
   /// Input `i` as a sequence; null after an error.
   const Sequence *sequence(size_t i) const;

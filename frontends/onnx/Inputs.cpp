@@ -10,28 +10,39 @@ using namespace attn::onnx;
 namespace {
 class InputReader {
 public:
-  InputReader(const ImportOptions &options, Reporter &reporter) : options(options), reporter(reporter) {}
+  InputReader(const Graph &graph, const ImportOptions &options, Reporter &reporter)
+      : graph(graph), options(options), reporter(reporter) {}
 
-  bool readType(const proto::ValueInfoProto &info, InputSpec &spec);
+  bool readType(int value, const proto::ValueInfoProto &info, InputSpec &spec);
   bool readShape(const proto::ValueInfoProto &info, InputSpec &spec);
   bool applyShape(InputSpec &spec, llvm::ArrayRef<int64_t> shape, bool declared);
   bool applyDims(std::vector<InputSpec> &specs);
   bool checkRanges(const std::vector<InputSpec> &specs);
 
 private:
+  /// "not supported", with the name of the first node that uses `value`.
+  mlir::InFlightDiagnostic unsupported(int value, const InputSpec &spec) {
+    auto user =
+        llvm::find_if(graph.nodes, [&](const GraphNode &node) { return llvm::is_contained(node.inputs, value); });
+    bool isUsed = user != graph.nodes.end();
+    auto diagnostic = reporter.unsupported(isUsed ? reporter.nodeLoc(user->name, user->op) : reporter.fileLoc());
+    diagnostic << "input '" << printableName(spec.name) << (isUsed ? "' " : "', which no node uses, ");
+    return diagnostic;
+  }
   std::string input(const InputSpec &spec) { return "input '" + printableName(spec.name) + "' "; }
 
+  const Graph &graph;
   const ImportOptions &options;
   Reporter &reporter;
   std::map<std::string, int64_t> constants; // named dimensions with a size
 };
 } // namespace
 
-bool InputReader::readType(const proto::ValueInfoProto &info, InputSpec &spec) {
+bool InputReader::readType(int value, const proto::ValueInfoProto &info, InputSpec &spec) {
   if (!info.type().has_tensor_type()) {
     bool other = info.type().value_case() != proto::TypeProto::VALUE_NOT_SET;
     if (other)
-      reporter.unsupported() << input(spec) << "is not a tensor; sequences, maps and optionals are not supported";
+      unsupported(value, spec) << "is not a tensor; sequences, maps and optionals are not supported";
     else
       reporter.invalid() << input(spec) << "has no type";
     return false;
@@ -43,9 +54,9 @@ bool InputReader::readType(const proto::ValueInfoProto &info, InputSpec &spec) {
     return true;
   }
   if (type != 0 && proto::TensorProto::DataType_IsValid(type))
-    reporter.unsupported() << input(spec) << "has element type "
-                           << proto::TensorProto::DataType_Name(proto::TensorProto::DataType(type))
-                           << ", which is not supported";
+    unsupported(value, spec) << "has element type "
+                             << proto::TensorProto::DataType_Name(proto::TensorProto::DataType(type))
+                             << ", which is not supported";
   else
     reporter.invalid() << input(spec) << "has the unknown element type " << type;
   return false;
@@ -199,12 +210,12 @@ bool InputReader::applyDims(std::vector<InputSpec> &specs) {
 
 std::optional<std::vector<InputSpec>> attn::onnx::readInputs(const Graph &graph, const ImportOptions &options,
                                                              Reporter &reporter) {
-  InputReader reader(options, reporter);
+  InputReader reader(graph, options, reporter);
   std::vector<InputSpec> specs;
   for (auto [value, info] : graph.inputs) {
     InputSpec &spec = specs.emplace_back();
     spec.name = info->name();
-    if (!reader.readType(*info, spec) || !reader.readShape(*info, spec))
+    if (!reader.readType(value, *info, spec) || !reader.readShape(*info, spec))
       return std::nullopt;
   }
   for (const auto &[name, shape] : options.shapes)

@@ -123,9 +123,6 @@ Tensor frontOf(Node &node, mlir::Value buffer, DType dtype, llvm::ArrayRef<Expr>
 /// Rows [0, length) of a sequence's stack and its items as one tensor with a
 /// new dimension 0; nullopt after an error.
 std::optional<Tensor> stackSequence(Node &node, const Sequence &sequence);
-/// `parts` one after the other in dimension `dim` of `shape`; sizes have been
-/// checked.
-Tensor concatenate(Node &node, llvm::ArrayRef<Tensor> parts, int64_t dim, llvm::ArrayRef<Expr> shape);
 
 } // namespace attn::onnx
 

@@ -142,6 +142,13 @@ bool Node::hasOutput(size_t i) const {
   return i < impl.node.outputs.size() && impl.node.outputs[i] != GraphNode::kNone;
 }
 
+std::optional<int64_t> Node::declaredRank(size_t i) const {
+  if (!hasOutput(i))
+    return std::nullopt;
+  auto it = impl.state.ranks.find(impl.node.outputs[i]);
+  return it == impl.state.ranks.end() ? std::nullopt : std::optional(it->second);
+}
+
 const Tensor &Node::input(size_t i) const {
   static const Tensor missing = [] {
     // What an importer sees that reads beyond the inputs: something harmless.
@@ -388,6 +395,11 @@ void Node::setOutput(size_t i, Tensor t) {
     }
     if (t.value.getType() != expected)
       t.value = tensor::CastOp::create(builder(), impl.loc, expected, t.value);
+    // Without elements there is nothing to compute, and slices at 0 are refused.
+    if (llvm::is_contained(t.shape, Expr(0)) && !isa<BlockArgument>(t.value)) {
+      t.value = empty(t.dtype, t.shape);
+      t.weight.clear();
+    }
   }
   impl.outputs[i] = std::move(t);
 }

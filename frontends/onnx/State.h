@@ -33,7 +33,8 @@ public:
   /// diagnostic.
   bool importNodes(llvm::ArrayRef<GraphNode> nodes);
   bool importNode(const GraphNode &node, mlir::Location loc);
-  llvm::ArrayRef<std::string> names; // of the values
+  llvm::ArrayRef<std::string> names;  // of the values
+  llvm::DenseMap<int, int64_t> ranks; // of values, where the model declares it
 
   /// A branch or the body of a loop under construction: an op at the end of the
   /// block at hand whose one block the builder and the symbols move into.

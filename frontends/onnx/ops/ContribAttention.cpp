@@ -1,4 +1,5 @@
 #include "frontends/onnx/ops/AttentionForm.h"
+#include "frontends/onnx/ops/Concatenate.h"
 #include "frontends/onnx/ops/Families.h"
 #include "frontends/onnx/ops/Loops.h"
 #include "frontends/onnx/ops/MatMul.h"
@@ -65,23 +66,9 @@ FailureOr<HeadTensor> withPast(Node &n, const Tensor &past, const HeadTensor &t)
   for (int64_t d : {0, 1, 3})
     if (failed(n.requireEqual(past.shape[d], next.shape[d], "sizes {0} of the past and {1} differ")))
       return failure();
-  OpBuilder &b = n.builder();
-  Tensor out;
-  out.dtype = next.dtype;
-  out.shape = next.shape;
-  out.shape[2] = past.shape[2] + next.shape[2];
-  Value v = n.empty(out.dtype, out.shape);
-  SmallVector<OpFoldResult> offsets(4, b.getIndexAttr(0)), strides(4, b.getIndexAttr(1));
-  const Tensor *parts[] = {&past, &next};
-  for (const Tensor *part : parts) {
-    SmallVector<OpFoldResult> sizes;
-    for (const Expr &dim : part->shape)
-      sizes.push_back(n.symbols().size(b, n.loc(), dim));
-    v = tensor::InsertSliceOp::create(b, n.loc(), n.value(*part), v, offsets, sizes, strides);
-    offsets[2] = n.symbols().size(b, n.loc(), past.shape[2]);
-  }
-  out.value = v;
-  return HeadTensor{out, false};
+  SmallVector<Expr, 4> shape(next.shape);
+  shape[2] = past.shape[2] + next.shape[2];
+  return HeadTensor{concatenate(n, {past, next}, 2, shape), false};
 }
 
 //===----------------------------------------------------------------------===//
@@ -153,6 +140,27 @@ LogicalResult addMasks(Node &n, ScoreRule &rule, size_t mask, size_t bias, const
   return all ? rule.addMask(n, *all, sizes) : success();
 }
 
+/// Query, key and value attended to under the mask of input `mask` and the bias
+/// of input 5, to no later key where the node is unidirectional.
+LogicalResult attendMasked(Node &n, const HeadTensor (&parts)[3], const Expr &past, size_t mask) {
+  AttentionOperands o{parts[0], parts[1], parts[2], true, 1, past, {}, std::nullopt, std::nullopt};
+  if (failed(checkSizes(n, o)))
+    return failure();
+  FailureOr<double> scale = readScale(n, o.query.width());
+  if (failed(scale))
+    return failure();
+  ScoreRule rule = ScoreRule::scaled(*scale);
+  if (failed(addMasks(n, rule, mask, 5, o.sizes)))
+    return failure();
+  if (n.intAttr("unidirectional", 0))
+    rule.addWindow(-1, 0, past.is(0) ? std::nullopt : std::optional(scalarTensor(DType::I64, past)));
+  FailureOr<Tensor> y = attend(n, o, rule);
+  if (failed(y))
+    return failure();
+  n.setOutput(0, *y);
+  return success();
+}
+
 //===----------------------------------------------------------------------===//
 // Attention
 //===----------------------------------------------------------------------===//
@@ -168,23 +176,14 @@ FailureOr<Tensor> cacheRow(Node &n, const Tensor &cache, int64_t i) {
 }
 
 /// [2, ...] of two tensors.
-Tensor stacked(Node &n, const Tensor &first, const Tensor &second) {
-  OpBuilder &b = n.builder();
-  Tensor out;
-  out.dtype = first.dtype;
-  out.shape.push_back(2);
-  out.shape.append(first.shape.begin(), first.shape.end());
-  Value v = n.empty(out.dtype, out.shape);
-  SmallVector<OpFoldResult> offsets(out.rank(), b.getIndexAttr(0)), strides(out.rank(), b.getIndexAttr(1));
-  SmallVector<OpFoldResult> sizes{b.getIndexAttr(1)};
-  for (const Expr &dim : first.shape)
-    sizes.push_back(n.symbols().size(b, n.loc(), dim));
-  for (const Tensor *t : {&first, &second}) {
-    v = tensor::InsertSliceOp::create(b, n.loc(), n.value(*t), v, offsets, sizes, strides);
-    offsets[0] = b.getIndexAttr(1);
-  }
-  out.value = v;
-  return out;
+FailureOr<Tensor> stacked(Node &n, const Tensor &first, const Tensor &second) {
+  SmallVector<Expr, 4> shape(first.shape);
+  shape.insert(shape.begin(), Expr(1));
+  FailureOr<Tensor> a = n.reshape(first, shape), b = n.reshape(second, shape);
+  if (failed(a) || failed(b))
+    return failure();
+  shape[0] = 2;
+  return concatenate(n, {*a, *b}, 0, shape);
 }
 
 LogicalResult readWidths(Node &n, const Expr &all, SmallVector<Expr, 3> &widths) {
@@ -242,24 +241,13 @@ LogicalResult importAttention(Node &n) {
       parts[i + 1] = *whole;
     }
   }
-  if (n.hasOutput(1))
-    n.setOutput(1, stacked(n, headsOutside(n, parts[1]), headsOutside(n, parts[2])));
-  AttentionOperands o{parts[0], parts[1], parts[2], true, 1, past, {}, std::nullopt, std::nullopt};
-  if (failed(checkSizes(n, o)))
-    return failure();
-  FailureOr<double> scale = readScale(n, o.query.width());
-  if (failed(scale))
-    return failure();
-  ScoreRule rule = ScoreRule::scaled(*scale);
-  if (failed(addMasks(n, rule, 3, 5, o.sizes)))
-    return failure();
-  if (n.intAttr("unidirectional", 0))
-    rule.addWindow(-1, 0, past.is(0) ? std::nullopt : std::optional(scalarTensor(DType::I64, past)));
-  FailureOr<Tensor> y = attend(n, o, rule);
-  if (failed(y))
-    return failure();
-  n.setOutput(0, *y);
-  return success();
+  if (n.hasOutput(1)) {
+    FailureOr<Tensor> present = stacked(n, headsOutside(n, parts[1]), headsOutside(n, parts[2]));
+    if (failed(present))
+      return failure();
+    n.setOutput(1, *present);
+  }
+  return attendMasked(n, parts, past, 3);
 }
 
 //===----------------------------------------------------------------------===//
@@ -341,22 +329,7 @@ LogicalResult importMultiHeadAttention(Node &n) {
     if (n.hasOutput(i))
       n.setOutput(i, headsOutside(n, parts[i]));
   }
-  AttentionOperands o{parts[0], parts[1], parts[2], true, 1, past, {}, std::nullopt, std::nullopt};
-  if (failed(checkSizes(n, o)))
-    return failure();
-  FailureOr<double> scale = readScale(n, o.query.width());
-  if (failed(scale))
-    return failure();
-  ScoreRule rule = ScoreRule::scaled(*scale);
-  if (failed(addMasks(n, rule, 4, 5, o.sizes)))
-    return failure();
-  if (n.intAttr("unidirectional", 0))
-    rule.addWindow(-1, 0, past.is(0) ? std::nullopt : std::optional(scalarTensor(DType::I64, past)));
-  FailureOr<Tensor> y = attend(n, o, rule);
-  if (failed(y))
-    return failure();
-  n.setOutput(0, *y);
-  return success();
+  return attendMasked(n, parts, past, 4);
 }
 
 //===----------------------------------------------------------------------===//

@@ -240,18 +240,35 @@ static FailureOr<SmallVector<int64_t>> perScanned(Node &node, StringRef name, si
   return values;
 }
 
-static LogicalResult importScan9(Node &node) {
+namespace {
+struct ScanForm {
+  const Subgraph *body;
+  size_t states, count, gathered; // carried values, scanned inputs, scanned outputs
+};
+} // namespace
+
+/// How the inputs from `first` on and the outputs are divided.
+static FailureOr<ScanForm> readScan(Node &node, int64_t first) {
   const Subgraph *body = node.subgraph("body");
   if (!body)
     return failure();
-  int64_t count = node.intAttr("num_scan_inputs", 0), inputs = node.numInputs();
+  int64_t count = node.intAttr("num_scan_inputs", 0), inputs = int64_t(node.numInputs()) - first;
   if (count < 1 || count > inputs || int64_t(body->outputs.size()) < inputs - count)
     return node.error() << "has " << inputs << " inputs, num_scan_inputs " << count << " and a body of "
                         << body->outputs.size() << " outputs",
            failure();
-  size_t states = inputs - count, gathered = body->outputs.size() - states;
-  if (node.numOutputs() > states + gathered)
-    return node.error() << "has " << node.numOutputs() << " outputs, its body " << states + gathered, failure();
+  if (node.numOutputs() > body->outputs.size())
+    return node.error() << "has " << node.numOutputs() << " outputs, its body " << body->outputs.size(), failure();
+  size_t states = inputs - count;
+  return ScanForm{body, states, size_t(count), body->outputs.size() - states};
+}
+
+static LogicalResult importScan9(Node &node) {
+  FailureOr<ScanForm> form = readScan(node, 0);
+  if (failed(form))
+    return failure();
+  const Subgraph *body = form->body;
+  size_t states = form->states, count = form->count, gathered = form->gathered;
   auto axes = perScanned(node, "scan_input_axes", count), backwards = perScanned(node, "scan_input_directions", count),
        outAxes = perScanned(node, "scan_output_axes", gathered),
        outBackwards = perScanned(node, "scan_output_directions", gathered);
@@ -260,7 +277,7 @@ static LogicalResult importScan9(Node &node) {
   LoopImport loop(node, *body);
   for (size_t i = 0; i < states; ++i)
     loop.carried.emplace_back().init = node.input(i);
-  for (int64_t i = 0; i < count; ++i) {
+  for (size_t i = 0; i < count; ++i) {
     Scanned &input = loop.scanned.emplace_back();
     input.tensor = node.input(states + i);
     input.tensor.value = node.value(input.tensor);
@@ -286,19 +303,13 @@ static LogicalResult importScan9(Node &node) {
 /// Opset 8: all has a batch dimension in front, of which the body knows nothing;
 /// what is scanned is scanned along dimension 1.
 static LogicalResult importScan8(Node &node) {
-  const Subgraph *body = node.subgraph("body");
-  if (!body)
-    return failure();
   if (node.hasInput(0))
     return node.unsupported() << "gives sequence_lens, which Scan has in opset 8 only", failure();
-  int64_t count = node.intAttr("num_scan_inputs", 0), inputs = int64_t(node.numInputs()) - 1;
-  if (count < 1 || count > inputs || int64_t(body->outputs.size()) < inputs - count)
-    return node.error() << "has " << inputs << " inputs, num_scan_inputs " << count << " and a body of "
-                        << body->outputs.size() << " outputs",
-           failure();
-  size_t states = inputs - count, gathered = body->outputs.size() - states;
-  if (node.numOutputs() > states + gathered)
-    return node.error() << "has " << node.numOutputs() << " outputs, its body " << states + gathered, failure();
+  FailureOr<ScanForm> form = readScan(node, 1);
+  if (failed(form))
+    return failure();
+  const Subgraph *body = form->body;
+  size_t states = form->states, count = form->count, gathered = form->gathered;
   auto backwards = perScanned(node, "directions", count);
   if (failed(backwards))
     return failure();
@@ -306,15 +317,15 @@ static LogicalResult importScan8(Node &node) {
     LoopImport loop(node, *body);
     for (size_t i = 0; i < states; ++i)
       loop.carried.emplace_back().init = slices[i];
-    for (int64_t i = 0; i < count; ++i)
+    for (size_t i = 0; i < count; ++i)
       loop.scanned.push_back({slices[states + i], 0, (*backwards)[i] != 0});
     loop.trips = slices[states].shape[0];
     loop.gathered.resize(gathered);
     return loop.run();
   });
-  for (int64_t i = 0; i < inputs; ++i) {
+  for (size_t i = 0; i < states + count; ++i) {
     Tensor t = node.input(i + 1);
-    int64_t least = i < int64_t(states) ? 1 : 2;
+    int64_t least = i < states ? 1 : 2;
     if (t.rank() < least)
       return node.error() << "input " << i + 1 << " has " << t.rank() << " dimensions, at least " << least
                           << " are needed",
@@ -326,7 +337,7 @@ static LogicalResult importScan8(Node &node) {
     };
     if (i > 0 && failed(same(0, batch.scanned[0].tensor.shape[0])))
       return failure();
-    if (i > int64_t(states) && failed(same(1, batch.scanned[states].tensor.shape[1])))
+    if (i > states && failed(same(1, batch.scanned[states].tensor.shape[1])))
       return failure();
     batch.scanned.push_back({t, 0, false});
   }

@@ -1,4 +1,5 @@
 #include "dialects/attn/AttnOps.h"
+#include "frontends/onnx/ops/Concatenate.h"
 #include "frontends/onnx/ops/RuntimeAxes.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
@@ -103,23 +104,10 @@ static LogicalResult importConcat(Node &node) {
     return success();
   }
 
-  OpBuilder &b = node.builder();
-  Value result = node.empty(first.dtype, shape);
-  SmallVector<OpFoldResult> offsets(shape.size(), b.getIndexAttr(0)), strides(shape.size(), b.getIndexAttr(1));
-  Expr offset(0);
-  for (size_t i = 0; i < node.numInputs(); ++i) {
-    const Tensor &part = node.input(i);
-    if (part.shape[*axis].is(0))
-      continue;
-    // Sizes are the part's own where its type is static, so that they agree.
-    SmallVector<OpFoldResult> sizes;
-    for (const Expr &size : part.shape)
-      sizes.push_back(node.symbols().size(b, node.loc(), size));
-    offsets[*axis] = node.symbols().size(b, node.loc(), offset);
-    result = tensor::InsertSliceOp::create(b, node.loc(), node.value(part), result, offsets, sizes, strides);
-    offset = offset + part.shape[*axis];
-  }
-  node.setOutput(0, result, first.dtype, shape);
+  std::vector<Tensor> parts;
+  for (size_t i = 0; i < node.numInputs(); ++i)
+    parts.push_back(node.input(i));
+  node.setOutput(0, concatenate(node, parts, *axis, shape));
   return success();
 }
 

@@ -1,6 +1,7 @@
 #include "frontends/onnx/ops/Families.h"
 #include "frontends/onnx/ops/Formula.h"
 #include "frontends/onnx/ops/Loops.h"
+#include "frontends/onnx/ops/RuntimeAxes.h"
 #include "frontends/onnx/ops/Taps.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
@@ -39,7 +40,13 @@ FailureOr<Columns> readColumns(Node &n) {
   if (failed(expectInputs(n, 3)))
     return failure();
   const Tensor &x = n.input(0);
-  std::optional<SmallVector<Expr>> image = n.exprs(1), block = n.exprs(2);
+  std::optional<int64_t> spatial = n.declaredRank();
+  if (spatial)
+    *spatial -= 2;
+  std::optional<SmallVector<Expr>> image = shapeExprs(n, 1, spatial);
+  if (image) // as long as the other
+    spatial = image->size();
+  std::optional<SmallVector<Expr>> block = shapeExprs(n, 2, spatial);
   if (!image || !block)
     return n.unsupported() << "a shape whose length is not known at import";
   if (x.dtype == DType::Bool || isNarrow(x.dtype))
@@ -144,7 +151,7 @@ FailureOr<SmallVector<Expr, 4>> pooledShape(Node &n) {
 
 /// `y` in the corner of zeros of shape output_shape.
 FailureOr<Tensor> inCorner(Node &n, const Tensor &y) {
-  std::optional<SmallVector<Expr>> asked = n.exprs(2);
+  std::optional<SmallVector<Expr>> asked = shapeExprs(n, 2, y.rank());
   if (!asked)
     return n.unsupported() << "an output_shape whose length is not known at import";
   if (asked->size() != y.shape.size())

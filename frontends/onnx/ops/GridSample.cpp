@@ -1,5 +1,6 @@
 #include "frontends/onnx/ops/Families.h"
 #include "frontends/onnx/ops/Formula.h"
+#include "frontends/onnx/ops/RuntimeAxes.h"
 #include "frontends/onnx/ops/Taps.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 
@@ -136,7 +137,7 @@ LogicalResult importAffineGrid(Node &n) {
   if (failed(expectInputs(n, 2)) || failed(expectFloat(n, 0)))
     return failure();
   const Tensor &theta = n.input(0);
-  std::optional<SmallVector<Expr>> size = n.exprs(1);
+  std::optional<SmallVector<Expr>> size = shapeExprs(n, 1, n.declaredRank());
   if (!size || (size->size() != 4 && size->size() != 5))
     return n.unsupported() << "a size that is not a vector of 4 or 5 numbers";
   int64_t spatial = size->size() - 2;

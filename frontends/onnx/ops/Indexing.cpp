@@ -181,7 +181,13 @@ static LogicalResult importGatherND(Node &node) {
     return node.error() << "batch_dims is " << batch << " for data of " << data.rank() << " and indices of "
                         << indices.rank() << " dimensions",
            failure();
-  std::optional<int64_t> tuple = indices.shape.back().constant();
+  std::optional<int64_t> tuple = indices.shape.back().constant(), rank = node.declaredRank();
+  if (!tuple && rank) { // what is declared for the result says what a tuple leaves of the data
+    tuple = indices.rank() - 1 + data.rank() - batch - *rank;
+    if (failed(node.requireEqual(indices.shape.back(), Expr(*tuple),
+                                 "index tuples of {0}, the declared dimensions of the result ask for {1}")))
+      return failure();
+  }
   if (!tuple)
     return node.unsupported() << "index tuples whose length is not known at import", failure();
   if (*tuple < 1 || *tuple > data.rank() - batch)

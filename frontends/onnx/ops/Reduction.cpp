@@ -22,6 +22,8 @@ LogicalResult readRuntimeAxes(Node &n, Reduced &r) {
   int64_t rank = n.input(0).rank();
   bool all = !n.intAttr("noop_with_empty_axes", 0);
   std::optional<int64_t> count = n.input(1).rank() == 1 ? n.input(1).shape[0].constant() : std::optional<int64_t>(1);
+  if (std::optional<int64_t> declared = n.declaredRank(); !count && declared && !n.intAttr("keepdims", 1))
+    count = rank - *declared;
   if (!count && !n.intAttr("keepdims", 1))
     return n.unsupported() << "axes whose number is not known at import, with keepdims = 0";
   FailureOr<SmallVector<Expr>> flags = axisFlags(n, 1, rank, all);

@@ -117,6 +117,12 @@ FailureOr<Tensor> rotated(Node &n, const Rotated &r, const Tensor &cosine, const
     });
     if (failed(turned))
       return failure();
+    // Angles may say a size that x leaves open, but none of their own.
+    for (size_t d = 0; d < 4; ++d) {
+      if (failed(n.requireEqual(turned->shape[d], half[i].shape[d], "angles for {0} where the input has {1}")))
+        return failure();
+      sizes[d] = n.symbols().size(b, n.loc(), turned->shape[d]);
+    }
     y = tensor::InsertSliceOp::create(b, n.loc(), n.value(*turned), y, offsets[i], sizes, strides);
   }
   Tensor out;

@@ -43,6 +43,41 @@ std::optional<SmallVector<Expr>> exprsOfLength(Node &n, size_t input, int64_t le
   return readBack(n, n.value(*fixed), length, std::nullopt, std::nullopt);
 }
 
+/// Whether input `input` is a vector of integers whose length is open.
+static bool isOpenVector(Node &n, size_t input) {
+  const Tensor &t = n.input(input);
+  return (t.dtype == DType::I64 || t.dtype == DType::I32) && t.rank() == 1 && !t.shape[0].constant();
+}
+
+std::optional<SmallVector<Expr>> shapeExprs(Node &n, size_t input, std::optional<int64_t> length) {
+  if (!isOpenVector(n, input) || length.value_or(0) < 1)
+    return n.exprs(input);
+  if (failed(n.requireEqual(n.input(input).shape[0], Expr(*length),
+                            "the declared dimensions of the result ask for {1} numbers, there are {0}")))
+    return std::nullopt;
+  return exprsOfLength(n, input, *length);
+}
+
+std::optional<SmallVector<Expr>> paddedShapeExprs(Node &n, size_t input, std::optional<int64_t> length) {
+  if (!isOpenVector(n, input) || length.value_or(0) < 1)
+    return n.exprs(input);
+  const Tensor &t = n.input(input);
+  if (failed(n.requireAtMost(t.shape[0], Expr(*length),
+                             "the result is declared with {1} dimensions, and the shape has {0} numbers")))
+    return std::nullopt;
+  OpBuilder &b = n.builder();
+  Value list = n.value(t), units = n.filled(DType::I64, Expr(*length), n.constant(DType::I64, 1));
+  Value missing = n.symbols().materialize(b, n.loc(), Expr(*length) - t.shape[0]);
+  Value bound = arith::ConstantIndexOp::create(b, n.loc(), *length);
+  auto body = [&](OpBuilder &b, Location loc, ValueRange at, ValueRange carried) -> SmallVector<Value> {
+    Value place = fromIndex(b, loc, DType::I64, arith::AddIOp::create(b, loc, at[0], missing)).value();
+    Num size = convert(load(b, loc, list, t.dtype, at), DType::I64);
+    return {store(b, loc, size, carried[0], checkedIndex(n, b, loc, place, bound))};
+  };
+  Value padded = sequential(b, n.loc(), sizeValues(n, t.shape), units, body)[0];
+  return readBack(n, padded, *length, std::nullopt, std::nullopt);
+}
+
 FailureOr<SmallVector<Expr>> axisFlags(Node &n, size_t input, int64_t rank, int64_t whenEmpty) {
   FailureOr<Tensor> axes = integerVector(n, input);
   if (failed(axes))

@@ -12,6 +12,13 @@ namespace attn::onnx {
 /// length may be open until the run. nullopt where it is something else.
 std::optional<llvm::SmallVector<Expr>> exprsOfLength(Node &n, size_t input, int64_t length);
 
+/// Node::exprs for a shape. Where its length is open it is `length`, if that is
+/// given and positive: the run checks it.
+std::optional<llvm::SmallVector<Expr>> shapeExprs(Node &n, size_t input, std::optional<int64_t> length);
+
+/// The same for a shape of at most `length` sizes, with units in front.
+std::optional<llvm::SmallVector<Expr>> paddedShapeExprs(Node &n, size_t input, std::optional<int64_t> length);
+
 /// For each dimension 1 if input `input` names it, else 0. Without any axes
 /// each is `whenEmpty`.
 mlir::FailureOr<llvm::SmallVector<Expr>> axisFlags(Node &n, size_t input, int64_t rank, int64_t whenEmpty);

@@ -103,14 +103,17 @@ LogicalResult importScatterND(Node &n) {
   if (data.rank() < 1 || indices.rank() < 1)
     return n.error() << "expects data and indices of rank at least 1, has ranks " << data.rank() << " and "
                      << indices.rank();
-  std::optional<int64_t> tuple = indices.shape.back().constant();
-  if (!tuple)
-    return n.unsupported() << "index tuples whose length is not known at import";
-  if (*tuple < 0 || *tuple > data.rank())
-    return n.error() << "index tuples of " << *tuple << " into data of " << data.rank() << " dimensions";
+  // What the updates have besides the places is what a tuple leaves of the data.
+  int64_t tuple = data.rank() - (updates.rank() - (indices.rank() - 1));
+  if (std::optional<int64_t> known = indices.shape.back().constant())
+    tuple = *known;
+  else if (failed(n.requireEqual(indices.shape.back(), Expr(tuple), "index tuples of {0}, the updates ask for {1}")))
+    return failure();
+  if (tuple < 0 || tuple > data.rank())
+    return n.error() << "index tuples of " << tuple << " into data of " << data.rank() << " dimensions";
   int64_t lead = indices.rank() - 1;
   SmallVector<Expr, 4> space(indices.shape.begin(), indices.shape.end() - 1);
-  space.append(data.shape.begin() + *tuple, data.shape.end());
+  space.append(data.shape.begin() + tuple, data.shape.end());
   if (updates.rank() != int64_t(space.size()))
     return n.error() << "expects updates of rank " << space.size() << ", has rank " << updates.rank();
   for (auto [own, expected] : llvm::zip_equal(updates.shape, space))
@@ -121,7 +124,7 @@ LogicalResult importScatterND(Node &n) {
   SmallVector<Value> sizes = sizeValues(n, data.shape);
   auto body = [&](OpBuilder &b, Location loc, ValueRange at, ValueRange carried) -> SmallVector<Value> {
     SmallVector<Value> to;
-    for (int64_t k = 0; k < *tuple; ++k) {
+    for (int64_t k = 0; k < tuple; ++k) {
       SmallVector<Value> place(at.take_front(lead));
       place.push_back(arith::ConstantIndexOp::create(b, loc, k));
       to.push_back(checkedIndex(n, b, loc, load(b, loc, places, indices.dtype, place).value(), sizes[k]));

@@ -1,4 +1,6 @@
+#include "frontends/onnx/Graph.h"
 #include "frontends/onnx/LoopImport.h"
+#include "frontends/onnx/ops/Concatenate.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
@@ -13,28 +15,6 @@ static void setSequence(Node &node, Sequence sequence) {
   Tensor t;
   t.sequence = std::make_shared<const Sequence>(std::move(sequence));
   node.setOutput(0, std::move(t));
-}
-
-Tensor attn::onnx::concatenate(Node &node, ArrayRef<Tensor> parts, int64_t dim, ArrayRef<Expr> shape) {
-  OpBuilder &b = node.builder();
-  Tensor result;
-  result.dtype = parts[0].dtype;
-  result.shape.assign(shape.begin(), shape.end());
-  if (parts.size() == 1 && ArrayRef<Expr>(parts[0].shape) == shape)
-    return parts[0];
-  result.value = node.empty(result.dtype, shape);
-  SmallVector<OpFoldResult> offsets(shape.size(), b.getIndexAttr(0)), strides(shape.size(), b.getIndexAttr(1));
-  Expr offset(0);
-  for (const Tensor &part : parts) {
-    SmallVector<OpFoldResult> sizes;
-    for (const Expr &size : part.shape)
-      sizes.push_back(node.symbols().size(b, node.loc(), size));
-    offsets[dim] = node.symbols().size(b, node.loc(), offset);
-    result.value =
-        tensor::InsertSliceOp::create(b, node.loc(), node.value(part), result.value, offsets, sizes, strides);
-    offset = offset + part.shape[dim];
-  }
-  return result;
 }
 
 /// `t` with a dimension of size 1 at `dim`.
@@ -339,6 +319,54 @@ static LogicalResult importConcatFromSequence(Node &node) {
   return success();
 }
 
+//===----------------------------------------------------------------------===//
+// SequenceMap
+//===----------------------------------------------------------------------===//
+
+/// The body once an item: what the operator's function says with a loop.
+static LogicalResult importSequenceMap(Node &node) {
+  const Subgraph *body = node.subgraph("body");
+  const Sequence *first = node.sequence(0);
+  if (!body || !first)
+    return failure();
+  for (size_t i = 0; i < node.numInputs(); ++i) {
+    if (!node.isSequence(i))
+      continue;
+    const Sequence &sequence = *node.sequence(i);
+    if (sequence.stack)
+      return node.unsupported() << "maps a sequence whose length is not known at import", failure();
+    if (sequence.items.size() != first->items.size())
+      return node.error() << "maps sequences of " << first->items.size() << " and " << sequence.items.size()
+                          << " tensors",
+             failure();
+  }
+  if (first->items.empty())
+    return node.unsupported() << "maps a sequence that is known to be empty", failure();
+  std::vector<Sequence> results(node.numOutputs());
+  for (size_t at = 0; at < first->items.size(); ++at) {
+    std::vector<Tensor> inputs;
+    for (size_t i = 0; i < node.numInputs(); ++i)
+      inputs.push_back(node.isSequence(i) ? node.sequence(i)->items[at] : node.input(i));
+    FailureOr<std::vector<Tensor>> outputs = node.importSubgraph(*body, inputs);
+    if (failed(outputs))
+      return failure();
+    if (outputs->size() < results.size())
+      return node.error() << "has " << results.size() << " outputs, its body " << outputs->size(), failure();
+    for (auto [n, result] : llvm::enumerate(results)) {
+      if ((*outputs)[n].sequence)
+        return node.error() << "output " << n << " of its body is a sequence", failure();
+      result.dtype = (*outputs)[n].dtype;
+      result.items.push_back((*outputs)[n]);
+    }
+  }
+  for (auto [n, result] : llvm::enumerate(results)) {
+    Tensor t;
+    t.sequence = std::make_shared<const Sequence>(std::move(result));
+    node.setOutput(n, std::move(t));
+  }
+  return success();
+}
+
 void attn::onnx::registerSequenceOps(OpRegistry &registry) {
   registry.add("SequenceEmpty", {11}, importSequenceEmpty);
   registry.add("SequenceConstruct", {11}, importSequenceConstruct);
@@ -347,5 +375,6 @@ void attn::onnx::registerSequenceOps(OpRegistry &registry) {
   registry.add("SequenceAt", {11}, importSequenceAt);
   registry.add("SequenceLength", {11}, importSequenceLength);
   registry.add("ConcatFromSequence", {11}, importConcatFromSequence);
+  registry.add("SequenceMap", {17}, importSequenceMap);
   registry.add("SplitToSequence", {11, 24}, importSplitToSequence);
 }

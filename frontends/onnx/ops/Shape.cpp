@@ -82,7 +82,7 @@ static LogicalResult importReshape(Node &node) {
   const Tensor &t = node.input(0);
   std::optional<SmallVector<Expr>> wanted;
   if (node.version() >= 5)
-    wanted = node.exprs(1);
+    wanted = shapeExprs(node, 1, node.declaredRank());
   else if (std::optional<SmallVector<int64_t>> given = node.intsAttr("shape"))
     wanted.emplace(given->begin(), given->end());
   if (!wanted)
@@ -157,11 +157,13 @@ static FailureOr<std::optional<SmallVector<int64_t>>> readAxes(Node &node, int64
   return axes;
 }
 
-/// The number of axes in input 1 where the axes themselves are data.
+/// The number of axes in input 1 where the axes themselves are data: its length,
+/// or by how many dimensions the result is declared to differ.
 static std::optional<int64_t> countRuntimeAxes(Node &node) {
   if (node.version() < 13 || !node.hasInput(1) || node.constantInts(1) || node.input(1).rank() != 1)
     return std::nullopt;
-  return node.input(1).shape[0].constant();
+  std::optional<int64_t> count = node.input(1).shape[0].constant(), rank = node.declaredRank();
+  return count || !rank ? count : std::abs(*rank - node.input(0).rank());
 }
 
 static LogicalResult requireDistinct(Node &node, ArrayRef<Expr> flags, int64_t count) {
@@ -237,19 +239,23 @@ static LogicalResult importUnsqueeze(Node &node) {
 
 static LogicalResult importExpand(Node &node) {
   const Tensor &t = node.input(0);
-  std::optional<SmallVector<Expr>> wanted = node.exprs(1);
+  std::optional<int64_t> rank = node.declaredRank();
+  if (rank && *rank < t.rank())
+    rank.reset();
+  std::optional<SmallVector<Expr>> wanted =
+      rank == t.rank() ? paddedShapeExprs(node, 1, rank) : shapeExprs(node, 1, rank);
   if (!wanted)
     return node.unsupported() << "expand to a shape whose length is not known at import", failure();
   for (const Expr &size : *wanted)
     if (size.constant() && *size.constant() < 0)
       return node.error() << "expands to a dimension of size " << *size.constant(), failure();
-  // Beside a dimension of the input that is not 1, a size of 1 that is data
-  // changes nothing: so such a size is the dimension or 1, and not looked at.
+  // Beside a dimension of the input that is not known to be 1, a size of 1 that
+  // is data changes nothing: so such a size is the dimension or 1.
   Symbols &symbols = node.symbols();
   for (size_t n = 0; n < std::min(wanted->size(), t.shape.size()); ++n) {
     Expr &size = (*wanted)[wanted->size() - 1 - n];
     const Expr &have = t.shape[t.shape.size() - 1 - n];
-    if (!symbols.isData(size) || symbols.isEqual(have, Expr(1)) != false)
+    if (!symbols.isData(size) || symbols.isEqual(have, Expr(1)) == true)
       continue;
     size = symbols.select(symbols.equal(size, Expr(1)), have, size);
   }
@@ -330,7 +336,7 @@ static LogicalResult importConstant(Node &node) {
 }
 
 static LogicalResult importConstantOfShape(Node &node) {
-  std::optional<SmallVector<Expr>> shape = node.exprs(0);
+  std::optional<SmallVector<Expr>> shape = shapeExprs(node, 0, node.declaredRank());
   if (!shape)
     return node.unsupported() << "a shape whose length is not known at import", failure();
   if (node.input(0).rank() != 1)

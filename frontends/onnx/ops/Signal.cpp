@@ -1,3 +1,4 @@
+#include "frontends/onnx/ops/Concatenate.h"
 #include "frontends/onnx/ops/Families.h"
 #include "frontends/onnx/ops/Formula.h"
 #include "frontends/onnx/ops/Loops.h"
@@ -121,22 +122,13 @@ FailureOr<std::optional<Tensor>> part(Node &n, const Tensor &x, int64_t which) {
 
 /// The two parts as [..., 2].
 FailureOr<Tensor> together(Node &n, const Tensor &real, const Tensor &imaginary) {
-  OpBuilder &b = n.builder();
-  Tensor out;
-  out.dtype = real.dtype;
-  out.shape = real.shape;
-  out.shape.push_back(2);
-  Value result = n.empty(out.dtype, out.shape);
-  SmallVector<OpFoldResult> offsets(out.rank(), b.getIndexAttr(0)), strides(out.rank(), b.getIndexAttr(1)), sizes;
-  for (const Expr &size : real.shape)
-    sizes.push_back(n.symbols().size(b, n.loc(), size));
-  sizes.push_back(b.getIndexAttr(1));
-  for (const Tensor *t : {&real, &imaginary}) {
-    result = tensor::InsertSliceOp::create(b, n.loc(), n.value(*t), result, offsets, sizes, strides);
-    offsets.back() = b.getIndexAttr(1);
-  }
-  out.value = result;
-  return out;
+  SmallVector<Expr, 4> shape(real.shape);
+  shape.push_back(1);
+  FailureOr<Tensor> re = n.reshape(real, shape), im = n.reshape(imaginary, shape);
+  if (failed(re) || failed(im))
+    return failure();
+  shape.back() = 2;
+  return concatenate(n, {*re, *im}, real.rank(), shape);
 }
 
 /// The transform of `x` [..., 1 or 2], computed in its dtype.
@@ -201,8 +193,7 @@ FailureOr<Tensor> fromHalf(Node &n, const Tensor &x, Transform how) {
 
 /// A transform whose axis is data: each element sums over the dimension that
 /// the run names.
-LogicalResult transformAtRun(Node &n) {
-  const Tensor &x = n.input(0);
+LogicalResult transformAtRun(Node &n, const Tensor &x) {
   Symbols &s = n.symbols();
   bool inverse = n.intAttr("inverse", 0) != 0, onesided = n.intAttr("onesided", 0) != 0;
   FailureOr<Expr> given = readScalar(n, 2);
@@ -261,12 +252,37 @@ LogicalResult transformAtRun(Node &n) {
   return success();
 }
 
+/// `x`, whose last dimension has an open size (1 or 2), as complex numbers.
+FailureOr<Tensor> asComplex(Node &n, const Tensor &x) {
+  const Expr &parts = x.shape.back();
+  if (failed(n.requireAtMost(1, parts, "expects real or complex numbers in the last dimension, has size {1}")) ||
+      failed(n.requireAtMost(parts, 2, "expects real or complex numbers in the last dimension, has size {0}")))
+    return failure();
+  Value source = n.value(x), have = n.symbols().materialize(n.builder(), n.loc(), parts);
+  Tensor result;
+  result.dtype = x.dtype;
+  result.shape = x.shape;
+  result.shape.back() = Expr(2);
+  result.value = n.generate(x.dtype, result.shape, [&](OpBuilder &b, Location loc, ValueRange at) -> Value {
+    Num part = fromIndex(b, loc, DType::I64, at.back()), inside = part < fromIndex(b, loc, DType::I64, have);
+    SmallVector<Value> place(at);
+    place.back() = toIndex(select(inside, part, part.constant(0)));
+    Num element = load(b, loc, source, x.dtype, place);
+    return select(inside, element, element.constant(0)).value();
+  });
+  return result;
+}
+
 LogicalResult importDFT(Node &n) {
   if (failed(expectInputs(n, 1)) || failed(expectFloat(n, 0)))
     return failure();
-  const Tensor &x = n.input(0);
-  if (x.rank() > 1 && !x.shape.back().constant())
-    return n.unsupported() << "a last dimension (real or complex) whose size is not known at import";
+  Tensor x = n.input(0);
+  if (x.rank() > 1 && !x.shape.back().constant()) {
+    FailureOr<Tensor> complex = asComplex(n, x);
+    if (failed(complex))
+      return failure();
+    x = *complex;
+  }
   if (x.rank() < 2 || (!x.shape.back().is(1) && !x.shape.back().is(2)))
     return n.error() << "expects real or complex numbers in the last dimension, has rank " << x.rank() << " and size "
                      << (x.rank() ? n.symbols().print(x.shape.back()) : "none");
@@ -274,7 +290,7 @@ LogicalResult importDFT(Node &n) {
   if (n.version() >= 20 && n.hasInput(2)) {
     std::optional<SmallVector<int64_t>> given = n.constantInts(2);
     if (!given)
-      return transformAtRun(n);
+      return transformAtRun(n, x);
     if (given->size() != 1)
       return n.error() << "expects one axis, has " << given->size();
     axis = given->front();
