@@ -9,6 +9,7 @@ one crash is reported, and the next one gets a new server.
 """
 import json
 import os
+import resource
 import select
 import shutil
 import subprocess
@@ -37,8 +38,8 @@ class Refused(Exception):
 class Server:
     """One case server and the folder where its files are."""
 
-    def __init__(self, program=SERVER, timeout=60):
-        self.program, self.timeout, self.process = program, timeout, None
+    def __init__(self, program=SERVER, timeout=60, memory=0):
+        self.program, self.timeout, self.memory, self.process = program, timeout, memory, None
         self.folder = tempfile.mkdtemp(prefix="attnc-cases-")
 
     def close(self):
@@ -57,6 +58,8 @@ class Server:
         if not self.process:
             self.process = subprocess.Popen([self.program], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                                             stderr=subprocess.DEVNULL, cwd=self.folder)
+            if self.memory: # bytes of addresses
+                resource.prlimit(self.process.pid, resource.RLIMIT_AS, (self.memory, self.memory))
         self.process.stdin.write((json.dumps(request) + "\n").encode())
         self.process.stdin.flush()
         ready, _, _ = select.select([self.process.stdout], [], [], self.timeout)
@@ -72,8 +75,15 @@ class Server:
 
     def run(self, model, feeds, names):
         """Compiles `model` and runs it: the outputs called `names`, and what the server says."""
+        files, answer = self.run_bytes(model.SerializeToString(), feeds, names)
+        declared = {o.name: o.type.tensor_type.elem_type for o in model.graph.output}
+        return [loaded(np.load(file), declared[name]) for name, file in files], answer
+
+    def run_bytes(self, model, feeds, names=()):
+        """Likewise for the bytes of a file: [(name, file)] of the outputs."""
         path = os.path.join(self.folder, "model.onnx")
-        onnx.save(model, path)
+        with open(path, "wb") as file:
+            file.write(model)
         request = {"model": path, "library": os.path.join(self.folder, "model.so"), "inputs": [], "outputs": []}
         for i, (name, value) in enumerate(feeds.items()):
             # Strings, sequences and narrow floats cannot be given: the compile must say so.
@@ -86,8 +96,7 @@ class Server:
         answer = self.ask(request)
         if answer["code"]:
             raise Refused(answer["code"], answer["message"])
-        declared = {o.name: o.type.tensor_type.elem_type for o in model.graph.output}
-        return [loaded(np.load(file), declared[name]) for name, file in request["outputs"]], answer
+        return request["outputs"], answer
 
 
 # Types that NumPy's files do not know, and what they are stored as.
