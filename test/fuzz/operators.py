@@ -11,6 +11,7 @@ is made smaller and kept in a folder as ONNX's own tests are: model.onnx, test_d
 import argparse
 import collections
 import concurrent.futures
+import os
 import pathlib
 import random
 import re
@@ -26,6 +27,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parent / "onnx_backend")]
 import backend  # noqa: E402
 import operator_graphs  # noqa: E402
+import operator_layers  # noqa: E402, F401
 import operator_moves  # noqa: E402, F401
 import suite  # noqa: E402
 
@@ -147,7 +149,7 @@ def main():
     args = p.parse_args()
     warnings.simplefilter("ignore")
     if args.replay:
-        return replay(backend.Server(args.server), args.replay)
+        return replay(backend.Server(os.path.abspath(args.server)), args.replay)
     local = threading.local()
 
     def work(seed):
@@ -156,7 +158,7 @@ def main():
         if not expected:
             return seed, graph, "void", ""
         if not hasattr(local, "server"):
-            local.server = backend.Server(args.server)
+            local.server = backend.Server(os.path.abspath(args.server))
         kind, message = verdict(local.server, graph, expected)
         if kind not in ("pass", "open"):
             small = graph if args.no_shrink else shrunk(local.server, graph, kind)
