@@ -4,7 +4,8 @@
 - every room has a README of at most 40 lines;
 - every lit file has a RUN line;
 - long flags in the tools' option tables are kebab-case;
-- no file of ours names a folder of one machine.
+- no file of ours names a folder of one machine;
+- no function of the importer has more than 80 lines.
 """
 import pathlib
 import re
@@ -39,6 +40,25 @@ for file in files:
         for flag in re.findall(r'"([A-Za-z0-9_-]{3,})', " ".join(re.findall(r"def \w+\s*:\s*\w+<[^>]*", file.read_text()))):
             if re.search(r"[A-Z_]", flag) and not re.search(r"\s", flag) and re.fullmatch(r"-*[\w-]+=?", flag) and "_" in flag:
                 problems.append(f"{name}: flag {flag} is not kebab-case")
+
+
+def functions(text):
+    """(name, line, lines) of each function at a file's outer level."""
+    begin = None
+    for number, line in enumerate(text.splitlines(), 1):
+        if re.match(r"[\w:<].*\($|[\w:<][^=;]*\w\(", line) and begin is None and not line.endswith(";"):
+            begin = number, re.search(r"(\w+)\(", line).group(1)
+        elif line.startswith("}") and begin:
+            yield begin[1], begin[0], number - begin[0] + 1
+            begin = None
+        elif begin and re.match(r"\S", line) and not line.rstrip().endswith(("{", ",")) and "(" not in line:
+            begin = None
+
+
+for file in sorted((root / "frontends/onnx").rglob("*.cpp")):
+    for function, line, lines in functions(file.read_text()):
+        if lines > 80:
+            problems.append(f"{file.relative_to(root)}:{line}: {function} has {lines} lines, more than 80")
 
 for problem in problems:
     print(problem)
