@@ -1,3 +1,4 @@
+#include "dialects/attn/CacheOps.h"
 #include "dialects/attn/LoopOps.h"
 #include "dialects/attn/SearchOp.h"
 
@@ -65,6 +66,10 @@ void AttnDialect::initialize() {
   addOperations<
 #define GET_OP_LIST
 #include "dialects/attn/LoopOps.cpp.inc"
+      >();
+  addOperations<
+#define GET_OP_LIST
+#include "dialects/attn/CacheOps.cpp.inc"
       >();
   addOperations<
 #define GET_OP_LIST

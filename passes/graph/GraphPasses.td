@@ -289,6 +289,31 @@ def FoldLayoutPass : Pass<"attn-fold-layout"> {
   let dependentDialects = ["::mlir::linalg::LinalgDialect"];
 }
 
+def AppendCachesPass : Pass<"attn-append-caches", "::mlir::ModuleOp"> {
+  let summary = "an input of an entry that is returned with rows behind it becomes attn.kv_append";
+  let description = [{
+    The concatenation of an input and one tensor, where the entry returns it. A
+    pair of `attn.states` on the entry (an input and the output that is this
+    input in the next run) makes it an append to the state.
+
+    ```mlir
+    %0 = tensor.insert_slice %past into %empty[0, 0, 0, 0] [%b, 4, %n, 8] [1, 1, 1, 1]
+    %1 = tensor.insert_slice %key into %0[0, 0, %n, 0] [%b, 4, 1, 8] [1, 1, 1, 1]
+    return %1
+    ```
+
+    becomes
+
+    ```mlir
+    %1 = attn.kv_append %key to %past dim 2 state 0
+    return %1
+    ```
+
+    Runs after recognition, which reads slices. Numerical effect: none.
+  }];
+  let dependentDialects = ["::attn::AttnDialect"];
+}
+
 def VerifyCanonicalPass : Pass<"attn-verify-canonical", "::mlir::ModuleOp"> {
   let summary = "fail unless the module is in the form that recognition reads";
   let description = [{

@@ -35,4 +35,5 @@ void attn::buildGraphPipeline(OpPassManager &pm, unsigned optLevel, llvm::functi
   add(createFuseElementwisePass());
   add(createCanonicalizerPass());
   add(createCSEPass());
+  add(createAppendCachesPass());
 }

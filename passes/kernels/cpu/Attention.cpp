@@ -1,4 +1,5 @@
 #include "passes/kernels/cpu/Attention.h"
+#include "dialects/attn/CacheOps.h"
 
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
@@ -57,7 +58,9 @@ AttentionSpec AttentionSpec::get(AttentionOp op, TargetAttr target) {
   AttentionSpec spec;
   auto addType = [&](Value value) {
     auto type = cast<RankedTensorType>(value.getType());
-    spec.types.push_back(MemRefType::get(type.getShape(), type.getElementType()));
+    auto append = value.getDefiningOp<KvAppendOp>();
+    spec.types.push_back(append && append.getState() ? getFrontType(type, append.getDim())
+                                                     : MemRefType::get(type.getShape(), type.getElementType()));
   };
   llvm::for_each(op->getOperands(), addType);
   llvm::for_each(op->getResults(), addType);

@@ -13,7 +13,17 @@ HeadView viewHead(LaneBuilder &k, Value buffer, AffineMap map, Value batch, Valu
   view.flat = k.flatten(buffer);
   view.base = k.index(0);
   Value stride = k.index(1);
+  // A view of a larger buffer says its strides, a dense one has them from its sizes.
+  auto type = cast<MemRefType>(buffer.getType());
+  SmallVector<int64_t> known;
+  ValueRange given;
+  if (!type.getLayout().isIdentity()) {
+    known = type.getStridesAndOffset().first;
+    given = memref::ExtractStridedMetadataOp::create(k.b, k.loc, buffer).getStrides();
+  }
   for (int64_t n = map.getNumResults(); n-- > 0;) {
+    if (!known.empty())
+      stride = ShapedType::isDynamic(known[n]) ? given[n] : k.index(known[n]);
     AffineExpr result = map.getResult(n);
     if (auto dim = dyn_cast<AffineDimExpr>(result)) {
       if (dim.getPosition() == Dim::B || dim.getPosition() == Dim::H) {
@@ -26,7 +36,7 @@ HeadView viewHead(LaneBuilder &k, Value buffer, AffineMap map, Value batch, Valu
       int64_t ratio = cast<AffineConstantExpr>(group.getRHS()).getValue();
       view.base = k.add(view.base, k.mul(k.div(head, k.index(ratio)), stride));
     }
-    if (n)
+    if (n && known.empty())
       stride = k.mul(stride, k.b.createOrFold<memref::DimOp>(k.loc, buffer, n));
   }
   return view;

@@ -1,5 +1,6 @@
 #include "dialects/attn/LoopOps.h"
 #include "passes/Passes.h"
+#include "passes/lowering/buffers/ExpandAppends.h"
 #include "passes/lowering/buffers/LoopTies.h"
 
 #include "mlir/Dialect/Affine/IR/AffineOps.h"
@@ -32,6 +33,10 @@ public:
     for (Type type : llvm::concat<const Type>(entry.getArgumentTypes(), entry.getResultTypes()))
       if (!isa<RankedTensorType>(type))
         return entry.emitOpError("expects an entry to take and return ranked tensors, got ") << type;
+    FailureOr<llvm::DenseMap<int64_t, AppendedState>> expanded = expandAppends(entry);
+    if (failed(expanded))
+      return failure();
+    appended = std::move(*expanded);
     tieLoops(entry);
     describe();
     takeBuffers();
@@ -259,6 +264,11 @@ private:
     // The sizes first, as they may stand further down than the prologue.
     for (auto [index, result] : llvm::enumerate(terminator.getOperands())) {
       auto type = cast<RankedTensorType>(result.getType());
+      if (auto state = appended.find(index); state != appended.end()) {
+        b.setInsertionPoint(terminator);
+        writeTo(state->second.contents, state->second.memory);
+        continue;
+      }
       SmallVector<Value> sizes;
       SmallVector<int64_t> shape(type.getShape());
       for (auto [dim, size] : llvm::enumerate(type.getShape())) {
@@ -276,11 +286,15 @@ private:
       placed(buffer);
       Value value = moveReshapes(result, buffer);
       b.setInsertionPoint(terminator);
-      auto write = bufferization::MaterializeInDestinationOp::create(b, result.getLoc(), value, buffer);
-      write.setRestrict(true);
-      write.setWritable(true);
+      writeTo(value, buffer);
     }
     terminator->setOperands({});
+  }
+
+  void writeTo(Value tensor, Value buffer) {
+    auto write = bufferization::MaterializeInDestinationOp::create(b, tensor.getLoc(), tensor, buffer);
+    write.setRestrict(true);
+    write.setWritable(true);
   }
 
   /// The buffer's size is the product of `sizes`, computed in 64 bits: one that
@@ -354,6 +368,7 @@ private:
   OpBuilder b;
   llvm::SmallPtrSet<Operation *, 32> prologue;
   Operation *prologueEnd = nullptr;
+  llvm::DenseMap<int64_t, AppendedState> appended; // by the number of the output
 };
 
 struct FinalizeEntriesPass : attn::impl::FinalizeEntriesPassBase<FinalizeEntriesPass> {

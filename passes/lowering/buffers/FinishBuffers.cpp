@@ -76,19 +76,29 @@ Value denseCopyOf(OpBuilder &b, Location loc, Value buffer) {
                                  b.getI64IntegerAttr(64));
 }
 
-/// Gives the kernel what its signature says: dense buffers.
+/// Gives the kernel what its signature says: dense buffers, or views with the strides that it reads.
 void densifyOperands(KernelOp op) {
+  auto callee = SymbolTable::lookupNearestSymbolFrom<func::FuncOp>(op, op.getCalleeAttr());
   for (OpOperand &operand : op->getOpOperands()) {
     auto type = dyn_cast<MemRefType>(operand.get().getType());
     if (!type || type.getLayout().isIdentity())
       continue;
     OpBuilder b(op);
-    Value strided = operand.get(), dense = denseCopyOf(b, op.getLoc(), strided);
+    Type wanted = callee && operand.getOperandNumber() < callee.getNumArguments()
+                      ? callee.getArgumentTypes()[operand.getOperandNumber()]
+                      : Type();
+    auto strided = dyn_cast_or_null<MemRefType>(wanted);
+    if (strided && !strided.getLayout().isIdentity() && memref::CastOp::areCastCompatible(type, strided)) {
+      if (type != strided)
+        operand.set(memref::CastOp::create(b, op.getLoc(), strided, operand.get()));
+      continue;
+    }
+    Value view = operand.get(), dense = denseCopyOf(b, op.getLoc(), view);
     if (op.isDpsInit(&operand)) {
       b.setInsertionPointAfter(op);
-      copyAsGeneric(b, op.getLoc(), dense, strided);
+      copyAsGeneric(b, op.getLoc(), dense, view);
     } else {
-      copyAsGeneric(b, op.getLoc(), strided, dense);
+      copyAsGeneric(b, op.getLoc(), view, dense);
     }
     operand.set(dense);
   }

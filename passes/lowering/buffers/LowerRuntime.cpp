@@ -1,3 +1,4 @@
+#include "dialects/attn/CacheOps.h"
 #include "dialects/attn/LoopOps.h"
 #include "passes/Passes.h"
 #include "runtime/include/attnrt/abi.h"
@@ -261,14 +262,15 @@ private:
   LogicalResult lower(Operation *op) {
     current = op;
     b.setInsertionPoint(op);
-    bool stops = isa<OutputOp, WorkspaceOp, ParallelForOp, RequireOp, KernelOp, PollOp, FetchOp, gpu::LaunchFuncOp>(op);
+    bool stops =
+        isa<OutputOp, CacheOp, WorkspaceOp, ParallelForOp, RequireOp, KernelOp, PollOp, FetchOp, gpu::LaunchFuncOp>(op);
     if (stops && function->hasAttr(AttnDialect::kTaskAttr))
       return op->emitOpError("cannot stand in a parallel loop");
-    auto result =
-        llvm::TypeSwitch<Operation *, LogicalResult>(op)
-            .Case<OutputOp, WorkspaceOp, ParallelForOp, RequireOp, KernelOp, CheckIndexOp, WeightOp, PollOp, FetchOp,
-                  DeviceErrorOp, MarkOp, NumThreadsOp, gpu::LaunchFuncOp>([&](auto each) { return lower(each); })
-            .Default([](Operation *other) { return other->emitOpError("has no lowering to the runtime"); });
+    auto result = llvm::TypeSwitch<Operation *, LogicalResult>(op)
+                      .Case<OutputOp, CacheOp, WorkspaceOp, ParallelForOp, RequireOp, KernelOp, CheckIndexOp, WeightOp,
+                            PollOp, FetchOp, DeviceErrorOp, MarkOp, NumThreadsOp, gpu::LaunchFuncOp>(
+                          [&](auto each) { return lower(each); })
+                      .Default([](Operation *other) { return other->emitOpError("has no lowering to the runtime"); });
     if (succeeded(result))
       op->erase();
     current = nullptr;
@@ -289,6 +291,27 @@ private:
     stopIf(LLVM::ICmpOp::create(b, loc(), LLVM::ICmpPredicate::eq, data, LLVM::ZeroOp::create(b, loc(), ptr)));
     for (Value size : op.getSizes())
       sizes.push_back(asI64(size));
+    op.replaceAllUsesWith(describe(type, data, sizes));
+    return success();
+  }
+
+  LogicalResult lower(CacheOp op) {
+    auto type = ::cast<MemRefType>(op.getType());
+    SmallVector<Value> shape, sizes;
+    size_t dynamic = 0;
+    for (int64_t dim = 0; dim < type.getRank(); ++dim)
+      shape.push_back(type.isDynamicDim(dim)
+                          ? op.getSizes()[dynamic++]
+                          : arith::ConstantIndexOp::create(b, loc(), type.getDimSize(dim)).getResult());
+    Value array = storeSizes(shape), capacity = stack(i64, 1);
+    Value data = callRuntime(offsetof(attnrt_run, cache), ptr,
+                             {constant(i32, op.getState()), constant(i32, type.getRank()), array, capacity});
+    stopIf(LLVM::ICmpOp::create(b, loc(), LLVM::ICmpPredicate::eq, data, LLVM::ZeroOp::create(b, loc(), ptr)));
+    for (int64_t dim = 0; dim < type.getRank(); ++dim)
+      if (dim == static_cast<int64_t>(op.getDim()))
+        sizes.push_back(load(i64, capacity, 0, /*invariant=*/false));
+      else if (type.isDynamicDim(dim))
+        sizes.push_back(asI64(shape[dim]));
     op.replaceAllUsesWith(describe(type, data, sizes));
     return success();
   }

@@ -1,0 +1,150 @@
+#include "dialects/attn/CacheOps.h"
+#include "passes/Passes.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "mlir/Dialect/Utils/StaticValueUtils.h"
+#include "mlir/IR/Remarks.h"
+
+using namespace mlir;
+
+namespace attn {
+#define GEN_PASS_DEF_APPENDCACHESPASS
+#include "passes/Passes.h.inc"
+
+namespace {
+
+/// Whether `value` is `cache` plus `rows`.
+bool isSum(OpFoldResult value, OpFoldResult cache, OpFoldResult rows) {
+  std::optional<int64_t> total = getConstantIntValue(value), first = getConstantIntValue(cache),
+                         second = getConstantIntValue(rows);
+  if (total && first && second)
+    return *total == *first + *second;
+  auto sum = dyn_cast<Value>(value);
+  auto op = sum ? sum.getDefiningOp<arith::AddIOp>() : arith::AddIOp();
+  if (!op)
+    return false;
+  OpFoldResult left = getAsOpFoldResult(op.getLhs()), right = getAsOpFoldResult(op.getRhs());
+  return (isEqualConstantIntOrValue(left, cache) && isEqualConstantIntOrValue(right, rows)) ||
+         (isEqualConstantIntOrValue(left, rows) && isEqualConstantIntOrValue(right, cache));
+}
+
+bool isUnit(OpFoldResult stride) { return isConstantIntValue(stride, 1); }
+
+struct Append {
+  Value cache, rows;
+  int64_t dim = -1;
+};
+
+/// `value` is an input of the entry and then one tensor more.
+std::optional<Append> matchAppend(Value value) {
+  if (auto concat = value.getDefiningOp<tensor::ConcatOp>()) {
+    if (concat.getInputs().size() != 2 || !isa<BlockArgument>(concat.getInputs()[0]))
+      return std::nullopt;
+    return Append{concat.getInputs()[0], concat.getInputs()[1], static_cast<int64_t>(concat.getDim())};
+  }
+  auto second = value.getDefiningOp<tensor::InsertSliceOp>();
+  auto first = second ? second.getDest().getDefiningOp<tensor::InsertSliceOp>() : tensor::InsertSliceOp();
+  auto empty = first ? first.getDest().getDefiningOp<tensor::EmptyOp>() : tensor::EmptyOp();
+  if (!empty || !isa<BlockArgument>(first.getSource()))
+    return std::nullopt;
+  Append found{first.getSource(), second.getSource()};
+  RankedTensorType type = second.getType();
+  if (first.getSourceType().getRank() != type.getRank() || second.getSourceType().getRank() != type.getRank() ||
+      !llvm::all_of(first.getMixedStrides(), isUnit) || !llvm::all_of(second.getMixedStrides(), isUnit))
+    return std::nullopt;
+  SmallVector<OpFoldResult> whole = empty.getMixedSizes(), front = first.getMixedSizes(), back = second.getMixedSizes();
+  for (int64_t d = 0; d < type.getRank(); ++d) {
+    if (!isConstantIntValue(first.getMixedOffsets()[d], 0))
+      return std::nullopt;
+    OpFoldResult offset = second.getMixedOffsets()[d];
+    // Parts that fill the result in this dimension.
+    if (isConstantIntValue(offset, 0) && isEqualConstantIntOrValue(whole[d], back[d]) &&
+        isEqualConstantIntOrValue(whole[d], front[d]))
+      continue;
+    // The size of an inserted slice is its source's.
+    bool follows = isEqualConstantIntOrValue(offset, front[d]);
+    if (found.dim >= 0 || !follows || !isSum(whole[d], front[d], back[d]))
+      return std::nullopt;
+    found.dim = d;
+  }
+  return found.dim >= 0 ? std::optional<Append>(found) : std::nullopt;
+}
+
+struct AppendCachesPass : impl::AppendCachesPassBase<AppendCachesPass> {
+  void runOnOperation() override {
+    for (auto entry : getOperation().getOps<func::FuncOp>())
+      if (entry->hasAttr(AttnDialect::kEntryAttr) && !entry.isExternal() && entry.getBody().hasOneBlock())
+        run(entry);
+  }
+
+  void run(func::FuncOp entry) {
+    Operation *end = entry.getBody().front().getTerminator();
+    for (OpOperand &operand : end->getOpOperands()) {
+      Value value = operand.get();
+      if (auto cast = value.getDefiningOp<tensor::CastOp>())
+        value = cast.getSource();
+      std::optional<int32_t> state = stateOf(entry, operand.getOperandNumber());
+      std::optional<Append> append = matchAppend(value);
+      bool isOwn = append && cast<BlockArgument>(append->cache).getOwner() == &entry.getBody().front();
+      if (!isOwn) {
+        if (state)
+          remark::missed(end->getLoc(), remark::RemarkOpts::name("Cache").category("attn-append-caches"))
+              << remark::reason("output {0} is not its state with rows behind it", operand.getOperandNumber());
+        continue;
+      }
+      replace(value, *append, state && inputOf(entry, *state) == append->cache ? state : std::nullopt);
+    }
+  }
+
+  void replace(Value value, const Append &append, std::optional<int32_t> state) {
+    auto type = cast<RankedTensorType>(value.getType());
+    if (!type.isDynamicDim(append.dim) || !cast<RankedTensorType>(append.cache.getType()).isDynamicDim(append.dim))
+      state.reset();
+    Operation *op = value.getDefiningOp();
+    // The memory of a state is not laid out as an input that others read.
+    for (Operation *user : append.cache.getUsers())
+      if (!isa<tensor::DimOp>(user) && user != op && !isInsertedBy(op, user))
+        state.reset();
+    OpBuilder b(op);
+    IntegerAttr number = state ? b.getI32IntegerAttr(*state) : IntegerAttr();
+    Value result =
+        KvAppendOp::create(b, op->getLoc(), type, append.rows, append.cache, b.getI64IntegerAttr(append.dim), number);
+    value.replaceAllUsesWith(result);
+    remark::passed(op->getLoc(), remark::RemarkOpts::name("Cache").category("attn-append-caches"))
+        << (state ? "rows are appended to a state" : "rows are appended to a cache");
+    while (op && op->use_empty() && isMemoryEffectFree(op)) {
+      auto insert = dyn_cast<tensor::InsertSliceOp>(op);
+      Operation *next = insert ? insert.getDest().getDefiningOp() : nullptr;
+      op->erase();
+      op = next;
+    }
+  }
+
+  /// Whether `op` is a concatenation that ends what `user` begins.
+  static bool isInsertedBy(Operation *op, Operation *user) {
+    auto insert = dyn_cast<tensor::InsertSliceOp>(op);
+    return insert && insert.getDest().getDefiningOp() == user;
+  }
+
+  static ArrayRef<Attribute> statesOf(func::FuncOp entry) {
+    auto states = entry->getAttrOfType<ArrayAttr>(kStatesAttr);
+    return states ? states.getValue() : ArrayRef<Attribute>();
+  }
+
+  static std::optional<int32_t> stateOf(func::FuncOp entry, int64_t output) {
+    for (auto [n, state] : llvm::enumerate(statesOf(entry)))
+      if (auto pair = dyn_cast<DenseI64ArrayAttr>(state); pair && pair.size() >= 2 && pair[1] == output)
+        return n;
+    return std::nullopt;
+  }
+
+  static Value inputOf(func::FuncOp entry, int32_t state) {
+    int64_t input = cast<DenseI64ArrayAttr>(statesOf(entry)[state])[0];
+    return input >= 0 && input < entry.getNumArguments() ? Value(entry.getArgument(input)) : Value();
+  }
+};
+
+} // namespace
+} // namespace attn

@@ -1,0 +1,18 @@
+// RUN: attn-opt %s | attn-opt | FileCheck %s
+
+// CHECK-LABEL: func.func @append
+// CHECK: attn.kv_append %{{.*}} to %{{.*}} dim 2 state 0 : tensor<?x12x1x64xf32>, tensor<?x12x?x64xf32> -> tensor<?x12x?x64xf32>
+// CHECK: attn.kv_append %{{.*}} to %{{.*}} dim 0 : tensor<2x4xf16>, tensor<3x4xf16> -> tensor<5x4xf16>
+func.func @append(%key: tensor<?x12x1x64xf32>, %past: tensor<?x12x?x64xf32>, %row: tensor<2x4xf16>, %rows: tensor<3x4xf16>)
+    -> (tensor<?x12x?x64xf32>, tensor<5x4xf16>) {
+  %present = attn.kv_append %key to %past dim 2 state 0 : tensor<?x12x1x64xf32>, tensor<?x12x?x64xf32> -> tensor<?x12x?x64xf32>
+  %all = attn.kv_append %row to %rows dim 0 : tensor<2x4xf16>, tensor<3x4xf16> -> tensor<5x4xf16>
+  return %present, %all : tensor<?x12x?x64xf32>, tensor<5x4xf16>
+}
+
+// CHECK-LABEL: func.func @room
+// CHECK: attn.cache 1 dim 2(%{{.*}}, %{{.*}}) : memref<?x12x?x64xf32>
+func.func @room(%batch: index, %total: index) -> memref<?x12x?x64xf32> {
+  %room = attn.cache 1 dim 2 (%batch, %total) : memref<?x12x?x64xf32>
+  return %room : memref<?x12x?x64xf32>
+}

@@ -1,0 +1,63 @@
+// RUN: attn-opt %s -attn-append-caches -split-input-file | FileCheck %s
+
+// An input with rows behind it, returned: an append, to the state that the entry has for it.
+// CHECK-LABEL: func.func @states
+// CHECK-SAME: %[[KEY:.*]]: tensor<?x4x1x8xf32>, %[[PAST:.*]]: tensor<?x4x?x8xf32>, %[[OTHER:[a-z0-9]*]]: tensor<?x4x?x8xf32>
+// CHECK-NOT: tensor.insert_slice
+// CHECK: %[[FIRST:.*]] = attn.kv_append %[[KEY]] to %[[PAST]] dim 2 state 1 : tensor<?x4x1x8xf32>, tensor<?x4x?x8xf32> -> tensor<?x4x?x8xf32>
+// CHECK: %[[SECOND:.*]] = attn.kv_append %[[KEY]] to %[[OTHER]] dim 2 : tensor
+// CHECK: return %[[SECOND]], %[[FIRST]]
+func.func @states(%key: tensor<?x4x1x8xf32>, %past: tensor<?x4x?x8xf32>, %other: tensor<?x4x?x8xf32>)
+    -> (tensor<?x4x?x8xf32>, tensor<?x4x?x8xf32>) attributes {attn.entry, attn.states = [array<i64: 0, 0>, array<i64: 1, 1>]} {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %c2 = arith.constant 2 : index
+  %b = tensor.dim %past, %c0 : tensor<?x4x?x8xf32>
+  %n = tensor.dim %past, %c2 : tensor<?x4x?x8xf32>
+  %total = arith.addi %n, %c1 : index
+  %e = tensor.empty(%b, %total) : tensor<?x4x?x8xf32>
+  %0 = tensor.insert_slice %past into %e[0, 0, 0, 0] [%b, 4, %n, 8] [1, 1, 1, 1] : tensor<?x4x?x8xf32> into tensor<?x4x?x8xf32>
+  %1 = tensor.insert_slice %key into %0[0, 0, %n, 0] [%b, 4, 1, 8] [1, 1, 1, 1] : tensor<?x4x1x8xf32> into tensor<?x4x?x8xf32>
+  %2 = tensor.concat dim(2) %other, %key : (tensor<?x4x?x8xf32>, tensor<?x4x1x8xf32>) -> tensor<?x4x?x8xf32>
+  return %2, %1 : tensor<?x4x?x8xf32>, tensor<?x4x?x8xf32>
+}
+
+// -----
+
+// Another op reads the input: its memory must be as the op expects.
+// CHECK-LABEL: func.func @read
+// CHECK: attn.kv_append %{{.*}} to %{{.*}} dim 0 : tensor
+func.func @read(%row: tensor<1x8xf32>, %past: tensor<?x8xf32>) -> (tensor<?x8xf32>, tensor<8xf32>)
+    attributes {attn.entry, attn.states = [array<i64: 1, 0>]} {
+  %0 = tensor.concat dim(0) %past, %row : (tensor<?x8xf32>, tensor<1x8xf32>) -> tensor<?x8xf32>
+  %1 = tensor.extract_slice %past[0, 0] [1, 8] [1, 1] : tensor<?x8xf32> to tensor<8xf32>
+  return %0, %1 : tensor<?x8xf32>, tensor<8xf32>
+}
+
+// -----
+
+// Near misses: the rows in front, three parts, a gap, a result that nobody returns, a size that is not the sum.
+// CHECK-LABEL: func.func @misses
+// CHECK-NOT: attn.kv_append
+func.func @misses(%row: tensor<1x8xf32>, %past: tensor<?x8xf32>, %n: index)
+    -> (tensor<?x8xf32>, tensor<?x8xf32>, tensor<?x8xf32>, tensor<8xf32>, tensor<?x8xf32>)
+    attributes {attn.entry, attn.states = [array<i64: 1, 0>]} {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %c2 = arith.constant 2 : index
+  %size = tensor.dim %past, %c0 : tensor<?x8xf32>
+  %head = tensor.extract_slice %past[0, 0] [1, 8] [1, 1] : tensor<?x8xf32> to tensor<1x8xf32>
+  %front = tensor.concat dim(0) %head, %past : (tensor<1x8xf32>, tensor<?x8xf32>) -> tensor<?x8xf32>
+  %three = tensor.concat dim(0) %past, %row, %row : (tensor<?x8xf32>, tensor<1x8xf32>, tensor<1x8xf32>) -> tensor<?x8xf32>
+  %two = arith.addi %size, %c2 : index
+  %more = arith.addi %size, %c1 : index
+  %e = tensor.empty(%two) : tensor<?x8xf32>
+  %0 = tensor.insert_slice %past into %e[0, 0] [%size, 8] [1, 1] : tensor<?x8xf32> into tensor<?x8xf32>
+  %gap = tensor.insert_slice %row into %0[%more, 0] [1, 8] [1, 1] : tensor<1x8xf32> into tensor<?x8xf32>
+  %inside = tensor.concat dim(0) %past, %row : (tensor<?x8xf32>, tensor<1x8xf32>) -> tensor<?x8xf32>
+  %first = tensor.extract_slice %inside[0, 0] [1, 8] [1, 1] : tensor<?x8xf32> to tensor<8xf32>
+  %e2 = tensor.empty(%two) : tensor<?x8xf32>
+  %1 = tensor.insert_slice %past into %e2[0, 0] [%size, 8] [1, 1] : tensor<?x8xf32> into tensor<?x8xf32>
+  %long = tensor.insert_slice %row into %1[%size, 0] [1, 8] [1, 1] : tensor<1x8xf32> into tensor<?x8xf32>
+  return %front, %three, %gap, %first, %long : tensor<?x8xf32>, tensor<?x8xf32>, tensor<?x8xf32>, tensor<8xf32>, tensor<?x8xf32>
+}
