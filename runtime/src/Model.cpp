@@ -121,6 +121,19 @@ static bool isSound(const attnrt_entry &entry) {
   for (int32_t i = 0; i < entry.num_outputs; ++i)
     if (!isSound(entry.outputs[i]))
       return false;
+  if (entry.num_states < 0 || (entry.num_states && !entry.states))
+    return false;
+  for (int32_t i = 0; i < entry.num_states; ++i) {
+    const attnrt_state_info &state = entry.states[i];
+    if (state.input < 0 || state.input >= entry.num_inputs || state.output < 0 || state.output >= entry.num_outputs)
+      return false;
+    const attnrt_tensor_info &input = entry.inputs[state.input], &output = entry.outputs[state.output];
+    if (input.rank != output.rank || input.dtype != output.dtype || state.dim < -1 || state.dim >= input.rank)
+      return false;
+    for (int32_t j = 0; j < i; ++j)
+      if (entry.states[j].input == state.input || entry.states[j].output == state.output)
+        return false;
+  }
   return true;
 }
 
@@ -139,7 +152,7 @@ attnrt_status attnrt_model::checkLibrary() const {
   if (!library->required_cpu_features || !library->target || !library->compiler_version || !library->manifest_json)
     return fail(ATTNRT_CORRUPT_FILE, "%s: its description is incomplete", name);
   for (uint32_t i = 0; i < library->num_entries; ++i)
-    if (!isSound(library->entries[i]))
+    if (!isSound(library->entries[i]) || (library->gpu && library->entries[i].num_states))
       return fail(ATTNRT_CORRUPT_FILE, "%s: the description of entry %u is not sound", name, i);
   if (library->num_weights && !library->weights)
     return fail(ATTNRT_CORRUPT_FILE, "%s: has no weight table", name);
@@ -185,7 +198,8 @@ attnrt_status attnrt_model::planEntries() {
     const attnrt_entry &entry = library->entries[i];
     EntryPlan &plan = entries[i];
     plan.entry = &entry;
-    plan.info = {entry.name, entry.num_inputs, entry.num_outputs, entry.inputs, entry.outputs, 0};
+    plan.info = {entry.name,    entry.num_inputs,     entry.num_outputs, entry.inputs,
+                 entry.outputs, entry.num_states > 0, entry.num_states,  entry.states};
     entryInfos[i] = &plan.info;
     if (!planNames(entry, plan))
       return failMemory(sizeof(EntryPlan), "an entry");

@@ -16,13 +16,25 @@ static bool isAligned(const void *data, uint64_t alignment) {
 // Before the entry: check and stage what the caller gave
 //===----------------------------------------------------------------------===//
 
-attnrt_status attnrt_session::takeInputs(const attnrt_entry &entry, const EntryPlan &plan,
-                                         const DLTensor *const *tensors, int32_t count) {
-  if (count != entry.num_inputs)
-    return fail(ATTNRT_INVALID_ARGUMENT, "entry '%s' has %d inputs, not %d", entry.name, entry.num_inputs, count);
-  if (count > 0 && !tensors)
+attnrt_status attnrt_session::takeInputs(const attnrt_entry &entry, const EntryPlan &plan, const DLTensor *const *given,
+                                         int32_t count, attnrt_state *state) {
+  int32_t expected = entry.num_inputs - (state ? entry.num_states : 0);
+  if (count != expected)
+    return fail(ATTNRT_INVALID_ARGUMENT, "entry '%s' has %d inputs%s, not %d", entry.name, expected,
+                state ? " beside its state" : "", count);
+  if (count > 0 && !given)
     return fail(ATTNRT_INVALID_ARGUMENT, "attnrt_session_run: inputs is NULL");
-  for (int32_t i = 0; i < count; ++i)
+  const DLTensor **tensors = allInputs.data();
+  for (int32_t i = 0, next = 0; i < entry.num_inputs; ++i)
+    tensors[i] = state && state->findInput(i) ? nullptr : given[next++];
+  if (state) {
+    if (attnrt_status status = state->prepare(tensors))
+      return status;
+    for (int32_t i = 0; i < entry.num_inputs; ++i)
+      if (KeptInput *input = state->findInput(i))
+        tensors[i] = &input->view;
+  }
+  for (int32_t i = 0; i < entry.num_inputs; ++i)
     if (attnrt_status status = checkTensor(tensors[i], "input", entry.inputs[i], 0, inputViews[uint64_t(i)], gpu))
       return status;
   for (int32_t i = 0; i < plan.numSameNames; ++i) {
@@ -40,22 +52,28 @@ static bool overlap(const TensorView &a, const TensorView &b) {
   return a.bytes && b.bytes && a.data < b.data + b.bytes && b.data < a.data + a.bytes;
 }
 
-attnrt_status attnrt_session::takeOutputs(const attnrt_entry &entry, attnrt_output *results, int32_t count) {
-  if (count != entry.num_outputs)
-    return fail(ATTNRT_INVALID_ARGUMENT, "entry '%s' has %d outputs, not %d", entry.name, entry.num_outputs, count);
+attnrt_status attnrt_session::takeOutputs(const attnrt_entry &entry, attnrt_output *results, int32_t count,
+                                          attnrt_state *state) {
+  static attnrt_output nowhere;
+  int32_t expected = entry.num_outputs - (state ? entry.num_states : 0);
+  if (count != expected)
+    return fail(ATTNRT_INVALID_ARGUMENT, "entry '%s' has %d outputs%s, not %d", entry.name, expected,
+                state ? " beside its state" : "", count);
   if (count > 0 && !results)
     return fail(ATTNRT_INVALID_ARGUMENT, "attnrt_session_run: outputs is NULL");
-  for (int32_t i = 0; i < count; ++i) {
+  for (int32_t i = 0, next = 0; i < entry.num_outputs; ++i) {
     OutputSlot &slot = outputs[uint64_t(i)];
-    slot.given = results + i;
+    slot.kept = state ? state->findOutput(i) : nullptr;
+    slot.given = slot.kept ? &nowhere : results + next++;
     slot.tensor = nullptr;
     slot.produced = slot.staged = false;
     slot.staging = outputStaging + i;
     slot.view = {};
-    if (!results[i].buffer)
+    attnrt_output &result = *slot.given;
+    if (!result.buffer)
       continue;
     const attnrt_tensor_info &declared = entry.outputs[i];
-    if (attnrt_status status = checkTensor(results[i].buffer, "output", declared, results[i].capacity, slot.view, gpu))
+    if (attnrt_status status = checkTensor(result.buffer, "output", declared, result.capacity, slot.view, gpu))
       return status;
     if (!slot.view.dense)
       return fail(ATTNRT_INVALID_ARGUMENT,
@@ -70,7 +88,8 @@ attnrt_status attnrt_session::takeOutputs(const attnrt_entry &entry, attnrt_outp
   return ATTNRT_OK;
 }
 
-attnrt_status attnrt_session::stageInputs(const attnrt_entry &entry, const DLTensor *const *tensors) {
+attnrt_status attnrt_session::stageInputs(const attnrt_entry &entry) {
+  const DLTensor *const *tensors = allInputs.data();
   for (int32_t i = 0; i < entry.num_inputs; ++i) {
     const TensorView &view = inputViews[uint64_t(i)];
     attnrt_buffer &buffer = inputs[uint64_t(i)];
@@ -130,6 +149,16 @@ bool attn::rt::acceptsBuffer(Run &run, const OutputSlot &slot, const attnrt_tens
 
 // The memory for output `slot`; nullptr: `run.status` is set.
 static void *placeOutput(Run &run, OutputSlot &slot, const attnrt_tensor_info &declared) {
+  if (slot.kept) {
+    KeptInput &kept = *slot.kept;
+    if (!kept.next)
+      kept.next = make<GrowingBuffer>();
+    kept.nextData = kept.next ? kept.next->atLeast(slot.bytes ? slot.bytes : 64) : nullptr;
+    memcpy(kept.pending, slot.shape, sizeof(kept.pending));
+    if (!kept.nextData)
+      run.status = failMemory(slot.bytes, "a state");
+    return kept.nextData;
+  }
   if (!acceptsBuffer(run, slot, declared))
     return nullptr;
   if (!slot.given->buffer) {
@@ -180,6 +209,70 @@ static void *provideOutput(attnrt_run *abi, int32_t index, int32_t rank, const i
   Run &run = runOf(abi);
   OutputSlot *slot = declareOutput(run, index, rank, shape);
   return slot ? placeOutput(run, *slot, run.plan->entry->outputs[index]) : nullptr;
+}
+
+// Whether what a run makes of a state's input has its sizes and no fewer rows.
+static bool isLonger(const attnrt_state_info &info, const attnrt_tensor_info &declared, const int64_t *before,
+                     const int64_t *after) {
+  for (int32_t dim = 0; dim < declared.rank; ++dim)
+    if (dim == info.dim ? after[dim] < before[dim] : after[dim] != before[dim])
+      return false;
+  return true;
+}
+
+// What attnrt_run.cache gives: the state's memory, or without one the output
+// with the input copied to the front.
+static void *provideCache(attnrt_run *abi, int32_t number, int32_t rank, const int64_t *shape, int64_t *capacity) {
+  Run &run = runOf(abi);
+  const attnrt_entry &entry = *run.plan->entry;
+  const attnrt_state_info *info = number >= 0 && number < entry.num_states ? entry.states + number : nullptr;
+  if (!info || info->dim < 0) {
+    run.status = fail(ATTNRT_INTERNAL, "entry '%s' asked for cache %d, which it doesn't declare", entry.name, number);
+    return nullptr;
+  }
+  OutputSlot *slot = declareOutput(run, info->output, rank, shape);
+  if (!slot)
+    return nullptr;
+  const attnrt_tensor_info &declared = entry.inputs[info->input];
+  const attnrt_buffer &input = run.session->inputs[uint64_t(info->input)];
+  if (!isLonger(*info, declared, input.shape, shape)) {
+    run.status = fail(ATTNRT_INTERNAL, "entry '%s' made state '%s' of shape %s from one of shape %s", entry.name,
+                      declared.name, Text().addShape(rank, shape).str(), Text().addShape(rank, input.shape).str());
+    return nullptr;
+  }
+  int32_t dim = info->dim;
+  if (KeptInput *kept = slot->kept) {
+    int64_t limit = run.state->limit;
+    if (limit && shape[dim] > limit) {
+      run.status = fail(ATTNRT_INVALID_ARGUMENT, "state '%s' has a limit of %lld rows, the run needs %lld",
+                        declared.name, (long long)limit, (long long)shape[dim]);
+      return nullptr;
+    }
+    attnrt_status status = run.state->reserve(*kept, shape[dim], &run.session->pool, &run.stop);
+    if (status != ATTNRT_OK) {
+      if (status != ATTNRT_CANCELLED)
+        run.status = status;
+      return nullptr;
+    }
+    memcpy(kept->pending, shape, size_t(rank) * sizeof(int64_t));
+    *capacity = kept->capacity;
+    return kept->data;
+  }
+  void *memory = placeOutput(run, *slot, entry.outputs[info->output]);
+  if (!memory)
+    return nullptr;
+  *capacity = shape[dim];
+  uint64_t row = attnrt_dtype_size(declared.dtype);
+  int64_t outer = 1;
+  for (int32_t d = 0; d < rank; ++d)
+    if (d < dim)
+      outer *= shape[d];
+    else if (d > dim)
+      row *= uint64_t(shape[d]);
+  uint64_t bytes = uint64_t(input.shape[dim]) * row;
+  RowCopy copy = {static_cast<const char *>(input.data), static_cast<char *>(memory), bytes, uint64_t(shape[dim]) * row,
+                  bytes};
+  return slot->bytes == 0 || copy.run(outer, &run.session->pool, &run.stop) ? memory : nullptr;
 }
 
 static int32_t parallelFor(attnrt_run *abi, attnrt_task_fn fn, void *arg, int64_t n) {
@@ -266,6 +359,8 @@ attnrt_status attnrt_session::checkCall(Run &run, int32_t result) {
 attnrt_status attnrt_session::handOver(const attnrt_entry &entry) {
   for (int32_t i = 0; i < entry.num_outputs; ++i) {
     OutputSlot &slot = outputs[uint64_t(i)];
+    if (slot.kept)
+      continue;
     DLTensor *buffer = slot.given->buffer;
     if (!buffer) {
       slot.given->tensor = slot.tensor;
@@ -294,18 +389,40 @@ void attnrt_session::dropOutputs(int32_t count) {
 
 attnrt_status attnrt_session::run(const attnrt_run_options &options, const DLTensor *const *tensors, int32_t numInputs,
                                   attnrt_output *results, int32_t numOutputs) {
-  int64_t start = options.timeout_ns ? monotonicNow() : 0;
   Run run = {};
   if (attnrt_status status = model->find(options.entry, run.plan))
     return status;
+  attnrt_state *state = options.state;
+  if (!state)
+    return this->run(run, options, tensors, numInputs, results, numOutputs);
+  const attnrt_entry &entry = *run.plan->entry;
+  if (!entry.num_states)
+    return fail(ATTNRT_UNSUPPORTED, "entry '%s' has no state", entry.name);
+  if (state->model != model)
+    return fail(ATTNRT_INVALID_ARGUMENT, "the state is of another model");
+  if (state->plan != run.plan)
+    return fail(ATTNRT_INVALID_ARGUMENT, "the state is of entry '%s', not '%s'", state->plan->entry->name, entry.name);
+  if (state->busy.exchange(1, std::memory_order_acquire))
+    return fail(ATTNRT_INVALID_ARGUMENT, "the state of entry '%s' is in use by another run", entry.name);
+  state->references.fetch_add(1, std::memory_order_relaxed);
+  run.state = state;
+  attnrt_status status = this->run(run, options, tensors, numInputs, results, numOutputs);
+  if (status == ATTNRT_OK)
+    state->commit();
+  state->busy.store(0, std::memory_order_release);
+  state->release();
+  return status;
+}
+
+attnrt_status attnrt_session::run(Run &run, const attnrt_run_options &options, const DLTensor *const *tensors,
+                                  int32_t numInputs, attnrt_output *results, int32_t numOutputs) {
+  int64_t start = options.timeout_ns ? monotonicNow() : 0;
   const attnrt_entry &entry = *run.plan->entry;
   if (options.timeout_ns < 0)
     return fail(ATTNRT_INVALID_ARGUMENT, "attnrt_run_options: timeout_ns is %lld", (long long)options.timeout_ns);
-  if (options.state)
-    return fail(ATTNRT_UNSUPPORTED, "entry '%s' has no state", entry.name);
-  if (attnrt_status status = takeInputs(entry, *run.plan, tensors, numInputs))
+  if (attnrt_status status = takeInputs(entry, *run.plan, tensors, numInputs, run.state))
     return status;
-  if (attnrt_status status = takeOutputs(entry, results, numOutputs))
+  if (attnrt_status status = takeOutputs(entry, results, numOutputs, run.state))
     return status;
   run.session = this;
   run.options = &options;
@@ -320,7 +437,7 @@ attnrt_status attnrt_session::run(const attnrt_run_options &options, const DLTen
     dropOutputs(entry.num_outputs);
     return status;
   }
-  if (attnrt_status status = stageInputs(entry, tensors))
+  if (attnrt_status status = stageInputs(entry))
     return status;
   run.abi.weights = model->file.weights();
   run.nextPiece = &workspace;
@@ -328,6 +445,7 @@ attnrt_status attnrt_session::run(const attnrt_run_options &options, const DLTen
   run.abi.output = provideOutput;
   run.abi.parallel_for = parallelFor;
   run.abi.fail = reportFailure;
+  run.abi.cache = provideCache;
   if (attnrt_status status = model->beginRun())
     return status;
   attnrt_status status = call(run);

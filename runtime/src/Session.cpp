@@ -29,8 +29,8 @@ attnrt_status attnrt_session::initialize(const attnrt_session_options &options) 
   inputStaging = makeBuffers(numInputs);
   outputStaging = makeBuffers(numOutputs);
   if (!pool.initialize(threads, options.cpus, options.num_cpus) || !inputs.allocate(uint64_t(numInputs)) ||
-      !inputViews.allocate(uint64_t(numInputs)) || !outputs.allocate(uint64_t(numOutputs)) || !inputStaging ||
-      !outputStaging)
+      !inputViews.allocate(uint64_t(numInputs)) || !allInputs.allocate(uint64_t(numInputs)) ||
+      !outputs.allocate(uint64_t(numOutputs)) || !inputStaging || !outputStaging)
     return failMemory(sizeof(attnrt_session), "a session");
   if (!model->gpu)
     return ATTNRT_OK;
@@ -132,14 +132,3 @@ void attnrt_cancel_reset(attnrt_cancel *cancel) {
 }
 
 void attnrt_cancel_destroy(attnrt_cancel *cancel) { destroy(cancel); }
-
-attnrt_status attnrt_state_create(attnrt_session *session, const char *entry, attnrt_state **state) {
-  if (!session || !state)
-    return fail(ATTNRT_INVALID_ARGUMENT, "attnrt_state_create: %s is NULL", session ? "state" : "session");
-  const EntryPlan *plan = nullptr;
-  if (attnrt_status status = session->model->find(entry, plan))
-    return status;
-  return fail(ATTNRT_UNSUPPORTED, "entry '%s' has no state", plan->entry->name);
-}
-
-void attnrt_state_destroy(attnrt_state *) {} // none was ever created

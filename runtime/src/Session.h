@@ -5,6 +5,7 @@
 #include "Memory.h"
 #include "Model.h"
 #include "Pool.h"
+#include "State.h"
 #include "Tensor.h"
 #include <atomic>
 
@@ -24,6 +25,7 @@ struct OutputSlot {
   int64_t shape[kMaxRank];
   GrowingBuffer *staging; ///< where the entry writes if the caller's memory is not aligned
   bool staged;
+  KeptInput *kept; ///< the state that the output is for; nobody gave a place for it then
 };
 
 /// Workspace of one request; kept for the next run's request of that number.
@@ -37,6 +39,7 @@ struct Run {
   attnrt_run abi;
   attnrt_session *session;
   const EntryPlan *plan;
+  attnrt_state *state; ///< null: none
   StopCondition stop;
   attnrt_status status;       ///< why the run fails, set by a callback
   WorkspacePiece **nextPiece; ///< where the next workspace piece hangs
@@ -66,6 +69,7 @@ struct attnrt_session {
   // As many as the entry with the most inputs or outputs has.
   attn::rt::Array<attnrt_buffer> inputs;
   attn::rt::Array<attn::rt::TensorView> inputViews;
+  attn::rt::Array<const DLTensor *> allInputs; // the caller's and those of the state, in the entry's order
   attn::rt::GrowingBuffer *inputStaging = nullptr;
   attn::rt::GrowingBuffer *outputStaging = nullptr;
   attn::rt::Array<attn::rt::OutputSlot> outputs;
@@ -81,9 +85,11 @@ struct attnrt_session {
 
 private:
   attnrt_status takeInputs(const attnrt_entry &entry, const attn::rt::EntryPlan &plan, const DLTensor *const *tensors,
-                           int32_t count);
-  attnrt_status takeOutputs(const attnrt_entry &entry, attnrt_output *results, int32_t count);
-  attnrt_status stageInputs(const attnrt_entry &entry, const DLTensor *const *tensors);
+                           int32_t count, attnrt_state *state);
+  attnrt_status takeOutputs(const attnrt_entry &entry, attnrt_output *results, int32_t count, attnrt_state *state);
+  attnrt_status stageInputs(const attnrt_entry &entry);
+  attnrt_status run(attn::rt::Run &run, const attnrt_run_options &options, const DLTensor *const *tensors,
+                    int32_t numInputs, attnrt_output *results, int32_t numOutputs);
   attnrt_status call(attn::rt::Run &run);
   attnrt_status handOver(const attnrt_entry &entry);
   // On a GPU, in GpuRun.cpp.

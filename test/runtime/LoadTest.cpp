@@ -41,7 +41,7 @@ TEST_F(LoadTest, DescribesTheModel) {
   const attnrt_model_info *info = nullptr;
   ASSERT_EQ(attnrt_model_get_info(model.get(), &info), ATTNRT_OK);
   EXPECT_EQ(info->abi_version, ATTNRT_ABI_VERSION);
-  EXPECT_EQ(info->num_entries, 12u);
+  EXPECT_EQ(info->num_entries, 14u);
   EXPECT_STREQ(info->entries[0]->name, "lookup");
   EXPECT_EQ(info->entries[0]->num_inputs, 2);
   EXPECT_STREQ(info->entries[0]->inputs[1].name, "x");
@@ -157,15 +157,15 @@ TEST_F(LoadTest, SomethingElse) {
 
 TEST_F(LoadTest, OtherAbi) {
   writeEdited([](attnrt_footer &footer) { footer.abi_version = ATTNRT_ABI_VERSION + 1; });
-  expectRefused(ATTNRT_INCOMPATIBLE, "compiled for ABI version 4, this runtime has 3: update the runtime");
+  expectRefused(ATTNRT_INCOMPATIBLE, "compiled for ABI version 5, this runtime has 4: update the runtime");
   writeEdited([](attnrt_footer &footer) { footer.abi_version = 0; });
-  expectRefused(ATTNRT_INCOMPATIBLE, "compiled for ABI version 0, this runtime has 3: compile the model again");
+  expectRefused(ATTNRT_INCOMPATIBLE, "compiled for ABI version 0, this runtime has 4: compile the model again");
   writeEdited([](attnrt_footer &footer) { footer.flags = 4; });
   expectRefused(ATTNRT_INCOMPATIBLE, "footer flags 0x4");
   writeVariant("fixture-newer.so");
-  expectRefused(ATTNRT_INCOMPATIBLE, "its code has ABI version 4, this runtime 3");
+  expectRefused(ATTNRT_INCOMPATIBLE, "its code has ABI version 5, this runtime 4");
   writeVariant("fixture-refuses.so");
-  expectRefused(ATTNRT_INCOMPATIBLE, "its code does not serve ABI version 3");
+  expectRefused(ATTNRT_INCOMPATIBLE, "its code does not serve ABI version 4");
 }
 
 TEST_F(LoadTest, MissingCpuFeatures) {

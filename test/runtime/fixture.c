@@ -243,6 +243,58 @@ static const attnrt_dim tiny_dims[] = {{64, ""}};
 static const attnrt_tensor_info tiny_outputs[] = {{"y", "float32", ATTNRT_F32, 1, tiny_dims}};
 
 //===----------------------------------------------------------------------===//
+// append: present = past with rows behind, y = the sum of present. step: the
+// same, and count_out = count + 1. A first row of -1 is an index out of range
+// once the rows are written, -2 takes its time.
+//===----------------------------------------------------------------------===//
+
+static int32_t append(attnrt_run *run, const attnrt_buffer *inputs) {
+  const float *rows = inputs[0].data;
+  int64_t batch = inputs[0].shape[0], more = inputs[0].shape[1], past = inputs[1].shape[1], capacity = 0;
+  int64_t shape[] = {batch, past + more, 3}, one = 1;
+  float *y = run->output(run, 0, 1, &one);
+  if (!y)
+    return ATTNRT_RUN_STOPPED;
+  if (more && batch && rows[0] == -2)
+    nap(300000000);
+  float *present = run->cache(run, 0, 3, shape, &capacity);
+  if (!present)
+    return ATTNRT_RUN_STOPPED;
+  *y = 0;
+  for (int64_t b = 0; b < batch; ++b) {
+    for (int64_t n = 0; n < more * 3; ++n)
+      present[b * capacity * 3 + past * 3 + n] = rows[b * more * 3 + n];
+    for (int64_t n = 0; n < (past + more) * 3; ++n)
+      *y += present[b * capacity * 3 + n];
+  }
+  if (more && batch && rows[0] == -1)
+    run->error_message = 1;
+  return ATTNRT_RUN_DONE;
+}
+
+static int32_t step(attnrt_run *run, const attnrt_buffer *inputs) {
+  int64_t one = 1;
+  float *count = run->output(run, 2, 1, &one);
+  if (!count)
+    return ATTNRT_RUN_STOPPED;
+  *count = *(const float *)inputs[2].data + 1;
+  return append(run, inputs);
+}
+
+static const attnrt_dim append_rows[] = {{-1, "batch"}, {-1, "rows"}, {3, ""}};
+static const attnrt_dim append_past[] = {{-1, "batch"}, {-1, "past"}, {3, ""}};
+static const attnrt_dim append_present[] = {{-1, "batch"}, {-1, "total"}, {3, ""}};
+static const attnrt_dim one_dims[] = {{1, ""}};
+static const attnrt_tensor_info append_inputs[] = {{"rows", "float32", ATTNRT_F32, 3, append_rows},
+                                                   {"past", "float32", ATTNRT_F32, 3, append_past},
+                                                   {"count", "float32", ATTNRT_F32, 1, one_dims}};
+static const attnrt_tensor_info append_outputs[] = {{"y", "float32", ATTNRT_F32, 1, one_dims},
+                                                    {"present", "float32", ATTNRT_F32, 3, append_present},
+                                                    {"count_out", "float32", ATTNRT_F32, 1, one_dims}};
+static const char *const append_messages[] = {"a row is out of range"};
+static const attnrt_state_info append_states[] = {{1, 1, 1}, {2, 2, -1}};
+
+//===----------------------------------------------------------------------===//
 // Compiled code that breaks its contract
 //===----------------------------------------------------------------------===//
 
@@ -271,18 +323,20 @@ static int32_t repeats(attnrt_run *run, const attnrt_buffer *inputs) {
 //===----------------------------------------------------------------------===//
 
 static const attnrt_entry entries[] = {
-    {"lookup", lookup, 2, 1, lookup_inputs, lookup_outputs, COUNT(lookup_messages), lookup_messages},
-    {"weights", weights, 0, 3, 0, weights_outputs, 0, 0},
-    {"slow", slow, 1, 1, scalar_input, scalar_output, 0, 0},
-    {"hungry", hungry, 1, 1, scalar_input, scalar_output, 0, 0},
-    {"require", require, 2, 0, require_inputs, 0, COUNT(require_messages), require_messages},
-    {"regions", regions, 2, 1, regions_inputs, regions_outputs, 0, 0},
-    {"rows", rows, 1, 1, rows_inputs, rows_outputs, 0, 0},
-    {"tiny", tiny, 0, 1, 0, tiny_outputs, 0, 0},
-    {"stops", stops, 0, 0, 0, 0, 0, 0},
-    {"forgets", forgets, 0, 1, 0, tiny_outputs, 0, 0},
-    {"misshapes", misshapes, 0, 1, 0, tiny_outputs, 0, 0},
-    {"repeats", repeats, 0, 1, 0, tiny_outputs, 0, 0},
+    {"lookup", lookup, 2, 1, lookup_inputs, lookup_outputs, COUNT(lookup_messages), lookup_messages, 0, 0},
+    {"weights", weights, 0, 3, 0, weights_outputs, 0, 0, 0, 0},
+    {"slow", slow, 1, 1, scalar_input, scalar_output, 0, 0, 0, 0},
+    {"hungry", hungry, 1, 1, scalar_input, scalar_output, 0, 0, 0, 0},
+    {"require", require, 2, 0, require_inputs, 0, COUNT(require_messages), require_messages, 0, 0},
+    {"regions", regions, 2, 1, regions_inputs, regions_outputs, 0, 0, 0, 0},
+    {"rows", rows, 1, 1, rows_inputs, rows_outputs, 0, 0, 0, 0},
+    {"tiny", tiny, 0, 1, 0, tiny_outputs, 0, 0, 0, 0},
+    {"stops", stops, 0, 0, 0, 0, 0, 0, 0, 0},
+    {"forgets", forgets, 0, 1, 0, tiny_outputs, 0, 0, 0, 0},
+    {"misshapes", misshapes, 0, 1, 0, tiny_outputs, 0, 0, 0, 0},
+    {"repeats", repeats, 0, 1, 0, tiny_outputs, 0, 0, 0, 0},
+    {"append", append, 2, 2, append_inputs, append_outputs, COUNT(append_messages), append_messages, 1, append_states},
+    {"step", step, 3, 3, append_inputs, append_outputs, COUNT(append_messages), append_messages, 2, append_states},
 };
 
 static const int64_t table_shape[] = {8, 4}, matrix_shape[] = {5, 7}, turned_shape[] = {7, 5}, folded_shape[] = {4};

@@ -23,7 +23,7 @@
 extern "C" {
 #endif
 
-#define ATTNRT_ABI_VERSION 3u
+#define ATTNRT_ABI_VERSION 4u
 #define ATTNRT_FOOTER_MAGIC "ATTNLIB\1"
 #define ATTNRT_PAGE_SIZE 4096u
 #define ATTNRT_DIGEST_LEAF (1u << 20) // bytes
@@ -149,6 +149,14 @@ typedef struct attnrt_run {
   // number `region` of the manifest's "regions" is done, which did `flops`
   // floating-point operations and touched at most `bytes` bytes (0: unknown).
   void (*mark)(struct attnrt_run *run, int32_t region, int64_t flops, int64_t bytes);
+
+  // The memory of state number `state` of the entry, whose `dim` is not
+  // negative: dense row-major, aligned to 64, of the sizes in `shape`, but for
+  // dimension `dim`, which has `*capacity` >= shape[dim]. In front lies the
+  // state's input. `shape` is that of the state's output, for which `output` is
+  // not called. Called once a state. NULL: the entry must return
+  // ATTNRT_RUN_STOPPED.
+  void *(*cache)(struct attnrt_run *run, int32_t state, int32_t rank, const int64_t *shape, int64_t *capacity);
 } attnrt_run;
 
 #define ATTNRT_FAIL_UNSUPPORTED 0x40000000
@@ -160,6 +168,14 @@ typedef struct attnrt_run {
 // dtype, static sizes and equal names before.
 typedef int32_t (*attnrt_entry_fn)(attnrt_run *run, const attnrt_buffer *inputs);
 
+// An input that is, in the next run, what an output was in this one.
+typedef struct attnrt_state_info {
+  int32_t input, output; // positions in the entry's lists
+  // The dimension in which a run appends to the input's memory; -1: the output
+  // has memory of its own.
+  int32_t dim;
+} attnrt_state_info;
+
 typedef struct attnrt_entry {
   const char *name;
   attnrt_entry_fn fn;
@@ -169,6 +185,8 @@ typedef struct attnrt_entry {
   const attnrt_tensor_info *outputs;
   int32_t num_messages;
   const char *const *messages;
+  int32_t num_states;
+  const attnrt_state_info *states; // each input and output in one at most
 } attnrt_entry;
 
 typedef struct attnrt_weight_info {

@@ -131,7 +131,9 @@ typedef struct attnrt_entry_info {
   int32_t num_outputs;
   const attnrt_tensor_info *inputs;  // num_inputs of them
   const attnrt_tensor_info *outputs; // num_outputs of them
-  int32_t has_state;                 // whether a run takes an attnrt_state; 0 in this version
+  int32_t has_state;                 // whether a run takes an attnrt_state
+  int32_t num_states;                // inputs that the state keeps
+  const attnrt_state_info *states;   // num_states of them
 } attnrt_entry_info;
 
 typedef struct attnrt_model_info {
@@ -211,11 +213,61 @@ ATTNRT_API void attnrt_cancel_reset(attnrt_cancel *cancel);
 // No run may use it any more. NULL is ignored.
 ATTNRT_API void attnrt_cancel_destroy(attnrt_cancel *cancel);
 
-// What an entry keeps from one run to the next (key/value caches, say), owned by
-// the caller. No entry of this version has any: creating one is unsupported.
+// What an entry keeps from one run to the next: inputs that are, in the next
+// run, what outputs were in this one (attnrt_entry_info.states). A key/value
+// cache is appended to where it lies, in memory with room for more, so a run
+// copies none of it. Whether an entry has a state was chosen when the model was
+// compiled (attnc --own-state); such an entry runs without one, too.
+//
+//     attnrt_state *state;
+//     attnrt_state_create(session, "step", &state);
+//     attnrt_run_options options = ATTNRT_RUN_OPTIONS_INIT;
+//     options.entry = "step";
+//     options.state = state;
+//     for (...) // inputs and outputs without those of the state
+//       attnrt_session_run(session, &options, inputs, 2, outputs, 1);
+//     attnrt_state_destroy(state);
+//
+// A new state is empty: caches have no rows, other inputs are zeros of the sizes
+// that the first run's inputs imply. It serves one call at a time, with any
+// session of its model; a second one meanwhile is invalid_argument. A run that
+// fails leaves it as it was.
 typedef struct attnrt_state attnrt_state;
+
+// `entry` NULL: the model's first. unsupported: the entry has no state. The
+// state keeps the model alive.
 ATTNRT_API attnrt_status attnrt_state_create(attnrt_session *session, const char *entry, attnrt_state **state);
+
+// If a run uses it on another thread, it is freed when that ends. NULL is ignored.
 ATTNRT_API void attnrt_state_destroy(attnrt_state *state);
+
+// Another state with a copy of the contents.
+ATTNRT_API attnrt_status attnrt_state_clone(attnrt_state *state, attnrt_state **copy);
+
+// Empty again; its memory is kept.
+ATTNRT_API attnrt_status attnrt_state_reset(attnrt_state *state);
+
+// Rows of the caches (of the longest one); 0 if it keeps none.
+ATTNRT_API attnrt_status attnrt_state_length(attnrt_state *state, int64_t *length);
+
+// Forgets all rows of the caches behind the first `length`, without a copy.
+//   invalid_argument  a cache has fewer rows
+//   unsupported       the state keeps other inputs than caches, too
+ATTNRT_API attnrt_status attnrt_state_truncate(attnrt_state *state, int64_t length);
+
+// Makes room for `rows` rows in each cache, of which a run that needs more fails
+// with invalid_argument. 0, as at first: as many as memory holds; room then
+// doubles where it ends.
+ATTNRT_API attnrt_status attnrt_state_set_limit(attnrt_state *state, int64_t rows);
+
+// Replaces the contents for input `input` by a copy of `value`, on the CPU, with any strides.
+//   not_found         the state keeps no such input
+//   invalid_argument  another dtype, rank or size, or beyond the limit
+ATTNRT_API attnrt_status attnrt_state_set(attnrt_state *state, const char *input, const DLTensor *value);
+
+// The contents for input `input`, with strides, where they lie: to be read until
+// the state is next run, changed or destroyed. invalid_argument: nothing is known yet.
+ATTNRT_API attnrt_status attnrt_state_get(attnrt_state *state, const char *input, const DLTensor **value);
 
 typedef struct attnrt_run_options {
   size_t struct_size;
@@ -223,7 +275,9 @@ typedef struct attnrt_run_options {
   attnrt_cancel *cancel; // optional; must outlive the run
   // Nanoseconds from the start of the run after which it is given up; 0: never.
   int64_t timeout_ns;
-  attnrt_state *state; // optional; NULL in this version
+  // Optional: what the entry keeps. Inputs and outputs are then those that the
+  // state does not keep, in their order.
+  attnrt_state *state;
   // For a library with GPU code: the CUstream on which the run's work goes, behind
   // what is there already. NULL: the session's own. The run waits for its work.
   void *stream;
@@ -268,7 +322,8 @@ typedef struct attnrt_output {
 //
 //   invalid_argument   wrong number, dtype, rank or size (beyond 2^40) of tensors, NULL data,
 //                      overlapping buffers, a size that breaks the model's own
-//                      requirements; the session is running on another thread
+//                      requirements; the session is running on another thread; a
+//                      state that is in use, at its limit or of another entry
 //   out_of_range       an index in an input is beyond the axis it selects from
 //   not_found          no such entry
 //   out_of_memory      workspace or outputs cannot be allocated

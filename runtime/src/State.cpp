@@ -1,0 +1,444 @@
+#include "State.h"
+#include "Session.h"
+
+#include <algorithm>
+#include <cstring>
+
+using namespace attn::rt;
+
+//===----------------------------------------------------------------------===//
+// Memory
+//===----------------------------------------------------------------------===//
+
+static void copyBlocks(void *arg, int64_t begin, int64_t end) {
+  const RowCopy &copy = *static_cast<const RowCopy *>(arg);
+  for (int64_t n = begin; n < end; ++n)
+    memcpy(copy.to + uint64_t(n) * copy.toStride, copy.from + uint64_t(n) * copy.fromStride, copy.bytes);
+}
+
+bool RowCopy::run(int64_t outer, Pool *pool, StopCondition *stop) {
+  constexpr uint64_t kFew = 1 << 16; // bytes that are copied before a thread has begun
+  if (outer <= 0 || bytes == 0)
+    return true;
+  if (pool && uint64_t(outer) * bytes > kFew)
+    return pool->run(copyBlocks, this, outer, *stop);
+  copyBlocks(this, 0, outer);
+  return true;
+}
+
+int64_t KeptInput::outerSize() const {
+  int64_t size = 1;
+  for (int32_t dim = 0; dim < info->dim; ++dim)
+    size *= shape[dim];
+  return size;
+}
+
+uint64_t KeptInput::rowBytes() const {
+  uint64_t bytes = attnrt_dtype_size(declared->dtype);
+  for (int32_t dim = info->dim + 1; dim < declared->rank; ++dim)
+    bytes *= uint64_t(shape[dim]);
+  return bytes;
+}
+
+void KeptInput::describe() {
+  int64_t stride = 1;
+  for (int32_t dim = declared->rank - 1; dim >= 0; --dim) {
+    strides[dim] = stride;
+    stride = int64_t(uint64_t(stride) * uint64_t(dim == info->dim ? capacity : shape[dim]));
+  }
+  view = {data,
+          {kDLCPU, 0},
+          declared->rank,
+          {uint8_t(declared->dtype >> 8), uint8_t(declared->dtype & 0xff), 1},
+          shape,
+          nullptr,
+          0};
+}
+
+attnrt_status attnrt_state::reserve(KeptInput &input, int64_t rows, Pool *pool, StopCondition *stop) {
+  if (rows <= input.capacity && input.data)
+    return ATTNRT_OK;
+  constexpr int64_t kFewest = 16;
+  int64_t wanted = std::max(limit ? limit : std::max(input.capacity * 2, kFewest), rows);
+  int64_t shape[kMaxRank];
+  memcpy(shape, input.shape, sizeof(shape));
+  uint64_t bytes;
+  do {
+    shape[input.info->dim] = wanted;
+    if (denseBytes(input.declared->dtype, input.declared->rank, shape, bytes))
+      break;
+    if (wanted == rows)
+      return fail(ATTNRT_OUT_OF_MEMORY, "state '%s' of shape %s has more than 2^63 bytes", input.declared->name,
+                  Text().addShape(input.declared->rank, shape).str());
+    wanted = rows;
+  } while (true);
+  GrowingBuffer *fresh = make<GrowingBuffer>();
+  void *data = fresh ? fresh->atLeast(std::max<uint64_t>(bytes, 64)) : nullptr;
+  if (!data) {
+    destroy(fresh);
+    return failMemory(bytes, "a state");
+  }
+  if (input.length()) {
+    uint64_t row = input.rowBytes();
+    RowCopy copy = {static_cast<const char *>(input.data), static_cast<char *>(data), uint64_t(input.capacity) * row,
+                    uint64_t(wanted) * row, uint64_t(input.length()) * row};
+    if (!copy.run(input.outerSize(), pool, stop)) {
+      destroy(fresh);
+      return ATTNRT_CANCELLED; // the run says why
+    }
+  }
+  destroy(input.memory);
+  input.memory = fresh;
+  input.data = data;
+  input.capacity = wanted;
+  return ATTNRT_OK;
+}
+
+//===----------------------------------------------------------------------===//
+// State
+//===----------------------------------------------------------------------===//
+
+attnrt_state::attnrt_state(attnrt_model *model, const EntryPlan *plan) : model(model), plan(plan) {
+  attnrt_model_retain(model);
+}
+
+attnrt_state::~attnrt_state() {
+  for (uint64_t i = 0; i < kept.size(); ++i) {
+    attn::rt::destroy(kept[i].memory);
+    attn::rt::destroy(kept[i].next);
+  }
+  attnrt_model_release(model);
+}
+
+void attnrt_state::release() {
+  if (references.fetch_sub(1, std::memory_order_acq_rel) == 1)
+    destroy(this);
+}
+
+attnrt_status attnrt_state::initialize() {
+  const attnrt_entry &entry = *plan->entry;
+  if (!kept.allocate(uint64_t(entry.num_states)))
+    return failMemory(sizeof(KeptInput), "a state");
+  for (int32_t i = 0; i < entry.num_states; ++i) {
+    KeptInput *input = new (&kept[uint64_t(i)]) KeptInput();
+    input->info = entry.states + i;
+    input->declared = entry.inputs + entry.states[i].input;
+  }
+  return ATTNRT_OK;
+}
+
+KeptInput *attnrt_state::findInput(int32_t input) {
+  for (uint64_t i = 0; i < kept.size(); ++i)
+    if (kept[i].info->input == input)
+      return &kept[i];
+  return nullptr;
+}
+
+KeptInput *attnrt_state::findOutput(int32_t output) {
+  for (uint64_t i = 0; i < kept.size(); ++i)
+    if (kept[i].info->output == output)
+      return &kept[i];
+  return nullptr;
+}
+
+// The size that the caller's inputs, or what the state holds, give to `name`; -1: none does.
+static int64_t sizeOfName(attnrt_state &state, const char *name, const DLTensor *const *tensors) {
+  const attnrt_entry &entry = *state.plan->entry;
+  for (int32_t i = 0; i < entry.num_inputs; ++i) {
+    const KeptInput *own = state.findInput(i);
+    for (int32_t dim = 0; dim < entry.inputs[i].rank; ++dim) {
+      if (strcmp(entry.inputs[i].dims[dim].name, name) != 0)
+        continue;
+      if (own && own->isKnown)
+        return own->shape[dim];
+      if (!own && tensors[i] && tensors[i]->shape && tensors[i]->ndim == entry.inputs[i].rank)
+        return tensors[i]->shape[dim];
+    }
+  }
+  return -1;
+}
+
+attnrt_status attnrt_state::prepare(const DLTensor *const *tensors) {
+  for (uint64_t i = 0; i < kept.size(); ++i) {
+    KeptInput &input = kept[i];
+    if (!input.isKnown) {
+      bool isOpen = false;
+      for (int32_t dim = 0; dim < input.declared->rank; ++dim) {
+        const attnrt_dim &declared = input.declared->dims[dim];
+        int64_t size = declared.size;
+        if (dim == input.info->dim)
+          size = 0;
+        else if (size < 0 && *declared.name)
+          size = sizeOfName(*this, declared.name, tensors);
+        if (size < 0)
+          return fail(ATTNRT_INVALID_ARGUMENT,
+                      "state '%s' is empty, and no input tells the size of its dimension %d ('%s'): "
+                      "fill it with attnrt_state_set",
+                      input.declared->name, dim, declared.name);
+        isOpen |= input.shape[dim] != size;
+        input.shape[dim] = size;
+      }
+      // Of another shape, the memory holds fewer rows or more.
+      if (isOpen && input.appends())
+        input.capacity = 0;
+      if (input.appends() && limit)
+        if (attnrt_status status = reserve(input, limit, nullptr, nullptr))
+          return status;
+      if (!input.appends()) {
+        uint64_t bytes;
+        if (!denseBytes(input.declared->dtype, input.declared->rank, input.shape, bytes))
+          return fail(ATTNRT_INVALID_ARGUMENT, "state '%s' of shape %s has more than 2^63 bytes", input.declared->name,
+                      Text().addShape(input.declared->rank, input.shape).str());
+        if (!input.memory)
+          input.memory = make<GrowingBuffer>();
+        input.data = input.memory ? input.memory->atLeast(std::max<uint64_t>(bytes, 64)) : nullptr;
+        if (!input.data)
+          return failMemory(bytes, "a state");
+        memset(input.data, 0, bytes);
+      }
+    }
+    input.describe();
+  }
+  return ATTNRT_OK;
+}
+
+void attnrt_state::commit() {
+  for (uint64_t i = 0; i < kept.size(); ++i) {
+    KeptInput &input = kept[i];
+    memcpy(input.shape, input.pending, sizeof(input.shape));
+    input.isKnown = true;
+    if (input.appends())
+      continue;
+    std::swap(input.memory, input.next);
+    std::swap(input.data, input.nextData);
+  }
+}
+
+attnrt_status attnrt_state::set(KeptInput &input, const DLTensor &value) {
+  TensorView view;
+  if (attnrt_status status = checkTensor(&value, "state", *input.declared, 0, view))
+    return status;
+  int32_t dim = input.info->dim;
+  if (dim >= 0 && limit && value.shape[dim] > limit)
+    return fail(ATTNRT_INVALID_ARGUMENT, "state '%s' has a limit of %lld rows, the value has %lld",
+                input.declared->name, (long long)limit, (long long)value.shape[dim]);
+  // In memory of its own first: a value that does not fit leaves the state as it was.
+  KeptInput filled = input;
+  filled.memory = nullptr;
+  filled.isKnown = false;
+  filled.data = nullptr;
+  filled.capacity = 0;
+  for (int32_t d = 0; d < input.declared->rank; ++d)
+    filled.shape[d] = value.shape[d];
+  if (dim >= 0) {
+    if (attnrt_status status = reserve(filled, value.shape[dim], nullptr, nullptr))
+      return status;
+  } else {
+    filled.memory = make<GrowingBuffer>();
+    filled.data = filled.memory ? filled.memory->atLeast(std::max<uint64_t>(view.bytes, 64)) : nullptr;
+    if (!filled.data) {
+      destroy(filled.memory);
+      return failMemory(view.bytes, "a state");
+    }
+  }
+  if (dim < 0) {
+    copyDense(value, view.data, filled.data);
+  } else if (view.bytes) {
+    const char *from = view.data;
+    void *dense = nullptr;
+    if (!view.dense) {
+      dense = malloc(view.bytes);
+      if (!dense) {
+        destroy(filled.memory);
+        return failMemory(view.bytes, "a dense copy of a state");
+      }
+      copyDense(value, view.data, dense);
+      from = static_cast<const char *>(dense);
+    }
+    uint64_t row = filled.rowBytes(), bytes = uint64_t(value.shape[dim]) * row;
+    RowCopy copy = {from, static_cast<char *>(filled.data), bytes, uint64_t(filled.capacity) * row, bytes};
+    copy.run(filled.outerSize(), nullptr, nullptr);
+    free(dense);
+  }
+  destroy(input.memory);
+  input = filled;
+  input.isKnown = true;
+  input.describe();
+  return ATTNRT_OK;
+}
+
+//===----------------------------------------------------------------------===//
+// C API
+//===----------------------------------------------------------------------===//
+
+namespace {
+/// Keeps other calls away from a state.
+class StateGuard {
+public:
+  explicit StateGuard(attnrt_state *state) : state(state) {
+    mine = state && !state->busy.exchange(1, std::memory_order_acquire);
+  }
+  ~StateGuard() {
+    if (mine)
+      state->busy.store(0, std::memory_order_release);
+  }
+  /// What to say to a caller that has it not.
+  attnrt_status check(const char *function) const {
+    if (!state)
+      return fail(ATTNRT_INVALID_ARGUMENT, "%s: state is NULL", function);
+    return mine ? ATTNRT_OK : fail(ATTNRT_INVALID_ARGUMENT, "%s: a run is using the state", function);
+  }
+
+private:
+  attnrt_state *state;
+  bool mine;
+};
+} // namespace
+
+static attnrt_status find(attnrt_state &state, const char *name, KeptInput *&found) {
+  for (uint64_t i = 0; i < state.kept.size(); ++i)
+    if (strcmp(state.kept[i].declared->name, name) == 0) {
+      found = &state.kept[i];
+      return ATTNRT_OK;
+    }
+  return fail(ATTNRT_NOT_FOUND, "the state of entry '%s' does not keep an input '%s'", state.plan->entry->name, name);
+}
+
+attnrt_status attnrt_state_create(attnrt_session *session, const char *entry, attnrt_state **state) {
+  if (!session || !state)
+    return fail(ATTNRT_INVALID_ARGUMENT, "attnrt_state_create: %s is NULL", session ? "state" : "session");
+  const EntryPlan *plan = nullptr;
+  if (attnrt_status status = session->model->find(entry, plan))
+    return status;
+  if (!plan->entry->num_states)
+    return fail(ATTNRT_UNSUPPORTED, "entry '%s' has no state", plan->entry->name);
+  attnrt_state *made = make<attnrt_state>(session->model, plan);
+  if (!made)
+    return failMemory(sizeof(attnrt_state), "a state");
+  attnrt_status status = made->initialize();
+  if (status != ATTNRT_OK)
+    destroy(made);
+  else
+    *state = made;
+  return status;
+}
+
+void attnrt_state_destroy(attnrt_state *state) {
+  if (state)
+    state->release();
+}
+
+attnrt_status attnrt_state_clone(attnrt_state *state, attnrt_state **copy) {
+  StateGuard guard(state);
+  if (attnrt_status status = guard.check("attnrt_state_clone"))
+    return status;
+  if (!copy)
+    return fail(ATTNRT_INVALID_ARGUMENT, "attnrt_state_clone: copy is NULL");
+  attnrt_state *made = make<attnrt_state>(state->model, state->plan);
+  if (!made)
+    return failMemory(sizeof(attnrt_state), "a state");
+  attnrt_status status = made->initialize();
+  made->limit = state->limit;
+  for (uint64_t i = 0; i < state->kept.size() && status == ATTNRT_OK; ++i) {
+    KeptInput &from = state->kept[i];
+    if (!from.isKnown)
+      continue;
+    from.describe();
+    DLTensor value = from.view;
+    value.strides = from.strides;
+    status = made->set(made->kept[i], value);
+  }
+  if (status != ATTNRT_OK)
+    destroy(made);
+  else
+    *copy = made;
+  return status;
+}
+
+attnrt_status attnrt_state_reset(attnrt_state *state) {
+  StateGuard guard(state);
+  if (attnrt_status status = guard.check("attnrt_state_reset"))
+    return status;
+  for (uint64_t i = 0; i < state->kept.size(); ++i)
+    state->kept[i].isKnown = false;
+  return ATTNRT_OK;
+}
+
+attnrt_status attnrt_state_truncate(attnrt_state *state, int64_t length) {
+  StateGuard guard(state);
+  if (attnrt_status status = guard.check("attnrt_state_truncate"))
+    return status;
+  for (uint64_t i = 0; i < state->kept.size(); ++i) {
+    const KeptInput &input = state->kept[i];
+    if (!input.appends())
+      return fail(ATTNRT_UNSUPPORTED, "state '%s' does not keep what it was before", input.declared->name);
+    if (length < 0 || length > input.length())
+      return fail(ATTNRT_INVALID_ARGUMENT, "state '%s' has %lld rows, which cannot become %lld", input.declared->name,
+                  (long long)input.length(), (long long)length);
+  }
+  for (uint64_t i = 0; i < state->kept.size(); ++i)
+    if (state->kept[i].isKnown)
+      state->kept[i].shape[state->kept[i].info->dim] = length;
+  return ATTNRT_OK;
+}
+
+attnrt_status attnrt_state_set_limit(attnrt_state *state, int64_t rows) {
+  StateGuard guard(state);
+  if (attnrt_status status = guard.check("attnrt_state_set_limit"))
+    return status;
+  if (rows < 0 || rows > kMaxSize)
+    return fail(ATTNRT_INVALID_ARGUMENT, "attnrt_state_set_limit: %lld rows are not between 0 and %lld",
+                (long long)rows, (long long)kMaxSize);
+  for (uint64_t i = 0; i < state->kept.size(); ++i)
+    if (rows && state->kept[i].length() > rows)
+      return fail(ATTNRT_INVALID_ARGUMENT, "state '%s' has %lld rows, the limit is to be %lld",
+                  state->kept[i].declared->name, (long long)state->kept[i].length(), (long long)rows);
+  state->limit = rows;
+  for (uint64_t i = 0; i < state->kept.size(); ++i)
+    if (rows && state->kept[i].isKnown && state->kept[i].appends())
+      if (attnrt_status status = state->reserve(state->kept[i], rows, nullptr, nullptr))
+        return status;
+  return ATTNRT_OK;
+}
+
+attnrt_status attnrt_state_length(attnrt_state *state, int64_t *length) {
+  StateGuard guard(state);
+  if (attnrt_status status = guard.check("attnrt_state_length"))
+    return status;
+  if (!length)
+    return fail(ATTNRT_INVALID_ARGUMENT, "attnrt_state_length: length is NULL");
+  int64_t most = 0;
+  for (uint64_t i = 0; i < state->kept.size(); ++i)
+    most = std::max(most, state->kept[i].length());
+  *length = most;
+  return ATTNRT_OK;
+}
+
+attnrt_status attnrt_state_set(attnrt_state *state, const char *input, const DLTensor *value) {
+  StateGuard guard(state);
+  if (attnrt_status status = guard.check("attnrt_state_set"))
+    return status;
+  if (!input || !value)
+    return fail(ATTNRT_INVALID_ARGUMENT, "attnrt_state_set: %s is NULL", input ? "value" : "input");
+  KeptInput *found = nullptr;
+  if (attnrt_status status = find(*state, input, found))
+    return status;
+  return state->set(*found, *value);
+}
+
+attnrt_status attnrt_state_get(attnrt_state *state, const char *input, const DLTensor **value) {
+  StateGuard guard(state);
+  if (attnrt_status status = guard.check("attnrt_state_get"))
+    return status;
+  if (!input || !value)
+    return fail(ATTNRT_INVALID_ARGUMENT, "attnrt_state_get: %s is NULL", input ? "value" : "input");
+  KeptInput *found = nullptr;
+  if (attnrt_status status = find(*state, input, found))
+    return status;
+  if (!found->isKnown)
+    return fail(ATTNRT_INVALID_ARGUMENT, "state '%s' is empty", found->declared->name);
+  found->describe();
+  found->view.strides = found->strides;
+  *value = &found->view;
+  return ATTNRT_OK;
+}
