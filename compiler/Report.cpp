@@ -1,4 +1,5 @@
 #include "compiler/Report.h"
+#include "dialects/attn/CacheOps.h"
 #include "dialects/attn/DimBounds.h"
 #include "dialects/attn/NodeLocation.h"
 
@@ -103,6 +104,10 @@ FailureOr<std::vector<EntryDescription>> describeEntries(ModuleOp module) {
           description.dimBounds.push_back({cString(dim.getName().strref()), range[0], range[1]});
     if (auto bytes = entry->getAttrOfType<IntegerAttr>(kMaxWorkspaceAttr))
       description.maxWorkspace = bytes.getInt();
+    if (auto states = entry->getAttrOfType<ArrayAttr>(kStatesAttr))
+      for (auto state : states.getAsRange<DenseI64ArrayAttr>())
+        description.states.push_back(
+            {static_cast<int32_t>(state[0]), static_cast<int32_t>(state[1]), static_cast<int32_t>(state[2])});
     entries.push_back(std::move(description));
   }
   if (entries.empty()) {

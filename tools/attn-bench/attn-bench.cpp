@@ -158,6 +158,7 @@ int main(int argc, char **argv) {
   runner::Failure failure;
   double start = nowMs();
   bool loaded = model.load(library->path(), line->text(OPT_entry).str(), threads, failure);
+  loaded = loaded && (!line->has(OPT_own_state) || model.keepState(failure));
   result.loadMs = nowMs() - start;
   library->discard();
   if (!loaded)

@@ -127,6 +127,8 @@ int main(int argc, char **argv) {
   runner::Failure failure;
   bool loaded = model.load(library->path(), line->text(OPT_entry).str(), threads, failure) &&
                 (!reference || referenceModel.load(reference->path(), line->text(OPT_entry).str(), threads, failure));
+  if (loaded && line->has(OPT_own_state))
+    loaded = model.keepState(failure) && (!reference || referenceModel.keepState(failure));
   library->discard();
   if (reference)
     reference->discard();

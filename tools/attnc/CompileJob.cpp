@@ -3,6 +3,7 @@
 #include "dialects/attn/AttnOps.h"
 #include "dialects/attn/WeightStore.h"
 #include "frontends/graph/ImportGraph.h"
+#include "frontends/search/OwnStates.h"
 #include "tools/attnc/Diagnostics.h"
 #include "tools/options/Console.h"
 
@@ -74,6 +75,8 @@ int importAll(const CompileJob &job, MLIRContext &context, OwningOpRef<ModuleOp>
 int import(const CompileJob &job, MLIRContext &context, OwningOpRef<ModuleOp> &module, WeightStore &weights) {
   if (int code = importAll(job, context, module, weights))
     return code;
+  if (job.ownState && failed(ownStates(*module, job.states)))
+    return ExitUnsupported;
   return job.search && failed(buildSearch(*module, *job.search)) ? ExitUnsupported : ExitSuccess;
 }
 

@@ -18,6 +18,9 @@ struct CompileJob {
   std::vector<std::pair<std::string, std::string>> entries;
   /// One more entry, which searches.
   std::optional<SearchOptions> search;
+  /// The library keeps what runs hand on; `states` are pairs of an input and an output.
+  bool ownState = false;
+  std::vector<std::pair<std::string, std::string>> states;
   CompileOptions compile;
   std::string output; ///< a path or "-"
 };

@@ -111,6 +111,13 @@ void readNames(CommandLine &line, SearchOptions &search) {
   search.tokens = line.text(OPT_tokens).str();
   search.logits = line.text(OPT_logits).str();
   search.alignment = line.text(OPT_alignment).str();
+  search.states = readStatePairs(line);
+}
+
+} // namespace
+
+std::vector<std::pair<std::string, std::string>> readStatePairs(CommandLine &line) {
+  std::vector<std::pair<std::string, std::string>> result;
   for (StringRef list : line.all(OPT_state)) {
     SmallVector<StringRef> pairs;
     list.split(pairs, ',', -1, /*KeepEmpty=*/false);
@@ -119,12 +126,11 @@ void readNames(CommandLine &line, SearchOptions &search) {
       if (from.empty() || to.empty())
         line.fail("--state expects INPUT:OUTPUT,..., not '" + list + "'");
       else
-        search.states.emplace_back(from.str(), to.str());
+        result.emplace_back(from.str(), to.str());
     }
   }
+  return result;
 }
-
-} // namespace
 
 std::optional<SearchOptions> readGenerateOptions(CommandLine &line) {
   if (!line.has(OPT_generate)) {

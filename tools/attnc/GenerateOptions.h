@@ -5,11 +5,17 @@
 #include "frontends/search/BuildSearch.h"
 #include "tools/options/Options.h"
 #include <optional>
+#include <string>
+#include <utility>
+#include <vector>
 
 namespace attn::tools {
 
 /// What the command line asks for; nullopt without --generate. Reports what is wrong.
 std::optional<SearchOptions> readGenerateOptions(CommandLine &line);
+
+/// The pairs of --state.
+std::vector<std::pair<std::string, std::string>> readStatePairs(CommandLine &line);
 
 } // namespace attn::tools
 

@@ -203,6 +203,14 @@ Request readRequest(CommandLine &line) {
 
   job.search = readGenerateOptions(line);
 
+  job.ownState = line.has(OPT_own_state);
+  if (job.ownState)
+    job.states = readStatePairs(line);
+  else if (line.has(OPT_state) && !job.search)
+    line.fail("--state belongs to --own-state and --generate");
+  if (job.ownState && !job.compile.gpuArchs.empty())
+    line.fail("--own-state is for --target=cpu: on a GPU a library keeps no state yet");
+
   bool isText = !*extension(job.compile.emit);
   SmallString<128> beside(sys::path::filename(job.input));
   sys::path::replace_extension(beside, extension(job.compile.emit));

@@ -112,6 +112,10 @@ defm masks : Eq<"masks", "KIND",
     "are skipped, which assumes that no score comes near the constant", g_compile, everyTool>;
 defm max_loop_iterations : Eq<"max-loop-iterations", "N",
     "a loop of the model that runs more often ends the run with an error (default 16777216)", g_compile, everyTool>;
+def own_state : SimpleFlag<"own-state",
+    "the library can keep what runs hand on (an attnrt_state): inputs that are outputs of the run before, by their "
+    "names or --state; caches are then appended to in place. Run with such a state, filled with the inputs given",
+    g_compile, everyTool>;
 defm generate : Eq<"generate", "HOW",
     "add an entry 'generate' that searches around a decoder step: greedy, beam:WIDTH or sample; or that decodes "
     "scores of frames: ctc-greedy or ctc-beam:WIDTH", g_search, [AttncVis]>;
@@ -136,8 +140,8 @@ defm top_k : Eq<"top-k", "K", "sample from the K most probable tokens (default 0
 defm top_p : Eq<"top-p", "P", "sample from the tokens that together have probability P (default 1)", g_search, [AttncVis]>;
 defm sample_seed : Eq<"sample-seed", "N", "seed of sample (default 0)", g_search, [AttncVis]>;
 defm state : Eq<"state", "IN:OUT,...",
-    "inputs of the step that are outputs of the step before (default: by their names, past_x and present_x, x and x_out, ...)",
-    g_search, [AttncVis]>;
+    "inputs of the step, or of an entry with --own-state, that are outputs of the one before (default: by their names, "
+    "past_x and present_x, x and x_out, ...)", g_search, everyTool>;
 defm tokens : Eq<"tokens", "INPUT", "the input of the step that takes the last token", g_search, [AttncVis]>;
 defm logits : Eq<"logits", "OUTPUT", "the output of the step that holds scores of the next one", g_search, [AttncVis]>;
 defm coverage_penalty : Eq<"coverage-penalty", "B",

@@ -69,8 +69,9 @@ std::string comment(StringRef text) {
 
 class EntryWriter {
 public:
-  EntryWriter(raw_ostream &os, const EntryDescription &entry, StringRef function)
-      : os(os), entry(entry), function(function.str()) {}
+  /// `takesState`: what the state keeps is not in the lists of `entry`.
+  EntryWriter(raw_ostream &os, const EntryDescription &entry, StringRef function, bool takesState)
+      : os(os), entry(entry), function(function.str()), takesState(takesState) {}
 
   void write() {
     collectSizes();
@@ -132,12 +133,14 @@ private:
   }
 
   void writeSignature() {
-    Names names({"session", "options", "dims", "run", "inputs", "outputs", "status"});
+    Names names({"session", "options", "state", "dims", "run", "inputs", "outputs", "status"});
     for (const TensorDescription &input : entry.inputs)
       describe(input, "in ");
     for (const TensorDescription &output : entry.outputs)
       describe(output, "out");
     os << "static inline attnrt_status " << function << "(attnrt_session *session, const attnrt_run_options *options";
+    if (takesState)
+      os << ",\n    attnrt_state *state";
     if (!sizes.empty())
       os << ",\n    const " << function << "_dims *dims";
     for (const TensorDescription &input : entry.inputs) {
@@ -164,6 +167,8 @@ private:
     os << "  attnrt_run_options run = ATTNRT_RUN_OPTIONS_INIT;\n  if (options)\n    run = *options;\n  run.entry = \"";
     printEscapedString(entry.name, os);
     os << "\";\n";
+    if (takesState)
+      os << "  run.state = state;\n";
     for (auto [i, input] : enumerate(entry.inputs))
       writeTensor(input, inputNames[i], "input_" + std::to_string(i) + "_", *shape(input, i, true));
     os << "  const DLTensor *inputs[] = {";
@@ -192,10 +197,25 @@ private:
   raw_ostream &os;
   const EntryDescription &entry;
   std::string function;
+  bool takesState;
   MapVector<std::string, std::string, std::map<std::string, unsigned>> sizes; // key -> field
   std::vector<std::string> inputNames, outputNames;
   std::vector<std::optional<std::string>> outputShapes;
 };
+
+/// The entry as a caller with a state sees it.
+EntryDescription withoutStates(EntryDescription entry) {
+  auto drop = [&](std::vector<TensorDescription> &tensors, int32_t EntryDescription::State::*position) {
+    std::vector<TensorDescription> rest;
+    for (auto [n, tensor] : enumerate(tensors))
+      if (none_of(entry.states, [&, n = n](const auto &state) { return state.*position == static_cast<int32_t>(n); }))
+        rest.push_back(tensor);
+    tensors = std::move(rest);
+  };
+  drop(entry.inputs, &EntryDescription::State::input);
+  drop(entry.outputs, &EntryDescription::State::output);
+  return entry;
+}
 
 } // namespace
 
@@ -208,8 +228,12 @@ std::string makeCHeader(const LibraryDescription &library, StringRef prefix) {
         "// NULL. An output of type attnrt_output is as in attnrt.h: {NULL, 0, NULL} lets the runtime allocate it.\n"
         "#pragma once\n\n#include \"attnrt/attnrt.h\"\n\n#ifdef __cplusplus\nextern \"C\" {\n#endif\n\n";
   Names functions;
-  for (const EntryDescription &entry : library.entries)
-    EntryWriter(os, entry, functions.add((prefix.take_front(32) + "_" + entry.name).str())).write();
+  for (const EntryDescription &entry : library.entries) {
+    std::string name = (prefix.take_front(32) + "_" + entry.name).str();
+    EntryWriter(os, entry, functions.add(name), /*takesState=*/false).write();
+    if (!entry.states.empty())
+      EntryWriter(os, withoutStates(entry), functions.add(name + "_with_state"), /*takesState=*/true).write();
+  }
   os << "#ifdef __cplusplus\n}\n#endif\n";
   return text;
 }

@@ -81,15 +81,18 @@ public:
 
 private:
   llvm::Constant *entry(const EntryDescription &e) {
-    std::vector<llvm::Constant *> inputs, outputs, messages;
+    std::vector<llvm::Constant *> inputs, outputs, messages, states;
     for (const TensorDescription &t : e.inputs)
       inputs.push_back(tensor(t));
     for (const TensorDescription &t : e.outputs)
       outputs.push_back(tensor(t));
     for (const std::string &message : e.messages)
       messages.push_back(text(message));
+    for (const EntryDescription::State &state : e.states)
+      states.push_back(make({number32(state.input), number32(state.output), number32(state.dim)}));
     return make({text(e.name), module.getFunction(e.function), number32(inputs.size()), number32(outputs.size()),
-                 array(inputs), array(outputs), number32(messages.size()), array(messages)});
+                 array(inputs), array(outputs), number32(messages.size()), array(messages), number32(states.size()),
+                 array(states)});
   }
 
   llvm::Constant *tensor(const TensorDescription &t) {
@@ -201,6 +204,13 @@ std::string makeManifest(const LibraryDescription &d, TargetAttr target, llvm::S
       bounds[dim.dim] = llvm::json::Object{{"min", dim.lower}, {"max", dim.upper}};
     if (!bounds.empty())
       object["dims"] = std::move(bounds);
+    llvm::json::Array states;
+    for (const EntryDescription::State &state : entry.states)
+      states.push_back(llvm::json::Object{{"input", llvm::json::fixUTF8(entry.inputs[state.input].name)},
+                                          {"output", llvm::json::fixUTF8(entry.outputs[state.output].name)},
+                                          {"appends", state.dim >= 0}});
+    if (!states.empty())
+      object["states"] = std::move(states);
     if (entry.maxWorkspace)
       object["max_workspace_bytes"] = *entry.maxWorkspace;
     entries.push_back(std::move(object));

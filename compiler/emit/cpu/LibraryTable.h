@@ -29,6 +29,10 @@ struct EntryDescription {
     int64_t lower, upper;
   };
   std::vector<Bounds> dimBounds;
+  struct State {
+    int32_t input, output, dim; // as attnrt_state_info
+  };
+  std::vector<State> states;
   std::optional<int64_t> maxWorkspace; // bytes, where the bounds tell
 };
 

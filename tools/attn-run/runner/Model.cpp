@@ -16,6 +16,7 @@ bool check(attnrt_status status, Failure &failure) {
 } // namespace
 
 Model::~Model() {
+  attnrt_state_destroy(state);
   attnrt_session_destroy(session);
   attnrt_model_release(model);
 }
@@ -29,45 +30,119 @@ bool Model::load(const std::string &path, const std::string &entry, int32_t thre
          check(attnrt_session_create(model, &options, &session), failure);
 }
 
+bool Model::keepState(Failure &failure) { return check(attnrt_state_create(session, chosen->name, &state), failure); }
+
+bool Model::isKeptInput(int32_t input) const {
+  for (int32_t i = 0; state && i < chosen->num_states; ++i)
+    if (chosen->states[i].input == input)
+      return true;
+  return false;
+}
+
+const attnrt_state_info *Model::keptOutput(int32_t output) const {
+  for (int32_t i = 0; state && i < chosen->num_states; ++i)
+    if (chosen->states[i].output == output)
+      return &chosen->states[i];
+  return nullptr;
+}
+
+bool Model::fillState(std::vector<Tensor> &inputs, Failure &failure) {
+  // Later runs forget what the one before appended.
+  if (stateLength >= 0 && attnrt_state_truncate(state, stateLength) == ATTNRT_OK)
+    return true;
+  for (int32_t i = 0; i < chosen->num_inputs; ++i) {
+    if (!isKeptInput(i))
+      continue;
+    DLTensor view = inputs[static_cast<size_t>(i)].view();
+    if (!check(attnrt_state_set(state, chosen->inputs[i].name, &view), failure))
+      return false;
+  }
+  return check(attnrt_state_length(state, &stateLength), failure);
+}
+
+bool Model::takeOutput(const DLTensor &made, Tensor &output, Failure &failure) {
+  std::vector<int64_t> shape(made.shape, made.shape + made.ndim);
+  int32_t dtype = made.dtype.code << 8 | made.dtype.bits;
+  if (!Tensor::create(dtype, std::move(shape), output, failure.message))
+    return false;
+  // Rows that lie apart where a state has room behind them.
+  auto element = static_cast<size_t>(made.dtype.bits / 8);
+  const char *from = static_cast<const char *>(made.data) + made.byte_offset;
+  auto *to = static_cast<char *>(output.data());
+  std::vector<int64_t> index(static_cast<size_t>(made.ndim), 0);
+  size_t count = output.bytes() / element;
+  bool isDense = true;
+  int64_t expected = 1;
+  for (int32_t dim = made.ndim - 1; dim >= 0; --dim) {
+    isDense &= !made.strides || made.shape[dim] == 1 || made.strides[dim] == expected;
+    expected *= made.shape[dim];
+  }
+  if (isDense) {
+    std::memcpy(to, from, output.bytes());
+    return true;
+  }
+  for (size_t n = 0; n < count; ++n, to += element) {
+    int64_t offset = 0;
+    for (int32_t dim = 0; dim < made.ndim; ++dim)
+      offset += index[static_cast<size_t>(dim)] * made.strides[dim];
+    std::memcpy(to, from + offset * static_cast<int64_t>(element), element);
+    for (int32_t dim = made.ndim - 1; dim >= 0 && ++index[static_cast<size_t>(dim)] == made.shape[dim]; --dim)
+      index[static_cast<size_t>(dim)] = 0;
+  }
+  return true;
+}
+
 bool Model::run(std::vector<Tensor> &inputs, std::vector<Tensor> &outputs, Failure &failure) {
+  if (state && !fillState(inputs, failure))
+    return false;
   std::vector<DLTensor> views, buffers;
   std::vector<const DLTensor *> pointers;
-  for (Tensor &input : inputs)
-    views.push_back(input.view());
+  for (size_t i = 0; i < inputs.size(); ++i)
+    if (!isKeptInput(static_cast<int32_t>(i)))
+      views.push_back(inputs[i].view());
   for (const DLTensor &view : views)
     pointers.push_back(&view);
 
   bool first = outputs.empty();
-  auto count = static_cast<size_t>(chosen->num_outputs);
-  std::vector<attnrt_output> results(count, attnrt_output{});
+  std::vector<size_t> given; // outputs that the state does not keep
+  for (int32_t i = 0; i < chosen->num_outputs; ++i)
+    if (!keptOutput(i))
+      given.push_back(static_cast<size_t>(i));
+  std::vector<attnrt_output> results(given.size(), attnrt_output{});
   if (!first) {
-    for (Tensor &output : outputs)
-      buffers.push_back(output.view());
-    for (size_t i = 0; i < count; ++i)
+    for (size_t output : given)
+      buffers.push_back(outputs[output].view());
+    for (size_t i = 0; i < given.size(); ++i)
       results[i].buffer = &buffers[i];
   }
   attnrt_run_options options = ATTNRT_RUN_OPTIONS_INIT;
   options.entry = chosen->name;
   options.on_mark = markFn;
   options.mark_context = markContext;
+  options.state = state;
   if (!check(attnrt_session_run(session, &options, pointers.data(), static_cast<int32_t>(pointers.size()),
-                                results.data(), static_cast<int32_t>(count)),
+                                results.data(), static_cast<int32_t>(given.size())),
              failure))
     return false;
   if (!first)
     return true;
 
-  outputs.resize(count);
+  outputs.resize(static_cast<size_t>(chosen->num_outputs));
   bool whole = true;
-  for (size_t i = 0; i < count; ++i) {
-    const DLTensor &made = results[i].tensor->dl_tensor;
-    std::vector<int64_t> shape(made.shape, made.shape + made.ndim);
-    int32_t dtype = made.dtype.code << 8 | made.dtype.bits;
-    if (whole && Tensor::create(dtype, std::move(shape), outputs[i], failure.message))
-      std::memcpy(outputs[i].data(), static_cast<const char *>(made.data) + made.byte_offset, outputs[i].bytes());
-    else
-      whole = false;
+  for (size_t i = 0; i < given.size(); ++i) {
+    whole = whole && takeOutput(results[i].tensor->dl_tensor, outputs[given[i]], failure);
     results[i].tensor->deleter(results[i].tensor);
+  }
+  for (int32_t i = 0; i < chosen->num_outputs && whole; ++i) {
+    const attnrt_state_info *kept = keptOutput(i);
+    const DLTensor *value = nullptr;
+    if (!kept)
+      continue;
+    if (!check(attnrt_state_get(state, chosen->inputs[kept->input].name, &value), failure)) {
+      outputs.clear();
+      return false;
+    }
+    whole = takeOutput(*value, outputs[static_cast<size_t>(i)], failure);
   }
   if (!whole) {
     outputs.clear();

@@ -22,6 +22,10 @@ public:
   /// first) with `threads` threads (0: all processors).
   bool load(const std::string &path, const std::string &entry, int32_t threads, Failure &failure);
 
+  /// Runs have a state from now on: its contents are the inputs that it keeps,
+  /// as the first run's `inputs` say; each run begins with them.
+  bool keepState(Failure &failure);
+
   const attnrt_model_info &info() const { return *description; }
   const attnrt_entry_info &entry() const { return *chosen; }
   int32_t threads() const { return attnrt_session_num_threads(session); }
@@ -38,8 +42,15 @@ public:
   }
 
 private:
+  bool isKeptInput(int32_t input) const;
+  const attnrt_state_info *keptOutput(int32_t output) const;
+  bool fillState(std::vector<Tensor> &inputs, Failure &failure);
+  bool takeOutput(const DLTensor &made, Tensor &output, Failure &failure);
+
   attnrt_model *model = nullptr;
   attnrt_session *session = nullptr;
+  attnrt_state *state = nullptr;
+  int64_t stateLength = -1; ///< rows of the caches before each run; -1: not filled yet
   const attnrt_model_info *description = nullptr;
   const attnrt_entry_info *chosen = nullptr;
   MarkFn markFn = nullptr;
