@@ -25,18 +25,26 @@ attnrt_status attnrt_session::takeInputs(const attnrt_entry &entry, const EntryP
   if (count > 0 && !given)
     return fail(ATTNRT_INVALID_ARGUMENT, "attnrt_session_run: inputs is NULL");
   const DLTensor **tensors = allInputs.data();
-  for (int32_t i = 0, next = 0; i < entry.num_inputs; ++i)
-    tensors[i] = state && state->findInput(i) ? nullptr : given[next++];
+  auto check = [&](int32_t i) {
+    return checkTensor(tensors[i], "input", entry.inputs[i], 0, inputViews[uint64_t(i)], gpu);
+  };
+  for (int32_t i = 0, next = 0; i < entry.num_inputs; ++i) {
+    bool isKept = state && state->findInput(i);
+    tensors[i] = isKept ? nullptr : given[next++];
+    if (!isKept)
+      if (attnrt_status status = check(i))
+        return status;
+  }
   if (state) {
     if (attnrt_status status = state->prepare(tensors))
       return status;
     for (int32_t i = 0; i < entry.num_inputs; ++i)
-      if (KeptInput *input = state->findInput(i))
+      if (KeptInput *input = state->findInput(i)) {
         tensors[i] = &input->view;
+        if (attnrt_status status = check(i))
+          return status;
+      }
   }
-  for (int32_t i = 0; i < entry.num_inputs; ++i)
-    if (attnrt_status status = checkTensor(tensors[i], "input", entry.inputs[i], 0, inputViews[uint64_t(i)], gpu))
-      return status;
   for (int32_t i = 0; i < plan.numSameNames; ++i) {
     const EntryPlan::SameName &same = plan.sameNames[i];
     int64_t size = tensors[same.input]->shape[same.dim], first = tensors[same.firstInput]->shape[same.firstDim];

@@ -63,20 +63,20 @@ attnrt_status attnrt_state::reserve(KeptInput &input, int64_t rows, Pool *pool, 
   int64_t shape[kMaxRank];
   memcpy(shape, input.shape, sizeof(shape));
   uint64_t bytes;
-  do {
+  GrowingBuffer *fresh = nullptr;
+  void *data = nullptr;
+  for (;; wanted = rows) { // where there is no room for more than these, just for these
     shape[input.info->dim] = wanted;
-    if (denseBytes(input.declared->dtype, input.declared->rank, shape, bytes))
+    bool fits = denseBytes(input.declared->dtype, input.declared->rank, shape, bytes);
+    fresh = fits ? make<GrowingBuffer>() : nullptr;
+    data = fresh ? fresh->atLeast(std::max<uint64_t>(bytes, 64)) : nullptr;
+    if (data)
       break;
-    if (wanted == rows)
-      return fail(ATTNRT_OUT_OF_MEMORY, "state '%s' of shape %s has more than 2^63 bytes", input.declared->name,
-                  Text().addShape(input.declared->rank, shape).str());
-    wanted = rows;
-  } while (true);
-  GrowingBuffer *fresh = make<GrowingBuffer>();
-  void *data = fresh ? fresh->atLeast(std::max<uint64_t>(bytes, 64)) : nullptr;
-  if (!data) {
     destroy(fresh);
-    return failMemory(bytes, "a state");
+    if (wanted == rows)
+      return fits ? failMemory(bytes, "a state")
+                  : fail(ATTNRT_OUT_OF_MEMORY, "state '%s' of shape %s has more than 2^63 bytes", input.declared->name,
+                         Text().addShape(input.declared->rank, shape).str());
   }
   if (input.length()) {
     uint64_t row = input.rowBytes();
@@ -158,29 +158,39 @@ static int64_t sizeOfName(attnrt_state &state, const char *name, const DLTensor 
   return -1;
 }
 
+// The sizes of an input that holds nothing yet.
+static attnrt_status emptyShape(attnrt_state &state, const KeptInput &input, const DLTensor *const *tensors,
+                                int64_t *shape) {
+  for (int32_t dim = 0; dim < input.declared->rank; ++dim) {
+    const attnrt_dim &declared = input.declared->dims[dim];
+    shape[dim] = declared.size;
+    if (dim == input.info->dim)
+      shape[dim] = 0;
+    else if (declared.size < 0 && *declared.name)
+      shape[dim] = sizeOfName(state, declared.name, tensors);
+    if (shape[dim] < 0)
+      return fail(ATTNRT_INVALID_ARGUMENT,
+                  "state '%s' is empty, and no input tells the size of its dimension %d ('%s'): "
+                  "fill it with attnrt_state_set",
+                  input.declared->name, dim, declared.name);
+  }
+  return ATTNRT_OK;
+}
+
 attnrt_status attnrt_state::prepare(const DLTensor *const *tensors) {
   for (uint64_t i = 0; i < kept.size(); ++i) {
     KeptInput &input = kept[i];
     if (!input.isKnown) {
-      bool isOpen = false;
-      for (int32_t dim = 0; dim < input.declared->rank; ++dim) {
-        const attnrt_dim &declared = input.declared->dims[dim];
-        int64_t size = declared.size;
-        if (dim == input.info->dim)
-          size = 0;
-        else if (size < 0 && *declared.name)
-          size = sizeOfName(*this, declared.name, tensors);
-        if (size < 0)
-          return fail(ATTNRT_INVALID_ARGUMENT,
-                      "state '%s' is empty, and no input tells the size of its dimension %d ('%s'): "
-                      "fill it with attnrt_state_set",
-                      input.declared->name, dim, declared.name);
-        isOpen |= input.shape[dim] != size;
-        input.shape[dim] = size;
-      }
-      // Of another shape, the memory holds fewer rows or more.
-      if (isOpen && input.appends())
+      int64_t shape[kMaxRank] = {};
+      if (attnrt_status status = emptyShape(*this, input, tensors, shape))
+        return status;
+      // The memory's rows are of the shape that the input had: both change together.
+      bool hasSameRows = true;
+      for (int32_t dim = 0; dim < input.declared->rank; ++dim)
+        hasSameRows &= dim == input.info->dim || input.shape[dim] == shape[dim];
+      if (!hasSameRows)
         input.capacity = 0;
+      memcpy(input.shape, shape, sizeof(shape));
       if (input.appends() && limit)
         if (attnrt_status status = reserve(input, limit, nullptr, nullptr))
           return status;
@@ -393,11 +403,11 @@ attnrt_status attnrt_state_set_limit(attnrt_state *state, int64_t rows) {
     if (rows && state->kept[i].length() > rows)
       return fail(ATTNRT_INVALID_ARGUMENT, "state '%s' has %lld rows, the limit is to be %lld",
                   state->kept[i].declared->name, (long long)state->kept[i].length(), (long long)rows);
-  state->limit = rows;
   for (uint64_t i = 0; i < state->kept.size(); ++i)
     if (rows && state->kept[i].isKnown && state->kept[i].appends())
       if (attnrt_status status = state->reserve(state->kept[i], rows, nullptr, nullptr))
         return status;
+  state->limit = rows;
   return ATTNRT_OK;
 }
 

@@ -30,6 +30,16 @@ protected:
     return WIFEXITED(status) && WEXITSTATUS(status) == 0;
   }
 
+  /// Bytes that the process has mapped; 0: the system does not say.
+  static rlim_t addressSpace() {
+    size_t pages = 0;
+    FILE *statm = fopen("/proc/self/statm", "r");
+    EXPECT_TRUE(statm && fscanf(statm, "%zu", &pages) == 1);
+    if (statm)
+      fclose(statm);
+    return pages * 4096;
+  }
+
   bool regionsWork(attnrt_session *runner) {
     Tensor<int64_t> count({}, 100), x({1000}, 5, 3);
     attnrt_run_options options = ATTNRT_RUN_OPTIONS_INIT;
@@ -67,12 +77,7 @@ TEST_F(FaultTest, ForkAfterRuns) {
 TEST_F(FaultTest, NoThreads) {
   EXPECT_TRUE(inChild([&] {
     Session mine = makeSession(32);
-    size_t pages = 0;
-    FILE *statm = fopen("/proc/self/statm", "r");
-    if (!statm || fscanf(statm, "%zu", &pages) != 1)
-      return false;
-    fclose(statm);
-    rlimit limit = {pages * 4096 + (6 << 20), RLIM_INFINITY};
+    rlimit limit = {addressSpace() + (6 << 20), RLIM_INFINITY};
     setrlimit(RLIMIT_AS, &limit);
     return regionsWork(mine.get()) && attnrt_session_num_threads(mine.get()) < 10 && regionsWork(mine.get());
   }));
@@ -86,6 +91,28 @@ TEST_F(FaultTest, NoMemory) {
     run("hungry", {&size.view}, ATTNRT_OUT_OF_MEMORY, "cannot allocate 536870912 bytes for the workspace");
     size.data()[0] = 1 << 22;
     run("hungry", {&size.view});
+    return !HasFailure();
+  }));
+}
+
+// Room doubles only where the system has it: here it has their bytes twice more, not three times.
+TEST_F(FaultTest, StatesGrowByWhatTheyNeed) {
+  EXPECT_TRUE(inChild([&] {
+    constexpr int64_t kBytes = 32 << 20;
+    attnrt_state *state = nullptr;
+    EXPECT_EQ(attnrt_state_create(session.get(), "append", &state), ATTNRT_OK);
+    attnrt_run_options options = ATTNRT_RUN_OPTIONS_INIT;
+    options.entry = "append";
+    options.state = state;
+    Tensor<float> many({1, kBytes / 12, 3}), one({1, 1, 3}, 1), y({1});
+    rlimit limit = {addressSpace() + kBytes * 5 / 2, RLIM_INFINITY};
+    setrlimit(RLIMIT_AS, &limit);
+    for (Tensor<float> *rows : {&many, &one}) {
+      const DLTensor *inputs[] = {&rows->view};
+      attnrt_output output = {&y.view, 0, nullptr};
+      EXPECT_EQ(attnrt_session_run(session.get(), &options, inputs, 1, &output, 1), ATTNRT_OK) << attnrt_last_error();
+    }
+    EXPECT_EQ(y.data()[0], 3);
     return !HasFailure();
   }));
 }

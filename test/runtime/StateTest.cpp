@@ -37,6 +37,18 @@ protected:
     return y;
   }
 
+  /// Runs "wide"; the sums come back.
+  Floats widen(attnrt_state *state, const DLTensor &scale, const DLTensor &rows, attnrt_status wanted = ATTNRT_OK) {
+    attnrt_run_options options = ATTNRT_RUN_OPTIONS_INIT;
+    options.entry = "wide";
+    options.state = state;
+    const DLTensor *inputs[] = {&scale, &rows};
+    attnrt_output output = {};
+    EXPECT_EQ(attnrt_session_run(session.get(), &options, inputs, 2, &output, 1), wanted) << attnrt_last_error();
+    Managed y(output.tensor);
+    return y ? valuesOf<float>(*y) : Floats();
+  }
+
   int64_t lengthOf(attnrt_state *state) {
     int64_t length = -1;
     EXPECT_EQ(attnrt_state_length(state, &length), ATTNRT_OK);
@@ -203,6 +215,65 @@ TEST_F(StateTest, SetTruncateClone) {
     EXPECT_EQ(append(state.get(), wide), 15 * n);
   EXPECT_EQ(attnrt_state_set_limit(state.get(), 3), ATTNRT_INVALID_ARGUMENT);
   EXPECT_TRUE(errorSays("state 'past' has 39 rows, the limit is to be 3"));
+}
+
+TEST_F(StateTest, RefusedRunsLeaveTheRoomAsItIs) {
+  State state = makeState("wide");
+  Tensor<float> one({1}, 1), many({5000}, 1), rows({1, 1, 4}, 1), wide({5000, 1, 4}, 1), flat({5000, 4}, 1);
+  EXPECT_EQ(widen(state.get(), one.view, rows.view), Floats{4});
+  ASSERT_EQ(attnrt_state_reset(state.get()), ATTNRT_OK);
+  widen(state.get(), many.view, flat.view, ATTNRT_INVALID_ARGUMENT);
+  EXPECT_TRUE(errorSays("input 'rows' has rank 2, not 3"));
+  Tensor<float> other({4, 1, 8}, 1);
+  widen(state.get(), many.view, other.view, ATTNRT_INVALID_ARGUMENT);
+  EXPECT_TRUE(errorSays("has size 4, but 5000 in input 'scale'"));
+  EXPECT_EQ(widen(state.get(), many.view, wide.view), Floats(5000, 4));
+  EXPECT_EQ(widen(state.get(), many.view, wide.view), Floats(5000, 8));
+  ASSERT_EQ(attnrt_state_reset(state.get()), ATTNRT_OK);
+  EXPECT_EQ(widen(state.get(), one.view, rows.view), Floats{4});
+}
+
+TEST_F(StateTest, RoomSurvivesReset) {
+  State state = makeState();
+  Tensor<float> rows({1, 1, 3}, 1);
+  for (int n = 0; n < 40; ++n)
+    append(state.get(), rows);
+  const DLTensor *value = nullptr;
+  ASSERT_EQ(attnrt_state_get(state.get(), "past", &value), ATTNRT_OK);
+  void *data = value->data;
+  ASSERT_EQ(attnrt_state_reset(state.get()), ATTNRT_OK);
+  EXPECT_EQ(append(state.get(), rows), 3);
+  ASSERT_EQ(attnrt_state_get(state.get(), "past", &value), ATTNRT_OK);
+  EXPECT_EQ(value->data, data);
+}
+
+// Sizes come from inputs that are as declared, so that nothing is allocated for others.
+TEST_F(StateTest, TakesSizesFromCheckedInputs) {
+  State state = makeState("wide");
+  Tensor<float> rows({1, 1, 4}, 1);
+  int64_t size = 1000000000000;
+  DLTensor scale = {nullptr, {kDLCPU, 0}, 1, {kDLFloat, 32, 1}, &size, nullptr, 0};
+  widen(state.get(), scale, rows.view, ATTNRT_INVALID_ARGUMENT);
+  EXPECT_TRUE(errorSays("input 'scale' has no data"));
+  size = -5;
+  widen(state.get(), scale, rows.view, ATTNRT_INVALID_ARGUMENT);
+  EXPECT_TRUE(errorSays("input 'scale': dimension 0 has the negative size -5"));
+}
+
+TEST_F(StateTest, ALimitThatCannotBeHadChangesNothing) {
+  State state = makeState(), empty = makeState();
+  Tensor<float> rows({1, 1, 3}, 1);
+  EXPECT_EQ(append(state.get(), rows), 3);
+  EXPECT_EQ(attnrt_state_set_limit(state.get(), int64_t(1) << 40), ATTNRT_OUT_OF_MEMORY);
+  for (int n = 2; n < 40; ++n)
+    EXPECT_EQ(append(state.get(), rows), 3 * n);
+  ASSERT_EQ(attnrt_state_reset(state.get()), ATTNRT_OK);
+  EXPECT_EQ(append(state.get(), rows), 3);
+  // Where nothing is known yet, the first run asks for the room, and another limit helps.
+  ASSERT_EQ(attnrt_state_set_limit(empty.get(), int64_t(1) << 40), ATTNRT_OK);
+  append(empty.get(), rows, ATTNRT_OUT_OF_MEMORY);
+  ASSERT_EQ(attnrt_state_set_limit(empty.get(), 2), ATTNRT_OK);
+  EXPECT_EQ(append(empty.get(), rows), 3);
 }
 
 TEST_F(StateTest, EmptyRuns) {

@@ -281,6 +281,29 @@ static int32_t step(attnrt_run *run, const attnrt_buffer *inputs) {
   return append(run, inputs);
 }
 
+// wide: append with rows of any width, y[batch] = the sums, total_out = total + scale;
+// the sizes of an empty past and total come from rows and scale.
+static int32_t wide(attnrt_run *run, const attnrt_buffer *inputs) {
+  const float *scale = inputs[0].data, *rows = inputs[1].data, *total = inputs[3].data;
+  const int64_t *sizes = inputs[1].shape;
+  int64_t batch = sizes[0], more = sizes[1], width = sizes[2], past = inputs[2].shape[1], capacity = 0;
+  int64_t shape[] = {batch, past + more, width};
+  float *y = run->output(run, 0, 1, &batch), *total_out = y ? run->output(run, 2, 1, &batch) : 0;
+  float *present = total_out ? run->cache(run, 0, 3, shape, &capacity) : 0;
+  if (!present)
+    return ATTNRT_RUN_STOPPED;
+  for (int64_t b = 0; b < batch; ++b) {
+    float *cache = present + b * capacity * width;
+    total_out[b] = total[b] + scale[b];
+    y[b] = 0;
+    for (int64_t n = 0; n < more * width; ++n)
+      cache[past * width + n] = rows[b * more * width + n];
+    for (int64_t n = 0; n < (past + more) * width; ++n)
+      y[b] += cache[n];
+  }
+  return ATTNRT_RUN_DONE;
+}
+
 static const attnrt_dim append_rows[] = {{-1, "batch"}, {-1, "rows"}, {3, ""}};
 static const attnrt_dim append_past[] = {{-1, "batch"}, {-1, "past"}, {3, ""}};
 static const attnrt_dim append_present[] = {{-1, "batch"}, {-1, "total"}, {3, ""}};
@@ -293,6 +316,18 @@ static const attnrt_tensor_info append_outputs[] = {{"y", "float32", ATTNRT_F32,
                                                     {"count_out", "float32", ATTNRT_F32, 1, one_dims}};
 static const char *const append_messages[] = {"a row is out of range"};
 static const attnrt_state_info append_states[] = {{1, 1, 1}, {2, 2, -1}};
+
+static const attnrt_dim wide_scale[] = {{-1, "batch"}};
+static const attnrt_dim wide_rows[] = {{-1, "batch"}, {-1, "rows"}, {-1, "width"}};
+static const attnrt_dim wide_past[] = {{-1, "batch"}, {-1, "past"}, {-1, "width"}};
+static const attnrt_tensor_info wide_inputs[] = {{"scale", "float32", ATTNRT_F32, 1, wide_scale},
+                                                 {"rows", "float32", ATTNRT_F32, 3, wide_rows},
+                                                 {"past", "float32", ATTNRT_F32, 3, wide_past},
+                                                 {"total", "float32", ATTNRT_F32, 1, wide_scale}};
+static const attnrt_tensor_info wide_outputs[] = {{"y", "float32", ATTNRT_F32, 1, wide_scale},
+                                                  {"present", "float32", ATTNRT_F32, 3, wide_past},
+                                                  {"total_out", "float32", ATTNRT_F32, 1, wide_scale}};
+static const attnrt_state_info wide_states[] = {{2, 1, 1}, {3, 2, -1}};
 
 //===----------------------------------------------------------------------===//
 // Compiled code that breaks its contract
@@ -337,6 +372,7 @@ static const attnrt_entry entries[] = {
     {"repeats", repeats, 0, 1, 0, tiny_outputs, 0, 0, 0, 0},
     {"append", append, 2, 2, append_inputs, append_outputs, COUNT(append_messages), append_messages, 1, append_states},
     {"step", step, 3, 3, append_inputs, append_outputs, COUNT(append_messages), append_messages, 2, append_states},
+    {"wide", wide, 4, 3, wide_inputs, wide_outputs, 0, 0, 2, wide_states},
 };
 
 static const int64_t table_shape[] = {8, 4}, matrix_shape[] = {5, 7}, turned_shape[] = {7, 5}, folded_shape[] = {4};
