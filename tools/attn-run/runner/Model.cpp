@@ -1,5 +1,6 @@
 #include "tools/attn-run/runner/Model.h"
 
+#include <algorithm>
 #include <cstring>
 
 namespace attn::runner {
@@ -66,7 +67,7 @@ bool Model::takeOutput(const DLTensor &made, Tensor &output, Failure &failure) {
   if (!Tensor::create(dtype, std::move(shape), output, failure.message))
     return false;
   // Rows that lie apart where a state has room behind them.
-  auto element = static_cast<size_t>(made.dtype.bits / 8);
+  auto element = std::max<size_t>(made.dtype.bits / 8, 1); // an int4 fills a byte
   const char *from = static_cast<const char *>(made.data) + made.byte_offset;
   auto *to = static_cast<char *>(output.data());
   std::vector<int64_t> index(static_cast<size_t>(made.ndim), 0);
