@@ -89,11 +89,12 @@ private:
     return op;
   }
 
-  /// Stack memory of the function, not of the loop around the insertion point.
+  /// Stack memory of the function, not of the loop around the insertion point,
+  /// aligned as its type asks: a captured vector is stored with its own alignment.
   Value stack(Type element, int64_t count) {
     OpBuilder::InsertionGuard guard(b);
     b.setInsertionPointToStart(&function.getBody().front());
-    return LLVM::AllocaOp::create(b, loc(), ptr, element, constant(i64, std::max<int64_t>(count, 1)), 8);
+    return LLVM::AllocaOp::create(b, loc(), ptr, element, constant(i64, std::max<int64_t>(count, 1)));
   }
   Value storeSizes(ValueRange sizes) {
     Value array = stack(i64, sizes.size());

@@ -19,6 +19,13 @@ using namespace mlir;
 using namespace attn;
 
 namespace {
+/// Whether each task makes `value` again rather than take it: constants and
+/// vector.step, which hoisting moves out of the loop.
+bool isMadeInTask(Operation *def) {
+  return def && (def->hasTrait<OpTrait::ConstantLike>() ||
+                 (def->getNumOperands() == 0 && def->getNumRegions() == 0 && isPure(def)));
+}
+
 bool canOutline(scf::ParallelOp loop) {
   return loop.getNumLoops() == 1 && loop.getInitVals().empty() && isConstantIntValue(loop.getLowerBound()[0], 0) &&
          isConstantIntValue(loop.getStep()[0], 1) && !loop->getParentOfType<scf::ParallelOp>();
@@ -33,7 +40,7 @@ void outline(scf::ParallelOp loop, func::FuncOp parent, SymbolTable &symbols) {
   SmallVector<Operation *> constants;
   for (Value value : used) {
     Operation *def = value.getDefiningOp();
-    if (def && def->hasTrait<OpTrait::ConstantLike>())
+    if (isMadeInTask(def))
       constants.push_back(def);
     else
       captures.push_back(value);
