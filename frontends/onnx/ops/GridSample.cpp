@@ -137,12 +137,19 @@ LogicalResult importAffineGrid(Node &n) {
   if (failed(expectInputs(n, 2)) || failed(expectFloat(n, 0)))
     return failure();
   const Tensor &theta = n.input(0);
-  std::optional<SmallVector<Expr>> size = shapeExprs(n, 1, n.declaredRank());
-  if (!size || (size->size() != 4 && size->size() != 5))
-    return n.unsupported() << "a size that is not a vector of 4 or 5 numbers";
-  int64_t spatial = size->size() - 2;
   if (theta.rank() != 3)
     return n.error() << "expects theta of rank 3, has rank " << theta.rank();
+  // How long a size of open length is, the result's rank tells and theta's [N, 2, 3] or [N, 3, 4] does.
+  std::optional<int64_t> length = n.declaredRank(), rows = theta.shape[1].constant();
+  if (rows == 2 || rows == 3)
+    length = *rows + 2;
+  std::optional<SmallVector<Expr>> size = shapeExprs(n, 1, length);
+  if (!size)
+    return n.unsupported() << "a size whose number of dimensions is open: declare the result's rank, or give size a "
+                              "length of 4 or 5";
+  if (size->size() != 4 && size->size() != 5)
+    return n.error() << "expects a size of 4 or 5 numbers, has " << size->size();
+  int64_t spatial = size->size() - 2;
   if (failed(n.requireEqual(theta.shape[0], (*size)[0], "theta has batch {0}, size says {1}")) ||
       failed(n.requireEqual(theta.shape[1], Expr(spatial), "theta has {0} rows, expected {1}")) ||
       failed(n.requireEqual(theta.shape[2], Expr(spatial + 1), "theta has {0} columns, expected {1}")))
