@@ -166,10 +166,24 @@ LogicalResult AttentionBuilder::assignIndices() {
   return success();
 }
 
-/// `value` with dimensions `dims` of the attention as the tensor that the match
-/// replaces.
-Value AttentionBuilder::toTarget(Value value, ArrayRef<unsigned> dims) {
-  auto target = cast<RankedTensorType>(match.result.value.getType());
+/// The dimensions of the attention in the order of `access`, where it takes each whole.
+std::optional<SmallVector<unsigned>> AttentionBuilder::wholeDims(const Access &access) const {
+  Atoms order = flatten(access);
+  SmallVector<unsigned> dims;
+  for (size_t at = 0; at < order.size();) {
+    auto run = segment(order, at);
+    if (!run || run->second != units[run->first])
+      return std::nullopt;
+    at += run->second.size();
+    dims.push_back(run->first);
+  }
+  return dims;
+}
+
+/// `value` with dimensions `dims` of the attention as the tensor `into`, which
+/// it replaces.
+Value AttentionBuilder::toTarget(Value value, ArrayRef<unsigned> dims, const Operand &into) {
+  auto target = cast<RankedTensorType>(into.value.getType());
   // Expand each dimension into the runs that the target's dimensions take.
   SmallVector<ReassociationIndices> expand(dims.size()), collapse, unit;
   SmallVector<OpFoldResult> runSizes, targetSizes;
@@ -183,8 +197,8 @@ Value AttentionBuilder::toTarget(Value value, ArrayRef<unsigned> dims) {
     }
     for (size_t at = 0; at < atoms.size();) {
       auto owner = [&](unsigned atom) {
-        return llvm::find_if(match.result.access, [&](const Atoms &list) { return llvm::is_contained(list, atom); }) -
-               match.result.access.begin();
+        return llvm::find_if(into.access, [&](const Atoms &list) { return llvm::is_contained(list, atom); }) -
+               into.access.begin();
       };
       unsigned place = owner(atoms[at]);
       Atoms run;
@@ -216,7 +230,7 @@ Value AttentionBuilder::toTarget(Value value, ArrayRef<unsigned> dims) {
   // Put back the target's unit dimensions.
   int64_t group = -1;
   unit.resize(collapse.size());
-  for (auto [n, atoms] : llvm::enumerate(match.result.access)) {
+  for (auto [n, atoms] : llvm::enumerate(into.access)) {
     group += !atoms.empty();
     targetSizes.push_back(atoms.empty() ? OpFoldResult(b.getIndexAttr(1)) : size(atoms));
     if (!unit.empty())
@@ -373,17 +387,12 @@ FailureOr<AttentionOp> AttentionBuilder::build() {
       return failure();
 
   // The result: whole dimensions in the target's order, then e and i where they have size 1.
-  Atoms order = flatten(match.result.access);
-  SmallVector<unsigned> dims;
+  std::optional<SmallVector<unsigned>> whole = wholeDims(match.result.access);
+  if (!whole)
+    return fail("the result has part of a dimension", loc);
+  SmallVector<unsigned> dims = *whole;
   SmallVector<AffineExpr> exprs;
   SmallVector<int64_t> shape;
-  for (size_t at = 0; at < order.size();) {
-    auto run = segment(order, at);
-    if (!run || run->second != units[run->first])
-      return fail("the result has part of a dimension", loc);
-    at += run->second.size();
-    dims.push_back(run->first);
-  }
   for (unsigned dim : {A::I, A::E})
     if (units[dim].empty())
       dims.push_back(dim);
@@ -407,6 +416,24 @@ FailureOr<AttentionOp> AttentionBuilder::build() {
     parts.extras.push_back(ExtraAttr::get(b.getContext(), ExtraSource::lse, Reduction::none));
     parts.maps.push_back(AffineMap::get(AttentionOp::kDims, 0, rowExprs, b.getContext()));
     parts.types.push_back(RankedTensorType::get(rowShape, match.computeType));
+  }
+  std::optional<SmallVector<unsigned>> weightDims;
+  match.space.resolve(match.weights.access);
+  if (!hasSink && !match.weightUses.empty())
+    weightDims = wholeDims(match.weights.access);
+  if (weightDims) {
+    for (unsigned dim : {A::I, A::J})
+      if (units[dim].empty())
+        weightDims->push_back(dim);
+    SmallVector<AffineExpr> weightExprs;
+    SmallVector<int64_t> weightShape;
+    for (unsigned dim : *weightDims) {
+      weightExprs.push_back(b.getAffineDimExpr(dim));
+      weightShape.push_back(getConstantIntValue(size(units[dim])).value_or(ShapedType::kDynamic));
+    }
+    parts.extras.push_back(ExtraAttr::get(b.getContext(), ExtraSource::weights, Reduction::none));
+    parts.maps.push_back(AffineMap::get(AttentionOp::kDims, 0, weightExprs, b.getContext()));
+    parts.types.push_back(RankedTensorType::get(weightShape, getElementTypeOrSelf(match.weights.value)));
   }
   auto op = AttentionOp::create(b, loc, parts);
   // Both regions take every capture.
@@ -434,7 +461,12 @@ FailureOr<AttentionOp> AttentionBuilder::build() {
     }
     result = *scaled;
   }
-  b.replaceAllUsesWith(match.result.value, toTarget(result, dims));
+  b.replaceAllUsesWith(match.result.value, toTarget(result, dims, match.result));
+  if (weightDims) {
+    Value weights = toTarget(op.getExtraResults().front(), *weightDims, match.weights);
+    for (OpOperand *use : match.weightUses)
+      b.modifyOpInPlace(use->getOwner(), [&] { use->set(weights); });
+  }
   return op;
 }
 

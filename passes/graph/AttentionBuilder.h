@@ -37,7 +37,8 @@ private:
   std::optional<std::pair<unsigned, Atoms>> segment(llvm::ArrayRef<unsigned> atoms, size_t at) const;
   mlir::LogicalResult arrange(AttentionMatch::Operand &operand, llvm::ArrayRef<unsigned> mustName, mlir::AffineMap &map,
                               llvm::StringRef what);
-  mlir::Value toTarget(mlir::Value value, llvm::ArrayRef<unsigned> dims);
+  mlir::Value toTarget(mlir::Value value, llvm::ArrayRef<unsigned> dims, const AttentionMatch::Operand &target);
+  std::optional<llvm::SmallVector<unsigned>> wholeDims(const Access &access) const;
 
   const Extent &extent(unsigned atom) const { return match.space.getExtent(atom); }
   mlir::OpFoldResult size(llvm::ArrayRef<unsigned> atoms) {

@@ -182,6 +182,7 @@ FailureOr<AttentionMatch> matchAttention(const Normalization &softmax, OpOperand
     return fail("the weights are summed over other dimensions than the softmax runs over", sum.getLoc());
   match.keys = normalized;
 
+  match.weights = {softmax.result, softmaxAccess};
   match.normalizer = softmax.kind;
   match.sinkScore = softmax.sinkScore;
   if (softmax.sink) {

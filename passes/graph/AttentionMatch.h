@@ -61,6 +61,10 @@ struct AttentionMatch {
   /// What the attention replaces: the second contraction's result, followed
   /// through views, and how the loop nest writes it.
   Operand result;
+  /// What the normaliser gives, and its uses that the attention's weights, as an
+  /// extra result, take over.
+  Operand weights;
+  llvm::SmallVector<mlir::OpOperand *> weightUses;
   MaskedRows maskedRows = MaskedRows::nan;
   Normalizer normalizer = Normalizer::softmax;
   /// One more score of each row, without a value; a null value where it is constant or there is none.

@@ -12,6 +12,7 @@
 #include "mlir/IR/Remarks.h"
 #include "mlir/Interfaces/FunctionInterfaces.h"
 #include "mlir/Transforms/RegionUtils.h"
+#include "llvm/ADT/SetVector.h"
 
 using namespace mlir;
 
@@ -226,8 +227,17 @@ private:
           if (succeeded(op))
             break;
           FailureOr<AttentionMatch> match = matchAttention(softmax, *weights, source, follow, miss);
-          if (succeeded(match))
+          if (succeeded(match)) {
+            SmallVector<Operation *> early;
+            if (!gate && sums.size() == 1)
+              early = takeOtherUses(*match);
+            Operation *last = match->result.value.getDefiningOp();
             op = buildAttention(rewriter, *match, miss);
+            for (Operation *user : succeeded(op) ? early : SmallVector<Operation *>()) {
+              rewriter.moveOpAfter(user, last);
+              last = user;
+            }
+          }
           bool isDot = source.kind == ScoreKind::dot;
           if (failed(op) && (!better || (isDot && !sawDot)))
             better = miss;
@@ -255,6 +265,43 @@ private:
       note.reason += (note.reason.empty() ? "" : "; ") +
                      std::string("its weights are used elsewhere too, where they are computed again");
     addFused(fused, softmax.location, note);
+  }
+
+  /// The uses of the weights besides the weighted sum become the attention's: then nothing else needs the normaliser.
+  /// Gives the ops that must move behind the attention for it. Where one of them feeds the weighted sum, or has an
+  /// effect, the normaliser stays for all.
+  static SmallVector<Operation *> takeOtherUses(AttentionMatch &match) {
+    Operation *end = match.result.value.getDefiningOp();
+    if (match.normalizer == Normalizer::none || getElementTypeOrSelf(match.weights.value) != match.computeType)
+      return {};
+    SmallVector<OpOperand *> uses;
+    llvm::SetVector<Operation *> early;
+    bool isFree = true;
+    auto follow = [&](Operation *user) {
+      user = end->getBlock()->findAncestorOpInBlock(*user);
+      isFree &= user && user != end;
+      if (!isFree || end->isBeforeInBlock(user))
+        return;
+      isFree &= isMemoryEffectFree(user);
+      early.insert(user);
+    };
+    for (OpOperand &use : match.weights.value.getUses()) {
+      // What lives only through the weighted sum dies with it.
+      DenseSet<Operation *> seen{end};
+      if (!isLive(use.getOwner(), seen))
+        continue;
+      follow(use.getOwner());
+      uses.push_back(&use);
+    }
+    for (size_t n = 0; isFree && n < early.size(); ++n)
+      for (Operation *user : early[n]->getUsers())
+        follow(user);
+    if (!isFree)
+      return {};
+    match.weightUses = std::move(uses);
+    SmallVector<Operation *> moved = early.takeVector();
+    llvm::sort(moved, [](Operation *x, Operation *y) { return x->isBeforeInBlock(y); });
+    return moved;
   }
 
   /// Whether a result of `op` reaches an op that has an effect or ends a block.

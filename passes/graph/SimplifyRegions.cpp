@@ -129,10 +129,15 @@ void simplifyRegions(RewriterBase &rewriter, AttentionOp op) {
     return;
   simplify(op.getWeight(), frozen);
 
+  // Whoever takes the weights themselves sees what the guard hides.
+  bool givesWeights = false;
+  for (unsigned n = 0; n != op.getExtraResults().size(); ++n)
+    givesWeights |= op.getExtra(n).getSource() == ExtraSource::weights;
   // The weight is NaN in rows without a visible key (and where a score is NaN).
   Block &block = op.getWeight().front();
   for (Operation *user : llvm::make_early_inc_range(block.getArgument(0).getUsers()))
-    if (auto select = dyn_cast<arith::SelectOp>(user); select && isGuard(select, block.getArgument(0))) {
+    if (auto select = dyn_cast<arith::SelectOp>(user);
+        select && !givesWeights && isGuard(select, block.getArgument(0))) {
       rewriter.replaceOp(select, block.getArgument(0));
       op.setMaskedRows(MaskedRows::zero);
       break;

@@ -206,11 +206,13 @@ func.func @repeated_heads(%q: tensor<2x6x5x8xf32>, %k: tensor<2x2x7x8xf32>, %v: 
 #w = affine_map<(b, i, e, j) -> (b, i, j)>
 #v = affine_map<(b, i, e, j) -> (b, j, e)>
 #o = affine_map<(b, i, e, j) -> (b, i, e)>
-// Weights that are a result too stay for that use.
-// CHECK: attn.fusion_report = [{fused = true, kind = "dot", mask = "none", node = "", reason = "its weights are used elsewhere too, where they are computed again"
+// Weights that are a result too are one of the attention.
+// CHECK: attn.fusion_report = [{fused = true, kind = "dot", mask = "none", node = "", reason = "", reason_node = ""
 // CHECK-LABEL: func.func @weights_returned
-// CHECK: attn.softmax
-// CHECK: attn.attention
+// CHECK-NOT: attn.softmax
+// CHECK: %[[R:.*]], %[[W:.*]] = attn.attention
+// CHECK-SAME: extras [#attn.extra<weights>]
+// CHECK: return %[[R]], %[[W]]
 func.func @weights_returned(%q: tensor<2x5x8xf32>, %k: tensor<2x7x8xf32>, %v: tensor<2x7x8xf32>) -> (tensor<2x5x8xf32>, tensor<2x5x7xf32>) {
   %zero = arith.constant 0.0 : f32
   %es = tensor.empty() : tensor<2x5x7xf32>
@@ -247,4 +249,66 @@ func.func @both_directions(%s: tensor<3x7xf32>, %x: tensor<7x2x3x4xf32>) -> tens
   %o = linalg.contract indexing_maps = [#w, #v, #o] ins(%p, %v : tensor<3x7xf32>, tensor<3x7x8xf32>)
       outs(%fo : tensor<3x8xf32>) -> tensor<3x8xf32>
   return %o : tensor<3x8xf32>
+}
+
+// -----
+
+#q = affine_map<(b, i, j, d) -> (b, i, d)>
+#k = affine_map<(b, i, j, d) -> (b, j, d)>
+#s = affine_map<(b, i, j, d) -> (b, i, j)>
+#w = affine_map<(b, i, e, j) -> (b, i, j)>
+#v = affine_map<(b, i, e, j) -> (b, j, e)>
+#o = affine_map<(b, i, e, j) -> (b, i, e)>
+// What uses them before the weighted sum moves behind the attention.
+// CHECK: attn.fusion_report = [{fused = true, kind = "dot", mask = "none", node = "", reason = "", reason_node = ""
+// CHECK-LABEL: func.func @weights_used_before
+// CHECK-NOT: attn.softmax
+// CHECK: %[[R:.*]], %[[W:.*]] = attn.attention
+// CHECK-SAME: extras [#attn.extra<weights>]
+// CHECK: %[[T:.*]] = linalg.transpose ins(%[[W]]
+// CHECK: return %[[R]], %[[T]]
+func.func @weights_used_before(%q: tensor<2x5x8xf32>, %k: tensor<2x7x8xf32>, %v: tensor<2x7x8xf32>) -> (tensor<2x5x8xf32>, tensor<2x7x5xf32>) {
+  %zero = arith.constant 0.0 : f32
+  %es = tensor.empty() : tensor<2x5x7xf32>
+  %fs = linalg.fill ins(%zero : f32) outs(%es : tensor<2x5x7xf32>) -> tensor<2x5x7xf32>
+  %sc = linalg.contract indexing_maps = [#q, #k, #s] ins(%q, %k : tensor<2x5x8xf32>, tensor<2x7x8xf32>)
+      outs(%fs : tensor<2x5x7xf32>) -> tensor<2x5x7xf32>
+  %p = attn.softmax %sc dim 2 : tensor<2x5x7xf32>
+  %et = tensor.empty() : tensor<2x7x5xf32>
+  %t = linalg.transpose ins(%p : tensor<2x5x7xf32>) outs(%et : tensor<2x7x5xf32>) permutation = [0, 2, 1]
+  %eo = tensor.empty() : tensor<2x5x8xf32>
+  %fo = linalg.fill ins(%zero : f32) outs(%eo : tensor<2x5x8xf32>) -> tensor<2x5x8xf32>
+  %o = linalg.contract indexing_maps = [#w, #v, #o] ins(%p, %v : tensor<2x5x7xf32>, tensor<2x7x8xf32>)
+      outs(%fo : tensor<2x5x8xf32>) -> tensor<2x5x8xf32>
+  return %o, %t : tensor<2x5x8xf32>, tensor<2x7x5xf32>
+}
+
+// -----
+
+#q = affine_map<(b, i, j, d) -> (b, i, d)>
+#k = affine_map<(b, i, j, d) -> (b, j, d)>
+#s = affine_map<(b, i, j, d) -> (b, i, j)>
+#t = affine_map<(b, i, e, j) -> (b, j, i)>
+#v = affine_map<(b, i, e, j) -> (b, j, e)>
+#o = affine_map<(b, i, e, j) -> (b, i, e)>
+// Near miss: a use that feeds the sum, too, can't move.
+// CHECK: attn.fusion_report = [{fused = true, kind = "dot", mask = "none", node = "", reason = "its weights are used elsewhere too, where they are computed again"
+// CHECK-LABEL: func.func @weights_moved_first
+// CHECK: attn.softmax
+// CHECK: attn.attention
+// CHECK-NOT: extras
+func.func @weights_moved_first(%q: tensor<2x5x8xf32>, %k: tensor<2x7x8xf32>, %v: tensor<2x7x8xf32>) -> (tensor<2x5x8xf32>, tensor<2x7x5xf32>) {
+  %zero = arith.constant 0.0 : f32
+  %es = tensor.empty() : tensor<2x5x7xf32>
+  %fs = linalg.fill ins(%zero : f32) outs(%es : tensor<2x5x7xf32>) -> tensor<2x5x7xf32>
+  %sc = linalg.contract indexing_maps = [#q, #k, #s] ins(%q, %k : tensor<2x5x8xf32>, tensor<2x7x8xf32>)
+      outs(%fs : tensor<2x5x7xf32>) -> tensor<2x5x7xf32>
+  %p = attn.softmax %sc dim 2 : tensor<2x5x7xf32>
+  %et = tensor.empty() : tensor<2x7x5xf32>
+  %t = linalg.transpose ins(%p : tensor<2x5x7xf32>) outs(%et : tensor<2x7x5xf32>) permutation = [0, 2, 1]
+  %eo = tensor.empty() : tensor<2x5x8xf32>
+  %fo = linalg.fill ins(%zero : f32) outs(%eo : tensor<2x5x8xf32>) -> tensor<2x5x8xf32>
+  %o = linalg.contract indexing_maps = [#t, #v, #o] ins(%t, %v : tensor<2x7x5xf32>, tensor<2x7x8xf32>)
+      outs(%fo : tensor<2x5x8xf32>) -> tensor<2x5x8xf32>
+  return %o, %t : tensor<2x5x8xf32>, tensor<2x7x5xf32>
 }
