@@ -123,12 +123,12 @@ BlockEmitter::State BlockEmitter::attend() {
   if (spec.hasWeightSweep()) {
     if (spec.normalizer != Normalizer::none)
       state = sweepKeys(Sweep::Reduce, state);
-    fillExtras();
+    fillExtras(state);
     sweepKeys(Sweep::Weights, state);
     storeResult({});
   } else {
     state = sweepKeys(Sweep::Online, state);
-    fillExtras();
+    fillExtras(state);
     if (spec.wants(ExtraSource::lse))
       storeLogSums(state);
     if (canMask && spec.maskedRows == MaskedRows::uniform)
@@ -386,10 +386,10 @@ void BlockEmitter::storeWeights(Value row, Value first, bool isEdge, Values scor
       score = roundToSoftmaxType(score);
     }
   }
-  keepScores(ExtraSource::weights, first, scores);
+  keepScores(ExtraSource::weights, first, isEdge, scores);
   if (spec.weight)
     applyRegion(*spec.weight, Value(), scores, first, isEdge);
-  keepScores(ExtraSource::final_weights, first, scores);
+  keepScores(ExtraSource::final_weights, first, isEdge, scores);
   for (int64_t r = 0; r < spec.keyTile; ++r)
     for (int64_t v = 0; v < vectors; ++v)
       k.store(scores[r * vectors + v], scratch.weights, at(k.add(row, r), v));

@@ -15,7 +15,7 @@ struct AttentionScratch {
   mlir::Value keys;                ///< [keyTile][key width, up to a multiple of lanes]; exp(2k) for tanh
   mlir::Value rawQueries, rawKeys; ///< the same before exp, for tanh
   mlir::Value values;              ///< [keyBlock][value width, up to a multiple of lanes], widened
-  mlir::Value tile;                ///< [keyTile][R], for extra results
+  mlir::Value tile;                ///< [keyTile][R] or its transpose, for extra results
 
   /// Allocates for blocks of `vectors` registers of queries.
   static AttentionScratch allocate(LaneBuilder &k, const AttentionSpec &spec, int64_t vectors);

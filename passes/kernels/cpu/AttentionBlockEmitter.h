@@ -79,7 +79,7 @@ private:
   mlir::Value isLiveTile(mlir::Value key, bool isEdge);
   void applyRegion(mlir::Block &block, mlir::Value result, llvm::MutableArrayRef<mlir::Value> tile, mlir::Value key,
                    bool isEdge);
-  void keepScores(ExtraSource stage, mlir::Value row, const Values &scores);
+  void keepScores(ExtraSource stage, mlir::Value first, bool isEdge, const Values &scores);
 
   //===--- in and out -----------------------------------------------------===//
   void loadQueries();
@@ -92,8 +92,8 @@ private:
   void stageValues(mlir::Value key, mlir::Value begin, mlir::Value end);
   void prefetchNext(mlir::Value key);
   void storeResult(llvm::ArrayRef<mlir::Value> factors);
-  void storeExtra(ExtraSource source, mlir::Value key, mlir::Value count);
-  void fillExtras();
+  void storeExtra(const HeadView &to, mlir::Value first, bool isEdge, const Values &tile);
+  void fillExtras(const State &state);
   void storeLogSums(const State &state);
   mlir::Value anyNotFinite();
 

@@ -23,13 +23,13 @@ BlockEmitter::Values BlockEmitter::scoreTile(Value first, Value row, bool isEdge
   Values scores = spec.kind == ScoreKind::dot        ? dotTile(first, isEdge, state)
                   : spec.kind == ScoreKind::additive ? additiveTile(first, isEdge)
                                                      : givenTile(first, isEdge);
-  keepScores(ExtraSource::raw_scores, first, scores);
+  keepScores(ExtraSource::raw_scores, first, isEdge, scores);
   if (!pureScale)
     applyRegion(*spec.score, spec.scoreValue, scores, first, isEdge);
-  keepScores(ExtraSource::scores, first, scores);
+  keepScores(ExtraSource::scores, first, isEdge, scores);
   if (!mask.isFull() || !dense.empty())
     scores = maskTile(first, isEdge, std::move(scores));
-  keepScores(ExtraSource::masked_scores, first, scores);
+  keepScores(ExtraSource::masked_scores, first, isEdge, scores);
   for (Value &score : scores)
     score = roundToSoftmaxType(score);
   Value hidden = k.splat(spec.normalizer == Normalizer::softmax ? -kInfinity : 0);
@@ -43,13 +43,10 @@ BlockEmitter::Values BlockEmitter::scoreTile(Value first, Value row, bool isEdge
 }
 
 /// Scores of a stage that is asked for as a result.
-void BlockEmitter::keepScores(ExtraSource stage, Value first, const Values &scores) {
-  if (!spec.wants(stage))
-    return;
-  for (int64_t r = 0; r < spec.keyTile; ++r)
-    for (int64_t v = 0; v < vectors; ++v)
-      k.store(scores[r * vectors + v], scratch.tile, at(k.index(r), v));
-  storeExtra(stage, first, k.min(k.index(spec.keyTile), k.sub(numKeys, first)));
+void BlockEmitter::keepScores(ExtraSource stage, Value first, bool isEdge, const Values &scores) {
+  for (const AttentionSpec::Extra &extra : spec.extras)
+    if (extra.source == stage)
+      storeExtra(view(extra.operand), first, isEdge, scores);
 }
 
 //===----------------------------------------------------------------------===//

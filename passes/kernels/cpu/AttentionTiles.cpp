@@ -241,43 +241,74 @@ Value BlockEmitter::anyNotFinite() {
 // Extra results
 //===----------------------------------------------------------------------===//
 
-/// `count` rows of the scratch for a tile are the keys from `key` on: they go to
-/// the extra results of this source.
-void BlockEmitter::storeExtra(ExtraSource source, Value key, Value count) {
-  Value end = k.min(k.add(begin, vectors * k.lanes), queries.numRows);
-  for (const AttentionSpec::Extra &extra : spec.extras) {
-    if (extra.source != source)
-      continue;
-    HeadView to = view(extra.operand);
-    k.loop(begin, end, 1, [&](Value row) {
-      Value lane = k.sub(row, queries.first), target = to.along(k, to.base, Dim::I, row);
-      k.loop(k.index(0), count, 1, [&](Value n) {
-        Value element = k.load(scratch.tile, k.add(k.mul(n, vectors * k.lanes), lane));
-        memref::StoreOp::create(k.b, k.loc, k.fromF32(element, to.elementType()), to.flat,
-                                to.along(k, target, Dim::J, k.add(key, n)));
-      });
-    });
+/// A tile of the keys from `first` on goes to the rows of `to` that this block owns.
+void BlockEmitter::storeExtra(const HeadView &to, Value first, bool isEdge, const Values &tile) {
+  Value end = k.min(k.add(begin, vectors * k.lanes), queries.numRows), count = k.sub(numKeys, first);
+  bool isDense = to.isContiguous(Dim::J);
+  // Keys side by side: a square of keys and queries at a time is transposed.
+  for (int64_t lane = 0; lane < vectors * k.lanes; lane += isDense ? spec.keyTile : k.lanes) {
+    int64_t v = lane / k.lanes;
+    Values columns;
+    for (int64_t r = 0; r < spec.keyTile; ++r) {
+      Value scores = tile[r * vectors + v];
+      if (isDense)
+        columns.push_back(vector::ExtractStridedSliceOp::create(k.b, k.loc, scores, {lane % k.lanes}, {spec.keyTile},
+                                                                ArrayRef<int64_t>{1}));
+      else
+        k.store(scores, scratch.tile, at(k.index(r), v));
+    }
+    if (isDense)
+      for (auto [n, row] : llvm::enumerate(k.transpose(columns)))
+        k.store(row, scratch.tile, k.index((lane + n) * spec.keyTile));
   }
+  Type type = to.elementType();
+  k.loop(begin, end, 1, [&](Value row) {
+    Value lane = k.sub(row, queries.first), target = to.along(k, to.base, Dim::I, row);
+    if (isDense) {
+      Value keys = k.fromF32(k.loadVector(scratch.tile, k.mul(lane, spec.keyTile), spec.keyTile), type);
+      target = k.add(target, first);
+      if (isEdge)
+        k.storeFirst(keys, to.flat, target, count);
+      else
+        k.store(keys, to.flat, target);
+      return;
+    }
+    k.loop(k.index(0), isEdge ? k.min(k.index(spec.keyTile), count) : k.index(spec.keyTile), 1, [&](Value n) {
+      Value element = k.load(scratch.tile, k.add(k.mul(n, vectors * k.lanes), lane));
+      memref::StoreOp::create(k.b, k.loc, k.fromF32(element, type), to.flat,
+                              to.along(k, target, Dim::J, k.add(first, n)));
+    });
+  });
 }
 
-/// Extra results of the keys outside the bounds.
-void BlockEmitter::fillExtras() {
+/// Extra results of the keys outside the bounds; the weights are NaN where a score of the row is.
+void BlockEmitter::fillExtras(const State &state) {
+  if (spec.extras.empty() || mask.isFull())
+    return;
+  Value zero = k.splat(0);
+  for (auto [v, sum] : llvm::enumerate(state.sum))
+    k.store(k.select(k.compare(Predicate::UNO, sum, sum), sum, zero), scratch.tile, k.index(v * k.lanes));
   Value end = k.min(k.add(begin, vectors * k.lanes), queries.numRows);
   for (const AttentionSpec::Extra &extra : spec.extras) {
-    if (extra.source == ExtraSource::lse || mask.isFull())
+    if (extra.source == ExtraSource::lse)
       continue;
     HeadView to = view(extra.operand);
-    float hidden = extra.source == ExtraSource::masked_scores ? -kInfinity : 0;
-    Value element = k.fromF32(k.extract(k.splat(hidden), 0), to.elementType());
-    auto fill = [&](Value row, Value from, Value upTo) {
-      Value target = to.along(k, to.base, Dim::I, row);
-      k.loop(from, upTo, 1, [&](Value key) {
-        memref::StoreOp::create(k.b, k.loc, element, to.flat, to.along(k, target, Dim::J, key));
-      });
-    };
     k.loop(begin, end, 1, [&](Value row) {
-      fill(row, k.index(0), k.min(bounds.lower, numKeys));
-      fill(row, k.max(bounds.upper, k.min(bounds.lower, numKeys)), numKeys);
+      Value hidden = extra.source == ExtraSource::masked_scores ? k.scalar(-kInfinity)
+                                                                : k.load(scratch.tile, k.sub(row, queries.first));
+      Value target = to.along(k, to.base, Dim::I, row), all = k.fromF32(k.broadcast(hidden), to.elementType());
+      auto fill = [&](Value from, Value upTo) {
+        if (to.isContiguous(Dim::J)) {
+          k.loop(from, upTo, k.lanes,
+                 [&](Value key) { k.storeFirst(all, to.flat, k.add(target, key), k.sub(upTo, key)); });
+          return;
+        }
+        k.loop(from, upTo, 1, [&](Value key) {
+          memref::StoreOp::create(k.b, k.loc, k.extract(all, 0), to.flat, to.along(k, target, Dim::J, key));
+        });
+      };
+      fill(k.index(0), k.min(bounds.lower, numKeys));
+      fill(k.max(bounds.upper, k.min(bounds.lower, numKeys)), numKeys);
     });
   }
 }
