@@ -322,6 +322,105 @@ TEST_P(AttentionKindTest, ExtraResults) {
   }
 }
 
+// Weights of a few queries, whose keys may be in parts, stand in the scores' place.
+TEST_P(AttentionKindTest, WeightsOfFewQueries) {
+  struct Case {
+    const char *policy;
+    std::vector<Attention::Term> mask;
+    const char *dynamic, *layout;
+    std::function<bool(const Operands &, const At &)> visible;
+  };
+  auto causal = [](const Operands &, const At &at) {
+    return at.at('j') <= at.at('i') + 900 && at.at('j') >= at.at('i') - 700;
+  };
+  auto lengths = [](const Operands &o, const At &at) { return at.at('j') < o.mask[0].data<int64_t>()[at.at('b')]; };
+  auto dense = [](const Operands &o, const At &at) { return o.mask[0].data<int8_t>()[o.offset("bij", at)] != 0; };
+  std::vector<Case> cases{{"zero", {{"causal<900>", "", ""}, {"window<700, inf>", "", ""}}, "ij", "bhij", causal},
+                          {"nan", {{"lengths", "b", "i64"}}, "j", "hbij", lengths},
+                          {"uniform", {{"lengths", "b", "i64"}}, "ij", "bhij", lengths},
+                          {"finite", {{"dense", "bij", "i8"}}, "j", "bhij", dense},
+                          {"nan", {}, "ij", "bhji", nullptr}, // no rows of weights: blocks
+                          {"nan", {}, "j", "bhij", nullptr}};
+  for (const Case &c : cases) {
+    Attention a;
+    a.score = kScale;
+    a.group = 2;
+    a.maskedRows = c.policy;
+    a.mask = c.mask;
+    a.dynamic = c.dynamic;
+    a.extras = {{"weights", c.layout}};
+    Sizes sizes = {{'b', 2}, {'h', 2}, {'i', 3}, {'j', 1}, {'d', 24}, {'e', 20}};
+    auto kernel = compileAttention(isa, a, sizes);
+    ASSERT_TRUE(kernel);
+    for (int64_t i : {1, 3, 5})
+      for (int64_t j : {0, 13, 1027, 5200}) {
+        if (i != 3 && c.dynamic[0] != 'i')
+          continue;
+        sizes['i'] = i, sizes['j'] = j;
+        Operands o(a, sizes, i + j);
+        if (!c.mask.empty() && c.mask[0].term == "lengths")
+          set<int64_t>(o.mask[0], {0, j - 5});
+        else if (!c.mask.empty() && c.mask[0].term == "dense")
+          for (int64_t n = 0; n < o.mask[0].size(); ++n)
+            o.mask[0].data<int8_t>()[n] = n / std::max<int64_t>(j, 1) % 3 != 1 && n % 4 == 1;
+        Reference reference{scaled};
+        if (c.visible)
+          reference.visible = [&](const At &at) { return c.visible(o, at); };
+        reference.emptyRow = c.policy[0] == 'z' ? 0 : c.policy[0] == 'u' ? INFINITY : NAN;
+        ASSERT_TRUE(kernel->call(o.all(), 3));
+        ASSERT_EQ(compareWithReference(o, reference), "")
+            << c.policy << " " << c.layout << ": " << i << " queries, " << j << " keys";
+        std::vector<float> once = o.extras[0].values();
+        o.extras[0].poison();
+        ASSERT_TRUE(kernel->call(o.all(), 1));
+        EXPECT_EQ(std::memcmp(o.extras[0].data(), once.data(), once.size() * sizeof(float)), 0) << "the cut shows";
+      }
+  }
+}
+
+// Rows of -0, NaN and infinities, one query at a time and in blocks, with their weights.
+TEST_P(AttentionKindTest, NotFiniteRows) {
+  for (bool hasWeights : {false, true}) {
+    Attention a;
+    a.score = kScale;
+    a.dynamic = "ij";
+    a.mask = {{"lengths", "b", "i64"}};
+    a.maskedRows = "zero";
+    if (hasWeights)
+      a.extras = {{"weights", "bhij"}};
+    Sizes sizes = {{'b', 1}, {'h', 4}, {'i', 1}, {'j', 1}, {'d', 24}, {'e', 20}};
+    auto kernel = compileAttention(isa, a, sizes);
+    ASSERT_TRUE(kernel);
+    for (int64_t i : {1, 4, 19})
+      for (int64_t j : {21, 1030}) {
+        sizes['i'] = i, sizes['j'] = j;
+        Operands o(a, sizes, i + j);
+        set<int64_t>(o.mask[0], {j - 3});
+        // Head 0: queries of -0; 1: one NaN in a query; 2: one infinite score, and one of -inf; 3: hidden keys that
+        // are NaN, and a visible value that is infinite.
+        int64_t queries = i * 24, keys = j * 24, values = j * 20;
+        for (int64_t n = 0; n < queries; ++n)
+          o.query[n] = -0.0f;
+        o.query[queries + 5] = NAN;
+        for (int64_t n = 0; n < 24; ++n)
+          o.key[2 * keys + 7 * 24 + n] = n == 2 ? INFINITY : 0.0f,
+                                    o.key[2 * keys + (j - 4) * 24 + n] = n ? 0 : -INFINITY;
+        for (int64_t n = (j - 2) * 24; n < keys; ++n)
+          o.key[3 * keys + n] = NAN;
+        for (int64_t n = (j - 2) * 20; n < values; ++n)
+          o.value[3 * values + n] = NAN;
+        o.value[3 * values + 4 * 20 + 1] = INFINITY;
+        for (int64_t n = 0; n < 20; ++n)
+          o.value[n] = -0.0f;
+        ASSERT_TRUE(kernel->call(o.all(), 3));
+        Reference reference{scaled};
+        reference.visible = [&](const At &at) { return at.at('j') < j - 3; };
+        reference.emptyRow = 0;
+        ASSERT_EQ(compareWithReference(o, reference), "") << hasWeights << ": " << i << " queries, " << j << " keys";
+      }
+  }
+}
+
 TEST_P(AttentionKindTest, NarrowElements) {
   if (isa == "portable")
     GTEST_SKIP() << "the harness widens with the machine's instructions";

@@ -40,6 +40,8 @@ RowEmitter::RowEmitter(LaneBuilder &k, const AttentionSpec &spec, ValueRange buf
   result = view(spec.result);
   for (size_t n = 0; n < spec.numCaptures; ++n)
     captures.push_back(view(spec.firstCapture + n));
+  for (const AttentionSpec::Extra &extra : spec.extras)
+    weightResults.push_back(view(extra.operand));
   bounds = mask.bounds(row, row);
   if (takesPart)
     bounds.lower = k.index(0), bounds.upper = numKeys;
@@ -92,8 +94,9 @@ void RowEmitter::addKeys(Value first, Value upper) {
   Value maximum = k.maxf(maximumOf(first, count), before), reference = orZero(maximum);
   Value factor = rescaling(before, reference);
   Values sum = k.loop(k.index(0), count, k.lanes, k.splat(0), [&](Value n, ValueRange inner) -> Values {
-    Value weight = exp(k.subf(k.loadVector(weights, n), reference));
+    Value scores = k.loadVector(weights, n), weight = exp(k.subf(scores, reference));
     k.store(weight, weights, n);
+    keepScores(scores, k.add(first, n), k.sub(count, n));
     return {k.addf(inner.front(), weight)};
   });
   addValues(first, count, factor);
@@ -119,7 +122,9 @@ void RowEmitter::merge(Value other) {
 void RowEmitter::finish() {
   Value sum = k.acrossLanes(loadRecord(totalAt(place.record)), [&](Value x, Value y) { return k.addf(x, y); });
   auto store = [&] {
-    storeResult(normaliser(sum));
+    Value factor = normaliser(sum);
+    storeWeights(sum, factor);
+    storeResult(factor);
     return Values();
   };
   if (!spec.letsHiddenTakePart() || takesPart) {
@@ -401,13 +406,55 @@ void RowEmitter::storeResult(Value factor) {
     });
 }
 
+/// Scores of keys from `first` on wait for the sum of all where their weights will stand.
+void RowEmitter::keepScores(Value scores, Value first, Value count) {
+  for (const HeadView &to : weightResults)
+    k.storeFirst(scores, to.flat, k.add(to.along(k, to.base, Dim::I, row), first), count);
+}
+
+/// Makes weights of the scores that keepScores has stored, and stores those of the keys outside the bounds.
+void RowEmitter::storeWeights(Value sum, Value factor) {
+  if (weightResults.empty())
+    return;
+  Value reference = orZero(loadRecord(maximumAt(place.record))), zero = k.splat(0), share;
+  if (spec.canMask() && spec.maskedRows == MaskedRows::uniform)
+    share = k.select(isEmptyRow(sum), factor, zero);
+  auto type = VectorType::get({k.lanes}, k.b.getI1Type());
+  auto before = [&](Value key, Value first) -> Value {
+    return vector::CreateMaskOp::create(k.b, k.loc, type, k.sub(key, first));
+  };
+  for (const HeadView &to : weightResults) {
+    Value base = to.along(k, to.base, Dim::I, row);
+    k.loop(k.index(0), numKeys, k.lanes, [&](Value first) {
+      Value offset = k.add(base, first), count = k.sub(numKeys, first);
+      Value weight = exp(k.subf(k.loadFirst(to.flat, offset, count, k.lanes), reference));
+      // Keys outside the bounds were not read; 0 times the factor is the NaN of a row that has one.
+      if (!mask.isFull() && !takesPart) {
+        weight = k.select(before(bounds.upper, first), weight, zero);
+        weight = k.select(before(bounds.lower, first), zero, weight);
+      }
+      weight = k.mulf(weight, factor);
+      k.storeFirst(share ? k.addf(weight, share) : weight, to.flat, offset, count);
+    });
+  }
+}
+
 bool canEmitAttentionRow(const AttentionSpec &spec) {
+  // Elements along `dim` stand side by side, but for dimensions of size 1.
   auto isDense = [&](size_t operand, unsigned dim) {
     AffineMap map = spec.maps[operand];
-    return map.getNumResults() && map.getResults().back() == getAffineDimExpr(dim, map.getContext()) &&
-           llvm::count(map.getResults(), map.getResults().back()) == 1;
+    AffineExpr expr = getAffineDimExpr(dim, map.getContext());
+    unsigned last = map.getNumResults();
+    while (last > 0 && map.getResult(last - 1) != expr && spec.types[operand].getDimSize(last - 1) == 1)
+      --last;
+    return last > 0 && map.getResult(last - 1) == expr && llvm::count(map.getResults(), expr) == 1;
   };
-  return spec.normalizer == Normalizer::softmax && !spec.hasWeightSweep() && spec.extras.empty() &&
+  // Weights take the place of scores, in the same type.
+  bool keepsWeights = llvm::all_of(spec.extras, [&](const AttentionSpec::Extra &extra) {
+    bool isWeights = extra.source == ExtraSource::weights || extra.source == ExtraSource::final_weights;
+    return isWeights && spec.types[extra.operand].getElementType().isF32() && isDense(extra.operand, Dim::J);
+  });
+  return spec.normalizer == Normalizer::softmax && !spec.weight && !spec.softmaxType && keepsWeights &&
          isDense(spec.value, Dim::E) && (spec.kind == ScoreKind::given || isDense(spec.keyOperand, Dim::D));
 }
 

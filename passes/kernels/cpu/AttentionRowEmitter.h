@@ -37,6 +37,8 @@ private:
   void addValues(mlir::Value first, mlir::Value count, mlir::Value factor);
   mlir::Value normaliser(mlir::Value sum);
   void storeResult(mlir::Value factor);
+  void keepScores(mlir::Value scores, mlir::Value first, mlir::Value count);
+  void storeWeights(mlir::Value sum, mlir::Value factor);
 
   int64_t chunks(int64_t width) const { return llvm::divideCeil(width, k.lanes); }
   /// Lanes n*lanes... of a dense row of `width` elements at `offset`.
@@ -70,6 +72,7 @@ private:
   mlir::Value end; ///< of the keys that addKeys adds
   HeadView query, key, value, alignment, result;
   llvm::SmallVector<HeadView> captures, dense;
+  llvm::SmallVector<HeadView> weightResults;
   Values queryChunks, alignmentChunks;
 };
 
