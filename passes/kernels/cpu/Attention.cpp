@@ -358,7 +358,7 @@ FailureOr<func::FuncOp> buildAttention(OpBuilder &builder, Location loc, const A
       many();
   });
   if (partials)
-    parallel(countAttentionRowMerges(k, spec, plan, buffers, partials),
+    parallel(k.select(isFew, countAttentionRowMerges(k, spec, plan, buffers, partials), k.index(0)),
              [&](Value position) { emitAttentionRowMerge(k, spec, plan, buffers, partials, position); });
   func::ReturnOp::create(builder, loc);
   return function;

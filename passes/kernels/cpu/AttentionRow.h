@@ -28,12 +28,13 @@ struct AttentionRowPlan {
 
   int64_t heads = 1; ///< neighbours that read the same keys
   int64_t rows = 1;
+  int64_t mostRows = 1; ///< of a head, when they go one by one
   bool isSplit = false; ///< into parts of the keys
 
   static AttentionRowPlan get(const AttentionSpec &spec);
   static int64_t recordSize(const AttentionSpec &spec);
   /// f32 for the records of all parts of all rows, where there is more than one part.
-  int64_t partialSize(const AttentionSpec &spec) const { return 2 * kTasks * heads * rows * recordSize(spec); }
+  int64_t partialSize(const AttentionSpec &spec) const { return 2 * kTasks * heads * mostRows * recordSize(spec); }
 };
 
 /// Memory of one task.

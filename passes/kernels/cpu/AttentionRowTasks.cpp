@@ -40,10 +40,11 @@ AttentionRowPlan AttentionRowPlan::get(const AttentionSpec &spec) {
   bool isFew = rows && *rows <= kMaxRowQueries;
   if (isFew)
     plan.rows = std::max<int64_t>(*rows, 1);
+  plan.mostRows = isFew ? plan.rows : kMaxRowQueries;
   plan.heads = dividesUpTo(countSharingHeads(spec), kMaxSharing);
   int64_t tasks = batch.value_or(1) * heads.value_or(1);
   bool isEnough = batch && heads && tasks / plan.heads >= kTasks;
-  plan.isSplit = isFew && !isEnough && (!keys || *keys >= 2 * kKeysOfChunk);
+  plan.isSplit = (isFew || !rows) && !isEnough && (!keys || *keys >= 2 * kKeysOfChunk);
   for (; plan.isSplit && plan.partialSize(spec) > kMaxPartials; plan.heads = dividesUpTo(plan.heads, plan.heads - 1))
     plan.isSplit = plan.heads > 1;
   while (!plan.isSplit && plan.heads > 1 && tasks / plan.heads < kMinTasks)
