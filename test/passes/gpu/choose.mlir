@@ -91,3 +91,25 @@ func.func @attention(%q: tensor<2x3x?x32xf32>, %k: tensor<2x3x?x32xf32>, %v: ten
     }
   return %x, %y : tensor<2x3x?x32xf32>, tensor<2x3x?x32xf32>
 }
+
+// -----
+
+// Near miss: weights as a result have no kernel for a GPU.
+// CHECK-LABEL: func.func @attention_weights
+// CHECK-NOT: attn.kernel
+// CHECK: attn.attention {{.*}} extras [#attn.extra<weights>]
+#q = affine_map<(b, h, i, j, d, e) -> (b, h, i, d)>
+#k = affine_map<(b, h, i, j, d, e) -> (b, h, j, d)>
+#v = affine_map<(b, h, i, j, d, e) -> (b, h, j, e)>
+#s = affine_map<(b, h, i, j, d, e) -> (b, h, i, j)>
+#o = affine_map<(b, h, i, j, d, e) -> (b, h, i, e)>
+func.func @attention_weights(%q: tensor<2x3x9x32xf32>, %k: tensor<2x3x7x32xf32>) -> (tensor<2x3x9x32xf32>, tensor<2x3x9x7xf32>) {
+  %x:2 = attn.attention masked_rows nan maps [#q, #k, #v, #o, #s]
+      ins(%q, %k, %k : tensor<2x3x9x32xf32>, tensor<2x3x7x32xf32>, tensor<2x3x7x32xf32>) -> tensor<2x3x9x32xf32>
+      extras [#attn.extra<weights>] : tensor<2x3x9x7xf32>
+    score {
+    ^bb0(%a: f32):
+      attn.yield %a : f32
+    }
+  return %x#0, %x#1 : tensor<2x3x9x32xf32>, tensor<2x3x9x7xf32>
+}
