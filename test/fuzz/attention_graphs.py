@@ -200,7 +200,8 @@ def keep(spec, kind, text, args, flags):
     shutil.rmtree(folder, ignore_errors=True)
     if args.shrink and (kind in BROKEN or args.shrink_misses):
         spec, text = shrink(spec, kind, text, args.tools, flags)
-    kind, text, _, _ = examine(spec, args.tools, folder, flags)
+    found, again, _, _ = examine(spec, args.tools, folder, flags)
+    text = again if found == kind else f"{text} (once: {found} when run again)"
     (folder / "failure.txt").write_text(f"{kind}: {text}\n")
     return folder, text
 
