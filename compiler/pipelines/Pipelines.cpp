@@ -31,6 +31,7 @@ void attn::buildKernelPipeline(OpPassManager &pm, unsigned optLevel, StringRef w
       pm.addPass(std::move(pass));
   };
   if (optLevel > 0) {
+    add(createMergeProjectionsPass());
     add(createLowerRecurrentPass());
     add(createPrepareAttentionPass());
     add(createLowerAttentionPass());

@@ -314,6 +314,36 @@ def AppendCachesPass : Pass<"attn-append-caches", "::mlir::ModuleOp"> {
   let dependentDialects = ["::attn::AttnDialect"];
 }
 
+def MergeProjectionsPass : Pass<"attn-merge-projections", "::mlir::ModuleOp"> {
+  let summary = "projections of one tensor that lead to an attention become one product";
+  let description = [{
+    Contractions of one tensor with 2-D weights, and the constant bias behind
+    each, where only views and attentions read the results. The weights stand
+    side by side in a global of their own; attention reads slices of rows in
+    place. One product has one epilogue, one start of the threads, and reads its
+    input once.
+
+    ```mlir
+    %q = linalg.contract ins(%x, %wq : tensor<?x8x32xf32>, tensor<32x32xf32>) ...
+    %k = linalg.contract ins(%x, %wk : tensor<?x8x32xf32>, tensor<32x16xf32>) ...
+    ```
+
+    becomes
+
+    ```mlir
+    %w = attn.weight @"wq+wk" : tensor<32x48xf32>
+    %p = linalg.contract ins(%x, %w : tensor<?x8x32xf32>, tensor<32x48xf32>) ...
+    %q = tensor.extract_slice %p[0, 0, 0] [%b, 8, 32] [1, 1, 1]
+    %k = tensor.extract_slice %p[0, 0, 32] [%b, 8, 16] [1, 1, 1]
+    ```
+
+    Stands with the choice of CPU kernels. Numerical effect: rounding, where a
+    wider product is cut into other blocks.
+  }];
+  let dependentDialects = ["::attn::AttnDialect", "::mlir::arith::ArithDialect", "::mlir::linalg::LinalgDialect",
+                           "::mlir::tensor::TensorDialect"];
+}
+
 def VerifyCanonicalPass : Pass<"attn-verify-canonical", "::mlir::ModuleOp"> {
   let summary = "fail unless the module is in the form that recognition reads";
   let description = [{

@@ -1,5 +1,4 @@
 #include "passes/kernels/cpu/Attention.h"
-#include "dialects/attn/CacheOps.h"
 
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
@@ -56,12 +55,7 @@ static bool addLimits(AttentionSpec &spec, Attribute term, int64_t operand) {
 
 AttentionSpec AttentionSpec::get(AttentionOp op, TargetAttr target) {
   AttentionSpec spec;
-  auto addType = [&](Value value) {
-    auto type = cast<RankedTensorType>(value.getType());
-    auto append = value.getDefiningOp<KvAppendOp>();
-    spec.types.push_back(append && append.getState() ? getFrontType(type, append.getDim())
-                                                     : MemRefType::get(type.getShape(), type.getElementType()));
-  };
+  auto addType = [&](Value value) { spec.types.push_back(getBufferType(value)); };
   llvm::for_each(op->getOperands(), addType);
   llvm::for_each(op->getResults(), addType);
   for (unsigned n = 0; n < op.getIndexingMaps().size(); ++n)

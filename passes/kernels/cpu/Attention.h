@@ -25,7 +25,7 @@ struct KeyLimit {
 /// What one fused attention kernel computes, and how it is cut into tiles.
 struct AttentionSpec {
   /// Of the operands in the op's order, the result, extra results; identity layout, but for a
-  /// cache in the memory of a state, which has room behind its rows.
+  /// cache in the memory of a state, which has room behind its rows, and slices of rows.
   llvm::SmallVector<mlir::MemRefType> types;
   /// In the same order, from (b, h, i, j, d, e).
   llvm::SmallVector<mlir::AffineMap> maps;

@@ -1,12 +1,68 @@
 #include "passes/kernels/cpu/AttentionOperands.h"
 
+#include "dialects/attn/CacheOps.h"
+
+#include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
 
 using namespace mlir;
 
 namespace attn {
 
 using Dim = AttentionOp::Dim;
+
+/// Whether the buffer of `value` is its own: what a linalg op makes, and who
+/// reads it takes slices or sizes.
+static bool isOwnBuffer(Value value) {
+  auto onlySliced = [](Value value) {
+    return llvm::all_of(value.getUsers(), llvm::IsaPred<tensor::ExtractSliceOp, tensor::DimOp>);
+  };
+  if (!onlySliced(value))
+    return false;
+  while (value.getDefiningOp<tensor::ExpandShapeOp>() || value.getDefiningOp<tensor::CastOp>()) {
+    value = value.getDefiningOp()->getOperand(0);
+    if (!value.hasOneUse())
+      return false;
+  }
+  auto made = value.getDefiningOp<linalg::LinalgOp>();
+  if (!made || made.getNumDpsInits() != 1)
+    return false;
+  Value init = made.getDpsInits()[0];
+  if (auto fill = init.getDefiningOp<linalg::FillOp>())
+    init = fill.getOutputs()[0];
+  return init.getDefiningOp<tensor::EmptyOp>() != nullptr;
+}
+
+/// The layout of a slice of what has a buffer of its own, or null.
+static MemRefType getSliceType(Value value) {
+  if (auto expand = value.getDefiningOp<tensor::ExpandShapeOp>()) {
+    MemRefType source = getSliceType(expand.getSrc());
+    if (!source)
+      return {};
+    FailureOr<MemRefType> type = memref::ExpandShapeOp::computeExpandedType(source, expand.getResultType().getShape(),
+                                                                            expand.getReassociationIndices());
+    return succeeded(type) ? *type : MemRefType();
+  }
+  auto slice = value.getDefiningOp<tensor::ExtractSliceOp>();
+  if (!slice || !isOwnBuffer(slice.getSource()))
+    return {};
+  RankedTensorType source = slice.getSourceType();
+  auto dense = MemRefType::get(source.getShape(), source.getElementType());
+  MemRefType type = memref::SubViewOp::inferRankReducedResultType(
+      slice.getType().getShape(), dense, slice.getMixedOffsets(), slice.getMixedSizes(), slice.getMixedStrides());
+  auto [strides, offset] = type.getStridesAndOffset();
+  return !strides.empty() && strides.back() == 1 ? type : MemRefType();
+}
+
+MemRefType getBufferType(Value operand) {
+  auto type = cast<RankedTensorType>(operand.getType());
+  auto append = operand.getDefiningOp<KvAppendOp>();
+  if (append && append.getState())
+    return getFrontType(type, append.getDim());
+  MemRefType slice = getSliceType(operand);
+  return slice ? slice : MemRefType::get(type.getShape(), type.getElementType());
+}
 
 HeadView viewHead(LaneBuilder &k, Value buffer, AffineMap map, Value batch, Value head) {
   HeadView view;
@@ -19,7 +75,10 @@ HeadView viewHead(LaneBuilder &k, Value buffer, AffineMap map, Value batch, Valu
   ValueRange given;
   if (!type.getLayout().isIdentity()) {
     known = type.getStridesAndOffset().first;
-    given = memref::ExtractStridedMetadataOp::create(k.b, k.loc, buffer).getStrides();
+    auto metadata = memref::ExtractStridedMetadataOp::create(k.b, k.loc, buffer);
+    given = metadata.getStrides();
+    if (type.getStridesAndOffset().second != 0)
+      view.base = metadata.getOffset();
   }
   for (int64_t n = map.getNumResults(); n-- > 0;) {
     if (!known.empty())

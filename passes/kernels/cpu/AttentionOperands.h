@@ -23,6 +23,10 @@ struct HeadView {
   }
 };
 
+/// The buffer that `operand` will be: dense, a slice of rows that a linalg op
+/// has made, or the front of a cache in the memory of a state.
+mlir::MemRefType getBufferType(mlir::Value operand);
+
 /// Views `buffer` through `map` at batch `batch` and head `head`.
 HeadView viewHead(LaneBuilder &k, mlir::Value buffer, mlir::AffineMap map, mlir::Value batch, mlir::Value head);
 

@@ -76,6 +76,17 @@ Value denseCopyOf(OpBuilder &b, Location loc, Value buffer) {
                                  b.getI64IntegerAttr(64));
 }
 
+/// Whether `type` is as far known as `wanted`: a cast to what is only hoped for
+/// would read elsewhere.
+bool knowsStrides(MemRefType type, MemRefType wanted) {
+  if (!memref::CastOp::areCastCompatible(type, wanted))
+    return false;
+  auto [strides, offset] = type.getStridesAndOffset();
+  auto [wantedStrides, wantedOffset] = wanted.getStridesAndOffset();
+  auto fits = [](int64_t given, int64_t asked) { return ShapedType::isDynamic(asked) || given == asked; };
+  return fits(offset, wantedOffset) && llvm::all_of_zip(strides, wantedStrides, fits);
+}
+
 /// Gives the kernel what its signature says: dense buffers, or views with the strides that it reads.
 void densifyOperands(KernelOp op) {
   auto callee = SymbolTable::lookupNearestSymbolFrom<func::FuncOp>(op, op.getCalleeAttr());
@@ -88,7 +99,7 @@ void densifyOperands(KernelOp op) {
                       ? callee.getArgumentTypes()[operand.getOperandNumber()]
                       : Type();
     auto strided = dyn_cast_or_null<MemRefType>(wanted);
-    if (strided && !strided.getLayout().isIdentity() && memref::CastOp::areCastCompatible(type, strided)) {
+    if (strided && !strided.getLayout().isIdentity() && knowsStrides(type, strided)) {
       if (type != strided)
         operand.set(memref::CastOp::create(b, op.getLoc(), strided, operand.get()));
       continue;

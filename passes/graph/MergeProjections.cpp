@@ -1,0 +1,270 @@
+#include "dialects/attn/AttnOps.h"
+#include "dialects/attn/CacheOps.h"
+#include "passes/Passes.h"
+#include "passes/graph/Structured.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Linalg/IR/Linalg.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "mlir/IR/Matchers.h"
+#include "mlir/IR/PatternMatch.h"
+#include "mlir/IR/Remarks.h"
+#include "mlir/IR/SymbolTable.h"
+#include "llvm/ADT/MapVector.h"
+
+using namespace mlir;
+
+namespace attn {
+#define GEN_PASS_DEF_MERGEPROJECTIONSPASS
+#include "passes/Passes.h.inc"
+
+namespace {
+
+/// How far behind a projection its attention is looked for.
+constexpr size_t kMaxOpsBehind = 64;
+
+/// With more rows the start of a product costs nothing beside it, and rows of
+/// slices that lie further apart make attention slower (1.5 % at 128 rows).
+constexpr int64_t kMaxRows = 64;
+
+/// input x weight (+ bias), where only views read the result.
+struct Projection {
+  linalg::ContractOp contract;
+  Value input;
+  unsigned weightNumber = 0; // of the contraction's inputs
+  GlobalOp weight;
+  unsigned weightDim = 0;  // of the weight: the columns
+  linalg::GenericOp adder; // of the bias; null for none
+  DenseFPElementsAttr bias;
+
+  Operation *last() {
+    if (adder)
+      return adder;
+    return contract;
+  }
+  int64_t columns() { return cast<RankedTensorType>(contract.getResult(0).getType()).getShape().back(); }
+};
+
+/// Whether `value`'s readers are views and attentions, and an attention is
+/// among what they lead to: reads a slice of a row as well as a whole one.
+bool feedsAttention(Value value) {
+  for (Operation *user : value.getUsers())
+    if (!isa<AttentionOp, tensor::ExpandShapeOp, tensor::ExtractSliceOp, tensor::CastOp, tensor::DimOp>(user))
+      return false;
+  SmallVector<Value> front{value};
+  llvm::SmallPtrSet<Operation *, 16> seen;
+  while (!front.empty() && seen.size() < kMaxOpsBehind)
+    for (Operation *user : front.pop_back_val().getUsers()) {
+      if (isa<AttentionOp>(user))
+        return true;
+      bool passesOn = isView(user) || isPointwise(user) ||
+                      isa<tensor::ExtractSliceOp, tensor::InsertSliceOp, tensor::ConcatOp, KvAppendOp>(user);
+      if (passesOn && seen.insert(user).second)
+        front.push_back(user->getResult(0));
+    }
+  return false;
+}
+
+/// The generic that adds a constant vector to the last dimension of `value`
+/// and does nothing else.
+void matchBias(Projection &projection) {
+  Value value = projection.contract.getResult(0);
+  auto adder = value.hasOneUse() ? dyn_cast<linalg::GenericOp>(*value.user_begin()) : linalg::GenericOp();
+  if (!adder || !isPointwise(adder) || adder.getNumDpsInputs() != 2)
+    return;
+  unsigned number = adder.getDpsInputOperand(0)->get() == value ? 0 : 1, rank = adder.getNumLoops();
+  OpOperand *sum = adder.getDpsInputOperand(number), *vector = adder.getDpsInputOperand(1 - number);
+  AffineMap last = AffineMap::get(rank, 0, getAffineDimExpr(rank - 1, adder.getContext()));
+  DenseFPElementsAttr bias;
+  if (sum->get() != value || !adder.getMatchingIndexingMap(sum).isIdentity() ||
+      !adder.getMatchingIndexingMap(adder.getDpsInitOperand(0)).isIdentity() ||
+      adder.getMatchingIndexingMap(vector) != last || !matchPattern(vector->get(), m_Constant(&bias)))
+    return;
+  Block *body = adder.getBody();
+  auto add = body->getTerminator()->getOperand(0).getDefiningOp<arith::AddFOp>();
+  if (!add || body->getOperations().size() != 2)
+    return;
+  Value left = body->getArgument(number), right = body->getArgument(1 - number);
+  if ((add.getLhs() != left || add.getRhs() != right) && (add.getLhs() != right || add.getRhs() != left))
+    return;
+  projection.adder = adder;
+  projection.bias = bias;
+}
+
+std::optional<Projection> matchProjection(linalg::ContractOp op, const SymbolTable &symbols) {
+  auto type = dyn_cast<RankedTensorType>(op->getResult(0).getType());
+  if (!type || !op.hasPureTensorSemantics() || type.getRank() < 2 || type.isDynamicDim(type.getRank() - 1) ||
+      !type.getElementType().isF32())
+    return std::nullopt;
+  int64_t rows = 1;
+  for (int64_t size : type.getShape().drop_back()) {
+    if (ShapedType::isDynamic(size) || size > kMaxRows)
+      return std::nullopt;
+    rows = std::min(rows * size, kMaxRows + 1);
+  }
+  if (rows > kMaxRows)
+    return std::nullopt;
+  auto fill = op.getOutputs()[0].getDefiningOp<linalg::FillOp>();
+  if (!fill || !matchPattern(fill.getInputs().front(), m_AnyZeroFloat()))
+    return std::nullopt;
+  Projection projection;
+  projection.contract = op;
+  SmallVector<AffineMap> maps = op.getIndexingMapsArray();
+  AffineExpr columns = maps[2].getResults().back();
+  for (unsigned number : {0, 1}) {
+    auto weight = op.getInputs()[number].getDefiningOp<WeightOp>();
+    std::optional<unsigned> dim = maps[number].getResultPosition(columns);
+    // The columns are the weight's alone.
+    if (!weight || !dim || maps[number].getNumResults() != 2 || maps[1 - number].getResultPosition(columns))
+      continue;
+    projection.weight = symbols.lookup<GlobalOp>(weight.getGlobal());
+    projection.weightNumber = number;
+    projection.weightDim = *dim;
+    projection.input = op.getInputs()[1 - number];
+  }
+  if (!projection.weight || !getElementTypeOrSelf(projection.weight.getType()).isF32() ||
+      !getElementTypeOrSelf(projection.input.getType()).isF32())
+    return std::nullopt;
+  matchBias(projection);
+  if (!feedsAttention(projection.last()->getResult(0)))
+    return std::nullopt;
+  return projection;
+}
+
+/// Projections that one contraction can do.
+using Key = std::tuple<Block *, Value, Attribute, unsigned>;
+
+class Merger {
+public:
+  Merger(ModuleOp module) : module(module), symbols(module), rewriter(module.getContext()) {
+    for (GlobalOp global : module.getOps<GlobalOp>())
+      if (isa<ConcatAttr>(global.getExpression()))
+        concats.try_emplace(global.getExpression(), global);
+  }
+
+  void run() {
+    llvm::MapVector<Key, SmallVector<Projection>> groups;
+    module.walk([&](linalg::ContractOp op) {
+      if (std::optional<Projection> found = matchProjection(op, symbols))
+        groups[{op->getBlock(), found->input, op.getIndexingMapsAttr(), found->weightNumber}].push_back(*found);
+    });
+    for (auto &[key, projections] : groups)
+      if (projections.size() > 1)
+        merge(projections);
+  }
+
+private:
+  void merge(MutableArrayRef<Projection> projections);
+  GlobalOp mergeWeights(MutableArrayRef<Projection> projections, int64_t columns);
+  Value addBias(MutableArrayRef<Projection> projections, Value sum, Value init);
+
+  ModuleOp module;
+  SymbolTable symbols;
+  IRRewriter rewriter;
+  DenseMap<Attribute, GlobalOp> concats;
+};
+
+GlobalOp Merger::mergeWeights(MutableArrayRef<Projection> projections, int64_t columns) {
+  Projection &first = projections.front();
+  SmallVector<FlatSymbolRefAttr> sources;
+  std::string name;
+  for (Projection &projection : projections) {
+    sources.push_back(FlatSymbolRefAttr::get(projection.weight));
+    name += (name.empty() ? "" : "+") + projection.weight.getSymName().str();
+  }
+  Attribute expression = ConcatAttr::get(module.getContext(), sources, first.weightDim);
+  GlobalOp &global = concats[expression];
+  if (global)
+    return global;
+  auto type = cast<RankedTensorType>(first.weight.getType());
+  SmallVector<int64_t> shape(type.getShape());
+  shape[first.weightDim] = columns;
+  OpBuilder::InsertionGuard guard(rewriter);
+  rewriter.setInsertionPointAfter(projections.back().weight);
+  global = GlobalOp::create(rewriter, first.weight.getLoc(), name, type.clone(shape), expression);
+  symbols.insert(global);
+  return global;
+}
+
+/// sum + the vectors, one after the other.
+Value Merger::addBias(MutableArrayRef<Projection> projections, Value sum, Value init) {
+  auto known = llvm::find_if(projections, [](Projection &projection) { return projection.adder; });
+  if (known == projections.end())
+    return sum;
+  // x + -0.0 is x, whatever x is.
+  APFloat nothing = APFloat::getZero(APFloat::IEEEsingle(), /*Negative=*/true);
+  SmallVector<APFloat> values;
+  for (Projection &projection : projections)
+    if (projection.bias)
+      llvm::append_range(values, projection.bias.getValues<APFloat>());
+    else
+      values.append(projection.columns(), nothing);
+  Location loc = known->adder.getLoc();
+  auto type = RankedTensorType::get({static_cast<int64_t>(values.size())}, rewriter.getF32Type());
+  Value bias = arith::ConstantOp::create(rewriter, loc, DenseElementsAttr::get(type, values));
+  int64_t rank = cast<RankedTensorType>(sum.getType()).getRank();
+  AffineMap all = rewriter.getMultiDimIdentityMap(rank),
+            last = AffineMap::get(rank, 0, rewriter.getAffineDimExpr(rank - 1));
+  auto add = linalg::GenericOp::create(rewriter, loc, sum.getType(), ValueRange{sum, bias}, init,
+                                       ArrayRef<AffineMap>{all, last, all},
+                                       SmallVector<utils::IteratorType>(rank, utils::IteratorType::parallel),
+                                       [](OpBuilder &b, Location at, ValueRange elements) {
+                                         Value result = arith::AddFOp::create(b, at, elements[0], elements[1]);
+                                         linalg::YieldOp::create(b, at, result);
+                                       });
+  return add->getResult(0);
+}
+
+void Merger::merge(MutableArrayRef<Projection> projections) {
+  Projection &first = projections.front();
+  linalg::ContractOp contract = first.contract;
+  rewriter.setInsertionPoint(contract);
+  SmallVector<Location> locations;
+  int64_t columns = 0;
+  for (Projection &projection : projections) {
+    locations.push_back(projection.contract.getLoc());
+    columns += projection.columns();
+  }
+  Location loc = rewriter.getFusedLoc(locations);
+  // As it was made, where that is known: sizes of one origin stay one value.
+  auto made = contract.getOutputs()[0].getDefiningOp<linalg::FillOp>().getOutputs()[0].getDefiningOp<tensor::EmptyOp>();
+  SmallVector<OpFoldResult> sizes =
+      made ? made.getMixedSizes() : tensor::getMixedSizes(rewriter, loc, contract.getOutputs()[0]);
+  sizes.back() = rewriter.getIndexAttr(columns);
+  Value empty = emptyTensor(rewriter, loc, sizes, rewriter.getF32Type());
+  Value zeros = filledTensor(rewriter, loc, sizes, rewriter.getF32Type(), 0);
+
+  GlobalOp global = mergeWeights(projections, columns);
+  SmallVector<Value> inputs(2, first.input);
+  inputs[first.weightNumber] =
+      WeightOp::create(rewriter, loc, cast<RankedTensorType>(global.getType()), FlatSymbolRefAttr::get(global));
+  Value merged =
+      linalg::ContractOp::create(rewriter, loc, zeros.getType(), inputs, zeros, contract.getIndexingMapsAttr())
+          ->getResult(0);
+  merged = addBias(projections, merged, empty);
+
+  SmallVector<OpFoldResult> offsets(sizes.size(), rewriter.getIndexAttr(0)),
+      strides(sizes.size(), rewriter.getIndexAttr(1));
+  int64_t offset = 0;
+  for (Projection &projection : projections) {
+    Operation *last = projection.last();
+    offsets.back() = rewriter.getIndexAttr(offset);
+    sizes.back() = rewriter.getIndexAttr(projection.columns());
+    offset += projection.columns();
+    Value slice = tensor::ExtractSliceOp::create(rewriter, last->getLoc(), merged, offsets, sizes, strides);
+    if (slice.getType() != last->getResult(0).getType())
+      slice = tensor::CastOp::create(rewriter, last->getLoc(), last->getResult(0).getType(), slice);
+    rewriter.replaceOp(last, slice);
+    if (projection.adder)
+      rewriter.eraseOp(projection.contract);
+  }
+  remark::passed(loc, remark::RemarkOpts::name("Projections").category("attn-merge-projections"))
+      << remark::add("{0} projections of one tensor in one product", projections.size());
+}
+
+struct MergeProjectionsPass : impl::MergeProjectionsPassBase<MergeProjectionsPass> {
+  void runOnOperation() override { Merger(getOperation()).run(); }
+};
+
+} // namespace
+} // namespace attn
