@@ -344,6 +344,32 @@ def MergeProjectionsPass : Pass<"attn-merge-projections", "::mlir::ModuleOp"> {
                            "::mlir::tensor::TensorDialect"];
 }
 
+def SplitElementwisePass : Pass<"attn-split-elementwise"> {
+  let summary = "what reads a concatenation of slices is computed part by part";
+  let description = [{
+    Rotary embeddings: the halves of each head change places in a concatenation,
+    of which an elementwise op reads one element for each of its own. The op is
+    cut where the parts meet; it then reads slices, and nothing is copied.
+    Slices of a transpose are taken before it.
+
+    ```mlir
+    %r = tensor.insert_slice ... // concat(-x[..., 4:], x[..., :4])
+    %y = linalg.generic {x * cos + r * sin} ins(%x, %cos, %r, %sin : tensor<?x8xf32>, ...)
+    ```
+
+    becomes
+
+    ```mlir
+    %a = linalg.generic {x * cos + r * sin} ins(%x_first, %cos_first, %minus_x_last, %sin_first : tensor<?x4xf32>, ...)
+    %b = linalg.generic {x * cos + r * sin} ins(%x_last, %cos_last, %x_first, %sin_last : tensor<?x4xf32>, ...)
+    %y = tensor.insert_slice ... // concat(a, b)
+    ```
+
+    Numerical effect: none.
+  }];
+  let dependentDialects = ["::mlir::linalg::LinalgDialect", "::mlir::tensor::TensorDialect"];
+}
+
 def VerifyCanonicalPass : Pass<"attn-verify-canonical", "::mlir::ModuleOp"> {
   let summary = "fail unless the module is in the form that recognition reads";
   let description = [{

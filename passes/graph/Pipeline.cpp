@@ -35,5 +35,10 @@ void attn::buildGraphPipeline(OpPassManager &pm, unsigned optLevel, llvm::functi
   add(createFuseElementwisePass());
   add(createCanonicalizerPass());
   add(createCSEPass());
+  // Cuts what is one op by now, so that the pieces take in what the parts were.
+  add(createSplitElementwisePass());
+  add(createFuseElementwisePass());
+  add(createCanonicalizerPass());
+  add(createCSEPass());
   add(createAppendCachesPass());
 }
