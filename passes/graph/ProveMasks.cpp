@@ -291,7 +291,11 @@ AttentionOp TermWriter::run() {
       nearest = std::max(nearest, step.fill);
   if (std::isfinite(nearest)) {
     bool seesKey = seesSomeKey(to);
-    if (!isBounded(to) || (!seesKey && op.getMaskedRows() != MaskedRows::nan)) {
+    // A guard that makes rows without any finite score zero has none to find
+    // where all constants are finite.
+    bool hasIdleGuard = op.getMaskedRows() == MaskedRows::zero &&
+                        llvm::all_of(mask.steps, [](const MaskStep &step) { return std::isfinite(step.fill); });
+    if (!isBounded(to) || (!seesKey && op.getMaskedRows() != MaskedRows::nan && !hasIdleGuard)) {
       rewriter.eraseOp(to);
       return {};
     }
