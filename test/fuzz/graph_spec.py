@@ -227,7 +227,7 @@ def expected_fused(spec):
 
 def expected_kinds(spec):
     """The kinds of score that may be reported, the one meant first."""
-    if all(spec["dims"][n] == 1 and n not in spec["dynamic"] for n in ("Sq", "Sk")) and spec["kind"] in ("rank1", "location"):
+    if all(spec["dims"][n] == 1 and n not in spec["dynamic"] for n in ("Sq", "Sk")) and spec["kind"] in ("rank1", "location", "concat"):
         return ["additive", "given", "dot"]  # the weight is 1 whatever the score is
     if spec["kind"] in ("additive", "concat") and spec["activation"] == "identity":
         return ["additive", "given", "dot"]  # the query's term cancels, and any form serves
