@@ -135,6 +135,67 @@ func.func @finite_padding(%q: tensor<5x4xf32>, %k: tensor<5x4xf32>, %v: tensor<5
 #v = affine_map<(b, h, i, j, d, e) -> (j, e)>
 #m = affine_map<(b, h, i, j, d, e) -> (j)>
 #o = affine_map<(b, h, i, j, d, e) -> (i, e)>
+// No row is without a finite score: the guard has nothing to make zero.
+// CHECK-LABEL: func @finite_with_guard
+// CHECK: masked_rows finite mask [#attn.causal<0>, #attn.dense]
+// CHECK: masked {
+func.func @finite_with_guard(%q: tensor<5x4xf32>, %k: tensor<5x4xf32>, %v: tensor<5x4xf32>, %m: tensor<5xi8>) -> tensor<5x4xf32> {
+  %r = attn.attention masked_rows zero maps [#q, #k, #v, #m, #o] ins(%q, %k, %v : tensor<5x4xf32>, tensor<5x4xf32>, tensor<5x4xf32>)
+      captures(%m : tensor<5xi8>) -> tensor<5x4xf32> score {
+  ^bb0(%s: f32, %x: i8):
+    %i = attn.index 2 : index
+    %j = attn.index 3 : index
+    %c0 = arith.constant 0 : i8
+    %low = arith.constant -3.40282347E+38 : f32
+    %zero = arith.constant 0.0 : f32
+    %below = arith.cmpi sle, %j, %i : index
+    %stored = arith.cmpi ne, %x, %c0 : i8
+    %shown = arith.andi %below, %stored : i1
+    %bias = arith.select %shown, %zero, %low : f32
+    %y = arith.addf %s, %bias : f32
+    attn.yield %y : f32
+  }
+  return %r : tensor<5x4xf32>
+}
+
+// -----
+
+#q = affine_map<(b, h, i, j, d, e) -> (i, d)>
+#k = affine_map<(b, h, i, j, d, e) -> (j, d)>
+#v = affine_map<(b, h, i, j, d, e) -> (j, e)>
+#m = affine_map<(b, h, i, j, d, e) -> (j)>
+#o = affine_map<(b, h, i, j, d, e) -> (i, e)>
+// Rows may have none here, and are zero then: the finite constant stays a number.
+// CHECK-LABEL: func @infinite_with_guard
+// CHECK: masked_rows zero mask [#attn.causal<0>] maps
+// CHECK: arith.select
+func.func @infinite_with_guard(%q: tensor<5x4xf32>, %k: tensor<5x4xf32>, %v: tensor<5x4xf32>, %m: tensor<5xi8>) -> tensor<5x4xf32> {
+  %r = attn.attention masked_rows zero maps [#q, #k, #v, #m, #o] ins(%q, %k, %v : tensor<5x4xf32>, tensor<5x4xf32>, tensor<5x4xf32>)
+      captures(%m : tensor<5xi8>) -> tensor<5x4xf32> score {
+  ^bb0(%s: f32, %x: i8):
+    %i = attn.index 2 : index
+    %j = attn.index 3 : index
+    %c0 = arith.constant 0 : i8
+    %low = arith.constant -3.40282347E+38 : f32
+    %inf = arith.constant 0xFF800000 : f32
+    %zero = arith.constant 0.0 : f32
+    %below = arith.cmpi sle, %j, %i : index
+    %stored = arith.cmpi ne, %x, %c0 : i8
+    %bias = arith.select %stored, %zero, %low : f32
+    %z = arith.addf %s, %bias : f32
+    %y = arith.select %below, %z, %inf : f32
+    attn.yield %y : f32
+  }
+  return %r : tensor<5x4xf32>
+}
+
+// -----
+
+#q = affine_map<(b, h, i, j, d, e) -> (i, d)>
+#k = affine_map<(b, h, i, j, d, e) -> (j, d)>
+#v = affine_map<(b, h, i, j, d, e) -> (j, e)>
+#m = affine_map<(b, h, i, j, d, e) -> (j)>
+#o = affine_map<(b, h, i, j, d, e) -> (i, e)>
 // A float mask may hide what the causal one shows: nothing is claimed.
 // CHECK-LABEL: func @finite_beside_floats
 // CHECK-NOT: mask [
