@@ -3,6 +3,7 @@
 #include "compiler/package/WeightExpression.h"
 #include "mlir/IR/SymbolTable.h"
 #include "llvm/ADT/SetVector.h"
+#include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/MathExtras.h"
 #include "llvm/Support/raw_ostream.h"
 
@@ -10,6 +11,8 @@ using namespace mlir;
 
 namespace attn {
 namespace {
+
+uint64_t bytesOf(GlobalOp global) { return *weightTensorBytes(cast<RankedTensorType>(global.getType())); }
 
 /// Names with a source that goes deeper are circles or hostile.
 constexpr unsigned kMaxDepth = 64;
@@ -57,6 +60,20 @@ public:
     return verifyWeightExpression(global, types);
   }
 
+  /// The sources of a concatenation that lie one behind the other, each a place
+  /// of its own; none of another global.
+  SmallVector<GlobalOp> partsOf(GlobalOp global) {
+    auto concat = dyn_cast<ConcatAttr>(global.getExpression());
+    if (!concat || concat.getDim() != 0)
+      return {};
+    SmallVector<GlobalOp> parts;
+    for (FlatSymbolRefAttr source : concat.getSources())
+      parts.push_back(lookup(source.getValue()));
+    bool isAligned = llvm::all_of(ArrayRef(parts).drop_back(),
+                                  [](GlobalOp part) { return bytesOf(part) % WeightPlan::kAlignment == 0; });
+    return isAligned ? parts : SmallVector<GlobalOp>();
+  }
+
   /// None, with a diagnostic, where an expression cannot hold its values.
   std::optional<WeightBytes> evaluate(GlobalOp global, const WeightStore &store, Narrowing *narrowing) {
     if (auto initializer = dyn_cast<InitializerAttr>(global.getExpression()))
@@ -72,8 +89,7 @@ public:
       sources.push_back(std::move(*bytes));
     }
     WeightBytes bytes = applyWeightExpression(global, types, sources, narrowing);
-    uint64_t size = *weightTensorBytes(cast<RankedTensorType>(global.getType()));
-    return bytes.bytes.size() == size ? std::optional(std::move(bytes)) : std::nullopt;
+    return bytes.bytes.size() == bytesOf(global) ? std::optional(std::move(bytes)) : std::nullopt;
   }
 
 private:
@@ -143,41 +159,70 @@ FailureOr<WeightPlan> WeightPlan::create(ModuleOp module, ArrayRef<StringRef> sy
     if (auto initializer = dyn_cast<InitializerAttr>(global.getExpression()))
       initializerGlobals[initializer.getName()] = global;
   });
-  llvm::StringMap<size_t> placeOfKey;
-  for (StringRef symbol : symbols) {
+  llvm::StringMap<uint64_t> offsetOfKey;
+  // Each name that reads the place has its row, so that the runtime sees that
+  // replacing one tensor would change another.
+  auto addRows = [&](GlobalOp global, const llvm::SetVector<StringRef> &initializers, uint64_t offset) {
+    std::string layout = describeLayout(global, expressions);
+    for (StringRef name : initializers) {
+      if (llvm::any_of(plan.rows, [&](const WeightRow &row) { return row.offset == offset && row.name == name; }))
+        continue;
+      auto type = cast<RankedTensorType>(initializerGlobals.lookup(name).getType());
+      plan.rows.push_back(
+          {name.str(), type.getElementType(), SmallVector<int64_t>(type.getShape()), offset, bytesOf(global), layout});
+    }
+  };
+  auto addPlace = [&](GlobalOp global, const llvm::SetVector<StringRef> &initializers) {
+    Place place;
+    place.symbol = global.getSymName().str();
+    place.offset = llvm::alignTo(plan.total, kAlignment);
+    place.size = bytesOf(global);
+    for (StringRef name : initializers)
+      place.sources.push_back(name.str());
+    plan.total = place.offset + place.size;
+    plan.places.push_back(std::move(place));
+    return plan.places.back().offset;
+  };
+  auto layOut = [&](StringRef symbol) -> LogicalResult {
     if (plan.offsets.contains(symbol))
-      continue;
+      return success();
     GlobalOp global = expressions.lookup(symbol);
     if (!global)
-      return module.emitError() << "weight '" << symbol << "' is no attn.global", failure();
+      return module.emitError() << "weight '" << symbol << "' is no attn.global";
     llvm::SetVector<StringRef> initializers;
     std::string key;
     if (failed(expressions.inspect(global, store, initializers, key)))
       return failure();
-    auto [known, isNew] = placeOfKey.try_emplace(key, plan.places.size());
-    if (isNew) {
-      Place place;
-      place.symbol = symbol.str();
-      place.offset = llvm::alignTo(plan.total, kAlignment);
-      place.size = *weightTensorBytes(cast<RankedTensorType>(global.getType()));
-      for (StringRef name : initializers)
-        place.sources.push_back(name.str());
-      plan.total = place.offset + place.size;
-      plan.places.push_back(std::move(place));
+    SmallVector<GlobalOp> parts = expressions.partsOf(global);
+    if (parts.empty()) {
+      auto [known, isNew] = offsetOfKey.try_emplace(key);
+      if (isNew)
+        known->second = addPlace(global, initializers);
+      plan.offsets[symbol] = known->second;
+      addRows(global, initializers, known->second);
+      return success();
     }
-    const Place &place = plan.places[known->second];
-    plan.offsets[symbol] = place.offset;
-    // Each name that reads the place has its row, so that the runtime sees that
-    // replacing one tensor would change another.
-    std::string layout = describeLayout(global, expressions);
-    for (StringRef name : initializers) {
-      if (llvm::any_of(plan.rows, [&](const WeightRow &row) { return row.offset == place.offset && row.name == name; }))
-        continue;
-      auto type = cast<RankedTensorType>(initializerGlobals.lookup(name).getType());
-      plan.rows.push_back(
-          {name.str(), type.getElementType(), SmallVector<int64_t>(type.getShape()), place.offset, place.size, layout});
+    auto [known, isNew] = offsetOfKey.try_emplace(key, llvm::alignTo(plan.total, kAlignment));
+    uint64_t offset = plan.offsets[symbol] = known->second;
+    for (GlobalOp part : parts) {
+      llvm::SetVector<StringRef> read;
+      std::string partKey;
+      if (failed(expressions.inspect(part, store, read, partKey)))
+        return failure();
+      if (isNew)
+        offsetOfKey.try_emplace(partKey, addPlace(part, read));
+      addRows(part, read, offset);
+      offset += bytesOf(part);
     }
-  }
+    return success();
+  };
+  // First what has parts: who reads one of them alone finds it there.
+  for (bool hasParts : {true, false})
+    for (StringRef symbol : symbols) {
+      GlobalOp global = expressions.lookup(symbol);
+      if ((global && isa<ConcatAttr>(global.getExpression())) == hasParts && failed(layOut(symbol)))
+        return failure();
+    }
   return plan;
 }
 
@@ -209,7 +254,7 @@ LogicalResult WeightPlan::write(ModuleOp module, WeightStore &store, function_re
       return failure();
     if (narrowed && isa<NarrowPanelsAttr>(global.getExpression())) {
       auto type = cast<RankedTensorType>(global.getType());
-      std::string name = place.sources.empty() ? place.symbol : place.sources.front();
+      std::string name = place.sources.empty() ? place.symbol : llvm::join(place.sources, " + ");
       narrowed->push_back(
           {name, type.getElementType().isBF16() ? "bf16" : "int8", static_cast<uint64_t>(type.getNumElements()), lost});
     }

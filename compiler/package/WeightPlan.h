@@ -37,9 +37,11 @@ struct NarrowedWeight {
 /// bytes come about.
 ///
 /// Globals with one expression, and initialisers with equal bytes, share a
-/// place. `write` evaluates the expressions one after the other and drops each
-/// initialiser from the store after its last use, so that at most one packed
-/// tensor and its sources are held at a time.
+/// place; the sources of a concatenation along the first dimension are places
+/// one behind the other where they fill their cache lines. `write` evaluates the
+/// expressions one after the other and drops each initialiser from the store
+/// after its last use, so that at most one packed tensor and its sources are
+/// held at a time.
 class WeightPlan {
 public:
   /// Every place starts at a multiple of this: a cache line.

@@ -321,20 +321,23 @@ def MergeProjectionsPass : Pass<"attn-merge-projections", "::mlir::ModuleOp"> {
     each, where only views and attentions read the results. The weights stand
     side by side in a global of their own; attention reads slices of rows in
     place. One product has one epilogue, one start of the threads, and reads its
-    input once.
+    input once. Only for 64 rows or less, known when compiled, where that counts;
+    only for weights of whole panels of 48 or 64 columns, which stay what they
+    are in the library; and only where no other op reads one of the weights, so
+    that none is stored twice.
 
     ```mlir
-    %q = linalg.contract ins(%x, %wq : tensor<?x8x32xf32>, tensor<32x32xf32>) ...
-    %k = linalg.contract ins(%x, %wk : tensor<?x8x32xf32>, tensor<32x16xf32>) ...
+    %q = linalg.contract ins(%x, %wq : tensor<1x8x32xf32>, tensor<32x96xf32>) ...
+    %k = linalg.contract ins(%x, %wk : tensor<1x8x32xf32>, tensor<32x48xf32>) ...
     ```
 
     becomes
 
     ```mlir
-    %w = attn.weight @"wq+wk" : tensor<32x48xf32>
-    %p = linalg.contract ins(%x, %w : tensor<?x8x32xf32>, tensor<32x48xf32>) ...
-    %q = tensor.extract_slice %p[0, 0, 0] [%b, 8, 32] [1, 1, 1]
-    %k = tensor.extract_slice %p[0, 0, 32] [%b, 8, 16] [1, 1, 1]
+    %w = attn.weight @"wq+wk" : tensor<32x144xf32>
+    %p = linalg.contract ins(%x, %w : tensor<1x8x32xf32>, tensor<32x144xf32>) ...
+    %q = tensor.extract_slice %p[0, 0, 0] [1, 8, 96] [1, 1, 1]
+    %k = tensor.extract_slice %p[0, 0, 96] [1, 8, 48] [1, 1, 1]
     ```
 
     Stands with the choice of CPU kernels. Numerical effect: rounding, where a

@@ -27,6 +27,10 @@ constexpr size_t kMaxOpsBehind = 64;
 /// slices that lie further apart make attention slower (1.5 % at 128 rows).
 constexpr int64_t kMaxRows = 64;
 
+/// Widths of panels. Weights of whole panels stand side by side without a panel
+/// of two of them: each can be replaced, and says what narrowing it loses.
+constexpr int64_t kPanelWidths[] = {48, 64};
+
 /// input x weight (+ bias), where only views read the result.
 struct Projection {
   linalg::ContractOp contract;
@@ -42,7 +46,7 @@ struct Projection {
       return adder;
     return contract;
   }
-  int64_t columns() { return cast<RankedTensorType>(contract.getResult(0).getType()).getShape().back(); }
+  int64_t columns() const { return cast<RankedTensorType>(contract->getResult(0).getType()).getShape().back(); }
 };
 
 /// Whether `value`'s readers are views and attentions, and an attention is
@@ -97,6 +101,8 @@ std::optional<Projection> matchProjection(linalg::ContractOp op, const SymbolTab
       !type.getElementType().isF32())
     return std::nullopt;
   int64_t rows = 1;
+  if (type.getShape().back() == 0)
+    return std::nullopt;
   for (int64_t size : type.getShape().drop_back()) {
     if (ShapedType::isDynamic(size) || size > kMaxRows)
       return std::nullopt;
@@ -131,8 +137,15 @@ std::optional<Projection> matchProjection(linalg::ContractOp op, const SymbolTab
   return projection;
 }
 
-/// Projections that one contraction can do.
-using Key = std::tuple<Block *, Value, Attribute, unsigned>;
+/// Projections that one contraction can do: also of one depth.
+using Key = std::tuple<Block *, Value, Attribute, unsigned, int64_t>;
+
+bool isOfWholePanels(ArrayRef<Projection> projections) {
+  return llvm::any_of(kPanelWidths, [&](int64_t width) {
+    return llvm::all_of(projections.drop_back(),
+                        [&](const Projection &projection) { return projection.columns() % width == 0; });
+  });
+}
 
 class Merger {
 public:
@@ -145,15 +158,21 @@ public:
   void run() {
     llvm::MapVector<Key, SmallVector<Projection>> groups;
     module.walk([&](linalg::ContractOp op) {
-      if (std::optional<Projection> found = matchProjection(op, symbols))
-        groups[{op->getBlock(), found->input, op.getIndexingMapsAttr(), found->weightNumber}].push_back(*found);
+      std::optional<Projection> found = matchProjection(op, symbols);
+      if (!found)
+        return;
+      int64_t depth = cast<RankedTensorType>(found->weight.getType()).getDimSize(1 - found->weightDim);
+      groups[{op->getBlock(), found->input, op.getIndexingMapsAttr(), found->weightNumber, depth}].push_back(*found);
     });
+    groups.remove_if([](auto &group) { return group.second.size() < 2 || !isOfWholePanels(group.second); });
+    findOtherReaders(groups.getArrayRef());
     for (auto &[key, projections] : groups)
-      if (projections.size() > 1)
+      if (llvm::none_of(projections, [&](Projection &projection) { return shared.contains(projection.weight); }))
         merge(projections);
   }
 
 private:
+  void findOtherReaders(ArrayRef<std::pair<Key, SmallVector<Projection>>> groups);
   void merge(MutableArrayRef<Projection> projections);
   GlobalOp mergeWeights(MutableArrayRef<Projection> projections, int64_t columns);
   Value addBias(MutableArrayRef<Projection> projections, Value sum, Value init);
@@ -162,17 +181,42 @@ private:
   SymbolTable symbols;
   IRRewriter rewriter;
   DenseMap<Attribute, GlobalOp> concats;
+  llvm::SmallPtrSet<Operation *, 16> shared; // weights that would be stored once more
 };
+
+Attribute makeConcat(ArrayRef<Projection> projections) {
+  SmallVector<FlatSymbolRefAttr> sources;
+  for (Projection projection : projections)
+    sources.push_back(FlatSymbolRefAttr::get(projection.weight));
+  return ConcatAttr::get(sources.front().getContext(), sources, projections.front().weightDim);
+}
+
+/// Fills `shared`: another entry may read a weight by itself, or beside others.
+void Merger::findOtherReaders(ArrayRef<std::pair<Key, SmallVector<Projection>>> groups) {
+  llvm::SmallPtrSet<Operation *, 16> merged;
+  DenseMap<Operation *, Attribute> concatOf;
+  for (const auto &[key, projections] : groups) {
+    Attribute concat = makeConcat(projections);
+    for (Projection projection : projections) {
+      merged.insert(projection.contract);
+      if (concatOf.try_emplace(projection.weight, concat).first->second != concat)
+        shared.insert(projection.weight);
+    }
+  }
+  module.walk([&](WeightOp op) {
+    if (llvm::any_of(op->getUsers(), [&](Operation *user) { return !merged.contains(user); }))
+      shared.insert(symbols.lookup(op.getGlobal()));
+  });
+  for (GlobalOp global : module.getOps<GlobalOp>())
+    global.getExpression().walk([&](FlatSymbolRefAttr source) { shared.insert(symbols.lookup(source.getValue())); });
+}
 
 GlobalOp Merger::mergeWeights(MutableArrayRef<Projection> projections, int64_t columns) {
   Projection &first = projections.front();
-  SmallVector<FlatSymbolRefAttr> sources;
   std::string name;
-  for (Projection &projection : projections) {
-    sources.push_back(FlatSymbolRefAttr::get(projection.weight));
+  for (Projection &projection : projections)
     name += (name.empty() ? "" : "+") + projection.weight.getSymName().str();
-  }
-  Attribute expression = ConcatAttr::get(module.getContext(), sources, first.weightDim);
+  Attribute expression = makeConcat(projections);
   GlobalOp &global = concats[expression];
   if (global)
     return global;

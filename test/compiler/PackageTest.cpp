@@ -10,6 +10,7 @@
 #include <fstream>
 #include <openssl/sha.h>
 #include <sys/stat.h>
+#include <tuple>
 
 using namespace mlir;
 using namespace attn;
@@ -248,6 +249,40 @@ TEST_F(Weights, EqualWeightsShareAPlace) {
   EXPECT_EQ(names, (std::vector<std::string>{"a", "tied", "other", "a", "tied"}));
   write(*module, *plan);
   EXPECT_EQ(store.lookup("a").size(), 0u) << "a source is dropped after its last use";
+}
+
+TEST_F(Weights, PartsSideBySideAreWeightsOfTheirOwn) {
+  addFloats("a", 48);
+  addFloats("b", 60, 100);
+  OwningOpRef<ModuleOp> module = parse(R"(
+    attn.global @a : tensor<3x16xf32> = #attn.initializer<"a">
+    attn.global @b : tensor<3x20xf32> = #attn.initializer<"b">
+    attn.global @pa : tensor<1x3x16xf32> = #attn.pack_panels<@a, transposed = false, width = 16>
+    attn.global @pb : tensor<2x3x16xf32> = #attn.pack_panels<@b, transposed = false, width = 16>
+    attn.global @ab : tensor<3x3x16xf32> = #attn.concat<[@pa, @pb], dim 0>
+    attn.global @ba : tensor<3x3x16xf32> = #attn.concat<[@pb, @pa], dim 0>
+    attn.global @again : tensor<3x3x16xf32> = #attn.concat<[@pa, @pb], dim 0>)");
+  FailureOr<WeightPlan> plan = WeightPlan::create(*module, {"pb", "ab", "ba", "again"}, store);
+  ASSERT_TRUE(succeeded(plan));
+  // Who reads a part alone finds it in the whole; another order is another place.
+  EXPECT_EQ(plan->offsetOf("ab"), 0u);
+  EXPECT_EQ(plan->offsetOf("pb"), 3u * 16 * 4);
+  EXPECT_EQ(plan->offsetOf("ba"), 9u * 16 * 4);
+  EXPECT_EQ(plan->offsetOf("again"), 0u);
+  EXPECT_EQ(plan->totalBytes(), 2u * 9 * 16 * 4);
+  std::vector<std::tuple<std::string, uint64_t, uint64_t, std::string>> rows, want;
+  for (const WeightRow &row : plan->table())
+    rows.emplace_back(row.name, row.offset, row.size, row.layout);
+  want = {{"a", 0, 192, "panels:16"},
+          {"b", 192, 384, "panels:16"},
+          {"b", 576, 384, "panels:16"},
+          {"a", 960, 192, "panels:16"}};
+  EXPECT_EQ(rows, want);
+  std::vector<float> got = write(*module, *plan);
+  ASSERT_EQ(got.size(), 288u);
+  for (auto [offset, first] : {std::pair(0, 0), {48, 100}, {144, 100}, {240, 0}})
+    EXPECT_EQ(got[offset], first);
+  EXPECT_EQ(got[48 + 48], 116) << "the second panel of b";
 }
 
 TEST_F(Weights, Layouts) {

@@ -76,8 +76,10 @@ struct GemmSpec {
   static GemmSpec forTarget(TargetAttr target, int64_t m, int64_t k, int64_t n);
 
   /// Takes panels of 64 columns (AVX-512) where 48 would leave 2 % of them empty:
-  /// N = 512 or 1024. Not for panels that are widened in registers: too few are left.
-  void fitColumns(TargetAttr target);
+  /// N = 512 or 1024, or where only they end with each of `parts`: the columns of
+  /// matrices side by side. Not for panels that are widened in registers: too few
+  /// are left.
+  void fitColumns(TargetAttr target, llvm::ArrayRef<int64_t> parts = {});
 
   /// Columns of one panel of B, the `width` of #attn.pack_panels.
   int64_t panelWidth() const { return tileVectors * lanes; }

@@ -76,11 +76,16 @@ void GemmSpec::chooseChunks(TargetAttr target) {
   chunkBlocks = chunks > 1 ? llvm::divideCeilSigned(blocks, chunks) : 0;
 }
 
-void GemmSpec::fitColumns(TargetAttr target) {
-  if (lanes != 16 || ShapedType::isDynamic(n) || n < 256)
+void GemmSpec::fitColumns(TargetAttr target, ArrayRef<int64_t> parts) {
+  if (lanes != 16 || ShapedType::isDynamic(n))
     return;
+  int64_t narrow = panelWidth(), wide = 4 * lanes;
+  auto ends = [&](int64_t width) {
+    return !parts.empty() && llvm::all_of(parts.drop_back(), [&](int64_t count) { return count % width == 0; });
+  };
   auto padded = [&](int64_t width) { return static_cast<int64_t>(llvm::alignTo(n, width)); };
-  if (padded(4 * lanes) * 51 > padded(panelWidth()) * 50)
+  bool hasLessPadding = n >= 256 && padded(wide) * 51 <= padded(narrow) * 50;
+  if (ends(narrow) != ends(wide) ? ends(narrow) : !hasLessPadding)
     return;
   tileRows = 6; // 24 + 4 + 1 registers
   tileVectors = 4;

@@ -4,6 +4,7 @@
 #include "passes/kernels/cpu/PackPanels.h"
 #include "passes/lowering/cpu/ContractionMatch.h"
 #include "passes/lowering/cpu/KernelCall.h"
+#include "passes/lowering/cpu/PackedWeights.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Arith/Utils/Utils.h"
@@ -124,12 +125,10 @@ class ContractionLowering {
 public:
   ContractionLowering(ModuleOp module, WeightStorage weights, bool narrowsRows)
       : module(module), symbols(module), target(TargetAttr::lookup(module)), weights(weights),
-        narrowsRows(narrowsRows && GemmSpec::hasNarrowProducts(target)), rewriter(module.getContext()) {
+        narrowsRows(narrowsRows && GemmSpec::hasNarrowProducts(target)), rewriter(module.getContext()),
+        panels(module, symbols) {
     if (narrowsRows && weights.storage == PanelStorage::F32)
       this->weights.storage = PanelStorage::BF16;
-    for (GlobalOp global : module.getOps<GlobalOp>())
-      if (isa<PackPanelsAttr, NarrowPanelsAttr, PanelScalesAttr>(global.getExpression()))
-        panels.try_emplace(getKey(global.getExpression(), cast<RankedTensorType>(global.getType())), global);
   }
 
   void run() {
@@ -152,9 +151,6 @@ private:
   Value emitCall(const Contraction &match, const std::optional<Epilogue> &epilogue, const GemmSpec &spec,
                  func::FuncOp kernel);
   FailureOr<func::FuncOp> getKernel(const GemmSpec &spec, Location loc);
-  SmallVector<Value> getPanels(const Contraction &match, const GemmSpec &spec, Location loc);
-  WeightOp getWeight(const Twine &name, Attribute expression, RankedTensorType type, Location loc);
-  GlobalOp addGlobal(const Twine &name, RankedTensorType type, Attribute expression, Location loc);
   Value packAtRun(const Contraction &match, const GemmSpec &spec, Location loc);
   Value narrow(Value value, Location loc);
   Value convert(Value value, Type element, Location loc);
@@ -175,11 +171,6 @@ private:
     return cast<RankedTensorType>(last->getResult(0).getType());
   }
 
-  /// One expression may have several types.
-  static Attribute getKey(Attribute expression, RankedTensorType type) {
-    return ArrayAttr::get(type.getContext(), {expression, TypeAttr::get(type)});
-  }
-
   static remark::RemarkOpts remarkNamed(StringRef name) {
     return remark::RemarkOpts::name(name).category("attn-lower-contractions");
   }
@@ -193,7 +184,7 @@ private:
   DenseMap<Value, Value> narrowed;
   SmallVector<ProductCall> products;          // by weights
   llvm::SmallPtrSet<Operation *, 16> pending; // contractions that are not lowered yet
-  DenseMap<Attribute, GlobalOp> panels;
+  PackedWeights panels;
 };
 
 /// The kernel `spec`, built where the module has none yet.
@@ -210,53 +201,6 @@ FailureOr<func::FuncOp> ContractionLowering::getKernel(const GemmSpec &spec, Loc
   if (succeeded(kernel))
     symbols.insert(*kernel);
   return kernel;
-}
-
-GlobalOp ContractionLowering::addGlobal(const Twine &name, RankedTensorType type, Attribute expression, Location loc) {
-  OpBuilder::InsertionGuard guard(rewriter);
-  rewriter.setInsertionPointToEnd(module.getBody());
-  auto global = GlobalOp::create(rewriter, loc, name.str(), type, expression);
-  symbols.insert(global); // renames on a clash
-  return global;
-}
-
-/// The value of `expression`: one global for all its uses.
-WeightOp ContractionLowering::getWeight(const Twine &name, Attribute expression, RankedTensorType type, Location loc) {
-  GlobalOp &global = panels[getKey(expression, type)];
-  if (!global)
-    global = addGlobal(name, type, expression, loc);
-  return WeightOp::create(rewriter, loc, type, FlatSymbolRefAttr::get(global));
-}
-
-/// The packed weight, and its scales where it has some.
-SmallVector<Value> ContractionLowering::getPanels(const Contraction &match, const GemmSpec &spec, Location loc) {
-  FlatSymbolRefAttr source = match.global;
-  Type f32 = rewriter.getF32Type();
-  if (match.right.getType().getRank() != 2) {
-    SmallVector<int64_t> sizes = {spec.k, spec.n};
-    if (match.isTransposed)
-      std::swap(sizes[0], sizes[1]);
-    auto matrix = RankedTensorType::get(sizes, f32);
-    auto shape = cast<Attribute>(ReshapeAttr::get(rewriter.getContext(), source));
-    GlobalOp &global = panels[getKey(shape, matrix)];
-    if (!global)
-      global = addGlobal(source.getValue() + "_matrix", matrix, shape, loc);
-    source = FlatSymbolRefAttr::get(global);
-  }
-  MLIRContext *context = rewriter.getContext();
-  bool transposed = match.isTransposed;
-  int64_t width = spec.panelWidth();
-  auto packed = RankedTensorType::get(spec.panelShape(), spec.panelElementType(context));
-  std::string name = (source.getValue() + (transposed ? "_tpanels" : "_panels") + Twine(width)).str();
-  if (spec.storage == PanelStorage::F32)
-    return {getWeight(name, PackPanelsAttr::get(context, source, transposed, width), packed, loc)};
-  name += spec.storage == PanelStorage::BF16 ? "_bf16" : "_i8";
-  SmallVector<Value> values = {
-      getWeight(name, NarrowPanelsAttr::get(context, source, transposed, width, spec.group), packed, loc)};
-  if (spec.storage == PanelStorage::I8)
-    values.push_back(getWeight(name + "_scales", PanelScalesAttr::get(context, source, transposed, width, spec.group),
-                               RankedTensorType::get(spec.scaleShape(), f32), loc));
-  return values;
 }
 
 /// Panels of what the run computes, packed by a kernel of its own.
@@ -422,7 +366,7 @@ GemmSpec ContractionLowering::makeSpec(const Contraction &match, const std::opti
       spec.group = weights.group ? std::min(weights.group, k) : k;
     spec.hasNarrowRows = narrowsRows && spec.storage == PanelStorage::BF16 && k % 2 == 0;
     if (spec.storage == PanelStorage::F32 || spec.hasNarrowRows)
-      spec.fitColumns(target);
+      spec.fitColumns(target, panels.getParts(match));
     // A single block of rows streams its panels; there prefetching looks ahead by bytes.
     spec.prefetchesNext = ShapedType::isDynamic(m) || m > spec.tileRows;
   }
@@ -511,7 +455,7 @@ Value ContractionLowering::emitCall(const Contraction &match, const std::optiona
   activation = arrange(activation, match.activationMap, concat(match.rows, match.sums), loc);
   SmallVector<Value> inputs = {toMatrix(activation, loc, numRows)};
   if (match.global)
-    llvm::append_range(inputs, getPanels(match, spec, loc));
+    llvm::append_range(inputs, panels.get(rewriter, match, spec, loc));
   else
     inputs.push_back(packAtRun(match, spec, loc));
   SmallVector<int64_t> elementwise;

@@ -1,0 +1,105 @@
+#include "passes/lowering/cpu/PackedWeights.h"
+
+#include "mlir/IR/BuiltinTypes.h"
+#include "llvm/Support/MathExtras.h"
+
+using namespace mlir;
+
+namespace attn {
+
+/// One expression may have several types.
+static Attribute getKey(Attribute expression, RankedTensorType type) {
+  return ArrayAttr::get(type.getContext(), {expression, TypeAttr::get(type)});
+}
+
+PackedWeights::PackedWeights(ModuleOp module, SymbolTable &symbols) : module(module), symbols(symbols) {
+  for (GlobalOp global : module.getOps<GlobalOp>())
+    if (isa<PackPanelsAttr, NarrowPanelsAttr, PanelScalesAttr>(global.getExpression()))
+      globals.try_emplace(getKey(global.getExpression(), cast<RankedTensorType>(global.getType())), global);
+}
+
+GlobalOp PackedWeights::getGlobal(const Twine &name, Attribute expression, RankedTensorType type, Location loc) {
+  GlobalOp &global = globals[getKey(expression, type)];
+  if (global)
+    return global;
+  auto builder = OpBuilder::atBlockEnd(module.getBody());
+  global = GlobalOp::create(builder, loc, name.str(), type, expression);
+  symbols.insert(global); // renames on a clash
+  return global;
+}
+
+/// The expression of `source` if it is matrices side by side.
+ConcatAttr PackedWeights::getConcat(FlatSymbolRefAttr source, bool transposed) {
+  auto global = symbols.lookup<GlobalOp>(source.getValue());
+  auto concat = global ? dyn_cast<ConcatAttr>(global.getExpression()) : ConcatAttr();
+  bool isByColumns =
+      concat && cast<RankedTensorType>(global.getType()).getRank() == 2 && concat.getDim() == (transposed ? 0 : 1);
+  return isByColumns ? concat : ConcatAttr();
+}
+
+SmallVector<int64_t> PackedWeights::getParts(const Contraction &match) {
+  ConcatAttr concat = match.global ? getConcat(match.global, match.isTransposed) : ConcatAttr();
+  SmallVector<int64_t> parts;
+  if (concat)
+    for (FlatSymbolRefAttr source : concat.getSources())
+      parts.push_back(
+          cast<RankedTensorType>(symbols.lookup<GlobalOp>(source.getValue()).getType()).getDimSize(concat.getDim()));
+  return parts;
+}
+
+SmallVector<Value> PackedWeights::get(OpBuilder &builder, const Contraction &match, const GemmSpec &spec,
+                                      Location loc) {
+  MLIRContext *context = builder.getContext();
+  FlatSymbolRefAttr source = match.global;
+  bool transposed = match.isTransposed;
+  int64_t width = spec.panelWidth();
+  if (match.right.getType().getRank() != 2) {
+    SmallVector<int64_t> sizes = {spec.k, spec.n};
+    if (transposed)
+      std::swap(sizes[0], sizes[1]);
+    auto matrix = RankedTensorType::get(sizes, builder.getF32Type());
+    source = FlatSymbolRefAttr::get(
+        getGlobal(source.getValue() + "_matrix", ReshapeAttr::get(context, source), matrix, loc));
+  }
+  SmallVector<int64_t> columns = getParts(match);
+  bool isSplit = !columns.empty() &&
+                 llvm::all_of(ArrayRef(columns).drop_back(), [&](int64_t count) { return count % width == 0; });
+  using MakeExpression = function_ref<Attribute(FlatSymbolRefAttr)>;
+  auto pack = [&](StringRef suffix, RankedTensorType type, MakeExpression makeExpression) -> Value {
+    auto packOne = [&](FlatSymbolRefAttr matrix, RankedTensorType packed) {
+      return getGlobal(matrix.getValue() + (transposed ? "_tpanels" : "_panels") + Twine(width) + suffix,
+                       makeExpression(matrix), packed, loc);
+    };
+    GlobalOp global;
+    if (isSplit) {
+      SmallVector<FlatSymbolRefAttr> parts;
+      SmallVector<int64_t> shape(type.getShape());
+      for (auto [part, count] : llvm::zip_equal(getConcat(source, transposed).getSources(), columns)) {
+        shape[0] = llvm::divideCeil(count, width);
+        parts.push_back(FlatSymbolRefAttr::get(packOne(part, type.clone(shape))));
+      }
+      global = getGlobal(source.getValue() + "_packed" + suffix, ConcatAttr::get(context, parts, 0), type, loc);
+    } else {
+      global = packOne(source, type);
+    }
+    return WeightOp::create(builder, loc, type, FlatSymbolRefAttr::get(global));
+  };
+
+  auto packed = RankedTensorType::get(spec.panelShape(), spec.panelElementType(context));
+  if (spec.storage == PanelStorage::F32)
+    return {pack("", packed,
+                 [&](FlatSymbolRefAttr matrix) { return PackPanelsAttr::get(context, matrix, transposed, width); })};
+  bool isBf16 = spec.storage == PanelStorage::BF16;
+  SmallVector<Value> values = {pack(isBf16 ? "_bf16" : "_i8", packed, [&](FlatSymbolRefAttr matrix) {
+    return NarrowPanelsAttr::get(context, matrix, transposed, width, spec.group);
+  })};
+  if (!isBf16) {
+    auto scales = RankedTensorType::get(spec.scaleShape(), builder.getF32Type());
+    values.push_back(pack("_i8_scales", scales, [&](FlatSymbolRefAttr matrix) {
+      return PanelScalesAttr::get(context, matrix, transposed, width, spec.group);
+    }));
+  }
+  return values;
+}
+
+} // namespace attn

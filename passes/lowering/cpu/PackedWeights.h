@@ -1,0 +1,39 @@
+#ifndef PASSES_LOWERING_CPU_PACKEDWEIGHTS_H
+#define PASSES_LOWERING_CPU_PACKEDWEIGHTS_H
+
+#include "dialects/attn/AttnOps.h"
+#include "mlir/IR/Builders.h"
+#include "mlir/IR/SymbolTable.h"
+#include "passes/kernels/cpu/Gemm.h"
+#include "passes/lowering/cpu/ContractionMatch.h"
+#include "llvm/ADT/DenseMap.h"
+
+namespace attn {
+
+/// The globals that hold weights in panels: one for each expression.
+class PackedWeights {
+public:
+  PackedWeights(mlir::ModuleOp module, mlir::SymbolTable &symbols);
+
+  /// Columns of the weights that stand side by side in what `match` reads; none
+  /// where it is one weight.
+  llvm::SmallVector<int64_t> getParts(const Contraction &match);
+
+  /// The packed weight, and its scales where it has some. Weights side by side
+  /// are packed each by itself where none ends within a panel.
+  llvm::SmallVector<mlir::Value> get(mlir::OpBuilder &builder, const Contraction &match, const GemmSpec &spec,
+                                     mlir::Location loc);
+
+private:
+  ConcatAttr getConcat(mlir::FlatSymbolRefAttr source, bool transposed);
+  GlobalOp getGlobal(const llvm::Twine &name, mlir::Attribute expression, mlir::RankedTensorType type,
+                     mlir::Location loc);
+
+  mlir::ModuleOp module;
+  mlir::SymbolTable &symbols;
+  llvm::DenseMap<mlir::Attribute, GlobalOp> globals;
+};
+
+} // namespace attn
+
+#endif // PASSES_LOWERING_CPU_PACKEDWEIGHTS_H
