@@ -7,11 +7,15 @@
 #include <cstring>
 #include <fcntl.h>
 #include <openssl/evp.h>
+#include <pthread.h>
 #include <sys/stat.h>
 #include <unistd.h>
 #include <vector>
 
 namespace attn {
+
+// A thread costs some 50 us, which is what hashing 100 KB takes.
+static constexpr size_t kHashedBeside = 1 << 20;
 
 /// The digest of abi.h, leaf after leaf as the bytes go by.
 struct LibraryFile::Digest {
@@ -104,8 +108,25 @@ void LibraryFile::hash(llvm::ArrayRef<char> bytes) {
 }
 
 bool LibraryFile::append(llvm::ArrayRef<char> bytes) {
-  hash(bytes);
-  return writeAll(bytes);
+  // Writing takes the page cache as long as hashing takes a core, so large
+  // pieces have both at once. A thread that the system refuses costs time only.
+  struct Work {
+    LibraryFile *file;
+    llvm::ArrayRef<char> bytes;
+  } work = {this, bytes};
+  auto hashWork = [](void *argument) -> void * {
+    Work *work = static_cast<Work *>(argument);
+    work->file->hash(work->bytes);
+    return nullptr;
+  };
+  pthread_t thread;
+  if (bytes.size() < kHashedBeside || pthread_create(&thread, nullptr, hashWork, &work) != 0) {
+    hash(bytes);
+    return writeAll(bytes);
+  }
+  bool healthy = writeAll(bytes);
+  pthread_join(thread, nullptr);
+  return healthy;
 }
 
 bool LibraryFile::padTo(uint64_t alignment) {

@@ -60,6 +60,8 @@ double peakResidentMb() {
 struct Measurement {
   std::vector<double> times; // ms, in the order of the runs
   double loadMs = 0;
+  double sessionMs = 0;  ///< of loadMs: making the session
+  double firstRunMs = 0; ///< starts the threads and touches the workspace; not counted
 
   std::vector<double> sorted() const {
     std::vector<double> copy = times;
@@ -81,9 +83,12 @@ struct Measurement {
 bool measure(runner::Model &model, std::vector<std::vector<Tensor>> &inputs, std::vector<Tensor> &outputs,
              uint64_t runs, double minMs, Measurement &result, Breakdown *breakdown, runner::Failure &failure) {
   double start = nowMs();
-  for (uint64_t i = 0; i < kWarmupRuns || nowMs() - start < kWarmupMs; ++i)
+  for (uint64_t i = 0; i < kWarmupRuns || nowMs() - start < kWarmupMs; ++i) {
     if (!model.run(inputs[i % inputs.size()], outputs, failure))
       return false;
+    if (i == 0)
+      result.firstRunMs = nowMs() - start;
+  }
   start = nowMs();
   for (uint64_t i = 0; i < runs || nowMs() - start < minMs; ++i) {
     if (breakdown)
@@ -103,8 +108,9 @@ void printJson(const Measurement &result, int32_t threads) {
                    result.p95());
   for (size_t i = 0; i < result.times.size(); ++i)
     outs() << (i ? "," : "") << format("%.6f", result.times[i]);
-  outs() << format("],\"load_ms\":%.3f,\"peak_rss_mb\":%.1f,\"threads\":%d,\"runs\":%zu}\n", result.loadMs,
-                   peakResidentMb(), threads, result.times.size());
+  outs() << format("],\"load_ms\":%.3f,\"session_ms\":%.3f,\"first_run_ms\":%.3f,\"peak_rss_mb\":%.1f,\"threads\":%d,"
+                   "\"runs\":%zu}\n",
+                   result.loadMs, result.sessionMs, result.firstRunMs, peakResidentMb(), threads, result.times.size());
 }
 
 /// With as many digits as tell a run of nanoseconds from none.
@@ -118,7 +124,8 @@ void printText(StringRef name, const Measurement &result, int32_t threads) {
   outs() << printable(name) << ": " << result.times.size() << (result.times.size() == 1 ? " run, " : " runs, ")
          << threads << (threads == 1 ? " thread\n" : " threads\n") << "  median " << milliseconds(result.median())
          << " ms   min " << milliseconds(result.min()) << " ms   95% within " << milliseconds(result.p95()) << " ms\n"
-         << format("  load %.1f ms   peak memory %.1f MiB\n", result.loadMs, peakResidentMb());
+         << format("  load %.1f ms, of it session %.2f ms   first run %.3f ms   peak memory %.1f MiB\n", result.loadMs,
+                   result.sessionMs, result.firstRunMs, peakResidentMb());
 }
 
 bool writeProfile(const Breakdown &regions, StringRef path, double peak) {
@@ -160,6 +167,7 @@ int main(int argc, char **argv) {
   bool loaded = model.load(library->path(), line->text(OPT_entry).str(), threads, failure);
   loaded = loaded && (!line->has(OPT_own_state) || model.keepState(failure));
   result.loadMs = nowMs() - start;
+  result.sessionMs = model.sessionMs();
   library->discard();
   if (!loaded)
     return reportFailure(library->name(), failure);

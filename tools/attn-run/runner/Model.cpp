@@ -1,6 +1,7 @@
 #include "tools/attn-run/runner/Model.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cstring>
 
 namespace attn::runner {
@@ -25,10 +26,14 @@ Model::~Model() {
 bool Model::load(const std::string &path, const std::string &entry, int32_t threads, Failure &failure) {
   attnrt_session_options options = ATTNRT_SESSION_OPTIONS_INIT;
   options.num_threads = threads;
-  return check(attnrt_model_load(path.c_str(), nullptr, &model), failure) &&
-         check(attnrt_model_get_info(model, &description), failure) &&
-         check(attnrt_model_find_entry(model, entry.empty() ? nullptr : entry.c_str(), &chosen), failure) &&
-         check(attnrt_session_create(model, &options, &session), failure);
+  if (!check(attnrt_model_load(path.c_str(), nullptr, &model), failure) ||
+      !check(attnrt_model_get_info(model, &description), failure) ||
+      !check(attnrt_model_find_entry(model, entry.empty() ? nullptr : entry.c_str(), &chosen), failure))
+    return false;
+  auto start = std::chrono::steady_clock::now();
+  bool made = check(attnrt_session_create(model, &options, &session), failure);
+  msOfSession = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
+  return made;
 }
 
 bool Model::keepState(Failure &failure) { return check(attnrt_state_create(session, chosen->name, &state), failure); }

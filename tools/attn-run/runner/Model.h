@@ -21,6 +21,8 @@ public:
   /// Loads a library and prepares to run its entry called `entry` ("": the
   /// first) with `threads` threads (0: all processors).
   bool load(const std::string &path, const std::string &entry, int32_t threads, Failure &failure);
+  /// What making the session took of load(); its threads start in the first run.
+  double sessionMs() const { return msOfSession; }
 
   /// Runs have a state from now on: its contents are the inputs that it keeps,
   /// as the first run's `inputs` say; each run begins with them.
@@ -50,6 +52,7 @@ private:
   attnrt_model *model = nullptr;
   attnrt_session *session = nullptr;
   attnrt_state *state = nullptr;
+  double msOfSession = 0;
   int64_t stateLength = -1; ///< rows of the caches before each run; -1: not filled yet
   const attnrt_model_info *description = nullptr;
   const attnrt_entry_info *chosen = nullptr;

@@ -6,7 +6,7 @@ import sys
 result = json.load(open(sys.argv[1]))
 runs, threads = sys.argv[2], int(sys.argv[3])
 times = result["times_ms"]
-assert set(result) == {"min_ms", "median_ms", "p95_ms", "times_ms", "load_ms", "peak_rss_mb", "threads", "runs"}, result
+assert set(result) == {"min_ms", "median_ms", "p95_ms", "times_ms", "load_ms", "session_ms", "first_run_ms", "peak_rss_mb", "threads", "runs"}, result
 assert len(times) == result["runs"] and (len(times) >= int(runs[:-1]) if runs[-1] == "+" else len(times) == int(runs))
 assert result["threads"] == threads
 assert all(t > 0 for t in times)
@@ -14,3 +14,6 @@ assert result["min_ms"] == min(times)
 assert abs(result["median_ms"] - statistics.median(times)) < 2e-6
 assert sorted(times)[-1 - len(times) // 20] <= result["p95_ms"] <= max(times)
 assert result["load_ms"] > 0 and 1 < result["peak_rss_mb"] < 1000
+# What starting a session of a loaded model costs: making it, and what its first run takes beyond the others.
+assert 0 <= result["session_ms"] < result["load_ms"] and result["first_run_ms"] > 0
+assert result["session_ms"] < 50
