@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 namespace attn {
 
@@ -38,13 +39,16 @@ private:
   LibraryFile() = default;
   void hash(llvm::ArrayRef<char> bytes);
   bool writeAll(llvm::ArrayRef<char> bytes);
+  bool writeThrough(llvm::ArrayRef<char> bytes);
+  bool flush();
 
   struct Digest;
   std::unique_ptr<Digest> digest;
   std::string path, temporary, name;
   int file = -1;
-  int writeError = 0; // errno of the first failed write
-  uint64_t written = 0;
+  int writeError = 0;          // errno of the first failed write
+  uint64_t written = 0;        // with what is still in `unwritten`
+  std::vector<char> unwritten; // less than a huge page of the file
 };
 
 } // namespace attn

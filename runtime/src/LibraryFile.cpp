@@ -76,8 +76,10 @@ attnrt_status LibraryFile::open(int descriptor, const char *name, const attnrt_l
   if (copied) {
     mprotect(map, mapSize, PROT_READ);
   } else {
-    // The pages were just read: mapping them now spares the first run the
-    // faults. Unlike touching them it can't kill us, and it may fail.
+    // Huge pages where the page cache has them: the compiler writes in pieces of
+    // that size. What was just read is mapped now, which spares the first run the
+    // faults. Unlike touching the pages it can't kill us, and it may fail.
+    madvise(map, mapSize, MADV_HUGEPAGE);
 #ifdef MADV_POPULATE_READ
     madvise(map, mapSize, MADV_POPULATE_READ);
 #endif
