@@ -243,6 +243,8 @@ LaneBuilder::Values BlockEmitter::sweepTile(Sweep sweep, Value first, Value row,
   Value keyIndex = k.add(first, row);
   if (spec.isWindow() && !isEdge)
     prefetchNext(keyIndex);
+  else if (!isEdge && takesPart.empty())
+    prefetchNextBlock(keyIndex);
   auto compute = [&]() -> Values {
     State state = isReducing ? stateOf(values.drop_front(2)) : start;
     Values scores = scoreTile(keyIndex, row, isEdge, state);

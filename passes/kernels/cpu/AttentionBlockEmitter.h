@@ -91,6 +91,8 @@ private:
                     int64_t width);
   void stageValues(mlir::Value key, mlir::Value begin, mlir::Value end);
   void prefetchNext(mlir::Value key);
+  void prefetchNextBlock(mlir::Value key);
+  void prefetchRow(const HeadView &view, unsigned dim, unsigned width, int64_t elements, mlir::Value row, bool isWrite);
   void storeResult(llvm::ArrayRef<mlir::Value> factors);
   void storeExtra(const HeadView &to, mlir::Value first, bool isEdge, const Values &tile);
   void fillExtras(const State &state);
