@@ -191,8 +191,9 @@ void BlockEmitter::prefetchNext(Value first) {
 /// attention. `first`: the tile of keys at hand.
 void BlockEmitter::prefetchNextBlock(Value first) {
   bool isMoving = llvm::any_of(spec.limits, [](const KeyLimit &limit) { return limit.movesWithQuery; });
+  // Blocks come in another order, or wait for arithmetic.
   if (isMoving || spec.kind != ScoreKind::dot)
-    return; // blocks come in another order, or wait for arithmetic
+    return;
   constexpr int64_t kRows = 2; // of queries, a tile: 128 keys suffice for a block
   int64_t rows = vectors * k.lanes;
   Value next = k.add(begin, rows), isHere = k.less(next, queries.numRows);

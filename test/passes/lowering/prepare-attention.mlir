@@ -84,3 +84,46 @@ func.func @forms(%q: tensor<2x1x4x8xf32>, %k: tensor<2x5x4x8xf32>, %v: tensor<2x
     }
   return %x, %y, %z, %w : tensor<2x1x4x8xf32>, tensor<2x3x4x1xf32>, tensor<2x3x4x8xf32>, tensor<2x3x4x8xf32>
 }
+
+// -----
+
+#q = affine_map<(b, h, i, j, d, e) -> (b, i, h, d)>
+#k = affine_map<(b, h, i, j, d, e) -> (b, j, h, d)>
+#v = affine_map<(b, h, i, j, d, e) -> (b, j, h, e)>
+#o = affine_map<(b, h, i, j, d, e) -> (b, i, h, e)>
+
+// Scores are multiplied instead of divided by a constant; not by one whose reciprocal is no normal number, nor where the
+// divisor varies.
+// CHECK-LABEL: func.func @divided
+// CHECK: %[[C:.+]] = arith.constant 2.500000e-01 : f32
+// CHECK: arith.mulf %{{.+}}, %[[C]] : f32
+// CHECK-NOT: arith.divf
+// CHECK-LABEL: func.func @not_multiplied
+// CHECK: arith.divf
+// CHECK: arith.divf
+func.func @divided(%q: tensor<2x3x4x8xf32>, %k: tensor<2x5x4x8xf32>) -> tensor<2x3x4x8xf32> {
+  %x = attn.attention masked_rows nan maps [#q, #k, #v, #o]
+      ins(%q, %k, %k : tensor<2x3x4x8xf32>, tensor<2x5x4x8xf32>, tensor<2x5x4x8xf32>) -> tensor<2x3x4x8xf32>
+    score {
+    ^bb0(%s: f32):
+      %c = arith.constant 4.0 : f32
+      %r = arith.divf %s, %c : f32
+      attn.yield %r : f32
+    }
+  return %x : tensor<2x3x4x8xf32>
+}
+
+func.func @not_multiplied(%q: tensor<2x3x4x8xf32>, %k: tensor<2x5x4x8xf32>) -> tensor<2x3x4x8xf32> {
+  %x = attn.attention masked_rows nan maps [#q, #k, #v, #o]
+      ins(%q, %k, %k : tensor<2x3x4x8xf32>, tensor<2x5x4x8xf32>, tensor<2x5x4x8xf32>) -> tensor<2x3x4x8xf32>
+    score {
+    ^bb0(%s: f32):
+      %c = arith.constant 1.0e-39 : f32
+      %one = arith.constant 1.0 : f32
+      %t = arith.addf %s, %one : f32
+      %r = arith.divf %s, %c : f32
+      %u = arith.divf %r, %t : f32
+      attn.yield %u : f32
+    }
+  return %x : tensor<2x3x4x8xf32>
+}
