@@ -72,20 +72,25 @@ bool findScales(const std::vector<float> &block, const Panels &panels, int64_t g
       isFinite &= size <= std::numeric_limits<float>::max();
       scales[column] = std::max(scales[column], size);
     }
-  for (float &scale : scales)
+  for (float &scale : scales) {
     scale /= 127;
+    if (std::isinf(127 * scale)) // of the largest floats, rounded up
+      scale = std::nextafter(scale, 0.0f);
+  }
   return isFinite;
 }
 
 /// The nearest whole number, ties to even, of |x| < 2^22.
 float roundToWhole(float x) { return (x + 12582912.0f) - 12582912.0f; }
 
+/// A finite value stays finite: masks hold the largest float.
 uint16_t roundToBf16(float value) {
   uint32_t word;
   std::memcpy(&word, &value, sizeof word);
   if (std::isnan(value))
     return (word >> 16) | 0x40; // stays a NaN whatever bits go
-  return (word + 0x7fff + ((word >> 16) & 1)) >> 16;
+  uint16_t half = (word + 0x7fff + ((word >> 16) & 1)) >> 16;
+  return std::isfinite(value) && (half & 0x7f80) == 0x7f80 ? half - 1 : half;
 }
 
 float widenBf16(uint16_t half) {

@@ -200,7 +200,9 @@ TEST_F(Weights, NarrowPanels) {
   EXPECT_EQ(half(0, 0), 0x7f80);
   EXPECT_EQ(half(0, 1), 0xff80);
   EXPECT_EQ(half(0, 2) & 0x7fc0, 0x7fc0);
-  EXPECT_EQ(half(0, 3), 0x7f80); // rounds up
+  EXPECT_EQ(half(0, 3), 0x7f7f); // the largest: what is finite stays so
+  EXPECT_EQ(narrowed[0].lost.maxValue, double(3.4e38f));
+  EXPECT_NEAR(narrowed[0].lost.maxError, 3.4e38 - 3.3895314e38, 1e33);
   EXPECT_EQ(half(0, 4), 0x8000);
   std::string message;
   {
@@ -211,6 +213,24 @@ TEST_F(Weights, NarrowPanels) {
                     .empty());
   }
   EXPECT_NE(message.find("not finite, which int8 cannot hold"), std::string::npos) << message;
+  // The largest float, of which the scale times 127 would be infinite.
+  constexpr float kLargest = std::numeric_limits<float>::max();
+  w.assign(15, 1);
+  w[0] = kLargest;
+  w[1] = -kLargest;
+  narrowed.clear();
+  std::vector<char> most =
+      bytes("attn.global @p : tensor<1x1x5xf32> = #attn.panel_scales<@w, transposed = false, width = 5, group = 3>",
+            narrowed);
+  ASSERT_EQ(most.size(), 20u);
+  float scale;
+  std::memcpy(&scale, most.data(), sizeof scale);
+  EXPECT_NEAR(127 * scale, kLargest, 1e32);
+  bytes("attn.global @p : tensor<1x3x5xi8> = #attn.narrow_panels<@w, transposed = false, width = 5, group = 3>",
+        narrowed);
+  ASSERT_EQ(narrowed.size(), 1u);
+  EXPECT_EQ(narrowed[0].lost.maxValue, double(kLargest));
+  EXPECT_GE(narrowed[0].lost.maxError, 1) << "the column's ones are lost";
   // A scale below the normal numbers, and columns of nothing.
   w.assign(15, 0);
   w[5] = 1e-45f;
