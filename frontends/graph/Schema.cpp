@@ -1,6 +1,8 @@
 #include "frontends/graph/Schema.h"
 #include "dialects/attn/NodeLocation.h"
 #include "llvm/ADT/StringExtras.h"
+#include "llvm/Support/Format.h"
+#include "llvm/Support/raw_ostream.h"
 
 using namespace attn;
 using namespace attn::graph;
@@ -130,6 +132,12 @@ bool Checker::checkObject(const Json &value, const Json &schema, const Json *lay
   return true;
 }
 
+static std::string printNumber(const Json &value) {
+  std::string text;
+  llvm::raw_string_ostream(text) << llvm::format("%.12g", value.number);
+  return text;
+}
+
 bool Checker::checkValue(const Json &value, const Json &schema, const Json *layer) {
   if (const Json *known = schema.find("const");
       known && (value.kind != known->kind || value.text != known->text || value.integer != known->integer))
@@ -161,11 +169,9 @@ bool Checker::checkValue(const Json &value, const Json &schema, const Json *laye
   if (value.isNumber()) {
     const Json *least = schema.find("minimum"), *most = schema.find("maximum");
     if (least && value.number < least->number)
-      return fail(value.at,
-                  "expected at least " + llvm::Twine(least->integer) + ", found " + llvm::Twine(int64_t(value.number)),
-                  layer);
+      return fail(value.at, "expected at least " + printNumber(*least) + ", found " + printNumber(value), layer);
     if (most && value.number > most->number)
-      return fail(value.at, "expected at most " + llvm::Twine(most->integer), layer);
+      return fail(value.at, "expected at most " + printNumber(*most) + ", found " + printNumber(value), layer);
   }
   if (value.is(Json::Array)) {
     const Json *least = schema.find("minItems"), *most = schema.find("maxItems"), *items = schema.find("items");

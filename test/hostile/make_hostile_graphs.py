@@ -70,6 +70,8 @@ graph("unknown_key", 3, "unknown key 'inptu', did you mean 'input'?", layer(inpt
 graph("unknown_layer", 3, "'liner' is none of linear", layer(layer="liner"))
 graph("kind", 3, "layer 'y' (linear): expected a string, found an integer", layer(input=1))
 graph("least", 3, "expected at least 1, found 0", layer(units=0))
+graph("least_fraction", 3, "expected at least 1e-06, found 0",
+      lambda g: g.update(search={"kind": "sample", "temperature": 0, "max_length": 4}))
 graph("bad_name", 3, "'a b' is no name", layer(name="a b"))
 graph("no_layers", 3, "needs the key 'layers', or 'entries'", lambda g: g.pop("layers"))
 graph("search_key", 3, "unknown key 'beams'", lambda g: g.update(search={"beams": 4, "max_length": 4}))
