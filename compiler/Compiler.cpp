@@ -262,6 +262,7 @@ private:
       return failure();
     LibraryDescription library;
     library.entries = std::move(*entries);
+    reportStates(library.entries, report);
     library.weights = plan.table();
     library.requiredCpuFeatures = requiredCpuFeatures(target);
     library.target = target.getTriple().str();

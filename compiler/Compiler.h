@@ -77,6 +77,14 @@ struct CompileOptions {
   std::function<void(llvm::StringRef stage)> onStage;
 };
 
+/// What an entry keeps from run to run, and how.
+struct KeptState {
+  std::string entry, input, output;
+  std::string reason;   ///< why a run makes a new tensor of it
+  bool inPlace = false; ///< runs append to its memory
+  bool grows = false;   ///< a dimension has another name in the output
+};
+
 /// What a compile did, for the tools to report.
 struct CompileReport {
   /// The compile failed because its output cannot be written.
@@ -88,6 +96,7 @@ struct CompileReport {
   uint64_t weightBytes = 0;
   /// Weights stored in fewer bits, and what that loses.
   std::vector<NarrowedWeight> narrowed;
+  std::vector<KeptState> states;
   /// Softmaxes whose attention became one attn.attention, and all softmaxes.
   unsigned fusedAttentions = 0;
   unsigned softmaxes = 0;

@@ -104,10 +104,14 @@ FailureOr<std::vector<EntryDescription>> describeEntries(ModuleOp module) {
           description.dimBounds.push_back({cString(dim.getName().strref()), range[0], range[1]});
     if (auto bytes = entry->getAttrOfType<IntegerAttr>(kMaxWorkspaceAttr))
       description.maxWorkspace = bytes.getInt();
+    auto reasons = entry->getAttrOfType<ArrayAttr>(kStateReasonsAttr);
     if (auto states = entry->getAttrOfType<ArrayAttr>(kStatesAttr))
-      for (auto state : states.getAsRange<DenseI64ArrayAttr>())
-        description.states.push_back(
-            {static_cast<int32_t>(state[0]), static_cast<int32_t>(state[1]), static_cast<int32_t>(state[2])});
+      for (auto [n, state] : llvm::enumerate(states.getAsRange<DenseI64ArrayAttr>())) {
+        auto reason = reasons && n < reasons.size() ? dyn_cast<StringAttr>(reasons[n]) : StringAttr();
+        description.states.push_back({static_cast<int32_t>(state[0]), static_cast<int32_t>(state[1]),
+                                      static_cast<int32_t>(state[2]),
+                                      reason ? reason.str() : "the pass attn-append-caches did not run"});
+      }
     entries.push_back(std::move(description));
   }
   if (entries.empty()) {
@@ -115,6 +119,18 @@ FailureOr<std::vector<EntryDescription>> describeEntries(ModuleOp module) {
     return failure();
   }
   return entries;
+}
+
+void reportStates(ArrayRef<EntryDescription> entries, CompileReport &report) {
+  for (const EntryDescription &entry : entries)
+    for (const EntryDescription::State &state : entry.states) {
+      const TensorDescription &before = entry.inputs[state.input], &after = entry.outputs[state.output];
+      bool grows = false;
+      for (auto [size, first, second] : llvm::zip(before.shape, before.dimNames, after.dimNames))
+        grows |= size < 0 && first != second;
+      report.states.push_back(
+          {entry.name, before.name, after.name, state.dim < 0 ? state.reason : "", state.dim >= 0, grows});
+    }
 }
 
 void noteUnrecognized(ModuleOp module, unsigned optLevel) {

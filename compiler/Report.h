@@ -13,6 +13,9 @@ mlir::FailureOr<std::vector<EntryDescription>> describeEntries(mlir::ModuleOp mo
 /// The module's `attn.regions`, if it has any.
 std::vector<RegionDescription> describeRegions(mlir::ModuleOp module);
 
+/// Fills `states` of `report`.
+void reportStates(llvm::ArrayRef<EntryDescription> entries, CompileReport &report);
+
 /// Where no pass looked for attentions, writes the verdicts that say so to the
 /// module's `attn.fusion_report`: one a softmax.
 void noteUnrecognized(mlir::ModuleOp module, unsigned optLevel);

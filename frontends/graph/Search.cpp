@@ -120,14 +120,16 @@ bool attn::graph::addSearch(const Json &search, onnx::Reporter &reporter, Module
   options.alignment = fields.text("alignment");
   if (const Json *states = search.find("states"))
     for (const Json::Member &state : states->members)
-      options.states.push_back({state.key, state.value.text});
+      options.states.push_back({state.key, state.value.text, ""});
   // It reports at the step, which has no line; the search has.
   std::string what;
   LogicalResult built = failure();
   {
     ScopedDiagnosticHandler handler(module.getContext(), [&](Diagnostic &diagnostic) {
-      if (what.empty() && diagnostic.getSeverity() == DiagnosticSeverity::Error)
+      bool isError = diagnostic.getSeverity() == DiagnosticSeverity::Error;
+      if (what.empty() && isError)
         what = diagnostic.str();
+      return success(isError);
     });
     built = buildSearch(module, options);
   }

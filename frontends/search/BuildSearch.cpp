@@ -57,12 +57,19 @@ private:
       if (token < 0 || (!ShapedType::isDynamic(vocabulary) && token >= vocabulary))
         return step.emitError() << "the end token " << token << " is outside the vocabulary of " << vocabulary
                                 << " tokens of the step '" << options.step << "'";
+    // The step may know more tokens than it scores, as one that only begins.
+    if (int64_t token;
+        !StringRef(options.bos).getAsInteger(10, token) && !ShapedType::isDynamic(vocabulary) && token >= vocabulary)
+      step.emitWarning() << "the first token " << token << " is outside the vocabulary of " << vocabulary
+                         << " tokens that the step '" << options.step
+                         << "' scores: a run fails unless the step takes it";
     if (options.width > 1)
       for (auto [n, dim] : llvm::enumerate(found.rowDims))
         if (auto type = cast<RankedTensorType>(step.getArgumentTypes()[n]); dim >= 0 && !type.isDynamicDim(dim))
           return step.emitError() << "input '" << printableName(nameOfInput(step, n)) << "' of the step '"
                                   << options.step << "' has " << type.getDimSize(dim)
-                                  << " rows, and a beam needs as many as it is wide: leave its batch open";
+                                  << " rows, and a beam needs as many as it is wide: leave its batch open (--dim fixes "
+                                     "it; a run takes it from the inputs)";
     return success();
   }
 
@@ -281,6 +288,11 @@ private:
     if (!text.consume_front("dim:")) {
       if (text.getAsInteger(10, fixed) || fixed < 1)
         return error() << "cannot have the greatest length '" << text << "'";
+      if (fixed > options.fuel)
+        return error() << "cannot have the greatest length " << fixed << ", the limit of iterations is " << options.fuel
+                       << " (--max-loop-iterations)";
+      if (fixed < options.minLength)
+        return error() << "cannot have a least length of " << options.minLength << " and a greatest of " << fixed;
       length = arith::ConstantIndexOp::create(b, loc, fixed);
       return success();
     }

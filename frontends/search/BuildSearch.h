@@ -1,11 +1,11 @@
 #ifndef FRONTENDS_SEARCH_BUILDSEARCH_H
 #define FRONTENDS_SEARCH_BUILDSEARCH_H
 
+#include "frontends/search/StatePairs.h"
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/Support/LogicalResult.h"
 #include <cstdint>
 #include <string>
-#include <utility>
 #include <vector>
 
 namespace attn {
@@ -33,8 +33,8 @@ struct SearchOptions {
   int64_t blank = 0;
   std::string frames;
   bool timeMajor = false;
-  /// Pairs of an input and an output of the step.
-  std::vector<std::pair<std::string, std::string>> states;
+  /// Of the step. Empty: found by their names.
+  std::vector<StatePair> states;
 
   bool isCtc() const { return kind == "ctc-greedy" || kind == "ctc-beam"; }
   bool isBeam() const { return kind == "beam" || kind == "ctc-beam"; }

@@ -10,34 +10,39 @@ using namespace mlir;
 using namespace attn;
 
 namespace {
-using Pairs = ArrayRef<std::pair<std::string, std::string>>;
+using Pairs = ArrayRef<StatePair>;
 
 class StateOwner {
 public:
-  StateOwner(func::FuncOp entry, Pairs pairs) : entry(entry), pairs(pairs) {}
+  /// `misfit` tells of a first pair that the names make and the types do not allow.
+  StateOwner(func::FuncOp entry, Pairs pairs, std::string &misfit) : entry(entry), pairs(pairs), misfit(misfit) {}
 
   /// Marks in `met` the pairs that the entry has; `found` counts its states.
   LogicalResult run(SmallVectorImpl<bool> &met, size_t &found) {
     for (auto [n, pair] : llvm::enumerate(pairs)) {
-      int64_t input = find(pair.first, entry.getNumArguments(), nameOfInput),
-              output = find(pair.second, entry.getNumResults(), nameOfOutput);
-      if (input < 0 || output < 0)
+      auto numbers = findStatePair(entry, pair);
+      if (failed(numbers))
+        return failure();
+      if (!*numbers)
         continue;
+      auto [input, output] = **numbers;
       met[n] = true;
       if (!canPair(input, output))
-        return entry.emitError() << "input '" << printableName(pair.first) << "' of type "
-                                 << entry.getArgumentTypes()[input] << " and output '" << printableName(pair.second)
-                                 << "' of type " << entry.getResultTypes()[output] << " cannot be one state";
+        return entry.emitError() << describePair(input, output) << " cannot be one state";
       if (inputs.contains(input) || outputs.contains(output))
-        return entry.emitError() << "the state '" << printableName(pair.first) << "' or '" << printableName(pair.second)
-                                 << "' is in two pairs";
+        return entry.emitError() << "the state '" << printableName(nameOfInput(entry, input)) << "' or '"
+                                 << printableName(nameOfOutput(entry, output)) << "' is in two pairs";
       add(input, output);
     }
-    for (int64_t input = 0; input < entry.getNumArguments(); ++input)
-      for (int64_t output = 0; output < entry.getNumResults() && !inputs.contains(input); ++output)
-        if (!outputs.contains(output) && isStatePair(nameOfInput(entry, input), nameOfOutput(entry, output)) &&
-            canPair(input, output))
+    for (int64_t input = 0; pairs.empty() && input < entry.getNumArguments(); ++input)
+      for (int64_t output = 0; output < entry.getNumResults() && !inputs.contains(input); ++output) {
+        if (outputs.contains(output) || !isStatePair(nameOfInput(entry, input), nameOfOutput(entry, output)))
+          continue;
+        if (canPair(input, output))
           add(input, output);
+        else if (misfit.empty())
+          misfit = describePair(input, output);
+      }
     if (!states.empty())
       entry->setAttr(kStatesAttr, ArrayAttr::get(entry.getContext(), states));
     found += states.size();
@@ -45,13 +50,6 @@ public:
   }
 
 private:
-  int64_t find(StringRef name, int64_t count, StringRef (*nameOf)(func::FuncOp, unsigned)) {
-    for (int64_t n = 0; n < count; ++n)
-      if (nameOf(entry, n) == name)
-        return n;
-    return -1;
-  }
-
   static Attribute dtypeOf(DictionaryAttr attrs) { return attrs ? attrs.get(AttnDialect::kDTypeAttr) : Attribute(); }
 
   bool canPair(int64_t input, int64_t output) {
@@ -62,6 +60,15 @@ private:
            succeeded(verifyCompatibleShape(before, after));
   }
 
+  std::string describePair(int64_t input, int64_t output) {
+    std::string text;
+    llvm::raw_string_ostream(text) << "input '" << printableName(nameOfInput(entry, input)) << "' of type "
+                                   << entry.getArgumentTypes()[input] << " and output '"
+                                   << printableName(nameOfOutput(entry, output)) << "' of type "
+                                   << entry.getResultTypes()[output];
+    return text;
+  }
+
   void add(int64_t input, int64_t output) {
     inputs.insert(input);
     outputs.insert(output);
@@ -70,6 +77,7 @@ private:
 
   func::FuncOp entry;
   Pairs pairs;
+  std::string &misfit;
   llvm::SmallSet<int64_t, 16> inputs, outputs;
   SmallVector<Attribute> states;
 };
@@ -78,14 +86,18 @@ private:
 LogicalResult attn::ownStates(ModuleOp module, Pairs pairs) {
   SmallVector<bool> met(pairs.size(), false);
   size_t found = 0;
+  std::string misfit;
   for (auto entry : module.getOps<func::FuncOp>())
     if (entry->hasAttr(AttnDialect::kEntryAttr) && !entry.isExternal())
-      if (failed(StateOwner(entry, pairs).run(met, found)))
+      if (failed(StateOwner(entry, pairs, misfit).run(met, found)))
         return failure();
   for (auto [pair, isMet] : llvm::zip_equal(pairs, met))
     if (!isMet)
-      return module.emitError() << "no entry has input '" << printableName(pair.first) << "' and output '"
-                                << printableName(pair.second) << "', which --state pairs";
+      return module.emitError() << "no entry has " << pair.describe() << ", which --state pairs";
+  if (!found && !misfit.empty())
+    return module.emitError() << misfit << " cannot be one state, and their names pair no others";
+  if (!misfit.empty())
+    module.emitWarning() << misfit << " are no state, though their names make them one";
   if (!found)
     return module.emitError() << "no entry has an input that is, by its name, an output of the run before: "
                                  "name them with --state=INPUT:OUTPUT";

@@ -116,20 +116,23 @@ private:
   bool isPaired(int64_t result) { return llvm::is_contained(roles.sources, result); }
 
   LogicalResult pairStates() {
-    for (const auto &[from, to] : options.states) {
-      int64_t n = input(from), r = output(to);
-      if (n < 0 || r < 0) {
-        error() << "has no " << (n < 0 ? "input '" : "output '") << printableName(n < 0 ? from : to)
-                << "', which --state pairs";
+    for (const StatePair &pair : options.states) {
+      auto numbers = findStatePair(step, pair);
+      if (failed(numbers))
+        return failure();
+      if (!*numbers) {
+        error() << "has not " << pair.describe() << ", which --state pairs";
         return failure();
       }
+      auto [n, r] = **numbers;
       if (roles.sources[n] >= 0 || isPaired(r)) {
-        error() << "has its state '" << printableName(from) << "' or '" << printableName(to) << "' in two pairs";
+        error() << "has its state '" << printableName(nameOfInput(step, n)) << "' or '"
+                << printableName(nameOfOutput(step, r)) << "' in two pairs";
         return failure();
       }
       roles.sources[n] = r;
     }
-    for (int64_t n = 0; n < inputs; ++n)
+    for (int64_t n = 0; options.states.empty() && n < inputs; ++n)
       for (int64_t r = 0; r < outputs && roles.sources[n] < 0; ++r)
         if (!isPaired(r) && isStatePair(nameOfInput(step, n), nameOfOutput(step, r)) && canPair(n, r))
           roles.sources[n] = r;

@@ -15,6 +15,17 @@ namespace attn {
 
 namespace {
 
+/// Whether two sizes are one, as far as the ops of one tensor's sizes tell.
+bool isSame(OpFoldResult a, OpFoldResult b) {
+  if (isEqualConstantIntOrValue(a, b))
+    return true;
+  auto first = dyn_cast<Value>(a), second = dyn_cast<Value>(b);
+  auto before = first ? first.getDefiningOp<tensor::DimOp>() : tensor::DimOp(),
+       after = second ? second.getDefiningOp<tensor::DimOp>() : tensor::DimOp();
+  return before && after && before.getSource() == after.getSource() && before.getConstantIndex() &&
+         before.getConstantIndex() == after.getConstantIndex();
+}
+
 /// Whether `value` is `cache` plus `rows`.
 bool isSum(OpFoldResult value, OpFoldResult cache, OpFoldResult rows) {
   std::optional<int64_t> total = getConstantIntValue(value), first = getConstantIntValue(cache),
@@ -26,8 +37,7 @@ bool isSum(OpFoldResult value, OpFoldResult cache, OpFoldResult rows) {
   if (!op)
     return false;
   OpFoldResult left = getAsOpFoldResult(op.getLhs()), right = getAsOpFoldResult(op.getRhs());
-  return (isEqualConstantIntOrValue(left, cache) && isEqualConstantIntOrValue(right, rows)) ||
-         (isEqualConstantIntOrValue(left, rows) && isEqualConstantIntOrValue(right, cache));
+  return (isSame(left, cache) && isSame(right, rows)) || (isSame(left, rows) && isSame(right, cache));
 }
 
 bool isUnit(OpFoldResult stride) { return isConstantIntValue(stride, 1); }
@@ -60,11 +70,10 @@ std::optional<Append> matchAppend(Value value) {
       return std::nullopt;
     OpFoldResult offset = second.getMixedOffsets()[d];
     // Parts that fill the result in this dimension.
-    if (isConstantIntValue(offset, 0) && isEqualConstantIntOrValue(whole[d], back[d]) &&
-        isEqualConstantIntOrValue(whole[d], front[d]))
+    if (isConstantIntValue(offset, 0) && isSame(whole[d], back[d]) && isSame(whole[d], front[d]))
       continue;
     // The size of an inserted slice is its source's.
-    bool follows = isEqualConstantIntOrValue(offset, front[d]);
+    bool follows = isSame(offset, front[d]);
     if (found.dim >= 0 || !follows || !isSum(whole[d], front[d], back[d]))
       return std::nullopt;
     found.dim = d;
@@ -81,32 +90,55 @@ struct AppendCachesPass : impl::AppendCachesPassBase<AppendCachesPass> {
 
   void run(func::FuncOp entry) {
     Operation *end = entry.getBody().front().getTerminator();
-    for (OpOperand &operand : end->getOpOperands()) {
-      Value value = operand.get();
-      if (auto cast = value.getDefiningOp<tensor::CastOp>())
-        value = cast.getSource();
-      std::optional<int32_t> state = stateOf(entry, operand.getOperandNumber());
-      std::optional<Append> append = matchAppend(value);
-      bool isOwn = append && cast<BlockArgument>(append->cache).getOwner() == &entry.getBody().front();
-      if (!isOwn) {
+    SmallVector<StringRef> reasons(statesOf(entry).size());
+    // States first: a value that is another output, too, is still appended to in place.
+    for (bool wantsState : {true, false})
+      for (OpOperand &operand : end->getOpOperands()) {
+        std::optional<int32_t> state = stateOf(entry, operand.getOperandNumber());
+        if (state.has_value() != wantsState)
+          continue;
+        StringRef reason = run(operand, state ? inputOf(entry, *state) : Value(), state);
         if (state)
+          reasons[*state] = reason;
+        if (!reason.empty())
           remark::missed(end->getLoc(), remark::RemarkOpts::name("Cache").category("attn-append-caches"))
-              << remark::reason("output {0} is not its state with rows behind it", operand.getOperandNumber());
-        continue;
+              << remark::reason("output {0}: {1}", operand.getOperandNumber(), reason);
       }
-      replace(value, *append, state && inputOf(entry, *state) == append->cache ? state : std::nullopt);
-    }
+    if (llvm::any_of(reasons, [](StringRef reason) { return !reason.empty(); }))
+      entry->setAttr(kStateReasonsAttr, Builder(&getContext()).getStrArrayAttr(reasons));
+  }
+
+  /// Of a state, why it is not appended to.
+  StringRef run(OpOperand &operand, Value input, std::optional<int32_t> state) {
+    Value value = operand.get();
+    if (auto cast = value.getDefiningOp<tensor::CastOp>())
+      value = cast.getSource();
+    std::optional<Append> append = matchAppend(value);
+    bool isOwn = append && cast<BlockArgument>(append->cache).getOwner() == operand.getOwner()->getBlock();
+    if (!isOwn)
+      return state ? "the output is not the input with rows behind it" : "";
+    StringRef reason;
+    if (state)
+      reason = append->cache == input ? whyNotInPlace(value, *append) : "the output begins with another input";
+    replace(value, *append, reason.empty() ? state : std::nullopt);
+    return reason;
+  }
+
+  static StringRef whyNotInPlace(Value value, const Append &append) {
+    if (!cast<RankedTensorType>(value.getType()).isDynamicDim(append.dim) ||
+        !cast<RankedTensorType>(append.cache.getType()).isDynamicDim(append.dim))
+      return "the number of rows is fixed";
+    // The memory of a state is not laid out as an input that others read.
+    Operation *op = value.getDefiningOp();
+    for (Operation *user : append.cache.getUsers())
+      if (!isa<tensor::DimOp>(user) && user != op && !isInsertedBy(op, user))
+        return "the input is read beside its output";
+    return "";
   }
 
   void replace(Value value, const Append &append, std::optional<int32_t> state) {
     auto type = cast<RankedTensorType>(value.getType());
-    if (!type.isDynamicDim(append.dim) || !cast<RankedTensorType>(append.cache.getType()).isDynamicDim(append.dim))
-      state.reset();
     Operation *op = value.getDefiningOp();
-    // The memory of a state is not laid out as an input that others read.
-    for (Operation *user : append.cache.getUsers())
-      if (!isa<tensor::DimOp>(user) && user != op && !isInsertedBy(op, user))
-        state.reset();
     OpBuilder b(op);
     IntegerAttr number = state ? b.getI32IntegerAttr(*state) : IntegerAttr();
     Value result =

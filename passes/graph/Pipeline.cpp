@@ -16,6 +16,7 @@ void attn::buildGraphPipeline(OpPassManager &pm, unsigned optLevel, llvm::functi
   add(createInlinerPass());
   if (optLevel == 0) {
     add(createDecomposePass());
+    add(createAppendCachesPass()); // how a library keeps a state is no matter of speed alone
     return;
   }
   add(createCanonicalizerPass());

@@ -161,6 +161,7 @@ static int64_t sizeOfName(attnrt_state &state, const char *name, const DLTensor 
 // The sizes of an input that holds nothing yet.
 static attnrt_status emptyShape(attnrt_state &state, const KeptInput &input, const DLTensor *const *tensors,
                                 int64_t *shape) {
+  const attnrt_tensor_info &after = state.plan->entry->outputs[input.info->output];
   for (int32_t dim = 0; dim < input.declared->rank; ++dim) {
     const attnrt_dim &declared = input.declared->dims[dim];
     shape[dim] = declared.size;
@@ -168,6 +169,10 @@ static attnrt_status emptyShape(attnrt_state &state, const KeptInput &input, con
       shape[dim] = 0;
     else if (declared.size < 0 && *declared.name)
       shape[dim] = sizeOfName(state, declared.name, tensors);
+    // What has another name after a run grows, from nothing.
+    if (shape[dim] < 0 && *declared.name && after.rank == input.declared->rank &&
+        strcmp(after.dims[dim].name, declared.name) != 0)
+      shape[dim] = 0;
     if (shape[dim] < 0)
       return fail(ATTNRT_INVALID_ARGUMENT,
                   "state '%s' is empty, and no input tells the size of its dimension %d ('%s'): "

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Decodes with a cache that the library keeps: own_state.py MODEL.onnx MODEL.so LIBATTNRT IR
+"""Decodes with a cache that the library keeps: own_state.py MODEL.onnx MODEL.so LIBATTNRT
 
 Each step must give what ONNX Runtime gives for it (whose caches are passed on by
 hand) and, in the same bits, what the same entry gives without a state. The cache
-outgrows its first room. Then counts what the step's code (IR after
-attn-finish-buffers) copies and allocates that has the size of a cache.
+outgrows its first room. own_state.py count IR: what the step's code (IR after
+attn-finish-buffers) copies, allocates and asks for that has the size of a cache.
 """
 import ctypes
 import re
@@ -60,7 +60,7 @@ class Runtime:
         self.call("attnrt_session_run", self.session, ctypes.byref(options), given, len(inputs), made, len(outputs))
 
 
-def main(model, library, runtime, ir):
+def main(model, library, runtime):
     reference = onnxruntime.InferenceSession(model, providers=["CPUExecutionProvider"])
     rt = Runtime(runtime, library)
     state = ctypes.c_void_p()
@@ -99,14 +99,16 @@ def main(model, library, runtime, ir):
     rt.lib.attnrt_state_destroy(state)
     print(f"{steps} steps agree")
 
+
+def count(ir):
     text = open(ir).read()
     step = text[text.index("func.func @main"):]
     step = step[:step.index("\n  }\n")]
-    cache = re.escape("memref<?x4x?x8xf32")
+    cache = r"memref<\?x4x\?x8xf32"
     print("appends:", len(re.findall(r"attn\.cache \d", step)))
-    print("buffers of a cache:", len(re.findall(r"memref\.alloc.*" + cache, step)))
-    print("copies of a cache:", len(re.findall(r"linalg\.generic.*ins\([^)]*" + cache, step)))
+    print("buffers of a cache:", len(re.findall(r"(?:memref\.alloc|attn\.output)\b.*" + cache, step)))
+    print("copies of a cache:", len(re.findall(r"(?:linalg\.generic.*ins|memref\.copy )[^)]*" + cache, step)))
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    count(sys.argv[2]) if sys.argv[1] == "count" else main(*sys.argv[1:])

@@ -93,7 +93,19 @@ std::string toJson(const CompileReport &report, bool hasNaNGuard) {
                                     {"max_error", weight.lost.maxError},
                                     {"max_value", weight.lost.maxValue}});
   }
-  raw_string_ostream(text) << "{\"narrowing_error\":" << json::Value(all.meanError())
+  json::Array states;
+  for (const KeptState &state : report.states) {
+    json::Object fields{{"entry", json::fixUTF8(state.entry)},
+                        {"input", json::fixUTF8(state.input)},
+                        {"output", json::fixUTF8(state.output)},
+                        {"in_place", state.inPlace},
+                        {"grows", state.inPlace || state.grows}};
+    if (!state.inPlace)
+      fields["reason"] = state.reason;
+    states.push_back(std::move(fields));
+  }
+  raw_string_ostream(text) << "{\"states\":" << json::Value(std::move(states))
+                           << ",\"narrowing_error\":" << json::Value(all.meanError())
                            << ",\"narrowed\":" << json::Value(std::move(narrowed))
                            << ",\"elf_bytes\":" << report.elfBytes << ",\"weight_bytes\":" << report.weightBytes
                            << ",\"header\":" << json::Value(report.header) << ",\"fused\":" << report.fusedAttentions

@@ -18,9 +18,9 @@ struct CompileJob {
   std::vector<std::pair<std::string, std::string>> entries;
   /// One more entry, which searches.
   std::optional<SearchOptions> search;
-  /// The library keeps what runs hand on; `states` are pairs of an input and an output.
+  /// The library keeps what runs hand on: `states`, or what names say.
   bool ownState = false;
-  std::vector<std::pair<std::string, std::string>> states;
+  std::vector<StatePair> states;
   CompileOptions compile;
   std::string output; ///< a path or "-"
 };
@@ -30,7 +30,7 @@ inline constexpr char kImportStage[] = "importing";
 
 /// Imports and compiles; diagnostics go to standard error, the report to
 /// `channel` as JSON: elf_bytes, weight_bytes, fused, softmaxes,
-/// fusion_passes, nan_guard, fusion, narrowed, narrowing_error.
+/// fusion_passes, nan_guard, fusion, narrowed, narrowing_error, states.
 /// Returns the exit code.
 int runCompileJob(const CompileJob &job, WorkerChannel &channel);
 

@@ -98,7 +98,7 @@ void inject(const Case &one, Tensors &inputs, double value) {
       tensor.set(i, value);
 }
 
-bool makeCase(const Case &one, const attnrt_entry_info &entry, Tensors &inputs) {
+bool makeCase(const Case &one, const attnrt_entry_info &entry, Tensors &inputs, std::string *why = nullptr) {
   runner::InputOptions options;
   options.seed = 20;
   std::set<std::string> names;
@@ -108,8 +108,11 @@ bool makeCase(const Case &one, const attnrt_entry_info &entry, Tensors &inputs) 
           dim.size < 0 && *dim.name && !llvm::StringRef(dim.name).contains('+') && names.insert(dim.name).second)
         options.dims[dim.name] = sizeOf(one.sizes, names.size() - 1);
   std::string error;
-  if (runner::makeInputs(entry, options, inputs, error) != runner::Fault::None)
+  if (runner::makeInputs(entry, options, inputs, error) != runner::Fault::None) {
+    if (why)
+      *why = error;
     return false;
+  }
   for (Tensor &tensor : inputs)
     if (runner::isFloat(tensor.dtype()))
       fillFloats(tensor, one.floats);
@@ -181,22 +184,30 @@ public:
   void run(const Case &one) {
     const attnrt_entry_info &entry = fused.entry();
     Tensors inputs, a, b;
-    if (!makeCase(one, entry, inputs))
+    std::string error;
+    if (!makeCase(one, entry, inputs, &error)) {
+      refused = refused.empty() ? error : refused;
       return;
+    }
     inject(one, inputs, one.injected);
     runner::Failure failureA, failureB;
     bool ranB = unfused.run(inputs, b, failureB), ranA = fused.run(inputs, a, failureA);
     if (!ranA || !ranB) {
       // Sizes that the model does not take.
+      refused = refused.empty() ? failureB.message : refused;
       if (ranA != ranB)
         say(one, ranA ? "only the unfused form fails: " + failureB.message
                       : "only the fused form fails: " + failureA.message);
       return;
     }
     ++result.casesRun;
+    ++casesRun;
     for (int32_t n = 0; n < entry.num_outputs; ++n)
       compare(one, entry, n, a[n], b[n]);
   }
+
+  /// Why not a single case ran; "": one did.
+  std::string whyNone() const { return casesRun ? "" : refused; }
 
 private:
   void say(const Case &one, const std::string &text) {
@@ -301,6 +312,8 @@ private:
   runner::Model &fused, &unfused;
   const FusionAssumptions &assumptions;
   FusionComparison &result;
+  unsigned casesRun = 0;
+  std::string refused;
 };
 
 } // namespace
@@ -322,6 +335,8 @@ FusionComparison compareFusedForms(const std::string &fused, const std::string &
     Comparison comparison(a, b, assumptions, result);
     for (const Case &one : listCases(a.entry(), assumptions))
       comparison.run(one);
+    if (std::string why = comparison.whyNone(); !why.empty() && result.uncompared.empty())
+      result.uncompared = std::string("entry '") + a.entry().name + "': " + why;
   }
   return result;
 }

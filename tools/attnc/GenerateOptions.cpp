@@ -37,6 +37,8 @@ void readLimits(CommandLine &line, SearchOptions &search) {
     else if (!is_contained(search.eos, number))
       search.eos.push_back(number);
   }
+  if (line.has(OPT_eos) && ends.empty())
+    line.fail("--eos expects tokens as 2 or 2,5, not '" + line.text(OPT_eos) + "'");
   if (search.eos.size() > kMaxEnds)
     line.fail("--eos names " + Twine(search.eos.size()) + " tokens, the limit is " + Twine(kMaxEnds));
   search.maxLength = line.text(OPT_max_length).str();
@@ -116,18 +118,20 @@ void readNames(CommandLine &line, SearchOptions &search) {
 
 } // namespace
 
-std::vector<std::pair<std::string, std::string>> readStatePairs(CommandLine &line) {
-  std::vector<std::pair<std::string, std::string>> result;
+std::vector<StatePair> readStatePairs(CommandLine &line) {
+  std::vector<StatePair> result;
   for (StringRef list : line.all(OPT_state)) {
+    size_t before = result.size();
     SmallVector<StringRef> pairs;
     list.split(pairs, ',', -1, /*KeepEmpty=*/false);
     for (StringRef pair : pairs) {
-      auto [from, to] = pair.rsplit(':');
-      if (from.empty() || to.empty())
-        line.fail("--state expects INPUT:OUTPUT,..., not '" + list + "'");
-      else
-        result.emplace_back(from.str(), to.str());
+      size_t colon = pair.find(':', 1);
+      if (colon == StringRef::npos || colon + 1 == pair.size())
+        return line.fail("--state expects INPUT:OUTPUT,..., not '" + list + "'"), result;
+      result.push_back({"", "", pair.str()});
     }
+    if (result.size() == before)
+      return line.fail("--state expects INPUT:OUTPUT,..., not '" + list + "'"), result;
   }
   return result;
 }

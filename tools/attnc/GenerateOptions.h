@@ -5,8 +5,6 @@
 #include "frontends/search/BuildSearch.h"
 #include "tools/options/Options.h"
 #include <optional>
-#include <string>
-#include <utility>
 #include <vector>
 
 namespace attn::tools {
@@ -15,7 +13,7 @@ namespace attn::tools {
 std::optional<SearchOptions> readGenerateOptions(CommandLine &line);
 
 /// The pairs of --state.
-std::vector<std::pair<std::string, std::string>> readStatePairs(CommandLine &line);
+std::vector<StatePair> readStatePairs(CommandLine &line);
 
 } // namespace attn::tools
 

@@ -17,8 +17,9 @@ constexpr size_t kMaxPrinted = 8;
 
 class Verifier {
 public:
-  Verifier(const CompileJob &job, const WorkerLimits &limits, std::string folder, const FusionAssumptions &assumptions)
-      : job(job), limits(limits), folder(std::move(folder)), assumptions(assumptions),
+  Verifier(const CompileJob &job, const WorkerLimits &limits, std::string folder, const FusionAssumptions &assumptions,
+           unsigned &runs)
+      : job(job), limits(limits), folder(std::move(folder)), assumptions(assumptions), runs(runs),
         name(sys::path::filename(job.input).str()) {}
 
   int run(const std::string &library, ArrayRef<std::string> passes) {
@@ -29,8 +30,11 @@ public:
     if (!result)
       return ExitInternal;
     if (result->differences.empty()) {
-      if (!result->casesRun)
-        reportNote(name + ": --verify-fusion found no sizes that the model takes");
+      if (!result->uncompared.empty()) {
+        reportError(name + ": --verify-fusion compared nothing: no run of any size ends well; " + result->uncompared);
+        return ExitUnsupported;
+      }
+      runs = result->casesRun;
       if (result->declared)
         reportNote(name + ": as declared, a NaN or infinity reaches other elements of " + Twine(result->declared) +
                    " outputs than unfused: not from behind a mask, but through a NaN guard");
@@ -77,6 +81,7 @@ private:
           std::string text;
           raw_string_ostream(text) << json::Value(json::Object{{"error", found.error},
                                                                {"runs", found.casesRun},
+                                                               {"uncompared", json::fixUTF8(found.uncompared)},
                                                                {"declared", found.declared},
                                                                {"differences", json::Array(found.differences)}});
           channel.report(text);
@@ -95,6 +100,7 @@ private:
     }
     found.error = object->getString("error").value_or("").str();
     found.casesRun = object->getInteger("runs").value_or(0);
+    found.uncompared = object->getString("uncompared").value_or("").str();
     found.declared = object->getInteger("declared").value_or(0);
     if (const json::Array *list = object->getArray("differences"))
       for (const json::Value &text : *list)
@@ -126,19 +132,20 @@ private:
   const WorkerLimits &limits;
   std::string folder, unfused;
   const FusionAssumptions &assumptions;
+  unsigned &runs;
   std::string name;
 };
 
 } // namespace
 
 int verifyFusion(const CompileJob &job, const WorkerLimits &limits, const std::string &library,
-                 ArrayRef<std::string> passes, const FusionAssumptions &assumptions) {
+                 ArrayRef<std::string> passes, const FusionAssumptions &assumptions, unsigned &runs) {
   std::unique_ptr<ScratchFolder> folder = ScratchFolder::create(ScratchFolder::temporaryParent());
   if (!folder) {
     reportError("cannot make a folder for --verify-fusion in " + ScratchFolder::temporaryParent());
     return ExitUsage;
   }
-  return Verifier(job, limits, folder->path(), assumptions).run(library, passes);
+  return Verifier(job, limits, folder->path(), assumptions, runs).run(library, passes);
 }
 
 } // namespace attn::tools

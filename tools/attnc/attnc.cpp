@@ -44,7 +44,8 @@ constexpr ToolInfo kTool = {
     "        --max-length=50 -o model.so                 with a third entry, which searches\n",
     "  0  the output is written\n"
     "  1  the command line is wrong, or a file cannot be read or written\n"
-    "  2  the model needs what attnc does not support, or --require-fused is not met\n"
+    "  2  the model needs what attnc does not support, --require-fused is not met, or\n"
+    "     --verify-fusion had nothing to compare\n"
     "  3  the model is damaged or breaks a limit\n"
     "  4  an error inside attnc, or a limit of memory or time was reached\n"
     "  5  --verify-fusion found that the fused form differs from the graph\n"};
@@ -246,6 +247,8 @@ struct Summary {
   uint64_t elfBytes = 0, weightBytes = 0;
   std::string narrowed = "[]";
   double narrowingError = 0;
+  std::string states = "[]";
+  std::vector<std::string> copiedStates; // notes on those that grow
   unsigned fused = 0, softmaxes = 0;
   std::string fusion = "[]", header;
   std::vector<std::string> fusionPasses;
@@ -278,12 +281,26 @@ struct Summary {
         summary.narrowed.clear();
         raw_string_ostream(summary.narrowed) << json::Value(json::Array(*narrowed));
       }
+      if (const json::Array *states = object->getArray("states"))
+        summary.readStates(*states);
       if (const json::Value *fusion = object->get("fusion")) {
         summary.fusion.clear();
         raw_string_ostream(summary.fusion) << formatv("{0:2}", *fusion);
       }
     }
     return summary;
+  }
+
+  void readStates(const json::Array &list) {
+    states.clear();
+    raw_string_ostream(states) << json::Value(json::Array(list));
+    for (const json::Value &state : list)
+      if (const json::Object *fields = state.getAsObject();
+          fields && fields->getBoolean("grows").value_or(false) && !fields->getBoolean("in_place").value_or(false))
+        copiedStates.push_back(("entry '" + fields->getString("entry").value_or("") + "': each run copies its state '" +
+                                printable(fields->getString("input").value_or("")) +
+                                "', and does not append to it: " + fields->getString("reason").value_or(""))
+                                   .str());
   }
 };
 
@@ -313,6 +330,21 @@ int reportDeath(const Request &request, const WorkerResult &result) {
   return ExitInternal;
 }
 
+/// What fewer bits cost a library: "" where the command line asks for none.
+std::string describeNarrowing(const Request &request, const Summary &summary) {
+  const CompileOptions &options = request.job.compile;
+  StringRef storage = options.weights != "f32" ? options.weights : options.precision;
+  std::string text;
+  if (storage == "f32" || options.emit != EmitKind::Lib)
+    return text;
+  raw_string_ostream os(text);
+  if (summary.narrowed == "[]")
+    os << "no weights are stored in " << storage;
+  else
+    os << "weights in " << storage << " differ by " << format("%.2g %%", 100 * summary.narrowingError);
+  return text;
+}
+
 int finish(const Request &request, StagedOutput &staged, const Summary &summary, double seconds) {
   std::string error;
   std::string verdicts = request.fusionReport == "-" ? formatFusionTable(summary.fusion) : summary.fusion + "\n";
@@ -330,8 +362,10 @@ int finish(const Request &request, StagedOutput &staged, const Summary &summary,
     reportNote("--fusion-report=- says why the others did not");
     return ExitUnsupported;
   }
+  unsigned verified = 0;
   if (request.verifyFusion) {
-    if (int code = verifyFusion(request.job, request.limits, staged.path(), summary.fusionPasses, summary.assumptions))
+    if (int code = verifyFusion(request.job, request.limits, staged.path(), summary.fusionPasses, summary.assumptions,
+                                verified))
       return code;
   }
   uint64_t size = 0;
@@ -345,17 +379,23 @@ int finish(const Request &request, StagedOutput &staged, const Summary &summary,
     outs() << "{\"output\":" << jsonString(request.output) << ",\"bytes\":" << size
            << ",\"elf_bytes\":" << summary.elfBytes << ",\"weight_bytes\":" << summary.weightBytes
            << ",\"seconds\":" << format("%.3f", seconds) << ",\"fused\":" << summary.fused
-           << ",\"softmaxes\":" << summary.softmaxes
-           << ",\"narrowing_error\":" << format("%.3g", summary.narrowingError) << ",\"narrowed\":" << summary.narrowed
-           << "}\n";
-  } else if (isatty(STDERR_FILENO) && staged.path() != "-") {
+           << ",\"softmaxes\":" << summary.softmaxes;
+    if (request.verifyFusion)
+      outs() << ",\"verified_runs\":" << verified;
+    outs() << ",\"states\":" << summary.states << ",\"narrowing_error\":" << format("%.3g", summary.narrowingError)
+           << ",\"narrowed\":" << summary.narrowed << "}\n";
+    return ExitSuccess;
+  }
+  for (const std::string &note : summary.copiedStates)
+    reportNote(request.output + ": " + note);
+  std::string narrowing = describeNarrowing(request, summary);
+  if (isatty(STDERR_FILENO) && staged.path() != "-") {
     errs() << sys::path::filename(request.output) << ": " << formatBytes(size) << " in " << formatSeconds(seconds);
     if (summary.softmaxes)
       errs() << ", " << summary.fused << " of " << summary.softmaxes << " attentions fused";
-    if (request.job.compile.weights != "f32")
-      errs() << ", weights in " << request.job.compile.weights << " differ by "
-             << format("%.2g %%", 100 * summary.narrowingError);
-    errs() << '\n';
+    errs() << (narrowing.empty() ? "" : ", ") << narrowing << '\n';
+  } else if (!narrowing.empty()) {
+    reportNote(request.output + ": " + narrowing);
   }
   return ExitSuccess;
 }

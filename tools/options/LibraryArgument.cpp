@@ -105,10 +105,14 @@ std::unique_ptr<LibraryArgument> LibraryArgument::prepare(CommandLine &line, int
   std::unique_ptr<LibraryArgument> argument(new LibraryArgument());
   argument->given = argument->library = models.front().str();
   if (!isModel(argument->given)) {
-    for (OptionId id : {OPT_o, OPT_O, OPT_mcpu, OPT_target, OPT_gpu_arch, OPT_weights, OPT_precision, OPT_cache_dir,
-                        OPT_require_fused, OPT_fusion_report})
-      if (line.has(id))
-        report(Severity::Warning, argument->given + " is compiled already: compile options have no effect");
+    std::vector<std::string> useless = line.compileArguments();
+    if (line.has(OPT_o))
+      useless.push_back("-o");
+    for (StringRef option : useless)
+      // A run has sizes and may keep a state, too.
+      if (!option.starts_with("--dim=") && !option.starts_with("--shape=") && option != "--own-state")
+        report(Severity::Warning,
+               argument->given + " is compiled already: " + option.split('=').first + " has no effect");
     for (auto &[name, range] : line.dims())
       if (range.lower != range.upper)
         line.fail("--dim=" + Twine(name) + ":" + Twine(range.lower) + ".." + Twine(range.upper) +

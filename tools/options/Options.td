@@ -116,6 +116,9 @@ def own_state : SimpleFlag<"own-state",
     "the library can keep what runs hand on (an attnrt_state): inputs that are outputs of the run before, by their "
     "names or --state; caches are then appended to in place. Run with such a state, filled with the inputs given",
     g_compile, everyTool>;
+defm state : Eq<"state", "IN:OUT,...",
+    "all inputs of the step, or of an entry with --own-state, that are outputs of the one before: these pairs and no "
+    "others (default: those that names tell, past_x and present_x, x and x_out, ...)", g_compile, everyTool>;
 defm generate : Eq<"generate", "HOW",
     "add an entry 'generate' that searches around a decoder step: greedy, beam:WIDTH or sample; or that decodes "
     "scores of frames: ctc-greedy or ctc-beam:WIDTH", g_search, [AttncVis]>;
@@ -139,9 +142,6 @@ defm temperature : Eq<"temperature", "T", "of sample (default 1)", g_search, [At
 defm top_k : Eq<"top-k", "K", "sample from the K most probable tokens (default 0: all)", g_search, [AttncVis]>;
 defm top_p : Eq<"top-p", "P", "sample from the tokens that together have probability P (default 1)", g_search, [AttncVis]>;
 defm sample_seed : Eq<"sample-seed", "N", "seed of sample (default 0)", g_search, [AttncVis]>;
-defm state : Eq<"state", "IN:OUT,...",
-    "inputs of the step, or of an entry with --own-state, that are outputs of the one before (default: by their names, "
-    "past_x and present_x, x and x_out, ...)", g_search, everyTool>;
 defm tokens : Eq<"tokens", "INPUT", "the input of the step that takes the last token", g_search, [AttncVis]>;
 defm logits : Eq<"logits", "OUTPUT", "the output of the step that holds scores of the next one", g_search, [AttncVis]>;
 defm coverage_penalty : Eq<"coverage-penalty", "B",

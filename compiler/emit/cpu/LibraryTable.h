@@ -31,6 +31,7 @@ struct EntryDescription {
   std::vector<Bounds> dimBounds;
   struct State {
     int32_t input, output, dim; // as attnrt_state_info
+    std::string reason;         // why it is not appended to
   };
   std::vector<State> states;
   std::optional<int64_t> maxWorkspace; // bytes, where the bounds tell

@@ -229,7 +229,9 @@ ATTNRT_API void attnrt_cancel_destroy(attnrt_cancel *cancel);
 //     attnrt_state_destroy(state);
 //
 // A new state is empty: caches have no rows, other inputs are zeros of the sizes
-// that the first run's inputs imply. It serves one call at a time, with any
+// that the first run's inputs imply, and 0 where none does and the dimension has
+// another name in the output: a cache that attnc could not append to (it says so)
+// begins without rows, too. It serves one call at a time, with any
 // session of its model; a second one meanwhile is invalid_argument. A run that
 // fails leaves it as it was.
 typedef struct attnrt_state attnrt_state;

@@ -26,12 +26,34 @@ func.func @states(%key: tensor<?x4x1x8xf32>, %past: tensor<?x4x?x8xf32>, %other:
 
 // Another op reads the input: its memory must be as the op expects.
 // CHECK-LABEL: func.func @read
+// CHECK-SAME: attn.state_reasons = ["the input is read beside its output"]
 // CHECK: attn.kv_append %{{.*}} to %{{.*}} dim 0 : tensor
 func.func @read(%row: tensor<1x8xf32>, %past: tensor<?x8xf32>) -> (tensor<?x8xf32>, tensor<8xf32>)
     attributes {attn.entry, attn.states = [array<i64: 1, 0>]} {
   %0 = tensor.concat dim(0) %past, %row : (tensor<?x8xf32>, tensor<1x8xf32>) -> tensor<?x8xf32>
   %1 = tensor.extract_slice %past[0, 0] [1, 8] [1, 1] : tensor<?x8xf32> to tensor<8xf32>
   return %0, %1 : tensor<?x8xf32>, tensor<8xf32>
+}
+
+// -----
+
+// The value is another output, too, and an earlier one: the state takes it. Sizes are computed twice.
+// CHECK-LABEL: func.func @twice
+// CHECK-NOT: attn.state_reasons
+// CHECK: %[[ALL:.*]] = attn.kv_append %{{.*}} to %{{.*}} dim 0 state 0 : tensor
+// CHECK-NOT: attn.kv_append
+// CHECK: return %[[ALL]], %[[ALL]]
+func.func @twice(%row: tensor<1x8xf32>, %past: tensor<?x8xf32>) -> (tensor<?x8xf32>, tensor<?x8xf32>)
+    attributes {attn.entry, attn.states = [array<i64: 1, 1>]} {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %n = tensor.dim %past, %c0 : tensor<?x8xf32>
+  %total = arith.addi %n, %c1 : index
+  %e = tensor.empty(%total) : tensor<?x8xf32>
+  %size = tensor.dim %past, %c0 : tensor<?x8xf32>
+  %0 = tensor.insert_slice %past into %e[0, 0] [%size, 8] [1, 1] : tensor<?x8xf32> into tensor<?x8xf32>
+  %1 = tensor.insert_slice %row into %0[%size, 0] [1, 8] [1, 1] : tensor<1x8xf32> into tensor<?x8xf32>
+  return %1, %1 : tensor<?x8xf32>, tensor<?x8xf32>
 }
 
 // -----
