@@ -15,13 +15,39 @@ static void check(attnrt_status status) {
   exit(1);
 }
 
+// The text behind "DIM=" if `argument` is about `dim`.
+static const char *sizeGiven(const char *argument, const attnrt_dim *dim) {
+  size_t length = strlen(dim->name);
+  return dim->size < 0 && length && strncmp(argument, dim->name, length) == 0 && argument[length] == '='
+             ? argument + length + 1
+             : NULL;
+}
+
+static void checkSize(const char *argument, const attnrt_entry_info *entry) {
+  const char *size = NULL;
+  for (int32_t i = 0; i < entry->num_inputs; ++i)
+    for (int32_t d = 0; d < entry->inputs[i].rank && !size; ++d)
+      size = sizeGiven(argument, &entry->inputs[i].dims[d]);
+  char *end = NULL;
+  if (size && strtoll(size, &end, 10) >= 0 && end != size && !*end)
+    return;
+  fprintf(stderr, "error: '%s' is not DIM=SIZE; open dimensions are:", argument);
+  for (int32_t i = 0; i < entry->num_inputs; ++i)
+    for (int32_t d = 0; d < entry->inputs[i].rank; ++d)
+      if (entry->inputs[i].dims[d].size < 0)
+        fprintf(stderr, " %s", entry->inputs[i].dims[d].name);
+  fprintf(stderr, "\n");
+  exit(1);
+}
+
 static int64_t sizeOf(const attnrt_dim *dim, int argc, char **argv) {
   if (dim->size >= 0)
     return dim->size;
-  size_t length = strlen(dim->name);
-  for (int i = 2; i < argc; ++i)
-    if (strncmp(argv[i], dim->name, length) == 0 && argv[i][length] == '=')
-      return strtoll(argv[i] + length + 1, NULL, 10);
+  for (int i = 2; i < argc; ++i) {
+    const char *size = sizeGiven(argv[i], dim);
+    if (size)
+      return strtoll(size, NULL, 10);
+  }
   return 8;
 }
 
@@ -61,6 +87,8 @@ int main(int argc, char **argv) {
   check(attnrt_session_create(model, NULL, &session));
   check(attnrt_model_get_info(model, &info));
   const attnrt_entry_info *entry = info->entries[0];
+  for (int i = 2; i < argc; ++i)
+    checkSize(argv[i], entry);
   printf("entry '%s', compiled by %s for %s\n", entry->name, info->compiler_version, info->target);
 
   DLManagedTensor **owned = calloc((size_t)entry->num_inputs + 1, sizeof(*owned));

@@ -4,10 +4,12 @@
 // run, and outputs in the program's own memory. Inputs are made up; the threads
 // must get the same bits.
 #include <attnrt/attnrt.h>
+#include <cctype>
 #include <cstring>
 #include <iostream>
 #include <map>
 #include <memory>
+#include <set>
 #include <stdexcept>
 #include <string>
 #include <thread>
@@ -37,6 +39,28 @@ std::vector<int64_t> shapeOf(const attnrt_tensor_info &declared, const Dims &dim
     shape.push_back(declared.dims[d].size >= 0 ? declared.dims[d].size : given != dims.end() ? given->second : 8);
   }
   return shape;
+}
+
+// "DIM=SIZE".
+std::pair<std::string, int64_t> parseSize(const std::string &text) {
+  size_t equals = text.find('='), end = 0;
+  int64_t size = -1;
+  if (equals != std::string::npos && equals + 1 < text.size() && std::isdigit(text[equals + 1]))
+    size = std::stoll(text.substr(equals + 1), &end);
+  if (size < 0 || equals + 1 + end != text.size())
+    throw std::runtime_error("'" + text + "' is not DIM=SIZE");
+  return {text.substr(0, equals), size};
+}
+
+void checkNames(const attnrt_entry_info &entry, const Dims &dims) {
+  std::set<std::string> open;
+  for (int32_t i = 0; i < entry.num_inputs; ++i)
+    for (int32_t d = 0; d < entry.inputs[i].rank; ++d)
+      if (entry.inputs[i].dims[d].size < 0)
+        open.insert(entry.inputs[i].dims[d].name);
+  for (const auto &[name, size] : dims)
+    if (!open.count(name))
+      throw std::runtime_error("the model has no open dimension '" + name + "'");
 }
 
 int64_t countOf(const DLTensor &tensor) {
@@ -104,6 +128,7 @@ void run(const char *path, const Dims &dims) {
   Model model(loaded);
   const attnrt_entry_info *entry;
   check(attnrt_model_find_entry(loaded, nullptr, &entry));
+  checkNames(*entry, dims);
 
   std::vector<Tensor> tensors;
   std::vector<const DLTensor *> inputs;
@@ -134,13 +159,8 @@ int main(int argc, char **argv) try {
   if (argc < 2)
     throw std::runtime_error("usage: serve-model MODEL.so [DIM=SIZE ...]");
   Dims dims;
-  for (int i = 2; i < argc; ++i) {
-    std::string text = argv[i];
-    size_t equals = text.find('=');
-    if (equals == std::string::npos)
-      throw std::runtime_error("'" + text + "' is not DIM=SIZE");
-    dims[text.substr(0, equals)] = std::stoll(text.substr(equals + 1));
-  }
+  for (int i = 2; i < argc; ++i)
+    dims.insert(parseSize(argv[i]));
   run(argv[1], dims);
   return 0;
 } catch (const std::exception &error) {
