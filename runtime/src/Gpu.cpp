@@ -28,8 +28,6 @@ static void describe(const attnrt_gpu_code &code, Text &text) {
 
 attnrt_status GpuModel::load(const attnrt_library &library, const char *name, const uint8_t *bytes, uint64_t size) {
   code = library.gpu;
-  if (!code->images || (code->num_kernels && !code->kernels))
-    return fail(ATTNRT_CORRUPT_FILE, "%s: the description of its GPU code is not sound", name);
   if (attnrt_status status = openCudaDriver(driver))
     return status;
   if (int result = driver->cuDeviceGet(&device, 0))

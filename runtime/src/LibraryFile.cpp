@@ -101,6 +101,10 @@ attnrt_status LibraryFile::readFooter(int64_t fileSize) {
   uint64_t size = uint64_t(fileSize);
   if (!readAt(file, &trailer, sizeof(trailer), size - sizeof(trailer)))
     return fail(ATTNRT_IO, "%s: cannot be read: %s", name(), errno ? strerror(errno) : "cut short while it was read");
+  char start[SELFMAG] = {};
+  if (memcmp(trailer.magic, ATTNRT_FOOTER_MAGIC, sizeof(trailer.magic)) != 0 &&
+      (!readAt(file, start, sizeof(start), 0) || memcmp(start, ELFMAG, SELFMAG) != 0))
+    return fail(ATTNRT_CORRUPT_FILE, "%s: no model library: it does not begin as one, nor end as one", name());
   if (memcmp(trailer.magic, ATTNRT_FOOTER_MAGIC, sizeof(trailer.magic)) != 0)
     return fail(ATTNRT_CORRUPT_FILE, "%s: no model library, or cut short: its last bytes are not a footer", name());
   if (trailer.abi_version != ATTNRT_ABI_VERSION)

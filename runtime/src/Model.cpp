@@ -20,6 +20,7 @@ attnrt_model::attnrt_model() {
 #endif
   pthread_rwlock_init(&weightsLock, &attributes);
   pthread_rwlockattr_destroy(&attributes);
+  pthread_mutex_init(&gpuLock, nullptr);
 }
 
 static void pathOfElf(const LibraryFile &file, char (&path)[64]) {
@@ -42,6 +43,7 @@ attnrt_model::~attnrt_model() {
     }
   }
   pthread_rwlock_destroy(&weightsLock);
+  pthread_mutex_destroy(&gpuLock);
 }
 
 attnrt_status attnrt_model::load(int descriptor, const char *name, const attnrt_load_options &options) {
@@ -53,13 +55,6 @@ attnrt_status attnrt_model::load(int descriptor, const char *name, const attnrt_
     return status;
   if (attnrt_status status = planEntries())
     return status;
-  if (library->gpu) {
-    gpu = make<GpuModel>();
-    if (!gpu)
-      return failMemory(sizeof(GpuModel), "a model");
-    if (attnrt_status status = gpu->load(*library, name, file.weights(), file.footer().weights_size))
-      return status;
-  }
   const attnrt_footer &footer = file.footer();
   info = {library->abi_version,
           library->num_entries,
@@ -147,6 +142,8 @@ static bool isSound(const attnrt_weight_info &weight, uint64_t weightsSize) {
 // that is wrong, so that it isn't found as a crash of the user's program.
 attnrt_status attnrt_model::checkLibrary() const {
   const char *name = file.name();
+  if (const attnrt_gpu_code *code = library->gpu; code && (!code->images || (code->num_kernels && !code->kernels)))
+    return fail(ATTNRT_CORRUPT_FILE, "%s: the description of its GPU code is not sound", name);
   if (!library->num_entries || !library->entries)
     return fail(ATTNRT_CORRUPT_FILE, "%s: has no entries", name);
   if (!library->required_cpu_features || !library->target || !library->compiler_version || !library->manifest_json)
@@ -217,6 +214,27 @@ attnrt_status attnrt_model::find(const char *name, const EntryPlan *&plan) const
   for (uint32_t i = 0; i < library->num_entries; ++i)
     names.add(i ? ", '%s'" : "'%s'", library->entries[i].name);
   return fail(ATTNRT_NOT_FOUND, "%s: no entry '%s'; there is %s", file.name(), name, names.str());
+}
+
+attnrt_status attnrt_model::openGpu() {
+  // Whoever changes a weight meanwhile would change the device's copy, too.
+  pthread_rwlock_rdlock(&weightsLock);
+  pthread_mutex_lock(&gpuLock);
+  AtExit unlock([&] {
+    pthread_mutex_unlock(&gpuLock);
+    pthread_rwlock_unlock(&weightsLock);
+  });
+  if (gpu)
+    return ATTNRT_OK;
+  GpuModel *made = make<GpuModel>();
+  if (!made)
+    return failMemory(sizeof(GpuModel), "a model");
+  attnrt_status status = made->load(*library, file.name(), file.weights(), file.footer().weights_size);
+  if (status == ATTNRT_OK)
+    gpu = made;
+  else
+    destroy(made);
+  return status;
 }
 
 attnrt_status attnrt_model::beginRun() {

@@ -27,12 +27,13 @@ struct attnrt_model {
   attn::rt::LibraryFile file;
   void *code = nullptr; // from dlopen
   const attnrt_library *library = nullptr;
-  attn::rt::GpuModel *gpu = nullptr; // owned; null: the code runs on the CPU
+  attn::rt::GpuModel *gpu = nullptr; // owned; the first session of a library with GPU code makes it
   attnrt_model_info info = {};
   attn::rt::Array<attn::rt::EntryPlan> entries;
   attn::rt::Array<const attnrt_entry_info *> entryInfos;
   // Runs hold it shared, whoever changes weights alone.
   pthread_rwlock_t weightsLock;
+  pthread_mutex_t gpuLock;
 
   attnrt_model();
   ~attnrt_model();
@@ -40,6 +41,9 @@ struct attnrt_model {
 
   attnrt_status load(int descriptor, const char *name, const attnrt_load_options &options);
   attnrt_status find(const char *name, const attn::rt::EntryPlan *&plan) const;
+
+  /// Makes `gpu`, if nobody has. A model can be looked at without a GPU.
+  attnrt_status openGpu();
 
   /// Between the two the weights don't change. beginRun fails if the file did.
   attnrt_status beginRun();

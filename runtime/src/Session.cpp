@@ -32,8 +32,10 @@ attnrt_status attnrt_session::initialize(const attnrt_session_options &options) 
       !inputViews.allocate(uint64_t(numInputs)) || !allInputs.allocate(uint64_t(numInputs)) ||
       !outputs.allocate(uint64_t(numOutputs)) || !inputStaging || !outputStaging)
     return failMemory(sizeof(attnrt_session), "a session");
-  if (!model->gpu)
+  if (!model->library->gpu)
     return ATTNRT_OK;
+  if (attnrt_status status = model->openGpu())
+    return status;
   gpu = make<GpuSession>(*model->gpu);
   return gpu ? gpu->initialize(numInputs, numOutputs) : failMemory(sizeof(GpuSession), "a session");
 }

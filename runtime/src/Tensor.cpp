@@ -102,7 +102,11 @@ attnrt_status attn::rt::checkTensor(const DLTensor *tensor, const char *what, co
   if (tensor->device.device_type != kDLCPU && tensor->device.device_type != kDLCUDAHost && !onDevice)
     return fail(ATTNRT_INVALID_ARGUMENT, "%s '%s' is on DLPack device type %d, not on the CPU (%d)", what, name,
                 int(tensor->device.device_type), int(kDLCPU));
-  if (dtypeOf(tensor->dtype) != declared.dtype)
+  // Other tensors than of one of our dtypes have no name: their DLPack type says more.
+  if (int32_t dtype = dtypeOf(tensor->dtype); dtype != declared.dtype && attnrt_dtype_size(dtype))
+    return fail(ATTNRT_INVALID_ARGUMENT, "%s '%s' is of type %s, not %s", what, name, attnrt_dtype_name(dtype),
+                attnrt_dtype_name(declared.dtype));
+  else if (dtype != declared.dtype)
     return fail(ATTNRT_INVALID_ARGUMENT, "%s '%s' is of type %s (DLPack code %u, %u bits, %u lanes), not %s", what,
                 name, attnrt_dtype_name(dtypeOf(tensor->dtype)), tensor->dtype.code, tensor->dtype.bits,
                 tensor->dtype.lanes, attnrt_dtype_name(declared.dtype));

@@ -102,7 +102,10 @@ static attnrt_status checkPlaces(const attnrt_model &model, const char *name, co
     if (attnrt_status status = checkTensor(value, "weight", declared, 0, view))
       return status;
   }
-  return found ? ATTNRT_OK : fail(ATTNRT_NOT_FOUND, "%s: no weight '%s'", model.file.name(), name);
+  return found
+             ? ATTNRT_OK
+             : fail(ATTNRT_NOT_FOUND, "%s: no weight '%s' in its table (a bias or a small tensor is part of the code)",
+                    model.file.name(), name);
 }
 
 // Calls `function` for each place with bytes until one returns false.

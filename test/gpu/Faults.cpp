@@ -112,7 +112,10 @@ int main(int argc, char **argv) {
   attnrt_model *model = nullptr;
   auto refuses = [&](const char *what, const char *settings, attnrt_status wanted, const char *text) {
     configure(settings);
-    expectFailure(what, attnrt_model_load(gpu, nullptr, &model), wanted, text);
+    attnrt_session *none = nullptr;
+    expect(attnrt_model_load(gpu, nullptr, &model) == ATTNRT_OK, "a library can be looked at without a GPU");
+    expectFailure(what, attnrt_session_create(model, nullptr, &none), wanted, text);
+    attnrt_model_release(model);
     expectWorks(cpu, "a CPU library after a fault");
   };
   refuses("no device", "init=100", ATTNRT_DEVICE, "CUDA_ERROR_NO_DEVICE");

@@ -165,7 +165,9 @@ ATTNRT_API attnrt_status attnrt_model_find_entry(const attnrt_model *model, cons
 // compiled code wants it; the model then has a private copy of the touched pages.
 // Waits until the model's running runs have ended; later ones see the new value.
 //
-//   not_found         no weight of this name
+//   not_found         no weight of this name in attnrt_model_info.weights: the model
+//                     has none, or it is part of the code, as biases, norms and
+//                     small tensors are
 //   invalid_argument  another dtype or shape
 //   unsupported       the weight was folded into others when the model was
 //                     compiled ("derived"), or an equal one shares its bytes, so
