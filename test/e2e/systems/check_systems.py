@@ -2,6 +2,7 @@
 """Compiles the systems of the literature from their graphs and compares each run with NumPy.
 
     check_systems.py [--tools=build/bin] [--twins=test/e2e/models] [--no-twins] [--list] [NAME...]
+    check_systems.py --write=DIR [NAME...]      only writes graphs and weights to DIR, to be compiled by hand
 
 NAME.json beside this file is a graph; its part in systems_*.py says its weights,
 its cases and, in float64 from the formulas, what comes out. Weights are drawn
@@ -80,11 +81,17 @@ def compare(label, got, want, rtol=2e-4, atol=2e-5):
                 yield f"{label}, {name}: {over.sum()} of {over.size} elements differ, at most by {np.nanmax(error):.2e}"
 
 
-def check(system, args, folder):
+def write(system, folder):
+    """The graph and its weights, side by side."""
     graph = folder / f"{system.name}.json"
     shutil.copy(HERE / graph.name, graph)
     weights = draw(system)
     save_file(weights, folder / f"{system.name}.safetensors")
+    return graph, weights
+
+
+def check(system, args, folder):
+    graph, weights = write(system, folder)
     library = Library(folder, args.tools, graph)
     problems = []
     if library.fused != system.attentions:
@@ -122,6 +129,7 @@ def main():
     parser.add_argument("--twins", type=pathlib.Path, default=HERE.parent / "models")
     parser.add_argument("--no-twins", action="store_true")
     parser.add_argument("--list", action="store_true")
+    parser.add_argument("--write", type=pathlib.Path, metavar="DIR")
     args = parser.parse_args()
     if args.no_twins:
         twins.TWINS.clear()
@@ -130,6 +138,11 @@ def main():
         return 0
     failed = 0
     names = args.names or list(registry.SYSTEMS)
+    for name in names if args.write else []:
+        args.write.mkdir(parents=True, exist_ok=True)
+        write(registry.SYSTEMS[name], args.write)
+    if args.write:
+        return 0
     for name in names:
         with tempfile.TemporaryDirectory() as folder:
             try:
