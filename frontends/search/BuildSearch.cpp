@@ -282,6 +282,9 @@ private:
       Value given = addInput(RankedTensorType::get({}, b.getI64Type()), describe("max_length", "int64", {}));
       Value number = tensor::ExtractOp::create(b, loc, given, ValueRange());
       length = arith::IndexCastOp::create(b, loc, b.getIndexType(), number);
+      Value some =
+          arith::CmpIOp::create(b, loc, arith::CmpIPredicate::sge, length, arith::ConstantIndexOp::create(b, loc, 1));
+      RequireOp::create(b, loc, some, "search: input 'max_length' is {0}, which is less than 1", length);
       return success();
     }
     int64_t fixed = 0;

@@ -432,6 +432,7 @@ func.func @{symbol}(%lengths: memref<?x{N}xi64>, %flags: memref<?x2xi64>, %resul
   %c1 = arith.constant 1 : index
   %c2 = arith.constant 2 : index
   %i0 = arith.constant 0 : i64
+  %i1 = arith.constant 1 : i64
   %best = arith.constant {N} : index
   %items = memref.dim %lengths, %c0 : memref<?x{N}xi64>
   %longest, %bad, %wrong = scf.for %b = %c0 to %items step %c1
@@ -443,8 +444,14 @@ func.func @{symbol}(%lengths: memref<?x{N}xi64>, %flags: memref<?x2xi64>, %resul
     }
     %f0 = memref.load %flags[%b, %c0] : memref<?x2xi64>
     %f1 = memref.load %flags[%b, %c1] : memref<?x2xi64>
-    %x2 = arith.addi %x, %f0 : i64
-    %y2 = arith.addi %y, %f1 : i64
+    %item = arith.index_cast %b : index to i64
+    %number = arith.addi %item, %i1 : i64
+    %has0 = arith.muli %f0, %number : i64
+    %has1 = arith.muli %f1, %number : i64
+    %none0 = arith.cmpi eq, %x, %i0 : i64
+    %none1 = arith.cmpi eq, %y, %i0 : i64
+    %x2 = arith.select %none0, %has0, %x : i64
+    %y2 = arith.select %none1, %has1, %y : i64
     scf.yield %n, %x2, %y2 : i64, i64, i64
   }
   memref.store %longest, %result[%c0] : memref<3xi64>

@@ -35,7 +35,7 @@ mlir::func::FuncOp buildSearchSample(mlir::OpBuilder &b, llvm::StringRef symbol,
 /// what it adds to the score of a row that ends: f32 [rows]) ->
 /// (the four in the middle anew, parents i64 [rows], next tokens i64 [rows], flags i64 [2]).
 /// Of a complete hypothesis: its length, the row it was in and its last token.
-/// Flags: whether a row goes on; the number of rows whose scores are no numbers.
+/// Flags: whether a row goes on; 1 + the first item with scores that are no numbers, or 0.
 mlir::func::FuncOp buildSearchBeam(mlir::OpBuilder &b, llvm::StringRef symbol, const SearchKernelSpec &spec);
 
 /// The same signature for a width of 1 that keeps what is best.
@@ -61,7 +61,7 @@ struct CtcKernelSpec {
 /// width, 3]); no two of them of one type, since nobody reads them and they would become one buffer.
 mlir::func::FuncOp buildCtc(mlir::OpBuilder &b, llvm::StringRef symbol, const CtcKernelSpec &spec);
 
-/// (lengths, flags) -> (i64 [3]): the longest, then how many items have each flag.
+/// (lengths, flags) -> (i64 [3]): the longest, then for each flag 1 + the first item that has it, or 0.
 mlir::func::FuncOp buildCtcLength(mlir::OpBuilder &b, llvm::StringRef symbol, int64_t best);
 
 } // namespace attn

@@ -38,7 +38,10 @@ static const char kGreedy[] = R"mlir(
     %bad = arith.andi %isBad, %isOpen : i1
     scf.if %bad {
       %n = memref.load %flags[%c1] : memref<2xi64>
-      %m = arith.addi %n, %i1 : i64
+      %isFirst = arith.cmpi eq, %n, %i0 : i64
+      %at = arith.index_cast %r : index to i64
+      %number = arith.addi %at, %i1 : i64
+      %m = arith.select %isFirst, %number, %n : i64
       memref.store %m, %flags[%c1] : memref<2xi64>
     }
     %old = memref.load %live[%r, %c0] : memref<?x1xf32>
@@ -113,7 +116,10 @@ static const char kBeam[] = R"mlir(
       %bad = arith.andi %isBad, %counts : i1
       scf.if %bad {
         %n = memref.load %flags[%c1] : memref<2xi64>
-        %m = arith.addi %n, %i1 : i64
+        %isFirst = arith.cmpi eq, %n, %i0 : i64
+        %item = arith.index_cast %b : index to i64
+        %number = arith.addi %item, %i1 : i64
+        %m = arith.select %isFirst, %number, %n : i64
         memref.store %m, %flags[%c1] : memref<2xi64>
       }
       scf.yield %sum : i64

@@ -66,10 +66,14 @@ LogicalResult attn::lowerCtcSearch(CtcSearchOp op, KernelTable &kernels) {
     Value value = tensor::ExtractOp::create(b, loc, counted.getOutputs()[0], index(place));
     return arith::IndexCastOp::create(b, loc, b.getIndexType(), value).getResult();
   };
-  require(arith::CmpIPredicate::eq, number(2), index(0),
-          "ctc search: {0} items have less than 0 frames, or more than their scores");
-  require(arith::CmpIPredicate::eq, number(1), index(0),
-          "ctc search: {0} items have a frame with a NaN or +inf, or nothing but -inf");
+  auto requireNone = [&](Value first, const Twine &message) {
+    Value none = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::eq, first, index(0));
+    Value item = arith::SubIOp::create(b, loc, first, index(1));
+    RequireOp::create(b, loc, none, b.getStringAttr(message), ValueRange{item, time});
+  };
+  requireNone(number(2),
+              "ctc search: the number of frames of item {0} is less than 0, or more than the {1} of its scores");
+  requireNone(number(1), "ctc search: item {0} has a frame with a NaN or +inf, or nothing but -inf");
 
   OpFoldResult zero = b.getIndexAttr(0), one = b.getIndexAttr(1), best = b.getIndexAttr(spec.best);
   bool isBeam = spec.width;

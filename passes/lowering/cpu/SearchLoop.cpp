@@ -444,8 +444,11 @@ SmallVector<Value> SearchLoop::choose(Value scores, ValueRange hypotheses, Value
            });
   Value bad = tensor::ExtractOp::create(b, loc, chosen[6], index(1));
   Value good = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::eq, bad, integer(0));
-  RequireOp::create(b, loc, good, "search: in step {0} the scores of a row have a NaN or +inf, or nothing but -inf",
-                    ValueRange{number});
+  Value item = arith::IndexCastOp::create(b, loc, b.getIndexType(), arith::SubIOp::create(b, loc, bad, integer(1)));
+  RequireOp::create(b, loc, good,
+                    "search: in step {0} the scores of item {1} have a NaN or +inf, or nothing but -inf; a mask that "
+                    "hides all of an item makes NaN",
+                    ValueRange{number, item});
   Value goes = tensor::ExtractOp::create(b, loc, chosen[6], index(0));
   chosen[6] = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::ne, goes, integer(0));
   return chosen;

@@ -7,8 +7,8 @@
 // CHECK: attn.require {{.*}} "ctc search: the scores have {0} labels, the blank is {1}"
 // CHECK: attn.kernel @ctc_greedy_b1_3
 // CHECK: attn.kernel @ctc_length_b1
-// CHECK: attn.require {{.*}} "ctc search: {0} items have less than 0 frames, or more than their scores"
-// CHECK: attn.require {{.*}} "ctc search: {0} items have a frame with a NaN or +inf, or nothing but -inf"
+// CHECK: attn.require {{.*}} "ctc search: the number of frames of item {0} is less than 0, or more than the {1} of its scores"
+// CHECK: attn.require {{.*}} "ctc search: item {0} has a frame with a NaN or +inf, or nothing but -inf"
 // CHECK: tensor.extract_slice {{.*}} : tensor<?x1x?xi64> to tensor<?x?xi64>
 func.func @greedy(%x: tensor<?x?x9xf32>, %n: tensor<?xi64>) -> tensor<?x?xi64> {
   %a, %b, %c = attn.ctc_search %x frames %n {blank = 3 : i64}
