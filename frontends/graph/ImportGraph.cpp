@@ -182,11 +182,11 @@ static std::optional<std::string> readText(onnx::Reporter &reporter) {
   // A fifo must not make the open wait.
   int fd = ::open(reporter.getPath().str().c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
   if (fd < 0)
-    return reporter.invalid() << "cannot be opened: " << strerror(errno), std::nullopt;
+    return reporter.request() << "cannot be opened: " << strerror(errno), std::nullopt;
   llvm::scope_exit closeFile([&] { ::close(fd); });
   struct stat info;
   if (fstat(fd, &info) != 0 || !S_ISREG(info.st_mode))
-    return reporter.invalid() << (S_ISDIR(info.st_mode) ? "is a folder, not a file" : "is not a regular file"),
+    return reporter.request() << (S_ISDIR(info.st_mode) ? "is a folder, not a file" : "is not a regular file"),
            std::nullopt;
   if (uint64_t(info.st_size) > kMaxJsonBytes)
     return reporter.invalid() << "has " << int64_t(info.st_size) << " bytes, the limit is " << kMaxJsonBytes,

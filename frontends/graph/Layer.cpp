@@ -328,15 +328,15 @@ int64_t Layer::constantDim(const Tensor &t, int64_t i, StringRef what) {
 std::string Layer::shapeText(const Tensor &t) const {
   std::string text;
   for (const Expr &size : t.shape)
-    text += (text.empty() ? "" : "x") + graph.operators.state.symbols.print(size);
-  return text.empty() ? "scalar" : text;
+    text += (text.empty() ? "" : ", ") + graph.operators.state.symbols.print(size);
+  return "[" + text + "]";
 }
 
 bool Layer::expectRank(const Tensor &t, int64_t least, int64_t most, StringRef what) {
   if (hasFailed || (t.rank() >= least && t.rank() <= most))
     return !hasFailed;
   InFlightDiagnostic diagnostic = error();
-  diagnostic << what << " has " << t.rank() << " dimensions (" << shapeText(t) << "), expected " << least;
+  diagnostic << what << " has " << t.rank() << " dimensions " << shapeText(t) << ", expected " << least;
   if (most != least)
     diagnostic << (most == int64_t(onnx::kMaxRank) ? std::string(" or more") : " to " + std::to_string(most));
   return false;

@@ -97,6 +97,13 @@ bool Checker::checkObject(const Json &value, const Json &schema, const Json *lay
     if (schema.find("propertyNames") && !matchesFormat(member.key, "name"))
       return fail(member.at, notAName(member.key), layer);
     if (const Json *known = properties ? properties->find(member.key) : nullptr) {
+      // The version of the format.
+      if (const Json *only = known->find("const");
+          only && only->is(Json::Integer) && member.value.is(Json::Integer) && member.value.integer != only->integer)
+        return fail(member.value.at,
+                    "'" + member.key + "' is " + llvm::Twine(member.value.integer) + ", and " +
+                        llvm::Twine(only->integer) + " is the only version known",
+                    layer);
       if (!check(member.value, *known, layer))
         return false;
       continue;

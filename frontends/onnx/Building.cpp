@@ -1,3 +1,4 @@
+#include "dialects/attn/NodeLocation.h"
 #include "frontends/onnx/Limits.h"
 #include "frontends/onnx/State.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -65,10 +66,20 @@ static std::string substitute(StringRef message, ArrayRef<std::string> values) {
   std::string text = message.str();
   for (auto [n, value] : llvm::enumerate(values)) {
     std::string place = "{" + std::to_string(n) + "}";
-    for (size_t at; (at = text.find(place)) != std::string::npos;)
+    for (size_t at = 0; (at = text.find(place, at)) != std::string::npos; at += value.size())
       text.replace(at, place.size(), value);
   }
   return text;
+}
+
+/// The message with what sizes are made of: "{0} ('sequence')".
+static std::string nameSizes(const Symbols &symbols, StringRef message, ArrayRef<Expr> sizes) {
+  std::vector<std::string> places;
+  for (auto [n, size] : llvm::enumerate(sizes)) {
+    std::string name = size.constant() ? "" : symbols.outputName(size);
+    places.push_back("{" + std::to_string(n) + "}" + (name.empty() ? "" : " ('" + printableName(name) + "')"));
+  }
+  return substitute(message, places);
 }
 
 /// Whether `a` is computed from what the run reads, and may have wrapped.
@@ -93,7 +104,7 @@ static void requireCompare(Node &node, arith::CmpIPredicate predicate, const Exp
         arith::CmpFOp::create(builder, loc, arith::CmpFPredicate::OLE, symbols.estimate(builder, loc, a), above);
     holds = arith::AndIOp::create(builder, loc, holds, near);
   }
-  emitRequire(node, holds, message, {x, y});
+  emitRequire(node, holds, nameSizes(symbols, message, {a, b}), {x, y});
 }
 
 LogicalResult Node::requireEqual(const Expr &a, const Expr &b, StringRef message) {

@@ -32,6 +32,7 @@ struct ImportOptions {
 
 enum class ImportStatus {
   Ok,
+  Request,     ///< exit status 1: there is no such file, or it lacks what `options` name
   Unsupported, ///< exit status 2: one diagnostic lists every unsupported operator
   Invalid      ///< exit status 3: the file breaks a rule or a limit
 };

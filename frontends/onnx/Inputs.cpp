@@ -68,7 +68,7 @@ bool InputReader::applyShape(InputSpec &spec, llvm::ArrayRef<int64_t> shape, boo
   if (spec.dims.empty() && llvm::all_of(shape, [](int64_t size) { return size == 1; }))
     return true; // a scalar, as the runtime takes one
   if (shape.size() != spec.dims.size()) {
-    reporter.invalid() << input(spec) << "has " << spec.dims.size() << " dimensions, but --shape gives "
+    reporter.request() << input(spec) << "has " << spec.dims.size() << " dimensions, but --shape gives "
                        << shape.size();
     return false;
   }
@@ -77,7 +77,7 @@ bool InputReader::applyShape(InputSpec &spec, llvm::ArrayRef<int64_t> shape, boo
     if (size < 0) // as the model has it
       continue;
     if (dim.size && *dim.size != size) {
-      reporter.invalid() << input(spec) << "has size " << *dim.size << " in dimension " << n << ", but --shape gives "
+      reporter.request() << input(spec) << "has size " << *dim.size << " in dimension " << n << ", but --shape gives "
                          << size;
       return false;
     }
@@ -86,7 +86,7 @@ bool InputReader::applyShape(InputSpec &spec, llvm::ArrayRef<int64_t> shape, boo
       continue;
     auto [it, fresh] = constants.try_emplace(dim.name, size);
     if (!fresh && it->second != size) {
-      reporter.invalid() << "dimension '" << printableName(dim.name) << "' is given two sizes, " << it->second
+      reporter.request() << "dimension '" << printableName(dim.name) << "' is given two sizes, " << it->second
                          << " and " << size;
       return false;
     }
@@ -155,13 +155,13 @@ bool InputReader::checkRanges(const std::vector<InputSpec> &specs) {
           continue;
         known = true;
         if (dim.size && (*dim.size < range.first || *dim.size > range.second)) {
-          reporter.invalid() << "dimension '" << printableName(name) << "' has size " << *dim.size
+          reporter.request() << "dimension '" << printableName(name) << "' has size " << *dim.size
                              << ", but --dim bounds it to " << range.first << ".." << range.second;
           return false;
         }
       }
     if (!known && !options.isOneOfSeveral) {
-      reporter.invalid() << "has no dimension '" << printableName(name) << "', which --dim bounds to " << range.first
+      reporter.request() << "has no dimension '" << printableName(name) << "', which --dim bounds to " << range.first
                          << ".." << range.second << otherDims(specs);
       return false;
     }
@@ -178,15 +178,15 @@ bool InputReader::applyDims(std::vector<InputSpec> &specs) {
       continue;
     if (!known || size < 0) {
       if (!known)
-        reporter.invalid() << "has no dimension '" << printableName(name) << "', which --dim sets to " << size
+        reporter.request() << "has no dimension '" << printableName(name) << "', which --dim sets to " << size
                            << otherDims(specs);
       else
-        reporter.invalid() << "--dim gives dimension '" << printableName(name) << "' the size " << size;
+        reporter.request() << "--dim gives dimension '" << printableName(name) << "' the size " << size;
       return false;
     }
     auto [it, fresh] = constants.try_emplace(name, size);
     if (!fresh && it->second != size) {
-      reporter.invalid() << "dimension '" << printableName(name) << "' is given two sizes, " << it->second << " and "
+      reporter.request() << "dimension '" << printableName(name) << "' is given two sizes, " << it->second << " and "
                          << size;
       return false;
     }
@@ -221,7 +221,7 @@ std::optional<std::vector<InputSpec>> attn::onnx::readInputs(const Graph &graph,
   for (const auto &[name, shape] : options.shapes)
     if (!options.isOneOfSeveral &&
         llvm::none_of(specs, [&, name = name](const InputSpec &spec) { return spec.name == name; })) {
-      reporter.invalid() << "has no input '" << printableName(name) << "', to which --shape gives " << shapeText(shape);
+      reporter.request() << "has no input '" << printableName(name) << "', to which --shape gives " << shapeText(shape);
       return std::nullopt;
     }
   if (!reader.applyDims(specs) || !reader.checkRanges(specs))

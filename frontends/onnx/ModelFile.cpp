@@ -30,6 +30,11 @@ mlir::InFlightDiagnostic Reporter::invalid(mlir::Location loc) {
   return mlir::emitError(loc);
 }
 
+mlir::InFlightDiagnostic Reporter::request() {
+  status = ImportStatus::Request;
+  return mlir::emitError(fileLoc());
+}
+
 mlir::InFlightDiagnostic Reporter::unsupported(mlir::Location loc) {
   if (status == ImportStatus::Ok)
     status = ImportStatus::Unsupported;
@@ -39,6 +44,20 @@ mlir::InFlightDiagnostic Reporter::unsupported(mlir::Location loc) {
 //===----------------------------------------------------------------------===//
 // Reading
 //===----------------------------------------------------------------------===//
+
+/// What a file that does not parse is, where its start tells; else "".
+static std::string describeOther(int fd) {
+  char bytes[256];
+  ssize_t count = pread(fd, bytes, sizeof(bytes), 0);
+  llvm::StringRef start(bytes, count > 0 ? size_t(count) : 0);
+  if (start.starts_with("\x7f"
+                        "ELF"))
+    return "compiled code; attn-run runs a model library";
+  if (start.starts_with("\x93NUMPY"))
+    return "a NumPy array";
+  bool isText = llvm::all_of(start, [](char c) { return llvm::isPrint(c) || llvm::isSpace(c); });
+  return isText && !start.empty() ? "text" : "";
+}
 
 static std::unique_ptr<proto::ModelProto> parse(int fd, int64_t size, Reporter &reporter) {
   // protobuf would write what it thinks of the file to stderr.
@@ -55,8 +74,12 @@ static std::unique_ptr<proto::ModelProto> parse(int fd, int64_t size, Reporter &
     return nullptr;
   }
   if (!parsed) {
-    reporter.invalid() << "is not an ONNX model, or is cut off or damaged: parsing stopped at byte "
-                       << stream.CurrentPosition() << " of " << size;
+    std::string what = describeOther(fd);
+    mlir::InFlightDiagnostic diagnostic = reporter.invalid();
+    diagnostic << "is not an ONNX model, " << (what.empty() ? "or is cut off or damaged" : "but " + what);
+    // Where the parser gave up says nothing if it read all.
+    if (what.empty() && stream.CurrentPosition() < size)
+      diagnostic << ": parsing stopped at byte " << stream.CurrentPosition() << " of " << size;
     return nullptr;
   }
   return model;
@@ -96,13 +119,13 @@ std::unique_ptr<proto::ModelProto> attn::onnx::readModelFile(Reporter &reporter)
   // A fifo must not make the open wait.
   int fd = open(reporter.getPath().str().c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
   if (fd < 0) {
-    reporter.invalid() << "cannot be opened: " << strerror(errno);
+    reporter.request() << "cannot be opened: " << strerror(errno);
     return nullptr;
   }
   llvm::scope_exit closeFile([&] { ::close(fd); });
   struct stat info;
   if (fstat(fd, &info) != 0 || !S_ISREG(info.st_mode)) {
-    reporter.invalid() << (S_ISDIR(info.st_mode) ? "is a folder, not a file" : "is not a regular file");
+    reporter.request() << (S_ISDIR(info.st_mode) ? "is a folder, not a file" : "is not a regular file");
     return nullptr;
   }
   if (info.st_size == 0) {

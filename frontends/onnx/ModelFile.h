@@ -23,6 +23,8 @@ public:
   /// The file breaks a rule or a limit.
   mlir::InFlightDiagnostic invalid(mlir::Location loc);
   mlir::InFlightDiagnostic invalid() { return invalid(fileLoc()); }
+  /// What the caller asks for does not fit the file, or there is no such file.
+  mlir::InFlightDiagnostic request();
   /// Legal, but not implemented.
   mlir::InFlightDiagnostic unsupported(mlir::Location loc);
   mlir::InFlightDiagnostic unsupported() { return unsupported(fileLoc()); }

@@ -65,7 +65,7 @@ graph("escape", 3, "the string holds a control character or an unknown escape", 
 graph("open_string", 3, "the string has no end", text='{"name": "a\n"}', at=":1:10")
 # --- schema
 graph("no_format", 3, "needs the key 'format'", lambda g: g.pop("format"))
-graph("version", 3, "expected 1", lambda g: g.update(format=2))
+graph("version", 3, "'format' is 2, and 1 is the only version known", lambda g: g.update(format=2))
 graph("unknown_key", 3, "unknown key 'inptu', did you mean 'input'?", layer(inptu="x"), at=":22:4")
 graph("unknown_layer", 3, "'liner' is none of linear", layer(layer="liner"))
 graph("kind", 3, "layer 'y' (linear): expected a string, found an integer", layer(input=1))
@@ -102,7 +102,7 @@ graph("no_output", 3, "there is no value 'z' here", lambda g: g.update(outputs=[
 graph("output_twice", 3, "output 'y' is listed twice", lambda g: g.update(outputs=["y", "y"]))
 graph("units", 3, "weight 'y.weight' has shape 3x4, expected 5x4", layer(units=5))
 graph("no_weight", 3, "the file of weights has no tensor 'z.weight', did you mean 'y.weight'?", layer(name="z"))
-graph("rank", 3, "its input has 3 dimensions (batchxtimex4), expected 2", layers({"layer": "lstm_cell", "name": "y", "input": "x", "state": "x", "cell": "x"}))
+graph("rank", 3, "its input has 3 dimensions [batch, time, 4], expected 2", layers({"layer": "lstm_cell", "name": "y", "input": "x", "state": "x", "cell": "x"}))
 graph("axis", 3, "axis 3 is outside [-3, 3)", layers({"layer": "softmax", "name": "y", "input": "x", "axis": 3}))
 graph("axes_twice", 3, "names axis 1 twice", layers({"layer": "transpose", "name": "y", "input": "x", "order": [0, 1, -2]}))
 graph("step_zero", 3, "a step of 0 goes nowhere", layers({"layer": "slice", "name": "y", "input": "x", "step": 0}))

@@ -67,7 +67,7 @@ void compile(const std::string &model, const std::string &library, Answer &answe
   WeightStore weights;
   onnx::ImportStatus status = onnx::importOnnx(&context, model, {}, module, weights);
   if (status != onnx::ImportStatus::Ok) {
-    answer.code = status == onnx::ImportStatus::Unsupported ? 2 : 3;
+    answer.code = status == onnx::ImportStatus::Unsupported ? 2 : status == onnx::ImportStatus::Request ? 1 : 3;
     return;
   }
   if (succeeded(compileModule(std::move(module), weights, {}, library, &answer.report)))

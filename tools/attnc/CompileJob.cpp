@@ -26,6 +26,8 @@ int importModel(StringRef path, const onnx::ImportOptions &options, MLIRContext 
   switch (importFile(&context, path, options, module, weights)) {
   case onnx::ImportStatus::Ok:
     return ExitSuccess;
+  case onnx::ImportStatus::Request:
+    return ExitUsage;
   case onnx::ImportStatus::Unsupported:
     return ExitUnsupported;
   case onnx::ImportStatus::Invalid:

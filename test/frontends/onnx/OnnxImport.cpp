@@ -59,7 +59,7 @@ int main(int argc, char **argv) {
   OwningOpRef<ModuleOp> module;
   onnx::ImportStatus status = onnx::importOnnx(&context, path, options, module, weights);
   if (status != onnx::ImportStatus::Ok)
-    return status == onnx::ImportStatus::Unsupported ? 2 : 3;
+    return status == onnx::ImportStatus::Unsupported ? 2 : status == onnx::ImportStatus::Request ? 1 : 3;
   bool valid = succeeded(verify(*module));
   if (!quiet)
     module->print(llvm::outs(), OpPrintingFlags().enableDebugInfo(locations, /*prettyForm=*/true));
