@@ -313,8 +313,18 @@ private:
     return llvm::any_of(op->getUsers(), [&](Operation *user) { return isLive(user, seen); });
   }
 
-  void add(Location softmax, bool fused, StringRef kind, Normalizer normalizer, StringRef mask, StringRef reason,
-           StringRef reasonNode) {
+  /// The name of the entry that `region` is in, if there are several.
+  StringRef entryOf(Region *region) {
+    auto isEntry = [](FunctionOpInterface function) { return function->hasAttr(AttnDialect::kEntryAttr); };
+    auto function = region ? region->getParentOfType<FunctionOpInterface>() : FunctionOpInterface();
+    if (!function || llvm::count_if(getOperation().getOps<FunctionOpInterface>(), isEntry) < 2)
+      return "";
+    auto name = function->getAttrOfType<StringAttr>(AttnDialect::kEntryAttr);
+    return name ? name.getValue() : "";
+  }
+
+  void add(Location softmax, Region *region, bool fused, StringRef kind, Normalizer normalizer, StringRef mask,
+           StringRef reason, StringRef reasonNode) {
     Builder b(&getContext());
     NamedAttrList list({
         b.getNamedAttr("node", b.getStringAttr(nodeName(softmax))),
@@ -324,6 +334,8 @@ private:
         b.getNamedAttr("reason", b.getStringAttr(reason)),
         b.getNamedAttr("reason_node", b.getStringAttr(reasonNode)),
     });
+    if (StringRef entry = entryOf(region); !entry.empty())
+      list.set("entry", b.getStringAttr(entry));
     if (normalizer != Normalizer::softmax)
       list.set("normalizer", b.getStringAttr(stringifyNormalizer(normalizer)));
     verdicts.push_back(list.getDictionary(&getContext()));
@@ -331,14 +343,16 @@ private:
 
   void addFused(AttentionOp op, Location softmax, const Miss &note) {
     std::string mask = nameMask(op);
-    add(softmax, true, stringifyScoreKind(op.getKind()), op.getNormalizer(), mask, note.reason,
+    add(softmax, op->getParentRegion(), true, stringifyScoreKind(op.getKind()), op.getNormalizer(), mask, note.reason,
         note.reason.empty() ? "" : nodeName(note.location));
     remark::passed(softmax, remark::RemarkOpts::name("Attention").category("attn-recognize-attention"))
         << "fused into one attention, mask: " << mask;
   }
 
   void addMissed(const Normalization &softmax, StringRef kind, const Miss &miss) {
-    add(softmax.location, false, kind, softmax.kind, "", miss.reason, nodeName(miss.location));
+    Value result = softmax.result;
+    add(softmax.location, result.getParentRegion(), false, kind, softmax.kind, "", miss.reason,
+        nodeName(miss.location));
     remark::missed(softmax.location, remark::RemarkOpts::name("Attention").category("attn-recognize-attention"))
         << "not fused: " << miss.reason;
   }

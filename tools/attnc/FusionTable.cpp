@@ -33,11 +33,15 @@ Row readRow(const json::Object &fields) {
   Row row = {text(fields, "node"), text(fields, "verdict"), text(fields, "kind"), text(fields, "mask"), {}};
   if (row.node.empty())
     row.node = "(unnamed)";
+  if (std::string entry = text(fields, "entry"); !entry.empty())
+    row.node = entry + ": " + row.node;
   if (row.verdict != "fused") // what it is not says the verdict already
     row.kind.clear();
   if (std::string reason = text(fields, "reason"); !reason.empty()) {
     std::string node = text(fields, "reason_node");
-    row.notes.push_back(reason + (node.empty() || node == row.node ? "" : ", at " + node));
+    if (StringRef(reason).starts_with(row.verdict + ": ")) // as the verdict says
+      reason = reason.substr(row.verdict.size() + 2);
+    row.notes.push_back(reason + (node.empty() || node == text(fields, "node") ? "" : ", at " + node));
   }
   for (StringRef key : {"absorbed", "assumes", "copies"})
     if (std::string list = joined(fields, key); !list.empty())

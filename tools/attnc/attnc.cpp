@@ -70,7 +70,7 @@ void checkCpu(CommandLine &line, StringRef cpu) {
   if (cpu == "native" || is_contained(known, cpu))
     return;
   StringRef nearest;
-  unsigned best = 3;
+  unsigned best = std::min<size_t>(3, cpu.size() / 3);
   for (StringRef name : known)
     if (unsigned distance = cpu.edit_distance(name, /*AllowReplacements=*/true, best); distance <= best) {
       best = distance;
@@ -358,7 +358,8 @@ int finish(const Request &request, StagedOutput &staged, const Summary &summary,
   }
   if (summary.fused < request.requireFused) {
     reportError(request.job.input + ": " + Twine(summary.fused) + " of " + Twine(summary.softmaxes) +
-                " softmaxes became a fused attention, --require-fused asks for " + Twine(request.requireFused));
+                (summary.softmaxes == 1 ? " softmax" : " softmaxes") +
+                " became a fused attention, --require-fused asks for " + Twine(request.requireFused));
     reportNote("--fusion-report=- says why the others did not");
     return ExitUnsupported;
   }
