@@ -192,7 +192,7 @@ int main(int argc, char **argv) {
   }
   if (!measure(model, inputs, outputs, runs ? runs : 3, minMs, result, looksInside ? &regions : nullptr, failure))
     return reportFailure(library->name(), failure);
-  if (!writeOutputs(written, outputs))
+  if (!writeOutputs(written, model.entry(), outputs))
     return ExitUsage;
   if (line->has(OPT_json))
     printJson(result, model.threads());

@@ -3,12 +3,15 @@
 #include "tools/attn-run/runner/Inputs.h"
 #include "tools/options/Console.h"
 
+#include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/Format.h"
 #include "llvm/Support/FormatVariadic.h"
 #include "llvm/Support/JSON.h"
 #include "llvm/Support/raw_ostream.h"
 #include <algorithm>
 #include <cmath>
+#include <map>
+#include <set>
 
 using namespace llvm;
 using attn::runner::Statistics;
@@ -31,20 +34,70 @@ void describeTensors(raw_ostream &os, StringRef title, const attnrt_tensor_info 
        << printable(runner::printType(infos[i])) << '\n';
 }
 
-/// The verdicts on attention, from the manifest.
-void describeFusion(raw_ostream &os, StringRef manifest) {
-  Expected<json::Value> value = json::parse(manifest);
-  if (!value)
-    return consumeError(value.takeError());
-  const json::Object *object = value->getAsObject();
-  const json::Array *verdicts = object ? object->getArray("fusion") : nullptr;
+/// The verdicts on attention.
+void describeFusion(raw_ostream &os, const json::Object &manifest) {
+  const json::Array *verdicts = manifest.getArray("fusion");
   if (!verdicts || verdicts->empty())
     return;
   size_t fused = count_if(*verdicts, [](const json::Value &verdict) {
     const json::Object *fields = verdict.getAsObject();
     return fields && fields->getBoolean("fused").value_or(false);
   });
-  os << "attention: " << fused << " of " << verdicts->size() << " softmaxes fused\n";
+  os << "attention: " << fused << " of " << verdicts->size() << (verdicts->size() == 1 ? " softmax" : " softmaxes")
+     << " fused\n";
+}
+
+/// What was compiled into an entry beside its tensors: bounds, memory, states.
+void describeLimits(raw_ostream &os, const attnrt_entry_info &entry, const json::Object &fields) {
+  if (const json::Object *dims = fields.getObject("dims"); dims && !dims->empty()) {
+    os << "  bounds\n";
+    for (const auto &[name, range] : *dims)
+      if (const json::Object *bounds = range.getAsObject())
+        os << "    " << printable(name) << "  " << bounds->getInteger("min").value_or(0) << " to "
+           << bounds->getInteger("max").value_or(0) << '\n';
+  }
+  if (std::optional<int64_t> bytes = fields.getInteger("max_workspace_bytes"); bytes && *bytes >= 0)
+    os << "  a run needs at most " << formatBytes(static_cast<uint64_t>(*bytes)) << " beside inputs and outputs\n";
+  for (int32_t i = 0; i < entry.num_states; ++i) {
+    const attnrt_state_info &state = entry.states[i];
+    os << (i ? "" : "  a state keeps\n") << "    " << printable(entry.inputs[state.input].name) << ", from "
+       << printable(entry.outputs[state.output].name) << (state.dim >= 0 ? ", appended to in place" : "") << '\n';
+  }
+}
+
+/// "15 tensors: float32, 12 of them in int8".
+void describeWeights(raw_ostream &os, const attnrt_model_info &info) {
+  std::map<std::string, std::set<StringRef>> narrow; // names by storage
+  std::set<StringRef> names, types;
+  for (uint32_t i = 0; i < info.num_weights; ++i) {
+    const attnrt_weight_info &weight = info.weights[i];
+    names.insert(weight.name);
+    types.insert(attnrt_dtype_name(weight.dtype));
+    StringRef layout = weight.layout;
+    if (layout.consume_front("panels-") && !layout.starts_with("t:"))
+      narrow[layout.split(':').first.str()].insert(weight.name);
+  }
+  os << "weights:   " << names.size() << (names.size() == 1 ? " tensor" : " tensors") << (types.empty() ? "" : " of ")
+     << join(types, ", ");
+  for (const auto &[storage, list] : narrow)
+    os << ", " << list.size() << " stored in " << storage;
+  os << '\n';
+}
+
+std::string printDigest(const attnrt_model_info &info) {
+  std::string text;
+  raw_string_ostream os(text);
+  for (uint8_t byte : info.digest)
+    os << format_hex_no_prefix(byte, 2);
+  return text;
+}
+
+json::Object readManifest(const attnrt_model_info &info) {
+  Expected<json::Value> value = json::parse(info.manifest_json);
+  if (value && value->getAsObject())
+    return std::move(*value->getAsObject());
+  consumeError(value.takeError());
+  return {};
 }
 
 } // namespace
@@ -59,18 +112,27 @@ void describeModel(raw_ostream &os, StringRef name, const attnrt_model_info &inf
      << formatBytes(info.weights_size) << '\n'
      << "compiler:  " << info.compiler_version << '\n'
      << "target:    " << info.target << (features.empty() ? "" : ", needs ") << features << '\n'
-     << "digest:    ";
-  for (uint8_t byte : info.digest)
-    os << format_hex_no_prefix(byte, 2);
-  os << '\n';
-  describeFusion(os, info.manifest_json);
+     << "digest:    " << printDigest(info) << '\n';
+  json::Object manifest = readManifest(info);
+  describeFusion(os, manifest);
+  const json::Array *entries = manifest.getArray("entries");
   for (uint32_t e = 0; e < info.num_entries; ++e) {
     const attnrt_entry_info &entry = *info.entries[e];
     os << "entry " << printable(entry.name) << '\n';
     describeTensors(os, "inputs", entry.inputs, entry.num_inputs);
     describeTensors(os, "outputs", entry.outputs, entry.num_outputs);
+    const json::Object *fields = entries && e < entries->size() ? (*entries)[e].getAsObject() : nullptr;
+    describeLimits(os, entry, fields ? *fields : json::Object());
   }
-  os << "weights:   " << info.num_weights << " tensors\n";
+  describeWeights(os, info);
+}
+
+std::string modelJson(const attnrt_model_info &info) {
+  json::Object manifest = readManifest(info);
+  // What the compiler could not know while it wrote the manifest.
+  manifest["digest"] = printDigest(info);
+  manifest["file_size"] = info.file_size;
+  return formatv("{0}", json::Value(std::move(manifest))).str();
 }
 
 void describeOutputs(raw_ostream &os, const attnrt_entry_info &entry, const std::vector<Tensor> &outputs) {

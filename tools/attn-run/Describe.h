@@ -14,6 +14,9 @@ namespace attn::tools {
 /// What a library holds, for --info.
 void describeModel(llvm::raw_ostream &os, llvm::StringRef name, const attnrt_model_info &info);
 
+/// The manifest, with what is known of the file.
+std::string modelJson(const attnrt_model_info &info);
+
 /// A line for each output: type, range and first elements.
 void describeOutputs(llvm::raw_ostream &os, const attnrt_entry_info &entry, const std::vector<runner::Tensor> &outputs);
 

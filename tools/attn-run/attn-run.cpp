@@ -5,6 +5,7 @@
 #include "tools/options/LibraryArgument.h"
 #include "tools/options/RunArguments.h"
 
+#include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/raw_ostream.h"
 
 using namespace llvm;
@@ -65,9 +66,14 @@ int run(CommandLine &line, runner::Model &model, runner::Model *reference, Strin
       !outputArguments(line, OPT_expected_output, entry, /*files=*/false, expected))
     return ExitUsage;
   std::string error;
+  std::vector<std::string> madeUp;
   std::vector<Tensor> inputs, outputs, wanted(expected.size());
-  if (runner::Fault fault = runner::makeInputs(entry, options, inputs, error); fault != runner::Fault::None)
+  if (runner::Fault fault = runner::makeInputs(entry, options, inputs, error, &madeUp); fault != runner::Fault::None)
     return reportFault(fault, error);
+  // Who gives some may have forgotten the others.
+  if (!options.inputs.empty() && !madeUp.empty())
+    reportNote("made from the seed " + Twine(options.seed) + ", as --input does not give " +
+               (madeUp.size() == 1 ? "it: " : "them: ") + printable(join(madeUp, ", ")));
   for (size_t i = 0; i < expected.size(); ++i)
     if (runner::Fault fault = runner::parseTensor(expected[i].value, wanted[i], error); fault != runner::Fault::None)
       return reportFault(fault, error);
@@ -78,7 +84,7 @@ int run(CommandLine &line, runner::Model &model, runner::Model *reference, Strin
   std::vector<Tensor> references;
   if (reference && !reference->run(inputs, references, failure))
     return reportFailure(name, failure);
-  if (!writeOutputs(written, outputs))
+  if (!writeOutputs(written, entry, outputs))
     return ExitUsage;
   bool json = line.has(OPT_json);
   std::string comparisons;
@@ -125,19 +131,22 @@ int main(int argc, char **argv) {
 
   runner::Model model, referenceModel;
   runner::Failure failure;
-  bool loaded = model.load(library->path(), line->text(OPT_entry).str(), threads, failure) &&
-                (!reference || referenceModel.load(reference->path(), line->text(OPT_entry).str(), threads, failure));
-  if (loaded && line->has(OPT_own_state))
+  std::string entry = line->text(OPT_entry).str();
+  bool onlyInfo = line->has(OPT_info);
+  bool loaded = onlyInfo ? model.open(library->path(), entry, failure)
+                         : model.load(library->path(), entry, threads, failure) &&
+                               (!reference || referenceModel.load(reference->path(), entry, threads, failure));
+  if (loaded && !onlyInfo && line->has(OPT_own_state))
     loaded = model.keepState(failure) && (!reference || referenceModel.keepState(failure));
   library->discard();
   if (reference)
     reference->discard();
   if (!loaded)
     return reportFailure(library->name(), failure);
-  if (!line->has(OPT_info))
+  if (!onlyInfo)
     return finishOutput(run(*line, model, reference ? &referenceModel : nullptr, library->name(), options, rtol, atol));
   if (line->has(OPT_json))
-    outs() << model.info().manifest_json << '\n';
+    outs() << modelJson(model.info()) << '\n';
   else
     describeModel(outs(), library->name(), model.info());
   return finishOutput(ExitSuccess);

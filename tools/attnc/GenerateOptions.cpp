@@ -9,24 +9,30 @@ namespace {
 
 constexpr int64_t kMaxWidth = 1024, kMaxEnds = 64;
 
-void readKind(CommandLine &line, SearchOptions &search) {
+bool readKind(CommandLine &line, SearchOptions &search) {
   auto [kind, width] = line.text(OPT_generate).split(':');
   search.kind = kind.str();
   bool isBeam = search.isBeam();
-  if (!isBeam && kind != "greedy" && kind != "sample" && kind != "ctc-greedy")
+  if (!isBeam && kind != "greedy" && kind != "sample" && kind != "ctc-greedy") {
     line.fail("--generate expects greedy, beam:WIDTH, sample, ctc-greedy or ctc-beam:WIDTH, not '" + kind + "'");
-  else if (!isBeam && line.text(OPT_generate).contains(':'))
+    return false;
+  }
+  if (!isBeam && line.text(OPT_generate).contains(':'))
     line.fail("--generate=" + kind + " takes no width");
   else if (isBeam && (width.getAsInteger(10, search.width) || search.width < 1 || search.width > kMaxWidth))
     line.fail("--generate=" + kind + ":WIDTH expects a width from 1 to " + Twine(kMaxWidth) + ", not '" + width + "'");
   search.nBest = line.number(OPT_n_best, 1, 1, kMaxWidth);
   if (search.nBest > search.width)
     line.fail("--n-best=" + Twine(search.nBest) + " asks for more than a width of " + Twine(search.width) + " has");
+  return true;
 }
 
 void readLimits(CommandLine &line, SearchOptions &search) {
   search.bos = line.text(OPT_bos).str();
   int64_t number = 0;
+  // An entry that runs before may have the first scores.
+  if (!line.has(OPT_bos) && !line.has(OPT_init) && !search.isCtc())
+    line.fail("--generate=" + search.kind + " needs a first token: --bos=ID, or --bos=input");
   if (!search.bos.empty() && search.bos != "input" && (StringRef(search.bos).getAsInteger(10, number) || number < 0))
     line.fail("--bos expects a token or 'input', not '" + search.bos + "'");
   SmallVector<StringRef> ends;
@@ -44,7 +50,7 @@ void readLimits(CommandLine &line, SearchOptions &search) {
   search.maxLength = line.text(OPT_max_length).str();
   StringRef length = search.maxLength;
   if (length.empty() && !search.isCtc())
-    line.fail("--generate needs --max-length");
+    line.fail("--generate=" + search.kind + " needs --max-length");
   else if (!length.empty() && length != "input" && !length.starts_with("dim:") &&
            (length.getAsInteger(10, number) || number < 1))
     line.fail("--max-length expects a number of at least 1, dim:NAME, dim:NAME+N or 'input', not '" + length + "'");
@@ -138,17 +144,23 @@ std::vector<StatePair> readStatePairs(CommandLine &line) {
 
 std::optional<SearchOptions> readGenerateOptions(CommandLine &line) {
   if (!line.has(OPT_generate)) {
-    if (line.has(OPT_step) || line.has(OPT_init) || line.has(OPT_max_length) || line.has(OPT_bos) || line.has(OPT_eos))
-      line.fail("--step, --init, --bos, --eos and --max-length belong to --generate");
+    for (auto [id, name] : {std::pair<OptionId, StringRef>{OPT_step, "step"},
+                            {OPT_init, "init"},
+                            {OPT_bos, "bos"},
+                            {OPT_eos, "eos"},
+                            {OPT_max_length, "max-length"}})
+      if (line.has(id))
+        line.fail("--" + name + " belongs to --generate");
     return std::nullopt;
   }
   SearchOptions search;
-  readKind(line, search);
+  if (!readKind(line, search)) // what belongs to it cannot be told
+    return search;
+  search.step = line.text(OPT_step).str();
+  search.init = line.text(OPT_init).str();
   readLimits(line, search);
   readScores(line, search);
   readNames(line, search);
-  search.step = line.text(OPT_step).str();
-  search.init = line.text(OPT_init).str();
   return search;
 }
 

@@ -57,19 +57,34 @@ std::optional<CommandLine> CommandLine::parse(const ToolInfo &tool, int argc, ch
     return std::nullopt;
   }
   if (line.has(OPT_version)) {
-    outs() << tool.name << ' ' << ATTNC_VERSION << '\n';
+    if (line.has(OPT_json))
+      outs() << "{\"tool\":\"" << tool.name << "\",\"version\":\"" << ATTNC_VERSION << "\"}\n";
+    else
+      outs() << tool.name << ' ' << ATTNC_VERSION << '\n';
     exitCode = ExitSuccess;
     return std::nullopt;
   }
   for (const Arg *arg : line.args.filtered(OPT_UNKNOWN)) {
     std::string spelling = arg->getAsString(line.args), nearest;
+    // A flag with a value.
+    auto [name, value] = StringRef(spelling).split('=');
+    if (name != spelling && table().findNearest(name, nearest, visibility, /*MinimumLength=*/1) == 0) {
+      line.fail("option '" + name + "' takes no value: '" + spelling + "'");
+      continue;
+    }
     // Far guesses confuse more than they help.
     unsigned distance = table().findNearest(spelling, nearest, visibility, /*MinimumLength=*/4);
-    if (distance <= 3 && !nearest.empty())
+    if (distance <= std::min<size_t>(3, name.size() / 3) && !nearest.empty())
       line.fail("unknown option '" + spelling + "', did you mean '" + nearest + "'?");
     else
       line.fail("unknown option '" + spelling + "'");
   }
+  // "--output --threads=1": nobody's output is called so.
+  for (const Arg *arg : line.args)
+    if (arg->getNumValues() == 1 && !arg->getOption().matches(OPT_INPUT) && !arg->getOption().matches(OPT_UNKNOWN) &&
+        arg->getSpelling().starts_with("--") && !arg->getSpelling().ends_with("=") &&
+        StringRef(arg->getValue()).starts_with("--"))
+      line.fail("option '" + spelling(*arg) + "' needs a value, and '" + arg->getValue() + "' is an option");
   if (missingCount)
     line.fail("option '" + StringRef(line.args.getArgString(missingIndex)) + "' needs a value");
   if (line.failed()) {
@@ -81,9 +96,14 @@ std::optional<CommandLine> CommandLine::parse(const ToolInfo &tool, int argc, ch
 
 void CommandLine::fail(const Twine &message) {
   reportError(message);
-  if (!wrong)
-    reportNote("'" + Twine(info->name) + " --help' lists the options");
   wrong = true;
+}
+
+bool CommandLine::failed() {
+  if (wrong && !noted)
+    reportNote("'" + Twine(info->name) + " --help' lists the options");
+  noted = true;
+  return wrong;
 }
 
 std::vector<StringRef> CommandLine::positional() const {

@@ -68,9 +68,10 @@ public:
   /// without reports, those alone that change what is computed.
   std::vector<std::string> compileArguments(bool withReports = true) const;
 
-  /// Reports a usage error, once, with a pointer to --help.
+  /// Reports a usage error.
   void fail(const llvm::Twine &message);
-  bool failed() const { return wrong; }
+  /// Whether there was one; the first time, points to --help behind them all.
+  bool failed();
   const ToolInfo &tool() const { return *info; }
 
 private:
@@ -78,7 +79,7 @@ private:
 
   const ToolInfo *info;
   llvm::opt::InputArgList args;
-  bool wrong = false;
+  bool wrong = false, noted = false;
 };
 
 /// Reads "2x128" or "?x8" (-1); "" is rank 0.

@@ -32,9 +32,9 @@ class SimpleFlag<string name, string help, OptionGroup group, list<OptionVisibil
 //===----------------------------------------------------------------------===//
 
 defm input : Eq<"input", "NAME=VALUE",
-    "an input: @FILE.npy, or a shape and values: 2x3xf32=1,2,3,4,5,6 (one value fills the tensor), "
+    "an input: @FILE.npy, or a shape and values: 2x3xf32=1,2,3,4,5,6 (one value fills the tensor, none is for an empty one), "
     "or values from a seed: 2x3xf32=seed:7; inputs not given are made from --seed", g_run, runners>;
-defm output : Eq<"output", "NAME=@FILE", "write an output to FILE.npy", g_run, runners>;
+defm output : Eq<"output", "NAME=@FILE", "write an output to FILE.npy; NAME=- prints all of it", g_run, runners>;
 defm expected_output : Eq<"expected-output", "NAME=@FILE",
     "compare an output with FILE.npy; exit 5 if they differ", g_run, [RunVis]>;
 defm rtol : Eq<"rtol", "X", "relative tolerance of --expected-output (default 1e-3)", g_run, [RunVis]>;
@@ -57,10 +57,11 @@ defm min_time : Eq<"min-time", "SECONDS",
     "time runs until SECONDS have passed, at least 3 (default 1)", g_bench, [BenchVis]>;
 
 def breakdown : SimpleFlag<"breakdown",
-    "print the time of each fused region with its nodes, and its share of the peak that a loop of this machine reaches",
+    "print the time of each fused region with its nodes, and its share of the peak that a loop of this machine reaches; "
+    "a library needs --mark-regions for it (a model is compiled so)",
     g_bench, [BenchVis]>;
 defm profile : Eq<"profile", "FILE",
-    "write the regions of the fastest run as a timeline for Perfetto or Chrome", g_bench, [BenchVis]>;
+    "write the regions of the fastest run as a timeline for Perfetto or Chrome; a library as for --breakdown", g_bench, [BenchVis]>;
 defm rotate : Eq<"rotate", "N",
     "hold N copies of the inputs, which runs take in turn: a run then finds none of them in a cache (default 1)",
     g_bench, [BenchVis]>;
@@ -71,13 +72,14 @@ defm rotate : Eq<"rotate", "N",
 
 // Not joined: -output=... would be -o with a strange name.
 def o : Separate<["-"], "o">, MetaVarName<"FILE">, Group<g_output>, Visibility<everyTool>,
-    HelpText<"write to FILE (- : standard output, for text; default: the model's name, with .so or .o)">,
+    HelpText<"write to FILE (- : standard output, for text; default: the model's name, with .so or .o; IR goes to standard output)">,
     HelpTextForVariants<[RunVis, BenchVis], "keep the library compiled from an ONNX model in FILE">;
 defm emit : Eq<"emit", "KIND",
     "attn (IR as imported), linalg (after graph passes), llvm (LLVM IR), ptx (with --target=cuda: PTX of the newest architecture), obj (object file), lib (model library, default)",
     g_output, [AttncVis]>;
 defm emit_header : Eq<"emit-header", "FILE",
-    "write a C header with one typed function an entry and the model's names for sizes", g_output, [AttncVis]>;
+    "write a C header with one typed function an entry and the model's names for sizes; its names begin as the library's "
+    "(-o) does", g_output, [AttncVis]>;
 defm fusion_report : Eq<"fusion-report", "FILE",
     "write a verdict for each softmax, fused or not, and why: JSON, or a table to standard output (-)", g_output, everyTool>;
 defm require_fused : Eq<"require-fused", "N",

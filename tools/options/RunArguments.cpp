@@ -3,6 +3,7 @@
 #include "tools/attn-run/runner/Npy.h"
 #include "tools/options/Console.h"
 
+#include "llvm/Support/raw_ostream.h"
 #include <algorithm>
 
 using namespace llvm;
@@ -61,8 +62,17 @@ bool outputArguments(const CommandLine &line, OptionId id, const attnrt_entry_in
       reportError(error);
       return false;
     }
-    if (files && (value.size() < 2 || value[0] != '@')) {
-      reportError("output '" + Twine(entry.outputs[index].name) + "' needs a file, as @y.npy, not '" + value + "'");
+    StringRef name = entry.outputs[index].name;
+    if (files && value == "@-") {
+      reportError("output '" + name + "': '" + name + "=-' prints it; the file '-' is @./-");
+      return false;
+    }
+    if (files && value != "-" && (value.size() < 2 || value[0] != '@')) {
+      reportError("output '" + name + "' needs a file, as @y.npy, or - to be printed, not '" + value + "'");
+      return false;
+    }
+    if (files && value == "-" && line.has(OPT_json)) {
+      reportError("--json and --output=" + name + "=- would both write to standard output");
       return false;
     }
     arguments.push_back({static_cast<size_t>(index), std::move(value)});
@@ -70,8 +80,16 @@ bool outputArguments(const CommandLine &line, OptionId id, const attnrt_entry_in
   return true;
 }
 
-bool writeOutputs(const std::vector<OutputArgument> &arguments, const std::vector<runner::Tensor> &outputs) {
+bool writeOutputs(const std::vector<OutputArgument> &arguments, const attnrt_entry_info &entry,
+                  const std::vector<runner::Tensor> &outputs) {
   for (const OutputArgument &argument : arguments) {
+    if (argument.value == "-") {
+      const runner::Tensor &tensor = outputs[argument.index];
+      outs() << printable(entry.outputs[argument.index].name) << ": " << attnrt_dtype_name(tensor.dtype()) << ' '
+             << runner::printShape(tensor.shape()) << '\n'
+             << runner::printTensor(tensor) << '\n';
+      continue;
+    }
     std::string error;
     if (!runner::writeNpy(argument.value.substr(1), outputs[argument.index], error)) {
       reportError(error);

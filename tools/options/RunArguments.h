@@ -20,7 +20,7 @@ int reportFailure(llvm::StringRef model, const runner::Failure &failure);
 /// An --output or --expected-output of one output of the entry.
 struct OutputArgument {
   size_t index;
-  std::string value; ///< "@file.npy", or for --expected-output also a tensor in text
+  std::string value; ///< "@file.npy", "-" to print it, or for --expected-output also a tensor in text
 };
 
 /// Reads all options `id`; false, and told, when one names no output of `entry`
@@ -28,8 +28,9 @@ struct OutputArgument {
 bool outputArguments(const CommandLine &line, OptionId id, const attnrt_entry_info &entry, bool files,
                      std::vector<OutputArgument> &arguments);
 
-/// Writes the outputs that --output asks for; false, and told, on failure.
-bool writeOutputs(const std::vector<OutputArgument> &arguments, const std::vector<runner::Tensor> &outputs);
+/// Writes or prints the outputs that --output asks for; false, and told, on failure.
+bool writeOutputs(const std::vector<OutputArgument> &arguments, const attnrt_entry_info &entry,
+                  const std::vector<runner::Tensor> &outputs);
 
 } // namespace attn::tools
 

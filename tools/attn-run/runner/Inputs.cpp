@@ -122,6 +122,10 @@ bool parseElements(std::string_view text, Tensor &tensor, std::string &error) {
       break;
     text.remove_prefix(comma + 1);
   }
+  if (count == 1 && tensor.elements() == 0) {
+    Tensor one; // still a value of the type
+    return Tensor::create(tensor.dtype(), {1}, one, error) && parseElements(text, one, error);
+  }
   if (count == 1 && tensor.elements() > 1) {
     uint64_t size = attnrt_dtype_size(tensor.dtype());
     auto *bytes = static_cast<char *>(tensor.data());
@@ -130,8 +134,8 @@ bool parseElements(std::string_view text, Tensor &tensor, std::string &error) {
     return true;
   }
   if (count != tensor.elements()) {
-    error = std::to_string(count) + " values given, the shape " + printShape(tensor.shape()) + " takes " +
-            std::to_string(tensor.elements());
+    error = std::to_string(count) + (count == 1 ? " value" : " values") + " given, the shape " +
+            printShape(tensor.shape()) + " takes " + std::to_string(tensor.elements());
     return false;
   }
   return true;
@@ -224,6 +228,11 @@ int findNamed(const std::string &text, const attnrt_tensor_info *infos, int32_t 
     value = text.substr(length + 1);
     return best;
   }
+  for (int32_t i = 0; i < count; ++i)
+    if (text == infos[i].name) {
+      error = "--" + std::string(what) + " expects NAME=VALUE, as " + text + "=@" + text + ".npy, not '" + text + "'";
+      return -1;
+    }
   error = "no " + std::string(what) + " '" + text.substr(0, text.find('=')) + "'; the " + what + "s are";
   for (int32_t i = 0; i < count; ++i)
     error += std::string(i ? ", " : " ") + infos[i].name;
@@ -240,28 +249,43 @@ std::string printType(const attnrt_tensor_info &info) {
   return text + "]";
 }
 
+/// "--shape=x:Nx64", which gives dimension `place` of an input a size.
+static std::string shapeOption(const attnrt_tensor_info &info, int32_t place) {
+  std::string text = "--shape=" + std::string(info.name) + ":";
+  for (int32_t d = 0; d < info.rank; ++d)
+    text += (d ? "x" : "") + (d == place ? "N" : info.dims[d].size < 0 ? "?" : std::to_string(info.dims[d].size));
+  return text;
+}
+
 /// Whether each size that was asked for belongs to an open dimension of `entry`.
 static bool haveDims(const attnrt_entry_info &entry, const std::map<std::string, int64_t> &dims, std::string &error) {
   std::set<std::string> open;
+  std::string nameless;
   for (int32_t i = 0; i < entry.num_inputs; ++i)
-    for (int32_t d = 0; d < entry.inputs[i].rank; ++d)
-      if (const attnrt_dim &dim = entry.inputs[i].dims[d]; dim.size < 0 && *dim.name)
+    for (int32_t d = 0; d < entry.inputs[i].rank; ++d) {
+      const attnrt_dim &dim = entry.inputs[i].dims[d];
+      if (dim.size < 0 && *dim.name)
         open.insert(dim.name);
+      else if (dim.size < 0 && nameless.empty())
+        nameless = shapeOption(entry.inputs[i], d);
+    }
   for (const auto &[name, size] : dims) {
     if (open.count(name))
       continue;
     error = "--dim=" + name + ":" + std::to_string(size) + ": entry '" + entry.name + "' has no open dimension '" +
             name + "'; ";
-    error += open.empty() ? "it has none" : "open are";
+    error += !open.empty() ? "open are" : nameless.empty() ? "it has none" : "none that is open has a name";
     for (const std::string &other : open)
       error += (other == *open.begin() ? " " : ", ") + other;
+    if (!nameless.empty())
+      error += "; one without a name is given as in " + nameless;
     return false;
   }
   return true;
 }
 
 Fault makeInputs(const attnrt_entry_info &entry, const InputOptions &options, std::vector<Tensor> &inputs,
-                 std::string &error) {
+                 std::string &error, std::vector<std::string> *madeUp) {
   if (options.dimsAreOpen && !haveDims(entry, options.dims, error))
     return Fault::Request;
   inputs.clear();
@@ -313,6 +337,8 @@ Fault makeInputs(const attnrt_entry_info &entry, const InputOptions &options, st
     if (given[i])
       continue;
     const attnrt_tensor_info &info = entry.inputs[i];
+    if (madeUp)
+      madeUp->push_back(info.name);
     std::vector<int64_t> shape;
     auto asked = options.shapes.find(info.name);
     if (asked != options.shapes.end() && asked->second.size() != static_cast<size_t>(info.rank)) {

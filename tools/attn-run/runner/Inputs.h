@@ -37,8 +37,9 @@ struct InputOptions {
 /// The inputs of `entry`, in its order. Those that `options.inputs` lacks are
 /// generated; their named dimensions follow the given inputs, then
 /// `options.dims`. A dimension called like a sum ("past + seq") is the sum.
+/// `madeUp`, if given, gets the names of the generated ones.
 Fault makeInputs(const attnrt_entry_info &entry, const InputOptions &options, std::vector<Tensor> &inputs,
-                 std::string &error);
+                 std::string &error, std::vector<std::string> *madeUp = nullptr);
 
 /// Splits "name=value" where `name` is one of `infos`; names may hold '='. The
 /// index of the tensor, or -1 with `error` set to a list of the names there are.

@@ -23,16 +23,22 @@ Model::~Model() {
   attnrt_model_release(model);
 }
 
+bool Model::open(const std::string &path, const std::string &entry, Failure &failure) {
+  return check(attnrt_model_load(path.c_str(), nullptr, &model), failure) &&
+         check(attnrt_model_get_info(model, &description), failure) &&
+         check(attnrt_model_find_entry(model, entry.empty() ? nullptr : entry.c_str(), &chosen), failure);
+}
+
 bool Model::load(const std::string &path, const std::string &entry, int32_t threads, Failure &failure) {
   attnrt_session_options options = ATTNRT_SESSION_OPTIONS_INIT;
   options.num_threads = threads;
-  if (!check(attnrt_model_load(path.c_str(), nullptr, &model), failure) ||
-      !check(attnrt_model_get_info(model, &description), failure) ||
-      !check(attnrt_model_find_entry(model, entry.empty() ? nullptr : entry.c_str(), &chosen), failure))
+  if (!open(path, entry, failure))
     return false;
   auto start = std::chrono::steady_clock::now();
   bool made = check(attnrt_session_create(model, &options, &session), failure);
   msOfSession = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
+  if (!made && failure.status == ATTNRT_DEVICE) // nothing has run: this machine has not what it needs
+    failure.status = ATTNRT_INCOMPATIBLE;
   return made;
 }
 

@@ -18,6 +18,10 @@ public:
   ~Model();
   Model(const Model &) = delete;
 
+  /// Loads a library to look at its info and its entry called `entry` (as load
+  /// does): it need not fit this machine's GPU.
+  bool open(const std::string &path, const std::string &entry, Failure &failure);
+
   /// Loads a library and prepares to run its entry called `entry` ("": the
   /// first) with `threads` threads (0: all processors).
   bool load(const std::string &path, const std::string &entry, int32_t threads, Failure &failure);

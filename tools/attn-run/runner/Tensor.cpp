@@ -195,6 +195,31 @@ std::string printElement(const Tensor &tensor, uint64_t i) {
   return text;
 }
 
+std::string printTensor(const Tensor &tensor) {
+  const std::vector<int64_t> &shape = tensor.shape();
+  if (shape.empty())
+    return printElement(tensor, 0);
+  if (tensor.elements() == 0)
+    return "[]";
+  std::string text;
+  for (uint64_t i = 0; i < tensor.elements(); ++i) {
+    // Dimensions that begin and end at an element: a bracket each.
+    size_t begin = 0, end = 0;
+    uint64_t inner = 1;
+    for (size_t d = shape.size(); d-- > 0;) {
+      inner *= static_cast<uint64_t>(shape[d]);
+      begin += i % inner == 0;
+      end += (i + 1) % inner == 0;
+    }
+    if (begin && i)
+      text += std::string(begin > 1 ? 2 : 1, '\n') + std::string(shape.size() - begin, ' ');
+    text += std::string(begin, '[') + printElement(tensor, i) + std::string(end, ']');
+    if (i + 1 < tensor.elements())
+      text += end ? "," : ", ";
+  }
+  return text;
+}
+
 Statistics statistics(const Tensor &tensor) {
   Statistics result;
   double sum = 0;
@@ -256,9 +281,13 @@ Comparison compare(const Tensor &got, const Tensor &want, double rtol, double at
   std::string place;
   for (uint64_t i : index)
     place += (place.empty() ? "" : ", ") + std::to_string(i);
+  char largest[120] = "";
+  if (floats)
+    std::snprintf(largest, sizeof largest, "; largest difference %.3g, tolerance %g + %g * |expected|", result.maxError,
+                  atol, rtol);
   result.complaint = std::to_string(result.different) + " of " + std::to_string(got.elements()) +
                      " elements differ, first [" + place + "]: " + printElement(got, first) + ", expected " +
-                     printElement(want, first);
+                     printElement(want, first) + largest;
   return result;
 }
 

@@ -60,6 +60,8 @@ bool countElements(const std::vector<int64_t> &shape, int32_t dtype, uint64_t &c
 std::string printShape(const std::vector<int64_t> &shape);
 /// An element as text that reads back to the same value.
 std::string printElement(const Tensor &tensor, uint64_t i);
+/// All elements as NumPy writes a list: "[[1, 2],\n [3, 4]]".
+std::string printTensor(const Tensor &tensor);
 
 /// What is worth printing of a tensor. NaNs take no part in min, max and mean.
 struct Statistics {
