@@ -387,6 +387,9 @@ int finish(const Request &request, StagedOutput &staged, const Summary &summary,
            << ",\"narrowed\":" << summary.narrowed << "}\n";
     return ExitSuccess;
   }
+  if (request.verifyFusion)
+    reportNote("verify-fusion: " + Twine(summary.fused) + (summary.fused == 1 ? " attention, " : " attentions, ") +
+               Twine(verified) + (verified == 1 ? " input" : " inputs") + ", no difference");
   for (const std::string &note : summary.copiedStates)
     reportNote(request.output + ": " + note);
   std::string narrowing = describeNarrowing(request, summary);
