@@ -81,9 +81,8 @@ std::optional<CommandLine> CommandLine::parse(const ToolInfo &tool, int argc, ch
   }
   // "--output --threads=1": nobody's output is called so.
   for (const Arg *arg : line.args)
-    if (arg->getNumValues() == 1 && !arg->getOption().matches(OPT_INPUT) && !arg->getOption().matches(OPT_UNKNOWN) &&
-        arg->getSpelling().starts_with("--") && !arg->getSpelling().ends_with("=") &&
-        StringRef(arg->getValue()).starts_with("--"))
+    if (const Arg *apart = arg->getAlias();
+        apart && apart->getOption().getKind() == Option::SeparateClass && StringRef(arg->getValue()).starts_with("--"))
       line.fail("option '" + spelling(*arg) + "' needs a value, and '" + arg->getValue() + "' is an option");
   if (missingCount)
     line.fail("option '" + StringRef(line.args.getArgString(missingIndex)) + "' needs a value");
@@ -102,7 +101,7 @@ void CommandLine::fail(const Twine &message) {
 bool CommandLine::failed() {
   if (wrong && !noted)
     reportNote("'" + Twine(info->name) + " --help' lists the options");
-  noted = true;
+  noted |= wrong;
   return wrong;
 }
 
