@@ -153,6 +153,7 @@ GpuSession::~GpuSession() {
   GpuScope scope(model);
   if (stream)
     model.driver->cuStreamSynchronize(stream);
+  launches.release();
   auto release = [&](DeviceBuffer &buffer) {
     if (buffer.address)
       model.driver->cuMemFree_v2(buffer.address);

@@ -2,6 +2,7 @@
 #define RUNTIME_SRC_GPU_H
 
 #include "CudaDriver.h"
+#include "GpuLaunches.h"
 #include "Memory.h"
 #include "attnrt/abi.h"
 #include "attnrt/attnrt.h"
@@ -70,7 +71,7 @@ struct GpuPiece {
 /// What a session needs on the device.
 class GpuSession {
 public:
-  explicit GpuSession(GpuModel &model) : model(model) {}
+  explicit GpuSession(GpuModel &model) : model(model), launches(model) {}
   GpuSession(const GpuSession &) = delete;
   ~GpuSession();
 
@@ -83,6 +84,7 @@ public:
   Array<DeviceBuffer> inputs, outputs;
   GpuPiece *workspace = nullptr;
   DeviceBuffer error; ///< an int32_t, 0 between runs
+  GpuLaunches launches;
 };
 
 } // namespace attn::rt

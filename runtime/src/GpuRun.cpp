@@ -78,20 +78,17 @@ static int32_t launch(attnrt_run *abi, int32_t kernel, const int64_t *grid, cons
   }
   if (grid[0] == 0 || grid[1] == 0 || grid[2] == 0)
     return 0;
-  run.lastKernel = kernel;
   if (grid[0] < 0 || grid[0] > INT32_MAX || grid[1] < 0 || grid[1] > 65535 || grid[2] < 0 || grid[2] > 65535) {
     run.status = fail(ATTNRT_UNSUPPORTED, "kernel '%s' would need %lld x %lld x %lld blocks, more than a GPU takes",
                       gpu.kernels[kernel], (long long)grid[0], (long long)grid[1], (long long)grid[2]);
     return 1;
   }
-  size_t bytes = size;
-  // CU_LAUNCH_PARAM_BUFFER_POINTER, _BUFFER_SIZE, _END
-  void *extra[] = {reinterpret_cast<void *>(1), const_cast<void *>(parameters), reinterpret_cast<void *>(2), &bytes,
-                   nullptr};
-  void *function = run.session->model->gpu->functions[uint64_t(kernel)];
-  int code = driverOf(run).cuLaunchKernel(function, unsigned(grid[0]), unsigned(grid[1]), unsigned(grid[2]),
-                                          unsigned(block[0]), unsigned(block[1]), unsigned(block[2]), unsigned(shared),
-                                          run.stream, nullptr, extra);
+  GpuLaunches::Shape shape = {kernel,
+                              {uint32_t(grid[0]), uint32_t(grid[1]), uint32_t(grid[2])},
+                              {uint32_t(block[0]), uint32_t(block[1]), uint32_t(block[2])},
+                              uint32_t(shared),
+                              size};
+  int code = run.session->gpu->launches.add(shape, parameters, run.stream, run.lastKernel);
   if (code)
     run.status = failRun(run, code, "cuLaunchKernel");
   return code != 0 || stopped(run);
@@ -100,7 +97,12 @@ static int32_t launch(attnrt_run *abi, int32_t kernel, const int64_t *grid, cons
 static int32_t fetch(attnrt_run *abi, void *to, const void *from, uint64_t bytes) {
   Run &run = runOf(abi);
   const CudaDriver &driver = driverOf(run);
-  int code = driver.cuMemcpyDtoHAsync_v2(to, reinterpret_cast<DeviceAddress>(from), bytes, run.stream);
+  int code = run.session->gpu->launches.flush(run.stream, run.lastKernel);
+  if (code) {
+    run.status = failRun(run, code, "cuLaunchKernel");
+    return 1;
+  }
+  code = driver.cuMemcpyDtoHAsync_v2(to, reinterpret_cast<DeviceAddress>(from), bytes, run.stream);
   if (!code)
     code = driver.cuStreamSynchronize(run.stream);
   if (code)
@@ -157,7 +159,12 @@ attnrt_status attnrt_session::enqueue(Run &run) {
     outputs[uint64_t(i)].produced = outputs[uint64_t(i)].staged = false;
   run.nextGpuPiece = &gpu->workspace;
   run.status = ATTNRT_OK;
-  return checkCall(run, entry.fn(&run.abi, inputs.data()));
+  gpu->launches.begin();
+  if (attnrt_status status = checkCall(run, entry.fn(&run.abi, inputs.data())))
+    return status;
+  const char *call;
+  int code = gpu->launches.finish(run.stream, gpu->stream, run.lastKernel, call);
+  return code ? failRun(run, code, call) : ATTNRT_OK;
 }
 
 // The device memory of a tensor that the caller frees.

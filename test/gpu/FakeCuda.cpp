@@ -7,6 +7,7 @@
 //   version=N     of the driver (12080)       cc=N         compute capability (80)
 //   memory=N      bytes of the device         launch=N     the Nth launch fails (sticky)
 //   capture=N     cuStreamBeginCapture returns N
+//   instantiate=N cuGraphInstantiateWithFlags returns N
 //   seed=N        of the scheduler            lazy=0|1     asynchronous copies (1)
 //   log=1         prints every launch to stderr
 
@@ -68,7 +69,7 @@ struct Driver {
   Stream defaultStream;
   int references = 0;
   Result sticky = Success;
-  long long launches = 0;
+  long long launches = 0, graphs = 0;
   double clock = 0;
 
   long long setting(const char *name, long long fallback) {
@@ -158,6 +159,9 @@ extern "C" __attribute__((visibility("default"))) void attnFakeCudaConfigure(con
 }
 /// Bytes of device memory in use, for leak tests.
 extern "C" __attribute__((visibility("default"))) uint64_t attnFakeCudaUsed() { return driver().memory.used(); }
+
+/// Graphs launched so far.
+extern "C" __attribute__((visibility("default"))) uint64_t attnFakeCudaGraphs() { return uint64_t(driver().graphs); }
 
 FAKE cuInit(unsigned) {
   LOCKED;
@@ -417,8 +421,10 @@ FAKE cuStreamBeginCapture_v2(void *handle, int) {
   Stream &stream = streamOf(handle);
   if (stream.capture)
     return CaptureUnsupported;
+  if (driver().sticky)
+    return driver().sticky;
   stream.capture = new Graph();
-  return driver().sticky;
+  return Success;
 }
 FAKE cuStreamEndCapture(void *handle, void **graph) {
   LOCKED;
@@ -431,11 +437,16 @@ FAKE cuStreamEndCapture(void *handle, void **graph) {
 }
 FAKE cuGraphInstantiateWithFlags(void **exec, void *graph, unsigned long long) {
   LOCKED;
+  if (long long refused = driver().setting("instantiate", 0))
+    return Result(refused);
+  if (driver().sticky)
+    return driver().sticky;
   *exec = new Graph(*static_cast<Graph *>(graph));
-  return driver().sticky;
+  return Success;
 }
 FAKE cuGraphLaunch(void *exec, void *stream) {
   LOCKED;
+  ++driver().graphs;
   for (const Work &work : static_cast<Graph *>(exec)->nodes)
     if (Result result = enqueue(stream, work))
       return result;

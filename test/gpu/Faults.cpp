@@ -12,7 +12,7 @@
 namespace {
 
 void (*configure)(const char *);
-uint64_t (*usedMemory)();
+uint64_t (*usedMemory)(), (*launchedGraphs)();
 int problems = 0;
 
 void expect(bool holds, const char *what) {
@@ -29,20 +29,20 @@ void expectFailure(const char *what, attnrt_status status, attnrt_status wanted,
   expect(holds, what);
 }
 
-/// Inputs of zeros, open dimensions of size 4.
+/// Inputs of zeros, open dimensions of size `open`.
 struct Inputs {
   std::vector<std::vector<int64_t>> shapes;
   std::vector<std::vector<char>> bytes;
   std::vector<DLTensor> tensors;
   std::vector<const DLTensor *> pointers;
 
-  explicit Inputs(const attnrt_entry_info &entry) {
+  explicit Inputs(const attnrt_entry_info &entry, int64_t open = 4) {
     for (int32_t i = 0; i < entry.num_inputs; ++i) {
       const attnrt_tensor_info &info = entry.inputs[i];
       size_t size = attnrt_dtype_size(info.dtype);
       shapes.emplace_back();
       for (int32_t d = 0; d < info.rank; ++d) {
-        shapes.back().push_back(info.dims[d].size < 0 ? 4 : info.dims[d].size);
+        shapes.back().push_back(info.dims[d].size < 0 ? open : info.dims[d].size);
         size *= size_t(shapes.back().back());
       }
       bytes.emplace_back(size, 0);
@@ -60,10 +60,11 @@ struct Inputs {
   }
 };
 
-attnrt_status runOnce(attnrt_session *session, attnrt_model *model, void *stream = nullptr, int64_t fill = 0) {
+attnrt_status runOnce(attnrt_session *session, attnrt_model *model, void *stream = nullptr, int64_t fill = 0,
+                      int64_t open = 4, std::vector<char> *bytes = nullptr) {
   const attnrt_entry_info *entry;
   attnrt_model_find_entry(model, nullptr, &entry);
-  Inputs inputs(*entry);
+  Inputs inputs(*entry, open);
   for (size_t i = 0; i < inputs.bytes.size(); ++i)
     if (fill && entry->inputs[i].dtype == ATTNRT_I64)
       for (size_t at = 0; at < inputs.bytes[i].size(); at += 8)
@@ -73,9 +74,17 @@ attnrt_status runOnce(attnrt_session *session, attnrt_model *model, void *stream
   options.stream = stream;
   attnrt_status status = attnrt_session_run(session, &options, inputs.pointers.data(), entry->num_inputs,
                                             outputs.data(), entry->num_outputs);
-  for (attnrt_output &output : outputs)
-    if (output.tensor)
-      output.tensor->deleter(output.tensor);
+  for (attnrt_output &output : outputs) {
+    if (!output.tensor)
+      continue;
+    const DLTensor &tensor = output.tensor->dl_tensor;
+    size_t size = tensor.dtype.bits / 8;
+    for (int32_t d = 0; d < tensor.ndim; ++d)
+      size *= size_t(tensor.shape[d]);
+    if (bytes)
+      bytes->insert(bytes->end(), static_cast<char *>(tensor.data), static_cast<char *>(tensor.data) + size);
+    output.tensor->deleter(output.tensor);
+  }
   return status;
 }
 
@@ -97,6 +106,56 @@ void expectWorks(const char *path, const char *when) {
   expect(usedMemory() == before, "device memory is left");
 }
 
+/// Runs that repeat go as graphs, with the results of the first; other sizes and other contents get no stale ones; a
+/// refusal is no error.
+void checkGraphs(const char *path) {
+  configure("");
+  attnrt_model *model = nullptr;
+  attnrt_session *session = nullptr;
+  expect(attnrt_model_load(path, nullptr, &model) == ATTNRT_OK, "load for graphs");
+  expect(attnrt_session_create(model, nullptr, &session) == ATTNRT_OK, "create for graphs");
+  auto run = [&](int64_t fill, int64_t open) {
+    std::vector<char> bytes;
+    expect(runOnce(session, model, nullptr, fill, open, &bytes) == ATTNRT_OK, "a run for graphs");
+    return bytes;
+  };
+  auto graphsOf = [&](int64_t fill, int64_t open, const std::vector<char> &want) {
+    uint64_t before = launchedGraphs();
+    expect(run(fill, open) == want, "the results of a run by a graph");
+    return launchedGraphs() - before;
+  };
+  uint64_t before = launchedGraphs();
+  std::vector<char> plain = run(0, 4);
+  expect(launchedGraphs() == before, "no graph of a run that was not seen before");
+  std::vector<char> filled = run(1, 4), larger = run(0, 5);
+  expect(plain != filled && plain.size() < larger.size(), "inputs that matter");
+  // The sizes of the session's own memory are settled now.
+  run(0, 4);
+  expect(graphsOf(0, 4, plain) == 1, "a graph of a run that was seen before");
+  expect(graphsOf(1, 4, filled) == 1, "the same graph on other contents");
+  graphsOf(0, 5, larger);
+  expect(graphsOf(0, 5, larger) == 1, "a second graph for other sizes");
+  expect(graphsOf(0, 4, plain) == 1, "the first one again");
+  // More sizes than graphs are kept.
+  for (int64_t open = 1; open <= 12; ++open)
+    for (int i = 0; i < 3; ++i)
+      run(0, open);
+  expect(run(0, 4) == plain, "after many sizes");
+  attnrt_session_destroy(session);
+  for (const char *fault : {"capture=900", "instantiate=801", "instantiate=2"}) {
+    expect(attnrt_session_create(model, nullptr, &session) == ATTNRT_OK, "create for refused graphs");
+    configure(fault);
+    uint64_t before = launchedGraphs();
+    for (int i = 0; i < 4; ++i)
+      expect(run(0, 4) == plain, "a run whose graph is refused");
+    expect(launchedGraphs() == before, "no graph where it is refused");
+    attnrt_session_destroy(session);
+    configure("");
+  }
+  attnrt_model_release(model);
+  printf("graphs: done\n");
+}
+
 } // namespace
 
 int main(int argc, char **argv) {
@@ -108,6 +167,7 @@ int main(int argc, char **argv) {
     return 1;
   }
   usedMemory = reinterpret_cast<uint64_t (*)()>(dlsym(fake, "attnFakeCudaUsed"));
+  launchedGraphs = reinterpret_cast<uint64_t (*)()>(dlsym(fake, "attnFakeCudaGraphs"));
   const char *gpu = argv[1], *cpu = argv[2];
   attnrt_model *model = nullptr;
   auto refuses = [&](const char *what, const char *settings, attnrt_status wanted, const char *text) {
@@ -127,6 +187,10 @@ int main(int argc, char **argv) {
   expectWorks(gpu, "the GPU library after these");
   configure("cc=90");
   expectWorks(gpu, "the GPU library on its other architecture");
+
+  uint64_t before = usedMemory();
+  checkGraphs(gpu);
+  expect(usedMemory() == before, "device memory is left by graphs");
 
   attnrt_session *session = nullptr;
   configure("");
