@@ -71,7 +71,7 @@ public:
     if (options.emit == EmitKind::Linalg)
       return writeText([&](llvm::raw_ostream &os) { ir.print(os); });
     if (failed(runPasses("kernels", [&](PassManager &pm) {
-          isForGpu() ? buildGpuKernelPipeline(pm, options.optLevel, wanted)
+          isForGpu() ? buildGpuKernelPipeline(pm, options.optLevel, options.precision, wanted)
                      : buildKernelPipeline(pm, options.optLevel, options.weights, options.precision, wanted);
         })))
       return failure();

@@ -42,8 +42,8 @@ struct CompileOptions {
   /// "bf16", "int8" (a scale a column) or "int8:GROUP" (a scale a column and
   /// GROUP rows).
   std::string weights = "f32";
-  /// "bf16": the products of GEMMs with constant operands are of bf16 values,
-  /// their sums and all else f32.
+  /// "bf16": the products of GEMMs with constant operands are of bf16 values, sums and
+  /// all else f32. For a GPU also "tf32" and "f16": all GEMMs, and but for tf32 attention.
   std::string precision = "f32";
   /// For an NVIDIA GPU: its architectures, as "sm_90a,sm_80". "": for the CPU.
   /// `cpu` is then the host's, which computes sizes and launches kernels.

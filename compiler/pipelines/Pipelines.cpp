@@ -2,6 +2,7 @@
 #include "compiler/Compiler.h"
 #include "passes/Passes.h"
 #include "passes/kernels/cpu/Gemm.h"
+#include "passes/lowering/gpu/ChooseGpuKernels.h"
 
 #include "mlir/Conversion/AffineToStandard/AffineToStandard.h"
 #include "mlir/Conversion/ConvertToLLVM/ToLLVMPass.h"
@@ -103,17 +104,17 @@ void attn::buildLlvmPipeline(OpPassManager &pm) {
 // GPU
 //===----------------------------------------------------------------------===//
 
-void attn::buildGpuKernelPipeline(OpPassManager &pm, unsigned optLevel,
+void attn::buildGpuKernelPipeline(OpPassManager &pm, unsigned optLevel, StringRef precision,
                                   llvm::function_ref<bool(llvm::StringRef)> wants) {
   auto add = [&](std::unique_ptr<Pass> pass) {
     if (!wants || wants(pass->getArgument()))
       pm.addPass(std::move(pass));
   };
   if (optLevel > 0)
-    add(createChooseGpuRowsPass());
+    add(createChooseGpuRowsPass(precision));
   pm.addPass(createDecomposePass());
   if (optLevel > 0) {
-    add(createChooseGpuGemmsPass());
+    add(createChooseGpuGemmsPass(precision));
     pm.addPass(createCanonicalizerPass());
     pm.addPass(createCSEPass());
   }

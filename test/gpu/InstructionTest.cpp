@@ -167,6 +167,8 @@ TEST(PtxInstruction, Conversions) {
            {"cvt.f32.bf16", "0x3f81", "%f", 0x3f810000},
            {"cvt.f32.f16", "0x0001", "%f", 0x33800000},
            {"cvt.rn.bf16x2.f32", "0f40000000, 0f3F800000", "%r", 0x40003f80},
+           {"cvt.rn.f16x2.f32", "0f477FF000, 0f3F800000", "%r", 0x7c003c00},
+           {"cvt.rn.bf16x2.f32", "0f3F818000, 0f7FC00000", "%r", 0x3f827fff},
            {"cvt.f64.f32", "0f3F800000", "%fd", 0x3ff0000000000000},
            {"cvt.rn.f32.f64", "0d3FF0000000000000", "%f", 0x3f800000},
            {"cvt.rna.tf32.f32", "0f3F801000", "%f", 0x3f802000},
@@ -238,37 +240,64 @@ TEST(PtxInstruction, Atomics) {
   EXPECT_EQ(valuesOf<uint32_t>(runBody(body, {0}, 4, 64))[0], 64u * 63 / 2 + 64);
 }
 
-TEST(PtxInstruction, MatrixProducts) {
-  // A[i][k] = i + k, B[k][n] = (k == n): D[i][n] = i + n, for n < 8.
-  std::string half = "shr.u32 %r1, %t, 2; and.b32 %r2, %t, 3; shl.b32 %r2, %r2, 1;\n"; // group, pair
-  auto element = [](const char *row, const char *column, int dr, int dc, const char *to) {
-    return std::string("add.s32 %r10, ") + row + ", " + std::to_string(dr) + "; add.s32 %r11, " + column + ", " +
-           std::to_string(dc) + "; add.s32 %r12, %r10, %r11; cvt.rn.f32.s32 %f10, %r12; cvt.rn.bf16.f32 " + to +
-           ", %f10;\n";
-  };
-  auto unit = [](int dr, const char *to) {
-    return std::string("add.s32 %r10, %r2, ") + std::to_string(dr) +
-           "; setp.eq.s32 %p1, %r10, %r1; selp.b32 %f10, 0f3F800000, 0f00000000, %p1; cvt.rn.bf16.f32 " + to +
-           ", %f10;\n";
-  };
-  std::string body = half;
-  for (int r = 0; r < 4; ++r)
-    body += element("%r1", "%r2", r % 2 * 8, r / 2 * 8, "%h1") +
-            element("%r1", "%r2", r % 2 * 8, r / 2 * 8 + 1, "%h2") + "mov.b32 %r2" + std::to_string(r) +
-            ", {%h1, %h2};\n";
-  for (int r = 0; r < 2; ++r)
-    body +=
-        unit(8 * r, "%h1") + unit(8 * r + 1, "%h2") + "mov.b32 %r" + std::to_string(r ? 31 : 30) + ", {%h1, %h2};\n";
-  body += "mov.b32 %f1, 0f3F800000; mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%f2, %f3, %f4, %f5}, "
-          "{%r20, %r21, %r22, %r23}, {%r30, %r31}, {%f1, %f1, %f1, %f1};\n"
-          "mul.wide.u32 %rd1, %t, 16; add.s64 %rd2, %out, %rd1; st.global.v4.b32 [%rd2], {%f2, %f3, %f4, %f5};";
-  std::vector<float> d = valuesOf<float>(runBody(body, {0}, 512, 32));
+/// What lane l stores of D: c0, c1 are row l/4, columns 2(l%4) and the next; c2, c3 of row + 8.
+void expectSumsOfPlaces(const std::vector<float> &d, const char *type) {
   for (unsigned lane = 0; lane < 32; ++lane)
     for (unsigned i = 0; i < 4; ++i) {
-      // c0, c1: row l/4, columns 2(l%4), +1; c2, c3: row + 8
       unsigned row = lane / 4 + i / 2 * 8, column = lane % 4 * 2 + i % 2;
-      EXPECT_EQ(d[4 * lane + i], float(row + column + 1)) << lane << " " << i;
+      EXPECT_EQ(d[4 * lane + i], float(row + column + 1)) << type << " " << lane << " " << i;
     }
+}
+const char *const kStoreD = "mul.wide.u32 %rd1, %t, 16; add.s64 %rd2, %out, %rd1;\n"
+                            "st.global.v4.b32 [%rd2], {%f2, %f3, %f4, %f5};";
+
+// A[i][k] = i + k, B[k][n] = (k == n), C = 1: D[i][n] = i + n + 1, for n < 8.
+TEST(PtxInstruction, MatrixProducts) {
+  for (std::string type : {"bf16", "f16"}) {
+    std::string body = "shr.u32 %r1, %t, 2; and.b32 %r2, %t, 3; shl.b32 %r2, %r2, 1;\n"; // group, pair
+    auto element = [&](int dr, int dc, const char *to) {
+      return "add.s32 %r10, %r1, " + std::to_string(dr) + "; add.s32 %r11, %r2, " + std::to_string(dc) +
+             "; add.s32 %r12, %r10, %r11; cvt.rn.f32.s32 %f10, %r12; cvt.rn." + type + ".f32 " + to + ", %f10;\n";
+    };
+    auto unit = [&](int dr, const char *to) {
+      return "add.s32 %r10, %r2, " + std::to_string(dr) +
+             "; setp.eq.s32 %p1, %r10, %r1; selp.b32 %f10, 0f3F800000, 0f00000000, %p1; cvt.rn." + type + ".f32 " + to +
+             ", %f10;\n";
+    };
+    for (int r = 0; r < 4; ++r)
+      body += element(r % 2 * 8, r / 2 * 8, "%h1") + element(r % 2 * 8, r / 2 * 8 + 1, "%h2") + "mov.b32 %r2" +
+              std::to_string(r) + ", {%h1, %h2};\n";
+    for (int r = 0; r < 2; ++r)
+      body +=
+          unit(8 * r, "%h1") + unit(8 * r + 1, "%h2") + "mov.b32 %r" + std::to_string(r ? 31 : 30) + ", {%h1, %h2};\n";
+    body += "mov.b32 %f1, 0f3F800000; mma.sync.aligned.m16n8k16.row.col.f32." + type + "." + type +
+            ".f32 {%f2, %f3, %f4, %f5}, {%r20, %r21, %r22, %r23}, {%r30, %r31}, {%f1, %f1, %f1, %f1};\n" + kStoreD;
+    expectSumsOfPlaces(valuesOf<float>(runBody(body, {0}, 512, 32)), type.c_str());
+  }
+}
+
+// 8 deep: a0, a1 are rows l/4 and + 8 of column l%4, a2, a3 of column + 4; b0, b1 rows l%4 and + 4 of column l/4.
+TEST(PtxInstruction, MatrixProductsTf32) {
+  std::string body = "shr.u32 %r1, %t, 2; and.b32 %r2, %t, 3;\n";
+  for (int r = 0; r < 4; ++r)
+    body += "add.s32 %r10, %r1, " + std::to_string(r % 2 * 8) + "; add.s32 %r11, %r2, " + std::to_string(r / 2 * 4) +
+            "; add.s32 %r12, %r10, %r11; cvt.rn.f32.s32 %f10, %r12; cvt.rna.tf32.f32 %r2" + std::to_string(r) +
+            ", %f10;\n";
+  for (int r = 0; r < 2; ++r)
+    // Beyond the 10 bits of a fraction nothing is read: 1 + 2^-11 counts as 1.
+    body += "add.s32 %r10, %r2, " + std::to_string(4 * r) + "; setp.eq.s32 %p1, %r10, %r1; selp.b32 %r" +
+            std::to_string(30 + r) + ", 0x3F801000, 0, %p1;\n";
+  body += "mov.b32 %f1, 0f3F800000; mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%f2, %f3, %f4, %f5}, "
+          "{%r20, %r21, %r22, %r23}, {%r30, %r31}, {%f1, %f1, %f1, %f1};\n" +
+          std::string(kStoreD);
+  expectSumsOfPlaces(valuesOf<float>(runBody(body, {0}, 512, 32)), "tf32");
+}
+
+TEST(PtxInstruction, MatrixProductsNeedTheWholeWarp) {
+  std::string body = "setp.lt.u32 %p1, %t, 8; @%p1 bra DONE;\n"
+                     "mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%f2, %f3, %f4, %f5}, "
+                     "{%r20, %r21, %r22, %r23}, {%r30, %r31}, {%f1, %f1, %f1, %f1};\nDONE:\n";
+  EXPECT_NE(errorOf(body, 32).find("is not executed by all lanes of the warp"), std::string::npos);
 }
 
 TEST(PtxInstruction, LoadMatrix) {

@@ -5,7 +5,8 @@
 
 Each case is an ONNX model that is compiled for CUDA and run. Sizes lie on both
 sides of every tile. Says how many multiply-adds the loops of the PTX have for
-each access of shared memory.
+each access of shared memory. With a precision below f32 the reference rounds the
+operands of products as the kernels are to, so that the bound stays that of f32.
 """
 import argparse
 import pathlib
@@ -29,11 +30,11 @@ def case(family, *sizes, **options):
     return register
 
 
-def model(nodes, inputs, outputs, weights=None, opset=18):
-    """`inputs`: name to array; a dimension of `outputs` is free."""
+def model(nodes, inputs, outputs, weights=None, opset=18, free=None):
+    """`inputs`: name to array; a dimension of `outputs` is free, and those of `inputs` in `free`: (name, axis) to name."""
     types = {"float32": TensorProto.FLOAT, "int64": TensorProto.INT64, "bool": TensorProto.BOOL}
-    def value(name, array, free):
-        shape = [f"{name}{n}" for n in range(array.ndim)] if free else array.shape
+    def value(name, array, isOutput):
+        shape = [f"{name}{n}" if isOutput else (free or {}).get((name, n), size) for n, size in enumerate(array.shape)]
         return helper.make_tensor_value_info(name, types[str(array.dtype)], shape)
     graph = helper.make_graph(
         nodes, "g", [value(n, a, False) for n, a in inputs.items()], [value(n, a, True) for n, a in outputs.items()],
@@ -48,13 +49,30 @@ def normal(*shape):
     return rng.standard_normal(shape).astype(np.float32)
 
 
+PRECISION = "f32"
+
+
+def rounded(x):
+    """An operand of a product in float64, as the kernels round it."""
+    x = np.asarray(x, np.float32)
+    if PRECISION == "f16":
+        with np.errstate(over="ignore"):
+            return x.astype(np.float16).astype(float)
+    bits = x.view(np.uint32)
+    if PRECISION == "bf16":  # to nearest, ties to even
+        bits = (bits + 0x7fff + (bits >> 16 & 1)) & 0xffff0000
+    if PRECISION == "tf32":  # ties away from zero
+        bits = (bits + 0x1000) & 0xffffe000
+    return bits.astype(np.uint32).view(np.float32).astype(float)
+
+
 @case("gemm", (4, 4, 1), (5, 7, 3), (33, 31, 17), (64, 65, 16), (37, 50, 41), (100, 68, 40))
 def matmul_bias_relu(size):
     m, n, k = size
     a, w, c, r = normal(m, k), normal(k, n), normal(n), normal(m, n)
     nodes = [helper.make_node("MatMul", ["a", "w"], ["p"]), helper.make_node("Add", ["p", "c"], ["q"]),
              helper.make_node("Relu", ["q"], ["s"]), helper.make_node("Add", ["s", "r"], ["y"])]
-    want = np.maximum(a.astype(float) @ w + c, 0) + r
+    want = np.maximum(rounded(a) @ rounded(w) + c, 0) + r
     return nodes, {"a": a, "r": r}, {"w": w, "c": c}, {"y": want}
 
 
@@ -63,7 +81,7 @@ def gemm_transposed(size):
     m, n, k, left, right = size
     a, b, c = normal(*((k, m) if left else (m, k))), normal(*((n, k) if right else (k, n))), normal(n)
     nodes = [helper.make_node("Gemm", ["a", "b", "c"], ["y"], transA=left, transB=right, alpha=0.5)]
-    want = 0.5 * ((a.T if left else a).astype(float) @ (b.T if right else b)) + c
+    want = 0.5 * (rounded(a.T if left else a) @ rounded(b.T if right else b)) + c
     return nodes, {"a": a, "b": b}, {"c": c}, {"y": want}
 
 
@@ -72,14 +90,14 @@ def heads(size):
     b, h, i, j, d = size
     q, k = normal(b, i, h, d), normal(b, j, h, d)
     nodes = [helper.make_node("Einsum", ["q", "k"], ["y"], equation="bihd,bjhd->bijh")]
-    return nodes, {"q": q, "k": k}, {}, {"y": np.einsum("bihd,bjhd->bijh", q.astype(float), k)}
+    return nodes, {"q": q, "k": k}, {}, {"y": np.einsum("bihd,bjhd->bijh", rounded(q), rounded(k))}
 
 
 @case("gemm", (33, 130, 132, 16), (34, 129, 128, 18))
 def large_tiles(size):
     b, m, n, k = size
     x, y = normal(b, m, k), normal(b, k, n)
-    return [helper.make_node("MatMul", ["x", "y"], ["z"])], {"x": x, "y": y}, {}, {"z": x.astype(float) @ y}
+    return [helper.make_node("MatMul", ["x", "y"], ["z"])], {"x": x, "y": y}, {}, {"z": rounded(x) @ rounded(y)}
 
 
 @case("rows", (3, 1), (9, 31), (4, 33), (5, 1024), (3, 1025), (2, 3000))
@@ -101,15 +119,31 @@ def layer_norm(size):
 
 
 def attend(q, k, v, visible=None, bias=0):
-    """(b, h, i, d), (b, g, j, d), (b, g, j, e) in float64; rows that see no key are NaN."""
+    """(b, h, i, d), (b, g, j, d), (b, g, j, e) in float64; rows that see no key are NaN.
+
+    Weights are rounded in the kernels, too, at a scale that depends on their
+    tiles: half a unit of their last place, and as much again for sums of them."""
+    isNarrow = PRECISION in ("bf16", "f16") and q.shape[-1] <= 128 and v.shape[-1] <= 128 and q.shape[2] > 16
+    near = rounded if isNarrow else lambda x: x.astype(float)
     ratio = q.shape[1] // k.shape[1]
-    k, v = (np.repeat(x.astype(float), ratio, 1) for x in (k, v))
-    s = q @ k.swapaxes(-1, -2) / np.sqrt(q.shape[-1]) + bias
+    k, v = (np.repeat(near(x), ratio, 1) for x in (k, v))
+    s = near(q) @ k.swapaxes(-1, -2) / np.sqrt(q.shape[-1]) + bias
     if visible is not None:
         s = np.where(visible, s, -np.inf)
     with np.errstate(invalid="ignore"):
         e = np.exp(s - s.max(-1, keepdims=True))
-        return (e / e.sum(-1, keepdims=True)) @ v
+        w = e / e.sum(-1, keepdims=True)
+        hidden = np.where(w[..., None] == 0, 0.0, v[:, :, None])  # reach nothing
+        want = (w[..., None] * hidden).sum(-2)
+        unit = {"bf16": 2.0 ** -8, "f16": 2.0 ** -11}.get(PRECISION, 0) * isNarrow
+        return Bounded(want, unit * (w[..., None] * np.abs(hidden)).sum(-2))
+
+
+class Bounded:
+    """Numbers, and how far off they may be beyond the errors of f32."""
+
+    def __init__(self, want, slack):
+        self.want, self.slack = want, slack
 
 
 def qkv(b, h, g, i, j, d, e):
@@ -146,6 +180,38 @@ def dense_mask_and_bias(size):
     return [boolean, added]
 
 
+@case("attention", (1, 2, 2, 1, 300, 64, 64), (2, 4, 2, 1, 1100, 16, 24), (1, 2, 1, 5, 700, 128, 128), opset=23)
+def decode(size):
+    """Few queries: the keys in parts. A dense mask, and lengths."""
+    q, k, v = qkv(*size)
+    seen = rng.random((size[3], size[4])) < 0.6
+    seen[:, 0] = True
+    nodes = [helper.make_node("Attention", ["q", "k", "v"], ["y"])]
+    masked = [helper.make_node("Attention", ["q", "k", "v", "m"], ["y"])]
+    inputs = {"q": q, "k": k, "v": v}
+    return [(nodes, inputs, {}, {"y": attend(q, k, v)}), (masked, inputs | {"m": seen}, {}, {"y": attend(q, k, v, seen)})]
+
+
+@case("attention", (1, 2, 2, 1, 1, 16, 16), (2, 2, 1, 1, 40, 64, 64), (1, 2, 1, 3, 600, 32, 32), opset=23,
+      free={("k", 2): "keys", ("v", 2): "keys"})
+def decode_any_length(size):
+    """Parts are as many as for many keys: some are empty."""
+    q, k, v = qkv(*size)
+    return [helper.make_node("Attention", ["q", "k", "v"], ["y"])], {"q": q, "k": k, "v": v}, {}, {"y": attend(q, k, v)}
+
+
+@case("attention", (1, 2, 1, 40, 70, 64, 64), (1, 1, 1, 66, 100, 128, 128), opset=23)
+def hidden_values(size):
+    """Values of hidden keys that are NaN, infinite or too large for 16 bits, and such values that are seen."""
+    q, k, v = qkv(*size)
+    seen = np.arange(size[4])[None, :] <= np.arange(size[3])[:, None]
+    v[:, :, size[3] // 2 :: 9] = np.float32(np.inf)
+    v[:, :, size[3] // 2 + 3 :: 9] = np.float32(np.nan)
+    v[:, :, size[3] :] = np.float32(3e38)
+    nodes = [helper.make_node("Attention", ["q", "k", "v"], ["y"], is_causal=1)]
+    return nodes, {"q": q, "k": k, "v": v}, {}, {"y": attend(q, k, v, seen)}
+
+
 @case("attention", (1, 2, 2, 90, 90, 16, 16, 20), (1, 1, 1, 70, 70, 32, 32, 3), opset=23)
 def window(size):
     """The keys within `w` of a query, by a mask that the graph computes; a NaN beyond them reaches nothing."""
@@ -179,19 +245,21 @@ def run(command):
 
 def spilled(ptx, folder):
     """What ptxas complains of."""
-    for arch in ("sm_80", "sm_90a"):
+    for arch in ("sm_80", "sm_90a", "sm_100"):
         done = subprocess.run(["ptxas", "-v", f"-arch={arch}", ptx, "-o", folder / "m.cubin"], capture_output=True, text=True)
         if done.returncode or "warning" in done.stderr or re.search(r"[1-9]\d* bytes spill", done.stderr):
             return f"ptxas for {arch}: {done.stderr}"
     return None
 
 
-def check(tools, folder, name, built, opset, ptxas=False):
+def check(tools, folder, name, built, options, ptxas=False):
     nodes, inputs, weights, outputs = built
-    onnx.save(model(nodes, inputs, outputs_as_f32(outputs), weights, opset), folder / "m.onnx")
+    onnx.save(model(nodes, inputs, outputs_as_f32(outputs), weights, options.get("opset", 18), options.get("free")),
+              folder / "m.onnx")
     library, ptx = folder / "m.so", folder / "m.ptx"
-    for path, options in ((library, []), (ptx, ["--emit=ptx"])):
-        if text := run([tools / "attnc", folder / "m.onnx", "--target=cuda", *options, "-o", path]):
+    for path, emit in ((library, "lib"), (ptx, "ptx")):
+        if text := run([tools / "attnc", folder / "m.onnx", "--target=cuda", f"--precision={PRECISION}", f"--emit={emit}",
+                        "-o", path]):
             return f"{name}: {text}"
     command = [tools / "attn-run", library]
     for key, array in inputs.items():
@@ -204,18 +272,23 @@ def check(tools, folder, name, built, opset, ptxas=False):
     shared = len(re.findall(r"\sld\.shared", text))
     for key, want in outputs.items():
         got = np.load(folder / f"{key}.out.npy").astype(float)
+        want, slack = (want.want, want.slack) if isinstance(want, Bounded) else (want, 0)
         # The bound of a sum in f32 by its terms would be wider.
-        if got.shape != want.shape or not np.allclose(got, want, rtol=2e-5, atol=2e-5, equal_nan=True):
+        if got.shape != want.shape:
+            return f"{name}: output {key} has the shape {got.shape}, not {want.shape}"
+        with np.errstate(invalid="ignore"):
+            isNear = np.abs(got - want) - slack <= 2e-5 + 2e-5 * np.abs(want)
+        if not (isNear | (got == want) | (np.isnan(got) & np.isnan(want))).all():
             return f"{name}: output {key} is off by {np.nanmax(np.abs(got - want)):.2e}"
     if spills := ptxas and spilled(ptx, folder):
         return f"{name}: {spills}"
-    uses = "a tile" if "cp.async" in text else "a row" if "shfl" in text else "no kernel"
+    uses = "a matrix" if "mma.sync" in text else "a tile" if "cp.async" in text else "a row" if "shfl" in text else "no kernel"
     print(f"{name}: ok, {uses}, {len(re.findall('fma.rn.f32', text))} fma, {shared} shared loads")
     return None
 
 
 def outputs_as_f32(outputs):
-    return {name: array.astype(np.float32) for name, array in outputs.items()}
+    return {name: getattr(array, "want", array).astype(np.float32) for name, array in outputs.items()}
 
 
 def main():
@@ -223,8 +296,11 @@ def main():
     parser.add_argument("family", choices=sorted(CASES))
     parser.add_argument("--tools", type=pathlib.Path, default=pathlib.Path("build/bin"))
     parser.add_argument("--filter", default="")
+    parser.add_argument("--precision", default="f32", choices=("f32", "tf32", "bf16", "f16"))
     parser.add_argument("--ptxas", action="store_true", help="let ptxas look for spills, too")
     args = parser.parse_args()
+    global PRECISION
+    PRECISION = args.precision
     problems = 0
     with tempfile.TemporaryDirectory() as temporary:
         for function, size, options in CASES[args.family]:
@@ -233,7 +309,7 @@ def main():
             built = function(size)
             for n, one in enumerate(built if isinstance(built, list) else [built]):
                 name = f"{function.__name__} {'x'.join(map(str, size))}" + (f" #{n}" if n else "")
-                if text := check(args.tools, pathlib.Path(temporary), name, one, options.get("opset", 18), args.ptxas):
+                if text := check(args.tools, pathlib.Path(temporary), name, one, options, args.ptxas):
                     problems += 1
                     print(f"FAILED {text}")
     print(f"{args.family}: {problems} problems")

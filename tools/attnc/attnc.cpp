@@ -1,6 +1,7 @@
 // The compiler's driver: checks the command line, compiles in a worker process,
 // and gives the output its name once it is whole.
 #include "compiler/emit/gpu/GpuTarget.h"
+#include "passes/kernels/gpu/Precision.h"
 #include "tools/attnc/CompileJob.h"
 #include "tools/attnc/FusionTable.h"
 #include "tools/attnc/GenerateOptions.h"
@@ -120,8 +121,8 @@ void readTarget(CommandLine &line, CompileOptions &options) {
     return line.fail("--emit=ptx is for --target=cuda");
   if (target == "cpu")
     return;
-  if (options.weights != "f32" || options.precision != "f32")
-    line.fail("--target=cuda computes in f32 only: no --weights or --precision");
+  if (options.weights != "f32")
+    line.fail("--target=cuda stores weights in f32 only: no --weights");
   options.gpuArchs = line.text(OPT_gpu_arch, "sm_80").str();
   std::string error;
   if (parseGpuArchs(options.gpuArchs, error).empty())
@@ -159,8 +160,12 @@ Request readRequest(CommandLine &line) {
   else if (job.compile.weights != "f32" && job.compile.optLevel == 0)
     line.fail("--weights=" + job.compile.weights + " needs kernels, which -O0 does not choose");
   job.compile.precision = line.text(OPT_precision, "f32").str();
-  if (job.compile.precision != "f32" && job.compile.precision != "bf16")
-    line.fail("--precision expects f32 or bf16, not '" + job.compile.precision + "'");
+  bool isForGpu = line.text(OPT_target, "cpu") == "cuda", isKnown = parsePrecision(job.compile.precision).has_value();
+  if (isForGpu && !isKnown)
+    line.fail("--precision expects f32, tf32, bf16 or f16, not '" + job.compile.precision + "'");
+  else if (!isForGpu && job.compile.precision != "f32" && job.compile.precision != "bf16")
+    line.fail("--precision expects f32 or bf16, not '" + job.compile.precision + "'" +
+              (isKnown ? ", which is for --target=cuda" : ""));
   else if (job.compile.precision != "f32" && job.compile.optLevel == 0)
     line.fail("--precision=" + job.compile.precision + " needs kernels, which -O0 does not choose");
   job.compile.cacheDir = line.text(OPT_cache_dir).str();

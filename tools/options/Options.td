@@ -103,7 +103,7 @@ defm weights : Eq<"weights", "TYPE",
     "(a scale a column and 64 rows); activations and sums stay f32", g_compile, everyTool>;
 defm precision : Eq<"precision", "TYPE",
     "f32 (default), or bf16: the products of GEMMs with constant operands are of bf16 values; sums, norms and "
-    "attention stay f32", g_compile, everyTool>;
+    "attention stay f32; for --target=cuda tf32, bf16 or f16: all GEMMs, and but for tf32 attention, by matrix units", g_compile, everyTool>;
 defm target : Eq<"target", "TARGET", "what to compile for: cpu (default) or cuda", g_compile, everyTool>;
 defm gpu_arch : Eq<"gpu-arch", "LIST",
     "architectures of --target=cuda: sm_80 (default), sm_86, sm_87, sm_89, sm_90, sm_90a, separated by commas", g_compile, everyTool>;

@@ -2,6 +2,7 @@
 #define PASSES_KERNELS_GPU_ATTENTION_H
 
 #include "passes/kernels/cpu/Attention.h"
+#include "passes/kernels/gpu/Precision.h"
 
 namespace attn {
 
@@ -9,13 +10,20 @@ namespace attn {
 /// spec says of lanes and tiles of a CPU doesn't count.
 bool canBuildGpuAttention(const AttentionSpec &spec, std::string *reason = nullptr);
 
-/// Emits the kernel `symbol` on the operands' buffers and then the result's, in
-/// f32: flash attention by blocks of 128 threads. A block holds some queries in
-/// shared memory and streams tiles of keys and values past them by cp.async; the
-/// softmax is online, its maxima and sums in registers. Tiles that the mask
-/// hides are skipped, tiles that it shows in full are not tested.
+/// In how many parts the keys are taken by blocks of their own, where there are too
+/// few queries to keep a GPU busy, as in decoding; 1: as a whole.
+int64_t countGpuAttentionSplits(const AttentionSpec &spec);
+
+/// Emits the kernel `symbol` on the operands' buffers and then the result's, of
+/// f32: flash attention by blocks of 128 threads. A block holds some queries and
+/// streams tiles of keys and values past them by cp.async; the softmax is online
+/// in f32, its maxima and sums in registers. Tiles that the mask hides are
+/// skipped, tiles that it shows in full are not tested. With bf16 or f16 matrix
+/// units multiply where they can; all else computes in f32. With the keys in parts
+/// a second launch merges them, and the last argument is scratch: for each query
+/// and part as many f32 as a value has, and two.
 mlir::func::FuncOp buildGpuAttention(mlir::OpBuilder &builder, mlir::Location loc, llvm::StringRef symbol,
-                                     const AttentionSpec &spec);
+                                     const AttentionSpec &spec, Precision precision = Precision::f32);
 
 } // namespace attn
 

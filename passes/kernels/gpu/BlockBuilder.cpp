@@ -40,21 +40,22 @@ LaneBuilder::Values BlockBuilder::launch(Value blocks, int64_t threads, ArrayRef
 Value BlockBuilder::fma(Value x, Value y, Value z) { return math::FmaOp::create(b, loc, x, y, z); }
 void BlockBuilder::barrier() { gpu::BarrierOp::create(b, loc); }
 
-static IntegerAttr align16(OpBuilder &b) { return b.getI64IntegerAttr(16); }
+static IntegerAttr align(OpBuilder &b, int64_t bytes) { return b.getI64IntegerAttr(bytes); }
 
-LaneBuilder::Values BlockBuilder::load4(Value flat, Value offset) {
-  auto load = vector::LoadOp::create(b, loc, VectorType::get({4}, b.getF32Type()), flat, offset);
-  load->setAttr(load.getAlignmentAttrName(), align16(b));
+LaneBuilder::Values BlockBuilder::loadFew(Value flat, Value offset, int64_t count) {
+  auto load = vector::LoadOp::create(b, loc, VectorType::get({count}, b.getF32Type()), flat, offset);
+  load->setAttr(load.getAlignmentAttrName(), align(b, 4 * count));
   Values values;
-  for (int64_t n = 0; n < 4; ++n)
+  for (int64_t n = 0; n < count; ++n)
     values.push_back(extract(load, n));
   return values;
 }
 
-void BlockBuilder::store4(ArrayRef<Value> values, Value flat, Value offset) {
-  Value vector = vector::FromElementsOp::create(b, loc, VectorType::get({4}, b.getF32Type()), values);
+void BlockBuilder::storeFew(ArrayRef<Value> values, Value flat, Value offset) {
+  int64_t count = values.size();
+  Value vector = vector::FromElementsOp::create(b, loc, VectorType::get({count}, b.getF32Type()), values);
   auto store = vector::StoreOp::create(b, loc, vector, flat, offset);
-  store->setAttr(store.getAlignmentAttrName(), align16(b));
+  store->setAttr(store.getAlignmentAttrName(), align(b, 4 * count));
 }
 
 /// Element `offset` of a flat buffer of f32, as a pointer to `space`.
@@ -78,6 +79,33 @@ void BlockBuilder::copyAsync(Value to, Value toOffset, Value from, Value fromOff
   NVVM::CpAsyncOp::create(b, loc, target, source, b.getI32IntegerAttr(4 * elements),
                           NVVM::LoadCacheModifierKindAttr::get(b.getContext(), modifier), bytes);
 }
+
+LaneBuilder::Values BlockBuilder::loadMatrices(Value flat, Value offset, bool transposed, Precision precision) {
+  auto type = LLVM::LLVMStructType::getLiteral(b.getContext(), SmallVector<Type>(4, b.getI32Type()));
+  Value four =
+      NVVM::LdMatrixOp::create(b, loc, type, pointerTo(*this, flat, offset, /*space=*/3), 4,
+                               transposed ? NVVM::MMALayout::col : NVVM::MMALayout::row,
+                               NVVM::LdStMatrixShapeAttr::get(b.getContext(), 8, 8), NVVM::LdStMatrixEltType::B16);
+  Values result;
+  for (int64_t n = 0; n < 4; ++n) {
+    Value part = LLVM::ExtractValueOp::create(b, loc, four, n);
+    result.push_back(precision == Precision::f16 ? bitcast(part, VectorType::get({2}, b.getF16Type())) : part);
+  }
+  return result;
+}
+
+Value BlockBuilder::bitcast(Value x, Type type) { return LLVM::BitcastOp::create(b, loc, type, x); }
+
+LaneBuilder::Values BlockBuilder::unpacked(Value word, Precision precision) {
+  Type type = precision == Precision::f16 ? Type(b.getF16Type()) : Type(b.getBF16Type());
+  Value pair = bitcast(word, VectorType::get({2}, type));
+  Values result;
+  for (int64_t n = 0; n < 2; ++n)
+    result.push_back(arith::ExtFOp::create(b, loc, b.getF32Type(), extract(pair, n)));
+  return result;
+}
+
+void BlockBuilder::warpBarrier() { NVVM::SyncWarpOp::create(b, loc, arith::ConstantIntOp::create(b, loc, -1, 32)); }
 
 void BlockBuilder::commitCopies() { NVVM::CpAsyncCommitGroupOp::create(b, loc); }
 void BlockBuilder::waitForCopies(int64_t pending) {
@@ -115,6 +143,47 @@ Value BlockBuilder::cloneScalar(Block &block, ValueRange arguments, llvm::functi
       b.clone(each, map);
   }
   return map.lookupOrDefault(root ? root : block.getTerminator()->getOperand(0));
+}
+
+LaneBuilder::Values BlockBuilder::packed(ArrayRef<Value> four, Precision precision) {
+  Values result;
+  if (precision == Precision::tf32) {
+    for (Value x : four)
+      result.push_back(NVVM::ConvertFloatToTF32Op::create(b, loc, b.getI32Type(), x, NVVM::FPRoundingMode::RNA,
+                                                          NVVM::SaturationMode::NONE, /*relu=*/false));
+    return result;
+  }
+  bool isF16 = precision == Precision::f16;
+  auto narrow = VectorType::get({2}, isF16 ? Type(b.getF16Type()) : Type(b.getBF16Type()));
+  for (ArrayRef<Value> pair : {four.take_front(2), four.drop_front(2)}) {
+    Value wide = vector::FromElementsOp::create(b, loc, VectorType::get({2}, b.getF32Type()), pair);
+    Value x = arith::TruncFOp::create(b, loc, narrow, wide);
+    result.push_back(isF16 ? x : LLVM::BitcastOp::create(b, loc, b.getI32Type(), x));
+  }
+  return result;
+}
+
+LaneBuilder::Values BlockBuilder::multiplyMatrices(ArrayRef<Value> top, ArrayRef<Value> bottom, ArrayRef<Value> column,
+                                                   ArrayRef<Value> sums, Precision precision) {
+  using Layouts = std::array<NVVM::MMALayout, 2>;
+  using Types = std::array<NVVM::MMATypes, 2>;
+  bool isTf32 = precision == Precision::tf32;
+  NVVM::MMATypes type = isTf32                        ? NVVM::MMATypes::tf32
+                        : precision == Precision::f16 ? NVVM::MMATypes::f16
+                                                      : NVVM::MMATypes::bf16;
+  auto result = LLVM::LLVMStructType::getLiteral(b.getContext(), SmallVector<Type>(4, b.getF32Type()));
+  Values current(sums);
+  // tf32 goes 8 deep: the places of a step may be any, the same of A and B.
+  for (int64_t step = 0; step < (isTf32 ? 2 : 1); ++step) {
+    int64_t n = 2 * step;
+    Values left = {top[n], bottom[n], top[n + 1], bottom[n + 1]}, right = {column[n], column[n + 1]};
+    Value product =
+        NVVM::MmaOp::create(b, loc, result, left, right, current, {16, 8, isTf32 ? 8 : 16}, std::nullopt, std::nullopt,
+                            Types{type, type}, Layouts{NVVM::MMALayout::row, NVVM::MMALayout::col});
+    for (int64_t i = 0; i < 4; ++i)
+      current[i] = LLVM::ExtractValueOp::create(b, loc, product, i);
+  }
+  return current;
 }
 
 LaneBuilder::Values rowMajorStrides(LaneBuilder &k, Value buffer) {

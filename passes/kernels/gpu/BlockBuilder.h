@@ -3,6 +3,7 @@
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "passes/kernels/cpu/LaneBuilder.h"
+#include "passes/kernels/gpu/Precision.h"
 
 namespace attn {
 
@@ -22,9 +23,13 @@ public:
 
   mlir::Value fma(mlir::Value x, mlir::Value y, mlir::Value z);
   void barrier();
-  /// The four elements from `offset` on, a multiple of 4.
-  Values load4(mlir::Value flat, mlir::Value offset);
-  void store4(mlir::ArrayRef<mlir::Value> values, mlir::Value flat, mlir::Value offset);
+  /// The `count` (2 or 4) elements from `offset` on, a multiple of it.
+  Values loadFew(mlir::Value flat, mlir::Value offset, int64_t count);
+  Values load4(mlir::Value flat, mlir::Value offset) { return loadFew(flat, offset, 4); }
+  void storeFew(mlir::ArrayRef<mlir::Value> values, mlir::Value flat, mlir::Value offset);
+  void store4(mlir::ArrayRef<mlir::Value> values, mlir::Value flat, mlir::Value offset) {
+    storeFew(values, flat, offset);
+  }
 
   /// Copies `elements` (1 or 4, aligned) f32 of global memory to shared memory
   /// without waiting; zeros instead, and nothing is read, unless `isInside`.
@@ -33,6 +38,28 @@ public:
   void commitCopies();
   /// All but the last `pending` groups are there, for this thread.
   void waitForCopies(int64_t pending);
+
+  //===--- matrix units ---------------------------------------------------===//
+  // A warp multiplies A (16 rows, 16 deep) by B (16 deep, 8 columns). Of each row
+  // (column) g = lane / 4 and g + 8 a lane holds the places 2t, 2t + 1, 2t + 8 and
+  // 2t + 9 of the sum, where t = lane % 4; of the result (g, 2t), (g, 2t + 1),
+  // (g + 8, 2t) and (g + 8, 2t + 1).
+
+  /// Four f32 of a row or column, as the operands of mma.sync want them.
+  Values packed(mlir::ArrayRef<mlir::Value> four, Precision precision);
+  /// `sums` plus A times B; `top` and `bottom` are the packed rows g and g + 8 of A.
+  Values multiplyMatrices(mlir::ArrayRef<mlir::Value> top, mlir::ArrayRef<mlir::Value> bottom,
+                          mlir::ArrayRef<mlir::Value> column, mlir::ArrayRef<mlir::Value> sums, Precision precision);
+
+  /// Four 8 x 8 matrices of 16-bit elements, two in an f32 of shared memory: lane
+  /// 8m + n names row n of matrix m by `offset`, a multiple of 4. A lane gets places
+  /// 2t and 2t + 1 of row g of each, or of column g where `transposed`.
+  Values loadMatrices(mlir::Value flat, mlir::Value offset, bool transposed, Precision precision);
+  mlir::Value bitcast(mlir::Value x, mlir::Type type);
+  /// The two 16-bit elements of an f32.
+  Values unpacked(mlir::Value word, Precision precision);
+  /// Memory that lanes of the warp have written is there for all of them.
+  void warpBarrier();
 
   /// `combine` over `width` lanes side by side (a power of two <= 32), in each of them.
   mlir::Value acrossThreads(mlir::Value x, int64_t width,

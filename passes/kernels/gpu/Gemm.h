@@ -4,12 +4,14 @@
 #include "dialects/attn/AttnOps.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/Builders.h"
+#include "passes/kernels/gpu/Precision.h"
 #include <string>
 
 namespace attn {
 
-/// C = epilogue(A · B) on a GPU, in f32 with one rounding a multiply-add. All
-/// operands are read and written where they lie, in any order of dimensions.
+/// C = epilogue(A · B) on a GPU, of f32: with one rounding a multiply-add, or by
+/// matrix units on operands that are rounded first. All operands are read and
+/// written where they lie, in any order of dimensions.
 struct GpuGemmSpec {
   mlir::MemRefType left, right, result; ///< identity layout
   /// Projected permutations from the contraction's loops.
@@ -26,17 +28,21 @@ struct GpuGemmSpec {
   llvm::SmallVector<mlir::MemRefType> operands;
   llvm::SmallVector<mlir::AffineMap> operandMaps;
 
-  /// A block of threads makes a tile of the result, each thread a part of it.
+  Precision precision = Precision::f32;
+
+  /// A block of threads makes a tile of the result, each thread a part of it; with
+  /// matrix units each warp, of which a thread has two sums in 8 x 8.
   struct Tile {
     int64_t rows, columns, threadRows, threadColumns;
     int64_t depth = 16;
-    int64_t threads() const { return rows / threadRows * (columns / threadColumns); }
+    bool isMatrix = false;
+    int64_t threads() const { return rows / threadRows * (columns / threadColumns) / (isMatrix ? 2 : 1); }
   };
   Tile tile = {32, 32, 4, 4};
 
   /// Sorts the loops; false for what no such kernel does.
   bool sortLoops(std::string &reason);
-  /// The largest tile that leaves no multiprocessor without work.
+  /// The largest tile that leaves no multiprocessor without work, for `precision`.
   void chooseTile();
 };
 

@@ -1,3 +1,4 @@
+#include "passes/lowering/gpu/ChooseGpuKernels.h"
 #include "dialects/attn/AttnOps.h"
 #include "passes/Passes.h"
 #include "passes/kernels/gpu/Attention.h"
@@ -6,6 +7,7 @@
 #include "passes/lowering/cpu/KernelCall.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Arith/Utils/Utils.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/GPU/IR/GPUDialect.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
@@ -39,12 +41,25 @@ void noteMissed(Operation *op, StringRef category, StringRef name, StringRef rea
   remark::missed(op->getLoc(), remark::RemarkOpts::name(name).category(category)) << remark::reason("{0}", reason);
 }
 
+bool readPrecision(ModuleOp module, StringRef text, Precision &precision) {
+  std::optional<Precision> known = parsePrecision(text);
+  if (!known)
+    module.emitError("expects precision f32, tf32, bf16 or f16, got '") << text << "'";
+  precision = known.value_or(precision);
+  return known.has_value();
+}
+
 //===----------------------------------------------------------------------===//
 // Rows
 //===----------------------------------------------------------------------===//
 
 struct ChooseGpuRowsPass : attn::impl::ChooseGpuRowsPassBase<ChooseGpuRowsPass> {
+  ChooseGpuRowsPass() = default;
+  ChooseGpuRowsPass(const ChooseGpuRowsPass &other) : ChooseGpuRowsPassBase(other) {}
+
   void runOnOperation() override {
+    if (!readPrecision(getOperation(), precision, products))
+      return signalPassFailure();
     KernelTable kernels(getOperation());
     auto target = TargetAttr::lookup(getOperation());
     SmallVector<AttentionOp> attentions;
@@ -90,14 +105,44 @@ struct ChooseGpuRowsPass : attn::impl::ChooseGpuRowsPassBase<ChooseGpuRowsPass> 
     std::string reason, symbol = "gpu_" + spec.symbol();
     if (!canBuildGpuAttention(spec, &reason))
       return noteMissed(op, getArgument(), "attention", reason);
-    FailureOr<func::FuncOp> kernel =
-        kernels.getOrBuild(symbol, [&](OpBuilder &b) { return buildGpuAttention(b, op.getLoc(), symbol, spec); });
+    FailureOr<func::FuncOp> kernel = kernels.getOrBuild(
+        symbol, [&](OpBuilder &b) { return buildGpuAttention(b, op.getLoc(), symbol, spec, products); });
     IRRewriter rewriter(op);
     ReifiedRankedShapedTypeDims shapes;
     if (failed(kernel) || failed(op.reifyResultShapes(rewriter, shapes)))
       return noteMissed(op, getArgument(), "attention", "its name is taken, or its sizes are unknown");
-    replaceByKernel(rewriter, op, *kernel, op->getOperands(), shapes);
+    int64_t splits = countGpuAttentionSplits(spec);
+    if (splits == 1)
+      return replaceByKernel(rewriter, op, *kernel, op->getOperands(), shapes);
+    // Scratch is a second result, which nothing uses: for each row of the first
+    // one, which is as wide as a value, two more, and that for each part.
+    Location loc = op.getLoc();
+    auto type = cast<RankedTensorType>(op->getResult(0).getType());
+    Value elements = arith::ConstantIndexOp::create(rewriter, loc, 1);
+    SmallVector<Value> dynamic;
+    AffineMap map = spec.maps[spec.result];
+    for (auto [n, size] : llvm::enumerate(shapes[0])) {
+      Value value = getValueOrCreateConstantIndexOp(rewriter, loc, size);
+      if (type.isDynamicDim(n))
+        dynamic.push_back(value);
+      if (map.getDimPosition(n) != AttentionOp::Dim::E)
+        elements = arith::MulIOp::create(rewriter, loc, elements, value);
+    }
+    int64_t width = splits * (*spec.getStaticSize(AttentionOp::Dim::E) + 2);
+    elements = arith::MulIOp::create(rewriter, loc, elements, arith::ConstantIndexOp::create(rewriter, loc, width));
+    auto parts = RankedTensorType::get({ShapedType::kDynamic}, rewriter.getF32Type());
+    Value inits[] = {tensor::EmptyOp::create(rewriter, loc, type, dynamic),
+                     tensor::EmptyOp::create(rewriter, loc, parts, elements)};
+    auto call = KernelOp::create(rewriter, loc, TypeRange{type, parts}, SymbolRefAttr::get(*kernel), op->getOperands(),
+                                 inits, rewriter.getDenseI64ArrayAttr({}));
+    if (Attribute flops = op->getAttr(AttnDialect::kFlopsAttr))
+      call->setAttr(AttnDialect::kFlopsAttr, flops);
+    rewriter.replaceOp(op, call.getOutputs().front());
   }
+
+  Option<std::string> precision{*this, "precision", llvm::cl::init("f32"),
+                                llvm::cl::desc("what operands of products are rounded to: f32, tf32, bf16 or f16")};
+  Precision products = Precision::f32;
 };
 
 //===----------------------------------------------------------------------===//
@@ -141,7 +186,12 @@ linalg::GenericOp findEpilogue(linalg::LinalgOp op, OpOperand *&use) {
 }
 
 struct ChooseGpuGemmsPass : attn::impl::ChooseGpuGemmsPassBase<ChooseGpuGemmsPass> {
+  ChooseGpuGemmsPass() = default;
+  ChooseGpuGemmsPass(const ChooseGpuGemmsPass &other) : ChooseGpuGemmsPassBase(other) {}
+
   void runOnOperation() override {
+    if (!readPrecision(getOperation(), precision, products))
+      return signalPassFailure();
     KernelTable kernels(getOperation());
     SmallVector<linalg::LinalgOp> ops;
     getOperation().walk([&](linalg::LinalgOp op) {
@@ -198,6 +248,7 @@ struct ChooseGpuGemmsPass : attn::impl::ChooseGpuGemmsPassBase<ChooseGpuGemmsPas
       }
     }
     spec.result = bufferOf(last->getResult(0));
+    spec.precision = products;
     spec.chooseTile();
     std::string symbol = "gpu_gemm_" + std::to_string(count++);
     FailureOr<func::FuncOp> kernel =
@@ -217,6 +268,21 @@ struct ChooseGpuGemmsPass : attn::impl::ChooseGpuGemmsPassBase<ChooseGpuGemmsPas
     return "";
   }
 
+  Option<std::string> precision{*this, "precision", llvm::cl::init("f32"),
+                                llvm::cl::desc("what operands of products are rounded to: f32, tf32, bf16 or f16")};
+  Precision products = Precision::f32;
   unsigned count = 0;
 };
 } // namespace
+
+template <typename T> static std::unique_ptr<Pass> withPrecision(StringRef precision) {
+  auto pass = std::make_unique<T>();
+  pass->precision = precision.str();
+  return pass;
+}
+std::unique_ptr<Pass> attn::createChooseGpuRowsPass(StringRef precision) {
+  return withPrecision<ChooseGpuRowsPass>(precision);
+}
+std::unique_ptr<Pass> attn::createChooseGpuGemmsPass(StringRef precision) {
+  return withPrecision<ChooseGpuGemmsPass>(precision);
+}

@@ -1,0 +1,243 @@
+#include "passes/kernels/gpu/AttentionEmitter.h"
+
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include <limits>
+
+using namespace mlir;
+
+namespace attn {
+
+using Values = LaneBuilder::Values;
+
+static constexpr float kInfinity = std::numeric_limits<float>::infinity();
+
+KeyMask::Bounds AttentionEmitter::seenKeys(KeyMask &mask) {
+  KeyMask::Bounds bounds{k.index(0), numKeys, k.index(0), numKeys};
+  if (mask.isFull())
+    return bounds;
+  Value last = k.min(k.add(first, queriesPerBlock - 1), k.sub(numQueries, k.index(1)));
+  bounds = mask.bounds(first, last);
+  if (spec.letsHiddenTakePart())
+    bounds.lower = k.index(0), bounds.upper = numKeys;
+  return bounds;
+}
+
+func::FuncOp AttentionEmitter::emit(StringRef symbol) {
+  SmallVector<Type> types(spec.types.begin(), spec.types.end());
+  if (splits > 1)
+    types.push_back(MemRefType::get({ShapedType::kDynamic}, k.b.getF32Type()));
+  func::FuncOp function = k.function(symbol, types);
+  ValueRange buffers = function.getArguments();
+  if (splits > 1)
+    parts = buffers.back(), buffers = buffers.drop_back();
+  numQueries = getDimSize(k, spec, buffers, Dim::I), numKeys = getDimSize(k, spec, buffers, Dim::J);
+  heads = getDimSize(k, spec, buffers, Dim::H);
+  Value blocks = k.ceilDiv(numQueries, queriesPerBlock), numBatches = getDimSize(k, spec, buffers, Dim::B);
+  Value total = k.mul(k.mul(numBatches, heads), blocks);
+  Values shared = k.launch(k.mul(total, splits), kThreads, sharedElements());
+  Operation *launch = shared[0].getParentBlock()->getParentOp();
+  split = k.rem(k.block, k.index(splits));
+  Value position = k.div(k.block, k.index(splits)), number = k.div(position, blocks);
+  batch = k.div(number, heads), head = k.rem(number, heads);
+  // Later queries see more keys where a limit moves: the longest work comes first.
+  first = k.mul(k.sub(k.sub(blocks, k.index(1)), k.rem(position, blocks)), queriesPerBlock);
+  for (auto [buffer, map] : llvm::zip_equal(buffers, spec.maps))
+    views.push_back(viewHead(k, buffer, map, batch, head));
+
+  KeyMask mask(k, spec, buffers, batch, head, numKeys);
+  keyMask = &mask;
+  KeyMask::Bounds bounds = seenKeys(mask);
+  Value begin = k.floorTo(bounds.lower, keysPerTile), end = bounds.upper;
+  if (splits > 1) {
+    Value tiles = k.ceilDiv(k.sub(k.max(end, begin), begin), keysPerTile);
+    Value part = k.mul(k.ceilDiv(tiles, splits), keysPerTile);
+    begin = k.add(begin, k.mul(split, part));
+    end = k.min(end, k.add(begin, part));
+  }
+  start(shared, begin);
+
+  // Of each row: maximum, this thread's part of the sum, its columns of the result.
+  Values state(rows, k.scalar(-kInfinity));
+  state.append(rows + rows * width, k.scalar(0));
+  state = k.loop(begin, end, keysPerTile, state, [&](Value key, ValueRange carried) {
+    Value next = k.add(key, keysPerTile);
+    isEdge = k.either(k.less(key, bounds.innerLower), k.less(bounds.innerUpper, next));
+    return sweepTile(key, carried);
+  });
+  k.waitForCopies(0); // none may be under way when the block ends
+  if (splits == 1) {
+    store(state);
+    return function;
+  }
+  storePart(state);
+  k.b.setInsertionPointAfter(launch);
+  mergeParts(buffers);
+  return function;
+}
+
+Value AttentionEmitter::readAt(size_t operand, Value i, Value j) {
+  const HeadView &view = views[operand];
+  return k.load(view.flat, view.along(k, view.along(k, view.base, Dim::I, i), Dim::J, j));
+}
+
+Value AttentionEmitter::regionAt(Block &block, Value root, Value score, Value i, Value j) {
+  Values arguments = {score};
+  for (size_t n = 0; n < spec.numCaptures; ++n)
+    arguments.push_back(readAt(spec.firstCapture + n, i, j));
+  auto index = [&](Operation &op) -> Value {
+    auto place = dyn_cast<IndexOp>(op);
+    if (!place)
+      return {};
+    Value known[] = {batch, head, i, j};
+    return known[place.getDim()];
+  };
+  return k.cloneScalar(block, arguments, index, root);
+}
+
+Values AttentionEmitter::finishScores(const Values &raw, Value key) {
+  Values result;
+  for (int64_t r = 0; r < rows; ++r)
+    for (int64_t c = 0; c < columns; ++c) {
+      Value j = k.min(keyOf(key, c), k.sub(numKeys, k.index(1)));
+      result.push_back(regionAt(*spec.score, spec.scoreValue, raw[result.size()], query(r), j));
+    }
+  if (testsAllTiles())
+    return masked(result, key);
+  SmallVector<Type> types(result.size(), k.b.getF32Type());
+  return k.branch(isEdge, types, [&] { return masked(result, key); }, [&] { return result; });
+}
+
+Values AttentionEmitter::masked(const Values &values, Value key) {
+  Values result;
+  for (int64_t r = 0; r < rows; ++r)
+    for (int64_t c = 0; c < columns; ++c) {
+      Value score = values[result.size()], i = query(r), place = keyOf(key, c);
+      Value j = k.min(place, k.sub(numKeys, k.index(1)));
+      Value isSeen;
+      if (!keyMask->isFull())
+        isSeen = k.extract(keyMask->visibleKeys(i, j), 0);
+      for (size_t operand : spec.denseMasks) {
+        Value bit = k.isNonZero(readAt(operand, i, j));
+        isSeen = isSeen ? k.both(isSeen, bit) : bit;
+      }
+      if (isSeen) {
+        Value hidden = k.scalar(-kInfinity);
+        if (spec.letsHiddenTakePart())
+          hidden = spec.masked ? regionAt(*spec.masked, {}, score, i, j) : score;
+        score = k.select(isSeen, score, hidden);
+      }
+      result.push_back(k.select(k.less(place, numKeys), score, k.scalar(-kInfinity)));
+    }
+  return result;
+}
+
+Values AttentionEmitter::weigh(const Values &s, ValueRange state, Values &next) {
+  next.assign(state.begin(), state.end());
+  Values weights;
+  for (int64_t r = 0; r < rows; ++r) {
+    auto max = [&](Value x, Value y) { return k.greater(x, y); };
+    Value top = k.tree(ArrayRef(s).slice(r * columns, columns), max);
+    top = k.greater(state[r], k.acrossThreads(top, groupWidth, max));
+    // Nothing seen so far: any finite number gives weights of 0.
+    Value isNone = k.compare(arith::CmpFPredicate::OEQ, top, k.scalar(-kInfinity));
+    Value base = k.select(isNone, k.scalar(0), top);
+    Value factor = exponential(k.subf(state[r], base));
+    Value sum = k.mulf(state[rows + r], factor);
+    for (int64_t c = 0; c < columns; ++c) {
+      weights.push_back(exponential(k.subf(s[r * columns + c], base)));
+      sum = k.addf(sum, weights.back());
+    }
+    next[r] = top, next[rows + r] = sum;
+    for (int64_t e = 0; e < width; ++e)
+      next[2 * rows + r * width + e] = k.mulf(state[2 * rows + r * width + e], factor);
+  }
+  return weights;
+}
+
+Value AttentionEmitter::normalizer(Value sum) {
+  Value factor = k.divf(k.scalar(1), sum);
+  if (spec.maskedRows == MaskedRows::zero) // else 0 times infinity is the NaN that is asked for
+    factor = k.select(k.compare(arith::CmpFPredicate::OEQ, sum, k.scalar(0)), k.scalar(0), factor);
+  return factor;
+}
+
+static Value sumOf(BlockBuilder &k, Value x, int64_t width) {
+  return k.acrossThreads(x, width, [&](Value x, Value y) { return k.addf(x, y); });
+}
+
+void AttentionEmitter::store(ValueRange state) {
+  const HeadView &view = views[spec.result];
+  for (int64_t r = 0; r < rows; ++r) {
+    Value factor = normalizer(sumOf(k, state[rows + r], groupWidth)), i = k.add(first, row(r));
+    k.branch(k.less(i, numQueries), [&] {
+      Value offset = view.along(k, view.base, Dim::I, i);
+      for (int64_t e = 0; e < width; ++e) {
+        Value column = columnPlace(e);
+        auto one = [&] {
+          memref::StoreOp::create(k.b, k.loc, k.mulf(state[2 * rows + r * width + e], factor), view.flat,
+                                  view.along(k, offset, Dim::E, column));
+        };
+        if (width * groupWidth == valueWidth)
+          one();
+        else
+          k.branch(k.less(column, k.index(valueWidth)), one);
+      }
+    });
+  }
+}
+
+//===----------------------------------------------------------------------===//
+// Keys in parts
+//===----------------------------------------------------------------------===//
+
+// Of each query and part: the columns, not yet divided, then maximum and sum.
+
+void AttentionEmitter::storePart(ValueRange state) {
+  for (int64_t r = 0; r < rows; ++r) {
+    Value sum = sumOf(k, state[rows + r], groupWidth), i = k.add(first, row(r));
+    k.branch(k.less(i, numQueries), [&] {
+      Value number = k.add(k.mul(k.add(k.mul(batch, heads), head), numQueries), i);
+      Value base = k.mul(k.add(k.mul(number, splits), split), valueWidth + 2);
+      auto put = [&](Value x, Value place) { memref::StoreOp::create(k.b, k.loc, x, parts, k.add(base, place)); };
+      for (int64_t e = 0; e < width; ++e) {
+        Value column = columnPlace(e);
+        k.branch(k.less(column, k.index(valueWidth)), [&] { put(state[2 * rows + r * width + e], column); });
+      }
+      // The same in all threads of the group.
+      put(state[r], k.index(valueWidth));
+      put(sum, k.index(valueWidth + 1));
+    });
+  }
+}
+
+/// A second launch, a warp a query.
+void AttentionEmitter::mergeParts(ValueRange buffers) {
+  constexpr int64_t kWarps = kThreads / 32;
+  Value rowsInAll = k.mul(k.mul(getDimSize(k, spec, buffers, Dim::B), heads), numQueries);
+  k.launch(k.ceilDiv(rowsInAll, kWarps), kThreads, {});
+  Value number = k.add(k.mul(k.block, kWarps), k.div(k.thread, k.index(32)));
+  k.branch(k.less(number, rowsInAll), [&] {
+    Value outer = k.div(number, numQueries), i = k.rem(number, numQueries);
+    HeadView view = viewHead(k, buffers[spec.result], spec.maps[spec.result], k.div(outer, heads), k.rem(outer, heads));
+    Value base = k.mul(number, splits * (valueWidth + 2)), none = k.scalar(-kInfinity);
+    auto read = [&](Value part, Value place) {
+      return k.load(parts, k.add(k.add(base, k.mul(part, valueWidth + 2)), place));
+    };
+    Value top = k.loop(k.index(0), k.index(splits), 1, {none}, [&](Value part, ValueRange carried) -> Values {
+      return {k.greater(carried[0], read(part, k.index(valueWidth)))};
+    })[0];
+    Value shift = k.select(k.compare(arith::CmpFPredicate::OEQ, top, none), k.scalar(0), top);
+    k.loop(k.rem(k.thread, k.index(32)), k.index(valueWidth), 32, [&](Value column) {
+      Values zeros(2, k.scalar(0));
+      Values both = k.loop(k.index(0), k.index(splits), 1, zeros, [&](Value part, ValueRange carried) -> Values {
+        Value factor = exponential(k.subf(read(part, k.index(valueWidth)), shift));
+        return {k.fma(factor, read(part, k.index(valueWidth + 1)), carried[0]),
+                k.fma(factor, read(part, column), carried[1])};
+      });
+      Value place = view.along(k, view.along(k, view.base, Dim::I, i), Dim::E, column);
+      memref::StoreOp::create(k.b, k.loc, k.mulf(both[1], normalizer(both[0])), view.flat, place);
+    });
+  });
+}
+
+} // namespace attn

@@ -1,0 +1,89 @@
+#ifndef PASSES_KERNELS_GPU_ATTENTIONEMITTER_H
+#define PASSES_KERNELS_GPU_ATTENTIONEMITTER_H
+
+#include "passes/kernels/cpu/AttentionMask.h"
+#include "passes/kernels/cpu/AttentionOperands.h"
+#include "passes/kernels/gpu/Attention.h"
+#include "passes/kernels/gpu/BlockBuilder.h"
+
+namespace attn {
+
+/// What the forms of flash attention share: a block of threads has some queries
+/// and goes over tiles of keys; each of `groupWidth` threads side by side has some
+/// keys of `rows` queries. Scores, masks and the online softmax are here, products
+/// and the places of queries and keys are the form's.
+class AttentionEmitter {
+public:
+  using Dim = AttentionOp::Dim;
+  using Values = LaneBuilder::Values;
+  static constexpr int64_t kThreads = 128;
+
+  AttentionEmitter(mlir::OpBuilder &b, mlir::Location loc, const AttentionSpec &spec)
+      : valueWidth(*spec.getStaticSize(Dim::E)), k(b, loc), spec(spec), splits(countGpuAttentionSplits(spec)) {}
+  virtual ~AttentionEmitter() = default;
+
+  mlir::func::FuncOp emit(llvm::StringRef symbol);
+
+protected:
+  /// Arrays of f32 in shared memory.
+  virtual llvm::SmallVector<int64_t> sharedElements() = 0;
+  /// Before the tiles, which begin at key `begin`.
+  virtual void start(mlir::ArrayRef<mlir::Value> shared, mlir::Value begin) = 0;
+  /// The state after the tile from `key` on.
+  virtual Values sweepTile(mlir::Value key, mlir::ValueRange state) = 0;
+  /// Place of the thread's query number `r` in the block, of its key `c` in the
+  /// tile, of its column `e` in the result.
+  virtual mlir::Value row(int64_t r) = 0;
+  virtual mlir::Value keyPlace(int64_t c) = 0;
+  virtual mlir::Value columnPlace(int64_t e) = 0;
+
+  // Sizes, set by the form: of a thread and of a block; columns of the result a thread.
+  int64_t rows = 0, columns = 0, width = 0, groupWidth = 0, queriesPerBlock = 0, keysPerTile = 0;
+  int64_t valueWidth; ///< of them all
+
+  mlir::Value query(int64_t r) { return k.min(k.add(first, row(r)), k.sub(numQueries, k.index(1))); }
+  mlir::Value keyOf(mlir::Value key, int64_t c) { return k.add(key, keyPlace(c)); }
+  bool testsAllTiles() const { return !spec.denseMasks.empty() || spec.letsHiddenTakePart(); }
+  bool canHide() const { return testsAllTiles() || spec.canMask(); }
+  mlir::Value readAt(size_t operand, mlir::Value i, mlir::Value j);
+
+  /// The score region and the masks on raw scores [row][key].
+  Values finishScores(const Values &raw, mlir::Value key);
+  /// Weights of scores; `state` has maximum, sum and columns of each row, `next`
+  /// gets them, columns scaled to the new maximum.
+  Values weigh(const Values &scores, mlir::ValueRange state, Values &next);
+
+  BlockBuilder k;
+  const AttentionSpec &spec;
+  mlir::Value batch, head, first, numQueries, numKeys;
+  mlir::Value isEdge; ///< the tile is not seen in full by all queries, or has keys behind the last
+  llvm::SmallVector<HeadView> views;
+
+private:
+  mlir::Value exponential(mlir::Value x) { return k.exp2Fast(k.mulf(x, k.scalar(1.44269504f))); }
+  mlir::Value regionAt(mlir::Block &block, mlir::Value root, mlir::Value score, mlir::Value i, mlir::Value j);
+  Values masked(const Values &values, mlir::Value key);
+  KeyMask::Bounds seenKeys(KeyMask &mask);
+  /// What a row's columns are multiplied by in the end.
+  mlir::Value normalizer(mlir::Value sum);
+  void store(mlir::ValueRange state);
+  void storePart(mlir::ValueRange state);
+  void mergeParts(mlir::ValueRange buffers);
+
+  KeyMask *keyMask = nullptr;
+  const int64_t splits;
+  mlir::Value heads, split, parts;
+};
+
+/// In f32, products one by one (AttentionThreads.cpp).
+bool canUseThreads(const AttentionSpec &spec);
+mlir::func::FuncOp buildThreadsAttention(mlir::OpBuilder &builder, mlir::Location loc, llvm::StringRef symbol,
+                                         const AttentionSpec &spec);
+/// bf16 or f16 products by matrix units (AttentionMatrices.cpp).
+bool canUseMatrices(const AttentionSpec &spec);
+mlir::func::FuncOp buildMatricesAttention(mlir::OpBuilder &builder, mlir::Location loc, llvm::StringRef symbol,
+                                          const AttentionSpec &spec, Precision precision);
+
+} // namespace attn
+
+#endif // PASSES_KERNELS_GPU_ATTENTIONEMITTER_H

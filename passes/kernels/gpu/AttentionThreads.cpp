@@ -1,0 +1,227 @@
+#include "passes/kernels/gpu/AttentionEmitter.h"
+
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "llvm/Support/MathExtras.h"
+
+// Products one by one, in f32; queries and weights in shared memory.
+
+using namespace mlir;
+
+namespace attn {
+
+using Dim = AttentionOp::Dim;
+using Values = LaneBuilder::Values;
+
+namespace {
+
+// 16 groups of 8 threads: a group shares its queries, each thread has some of the keys.
+constexpr int64_t kGroups = 16, kGroup = 8;
+constexpr int64_t kSharedElements = 48 * 1024 / 4;
+
+/// How a block is cut; `rows` queries and `keys` keys of a tile for each thread.
+struct Cut {
+  int64_t rows, keys, keyWidth, valueWidth;
+
+  int64_t queries() const { return kGroups * rows; }
+  int64_t tile() const { return kGroup * keys; }
+  // Rows in shared memory are padded, so that those which a warp reads lie in different banks.
+  int64_t keyPitch() const { return llvm::alignTo(keyWidth, 4) + 4; }
+  int64_t valuePitch() const { return llvm::alignTo(valueWidth, 4 * kGroup); }
+  int64_t weightPitch() const { return tile() + 4; }
+  int64_t elements() const { return queries() * (keyPitch() + weightPitch()) + tile() * (keyPitch() + valuePitch()); }
+};
+
+std::optional<Cut> chooseCut(const AttentionSpec &spec) {
+  std::optional<int64_t> d = spec.getStaticSize(Dim::D), e = spec.getStaticSize(Dim::E), i = spec.getStaticSize(Dim::I);
+  if (!d || !e)
+    return std::nullopt;
+  bool isAdditive = spec.kind == ScoreKind::additive;
+  static constexpr std::pair<int64_t, int64_t> kCuts[] = {{4, 4}, {2, 4}, {2, 2}, {1, 4}, {1, 2}, {1, 1}};
+  for (auto [rows, keys] : kCuts) {
+    Cut cut{rows, keys, *d, *e};
+    bool isTooMany = (i && rows > 1 && *i <= kGroups * rows / 2) || (isAdditive && rows * keys > 4);
+    // Accumulators: rows times the values' width over the group.
+    if (!isTooMany && cut.elements() <= kSharedElements && rows * cut.valuePitch() / kGroup <= 64)
+      return cut;
+  }
+  return std::nullopt;
+}
+
+class ThreadsEmitter : public AttentionEmitter {
+public:
+  ThreadsEmitter(OpBuilder &b, Location loc, const AttentionSpec &spec)
+      : AttentionEmitter(b, loc, spec), cut(*chooseCut(spec)) {
+    rows = cut.rows, columns = cut.keys, width = cut.valuePitch() / kGroup, groupWidth = kGroup;
+    queriesPerBlock = cut.queries(), keysPerTile = cut.tile();
+  }
+
+private:
+  struct Tile {
+    HeadView view;
+    Value shared;
+    unsigned rowDim, widthDim;
+    int64_t rows, pitch, width;
+    bool isVector;
+  };
+  Tile makeTile(size_t operand, Value shared, unsigned rowDim, unsigned widthDim, int64_t rows, int64_t pitch,
+                int64_t width);
+  void copy(const Tile &tile, Value first, Value extent);
+  SmallVector<int64_t> sharedElements() override {
+    return {cut.queries() * cut.keyPitch(), cut.tile() * cut.keyPitch(), cut.tile() * cut.valuePitch(),
+            cut.queries() * cut.weightPitch()};
+  }
+  void start(ArrayRef<Value> shared, Value begin) override;
+  Values sweepTile(Value key, ValueRange state) override;
+  Values products(Value key);
+  Values addProducts(ValueRange sums, bool canBeHidden);
+
+  Value row(int64_t r) override { return k.add(k.div(k.thread, k.index(kGroup)), r * kGroups); }
+  Value member() { return k.rem(k.thread, k.index(kGroup)); }
+  Value keyPlace(int64_t c) override { return k.add(member(), c * kGroup); }
+  Value columnPlace(int64_t e) override { return k.add(k.mul(member(), 4), e / 4 * 4 * kGroup + e % 4); }
+
+  const Cut cut;
+  Value weights;
+  Tile queries, keys, values;
+};
+
+ThreadsEmitter::Tile ThreadsEmitter::makeTile(size_t operand, Value shared, unsigned rowDim, unsigned widthDim,
+                                              int64_t rows, int64_t pitch, int64_t width) {
+  AffineMap map = spec.maps[operand];
+  bool isLast =
+      map.getNumResults() && map.getResult(map.getNumResults() - 1) == getAffineDimExpr(widthDim, map.getContext());
+  return {views[operand], shared, rowDim, widthDim, rows, pitch, width, isLast && width % 4 == 0};
+}
+
+/// Starts to copy rows `first`... into shared memory; zeros beyond `extent` and the width.
+void ThreadsEmitter::copy(const Tile &tile, Value begin, Value extent) {
+  int64_t inner = tile.widthDim == Dim::E ? tile.pitch / 4 : llvm::divideCeil(tile.width, 4);
+  int64_t groups = tile.rows * inner;
+  for (int64_t n = 0; n < groups; n += kThreads) {
+    Value group = k.add(k.thread, n);
+    auto one = [&] {
+      Value at = k.div(group, k.index(inner)), column = k.mul(k.rem(group, k.index(inner)), 4);
+      Value source = k.add(begin, at), isRow = k.less(source, extent);
+      Value offset = tile.view.along(k, tile.view.base, tile.rowDim, source);
+      Value target = k.add(k.mul(at, tile.pitch), column);
+      for (int64_t e = 0; e < (tile.isVector ? 1 : 4); ++e) {
+        Value place = k.add(column, e);
+        k.copyAsync(tile.shared, k.add(target, e), tile.view.flat, tile.view.along(k, offset, tile.widthDim, place),
+                    tile.isVector ? 4 : 1, k.both(isRow, k.less(place, k.index(tile.width))));
+      }
+    };
+    if (n + kThreads <= groups)
+      one();
+    else
+      k.branch(k.less(group, k.index(groups)), one);
+  }
+}
+
+void ThreadsEmitter::start(ArrayRef<Value> shared, Value begin) {
+  weights = shared[3];
+  queries = makeTile(spec.query, shared[0], Dim::I, Dim::D, cut.queries(), cut.keyPitch(), cut.keyWidth);
+  keys = makeTile(spec.keyOperand, shared[1], Dim::J, Dim::D, cut.tile(), cut.keyPitch(), cut.keyWidth);
+  values = makeTile(spec.value, shared[2], Dim::J, Dim::E, cut.tile(), cut.valuePitch(), cut.valueWidth);
+  copy(queries, first, numQueries);
+  copy(keys, begin, numKeys);
+  k.commitCopies();
+}
+
+Values ThreadsEmitter::sweepTile(Value key, ValueRange state) {
+  copy(values, key, numKeys);
+  k.commitCopies();
+  k.waitForCopies(1); // all but the values
+  k.barrier();
+  Values next, made = weigh(finishScores(products(key), key), state, next);
+  for (int64_t r = 0; r < rows; ++r)
+    for (int64_t c = 0; c < columns; ++c) {
+      Value place = k.add(k.mul(row(r), cut.weightPitch()), keyPlace(c));
+      memref::StoreOp::create(k.b, k.loc, made[r * columns + c], weights, place);
+    }
+  k.waitForCopies(0);
+  k.barrier(); // values and weights are there, keys have been read
+  copy(keys, k.add(key, cut.tile()), numKeys);
+  k.commitCopies();
+  Values sums(ArrayRef(next).drop_front(2 * rows));
+  if (canHide()) {
+    sums = addProducts(sums, true);
+  } else {
+    SmallVector<Type> types(sums.size(), k.b.getF32Type());
+    sums = k.branch(isEdge, types, [&] { return addProducts(sums, true); }, [&] { return addProducts(sums, false); });
+  }
+  k.barrier(); // values and weights have been read
+  next.truncate(2 * rows);
+  next.append(sums);
+  return next;
+}
+
+/// Raw scores of the thread's rows and keys.
+Values ThreadsEmitter::products(Value key) {
+  Values zeros(cut.rows * cut.keys, k.scalar(0));
+  return k.loop(k.index(0), k.index(llvm::alignTo(cut.keyWidth, 4)), 4, zeros, [&](Value d, ValueRange carried) {
+    auto read = [&](const Tile &tile, Value row) { return k.load4(tile.shared, k.add(k.mul(row, tile.pitch), d)); };
+    SmallVector<Values> left, right;
+    for (int64_t r = 0; r < cut.rows; ++r)
+      left.push_back(read(queries, row(r)));
+    for (int64_t c = 0; c < cut.keys; ++c)
+      right.push_back(read(keys, k.add(member(), c * kGroup)));
+    Values next(carried);
+    for (int64_t q = 0; q < 4; ++q) {
+      Value alignment;
+      if (spec.kind == ScoreKind::additive) {
+        const HeadView &view = views[spec.alignment];
+        alignment = k.load(view.flat, view.along(k, view.base, Dim::D, k.add(d, q)));
+      }
+      for (int64_t r = 0; r < cut.rows; ++r)
+        for (int64_t c = 0; c < cut.keys; ++c) {
+          Value &sum = next[r * cut.keys + c];
+          if (!alignment) {
+            sum = k.fma(left[r][q], right[c][q], sum);
+            continue;
+          }
+          Value x = k.addf(left[r][q], right[c][q]);
+          sum = k.fma(spec.activation ? k.cloneScalar(*spec.activation, x) : x, alignment, sum);
+        }
+    }
+    return next;
+  });
+}
+
+/// The thread's rows and columns of weights times values added to `sums`; a
+/// value of weight 0 reaches nothing, if `canBeHidden`.
+Values ThreadsEmitter::addProducts(ValueRange sums, bool canBeHidden) {
+  int64_t width = cut.valuePitch() / kGroup;
+  return k.loop(k.index(0), k.index(cut.tile()), 4, sums, [&](Value key, ValueRange carried) {
+    SmallVector<Values> left;
+    for (int64_t r = 0; r < cut.rows; ++r)
+      left.push_back(k.load4(weights, k.add(k.mul(row(r), cut.weightPitch()), key)));
+    Values next(carried);
+    for (int64_t q = 0; q < 4; ++q) {
+      Value base = k.add(k.mul(k.add(key, q), cut.valuePitch()), k.mul(member(), 4));
+      for (int64_t e = 0; e < width; e += 4) {
+        Values right = k.load4(values.shared, k.add(base, e * kGroup));
+        for (int64_t r = 0; r < cut.rows; ++r)
+          for (int64_t n = 0; n < 4; ++n) {
+            Value &sum = next[r * width + e + n];
+            Value added = k.fma(left[r][q], right[n], sum);
+            if (canBeHidden) {
+              Value isNothing = k.compare(arith::CmpFPredicate::OEQ, left[r][q], k.scalar(0));
+              added = k.select(isNothing, sum, added);
+            }
+            sum = added;
+          }
+      }
+    }
+    return next;
+  });
+}
+
+} // namespace
+
+bool canUseThreads(const AttentionSpec &spec) { return chooseCut(spec).has_value(); }
+
+func::FuncOp buildThreadsAttention(OpBuilder &builder, Location loc, StringRef symbol, const AttentionSpec &spec) {
+  return ThreadsEmitter(builder, loc, spec).emit(symbol);
+}
+
+} // namespace attn

@@ -1,0 +1,91 @@
+#ifndef PASSES_KERNELS_GPU_GEMMEMITTER_H
+#define PASSES_KERNELS_GPU_GEMMEMITTER_H
+
+#include "passes/kernels/gpu/BlockBuilder.h"
+#include "passes/kernels/gpu/Gemm.h"
+
+namespace attn {
+
+/// One kernel of a GpuGemmSpec: copies of tiles to shared memory and the loop
+/// over the sum (GemmEmitter.cpp), products one by one (GemmThreads.cpp) or by
+/// matrix units (GemmMatrices.cpp).
+class GemmEmitter {
+public:
+  using Values = LaneBuilder::Values;
+
+  GemmEmitter(mlir::OpBuilder &b, mlir::Location loc, const GpuGemmSpec &spec)
+      : k(b, loc), spec(spec), tile(spec.tile) {}
+
+  mlir::func::FuncOp emit(llvm::StringRef symbol);
+
+private:
+  /// One operand of the product. A tile of it stands in shared memory as
+  /// [outer][pitch >= depth], or [depth][pitch >= outer] where the outer dimension
+  /// is the contiguous one; the padding spreads what is read at once over the banks.
+  struct Side {
+    mlir::Value flat, first, lane, extent;
+    mlir::AffineMap map;
+    mlir::ArrayRef<unsigned> outer;
+    Values strides;                 ///< by loop; null where the operand does not have it
+    int64_t tile;                   ///< rows or columns of the block's tile
+    int64_t perThread;              ///< of them those of a thread; of 8 of them with matrix units
+    int64_t pitch, begin, elements; ///< in shared memory; of one of two stages
+    bool isDeep;                    ///< contiguous along the sum
+    bool isVector;                  ///< in aligned groups of 4
+    Values offsets;                 ///< of the groups (elements) that a thread copies, without the sum
+    Values isInside;
+  };
+  using Fragments = llvm::SmallVector<Values>;
+
+  mlir::Value sizeOf(unsigned dim);
+  Values sizesOf(mlir::ArrayRef<unsigned> dims) {
+    return llvm::map_to_vector<6>(dims, [&](unsigned dim) { return sizes[dim]; });
+  }
+  mlir::Value product(mlir::ArrayRef<unsigned> dims);
+  Side makeSide(mlir::Value buffer, mlir::AffineMap map, mlir::ArrayRef<unsigned> outer, int64_t extent,
+                int64_t perThread);
+  mlir::Value offsetOf(const Side &side, mlir::ArrayRef<unsigned> dims, mlir::ArrayRef<mlir::Value> indices);
+  mlir::Value stageOf(const Side &side, mlir::Value stage) { return k.add(k.mul(stage, side.elements), side.begin); }
+  int64_t copiesOf(const Side &side) const { return side.tile * tile.depth / 4 / tile.threads(); }
+  std::pair<mlir::Value, mlir::Value> groupAt(const Side &side, int64_t n);
+  void prepareCopies(Side &side);
+  void copyTile(const Side &side, mlir::Value depthBegin, mlir::Value stage);
+  /// The loop over the sum, of `count` zeros; `step` adds what a stage holds.
+  Values sumUp(int64_t count, llvm::function_ref<Values(mlir::Value stage, mlir::ValueRange sums)> step);
+
+  void startLoops();
+  void placeLoops(mlir::ArrayRef<unsigned> dims, mlir::ArrayRef<mlir::Value> indices);
+  mlir::Value applyEpilogue(mlir::Value sum, mlir::ArrayRef<mlir::Value> at);
+  /// The result's indices at the loops' values.
+  Values resultIndices();
+
+  // Products one by one.
+  mlir::Value placeOf(const Side &side, int64_t n);
+  Fragments readFragment(const Side &side, mlir::Value stage, mlir::Value depth);
+  Values multiply();
+  void finish(const Values &sums);
+
+  // Matrix units.
+  // Sums pass through shared memory, the rows of one row of warps at a time.
+  int64_t stagedRows() const { return 8 * tile.threadRows; }
+  int64_t stagedPitch() const { return tile.columns + 8; }
+  int64_t stagedElements() const { return tile.isMatrix ? stagedRows() * stagedPitch() : 0; }
+  mlir::Value matrixPlace(const Side &side, int64_t n, mlir::Value within);
+  Fragments readMatrices(const Side &side, mlir::Value stage, int64_t depth);
+  Values multiplyMatrices();
+  void stageSums(const Values &sums);
+  void finishStaged(int64_t firstRow);
+  void finishMatrices(const Values &sums);
+
+  BlockBuilder k;
+  const GpuGemmSpec &spec;
+  const GpuGemmSpec::Tile tile;
+  Values arguments, sizes, batchIndices, loops;
+  mlir::Value numRows, numColumns, numSums, shared;
+  mlir::Value group, member; ///< of the lane in its warp: / 4, % 4
+  Side sides[2];
+};
+
+} // namespace attn
+
+#endif // PASSES_KERNELS_GPU_GEMMEMITTER_H

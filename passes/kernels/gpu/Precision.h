@@ -1,0 +1,25 @@
+#ifndef PASSES_KERNELS_GPU_PRECISION_H
+#define PASSES_KERNELS_GPU_PRECISION_H
+
+#include "llvm/ADT/StringRef.h"
+#include "llvm/ADT/StringSwitch.h"
+#include <optional>
+
+namespace attn {
+
+/// What the operands of products are rounded to. Sums are f32 always; f32
+/// products are of cores without matrix units, one rounding a multiply-add.
+enum class Precision { f32, tf32, f16, bf16 };
+
+inline std::optional<Precision> parsePrecision(llvm::StringRef text) {
+  return llvm::StringSwitch<std::optional<Precision>>(text)
+      .Case("f32", Precision::f32)
+      .Case("tf32", Precision::tf32)
+      .Case("f16", Precision::f16)
+      .Case("bf16", Precision::bf16)
+      .Default(std::nullopt);
+}
+
+} // namespace attn
+
+#endif // PASSES_KERNELS_GPU_PRECISION_H
