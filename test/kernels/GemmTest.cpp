@@ -106,9 +106,12 @@ struct Problem {
   int64_t group = 0;
   /// Shape of the panels of the product that is said to run next.
   std::vector<int64_t> next = {};
+  /// The kernel is for any k and n.
+  bool isOpen = false;
 
   GemmSpec spec(TargetAttr target, int64_t rows) const {
-    GemmSpec spec = GemmSpec::forTarget(target, rows, k, n);
+    GemmSpec spec =
+        GemmSpec::forTarget(target, rows, isOpen ? ShapedType::kDynamic : k, isOpen ? ShapedType::kDynamic : n);
     spec.storage = storage;
     spec.group = group;
     spec.prefetchesNext = !next.empty();
@@ -341,9 +344,12 @@ const Epilogue kGelu{R"(%one = arith.constant 1.0 : f32
                      },
                      1.2,
                      1e-6};
+// Its inner sum is the result without %p1, which is in [-1, 1): rounding that is an error of its own.
 const Epilogue kResidual{"%x = arith.addf %sum, %p0 : f32\n %y = arith.addf %p1, %x : f32\n linalg.yield %y : f32",
                          {EpilogueOperand::RowVector, EpilogueOperand::Full},
-                         [](double sum, double p0, double p1) { return sum + p0 + p1; }};
+                         [](double sum, double p0, double p1) { return sum + p0 + p1; },
+                         1,
+                         0x1p-24};
 const Epilogue kResidualFirst{"%y = arith.subf %p0, %sum : f32\n linalg.yield %y : f32",
                               {EpilogueOperand::Full},
                               [](double sum, double p0, double) { return p0 - sum; },
@@ -369,6 +375,23 @@ TEST_P(GemmTest, Epilogues) {
   for (const Epilogue *epilogue : {&kBias, &kGelu, &kResidual, &kResidualFirst, &kScaledTanh, &kColumnRelu})
     for (int64_t n : {7, 48, 100})
       check({33, n, ShapedType::kDynamic, epilogue}, {0, 1, 5, 8, 9, 23});
+}
+
+// One kernel for all sizes, whose sums go through memory.
+TEST_P(GemmTest, EpiloguesWhereAllSizesAreOpen) {
+  for (const Epilogue *epilogue : {&kBias, &kGelu, &kResidual, &kResidualFirst, &kScaledTanh, &kColumnRelu}) {
+    Problem problem{33, 100, ShapedType::kDynamic, epilogue};
+    problem.isOpen = true;
+    auto kernel = compileGemm(GetParam(), problem);
+    ASSERT_TRUE(kernel);
+    for (int64_t k : {1, 33})
+      for (int64_t n : {7, 48, 100})
+        for (int64_t m : {0, 1, 5, 8, 9, 23}) {
+          problem.k = k;
+          problem.n = n;
+          EXPECT_EQ(checkGemm(*kernel, GetParam(), problem, m), "");
+        }
+  }
 }
 
 // Both factors in bf16. vdpbf16ps rounds after each of its two additions, and
