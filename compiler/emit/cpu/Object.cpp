@@ -42,6 +42,10 @@ bool optimizeModule(llvm::Module &module, TargetAttr target, unsigned optLevel, 
     function.addFnAttr("prefer-vector-width", width);
     function.addFnAttr("min-legal-vector-width", width);
     function.addFnAttr(llvm::Attribute::NoUnwind);
+    // A task is called where it is not worth the threads, once: a second copy of
+    // its loops would be compiled for nothing.
+    if (function.hasLocalLinkage() && function.hasAddressTaken())
+      function.addFnAttr(llvm::Attribute::NoInline);
   }
   llvm::LoopAnalysisManager loops;
   llvm::FunctionAnalysisManager functions;
