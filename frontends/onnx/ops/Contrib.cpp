@@ -144,6 +144,7 @@ FailureOr<Tensor> arranged(Node &n, size_t i, bool transBatch, bool trans) {
   Tensor t = n.input(i);
   int64_t rank = t.rank();
   SmallVector<int64_t> order = dimsFrom(0, rank);
+  trans &= rank != 1; // a vector has no sides
   if ((transBatch && rank < 3) || (trans && rank < 2))
     return n.error() << "cannot transpose input " << i << " of rank " << rank;
   if (transBatch) // [M, batch.., K] as [batch.., M, K]

@@ -155,12 +155,7 @@ LogicalResult importNonMaxSuppression(Node &n) {
   all.dtype = DType::I64;
   all.shape.assign(shape.begin(), shape.end());
   all.value = done[0];
-  Expr count = n.symbols().opaque(done[1], 0);
-  SmallVector<Expr, 2> result{count, Expr(3)};
-  SmallVector<OpFoldResult> offsets(2, b.getIndexAttr(0)), strides(2, b.getIndexAttr(1));
-  SmallVector<OpFoldResult> sizes{done[1], b.getIndexAttr(3)};
-  Value kept = tensor::ExtractSliceOp::create(b, n.loc(), n.type(DType::I64, result), done[0], offsets, sizes, strides);
-  n.setOutput(0, kept, DType::I64, result);
+  n.setOutput(0, n.slice(all, 0, 0, n.symbols().opaque(done[1], 0)));
   return success();
 }
 

@@ -50,7 +50,7 @@ FailureOr<Tensor> parameter(Node &n, size_t i, const Tensor &x) {
     return blockwise(n, t, *axis, block, x.shape[*axis]);
   if (t.rank() != 1)
     return n.error() << "expects input " << i << " of rank 0 or 1, has rank " << t.rank();
-  if (failed(n.requireEqual(t.shape[0], x.shape[*axis], "{0} scales or zero points for a dimension of size {1}")))
+  if (failed(n.requireBroadcast(t.shape[0], x.shape[*axis], "{0} scales or zero points for a dimension of size {1}")))
     return failure();
   SmallVector<Expr, 4> shape(x.rank() - *axis, Expr(1));
   shape[0] = t.shape[0];

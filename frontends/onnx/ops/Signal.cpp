@@ -273,19 +273,26 @@ FailureOr<Tensor> asComplex(Node &n, const Tensor &x) {
   return result;
 }
 
-LogicalResult importDFT(Node &n) {
-  if (failed(expectInputs(n, 1)) || failed(expectFloat(n, 0)))
+/// Input 0 as real or complex numbers: 1 or 2 parts in its last dimension.
+FailureOr<Tensor> readNumbers(Node &n) {
+  if (failed(expectFloat(n, 0)))
     return failure();
-  Tensor x = n.input(0);
-  if (x.rank() > 1 && !x.shape.back().constant()) {
-    FailureOr<Tensor> complex = asComplex(n, x);
-    if (failed(complex))
-      return failure();
-    x = *complex;
-  }
+  const Tensor &x = n.input(0);
+  if (x.rank() > 1 && !x.shape.back().constant())
+    return asComplex(n, x);
   if (x.rank() < 2 || (!x.shape.back().is(1) && !x.shape.back().is(2)))
     return n.error() << "expects real or complex numbers in the last dimension, has rank " << x.rank() << " and size "
                      << (x.rank() ? n.symbols().print(x.shape.back()) : "none");
+  return x;
+}
+
+LogicalResult importDFT(Node &n) {
+  if (failed(expectInputs(n, 1)))
+    return failure();
+  FailureOr<Tensor> numbers = readNumbers(n);
+  if (failed(numbers))
+    return failure();
+  const Tensor &x = *numbers;
   int64_t axis = n.version() < 20 ? n.intAttr("axis", 1) : -2;
   if (n.version() >= 20 && n.hasInput(2)) {
     std::optional<SmallVector<int64_t>> given = n.constantInts(2);
@@ -325,11 +332,14 @@ LogicalResult importDFT(Node &n) {
 //===----------------------------------------------------------------------===//
 
 LogicalResult importSTFT(Node &n) {
-  if (failed(expectInputs(n, 2)) || failed(expectFloat(n, 0)))
+  if (failed(expectInputs(n, 2)))
     return failure();
-  const Tensor &x = n.input(0);
-  if (x.rank() != 3)
-    return n.error() << "expects a signal of rank 3, has rank " << x.rank();
+  if (n.input(0).rank() != 3)
+    return n.error() << "expects a signal of rank 3, has rank " << n.input(0).rank();
+  FailureOr<Tensor> numbers = readNumbers(n);
+  if (failed(numbers))
+    return failure();
+  const Tensor &x = *numbers;
   FailureOr<Expr> step = readSize(n, 1), length = failure();
   if (n.hasInput(3))
     length = readSize(n, 3);

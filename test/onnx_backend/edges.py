@@ -1,0 +1,116 @@
+#!/usr/bin/env python3
+"""Sizes of 0 and 1 where a model has them, or leaves them open, against ONNX Runtime or the reference.
+
+    edges.py [--only PART] [--server PROGRAM]
+
+A case compiles twice, with the shapes that its inputs have and with every dimension open, those of size 1 too.
+"""
+import argparse
+import sys
+import warnings
+
+import numpy as np
+import onnx
+import onnx.reference
+from onnx import helper
+
+import backend
+import suite
+
+RNG = np.random.default_rng(5)
+CASES = []
+
+
+def floats(*shape):
+    return RNG.standard_normal(shape).astype(np.float32)
+
+
+def case(name, op, inputs, outputs=1, opset=22, domain="", oracle="onnxruntime", refused="", kind=None,
+         **attributes):
+    """`inputs`: arrays, None for a missing one. `refused`: what the message says where dimensions are open."""
+    kind = kind or (onnx.TensorProto.INT64 if op == "NonMaxSuppression" else onnx.TensorProto.FLOAT)
+    CASES.append((name, op, inputs, outputs, opset, domain, oracle, refused, kind, attributes))
+
+
+def build(op, inputs, outputs, opset, domain, kind, attributes, is_open):
+    names = ["" if v is None else f"i{n}" for n, v in enumerate(inputs)]
+    feeds = {name: v for name, v in zip(names, inputs) if name}
+    declared = [helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(v.dtype),
+                                              [f"{name}_{d}" for d in range(v.ndim)] if is_open else v.shape)
+                for name, v in feeds.items()]
+    made = [f"o{n}" for n in range(outputs)]
+    node = helper.make_node(op, names, made, name="node", domain=domain, **attributes)
+    graph = helper.make_graph([node], "g", declared, [helper.make_tensor_value_info(n, kind, None) for n in made])
+    imports = [helper.make_opsetid("", opset)] + ([helper.make_opsetid(domain, 1)] if domain else [])
+    return helper.make_model(graph, opset_imports=imports, ir_version=10), feeds
+
+
+def answer(model, feeds, oracle):
+    if oracle == "reference":
+        return onnx.reference.ReferenceEvaluator(model).run(None, feeds)
+    import onnxruntime
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 4
+    return onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"]).run(None, feeds)
+
+
+def signals():
+    step, length = np.array(4, np.int64), np.array(8, np.int64)
+    for parts in (1, 2):
+        case(f"stft_{parts}", "STFT", [floats(2, 20, parts), step, None, length], opset=17, onesided=0)
+        case(f"stft_window_{parts}", "STFT", [floats(1, 21, parts), step, floats(8)], opset=17, onesided=0)
+        case(f"dft_{parts}", "DFT", [floats(1, 6, parts)], opset=17, oracle="reference")
+
+
+def detection():
+    limit = np.array([3], np.int64)
+    case("nms_no_boxes", "NonMaxSuppression", [floats(2, 0, 4), floats(2, 3, 0), limit])
+    case("nms_no_classes", "NonMaxSuppression", [floats(2, 5, 4), floats(2, 0, 5), limit])
+    case("nms_one_box", "NonMaxSuppression", [floats(1, 1, 4), floats(1, 1, 1), limit])
+
+
+def quantised():
+    scale = np.array([0.5], np.float32)
+    case("dequantize_one_scale", "DequantizeLinear", [np.arange(5, dtype=np.int8), scale], axis=0,
+         refused="broadcast in this run only; compile with --dim=NAME:1")
+    case("quantize_one_slice", "QuantizeLinear", [floats(1, 5), scale], axis=0, oracle="reference", kind=onnx.TensorProto.UINT8)
+
+
+def products():
+    # One of a vector's sides is not another.
+    case("fused_matmul_vector", "FusedMatMul", [floats(5), floats(5, 3)], domain="com.microsoft", transA=1, alpha=2.0)
+    case("fused_matmul_vectors", "FusedMatMul", [floats(3, 5), floats(5)], domain="com.microsoft", transB=1)
+
+
+def main():
+    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p.add_argument("--only", default="")
+    p.add_argument("--server", default=backend.SERVER)
+    args = p.parse_args()
+    warnings.simplefilter("ignore")
+    for family in (signals, detection, quantised, products):
+        family()
+    server, passed, failed = backend.Server(args.server), 0, 0
+    for name, op, inputs, outputs, opset, domain, oracle, refused, kind, attributes in CASES:
+        if args.only not in name:
+            continue
+        closed, feeds = build(op, inputs, outputs, opset, domain, kind, attributes, False)
+        expected = answer(closed, feeds, oracle)
+        for is_open in (False, True):
+            model, _ = build(op, inputs, outputs, opset, domain, kind, attributes, is_open)
+            try:
+                got, _ = server.run(model, feeds, [o.name for o in model.graph.output])
+                wrong = next(filter(None, (suite.complaint(g, w, 1e-3) for g, w in zip(got, expected))), None)
+            except backend.Refused as refusal:
+                meant = is_open and refused and refused in refusal.message and refusal.code == backend.UNSUPPORTED
+                wrong = None if meant else f"[{refusal.code}] {refusal.message}"
+            passed += not wrong
+            failed += bool(wrong)
+            if wrong:
+                print(f"FAIL {name} {'open' if is_open else 'as declared'}: " + " ".join(wrong.split())[:300])
+    print(f"{passed} passed, {failed} failed")
+    return 1 if failed or not passed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
