@@ -19,18 +19,24 @@ DTYPES = {"float": "float32", "double": "float64", "float16": "float16", "int8":
           "uint64": "uint64", "bool": "bool"}
 
 
+def split_name(op):
+    """(domain, operator) of a row's name: "com.microsoft.Gelu"."""
+    return op.rpartition(".")[::2]
+
+
 class Graph:
     """A model, what it is fed (name to array, constants among them), and which inputs are which."""
 
-    def __init__(self, seed, op, opset, attributes, inputs, outputs, constants, open_dims):
+    def __init__(self, seed, op, opset, attributes, inputs, outputs, constants, open_dims, form):
         self.seed, self.op, self.opset, self.attributes, self.outputs = seed, op, opset, attributes, outputs
         self.inputs = inputs  # [array or None]
         self.constants = set(constants)  # positions
         self.open_dims = open_dims  # whether dimensions that are not 1 are open
+        self.form = form
 
     def replaced(self, **changes):
         fields = {k: getattr(self, k) for k in
-                  ("seed", "op", "opset", "attributes", "inputs", "outputs", "constants", "open_dims")}
+                  ("seed", "op", "opset", "attributes", "inputs", "outputs", "constants", "open_dims", "form")}
         return Graph(**{**fields, **changes})
 
     def feeds(self):
@@ -39,7 +45,9 @@ class Graph:
     def model(self):
         names = ["" if v is None else f"i{n}" for n, v in enumerate(self.inputs)]
         outputs = [f"o{n}" for n in range(self.outputs)]
-        node = helper.make_node(self.op, names, outputs, name="node", **self.attributes)
+        domain, name = split_name(self.op)
+        nodes = self.form.nodes or [helper.make_node(name, names[:len(names) - self.form.captured], outputs, name="node",
+                                                     domain=domain, **self.attributes)]
         declared, constants = [], []
         for n, v in enumerate(self.inputs):
             if v is None:
@@ -49,13 +57,28 @@ class Graph:
                 continue
             shape = [f"i{n}_{d}" if self.open_dims and size != 1 else size for d, size in enumerate(v.shape)]
             declared.append(helper.make_tensor_value_info(f"i{n}", helper.np_dtype_to_tensor_dtype(v.dtype), shape))
-        graph = helper.make_graph([node], self.op, declared, [onnx.ValueInfoProto(name=o) for o in outputs], constants)
-        model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", self.opset)], ir_version=10)
+        kinds = self.form.kinds or [onnx.TensorProto.FLOAT] * self.outputs
+        made = [helper.make_tensor_value_info(o, k, None) if domain else onnx.ValueInfoProto(name=o)
+                for o, k in zip(outputs, kinds)]
+        graph = helper.make_graph(nodes, name, declared, made, constants)
+        imports = [helper.make_opsetid("", self.opset)] + ([helper.make_opsetid(domain, 1)] if domain else [])
+        model = helper.make_model(graph, opset_imports=imports, ir_version=10)
+        if domain:
+            return model
         inferred = onnx.shape_inference.infer_shapes(model)
         for mine, theirs in zip(model.graph.output, inferred.graph.output):
             elem = theirs.type.tensor_type.elem_type
             mine.CopyFrom(helper.make_tensor_value_info(mine.name, elem, None))
         return model
+
+
+class Form:
+    """What a row may say of its model beside the operands of one node."""
+    nodes = None  # the nodes instead of one, over i0, i1, ... and o0, o1, ...
+    captured = 0  # the last inputs, of which only the bodies know
+    fixed = ()  # positions of inputs that are always constants
+    kinds = None  # element types of the results, in a domain that ONNX infers nothing of
+    oracle = "reference"  # or "onnxruntime"
 
 
 class Draw:
@@ -64,8 +87,12 @@ class Draw:
     def __init__(self, seed, op, opset):
         self.r = random.Random(seed)
         self.data = np.random.default_rng(seed)
-        self.op, self.opset = op, opset
-        self.schema = onnx.defs.get_schema(op, opset)
+        self.op, self.opset, self.form = op, opset, Form()
+        domain, name = split_name(op)
+        if domain == "com.microsoft":
+            self.form.oracle = "onnxruntime"
+            return
+        self.schema = onnx.defs.get_schema(name, 1 if domain else opset, domain)
         self.version = self.schema.since_version
 
     def size(self, least=0):
@@ -121,13 +148,13 @@ class Draw:
         return arrays
 
 
-OPERATORS = {}  # name -> (draw, least opset)
+OPERATORS = {}  # name -> (draw, least opset, greatest)
 
 
-def operator(*names, since=7):
+def operator(*names, since=7, until=28):
     def add(function):
         for name in names:
-            OPERATORS[name] = (function, since)
+            OPERATORS[name] = (function, since, until)
         return function
     return add
 

@@ -127,6 +127,61 @@ def qlinear_matmul(d):
                 np.asarray(d.r.uniform(0.5, 2), "float32"), zero()], 1, [1, 2, 3, 4, 5, 6, 7]
 
 
+@operator("QLinearConv", since=10)
+def qlinear_conv(d):
+    kernel, attributes, sizes = window(d, 2)
+    group, kind = d.r.choice([1, 1, 2]), d.r.choice(["uint8", "int8"])
+    c, m = group * d.r.choice([1, 2]), group * d.r.choice([1, 3])
+    scale, zero = lambda *s: d.array(s, low=0.01, high=0.1), lambda: d.array([], kind, 0, 20)  # noqa: E731
+    weights = d.array([m, c // group, *kernel], kind, -100, 100)
+    # A scale for each row of the weights, whose zero points are then 0 in ONNX Runtime.
+    rows = [scale(m), np.zeros([m], kind)] if d.maybe(0.4) else [scale(), zero()]
+    inputs = [d.array([d.r.choice([1, 2]), c, *sizes], kind, -100, 100), scale(), zero(), weights, *rows,
+              np.asarray(d.r.uniform(0.5, 2), "float32"), zero()]
+    if d.maybe():
+        inputs.append(d.array([m], "int32", -500, 500))
+    return {**attributes, "group": group, "kernel_shape": kernel}, inputs, 1, [1, 2, 3, 4, 5, 6, 7, 8]
+
+
+@operator("DeformConv", since=19)
+def deform_conv(d):
+    kernel, attributes, sizes = window(d, 2)
+    attributes.setdefault("pads", [0] * 4)
+    group, offsets = d.r.choice([1, 1, 2]), d.r.choice([1, 1, 2])
+    n, c, m = d.r.choice([1, 2]), group * offsets * d.r.choice([1, 2]), group * d.r.choice([1, 3])
+    pads, dilations, strides = attributes["pads"], attributes["dilations"], attributes["strides"]
+    out = [(s + pads[k] + pads[k + 2] - (kernel[k] - 1) * dilations[k] - 1) // strides[k] + 1 for k, s in enumerate(sizes)]
+    taps = offsets * math.prod(kernel)
+    inputs = [d.array([n, c, *sizes]), d.array([m, c // group, *kernel]), d.array([n, 2 * taps, *out], low=-2, high=2),
+              d.array([m]) if d.maybe() else None]
+    if d.maybe():
+        inputs.append(d.array([n, taps, *out], low=0, high=1))
+    return {**attributes, "group": group, "offset_group": offsets, "kernel_shape": kernel}, inputs, 1, [1, 3]
+
+
+@operator("MaxUnpool", since=11)
+def max_unpool(d):
+    spatial, n, c = d.r.randint(1, 2), d.r.choice([1, 2]), d.r.choice([1, 3])
+    kernel, sizes = [d.r.randint(1, 3) for _ in range(spatial)], [d.r.choice([1, 2, 5]) for _ in range(spatial)]
+    block = math.prod(k * s for k, s in zip(kernel, sizes))
+    places = np.stack([d.data.permutation(block)[:math.prod(sizes)] + block * k for k in range(n * c)])  # no place twice
+    return ({"kernel_shape": kernel, "strides": kernel},
+            [d.array([n, c, *sizes]), places.reshape(n, c, *sizes).astype(np.int64)])
+
+
+@operator("NonMaxSuppression", since=11, until=21)
+def suppression(d):
+    b, classes, boxes = d.r.choice([1, 2, 3]), d.r.choice([1, 2]), d.r.choice([0, 1, 5, 13])
+    d.form.oracle = "onnxruntime"  # the reference fails where an input is left out
+    number = lambda low, high: np.asarray([d.r.uniform(low, high)], "float32")  # noqa: E731
+    inputs = [d.array([b, boxes, 4], low=0, high=1), d.array([b, classes, boxes], low=0, high=1), ints([d.r.choice([0, 1, 3, 20])])]
+    if d.maybe(0.8):
+        inputs.append(number(0, 0.6))
+        if d.maybe():
+            inputs.append(number(0, 0.7))
+    return {"center_point_box": d.r.randint(0, 1)}, inputs, 1, [2, 3, 4]
+
+
 @operator("Col2Im", since=18)
 def col2im(d):
     r = d.r.randint(1, 3)
@@ -219,6 +274,18 @@ def dft(d):
     elif d.maybe(0.3):
         attributes["inverse"] = 1
     return attributes, inputs, 1, [1, 2]
+
+
+@operator("STFT", since=17)
+def stft(d):
+    length = d.r.choice([1, 2, 5, 8, 16])
+    complex_ = d.maybe(0.3)
+    signal = d.array([d.r.choice([1, 2, 3]), length + d.r.choice([0, 1, 7, 13]), 1 + complex_])
+    window_ = d.array([length]) if d.maybe() else None
+    inputs = [signal, np.asarray(d.r.choice([1, 2, 5]), np.int64), window_]
+    if window_ is None or d.maybe():
+        inputs.append(np.asarray(length, np.int64))
+    return {"onesided": 0 if complex_ else d.r.randint(0, 1)}, inputs, 1, [1, 2, 3]
 
 
 @operator("MelWeightMatrix", since=17)

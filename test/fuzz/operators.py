@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Random models of one operator against onnx.reference.
+"""Random models of one operator against onnx.reference, or against ONNX Runtime where a row says so.
 
     operators.py [--seed=1] [--count=200] [--jobs=2] [--ops=Add,MatMul]
     operators.py --replay FOLDER       a failure that an earlier run kept
@@ -26,6 +26,8 @@ import onnx.reference
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parent / "onnx_backend")]
 import backend  # noqa: E402
+import operator_bodies  # noqa: E402, F401
+import operator_contrib  # noqa: E402, F401
 import operator_graphs  # noqa: E402
 import operator_layers  # noqa: E402, F401
 import operator_moves  # noqa: E402, F401
@@ -39,25 +41,40 @@ def make(seed, ops=None):
     """The graph of `seed`; None where the draw comes to nothing."""
     r = random.Random(seed)
     op = r.choice(sorted(ops or operator_graphs.OPERATORS))
-    draw, since = operator_graphs.OPERATORS[op]
-    first = min(s.since_version for s in onnx.defs.get_all_schemas_with_history() if s.name == op and not s.domain)
-    d = operator_graphs.Draw(seed, op, r.randint(max(since, first, 7), 28))
+    draw, since, until = operator_graphs.OPERATORS[op]
+    domain, name = operator_graphs.split_name(op)
+    versions = [s.since_version for s in onnx.defs.get_all_schemas_with_history() if s.name == name and not domain]
+    d = operator_graphs.Draw(seed, op, r.randint(max(since, min(versions, default=7), 7), until))
     drawn = draw(d)
     if drawn is None:
         return None
     attributes, inputs, outputs, settings = (*drawn, *(1, [])[len(drawn) - 2:])
     # What sets shapes is a constant in most models; data seldom.
-    constants = [n for n, v in enumerate(inputs) if v is not None and r.random() < (0.8 if n in settings else 0.1)]
-    return operator_graphs.Graph(seed, op, d.opset, attributes, inputs, outputs, constants, r.random() < 0.4)
+    constants = [n for n, v in enumerate(inputs)
+                 if v is not None and r.random() < (1 if n in d.form.fixed else 0.8 if n in settings else 0.1)]
+    return operator_graphs.Graph(seed, op, d.opset, attributes, inputs, outputs, constants, r.random() < 0.4, d.form)
+
+
+def by_onnxruntime(model, feeds):
+    import onnxruntime
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level, options.intra_op_num_threads = 4, 1
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    return [np.asarray(o) for o in session.run(None, feeds)]
 
 
 def evaluate(graph):
     """What the reference computes; None when it cannot."""
     try:
         model = graph.model()
-        context = onnx.checker.C.CheckerContext()
-        context.ir_version, context.opset_imports = model.ir_version, {"": graph.opset}
-        onnx.checker.check_node(model.graph.node[0], context)
+        if graph.form.oracle == "onnxruntime":
+            return by_onnxruntime(model, graph.feeds())
+        if not graph.form.nodes:
+            context = onnx.checker.C.CheckerContext()
+            context.ir_version = model.ir_version
+            context.opset_imports = {i.domain: i.version for i in model.opset_import}
+            onnx.checker.check_node(model.graph.node[0], context)
         with np.errstate(all="ignore"):
             outputs = onnx.reference.ReferenceEvaluator(model).run(None, graph.feeds())
         return [np.asarray(o) for o in outputs]
