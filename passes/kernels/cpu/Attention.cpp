@@ -93,7 +93,6 @@ AttentionSpec AttentionSpec::get(AttentionOp op, TargetAttr target) {
   }
   if (spec.letsHiddenTakePart() && spec.wants(ExtraSource::masked_scores))
     spec.unsupported = "no kernel for masked scores as a result where hidden keys may take part";
-  takeLimitsFromScore(spec);
   spec.lanes = target.getF32Lanes();
   spec.hasScalef = spec.lanes == 16;
   spec.keyTile = spec.valueTile = spec.lanes == 16 ? 8 : 4;

@@ -2,7 +2,6 @@
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Math/IR/Math.h"
-#include "mlir/IR/Matchers.h"
 #include "passes/kernels/cpu/AttentionOperands.h"
 
 using namespace mlir;
@@ -12,102 +11,8 @@ namespace attn {
 using Dim = AttentionOp::Dim;
 using Values = LaneBuilder::Values;
 
-//===----------------------------------------------------------------------===//
-// Limits in a score region
-//===----------------------------------------------------------------------===//
-
-namespace {
-
-/// query*i + key*j + constant.
-struct IndexSum {
-  int64_t query = 0, key = 0, constant = 0;
-};
-
 /// Offsets beyond this one are as good as infinite, and sums with an index fit 32 bits.
-constexpr int64_t kFar = int64_t(1) << 30;
-
-} // namespace
-
-static std::optional<IndexSum> matchIndexSum(Value value) {
-  APInt constant;
-  if (!value.getType().isIndex() && !value.getType().isInteger(64) && !value.getType().isInteger(32))
-    return std::nullopt; // narrower ones may wrap
-  if (matchPattern(value, m_ConstantInt(&constant))) {
-    int64_t known = constant.getSExtValue();
-    if (std::abs(known) > kFar)
-      return std::nullopt;
-    return IndexSum{0, 0, known};
-  }
-  Operation *op = value.getDefiningOp();
-  if (auto index = dyn_cast_or_null<IndexOp>(op)) {
-    if (index.getDim() == Dim::I)
-      return IndexSum{1, 0, 0};
-    if (index.getDim() == Dim::J)
-      return IndexSum{0, 1, 0};
-    return std::nullopt;
-  }
-  if (isa_and_nonnull<arith::IndexCastOp, arith::ExtSIOp>(op))
-    return matchIndexSum(op->getOperand(0));
-  if (!isa_and_nonnull<arith::AddIOp, arith::SubIOp>(op))
-    return std::nullopt;
-  auto left = matchIndexSum(op->getOperand(0)), right = matchIndexSum(op->getOperand(1));
-  if (!left || !right)
-    return std::nullopt;
-  int64_t sign = isa<arith::AddIOp>(op) ? 1 : -1;
-  return IndexSum{left->query + sign * right->query, left->key + sign * right->key,
-                  left->constant + sign * right->constant};
-}
-
-static bool matchLimits(Value condition, SmallVectorImpl<KeyLimit> &limits) {
-  Operation *op = condition.getDefiningOp();
-  if (auto both = dyn_cast_or_null<arith::AndIOp>(op))
-    return matchLimits(both.getLhs(), limits) && matchLimits(both.getRhs(), limits);
-  auto compare = dyn_cast_or_null<arith::CmpIOp>(op);
-  if (!compare)
-    return false;
-  auto left = matchIndexSum(compare.getLhs()), right = matchIndexSum(compare.getRhs());
-  if (!left || !right)
-    return false;
-  // key*j + query*i + constant <= 0
-  IndexSum sum = {left->query - right->query, left->key - right->key, left->constant - right->constant};
-  switch (compare.getPredicate()) {
-  case arith::CmpIPredicate::sle:
-    break;
-  case arith::CmpIPredicate::slt:
-    sum.constant += 1;
-    break;
-  case arith::CmpIPredicate::sge:
-    sum = {-sum.query, -sum.key, -sum.constant};
-    break;
-  case arith::CmpIPredicate::sgt:
-    sum = {-sum.query, -sum.key, 1 - sum.constant};
-    break;
-  default:
-    return false;
-  }
-  if (std::abs(sum.key) != 1 || (sum.query != 0 && sum.query != -sum.key))
-    return false;
-  KeyLimit limit;
-  limit.isUpper = sum.key == 1;
-  limit.movesWithQuery = sum.query != 0;
-  limit.offset = limit.isUpper ? -sum.constant : sum.constant;
-  limits.push_back(limit);
-  return true;
-}
-
-void takeLimitsFromScore(AttentionSpec &spec) {
-  // A weight region sees the keys that the score excludes: with weight 0.
-  while (!spec.weight) {
-    auto select = spec.scoreValue.getDefiningOp<arith::SelectOp>();
-    APFloat low(0.0f);
-    SmallVector<KeyLimit> limits;
-    if (!select || !matchPattern(select.getFalseValue(), m_ConstantFloat(&low)) || !low.isInfinity() ||
-        !low.isNegative() || !matchLimits(select.getCondition(), limits))
-      return;
-    spec.scoreValue = select.getTrueValue();
-    spec.limits.append(limits);
-  }
-}
+static constexpr int64_t kFar = int64_t(1) << 30;
 
 //===----------------------------------------------------------------------===//
 // KeyMask

@@ -7,11 +7,6 @@
 
 namespace attn {
 
-/// The limits that the score region of an attention sets itself, as
-/// select(condition, s, -inf) with comparisons of i and j: they move from
-/// `spec.scoreValue` to `spec.limits`.
-void takeLimitsFromScore(AttentionSpec &spec);
-
 /// Which keys the queries of one batch and head see, as far as `spec.limits` say.
 class KeyMask {
 public:
