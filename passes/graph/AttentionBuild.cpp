@@ -20,11 +20,13 @@ Value expandTo(OpBuilder &b, Location loc, Value value, ArrayRef<ReassociationIn
   for (OpFoldResult size : sizes)
     shape.push_back(getConstantIntValue(size).value_or(ShapedType::kDynamic));
   auto type = RankedTensorType::get(shape, getElementTypeOrSelf(value));
-  // A group of one dimension keeps what its type knows.
+  // A group of one dimension keeps what its type knows. Where a size is known and the type does not say so, the type
+  // must: MLIR takes a constant size of a dynamic dimension for an operand.
   SmallVector<int64_t> known(shape);
   for (auto [n, group] : llvm::enumerate(groups))
-    if (group.size() == 1)
-      known[group.front()] = cast<RankedTensorType>(value.getType()).getDimSize(n);
+    if (int64_t size = cast<RankedTensorType>(value.getType()).getDimSize(n);
+        group.size() == 1 && !ShapedType::isDynamic(size))
+      known[group.front()] = size;
   SmallVector<OpFoldResult> exact(sizes);
   for (auto [n, size] : llvm::enumerate(known))
     if (!ShapedType::isDynamic(size))

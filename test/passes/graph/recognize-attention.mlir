@@ -312,3 +312,32 @@ func.func @weights_moved_first(%q: tensor<2x5x8xf32>, %k: tensor<2x7x8xf32>, %v:
       outs(%fo : tensor<2x5x8xf32>) -> tensor<2x5x8xf32>
   return %o, %t : tensor<2x5x8xf32>, tensor<2x7x5xf32>
 }
+
+// -----
+
+#q = affine_map<(b, h, i, j, d) -> (b, i, h, d)>
+#k = affine_map<(b, h, i, j, d) -> (b, j, h, d)>
+#s = affine_map<(b, h, i, j, d) -> (b, h, i, j)>
+#w = affine_map<(b, h, i, e, j) -> (b, h, i, j)>
+#v = affine_map<(b, h, i, e, j) -> (b, j, h, e)>
+#o = affine_map<(b, h, i, e, j) -> (b, h, i, e)>
+// A size that is known apart from the type comes into the type of what is split.
+// CHECK-LABEL: func.func @size_known_apart
+// CHECK: tensor.expand_shape %{{.*}} output_shape [1, 5, 2, 8] : tensor<1x5x16xf32> into tensor<1x5x2x8xf32>
+// CHECK: attn.attention
+func.func @size_known_apart(%x: tensor<1x?x16xf32>, %k: tensor<1x7x2x8xf32>) -> tensor<1x2x5x8xf32> {
+  %zero = arith.constant 0.0 : f32
+  %c5 = arith.constant 5 : index
+  %split = tensor.expand_shape %x [[0], [1], [2, 3]] output_shape [1, %c5, 2, 8] : tensor<1x?x16xf32> into tensor<1x?x2x8xf32>
+  %q = tensor.cast %split : tensor<1x?x2x8xf32> to tensor<1x5x2x8xf32>
+  %es = tensor.empty() : tensor<1x2x5x7xf32>
+  %fs = linalg.fill ins(%zero : f32) outs(%es : tensor<1x2x5x7xf32>) -> tensor<1x2x5x7xf32>
+  %sc = linalg.contract indexing_maps = [#q, #k, #s] ins(%q, %k : tensor<1x5x2x8xf32>, tensor<1x7x2x8xf32>)
+      outs(%fs : tensor<1x2x5x7xf32>) -> tensor<1x2x5x7xf32>
+  %p = attn.softmax %sc dim 3 : tensor<1x2x5x7xf32>
+  %eo = tensor.empty() : tensor<1x2x5x8xf32>
+  %fo = linalg.fill ins(%zero : f32) outs(%eo : tensor<1x2x5x8xf32>) -> tensor<1x2x5x8xf32>
+  %o = linalg.contract indexing_maps = [#w, #v, #o] ins(%p, %k : tensor<1x2x5x7xf32>, tensor<1x7x2x8xf32>)
+      outs(%fo : tensor<1x2x5x8xf32>) -> tensor<1x2x5x8xf32>
+  return %o : tensor<1x2x5x8xf32>
+}
