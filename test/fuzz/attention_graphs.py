@@ -22,6 +22,7 @@ import sys
 import tempfile
 import time
 
+import ml_dtypes
 import numpy as np
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
@@ -78,8 +79,10 @@ def compare(got, want, bound):
     """What is wrong with an output, or None."""
     if got.shape != want.shape:
         return f"shape {got.shape}, expected {want.shape}"
+    if got.dtype.kind == "V":
+        got = got.view(ml_dtypes.bfloat16)
     got = got.astype(np.float64)
-    got = np.where(np.isnan(bound) | np.isinf(bound), want, got)  # anything goes there
+    got = np.where(np.isinf(bound) | np.isnan(bound) & ~np.isnan(want), want, got)  # anything goes there
     if not np.array_equal(np.isnan(got), np.isnan(want)):
         return f"{np.isnan(got).sum()} NaN, expected {np.isnan(want).sum()} of {want.size}"
     with np.errstate(invalid="ignore"):
@@ -161,7 +164,9 @@ def examine(spec, tools, folder=None, flags=()):
     try:
         write_case(spec, place)
         if tools is None:
-            check_with_onnxruntime(place)
+            # It has no bfloat16, and lets what hidden keys hold into the sum.
+            if spec["dtype"] != "bf16" and spec["data"] != "special":
+                check_with_onnxruntime(place)
             return "ok", "", expected, expected
         fused, verdicts = check_case(place, tools, flags)
         reason = missed(fused, verdicts, expected, graph_spec.expected_kinds(spec))

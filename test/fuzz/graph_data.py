@@ -1,12 +1,13 @@
 """The tensors of a spec: weights, and the inputs of one run."""
+import ml_dtypes
 import numpy as np
 
-NUMPY = {"f32": np.float32, "f16": np.float16}
+NUMPY = {"f32": np.float32, "f16": np.float16, "bf16": ml_dtypes.bfloat16}
 
 
 def mask_value(spec):
-    lowest = float(np.finfo(NUMPY[spec["dtype"]]).min)
-    return {"-inf": -np.inf, "min": lowest, "-1e4": -1e4, "-1e9": -1e9}[spec["value"]]
+    dtype = NUMPY[spec["dtype"]]
+    return float(dtype({"-inf": -np.inf, "min": ml_dtypes.finfo(dtype).min, "-1e4": -1e4, "-1e9": -1e9}[spec["value"]]))
 
 
 def scale_of(spec, d):
@@ -104,7 +105,13 @@ def feeds(spec, d, run):
                 a = np.eye(e, dtype=dtype)[rng.integers(0, e, (d["B"], h, s))] * dtype(8)
             if data == "tiny" and name == "v":
                 a = (a * 1e-30).astype(dtype)
+            if name == "q" and data == "special":
+                a[..., ::2] = -0.0
+            if name == "q" and data == "nan_query":
+                a[rng.random(a.shape[:3]) < 0.2, -1] = np.nan
             f[name] = in_layout(layout, name, a)
+        if spec["shared"]:
+            f["v"] = f["k"]
     if spec["past"]:
         f["past_k"], f["past_v"] = normal(d["B"], d["H"], d["P"], d["D"]), normal(d["B"], d["H"], d["P"], d["Dv"])
     mask_inputs(spec, d, rng, f)
@@ -114,16 +121,31 @@ def feeds(spec, d, run):
         f["bias2"] = normal(*(extent(d, c) for c in kept(spec, spec["bias_dims"])))
     if "gauss" in spec["after"]:
         f["centre"] = (rng.uniform(0, keys, d["B"])).astype(dtype)
-    if data == "poison" and "v" in f and spec["value"] == "-inf" and "lengths" in spec["masks"]:
-        # Values that no visible key has: finite, and large enough to show.
-        axis = {"bhsd": 2, "kt": 2, "bshd": 1, "keras": 1, "packed": 1, "bh": 1, "3d": 1, "step": 1, "time": 0, "2d": 0}[layout]
+    if data in ("poison", "special") and "v" in f and spec["value"] == "-inf" and "lengths" in spec["masks"]:
+        hide(spec, d, f, rng)
+    return f
+
+
+def hide(spec, d, f, rng):
+    """Puts into values (and keys, where the score is not computed with) that no query sees what would show."""
+    special = spec["data"] == "special"
+    for name in "vk" if special and hides_scores(spec) and "k" in f else "v":
+        layout = spec["layout"]
+        axis = {"bhsd": 2, "kt": 3 if name == "k" else 2, "bshd": 1, "keras": 1, "packed": 1, "bh": 1, "3d": 1, "step": 1,
+                "time": 0, "2d": 0}[layout]
         for b, n in enumerate(f["lens"]):
-            at = [slice(None)] * f["v"].ndim
+            at = [slice(None)] * f[name].ndim
             if layout != "2d":
                 at[layout == "time"] = b
             at[axis] = slice(max(0, int(n) - d["P"]), None)
-            f["v"][tuple(at)] = 1e30
-    return f
+            part = f[name][tuple(at)]
+            # Finite and large, or no number.
+            f[name][tuple(at)] = rng.choice([np.nan, np.inf, -np.inf, -0.0], part.shape) if special else 1e30
+
+
+def hides_scores(spec):
+    """Whether what a hidden key scores is replaced, and not added to."""
+    return spec["how"] in ("where", "where_not") and spec["combine"] != "sum" and not spec["attention_op"]
 
 
 def in_layout(layout, name, a):

@@ -1,4 +1,5 @@
 """Positions, masks and score modifications of a spec, spelled as ONNX nodes: a part of graph_onnx.Emitter."""
+import ml_dtypes
 import numpy as np
 from onnx import TensorProto, helper
 
@@ -6,6 +7,7 @@ from graph_data import bias_is_input, mask_value, score_letters
 from graph_spec import run_dims
 
 ELEMENT = {np.dtype(np.float32): TensorProto.FLOAT, np.dtype(np.float16): TensorProto.FLOAT16,
+           np.dtype(ml_dtypes.bfloat16): TensorProto.BFLOAT16,
            np.dtype(np.int64): TensorProto.INT64, np.dtype(bool): TensorProto.BOOL}
 
 

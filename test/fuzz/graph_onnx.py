@@ -57,6 +57,8 @@ class Emitter(MaskEmitter):
                 n = self.dim_name(n)
                 shape.append(n)
                 self.where.setdefault(n, (name, axis))
+            elif self.s["open"] and size != 1:
+                shape.append(n or f"{name}_{axis}")
             else:
                 shape.append(size)
         self.inputs.append(helper.make_tensor_value_info(name, ELEMENT[value.dtype], shape))
@@ -159,7 +161,10 @@ class Emitter(MaskEmitter):
         if s["pre"] != "none":
             q, k, v = self.project()
         else:
-            q, k, v = ("q", "k" if s["kind"] != "location" else None, "v")
+            parts = {"q": "q", "k": "k" if s["kind"] != "location" else None, "v": "k" if s["shared"] else "v"}
+            for name, function in s["before"]:
+                parts[name] = self.elementwise(parts[name], function)
+            q, k, v = parts.values()
         if self.r.random() < 0.15:
             q = self.op("Identity", q)
         if layout == "bshd":
@@ -174,6 +179,11 @@ class Emitter(MaskEmitter):
         elif layout == "step":
             q = self.unsqueeze(q, 1) if s["kind"] not in ("additive", "concat") else q
         return q, k, v
+
+    def elementwise(self, x, function):
+        if function in ("scale", "shift"):
+            return self.commute("Mul" if function == "scale" else "Add", x, self.scalar(0.75))
+        return self.op({"tanh": "Tanh", "relu": "Relu", "abs": "Abs", "sigmoid": "Sigmoid"}[function], x)
 
     def project(self):
         s, d, w = self.s, self.d, self.w
@@ -357,6 +367,9 @@ class Emitter(MaskEmitter):
             return self.op("Cast", self.op("Softmax", self.op("Cast", x, to=to), axis=-1), to=ELEMENT[np.dtype(self.dtype)])
         if how == "log_exp":
             return self.op("Exp", self.op("LogSoftmax", x, axis=-1))
+        if how in ("smooth", "gate"):
+            p = self.op("Sigmoid", x)
+            return self.op("Div", p, self.reduce_sum(p, -1, 1)) if how == "smooth" else p
         if how in ("decomposed", "reciprocal", "nomax"):
             if how != "nomax":
                 x = self.op("Sub", x, self.reduce("ReduceMax", x, -1, 1))
@@ -392,6 +405,8 @@ class Emitter(MaskEmitter):
     def weights_output(self, p):
         if self.s["weights"] == "mean":
             p = self.reduce("ReduceMean", p, 1, 0)
+        elif self.s["weights"] == "turned":
+            p = self.op("Transpose", p, perm=[0, 3, 1, 2])
         elif self.s["layout"] in STEPS:
             p = self.squeeze(p, 1)
         self.output(p, "weights")
@@ -455,7 +470,7 @@ class Emitter(MaskEmitter):
         s, d = self.s, self.d
         heads = d["H"] * d["G"]
         if s["attention_op"]:
-            q, k, v = self.project() if s["pre"] != "none" else ("q", "k", "v")
+            q, k, v = self.project() if s["pre"] != "none" else ("q", "k", "k" if s["shared"] else "v")
             return self.attention_op(q, k, v)
         q, k, v = self.operands()
         if s["past"]:
@@ -486,6 +501,8 @@ class Emitter(MaskEmitter):
 
     def finish(self, out):
         s, d = self.s, self.d
+        for function in s["behind"]:
+            out = self.elementwise(out, function)
         if s["merge"] != "none" and "h" in score_letters(s):
             width = d["H"] * d["G"] * d["Dv"]
             out = self.op("Transpose", out, perm=[0, 2, 1, 3])

@@ -9,8 +9,8 @@ import numpy as np
 from graph_data import bias_is_input, mask_value, scale_of, score_letters
 
 F32_MAX = float(np.finfo(np.float32).max)
-U = {"f32": 2.0**-22, "f16": 2.0**-10}  # rounding of one operation with its sum, generously
-FLOOR = {"f32": 1e-37, "f16": 2.0**-23}  # below it numbers are denormal
+U = {"f32": 2.0**-22, "f16": 2.0**-10, "bf16": 2.0**-7}  # rounding of one operation with its sum, generously
+FLOOR = {"f32": 1e-37, "f16": 2.0**-23, "bf16": 1e-37}  # below it numbers are denormal
 
 
 class Number:
@@ -72,8 +72,16 @@ def canonical(spec, d, f, w, u):
             a = a.transpose(1, 0, 2)[:, None]
         elif layout in ("step", "time"):
             a = a[:, None, None] if name == "q" else a[:, None]
-        result.append(Number(a))
+        x = Number(a)
+        for which, function in spec["before"]:
+            x = elementwise(function, x, u) if which == name else x
+        result.append(x)
     return result
+
+
+def elementwise(function, x, u):
+    y = through(ELEMENTWISE[function], x)
+    return Number(y.v, y.e + u * np.abs(y.v))
 
 
 ACTIVATIONS = {
@@ -83,6 +91,7 @@ ACTIVATIONS = {
     "identity": lambda x: x,
     "sigmoid": lambda x: 1 / (1 + np.exp(-x)),
 }
+ELEMENTWISE = dict(ACTIVATIONS, scale=lambda x: 0.75 * x, shift=lambda x: x + 0.75, abs=np.abs)
 
 
 def dot(q, k):
@@ -176,7 +185,7 @@ def visible(spec, d, f):
 
 
 def overflow(x, spec):
-    limit = F32_MAX if spec["dtype"] == "f32" else 65504.0
+    limit = 65504.0 if spec["dtype"] == "f16" else F32_MAX
     # What rounds to beyond the largest number is infinite.
     return np.where(np.abs(x) > limit * (1 + 1e-9), np.sign(x) * np.inf, x)
 
@@ -199,11 +208,14 @@ def masked(spec, d, f, s):
                 v = np.where(m, v, value) if how in ("where", "where_not") else overflow(v + np.where(m, 0.0, value), spec)
             for a in extra:
                 v = overflow(v + a, spec)
-    return Number(v, np.broadcast_to(s.e, v.shape))
+    # What a hidden key would have scored is no error.
+    return Number(v, np.where(np.isneginf(v), 0, s.e))
 
 
 def normalised(spec, s, magnitude, u):
     """Weights, and the bounds of their relative errors: of those that matter in each row, and of each."""
+    if spec["softmax"] in ("smooth", "gate"):
+        return sigmoids(spec, s, magnitude, u)
     with np.errstate(invalid="ignore", over="ignore", divide="ignore"):
         top = s.v.max(axis=-1, keepdims=True)
         e = np.exp(s.v - top)
@@ -223,6 +235,20 @@ def normalised(spec, s, magnitude, u):
     return p, anything(delta, np.expm1(np.minimum(2 * delta, 50.0))), anything(own, np.expm1(np.minimum(4 * own, 200.0)))
 
 
+def sigmoids(spec, s, magnitude, u):
+    """Likewise where the weights are sigmoids, over their sum or as they are."""
+    with np.errstate(invalid="ignore", over="ignore", divide="ignore"):
+        p = 1 / (1 + np.exp(-s.v))
+        if spec["softmax"] == "smooth":
+            p = p / p.sum(axis=-1, keepdims=True)
+    if spec["guard"]:
+        p = np.where(np.isnan(p), 0.0, p)
+    own = u * (4 + np.where(np.isfinite(s.v), np.maximum(magnitude, np.abs(s.v)), 0)) + s.e
+    own = np.expm1(np.minimum(2 * own, 50.0))
+    most = own.max(axis=-1, keepdims=True)
+    return p, most, own + (most if spec["softmax"] == "smooth" else 0)
+
+
 def anything(delta, bound):
     """Where `delta` is infinite, so is the bound."""
     return np.where(np.isinf(delta), np.inf, bound)
@@ -230,7 +256,9 @@ def anything(delta, bound):
 
 def attend(p, relative, v, u, floor):
     with np.errstate(invalid="ignore"):
-        out, size = p @ v.v, p @ np.abs(v.v)
+        # Values that are no numbers are those of hidden keys alone, which count nothing.
+        values = np.where(np.isfinite(v.v), v.v, 0)
+        out, size = p @ values, p @ np.abs(values)
         e = u * (size + np.abs(out)) + relative * size + p @ v.e + floor * p.shape[-1]
         return Number(out, np.where(np.isinf(relative), np.inf, e))
 
@@ -253,6 +281,8 @@ def reference(spec, d, f, w):
     p, relative, own = normalised(spec, s, magnitude, u)
     if spec["weights"] == "weights":
         outputs["weights"] = Number(p, np.where(np.isinf(own), np.inf, p * (own + 2 * u) + floor))
+    elif spec["weights"] == "turned":
+        outputs["weights"] = Number(*(a.transpose(0, 3, 1, 2) for a in (p, np.where(np.isinf(own), np.inf, p * (own + 2 * u) + floor))))
     elif spec["weights"] == "mean":
         outputs["weights"] = Number(p.mean(1), np.where(np.isinf(own), np.inf, p * (own + 4 * u)).mean(1) + floor)
     for step in spec["after"]:
@@ -268,6 +298,8 @@ def reference(spec, d, f, w):
         s = Number(s.v * 0.25, s.e * 0.25)
         p, relative, _ = normalised({"softmax": "op", "guard": False, "attention_op": False}, s, magnitude * 0.25, u)
         out = attend(p, relative, v, u, floor)
+    for function in spec["behind"]:
+        out = elementwise(function, out, u)
     outputs["out"] = finish(spec, d, f, w, out, u)
     squeeze(spec, outputs)
     return outputs

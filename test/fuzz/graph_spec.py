@@ -7,21 +7,24 @@ import copy
 import itertools
 import random
 
-SIZES = [1, 2, 3, 5, 7, 8, 13, 15, 16, 17, 31, 32, 33, 47, 63, 64, 65, 127, 128, 129, 257]
+SIZES = [1, 2, 3, 5, 7, 8, 13, 15, 16, 17, 31, 32, 33, 47, 63, 64, 65, 127, 128, 129, 255, 256, 257, 513]
+LONG = [511, 1027, 2050, 4097, 5200]  # keys of a few queries
 HEAD_SIZES = [1, 3, 8, 16, 32, 40, 59, 64, 80, 96, 111, 128, 192, 256]
 KINDS = ["dot"] * 12 + ["general", "cosine", "additive", "additive", "concat", "rank1", "location"]
 LAYOUTS = ["bhsd", "bhsd", "bshd", "packed", "packed", "bh", "3d", "kt", "2d", "step", "keras", "time"]
 HEAD_LAYOUTS = ("bhsd", "bshd", "packed", "bh", "kt", "keras")
 STEPS = ("step", "time")
 SCALES = ["none", "mul", "div", "mul", "div", "q_mul", "q_div", "k_mul", "both", "runtime", "q_before_split"]
-SOFTMAXES = ["op"] * 6 + ["op_axis", "decomposed", "decomposed", "reciprocal", "nomax", "log_exp", "transposed", "cast"]
+SOFTMAXES = ["op"] * 6 + ["op_axis", "decomposed", "decomposed", "reciprocal", "nomax", "log_exp", "transposed", "cast", "smooth", "gate"]
 MASKS = ["causal", "causal", "window", "lengths", "padding", "dense", "float", "blocks", "segments", "prefix"]
 MASK_HOW = ["add_where", "add_mul", "where", "where_not", "add_where", "where"]
 POSITIONS = ["const", "table", "trilu", "trilu_upper", "le", "ge", "not_gt", "sub", "cumsum", "range_cast"]
-DATA = ["normal"] * 6 + ["equal", "big", "tiny", "onehot", "poison"]
+DATA = ["normal"] * 6 + ["equal", "big", "tiny", "onehot", "poison", "special", "nan_query"]
+NARROW = ("f16", "bf16")
+ELEMENTWISE = ["tanh", "relu", "scale", "shift", "abs", "sigmoid"]
 # The axes whose pairs are counted.
 AXES = ["kind", "layout", "dtype", "scale", "softmax", "guard", "combine", "how", "value", "gqa", "pre", "merge", "kt",
-        "contract", "weights", "second", "tail", "data", "cross", "opset", "after0", "mod0", "mask0", "position", "dyn"]
+        "contract", "weights", "second", "tail", "data", "cross", "opset", "after0", "mod0", "mask0", "position", "dyn", "long", "open", "shared", "around"]
 
 
 def sample(seed):
@@ -33,11 +36,11 @@ def sample(seed):
         spec["layout"] = r.choice(["3d", "3d", "step", "time"]) if kind in ("additive", "concat") else "3d"
     elif kind == "general":
         spec["layout"] = r.choice(["3d", "step", "2d"])
-    spec["attention_op"] = kind == "dot" and spec["layout"] in ("bhsd", "packed") and r.random() < 0.12
-    if kind == "dot" and r.random() < 0.1:
-        spec["dtype"] = "f16"
+    spec["attention_op"] = kind == "dot" and spec["layout"] in ("bhsd", "packed") and r.random() < 0.3
+    if kind == "dot" and r.random() < 0.2:
+        spec["dtype"] = r.choice(NARROW)
     heads = spec["layout"] in HEAD_LAYOUTS
-    spec["gqa"] = r.choice(["expand", "gather", "concat", "grouped"]) if heads and r.random() < 0.25 else "none"
+    spec["gqa"] = r.choice(["expand", "gather", "concat", "grouped"]) if heads and r.random() < 0.4 else "none"
     spec["pre"] = r.choice(["none", "proj", "qkv"]) if spec["layout"] in ("packed", "bh", "3d") else "none"
     spec["cross"] = kind != "rank1" and spec["pre"] != "qkv" and r.random() < 0.4
     spec["past"] = heads and spec["layout"] not in ("bh", "kt", "keras") and r.random() < 0.12
@@ -50,7 +53,7 @@ def sample(seed):
     masks = r.sample(MASKS, k=r.choice([0, 1, 1, 1, 1, 2, 2, 3]))
     spec["masks"] = list(dict.fromkeys(masks))
     spec["align"] = r.choice(["top", "top", "bottom"])
-    spec["window"] = [r.choice([0, 1, 2, 3, 7, 16, 40]), r.choice([0, 0, 1, 2, 5, 16])]
+    spec["window"] = [r.choice([0, 1, 2, 3, 7, 16, 40]), r.choice([0, 0, 1, 2, 5, 16, -1])]
     spec["prefix"] = r.choice([1, 2, 5, 9])
     spec["block"] = r.choice([1, 2, 4, 8, 16])
     spec["mask_dims"] = r.choice(["ij", "b1ij", "bhij", "b11j", "1hij", "11ij"])
@@ -62,11 +65,18 @@ def sample(seed):
     spec["guard"] = bool(spec["masks"]) and spec["value"] == "-inf" and r.random() < 0.4
     spec["after"] = [a for a in ("dropout", "identity", "headmask", "gauss") if r.random() < 0.08]
     spec["contract"] = r.choice(["matmul", "matmul", "matmul", "einsum", "mulsum"])
-    spec["weights"] = r.choice(["none"] * 5 + ["weights", "mean"])
+    spec["weights"] = r.choice(["none"] * 5 + ["weights", "mean", "turned"])
     spec["merge"] = r.choice(["none", "heads", "proj"])
     spec["second"] = r.random() < 0.07
     spec["tail"] = r.choice(["none"] * 10 + ["classifier", "featurewise", "relu", "residual"])
     spec["data"] = r.choice(DATA)
+    if spec["data"] in ("poison", "special"):
+        spec["masks"], spec["value"] = list(dict.fromkeys(["lengths"] + spec["masks"][:2])), "-inf"
+    spec["long"] = r.random() < 0.08
+    spec["open"] = r.random() < 0.1
+    spec["shared"] = r.random() < 0.08
+    spec["before"] = [[r.choice("qkv"), r.choice(ELEMENTWISE)] for _ in range(r.choice([0, 0, 0, 0, 1, 2, 3]))]
+    spec["behind"] = [r.choice(ELEMENTWISE) for _ in range(r.choice([0, 0, 0, 0, 1, 2]))]
     spec["activation"] = r.choice(["tanh", "tanh", "relu", "leaky", "identity", "sigmoid"])
     spec["additive_how"] = r.choice(["matmul", "mulsum"])
     spec["style"] = r.randrange(1 << 30)
@@ -79,8 +89,8 @@ def sample_sizes(spec, r):
         return r.choice(SIZES)
 
     def draw():
-        d = {"B": r.choice([1, 1, 2, 3, 4]), "H": r.choice([1, 2, 3, 4, 8]), "G": r.choice([2, 3, 4, 8]),
-             "Sq": size(), "Sk": size(), "P": r.choice([1, 3, 8, 31]), "D": r.choice(HEAD_SIZES), "A": r.choice([1, 4, 7, 16, 33])}
+        d = {"B": r.choice([1, 1, 2, 3, 4]), "H": r.choice([1, 2, 3, 4, 8]), "G": r.choice([2, 3, 4, 5, 8, 16]),
+             "Sq": r.randrange(1, 6) if spec["long"] else size(), "Sk": r.choice(LONG) if spec["long"] else size(), "P": r.choice([1, 3, 8, 31]), "D": r.choice(HEAD_SIZES), "A": r.choice([1, 4, 7, 16, 33])}
         d["Dv"] = d["D"] if r.random() < 0.7 else r.choice(HEAD_SIZES)
         d["E"] = r.choice([4, 12, 32])
         return d
@@ -109,6 +119,12 @@ def normalise(spec):
     """Makes the axes agree with each other; also after one was changed."""
     s, d = spec, spec["dims"]
     heads = s["layout"] in HEAD_LAYOUTS
+    if s["dtype"] in NARROW:
+        s["kind"] = "dot"
+    if s["dtype"] == "bf16":  # Einsum has no such type
+        s["layout"] = "bshd" if s["layout"] == "keras" else s["layout"]
+        s["kt"], s["contract"] = (n if n != "einsum" else m for n, m in ((s["kt"], "perm"), (s["contract"], "matmul")))
+        s["opset"] = max(s["opset"], 22)
     if s["layout"] == "keras":
         s["gqa"], s["past"], s["kt"], s["contract"] = "none", False, "einsum", "einsum"
     if s["layout"] == "time":
@@ -125,14 +141,24 @@ def normalise(spec):
         d["Sq"], s["cross"] = 1, True
     if s["layout"] == "2d":
         d["B"] = 1
+    if s["long"]:
+        s["cross"], s["pre"] = True, "none" if s["pre"] == "qkv" else s["pre"]
     if s["kind"] in ("rank1",) or s["pre"] == "qkv":
-        s["cross"] = False
+        s["cross"] = s["long"] = False
     if s["kind"] == "rank1":
         d["Dv"], s["pre"] = d["D"], "none"
+    if s["kind"] in ("rank1", "location") or s["pre"] != "none" or s["layout"] == "kt" or s["data"] in ("poison", "special", "tiny"):
+        s["shared"] = False
+    if s["shared"]:
+        d["Dv"] = d["D"]
+    if s["pre"] != "none" or s["kind"] == "rank1" or s["attention_op"]:
+        s["before"] = []
+    s["before"] = [b for b in s["before"] if (b[0] != "k" or s["kind"] != "location") and not (s["shared"] and b[0] != "q")]
+    s["around"] = len(s["before"]) + len(s["behind"])
     if not s["cross"]:
         d["Sk"] = d["Sq"]
     if s["attention_op"]:
-        s["opset"], s["gqa"], s["layout"] = 23, "op" if s["gqa"] != "none" else "none", s["layout"]
+        s["opset"], s["gqa"] = max(s["opset"], 23), "op" if s["gqa"] != "none" else "none"
         s["softmax"], s["guard"], s["kt"], s["contract"], s["after"], s["weights"] = "op", False, "perm", "matmul", [], "none"
         s["value"], s["combine"] = "-inf", "and"
         s["scale"] = "attr" if s["scale"] != "none" else "default"
@@ -162,7 +188,7 @@ def normalise(spec):
     if s["value"] == "-inf" and s["how"] == "add_mul":
         s["how"] = "add_where"
     # In half precision two of the lowest numbers overflow, or do not, by the precision between the operators.
-    if s["dtype"] == "f16" and s["value"] in ("-1e9", "min"):
+    if s["dtype"] in NARROW and s["value"] in ("-1e9", "min"):
         s["value"] = "-1e4"
     if not s["masks"]:
         s["guard"] = False
@@ -170,10 +196,21 @@ def normalise(spec):
         s["value"] = "-inf"
     if s["softmax"] == "nomax" and s["data"] in ("big",):
         s["data"] = "normal"
-    if s["dtype"] == "f16":
+    if s["data"] == "nan_query" and (s["guard"] or s["attention_op"] or s["tail"] != "none" or s["second"]):
+        s["data"] = "normal"
+    if s["data"] == "special" and (s["second"] or s["open"]):  # where no kernel leaves hidden keys out, they show
+        s["data"] = "poison"
+    if s["data"] in ("nan_query", "special", "poison", "big", "tiny"):
+        s["before"], s["behind"] = [], []
+        s["around"] = 0
+    if s["softmax"] in ("smooth", "gate") and s["data"] in ("big",):
+        s["data"] = "normal"  # sums of zeros
+    if s["softmax"] == "gate" and s["kind"] not in ("dot", "general", "cosine"):
+        s["softmax"] = "smooth"  # a sigmoid that nothing sums is an attention's by its dot products alone
+    if s["dtype"] in NARROW:
         if s["data"] in ("big", "tiny", "poison"):
             s["data"] = "normal"
-        if s["softmax"] in ("nomax", "log_exp", "decomposed", "reciprocal"):
+        if s["softmax"] in ("nomax", "log_exp", "decomposed", "reciprocal", "smooth", "gate"):
             s["softmax"] = "cast"
     if s["kind"] in ("additive", "concat", "rank1", "location"):
         s["scale"], s["kt"] = "none", "perm"
@@ -201,7 +238,7 @@ def normalise(spec):
         s["mask_dims"] = "ij"
         s["bias_dims"] = "".join(c for c in s["bias_dims"] if c in "ij")
     if not heads:
-        s["weights"] = "weights" if s["weights"] == "mean" else s["weights"]
+        s["weights"] = "weights" if s["weights"] != "none" else "none"
         s["after"] = [a for a in s["after"] if a != "headmask"]
     s["runs"] = [dict((n, run[n]) for n in s["dynamic"] if n in run) for run in s["runs"]]
     runs = [r for r in s["runs"] if len(r) == len(s["dynamic"])]
@@ -253,7 +290,7 @@ SIMPLEST = {"second": False, "tail": "none", "weights": "none", "merge": "none",
             "guard": False, "gqa": "none", "past": False, "present_out": False, "scale": "none", "softmax": "op",
             "contract": "matmul", "kt": "perm", "combine": "and", "dynamic": [], "masks": [], "data": "normal",
             "cross": False, "position": "le", "how": "where", "scale_value": None, "value": "-inf", "attention_op": False,
-            "dtype": "f32", "opset": 17, "activation": "tanh", "additive_how": "matmul", "runs": [], "style": 0}
+            "before": [], "behind": [], "open": False, "shared": False, "dtype": "f32", "opset": 17, "activation": "tanh", "additive_how": "matmul", "runs": [], "style": 0}
 
 
 def simpler(spec):
