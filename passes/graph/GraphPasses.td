@@ -67,8 +67,9 @@ def RaiseContractionPass : Pass<"attn-raise-contraction"> {
   let summary = "a sum of products around a softmax becomes linalg.contract";
   let description = [{
     Weighted sums and scores written as Mul and ReduceSum. Only where a factor
-    is computed from a softmax, or a softmax from the sum, by elementwise ops
-    and views: elsewhere the fused loop costs less than a contraction.
+    is computed from a softmax (or what is divided by its own sum), or a softmax
+    from the sum, by elementwise ops and views: elsewhere the fused loop costs
+    less than a contraction.
 
     ```mlir
     %x = linalg.generic {w[b, j] * v[b, j, e]} ins(%w, %v)

@@ -18,27 +18,50 @@ namespace {
 
 bool isStep(Operation *op) { return op && (isView(op) || isPointwise(op)); }
 
-/// Whether `value` is computed from a softmax by elementwise ops and views.
+/// Whether `op` divides something by its own sum: that gives weights as a softmax does.
+bool dividesBySum(Operation *op) {
+  auto quotient = dyn_cast_or_null<linalg::LinalgOp>(op);
+  if (!quotient || !isPointwise(op))
+    return false;
+  auto divide = stripConversions(quotient.getBlock()->getTerminator()->getOperand(0)).getDefiningOp<arith::DivFOp>();
+  auto input = [&](Value value) -> Value {
+    auto argument = dyn_cast<BlockArgument>(stripConversions(value));
+    return argument && argument.getOwner() == quotient.getBlock() ? quotient.getMatchingOpOperand(argument)->get()
+                                                                  : Value();
+  };
+  Value dividend = divide ? input(divide.getLhs()) : Value(), divisor = dividend ? input(divide.getRhs()) : Value();
+  while (Operation *from = divisor ? divisor.getDefiningOp() : nullptr) {
+    if (getReduction(from) == Combiner::sum)
+      return from->getOperand(0) == dividend;
+    if (!isStep(from))
+      return false;
+    divisor = from->getOperand(0);
+  }
+  return false;
+}
+
+/// Whether `value` is computed from weights by elementwise ops and views.
 bool comesFromSoftmax(Value value, DenseMap<Value, bool> &known) {
   auto [it, fresh] = known.try_emplace(value, false);
   if (!fresh)
     return it->second;
   Operation *op = value.getDefiningOp();
-  bool comes = isa_and_nonnull<SoftmaxOp>(op);
+  bool comes = isa_and_nonnull<SoftmaxOp>(op) || dividesBySum(op);
   if (!comes && isStep(op))
     for (Value operand : op->getOperands())
       comes |= isa<RankedTensorType>(operand.getType()) && comesFromSoftmax(operand, known);
   return known[value] = comes;
 }
 
-/// Whether a softmax is computed from `value` by elementwise ops and views.
+/// Whether weights are computed from `value` by elementwise ops and views.
 bool reachesSoftmax(Value value, DenseMap<Value, bool> &known) {
   auto [it, fresh] = known.try_emplace(value, false);
   if (!fresh)
     return it->second;
   bool reaches = false;
   for (Operation *user : value.getUsers())
-    reaches |= isa<SoftmaxOp>(user) || (isStep(user) && reachesSoftmax(user->getResult(0), known));
+    reaches |=
+        isa<SoftmaxOp>(user) || dividesBySum(user) || (isStep(user) && reachesSoftmax(user->getResult(0), known));
   return known[value] = reaches;
 }
 

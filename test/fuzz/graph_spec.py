@@ -205,8 +205,9 @@ def normalise(spec):
         s["around"] = 0
     if s["softmax"] in ("smooth", "gate") and s["data"] in ("big",):
         s["data"] = "normal"  # sums of zeros
-    if s["softmax"] == "gate" and s["kind"] not in ("dot", "general", "cosine"):
-        s["softmax"] = "smooth"  # a sigmoid that nothing sums is an attention's by its dot products alone
+    # A sigmoid that nothing sums is an attention's by the matrix products around it alone.
+    if s["softmax"] == "gate" and (s["kind"] not in ("dot", "general", "cosine") or s["contract"] == "mulsum"):
+        s["softmax"] = "smooth"
     if s["dtype"] in NARROW:
         if s["data"] in ("big", "tiny", "poison"):
             s["data"] = "normal"

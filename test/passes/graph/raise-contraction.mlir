@@ -117,3 +117,67 @@ func.func @unit_sum(%x: tensor<2x1x7xf32>, %y: tensor<2x?x7xf32>) -> (tensor<2x7
   } -> tensor<2x7xf32>
   return %r, %s : tensor<2x7xf32>, tensor<2x7xf32>
 }
+
+// -----
+
+#bj = affine_map<(b, j, e) -> (b, j)>
+#all = affine_map<(b, j, e) -> (b, j, e)>
+#be = affine_map<(b, j, e) -> (b, e)>
+#id = affine_map<(b, j) -> (b, j)>
+#row = affine_map<(b, j) -> (b)>
+// Scores over their own sum are weights, too. Near miss: over the sum of something else.
+// CHECK-LABEL: func.func @own_sum
+// CHECK: linalg.contract {{.*}} ins(%{{.+}}, %{{.+}} : tensor<2x7xf32>, tensor<2x7x8xf32>)
+// CHECK-NOT: linalg.contract
+func.func @own_sum(%s: tensor<2x7xf32>, %t: tensor<2x7xf32>, %v: tensor<2x7x8xf32>) -> (tensor<2x8xf32>, tensor<2x8xf32>) {
+  %zero = arith.constant 0.0 : f32
+  %er = tensor.empty() : tensor<2xf32>
+  %fr = linalg.fill ins(%zero : f32) outs(%er : tensor<2xf32>) -> tensor<2xf32>
+  %total = linalg.generic {indexing_maps = [#id, #row], iterator_types = ["parallel", "reduction"]}
+      ins(%s : tensor<2x7xf32>) outs(%fr : tensor<2xf32>) {
+  ^bb0(%a: f32, %o: f32):
+    %r = arith.addf %o, %a : f32
+    linalg.yield %r : f32
+  } -> tensor<2xf32>
+  %ew = tensor.empty() : tensor<2x7xf32>
+  %p = linalg.generic {indexing_maps = [#id, #row, #id], iterator_types = ["parallel", "parallel"]}
+      ins(%s, %total : tensor<2x7xf32>, tensor<2xf32>) outs(%ew : tensor<2x7xf32>) {
+  ^bb0(%a: f32, %b: f32, %o: f32):
+    %r = arith.divf %a, %b : f32
+    linalg.yield %r : f32
+  } -> tensor<2x7xf32>
+  %n = linalg.generic {indexing_maps = [#id, #row, #id], iterator_types = ["parallel", "parallel"]}
+      ins(%t, %total : tensor<2x7xf32>, tensor<2xf32>) outs(%ew : tensor<2x7xf32>) {
+  ^bb0(%a: f32, %b: f32, %o: f32):
+    %r = arith.divf %a, %b : f32
+    linalg.yield %r : f32
+  } -> tensor<2x7xf32>
+  %ex = tensor.empty() : tensor<2x7x8xf32>
+  %x = linalg.generic {indexing_maps = [#bj, #all, #all], iterator_types = ["parallel", "parallel", "parallel"]}
+      ins(%p, %v : tensor<2x7xf32>, tensor<2x7x8xf32>) outs(%ex : tensor<2x7x8xf32>) {
+  ^bb0(%a: f32, %b: f32, %o: f32):
+    %r = arith.mulf %a, %b : f32
+    linalg.yield %r : f32
+  } -> tensor<2x7x8xf32>
+  %y = linalg.generic {indexing_maps = [#bj, #all, #all], iterator_types = ["parallel", "parallel", "parallel"]}
+      ins(%n, %v : tensor<2x7xf32>, tensor<2x7x8xf32>) outs(%ex : tensor<2x7x8xf32>) {
+  ^bb0(%a: f32, %b: f32, %o: f32):
+    %r = arith.mulf %a, %b : f32
+    linalg.yield %r : f32
+  } -> tensor<2x7x8xf32>
+  %ec = tensor.empty() : tensor<2x8xf32>
+  %fc = linalg.fill ins(%zero : f32) outs(%ec : tensor<2x8xf32>) -> tensor<2x8xf32>
+  %c = linalg.generic {indexing_maps = [#all, #be], iterator_types = ["parallel", "reduction", "parallel"]}
+      ins(%x : tensor<2x7x8xf32>) outs(%fc : tensor<2x8xf32>) {
+  ^bb0(%a: f32, %o: f32):
+    %r = arith.addf %o, %a : f32
+    linalg.yield %r : f32
+  } -> tensor<2x8xf32>
+  %d = linalg.generic {indexing_maps = [#all, #be], iterator_types = ["parallel", "reduction", "parallel"]}
+      ins(%y : tensor<2x7x8xf32>) outs(%fc : tensor<2x8xf32>) {
+  ^bb0(%a: f32, %o: f32):
+    %r = arith.addf %o, %a : f32
+    linalg.yield %r : f32
+  } -> tensor<2x8xf32>
+  return %c, %d : tensor<2x8xf32>, tensor<2x8xf32>
+}
