@@ -5,6 +5,7 @@
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include <limits>
 
 // Reductions that keep more than a value: positions, running sums, the largest.
 
@@ -12,38 +13,75 @@ using namespace mlir;
 
 namespace attn::onnx {
 
-Tensor argReduce(Node &n, const Tensor &x, int64_t dim, ArgChoice choice) {
-  OpBuilder &b = n.builder();
-  DType stored = x.dtype == DType::Bool ? DType::U8 : x.dtype, wide = computeDType(stored);
+namespace {
+
+/// The result of argReduce without its value: x's shape without `dim`.
+Tensor positionsOf(const Tensor &x, int64_t dim) {
   Tensor out;
   out.dtype = DType::I64;
-  SmallVector<AffineExpr> kept;
+  for (int64_t d = 0; d < x.rank(); ++d)
+    if (d != dim)
+      out.shape.push_back(x.shape[d]);
+  return out;
+}
+
+/// `body` over all of x, with dimension `dim` reduced, and `more` operands that have no such.
+linalg::GenericOp reduceWith(Node &n, const Tensor &x, int64_t dim, ValueRange more, ValueRange inits,
+                             function_ref<void(OpBuilder &, Location, ValueRange)> body) {
+  OpBuilder &b = n.builder();
   SmallVector<utils::IteratorType> iterators(x.rank(), utils::IteratorType::parallel);
   iterators[dim] = utils::IteratorType::reduction;
-  for (int64_t d = 0; d < x.rank(); ++d) {
-    if (d == dim)
-      continue;
-    kept.push_back(b.getAffineDimExpr(d));
-    out.shape.push_back(x.shape[d]);
-  }
+  AffineMap identity = b.getMultiDimIdentityMap(x.rank());
+  SmallVector<AffineMap> maps(1 + more.size() + inits.size(), identity.dropResult(dim));
+  maps[0] = identity;
+  SmallVector<Value> inputs{n.value(x)};
+  llvm::append_range(inputs, more);
+  return linalg::GenericOp::create(b, n.loc(), TypeRange(inits), inputs, inits, maps, iterators, body);
+}
+
+/// The last one, found in one pass that carries value and position.
+Tensor lastPosition(Node &n, const Tensor &x, int64_t dim, bool least) {
+  OpBuilder &b = n.builder();
+  DType stored = x.dtype == DType::Bool ? DType::U8 : x.dtype, wide = computeDType(stored);
+  Tensor out = positionsOf(x, dim);
   Num zero = constantNum(b, n.loc(), wide, int64_t(0));
-  Value inits[] = {n.filled(wide, out.shape, (choice.least ? zero.highest() : zero.lowest()).value()),
+  Value inits[] = {n.filled(wide, out.shape, (least ? zero.highest() : zero.lowest()).value()),
                    n.filled(DType::I64, out.shape, constantNum(b, n.loc(), DType::I64, int64_t(0)).value())};
-  AffineMap keptMap = AffineMap::get(x.rank(), 0, kept, b.getContext());
-  AffineMap maps[] = {b.getMultiDimIdentityMap(x.rank()), keptMap, keptMap};
   auto body = [&](OpBuilder &b, Location loc, ValueRange v) {
     Num element = convert(Num(b, loc, stored, v[0]), wide), best(b, loc, wide, v[1]);
     Num at(b, loc, DType::I64, v[2]);
     Num here = fromIndex(b, loc, DType::I64, linalg::IndexOp::create(b, loc, dim));
-    Num better = choice.least ? (choice.last ? element <= best : element < best)
-                              : (choice.last ? element >= best : element > best);
+    Num better = least ? element <= best : element >= best;
     if (element.isFloating())
       better = (better & !isNaN(best)) | (isNaN(element) & !isNaN(best));
     linalg::YieldOp::create(b, loc, {select(better, element, best).value(), select(better, here, at).value()});
   };
-  SmallVector<Type> types{inits[0].getType(), inits[1].getType()};
-  auto op = linalg::GenericOp::create(b, n.loc(), types, n.value(x), inits, maps, iterators, body);
-  out.value = op.getResult(1);
+  out.value = reduceWith(n, x, dim, {}, inits, body).getResult(1);
+  return out;
+}
+
+} // namespace
+
+Tensor argReduce(Node &n, const Tensor &x, int64_t dim, ArgChoice choice) {
+  if (choice.last)
+    return lastPosition(n, x, dim, choice.least);
+  // The value first, then the first place that holds it: each pass has one
+  // result and no order, so that it runs on vectors.
+  OpBuilder &b = n.builder();
+  DType stored = x.dtype == DType::Bool ? DType::U8 : x.dtype;
+  Tensor best = reduce(n, choice.least ? Combine::Min : Combine::Max, x, {dim}), out = positionsOf(x, dim);
+  Num far = constantNum(b, n.loc(), DType::I64, std::numeric_limits<int64_t>::max());
+  Num size = fromIndex(b, n.loc(), DType::I64, n.symbols().materialize(b, n.loc(), x.shape[dim]));
+  Value init = n.filled(DType::I64, out.shape, maximum(size - 1, far.constant(0)).value());
+  auto body = [&](OpBuilder &b, Location loc, ValueRange v) {
+    Num element = convert(Num(b, loc, stored, v[0]), best.dtype), wanted(b, loc, best.dtype, v[1]);
+    Num found = element == wanted;
+    if (element.isFloating())
+      found = found | (isNaN(element) & isNaN(wanted));
+    Num here = fromIndex(b, loc, DType::I64, linalg::IndexOp::create(b, loc, dim));
+    linalg::YieldOp::create(b, loc, minimum(Num(b, loc, DType::I64, v[2]), select(found, here, far)).value());
+  };
+  out.value = reduceWith(n, x, dim, n.value(best), init, body).getResult(0);
   return out;
 }
 
