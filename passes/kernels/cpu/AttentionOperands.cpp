@@ -1,10 +1,12 @@
 #include "passes/kernels/cpu/AttentionOperands.h"
 
 #include "dialects/attn/CacheOps.h"
+#include "dialects/attn/LoopOps.h"
 
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "mlir/Dialect/Utils/StaticValueUtils.h"
 
 using namespace mlir;
 
@@ -55,11 +57,28 @@ static MemRefType getSliceType(Value value) {
   return !strides.empty() && strides.back() == 1 ? type : MemRefType();
 }
 
+/// The dimension in which `value` will be the front of a buffer with more room:
+/// a state of the entry, or what a loop gathers.
+static std::optional<int64_t> getFrontDim(Value value) {
+  if (auto append = value.getDefiningOp<KvAppendOp>())
+    return append.getState() ? std::optional<int64_t>(append.getDim()) : std::nullopt;
+  if (auto cast = value.getDefiningOp<tensor::CastOp>())
+    value = cast.getSource();
+  auto slice = value.getDefiningOp<tensor::ExtractSliceOp>();
+  if (!slice || !slice.hasUnitStride() || slice.getSourceType().getRank() != slice.getType().getRank() ||
+      !llvm::all_of(slice.getMixedOffsets(), [](OpFoldResult offset) { return isConstantIntValue(offset, 0); }))
+    return std::nullopt;
+  Value buffer = slice.getSource();
+  while (auto insert = buffer.getDefiningOp<tensor::InsertSliceOp>())
+    buffer = insert.getDest();
+  auto grow = buffer.getDefiningOp<GrowOp>();
+  return grow ? std::optional<int64_t>(grow.getDim()) : std::nullopt;
+}
+
 MemRefType getBufferType(Value operand) {
   auto type = cast<RankedTensorType>(operand.getType());
-  auto append = operand.getDefiningOp<KvAppendOp>();
-  if (append && append.getState())
-    return getFrontType(type, append.getDim());
+  if (std::optional<int64_t> dim = getFrontDim(operand))
+    return getFrontType(type, *dim);
   MemRefType slice = getSliceType(operand);
   return slice ? slice : MemRefType::get(type.getShape(), type.getElementType());
 }

@@ -24,7 +24,7 @@ struct HeadView {
 };
 
 /// The buffer that `operand` will be: dense, a slice of rows that a linalg op
-/// has made, or the front of a cache in the memory of a state.
+/// has made, or the front of a cache in the memory of a state or a loop.
 mlir::MemRefType getBufferType(mlir::Value operand);
 
 /// Views `buffer` through `map` at batch `batch` and head `head`.
