@@ -74,6 +74,12 @@ public:
     return isAligned ? parts : SmallVector<GlobalOp>();
   }
 
+  /// Whether the values of `global`, or parts of it, are stored in fewer bits.
+  bool isNarrow(GlobalOp global) {
+    return isa<NarrowPanelsAttr>(global.getExpression()) ||
+           (isa<ConcatAttr>(global.getExpression()) && isNarrow(lookup(weightSources(global).front().getValue())));
+  }
+
   /// None, with a diagnostic, where an expression cannot hold its values.
   std::optional<WeightBytes> evaluate(GlobalOp global, const WeightStore &store, Narrowing *narrowing) {
     if (auto initializer = dyn_cast<InitializerAttr>(global.getExpression()))
@@ -252,7 +258,7 @@ LogicalResult WeightPlan::write(ModuleOp module, WeightStore &store, function_re
       return module.emitError() << "weight '" << place.symbol << "' changed its size while it was written";
     if (!sink(bytes->bytes))
       return failure();
-    if (narrowed && isa<NarrowPanelsAttr>(global.getExpression())) {
+    if (narrowed && expressions.isNarrow(global)) {
       auto type = cast<RankedTensorType>(global.getType());
       std::string name = place.sources.empty() ? place.symbol : llvm::join(place.sources, " + ");
       narrowed->push_back(

@@ -33,7 +33,10 @@ void attn::buildKernelPipeline(OpPassManager &pm, unsigned optLevel, StringRef w
   };
   if (optLevel > 0) {
     add(createMergeProjectionsPass());
-    add(createLowerRecurrentPass());
+    LowerRecurrentPassOptions recurrent;
+    // The states stay f32: rounding them would add up over the steps.
+    recurrent.weights = precision == "bf16" && weights == "f32" ? "bf16" : weights.str();
+    add(createLowerRecurrentPass(recurrent));
     add(createPrepareAttentionPass());
     add(createLowerAttentionPass());
     add(createLowerNormalizationPass());

@@ -4,13 +4,15 @@
 #include "dialects/attn/RecurrentLayer.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/Builders.h"
+#include "passes/kernels/cpu/Gemm.h"
 #include "llvm/ADT/SmallVector.h"
 #include <optional>
 #include <string>
 
 namespace attn {
 
-/// All steps of a recurrent layer in f32, from the projected input on.
+/// All steps of a recurrent layer in f32, from the projected input on; weights
+/// may be stored in fewer bits, and are widened in registers.
 ///
 /// The recurrent weights are panels of a few units with all gates of these side
 /// by side, so that a panel ends with whole gates in registers and the cell is
@@ -27,6 +29,9 @@ struct RecurrentSpec {
   std::optional<double> clip;
   llvm::SmallVector<ActivationAttr> functions; ///< of each direction
 
+  PanelStorage storage = PanelStorage::F32;
+  int64_t group = 0; ///< I8: rows of the weights that share a scale
+
   int64_t lanes = 4;
   bool hasFma = false;
 
@@ -36,7 +41,7 @@ struct RecurrentSpec {
     int64_t vectors; ///< of each gate in a panel
   };
 
-  static RecurrentSpec get(const RecurrentLayer &layer, TargetAttr target);
+  static RecurrentSpec get(const RecurrentLayer &layer, TargetAttr target, WeightStorage weights = {});
 
   int64_t numGates() const { return cell == RecurrentLayer::Lstm ? 4 : cell == RecurrentLayer::Gru ? 3 : 1; }
   int64_t numDirections() const { return direction == Direction::bidirectional ? 2 : 1; }
@@ -45,6 +50,12 @@ struct RecurrentSpec {
   int64_t panelUnits(const Sweep &sweep) const { return sweep.vectors * lanes; }
   int64_t panelWidth(const Sweep &sweep) const { return sweep.numGates * panelUnits(sweep); }
   int64_t numPanels(const Sweep &sweep) const { return (hidden + panelUnits(sweep) - 1) / panelUnits(sweep); }
+  /// Of the weights of a sweep, and of their scales (I8); see #attn.narrow_panels.
+  llvm::SmallVector<int64_t> panelShape(const Sweep &sweep) const;
+  llvm::SmallVector<int64_t> scaleShape(const Sweep &sweep) const;
+  /// Rows of the weights in a row of a panel: 2 where they are interleaved.
+  int64_t rowsPerStep() const { return storage == PanelStorage::BF16 ? 2 : 1; }
+  mlir::Type panelElementType(mlir::MLIRContext *context) const;
   /// Rows of the states in scratch memory hold whole panels of each sweep.
   int64_t paddedHidden() const { return (hidden + 4 * lanes - 1) / (4 * lanes) * (4 * lanes); }
   /// Planes of D x B x paddedHidden in scratch memory: h before and after a
@@ -63,7 +74,9 @@ bool canBuildRecurrent(const RecurrentSpec &spec, std::string *reason = nullptr)
 /// batchFirst):
 ///
 ///   projected   memref<SxBxDxG*Hxf32>: input * weight^T with all biases but the reset bias
-///   panels      memref<(D*P)xHxWxf32> for each sweep, zeros beyond H
+///   panels      memref<(D*P)xHxWxf32> for each sweep, zeros beyond H; narrow
+///               ones as #attn.narrow_panels of each gate, side by side
+///   scales      I8 only: memref<(D*P)xceil(H/group)xWxf32> for each sweep
 ///   reset bias  memref<DxHxf32>, if any
 ///   peephole    memref<Dx3*Hxf32>, if any
 ///   lengths     memref<Bxi32>, if any, in [0, S]

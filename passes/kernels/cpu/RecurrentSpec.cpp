@@ -19,7 +19,7 @@ bool fail(std::string *reason, const Twine &text) {
 
 } // namespace
 
-RecurrentSpec RecurrentSpec::get(const RecurrentLayer &layer, TargetAttr target) {
+RecurrentSpec RecurrentSpec::get(const RecurrentLayer &layer, TargetAttr target, WeightStorage weights) {
   RecurrentSpec spec;
   spec.cell = layer.cell;
   spec.linearBeforeReset = layer.linearBeforeReset;
@@ -38,6 +38,9 @@ RecurrentSpec RecurrentSpec::get(const RecurrentLayer &layer, TargetAttr target)
   spec.clip = layer.clip;
   for (int64_t n = 0; n < layer.numFunctions(); ++n)
     spec.functions.push_back(layer.activation(0, n));
+  spec.storage = weights.storage;
+  if (spec.storage == PanelStorage::I8)
+    spec.group = weights.group ? std::min(weights.group, spec.hidden) : spec.hidden;
   spec.lanes = target.getF32Lanes();
   spec.hasFma = spec.lanes > 4;
   return spec;
@@ -47,6 +50,27 @@ SmallVector<RecurrentSpec::Sweep> RecurrentSpec::sweeps() const {
   if (hasTwoSweeps())
     return {{0, 2, 2}, {2, 1, 4}};
   return {{0, numGates(), cell == RecurrentLayer::Rnn ? 4 : 1}};
+}
+
+SmallVector<int64_t> RecurrentSpec::panelShape(const Sweep &sweep) const {
+  int64_t panels = numDirections() * numPanels(sweep), perStep = rowsPerStep();
+  return {panels, static_cast<int64_t>(llvm::divideCeil(hidden, perStep)), perStep * panelWidth(sweep)};
+}
+
+SmallVector<int64_t> RecurrentSpec::scaleShape(const Sweep &sweep) const {
+  return {numDirections() * numPanels(sweep), static_cast<int64_t>(llvm::divideCeil(hidden, group)), panelWidth(sweep)};
+}
+
+Type RecurrentSpec::panelElementType(MLIRContext *context) const {
+  switch (storage) {
+  case PanelStorage::F32:
+    return Float32Type::get(context);
+  case PanelStorage::BF16:
+    return BFloat16Type::get(context);
+  case PanelStorage::I8:
+    return IntegerType::get(context, 8);
+  }
+  llvm_unreachable("covered switch");
 }
 
 std::string RecurrentSpec::symbol() const {
@@ -60,8 +84,11 @@ std::string RecurrentSpec::symbol() const {
     os << "clip" << APFloat(*clip).bitcastToAPInt();
   for (ActivationAttr function : functions)
     os << function;
-  return llvm::formatv("{0}_f32_{1}_s{2}_b{3}_h{4}_v{5}_{6:x-16}", cells[cell], stringifyDirection(direction),
-                       sizeText(steps), sizeText(batch), hidden, lanes, llvm::xxh3_64bits(options));
+  std::string narrow = storage == PanelStorage::F32    ? ""
+                       : storage == PanelStorage::BF16 ? "_bf16"
+                                                       : "_i8g" + std::to_string(group);
+  return llvm::formatv("{0}_f32{7}_{1}_s{2}_b{3}_h{4}_v{5}_{6:x-16}", cells[cell], stringifyDirection(direction),
+                       sizeText(steps), sizeText(batch), hidden, lanes, llvm::xxh3_64bits(options), narrow);
 }
 
 bool canBuildRecurrent(const RecurrentSpec &spec, std::string *reason) {
@@ -69,6 +96,8 @@ bool canBuildRecurrent(const RecurrentSpec &spec, std::string *reason) {
     return fail(reason, "its number of units (" + Twine(spec.hidden) + ") is not in [1, 2^20]");
   if (spec.lanes != 4 && spec.lanes != 8 && spec.lanes != 16)
     return fail(reason, "no kernel has " + Twine(spec.lanes) + " lanes");
+  if (spec.storage == PanelStorage::I8 && spec.group < 1)
+    return fail(reason, "a group of " + Twine(spec.group) + " rows is empty");
   return true;
 }
 

@@ -129,7 +129,8 @@ def LowerRecurrentPass : Pass<"attn-lower-recurrent", "::mlir::ModuleOp"> {
     The input is projected for all steps and directions by one contraction
     (which `attn-lower-contractions`, run afterwards, makes a GEMM); the steps
     are one kernel. The recurrent weights become panels with the gates of a few
-    units side by side, a new `attn.global`. What has no kernel (another element
+    units side by side, a new `attn.global`, in bf16 or int8 with scales as
+    `weights` says; the kernel widens them in registers. What has no kernel (another element
     type than f32, recurrent weights that are no `attn.weight`, directions with
     different activations) stays for `attn-decompose`.
 
@@ -147,6 +148,9 @@ def LowerRecurrentPass : Pass<"attn-lower-recurrent", "::mlir::ModuleOp"> {
     %y, %h, %s = attn.kernel @gru_f32_forward_sx_b4_h512_v16_e0123456789abcdef ins(%g, %p) outs(%0, %1, %2)
     ```
   }];
+  let options = [
+    Option<"weights", "weights", "std::string", "\"f32\"", "how recurrent weights are stored: f32, bf16, int8 or int8:GROUP">
+  ];
   let dependentDialects = [
     "::attn::AttnDialect", "::mlir::arith::ArithDialect", "::mlir::func::FuncDialect", "::mlir::linalg::LinalgDialect",
     "::mlir::LLVM::LLVMDialect", "::mlir::math::MathDialect", "::mlir::memref::MemRefDialect",

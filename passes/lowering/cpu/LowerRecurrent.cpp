@@ -26,8 +26,9 @@ namespace {
 
 class RecurrentLowering {
 public:
-  explicit RecurrentLowering(ModuleOp module)
-      : module(module), symbols(module), kernels(module), target(TargetAttr::lookup(module)), b(module.getContext()) {}
+  RecurrentLowering(ModuleOp module, WeightStorage weights)
+      : module(module), symbols(module), kernels(module), target(TargetAttr::lookup(module)), weights(weights),
+        b(module.getContext()) {}
 
   void lower(const RecurrentLayer &layer);
 
@@ -36,8 +37,12 @@ private:
   Value project(const RecurrentLayer &layer);
   Value inputBias(const RecurrentLayer &layer);
   Value resetBias(const RecurrentLayer &layer);
-  Value packedWeight(FlatSymbolRefAttr source, const RecurrentSpec &spec, const RecurrentSpec::Sweep &sweep);
-  FlatSymbolRefAttr derive(StringRef name, ArrayRef<int64_t> shape, Attribute expression);
+  /// How a gate of `units` units a panel is packed.
+  using PackFn = function_ref<Attribute(FlatSymbolRefAttr gate, int64_t units)>;
+  Value packedWeight(FlatSymbolRefAttr source, const RecurrentSpec &spec, const RecurrentSpec::Sweep &sweep,
+                     RankedTensorType type, PackFn pack);
+  SmallVector<Value> packedWeights(FlatSymbolRefAttr source, const RecurrentSpec &spec);
+  FlatSymbolRefAttr derive(StringRef name, RankedTensorType type, Attribute expression);
   Value generic(ArrayRef<OpFoldResult> sizes, ValueRange inputs, ArrayRef<AffineMap> maps,
                 function_ref<Value(OpBuilder &, ValueRange)> body);
 
@@ -49,6 +54,7 @@ private:
   SymbolTable symbols;
   KernelTable kernels;
   TargetAttr target;
+  WeightStorage weights;
   IRRewriter b;
   Location loc = UnknownLoc::get(b.getContext());
   DenseMap<std::pair<Attribute, Type>, FlatSymbolRefAttr> derived;
@@ -146,8 +152,7 @@ Value RecurrentLowering::resetBias(const RecurrentLayer &layer) {
 //===----------------------------------------------------------------------===//
 
 /// The global of that expression; equal ones are one.
-FlatSymbolRefAttr RecurrentLowering::derive(StringRef name, ArrayRef<int64_t> shape, Attribute expression) {
-  auto type = RankedTensorType::get(shape, b.getF32Type());
+FlatSymbolRefAttr RecurrentLowering::derive(StringRef name, RankedTensorType type, Attribute expression) {
   FlatSymbolRefAttr &known = derived[{expression, type}];
   if (!known) {
     OpBuilder::InsertionGuard guard(b);
@@ -159,36 +164,64 @@ FlatSymbolRefAttr RecurrentLowering::derive(StringRef name, ArrayRef<int64_t> sh
   return known;
 }
 
-/// D x G*H x H as D*P panels of H rows, the gates side by side.
+/// D x G*H x H as D*P panels, the gates of a few units side by side: `type`,
+/// each gate as `pack` says.
 Value RecurrentLowering::packedWeight(FlatSymbolRefAttr source, const RecurrentSpec &spec,
-                                      const RecurrentSpec::Sweep &sweep) {
+                                      const RecurrentSpec::Sweep &sweep, RankedTensorType type, PackFn pack) {
   MLIRContext *context = b.getContext();
   StringRef name = source.getValue();
-  int64_t hidden = spec.hidden, rows = spec.numGates() * hidden, units = spec.panelUnits(sweep);
-  int64_t panels = spec.numPanels(sweep), width = spec.panelWidth(sweep);
+  int64_t hidden = spec.hidden, rows = spec.numGates() * hidden;
+  auto f32 = [&](ArrayRef<int64_t> shape) { return RankedTensorType::get(shape, b.getF32Type()); };
+  auto packed = [&](int64_t panels, int64_t width) {
+    return RankedTensorType::get({panels, type.getDimSize(1), width}, type.getElementType());
+  };
+  int64_t panels = spec.numPanels(sweep), width = type.getDimSize(2);
   SmallVector<FlatSymbolRefAttr> directions;
   for (int64_t d = 0; d < spec.numDirections(); ++d) {
     FlatSymbolRefAttr own = source;
     if (spec.numDirections() > 1)
-      own = derive((name + "_d").str(), {1, rows, hidden}, SliceAttr::get(context, source, 0, d, 1));
+      own = derive((name + "_d").str(), f32({1, rows, hidden}), SliceAttr::get(context, source, 0, d, 1));
     SmallVector<FlatSymbolRefAttr> gates;
     for (int64_t g = sweep.firstGate; g < sweep.firstGate + sweep.numGates; ++g) {
       FlatSymbolRefAttr part = own;
       if (spec.numGates() > 1)
-        part = derive((name + "_gate").str(), {1, hidden, hidden}, SliceAttr::get(context, own, 1, g * hidden, hidden));
-      part = derive((name + "_matrix").str(), {hidden, hidden}, ReshapeAttr::get(context, part));
-      gates.push_back(derive((name + "_panels").str(), {panels, hidden, units},
-                             PackPanelsAttr::get(context, part, /*transposed=*/true, units)));
+        part = derive((name + "_gate").str(), f32({1, hidden, hidden}),
+                      SliceAttr::get(context, own, 1, g * hidden, hidden));
+      part = derive((name + "_matrix").str(), f32({hidden, hidden}), ReshapeAttr::get(context, part));
+      gates.push_back(
+          derive((name + "_panels").str(), packed(panels, width / sweep.numGates), pack(part, spec.panelUnits(sweep))));
     }
-    directions.push_back(gates.size() == 1 ? gates[0]
-                                           : derive((name + "_gates").str(), {panels, hidden, width},
-                                                    ConcatAttr::get(context, gates, 2)));
+    directions.push_back(
+        gates.size() == 1 ? gates[0]
+                          : derive((name + "_gates").str(), packed(panels, width), ConcatAttr::get(context, gates, 2)));
   }
-  SmallVector<int64_t> shape{spec.numDirections() * panels, hidden, width};
   FlatSymbolRefAttr all = directions.size() == 1
                               ? directions[0]
-                              : derive((name + "_layer").str(), shape, ConcatAttr::get(context, directions, 0));
-  return WeightOp::create(b, loc, RankedTensorType::get(shape, b.getF32Type()), all);
+                              : derive((name + "_layer").str(), type, ConcatAttr::get(context, directions, 0));
+  return WeightOp::create(b, loc, type, all);
+}
+
+/// The panels of each sweep, then their scales where they have some.
+SmallVector<Value> RecurrentLowering::packedWeights(FlatSymbolRefAttr source, const RecurrentSpec &spec) {
+  MLIRContext *context = b.getContext();
+  SmallVector<Value> values;
+  for (const RecurrentSpec::Sweep &sweep : spec.sweeps()) {
+    auto type = RankedTensorType::get(spec.panelShape(sweep), spec.panelElementType(context));
+    values.push_back(packedWeight(source, spec, sweep, type, [&](FlatSymbolRefAttr gate, int64_t units) -> Attribute {
+      if (spec.storage == PanelStorage::F32)
+        return PackPanelsAttr::get(context, gate, /*transposed=*/true, units);
+      return NarrowPanelsAttr::get(context, gate, /*transposed=*/true, units, spec.group);
+    }));
+  }
+  if (spec.storage != PanelStorage::I8)
+    return values;
+  for (const RecurrentSpec::Sweep &sweep : spec.sweeps()) {
+    auto type = RankedTensorType::get(spec.scaleShape(sweep), b.getF32Type());
+    values.push_back(packedWeight(source, spec, sweep, type, [&](FlatSymbolRefAttr gate, int64_t units) -> Attribute {
+      return PanelScalesAttr::get(context, gate, /*transposed=*/true, units, spec.group);
+    }));
+  }
+  return values;
 }
 
 //===----------------------------------------------------------------------===//
@@ -198,7 +231,7 @@ Value RecurrentLowering::packedWeight(FlatSymbolRefAttr source, const RecurrentS
 void RecurrentLowering::lower(const RecurrentLayer &layer) {
   loc = layer.op->getLoc();
   StringRef name = layer.op->getName().stripDialect();
-  RecurrentSpec spec = RecurrentSpec::get(layer, target);
+  RecurrentSpec spec = RecurrentSpec::get(layer, target, weights);
   if (std::optional<std::string> reason = refusal(layer, spec)) {
     remark::missed(loc, remarkNamed(name)) << remark::reason("{0}", *reason);
     return;
@@ -213,8 +246,7 @@ void RecurrentLowering::lower(const RecurrentLayer &layer) {
 
   b.setInsertionPoint(layer.op);
   SmallVector<Value> inputs{project(layer)};
-  for (const RecurrentSpec::Sweep &sweep : spec.sweeps())
-    inputs.push_back(packedWeight(layer.recurrence.getDefiningOp<WeightOp>().getGlobalAttr(), spec, sweep));
+  llvm::append_range(inputs, packedWeights(layer.recurrence.getDefiningOp<WeightOp>().getGlobalAttr(), spec));
   if (spec.hasResetBias)
     inputs.push_back(resetBias(layer));
   for (Value operand : {layer.peephole, layer.lengths, layer.initialH, layer.initialC})
@@ -251,8 +283,15 @@ void RecurrentLowering::lower(const RecurrentLayer &layer) {
 }
 
 struct LowerRecurrentPass : attn::impl::LowerRecurrentPassBase<LowerRecurrentPass> {
+  using Base::Base;
+
   void runOnOperation() override {
-    RecurrentLowering lowering(getOperation());
+    std::optional<WeightStorage> storage = WeightStorage::parse(weights);
+    if (!storage) {
+      getOperation().emitError("expects weights in f32, bf16, int8 or int8:GROUP, got '") << weights << "'";
+      return signalPassFailure();
+    }
+    RecurrentLowering lowering(getOperation(), *storage);
     SmallVector<RecurrentLayer> layers;
     getOperation().walk([&](Operation *op) {
       if (std::optional<RecurrentLayer> layer = RecurrentLayer::get(op))

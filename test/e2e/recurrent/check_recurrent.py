@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 """Recurrent layers with random attributes against reference.py and ONNX Runtime.
 
-    check_recurrent.py [--count=60] [--seed=1] [--tools=build/bin] [-O0] [--mcpu=x86-64-v3]
+    check_recurrent.py [--count=60] [--seed=1] [--tools=build/bin] [-O0] [--mcpu=x86-64-v3] [--weights=bf16]
 
 Each model holds a few layers that read inputs of one dtype with open dimensions;
 weights are initialisers or inputs. Sizes cover single steps, no step, single
 items and units that fill no vector. ONNX Runtime judges the models it can run.
+With --weights the reference computes with weights rounded as the library's are.
 """
 import argparse
 import pathlib
@@ -30,6 +31,20 @@ FUNCTIONS = {"Sigmoid": (), "Tanh": (), "Relu": (), "Affine": (1, 0), "LeakyRelu
 HAS_DEFAULT = {"LeakyRelu", "ThresholdedRelu", "HardSigmoid", "Elu"}
 
 
+def narrowed(weights, how):
+    """W or R [directions, gates * units, columns] as `--weights` stores it: bf16, or int8 with a scale for each row,
+    which is a column of the product, and as many columns as a group has."""
+    if how == "bf16":
+        words = weights.view(np.uint32)
+        return ((words + 0x7FFF + (words >> 16 & 1)) & 0xFFFF0000).astype(np.uint32).view(np.float32)
+    result, group = weights.copy(), int(how.partition(":")[2] or weights.shape[-1])
+    for first in range(0, weights.shape[-1], group):
+        part = result[..., first:first + group]
+        scale = np.abs(part).max(-1, keepdims=True) / np.float32(127)
+        part[:] = np.rint(part / np.where(scale > 0, scale, 1)) * scale
+    return result
+
+
 def pick_activations(rng, op, directions):
     """Names, (name, alpha, beta), and the lists of the node."""
     if rng.random() < 0.5:
@@ -47,12 +62,14 @@ def pick_activations(rng, op, directions):
     return names, known, alphas, betas
 
 
-def make_layer(rng, number, dtype, S, B, I, lens_values):
+def make_layer(rng, number, dtype, S, B, I, lens_values, weights):
     op = str(rng.choice(["RNN", "GRU", "LSTM"]))
     direction = str(rng.choice(["forward", "reverse", "bidirectional"]))
     D, G = (2 if direction == "bidirectional" else 1), GATES[op]
-    H = int(rng.choice([1, 3, 8, 16, 17, 24, 33, 64, 80, 150, 192, 270]))  # from 128 on steps are cut, too
+    H = int(rng.choice([1, 3, 8, 16, 17, 24, 33, 64, 80, 150, 192, 270][4 * bool(weights):]))  # from 128 on steps are cut, too
     names, functions, alphas, betas = pick_activations(rng, op, D)
+    if weights:  # what has no kernel, or is small, stays f32
+        names, functions, alphas, betas = None, [(f, 0, 0) for f in DEFAULTS[op]] * D, [], []
     layer = dict(op=op, direction=direction, activations=functions, layout=int(rng.random() < 0.3),
                  clip=float(np.float32(rng.uniform(0.3, 2))) if rng.random() < 0.3 else None,
                  linear_before_reset=int(rng.random() < 0.5), input_forget=int(rng.random() < 0.2))
@@ -80,7 +97,7 @@ def make_layer(rng, number, dtype, S, B, I, lens_values):
     kept = [o if rng.random() < 0.8 else "" for o in outputs]
     if not any(kept):
         kept[0] = "Y"
-    return layer, attributes, operands, [f"{o}{number}" if o else "" for o in kept], rng.random() < 0.8
+    return layer, attributes, operands, [f"{o}{number}" if o else "" for o in kept], bool(weights) or rng.random() < 0.8
 
 
 def sensitivity(layer, operands, results, dtype):
@@ -96,9 +113,9 @@ def sensitivity(layer, operands, results, dtype):
     return moved
 
 
-def make_model(rng, dtype):
+def make_model(rng, dtype, weights):
     """The model, its feeds, the expected outputs by name, and how sensitive each element of them is."""
-    S, B, I = int(rng.choice([0, 1, 2, 5, 9])), int(rng.choice([1, 1, 2, 5, 7, 14, 19])), int(rng.choice([1, 4, 17, 32]))
+    S, B, I = int(rng.choice([0, 1, 2, 5, 9])), int(rng.choice([1, 1, 2, 5, 7, 14, 19])), int(rng.choice([17, 32] if weights else [1, 4, 17, 32]))
     X = rng.standard_normal((S, B, I)).astype(dtype)
     lens = rng.integers(0 if rng.random() < 0.3 else min(S, 1), S + 1, B).astype(np.int32)
     feeds, nodes, initializers, inputs, outputs, want, moves = {}, [], [], [], [], {}, {}
@@ -110,7 +127,7 @@ def make_model(rng, dtype):
             inputs.append(helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(value.dtype), dims))
 
     for number in range(LAYERS_A_MODEL):
-        layer, attributes, operands, names, constant = make_layer(rng, number, dtype, S, B, I, lens)
+        layer, attributes, operands, names, constant = make_layer(rng, number, dtype, S, B, I, lens, weights)
         operands["X"] = X.transpose(1, 0, 2).copy() if layer["layout"] else X
         given = []
         for key, value in operands.items():
@@ -136,6 +153,8 @@ def make_model(rng, dtype):
         while given[-1] == "":
             given.pop()
         nodes.append(helper.make_node(layer["op"], given, names, f"layer{number}", **attributes))
+        if weights:
+            operands |= {key: narrowed(operands[key], weights) for key in "WR"}
         results = recurrent(layer, *operands.values())
         for name, result, moved in zip(names, results, sensitivity(layer, operands, results, dtype)):
             if name:
@@ -186,18 +205,20 @@ def main():
     parser.add_argument("--keep", help="write failing models to this folder")
     parser.add_argument("-O0", dest="plain", action="store_true")
     parser.add_argument("--mcpu", help="for attn-run")
+    parser.add_argument("--weights", help="for attn-run: bf16, int8 or int8:GROUP")
     args = parser.parse_args()
     failed = judged = layers = 0
     with tempfile.TemporaryDirectory() as folder:
         for number in range(-(-args.count // LAYERS_A_MODEL)):
             rng = np.random.default_rng([args.seed, number])
-            dtype = [np.float32] * 6 + [np.float64, np.float16]
+            dtype = [np.float32] * 6 + [np.float64, np.float16] * (not args.weights)
             dtype = dtype[number % len(dtype)]
-            model, feeds, want, moves = make_model(rng, dtype)
+            model, feeds, want, moves = make_model(rng, dtype, args.weights)
             layers += LAYERS_A_MODEL
             onnx.save(model, f"{folder}/m.onnx")
             command = [args.tools / "attn-run", f"{folder}/m.onnx"] + (["-O0"] if args.plain else [])
             command += [f"--mcpu={args.mcpu}"] if args.mcpu else []
+            command += [f"--weights={args.weights}"] if args.weights else []
             for name, value in feeds.items():
                 np.save(f"{folder}/{name}.npy", value)
                 command.append(f"--input={name}=@{folder}/{name}.npy")
@@ -207,7 +228,7 @@ def main():
             if done.returncode:
                 problems.append(f"exit status {done.returncode}: {done.stderr.strip()}")
             else:
-                ort = ort_outputs(model, feeds, dtype)
+                ort = {} if args.weights else ort_outputs(model, feeds, dtype)
                 judged += len(ort)
                 for name, value in want.items():
                     got = np.load(f"{folder}/{name}.npy")

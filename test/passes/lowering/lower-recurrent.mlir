@@ -1,6 +1,10 @@
 // RUN: attn-opt %s --attn-lower-recurrent | FileCheck %s
 // RUN: attn-opt %s --attn-lower-recurrent --remarks-filter=attn-lower-recurrent \
 // RUN:   --remark-format=emitRemark -o /dev/null 2>&1 | FileCheck %s --check-prefix=REMARK
+// RUN: attn-opt %s --attn-lower-recurrent=weights=bf16 | FileCheck %s --check-prefix=BF16
+// RUN: attn-opt %s --attn-lower-recurrent=weights=int8:8 | FileCheck %s --check-prefix=INT8
+// RUN: not attn-opt %s --attn-lower-recurrent=weights=int4 2>&1 | FileCheck %s --check-prefix=WRONG
+// WRONG: expects weights in f32, bf16, int8 or int8:GROUP, got 'int4'
 // REMARK-DAG: remark: [Passed] lstm {{.*}}lstm_f32_forward_sx_b4_h16_v16
 // REMARK-DAG: remark: [Missed] rnn {{.*}} Reason="only f32 has a kernel so far"
 // REMARK-DAG: remark: [Missed] rnn {{.*}} Reason="its recurrent weights are no constant above 1 KiB"
@@ -16,6 +20,14 @@ attn.global @r2 : tensor<2x60x20xf32> = #attn.initializer<"r2">
 // CHECK-LABEL: func.func @lstm
 // CHECK: linalg.contract {{.*}} outs(%{{.*}} : tensor<?x4x1x64xf32>)
 // CHECK: attn.weight @[[GATES:.*]] : tensor<1x16x64xf32>
+// Narrow gates side by side: pairs of rows interleaved in bf16, scales of 8 rows in int8.
+// BF16-LABEL: func.func @lstm
+// BF16: attn.weight @{{.*}} : tensor<1x8x128xbf16>
+// BF16: attn.kernel @lstm_f32_bf16_forward_sx_b4_h16_v16_
+// INT8-LABEL: func.func @lstm
+// INT8: attn.weight @{{.*}} : tensor<1x16x64xi8>
+// INT8: attn.weight @{{.*}} : tensor<1x2x64xf32>
+// INT8: attn.kernel @lstm_f32_i8g8_forward_sx_b4_h16_v16_
 // CHECK: attn.kernel @lstm_f32_forward_sx_b4_h16_v16_{{.*}} -> tensor<?x1x4x16xf32>, tensor<1x4x16xf32>, tensor<1x4x16xf32>, tensor<3x1x4x64xf32>
 func.func @lstm(%x: tensor<?x4x8xf32>, %w: tensor<1x64x8xf32>) -> tensor<1x4x16xf32> {
   %r = attn.weight @r : tensor<1x64x16xf32>
@@ -70,3 +82,6 @@ func.func @two_functions(%x: tensor<5x1x8xf32>, %w: tensor<2x16x8xf32>) -> tenso
 
 // CHECK-DAG: attn.global @{{.*}} : tensor<1x16x16xf32> = #attn.pack_panels<@{{.*}}, transposed = true, width = 16>
 // CHECK-DAG: attn.global @[[GATES]] : tensor<1x16x64xf32> = #attn.concat<[{{.*}}], dim 2>
+
+// BF16-DAG: attn.global @{{.*}} : tensor<1x8x32xbf16> = #attn.narrow_panels<@{{.*}}, transposed = true, width = 16, group = 0>
+// INT8-DAG: attn.global @{{.*}} : tensor<1x2x16xf32> = #attn.panel_scales<@{{.*}}, transposed = true, width = 16, group = 8>
