@@ -103,13 +103,19 @@ bool Tensor::create(int32_t dtype, std::vector<int64_t> shape, Tensor &result, s
 int64_t Tensor::intAt(uint64_t i) const {
   switch (type) {
   case ATTNRT_I8:
+  case ATTNRT_I4:
     return load<int8_t>(data(), i);
   case ATTNRT_I16:
     return load<int16_t>(data(), i);
   case ATTNRT_I32:
     return load<int32_t>(data(), i);
   case ATTNRT_U8:
+  case ATTNRT_U4:
   case ATTNRT_BOOL:
+  case ATTNRT_F8_E4M3FN: // the bits
+  case ATTNRT_F8_E4M3FNUZ:
+  case ATTNRT_F8_E5M2:
+  case ATTNRT_F8_E5M2FNUZ:
     return load<uint8_t>(data(), i);
   case ATTNRT_U16:
     return load<uint16_t>(data(), i);
