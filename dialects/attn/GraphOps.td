@@ -78,17 +78,26 @@ def Attn_CheckIndexOp : Attn_Op<"check_index", [Pure]> {
   let summary = "an index made safe: negative wraps once, out of range is recorded";
   let description = [{
     `result` is `index`, or `index + size` when negative, when that lies in
-    [0, size). Otherwise the run will end with `ATTNRT_OUT_OF_RANGE` and
-    "`message`: an index is out of range" (it names the node), and `result` is 0 meanwhile. Pure on
+    [0, size); with `nonnegative` a negative one is out of range too. Otherwise
+    the run will end with `ATTNRT_OUT_OF_RANGE` and "`message`: an index is out of
+    range: `index` in a dimension of size `size`" (`message` names the node), and
+    `result` is 0 meanwhile. Of several the first that is recorded counts. Pure on
     purpose: an unused check may go, a repeated one records the same error.
 
     ```mlir
     %k = attn.check_index %i, %n, "node 'emb' (Gather)" : index
+    %m = attn.check_index nonnegative %i, %n, "node 'split' (SplitToSequence)" : index
     ```
   }];
-  let arguments = (ins Index:$index, Index:$size, StrAttr:$message);
+  let arguments = (ins Index:$index, Index:$size, StrAttr:$message, UnitAttr:$nonnegative);
   let results = (outs Index:$result);
-  let assemblyFormat = "$index `,` $size `,` $message attr-dict `:` type($result)";
+  let assemblyFormat = "(`nonnegative` $nonnegative^)? $index `,` $size `,` $message attr-dict `:` type($result)";
+  let extraClassDeclaration = [{
+    /// The message of the run, with places for the index and the size.
+    std::string getRunMessage() {
+      return (getMessage() + ": an index is out of range: {0} in a dimension of size {1}").str();
+    }
+  }];
 }
 
 #endif // DIALECTS_ATTN_GRAPHOPS_TD

@@ -93,13 +93,13 @@ def Attn_NumThreadsOp : Attn_Op<"num_threads", [Pure]> {
 def Attn_DeviceErrorOp : Attn_Op<"device_error", [Pure]> {
   let summary = "where kernels on a GPU note that an index is out of range";
   let description = [{
-    `attnrt_run.device_error`: 0, or 1 + the position of a message.
+    `attnrt_run.device_error`, the words of an `attnrt_device_error`.
 
     ```mlir
-    %error = attn.device_error : memref<1xi32>
+    %error = attn.device_error : memref<4xi64>
     ```
   }];
-  let results = (outs MemRefRankOf<[I32], [1]>:$result);
+  let results = (outs MemRefRankOf<[I64], [1]>:$result);
   let assemblyFormat = "attr-dict `:` type($result)";
 }
 

@@ -121,9 +121,9 @@ attnrt_status GpuSession::initialize(int32_t numInputs, int32_t numOutputs) {
   if (result)
     return failCuda(*model.driver, result, "cuStreamCreate", "a session");
   attnrt_status status = ATTNRT_OK;
-  if (!atLeast(error, sizeof(int32_t), "a session", status))
+  if (!atLeast(error, sizeof(attnrt_device_error), "a session", status))
     return status;
-  result = model.driver->cuMemsetD8Async(error.address, 0, sizeof(int32_t), stream);
+  result = model.driver->cuMemsetD8Async(error.address, 0, sizeof(attnrt_device_error), stream);
   if (!result)
     result = model.driver->cuStreamSynchronize(stream);
   return result ? failCuda(*model.driver, result, "cuMemsetD8Async", "a session") : ATTNRT_OK;

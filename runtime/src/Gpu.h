@@ -83,7 +83,7 @@ public:
   void *stream = nullptr; ///< the session's own
   Array<DeviceBuffer> inputs, outputs;
   GpuPiece *workspace = nullptr;
-  DeviceBuffer error; ///< an int32_t, 0 between runs
+  DeviceBuffer error; ///< an attnrt_device_error, 0 between runs
   GpuLaunches launches;
 };
 

@@ -222,7 +222,7 @@ static attnrt_status createOnDevice(attnrt_model *model, const attnrt_tensor_inf
 attnrt_status attnrt_session::collect(Run &run) {
   const attnrt_entry &entry = *run.plan->entry;
   const CudaDriver &driver = *gpu->model.driver;
-  int32_t error = 0;
+  attnrt_device_error error = {};
   int code = driver.cuMemcpyDtoHAsync_v2(&error, gpu->error.address, sizeof(error), run.stream);
   for (int32_t i = 0; i < entry.num_outputs && !code; ++i) {
     OutputSlot &slot = outputs[uint64_t(i)];
@@ -250,11 +250,13 @@ attnrt_status attnrt_session::collect(Run &run) {
   int waited = driver.cuStreamSynchronize(run.stream);
   if (code || waited)
     return failRun(run, waited ? waited : code, waited ? "cuStreamSynchronize" : "cuMemcpyDtoH");
-  if (!error)
+  if (!error.claims)
     return ATTNRT_OK;
   driver.cuMemsetD8Async(gpu->error.address, 0, sizeof(error), run.stream);
   driver.cuStreamSynchronize(run.stream);
-  run.abi.error_message = error;
+  run.abi.error_message = int32_t(error.message);
+  run.abi.error_index = error.index;
+  run.abi.error_size = error.size;
   return checkCall(run, ATTNRT_RUN_STOPPED);
 }
 
@@ -292,7 +294,7 @@ attnrt_status attnrt_session::runOnGpu(Run &run, const attnrt_run_options &optio
     return collect(run);
   // What was launched still uses the session's memory.
   driver.cuStreamSynchronize(run.stream);
-  driver.cuMemsetD8Async(gpu->error.address, 0, sizeof(int32_t), run.stream);
+  driver.cuMemsetD8Async(gpu->error.address, 0, sizeof(attnrt_device_error), run.stream);
   driver.cuStreamSynchronize(run.stream);
   return status;
 }

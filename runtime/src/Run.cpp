@@ -302,11 +302,11 @@ static const char *messageOf(const attnrt_entry &entry, int32_t message) {
              : "the model's code reports an error without a message";
 }
 
-void attn::rt::reportFailure(attnrt_run *abi, int32_t message, int32_t numValues, const int64_t *values) {
-  Run &run = runOf(abi);
-  attnrt_status status = message & ATTNRT_FAIL_UNSUPPORTED ? ATTNRT_UNSUPPORTED : ATTNRT_INVALID_ARGUMENT;
+// `status` with a message of `entry`, and `values` where it has places for them.
+static attnrt_status failWith(attnrt_status status, const attnrt_entry &entry, int32_t message, int32_t numValues,
+                              const int64_t *values) {
   Text text;
-  for (const char *next = messageOf(*run.plan->entry, message & ~ATTNRT_FAIL_UNSUPPORTED); *next;) {
+  for (const char *next = messageOf(entry, message); *next;) {
     // {0}, {1}, ... up to {99}; other braces are text.
     char *end;
     if (*next == '{' && next[1] >= '0' && next[1] <= '9') {
@@ -321,7 +321,13 @@ void attn::rt::reportFailure(attnrt_run *abi, int32_t message, int32_t numValues
     text.add("%.*s", int(length), next);
     next += length;
   }
-  run.status = fail(status, "%s", text.str());
+  return fail(status, "%s", text.str());
+}
+
+void attn::rt::reportFailure(attnrt_run *abi, int32_t message, int32_t numValues, const int64_t *values) {
+  Run &run = runOf(abi);
+  attnrt_status status = message & ATTNRT_FAIL_UNSUPPORTED ? ATTNRT_UNSUPPORTED : ATTNRT_INVALID_ARGUMENT;
+  run.status = failWith(status, *run.plan->entry, message & ~ATTNRT_FAIL_UNSUPPORTED, numValues, values);
 }
 
 //===----------------------------------------------------------------------===//
@@ -353,8 +359,10 @@ attnrt_status attnrt_session::checkCall(Run &run, int32_t result) {
   }
   if (run.status != ATTNRT_OK)
     return run.status;
-  if (run.abi.error_message)
-    return fail(ATTNRT_OUT_OF_RANGE, "%s", messageOf(entry, run.abi.error_message - 1));
+  if (run.abi.error_message) {
+    const int64_t values[] = {run.abi.error_index, run.abi.error_size};
+    return failWith(ATTNRT_OUT_OF_RANGE, entry, run.abi.error_message - 1, 2, values);
+  }
   if (result != ATTNRT_RUN_DONE)
     return fail(ATTNRT_INTERNAL, "entry '%s' stopped with %d and without a reason", entry.name, result);
   for (int32_t i = 0; i < entry.num_outputs; ++i)

@@ -201,7 +201,7 @@ int main(int argc, char **argv) {
   configure("");
   expect(runOnce(session, model) == ATTNRT_OK, "the same session with memory");
   expectFailure("an index out of range", runOnce(session, model, nullptr, 1 << 30), ATTNRT_OUT_OF_RANGE,
-                "out of range");
+                "an index is out of range: 1073741824 in a dimension of size ");
   expect(runOnce(session, model) == ATTNRT_OK, "the same session with good indices");
 
   // A caller's stream that is being captured: refused, because a run waits for its work.

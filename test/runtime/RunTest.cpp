@@ -176,7 +176,8 @@ TEST_F(RunTest, IndexOutOfRange) {
     LookupInputs in;
     in.ids.data()[1] = bad;
     run("lookup", {&in.ids.view, &in.x.view}, ATTNRT_OUT_OF_RANGE,
-        "node 'emb' (Gather): an index is out of range for 8 rows");
+        ("node 'emb' (Gather): an index is out of range: " + std::to_string(bad) + " in a dimension of size 8")
+            .c_str());
     in.ids.data()[1] = 0;
     EXPECT_EQ(valuesOf<float>(*run("lookup", {&in.ids.view, &in.x.view})), kLookedUp) << "the next run is right";
   }

@@ -42,7 +42,11 @@ static void lookup_rows(void *arg, int64_t begin, int64_t end) {
   for (int64_t n = begin; n < end; ++n) {
     int64_t id = l->ids[n];
     if (id < 0 || id >= 8) {
-      l->run->error_message = 1 + 0;
+      int32_t none = 0;
+      if (__atomic_compare_exchange_n(&l->run->error_message, &none, 1 + 0, 0, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {
+        l->run->error_index = id;
+        l->run->error_size = 8;
+      }
       id = 0;
     }
     for (int64_t c = 0; c < 4; ++c)
@@ -64,7 +68,8 @@ static const attnrt_dim lookup_n4[] = {{-1, "n"}, {4, ""}};
 static const attnrt_tensor_info lookup_inputs[] = {{"ids", "int64", ATTNRT_I64, 1, lookup_n},
                                                    {"x", "float32", ATTNRT_F32, 2, lookup_n4}};
 static const attnrt_tensor_info lookup_outputs[] = {{"y", "float32", ATTNRT_F32, 2, lookup_n4}};
-static const char *const lookup_messages[] = {"node 'emb' (Gather): an index is out of range for 8 rows"};
+static const char *const lookup_messages[] = {
+    "node 'emb' (Gather): an index is out of range: {0} in a dimension of size {1}"};
 
 //===----------------------------------------------------------------------===//
 // weights: the stored weights as one sees them: the plain matrix, and both

@@ -80,7 +80,7 @@ LogicalResult Interpreter::runAttn(Operation *op, bool &known) {
   }
   if (auto check = dyn_cast<CheckIndexOp>(op)) {
     int64_t at = get(check.getIndex())->data.front().integer, size = get(check.getSize())->data.front().integer;
-    int64_t wrapped = at < 0 ? at + size : at;
+    int64_t wrapped = at < 0 && !check.getNonnegative() ? at + size : at;
     if (wrapped < 0 || wrapped >= size)
       return op->emitError("index ") << at << " is out of range [0, " << size << ")";
     set(check.getResult(), std::make_shared<Datum>(Datum{{}, {Scalar::of(wrapped)}}));

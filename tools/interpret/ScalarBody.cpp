@@ -137,7 +137,7 @@ FailureOr<ArrayRef<Scalar>> ScalarBody::run(ArrayRef<Scalar> arguments, ArrayRef
       result = Scalar::of(evaluate(apply.getAffineMap().getResult(0), ArrayRef(integers).take_front(dims),
                                    ArrayRef(integers).drop_front(dims)));
     } else if (auto check = dyn_cast<CheckIndexOp>(step.op)) {
-      int64_t at = integers[0] < 0 ? integers[0] + integers[1] : integers[0];
+      int64_t at = integers[0] + (integers[0] < 0 && !check.getNonnegative() ? integers[1] : 0);
       if (at < 0 || at >= integers[1])
         return check.emitError("index ") << integers[0] << " is out of range [0, " << integers[1] << ")";
       result = Scalar::of(at);

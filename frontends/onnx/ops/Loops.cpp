@@ -57,9 +57,7 @@ Value checkedIndex(Node &n, OpBuilder &b, Location loc, Value element, Value siz
 
 Value placeIn(Node &n, OpBuilder &b, Location loc, Value element, Value size) {
   Value index = arith::IndexCastOp::create(b, loc, b.getIndexType(), element);
-  Value zero = arith::ConstantIndexOp::create(b, loc, 0);
-  Value negative = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::slt, index, zero);
-  return checkedIndex(n, b, loc, arith::SelectOp::create(b, loc, negative, size, index), size);
+  return CheckIndexOp::create(b, loc, b.getIndexType(), index, size, n.describe(), /*nonnegative=*/true);
 }
 
 FailureOr<Tensor> expandInRun(Node &n, const Tensor &t, int64_t dim, const Expr &size) {

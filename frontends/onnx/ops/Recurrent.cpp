@@ -210,11 +210,8 @@ LogicalResult RecurrentImport::readLengths() {
   whole.elements.reset();
   lengths = n.elementwise(DType::I32, {batch}, whole, [&](OpBuilder &b, Location loc, ValueRange args) -> Value {
     Value length = arith::IndexCastOp::create(b, loc, b.getIndexType(), args[0]);
-    // A check would count a negative index from the end.
-    Value zero = arith::ConstantIndexOp::create(b, loc, 0);
-    Value isNegative = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::slt, length, zero);
-    Value index = arith::SelectOp::create(b, loc, isNegative, end, length);
-    Value checked = CheckIndexOp::create(b, loc, index, end, n.describe() + ": sequence_lens");
+    Value checked = CheckIndexOp::create(b, loc, b.getIndexType(), length, end, n.describe() + ": sequence_lens",
+                                         /*nonnegative=*/true);
     return arith::IndexCastOp::create(b, loc, b.getI32Type(), checked);
   });
   return success();

@@ -399,19 +399,29 @@ private:
   }
 
   LogicalResult lower(CheckIndexOp op) {
-    Value index = op.getIndex(), size = op.getSize();
+    Value index = op.getIndex(), size = op.getSize(), wrapped = index;
     Value zero = arith::ConstantIndexOp::create(b, loc(), 0);
-    Value negative = arith::CmpIOp::create(b, loc(), arith::CmpIPredicate::slt, index, zero);
-    Value wrapped = arith::AddIOp::create(b, loc(), index, arith::SelectOp::create(b, loc(), negative, size, zero));
+    if (!op.getNonnegative()) {
+      Value negative = arith::CmpIOp::create(b, loc(), arith::CmpIPredicate::slt, index, zero);
+      wrapped = arith::AddIOp::create(b, loc(), index, arith::SelectOp::create(b, loc(), negative, size, zero));
+    }
     Value inside = arith::CmpIOp::create(b, loc(), arith::CmpIPredicate::ult, wrapped, size);
     op.replaceAllUsesWith(arith::SelectOp::create(b, loc(), inside, wrapped, zero).getResult());
     Block *block = b.getInsertionBlock();
     Block *rest = block->splitBlock(b.getInsertionPoint());
+    // Tasks race: the one that finds no message yet has the index and the size.
+    // Who reads them has waited for all tasks, so that no order is needed.
     Block *bad = b.createBlock(rest);
-    std::string message = (op.getMessage() + ": an index is out of range").str();
-    LLVM::StoreOp::create(b, loc(), constant(i32, 1 + messages.add(message)),
-                          field(runContext, offsetof(attnrt_run, error_message)));
+    auto claim = LLVM::AtomicCmpXchgOp::create(b, loc(), field(runContext, offsetof(attnrt_run, error_message)),
+                                               constant(i32, 0), constant(i32, 1 + messages.add(op.getRunMessage())),
+                                               LLVM::AtomicOrdering::monotonic, LLVM::AtomicOrdering::monotonic);
+    Value isFirst = LLVM::ExtractValueOp::create(b, loc(), claim, ArrayRef<int64_t>{1});
+    Block *first = b.createBlock(rest);
+    LLVM::StoreOp::create(b, loc(), asI64(index), field(runContext, offsetof(attnrt_run, error_index)));
+    LLVM::StoreOp::create(b, loc(), asI64(size), field(runContext, offsetof(attnrt_run, error_size)));
     cf::BranchOp::create(b, loc(), rest);
+    b.setInsertionPointToEnd(bad);
+    cf::CondBranchOp::create(b, loc(), isFirst, first, rest);
     b.setInsertionPointToEnd(block);
     cf::CondBranchOp::create(b, loc(), inside, rest, bad);
     return success();

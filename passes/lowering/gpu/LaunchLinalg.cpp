@@ -208,20 +208,30 @@ struct LaunchLinalgPass : attn::impl::LaunchLinalgPassBase<LaunchLinalgPass> {
     OpBuilder b(&function.getBody().front(), function.getBody().front().begin());
     Value &error = errors[function];
     if (!error)
-      error = DeviceErrorOp::create(b, loc, MemRefType::get({1}, b.getI32Type()));
+      error = DeviceErrorOp::create(b, loc, MemRefType::get({4}, b.getI64Type()));
     b.setInsertionPoint(op);
-    Value zero = constant(b, loc, 0), index = op.getIndex();
-    Value isNegative = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::slt, index, zero);
-    Value wrapped =
-        arith::AddIOp::create(b, loc, index, arith::SelectOp::create(b, loc, isNegative, op.getSize(), zero));
+    Value zero = constant(b, loc, 0), index = op.getIndex(), wrapped = index;
+    if (!op.getNonnegative()) {
+      Value isNegative = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::slt, index, zero);
+      wrapped = arith::AddIOp::create(b, loc, index, arith::SelectOp::create(b, loc, isNegative, op.getSize(), zero));
+    }
     Value isInside = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::ult, wrapped, op.getSize());
     op.replaceAllUsesWith(arith::SelectOp::create(b, loc, isInside, wrapped, zero).getResult());
-    std::string text = (op.getMessage() + ": an index is out of range").str();
-    int64_t number = 1 + messages.try_emplace(text, messages.size()).first->second;
+    int64_t number = 1 + messages.try_emplace(op.getRunMessage(), messages.size()).first->second;
     Value isBad = arith::XOrIOp::create(b, loc, isInside, arith::ConstantIntOp::create(b, loc, 1, 1));
     auto branch = scf::IfOp::create(b, loc, isBad);
     b.setInsertionPointToStart(branch.thenBlock());
-    memref::StoreOp::create(b, loc, arith::ConstantIntOp::create(b, loc, number, 32), error, zero);
+    // The words of attnrt_device_error.
+    Value one = arith::ConstantIntOp::create(b, loc, 1, 64);
+    Value before = memref::AtomicRMWOp::create(b, loc, arith::AtomicRMWKind::addi, one, error, zero);
+    Value isFirst =
+        arith::CmpIOp::create(b, loc, arith::CmpIPredicate::eq, before, arith::ConstantIntOp::create(b, loc, 0, 64));
+    branch = scf::IfOp::create(b, loc, isFirst);
+    b.setInsertionPointToStart(branch.thenBlock());
+    auto asWord = [&](Value value) { return arith::IndexCastOp::create(b, loc, b.getI64Type(), value).getResult(); };
+    Value words[] = {arith::ConstantIntOp::create(b, loc, number, 64), asWord(index), asWord(op.getSize())};
+    for (auto [n, word] : llvm::enumerate(words))
+      memref::StoreOp::create(b, loc, word, error, constant(b, loc, 1 + n));
     op.erase();
   }
 

@@ -88,6 +88,14 @@ typedef struct attnrt_buffer {
 
 struct attnrt_run;
 
+// How kernels on a GPU note an index out of range.
+typedef struct attnrt_device_error {
+  int64_t claims;  // whoever adds 1 to 0 sets the rest
+  int64_t message; // these as in attnrt_run
+  int64_t index;
+  int64_t size;
+} attnrt_device_error;
+
 // One task of a parallel region: iterations [begin, end).
 typedef void (*attnrt_task_fn)(void *arg, int64_t begin, int64_t end);
 
@@ -98,10 +106,13 @@ typedef struct attnrt_run {
   const uint8_t *weights; // page-aligned, weights_size bytes
   int32_t num_threads;    // threads that serve parallel_for, the caller's among them
 
-  // Set to nonzero by generated code (also from tasks, racing on purpose: any
-  // one of several errors may win) when an index is out of range:
-  // 1 + position in attnrt_entry.messages. Read after the entry returns.
+  // Set to nonzero by generated code when an index is out of range:
+  // 1 + position in attnrt_entry.messages, in whose text {0} and {1} stand for
+  // error_index and error_size. Tasks race for it: whoever swaps it from 0 has
+  // the other two. All are read after the entry returns.
   int32_t error_message;
+  int64_t error_index; // as the model has it: negative ones not yet wrapped
+  int64_t error_size;  // of the dimension
 
   // Scratch of at least `bytes`, aligned to 64, valid until the run ends. Each
   // call of a run gives another piece; code asks once for all that it can size
@@ -130,7 +141,7 @@ typedef struct attnrt_run {
   // The rest is for entries of a library with GPU code. Their inputs, outputs,
   // workspace and `weights` are addresses of the device.
 
-  // An int32_t on the device that kernels set as entries set error_message.
+  // An attnrt_device_error on the device, 0 at the start of a run.
   void *device_error;
 
   // Puts kernel number `kernel` of attnrt_gpu_code on the run's stream, with

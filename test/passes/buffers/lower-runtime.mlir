@@ -40,6 +40,45 @@ func.func @unsupported(%x: memref<?xf32>) attributes {attn.entry} {
 
 // -----
 
+// An index out of range: whoever finds no message yet has the index and the size.
+// CHECK: module attributes {attn.messages = ["node 'g' (Gather): an index is out of range: {0} in a dimension of size {1}"]}
+// CHECK-LABEL: func.func private @checked_task
+// CHECK: %[[I:.*]] = {{.*}}load
+// CHECK: arith.cmpi slt, %[[I]]
+// CHECK: arith.cmpi ult, %{{.*}}, %[[N:.*]] : index
+// CHECK: %[[SEEN:.*]] = llvm.cmpxchg %{{.*}}, %{{.*}}, %{{.*}} monotonic monotonic : !llvm.ptr, i32
+// CHECK: %[[FIRST:.*]] = llvm.extractvalue %[[SEEN]][1]
+// CHECK: cf.cond_br %[[FIRST]], ^[[SET:.*]], ^[[GO:.*]]
+// CHECK: ^[[SET]]:
+// CHECK-COUNT-2: llvm.store %{{.*}} : i64, !llvm.ptr
+// CHECK: cf.br ^[[GO]]
+func.func private @checked_task(%b: index, %e: index, %at: memref<?xindex>, %y: memref<?xf32>) attributes {attn.task} {
+  %n = arith.constant 5 : index
+  %i = memref.load %at[%b] : memref<?xindex>
+  %k = attn.check_index %i, %n, "node 'g' (Gather)" : index
+  %v = memref.load %y[%k] : memref<?xf32>
+  memref.store %v, %y[%b] : memref<?xf32>
+  return
+}
+
+// -----
+
+// Without a negative one that counts from the end.
+// CHECK-LABEL: func.func private @nonnegative_task
+// CHECK-NOT: arith.cmpi slt
+// CHECK: arith.cmpi ult
+// CHECK: llvm.cmpxchg
+func.func private @nonnegative_task(%b: index, %e: index, %at: memref<?xindex>, %y: memref<?xf32>) attributes {attn.task} {
+  %n = arith.constant 5 : index
+  %i = memref.load %at[%b] : memref<?xindex>
+  %k = attn.check_index nonnegative %i, %n, "node 'g' (Gather)" : index
+  %v = memref.load %y[%k] : memref<?xf32>
+  memref.store %v, %y[%b] : memref<?xf32>
+  return
+}
+
+// -----
+
 attn.global @w : tensor<4xf32> = #attn.initializer<"w">
 func.func @unplaced() attributes {attn.entry} {
   // expected-error @below {{expects 'w' to have the attribute attn.offset}}

@@ -19,11 +19,14 @@ func.func @rows(%x: memref<?x8xf32>, %y: memref<?xf32>) attributes {attn.entry =
 // -----
 
 // What the host reads is fetched; a bad index sets the run's error.
-// CHECK: attn.messages = ["node 'g' (Gather): an index is out of range"]
+// CHECK: attn.messages = ["node 'g' (Gather): an index is out of range: {0} in a dimension of size {1}"]
 // CHECK-LABEL: func.func @twice
 // CHECK: attn.device_error
 // CHECK: attn.fetch
 // CHECK-COUNT-3: gpu.launch blocks
+// CHECK: %[[CLAIMS:.*]] = memref.atomic_rmw addi %{{.*}} : (i64, memref<4xi64>) -> i64
+// CHECK: arith.cmpi eq, %[[CLAIMS]]
+// CHECK-COUNT-3: memref.store %{{.*}} : memref<4xi64>
 func.func @twice(%x: memref<4xf32>, %y: memref<4xf32>, %n: memref<1xindex>) attributes {attn.entry = "twice"} {
   %c0 = arith.constant 0 : index
   %c4 = arith.constant 4 : index
