@@ -198,7 +198,8 @@ def normalise(spec):
         s["data"] = "normal"
     if s["data"] == "nan_query" and (s["guard"] or s["attention_op"] or s["tail"] != "none" or s["second"]):
         s["data"] = "normal"
-    if s["data"] == "special" and (s["second"] or s["open"]):  # where no kernel leaves hidden keys out, they show
+    # Where no kernel leaves hidden keys out, they show; a sum of sigmoids has no mask to do so.
+    if s["data"] == "special" and (s["second"] or s["open"] or s["softmax"] in ("smooth", "gate")):
         s["data"] = "poison"
     if s["data"] in ("nan_query", "special", "poison", "big", "tiny"):
         s["before"], s["behind"] = [], []
@@ -231,6 +232,8 @@ def normalise(spec):
         s["merge"] = "proj" if s["pre"] != "none" else s["merge"]
     if s["tail"] == "residual" and s["pre"] == "none":
         s["tail"] = "none"
+    if s["position"] == "table" and s["align"] == "bottom" and s["layout"] in STEPS:
+        s["position"] = "le"  # a row that is cut out by sizes of the run: that it is one is not known
     if s["position"] in ("const",) and set(s["dynamic"]) & {"Sq", "Sk", "P"}:
         s["position"] = "table"
     if "causal" not in s["masks"] and "window" not in s["masks"] and "prefix" not in s["masks"] and s["position"] == "table":
@@ -269,6 +272,8 @@ def expected_kinds(spec):
         return ["additive", "given", "dot"]  # the weight is 1 whatever the score is
     if spec["kind"] in ("additive", "concat") and spec["activation"] == "identity":
         return ["additive", "given", "dot"]  # the query's term cancels, and any form serves
+    if spec["kind"] == "concat" and spec["open"]:
+        return ["additive", "given", "dot"]  # where the two parts meet is not known
     if spec["kind"] in ("additive", "concat", "rank1"):
         return ["additive", "dot"] if spec["second"] else ["additive"]
     return ["given", "dot"] if spec["kind"] == "location" else ["dot"]
