@@ -350,8 +350,7 @@ private:
   }
 
   void addMissed(const Normalization &softmax, StringRef kind, const Miss &miss) {
-    Value result = softmax.result;
-    add(softmax.location, result.getParentRegion(), false, kind, softmax.kind, "", miss.reason,
+    add(softmax.location, Value(softmax.result).getParentRegion(), false, kind, softmax.kind, "", miss.reason,
         nodeName(miss.location));
     remark::missed(softmax.location, remark::RemarkOpts::name("Attention").category("attn-recognize-attention"))
         << "not fused: " << miss.reason;

@@ -592,68 +592,6 @@ TEST(GemmCode, KeepsSumsInRegisters) {
   }
 }
 
-TEST(GemmSpecTest, EqualNamesMeanEqualKernels) {
-  MLIRContext context;
-  context.loadDialect<AttnDialect>();
-  TargetAttr target = makeTarget(context, "avx512");
-  GemmSpec spec = GemmSpec::forTarget(target, ShapedType::kDynamic, 384, 1536);
-  EXPECT_EQ(spec.symbol(), "gemm_f32_mx_k384_n1536_fma_8x3x16_c58");
-  EXPECT_EQ(spec.numPanels(), 32);
-  GemmSpec narrow = spec;
-  for (int64_t group : {0, 384, 64}) {
-    narrow.storage = group ? PanelStorage::I8 : PanelStorage::BF16;
-    narrow.group = group;
-    EXPECT_EQ(narrow.symbol(), "gemm_f32_mx_k384_n1536_fma_8x3x16_" +
-                                   (group ? "i8g" + std::to_string(group) : std::string("bf16")) + "_c58");
-  }
-  GemmSpec fixed = GemmSpec::forTarget(target, 128, 384, 1536);
-  EXPECT_NE(spec.symbol(), fixed.symbol());
-}
-
-TEST(GemmSpecTest, SaysWhatItRefuses) {
-  MLIRContext context;
-  context.loadDialect<AttnDialect, arith::ArithDialect, func::FuncDialect, linalg::LinalgDialect>();
-  TargetAttr target = makeTarget(context, "avx2");
-  std::string reason;
-  EXPECT_FALSE(canBuildGemm(GemmSpec::forTarget(target, 1, 0, 5), &reason));
-  EXPECT_EQ(reason, "the sizes M, K, N (1, 0, 5) are not positive");
-  GemmSpec spec = GemmSpec::forTarget(target, 1, 3, 5);
-  spec.operands = {EpilogueOperand::Full};
-  EXPECT_FALSE(canBuildGemm(spec, &reason));
-  EXPECT_EQ(reason, "there are operands but no epilogue");
-  spec = GemmSpec::forTarget(target, 1, ShapedType::kDynamic, 5);
-  spec.storage = PanelStorage::BF16;
-  EXPECT_FALSE(canBuildGemm(spec, &reason));
-  EXPECT_EQ(reason, "narrow panels have fixed sizes and are no batch");
-  spec = GemmSpec::forTarget(target, 1, 3, 5);
-  spec.storage = PanelStorage::I8;
-  EXPECT_FALSE(canBuildGemm(spec, &reason));
-  EXPECT_EQ(reason, "a group of 0 rows is empty");
-  EXPECT_EQ(WeightStorage::parse("int8:64")->group, 64);
-  for (const char *text : {"int8:0", "int8:-1", "int8:", "int4", "", "int8:1x", "bf16:4"})
-    EXPECT_FALSE(WeightStorage::parse(text)) << text;
-  auto refused = [&](StringRef type, StringRef body) {
-    std::string text = ("func.func @f(%t: tensor<4x" + type +
-                        ">) { %g = linalg.generic {indexing_maps = "
-                        "[affine_map<(i) -> (i)>, affine_map<(i) -> (i)>], iterator_types = [\"parallel\"]} "
-                        "ins(%t : tensor<4x" +
-                        type + ">) outs(%t : tensor<4x" + type + ">) { ^bb0(%x: " + type + ", %o: " + type + "):\n" +
-                        body + " } -> tensor<4x" + type + ">\n return }")
-                           .str();
-    auto module = parseSourceString<ModuleOp>(text, ParserConfig(&context));
-    GemmSpec spec = GemmSpec::forTarget(target, 1, 3, 5);
-    module->walk([&](linalg::GenericOp generic) { spec.epilogue = generic.getBody(); });
-    return canBuildGemm(spec, &reason) ? "built" : reason;
-  };
-  EXPECT_EQ(refused("f32", "linalg.yield %x : f32"), "built");
-  EXPECT_EQ(refused("f64", "linalg.yield %x : f64"), "an argument of the epilogue is not f32");
-  EXPECT_EQ(refused("f32", "%y = arith.addf %x, %o : f32\n linalg.yield %y : f32"),
-            "the epilogue uses its argument number 1");
-  EXPECT_EQ(refused("f32", "%i = linalg.index 0 : index\n %n = arith.index_cast %i : index to i32\n"
-                           "%y = arith.sitofp %n : i32 to f32\n linalg.yield %y : f32"),
-            "the epilogue asks for its position");
-}
-
 INSTANTIATE_TEST_SUITE_P(Isas, GemmTest, testing::ValuesIn(kIsas));
 
 } // namespace

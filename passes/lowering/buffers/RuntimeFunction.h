@@ -1,0 +1,64 @@
+#ifndef ATTNC_PASSES_LOWERING_BUFFERS_RUNTIMEFUNCTION_H
+#define ATTNC_PASSES_LOWERING_BUFFERS_RUNTIMEFUNCTION_H
+
+#include "mlir/Conversion/LLVMCommon/TypeConverter.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+
+namespace attn {
+
+/// A function that the runtime calls or that a called one calls (entry, kernel
+/// or task): its signature as `attnrt/abi.h` has it, and what its ops are
+/// lowered with. `b` stands where ops are written.
+class RuntimeFunction {
+protected:
+  RuntimeFunction(mlir::func::FuncOp function, mlir::LLVMTypeConverter &types);
+
+  mlir::Location loc() { return current ? current->getLoc() : function.getLoc(); }
+
+  mlir::Value constant(mlir::Type type, int64_t value);
+  mlir::Value isNonzero(mlir::Value status);
+  mlir::Value asI64(mlir::Value index);
+  mlir::Value asIndex(mlir::Value number);
+  mlir::Value cast(mlir::Value value, mlir::Type type);
+  mlir::Value field(mlir::Value base, int64_t offset);
+  mlir::Value load(mlir::Type type, mlir::Value base, int64_t offset, bool invariant = true);
+  /// Stack memory of the function, not of the loop around the insertion point,
+  /// aligned as its type asks: a captured vector is stored with its own alignment.
+  mlir::Value stack(mlir::Type element, int64_t count);
+  mlir::Value storeSizes(mlir::ValueRange sizes);
+  /// Calls the function pointer at `offset` of attnrt_run.
+  mlir::Value callRuntime(int64_t offset, mlir::Type result, mlir::ValueRange arguments);
+  /// Leaves the function with ATTNRT_RUN_STOPPED if `condition`; `b` goes on
+  /// where it does not hold.
+  void stopIf(mlir::Value condition);
+  mlir::Block *stopBlock();
+  /// A dense buffer at `data`; `sizes` are those of the dynamic dimensions.
+  mlir::Value describe(mlir::MemRefType type, mlir::Value data, llvm::ArrayRef<mlir::Value> sizes);
+  static bool isDense(mlir::Type type);
+
+  /// (attnrt_run *, const attnrt_buffer *) -> int32_t
+  void takeInputs();
+  /// (attnrt_run *, buffers...) -> int32_t
+  void takeRun();
+  void returnStatus();
+  /// What a capture takes in the struct: a dense buffer its address and
+  /// dynamic sizes, all else its LLVM form.
+  void appendFields(mlir::Type type, llvm::SmallVectorImpl<mlir::Type> &fields);
+  mlir::LLVM::LLVMStructType captureStruct(mlir::TypeRange captures);
+  mlir::Value structField(mlir::Value base, mlir::Type structType, int32_t index);
+  /// (void *arg, int64_t begin, int64_t end)
+  void takeCaptures();
+
+  mlir::func::FuncOp function;
+  mlir::LLVMTypeConverter &types;
+  mlir::OpBuilder b;
+  mlir::Type ptr, i32, i64;
+  mlir::Operation *current = nullptr;
+  mlir::Value runContext;
+  mlir::Block *stop = nullptr;
+};
+
+} // namespace attn
+
+#endif
