@@ -2,6 +2,7 @@
 #include "dialects/attn/NodeLocation.h"
 #include "frontends/onnx/Limits.h"
 #include "llvm/ADT/ScopeExit.h"
+#include "llvm/ADT/StringExtras.h"
 #include <cerrno>
 #include <cstring>
 #include <fcntl.h>
