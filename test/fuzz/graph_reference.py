@@ -81,7 +81,8 @@ def canonical(spec, d, f, w, u):
 
 def elementwise(function, x, u):
     y = through(ELEMENTWISE[function], x)
-    return Number(y.v, y.e + u * np.abs(y.v))
+    # A polynomial of exp or tanh is good to a few roundings, all else is one operation.
+    return Number(y.v, y.e + u * (4 if function in ("tanh", "sigmoid") else 1) * np.abs(y.v))
 
 
 ACTIVATIONS = {
@@ -292,6 +293,10 @@ def reference(spec, d, f, w):
             centre = np.asarray(f["centre"], np.float64)[:, None, None, None]
             z = (np.arange(d["P"] + d["Sk"]) - centre) ** 2 / 8.0
             p, relative = p * np.exp(-z), relative + 8 * u * (1 + z.max(initial=0))
+    if spec["softmax"] == "smooth":
+        # A fused sum divides last: its products underflow where the sigmoids are small, too.
+        with np.errstate(invalid="ignore", over="ignore", divide="ignore"):
+            floor = floor / np.minimum(1.0, (1 / (1 + np.exp(-s.v))).sum(axis=-1, keepdims=True))
     out = attend(p, relative, v, u, floor)
     if spec["second"]:
         s, magnitude = dot(out, k)

@@ -124,7 +124,17 @@ BlockEmitter::State BlockEmitter::attend() {
     if (spec.normalizer != Normalizer::none)
       state = sweepKeys(Sweep::Reduce, state);
     fillExtras(state);
+    // What becomes of the NaN of a row that sees no key, the weight region says: with such a row, no key is skipped.
+    KeyMask::Bounds some = bounds;
+    if (canMask && spec.maskedRows == MaskedRows::nan && spec.normalizer != Normalizer::none && !spec.needsAllKeys()) {
+      Values empty = llvm::map_to_vector(state.sum, [&](Value sum) { return isEmptyRow(sum); });
+      seesAll = k.any(k.tree(empty, [&](Value x, Value y) { return k.either(x, y); }));
+      bounds.lower = k.select(seesAll, k.index(0), bounds.lower);
+      bounds.upper = k.select(seesAll, numKeys, bounds.upper);
+    }
     sweepKeys(Sweep::Weights, state);
+    bounds = some;
+    seesAll = Value();
     storeResult({});
   } else {
     state = sweepKeys(Sweep::Online, state);
@@ -258,6 +268,8 @@ LaneBuilder::Values BlockEmitter::sweepTile(Sweep sweep, Value first, Value row,
   Value isLive = spec.needsAllKeys() || !takesPart.empty() ? Value() : isLiveTile(keyIndex, isEdge);
   if (!isLive)
     return compute();
+  if (seesAll)
+    isLive = k.either(isLive, seesAll);
   return k.branch(isLive, values.getTypes(), compute, [&]() -> Values {
     for (int64_t r = 0; r < spec.keyTile && sweep != Sweep::Reduce; ++r)
       for (int64_t v = 0; v < vectors; ++v)

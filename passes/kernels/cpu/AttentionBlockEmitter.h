@@ -122,6 +122,7 @@ private:
   mlir::Value queryMaximum; ///< of |q|, where scores are tanh
   mlir::Value alignmentSum; ///< in every lane, where scores are tanh
   mlir::Value isCareful;    ///< products of zero weights are left out
+  mlir::Value seesAll;      ///< no key is skipped in the sweep of the weights
 };
 
 } // namespace attn
