@@ -49,7 +49,7 @@ class GemmEmitter {
 public:
   GemmEmitter(OpBuilder &builder, Location loc, const GemmSpec &spec)
       : b(builder), loc(loc), spec(spec), width(spec.panelWidth()), rowElements(width * spec.rowsPerStep()),
-        panelType(spec.panelElementType(builder.getContext())), elementBytes(panelType.getIntOrFloatBitWidth() / 8),
+        panelType(elementType(spec.storage, builder.getContext())), elementBytes(panelType.getIntOrFloatBitWidth() / 8),
         vectorType(VectorType::get({spec.lanes}, builder.getF32Type())), isDirect(goesDirect(spec)) {}
 
   func::FuncOp emit();

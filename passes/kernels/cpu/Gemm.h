@@ -22,6 +22,9 @@ enum class EpilogueOperand {
 /// registers. See #attn.narrow_panels.
 enum class PanelStorage { F32, BF16, I8 };
 
+/// Of the panels' elements in memory.
+mlir::Type elementType(PanelStorage storage, mlir::MLIRContext *context);
+
 /// What `--weights` asks of constant operands.
 struct WeightStorage {
   PanelStorage storage = PanelStorage::F32;
@@ -90,7 +93,6 @@ struct GemmSpec {
   /// Of B's panels, and of their scales (I8).
   llvm::SmallVector<int64_t> panelShape() const;
   llvm::SmallVector<int64_t> scaleShape() const;
-  mlir::Type panelElementType(mlir::MLIRContext *context) const;
 
   /// The kernel's name and cache key: equal names, identical code.
   std::string symbol() const;

@@ -103,7 +103,7 @@ SmallVector<int64_t> GemmSpec::scaleShape() const {
   return {numPanels(), static_cast<int64_t>(llvm::divideCeil(k, group)), panelWidth()};
 }
 
-Type GemmSpec::panelElementType(MLIRContext *context) const {
+Type attn::elementType(PanelStorage storage, MLIRContext *context) {
   switch (storage) {
   case PanelStorage::F32:
     return Float32Type::get(context);

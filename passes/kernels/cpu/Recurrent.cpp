@@ -35,7 +35,7 @@ SmallVector<Type> RecurrentEmitter::argumentTypes() {
   }
   SmallVector<Type> types{memref(projected)};
   for (const RecurrentSpec::Sweep &sweep : sweeps)
-    types.push_back(MemRefType::get(spec.panelShape(sweep), spec.panelElementType(b.getContext())));
+    types.push_back(MemRefType::get(spec.panelShape(sweep), elementType(spec.storage, b.getContext())));
   if (spec.storage == PanelStorage::I8)
     for (const RecurrentSpec::Sweep &sweep : sweeps)
       types.push_back(memref(spec.scaleShape(sweep)));

@@ -55,7 +55,6 @@ struct RecurrentSpec {
   llvm::SmallVector<int64_t> scaleShape(const Sweep &sweep) const;
   /// Rows of the weights in a row of a panel: 2 where they are interleaved.
   int64_t rowsPerStep() const { return storage == PanelStorage::BF16 ? 2 : 1; }
-  mlir::Type panelElementType(mlir::MLIRContext *context) const;
   /// Rows of the states in scratch memory hold whole panels of each sweep.
   int64_t paddedHidden() const { return (hidden + 4 * lanes - 1) / (4 * lanes) * (4 * lanes); }
   /// Planes of D x B x paddedHidden in scratch memory: h before and after a

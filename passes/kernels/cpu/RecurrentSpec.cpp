@@ -61,18 +61,6 @@ SmallVector<int64_t> RecurrentSpec::scaleShape(const Sweep &sweep) const {
   return {numDirections() * numPanels(sweep), static_cast<int64_t>(llvm::divideCeil(hidden, group)), panelWidth(sweep)};
 }
 
-Type RecurrentSpec::panelElementType(MLIRContext *context) const {
-  switch (storage) {
-  case PanelStorage::F32:
-    return Float32Type::get(context);
-  case PanelStorage::BF16:
-    return BFloat16Type::get(context);
-  case PanelStorage::I8:
-    return IntegerType::get(context, 8);
-  }
-  llvm_unreachable("covered switch");
-}
-
 std::string RecurrentSpec::symbol() const {
   static constexpr StringLiteral cells[] = {"rnn", "gru", "lstm"};
   std::string options;

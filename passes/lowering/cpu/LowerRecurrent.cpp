@@ -206,7 +206,7 @@ SmallVector<Value> RecurrentLowering::packedWeights(FlatSymbolRefAttr source, co
   MLIRContext *context = b.getContext();
   SmallVector<Value> values;
   for (const RecurrentSpec::Sweep &sweep : spec.sweeps()) {
-    auto type = RankedTensorType::get(spec.panelShape(sweep), spec.panelElementType(context));
+    auto type = RankedTensorType::get(spec.panelShape(sweep), elementType(spec.storage, context));
     values.push_back(packedWeight(source, spec, sweep, type, [&](FlatSymbolRefAttr gate, int64_t units) -> Attribute {
       if (spec.storage == PanelStorage::F32)
         return PackPanelsAttr::get(context, gate, /*transposed=*/true, units);

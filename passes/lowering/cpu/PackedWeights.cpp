@@ -85,7 +85,7 @@ SmallVector<Value> PackedWeights::get(OpBuilder &builder, const Contraction &mat
     return WeightOp::create(builder, loc, type, FlatSymbolRefAttr::get(global));
   };
 
-  auto packed = RankedTensorType::get(spec.panelShape(), spec.panelElementType(context));
+  auto packed = RankedTensorType::get(spec.panelShape(), elementType(spec.storage, context));
   if (spec.storage == PanelStorage::F32)
     return {pack("", packed,
                  [&](FlatSymbolRefAttr matrix) { return PackPanelsAttr::get(context, matrix, transposed, width); })};
