@@ -246,6 +246,10 @@ def sigmoids(spec, s, magnitude, u):
         p = np.where(np.isnan(p), 0.0, p)
     own = u * (4 + np.where(np.isfinite(s.v), np.maximum(magnitude, np.abs(s.v)), 0)) + s.e
     own = np.expm1(np.minimum(2 * own, 50.0))
+    if spec["softmax"] == "smooth":
+        # In a row of which every sigmoid leaves the range the graph divides 0 by 0.
+        top = s.v.max(axis=-1, keepdims=True)
+        own = np.where(np.isfinite(top) & (top < -80), np.inf, own)
     most = own.max(axis=-1, keepdims=True)
     return p, most, own + (most if spec["softmax"] == "smooth" else 0)
 
@@ -280,12 +284,17 @@ def reference(spec, d, f, w):
     s, magnitude = modify(spec, d, f, w, s, magnitude)
     s = masked(spec, d, f, s)
     p, relative, own = normalised(spec, s, magnitude, u)
+    if spec["softmax"] == "smooth":
+        # Sigmoids and, in a fused sum, which divides last, their products underflow before they are divided.
+        with np.errstate(invalid="ignore", over="ignore", divide="ignore"):
+            total = (1 / (1 + np.exp(-s.v))).sum(axis=-1, keepdims=True)
+            floor = floor / np.where(total > 0, np.minimum(1.0, total), 1.0)
     if spec["weights"] == "weights":
         outputs["weights"] = Number(p, np.where(np.isinf(own), np.inf, p * (own + 2 * u) + floor))
     elif spec["weights"] == "turned":
         outputs["weights"] = Number(*(a.transpose(0, 3, 1, 2) for a in (p, np.where(np.isinf(own), np.inf, p * (own + 2 * u) + floor))))
     elif spec["weights"] == "mean":
-        outputs["weights"] = Number(p.mean(1), np.where(np.isinf(own), np.inf, p * (own + 4 * u)).mean(1) + floor)
+        outputs["weights"] = Number(p.mean(1), np.where(np.isinf(own), np.inf, p * (own + 4 * u) + floor).mean(1))
     for step in spec["after"]:
         if step == "headmask":
             p = p * np.asarray(w["headmask"], np.float64)
@@ -293,10 +302,6 @@ def reference(spec, d, f, w):
             centre = np.asarray(f["centre"], np.float64)[:, None, None, None]
             z = (np.arange(d["P"] + d["Sk"]) - centre) ** 2 / 8.0
             p, relative = p * np.exp(-z), relative + 8 * u * (1 + z.max(initial=0))
-    if spec["softmax"] == "smooth":
-        # A fused sum divides last: its products underflow where the sigmoids are small, too.
-        with np.errstate(invalid="ignore", over="ignore", divide="ignore"):
-            floor = floor / np.minimum(1.0, (1 / (1 + np.exp(-s.v))).sum(axis=-1, keepdims=True))
     out = attend(p, relative, v, u, floor)
     if spec["second"]:
         s, magnitude = dot(out, k)
