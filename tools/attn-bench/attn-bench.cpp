@@ -171,6 +171,8 @@ int main(int argc, char **argv) {
   library->discard();
   if (!loaded)
     return reportFailure(library->name(), failure);
+  if ((code = reportGivenFusion(*line, *library, model.info())))
+    return code;
 
   std::vector<OutputArgument> written;
   if (!outputArguments(*line, OPT_output, model.entry(), /*files=*/true, written))

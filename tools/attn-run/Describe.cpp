@@ -51,10 +51,13 @@ void describeFusion(raw_ostream &os, const json::Object &manifest) {
 void describeLimits(raw_ostream &os, const attnrt_entry_info &entry, const json::Object &fields) {
   if (const json::Object *dims = fields.getObject("dims"); dims && !dims->empty()) {
     os << "  bounds\n";
+    size_t width = 0;
+    for (const auto &[name, range] : *dims)
+      width = std::max(width, printable(name).size());
     for (const auto &[name, range] : *dims)
       if (const json::Object *bounds = range.getAsObject())
-        os << "    " << printable(name) << "  " << bounds->getInteger("min").value_or(0) << " to "
-           << bounds->getInteger("max").value_or(0) << '\n';
+        os << "    " << left_justify(printable(name), static_cast<unsigned>(width)) << "  "
+           << bounds->getInteger("min").value_or(0) << " to " << bounds->getInteger("max").value_or(0) << '\n';
   }
   if (std::optional<int64_t> bytes = fields.getInteger("max_workspace_bytes"); bytes && *bytes >= 0)
     os << "  a run needs at most " << formatBytes(static_cast<uint64_t>(*bytes)) << " beside inputs and outputs\n";

@@ -143,6 +143,8 @@ int main(int argc, char **argv) {
     reference->discard();
   if (!loaded)
     return reportFailure(library->name(), failure);
+  if ((code = reportGivenFusion(*line, *library, model.info())))
+    return code;
   if (!onlyInfo)
     return finishOutput(run(*line, model, reference ? &referenceModel : nullptr, library->name(), options, rtol, atol));
   if (line->has(OPT_json))

@@ -3,13 +3,13 @@
 #include "compiler/emit/gpu/GpuTarget.h"
 #include "passes/kernels/gpu/Precision.h"
 #include "tools/attnc/CompileJob.h"
-#include "tools/attnc/FusionTable.h"
 #include "tools/attnc/GenerateOptions.h"
-#include "tools/attnc/StagedOutput.h"
 #include "tools/attnc/VerifyFusion.h"
 #include "tools/attnc/Worker.h"
 #include "tools/options/Console.h"
+#include "tools/options/FusionReport.h"
 #include "tools/options/Options.h"
+#include "tools/options/StagedOutput.h"
 
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/ADT/StringSwitch.h"
@@ -352,21 +352,11 @@ std::string describeNarrowing(const Request &request, const Summary &summary) {
 
 int finish(const Request &request, StagedOutput &staged, const Summary &summary, double seconds) {
   std::string error;
-  std::string verdicts = request.fusionReport == "-" ? formatFusionTable(summary.fusion) : summary.fusion + "\n";
-  if (!request.fusionReport.empty() && !writeTextFile(request.fusionReport, verdicts, error)) {
-    reportError(error);
-    return ExitUsage;
-  }
+  if (int code = reportFusion(request.job.input, summary.fusion, request.fusionReport, request.requireFused))
+    return code;
   if (!request.header.empty() && !writeTextFile(request.header, summary.header, error)) {
     reportError(error);
     return ExitUsage;
-  }
-  if (summary.fused < request.requireFused) {
-    reportError(request.job.input + ": " + Twine(summary.fused) + " of " + Twine(summary.softmaxes) +
-                (summary.softmaxes == 1 ? " softmax" : " softmaxes") +
-                " became a fused attention, --require-fused asks for " + Twine(request.requireFused));
-    reportNote("--fusion-report=- says why the others did not");
-    return ExitUnsupported;
   }
   unsigned verified = 0;
   if (request.verifyFusion) {

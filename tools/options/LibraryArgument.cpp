@@ -2,6 +2,7 @@
 
 #include "tools/options/Console.h"
 
+#include "llvm/ADT/STLExtras.h"
 #include "llvm/Support/Path.h"
 #include <cerrno>
 #include <csignal>
@@ -109,8 +110,9 @@ std::unique_ptr<LibraryArgument> LibraryArgument::prepare(CommandLine &line, int
     if (line.has(OPT_o))
       useless.push_back("-o");
     for (StringRef option : useless)
-      // A run has sizes and may keep a state, too.
-      if (!option.starts_with("--dim=") && !option.starts_with("--shape=") && option != "--own-state")
+      // A run has sizes and may keep a state, too, and the library its verdicts.
+      if (!is_contained({"--dim", "--shape", "--own-state", "--fusion-report", "--require-fused"},
+                        option.split('=').first))
         report(Severity::Warning,
                argument->given + " is compiled already: " + option.split('=').first + " has no effect");
     for (auto &[name, range] : line.dims())

@@ -2,7 +2,10 @@
 
 #include "tools/attn-run/runner/Npy.h"
 #include "tools/options/Console.h"
+#include "tools/options/FusionReport.h"
 
+#include "llvm/Support/FormatVariadic.h"
+#include "llvm/Support/JSON.h"
 #include "llvm/Support/raw_ostream.h"
 #include <algorithm>
 
@@ -97,6 +100,19 @@ bool writeOutputs(const std::vector<OutputArgument> &arguments, const attnrt_ent
     }
   }
   return true;
+}
+
+int reportGivenFusion(CommandLine &line, const LibraryArgument &library, const attnrt_model_info &info) {
+  if (!library.isGiven())
+    return ExitSuccess;
+  Expected<json::Value> manifest = json::parse(info.manifest_json);
+  const json::Object *fields = manifest ? manifest->getAsObject() : nullptr;
+  const json::Value *verdicts = fields ? fields->get("fusion") : nullptr;
+  int code = reportFusion(library.name(), verdicts ? formatv("{0}", *verdicts).str() : "[]",
+                          line.text(OPT_fusion_report), line.number(OPT_require_fused, 0, 0, UINT32_MAX));
+  if (!manifest)
+    consumeError(manifest.takeError());
+  return code;
 }
 
 } // namespace attn::tools

@@ -4,6 +4,7 @@
 
 #include "tools/attn-run/runner/Inputs.h"
 #include "tools/attn-run/runner/Model.h"
+#include "tools/options/LibraryArgument.h"
 #include "tools/options/Options.h"
 
 namespace attn::tools {
@@ -31,6 +32,10 @@ bool outputArguments(const CommandLine &line, OptionId id, const attnrt_entry_in
 /// Writes or prints the outputs that --output asks for; false, and told, on failure.
 bool writeOutputs(const std::vector<OutputArgument> &arguments, const attnrt_entry_info &entry,
                   const std::vector<runner::Tensor> &outputs);
+
+/// --fusion-report and --require-fused of a library that was given; of a model
+/// that was compiled first the compile has answered them. As reportFusion.
+int reportGivenFusion(CommandLine &line, const LibraryArgument &library, const attnrt_model_info &info);
 
 } // namespace attn::tools
 

@@ -2,8 +2,8 @@
 // beside the output, so that one rename makes the output, whole or not at all,
 // and whatever a dead worker leaves behind goes with the folder. What a dead
 // driver leaves, the next compile beside it removes.
-#ifndef TOOLS_ATTNC_STAGEDOUTPUT_H
-#define TOOLS_ATTNC_STAGEDOUTPUT_H
+#ifndef TOOLS_OPTIONS_STAGEDOUTPUT_H
+#define TOOLS_OPTIONS_STAGEDOUTPUT_H
 
 #include "tools/options/ScratchFolder.h"
 
@@ -44,4 +44,4 @@ bool copyTextFile(llvm::StringRef from, llvm::StringRef to, std::string &error);
 
 } // namespace attn::tools
 
-#endif // TOOLS_ATTNC_STAGEDOUTPUT_H
+#endif // TOOLS_OPTIONS_STAGEDOUTPUT_H

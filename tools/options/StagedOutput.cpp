@@ -1,4 +1,4 @@
-#include "tools/attnc/StagedOutput.h"
+#include "tools/options/StagedOutput.h"
 
 #include "llvm/ADT/SmallString.h"
 #include "llvm/Support/FileSystem.h"

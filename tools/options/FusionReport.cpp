@@ -1,7 +1,9 @@
-#include "tools/attnc/FusionTable.h"
+#include "tools/options/FusionReport.h"
 
 #include "tools/options/Console.h"
+#include "tools/options/StagedOutput.h"
 
+#include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/FormatVariadic.h"
 #include "llvm/Support/JSON.h"
@@ -51,18 +53,10 @@ Row readRow(const json::Object &fields) {
   return row;
 }
 
-} // namespace
-
-std::string formatFusionTable(StringRef text) {
-  Expected<json::Value> value = json::parse(text);
-  const json::Array *verdicts = value ? value->getAsArray() : nullptr;
-  if (!verdicts) {
-    consumeError(value.takeError());
-    return "";
-  }
+std::string formatTable(const json::Array &verdicts) {
   std::vector<Row> rows;
   unsigned fused = 0, missed = 0;
-  for (const json::Value &verdict : *verdicts) {
+  for (const json::Value &verdict : verdicts) {
     const json::Object *fields = verdict.getAsObject();
     if (!fields)
       continue;
@@ -94,6 +88,37 @@ std::string formatFusionTable(StringRef text) {
   os << fused << " of " << rows.size() << (rows.size() == 1 ? " softmax" : " softmaxes") << " fused, " << missed
      << " missed\n";
   return table;
+}
+
+bool isFused(const json::Value &verdict) {
+  const json::Object *fields = verdict.getAsObject();
+  return fields && fields->getBoolean("fused").value_or(false);
+}
+
+} // namespace
+
+int reportFusion(StringRef model, StringRef verdicts, StringRef path, uint64_t required) {
+  Expected<json::Value> value = json::parse(verdicts);
+  json::Array none;
+  const json::Array *list = value ? value->getAsArray() : nullptr;
+  if (!value)
+    consumeError(value.takeError());
+  if (!list)
+    list = &none;
+  std::string error;
+  std::string text = path == "-" ? formatTable(*list) : formatv("{0:2}\n", json::Value(json::Array(*list))).str();
+  if (!path.empty() && !writeTextFile(path, text, error)) {
+    reportError(error);
+    return ExitUsage;
+  }
+  size_t fused = count_if(*list, isFused);
+  if (fused >= required)
+    return ExitSuccess;
+  reportError(model + ": " + Twine(fused) + " of " + Twine(list->size()) +
+              (list->size() == 1 ? " softmax" : " softmaxes") + " became a fused attention, --require-fused asks for " +
+              Twine(required));
+  reportNote("--fusion-report=- says why the others did not");
+  return ExitUnsupported;
 }
 
 } // namespace attn::tools
