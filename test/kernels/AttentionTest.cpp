@@ -216,6 +216,30 @@ TEST_P(AttentionTest, ExtremeScores) {
   }
 }
 
+// Scores of 1e4 are rounded to 1e-3. The sweep that writes weights rounds them as the one that adds them up does.
+TEST_P(AttentionTest, WeightsOfGreatScoresSumToOne) {
+  Attention a;
+  a.score = kScale;
+  a.dynamic = "i";
+  a.extras = {{"weights", "bhij"}};
+  Sizes sizes = {{'b', 1}, {'h', 1}, {'i', 33}, {'j', 530}, {'d', 8}, {'e', 9}};
+  auto kernel = compileAttention(isa, a, sizes);
+  ASSERT_TRUE(kernel);
+  for (int64_t rows : {33, 2}) {
+    sizes['i'] = rows;
+    Operands o(a, sizes);
+    for (int64_t n = 0; n < o.query.size(); ++n)
+      o.query[n] *= 1e4f;
+    ASSERT_TRUE(kernel->call(o.all()));
+    for (int64_t i = 0; i < rows; ++i) {
+      double sum = 0;
+      for (int64_t j = 0; j < 530; ++j)
+        sum += o.extras[0][i * 530 + j];
+      ASSERT_NEAR(sum, 1, 1e-5) << rows << " rows, row " << i;
+    }
+  }
+}
+
 // A NaN or an infinite score poisons its row, as softmax does, and no other.
 TEST_P(AttentionTest, NotANumberInQueries) {
   Attention a;

@@ -19,8 +19,9 @@ BlockEmitter::BlockEmitter(LaneBuilder &k, const AttentionSpec &spec, ValueRange
                            Values takesPart)
     : k(k), spec(spec), buffers(buffers), scratch(scratch), vectors(vectors), keyWidth(*spec.getStaticSize(Dim::D)),
       valueWidth(*spec.getStaticSize(Dim::E)), paddedValueWidth(llvm::alignTo(valueWidth, k.lanes)),
-      pureScale(takesPart.empty() ? spec.getPureScale() : std::nullopt), canMask(spec.canMask()), batch(batch),
-      head(head), begin(begin), numKeys(getDimSize(k, spec, buffers, Dim::J)),
+      // Sums that start from the maximum are rounded with it; a sweep for weights finds another than the one before.
+      pureScale(takesPart.empty() && !spec.hasWeightSweep() ? spec.getPureScale() : std::nullopt),
+      canMask(spec.canMask()), batch(batch), head(head), begin(begin), numKeys(getDimSize(k, spec, buffers, Dim::J)),
       mask(k, spec, buffers, batch, head, numKeys), takesPart(std::move(takesPart)) {
   query = view(spec.query);
   value = view(spec.value);
