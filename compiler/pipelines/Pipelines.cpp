@@ -13,6 +13,7 @@
 #include "mlir/Dialect/Bufferization/Transforms/Passes.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/GPU/IR/GPUDialect.h"
+#include "mlir/Dialect/Math/Transforms/Passes.h"
 #include "mlir/Dialect/MemRef/Transforms/Passes.h"
 #include "mlir/Pass/Pass.h"
 #include "mlir/Pass/PassManager.h"
@@ -132,6 +133,10 @@ void attn::buildLaunchPipeline(OpPassManager &pm) {
 }
 
 void attn::buildDevicePipeline(OpPassManager &pm) {
+  // NVPTX knows no pow; exp and log of its parts are polynomials then.
+  math::MathExpandOpsPassOptions expanded;
+  expanded.opMnemonics = {"powf"};
+  pm.addPass(math::createMathExpandOpsPass(expanded));
   pm.addPass(createApproximateMathPass());
   OpPassManager &kernels = pm.nest<gpu::GPUModuleOp>();
   kernels.addPass(createCanonicalizerPass());
