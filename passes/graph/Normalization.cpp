@@ -7,6 +7,7 @@
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "mlir/Transforms/RegionUtils.h"
 #include <cmath>
 
 using namespace mlir;
@@ -25,6 +26,8 @@ bool isStatic(Value value) {
     if (!op || op->getNumRegions() > 1 || seen.size() > 256)
       return false;
     llvm::append_range(front, op->getOperands());
+    // What a body reads besides its op's operands, as a gather does.
+    visitUsedValuesDefinedAbove(op->getRegions(), [&](OpOperand *used) { front.push_back(used->get()); });
   }
   return true;
 }

@@ -300,3 +300,45 @@ func.func @linear_attention(%q: tensor<?x8xf32>, %k: tensor<?x8xf32>, %v: tensor
       outs(%fo : tensor<?x4xf32>) -> tensor<?x4xf32>
   return %o : tensor<?x4xf32>
 }
+
+// -----
+
+#q = affine_map<(i, j, d) -> (i, d)>
+#k = affine_map<(i, j, d) -> (j, d)>
+#s = affine_map<(i, j, d) -> (i, j)>
+#ij = affine_map<(i, j) -> (i, j)>
+#w = affine_map<(i, e, j) -> (i, j)>
+#v = affine_map<(i, e, j) -> (j, e)>
+#o = affine_map<(i, e, j) -> (i, e)>
+// Values that a constant list of indices gathers from what the run computes are no constant.
+// CHECK: fused = true, kind = "dot", mask = "none", node = {{[^}]*}}normalizer = "none"
+// CHECK-LABEL: func.func @gate_of_gathered
+// CHECK: attn.attention normalizer none masked_rows zero
+func.func @gate_of_gathered(%q: tensor<5x8xf32>, %k: tensor<7x8xf32>, %x: tensor<3x4xf32>) -> tensor<5x4xf32> {
+  %zero = arith.constant 0.0 : f32
+  %rows = arith.constant dense<[0, 0, 1, 1, 2, 2, 0]> : tensor<7xi64>
+  %ev = tensor.empty() : tensor<7x4xf32>
+  %v = linalg.generic {indexing_maps = [affine_map<(j, e) -> (j)>, #ij], iterator_types = ["parallel", "parallel"]}
+      ins(%rows : tensor<7xi64>) outs(%ev : tensor<7x4xf32>) {
+  ^bb0(%n: i64, %o: f32):
+    %row = arith.index_cast %n : i64 to index
+    %column = linalg.index 1 : index
+    %r = tensor.extract %x[%row, %column] : tensor<3x4xf32>
+    linalg.yield %r : f32
+  } -> tensor<7x4xf32>
+  %e = tensor.empty() : tensor<5x7xf32>
+  %f = linalg.fill ins(%zero : f32) outs(%e : tensor<5x7xf32>) -> tensor<5x7xf32>
+  %s = linalg.contract indexing_maps = [#q, #k, #s] ins(%q, %k : tensor<5x8xf32>, tensor<7x8xf32>)
+      outs(%f : tensor<5x7xf32>) -> tensor<5x7xf32>
+  %g = linalg.generic {indexing_maps = [#ij, #ij], iterator_types = ["parallel", "parallel"]}
+      ins(%s : tensor<5x7xf32>) outs(%e : tensor<5x7xf32>) {
+  ^bb0(%y: f32, %o: f32):
+    %r = arith.maximumf %y, %zero : f32
+    linalg.yield %r : f32
+  } -> tensor<5x7xf32>
+  %eo = tensor.empty() : tensor<5x4xf32>
+  %fo = linalg.fill ins(%zero : f32) outs(%eo : tensor<5x4xf32>) -> tensor<5x4xf32>
+  %o = linalg.contract indexing_maps = [#w, #v, #o] ins(%g, %v : tensor<5x7xf32>, tensor<7x4xf32>)
+      outs(%fo : tensor<5x4xf32>) -> tensor<5x4xf32>
+  return %o : tensor<5x4xf32>
+}
