@@ -151,15 +151,32 @@ void SoftmaxFinder::dropMaximum(RewriterBase &rewriter, SoftmaxOp softmax) {
   }
 }
 
-/// exp(log_softmax(x)) -> softmax(x)
+/// exp(log_softmax(x)) -> softmax(x), views between them too
 LogicalResult raiseExponential(RewriterBase &rewriter, linalg::LinalgOp op) {
   auto exp = dyn_cast_or_null<math::ExpOp>(getScalarOp(op));
   OpOperand *input = exp ? getInput(op, exp.getOperand()) : nullptr;
-  auto log = input ? input->get().getDefiningOp<SoftmaxOp>() : SoftmaxOp();
-  if (!log || !log.getLog() || !isAligned(op, input) || log.getType() != op->getResult(0).getType())
+  if (!input || !isAligned(op, input))
+    return failure();
+  SmallVector<Operation *> views;
+  Value source = input->get();
+  while (isView(source.getDefiningOp())) {
+    views.push_back(source.getDefiningOp());
+    source = views.back()->getOperand(0);
+  }
+  auto log = source.getDefiningOp<SoftmaxOp>();
+  auto type = cast<RankedTensorType>(op->getResult(0).getType());
+  if (!log || !log.getLog() || log.getType().getElementType() != type.getElementType())
     return failure();
   rewriter.setInsertionPoint(op);
-  rewriter.replaceOpWithNewOp<SoftmaxOp>(op, log.getType(), log.getInput(), log.getDim(), false);
+  Value weights = SoftmaxOp::create(rewriter, op.getLoc(), log.getType(), log.getInput(), log.getDim(), false);
+  for (Operation *view : llvm::reverse(views)) {
+    IRMapping mapping;
+    mapping.map(view->getOperand(0), weights);
+    weights = rewriter.clone(*view, mapping)->getResult(0);
+  }
+  if (weights.getType() != type)
+    weights = tensor::CastOp::create(rewriter, op.getLoc(), type, weights);
+  rewriter.replaceOp(op, weights);
   return success();
 }
 

@@ -149,3 +149,37 @@ func.func @exp_of_log(%s: tensor<4x4xf32>) -> tensor<4x4xf32> {
   } -> tensor<4x4xf32>
   return %e : tensor<4x4xf32>
 }
+
+// -----
+
+#id = affine_map<(d0, d1) -> (d0, d1)>
+// Views between: of sizes that a run knows, and into another order. What is not the logarithm itself stays.
+// CHECK-LABEL: func.func @exp_of_log_behind_views
+// CHECK: %[[P:.*]] = attn.softmax %{{.+}} dim 1 : tensor<?x?xf32>
+// CHECK: %[[C:.*]] = tensor.cast %[[P]] : tensor<?x?xf32> to tensor<4x6xf32>
+// CHECK: %[[T:.*]] = linalg.transpose ins(%[[C]]
+// CHECK: %[[M:.*]] = attn.softmax %{{.+}} dim 1 log
+// CHECK: %[[N:.*]] = linalg.generic {{.*}} ins(%[[M]]
+// CHECK: arith.negf
+// CHECK: return %[[T]], %{{.*}}
+func.func @exp_of_log_behind_views(%s: tensor<?x?xf32>, %q: tensor<6x4xf32>) -> (tensor<6x4xf32>, tensor<6x4xf32>) {
+  %l = attn.softmax %s dim 1 log : tensor<?x?xf32>
+  %c = tensor.cast %l : tensor<?x?xf32> to tensor<4x6xf32>
+  %es = tensor.empty() : tensor<6x4xf32>
+  %t = linalg.transpose ins(%c : tensor<4x6xf32>) outs(%es : tensor<6x4xf32>) permutation = [1, 0]
+  %e = linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel", "parallel"]}
+      ins(%t : tensor<6x4xf32>) outs(%es : tensor<6x4xf32>) {
+  ^bb0(%x: f32, %o: f32):
+    %r = math.exp %x : f32
+    linalg.yield %r : f32
+  } -> tensor<6x4xf32>
+  %m = attn.softmax %q dim 1 log : tensor<6x4xf32>
+  %n = linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel", "parallel"]}
+      ins(%m : tensor<6x4xf32>) outs(%es : tensor<6x4xf32>) {
+  ^bb0(%x: f32, %o: f32):
+    %y = arith.negf %x : f32
+    %r = math.exp %y : f32
+    linalg.yield %r : f32
+  } -> tensor<6x4xf32>
+  return %e, %n : tensor<6x4xf32>, tensor<6x4xf32>
+}
