@@ -81,8 +81,8 @@ struct CompileOptions {
 struct KeptState {
   std::string entry, input, output;
   std::string reason;   ///< why a run makes a new tensor of it
-  bool inPlace = false; ///< runs append to its memory
-  bool grows = false;   ///< a dimension has another name in the output
+  bool inPlace = false; ///< runs append to its memory, or write rows of it
+  bool grows = false;   ///< runs append to it, or a dimension has another name in the output
 };
 
 /// What a compile did, for the tools to report.

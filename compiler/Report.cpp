@@ -128,8 +128,8 @@ void reportStates(ArrayRef<EntryDescription> entries, CompileReport &report) {
       bool grows = false;
       for (auto [size, first, second] : llvm::zip(before.shape, before.dimNames, after.dimNames))
         grows |= size < 0 && first != second;
-      report.states.push_back(
-          {entry.name, before.name, after.name, state.dim < 0 ? state.reason : "", state.dim >= 0, grows});
+      report.states.push_back({entry.name, before.name, after.name, state.dim == kOwnBuffer ? state.reason : "",
+                               state.dim != kOwnBuffer, grows || state.dim >= 0});
     }
 }
 

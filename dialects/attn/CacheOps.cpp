@@ -63,12 +63,27 @@ LogicalResult KvAppendOp::reifyResultShapes(OpBuilder &b, ReifiedRankedShapedTyp
 }
 
 //===----------------------------------------------------------------------===//
+// KvOpenOp
+//===----------------------------------------------------------------------===//
+
+LogicalResult KvOpenOp::verify() {
+  // C2
+  if (static_cast<int32_t>(getState()) < 0)
+    return emitOpError("expects a state that is not negative, got ") << static_cast<int32_t>(getState());
+  return success();
+}
+
+LogicalResult KvOpenOp::reifyResultShapes(OpBuilder &b, ReifiedRankedShapedTypeDims &shapes) {
+  shapes.push_back(tensor::getMixedSizes(b, getLoc(), getCache()));
+  return success();
+}
+
+//===----------------------------------------------------------------------===//
 // CacheOp
 //===----------------------------------------------------------------------===//
 
 LogicalResult CacheOp::verify() {
   auto type = cast<MemRefType>(getType());
-  int64_t dim = getDim();
   // C1
   if (static_cast<size_t>(type.getNumDynamicDims()) != getSizes().size())
     return emitOpError("expects one size a dynamic dimension of ") << type << ", got " << getSizes().size();
@@ -79,7 +94,8 @@ LogicalResult CacheOp::verify() {
   if (static_cast<int32_t>(getState()) < 0)
     return emitOpError("expects a state that is not negative, got ") << static_cast<int32_t>(getState());
   // C4
-  if (dim < 0 || dim >= type.getRank() || !type.isDynamicDim(dim))
+  int64_t dim = getDim().value_or(0);
+  if (getDim() && (dim < 0 || dim >= type.getRank() || !type.isDynamicDim(dim)))
     return emitOpError("expects dim to be a dynamic dimension of ") << type << ", got " << dim;
   return success();
 }

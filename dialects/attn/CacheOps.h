@@ -9,11 +9,15 @@
 namespace attn {
 /// On an entry: what it keeps from run to run, an array of [input, output] and,
 /// once its buffers are made, the dimension in which the run appends to the
-/// input's memory, or -1 where the output has a buffer of its own.
+/// input's memory, kOwnBuffer or kWrittenOver.
 inline constexpr llvm::StringLiteral kStatesAttr = "attn.states";
 
-/// On an entry with states: why the run makes a new tensor of each and appends to
-/// none of its memory, an array of texts; "" for a state that is appended to.
+/// In place of a state's dimension: the output has a buffer of its own; it is
+/// the input's memory, of which the run changes a part.
+inline constexpr int64_t kOwnBuffer = -1, kWrittenOver = -2;
+
+/// On an entry with states: why the run makes a new tensor of each and writes to
+/// none of its memory, an array of texts; "" for a state that is kept in place.
 inline constexpr llvm::StringLiteral kStateReasonsAttr = "attn.state_reasons";
 
 /// The layout of a view of the front rows, along `dim`, of a dense tensor.

@@ -3,6 +3,7 @@
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/Dialect/Utils/StaticValueUtils.h"
 #include "mlir/IR/Remarks.h"
@@ -81,6 +82,27 @@ std::optional<Append> matchAppend(Value value) {
   return found.dim >= 0 ? std::optional<Append>(found) : std::nullopt;
 }
 
+/// Whether `value` is `cache` with some of its elements replaced.
+bool isWrittenOver(Value value, Value cache) {
+  while (value != cache) {
+    auto result = dyn_cast<OpResult>(value);
+    Operation *op = result ? result.getOwner() : nullptr;
+    if (auto loop = dyn_cast_or_null<scf::ForOp>(op)) {
+      if (!isWrittenOver(loop.getYieldedValues()[result.getResultNumber()],
+                         loop.getRegionIterArg(result.getResultNumber())))
+        return false;
+      value = loop.getInitArgs()[result.getResultNumber()];
+    } else if (isa_and_nonnull<tensor::InsertOp, tensor::InsertSliceOp>(op)) {
+      value = cast<DestinationStyleOpInterface>(op).getDpsInitOperand(0)->get();
+    } else if (auto cast = dyn_cast_or_null<tensor::CastOp>(op)) {
+      value = cast.getSource();
+    } else {
+      return false;
+    }
+  }
+  return true;
+}
+
 struct AppendCachesPass : impl::AppendCachesPassBase<AppendCachesPass> {
   void runOnOperation() override {
     for (auto entry : getOperation().getOps<func::FuncOp>())
@@ -113,15 +135,31 @@ struct AppendCachesPass : impl::AppendCachesPassBase<AppendCachesPass> {
     Value value = operand.get();
     if (auto cast = value.getDefiningOp<tensor::CastOp>())
       value = cast.getSource();
+    if (state && input && value != input && value.getType() == input.getType() && isWrittenOver(value, input)) {
+      open(cast<BlockArgument>(input), *state);
+      return "";
+    }
     std::optional<Append> append = matchAppend(value);
     bool isOwn = append && cast<BlockArgument>(append->cache).getOwner() == operand.getOwner()->getBlock();
     if (!isOwn)
-      return state ? "the output is not the input with rows behind it" : "";
+      return state ? "the output is neither the input with rows behind it nor the input with rows replaced" : "";
     StringRef reason;
     if (state)
       reason = append->cache == input ? whyNotInPlace(value, *append) : "the output begins with another input";
     replace(value, *append, reason.empty() ? state : std::nullopt);
     return reason;
+  }
+
+  /// The input is the state's memory from the start. Who reads it after it is written gets a copy of what it was
+  /// when bufferisation sees both.
+  void open(BlockArgument cache, int32_t state) {
+    OpBuilder b = OpBuilder::atBlockBegin(cache.getOwner());
+    auto opened = KvOpenOp::create(b, cache.getLoc(), cache.getType(), cache, state);
+    cache.replaceUsesWithIf(opened.getResult(), [&](OpOperand &use) {
+      return use.getOwner() != opened && !isa<tensor::DimOp>(use.getOwner());
+    });
+    remark::passed(cache.getLoc(), remark::RemarkOpts::name("Cache").category("attn-append-caches"))
+        << "rows of a state are replaced";
   }
 
   static StringRef whyNotInPlace(Value value, const Append &append) {

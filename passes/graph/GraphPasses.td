@@ -291,7 +291,7 @@ def FoldLayoutPass : Pass<"attn-fold-layout"> {
 }
 
 def AppendCachesPass : Pass<"attn-append-caches", "::mlir::ModuleOp"> {
-  let summary = "an input of an entry that is returned with rows behind it becomes attn.kv_append";
+  let summary = "an input that an entry returns with rows behind it, or replaced, is changed in place";
   let description = [{
     The concatenation of an input and one tensor, where the entry returns it. A
     pair of `attn.states` on the entry (an input and the output that is this
@@ -309,6 +309,9 @@ def AppendCachesPass : Pass<"attn-append-caches", "::mlir::ModuleOp"> {
     %1 = attn.kv_append %key to %past dim 2 state 0
     return %1
     ```
+
+    An output that is its state's input with elements replaced, as by ONNX's
+    TensorScatter, is written where the state lies: attn.kv_open.
 
     Runs after recognition, which reads slices. Numerical effect: none.
   }];

@@ -123,7 +123,7 @@ static bool isSound(const attnrt_entry &entry) {
     if (state.input < 0 || state.input >= entry.num_inputs || state.output < 0 || state.output >= entry.num_outputs)
       return false;
     const attnrt_tensor_info &input = entry.inputs[state.input], &output = entry.outputs[state.output];
-    if (input.rank != output.rank || input.dtype != output.dtype || state.dim < -1 || state.dim >= input.rank)
+    if (input.rank != output.rank || input.dtype != output.dtype || state.dim < -2 || state.dim >= input.rank)
       return false;
     for (int32_t j = 0; j < i; ++j)
       if (entry.states[j].input == state.input || entry.states[j].output == state.output)

@@ -234,7 +234,7 @@ static void *provideCache(attnrt_run *abi, int32_t number, int32_t rank, const i
   Run &run = runOf(abi);
   const attnrt_entry &entry = *run.plan->entry;
   const attnrt_state_info *info = number >= 0 && number < entry.num_states ? entry.states + number : nullptr;
-  if (!info || info->dim < 0) {
+  if (!info || info->dim == -1) {
     run.status = fail(ATTNRT_INTERNAL, "entry '%s' asked for cache %d, which it doesn't declare", entry.name, number);
     return nullptr;
   }
@@ -249,7 +249,11 @@ static void *provideCache(attnrt_run *abi, int32_t number, int32_t rank, const i
     return nullptr;
   }
   int32_t dim = info->dim;
-  if (KeptInput *kept = slot->kept) {
+  if (KeptInput *kept = slot->kept; kept && kept->isWrittenOver()) {
+    memcpy(kept->pending, shape, size_t(rank) * sizeof(int64_t));
+    kept->isOpen = true;
+    return kept->data;
+  } else if (kept) {
     int64_t limit = run.state->limit;
     if (limit && shape[dim] > limit) {
       run.status = fail(ATTNRT_INVALID_ARGUMENT, "state '%s' has a limit of %lld rows, the run needs %lld",
@@ -269,6 +273,10 @@ static void *provideCache(attnrt_run *abi, int32_t number, int32_t rank, const i
   void *memory = placeOutput(run, *slot, entry.outputs[info->output]);
   if (!memory)
     return nullptr;
+  if (dim < 0) {
+    RowCopy copy = {static_cast<const char *>(input.data), static_cast<char *>(memory), 0, 0, slot->bytes};
+    return copy.run(1, &run.session->pool, &run.stop) ? memory : nullptr;
+  }
   *capacity = shape[dim];
   uint64_t row = attnrt_dtype_size(declared.dtype);
   int64_t outer = 1;
@@ -425,6 +433,8 @@ attnrt_status attnrt_session::run(const attnrt_run_options &options, const DLTen
   attnrt_status status = this->run(run, options, tensors, numInputs, results, numOutputs);
   if (status == ATTNRT_OK)
     state->commit();
+  else
+    state->abandon();
   state->busy.store(0, std::memory_order_release);
   state->release();
   return status;

@@ -40,6 +40,14 @@ uint64_t KeptInput::rowBytes() const {
   return bytes;
 }
 
+attnrt_status KeptInput::checkWhole() const {
+  return isTorn ? fail(ATTNRT_INVALID_ARGUMENT,
+                       "state '%s' holds what a run that ended early has written: reset the state, or fill it with "
+                       "attnrt_state_set",
+                       declared->name)
+                : ATTNRT_OK;
+}
+
 void KeptInput::describe() {
   int64_t stride = 1;
   for (int32_t dim = declared->rank - 1; dim >= 0; --dim) {
@@ -170,7 +178,7 @@ static attnrt_status emptyShape(attnrt_state &state, const KeptInput &input, con
     else if (declared.size < 0 && *declared.name)
       shape[dim] = sizeOfName(state, declared.name, tensors);
     // What has another name after a run grows, from nothing.
-    if (shape[dim] < 0 && *declared.name && after.rank == input.declared->rank &&
+    if (shape[dim] < 0 && !input.isWrittenOver() && *declared.name && after.rank == input.declared->rank &&
         strcmp(after.dims[dim].name, declared.name) != 0)
       shape[dim] = 0;
     if (shape[dim] < 0)
@@ -185,6 +193,8 @@ static attnrt_status emptyShape(attnrt_state &state, const KeptInput &input, con
 attnrt_status attnrt_state::prepare(const DLTensor *const *tensors) {
   for (uint64_t i = 0; i < kept.size(); ++i) {
     KeptInput &input = kept[i];
+    if (attnrt_status status = input.checkWhole())
+      return status;
     if (!input.isKnown) {
       int64_t shape[kMaxRank] = {};
       if (attnrt_status status = emptyShape(*this, input, tensors, shape))
@@ -222,10 +232,18 @@ void attnrt_state::commit() {
     KeptInput &input = kept[i];
     memcpy(input.shape, input.pending, sizeof(input.shape));
     input.isKnown = true;
-    if (input.appends())
+    input.isOpen = false;
+    if (input.appends() || input.isWrittenOver())
       continue;
     std::swap(input.memory, input.next);
     std::swap(input.data, input.nextData);
+  }
+}
+
+void attnrt_state::abandon() {
+  for (uint64_t i = 0; i < kept.size(); ++i) {
+    kept[i].isTorn |= kept[i].isOpen && kept[i].isKnown;
+    kept[i].isOpen = false;
   }
 }
 
@@ -240,7 +258,7 @@ attnrt_status attnrt_state::set(KeptInput &input, const DLTensor &value) {
   // In memory of its own first: a value that does not fit leaves the state as it was.
   KeptInput filled = input;
   filled.memory = nullptr;
-  filled.isKnown = false;
+  filled.isKnown = filled.isTorn = false;
   filled.data = nullptr;
   filled.capacity = 0;
   for (int32_t d = 0; d < input.declared->rank; ++d)
@@ -358,6 +376,8 @@ attnrt_status attnrt_state_clone(attnrt_state *state, attnrt_state **copy) {
     KeptInput &from = state->kept[i];
     if (!from.isKnown)
       continue;
+    if ((status = from.checkWhole()))
+      break;
     from.describe();
     DLTensor value = from.view;
     value.strides = from.strides;
@@ -375,7 +395,7 @@ attnrt_status attnrt_state_reset(attnrt_state *state) {
   if (attnrt_status status = guard.check("attnrt_state_reset"))
     return status;
   for (uint64_t i = 0; i < state->kept.size(); ++i)
-    state->kept[i].isKnown = false;
+    state->kept[i].isKnown = state->kept[i].isTorn = false;
   return ATTNRT_OK;
 }
 
@@ -452,6 +472,8 @@ attnrt_status attnrt_state_get(attnrt_state *state, const char *input, const DLT
     return status;
   if (!found->isKnown)
     return fail(ATTNRT_INVALID_ARGUMENT, "state '%s' is empty", found->declared->name);
+  if (attnrt_status status = found->checkWhole())
+    return status;
   found->describe();
   found->view.strides = found->strides;
   *value = &found->view;

@@ -35,10 +35,17 @@ struct KeptInput {
   /// Of the run in progress.
   int64_t pending[kMaxRank] = {};
 
+  /// A run that ended early may have changed some of the contents.
+  bool isTorn = false;
+  /// The run in progress may write to the contents.
+  bool isOpen = false;
+
   bool appends() const { return info->dim >= 0; }
+  bool isWrittenOver() const { return info->dim == -2; }
   int64_t length() const { return isKnown && appends() ? shape[info->dim] : 0; }
   int64_t outerSize() const;
   uint64_t rowBytes() const;
+  attnrt_status checkWhole() const;
   /// Gives the input's view what `shape` and `data` say.
   void describe();
 };
@@ -67,6 +74,8 @@ struct attnrt_state {
   attnrt_status reserve(attn::rt::KeptInput &input, int64_t rows, attn::rt::Pool *pool, attn::rt::StopCondition *stop);
   /// The run has ended well: what it made is the contents from now on.
   void commit();
+  /// The run has failed.
+  void abandon();
   attnrt_status set(attn::rt::KeptInput &input, const DLTensor &value);
 };
 

@@ -133,6 +133,43 @@ TEST_F(StateTest, AppendsInPlace) {
   EXPECT_EQ(lengthOf(state.get()), 1100);
 }
 
+TEST_F(StateTest, ReplacesInPlace) {
+  State state = makeState("replace");
+  attnrt_state *copy = nullptr;
+  Tensor<float> zero({1}, 0), two({1}, 2), outside({1}, 4);
+  EXPECT_EQ(append(state.get(), zero, ATTNRT_OK, "replace"), 1);
+  const DLTensor *before = nullptr, *after = nullptr;
+  ASSERT_EQ(attnrt_state_get(state.get(), "past", &before), ATTNRT_OK);
+  void *data = before->data;
+  EXPECT_EQ(append(state.get(), two, ATTNRT_OK, "replace"), 2);
+  EXPECT_EQ(contents(state.get(), "past"), (Floats{1, 0, 1, 0}));
+  ASSERT_EQ(attnrt_state_get(state.get(), "past", &after), ATTNRT_OK);
+  EXPECT_EQ(after->data, data);
+  ASSERT_EQ(attnrt_state_clone(state.get(), &copy), ATTNRT_OK);
+  State clone(copy);
+  // What a failed run leaves is no state to go on from.
+  append(state.get(), outside, ATTNRT_OUT_OF_RANGE, "replace");
+  EXPECT_TRUE(errorSays("a row is out of range"));
+  append(state.get(), two, ATTNRT_INVALID_ARGUMENT, "replace");
+  EXPECT_TRUE(errorSays("state 'past' holds what a run that ended early has written"));
+  EXPECT_EQ(attnrt_state_get(state.get(), "past", &after), ATTNRT_INVALID_ARGUMENT);
+  EXPECT_EQ(attnrt_state_clone(state.get(), &copy), ATTNRT_INVALID_ARGUMENT);
+  Tensor<float> values({4}, 1);
+  ASSERT_EQ(attnrt_state_set(state.get(), "past", &values.view), ATTNRT_OK);
+  EXPECT_EQ(append(state.get(), two, ATTNRT_OK, "replace"), 5);
+  append(state.get(), outside, ATTNRT_OUT_OF_RANGE, "replace");
+  ASSERT_EQ(attnrt_state_reset(state.get()), ATTNRT_OK);
+  EXPECT_EQ(append(state.get(), two, ATTNRT_OK, "replace"), 1);
+  EXPECT_EQ(append(clone.get(), two, ATTNRT_OK, "replace"), 3);
+  // A first run that fails leaves it empty; one refused before it has begun, as it was.
+  State fresh = makeState("replace");
+  append(fresh.get(), outside, ATTNRT_OUT_OF_RANGE, "replace");
+  EXPECT_EQ(append(fresh.get(), two, ATTNRT_OK, "replace"), 1);
+  Tensor<float> wrong({2}, 0);
+  append(fresh.get(), wrong, ATTNRT_INVALID_ARGUMENT, "replace");
+  EXPECT_EQ(append(fresh.get(), two, ATTNRT_OK, "replace"), 2);
+}
+
 TEST_F(StateTest, RunsWithoutOneToo) {
   Tensor<float> rows({2, 1, 3}, 10, 1), past({2, 2, 3}, 1, 1);
   attnrt_run_options options = ATTNRT_RUN_OPTIONS_INIT;

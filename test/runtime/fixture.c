@@ -309,6 +309,21 @@ static int32_t wide(attnrt_run *run, const attnrt_buffer *inputs) {
   return ATTNRT_RUN_DONE;
 }
 
+// replace: present = past with 1 added to element `at`, y = the sum of present.
+// 4 is an index out of range once element 0 is written.
+static int32_t replace(attnrt_run *run, const attnrt_buffer *inputs) {
+  int64_t one = 1, four = 4, capacity = 0;
+  int at = (int)*(const float *)inputs[0].data;
+  float *y = run->output(run, 0, 1, &one), *present = y ? run->cache(run, 0, 1, &four, &capacity) : 0;
+  if (!present)
+    return ATTNRT_RUN_STOPPED;
+  present[at % 4] += 1;
+  *y = present[0] + present[1] + present[2] + present[3];
+  if (at == 4)
+    run->error_message = 1;
+  return ATTNRT_RUN_DONE;
+}
+
 static const attnrt_dim append_rows[] = {{-1, "batch"}, {-1, "rows"}, {3, ""}};
 static const attnrt_dim append_past[] = {{-1, "batch"}, {-1, "past"}, {3, ""}};
 static const attnrt_dim append_present[] = {{-1, "batch"}, {-1, "total"}, {3, ""}};
@@ -321,6 +336,13 @@ static const attnrt_tensor_info append_outputs[] = {{"y", "float32", ATTNRT_F32,
                                                     {"count_out", "float32", ATTNRT_F32, 1, one_dims}};
 static const char *const append_messages[] = {"a row is out of range"};
 static const attnrt_state_info append_states[] = {{1, 1, 1}, {2, 2, -1}};
+
+static const attnrt_dim replace_cache[] = {{4, ""}};
+static const attnrt_tensor_info replace_inputs[] = {{"at", "float32", ATTNRT_F32, 1, one_dims},
+                                                    {"past", "float32", ATTNRT_F32, 1, replace_cache}};
+static const attnrt_tensor_info replace_outputs[] = {{"y", "float32", ATTNRT_F32, 1, one_dims},
+                                                     {"present", "float32", ATTNRT_F32, 1, replace_cache}};
+static const attnrt_state_info replace_states[] = {{1, 1, -2}};
 
 static const attnrt_dim wide_scale[] = {{-1, "batch"}};
 static const attnrt_dim wide_rows[] = {{-1, "batch"}, {-1, "rows"}, {-1, "width"}};
@@ -377,6 +399,8 @@ static const attnrt_entry entries[] = {
     {"repeats", repeats, 0, 1, 0, tiny_outputs, 0, 0, 0, 0},
     {"append", append, 2, 2, append_inputs, append_outputs, COUNT(append_messages), append_messages, 1, append_states},
     {"step", step, 3, 3, append_inputs, append_outputs, COUNT(append_messages), append_messages, 2, append_states},
+    {"replace", replace, 2, 2, replace_inputs, replace_outputs, COUNT(append_messages), append_messages, 1,
+     replace_states},
     {"wide", wide, 4, 3, wide_inputs, wide_outputs, 0, 0, 2, wide_states},
 };
 

@@ -101,7 +101,7 @@ std::string toJson(const CompileReport &report, bool hasNaNGuard) {
                         {"input", json::fixUTF8(state.input)},
                         {"output", json::fixUTF8(state.output)},
                         {"in_place", state.inPlace},
-                        {"grows", state.inPlace || state.grows}};
+                        {"grows", state.grows}};
     if (!state.inPlace)
       fields["reason"] = state.reason;
     states.push_back(std::move(fields));

@@ -208,7 +208,8 @@ std::string makeManifest(const LibraryDescription &d, TargetAttr target, llvm::S
     for (const EntryDescription::State &state : entry.states)
       states.push_back(llvm::json::Object{{"input", llvm::json::fixUTF8(entry.inputs[state.input].name)},
                                           {"output", llvm::json::fixUTF8(entry.outputs[state.output].name)},
-                                          {"appends", state.dim >= 0}});
+                                          {"appends", state.dim >= 0},
+                                          {"in_place", state.dim != -1}});
     if (!states.empty())
       object["states"] = std::move(states);
     if (entry.maxWorkspace)

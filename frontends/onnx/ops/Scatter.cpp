@@ -175,10 +175,8 @@ LogicalResult importTensorScatter(Node &n) {
       Num begin = convert(load(b, loc, begins, n.input(2).dtype, at[0]), DType::I64);
       Num row = begin + fromIndex(b, loc, DType::I64, at[*axis]), rows = fromIndex(b, loc, DType::I64, size);
       if (mode == "circular")
-        row = row - (row / rows) * rows;
-      // A negative row is none of the cache's, not one from its end.
-      row = select(begin < begin.constant(0), rows, row);
-      to[*axis] = checkedIndex(n, b, loc, row.value(), size);
+        row = select(begin < begin.constant(0), begin, row - (row / rows) * rows);
+      to[*axis] = placeIn(n, b, loc, row.value(), size);
     }
     return {store(b, loc, load(b, loc, source, cache.dtype, at), carried[0], to)};
   };

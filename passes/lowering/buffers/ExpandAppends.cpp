@@ -22,6 +22,10 @@ public:
     for (KvAppendOp op : ops)
       if (failed(expand(op)))
         return failure();
+    SmallVector<KvOpenOp> opened(entry.getOps<KvOpenOp>());
+    for (KvOpenOp op : opened)
+      if (failed(open(op)))
+        return failure();
     writeStates();
     return written;
   }
@@ -37,7 +41,7 @@ private:
                     pair[1] < entry.getNumResults();
       if (!isPair || llvm::any_of(states, [&](const State &s) { return s.input == pair[0] || s.output == pair[1]; }))
         return entry.emitOpError("expects pairs of an input and an output, each in one pair, in ") << kStatesAttr;
-      states.push_back({pair[0], pair[1], -1});
+      states.push_back({pair[0], pair[1], kOwnBuffer});
     }
     return success();
   }
@@ -77,15 +81,18 @@ private:
       op.erase();
       return success();
     }
-    FailureOr<State *> state = stateOf(op);
+    FailureOr<State *> state = stateOf(op, op.getCache(), *op.getState());
     if (failed(state))
       return failure();
+    if (returned(**state) != op.getResult() || op->getBlock() != &entry.getBody().front())
+      return op.emitOpError("expects to append to input ")
+             << (*state)->input << " what the entry returns as result " << (*state)->output;
     SmallVector<Value> dynamic;
     for (int64_t d = 0; d < rank; ++d)
       if (type.isDynamicDim(d))
         dynamic.push_back(getValueOrCreateConstantIndexOp(b, loc, sizes[d]));
     Value memory = CacheOp::create(b, loc, MemRefType::get(type.getShape(), type.getElementType()), *op.getState(),
-                                   static_cast<uint64_t>(dim), dynamic);
+                                   b.getI64IntegerAttr(dim), dynamic);
     Value room = bufferization::ToTensorOp::create(b, loc, type, memory, /*restrict=*/true, /*writable=*/true);
     Value contents = tensor::InsertSliceOp::create(b, loc, op.getRows(), room, behind, rows, strides);
     op.replaceAllUsesWith(tensor::ExtractSliceOp::create(b, loc, type, contents, front, sizes, strides).getResult());
@@ -95,26 +102,51 @@ private:
     return success();
   }
 
+  /// The memory of a state in place of the input that it is.
+  LogicalResult open(KvOpenOp op) {
+    FailureOr<State *> state = stateOf(op, op.getCache(), op.getState());
+    if (failed(state))
+      return failure();
+    Value contents = returned(**state);
+    if (contents.getType() != op.getType())
+      return op.emitOpError("expects the entry to return ") << op.getType() << " as result " << (*state)->output;
+    OpBuilder b(op);
+    Location loc = op.getLoc();
+    SmallVector<Value> dynamic;
+    auto type = cast<RankedTensorType>(op.getType());
+    for (int64_t d = 0; d < type.getRank(); ++d)
+      if (type.isDynamicDim(d))
+        dynamic.push_back(tensor::DimOp::create(b, loc, op.getCache(), d));
+    Value memory = CacheOp::create(b, loc, MemRefType::get(type.getShape(), type.getElementType()), op.getState(),
+                                   /*dim=*/IntegerAttr(), dynamic);
+    op.replaceAllUsesWith(
+        bufferization::ToTensorOp::create(b, loc, type, memory, /*restrict=*/true, /*writable=*/true).getResult());
+    op.erase();
+    (*state)->dim = kWrittenOver;
+    written[(*state)->output] = {memory, returned(**state)};
+    return success();
+  }
+
   struct State {
     int64_t input, output, dim;
   };
 
-  /// The state that `op` names, if the entry's are as it says.
-  FailureOr<State *> stateOf(KvAppendOp op) {
-    int64_t number = static_cast<int32_t>(*op.getState());
-    if (number >= static_cast<int64_t>(states.size()) || states[number].dim >= 0)
-      return op.emitOpError("expects a state of the entry that no other op appends to, got ") << number;
+  Value returned(const State &state) {
+    Value value = entry.getBody().front().getTerminator()->getOperand(state.output);
+    auto same = value.getDefiningOp<tensor::CastOp>();
+    return same ? same.getSource() : value;
+  }
+
+  /// The state `number` that `op` names, if the entry's are as it says.
+  FailureOr<State *> stateOf(Operation *op, Value cache, int32_t number) {
+    if (number >= static_cast<int64_t>(states.size()) || states[number].dim != kOwnBuffer)
+      return op->emitOpError("expects a state of the entry that no other op writes to, got ") << number;
     State &state = states[number];
-    Value returned = entry.getBody().front().getTerminator()->getOperand(state.output);
-    if (auto same = returned.getDefiningOp<tensor::CastOp>())
-      returned = same.getSource();
-    if (op.getCache() != entry.getArgument(state.input) || returned != op.getResult() ||
-        op->getBlock() != &entry.getBody().front())
-      return op.emitOpError("expects to append to input ")
-             << state.input << " what the entry returns as result " << state.output;
-    for (Operation *user : op.getCache().getUsers())
-      if (user != op.getOperation() && !isa<tensor::DimOp>(user))
-        return op.emitOpError("expects no other op to read input ") << state.input << ", which lies in a state";
+    if (cache != entry.getArgument(state.input))
+      return op->emitOpError("expects input ") << state.input << ", which state " << number << " holds";
+    for (Operation *user : cache.getUsers())
+      if (user != op && !isa<tensor::DimOp>(user))
+        return op->emitOpError("expects no other op to read input ") << state.input << ", which lies in a state";
     return &state;
   }
 

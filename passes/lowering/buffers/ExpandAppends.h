@@ -13,7 +13,7 @@ struct AppendedState {
 };
 
 /// Every attn.kv_append of `entry` becomes slices: of the memory of its state, or
-/// of a new tensor where it has none. The states that are written so come back
+/// of a new tensor where it has none; every attn.kv_open the memory. The states that are written so come back
 /// by the number of their output, and `attn.states` tells their dimensions.
 /// Fails, with a message, where the states do not fit the entry.
 mlir::FailureOr<llvm::DenseMap<int64_t, AppendedState>> expandAppends(mlir::func::FuncOp entry);

@@ -116,7 +116,7 @@ private:
                              {constant(i32, op.getState()), constant(i32, type.getRank()), array, capacity});
     stopIf(LLVM::ICmpOp::create(b, loc(), LLVM::ICmpPredicate::eq, data, LLVM::ZeroOp::create(b, loc(), ptr)));
     for (int64_t dim = 0; dim < type.getRank(); ++dim)
-      if (dim == static_cast<int64_t>(op.getDim()))
+      if (op.getDim() && dim == static_cast<int64_t>(*op.getDim()))
         sizes.push_back(load(i64, capacity, 0, /*invariant=*/false));
       else if (type.isDynamicDim(dim))
         sizes.push_back(asI64(shape[dim]));

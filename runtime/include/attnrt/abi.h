@@ -183,7 +183,8 @@ typedef int32_t (*attnrt_entry_fn)(attnrt_run *run, const attnrt_buffer *inputs)
 typedef struct attnrt_state_info {
   int32_t input, output; // positions in the entry's lists
   // The dimension in which a run appends to the input's memory; -1: the output
-  // has memory of its own.
+  // has memory of its own; -2: it is the input's memory, of which the run
+  // changes a part.
   int32_t dim;
 } attnrt_state_info;
 

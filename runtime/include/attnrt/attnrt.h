@@ -235,7 +235,9 @@ ATTNRT_API void attnrt_cancel_destroy(attnrt_cancel *cancel);
 // another name in the output: a cache that attnc could not append to (it says so)
 // begins without rows, too. It serves one call at a time, with any
 // session of its model; a second one meanwhile is invalid_argument. A run that
-// fails leaves it as it was.
+// fails leaves it as it was, but for a cache of fixed size in which runs replace
+// rows (TensorScatter): where it has begun to, the state is invalid_argument
+// until it is reset or that input is set.
 typedef struct attnrt_state attnrt_state;
 
 // `entry` NULL: the model's first. unsupported: the entry has no state. The

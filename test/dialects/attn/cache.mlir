@@ -10,6 +10,20 @@ func.func @append(%key: tensor<?x12x1x64xf32>, %past: tensor<?x12x?x64xf32>, %ro
   return %present, %all : tensor<?x12x?x64xf32>, tensor<5x4xf16>
 }
 
+// CHECK-LABEL: func.func @open
+// CHECK: attn.kv_open %{{.*}} state 1 : tensor<?x12x64x64xf32>
+func.func @open(%past: tensor<?x12x64x64xf32>) -> tensor<?x12x64x64xf32> {
+  %0 = attn.kv_open %past state 1 : tensor<?x12x64x64xf32>
+  return %0 : tensor<?x12x64x64xf32>
+}
+
+// CHECK-LABEL: func.func @fixed
+// CHECK: attn.cache 1(%{{.*}}) : memref<?x12x64x64xf32>
+func.func @fixed(%batch: index) -> memref<?x12x64x64xf32> {
+  %room = attn.cache 1 (%batch) : memref<?x12x64x64xf32>
+  return %room : memref<?x12x64x64xf32>
+}
+
 // CHECK-LABEL: func.func @room
 // CHECK: attn.cache 1 dim 2(%{{.*}}, %{{.*}}) : memref<?x12x?x64xf32>
 func.func @room(%batch: index, %total: index) -> memref<?x12x?x64xf32> {

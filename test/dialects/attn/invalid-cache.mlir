@@ -98,3 +98,21 @@ func.func @cache_dim(%n: index) {
   %0 = attn.cache 0 dim 1 (%n) : memref<?x4xf32>
   return
 }
+
+// -----
+
+// kv_open C1
+func.func @type(%cache: tensor<?x4xf32>) {
+  // expected-error @below {{failed to verify that all of {cache, result} have same type}}
+  %0 = "attn.kv_open"(%cache) {state = 0 : i32} : (tensor<?x4xf32>) -> tensor<4x4xf32>
+  return
+}
+
+// -----
+
+// kv_open C2
+func.func @negative_open(%cache: tensor<?x4xf32>) {
+  // expected-error @below {{expects a state that is not negative, got -1}}
+  %0 = attn.kv_open %cache state -1 : tensor<?x4xf32>
+  return
+}

@@ -19,6 +19,32 @@ func.func @state(%row: tensor<4x1x8xf32>, %past: tensor<4x?x8xf32>, %h: tensor<2
 
 // -----
 
+// Rows of a state that are replaced: its memory, which is written again with what the entry returns.
+// CHECK-LABEL: func.func @open
+// CHECK-SAME: attn.states = [array<i64: 0, 1, -2>]
+// CHECK-NOT: attn.output 1
+// CHECK: %[[MEMORY:.*]] = attn.cache 0(%{{.*}}) : memref<?x8xf32>
+// CHECK: %[[T:.*]] = bufferization.to_tensor %[[MEMORY]] restrict writable
+// CHECK: %[[NEW:.*]] = tensor.insert_slice %{{.*}} into %[[T]]
+// CHECK: bufferization.materialize_in_destination %[[NEW]] in restrict writable %[[MEMORY]]
+func.func @open(%past: tensor<?x8xf32>, %row: tensor<1x8xf32>) -> (tensor<1x8xf32>, tensor<?x8xf32>)
+    attributes {attn.entry, attn.states = [array<i64: 0, 1>]} {
+  %0 = attn.kv_open %past state 0 : tensor<?x8xf32>
+  %1 = tensor.insert_slice %row into %0[0, 0] [1, 8] [1, 1] : tensor<1x8xf32> into tensor<?x8xf32>
+  return %row, %1 : tensor<1x8xf32>, tensor<?x8xf32>
+}
+
+// -----
+
+func.func @open_another(%past: tensor<?x8xf32>, %other: tensor<?x8xf32>) -> tensor<?x8xf32>
+    attributes {attn.entry, attn.states = [array<i64: 0, 0>]} {
+  // expected-error @below {{expects input 0, which state 0 holds}}
+  %0 = attn.kv_open %other state 0 : tensor<?x8xf32>
+  return %0 : tensor<?x8xf32>
+}
+
+// -----
+
 // Without a state: a concatenation.
 // CHECK-LABEL: func.func @plain
 // CHECK-NOT: attn.cache
@@ -33,7 +59,7 @@ func.func @plain(%row: tensor<4x1x8xf32>, %past: tensor<4x?x8xf32>) -> tensor<4x
 // -----
 
 func.func @no_such_state(%row: tensor<1x8xf32>, %past: tensor<?x8xf32>) -> tensor<?x8xf32> attributes {attn.entry} {
-  // expected-error @below {{expects a state of the entry that no other op appends to, got 0}}
+  // expected-error @below {{expects a state of the entry that no other op writes to, got 0}}
   %0 = attn.kv_append %row to %past dim 0 state 0 : tensor<1x8xf32>, tensor<?x8xf32> -> tensor<?x8xf32>
   return %0 : tensor<?x8xf32>
 }
@@ -42,7 +68,7 @@ func.func @no_such_state(%row: tensor<1x8xf32>, %past: tensor<?x8xf32>) -> tenso
 
 func.func @other_input(%row: tensor<?x8xf32>, %past: tensor<?x8xf32>) -> tensor<?x8xf32>
     attributes {attn.entry, attn.states = [array<i64: 0, 0>]} {
-  // expected-error @below {{expects to append to input 0 what the entry returns as result 0}}
+  // expected-error @below {{expects input 0, which state 0 holds}}
   %0 = attn.kv_append %row to %past dim 0 state 0 : tensor<?x8xf32>, tensor<?x8xf32> -> tensor<?x8xf32>
   return %0 : tensor<?x8xf32>
 }

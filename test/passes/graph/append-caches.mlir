@@ -83,3 +83,46 @@ func.func @misses(%row: tensor<1x8xf32>, %past: tensor<?x8xf32>, %n: index)
   %long = tensor.insert_slice %row into %1[%size, 0] [1, 8] [1, 1] : tensor<1x8xf32> into tensor<?x8xf32>
   return %front, %three, %gap, %first, %long : tensor<?x8xf32>, tensor<?x8xf32>, tensor<?x8xf32>, tensor<8xf32>, tensor<?x8xf32>
 }
+
+// -----
+
+// Rows replaced: the state is opened, and all that reads the input reads it there.
+// CHECK-LABEL: func.func @replaced
+// CHECK-SAME: %[[ROW:.*]]: tensor<1x8xf32>, %[[PAST:.*]]: tensor<?x8xf32>, %[[AT:.*]]: index
+// CHECK-NOT: attn.state_reasons
+// CHECK: %[[OPEN:.*]] = attn.kv_open %[[PAST]] state 0 : tensor<?x8xf32>
+// CHECK: %[[LOOP:.*]] = scf.for {{.*}} iter_args(%{{.*}} = %[[OPEN]])
+// CHECK: %[[NEW:.*]] = tensor.insert_slice %[[ROW]] into %[[LOOP]]
+// CHECK: tensor.extract_slice %[[OPEN]]
+// CHECK: return %[[NEW]]
+func.func @replaced(%row: tensor<1x8xf32>, %past: tensor<?x8xf32>, %at: index) -> (tensor<?x8xf32>, tensor<8xf32>)
+    attributes {attn.entry, attn.states = [array<i64: 1, 0>]} {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %x = arith.constant 1.0 : f32
+  %0 = scf.for %i = %c0 to %at step %c1 iter_args(%t = %past) -> tensor<?x8xf32> {
+    %2 = tensor.insert %x into %t[%i, %c0] : tensor<?x8xf32>
+    scf.yield %2 : tensor<?x8xf32>
+  }
+  %1 = tensor.insert_slice %row into %0[%at, 0] [1, 8] [1, 1] : tensor<1x8xf32> into tensor<?x8xf32>
+  %old = tensor.extract_slice %past[0, 0] [1, 8] [1, 1] : tensor<?x8xf32> to tensor<8xf32>
+  return %1, %old : tensor<?x8xf32>, tensor<8xf32>
+}
+
+// -----
+
+// Near misses: the input itself, another input with rows replaced, and what a loop makes anew of the input.
+// CHECK-LABEL: func.func @others
+// CHECK-NOT: attn.kv_open
+func.func @others(%row: tensor<1x8xf32>, %a: tensor<?x8xf32>, %b: tensor<?x8xf32>, %c: tensor<?x8xf32>, %at: index)
+    -> (tensor<?x8xf32>, tensor<?x8xf32>, tensor<?x8xf32>)
+    attributes {attn.entry, attn.states = [array<i64: 1, 0>, array<i64: 2, 1>, array<i64: 3, 2>]} {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %0 = tensor.insert_slice %row into %a[%at, 0] [1, 8] [1, 1] : tensor<1x8xf32> into tensor<?x8xf32>
+  %1 = scf.for %i = %c0 to %at step %c1 iter_args(%t = %c) -> tensor<?x8xf32> {
+    %2 = linalg.exp ins(%t : tensor<?x8xf32>) outs(%t : tensor<?x8xf32>) -> tensor<?x8xf32>
+    scf.yield %2 : tensor<?x8xf32>
+  }
+  return %a, %0, %1 : tensor<?x8xf32>, tensor<?x8xf32>, tensor<?x8xf32>
+}
