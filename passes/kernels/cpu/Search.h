@@ -3,6 +3,7 @@
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/Builders.h"
+#include "mlir/IR/BuiltinTypes.h"
 
 // The kernels of attn.search. They are written as text (Search.cpp), since none
 // of them depends on the machine: what costs time is one sweep over a row.
@@ -31,15 +32,29 @@ mlir::func::FuncOp buildSearchRows(mlir::OpBuilder &b, llvm::StringRef symbol, c
 mlir::func::FuncOp buildSearchSample(mlir::OpBuilder &b, llvm::StringRef symbol, const SearchKernelSpec &spec);
 
 /// (values, tokens, log sums, scores f32 [batch, width], complete scores f32 [batch, width],
-/// complete i64 [batch, width, 3], open i64 [batch], penalty f32, step i64, last: i1, with coverage
-/// what it adds to the score of a row that ends: f32 [rows]) ->
-/// (the four in the middle anew, parents i64 [rows], next tokens i64 [rows], flags i64 [2]).
+/// complete i64 [batch, width, 3], open i64 [batch], penalty f32, step i64, last: i1, kin i64 [rows, width + 1],
+/// with coverage what it adds to the score of a row that ends: f32 [rows]) ->
+/// (the four in the middle anew, parents i64 [rows], next tokens i64 [rows], flags i64 [2], kin anew).
 /// Of a complete hypothesis: its length, the row it was in and its last token.
 /// Flags: whether a row goes on; 1 + the first item with scores that are no numbers, or 0.
+/// Kin: of a row and each row of its item the number of steps at the front in which they are one hypothesis; in the
+/// last column the item's rows, the best first. A row whose parent is another row is no row's parent.
 mlir::func::FuncOp buildSearchBeam(mlir::OpBuilder &b, llvm::StringRef symbol, const SearchKernelSpec &spec);
 
-/// The same signature for a width of 1 that keeps what is best.
+/// The same signature, without kin, for a width of 1 that keeps what is best.
 mlir::func::FuncOp buildSearchGreedy(mlir::OpBuilder &b, llvm::StringRef symbol, const SearchKernelSpec &spec);
+
+/// A state with room behind its rows' positions.
+struct SearchMoveSpec {
+  int64_t width;
+  mlir::RankedTensorType state;
+  int64_t rowsDim, growDim; // the rows come first
+};
+
+/// (parents and kin as in buildSearchBeam, of one and the same step, three counts of elements of a row from growDim on:
+/// `first`, which all rows of an item share, `each`, which a step adds, `columns`, which are there; state) -> state,
+/// in which each row is its parent's: moves in place what the two do not share.
+mlir::func::FuncOp buildSearchMove(mlir::OpBuilder &b, llvm::StringRef symbol, const SearchMoveSpec &spec);
 
 /// (complete [batch, width, 3]) -> (i64 [1]): the longest of the first `best` of each item.
 mlir::func::FuncOp buildSearchLength(mlir::OpBuilder &b, llvm::StringRef symbol, int64_t width, int64_t best);

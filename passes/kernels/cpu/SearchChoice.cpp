@@ -1,15 +1,17 @@
 // Which candidates live on: the kernels of greedy and beam search.
 #include "passes/kernels/cpu/SearchText.h"
 
+#include "llvm/Support/raw_ostream.h"
+
 using namespace mlir;
 using namespace attn;
 
 static const char kSignature[] = R"mlir(
 func.func @{symbol}(%values: memref<?x{C}xf32>, %ids: memref<?x{C}xi64>, %lses: memref<?xf32>,
     %live: memref<?x{K}xf32>, %best: memref<?x{K}xf32>, %info: memref<?x{K}x3xi64>, %open: memref<?xi64>,
-    %penalty: f32, %step: i64, %last: i1,{terms}
+    %penalty: f32, %step: i64, %last: i1,{kin}{terms}
     %live2: memref<?x{K}xf32>, %best2: memref<?x{K}xf32>, %info2: memref<?x{K}x3xi64>, %open2: memref<?xi64>,
-    %parents: memref<?xi64>, %tokens: memref<?xi64>, %flags: memref<2xi64>) attributes {attn.kernel} {
+    %parents: memref<?xi64>, %tokens: memref<?xi64>, %flags: memref<2xi64>{kin2}) attributes {attn.kernel} {
   %c0 = arith.constant 0 : index
   %c1 = arith.constant 1 : index
   %c2 = arith.constant 2 : index
@@ -75,8 +77,10 @@ static const char kGreedy[] = R"mlir(
 }
 )mlir";
 
-// The rows of an item are sorted already: a merge of them gives the candidates
-// in order.
+// The candidates of a row are sorted already: a merge of them gives those of an
+// item in order. The first one that lives on from a row stays in it, the others
+// take rows from which none does, so that states can move in place; the rows'
+// order is kept in the table beside what they share.
 static const char kBeam[] = R"mlir(
   %width = arith.constant {K} : index
   %width64 = arith.constant {K} : i64
@@ -86,6 +90,11 @@ static const char kBeam[] = R"mlir(
   %shrink = arith.constant {shrink}
   %refill = arith.xori %shrink, %true : i1
   %heads = memref.alloca() : memref<{K}xindex>
+  %order = memref.alloca() : memref<{K}xindex>
+  %held = memref.alloca() : memref<{K}xi1>
+  %liveOf = memref.alloca() : memref<{K}xf32>
+  %parentOf = memref.alloca() : memref<{K}xindex>
+  %tokenOf = memref.alloca() : memref<{K}xi64>
   scf.for %b = %c0 to %items step %c1 {
     %was = memref.load %open[%b] : memref<?xi64>
     %isOpen = arith.cmpi ne, %was, %i0 : i64
@@ -103,7 +112,11 @@ static const char kBeam[] = R"mlir(
       %bit = arith.extui %isComplete : i1 to i64
       %sum = arith.addi %have, %bit : i64
       memref.store %ninf, %live2[%b, %k] : memref<?x{K}xf32>
+      memref.store %false, %held[%k] : memref<{K}xi1>
       %r = arith.addi %base, %k : index
+      %rank = memref.load %kin[%r, %width] : memref<?x{W}xi64>
+      %slot = arith.index_cast %rank : i64 to index
+      memref.store %slot, %order[%k] : memref<{K}xindex>
       %row = arith.index_cast %r : index to i64
       memref.store %row, %parents[%r] : memref<?xi64>
       memref.store %pad, %tokens[%r] : memref<?xi64>
@@ -126,7 +139,8 @@ static const char kBeam[] = R"mlir(
     }
     %room = arith.subi %width64, %complete : i64
     %placed, %taken = scf.for %c = %c0 to %count step %c1 iter_args(%at = %c0, %used = %i0) -> (index, i64) {
-      %top, %from = scf.for %k = %c0 to %width step %c1 iter_args(%most = %ninf, %which = %width) -> (f32, index) {
+      %top, %from = scf.for %n = %c0 to %width step %c1 iter_args(%most = %ninf, %which = %width) -> (f32, index) {
+        %k = memref.load %order[%n] : memref<{K}xindex>
         %head = memref.load %heads[%k] : memref<{K}xindex>
         %left = arith.cmpi slt, %head, %count : index
         %s = scf.if %left -> (f32) {
@@ -148,7 +162,8 @@ static const char kBeam[] = R"mlir(
       %some = arith.cmpi slt, %from, %width : index
       %more = arith.cmpi slt, %used, %room : i64
       %within = arith.ori %refill, %more : i1
-      %go = arith.andi %some, %within : i1
+      %useful = arith.andi %within, %isOpen : i1
+      %go = arith.andi %some, %useful : i1
       %at3, %used3 = scf.if %go -> (index, i64) {
         %head = memref.load %heads[%from] : memref<{K}xindex>
         %next = arith.addi %head, %c1 : index
@@ -162,8 +177,7 @@ static const char kBeam[] = R"mlir(
         %at2 = scf.if %over -> (index) {
           %front = arith.cmpi slt, %c, %width : index
           %near = arith.ori %shrink, %front : i1
-          %joins = arith.andi %near, %isOpen : i1
-          scf.if %joins {
+          scf.if %near {
             %plain = arith.divf %top, %penalty : f32
             {score}
             %worst = memref.load %best2[%b, %final] : memref<?x{K}xf32>
@@ -198,10 +212,9 @@ static const char kBeam[] = R"mlir(
         } else {
           %free = arith.cmpi slt, %at, %width : index
           %at4 = scf.if %free -> (index) {
-            memref.store %top, %live2[%b, %at] : memref<?x{K}xf32>
-            %slot = arith.addi %base, %at : index
-            memref.store %row, %parents[%slot] : memref<?xi64>
-            memref.store %token, %tokens[%slot] : memref<?xi64>
+            memref.store %top, %liveOf[%at] : memref<{K}xf32>
+            memref.store %from, %parentOf[%at] : memref<{K}xindex>
+            memref.store %token, %tokenOf[%at] : memref<{K}xi64>
             %after = arith.addi %at, %c1 : index
             scf.yield %after : index
           } else {
@@ -215,17 +228,82 @@ static const char kBeam[] = R"mlir(
       }
       scf.yield %at3, %used3 : index, i64
     }
-    %front = memref.load %live2[%b, %c0] : memref<?x{K}xf32>
+    scf.for %n = %c0 to %placed step %c1 {
+      %p = memref.load %parentOf[%n] : memref<{K}xindex>
+      %has = memref.load %held[%p] : memref<{K}xi1>
+      %slot = arith.select %has, %width, %p : index
+      memref.store %slot, %order[%n] : memref<{K}xindex>
+      memref.store %true, %held[%p] : memref<{K}xi1>
+    }
+    %end = scf.for %n = %c0 to %width step %c1 iter_args(%free = %c0) -> (index) {
+      %isPlaced = arith.cmpi slt, %n, %placed : index
+      %stays = scf.if %isPlaced -> (i1) {
+        %o = memref.load %order[%n] : memref<{K}xindex>
+        %in = arith.cmpi slt, %o, %width : index
+        scf.yield %in : i1
+      } else {
+        scf.yield %false : i1
+      }
+      %after = scf.if %stays -> (index) {
+        scf.yield %free : index
+      } else {
+        %slot = scf.while (%f = %free) : (index) -> index {
+          %has = memref.load %held[%f] : memref<{K}xi1>
+          scf.condition(%has) %f : index
+        } do {
+        ^bb0(%f: index):
+          %g = arith.addi %f, %c1 : index
+          scf.yield %g : index
+        }
+        memref.store %slot, %order[%n] : memref<{K}xindex>
+        %g = arith.addi %slot, %c1 : index
+        scf.yield %g : index
+      }
+      %slot = memref.load %order[%n] : memref<{K}xindex>
+      %number = arith.index_cast %slot : index to i64
+      %rank = arith.addi %base, %n : index
+      memref.store %number, %kin2[%rank, %width] : memref<?x{W}xi64>
+      scf.if %isPlaced {
+        %r = arith.addi %base, %slot : index
+        %p = memref.load %parentOf[%n] : memref<{K}xindex>
+        %from = arith.addi %base, %p : index
+        %row = arith.index_cast %from : index to i64
+        memref.store %row, %parents[%r] : memref<?xi64>
+        %l = memref.load %liveOf[%n] : memref<{K}xf32>
+        memref.store %l, %live2[%b, %slot] : memref<?x{K}xf32>
+        %t = memref.load %tokenOf[%n] : memref<{K}xi64>
+        memref.store %t, %tokens[%r] : memref<?xi64>
+      }
+      scf.yield %after : index
+    }
+    // Rows share all until now if their parent is one, otherwise what their parents did.
+    scf.for %k = %c0 to %width step %c1 {
+      %r = arith.addi %base, %k : index
+      %p = memref.load %parents[%r] : memref<?xi64>
+      %from = arith.index_cast %p : i64 to index
+      scf.for %n = %c0 to %width step %c1 {
+        %s = arith.addi %base, %n : index
+        %q = memref.load %parents[%s] : memref<?xi64>
+        %other = arith.index_cast %q : i64 to index
+        %column = arith.subi %other, %base : index
+        %before = memref.load %kin[%from, %column] : memref<?x{W}xi64>
+        %same = arith.cmpi eq, %p, %q : i64
+        %now = arith.select %same, %step, %before : i64
+        memref.store %now, %kin2[%r, %n] : memref<?x{W}xi64>
+      }
+    }
+    %leader = memref.load %order[%c0] : memref<{K}xindex>
+    %front = memref.load %live2[%b, %leader] : memref<?x{K}xf32>
     %hope = arith.divf %front, %penalty : f32
     %worst = memref.load %best2[%b, %final] : memref<?x{K}xf32>
     %improves = arith.cmpf ogt, %hope, %worst : f32
     %lives = arith.cmpf ogt, %front, %ninf : f32
-    %useful = arith.select %shrink, %lives, %improves : i1
+    %promising = arith.select %shrink, %lives, %improves : i1
     %length = memref.load %info2[%b, %final, %c0] : memref<?x{K}x3xi64>
     %full = arith.cmpi ne, %length, %i0 : i64
     %stops = arith.andi %full, %early : i1
     %continues = arith.xori %stops, %true : i1
-    %a1 = arith.andi %useful, %continues : i1
+    %a1 = arith.andi %promising, %continues : i1
     %a2 = arith.andi %a1, %isOpen : i1
     %notLast = arith.xori %last, %true : i1
     %a3 = arith.andi %a2, %notLast : i1
@@ -242,6 +320,8 @@ static const char kBeam[] = R"mlir(
 static func::FuncOp buildChoice(OpBuilder &b, StringRef symbol, const SearchKernelSpec &spec, StringRef body) {
   return parseKernel(b, (kSignature + body).str(),
                      {{"symbol", symbol.str()},
+                      {"kin", spec.isBeam ? " %kin: memref<?x{W}xi64>," : ""},
+                      {"kin2", spec.isBeam ? ", %kin2: memref<?x{W}xi64>" : ""},
                       {"terms", spec.coverage ? " %terms: memref<?xf32>," : ""},
                       {"score", spec.coverage ? "%term = memref.load %terms[%r] : memref<?xf32>\n"
                                                 "%score = arith.addf %plain, %term : f32"
@@ -251,7 +331,8 @@ static func::FuncOp buildChoice(OpBuilder &b, StringRef symbol, const SearchKern
                       {"early", spec.earlyStop ? "true" : "false"},
                       {"shrink", spec.shrink ? "true" : "false"},
                       {"C", std::to_string(spec.candidates())},
-                      {"K", std::to_string(spec.width)}});
+                      {"K", std::to_string(spec.width)},
+                      {"W", std::to_string(spec.width + 1)}});
 }
 
 func::FuncOp attn::buildSearchGreedy(OpBuilder &b, StringRef symbol, const SearchKernelSpec &spec) {
@@ -260,4 +341,99 @@ func::FuncOp attn::buildSearchGreedy(OpBuilder &b, StringRef symbol, const Searc
 
 func::FuncOp attn::buildSearchBeam(OpBuilder &b, StringRef symbol, const SearchKernelSpec &spec) {
   return buildChoice(b, symbol, spec, kBeam);
+}
+
+//===----------------------------------------------------------------------===//
+// States of the rows that live on
+//===----------------------------------------------------------------------===//
+
+// Rows that are moved from stay where they are, so that all move in any order
+// within one buffer. In another buffer everything is written.
+static const char kMove[] = R"mlir(
+func.func @{symbol}(%parents: memref<?xi64>, %kin: memref<?x{W}xi64>, %first: index, %each: index, %columns: index,
+    %in: {type}, %out: {type}) attributes {attn.kernel} {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %c16 = arith.constant 16 : index
+  %width = arith.constant {K} : index
+  %rows = memref.dim %parents, %c0 : memref<?xi64>
+  {sizes}
+  %some = arith.muli %rows, %middle : index
+  %all = arith.muli %front, %some : index
+  %size = arith.muli %all, %stride : index
+  %from = memref.reinterpret_cast %in to offset: [0], sizes: [%size], strides: [1] : {type} to memref<?x{T}>
+  %to = memref.reinterpret_cast %out to offset: [0], sizes: [%size], strides: [1] : {type} to memref<?x{T}>
+  %source = memref.extract_aligned_pointer_as_index %in : {type} -> index
+  %target = memref.extract_aligned_pointer_as_index %out : {type} -> index
+  %same = arith.cmpi eq, %source, %target : index
+  scf.parallel (%i) = (%c0) to (%all) step (%c1) {
+    %line = arith.divui %i, %middle : index
+    %r = arith.remui %line, %rows : index
+    %number = memref.load %parents[%r] : memref<?xi64>
+    %p = arith.index_cast %number : i64 to index
+    %own = arith.cmpi eq, %p, %r : index
+    %shared = scf.if %same -> (index) {
+      %item = arith.divui %r, %width : index
+      %base = arith.muli %item, %width : index
+      %slot = arith.subi %p, %base : index
+      %steps = memref.load %kin[%r, %slot] : memref<?x{W}xi64>
+      %count = arith.index_cast %steps : i64 to index
+      %length = arith.muli %count, %each : index
+      %position = arith.addi %first, %length : index
+      %begin = arith.select %own, %columns, %position : index
+      scf.yield %begin : index
+    } else {
+      scf.yield %c0 : index
+    }
+    %rowsOff = arith.subi %p, %r : index
+    %off = arith.muli %rowsOff, %middle : index
+    %j = arith.addi %i, %off : index
+    %here = arith.muli %i, %stride : index
+    %there = arith.muli %j, %stride : index
+    %left = arith.subi %columns, %shared : index
+    %rest = arith.remui %left, %c16 : index
+    %whole = arith.subi %columns, %rest : index
+    scf.for %c = %shared to %whole step %c16 {
+      %a = arith.addi %there, %c : index
+      %x = vector.load %from[%a] : memref<?x{T}>, vector<16x{T}>
+      %z = arith.addi %here, %c : index
+      vector.store %x, %to[%z] : memref<?x{T}>, vector<16x{T}>
+    }
+    scf.for %c = %whole to %columns step %c1 {
+      %a = arith.addi %there, %c : index
+      %x = memref.load %from[%a] : memref<?x{T}>
+      %z = arith.addi %here, %c : index
+      memref.store %x, %to[%z] : memref<?x{T}>
+    }
+  }
+  return
+}
+)mlir";
+
+func::FuncOp attn::buildSearchMove(OpBuilder &b, StringRef symbol, const SearchMoveSpec &spec) {
+  std::string type, element, sizes;
+  llvm::raw_string_ostream(type) << MemRefType::get(spec.state.getShape(), spec.state.getElementType());
+  llvm::raw_string_ostream(element) << spec.state.getElementType();
+  llvm::raw_string_ostream text(sizes);
+  // The product of the dimensions in [begin, end).
+  auto multiply = [&](StringRef name, int64_t begin, int64_t end) {
+    std::string last = "%c1";
+    for (int64_t n = begin; n < end; ++n) {
+      text << "%n" << n << " = arith.constant " << n << " : index\n";
+      text << "%d" << n << " = memref.dim %in, %n" << n << " : " << type << "\n";
+      text << "%p" << n << " = arith.muli " << last << ", %d" << n << " : index\n";
+      last = "%p" + std::to_string(n);
+    }
+    text << "%" << name << " = arith.muli " << last << ", %c1 : index\n";
+  };
+  multiply("front", 0, spec.rowsDim);
+  multiply("middle", spec.rowsDim + 1, spec.growDim);
+  multiply("stride", spec.growDim, spec.state.getRank());
+  return parseKernel(b, kMove,
+                     {{"symbol", symbol.str()},
+                      {"sizes", sizes},
+                      {"type", type},
+                      {"T", element},
+                      {"K", std::to_string(spec.width)},
+                      {"W", std::to_string(spec.width + 1)}});
 }

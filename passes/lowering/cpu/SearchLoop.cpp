@@ -220,8 +220,10 @@ void SearchLoop::startLoop() {
     return GrowOp::create(b, loc, type, buffer, room, 0).getResult();
   };
   history = carry(makeHistory(i64, {rows}));
-  if (op.isBeam())
+  if (op.isBeam()) {
     parents = carry(makeHistory(i64, {rows}));
+    kin = carry(firstKin());
+  }
   if (op.getAlignmentResult())
     alignments = carry(makeHistory(f32, {rows, alignmentSize()}));
   if (spec.coverage)
@@ -399,9 +401,10 @@ Value SearchLoop::penaltyAt(Value count) {
 }
 
 /// `hypotheses` are live, best, info and open. Returns them anew, then the
-/// parents and the tokens of the rows that live on; asks for the run's end where
-/// there is nothing to choose from. The last result says whether a row lives on.
-/// `covered` is null where coverage does not count.
+/// parents and the tokens of the rows that live on, whether one does, and with
+/// beams what is kin; asks for the run's end where there is nothing to choose
+/// from. `hypotheses` end in kin with beams, `covered` is null where coverage
+/// does not count.
 SmallVector<Value> SearchLoop::choose(Value scores, ValueRange hypotheses, Value number, Value covered) {
   Type f32 = b.getF32Type(), i64 = b.getI64Type();
   OpFoldResult candidates = b.getIndexAttr(spec.candidates()), columns = b.getIndexAttr(width);
@@ -425,23 +428,26 @@ SmallVector<Value> SearchLoop::choose(Value scores, ValueRange hypotheses, Value
         call("search_rows", {scores, noEnd}, {{values, {rows, candidates}}, {ids, {rows, candidates}}, {reals, {rows}}},
              [&](OpBuilder &at, StringRef symbol) { return buildSearchRows(at, symbol, spec); });
   SmallVector<Value> ins{drawn[0], drawn[1], drawn[2]};
-  llvm::append_range(ins, hypotheses);
+  llvm::append_range(ins, hypotheses.take_front(4));
   ins.append({penaltyAt(count), count, last});
+  llvm::append_range(ins, hypotheses.drop_front(4));
   if (covered)
     ins.push_back(coverageTerms(covered));
   auto flags = type({2}, i64);
+  SmallVector<std::pair<RankedTensorType, SmallVector<OpFoldResult>>> outs{
+      {type({kDynamic, width}, f32), {batch, columns}},
+      {type({kDynamic, width}, f32), {batch, columns}},
+      {type({kDynamic, width, 3}, i64), {batch, columns, b.getIndexAttr(3)}},
+      {vector, {batch}},
+      {vector, {rows}},
+      {vector, {rows}},
+      {flags, {b.getIndexAttr(2)}}};
+  if (op.isBeam())
+    outs.push_back({type({kDynamic, width + 1}, i64), {rows, b.getIndexAttr(width + 1)}});
   SmallVector<Value> chosen =
-      call(op.isBeam() ? "search_beam" : "search_greedy", ins,
-           {{type({kDynamic, width}, f32), {batch, columns}},
-            {type({kDynamic, width}, f32), {batch, columns}},
-            {type({kDynamic, width, 3}, i64), {batch, columns, b.getIndexAttr(3)}},
-            {vector, {batch}},
-            {vector, {rows}},
-            {vector, {rows}},
-            {flags, {b.getIndexAttr(2)}}},
-           [&](OpBuilder &at, StringRef symbol) {
-             return op.isBeam() ? buildSearchBeam(at, symbol, spec) : buildSearchGreedy(at, symbol, spec);
-           });
+      call(op.isBeam() ? "search_beam" : "search_greedy", ins, outs, [&](OpBuilder &at, StringRef symbol) {
+        return op.isBeam() ? buildSearchBeam(at, symbol, spec) : buildSearchGreedy(at, symbol, spec);
+      });
   Value bad = tensor::ExtractOp::create(b, loc, chosen[6], index(1));
   Value good = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::eq, bad, integer(0));
   Value item = arith::IndexCastOp::create(b, loc, b.getIndexType(), arith::SubIOp::create(b, loc, bad, integer(1)));
@@ -473,6 +479,8 @@ void SearchLoop::fillBody() {
   SmallVector<Value> returned = cloneStep();
   Value number = arith::AddIOp::create(b, loc, inside[steps], index(1));
   SmallVector<Value> hypotheses{inside[live], inside[best], inside[info], inside[open]};
+  if (op.isBeam())
+    hypotheses.push_back(inside[kin]);
   Value covered = spec.coverage ? coveredBy(returned[*op.getAlignmentResult()]) : Value();
   SmallVector<Value> chosen = choose(lastScores(returned[op.getLogitsResult()]), hypotheses, number, covered);
   yielded.assign(inside.begin(), inside.end());
@@ -483,8 +491,10 @@ void SearchLoop::fillBody() {
   for (auto [place, value] : llvm::zip(places, chosen))
     yielded[place] = value;
   yielded[history] = appendRow(inside[history], chosen[5], inside[steps], number);
-  if (op.isBeam())
+  if (op.isBeam()) {
     yielded[parents] = appendRow(inside[parents], chosen[4], inside[steps], number);
+    yielded[kin] = chosen[7];
+  }
   if (op.getAlignmentResult()) {
     Value row = returned[*op.getAlignmentResult()];
     require(sizeOf(row, 0), rows, "search: an alignment has {0} rows, the tokens have {1}");

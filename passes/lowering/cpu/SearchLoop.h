@@ -64,11 +64,14 @@ private:
                                         mlir::Value covered = {});
   mlir::Value coveredBy(mlir::Value weights);
   mlir::Value coverageTerms(mlir::Value covered);
+  mlir::Value firstKin();
   void chooseFirst();
   mlir::OpFoldResult alignmentSize();
   void leaveState(Argument &argument, mlir::Value state, mlir::Value parents);
   void leaveGrowing(Argument &argument, mlir::Value state, mlir::Value parents);
-  bool leaveAppended(Argument &argument, mlir::Value state);
+  bool leaveAppended(Argument &argument, mlir::Value state, mlir::Value parents);
+  mlir::Value moveRows(const Argument &argument, mlir::Value buffer, mlir::Value length, int64_t added,
+                       mlir::Value parents);
   mlir::Value appendRow(mlir::Value buffer, mlir::Value row, mlir::Value at, mlir::Value count);
   void finish();
 
@@ -87,7 +90,7 @@ private:
   mlir::Operation *loop = nullptr;
   mlir::IRMapping outer, inner;
   // Places in what the loop carries.
-  size_t go = 0, steps = 0, tokens = 0, live = 0, best = 0, info = 0, open = 0, history = 0, parents = 0,
+  size_t go = 0, steps = 0, tokens = 0, live = 0, best = 0, info = 0, open = 0, history = 0, parents = 0, kin = 0,
          alignments = 0, coverage = 0;
 };
 

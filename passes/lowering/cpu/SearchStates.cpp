@@ -8,6 +8,7 @@
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/Dialect/Utils/StaticValueUtils.h"
+#include "llvm/Support/raw_ostream.h"
 
 using namespace mlir;
 using namespace attn;
@@ -71,9 +72,44 @@ Value SearchLoop::appendOnes(Argument &argument, Value &length) {
                                        ArrayRef<OpFoldResult>{single, single});
 }
 
+/// The first `length` positions of each row of `buffer` become those of its
+/// parent: what the two do not share moves in place. A step adds `added`
+/// positions, kDynamic if only the run knows.
+Value SearchLoop::moveRows(const Argument &argument, Value buffer, Value length, int64_t added, Value chosen) {
+  bool isKnown = !ShapedType::isDynamic(added);
+  // Kin counts steps from the first token, which a step need not have made.
+  int64_t before = isKnown && op.startsWithScores() ? added : 0;
+  Value first = arith::SubIOp::create(b, loc, value(argument.sizes[argument.growDim]), index(before));
+  Value each = index(isKnown ? added : 0);
+  SmallVector<OpFoldResult> sizes = argument.sizes;
+  Value counts[] = {first, each, length};
+  for (int64_t dim = argument.growDim + 1; dim < argument.type.getRank(); ++dim)
+    for (Value &count : counts)
+      count = arith::MulIOp::create(b, loc, count, value(sizes[dim]));
+  SearchMoveSpec move{width, argument.type, argument.rowsDim, argument.growDim};
+  std::string symbol;
+  llvm::raw_string_ostream text(symbol);
+  text << "search_move_w" << width << "_r" << move.rowsDim << "_g" << move.growDim;
+  for (int64_t size : argument.type.getShape())
+    ShapedType::isDynamic(size) ? text << "_n" : text << "_" << size;
+  text << "_" << argument.type.getElementType();
+  FailureOr<func::FuncOp> kernel = kernels.getOrBuild(
+      symbol, [&](OpBuilder &at) { return FailureOr<func::FuncOp>(buildSearchMove(at, symbol, move)); });
+  assert(succeeded(kernel) && "a symbol of the model has the name of a kernel");
+  // It writes nothing that it reads, which is as good as elementwise.
+  return KernelOp::create(b, loc, argument.type, SymbolRefAttr::get(*kernel),
+                          ValueRange{chosen, inside[kin], counts[0], counts[1], counts[2], buffer}, buffer,
+                          b.getDenseI64ArrayAttr({5}))
+      .getResult(0);
+}
+
 /// `state` is a concatenation that begins with what the step was given: only
-/// what follows is written. False where it is not.
-bool SearchLoop::leaveAppended(Argument &argument, Value state) {
+/// what follows is written, and rows whose parent is another one move. False
+/// where it is not.
+bool SearchLoop::leaveAppended(Argument &argument, Value state, Value chosen) {
+  bool moves = width > 1 && argument.rowsDim >= 0;
+  if (moves && argument.rowsDim > argument.growDim)
+    return false;
   auto withoutCasts = [](Value value) {
     while (auto cast = value.getDefiningOp<tensor::CastOp>())
       value = cast.getSource();
@@ -102,8 +138,11 @@ bool SearchLoop::leaveAppended(Argument &argument, Value state) {
   OpBuilder::InsertionGuard guard(b);
   b.setInsertionPoint(last);
   SmallVector<Value> ends;
+  std::optional<int64_t> added = 0;
   for (tensor::InsertSliceOp insert : llvm::reverse(inserts)) {
-    Value size = getValueOrCreateConstantIndexOp(b, loc, insert.getMixedSizes()[dim]);
+    Value size = value(insert.getMixedSizes()[dim]);
+    std::optional<int64_t> number = getConstantIntValue(insert.getMixedSizes()[dim]);
+    added = added && number ? std::optional(*added + *number) : std::nullopt;
     ends.push_back(arith::AddIOp::create(b, loc, ends.empty() ? length : ends.back(), size));
   }
   SmallVector<OpFoldResult> sizes = cast<tensor::EmptyOp>(end.getDefiningOp()).getMixedSizes();
@@ -118,6 +157,10 @@ bool SearchLoop::leaveAppended(Argument &argument, Value state) {
     sizes[dim] = ends.back();
   Value all = tensor::ExtractSliceOp::create(b, loc, last.getType(), buffer, offsets, sizes, strides);
   last.getResult().replaceAllUsesWith(all);
+  if (moves) {
+    b.setInsertionPointAfterValue(chosen);
+    buffer = moveRows(argument, buffer, ends.back(), added.value_or(kDynamic), chosen);
+  }
   yielded[argument.carried] = buffer;
   yielded[argument.carried + 1] = ends.back();
   return true;
@@ -128,7 +171,7 @@ void SearchLoop::leaveGrowing(Argument &argument, Value state, Value chosen) {
     if (dim != argument.growDim)
       require(sizeOf(state, dim), value(argument.sizes[dim]),
               "search: a state of size {1} in a dimension is {0} after the step");
-  if (width == 1 && leaveAppended(argument, state))
+  if (leaveAppended(argument, state, chosen))
     return;
   Value length = sizeOf(state, argument.growDim);
   if (width > 1 && argument.rowsDim >= 0)
@@ -213,14 +256,36 @@ Value SearchLoop::coverageTerms(Value covered) {
 // Beginning and end
 //===----------------------------------------------------------------------===//
 
+/// Before the first choice all rows of an item are one hypothesis.
+Value SearchLoop::firstKin() {
+  Type i64 = b.getI64Type();
+  OpFoldResult columns = b.getIndexAttr(width + 1);
+  Value empty = tensor::EmptyOp::create(b, loc, ArrayRef<OpFoldResult>{rows, columns}, i64);
+  SmallVector<utils::IteratorType> loops(2, utils::IteratorType::parallel);
+  auto body = [&](OpBuilder &at, Location where, ValueRange) {
+    Value row = linalg::IndexOp::create(at, where, 0), column = linalg::IndexOp::create(at, where, 1);
+    Value count = arith::ConstantIndexOp::create(at, where, width);
+    Value rank = arith::RemUIOp::create(at, where, row, count);
+    Value steps = arith::ConstantIndexOp::create(at, where, op.startsWithScores() ? 1 : 0);
+    Value isRank = arith::CmpIOp::create(at, where, arith::CmpIPredicate::eq, column, count);
+    Value number = arith::SelectOp::create(at, where, isRank, rank, steps);
+    linalg::YieldOp::create(at, where, arith::IndexCastOp::create(at, where, at.getI64Type(), number).getResult());
+  };
+  return linalg::GenericOp::create(b, loc, empty.getType(), ValueRange(), empty, {b.getMultiDimIdentityMap(2)}, loops,
+                                   body)
+      .getResult(0);
+}
+
 /// The scores for the first token are there: it is chosen before the loop. All
 /// rows of an item are still the same, so no state moves.
 void SearchLoop::chooseFirst() {
   auto matrix = RankedTensorType::get({kDynamic, kDynamic}, b.getF32Type());
   Value scores = expandRows(castTo(op.getFirst(), matrix), 0, matrix);
   Value one = index(1), zero = index(0);
-  SmallVector<Value> chosen = choose(scores, {inits[live], inits[best], inits[info], inits[open]}, one,
-                                     spec.coverage ? inits[coverage] : Value());
+  SmallVector<Value> hypotheses{inits[live], inits[best], inits[info], inits[open]};
+  if (op.isBeam())
+    hypotheses.push_back(inits[kin]);
+  SmallVector<Value> chosen = choose(scores, hypotheses, one, spec.coverage ? inits[coverage] : Value());
   inits[go] = chosen[6];
   inits[steps] = one;
   inits[tokens] = chosen[5];
@@ -228,8 +293,10 @@ void SearchLoop::chooseFirst() {
   for (auto [place, value] : llvm::zip(places, chosen))
     inits[place] = value;
   inits[history] = appendRow(inits[history], chosen[5], zero, one);
-  if (op.isBeam())
+  if (op.isBeam()) {
     inits[parents] = appendRow(inits[parents], chosen[4], zero, one);
+    inits[kin] = chosen[7];
+  }
   if (op.getAlignmentResult()) {
     Value none = fill(matrix, {rows, alignmentSize()}, b.getF32FloatAttr(0));
     inits[alignments] = appendRow(inits[alignments], none, zero, one);
