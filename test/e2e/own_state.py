@@ -33,13 +33,19 @@ class RunOptions(ctypes.Structure):
                 ("output_device", ctypes.c_int32)]
 
 
+class SessionOptions(ctypes.Structure):
+    _fields_ = [("struct_size", ctypes.c_size_t), ("num_threads", ctypes.c_int32), ("num_cpus", ctypes.c_int32),
+                ("cpus", ctypes.c_void_p)]
+
+
 class Runtime:
-    def __init__(self, library, model):
+    def __init__(self, library, model, threads=0):
         self.lib = ctypes.CDLL(library)
         self.lib.attnrt_last_error.restype = ctypes.c_char_p
         self.model, self.session = ctypes.c_void_p(), ctypes.c_void_p()
         self.call("attnrt_model_load", model.encode(), None, ctypes.byref(self.model))
-        self.call("attnrt_session_create", self.model, None, ctypes.byref(self.session))
+        options = SessionOptions(ctypes.sizeof(SessionOptions), threads, 0, None)
+        self.call("attnrt_session_create", self.model, ctypes.byref(options), ctypes.byref(self.session))
 
     def call(self, function, *arguments):
         if getattr(self.lib, function)(*arguments):
