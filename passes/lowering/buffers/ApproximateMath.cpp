@@ -7,8 +7,13 @@
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/Math/Transforms/Passes.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
+#include "mlir/IR/BuiltinAttributes.h"
+#include "mlir/IR/Matchers.h"
+#include "mlir/IR/PatternMatch.h"
+#include "mlir/IR/TypeUtilities.h"
 #include "mlir/Transforms/DialectConversion.h"
 #include "mlir/Transforms/GreedyPatternRewriteDriver.h"
+#include <cmath>
 
 namespace attn {
 #define GEN_PASS_DEF_APPROXIMATEMATHPASS
@@ -18,6 +23,57 @@ namespace attn {
 using namespace mlir;
 
 namespace {
+/// erf(x) = x P(x^2), with |x| clamped to where erf is 1. P is a minimax fit in
+/// s = 2 (x / kEdge)^2 - 1, whose coefficients are small: no term cancels much,
+/// no division. At the edge the result is 1 itself, so that 1 - erf is not the
+/// last bit of 1 times a large x.
+struct ErfToPolynomial : OpRewritePattern<math::ErfOp> {
+  using OpRewritePattern::OpRewritePattern;
+  LogicalResult matchAndRewrite(math::ErfOp op, PatternRewriter &rewriter) const override {
+    constexpr float kEdge = 3.76f;
+    constexpr float kCoefficients[] = {9.257656056e-04f, -2.337429905e-03f, 1.909225830e-03f, -2.981471131e-03f,
+                                       9.383100085e-03f, -1.714233495e-02f, 2.522409521e-02f, -3.759184852e-02f,
+                                       5.394301564e-02f, -7.181745023e-02f, 9.076306969e-02f, -1.117919162e-01f,
+                                       1.389632672e-01f, -1.875483841e-01f, 3.760567307e-01f};
+    Type type = op.getType();
+    if (!getElementTypeOrSelf(type).isF32())
+      return failure();
+    Location loc = op.getLoc();
+    auto constant = [&](float value) -> Value {
+      TypedAttr number = rewriter.getF32FloatAttr(value);
+      if (auto vector = dyn_cast<VectorType>(type))
+        number = SplatElementsAttr::get(vector, value);
+      return arith::ConstantOp::create(rewriter, loc, number);
+    };
+    auto smaller = [&](arith::CmpFPredicate predicate, Value bound, Value x) -> Value { // a NaN stays
+      Value exceeds = arith::CmpFOp::create(rewriter, loc, predicate, bound, x);
+      return arith::SelectOp::create(rewriter, loc, exceeds, bound, x);
+    };
+    Value x = smaller(arith::CmpFPredicate::OLT, constant(kEdge), multiply(op.getOperand(), constant, rewriter));
+    x = smaller(arith::CmpFPredicate::OGT, constant(-kEdge), x);
+    Value square = arith::MulFOp::create(rewriter, loc, x, x);
+    Value s = math::FmaOp::create(rewriter, loc, square, constant(2 / (kEdge * kEdge)), constant(-1));
+    Value p = constant(kCoefficients[0]);
+    for (float c : ArrayRef(kCoefficients).drop_front())
+      p = math::FmaOp::create(rewriter, loc, p, s, constant(c));
+    rewriter.replaceOpWithNewOp<arith::MulFOp>(op, x, p);
+    return success();
+  }
+
+  /// `x`; a quotient by a constant (GELU's square root of 2) as a product, whose
+  /// last bit the polynomial does not see.
+  static Value multiply(Value x, llvm::function_ref<Value(float)> constant, PatternRewriter &rewriter) {
+    auto quotient = x.getDefiningOp<arith::DivFOp>();
+    APFloat divisor(0.0f);
+    if (!quotient || !matchPattern(quotient.getRhs(), m_ConstantFloat(&divisor)))
+      return x;
+    auto factor = static_cast<float>(1 / divisor.convertToDouble());
+    if (!std::isnormal(factor))
+      return x;
+    return arith::MulFOp::create(rewriter, quotient.getLoc(), quotient.getLhs(), constant(factor));
+  }
+};
+
 /// What neither a polynomial nor the LLVM dialect knows: f64 mostly.
 void callMathLibrary(ModuleOp module, bool &failed) {
   ConversionTarget target(*module.getContext());
@@ -35,8 +91,9 @@ struct ApproximateMathPass : attn::impl::ApproximateMathPassBase<ApproximateMath
     populateMathF32ExpansionPatterns(patterns, [](StringRef) { return true; });
     populateMathPolynomialApproximationPatterns(patterns, [](StringRef name) {
       // The hardware has a square root; the approximation is only for AVX2's rsqrtps.
-      return name != "math.rsqrt";
+      return name != "math.rsqrt" && name != "math.erf";
     });
+    patterns.add<ErfToPolynomial>(&getContext());
     math::populateExpansionPatterns(patterns,
                                     {"sinh", "cosh", "tan", "asinh", "acosh", "atanh", "exp2", "rsqrt", "clampf"});
     GreedyRewriteConfig config;

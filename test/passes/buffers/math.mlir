@@ -10,6 +10,12 @@
 // CHECK: arith.divf
 // CHECK-LABEL: func.func @library
 // CHECK: call @erf
+// CHECK-LABEL: func.func @error_function
+// CHECK-NOT: divf
+// CHECK-COUNT-15: math.fma {{.*}} : vector<16xf32>
+// CHECK-LABEL: func.func @error_function_of_other_quotients
+// CHECK: divf
+// CHECK: divf
 // HALF-LABEL: func.func @double_to_half
 // HALF-NOT: arith.truncf {{.*}} : f64 to f16
 // HALF: arith.truncf {{.*}} : f64 to f32
@@ -39,4 +45,18 @@ func.func @library(%x: f64) -> f64 {
 func.func @half(%x: f16) -> f16 {
   %y = arith.addf %x, %x : f16
   return %y : f16
+}
+func.func @error_function(%x: vector<16xf32>) -> vector<16xf32> {
+  %root = arith.constant dense<1.41421354> : vector<16xf32>
+  %q = arith.divf %x, %root : vector<16xf32>
+  %y = math.erf %q : vector<16xf32>
+  return %y : vector<16xf32>
+}
+func.func @error_function_of_other_quotients(%x: f32, %d: f32) -> (f32, f32) {
+  %tiny = arith.constant 1.0e-40 : f32
+  %p = arith.divf %x, %d : f32
+  %q = arith.divf %x, %tiny : f32
+  %y = math.erf %p : f32
+  %z = math.erf %q : f32
+  return %y, %z : f32, f32
 }
