@@ -78,7 +78,7 @@ static void checkShared(Step &step, uint64_t address, uint32_t bytes, uint32_t a
 void Step::loadShared(uint64_t address, void *to, uint32_t bytes, uint32_t align) {
   checkShared(*this, address, bytes, align);
   for (uint32_t i = 0; i < bytes; ++i)
-    if (!block.written[address + i])
+    if (block.written[address + i] == kUnwritten)
       fail("reads shared memory that was never written, at " + hex(address + i));
   memcpy(to, &block.shared[address], bytes);
 }
@@ -86,7 +86,27 @@ void Step::loadShared(uint64_t address, void *to, uint32_t bytes, uint32_t align
 void Step::storeShared(uint64_t address, const void *from, uint32_t bytes, uint32_t align) {
   checkShared(*this, address, bytes, align);
   memcpy(&block.shared[address], from, bytes);
-  memset(&block.written[address], 1, bytes);
+  memset(&block.written[address], int(kUnfenced + warp.id), bytes);
+}
+
+void Step::loadSharedAsync(uint64_t address, void *to, uint32_t bytes) {
+  loadShared(address, to, bytes, 0);
+  for (uint32_t i = 0; i < bytes; ++i)
+    if (block.written[address + i] != kWritten)
+      fail("reads shared memory of which warp " + std::to_string(block.written[address + i] - kUnfenced) +
+           " has not said by fence.proxy.async that it stored it, at " + hex(address + i));
+}
+
+void Step::storeSharedAsync(uint64_t address, const void *from, uint32_t bytes) {
+  checkShared(*this, address, bytes, 0);
+  memcpy(&block.shared[address], from, bytes);
+  memset(&block.written[address], kWritten, bytes);
+}
+
+void Step::forgetShared(uint64_t address, uint32_t bytes) {
+  checkShared(*this, address, bytes, 0);
+  memset(&block.shared[address], 0xff, bytes);
+  memset(&block.written[address], kUnwritten, bytes);
 }
 
 uint8_t *Step::local(unsigned lane, uint64_t address, uint32_t bytes, uint32_t align) {
@@ -222,6 +242,8 @@ Execute findInstruction(const std::string &opcode, bool &converges) {
     addMemoryInstructions(result);
     addControlInstructions(result);
     addMatrixInstructions(result);
+    addWarpgroupInstructions(result);
+    addPhaseInstructions(result);
     return result;
   }();
   auto found = table.find(opcode);

@@ -12,6 +12,7 @@
 namespace ptx {
 
 constexpr unsigned kLanes = 32;
+constexpr uint8_t kUnwritten = 0, kWritten = 1, kUnfenced = 2; ///< Block::written
 
 /// Where generic addresses of shared and local memory begin (section 5.2 leaves
 /// that to the machine). Addresses of global memory lie below.
@@ -36,10 +37,26 @@ private:
   uint8_t *lastBytes = nullptr;
 };
 
-/// A copy by cp.async that has not happened yet.
+/// A copy by cp.async or cp.async.bulk that has not happened yet.
 struct PendingCopy {
   uint64_t to, from;
   uint32_t bytes, fromBytes;
+};
+
+/// An mbarrier (section 9.7.13.15): a phase ends when all arrivals and bytes of
+/// copies that it waits for are there.
+struct PhaseBarrier {
+  uint32_t expected = 0, pending = 0; ///< arrivals of a phase, and those still due
+  int64_t bytes = 0;                  ///< still due
+  uint64_t phase = 0;
+  std::vector<PendingCopy> copies;
+};
+
+/// A wgmma.mma_async of a warp that has not happened yet.
+struct PendingProduct {
+  const Instruction *in;
+  uint64_t left, right; ///< descriptors; `left` unused where A is in registers
+  bool accumulates;
 };
 
 struct Block;
@@ -55,6 +72,13 @@ struct Warp {
   uint64_t barrierRound = 0;
   std::vector<std::vector<PendingCopy>> committed[kLanes];
   std::vector<PendingCopy> uncommitted[kLanes];
+  int64_t phaseBarrier = -1; ///< waits at the mbarrier at this address
+
+  // wgmma: products in groups, and the sums under way by their first register.
+  std::vector<std::vector<PendingProduct>> productGroups;
+  std::vector<PendingProduct> products;
+  std::map<uint32_t, std::vector<float>> sums; ///< [register][lane]
+  bool isFenced = false;                       ///< by wgmma.fence, since the last wait
 
   uint64_t &at(uint32_t index, unsigned lane) { return registers[size_t(index) * kLanes + lane]; }
 };
@@ -66,7 +90,11 @@ struct Barrier {
 
 struct Block {
   uint32_t index[3] = {};
-  std::vector<uint8_t> shared, written; ///< bytes, and whether each was stored to
+  std::vector<uint8_t> shared;
+  /// Of each byte: kUnwritten, kWritten, or kUnfenced + the warp that stored it,
+  /// which only ordinary accesses see before that warp's fence.proxy.async.
+  std::vector<uint8_t> written;
+  std::map<uint64_t, PhaseBarrier> phaseBarriers; ///< by their address
   Barrier barriers[16];
   std::vector<Warp> warps;
   uint32_t numThreads = 0, unfinished = 0;
@@ -102,7 +130,8 @@ struct Step {
   Warp &warp;
   const Instruction &in;
   uint32_t mask;        ///< lanes that execute it
-  bool blocked = false; ///< set: try again later
+  bool blocked = false; ///< set: the warp waits until it is woken
+  bool wakes = false;   ///< set: what a warp of the block waits for may be there
 
   uint64_t read(const Operand &operand, unsigned lane);
   template <typename T> T as(const Operand &operand, unsigned lane) {
@@ -139,6 +168,11 @@ struct Step {
   uint8_t *global(uint64_t address, uint32_t bytes, uint32_t align);
   void loadShared(uint64_t address, void *to, uint32_t bytes, uint32_t align);
   void storeShared(uint64_t address, const void *from, uint32_t bytes, uint32_t align);
+  /// As asynchronous copies and wgmma do (the async proxy, section 8.6).
+  void loadSharedAsync(uint64_t address, void *to, uint32_t bytes);
+  void storeSharedAsync(uint64_t address, const void *from, uint32_t bytes);
+  /// What lay there is gone and the new is not there.
+  void forgetShared(uint64_t address, uint32_t bytes);
   uint8_t *local(unsigned lane, uint64_t address, uint32_t bytes, uint32_t align);
   void load(uint64_t genericAddress, unsigned lane, void *to, uint32_t bytes);
   void store(uint64_t genericAddress, unsigned lane, const void *from, uint32_t bytes);
@@ -162,6 +196,8 @@ void addConversions(Table &);
 void addMemoryInstructions(Table &);
 void addControlInstructions(Table &);
 void addMatrixInstructions(Table &);
+void addWarpgroupInstructions(Table &);
+void addPhaseInstructions(Table &);
 
 //===----------------------------------------------------------------------===//
 // Half precision

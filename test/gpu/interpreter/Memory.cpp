@@ -312,9 +312,9 @@ void copyAsync(Step &s) {
       s.fail("copies " + std::to_string(copy.fromBytes) + " of " + std::to_string(copy.bytes) + " bytes");
     if (!s.launch.options.lazy)
       return perform(s, copy);
-    // Until it is waited for, what lay there is gone and the new is not there.
-    s.storeShared(copy.to, std::vector<uint8_t>(copy.bytes, 0xff).data(), copy.bytes, copy.bytes);
-    memset(&s.block.written[copy.to], 0, copy.bytes);
+    if (copy.to % copy.bytes)
+      s.fail("is misaligned in shared memory");
+    s.forgetShared(copy.to, copy.bytes); // until it is waited for
     s.warp.uncommitted[lane].push_back(copy);
   });
 }

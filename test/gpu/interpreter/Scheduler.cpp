@@ -86,6 +86,13 @@ private:
 
   void finish(Warp &warp) {
     Block *block = warp.block;
+    std::string where = "kernel '" + launch.kernel.name + "', block " + std::to_string(block->index[0]) + ", warp " +
+                        std::to_string(warp.id) + " ends while ";
+    if (!warp.products.empty() || !warp.productGroups.empty())
+      throw Error(where + "matrix products are under way");
+    for (auto &[address, barrier] : block->phaseBarriers)
+      if (block->unfinished == 1 && !barrier.copies.empty())
+        throw Error(where + "a bulk copy is under way");
     if (--block->unfinished)
       return;
     auto found = std::find_if(resident.begin(), resident.end(), [&](auto &each) { return each.get() == block; });
@@ -149,29 +156,32 @@ private:
       in.execute(step);
     if (++launch.executed > launch.options.maxInstructions)
       throw Error("kernel '" + launch.kernel.name + "' executes too many instructions");
-    if (step.blocked)
-      return false;
-    if (in.converges && warp.block->warps.size() > 1)
+    if (step.wakes || (in.converges && warp.block->warps.size() > 1))
       wake(*warp.block);
-    return true;
+    return !step.blocked;
   }
 
-  /// Puts warps back whose barrier has been completed.
+  /// Puts warps back whose barrier has been completed, or at whose mbarrier
+  /// something happened: they look at it again.
   void wake(Block &block) {
-    for (Warp &warp : block.warps)
-      if (warp.barrier >= 0 && block.barriers[warp.barrier].round != warp.barrierRound) {
-        warp.barrier = -1;
-        ready.push_back(&warp);
-      }
+    for (Warp &warp : block.warps) {
+      bool isThrough = warp.barrier >= 0 && block.barriers[warp.barrier].round != warp.barrierRound;
+      const PhaseBarrier *phases = warp.phaseBarrier >= 0 ? &block.phaseBarriers[uint64_t(warp.phaseBarrier)] : nullptr;
+      if (!isThrough && !(phases && (phases->phase != warp.barrierRound || !phases->copies.empty())))
+        continue;
+      warp.barrier = warp.phaseBarrier = -1;
+      ready.push_back(&warp);
+    }
   }
 
   std::string describe() {
     std::string text = "kernel '" + launch.kernel.name + "'";
     for (auto &block : resident)
       for (Warp &warp : block->warps)
-        if (warp.barrier >= 0 && text.size() < 400)
-          text += ", block " + std::to_string(block->index[0]) + " warp " + std::to_string(warp.id) +
-                  " waits at barrier " + std::to_string(warp.barrier);
+        if ((warp.barrier >= 0 || warp.phaseBarrier >= 0) && text.size() < 400)
+          text += ", block " + std::to_string(block->index[0]) + " warp " + std::to_string(warp.id) + " waits at " +
+                  (warp.barrier >= 0 ? "barrier " + std::to_string(warp.barrier)
+                                     : "the mbarrier at " + std::to_string(warp.phaseBarrier));
     return text;
   }
 

@@ -1,0 +1,184 @@
+#include "test/gpu/interpreter/Machine.h"
+
+#include <cmath>
+
+// Section 9.7.15: matrix products of a warpgroup (wgmma); 9.7.18.5: setmaxnreg.
+// Each of the four warps has 16 of the 64 rows, and all of B is read by each.
+
+namespace ptx {
+namespace {
+
+void wholeWarp(Step &s) {
+  if (s.mask != ~0u)
+    s.fail("is not executed by all lanes of the warp");
+  if (s.block.warps.size() < s.warp.id / 4 * 4 + 4)
+    s.fail("is executed by a warpgroup of fewer than four warps");
+}
+
+//===----------------------------------------------------------------------===//
+// Operands in shared memory (9.7.15.5.1)
+//===----------------------------------------------------------------------===//
+
+/// A matrix descriptor (9.7.15.5.1.2.2): byte addresses and strides.
+struct Descriptor {
+  uint64_t begin, leading, stride;
+};
+Descriptor readDescriptor(Step &s, uint64_t bits) {
+  // Only rows of 128 bytes with their 16-byte parts exchanged are known here, from whole patterns on.
+  if (bits >> 62 != 1 || (bits >> 49 & 7))
+    s.fail("has a descriptor of another layout than 128 bytes swizzled");
+  auto field = [&](unsigned at) { return (bits >> at & 0x3fff) * 16; };
+  return {field(0), field(16), field(32)};
+}
+
+/// The swizzle of 128 bytes: bits 4 to 6 of the address, exclusive or bits 7 to 9.
+uint64_t swizzled(uint64_t address) { return address ^ (address >> 7 & 7) << 4; }
+
+/// Element (outer, k) of an operand: `k` along the 128 bytes, or `outer` where `transposed`.
+uint16_t element(Step &s, const Descriptor &at, bool transposed, unsigned outer, unsigned k) {
+  uint64_t address = transposed ? at.begin + outer / 64 * at.leading + outer % 64 * 2 + k / 8 * at.stride + k % 8 * 128
+                                : at.begin + outer / 8 * at.stride + outer % 8 * 128 + k * 2;
+  uint16_t value;
+  s.loadSharedAsync(swizzled(address), &value, 2);
+  return value;
+}
+
+//===----------------------------------------------------------------------===//
+// Products (9.7.15.5.2)
+//===----------------------------------------------------------------------===//
+
+constexpr unsigned kDepth = 16;
+
+/// Sums of a warp: register j of lane l has row l/4 + 8 (j/2 % 2), column 8 (j/4) + 2 (l%4) + j%2 (9.7.15.5.1.1).
+template <float (*Extend)(uint16_t)> void multiply(Step &s, const PendingProduct &product, std::vector<float> &sums) {
+  const std::vector<Operand> &operands = product.in->operands;
+  size_t count = operands[0].parts.size();
+  bool inRegisters = operands[1].kind == Operand::Vector;
+  bool transposesA = !inRegisters && s.read(operands[6], 0), transposesB = s.read(operands.back(), 0);
+  float a[16][kDepth];
+  std::vector<float> b(count * 2 * kDepth);
+  Descriptor left{}, right = readDescriptor(s, product.right);
+  if (!inRegisters)
+    left = readDescriptor(s, product.left);
+  for (unsigned row = 0; row < 16; ++row)
+    for (unsigned k = 0; k < kDepth; ++k) {
+      if (!inRegisters) {
+        a[row][k] = Extend(element(s, left, transposesA, s.warp.id % 4 * 16 + row, k));
+        continue;
+      }
+      const Operand &part = operands[1].parts[k / 8 * 2 + row / 8];
+      a[row][k] = Extend(uint16_t(s.as<uint32_t>(part, row % 8 * 4 + k % 8 / 2) >> 16 * (k % 2)));
+    }
+  for (unsigned n = 0; n < 2 * count; ++n)
+    for (unsigned k = 0; k < kDepth; ++k)
+      b[n * kDepth + k] = Extend(element(s, right, transposesB, n, k));
+  for (unsigned j = 0; j < count; ++j)
+    for (unsigned lane = 0; lane < kLanes; ++lane) {
+      unsigned row = lane / 4 + j / 2 % 2 * 8, column = j / 4 * 8 + lane % 4 * 2 + j % 2;
+      double sum = product.accumulates ? sums[j * kLanes + lane] : 0.0f;
+      for (unsigned k = 0; k < kDepth; ++k)
+        sum += double(a[row][k]) * double(b[column * kDepth + k]);
+      sums[j * kLanes + lane] = float(sum);
+    }
+}
+
+void execute(Step &s, const PendingProduct &product) {
+  std::vector<float> &sums = s.warp.sums.at(product.in->operands[0].parts[0].index);
+  bool isBf16 = product.in->opcode.find("bf16") != std::string::npos;
+  isBf16 ? multiply<fromBf16>(s, product, sums) : multiply<fromF16>(s, product, sums);
+}
+
+/// wgmma.mma_async D, A or its descriptor, B's descriptor, scale-d, 1, 1, [transpose A,] transpose B. In
+/// lazy mode it happens at the wait: sums are NaN until then, and registers of A are read then.
+void multiplyAsync(Step &s) {
+  wholeWarp(s);
+  if (!s.warp.isFenced)
+    s.fail("has no wgmma.fence before it that orders its registers");
+  const std::vector<Operand> &parts = s.operand(0).parts;
+  size_t shape = s.in.opcode.find(".m64n") + 5;
+  if (2 * parts.size() != size_t(atoi(s.in.opcode.c_str() + shape)))
+    s.fail("has another number of registers than its shape says");
+  if (s.read(s.operand(4), 0) != 1 || s.read(s.operand(5), 0) != 1)
+    s.fail("scales its operands by another number than 1");
+  bool inRegisters = s.operand(1).kind == Operand::Vector;
+  if (s.numOperands() != (inRegisters ? 7 : 8))
+    s.fail("has another number of operands than the interpreter knows");
+  PendingProduct product{&s.in, inRegisters ? 0 : s.read(s.operand(1), 0), s.read(s.operand(2), 0),
+                         bool(s.read(s.operand(3), 0) & 1)};
+  auto [sums, isNew] = s.warp.sums.try_emplace(parts[0].index);
+  if (isNew)
+    for (const Operand &part : parts)
+      for (unsigned lane = 0; lane < kLanes; ++lane) {
+        sums->second.push_back(s.as<float>(part, lane));
+        s.write(part, lane, NAN);
+      }
+  if (sums->second.size() != parts.size() * kLanes)
+    s.fail("adds to some of the sums of another product");
+  if (!s.launch.options.lazy)
+    execute(s, product);
+  s.warp.products.push_back(product);
+}
+
+void fence(Step &s) {
+  wholeWarp(s);
+  s.warp.isFenced = true;
+}
+
+void commit(Step &s) {
+  wholeWarp(s);
+  s.warp.productGroups.push_back(std::move(s.warp.products));
+  s.warp.products.clear();
+}
+
+void wait(Step &s) {
+  wholeWarp(s);
+  auto &groups = s.warp.productGroups;
+  while (groups.size() > s.as<uint32_t>(s.operand(0), 0)) {
+    std::vector<PendingProduct> group = std::move(groups.front());
+    groups.erase(groups.begin());
+    for (const PendingProduct &product : group) {
+      if (s.launch.options.lazy)
+        execute(s, product);
+      const std::vector<Operand> &parts = product.in->operands[0].parts;
+      auto sums = s.warp.sums.find(parts[0].index);
+      for (size_t j = 0; j < parts.size(); ++j)
+        for (unsigned lane = 0; lane < kLanes; ++lane)
+          s.write(parts[j], lane, sums->second[j * kLanes + lane]);
+    }
+  }
+  // What no product under way adds to is the program's again.
+  std::map<uint32_t, std::vector<float>> rest;
+  auto keep = [&](const PendingProduct &product) {
+    uint32_t first = product.in->operands[0].parts[0].index;
+    rest[first] = s.warp.sums.at(first);
+  };
+  for (auto &group : groups)
+    for (const PendingProduct &product : group)
+      keep(product);
+  for (const PendingProduct &product : s.warp.products)
+    keep(product);
+  s.warp.sums = std::move(rest);
+  s.warp.isFenced = false;
+}
+
+/// setmaxnreg: registers are without number here, but what may be asked for is not.
+void setRegisters(Step &s) {
+  wholeWarp(s);
+  uint64_t count = s.read(s.operand(0), 0);
+  if (count < 24 || count > 256 || count % 8)
+    s.fail("asks for " + std::to_string(count) + " registers");
+}
+
+} // namespace
+
+void addWarpgroupInstructions(Table &table) {
+  for (unsigned n = 8; n <= 256; n += 8)
+    for (std::string type : {".bf16.bf16", ".f16.f16"})
+      table["wgmma.mma_async.sync.aligned.m64n" + std::to_string(n) + "k16.f32" + type] = {multiplyAsync, true};
+  table["wgmma.fence.sync.aligned"] = {fence, true};
+  table["wgmma.commit_group.sync.aligned"] = {commit, true};
+  table["wgmma.wait_group.sync.aligned"] = {wait, true};
+  table["setmaxnreg.inc.sync.aligned.u32"] = table["setmaxnreg.dec.sync.aligned.u32"] = {setRegisters, true};
+}
+
+} // namespace ptx
