@@ -24,6 +24,9 @@ namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
+/// What an operand of a term is bounded to before it is scaled and shifted.
+constexpr int64_t kFarthest = int64_t(1) << 40;
+
 /// Whether a weight of 0 is 0 after the weight region, as a hidden key's is
 /// whatever the region says: the weight is multiplied, divided or selected.
 bool keepsZero(Value value, Value weight) {
@@ -230,6 +233,10 @@ Value TermWriter::makeOperand(const ProvedTerm &term, AffineMap &map) {
           x = arith::IndexCastOp::create(b, loc, type, x);
         else if (x.getType().getIntOrFloatBitWidth() < 64)
           x = arith::ExtSIOp::create(b, loc, type, x);
+        // Beyond any position and the term's constant one value is as good as
+        // another, and the sum does not wrap.
+        x = arith::MaxSIOp::create(b, loc, x, constant(-kFarthest));
+        x = arith::MinSIOp::create(b, loc, x, constant(kFarthest));
         x = arith::MulIOp::create(b, loc, x, constant(term.scale));
         return arith::AddIOp::create(b, loc, x, constant(term.constant));
       });

@@ -37,9 +37,11 @@ func.func @window(%q: tensor<?x4xf32>, %k: tensor<?x4xf32>, %v: tensor<?x4xf32>)
 #v = affine_map<(b, h, i, j, d, e) -> (b, j, e)>
 #n = affine_map<(b, h, i, j, d, e) -> (b)>
 #o = affine_map<(b, h, i, j, d, e) -> (b, i, e)>
-// j < n + 1: the operand is computed; the capture goes.
+// j < n + 1: the operand is computed, where n + 1 may not wrap; the capture goes.
 // CHECK-LABEL: func @lengths
 // CHECK: %[[N:.*]] = linalg.generic
+// CHECK: arith.maxsi
+// CHECK: arith.minsi
 // CHECK: arith.muli
 // CHECK: attn.attention masked_rows nan mask [#attn.lengths]
 // CHECK-NOT: captures

@@ -1,0 +1,117 @@
+#!/usr/bin/env python3
+"""Small attentions whose masks are written in unusual ways: mask_spellings.py ATTN_RUN FOLDER
+
+Each is one graph with a reference in float64, and the mask that the report must name.
+"""
+import json
+import subprocess
+import sys
+
+import numpy as np
+import onnx
+from onnx import helper, numpy_helper, parser
+
+MAX = np.iinfo(np.int64).max
+MIN = np.iinfo(np.int64).min
+B, H, S, D = 2, 2, 40, 16
+HEAD = f"float[b,{H},s,{D}]"
+POSITIONS = """
+  two = Constant<value = int64 {2}>()
+  zero = Constant<value = int64 {0}>()
+  one = Constant<value = int64 {1}>()
+  shape = Shape(q)
+  size = Gather<axis = 0>(shape, two)
+  at = Range(zero, size, one)
+  rows = Constant<value = int64[1] {1}>()
+  columns = Constant<value = int64[1] {0}>()
+  i = Unsqueeze(at, rows)
+  j = Unsqueeze(at, columns)
+"""
+
+
+def softmax(s):
+    with np.errstate(invalid="ignore"):
+        e = np.exp(s - np.max(s, -1, keepdims=True))
+    return e / e.sum(-1, keepdims=True)
+
+
+class Case:
+    """A graph from q, k, v (and more) to y; `body` makes p of s = q k^T."""
+
+    def __init__(self, name, mask, body, weights, more=None, tables=None, positions=POSITIONS, declared=HEAD):
+        self.name, self.mask, self.weights = name, mask, weights
+        self.more, self.tables = more or {}, tables or {}
+        extra = "".join(f", {type_of(x)} {n}" for n, x in self.more.items())
+        self.text = f"""<ir_version: 9, opset_import: ["" : 18]>
+g ({declared} q, {declared} k, {declared} v{extra}) => ({declared} y) {{
+  ninf = Constant<value = float {{-inf}}>()
+  eight = Constant<value = float {{8}}>()
+{positions}
+  kt = Transpose<perm = [0, 1, 3, 2]>(k)
+  s = MatMul(q, kt)
+{body}
+  p = Softmax<axis = -1>(z)
+  y = MatMul(p, v)
+}}"""
+
+    def build(self, path):
+        model = parser.parse_model(self.text)
+        for name, value in self.tables.items():
+            model.graph.initializer.append(numpy_helper.from_array(value, name))
+        onnx.checker.check_model(model)
+        onnx.save(model, path)
+
+    def check(self, tool, folder):
+        path, report, result = f"{folder}/{self.name}.onnx", f"{folder}/{self.name}.json", f"{folder}/y.npy"
+        self.build(path)
+        rng = np.random.default_rng(7)
+        given = {n: rng.standard_normal((B, H, S, D)).astype(np.float32) for n in "qkv"}
+        for name, value in {**given, **self.more}.items():
+            np.save(f"{folder}/{name}.npy", value)
+        subprocess.run([tool, path, f"--fusion-report={report}", f"--output=y=@{result}",
+                        *(f"--input={n}=@{folder}/{n}.npy" for n in [*given, *self.more])], check=True,
+                       stdout=subprocess.DEVNULL)
+        verdicts = json.load(open(report))
+        assert [(v["fused"], v["mask"]) for v in verdicts] == [(True, self.mask)], (self.name, verdicts)
+        q, k, v = (given[n].astype(np.float64) for n in "qkv")
+        with np.errstate(invalid="ignore", over="ignore"):
+            want = self.weights(q @ k.swapaxes(2, 3)) @ v
+        np.testing.assert_allclose(np.load(result), want, rtol=1e-3, atol=1e-4, err_msg=self.name)
+
+
+def type_of(value):
+    names = {np.dtype(np.int64): "int64", np.dtype(np.float32): "float"}
+    return names[value.dtype] + str(list(value.shape)).replace(" ", "") if value.shape else names[value.dtype]
+
+
+I, J = np.arange(S)[:, None], np.arange(S)[None, :]
+
+
+def hide(visible):
+    return lambda s: softmax(np.where(visible, s, -np.inf))
+
+
+def limits():
+    """A limit beyond any position, to which a graph's comparison adds one."""
+    cases = []
+    for name, operator, mask, test in (("upto", "LessOrEqual", "lengths", lambda n: J <= n),
+                                       ("after", "Greater", "window", lambda n: J > n)):
+        for end, n in (("max", MAX), ("min", MIN), ("some", 7)):
+            body = f"  shown = {operator}(j, n)\n  z = Where(shown, s, ninf)"
+            cases.append(Case(f"{name}_{end}", mask, body, hide(test(n)), {"n": np.array(n)}))
+    # i - j < n, which is j >= i + 1 - n.
+    for end, n in (("max", MAX), ("min", MIN), ("some", 7)):
+        body = "  distance = Sub(i, j)\n  shown = Less(distance, n)\n  z = Where(shown, s, ninf)"
+        cases.append(Case(f"within_{end}", "window", body, hide(I - J < n), {"n": np.array(n)}))
+    return cases
+
+
+def main(tool, folder):
+    cases = limits()
+    for case in cases:
+        case.check(tool, folder)
+    print(len(cases), "graphs agree")
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
