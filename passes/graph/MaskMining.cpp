@@ -90,18 +90,41 @@ private:
     Operation *definition = value.getDefiningOp();
     return definition && llvm::any_of(definition->getOperands(), [&](Value v) { return dependsOnScore(v); });
   }
-  /// The constant that `value` is, if it hides a key.
+  /// The constant that `value` is in the score that the region yields, if it
+  /// hides a key.
   std::optional<double> hidingConstant(Value value) const {
     FloatAttr number;
     if (!matchPattern(value, m_Constant(&number)))
       return std::nullopt;
-    double fill = number.getValueAsDouble();
+    double fill = number.getValueAsDouble() * scale;
+    double lowest =
+        APFloat::getLargest(cast<FloatType>(value.getType()).getFloatSemantics(), /*Negative=*/true).convertToDouble();
+    if (fill == -kInfinity ? !std::isinf(number.getValueAsDouble()) : fill < lowest)
+      return std::nullopt; // finite before it is scaled
     bool hides = fill == -kInfinity || (takesFinite && fill <= kFiniteMask);
     return hides ? std::optional(fill) : std::nullopt;
   }
 
+  /// Whether `op` multiplies or divides a score by a constant above 0: then
+  /// `scale` holds it, too, and `score` is set to the score.
+  bool readScale(Operation *op, Value &score) {
+    FloatAttr number;
+    bool divides = isa<arith::DivFOp>(op);
+    if (!divides && !isa<arith::MulFOp>(op))
+      return false;
+    unsigned side = !divides && matchPattern(op->getOperand(0), m_Constant(&number)) ? 1 : 0;
+    if (!matchPattern(op->getOperand(1 - side), m_Constant(&number)))
+      return false;
+    double factor = number.getValueAsDouble();
+    if (!(factor > 0) || !std::isfinite(factor))
+      return false;
+    scale = divides ? scale / factor : scale * factor;
+    score = op->getOperand(side);
+    return std::isfinite(scale) && scale > 0;
+  }
+
   /// Follows the score from the yield down to where it is something else than
-  /// selected, added to or bounded from below.
+  /// selected, added to, scaled or bounded from below.
   void readScore(Value value) {
     while (Operation *definition = value.getDefiningOp()) {
       if (auto select = dyn_cast<arith::SelectOp>(definition)) {
@@ -118,6 +141,8 @@ private:
         value = definition->getOperand(0);
         continue;
       }
+      if (readScale(definition, value))
+        continue;
       auto add = dyn_cast<arith::AddFOp>(definition);
       if (!add)
         return;
@@ -300,6 +325,7 @@ private:
   AttentionOp op;
   MLIRContext *context;
   bool takesFinite;
+  double scale = 1; ///< of the score at hand in what the region yields
   ProvedMask mask;
 };
 

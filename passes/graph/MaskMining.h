@@ -32,7 +32,7 @@ struct MaskStep {
   };
   Kind kind;
   mlir::Operation *op; ///< the select or the maximum
-  double fill;
+  double fill;         ///< in the score that the region yields, which may be scaled after `op`
   bool hidesTrue = false; ///< the condition of `op` is true where it hides
 };
 

@@ -13,6 +13,7 @@ from onnx import helper, numpy_helper, parser
 
 MAX = np.iinfo(np.int64).max
 MIN = np.iinfo(np.int64).min
+FMIN = float(np.finfo(np.float32).min)
 B, H, S, D = 2, 2, 40, 16
 HEAD = f"float[b,{H},s,{D}]"
 POSITIONS = """
@@ -45,6 +46,8 @@ class Case:
         self.text = f"""<ir_version: 9, opset_import: ["" : 18]>
 g ({declared} q, {declared} k, {declared} v{extra}) => ({declared} y) {{
   ninf = Constant<value = float {{-inf}}>()
+  none = Constant<value = float {{0}}>()
+  fmin = Constant<value = float {{{FMIN!r}}}>()
   eight = Constant<value = float {{8}}>()
 {positions}
   kt = Transpose<perm = [0, 1, 3, 2]>(k)
@@ -87,8 +90,8 @@ def type_of(value):
 I, J = np.arange(S)[:, None], np.arange(S)[None, :]
 
 
-def hide(visible):
-    return lambda s: softmax(np.where(visible, s, -np.inf))
+def hide(visible, fill=-np.inf, before=1.0):
+    return lambda s: softmax(np.where(visible, s / before, fill))
 
 
 def limits():
@@ -106,8 +109,20 @@ def limits():
     return cases
 
 
+def scaled():
+    """A mask that is added before the scores are scaled."""
+    bias = "  shown = LessOrEqual(j, i)\n  bias = Where(shown, none, {0})\n  masked = Add(s, bias)\n"
+    causal = hide(J <= I, before=8.0)
+    return [
+        Case("divided_inf", "causal", bias.format("ninf") + "  z = Div(masked, eight)", causal),
+        Case("divided_finite", "causal", bias.format("fmin") + "  z = Div(masked, eight)", causal),
+        Case("negated", "computed", bias.format("fmin") + "  turned = Neg(eight)\n  z = Div(masked, turned)",
+             lambda s: softmax((s + np.where(J <= I, 0, FMIN)) / -8.0)),
+    ]
+
+
 def main(tool, folder):
-    cases = limits()
+    cases = [*limits(), *scaled()]
     for case in cases:
         case.check(tool, folder)
     print(len(cases), "graphs agree")

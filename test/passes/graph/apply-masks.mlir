@@ -255,3 +255,83 @@ func.func @shallow(%q: tensor<5x4xf32>, %k: tensor<5x4xf32>, %v: tensor<5x4xf32>
   }
   return %r, %t : tensor<5x4xf32>, tensor<5x4xf32>
 }
+
+// -----
+
+#q = affine_map<(b, h, i, j, d, e) -> (i, d)>
+#k = affine_map<(b, h, i, j, d, e) -> (j, d)>
+#v = affine_map<(b, h, i, j, d, e) -> (j, e)>
+#o = affine_map<(b, h, i, j, d, e) -> (i, e)>
+// (s + mask) / 8 * 0.5: the mask is as far as its sixteenth.
+// CHECK: assumes = ["|score| < 1.56e+07, a quarter of the mask's -6.25e+07"]
+// CHECK-LABEL: func @scaled
+// CHECK: masked_rows nan mask [#attn.causal<0>]
+func.func @scaled(%q: tensor<5x4xf32>, %k: tensor<5x4xf32>, %v: tensor<5x4xf32>) -> tensor<5x4xf32> {
+  %r = attn.attention masked_rows nan maps [#q, #k, #v, #o] ins(%q, %k, %v : tensor<5x4xf32>, tensor<5x4xf32>, tensor<5x4xf32>)
+      -> tensor<5x4xf32> score {
+  ^bb0(%s: f32):
+    %i = attn.index 2 : index
+    %j = attn.index 3 : index
+    %low = arith.constant -1.0e+09 : f32
+    %zero = arith.constant 0.0 : f32
+    %eight = arith.constant 8.0 : f32
+    %half = arith.constant 0.5 : f32
+    %shown = arith.cmpi sle, %j, %i : index
+    %bias = arith.select %shown, %zero, %low : f32
+    %x = arith.addf %s, %bias : f32
+    %y = arith.divf %x, %eight : f32
+    %z = arith.mulf %half, %y : f32
+    attn.yield %z : f32
+  }
+  return %r : tensor<5x4xf32>
+}
+
+// -----
+
+#q = affine_map<(b, h, i, j, d, e) -> (i, d)>
+#k = affine_map<(b, h, i, j, d, e) -> (j, d)>
+#v = affine_map<(b, h, i, j, d, e) -> (j, e)>
+#o = affine_map<(b, h, i, j, d, e) -> (i, e)>
+// An eighth of -1e4 is no mask; what is scaled beyond f32 or below 0 is none, either.
+// CHECK-LABEL: func @scaled_away
+// CHECK-NOT: mask [
+// CHECK: return
+func.func @scaled_away(%q: tensor<5x4xf32>, %k: tensor<5x4xf32>, %v: tensor<5x4xf32>) -> (tensor<5x4xf32>, tensor<5x4xf32>, tensor<5x4xf32>) {
+  %r = attn.attention masked_rows nan maps [#q, #k, #v, #o] ins(%q, %k, %v : tensor<5x4xf32>, tensor<5x4xf32>, tensor<5x4xf32>)
+      -> tensor<5x4xf32> score {
+  ^bb0(%s: f32):
+    %i = attn.index 2 : index
+    %j = attn.index 3 : index
+    %low = arith.constant -1.0e+04 : f32
+    %eight = arith.constant 8.0 : f32
+    %shown = arith.cmpi sle, %j, %i : index
+    %x = arith.select %shown, %s, %low : f32
+    %y = arith.divf %x, %eight : f32
+    attn.yield %y : f32
+  }
+  %t = attn.attention masked_rows nan maps [#q, #k, #v, #o] ins(%q, %k, %v : tensor<5x4xf32>, tensor<5x4xf32>, tensor<5x4xf32>)
+      -> tensor<5x4xf32> score {
+  ^bb0(%s: f32):
+    %i = attn.index 2 : index
+    %j = attn.index 3 : index
+    %low = arith.constant -3.40282347E+38 : f32
+    %eight = arith.constant 8.0 : f32
+    %shown = arith.cmpi sle, %j, %i : index
+    %x = arith.select %shown, %s, %low : f32
+    %y = arith.mulf %x, %eight : f32
+    attn.yield %y : f32
+  }
+  %u = attn.attention masked_rows nan maps [#q, #k, #v, #o] ins(%q, %k, %v : tensor<5x4xf32>, tensor<5x4xf32>, tensor<5x4xf32>)
+      -> tensor<5x4xf32> score {
+  ^bb0(%s: f32):
+    %i = attn.index 2 : index
+    %j = attn.index 3 : index
+    %low = arith.constant 0xFF800000 : f32
+    %eight = arith.constant -8.0 : f32
+    %shown = arith.cmpi sle, %j, %i : index
+    %x = arith.select %shown, %s, %low : f32
+    %y = arith.divf %x, %eight : f32
+    attn.yield %y : f32
+  }
+  return %r, %t, %u : tensor<5x4xf32>, tensor<5x4xf32>, tensor<5x4xf32>
+}
