@@ -2,6 +2,7 @@
 
 #include "mlir/Parser/Parser.h"
 #include "llvm/Support/FormatVariadic.h"
+#include "llvm/Support/MathExtras.h"
 #include <cstdlib>
 #include <iterator>
 
@@ -9,23 +10,36 @@ using namespace mlir;
 
 namespace attn::test {
 
+static std::vector<int64_t> shapeOf(const std::string &dims, const Sizes &sizes, int64_t group,
+                                    const Attention::Term *list = nullptr) {
+  std::vector<int64_t> shape;
+  bool isList = list && list->rows;
+  for (char dim : dims)
+    shape.push_back(dim == 'h'             ? sizes.at('h') / group
+                    : dim == 'i' && isList ? llvm::divideCeil(sizes.at('i'), list->rows)
+                                           : sizes.at(dim));
+  if (isList)
+    shape.push_back(list->entries);
+  return shape;
+}
+
 std::string Attention::text(const Sizes &sizes) const {
-  auto type = [&](const std::string &dims, StringRef element, bool isGrouped) {
+  auto type = [&](const std::string &dims, StringRef element, bool isGrouped, const Term *list = nullptr) {
     std::string text = "tensor<";
-    for (char dim : dims)
-      if (llvm::is_contained(dynamic, dim))
-        text += "?x";
-      else
-        text += std::to_string(dim == 'h' && isGrouped ? sizes.at('h') / group : sizes.at(dim)) + "x";
+    std::vector<int64_t> shape = shapeOf(dims, sizes, isGrouped ? group : 1, list);
+    for (auto [dim, size] : llvm::zip_equal(dims + (list && list->rows ? "l" : ""), shape))
+      text += llvm::is_contained(dynamic, dim) ? "?x" : std::to_string(size) + "x";
     return text + element.str() + ">";
   };
-  auto map = [&](const std::string &dims, bool isGrouped) {
+  auto map = [&](const std::string &dims, bool isGrouped, const Term *list = nullptr) {
     std::string text;
     for (char dim : dims) {
       text += text.empty() ? "" : ", ";
       text += dim;
       if (dim == 'h' && isGrouped && group > 1)
         text += " floordiv " + std::to_string(group);
+      if (dim == 'i' && list && list->rows > 1)
+        text += " floordiv " + std::to_string(list->rows);
     }
     return "affine_map<(b, h, i, j, d, e) -> (" + text + ")>";
   };
@@ -33,12 +47,13 @@ std::string Attention::text(const Sizes &sizes) const {
   struct List {
     std::string values, types;
   };
-  auto add = [&](List &list, const std::string &name, const std::string &dims, StringRef element, bool isGrouped) {
-    std::string separator = list.values.empty() ? "" : ", ", tensor = type(dims, element, isGrouped);
+  auto add = [&](List &list, const std::string &name, const std::string &dims, StringRef element, bool isGrouped,
+                 const Term *term = nullptr) {
+    std::string separator = list.values.empty() ? "" : ", ", tensor = type(dims, element, isGrouped, term);
     list.values += separator + name;
     list.types += separator + tensor;
     inputs += (inputs.empty() ? "" : ", ") + name + ": " + tensor;
-    maps += (maps.empty() ? "" : ", ") + map(dims, isGrouped);
+    maps += (maps.empty() ? "" : ", ") + map(dims, isGrouped, term);
   };
   List ins, captured, masks;
   add(ins, "%Q", query, element, false);
@@ -55,7 +70,7 @@ std::string Attention::text(const Sizes &sizes) const {
   for (auto [n, term] : llvm::enumerate(mask)) {
     terms += (n ? ", #attn." : "#attn.") + term.term;
     if (!term.type.empty())
-      add(masks, llvm::formatv("%T{0}", n), term.dims, term.type, false);
+      add(masks, llvm::formatv("%T{0}", n), term.dims, term.type, false, &term);
   }
   std::string o = type(result, element, false), results = o;
   maps += ", " + map(result, false);
@@ -103,13 +118,6 @@ std::unique_ptr<Kernel> compileAttention(StringRef isa, const Attention &attenti
     module->walk([&](AttentionOp op) { kernel = buildAttention(builder, loc, AttentionSpec::get(op, target)); });
     return kernel;
   });
-}
-
-static std::vector<int64_t> shapeOf(const std::string &dims, const Sizes &sizes, int64_t group) {
-  std::vector<int64_t> shape;
-  for (char dim : dims)
-    shape.push_back(dim == 'h' ? sizes.at('h') / group : sizes.at(dim));
-  return shape;
 }
 
 double readFloat(const Buffer &buffer, const std::string &type, int64_t n) {
@@ -165,7 +173,7 @@ Operands::Operands(const Attention &a, const Sizes &sizes, unsigned seed)
       std::memset(captures.back().data<char>(), 0, captures.back().size() * elementSize(type));
   }
   for (const Attention::Term &term : a.mask) {
-    mask.emplace_back(shapeOf(term.dims, sizes, 1), term.type.empty() ? 1 : elementSize(term.type));
+    mask.emplace_back(shapeOf(term.dims, sizes, 1, &term), term.type.empty() ? 1 : elementSize(term.type));
     std::memset(mask.back().data<char>(), 0, mask.back().size() * elementSize(term.type.empty() ? "i8" : term.type));
   }
   for (auto &[source, dims] : a.extras)

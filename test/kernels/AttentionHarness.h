@@ -46,13 +46,15 @@ struct Attention {
   /// Terms in the syntax of `#attn.`, each with the dimensions and type of its operand, if any.
   struct Term {
     std::string term, dims, type;
+    /// Of an operand that lists blocks: queries a list, keys a block, entries of each list.
+    int64_t rows = 0, columns = 0, entries = 0;
   };
   std::vector<Term> mask;
   /// Extra results: source and dimensions.
   std::vector<std::pair<std::string, std::string>> extras;
   /// Query heads a key head.
   int64_t group = 1;
-  /// Letters whose size is `?` in the types.
+  /// Letters whose size is `?` in the types; `l` is that of a list.
   std::string dynamic;
 
   std::string text(const Sizes &sizes) const;

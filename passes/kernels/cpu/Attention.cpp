@@ -29,8 +29,8 @@ static Block *blockOf(Region &region) {
   return block.getTerminator()->getOperand(0) == block.getArgument(0) ? nullptr : &block;
 }
 
-/// The limits that mask terms set; false for a term that sets none.
-static bool addLimits(AttentionSpec &spec, Attribute term, int64_t operand) {
+/// The limits that a mask term sets.
+static void addLimits(AttentionSpec &spec, Attribute term, int64_t operand) {
   auto add = [&](bool isUpper, bool moves, int64_t offset, int64_t operand) -> KeyLimit & {
     spec.limits.push_back({isUpper, moves, /*isPrefix=*/false, /*isWidened=*/true, offset, operand});
     return spec.limits.back();
@@ -47,10 +47,7 @@ static bool addLimits(AttentionSpec &spec, Attribute term, int64_t operand) {
     add(true, false, operand < 0 ? prefix.getSize() : 0, operand).isPrefix = true;
   } else if (isa<LengthsAttr>(term)) {
     add(true, false, -1, operand).isWidened = false;
-  } else {
-    return false;
   }
-  return true;
 }
 
 AttentionSpec AttentionSpec::get(AttentionOp op, TargetAttr target) {
@@ -88,8 +85,10 @@ AttentionSpec AttentionSpec::get(AttentionOp op, TargetAttr target) {
     int64_t position = takesMaskOperand(term) ? static_cast<int64_t>(operand++) : -1;
     if (isa<DenseMaskAttr>(term))
       spec.denseMasks.push_back(position);
-    else if (!addLimits(spec, term, position))
-      spec.unsupported = "no kernel for masks that list blocks";
+    else if (auto blocks = dyn_cast<BlocksAttr>(term))
+      spec.blockLists.push_back({blocks.getRows(), blocks.getColumns(), static_cast<size_t>(position)});
+    else
+      addLimits(spec, term, position);
   }
   if (spec.letsHiddenTakePart() && spec.wants(ExtraSource::masked_scores))
     spec.unsupported = "no kernel for masked scores as a result where hidden keys may take part";
@@ -114,7 +113,8 @@ bool AttentionSpec::canMask() const {
 
 bool AttentionSpec::needsAllKeys() const {
   bool givesWeights = wants(ExtraSource::weights) || wants(ExtraSource::final_weights);
-  return wants(ExtraSource::raw_scores) || wants(ExtraSource::scores) ||
+  bool givesTiles = llvm::any_of(extras, [](const Extra &extra) { return extra.source != ExtraSource::lse; });
+  return (givesTiles && !blockLists.empty()) || wants(ExtraSource::raw_scores) || wants(ExtraSource::scores) ||
          (hasWeightSweep() && maskedRows == MaskedRows::uniform) || (givesWeights && maskedRows == MaskedRows::nan);
 }
 
@@ -186,6 +186,8 @@ std::string AttentionSpec::key() const {
   os << '|' << firstCapture << ',' << numCaptures;
   for (size_t operand : denseMasks)
     os << "|d" << operand;
+  for (const BlockList &list : blockLists)
+    os << "|b" << list.rows << 'x' << list.columns << '@' << list.operand;
   for (const Extra &extra : extras)
     os << '|' << stringifyExtraSource(extra.source);
   for (const KeyLimit &limit : limits)
@@ -217,7 +219,8 @@ static bool fail(std::string *reason, const Twine &text) {
   return false;
 }
 
-static bool checkMap(AffineMap map, std::string *reason) {
+/// `rows`: queries that share a list, where the operand holds lists.
+static bool checkMap(AffineMap map, std::optional<int64_t> rows, std::string *reason) {
   for (AffineExpr result : map.getResults()) {
     if (isa<AffineDimExpr>(result))
       continue;
@@ -225,8 +228,9 @@ static bool checkMap(AffineMap map, std::string *reason) {
       continue;
     auto group = dyn_cast<AffineBinaryOpExpr>(result);
     auto ratio = group ? dyn_cast<AffineConstantExpr>(group.getRHS()) : nullptr;
-    if (ratio && ratio.getValue() > 0 && group.getKind() == AffineExprKind::FloorDiv &&
-        group.getLHS() == getAffineDimExpr(Dim::H, map.getContext()))
+    bool isGroup = ratio && ratio.getValue() > 0 && group.getKind() == AffineExprKind::FloorDiv;
+    auto isOf = [&](unsigned dim) { return isGroup && group.getLHS() == getAffineDimExpr(dim, map.getContext()); };
+    if (isOf(Dim::H) || (isOf(Dim::I) && rows == ratio.getValue()))
       continue;
     return fail(reason, "an indexing map has a result that is no dimension, group of heads or 0");
   }
@@ -239,16 +243,19 @@ bool canBuildAttention(const AttentionSpec &spec, std::string *reason) {
   if (spec.types.size() != spec.maps.size() || spec.result >= spec.types.size())
     return fail(reason, "the number of maps differs from that of the operands");
   size_t lastInput = spec.kind == ScoreKind::given ? 1 : spec.kind == ScoreKind::dot ? 2 : 3;
-  for (auto [n, type] : llvm::enumerate(spec.types)) {
+  for (size_t n = 0; n < spec.types.size(); ++n) {
+    MemRefType type = spec.types[n];
     Type element = type.getElementType();
     bool isFloat = element.isF32() || element.isBF16() || element.isF16();
     if ((n <= lastInput || n >= spec.result) && !isFloat)
       return fail(reason, "only attention on f32, f16 and bf16 has a kernel");
     if (!element.isIndex() && (!element.isIntOrFloat() || element.getIntOrFloatBitWidth() % 8))
       return fail(reason, "an operand's elements are no whole bytes");
-    if (spec.maps[n].getNumDims() != 6 || spec.maps[n].getNumResults() != type.getRank())
+    const BlockList *list = llvm::find_if(spec.blockLists, [&](const BlockList &l) { return l.operand == n; });
+    bool isList = list != spec.blockLists.end();
+    if (spec.maps[n].getNumDims() != 6 || spec.maps[n].getNumResults() + isList != type.getRank())
       return fail(reason, "a map does not fit its operand");
-    if (!checkMap(spec.maps[n], reason))
+    if (!checkMap(spec.maps[n], isList ? std::optional(list->rows) : std::nullopt, reason))
       return false;
   }
   if (spec.softmaxType && !spec.softmaxType.isF16() && !spec.softmaxType.isBF16())

@@ -22,6 +22,13 @@ struct KeyLimit {
   int64_t operand = -1;
 };
 
+/// The blocks of `columns` keys that each block of `rows` queries sees: a list
+/// of their numbers in the last dimension of the operand at position `operand`.
+struct BlockList {
+  int64_t rows = 1, columns = 1;
+  size_t operand = 0;
+};
+
 /// What one fused attention kernel computes, and how it is cut into tiles.
 struct AttentionSpec {
   /// Of the operands in the op's order, the result, extra results; identity layout, but for a
@@ -49,6 +56,7 @@ struct AttentionSpec {
   /// What the score block gives for the keys within the limits.
   mlir::Value scoreValue;
   llvm::SmallVector<KeyLimit> limits;
+  llvm::SmallVector<BlockList, 1> blockLists;
   /// What no kernel serves yet, if anything.
   std::string unsupported;
 
@@ -76,7 +84,7 @@ struct AttentionSpec {
     return llvm::any_of(extras, [&](const Extra &extra) { return extra.source == source; });
   }
   /// Whether the mask hides keys; the score region may do so, too.
-  bool hasMask() const { return !limits.empty() || !denseMasks.empty(); }
+  bool hasMask() const { return !limits.empty() || !denseMasks.empty() || !blockLists.empty(); }
   /// Whether a row may see no key, or a weight may be 0 that hides a NaN.
   bool canMask() const;
   /// Whether hidden keys count in rows that see no other.

@@ -1,5 +1,6 @@
 #include "passes/kernels/cpu/AttentionBlock.h"
 
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "passes/kernels/cpu/AttentionBlockEmitter.h"
 #include "llvm/Support/MathExtras.h"
 
@@ -22,7 +23,8 @@ BlockEmitter::BlockEmitter(LaneBuilder &k, const AttentionSpec &spec, ValueRange
       // Sums that start from the maximum are rounded with it; a sweep for weights finds another than the one before.
       pureScale(takesPart.empty() && !spec.hasWeightSweep() ? spec.getPureScale() : std::nullopt),
       canMask(spec.canMask()), batch(batch), head(head), begin(begin), numKeys(getDimSize(k, spec, buffers, Dim::J)),
-      mask(k, spec, buffers, batch, head, numKeys), takesPart(std::move(takesPart)) {
+      mask(k, spec, buffers, batch, head, numKeys), lists(k, spec, buffers, batch, head, numKeys),
+      takesPart(std::move(takesPart)) {
   query = view(spec.query);
   value = view(spec.value);
   result = view(spec.result);
@@ -211,68 +213,103 @@ void BlockEmitter::fillUniformRows(State &state) {
 
 BlockEmitter::State BlockEmitter::sweepKeys(Sweep sweep, const State &start) {
   bool isReducing = sweep != Sweep::Weights;
-  std::optional<int64_t> keys = LaneBuilder::constant(numKeys);
-  bool hasEdge = !keys || *keys % spec.keyTile;
   Values init = isReducing ? start.flat() : Values();
-  Values end = k.loop(bounds.lower, bounds.upper, spec.keyBlock, init, [&](Value first, ValueRange carried) {
-    Value count = k.min(k.sub(bounds.upper, first), k.index(spec.keyBlock));
-    Value whole = k.floorTo(count, spec.keyTile);
-    // The rows of weights that some tile of keys fills; partial sums of this block.
-    Values values{count, k.index(0)};
-    values.append(carried.begin(), carried.end());
-    if (isReducing)
-      values.append(vectors, k.splat(0));
-    values = k.loop(k.index(0), whole, spec.keyTile, values, [&](Value row, ValueRange inner) {
-      return sweepTile(sweep, first, row, /*isEdge=*/false, start, inner);
+  if (lists.isFull()) {
+    Values end = k.loop(bounds.lower, bounds.upper, spec.keyBlock, init, [&](Value first, ValueRange carried) {
+      return sweepBlock(sweep, first, start, carried).flat();
     });
-    if (hasEdge)
-      values = k.branch(
-          k.less(whole, count), ValueRange(values).getTypes(),
-          [&] { return sweepTile(sweep, first, whole, /*isEdge=*/true, start, values); }, [&] { return values; });
-    if (sweep != Sweep::Reduce) {
-      if (dense.empty())
-        addValues(first, k.index(0), count);
-      else
-        addValues(first, values[0], k.min(values[1], count));
-    }
-    if (!isReducing)
-      return Values();
-    State state = stateOf(ValueRange(values).drop_front(2));
-    for (auto [sum, partial] : llvm::zip_equal(state.sum, state.partial))
-      sum = k.addf(sum, partial);
-    state.partial.clear();
-    return state.flat();
+    return isReducing ? stateOf(end) : start;
+  }
+  // Blocks of keys before the next one that a list names are left out.
+  isPacked = true;
+  init.insert(init.begin(), bounds.lower);
+  Values end = k.loop(bounds.lower, bounds.upper, spec.keyBlock, init, [&](Value first, ValueRange carried) {
+    auto mark = [&]() -> Values {
+      Values next{lists.markKeys(queries, scratch.marks, first)};
+      next.append(sweepBlock(sweep, first, start, carried.drop_front()).flat());
+      return next;
+    };
+    if (spec.needsAllKeys() || !takesPart.empty())
+      return mark();
+    Value isListed = k.less(carried.front(), k.add(first, spec.keyBlock));
+    if (seesAll)
+      isListed = k.either(isListed, seesAll);
+    return k.branch(isListed, carried.getTypes(), mark, [&] { return Values(carried); });
   });
-  return isReducing ? stateOf(end) : start;
+  isPacked = false;
+  return isReducing ? stateOf(ValueRange(end).drop_front()) : start;
 }
 
-/// One tile of keys, at `row` of the block of keys that starts at `first`.
-/// `values`: the range of filled rows, then the state.
+/// The block of keys from `first` on; what it returns is empty in the sweep of the weights.
+BlockEmitter::State BlockEmitter::sweepBlock(Sweep sweep, Value first, const State &start, ValueRange carried) {
+  bool isReducing = sweep != Sweep::Weights;
+  std::optional<int64_t> keys = LaneBuilder::constant(numKeys);
+  bool hasEdge = !keys || *keys % spec.keyTile;
+  Value count = k.min(k.sub(bounds.upper, first), k.index(spec.keyBlock));
+  Value whole = k.floorTo(count, spec.keyTile);
+  // The rows of weights that some tile of keys fills; partial sums of this block.
+  Values values{isPacked ? k.index(0) : count, k.index(0)};
+  values.append(carried.begin(), carried.end());
+  if (isReducing)
+    values.append(vectors, k.splat(0));
+  values = k.loop(k.index(0), whole, spec.keyTile, values, [&](Value row, ValueRange inner) {
+    return sweepTile(sweep, first, row, /*isEdge=*/false, start, inner);
+  });
+  if (hasEdge)
+    values = k.branch(
+        k.less(whole, count), ValueRange(values).getTypes(),
+        [&] { return sweepTile(sweep, first, whole, /*isEdge=*/true, start, values); }, [&] { return values; });
+  if (sweep != Sweep::Reduce) {
+    if (dense.empty() && !isPacked)
+      addValues(first, k.index(0), count);
+    else
+      addValues(first, values[0], k.min(values[1], count));
+  }
+  if (!isReducing)
+    return {};
+  State state = stateOf(ValueRange(values).drop_front(2));
+  for (auto [sum, partial] : llvm::zip_equal(state.sum, state.partial))
+    sum = k.addf(sum, partial);
+  state.partial.clear();
+  return state;
+}
+
+/// One tile of keys, `row` keys behind `first`, where the block of keys starts.
+/// `values`: the range of filled rows of weights, then the state.
 LaneBuilder::Values BlockEmitter::sweepTile(Sweep sweep, Value first, Value row, bool isEdge, const State &start,
                                             ValueRange values) {
-  bool isReducing = sweep != Sweep::Weights;
-  Value keyIndex = k.add(first, row);
+  bool isReducing = sweep != Sweep::Weights, needsAll = spec.needsAllKeys() || !takesPart.empty();
+  Value keyIndex = k.add(first, row), filled = k.add(row, spec.keyTile), isLive;
+  if (isPacked) {
+    tileMarks = k.mul(row, vectors * k.lanes / spec.keyTile);
+    isLive = needsAll ? Value() : isListedTile();
+    row = values[1];
+    filled = k.add(row, isEdge ? k.sub(numKeys, keyIndex) : k.index(spec.keyTile));
+  }
   if (spec.isWindow() && !isEdge)
     prefetchNext(keyIndex);
   else if (!isEdge && takesPart.empty())
     prefetchNextBlock(keyIndex);
   auto compute = [&]() -> Values {
     State state = isReducing ? stateOf(values.drop_front(2)) : start;
+    if (isPacked)
+      memref::StoreOp::create(k.b, k.loc, keyIndex, scratch.tileKeys, k.div(row, k.index(spec.keyTile)));
     Values scores = scoreTile(keyIndex, row, isEdge, state);
-    Values next{k.min(values[0], row), dense.empty() ? values[1] : k.add(row, spec.keyTile)};
+    Values next{k.min(values[0], row), dense.empty() && !isPacked ? values[1] : filled};
     if (isReducing)
       next.append(softmaxTile(sweep, row, std::move(scores), std::move(state)).flat());
     else
       storeWeights(row, keyIndex, isEdge, std::move(scores), state);
     return next;
   };
-  Value isLive = spec.needsAllKeys() || !takesPart.empty() ? Value() : isLiveTile(keyIndex, isEdge);
+  if (Value shows = needsAll ? Value() : isLiveTile(keyIndex, isEdge))
+    isLive = isLive ? k.both(isLive, shows) : shows;
   if (!isLive)
     return compute();
   if (seesAll)
     isLive = k.either(isLive, seesAll);
   return k.branch(isLive, values.getTypes(), compute, [&]() -> Values {
-    for (int64_t r = 0; r < spec.keyTile && sweep != Sweep::Reduce; ++r)
+    for (int64_t r = 0; r < spec.keyTile && sweep != Sweep::Reduce && !isPacked; ++r)
       for (int64_t v = 0; v < vectors; ++v)
         k.store(k.splat(0), scratch.weights, at(k.add(row, r), v));
     return Values(values);
@@ -429,6 +466,10 @@ AttentionScratch AttentionScratch::allocate(LaneBuilder &k, const AttentionSpec 
     scratch.values = k.scratch(spec.keyBlock * width);
   if (!spec.extras.empty())
     scratch.tile = k.scratch(spec.keyTile * rows);
+  if (!spec.blockLists.empty()) {
+    scratch.marks = k.scratch(KeyLists::sizeOfMarks(spec, rows), k.b.getI32Type());
+    scratch.tileKeys = k.scratch(spec.keyBlock / spec.keyTile, k.b.getIndexType());
+  }
   return scratch;
 }
 

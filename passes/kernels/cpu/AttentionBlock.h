@@ -16,6 +16,8 @@ struct AttentionScratch {
   mlir::Value rawQueries, rawKeys; ///< the same before exp, for tanh
   mlir::Value values;              ///< [keyBlock][value width, up to a multiple of lanes], widened
   mlir::Value tile;                ///< [keyTile][R] or its transpose, for extra results
+  mlir::Value marks;               ///< of KeyLists, for a block of keys
+  mlir::Value tileKeys;            ///< [keyBlock / keyTile] the first key of each tile of weights, with key lists
 
   /// Allocates for blocks of `vectors` registers of queries.
   static AttentionScratch allocate(LaneBuilder &k, const AttentionSpec &spec, int64_t vectors);

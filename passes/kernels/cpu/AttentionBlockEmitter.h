@@ -2,6 +2,7 @@
 #define PASSES_KERNELS_CPU_ATTENTIONBLOCKEMITTER_H
 
 #include "passes/kernels/cpu/AttentionBlock.h"
+#include "passes/kernels/cpu/AttentionLists.h"
 #include "passes/kernels/cpu/AttentionMask.h"
 #include "passes/kernels/cpu/AttentionOperands.h"
 #include <deque>
@@ -54,6 +55,7 @@ private:
   //===--- order of things and softmax ------------------------------------===//
   State attend();
   State sweepKeys(Sweep sweep, const State &start);
+  State sweepBlock(Sweep sweep, mlir::Value first, const State &start, mlir::ValueRange carried);
   Values sweepTile(Sweep sweep, mlir::Value first, mlir::Value row, bool isEdge, const State &start,
                    mlir::ValueRange values);
   State softmaxTile(Sweep sweep, mlir::Value row, Values scores, State state);
@@ -77,6 +79,8 @@ private:
   mlir::Value stageKeys(llvm::ArrayRef<mlir::Value> rows, bool isTanh);
   Values maskTile(mlir::Value key, bool isEdge, Values scores);
   mlir::Value isLiveTile(mlir::Value key, bool isEdge);
+  mlir::Value isListedTile();
+  Values marksOfTile();
   void applyRegion(mlir::Block &block, mlir::Value result, llvm::MutableArrayRef<mlir::Value> tile, mlir::Value key,
                    bool isEdge);
   void keepScores(ExtraSource stage, mlir::Value first, bool isEdge, const Values &scores);
@@ -90,6 +94,7 @@ private:
   void addValueTile(const HeadView &from, mlir::Value corner, mlir::Value begin, mlir::Value end, mlir::Value column,
                     int64_t width);
   void stageValues(mlir::Value key, mlir::Value begin, mlir::Value end);
+  mlir::Value keyOfRow(mlir::Value key, mlir::Value row);
   void prefetchNext(mlir::Value key);
   void prefetchNextBlock(mlir::Value key);
   void prefetchRow(const HeadView &view, unsigned dim, unsigned width, int64_t elements, mlir::Value row, bool isWrite);
@@ -114,6 +119,7 @@ private:
   HeadView query, key, value, alignment, result;
   QueryBlock queries;
   KeyMask mask;
+  KeyLists lists;
   const Values takesPart;
   KeyMask::Bounds bounds;
   std::deque<HeadView> captures, dense; ///< readers point into them
@@ -123,6 +129,9 @@ private:
   mlir::Value alignmentSum; ///< in every lane, where scores are tanh
   mlir::Value isCareful;    ///< products of zero weights are left out
   mlir::Value seesAll;      ///< no key is skipped in the sweep of the weights
+  /// Whether a row of weights belongs to the key that `tileKeys` says: tiles that no query lists take no rows.
+  bool isPacked = false;
+  mlir::Value tileMarks; ///< where the marks of the tile at hand begin
 };
 
 } // namespace attn

@@ -99,10 +99,10 @@ HeadView viewHead(LaneBuilder &k, Value buffer, AffineMap map, Value batch, Valu
     if (type.getStridesAndOffset().second != 0)
       view.base = metadata.getOffset();
   }
-  for (int64_t n = map.getNumResults(); n-- > 0;) {
+  for (int64_t n = type.getRank(); n-- > 0;) {
     if (!known.empty())
       stride = ShapedType::isDynamic(known[n]) ? given[n] : k.index(known[n]);
-    AffineExpr result = map.getResult(n);
+    AffineExpr result = n < map.getNumResults() ? map.getResult(n) : getAffineConstantExpr(0, map.getContext());
     if (auto dim = dyn_cast<AffineDimExpr>(result)) {
       if (dim.getPosition() == Dim::B || dim.getPosition() == Dim::H) {
         view.base = k.add(view.base, k.mul(dim.getPosition() == Dim::B ? batch : head, stride));
@@ -110,6 +110,8 @@ HeadView viewHead(LaneBuilder &k, Value buffer, AffineMap map, Value batch, Valu
         Value &known = view.strides[dim.getPosition()];
         known = known ? k.add(known, stride) : stride;
       }
+    } else if (AttentionOp::getNamedDim(result) == unsigned(Dim::I)) {
+      view.strides[Dim::I] = stride;
     } else if (auto group = dyn_cast<AffineBinaryOpExpr>(result)) {
       int64_t ratio = cast<AffineConstantExpr>(group.getRHS()).getValue();
       view.base = k.add(view.base, k.mul(k.div(head, k.index(ratio)), stride));

@@ -27,7 +27,8 @@ struct HeadView {
 /// has made, or the front of a cache in the memory of a state or a loop.
 mlir::MemRefType getBufferType(mlir::Value operand);
 
-/// Views `buffer` through `map` at batch `batch` and head `head`.
+/// Views `buffer` through `map` at batch `batch` and head `head`. Dimensions
+/// behind those of the map are at 0; a group of queries counts as a query.
 HeadView viewHead(LaneBuilder &k, mlir::Value buffer, mlir::AffineMap map, mlir::Value batch, mlir::Value head);
 
 /// The size of iteration dimension `dim`, from the buffers of `spec` in `buffers`.

@@ -27,7 +27,7 @@ RowEmitter::RowEmitter(LaneBuilder &k, const AttentionSpec &spec, ValueRange buf
       keyWidth(*spec.getStaticSize(Dim::D)), valueWidth(*spec.getStaticSize(Dim::E)),
       pureScale(takesPart ? std::nullopt : spec.getPureScale()), batch(place.batch), head(place.head), row(place.row),
       numKeys(getDimSize(k, spec, buffers, Dim::J)), mask(k, spec, buffers, batch, head, numKeys),
-      weights(scratch.weights) {
+      lists(k, spec, buffers, batch, head, numKeys), weights(scratch.weights) {
   auto view = [&](size_t n) { return viewHead(k, buffers[n], spec.maps[n], batch, head); };
   query = view(spec.query);
   if (spec.kind != ScoreKind::given)
@@ -106,6 +106,21 @@ void RowEmitter::addKeys(Value first, Value upper) {
   k.store(maximum, place.records, maximumAt(place.record));
 }
 
+void RowEmitter::addListedKeys(Value first, Value upper) {
+  first = k.max(first, bounds.lower), upper = k.min(upper, bounds.upper);
+  auto runFrom = [&](Value position) -> Values {
+    auto [start, stop] = lists.nextRun(row, position);
+    return {start, k.min(stop, upper)};
+  };
+  k.repeat(
+      runFrom(first), [&](ValueRange run) { return k.less(run[0], run[1]); },
+      [&](ValueRange run) {
+        Value stop = k.min(run[1], k.add(run[0], spec.keyBlock));
+        addKeys(run[0], stop);
+        return runFrom(stop);
+      });
+}
+
 void RowEmitter::merge(Value other) {
   Value mine = loadRecord(maximumAt(place.record)), its = loadRecord(maximumAt(other));
   Value maximum = k.maxf(mine, its), reference = orZero(maximum);
@@ -171,7 +186,7 @@ Value RowEmitter::maximumOf(Value first, Value count) {
   Values top = k.loop(k.index(0), whole, k.lanes, k.splat(-kInfinity),
                       [&](Value n, ValueRange carried) { return step(n, carried.front(), /*isEdge=*/false); });
   std::optional<int64_t> keys = LaneBuilder::constant(numKeys);
-  if (!mask.isFull() || !keys || *keys % k.lanes)
+  if (!mask.isFull() || !lists.isFull() || !keys || *keys % k.lanes)
     top = k.branch(
         k.less(whole, count), k.vectorType(), [&] { return step(whole, top.front(), /*isEdge=*/true); },
         [&] { return top; });
@@ -454,7 +469,10 @@ bool canEmitAttentionRow(const AttentionSpec &spec) {
     bool isWeights = extra.source == ExtraSource::weights || extra.source == ExtraSource::final_weights;
     return isWeights && spec.types[extra.operand].getElementType().isF32() && isDense(extra.operand, Dim::J);
   });
-  return spec.normalizer == Normalizer::softmax && !spec.weight && !spec.softmaxType && keepsWeights &&
+  // Keys that a list leaves out are never looked at.
+  bool canSkip =
+      spec.blockLists.empty() || (spec.blockLists.size() == 1 && spec.extras.empty() && !spec.letsHiddenTakePart());
+  return spec.normalizer == Normalizer::softmax && !spec.weight && !spec.softmaxType && keepsWeights && canSkip &&
          isDense(spec.value, Dim::E) && (spec.kind == ScoreKind::given || isDense(spec.keyOperand, Dim::D));
 }
 

@@ -10,8 +10,8 @@ namespace attn {
 /// as much as 16 of them whether it is full or not.
 inline constexpr int64_t kMaxRowQueries = 4;
 
-/// Whether rows serve `spec`: key and value rows lie dense, and there is no
-/// weight region.
+/// Whether rows serve `spec`: key and value rows lie dense, there is no weight
+/// region, and at most one list of blocks, which hides its keys for good.
 bool canEmitAttentionRow(const AttentionSpec &spec);
 
 /// What one task computes of a spec that canEmitAttentionRow.

@@ -1,6 +1,7 @@
 #ifndef PASSES_KERNELS_CPU_ATTENTIONROWEMITTER_H
 #define PASSES_KERNELS_CPU_ATTENTIONROWEMITTER_H
 
+#include "passes/kernels/cpu/AttentionLists.h"
 #include "passes/kernels/cpu/AttentionMask.h"
 #include "passes/kernels/cpu/AttentionOperands.h"
 #include "passes/kernels/cpu/AttentionRow.h"
@@ -19,6 +20,8 @@ public:
   void begin();
   /// Adds keys [first, upper), at most a block of them, all within the bounds.
   void addKeys(mlir::Value first, mlir::Value upper);
+  /// Adds those of the keys [first, upper) within the bounds that a list names.
+  void addListedKeys(mlir::Value first, mlir::Value upper);
   /// Adds the record at `other`.
   void merge(mlir::Value other);
   /// Stores the result.
@@ -68,6 +71,7 @@ private:
   const std::optional<double> pureScale;
   mlir::Value batch, head, row, numKeys;
   KeyMask mask;
+  KeyLists lists;
   mlir::Value weights;
   mlir::Value end; ///< of the keys that addKeys adds
   HeadView query, key, value, alignment, result;

@@ -171,15 +171,18 @@ void RowTask::emit(Value position) {
     lower = k.min(k.add(lower, k.mul(chunk, share)), upper);
     upper = k.min(k.add(lower, share), upper);
   }
-  k.loop(lower, upper, spec.keyBlock, [&](Value first) {
-    Value last = k.min(k.add(first, spec.keyBlock), upper);
-    fold({}, void_([&](RowEmitter &row) {
-           if (plan.heads * plan.rows == 1)
-             return row.addKeys(first, last);
-           Value from = k.max(first, row.bounds.lower), to = k.min(last, row.bounds.upper);
-           k.branch(k.less(from, to), [&] { row.addKeys(from, to); });
-         }));
-  });
+  if (!spec.blockLists.empty())
+    fold({}, void_([&](RowEmitter &row) { row.addListedKeys(lower, upper); }));
+  else
+    k.loop(lower, upper, spec.keyBlock, [&](Value first) {
+      Value last = k.min(k.add(first, spec.keyBlock), upper);
+      fold({}, void_([&](RowEmitter &row) {
+             if (plan.heads * plan.rows == 1)
+               return row.addKeys(first, last);
+             Value from = k.max(first, row.bounds.lower), to = k.min(last, row.bounds.upper);
+             k.branch(k.less(from, to), [&] { row.addKeys(from, to); });
+           }));
+    });
   auto finish = [&] { fold({}, void_([](RowEmitter &row) { row.finish(); })); };
   if (partials)
     k.branch(isWhole, finish);

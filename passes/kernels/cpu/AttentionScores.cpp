@@ -27,7 +27,7 @@ BlockEmitter::Values BlockEmitter::scoreTile(Value first, Value row, bool isEdge
   if (!pureScale)
     applyRegion(*spec.score, spec.scoreValue, scores, first, isEdge);
   keepScores(ExtraSource::scores, first, isEdge, scores);
-  if (!mask.isFull() || !dense.empty())
+  if (!mask.isFull() || !dense.empty() || !lists.isFull())
     scores = maskTile(first, isEdge, std::move(scores));
   keepScores(ExtraSource::masked_scores, first, isEdge, scores);
   for (Value &score : scores)
@@ -230,6 +230,7 @@ BlockEmitter::Values BlockEmitter::maskTile(Value first, bool isEdge, Values sco
   Value low = k.splat(spec.normalizer == Normalizer::softmax ? -kInfinity : 0);
   auto masked = [&] {
     SmallVector<SmallVector<Values>> shown;
+    Values marks = isPacked ? marksOfTile() : Values();
     for (CaptureReader &reader : denseReaders)
       shown.push_back(reader.read(first, spec.keyTile, isEdge, numKeys));
     Values hidden(scores.size(), low);
@@ -244,6 +245,11 @@ BlockEmitter::Values BlockEmitter::maskTile(Value first, bool isEdge, Values sco
     for (int64_t r = 0; r < spec.keyTile; ++r)
       for (int64_t v = 0; v < vectors; ++v) {
         Value isVisible = mask.isFull() ? Value() : mask.visibleTo(v, k.add(first, r));
+        if (isPacked) {
+          auto bit = SplatElementsAttr::get(cast<VectorType>(marks[v].getType()), k.b.getI32IntegerAttr(1 << r));
+          Value isListed = k.isNonZero(k.both(marks[v], arith::ConstantOp::create(k.b, k.loc, bit)));
+          isVisible = isVisible ? k.both(isVisible, isListed) : isListed;
+        }
         for (auto &term : shown) {
           Value shows = k.isNonZero(term[r][v]);
           if (isVisible && shows.getType() != isVisible.getType())
@@ -260,7 +266,26 @@ BlockEmitter::Values BlockEmitter::maskTile(Value first, bool isEdge, Values sco
     return masked();
   Value isInner = k.both(k.less(k.sub(bounds.innerLower, k.index(1)), first),
                          k.less(k.add(first, spec.keyTile - 1), bounds.innerUpper));
+  if (isPacked) {
+    Value common = vector::ReductionOp::create(k.b, k.loc, vector::CombiningKind::AND,
+                                               k.tree(marksOfTile(), [&](Value x, Value y) { return k.both(x, y); }));
+    Value all = arith::ConstantOp::create(k.b, k.loc, k.b.getI32IntegerAttr((1 << spec.keyTile) - 1));
+    isInner = k.both(isInner, arith::CmpIOp::create(k.b, k.loc, arith::CmpIPredicate::eq, common, all));
+  }
   return k.branch(isInner, ValueRange(scores).getTypes(), [&] { return scores; }, masked);
+}
+
+BlockEmitter::Values BlockEmitter::marksOfTile() {
+  Values marks;
+  for (int64_t v = 0; v < vectors; ++v)
+    marks.push_back(k.loadVector(scratch.marks, k.add(tileMarks, v * k.lanes)));
+  return marks;
+}
+
+/// Whether a list of blocks shows some query a key of the tile at hand.
+Value BlockEmitter::isListedTile() {
+  Value some = k.tree(marksOfTile(), [&](Value x, Value y) { return k.either(x, y); });
+  return k.isNonZero(vector::ReductionOp::create(k.b, k.loc, vector::CombiningKind::OR, some));
 }
 
 /// Whether the dense masks may show a key of the tile; null where that is not

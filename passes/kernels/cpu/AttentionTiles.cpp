@@ -86,7 +86,7 @@ Value BlockEmitter::maximumOfQueries() {
 /// keys from `key` + begin on.
 void BlockEmitter::addValues(Value key, Value begin, Value end) {
   HeadView from = value;
-  Value corner = value.along(k, value.base, Dim::J, key);
+  Value corner = isPacked ? value.base : value.along(k, value.base, Dim::J, key);
   if (scratch.values) {
     stageValues(key, begin, end);
     from = HeadView{scratch.values, k.index(0), {}};
@@ -101,10 +101,17 @@ void BlockEmitter::addValues(Value key, Value begin, Value end) {
     addValueTile(from, corner, begin, end, k.index(whole), valueWidth - whole);
 }
 
+/// The key of `row` of the weights, where the rows stand for keys from `key` on.
+Value BlockEmitter::keyOfRow(Value key, Value row) {
+  if (!isPacked)
+    return k.add(key, row);
+  return k.add(k.load(scratch.tileKeys, k.div(row, k.index(spec.keyTile))), k.rem(row, k.index(spec.keyTile)));
+}
+
 /// The values as f32, where they are stored in fewer bits.
 void BlockEmitter::stageValues(Value key, Value begin, Value end) {
   k.loop(begin, end, 1, [&](Value n) {
-    Value from = value.along(k, value.base, Dim::J, k.add(key, n)), to = k.mul(n, paddedValueWidth);
+    Value from = value.along(k, value.base, Dim::J, keyOfRow(key, n)), to = k.mul(n, paddedValueWidth);
     if (!value.isContiguous(Dim::E)) {
       k.loop(k.index(0), k.index(valueWidth), 1, [&](Value e) {
         Value element = k.toF32(k.load(value.flat, value.along(k, from, Dim::E, e)));
@@ -132,7 +139,7 @@ void BlockEmitter::addValueTile(const HeadView &from, Value corner, Value begin,
         weights.push_back(k.loadVector(scratch.weights, at(n, v)));
         isLive.push_back(skipsZeros ? k.compare(Predicate::UNE, weights[v], zero) : Value());
       }
-      Value row = from.along(k, corner, Dim::J, n);
+      Value row = from.along(k, corner, Dim::J, isPacked && !scratch.values ? keyOfRow({}, n) : n);
       for (int64_t e = 0; e < width; ++e) {
         Value element = k.broadcast(k.load(from.flat, from.along(k, row, Dim::E, k.index(e))));
         for (int64_t v = 0; v < vectors; ++v) {

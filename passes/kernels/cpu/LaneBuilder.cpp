@@ -186,8 +186,8 @@ Value LaneBuilder::isNonZero(Value x) {
 // memory
 //===----------------------------------------------------------------------===//
 
-Value LaneBuilder::scratch(int64_t elements) {
-  return memref::AllocaOp::create(b, loc, MemRefType::get({elements}, b.getF32Type()), b.getI64IntegerAttr(64));
+Value LaneBuilder::scratch(int64_t elements, Type type) {
+  return memref::AllocaOp::create(b, loc, MemRefType::get({elements}, type), b.getI64IntegerAttr(64));
 }
 
 Value LaneBuilder::flatten(Value memref) {
@@ -274,6 +274,15 @@ void LaneBuilder::loop(Value lower, Value upper, int64_t step, llvm::function_re
     body(n);
     return Values();
   });
+}
+
+LaneBuilder::Values LaneBuilder::repeat(ValueRange init, llvm::function_ref<Value(ValueRange)> condition,
+                                        llvm::function_ref<Values(ValueRange)> body) {
+  auto op = scf::WhileOp::create(
+      b, loc, init.getTypes(), init,
+      [&](OpBuilder &, Location, ValueRange values) { scf::ConditionOp::create(b, loc, condition(values), values); },
+      [&](OpBuilder &, Location, ValueRange values) { scf::YieldOp::create(b, loc, body(values)); });
+  return Values(op.getResults());
 }
 
 LaneBuilder::Values LaneBuilder::branch(Value condition, TypeRange types, llvm::function_ref<Values()> then,

@@ -87,8 +87,9 @@ public:
   mlir::Value isNonZero(mlir::Value x);
 
   //===--- memory ---------------------------------------------------------===//
-  /// Scratch of `elements` f32 on the stack, aligned to a cache line.
-  mlir::Value scratch(int64_t elements);
+  /// Scratch of `elements` f32, or numbers of `type`, on the stack, aligned to a cache line.
+  mlir::Value scratch(int64_t elements) { return scratch(elements, b.getF32Type()); }
+  mlir::Value scratch(int64_t elements, mlir::Type type);
   /// A contiguous memref as one dimension.
   mlir::Value flatten(mlir::Value memref);
   mlir::Value load(mlir::Value flat, mlir::Value offset);
@@ -111,6 +112,9 @@ public:
   Values loop(mlir::Value lower, mlir::Value upper, int64_t step, mlir::ValueRange init,
               llvm::function_ref<Values(mlir::Value, mlir::ValueRange)> body);
   void loop(mlir::Value lower, mlir::Value upper, int64_t step, llvm::function_ref<void(mlir::Value)> body);
+  /// `body` again and again, as long as `condition` holds of the values; those for which it does not.
+  Values repeat(mlir::ValueRange init, llvm::function_ref<mlir::Value(mlir::ValueRange)> condition,
+                llvm::function_ref<Values(mlir::ValueRange)> body);
   /// Both branches give values of the types of `types`.
   Values branch(mlir::Value condition, mlir::TypeRange types, llvm::function_ref<Values()> then,
                 llvm::function_ref<Values()> otherwise);

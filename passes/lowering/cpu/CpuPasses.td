@@ -163,7 +163,7 @@ def LowerAttentionPass : Pass<"attn-lower-attention", "::mlir::ModuleOp"> {
   let description = [{
     Equal attentions (types, maps, regions, mask, policy) share one kernel, which
     also writes the extra results; reduced ones are made of whole ones. What has
-    no kernel (f64, a dynamic head width, masks that list blocks, a region that
+    no kernel (f64, a dynamic head width, a region that
     does not map to vectors) stays for `attn-decompose`.
 
     Remarks of category `attn-lower-attention`: passed with the kernel, or missed
