@@ -322,6 +322,26 @@ TEST_P(AttentionKindTest, ExtraResults) {
   }
 }
 
+// A tile that a dense mask hides is skipped, but its weights are results.
+TEST_P(AttentionKindTest, WeightsOfHiddenTiles) {
+  Attention a;
+  a.score = kScale;
+  a.maskedRows = "zero";
+  a.extras = {{"weights", "bhij"}};
+  a.mask = {{"dense", "bij", "i8"}};
+  Sizes sizes = {{'b', 1}, {'h', 2}, {'i', 40}, {'j', 70}, {'d', 8}, {'e', 9}};
+  auto kernel = compileAttention(isa, a, sizes);
+  ASSERT_TRUE(kernel);
+  Operands o(a, sizes);
+  for (int64_t n = 0; n < o.mask[0].size(); ++n)
+    o.mask[0].data<int8_t>()[n] = n % 70 / 16 % 2;
+  ASSERT_TRUE(kernel->call(o.all(), 2));
+  Reference reference{scaled};
+  reference.visible = [&](const At &at) { return o.mask[0].data<int8_t>()[o.offset("bij", at)] != 0; };
+  reference.emptyRow = 0;
+  ASSERT_EQ(compareWithReference(o, reference), "");
+}
+
 // Weights of a few queries, whose keys may be in parts, stand in the scores' place.
 TEST_P(AttentionKindTest, WeightsOfFewQueries) {
   struct Case {

@@ -114,8 +114,9 @@ bool AttentionSpec::canMask() const {
 bool AttentionSpec::needsAllKeys() const {
   bool givesWeights = wants(ExtraSource::weights) || wants(ExtraSource::final_weights);
   bool givesTiles = llvm::any_of(extras, [](const Extra &extra) { return extra.source != ExtraSource::lse; });
-  return (givesTiles && !blockLists.empty()) || wants(ExtraSource::raw_scores) || wants(ExtraSource::scores) ||
-         (hasWeightSweep() && maskedRows == MaskedRows::uniform) || (givesWeights && maskedRows == MaskedRows::nan);
+  return (givesTiles && (!blockLists.empty() || !denseMasks.empty())) || wants(ExtraSource::raw_scores) ||
+         wants(ExtraSource::scores) || (hasWeightSweep() && maskedRows == MaskedRows::uniform) ||
+         (givesWeights && maskedRows == MaskedRows::nan);
 }
 
 bool AttentionSpec::isTanh() const {
