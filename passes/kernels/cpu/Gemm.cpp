@@ -1,12 +1,10 @@
-#include "passes/kernels/cpu/Gemm.h"
+#include "passes/kernels/cpu/GemmEmitter.h"
 
 #include "passes/kernels/cpu/RegionVectorizer.h"
 
-#include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
-#include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
 
 using namespace mlir;
@@ -41,63 +39,16 @@ bool goesDirect(const GemmSpec &spec) {
   return !isOpen && getCost(spec.epilogue) <= kDirectCost;
 }
 
+} // namespace
+
 //===----------------------------------------------------------------------===//
 // GemmEmitter
 //===----------------------------------------------------------------------===//
 
-class GemmEmitter {
-public:
-  GemmEmitter(OpBuilder &builder, Location loc, const GemmSpec &spec)
-      : b(builder), loc(loc), spec(spec), width(spec.panelWidth()), rowElements(width * spec.rowsPerStep()),
-        panelType(elementType(spec.storage, builder.getContext())), elementBytes(panelType.getIntOrFloatBitWidth() / 8),
-        vectorType(VectorType::get({spec.lanes}, builder.getF32Type())), isDirect(goesDirect(spec)) {}
-
-  func::FuncOp emit();
-
-private:
-  Value constant(int64_t value) { return arith::ConstantIndexOp::create(b, loc, value); }
-  Value add(Value x, Value y) { return arith::AddIOp::create(b, loc, x, y); }
-  Value mul(Value x, Value y) { return arith::MulIOp::create(b, loc, x, y); }
-  scf::ForOp createLoop(Value begin, Value end, ValueRange inits);
-
-  void emitTask(Value task);
-  void emitNext(Value task, Value group, Value inGroup, Value isStream);
-  void emitTile(int64_t height);
-  SmallVector<Value> emitSums(int64_t height);
-  /// One step of the k loop, which adds `numRows` rows of B to `sums`, whose
-  /// last value is the place to prefetch from.
-  void emitPairs(int64_t height, Value step, SmallVectorImpl<Value> &sums);
-  void emitStep(int64_t height, Value step, int64_t numRows, ArrayRef<Value> scale, SmallVectorImpl<Value> &sums);
-  SmallVector<Value> loadPanelRow(Value step, int64_t row, ArrayRef<Value> scale);
-  SmallVector<Value> loadScale(Value group);
-  SmallVector<Value> loopSteps(int64_t height, Value begin, Value end, ArrayRef<Value> scale, ValueRange inits);
-  void emitDirect(int64_t height, ArrayRef<Value> sums);
-  void emitStaged();
-  /// Runs `emitColumns(count)` for the number of columns of the panel at hand:
-  /// a whole panel, or what is left in the last one (kDynamic: the run knows).
-  void forPanelColumns(function_ref<void(int64_t)> emitColumns);
-  int64_t vectorsOf(int64_t count) const;
-  void emitElement(Value row, int64_t vectorNumber, int64_t count, Value sum);
-  Value load(Value buffer, ValueRange indices, Value mask);
-
-  OpBuilder &b;
-  Location loc;
-  const GemmSpec &spec;
-  const int64_t width, rowElements; // of a panel: columns, elements of a step
-  const Type panelType;
-  const int64_t elementBytes;
-  const VectorType vectorType;
-  const bool isDirect;
-
-  Value a, panels, flatPanels, scales, c, scratch;
-  SmallVector<Value> operands;
-  // rows, numPanels and blocks are those of one product of a batch.
-  // With prefetchesNext: of the next product, and how tasks are cut into pieces.
-  Value flatNext, nextPanels, nextElements, pieces, pieceSize, longPieces;
-  Value zero, kSize, steps, columns, rows, numPanels, totalPanels, blocks, height, extra;
-  // Of the task at hand; panelAt is the panel's place in B.
-  Value panel, panelAt, row, tileHeight, firstColumn, prefetchStep, prefetched, prefetchAt;
-};
+GemmEmitter::GemmEmitter(OpBuilder &builder, Location loc, const GemmSpec &spec)
+    : b(builder), loc(loc), spec(spec), width(spec.panelWidth()), rowElements(width * spec.rowsPerStep()),
+      panelType(elementType(spec.storage, builder.getContext())), elementBytes(panelType.getIntOrFloatBitWidth() / 8),
+      vectorType(VectorType::get({spec.lanes}, builder.getF32Type())), isDirect(goesDirect(spec)) {}
 
 /// A loop that LLVM must not unroll: the micro-kernel's order of loads
 /// is what it is for the sake of the first-level cache.
@@ -550,8 +501,6 @@ void GemmEmitter::emitElement(Value row, int64_t vectorNumber, int64_t count, Va
   else
     vector::StoreOp::create(b, loc, result, c, ValueRange{row, column});
 }
-
-} // namespace
 
 FailureOr<func::FuncOp> buildGemm(OpBuilder &builder, Location loc, const GemmSpec &spec) {
   std::string reason;

@@ -66,7 +66,7 @@ void GpuGemmSpec::chooseTile() {
 
 func::FuncOp buildGpuGemm(OpBuilder &builder, Location loc, StringRef symbol, const GpuGemmSpec &spec) {
   OpBuilder::InsertionGuard guard(builder);
-  return GemmEmitter(builder, loc, spec).emit(symbol);
+  return GpuGemmEmitter(builder, loc, spec).emit(symbol);
 }
 
 } // namespace attn

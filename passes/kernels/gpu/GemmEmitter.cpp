@@ -9,7 +9,7 @@ namespace attn {
 
 using Values = LaneBuilder::Values;
 
-func::FuncOp GemmEmitter::emit(StringRef symbol) {
+func::FuncOp GpuGemmEmitter::emit(StringRef symbol) {
   SmallVector<Type> types = {spec.left, spec.right};
   types.append(spec.operands.begin(), spec.operands.end());
   types.push_back(spec.result);
@@ -43,7 +43,7 @@ func::FuncOp GemmEmitter::emit(StringRef symbol) {
   return function;
 }
 
-Value GemmEmitter::sizeOf(unsigned dim) {
+Value GpuGemmEmitter::sizeOf(unsigned dim) {
   if (!ShapedType::isDynamic(spec.sizes[dim]))
     return k.index(spec.sizes[dim]);
   for (auto [argument, map] : {std::pair(arguments[0], spec.leftMap), std::pair(arguments[1], spec.rightMap)})
@@ -52,15 +52,15 @@ Value GemmEmitter::sizeOf(unsigned dim) {
   llvm_unreachable("a loop of the result alone has no kernel");
 }
 
-Value GemmEmitter::product(ArrayRef<unsigned> dims) {
+Value GpuGemmEmitter::product(ArrayRef<unsigned> dims) {
   Value result = k.index(1);
   for (unsigned dim : dims)
     result = k.mul(result, sizes[dim]);
   return result;
 }
 
-GemmEmitter::Side GemmEmitter::makeSide(Value buffer, AffineMap map, ArrayRef<unsigned> outer, int64_t extent,
-                                        int64_t perThread) {
+GpuGemmEmitter::Side GpuGemmEmitter::makeSide(Value buffer, AffineMap map, ArrayRef<unsigned> outer, int64_t extent,
+                                              int64_t perThread) {
   Side side;
   Values strides = rowMajorStrides(k, buffer);
   side.flat = k.flatten(buffer);
@@ -80,7 +80,7 @@ GemmEmitter::Side GemmEmitter::makeSide(Value buffer, AffineMap map, ArrayRef<un
   return side;
 }
 
-Value GemmEmitter::offsetOf(const Side &side, ArrayRef<unsigned> dims, ArrayRef<Value> indices) {
+Value GpuGemmEmitter::offsetOf(const Side &side, ArrayRef<unsigned> dims, ArrayRef<Value> indices) {
   Value offset = k.index(0);
   for (auto [dim, index] : llvm::zip_equal(dims, indices))
     if (side.strides[dim])
@@ -89,14 +89,14 @@ Value GemmEmitter::offsetOf(const Side &side, ArrayRef<unsigned> dims, ArrayRef<
 }
 
 /// Position in the tile of group `n` of a thread: (outer, depth).
-std::pair<Value, Value> GemmEmitter::groupAt(const Side &side, int64_t n) {
+std::pair<Value, Value> GpuGemmEmitter::groupAt(const Side &side, int64_t n) {
   Value group = k.add(k.thread, n * tile.threads());
   int64_t inner = (side.isDeep ? tile.depth : side.tile) / 4;
   Value major = k.div(group, k.index(inner)), minor = k.mul(k.rem(group, k.index(inner)), 4);
   return side.isDeep ? std::pair(major, minor) : std::pair(minor, major);
 }
 
-void GemmEmitter::prepareCopies(Side &side) {
+void GpuGemmEmitter::prepareCopies(Side &side) {
   Value base = offsetOf(side, spec.batch, batchIndices);
   for (int64_t n = 0; n < copiesOf(side); ++n) {
     auto [outer, depth] = groupAt(side, n);
@@ -110,7 +110,7 @@ void GemmEmitter::prepareCopies(Side &side) {
 }
 
 /// Starts to copy the part of the tile from `depth` of the sum on.
-void GemmEmitter::copyTile(const Side &side, Value depthBegin, Value stage) {
+void GpuGemmEmitter::copyTile(const Side &side, Value depthBegin, Value stage) {
   Value target = stageOf(side, stage);
   for (int64_t n = 0; n < copiesOf(side); ++n) {
     auto [outer, depth] = groupAt(side, n);
@@ -126,7 +126,7 @@ void GemmEmitter::copyTile(const Side &side, Value depthBegin, Value stage) {
   }
 }
 
-Values GemmEmitter::sumUp(int64_t count, llvm::function_ref<Values(Value, ValueRange)> add) {
+Values GpuGemmEmitter::sumUp(int64_t count, llvm::function_ref<Values(Value, ValueRange)> add) {
   Values zeros(count, k.scalar(0));
   Value zero = k.index(0), two = k.index(2);
   for (Side &side : sides)
@@ -147,22 +147,22 @@ Values GemmEmitter::sumUp(int64_t count, llvm::function_ref<Values(Value, ValueR
   return sums;
 }
 
-void GemmEmitter::startLoops() {
+void GpuGemmEmitter::startLoops() {
   loops.resize(sizes.size());
   placeLoops(spec.batch, batchIndices);
 }
-void GemmEmitter::placeLoops(ArrayRef<unsigned> dims, ArrayRef<Value> indices) {
+void GpuGemmEmitter::placeLoops(ArrayRef<unsigned> dims, ArrayRef<Value> indices) {
   for (auto [dim, index] : llvm::zip_equal(dims, indices))
     loops[dim] = index;
 }
-Values GemmEmitter::resultIndices() {
+Values GpuGemmEmitter::resultIndices() {
   Values at;
   for (AffineExpr expr : spec.resultMap.getResults())
     at.push_back(loops[cast<AffineDimExpr>(expr).getPosition()]);
   return at;
 }
 
-Value GemmEmitter::applyEpilogue(Value sum, ArrayRef<Value> at) {
+Value GpuGemmEmitter::applyEpilogue(Value sum, ArrayRef<Value> at) {
   if (!spec.epilogue)
     return sum;
   Values values;

@@ -9,11 +9,11 @@ namespace attn {
 /// One kernel of a GpuGemmSpec: copies of tiles to shared memory and the loop
 /// over the sum (GemmEmitter.cpp), products one by one (GemmThreads.cpp) or by
 /// matrix units (GemmMatrices.cpp).
-class GemmEmitter {
+class GpuGemmEmitter {
 public:
   using Values = LaneBuilder::Values;
 
-  GemmEmitter(mlir::OpBuilder &b, mlir::Location loc, const GpuGemmSpec &spec)
+  GpuGemmEmitter(mlir::OpBuilder &b, mlir::Location loc, const GpuGemmSpec &spec)
       : k(b, loc), spec(spec), tile(spec.tile) {}
 
   mlir::func::FuncOp emit(llvm::StringRef symbol);

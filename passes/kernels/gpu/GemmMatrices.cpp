@@ -12,7 +12,7 @@ namespace attn {
 using Values = LaneBuilder::Values;
 
 /// Which of the tile's rows (columns) is `within` of the warp's 8 number `n`.
-Value GemmEmitter::matrixPlace(const Side &side, int64_t n, Value within) {
+Value GpuGemmEmitter::matrixPlace(const Side &side, int64_t n, Value within) {
   Value base = k.mul(side.lane, 8 * side.perThread);
   // Along the contiguous dimension a lane's are side by side, four of them.
   if (!side.isDeep && side.perThread % 4 == 0)
@@ -21,7 +21,7 @@ Value GemmEmitter::matrixPlace(const Side &side, int64_t n, Value within) {
 }
 
 /// [number of 8 of the warp][packed operands of 16 of the sum from `depth` on].
-GemmEmitter::Fragments GemmEmitter::readMatrices(const Side &side, Value stage, int64_t depth) {
+GpuGemmEmitter::Fragments GpuGemmEmitter::readMatrices(const Side &side, Value stage, int64_t depth) {
   Value base = k.add(stageOf(side, stage), side.isDeep ? depth : depth * side.pitch);
   Value twice = k.mul(member, 2);
   Fragments fragments(side.perThread, Values(4));
@@ -50,7 +50,7 @@ GemmEmitter::Fragments GemmEmitter::readMatrices(const Side &side, Value stage, 
   return fragments;
 }
 
-Values GemmEmitter::multiplyMatrices() {
+Values GpuGemmEmitter::multiplyMatrices() {
   Value lane = k.rem(k.thread, k.index(32));
   group = k.div(lane, k.index(4)), member = k.rem(lane, k.index(4));
   int64_t rows = tile.threadRows, columns = tile.threadColumns;
@@ -70,7 +70,7 @@ Values GemmEmitter::multiplyMatrices() {
 }
 
 /// The warp's sums to shared memory, as [its rows][all columns].
-void GemmEmitter::stageSums(const Values &sums) {
+void GpuGemmEmitter::stageSums(const Values &sums) {
   int64_t rows = tile.threadRows, columns = tile.threadColumns;
   Side within = sides[0]; // of the warp's rows
   within.lane = k.index(0);
@@ -94,7 +94,7 @@ void GemmEmitter::stageSums(const Values &sums) {
 
 /// Epilogue and result of the rows in shared memory, `firstRow`... of the tile:
 /// four columns a thread and step, in whole lines of global memory.
-void GemmEmitter::finishStaged(int64_t firstRow) {
+void GpuGemmEmitter::finishStaged(int64_t firstRow) {
   bool isContiguous = !spec.columns.empty() && spec.resultMap.getNumResults() &&
                       spec.resultMap.getDimPosition(spec.resultMap.getNumResults() - 1) == spec.columns.back();
   int64_t last = spec.columns.empty() ? 1 : spec.sizes[spec.columns.back()];
@@ -132,7 +132,7 @@ void GemmEmitter::finishStaged(int64_t firstRow) {
   });
 }
 
-void GemmEmitter::finishMatrices(const Values &sums) {
+void GpuGemmEmitter::finishMatrices(const Values &sums) {
   startLoops();
   for (int64_t n = 0; n < tile.rows / stagedRows(); ++n) {
     k.barrier(); // tiles, or the rows before, have been read

@@ -11,7 +11,7 @@ namespace attn {
 using Values = LaneBuilder::Values;
 
 /// Which of the tile's rows (columns) is number `n` of a thread.
-Value GemmEmitter::placeOf(const Side &side, int64_t n) {
+Value GpuGemmEmitter::placeOf(const Side &side, int64_t n) {
   int64_t lanes = side.tile / side.perThread;
   if (side.isDeep)
     return k.add(side.lane, n * lanes);
@@ -19,7 +19,7 @@ Value GemmEmitter::placeOf(const Side &side, int64_t n) {
 }
 
 /// [row or column of the thread][of 4 steps of the sum].
-GemmEmitter::Fragments GemmEmitter::readFragment(const Side &side, Value stage, Value depth) {
+GpuGemmEmitter::Fragments GpuGemmEmitter::readFragment(const Side &side, Value stage, Value depth) {
   Value base = stageOf(side, stage);
   Fragments fragment(side.perThread, Values(4));
   if (side.isDeep) {
@@ -37,7 +37,7 @@ GemmEmitter::Fragments GemmEmitter::readFragment(const Side &side, Value stage, 
   return fragment;
 }
 
-Values GemmEmitter::multiply() {
+Values GpuGemmEmitter::multiply() {
   return sumUp(tile.threadRows * tile.threadColumns, [&](Value stage, ValueRange sums) {
     return k.loop(k.index(0), k.index(tile.depth), 4, sums, [&](Value depth, ValueRange carried) {
       Fragments left = readFragment(sides[0], stage, depth), right = readFragment(sides[1], stage, depth);
@@ -54,7 +54,7 @@ Values GemmEmitter::multiply() {
 }
 
 /// Epilogue and result of the thread's sums.
-void GemmEmitter::finish(const Values &sums) {
+void GpuGemmEmitter::finish(const Values &sums) {
   startLoops();
   SmallVector<Values> columns;
   Values isColumn;
