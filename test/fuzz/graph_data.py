@@ -119,6 +119,8 @@ def feeds(spec, d, run):
         f["bias"] = normal(*(extent(d, c) for c in kept(spec, spec["bias_dims"])))
     if "bias_input" in spec["mods"]:
         f["bias2"] = normal(*(extent(d, c) for c in kept(spec, spec["bias_dims"])))
+        if spec["row_mask"]:
+            f["bias2"] = np.where(rng.random(f["bias2"].shape) < 0.4, mask_value(spec), 0).astype(dtype)
     if "gauss" in spec["after"]:
         f["centre"] = (rng.uniform(0, keys, d["B"])).astype(dtype)
     if data in ("poison", "special") and "v" in f and spec["value"] == "-inf" and "lengths" in spec["masks"]:

@@ -149,9 +149,10 @@ def modify(spec, d, f, w, s, magnitude):
                 added = aligned(spec, f["bias"] if bias_is_input(spec) else w["bias"])
             else:
                 added = aligned(spec, f["bias2"])
-            s = Number(s.v + added, s.e)
-            magnitude = np.maximum(magnitude, np.abs(added))
-        magnitude = np.maximum(magnitude, np.abs(s.v))
+            with np.errstate(invalid="ignore"):
+                s = Number(overflow(s.v + added, spec), s.e)
+            magnitude = np.maximum(magnitude, np.where(np.isfinite(added), np.abs(added), 0))
+        magnitude = np.maximum(magnitude, np.where(np.isfinite(s.v), np.abs(s.v), 0))
     return s, magnitude
 
 

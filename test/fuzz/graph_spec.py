@@ -24,7 +24,7 @@ NARROW = ("f16", "bf16")
 ELEMENTWISE = ["tanh", "relu", "scale", "shift", "abs", "sigmoid"]
 # The axes whose pairs are counted.
 AXES = ["kind", "layout", "dtype", "scale", "softmax", "guard", "combine", "how", "value", "gqa", "pre", "merge", "kt",
-        "contract", "weights", "second", "tail", "data", "cross", "opset", "after0", "mod0", "mask0", "position", "dyn", "long", "open", "shared", "around"]
+        "contract", "weights", "second", "tail", "data", "cross", "opset", "after0", "mod0", "mask0", "row_mask", "position", "dyn", "long", "open", "shared", "around"]
 
 
 def sample(seed):
@@ -81,6 +81,9 @@ def sample(seed):
     spec["additive_how"] = r.choice(["matmul", "mulsum"])
     spec["style"] = r.randrange(1 << 30)
     sample_sizes(spec, r)
+    r = random.Random(~seed)
+    # A mask by queries, as a number added to the scores, beside the others.
+    spec["row_mask"] = bool(spec["masks"]) and r.random() < 0.06
     return normalise(spec)
 
 
@@ -190,6 +193,10 @@ def normalise(spec):
     # In half precision two of the lowest numbers overflow, or do not, by the precision between the operators.
     if s["dtype"] in NARROW and s["value"] in ("-1e9", "min"):
         s["value"] = "-1e4"
+    s["row_mask"] = s.get("row_mask", False) and bool(s["masks"]) and s["dtype"] == "f32" and not s["attention_op"]
+    if s["row_mask"]:
+        s["mods"] = [m for m in s["mods"] if m != "bias_input"] + ["bias_input"]
+        s["bias_dims"] = "bi"
     if not s["masks"]:
         s["guard"] = False
     if s["guard"]:
@@ -292,7 +299,7 @@ def pairs(spec):
     return set(itertools.combinations(sorted(values(spec).items(), key=lambda kv: kv[0]), 2))
 
 
-SIMPLEST = {"second": False, "tail": "none", "weights": "none", "merge": "none", "pre": "none", "after": [], "mods": [],
+SIMPLEST = {"row_mask": False, "second": False, "tail": "none", "weights": "none", "merge": "none", "pre": "none", "after": [], "mods": [],
             "guard": False, "gqa": "none", "past": False, "present_out": False, "scale": "none", "softmax": "op",
             "contract": "matmul", "kt": "perm", "combine": "and", "dynamic": [], "masks": [], "data": "normal",
             "cross": False, "position": "le", "how": "where", "scale_value": None, "value": "-inf", "attention_op": False,
