@@ -44,6 +44,8 @@ def Attn_Dialect : Dialect {
     static constexpr ::llvm::StringLiteral kRegionsAttr = "attn.regions";
     /// On the module: the names of its GPU kernels, by their numbers.
     static constexpr ::llvm::StringLiteral kGpuKernelsAttr = "attn.gpu_kernels";
+    /// On a launch and its kernel: the exact architecture whose images alone have its body.
+    static constexpr ::llvm::StringLiteral kOnlyExactAttr = "attn.only_exact";
     /// On an scf.parallel: fewer iterations are not worth a second thread.
     static constexpr ::llvm::StringLiteral kMinIterationsAttr = "attn.min_iterations";
     /// On the module: the #attn.target that lowering and kernels read.

@@ -90,6 +90,21 @@ def Attn_NumThreadsOp : Attn_Op<"num_threads", [Pure]> {
   let assemblyFormat = "attr-dict `:` type($result)";
 }
 
+def Attn_ExactArchOp : Attn_Op<"exact_arch", [Pure]> {
+  let summary = "the architecture that the GPU code in use is for alone, or 0";
+  let description = [{
+    `attnrt_run.exact_arch`: 90 for an image of sm_90a. On the host; which of two
+    ways of launches to go. Kernels marked `attn.only_exact` with that number
+    have a body in its images alone.
+
+    ```mlir
+    %arch = attn.exact_arch : index
+    ```
+  }];
+  let results = (outs Index:$result);
+  let assemblyFormat = "attr-dict `:` type($result)";
+}
+
 def Attn_DeviceErrorOp : Attn_Op<"device_error", [Pure]> {
   let summary = "where kernels on a GPU note that an index is out of range";
   let description = [{

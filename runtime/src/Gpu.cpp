@@ -68,8 +68,10 @@ attnrt_status GpuModel::loadImage(const char *name) {
       continue;
     tried = true;
     result = driver->cuModuleLoadDataEx(&module, code->images[i].data, 0, nullptr, nullptr);
-    if (!result)
+    if (!result) {
+      exactArch = code->images[i].exact ? int32_t(code->images[i].arch) : 0;
       return ATTNRT_OK;
+    }
     module = nullptr;
     // Another form may do: a driver older than the machine code, say.
     if (result != kCudaNoBinaryForGpu && result != kCudaInvalidPtx && result != kCudaUnsupportedPtx)

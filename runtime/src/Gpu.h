@@ -31,6 +31,7 @@ public:
   DeviceAddress weights = 0;
   Array<void *> functions; ///< one a kernel
   const attnrt_gpu_code *code = nullptr;
+  int32_t exactArch = 0; ///< attnrt_run.exact_arch
 
 private:
   attnrt_status loadImage(const char *name);

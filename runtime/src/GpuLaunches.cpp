@@ -25,13 +25,19 @@ bool GpuLaunches::reserve(uint64_t bytes) {
 }
 
 int GpuLaunches::launch(const Shape &shape, const void *parameters, void *stream) {
+  // CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES; less than that any kernel may have.
+  constexpr int kMaxDynamicShared = 8;
+  constexpr uint32_t kAlways = 48 << 10;
+  void *function = model.functions[uint64_t(shape.kernel)];
+  if (shape.shared > kAlways)
+    if (int code = model.driver->cuFuncSetAttribute(function, kMaxDynamicShared, int(shape.shared)))
+      return code;
   size_t bytes = shape.parameterBytes;
   // CU_LAUNCH_PARAM_BUFFER_POINTER, _BUFFER_SIZE, _END
   void *extra[] = {reinterpret_cast<void *>(1), const_cast<void *>(parameters), reinterpret_cast<void *>(2), &bytes,
                    nullptr};
-  return model.driver->cuLaunchKernel(model.functions[uint64_t(shape.kernel)], shape.grid[0], shape.grid[1],
-                                      shape.grid[2], shape.block[0], shape.block[1], shape.block[2], shape.shared,
-                                      stream, nullptr, extra);
+  return model.driver->cuLaunchKernel(function, shape.grid[0], shape.grid[1], shape.grid[2], shape.block[0],
+                                      shape.block[1], shape.block[2], shape.shared, stream, nullptr, extra);
 }
 
 int GpuLaunches::add(const Shape &shape, const void *parameters, void *stream, int32_t &kernel) {

@@ -270,6 +270,7 @@ attnrt_status attnrt_session::runOnGpu(Run &run, const attnrt_run_options &optio
   run.lastKernel = -1;
   run.abi.weights = static_cast<const uint8_t *>(pointerTo(gpu->model.weights));
   run.abi.device_error = pointerTo(gpu->error.address);
+  run.abi.exact_arch = gpu->model.exactArch;
   run.abi.workspace = provideWorkspace;
   run.abi.output = provideOutput;
   run.abi.parallel_for = parallelFor;

@@ -53,6 +53,7 @@ struct Event {
 };
 struct Function {
   const Kernel *kernel;
+  uint32_t maxShared = 48 << 10; ///< bytes that a launch may have
 };
 struct LoadedModule {
   Module module;
@@ -347,14 +348,24 @@ FAKE cuModuleGetFunction(void **function, void *handle, const char *name) {
   *function = &found->second;
   return Success;
 }
-FAKE cuFuncSetAttribute(void *, int, int) { return Success; }
+FAKE cuFuncSetAttribute(void *handle, int attribute, int value) {
+  LOCKED;
+  constexpr int kMaxDynamicShared = 8;
+  int limit = driver().setting("cc", 80) >= 90 ? 227 << 10 : 163 << 10;
+  auto &function = *static_cast<Function *>(handle);
+  if (attribute != kMaxDynamicShared || value < 0 || value + int(function.kernel->sharedBytes) > limit)
+    return InvalidValue;
+  function.maxShared = uint32_t(value) + function.kernel->sharedBytes;
+  return Success;
+}
 
 FAKE cuLaunchKernel(void *handle, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,
                     unsigned shared, void *stream, void **parameters, void **extra) {
   LOCKED;
-  const Kernel &kernel = *static_cast<Function *>(handle)->kernel;
+  const Function &function = *static_cast<Function *>(handle);
+  const Kernel &kernel = *function.kernel;
   if (!gx || !gy || !gz || !bx || !by || !bz || gy > 65535 || gz > 65535 || uint64_t(bx) * by * bz > 1024 ||
-      shared + kernel.sharedBytes > 167936)
+      shared + kernel.sharedBytes > function.maxShared)
     return InvalidValue;
   std::vector<uint8_t> bytes(kernel.parameterBytes);
   if (parameters) {

@@ -1,8 +1,13 @@
 #include "compiler/emit/gpu/Ptx.h"
 
+#include "dialects/attn/AttnOps.h"
 #include "mlir/Dialect/GPU/IR/GPUDialect.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Target/LLVMIR/Export.h"
+#include "llvm/IR/BasicBlock.h"
+#include "llvm/IR/Function.h"
+#include "llvm/IR/InstIterator.h"
+#include "llvm/IR/Instructions.h"
 #include "llvm/IR/LegacyPassManager.h"
 #include "llvm/IR/Module.h"
 #include "llvm/MC/TargetRegistry.h"
@@ -96,6 +101,23 @@ FailureOr<std::string> emitPtx(ModuleOp module, const GpuArch &arch, unsigned op
   std::unique_ptr<llvm::TargetMachine> machine = makeMachine(arch, error);
   if (!machine)
     return module.emitError(error);
+  // Kernels of another architecture's own stay as names without a body.
+  for (auto kernel : gpuModule.getOps<LLVM::LLVMFuncOp>()) {
+    auto only = kernel->getAttrOfType<IntegerAttr>(AttnDialect::kOnlyExactAttr);
+    if (!only || (arch.exact && only.getInt() == arch.number))
+      continue;
+    llvm::Function *function = code->getFunction(kernel.getName());
+    auto kind = function->getLinkage();
+    function->deleteBody();
+    function->setLinkage(kind);
+    llvm::ReturnInst::Create(context, llvm::BasicBlock::Create(context, "", function));
+  }
+  // Instructions that LLVM does not know are those of whole warps: none may end up on a way that some lanes take.
+  for (llvm::Function &function : *code)
+    for (llvm::Instruction &instruction : llvm::instructions(function))
+      if (auto *call = llvm::dyn_cast<llvm::CallInst>(&instruction))
+        if (call->isInlineAsm())
+          call->setConvergent();
   code->setTargetTriple(machine->getTargetTriple());
   code->setDataLayout(machine->createDataLayout());
   optimize(*code, *machine, optLevel);

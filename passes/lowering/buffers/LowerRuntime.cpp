@@ -76,7 +76,7 @@ private:
       return op->emitOpError("cannot stand in a parallel loop");
     auto result = llvm::TypeSwitch<Operation *, LogicalResult>(op)
                       .Case<OutputOp, CacheOp, WorkspaceOp, ParallelForOp, RequireOp, KernelOp, CheckIndexOp, WeightOp,
-                            PollOp, FetchOp, DeviceErrorOp, MarkOp, NumThreadsOp, gpu::LaunchFuncOp>(
+                            PollOp, FetchOp, DeviceErrorOp, ExactArchOp, MarkOp, NumThreadsOp, gpu::LaunchFuncOp>(
                           [&](auto each) { return lower(each); })
                       .Default([](Operation *other) { return other->emitOpError("has no lowering to the runtime"); });
     if (succeeded(result))
@@ -177,6 +177,12 @@ private:
   LogicalResult lower(NumThreadsOp op) {
     Value count = load(i32, runContext, offsetof(attnrt_run, num_threads));
     op.replaceAllUsesWith(arith::IndexCastOp::create(b, loc(), b.getIndexType(), count).getResult());
+    return success();
+  }
+
+  LogicalResult lower(ExactArchOp op) {
+    Value arch = load(i32, runContext, offsetof(attnrt_run, exact_arch));
+    op.replaceAllUsesWith(arith::IndexCastOp::create(b, loc(), b.getIndexType(), arch).getResult());
     return success();
   }
 
@@ -377,9 +383,12 @@ private:
     }
     Value grid = storeSizes({op.getGridSizeX(), op.getGridSizeY(), op.getGridSizeZ()});
     Value block = storeSizes({op.getBlockSizeX(), op.getBlockSizeY(), op.getBlockSizeZ()});
-    Value status = callRuntime(
-        offsetof(attnrt_run, launch), i32,
-        {constant(i32, found - names.begin()), grid, block, constant(i64, 0), parameters, constant(i64, bytes)});
+    Value shared = constant(i64, 0);
+    if (Value size = op.getDynamicSharedMemorySize())
+      shared = LLVM::ZExtOp::create(b, loc(), i64, size);
+    Value status =
+        callRuntime(offsetof(attnrt_run, launch), i32,
+                    {constant(i32, found - names.begin()), grid, block, shared, parameters, constant(i64, bytes)});
     stopIf(isNonzero(status));
     return success();
   }

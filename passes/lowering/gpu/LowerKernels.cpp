@@ -1,3 +1,4 @@
+#include "dialects/attn/AttnOps.h"
 #include "passes/Passes.h"
 
 #include "mlir/Conversion/ArithToLLVM/ArithToLLVM.h"
@@ -37,7 +38,11 @@ struct LowerKernelsPass : attn::impl::LowerKernelsPassBase<LowerKernelsPass> {
     target.addLegalDialect<LLVM::LLVMDialect, NVVM::NVVMDialect>();
     target.addLegalOp<gpu::GPUModuleOp, UnrealizedConversionCastOp>();
     if (failed(applyPartialConversion(getOperation(), target, std::move(patterns))))
-      signalPassFailure();
+      return signalPassFailure();
+    // Without it ptxas ignores setmaxnreg.
+    for (auto kernel : getOperation().getOps<LLVM::LLVMFuncOp>())
+      if (kernel->hasAttr(attn::AttnDialect::kOnlyExactAttr))
+        kernel->setAttr(NVVM::NVVMDialect::getMinctasmAttrName(), Builder(&getContext()).getI32IntegerAttr(1));
   }
 };
 } // namespace

@@ -59,6 +59,8 @@ struct OutlineLaunchesPass : attn::impl::OutlineLaunchesPassBase<OutlineLaunches
     for (unsigned n = 0; n < kernel.getNumWorkgroupAttributions(); ++n)
       kernel.setWorkgroupAttributionAttr(n, LLVM::LLVMDialect::getAlignAttrName(),
                                          Builder(&getContext()).getI64IntegerAttr(16));
+    if (Attribute arch = launch->getAttr(AttnDialect::kOnlyExactAttr))
+      kernel->setAttr(AttnDialect::kOnlyExactAttr, arch);
     kernel.walk([&](memref::GetGlobalOp op) {
       memref::GlobalOp &table = tables[op.getName()];
       if (!table)
@@ -81,7 +83,8 @@ struct OutlineLaunchesPass : attn::impl::OutlineLaunchesPassBase<OutlineLaunches
     auto callee =
         SymbolRefAttr::get(module.getNameAttr(), {FlatSymbolRefAttr::get(&getContext(), names[known->second])});
     gpu::LaunchFuncOp::create(b, launch.getLoc(), callee, launch.getGridSizeOperandValues(),
-                              launch.getBlockSizeOperandValues(), Value(), operands, Type());
+                              launch.getBlockSizeOperandValues(), launch.getDynamicSharedMemorySize(), operands,
+                              Type());
     launch.erase();
     return success();
   }

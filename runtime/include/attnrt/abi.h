@@ -23,7 +23,7 @@
 extern "C" {
 #endif
 
-#define ATTNRT_ABI_VERSION 4u
+#define ATTNRT_ABI_VERSION 5u
 #define ATTNRT_FOOTER_MAGIC "ATTNLIB\1"
 #define ATTNRT_PAGE_SIZE 4096u
 #define ATTNRT_DIGEST_LEAF (1u << 20) // bytes
@@ -168,6 +168,10 @@ typedef struct attnrt_run {
   // not called. Called once a state. NULL: the entry must return
   // ATTNRT_RUN_STOPPED.
   void *(*cache)(struct attnrt_run *run, int32_t state, int32_t rank, const int64_t *shape, int64_t *capacity);
+
+  // Of entries with GPU code: attnrt_gpu_image.arch of the image in use where
+  // that is exact, else 0. Some kernels have a body in such an image alone.
+  int32_t exact_arch;
 } attnrt_run;
 
 #define ATTNRT_FAIL_UNSUPPORTED 0x40000000
