@@ -71,7 +71,7 @@ public:
     if (options.emit == EmitKind::Linalg)
       return writeText([&](llvm::raw_ostream &os) { ir.print(os); });
     if (failed(runPasses("kernels", [&](PassManager &pm) {
-          isForGpu() ? buildGpuKernelPipeline(pm, options.optLevel, options.precision, wanted)
+          isForGpu() ? buildGpuKernelPipeline(pm, options.optLevel, options.precision, useOfSm90a(), wanted)
                      : buildKernelPipeline(pm, options.optLevel, options.weights, options.precision, wanted);
         })))
       return failure();
@@ -93,6 +93,12 @@ public:
 
 private:
   bool isForGpu() const { return !options.gpuArchs.empty(); }
+  StringRef useOfSm90a() const {
+    std::string error;
+    std::vector<GpuArch> archs = parseGpuArchs(options.gpuArchs, error);
+    auto isExact = [](const GpuArch &arch) { return arch.exact; };
+    return llvm::none_of(archs, isExact) ? "none" : llvm::all_of(archs, isExact) ? "only" : "also";
+  }
 
   /// What bufferisation refuses is said in the model's terms, at its node.
   LogicalResult assignBuffers() {

@@ -108,17 +108,17 @@ void attn::buildLlvmPipeline(OpPassManager &pm) {
 // GPU
 //===----------------------------------------------------------------------===//
 
-void attn::buildGpuKernelPipeline(OpPassManager &pm, unsigned optLevel, StringRef precision,
+void attn::buildGpuKernelPipeline(OpPassManager &pm, unsigned optLevel, StringRef precision, StringRef sm90a,
                                   llvm::function_ref<bool(llvm::StringRef)> wants) {
   auto add = [&](std::unique_ptr<Pass> pass) {
     if (!wants || wants(pass->getArgument()))
       pm.addPass(std::move(pass));
   };
   if (optLevel > 0)
-    add(createChooseGpuRowsPass(precision));
+    add(createChooseGpuRowsPass(precision, sm90a));
   pm.addPass(createDecomposePass());
   if (optLevel > 0) {
-    add(createChooseGpuGemmsPass(precision));
+    add(createChooseGpuGemmsPass(precision, sm90a));
     pm.addPass(createCanonicalizerPass());
     pm.addPass(createCSEPass());
   }

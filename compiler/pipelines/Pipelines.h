@@ -26,9 +26,9 @@ void buildKernelPipeline(mlir::OpPassManager &pm, unsigned optLevel, llvm::Strin
 void buildBufferPipeline(mlir::OpPassManager &pm);
 /// linalg on buffers to vector loops, parallel loops to tasks.
 void buildLoopPipeline(mlir::OpPassManager &pm, bool marksRegions = false);
-/// Kernels for what has one on a GPU, linalg for the rest.
+/// Kernels for what has one on a GPU, linalg for the rest. `sm90a`: as createChooseGpuRowsPass has it.
 void buildGpuKernelPipeline(mlir::OpPassManager &pm, unsigned optLevel, llvm::StringRef precision = "f32",
-                            llvm::function_ref<bool(llvm::StringRef)> wants = nullptr);
+                            llvm::StringRef sm90a = "none", llvm::function_ref<bool(llvm::StringRef)> wants = nullptr);
 /// Instead of buildLoopPipeline: linalg on buffers to launches, and the kernels
 /// into a gpu.module beside the entries.
 void buildLaunchPipeline(mlir::OpPassManager &pm);

@@ -9,6 +9,7 @@ each access of shared memory. With a precision below f32 the reference rounds th
 operands of products as the kernels are to, so that the bound stays that of f32.
 """
 import argparse
+import os
 import pathlib
 import re
 import subprocess
@@ -49,7 +50,7 @@ def normal(*shape):
     return rng.standard_normal(shape).astype(np.float32)
 
 
-PRECISION = "f32"
+PRECISION, ARCH = "f32", "sm_80"
 
 
 def rounded(x):
@@ -67,6 +68,7 @@ def rounded(x):
 
 
 @case("gemm", (4, 4, 1), (5, 7, 3), (33, 31, 17), (64, 65, 16), (37, 50, 41), (100, 68, 40))
+@case("warpgroups", (257, 260, 100), (256, 259, 65))
 def matmul_bias_relu(size):
     m, n, k = size
     a, w, c, r = normal(m, k), normal(k, n), normal(n), normal(m, n)
@@ -77,6 +79,7 @@ def matmul_bias_relu(size):
 
 
 @case("gemm", (5, 9, 6, 0, 1), (40, 33, 20, 0, 1), (40, 36, 18, 1, 0), (34, 70, 8, 1, 1))
+@case("warpgroups", (300, 256, 70, 0, 1), (256, 384, 64, 1, 0), (260, 257, 130, 1, 1))
 def gemm_transposed(size):
     m, n, k, left, right = size
     a, b, c = normal(*((k, m) if left else (m, k))), normal(*((n, k) if right else (k, n))), normal(n)
@@ -94,6 +97,7 @@ def heads(size):
 
 
 @case("gemm", (33, 130, 132, 16), (34, 129, 128, 18))
+@case("warpgroups", (66, 256, 256, 68), (2, 300, 270, 260))
 def large_tiles(size):
     b, m, n, k = size
     x, y = normal(b, m, k), normal(b, k, n)
@@ -123,7 +127,9 @@ def attend(q, k, v, visible=None, bias=0):
 
     Weights are rounded in the kernels, too, at a scale that depends on their
     tiles: half a unit of their last place, and as much again for sums of them."""
-    isNarrow = PRECISION in ("bf16", "f16") and q.shape[-1] <= 128 and v.shape[-1] <= 128 and q.shape[2] > 16
+    isWarpgroup = ARCH.startswith("sm_90a") and "cc=90" in os.environ.get("ATTN_FAKE_CUDA", "") and q.shape[2] >= 256
+    widest = 256 if isWarpgroup else 128
+    isNarrow = PRECISION in ("bf16", "f16") and max(q.shape[-1], v.shape[-1]) <= widest and q.shape[2] > 16
     near = rounded if isNarrow else lambda x: x.astype(float)
     ratio = q.shape[1] // k.shape[1]
     k, v = (np.repeat(near(x), ratio, 1) for x in (k, v))
@@ -150,17 +156,22 @@ def qkv(b, h, g, i, j, d, e):
     return normal(b, h, i, d), normal(b, g, j, d), normal(b, g, j, e)
 
 
+# For warpgroups: heads of 64, 128 and 256 and such that are padded, one key more or less than tiles have.
+LONG = [(1, 2, 1, 300, 257, 64, 64), (1, 1, 1, 257, 130, 128, 128), (1, 1, 1, 256, 65, 256, 192),
+        (1, 1, 1, 260, 128, 80, 40), (1, 3, 3, 256, 1, 18, 6)]
 ATTENTION = [(1, 2, 2, 1, 7, 8, 8), (2, 2, 1, 5, 33, 16, 16), (1, 4, 2, 70, 70, 64, 64), (1, 1, 1, 33, 40, 6, 10),
              (1, 2, 2, 20, 48, 128, 128), (1, 1, 1, 17, 19, 256, 256), (1, 2, 1, 65, 32, 64, 32)]
 
 
 @case("attention", *ATTENTION, opset=23)
+@case("warpgroups", *LONG, opset=23)
 def full(size):
     q, k, v = qkv(*size)
     return [helper.make_node("Attention", ["q", "k", "v"], ["y"])], {"q": q, "k": k, "v": v}, {}, {"y": attend(q, k, v)}
 
 
 @case("attention", *ATTENTION[1:5], opset=23)
+@case("warpgroups", *LONG, opset=23)
 def causal(size):
     q, k, v = qkv(*size)
     seen = np.arange(size[4])[None, :] <= np.arange(size[3])[:, None]
@@ -169,6 +180,7 @@ def causal(size):
 
 
 @case("attention", *ATTENTION[1:4], opset=23)
+@case("warpgroups", LONG[0], opset=23)
 def dense_mask_and_bias(size):
     q, k, v = qkv(*size)
     seen = rng.random((size[3], size[4])) < 0.6
@@ -201,6 +213,7 @@ def decode_any_length(size):
 
 
 @case("attention", (1, 2, 1, 40, 70, 64, 64), (1, 1, 1, 66, 100, 128, 128), opset=23)
+@case("warpgroups", (1, 2, 1, 256, 300, 64, 64), (1, 1, 1, 258, 140, 128, 128), opset=23)
 def hidden_values(size):
     """Values of hidden keys that are NaN, infinite or too large for 16 bits, and such values that are seen."""
     q, k, v = qkv(*size)
@@ -213,6 +226,7 @@ def hidden_values(size):
 
 
 @case("attention", (1, 2, 2, 90, 90, 16, 16, 20), (1, 1, 1, 70, 70, 32, 32, 3), opset=23)
+@case("warpgroups", (1, 2, 2, 400, 400, 64, 64, 60), opset=23)
 def window(size):
     """The keys within `w` of a query, by a mask that the graph computes; a NaN beyond them reaches nothing."""
     *shape, w = size
@@ -245,7 +259,7 @@ def run(command):
 
 def spilled(ptx, folder):
     """What ptxas complains of."""
-    for arch in ("sm_80", "sm_90a", "sm_100"):
+    for arch in ("sm_80", "sm_90a", "sm_100") if ARCH == "sm_80" else ("sm_90a",):
         done = subprocess.run(["ptxas", "-v", f"-arch={arch}", ptx, "-o", folder / "m.cubin"], capture_output=True, text=True)
         if done.returncode or "warning" in done.stderr or re.search(r"[1-9]\d* bytes spill", done.stderr):
             return f"ptxas for {arch}: {done.stderr}"
@@ -258,8 +272,8 @@ def check(tools, folder, name, built, options, ptxas=False):
               folder / "m.onnx")
     library, ptx = folder / "m.so", folder / "m.ptx"
     for path, emit in ((library, "lib"), (ptx, "ptx")):
-        if text := run([tools / "attnc", folder / "m.onnx", "--target=cuda", f"--precision={PRECISION}", f"--emit={emit}",
-                        "-o", path]):
+        if text := run([tools / "attnc", folder / "m.onnx", "--target=cuda", f"--gpu-arch={ARCH}",
+                        f"--precision={PRECISION}", f"--emit={emit}", "-o", path]):
             return f"{name}: {text}"
     command = [tools / "attn-run", library]
     for key, array in inputs.items():
@@ -282,7 +296,7 @@ def check(tools, folder, name, built, options, ptxas=False):
             return f"{name}: output {key} is off by {np.nanmax(np.abs(got - want)):.2e}"
     if spills := ptxas and spilled(ptx, folder):
         return f"{name}: {spills}"
-    uses = "a matrix" if "mma.sync" in text else "a tile" if "cp.async" in text else "a row" if "shfl" in text else "no kernel"
+    uses = "a warpgroup" if "wgmma" in text else "a matrix" if "mma.sync" in text else "a tile" if "cp.async" in text else "a row" if "shfl" in text else "no kernel"
     print(f"{name}: ok, {uses}, {len(re.findall('fma.rn.f32', text))} fma, {shared} shared loads")
     return None
 
@@ -298,9 +312,10 @@ def main():
     parser.add_argument("--filter", default="")
     parser.add_argument("--precision", default="f32", choices=("f32", "tf32", "bf16", "f16"))
     parser.add_argument("--ptxas", action="store_true", help="let ptxas look for spills, too")
+    parser.add_argument("--arch", default="sm_80", help="as attnc's --gpu-arch")
     args = parser.parse_args()
-    global PRECISION
-    PRECISION = args.precision
+    global PRECISION, ARCH
+    PRECISION, ARCH = args.precision, args.arch
     problems = 0
     with tempfile.TemporaryDirectory() as temporary:
         for function, size, options in CASES[args.family]:

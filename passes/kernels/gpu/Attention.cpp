@@ -45,12 +45,34 @@ int64_t countGpuAttentionSplits(const AttentionSpec &spec) {
   return std::max<int64_t>(splits, 1);
 }
 
+static bool takesWarpgroups(const AttentionSpec &spec, Precision precision, Sm90a sm90a) {
+  return sm90a != Sm90a::none && canUseWarpgroups(spec, precision);
+}
+
+Value countGpuAttentionScratch(OpBuilder &builder, Location loc, const AttentionSpec &spec,
+                               llvm::function_ref<Value(int64_t)> sizeOf, Precision precision, Sm90a sm90a) {
+  BlockBuilder k(builder, loc);
+  if (takesWarpgroups(spec, precision, sm90a))
+    return countWarpgroupsScratch(k, spec, sizeOf);
+  int64_t splits = countGpuAttentionSplits(spec);
+  if (splits == 1)
+    return {};
+  Value rows = k.mul(k.mul(sizeOf(Dim::B), sizeOf(Dim::H)), sizeOf(Dim::I));
+  return k.mul(rows, splits * (*spec.getStaticSize(Dim::E) + 2));
+}
+
+std::unique_ptr<AttentionEmitter> makeAttention(OpBuilder &builder, Location loc, const AttentionSpec &spec,
+                                                Precision precision) {
+  return canUseMatrices(spec, precision) ? makeMatricesAttention(builder, loc, spec, precision)
+                                         : makeThreadsAttention(builder, loc, spec);
+}
+
 func::FuncOp buildGpuAttention(OpBuilder &builder, Location loc, StringRef symbol, const AttentionSpec &spec,
-                               Precision precision) {
+                               Precision precision, Sm90a sm90a) {
   OpBuilder::InsertionGuard guard(builder);
-  if ((precision == Precision::bf16 || precision == Precision::f16) && canUseMatrices(spec))
-    return buildMatricesAttention(builder, loc, symbol, spec, precision);
-  return buildThreadsAttention(builder, loc, symbol, spec);
+  if (takesWarpgroups(spec, precision, sm90a))
+    return buildWarpgroupsAttention(builder, loc, symbol, spec, precision, sm90a);
+  return makeAttention(builder, loc, spec, precision)->emit(symbol);
 }
 
 } // namespace attn

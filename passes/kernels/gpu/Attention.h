@@ -19,11 +19,17 @@ int64_t countGpuAttentionSplits(const AttentionSpec &spec);
 /// streams tiles of keys and values past them by cp.async; the softmax is online
 /// in f32, its maxima and sums in registers. Tiles that the mask hides are
 /// skipped, tiles that it shows in full are not tested. With bf16 or f16 matrix
-/// units multiply where they can; all else computes in f32. With the keys in parts
-/// a second launch merges them, and the last argument is scratch: for each query
-/// and part as many f32 as a value has, and two.
+/// units multiply where they can, those of warpgroups as far as `sm90a` says; all
+/// else computes in f32.
 mlir::func::FuncOp buildGpuAttention(mlir::OpBuilder &builder, mlir::Location loc, llvm::StringRef symbol,
-                                     const AttentionSpec &spec, Precision precision = Precision::f32);
+                                     const AttentionSpec &spec, Precision precision, Sm90a sm90a);
+
+/// How many f32 of scratch the kernel wants as its last argument, which it has only
+/// if that is not null; `sizeOf` gives the sizes of iteration dimensions. With the
+/// keys in parts it has for each query and part as many as a value has, and two.
+mlir::Value countGpuAttentionScratch(mlir::OpBuilder &builder, mlir::Location loc, const AttentionSpec &spec,
+                                     llvm::function_ref<mlir::Value(int64_t dim)> sizeOf, Precision precision,
+                                     Sm90a sm90a);
 
 } // namespace attn
 

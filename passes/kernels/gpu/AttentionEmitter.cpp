@@ -30,20 +30,36 @@ func::FuncOp AttentionEmitter::emit(StringRef symbol) {
   ValueRange buffers = function.getArguments();
   if (splits > 1)
     parts = buffers.back(), buffers = buffers.drop_back();
+  emitLaunches(buffers);
+  return function;
+}
+
+void AttentionEmitter::emitLaunches(ValueRange buffers, IsWanted isWanted) {
+  OpBuilder::InsertionGuard guard(k.b);
   numQueries = getDimSize(k, spec, buffers, Dim::I), numKeys = getDimSize(k, spec, buffers, Dim::J);
   heads = getDimSize(k, spec, buffers, Dim::H);
   Value blocks = k.ceilDiv(numQueries, queriesPerBlock), numBatches = getDimSize(k, spec, buffers, Dim::B);
   Value total = k.mul(k.mul(numBatches, heads), blocks);
-  Values shared = k.launch(k.mul(total, splits), kThreads, sharedElements());
-  Operation *launch = shared[0].getParentBlock()->getParentOp();
+  Values shared = launch(k.mul(total, splits));
+  Operation *launched = k.b.getInsertionBlock()->getParentOp();
   split = k.rem(k.block, k.index(splits));
   Value position = k.div(k.block, k.index(splits)), number = k.div(position, blocks);
   batch = k.div(number, heads), head = k.rem(number, heads);
   // Later queries see more keys where a limit moves: the longest work comes first.
   first = k.mul(k.sub(k.sub(blocks, k.index(1)), k.rem(position, blocks)), queriesPerBlock);
+  if (isWanted)
+    k.branch(isWanted(k, batch, head), [&] { emitBlock(buffers, shared); });
+  else
+    emitBlock(buffers, shared);
+  if (splits == 1)
+    return;
+  k.b.setInsertionPointAfter(launched);
+  mergeParts(buffers);
+}
+
+void AttentionEmitter::emitBlock(ValueRange buffers, ArrayRef<Value> shared) {
   for (auto [buffer, map] : llvm::zip_equal(buffers, spec.maps))
     views.push_back(viewHead(k, buffer, map, batch, head));
-
   KeyMask mask(k, spec, buffers, batch, head, numKeys);
   keyMask = &mask;
   KeyMask::Bounds bounds = seenKeys(mask);
@@ -54,25 +70,28 @@ func::FuncOp AttentionEmitter::emit(StringRef symbol) {
     begin = k.add(begin, k.mul(split, part));
     end = k.min(end, k.add(begin, part));
   }
-  start(shared, begin);
+  sweep(shared, begin, end, bounds);
+}
 
+void AttentionEmitter::sweep(ArrayRef<Value> shared, Value begin, Value end, const KeyMask::Bounds &bounds) {
+  start(shared, begin);
+  Values state = sweepTiles(begin, end, bounds);
+  k.waitForCopies(0); // none may be under way when the block ends
+  if (splits == 1)
+    store(state);
+  else
+    storePart(state);
+}
+
+Values AttentionEmitter::sweepTiles(Value begin, Value end, const KeyMask::Bounds &bounds) {
   // Of each row: maximum, this thread's part of the sum, its columns of the result.
   Values state(rows, k.scalar(-kInfinity));
   state.append(rows + rows * width, k.scalar(0));
-  state = k.loop(begin, end, keysPerTile, state, [&](Value key, ValueRange carried) {
+  return k.loop(begin, end, keysPerTile, state, [&](Value key, ValueRange carried) {
     Value next = k.add(key, keysPerTile);
     isEdge = k.either(k.less(key, bounds.innerLower), k.less(bounds.innerUpper, next));
     return sweepTile(key, carried);
   });
-  k.waitForCopies(0); // none may be under way when the block ends
-  if (splits == 1) {
-    store(state);
-    return function;
-  }
-  storePart(state);
-  k.b.setInsertionPointAfter(launch);
-  mergeParts(buffers);
-  return function;
 }
 
 Value AttentionEmitter::readAt(size_t operand, Value i, Value j) {

@@ -23,12 +23,23 @@ public:
   virtual ~AttentionEmitter() = default;
 
   mlir::func::FuncOp emit(llvm::StringRef symbol);
+  /// The launches alone, where the builder stands; blocks of a (batch, head) that
+  /// isn't wanted do nothing.
+  using IsWanted = llvm::function_ref<mlir::Value(BlockBuilder &, mlir::Value batch, mlir::Value head)>;
+  void emitLaunches(mlir::ValueRange buffers, IsWanted isWanted = nullptr);
 
 protected:
+  /// Opens the launch; what it returns comes back in start and sweep.
+  virtual Values launch(mlir::Value blocks) { return k.launch(blocks, kThreads, sharedElements()); }
+  /// The keys [begin, end) of a block, and its result.
+  virtual void sweep(mlir::ArrayRef<mlir::Value> shared, mlir::Value begin, mlir::Value end,
+                     const KeyMask::Bounds &bounds);
+  /// The loop over tiles; the state behind the last.
+  Values sweepTiles(mlir::Value begin, mlir::Value end, const KeyMask::Bounds &bounds);
   /// Arrays of f32 in shared memory.
-  virtual llvm::SmallVector<int64_t> sharedElements() = 0;
+  virtual llvm::SmallVector<int64_t> sharedElements() { return {}; }
   /// Before the tiles, which begin at key `begin`.
-  virtual void start(mlir::ArrayRef<mlir::Value> shared, mlir::Value begin) = 0;
+  virtual void start(mlir::ArrayRef<mlir::Value>, mlir::Value) {}
   /// The state after the tile from `key` on.
   virtual Values sweepTile(mlir::Value key, mlir::ValueRange state) = 0;
   /// Place of the thread's query number `r` in the block, of its key `c` in the
@@ -59,14 +70,16 @@ protected:
   mlir::Value isEdge; ///< the tile is not seen in full by all queries, or has keys behind the last
   llvm::SmallVector<HeadView> views;
 
+  void store(mlir::ValueRange state);
+
 private:
+  void emitBlock(mlir::ValueRange buffers, mlir::ArrayRef<mlir::Value> shared);
   mlir::Value exponential(mlir::Value x) { return k.exp2Fast(k.mulf(x, k.scalar(1.44269504f))); }
   mlir::Value regionAt(mlir::Block &block, mlir::Value root, mlir::Value score, mlir::Value i, mlir::Value j);
   Values masked(const Values &values, mlir::Value key);
   KeyMask::Bounds seenKeys(KeyMask &mask);
   /// What a row's columns are multiplied by in the end.
   mlir::Value normalizer(mlir::Value sum);
-  void store(mlir::ValueRange state);
   void storePart(mlir::ValueRange state);
   void mergeParts(mlir::ValueRange buffers);
 
@@ -77,12 +90,22 @@ private:
 
 /// In f32, products one by one (AttentionThreads.cpp).
 bool canUseThreads(const AttentionSpec &spec);
-mlir::func::FuncOp buildThreadsAttention(mlir::OpBuilder &builder, mlir::Location loc, llvm::StringRef symbol,
-                                         const AttentionSpec &spec);
-/// bf16 or f16 products by matrix units (AttentionMatrices.cpp).
-bool canUseMatrices(const AttentionSpec &spec);
-mlir::func::FuncOp buildMatricesAttention(mlir::OpBuilder &builder, mlir::Location loc, llvm::StringRef symbol,
-                                          const AttentionSpec &spec, Precision precision);
+std::unique_ptr<AttentionEmitter> makeThreadsAttention(mlir::OpBuilder &builder, mlir::Location loc,
+                                                       const AttentionSpec &spec);
+/// bf16 or f16 products by matrix units of a warp (AttentionMatrices.cpp).
+bool canUseMatrices(const AttentionSpec &spec, Precision precision);
+std::unique_ptr<AttentionEmitter> makeMatricesAttention(mlir::OpBuilder &builder, mlir::Location loc,
+                                                        const AttentionSpec &spec, Precision precision);
+/// The latter where it can be used, else the former.
+std::unique_ptr<AttentionEmitter> makeAttention(mlir::OpBuilder &builder, mlir::Location loc, const AttentionSpec &spec,
+                                                Precision precision);
+/// The same by those of warpgroups, on sm_90a (AttentionWarpgroups.cpp). With
+/// Sm90a::also the host chooses between this form and the others.
+bool canUseWarpgroups(const AttentionSpec &spec, Precision precision);
+mlir::Value countWarpgroupsScratch(LaneBuilder &k, const AttentionSpec &spec,
+                                   llvm::function_ref<mlir::Value(int64_t dim)> sizeOf);
+mlir::func::FuncOp buildWarpgroupsAttention(mlir::OpBuilder &builder, mlir::Location loc, llvm::StringRef symbol,
+                                            const AttentionSpec &spec, Precision precision, Sm90a use);
 
 } // namespace attn
 

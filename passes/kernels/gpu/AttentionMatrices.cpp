@@ -256,17 +256,18 @@ Values MatricesEmitter::addVisible(ArrayRef<Values> weights, ValueRange sums) {
 
 } // namespace
 
-bool canUseMatrices(const AttentionSpec &spec) {
+bool canUseMatrices(const AttentionSpec &spec, Precision precision) {
   std::optional<int64_t> d = spec.getStaticSize(Dim::D), e = spec.getStaticSize(Dim::E);
   std::optional<int64_t> i = spec.getStaticSize(Dim::I);
   // A warp takes 16 queries; fewer are a matter of memory, not of products.
   bool isFew = i && *i <= kWarpQueries;
-  return d && e && *d <= kMaxWidth && *e <= kMaxWidth && spec.kind == ScoreKind::dot && !isFew;
+  bool isNarrow = precision == Precision::bf16 || precision == Precision::f16;
+  return isNarrow && d && e && *d <= kMaxWidth && *e <= kMaxWidth && spec.kind == ScoreKind::dot && !isFew;
 }
 
-func::FuncOp buildMatricesAttention(OpBuilder &builder, Location loc, StringRef symbol, const AttentionSpec &spec,
-                                    Precision precision) {
-  return MatricesEmitter(builder, loc, spec, precision).emit(symbol);
+std::unique_ptr<AttentionEmitter> makeMatricesAttention(OpBuilder &builder, Location loc, const AttentionSpec &spec,
+                                                        Precision precision) {
+  return std::make_unique<MatricesEmitter>(builder, loc, spec, precision);
 }
 
 } // namespace attn

@@ -220,8 +220,8 @@ Values ThreadsEmitter::addProducts(ValueRange sums, bool canBeHidden) {
 
 bool canUseThreads(const AttentionSpec &spec) { return chooseCut(spec).has_value(); }
 
-func::FuncOp buildThreadsAttention(OpBuilder &builder, Location loc, StringRef symbol, const AttentionSpec &spec) {
-  return ThreadsEmitter(builder, loc, spec).emit(symbol);
+std::unique_ptr<AttentionEmitter> makeThreadsAttention(OpBuilder &builder, Location loc, const AttentionSpec &spec) {
+  return std::make_unique<ThreadsEmitter>(builder, loc, spec);
 }
 
 } // namespace attn

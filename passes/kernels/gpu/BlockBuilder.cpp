@@ -20,21 +20,34 @@ func::FuncOp BlockBuilder::function(StringRef symbol, TypeRange types) {
   return function;
 }
 
-LaneBuilder::Values BlockBuilder::launch(Value blocks, int64_t threads, ArrayRef<int64_t> sharedElements) {
+LaneBuilder::Values BlockBuilder::launch(Value blocks, int64_t threads, ArrayRef<int64_t> sharedElements,
+                                         Value dynamicBytes) {
   SmallVector<Type> shared;
   auto space = gpu::AddressSpaceAttr::get(b.getContext(), gpu::AddressSpace::Workgroup);
   for (int64_t elements : sharedElements)
     shared.push_back(MemRefType::get({elements}, b.getF32Type(), MemRefLayoutAttrInterface(), space));
   Value one = index(1);
-  auto op =
-      gpu::LaunchOp::create(b, loc, blocks, one, one, index(threads), one, one, /*dynamicSharedMemorySize=*/Value(),
-                            /*asyncTokenType=*/Type(), /*asyncDependencies=*/ValueRange(), shared);
+  auto op = gpu::LaunchOp::create(b, loc, blocks, one, one, index(threads), one, one, dynamicBytes,
+                                  /*asyncTokenType=*/Type(), /*asyncDependencies=*/ValueRange(), shared);
   b.setInsertionPointToStart(&op.getBody().front());
   gpu::TerminatorOp::create(b, loc);
   b.setInsertionPointToStart(&op.getBody().front());
   block = op.getBlockIds().x;
   thread = op.getThreadIds().x;
   return Values(op.getWorkgroupAttributions());
+}
+
+void BlockBuilder::branchOnSm90a(Sm90a use, llvm::function_ref<void()> exact, llvm::function_ref<void()> others) {
+  if (use != Sm90a::also)
+    return use == Sm90a::only ? exact() : others();
+  constexpr int64_t kArch = 90;
+  Value arch = ExactArchOp::create(b, loc, b.getIndexType());
+  Value isExact = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::eq, arch, index(kArch));
+  auto nothing = [](llvm::function_ref<void()> body) {
+    body();
+    return Values();
+  };
+  branch(isExact, TypeRange(), [&] { return nothing(exact); }, [&] { return nothing(others); });
 }
 
 Value BlockBuilder::fma(Value x, Value y, Value z) { return math::FmaOp::create(b, loc, x, y, z); }

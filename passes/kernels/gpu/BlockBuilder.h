@@ -18,8 +18,13 @@ public:
   /// Opens `func.func @symbol {attn.kernel}` on `types`; the builder stands in it.
   mlir::func::FuncOp function(llvm::StringRef symbol, mlir::TypeRange types);
   /// Opens a launch of `blocks` blocks, each with arrays of so many f32 in shared
-  /// memory, which are returned; the builder stands in it.
-  Values launch(mlir::Value blocks, int64_t threads, mlir::ArrayRef<int64_t> sharedElements);
+  /// memory, which are returned, and `dynamicBytes` (i32) more, if any; the builder
+  /// stands in it.
+  Values launch(mlir::Value blocks, int64_t threads, mlir::ArrayRef<int64_t> sharedElements,
+                mlir::Value dynamicBytes = {});
+
+  /// On the host, outside of launches: the first for images of sm_90a, the second for others, as far as `use` has them.
+  void branchOnSm90a(Sm90a use, llvm::function_ref<void()> exact, llvm::function_ref<void()> others);
 
   mlir::Value fma(mlir::Value x, mlir::Value y, mlir::Value z);
   void barrier();

@@ -1,11 +1,14 @@
 #include "passes/kernels/gpu/Gemm.h"
 
 #include "passes/kernels/gpu/GemmEmitter.h"
+#include "passes/kernels/gpu/Warpgroups.h"
 #include "llvm/Support/MathExtras.h"
 
 using namespace mlir;
 
 namespace attn {
+
+constexpr int64_t kWarpgroupRows = 2 * Warpgroups::kRows;
 
 static bool fail(std::string &reason, const Twine &text) {
   reason = text.str();
@@ -41,7 +44,7 @@ static int64_t guessProduct(ArrayRef<int64_t> sizes, ArrayRef<unsigned> dims) {
   return product;
 }
 
-void GpuGemmSpec::chooseTile() {
+void GpuGemmSpec::chooseTile(Sm90a sm90a) {
   constexpr int64_t kProcessors = 132; // of an H100; other cards have about as many
   int64_t numRows = guessProduct(sizes, rows), numColumns = guessProduct(sizes, columns);
   auto blocks = [&](const Tile &tile) {
@@ -62,11 +65,54 @@ void GpuGemmSpec::chooseTile() {
     tile = large;
   else
     tile = numRows > 32 && (isMatrix || numColumns > 32) ? medium : small;
+  // Each element is rounded once, which takes as long as about 100 products of it: guesses, no card has told.
+  constexpr int64_t kFewOuter = 256, kFewSums = 64;
+  bool is16Bit = precision == Precision::bf16 || precision == Precision::f16;
+  if (sm90a == Sm90a::none || !is16Bit || numRows < kFewOuter || numColumns < kFewOuter ||
+      guessProduct(sizes, sums) < kFewSums)
+    return;
+  Tile wide = {kWarpgroupRows, 256, 1, 1};
+  warpgroupColumns = blocks(wide) >= kProcessors ? 256 : 128;
 }
 
-func::FuncOp buildGpuGemm(OpBuilder &builder, Location loc, StringRef symbol, const GpuGemmSpec &spec) {
+func::FuncOp buildGpuGemm(OpBuilder &builder, Location loc, StringRef symbol, const GpuGemmSpec &spec, Sm90a sm90a) {
   OpBuilder::InsertionGuard guard(builder);
-  return GpuGemmEmitter(builder, loc, spec).emit(symbol);
+  BlockBuilder k(builder, loc);
+  SmallVector<Type> types = {spec.left, spec.right};
+  types.append(spec.operands.begin(), spec.operands.end());
+  types.push_back(spec.result);
+  if (spec.warpgroupColumns)
+    types.push_back(MemRefType::get({ShapedType::kDynamic}, builder.getF32Type()));
+  func::FuncOp function = k.function(symbol, types);
+  ValueRange buffers = function.getArguments();
+  if (!spec.warpgroupColumns) {
+    GpuGemmEmitter(builder, loc, spec, spec.tile).emitLaunch(buffers);
+    return function;
+  }
+  Value scratch = buffers.back();
+  buffers = buffers.drop_back();
+  k.branchOnSm90a(
+      sm90a, [&] { emitWarpgroupsGemm(builder, loc, spec, buffers, scratch); },
+      [&] { GpuGemmEmitter(builder, loc, spec, spec.tile).emitLaunch(buffers); });
+  return function;
+}
+
+Value countGpuGemmScratch(OpBuilder &builder, Location loc, const GpuGemmSpec &spec,
+                          llvm::function_ref<Value(unsigned)> sizeOf) {
+  if (!spec.warpgroupColumns)
+    return {};
+  BlockBuilder k(builder, loc);
+  auto product = [&](ArrayRef<unsigned> dims) {
+    Value result = k.index(1);
+    for (unsigned dim : dims)
+      result = k.mul(result, sizeOf(dim));
+    return result;
+  };
+  auto padded = [&](Value size, int64_t step) { return k.mul(k.ceilDiv(size, step), step); };
+  Value outer = k.add(padded(product(spec.rows), kWarpgroupRows), padded(product(spec.columns), spec.warpgroupColumns));
+  // Two elements of 16 bits each.
+  Value perBatch = k.mul(outer, k.mul(k.ceilDiv(product(spec.sums), Warpgroups::kPanel), Warpgroups::kPanel / 2));
+  return k.mul(product(spec.batch), perBatch);
 }
 
 } // namespace attn

@@ -39,18 +39,25 @@ struct GpuGemmSpec {
     int64_t threads() const { return rows / threadRows * (columns / threadColumns) / (isMatrix ? 2 : 1); }
   };
   Tile tile = {32, 32, 4, 4};
+  /// Columns of a tile where warpgroups of sm_90a multiply; 0: where they are not worth it.
+  int64_t warpgroupColumns = 0;
 
   /// Sorts the loops; false for what no such kernel does.
   bool sortLoops(std::string &reason);
   /// The largest tile that leaves no multiprocessor without work, for `precision`.
-  void chooseTile();
+  void chooseTile(Sm90a sm90a);
 };
 
 /// Emits the kernel `symbol` with the arguments (left, right, operands of the
 /// epilogue..., result): tiles of both sides in shared memory, twice, so that
-/// cp.async fills one while the other is multiplied.
+/// cp.async fills one while the other is multiplied. For warpgroups a last argument
+/// is scratch, and with Sm90a::also the host chooses between them and this form.
 mlir::func::FuncOp buildGpuGemm(mlir::OpBuilder &builder, mlir::Location loc, llvm::StringRef symbol,
-                                const GpuGemmSpec &spec);
+                                const GpuGemmSpec &spec, Sm90a sm90a);
+
+/// How many f32 of scratch the kernel wants, given the loops' sizes; null: none.
+mlir::Value countGpuGemmScratch(mlir::OpBuilder &builder, mlir::Location loc, const GpuGemmSpec &spec,
+                                llvm::function_ref<mlir::Value(unsigned dim)> sizeOf);
 
 } // namespace attn
 

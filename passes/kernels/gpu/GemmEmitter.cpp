@@ -9,18 +9,19 @@ namespace attn {
 
 using Values = LaneBuilder::Values;
 
-func::FuncOp GpuGemmEmitter::emit(StringRef symbol) {
-  SmallVector<Type> types = {spec.left, spec.right};
-  types.append(spec.operands.begin(), spec.operands.end());
-  types.push_back(spec.result);
-  func::FuncOp function = k.function(symbol, types);
-  arguments = Values(function.getArguments());
+void GpuGemmEmitter::prepare(ValueRange buffers) {
+  arguments = Values(buffers);
   for (unsigned dim = 0; dim < spec.sizes.size(); ++dim)
     sizes.push_back(sizeOf(dim));
   numRows = product(spec.rows), numColumns = product(spec.columns), numSums = product(spec.sums);
   sides[0] = makeSide(arguments[0], spec.leftMap, spec.rows, tile.rows, tile.threadRows);
   sides[1] = makeSide(arguments[1], spec.rightMap, spec.columns, tile.columns, tile.threadColumns);
   sides[1].begin = 2 * sides[0].elements;
+}
+
+void GpuGemmEmitter::emitLaunch(ValueRange buffers) {
+  OpBuilder::InsertionGuard guard(k.b);
+  prepare(buffers);
   Value rowTiles = k.ceilDiv(numRows, tile.rows), columnTiles = k.ceilDiv(numColumns, tile.columns);
   Value blocks = k.mul(k.mul(rowTiles, columnTiles), product(spec.batch));
   int64_t elements = std::max(2 * (sides[0].elements + sides[1].elements), stagedElements());
@@ -40,7 +41,6 @@ func::FuncOp GpuGemmEmitter::emit(StringRef symbol) {
     finishMatrices(multiplyMatrices());
   else
     finish(multiply());
-  return function;
 }
 
 Value GpuGemmEmitter::sizeOf(unsigned dim) {

@@ -13,12 +13,13 @@ class GpuGemmEmitter {
 public:
   using Values = LaneBuilder::Values;
 
-  GpuGemmEmitter(mlir::OpBuilder &b, mlir::Location loc, const GpuGemmSpec &spec)
-      : k(b, loc), spec(spec), tile(spec.tile) {}
+  GpuGemmEmitter(mlir::OpBuilder &b, mlir::Location loc, const GpuGemmSpec &spec, const GpuGemmSpec::Tile &tile)
+      : k(b, loc), spec(spec), tile(tile) {}
 
-  mlir::func::FuncOp emit(llvm::StringRef symbol);
+  /// The launch, where the builder stands, on left, right, operands of the epilogue and result.
+  void emitLaunch(mlir::ValueRange buffers);
 
-private:
+protected:
   /// One operand of the product. A tile of it stands in shared memory as
   /// [outer][pitch >= depth], or [depth][pitch >= outer] where the outer dimension
   /// is the contiguous one; the padding spreads what is read at once over the banks.
@@ -37,6 +38,8 @@ private:
   };
   using Fragments = llvm::SmallVector<Values>;
 
+  /// Sizes and sides, which launches take.
+  void prepare(mlir::ValueRange buffers);
   mlir::Value sizeOf(unsigned dim);
   Values sizesOf(mlir::ArrayRef<unsigned> dims) {
     return llvm::map_to_vector<6>(dims, [&](unsigned dim) { return sizes[dim]; });
@@ -85,6 +88,10 @@ private:
   mlir::Value group, member; ///< of the lane in its warp: / 4, % 4
   Side sides[2];
 };
+
+/// The same by warpgroups of sm_90a (GemmWarpgroups.cpp); both sides are rounded to `scratch` first.
+void emitWarpgroupsGemm(mlir::OpBuilder &builder, mlir::Location loc, const GpuGemmSpec &spec, mlir::ValueRange buffers,
+                        mlir::Value scratch);
 
 } // namespace attn
 

@@ -41,12 +41,35 @@ void noteMissed(Operation *op, StringRef category, StringRef name, StringRef rea
   remark::missed(op->getLoc(), remark::RemarkOpts::name(name).category(category)) << remark::reason("{0}", reason);
 }
 
-bool readPrecision(ModuleOp module, StringRef text, Precision &precision) {
+bool readOptions(ModuleOp module, StringRef text, Precision &precision, StringRef useText, Sm90a &sm90a) {
   std::optional<Precision> known = parsePrecision(text);
   if (!known)
     module.emitError("expects precision f32, tf32, bf16 or f16, got '") << text << "'";
   precision = known.value_or(precision);
-  return known.has_value();
+  std::optional<Sm90a> use = parseSm90a(useText);
+  if (!use)
+    module.emitError("expects sm90a none, also or only, got '") << useText << "'";
+  sm90a = use.value_or(sm90a);
+  return known && use;
+}
+
+/// As replaceByKernel, with `elements` f32 of scratch for the kernel: a second result, which nothing uses.
+void replaceWithScratch(IRRewriter &rewriter, Operation *op, func::FuncOp kernel, ValueRange inputs,
+                        ArrayRef<OpFoldResult> sizes, Value elements) {
+  Location loc = op->getLoc();
+  auto type = cast<RankedTensorType>(op->getResult(0).getType());
+  SmallVector<Value> dynamic;
+  for (auto [n, size] : llvm::enumerate(sizes))
+    if (type.isDynamicDim(n))
+      dynamic.push_back(getValueOrCreateConstantIndexOp(rewriter, loc, size));
+  auto scratch = RankedTensorType::get({ShapedType::kDynamic}, rewriter.getF32Type());
+  Value inits[] = {tensor::EmptyOp::create(rewriter, loc, type, dynamic),
+                   tensor::EmptyOp::create(rewriter, loc, scratch, elements)};
+  auto call = KernelOp::create(rewriter, loc, TypeRange{type, scratch}, SymbolRefAttr::get(kernel), inputs, inits,
+                               rewriter.getDenseI64ArrayAttr({}));
+  if (Attribute flops = op->getAttr(AttnDialect::kFlopsAttr))
+    call->setAttr(AttnDialect::kFlopsAttr, flops);
+  rewriter.replaceOp(op, call.getOutputs().front());
 }
 
 //===----------------------------------------------------------------------===//
@@ -58,7 +81,7 @@ struct ChooseGpuRowsPass : attn::impl::ChooseGpuRowsPassBase<ChooseGpuRowsPass> 
   ChooseGpuRowsPass(const ChooseGpuRowsPass &other) : ChooseGpuRowsPassBase(other) {}
 
   void runOnOperation() override {
-    if (!readPrecision(getOperation(), precision, products))
+    if (!readOptions(getOperation(), precision, products, exact, sm90a))
       return signalPassFailure();
     KernelTable kernels(getOperation());
     auto target = TargetAttr::lookup(getOperation());
@@ -106,43 +129,32 @@ struct ChooseGpuRowsPass : attn::impl::ChooseGpuRowsPassBase<ChooseGpuRowsPass> 
     if (!canBuildGpuAttention(spec, &reason))
       return noteMissed(op, getArgument(), "attention", reason);
     FailureOr<func::FuncOp> kernel = kernels.getOrBuild(
-        symbol, [&](OpBuilder &b) { return buildGpuAttention(b, op.getLoc(), symbol, spec, products); });
+        symbol, [&](OpBuilder &b) { return buildGpuAttention(b, op.getLoc(), symbol, spec, products, sm90a); });
     IRRewriter rewriter(op);
     ReifiedRankedShapedTypeDims shapes;
     if (failed(kernel) || failed(op.reifyResultShapes(rewriter, shapes)))
       return noteMissed(op, getArgument(), "attention", "its name is taken, or its sizes are unknown");
-    int64_t splits = countGpuAttentionSplits(spec);
-    if (splits == 1)
-      return replaceByKernel(rewriter, op, *kernel, op->getOperands(), shapes);
-    // Scratch is a second result, which nothing uses: for each row of the first
-    // one, which is as wide as a value, two more, and that for each part.
     Location loc = op.getLoc();
-    auto type = cast<RankedTensorType>(op->getResult(0).getType());
-    Value elements = arith::ConstantIndexOp::create(rewriter, loc, 1);
-    SmallVector<Value> dynamic;
-    AffineMap map = spec.maps[spec.result];
-    for (auto [n, size] : llvm::enumerate(shapes[0])) {
-      Value value = getValueOrCreateConstantIndexOp(rewriter, loc, size);
-      if (type.isDynamicDim(n))
-        dynamic.push_back(value);
-      if (map.getDimPosition(n) != AttentionOp::Dim::E)
-        elements = arith::MulIOp::create(rewriter, loc, elements, value);
-    }
-    int64_t width = splits * (*spec.getStaticSize(AttentionOp::Dim::E) + 2);
-    elements = arith::MulIOp::create(rewriter, loc, elements, arith::ConstantIndexOp::create(rewriter, loc, width));
-    auto parts = RankedTensorType::get({ShapedType::kDynamic}, rewriter.getF32Type());
-    Value inits[] = {tensor::EmptyOp::create(rewriter, loc, type, dynamic),
-                     tensor::EmptyOp::create(rewriter, loc, parts, elements)};
-    auto call = KernelOp::create(rewriter, loc, TypeRange{type, parts}, SymbolRefAttr::get(*kernel), op->getOperands(),
-                                 inits, rewriter.getDenseI64ArrayAttr({}));
-    if (Attribute flops = op->getAttr(AttnDialect::kFlopsAttr))
-      call->setAttr(AttnDialect::kFlopsAttr, flops);
-    rewriter.replaceOp(op, call.getOutputs().front());
+    auto sizeOf = [&](int64_t dim) -> Value {
+      if (std::optional<int64_t> size = spec.getStaticSize(dim))
+        return arith::ConstantIndexOp::create(rewriter, loc, *size);
+      for (auto [operand, map] : llvm::zip(op->getOperands(), spec.maps))
+        if (auto n = map.getResultPosition(getAffineDimExpr(dim, map.getContext())))
+          return rewriter.createOrFold<tensor::DimOp>(loc, operand, *n);
+      llvm_unreachable("canBuildAttention has seen to it that a map names the dimension");
+    };
+    Value elements = countGpuAttentionScratch(rewriter, loc, spec, sizeOf, products, sm90a);
+    if (!elements)
+      return replaceByKernel(rewriter, op, *kernel, op->getOperands(), shapes);
+    replaceWithScratch(rewriter, op, *kernel, op->getOperands(), shapes[0], elements);
   }
 
   Option<std::string> precision{*this, "precision", llvm::cl::init("f32"),
                                 llvm::cl::desc("what operands of products are rounded to: f32, tf32, bf16 or f16")};
+  Option<std::string> exact{*this, "sm90a", llvm::cl::init("none"),
+                            llvm::cl::desc("kernels for images of sm_90a alone: none, also or only")};
   Precision products = Precision::f32;
+  Sm90a sm90a = Sm90a::none;
 };
 
 //===----------------------------------------------------------------------===//
@@ -190,7 +202,7 @@ struct ChooseGpuGemmsPass : attn::impl::ChooseGpuGemmsPassBase<ChooseGpuGemmsPas
   ChooseGpuGemmsPass(const ChooseGpuGemmsPass &other) : ChooseGpuGemmsPassBase(other) {}
 
   void runOnOperation() override {
-    if (!readPrecision(getOperation(), precision, products))
+    if (!readOptions(getOperation(), precision, products, exact, sm90a))
       return signalPassFailure();
     KernelTable kernels(getOperation());
     SmallVector<linalg::LinalgOp> ops;
@@ -249,10 +261,10 @@ struct ChooseGpuGemmsPass : attn::impl::ChooseGpuGemmsPassBase<ChooseGpuGemmsPas
     }
     spec.result = bufferOf(last->getResult(0));
     spec.precision = products;
-    spec.chooseTile();
+    spec.chooseTile(sm90a);
     std::string symbol = "gpu_gemm_" + std::to_string(count++);
     FailureOr<func::FuncOp> kernel =
-        kernels.getOrBuild(symbol, [&](OpBuilder &b) { return buildGpuGemm(b, op.getLoc(), symbol, spec); });
+        kernels.getOrBuild(symbol, [&](OpBuilder &b) { return buildGpuGemm(b, op.getLoc(), symbol, spec, sm90a); });
     if (failed(kernel))
       return "the name '" + symbol + "' is taken";
 
@@ -262,7 +274,16 @@ struct ChooseGpuGemmsPass : attn::impl::ChooseGpuGemmsPassBase<ChooseGpuGemmsPas
     auto made = destination.getDefiningOp<tensor::EmptyOp>();
     SmallVector<OpFoldResult> sizes =
         made ? made.getMixedSizes() : tensor::getMixedSizes(rewriter, op.getLoc(), destination);
-    replaceByKernel(rewriter, last, *kernel, inputs, sizes);
+    auto sizeOf = [&](unsigned dim) -> Value {
+      for (auto [operand, map] : {std::pair(inputs[0], spec.leftMap), std::pair(inputs[1], spec.rightMap)})
+        if (auto n = map.getResultPosition(getAffineDimExpr(dim, map.getContext())))
+          return rewriter.createOrFold<tensor::DimOp>(op.getLoc(), operand, *n);
+      llvm_unreachable("a loop of the result alone has no kernel");
+    };
+    if (Value elements = countGpuGemmScratch(rewriter, op.getLoc(), spec, sizeOf))
+      replaceWithScratch(rewriter, last, *kernel, inputs, sizes, elements);
+    else
+      replaceByKernel(rewriter, last, *kernel, inputs, sizes);
     if (epilogue)
       rewriter.eraseOp(op);
     return "";
@@ -270,19 +291,23 @@ struct ChooseGpuGemmsPass : attn::impl::ChooseGpuGemmsPassBase<ChooseGpuGemmsPas
 
   Option<std::string> precision{*this, "precision", llvm::cl::init("f32"),
                                 llvm::cl::desc("what operands of products are rounded to: f32, tf32, bf16 or f16")};
+  Option<std::string> exact{*this, "sm90a", llvm::cl::init("none"),
+                            llvm::cl::desc("kernels for images of sm_90a alone: none, also or only")};
   Precision products = Precision::f32;
+  Sm90a sm90a = Sm90a::none;
   unsigned count = 0;
 };
 } // namespace
 
-template <typename T> static std::unique_ptr<Pass> withPrecision(StringRef precision) {
+template <typename T> static std::unique_ptr<Pass> withOptions(StringRef precision, StringRef sm90a) {
   auto pass = std::make_unique<T>();
   pass->precision = precision.str();
+  pass->exact = sm90a.str();
   return pass;
 }
-std::unique_ptr<Pass> attn::createChooseGpuRowsPass(StringRef precision) {
-  return withPrecision<ChooseGpuRowsPass>(precision);
+std::unique_ptr<Pass> attn::createChooseGpuRowsPass(StringRef precision, StringRef sm90a) {
+  return withOptions<ChooseGpuRowsPass>(precision, sm90a);
 }
-std::unique_ptr<Pass> attn::createChooseGpuGemmsPass(StringRef precision) {
-  return withPrecision<ChooseGpuGemmsPass>(precision);
+std::unique_ptr<Pass> attn::createChooseGpuGemmsPass(StringRef precision, StringRef sm90a) {
+  return withOptions<ChooseGpuGemmsPass>(precision, sm90a);
 }

@@ -1,0 +1,378 @@
+#include "passes/kernels/gpu/AttentionEmitter.h"
+#include "passes/kernels/gpu/Warpgroups.h"
+
+#include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+#include "llvm/Support/MathExtras.h"
+
+// Products by warpgroups, on sm_90a. A launch of its own rounds keys and values,
+// once for all queries of a group of heads, to tiles that are in memory what they
+// are in shared memory. Of a block then one warp copies tiles into a ring and two
+// warpgroups of 64 queries multiply: while one makes weights the other has the
+// matrix units.
+
+using namespace mlir;
+
+namespace attn {
+
+using Dim = AttentionOp::Dim;
+using Values = LaneBuilder::Values;
+
+namespace {
+
+constexpr int64_t kMaxWidth = 256, kStages = 2, kConsumers = 2, kPackThreads = 256;
+/// Fewer are faster without the launch that packs; a guess, no card has told.
+constexpr int64_t kFewQueries = 256;
+
+/// Rows of 16 bits in whole panels, as they are packed.
+struct Operand {
+  size_t position; ///< in spec.types
+  unsigned rowDim, dim;
+  int64_t width, padded;
+  bool isVector; ///< four columns are an aligned piece of memory
+
+  Operand(const AttentionSpec &spec, size_t position, unsigned rowDim, unsigned dim)
+      : position(position), rowDim(rowDim), dim(dim), width(*spec.getStaticSize(dim)),
+        padded(llvm::alignTo(width, Warpgroups::kPanel)) {
+    AffineMap map = spec.maps[position];
+    MemRefType type = spec.types[position];
+    isVector = width % 4 == 0 && map.getNumResults() &&
+               map.getResult(map.getNumResults() - 1) == getAffineDimExpr(dim, map.getContext());
+    if (isVector && !type.getLayout().isIdentity()) {
+      auto [strides, offset] = type.getStridesAndOffset();
+      auto isWhole = [](int64_t x) { return !ShapedType::isDynamic(x) && x % 4 == 0; };
+      isVector = isWhole(offset) && strides.back() == 1 && llvm::all_of(ArrayRef(strides).drop_back(), isWhole);
+    }
+  }
+  int64_t bytes(int64_t rows) const { return rows * padded * 2; }
+};
+
+/// Where packed keys and values are, in f32 elements of the scratch: tile by tile
+/// of each (batch, group of heads), keys before values, and behind all tiles for
+/// each whether it has a value that is not finite in 16 bits.
+struct Packing {
+  Operand keys, values;
+  int64_t keysPerTile;
+  std::optional<int64_t> ratio; ///< heads of a group; all of them
+
+  explicit Packing(const AttentionSpec &spec)
+      : keys(spec, spec.keyOperand, Dim::J, Dim::D), values(spec, spec.value, Dim::J, Dim::E),
+        keysPerTile(std::max(keys.padded, values.padded) > 128 ? 64 : 128) {
+    for (size_t position : {keys.position, values.position})
+      for (AffineExpr expr : spec.maps[position].getResults()) {
+        std::optional<int64_t> found;
+        if (expr == getAffineDimExpr(Dim::H, expr.getContext()))
+          found = 1;
+        else if (auto group = dyn_cast<AffineBinaryOpExpr>(expr))
+          found = cast<AffineConstantExpr>(group.getRHS()).getValue();
+        if (found)
+          ratio = std::min(ratio.value_or(*found), *found);
+      }
+  }
+  int64_t elementsPerTile() const { return (keys.bytes(keysPerTile) + values.bytes(keysPerTile)) / 4; }
+  Value groups(LaneBuilder &k, Value heads) const { return ratio ? k.ceilDiv(heads, *ratio) : k.index(1); }
+  Value groupOf(LaneBuilder &k, Value head) const { return ratio ? k.div(head, k.index(*ratio)) : k.index(0); }
+  Value headOf(LaneBuilder &k, Value group) const { return ratio ? k.mul(group, *ratio) : group; }
+};
+
+/// Eight columns of a row from `column` on, in f32; zeros where nothing is.
+Values readPiece(BlockBuilder &k, const HeadView &view, const Operand &operand, Value row, Value isRow, Value column) {
+  Values eight;
+  Value offset = view.along(k, view.base, operand.rowDim, row);
+  for (int64_t e = 0; e < 8; e += operand.isVector ? 4 : 1) {
+    Value place = k.add(column, e), isInside = isRow;
+    if (operand.padded != operand.width)
+      isInside = k.both(isRow, k.less(place, k.index(operand.width)));
+    // The address must be valid even where nothing is wanted.
+    Value at = k.select(isInside, view.along(k, offset, operand.dim, place), k.index(0));
+    Values read = operand.isVector ? k.load4(view.flat, at) : Values{k.load(view.flat, at)};
+    for (Value x : read)
+      eight.push_back(k.select(isInside, x, k.scalar(0)));
+  }
+  return eight;
+}
+
+class WarpgroupsEmitter : public AttentionEmitter {
+public:
+  WarpgroupsEmitter(OpBuilder &b, Location loc, const AttentionSpec &spec, Precision precision)
+      : AttentionEmitter(b, loc, spec), precision(precision), packing(spec), queries(spec, spec.query, Dim::I, Dim::D),
+        w(k) {
+    keysPerTile = packing.keysPerTile;
+    queriesPerBlock = kConsumers * Warpgroups::kRows, groupWidth = 4;
+    rows = 2, columns = keysPerTile / 4, width = packing.values.padded / 4;
+  }
+
+  func::FuncOp emit(StringRef symbol, Sm90a use);
+
+private:
+  enum Phase { keysFull, keysEmpty, valuesFull, valuesEmpty, numPhases };
+
+  void measure(ValueRange buffers);
+  void pack(ValueRange buffers);
+  Value packRows(const Operand &operand, const HeadView &view, Value begin, Value offset, bool findsInfinite);
+  Value hasInfinite(BlockBuilder &k, Value batch, Value head);
+
+  Values launch(Value blocks) override { return {w.launch(blocks, kThreadsInAll, sharedBytes())}; }
+  void sweep(ArrayRef<Value> shared, Value begin, Value end, const KeyMask::Bounds &bounds) override;
+  void produce(Value begin, Value end);
+  void stageQueries();
+  Values sweepTile(Value key, ValueRange state) override;
+
+  static constexpr int64_t kThreadsInAll = (1 + kConsumers) * Warpgroups::kThreads;
+  int64_t stageBytes() const { return packing.elementsPerTile() * 4; }
+  int64_t barriersBegin() const { return queries.bytes(queriesPerBlock) + kStages * stageBytes(); }
+  int64_t sharedBytes() const { return barriersBegin() + 8 * numPhases * kStages; }
+
+  Value place(int64_t bytes) { return k.add(shared, bytes); }
+  Value barrier(Phase phase, Value slot) { return k.add(place(barriersBegin() + 8 * phase * kStages), k.mul(slot, 8)); }
+  Value keysAt(Value slot) { return k.add(place(queries.bytes(queriesPerBlock)), k.mul(slot, stageBytes())); }
+  Value valuesAt(Value slot) { return k.add(keysAt(slot), packing.keys.bytes(keysPerTile)); }
+  void findSlot(Value key) {
+    Value step = k.div(k.sub(key, firstKey), k.index(keysPerTile));
+    slot = k.rem(step, k.index(kStages)), parity = k.rem(k.div(step, k.index(kStages)), k.index(2));
+  }
+  void release(Phase phase);
+
+  // The thread's number is that among the consumers.
+  Value warp() { return k.div(k.thread, k.index(32)); }
+  Value lane() { return k.rem(k.thread, k.index(32)); }
+  Value warpgroup() { return k.div(k.thread, k.index(Warpgroups::kThreads)); }
+  Value member() { return k.rem(k.thread, k.index(4)); }
+  Value queriesOfGroup() { return k.add(shared, k.mul(warpgroup(), queries.bytes(Warpgroups::kRows))); }
+  Value row(int64_t r) override { return k.add(k.add(k.mul(warp(), 16), k.div(lane(), k.index(4))), 8 * r); }
+  Value keyPlace(int64_t c) override { return k.add(k.mul(member(), 2), c / 2 * 8 + c % 2); }
+  Value columnPlace(int64_t e) override { return keyPlace(e); }
+
+  const Precision precision;
+  const Packing packing;
+  const Operand queries;
+  Warpgroups w;
+  Value scratch, numTiles, groups, tilesInAll; ///< the latter three from outside of launches
+  Value shared, firstKey, slot, parity;
+};
+
+//===----------------------------------------------------------------------===//
+// Packing
+//===----------------------------------------------------------------------===//
+
+void WarpgroupsEmitter::measure(ValueRange buffers) {
+  groups = packing.groups(k, getDimSize(k, spec, buffers, Dim::H));
+  numTiles = k.ceilDiv(getDimSize(k, spec, buffers, Dim::J), keysPerTile);
+  tilesInAll = k.mul(k.mul(getDimSize(k, spec, buffers, Dim::B), groups), numTiles);
+}
+
+/// A launch with a block for each tile of keys and values.
+void WarpgroupsEmitter::pack(ValueRange buffers) {
+  OpBuilder::InsertionGuard guard(k.b);
+  Value numKeys = getDimSize(k, spec, buffers, Dim::J);
+  Value flag = k.launch(tilesInAll, kPackThreads, {1})[0];
+  k.b.getInsertionBlock()->getParentOp()->setAttr(AttnDialect::kOnlyExactAttr,
+                                                  k.b.getI64IntegerAttr(Warpgroups::kArch));
+  Value outer = k.div(k.block, numTiles), begin = k.mul(k.rem(k.block, numTiles), keysPerTile);
+  Value batch = k.div(outer, groups), head = packing.headOf(k, k.rem(outer, groups));
+  Value offset = k.mul(k.block, packing.elementsPerTile());
+  Value isFirst = k.less(k.thread, k.index(1));
+  if (canHide()) {
+    k.branch(isFirst, [&] { memref::StoreOp::create(k.b, k.loc, k.scalar(0), flag, k.index(0)); });
+    k.barrier();
+  }
+  this->numKeys = numKeys;
+  auto view = [&](const Operand &operand) {
+    return viewHead(k, buffers[operand.position], spec.maps[operand.position], batch, head);
+  };
+  packRows(packing.keys, view(packing.keys), begin, offset, false);
+  offset = k.add(offset, packing.keys.bytes(keysPerTile) / 4);
+  Value isFine = packRows(packing.values, view(packing.values), begin, offset, canHide());
+  if (!canHide())
+    return;
+  Value isFound = arith::XOrIOp::create(k.b, k.loc, isFine, arith::ConstantIntOp::create(k.b, k.loc, 1, 1));
+  k.branch(isFound, [&] { memref::StoreOp::create(k.b, k.loc, k.scalar(1), flag, k.index(0)); });
+  k.barrier();
+  k.branch(isFirst, [&] {
+    Value at = k.add(k.mul(tilesInAll, packing.elementsPerTile()), k.block);
+    memref::StoreOp::create(k.b, k.loc, k.load(flag, k.index(0)), scratch, at);
+  });
+}
+
+/// The rows from `begin` on of a tile to `offset` of the scratch; whether what the
+/// thread has read is finite in 16 bits, if asked.
+Value WarpgroupsEmitter::packRows(const Operand &operand, const HeadView &view, Value begin, Value offset,
+                                  bool findsInfinite) {
+  // Below it a finite number stays finite.
+  Value limit = k.scalar(precision == Precision::f16 ? 65504.0f : 3.38e38f), isFine;
+  int64_t pieces = operand.padded / 8;
+  for (int64_t n = 0; n < keysPerTile * pieces; n += kPackThreads) {
+    Value number = k.add(k.thread, n), row = k.div(number, k.index(pieces)), piece = k.rem(number, k.index(pieces));
+    Value source = k.add(begin, row);
+    Values eight = readPiece(k, view, operand, source, k.less(source, numKeys), k.mul(piece, 8));
+    Values words;
+    for (Value word : w.piece(eight, precision))
+      words.push_back(k.bitcast(word, k.b.getF32Type()));
+    Value panel = k.mul(k.div(piece, k.index(8)), keysPerTile * Warpgroups::kRowBytes / 16);
+    Value at = k.add(panel, w.pieceAt(row, k.rem(piece, k.index(8))));
+    k.store4(words, scratch, k.add(offset, k.mul(at, 4)));
+    for (Value x : findsInfinite ? eight : Values()) {
+      Value isFinite = k.compare(arith::CmpFPredicate::OLE, math::AbsFOp::create(k.b, k.loc, x), limit);
+      isFine = isFine ? k.both(isFine, isFinite) : isFinite;
+    }
+  }
+  return isFine;
+}
+
+/// Whether a tile of the head's values has a number that is not finite in 16 bits.
+Value WarpgroupsEmitter::hasInfinite(BlockBuilder &k, Value batch, Value head) {
+  Value first = k.mul(k.add(k.mul(batch, groups), packing.groupOf(k, head)), numTiles);
+  Value flags = k.add(k.mul(tilesInAll, packing.elementsPerTile()), first);
+  auto max = [&](Value x, Value y) { return k.greater(x, y); };
+  Value found =
+      k.loop(k.rem(k.thread, k.index(32)), numTiles, 32, {k.scalar(0)}, [&](Value tile, ValueRange carried) -> Values {
+        return {max(carried[0], k.load(scratch, k.add(flags, tile)))};
+      })[0];
+  return k.compare(arith::CmpFPredicate::ONE, k.acrossThreads(found, 32, max), k.scalar(0));
+}
+
+//===----------------------------------------------------------------------===//
+// A block
+//===----------------------------------------------------------------------===//
+
+void WarpgroupsEmitter::sweep(ArrayRef<Value> memory, Value begin, Value end, const KeyMask::Bounds &bounds) {
+  shared = memory[0], firstKey = begin;
+  k.branch(k.less(k.thread, k.index(1)), [&] {
+    for (int64_t n = 0; n < kStages; ++n)
+      for (Phase phase : {keysFull, keysEmpty, valuesFull, valuesEmpty})
+        w.initialize(barrier(phase, k.index(n)),
+                     phase == keysFull || phase == valuesFull ? 1 : kConsumers * Warpgroups::kThreads / 32);
+    w.publishBarriers();
+  });
+  k.barrier();
+  auto consume = [&]() -> Values {
+    w.setRegisters(Warpgroups::kManyRegisters, true);
+    k.thread = k.sub(k.thread, k.index(Warpgroups::kThreads));
+    stageQueries();
+    store(sweepTiles(begin, end, bounds));
+    return {};
+  };
+  auto copyTiles = [&]() -> Values {
+    w.setRegisters(Warpgroups::kFewRegisters, false);
+    k.branch(k.less(k.thread, k.index(32)), [&] { produce(begin, end); });
+    return {};
+  };
+  k.branch(k.less(k.thread, k.index(Warpgroups::kThreads)), TypeRange(), copyTiles, consume);
+}
+
+/// One warp, of which one thread copies.
+void WarpgroupsEmitter::produce(Value begin, Value end) {
+  Value outer = k.mul(k.add(k.mul(batch, groups), packing.groupOf(k, head)), numTiles);
+  k.loop(begin, end, keysPerTile, [&](Value key) {
+    findSlot(key);
+    Value tile = k.add(outer, k.div(key, k.index(keysPerTile)));
+    Value offset = k.mul(tile, packing.elementsPerTile()), before = k.sub(k.index(1), parity);
+    auto fill = [&](Phase empty, Phase full, Value to, int64_t bytes) {
+      w.wait(barrier(empty, slot), before);
+      k.branch(k.less(k.thread, k.index(1)), [&] {
+        w.arriveExpecting(barrier(full, slot), bytes);
+        w.copy(to, scratch, offset, bytes, barrier(full, slot));
+      });
+      offset = k.add(offset, bytes / 4);
+    };
+    fill(keysEmpty, keysFull, keysAt(slot), packing.keys.bytes(keysPerTile));
+    fill(valuesEmpty, valuesFull, valuesAt(slot), packing.values.bytes(keysPerTile));
+  });
+}
+
+/// The warpgroup's queries, rounded, to shared memory.
+void WarpgroupsEmitter::stageQueries() {
+  int64_t pieces = queries.padded / 8;
+  Value thread = k.rem(k.thread, k.index(Warpgroups::kThreads));
+  Value begin = k.add(first, k.mul(warpgroup(), Warpgroups::kRows));
+  for (int64_t n = 0; n < Warpgroups::kRows * pieces; n += Warpgroups::kThreads) {
+    Value number = k.add(thread, n), row = k.div(number, k.index(pieces)), piece = k.rem(number, k.index(pieces));
+    Value source = k.add(begin, row), isRow = k.less(source, numQueries);
+    Values words = w.piece(readPiece(k, views[spec.query], queries, source, isRow, k.mul(piece, 8)), precision);
+    Value panel = k.mul(k.div(piece, k.index(8)), Warpgroups::kRows * Warpgroups::kRowBytes);
+    Value at = k.add(panel, k.mul(w.pieceAt(row, k.rem(piece, k.index(8))), 16));
+    w.storePiece(words, k.add(queriesOfGroup(), at));
+  }
+  w.publishStores();
+  w.barrier(k.add(warpgroup(), 1), Warpgroups::kThreads); // 0 is the block's
+}
+
+/// The warp has read what the slot holds.
+void WarpgroupsEmitter::release(Phase phase) {
+  k.branch(k.less(lane(), k.index(1)), [&] { w.arrive(barrier(phase, slot)); });
+}
+
+Values WarpgroupsEmitter::sweepTile(Value key, ValueRange state) {
+  findSlot(key);
+  w.wait(barrier(keysFull, slot), parity);
+  Values made =
+      w.multiplyShared({}, queriesOfGroup(), Warpgroups::kRows, keysAt(slot), keysPerTile, queries.padded, precision);
+  release(keysEmpty);
+  Values raw(rows * columns);
+  for (auto [n, sum] : llvm::enumerate(made))
+    raw[n % 4 / 2 * columns + n / 4 * 2 + n % 2] = sum;
+  Values next, weights = weigh(finishScores(raw, key), state, next), packed;
+  for (int64_t c = 0; c < columns; c += 4) {
+    Values top = k.packed(ArrayRef(weights).slice(c, 4), precision);
+    Values bottom = k.packed(ArrayRef(weights).slice(columns + c, 4), precision);
+    packed.append({top[0], bottom[0], top[1], bottom[1]});
+  }
+  w.wait(barrier(valuesFull, slot), parity);
+  auto placeOf = [&](int64_t n) { return 2 * rows + n % 4 / 2 * width + n / 4 * 2 + n % 2; };
+  Values sums;
+  for (int64_t n = 0; n < rows * width; ++n)
+    sums.push_back(next[placeOf(n)]);
+  sums = w.addProducts(sums, packed, valuesAt(slot), keysPerTile, precision);
+  release(valuesEmpty);
+  for (auto [n, sum] : llvm::enumerate(sums))
+    next[placeOf(n)] = sum;
+  return next;
+}
+
+//===----------------------------------------------------------------------===//
+// The kernel
+//===----------------------------------------------------------------------===//
+
+func::FuncOp WarpgroupsEmitter::emit(StringRef symbol, Sm90a use) {
+  SmallVector<Type> types(spec.types.begin(), spec.types.end());
+  types.push_back(MemRefType::get({ShapedType::kDynamic}, k.b.getF32Type()));
+  func::FuncOp function = k.function(symbol, types);
+  ValueRange buffers = function.getArguments().drop_back();
+  scratch = function.getArguments().back();
+  auto warpgroups = [&] {
+    measure(buffers);
+    pack(buffers);
+    emitLaunches(buffers);
+    // Where 0 times a hidden value is not 0 the heads are made once more.
+    if (canHide())
+      makeAttention(k.b, k.loc, spec, precision)->emitLaunches(buffers, [&](BlockBuilder &k, Value batch, Value head) {
+        return hasInfinite(k, batch, head);
+      });
+  };
+  k.branchOnSm90a(use, warpgroups, [&] { makeAttention(k.b, k.loc, spec, precision)->emitLaunches(buffers); });
+  return function;
+}
+
+} // namespace
+
+bool canUseWarpgroups(const AttentionSpec &spec, Precision precision) {
+  std::optional<int64_t> d = spec.getStaticSize(Dim::D), e = spec.getStaticSize(Dim::E);
+  std::optional<int64_t> i = spec.getStaticSize(Dim::I);
+  return (precision == Precision::bf16 || precision == Precision::f16) && d && e && *d <= kMaxWidth &&
+         *e <= kMaxWidth && spec.kind == ScoreKind::dot && (!i || *i >= kFewQueries);
+}
+
+Value countWarpgroupsScratch(LaneBuilder &k, const AttentionSpec &spec, llvm::function_ref<Value(int64_t)> sizeOf) {
+  Packing packing(spec);
+  Value groups = k.mul(sizeOf(Dim::B), packing.groups(k, sizeOf(Dim::H)));
+  Value tiles = k.mul(groups, k.ceilDiv(sizeOf(Dim::J), packing.keysPerTile));
+  return k.mul(tiles, packing.elementsPerTile() + 1);
+}
+
+func::FuncOp buildWarpgroupsAttention(OpBuilder &builder, Location loc, StringRef symbol, const AttentionSpec &spec,
+                                      Precision precision, Sm90a use) {
+  return WarpgroupsEmitter(builder, loc, spec, precision).emit(symbol, use);
+}
+
+} // namespace attn

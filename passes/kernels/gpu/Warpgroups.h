@@ -1,0 +1,80 @@
+#ifndef PASSES_KERNELS_GPU_WARPGROUPS_H
+#define PASSES_KERNELS_GPU_WARPGROUPS_H
+
+#include "passes/kernels/gpu/BlockBuilder.h"
+
+namespace attn {
+
+/// What kernels of sm_90a alone have: products of a warpgroup (128 threads, 64
+/// rows) on 16-bit operands in shared memory, and bulk copies that an mbarrier
+/// waits for. Places in shared memory are byte addresses.
+///
+/// An operand stands there in panels of 64 columns, each [rows][64] with 128 bytes
+/// a row, of which the 16-byte pieces of row r are exchanged: piece p stands where
+/// p ^ r % 8 would. Panels begin at multiples of 1024.
+class Warpgroups {
+public:
+  using Values = LaneBuilder::Values;
+  static constexpr int64_t kThreads = 128, kRows = 64, kPanel = 64, kRowBytes = 128;
+  static constexpr unsigned kArch = 90; ///< AttnDialect::kOnlyExactAttr
+  /// Of a thread of the one warpgroup that copies and of the two that multiply; 65536 in all.
+  static constexpr int64_t kFewRegisters = 24, kManyRegisters = 240;
+
+  explicit Warpgroups(BlockBuilder &k) : k(k) {}
+
+  /// Opens a launch, for images of sm_90a, with `bytes` of shared memory, of which
+  /// the first place is returned.
+  mlir::Value launch(mlir::Value blocks, int64_t threads, int64_t bytes);
+
+  /// `elements` f32 of it from `place` on.
+  mlir::Value asFloats(mlir::Value place, int64_t elements);
+
+  /// Eight f32 as the four words of a piece.
+  Values piece(mlir::ArrayRef<mlir::Value> eight, Precision precision);
+  /// Number, in 16 bytes, of piece `piece` of `row` in a panel.
+  mlir::Value pieceAt(mlir::Value row, mlir::Value piece);
+  void storePiece(mlir::ArrayRef<mlir::Value> words, mlir::Value place);
+
+  //===--- mbarriers -------------------------------------------------------===//
+  void initialize(mlir::Value barrier, int64_t arrivals);
+  /// After all of them, before the block's barrier.
+  void publishBarriers();
+  void arrive(mlir::Value barrier);
+  void arriveExpecting(mlir::Value barrier, int64_t bytes);
+  /// Until the phase of `parity` is over; that before the first one has parity 1.
+  void wait(mlir::Value barrier, mlir::Value parity);
+  /// Copies from element `offset` of a flat buffer; `barrier` gets to know.
+  void copy(mlir::Value place, mlir::Value flat, mlir::Value offset, int64_t bytes, mlir::Value barrier);
+
+  //===--- warpgroups ------------------------------------------------------===//
+  /// What the thread has stored is there for products, after a barrier.
+  void publishStores();
+  void barrier(mlir::Value number, int64_t threads);
+  /// Each thread of the warpgroup gets so many registers.
+  void setRegisters(int64_t count, bool isMore);
+
+  /// A (64 rows, of panels from `left` on, `leftRows` in each) times the transpose
+  /// of B (`columns` rows from `right` on), over `depth`. Of the result a lane has
+  /// rows g and g + 8 of its warp's 16, columns 2t and 2t + 1 of each 8:
+  /// [8 columns][row][two]. `sums` are added to; none: zeros.
+  Values multiplyShared(mlir::ValueRange sums, mlir::Value left, int64_t leftRows, mlir::Value right, int64_t columns,
+                        int64_t depth, Precision precision);
+  /// `sums`, so laid out, plus A times B (`depth` rows of panels from `right` on).
+  /// Of each 16 of A's columns four packed registers: rows g and g + 8 at 2t, the
+  /// same at 2t + 8.
+  Values addProducts(mlir::ValueRange sums, mlir::ValueRange left, mlir::Value right, int64_t depth,
+                     Precision precision);
+
+private:
+  mlir::Value bits(mlir::Value index);
+  Values assembly(const llvm::Twine &text, llvm::StringRef constraints, mlir::ValueRange operands,
+                  mlir::TypeRange results = {});
+  mlir::Value descriptor(mlir::Value place, int64_t leading, int64_t stride);
+
+  BlockBuilder &k;
+  mlir::Value memory, begin; ///< all of the launch's shared memory, and its first place
+};
+
+} // namespace attn
+
+#endif // PASSES_KERNELS_GPU_WARPGROUPS_H
