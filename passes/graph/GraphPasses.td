@@ -193,14 +193,15 @@ def FuseElementwisePass : Pass<"attn-fuse-elementwise"> {
 }
 
 def RaiseTablesPass : Pass<"attn-raise-tables", "::mlir::ModuleOp"> {
-  let summary = "a constant mask whose entries are a band becomes comparisons of positions";
+  let summary = "constant masks and positions are computed from where their elements stand";
   let description = [{
     A constant with two values, one of them exactly where row and column are in
     a band (below a diagonal, within a window, before a length, or a prefix
     with one of these), that a softmax or an attention reads through
     elementwise ops, views and slices: each entry is checked, one that is off
-    leaves the constant alone. A slice of it, as of the triangle that GPT-2
-    stores, is computed from its offsets.
+    leaves the constant alone. So does a constant of integers that are a number
+    plus or minus places, as a folded Range. A slice of them, as of the triangle
+    that GPT-2 stores, is computed from its offsets.
 
     ```mlir
     %m = arith.constant dense<[[1, 0], [1, 1]]> : tensor<2x2xi8>

@@ -11,7 +11,10 @@
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/IR/PatternMatch.h"
 #include "mlir/IR/SymbolTable.h"
+#include "llvm/ADT/SmallBitVector.h"
+#include <cstdlib>
 #include <cstring>
+#include <functional>
 
 using namespace mlir;
 
@@ -24,13 +27,18 @@ namespace {
 /// Larger tables are left alone: each entry is looked at a few times.
 constexpr int64_t kMaxEntries = int64_t(1) << 24;
 
-/// A constant with at most two dimensions of a size other than 1 and two
-/// different values, of which one fills a band.
+/// A constant whose elements can be computed from their places.
 struct Table {
-  Band band;
-  TypedAttr inside, outside;
-  std::optional<unsigned> row;
-  unsigned column;
+  SmallVector<unsigned> dims; ///< those of a size other than 1
+  /// An element, from its places in `dims`.
+  std::function<Value(OpBuilder &, Location, ValueRange)> compute;
+};
+
+/// Where a tensor lies in a table along one of its dims: the dimension of the
+/// tensor that runs along it, if it has one, and where it starts.
+struct Place {
+  std::optional<unsigned> dim;
+  OpFoldResult offset;
 };
 
 /// The bytes of a constant, row-major; empty where they are not known.
@@ -45,29 +53,47 @@ ArrayRef<char> bytesOf(Value value, const SymbolTable &symbols, const WeightStor
   return initializer ? weights->lookup(initializer.getName()) : ArrayRef<char>();
 }
 
-std::optional<Table> readTable(Value value, const SymbolTable &symbols, const WeightStore *weights) {
-  auto type = cast<RankedTensorType>(value.getType());
-  Type element = type.getElementType();
-  Table table{};
-  SmallVector<unsigned> wide;
-  for (auto [n, size] : llvm::enumerate(type.getShape()))
-    if (size != 1)
-      wide.push_back(n);
-  int64_t width = element.isIntOrFloat() ? element.getIntOrFloatBitWidth() / 8 : 0;
-  if (wide.empty() || wide.size() > 2 || width == 0 || width > 8 || type.getNumElements() > kMaxEntries ||
-      (isa<IntegerType>(element) && width != 1))
-    return std::nullopt;
-  ArrayRef<char> bytes = bytesOf(value, symbols, weights);
-  if (bytes.empty() || bytes.size() != size_t(type.getNumElements() * width))
-    return std::nullopt;
-  auto bitsAt = [&](int64_t n) {
+/// The elements of a constant, as bits.
+struct Elements {
+  ArrayRef<char> bytes;
+  Type type;
+  int64_t width; ///< in bytes
+  uint64_t operator[](int64_t n) const {
     uint64_t bits = 0;
     std::memcpy(&bits, bytes.data() + n * width, width);
     return bits;
+  }
+  int64_t size() const { return bytes.size() / width; }
+};
+
+Value conjunction(OpBuilder &b, Location loc, const Band &band, Value row, Value column) {
+  auto constant = [&](int64_t n) -> Value { return arith::ConstantIndexOp::create(b, loc, n); };
+  Value all;
+  auto require = [&](arith::CmpIPredicate predicate, Value bound) {
+    Value holds = arith::CmpIOp::create(b, loc, predicate, column, bound);
+    all = all ? arith::AndIOp::create(b, loc, all, holds).getResult() : holds;
   };
-  uint64_t first = bitsAt(0), second = first;
-  for (int64_t n = 0, count = type.getNumElements(); n != count; ++n)
-    if (uint64_t bits = bitsAt(n); bits != first) {
+  if (band.below)
+    require(arith::CmpIPredicate::sle, arith::AddIOp::create(b, loc, row, constant(*band.below)));
+  if (band.above)
+    require(arith::CmpIPredicate::sge, arith::SubIOp::create(b, loc, row, constant(*band.above)));
+  if (band.prefix)
+    all = arith::OrIOp::create(
+        b, loc, arith::CmpIOp::create(b, loc, arith::CmpIPredicate::slt, column, constant(*band.prefix)), all);
+  if (band.upTo)
+    require(arith::CmpIPredicate::slt, constant(*band.upTo));
+  if (band.from)
+    require(arith::CmpIPredicate::sge, constant(*band.from));
+  return all;
+}
+
+/// A table with two different values, of which one fills a band.
+std::optional<Table> readBand(const Elements &elements, ArrayRef<int64_t> shape, ArrayRef<unsigned> dims) {
+  if (dims.size() > 2 || (isa<IntegerType>(elements.type) && elements.width != 1))
+    return std::nullopt;
+  uint64_t first = elements[0], second = first;
+  for (int64_t n = 0; n != elements.size(); ++n)
+    if (uint64_t bits = elements[n]; bits != first) {
       if (second != first && bits != second)
         return std::nullopt;
       second = bits;
@@ -75,26 +101,89 @@ std::optional<Table> readTable(Value value, const SymbolTable &symbols, const We
   if (first == second)
     return std::nullopt;
   auto attribute = [&](uint64_t bits) -> TypedAttr {
-    APInt number(width * 8, bits);
-    if (auto floating = dyn_cast<FloatType>(element))
-      return FloatAttr::get(element, APFloat(floating.getFloatSemantics(), number));
-    return IntegerAttr::get(element, number);
+    APInt number(elements.width * 8, bits);
+    if (auto floating = dyn_cast<FloatType>(elements.type))
+      return FloatAttr::get(elements.type, APFloat(floating.getFloatSemantics(), number));
+    return IntegerAttr::get(elements.type, number);
   };
-  table.column = wide.back();
-  if (wide.size() == 2)
-    table.row = wide.front();
-  int64_t columns = type.getDimSize(table.column), rows = type.getNumElements() / columns;
-  for (uint64_t inside : {first, second}) {
+  int64_t columns = shape[dims.back()], rows = elements.size() / columns;
+  for (uint64_t bits : {first, second}) {
     std::optional<Band> band =
-        findBand(rows, columns, [&](int64_t row, int64_t column) { return bitsAt(row * columns + column) == inside; });
+        findBand(rows, columns, [&](int64_t row, int64_t column) { return elements[row * columns + column] == bits; });
     if (!band)
       continue;
-    table.band = *band;
-    table.inside = attribute(inside);
-    table.outside = attribute(inside == first ? second : first);
-    return table;
+    TypedAttr inside = attribute(bits), outside = attribute(bits == first ? second : first);
+    return Table{SmallVector<unsigned>(dims),
+                 [band = *band, inside, outside](OpBuilder &b, Location loc, ValueRange places) -> Value {
+                   Value row = places.size() == 2 ? places.front() : arith::ConstantIndexOp::create(b, loc, 0);
+                   Value shown = conjunction(b, loc, band, row, places.back());
+                   return arith::SelectOp::create(b, loc, shown, arith::ConstantOp::create(b, loc, inside),
+                                                  arith::ConstantOp::create(b, loc, outside));
+                 }};
   }
   return std::nullopt;
+}
+
+/// A table of positions: integers that are a constant plus or minus places.
+std::optional<Table> readPositions(const Elements &elements, ArrayRef<int64_t> shape, ArrayRef<unsigned> dims) {
+  auto type = dyn_cast<IntegerType>(elements.type);
+  if (!type || elements.width < 4)
+    return std::nullopt;
+  auto element = [&](int64_t n) { return APInt(elements.width * 8, elements[n]).getSExtValue(); };
+  int64_t base = element(0);
+  if (std::abs(base / 2) > kMaxEntries)
+    return std::nullopt;
+  SmallVector<int64_t> sizes, slopes;
+  for (unsigned dim : dims)
+    sizes.push_back(shape[dim]);
+  int64_t stride = elements.size();
+  for (int64_t size : sizes) {
+    stride /= size;
+    int64_t last = element(stride);
+    slopes.push_back(last == base + 1 ? 1 : last == base - 1 ? -1 : last == base ? 0 : 2);
+    if (slopes.back() == 2)
+      return std::nullopt;
+  }
+  SmallVector<int64_t> at(dims.size(), 0);
+  int64_t expected = base;
+  for (int64_t n = 0, count = elements.size(); n != count; ++n) {
+    if (element(n) != expected)
+      return std::nullopt;
+    for (size_t d = at.size(); d-- > 0;) {
+      expected += slopes[d];
+      if (++at[d] != sizes[d])
+        break;
+      expected -= slopes[d] * sizes[d];
+      at[d] = 0;
+    }
+  }
+  return Table{SmallVector<unsigned>(dims), [=](OpBuilder &b, Location loc, ValueRange places) -> Value {
+                 Value sum = arith::ConstantIndexOp::create(b, loc, base);
+                 for (auto [place, slope] : llvm::zip_equal(places, slopes))
+                   if (slope == 1)
+                     sum = b.createOrFold<arith::AddIOp>(loc, sum, place);
+                   else if (slope == -1)
+                     sum = b.createOrFold<arith::SubIOp>(loc, sum, place);
+                 return arith::IndexCastOp::create(b, loc, type, sum);
+               }};
+}
+
+std::optional<Table> readTable(Value value, const SymbolTable &symbols, const WeightStore *weights) {
+  auto type = cast<RankedTensorType>(value.getType());
+  Type element = type.getElementType();
+  SmallVector<unsigned> dims;
+  for (auto [n, size] : llvm::enumerate(type.getShape()))
+    if (size != 1)
+      dims.push_back(n);
+  int64_t width = element.isIntOrFloat() ? element.getIntOrFloatBitWidth() / 8 : 0;
+  if (dims.empty() || width == 0 || width > 8 || type.getNumElements() > kMaxEntries || type.getNumElements() == 0)
+    return std::nullopt;
+  ArrayRef<char> bytes = bytesOf(value, symbols, weights);
+  if (bytes.empty() || bytes.size() != size_t(type.getNumElements() * width))
+    return std::nullopt;
+  Elements elements{bytes, element, width};
+  std::optional<Table> table = readBand(elements, type.getShape(), dims);
+  return table ? table : readPositions(elements, type.getShape(), dims);
 }
 
 /// Whether a softmax or the mask of an attention reads `value`, through
@@ -125,10 +214,8 @@ class TableWriter {
 public:
   TableWriter(const Table &table, RewriterBase &rewriter) : table(table), rewriter(rewriter) {}
 
-  /// `value` is the table from row and column `offset` on; `row` and `column`
-  /// are the dimensions that these are in, where it has them.
-  void replace(Value value, OpFoldResult rowOffset, OpFoldResult columnOffset, std::optional<unsigned> row,
-               std::optional<unsigned> column);
+  /// `value` lies at `places` of the table, one for each of its dims.
+  void replace(Value value, ArrayRef<Place> places);
 
 private:
   OpFoldResult sum(Location loc, OpFoldResult a, OpFoldResult b) {
@@ -140,77 +227,55 @@ private:
                                  getValueOrCreateConstantIndexOp(rewriter, loc, b))
         .getResult();
   }
-  void replaceSlice(tensor::ExtractSliceOp slice, OpFoldResult rowOffset, OpFoldResult columnOffset,
-                    std::optional<unsigned> row, std::optional<unsigned> column);
+  void replaceSlice(tensor::ExtractSliceOp slice, SmallVector<Place> places);
 
   const Table &table;
   RewriterBase &rewriter;
 };
 
-void TableWriter::replaceSlice(tensor::ExtractSliceOp slice, OpFoldResult rowOffset, OpFoldResult columnOffset,
-                               std::optional<unsigned> row, std::optional<unsigned> column) {
+void TableWriter::replaceSlice(tensor::ExtractSliceOp slice, SmallVector<Place> places) {
   if (llvm::any_of(slice.getMixedStrides(), [](OpFoldResult stride) { return !isConstantIntValue(stride, 1); }))
     return;
   rewriter.setInsertionPoint(slice);
   SmallVector<OpFoldResult> offsets = slice.getMixedOffsets();
   llvm::SmallBitVector dropped = slice.getDroppedDims();
-  auto cut = [&](std::optional<unsigned> &dim, OpFoldResult &offset) {
+  for (auto &[dim, offset] : places) {
     if (!dim)
-      return;
+      continue;
     offset = sum(slice.getLoc(), offset, offsets[*dim]);
     unsigned before = 0;
     for (unsigned n = 0; n != *dim; ++n)
       before += dropped.test(n);
     dim = dropped.test(*dim) ? std::nullopt : std::optional(*dim - before);
-  };
-  cut(row, rowOffset);
-  cut(column, columnOffset);
-  replace(slice.getResult(), rowOffset, columnOffset, row, column);
+  }
+  replace(slice.getResult(), places);
 }
 
-void TableWriter::replace(Value value, OpFoldResult rowOffset, OpFoldResult columnOffset, std::optional<unsigned> row,
-                          std::optional<unsigned> column) {
+void TableWriter::replace(Value value, ArrayRef<Place> places) {
   for (Operation *user : llvm::make_early_inc_range(value.getUsers()))
     if (auto slice = dyn_cast<tensor::ExtractSliceOp>(user); slice && slice.getSource() == value)
-      replaceSlice(slice, rowOffset, columnOffset, row, column);
+      replaceSlice(slice, SmallVector<Place>(places));
   if (value.use_empty())
     return;
   // Sizes may be read off the value itself.
   SmallVector<OpOperand *> uses(llvm::make_pointer_range(value.getUses()));
   rewriter.setInsertionPointAfterValue(value);
   Location loc = value.getLoc();
-  auto asValue = [&](OpFoldResult offset) -> Value {
-    return isConstantIntValue(offset, 0) ? Value() : getValueOrCreateConstantIndexOp(rewriter, loc, offset);
-  };
-  Value rowStart = asValue(rowOffset), columnStart = asValue(columnOffset);
+  SmallVector<Value> starts;
+  for (const Place &place : places)
+    starts.push_back(
+        isConstantIntValue(place.offset, 0) ? Value() : getValueOrCreateConstantIndexOp(rewriter, loc, place.offset));
   SmallVector<OpFoldResult> sizes = tensor::getMixedSizes(rewriter, loc, value);
   Type element = getElementTypeOrSelf(value);
   Value computed = elementwise(rewriter, loc, sizes, element, {}, {}, [&](OpBuilder &b, Location loc, ValueRange) {
-    auto constant = [&](int64_t n) -> Value { return arith::ConstantIndexOp::create(b, loc, n); };
-    auto place = [&](std::optional<unsigned> dim, Value start) -> Value {
-      Value at = dim ? linalg::IndexOp::create(b, loc, *dim).getResult() : constant(0);
-      return start ? arith::AddIOp::create(b, loc, at, start).getResult() : at;
-    };
-    Value r = place(row, rowStart), c = place(column, columnStart), all;
-    auto require = [&](arith::CmpIPredicate predicate, Value bound) {
-      Value holds = arith::CmpIOp::create(b, loc, predicate, c, bound);
-      all = all ? arith::AndIOp::create(b, loc, all, holds).getResult() : holds;
-    };
-    const Band &band = table.band;
-    if (band.below)
-      require(arith::CmpIPredicate::sle, arith::AddIOp::create(b, loc, r, constant(*band.below)));
-    if (band.above)
-      require(arith::CmpIPredicate::sge, arith::SubIOp::create(b, loc, r, constant(*band.above)));
-    if (band.prefix)
-      all = arith::OrIOp::create(
-          b, loc, arith::CmpIOp::create(b, loc, arith::CmpIPredicate::slt, c, constant(*band.prefix)), all);
-    if (band.upTo)
-      require(arith::CmpIPredicate::slt, constant(*band.upTo));
-    if (band.from)
-      require(arith::CmpIPredicate::sge, constant(*band.from));
-    Value inside = arith::ConstantOp::create(b, loc, table.inside),
-          outside = arith::ConstantOp::create(b, loc, table.outside);
-    return arith::SelectOp::create(b, loc, all, inside, outside).getResult();
+    SmallVector<Value> at;
+    for (auto [place, start] : llvm::zip_equal(places, starts)) {
+      at.push_back(place.dim ? linalg::IndexOp::create(b, loc, *place.dim).getResult()
+                             : arith::ConstantIndexOp::create(b, loc, 0).getResult());
+      if (start)
+        at.back() = arith::AddIOp::create(b, loc, at.back(), start);
+    }
+    return table.compute(b, loc, at);
   });
   for (OpOperand *use : uses)
     use->set(computed);
@@ -232,9 +297,12 @@ struct RaiseTablesPass : impl::RaiseTablesPassBase<RaiseTablesPass> {
       if (!cast<RankedTensorType>(value.getType()).hasStaticShape() || !reachesScores(value))
         continue;
       std::optional<Table> table = readTable(value, symbols, weights);
-      if (table)
-        TableWriter(*table, rewriter)
-            .replace(value, rewriter.getIndexAttr(0), rewriter.getIndexAttr(0), table->row, table->column);
+      if (!table)
+        continue;
+      SmallVector<Place> places;
+      for (unsigned dim : table->dims)
+        places.push_back({dim, rewriter.getIndexAttr(0)});
+      TableWriter(*table, rewriter).replace(value, places);
     }
   }
 

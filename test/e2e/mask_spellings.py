@@ -121,8 +121,31 @@ def scaled():
     ]
 
 
+def stored():
+    """Positions that are constants, and a Range whose size is known."""
+    static = f"float[{B},{H},{S},{D}]"
+    compare = "  shown = LessOrEqual({0}, {1})\n  z = Where(shown, s, ninf)"
+    at = np.arange(S)
+    off = at.copy()
+    off[5] = 7
+    tables = {"i": at[:, None], "j": at[None, :]}
+    length = np.array([3, 17]).reshape(B, 1, 1, 1)
+    return [
+        Case("stored", "causal", compare.format("j", "i"), hide(J <= I), tables=tables, positions="", declared=static),
+        Case("stored_32", "causal", compare.format("j", "i"), hide(J <= I), positions="", declared=static,
+             tables={n: x.astype(np.int32) for n, x in tables.items()}),
+        Case("stored_lengths", "lengths", "  shown = Less(j, n)\n  z = Where(shown, s, ninf)", hide(J < length),
+             {"n": length}, {"j": at}, "", static),
+        Case("stored_distance", "window", "  near = Constant<value = int64 {3}>()\n" + compare.format("d", "near"),
+             hide(I - J <= 3), tables={"d": at[:, None] - at[None, :]}, positions="", declared=static),
+        Case("stored_off", "dense+computed", compare.format("j", "i"), hide(off[None, :] <= I),
+             tables={**tables, "j": off[None, :]}, positions="", declared=static),
+        Case("folded", "causal", compare.format("j", "i"), hide(J <= I), declared=static),
+    ]
+
+
 def main(tool, folder):
-    cases = [*limits(), *scaled()]
+    cases = [*limits(), *scaled(), *stored()]
     for case in cases:
         case.check(tool, folder)
     print(len(cases), "graphs agree")

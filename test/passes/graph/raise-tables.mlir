@@ -79,3 +79,59 @@ func.func @slice(%s: tensor<?x?xf32>, %at: index, %rows: index, %columns: index)
   %p = attn.softmax %x dim 1 : tensor<?x?xf32>
   return %p : tensor<?x?xf32>
 }
+
+// -----
+
+// Positions, as a folded Range, and a table of distances.
+// CHECK-LABEL: func.func @positions
+// CHECK-NOT: dense<
+// CHECK: %[[AT:.+]] = linalg.index 0
+// CHECK: arith.index_cast %[[AT]] : index to i64
+// CHECK: %[[I:.+]] = linalg.index 0
+// CHECK: %[[J:.+]] = linalg.index 1
+// CHECK: %[[SUM:.+]] = arith.addi %[[I]], %c7
+// CHECK: arith.subi %[[SUM]], %[[J]]
+// CHECK: attn.softmax
+func.func @positions(%s: tensor<3x3xf32>) -> tensor<3x3xf32> {
+  %n = arith.constant dense<[0, 1, 2]> : tensor<3xi64>
+  %d = arith.constant dense<[[7, 6, 5], [8, 7, 6], [9, 8, 7]]> : tensor<3x3xi64>
+  %e = tensor.empty() : tensor<3x3xf32>
+  %x = linalg.generic {indexing_maps = [affine_map<(a, b) -> (a, b)>, affine_map<(a, b) -> (b)>, affine_map<(a, b) -> (a, b)>, affine_map<(a, b) -> (a, b)>],
+      iterator_types = ["parallel", "parallel"]}
+      ins(%s, %n, %d : tensor<3x3xf32>, tensor<3xi64>, tensor<3x3xi64>) outs(%e : tensor<3x3xf32>) {
+  ^bb0(%a: f32, %b: i64, %c: i64, %o: f32):
+    %low = arith.constant 0xFF800000 : f32
+    %shown = arith.cmpi sle, %b, %c : i64
+    %y = arith.select %shown, %a, %low : f32
+    linalg.yield %y : f32
+  } -> tensor<3x3xf32>
+  %p = attn.softmax %x dim 1 : tensor<3x3xf32>
+  return %p : tensor<3x3xf32>
+}
+
+// -----
+
+// One position is off; steps of two; numbers no position has.
+// CHECK-LABEL: func.func @no_positions
+// CHECK-DAG: dense<[0, 1, 3]>
+// CHECK-DAG: dense<[0, 2, 4]>
+// CHECK-DAG: dense<[1099511627776, 1099511627777, 1099511627778]>
+// CHECK-NOT: linalg.index
+func.func @no_positions(%s: tensor<3x3xf32>) -> tensor<3x3xf32> {
+  %n = arith.constant dense<[0, 1, 3]> : tensor<3xi64>
+  %m = arith.constant dense<[0, 2, 4]> : tensor<3xi64>
+  %f = arith.constant dense<[1099511627776, 1099511627777, 1099511627778]> : tensor<3xi64>
+  %e = tensor.empty() : tensor<3x3xf32>
+  %x = linalg.generic {indexing_maps = [affine_map<(a, b) -> (a, b)>, affine_map<(a, b) -> (b)>, affine_map<(a, b) -> (b)>, affine_map<(a, b) -> (a)>, affine_map<(a, b) -> (a, b)>],
+      iterator_types = ["parallel", "parallel"]}
+      ins(%s, %n, %m, %f : tensor<3x3xf32>, tensor<3xi64>, tensor<3xi64>, tensor<3xi64>) outs(%e : tensor<3x3xf32>) {
+  ^bb0(%a: f32, %b: i64, %c: i64, %d: i64, %o: f32):
+    %low = arith.constant 0xFF800000 : f32
+    %sum = arith.addi %b, %c : i64
+    %shown = arith.cmpi sle, %sum, %d : i64
+    %y = arith.select %shown, %a, %low : f32
+    linalg.yield %y : f32
+  } -> tensor<3x3xf32>
+  %p = attn.softmax %x dim 1 : tensor<3x3xf32>
+  return %p : tensor<3x3xf32>
+}
