@@ -271,6 +271,7 @@ private:
     reportStates(library.entries, report);
     library.weights = plan.table();
     library.requiredCpuFeatures = requiredCpuFeatures(target);
+    library.optionalCpuFeatures = optionalCpuFeatures(*module);
     library.target = target.getTriple().str();
     library.compilerVersion = kCompilerName;
     library.gpuImages = std::move(images);

@@ -23,7 +23,7 @@ namespace {
 /// The parameters that narrow_panels and panel_scales share, and the matrix.
 struct Panels {
   bool transposed = false;
-  int64_t width = 0, group = 0, k = 0, n = 0;
+  int64_t width = 0, group = 0, depth = 1, parts = 1, k = 0, n = 0;
 
   Panels(Attribute expression, RankedTensorType source) {
     auto read = [&](auto attr) {
@@ -31,10 +31,13 @@ struct Panels {
       width = attr.getWidth();
       group = attr.getGroup();
     };
-    if (auto panels = dyn_cast<NarrowPanelsAttr>(expression))
+    if (auto panels = dyn_cast<NarrowPanelsAttr>(expression)) {
       read(panels);
-    else
+      depth = panels.getDepth();
+      parts = panels.getParts();
+    } else {
       read(cast<PanelScalesAttr>(expression));
+    }
     if (source.getRank() == 2) {
       k = source.getDimSize(transposed ? 1 : 0);
       n = source.getDimSize(transposed ? 0 : 1);
@@ -42,6 +45,9 @@ struct Panels {
   }
   int64_t count() const { return llvm::divideCeil(n, width); }
   int64_t groups() const { return llvm::divideCeil(k, group); }
+  /// Of a panel in bf16: pairs of rows, and elements of a pair.
+  int64_t pairs() const { return llvm::divideCeil(llvm::alignTo(k, depth), 2); }
+  int64_t pairElements() const { return 2 * width * parts; }
 };
 
 /// Panel number `panel` of the source as K x width, zeros beyond N.
@@ -100,8 +106,8 @@ float widenBf16(uint16_t half) {
   return value;
 }
 
-void note(Narrowing &narrowing, float value, float stored) {
-  double error = std::fabs(static_cast<double>(stored) - value), size = std::fabs(value);
+void note(Narrowing &narrowing, float value, double stored) {
+  double error = std::fabs(stored - value), size = std::fabs(value);
   if (!std::isfinite(error)) // an infinity or NaN that stays what it is
     return;
   narrowing.maxError = std::max(narrowing.maxError, error);
@@ -124,8 +130,14 @@ FailureOr<SmallVector<int64_t>> narrowShape(GlobalOp global, RankedTensorType so
   if (!isScales && element.isBF16()) {
     if (panels.group != 0)
       return error("expects group 0 of elements in bf16, got " + Twine(panels.group));
-    return SmallVector<int64_t>{panels.count(), static_cast<int64_t>(llvm::divideCeil(panels.k, 2)), 2 * panels.width};
+    if (panels.depth < 1 || panels.depth > 65536 || (panels.depth > 1 && panels.depth % 2))
+      return error("expects a depth that is 1 or even, at most 65536, got " + Twine(panels.depth));
+    if (panels.parts < 1 || panels.parts > 3)
+      return error("expects elements in 1 to 3 parts, got " + Twine(panels.parts));
+    return SmallVector<int64_t>{panels.count(), panels.pairs(), panels.pairElements()};
   }
+  if (panels.depth != 1 || panels.parts != 1)
+    return error("expects depth and parts of elements in bf16 alone");
   if (isScales ? !element.isF32() : !element.isSignlessInteger(8))
     return error(isScales ? "expects scales in f32" : "expects panels in bf16 or i8");
   if (panels.group <= 0)
@@ -147,11 +159,18 @@ WeightBytes narrowWeight(GlobalOp global, RankedTensorType type, const WeightByt
       for (int64_t row = 0; row < panels.k; ++row)
         for (int64_t column = 0; column < panels.width; ++column) {
           float value = block[row * panels.width + column];
-          uint16_t half = roundToBf16(value);
-          note(lost, value, widenBf16(half));
-          std::memcpy(target + 2 * (row / 2 * 2 * panels.width + 2 * column + row % 2), &half, sizeof half);
+          float rest = value;
+          double stored = 0;
+          for (int64_t part = 0; part < panels.parts; ++part) {
+            uint16_t half = roundToBf16(rest);
+            int64_t at = row / 2 * panels.pairElements() + 2 * (part * panels.width + column) + row % 2;
+            std::memcpy(target + at * sizeof half, &half, sizeof half);
+            stored += widenBf16(half);
+            rest = std::isfinite(value) ? rest - widenBf16(half) : 0;
+          }
+          note(lost, value, stored);
         }
-      target += 2 * (panels.k + panels.k % 2) * panels.width;
+      target += sizeof(uint16_t) * panels.pairs() * panels.pairElements();
       continue;
     }
     for (int64_t group = 0; group < panels.groups(); ++group) {

@@ -135,6 +135,8 @@ std::string describeLayout(GlobalOp global, Expressions &expressions) {
     return describeLayout(expressions.lookup(reshape.getSource().getValue()), expressions) == "plain" ? "plain"
                                                                                                       : "derived";
   if (auto narrow = dyn_cast<NarrowPanelsAttr>(global.getExpression())) {
+    if (narrow.getDepth() != 1 || narrow.getParts() != 1)
+      return "derived";
     bool isBf16 = cast<RankedTensorType>(global.getType()).getElementType().isBF16();
     return (isBf16 ? "panels-bf16:" : "panels-int8:") + std::to_string(narrow.getWidth());
   }

@@ -105,6 +105,20 @@ def Attn_ExactArchOp : Attn_Op<"exact_arch", [Pure]> {
   let assemblyFormat = "attr-dict `:` type($result)";
 }
 
+def Attn_HasTilesOp : Attn_Op<"has_tiles", [Pure]> {
+  let summary = "whether this run may multiply tiles of bf16 (AMX)";
+  let description = [{
+    `attnrt_run.has_tiles`: the processor has such tiles, and the operating system
+    lets the process use them.
+
+    ```mlir
+    %yes = attn.has_tiles : i1
+    ```
+  }];
+  let results = (outs I1:$result);
+  let assemblyFormat = "attr-dict `:` type($result)";
+}
+
 def Attn_DeviceErrorOp : Attn_Op<"device_error", [Pure]> {
   let summary = "where kernels on a GPU note that an index is out of range";
   let description = [{

@@ -58,14 +58,19 @@ def Attn_NarrowPanelsAttr : Attn_Attr<"NarrowPanels", "narrow_panels"> {
 
     * bf16: ceil(N / width) x ceil(K / 2) x 2*width. Column c of rows 2k and
       2k+1 stands at 2c and 2c+1: one 32-bit word. Rounded to the nearest even;
-      `group` is 0.
+      `group` is 0. With `depth`, K is padded with zeros to a multiple of it, which
+      is even. With `parts`, each element is the sum of so many: the rounded one,
+      what that leaves of it, rounded, and so on; those of part p stand from
+      p * 2*width on in a last dimension of parts * 2*width.
     * i8: ceil(N / width) x K x width. An element is w / scale rounded to the
       nearest, where `#attn.panel_scales` of the same parameters holds the scale
       of each column and `group` rows.
   }];
-  let parameters = (ins "::mlir::FlatSymbolRefAttr":$source, "bool":$transposed, "int64_t":$width, "int64_t":$group);
+  let parameters = (ins "::mlir::FlatSymbolRefAttr":$source, "bool":$transposed, "int64_t":$width, "int64_t":$group,
+    DefaultValuedParameter<"int64_t", "1">:$depth, DefaultValuedParameter<"int64_t", "1">:$parts);
   let assemblyFormat = [{
-    `<` $source `,` `transposed` `=` $transposed `,` `width` `=` $width `,` `group` `=` $group `>`
+    `<` $source `,` `transposed` `=` $transposed `,` `width` `=` $width `,` `group` `=` $group
+    (`depth` $depth^)? (`parts` $parts^)? `>`
   }];
 }
 

@@ -5,6 +5,8 @@
 
 #if defined(__x86_64__)
 #include <cpuid.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 #endif
 
 using namespace attn::rt;
@@ -141,7 +143,17 @@ static bool haveFeature(const char *name, size_t length) {
   return listedByKernel(name, length); // newer than this table
 }
 
+// Documentation/arch/x86/xstate.rst. Granted once, it holds for every thread.
+bool attn::rt::mayUseTiles() {
+  constexpr int kRequestPermission = 0x1023; // ARCH_REQ_XCOMP_PERM
+  constexpr int kTileData = 18;
+  Text missing;
+  return haveCpuFeatures("amx_tile,amx_bf16", missing) && syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
+}
+
 #else
+
+bool attn::rt::mayUseTiles() { return false; }
 
 static bool haveFeature(const char *name, size_t length) { return listedByKernel(name, length); }
 

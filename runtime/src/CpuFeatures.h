@@ -11,6 +11,10 @@ namespace attn::rt {
 /// names that are not in our table.
 bool haveCpuFeatures(const char *list, Text &missing);
 
+/// Whether all threads of the process may use the registers of AMX, for which
+/// this asks the operating system: it then saves 8 KB more for each that does.
+bool mayUseTiles();
+
 } // namespace attn::rt
 
 #endif // RUNTIME_SRC_CPUFEATURES_H

@@ -350,6 +350,7 @@ attnrt_status attnrt_session::call(Run &run) {
     DefaultFloatingPoint environment;
     pool.beginRun();
     run.abi.num_threads = pool.numThreads();
+    run.abi.has_tiles = model->hasTiles;
     result = entry.fn(&run.abi, inputs.data());
     pool.endRun();
   }

@@ -49,6 +49,10 @@ TEST_F(Emit, RequiredFeaturesAreTheKernelsNames) {
   EXPECT_NE(v4.find("sse4_1"), std::string::npos);
   // Nothing beyond what the runtime can check, whatever the CPU has.
   EXPECT_EQ(requiredCpuFeatures(target("znver5")), v4 + ",avx512_vnni,avx512_bf16");
+  // Tiles are asked for as the code runs.
+  EXPECT_EQ(requiredCpuFeatures(target("sapphirerapids")), v4 + ",avx512_vnni,avx512_bf16");
+  EXPECT_NE(target("sapphirerapids").getFeatures().find("+amx-tile,+amx-bf16,"), llvm::StringRef::npos);
+  EXPECT_EQ(target("znver5").getFeatures().find("+amx"), llvm::StringRef::npos);
   EXPECT_NE(target("znver5").getFeatures().find("-avx512vbmi,"), llvm::StringRef::npos);
   EXPECT_NE(v4.find("abm,bmi1,bmi2,f16c,fma,avx,avx2,avx512f"), std::string::npos) << v4;
 }
@@ -71,6 +75,7 @@ TEST_F(Emit, LinkedTableIsWhatWasDescribed) {
                        {"node 'a' (Gather)", "sizes {0} and {1} differ"}});
   d.weights.push_back({"w", mlir::Float32Type::get(&context), {3, 5}, 64, 60, "panels:48"});
   d.requiredCpuFeatures = "avx2,fma";
+  d.optionalCpuFeatures = "amx_tile,amx_bf16";
   d.target = "x86_64-unknown-linux-gnu";
   d.compilerVersion = "attnc 0.1.0";
   d.manifestJson = makeManifest(d, target("x86-64"), R"([{"fused": true}])");
@@ -124,6 +129,7 @@ TEST_F(Emit, LinkedTableIsWhatWasDescribed) {
   EXPECT_EQ(library->weights[0].size, 60u);
   EXPECT_STREQ(library->weights[0].layout, "panels:48");
   EXPECT_STREQ(library->required_cpu_features, "avx2,fma");
+  EXPECT_STREQ(library->optional_cpu_features, "amx_tile,amx_bf16");
   EXPECT_STREQ(library->manifest_json, d.manifestJson.c_str());
   dlclose(handle);
 }

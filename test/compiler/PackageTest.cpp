@@ -167,6 +167,28 @@ TEST_F(Weights, NarrowPanels) {
         float want = row < 3 && column < 5 ? w[row * 5 + column] : 0;
         EXPECT_NEAR(got, want, std::fabs(want) / 256) << row << ' ' << column;
       }
+    for (int64_t parts : {2, 3}) { // K padded to 32 rows
+      std::string shape = "2x16x" + std::to_string(8 * parts) + "xbf16";
+      std::vector<char> split = bytes("attn.global @p : tensor<" + shape + "> = #attn.narrow_panels<" + source +
+                                          ", width = 4, group = 0 depth 32 parts " + std::to_string(parts) + ">",
+                                      narrowed);
+      ASSERT_EQ(split.size(), 2u * 16 * 8 * parts * 2);
+      EXPECT_LE(narrowed.back().lost.meanError(), std::ldexp(1, -8 * parts));
+      for (int64_t row = 0; row < 32; ++row)
+        for (int64_t column = 0; column < 8; ++column) {
+          double got = 0, want = row < 3 && column < 5 ? w[row * 5 + column] : 0;
+          for (int64_t part = 0; part < parts; ++part) {
+            int64_t at = ((column / 4 * 16 + row / 2) * parts + part) * 8 + 2 * (column % 4) + row % 2;
+            uint32_t word = 0;
+            std::memcpy(reinterpret_cast<char *>(&word) + 2, &split[2 * at], 2);
+            float value;
+            std::memcpy(&value, &word, sizeof value);
+            EXPECT_LE(std::fabs(value), std::ldexp(std::fabs(want), 1 - 8 * part)) << row << ' ' << column;
+            got += value;
+          }
+          EXPECT_NEAR(got, want, std::ldexp(std::fabs(want), -8 * parts)) << row << ' ' << column;
+        }
+    }
     for (int64_t group : {1, 2, 3, 100}) {
       int64_t groups = (3 + group - 1) / group;
       std::string common = source + ", width = 4, group = " + std::to_string(group) + ">";
@@ -342,6 +364,18 @@ TEST_F(Weights, WrongExpressionsAreRefused) {
   expect(R"(attn.global @x : tensor<6x4xf16> = #attn.concat<[@w, @w], dim 0>)", "sources of its element type");
   expect(R"(attn.global @x : tensor<1x2x8xbf16> = #attn.narrow_panels<@w, transposed = false, width = 4, group = 2>)",
          "expects group 0 of elements in bf16, got 2");
+  expect(R"(attn.global @x : tensor<1x2x8xbf16> =
+             #attn.narrow_panels<@w, transposed = false, width = 4, group = 0 depth 3>)",
+         "expects a depth that is 1 or even, at most 65536, got 3");
+  expect(R"(attn.global @x : tensor<1x2x8xbf16> =
+             #attn.narrow_panels<@w, transposed = false, width = 4, group = 0 parts 4>)",
+         "expects elements in 1 to 3 parts, got 4");
+  expect(R"(attn.global @x : tensor<1x2x8xbf16> =
+             #attn.narrow_panels<@w, transposed = false, width = 4, group = 0 parts 2>)",
+         "expects the type of its expression");
+  expect(R"(attn.global @x : tensor<1x3x4xi8> =
+             #attn.narrow_panels<@w, transposed = false, width = 4, group = 3 parts 2>)",
+         "expects depth and parts of elements in bf16 alone");
   expect(R"(attn.global @x : tensor<1x3x4xi8> = #attn.narrow_panels<@w, transposed = false, width = 4, group = 0>)",
          "expects a positive group, got 0");
   expect(R"(attn.global @x : tensor<1x3x4xi16> = #attn.narrow_panels<@w, transposed = false, width = 4, group = 1>)",

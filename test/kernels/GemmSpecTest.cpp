@@ -50,6 +50,20 @@ TEST(GemmSpecTest, SaysWhatItRefuses) {
   spec.storage = PanelStorage::I8;
   EXPECT_FALSE(canBuildGemm(spec, &reason));
   EXPECT_EQ(reason, "a group of 0 rows is empty");
+  spec = GemmSpec::forTarget(target, 1, 4, 5);
+  spec.parts = 2;
+  EXPECT_FALSE(canBuildGemm(spec, &reason));
+  EXPECT_EQ(reason, "factors in 2 parts, which only those in bf16 have, and up to 3");
+  spec = GemmSpec::forTarget(target, 1, 4, 5);
+  spec.panelDepth = 32;
+  EXPECT_FALSE(canBuildGemm(spec, &reason));
+  EXPECT_EQ(reason, "panels that are not bf16 cannot be padded to 32 rows");
+  spec.storage = PanelStorage::BF16;
+  spec.hasTiles = true;
+  EXPECT_FALSE(canBuildGemm(spec, &reason));
+  EXPECT_EQ(reason, "tiles need factors in bf16 and panels of 32 columns, padded to 32 rows");
+  EXPECT_FALSE(GemmSpec::mayHaveTiles(makeTarget(context, "avx512bf16")));
+  EXPECT_TRUE(GemmSpec::mayHaveTiles(makeTarget(context, "amx")));
   EXPECT_EQ(WeightStorage::parse("int8:64")->group, 64);
   for (const char *text : {"int8:0", "int8:-1", "int8:", "int4", "", "int8:1x", "bf16:4"})
     EXPECT_FALSE(WeightStorage::parse(text)) << text;

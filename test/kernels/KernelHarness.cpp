@@ -101,11 +101,16 @@ bool hostRuns(StringRef isa) {
   };
   if (isa == "avx512bf16")
     return hostRuns("avx512") && has({"avx512bf16"});
+  if (isa == "amx")
+    return hostRuns("avx512bf16") && has({"amx-tile", "amx-bf16"});
   bool avx2 = has({"avx2", "fma", "f16c", "bmi", "bmi2"});
   return isa == "avx2" ? avx2 : avx2 && has({"avx512f", "avx512bw", "avx512dq", "avx512vl", "avx512cd"});
 }
 
 TargetAttr makeTarget(MLIRContext &context, StringRef isa) {
+  if (isa == "amx")
+    return TargetAttr::get(&context, "x86_64-unknown-linux-gnu", "x86-64-v4",
+                           "+amx-bf16,+amx-tile,+avx512bf16,-prefer-256-bit", "avx512", 48 << 10, 1 << 20);
   if (isa == "avx512bf16")
     return TargetAttr::get(&context, "x86_64-unknown-linux-gnu", "x86-64-v4", "+avx512bf16,-prefer-256-bit", "avx512",
                            48 << 10, 1 << 20);
@@ -189,8 +194,14 @@ void shareScratch(func::FuncOp kernel) {
   }
 }
 
-/// There is no run that knows the number of threads; it is a hint alone.
-void fixThreads(func::FuncOp kernel) {
+/// There is no run that knows the number of threads, which is a hint alone, or
+/// whether there are tiles.
+void fixRun(func::FuncOp kernel, bool hasTiles) {
+  kernel.walk([&](HasTilesOp op) {
+    OpBuilder b(op);
+    op.replaceAllUsesWith(arith::ConstantOp::create(b, op.getLoc(), b.getBoolAttr(hasTiles)).getResult());
+    op.erase();
+  });
   kernel.walk([](NumThreadsOp op) {
     OpBuilder b(op);
     op.replaceAllUsesWith(arith::ConstantIndexOp::create(b, op.getLoc(), 2).getResult());
@@ -348,7 +359,7 @@ std::unique_ptr<Kernel> Kernel::Impl::finish(OwningOpRef<ModuleOp> module, Targe
   kernel->setAttr("llvm.emit_c_interface", UnitAttr::get(kernel.getContext()));
   shareScratch(kernel);
   hoistScratch(kernel);
-  fixThreads(kernel);
+  fixRun(kernel, target.getFeatures().contains("+amx-tile"));
   FailureOr<int64_t> loops = cutParallelLoops(kernel);
   if (failed(loops) || failed(lowerToLLVM(*module)))
     return nullptr;

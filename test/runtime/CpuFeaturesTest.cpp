@@ -96,6 +96,15 @@ TEST(CpuFeaturesTest, AgreesWithTheKernel) {
     EXPECT_EQ(have(name), kernel.count(name) == 1) << name;
 }
 
+// A kernel that lists tiles grants them, unless it is told not to; then or
+// without them no library uses any.
+TEST(CpuFeaturesTest, TilesNeedPermission) {
+  bool may = mayUseTiles();
+  EXPECT_EQ(may, mayUseTiles());
+  if (!have("amx_tile") || !have("amx_bf16"))
+    EXPECT_FALSE(may);
+}
+
 TEST(CpuFeaturesTest, Lists) {
   EXPECT_TRUE(have(""));
   EXPECT_TRUE(have(",,"));

@@ -76,7 +76,7 @@ public:
       weights.push_back(weight(row));
     return global(make({number32(ATTNRT_ABI_VERSION), number32(entries.size()), array(entries),
                         number32(weights.size()), array(weights), text(d.requiredCpuFeatures), text(d.target),
-                        text(d.compilerVersion), text(d.manifestJson), gpuCode(d)}));
+                        text(d.compilerVersion), text(d.manifestJson), gpuCode(d), text(d.optionalCpuFeatures)}));
   }
 
 private:
@@ -233,7 +233,8 @@ std::string makeManifest(const LibraryDescription &d, TargetAttr target, llvm::S
                               {"target", llvm::json::Object{{"triple", d.target},
                                                             {"cpu", target.getCpu()},
                                                             {"isa", target.getIsa()},
-                                                            {"required_cpu_features", d.requiredCpuFeatures}}},
+                                                            {"required_cpu_features", d.requiredCpuFeatures},
+                                                            {"optional_cpu_features", d.optionalCpuFeatures}}},
                               {"digest", "sha256 of 1 MiB leaves, in the footer"},
                               {"entries", std::move(entries)},
                               {"weights", std::move(weights)},

@@ -57,6 +57,7 @@ struct LibraryDescription {
   std::vector<EntryDescription> entries;
   std::vector<WeightRow> weights;
   std::string requiredCpuFeatures;
+  std::string optionalCpuFeatures;
   std::string target;
   std::string compilerVersion;
   std::string manifestJson;

@@ -1,5 +1,6 @@
 #include "compiler/emit/cpu/Target.h"
 
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/MC/MCSubtargetInfo.h"
 #include "llvm/MC/TargetRegistry.h"
@@ -15,7 +16,8 @@ namespace attn {
 
 static constexpr llvm::StringLiteral kTriple = "x86_64-unknown-linux-gnu";
 
-/// LLVM's name of a feature and the kernel's, in the order that users know.
+/// LLVM's name of a feature and the kernel's, in the order that users know. Of
+/// AMX, which a process may be refused, code asks as it runs.
 static constexpr std::pair<llvm::StringLiteral, llvm::StringLiteral> kFeatureNames[] = {
     {"sse3", "pni"},
     {"ssse3", "ssse3"},
@@ -82,7 +84,7 @@ FailureOr<TargetAttr> makeTarget(MLIRContext *context, StringRef cpu, std::strin
     bool v3 = v2 && has({"avx", "avx2", "bmi", "bmi2", "f16c", "fma", "lzcnt", "movbe"});
     bool v4 = v3 && has({"avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"});
     name = v4 ? "x86-64-v4" : v3 ? "x86-64-v3" : v2 ? "x86-64-v2" : "x86-64";
-    for (StringRef extra : {"avx512bf16", "avx512vnni"})
+    for (StringRef extra : {"avx512bf16", "avx512vnni", "amx-tile", "amx-bf16"})
       if (v4 && host.lookup(extra))
         features += ("+" + extra + ",").str();
     l1 = cacheSize(_SC_LEVEL1_DCACHE_SIZE, l1);
@@ -134,6 +136,8 @@ FailureOr<TargetAttr> makeTarget(MLIRContext *context, StringRef cpu, std::strin
   // Of a named CPU, so that lowering sees it.
   if (avx512 && subtarget->checkFeatures("+avx512bf16") && !StringRef(features).contains("+avx512bf16"))
     features = "+avx512bf16," + features;
+  if (avx512 && subtarget->checkFeatures("+amx-tile,+amx-bf16") && !StringRef(features).contains("+amx-bf16"))
+    features = "+amx-tile,+amx-bf16," + features;
   return TargetAttr::get(context, kTriple, name, features, avx512 ? "avx512" : avx2 ? "avx2" : "portable", l1, l2);
 }
 
@@ -145,6 +149,13 @@ std::string requiredCpuFeatures(TargetAttr target) {
     if (machine && machine->getMCSubtargetInfo()->checkFeatures(("+" + llvmName).str()))
       names.push_back(kernelName);
   return llvm::join(names, ",");
+}
+
+std::string optionalCpuFeatures(ModuleOp module) {
+  WalkResult result = module.walk([](LLVM::CallIntrinsicOp call) {
+    return call.getIntrin() == "llvm.x86.ldtilecfg" ? WalkResult::interrupt() : WalkResult::advance();
+  });
+  return result.wasInterrupted() ? "amx_tile,amx_bf16" : "";
 }
 
 } // namespace attn

@@ -46,7 +46,7 @@ bool goesDirect(const GemmSpec &spec) {
 //===----------------------------------------------------------------------===//
 
 GemmEmitter::GemmEmitter(OpBuilder &builder, Location loc, const GemmSpec &spec)
-    : b(builder), loc(loc), spec(spec), width(spec.panelWidth()), rowElements(width * spec.rowsPerStep()),
+    : b(builder), loc(loc), spec(spec), width(spec.panelWidth()), rowElements(width * spec.rowsPerStep() * spec.parts),
       panelType(elementType(spec.storage, builder.getContext())), elementBytes(panelType.getIntOrFloatBitWidth() / 8),
       vectorType(VectorType::get({spec.lanes}, builder.getF32Type())), isDirect(goesDirect(spec)) {}
 
@@ -69,6 +69,7 @@ func::FuncOp GemmEmitter::emit() {
   bool hasScales = spec.storage == PanelStorage::I8;
   if (hasScales)
     types.push_back(memref(spec.scaleShape()));
+  types.append(spec.parts - 1, types.front());
   for (EpilogueOperand kind : spec.operands)
     switch (kind) {
     case EpilogueOperand::Scalar:
@@ -98,8 +99,10 @@ func::FuncOp GemmEmitter::emit() {
   panels = function.getArgument(1);
   if (hasScales)
     scales = function.getArgument(2);
-  llvm::append_range(operands,
-                     function.getArguments().drop_front(hasScales ? 3 : 2).drop_back(spec.prefetchesNext ? 2 : 1));
+  auto others = function.getArguments().drop_front(hasScales ? 3 : 2).drop_back(spec.prefetchesNext ? 2 : 1);
+  rowParts.push_back(a);
+  llvm::append_range(rowParts, others.take_front(spec.parts - 1));
+  llvm::append_range(operands, others.drop_front(spec.parts - 1));
   c = function.getArguments().back();
   auto flatten = [&](Value cube) -> Value {
     Value flat = memref::CollapseShapeOp::create(b, loc, cube, ArrayRef<ReassociationIndices>{{0, 1, 2}});
@@ -114,7 +117,9 @@ func::FuncOp GemmEmitter::emit() {
   };
   auto atLeastOne = [&](Value x) -> Value { return arith::MaxUIOp::create(b, loc, x, constant(1)); };
   kSize = sizeOf(spec.k, a, 1);
-  steps = spec.rowsPerStep() == 1 ? kSize : constant(spec.panelShape()[1]);
+  steps = spec.rowsPerStep() == 1 ? kSize : constant(llvm::divideCeil(spec.k, 2));
+  Value panelSteps = spec.rowsPerStep() == 1 ? kSize : constant(spec.panelShape()[1]);
+  panelElements = mul(panelSteps, constant(rowElements));
   columns = sizeOf(spec.n, c, 1);
   numPanels = ShapedType::isDynamic(spec.n) ? arith::CeilDivUIOp::create(b, loc, columns, constant(width)).getResult()
                                             : constant(spec.numPanels());
@@ -139,6 +144,11 @@ func::FuncOp GemmEmitter::emit() {
   Value tasks = mul(numPanels, blocks);
   if (batches)
     tasks = mul(tasks, batches);
+  if (spec.hasTiles) {
+    Value hasTiles = HasTilesOp::create(b, loc, b.getI1Type());
+    emitTileTasks(hasTiles);
+    tasks = arith::SelectOp::create(b, loc, hasTiles, zero, tasks);
+  }
   if (spec.prefetchesNext) {
     Value next = function.getArgument(function.getNumArguments() - 2);
     flatNext = flatten(next);
@@ -191,7 +201,6 @@ void GemmEmitter::emitTask(Value task) {
   // The last panel has none after it and touches itself instead.
   Value last = arith::SubIOp::create(b, loc, totalPanels, constant(1));
   Value next = arith::MinUIOp::create(b, loc, add(panelAt, constant(1)), last);
-  Value panelElements = mul(steps, constant(rowElements));
   prefetchAt = add(mul(next, panelElements), mul(inGroup, mul(prefetchStep, steps)));
   Value isStream = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::eq, blocks, constant(1));
   Value ahead = add(mul(panelAt, panelElements), constant(kStreamAhead / elementBytes));
@@ -346,25 +355,31 @@ void GemmEmitter::emitStep(int64_t height, Value step, int64_t numRows, ArrayRef
   }
 }
 
-/// Adds the products of two rows of B, and two elements of each row of A.
+/// Adds the products of two rows of B, and two elements of each row of A; of
+/// factors in parts the smallest first.
 void GemmEmitter::emitPairs(int64_t height, Value step, SmallVectorImpl<Value> &sums) {
   auto pairs = VectorType::get({2 * spec.lanes}, panelType), words = VectorType::get({spec.lanes}, b.getI32Type());
   auto pair = VectorType::get({2}, panelType), word = VectorType::get({1}, b.getI32Type());
   SmallVector<Value> loaded;
-  for (int64_t v = 0; v < spec.tileVectors; ++v)
+  for (int64_t v = 0; v < spec.tileVectors * spec.parts; ++v)
     loaded.push_back(
         vector::LoadOp::create(b, loc, pairs, panels, ValueRange{panelAt, step, constant(2 * v * spec.lanes)}));
   Value k = mul(step, constant(2));
   for (int64_t r = 0; r < height; ++r) {
-    Value two = vector::LoadOp::create(b, loc, pair, a, ValueRange{add(row, constant(r)), k});
-    Value splat = vector::BroadcastOp::create(b, loc, words, vector::BitCastOp::create(b, loc, word, two));
-    splat = vector::BitCastOp::create(b, loc, pairs, splat);
-    for (int64_t v = 0; v < spec.tileVectors; ++v) {
-      Value &sum = sums[r * spec.tileVectors + v];
-      sum = LLVM::CallIntrinsicOp::create(b, loc, vectorType, b.getStringAttr("llvm.x86.avx512bf16.dpbf16ps.512"),
-                                          ValueRange{sum, splat, loaded[v]})
-                .getResult(0);
+    SmallVector<Value> splats;
+    for (Value part : rowParts) {
+      Value two = vector::LoadOp::create(b, loc, pair, part, ValueRange{add(row, constant(r)), k});
+      Value splat = vector::BroadcastOp::create(b, loc, words, vector::BitCastOp::create(b, loc, word, two));
+      splats.push_back(vector::BitCastOp::create(b, loc, pairs, splat));
     }
+    for (int64_t order = spec.parts - 1; order >= 0; --order)
+      for (int64_t i = order; i >= 0; --i)
+        for (int64_t v = 0; v < spec.tileVectors; ++v) {
+          Value &sum = sums[r * spec.tileVectors + v], other = loaded[(order - i) * spec.tileVectors + v];
+          sum = LLVM::CallIntrinsicOp::create(b, loc, vectorType, b.getStringAttr("llvm.x86.avx512bf16.dpbf16ps.512"),
+                                              ValueRange{sum, splats[i], other})
+                    .getResult(0);
+        }
   }
 }
 

@@ -50,7 +50,17 @@ struct GemmSpec {
   /// A is bf16, too, and pairs of products are summed in f32 by vdpbf16ps; its
   /// order and roundings, denormals are zero. K is even, storage BF16.
   bool hasNarrowRows = false;
+  /// With hasNarrowRows: each factor is the sum of so many matrices in bf16, the
+  /// next one what rounding to the one before leaves. Of their products those of
+  /// parts i and j with i + j < parts are summed: 3 products for 2, 6 for 3.
+  int64_t parts = 1;
+  /// BF16: K of the panels is padded to a multiple of this.
+  int64_t panelDepth = 1;
   bool hasNarrowResult = false; ///< C is rounded to bf16 as it is stored
+  /// A run that may use tiles of bf16 (AMX) does; all others do as without. With
+  /// hasNarrowRows, panels of 32 columns and a depth of 32: see useTiles.
+  bool hasTiles = false;
+  int64_t tileGroups = 0; ///< of 128 rows, as chunkBlocks of those; 0: all of A
 
   // The micro-tile: tileRows x (tileVectors * lanes) sums stay in registers.
   int64_t lanes = 4;
@@ -75,6 +85,8 @@ struct GemmSpec {
 
   /// Whether the target has vdpbf16ps; feature bits alone decide.
   static bool hasNarrowProducts(TargetAttr target);
+  /// Whether it may have tiles of bf16.
+  static bool mayHaveTiles(TargetAttr target);
   /// The best tile of the target's instruction set.
   static GemmSpec forTarget(TargetAttr target, int64_t m, int64_t k, int64_t n);
 
@@ -83,6 +95,9 @@ struct GemmSpec {
   /// matrices side by side. Not for panels that are widened in registers: too few
   /// are left.
   void fitColumns(TargetAttr target, llvm::ArrayRef<int64_t> parts = {});
+
+  /// Sets hasTiles and what goes with it, once all else is known.
+  void useTiles(TargetAttr target);
 
   /// Columns of one panel of B, the `width` of #attn.pack_panels.
   int64_t panelWidth() const { return tileVectors * lanes; }
@@ -106,10 +121,11 @@ bool canBuildGemm(const GemmSpec &spec, std::string *reason = nullptr);
 
 /// Emits the kernel `spec.symbol()` at the builder's insertion point. Arguments:
 ///
-///   A         memref<MxKxf32>, or bf16 with hasNarrowRows
+///   A         memref<MxKxf32>, or bf16 with hasNarrowRows: the first of its parts
 ///   B         memref<PxKxWxf32>, P = ceil(N / W) panels, zeros beyond N; those of
 ///             a batch one after the other; as #attn.narrow_panels where narrow
 ///   scales    I8 only: memref<PxGxWxf32>, as #attn.panel_scales
+///   parts     the other parts of A, memref<MxKxbf16> each
 ///   operands  see EpilogueOperand, in the order of spec.operands
 ///   next      with prefetchesNext: memref<?x?x?xf32>, panels of the next product
 ///             in this one's type; none of it is read

@@ -17,11 +17,15 @@ public:
   mlir::func::FuncOp emit();
 
 private:
+  class Tiles; // GemmTiles.cpp
+
   mlir::Value constant(int64_t value) { return mlir::arith::ConstantIndexOp::create(b, loc, value); }
   mlir::Value add(mlir::Value x, mlir::Value y) { return mlir::arith::AddIOp::create(b, loc, x, y); }
   mlir::Value mul(mlir::Value x, mlir::Value y) { return mlir::arith::MulIOp::create(b, loc, x, y); }
   mlir::scf::ForOp createLoop(mlir::Value begin, mlir::Value end, mlir::ValueRange inits);
 
+  /// Tasks that do the work where the run has tiles, and none where not.
+  void emitTileTasks(mlir::Value hasTiles);
   void emitTask(mlir::Value task);
   void emitNext(mlir::Value task, mlir::Value group, mlir::Value inGroup, mlir::Value isStream);
   void emitTile(int64_t height);
@@ -54,11 +58,11 @@ private:
   const bool isDirect;
 
   mlir::Value a, panels, flatPanels, scales, c, scratch;
-  llvm::SmallVector<mlir::Value> operands;
+  llvm::SmallVector<mlir::Value> operands, rowParts; // rowParts: A's, of which `a` is the first
   // rows, numPanels and blocks are those of one product of a batch.
   // With prefetchesNext: of the next product, and how tasks are cut into pieces.
   mlir::Value flatNext, nextPanels, nextElements, pieces, pieceSize, longPieces;
-  mlir::Value zero, kSize, steps, columns, rows, numPanels, totalPanels, blocks, height, extra;
+  mlir::Value zero, kSize, steps, panelElements, columns, rows, numPanels, totalPanels, blocks, height, extra;
   // Of the task at hand; panelAt is the panel's place in B.
   mlir::Value panel, panelAt, row, tileHeight, firstColumn, prefetchStep, prefetched, prefetchAt;
 };

@@ -43,6 +43,11 @@ bool GemmSpec::hasNarrowProducts(TargetAttr target) {
   return target.getF32Lanes() == 16 && target.getFeatures().contains("+avx512bf16");
 }
 
+bool GemmSpec::mayHaveTiles(TargetAttr target) {
+  return hasNarrowProducts(target) && target.getFeatures().contains("+amx-tile") &&
+         target.getFeatures().contains("+amx-bf16");
+}
+
 GemmSpec GemmSpec::forTarget(TargetAttr target, int64_t m, int64_t k, int64_t n) {
   GemmSpec spec;
   spec.m = m;
@@ -95,7 +100,7 @@ void GemmSpec::fitColumns(TargetAttr target, ArrayRef<int64_t> parts) {
 SmallVector<int64_t> GemmSpec::panelShape() const {
   int64_t panels = isBatched ? ShapedType::kDynamic : numPanels();
   if (storage == PanelStorage::BF16)
-    return {panels, (k + 1) / 2, 2 * panelWidth()};
+    return {panels, static_cast<int64_t>(llvm::alignTo(k, panelDepth) + 1) / 2, 2 * panelWidth() * parts};
   return {panels, k, panelWidth()};
 }
 
@@ -121,8 +126,14 @@ std::string GemmSpec::symbol() const {
                                    size(k), size(n), hasFma ? "fma" : "mul", tileRows, tileVectors, lanes);
   if (storage == PanelStorage::BF16)
     name += hasNarrowRows ? "_bf16dot" : "_bf16";
+  if (parts > 1)
+    name += "x" + std::to_string(parts * (parts + 1) / 2);
+  if (panelDepth > 1)
+    name += "_d" + std::to_string(panelDepth);
   if (storage == PanelStorage::I8)
     name += "_i8g" + std::to_string(group);
+  if (hasTiles)
+    name += "_amx" + std::to_string(tileGroups);
   if (hasNarrowResult)
     name += "_to16";
   if (prefetchesNext)
@@ -149,6 +160,14 @@ bool canBuildGemm(const GemmSpec &spec, std::string *reason) {
     return fail(reason, "narrow panels have fixed sizes and are no batch");
   if (spec.hasNarrowRows && (spec.storage != PanelStorage::BF16 || spec.lanes != 16 || spec.k % 2))
     return fail(reason, "pairs of products need bf16 panels, 16 lanes and an even K");
+  if (spec.parts < 1 || spec.parts > 3 || (spec.parts > 1 && !spec.hasNarrowRows))
+    return fail(reason, "factors in " + Twine(spec.parts) + " parts, which only those in bf16 have, and up to 3");
+  if (spec.panelDepth != 1 && spec.storage != PanelStorage::BF16)
+    return fail(reason, "panels that are not bf16 cannot be padded to " + Twine(spec.panelDepth) + " rows");
+  if (spec.panelDepth < 1 || (spec.panelDepth > 1 && spec.panelDepth % 2))
+    return fail(reason, "panels cannot be padded to " + Twine(spec.panelDepth) + " rows");
+  if (spec.hasTiles && (!spec.hasNarrowRows || spec.panelWidth() != 32 || spec.panelDepth != 32 || spec.tileGroups < 0))
+    return fail(reason, "tiles need factors in bf16 and panels of 32 columns, padded to 32 rows");
   if (spec.storage == PanelStorage::I8 && spec.group < 1)
     return fail(reason, "a group of " + Twine(spec.group) + " rows is empty");
   if (spec.lanes < 1 || spec.tileRows < 1 || spec.tileVectors < 1)

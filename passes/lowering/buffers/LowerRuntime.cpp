@@ -74,11 +74,12 @@ private:
         isa<OutputOp, CacheOp, WorkspaceOp, ParallelForOp, RequireOp, KernelOp, PollOp, FetchOp, gpu::LaunchFuncOp>(op);
     if (stops && function->hasAttr(AttnDialect::kTaskAttr))
       return op->emitOpError("cannot stand in a parallel loop");
-    auto result = llvm::TypeSwitch<Operation *, LogicalResult>(op)
-                      .Case<OutputOp, CacheOp, WorkspaceOp, ParallelForOp, RequireOp, KernelOp, CheckIndexOp, WeightOp,
-                            PollOp, FetchOp, DeviceErrorOp, ExactArchOp, MarkOp, NumThreadsOp, gpu::LaunchFuncOp>(
-                          [&](auto each) { return lower(each); })
-                      .Default([](Operation *other) { return other->emitOpError("has no lowering to the runtime"); });
+    auto result =
+        llvm::TypeSwitch<Operation *, LogicalResult>(op)
+            .Case<OutputOp, CacheOp, WorkspaceOp, ParallelForOp, RequireOp, KernelOp, CheckIndexOp, WeightOp, PollOp,
+                  FetchOp, DeviceErrorOp, ExactArchOp, MarkOp, NumThreadsOp, HasTilesOp, gpu::LaunchFuncOp>(
+                [&](auto each) { return lower(each); })
+            .Default([](Operation *other) { return other->emitOpError("has no lowering to the runtime"); });
     if (succeeded(result))
       op->erase();
     current = nullptr;
@@ -183,6 +184,11 @@ private:
   LogicalResult lower(ExactArchOp op) {
     Value arch = load(i32, runContext, offsetof(attnrt_run, exact_arch));
     op.replaceAllUsesWith(arith::IndexCastOp::create(b, loc(), b.getIndexType(), arch).getResult());
+    return success();
+  }
+
+  LogicalResult lower(HasTilesOp op) {
+    op.replaceAllUsesWith(isNonzero(load(i32, runContext, offsetof(attnrt_run, has_tiles))));
     return success();
   }
 

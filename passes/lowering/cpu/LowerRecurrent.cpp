@@ -210,7 +210,7 @@ SmallVector<Value> RecurrentLowering::packedWeights(FlatSymbolRefAttr source, co
     values.push_back(packedWeight(source, spec, sweep, type, [&](FlatSymbolRefAttr gate, int64_t units) -> Attribute {
       if (spec.storage == PanelStorage::F32)
         return PackPanelsAttr::get(context, gate, /*transposed=*/true, units);
-      return NarrowPanelsAttr::get(context, gate, /*transposed=*/true, units, spec.group);
+      return NarrowPanelsAttr::get(context, gate, /*transposed=*/true, units, spec.group, /*depth=*/1, /*parts=*/1);
     }));
   }
   if (spec.storage != PanelStorage::I8)

@@ -91,7 +91,7 @@ SmallVector<Value> PackedWeights::get(OpBuilder &builder, const Contraction &mat
                  [&](FlatSymbolRefAttr matrix) { return PackPanelsAttr::get(context, matrix, transposed, width); })};
   bool isBf16 = spec.storage == PanelStorage::BF16;
   SmallVector<Value> values = {pack(isBf16 ? "_bf16" : "_i8", packed, [&](FlatSymbolRefAttr matrix) {
-    return NarrowPanelsAttr::get(context, matrix, transposed, width, spec.group);
+    return NarrowPanelsAttr::get(context, matrix, transposed, width, spec.group, spec.panelDepth, spec.parts);
   })};
   if (!isBf16) {
     auto scales = RankedTensorType::get(spec.scaleShape(), builder.getF32Type());

@@ -172,6 +172,10 @@ typedef struct attnrt_run {
   // Of entries with GPU code: attnrt_gpu_image.arch of the image in use where
   // that is exact, else 0. Some kernels have a body in such an image alone.
   int32_t exact_arch;
+
+  // Nonzero: amx_tile and amx_bf16 are there, and the process may use tiles on
+  // all its threads. Code that does leaves them released.
+  int32_t has_tiles;
 } attnrt_run;
 
 #define ATTNRT_FAIL_UNSUPPORTED 0x40000000
@@ -253,6 +257,9 @@ typedef struct attnrt_library {
   const char *compiler_version; // "attnc 0.1.0 (LLVM 22.1.8)"
   const char *manifest_json;    // all of this and the fusion verdicts, for people and tools
   const attnrt_gpu_code *gpu;   // NULL: the library runs on the CPU
+  // CPU features that some of the code uses where all of them are there, spelt
+  // as above: "amx_tile,amx_bf16" (see attnrt_run.has_tiles); "": none.
+  const char *optional_cpu_features;
 } attnrt_library;
 
 typedef const attnrt_library *(*attnrt_library_query_fn)(uint32_t abi_version);

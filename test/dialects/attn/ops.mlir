@@ -28,6 +28,10 @@ attn.global @w : tensor<384x96xf32> = #attn.initializer<"encoder.0.w">
 attn.global @w_panels : tensor<2x384x48xf32> = #attn.pack_panels<@w, transposed = false, width = 48>
 // CHECK: attn.global @w_halves : tensor<2x192x96xbf16> = #attn.narrow_panels<@w, transposed = false, width = 48, group = 0>
 attn.global @w_halves : tensor<2x192x96xbf16> = #attn.narrow_panels<@w, transposed = false, width = 48, group = 0>
+// CHECK: attn.global @w_tiles : tensor<3x192x64xbf16> = #attn.narrow_panels<@w, transposed = false, width = 32, group = 0 depth 32>
+attn.global @w_tiles : tensor<3x192x64xbf16> = #attn.narrow_panels<@w, transposed = false, width = 32, group = 0 depth 32>
+// CHECK: attn.global @w_parts : tensor<2x192x192xbf16> = #attn.narrow_panels<@w, transposed = false, width = 48, group = 0 parts 2>
+attn.global @w_parts : tensor<2x192x192xbf16> = #attn.narrow_panels<@w, transposed = false, width = 48, group = 0 parts 2>
 // CHECK: attn.global @w_scales : tensor<2x6x48xf32> = #attn.panel_scales<@w, transposed = false, width = 48, group = 64>
 attn.global @w_scales : tensor<2x6x48xf32> = #attn.panel_scales<@w, transposed = false, width = 48, group = 64>
 
