@@ -6,6 +6,7 @@
 //
 //   {"model": FILE, "library": FILE, "inputs": ["name=@file.npy", ...], "outputs": [["name", "file.npy"], ...]}
 //
+// with "gpu": "sm_80" for that architecture's CUDA instead of the CPU,
 // and its answer a line on standard output, with the exit code that attn-run
 // would have ended with:
 //
@@ -57,7 +58,7 @@ private:
   ScopedDiagnosticHandler handler;
 };
 
-void compile(const std::string &model, const std::string &library, Answer &answer) {
+void compile(const std::string &model, const std::string &library, CompileOptions options, Answer &answer) {
   DialectRegistry registry;
   registerCompilerDialects(registry);
   MLIRContext context(registry, MLIRContext::Threading::DISABLED);
@@ -70,9 +71,9 @@ void compile(const std::string &model, const std::string &library, Answer &answe
     answer.code = status == onnx::ImportStatus::Unsupported ? 2 : status == onnx::ImportStatus::Request ? 1 : 3;
     return;
   }
-  if (succeeded(compileModule(std::move(module), weights, {}, library, &answer.report)))
+  if (succeeded(compileModule(std::move(module), weights, options, library, &answer.report)))
     return;
-  answer.code = 4;
+  answer.code = answer.report.unsupported ? 2 : 4;
   if (answer.message.empty())
     answer.message = "the compile failed without a message";
 }
@@ -150,8 +151,10 @@ void run(const std::string &library, const json::Object &request, Answer &answer
 Answer serve(const json::Object &request) {
   Answer answer;
   std::string library = request.getString("library").value_or("").str();
+  CompileOptions options;
+  options.gpuArchs = request.getString("gpu").value_or("").str();
   auto begin = std::chrono::steady_clock::now();
-  compile(request.getString("model").value_or("").str(), library, answer);
+  compile(request.getString("model").value_or("").str(), library, options, answer);
   answer.milliseconds = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count();
   if (answer.code == 0) {
     run(library, request, answer);

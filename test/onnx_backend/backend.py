@@ -38,8 +38,8 @@ class Refused(Exception):
 class Server:
     """One case server and the folder where its files are."""
 
-    def __init__(self, program=SERVER, timeout=60, memory=0):
-        self.program, self.timeout, self.memory, self.process = program, timeout, memory, None
+    def __init__(self, program=SERVER, timeout=60, memory=0, gpu=""):
+        self.program, self.timeout, self.memory, self.gpu, self.process = program, timeout, memory, gpu, None
         self.folder = tempfile.mkdtemp(prefix="attnc-cases-")
 
     def close(self):
@@ -84,7 +84,8 @@ class Server:
         path = os.path.join(self.folder, "model.onnx")
         with open(path, "wb") as file:
             file.write(model)
-        request = {"model": path, "library": os.path.join(self.folder, "model.so"), "inputs": [], "outputs": []}
+        request = {"model": path, "library": os.path.join(self.folder, "model.so"), "inputs": [], "outputs": [],
+                   "gpu": self.gpu}
         for i, (name, value) in enumerate(feeds.items()):
             # Strings, sequences and narrow floats cannot be given: the compile must say so.
             if not isinstance(value, np.ndarray) or not (value.dtype.kind in "biuf" or value.dtype.name in STORED):

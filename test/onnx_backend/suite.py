@@ -255,6 +255,7 @@ def main():
     p.add_argument("--seed", type=int, default=0)
     p.add_argument("--variant", default="all")
     p.add_argument("--status", type=pathlib.Path, default=here / "status.txt")
+    p.add_argument("--gpu", default="", help="sm_80: compile for its CUDA, with build/test/gpu/lib on LD_LIBRARY_PATH")
     p.add_argument("--update", action="store_true")
     p.add_argument("--jobs", type=int, default=os.cpu_count())
     p.add_argument("--timeout", type=float, default=60)
@@ -266,7 +267,7 @@ def main():
     def work(job):
         name, variant = job
         if not hasattr(local, "server"):
-            local.server = backend.Server(os.path.abspath(args.server), args.timeout)
+            local.server = backend.Server(os.path.abspath(args.server), args.timeout, gpu=args.gpu)
         case = cases[name] if isinstance(cases[name], Case) else read_case(cases[name])
         began = time.time()
         word, message = run_case(local.server, case, variant, args.fused)
