@@ -1,6 +1,6 @@
 // RUN: attn-opt %s --attn-outline-launches | FileCheck %s
 // RUN: attn-opt %s --attn-outline-launches --lower-affine --convert-scf-to-cf --attn-lower-runtime | FileCheck %s --check-prefix=HOST
-// RUN: attn-opt %s --attn-outline-launches --pass-pipeline='builtin.module(attn-outline-launches,gpu.module(attn-lower-kernels))' | FileCheck %s --check-prefix=KERNEL
+// RUN: attn-opt %s --pass-pipeline='builtin.module(attn-outline-launches,gpu.module(attn-lower-kernels))' | FileCheck %s --check-prefix=KERNEL
 
 // A launch for one architecture alone: the host asks which code is loaded, and passes the size of shared memory on;
 // the kernel keeps the mark, and says that one block a multiprocessor is enough, without which setmaxnreg does nothing.
@@ -8,10 +8,10 @@
 // CHECK: gpu.launch_func @kernels::@kernel_0 {{.*}} dynamic_shared_memory_size %{{.*}} args
 // CHECK: gpu.launch_func @kernels::@kernel_1
 // CHECK-NOT: dynamic_shared_memory_size
-// CHECK: gpu.func @kernel_0{{.*}} attn.only_exact = 90
+// CHECK: gpu.func @kernel_0{{.*}}attn.only_exact = 90
 // CHECK: gpu.func @kernel_1
 // CHECK-NOT: attn.only_exact
-// KERNEL: llvm.func @kernel_0{{.*}} attn.only_exact = 90{{.*}} nvvm.minctasm = 1
+// KERNEL: llvm.func @kernel_0{{.*}}attn.only_exact = 90{{.*}}nvvm.minctasm = 1
 // KERNEL: llvm.func @kernel_1
 // KERNEL-NOT: nvvm.minctasm
 // HOST: %[[FIELD:.*]] = llvm.load %{{.*}} : !llvm.ptr -> i32
