@@ -1,7 +1,7 @@
 #include "dialects/attn/AttnOps.h"
-#include "dialects/attn/WeightStore.h"
 #include "passes/Passes.h"
 #include "passes/graph/ConstantMask.h"
+#include "passes/graph/ConstantTable.h"
 #include "passes/graph/Pipeline.h"
 #include "passes/graph/Structured.h"
 
@@ -13,7 +13,6 @@
 #include "mlir/IR/SymbolTable.h"
 #include "llvm/ADT/SmallBitVector.h"
 #include <cstdlib>
-#include <cstring>
 #include <functional>
 
 using namespace mlir;
@@ -23,9 +22,6 @@ namespace attn {
 #include "passes/Passes.h.inc"
 
 namespace {
-
-/// Larger tables are left alone: each entry is looked at a few times.
-constexpr int64_t kMaxEntries = int64_t(1) << 24;
 
 /// A constant whose elements can be computed from their places.
 struct Table {
@@ -39,31 +35,6 @@ struct Table {
 struct Place {
   std::optional<unsigned> dim;
   OpFoldResult offset;
-};
-
-/// The bytes of a constant, row-major; empty where they are not known.
-ArrayRef<char> bytesOf(Value value, const SymbolTable &symbols, const WeightStore *weights) {
-  if (auto constant = value.getDefiningOp<arith::ConstantOp>()) {
-    auto dense = dyn_cast<DenseElementsAttr>(constant.getValue());
-    return dense && !dense.isSplat() ? dense.getRawData() : ArrayRef<char>();
-  }
-  auto weight = value.getDefiningOp<WeightOp>();
-  auto global = weight && weights ? symbols.lookup<GlobalOp>(weight.getGlobal()) : GlobalOp();
-  auto initializer = global ? dyn_cast<InitializerAttr>(global.getExpression()) : InitializerAttr();
-  return initializer ? weights->lookup(initializer.getName()) : ArrayRef<char>();
-}
-
-/// The elements of a constant, as bits.
-struct Elements {
-  ArrayRef<char> bytes;
-  Type type;
-  int64_t width; ///< in bytes
-  uint64_t operator[](int64_t n) const {
-    uint64_t bits = 0;
-    std::memcpy(&bits, bytes.data() + n * width, width);
-    return bits;
-  }
-  int64_t size() const { return bytes.size() / width; }
 };
 
 Value conjunction(OpBuilder &b, Location loc, const Band &band, Value row, Value column) {
@@ -88,12 +59,13 @@ Value conjunction(OpBuilder &b, Location loc, const Band &band, Value row, Value
 }
 
 /// A table with two different values, of which one fills a band.
-std::optional<Table> readBand(const Elements &elements, ArrayRef<int64_t> shape, ArrayRef<unsigned> dims) {
-  if (dims.size() > 2 || (isa<IntegerType>(elements.type) && elements.width != 1))
+std::optional<Table> readBand(const ConstantTable &elements, RankedTensorType type, ArrayRef<unsigned> dims) {
+  Type element = type.getElementType();
+  if (dims.size() > 2 || (isa<IntegerType>(element) && elements.width != 1))
     return std::nullopt;
-  uint64_t first = elements[0], second = first;
+  uint64_t first = elements.bitsAt(0), second = first;
   for (int64_t n = 0; n != elements.size(); ++n)
-    if (uint64_t bits = elements[n]; bits != first) {
+    if (uint64_t bits = elements.bitsAt(n); bits != first) {
       if (second != first && bits != second)
         return std::nullopt;
       second = bits;
@@ -102,14 +74,14 @@ std::optional<Table> readBand(const Elements &elements, ArrayRef<int64_t> shape,
     return std::nullopt;
   auto attribute = [&](uint64_t bits) -> TypedAttr {
     APInt number(elements.width * 8, bits);
-    if (auto floating = dyn_cast<FloatType>(elements.type))
-      return FloatAttr::get(elements.type, APFloat(floating.getFloatSemantics(), number));
-    return IntegerAttr::get(elements.type, number);
+    if (auto floating = dyn_cast<FloatType>(element))
+      return FloatAttr::get(element, APFloat(floating.getFloatSemantics(), number));
+    return IntegerAttr::get(element, number);
   };
-  int64_t columns = shape[dims.back()], rows = elements.size() / columns;
+  int64_t columns = type.getDimSize(dims.back()), rows = elements.size() / columns;
   for (uint64_t bits : {first, second}) {
-    std::optional<Band> band =
-        findBand(rows, columns, [&](int64_t row, int64_t column) { return elements[row * columns + column] == bits; });
+    std::optional<Band> band = findBand(
+        rows, columns, [&](int64_t row, int64_t column) { return elements.bitsAt(row * columns + column) == bits; });
     if (!band)
       continue;
     TypedAttr inside = attribute(bits), outside = attribute(bits == first ? second : first);
@@ -125,17 +97,17 @@ std::optional<Table> readBand(const Elements &elements, ArrayRef<int64_t> shape,
 }
 
 /// A table of positions: integers that are a constant plus or minus places.
-std::optional<Table> readPositions(const Elements &elements, ArrayRef<int64_t> shape, ArrayRef<unsigned> dims) {
-  auto type = dyn_cast<IntegerType>(elements.type);
-  if (!type || elements.width < 4)
+std::optional<Table> readPositions(const ConstantTable &elements, RankedTensorType type, ArrayRef<unsigned> dims) {
+  auto integer = dyn_cast<IntegerType>(type.getElementType());
+  if (!integer || elements.width < 4)
     return std::nullopt;
-  auto element = [&](int64_t n) { return APInt(elements.width * 8, elements[n]).getSExtValue(); };
+  auto element = [&](int64_t n) { return APInt(elements.width * 8, elements.bitsAt(n)).getSExtValue(); };
   int64_t base = element(0);
-  if (std::abs(base / 2) > kMaxEntries)
+  if (std::abs(base / 2) > ConstantTable::kMaxEntries)
     return std::nullopt;
   SmallVector<int64_t> sizes, slopes;
   for (unsigned dim : dims)
-    sizes.push_back(shape[dim]);
+    sizes.push_back(type.getDimSize(dim));
   int64_t stride = elements.size();
   for (int64_t size : sizes) {
     stride /= size;
@@ -164,26 +136,20 @@ std::optional<Table> readPositions(const Elements &elements, ArrayRef<int64_t> s
                      sum = b.createOrFold<arith::AddIOp>(loc, sum, place);
                    else if (slope == -1)
                      sum = b.createOrFold<arith::SubIOp>(loc, sum, place);
-                 return arith::IndexCastOp::create(b, loc, type, sum);
+                 return arith::IndexCastOp::create(b, loc, integer, sum);
                }};
 }
 
-std::optional<Table> readTable(Value value, const SymbolTable &symbols, const WeightStore *weights) {
+std::optional<Table> readTable(Value value, const ConstantTable &elements) {
   auto type = cast<RankedTensorType>(value.getType());
-  Type element = type.getElementType();
   SmallVector<unsigned> dims;
   for (auto [n, size] : llvm::enumerate(type.getShape()))
     if (size != 1)
       dims.push_back(n);
-  int64_t width = element.isIntOrFloat() ? element.getIntOrFloatBitWidth() / 8 : 0;
-  if (dims.empty() || width == 0 || width > 8 || type.getNumElements() > kMaxEntries || type.getNumElements() == 0)
+  if (dims.empty())
     return std::nullopt;
-  ArrayRef<char> bytes = bytesOf(value, symbols, weights);
-  if (bytes.empty() || bytes.size() != size_t(type.getNumElements() * width))
-    return std::nullopt;
-  Elements elements{bytes, element, width};
-  std::optional<Table> table = readBand(elements, type.getShape(), dims);
-  return table ? table : readPositions(elements, type.getShape(), dims);
+  std::optional<Table> table = readBand(elements, type, dims);
+  return table ? table : readPositions(elements, type, dims);
 }
 
 /// Whether a softmax or the mask of an attention reads `value`, through
@@ -294,9 +260,10 @@ struct RaiseTablesPass : impl::RaiseTablesPassBase<RaiseTablesPass> {
     });
     IRRewriter rewriter(&getContext());
     for (Value value : constants) {
-      if (!cast<RankedTensorType>(value.getType()).hasStaticShape() || !reachesScores(value))
+      ConstantTable elements = ConstantTable::read(value, symbols, weights);
+      if (elements.bytes.empty() || !reachesScores(value))
         continue;
-      std::optional<Table> table = readTable(value, symbols, weights);
+      std::optional<Table> table = readTable(value, elements);
       if (!table)
         continue;
       SmallVector<Place> places;

@@ -140,6 +140,15 @@ def stored():
              hide(I - J <= 3), tables={"d": at[:, None] - at[None, :]}, positions="", declared=static),
         Case("stored_off", "dense+computed", compare.format("j", "i"), hide(off[None, :] <= I),
              tables={**tables, "j": off[None, :]}, positions="", declared=static),
+        Case("stored_part", "causal", f"""
+  first = Constant<value = int64[1] {{3}}>()
+  last = Constant<value = int64[1] {{{3 + S}}}>()
+  part = Slice(at, first, last, rows)
+  line = Squeeze(part, columns)
+  i = Unsqueeze(line, rows)
+""" + "  shown = LessOrEqual(part, i)\n  z = Where(shown, s, ninf)", hide(J <= I),
+             tables={"at": np.arange(400)[None, :], "rows": np.array([1]), "columns": np.array([0])}, positions="",
+             declared=static),
         Case("folded", "causal", compare.format("j", "i"), hide(J <= I), declared=static),
     ]
 
