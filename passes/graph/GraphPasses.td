@@ -256,7 +256,10 @@ def ProveMasksPass : Pass<"attn-prove-masks", "::mlir::ModuleOp"> {
     A finite constant of -1e4 or less hides keys only from rows that see others:
     unless every row is proved to see a key, `masked_rows` becomes `finite` and
     the masked region says what hidden keys score in a row that sees none. And
-    only if all of it is proved, and the rest of the score can't be a mask.
+    only if all of it is proved, and the rest of the score can't be a mask: a
+    bias for keys is made of constants and weights that stay above -1e4 and of
+    integers, positions and products of a run (ALiBi, relative positions), and
+    of no float input.
 
     Numerical effect: none for -inf, but for scores of NaN and infinity behind a
     mask; a finite constant c needs scores within |c| / 4, which the report says

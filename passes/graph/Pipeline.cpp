@@ -29,7 +29,7 @@ void attn::buildGraphPipeline(OpPassManager &pm, unsigned optLevel, llvm::functi
   add(createRaiseTablesPass(options.weights));
   add(createRecognizeAttentionPass());
   add(createOpenMasksPass());
-  add(createProveMasksPass({options.exactMasks}));
+  add(createProveMasksPass(options.exactMasks, options.weights));
   add(createFoldLayoutPass());
   add(createCanonicalizerPass());
   add(createCSEPass());

@@ -17,11 +17,13 @@ class WeightStore;
 struct GraphOptions {
   /// Masks by finite constants stay arithmetic (attn-prove-masks).
   bool exactMasks = false;
-  /// Where constant masks are looked up that are not in the IR (attn-raise-tables).
+  /// Where constant masks are looked up that are not in the IR (attn-raise-tables), and weights that
+  /// are added to scores (attn-prove-masks).
   const WeightStore *weights = nullptr;
 };
 
 std::unique_ptr<mlir::Pass> createRaiseTablesPass(const WeightStore *weights);
+std::unique_ptr<mlir::Pass> createProveMasksPass(bool exact, const WeightStore *weights);
 
 /// Adds the passes that bring an imported module into the canonical form of
 /// passes/graph/README.md, in order. At `optLevel` 0 only what correctness

@@ -3,6 +3,8 @@
 #include "passes/graph/Access.h"
 #include "passes/graph/AttentionMatch.h"
 #include "passes/graph/MaskMining.h"
+#include "passes/graph/Pipeline.h"
+#include "passes/graph/ScoreBound.h"
 #include "passes/graph/Structured.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -10,6 +12,7 @@
 #include "mlir/IR/IRMapping.h"
 #include "mlir/IR/Matchers.h"
 #include "mlir/IR/Remarks.h"
+#include "mlir/IR/SymbolTable.h"
 #include "llvm/Support/FormatVariadic.h"
 #include <cmath>
 #include <limits>
@@ -23,6 +26,9 @@ namespace attn {
 namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+/// Added to a constant as low as this one, a score that is none leaves it as it is.
+constexpr double kTakesIn = -1e30;
 
 /// What an operand of a term is bounded to before it is scaled and shifted.
 constexpr int64_t kFarthest = int64_t(1) << 40;
@@ -63,8 +69,8 @@ namespace {
 /// Makes the attention that has the proved terms in its mask.
 class TermWriter {
 public:
-  TermWriter(AttentionOp op, RewriterBase &rewriter, bool takesFinite)
-      : op(op), rewriter(rewriter), mask(proveMask(op, takesFinite)) {}
+  TermWriter(AttentionOp op, RewriterBase &rewriter, bool takesFinite, ScoreBound bound)
+      : op(op), rewriter(rewriter), mask(proveMask(op, takesFinite)), bound(std::move(bound)) {}
 
   /// The new op in the place of the old one, or null where nothing was proved.
   AttentionOp run();
@@ -83,6 +89,7 @@ private:
   AttentionOp op;
   RewriterBase &rewriter;
   ProvedMask mask;
+  ScoreBound bound;
 };
 
 /// `condition` with what is a term replaced by its value for visible keys.
@@ -159,22 +166,38 @@ void TermWriter::writeMasked(AttentionOp to) {
   YieldOp::create(b, loc, score);
 }
 
-/// Whether what is left of the score can't be a mask of its own: it reads no
-/// tensor by keys, and no constant is one. (Otherwise a row may see keys that
-/// are masked in another way, and hidden ones would count beside them.)
+/// Whether what is left of the score can't be a mask of its own: no constant is
+/// one, and neither is what it reads by keys, as far as ScoreBound tells.
+/// (Otherwise a row may see keys that are masked in another way, and hidden ones
+/// would count beside them.)
 bool TermWriter::isBounded(AttentionOp to) {
   Block &block = to.getScore().front();
-  for (size_t n = 0; n != to.getCaptures().size(); ++n)
-    if (!block.getArgument(1 + n).use_empty() && AttentionOp::names(to.getCaptureMap(n), AttentionOp::J))
+  bool readsByKeys = false;
+  bound.setArgument(block.getArgument(0), 1);
+  for (size_t n = 0; n != to.getCaptures().size(); ++n) {
+    BlockArgument argument = block.getArgument(1 + n);
+    bool byKeys = !argument.use_empty() && AttentionOp::names(to.getCaptureMap(n), AttentionOp::J);
+    std::optional<double> size = byKeys ? bound.ofTensor(to.getCaptures()[n]) : std::optional<double>(1);
+    if (!size)
       return false;
+    bound.setArgument(argument, *size);
+    readsByKeys |= byKeys;
+  }
+  if (readsByKeys) {
+    std::optional<double> size = bound.ofScalar(block.getTerminator()->getOperand(0));
+    if (!size || *size >= -kFiniteMask)
+      return false;
+  }
   bool isBounded = true;
   block.walk([&](arith::ConstantOp constant) {
     if (auto number = dyn_cast<FloatAttr>(constant.getValue()))
       isBounded &= std::isfinite(number.getValueAsDouble()) && number.getValueAsDouble() > kFiniteMask;
   });
-  // A score that is put in the place of a visible one, other than by 0.
+  // What visible keys get besides, hidden ones have too then: no matter where the
+  // constant takes it in.
   for (const MaskStep &step : mask.steps)
-    if (step.kind == MaskStep::Bias && !matchPattern(step.op->getOperand(step.hidesTrue ? 2 : 1), m_AnyZeroFloat()))
+    if (step.kind == MaskStep::Bias && step.fill > kTakesIn &&
+        !matchPattern(step.op->getOperand(step.hidesTrue ? 2 : 1), m_AnyZeroFloat()))
       return false;
   return isBounded;
 }
@@ -319,8 +342,10 @@ AttentionOp TermWriter::run() {
 
 struct ProveMasksPass : impl::ProveMasksPassBase<ProveMasksPass> {
   using ProveMasksPassBase::ProveMasksPassBase;
+  ProveMasksPass(bool isExact, const WeightStore *weights) : weights(weights) { exact = isExact; }
 
   void runOnOperation() override {
+    SymbolTable symbols(getOperation());
     SmallVector<AttentionOp> ops;
     getOperation().walk([&](AttentionOp op) { ops.push_back(op); });
     IRRewriter rewriter(&getContext());
@@ -332,7 +357,7 @@ struct ProveMasksPass : impl::ProveMasksPassBase<ProveMasksPass> {
       for (bool finite : {true, false}) {
         if (with || (finite && exact))
           continue;
-        TermWriter writer(op, rewriter, finite);
+        TermWriter writer(op, rewriter, finite, ScoreBound(symbols, weights));
         with = writer.run();
         assumption = with ? writer.assumption : "";
       }
@@ -367,7 +392,12 @@ struct ProveMasksPass : impl::ProveMasksPassBase<ProveMasksPass> {
   }
 
   DenseSet<size_t> reported; ///< verdicts that have their mask
+  const WeightStore *weights = nullptr;
 };
 
 } // namespace
+
+std::unique_ptr<Pass> createProveMasksPass(bool exact, const WeightStore *weights) {
+  return std::make_unique<ProveMasksPass>(exact, weights);
+}
 } // namespace attn

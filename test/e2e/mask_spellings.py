@@ -153,8 +153,65 @@ def stored():
     ]
 
 
+def biased():
+    """A finite mask beside a bias for keys, which may be a mask itself or may not."""
+    slopes = np.array([0.5, 0.25], np.float32).reshape(1, H, 1, 1)
+    alibi = """  place = Cast<to = 1>(j)
+  bias = Mul(slopes, place)
+  t = Add(s, bias)
+  shown = LessOrEqual(j, i)
+  mask = Where(shown, none, fmin)
+  z = Add(t, mask)"""
+    table = np.random.default_rng(3).standard_normal((400, H)).astype(np.float32)
+    relative = """  distance = Sub(j, i)
+  low = Constant<value = int64 {-200}>()
+  high = Constant<value = int64 {199}>()
+  clipped = Clip(distance, low, high)
+  middle = Constant<value = int64 {200}>()
+  bucket = Add(clipped, middle)
+  entries = Gather<axis = 0>(table, bucket)
+  bias = Transpose<perm = [2, 0, 1]>(entries)
+  t = Add(s, bias)
+  shown = LessOrEqual(j, i)
+  mask = Where(shown, none, fmin)
+  z = Add(t, mask)"""
+    given = """  t = Add(s, bias)
+  shown = LessOrEqual(j, i)
+  z = Where(shown, t, fmin)"""
+    # Row 0 sees key 0 alone, which the input hides: all its keys count alike.
+    padding = np.where(np.arange(S) < 2, FMIN, 0).astype(np.float32).reshape(1, 1, 1, S)
+    hidden = table.copy()
+    hidden[:, 0] = FMIN
+
+    chosen = """  place = Cast<to = 1>(j)
+  bias = Mul(slopes, place)
+  shown = LessOrEqual(j, i)
+  seen = Less(j, n)
+  both = And(shown, seen)
+  mask = Where(both, bias, fmin)
+  z = Add(s, mask)"""
+    length = np.array([0, 17]).reshape(B, 1, 1, 1)
+
+    def shifted(bias, fill=-np.inf):
+        return lambda s: softmax(np.where(J <= I, s + bias, fill))
+
+    def of(values):
+        return values[J - I + 200].transpose(2, 0, 1)
+
+    return [
+        Case("alibi", "causal", alibi, shifted(slopes * J), tables={"slopes": slopes}),
+        # No key is seen where the length is 0: all count alike, without the bias.
+        Case("alibi_chosen", "causal+lengths", chosen,
+             lambda s: softmax(np.float32(s + np.where((J <= I) & (J < length), slopes * J, FMIN)).astype(float)),
+             {"n": length}, {"slopes": slopes}),
+        Case("relative", "causal+dense", relative, shifted(of(table)), tables={"table": table}),
+        Case("relative_mask", "dense", relative, shifted(of(hidden)), tables={"table": hidden}),
+        Case("given", "dense", given, shifted(padding, FMIN), {"bias": padding}),
+    ]
+
+
 def main(tool, folder):
-    cases = [*limits(), *scaled(), *stored()]
+    cases = [*limits(), *scaled(), *stored(), *biased()]
     for case in cases:
         case.check(tool, folder)
     print(len(cases), "graphs agree")

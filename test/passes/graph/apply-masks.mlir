@@ -335,3 +335,101 @@ func.func @scaled_away(%q: tensor<5x4xf32>, %k: tensor<5x4xf32>, %v: tensor<5x4x
   }
   return %r, %t, %u : tensor<5x4xf32>, tensor<5x4xf32>, tensor<5x4xf32>
 }
+
+// -----
+
+#q = affine_map<(b, h, i, j, d, e) -> (i, d)>
+#k = affine_map<(b, h, i, j, d, e) -> (j, d)>
+#v = affine_map<(b, h, i, j, d, e) -> (j, e)>
+#m = affine_map<(b, h, i, j, d, e) -> (j)>
+#o = affine_map<(b, h, i, j, d, e) -> (i, e)>
+// A bias for keys of stored numbers, and one of integers of a run, cannot hide keys.
+// CHECK-LABEL: func @finite_with_bias
+// CHECK: masked_rows nan mask [#attn.causal<0>]
+func.func @finite_with_bias(%q: tensor<3x4xf32>, %k: tensor<3x4xf32>, %v: tensor<3x4xf32>, %n: tensor<3xi64>) -> tensor<3x4xf32> {
+  %slopes = arith.constant dense<[0.5, -9000.0, 1.0]> : tensor<3xf32>
+  %e = tensor.empty() : tensor<3xf32>
+  %places = linalg.generic {indexing_maps = [affine_map<(a) -> (a)>, affine_map<(a) -> (a)>], iterator_types = ["parallel"]}
+      ins(%n : tensor<3xi64>) outs(%e : tensor<3xf32>) {
+  ^bb0(%a: i64, %o: f32):
+    %c2 = arith.constant 2 : i64
+    %twice = arith.muli %a, %c2 : i64
+    %y = arith.sitofp %twice : i64 to f32
+    linalg.yield %y : f32
+  } -> tensor<3xf32>
+  %r = attn.attention masked_rows nan maps [#q, #k, #v, #m, #m, #o] ins(%q, %k, %v : tensor<3x4xf32>, tensor<3x4xf32>, tensor<3x4xf32>)
+      captures(%slopes, %places : tensor<3xf32>, tensor<3xf32>) -> tensor<3x4xf32> score {
+  ^bb0(%s: f32, %x: f32, %p: f32):
+    %i = attn.index 2 : index
+    %j = attn.index 3 : index
+    %low = arith.constant -1.0e+04 : f32
+    %t = arith.addf %s, %x : f32
+    %u = arith.addf %t, %p : f32
+    %shown = arith.cmpi sle, %j, %i : index
+    %y = arith.select %shown, %u, %low : f32
+    attn.yield %y : f32
+  }
+  return %r : tensor<3x4xf32>
+}
+
+// -----
+
+#q = affine_map<(b, h, i, j, d, e) -> (i, d)>
+#k = affine_map<(b, h, i, j, d, e) -> (j, d)>
+#v = affine_map<(b, h, i, j, d, e) -> (j, e)>
+#m = affine_map<(b, h, i, j, d, e) -> (j)>
+#o = affine_map<(b, h, i, j, d, e) -> (i, e)>
+// Biases that may be masks: stored, given, and (1 - n) * -5e3 * 3.
+// CHECK-LABEL: func @finite_with_masks
+// CHECK-NOT: mask [
+// CHECK: return
+func.func @finite_with_masks(%q: tensor<3x4xf32>, %k: tensor<3x4xf32>, %v: tensor<3x4xf32>, %n: tensor<3xi64>, %given: tensor<3xf32>) -> (tensor<3x4xf32>, tensor<3x4xf32>, tensor<3x4xf32>) {
+  %slopes = arith.constant dense<[0.5, -10000.0, 1.0]> : tensor<3xf32>
+  %e = tensor.empty() : tensor<3xf32>
+  %made = linalg.generic {indexing_maps = [affine_map<(a) -> (a)>, affine_map<(a) -> (a)>], iterator_types = ["parallel"]}
+      ins(%n : tensor<3xi64>) outs(%e : tensor<3xf32>) {
+  ^bb0(%a: i64, %o: f32):
+    %c1 = arith.constant 1 : i64
+    %low = arith.constant -5.0e3 : f32
+    %more = arith.constant 3.0 : f32
+    %none = arith.subi %c1, %a : i64
+    %f = arith.sitofp %none : i64 to f32
+    %x = arith.mulf %f, %low : f32
+    %y = arith.mulf %x, %more : f32
+    linalg.yield %y : f32
+  } -> tensor<3xf32>
+  %r = attn.attention masked_rows nan maps [#q, #k, #v, #m, #o] ins(%q, %k, %v : tensor<3x4xf32>, tensor<3x4xf32>, tensor<3x4xf32>)
+      captures(%slopes : tensor<3xf32>) -> tensor<3x4xf32> score {
+  ^bb0(%s: f32, %x: f32):
+    %i = attn.index 2 : index
+    %j = attn.index 3 : index
+    %low = arith.constant -1.0e+04 : f32
+    %t = arith.addf %s, %x : f32
+    %shown = arith.cmpi sle, %j, %i : index
+    %y = arith.select %shown, %t, %low : f32
+    attn.yield %y : f32
+  }
+  %r2 = attn.attention masked_rows nan maps [#q, #k, #v, #m, #o] ins(%q, %k, %v : tensor<3x4xf32>, tensor<3x4xf32>, tensor<3x4xf32>)
+      captures(%given : tensor<3xf32>) -> tensor<3x4xf32> score {
+  ^bb0(%s: f32, %x: f32):
+    %i = attn.index 2 : index
+    %j = attn.index 3 : index
+    %low = arith.constant -1.0e+04 : f32
+    %t = arith.addf %s, %x : f32
+    %shown = arith.cmpi sle, %j, %i : index
+    %y = arith.select %shown, %t, %low : f32
+    attn.yield %y : f32
+  }
+  %r3 = attn.attention masked_rows nan maps [#q, #k, #v, #m, #o] ins(%q, %k, %v : tensor<3x4xf32>, tensor<3x4xf32>, tensor<3x4xf32>)
+      captures(%made : tensor<3xf32>) -> tensor<3x4xf32> score {
+  ^bb0(%s: f32, %x: f32):
+    %i = attn.index 2 : index
+    %j = attn.index 3 : index
+    %low = arith.constant -1.0e+04 : f32
+    %t = arith.addf %s, %x : f32
+    %shown = arith.cmpi sle, %j, %i : index
+    %y = arith.select %shown, %t, %low : f32
+    attn.yield %y : f32
+  }
+  return %r, %r2, %r3 : tensor<3x4xf32>, tensor<3x4xf32>, tensor<3x4xf32>
+}
