@@ -143,7 +143,8 @@ LogicalResult AttentionBuilder::classify() {
   while (rows.size() > 1 && mergeUnits(rows, /*divided=*/false)) {
   }
   while (rows.size() > 1) {
-    // One that follows a batch dimension everywhere is a head of a group; else the one whose size is known.
+    // One that follows a batch dimension everywhere is a head of a group; else the one whose place in the row no mask
+    // asks for, and whose size is known.
     auto isMember = [&](const Unit &row) {
       SmallVector<Unit> trial(batch);
       trial.push_back(row);
@@ -154,7 +155,12 @@ LogicalResult AttentionBuilder::classify() {
     auto isKnown = [&](const Unit &row) {
       return llvm::all_of(row, [&](unsigned atom) { return extent(atom).constant().has_value(); });
     };
+    auto isNumbered = [&](const Unit &row) {
+      return llvm::any_of(match.indices, [&](const auto &index) { return llvm::is_contained(index.second, row[0]); });
+    };
     auto *head = llvm::find_if(rows, isMember);
+    if (head == rows.end())
+      head = llvm::find_if(rows, [&](const Unit &row) { return isKnown(row) && !isNumbered(row); });
     if (head == rows.end())
       head = llvm::find_if(rows, isKnown);
     if (head == rows.end())

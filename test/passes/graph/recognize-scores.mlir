@@ -220,3 +220,35 @@ func.func @rows_of_the_mask(%q: tensor<8xf32>, %k: tensor<?x8xf32>, %mask: tenso
       outs(%fo : tensor<?x8xf32>) -> tensor<?x8xf32>
   return %o : tensor<?x8xf32>
 }
+
+// -----
+
+// Heads that share key and value, after the rows in the query: the mask asks for
+// the row's place, so the heads are the batch.
+// CHECK-LABEL: func @shared_key
+// CHECK: attn.attention
+// CHECK: attn.index 3
+// CHECK: attn.index 2
+func.func @shared_key(%q: tensor<12x4x8xf32>, %k: tensor<12x8xf32>, %v: tensor<12x8xf32>) -> tensor<4x12x8xf32> {
+  %z = arith.constant 0.0 : f32
+  %e = tensor.empty() : tensor<4x12x12xf32>
+  %f = linalg.fill ins(%z : f32) outs(%e : tensor<4x12x12xf32>) -> tensor<4x12x12xf32>
+  %s = linalg.contract indexing_maps = [affine_map<(h, i, j, d) -> (i, h, d)>, affine_map<(h, i, j, d) -> (j, d)>, affine_map<(h, i, j, d) -> (h, i, j)>]
+      ins(%q, %k : tensor<12x4x8xf32>, tensor<12x8xf32>) outs(%f : tensor<4x12x12xf32>) -> tensor<4x12x12xf32>
+  %m = linalg.generic {indexing_maps = [affine_map<(h, i, j) -> (h, i, j)>, affine_map<(h, i, j) -> (h, i, j)>], iterator_types = ["parallel", "parallel", "parallel"]}
+      ins(%s : tensor<4x12x12xf32>) outs(%e : tensor<4x12x12xf32>) {
+  ^bb0(%a: f32, %o: f32):
+    %low = arith.constant 0xFF800000 : f32
+    %j = linalg.index 2 : index
+    %i = linalg.index 1 : index
+    %shown = arith.cmpi sle, %j, %i : index
+    %y = arith.select %shown, %a, %low : f32
+    linalg.yield %y : f32
+  } -> tensor<4x12x12xf32>
+  %p = attn.softmax %m dim 2 : tensor<4x12x12xf32>
+  %e1 = tensor.empty() : tensor<4x12x8xf32>
+  %f1 = linalg.fill ins(%z : f32) outs(%e1 : tensor<4x12x8xf32>) -> tensor<4x12x8xf32>
+  %y = linalg.contract indexing_maps = [affine_map<(h, i, e, j) -> (h, i, j)>, affine_map<(h, i, e, j) -> (j, e)>, affine_map<(h, i, e, j) -> (h, i, e)>]
+      ins(%p, %v : tensor<4x12x12xf32>, tensor<12x8xf32>) outs(%f1 : tensor<4x12x8xf32>) -> tensor<4x12x8xf32>
+  return %y : tensor<4x12x8xf32>
+}
