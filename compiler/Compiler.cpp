@@ -57,6 +57,11 @@ public:
       return fail(error);
     target = *made;
     ir->setAttr(AttnDialect::kTargetAttr, target);
+    if (!hasProducts(target, options.precision)) {
+      report.unsupported = true;
+      return fail("products of f32 by bf16 (" + options.precision +
+                  ") need avx512_bf16, which the processor to compile for does not have");
+    }
 
     auto wanted = [&](StringRef argument) { return wants(argument); };
     if (options.optLevel == 0)

@@ -43,7 +43,8 @@ struct CompileOptions {
   /// GROUP rows).
   std::string weights = "f32";
   /// "bf16": the products of GEMMs with constant operands are of bf16 values, sums and
-  /// all else f32. For a GPU also "tf32" and "f16": all GEMMs, and but for tf32 attention.
+  /// all else f32. "bf16x3", "bf16x6": they are made of three or six such products of
+  /// parts of their factors, to be about what f32 gives; the CPU must have them. For a GPU also "tf32" and "f16": all GEMMs, and but for tf32 attention.
   std::string precision = "f32";
   /// For an NVIDIA GPU: its architectures, as "sm_90a,sm_80". "": for the CPU.
   /// `cpu` is then the host's, which computes sizes and launches kernels.

@@ -24,6 +24,10 @@ using namespace attn;
 
 bool attn::isWeightStorage(StringRef text) { return WeightStorage::parse(text).has_value(); }
 
+bool attn::hasProducts(TargetAttr target, StringRef precision) {
+  return !precision.starts_with("bf16x") || GemmSpec::hasNarrowProducts(target);
+}
+
 void attn::buildSearchPipeline(OpPassManager &pm) { pm.addPass(createLowerSearchPass()); }
 
 void attn::buildKernelPipeline(OpPassManager &pm, unsigned optLevel, StringRef weights, StringRef precision,

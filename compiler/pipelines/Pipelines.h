@@ -1,6 +1,7 @@
 #ifndef COMPILER_PIPELINES_PIPELINES_H
 #define COMPILER_PIPELINES_PIPELINES_H
 
+#include "dialects/attn/AttnOps.h"
 #include "llvm/ADT/STLFunctionalExtras.h"
 #include "llvm/ADT/StringRef.h"
 
@@ -22,6 +23,8 @@ void buildSearchPipeline(mlir::OpPassManager &pm);
 /// `weights` and `precision` are those of CompileOptions.
 void buildKernelPipeline(mlir::OpPassManager &pm, unsigned optLevel, llvm::StringRef weights = "f32",
                          llvm::StringRef precision = "f32", llvm::function_ref<bool(llvm::StringRef)> wants = nullptr);
+/// Whether the target has the products that `precision` cannot do without.
+bool hasProducts(TargetAttr target, llvm::StringRef precision);
 /// Entries on tensors to entries on buffers, all from one workspace.
 void buildBufferPipeline(mlir::OpPassManager &pm);
 /// linalg on buffers to vector loops, parallel loops to tasks.

@@ -129,6 +129,23 @@ void readTarget(CommandLine &line, CompileOptions &options) {
     line.fail(error);
 }
 
+/// --fp32-math, once --weights and --precision are known.
+void readProducts(CommandLine &line, CompileOptions &options) {
+  StringRef math = line.text(OPT_fp32_math, "f32");
+  std::string flag = ("--fp32-math=" + math).str();
+  if (math == "f32")
+    return;
+  if (math != "bf16x3" && math != "bf16x6")
+    return line.fail("--fp32-math expects f32, bf16x3 or bf16x6, not '" + math + "'");
+  if (line.text(OPT_target, "cpu") != "cpu")
+    return line.fail(flag + " is for --target=cpu");
+  if (options.weights != "f32" || options.precision != "f32")
+    return line.fail(flag + " is about products of f32: leave out --weights and --precision");
+  if (options.optLevel == 0)
+    return line.fail(flag + " needs kernels, which -O0 does not choose");
+  options.precision = math.str();
+}
+
 Request readRequest(CommandLine &line) {
   Request request;
   CompileJob &job = request.job;
@@ -168,6 +185,7 @@ Request readRequest(CommandLine &line) {
               (isKnown ? ", which is for --target=cuda" : ""));
   else if (job.compile.precision != "f32" && job.compile.optLevel == 0)
     line.fail("--precision=" + job.compile.precision + " needs kernels, which -O0 does not choose");
+  readProducts(line, job.compile);
   job.compile.cacheDir = line.text(OPT_cache_dir).str();
   if (line.has(OPT_cache_dir))
     if (std::error_code error = sys::fs::create_directories(job.compile.cacheDir))
@@ -226,7 +244,8 @@ Request readRequest(CommandLine &line) {
   if (request.verifyFusion && job.entries.size() > 1)
     line.fail("--verify-fusion takes one model");
   if (request.verifyFusion && (job.compile.weights != "f32" || job.compile.precision != "f32"))
-    line.fail("--verify-fusion compares forms in f32: leave out --weights and --precision; attn-run --compare=f32 says "
+    line.fail("--verify-fusion compares forms in f32: leave out --weights, --precision and --fp32-math; attn-run "
+              "--compare=f32 says "
               "what they cost");
   if (request.verifyFusion && job.compile.emit != EmitKind::Lib)
     line.fail("--verify-fusion runs a model library, not --emit=" + emit);

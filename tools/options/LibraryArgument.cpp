@@ -140,6 +140,7 @@ std::unique_ptr<LibraryArgument> LibraryArgument::prepareReference(CommandLine &
   std::vector<std::string> options = line.compileArguments(/*withReports=*/false);
   options.push_back("--weights=f32");
   options.push_back("--precision=f32");
+  options.push_back("--fp32-math=f32");
   return compile(std::move(argument), std::move(options), exitCode);
 }
 

@@ -60,9 +60,14 @@ def LowerContractionsPass : Pass<"attn-lower-contractions", "::mlir::ModuleOp"> 
     all its uses, and sums are in f32. A result that only such products read is
     stored in bf16.
 
+    With `precision=bf16x3` (`bf16x6`) both are the sum of two (three) parts in
+    bf16, of whose products three (six) are summed: results as f32 has them, by
+    products of bf16. Where these are of tiles (AMX), as the target may have them,
+    the run chooses between them and vdpbf16ps.
+
     Numerical effect: the sum over k keeps its order; multiply and add are fused.
     Narrow weights are rounded: by 2^-9 of themselves in bf16, by 1/254 of the
-    greatest in their group in int8.
+    greatest in their group in int8. What two parts lack is 2^-17 of the element.
 
     ```mlir
     %w = attn.weight @w : tensor<384x1536xf32>
@@ -80,7 +85,8 @@ def LowerContractionsPass : Pass<"attn-lower-contractions", "::mlir::ModuleOp"> 
   let options = [
     Option<"weights", "weights", "std::string", "\"f32\"", "how packed weights are stored: f32, bf16, int8 or int8:GROUP">,
     Option<"precision", "precision", "std::string", "\"f32\"",
-           "bf16: weights and the activations that meet them are bf16 where the target multiplies such">
+           "bf16: weights and the activations that meet them are bf16 where the target multiplies such; bf16x3, bf16x6: "
+           "in two, three parts">
   ];
   let dependentDialects = [
     "::attn::AttnDialect", "::mlir::arith::ArithDialect", "::mlir::func::FuncDialect", "::mlir::linalg::LinalgDialect",

@@ -20,6 +20,7 @@
 #include "mlir/IR/PatternMatch.h"
 #include "mlir/IR/Remarks.h"
 #include "mlir/IR/SymbolTable.h"
+#include "llvm/ADT/StringSwitch.h"
 
 namespace attn {
 #define GEN_PASS_DEF_LOWERCONTRACTIONSPASS
@@ -123,11 +124,12 @@ std::optional<Epilogue> matchEpilogue(const Contraction &match, std::string &rea
 
 class ContractionLowering {
 public:
-  ContractionLowering(ModuleOp module, WeightStorage weights, bool narrowsRows)
+  /// With `narrowsRows`, factors of products are the sum of `parts` in bf16.
+  ContractionLowering(ModuleOp module, WeightStorage weights, bool narrowsRows, int64_t parts)
       : module(module), symbols(module), target(TargetAttr::lookup(module)), weights(weights),
-        narrowsRows(narrowsRows && GemmSpec::hasNarrowProducts(target)), rewriter(module.getContext()),
+        narrowsRows(narrowsRows && GemmSpec::hasNarrowProducts(target)), parts(parts), rewriter(module.getContext()),
         panels(module, symbols) {
-    if (narrowsRows && weights.storage == PanelStorage::F32)
+    if (narrowsRows && parts == 1 && weights.storage == PanelStorage::F32)
       this->weights.storage = PanelStorage::BF16;
   }
 
@@ -153,6 +155,8 @@ private:
   FailureOr<func::FuncOp> getKernel(const GemmSpec &spec, Location loc);
   Value packAtRun(const Contraction &match, const GemmSpec &spec, Location loc);
   Value narrow(Value value, Location loc);
+  SmallVector<Value> getParts(Value value, Location loc);
+  Value narrowRest(Value value, ValueRange parts, Location loc);
   Value convert(Value value, Type element, Location loc);
   bool isReadNarrow(Value value);
   Value arrange(Value value, AffineMap map, const LoopDims &dims, Location loc);
@@ -180,8 +184,10 @@ private:
   TargetAttr target;
   WeightStorage weights;
   bool narrowsRows; // activations are rounded to bf16
+  int64_t parts;    // of them then
   IRRewriter rewriter;
   DenseMap<Value, Value> narrowed;
+  DenseMap<Value, SmallVector<Value>> split;
   SmallVector<ProductCall> products;          // by weights
   llvm::SmallPtrSet<Operation *, 16> pending; // contractions that are not lowered yet
   PackedWeights panels;
@@ -277,6 +283,38 @@ Value ContractionLowering::narrow(Value value, Location loc) {
   return known = convert(value, rewriter.getBF16Type(), loc);
 }
 
+/// The parts of `value` in bf16, made once for all contractions that read it.
+SmallVector<Value> ContractionLowering::getParts(Value value, Location loc) {
+  if (parts == 1)
+    return {narrow(value, loc)};
+  SmallVector<Value> &known = split[value];
+  OpBuilder::InsertionGuard guard(rewriter);
+  if (known.empty())
+    rewriter.setInsertionPointAfterValue(value);
+  while (static_cast<int64_t>(known.size()) < parts)
+    known.push_back(narrowRest(value, known, loc));
+  return known;
+}
+
+/// What `parts` leave of `value`, rounded to bf16. The differences are exact; of
+/// an infinity, or what rounds to one, nothing is left but a NaN.
+Value ContractionLowering::narrowRest(Value value, ValueRange parts, Location loc) {
+  Type half = rewriter.getBF16Type();
+  Value empty = tensor::EmptyOp::create(rewriter, loc, tensor::getMixedSizes(rewriter, loc, value), half);
+  unsigned rank = cast<RankedTensorType>(value.getType()).getRank();
+  SmallVector<Value> inputs = {value};
+  llvm::append_range(inputs, parts);
+  SmallVector<AffineMap> maps(inputs.size() + 1, rewriter.getMultiDimIdentityMap(rank));
+  SmallVector<utils::IteratorType> loops(rank, utils::IteratorType::parallel);
+  auto body = [&](OpBuilder &b, Location loc, ValueRange arguments) {
+    Value rest = arguments.front();
+    for (Value part : arguments.drop_front().drop_back())
+      rest = arith::SubFOp::create(b, loc, rest, arith::ExtFOp::create(b, loc, b.getF32Type(), part));
+    linalg::YieldOp::create(b, loc, arith::TruncFOp::create(b, loc, half, rest).getResult());
+  };
+  return linalg::GenericOp::create(rewriter, loc, empty.getType(), inputs, empty, maps, loops, body).getResult(0);
+}
+
 /// Whether contractions alone read `value`, and all of them in bf16.
 bool ContractionLowering::isReadNarrow(Value value) {
   return narrowsRows && !value.use_empty() && llvm::all_of(value.getUsers(), [&](Operation *user) {
@@ -364,8 +402,14 @@ GemmSpec ContractionLowering::makeSpec(const Contraction &match, const std::opti
     spec.storage = weights.storage;
     if (spec.storage == PanelStorage::I8)
       spec.group = weights.group ? std::min(weights.group, k) : k;
+    if (narrowsRows && parts > 1 && k % 2 == 0)
+      spec.storage = PanelStorage::BF16;
     spec.hasNarrowRows = narrowsRows && spec.storage == PanelStorage::BF16 && k % 2 == 0;
-    if (spec.storage == PanelStorage::F32 || spec.hasNarrowRows)
+    if (spec.hasNarrowRows)
+      spec.parts = parts;
+    if (spec.hasNarrowRows && GemmSpec::mayHaveTiles(target))
+      spec.useTiles(target);
+    else if (spec.parts == 1 && (spec.storage == PanelStorage::F32 || spec.hasNarrowRows))
       spec.fitColumns(target, panels.getParts(match));
     // A single block of rows streams its panels; there prefetching looks ahead by bytes.
     spec.prefetchesNext = ShapedType::isDynamic(m) || m > spec.tileRows;
@@ -400,7 +444,7 @@ void ContractionLowering::lower(linalg::LinalgOp op) {
     return;
   }
   Operation *last = epilogue ? epilogue->op.getOperation() : op.getOperation();
-  spec.hasNarrowResult = isReadNarrow(last->getResult(0));
+  spec.hasNarrowResult = parts == 1 && isReadNarrow(last->getResult(0));
   FailureOr<func::FuncOp> kernel = getKernel(spec, loc);
   if (failed(kernel)) {
     remark::missed(loc, remarkNamed("gemm")) << remark::reason("the name '{0}' is taken", spec.symbol());
@@ -449,15 +493,17 @@ Value ContractionLowering::emitCall(const Contraction &match, const std::optiona
   SmallVector<OpFoldResult> sizes = applyPermutation(resultSizes, order);
   auto expandedType = RankedTensorType::get(applyPermutation(resultType.getShape(), order), element);
 
-  Value activation = match.activation;
+  SmallVector<Value> activations = {match.activation};
   if (spec.hasNarrowRows)
-    activation = narrow(activation, loc);
-  activation = arrange(activation, match.activationMap, concat(match.rows, match.sums), loc);
-  SmallVector<Value> inputs = {toMatrix(activation, loc, numRows)};
+    activations = getParts(match.activation, loc);
+  for (Value &part : activations)
+    part = toMatrix(arrange(part, match.activationMap, concat(match.rows, match.sums), loc), loc, numRows);
+  SmallVector<Value> inputs = {activations.front()};
   if (match.global)
     llvm::append_range(inputs, panels.get(rewriter, match, spec, loc));
   else
     inputs.push_back(packAtRun(match, spec, loc));
+  llvm::append_range(inputs, llvm::drop_begin(activations));
   SmallVector<int64_t> elementwise;
   if (epilogue)
     for (auto [kind, operand] : llvm::zip_equal(epilogue->kinds, epilogue->operands)) {
@@ -514,11 +560,17 @@ struct LowerContractionsPass : attn::impl::LowerContractionsPassBase<LowerContra
       getOperation().emitError("expects weights in f32, bf16, int8 or int8:GROUP, got '") << weights << "'";
       return signalPassFailure();
     }
-    if (precision != "f32" && precision != "bf16") {
-      getOperation().emitError("expects precision f32 or bf16, got '") << precision << "'";
+    int64_t parts =
+        llvm::StringSwitch<int64_t>(precision).Cases({"f32", "bf16"}, 1).Case("bf16x3", 2).Case("bf16x6", 3).Default(0);
+    if (!parts) {
+      getOperation().emitError("expects precision f32, bf16, bf16x3 or bf16x6, got '") << precision << "'";
       return signalPassFailure();
     }
-    ContractionLowering(getOperation(), *storage, precision == "bf16").run();
+    if (parts > 1 && storage->storage != PanelStorage::F32) {
+      getOperation().emitError("expects weights in f32 with precision ") << precision << ", got '" << weights << "'";
+      return signalPassFailure();
+    }
+    ContractionLowering(getOperation(), *storage, precision != "f32", parts).run();
   }
 };
 

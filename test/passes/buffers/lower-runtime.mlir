@@ -94,3 +94,16 @@ func.func private @task(%b: index, %e: index) attributes {attn.task} {
   attn.require %true, "no"
   return
 }
+
+// -----
+
+// CHECK-LABEL: func.func private @chooses
+// CHECK: %[[AT:.*]] = llvm.getelementptr %arg0
+// CHECK: %[[FLAG:.*]] = llvm.load %[[AT]] invariant : !llvm.ptr -> i32
+// CHECK: arith.cmpi ne, %[[FLAG]]
+func.func private @chooses(%n: memref<?xi1>) attributes {attn.kernel} {
+  %c0 = arith.constant 0 : index
+  %yes = attn.has_tiles : i1
+  memref.store %yes, %n[%c0] : memref<?xi1>
+  return
+}

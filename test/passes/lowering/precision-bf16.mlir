@@ -3,7 +3,7 @@
 // RUN: attn-opt %s "--attn-lower-contractions=precision=bf16 weights=int8" | FileCheck %s --check-prefix=INT8
 // RUN: not attn-opt %s --attn-lower-contractions=precision=f16 2>&1 | FileCheck %s --check-prefix=WRONG
 
-// WRONG: expects precision f32 or bf16, got 'f16'
+// WRONG: expects precision f32, bf16, bf16x3 or bf16x6, got 'f16'
 
 #x = affine_map<(b, s, n, k) -> (b, s, k)>
 #w = affine_map<(b, s, n, k) -> (k, n)>
