@@ -6,7 +6,9 @@
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/Dialect/Utils/StaticValueUtils.h"
+#include "mlir/IR/PatternMatch.h"
 #include "mlir/IR/Remarks.h"
+#include "mlir/Transforms/RegionUtils.h"
 
 using namespace mlir;
 
@@ -166,12 +168,37 @@ struct AppendCachesPass : impl::AppendCachesPassBase<AppendCachesPass> {
     if (!cast<RankedTensorType>(value.getType()).isDynamicDim(append.dim) ||
         !cast<RankedTensorType>(append.cache.getType()).isDynamicDim(append.dim))
       return "the number of rows is fixed";
-    // The memory of a state is not laid out as an input that others read.
-    Operation *op = value.getDefiningOp();
-    for (Operation *user : append.cache.getUsers())
-      if (!isa<tensor::DimOp>(user) && user != op && !isInsertedBy(op, user))
-        return "the input is read beside its output";
+    if (append.rows == append.cache)
+      return "the new rows are made from the input";
+    // Others read the input at the front of the output, which is to be there before them.
+    Operation *op = value.getDefiningOp(), *first = nullptr;
+    for (Operation *user : append.cache.getUsers()) {
+      if (isa<tensor::DimOp>(user) || user == op || isInsertedBy(op, user))
+        continue;
+      Operation *reader = op->getBlock()->findAncestorOpInBlock(*user);
+      if (!first || reader->isBeforeInBlock(first))
+        first = reader;
+    }
+    IRRewriter rewriter(op->getContext());
+    if (first && first->isBeforeInBlock(op) && failed(moveValueDefinitions(rewriter, value, first)))
+      return "the new rows are made from the input";
     return "";
+  }
+
+  /// Who reads `cache` reads the front of what `append` makes: the memory of a
+  /// state is not laid out as an input.
+  static void readFront(KvAppendOp append) {
+    Value cache = append.getCache();
+    auto type = cast<RankedTensorType>(cache.getType());
+    auto reads = [&](OpOperand &use) { return !isa<tensor::DimOp>(use.getOwner()) && use.getOwner() != append; };
+    if (!llvm::any_of(cache.getUses(), reads))
+      return;
+    OpBuilder b(append->getContext());
+    b.setInsertionPointAfter(append);
+    SmallVector<OpFoldResult> offsets(type.getRank(), b.getIndexAttr(0)), strides(type.getRank(), b.getIndexAttr(1));
+    SmallVector<OpFoldResult> sizes = tensor::getMixedSizes(b, append.getLoc(), cache);
+    Value front = tensor::ExtractSliceOp::create(b, append.getLoc(), type, append, offsets, sizes, strides);
+    cache.replaceUsesWithIf(front, reads);
   }
 
   void replace(Value value, const Append &append, std::optional<int32_t> state) {
@@ -179,7 +206,7 @@ struct AppendCachesPass : impl::AppendCachesPassBase<AppendCachesPass> {
     Operation *op = value.getDefiningOp();
     OpBuilder b(op);
     IntegerAttr number = state ? b.getI32IntegerAttr(*state) : IntegerAttr();
-    Value result =
+    auto result =
         KvAppendOp::create(b, op->getLoc(), type, append.rows, append.cache, b.getI64IntegerAttr(append.dim), number);
     value.replaceAllUsesWith(result);
     remark::passed(op->getLoc(), remark::RemarkOpts::name("Cache").category("attn-append-caches"))
@@ -190,6 +217,8 @@ struct AppendCachesPass : impl::AppendCachesPassBase<AppendCachesPass> {
       op->erase();
       op = next;
     }
+    if (state)
+      readFront(result);
   }
 
   /// Whether `op` is a concatenation that ends what `user` begins.

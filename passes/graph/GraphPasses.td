@@ -317,9 +317,11 @@ def AppendCachesPass : Pass<"attn-append-caches", "::mlir::ModuleOp"> {
     An output that is its state's input with elements replaced, as by ONNX's
     TensorScatter, is written where the state lies: attn.kv_open.
 
-    Runs after recognition, which reads slices. Numerical effect: none.
+    Who else reads the input of a state reads the front of the result, which
+    moves before them; a state whose new rows are made from it is not appended
+    to. Runs after recognition, which reads slices. Numerical effect: none.
   }];
-  let dependentDialects = ["::attn::AttnDialect"];
+  let dependentDialects = ["::attn::AttnDialect", "::mlir::arith::ArithDialect", "::mlir::tensor::TensorDialect"];
 }
 
 def MergeProjectionsPass : Pass<"attn-merge-projections", "::mlir::ModuleOp"> {

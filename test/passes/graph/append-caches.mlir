@@ -24,15 +24,50 @@ func.func @states(%key: tensor<?x4x1x8xf32>, %past: tensor<?x4x?x8xf32>, %other:
 
 // -----
 
-// Another op reads the input: its memory must be as the op expects.
+// Others read the input: they read it in front of the result, which is made before them.
 // CHECK-LABEL: func.func @read
-// CHECK-SAME: attn.state_reasons = ["the input is read beside its output"]
-// CHECK: attn.kv_append %{{.*}} to %{{.*}} dim 0 : tensor
-func.func @read(%row: tensor<1x8xf32>, %past: tensor<?x8xf32>) -> (tensor<?x8xf32>, tensor<8xf32>)
+// CHECK-SAME: %[[ROW:.*]]: tensor<1x8xf32>, %[[PAST:[a-z0-9]*]]: tensor<?x8xf32>
+// CHECK-NOT: attn.state_reasons
+// CHECK: %[[ALL:.*]] = attn.kv_append %[[ROW]] to %[[PAST]] dim 0 state 0 : tensor
+// CHECK: %[[SIZE:.*]] = tensor.dim %[[PAST]]
+// CHECK: %[[FRONT:.*]] = tensor.extract_slice %[[ALL]][0, 0] [%[[SIZE]], 8] [1, 1] : tensor<?x8xf32> to tensor<?x8xf32>
+// CHECK: tensor.extract_slice %[[FRONT]][0, 0] [1, 8]
+// CHECK: linalg.generic
+// CHECK: tensor.extract %[[FRONT]]
+// CHECK: return %[[ALL]]
+func.func @read(%row: tensor<1x8xf32>, %past: tensor<?x8xf32>) -> (tensor<?x8xf32>, tensor<8xf32>, tensor<3xf32>)
     attributes {attn.entry, attn.states = [array<i64: 1, 0>]} {
-  %0 = tensor.concat dim(0) %past, %row : (tensor<?x8xf32>, tensor<1x8xf32>) -> tensor<?x8xf32>
+  %c0 = arith.constant 0 : index
   %1 = tensor.extract_slice %past[0, 0] [1, 8] [1, 1] : tensor<?x8xf32> to tensor<8xf32>
-  return %0, %1 : tensor<?x8xf32>, tensor<8xf32>
+  %0 = tensor.concat dim(0) %past, %row : (tensor<?x8xf32>, tensor<1x8xf32>) -> tensor<?x8xf32>
+  %e = tensor.empty() : tensor<3xf32>
+  %2 = linalg.generic {indexing_maps = [affine_map<(d0) -> (d0)>], iterator_types = ["parallel"]} outs(%e : tensor<3xf32>) {
+  ^bb0(%out: f32):
+    %x = tensor.extract %past[%c0, %c0] : tensor<?x8xf32>
+    linalg.yield %x : f32
+  } -> tensor<3xf32>
+  return %0, %1, %2 : tensor<?x8xf32>, tensor<8xf32>, tensor<3xf32>
+}
+
+// -----
+
+// Near miss: the rows are made from the input, whose memory must be as an op expects.
+// CHECK-LABEL: func.func @made_from
+// CHECK-SAME: attn.state_reasons = ["the new rows are made from the input"]
+// CHECK: attn.kv_append %{{.*}} to %{{.*}} dim 0 : tensor
+func.func @made_from(%past: tensor<?x8xf32>) -> tensor<?x8xf32>
+    attributes {attn.entry, attn.states = [array<i64: 0, 0>]} {
+  %row = tensor.extract_slice %past[0, 0] [1, 8] [1, 1] : tensor<?x8xf32> to tensor<1x8xf32>
+  %0 = tensor.concat dim(0) %past, %row : (tensor<?x8xf32>, tensor<1x8xf32>) -> tensor<?x8xf32>
+  return %0 : tensor<?x8xf32>
+}
+
+// CHECK-LABEL: func.func @doubled
+// CHECK-SAME: attn.state_reasons = ["the new rows are made from the input"]
+func.func @doubled(%past: tensor<?x8xf32>) -> tensor<?x8xf32>
+    attributes {attn.entry, attn.states = [array<i64: 0, 0>]} {
+  %0 = tensor.concat dim(0) %past, %past : (tensor<?x8xf32>, tensor<?x8xf32>) -> tensor<?x8xf32>
+  return %0 : tensor<?x8xf32>
 }
 
 // -----
