@@ -40,6 +40,8 @@ GRAPHS = {
              {"x": ROWS, "past_k": CACHE}, {"z": [], "present_k": PRESENT}, {"past_k": "present_k"}, [], [False]),
     "colon": ([node("Add", "h:0 x:1", "g:0"), node("Relu", "g:0", "z")], {"x:1": ["b", 4], "h:0": ["b", 4]},
               {"z": ["b", 4], "g:0": ["b", 4]}, {"h:0": "g:0"}, ["--state=h:0:g:0"], [False]),
+    "comma": ([node("Add", "h,0 x,1", "g,0"), node("Relu", "g,0", "z")], {"x,1": ["b", 4], "h,0": ["b", 4]},
+              {"z": ["b", 4], "g,0": ["b", 4]}, {"h,0": "g,0"}, ["--state=h,0:g,0"], [False]),
     "given": ([node("Add", "h x", "g"), node("Relu", "x", "x_out")], {"x": ["b", 4], "h": ["b", 4]},
               {"x_out": ["b", 4], "g": ["b", 4]}, {"h": "g"}, ["--state=h:g"], [False]),
 }

@@ -127,17 +127,16 @@ void readNames(CommandLine &line, SearchOptions &search) {
 std::vector<StatePair> readStatePairs(CommandLine &line) {
   std::vector<StatePair> result;
   for (StringRef list : line.all(OPT_state)) {
-    size_t before = result.size();
+    auto isPair = [](StringRef text) { return text.find(':', 1) < text.size() - 1; };
     SmallVector<StringRef> pairs;
     list.split(pairs, ',', -1, /*KeepEmpty=*/false);
-    for (StringRef pair : pairs) {
-      size_t colon = pair.find(':', 1);
-      if (colon == StringRef::npos || colon + 1 == pair.size())
-        return line.fail("--state expects INPUT:OUTPUT,..., not '" + list + "'"), result;
-      result.push_back({"", "", pair.str()});
-    }
-    if (result.size() == before)
+    // Names hold the commas where these part no pairs.
+    if (!llvm::all_of(pairs, isPair))
+      pairs = {list};
+    if (pairs.empty() || !isPair(pairs.front()))
       return line.fail("--state expects INPUT:OUTPUT,..., not '" + list + "'"), result;
+    for (StringRef pair : pairs)
+      result.push_back({"", "", pair.str()});
   }
   return result;
 }
