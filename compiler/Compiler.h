@@ -42,9 +42,11 @@ struct CompileOptions {
   /// "bf16", "int8" (a scale a column) or "int8:GROUP" (a scale a column and
   /// GROUP rows).
   std::string weights = "f32";
-  /// "bf16": the products of GEMMs with constant operands are of bf16 values, sums and
-  /// all else f32. "bf16x3", "bf16x6": they are made of three or six such products of
-  /// parts of their factors, to be about what f32 gives; the CPU must have them. For a GPU also "tf32" and "f16": all GEMMs, and but for tf32 attention.
+  /// "bf16": the products of GEMMs with constant operands are of bf16 values, and where
+  /// the processor multiplies such those of attention; sums and all else f32. "bf16x3",
+  /// "bf16x6": the products of such GEMMs are made of three or six of bf16 parts of their
+  /// factors, to be about what f32 gives; the CPU must have them. For a GPU also "tf32"
+  /// and "f16": all GEMMs, and but for tf32 attention.
   std::string precision = "f32";
   /// For an NVIDIA GPU: its architectures, as "sm_90a,sm_80". "": for the CPU.
   /// `cpu` is then the host's, which computes sizes and launches kernels.

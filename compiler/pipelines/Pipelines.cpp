@@ -43,7 +43,7 @@ void attn::buildKernelPipeline(OpPassManager &pm, unsigned optLevel, StringRef w
     recurrent.weights = precision == "bf16" && weights == "f32" ? "bf16" : weights.str();
     add(createLowerRecurrentPass(recurrent));
     add(createPrepareAttentionPass());
-    add(createLowerAttentionPass());
+    add(createLowerAttentionPass({precision.str()}));
     add(createLowerNormalizationPass());
   }
   // What has no kernel; its contractions may still have one.

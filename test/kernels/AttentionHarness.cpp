@@ -115,7 +115,9 @@ std::unique_ptr<Kernel> compileAttention(StringRef isa, const Attention &attenti
       return failure();
     FailureOr<func::FuncOp> kernel = failure();
     TargetAttr target = makeTarget(*builder.getContext(), isa);
-    module->walk([&](AttentionOp op) { kernel = buildAttention(builder, loc, AttentionSpec::get(op, target)); });
+    module->walk([&](AttentionOp op) {
+      kernel = buildAttention(builder, loc, AttentionSpec::get(op, target, /*narrow=*/isa == "avx512bf16"));
+    });
     return kernel;
   });
 }

@@ -60,7 +60,8 @@ struct Attention {
   std::string text(const Sizes &sizes) const;
 };
 
-/// Compiles `attention` for `isa`; null, with a diagnostic, where it cannot be built.
+/// Compiles `attention` for `isa`, with products of bf16 for "avx512bf16"; null, with a diagnostic, where it cannot be
+/// built.
 std::unique_ptr<Kernel> compileAttention(llvm::StringRef isa, const Attention &attention, const Sizes &sizes);
 
 /// Inputs and result of one call.

@@ -7,6 +7,7 @@
 #include "passes/kernels/cpu/AttentionMask.h"
 #include "passes/kernels/cpu/AttentionOperands.h"
 #include "passes/kernels/cpu/AttentionRow.h"
+#include "passes/kernels/cpu/Gemm.h"
 #include "passes/kernels/cpu/RegionVectorizer.h"
 #include "llvm/Support/FormatVariadic.h"
 #include "llvm/Support/MathExtras.h"
@@ -50,7 +51,7 @@ static void addLimits(AttentionSpec &spec, Attribute term, int64_t operand) {
   }
 }
 
-AttentionSpec AttentionSpec::get(AttentionOp op, TargetAttr target) {
+AttentionSpec AttentionSpec::get(AttentionOp op, TargetAttr target, bool narrow) {
   AttentionSpec spec;
   auto addType = [&](Value value) { spec.types.push_back(getBufferType(value)); };
   llvm::for_each(op->getOperands(), addType);
@@ -95,6 +96,8 @@ AttentionSpec AttentionSpec::get(AttentionOp op, TargetAttr target) {
   spec.lanes = target.getF32Lanes();
   spec.hasScalef = spec.lanes == 16;
   spec.keyTile = spec.valueTile = spec.lanes == 16 ? 8 : 4;
+  spec.hasNarrowProducts = narrow && GemmSpec::hasNarrowProducts(target) && spec.readsPairs() &&
+                           spec.types[spec.query].getElementType().isBF16();
   // Scratch for values that are widened stays in L2.
   std::optional<int64_t> width = spec.getStaticSize(Dim::E);
   if (width && !spec.types[spec.value].getElementType().isF32())
@@ -109,6 +112,16 @@ bool AttentionSpec::canMask() const {
   if (normalizer == Normalizer::softmax)
     return !getPureScale();
   return normalizer == Normalizer::sum && (maskedRows == MaskedRows::zero || maskedRows == MaskedRows::uniform);
+}
+
+bool AttentionSpec::readsPairs() const {
+  if (kind != ScoreKind::dot || getStaticSize(Dim::D).value_or(1) % 2 || !blockLists.empty())
+    return false;
+  auto isDense = [&](size_t operand, unsigned dim) {
+    AffineMap map = maps[operand];
+    return map.getNumResults() && map.getResults().back() == getAffineDimExpr(dim, map.getContext());
+  };
+  return isDense(keyOperand, Dim::D) && isDense(value, Dim::E);
 }
 
 bool AttentionSpec::needsAllKeys() const {
@@ -176,7 +189,8 @@ std::string AttentionSpec::key() const {
   for (auto [type, map] : llvm::zip_equal(types, maps))
     os << type << map << ';';
   os << stringifyScoreKind(kind) << stringifyNormalizer(normalizer) << stringifyMaskedRows(maskedRows) << ';' << lanes
-     << (hasScalef ? "s" : "") << ',' << queryVectors << ',' << keyTile << ',' << valueTile << ',' << keyBlock << ';';
+     << (hasScalef ? "s" : "") << (hasNarrowProducts ? "p" : "") << ',' << queryVectors << ',' << keyTile << ','
+     << valueTile << ',' << keyBlock << ';';
   if (softmaxType)
     os << softmaxType;
   for (Block *block : {score, weight, activation, masked}) {

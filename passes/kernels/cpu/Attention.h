@@ -63,6 +63,9 @@ struct AttentionSpec {
   /// f32 lanes of a register, and whether it has AVX-512's exponent instructions.
   int64_t lanes = 4;
   bool hasScalef = false;
+  /// Scores and products with values are of pairs of bf16 (vdpbf16ps), summed in f32; weights are rounded to
+  /// bf16 for it. Few queries, which are bound by memory, are widened to f32 all the same.
+  bool hasNarrowProducts = false;
   /// A tile is keyTile keys (or valueTile value columns) times queryVectors
   /// registers of queries: 16 accumulators of 32 registers on AVX-512, 8 of 16
   /// elsewhere. keyBlock rows of weights stay in L1 between the two products.
@@ -71,8 +74,9 @@ struct AttentionSpec {
   int64_t valueTile = 4;
   int64_t keyBlock = 256;
 
-  /// The spec of `op` with the tiles for `target`.
-  static AttentionSpec get(AttentionOp op, TargetAttr target);
+  /// The spec of `op` with the tiles for `target`; with products of bf16 where
+  /// `narrow` asks for them and all of the operands and the target can.
+  static AttentionSpec get(AttentionOp op, TargetAttr target, bool narrow = false);
 
   /// Static size of iteration dimension `dim` (1 where no map names it), or
   /// nullopt where it is dynamic.
@@ -99,6 +103,9 @@ struct AttentionSpec {
   bool isTanh() const;
   /// Whether the first key that a query sees moves with it.
   bool isWindow() const;
+
+  /// Whether the products are of dense rows of keys and values, which as bf16 are read in pairs.
+  bool readsPairs() const;
 
   /// All that the kernel depends on: equal keys give the same IR.
   std::string key() const;

@@ -22,9 +22,9 @@ BlockEmitter::BlockEmitter(LaneBuilder &k, const AttentionSpec &spec, ValueRange
       valueWidth(*spec.getStaticSize(Dim::E)), paddedValueWidth(llvm::alignTo(valueWidth, k.lanes)),
       // Sums that start from the maximum are rounded with it; a sweep for weights finds another than the one before.
       pureScale(takesPart.empty() && !spec.hasWeightSweep() ? spec.getPureScale() : std::nullopt),
-      canMask(spec.canMask()), batch(batch), head(head), begin(begin), numKeys(getDimSize(k, spec, buffers, Dim::J)),
-      mask(k, spec, buffers, batch, head, numKeys), lists(k, spec, buffers, batch, head, numKeys),
-      takesPart(std::move(takesPart)) {
+      canMask(spec.canMask()), isNarrow(spec.hasNarrowProducts), batch(batch), head(head), begin(begin),
+      numKeys(getDimSize(k, spec, buffers, Dim::J)), mask(k, spec, buffers, batch, head, numKeys),
+      lists(k, spec, buffers, batch, head, numKeys), takesPart(std::move(takesPart)) {
   query = view(spec.query);
   value = view(spec.value);
   result = view(spec.result);
@@ -193,9 +193,12 @@ void BlockEmitter::fillUniformRows(State &state) {
   Values masks = llvm::map_to_vector(state.sum, [&](Value sum) { return isEmptyRow(sum); });
   Value any = k.any(k.tree(masks, [&](Value x, Value y) { return k.either(x, y); }));
   k.branch(k.unlikely(any), [&] {
-    k.loop(k.index(0), k.min(numKeys, k.index(spec.keyBlock)), 1, [&](Value row) {
-      for (int64_t v = 0; v < vectors; ++v)
-        k.store(k.select(masks[v], k.splat(1), k.splat(0)), scratch.weights, at(row, v));
+    Value rows = k.min(numKeys, k.index(spec.keyBlock));
+    k.loop(k.index(0), isNarrow ? k.ceilDiv(rows, 2) : rows, 1, [&](Value row) {
+      for (int64_t v = 0; v < vectors; ++v) {
+        Value weight = k.select(masks[v], k.splat(1), k.splat(0));
+        k.store(isNarrow ? k.pack(weight, weight) : weight, scratch.weights, at(row, v));
+      }
     });
     Value before = std::exchange(isCareful, arith::ConstantOp::create(k.b, k.loc, k.b.getBoolAttr(true)));
     k.loop(k.index(0), numKeys, spec.keyBlock,
@@ -309,9 +312,10 @@ LaneBuilder::Values BlockEmitter::sweepTile(Sweep sweep, Value first, Value row,
   if (seesAll)
     isLive = k.either(isLive, seesAll);
   return k.branch(isLive, values.getTypes(), compute, [&]() -> Values {
-    for (int64_t r = 0; r < spec.keyTile && sweep != Sweep::Reduce && !isPacked; ++r)
+    if (sweep != Sweep::Reduce && !isPacked)
       for (int64_t v = 0; v < vectors; ++v)
-        k.store(k.splat(0), scratch.weights, at(k.add(row, r), v));
+        for (int64_t r = 0; r < spec.keyTile; ++r)
+          keepWeight(row, v, Values(r + 1, k.splat(0)));
     return Values(values);
   });
 }
@@ -330,7 +334,7 @@ BlockEmitter::State BlockEmitter::softmaxTile(Sweep sweep, Value row, Values sco
       for (int64_t r = 0; r < spec.keyTile; ++r) {
         column.push_back(scores[r * vectors + v]);
         if (sweep == Sweep::Online)
-          k.store(column.back(), scratch.weights, at(k.add(row, r), v));
+          keepWeight(row, v, column);
       }
       state.partial[v] = k.addf(state.partial[v], k.tree(column, [&](Value x, Value y) { return k.addf(x, y); }));
     }
@@ -371,7 +375,7 @@ BlockEmitter::State BlockEmitter::softmaxTile(Sweep sweep, Value row, Values sco
       Value power = pureScale ? score : k.mulf(k.subf(score, state.maximum[v]), k.splat(kLog2E));
       weights.push_back(k.exp2(power));
       if (sweep == Sweep::Online)
-        k.store(weights.back(), scratch.weights, at(k.add(row, r), v));
+        keepWeight(row, v, weights);
     }
     state.partial[v] = k.addf(state.partial[v], k.tree(weights, [&](Value x, Value y) { return k.addf(x, y); }));
   }
@@ -410,12 +414,17 @@ BlockEmitter::State BlockEmitter::rescale(Sweep sweep, Value row, MutableArrayRe
     moved.partial[v] = k.mulf(state.partial[v], factor);
     if (sweep != Sweep::Online)
       continue;
-    auto scale = [&](Value memory, Value rows) {
-      k.loop(k.index(0), rows, 1,
-             [&](Value n) { k.store(k.mulf(k.loadVector(memory, at(n, v)), factor), memory, at(n, v)); });
+    auto scale = [&](Value memory, Value rows, bool isPaired) {
+      k.loop(k.index(0), rows, 1, [&](Value n) {
+        Value before = k.loadVector(memory, at(n, v));
+        if (!isPaired)
+          return k.store(k.mulf(before, factor), memory, at(n, v));
+        auto [low, high] = k.unpack(before);
+        k.store(k.pack(k.mulf(low, factor), k.mulf(high, factor)), memory, at(n, v));
+      });
     };
-    scale(scratch.results, k.index(valueWidth));
-    scale(scratch.weights, row);
+    scale(scratch.results, k.index(valueWidth), false);
+    scale(scratch.weights, isNarrow ? k.div(row, k.index(2)) : row, isNarrow);
   }
   return moved;
 }
@@ -442,9 +451,22 @@ void BlockEmitter::storeWeights(Value row, Value first, bool isEdge, Values scor
   if (spec.weight)
     applyRegion(*spec.weight, Value(), scores, first, isEdge);
   keepScores(ExtraSource::final_weights, first, isEdge, scores);
-  for (int64_t r = 0; r < spec.keyTile; ++r)
-    for (int64_t v = 0; v < vectors; ++v)
-      k.store(scores[r * vectors + v], scratch.weights, at(k.add(row, r), v));
+  for (int64_t v = 0; v < vectors; ++v) {
+    Values column;
+    for (int64_t r = 0; r < spec.keyTile; ++r) {
+      column.push_back(scores[r * vectors + v]);
+      keepWeight(row, v, column);
+    }
+  }
+}
+
+/// Stores the last of `weights`, those of the tile of keys at `row` so far.
+void BlockEmitter::keepWeight(Value row, int64_t vector, ArrayRef<Value> weights) {
+  int64_t n = weights.size() - 1;
+  if (!isNarrow)
+    k.store(weights[n], scratch.weights, weightAt(row, n, vector));
+  else if (n % 2) // two keys side by side
+    k.store(k.pack(weights[n - 1], weights[n]), scratch.weights, weightAt(row, n - 1, vector));
 }
 
 AttentionScratch AttentionScratch::allocate(LaneBuilder &k, const AttentionSpec &spec, int64_t vectors) {
@@ -455,7 +477,8 @@ AttentionScratch AttentionScratch::allocate(LaneBuilder &k, const AttentionSpec 
   scratch.weights = k.scratch(std::max(spec.keyBlock, width) * rows);
   if (spec.kind != ScoreKind::given) {
     scratch.queries = k.scratch(d * rows);
-    if (spec.isTanh() || (spec.kind == ScoreKind::dot && !spec.types[spec.keyOperand].getElementType().isF32()))
+    bool isWidened = spec.kind == ScoreKind::dot && !spec.types[spec.keyOperand].getElementType().isF32();
+    if (spec.isTanh() || (isWidened && !spec.hasNarrowProducts))
       scratch.keys = k.scratch(padded * spec.keyTile);
   }
   if (spec.isTanh()) {

@@ -8,13 +8,14 @@ namespace attn {
 
 /// Memory of one block of queries, R rows in all, with queries innermost.
 struct AttentionScratch {
+  // With narrow products, words of queries, weights and values are pairs: two columns, or two keys.
   mlir::Value queries; ///< [key width][R]; exp(2q) for tanh
   mlir::Value results; ///< [value width, up to a multiple of lanes][R]
   mlir::Value weights; ///< [keyBlock, or the same if larger][R]
   // Null where not needed:
   mlir::Value keys;                ///< [keyTile][key width, up to a multiple of lanes]; exp(2k) for tanh
   mlir::Value rawQueries, rawKeys; ///< the same before exp, for tanh
-  mlir::Value values;              ///< [keyBlock][value width, up to a multiple of lanes], widened
+  mlir::Value values;              ///< [keyBlock][value width, up to a multiple of lanes], widened or paired
   mlir::Value tile;                ///< [keyTile][R] or its transpose, for extra results
   mlir::Value marks;               ///< of KeyLists, for a block of keys
   mlir::Value tileKeys;            ///< [keyBlock / keyTile] the first key of each tile of weights, with key lists

@@ -62,6 +62,7 @@ private:
   State rescale(Sweep sweep, mlir::Value row, llvm::MutableArrayRef<mlir::Value> scores,
                 llvm::ArrayRef<mlir::Value> tops, const State &state);
   void storeWeights(mlir::Value row, mlir::Value key, bool isEdge, Values scores, const State &final);
+  void keepWeight(mlir::Value row, int64_t vector, llvm::ArrayRef<mlir::Value> weights);
   void fillUniformRows(State &state);
   mlir::Value countKeys();
   Values normalisers(const State &state);
@@ -87,13 +88,14 @@ private:
 
   //===--- in and out -----------------------------------------------------===//
   void loadQueries();
-  void loadQueryTile(mlir::Value d, int64_t width);
+  void loadQueryTile(mlir::Value column, int64_t width);
   void storeQuery(mlir::Value raw, mlir::Value d, int64_t vector);
   mlir::Value maximumOfQueries();
   void addValues(mlir::Value key, mlir::Value begin, mlir::Value end);
   void addValueTile(const HeadView &from, mlir::Value corner, mlir::Value begin, mlir::Value end, mlir::Value column,
                     int64_t width);
   void stageValues(mlir::Value key, mlir::Value begin, mlir::Value end);
+  void stageValuePairs(mlir::Value key, mlir::Value begin, mlir::Value end);
   mlir::Value keyOfRow(mlir::Value key, mlir::Value row);
   void prefetchNext(mlir::Value key);
   void prefetchNextBlock(mlir::Value key);
@@ -105,6 +107,11 @@ private:
   mlir::Value anyNotFinite();
 
   mlir::Value at(mlir::Value row, int64_t vector) { return k.add(k.mul(row, vectors * k.lanes), vector * k.lanes); }
+  /// Place of the weights of key `row` + `number` of a block, both even if the products are narrow.
+  mlir::Value weightAt(mlir::Value row, int64_t number, int64_t vector) {
+    int64_t rows = vectors * k.lanes, rowsOfPlace = isNarrow ? 2 : 1;
+    return k.add(k.mul(row, rows / rowsOfPlace), number / rowsOfPlace * rows + vector * k.lanes);
+  }
   HeadView view(size_t operand) { return viewHead(k, buffers[operand], spec.maps[operand], batch, head); }
 
   LaneBuilder &k;
@@ -114,7 +121,7 @@ private:
   const int64_t vectors;
   const int64_t keyWidth, valueWidth, paddedValueWidth;
   const std::optional<double> pureScale;
-  const bool canMask;
+  const bool canMask, isNarrow;
   mlir::Value batch, head, begin, numKeys;
   HeadView query, key, value, alignment, result;
   QueryBlock queries;

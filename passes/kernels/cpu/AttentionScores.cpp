@@ -114,18 +114,26 @@ BlockEmitter::Values BlockEmitter::dotTile(Value first, bool isEdge, const State
   }
   for (int64_t r = 0; r < spec.keyTile; ++r)
     for (int64_t v = 0; v < vectors; ++v)
-      accumulators.push_back(pureScale ? state.maximum[v] : k.splat(0));
-  return k.loop(k.index(0), k.index(keyWidth), 1, accumulators, [&](Value d, ValueRange carried) {
+      accumulators.push_back(pureScale && !isNarrow ? state.maximum[v] : k.splat(0));
+  auto products = [&](Value d, ValueRange carried) {
     Values columns, next;
     for (int64_t v = 0; v < vectors; ++v)
       columns.push_back(k.loadVector(scratch.queries, at(d, v)));
     for (int64_t r = 0; r < spec.keyTile; ++r) {
-      Value element = k.broadcast(k.load(from.flat, from.along(k, rows[r], Dim::D, d)));
-      for (int64_t v = 0; v < vectors; ++v)
-        next.push_back(k.fma(element, columns[v], carried[r * vectors + v]));
+      Value element = isNarrow ? k.broadcastPair(from.flat, k.add(rows[r], k.mul(d, 2)))
+                               : k.broadcast(k.load(from.flat, from.along(k, rows[r], Dim::D, d)));
+      for (int64_t v = 0; v < vectors; ++v) {
+        Value sum = carried[r * vectors + v];
+        next.push_back(isNarrow ? k.addProducts(sum, element, columns[v]) : k.fma(element, columns[v], sum));
+      }
     }
     return next;
-  });
+  };
+  Values scores = k.loop(k.index(0), k.index(isNarrow ? keyWidth / 2 : keyWidth), 1, accumulators, products);
+  // Queries of bf16 are not scaled, which would round them once more.
+  for (int64_t n = 0; pureScale && isNarrow && n < spec.keyTile * vectors; ++n)
+    scores[n] = k.fma(scores[n], k.splat(*pureScale * kLog2E), state.maximum[n % vectors]);
+  return scores;
 }
 
 BlockEmitter::Values BlockEmitter::givenTile(Value first, bool isEdge) {

@@ -1,5 +1,6 @@
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
 #include "passes/kernels/cpu/AttentionBlockEmitter.h"
 
 using namespace mlir;
@@ -16,18 +17,23 @@ using Predicate = arith::CmpFPredicate;
 void BlockEmitter::loadQueries() {
   if (spec.kind == ScoreKind::given)
     return;
+  int64_t columns = isNarrow ? keyWidth / 2 : keyWidth; // of the scratch
   if (!query.isContiguous(Dim::D) || query.isContiguous(Dim::I)) {
-    k.loop(k.index(0), k.index(keyWidth), 1, [&](Value d) {
+    auto gather = [&](Value d, int64_t vector) {
+      return k.toF32(gatherRows(k, query, queries, query.along(k, query.base, Dim::D, d), vector));
+    };
+    k.loop(k.index(0), k.index(columns), 1, [&](Value column) {
+      Value d = isNarrow ? k.mul(column, 2) : column;
       for (int64_t v = 0; v < vectors; ++v)
-        storeQuery(k.toF32(gatherRows(k, query, queries, query.along(k, query.base, Dim::D, d), v)), d, v);
+        storeQuery(isNarrow ? k.pack(gather(d, v), gather(k.add(d, 1), v)) : gather(d, v), column, v);
     });
   } else {
-    int64_t whole = keyWidth / k.lanes * k.lanes;
-    k.loop(k.index(0), k.index(whole), k.lanes, [&](Value d) { loadQueryTile(d, k.lanes); });
-    if (keyWidth < k.lanes)
-      loadQueryTile(k.index(0), keyWidth);
-    else if (whole < keyWidth) // the last columns once more, in one whole tile
-      loadQueryTile(k.index(keyWidth - k.lanes), k.lanes);
+    int64_t whole = columns / k.lanes * k.lanes;
+    k.loop(k.index(0), k.index(whole), k.lanes, [&](Value column) { loadQueryTile(column, k.lanes); });
+    if (columns < k.lanes)
+      loadQueryTile(k.index(0), columns);
+    else if (whole < columns) // the last columns once more, in one whole tile
+      loadQueryTile(k.index(columns - k.lanes), k.lanes);
   }
   if (!spec.isTanh())
     return;
@@ -39,24 +45,26 @@ void BlockEmitter::loadQueries() {
   alignmentSum = k.broadcast(sum.front());
 }
 
-void BlockEmitter::loadQueryTile(Value d, int64_t width) {
+void BlockEmitter::loadQueryTile(Value column, int64_t width) {
+  int64_t perColumn = isNarrow ? 2 : 1;
   for (int64_t v = 0; v < vectors; ++v) {
     Values rows;
     for (int64_t n = 0; n < k.lanes; ++n) {
       Value row = queries.row(k, v * k.lanes + n);
-      Value offset = k.add(query.along(k, query.base, Dim::I, row), d);
-      rows.push_back(k.toF32(width < k.lanes ? k.loadFirst(query.flat, offset, k.index(width), k.lanes)
-                                             : k.loadVector(query.flat, offset)));
+      Value offset = k.add(query.along(k, query.base, Dim::I, row), k.mul(column, perColumn));
+      Value loaded = width < k.lanes ? k.loadFirst(query.flat, offset, k.index(perColumn * width), perColumn * k.lanes)
+                                     : k.loadVector(query.flat, offset, perColumn * k.lanes);
+      rows.push_back(isNarrow ? vector::BitCastOp::create(k.b, k.loc, k.vectorType(), loaded) : k.toF32(loaded));
     }
     Values columns = k.transpose(rows);
     for (int64_t n = 0; n < width; ++n)
-      storeQuery(columns[n], k.add(d, n), v);
+      storeQuery(columns[n], k.add(column, n), v);
   }
 }
 
 /// Column `d` of a vector of queries, as the scores read it.
 void BlockEmitter::storeQuery(Value raw, Value d, int64_t vector) {
-  if (pureScale)
+  if (pureScale && !isNarrow)
     raw = k.mulf(raw, k.splat(*pureScale * kLog2E));
   if (spec.isTanh()) {
     k.store(raw, scratch.rawQueries, at(d, vector));
@@ -88,7 +96,13 @@ void BlockEmitter::addValues(Value key, Value begin, Value end) {
   HeadView from = value;
   Value corner = isPacked ? value.base : value.along(k, value.base, Dim::J, key);
   if (scratch.values) {
-    stageValues(key, begin, end);
+    if (isNarrow) {
+      stageValuePairs(key, begin, end);
+      begin = k.div(begin, k.index(2));
+      end = k.ceilDiv(end, 2);
+    } else {
+      stageValues(key, begin, end);
+    }
     from = HeadView{scratch.values, k.index(0), {}};
     from.strides[Dim::J] = k.index(paddedValueWidth);
     from.strides[Dim::E] = k.index(1);
@@ -128,23 +142,60 @@ void BlockEmitter::stageValues(Value key, Value begin, Value end) {
   });
 }
 
+/// The values of two keys side by side, from the even key `begin` on; 0 beyond `end`.
+void BlockEmitter::stageValuePairs(Value key, Value begin, Value end) {
+  int64_t width = 2 * k.lanes;
+  auto stage = [&](Value n, bool hasOther) {
+    Value row = value.along(k, value.base, Dim::J, k.add(key, n)), other = value.along(k, row, Dim::J, k.index(1));
+    for (int64_t e = 0; e < valueWidth; e += width) {
+      auto load = [&](Value from) {
+        return e + width <= valueWidth ? k.loadVector(value.flat, k.add(from, e), width)
+                                       : k.loadFirst(value.flat, k.add(from, e), k.index(valueWidth - e), width);
+      };
+      Value x = load(row), y;
+      if (hasOther)
+        y = load(other);
+      else
+        y = arith::ConstantOp::create(k.b, k.loc, k.b.getZeroAttr(x.getType()));
+      auto [first, second] = k.interleave(x, y);
+      Value to = k.add(k.mul(k.div(n, k.index(2)), paddedValueWidth), e);
+      k.store(first, scratch.values, to);
+      if (e + k.lanes < paddedValueWidth)
+        k.store(second, scratch.values, k.add(to, k.lanes));
+    }
+  };
+  end = k.max(begin, end);
+  Value whole = k.add(begin, k.floorTo(k.sub(end, begin), 2));
+  k.loop(begin, whole, 2, [&](Value n) { stage(n, true); });
+  k.branch(k.less(whole, end), [&] { stage(whole, false); });
+}
+
 void BlockEmitter::addValueTile(const HeadView &from, Value corner, Value begin, Value end, Value column,
                                 int64_t width) {
   corner = from.along(k, corner, Dim::E, column);
   Value zero = k.splat(0);
   auto products = [&](bool skipsZeros) {
     return k.loop(begin, end, 1, Values(width * vectors, zero), [&](Value n, ValueRange carried) {
-      Values weights, isLive, next;
-      for (int64_t v = 0; v < vectors; ++v) {
+      Values weights, next;
+      for (int64_t v = 0; v < vectors; ++v)
         weights.push_back(k.loadVector(scratch.weights, at(n, v)));
-        isLive.push_back(skipsZeros ? k.compare(Predicate::UNE, weights[v], zero) : Value());
-      }
+      auto addLive = [&](Value sum, Value element, Value weight) {
+        return k.select(k.compare(Predicate::UNE, weight, zero), k.fma(element, weight, sum), sum);
+      };
       Value row = from.along(k, corner, Dim::J, isPacked && !scratch.values ? keyOfRow({}, n) : n);
       for (int64_t e = 0; e < width; ++e) {
         Value element = k.broadcast(k.load(from.flat, from.along(k, row, Dim::E, k.index(e))));
         for (int64_t v = 0; v < vectors; ++v) {
-          Value before = carried[e * vectors + v], after = k.fma(element, weights[v], before);
-          next.push_back(skipsZeros ? k.select(isLive[v], after, before) : after);
+          Value sum = carried[e * vectors + v];
+          if (!skipsZeros) {
+            next.push_back(isNarrow ? k.addProducts(sum, element, weights[v]) : k.fma(element, weights[v], sum));
+          } else if (isNarrow) {
+            auto [low, high] = k.unpack(element);
+            auto [lowWeight, highWeight] = k.unpack(weights[v]);
+            next.push_back(addLive(addLive(sum, low, lowWeight), high, highWeight));
+          } else {
+            next.push_back(addLive(sum, element, weights[v]));
+          }
         }
       }
       return next;

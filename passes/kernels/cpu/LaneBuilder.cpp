@@ -183,6 +183,57 @@ Value LaneBuilder::isNonZero(Value x) {
 }
 
 //===----------------------------------------------------------------------===//
+// pairs
+//===----------------------------------------------------------------------===//
+
+static VectorType pairsType(LaneBuilder &k) { return VectorType::get({2 * k.lanes}, k.b.getBF16Type()); }
+
+Value LaneBuilder::pack(Value low, Value high) {
+  auto halves = LLVM::CallIntrinsicOp::create(
+      b, loc, pairsType(*this), b.getStringAttr("llvm.x86.avx512bf16.cvtne2ps2bf16.512"), ValueRange{high, low});
+  SmallVector<int64_t> order;
+  for (int64_t n = 0; n < lanes; ++n)
+    order.append({n, lanes + n});
+  Value mixed = vector::ShuffleOp::create(b, loc, halves.getResult(0), halves.getResult(0), order);
+  return vector::BitCastOp::create(b, loc, vectorType(), mixed);
+}
+
+std::pair<Value, Value> LaneBuilder::unpack(Value pairs) {
+  auto ints = VectorType::get({lanes}, b.getI32Type());
+  auto words = [&](int64_t value) -> Value {
+    return arith::ConstantOp::create(b, loc, DenseElementsAttr::get(ints, APInt(32, value)));
+  };
+  Value bits = vector::BitCastOp::create(b, loc, ints, pairs);
+  Value low = arith::ShLIOp::create(b, loc, bits, words(16)),
+        high = arith::AndIOp::create(b, loc, bits, words(0xffff0000));
+  return {vector::BitCastOp::create(b, loc, vectorType(), low), vector::BitCastOp::create(b, loc, vectorType(), high)};
+}
+
+Value LaneBuilder::addProducts(Value sum, Value x, Value y) {
+  x = vector::BitCastOp::create(b, loc, pairsType(*this), x);
+  y = vector::BitCastOp::create(b, loc, pairsType(*this), y);
+  return LLVM::CallIntrinsicOp::create(b, loc, vectorType(), b.getStringAttr("llvm.x86.avx512bf16.dpbf16ps.512"),
+                                       ValueRange{sum, x, y})
+      .getResult(0);
+}
+
+Value LaneBuilder::broadcastPair(Value flat, Value offset) {
+  auto word = VectorType::get({1}, b.getF32Type());
+  return broadcast(extract(vector::BitCastOp::create(b, loc, word, loadVector(flat, offset, 2)), 0));
+}
+
+std::pair<Value, Value> LaneBuilder::interleave(Value x, Value y) {
+  auto half = [&](int64_t first) -> Value {
+    SmallVector<int64_t> order;
+    for (int64_t n = 0; n < lanes; ++n)
+      order.append({first + n, 2 * lanes + first + n});
+    Value mixed = vector::ShuffleOp::create(b, loc, x, y, order);
+    return vector::BitCastOp::create(b, loc, vectorType(), mixed);
+  };
+  return {half(0), half(lanes)};
+}
+
+//===----------------------------------------------------------------------===//
 // memory
 //===----------------------------------------------------------------------===//
 

@@ -6,6 +6,7 @@
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
 #include "mlir/IR/Builders.h"
 #include "llvm/ADT/STLFunctionalExtras.h"
+#include <utility>
 
 namespace attn {
 
@@ -85,6 +86,19 @@ public:
   mlir::Value fromF32(mlir::Value x, mlir::Type type);
   /// Whether an integer, or each of a vector, is not 0.
   mlir::Value isNonZero(mlir::Value x);
+
+  //===--- pairs of bf16 (AVX512-BF16) ------------------------------------===//
+  // Two in each word of a vector of `lanes` f32, whose bits they are.
+  /// `low` and `high`, f32 vectors, rounded; denormals become 0.
+  mlir::Value pack(mlir::Value low, mlir::Value high);
+  /// As f32: low, then high.
+  std::pair<mlir::Value, mlir::Value> unpack(mlir::Value pairs);
+  /// sum + low * low + high * high, in f32; denormals are 0.
+  mlir::Value addProducts(mlir::Value sum, mlir::Value x, mlir::Value y);
+  /// The pair at `offset` of a memref of bf16, in every lane.
+  mlir::Value broadcastPair(mlir::Value flat, mlir::Value offset);
+  /// The pairs (x[n], y[n]) of two vectors of 2 * lanes bf16, in two vectors.
+  std::pair<mlir::Value, mlir::Value> interleave(mlir::Value x, mlir::Value y);
 
   //===--- memory ---------------------------------------------------------===//
   /// Scratch of `elements` f32, or numbers of `type`, on the stack, aligned to a cache line.

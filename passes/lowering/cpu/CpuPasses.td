@@ -179,6 +179,10 @@ def LowerAttentionPass : Pass<"attn-lower-attention", "::mlir::ModuleOp"> {
     polynomial with relative error 2.2e-7. A masked key's weight of 0 hides a NaN
     or infinity in its value, which 0 * NaN in the plain graph does not.
 
+    With `precision=bf16`, where the target has vdpbf16ps, dot products of more than
+    4 queries, keys and values that the run computes (no inputs and no caches) have
+    these, the weights and the result rounded to bf16; scores and sums are f32.
+
     ```mlir
     %o = attn.attention masked_rows nan maps [#q, #k, #v, #o] ins(%q, %k, %v : ...) -> tensor<?x?x12x32xf32>
     // becomes
@@ -186,10 +190,13 @@ def LowerAttentionPass : Pass<"attn-lower-attention", "::mlir::ModuleOp"> {
     %o = attn.kernel @attention_f32_d32_e32_0123456789abcdef ins(%q, %k, %v : ...) outs(%e : ...)
     ```
   }];
+  let options = [
+    Option<"precision", "precision", "std::string", "\"f32\"", "bf16: products of bf16 where the target multiplies such">
+  ];
   let dependentDialects = [
     "::attn::AttnDialect", "::mlir::affine::AffineDialect", "::mlir::arith::ArithDialect",
-    "::mlir::func::FuncDialect", "::mlir::LLVM::LLVMDialect", "::mlir::memref::MemRefDialect",
-    "::mlir::scf::SCFDialect", "::mlir::tensor::TensorDialect", "::mlir::vector::VectorDialect"
+    "::mlir::func::FuncDialect", "::mlir::linalg::LinalgDialect", "::mlir::LLVM::LLVMDialect",
+    "::mlir::memref::MemRefDialect", "::mlir::scf::SCFDialect", "::mlir::tensor::TensorDialect", "::mlir::vector::VectorDialect"
   ];
 }
 

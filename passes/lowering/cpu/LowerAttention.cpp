@@ -2,19 +2,25 @@
 #include "passes/Passes.h"
 #include "passes/graph/Decompose.h"
 #include "passes/kernels/cpu/Attention.h"
+#include "passes/kernels/cpu/AttentionRow.h"
+#include "passes/kernels/cpu/Gemm.h"
 #include "passes/lowering/cpu/FusionVerdict.h"
 #include "passes/lowering/cpu/KernelCall.h"
+#include "passes/lowering/cpu/NarrowValues.h"
 
 #include "mlir/Dialect/Affine/IR/AffineOps.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/Dialect/Utils/StaticValueUtils.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
 #include "mlir/IR/Remarks.h"
+#include "mlir/Interfaces/SideEffectInterfaces.h"
+#include "llvm/ADT/SetVector.h"
 
 namespace attn {
 #define GEN_PASS_DEF_LOWERATTENTIONPASS
@@ -42,16 +48,57 @@ void noteFlops(AttentionOp op, RewriterBase &rewriter) {
   op->setAttr(AttnDialect::kFlopsAttr, rewriter.getI64IntegerAttr(2 * b * h * i * j * (d + e)));
 }
 
+/// Whether `op` on f32 is worth rounding to bf16: its products are of pairs then.
+bool isWorthRounding(AttentionOp op, const AttentionSpec &spec, TargetAttr target) {
+  bool isFew = spec.getStaticSize(AttentionOp::Dim::I).value_or(ShapedType::kDynamic) <= kMaxRowQueries;
+  return GemmSpec::hasNarrowProducts(target) && spec.readsPairs() && !isFew &&
+         llvm::all_of(ValueRange{op.getQuery(), op.getKey(), op.getValue()}, RoundedValues::isComputed);
+}
+
+/// `op` on its operands in bf16, in its place; results of others stay as they are.
+AttentionOp roundOperands(AttentionOp op, RoundedValues &rounded, RewriterBase &rewriter) {
+  auto twin = cast<AttentionOp>(rewriter.clone(*op));
+  SmallVector<Value> before(op->getOperands());
+  rewriter.setInsertionPoint(twin);
+  for (unsigned n = 0; n < 3; ++n)
+    twin->setOperand(n, rounded.get(rewriter, before[n]));
+  auto type = cast<RankedTensorType>(op->getResult(0).getType());
+  twin->getResult(0).setType(type.clone(rewriter.getBF16Type()));
+  rewriter.setInsertionPointAfter(twin);
+  SmallVector<Value> results(twin->getResults());
+  results[0] = convertElements(rewriter, op.getLoc(), results[0], type.getElementType());
+  rewriter.replaceOp(op, results);
+  // Views of f32 that nothing reads would keep the wide tensor.
+  llvm::SetVector<Operation *> views;
+  for (Value operand : before)
+    if (Operation *view = operand.getDefiningOp(); view && isOpTriviallyDead(view))
+      views.insert(view);
+  while (!views.empty()) {
+    Operation *view = views.pop_back_val(), *source = nullptr;
+    if (view->getNumOperands())
+      source = view->getOperand(0).getDefiningOp();
+    rewriter.eraseOp(view);
+    if (source && isOpTriviallyDead(source))
+      views.insert(source);
+  }
+  return twin;
+}
+
 /// Replaces `op` by a kernel; otherwise it stays, to be decomposed, and the
 /// reason comes back.
-std::string lower(AttentionOp op, KernelTable &kernels, TargetAttr target) {
+std::string lower(AttentionOp op, KernelTable &kernels, TargetAttr target, RoundedValues *rounded) {
   std::string reason;
   IRRewriter rewriter(op);
   op = reduceExtraResults(op, rewriter);
   rewriter.setInsertionPoint(op);
-  AttentionSpec spec = AttentionSpec::get(op, target);
+  AttentionSpec spec = AttentionSpec::get(op, target, /*narrow=*/rounded);
   if (!canBuildAttention(spec, &reason))
     return reason;
+  if (rounded && isWorthRounding(op, spec, target)) {
+    op = roundOperands(op, *rounded, rewriter);
+    rewriter.setInsertionPoint(op);
+    spec = AttentionSpec::get(op, target, /*narrow=*/true);
+  }
   FailureOr<func::FuncOp> kernel =
       kernels.getOrBuild(spec.symbol(), [&](OpBuilder &builder) { return buildAttention(builder, op.getLoc(), spec); });
   if (failed(kernel))
@@ -66,13 +113,16 @@ std::string lower(AttentionOp op, KernelTable &kernels, TargetAttr target) {
 }
 
 struct LowerAttentionPass : attn::impl::LowerAttentionPassBase<LowerAttentionPass> {
+  using Base::Base;
+
   void runOnOperation() override {
     KernelTable kernels(getOperation());
+    RoundedValues rounded;
     SmallVector<AttentionOp> ops;
     getOperation().walk([&](AttentionOp op) { ops.push_back(op); });
     for (AttentionOp op : ops) {
       Location loc = op.getLoc();
-      std::string reason = lower(op, kernels, TargetAttr::lookup(op));
+      std::string reason = lower(op, kernels, TargetAttr::lookup(op), precision == "bf16" ? &rounded : nullptr);
       if (!reason.empty())
         remark::missed(loc, remarkOpts()) << remark::reason("{0}", reason);
       // Fusion without a kernel is worth little.

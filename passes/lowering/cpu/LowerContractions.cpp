@@ -4,6 +4,7 @@
 #include "passes/kernels/cpu/PackPanels.h"
 #include "passes/lowering/cpu/ContractionMatch.h"
 #include "passes/lowering/cpu/KernelCall.h"
+#include "passes/lowering/cpu/NarrowValues.h"
 #include "passes/lowering/cpu/PackedWeights.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -86,7 +87,7 @@ std::optional<Epilogue> matchEpilogue(const Contraction &match, std::string &rea
     return std::nullopt;
   OpOperand &use = *op->getUses().begin();
   auto generic = dyn_cast<linalg::GenericOp>(use.getOwner());
-  if (!generic || generic.getNumParallelLoops() != generic.getNumLoops())
+  if (!generic || generic.getNumParallelLoops() != generic.getNumLoops() || isRounding(generic))
     return std::nullopt;
   auto refuse = [&](const Twine &text) {
     reason = text.str();
@@ -157,7 +158,6 @@ private:
   Value narrow(Value value, Location loc);
   SmallVector<Value> getParts(Value value, Location loc);
   Value narrowRest(Value value, ValueRange parts, Location loc);
-  Value convert(Value value, Type element, Location loc);
   bool isReadNarrow(Value value);
   Value arrange(Value value, AffineMap map, const LoopDims &dims, Location loc);
   OpFoldResult multiply(ArrayRef<OpFoldResult> sizes, Location loc);
@@ -278,9 +278,11 @@ Value ContractionLowering::narrow(Value value, Location loc) {
   Value &known = narrowed[value];
   if (known)
     return known;
+  if (Value half = getUnwidened(rewriter, value))
+    return known = half;
   OpBuilder::InsertionGuard guard(rewriter);
   rewriter.setInsertionPointAfterValue(value);
-  return known = convert(value, rewriter.getBF16Type(), loc);
+  return known = convertElements(rewriter, loc, value, rewriter.getBF16Type());
 }
 
 /// The parts of `value` in bf16, made once for all contractions that read it.
@@ -315,9 +317,11 @@ Value ContractionLowering::narrowRest(Value value, ValueRange parts, Location lo
   return linalg::GenericOp::create(rewriter, loc, empty.getType(), inputs, empty, maps, loops, body).getResult(0);
 }
 
-/// Whether contractions alone read `value`, and all of them in bf16.
+/// Whether `value` is read in bf16 alone: by contractions, or rounded.
 bool ContractionLowering::isReadNarrow(Value value) {
   return narrowsRows && !value.use_empty() && llvm::all_of(value.getUsers(), [&](Operation *user) {
+           if (isRounding(user) || isa<tensor::DimOp>(user))
+             return true;
            Contraction match;
            std::string reason;
            if (!pending.contains(user) || failed(matchContraction(cast<linalg::LinalgOp>(user), match, reason)))
@@ -325,20 +329,6 @@ bool ContractionLowering::isReadNarrow(Value value) {
            GemmSpec spec = makeSpec(match, std::nullopt);
            return match.activation == value && match.right != value && spec.hasNarrowRows && canBuildGemm(spec);
          });
-}
-
-/// The elements of `value` as f32 or bf16.
-Value ContractionLowering::convert(Value value, Type element, Location loc) {
-  Value empty = tensor::EmptyOp::create(rewriter, loc, tensor::getMixedSizes(rewriter, loc, value), element);
-  unsigned rank = cast<RankedTensorType>(value.getType()).getRank();
-  SmallVector<AffineMap> maps(2, rewriter.getMultiDimIdentityMap(rank));
-  SmallVector<utils::IteratorType> loops(rank, utils::IteratorType::parallel);
-  auto body = [&](OpBuilder &b, Location loc, ValueRange arguments) {
-    Value result = element.isF32() ? arith::ExtFOp::create(b, loc, element, arguments[0]).getResult()
-                                   : arith::TruncFOp::create(b, loc, element, arguments[0]).getResult();
-    linalg::YieldOp::create(b, loc, result);
-  };
-  return linalg::GenericOp::create(rewriter, loc, empty.getType(), value, empty, maps, loops, body).getResult(0);
 }
 
 /// `value`, which `map` reads, with its dimensions in the order of the loops `dims`.
@@ -456,7 +446,12 @@ void ContractionLowering::lower(linalg::LinalgOp op) {
   Value result = emitCall(match, epilogue, spec, *kernel);
   if (spec.hasNarrowResult) { // who reads it takes the narrow one
     Value half = result;
-    result = convert(half, rewriter.getF32Type(), loc);
+    for (Operation *user : llvm::make_early_inc_range(last->getResult(0).getUsers()))
+      if (isRounding(user))
+        rewriter.replaceOp(user, half);
+      else if (isa<tensor::DimOp>(user))
+        rewriter.modifyOpInPlace(user, [&] { user->setOperand(0, half); });
+    result = convertElements(rewriter, loc, half, rewriter.getF32Type());
     narrowed[result] = half;
   }
   rewriter.replaceOp(last, result);

@@ -1,0 +1,94 @@
+#include "passes/lowering/cpu/NarrowValues.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Linalg/IR/Linalg.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "mlir/IR/TypeUtilities.h"
+
+using namespace mlir;
+
+namespace attn {
+
+Value convertElements(RewriterBase &rewriter, Location loc, Value value, Type element) {
+  Value empty = tensor::EmptyOp::create(rewriter, loc, tensor::getMixedSizes(rewriter, loc, value), element);
+  unsigned rank = cast<RankedTensorType>(value.getType()).getRank();
+  SmallVector<AffineMap> maps(2, rewriter.getMultiDimIdentityMap(rank));
+  SmallVector<utils::IteratorType> loops(rank, utils::IteratorType::parallel);
+  auto body = [&](OpBuilder &b, Location loc, ValueRange arguments) {
+    Value result = element.isF32() ? arith::ExtFOp::create(b, loc, element, arguments[0]).getResult()
+                                   : arith::TruncFOp::create(b, loc, element, arguments[0]).getResult();
+    linalg::YieldOp::create(b, loc, result);
+  };
+  return linalg::GenericOp::create(rewriter, loc, empty.getType(), value, empty, maps, loops, body).getResult(0);
+}
+
+/// The op, if it gives each element of its one input as a `To` by a `Convert`.
+template <typename Convert> static linalg::GenericOp matchConversion(Operation *op, Type to) {
+  auto generic = dyn_cast_or_null<linalg::GenericOp>(op);
+  if (!generic || generic.getNumDpsInputs() != 1 || generic.getNumResults() != 1 ||
+      generic.getNumParallelLoops() != generic.getNumLoops() ||
+      !llvm::all_of(generic.getIndexingMapsArray(), [](AffineMap map) { return map.isIdentity(); }))
+    return nullptr;
+  auto convert = generic.getBody()->getTerminator()->getOperand(0).getDefiningOp<Convert>();
+  bool isIt = convert && convert.getType() == to && convert.getOperand() == generic.getBody()->getArgument(0);
+  return isIt ? generic : nullptr;
+}
+
+bool isRounding(Operation *op) {
+  linalg::GenericOp generic = matchConversion<arith::TruncFOp>(op, BFloat16Type::get(op->getContext()));
+  return generic && getElementTypeOrSelf(generic->getOperand(0)).isF32();
+}
+
+/// The op, if it is a view of its first operand.
+static Operation *getView(Value value) {
+  Operation *op = value.getDefiningOp();
+  return isa_and_nonnull<tensor::ExpandShapeOp, tensor::CollapseShapeOp, tensor::CastOp, tensor::ExtractSliceOp>(op)
+             ? op
+             : nullptr;
+}
+
+/// The same view of `source`.
+static Value cloneView(RewriterBase &rewriter, Operation *view, Value source) {
+  Operation *twin = rewriter.clone(*view);
+  twin->setOperand(0, source);
+  auto type = cast<RankedTensorType>(view->getResult(0).getType());
+  twin->getResult(0).setType(type.clone(getElementTypeOrSelf(source.getType())));
+  return twin->getResult(0);
+}
+
+Value getUnwidened(RewriterBase &rewriter, Value value) {
+  if (Operation *view = getView(value)) {
+    Value source = getUnwidened(rewriter, view->getOperand(0));
+    if (!source)
+      return {};
+    OpBuilder::InsertionGuard guard(rewriter);
+    rewriter.setInsertionPoint(view);
+    return cloneView(rewriter, view, source);
+  }
+  linalg::GenericOp generic =
+      value.getDefiningOp()
+          ? matchConversion<arith::ExtFOp>(value.getDefiningOp(), Float32Type::get(value.getContext()))
+          : nullptr;
+  bool isWidened = generic && getElementTypeOrSelf(generic->getOperand(0)).isBF16();
+  return isWidened ? generic->getOperand(0) : Value();
+}
+
+bool RoundedValues::isComputed(Value value) {
+  while (Operation *view = getView(value))
+    value = view->getOperand(0);
+  return isa_and_nonnull<linalg::LinalgOp>(value.getDefiningOp()) && getElementTypeOrSelf(value.getType()).isF32();
+}
+
+Value RoundedValues::get(RewriterBase &rewriter, Value value) {
+  if (Operation *view = getView(value))
+    return cloneView(rewriter, view, get(rewriter, view->getOperand(0)));
+  Value &known = rounded[value];
+  if (!known) {
+    OpBuilder::InsertionGuard guard(rewriter);
+    rewriter.setInsertionPointAfterValue(value);
+    known = convertElements(rewriter, value.getLoc(), value, rewriter.getBF16Type());
+  }
+  return known;
+}
+
+} // namespace attn
