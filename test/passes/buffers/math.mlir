@@ -13,6 +13,9 @@
 // CHECK-LABEL: func.func @error_function
 // CHECK-NOT: divf
 // CHECK-COUNT-15: math.fma {{.*}} : vector<16xf32>
+// CHECK-LABEL: func.func @error_function_in_short
+// CHECK-COUNT-11: math.fma
+// CHECK-NOT: math.fma
 // CHECK-LABEL: func.func @error_function_of_other_quotients
 // CHECK: divf
 // CHECK: divf
@@ -50,6 +53,10 @@ func.func @error_function(%x: vector<16xf32>) -> vector<16xf32> {
   %root = arith.constant dense<1.41421354> : vector<16xf32>
   %q = arith.divf %x, %root : vector<16xf32>
   %y = math.erf %q : vector<16xf32>
+  return %y : vector<16xf32>
+}
+func.func @error_function_in_short(%x: vector<16xf32>) -> vector<16xf32> {
+  %y = math.erf %x fastmath<afn> : vector<16xf32>
   return %y : vector<16xf32>
 }
 func.func @error_function_of_other_quotients(%x: f32, %d: f32) -> (f32, f32) {
