@@ -67,7 +67,8 @@ def LowerContractionsPass : Pass<"attn-lower-contractions", "::mlir::ModuleOp"> 
 
     Numerical effect: the sum over k keeps its order; multiply and add are fused.
     Narrow weights are rounded: by 2^-9 of themselves in bf16, by 1/254 of the
-    greatest in their group in int8. What two parts lack is 2^-17 of the element.
+    greatest in their group in int8. What two parts lack is 2^-17 of the element;
+    of an activation in parts an infinity, or what rounds to one in bf16, gives NaN.
 
     ```mlir
     %w = attn.weight @w : tensor<384x1536xf32>
