@@ -6,6 +6,7 @@
 Brings along attn-run, attn-bench and the libraries that they need beside libc.
 """
 import argparse
+import itertools
 import json
 import pathlib
 import re
@@ -21,6 +22,12 @@ import check_kernels
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BUNDLED = re.compile(r"(libcrypto|libstdc\+\+|libgcc_s)\S* => (\S+)")
+
+
+# Of a family; all others run in f32. Errors of rounding lie below the bounds, those of places far above.
+PRECISIONS = {"warpgroups": ("bf16", "f16"), "gemm": ("f32", "bf16"), "attention": ("f32", "bf16")}
+BOUNDS = {"f32": 5e-5, "bf16": 2e-2, "f16": 5e-3}
+MAX_BYTES = 4 << 20  # of a case's arrays
 
 
 def bench_models():
@@ -40,12 +47,12 @@ class Package:
     def __init__(self, folder, tools, archs):
         self.folder, self.tools, self.archs, self.refused = folder, tools, archs, []
 
-    def add(self, name, path, description, inputs=None, outputs=None):
+    def add(self, name, path, description, inputs=None, outputs=None, precision="f32"):
         """One library; refused models are left out and named."""
         case = self.folder / "cases" / name
         case.mkdir(parents=True)
-        done = subprocess.run([self.tools / "attnc", path, "--target=cuda", f"--gpu-arch={self.archs}", "-o", case / "model.so"],
-                              capture_output=True, text=True, errors="replace")
+        done = subprocess.run([self.tools / "attnc", path, "--target=cuda", f"--gpu-arch={self.archs}",
+                               f"--precision={precision}", "-o", case / "model.so"], capture_output=True, text=True, errors="replace")
         if done.returncode:
             self.refused.append(f"{name}: {done.stderr.strip()[:300]}")
             return shutil.rmtree(case)
@@ -79,15 +86,17 @@ def main():
     package = Package(args.out, args.tools, args.archs)
     model = args.out / "m.onnx"
     for family, cases in check_kernels.CASES.items():
-        for function, size, options in cases:
+        for (function, size, options), precision in itertools.product(cases, PRECISIONS.get(family, ("f32",))):
+            check_kernels.PRECISION = precision
             built = function(size)
             for n, (nodes, inputs, weights, outputs) in enumerate(built if isinstance(built, list) else [built]):
-                name = f"{family}_{function.__name__}_{'x'.join(map(str, size))}_{n}"
-                if args.filter not in name:
-                    continue
+                name = f"{family}_{precision}_{function.__name__}_{'x'.join(map(str, size))}_{n}"
                 outputs = check_kernels.outputs_as_f32(outputs)
+                if args.filter not in name or sum(a.nbytes for a in (*inputs.values(), *outputs.values())) > MAX_BYTES:
+                    continue
                 onnx.save(check_kernels.model(nodes, inputs, outputs, weights, options.get("opset", 18)), model)
-                package.add(name, model, {"rtol": 5e-5, "atol": 5e-5}, inputs, outputs)
+                bounds = {"rtol": BOUNDS[precision], "atol": BOUNDS[precision]}
+                package.add(name, model, bounds, inputs, outputs, precision)
     for folder in sorted((ROOT / "test/e2e/models").iterdir()):
         first = folder / "inputs_0.npz"
         if args.filter not in folder.name or not first.exists():
@@ -98,7 +107,9 @@ def main():
     for name, nodes, inputs, outputs, opset, flops in bench_models():
         if args.filter in name:
             onnx.save(check_kernels.model(nodes, inputs, outputs, opset=opset), model)
-            package.add(f"bench_{name}", model, {"bench": [], "flops": flops, "rtol": 0, "atol": 0})
+            for precision in ("f32", "bf16"):
+                package.add(f"bench_{name}_{precision}", model, {"bench": [], "flops": flops, "rtol": 0, "atol": 0},
+                            precision=precision)
     model.unlink(missing_ok=True)
     archive = args.out.with_suffix(".tar.gz")
     with tarfile.open(archive, "w:gz") as tar:
