@@ -11,7 +11,7 @@ namespace ptx::test {
 /// which %in and %out hold its addresses and %t the thread. Registers: %r, %rd,
 /// %f, %fd, %h, %p, 32 of each.
 inline std::string kernelText(const std::string &body) {
-  return ".version 8.0\n.target sm_80\n.address_size 64\n"
+  return ".version 8.0\n.target sm_90a\n.address_size 64\n"
          ".visible .entry k(.param .u64 a, .param .u64 b)\n{\n"
          ".reg .b32 %r<32>; .reg .b64 %rd<32>; .reg .b32 %f<32>; .reg .b64 %fd<32>; .reg .b16 %h<32>;\n"
          ".reg .pred %p<32>; .reg .b64 %in, %out; .reg .b32 %t;\n"

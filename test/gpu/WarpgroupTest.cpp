@@ -135,6 +135,28 @@ TEST(PtxWarpgroup, MissingOrder) {
   EXPECT_EQ(errorOfProduct("setmaxnreg.dec.sync.aligned.u32 24;"), "");
 }
 
+TEST(PtxWarpgroup, OtherTargets) {
+  auto errorFor = [](std::string text, const char *target) -> std::string {
+    text.replace(text.find("sm_90a"), 6, target);
+    try {
+      parse(text, [](const std::vector<uint8_t> &, uint32_t) { return uint64_t(0); });
+    } catch (const Error &error) {
+      return error.what();
+    }
+    return "";
+  };
+  std::string fence = kernelText("wgmma.fence.sync.aligned;"),
+              fewer = kernelText("setmaxnreg.dec.sync.aligned.u32 24;");
+  std::string copy =
+      kernelText("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%out], [%in], 16, [%out];");
+  EXPECT_EQ(errorFor(fence, "sm_90a") + errorFor(fewer, "sm_90a") + errorFor(copy, "sm_90"), "");
+  for (const char *target : {"sm_80", "sm_90", "sm_100a"}) {
+    EXPECT_NE(errorFor(fence, target).find("is no instruction of"), std::string::npos);
+    EXPECT_NE(errorFor(fewer, target).find("is no instruction of"), std::string::npos);
+  }
+  EXPECT_NE(errorFor(copy, "sm_80").find("is no instruction of"), std::string::npos);
+}
+
 //===----------------------------------------------------------------------===//
 // mbarriers and bulk copies
 //===----------------------------------------------------------------------===//

@@ -398,6 +398,11 @@ private:
     result.execute = findInstruction(result.opcode, result.converges);
     if (!result.execute)
       error("unknown instruction '" + result.opcode + "'");
+    auto begins = [&](const char *text) { return result.opcode.compare(0, strlen(text), text) == 0; };
+    bool isNew = atoi(module.target.substr(std::min<size_t>(3, module.target.size())).c_str()) >= 90;
+    if (((begins("wgmma.") || begins("setmaxnreg.")) && module.target != "sm_90a") ||
+        (begins("cp.async.bulk.") && !isNew))
+      error("'" + result.opcode + "' is no instruction of '" + module.target + "'");
     kernel->code.push_back(std::move(result));
     Instruction &in = kernel->code.back();
     skipSpace();
