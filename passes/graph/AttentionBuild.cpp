@@ -341,6 +341,18 @@ FailureOr<Value> AttentionBuilder::scaleBySink(AttentionOp op, ArrayRef<unsigned
   });
 }
 
+/// Each capture that classify has widened, with the dimension that it lacked.
+void AttentionBuilder::repeatCaptures() {
+  for (const Widening &widening : widenings) {
+    Value &value = match.captures[widening.capture].value;
+    SmallVector<OpFoldResult> sizes = tensor::getMixedSizes(b, loc, value);
+    sizes.insert(sizes.begin() + widening.dim, size(widening.atoms));
+    AffineMap map = b.getMultiDimIdentityMap(sizes.size()).dropResult(widening.dim);
+    value = elementwise(b, loc, sizes, getElementTypeOrSelf(value), value, map,
+                        [](OpBuilder &, Location, ValueRange args) { return args.front(); });
+  }
+}
+
 FailureOr<AttentionOp> AttentionBuilder::build() {
   Type element = getElementTypeOrSelf(match.result.value);
   for (const Operand *operand : {&match.query, &match.key, &match.value, &match.alignment})
@@ -358,6 +370,7 @@ FailureOr<AttentionOp> AttentionBuilder::build() {
     return failure();
   if (match.repeatsQuery)
     repeatQuery();
+  repeatCaptures();
   AttentionParts parts;
   parts.kind = match.kind;
   parts.maskedRows = match.maskedRows;

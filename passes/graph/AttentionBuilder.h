@@ -33,6 +33,8 @@ private:
                                llvm::StringRef what);
   mlir::LogicalResult assignIndices();
   bool mergeUnits(llvm::SmallVector<Unit> &units, bool divided, bool ofKnownSize = false);
+  bool widenCaptures(llvm::ArrayRef<Unit> batch, size_t firstCapture);
+  void repeatCaptures();
   mlir::LogicalResult unify(llvm::SmallVector<Unit> &units, AttentionOp::Dim dim, llvm::StringRef what);
   std::optional<std::pair<unsigned, Atoms>> segment(llvm::ArrayRef<unsigned> atoms, size_t at) const;
   mlir::LogicalResult arrange(AttentionMatch::Operand &operand, llvm::ArrayRef<unsigned> mustName, mlir::AffineMap &map,
@@ -54,6 +56,13 @@ private:
   mlir::Location loc;
   llvm::SmallVector<Atoms> sequences; ///< atoms of every operand in memory order, then of every index
   Unit units[6];
+  /// Captures that are repeated along one more dimension, in this order.
+  struct Widening {
+    unsigned capture;
+    unsigned dim; ///< the new one
+    Unit atoms;
+  };
+  llvm::SmallVector<Widening> widenings;
 };
 
 } // namespace attn

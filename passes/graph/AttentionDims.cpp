@@ -54,6 +54,45 @@ bool AttentionBuilder::mergeUnits(SmallVector<Unit> &classUnits, bool divided, b
   return false;
 }
 
+/// Makes two batch units neighbours in every operand, where only captures have
+/// one of them alone: the mask of a window, [window, i, j], beside operands that
+/// are [image * window, ...]. Such a capture gets the other one, too.
+bool AttentionBuilder::widenCaptures(ArrayRef<Unit> batch, size_t firstCapture) {
+  for (const Unit &major : batch)
+    for (const Unit &minor : batch) {
+      bool fits = &major != &minor;
+      SmallVector<Widening> needed;
+      for (auto [n, sequence] : llvm::enumerate(sequences)) {
+        const auto *last = llvm::find(sequence, major.back()), *next = llvm::find(sequence, minor.front());
+        bool hasMajor = last != sequence.end(), hasMinor = next != sequence.end();
+        if (hasMajor && hasMinor)
+          fits &= next == last + 1;
+        if (!fits || hasMajor == hasMinor)
+          continue;
+        fits = n >= firstCapture && n - firstCapture < match.captures.size();
+        if (!fits)
+          continue;
+        const Access &access = match.captures[n - firstCapture].access;
+        const auto *at = llvm::find_if(access, [&](const Atoms &atoms) {
+          return !atoms.empty() && (hasMinor ? atoms.front() == minor.front() : atoms.back() == major.back());
+        });
+        fits = at != access.end();
+        needed.push_back({static_cast<unsigned>(n - firstCapture),
+                          static_cast<unsigned>(at - access.begin()) + hasMajor, hasMinor ? major : minor});
+      }
+      if (!fits || needed.empty())
+        continue;
+      for (const Widening &widening : needed) {
+        Access &access = match.captures[widening.capture].access;
+        access.insert(access.begin() + widening.dim, widening.atoms);
+        sequences[firstCapture + widening.capture] = flatten(access);
+      }
+      llvm::append_range(widenings, needed);
+      return true;
+    }
+  return false;
+}
+
 LogicalResult AttentionBuilder::unify(SmallVector<Unit> &classUnits, AttentionOp::Dim dim, StringRef what) {
   while (classUnits.size() > 1 && mergeUnits(classUnits, /*divided=*/false)) {
   }
@@ -92,6 +131,7 @@ LogicalResult AttentionBuilder::classify() {
   operands.push_back({&match.value, &v});
   if (match.alignment.value)
     operands.push_back({&match.alignment, nullptr});
+  size_t firstCapture = operands.size();
   for (Operand &capture : match.captures)
     operands.push_back({&capture, &captured});
   if (match.sink.value)
@@ -175,6 +215,9 @@ LogicalResult AttentionBuilder::classify() {
   while (batch.size() > 2 &&
          (mergeUnits(batch, /*divided=*/false, /*ofKnownSize=*/true) || mergeUnits(batch, /*divided=*/false))) {
   }
+  while (batch.size() > 2 && widenCaptures(batch, firstCapture))
+    while (mergeUnits(batch, /*divided=*/false)) {
+    }
   if (batch.size() > 2)
     return fail("more than two batch dimensions that are not side by side", loc);
   if (failed(unify(rows, AttentionOp::I, "query")) || failed(unify(keyUnits, AttentionOp::J, "key")) ||

@@ -39,8 +39,9 @@ def softmax(s):
 class Case:
     """A graph from q, k, v (and more) to y; `body` makes p of s = q k^T."""
 
-    def __init__(self, name, mask, body, weights, more=None, tables=None, positions=POSITIONS, declared=HEAD):
-        self.name, self.mask, self.weights = name, mask, weights
+    def __init__(self, name, mask, body, weights, more=None, tables=None, positions=POSITIONS, declared=HEAD,
+                 batch=B):
+        self.name, self.mask, self.weights, self.batch = name, mask, weights, batch
         self.more, self.tables = more or {}, tables or {}
         extra = "".join(f", {type_of(x)} {n}" for n, x in self.more.items())
         self.text = f"""<ir_version: 9, opset_import: ["" : 18]>
@@ -68,7 +69,7 @@ g ({declared} q, {declared} k, {declared} v{extra}) => ({declared} y) {{
         path, report, result = f"{folder}/{self.name}.onnx", f"{folder}/{self.name}.json", f"{folder}/y.npy"
         self.build(path)
         rng = np.random.default_rng(7)
-        given = {n: rng.standard_normal((B, H, S, D)).astype(np.float32) for n in "qkv"}
+        given = {n: rng.standard_normal((self.batch, H, S, D)).astype(np.float32) for n in "qkv"}
         for name, value in {**given, **self.more}.items():
             np.save(f"{folder}/{name}.npy", value)
         subprocess.run([tool, path, f"--fusion-report={report}", f"--output=y=@{result}",
@@ -210,8 +211,30 @@ def biased():
     ]
 
 
+def windows():
+    """A mask for each window of an image, beside a bias for each head (shifted windows)."""
+    rng = np.random.default_rng(5)
+    mask = np.where(rng.random((1, 3, 1, S, S)) < 0.3, -100, 0).astype(np.float32)
+    bias = rng.standard_normal((1, H, S, S)).astype(np.float32)
+    body = f"""
+  biased = Add(s, bias)
+  split = Constant<value = int64[5] {{-1, 3, {H}, {S}, {S}}}>()
+  images = Reshape(biased, split)
+  masked = Add(images, mask)
+  whole = Constant<value = int64[4] {{-1, {H}, {S}, {S}}}>()
+  z = Reshape(masked, whole)"""
+
+    def weights(s):
+        images = (s + bias).reshape(-1, 3, H, S, S) + mask
+        return softmax(images.reshape(s.shape))
+
+    tables = {"mask": mask, "bias": bias}
+    return [Case(f"windows_{batch}", "dense", body, weights, tables=tables, positions="", batch=batch,
+                 declared=f"float[{batch},{H},{S},{D}]") for batch in (3, 6)]
+
+
 def main(tool, folder):
-    cases = [*limits(), *scaled(), *stored(), *biased()]
+    cases = [*limits(), *scaled(), *stored(), *biased(), *windows()]
     for case in cases:
         case.check(tool, folder)
     print(len(cases), "graphs agree")

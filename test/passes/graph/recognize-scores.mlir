@@ -252,3 +252,42 @@ func.func @shared_key(%q: tensor<12x4x8xf32>, %k: tensor<12x8xf32>, %v: tensor<1
       ins(%p, %v : tensor<4x12x12xf32>, tensor<12x8xf32>) outs(%f1 : tensor<4x12x8xf32>) -> tensor<4x12x8xf32>
   return %y : tensor<4x12x8xf32>
 }
+
+// -----
+
+// Shifted windows: the mask of each of 4 windows is repeated for 2 images, which
+// q, k and v hold in one dimension. It is read at b then, and the bias at h.
+// CHECK-LABEL: func @windows
+// CHECK-SAME: %[[M:[^:]+]]: tensor<4x5x5xf32>, %[[B:[^:]+]]: tensor<3x5x5xf32>
+// CHECK: %[[R:.+]] = linalg.generic {{.*}} ins(%[[M]] : tensor<4x5x5xf32>) outs(%{{.+}} : tensor<2x4x5x5xf32>)
+// CHECK: %[[C:.+]] = tensor.collapse_shape %[[R]] {{.*}} into tensor<8x5x5xf32>
+// CHECK: attn.attention
+// CHECK-SAME: captures(%[[B]], %[[C]] : tensor<3x5x5xf32>, tensor<8x5x5xf32>)
+func.func @windows(%m: tensor<4x5x5xf32>, %b: tensor<3x5x5xf32>, %q: tensor<8x3x5x7xf32>, %k: tensor<8x3x5x7xf32>, %v: tensor<8x3x5x7xf32>) -> tensor<8x3x5x7xf32> {
+  %z = arith.constant 0.0 : f32
+  %e = tensor.empty() : tensor<8x3x5x5xf32>
+  %f = linalg.fill ins(%z : f32) outs(%e : tensor<8x3x5x5xf32>) -> tensor<8x3x5x5xf32>
+  %s = linalg.contract indexing_maps = [affine_map<(n, h, i, j, d) -> (n, h, i, d)>, affine_map<(n, h, i, j, d) -> (n, h, j, d)>, affine_map<(n, h, i, j, d) -> (n, h, i, j)>]
+      ins(%q, %k : tensor<8x3x5x7xf32>, tensor<8x3x5x7xf32>) outs(%f : tensor<8x3x5x5xf32>) -> tensor<8x3x5x5xf32>
+  %t = linalg.generic {indexing_maps = [affine_map<(n, h, i, j) -> (n, h, i, j)>, affine_map<(n, h, i, j) -> (h, i, j)>, affine_map<(n, h, i, j) -> (n, h, i, j)>],
+      iterator_types = ["parallel", "parallel", "parallel", "parallel"]} ins(%s, %b : tensor<8x3x5x5xf32>, tensor<3x5x5xf32>) outs(%e : tensor<8x3x5x5xf32>) {
+  ^bb0(%x: f32, %c: f32, %o: f32):
+    %y = arith.addf %x, %c : f32
+    linalg.yield %y : f32
+  } -> tensor<8x3x5x5xf32>
+  %split = tensor.expand_shape %t [[0, 1], [2], [3], [4]] output_shape [2, 4, 3, 5, 5] : tensor<8x3x5x5xf32> into tensor<2x4x3x5x5xf32>
+  %e5 = tensor.empty() : tensor<2x4x3x5x5xf32>
+  %u = linalg.generic {indexing_maps = [affine_map<(g, w, h, i, j) -> (g, w, h, i, j)>, affine_map<(g, w, h, i, j) -> (w, i, j)>, affine_map<(g, w, h, i, j) -> (g, w, h, i, j)>],
+      iterator_types = ["parallel", "parallel", "parallel", "parallel", "parallel"]} ins(%split, %m : tensor<2x4x3x5x5xf32>, tensor<4x5x5xf32>) outs(%e5 : tensor<2x4x3x5x5xf32>) {
+  ^bb0(%x: f32, %c: f32, %o: f32):
+    %y = arith.addf %x, %c : f32
+    linalg.yield %y : f32
+  } -> tensor<2x4x3x5x5xf32>
+  %whole = tensor.collapse_shape %u [[0, 1], [2], [3], [4]] : tensor<2x4x3x5x5xf32> into tensor<8x3x5x5xf32>
+  %p = attn.softmax %whole dim 3 : tensor<8x3x5x5xf32>
+  %e1 = tensor.empty() : tensor<8x3x5x7xf32>
+  %f1 = linalg.fill ins(%z : f32) outs(%e1 : tensor<8x3x5x7xf32>) -> tensor<8x3x5x7xf32>
+  %y = linalg.contract indexing_maps = [affine_map<(n, h, i, d, j) -> (n, h, i, j)>, affine_map<(n, h, i, d, j) -> (n, h, j, d)>, affine_map<(n, h, i, d, j) -> (n, h, i, d)>]
+      ins(%p, %v : tensor<8x3x5x5xf32>, tensor<8x3x5x7xf32>) outs(%f1 : tensor<8x3x5x7xf32>) -> tensor<8x3x5x7xf32>
+  return %y : tensor<8x3x5x7xf32>
+}
