@@ -32,6 +32,17 @@ bool isStatic(Value value) {
   return true;
 }
 
+/// Whether two scalars are one, or elements that a linalg op reads at one place of one tensor.
+static bool isSameElement(Value x, Value y) {
+  auto a = dyn_cast<BlockArgument>(x), b = dyn_cast<BlockArgument>(y);
+  auto op = a && b && a.getOwner() == b.getOwner() ? dyn_cast<linalg::LinalgOp>(a.getOwner()->getParentOp())
+                                                   : linalg::LinalgOp();
+  if (!op)
+    return x == y;
+  OpOperand *first = op.getMatchingOpOperand(a), *second = op.getMatchingOpOperand(b);
+  return first->get() == second->get() && op.getMatchingIndexingMap(first) == op.getMatchingIndexingMap(second);
+}
+
 /// Whether no element of `value` is below 0, as far as a few ops show; NaN is none.
 static bool isNonNegative(Value value, unsigned depth = 16) {
   if (depth-- == 0)
@@ -54,9 +65,11 @@ static bool isNonNegative(Value value, unsigned depth = 16) {
   auto all = [&](ValueRange values) {
     return llvm::all_of(values, [&](Value operand) { return isNonNegative(operand, depth); });
   };
-  if (isa<math::ExpOp, math::AbsFOp, arith::UIToFPOp>(op))
+  if (isa<math::ExpOp, math::Exp2Op, math::AbsFOp, arith::UIToFPOp>(op))
     return true;
-  if (auto product = dyn_cast<arith::MulFOp>(op); product && product.getLhs() == product.getRhs())
+  if (isa<math::PowFOp>(op))
+    return isNonNegative(op->getOperand(0), depth);
+  if (auto product = dyn_cast<arith::MulFOp>(op); product && isSameElement(product.getLhs(), product.getRhs()))
     return true;
   if (isa<arith::MaximumFOp, arith::MaxNumFOp>(op))
     return isNonNegative(op->getOperand(0), depth) || isNonNegative(op->getOperand(1), depth);

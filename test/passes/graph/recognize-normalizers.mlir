@@ -342,3 +342,45 @@ func.func @gate_of_gathered(%q: tensor<5x8xf32>, %k: tensor<7x8xf32>, %x: tensor
       outs(%fo : tensor<5x4xf32>) -> tensor<5x4xf32>
   return %o : tensor<5x4xf32>
 }
+
+// -----
+
+// The square of one tensor, read twice, over its sum is a normaliser; a product of two is none.
+// CHECK: fused = {{.*}}normalizer = "sum"
+// CHECK-NOT: fused
+// CHECK-LABEL: func.func @square
+func.func @square(%s: tensor<5x6xf32>, %t: tensor<5x6xf32>, %v: tensor<6x4xf32>) -> (tensor<5x4xf32>, tensor<5x4xf32>) {
+  %zero = arith.constant 0.0 : f32
+  %e = tensor.empty() : tensor<5x6xf32>
+  %e1 = tensor.empty() : tensor<5xf32>
+  %f1 = linalg.fill ins(%zero : f32) outs(%e1 : tensor<5xf32>) -> tensor<5xf32>
+  %eo = tensor.empty() : tensor<5x4xf32>
+  %fo = linalg.fill ins(%zero : f32) outs(%eo : tensor<5x4xf32>) -> tensor<5x4xf32>
+  %x = linalg.mul ins(%s, %s : tensor<5x6xf32>, tensor<5x6xf32>) outs(%e : tensor<5x6xf32>) -> tensor<5x6xf32>
+  %sx = linalg.reduce ins(%x : tensor<5x6xf32>) outs(%f1 : tensor<5xf32>) dimensions = [1] (%a: f32, %o: f32) {
+    %y = arith.addf %a, %o : f32
+    linalg.yield %y : f32
+  }
+  %p = linalg.generic {indexing_maps = [affine_map<(a, b) -> (a, b)>, affine_map<(a, b) -> (a)>, affine_map<(a, b) -> (a, b)>], iterator_types = ["parallel", "parallel"]}
+      ins(%x, %sx : tensor<5x6xf32>, tensor<5xf32>) outs(%e : tensor<5x6xf32>) {
+  ^bb0(%a: f32, %b: f32, %o: f32):
+    %y = arith.divf %a, %b : f32
+    linalg.yield %y : f32
+  } -> tensor<5x6xf32>
+  %r = linalg.contract indexing_maps = [affine_map<(i, e, j) -> (i, j)>, affine_map<(i, e, j) -> (j, e)>, affine_map<(i, e, j) -> (i, e)>]
+      ins(%p, %v : tensor<5x6xf32>, tensor<6x4xf32>) outs(%fo : tensor<5x4xf32>) -> tensor<5x4xf32>
+  %x2 = linalg.mul ins(%s, %t : tensor<5x6xf32>, tensor<5x6xf32>) outs(%e : tensor<5x6xf32>) -> tensor<5x6xf32>
+  %sx2 = linalg.reduce ins(%x2 : tensor<5x6xf32>) outs(%f1 : tensor<5xf32>) dimensions = [1] (%a: f32, %o: f32) {
+    %y = arith.addf %a, %o : f32
+    linalg.yield %y : f32
+  }
+  %p2 = linalg.generic {indexing_maps = [affine_map<(a, b) -> (a, b)>, affine_map<(a, b) -> (a)>, affine_map<(a, b) -> (a, b)>], iterator_types = ["parallel", "parallel"]}
+      ins(%x2, %sx2 : tensor<5x6xf32>, tensor<5xf32>) outs(%e : tensor<5x6xf32>) {
+  ^bb0(%a: f32, %b: f32, %o: f32):
+    %y = arith.divf %a, %b : f32
+    linalg.yield %y : f32
+  } -> tensor<5x6xf32>
+  %r2 = linalg.contract indexing_maps = [affine_map<(i, e, j) -> (i, j)>, affine_map<(i, e, j) -> (j, e)>, affine_map<(i, e, j) -> (i, e)>]
+      ins(%p2, %v : tensor<5x6xf32>, tensor<6x4xf32>) outs(%fo : tensor<5x4xf32>) -> tensor<5x4xf32>
+  return %r, %r2 : tensor<5x4xf32>, tensor<5x4xf32>
+}
