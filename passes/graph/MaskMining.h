@@ -31,8 +31,8 @@ struct MaskStep {
     Clamp,  ///< maximum(score, fill)
   };
   Kind kind;
-  mlir::Operation *op; ///< the select or the maximum
-  double fill;         ///< in the score that the region yields, which may be scaled after `op`
+  mlir::Operation *op;    ///< the select or the maximum
+  double fill;            ///< in the score that the region yields, which may be scaled after `op`
   bool hidesTrue = false; ///< the condition of `op` is true where it hides
 };
 
