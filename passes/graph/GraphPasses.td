@@ -294,6 +294,60 @@ def FoldLayoutPass : Pass<"attn-fold-layout"> {
   let dependentDialects = ["::mlir::linalg::LinalgDialect"];
 }
 
+def RecognizeCellsPass : Pass<"attn-recognize-cells", "::mlir::ModuleOp"> {
+  let summary = "a step of an LSTM, a GRU or a simple recurrent layer becomes attn.lstm, gru, rnn of one step";
+  let description = [{
+    Found from the op that makes the new state: `o tanh(f c + i g)`, and
+    `(1 - z) n + z h` in its spellings, with gates that are a function of products
+    with constant matrices and of biases. Products may be joined over gates or
+    over inputs, in any order, and there may be several inputs. `tanh(x W + h R)`
+    is a step only where h is shown to be a state: a loop carries it, or the
+    matrix meets the result of the same formula elsewhere.
+
+    ```mlir
+    %c1 = linalg.generic {addf} ins(%fc, %ig)
+    %t = linalg.generic {tanh} ins(%c1)
+    %h1 = linalg.generic {mulf} ins(%o, %t)
+    ```
+
+    becomes
+
+    ```mlir
+    %y, %h1, %c1 = attn.lstm forward [...] ins(%x, %w, %r ...) bias(...) initial_h(%h ...) initial_c(%c ...)
+    ```
+
+    The state's matrices must be globals; the new ones are slices, transposes and
+    concatenations of them. Numerical effect: sums in another order.
+  }];
+  let dependentDialects = ["::mlir::arith::ArithDialect", "::mlir::linalg::LinalgDialect",
+                           "::mlir::tensor::TensorDialect", "::attn::AttnDialect"];
+}
+
+def JoinStepsPass : Pass<"attn-join-steps"> {
+  let summary = "steps of one recurrent layer, one after the other, become one op";
+  let description = [{
+    Each begins with the state that the one before ends with, they have the same
+    weights, and no input is computed from a state: the product of all inputs
+    is then one, and the weights stay near over all steps.
+
+    ```mlir
+    %y0, %h0 = attn.rnn forward [...] ins(%x0, %w, %r ...) initial_h(%h ...)
+    %y1, %h1 = attn.rnn forward [...] ins(%x1, %w, %r ...) initial_h(%h0 ...)
+    ```
+
+    becomes
+
+    ```mlir
+    %x = tensor.insert_slice %x1 into ... // [x0, x1]
+    %y, %h1 = attn.rnn forward [...] ins(%x, %w, %r ...) initial_h(%h ...)
+    %h0 = tensor.extract_slice %y[0, 0, 0, 0] ...
+    ```
+
+    Numerical effect: none.
+  }];
+  let dependentDialects = ["::mlir::tensor::TensorDialect", "::attn::AttnDialect"];
+}
+
 def AppendCachesPass : Pass<"attn-append-caches", "::mlir::ModuleOp"> {
   let summary = "an input that an entry returns with rows behind it, or replaced, is changed in place";
   let description = [{

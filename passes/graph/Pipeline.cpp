@@ -25,6 +25,9 @@ void attn::buildGraphPipeline(OpPassManager &pm, unsigned optLevel, llvm::functi
   // and the guard after a softmax are then still ops of their own.
   add(createRaiseSoftmaxPass());
   add(createRaiseContractionPass());
+  add(createRecognizeCellsPass());
+  add(createCSEPass());
+  add(createJoinStepsPass());
   add(createSplitConcatPass());
   add(createRaiseTablesPass(options.weights));
   add(createRecognizeAttentionPass());

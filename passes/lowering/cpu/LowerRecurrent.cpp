@@ -12,6 +12,7 @@
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
+#include "mlir/IR/Matchers.h"
 #include "mlir/IR/Remarks.h"
 
 namespace attn {
@@ -95,6 +96,18 @@ Value RecurrentLowering::inputBias(const RecurrentLayer &layer) {
   if (!layer.bias)
     return {};
   int64_t directions = layer.numDirections(), rows = layer.numGates() * layer.hiddenSize();
+  // In a loop a sum of constants would be taken in each round.
+  if (DenseElementsAttr known; matchPattern(layer.bias, m_Constant(&known)) && known.getElementType().isF32()) {
+    auto values = known.getValues<float>();
+    SmallVector<float> sums;
+    for (int64_t d = 0; d < directions; ++d)
+      for (int64_t n = 0; n < rows; ++n) {
+        bool isInReset = layer.linearBeforeReset && n >= 2 * layer.hiddenSize();
+        sums.push_back(values[2 * d * rows + n] + (isInReset ? 0 : values[(2 * d + 1) * rows + n]));
+      }
+    auto type = RankedTensorType::get({directions, rows}, b.getF32Type());
+    return arith::ConstantOp::create(b, loc, DenseElementsAttr::get(type, ArrayRef<float>(sums)));
+  }
   auto part = [&](int64_t first) -> Value {
     SmallVector<OpFoldResult> offsets{b.getIndexAttr(0), b.getIndexAttr(first)},
         sizes{b.getIndexAttr(directions), b.getIndexAttr(rows)}, strides(2, b.getIndexAttr(1));

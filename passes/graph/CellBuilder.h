@@ -1,0 +1,54 @@
+#ifndef PASSES_GRAPH_CELLBUILDER_H
+#define PASSES_GRAPH_CELLBUILDER_H
+
+#include "passes/graph/CellMatch.h"
+
+#include "mlir/IR/BuiltinOps.h"
+#include "mlir/IR/PatternMatch.h"
+#include "mlir/IR/SymbolTable.h"
+#include "llvm/ADT/DenseMap.h"
+
+namespace attn {
+
+/// Writes matched cells as recurrent layers of one step.
+class CellBuilder {
+public:
+  explicit CellBuilder(mlir::ModuleOp module) : module(module), symbols(module), b(module.getContext()) {}
+
+  /// Replaces the results of `cell`, whose old state is `state`. False, and nothing changed, where a gate has not
+  /// one product with each input, or weights are small.
+  bool build(CellMatch &cell, mlir::Value state);
+  mlir::IRRewriter &getRewriter() { return b; }
+
+private:
+  /// One input with its product in each gate.
+  struct Column {
+    mlir::Value input;
+    llvm::SmallVector<GateTerm> terms;
+  };
+  bool sortTerms(const CellMatch &cell, mlir::Value state);
+  bool areStored(llvm::ArrayRef<Column> columns);
+  mlir::Value weightOf(llvm::ArrayRef<Column> columns);
+  mlir::Value smallWeightOf(llvm::ArrayRef<Column> columns, mlir::RankedTensorType type);
+  mlir::FlatSymbolRefAttr derive(llvm::StringRef name, llvm::ArrayRef<int64_t> shape, mlir::Attribute expression);
+  mlir::Value biasOf(const CellMatch &cell);
+  mlir::Value sumOf(llvm::ArrayRef<GateBias> biases);
+  mlir::Value add(mlir::Value first, mlir::Value second);
+  mlir::Value flatten(mlir::Value value);
+  mlir::Value inputOf();
+  void replace(mlir::linalg::LinalgOp op, mlir::Value state);
+
+  mlir::ModuleOp module;
+  mlir::SymbolTable symbols;
+  mlir::IRRewriter b;
+  mlir::Location loc = mlir::UnknownLoc::get(b.getContext());
+  llvm::DenseMap<std::pair<mlir::Attribute, mlir::Type>, mlir::FlatSymbolRefAttr> derived;
+  // Of the cell at hand.
+  int64_t units = 0;
+  llvm::SmallVector<Column> inputs;
+  Column recurrence;
+};
+
+} // namespace attn
+
+#endif // PASSES_GRAPH_CELLBUILDER_H
