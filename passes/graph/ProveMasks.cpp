@@ -7,6 +7,7 @@
 #include "passes/graph/ScoreBound.h"
 #include "passes/graph/Structured.h"
 
+#include "mlir/Analysis/SliceAnalysis.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/IR/IRMapping.h"
@@ -166,24 +167,41 @@ void TermWriter::writeMasked(AttentionOp to) {
   YieldOp::create(b, loc, score);
 }
 
+/// Whether `number`, which the region of an attention reads, only scales what is
+/// made of the score, as a temperature does.
+bool onlyScales(BlockArgument number, Value score) {
+  SetVector<Operation *> ofScore;
+  getForwardSlice(score, &ofScore);
+  return llvm::all_of(number.getUses(), [&](OpOperand &use) {
+    Operation *user = use.getOwner();
+    if (!isa<arith::MulFOp>(user) && !(isa<arith::DivFOp>(user) && use.getOperandNumber() == 1))
+      return false;
+    Value other = user->getOperand(1 - use.getOperandNumber());
+    return other == score || ofScore.contains(other.getDefiningOp());
+  });
+}
+
 /// Whether what is left of the score can't be a mask of its own: no constant is
-/// one, and neither is what it reads by keys, as far as ScoreBound tells.
+/// one, and neither is what it adds to the score, as far as ScoreBound tells.
 /// (Otherwise a row may see keys that are masked in another way, and hidden ones
-/// would count beside them.)
+/// would count beside them; a mask of whole rows brings all of its keys down to
+/// where the constant is.)
 bool TermWriter::isBounded(AttentionOp to) {
   Block &block = to.getScore().front();
-  bool readsByKeys = false;
-  bound.setArgument(block.getArgument(0), 1);
+  BlockArgument score = block.getArgument(0);
+  bool adds = false;
+  bound.setArgument(score, 1);
   for (size_t n = 0; n != to.getCaptures().size(); ++n) {
     BlockArgument argument = block.getArgument(1 + n);
-    bool byKeys = !argument.use_empty() && AttentionOp::names(to.getCaptureMap(n), AttentionOp::J);
-    std::optional<double> size = byKeys ? bound.ofTensor(to.getCaptures()[n]) : std::optional<double>(1);
+    bool mayAdd = !argument.use_empty() && (AttentionOp::names(to.getCaptureMap(n), AttentionOp::J) ||
+                                            (isa<FloatType>(argument.getType()) && !onlyScales(argument, score)));
+    std::optional<double> size = mayAdd ? bound.ofTensor(to.getCaptures()[n]) : std::optional<double>(1);
     if (!size)
       return false;
     bound.setArgument(argument, *size);
-    readsByKeys |= byKeys;
+    adds |= mayAdd;
   }
-  if (readsByKeys) {
+  if (adds) {
     std::optional<double> size = bound.ofScalar(block.getTerminator()->getOperand(0));
     if (!size || *size >= -kFiniteMask)
       return false;
@@ -322,7 +340,7 @@ AttentionOp TermWriter::run() {
   if (std::isfinite(nearest)) {
     bool seesKey = seesSomeKey(to);
     // A guard that makes rows without any finite score zero has none to find
-    // where all constants are finite.
+    // where all constants are finite, and whatever else is added is, too.
     bool hasIdleGuard = op.getMaskedRows() == MaskedRows::zero &&
                         llvm::all_of(mask.steps, [](const MaskStep &step) { return std::isfinite(step.fill); });
     if (!isBounded(to) || (!seesKey && op.getMaskedRows() != MaskedRows::nan && !hasIdleGuard)) {

@@ -222,6 +222,59 @@ func.func @finite_beside_floats(%q: tensor<5x4xf32>, %k: tensor<5x4xf32>, %v: te
 #q = affine_map<(b, h, i, j, d, e) -> (i, d)>
 #k = affine_map<(b, h, i, j, d, e) -> (j, d)>
 #v = affine_map<(b, h, i, j, d, e) -> (j, e)>
+#m = affine_map<(b, h, i, j, d, e) -> (i)>
+#t = affine_map<(b, h, i, j, d, e) -> ()>
+#o = affine_map<(b, h, i, j, d, e) -> (i, e)>
+// A float mask of whole queries brings what they see down to the constant, and so does a flag for all.
+// CHECK-LABEL: func @finite_beside_rows
+// CHECK-NOT: mask [
+// CHECK: arith.select
+// CHECK-NOT: mask [
+// CHECK: arith.select
+// A temperature does not.
+// CHECK: mask [#attn.causal<0>]
+func.func @finite_beside_rows(%q: tensor<5x4xf32>, %k: tensor<5x4xf32>, %v: tensor<5x4xf32>, %m: tensor<5xf32>, %t: tensor<f32>) -> (tensor<5x4xf32>, tensor<5x4xf32>, tensor<5x4xf32>) {
+  %rows = attn.attention masked_rows nan maps [#q, #k, #v, #m, #o] ins(%q, %k, %v : tensor<5x4xf32>, tensor<5x4xf32>, tensor<5x4xf32>)
+      captures(%m : tensor<5xf32>) -> tensor<5x4xf32> score {
+  ^bb0(%s: f32, %x: f32):
+    %i = attn.index 2 : index
+    %j = attn.index 3 : index
+    %low = arith.constant -3.40282347E+38 : f32
+    %below = arith.cmpi sle, %j, %i : index
+    %z = arith.addf %s, %x : f32
+    %y = arith.select %below, %z, %low : f32
+    attn.yield %y : f32
+  }
+  %flag = attn.attention masked_rows nan maps [#q, #k, #v, #t, #o] ins(%q, %k, %v : tensor<5x4xf32>, tensor<5x4xf32>, tensor<5x4xf32>)
+      captures(%t : tensor<f32>) -> tensor<5x4xf32> score {
+  ^bb0(%s: f32, %x: f32):
+    %i = attn.index 2 : index
+    %j = attn.index 3 : index
+    %low = arith.constant -1.0E+9 : f32
+    %below = arith.cmpi sle, %j, %i : index
+    %z = arith.addf %s, %x : f32
+    %y = arith.select %below, %z, %low : f32
+    attn.yield %y : f32
+  }
+  %scaled = attn.attention masked_rows nan maps [#q, #k, #v, #t, #o] ins(%q, %k, %v : tensor<5x4xf32>, tensor<5x4xf32>, tensor<5x4xf32>)
+      captures(%t : tensor<f32>) -> tensor<5x4xf32> score {
+  ^bb0(%s: f32, %x: f32):
+    %i = attn.index 2 : index
+    %j = attn.index 3 : index
+    %low = arith.constant -1.0E+9 : f32
+    %below = arith.cmpi sle, %j, %i : index
+    %z = arith.divf %s, %x : f32
+    %y = arith.select %below, %z, %low : f32
+    attn.yield %y : f32
+  }
+  return %rows, %flag, %scaled : tensor<5x4xf32>, tensor<5x4xf32>, tensor<5x4xf32>
+}
+
+// -----
+
+#q = affine_map<(b, h, i, j, d, e) -> (i, d)>
+#k = affine_map<(b, h, i, j, d, e) -> (j, d)>
+#v = affine_map<(b, h, i, j, d, e) -> (j, e)>
 #o = affine_map<(b, h, i, j, d, e) -> (i, e)>
 // -100 hides nothing for certain; a weight region that makes something of 0 sees hidden keys.
 // CHECK-LABEL: func @shallow
