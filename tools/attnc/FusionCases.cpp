@@ -152,8 +152,9 @@ std::vector<Case> listCases(const attnrt_entry_info &entry, const FusionAssumpti
     if (!runner::isFloat(info.dtype))
       continue;
     ++injections;
-    cases.push_back(
-        {std::string("-inf in '") + info.name + "'", Sizes::Even, Floats::Random, Integers::Ones, -kInfinity, i, -1});
+    if (!assumptions.keepsLogitsSmall) // a score may be made of it
+      cases.push_back(
+          {std::string("-inf in '") + info.name + "'", Sizes::Even, Floats::Random, Integers::Ones, -kInfinity, i, -1});
     // Keys stand before the width, or before heads and width.
     for (int32_t axis = std::max(info.rank - 3, 0); axis < info.rank - 1; ++axis)
       cases.push_back({llvm::formatv("NaN at the end of dimension {0} of '{1}'", axis, info.name).str(), Sizes::Even,

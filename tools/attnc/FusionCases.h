@@ -18,7 +18,7 @@ struct FusionComparison {
 
 /// What fusion is allowed to assume about a model.
 struct FusionAssumptions {
-  bool keepsLogitsSmall = false; ///< scores are far below a finite mask: no logits of 1e4
+  bool keepsLogitsSmall = false; ///< scores are far below a finite mask: no logits of 1e4 or -inf
   bool hasNaNGuard = false;      ///< the graph tests for NaN, which then hides NaN from query and key too
 };
 
