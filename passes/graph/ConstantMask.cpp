@@ -1,6 +1,9 @@
 #include "passes/graph/ConstantMask.h"
 
+#include "llvm/Support/MathExtras.h"
 #include <algorithm>
+#include <cstring>
+#include <numeric>
 #include <vector>
 
 namespace attn {
@@ -105,6 +108,60 @@ std::optional<Band> findBand(int64_t rows, int64_t columns, llvm::function_ref<b
   band.prefix = runs.front().last;
   band.below = inner->last - 1 - (inner - runs.data());
   return rows > 1 && isExact(band) ? std::optional(band) : std::nullopt;
+}
+
+//===----------------------------------------------------------------------===//
+// Blocks
+//===----------------------------------------------------------------------===//
+
+/// What kernels skip as a whole, and how many entries they look through in the
+/// time that such a tile takes.
+static constexpr int64_t kTileRows = 32, kTileColumns = 8, kEntriesOfTile = 256;
+/// A list is looked through once for each so many keys.
+static constexpr int64_t kColumnsOfSearch = 256;
+
+std::optional<BlockGrid> findBlocks(int64_t planes, int64_t rows, int64_t columns, llvm::ArrayRef<uint8_t> visible) {
+  if (planes < 1 || rows < 1 || columns < 1)
+    return std::nullopt;
+  auto rowAt = [&](int64_t plane, int64_t row) { return visible.data() + (plane * rows + row) * columns; };
+  // Where a row or a column differs from the one before, a block begins.
+  BlockGrid grid{0, 0, 0};
+  int64_t hidden = 0, tiles = 0;
+  for (int64_t plane = 0; plane != planes; ++plane)
+    for (int64_t row = 0; row != rows; ++row) {
+      const uint8_t *entries = rowAt(plane, row);
+      if (row && std::memcmp(entries, rowAt(plane, row - 1), columns) == 0)
+        continue;
+      grid.rows = std::gcd(grid.rows, row);
+      for (int64_t column = 1; column != columns && grid.columns != 1; ++column)
+        if (entries[column] != entries[column - 1])
+          grid.columns = std::gcd(grid.columns, column);
+    }
+  grid.rows = grid.rows ? grid.rows : rows;
+  grid.columns = grid.columns ? grid.columns : columns;
+  for (int64_t plane = 0; plane != planes; ++plane) {
+    for (int64_t row = 0; row < rows; row += grid.rows) {
+      int64_t listed = 0;
+      for (int64_t column = 0; column < columns; column += grid.columns)
+        listed += rowAt(plane, row)[column];
+      grid.listed = std::max(grid.listed, listed);
+    }
+    for (int64_t row = 0; row < rows; row += kTileRows)
+      for (int64_t column = 0; column < columns; column += kTileColumns, ++tiles) {
+        bool isHidden = true;
+        int64_t width = std::min(kTileColumns, columns - column);
+        for (int64_t n = row, end = std::min(row + kTileRows, rows); n < end && isHidden; ++n)
+          isHidden = std::memchr(rowAt(plane, n) + column, 1, width) == nullptr;
+        hidden += isHidden;
+      }
+  }
+  int64_t lists = llvm::divideCeil(rows, grid.rows);
+  int64_t searches =
+      llvm::divideCeil(columns, kColumnsOfSearch) * (llvm::divideCeil(rows, kTileRows) + lists) * grid.listed;
+  bool isShort = lists * grid.listed <= rows * columns / 8;
+  if (2 * hidden < tiles || searches * planes > hidden * kEntriesOfTile / 4 || !isShort)
+    return std::nullopt;
+  return grid;
 }
 
 } // namespace attn

@@ -1,6 +1,7 @@
 #ifndef PASSES_GRAPH_CONSTANTMASK_H
 #define PASSES_GRAPH_CONSTANTMASK_H
 
+#include "llvm/ADT/ArrayRef.h"
 #include "llvm/ADT/STLFunctionalExtras.h"
 #include <cstdint>
 #include <optional>
@@ -24,6 +25,18 @@ struct Band {
 /// `columns`, checked at each entry; none where there is none, or it says
 /// nothing.
 std::optional<Band> findBand(int64_t rows, int64_t columns, llvm::function_ref<bool(int64_t, int64_t)> isSet);
+
+/// Blocks of which each is visible or hidden as a whole.
+struct BlockGrid {
+  int64_t rows, columns; ///< of a block
+  int64_t listed;        ///< the most visible blocks in a row of them
+};
+
+/// The largest blocks of `planes` tables of `rows` x `columns` entries, one
+/// behind the other in `visible` (0 or 1); none where a kernel that goes by
+/// lists of visible blocks would not save half of its work, or the lists were
+/// no shorter than the tables.
+std::optional<BlockGrid> findBlocks(int64_t planes, int64_t rows, int64_t columns, llvm::ArrayRef<uint8_t> visible);
 
 } // namespace attn
 

@@ -203,6 +203,10 @@ def RaiseTablesPass : Pass<"attn-raise-tables", "::mlir::ModuleOp"> {
     plus or minus places, as a folded Range. A slice of them, as of the triangle
     that GPT-2 stores, is computed from its offsets.
 
+    A mask that is added and hides keys by blocks (-inf, or the lower one of two
+    values if that is -1e4 or less) becomes a table of bytes that selects what
+    hides, unless `keeps-tables`; attn-list-blocks makes lists of it.
+
     ```mlir
     %m = arith.constant dense<[[1, 0], [1, 1]]> : tensor<2x2xi8>
     ```
@@ -215,6 +219,7 @@ def RaiseTablesPass : Pass<"attn-raise-tables", "::mlir::ModuleOp"> {
 
     Numerical effect: none.
   }];
+  let options = [Option<"keepsTables", "keeps-tables", "bool", "false", "leave masks of blocks as they are">];
   let dependentDialects = ["::mlir::arith::ArithDialect", "::mlir::linalg::LinalgDialect",
                            "::mlir::tensor::TensorDialect"];
 }
@@ -251,7 +256,9 @@ def ProveMasksPass : Pass<"attn-prove-masks", "::mlir::ModuleOp"> {
     score { %y = select(%j <= %i, %s, -inf) }
     ```
 
-    becomes `mask [#attn.causal<0>]` and `score { %s }`.
+    becomes `mask [#attn.causal<0>]` and `score { %s }`. Equal quotients of
+    positions, floor(i / 64) = floor(j / 64), or such with a bounded difference,
+    become a `blocks` term, where kernels go by lists of blocks.
 
     A finite constant of -1e4 or less hides keys only from rows that see others:
     unless every row is proved to see a key, `masked_rows` becomes `finite` and
@@ -267,6 +274,30 @@ def ProveMasksPass : Pass<"attn-prove-masks", "::mlir::ModuleOp"> {
   }];
   let options = [Option<"exact", "exact", "bool", "false", "leave finite constants in the region">];
   let dependentDialects = ["::mlir::linalg::LinalgDialect", "::mlir::tensor::TensorDialect"];
+}
+
+def ListBlocksPass : Pass<"attn-list-blocks", "::mlir::ModuleOp"> {
+  let summary = "a constant mask that hides most keys by blocks becomes lists of blocks";
+  let description = [{
+    A `dense` term over queries and keys whose operand is a constant becomes a
+    `blocks` term, if half of the tiles of a kernel are hidden and the lists are
+    shorter than the table. The size of the blocks is that of the mask: the
+    greatest one of which all boundaries are multiples.
+
+    ```mlir
+    mask [#attn.dense] ... mask_operands(%m : tensor<4096x4096xi8>)
+    ```
+
+    becomes
+
+    ```mlir
+    mask [#attn.blocks<64, 64>] ... mask_operands(%l : tensor<64x3xi32>)
+    ```
+
+    Numerical effect: none. Where each row is seen to have a key, what hidden
+    keys score in a row that has none (`masked_rows finite`) is dropped.
+  }];
+  let dependentDialects = ["::mlir::arith::ArithDialect"];
 }
 
 def FoldLayoutPass : Pass<"attn-fold-layout"> {

@@ -1,4 +1,5 @@
 #include "passes/graph/MaskMining.h"
+#include "passes/graph/PositionQuotient.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Math/IR/Math.h"
@@ -75,7 +76,8 @@ std::optional<Linear> parse(Value value, unsigned depth = 0) {
 
 class MaskReader {
 public:
-  MaskReader(AttentionOp op, bool takesFinite) : op(op), context(op.getContext()), takesFinite(takesFinite) {}
+  MaskReader(AttentionOp op, bool takesFinite, bool listsBlocks)
+      : op(op), context(op.getContext()), takesFinite(takesFinite), listsBlocks(listsBlocks) {}
 
   ProvedMask read() {
     auto yield = cast<YieldOp>(op.getScore().front().back());
@@ -194,7 +196,9 @@ private:
     if (negated ? isAnd : isOr)
       return provePrefix(definition, negated);
     std::optional<SmallVector<ProvedTerm>> terms;
-    if (auto compare = dyn_cast_or_null<arith::CmpIOp>(definition))
+    if (std::optional<ProvedTerm> blocks = blocksTerm(definition, negated))
+      terms = {*blocks};
+    else if (auto compare = dyn_cast_or_null<arith::CmpIOp>(definition))
       terms = termsOf(compare, negated);
     // A prefix would widen another band's terms, too.
     if (terms && hasTerm<PrefixAttr>() &&
@@ -304,6 +308,43 @@ private:
     return std::nullopt;
   }
 
+  /// floor(i / n) == floor(j / n), or |floor(i / n) - floor(j / n)| <= w.
+  std::optional<ProvedTerm> blocksTerm(Operation *compare, bool negated) {
+    using Predicate = arith::CmpIPredicate;
+    Value lhs, rhs;
+    int64_t reach = 0;
+    if (auto integers = dyn_cast_or_null<arith::CmpIOp>(compare); integers && listsBlocks) {
+      Predicate predicate = negated ? arith::invertPredicate(integers.getPredicate()) : integers.getPredicate();
+      lhs = integers.getLhs(), rhs = integers.getRhs();
+      bool isStrict = predicate == Predicate::slt;
+      if (isStrict || predicate == Predicate::sle) {
+        auto absolute = lhs.getDefiningOp<math::AbsIOp>();
+        auto difference = absolute ? absolute.getOperand().getDefiningOp<arith::SubIOp>() : arith::SubIOp();
+        IntegerAttr width;
+        if (!difference || !matchPattern(rhs, m_Constant(&width)) || width.getValue().getSignificantBits() > 16)
+          return std::nullopt;
+        reach = width.getValue().getSExtValue() - isStrict;
+        lhs = difference.getLhs(), rhs = difference.getRhs();
+      } else if (predicate != Predicate::eq) {
+        return std::nullopt;
+      }
+    } else if (auto reals = dyn_cast_or_null<arith::CmpFOp>(compare); reals && listsBlocks) {
+      bool isEqual = reals.getPredicate() == (negated ? arith::CmpFPredicate::UNE : arith::CmpFPredicate::OEQ);
+      if (!isEqual)
+        return std::nullopt;
+      lhs = reals.getLhs(), rhs = reals.getRhs();
+    } else {
+      return std::nullopt;
+    }
+    std::optional<PositionQuotient> first = PositionQuotient::find(op, lhs), second = PositionQuotient::find(op, rhs);
+    if (!first || !second || reach < 0 || first->divisor != second->divisor ||
+        std::min(first->dim, second->dim) != AttentionOp::I || std::max(first->dim, second->dim) != AttentionOp::J)
+      return std::nullopt;
+    ProvedTerm term{BlocksAttr::get(context, first->divisor, first->divisor), {}};
+    term.before = term.after = reach;
+    return term;
+  }
+
   /// j == i + constant, or j == scale * capture + constant.
   std::optional<SmallVector<ProvedTerm>> equalityTerm(arith::CmpIOp compare) {
     std::optional<Linear> lhs = parse(compare.getLhs()), rhs = parse(compare.getRhs());
@@ -324,7 +365,7 @@ private:
 
   AttentionOp op;
   MLIRContext *context;
-  bool takesFinite;
+  bool takesFinite, listsBlocks;
   double scale = 1; ///< of the score at hand in what the region yields
   ProvedMask mask;
 };
@@ -341,7 +382,9 @@ StringRef nameTerm(Attribute term) {
 
 } // namespace
 
-ProvedMask proveMask(AttentionOp op, bool takesFinite) { return MaskReader(op, takesFinite).read(); }
+ProvedMask proveMask(AttentionOp op, bool takesFinite, bool listsBlocks) {
+  return MaskReader(op, takesFinite, listsBlocks).read();
+}
 
 std::string nameMask(AttentionOp op) {
   ProvedMask mask = proveMask(op);

@@ -29,10 +29,12 @@ void attn::buildGraphPipeline(OpPassManager &pm, unsigned optLevel, llvm::functi
   add(createCSEPass());
   add(createJoinStepsPass());
   add(createSplitConcatPass());
-  add(createRaiseTablesPass(options.weights));
+  add(createRaiseTablesPass(options.weights, /*keepsTables=*/!options.listsBlocks));
   add(createRecognizeAttentionPass());
   add(createOpenMasksPass());
-  add(createProveMasksPass(options.exactMasks, options.weights));
+  add(createProveMasksPass(options.exactMasks, options.weights, options.listsBlocks));
+  if (options.listsBlocks)
+    add(createListBlocksPass(options.weights));
   add(createFoldLayoutPass());
   add(createCanonicalizerPass());
   add(createCSEPass());

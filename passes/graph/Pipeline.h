@@ -17,13 +17,16 @@ class WeightStore;
 struct GraphOptions {
   /// Masks by finite constants stay arithmetic (attn-prove-masks).
   bool exactMasks = false;
-  /// Where constant masks are looked up that are not in the IR (attn-raise-tables), and weights that
+  /// Where constant masks are looked up that are not in the IR (attn-raise-tables, attn-list-blocks), and weights that
   /// are added to scores (attn-prove-masks).
   const WeightStore *weights = nullptr;
+  /// Whether kernels go by lists of blocks of keys.
+  bool listsBlocks = true;
 };
 
-std::unique_ptr<mlir::Pass> createRaiseTablesPass(const WeightStore *weights);
-std::unique_ptr<mlir::Pass> createProveMasksPass(bool exact, const WeightStore *weights);
+std::unique_ptr<mlir::Pass> createRaiseTablesPass(const WeightStore *weights, bool keepsTables);
+std::unique_ptr<mlir::Pass> createProveMasksPass(bool exact, const WeightStore *weights, bool listsBlocks);
+std::unique_ptr<mlir::Pass> createListBlocksPass(const WeightStore *weights);
 
 /// Adds the passes that bring an imported module into the canonical form of
 /// passes/graph/README.md, in order. At `optLevel` 0 only what correctness

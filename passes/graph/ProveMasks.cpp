@@ -3,12 +3,14 @@
 #include "passes/graph/Access.h"
 #include "passes/graph/AttentionMatch.h"
 #include "passes/graph/MaskMining.h"
+#include "passes/graph/MaskReport.h"
 #include "passes/graph/Pipeline.h"
 #include "passes/graph/ScoreBound.h"
 #include "passes/graph/Structured.h"
 
 #include "mlir/Analysis/SliceAnalysis.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/IR/IRMapping.h"
 #include "mlir/IR/Matchers.h"
@@ -70,8 +72,8 @@ namespace {
 /// Makes the attention that has the proved terms in its mask.
 class TermWriter {
 public:
-  TermWriter(AttentionOp op, RewriterBase &rewriter, bool takesFinite, ScoreBound bound)
-      : op(op), rewriter(rewriter), mask(proveMask(op, takesFinite)), bound(std::move(bound)) {}
+  TermWriter(AttentionOp op, RewriterBase &rewriter, bool takesFinite, bool listsBlocks, ScoreBound bound)
+      : op(op), rewriter(rewriter), mask(proveMask(op, takesFinite, listsBlocks)), bound(std::move(bound)) {}
 
   /// The new op in the place of the old one, or null where nothing was proved.
   AttentionOp run();
@@ -85,6 +87,7 @@ private:
   bool isBounded(AttentionOp to);
   bool seesSomeKey(AttentionOp to);
   Value makeOperand(const ProvedTerm &term, AffineMap &map);
+  Value makeLists(const ProvedTerm &term, AffineMap &map);
   void dropUnusedCaptures(AttentionOp &to);
 
   AttentionOp op;
@@ -250,11 +253,33 @@ bool TermWriter::seesSomeKey(AttentionOp to) {
   return queries && keys && *queries == *keys;
 }
 
+/// The lists of a block's own number and of those around it; below the first
+/// they are negative, above the last no key has them.
+Value TermWriter::makeLists(const ProvedTerm &term, AffineMap &map) {
+  Location loc = op.getLoc();
+  int64_t rows = cast<BlocksAttr>(term.term).getRows();
+  AffineExpr block = rewriter.getAffineDimExpr(AttentionOp::I).floorDiv(rows);
+  map = AffineMap::get(AttentionOp::kDims, 0, {block}, op.getContext());
+  Value queries = getValueOrCreateConstantIndexOp(rewriter, loc, op.getIterationSizes(rewriter, loc)[AttentionOp::I]);
+  Value size = arith::ConstantIndexOp::create(rewriter, loc, rows);
+  OpFoldResult blocks = getAsOpFoldResult(rewriter.createOrFold<arith::CeilDivUIOp>(loc, queries, size));
+  SmallVector<OpFoldResult> sizes{blocks, rewriter.getIndexAttr(term.before + term.after + 1)};
+  return elementwise(rewriter, loc, sizes, rewriter.getI64Type(), {}, {},
+                     [&](OpBuilder &b, Location loc, ValueRange) -> Value {
+                       Value own = linalg::IndexOp::create(b, loc, 0), n = linalg::IndexOp::create(b, loc, 1);
+                       Value before = arith::ConstantIndexOp::create(b, loc, term.before);
+                       Value listed = arith::AddIOp::create(b, loc, arith::SubIOp::create(b, loc, own, before), n);
+                       return arith::IndexCastOp::create(b, loc, b.getI64Type(), listed);
+                     });
+}
+
 /// The operand of a term as a tensor that is read through `map`.
 Value TermWriter::makeOperand(const ProvedTerm &term, AffineMap &map) {
   Location loc = op.getLoc();
   Type type = rewriter.getI64Type();
   map = AffineMap::get(AttentionOp::kDims, 0, {}, op.getContext());
+  if (isa<BlocksAttr>(term.term))
+    return makeLists(term, map);
   if (!term.capture)
     return arith::ConstantOp::create(
         rewriter, loc,
@@ -360,13 +385,17 @@ AttentionOp TermWriter::run() {
 
 struct ProveMasksPass : impl::ProveMasksPassBase<ProveMasksPass> {
   using ProveMasksPassBase::ProveMasksPassBase;
-  ProveMasksPass(bool isExact, const WeightStore *weights) : weights(weights) { exact = isExact; }
+  ProveMasksPass(bool isExact, const WeightStore *weights, bool listsBlocks)
+      : weights(weights), listsBlocks(listsBlocks) {
+    exact = isExact;
+  }
 
   void runOnOperation() override {
     SymbolTable symbols(getOperation());
     SmallVector<AttentionOp> ops;
     getOperation().walk([&](AttentionOp op) { ops.push_back(op); });
     IRRewriter rewriter(&getContext());
+    MaskReport report(getOperation());
     for (AttentionOp op : ops) {
       if (!canTakeTerms(op))
         continue;
@@ -375,47 +404,28 @@ struct ProveMasksPass : impl::ProveMasksPassBase<ProveMasksPass> {
       for (bool finite : {true, false}) {
         if (with || (finite && exact))
           continue;
-        TermWriter writer(op, rewriter, finite, ScoreBound(symbols, weights));
+        TermWriter writer(op, rewriter, finite, listsBlocks, ScoreBound(symbols, weights));
         with = writer.run();
         assumption = with ? writer.assumption : "";
       }
       if (!with)
         continue;
       std::string mask = nameMask(with);
-      addToReport(nodeName(with.getLoc()), mask, assumption);
+      report.set(nodeName(with.getLoc()), mask, assumption);
       remark::passed(with.getLoc(), remark::RemarkOpts::name("Mask").category("attn-prove-masks"))
           << ("proved the mask: " + mask);
     }
   }
 
-  void addToReport(StringRef node, StringRef mask, StringRef assumption) {
-    auto report = getOperation()->getAttrOfType<ArrayAttr>(AttnDialect::kFusionReportAttr);
-    if (!report)
-      return;
-    Builder b(&getContext());
-    SmallVector<Attribute> verdicts(report.getValue());
-    for (auto [n, verdict] : llvm::enumerate(verdicts)) {
-      auto fields = dyn_cast<DictionaryAttr>(verdict);
-      if (!fields || fields.getAs<BoolAttr>("fused") != b.getBoolAttr(true) ||
-          fields.getAs<StringAttr>("node") != b.getStringAttr(node) || !reported.insert(n).second)
-        continue;
-      NamedAttrList list(fields);
-      list.set("mask", b.getStringAttr(mask));
-      if (!assumption.empty())
-        list.set("assumes", b.getStrArrayAttr({assumption}));
-      verdict = list.getDictionary(&getContext());
-      break;
-    }
-    getOperation()->setAttr(AttnDialect::kFusionReportAttr, b.getArrayAttr(verdicts));
-  }
-
-  DenseSet<size_t> reported; ///< verdicts that have their mask
+private:
   const WeightStore *weights = nullptr;
+  bool listsBlocks = true;
 };
 
 } // namespace
 
-std::unique_ptr<Pass> createProveMasksPass(bool exact, const WeightStore *weights) {
-  return std::make_unique<ProveMasksPass>(exact, weights);
+std::unique_ptr<Pass> createProveMasksPass(bool exact, const WeightStore *weights, bool listsBlocks) {
+  return std::make_unique<ProveMasksPass>(exact, weights, listsBlocks);
 }
+
 } // namespace attn

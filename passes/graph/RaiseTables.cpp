@@ -2,6 +2,7 @@
 #include "passes/Passes.h"
 #include "passes/graph/ConstantMask.h"
 #include "passes/graph/ConstantTable.h"
+#include "passes/graph/MaskMining.h"
 #include "passes/graph/Pipeline.h"
 #include "passes/graph/Structured.h"
 
@@ -14,6 +15,7 @@
 #include "llvm/ADT/SmallBitVector.h"
 #include <cstdlib>
 #include <functional>
+#include <vector>
 
 using namespace mlir;
 
@@ -247,9 +249,67 @@ void TableWriter::replace(Value value, ArrayRef<Place> places) {
     use->set(computed);
 }
 
+/// An additive mask that hides keys by blocks (with -inf or, where there are two
+/// values, a finite constant) becomes a table of bytes that selects the hidden
+/// value, and what is added elsewhere.
+void splitHidden(Value value, const ConstantTable &entries, RewriterBase &rewriter) {
+  auto type = cast<RankedTensorType>(value.getType());
+  auto element = dyn_cast<FloatType>(type.getElementType());
+  if (!element || type.getRank() < 2 || type.getDimSize(type.getRank() - 2) < 2)
+    return;
+  int64_t size = entries.size(), rows = type.getDimSize(type.getRank() - 2), columns = type.getShape().back();
+  auto numberOf = [&](uint64_t bits) { return APFloat(element.getFloatSemantics(), APInt(entries.width * 8, bits)); };
+  uint64_t infinity = APFloat::getInf(element.getFloatSemantics(), /*Negative=*/true).bitcastToAPInt().getZExtValue();
+  uint64_t first = entries.bitsAt(0), hidden = infinity, other = first;
+  bool hasInfinity = first == infinity, isTwo = true;
+  for (int64_t n = 1; n != size; ++n) {
+    uint64_t bits = entries.bitsAt(n);
+    hasInfinity |= bits == infinity;
+    isTwo &= bits == first || other == first || bits == other;
+    other = bits == first ? other : bits;
+  }
+  if (other == first)
+    return;
+  if (!hasInfinity) {
+    hidden = isTwo && numberOf(other) < numberOf(first) ? other : first;
+    if (!isTwo || !(numberOf(hidden).convertToDouble() <= kFiniteMask))
+      return;
+  }
+  std::vector<uint8_t> visible(size);
+  for (int64_t n = 0; n != size; ++n)
+    visible[n] = entries.bitsAt(n) != hidden;
+  if (!findBlocks(size / (rows * columns), rows, columns, visible))
+    return;
+  rewriter.setInsertionPointAfterValue(value);
+  Location loc = value.getLoc();
+  auto bytes = RankedTensorType::get(type.getShape(), rewriter.getI8Type());
+  Value table = arith::ConstantOp::create(rewriter, loc, DenseElementsAttr::get(bytes, ArrayRef<uint8_t>(visible)));
+  SmallVector<Value> inputs{table};
+  if (!isTwo)
+    inputs.push_back(value);
+  auto constant = [&](OpBuilder &b, uint64_t bits) -> Value {
+    return arith::ConstantOp::create(b, loc, FloatAttr::get(element, numberOf(bits)));
+  };
+  SmallVector<AffineMap> maps(inputs.size(), rewriter.getMultiDimIdentityMap(type.getRank()));
+  SmallVector<OpFoldResult> sizes = tensor::getMixedSizes(rewriter, loc, value);
+  SmallVector<OpOperand *> uses;
+  for (OpOperand &use : value.getUses())
+    if (!isa<tensor::ExtractSliceOp, tensor::DimOp>(use.getOwner()))
+      uses.push_back(&use);
+  Value split = elementwise(rewriter, loc, sizes, element, inputs, maps,
+                            [&](OpBuilder &b, Location loc, ValueRange args) -> Value {
+                              Value zero = arith::ConstantOp::create(b, loc, b.getI8IntegerAttr(0));
+                              Value shows = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::ne, args[0], zero);
+                              Value shown = isTwo ? constant(b, hidden == first ? other : first) : args[1];
+                              return arith::SelectOp::create(b, loc, shows, shown, constant(b, hidden));
+                            });
+  for (OpOperand *use : uses)
+    use->set(split);
+}
+
 struct RaiseTablesPass : impl::RaiseTablesPassBase<RaiseTablesPass> {
-  RaiseTablesPass() = default;
-  RaiseTablesPass(const WeightStore *weights) : weights(weights) {}
+  using RaiseTablesPassBase::RaiseTablesPassBase;
+  RaiseTablesPass(const WeightStore *weights, bool keeps) : weights(weights) { keepsTables = keeps; }
 
   void runOnOperation() override {
     SymbolTable symbols(getOperation());
@@ -264,8 +324,11 @@ struct RaiseTablesPass : impl::RaiseTablesPassBase<RaiseTablesPass> {
       if (elements.bytes.empty() || !reachesScores(value))
         continue;
       std::optional<Table> table = readTable(value, elements);
-      if (!table)
+      if (!table) {
+        if (!keepsTables)
+          splitHidden(value, elements, rewriter);
         continue;
+      }
       SmallVector<Place> places;
       for (unsigned dim : table->dims)
         places.push_back({dim, rewriter.getIndexAttr(0)});
@@ -279,7 +342,7 @@ private:
 
 } // namespace
 
-std::unique_ptr<Pass> createRaiseTablesPass(const WeightStore *weights) {
-  return std::make_unique<RaiseTablesPass>(weights);
+std::unique_ptr<Pass> createRaiseTablesPass(const WeightStore *weights, bool keepsTables) {
+  return std::make_unique<RaiseTablesPass>(weights, keepsTables);
 }
 } // namespace attn

@@ -1,0 +1,163 @@
+#include "dialects/attn/NodeLocation.h"
+#include "passes/Passes.h"
+#include "passes/graph/ConstantMask.h"
+#include "passes/graph/ConstantTable.h"
+#include "passes/graph/MaskMining.h"
+#include "passes/graph/MaskReport.h"
+#include "passes/graph/Pipeline.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/IR/PatternMatch.h"
+#include "mlir/IR/SymbolTable.h"
+#include "llvm/Support/MathExtras.h"
+#include <cstring>
+#include <vector>
+
+using namespace mlir;
+
+namespace attn {
+#define GEN_PASS_DEF_LISTBLOCKSPASS
+#include "passes/Passes.h.inc"
+
+namespace {
+
+using A = AttentionOp;
+
+/// A constant mask over queries and keys, brought into the order (b, h, i, j).
+struct Table {
+  int64_t sizes[4] = {1, 1, 1, 1};
+  bool isNamed[4] = {};
+  std::vector<uint8_t> visible; ///< 0 or 1
+
+  int64_t planes() const { return sizes[A::B] * sizes[A::H]; }
+  const uint8_t *rowAt(int64_t plane, int64_t row) const {
+    return visible.data() + (plane * sizes[A::I] + row) * sizes[A::J];
+  }
+  bool showsEachRowAKey() const {
+    for (int64_t row = 0; row != planes() * sizes[A::I]; ++row)
+      if (!std::memchr(rowAt(0, row), 1, sizes[A::J]))
+        return false;
+    return true;
+  }
+};
+
+std::optional<Table> readTable(const MaskTerm &term, const SymbolTable &symbols, const WeightStore *weights) {
+  ConstantTable entries = ConstantTable::read(term.operand, symbols, weights);
+  if (entries.bytes.empty())
+    return std::nullopt;
+  Table table;
+  int64_t strides[4] = {}, stride = 1;
+  auto shape = cast<RankedTensorType>(term.operand.getType()).getShape();
+  for (int64_t n = shape.size(); n-- > 0; stride *= shape[n]) {
+    auto dim = dyn_cast<AffineDimExpr>(term.map.getResult(n));
+    if (!dim && shape[n] == 1)
+      continue;
+    if (!dim || dim.getPosition() > A::J || table.isNamed[dim.getPosition()])
+      return std::nullopt;
+    table.isNamed[dim.getPosition()] = true;
+    table.sizes[dim.getPosition()] = shape[n];
+    strides[dim.getPosition()] = stride;
+  }
+  if (!table.isNamed[A::I] || !table.isNamed[A::J])
+    return std::nullopt;
+  table.visible.reserve(entries.size());
+  for (int64_t b = 0; b != table.sizes[A::B]; ++b)
+    for (int64_t h = 0; h != table.sizes[A::H]; ++h)
+      for (int64_t i = 0; i != table.sizes[A::I]; ++i)
+        for (int64_t j = 0; j != table.sizes[A::J]; ++j)
+          table.visible.push_back(
+              entries.bitsAt(b * strides[A::B] + h * strides[A::H] + i * strides[A::I] + j * strides[A::J]) != 0);
+  return table;
+}
+
+/// The lists of `table`, as a tensor (b, h, i / rows, list) of the named ones, and its map.
+std::pair<Value, AffineMap> writeLists(const Table &table, const BlockGrid &grid, OpBuilder &b, Location loc) {
+  int64_t count = std::max<int64_t>(grid.listed, 1);
+  std::vector<int32_t> lists;
+  for (int64_t plane = 0; plane != table.planes(); ++plane)
+    for (int64_t row = 0; row < table.sizes[A::I]; row += grid.rows) {
+      size_t end = lists.size() + count;
+      for (int64_t column = 0; column < table.sizes[A::J]; column += grid.columns)
+        if (table.rowAt(plane, row)[column])
+          lists.push_back(column / grid.columns);
+      lists.resize(end, -1);
+    }
+  SmallVector<int64_t> shape;
+  SmallVector<AffineExpr> exprs;
+  for (unsigned dim : {A::B, A::H, A::I})
+    if (table.isNamed[dim]) {
+      shape.push_back(dim == A::I ? llvm::divideCeil(table.sizes[dim], grid.rows) : table.sizes[dim]);
+      exprs.push_back(dim == A::I ? b.getAffineDimExpr(dim).floorDiv(grid.rows) : b.getAffineDimExpr(dim));
+    }
+  shape.push_back(count);
+  auto type = RankedTensorType::get(shape, b.getI32Type());
+  Value operand = arith::ConstantOp::create(b, loc, DenseElementsAttr::get(type, ArrayRef<int32_t>(lists)));
+  return {operand, AffineMap::get(A::kDims, 0, exprs, b.getContext())};
+}
+
+/// The attention with one more of its constant masks as lists of blocks, or null.
+AttentionOp listOne(AttentionOp op, IRRewriter &rewriter, const SymbolTable &symbols, const WeightStore *weights) {
+  unsigned operand = 0;
+  for (auto [number, term] : llvm::enumerate(op.getMaskTerms())) {
+    unsigned position = operand;
+    operand += takesMaskOperand(term.term);
+    if (!isa<DenseMaskAttr>(term.term))
+      continue;
+    std::optional<Table> table = readTable(term, symbols, weights);
+    if (!table)
+      continue;
+    std::optional<BlockGrid> grid = findBlocks(table->planes(), table->sizes[A::I], table->sizes[A::J], table->visible);
+    if (!grid)
+      continue;
+    rewriter.setInsertionPoint(op);
+    AttentionParts parts = op.getParts();
+    auto [lists, map] = writeLists(*table, *grid, rewriter, op.getLoc());
+    size_t firstMap = op.getNumOperands() - parts.maskOperands.size();
+    parts.mask[number] = BlocksAttr::get(op.getContext(), grid->rows, grid->columns);
+    parts.maskOperands[position] = lists;
+    parts.maps[firstMap + position] = map;
+    bool isIdle = op.getMaskedRows() == MaskedRows::finite && parts.mask.size() == 1 && table->showsEachRowAKey();
+    if (isIdle)
+      parts.maskedRows = MaskedRows::nan;
+    auto to = AttentionOp::create(rewriter, op.getLoc(), parts);
+    for (auto [from, into] : llvm::zip_equal(op->getRegions(), to->getRegions()))
+      if (!isIdle || &from != &op.getMasked())
+        into.takeBody(from);
+    rewriter.replaceOp(op, to->getResults());
+    return to;
+  }
+  return {};
+}
+
+struct ListBlocksPass : impl::ListBlocksPassBase<ListBlocksPass> {
+  ListBlocksPass() = default;
+  ListBlocksPass(const WeightStore *weights) : weights(weights) {}
+
+  void runOnOperation() override {
+    SymbolTable symbols(getOperation());
+    SmallVector<AttentionOp> ops;
+    getOperation().walk([&](AttentionOp op) { ops.push_back(op); });
+    IRRewriter rewriter(&getContext());
+    MaskReport report(getOperation());
+    for (AttentionOp op : ops) {
+      bool isListed = false;
+      while (AttentionOp with = listOne(op, rewriter, symbols, weights)) {
+        op = with;
+        isListed = true;
+      }
+      if (isListed)
+        report.set(nodeName(op.getLoc()), nameMask(op));
+    }
+  }
+
+private:
+  const WeightStore *weights = nullptr;
+};
+
+} // namespace
+
+std::unique_ptr<Pass> createListBlocksPass(const WeightStore *weights) {
+  return std::make_unique<ListBlocksPass>(weights);
+}
+
+} // namespace attn

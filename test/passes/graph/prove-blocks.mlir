@@ -1,0 +1,98 @@
+// RUN: attn-opt %s -attn-recognize-attention -attn-prove-masks -split-input-file | FileCheck %s
+
+// Equal quotients of positions are lists of blocks.
+#q = affine_map<(b, h, i, j, d, e) -> (i, d)>
+#k = affine_map<(b, h, i, j, d, e) -> (j, d)>
+#v = affine_map<(b, h, i, j, d, e) -> (j, e)>
+#m = affine_map<(b, h, i, j, d, e) -> (j)>
+#o = affine_map<(b, h, i, j, d, e) -> (i, e)>
+// Positions over 16, one of them from a vector: own block and its neighbours.
+// CHECK-LABEL: func @blocks
+// CHECK: %[[Q:.+]] = tensor.dim %arg0
+// CHECK: arith.ceildivui %[[Q]]
+// CHECK: %[[L:.+]] = linalg.generic {{.+}} outs(%{{.+}} : tensor<?x3xi64>)
+// CHECK: masked_rows nan mask [#attn.blocks<16, 16>]
+// CHECK-SAME: mask_operands(%[[L]] : tensor<?x3xi64>)
+// CHECK-NOT: select
+func.func @blocks(%q: tensor<?x4xf32>, %k: tensor<?x4xf32>, %v: tensor<?x4xf32>, %keys: index) -> tensor<?x4xf32> {
+  %e = tensor.empty(%keys) : tensor<?xi64>
+  %m = linalg.generic {indexing_maps = [affine_map<(a) -> (a)>], iterator_types = ["parallel"]} outs(%e : tensor<?xi64>) {
+  ^bb0(%old: i64):
+    %at = linalg.index 0 : index
+    %at64 = arith.index_cast %at : index to i64
+    %c4 = arith.constant 4 : i64
+    %x = arith.divsi %at64, %c4 : i64
+    %y = arith.divsi %x, %c4 : i64
+    linalg.yield %y : i64
+  } -> tensor<?xi64>
+  %r = attn.attention masked_rows nan maps [#q, #k, #v, #m, #o] ins(%q, %k, %v : tensor<?x4xf32>, tensor<?x4xf32>, tensor<?x4xf32>)
+      captures(%m : tensor<?xi64>) -> tensor<?x4xf32> score {
+  ^bb0(%s: f32, %c: i64):
+    %i = attn.index 2 : index
+    %i64 = arith.index_cast %i : index to i64
+    %c16 = arith.constant 16 : i64
+    %c2 = arith.constant 2 : i64
+    %inf = arith.constant 0xFF800000 : f32
+    %own = arith.divsi %i64, %c16 : i64
+    %difference = arith.subi %own, %c : i64
+    %distance = math.absi %difference : i64
+    %shown = arith.cmpi slt, %distance, %c2 : i64
+    %y = arith.select %shown, %s, %inf : f32
+    attn.yield %y : f32
+  }
+  return %r : tensor<?x4xf32>
+}
+
+// -----
+
+#q = affine_map<(b, h, i, j, d, e) -> (i, d)>
+#k = affine_map<(b, h, i, j, d, e) -> (j, d)>
+#v = affine_map<(b, h, i, j, d, e) -> (j, e)>
+#o = affine_map<(b, h, i, j, d, e) -> (i, e)>
+// Near misses: other divisors, a shifted position, a divisor that is not known to be positive.
+// CHECK-LABEL: func @no_blocks
+// CHECK-NOT: attn.blocks
+func.func @no_blocks(%q: tensor<?x4xf32>, %k: tensor<?x4xf32>, %v: tensor<?x4xf32>) -> (tensor<?x4xf32>, tensor<?x4xf32>, tensor<?x4xf32>) {
+  %r = attn.attention masked_rows nan maps [#q, #k, #v, #o] ins(%q, %k, %v : tensor<?x4xf32>, tensor<?x4xf32>, tensor<?x4xf32>)
+      -> tensor<?x4xf32> score {
+  ^bb0(%s: f32):
+    %i = attn.index 2 : index
+    %j = attn.index 3 : index
+    %c16 = arith.constant 16 : index
+    %c8 = arith.constant 8 : index
+    %inf = arith.constant 0xFF800000 : f32
+    %a = arith.divui %i, %c16 : index
+    %b = arith.divui %j, %c8 : index
+    %shown = arith.cmpi eq, %a, %b : index
+    %y = arith.select %shown, %s, %inf : f32
+    attn.yield %y : f32
+  }
+  %t = attn.attention masked_rows nan maps [#q, #k, #v, #o] ins(%q, %k, %v : tensor<?x4xf32>, tensor<?x4xf32>, tensor<?x4xf32>)
+      -> tensor<?x4xf32> score {
+  ^bb0(%s: f32):
+    %i = attn.index 2 : index
+    %j = attn.index 3 : index
+    %c16 = arith.constant 16 : index
+    %inf = arith.constant 0xFF800000 : f32
+    %later = arith.addi %i, %c16 : index
+    %a = arith.divui %later, %c16 : index
+    %b = arith.divui %j, %c16 : index
+    %shown = arith.cmpi eq, %a, %b : index
+    %y = arith.select %shown, %s, %inf : f32
+    attn.yield %y : f32
+  }
+  %u = attn.attention masked_rows nan maps [#q, #k, #v, #o] ins(%q, %k, %v : tensor<?x4xf32>, tensor<?x4xf32>, tensor<?x4xf32>)
+      -> tensor<?x4xf32> score {
+  ^bb0(%s: f32):
+    %i = attn.index 2 : index
+    %j = attn.index 3 : index
+    %c0 = arith.constant -16 : index
+    %inf = arith.constant 0xFF800000 : f32
+    %a = arith.divsi %i, %c0 : index
+    %b = arith.divsi %j, %c0 : index
+    %shown = arith.cmpi eq, %a, %b : index
+    %y = arith.select %shown, %s, %inf : f32
+    attn.yield %y : f32
+  }
+  return %r, %t, %u : tensor<?x4xf32>, tensor<?x4xf32>, tensor<?x4xf32>
+}
