@@ -121,18 +121,8 @@ Value CellBuilder::inputOf() {
 // Weights
 //===----------------------------------------------------------------------===//
 
-/// The global of that expression; equal ones are one.
 FlatSymbolRefAttr CellBuilder::derive(StringRef name, ArrayRef<int64_t> shape, Attribute expression) {
-  auto type = RankedTensorType::get(shape, b.getF32Type());
-  FlatSymbolRefAttr &known = derived[{expression, type}];
-  if (!known) {
-    OpBuilder::InsertionGuard guard(b);
-    b.setInsertionPointToEnd(module.getBody());
-    auto global = GlobalOp::create(b, loc, name, type, expression);
-    symbols.insert(global); // renames on a clash
-    known = FlatSymbolRefAttr::get(global);
-  }
-  return known;
+  return globals.get(name, RankedTensorType::get(shape, b.getF32Type()), expression, loc);
 }
 
 /// [1, gates * units, inputs], from parts of constants.

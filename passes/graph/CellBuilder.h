@@ -1,19 +1,18 @@
 #ifndef PASSES_GRAPH_CELLBUILDER_H
 #define PASSES_GRAPH_CELLBUILDER_H
 
+#include "dialects/attn/DerivedGlobals.h"
 #include "passes/graph/CellMatch.h"
 
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/IR/PatternMatch.h"
-#include "mlir/IR/SymbolTable.h"
-#include "llvm/ADT/DenseMap.h"
 
 namespace attn {
 
 /// Writes matched cells as recurrent layers of one step.
 class CellBuilder {
 public:
-  explicit CellBuilder(mlir::ModuleOp module) : module(module), symbols(module), b(module.getContext()) {}
+  explicit CellBuilder(mlir::ModuleOp module) : globals(module), b(module.getContext()) {}
 
   /// Replaces the results of `cell`, whose old state is `state`. False, and nothing changed, where a gate has not
   /// one product with each input, or weights are small.
@@ -38,11 +37,9 @@ private:
   mlir::Value inputOf();
   void replace(mlir::linalg::LinalgOp op, mlir::Value state);
 
-  mlir::ModuleOp module;
-  mlir::SymbolTable symbols;
+  DerivedGlobals globals;
   mlir::IRRewriter b;
   mlir::Location loc = mlir::UnknownLoc::get(b.getContext());
-  llvm::DenseMap<std::pair<mlir::Attribute, mlir::Type>, mlir::FlatSymbolRefAttr> derived;
   // Of the cell at hand.
   int64_t units = 0;
   llvm::SmallVector<Column> inputs;

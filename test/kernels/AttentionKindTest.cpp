@@ -1,25 +1,11 @@
-#include "test/kernels/AttentionHarness.h"
-
-#include "gtest/gtest.h"
+#include "test/kernels/AttentionFixture.h"
 
 using namespace attn::test;
 
 // Kinds of scores, normalisers, mask terms, extra results and element types.
 namespace {
 
-constexpr char kScale[] = "%k = arith.constant 0.125 : f32\n%y = arith.mulf %s, %k : f32";
-double scaled(double s, const At &) { return 0.125 * s; }
-
-class AttentionKindTest : public testing::TestWithParam<const char *> {
-protected:
-  void SetUp() override {
-    if (!hostRuns(GetParam()))
-      GTEST_SKIP() << "this machine does not run " << GetParam();
-    if (!isInThisRun(testing::UnitTest::GetInstance()->current_test_info()->name(), GetParam()))
-      GTEST_SKIP() << "left to the full run";
-  }
-  std::string isa = GetParam();
-};
+class AttentionKindTest : public AttentionFixture {};
 
 INSTANTIATE_TEST_SUITE_P(Isas, AttentionKindTest, testing::ValuesIn(kIsas), [](auto &info) { return info.param; });
 

@@ -1,6 +1,5 @@
-#include "test/kernels/AttentionHarness.h"
+#include "test/kernels/AttentionFixture.h"
 
-#include "gtest/gtest.h"
 #include <cstring>
 
 // Products of bf16: the same attentions as those of f32, on operands of bf16.
@@ -8,11 +7,9 @@ using namespace attn::test;
 
 namespace {
 
-constexpr char kScale[] = "%k = arith.constant 0.125 : f32\n%y = arith.mulf %s, %k : f32";
 constexpr char kScaleAdd[] = "%k = arith.constant 0.125 : f32\n%x = arith.mulf %s, %k : f32\n"
                              "%y = arith.addf %x, %c0 : f32";
 constexpr uint16_t kNan = 0x7fc0, kInfinite = 0x7f80;
-double scaled(double s, const At &) { return 0.125 * s; }
 
 class AttentionPairsTest : public testing::Test {
 protected:

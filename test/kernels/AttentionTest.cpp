@@ -1,6 +1,5 @@
-#include "test/kernels/AttentionHarness.h"
+#include "test/kernels/AttentionFixture.h"
 
-#include "gtest/gtest.h"
 #include <cfloat>
 #include <cstring>
 
@@ -8,21 +7,10 @@ using namespace attn::test;
 
 namespace {
 
-constexpr char kScale[] = "%k = arith.constant 0.125 : f32\n%y = arith.mulf %s, %k : f32";
 constexpr char kScaleAdd[] = "%k = arith.constant 0.125 : f32\n%x = arith.mulf %s, %k : f32\n"
                              "%y = arith.addf %x, %c0 : f32";
-double scaled(double s, const At &) { return 0.125 * s; }
 
-class AttentionTest : public testing::TestWithParam<const char *> {
-protected:
-  void SetUp() override {
-    if (!hostRuns(GetParam()))
-      GTEST_SKIP() << "this machine does not run " << GetParam();
-    if (!isInThisRun(testing::UnitTest::GetInstance()->current_test_info()->name(), GetParam()))
-      GTEST_SKIP() << "left to the full run";
-  }
-  std::string isa = GetParam();
-};
+class AttentionTest : public AttentionFixture {};
 
 INSTANTIATE_TEST_SUITE_P(Isas, AttentionTest, testing::ValuesIn(kIsas), [](auto &info) { return info.param; });
 

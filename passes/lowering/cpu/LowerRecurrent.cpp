@@ -1,3 +1,4 @@
+#include "dialects/attn/DerivedGlobals.h"
 #include "passes/Passes.h"
 #include "passes/kernels/cpu/Recurrent.h"
 #include "passes/lowering/cpu/KernelCall.h"
@@ -28,8 +29,8 @@ namespace {
 class RecurrentLowering {
 public:
   RecurrentLowering(ModuleOp module, WeightStorage weights)
-      : module(module), symbols(module), kernels(module), target(TargetAttr::lookup(module)), weights(weights),
-        b(module.getContext()) {}
+      : globals(module), kernels(module), target(TargetAttr::lookup(module)), weights(weights), b(module.getContext()) {
+  }
 
   void lower(const RecurrentLayer &layer);
 
@@ -43,7 +44,9 @@ private:
   Value packedWeight(FlatSymbolRefAttr source, const RecurrentSpec &spec, const RecurrentSpec::Sweep &sweep,
                      RankedTensorType type, PackFn pack);
   SmallVector<Value> packedWeights(FlatSymbolRefAttr source, const RecurrentSpec &spec);
-  FlatSymbolRefAttr derive(StringRef name, RankedTensorType type, Attribute expression);
+  FlatSymbolRefAttr derive(StringRef name, RankedTensorType type, Attribute expression) {
+    return globals.get(name, type, expression, loc);
+  }
   Value generic(ArrayRef<OpFoldResult> sizes, ValueRange inputs, ArrayRef<AffineMap> maps,
                 function_ref<Value(OpBuilder &, ValueRange)> body);
 
@@ -51,14 +54,12 @@ private:
     return remark::RemarkOpts::name(name).category("attn-lower-recurrent");
   }
 
-  ModuleOp module;
-  SymbolTable symbols;
+  DerivedGlobals globals;
   KernelTable kernels;
   TargetAttr target;
   WeightStorage weights;
   IRRewriter b;
   Location loc = UnknownLoc::get(b.getContext());
-  DenseMap<std::pair<Attribute, Type>, FlatSymbolRefAttr> derived;
 };
 
 /// Why the layer has no kernel.
@@ -163,19 +164,6 @@ Value RecurrentLowering::resetBias(const RecurrentLayer &layer) {
 //===----------------------------------------------------------------------===//
 // Recurrent weights
 //===----------------------------------------------------------------------===//
-
-/// The global of that expression; equal ones are one.
-FlatSymbolRefAttr RecurrentLowering::derive(StringRef name, RankedTensorType type, Attribute expression) {
-  FlatSymbolRefAttr &known = derived[{expression, type}];
-  if (!known) {
-    OpBuilder::InsertionGuard guard(b);
-    b.setInsertionPointToEnd(module.getBody());
-    auto global = GlobalOp::create(b, loc, name, type, expression);
-    symbols.insert(global); // renames on a clash
-    known = FlatSymbolRefAttr::get(global);
-  }
-  return known;
-}
 
 /// D x G*H x H as D*P panels, the gates of a few units side by side: `type`,
 /// each gate as `pack` says.

@@ -1,0 +1,28 @@
+#ifndef TEST_KERNELS_ATTENTIONFIXTURE_H
+#define TEST_KERNELS_ATTENTIONFIXTURE_H
+
+#include "test/kernels/AttentionHarness.h"
+
+#include "gtest/gtest.h"
+
+namespace attn::test {
+
+/// A score region that scales, and its reference.
+constexpr char kScale[] = "%k = arith.constant 0.125 : f32\n%y = arith.mulf %s, %k : f32";
+inline double scaled(double s, const At &) { return 0.125 * s; }
+
+/// A test of attention kernels for each step of the ISA that this machine has.
+class AttentionFixture : public testing::TestWithParam<const char *> {
+protected:
+  void SetUp() override {
+    if (!hostRuns(GetParam()))
+      GTEST_SKIP() << "this machine does not run " << GetParam();
+    if (!isInThisRun(testing::UnitTest::GetInstance()->current_test_info()->name(), GetParam()))
+      GTEST_SKIP() << "left to the full run";
+  }
+  std::string isa = GetParam();
+};
+
+} // namespace attn::test
+
+#endif // TEST_KERNELS_ATTENTIONFIXTURE_H
