@@ -27,7 +27,7 @@ struct attnrt_model {
   attn::rt::LibraryFile file;
   void *code = nullptr; // from dlopen
   const attnrt_library *library = nullptr;
-  bool hasTiles = false; // its code multiplies tiles, and may here
+  bool hasTiles = false;             // its code multiplies tiles, and may here
   attn::rt::GpuModel *gpu = nullptr; // owned; the first session of a library with GPU code makes it
   attnrt_model_info info = {};
   attn::rt::Array<attn::rt::EntryPlan> entries;
