@@ -157,6 +157,8 @@ def normalise(spec):
     if s["pre"] != "none" or s["kind"] == "rank1" or s["attention_op"]:
         s["before"] = []
     s["before"] = [b for b in s["before"] if (b[0] != "k" or s["kind"] != "location") and not (s["shared"] and b[0] != "q")]
+    if s["kind"] == "cosine":  # nothing is made 0, whose direction is NaN in one spelling and 0 in another
+        s["before"] = [[name, "tanh" if function == "relu" and name != "v" else function] for name, function in s["before"]]
     s["around"] = len(s["before"]) + len(s["behind"])
     if not s["cross"]:
         d["Sk"] = d["Sq"]
