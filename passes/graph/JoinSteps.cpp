@@ -54,9 +54,16 @@ struct JoinStepsPass : impl::JoinStepsPassBase<JoinStepsPass> {
       chains[number].push_back(*layer);
       ending[layer->lastH] = number;
     });
-    for (Chain &chain : chains)
-      if (chain.size() > 1)
+    for (Chain &chain : chains) {
+      // What a layer reads may be of one that has been joined since.
+      for (RecurrentLayer &step : chain)
+        step = *RecurrentLayer::get(step.op);
+      // It needs all of its inputs before its first state: two chains that read
+      // each other's states cannot both become one.
+      if (chain.size() > 1 &&
+          llvm::none_of(chain, [&](const RecurrentLayer &step) { return dependsOn(step.input, chain.front().op); }))
         join(chain);
+    }
   }
 
 private:

@@ -66,3 +66,29 @@ func.func @cell(%a: tensor<1x4x8xf32>, %h: tensor<1x4x16xf32>, %w: tensor<1x64x8
       initial_c(%c0 : tensor<1x4x16xf32>) -> tensor<1x1x4x16xf32>, tensor<1x4x16xf32>, tensor<1x4x16xf32>
   return %h1, %c0 : tensor<1x4x16xf32>, tensor<1x4x16xf32>
 }
+
+// -----
+
+// Each of two chains reads the other's first state: one of them is joined, which then needs the other's first step.
+// CHECK-LABEL: func.func @crossed
+// CHECK: %[[B0:.*]], %[[HB:.*]] = attn.rnn {{.*}} -> tensor<1x1x4x16xf32>
+// CHECK: %[[X:.*]] = tensor.insert_slice %[[HB]] into
+// CHECK: attn.rnn {{.*}} ins(%[[X]], {{.*}} -> tensor<2x1x4x16xf32>
+// CHECK: attn.rnn {{.*}} -> tensor<1x1x4x16xf32>
+// CHECK-NOT: attn.rnn
+func.func @crossed(%a: tensor<1x4x16xf32>, %b: tensor<1x4x16xf32>, %h: tensor<1x4x16xf32>, %w: tensor<1x16x16xf32>, %r: tensor<1x16x16xf32>)
+    -> (tensor<1x4x16xf32>, tensor<1x4x16xf32>) {
+  %y0, %ha = attn.rnn forward [#attn.activation<tanh>]
+      ins(%a, %w, %r : tensor<1x4x16xf32>, tensor<1x16x16xf32>, tensor<1x16x16xf32>) initial_h(%h : tensor<1x4x16xf32>)
+      -> tensor<1x1x4x16xf32>, tensor<1x4x16xf32>
+  %y1, %hb = attn.rnn forward [#attn.activation<tanh>]
+      ins(%b, %r, %w : tensor<1x4x16xf32>, tensor<1x16x16xf32>, tensor<1x16x16xf32>) initial_h(%h : tensor<1x4x16xf32>)
+      -> tensor<1x1x4x16xf32>, tensor<1x4x16xf32>
+  %y2, %ha2 = attn.rnn forward [#attn.activation<tanh>]
+      ins(%hb, %w, %r : tensor<1x4x16xf32>, tensor<1x16x16xf32>, tensor<1x16x16xf32>) initial_h(%ha : tensor<1x4x16xf32>)
+      -> tensor<1x1x4x16xf32>, tensor<1x4x16xf32>
+  %y3, %hb2 = attn.rnn forward [#attn.activation<tanh>]
+      ins(%ha, %r, %w : tensor<1x4x16xf32>, tensor<1x16x16xf32>, tensor<1x16x16xf32>) initial_h(%hb : tensor<1x4x16xf32>)
+      -> tensor<1x1x4x16xf32>, tensor<1x4x16xf32>
+  return %ha2, %hb2 : tensor<1x4x16xf32>, tensor<1x4x16xf32>
+}
