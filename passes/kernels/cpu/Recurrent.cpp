@@ -180,6 +180,7 @@ void RecurrentEmitter::emitGroups(func::FuncOp function) {
   Value zero = k.index(0);
   Value groups = k.ceilDiv(batch, spec.numDirections() == 2 ? kBidirectionalGroup : kGroup);
   Value tasks = k.mul(groups, spec.numDirections());
+  groups = k.max(groups, k.index(1)); // is divided by before the loop that no task enters
   auto parallel = scf::ParallelOp::create(b, loc, ValueRange{zero}, ValueRange{tasks}, ValueRange{k.index(1)});
   OpBuilder::InsertionGuard guard(b);
   b.setInsertionPointToStart(parallel.getBody());
