@@ -106,7 +106,7 @@ defm precision : Eq<"precision", "TYPE",
     "attention, are of bf16 values; sums, scores and norms stay f32; for --target=cuda tf32, bf16 or f16: all GEMMs, and but for tf32 attention, by matrix units", g_compile, everyTool>;
 defm fp32_math : Eq<"fp32-math", "HOW",
     "how products of f32 are made, where an operand is constant: f32 (default), or by the bf16 products of AMX or "
-    "avx512_bf16: bf16x3 (of three, relative error 2^-16 of each product) or bf16x6 (of six, as exact as f32)",
+    "avx512_bf16: bf16x3 (of three, relative error 2^-16 of each product) or bf16x6 (of six, about as exact as f32)",
     g_compile, everyTool>;
 defm target : Eq<"target", "TARGET", "what to compile for: cpu (default) or cuda", g_compile, everyTool>;
 defm gpu_arch : Eq<"gpu-arch", "LIST",
