@@ -78,8 +78,13 @@ def lstm_out(g, i, f, n, o, c, gate="Sigmoid", squash="Tanh", **a):
     return g.mul(g.op(gate, o, **a), g.op(squash, c1)), c1
 
 
+def gates_of(g, x, h):
+    """The sums of the four gates of an LSTM, one product an input."""
+    return g.split(g.add(g.gemm(x, I, 4 * H), g.gemm(h, H, 4 * H)), 4)
+
+
 def lstm_torch(g, x, h, c):
-    i, f, n, o = g.split(g.add(g.gemm(x, I, 4 * H), g.gemm(h, H, 4 * H)), 4)
+    i, f, n, o = gates_of(g, x, h)
     return lstm_out(g, i, f, n, o, c)
 
 
@@ -127,46 +132,46 @@ def lstm_hard(g, x, h, c):
 # Near misses.
 
 def lstm_two_sigmoids(g, x, h, c):
-    i, f, n, o = g.split(g.add(g.gemm(x, I, 4 * H), g.gemm(h, H, 4 * H)), 4)
+    i, f, n, o = gates_of(g, x, h)
     c1 = g.add(g.mul(g.op("Sigmoid", f), c), g.mul(g.op("Sigmoid", i), g.op("Sigmoid", n)))
     return g.mul(g.op("Sigmoid", o), g.op("Tanh", c1)), c1
 
 
 def lstm_no_tanh(g, x, h, c):
-    i, f, n, o = g.split(g.add(g.gemm(x, I, 4 * H), g.gemm(h, H, 4 * H)), 4)
+    i, f, n, o = gates_of(g, x, h)
     c1 = g.add(g.mul(g.op("Sigmoid", f), c), g.mul(g.op("Sigmoid", i), g.op("Tanh", n)))
     return g.mul(g.op("Sigmoid", o), c1), c1
 
 
 def lstm_wrong_product(g, x, h, c):
-    i, f, n, o = g.split(g.add(g.gemm(x, I, 4 * H), g.gemm(h, H, 4 * H)), 4)
+    i, f, n, o = gates_of(g, x, h)
     c1 = g.add(g.mul(g.op("Sigmoid", f), g.op("Tanh", n)), g.mul(g.op("Sigmoid", i), g.op("Sigmoid", f)))
     return g.mul(g.op("Sigmoid", o), g.op("Tanh", c1)), c1
 
 
 def lstm_gate_used(g, x, h, c):
-    i, f, n, o = g.split(g.add(g.gemm(x, I, 4 * H), g.gemm(h, H, 4 * H)), 4)
+    i, f, n, o = gates_of(g, x, h)
     g.output(g.op("Sigmoid", f), "B", H)
     return lstm_out(g, i, f, n, o, c)
 
 
 def lstm_peephole(g, x, h, c):
     """The gate that goes out sees the new cell."""
-    i, f, n, o = g.split(g.add(g.gemm(x, I, 4 * H), g.gemm(h, H, 4 * H)), 4)
+    i, f, n, o = gates_of(g, x, h)
     c1 = g.add(g.mul(g.op("Sigmoid", f), c), g.mul(g.op("Sigmoid", i), g.op("Tanh", n)))
     o = g.add(o, g.op("MatMul", c1, g.weight(H, H)))
     return g.mul(g.op("Sigmoid", o), g.op("Tanh", c1)), c1
 
 
 def lstm_two_functions(g, x, h, c):
-    i, f, n, o = g.split(g.add(g.gemm(x, I, 4 * H), g.gemm(h, H, 4 * H)), 4)
+    i, f, n, o = gates_of(g, x, h)
     c1 = g.add(g.mul(g.op("HardSigmoid", f), c), g.mul(g.op("Sigmoid", i), g.op("Tanh", n)))
     return g.mul(g.op("Sigmoid", o), g.op("Tanh", c1)), c1
 
 
 def lstm_scaled(g, x, h, c):
     """A gate's sum has a factor."""
-    i, f, n, o = g.split(g.add(g.gemm(x, I, 4 * H), g.gemm(h, H, 4 * H)), 4)
+    i, f, n, o = gates_of(g, x, h)
     return lstm_out(g, i, g.mul(f, g.const(2.0)), n, o, c)
 
 
