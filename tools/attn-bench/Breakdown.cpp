@@ -75,6 +75,19 @@ void Breakdown::endRun() {
     std::swap(best, current);
 }
 
+/// `text` on `width` columns: its begin and its end. --profile has all of it.
+static std::string elide(StringRef text, size_t width) {
+  if (text.size() <= width)
+    return text.str();
+  auto isInside = [&](size_t at) { return (static_cast<unsigned char>(text[at]) & 0xC0) == 0x80; }; // of a character
+  size_t back = width / 3, front = width - back - 3, end = text.size() - back;
+  while (front > 0 && isInside(front))
+    --front;
+  while (end < text.size() && isInside(end))
+    ++end;
+  return (text.take_front(front) + "..." + text.drop_front(end)).str();
+}
+
 void Breakdown::print(raw_ostream &os, double peak) const {
   struct Line {
     double ms = 0;
@@ -111,9 +124,10 @@ void Breakdown::print(raw_ostream &os, double peak) const {
                    shareOfPeak(line.flops, line.ms, peak));
     else
       os << "         -       -";
-    os << format("  %6.1f  ", line.ms > 0 ? static_cast<double>(line.bytes) / line.ms * 1e-6 : 0) << region.name;
+    os << format("  %6.1f  ", line.ms > 0 ? static_cast<double>(line.bytes) / line.ms * 1e-6 : 0)
+       << elide(region.name, 36);
     if (!region.nodes.empty())
-      os << " (" << region.nodes << ")";
+      os << " (" << elide(region.nodes, 64) << ")";
     os << '\n';
   }
 }
