@@ -28,7 +28,8 @@ public:
       auto [input, output] = **numbers;
       met[n] = true;
       if (!canPair(input, output))
-        return entry.emitError() << describePair(input, output) << " cannot be one state";
+        return entry.emitError() << describePair(input, output)
+                                 << " cannot be one state: it keeps its type and its sizes but for open ones";
       if (inputs.contains(input) || outputs.contains(output))
         return entry.emitError() << "the state '" << printableName(nameOfInput(entry, input)) << "' or '"
                                  << printableName(nameOfOutput(entry, output)) << "' is in two pairs";
@@ -61,12 +62,9 @@ private:
   }
 
   std::string describePair(int64_t input, int64_t output) {
-    std::string text;
-    llvm::raw_string_ostream(text) << "input '" << printableName(nameOfInput(entry, input)) << "' of type "
-                                   << entry.getArgumentTypes()[input] << " and output '"
-                                   << printableName(nameOfOutput(entry, output)) << "' of type "
-                                   << entry.getResultTypes()[output];
-    return text;
+    return "input '" + printableName(nameOfInput(entry, input)) + "' (" +
+           shapeAndType(entry.getArgumentTypes()[input]) + ") and output '" +
+           printableName(nameOfOutput(entry, output)) + "' (" + shapeAndType(entry.getResultTypes()[output]) + ")";
   }
 
   void add(int64_t input, int64_t output) {
@@ -95,7 +93,10 @@ LogicalResult attn::ownStates(ModuleOp module, Pairs pairs) {
     if (!isMet)
       return module.emitError() << "no entry has " << pair.describe() << ", which --state pairs";
   if (!found && !misfit.empty())
-    return module.emitError() << misfit << " cannot be one state, and their names pair no others";
+    return module.emitError()
+           << misfit
+           << " cannot be one state (it keeps its type and its sizes but for open ones), and their names pair no "
+              "others";
   if (!misfit.empty())
     module.emitWarning() << misfit << " are no state, though their names make them one";
   if (!found)

@@ -31,6 +31,18 @@ SmallVector<StringRef> attn::dimsOfOutput(func::FuncOp entry, unsigned number) {
   return dimsOf(entry.getResultAttrDict(number), entry.getResultTypes()[number]);
 }
 
+std::string attn::shapeAndType(Type type) {
+  std::string text;
+  llvm::raw_string_ostream out(text);
+  if (auto ranked = dyn_cast<RankedTensorType>(type)) {
+    for (int64_t size : ranked.getShape())
+      (ShapedType::isDynamic(size) ? out << '?' : out << size) << 'x';
+    type = ranked.getElementType();
+  }
+  out << type;
+  return text;
+}
+
 func::FuncOp attn::findEntry(ModuleOp module, StringRef name) {
   for (auto function : module.getOps<func::FuncOp>()) {
     Attribute entry = function->getAttr(AttnDialect::kEntryAttr);
@@ -142,8 +154,9 @@ private:
         continue;
       if (canPair(n, r))
         continue;
-      error() << "has input '" << printableName(nameOfInput(step, n)) << "' of type " << inputType(n) << " and output '"
-              << printableName(nameOfOutput(step, r)) << "' of type " << outputType(r) << ", which are to be one state";
+      error() << "has input '" << printableName(nameOfInput(step, n)) << "' (" << shapeAndType(inputType(n))
+              << ") and output '" << printableName(nameOfOutput(step, r)) << "' (" << shapeAndType(outputType(r))
+              << "), which are to be one state";
       return failure();
     }
     return success();

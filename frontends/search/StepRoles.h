@@ -21,6 +21,9 @@ llvm::StringRef nameOfOutput(mlir::func::FuncOp entry, unsigned number);
 llvm::SmallVector<llvm::StringRef> dimsOfInput(mlir::func::FuncOp entry, unsigned number);
 llvm::SmallVector<llvm::StringRef> dimsOfOutput(mlir::func::FuncOp entry, unsigned number);
 
+/// `type` as the command line writes it: 1x?x64xf32.
+std::string shapeAndType(mlir::Type type);
+
 /// The entry of that name, null where there is none.
 mlir::func::FuncOp findEntry(mlir::ModuleOp module, llvm::StringRef name);
 
