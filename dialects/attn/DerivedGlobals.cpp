@@ -8,11 +8,16 @@ using namespace mlir;
 
 namespace attn {
 
-FlatSymbolRefAttr DerivedGlobals::get(StringRef name, RankedTensorType type, Attribute expression, Location loc) {
+DerivedGlobals::DerivedGlobals(ModuleOp module, SymbolTable &symbols) : module(module), symbols(symbols) {
+  for (auto global : module.getOps<GlobalOp>())
+    known.try_emplace({global.getExpression(), global.getType()}, FlatSymbolRefAttr::get(global));
+}
+
+FlatSymbolRefAttr DerivedGlobals::get(const Twine &name, RankedTensorType type, Attribute expression, Location loc) {
   FlatSymbolRefAttr &global = known[{expression, type}];
   if (!global) {
     auto b = OpBuilder::atBlockEnd(module.getBody());
-    auto op = GlobalOp::create(b, loc, name, type, expression);
+    auto op = GlobalOp::create(b, loc, name.str(), type, expression);
     symbols.insert(op); // renames on a clash
     global = FlatSymbolRefAttr::get(op);
   }

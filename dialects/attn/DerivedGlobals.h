@@ -9,17 +9,18 @@
 namespace attn {
 
 /// Adds globals that are made of others to a module. One expression of one type
-/// is one global; a name that is taken gets a number.
+/// is one global, those that the module has already too; a name that is taken
+/// gets a number.
 class DerivedGlobals {
 public:
-  explicit DerivedGlobals(mlir::ModuleOp module) : module(module), symbols(module) {}
+  DerivedGlobals(mlir::ModuleOp module, mlir::SymbolTable &symbols);
 
-  mlir::FlatSymbolRefAttr get(llvm::StringRef name, mlir::RankedTensorType type, mlir::Attribute expression,
+  mlir::FlatSymbolRefAttr get(const llvm::Twine &name, mlir::RankedTensorType type, mlir::Attribute expression,
                               mlir::Location loc);
 
 private:
   mlir::ModuleOp module;
-  mlir::SymbolTable symbols;
+  mlir::SymbolTable &symbols;
   llvm::DenseMap<std::pair<mlir::Attribute, mlir::Type>, mlir::FlatSymbolRefAttr> known;
 };
 

@@ -12,7 +12,7 @@ namespace attn {
 /// Writes matched cells as recurrent layers of one step.
 class CellBuilder {
 public:
-  explicit CellBuilder(mlir::ModuleOp module) : globals(module), b(module.getContext()) {}
+  explicit CellBuilder(mlir::ModuleOp module) : symbols(module), globals(module, symbols), b(module.getContext()) {}
 
   /// Replaces the results of `cell`, whose old state is `state`. False, and nothing changed, where a gate has not
   /// one product with each input, or weights are small.
@@ -37,6 +37,7 @@ private:
   mlir::Value inputOf();
   void replace(mlir::linalg::LinalgOp op, mlir::Value state);
 
+  mlir::SymbolTable symbols;
   DerivedGlobals globals;
   mlir::IRRewriter b;
   mlir::Location loc = mlir::UnknownLoc::get(b.getContext());

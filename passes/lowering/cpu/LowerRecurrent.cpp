@@ -29,8 +29,8 @@ namespace {
 class RecurrentLowering {
 public:
   RecurrentLowering(ModuleOp module, WeightStorage weights)
-      : globals(module), kernels(module), target(TargetAttr::lookup(module)), weights(weights), b(module.getContext()) {
-  }
+      : symbols(module), globals(module, symbols), kernels(module), target(TargetAttr::lookup(module)),
+        weights(weights), b(module.getContext()) {}
 
   void lower(const RecurrentLayer &layer);
 
@@ -54,6 +54,7 @@ private:
     return remark::RemarkOpts::name(name).category("attn-lower-recurrent");
   }
 
+  SymbolTable symbols;
   DerivedGlobals globals;
   KernelTable kernels;
   TargetAttr target;

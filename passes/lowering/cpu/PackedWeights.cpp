@@ -7,27 +7,6 @@ using namespace mlir;
 
 namespace attn {
 
-/// One expression may have several types.
-static Attribute getKey(Attribute expression, RankedTensorType type) {
-  return ArrayAttr::get(type.getContext(), {expression, TypeAttr::get(type)});
-}
-
-PackedWeights::PackedWeights(ModuleOp module, SymbolTable &symbols) : module(module), symbols(symbols) {
-  for (GlobalOp global : module.getOps<GlobalOp>())
-    if (isa<PackPanelsAttr, NarrowPanelsAttr, PanelScalesAttr>(global.getExpression()))
-      globals.try_emplace(getKey(global.getExpression(), cast<RankedTensorType>(global.getType())), global);
-}
-
-GlobalOp PackedWeights::getGlobal(const Twine &name, Attribute expression, RankedTensorType type, Location loc) {
-  GlobalOp &global = globals[getKey(expression, type)];
-  if (global)
-    return global;
-  auto builder = OpBuilder::atBlockEnd(module.getBody());
-  global = GlobalOp::create(builder, loc, name.str(), type, expression);
-  symbols.insert(global); // renames on a clash
-  return global;
-}
-
 /// The expression of `source` if it is matrices side by side.
 ConcatAttr PackedWeights::getConcat(FlatSymbolRefAttr source, bool transposed) {
   auto global = symbols.lookup<GlobalOp>(source.getValue());
@@ -58,8 +37,7 @@ SmallVector<Value> PackedWeights::get(OpBuilder &builder, const Contraction &mat
     if (transposed)
       std::swap(sizes[0], sizes[1]);
     auto matrix = RankedTensorType::get(sizes, builder.getF32Type());
-    source = FlatSymbolRefAttr::get(
-        getGlobal(source.getValue() + "_matrix", ReshapeAttr::get(context, source), matrix, loc));
+    source = globals.get(source.getValue() + "_matrix", matrix, ReshapeAttr::get(context, source), loc);
   }
   SmallVector<int64_t> columns = getParts(match);
   bool isSplit = !columns.empty() &&
@@ -67,22 +45,22 @@ SmallVector<Value> PackedWeights::get(OpBuilder &builder, const Contraction &mat
   using MakeExpression = function_ref<Attribute(FlatSymbolRefAttr)>;
   auto pack = [&](StringRef suffix, RankedTensorType type, MakeExpression makeExpression) -> Value {
     auto packOne = [&](FlatSymbolRefAttr matrix, RankedTensorType packed) {
-      return getGlobal(matrix.getValue() + (transposed ? "_tpanels" : "_panels") + Twine(width) + suffix,
-                       makeExpression(matrix), packed, loc);
+      return globals.get(matrix.getValue() + (transposed ? "_tpanels" : "_panels") + Twine(width) + suffix, packed,
+                         makeExpression(matrix), loc);
     };
-    GlobalOp global;
+    FlatSymbolRefAttr global;
     if (isSplit) {
       SmallVector<FlatSymbolRefAttr> parts;
       SmallVector<int64_t> shape(type.getShape());
       for (auto [part, count] : llvm::zip_equal(getConcat(source, transposed).getSources(), columns)) {
         shape[0] = llvm::divideCeil(count, width);
-        parts.push_back(FlatSymbolRefAttr::get(packOne(part, type.clone(shape))));
+        parts.push_back(packOne(part, type.clone(shape)));
       }
-      global = getGlobal(source.getValue() + "_packed" + suffix, ConcatAttr::get(context, parts, 0), type, loc);
+      global = globals.get(source.getValue() + "_packed" + suffix, type, ConcatAttr::get(context, parts, 0), loc);
     } else {
       global = packOne(source, type);
     }
-    return WeightOp::create(builder, loc, type, FlatSymbolRefAttr::get(global));
+    return WeightOp::create(builder, loc, type, global);
   };
 
   auto packed = RankedTensorType::get(spec.panelShape(), elementType(spec.storage, context));

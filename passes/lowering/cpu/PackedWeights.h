@@ -2,18 +2,18 @@
 #define PASSES_LOWERING_CPU_PACKEDWEIGHTS_H
 
 #include "dialects/attn/AttnOps.h"
+#include "dialects/attn/DerivedGlobals.h"
 #include "mlir/IR/Builders.h"
 #include "mlir/IR/SymbolTable.h"
 #include "passes/kernels/cpu/Gemm.h"
 #include "passes/lowering/cpu/ContractionMatch.h"
-#include "llvm/ADT/DenseMap.h"
 
 namespace attn {
 
 /// The globals that hold weights in panels: one for each expression.
 class PackedWeights {
 public:
-  PackedWeights(mlir::ModuleOp module, mlir::SymbolTable &symbols);
+  PackedWeights(mlir::ModuleOp module, mlir::SymbolTable &symbols) : symbols(symbols), globals(module, symbols) {}
 
   /// Columns of the weights that stand side by side in what `match` reads; none
   /// where it is one weight.
@@ -26,12 +26,9 @@ public:
 
 private:
   ConcatAttr getConcat(mlir::FlatSymbolRefAttr source, bool transposed);
-  GlobalOp getGlobal(const llvm::Twine &name, mlir::Attribute expression, mlir::RankedTensorType type,
-                     mlir::Location loc);
 
-  mlir::ModuleOp module;
   mlir::SymbolTable &symbols;
-  llvm::DenseMap<mlir::Attribute, GlobalOp> globals;
+  DerivedGlobals globals;
 };
 
 } // namespace attn
