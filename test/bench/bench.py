@@ -63,6 +63,10 @@ def whole_model(model, folder):
     net = model.make()
     (folder / "model.onnx").unlink(missing_ok=True)
     net.save(folder / "model.onnx")
+    (folder / "caches.json").write_text(json.dumps(net.caches))
+    if net.caches:
+        net.open_caches()
+        net.save(folder / "open.onnx")
     return [net.feeds]
 
 
@@ -95,9 +99,15 @@ def our_sides(name, folder, sets, args):
     if model and args.forms:
         forms |= {"attnc-bf16": ["--precision=bf16"]} if model.bf16 else {}
         forms |= {"attnc-weights-bf16": ["--weights=bf16"], "attnc-weights-int8": ["--weights=int8"]} if model.narrow else {}
+    caches = json.loads((folder / "caches.json").read_text()) if model and model.narrow and not model.search else []
     fixed = list(model.search) if model and model.search else [f"--shape={n}:{'x'.join(map(str, v.shape))}" for n, v in sets[0].items()] if model else []
-    return [sides.Attnc(TOOLS, folder, args.threads, case.rotate if case else 1, form, fixed + options)
-            for form, options in forms.items()]
+    opened = [sides.Attnc(TOOLS, folder, args.threads, case.rotate if case else 1, form, fixed + options)
+              for form, options in forms.items()]
+    if caches and args.forms:
+        state = "--state=" + ",".join(f"{past}:{present}" for past, present in caches)
+        opened += [sides.AttncState(TOOLS, folder, args.threads, 1, f"attnc-state-{width}", [state, "--own-state", f"--weights={width}"])
+                   for width in ("bf16", "int8")]
+    return opened
 
 
 def open_sides(name, folder, sets, args):

@@ -38,12 +38,14 @@ def load_feeds(folder):
 class Attnc:
     """The library, timed by attn-bench."""
 
+    model, run_flags = "model.onnx", []
+
     def __init__(self, tools, folder, threads, rotate, name="attnc", options=()):
         self.tools, self.folder, self.name = tools, folder, name
         self.library = folder / f"{name}.so"
-        self.flags = [f"--threads={threads}"] + (["--entry=generate"] if any(o.startswith("--generate") for o in options) else []) + ([f"--rotate={rotate}"] if rotate > 1 else [])
+        self.flags = [f"--threads={threads}", *self.run_flags] + (["--entry=generate"] if any(o.startswith("--generate") for o in options) else []) + ([f"--rotate={rotate}"] if rotate > 1 else [])
         start = time.perf_counter()
-        subprocess.run([tools / "attnc", folder / "model.onnx", "-o", self.library, *options, f"--fusion-report={folder / 'fusion.json'}"], check=True)
+        subprocess.run([tools / "attnc", folder / self.model, "-o", self.library, *options, f"--fusion-report={folder / 'fusion.json'}"], check=True)
         self.facts = {"load_seconds": time.perf_counter() - start}
         self.inputs = [f"--input={p.stem[5:]}=@{p}" for p in sorted(folder.glob("in_0_*.npy"))]
         self.facts["fused"] = sum(v["fused"] for v in json.loads((folder / "fusion.json").read_text()))
@@ -62,6 +64,12 @@ class Attnc:
 
     def close(self):
         pass
+
+
+class AttncState(Attnc):
+    """A library that owns a decoder's caches: a run appends to them, the next one forgets what was appended."""
+
+    model, run_flags = "open.onnx", ["--own-state"]
 
 
 class Peer:
