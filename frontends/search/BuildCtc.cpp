@@ -22,7 +22,8 @@ public:
     step = findEntry(module, options.step);
     if (!step)
       return module.emitError() << "has no entry '" << options.step
-                                << "' of which --generate decodes the scores (--step)";
+                                << "' of which --generate decodes the scores: name it with --step= ("
+                                << listEntries(module) << ")";
     if (findEntry(module, options.entry))
       return module.emitError() << "has an entry '" << options.entry << "' already";
     if (failed(findScores()))

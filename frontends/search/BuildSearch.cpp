@@ -6,6 +6,7 @@
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "llvm/ADT/StringExtras.h"
 #include "llvm/ADT/StringSet.h"
 
 using namespace mlir;
@@ -23,15 +24,19 @@ public:
     step = findEntry(module, options.step);
     init = options.init.empty() ? func::FuncOp() : findEntry(module, options.init);
     if (!step)
-      return module.emitError() << "has no entry '" << options.step << "' for --generate to search around (--step)";
+      return module.emitError() << "has no entry '" << options.step
+                                << "' for --generate to search around: name it with "
+                                << "--step= (" << listEntries(module) << ")";
     if (!options.init.empty() && !init)
-      return module.emitError() << "has no entry '" << options.init << "' to start a search from (--init)";
+      return module.emitError() << "has no entry '" << options.init << "' for --init to start a search from ("
+                                << listEntries(module) << ")";
     if (findEntry(module, options.entry))
       return module.emitError() << "has an entry '" << options.entry << "' already";
     FailureOr<StepRoles> found = findRoles(step, options);
     if (failed(found) || failed(checkEnds(*found)))
       return failure();
     roles = *found;
+    reportRoles();
     for (func::FuncOp each : {step, init})
       if (each)
         for (unsigned n = 0; n < each.getNumArguments(); ++n)
@@ -50,6 +55,36 @@ public:
 
 private:
   InFlightDiagnostic error() { return entry.emitError() << "the search around '" << options.step << "' "; }
+
+  /// Says what names were taken for: a wrong guess shows before the first run.
+  void reportRoles() {
+    constexpr int64_t kShown = 3;
+    SmallVector<std::string> states;
+    int64_t count = 0;
+    for (auto [n, source] : llvm::enumerate(roles.sources))
+      if (source >= 0 && count++ < kShown)
+        states.push_back("'" + printableName(nameOfInput(step, n)) + "' from '" +
+                         printableName(nameOfOutput(step, source)) + "'");
+    auto note = [&](DiagnosticSeverity severity) {
+      Diagnostic diagnostic(module.getLoc(), severity);
+      diagnostic << "the search around '" << options.step << "' ";
+      return diagnostic;
+    };
+    Diagnostic taken = note(DiagnosticSeverity::Note);
+    taken << "gives tokens to '" << printableName(nameOfInput(step, roles.tokens)) << "' and reads scores from '"
+          << printableName(nameOfOutput(step, roles.logits)) << "'";
+    if (count)
+      taken << "; " << count << (count == 1 ? " state: " : " states: ") << llvm::join(states, ", ");
+    if (count > kShown)
+      taken << ", ...";
+    module.getContext()->getDiagEngine().emit(std::move(taken));
+    if (count)
+      return;
+    Diagnostic alone = note(DiagnosticSeverity::Warning);
+    alone << "hands no state on: each token is chosen from the one before it alone (--state=INPUT:OUTPUT pairs what "
+             "a step takes with what the one before made)";
+    module.getContext()->getDiagEngine().emit(std::move(alone));
+  }
 
   LogicalResult checkEnds(const StepRoles &found) {
     int64_t vocabulary = cast<RankedTensorType>(step.getResultTypes()[found.logits]).getShape().back();

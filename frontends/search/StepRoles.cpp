@@ -55,6 +55,17 @@ func::FuncOp attn::findEntry(ModuleOp module, StringRef name) {
   return {};
 }
 
+std::string attn::listEntries(ModuleOp module) {
+  std::string text;
+  for (auto function : module.getOps<func::FuncOp>())
+    if (Attribute entry = function->getAttr(AttnDialect::kEntryAttr)) {
+      auto given = dyn_cast<StringAttr>(entry);
+      text +=
+          (text.empty() ? "it has '" : ", '") + printableName(given ? given.getValue() : function.getSymName()) + "'";
+    }
+  return text.empty() ? "it has none" : text;
+}
+
 bool attn::isStatePair(StringRef input, StringRef output) {
   auto joined = [&](const Twine &a, StringRef b) { return (a + b).str() == output; };
   // past_x and present_x, past_key_values.0.key and present.0.key.
@@ -203,7 +214,11 @@ private:
     if (!options.logits.empty()) {
       roles.logits = output(options.logits);
       if (roles.logits < 0 || !canBe(roles.logits)) {
-        error() << "has no output '" << printableName(options.logits) << "' of scores in float32";
+        auto diagnostic = error() << "has no output '" << printableName(options.logits)
+                                  << "' of scores [rows, vocabulary] in float32; its outputs are ";
+        llvm::interleaveComma(llvm::seq(outputs), diagnostic, [&](int64_t r) {
+          diagnostic << '\'' << printableName(nameOfOutput(step, r)) << "' (" << shapeAndType(outputType(r)) << ')';
+        });
         return failure();
       }
     }

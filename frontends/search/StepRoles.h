@@ -27,6 +27,9 @@ std::string shapeAndType(mlir::Type type);
 /// The entry of that name, null where there is none.
 mlir::func::FuncOp findEntry(mlir::ModuleOp module, llvm::StringRef name);
 
+/// "it has 'encode', 'decode'", for errors.
+std::string listEntries(mlir::ModuleOp module);
+
 /// Whether the output `output` of a step is what its input `input` is in the next one.
 bool isStatePair(llvm::StringRef input, llvm::StringRef output);
 

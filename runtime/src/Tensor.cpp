@@ -104,15 +104,15 @@ attnrt_status attn::rt::checkTensor(const DLTensor *tensor, const char *what, co
                 int(tensor->device.device_type), int(kDLCPU));
   // Other tensors than of one of our dtypes have no name: their DLPack type says more.
   if (int32_t dtype = dtypeOf(tensor->dtype); dtype != declared.dtype && attnrt_dtype_size(dtype))
-    return fail(ATTNRT_INVALID_ARGUMENT, "%s '%s' is of type %s, not %s", what, name, attnrt_dtype_name(dtype),
+    return fail(ATTNRT_INVALID_ARGUMENT, "%s '%s' is of type %s, the model has %s", what, name, attnrt_dtype_name(dtype),
                 attnrt_dtype_name(declared.dtype));
   else if (dtype != declared.dtype)
-    return fail(ATTNRT_INVALID_ARGUMENT, "%s '%s' is of type %s (DLPack code %u, %u bits, %u lanes), not %s", what,
+    return fail(ATTNRT_INVALID_ARGUMENT, "%s '%s' is of type %s (DLPack code %u, %u bits, %u lanes), the model has %s", what,
                 name, attnrt_dtype_name(dtypeOf(tensor->dtype)), tensor->dtype.code, tensor->dtype.bits,
                 tensor->dtype.lanes, attnrt_dtype_name(declared.dtype));
   bool isScalarInput = declared.rank == 0 && strcmp(what, "input") == 0 && isOneElement(*tensor);
   if (tensor->ndim != declared.rank && !isScalarInput)
-    return fail(ATTNRT_INVALID_ARGUMENT, "%s '%s' has rank %d, not %d", what, name, tensor->ndim, declared.rank);
+    return fail(ATTNRT_INVALID_ARGUMENT, "%s '%s' has rank %d, in the model %d", what, name, tensor->ndim, declared.rank);
   if (declared.rank > 0 && !tensor->shape)
     return fail(ATTNRT_INVALID_ARGUMENT, "%s '%s' has no shape", what, name);
   if (capacity) {

@@ -260,7 +260,7 @@ TEST_F(StateTest, RefusedRunsLeaveTheRoomAsItIs) {
   EXPECT_EQ(widen(state.get(), one.view, rows.view), Floats{4});
   ASSERT_EQ(attnrt_state_reset(state.get()), ATTNRT_OK);
   widen(state.get(), many.view, flat.view, ATTNRT_INVALID_ARGUMENT);
-  EXPECT_TRUE(errorSays("input 'rows' has rank 2, not 3"));
+  EXPECT_TRUE(errorSays("input 'rows' has rank 2, in the model 3"));
   Tensor<float> other({4, 1, 8}, 1);
   widen(state.get(), many.view, other.view, ATTNRT_INVALID_ARGUMENT);
   EXPECT_TRUE(errorSays("has size 4, but 5000 in input 'scale'"));

@@ -44,20 +44,20 @@ TEST_F(TensorTest, NullShape) {
 
 TEST_F(TensorTest, DType) {
   x.view.dtype.bits = 64;
-  expectRefused("input 'x' is of type float64, not float32");
+  expectRefused("input 'x' is of type float64, the model has float32");
   x.view.dtype = {kDLFloat, 32, 2};
-  expectRefused("input 'x' is of type unknown (DLPack code 2, 32 bits, 2 lanes), not float32");
+  expectRefused("input 'x' is of type unknown (DLPack code 2, 32 bits, 2 lanes), the model has float32");
   x.view.dtype = {kDLComplex, 64, 1};
   expectRefused("input 'x' is of type unknown");
 }
 
 TEST_F(TensorTest, Rank) {
   x.view.ndim = 1;
-  expectRefused("input 'x' has rank 1, not 2");
+  expectRefused("input 'x' has rank 1, in the model 2");
   x.view.ndim = -1;
-  expectRefused("input 'x' has rank -1, not 2");
+  expectRefused("input 'x' has rank -1, in the model 2");
   x.view.ndim = INT32_MAX;
-  expectRefused("input 'x' has rank 2147483647, not 2");
+  expectRefused("input 'x' has rank 2147483647, in the model 2");
 }
 
 TEST_F(TensorTest, StaticSize) {

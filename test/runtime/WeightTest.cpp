@@ -90,7 +90,7 @@ TEST_F(WeightTest, Refuses) {
   EXPECT_EQ(attnrt_model_set_weight(model.get(), "folded", &vector.view), ATTNRT_UNSUPPORTED);
   EXPECT_TRUE(errorSays("weight 'folded' cannot be replaced alone"));
   EXPECT_EQ(attnrt_model_set_weight(model.get(), "matrix", &rank.view), ATTNRT_INVALID_ARGUMENT);
-  EXPECT_TRUE(errorSays("weight 'matrix' has rank 1, not 2"));
+  EXPECT_TRUE(errorSays("weight 'matrix' has rank 1, in the model 2"));
   EXPECT_EQ(attnrt_model_set_weight(model.get(), "matrix", &wide.view), ATTNRT_INVALID_ARGUMENT);
   EXPECT_TRUE(errorSays("weight 'matrix' is of type float64"));
   EXPECT_EQ(attnrt_model_set_weight(model.get(), "turned", &matrix.view), ATTNRT_INVALID_ARGUMENT);

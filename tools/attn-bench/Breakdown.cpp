@@ -37,7 +37,7 @@ bool Breakdown::initialize(StringRef manifest, std::string &error) {
   const json::Object *object = value->getAsObject();
   const json::Array *list = object ? object->getArray("regions") : nullptr;
   if (!list || list->empty()) {
-    error = "it was not compiled with --mark-regions";
+    error = "it was not compiled with --mark-regions (attnc has it; a model given here is compiled so)";
     return false;
   }
   for (const json::Value &each : *list) {

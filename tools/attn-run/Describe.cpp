@@ -148,10 +148,11 @@ void describeOutputs(raw_ostream &os, const attnrt_entry_info &entry, const std:
       os << format(", min %.6g, max %.6g, mean %.6g", numbers.min, numbers.max, numbers.mean);
     if (numbers.nans)
       os << ", " << numbers.nans << " NaN";
-    os << "\n  ";
+    os << (tensor.elements() ? "\n  " : "\n");
     for (uint64_t e = 0; e < std::min(tensor.elements(), kFirst); ++e)
       os << (e ? ", " : "") << runner::printElement(tensor, e);
-    os << (tensor.elements() > kFirst ? ", ..." : "") << '\n';
+    if (tensor.elements())
+      os << (tensor.elements() > kFirst ? ", ...\n" : "\n");
   }
 }
 

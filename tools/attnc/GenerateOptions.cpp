@@ -22,7 +22,7 @@ bool readKind(CommandLine &line, SearchOptions &search) {
   else if (isBeam && (width.getAsInteger(10, search.width) || search.width < 1 || search.width > kMaxWidth))
     line.fail("--generate=" + kind + ":WIDTH expects a width from 1 to " + Twine(kMaxWidth) + ", not '" + width + "'");
   search.nBest = line.number(OPT_n_best, 1, 1, kMaxWidth);
-  if (search.nBest > search.width)
+  if (!line.failed() && search.nBest > search.width)
     line.fail("--n-best=" + Twine(search.nBest) + " asks for more than a width of " + Twine(search.width) + " has");
   return true;
 }

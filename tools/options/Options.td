@@ -52,7 +52,7 @@ def info : SimpleFlag<"info", "print what the library holds instead of running i
 // Measuring
 //===----------------------------------------------------------------------===//
 
-defm runs : Eq<"runs", "N", "time N runs", g_bench, [BenchVis]>;
+defm runs : Eq<"runs", "N", "time N runs; with --min-time, more until that has passed", g_bench, [BenchVis]>;
 defm min_time : Eq<"min-time", "SECONDS",
     "time runs until SECONDS have passed, at least 3 (default 1)", g_bench, [BenchVis]>;
 
