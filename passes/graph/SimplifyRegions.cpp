@@ -65,6 +65,23 @@ template <typename CompareOp> struct SkipStoredBool : OpRewritePattern<CompareOp
   }
 };
 
+/// A change of the float type of a select that has a constant is one of what it selects: a mask that is added in a half
+/// type hides as one in f32 does.
+template <typename ConvertOp> struct ConvertSelected : OpRewritePattern<ConvertOp> {
+  using OpRewritePattern<ConvertOp>::OpRewritePattern;
+
+  LogicalResult matchAndRewrite(ConvertOp op, PatternRewriter &rewriter) const override {
+    auto select = op.getIn().template getDefiningOp<arith::SelectOp>();
+    if (!select ||
+        (!matchPattern(select.getTrueValue(), m_Constant()) && !matchPattern(select.getFalseValue(), m_Constant())))
+      return failure();
+    Value whenTrue = ConvertOp::create(rewriter, op.getLoc(), op.getType(), select.getTrueValue());
+    Value whenFalse = ConvertOp::create(rewriter, op.getLoc(), op.getType(), select.getFalseValue());
+    rewriter.replaceOpWithNewOp<arith::SelectOp>(op, select.getCondition(), whenTrue, whenFalse);
+    return success();
+  }
+};
+
 /// x + 0 -> x: what is left of a mask that became a term.
 struct DropZero : OpRewritePattern<arith::AddFOp> {
   using OpRewritePattern::OpRewritePattern;
@@ -119,7 +136,8 @@ void simplify(Region &region, const FrozenRewritePatternSet &patterns) {
 
 void simplifyRegions(RewriterBase &rewriter, AttentionOp op) {
   RewritePatternSet patterns(op.getContext());
-  patterns.add<DropRounding, DropZero, SkipStoredBool<arith::CmpFOp>, SkipStoredBool<arith::CmpIOp>>(op.getContext());
+  patterns.add<ConvertSelected<arith::ExtFOp>, ConvertSelected<arith::TruncFOp>, DropRounding, DropZero,
+               SkipStoredBool<arith::CmpFOp>, SkipStoredBool<arith::CmpIOp>>(op.getContext());
   op.getContext()->getLoadedDialect<arith::ArithDialect>()->getCanonicalizationPatterns(patterns);
   for (RegisteredOperationName name : op.getContext()->getRegisteredOperationsByDialect("arith"))
     name.getCanonicalizationPatterns(patterns, op.getContext());

@@ -40,8 +40,8 @@ class Case:
     """A graph from q, k, v (and more) to y; `body` makes p of s = q k^T."""
 
     def __init__(self, name, mask, body, weights, more=None, tables=None, positions=POSITIONS, declared=HEAD,
-                 batch=B):
-        self.name, self.mask, self.weights, self.batch = name, mask, weights, batch
+                 batch=B, dtype=np.float32):
+        self.name, self.mask, self.weights, self.batch, self.dtype = name, mask, weights, batch, dtype
         self.more, self.tables = more or {}, tables or {}
         extra = "".join(f", {type_of(x)} {n}" for n, x in self.more.items())
         self.text = f"""<ir_version: 9, opset_import: ["" : 18]>
@@ -69,7 +69,7 @@ g ({declared} q, {declared} k, {declared} v{extra}) => ({declared} y) {{
         path, report, result = f"{folder}/{self.name}.onnx", f"{folder}/{self.name}.json", f"{folder}/y.npy"
         self.build(path)
         rng = np.random.default_rng(7)
-        given = {n: rng.standard_normal((self.batch, H, S, D)).astype(np.float32) for n in "qkv"}
+        given = {n: rng.standard_normal((self.batch, H, S, D)).astype(self.dtype) for n in "qkv"}
         for name, value in {**given, **self.more}.items():
             np.save(f"{folder}/{name}.npy", value)
         subprocess.run([tool, path, f"--fusion-report={report}", f"--output=y=@{result}",
@@ -80,7 +80,8 @@ g ({declared} q, {declared} k, {declared} v{extra}) => ({declared} y) {{
         q, k, v = (given[n].astype(np.float64) for n in "qkv")
         with np.errstate(invalid="ignore", over="ignore"):
             want = self.weights(q @ k.swapaxes(2, 3)) @ v
-        np.testing.assert_allclose(np.load(result), want, rtol=1e-3, atol=1e-4, err_msg=self.name)
+        unit = 1 if self.dtype == np.float32 else 20
+        np.testing.assert_allclose(np.load(result), want, rtol=1e-3 * unit, atol=1e-4 * unit, err_msg=self.name)
 
 
 def type_of(value):
@@ -152,6 +153,17 @@ def stored():
              declared=static),
         Case("folded", "causal", compare.format("j", "i"), hide(J <= I), declared=static),
     ]
+
+
+def halves():
+    """A constant that is added to scores of a half type."""
+    off = J <= I
+    off[5, 7] = True
+    tests = {"inf": (J <= I, -np.inf, "causal"), "least": (J <= I, -65504, "causal"),
+             "strict": (J < I, -np.inf, "causal"), "off": (off, -np.inf, "dense")}
+    return [Case(f"half_{name}", mask, "  z = Add(s, mask)", hide(shown),
+                 tables={"mask": np.where(shown, 0, fill).astype(np.float16)}, positions="",
+                 declared=f"float16[{B},{H},{S},{D}]", dtype=np.float16) for name, (shown, fill, mask) in tests.items()]
 
 
 def biased():
@@ -234,7 +246,7 @@ def windows():
 
 
 def main(tool, folder):
-    cases = [*limits(), *scaled(), *stored(), *biased(), *windows()]
+    cases = [*limits(), *scaled(), *stored(), *halves(), *biased(), *windows()]
     for case in cases:
         case.check(tool, folder)
     print(len(cases), "graphs agree")
