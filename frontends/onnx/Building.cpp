@@ -252,6 +252,20 @@ LogicalResult Node::requireBroadcast(const Expr &a, const Expr &b, StringRef mes
   return requireEqual(a, b, message);
 }
 
+/// Asks for 1 where a size is 0 or 1 in a run, as a slice of the first element has, and is to be repeated to another.
+static bool requireOne(Node &node, const Expr &size) {
+  Symbols &symbols = node.symbols();
+  if (size.constant() || symbols.upperBound(size) != 1 || symbols.lowerBound(size).value_or(-1) < 0)
+    return false;
+  OpBuilder &b = node.builder();
+  Value value = symbols.materialize(b, node.loc(), size), one = arith::ConstantIndexOp::create(b, node.loc(), 1);
+  Value holds = arith::CmpIOp::create(b, node.loc(), arith::CmpIPredicate::eq, value, one);
+  emitRequire(node, holds, nameSizes(symbols, "size {0} is broadcast, and is not 1 in this run", {size}), {value},
+              /*unsupported=*/true);
+  symbols.assumeEqual(size, Expr(1));
+  return true;
+}
+
 FailureOr<SmallVector<Expr>> Node::broadcast(ArrayRef<ArrayRef<Expr>> shapes) {
   size_t rank = 0;
   for (ArrayRef<Expr> shape : shapes)
@@ -265,9 +279,12 @@ FailureOr<SmallVector<Expr>> Node::broadcast(ArrayRef<ArrayRef<Expr>> shapes) {
         if (dim + shape.size() < rank)
           continue;
         const Expr &other = shape[dim + shape.size() - rank];
-        if (other.is(1) || constants != other.constant().has_value())
+        if (symbols().isEqual(other, Expr(1)) == true || constants != other.constant().has_value())
           continue;
-        if (size.is(1))
+        bool isDecided = size.is(1) || symbols().isEqual(size, other).has_value();
+        if (!isDecided && requireOne(*this, other))
+          continue;
+        if (size.is(1) || (!isDecided && requireOne(*this, size)))
           size = other;
         else if (failed(requireBroadcast(size, other, "sizes {0} and {1} do not broadcast")))
           return failure();
@@ -311,6 +328,27 @@ static Value bodyConstant(OpBuilder &b, Location loc, const Scalar &scalar, DTyp
                                    IntegerAttr::get(type, APInt(type.getIntOrFloatBitWidth(), value, true, true)));
 }
 
+/// `t` with a size of 1 where it is required to be.
+static Tensor withUnitSizes(Node &node, const Tensor &t) {
+  Tensor known = t;
+  bool changed = false;
+  for (Expr &size : known.shape)
+    if (!size.constant() && node.symbols().isEqual(size, Expr(1)) == true) {
+      size = Expr(1);
+      changed = true;
+    }
+  if (!changed || t.scalar())
+    return t;
+  auto type = cast<RankedTensorType>(node.value(t).getType());
+  SmallVector<int64_t> sizes(type.getShape());
+  for (auto [n, size] : llvm::enumerate(known.shape))
+    if (size.is(1))
+      sizes[n] = 1;
+  Type to = RankedTensorType::get(sizes, type.getElementType());
+  known.value = tensor::CastOp::create(node.builder(), node.loc(), to, node.value(t));
+  return known;
+}
+
 Value Node::elementwise(DType result, ArrayRef<Expr> shape, ArrayRef<Tensor> operands, ElementwiseBody body) {
   OpBuilder &b = builder();
   MLIRContext *context = b.getContext();
@@ -319,8 +357,9 @@ Value Node::elementwise(DType result, ArrayRef<Expr> shape, ArrayRef<Tensor> ope
   SmallVector<Operand> prepared;
   SmallVector<Value> inputs;
   SmallVector<AffineMap> maps;
-  for (const Tensor &t : operands) {
+  for (const Tensor &given : operands) {
     Operand operand;
+    Tensor t = withUnitSizes(*this, given);
     if (std::optional<Scalar> scalar = t.scalar()) {
       const Expr *expr = std::get_if<Expr>(&*scalar);
       if (!expr || expr->constant()) {
