@@ -5,10 +5,9 @@
 #include "frontends/graph/ImportGraph.h"
 #include "frontends/search/OwnStates.h"
 #include "tools/attnc/Diagnostics.h"
+#include "tools/attnc/NaNGuards.h"
 #include "tools/options/Console.h"
 
-#include "mlir/Dialect/Arith/IR/Arith.h"
-#include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/IR/MLIRContext.h"
 #include "mlir/Parser/Parser.h"
 #include "llvm/Support/JSON.h"
@@ -34,19 +33,6 @@ int importModel(StringRef path, const onnx::ImportOptions &options, MLIRContext 
     return ExitInvalid;
   }
   return ExitInternal;
-}
-
-/// Whether the graph tests a float for NaN: softmaxes are guarded that way.
-bool testsForNaN(ModuleOp module) {
-  return module
-      .walk([](Operation *op) {
-        auto compare = dyn_cast<arith::CmpFOp>(op);
-        bool isTest = isa<math::IsNaNOp>(op) || (compare && (compare.getLhs() == compare.getRhs() ||
-                                                             compare.getPredicate() == arith::CmpFPredicate::UNO ||
-                                                             compare.getPredicate() == arith::CmpFPredicate::ORD));
-        return isTest ? WalkResult::interrupt() : WalkResult::advance();
-      })
-      .wasInterrupted();
 }
 
 int importAll(const CompileJob &job, MLIRContext &context, OwningOpRef<ModuleOp> &module, WeightStore &weights) {
@@ -82,7 +68,7 @@ int import(const CompileJob &job, MLIRContext &context, OwningOpRef<ModuleOp> &m
   return job.search && failed(buildSearch(*module, *job.search)) ? ExitUnsupported : ExitSuccess;
 }
 
-std::string toJson(const CompileReport &report, bool hasNaNGuard) {
+std::string toJson(const CompileReport &report, bool hasNaNGuard, const std::vector<std::string> &masks) {
   std::string text;
   Narrowing all;
   json::Array narrowed;
@@ -114,7 +100,8 @@ std::string toJson(const CompileReport &report, bool hasNaNGuard) {
                            << ",\"softmaxes\":" << report.softmaxes
                            << ",\"fusion_passes\":" << json::Value(json::Array(report.fusionPasses))
                            << ",\"nan_guard\":" << (hasNaNGuard ? "true" : "false")
-                           << ",\"fusion\":" << report.fusionJson << "}";
+                           << ",\"masks\":" << json::Value(json::Array(masks)) << ",\"fusion\":" << report.fusionJson
+                           << "}";
   return text;
 }
 
@@ -157,9 +144,10 @@ int runCompileJob(const CompileJob &job, WorkerChannel &channel) {
   };
   CompileReport report;
   bool hasNaNGuard = testsForNaN(*module);
+  std::vector<std::string> masks = inputsBeforeGuards(*module);
   LogicalResult compiled = compileModule(std::move(module), weights, options, job.output, &report);
   // Also of a failed compile: its verdicts tell what was not fused.
-  channel.report(toJson(report, hasNaNGuard));
+  channel.report(toJson(report, hasNaNGuard, masks));
   if (succeeded(compiled))
     return ExitSuccess;
   if (report.outputFailed)

@@ -18,8 +18,9 @@ struct FusionComparison {
 
 /// What fusion is allowed to assume about a model.
 struct FusionAssumptions {
-  bool keepsLogitsSmall = false; ///< scores are far below a finite mask: no logits of 1e4 or -inf
-  bool hasNaNGuard = false;      ///< the graph tests for NaN, which then hides NaN from query and key too
+  bool keepsLogitsSmall = false;  ///< scores are far below a finite mask: no logits of 1e4 or -inf
+  bool hasNaNGuard = false;       ///< the graph tests for NaN, which then hides NaN from query and key too
+  std::vector<std::string> masks; ///< inputs whose infinities make no NaN that such a test hides besides
 };
 
 /// Runs every entry of both libraries on inputs of length 1, ragged and full

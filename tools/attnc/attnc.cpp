@@ -300,6 +300,9 @@ struct Summary {
             if (const json::Array *list = fields->getArray("assumes"))
               summary.assumptions.keepsLogitsSmall |= !list->empty();
       summary.assumptions.hasNaNGuard = object->getBoolean("nan_guard").value_or(false);
+      if (const json::Array *masks = object->getArray("masks"))
+        for (const json::Value &mask : *masks)
+          summary.assumptions.masks.push_back(mask.getAsString().value_or("").str());
       summary.narrowingError = object->getNumber("narrowing_error").value_or(0);
       if (const json::Array *narrowed = object->getArray("narrowed")) {
         summary.narrowed.clear();
