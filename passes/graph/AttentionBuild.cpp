@@ -6,6 +6,7 @@
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "mlir/IR/IRMapping.h"
 
 using namespace mlir;
 
@@ -341,6 +342,35 @@ FailureOr<Value> AttentionBuilder::scaleBySink(AttentionOp op, ArrayRef<unsigned
   });
 }
 
+/// The result of `op` divided by a function of the sum of each row's weights. Where those are multiples of
+/// exp(s - max(s)), the largest weight of the softmax is what one of them became.
+Value AttentionBuilder::divideRows(AttentionOp op, ArrayRef<unsigned> dims) {
+  SmallVector<AffineExpr> place(AttentionOp::kDims, b.getAffineConstantExpr(0));
+  for (auto [n, dim] : llvm::enumerate(dims))
+    place[dim] = b.getAffineDimExpr(n);
+  SmallVector<Value> inputs{op.getResult()};
+  llvm::append_range(inputs, op.getExtraResults());
+  SmallVector<AffineMap> maps;
+  for (unsigned n = 0; n != inputs.size(); ++n)
+    maps.push_back(op.getMap(op.getNumOperands() + n).replaceDimsAndSymbols(place, {}, dims.size(), 0));
+  Type element = getElementTypeOrSelf(op.getResult());
+  SmallVector<OpFoldResult> shape = tensor::getMixedSizes(b, loc, op.getResult());
+  return elementwise(b, loc, shape, element, inputs, maps, [&](OpBuilder &b, Location loc, ValueRange args) -> Value {
+    Value sum = args[1], result = convertFloat(b, loc, args[0], match.computeType);
+    if (match.isShifted) {
+      sum = arith::DivFOp::create(b, loc, sum, args[2]);
+      result = arith::DivFOp::create(b, loc, result, args[2]);
+    }
+    IRMapping mapping;
+    Block &body = match.divisor->front();
+    mapping.map(body.getArgument(0), sum);
+    for (Operation &inner : body.without_terminator())
+      b.clone(inner, mapping);
+    Value divisor = mapping.lookup(cast<YieldOp>(body.back()).getValue());
+    return convertFloat(b, loc, arith::DivFOp::create(b, loc, result, divisor), element);
+  });
+}
+
 /// Each capture that classify has widened, with the dimension that it lacked.
 void AttentionBuilder::repeatCaptures() {
   for (const Widening &widening : widenings) {
@@ -419,22 +449,28 @@ FailureOr<AttentionOp> AttentionBuilder::build() {
   parts.types.push_back(RankedTensorType::get(shape, element));
 
   bool hasSink = match.sink.value || match.sinkScore;
-  if (hasSink) {
-    // The log-sum-exp of a row: what the sink is compared with.
-    SmallVector<AffineExpr> rowExprs;
-    SmallVector<int64_t> rowShape;
-    for (auto [expr, extent] : llvm::zip_equal(exprs, shape))
-      if (expr != b.getAffineDimExpr(A::E)) {
-        rowExprs.push_back(expr);
-        rowShape.push_back(extent);
-      }
-    parts.extras.push_back(ExtraAttr::get(b.getContext(), ExtraSource::lse, Reduction::none));
+  // One number a row.
+  SmallVector<AffineExpr> rowExprs;
+  SmallVector<int64_t> rowShape;
+  for (auto [expr, extent] : llvm::zip_equal(exprs, shape))
+    if (expr != b.getAffineDimExpr(A::E)) {
+      rowExprs.push_back(expr);
+      rowShape.push_back(extent);
+    }
+  auto addRows = [&](ExtraSource source, Reduction reduction) {
+    parts.extras.push_back(ExtraAttr::get(b.getContext(), source, reduction));
     parts.maps.push_back(AffineMap::get(AttentionOp::kDims, 0, rowExprs, b.getContext()));
     parts.types.push_back(RankedTensorType::get(rowShape, match.computeType));
-  }
+  };
+  if (hasSink) // what the sink is compared with
+    addRows(ExtraSource::lse, Reduction::none);
+  if (match.divisor)
+    addRows(ExtraSource::final_weights, Reduction::sum);
+  if (match.isShifted)
+    addRows(ExtraSource::weights, Reduction::max);
   std::optional<SmallVector<unsigned>> weightDims;
   match.space.resolve(match.weights.access);
-  if (!hasSink && !match.weightUses.empty())
+  if (!hasSink && !match.divisor && !match.weightUses.empty())
     weightDims = wholeDims(match.weights.access);
   if (weightDims) {
     for (unsigned dim : {A::I, A::J})
@@ -476,6 +512,8 @@ FailureOr<AttentionOp> AttentionBuilder::build() {
     }
     result = *scaled;
   }
+  if (match.divisor)
+    result = divideRows(op, dims);
   b.replaceAllUsesWith(match.result.value, toTarget(result, dims, match.result));
   if (weightDims) {
     Value weights = toTarget(op.getExtraResults().front(), *weightDims, match.weights);

@@ -29,6 +29,7 @@ private:
   mlir::LogicalResult classify();
   void repeatQuery();
   mlir::FailureOr<mlir::Value> scaleBySink(AttentionOp op, llvm::ArrayRef<unsigned> dims);
+  mlir::Value divideRows(AttentionOp op, llvm::ArrayRef<unsigned> dims);
   mlir::LogicalResult sumTerms(llvm::ArrayRef<AttentionMatch::Operand> terms, AttentionMatch::Operand &sum,
                                llvm::StringRef what);
   mlir::LogicalResult assignIndices();

@@ -3,9 +3,12 @@
 #include "passes/graph/RegionWriter.h"
 #include "passes/graph/Structured.h"
 
+#include "mlir/Analysis/SliceAnalysis.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Linalg/IR/LinalgInterfaces.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "mlir/IR/Matchers.h"
+#include "llvm/ADT/SetVector.h"
 
 using namespace mlir;
 
@@ -86,6 +89,73 @@ void walkDown(AttentionMatch &match, Type wanted) {
 }
 
 } // namespace
+
+/// Whether `value`, in a region, is `weight` times what does not depend on it.
+static bool isMultipleOf(Value value, Value weight) {
+  value = stripConversions(value);
+  if (value == weight)
+    return true;
+  Operation *op = value.getDefiningOp();
+  auto isFree = [&](Value other) {
+    SetVector<Operation *> slice;
+    if (Operation *definition = other.getDefiningOp()) {
+      (void)getBackwardSlice(definition, &slice);
+      slice.insert(definition);
+    }
+    return other != weight &&
+           llvm::none_of(slice, [&](Operation *inner) { return llvm::is_contained(inner->getOperands(), weight); });
+  };
+  if (isa_and_nonnull<arith::MulFOp>(op))
+    return (isMultipleOf(op->getOperand(0), weight) && isFree(op->getOperand(1))) ||
+           (isMultipleOf(op->getOperand(1), weight) && isFree(op->getOperand(0)));
+  if (isa_and_nonnull<arith::DivFOp>(op))
+    return isMultipleOf(op->getOperand(0), weight) && isFree(op->getOperand(1));
+  if (auto select = dyn_cast_or_null<arith::SelectOp>(op)) {
+    auto isPart = [&](Value chosen) { return matchPattern(chosen, m_AnyZeroFloat()) || isMultipleOf(chosen, weight); };
+    return isFree(select.getCondition()) && isPart(select.getTrueValue()) && isPart(select.getFalseValue());
+  }
+  return false;
+}
+
+/// Writes what the rows of `softmax` are divided by, and the weight region from what it normalises; `access` is how
+/// the weights are read, and is set to how that is.
+static LogicalResult matchDivisor(AttentionMatch &match, const Normalization &softmax, Access &access, Miss &miss) {
+  auto yielded = [](Region &region) { return cast<YieldOp>(region.front().back()).getValue(); };
+  if (stripConversions(yielded(*match.weight)) != match.weight->front().getArgument(0)) {
+    miss = {"the weights are changed after they are divided by more than their sum", softmax.location};
+    return failure();
+  }
+  // A function of one number: how the sum is read does not matter.
+  AttentionMatch scratch;
+  scratch.computeType = match.computeType;
+  SmallVector<unsigned> captured;
+  RegionWriter writer(scratch, softmax.total, "the sum of the weights and what divides them", captured, miss);
+  Access row;
+  for (int64_t dim = 0, rank = cast<RankedTensorType>(softmax.divisor.getType()).getRank(); dim != rank; ++dim)
+    row.push_back(scratch.space.add(Extent::of(softmax.divisor, dim)));
+  FailureOr<std::unique_ptr<Region>> divisor = writer.write(softmax.divisor, row);
+  if (failed(divisor))
+    return failure();
+  if (!captured.empty() || !scratch.indices.empty()) {
+    miss = {"the weights are not divided by the sum of their row alone", softmax.location};
+    return failure();
+  }
+  match.divisor = std::move(*divisor);
+  match.isShifted = softmax.isShifted;
+  match.weightCaptures.clear();
+  RegionWriter terms(match, softmax.base, "the softmax and the weighted sum", match.weightCaptures, miss);
+  FailureOr<std::unique_ptr<Region>> weight = terms.write(softmax.terms, access);
+  if (failed(weight))
+    return failure();
+  if (!isMultipleOf(yielded(**weight), (*weight)->front().getArgument(0))) {
+    miss = {"what is divided by its sum is no multiple of a softmax", softmax.location};
+    return failure();
+  }
+  match.weight = std::move(*weight);
+  access = *terms.targetAccess;
+  match.space.resolve(access);
+  return success();
+}
 
 std::optional<Access> nameLoops(AtomSpace &space, Value operand, AffineMap map, SmallVector<Atoms> &loops,
                                 SmallVector<bool> &known) {
@@ -183,6 +253,8 @@ FailureOr<AttentionMatch> matchAttention(const Normalization &softmax, OpOperand
   match.keys = normalized;
 
   match.weights = {softmax.result, softmaxAccess};
+  if (softmax.divisor && failed(matchDivisor(match, softmax, softmaxAccess, miss)))
+    return failure();
   match.normalizer = softmax.kind;
   match.sinkScore = softmax.sinkScore;
   if (softmax.sink) {
@@ -190,7 +262,7 @@ FailureOr<AttentionMatch> matchAttention(const Normalization &softmax, OpOperand
     match.sink.access[softmax.dim].clear();
     match.space.walkUp(match.sink.value, match.sink.access);
   }
-  if (softmax.sink || softmax.sinkScore)
+  if ((softmax.sink || softmax.sinkScore) && !softmax.isSinkLost)
     match.maskedRows = MaskedRows::zero; // the sink takes all of such a row
   if (softmax.kind == Normalizer::none)
     match.maskedRows = MaskedRows::zero; // whatever it says

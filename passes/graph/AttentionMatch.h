@@ -70,6 +70,10 @@ struct AttentionMatch {
   /// One more score of each row, without a value; a null value where it is constant or there is none.
   Operand sink;
   std::optional<double> sinkScore;
+  /// What the result of each row is divided by: a function of the sum of its weights (of what they are multiples of
+  /// exp(score - max(score)), with `isShifted`).
+  std::unique_ptr<mlir::Region> divisor;
+  bool isShifted = false;
 };
 
 /// How far a match follows tensors through views; where less is followed, more is copied.

@@ -403,6 +403,8 @@ LogicalResult ScoreMatcher::matchGiven() {
   auto *computed = llvm::find_if(found, [](const Operand &at) { return !isStatic(at.value); });
   match.query = computed == found.end() ? found.front() : *computed;
   RegionWriter writer(match, match.query.value, kScores, match.scoreCaptures, miss);
+  // A threshold, say, below which scores are hidden.
+  writer.capturesOfTarget = match.normalizer == Normalizer::softmax;
   FailureOr<std::unique_ptr<Region>> region = writer.write(softmax.input, access);
   if (failed(region))
     return failure();

@@ -8,7 +8,9 @@
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/Transforms/RegionUtils.h"
+#include <algorithm>
 #include <cmath>
+#include <limits>
 
 using namespace mlir;
 
@@ -43,49 +45,114 @@ static bool isSameElement(Value x, Value y) {
   return first->get() == second->get() && op.getMatchingIndexingMap(first) == op.getMatchingIndexingMap(second);
 }
 
-/// Whether no element of `value` is below 0, as far as a few ops show; NaN is none.
-static bool isNonNegative(Value value, unsigned depth = 16) {
-  if (depth-- == 0)
-    return false;
+/// Longer chains of ops have no bound.
+constexpr unsigned kMaxDepth = 64;
+constexpr double kNoBound = -std::numeric_limits<double>::infinity();
+
+namespace {
+
+/// Numbers that values are not below, as far as a few ops show; NaN is none.
+class LowerBound {
+public:
+  double of(Value value);
+
+private:
+  double compute(Value value);
+  double ofScalar(Operation *op);
+  DenseMap<Value, double> known;
+  unsigned depth = 0;
+};
+
+} // namespace
+
+/// What the test of `select` says of the one that it chooses: x > c ? x : ..., x < c ? ... : x.
+static double boundByTest(arith::SelectOp select, bool isTrue) {
+  auto compare = select.getCondition().getDefiningOp<arith::CmpFOp>();
+  if (!compare || !isSameElement(compare.getLhs(), isTrue ? select.getTrueValue() : select.getFalseValue()))
+    return kNoBound;
+  using Predicate = arith::CmpFPredicate;
+  bool isAbove = isTrue ? llvm::is_contained({Predicate::OGT, Predicate::OGE}, compare.getPredicate())
+                        : llvm::is_contained({Predicate::OLT, Predicate::ULT, Predicate::OLE, Predicate::ULE},
+                                             compare.getPredicate());
+  auto number = dyn_cast_or_null<FloatAttr>(splatConstant(compare.getRhs()));
+  return isAbove && number ? number.getValueAsDouble() : kNoBound;
+}
+
+/// Of the result of `op`, in a body.
+double LowerBound::ofScalar(Operation *op) {
+  auto of = [&](unsigned n) { return this->of(op->getOperand(n)); };
+  if (isa<math::ExpOp, math::Exp2Op, math::AbsFOp, math::SqrtOp, arith::UIToFPOp>(op))
+    return 0;
+  if (isa<math::TanhOp, math::ErfOp, math::ExpM1Op>(op))
+    return -1;
+  if (isa<math::PowFOp, math::Log1pOp>(op))
+    return of(0) >= 0 ? 0 : kNoBound;
+  if (isa<arith::MulFOp>(op) && isSameElement(op->getOperand(0), op->getOperand(1)))
+    return 0;
+  if (isa<arith::MaximumFOp, arith::MaxNumFOp>(op))
+    return std::max(of(0), of(1));
+  if (isa<arith::MinimumFOp, arith::MinNumFOp>(op))
+    return std::min(of(0), of(1));
+  if (isa<arith::AddFOp>(op))
+    return of(0) + of(1);
+  if (isa<arith::ExtFOp, arith::TruncFOp>(op))
+    return of(0);
+  if (auto select = dyn_cast<arith::SelectOp>(op))
+    return std::min(std::max(of(1), boundByTest(select, /*isTrue=*/true)),
+                    std::max(of(2), boundByTest(select, /*isTrue=*/false)));
+  auto constant = [&](unsigned n) {
+    auto number = dyn_cast_or_null<FloatAttr>(splatConstant(op->getOperand(n)));
+    return number ? std::optional(number.getValueAsDouble()) : std::nullopt;
+  };
+  if (isa<arith::SubFOp>(op))
+    return constant(1) ? of(0) - *constant(1) : kNoBound;
+  if (!isa<arith::MulFOp, arith::DivFOp>(op))
+    return kNoBound;
+  if (of(0) >= 0 && of(1) >= 0)
+    return 0;
+  for (unsigned n : {0, 1})
+    if (std::optional<double> number = constant(n); number && *number > 0 && std::isfinite(*number)) {
+      if (isa<arith::MulFOp>(op))
+        return of(1 - n) * *number;
+      return n == 1 ? of(0) / *number : kNoBound;
+    }
+  return kNoBound;
+}
+
+double LowerBound::of(Value value) {
+  if (auto it = known.find(value); it != known.end())
+    return it->second;
+  if (depth == kMaxDepth)
+    return kNoBound;
+  ++depth;
+  double bound = compute(value);
+  --depth;
+  return known[value] = bound;
+}
+
+double LowerBound::compute(Value value) {
   if (auto number = dyn_cast_or_null<FloatAttr>(splatConstant(value)))
-    return !number.getValue().isNegative() || number.getValue().isZero();
-  Operation *op = nullptr;
+    return number.getValue().isNaN() ? kNoBound : number.getValueAsDouble();
   if (auto argument = dyn_cast<BlockArgument>(value)) {
     auto owner = dyn_cast<linalg::LinalgOp>(argument.getOwner()->getParentOp());
-    return owner && isPointwise(owner) && owner.isDpsInput(owner.getMatchingOpOperand(argument)) &&
-           isNonNegative(owner.getMatchingOpOperand(argument)->get(), depth);
+    return owner && isPointwise(owner) && owner.isDpsInput(owner.getMatchingOpOperand(argument))
+               ? of(owner.getMatchingOpOperand(argument)->get())
+               : kNoBound;
   }
-  op = value.getDefiningOp();
+  Operation *op = value.getDefiningOp();
   if (isa<tensor::CollapseShapeOp, tensor::ExpandShapeOp, tensor::CastOp>(op))
-    return isNonNegative(op->getOperand(0), depth);
+    return of(op->getOperand(0));
   if (auto softmax = dyn_cast<SoftmaxOp>(op))
-    return !softmax.getLog();
+    return softmax.getLog() ? kNoBound : 0;
+  if (isContraction(op))
+    return of(op->getOperand(0)) >= 0 && of(op->getOperand(1)) >= 0 ? 0 : kNoBound;
   if (isPointwise(op))
-    return isNonNegative(cast<linalg::LinalgOp>(op).getBlock()->getTerminator()->getOperand(0), depth);
-  auto all = [&](ValueRange values) {
-    return llvm::all_of(values, [&](Value operand) { return isNonNegative(operand, depth); });
-  };
-  if (isa<math::ExpOp, math::Exp2Op, math::AbsFOp, arith::UIToFPOp>(op))
-    return true;
-  if (isa<math::PowFOp>(op))
-    return isNonNegative(op->getOperand(0), depth);
-  if (auto product = dyn_cast<arith::MulFOp>(op); product && isSameElement(product.getLhs(), product.getRhs()))
-    return true;
-  if (isa<arith::MaximumFOp, arith::MaxNumFOp>(op))
-    return isNonNegative(op->getOperand(0), depth) || isNonNegative(op->getOperand(1), depth);
-  if (isa<arith::AddFOp, arith::MulFOp, arith::DivFOp, arith::ExtFOp, arith::TruncFOp, arith::MinimumFOp>(op))
-    return all(op->getOperands());
-  if (auto select = dyn_cast<arith::SelectOp>(op)) {
-    // relu: x < 0 ? 0 : x
-    auto compare = select.getCondition().getDefiningOp<arith::CmpFOp>();
-    bool isRelu =
-        compare && compare.getLhs() == select.getFalseValue() &&
-        (compare.getPredicate() == arith::CmpFPredicate::OLT || compare.getPredicate() == arith::CmpFPredicate::ULT) &&
-        isNonNegative(compare.getRhs(), depth);
-    return isNonNegative(select.getTrueValue(), depth) && (isRelu || isNonNegative(select.getFalseValue(), depth));
-  }
-  return false;
+    return of(cast<linalg::LinalgOp>(op).getBlock()->getTerminator()->getOperand(0));
+  return ofScalar(op);
 }
+
+/// Whether no element of `value` is below 0, as far as a few ops show; NaN is none.
+static bool isNonNegative(Value value) { return LowerBound().of(value) >= 0; }
 
 /// Whether `value` is computed by elementwise ops and views from a sum of what `terms` is a view of.
 static bool holdsSumOf(Value value, Value terms) {
@@ -111,16 +178,191 @@ static bool holdsSumOf(Value value, Value terms) {
   return false;
 }
 
+bool isMultipleOfNonNegative(Value value, unsigned depth) {
+  while (isView(value.getDefiningOp()))
+    value = value.getDefiningOp()->getOperand(0);
+  if (isNonNegative(value))
+    return true;
+  auto op = value.getDefiningOp<linalg::LinalgOp>();
+  auto product = dyn_cast_or_null<arith::MulFOp>(getScalarOp(op));
+  return product && depth != 0 && llvm::any_of(product->getOperands(), [&](Value factor) {
+           OpOperand *input = getInput(op, factor);
+           return input && isa<RankedTensorType>(input->get().getType()) && !isStatic(input->get()) &&
+                  isMultipleOfNonNegative(input->get(), depth - 1);
+         });
+}
+
+/// What makes a softmax over `keys` of which `value` is a multiple: sets base, input, kind and isShifted of `found`.
+static bool findBase(AtomSpace &space, Read value, const Atoms &keys, Normalization &found, unsigned depth = 8) {
+  space.walkUp(value.value, value.access);
+  space.resolve(value.access);
+  if (auto softmax = value.value.getDefiningOp<SoftmaxOp>()) {
+    Atoms wanted(keys);
+    space.resolve(wanted);
+    if (softmax.getLog() || value.access[softmax.getDim()] != wanted)
+      return false;
+    found.base = softmax.getResult();
+    found.input = softmax.getInput();
+    found.kind = Normalizer::softmax;
+    return true;
+  }
+  auto op = value.value.getDefiningOp<linalg::LinalgOp>();
+  Operation *scalar = getScalarOp(op);
+  if (!scalar || depth-- == 0)
+    return false;
+  auto follow = [&](Value factor) {
+    std::optional<Read> read = readOperand(space, op, getInput(op, factor), value.access);
+    return read && findBase(space, *read, keys, found, depth);
+  };
+  if (isa<arith::MulFOp>(scalar))
+    return follow(scalar->getOperand(0)) || follow(scalar->getOperand(1));
+  if (auto select = dyn_cast<arith::SelectOp>(scalar)) {
+    auto isZero = [&](Value chosen) {
+      auto number = dyn_cast_or_null<FloatAttr>(splatConstant(chosen));
+      OpOperand *input = getInput(op, chosen);
+      return (number && number.getValue().isZero()) || (input && isZeroFill(input->get()));
+    };
+    return (isZero(select.getTrueValue()) && follow(select.getFalseValue())) ||
+           (isZero(select.getFalseValue()) && follow(select.getTrueValue()));
+  }
+  OpOperand *exponent = isa<math::ExpOp>(scalar) ? getInput(op, scalar->getOperand(0)) : nullptr;
+  if (!exponent || !isAligned(op, exponent))
+    return false;
+  auto shift = exponent->get().getDefiningOp<linalg::LinalgOp>();
+  auto difference = dyn_cast_or_null<arith::SubFOp>(getScalarOp(shift));
+  OpOperand *scores = difference ? getInput(shift, difference.getLhs()) : nullptr;
+  if (!scores || !isAligned(shift, scores) || scores->get().getType() != value.value.getType())
+    return false;
+  std::optional<Read> maximum = readOperand(space, shift, getInput(shift, difference.getRhs()), value.access);
+  std::optional<unsigned> unitDim;
+  std::optional<Atoms> over =
+      maximum ? findReducedAtoms(space, *maximum, {scores->get(), value.access}, Combiner::maximum, unitDim)
+              : std::nullopt;
+  Atoms wanted(keys);
+  space.resolve(wanted);
+  if (over)
+    space.resolve(*over);
+  if (!over || *over != wanted)
+    return false;
+  found.base = value.value;
+  found.input = scores->get();
+  found.kind = Normalizer::softmax;
+  found.isShifted = true;
+  return true;
+}
+
+/// `op` = x / f(sum(x)): a normaliser of what x is a multiple of, or none.
+static std::optional<Normalization> findScaledRows(linalg::LinalgOp op, const Quotient &quotient, AtomSpace &space) {
+  Value terms = quotient.numerator->get(), result = op->getResult(0);
+  std::optional<unsigned> unitDim;
+  auto total = findTotal(space, quotient.denominator, {terms, quotient.result}, unitDim);
+  if (!total)
+    return std::nullopt;
+  auto &[sum, keys] = *total;
+  Access at(quotient.result);
+  space.resolve(at);
+  space.resolve(keys);
+  auto *dim = unitDim ? at.begin() + *unitDim : llvm::find(at, keys);
+  if (dim == at.end())
+    return std::nullopt;
+  Normalization found(Normalizer::none, terms, result, dim - at.begin());
+  found.divisor = quotient.denominator.value;
+  found.terms = found.base = terms;
+  found.total = sum;
+  (void)findBase(space, {terms, quotient.result}, keys, found);
+  // exp(x - max(x)) over its sum: RaiseSoftmax makes one op of it.
+  Read whole{terms, quotient.result}, divisor = quotient.denominator;
+  space.walkUp(whole.value, whole.access);
+  space.walkUp(divisor.value, divisor.access);
+  if (found.isShifted && whole.value == found.base && divisor.value == sum)
+    return std::nullopt;
+  return found;
+}
+
+/// Whether `shift`, which is subtracted from `scores`, is a finite number in rows of scores of -inf: a maximum with a
+/// finite constant, or one that is not infinite. Nothing where that is not known.
+static std::optional<bool> staysFinite(AtomSpace &space, const Scalar &shift, Read row, Read scores) {
+  std::optional<unsigned> unitDim;
+  if (findReducedAtoms(space, std::move(row), std::move(scores), Combiner::maximum, unitDim))
+    return false;
+  if (getAs<arith::MaximumFOp>(shift) || getAs<arith::MaxNumFOp>(shift))
+    for (unsigned n : {0, 1})
+      if (auto number = dyn_cast_or_null<FloatAttr>(splatConstant(readOperand(space, shift, n).value));
+          number && number.getValue().isFinite())
+        return true;
+  return std::nullopt;
+}
+
+/// `op` = exp(x - m) / (exp(c - m) + sum(exp(x - m))).
+static std::optional<Normalization> findShiftedSink(linalg::LinalgOp op, const Quotient &quotient, AtomSpace &space) {
+  Value terms = quotient.numerator->get(), result = op->getResult(0);
+  auto exponential = terms.getDefiningOp<linalg::LinalgOp>();
+  OpOperand *exponent = isa_and_nonnull<math::ExpOp>(getScalarOp(exponential))
+                            ? getInput(exponential, getScalarOp(exponential)->getOperand(0))
+                            : nullptr;
+  auto shift = exponent && isAligned(exponential, exponent) ? exponent->get().getDefiningOp<linalg::LinalgOp>()
+                                                            : linalg::LinalgOp();
+  auto difference = dyn_cast_or_null<arith::SubFOp>(getScalarOp(shift));
+  OpOperand *scores = difference ? getInput(shift, difference.getLhs()) : nullptr;
+  Scalar divisor = readScalar(space, quotient.denominator);
+  if (!scores || !isAligned(shift, scores) || scores->get().getType() != result.getType() ||
+      !getAs<arith::AddFOp>(divisor))
+    return std::nullopt;
+  std::optional<Read> row = readOperand(space, shift, getInput(shift, difference.getRhs()), quotient.result);
+  if (!row)
+    return std::nullopt;
+  Scalar maximum = readScalar(space, *row);
+  for (unsigned n : {0, 1}) {
+    Scalar sum = readOperand(space, divisor, 1 - n), other = readOperand(space, divisor, n);
+    if (sum.op || !getAs<math::ExpOp>(other))
+      continue;
+    Scalar distance = readOperand(space, other, 0);
+    double score = 0;
+    if (getAs<arith::SubFOp>(distance)) {
+      auto number = dyn_cast_or_null<FloatAttr>(splatConstant(readOperand(space, distance, 0).value));
+      score = number ? number.getValueAsDouble() : NAN;
+    } else if (!getAs<arith::NegFOp>(distance)) {
+      continue;
+    }
+    unsigned last = distance.value.getDefiningOp()->getNumOperands() - 1;
+    if (!std::isfinite(score) || !isSame(space, readOperand(space, distance, last), maximum))
+      continue;
+    Access at(quotient.result);
+    space.resolve(at);
+    std::optional<unsigned> unitDim;
+    std::optional<Atoms> keys = findReducedAtoms(space, {sum.value, sum.at}, {terms, at}, Combiner::sum, unitDim);
+    std::optional<bool> isFinite = keys ? staysFinite(space, maximum, *row, {scores->get(), at}) : std::nullopt;
+    if (!isFinite)
+      continue;
+    space.resolve(at);
+    space.resolve(*keys);
+    auto *dim = unitDim ? at.begin() + *unitDim : llvm::find(at, *keys);
+    if (dim == at.end())
+      continue;
+    Normalization found(Normalizer::softmax, scores->get(), result, dim - at.begin());
+    found.sinkScore = score;
+    found.isSinkLost = !*isFinite;
+    return found;
+  }
+  return std::nullopt;
+}
+
 std::optional<Normalization> findSumNormalization(linalg::LinalgOp op) {
   for (unsigned side : {0, 1}) {
     AtomSpace space;
     std::optional<Quotient> quotient = readQuotient(op, side, space);
     if (!quotient || !isa<FloatType>(getElementTypeOrSelf(op->getResult(0))) ||
-        !isNonNegative(quotient->numerator->get()))
+        !isMultipleOfNonNegative(quotient->numerator->get()))
       continue;
     Value terms = quotient->numerator->get(), result = op->getResult(0);
     if (terms.getType() != result.getType() || !op.getMatchingIndexingMap(quotient->numerator).isIdentity())
       continue;
+    if (std::optional<Normalization> sink = findShiftedSink(op, *quotient, space))
+      return sink;
+    // A multiple of a softmax: more than a function of a score.
+    if (std::optional<Normalization> scaled = findScaledRows(op, *quotient, space);
+        scaled && scaled->kind == Normalizer::softmax)
+      return scaled;
     Read sum = quotient->denominator;
     // exp(x) / (c + sum(exp(x))): one more score, log(c).
     std::optional<double> more;
@@ -158,6 +400,8 @@ std::optional<Normalization> findSumNormalization(linalg::LinalgOp op) {
         return found;
       }
     }
+    if (std::optional<Normalization> scaled = keys ? std::nullopt : findScaledRows(op, *quotient, space))
+      return scaled;
     if (!keys && holdsSumOf(quotient->denominator.value, terms)) {
       Normalization found(Normalizer::sum, terms, result, 0);
       found.flaw = "the weights are not divided by the sum of their row alone";
@@ -167,37 +411,61 @@ std::optional<Normalization> findSumNormalization(linalg::LinalgOp op) {
   return std::nullopt;
 }
 
+/// Whether `slice` takes all of each dimension but `dim`, of which it takes `size` from `first` on.
+static bool takesColumns(OffsetSizeAndStrideOpInterface slice, const Extent &first, const Extent &size, Value scores,
+                         int64_t dim) {
+  for (int64_t n = 0, rank = slice.getMixedOffsets().size(); n != rank; ++n)
+    if (!isConstantIntValue(slice.getMixedStrides()[n], 1) ||
+        !(Extent::of(slice.getMixedOffsets()[n]) == (n == dim ? first : Extent(0))) ||
+        !(Extent::of(slice.getMixedSizes()[n]) == (n == dim ? size : Extent::of(scores, n))))
+      return false;
+  return true;
+}
+
 std::optional<Normalization> findSink(SoftmaxOp softmax) {
-  auto column = softmax.getInput().getDefiningOp<tensor::InsertSliceOp>();
-  auto scores = column ? column.getDest().getDefiningOp<tensor::InsertSliceOp>() : tensor::InsertSliceOp();
   int64_t dim = softmax.getDim(), rank = softmax.getType().getRank();
-  if (!scores || softmax.getLog() || !softmax->hasOneUse() || column.getSourceType().getRank() != rank ||
-      scores.getSourceType().getRank() != rank || column.getSourceType().getDimSize(dim) != 1)
+  auto last = softmax.getInput().getDefiningOp<tensor::InsertSliceOp>();
+  if (!last || softmax.getLog() || !softmax->hasOneUse() || last.getSourceType().getRank() != rank)
     return std::nullopt;
   auto cut = dyn_cast<tensor::ExtractSliceOp>(*softmax->user_begin());
-  if (!cut || cut.getType().getRank() != rank ||
-      cut.getType().getElementType() != scores.getSourceType().getElementType())
+  auto first = last.getDest().getDefiningOp<tensor::InsertSliceOp>();
+  if (!cut || cut.getType().getRank() != rank || (first && first.getSourceType().getRank() != rank))
     return std::nullopt;
-  SmallVector<OpFoldResult> total = tensor::getMixedSizes(*std::make_unique<OpBuilder>(softmax), softmax.getLoc(), cut);
-  for (int64_t n = 0; n != rank; ++n) {
-    for (OffsetSizeAndStrideOpInterface slice :
-         {OffsetSizeAndStrideOpInterface(column), OffsetSizeAndStrideOpInterface(scores),
-          OffsetSizeAndStrideOpInterface(cut)})
-      if (!isConstantIntValue(slice.getMixedStrides()[n], 1))
+  // A constant around the scores, or one of the two pieces that is a column.
+  auto around = dyn_cast_or_null<FloatAttr>(splatConstant(last.getDest()));
+  bool isLastColumn = first && last.getSourceType().getDimSize(dim) == 1;
+  if (!around && (!first || (!isLastColumn && first.getSourceType().getDimSize(dim) != 1)))
+    return std::nullopt;
+  for (bool takesLast : {isLastColumn, !isLastColumn}) {
+    tensor::InsertSliceOp column = takesLast ? last : first, piece = takesLast ? first : last;
+    if (around)
+      piece = last;
+    else if (column.getSourceType().getDimSize(dim) != 1)
+      continue;
+    Value scores = piece.getSource();
+    Extent keys = Extent::of(scores, dim);
+    // With what is beside them, as many as the softmax has.
+    bool isBehind = isConstantIntValue(piece.getMixedOffsets()[dim], 0);
+    Extent start = isBehind ? Extent(0) : Extent(1);
+    if (cut.getType().getElementType() != piece.getSourceType().getElementType() ||
+        !takesColumns(piece, start, keys, scores, dim) || !takesColumns(cut, start, keys, scores, dim))
+      continue;
+    Normalization found(softmax);
+    found.input = scores;
+    found.result = cut.getResult();
+    if (around) {
+      std::optional<int64_t> all = Extent::of(softmax.getInput(), dim).constant(), some = keys.constant();
+      if (!all || !some || *all != *some + 1 || !around.getValue().isFinite())
         return std::nullopt;
-    Extent size = Extent::of(scores.getMixedSizes()[n]);
-    bool isEnd =
-        n == dim ? Extent::of(column.getMixedOffsets()[n]) == size
-                 : isConstantIntValue(column.getMixedOffsets()[n], 0) && Extent::of(column.getMixedSizes()[n]) == size;
-    if (!isEnd || !isConstantIntValue(scores.getMixedOffsets()[n], 0) ||
-        !isConstantIntValue(cut.getMixedOffsets()[n], 0) || !(Extent::of(cut.getMixedSizes()[n]) == size))
-      return std::nullopt;
+      found.sinkScore = around.getValueAsDouble();
+      return found;
+    }
+    if (!takesColumns(column, isBehind ? keys : Extent(0), Extent(1), scores, dim))
+      continue;
+    found.sink = column.getSource();
+    return found;
   }
-  Normalization found(softmax);
-  found.input = scores.getSource();
-  found.result = cut.getResult();
-  found.sink = column.getSource();
-  return found;
+  return std::nullopt;
 }
 
 OpOperand *findGate(linalg::LinalgOp sum) {

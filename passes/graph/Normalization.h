@@ -4,6 +4,7 @@
 #include "dialects/attn/AttnOps.h"
 
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
+#include "mlir/IR/PatternMatch.h"
 #include <optional>
 #include <string>
 
@@ -27,12 +28,20 @@ struct Normalization {
   /// tensor with size 1 in `dim`, or a constant.
   mlir::Value sink;
   std::optional<double> sinkScore;
+  /// A row without a score above -inf is NaN in spite of the sink: its maximum, which is subtracted, is -inf.
+  bool isSinkLost = false;
+  /// Weights `result` = x / f(sum(x)), f more than the sum itself: x, what f gives, and the sum. The normaliser then
+  /// makes `base`, of which x is a multiple (x itself where nothing normalises), up to a factor of the row where `base`
+  /// is exp(input - max(input)).
+  mlir::Value terms, divisor, total, base;
+  bool isShifted = false;
   /// Why it is no normaliser of an attention, though it looks like one.
   std::string flaw;
 };
 
-/// `op` as x / sum(x) with x >= 0, or exp(x) / (c + sum(exp(x))). A flaw is set
-/// where the denominator holds the sum of x and something else.
+/// `op` as x / sum(x) with x >= 0, exp(x) / (c + sum(exp(x))), exp(x - m) / (exp(c - m) + sum(exp(x - m))) with m one
+/// number a row, or x / f(sum(x)). A flaw is set where the denominator
+/// holds the sum of x and something else.
 std::optional<Normalization> findSumNormalization(mlir::linalg::LinalgOp op);
 
 /// `softmax` of scores and one column that is cut off afterwards.
@@ -41,6 +50,13 @@ std::optional<Normalization> findSink(SoftmaxOp softmax);
 /// Weights of `sum`, a contraction, that are a function >= 0 of a contraction of
 /// two tensors that a run computes, as in sigmoid attention.
 mlir::OpOperand *findGate(mlir::linalg::LinalgOp sum);
+
+/// Whether `value` is not negative, but for what it is multiplied by (in up to `depth` products), as a mask.
+bool isMultipleOfNonNegative(mlir::Value value, unsigned depth = 4);
+
+/// `op` = (x v) / f(sum(x)), x v a contraction over the dimension of the sum: the division comes first then.
+/// exp(s) v / sum(exp(s)) becomes a softmax and a weighted sum so.
+mlir::LogicalResult divideFirst(mlir::RewriterBase &rewriter, mlir::linalg::LinalgOp op);
 
 /// Whether `value` is the same in every run, but for its sizes.
 bool isStatic(mlir::Value value);

@@ -18,24 +18,48 @@ namespace {
 
 bool isStep(Operation *op) { return op && (isView(op) || isPointwise(op)); }
 
-/// Whether `op` divides something by its own sum: that gives weights as a softmax does.
-bool dividesBySum(Operation *op) {
+/// The tensors of a quotient that an elementwise op is; null values for another op.
+std::pair<Value, Value> readDivision(Operation *op) {
   auto quotient = dyn_cast_or_null<linalg::LinalgOp>(op);
   if (!quotient || !isPointwise(op))
-    return false;
+    return {};
   auto divide = stripConversions(quotient.getBlock()->getTerminator()->getOperand(0)).getDefiningOp<arith::DivFOp>();
   auto input = [&](Value value) -> Value {
     auto argument = dyn_cast<BlockArgument>(stripConversions(value));
     return argument && argument.getOwner() == quotient.getBlock() ? quotient.getMatchingOpOperand(argument)->get()
                                                                   : Value();
   };
-  Value dividend = divide ? input(divide.getLhs()) : Value(), divisor = dividend ? input(divide.getRhs()) : Value();
-  while (Operation *from = divisor ? divisor.getDefiningOp() : nullptr) {
+  return divide ? std::pair(input(divide.getLhs()), input(divide.getRhs())) : std::pair<Value, Value>();
+}
+
+/// Whether `op` divides something by its own sum: that gives weights as a softmax does.
+bool dividesBySum(Operation *op) {
+  auto [dividend, divisor] = readDivision(op);
+  while (Operation *from = dividend && divisor ? divisor.getDefiningOp() : nullptr) {
     if (getReduction(from) == Combiner::sum)
       return from->getOperand(0) == dividend;
     if (!isStep(from))
       return false;
     divisor = from->getOperand(0);
+  }
+  return false;
+}
+
+/// Whether what `sum` adds up is divided by what is computed from the sum.
+bool dividesItsTerms(linalg::LinalgOp sum) {
+  SmallVector<Value> front{sum->getResult(0)};
+  DenseSet<Value> seen;
+  while (!front.empty()) {
+    Value next = front.pop_back_val();
+    if (!seen.insert(next).second)
+      continue;
+    for (Operation *user : next.getUsers()) {
+      auto [dividend, divisor] = readDivision(user);
+      if (dividend && divisor == next && dividend == sum->getOperand(0))
+        return true;
+      if (isStep(user))
+        front.push_back(user->getResult(0));
+    }
   }
   return false;
 }
@@ -144,6 +168,8 @@ private:
     for (unsigned loop = 0; loop != sum.getNumLoops(); ++loop)
       if (!maps[0].isFunctionOfDim(loop) && !maps[1].isFunctionOfDim(loop))
         return false;
+    if (dividesItsTerms(sum))
+      return false;
     if (!comesFromSoftmax(factors[0], sources) && !comesFromSoftmax(factors[1], sources) &&
         !reachesSoftmax(sum->getResult(0), targets))
       return false;

@@ -2,6 +2,7 @@
 #include "passes/Passes.h"
 #include "passes/graph/Access.h"
 #include "passes/graph/AssumeRequired.h"
+#include "passes/graph/Normalization.h"
 #include "passes/graph/RowReduction.h"
 #include "passes/graph/Structured.h"
 
@@ -12,6 +13,7 @@
 #include "mlir/IR/IRMapping.h"
 #include "mlir/IR/PatternMatch.h"
 #include "mlir/IR/Remarks.h"
+#include <cmath>
 
 using namespace mlir;
 
@@ -50,6 +52,25 @@ bool SoftmaxFinder::reducesRowsOf(Read reduced, Read rows, Combiner combiner, co
   return *found == expected;
 }
 
+/// The x of e^x, 2^x or c^x, which is e^(factor x).
+OpOperand *readExponent(linalg::LinalgOp op, double &factor) {
+  Operation *scalar = getScalarOp(op);
+  if (isa_and_nonnull<math::ExpOp>(scalar))
+    return getInput(op, scalar->getOperand(0));
+  if (isa_and_nonnull<math::Exp2Op>(scalar)) {
+    factor = std::log(2.0);
+    return getInput(op, scalar->getOperand(0));
+  }
+  auto power = dyn_cast_or_null<math::PowFOp>(scalar);
+  if (!power)
+    return nullptr;
+  OpOperand *tensor = getInput(op, power.getLhs());
+  auto base = dyn_cast_or_null<FloatAttr>(splatConstant(tensor ? tensor->get() : stripConversions(power.getLhs())));
+  double number = base ? base.getValueAsDouble() : 0;
+  factor = number > 0 ? std::log(number) : 0;
+  return std::isfinite(factor) && factor != 0 ? getInput(op, power.getRhs()) : nullptr;
+}
+
 LogicalResult SoftmaxFinder::raise(RewriterBase &rewriter, linalg::LinalgOp op) {
   for (unsigned side : {0, 1}) {
     space = AtomSpace();
@@ -68,8 +89,8 @@ LogicalResult SoftmaxFinder::raise(RewriterBase &rewriter, linalg::LinalgOp op) 
         break;
     }
     auto exp = exponential.value.getDefiningOp<linalg::LinalgOp>();
-    auto scalarExp = dyn_cast_or_null<math::ExpOp>(getScalarOp(exp));
-    OpOperand *exponent = scalarExp ? getInput(exp, scalarExp.getOperand()) : nullptr;
+    double factor = 1;
+    OpOperand *exponent = readExponent(exp, factor);
     if (!exponent || !isAligned(exp, exponent))
       continue;
     std::optional<Atoms> keys = findKeys(quotient->denominator, exponential, Combiner::sum);
@@ -97,6 +118,15 @@ LogicalResult SoftmaxFinder::raise(RewriterBase &rewriter, linalg::LinalgOp op) 
       continue;
 
     rewriter.setInsertionPoint(op);
+    if (factor != 1) {
+      AffineMap identity = rewriter.getMultiDimIdentityMap(cast<RankedTensorType>(scores.getType()).getRank());
+      scores = elementwise(rewriter, op.getLoc(), tensor::getMixedSizes(rewriter, op.getLoc(), scores),
+                           getElementTypeOrSelf(scores), scores, identity,
+                           [&](OpBuilder &b, Location loc, ValueRange args) -> Value {
+                             Value scale = floatConstant(b, loc, args.front().getType(), factor);
+                             return arith::MulFOp::create(b, loc, args.front(), scale);
+                           });
+    }
     Value raised =
         SoftmaxOp::create(rewriter, op.getLoc(), scores.getType(), scores, dim - exponential.access.begin(), false);
     if (raised.getType() != exponential.value.getType())
@@ -151,7 +181,35 @@ void SoftmaxFinder::dropMaximum(RewriterBase &rewriter, SoftmaxOp softmax) {
   }
 }
 
-/// exp(log_softmax(x)) -> softmax(x), views between them too
+/// x - log(sum(exp(x))): x, and the dimension of the sum.
+struct LogWeights {
+  Value scores;
+  int64_t dim;
+};
+
+std::optional<LogWeights> readLogWeights(Value value) {
+  auto op = value.getDefiningOp<linalg::LinalgOp>();
+  auto difference = dyn_cast_or_null<arith::SubFOp>(getScalarOp(op));
+  OpOperand *scores = difference ? getInput(op, difference.getLhs()) : nullptr;
+  OpOperand *logs = difference ? getInput(op, difference.getRhs()) : nullptr;
+  if (!scores || !logs || !isAligned(op, scores) || scores->get().getType() != value.getType() ||
+      !op.getMatchingIndexingMap(scores).isIdentity() || !isa<RankedTensorType>(logs->get().getType()))
+    return std::nullopt;
+  AtomSpace space;
+  Access rows;
+  for (int64_t dim = 0, rank = cast<RankedTensorType>(value.getType()).getRank(); dim != rank; ++dim)
+    rows.push_back(space.add(Extent::of(value, dim)));
+  std::optional<Access> at = AtomSpace::operandAccess(op.getMatchingIndexingMap(logs), AtomSpace::loopAtoms(op, rows));
+  std::optional<Atoms> keys = at ? findLogSumExpAtoms(space, {logs->get(), *at}, {scores->get(), rows}) : std::nullopt;
+  if (!keys)
+    return std::nullopt;
+  space.resolve(rows);
+  space.resolve(*keys);
+  auto *dim = llvm::find(rows, *keys);
+  return dim == rows.end() ? std::nullopt : std::optional(LogWeights{scores->get(), dim - rows.begin()});
+}
+
+/// exp(log_softmax(x)), exp(x - log(sum(exp(x)))) -> softmax(x), views between them too
 LogicalResult raiseExponential(RewriterBase &rewriter, linalg::LinalgOp op) {
   auto exp = dyn_cast_or_null<math::ExpOp>(getScalarOp(op));
   OpOperand *input = exp ? getInput(op, exp.getOperand()) : nullptr;
@@ -163,12 +221,20 @@ LogicalResult raiseExponential(RewriterBase &rewriter, linalg::LinalgOp op) {
     views.push_back(source.getDefiningOp());
     source = views.back()->getOperand(0);
   }
-  auto log = source.getDefiningOp<SoftmaxOp>();
   auto type = cast<RankedTensorType>(op->getResult(0).getType());
-  if (!log || !log.getLog() || log.getType().getElementType() != type.getElementType())
+  Value scores;
+  int64_t dim = 0;
+  if (auto log = source.getDefiningOp<SoftmaxOp>(); log && log.getLog()) {
+    scores = log.getInput();
+    dim = log.getDim();
+  } else if (std::optional<LogWeights> difference = readLogWeights(source)) {
+    scores = difference->scores;
+    dim = difference->dim;
+  }
+  if (!scores || getElementTypeOrSelf(scores) != type.getElementType())
     return failure();
   rewriter.setInsertionPoint(op);
-  Value weights = SoftmaxOp::create(rewriter, op.getLoc(), log.getType(), log.getInput(), log.getDim(), false);
+  Value weights = SoftmaxOp::create(rewriter, op.getLoc(), scores.getType(), scores, dim, false);
   for (Operation *view : llvm::reverse(views)) {
     IRMapping mapping;
     mapping.map(view->getOperand(0), weights);
@@ -186,6 +252,11 @@ struct RaiseSoftmaxPass : impl::RaiseSoftmaxPassBase<RaiseSoftmaxPass> {
     SmallVector<linalg::LinalgOp> ops;
     getOperation()->walk([&](linalg::LinalgOp op) { ops.push_back(op); });
     IRRewriter rewriter(&getContext());
+    for (linalg::LinalgOp op : ops)
+      if (isPointwise(op))
+        (void)divideFirst(rewriter, op);
+    ops.clear();
+    getOperation()->walk([&](linalg::LinalgOp op) { ops.push_back(op); });
     for (linalg::LinalgOp op : ops)
       if (isPointwise(op) && failed(SoftmaxFinder().raise(rewriter, op)))
         (void)raiseExponential(rewriter, op);

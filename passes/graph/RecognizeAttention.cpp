@@ -51,13 +51,39 @@ bool isSummed(Value value) {
   return false;
 }
 
+/// Whether a contraction reads ones where positions are these, and zeros elsewhere.
+bool selectsValues(SmallVector<Value> positions) {
+  DenseSet<Value> seen;
+  while (!positions.empty()) {
+    Value next = positions.pop_back_val();
+    if (!seen.insert(next).second)
+      continue;
+    for (Operation *user : next.getUsers()) {
+      if (isContraction(user))
+        return true;
+      // An op that reads the positions in its body, and no table at them.
+      if (auto extract = dyn_cast<tensor::ExtractOp>(user))
+        user = extract.getTensor() == next ? extract->getParentOp() : nullptr;
+      bool isOwn = user && (isView(user) || isPointwise(user)) &&
+                   (user->getNumRegions() == 0 ||
+                    llvm::all_of(user->getRegion(0).getOps<tensor::ExtractOp>(),
+                                 [&](tensor::ExtractOp extract) { return extract.getTensor() == next; }));
+      if (isOwn)
+        positions.push_back(user->getResult(0));
+    }
+  }
+  return false;
+}
+
 /// What a softmax is whose weights reach no contraction through elementwise ops
 /// and views: a miss if they reach one in another way, a gate over features if
-/// they are multiplied by values, otherwise a classifier.
+/// they are multiplied by values, a choice if the position of the largest is made ones and zeros that are contracted,
+/// otherwise a classifier.
 Miss whyNotContracted(const Normalization &softmax) {
   SmallVector<Value> front{softmax.result};
   DenseSet<Value> seen;
   bool gates = false;
+  SmallVector<Value> positions;
   std::optional<Location> between;
   while (!front.empty()) {
     Value value = front.pop_back_val();
@@ -77,11 +103,16 @@ Miss whyNotContracted(const Normalization &softmax) {
         return {"no contraction: its weights are the scores of another attention", softmax.location};
       if (!between && !isView(user) && !isPointwise(user))
         between = user->getLoc();
+      llvm::copy_if(user->getResults(), std::back_inserter(positions), [&](Value result) {
+        return !isView(user) && !isPointwise(user) && isa<IntegerType>(getElementTypeOrSelf(result));
+      });
       if (isMemoryEffectFree(user)) // numbers only: what an index selects is not weighted
         llvm::copy_if(user->getResults(), std::back_inserter(front),
                       [](Value result) { return isa<FloatType>(getElementTypeOrSelf(result)); });
     }
   }
+  if (!gates && selectsValues(positions))
+    return {"no weighted sum: the largest weight selects a value (hard attention)", softmax.location};
   return {gates ? "no contraction: its weights multiply values, and are not summed over them"
                 : "not an attention: its result is not contracted",
           softmax.location};
@@ -272,7 +303,8 @@ private:
   /// effect, the normaliser stays for all.
   static SmallVector<Operation *> takeOtherUses(AttentionMatch &match) {
     Operation *end = match.result.value.getDefiningOp();
-    if (match.normalizer == Normalizer::none || getElementTypeOrSelf(match.weights.value) != match.computeType)
+    if (match.normalizer == Normalizer::none || match.divisor ||
+        getElementTypeOrSelf(match.weights.value) != match.computeType)
       return {};
     SmallVector<OpOperand *> uses;
     llvm::SetVector<Operation *> early;

@@ -171,7 +171,7 @@ FailureOr<Value> RegionWriter::elementUncached(Value tensor, Access access) {
   auto op = tensor.getDefiningOp<linalg::LinalgOp>();
   if (op && isPointwise(op) && (depends || (follows && isWorthInlining(tensor, access))))
     return inlineBody(op, access);
-  if (depends || isComputedFromTarget(tensor))
+  if (depends || (!capturesOfTarget && isComputedFromTarget(tensor)))
     return fail("an operation that is not elementwise stands between " + between, loc);
   return capture(tensor, access);
 }

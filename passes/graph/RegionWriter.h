@@ -28,6 +28,9 @@ public:
   }
   mlir::Block &getBlock() { return region->front(); }
 
+  /// The target is stored in any case: what else is computed from it may be captured.
+  bool capturesOfTarget = false;
+
   /// How `target` is read; set by `write`.
   std::optional<Access> targetAccess;
 

@@ -1,6 +1,8 @@
 #include "passes/graph/RowReduction.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Math/IR/Math.h"
+#include "llvm/ADT/DenseSet.h"
 
 using namespace mlir;
 
@@ -56,15 +58,14 @@ std::optional<Quotient> readQuotient(linalg::LinalgOp op, unsigned side, AtomSpa
   return Quotient{numerator, sum, result};
 }
 
-std::optional<Atoms> findReducedAtoms(AtomSpace &space, Read reduced, Read rows, Combiner combiner,
-                                      std::optional<unsigned> &unitDim) {
+/// What `reduced`, a reduction by `combiner`, reads; `summed` gets the atoms of what it reduces.
+static std::optional<Read> readReduced(AtomSpace &space, Read reduced, Combiner combiner, Atoms &summed) {
   space.walkUp(reduced.value, reduced.access);
   auto op = reduced.value.getDefiningOp<linalg::LinalgOp>();
   if (getReduction(op) != combiner)
     return std::nullopt;
   SmallVector<Atoms> loops = AtomSpace::loopAtoms(op, reduced.access);
   AffineMap map = op.getMatchingIndexingMap(op.getDpsInputOperand(0));
-  Atoms summed;
   for (auto [dim, expr] : llvm::enumerate(map.getResults())) {
     unsigned loop = cast<AffineDimExpr>(expr).getPosition();
     if (op.getIteratorTypesArray()[loop] != utils::IteratorType::reduction)
@@ -73,26 +74,15 @@ std::optional<Atoms> findReducedAtoms(AtomSpace &space, Read reduced, Read rows,
     llvm::append_range(summed, loops[loop]);
   }
   std::optional<Access> access = AtomSpace::operandAccess(map, loops);
-  if (!access)
+  return access ? std::optional(Read{op->getOperand(0), *access}) : std::nullopt;
+}
+
+/// The atoms of `rows` in whose place `input` has `summed`; they are equal otherwise.
+static std::optional<Atoms> placeKeys(ArrayRef<Atoms> rows, ArrayRef<Atoms> input, Atoms summed) {
+  if (rows.size() != input.size())
     return std::nullopt;
-  if (summed.empty()) { // a dimension of size 1 has no atoms; only its position tells which it is
-    SmallVector<unsigned> sums;
-    op.getReductionDims(sums);
-    if (sums.size() == 1 && op->getOperand(0) == rows.value)
-      unitDim = map.getResultPosition(getAffineDimExpr(sums.front(), op.getContext()));
-    return unitDim ? std::optional(Atoms()) : std::nullopt;
-  }
-  Read input{op->getOperand(0), *access};
-  space.walkUp(input.value, input.access);
-  space.walkUp(rows.value, rows.access);
-  space.resolve(input.access);
-  space.resolve(rows.access);
-  space.resolve(summed);
-  if (input.value != rows.value)
-    return std::nullopt;
-  // Equal but for the atoms that are summed, which stand in the keys' place.
   Atoms keys, placed;
-  for (auto [mine, theirs] : llvm::zip_equal(rows.access, input.access)) {
+  for (auto [mine, theirs] : llvm::zip_equal(rows, input)) {
     if (mine == theirs)
       continue;
     if (llvm::any_of(theirs, [&](unsigned atom) { return !llvm::is_contained(summed, atom); }))
@@ -105,11 +95,141 @@ std::optional<Atoms> findReducedAtoms(AtomSpace &space, Read reduced, Read rows,
   if (keys.empty() || placed != summed)
     return std::nullopt;
   // A key that also stands elsewhere is a diagonal.
-  for (const Atoms &theirs : input.access)
+  for (const Atoms &theirs : input)
     for (unsigned atom : theirs)
       if (llvm::is_contained(keys, atom))
         return std::nullopt;
   return keys;
+}
+
+std::optional<Atoms> findReducedAtoms(AtomSpace &space, Read reduced, Read rows, Combiner combiner,
+                                      std::optional<unsigned> &unitDim) {
+  Atoms summed;
+  space.walkUp(reduced.value, reduced.access);
+  std::optional<Read> input = readReduced(space, reduced, combiner, summed);
+  if (!input)
+    return std::nullopt;
+  if (summed.empty()) { // a dimension of size 1 has no atoms; only its position tells which it is
+    auto op = reduced.value.getDefiningOp<linalg::LinalgOp>();
+    AffineMap map = op.getMatchingIndexingMap(op.getDpsInputOperand(0));
+    SmallVector<unsigned> sums;
+    op.getReductionDims(sums);
+    if (sums.size() == 1 && op->getOperand(0) == rows.value)
+      unitDim = map.getResultPosition(getAffineDimExpr(sums.front(), op.getContext()));
+    return unitDim ? std::optional(Atoms()) : std::nullopt;
+  }
+  space.walkUp(input->value, input->access);
+  space.walkUp(rows.value, rows.access);
+  space.resolve(input->access);
+  space.resolve(rows.access);
+  space.resolve(summed);
+  return input->value == rows.value ? placeKeys(rows.access, input->access, summed) : std::nullopt;
+}
+
+std::optional<Read> readOperand(AtomSpace &space, linalg::LinalgOp op, OpOperand *operand, Access access) {
+  if (!operand || !isa<RankedTensorType>(operand->get().getType()))
+    return std::nullopt;
+  space.resolve(access);
+  std::optional<Access> at =
+      AtomSpace::operandAccess(op.getMatchingIndexingMap(operand), AtomSpace::loopAtoms(op, access));
+  return at ? std::optional(Read{operand->get(), *at}) : std::nullopt;
+}
+
+std::optional<std::pair<Value, Atoms>> findTotal(AtomSpace &space, const Read &value, const Read &terms,
+                                                 std::optional<unsigned> &unitDim) {
+  SmallVector<Read> front{value};
+  DenseSet<Value> seen;
+  while (!front.empty()) {
+    Read next = front.pop_back_val();
+    space.walkUp(next.value, next.access);
+    if (!seen.insert(next.value).second)
+      continue;
+    space.resolve(next.access);
+    if (std::optional<Atoms> keys = findReducedAtoms(space, next, terms, Combiner::sum, unitDim))
+      return std::pair(next.value, *keys);
+    auto op = next.value.getDefiningOp<linalg::LinalgOp>();
+    if (op && isPointwise(op))
+      for (OpOperand *input : op.getDpsInputOperands())
+        if (std::optional<Read> read = readOperand(space, op, input, next.access))
+          front.push_back(*read);
+  }
+  return std::nullopt;
+}
+
+Scalar readScalar(AtomSpace &space, Read read) {
+  while (true) {
+    space.walkUp(read.value, read.access);
+    space.resolve(read.access);
+    auto op = read.value.getDefiningOp<linalg::LinalgOp>();
+    if (!op || !isPointwise(op))
+      return {read.value, {}, read.access};
+    Value yielded = stripConversions(op.getBlock()->getTerminator()->getOperand(0));
+    OpOperand *input = getInput(op, yielded);
+    SmallVector<Atoms> loops = AtomSpace::loopAtoms(op, read.access);
+    if (!input)
+      return {yielded, op, Access(loops.begin(), loops.end())};
+    std::optional<Access> access = AtomSpace::operandAccess(op.getMatchingIndexingMap(input), loops);
+    if (!access || !isa<RankedTensorType>(input->get().getType()))
+      return {yielded, op, Access(loops.begin(), loops.end())};
+    read = {input->get(), *access};
+  }
+}
+
+Scalar readOperand(AtomSpace &space, const Scalar &scalar, unsigned n) {
+  linalg::LinalgOp op = scalar.op;
+  Value value = stripConversions(scalar.value.getDefiningOp()->getOperand(n));
+  Access loops(scalar.at);
+  for (Atoms &atoms : loops)
+    space.resolve(atoms);
+  OpOperand *input = getInput(op, value);
+  if (!input)
+    return {value, op, loops};
+  std::optional<Access> access = AtomSpace::operandAccess(op.getMatchingIndexingMap(input), loops);
+  if (!access || !isa<RankedTensorType>(input->get().getType()))
+    return {value, op, loops};
+  return readScalar(space, {input->get(), *access});
+}
+
+bool isSame(AtomSpace &space, Scalar a, Scalar b) {
+  for (Scalar *scalar : {&a, &b})
+    for (Atoms &atoms : scalar->at)
+      space.resolve(atoms);
+  return a.value == b.value && a.op == b.op && a.at == b.at;
+}
+
+std::optional<Atoms> findLogSumExpAtoms(AtomSpace &space, Read logs, Read rows) {
+  Scalar result = readScalar(space, std::move(logs));
+  // log(sum(exp(x - m))) + m, or without m
+  std::optional<Scalar> shift;
+  auto add = getAs<arith::AddFOp>(result);
+  for (unsigned n : {0, 1}) {
+    Scalar log = add ? readOperand(space, result, n) : result;
+    if (!getAs<math::LogOp>(log))
+      continue;
+    if (add)
+      shift = readOperand(space, result, 1 - n);
+    Scalar sum = readOperand(space, log, 0);
+    Atoms summed;
+    std::optional<Read> input = sum.op ? std::nullopt : readReduced(space, {sum.value, sum.at}, Combiner::sum, summed);
+    Scalar exponential = input ? readScalar(space, *input) : Scalar();
+    if (!input || !getAs<math::ExpOp>(exponential))
+      continue;
+    Scalar exponent = readOperand(space, exponential, 0);
+    if (shift) {
+      if (!getAs<arith::SubFOp>(exponent) || !isSame(space, readOperand(space, exponent, 1), *shift))
+        continue;
+      exponent = readOperand(space, exponent, 0);
+    }
+    Scalar row = readScalar(space, rows);
+    for (Access *lists : {&exponent.at, &row.at})
+      for (Atoms &atoms : *lists)
+        space.resolve(atoms);
+    space.resolve(summed);
+    if (exponent.value == row.value && exponent.op == row.op)
+      if (std::optional<Atoms> keys = placeKeys(row.at, exponent.at, summed))
+        return keys;
+  }
+  return std::nullopt;
 }
 
 } // namespace attn

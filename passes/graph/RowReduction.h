@@ -35,11 +35,41 @@ struct Quotient {
 /// multiplication (0, 1). The atoms of the result are new ones of `space`.
 std::optional<Quotient> readQuotient(mlir::linalg::LinalgOp op, unsigned side, AtomSpace &space);
 
+/// A number in the body of an elementwise op at a point of its loops, or (`op` is null) an element of a tensor that no
+/// such op makes, or a number that stands outside of all.
+struct Scalar {
+  mlir::Value value;
+  mlir::linalg::LinalgOp op;
+  Access at; ///< the op's loops, or how the tensor is read
+};
+
+/// The element of `read`, through views.
+Scalar readScalar(AtomSpace &space, Read read);
+/// Operand `n` of the op that computes `scalar`.
+Scalar readOperand(AtomSpace &space, const Scalar &scalar, unsigned n);
+/// Whether two scalars are one.
+bool isSame(AtomSpace &space, Scalar a, Scalar b);
+/// What computes `scalar`, if it is an `Op`.
+template <typename Op> Op getAs(const Scalar &scalar) {
+  return scalar.op ? llvm::dyn_cast_or_null<Op>(scalar.value.getDefiningOp()) : Op();
+}
+
+/// The atoms of `rows` over which `logs` is the log of the sum of its exponentials, both read at one point.
+std::optional<Atoms> findLogSumExpAtoms(AtomSpace &space, Read logs, Read rows);
+
 /// The atoms of `rows` over which `reduced` combines its elements: `reduced` is
 /// that reduction, and both are read at one point. A dimension of size 1 has no
 /// atoms: `unitDim` is set to it then.
 std::optional<Atoms> findReducedAtoms(AtomSpace &space, Read reduced, Read rows, Combiner combiner,
                                       std::optional<unsigned> &unitDim);
+
+/// `operand` of the elementwise `op` where its result is read at `access`.
+std::optional<Read> readOperand(AtomSpace &space, mlir::linalg::LinalgOp op, mlir::OpOperand *operand, Access access);
+
+/// The sum of the row of `terms` from which elementwise ops compute `value`, and the atoms of the row; both are read
+/// at one point.
+std::optional<std::pair<mlir::Value, Atoms>> findTotal(AtomSpace &space, const Read &value, const Read &terms,
+                                                       std::optional<unsigned> &unitDim);
 
 } // namespace attn
 

@@ -60,7 +60,7 @@ func.func @sigmoid_over_sum(%q: tensor<5x8xf32>, %k: tensor<7x8xf32>, %v: tensor
 #w = affine_map<(i, e, j) -> (i, j)>
 #v = affine_map<(i, e, j) -> (j, e)>
 #o = affine_map<(i, e, j) -> (i, e)>
-// exp(s) / (1 + sum exp(s)): one more score, 0, whose key has no value. The near misses: something else is added to the
+// exp(s) / (1 + sum exp(s)): one more score, 0, whose key has no value. The near misses: a tensor is added to the
 // sum of other terms than an exponential (a verdict), and terms that may be negative (none is due).
 // CHECK: fused = true, kind = "given"
 // CHECK-SAME: fused = false, kind = "missed"
@@ -112,9 +112,8 @@ func.func @softmax_one(%s: tensor<5x7xf32>, %v: tensor<7x4xf32>) -> tensor<5x4xf
 // CHECK-NOT: attn.attention
 // CHECK-LABEL: func.func @signed
 // CHECK-NOT: attn.attention
-func.func @absolute_and_more(%s: tensor<5x7xf32>, %v: tensor<7x4xf32>) -> tensor<5x4xf32> {
+func.func @absolute_and_more(%s: tensor<5x7xf32>, %t: tensor<5xf32>, %v: tensor<7x4xf32>) -> tensor<5x4xf32> {
   %zero = arith.constant 0.0 : f32
-  %one = arith.constant 1.0 : f32
   %e = tensor.empty() : tensor<5x7xf32>
   %g = linalg.generic {indexing_maps = [#ij, #ij], iterator_types = ["parallel", "parallel"]}
       ins(%s : tensor<5x7xf32>) outs(%e : tensor<5x7xf32>) {
@@ -130,10 +129,10 @@ func.func @absolute_and_more(%s: tensor<5x7xf32>, %v: tensor<7x4xf32>) -> tensor
     %r = arith.addf %a, %x : f32
     linalg.yield %r : f32
   } -> tensor<5xf32>
-  %more = linalg.generic {indexing_maps = [affine_map<(i) -> (i)>, affine_map<(i) -> (i)>], iterator_types = ["parallel"]}
-      ins(%sum : tensor<5xf32>) outs(%er : tensor<5xf32>) {
-  ^bb0(%x: f32, %a: f32):
-    %r = arith.addf %x, %one : f32
+  %more = linalg.generic {indexing_maps = [affine_map<(i) -> (i)>, affine_map<(i) -> (i)>, affine_map<(i) -> (i)>],
+      iterator_types = ["parallel"]} ins(%sum, %t : tensor<5xf32>, tensor<5xf32>) outs(%er : tensor<5xf32>) {
+  ^bb0(%x: f32, %y: f32, %a: f32):
+    %r = arith.addf %x, %y : f32
     linalg.yield %r : f32
   } -> tensor<5xf32>
   %p = linalg.generic {indexing_maps = [#ij, #i, #ij], iterator_types = ["parallel", "parallel"]}

@@ -1,0 +1,255 @@
+#!/usr/bin/env python3
+"""Small attentions whose weights are normalised in unusual ways: softmax_spellings.py ATTN_RUN FOLDER
+
+Each is one graph with a reference in float64, and what the report must say of it.
+"""
+import json
+import subprocess
+import sys
+
+import numpy as np
+import onnx
+from onnx import numpy_helper, parser
+
+B, H, S, D = 2, 2, 20, 16
+HEAD = f"float[{B},{H},s,{D}]"
+STATIC = f"float[{B},{H},{S},{D}]"
+REPEATED = "an operation that is not elementwise stands between the scores and the softmax"
+
+
+def softmax(s):
+    e = np.exp(s - np.max(s, -1, keepdims=True))
+    return e / e.sum(-1, keepdims=True)
+
+
+class Case:
+    """A graph from q, k, v and m to y; `body` makes y of s = q k^T / 4, `weights` are those of the values."""
+
+    def __init__(self, name, body, weights, says=("dot", None), mask=None, tables=None, declared=HEAD, scale=1.0):
+        self.name, self.weights, self.says, self.scale = name, weights, says, scale
+        self.mask = np.ones((1, 1, 1, S), np.float32) if mask is None else mask.astype(np.float32)
+        self.tables = tables or {}
+        shape = str(list(self.mask.shape)).replace(" ", "")
+        self.text = f"""<ir_version: 9, opset_import: ["" : 18]>
+g ({declared} q, {declared} k, {declared} v, float{shape} m) => ({declared} y) {{
+  last = Constant<value = int64[1] {{-1}}>()
+  zero = Constant<value = float {{0}}>()
+  one = Constant<value = float {{1}}>()
+  four = Constant<value = float {{4}}>()
+  kt = Transpose<perm = [0, 1, 3, 2]>(k)
+  product = MatMul(q, kt)
+  s = Div(product, four)
+{body}
+}}"""
+
+    def check(self, tool, folder):
+        path, report, result = f"{folder}/{self.name}.onnx", f"{folder}/{self.name}.json", f"{folder}/y.npy"
+        model = parser.parse_model(self.text)
+        for name, value in self.tables.items():
+            model.graph.initializer.append(numpy_helper.from_array(value, name))
+        onnx.checker.check_model(model)
+        onnx.save(model, path)
+        rng = np.random.default_rng(11)
+        given = {n: (rng.standard_normal((B, H, S, D)) * (self.scale if n == "q" else 1)).astype(np.float32)
+                 for n in "qkv"}
+        given["m"] = self.mask
+        for name, value in given.items():
+            np.save(f"{folder}/{name}.npy", value)
+        subprocess.run([tool, path, f"--fusion-report={report}", f"--output=y=@{result}",
+                        *(f"--input={n}=@{folder}/{n}.npy" for n in given)], check=True, stdout=subprocess.DEVNULL)
+        said = [(v["kind"], v.get("normalizer"), *([v["reason"]] if v["reason"] else []))
+                for v in json.load(open(report))]
+        assert said == ([self.says] if self.says else []), (self.name, said)
+        q, k, v = (given[n].astype(np.float64) for n in "qkv")
+        with np.errstate(all="ignore"):
+            want = self.weights(q @ k.swapaxes(2, 3) / 4, self.mask.astype(np.float64), q, k) @ v
+        np.testing.assert_allclose(np.load(result), want, rtol=1e-3, atol=1e-4, err_msg=self.name)
+
+
+def hidden(rows):
+    """0, or -inf for the keys of these rows and for some others."""
+    mask = np.where(np.arange(S)[None, :] % 3 == 1, -np.inf, 0) * np.ones((S, 1))
+    mask[rows] = -np.inf
+    return mask.reshape(1, 1, S, S)
+
+
+def shown():
+    """Some keys, and none of the second item."""
+    mask = (np.arange(S) % 3 != 1)[None, :] * np.array([[1], [0]])
+    return mask.reshape(B, 1, 1, S)
+
+
+MASKED = "  z = Add(s, m)\n"
+MAXIMUM = "  top = ReduceMax<keepdims = 1>({0}, last)\n  shifted = Sub({0}, top)\n"
+SUM = "  total = ReduceSum<keepdims = 1>({0}, last)\n"
+WEIGH = "\n  y = MatMul(p, v)"
+
+
+def logarithms():
+    """exp(s - log(sum(exp(s))))"""
+    lse = "  l = ReduceLogSumExp<keepdims = 1>({0}, last)\n  d = Sub(z, l)\n  p = Exp(d)" + WEIGH
+    parts = (MAXIMUM.format("z") + "  e = Exp(shifted)\n" + SUM.format("e")
+             + "  log = Log(total)\n  l = Add(log, top)\n  d = Sub(z, l)\n  p = Exp(d)" + WEIGH)
+    plain = "  e = Exp(z)\n" + SUM.format("e") + "  l = Log(total)\n  d = Sub(z, l)\n  p = Exp(d)" + WEIGH
+    of_mask = lambda s, m, q, k: softmax(s + m)
+    other = "  t = Add(z, z)\n" + lse.format("t")
+
+    def of_other(s, m, q, k):
+        return np.exp(s + m - np.log(np.exp(2 * (s + m)).sum(-1, keepdims=True)))
+
+    return [
+        Case("lse", MASKED + lse.format("z"), of_mask, mask=hidden([])),
+        Case("lse_row", MASKED + lse.format("z"), of_mask, mask=hidden([3])),
+        Case("lse_large", MASKED + lse.format("z"), of_mask, scale=300),
+        Case("lse_parts", MASKED + parts, of_mask, mask=hidden([3])),
+        Case("lse_plain", MASKED + plain, of_mask, mask=hidden([3])),
+        Case("lse_other", MASKED + other, of_other,
+             says=("missed", "none", REPEATED)),
+    ]
+
+
+def sums():
+    """x / f(sum(x))"""
+    eps = "  eps = Constant<value = float {{{1}}}>()\n  more = Add(total, eps)\n  p = Div({0}, more)" + WEIGH
+    relu = "  x = Relu(s)\n"
+    exp = "  e = Exp(s)\n  x = Mul(e, m)\n"
+    shift = MAXIMUM.format("s") + "  e = Exp(shifted)\n  x = Mul(e, m)\n"
+    after = "  t = Mul(s, m)\n  e = Softmax<axis = -1>(t)\n  x = Mul(e, m)\n"
+
+    def over(x, more):
+        return x / (x.sum(-1, keepdims=True) + more)
+
+    def of_shift(more):
+        return lambda s, m, q, k: over(np.exp(s - s.max(-1, keepdims=True)) * m, more)
+
+    none, soft = ("dot", "none"), ("dot", None)
+    return [
+        Case("relu", relu + SUM.format("x") + eps.format("x", 1e-6),
+             lambda s, m, q, k: over(np.maximum(s, 0), 1e-6), none),
+        Case("relu_half", relu + SUM.format("x") + eps.format("x", 0.5),
+             lambda s, m, q, k: over(np.maximum(s, 0), 0.5), none),
+        Case("relu_most", relu + SUM.format("x") + "  more = Max(total, one)\n  p = Div(x, more)" + WEIGH,
+             lambda s, m, q, k: np.maximum(s, 0) / np.maximum(np.maximum(s, 0).sum(-1, keepdims=True), 1), none),
+        Case("exp_mask", exp + SUM.format("x") + eps.format("x", 1e-6),
+             lambda s, m, q, k: over(np.exp(s) * m, 1e-6), none, mask=shown()),
+        Case("shift_mask", shift + SUM.format("x") + eps.format("x", 1e-6), of_shift(1e-6), soft, mask=shown()),
+        Case("shift_half", shift + SUM.format("x") + eps.format("x", 0.5), of_shift(0.5), soft, mask=shown()),
+        Case("shift_plain", shift + SUM.format("x") + "  p = Div(x, total)" + WEIGH, of_shift(0), soft, mask=shown()),
+        Case("shift_static", shift + SUM.format("x") + eps.format("x", 1e-6), of_shift(1e-6), soft, mask=shown(),
+             declared=STATIC),
+        Case("after", after + SUM.format("x") + eps.format("x", 1e-13),
+             lambda s, m, q, k: over(softmax(s * m) * m, 1e-13), soft, mask=shown()),
+        # Another row's sum.
+        Case("mixed", relu + SUM.format("x") + "  t = Mul(total, m)\n" + eps.format("x", 1e-6).replace("total", "t"),
+             lambda s, m, q, k: np.maximum(s, 0) / (np.maximum(s, 0).sum(-1, keepdims=True) * m + 1e-6),
+             ("missed", "none", "the weights are not divided by the sum of their row alone"),
+             mask=np.full((1, 1, 1, 1), 2.0)),
+    ]
+
+
+def sinks():
+    """One more score whose key has no value."""
+    own = MAXIMUM.format("z") + "  e = Exp(shifted)\n" + SUM.format("e")
+    term = "  down = Neg(top)\n  extra = Exp(down)\n  more = Add(total, extra)\n  p = Div(e, more)" + WEIGH
+    least = own.replace("shifted = Sub(z, top)", "low = Max(top, zero)\n  shifted = Sub(z, low)")
+    shorter = term.replace("Neg(top)", "Sub(one, top)")
+    table = np.array([0.3, -0.4], np.float32).reshape(1, H, 1, 1)
+
+    def beside(s, sink):
+        return softmax(np.concatenate([s, np.broadcast_to(sink, (*s.shape[:3], 1))], -1))[..., :-1]
+
+    def lost(s, m, q, k, sink=0.0):
+        z = s + m
+        e = np.exp(z - z.max(-1, keepdims=True))
+        return e / (np.exp(sink - z.max(-1, keepdims=True)) + e.sum(-1, keepdims=True))
+
+    column = "  beside = Expand(sink, whole)\n  joined = Concat<axis = 3>({})\n  w = Softmax<axis = -1>(joined)\n"
+    cut = "  from = Constant<value = int64[1] {{{}}}>()\n  to = Constant<value = int64[1] {{{}}}>()\n"
+    cut += "  p = Slice(w, from, to, last)" + WEIGH
+    pad = "  joined = Pad(z, pads)\n  w = Softmax<axis = -1>(joined)\n"
+    tables = {"sink": table, "whole": np.array([B, H, S, 1])}
+
+    def pads(before, after):
+        return {"pads": np.array([0, 0, 0, before, 0, 0, 0, after])}
+
+    with_sink = lambda s, m, q, k: beside(s + m, table)
+    with_zero = lambda s, m, q, k: beside(s + m, 0.0)
+    one, mask = ("dot", None), hidden([3])
+    return [
+        Case("off_by_one", MASKED + own + term, lost, mask=hidden([])),
+        Case("off_by_one_row", MASKED + own + term, lost, mask=mask),
+        Case("off_by_one_least", MASKED + least + term.replace("Neg(top)", "Neg(low)"), with_zero, mask=mask),
+        Case("off_by_more", MASKED + own + shorter, lambda s, m, q, k: lost(s, m, q, k, 1.0), mask=mask),
+        Case("sink_front", MASKED + column.format("beside, z") + cut.format(1, S + 1), with_sink, one, mask, tables,
+             STATIC),
+        Case("sink_back", MASKED + column.format("z, beside") + cut.format(0, -1), with_sink, one, mask, tables, STATIC),
+        Case("pad_back", MASKED + pad + cut.format(0, S), with_zero, one, mask, pads(0, 1), STATIC),
+        Case("pad_front", MASKED + pad + cut.format(1, S + 1), with_zero, one, mask, pads(1, 0), STATIC),
+        Case("pad_two", MASKED + pad + cut.format(0, S), lambda s, m, q, k: beside(s + m, np.log(2.0)),
+             ("none", None, "an operation that is not elementwise stands between the softmax and the weighted sum"),
+             mask, pads(0, 2), STATIC),
+    ]
+
+
+def others():
+    """Division after the weighted sum, powers, squares, features, the largest scores."""
+    shift = MAXIMUM.format("z")
+    late = shift + "  e = Exp(shifted)\n" + SUM.format("e") + "  o = MatMul(e, v)\n  y = Div(o, total)"
+    eps = "  eps = Constant<value = float {0.5}>()\n"
+    late_relu = eps + "  x = Relu(z)\n" + SUM.format("x")
+    late_relu += "  more = Add(total, eps)\n  o = MatMul(x, v)\n  y = Div(o, more)"
+    power = "  base = Constant<value = float {BASE}>()\n" + shift + "  e = Pow(base, shifted)\n" + SUM.format("e")
+    power += "  p = Div(e, total)" + WEIGH
+    square = "  e = Mul(s, s)\n" + SUM.format("e") + "  p = Div(e, total)" + WEIGH
+    elu = "  qe = Elu<alpha = ALPHA>(q)\n  qf = Add(qe, one)\n  ke = Elu<alpha = ALPHA>(kt)\n  kf = Add(ke, one)\n"
+    elu += "  e = MatMul(qf, kf)\n" + SUM.format("e") + "  p = Div(e, total)" + WEIGH
+    best = "  five = Constant<value = int64[1] {5}>()\n  top, at = TopK<axis = -1>(s, five)\n"
+    best += "  least = ReduceMin<keepdims = 1>(top, last)\n  low = Less(s, least)\n"
+    best += "  hidden = Constant<value = float {-inf}>()\n  z = Where(low, hidden, s)\n  p = Softmax<axis = -1>(z)" + WEIGH
+    hard = "  w = Softmax<axis = -1>(s)\n  at = ArgMax<axis = 3, keepdims = 0>(w)\n"
+    hard += "  p = OneHot<axis = -1>(at, depth, values)" + WEIGH
+    picks = {"depth": np.array(S), "values": np.array([0, 1], np.float32)}
+    of_mask = lambda s, m, q, k: softmax(s + m)
+
+    def over(x, more=0.0):
+        return x / (x.sum(-1, keepdims=True) + more)
+
+    def features(alpha):
+        def feature(x):
+            return np.where(x > 0, x, alpha * (np.exp(np.minimum(x, 0)) - 1)) + 1
+
+        return lambda s, m, q, k: over(feature(q) @ feature(k).swapaxes(2, 3))
+
+    def of_best(s, m, q, k):
+        return softmax(np.where(s < np.sort(s, -1)[..., -5:-4], -np.inf, s))
+
+    summed = ("dot", "sum")
+    return [
+        Case("late", MASKED + late, of_mask, mask=hidden([3])),
+        Case("late_relu", MASKED + late_relu, lambda s, m, q, k: over(np.maximum(s + m, 0), 0.5), ("dot", "none"),
+             mask=hidden([3])),
+        Case("power", MASKED + power.replace("BASE", "2"), lambda s, m, q, k: softmax((s + m) * np.log(2.0)),
+             mask=hidden([3])),
+        Case("power_ten", MASKED + power.replace("BASE", "10"), lambda s, m, q, k: softmax((s + m) * np.log(10.0)),
+             mask=hidden([])),
+        Case("square", square, lambda s, m, q, k: over(s * s), summed),
+        Case("elu", elu.replace("ALPHA", "1.0"), features(1.0), summed),
+        # It may be negative.
+        Case("elu_two", elu.replace("ALPHA", "2.0"), features(2.0), None),
+        Case("best", best, of_best, ("given", None, "its scores are stored before: " + REPEATED), tables={},
+             declared=STATIC),
+        Case("hard", hard, lambda s, m, q, k: np.eye(S)[softmax(s).argmax(-1)],
+             ("none", None, "no weighted sum: the largest weight selects a value (hard attention)"), tables=picks,
+             declared=STATIC),
+    ]
+
+
+def main(tool, folder):
+    cases = [*logarithms(), *sums(), *sinks(), *others()]
+    for case in cases:
+        case.check(tool, folder)
+    print(len(cases), "graphs agree")
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
