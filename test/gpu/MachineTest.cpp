@@ -91,6 +91,45 @@ TEST(PtxMachine, GridWideBarrier) {
   EXPECT_EQ(out, std::vector<uint32_t>(64, 64));
 }
 
+TEST(PtxMachine, GridWideBarrierOrdersGlobalMemory) {
+  // Each of 8 blocks of 64 threads writes, counts itself, waits for the others and reads what another one wrote.
+  auto body = [](const char *first, const char *count, const char *look, const char *last) {
+    return std::string(
+               "mov.u32 %r3, %ctaid.x; mul.lo.s32 %r4, %r3, 64; add.s32 %r4, %r4, %t; mul.wide.u32 %rd1, %r4, 4;\n"
+               "add.s64 %rd2, %out, %rd1; st.global.b32 [%rd2], %r4;\n") +
+           first + "\nsetp.ne.u32 %p2, %t, 0; @%p2 bra $D;\n" + count + "\n$W:\n" + look +
+           "\nsetp.lt.u32 %p1, %r2, 8; @%p1 bra $W;\n$D:\n" + last +
+           "\nxor.b32 %r5, %r4, 511; mul.wide.u32 %rd3, %r5, 4; add.s64 %rd4, %out, %rd3;\n"
+           "ld.global.b32 %r6, [%rd4]; st.global.b32 [%rd2+2048], %r6;";
+  };
+  const char *barrier = "bar.sync 0;", *release = "red.release.gpu.global.add.u32 [%in], 1;",
+             *relaxed = "red.relaxed.gpu.global.add.u32 [%in], 1;", *acquire = "ld.acquire.gpu.global.b32 %r2, [%in];",
+             *look = "ld.relaxed.gpu.global.b32 %r2, [%in];";
+  auto outcome = [](const std::string &text) -> std::string {
+    LaunchOptions options;
+    options.cooperative = true;
+    try {
+      std::vector<uint32_t> out = valuesOf<uint32_t>(runBody(text, bytesOf<uint32_t>({0}), 4096, 64, 8, options));
+      for (uint32_t n = 0; n < 512; ++n)
+        EXPECT_EQ(out[512 + n], n ^ 511);
+    } catch (const Error &error) {
+      return error.what();
+    }
+    return "";
+  };
+  EXPECT_EQ(outcome(body(barrier, release, acquire, barrier)), "");
+  std::string fenced = std::string("fence.acq_rel.gpu; ") + relaxed;
+  EXPECT_EQ(outcome(body(barrier, fenced.c_str(), acquire, barrier)), "");
+  std::string after = std::string("fence.acq_rel.gpu; ") + barrier;
+  EXPECT_EQ(outcome(body(barrier, release, look, after.c_str())), "");
+  // Each part is needed, whether the values happen to be right or not.
+  for (const std::string &racy :
+       {body("", release, acquire, barrier), body(barrier, relaxed, acquire, barrier),
+        body(barrier, release, look, barrier), body(barrier, release, acquire, ""),
+        body(barrier, "fence.acq_rel.cta; red.relaxed.gpu.global.add.u32 [%in], 1;", acquire, barrier)})
+    EXPECT_TRUE(reports(outcome(racy), "races with warp"));
+}
+
 TEST(PtxMachine, LazyCopiesShowRaces) {
   std::string start =
       ".shared .align 16 .b8 s[16];\ncp.async.ca.shared.global [s], [%in], 16; cp.async.commit_group;\n";

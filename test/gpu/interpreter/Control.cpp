@@ -1,4 +1,4 @@
-#include "test/gpu/interpreter/Machine.h"
+#include "test/gpu/interpreter/Races.h"
 
 // Section 9.7.12 (control flow), 9.7.13 (barriers and fences).
 
@@ -32,12 +32,16 @@ uint32_t expectedThreads(Step &s) {
 bool arrive(Step &s, Barrier &barrier) {
   uint32_t expected = expectedThreads(s);
   barrier.arrived += kLanes;
+  if (s.launch.races)
+    s.launch.races->arrive(s, barrier);
   if (barrier.arrived > expected)
     s.fail("has more arrivals than the barrier expects");
   if (barrier.arrived < expected)
     return false;
   barrier.arrived = 0;
   ++barrier.round;
+  if (s.launch.races)
+    s.launch.races->complete(s, barrier);
   return true;
 }
 void synchronize(Step &s) {
@@ -60,6 +64,11 @@ void warpBarrier(Step &s) {
   if ((members & s.warp.alive) != s.mask)
     s.fail("is executed by other lanes than its member mask names");
 }
+// Values are sequentially consistent here; who must have ordered them is in Races.
+void fence(Step &s) {
+  if (s.launch.races)
+    s.launch.races->fence(s);
+}
 void activeMask(Step &s) {
   s.lanes([&](unsigned lane) { s.write(s.operand(0), lane, s.mask); });
 }
@@ -77,10 +86,9 @@ void addControlInstructions(Table &table) {
     table[name] = {arriveOnly, true};
   table["bar.warp.sync"] = {warpBarrier, true};
   table["activemask.b32"] = {activeMask, false};
-  // Memory is sequentially consistent here: nothing to order.
   for (const char *name : {"membar.cta", "membar.gl", "membar.sys", "fence.acq_rel.cta", "fence.acq_rel.gpu",
                            "fence.acq_rel.sys", "fence.sc.cta", "fence.sc.gpu", "fence.sc.sys"})
-    table[name] = {nothing, false};
+    table[name] = {fence, false};
   for (const char *name : {"prefetch.global.L1", "prefetch.global.L2"})
     table[name] = {nothing, false};
 }

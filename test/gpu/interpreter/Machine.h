@@ -113,6 +113,8 @@ struct LaunchOptions {
   uint64_t maxInstructions = uint64_t(1) << 33;
 };
 
+class Races;
+
 struct Launch {
   const Kernel &kernel;
   GlobalMemory &memory;
@@ -120,7 +122,8 @@ struct Launch {
   std::vector<uint8_t> parameters;
   uint32_t dynamicShared = 0;
   LaunchOptions options;
-  uint64_t executed = 0; ///< instructions of warps
+  uint64_t executed = 0;  ///< instructions of warps
+  Races *races = nullptr; ///< of a cooperative launch
 };
 
 /// One instruction of one warp: what an Execute function sees.

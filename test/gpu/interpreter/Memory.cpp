@@ -1,4 +1,4 @@
-#include "test/gpu/interpreter/Machine.h"
+#include "test/gpu/interpreter/Races.h"
 
 #include <algorithm>
 
@@ -73,6 +73,11 @@ void storeTo(Step &s, unsigned lane, uint64_t address, const void *from, uint32_
   }
 }
 
+/// The launch's record of accesses, if it keeps one and `address` is of global memory.
+template <Space S> Races *racesOf(Step &s, uint64_t address) {
+  return S == Global || (S == Generic && address < kSharedWindow) ? s.launch.races : nullptr;
+}
+
 // A narrow value is extended to the register by its sign (9.7.9.8).
 template <typename T> uint64_t extend(T value) {
   return std::is_signed_v<T> ? uint64_t(int64_t(value)) : uint64_t(value);
@@ -87,6 +92,8 @@ template <typename T, Space S, unsigned N> void load(Step &s) {
     uint64_t address = s.address(s.operand(1), lane);
     if (S == Generic && N > 1 && address % sizeof(values))
       s.fail("is misaligned");
+    if (Races *races = racesOf<S>(s, address))
+      races->load(s, address, sizeof(values));
     loadFrom<S>(s, lane, address, values, sizeof(values), sizeof(values));
     for (unsigned i = 0; i < N; ++i)
       s.write(N == 1 ? to : to.parts[i], lane, extend(values[i]));
@@ -100,7 +107,10 @@ template <typename T, Space S, unsigned N> void store(Step &s) {
     T values[N];
     for (unsigned i = 0; i < N; ++i)
       values[i] = s.as<T>(N == 1 ? from : from.parts[i], lane);
-    storeTo<S>(s, lane, s.address(s.operand(0), lane), values, sizeof(values), sizeof(values));
+    uint64_t address = s.address(s.operand(0), lane);
+    if (Races *races = racesOf<S>(s, address))
+      races->store(s, address, sizeof(values));
+    storeTo<S>(s, lane, address, values, sizeof(values), sizeof(values));
   });
 }
 
@@ -248,6 +258,8 @@ template <typename T, Space S, bool Returns, T (*F)(T, T)> void atomic(Step &s) 
   s.lanes([&](unsigned lane) {
     T old;
     uint64_t address = s.address(place, lane);
+    if (Races *races = racesOf<S>(s, address))
+      races->update(s, address);
     loadFrom<S>(s, lane, address, &old, sizeof(T), sizeof(T));
     T result = F(old, s.as<T>(value, lane));
     storeTo<S>(s, lane, address, &result, sizeof(T), sizeof(T));
@@ -259,6 +271,8 @@ template <typename T, Space S> void compareAndSwap(Step &s) {
   s.lanes([&](unsigned lane) {
     T old;
     uint64_t address = s.address(s.operand(1), lane);
+    if (Races *races = racesOf<S>(s, address))
+      races->update(s, address);
     loadFrom<S>(s, lane, address, &old, sizeof(T), sizeof(T));
     if (old == s.as<T>(s.operand(2), lane)) {
       T value = s.as<T>(s.operand(3), lane);

@@ -1,4 +1,4 @@
-#include "test/gpu/interpreter/Machine.h"
+#include "test/gpu/interpreter/Races.h"
 
 #include <algorithm>
 
@@ -28,6 +28,11 @@ public:
     if (launch.parameters.size() != kernel.parameterBytes)
       throw Error("kernel '" + kernel.name + "': expects " + std::to_string(kernel.parameterBytes) +
                   " bytes of parameters, got " + std::to_string(launch.parameters.size()));
+    if (launch.options.cooperative) {
+      uint32_t warpsOfBlock = (threads + kLanes - 1) / kLanes;
+      races = std::make_unique<Races>(uint32_t(total) * warpsOfBlock, warpsOfBlock);
+      launch.races = races.get();
+    }
     refill();
     while (!resident.empty()) {
       if (ready.empty())
@@ -191,6 +196,7 @@ private:
   uint32_t threads = 0;
   std::vector<std::unique_ptr<Block>> resident;
   std::vector<Warp *> ready;
+  std::unique_ptr<Races> races;
 };
 
 } // namespace
