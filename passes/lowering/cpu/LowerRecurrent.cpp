@@ -2,9 +2,9 @@
 #include "passes/Passes.h"
 #include "passes/kernels/cpu/Recurrent.h"
 #include "passes/lowering/cpu/KernelCall.h"
+#include "passes/lowering/cpu/RecurrentCall.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
-#include "mlir/Dialect/Arith/Utils/Utils.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
@@ -13,7 +13,6 @@
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
-#include "mlir/IR/Matchers.h"
 #include "mlir/IR/Remarks.h"
 
 namespace attn {
@@ -36,9 +35,6 @@ public:
 
 private:
   std::optional<std::string> refusal(const RecurrentLayer &layer, const RecurrentSpec &spec);
-  Value project(const RecurrentLayer &layer);
-  Value inputBias(const RecurrentLayer &layer);
-  Value resetBias(const RecurrentLayer &layer);
   /// How a gate of `units` units a panel is packed.
   using PackFn = function_ref<Attribute(FlatSymbolRefAttr gate, int64_t units)>;
   Value packedWeight(FlatSymbolRefAttr source, const RecurrentSpec &spec, const RecurrentSpec::Sweep &sweep,
@@ -47,8 +43,6 @@ private:
   FlatSymbolRefAttr derive(StringRef name, RankedTensorType type, Attribute expression) {
     return globals.get(name, type, expression, loc);
   }
-  Value generic(ArrayRef<OpFoldResult> sizes, ValueRange inputs, ArrayRef<AffineMap> maps,
-                function_ref<Value(OpBuilder &, ValueRange)> body);
 
   static remark::RemarkOpts remarkNamed(StringRef name) {
     return remark::RemarkOpts::name(name).category("attn-lower-recurrent");
@@ -70,96 +64,11 @@ std::optional<std::string> RecurrentLowering::refusal(const RecurrentLayer &laye
     return "only f32 has a kernel so far";
   if (!layer.recurrence.getDefiningOp<WeightOp>())
     return "its recurrent weights are no constant above 1 KiB";
-  if (layer.direction == Direction::bidirectional)
-    for (int64_t n = 0; n < layer.numFunctions(); ++n)
-      if (layer.activation(0, n) != layer.activation(1, n))
-        return "its directions have different activations";
+  if (!hasEqualDirections(layer))
+    return "its directions have different activations";
   if (!canBuildRecurrent(spec, &reason))
     return reason;
   return std::nullopt;
-}
-
-Value RecurrentLowering::generic(ArrayRef<OpFoldResult> sizes, ValueRange inputs, ArrayRef<AffineMap> maps,
-                                 function_ref<Value(OpBuilder &, ValueRange)> body) {
-  Value empty = tensor::EmptyOp::create(b, loc, sizes, b.getF32Type());
-  SmallVector<AffineMap> all(maps);
-  all.push_back(b.getMultiDimIdentityMap(sizes.size()));
-  SmallVector<utils::IteratorType> loops(sizes.size(), utils::IteratorType::parallel);
-  return linalg::GenericOp::create(b, loc, empty.getType(), inputs, empty, all, loops,
-                                   [&](OpBuilder &b, Location, ValueRange args) {
-                                     linalg::YieldOp::create(b, loc, body(b, args.drop_back()));
-                                   })
-      .getResult(0);
-}
-
-/// The biases that are added to the projected input, D x G*H, or null. Not the
-/// one inside the reset of a GRU.
-Value RecurrentLowering::inputBias(const RecurrentLayer &layer) {
-  if (!layer.bias)
-    return {};
-  int64_t directions = layer.numDirections(), rows = layer.numGates() * layer.hiddenSize();
-  // In a loop a sum of constants would be taken in each round.
-  if (DenseElementsAttr known; matchPattern(layer.bias, m_Constant(&known)) && known.getElementType().isF32()) {
-    auto values = known.getValues<float>();
-    SmallVector<float> sums;
-    for (int64_t d = 0; d < directions; ++d)
-      for (int64_t n = 0; n < rows; ++n) {
-        bool isInReset = layer.linearBeforeReset && n >= 2 * layer.hiddenSize();
-        sums.push_back(values[2 * d * rows + n] + (isInReset ? 0 : values[(2 * d + 1) * rows + n]));
-      }
-    auto type = RankedTensorType::get({directions, rows}, b.getF32Type());
-    return arith::ConstantOp::create(b, loc, DenseElementsAttr::get(type, ArrayRef<float>(sums)));
-  }
-  auto part = [&](int64_t first) -> Value {
-    SmallVector<OpFoldResult> offsets{b.getIndexAttr(0), b.getIndexAttr(first)},
-        sizes{b.getIndexAttr(directions), b.getIndexAttr(rows)}, strides(2, b.getIndexAttr(1));
-    return tensor::ExtractSliceOp::create(b, loc, layer.bias, offsets, sizes, strides);
-  };
-  AffineMap identity = b.getMultiDimIdentityMap(2);
-  return generic({b.getIndexAttr(directions), b.getIndexAttr(rows)}, {part(0), part(rows)}, {identity, identity},
-                 [&](OpBuilder &b, ValueRange args) -> Value {
-                   Value second = args[1];
-                   if (layer.linearBeforeReset) {
-                     Value limit = arith::ConstantIndexOp::create(b, loc, 2 * layer.hiddenSize());
-                     Value gate = linalg::IndexOp::create(b, loc, 1);
-                     Value isOther = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::ult, gate, limit);
-                     Value zero = arith::ConstantOp::create(b, loc, b.getF32FloatAttr(0));
-                     second = arith::SelectOp::create(b, loc, isOther, second, zero);
-                   }
-                   return arith::AddFOp::create(b, loc, args[0], second);
-                 });
-}
-
-/// input * weight^T + biases, in the order of the input's dimensions, D x G*H
-/// for each: one contraction for all steps and directions.
-Value RecurrentLowering::project(const RecurrentLayer &layer) {
-  int64_t rows = layer.numGates() * layer.hiddenSize();
-  SmallVector<OpFoldResult> sizes = tensor::getMixedSizes(b, loc, layer.input);
-  sizes.pop_back();
-  sizes.append({b.getIndexAttr(layer.numDirections()), b.getIndexAttr(rows)});
-  AffineExpr s, i, d, n, k;
-  bindDims(b.getContext(), s, i, d, n, k);
-  auto map = [&](ArrayRef<AffineExpr> exprs) { return AffineMap::get(5, 0, exprs, b.getContext()); };
-  Value empty = tensor::EmptyOp::create(b, loc, sizes, b.getF32Type());
-  Value zero = arith::ConstantOp::create(b, loc, b.getF32FloatAttr(0));
-  Value init = linalg::FillOp::create(b, loc, zero, empty).getResult(0);
-  ArrayAttr maps = b.getAffineMapArrayAttr({map({s, i, k}), map({d, n, k}), map({s, i, d, n})});
-  Value product = linalg::ContractOp::create(b, loc, init.getType(), ValueRange{layer.input, layer.weight}, init, maps)
-                      .getResult(0);
-  Value bias = inputBias(layer);
-  if (!bias)
-    return product;
-  AffineMap identity = b.getMultiDimIdentityMap(4), perColumn = identity.getMinorSubMap(2);
-  return generic(sizes, {product, bias}, {identity, perColumn}, [&](OpBuilder &b, ValueRange args) -> Value {
-    return arith::AddFOp::create(b, loc, args[0], args[1]);
-  });
-}
-
-Value RecurrentLowering::resetBias(const RecurrentLayer &layer) {
-  int64_t hidden = layer.hiddenSize();
-  SmallVector<OpFoldResult> offsets{b.getIndexAttr(0), b.getIndexAttr(5 * hidden)},
-      sizes{b.getIndexAttr(layer.numDirections()), b.getIndexAttr(hidden)}, strides(2, b.getIndexAttr(1));
-  return tensor::ExtractSliceOp::create(b, loc, layer.bias, offsets, sizes, strides);
 }
 
 //===----------------------------------------------------------------------===//
@@ -247,41 +156,10 @@ void RecurrentLowering::lower(const RecurrentLayer &layer) {
   remark::passed(loc, remarkNamed(name)) << remark::add("{0}", spec.symbol());
 
   b.setInsertionPoint(layer.op);
-  SmallVector<Value> inputs{project(layer)};
+  SmallVector<Value> inputs{projectInput(b, layer)};
   llvm::append_range(inputs, packedWeights(layer.recurrence.getDefiningOp<WeightOp>().getGlobalAttr(), spec));
-  if (spec.hasResetBias)
-    inputs.push_back(resetBias(layer));
-  for (Value operand : {layer.peephole, layer.lengths, layer.initialH, layer.initialC})
-    if (operand)
-      inputs.push_back(operand);
-
-  ReifiedRankedShapedTypeDims shapes;
-  layer.reifyShapes(b, shapes);
-  OpFoldResult batch = tensor::getMixedSize(b, loc, layer.input, layer.batchDim());
-  shapes.push_back({b.getIndexAttr(spec.numPlanes()), b.getIndexAttr(spec.numDirections()), batch,
-                    b.getIndexAttr(spec.paddedHidden())});
-  auto castTo = [&](Value value, Type type) -> Value {
-    return value.getType() == type ? value : Value(tensor::CastOp::create(b, loc, type, value));
-  };
-  // The kernel's types are what the layer was matched with; an operand may know more or less.
-  SmallVector<Value> inits;
-  for (ArrayRef<OpFoldResult> shape : shapes)
-    inits.push_back(tensor::EmptyOp::create(b, loc, shape, b.getF32Type()));
-  ArrayRef<Type> types = kernel->getArgumentTypes();
-  for (auto [n, operand] : llvm::enumerate(inputs)) {
-    auto type = cast<MemRefType>(types[n]);
-    operand = castTo(operand, RankedTensorType::get(type.getShape(), type.getElementType()));
-  }
-  for (auto [n, init] : llvm::enumerate(inits)) {
-    auto type = cast<MemRefType>(types[inputs.size() + n]);
-    init = castTo(init, RankedTensorType::get(type.getShape(), type.getElementType()));
-  }
-  auto call = KernelOp::create(b, loc, ValueRange(inits).getTypes(), SymbolRefAttr::get(*kernel), inputs, inits,
-                               b.getDenseI64ArrayAttr({}));
-  SmallVector<Value> results;
-  for (auto [n, result] : llvm::enumerate(layer.op->getResults()))
-    results.push_back(castTo(call.getResult(n), result.getType()));
-  b.replaceOp(layer.op, results);
+  appendRecurrentOperands(b, layer, inputs);
+  callRecurrent(b, layer, *kernel, inputs);
 }
 
 struct LowerRecurrentPass : attn::impl::LowerRecurrentPassBase<LowerRecurrentPass> {

@@ -1,0 +1,143 @@
+#include "passes/lowering/cpu/RecurrentCall.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Linalg/IR/Linalg.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "mlir/IR/Matchers.h"
+
+using namespace mlir;
+
+namespace attn {
+
+bool hasEqualDirections(const RecurrentLayer &layer) {
+  for (int64_t d = 1; d < layer.numDirections(); ++d)
+    for (int64_t n = 0; n < layer.numFunctions(); ++n)
+      if (layer.activation(0, n) != layer.activation(d, n))
+        return false;
+  return true;
+}
+
+static Value generic(OpBuilder &b, Location loc, ArrayRef<OpFoldResult> sizes, ValueRange inputs,
+                     ArrayRef<AffineMap> maps, function_ref<Value(OpBuilder &, ValueRange)> body) {
+  Value empty = tensor::EmptyOp::create(b, loc, sizes, b.getF32Type());
+  SmallVector<AffineMap> all(maps);
+  all.push_back(b.getMultiDimIdentityMap(sizes.size()));
+  SmallVector<utils::IteratorType> loops(sizes.size(), utils::IteratorType::parallel);
+  return linalg::GenericOp::create(b, loc, empty.getType(), inputs, empty, all, loops,
+                                   [&](OpBuilder &b, Location, ValueRange args) {
+                                     linalg::YieldOp::create(b, loc, body(b, args.drop_back()));
+                                   })
+      .getResult(0);
+}
+
+/// The biases that are added to the projected input, D x G*H, or null. Not the
+/// one inside the reset of a GRU.
+static Value inputBias(OpBuilder &b, const RecurrentLayer &layer) {
+  Location loc = layer.op->getLoc();
+  if (!layer.bias)
+    return {};
+  int64_t directions = layer.numDirections(), rows = layer.numGates() * layer.hiddenSize();
+  // In a loop a sum of constants would be taken in each round.
+  if (DenseElementsAttr known; matchPattern(layer.bias, m_Constant(&known)) && known.getElementType().isF32()) {
+    auto values = known.getValues<float>();
+    SmallVector<float> sums;
+    for (int64_t d = 0; d < directions; ++d)
+      for (int64_t n = 0; n < rows; ++n) {
+        bool isInReset = layer.linearBeforeReset && n >= 2 * layer.hiddenSize();
+        sums.push_back(values[2 * d * rows + n] + (isInReset ? 0 : values[(2 * d + 1) * rows + n]));
+      }
+    auto type = RankedTensorType::get({directions, rows}, b.getF32Type());
+    return arith::ConstantOp::create(b, loc, DenseElementsAttr::get(type, ArrayRef<float>(sums)));
+  }
+  auto part = [&](int64_t first) -> Value {
+    SmallVector<OpFoldResult> offsets{b.getIndexAttr(0), b.getIndexAttr(first)},
+        sizes{b.getIndexAttr(directions), b.getIndexAttr(rows)}, strides(2, b.getIndexAttr(1));
+    return tensor::ExtractSliceOp::create(b, loc, layer.bias, offsets, sizes, strides);
+  };
+  AffineMap identity = b.getMultiDimIdentityMap(2);
+  return generic(b, loc, {b.getIndexAttr(directions), b.getIndexAttr(rows)}, {part(0), part(rows)},
+                 {identity, identity}, [&](OpBuilder &b, ValueRange args) -> Value {
+                   Value second = args[1];
+                   if (layer.linearBeforeReset) {
+                     Value limit = arith::ConstantIndexOp::create(b, loc, 2 * layer.hiddenSize());
+                     Value gate = linalg::IndexOp::create(b, loc, 1);
+                     Value isOther = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::ult, gate, limit);
+                     Value zero = arith::ConstantOp::create(b, loc, b.getF32FloatAttr(0));
+                     second = arith::SelectOp::create(b, loc, isOther, second, zero);
+                   }
+                   return arith::AddFOp::create(b, loc, args[0], second);
+                 });
+}
+
+Value projectInput(OpBuilder &b, const RecurrentLayer &layer) {
+  Location loc = layer.op->getLoc();
+  int64_t rows = layer.numGates() * layer.hiddenSize();
+  SmallVector<OpFoldResult> sizes = tensor::getMixedSizes(b, loc, layer.input);
+  sizes.pop_back();
+  sizes.append({b.getIndexAttr(layer.numDirections()), b.getIndexAttr(rows)});
+  AffineExpr s, i, d, n, k;
+  bindDims(b.getContext(), s, i, d, n, k);
+  auto map = [&](ArrayRef<AffineExpr> exprs) { return AffineMap::get(5, 0, exprs, b.getContext()); };
+  Value empty = tensor::EmptyOp::create(b, loc, sizes, b.getF32Type());
+  Value zero = arith::ConstantOp::create(b, loc, b.getF32FloatAttr(0));
+  Value init = linalg::FillOp::create(b, loc, zero, empty).getResult(0);
+  ArrayAttr maps = b.getAffineMapArrayAttr({map({s, i, k}), map({d, n, k}), map({s, i, d, n})});
+  Value product = linalg::ContractOp::create(b, loc, init.getType(), ValueRange{layer.input, layer.weight}, init, maps)
+                      .getResult(0);
+  Value bias = inputBias(b, layer);
+  if (!bias)
+    return product;
+  AffineMap identity = b.getMultiDimIdentityMap(4), perColumn = identity.getMinorSubMap(2);
+  return generic(b, loc, sizes, {product, bias}, {identity, perColumn}, [&](OpBuilder &b, ValueRange args) -> Value {
+    return arith::AddFOp::create(b, loc, args[0], args[1]);
+  });
+}
+
+void appendRecurrentOperands(OpBuilder &b, const RecurrentLayer &layer, SmallVectorImpl<Value> &operands) {
+  if (layer.linearBeforeReset && layer.bias) {
+    int64_t hidden = layer.hiddenSize();
+    SmallVector<OpFoldResult> offsets{b.getIndexAttr(0), b.getIndexAttr(5 * hidden)},
+        sizes{b.getIndexAttr(layer.numDirections()), b.getIndexAttr(hidden)}, strides(2, b.getIndexAttr(1));
+    operands.push_back(
+        tensor::ExtractSliceOp::create(b, layer.op->getLoc(), layer.bias, offsets, sizes, strides).getResult());
+  }
+  for (Value operand : {layer.peephole, layer.lengths, layer.initialH, layer.initialC})
+    if (operand)
+      operands.push_back(operand);
+}
+
+void callRecurrent(RewriterBase &b, const RecurrentLayer &layer, func::FuncOp kernel, ValueRange inputs) {
+  Location loc = layer.op->getLoc();
+  ReifiedRankedShapedTypeDims shapes;
+  layer.reifyShapes(b, shapes);
+  OpFoldResult batch = tensor::getMixedSize(b, loc, layer.input, layer.batchDim());
+  auto castTo = [&](Value value, Type type) -> Value {
+    return value.getType() == type ? value : Value(tensor::CastOp::create(b, loc, type, value));
+  };
+  // The kernel's types are what the layer was matched with; an operand may know more or less.
+  SmallVector<Value> operands, inits;
+  for (auto [n, argument] : llvm::enumerate(kernel.getArgumentTypes())) {
+    auto type = cast<MemRefType>(argument);
+    auto tensorType = RankedTensorType::get(type.getShape(), type.getElementType());
+    if (n < inputs.size()) {
+      operands.push_back(castTo(inputs[n], tensorType));
+      continue;
+    }
+    SmallVector<OpFoldResult> shape;
+    if (n - inputs.size() < shapes.size()) {
+      shape = shapes[n - inputs.size()];
+    } else {
+      for (int64_t size : type.getShape())
+        shape.push_back(ShapedType::isDynamic(size) ? batch : OpFoldResult(b.getIndexAttr(size)));
+    }
+    inits.push_back(castTo(tensor::EmptyOp::create(b, loc, shape, type.getElementType()), tensorType));
+  }
+  auto call = KernelOp::create(b, loc, ValueRange(inits).getTypes(), SymbolRefAttr::get(kernel), operands, inits,
+                               b.getDenseI64ArrayAttr({}));
+  SmallVector<Value> results;
+  for (auto [n, result] : llvm::enumerate(layer.op->getResults()))
+    results.push_back(castTo(call.getResult(n), result.getType()));
+  b.replaceOp(layer.op, results);
+}
+
+} // namespace attn
