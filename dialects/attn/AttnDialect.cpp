@@ -1,4 +1,5 @@
 #include "dialects/attn/CacheOps.h"
+#include "dialects/attn/DeviceOps.h"
 #include "dialects/attn/LoopOps.h"
 #include "dialects/attn/SearchOp.h"
 
@@ -70,6 +71,10 @@ void AttnDialect::initialize() {
   addOperations<
 #define GET_OP_LIST
 #include "dialects/attn/CacheOps.cpp.inc"
+      >();
+  addOperations<
+#define GET_OP_LIST
+#include "dialects/attn/DeviceOps.cpp.inc"
       >();
   addOperations<
 #define GET_OP_LIST

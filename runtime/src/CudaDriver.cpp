@@ -47,6 +47,7 @@ attnrt_status load() {
                         ATTNRT_CUDA(cuModuleGetFunction),
                         ATTNRT_CUDA(cuFuncSetAttribute),
                         ATTNRT_CUDA(cuLaunchKernel),
+                        ATTNRT_CUDA(cuLaunchKernelEx),
                         ATTNRT_CUDA(cuStreamCreate),
                         ATTNRT_CUDA(cuStreamDestroy_v2),
                         ATTNRT_CUDA(cuStreamSynchronize),

@@ -18,6 +18,21 @@ enum : int {
 /// An address on the device.
 using DeviceAddress = uint64_t;
 
+/// CUlaunchAttribute: its number, and its value as far as the runtime sets some.
+struct CudaLaunchAttribute {
+  int number;
+  char padding[4];
+  int value;
+  char rest[60];
+};
+/// CUlaunchConfig.
+struct CudaLaunchConfig {
+  unsigned grid[3], block[3], shared;
+  void *stream;
+  CudaLaunchAttribute *attributes;
+  unsigned numAttributes;
+};
+
 /// The functions of libcuda.so.1 that the runtime calls, found by name when the
 /// first library with GPU code is loaded: a program without a GPU needs no CUDA.
 struct CudaDriver {
@@ -43,6 +58,7 @@ struct CudaDriver {
   int (*cuFuncSetAttribute)(void *, int, int);
   int (*cuLaunchKernel)(void *, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void *, void **,
                         void **);
+  int (*cuLaunchKernelEx)(const CudaLaunchConfig *, void *, void **, void **);
   int (*cuStreamCreate)(void **, unsigned);
   int (*cuStreamDestroy_v2)(void *);
   int (*cuStreamSynchronize)(void *);

@@ -9,7 +9,8 @@ using namespace attn::rt;
 // The model
 //===----------------------------------------------------------------------===//
 
-static constexpr int kComputeCapabilityMajor = 75, kComputeCapabilityMinor = 76;
+static constexpr int kMultiprocessorCount = 16, kComputeCapabilityMajor = 75, kComputeCapabilityMinor = 76,
+                     kMaxSharedMemoryPerBlockOptin = 97;
 
 static bool fits(const attnrt_gpu_image &image, uint32_t capability) {
   if (image.exact)
@@ -60,6 +61,10 @@ attnrt_status GpuModel::loadImage(const char *name) {
   int result = driver->cuDeviceGetAttribute(&major, kComputeCapabilityMajor, device);
   if (!result)
     result = driver->cuDeviceGetAttribute(&minor, kComputeCapabilityMinor, device);
+  if (!result)
+    result = driver->cuDeviceGetAttribute(&processors, kMultiprocessorCount, device);
+  if (!result)
+    result = driver->cuDeviceGetAttribute(&sharedBytes, kMaxSharedMemoryPerBlockOptin, device);
   if (result)
     return failCuda(*driver, result, "cuDeviceGetAttribute", name);
   bool tried = false;

@@ -33,11 +33,19 @@ int GpuLaunches::launch(const Shape &shape, const void *parameters, void *stream
     if (int code = model.driver->cuFuncSetAttribute(function, kMaxDynamicShared, int(shape.shared)))
       return code;
   size_t bytes = shape.parameterBytes;
+  const uint32_t *grid = shape.grid, *block = shape.block;
   // CU_LAUNCH_PARAM_BUFFER_POINTER, _BUFFER_SIZE, _END
   void *extra[] = {reinterpret_cast<void *>(1), const_cast<void *>(parameters), reinterpret_cast<void *>(2), &bytes,
                    nullptr};
-  return model.driver->cuLaunchKernel(function, shape.grid[0], shape.grid[1], shape.grid[2], shape.block[0],
-                                      shape.block[1], shape.block[2], shape.shared, stream, nullptr, extra);
+  if (shape.cooperative) {
+    constexpr int kCooperative = 2; // CU_LAUNCH_ATTRIBUTE_COOPERATIVE
+    CudaLaunchAttribute attribute = {kCooperative, {}, 1, {}};
+    CudaLaunchConfig config = {
+        {grid[0], grid[1], grid[2]}, {block[0], block[1], block[2]}, shape.shared, stream, &attribute, 1};
+    return model.driver->cuLaunchKernelEx(&config, function, nullptr, extra);
+  }
+  return model.driver->cuLaunchKernel(function, grid[0], grid[1], grid[2], block[0], block[1], block[2], shape.shared,
+                                      stream, nullptr, extra);
 }
 
 int GpuLaunches::add(const Shape &shape, const void *parameters, void *stream, int32_t &kernel) {

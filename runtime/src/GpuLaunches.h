@@ -21,7 +21,8 @@ public:
   struct Shape {
     int32_t kernel;
     uint32_t grid[3], block[3], shared;
-    uint64_t parameterBytes;
+    uint32_t cooperative; ///< 1: all blocks are to run at once
+    uint32_t parameterBytes;
   };
 
   void begin();

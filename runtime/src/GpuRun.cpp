@@ -83,11 +83,13 @@ static int32_t launch(attnrt_run *abi, int32_t kernel, const int64_t *grid, cons
                       gpu.kernels[kernel], (long long)grid[0], (long long)grid[1], (long long)grid[2]);
     return 1;
   }
+  bool isCooperative = shared & ATTNRT_LAUNCH_COOPERATIVE;
   GpuLaunches::Shape shape = {kernel,
                               {uint32_t(grid[0]), uint32_t(grid[1]), uint32_t(grid[2])},
                               {uint32_t(block[0]), uint32_t(block[1]), uint32_t(block[2])},
-                              uint32_t(shared),
-                              size};
+                              uint32_t(shared & ~int64_t(ATTNRT_LAUNCH_COOPERATIVE)),
+                              isCooperative,
+                              uint32_t(size)};
   int code = run.session->gpu->launches.add(shape, parameters, run.stream, run.lastKernel);
   if (code)
     run.status = failRun(run, code, "cuLaunchKernel");
@@ -271,6 +273,8 @@ attnrt_status attnrt_session::runOnGpu(Run &run, const attnrt_run_options &optio
   run.abi.weights = static_cast<const uint8_t *>(pointerTo(gpu->model.weights));
   run.abi.device_error = pointerTo(gpu->error.address);
   run.abi.exact_arch = gpu->model.exactArch;
+  run.abi.processors = gpu->model.processors;
+  run.abi.shared_bytes = gpu->model.sharedBytes;
   run.abi.workspace = provideWorkspace;
   run.abi.output = provideOutput;
   run.abi.parallel_for = parallelFor;

@@ -8,6 +8,8 @@
 //   memory=N      bytes of the device         launch=N     the Nth launch fails (sticky)
 //   capture=N     cuStreamBeginCapture returns N
 //   instantiate=N cuGraphInstantiateWithFlags returns N
+//   processors=N  multiprocessors (4)         shared=N     bytes of shared memory a block may have
+//   resident=N    blocks that run at once (as many as processors)
 //   seed=N        of the scheduler            lazy=0|1     asynchronous copies (1)
 //   log=1         prints every launch to stderr
 
@@ -36,6 +38,7 @@ enum : Result {
   NotFound = 500,
   IllegalAddress = 700,
   LaunchFailed = 719,
+  CooperativeLaunchTooLarge = 720,
   CaptureUnsupported = 900,
   CaptureInvalidated = 901
 };
@@ -126,9 +129,17 @@ Result enqueue(void *handle, Work work) {
   return Success;
 }
 
-Result launch(const Kernel &kernel, Dim3 grid, Dim3 block, uint32_t shared, std::vector<uint8_t> parameters) {
+/// Bytes of shared memory that one block may have.
+int sharedLimit() {
+  Driver &d = driver();
+  return int(d.setting("shared", d.setting("cc", 80) >= 90 ? 227 << 10 : 163 << 10));
+}
+
+Result launch(const Kernel &kernel, Dim3 grid, Dim3 block, uint32_t shared, std::vector<uint8_t> parameters,
+              bool isCooperative) {
   Driver &d = driver();
   Launch launch{kernel, d.memory, grid, block, std::move(parameters), shared, {}, 0};
+  launch.options.cooperative = isCooperative;
   launch.options.seed = uint64_t(d.setting("seed", 1));
   launch.options.lazy = d.setting("lazy", 1);
   if (++d.launches == d.setting("launch", 0)) {
@@ -196,10 +207,10 @@ FAKE cuDeviceGetAttribute(int *value, int attribute, int) {
     *value = cc % 10;
     return Success; // COMPUTE_CAPABILITY_MINOR
   case 16:
-    *value = 4;
+    *value = int(driver().setting("processors", 4));
     return Success; // MULTIPROCESSOR_COUNT
   case 97:
-    *value = 167936;
+    *value = sharedLimit();
     return Success; // MAX_SHARED_MEMORY_PER_BLOCK_OPTIN
   }
   return InvalidValue;
@@ -351,22 +362,23 @@ FAKE cuModuleGetFunction(void **function, void *handle, const char *name) {
 FAKE cuFuncSetAttribute(void *handle, int attribute, int value) {
   LOCKED;
   constexpr int kMaxDynamicShared = 8;
-  int limit = driver().setting("cc", 80) >= 90 ? 227 << 10 : 163 << 10;
   auto &function = *static_cast<Function *>(handle);
-  if (attribute != kMaxDynamicShared || value < 0 || value + int(function.kernel->sharedBytes) > limit)
+  if (attribute != kMaxDynamicShared || value < 0 || value + int(function.kernel->sharedBytes) > sharedLimit())
     return InvalidValue;
   function.maxShared = uint32_t(value) + function.kernel->sharedBytes;
   return Success;
 }
 
-FAKE cuLaunchKernel(void *handle, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,
-                    unsigned shared, void *stream, void **parameters, void **extra) {
-  LOCKED;
-  const Function &function = *static_cast<Function *>(handle);
+static Result enqueueLaunch(const Function &function, Dim3 grid, Dim3 block, unsigned shared, void *stream,
+                            void **parameters, void **extra, bool isCooperative) {
   const Kernel &kernel = *function.kernel;
-  if (!gx || !gy || !gz || !bx || !by || !bz || gy > 65535 || gz > 65535 || uint64_t(bx) * by * bz > 1024 ||
-      shared + kernel.sharedBytes > function.maxShared)
+  if (!grid.x || !grid.y || !grid.z || !block.x || !block.y || !block.z || grid.y > 65535 || grid.z > 65535 ||
+      uint64_t(block.x) * block.y * block.z > 1024 || shared + kernel.sharedBytes > function.maxShared)
     return InvalidValue;
+  // A block of the largest size may be all that a multiprocessor has room for.
+  long long room = driver().setting("resident", driver().setting("processors", 4));
+  if (isCooperative && uint64_t(grid.x) * grid.y * grid.z > uint64_t(room))
+    return CooperativeLaunchTooLarge;
   std::vector<uint8_t> bytes(kernel.parameterBytes);
   if (parameters) {
     for (size_t i = 0; i < kernel.parameters.size(); ++i)
@@ -389,9 +401,39 @@ FAKE cuLaunchKernel(void *handle, unsigned gx, unsigned gy, unsigned gz, unsigne
   } else if (!bytes.empty()) {
     return InvalidValue;
   }
-  return enqueue(stream, [&kernel, bytes, shared, gx, gy, gz, bx, by, bz] {
-    return launch(kernel, {gx, gy, gz}, {bx, by, bz}, shared, bytes);
-  });
+  return enqueue(stream, [=, &kernel] { return launch(kernel, grid, block, shared, bytes, isCooperative); });
+}
+
+FAKE cuLaunchKernel(void *handle, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,
+                    unsigned shared, void *stream, void **parameters, void **extra) {
+  LOCKED;
+  return enqueueLaunch(*static_cast<Function *>(handle), {gx, gy, gz}, {bx, by, bz}, shared, stream, parameters, extra,
+                       /*isCooperative=*/false);
+}
+
+/// CUlaunchAttribute and CUlaunchConfig.
+struct LaunchAttribute {
+  int number;
+  alignas(8) char value[64];
+};
+struct LaunchConfig {
+  Dim3 grid, block;
+  unsigned shared;
+  void *stream;
+  const LaunchAttribute *attributes;
+  unsigned numAttributes;
+};
+FAKE cuLaunchKernelEx(const LaunchConfig *config, void *handle, void **parameters, void **extra) {
+  LOCKED;
+  constexpr int kCooperative = 2;
+  int isCooperative = 0;
+  for (unsigned n = 0; n < config->numAttributes; ++n) {
+    if (config->attributes[n].number != kCooperative)
+      return InvalidValue;
+    memcpy(&isCooperative, config->attributes[n].value, sizeof(int));
+  }
+  return enqueueLaunch(*static_cast<Function *>(handle), config->grid, config->block, config->shared, config->stream,
+                       parameters, extra, isCooperative);
 }
 
 FAKE cuStreamCreate(void **handle, unsigned) {
@@ -512,6 +554,7 @@ static const struct {
                {NotFound, "CUDA_ERROR_NOT_FOUND", "named symbol not found"},
                {IllegalAddress, "CUDA_ERROR_ILLEGAL_ADDRESS", "an illegal memory access was encountered"},
                {LaunchFailed, "CUDA_ERROR_LAUNCH_FAILED", "unspecified launch failure"},
+               {CooperativeLaunchTooLarge, "CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE", "too many blocks"},
                {CaptureUnsupported, "CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED", "operation not permitted while capturing"},
                {CaptureInvalidated, "CUDA_ERROR_STREAM_CAPTURE_INVALIDATED", "capture was invalidated"}};
 FAKE cuGetErrorName(Result code, const char **name) {

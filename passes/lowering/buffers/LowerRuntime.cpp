@@ -1,4 +1,5 @@
 #include "dialects/attn/CacheOps.h"
+#include "dialects/attn/DeviceOps.h"
 #include "dialects/attn/LoopOps.h"
 #include "passes/Passes.h"
 #include "passes/lowering/buffers/RuntimeFunction.h"
@@ -74,12 +75,11 @@ private:
         isa<OutputOp, CacheOp, WorkspaceOp, ParallelForOp, RequireOp, KernelOp, PollOp, FetchOp, gpu::LaunchFuncOp>(op);
     if (stops && function->hasAttr(AttnDialect::kTaskAttr))
       return op->emitOpError("cannot stand in a parallel loop");
-    auto result =
-        llvm::TypeSwitch<Operation *, LogicalResult>(op)
-            .Case<OutputOp, CacheOp, WorkspaceOp, ParallelForOp, RequireOp, KernelOp, CheckIndexOp, WeightOp, PollOp,
-                  FetchOp, DeviceErrorOp, ExactArchOp, MarkOp, NumThreadsOp, HasTilesOp, gpu::LaunchFuncOp>(
-                [&](auto each) { return lower(each); })
-            .Default([](Operation *other) { return other->emitOpError("has no lowering to the runtime"); });
+    auto result = llvm::TypeSwitch<Operation *, LogicalResult>(op)
+                      .Case<OutputOp, CacheOp, WorkspaceOp, ParallelForOp, RequireOp, KernelOp, CheckIndexOp, WeightOp,
+                            PollOp, FetchOp, DeviceErrorOp, ExactArchOp, DeviceLimitsOp, MarkOp, NumThreadsOp,
+                            HasTilesOp, gpu::LaunchFuncOp>([&](auto each) { return lower(each); })
+                      .Default([](Operation *other) { return other->emitOpError("has no lowering to the runtime"); });
     if (succeeded(result))
       op->erase();
     current = nullptr;
@@ -184,6 +184,15 @@ private:
   LogicalResult lower(ExactArchOp op) {
     Value arch = load(i32, runContext, offsetof(attnrt_run, exact_arch));
     op.replaceAllUsesWith(arith::IndexCastOp::create(b, loc(), b.getIndexType(), arch).getResult());
+    return success();
+  }
+
+  LogicalResult lower(DeviceLimitsOp op) {
+    for (auto [result, offset] : {std::pair(op.getProcessors(), offsetof(attnrt_run, processors)),
+                                  std::pair(op.getSharedBytes(), offsetof(attnrt_run, shared_bytes))}) {
+      Value number = load(i32, runContext, offset);
+      result.replaceAllUsesWith(arith::IndexCastOp::create(b, loc(), b.getIndexType(), number));
+    }
     return success();
   }
 
@@ -392,6 +401,8 @@ private:
     Value shared = constant(i64, 0);
     if (Value size = op.getDynamicSharedMemorySize())
       shared = LLVM::ZExtOp::create(b, loc(), i64, size);
+    if (op->hasAttr(kCooperativeAttr))
+      shared = LLVM::OrOp::create(b, loc(), shared, constant(i64, ATTNRT_LAUNCH_COOPERATIVE));
     Value status =
         callRuntime(offsetof(attnrt_run, launch), i32,
                     {constant(i32, found - names.begin()), grid, block, shared, parameters, constant(i64, bytes)});

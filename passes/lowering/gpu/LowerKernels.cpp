@@ -1,4 +1,4 @@
-#include "dialects/attn/AttnOps.h"
+#include "dialects/attn/DeviceOps.h"
 #include "passes/Passes.h"
 
 #include "mlir/Conversion/ArithToLLVM/ArithToLLVM.h"
@@ -39,9 +39,9 @@ struct LowerKernelsPass : attn::impl::LowerKernelsPassBase<LowerKernelsPass> {
     target.addLegalOp<gpu::GPUModuleOp, UnrealizedConversionCastOp>();
     if (failed(applyPartialConversion(getOperation(), target, std::move(patterns))))
       return signalPassFailure();
-    // Without it ptxas ignores setmaxnreg.
+    // Without it ptxas ignores setmaxnreg, and spills for the sake of a second block that is never there.
     for (auto kernel : getOperation().getOps<LLVM::LLVMFuncOp>())
-      if (kernel->hasAttr(attn::AttnDialect::kOnlyExactAttr))
+      if (kernel->hasAttr(attn::AttnDialect::kOnlyExactAttr) || kernel->hasAttr(attn::kCooperativeAttr))
         kernel->setAttr(NVVM::NVVMDialect::getMinctasmAttrName(), Builder(&getContext()).getI32IntegerAttr(1));
   }
 };

@@ -1,4 +1,4 @@
-#include "dialects/attn/AttnOps.h"
+#include "dialects/attn/DeviceOps.h"
 #include "passes/Passes.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -59,8 +59,9 @@ struct OutlineLaunchesPass : attn::impl::OutlineLaunchesPassBase<OutlineLaunches
     for (unsigned n = 0; n < kernel.getNumWorkgroupAttributions(); ++n)
       kernel.setWorkgroupAttributionAttr(n, LLVM::LLVMDialect::getAlignAttrName(),
                                          Builder(&getContext()).getI64IntegerAttr(16));
-    if (Attribute arch = launch->getAttr(AttnDialect::kOnlyExactAttr))
-      kernel->setAttr(AttnDialect::kOnlyExactAttr, arch);
+    for (StringRef key : {StringRef(AttnDialect::kOnlyExactAttr), StringRef(kCooperativeAttr)})
+      if (Attribute value = launch->getAttr(key))
+        kernel->setAttr(key, value);
     kernel.walk([&](memref::GetGlobalOp op) {
       memref::GlobalOp &table = tables[op.getName()];
       if (!table)
@@ -82,9 +83,11 @@ struct OutlineLaunchesPass : attn::impl::OutlineLaunchesPassBase<OutlineLaunches
     OpBuilder b(launch);
     auto callee =
         SymbolRefAttr::get(module.getNameAttr(), {FlatSymbolRefAttr::get(&getContext(), names[known->second])});
-    gpu::LaunchFuncOp::create(b, launch.getLoc(), callee, launch.getGridSizeOperandValues(),
-                              launch.getBlockSizeOperandValues(), launch.getDynamicSharedMemorySize(), operands,
-                              Type());
+    auto call = gpu::LaunchFuncOp::create(b, launch.getLoc(), callee, launch.getGridSizeOperandValues(),
+                                          launch.getBlockSizeOperandValues(), launch.getDynamicSharedMemorySize(),
+                                          operands, Type());
+    if (Attribute cooperative = launch->getAttr(kCooperativeAttr))
+      call->setAttr(kCooperativeAttr, cooperative);
     launch.erase();
     return success();
   }

@@ -23,7 +23,7 @@
 extern "C" {
 #endif
 
-#define ATTNRT_ABI_VERSION 5u
+#define ATTNRT_ABI_VERSION 6u
 #define ATTNRT_FOOTER_MAGIC "ATTNLIB\1"
 #define ATTNRT_PAGE_SIZE 4096u
 #define ATTNRT_DIGEST_LEAF (1u << 20) // bytes
@@ -146,7 +146,8 @@ typedef struct attnrt_run {
 
   // Puts kernel number `kernel` of attnrt_gpu_code on the run's stream, with
   // grid[3] blocks of block[3] threads and `shared` bytes of dynamic shared
-  // memory. `parameters` are the bytes of its parameters, laid out as PTX does.
+  // memory; with ATTNRT_LAUNCH_COOPERATIVE added to these, all blocks run at
+  // once. `parameters` are the bytes of its parameters, laid out as PTX does.
   // A grid of no blocks launches nothing. Nonzero: the entry must return
   // ATTNRT_RUN_STOPPED.
   int32_t (*launch)(struct attnrt_run *run, int32_t kernel, const int64_t *grid, const int64_t *block, int64_t shared,
@@ -176,9 +177,14 @@ typedef struct attnrt_run {
   // Nonzero: amx_tile and amx_bf16 are there, and the process may use tiles on
   // all its threads. Code that does leaves them released.
   int32_t has_tiles;
+
+  // Of entries with GPU code: multiprocessors of the device, and bytes of shared
+  // memory that a block may have.
+  int32_t processors, shared_bytes;
 } attnrt_run;
 
 #define ATTNRT_FAIL_UNSUPPORTED 0x40000000
+#define ATTNRT_LAUNCH_COOPERATIVE 0x40000000
 
 #define ATTNRT_RUN_DONE 0
 #define ATTNRT_RUN_STOPPED 1 // the runtime knows why
