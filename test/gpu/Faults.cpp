@@ -1,6 +1,6 @@
 // What can go wrong with a driver, each in turn in one process, on the stand-in
 // for libcuda: a message each time, and the process works afterwards.
-//     gpu-faults GPU-LIBRARY CPU-LIBRARY
+//     gpu-faults GPU-LIBRARY CPU-LIBRARY RECURRENT-GPU-LIBRARY
 #include "attnrt/attnrt.h"
 
 #include <cstdio>
@@ -159,7 +159,7 @@ void checkGraphs(const char *path) {
 } // namespace
 
 int main(int argc, char **argv) {
-  if (argc != 3)
+  if (argc != 4)
     return 1;
   void *fake = dlopen("libcuda.so.1", RTLD_NOW);
   if (!fake || !(configure = reinterpret_cast<void (*)(const char *)>(dlsym(fake, "attnFakeCudaConfigure")))) {
@@ -168,7 +168,7 @@ int main(int argc, char **argv) {
   }
   usedMemory = reinterpret_cast<uint64_t (*)()>(dlsym(fake, "attnFakeCudaUsed"));
   launchedGraphs = reinterpret_cast<uint64_t (*)()>(dlsym(fake, "attnFakeCudaGraphs"));
-  const char *gpu = argv[1], *cpu = argv[2];
+  const char *gpu = argv[1], *cpu = argv[2], *recurrent = argv[3];
   attnrt_model *model = nullptr;
   auto refuses = [&](const char *what, const char *settings, attnrt_status wanted, const char *text) {
     configure(settings);
@@ -190,6 +190,7 @@ int main(int argc, char **argv) {
 
   uint64_t before = usedMemory();
   checkGraphs(gpu);
+  checkGraphs(recurrent); // with launches whose blocks wait for each other
   expect(usedMemory() == before, "device memory is left by graphs");
 
   attnrt_session *session = nullptr;
@@ -203,6 +204,18 @@ int main(int argc, char **argv) {
   expectFailure("an index out of range", runOnce(session, model, nullptr, 1 << 30), ATTNRT_OUT_OF_RANGE,
                 "an index is out of range: 1073741824 in a dimension of size ");
   expect(runOnce(session, model) == ATTNRT_OK, "the same session with good indices");
+
+  attnrt_model *other = nullptr;
+  attnrt_session *otherSession = nullptr;
+  expect(attnrt_model_load(recurrent, nullptr, &other) == ATTNRT_OK, "load a recurrent model");
+  expect(attnrt_session_create(other, nullptr, &otherSession) == ATTNRT_OK, "create a recurrent session");
+  configure("resident=0");
+  expectFailure("blocks that cannot all run at once", runOnce(otherSession, other), ATTNRT_DEVICE,
+                "CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE");
+  configure("");
+  expect(runOnce(otherSession, other) == ATTNRT_OK, "the same session with room");
+  attnrt_session_destroy(otherSession);
+  attnrt_model_release(other);
 
   // A caller's stream that is being captured: refused, because a run waits for its work.
   int (*create)(void **, unsigned) = reinterpret_cast<int (*)(void **, unsigned)>(dlsym(fake, "cuStreamCreate"));

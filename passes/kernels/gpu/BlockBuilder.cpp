@@ -71,13 +71,35 @@ void BlockBuilder::storeFew(ArrayRef<Value> values, Value flat, Value offset) {
   store->setAttr(store.getAlignmentAttrName(), align(b, 4 * count));
 }
 
-/// Element `offset` of a flat buffer of f32, as a pointer to `space`.
-static Value pointerTo(BlockBuilder &k, Value flat, Value offset, unsigned space) {
+/// Element `offset` of a flat buffer, as a pointer to `space`.
+static Value pointerTo(BlockBuilder &k, Value flat, Value offset, unsigned space, int64_t elementBytes = 4) {
   OpBuilder &b = k.b;
   Value base = memref::ExtractAlignedPointerAsIndexOp::create(b, k.loc, flat);
-  Value address = k.add(base, k.mul(offset, 4));
+  Value address = k.add(base, k.mul(offset, elementBytes));
   Value bits = arith::IndexCastOp::create(b, k.loc, b.getI64Type(), address);
   return LLVM::IntToPtrOp::create(b, k.loc, LLVM::LLVMPointerType::get(b.getContext(), space), bits);
+}
+
+void BlockBuilder::gridBarrier(Value counters, Value place, Value arrivals) {
+  constexpr int64_t kBytes = 8;
+  constexpr const char *kScope = "device";
+  barrier(); // what the block's threads have written is there for the one that says so
+  Value isFirst = b.createOrFold<arith::CmpIOp>(loc, arith::CmpIPredicate::eq, thread, index(0));
+  branch(isFirst, [&] {
+    Value pointer = pointerTo(*this, counters, place, /*space=*/1, kBytes);
+    Value one = arith::ConstantIntOp::create(b, loc, 1, 64);
+    Value wanted = arith::IndexCastOp::create(b, loc, b.getI64Type(), arrivals);
+    // For NVPTX an atomicrmw is relaxed, whatever its ordering.
+    LLVM::FenceOp::create(b, loc, LLVM::AtomicOrdering::release, kScope);
+    LLVM::AtomicRMWOp::create(b, loc, LLVM::AtomicBinOp::add, pointer, one, LLVM::AtomicOrdering::monotonic, kScope);
+    auto read = [&]() -> Value {
+      return LLVM::LoadOp::create(b, loc, b.getI64Type(), pointer, kBytes, /*isVolatile=*/false,
+                                  /*isNonTemporal=*/false, /*isInvariant=*/false, /*isInvariantGroup=*/false,
+                                  LLVM::AtomicOrdering::acquire, kScope);
+    };
+    repeat(read(), [&](ValueRange seen) { return less(seen[0], wanted); }, [&](ValueRange) { return Values{read()}; });
+  });
+  barrier();
 }
 
 void BlockBuilder::copyAsync(Value to, Value toOffset, Value from, Value fromOffset, int64_t elements, Value isInside) {

@@ -28,6 +28,9 @@ public:
 
   mlir::Value fma(mlir::Value x, mlir::Value y, mlir::Value z);
   void barrier();
+  /// In a cooperative launch: waits until this point has been reached `arrivals` times
+  /// in all, once a block each time. `counters[place]`, an i64 that was 0 before, counts.
+  void gridBarrier(mlir::Value counters, mlir::Value place, mlir::Value arrivals);
   /// The `count` (2 or 4) elements from `offset` on, a multiple of it.
   Values loadFew(mlir::Value flat, mlir::Value offset, int64_t count);
   Values load4(mlir::Value flat, mlir::Value offset) { return loadFew(flat, offset, 4); }

@@ -80,10 +80,16 @@ struct ChooseGpuRowsPass : attn::impl::ChooseGpuRowsPassBase<ChooseGpuRowsPass> 
   ChooseGpuRowsPass() = default;
   ChooseGpuRowsPass(const ChooseGpuRowsPass &other) : ChooseGpuRowsPassBase(other) {}
 
+  void getDependentDialects(DialectRegistry &registry) const override {
+    ChooseGpuRowsPassBase::getDependentDialects(registry);
+    registry.insert<linalg::LinalgDialect>(); // of recurrent layers the product in front
+  }
+
   void runOnOperation() override {
     if (!readOptions(getOperation(), precision, products, exact, sm90a))
       return signalPassFailure();
     KernelTable kernels(getOperation());
+    chooseGpuRecurrent(getOperation(), kernels, getArgument());
     auto target = TargetAttr::lookup(getOperation());
     SmallVector<AttentionOp> attentions;
     getOperation().walk([&](AttentionOp op) { attentions.push_back(op); });
