@@ -41,19 +41,20 @@ mlir::func::FuncOp buildSearchSample(mlir::OpBuilder &b, llvm::StringRef symbol,
 /// last column the item's rows, the best first. A row whose parent is another row is no row's parent.
 mlir::func::FuncOp buildSearchBeam(mlir::OpBuilder &b, llvm::StringRef symbol, const SearchKernelSpec &spec);
 
-/// The same signature, without kin, for a width of 1 that keeps what is best.
+/// The same signature, without kin, for a width of 1 that keeps what is best: may write the four in place.
 mlir::func::FuncOp buildSearchGreedy(mlir::OpBuilder &b, llvm::StringRef symbol, const SearchKernelSpec &spec);
 
 /// A state with room behind its rows' positions.
 struct SearchMoveSpec {
   int64_t width;
   mlir::RankedTensorType state;
-  int64_t rowsDim, growDim; // the rows come first
+  int64_t rowsDim, growDim;
 };
 
-/// (parents and kin as in buildSearchBeam, of one and the same step, three counts of elements of a row from growDim on:
-/// `first`, which all rows of an item share, `each`, which a step adds, `columns`, which are there; state) -> state,
-/// in which each row is its parent's: moves in place what the two do not share.
+/// (parents and kin as in buildSearchBeam, of one and the same step, three counts, of elements of a row from growDim
+/// on, or of positions where these come before the rows: `first`, which all rows of an item share, `each`, which a step
+/// adds, `columns`, which are there; state) -> state, in which each row is its parent's: moves in place what the two do
+/// not share.
 mlir::func::FuncOp buildSearchMove(mlir::OpBuilder &b, llvm::StringRef symbol, const SearchMoveSpec &spec);
 
 /// (complete [batch, width, 3]) -> (i64 [1]): the longest of the first `best` of each item.

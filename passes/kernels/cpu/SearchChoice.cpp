@@ -360,15 +360,14 @@ func.func @{symbol}(%parents: memref<?xi64>, %kin: memref<?x{W}xi64>, %first: in
   {sizes}
   %some = arith.muli %rows, %middle : index
   %all = arith.muli %front, %some : index
-  %size = arith.muli %all, %stride : index
+  {totals}
   %from = memref.reinterpret_cast %in to offset: [0], sizes: [%size], strides: [1] : {type} to memref<?x{T}>
   %to = memref.reinterpret_cast %out to offset: [0], sizes: [%size], strides: [1] : {type} to memref<?x{T}>
   %source = memref.extract_aligned_pointer_as_index %in : {type} -> index
   %target = memref.extract_aligned_pointer_as_index %out : {type} -> index
   %same = arith.cmpi eq, %source, %target : index
   scf.parallel (%i) = (%c0) to (%all) step (%c1) {
-    %line = arith.divui %i, %middle : index
-    %r = arith.remui %line, %rows : index
+    {place}
     %number = memref.load %parents[%r] : memref<?xi64>
     %p = arith.index_cast %number : i64 to index
     %own = arith.cmpi eq, %p, %r : index
@@ -380,34 +379,78 @@ func.func @{symbol}(%parents: memref<?xi64>, %kin: memref<?x{W}xi64>, %first: in
       %count = arith.index_cast %steps : i64 to index
       %length = arith.muli %count, %each : index
       %position = arith.addi %first, %length : index
-      %begin = arith.select %own, %columns, %position : index
-      scf.yield %begin : index
+      %differs = arith.select %own, %columns, %position : index
+      scf.yield %differs : index
     } else {
       scf.yield %c0 : index
     }
     %rowsOff = arith.subi %p, %r : index
-    %off = arith.muli %rowsOff, %middle : index
-    %j = arith.addi %i, %off : index
-    %here = arith.muli %i, %stride : index
-    %there = arith.muli %j, %stride : index
-    %left = arith.subi %columns, %shared : index
+    %off = arith.muli %rowsOff, %pitch : index
+    {range}
+    %left = arith.subi %end, %begin : index
     %rest = arith.remui %left, %c16 : index
-    %whole = arith.subi %columns, %rest : index
-    scf.for %c = %shared to %whole step %c16 {
-      %a = arith.addi %there, %c : index
-      %x = vector.load %from[%a] : memref<?x{T}>, vector<16x{T}>
-      %z = arith.addi %here, %c : index
-      vector.store %x, %to[%z] : memref<?x{T}>, vector<16x{T}>
-    }
-    scf.for %c = %whole to %columns step %c1 {
-      %a = arith.addi %there, %c : index
-      %x = memref.load %from[%a] : memref<?x{T}>
-      %z = arith.addi %here, %c : index
-      memref.store %x, %to[%z] : memref<?x{T}>
+    %whole = arith.subi %end, %rest : index
+    scf.for %t = %firstStep to %lastStep step %c1 {
+      %passed = arith.muli %t, %step : index
+      %here = arith.addi %start, %passed : index
+      %there = arith.addi %here, %off : index
+      scf.for %c = %begin to %whole step %c16 {
+        %a = arith.addi %there, %c : index
+        %x = vector.load %from[%a] : memref<?x{T}>, vector<16x{T}>
+        %z = arith.addi %here, %c : index
+        vector.store %x, %to[%z] : memref<?x{T}>, vector<16x{T}>
+      }
+      scf.for %c = %whole to %end step %c1 {
+        %a = arith.addi %there, %c : index
+        %x = memref.load %from[%a] : memref<?x{T}>
+        %z = arith.addi %here, %c : index
+        memref.store %x, %to[%z] : memref<?x{T}>
+      }
     }
   }
   return
 }
+)mlir";
+
+// The positions of a row lie side by side: a copy for each dimension between the two.
+static const char kRowSizes[] = R"mlir(
+  %pitch = arith.muli %middle, %stride : index
+  %size = arith.muli %all, %stride : index
+  %step = arith.constant 0 : index
+)mlir";
+static const char kRowPlace[] = R"mlir(
+  %line = arith.divui %i, %middle : index
+  %r = arith.remui %line, %rows : index
+  %start = arith.muli %i, %stride : index
+)mlir";
+static const char kRowRange[] = R"mlir(
+  %firstStep = arith.constant 0 : index
+  %lastStep = arith.constant 1 : index
+  %begin = arith.addi %shared, %c0 : index
+  %end = arith.addi %columns, %c0 : index
+)mlir";
+
+// The rows of a position lie side by side: a copy a position.
+static const char kStepSizes[] = R"mlir(
+  %pitch = arith.addi %stride, %c0 : index
+  %step = arith.muli %some, %stride : index
+  %blocks = arith.muli %front, %room : index
+  %size = arith.muli %blocks, %step : index
+)mlir";
+static const char kStepPlace[] = R"mlir(
+  %f = arith.divui %i, %some : index
+  %inside = arith.remui %i, %some : index
+  %r = arith.remui %inside, %rows : index
+  %before = arith.muli %f, %room : index
+  %behind = arith.muli %before, %step : index
+  %at = arith.muli %inside, %stride : index
+  %start = arith.addi %behind, %at : index
+)mlir";
+static const char kStepRange[] = R"mlir(
+  %firstStep = arith.addi %shared, %c0 : index
+  %lastStep = arith.addi %columns, %c0 : index
+  %begin = arith.constant 0 : index
+  %end = arith.addi %stride, %c0 : index
 )mlir";
 
 func::FuncOp attn::buildSearchMove(OpBuilder &b, StringRef symbol, const SearchMoveSpec &spec) {
@@ -426,12 +469,19 @@ func::FuncOp attn::buildSearchMove(OpBuilder &b, StringRef symbol, const SearchM
     }
     text << "%" << name << " = arith.muli " << last << ", %c1 : index\n";
   };
-  multiply("front", 0, spec.rowsDim);
-  multiply("middle", spec.rowsDim + 1, spec.growDim);
-  multiply("stride", spec.growDim, spec.state.getRank());
+  int64_t first = std::min(spec.rowsDim, spec.growDim), second = std::max(spec.rowsDim, spec.growDim);
+  bool rowsFirst = first == spec.rowsDim;
+  multiply("front", 0, first);
+  multiply("middle", first + 1, second);
+  multiply("stride", rowsFirst ? second : second + 1, spec.state.getRank());
+  if (!rowsFirst)
+    multiply("room", first, first + 1);
   return parseKernel(b, kMove,
                      {{"symbol", symbol.str()},
                       {"sizes", sizes},
+                      {"totals", rowsFirst ? kRowSizes : kStepSizes},
+                      {"place", rowsFirst ? kRowPlace : kStepPlace},
+                      {"range", rowsFirst ? kRowRange : kStepRange},
                       {"type", type},
                       {"T", element},
                       {"K", std::to_string(spec.width)},

@@ -83,7 +83,7 @@ Value SearchLoop::moveRows(const Argument &argument, Value buffer, Value length,
   Value each = index(isKnown ? added : 0);
   SmallVector<OpFoldResult> sizes = argument.sizes;
   Value counts[] = {first, each, length};
-  for (int64_t dim = argument.growDim + 1; dim < argument.type.getRank(); ++dim)
+  for (int64_t dim = argument.growDim + 1; argument.rowsDim < argument.growDim && dim < argument.type.getRank(); ++dim)
     for (Value &count : counts)
       count = arith::MulIOp::create(b, loc, count, value(sizes[dim]));
   SearchMoveSpec move{width, argument.type, argument.rowsDim, argument.growDim};
@@ -108,8 +108,6 @@ Value SearchLoop::moveRows(const Argument &argument, Value buffer, Value length,
 /// where it is not.
 bool SearchLoop::leaveAppended(Argument &argument, Value state, Value chosen) {
   bool moves = width > 1 && argument.rowsDim >= 0;
-  if (moves && argument.rowsDim > argument.growDim)
-    return false;
   auto withoutCasts = [](Value value) {
     while (auto cast = value.getDefiningOp<tensor::CastOp>())
       value = cast.getSource();

@@ -59,7 +59,7 @@ func.func @beam(%f: tensor<?xi64>, %max: index, %h: tensor<?x?x4xf32>, %m: tenso
   return %a, %b, %c : tensor<?x2x?xi64>, tensor<?x2xi64>, tensor<?x2xf32>
 }
 
-// Near misses: a state that the step makes anew, or with positions before rows, is gathered.
+// Near miss: a state that the step makes anew is gathered.
 
 func.func @anew(%t: tensor<?xi64>, %h: tensor<?x?x4xf32>) -> (tensor<?x9xf32>, tensor<?x?x4xf32>) {
   %c0 = arith.constant 0 : index
@@ -87,6 +87,8 @@ func.func @beam_anew(%f: tensor<?xi64>, %max: index, %h: tensor<?x?x4xf32>)
   return %a, %b, %c : tensor<?x2x?xi64>, tensor<?x2xi64>, tensor<?x2xf32>
 }
 
+// Positions may come before rows.
+
 func.func @time_major(%t: tensor<?xi64>, %h: tensor<?x?x4xf32>) -> (tensor<?x9xf32>, tensor<?x?x4xf32>) {
   %c0 = arith.constant 0 : index
   %c1 = arith.constant 1 : index
@@ -102,9 +104,13 @@ func.func @time_major(%t: tensor<?xi64>, %h: tensor<?x?x4xf32>) -> (tensor<?x9xf
 }
 
 // CHECK-LABEL: func.func @beam_time_major
+// CHECK: scf.while
+// CHECK: %[[ROOM:.*]] = attn.grow {{.*}} dim 0 : tensor<?x?x4xf32>
+// CHECK: %[[FULL:.*]] = tensor.insert_slice %{{.*}} into %[[ROOM]]
 // CHECK: attn.kernel @search_beam
-// CHECK-NOT: search_move
-// CHECK: linalg.generic {{.*}} ins(%{{.*}} : tensor<?xi64>) outs(%{{.*}} : tensor<?x?x4xf32>)
+// CHECK-NOT: outs(%{{.*}} : tensor<?x?x4xf32>)
+// CHECK: attn.kernel @search_move_w3_r1_g0_n_n_4_f32 ins({{.*}}, %[[FULL]] :
+// CHECK-SAME: outs(%[[FULL]] : tensor<?x?x4xf32>) elementwise [5]
 func.func @beam_time_major(%f: tensor<?xi64>, %max: index, %h: tensor<?x?x4xf32>)
     -> (tensor<?x2x?xi64>, tensor<?x2xi64>, tensor<?x2xf32>) {
   %a, %b, %c = attn.search "beam" @time_major from %f max %max (%h : tensor<?x?x4xf32>)
