@@ -65,16 +65,20 @@ Value SearchLoop::castTo(Value tensor, Type type) {
 /// symbol holds all that its text depends on.
 SmallVector<Value> SearchLoop::call(StringRef role, ValueRange ins,
                                     ArrayRef<std::pair<RankedTensorType, SmallVector<OpFoldResult>>> outs,
-                                    BuildFn build) {
+                                    BuildFn build, ArrayRef<int64_t> inPlace) {
   SmallVector<Value> destinations;
   SmallVector<Type> types;
   for (const auto &[type, sizes] : outs) {
+    types.push_back(type);
+    if (destinations.size() < inPlace.size()) {
+      destinations.push_back(castTo(ins[inPlace[destinations.size()]], type));
+      continue;
+    }
     SmallVector<Value> dynamic;
     for (auto [n, size] : llvm::enumerate(sizes))
       if (type.isDynamicDim(n))
         dynamic.push_back(value(size));
     destinations.push_back(tensor::EmptyOp::create(b, loc, type, dynamic));
-    types.push_back(type);
   }
   std::string key;
   llvm::raw_string_ostream text(key);
@@ -89,7 +93,8 @@ SmallVector<Value> SearchLoop::call(StringRef role, ValueRange ins,
   FailureOr<func::FuncOp> kernel =
       kernels.getOrBuild(key, [&](OpBuilder &at) { return FailureOr<func::FuncOp>(build(at, key)); });
   assert(succeeded(kernel) && "a symbol of the model has the name of a kernel");
-  auto result = KernelOp::create(b, loc, types, SymbolRefAttr::get(*kernel), ins, destinations, DenseI64ArrayAttr());
+  auto result =
+      KernelOp::create(b, loc, types, SymbolRefAttr::get(*kernel), ins, destinations, b.getDenseI64ArrayAttr(inPlace));
   return SmallVector<Value>(result.getOutputs());
 }
 
@@ -444,10 +449,16 @@ SmallVector<Value> SearchLoop::choose(Value scores, ValueRange hypotheses, Value
       {flags, {b.getIndexAttr(2)}}};
   if (op.isBeam())
     outs.push_back({type({kDynamic, width + 1}, i64), {rows, b.getIndexAttr(width + 1)}});
-  SmallVector<Value> chosen =
-      call(op.isBeam() ? "search_beam" : "search_greedy", ins, outs, [&](OpBuilder &at, StringRef symbol) {
+  // A row that is its item's only one is read before it is written; beams are not.
+  SmallVector<int64_t> inPlace;
+  if (!op.isBeam())
+    inPlace = {3, 4, 5, 6};
+  SmallVector<Value> chosen = call(
+      op.isBeam() ? "search_beam" : "search_greedy", ins, outs,
+      [&](OpBuilder &at, StringRef symbol) {
         return op.isBeam() ? buildSearchBeam(at, symbol, spec) : buildSearchGreedy(at, symbol, spec);
-      });
+      },
+      inPlace);
   Value bad = tensor::ExtractOp::create(b, loc, chosen[6], index(1));
   Value good = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::eq, bad, integer(0));
   Value item = arith::IndexCastOp::create(b, loc, b.getIndexType(), arith::SubIOp::create(b, loc, bad, integer(1)));

@@ -48,9 +48,11 @@ private:
   mlir::Value alignmentOf(mlir::Value chosenRows, mlir::Value lengths);
   void finishRows(mlir::Value length);
   void finishBeams(mlir::Value length);
+  /// The first results are written over the inputs at `inPlace`, which the kernel reads an element at a time.
   llvm::SmallVector<mlir::Value>
   call(llvm::StringRef role, mlir::ValueRange inputs,
-       llvm::ArrayRef<std::pair<mlir::RankedTensorType, llvm::SmallVector<mlir::OpFoldResult>>> outs, BuildFn build);
+       llvm::ArrayRef<std::pair<mlir::RankedTensorType, llvm::SmallVector<mlir::OpFoldResult>>> outs, BuildFn build,
+       llvm::ArrayRef<int64_t> inPlace = {});
 
   size_t carry(mlir::Value init);
   void startLoop();

@@ -28,7 +28,7 @@ func.func @step(%t: tensor<?xi64>, %h: tensor<?x?x4xf32>, %m: tensor<?x1x4xf32>)
 // CHECK-NEXT: tensor.insert_slice %{{.*}} into %[[ROOM]]
 // CHECK-NOT: linalg.exp
 // CHECK: attn.kernel @search_rows_w1_b1_2
-// CHECK: attn.kernel @search_greedy_w1_b1_2
+// CHECK: attn.kernel @search_greedy_w1_b1_2 {{.*}} elementwise [3, 4, 5, 6]
 // CHECK: attn.require {{.*}} "search: in step {0} the scores of item {1} have a NaN or +inf, or nothing but -inf; a mask
 // CHECK: attn.kernel @search_length_w1_b1_2
 func.func @greedy(%f: tensor<?xi64>, %max: index, %h: tensor<?x?x4xf32>, %m: tensor<?x1x4xf32>)
