@@ -2,6 +2,7 @@
 #include "dialects/attn/DeviceOps.h"
 #include "dialects/attn/LoopOps.h"
 #include "dialects/attn/SearchOp.h"
+#include "dialects/attn/TopKOp.h"
 
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/IR/DialectImplementation.h"
@@ -79,6 +80,10 @@ void AttnDialect::initialize() {
   addOperations<
 #define GET_OP_LIST
 #include "dialects/attn/SearchOp.cpp.inc"
+      >();
+  addOperations<
+#define GET_OP_LIST
+#include "dialects/attn/TopKOp.cpp.inc"
       >();
   addAttributes<
 #define GET_ATTRDEF_LIST

@@ -57,7 +57,6 @@ private:
   mlir::Value finish(const MappedTensor &result, mlir::Type type, mlir::AffineMap map);
   mlir::Value finishExtra(unsigned n, const MappedTensor &source);
   MappedTensor extra(ExtraAttr attr, MappedTensor source, llvm::ArrayRef<unsigned> kept, mlir::RankedTensorType type);
-  MappedTensor ranks(const MappedTensor &source);
   MappedTensor argmax(const MappedTensor &source, llvm::ArrayRef<unsigned> kept, mlir::Type element);
   MappedTensor topK(ExtraAttr attr, const MappedTensor &source, llvm::ArrayRef<unsigned> kept,
                     mlir::RankedTensorType type);

@@ -1,3 +1,4 @@
+#include "dialects/attn/TopKOp.h"
 #include "passes/graph/AttentionDecomposer.h"
 #include "passes/graph/Decompose.h"
 
@@ -24,32 +25,6 @@ static Value exceeds(OpBuilder &b, Location loc, Value x, Value y) {
   return arith::OrIOp::create(b, loc, greater, arith::AndIOp::create(b, loc, xIsNaN, yIsNumber));
 }
 
-/// For each key, how many keys of its row come before it in descending order.
-Operand AttentionDecomposer::ranks(const Operand &source) {
-  // The other key's loop stands in the place of d.
-  SmallVector<unsigned> loops(dims), others(dims);
-  loops.push_back(Dim::D);
-  others.back() = Dim::D;
-  Value zero = arith::ConstantOp::create(b, loc, b.getI64IntegerAttr(0));
-  Value start = linalg::FillOp::create(b, loc, zero, emptyTensor(b, loc, pick(dims), b.getI64Type())).getResult(0);
-  AffineMap own = renumber(mapOf(b, dims), loops);
-  int64_t key = dims.size() - 1;
-  Value counts =
-      reduction(b, loc, {source.value, source.value}, {own, renumber(mapOf(b, others), loops)}, start, own,
-                [&](OpBuilder &b, Location loc, ValueRange args) -> Value {
-                  Value before = exceeds(b, loc, args[1], args[0]);
-                  Value after = exceeds(b, loc, args[0], args[1]);
-                  Value isEarlier =
-                      arith::CmpIOp::create(b, loc, arith::CmpIPredicate::slt, linalg::IndexOp::create(b, loc, key + 1),
-                                            linalg::IndexOp::create(b, loc, key));
-                  Value no = arith::ConstantIntOp::create(b, loc, b.getI1Type(), 0);
-                  Value wins = arith::SelectOp::create(b, loc, before, before,
-                                                       arith::SelectOp::create(b, loc, after, no, isEarlier));
-                  return arith::AddIOp::create(b, loc, args[2], arith::ExtUIOp::create(b, loc, b.getI64Type(), wins));
-                });
-  return {counts, mapOf(b, dims)};
-}
-
 /// `index` as an integer or index of type `type`.
 static Value convertIndex(OpBuilder &b, Location loc, Value index, Type type) {
   return type.isIndex() ? index : Value(arith::IndexCastOp::create(b, loc, type, index));
@@ -57,30 +32,27 @@ static Value convertIndex(OpBuilder &b, Location loc, Value index, Type type) {
 
 Operand AttentionDecomposer::topK(ExtraAttr attr, const Operand &source, ArrayRef<unsigned> kept,
                                   RankedTensorType type) {
-  bool isIndex = attr.isIndex();
+  int64_t count = type.getShape().back(), last = dims.size() - 1;
+  SmallVector<int64_t> shape(cast<RankedTensorType>(source.value.getType()).getShape());
+  shape.back() = count;
+  auto op = TopKOp::create(b, loc, RankedTensorType::get(shape, compute), RankedTensorType::get(shape, b.getI64Type()),
+                           source.value, arith::ConstantIndexOp::create(b, loc, count), last);
+  // In the order of `kept` and of type `type`; the place's loop stands in the place of e.
+  SmallVector<unsigned> from(dims), to(kept);
+  from.back() = Dim::E;
+  to.push_back(Dim::E);
+  SmallVector<OpFoldResult> sizes = pick(kept);
+  sizes.push_back(b.getIndexAttr(count));
   Type element = type.getElementType();
-  Operand rank = ranks(source);
-  // The place's loop stands in the place of e, after those of the rows; j comes last.
-  SmallVector<unsigned> loops(kept);
-  loops.append({Dim::E, Dim::J});
-  SmallVector<OpFoldResult> shape = pick(kept);
-  shape.push_back(b.getIndexAttr(type.getShape().back()));
-  int64_t place = kept.size();
-  Value zero = arith::ConstantOp::create(b, loc, b.getZeroAttr(element));
-  Value start = linalg::FillOp::create(b, loc, zero, emptyTensor(b, loc, shape, element)).getResult(0);
-  AffineMap read = renumber(mapOf(b, dims), loops);
-  Value values =
-      reduction(b, loc, {source.value, rank.value}, {read, read}, start,
-                b.getMultiDimIdentityMap(loops.size()).dropResult(place + 1),
-                [&](OpBuilder &b, Location loc, ValueRange args) -> Value {
-                  Value wanted =
-                      arith::IndexCastOp::create(b, loc, b.getI64Type(), linalg::IndexOp::create(b, loc, place));
-                  Value isIt = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::eq, args[1], wanted);
-                  Value found = isIndex ? convertIndex(b, loc, linalg::IndexOp::create(b, loc, place + 1), element)
-                                        : convertFloat(b, loc, args[0], element);
-                  return arith::SelectOp::create(b, loc, isIt, found, args[2]);
-                });
-  return {values, mapOf(b, kept)};
+  Value found = attr.isIndex() ? op.getPositions() : op.getValues();
+  Value result = elementwise(b, loc, sizes, element, found, renumber(mapOf(b, from), to),
+                             [&](OpBuilder &b, Location loc, ValueRange args) -> Value {
+                               if (!attr.isIndex())
+                                 return convertFloat(b, loc, args[0], element);
+                               Value index = arith::IndexCastOp::create(b, loc, b.getIndexType(), args[0]);
+                               return convertIndex(b, loc, index, element);
+                             });
+  return {result, mapOf(b, kept)};
 }
 
 Operand AttentionDecomposer::argmax(const Operand &source, ArrayRef<unsigned> kept, Type element) {

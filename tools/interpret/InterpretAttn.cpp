@@ -1,8 +1,11 @@
+#include "dialects/attn/TopKOp.h"
 #include "tools/interpret/Interpreter.h"
 
 #include "mlir/IR/TypeUtilities.h"
+#include <algorithm>
 #include <cmath>
 #include <limits>
+#include <numeric>
 
 using namespace mlir;
 
@@ -65,6 +68,41 @@ LogicalResult Interpreter::runLayerNorm(LayerNormOp op) {
   return success();
 }
 
+LogicalResult Interpreter::runTopK(TopKOp op) {
+  const Datum &input = *get(op.getInput());
+  size_t dim = op.getDim(), inner = 1, length = input.shape[dim];
+  SmallVector<int64_t> shape(input.shape);
+  int64_t count = shape[dim] = get(op.getCount())->data.front().integer;
+  FailureOr<std::shared_ptr<Datum>> values = make(op.getValues(), shape), positions = make(op.getPositions(), shape);
+  if (failed(values) || failed(positions))
+    return failure();
+  for (size_t n = dim + 1; n < shape.size(); ++n)
+    inner *= shape[n];
+  bool isFloat = isa<FloatType>(getElementTypeOrSelf(op.getInput()));
+  auto exceeds = [&](Scalar x, Scalar y) {
+    if (isFloat)
+      return x.real > y.real || (std::isnan(x.real) && !std::isnan(y.real));
+    return op.getIsUnsigned() ? uint64_t(x.integer) > uint64_t(y.integer) : x.integer > y.integer;
+  };
+  size_t rows = length ? input.data.size() / length : 0;
+  for (size_t row = 0; row != rows; ++row) {
+    auto at = [&](size_t place, size_t size) { return (row / inner * size + place) * inner + row % inner; };
+    std::vector<size_t> order(length);
+    std::iota(order.begin(), order.end(), 0);
+    std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {
+      Scalar x = input.data[at(a, length)], y = input.data[at(b, length)];
+      return op.getSmallest() ? exceeds(y, x) : exceeds(x, y);
+    });
+    for (size_t place = 0; place != std::min(size_t(count), length); ++place) {
+      (*values)->data[at(place, count)] = input.data[at(order[place], length)];
+      (*positions)->data[at(place, count)] = Scalar::of(int64_t(order[place]));
+    }
+  }
+  set(op.getValues(), *values);
+  set(op.getPositions(), *positions);
+  return success();
+}
+
 LogicalResult Interpreter::runAttn(Operation *op, bool &known) {
   known = true;
   if (auto attention = dyn_cast<AttentionOp>(op))
@@ -73,6 +111,8 @@ LogicalResult Interpreter::runAttn(Operation *op, bool &known) {
     return runSoftmax(softmax);
   if (auto norm = dyn_cast<LayerNormOp>(op))
     return runLayerNorm(norm);
+  if (auto top = dyn_cast<TopKOp>(op))
+    return runTopK(top);
   if (auto require = dyn_cast<RequireOp>(op)) {
     if (!get(require.getCondition())->data.front().integer)
       return op->emitError("the run ends: ") << require.getMessage();

@@ -1,3 +1,4 @@
+#include "dialects/attn/TopKOp.h"
 #include "frontends/onnx/ops/Families.h"
 #include "frontends/onnx/ops/Reduce.h"
 #include "frontends/onnx/ops/RuntimeAxes.h"
@@ -196,69 +197,6 @@ LogicalResult importRunning(Node &n) {
 // TopK
 //===----------------------------------------------------------------------===//
 
-/// For each element, how many of its row come before it in the order of the
-/// result: those that are greater, and equal ones at a lower index.
-Tensor rankOf(Node &n, const Tensor &x, int64_t dim, bool largest) {
-  OpBuilder &b = n.builder();
-  Tensor out;
-  out.dtype = DType::I64;
-  out.shape = x.shape;
-  Value init = n.filled(DType::I64, out.shape, constantNum(b, n.loc(), DType::I64, int64_t(0)).value());
-  // Loops: the dimensions of x, then the element that it is compared with.
-  AffineMap own = b.getMultiDimIdentityMap(x.rank() + 1).dropResult(x.rank());
-  SmallVector<AffineExpr> other(own.getResults());
-  other[dim] = b.getAffineDimExpr(x.rank());
-  AffineMap maps[] = {own, AffineMap::get(x.rank() + 1, 0, other, b.getContext()), own};
-  SmallVector<utils::IteratorType> iterators(x.rank(), utils::IteratorType::parallel);
-  iterators.push_back(utils::IteratorType::reduction);
-  auto body = [&](OpBuilder &b, Location loc, ValueRange v) {
-    Num mine(b, loc, x.dtype, v[0]), theirs(b, loc, x.dtype, v[1]), count(b, loc, DType::I64, v[2]);
-    Num i = fromIndex(b, loc, DType::I64, linalg::IndexOp::create(b, loc, dim));
-    Num j = fromIndex(b, loc, DType::I64, linalg::IndexOp::create(b, loc, x.rank()));
-    Num before = largest ? theirs > mine : theirs < mine, tie = !(largest ? theirs < mine : theirs > mine);
-    if (mine.isFloating()) { // NaN is the greatest, among NaNs the index decides
-      Num nanMine = isNaN(mine), nanTheirs = isNaN(theirs);
-      before = select(nanMine | nanTheirs, (largest ? nanTheirs & !nanMine : nanMine & !nanTheirs), before);
-      tie = select(nanMine | nanTheirs, nanMine & nanTheirs, tie);
-    }
-    Num first = before | (tie & (j < i));
-    linalg::YieldOp::create(b, loc, (count + select(first, count.constant(1), count.constant(0))).value());
-  };
-  SmallVector<Value> operands(2, n.value(x));
-  out.value = linalg::GenericOp::create(b, n.loc(), init.getType(), operands, init, maps, iterators, body).getResult(0);
-  return out;
-}
-
-/// The `count` first elements of each row and their positions.
-LogicalResult setFirst(Node &n, const Tensor &x, const Tensor &rank, int64_t dim, const Expr &count) {
-  OpBuilder &b = n.builder();
-  SmallVector<Expr, 4> shape(x.shape);
-  shape[dim] = count;
-  Num zero = constantNum(b, n.loc(), x.dtype, int64_t(0));
-  Value inits[] = {n.filled(x.dtype, shape, zero.value()),
-                   n.filled(DType::I64, shape, constantNum(b, n.loc(), DType::I64, int64_t(0)).value())};
-  AffineMap result = b.getMultiDimIdentityMap(x.rank() + 1).dropResult(x.rank());
-  SmallVector<AffineExpr> searched(result.getResults());
-  searched[dim] = b.getAffineDimExpr(x.rank());
-  AffineMap source = AffineMap::get(x.rank() + 1, 0, searched, b.getContext());
-  SmallVector<utils::IteratorType> iterators(x.rank(), utils::IteratorType::parallel);
-  iterators.push_back(utils::IteratorType::reduction);
-  auto body = [&](OpBuilder &b, Location loc, ValueRange v) {
-    Num slot = fromIndex(b, loc, DType::I64, linalg::IndexOp::create(b, loc, dim));
-    Num from = fromIndex(b, loc, DType::I64, linalg::IndexOp::create(b, loc, x.rank()));
-    Num isHere = Num(b, loc, DType::I64, v[1]) == slot;
-    linalg::YieldOp::create(b, loc,
-                            {arith::SelectOp::create(b, loc, isHere.value(), v[0], v[2]).getResult(),
-                             arith::SelectOp::create(b, loc, isHere.value(), from.value(), v[3]).getResult()});
-  };
-  SmallVector<Type> types{inits[0].getType(), inits[1].getType()};
-  auto op = linalg::GenericOp::create(b, n.loc(), types, ValueRange{n.value(x), n.value(rank)}, inits,
-                                      ArrayRef<AffineMap>{source, source, result, result}, iterators, body);
-  n.setOutput(0, op.getResult(0), x.dtype, shape);
-  n.setOutput(1, op.getResult(1), DType::I64, shape);
-  return success();
-}
-
 LogicalResult importTopK(Node &n) {
   if (failed(expectInputs(n, n.version() < 10 ? 1 : 2)))
     return failure();
@@ -276,8 +214,16 @@ LogicalResult importTopK(Node &n) {
   if (failed(n.requireAtMost(0, count, "K is {1}")) ||
       failed(n.requireAtMost(count, x.shape[*dim], "K is {0}, the dimension has {1} elements")))
     return failure();
-  Tensor rank = rankOf(n, x, *dim, n.intAttr("largest", 1) != 0);
-  return setFirst(n, x, rank, *dim, count);
+  OpBuilder &b = n.builder();
+  SmallVector<Expr, 4> shape(x.shape);
+  shape[*dim] = count;
+  auto op = TopKOp::create(b, n.loc(), n.type(x.dtype, shape), n.type(DType::I64, shape), n.value(x),
+                           n.symbols().materialize(b, n.loc(), count), *dim,
+                           /*smallest=*/n.intAttr("largest", 1) == 0,
+                           /*is_unsigned=*/!isFloat(x.dtype) && !isSigned(x.dtype));
+  n.setOutput(0, op.getValues(), x.dtype, shape);
+  n.setOutput(1, op.getPositions(), DType::I64, shape);
+  return success();
 }
 
 } // namespace

@@ -205,10 +205,11 @@ def LowerNormalizationPass : Pass<"attn-lower-normalization", "::mlir::ModuleOp"
   let summary = "attn.softmax over the last dimension and attn.layer_norm become kernel calls";
   let description = [{
     On f32; the rest stays for `attn-decompose`. The result may take the buffer
-    of the input.
+    of the input. `attn.top_k` of any type becomes one too; where it is not over the
+    last dimension, input and results are transposed.
 
-    Remarks of category `attn-lower-normalization`: passed `softmax` or
-    `layer_norm` with the kernel, or missed with the reason.
+    Remarks of category `attn-lower-normalization`: passed `softmax`, `layer_norm`
+    or `top_k` with the kernel, or missed with the reason.
 
     Numerical effect: sums are taken in 4 vectors at once and then pairwise.
 

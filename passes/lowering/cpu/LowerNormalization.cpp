@@ -1,16 +1,20 @@
+#include "dialects/attn/TopKOp.h"
 #include "passes/Passes.h"
 #include "passes/kernels/cpu/Normalization.h"
+#include "passes/kernels/cpu/TopK.h"
 #include "passes/lowering/cpu/KernelCall.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
 #include "mlir/IR/Remarks.h"
+#include "mlir/IR/TypeUtilities.h"
 
 namespace attn {
 #define GEN_PASS_DEF_LOWERNORMALIZATIONPASS
@@ -22,6 +26,37 @@ using namespace attn;
 
 namespace {
 
+/// `value` with dimension `dim` and the last one exchanged.
+Value exchange(OpBuilder &b, Location loc, Value value, int64_t dim) {
+  SmallVector<OpFoldResult> sizes = tensor::getMixedSizes(b, loc, value);
+  SmallVector<int64_t> permutation = llvm::to_vector(llvm::seq<int64_t>(sizes.size()));
+  std::swap(permutation[dim], permutation.back());
+  std::swap(sizes[dim], sizes.back());
+  Value empty = tensor::EmptyOp::create(b, loc, sizes, getElementTypeOrSelf(value));
+  return linalg::TransposeOp::create(b, loc, value, empty, permutation)->getResult(0);
+}
+
+/// `op` over its last dimension.
+TopKOp moveToLast(TopKOp op) {
+  int64_t dim = op.getDim(), last = cast<RankedTensorType>(op.getInput().getType()).getRank() - 1;
+  if (dim == last)
+    return op;
+  IRRewriter rewriter(op);
+  Location loc = op.getLoc();
+  auto exchanged = [&](Value result) {
+    auto type = cast<RankedTensorType>(result.getType());
+    SmallVector<int64_t> shape(type.getShape());
+    std::swap(shape[dim], shape[last]);
+    return type.clone(shape);
+  };
+  Value input = exchange(rewriter, loc, op.getInput(), dim);
+  auto twin = TopKOp::create(rewriter, loc, exchanged(op.getValues()), exchanged(op.getPositions()), input,
+                             op.getCount(), last, op.getSmallest(), op.getIsUnsigned());
+  Value values = exchange(rewriter, loc, twin.getValues(), dim);
+  rewriter.replaceOp(op, {values, exchange(rewriter, loc, twin.getPositions(), dim)});
+  return twin;
+}
+
 class NormalizationLowering {
 public:
   explicit NormalizationLowering(ModuleOp module) : kernels(module), target(TargetAttr::lookup(module)) {}
@@ -32,11 +67,16 @@ public:
       return;
     }
     RowSoftmaxSpec spec = RowSoftmaxSpec::get(op, target);
-    lowerTo(op, "softmax", spec, canBuildRowSoftmax, buildRowSoftmax);
+    lowerTo(op, "softmax", spec, canBuildRowSoftmax, buildRowSoftmax, op.getInput());
   }
   void lower(LayerNormOp op) {
     LayerNormSpec spec = LayerNormSpec::get(op, target);
-    lowerTo(op, "layer_norm", spec, canBuildLayerNorm, buildLayerNorm);
+    lowerTo(op, "layer_norm", spec, canBuildLayerNorm, buildLayerNorm, op->getOperands());
+  }
+  void lower(TopKOp op) {
+    op = moveToLast(op);
+    TopKSpec spec = TopKSpec::get(op, target);
+    lowerTo(op, "top_k", spec, canBuildTopK, buildTopK, op.getInput());
   }
 
 private:
@@ -48,7 +88,8 @@ private:
   }
 
   template <typename Spec, typename CanBuild, typename Build>
-  void lowerTo(Operation *op, StringRef name, const Spec &spec, CanBuild canBuild, Build build) {
+  void lowerTo(ReifyRankedShapedTypeOpInterface op, StringRef name, const Spec &spec, CanBuild canBuild, Build build,
+               ValueRange inputs) {
     std::string reason;
     if (!canBuild(spec, &reason))
       return missed(op, name, reason);
@@ -56,11 +97,16 @@ private:
         kernels.getOrBuild(spec.symbol(), [&](OpBuilder &builder) { return build(builder, op->getLoc(), spec); });
     if (failed(kernel))
       return missed(op, name, "the name '" + spec.symbol() + "' is taken");
-    remark::passed(op->getLoc(), remarkNamed(name)) << remark::add("{0}", spec.symbol());
     IRRewriter rewriter(op);
-    // The result has the input's sizes, and may take its buffer.
-    SmallVector<OpFoldResult> sizes = tensor::getMixedSizes(rewriter, op->getLoc(), op->getOperand(0));
-    replaceByKernel(rewriter, op, *kernel, op->getOperands(), sizes, /*elementwise=*/{0});
+    ReifiedRankedShapedTypeDims sizes;
+    if (failed(op.reifyResultShapes(rewriter, sizes)))
+      return missed(op, name, "the sizes of the result are unknown");
+    remark::passed(op->getLoc(), remarkNamed(name)) << remark::add("{0}", spec.symbol());
+    // A result of the input's sizes may take its buffer.
+    SmallVector<int64_t> elementwise;
+    if (!isa<TopKOp>(op.getOperation()))
+      elementwise.push_back(0);
+    replaceByKernel(rewriter, op, *kernel, inputs, sizes, elementwise);
   }
 
   KernelTable kernels;
@@ -72,12 +118,14 @@ struct LowerNormalizationPass : attn::impl::LowerNormalizationPassBase<LowerNorm
     NormalizationLowering lowering(getOperation());
     SmallVector<Operation *> ops;
     getOperation().walk([&](Operation *op) {
-      if (isa<SoftmaxOp, LayerNormOp>(op))
+      if (isa<SoftmaxOp, LayerNormOp, TopKOp>(op))
         ops.push_back(op);
     });
     for (Operation *op : ops) {
       if (auto softmax = dyn_cast<SoftmaxOp>(op))
         lowering.lower(softmax);
+      else if (auto top = dyn_cast<TopKOp>(op))
+        lowering.lower(top);
       else
         lowering.lower(cast<LayerNormOp>(op));
     }
