@@ -292,7 +292,10 @@ LogicalResult ScoreMatcher::matchAdditive(linalg::LinalgOp product) {
   resolve(operands[1].access);
   auto isWidth = [&](unsigned atom) { return llvm::is_contained(match.widths, atom); };
   auto isOther = [&](unsigned atom) { return !isWidth(atom); };
-  if (namesAny(operands[0].access, isOther))
+  // Of one query and one key, both operands are vectors: a constant one is the alignment.
+  bool isFirst = !namesAny(operands[0].access, isOther);
+  if (!isFirst ||
+      (!namesAny(operands[1].access, isOther) && !isStatic(operands[0].value) && isStatic(operands[1].value)))
     std::swap(operands[0], operands[1]);
   if (namesAny(operands[0].access, isOther))
     return fail("no operand of the scores' contraction is a vector over the width", product.getLoc());

@@ -102,8 +102,10 @@ struct RaiseContractionPass : impl::RaiseContractionPassBase<RaiseContractionPas
   }
 
 private:
-  /// A sum over dimensions of size 1 is a reshape.
+  /// A sum over dimensions of size 1 is a reshape, but for the one by which weights of one key are divided.
   void dropUnitSum(linalg::LinalgOp sum) {
+    if (dividesItsTerms(sum))
+      return;
     OpOperand *input = sum.getDpsInputOperand(0);
     AffineMap read = sum.getMatchingIndexingMap(input), written = sum.getMatchingIndexingMap(sum.getDpsInitOperand(0));
     auto type = dyn_cast<RankedTensorType>(input->get().getType());

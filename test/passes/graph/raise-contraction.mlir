@@ -181,3 +181,52 @@ func.func @own_sum(%s: tensor<2x7xf32>, %t: tensor<2x7xf32>, %v: tensor<2x7x8xf3
   } -> tensor<2x8xf32>
   return %c, %d : tensor<2x8xf32>, tensor<2x8xf32>
 }
+
+// -----
+
+#id = affine_map<(i, j) -> (i, j)>
+#row = affine_map<(i, j) -> (i)>
+// The sum over one key by which its terms are divided stays a sum; near miss: the one that divides something else.
+// CHECK-LABEL: func.func @one_key
+// CHECK: linalg.generic {{.*}} iterator_types = ["parallel", "reduction"]
+// CHECK-LABEL: func.func @one_column
+// CHECK-NOT: reduction
+// CHECK: tensor.collapse_shape
+func.func @one_key(%x: tensor<5x1xf32>) -> tensor<5x1xf32> {
+  %zero = arith.constant 0.0 : f32
+  %e = tensor.empty() : tensor<5xf32>
+  %f = linalg.fill ins(%zero : f32) outs(%e : tensor<5xf32>) -> tensor<5xf32>
+  %s = linalg.generic {indexing_maps = [#id, #row], iterator_types = ["parallel", "reduction"]}
+      ins(%x : tensor<5x1xf32>) outs(%f : tensor<5xf32>) {
+  ^bb0(%a: f32, %t: f32):
+    %r = arith.addf %t, %a : f32
+    linalg.yield %r : f32
+  } -> tensor<5xf32>
+  %o = tensor.empty() : tensor<5x1xf32>
+  %y = linalg.generic {indexing_maps = [#id, #row, #id], iterator_types = ["parallel", "parallel"]}
+      ins(%x, %s : tensor<5x1xf32>, tensor<5xf32>) outs(%o : tensor<5x1xf32>) {
+  ^bb0(%a: f32, %t: f32, %out: f32):
+    %r = arith.divf %a, %t : f32
+    linalg.yield %r : f32
+  } -> tensor<5x1xf32>
+  return %y : tensor<5x1xf32>
+}
+func.func @one_column(%x: tensor<5x1xf32>, %z: tensor<5x1xf32>) -> tensor<5x1xf32> {
+  %zero = arith.constant 0.0 : f32
+  %e = tensor.empty() : tensor<5xf32>
+  %f = linalg.fill ins(%zero : f32) outs(%e : tensor<5xf32>) -> tensor<5xf32>
+  %s = linalg.generic {indexing_maps = [#id, #row], iterator_types = ["parallel", "reduction"]}
+      ins(%x : tensor<5x1xf32>) outs(%f : tensor<5xf32>) {
+  ^bb0(%a: f32, %t: f32):
+    %r = arith.addf %t, %a : f32
+    linalg.yield %r : f32
+  } -> tensor<5xf32>
+  %o = tensor.empty() : tensor<5x1xf32>
+  %y = linalg.generic {indexing_maps = [#id, #row, #id], iterator_types = ["parallel", "parallel"]}
+      ins(%z, %s : tensor<5x1xf32>, tensor<5xf32>) outs(%o : tensor<5x1xf32>) {
+  ^bb0(%a: f32, %t: f32, %out: f32):
+    %r = arith.divf %a, %t : f32
+    linalg.yield %r : f32
+  } -> tensor<5x1xf32>
+  return %y : tensor<5x1xf32>
+}
