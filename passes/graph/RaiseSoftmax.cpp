@@ -181,7 +181,7 @@ void SoftmaxFinder::dropMaximum(RewriterBase &rewriter, SoftmaxOp softmax) {
   }
 }
 
-/// x - log(sum(exp(x))): x, and the dimension of the sum.
+/// x - (log(sum(exp(x - max(x)))) + max(x)): x, and the dimension of the sum.
 struct LogWeights {
   Value scores;
   int64_t dim;

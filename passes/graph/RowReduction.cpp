@@ -197,36 +197,40 @@ bool isSame(AtomSpace &space, Scalar a, Scalar b) {
   return a.value == b.value && a.op == b.op && a.at == b.at;
 }
 
+/// Whether `shift` is the maximum of a row of `rows`, or is where that is finite.
+static bool isMaximum(AtomSpace &space, const Scalar &shift, const Read &rows) {
+  std::optional<unsigned> unitDim;
+  if (!shift.op)
+    return isa<RankedTensorType>(shift.value.getType()) &&
+           findReducedAtoms(space, {shift.value, shift.at}, rows, Combiner::maximum, unitDim);
+  return getAs<arith::SelectOp>(shift) &&
+         (isMaximum(space, readOperand(space, shift, 1), rows) || isMaximum(space, readOperand(space, shift, 2), rows));
+}
+
 std::optional<Atoms> findLogSumExpAtoms(AtomSpace &space, Read logs, Read rows) {
+  // log(sum(exp(x - max(x)))) + max(x); without the maximum, exponentials may overflow
   Scalar result = readScalar(space, std::move(logs));
-  // log(sum(exp(x - m))) + m, or without m
-  std::optional<Scalar> shift;
-  auto add = getAs<arith::AddFOp>(result);
+  if (!getAs<arith::AddFOp>(result))
+    return std::nullopt;
   for (unsigned n : {0, 1}) {
-    Scalar log = add ? readOperand(space, result, n) : result;
-    if (!getAs<math::LogOp>(log))
+    Scalar log = readOperand(space, result, n), shift = readOperand(space, result, 1 - n);
+    if (!getAs<math::LogOp>(log) || !isMaximum(space, shift, rows))
       continue;
-    if (add)
-      shift = readOperand(space, result, 1 - n);
     Scalar sum = readOperand(space, log, 0);
     Atoms summed;
     std::optional<Read> input = sum.op ? std::nullopt : readReduced(space, {sum.value, sum.at}, Combiner::sum, summed);
     Scalar exponential = input ? readScalar(space, *input) : Scalar();
     if (!input || !getAs<math::ExpOp>(exponential))
       continue;
-    Scalar exponent = readOperand(space, exponential, 0);
-    if (shift) {
-      if (!getAs<arith::SubFOp>(exponent) || !isSame(space, readOperand(space, exponent, 1), *shift))
-        continue;
-      exponent = readOperand(space, exponent, 0);
-    }
-    Scalar row = readScalar(space, rows);
-    for (Access *lists : {&exponent.at, &row.at})
-      for (Atoms &atoms : *lists)
-        space.resolve(atoms);
+    Scalar difference = readOperand(space, exponential, 0);
+    if (!getAs<arith::SubFOp>(difference) || !isSame(space, readOperand(space, difference, 1), shift))
+      continue;
+    Scalar element = readOperand(space, difference, 0), row = readScalar(space, rows);
+    for (Access *lists : {&element.at, &row.at})
+      space.resolve(*lists);
     space.resolve(summed);
-    if (exponent.value == row.value && exponent.op == row.op)
-      if (std::optional<Atoms> keys = placeKeys(row.at, exponent.at, summed))
+    if (element.value == row.value && element.op == row.op)
+      if (std::optional<Atoms> keys = placeKeys(row.at, element.at, summed))
         return keys;
   }
   return std::nullopt;

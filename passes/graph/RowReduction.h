@@ -54,7 +54,8 @@ template <typename Op> Op getAs(const Scalar &scalar) {
   return scalar.op ? llvm::dyn_cast_or_null<Op>(scalar.value.getDefiningOp()) : Op();
 }
 
-/// The atoms of `rows` over which `logs` is the log of the sum of its exponentials, both read at one point.
+/// The atoms of `rows` over which `logs` is the log of the sum of its exponentials (taken with the maximum
+/// subtracted, so that none overflows), both read at one point.
 std::optional<Atoms> findLogSumExpAtoms(AtomSpace &space, Read logs, Read rows);
 
 /// The atoms of `rows` over which `reduced` combines its elements: `reduced` is

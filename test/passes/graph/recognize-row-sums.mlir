@@ -548,7 +548,7 @@ func.func @later(%q: tensor<5x8xf32>, %k: tensor<7x8xf32>, %v: tensor<7x4xf32>,
 #w = affine_map<(i, e, j) -> (i, j)>
 #v = affine_map<(i, e, j) -> (j, e)>
 #o = affine_map<(i, e, j) -> (i, e)>
-// exp(s - log(sum(exp(s)))), 2^(s - max(s)) over its sum; near misses: the sum of other scores, a power of a tensor.
+// exp(s - log(sum(exp(s)))) with the maximum, 2^(s - max(s)) over its sum; near misses: the sum of other scores, a power of a tensor.
 // CHECK: fused = true, kind = "dot", mask = "none", node = "", reason = ""
 // CHECK-SAME: fused = true, kind = "dot", mask = "none", node = "", reason = ""
 // CHECK-LABEL: func.func @logarithm
@@ -562,12 +562,26 @@ func.func @logarithm(%q: tensor<5x8xf32>, %k: tensor<7x8xf32>, %v: tensor<7x4xf3
   %zero = arith.constant 0.0 : f32
   %e = tensor.empty() : tensor<5x7xf32>
   %er = tensor.empty() : tensor<5xf32>
+  %inf = arith.constant 0xFF800000 : f32
+  %fm = linalg.fill ins(%inf : f32) outs(%er : tensor<5xf32>) -> tensor<5xf32>
   %fr = linalg.fill ins(%zero : f32) outs(%er : tensor<5xf32>) -> tensor<5xf32>
   %f = linalg.fill ins(%zero : f32) outs(%e : tensor<5x7xf32>) -> tensor<5x7xf32>
   %s = linalg.contract indexing_maps = [#q, #k, #s] ins(%q, %k : tensor<5x8xf32>, tensor<7x8xf32>)
       outs(%f : tensor<5x7xf32>) -> tensor<5x7xf32>
+  %h = linalg.generic {indexing_maps = [#ij, #i], iterator_types = ["parallel", "reduction"]}
+      ins(%s : tensor<5x7xf32>) outs(%fm : tensor<5xf32>) {
+  ^bb0(%b: f32, %a: f32):
+    %r = arith.maximumf %a, %b : f32
+    linalg.yield %r : f32
+  } -> tensor<5xf32>
+  %c = linalg.generic {indexing_maps = [#ij, #i, #ij], iterator_types = ["parallel", "parallel"]}
+      ins(%s, %h : tensor<5x7xf32>, tensor<5xf32>) outs(%e : tensor<5x7xf32>) {
+  ^bb0(%x0: f32, %x1: f32, %out: f32):
+    %r = arith.subf %x0, %x1 : f32
+    linalg.yield %r : f32
+  } -> tensor<5x7xf32>
   %g = linalg.generic {indexing_maps = [#ij, #ij], iterator_types = ["parallel", "parallel"]}
-      ins(%s : tensor<5x7xf32>) outs(%e : tensor<5x7xf32>) {
+      ins(%c : tensor<5x7xf32>) outs(%e : tensor<5x7xf32>) {
   ^bb0(%x0: f32, %out: f32):
     %r = math.exp %x0 : f32
     linalg.yield %r : f32
@@ -578,10 +592,11 @@ func.func @logarithm(%q: tensor<5x8xf32>, %k: tensor<7x8xf32>, %v: tensor<7x4xf3
     %r = arith.addf %a, %b : f32
     linalg.yield %r : f32
   } -> tensor<5xf32>
-  %l = linalg.generic {indexing_maps = [#r, #r], iterator_types = ["parallel"]}
-      ins(%t : tensor<5xf32>) outs(%er : tensor<5xf32>) {
-  ^bb0(%x0: f32, %out: f32):
-    %r = math.log %x0 : f32
+  %l = linalg.generic {indexing_maps = [#r, #r, #r], iterator_types = ["parallel"]}
+      ins(%t, %h : tensor<5xf32>, tensor<5xf32>) outs(%er : tensor<5xf32>) {
+  ^bb0(%x0: f32, %x1: f32, %out: f32):
+    %n = math.log %x0 : f32
+    %r = arith.addf %n, %x1 : f32
     linalg.yield %r : f32
   } -> tensor<5xf32>
   %d = linalg.generic {indexing_maps = [#ij, #i, #ij], iterator_types = ["parallel", "parallel"]}
@@ -654,6 +669,8 @@ func.func @other_logarithm(%q: tensor<5x8xf32>, %k: tensor<7x8xf32>, %v: tensor<
   %zero = arith.constant 0.0 : f32
   %e = tensor.empty() : tensor<5x7xf32>
   %er = tensor.empty() : tensor<5xf32>
+  %inf = arith.constant 0xFF800000 : f32
+  %fm = linalg.fill ins(%inf : f32) outs(%er : tensor<5xf32>) -> tensor<5xf32>
   %fr = linalg.fill ins(%zero : f32) outs(%er : tensor<5xf32>) -> tensor<5xf32>
   %f = linalg.fill ins(%zero : f32) outs(%e : tensor<5x7xf32>) -> tensor<5x7xf32>
   %s = linalg.contract indexing_maps = [#q, #k, #s] ins(%q, %k : tensor<5x8xf32>, tensor<7x8xf32>)
@@ -664,8 +681,20 @@ func.func @other_logarithm(%q: tensor<5x8xf32>, %k: tensor<7x8xf32>, %v: tensor<
     %r = arith.mulf %x0, %x1 : f32
     linalg.yield %r : f32
   } -> tensor<5x7xf32>
+  %h = linalg.generic {indexing_maps = [#ij, #i], iterator_types = ["parallel", "reduction"]}
+      ins(%z : tensor<5x7xf32>) outs(%fm : tensor<5xf32>) {
+  ^bb0(%b: f32, %a: f32):
+    %r = arith.maximumf %a, %b : f32
+    linalg.yield %r : f32
+  } -> tensor<5xf32>
+  %c = linalg.generic {indexing_maps = [#ij, #i, #ij], iterator_types = ["parallel", "parallel"]}
+      ins(%z, %h : tensor<5x7xf32>, tensor<5xf32>) outs(%e : tensor<5x7xf32>) {
+  ^bb0(%x0: f32, %x1: f32, %out: f32):
+    %r = arith.subf %x0, %x1 : f32
+    linalg.yield %r : f32
+  } -> tensor<5x7xf32>
   %g = linalg.generic {indexing_maps = [#ij, #ij], iterator_types = ["parallel", "parallel"]}
-      ins(%z : tensor<5x7xf32>) outs(%e : tensor<5x7xf32>) {
+      ins(%c : tensor<5x7xf32>) outs(%e : tensor<5x7xf32>) {
   ^bb0(%x0: f32, %out: f32):
     %r = math.exp %x0 : f32
     linalg.yield %r : f32
@@ -676,10 +705,11 @@ func.func @other_logarithm(%q: tensor<5x8xf32>, %k: tensor<7x8xf32>, %v: tensor<
     %r = arith.addf %a, %b : f32
     linalg.yield %r : f32
   } -> tensor<5xf32>
-  %l = linalg.generic {indexing_maps = [#r, #r], iterator_types = ["parallel"]}
-      ins(%t : tensor<5xf32>) outs(%er : tensor<5xf32>) {
-  ^bb0(%x0: f32, %out: f32):
-    %r = math.log %x0 : f32
+  %l = linalg.generic {indexing_maps = [#r, #r, #r], iterator_types = ["parallel"]}
+      ins(%t, %h : tensor<5xf32>, tensor<5xf32>) outs(%er : tensor<5xf32>) {
+  ^bb0(%x0: f32, %x1: f32, %out: f32):
+    %n = math.log %x0 : f32
+    %r = arith.addf %n, %x1 : f32
     linalg.yield %r : f32
   } -> tensor<5xf32>
   %d = linalg.generic {indexing_maps = [#ij, #i, #ij], iterator_types = ["parallel", "parallel"]}
