@@ -162,8 +162,14 @@ TEST(PtxInstruction, Conversions) {
            {"cvt.rni.f32.f32", "0f3F000000", "%f", 0},
            {"cvt.rn.bf16.f32", "0f3F808000", "%h", 0x3f80}, // a tie, to even
            {"cvt.rn.bf16.f32", "0f3F818000", "%h", 0x3f82},
-           {"cvt.rn.f16.f32", "0f477FF000", "%h", 0x7c00}, // 65520 is beyond the largest
-           {"cvt.rn.f16.f32", "0f33800000", "%h", 1},      // 2^-24
+           {"cvt.rn.f16.f32", "0f477FF000", "%h", 0x7c00},         // 65520 is beyond the largest
+           {"cvt.rn.f16.f32", "0f33800000", "%h", 1},              // 2^-24
+           {"cvt.rn.f16.f64", "0d3FF0020000000000", "%h", 0x3c00}, // a tie
+           {"cvt.rn.f16.f64", "0d3FF0020000000001", "%h", 0x3c01}, // no tie, though one in f32
+           {"cvt.f64.f16", "0x3c01", "%fd", 0x3ff0040000000000},
+           {"cvt.rn.f16.s8", "0x80", "%h", 0xd800},
+           {"cvt.rn.f16.u32", "2049", "%h", 0x6800},
+           {"cvt.rn.f16.u32", "70000", "%h", 0x7c00},
            {"cvt.f32.bf16", "0x3f81", "%f", 0x3f810000},
            {"cvt.f32.f16", "0x0001", "%f", 0x33800000},
            {"cvt.rn.bf16x2.f32", "0f40000000, 0f3F800000", "%r", 0x40003f80},
