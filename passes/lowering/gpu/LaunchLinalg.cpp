@@ -1,5 +1,6 @@
 #include "dialects/attn/AttnOps.h"
 #include "passes/Passes.h"
+#include "passes/lowering/gpu/ExpandRemainder.h"
 #include "passes/lowering/gpu/StageTables.h"
 
 #include "mlir/Dialect/Affine/IR/AffineOps.h"
@@ -172,6 +173,7 @@ struct LaunchLinalgPass : attn::impl::LaunchLinalgPassBase<LaunchLinalgPass> {
         isSound &= succeeded(LinalgEmitter(op).run());
       if (!isSound)
         return signalPassFailure();
+      function.walk([&](gpu::LaunchOp op) { expandRemainders(op); });
       function.walk([&](CheckIndexOp op) {
         if (op->getParentOfType<gpu::LaunchOp>())
           lowerCheck(op, function);

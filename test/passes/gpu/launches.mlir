@@ -41,3 +41,22 @@ func.func @twice(%x: memref<4xf32>, %y: memref<4xf32>, %n: memref<1xindex>) attr
   }
   return
 }
+
+// -----
+
+// A remainder of floats has no instruction: multiples of the divisor are subtracted, in f32 for f16.
+// CHECK-LABEL: func.func @remainder
+// CHECK: arith.extf %{{.*}} : f16 to f32
+// CHECK: scf.if
+// CHECK-COUNT-2: scf.while
+// CHECK: arith.truncf %{{.*}} : f32 to f16
+// CHECK-NOT: arith.remf
+func.func @remainder(%x: memref<?xf16>, %y: memref<?xf16>) attributes {attn.entry = "main"} {
+  linalg.generic {indexing_maps = [affine_map<(i) -> (i)>, affine_map<(i) -> (i)>], iterator_types = ["parallel"]}
+    ins(%x : memref<?xf16>) outs(%y : memref<?xf16>) {
+  ^bb0(%a: f16, %o: f16):
+    %r = arith.remf %a, %o : f16
+    linalg.yield %r : f16
+  }
+  return
+}
