@@ -366,7 +366,7 @@ private:
     Value value = converted == operand.getType() ? operand : cast(operand, converted);
     auto memref = dyn_cast<MemRefType>(operand.getType());
     if (!memref) {
-      if (!converted.isIntOrFloat() || converted.getIntOrFloatBitWidth() < 32)
+      if (!converted.isIntOrFloat() || converted.getIntOrFloatBitWidth() < 8)
         return op->emitOpError("cannot pass a value of type ") << operand.getType();
       parts.push_back(value);
       return success();
