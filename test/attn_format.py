@@ -1,8 +1,9 @@
-"""lit's shell tests, plus two kinds that are found and not written down.
+"""lit's shell tests, plus three kinds that are found and not written down.
 
 A directory's *.mlir and *.test files are shell tests. In test/unit the tests
 are the programs that add_attnc_unittest built; in test/e2e/models each folder
-with a model.onnx is one, run by test/e2e/check_model.py.
+with a model.onnx is one, run by test/e2e/check_model.py, and in the full check
+another one, gpu/models/NAME: the same for CUDA, through the PTX interpreter.
 """
 import os
 import subprocess
@@ -23,26 +24,33 @@ class AttnFormat(lit.formats.ShTest):
                 if os.path.isfile(path) and os.access(path, os.X_OK) and "." not in name:
                     yield lit.Test.Test(suite, path_in_suite + (name,), local_config, file_path=path)
         elif path_in_suite == ("e2e", "models"):
-            folder = suite.getSourcePath(path_in_suite)
-            for name in sorted(os.listdir(folder)):
-                if os.path.exists(os.path.join(folder, name, "model.onnx")):
-                    yield lit.Test.Test(suite, path_in_suite + (name,), local_config,
-                                        file_path=os.path.join(folder, name))
+            yield from self.models(suite, path_in_suite, local_config)
         elif path_in_suite[:2] != ("e2e", "models"):
             yield from super().getTestsInDirectory(suite, path_in_suite, lit_config, local_config)
+            if path_in_suite == ("gpu",) and "full" in local_config.available_features:
+                yield from self.models(suite, ("gpu", "models"), local_config)
+
+    def models(self, suite, path, config):
+        folder = suite.getSourcePath(("e2e", "models"))
+        for name in sorted(os.listdir(folder)):
+            if os.path.exists(os.path.join(folder, name, "model.onnx")):
+                yield lit.Test.Test(suite, path + (name,), config, file_path=os.path.join(folder, name))
 
     def execute(self, test, lit_config):
-        config = test.config
+        config, environment = test.config, dict(test.config.environment)
         if test.path_in_suite[:1] == ("unit",):
             command = [test.file_path, "--gtest_brief=1"]
-        elif test.path_in_suite[:2] == ("e2e", "models"):
+        elif test.path_in_suite[1:2] == ("models",):
             command = [config.attn_python, os.path.join(config.attn_source_dir, "test/e2e/check_model.py"),
                        test.file_path, "--tools=" + os.path.join(config.attn_build_dir, "bin")]
-            if "full" in config.available_features:
+            if test.path_in_suite[0] == "gpu":
+                command.append("--target=cuda")
+                environment["LD_LIBRARY_PATH"] = os.path.join(config.attn_build_dir, "test/gpu/lib")
+            elif "full" in config.available_features:
                 command.append("--verify-fusion")
         else:
             return super().execute(test, lit_config)
-        done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=config.environment,
+        done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=environment,
                               timeout=1800, errors="replace", text=True)
         code = lit.Test.PASS if done.returncode == 0 else lit.Test.FAIL
         return code, "" if code is lit.Test.PASS else done.stdout
