@@ -1,4 +1,5 @@
 #include "dialects/attn/AttnOps.h"
+#include "dialects/attn/RecurrentLayer.h"
 
 #include "mlir/Dialect/Affine/IR/AffineOps.h"
 #include "mlir/Dialect/Arith/Utils/Utils.h"

@@ -34,6 +34,7 @@ std::optional<RecurrentLayer> RecurrentLayer::get(Operation *op) {
       .Case<GruOp>([](GruOp gru) {
         RecurrentLayer layer = viewOf(gru, Gru);
         layer.linearBeforeReset = gru.getLinearBeforeReset();
+        layer.mirrored = gru.getMirrored();
         return layer;
       })
       .Case<LstmOp>([](LstmOp lstm) {
@@ -71,7 +72,7 @@ LogicalResult RecurrentLayer::verify() const {
     return op->emitOpError("expects a float element type, got ") << elementType();
   // C2
   for (auto [name, value] : {std::pair("input", input), std::pair("weight", weight), {"recurrence", recurrence}})
-    if (getType(value).getRank() != 3)
+    if (value && getType(value).getRank() != 3)
       return op->emitOpError("expects ") << name << " of rank 3, got " << getType(value);
   int64_t hidden = hiddenSize();
   if (ShapedType::isDynamic(hidden) || hidden == 0)
@@ -83,7 +84,11 @@ LogicalResult RecurrentLayer::verify() const {
     state = {batch, directions, hidden};
     whole = {batch, steps, directions, hidden};
   }
-  if (failed(verifyShape("weight", weight, {directions, rows, inputSize()})) ||
+  if (!weight && ShapedType::isDynamic(inputSize()))
+    return op->emitOpError("expects a static number of columns of a projected input, got ") << getType(input);
+  int64_t width = weight ? inputSize() : directions * rows;
+  if (failed(verifyShape("input", input, batchFirst ? ArrayRef{batch, steps, width} : ArrayRef{steps, batch, width})) ||
+      failed(verifyShape("weight", weight, {directions, rows, width})) ||
       failed(verifyShape("recurrence", recurrence, {directions, rows, hidden})) ||
       failed(verifyShape("bias", bias, {directions, 2 * rows})) || failed(verifyShape("lengths", lengths, {batch})) ||
       failed(verifyShape("initial_h", initialH, state)) || failed(verifyShape("initial_c", initialC, state)) ||

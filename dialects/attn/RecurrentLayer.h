@@ -2,13 +2,15 @@
 #define DIALECTS_ATTN_RECURRENTLAYER_H
 
 #include "dialects/attn/AttnOps.h"
+
+#include "mlir/IR/OpImplementation.h"
 #include "llvm/ADT/SmallVector.h"
 #include <optional>
 
 namespace attn {
 
 /// What attn.rnn, attn.gru and attn.lstm have in common: the ops as one type.
-/// Absent operands are null.
+/// Absent operands are null; without a weight the input is projected.
 struct RecurrentLayer {
   enum Cell { Rnn, Gru, Lstm };
 
@@ -22,7 +24,7 @@ struct RecurrentLayer {
   Direction direction = Direction::forward;
   llvm::SmallVector<ActivationAttr> activations; ///< functions of the first direction, then of the second
   std::optional<double> clip;
-  bool batchFirst = false, inputForget = false, linearBeforeReset = false;
+  bool batchFirst = false, inputForget = false, linearBeforeReset = false, mirrored = false;
 
   int64_t numGates() const { return cell == Lstm ? 4 : cell == Gru ? 3 : 1; }
   int64_t numFunctions() const { return cell == Lstm ? 3 : cell == Gru ? 2 : 1; }
@@ -52,6 +54,14 @@ private:
   static mlir::RankedTensorType getType(mlir::Value v) { return llvm::cast<mlir::RankedTensorType>(v.getType()); }
   mlir::LogicalResult verifyShape(llvm::StringRef name, mlir::Value value, llvm::ArrayRef<int64_t> expected) const;
 };
+
+/// input [`,` weight] `,` recurrence `:` their types
+mlir::ParseResult parseLayerInputs(mlir::OpAsmParser &parser, mlir::OpAsmParser::UnresolvedOperand &input,
+                                   std::optional<mlir::OpAsmParser::UnresolvedOperand> &weight,
+                                   mlir::OpAsmParser::UnresolvedOperand &recurrence, mlir::Type &inputType,
+                                   mlir::Type &weightType, mlir::Type &recurrenceType);
+void printLayerInputs(mlir::OpAsmPrinter &printer, mlir::Operation *op, mlir::Value input, mlir::Value weight,
+                      mlir::Value recurrence, mlir::Type inputType, mlir::Type weightType, mlir::Type recurrenceType);
 
 } // namespace attn
 

@@ -49,7 +49,7 @@ class Attn_RecurrentOp<string mnemonic, dag ownArguments, dag ownResults, string
         DeclareOpInterfaceMethods<ReifyRankedShapedTypeOpInterface, ["reifyResultShapes"]>]> {
   let arguments = !con((ins
     AnyRankedTensor:$input /*C1 C2*/,
-    AnyRankedTensor:$weight /*C1 C2*/,
+    Optional<AnyRankedTensor>:$weight /*C1 C2*/,
     AnyRankedTensor:$recurrence /*C1 C2*/,
     Optional<AnyRankedTensor>:$bias /*C1 C2*/,
     Optional<AnyRankedTensor>:$lengths /*C2 C3*/,
@@ -62,7 +62,7 @@ class Attn_RecurrentOp<string mnemonic, dag ownArguments, dag ownResults, string
   let assemblyFormat = [{
     $direction $activations (`clip` $clip^)? (`batch_first` $batch_first^)?
   }] # ownAttributes # [{
-    `ins` `(` $input `,` $weight `,` $recurrence `:` type($input) `,` type($weight) `,` type($recurrence) `)`
+    `ins` `(` custom<LayerInputs>($input, $weight, $recurrence, type($input), type($weight), type($recurrence)) `)`
     (`bias` `(` $bias^ `:` type($bias) `)`)?
     (`lengths` `(` $lengths^ `:` type($lengths) `)`)?
     (`initial_h` `(` $initial_h^ `:` type($initial_h) `)`)?
@@ -79,8 +79,8 @@ class Attn_RecurrentOp<string mnemonic, dag ownArguments, dag ownResults, string
 
     | operand | shape | batch_first |
     |-|-|-|
-    | input | S B I | B S I |
-    | weight | D G·H I | |
+    | input (without weight: its product with it) | S B I (S B D·G·H) | B S I (B S D·G·H) |
+    | weight, if any | D G·H I | |
     | recurrence | D G·H H | |
     | bias (of weight, then of recurrence) | D 2·G·H | |
     | lengths | B | |
@@ -116,8 +116,8 @@ def Attn_RnnOp : Attn_RecurrentOp<"rnn", (ins), (outs), "", "", ""> {
   }];
 }
 
-def Attn_GruOp : Attn_RecurrentOp<"gru", (ins UnitAttr:$linear_before_reset), (outs), "",
-                                  "(`linear_before_reset` $linear_before_reset^)?", ""> {
+def Attn_GruOp : Attn_RecurrentOp<"gru", (ins UnitAttr:$linear_before_reset, UnitAttr:$mirrored), (outs), "",
+    "(`linear_before_reset` $linear_before_reset^)? (`mirrored` $mirrored^)?", ""> {
   let summary = "a layer of gated recurrent units";
   let description = [{
     Gates z, r, n (G = 3), activations f, g:
@@ -125,7 +125,7 @@ def Attn_GruOp : Attn_RecurrentOp<"gru", (ins UnitAttr:$linear_before_reset), (o
         z = f(x Wz^T + h Rz^T + b)    r = f(x Wr^T + h Rr^T + b)
         n = g(x Wn^T + (r h) Rn^T + b)              or, linear_before_reset,
         n = g(x Wn^T + bw + r (h Rn^T + br))
-        h = (1 - z) n + z h
+        h = (1 - z) n + z h                         or, mirrored, z n + (1 - z) h
   }] # constraints # [{
 
     ```mlir

@@ -23,10 +23,12 @@ static DenseElementsAttr elementsOf(Value value) {
 // Inputs
 //===----------------------------------------------------------------------===//
 
-/// Fills `inputs` and `recurrence`. Each gate must have one product with each.
+/// Fills `inputs` (or `projected`) and `recurrence`. Each gate must have one product with each.
 bool CellBuilder::sortTerms(const CellMatch &cell, Value state) {
   inputs.clear();
+  projected.assign(cell.gates.size(), {});
   recurrence = {state, {}};
+  bool hasColumns = false;
   state = rootOf(state);
   for (size_t n = 0; n < cell.gates.size(); ++n) {
     const Gate &gate = cell.gates[n];
@@ -40,7 +42,10 @@ bool CellBuilder::sortTerms(const CellMatch &cell, Value state) {
       bool isReset = isCandidate && (cell.reset ? input == state : term.input == cell.resetState);
       if (isCandidate && !isReset && input == state)
         return false;
-      if (isReset || (!isCandidate && input == state)) {
+      if (!term.weight) {
+        projected[n].push_back({input, term.firstUnit});
+        hasColumns = true;
+      } else if (isReset || (!isCandidate && input == state)) {
         recurrence.terms.push_back(term);
       } else {
         auto *column = llvm::find_if(inputs, [&](Column &known) { return rootOf(known.input) == input; });
@@ -54,14 +59,38 @@ bool CellBuilder::sortTerms(const CellMatch &cell, Value state) {
     auto isWhole = [&](Column &column) {
       return column.terms.size() == n + 1 && column.terms.back().size == column.terms.front().size;
     };
-    if (!isWhole(recurrence) || inputs.empty() || !llvm::all_of(inputs, isWhole))
+    if (!isWhole(recurrence) || (!hasColumns && inputs.empty()) || !llvm::all_of(inputs, isWhole))
       return false;
   }
   // What the reset gate shuts is the state's product alone.
-  return recurrence.terms.front().size == units && (!cell.reset || cell.reset->terms.size() == 1);
+  if (recurrence.terms.front().size != units || (cell.reset && cell.reset->terms.size() != 1))
+    return false;
+  bool isPlain = isSmall(inputs) || areStored(inputs);
+  return (!hasColumns && isPlain) || projectInputs();
 }
 
-/// Whether all weights are globals, as the kernel wants those of the state.
+/// Takes products with inputs as they are, beside what is projected already.
+bool CellBuilder::projectInputs() {
+  for (Column &column : inputs)
+    for (auto [gate, term] : llvm::enumerate(column.terms)) {
+      // A part of a concatenation has no product of its own.
+      if (cast<RankedTensorType>(term.input.getType()).getShape().back() !=
+          cast<RankedTensorType>(term.weight.getType()).getDimSize(1 - term.unitDim))
+        return false;
+      projected[gate].push_back({term.product->getResult(0), term.firstUnit});
+    }
+  inputs.clear();
+  return llvm::none_of(projected, [](ArrayRef<Element> parts) { return parts.empty(); });
+}
+
+/// Whether all weights have their elements in the IR.
+bool CellBuilder::isSmall(ArrayRef<Column> columns) {
+  return llvm::all_of(columns, [](const Column &column) {
+    return llvm::all_of(column.terms, [](const GateTerm &term) { return bool(elementsOf(term.weight)); });
+  });
+}
+
+/// Whether all weights are globals.
 bool CellBuilder::areStored(ArrayRef<Column> columns) {
   return llvm::all_of(columns, [](const Column &column) {
     return llvm::all_of(column.terms, [](const GateTerm &term) { return bool(term.weight.getDefiningOp<WeightOp>()); });
@@ -90,8 +119,43 @@ static Value asStep(OpBuilder &b, Location loc, Value value) {
   return tensor::ExpandShapeOp::create(b, loc, wide, value, groups, sizes);
 }
 
+/// The gates side by side, each the sum of what it has of its input.
+Value CellBuilder::projectedInput() {
+  Value first = projected.front().front().value;
+  auto isInPlace = [&](auto gate) {
+    return gate.value().size() == 1 &&
+           gate.value().front() == Element{first, static_cast<int64_t>(gate.index()) * units};
+  };
+  int64_t columns = projected.size() * units;
+  Value flat = flatten(first);
+  if (llvm::all_of(llvm::enumerate(projected), isInPlace) &&
+      cast<RankedTensorType>(flat.getType()).getDimSize(1) == columns)
+    return asStep(b, loc, flat);
+  SmallVector<OpFoldResult> sizes = tensor::getMixedSizes(b, loc, flat), offsets(2, b.getIndexAttr(0)),
+                            strides(2, b.getIndexAttr(1)), part = sizes;
+  sizes[1] = b.getIndexAttr(columns);
+  part[1] = b.getIndexAttr(units);
+  Value all = emptyTensor(b, loc, sizes, b.getF32Type());
+  int64_t column = 0;
+  for (ArrayRef<Element> elements : projected) {
+    Value sum;
+    for (const Element &element : elements) {
+      Value source = flatten(element.value);
+      offsets[1] = b.getIndexAttr(element.column);
+      Value columns = tensor::ExtractSliceOp::create(b, loc, source, offsets, part, strides);
+      sum = sum ? add(sum, columns) : columns;
+    }
+    offsets[1] = b.getIndexAttr(column);
+    all = tensor::InsertSliceOp::create(b, loc, sum, all, offsets, part, strides);
+    column += units;
+  }
+  return asStep(b, loc, all);
+}
+
 /// The inputs side by side.
 Value CellBuilder::inputOf() {
+  if (inputs.empty())
+    return projectedInput();
   Value first = flatten(inputs.front().input);
   if (inputs.size() == 1)
     return asStep(b, loc, first);
@@ -217,7 +281,7 @@ Value CellBuilder::sumOf(ArrayRef<GateBias> biases) {
 }
 
 Value CellBuilder::add(Value first, Value second) {
-  AffineMap identity = b.getMultiDimIdentityMap(1);
+  AffineMap identity = b.getMultiDimIdentityMap(cast<RankedTensorType>(first.getType()).getRank());
   return elementwise(b, loc, tensor::getMixedSizes(b, loc, first), b.getF32Type(), {first, second},
                      {identity, identity}, [](OpBuilder &b, Location loc, ValueRange args) -> Value {
                        return arith::AddFOp::create(b, loc, args[0], args[1]);
@@ -274,19 +338,14 @@ void CellBuilder::replace(linalg::LinalgOp op, Value state) {
 
 bool CellBuilder::build(CellMatch &cell, Value state) {
   units = cell.units;
-  if (!sortTerms(cell, state) || !areStored(recurrence))
-    return false;
-  // Weights of the input are of one kind; the small ones have their elements in the IR.
-  bool isSmall = llvm::all_of(inputs, [](const Column &column) {
-    return llvm::all_of(column.terms, [](const GateTerm &term) { return bool(elementsOf(term.weight)); });
-  });
-  if (!isSmall && !areStored(inputs))
+  if (!sortTerms(cell, state) || !(areStored(recurrence) || isSmall(recurrence)))
     return false;
 
   loc = cell.result.getLoc();
   b.setInsertionPoint(cell.result);
   auto type = cast<RankedTensorType>(cell.result->getResult(0).getType());
-  Value input = inputOf(), weight = weightOf(inputs), recurrent = weightOf(recurrence), bias = biasOf(cell);
+  Value input = inputOf(), weight = inputs.empty() ? Value() : weightOf(inputs), recurrent = weightOf(recurrence),
+        bias = biasOf(cell);
   Value initial = asStep(b, loc, flatten(state));
   int64_t rows = cast<RankedTensorType>(input.getType()).getDimSize(1);
   auto last = RankedTensorType::get({1, rows, units}, type.getElementType());
@@ -307,7 +366,7 @@ bool CellBuilder::build(CellMatch &cell, Value state) {
       sortTopologically(block);
   } else if (cell.cell == RecurrentLayer::Gru) {
     auto op = GruOp::create(b, loc, TypeRange{sequence, last}, input, weight, recurrent, bias, Value(), initial,
-                            cell.reset.has_value(), Direction::forward, functions, FloatAttr(), false);
+                            cell.reset.has_value(), cell.mirrored, Direction::forward, functions, FloatAttr(), false);
     replace(cell.result, op.getLastH());
   } else {
     auto op = RnnOp::create(b, loc, TypeRange{sequence, last}, input, weight, recurrent, bias, Value(), initial,

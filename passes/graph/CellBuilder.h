@@ -15,7 +15,7 @@ public:
   explicit CellBuilder(mlir::ModuleOp module) : symbols(module), globals(module, symbols), b(module.getContext()) {}
 
   /// Replaces the results of `cell`, whose old state is `state`. False, and nothing changed, where a gate has not
-  /// one product with each input, or weights are small.
+  /// one product with each input.
   bool build(CellMatch &cell, mlir::Value state);
   mlir::IRRewriter &getRewriter() { return b; }
 
@@ -26,7 +26,9 @@ private:
     llvm::SmallVector<GateTerm> terms;
   };
   bool sortTerms(const CellMatch &cell, mlir::Value state);
-  bool areStored(llvm::ArrayRef<Column> columns);
+  bool projectInputs();
+  static bool areStored(llvm::ArrayRef<Column> columns);
+  static bool isSmall(llvm::ArrayRef<Column> columns);
   mlir::Value weightOf(llvm::ArrayRef<Column> columns);
   mlir::Value smallWeightOf(llvm::ArrayRef<Column> columns, mlir::RankedTensorType type);
   mlir::FlatSymbolRefAttr derive(llvm::StringRef name, llvm::ArrayRef<int64_t> shape, mlir::Attribute expression);
@@ -35,6 +37,7 @@ private:
   mlir::Value add(mlir::Value first, mlir::Value second);
   mlir::Value flatten(mlir::Value value);
   mlir::Value inputOf();
+  mlir::Value projectedInput();
   void replace(mlir::linalg::LinalgOp op, mlir::Value state);
 
   mlir::SymbolTable symbols;
@@ -44,6 +47,7 @@ private:
   // Of the cell at hand.
   int64_t units = 0;
   llvm::SmallVector<Column> inputs;
+  llvm::SmallVector<llvm::SmallVector<Element>> projected; ///< instead of `inputs`: what each gate adds up
   Column recurrence;
 };
 

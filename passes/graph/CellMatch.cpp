@@ -14,6 +14,8 @@ using namespace mlir;
 namespace attn {
 
 bool GateTerm::hasWeightOf(const GateTerm &other) const {
+  if (!weight)
+    return false;
   auto own = weight.getDefiningOp<WeightOp>(), theirs = other.weight.getDefiningOp<WeightOp>();
   bool isSame = weight == other.weight || (own && theirs && own.getGlobal() == theirs.getGlobal());
   return isSame && unitDim == other.unitDim && firstUnit == other.firstUnit && first == other.first &&
@@ -229,13 +231,17 @@ private:
   bool matchLstm(const Element &state);
   bool matchCellSum(const Element &sum, const Activated &output, ActivationAttr squash);
   bool matchGru(const Element &state);
-  bool matchBlend(const Element &update, const Element &next, const Element &before);
+  bool matchBlend(const Element &update, const Element &first, const Element &second);
+  bool matchState(const Element &update, const Element &next, const Element &before);
   bool matchReset(const Element &sum, const Activated &update);
   bool matchRnn(const Element &state);
   bool addGate(const Element &sum, Gate &gate);
   bool addProduct(linalg::LinalgOp product, int64_t column, Gate &gate);
   bool addVector(const Element &element, Gate &gate);
-  /// The tensor of an element with a column for each unit, or null.
+  bool addColumns(const Element &element, Gate &gate);
+  bool addSummand(const Element &summand, Gate &gate);
+  /// The tensor of an element, or null; of one with a column for each unit.
+  static Value tensorOf(const Element &element);
   Value toTensor(const Element &element);
   void collectSummands(const Element &sum, SmallVectorImpl<Element> &summands, unsigned depth = 0);
 
@@ -245,17 +251,19 @@ private:
   CellMatch found;
 };
 
+Value CellMatcher::tensorOf(const Element &element) {
+  if (isa<RankedTensorType>(element.value.getType()))
+    return element.value;
+  Operation *op = element.value.getDefiningOp();
+  auto owner = op ? dyn_cast<linalg::LinalgOp>(op->getParentOp()) : linalg::LinalgOp();
+  bool isWhole = owner && isPointwise(owner) && owner.getBlock()->getTerminator()->getOperand(0) == element.value;
+  return isWhole ? owner->getResult(0) : Value();
+}
+
 Value CellMatcher::toTensor(const Element &element) {
-  Value value = element.value;
-  if (!isa<RankedTensorType>(value.getType())) {
-    Operation *op = value.getDefiningOp();
-    auto owner = op ? dyn_cast<linalg::LinalgOp>(op->getParentOp()) : linalg::LinalgOp();
-    if (!owner || !isPointwise(owner) || owner.getBlock()->getTerminator()->getOperand(0) != value)
-      return {};
-    value = owner->getResult(0);
-  }
-  auto type = cast<RankedTensorType>(value.getType());
-  return element.column == 0 && type.getRank() > 0 && type.getShape().back() == units ? value : Value();
+  Value value = tensorOf(element);
+  auto type = value ? cast<RankedTensorType>(value.getType()) : RankedTensorType();
+  return type && element.column == 0 && type.getRank() > 0 && type.getShape().back() == units ? value : Value();
 }
 
 //===----------------------------------------------------------------------===//
@@ -285,12 +293,11 @@ bool CellMatcher::addProduct(linalg::LinalgOp product, int64_t column, Gate &gat
     SmallVector<std::pair<Value, int64_t>> parts{{input, 0}};
     if (splitInputs)
       parts = columnParts(input);
-    for (auto [part, first] : parts) {
-      int64_t size = cast<RankedTensorType>(part.getType()).getShape().back();
-      if (ShapedType::isDynamic(size))
-        return false;
-      gate.terms.push_back({product, part, weight, *unitDim, column, first, size});
-    }
+    auto sizeOf = [](Value part) { return cast<RankedTensorType>(part.getType()).getShape().back(); };
+    if (llvm::any_of(parts, [&](auto part) { return ShapedType::isDynamic(sizeOf(part.first)); }))
+      return false;
+    for (auto [part, first] : parts)
+      gate.terms.push_back({product, part, weight, *unitDim, column, first, sizeOf(part)});
     return true;
   }
   return false;
@@ -322,6 +329,23 @@ bool CellMatcher::addVector(const Element &element, Gate &gate) {
   return true;
 }
 
+/// A tensor with a column for each unit, whatever has made it: a product of all steps, of which this is one step's.
+bool CellMatcher::addColumns(const Element &element, Gate &gate) {
+  Value value = tensorOf(element);
+  auto type = value ? cast<RankedTensorType>(value.getType()) : RankedTensorType();
+  if (!type || type.getRank() == 0 || !type.getElementType().isF32() || isConstant(value) ||
+      ShapedType::isDynamic(type.getShape().back()) || element.column + units > type.getShape().back())
+    return false;
+  gate.terms.push_back({nullptr, value, Value(), 0, element.column, 0, 0});
+  return true;
+}
+
+bool CellMatcher::addSummand(const Element &summand, Gate &gate) {
+  auto product = summand.value.getDefiningOp<linalg::LinalgOp>();
+  return (product && addProduct(product, summand.column, gate)) || addVector(summand, gate) ||
+         addColumns(summand, gate);
+}
+
 /// The summands of a sum of sums. Beyond the limits a sum is one of them, which is nothing that a gate has.
 void CellMatcher::collectSummands(const Element &sum, SmallVectorImpl<Element> &summands, unsigned depth) {
   constexpr size_t kMost = 64;
@@ -333,16 +357,11 @@ void CellMatcher::collectSummands(const Element &sum, SmallVectorImpl<Element> &
   collectSummands(operand(sum, 1), summands, depth + 1);
 }
 
-/// The products and vectors of a sum; false where it holds anything else.
+/// The summands of a gate; false where one is nothing that a gate has.
 bool CellMatcher::addGate(const Element &sum, Gate &gate) {
   SmallVector<Element> summands;
   collectSummands(sum, summands);
-  for (const Element &summand : summands) {
-    auto product = summand.value.getDefiningOp<linalg::LinalgOp>();
-    if (!(product ? addProduct(product, summand.column, gate) : addVector(summand, gate)))
-      return false;
-  }
-  return true;
+  return llvm::all_of(summands, [&](const Element &summand) { return addSummand(summand, gate); });
 }
 
 //===----------------------------------------------------------------------===//
@@ -392,7 +411,7 @@ bool CellMatcher::matchCellSum(const Element &sum, const Activated &output, Acti
   return false;
 }
 
-/// h' = (1 - z) n + z h, or n + z (h - n), n - z (n - h), h + (1 - z) (n - h)
+/// h' = (1 - z) n + z h, or n + z (h - n), n - z (n - h), h + (1 - z) (n - h); or the same with n and h exchanged
 bool CellMatcher::matchGru(const Element &state) {
   auto oneMinus = [](const Element &element) -> std::optional<Element> {
     if (!getOp<arith::SubFOp>(element) || !isNumber(operand(element, 0), 1))
@@ -431,7 +450,16 @@ bool CellMatcher::matchGru(const Element &state) {
   return false;
 }
 
-bool CellMatcher::matchBlend(const Element &update, const Element &next, const Element &before) {
+/// (1 - update) * first + update * second
+bool CellMatcher::matchBlend(const Element &update, const Element &first, const Element &second) {
+  found.mirrored = false;
+  if (matchState(update, first, second))
+    return true;
+  found.mirrored = true;
+  return matchState(update, second, first);
+}
+
+bool CellMatcher::matchState(const Element &update, const Element &next, const Element &before) {
   std::optional<Activated> gate = matchGate(update), candidate = matchSquash(next);
   found.before = toTensor(before);
   if (!gate || !candidate || !found.before)
@@ -464,8 +492,7 @@ bool CellMatcher::matchReset(const Element &sum, const Activated &update) {
         return false;
       continue;
     }
-    auto product = summand.value.getDefiningOp<linalg::LinalgOp>();
-    if (!(product ? addProduct(product, summand.column, found.gates[2]) : addVector(summand, found.gates[2])))
+    if (!addSummand(summand, found.gates[2]))
       return false;
   }
   if (found.reset)

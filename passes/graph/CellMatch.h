@@ -22,13 +22,13 @@ struct Element {
   bool operator==(const Element &other) const { return value == other.value && column == other.column; }
 };
 
-/// A summand of a gate: `input` times a part of a constant matrix.
+/// A summand of a gate: `input` times a part of a constant matrix; or (no weight) columns of `input` as they are.
 struct GateTerm {
   mlir::Operation *product;
   mlir::Value input;              ///< [rows..., depth]
-  mlir::Value weight;             ///< of attn.weight or a constant, a matrix
+  mlir::Value weight;             ///< of attn.weight or a constant, a matrix; or null
   unsigned unitDim;               ///< the dimension of `weight` that runs over units; the other over the input
-  int64_t firstUnit, first, size; ///< of the units; of the input, and how many
+  int64_t firstUnit, first, size; ///< of the units; of the input, and how many (0 without a weight)
 
   /// Whether it is the same part of the same matrix.
   bool hasWeightOf(const GateTerm &other) const;
@@ -54,6 +54,7 @@ struct CellMatch {
   mlir::Value before;            ///< of an LSTM the old cell, of a GRU the old state
   llvm::SmallVector<ActivationAttr> activations;
   llvm::SmallVector<Gate> gates; ///< in the order of attn.lstm, attn.gru
+  bool mirrored = false;         ///< of a GRU
   /// Of a GRU: what the reset gate is multiplied with, a product inside it (`reset`,
   /// linear_before_reset), or the old state (`resetState`, the input of a product).
   std::optional<Gate> reset;

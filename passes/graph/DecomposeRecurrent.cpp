@@ -46,6 +46,7 @@ private:
   Value writeGru(const DirectionData &data, Value x, Value t, Value h);
 
   Value contract(Value a, Value rows, ArrayRef<OpFoldResult> leading, int64_t n);
+  Value project(int64_t d, ArrayRef<OpFoldResult> leading);
   Value dropDirection(Value value, int64_t d);
   Value unitSlice(Value value, int64_t first, int64_t count);
   Value stateOf(Value whole, int64_t d);
@@ -85,6 +86,19 @@ Value LayerWriter::contract(Value a, Value rows, ArrayRef<OpFoldResult> leading,
   Value init = filledTensor(b, loc, sizes, acc, 0);
   ArrayAttr maps = b.getAffineMapArrayAttr({map(left), map({column, sum}), map(result)});
   return linalg::ContractOp::create(b, loc, init.getType(), ValueRange{a, rows}, init, maps).getResult(0);
+}
+
+/// The input of all steps times the weight of direction `d`; an input that is projected has its directions side by
+/// side.
+Value LayerWriter::project(int64_t d, ArrayRef<OpFoldResult> leading) {
+  int64_t columns = layer.numGates() * hidden;
+  if (layer.weight)
+    return contract(layer.input, dropDirection(layer.weight, d), leading, columns);
+  SmallVector<OpFoldResult> sizes(leading);
+  sizes.push_back(index(columns));
+  return elementwise(
+      b, loc, sizes, acc, unitSlice(layer.input, d * columns, columns), b.getMultiDimIdentityMap(3),
+      [&](OpBuilder &b, Location loc, ValueRange args) -> Value { return convertFloat(b, loc, args[0], acc); });
 }
 
 /// Part `d` of the first dimension.
@@ -318,6 +332,8 @@ Value LayerWriter::writeGru(const DirectionData &data, Value x, Value t, Value h
     }
     Value n = activate(b, loc, d, 1, total);
     Value rest = arith::SubFOp::create(b, loc, floatConstant(b, loc, acc, 1), update);
+    if (layer.mirrored)
+      std::swap(rest, update);
     Value added = arith::MulFOp::create(b, loc, rest, n), kept = arith::MulFOp::create(b, loc, update, old);
     return arith::AddFOp::create(b, loc, added, kept);
   });
@@ -371,7 +387,7 @@ void LayerWriter::writeDirection(int64_t d, SmallVector<Value> &results) {
   SmallVector<OpFoldResult> leading{steps, batch};
   if (layer.batchFirst)
     std::swap(leading[0], leading[1]);
-  data.projected = contract(layer.input, dropDirection(layer.weight, d), leading, layer.numGates() * hidden);
+  data.projected = project(d, leading);
   data.recurrence = dropDirection(layer.recurrence, d);
   data.bias = dropDirection(layer.bias, d);
   data.peephole = dropDirection(layer.peephole, d);

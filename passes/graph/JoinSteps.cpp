@@ -73,8 +73,8 @@ private:
     if (last.cell != next.cell || last.op->getBlock() != next.op->getBlock() || !isSame(&RecurrentLayer::weight) ||
         !isSame(&RecurrentLayer::recurrence) || !isSame(&RecurrentLayer::bias) || !isSame(&RecurrentLayer::peephole) ||
         last.activations != next.activations || last.clip != next.clip || last.inputForget != next.inputForget ||
-        last.linearBeforeReset != next.linearBeforeReset || typeOf(last.input) != typeOf(next.input) ||
-        typeOf(last.lastH) != typeOf(next.lastH))
+        last.linearBeforeReset != next.linearBeforeReset || last.mirrored != next.mirrored ||
+        typeOf(last.input) != typeOf(next.input) || typeOf(last.lastH) != typeOf(next.lastH))
       return false;
     if (last.cell == RecurrentLayer::Lstm &&
         (rootOf(next.initialC) != last.lastC || !isReadOnlyBy(last.lastC, next.op)))

@@ -78,7 +78,7 @@ private:
   /// Notes the products of the first gate with what may be a state.
   void findProducts(const CellMatch &cell) {
     for (const GateTerm &term : cell.gates[0].terms)
-      if (cell.units == term.size)
+      if (term.weight && cell.units == term.size)
         products[cell.result->getResult(0)].push_back(term);
   }
 
@@ -111,7 +111,7 @@ private:
     unsigned highest = 0;
     for (const GateTerm &term : cell.gates[0].terms) {
       unsigned rating = rate(cell, term);
-      if (term.size != cell.units || (best && rating < highest))
+      if (!term.weight || term.size != cell.units || (best && rating < highest))
         continue;
       best = rootOf(term.input);
       highest = rating;
@@ -137,7 +137,7 @@ private:
     for (GateTerm &term : terms) {
       if (dependsOn(term.input, first))
         return false;
-      if (products.insert(term.product).second)
+      if (term.product && products.insert(term.product).second)
         front.push_back(term.product->getResult(0));
     }
     while (!front.empty())

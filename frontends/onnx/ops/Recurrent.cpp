@@ -229,7 +229,8 @@ void RecurrentImport::emit() {
                         n.intAttr("input_forget", 0) != 0, direction, functions, clip, batchFirst);
   } else if (cell == RecurrentLayer::Gru) {
     op = GruOp::create(b, loc, types, input, weight, recurrence, bias, lengths, initialH,
-                       n.intAttr("linear_before_reset", 0) != 0, direction, functions, clip, batchFirst);
+                       n.intAttr("linear_before_reset", 0) != 0, /*mirrored=*/false, direction, functions, clip,
+                       batchFirst);
   } else {
     op = RnnOp::create(b, loc, types, input, weight, recurrence, bias, lengths, initialH, direction, functions, clip,
                        batchFirst);

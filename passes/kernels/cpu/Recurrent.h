@@ -20,7 +20,7 @@ namespace attn {
 /// two sweeps over the weights a step, every other layer one.
 struct RecurrentSpec {
   RecurrentLayer::Cell cell = RecurrentLayer::Rnn;
-  bool linearBeforeReset = false, inputForget = false, batchFirst = false;
+  bool linearBeforeReset = false, mirrored = false, inputForget = false, batchFirst = false;
   Direction direction = Direction::forward;
   int64_t hidden = 0;
   int64_t steps = mlir::ShapedType::kDynamic, batch = mlir::ShapedType::kDynamic;

@@ -23,6 +23,7 @@ RecurrentSpec RecurrentSpec::get(const RecurrentLayer &layer, TargetAttr target,
   RecurrentSpec spec;
   spec.cell = layer.cell;
   spec.linearBeforeReset = layer.linearBeforeReset;
+  spec.mirrored = layer.mirrored;
   spec.inputForget = layer.inputForget;
   spec.batchFirst = layer.batchFirst;
   spec.direction = layer.direction;
@@ -65,8 +66,8 @@ std::string RecurrentSpec::symbol() const {
   static constexpr StringLiteral cells[] = {"rnn", "gru", "lstm"};
   std::string options;
   llvm::raw_string_ostream os(options);
-  for (bool flag : {linearBeforeReset, inputForget, batchFirst, hasLengths, hasInitialH, hasInitialC, hasPeephole,
-                    hasResetBias, hasFma})
+  for (bool flag : {linearBeforeReset, mirrored, inputForget, batchFirst, hasLengths, hasInitialH, hasInitialC,
+                    hasPeephole, hasResetBias, hasFma})
     os << flag;
   if (clip)
     os << "clip" << APFloat(*clip).bitcastToAPInt();

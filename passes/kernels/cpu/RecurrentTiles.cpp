@@ -216,7 +216,10 @@ void RecurrentEmitter::emitUnits(const Place &place, unsigned sweep, Value row, 
       z = k.loadVector(at.scratch, scratchAt(kPlaneUpdate, d, row, unit));
       n = function(1, gates[0]);
     }
-    h = multiplyAdd(z, old, k.mulf(k.subf(k.splat(1), z), n));
+    Value rest = k.subf(k.splat(1), z);
+    if (spec.mirrored)
+      std::swap(rest, z);
+    h = multiplyAdd(z, old, k.mulf(rest, n));
   }
   Value shown = h;
   if (active) {

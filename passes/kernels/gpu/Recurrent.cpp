@@ -440,7 +440,10 @@ void GpuRecurrentEmitter::update(const Place &place, unsigned sweep, Value item,
       z = k.load(states, stateAt(kPlaneUpdate, place, item, unit));
       n = function(1, sums[0]);
     }
-    h = k.fma(z, old, k.mulf(k.subf(k.scalar(1), z), n));
+    Value rest = k.subf(k.scalar(1), z);
+    if (spec.mirrored)
+      std::swap(rest, z);
+    h = k.fma(z, old, k.mulf(rest, n));
   }
   Value shown = h;
   if (isActive) {

@@ -40,6 +40,7 @@ private:
   Value packedWeight(FlatSymbolRefAttr source, const RecurrentSpec &spec, const RecurrentSpec::Sweep &sweep,
                      RankedTensorType type, PackFn pack);
   SmallVector<Value> packedWeights(FlatSymbolRefAttr source, const RecurrentSpec &spec);
+  SmallVector<Value> packedWeights(DenseElementsAttr elements, const RecurrentSpec &spec);
   FlatSymbolRefAttr derive(StringRef name, RankedTensorType type, Attribute expression) {
     return globals.get(name, type, expression, loc);
   }
@@ -62,8 +63,9 @@ std::optional<std::string> RecurrentLowering::refusal(const RecurrentLayer &laye
   std::string reason;
   if (!layer.elementType().isF32())
     return "only f32 has a kernel so far";
-  if (!layer.recurrence.getDefiningOp<WeightOp>())
-    return "its recurrent weights are no constant above 1 KiB";
+  DenseElementsAttr elements;
+  if (!layer.recurrence.getDefiningOp<WeightOp>() && !matchPattern(layer.recurrence, m_Constant(&elements)))
+    return "its recurrent weights are no constant";
   if (!hasEqualDirections(layer))
     return "its directions have different activations";
   if (!canBuildRecurrent(spec, &reason))
@@ -135,6 +137,28 @@ SmallVector<Value> RecurrentLowering::packedWeights(FlatSymbolRefAttr source, co
   return values;
 }
 
+/// The panels of each sweep of a constant whose elements are in the IR, in f32.
+SmallVector<Value> RecurrentLowering::packedWeights(DenseElementsAttr elements, const RecurrentSpec &spec) {
+  SmallVector<float> source(elements.getValues<float>());
+  SmallVector<Value> values;
+  int64_t hidden = spec.hidden;
+  for (const RecurrentSpec::Sweep &sweep : spec.sweeps()) {
+    int64_t units = spec.panelUnits(sweep), width = spec.panelWidth(sweep), panels = spec.numPanels(sweep);
+    auto type = RankedTensorType::get(spec.panelShape(sweep), b.getF32Type());
+    SmallVector<float> packed(type.getNumElements(), 0);
+    for (int64_t d = 0; d < spec.numDirections(); ++d)
+      for (int64_t g = 0; g < sweep.numGates; ++g)
+        for (int64_t unit = 0; unit < hidden; ++unit)
+          for (int64_t k = 0; k < hidden; ++k) {
+            int64_t panel = d * panels + unit / units, column = g * units + unit % units;
+            int64_t row = (d * spec.numGates() + sweep.firstGate + g) * hidden + unit;
+            packed[(panel * hidden + k) * width + column] = source[row * hidden + k];
+          }
+    values.push_back(arith::ConstantOp::create(b, loc, DenseElementsAttr::get(type, ArrayRef<float>(packed))));
+  }
+  return values;
+}
+
 //===----------------------------------------------------------------------===//
 // The call
 //===----------------------------------------------------------------------===//
@@ -142,7 +166,9 @@ SmallVector<Value> RecurrentLowering::packedWeights(FlatSymbolRefAttr source, co
 void RecurrentLowering::lower(const RecurrentLayer &layer) {
   loc = layer.op->getLoc();
   StringRef name = layer.op->getName().stripDialect();
-  RecurrentSpec spec = RecurrentSpec::get(layer, target, weights);
+  DenseElementsAttr small; // stays f32
+  bool isSmall = matchPattern(layer.recurrence, m_Constant(&small));
+  RecurrentSpec spec = RecurrentSpec::get(layer, target, isSmall ? WeightStorage() : weights);
   if (std::optional<std::string> reason = refusal(layer, spec)) {
     remark::missed(loc, remarkNamed(name)) << remark::reason("{0}", *reason);
     return;
@@ -157,7 +183,10 @@ void RecurrentLowering::lower(const RecurrentLayer &layer) {
 
   b.setInsertionPoint(layer.op);
   SmallVector<Value> inputs{projectInput(b, layer)};
-  llvm::append_range(inputs, packedWeights(layer.recurrence.getDefiningOp<WeightOp>().getGlobalAttr(), spec));
+  if (isSmall)
+    llvm::append_range(inputs, packedWeights(small, spec));
+  else
+    llvm::append_range(inputs, packedWeights(layer.recurrence.getDefiningOp<WeightOp>().getGlobalAttr(), spec));
   appendRecurrentOperands(b, layer, inputs);
   callRecurrent(b, layer, *kernel, inputs);
 }

@@ -78,12 +78,21 @@ Value projectInput(OpBuilder &b, const RecurrentLayer &layer) {
   AffineExpr s, i, d, n, k;
   bindDims(b.getContext(), s, i, d, n, k);
   auto map = [&](ArrayRef<AffineExpr> exprs) { return AffineMap::get(5, 0, exprs, b.getContext()); };
-  Value empty = tensor::EmptyOp::create(b, loc, sizes, b.getF32Type());
-  Value zero = arith::ConstantOp::create(b, loc, b.getF32FloatAttr(0));
-  Value init = linalg::FillOp::create(b, loc, zero, empty).getResult(0);
-  ArrayAttr maps = b.getAffineMapArrayAttr({map({s, i, k}), map({d, n, k}), map({s, i, d, n})});
-  Value product = linalg::ContractOp::create(b, loc, init.getType(), ValueRange{layer.input, layer.weight}, init, maps)
-                      .getResult(0);
+  Value product;
+  if (layer.weight) {
+    Value empty = tensor::EmptyOp::create(b, loc, sizes, b.getF32Type());
+    Value zero = arith::ConstantOp::create(b, loc, b.getF32FloatAttr(0));
+    Value init = linalg::FillOp::create(b, loc, zero, empty).getResult(0);
+    ArrayAttr maps = b.getAffineMapArrayAttr({map({s, i, k}), map({d, n, k}), map({s, i, d, n})});
+    product = linalg::ContractOp::create(b, loc, init.getType(), ValueRange{layer.input, layer.weight}, init, maps)
+                  .getResult(0);
+  } else {
+    SmallVector<int64_t> shape(cast<RankedTensorType>(layer.input.getType()).getShape().drop_back());
+    shape.append({layer.numDirections(), rows});
+    SmallVector<ReassociationIndices> groups{{0}, {1}, {2, 3}};
+    product =
+        tensor::ExpandShapeOp::create(b, loc, RankedTensorType::get(shape, b.getF32Type()), layer.input, groups, sizes);
+  }
   Value bias = inputBias(b, layer);
   if (!bias)
     return product;

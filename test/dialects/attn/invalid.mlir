@@ -430,6 +430,33 @@ func.func @recurrent(%x: tensor<5x4x8xf32>, %w: tensor<1x16x8xf32>, %r: tensor<1
 
 // -----
 
+// rnn: neither two nor three inputs
+func.func @recurrent(%x: tensor<5x4x16xf32>) {
+  // expected-error @+1 {{expects an input, a weight if there is one, a recurrence and their types}}
+  %y, %h = attn.rnn forward [#attn.activation<tanh>] ins(%x : tensor<5x4x16xf32>) -> tensor<5x1x4x16xf32>, tensor<1x4x16xf32>
+  return
+}
+
+// -----
+
+// rnn C2: columns of a projected input
+func.func @recurrent(%x: tensor<5x4x8xf32>, %r: tensor<1x16x16xf32>) {
+  // expected-error @+1 {{expects input of type 'tensor<5x4x16xf32>'}}
+  %y, %h = attn.rnn forward [#attn.activation<tanh>] ins(%x, %r : tensor<5x4x8xf32>, tensor<1x16x16xf32>) -> tensor<5x1x4x16xf32>, tensor<1x4x16xf32>
+  return
+}
+
+// -----
+
+// rnn C2: dynamic columns of a projected input
+func.func @recurrent(%x: tensor<5x4x?xf32>, %r: tensor<1x16x16xf32>) {
+  // expected-error @+1 {{expects a static number of columns of a projected input}}
+  %y, %h = attn.rnn forward [#attn.activation<tanh>] ins(%x, %r : tensor<5x4x?xf32>, tensor<1x16x16xf32>) -> tensor<5x1x4x16xf32>, tensor<1x4x16xf32>
+  return
+}
+
+// -----
+
 // gru C2: bias
 func.func @recurrent(%x: tensor<5x4x8xf32>, %w: tensor<1x48x8xf32>, %r: tensor<1x48x16xf32>, %b: tensor<1x48xf32>) {
   // expected-error @+1 {{expects bias of type 'tensor<1x96xf32>'}}

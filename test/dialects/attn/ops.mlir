@@ -69,6 +69,15 @@ func.func @gru(%x: tensor<?x?x8xf32>, %w: tensor<2x48x8xf32>, %r: tensor<2x48x16
   return %y : tensor<?x?x2x16xf32>
 }
 
+// An input that is projected already.
+// CHECK-LABEL: func.func @projected
+// CHECK: attn.gru forward [{{.*}}] linear_before_reset mirrored ins(%{{.*}}, %{{.*}} : tensor<?x4x48xf32>, tensor<1x48x16xf32>) ->
+func.func @projected(%x: tensor<?x4x48xf32>, %r: tensor<1x48x16xf32>) -> tensor<1x4x16xf32> {
+  %y, %h = attn.gru forward [#attn.activation<sigmoid>, #attn.activation<tanh>] linear_before_reset mirrored
+      ins(%x, %r : tensor<?x4x48xf32>, tensor<1x48x16xf32>) -> tensor<?x1x4x16xf32>, tensor<1x4x16xf32>
+  return %h : tensor<1x4x16xf32>
+}
+
 // CHECK-LABEL: func.func @lstm
 // CHECK: attn.lstm reverse [{{.*}}] input_forget ins({{.*}}) initial_c({{.*}}) peephole({{.*}}) -> tensor<3x1x4x16xf64>, tensor<1x4x16xf64>, tensor<1x4x16xf64>
 func.func @lstm(%x: tensor<3x4x8xf64>, %w: tensor<1x64x8xf64>, %r: tensor<1x64x16xf64>, %c0: tensor<1x4x16xf64>,

@@ -21,7 +21,7 @@ class Graph:
     def __init__(self, seed):
         self.r = np.random.default_rng(seed)
         self.nodes, self.inits, self.count = [], [], 0
-        self.inputs, self.outputs = {}, {}
+        self.inputs, self.outputs, self.types = {}, {}, {}
 
     def op(self, kind, *inputs, n=1, **attributes):
         names = [f"{kind.lower()}_{self.count}_{i}" for i in range(n)]
@@ -51,7 +51,8 @@ class Graph:
 
     def body(self, name="graph"):
         def infos(side):
-            return [helper.make_tensor_value_info(n, TensorProto.FLOAT, dims) for n, dims in side.items()]
+            return [helper.make_tensor_value_info(n, self.types.get(n, TensorProto.FLOAT), dims)
+                    for n, dims in side.items()]
         return helper.make_graph(self.nodes, name, infos(self.inputs), infos(self.outputs), self.inits)
 
     def gemm(self, x, rows, cols, bias=True, transposed=True):
@@ -163,6 +164,21 @@ def lstm_peephole(g, x, h, c):
     return g.mul(g.op("Sigmoid", o), g.op("Tanh", c1)), c1
 
 
+def lstm_normalised(g, x, h, c):
+    """The gate that goes out sees the new cell through an op that is no product."""
+    i, f, n, o = gates_of(g, x, h)
+    c1 = g.add(g.mul(g.op("Sigmoid", f), c), g.mul(g.op("Sigmoid", i), g.op("Tanh", n)))
+    return g.mul(g.op("Sigmoid", g.add(o, g.op("Softmax", c1, axis=1))), g.op("Tanh", c1)), c1
+
+
+def lstm_uneven(g, x, h, c):
+    """A gate has two products with the input, another one none."""
+    p, x = g.input("p", "B", 4 * H), g.op("Identity", x)
+    i, f, n, o = g.split(g.add(p, g.gemm(h, H, 4 * H)), 4)
+    i, f, n = g.add(i, g.gemm(x, I, H), g.gemm(x, I, H)), g.add(f, g.gemm(x, I, H)), g.add(n, g.gemm(x, I, H))
+    return lstm_out(g, i, f, n, o, c)
+
+
 def lstm_two_functions(g, x, h, c):
     i, f, n, o = gates_of(g, x, h)
     c1 = g.add(g.mul(g.op("HardSigmoid", f), c), g.mul(g.op("Sigmoid", i), g.op("Tanh", n)))
@@ -220,6 +236,23 @@ def gru_lerp(g, x, h):
     return g.add(h, g.mul(g.op("Sub", g.const(1.0), z), g.op("Sub", n, h)))
 
 
+def gru_mirrored(g, x, h):
+    """The update gate lets the candidate in."""
+    xz, xr, xn = g.split(g.gemm(x, I, 3 * H), 3)
+    hz, hr, hn = g.split(g.gemm(h, H, 3 * H), 3)
+    r, z = g.op("Sigmoid", g.add(xr, hr)), g.op("Sigmoid", g.add(xz, hz))
+    return blend(g, z, h, g.op("Tanh", g.add(xn, g.mul(r, hn))))
+
+
+def gru_mirrored_lerp(g, x, h):
+    """The same as h + z (n - h), with the reset gate before the product."""
+    def gate(of):
+        return g.op("Sigmoid", g.add(g.gemm(x, I, H), g.gemm(of, H, H, bias=False)))
+    z, r = gate(h), gate(h)
+    n = g.op("Tanh", g.add(g.gemm(x, I, H), g.gemm(g.mul(h, r), H, H, bias=False)))
+    return g.add(h, g.mul(z, g.op("Sub", n, h)))
+
+
 def gru_two_gates(g, x, h):
     """Near miss: the two weights of the sum are not those of one gate."""
     xz, xr, xn = g.split(g.gemm(x, I, 3 * H), 3)
@@ -270,24 +303,32 @@ def batched(g):
     g.output(g.op("Squeeze", c1, g.const(np.array([1]))), "B", H)
 
 
-def unroll(kind, steps):
-    """Shared weights, a slice of the sequence each."""
+def step_of(g, kind, gx, gh, h, c):
+    if kind == "lstm":
+        return lstm_out(g, *g.split(g.add(gx, gh), 4), c)
+    if kind == "rnn":
+        return g.op("Tanh", g.add(gx, gh)), None
+    (xr, xz, xn), (hr, hz, hn) = g.split(gx, 3), g.split(gh, 3)
+    z, s = g.op("Sigmoid", g.add(xz, hz)), g.op("Sigmoid", g.add(xr, hr))
+    return blend(g, z, g.op("Tanh", g.add(xn, g.mul(s, hn))), h), None
+
+
+GATES = {"lstm": 4, "gru": 3, "rnn": 1}
+
+
+def unroll(kind, steps, hoisted=False):
+    """Shared weights, a slice of the sequence each, or of what is projected of all of it."""
     def build(g):
         x, h = g.input("x", "B", steps, I), g.input("h", "B", H)
         c = g.input("c", "B", H) if kind == "lstm" else None
-        gates = {"lstm": 4, "gru": 3, "rnn": 1}[kind]
+        gates = GATES[kind]
         w, r, b, d = g.weight(gates * H, I), g.weight(gates * H, H), g.weight(gates * H), g.weight(gates * H)
+        if hoisted:
+            x = g.add(g.op("MatMul", x, g.weight(I, gates * H)), b)
         for t in range(steps):
             xt = g.op("Gather", x, g.const(np.array(t)), axis=1)
-            gx, gh = g.op("Gemm", xt, w, b, transB=1), g.op("Gemm", h, r, d, transB=1)
-            if kind == "lstm":
-                h, c = lstm_out(g, *g.split(g.add(gx, gh), 4), c)
-            elif kind == "rnn":
-                h = g.op("Tanh", g.add(gx, gh))
-            else:
-                (xr, xz, xn), (hr, hz, hn) = g.split(gx, 3), g.split(gh, 3)
-                z, s = g.op("Sigmoid", g.add(xz, hz)), g.op("Sigmoid", g.add(xr, hr))
-                h = blend(g, z, g.op("Tanh", g.add(xn, g.mul(s, hn))), h)
+            gx = xt if hoisted else g.op("Gemm", xt, w, b, transB=1)
+            h, c = step_of(g, kind, gx, g.op("Gemm", h, r, d, transB=1), h, c)
             if t % 2 or t == steps - 1:
                 g.output(h, "B", H)
         if c:
@@ -314,6 +355,49 @@ def scan(cell, lstm):
     return build
 
 
+def loop(kind, hoisted):
+    """The cell is the body of a Loop that takes its step of the sequence, or of what is projected of all of it."""
+    def build(g):
+        gates = GATES[kind]
+        x, states = g.input("x", "S", "B", I), [g.input(n, "B", H) for n in ("h", "c")[:1 + (kind == "lstm")]]
+        if hoisted:
+            x = g.op("MatMul", x, g.weight(I, gates * H))
+        body = Graph(5)
+        number, go = body.input("number"), body.input("go")
+        body.types = {number: TensorProto.INT64, go: TensorProto.BOOL, "out0": TensorProto.BOOL}
+        h, c = body.input("h_in", "B", H), (body.input("c_in", "B", H) if kind == "lstm" else None)
+        xt = body.op("Gather", x, number, axis=0)
+        gx = xt if hoisted else body.gemm(xt, I, gates * H)
+        h, c = step_of(body, kind, gx, body.gemm(h, H, gates * H), h, c)
+        body.output(go)
+        for v in [h, c, h] if c else [h, h]:
+            body.output(v, "B", H)
+        steps = g.op("Gather", g.op("Shape", "x"), g.const(np.array(0)))
+        got = g.op("Loop", steps, "", *states, n=len(states) + 1, body=body.body("body"))
+        for v in got[:-1]:
+            g.output(v, "B", H)
+        g.output(got[-1], "S", "B", H)
+    return build
+
+
+def projected(g, x, h, c):
+    """What the input gives to the gates in another order, in two parts, and with a product of its own."""
+    p, q = g.input("p", "B", 4 * H), g.input("q", "B", 4 * H)
+    o, f, n, i = g.split(g.add(p, q, g.op("MatMul", x, g.weight(I, 4 * H)), g.gemm(h, H, 4 * H)), 4)
+    return lstm_out(g, i, f, n, o, c)
+
+
+def small(build):
+    """Of few units: the recurrent weights have less than 1 KiB."""
+    def run(g):
+        global I, H
+        kept = I, H
+        I, H = 3, 5
+        build(g)
+        I, H = kept
+    return run
+
+
 def rnn_cell(g, x, h):
     return g.op("Tanh", g.add(g.gemm(x, I, H), g.gemm(h, H, H)))
 
@@ -334,11 +418,12 @@ def stack(g):
 # Name: graph, the recurrent layers in it.
 GRAPHS = {
     **{cell.__name__: (one_lstm(cell), ["lstm"]) for cell in (
-        lstm_torch, lstm_keras, lstm_joined, lstm_separate, lstm_fed, lstm_sliced, lstm_hard)},
+        lstm_torch, lstm_keras, lstm_joined, lstm_separate, lstm_fed, lstm_sliced, lstm_hard, projected)},
     **{cell.__name__: (one_lstm(cell), []) for cell in (
         lstm_two_sigmoids, lstm_no_tanh, lstm_wrong_product, lstm_gate_used, lstm_peephole, lstm_two_functions,
-        lstm_scaled)},
-    **{cell.__name__: (one_gru(cell), ["gru"]) for cell in (gru_torch, gru_keras, gru_before, gru_separate, gru_lerp)},
+        lstm_scaled, lstm_normalised, lstm_uneven)},
+    **{cell.__name__: (one_gru(cell), ["gru"]) for cell in (
+        gru_torch, gru_keras, gru_before, gru_separate, gru_lerp, gru_mirrored, gru_mirrored_lerp)},
     **{cell.__name__: (one_gru(cell), []) for cell in (gru_two_gates, gru_no_reset, gru_other_state)},
     "lstm_step": (batched, ["lstm"]),
     "lstm_unrolled": (unroll("lstm", 4), ["lstm"]),
@@ -347,6 +432,17 @@ GRAPHS = {
     "lstm_scan": (scan(lstm_torch, True), ["lstm"]),
     "gru_scan": (scan(gru_before, False), ["gru"]),
     "rnn_scan": (scan(rnn_cell, False), ["rnn"]),
+    **{f"{kind}_hoisted": (unroll(kind, 4, hoisted=True), [kind]) for kind in GATES},
+    **{f"{kind}_loop": (loop(kind, hoisted=False), [kind]) for kind in GATES},
+    **{f"{kind}_loop_hoisted": (loop(kind, hoisted=True), [kind]) for kind in GATES},
+    "gru_mirrored_scan": (scan(gru_mirrored, False), ["gru"]),
+    "lstm_small": (small(one_lstm(lstm_torch)), ["lstm"]),
+    "lstm_joined_small": (small(one_lstm(lstm_joined)), ["lstm"]),
+    "gru_before_small": (small(one_gru(gru_before)), ["gru"]),
+    "gru_mirrored_small": (small(one_gru(gru_mirrored)), ["gru"]),
+    **{f"{kind}_unrolled_small": (small(unroll(kind, 3)), [kind]) for kind in GATES},
+    "lstm_loop_small": (small(loop("lstm", hoisted=True)), ["lstm"]),
+    "lstm_small_miss": (small(one_lstm(lstm_two_sigmoids)), []),
     "perceptron": (perceptron, []),
     "stack": (stack, []),
 }

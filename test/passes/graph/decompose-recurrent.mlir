@@ -34,3 +34,17 @@ func.func @main(%x: tensor<?x4x8xf64>, %w: tensor<1x64x8xf64>, %r: tensor<1x64x1
       lengths(%n : tensor<4xi32>) -> tensor<?x1x4x16xf64>, tensor<1x4x16xf64>, tensor<1x4x16xf64>
   return %y : tensor<?x1x4x16xf64>
 }
+
+// Of what is projected of two directions each has its columns; a mirrored gate lets the candidate in.
+// CHECK-LABEL: func.func @projected
+// CHECK: tensor.extract_slice %{{.*}}[0, 0, 0] {{.*}} : tensor<?x4x96xf32> to tensor<?x4x48xf32>
+// CHECK: math.tanh
+// CHECK: %[[REST:.*]] = arith.subf %{{.*}}, %[[Z:.*]] : f32
+// CHECK: arith.mulf %[[Z]], %[[N:.*]] : f32
+// CHECK: arith.mulf %[[REST]], %{{.*}} : f32
+// CHECK: tensor.extract_slice %{{.*}}[0, 0, 48] {{.*}} : tensor<?x4x96xf32> to tensor<?x4x48xf32>
+func.func @projected(%x: tensor<?x4x96xf32>, %r: tensor<2x48x16xf32>) -> tensor<?x2x4x16xf32> {
+  %y, %h = attn.gru bidirectional [#attn.activation<sigmoid>, #attn.activation<tanh>, #attn.activation<sigmoid>, #attn.activation<tanh>]
+      mirrored ins(%x, %r : tensor<?x4x96xf32>, tensor<2x48x16xf32>) -> tensor<?x2x4x16xf32>, tensor<2x4x16xf32>
+  return %y : tensor<?x2x4x16xf32>
+}

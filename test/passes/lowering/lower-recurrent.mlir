@@ -7,7 +7,7 @@
 // WRONG: expects weights in f32, bf16, int8 or int8:GROUP, got 'int4'
 // REMARK-DAG: remark: [Passed] lstm {{.*}}lstm_f32_forward_sx_b4_h16_v16
 // REMARK-DAG: remark: [Missed] rnn {{.*}} Reason="only f32 has a kernel so far"
-// REMARK-DAG: remark: [Missed] rnn {{.*}} Reason="its recurrent weights are no constant above 1 KiB"
+// REMARK-DAG: remark: [Missed] rnn {{.*}} Reason="its recurrent weights are no constant"
 // REMARK-DAG: remark: [Missed] rnn {{.*}} Reason="its directions have different activations"
 
 module attributes {attn.target = #attn.target<triple = "", cpu = "", features = "", isa = "avx512", l1 = 49152, l2 = 1048576>} {
@@ -48,6 +48,19 @@ func.func @gru(%x: tensor<?x?x8xf32>, %w: tensor<2x60x8xf32>, %b: tensor<2x120xf
       ins(%x, %w, %r : tensor<?x?x8xf32>, tensor<2x60x8xf32>, tensor<2x60x20xf32>) bias(%b : tensor<2x120xf32>)
       lengths(%n : tensor<?xi32>) -> tensor<?x2x?x20xf32>, tensor<2x?x20xf32>
   return %y : tensor<?x2x?x20xf32>
+}
+
+// What is projected has no contraction; small weights are packed in the IR, each gate of 3 units in a vector.
+// CHECK-LABEL: func.func @projected
+// CHECK-NOT: linalg.contract
+// CHECK-DAG: %[[X:.*]] = tensor.expand_shape %{{.*}} {{\[}}[0], [1], [2, 3]] output_shape {{.*}} tensor<2x?x9xf32> into tensor<2x?x1x9xf32>
+// CHECK-DAG: %[[ZR:.*]] = arith.constant dense<{{.*}}> : tensor<1x3x64xf32>
+// CHECK: attn.kernel @gru_f32_forward_s2_bx_h3_v16_{{.*}} ins(%[[X]], %[[ZR]], {{.*}} : tensor<2x?x1x9xf32>, tensor<1x3x64xf32>, tensor<1x3x64xf32>)
+func.func @projected(%x: tensor<2x?x9xf32>) -> tensor<1x?x3xf32> {
+  %r = arith.constant dense<0.5> : tensor<1x9x3xf32>
+  %y, %h = attn.gru forward [#attn.activation<sigmoid>, #attn.activation<tanh>] mirrored
+      ins(%x, %r : tensor<2x?x9xf32>, tensor<1x9x3xf32>) -> tensor<2x1x?x3xf32>, tensor<1x?x3xf32>
+  return %h : tensor<1x?x3xf32>
 }
 
 // CHECK-LABEL: func.func @rnn
