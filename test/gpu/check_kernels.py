@@ -130,9 +130,9 @@ def attend(q, k, v, visible=None, bias=0):
 
     Weights are rounded in the kernels, too, at a scale that depends on their
     tiles: half a unit of their last place, and as much again for sums of them."""
-    isWarpgroup = ARCH.startswith("sm_90a") and "cc=90" in os.environ.get("ATTN_FAKE_CUDA", "") and q.shape[2] >= 256
+    isWarpgroup = PRECISION != "tf32" and ARCH.startswith("sm_90a") and "cc=90" in os.environ.get("ATTN_FAKE_CUDA", "") and q.shape[2] >= 256
     widest = 256 if isWarpgroup else 128
-    isNarrow = PRECISION in ("bf16", "f16") and max(q.shape[-1], v.shape[-1]) <= widest and q.shape[2] > 16
+    isNarrow = PRECISION in ("tf32", "bf16", "f16") and max(q.shape[-1], v.shape[-1]) <= widest and q.shape[2] > 16
     near = rounded if isNarrow else lambda x: x.astype(float)
     ratio = q.shape[1] // k.shape[1]
     k, v = (np.repeat(near(x), ratio, 1) for x in (k, v))
@@ -144,7 +144,7 @@ def attend(q, k, v, visible=None, bias=0):
         w = e / e.sum(-1, keepdims=True)
         hidden = np.where(w[..., None] == 0, 0.0, v[:, :, None])  # reach nothing
         want = (w[..., None] * hidden).sum(-2)
-        unit = {"bf16": 2.0 ** -8, "f16": 2.0 ** -11}.get(PRECISION, 0) * isNarrow
+        unit = {"bf16": 2.0 ** -8, "f16": 2.0 ** -11, "tf32": 2.0 ** -10}.get(PRECISION, 0) * isNarrow
         return Bounded(want, unit * (w[..., None] * np.abs(hidden)).sum(-2))
 
 
@@ -239,6 +239,27 @@ def window(size):
     want = attend(q, k, v, seen)
     nodes = [helper.make_node("Attention", ["q", "k", "v", "m"], ["y"])]
     return nodes, {"q": q, "k": k, "v": v}, {"m": seen}, {"y": want}
+
+
+@case("attention", (1, 2, 2, 70, 70, 16, 16, 9), (1, 2, 1, 40, 40, 64, 64, 33), opset=23)
+def prefix(size):
+    """Keys in front are seen by all queries, later ones by later queries."""
+    *shape, p = size
+    q, k, v = qkv(*shape)
+    i = np.arange(shape[3])
+    seen = (i[None, :] <= i[:, None]) | (i[None, :] < p)
+    nodes = [helper.make_node("Attention", ["q", "k", "v", "m"], ["y"])]
+    return nodes, {"q": q, "k": k, "v": v}, {"m": seen}, {"y": attend(q, k, v, seen)}
+
+
+@case("attention", (3, 2, 1, 20, 70, 64, 64), (2, 2, 2, 1, 300, 16, 16), opset=24)
+def lengths(size):
+    """Keys behind a sequence's end; one of the sequences has all of them."""
+    q, k, v = qkv(*size)
+    n = np.linspace(1, size[4], size[0]).astype(np.int64)
+    seen = (np.arange(size[4]) < n[:, None])[:, None, None]
+    nodes = [helper.make_node("Attention", ["q", "k", "v", "", "", "", "n"], ["y"])]
+    return nodes, {"q": q, "k": k, "v": v, "n": n}, {}, {"y": attend(q, k, v, seen)}
 
 
 @case("attention", (2, 3, 40, 8), (1, 5, 33, 12))

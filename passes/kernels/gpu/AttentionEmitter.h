@@ -92,7 +92,7 @@ private:
 bool canUseThreads(const AttentionSpec &spec);
 std::unique_ptr<AttentionEmitter> makeThreadsAttention(mlir::OpBuilder &builder, mlir::Location loc,
                                                        const AttentionSpec &spec);
-/// bf16 or f16 products by matrix units of a warp (AttentionMatrices.cpp).
+/// tf32, bf16 or f16 products by matrix units of a warp (AttentionMatrices.cpp).
 bool canUseMatrices(const AttentionSpec &spec, Precision precision);
 std::unique_ptr<AttentionEmitter> makeMatricesAttention(mlir::OpBuilder &builder, mlir::Location loc,
                                                         const AttentionSpec &spec, Precision precision);

@@ -5,8 +5,9 @@
 #include "llvm/Support/MathExtras.h"
 
 // Products by matrix units: four warps of 16 queries. A tile of keys or values is
-// copied as f32 without waiting, and rounded once, each part by the thread that
-// copied it; weights go from one product to the next in registers.
+// copied as f32 without waiting. For bf16 and f16 it is rounded once, each part by
+// the thread that copied it; for tf32 it stays where it was copied to and is rounded
+// as it is read. Weights go from one product to the next in registers.
 
 using namespace mlir;
 
@@ -22,7 +23,7 @@ constexpr int64_t kWarpQueries = 16, kQueries = 64, kMaxWidth = 128;
 class MatricesEmitter : public AttentionEmitter {
 public:
   MatricesEmitter(OpBuilder &b, Location loc, const AttentionSpec &spec, Precision precision)
-      : AttentionEmitter(b, loc, spec), precision(precision) {
+      : AttentionEmitter(b, loc, spec), precision(precision), isWide(precision == Precision::tf32) {
     keys.width = *spec.getStaticSize(Dim::D), values.width = *spec.getStaticSize(Dim::E);
     keys.operand = spec.keyOperand, values.operand = spec.value;
     keys.dim = Dim::D, values.dim = Dim::E;
@@ -32,39 +33,48 @@ public:
       bool isLast = map.getNumResults() &&
                     map.getResult(map.getNumResults() - 1) == getAffineDimExpr(tile->dim, map.getContext());
       tile->isVector = isLast && tile->width % 4 == 0;
+      tile->pitch = tile->padded / 2 + 4;
     }
+    // Of lanes (g, t) that read places 2t of key g, and column g of the values of key 2t, no two meet in a bank.
+    if (isWide)
+      keys.pitch = keys.padded + 8, values.pitch = values.padded + 4;
     // What fits 48 KiB.
-    keysPerTile = std::max(keys.padded, values.padded) > 64 ? 32 : 64;
+    keysPerTile = std::max(keys.padded, values.padded) > 64 || (isWide && canHide()) ? 32 : 64;
     queriesPerBlock = kQueries, groupWidth = 4;
     rows = 2, columns = keysPerTile / 4, width = values.padded / 4;
   }
 
 private:
   /// Of 16-bit elements, two in an element of shared memory; the rows of an 8 x 8
-  /// matrix begin in different banks.
+  /// matrix begin in different banks. For tf32 of f32.
   struct Tile {
     size_t operand;
     unsigned dim;
-    int64_t width, padded;
+    int64_t width, padded, pitch;
     bool isVector;
     Value shared;
-    int64_t pitch() const { return padded / 2 + 4; }
   };
 
   SmallVector<int64_t> sharedElements() override {
-    int64_t weights = kQueries * weightPitch();
-    return {keysPerTile * std::max(keys.padded, values.padded), std::max(keysPerTile * keys.pitch(), weights),
-            keysPerTile * values.pitch(), 1};
+    int64_t weights = kQueries * weightPitch(), copied = keysPerTile * std::max(keys.padded, values.padded);
+    if (isWide)
+      return {canHide() ? weights : 1, keysPerTile * keys.pitch, keysPerTile * values.pitch, 1};
+    return {copied, std::max(keysPerTile * keys.pitch, weights), keysPerTile * values.pitch, 1};
   }
-  int64_t weightPitch() const { return keysPerTile / 2 + 4; }
+  int64_t weightPitch() const { return keysPerTile / perWord() + 4; }
+  /// Rounded elements in a register, and in an element of shared memory.
+  int64_t perWord() const { return isWide ? 1 : 2; }
   void start(ArrayRef<Value> shared, Value begin) override;
   Values sweepTile(Value key, ValueRange state) override;
 
   void copy(const Tile &tile, Value begin);
-  void round(const Tile &tile, bool findsInfinite);
+  void finishCopy(const Tile &tile, bool findsInfinite);
+  Values readKeys(int64_t d, int64_t j);
+  Values readValues(int64_t key, int64_t e);
   Values products();
   Values addProducts(ArrayRef<Values> weights, ValueRange sums);
   Values addVisible(ArrayRef<Values> weights, ValueRange sums);
+  Values readTwo(Value shared, Value place);
 
   Value warp() { return k.div(k.thread, k.index(32)); }
   Value lane() { return k.rem(k.thread, k.index(32)); }
@@ -75,6 +85,7 @@ private:
   Value columnPlace(int64_t e) override { return keyPlace(e); }
 
   const Precision precision;
+  const bool isWide;
   Tile keys, values;
   Value staging, isInfinite;
   /// [16 of the width][packed row g, packed row g + 8].
@@ -117,24 +128,29 @@ void MatricesEmitter::copy(const Tile &tile, Value begin) {
     for (int64_t e = 0; e < (tile.isVector ? 1 : 4); ++e) {
       Value place = k.add(column, e);
       Value isInside = tile.padded == tile.width ? isRow : k.both(isRow, k.less(place, k.index(tile.width)));
-      k.copyAsync(staging, k.add(k.mul(part, 4), e), view.flat, view.along(k, offset, tile.dim, place),
+      Value to = isWide ? k.add(k.mul(at, tile.pitch), place) : k.add(k.mul(part, 4), e);
+      k.copyAsync(isWide ? tile.shared : staging, to, view.flat, view.along(k, offset, tile.dim, place),
                   tile.isVector ? 4 : 1, isInside);
     }
   }
 }
 
-/// Rounds what the thread itself has copied, to where the warps read it.
-void MatricesEmitter::round(const Tile &tile, bool findsInfinite) {
+/// Rounds what the thread itself has copied, to where the warps read it; finds out whether all of it is finite then.
+void MatricesEmitter::finishCopy(const Tile &tile, bool findsInfinite) {
+  if (isWide && !findsInfinite)
+    return;
   int64_t inner = tile.padded / 4;
   // Below it a finite number stays finite.
   Value limit = k.scalar(precision == Precision::f16 ? 65504.0f : 3.38e38f), isFine;
   for (int64_t n = 0; n < keysPerTile * inner; n += kThreads) {
-    Value part = k.add(k.thread, n), at = k.div(part, k.index(inner)), column = k.mul(k.rem(part, k.index(inner)), 2);
-    Values four = k.load4(staging, k.mul(part, 4));
+    Value part = k.add(k.thread, n), at = k.div(part, k.index(inner)), column = k.rem(part, k.index(inner));
+    Value place = k.add(k.mul(at, tile.pitch), k.mul(column, 4 / perWord()));
+    Values four = isWide ? k.load4(tile.shared, place) : k.load4(staging, k.mul(part, 4));
     Values words;
-    for (Value pair : k.packed(four, precision))
+    for (Value pair : isWide ? Values() : k.packed(four, precision))
       words.push_back(k.bitcast(pair, k.b.getF32Type()));
-    k.storeFew(words, tile.shared, k.add(k.mul(at, tile.pitch()), column));
+    if (!isWide)
+      k.storeFew(words, tile.shared, place);
     for (Value x : findsInfinite ? four : Values()) {
       Value isFinite = k.compare(arith::CmpFPredicate::OLE, math::AbsFOp::create(k.b, k.loc, x), limit);
       isFine = isFine ? k.both(isFine, isFinite) : isFinite;
@@ -148,21 +164,20 @@ void MatricesEmitter::round(const Tile &tile, bool findsInfinite) {
 
 Values MatricesEmitter::sweepTile(Value key, ValueRange state) {
   k.waitForCopies(0);
-  round(keys, false);
+  finishCopy(keys, false);
   if (canHide())
     memref::StoreOp::create(k.b, k.loc, k.scalar(0), isInfinite, k.index(0));
   k.barrier(); // keys are there
   copy(values, key);
   k.commitCopies();
   Values next, made = weigh(finishScores(products(), key), state, next);
-  SmallVector<Values> packed; // [16 keys]: rows g and g + 8, two registers each
+  SmallVector<Values> packed; // [16 keys]: row g, then g + 8
   for (int64_t c = 0; c < columns; c += 4) {
-    Values top = k.packed(ArrayRef(made).slice(c, 4), precision);
-    Values bottom = k.packed(ArrayRef(made).slice(columns + c, 4), precision);
-    packed.push_back({top[0], top[1], bottom[0], bottom[1]});
+    packed.push_back(k.packed(ArrayRef(made).slice(c, 4), precision));
+    packed.back().append(k.packed(ArrayRef(made).slice(columns + c, 4), precision));
   }
   k.waitForCopies(0);
-  round(values, canHide());
+  finishCopy(values, canHide());
   k.barrier(); // values are there, keys have been read
   copy(keys, k.add(key, keysPerTile));
   k.commitCopies();
@@ -181,19 +196,56 @@ Values MatricesEmitter::sweepTile(Value key, ValueRange state) {
   return next;
 }
 
+/// Keys `j`... and `j + 8`..., 16 of the width from `d` on, as multiplyMatrices takes two columns.
+Values MatricesEmitter::readKeys(int64_t d, int64_t j) {
+  if (!isWide) {
+    // Lanes 8m to 8m + 7 name the rows of matrix m: keys m / 2 * 8..., width m % 2 * 8...
+    Value matrix = k.div(lane(), k.index(8)), within = k.rem(lane(), k.index(8));
+    Value key = k.add(k.mul(k.div(matrix, k.index(2)), 8), within);
+    Value base = k.add(k.mul(key, keys.pitch), k.mul(k.rem(matrix, k.index(2)), 4));
+    return k.loadMatrices(keys.shared, k.add(base, j * keys.pitch + d / 2), false, precision);
+  }
+  Values both;
+  for (int64_t half = 0; half < 2; ++half) {
+    Value base = k.add(k.mul(k.add(group(), j + 8 * half), keys.pitch), k.add(k.mul(member(), 2), d));
+    Values four = k.loadFew(keys.shared, base, 2);
+    four.append(k.loadFew(keys.shared, k.add(base, 8), 2));
+    both.append(k.packed(four, precision));
+  }
+  return both;
+}
+
+/// Columns `e`... and `e + 8`... of 16 values from `key` on.
+Values MatricesEmitter::readValues(int64_t key, int64_t e) {
+  if (!isWide) {
+    // Matrix m: keys m % 2 * 8..., columns m / 2 * 8..., transposed.
+    Value matrix = k.div(lane(), k.index(8)), within = k.rem(lane(), k.index(8));
+    Value at = k.add(k.mul(k.rem(matrix, k.index(2)), 8), within);
+    Value base = k.add(k.mul(at, values.pitch), k.mul(k.div(matrix, k.index(2)), 4));
+    return k.loadMatrices(values.shared, k.add(base, key * values.pitch + e / 2), true, precision);
+  }
+  Values both;
+  for (int64_t half = 0; half < 2; ++half) {
+    Value base = k.add(k.mul(k.mul(member(), 2), values.pitch), k.add(group(), key * values.pitch + e + 8 * half));
+    Values four;
+    for (int64_t place : {0, 1, 8, 9})
+      four.push_back(k.load(values.shared, k.add(base, place * values.pitch)));
+    both.append(k.packed(four, precision));
+  }
+  return both;
+}
+
 /// Raw scores of the thread's rows and keys.
 Values MatricesEmitter::products() {
   SmallVector<Values> tiles(keysPerTile / 8, Values(4, k.scalar(0)));
-  // Lanes 8m to 8m + 7 name the rows of matrix m: keys m / 2 * 8..., width m % 2 * 8...
-  Value matrix = k.div(lane(), k.index(8)), within = k.rem(lane(), k.index(8));
-  Value key = k.add(k.mul(k.div(matrix, k.index(2)), 8), within);
-  Value base = k.add(k.mul(key, keys.pitch()), k.mul(k.rem(matrix, k.index(2)), 4));
+  int64_t registers = 4 / perWord();
   for (auto [n, query] : llvm::enumerate(queries))
     for (int64_t j = 0; j < keysPerTile; j += 16) {
-      Values four = k.loadMatrices(keys.shared, k.add(base, j * keys.pitch() + 8 * n), false, precision);
+      Values read = readKeys(16 * n, j);
       for (int64_t half = 0; half < 2; ++half) {
         Values &sums = tiles[j / 8 + half];
-        sums = k.multiplyMatrices(query.first, query.second, ArrayRef(four).slice(2 * half, 2), sums, precision);
+        sums = k.multiplyMatrices(query.first, query.second, ArrayRef(read).slice(registers * half, registers), sums,
+                                  precision);
       }
     }
   Values result(rows * columns);
@@ -206,43 +258,56 @@ Values MatricesEmitter::products() {
 /// `sums` [row][column] plus weights times values.
 Values MatricesEmitter::addProducts(ArrayRef<Values> weights, ValueRange sums) {
   Values next(sums);
-  // Matrix m: keys m % 2 * 8..., columns m / 2 * 8..., transposed.
-  Value matrix = k.div(lane(), k.index(8)), within = k.rem(lane(), k.index(8));
-  Value key = k.add(k.mul(k.rem(matrix, k.index(2)), 8), within);
-  Value base = k.add(k.mul(key, values.pitch()), k.mul(k.div(matrix, k.index(2)), 4));
+  int64_t registers = 4 / perWord();
   for (auto [n, packed] : llvm::enumerate(weights))
     for (int64_t e = 0; e < values.padded; e += 16) {
-      Values four = k.loadMatrices(values.shared, k.add(base, 16 * n * values.pitch() + e / 2), true, precision);
+      Values read = readValues(16 * n, e);
       for (int64_t half = 0; half < 2; ++half) {
         int64_t at = 2 * (e / 8 + half);
         Values old = {next[at], next[at + 1], next[width + at], next[width + at + 1]};
         ArrayRef<Value> all = packed;
-        Values made =
-            k.multiplyMatrices(all.take_front(2), all.drop_front(2), ArrayRef(four).slice(2 * half, 2), old, precision);
+        Values made = k.multiplyMatrices(all.take_front(registers), all.drop_front(registers),
+                                         ArrayRef(read).slice(registers * half, registers), old, precision);
         next[at] = made[0], next[at + 1] = made[1], next[width + at] = made[2], next[width + at + 1] = made[3];
       }
     }
   return next;
 }
 
+/// Two rounded elements of shared memory, side by side.
+Values MatricesEmitter::readTwo(Value shared, Value place) {
+  if (!isWide)
+    return k.unpacked(k.load(shared, place), precision);
+  Values two = k.loadFew(shared, place, 2), result;
+  for (Value word : k.packed({two[0], two[1], two[0], two[1]}, precision))
+    result.push_back(k.bitcast(word, k.b.getF32Type()));
+  result.truncate(2);
+  return result;
+}
+
 /// The same one by one, where the weight is not 0. The weights pass through shared
-/// memory, where the keys were; a warp needs its own alone.
+/// memory, where the keys were unless the next ones are being copied there; a warp
+/// needs its own alone.
 Values MatricesEmitter::addVisible(ArrayRef<Values> weights, ValueRange sums) {
+  Value memory = isWide ? staging : keys.shared;
   for (auto [n, packed] : llvm::enumerate(weights))
-    for (int64_t i = 0; i < 4; ++i) {
-      Value place = k.add(k.mul(row(i / 2), weightPitch()), k.add(member(), 8 * n + i % 2 * 4));
-      memref::StoreOp::create(k.b, k.loc, k.bitcast(packed[i], k.b.getF32Type()), keys.shared, place);
+    for (auto [i, word] : llvm::enumerate(packed)) {
+      int64_t registers = 4 / perWord(), c = i % registers * perWord();
+      Value column = k.div(keyPlace(4 * n + c), k.index(perWord()));
+      Value place = k.add(k.mul(row(i / registers), weightPitch()), column);
+      memref::StoreOp::create(k.b, k.loc, k.bitcast(word, k.b.getF32Type()), memory, place);
     }
   k.warpBarrier();
   return k.loop(k.index(0), k.index(keysPerTile), 2, sums, [&](Value key, ValueRange carried) {
     Values next(carried), pairs[2];
-    for (int64_t r = 0; r < 2; ++r)
-      pairs[r] =
-          k.unpacked(k.load(keys.shared, k.add(k.mul(row(r), weightPitch()), k.div(key, k.index(2)))), precision);
+    for (int64_t r = 0; r < 2; ++r) {
+      Value place = k.add(k.mul(row(r), weightPitch()), k.div(key, k.index(perWord())));
+      pairs[r] = readTwo(memory, place);
+    }
     for (int64_t q = 0; q < 2; ++q)
       for (int64_t e = 0; e < width; e += 2) {
-        Value place = k.add(k.mul(k.add(key, q), values.pitch()), k.add(member(), e / 2 * 4));
-        Values two = k.unpacked(k.load(values.shared, place), precision);
+        Value column = k.div(columnPlace(e), k.index(perWord()));
+        Values two = readTwo(values.shared, k.add(k.mul(k.add(key, q), values.pitch), column));
         for (int64_t r = 0; r < 2; ++r)
           for (int64_t half = 0; half < 2; ++half) {
             Value &sum = next[r * width + e + half];
@@ -261,8 +326,8 @@ bool canUseMatrices(const AttentionSpec &spec, Precision precision) {
   std::optional<int64_t> i = spec.getStaticSize(Dim::I);
   // A warp takes 16 queries; fewer are a matter of memory, not of products.
   bool isFew = i && *i <= kWarpQueries;
-  bool isNarrow = precision == Precision::bf16 || precision == Precision::f16;
-  return isNarrow && d && e && *d <= kMaxWidth && *e <= kMaxWidth && spec.kind == ScoreKind::dot && !isFew;
+  return precision != Precision::f32 && d && e && *d <= kMaxWidth && *e <= kMaxWidth && spec.kind == ScoreKind::dot &&
+         !isFew;
 }
 
 std::unique_ptr<AttentionEmitter> makeMatricesAttention(OpBuilder &builder, Location loc, const AttentionSpec &spec,
