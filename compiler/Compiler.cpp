@@ -88,9 +88,11 @@ public:
         return failure();
       if (options.emit == EmitKind::Ptx)
         return writeBytes(ArrayRef<char>(images[0].bytes.data(), images[0].bytes.size()));
-    } else if (failed(runPasses("loops", [&](PassManager &pm) { buildLoopPipeline(pm, options.marksRegions); }))) {
-      return failure();
     }
+    // With launches only what runs on the CPU has loops.
+    bool hasLoops = !isForGpu() || !report.hostOps.empty(), marks = options.marksRegions && !isForGpu();
+    if (hasLoops && failed(runPasses("loops", [&](PassManager &pm) { buildLoopPipeline(pm, marks); })))
+      return failure();
     if (failed(placeWeights()) || failed(runPasses("LLVM dialect", [&](PassManager &pm) { buildLlvmPipeline(pm); })))
       return failure();
     return emit();
@@ -135,11 +137,12 @@ private:
     std::vector<GpuArch> archs = parseGpuArchs(options.gpuArchs, error);
     if (archs.empty())
       return fail(error);
-    if (failed(runPasses("launches", [&](PassManager &pm) { buildLaunchPipeline(pm); }))) {
+    if (failed(runPasses("launches", [&](PassManager &pm) { buildLaunchPipeline(pm, options.allowHostOps); }))) {
       report.unsupported = true;
       return failure();
     }
     ModuleOp host = *module;
+    reportHostOps(host, report);
     OwningOpRef<ModuleOp> device = ModuleOp::create(host.getLoc());
     // The host keeps what its launches name, without bodies.
     for (auto kernels : host.getOps<gpu::GPUModuleOp>()) {

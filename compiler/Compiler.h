@@ -46,11 +46,13 @@ struct CompileOptions {
   /// the processor multiplies such those of attention; sums and all else f32. "bf16x3",
   /// "bf16x6": the products of such GEMMs are made of three or six of bf16 parts of their
   /// factors, to be about what f32 gives; the CPU must have them. For a GPU also "tf32"
-  /// and "f16": all GEMMs, and but for tf32 attention.
+  /// and "f16": all GEMMs and attention.
   std::string precision = "f32";
   /// For an NVIDIA GPU: its architectures, as "sm_90a,sm_80". "": for the CPU.
   /// `cpu` is then the host's, which computes sizes and launches kernels.
   std::string gpuArchs;
+  /// What has no kernel on the GPU runs on the CPU (CompileReport::hostOps), instead of being an error.
+  bool allowHostOps = false;
   /// Passes of the graph and kernel stages that are left out, by argument
   /// ("attn-fold-layout").
   std::vector<std::string> disabledPasses;
@@ -100,6 +102,8 @@ struct CompileReport {
   /// Weights stored in fewer bits, and what that loses.
   std::vector<NarrowedWeight> narrowed;
   std::vector<KeptState> states;
+  /// Nodes that run on the CPU in a library for the GPU, "node 'wave' (Sin)", in order, each once.
+  std::vector<std::string> hostOps;
   /// Softmaxes whose attention became one attn.attention, and all softmaxes.
   unsigned fusedAttentions = 0;
   unsigned softmaxes = 0;

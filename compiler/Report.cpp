@@ -1,5 +1,6 @@
 #include "compiler/Report.h"
 #include "dialects/attn/CacheOps.h"
+#include "dialects/attn/DeviceOps.h"
 #include "dialects/attn/DimBounds.h"
 #include "dialects/attn/NodeLocation.h"
 
@@ -131,6 +132,13 @@ void reportStates(ArrayRef<EntryDescription> entries, CompileReport &report) {
       report.states.push_back({entry.name, before.name, after.name, state.dim == kOwnBuffer ? state.reason : "",
                                state.dim != kOwnBuffer, grows || state.dim >= 0});
     }
+}
+
+void reportHostOps(ModuleOp module, CompileReport &report) {
+  for (auto function : module.getOps<func::FuncOp>())
+    if (auto node = function->getAttrOfType<StringAttr>(kOnHostAttr);
+        node && !llvm::is_contained(report.hostOps, node.getValue()))
+      report.hostOps.push_back(node.str());
 }
 
 void noteUnrecognized(ModuleOp module, unsigned optLevel) {

@@ -16,6 +16,9 @@ std::vector<RegionDescription> describeRegions(mlir::ModuleOp module);
 /// Fills `states` of `report`.
 void reportStates(llvm::ArrayRef<EntryDescription> entries, CompileReport &report);
 
+/// Fills `hostOps` of `report` from the kernels that a module for the GPU runs on the CPU.
+void reportHostOps(mlir::ModuleOp module, CompileReport &report);
+
 /// Where no pass looked for attentions, writes the verdicts that say so to the
 /// module's `attn.fusion_report`: one a softmax.
 void noteUnrecognized(mlir::ModuleOp module, unsigned optLevel);

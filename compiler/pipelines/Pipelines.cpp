@@ -128,7 +128,8 @@ void attn::buildGpuKernelPipeline(OpPassManager &pm, unsigned optLevel, StringRe
   }
 }
 
-void attn::buildLaunchPipeline(OpPassManager &pm) {
+void attn::buildLaunchPipeline(OpPassManager &pm, bool allowHostOps) {
+  pm.addPass(createMoveToHostPass({allowHostOps}));
   pm.addPass(createLaunchLinalgPass());
   pm.addPass(createCanonicalizerPass());
   pm.addPass(createCSEPass());

@@ -34,7 +34,7 @@ void buildGpuKernelPipeline(mlir::OpPassManager &pm, unsigned optLevel, llvm::St
                             llvm::StringRef sm90a = "none", llvm::function_ref<bool(llvm::StringRef)> wants = nullptr);
 /// Instead of buildLoopPipeline: linalg on buffers to launches, and the kernels
 /// into a gpu.module beside the entries.
-void buildLaunchPipeline(mlir::OpPassManager &pm);
+void buildLaunchPipeline(mlir::OpPassManager &pm, bool allowHostOps);
 /// A module with that gpu.module alone to the LLVM and NVVM dialects.
 void buildDevicePipeline(mlir::OpPassManager &pm);
 /// To the LLVM dialect; the functions get the signatures of attnrt/abi.h.

@@ -71,6 +71,10 @@ void AttnDialect::initialize() {
       >();
   addOperations<
 #define GET_OP_LIST
+#include "dialects/attn/DeviceOps.cpp.inc"
+      >();
+  addOperations<
+#define GET_OP_LIST
 #include "dialects/attn/CacheOps.cpp.inc"
       >();
   addOperations<

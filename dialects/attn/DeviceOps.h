@@ -9,6 +9,9 @@
 namespace attn {
 /// On a launch and its kernel: its blocks wait for each other, so all of them are to run at once.
 inline constexpr llvm::StringLiteral kCooperativeAttr = "attn.cooperative";
+/// On a func.func {attn.kernel} and its calls in an entry with GPU code: runs on the CPU, on buffers of the host. Holds
+/// what it stands for: "node 'order' (Sort)".
+inline constexpr llvm::StringLiteral kOnHostAttr = "attn.on_host";
 } // namespace attn
 
 #endif // DIALECTS_ATTN_DEVICEOPS_H

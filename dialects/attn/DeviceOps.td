@@ -21,4 +21,83 @@ def Attn_DeviceLimitsOp : Attn_Op<"device_limits", [Pure]> {
   let assemblyFormat = "attr-dict `:` type($processors) `,` type($shared_bytes)";
 }
 
+// What an entry with GPU code asks of the runtime beyond launches (attnrt_run in
+// runtime/include/attnrt/abi.h). Each may end the run.
+
+def Attn_ProductOp : Attn_Op<"product", [AttrSizedOperandSegments, MemoryEffects<[MemRead, MemWrite]>]> {
+  let summary = "matrix products by cuBLASLt, where the machine has it";
+  let description = [{
+    result = activation(scale * left . right + bias + addend) for each of `batch`
+    matrices, an `attnrt_product`. All buffers are dense row-major f32 on the
+    device, one matrix of a batch behind the other. `activation` is one of ATTNRT_ACTIVATION_..., `precision`
+    as in `attnrt_product`. The result is false where the runtime leaves it to the
+    entry, which then launches its own kernel.
+
+    * (C1) all buffers are dense and of f32.
+
+    ```mlir
+    %done = attn.product %x, %w, %y bias(%b : memref<384xf32>) sizes(%one, %m, %n, %k)
+        {scale = 1.0 : f32, precision = 0 : i32, activation = 1 : i32}
+        : memref<?x128xf32>, memref<128x384xf32>, memref<?x384xf32>
+    ```
+  }];
+  let arguments = (ins AnyMemRef:$left, AnyMemRef:$right, AnyMemRef:$result, Optional<AnyMemRef>:$bias,
+                       Optional<AnyMemRef>:$addend, Index:$batch, Index:$rows, Index:$columns, Index:$sums,
+                       F32Attr:$scale, I32Attr:$precision, I32Attr:$activation, UnitAttr:$left_transposed,
+                       UnitAttr:$right_transposed);
+  let results = (outs I1:$done);
+  let assemblyFormat = [{
+    $left `,` $right `,` $result (`bias` `(` $bias^ `:` type($bias) `)`)? (`addend` `(` $addend^ `:` type($addend) `)`)?
+    `sizes` `(` $batch `,` $rows `,` $columns `,` $sums `)` attr-dict
+    `:` type($left) `,` type($right) `,` type($result)
+  }];
+  let hasVerifier = 1;
+}
+
+def Attn_HostWorkspaceOp : Attn_Op<"host_workspace", [MemoryEffects<[MemWrite]>]> {
+  let summary = "scratch memory of the host, aligned to 64 bytes";
+  let description = [{
+    Until the same op is executed again, which gives the same memory where it is large enough, or the run ends.
+
+    ```mlir
+    %bytes = attn.host_workspace %size : memref<?xi8>
+    ```
+  }];
+  let arguments = (ins Index:$bytes);
+  let results = (outs MemRefRankOf<[I8], [1]>:$result);
+  let assemblyFormat = "$bytes attr-dict `:` type($result)";
+}
+
+def Attn_DownloadOp : Attn_Op<"download", [MemoryEffects<[MemRead, MemWrite]>, SameTypeOperands]> {
+  let summary = "copy a buffer of the device to one of the host";
+  let description = [{
+    Waits for all that was launched before.
+
+    * (C1) the buffers are dense.
+
+    ```mlir
+    attn.download %x to %copy : memref<?x384xf32>
+    ```
+  }];
+  let arguments = (ins AnyMemRef:$from, AnyMemRef:$to);
+  let assemblyFormat = "$from `to` $to attr-dict `:` type($from)";
+  let hasVerifier = 1;
+}
+
+def Attn_UploadOp : Attn_Op<"upload", [MemoryEffects<[MemRead, MemWrite]>, SameTypeOperands]> {
+  let summary = "copy a buffer of the host to one of the device";
+  let description = [{
+    Behind all that was launched before; the host's buffer may change afterwards.
+
+    * (C1) the buffers are dense.
+
+    ```mlir
+    attn.upload %copy to %y : memref<?x384xf32>
+    ```
+  }];
+  let arguments = (ins AnyMemRef:$from, AnyMemRef:$to);
+  let assemblyFormat = "$from `to` $to attr-dict `:` type($from)";
+  let hasVerifier = 1;
+}
+
 #endif // DIALECTS_ATTN_DEVICEOPS_TD

@@ -175,6 +175,7 @@ GpuSession::~GpuSession() {
   for (uint64_t i = 0; outputs.data() && i < outputs.size(); ++i)
     release(outputs[i]);
   release(error);
+  release(products);
   if (stream)
     model.driver->cuStreamDestroy_v2(stream);
 }

@@ -85,7 +85,8 @@ public:
   void *stream = nullptr; ///< the session's own
   Array<DeviceBuffer> inputs, outputs;
   GpuPiece *workspace = nullptr;
-  DeviceBuffer error; ///< an attnrt_device_error, 0 between runs
+  DeviceBuffer error;    ///< an attnrt_device_error, 0 between runs
+  DeviceBuffer products; ///< workspace of cuBLASLt
   GpuLaunches launches;
 };
 

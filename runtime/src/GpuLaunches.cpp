@@ -28,6 +28,11 @@ int GpuLaunches::launch(const Shape &shape, const void *parameters, void *stream
   // CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES; less than that any kernel may have.
   constexpr int kMaxDynamicShared = 8;
   constexpr uint32_t kAlways = 48 << 10;
+  if (shape.kernel == kProductLaunch) {
+    attnrt_product product;
+    memcpy(&product, parameters, sizeof(product));
+    return products.enqueue(product, stream);
+  }
   void *function = model.functions[uint64_t(shape.kernel)];
   if (shape.shared > kAlways)
     if (int code = model.driver->cuFuncSetAttribute(function, kMaxDynamicShared, int(shape.shared)))
@@ -171,4 +176,5 @@ void GpuLaunches::release() {
   for (Known &each : known)
     if (each.bytes)
       forget(each);
+  products.release();
 }

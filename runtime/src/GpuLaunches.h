@@ -2,11 +2,15 @@
 #define RUNTIME_SRC_GPULAUNCHES_H
 
 #include "CudaDriver.h"
+#include "GpuProducts.h"
 #include "Memory.h"
 
 namespace attn::rt {
 
 class GpuModel;
+
+/// In place of a kernel's number: its parameters are those of a product by cuBLASLt.
+constexpr int32_t kProductLaunch = -2;
 
 /// The launches of a session's run. They are kept until the entry is through or
 /// reads from the device. A run whose launches are those of an earlier one, to
@@ -29,13 +33,15 @@ public:
   /// Frees the graphs, with the model's context current and nothing under way.
   void release();
   /// Keeps a launch, or puts it on `stream` where there is no room. A code of the
-  /// driver; `kernel` is the one that was launched last.
+  /// driver or a kCublasError; `kernel` is the one that was launched last.
   int add(const Shape &shape, const void *parameters, void *stream, int32_t &kernel);
   /// All that is kept to `stream`, one by one; the run gets no graph.
   int flush(void *stream, int32_t &kernel);
   /// The same at a run's end, by a graph if there is one; `call` is what failed.
   /// Graphs are made on `captureStream`, where nothing else is captured.
   int finish(void *stream, void *captureStream, int32_t &kernel, const char *&call);
+
+  GpuProducts products;
 
 private:
   struct Known {

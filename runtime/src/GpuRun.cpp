@@ -2,6 +2,7 @@
 // sizes and puts kernels on a stream), outputs back.
 
 #include "Session.h"
+#include "Threads.h"
 
 #include <cstring>
 
@@ -16,7 +17,7 @@ static const CudaDriver &driverOf(Run &run) { return *run.session->model->gpu->d
 
 static void *pointerTo(DeviceAddress address) { return reinterpret_cast<void *>(address); }
 
-static void *provideWorkspace(attnrt_run *abi, uint64_t bytes) {
+static void *provideDeviceWorkspace(attnrt_run *abi, uint64_t bytes) {
   Run &run = runOf(abi);
   GpuPiece *&piece = *run.nextGpuPiece;
   if (!piece)
@@ -49,13 +50,15 @@ static int32_t stopped(Run &run) {
   return !none;
 }
 
-static int32_t parallelFor(attnrt_run *abi, attnrt_task_fn fn, void *, int64_t n) {
+// Of ops that run on the CPU.
+static int32_t parallelFor(attnrt_run *abi, attnrt_task_fn fn, void *arg, int64_t n) {
   Run &run = runOf(abi);
-  if (fn && n) {
-    run.status = fail(ATTNRT_INTERNAL, "entry '%s' asks for threads of the CPU in GPU code", run.plan->entry->name);
-    return 1;
+  if (!run.hasPool && fn && n) {
+    run.session->pool.beginRun();
+    run.hasPool = true;
   }
-  return stopped(run);
+  bool finished = run.session->pool.run(fn, arg, n, run.stop);
+  return !finished || __atomic_load_n(&abi->error_message, __ATOMIC_RELAXED) != 0;
 }
 
 static attnrt_status failRun(Run &run, int code, const char *call) {
@@ -64,6 +67,9 @@ static attnrt_status failRun(Run &run, int code, const char *call) {
   what.add("entry '%s'", run.plan->entry->name);
   if (run.lastKernel >= 0)
     what.add(", in or before kernel '%s'", gpu.kernels[run.lastKernel]);
+  if (code >= kCublasError)
+    return fail(ATTNRT_DEVICE, "%s: cublasLtMatmul: %s (%d); later runs of the session go without cuBLASLt", what.str(),
+                run.session->gpu->launches.products.nameOf(code), code - kCublasError);
   return failCuda(driverOf(run), code, call, what.str());
 }
 
@@ -96,6 +102,37 @@ static int32_t launch(attnrt_run *abi, int32_t kernel, const int64_t *grid, cons
   return code != 0 || stopped(run);
 }
 
+static int32_t product(attnrt_run *abi, const attnrt_product *wanted) {
+  Run &run = runOf(abi);
+  GpuSession &gpu = *run.session->gpu;
+  auto workspace = [&](uint64_t bytes) {
+    attnrt_status ignored = ATTNRT_OK;
+    return gpu.atLeast(gpu.products, bytes, "cuBLASLt", ignored);
+  };
+  if (!gpu.launches.products.serves(*wanted, workspace))
+    return 0;
+  GpuLaunches::Shape shape = {kProductLaunch, {}, {}, 0, sizeof(*wanted)};
+  int code = gpu.launches.add(shape, wanted, run.stream, run.lastKernel);
+  if (code)
+    run.status = failRun(run, code, "cuLaunchKernel");
+  return code || stopped(run) ? -1 : 1;
+}
+
+static int32_t send(attnrt_run *abi, void *to, const void *from, uint64_t bytes) {
+  Run &run = runOf(abi);
+  const CudaDriver &driver = driverOf(run);
+  const char *call = "cuLaunchKernel";
+  int code = run.session->gpu->launches.flush(run.stream, run.lastKernel);
+  if (!code && bytes) {
+    // Pageable memory is read before the call returns.
+    call = "cuMemcpyHtoD";
+    code = driver.cuMemcpyHtoDAsync_v2(reinterpret_cast<DeviceAddress>(to), from, bytes, run.stream);
+  }
+  if (code)
+    run.status = failRun(run, code, call);
+  return code != 0 || stopped(run);
+}
+
 static int32_t fetch(attnrt_run *abi, void *to, const void *from, uint64_t bytes) {
   Run &run = runOf(abi);
   const CudaDriver &driver = driverOf(run);
@@ -104,7 +141,8 @@ static int32_t fetch(attnrt_run *abi, void *to, const void *from, uint64_t bytes
     run.status = failRun(run, code, "cuLaunchKernel");
     return 1;
   }
-  code = driver.cuMemcpyDtoHAsync_v2(to, reinterpret_cast<DeviceAddress>(from), bytes, run.stream);
+  if (bytes)
+    code = driver.cuMemcpyDtoHAsync_v2(to, reinterpret_cast<DeviceAddress>(from), bytes, run.stream);
   if (!code)
     code = driver.cuStreamSynchronize(run.stream);
   if (code)
@@ -160,9 +198,19 @@ attnrt_status attnrt_session::enqueue(Run &run) {
   for (int32_t i = 0; i < entry.num_outputs; ++i)
     outputs[uint64_t(i)].produced = outputs[uint64_t(i)].staged = false;
   run.nextGpuPiece = &gpu->workspace;
+  run.nextPiece = &workspace;
   run.status = ATTNRT_OK;
   gpu->launches.begin();
-  if (attnrt_status status = checkCall(run, entry.fn(&run.abi, inputs.data())))
+  int32_t result;
+  {
+    DefaultFloatingPoint environment; // of ops that run on the CPU
+    run.abi.num_threads = pool.numThreads();
+    run.abi.has_tiles = model->hasTiles;
+    result = entry.fn(&run.abi, inputs.data());
+    if (run.hasPool)
+      pool.endRun();
+  }
+  if (attnrt_status status = checkCall(run, result))
     return status;
   const char *call;
   int code = gpu->launches.finish(run.stream, gpu->stream, run.lastKernel, call);
@@ -275,7 +323,10 @@ attnrt_status attnrt_session::runOnGpu(Run &run, const attnrt_run_options &optio
   run.abi.exact_arch = gpu->model.exactArch;
   run.abi.processors = gpu->model.processors;
   run.abi.shared_bytes = gpu->model.sharedBytes;
-  run.abi.workspace = provideWorkspace;
+  run.abi.workspace = provideDeviceWorkspace;
+  run.abi.host_workspace = attn::rt::provideWorkspace;
+  run.abi.send = send;
+  run.abi.product = product;
   run.abi.output = provideOutput;
   run.abi.parallel_for = parallelFor;
   run.abi.fail = reportFailure;

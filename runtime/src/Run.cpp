@@ -122,7 +122,7 @@ attnrt_status attnrt_session::stageInputs(const attnrt_entry &entry) {
 static Run &runOf(attnrt_run *run) { return *reinterpret_cast<Run *>(run); }
 static_assert(offsetof(Run, abi) == 0, "compiled code hands back a pointer to `abi`");
 
-static void *provideWorkspace(attnrt_run *abi, uint64_t bytes) {
+void *attn::rt::provideWorkspace(attnrt_run *abi, uint64_t bytes) {
   Run &run = runOf(abi);
   WorkspacePiece *&piece = *run.nextPiece;
   if (!piece)

@@ -37,7 +37,11 @@ attnrt_status attnrt_session::initialize(const attnrt_session_options &options) 
   if (attnrt_status status = model->openGpu())
     return status;
   gpu = make<GpuSession>(*model->gpu);
-  return gpu ? gpu->initialize(numInputs, numOutputs) : failMemory(sizeof(GpuSession), "a session");
+  if (!gpu)
+    return failMemory(sizeof(GpuSession), "a session");
+  if (options.own_products)
+    gpu->launches.products.refuse();
+  return gpu->initialize(numInputs, numOutputs);
 }
 
 attnrt_session::~attnrt_session() {

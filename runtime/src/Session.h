@@ -47,6 +47,7 @@ struct Run {
   void *stream;               ///< of a run on a GPU
   int32_t lastKernel;         ///< launched, -1: none
   int32_t outputDevice;       ///< DLDeviceType
+  bool hasPool;               ///< a run on a GPU has woken the threads
   const attnrt_run_options *options;
 };
 
@@ -55,6 +56,8 @@ struct Run {
 OutputSlot *declareOutput(Run &run, int32_t index, int32_t rank, const int64_t *shape);
 /// Whether the caller's buffer, if there is one, can hold the output.
 bool acceptsBuffer(Run &run, const OutputSlot &slot, const attnrt_tensor_info &declared);
+/// attnrt_run.workspace on the CPU.
+void *provideWorkspace(attnrt_run *abi, uint64_t bytes);
 /// attnrt_run.fail.
 void reportFailure(attnrt_run *abi, int32_t message, int32_t numValues, const int64_t *values);
 

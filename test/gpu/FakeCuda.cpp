@@ -12,7 +12,9 @@
 //   resident=N    blocks that run at once (as many as processors)
 //   seed=N        of the scheduler            lazy=0|1     asynchronous copies (1)
 //   log=1         prints every launch to stderr
+//   cublaslt=1    libcublasLt is there, too; its own settings are in FakeCublasLt.cpp
 
+#include "test/gpu/FakeCuda.h"
 #include "test/gpu/interpreter/Machine.h"
 
 #include <cstdio>
@@ -74,6 +76,7 @@ struct Driver {
   int references = 0;
   Result sticky = Success;
   long long launches = 0, graphs = 0;
+  std::string images; ///< targets of the images that were to be loaded, one after the other
   double clock = 0;
 
   long long setting(const char *name, long long fallback) {
@@ -171,6 +174,29 @@ extern "C" __attribute__((visibility("default"))) void attnFakeCudaConfigure(con
 }
 /// Bytes of device memory in use, for leak tests.
 extern "C" __attribute__((visibility("default"))) uint64_t attnFakeCudaUsed() { return driver().memory.used(); }
+
+extern "C" __attribute__((visibility("default"))) long long attnFakeCudaSetting(const char *name, long long fallback) {
+  LOCKED;
+  return driver().setting(name, fallback);
+}
+extern "C" __attribute__((visibility("default"))) int attnFakeCudaEnqueue(void *stream,
+                                                                          const std::function<int()> &work) {
+  LOCKED;
+  return enqueue(stream, work);
+}
+extern "C" __attribute__((visibility("default"))) void *attnFakeCudaMemory(uint64_t address, uint64_t bytes) {
+  LOCKED;
+  return driver().memory.find(address, bytes);
+}
+
+/// The targets of all images given to cuModuleLoadDataEx, "sm_90a sm_80 ", since the last call.
+extern "C" __attribute__((visibility("default"))) const char *attnFakeCudaImages() {
+  LOCKED;
+  static std::string taken;
+  taken = std::move(driver().images);
+  driver().images.clear();
+  return taken.c_str();
+}
 
 /// Graphs launched so far.
 extern "C" __attribute__((visibility("default"))) uint64_t attnFakeCudaGraphs() { return uint64_t(driver().graphs); }
@@ -332,6 +358,7 @@ FAKE cuModuleLoadDataEx(void **handle, const void *image, unsigned, int *, void 
     fprintf(stderr, "fake cuda: %s\n", error.what());
     return InvalidPtx;
   }
+  d.images += loaded->module.target + " ";
   int arch = atoi(loaded->module.target.c_str() + 3), cc = int(d.setting("cc", 80));
   bool exact = loaded->module.target.back() == 'a';
   if (exact ? arch != cc : arch > cc)

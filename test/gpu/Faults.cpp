@@ -1,8 +1,9 @@
 // What can go wrong with a driver, each in turn in one process, on the stand-in
 // for libcuda: a message each time, and the process works afterwards.
-//     gpu-faults GPU-LIBRARY CPU-LIBRARY RECURRENT-GPU-LIBRARY
+//     gpu-faults GPU-LIBRARY CPU-LIBRARY RECURRENT-GPU-LIBRARY PRODUCTS-LIBRARY
 #include "attnrt/attnrt.h"
 
+#include <cmath>
 #include <cstdio>
 #include <cstring>
 #include <dlfcn.h>
@@ -13,6 +14,8 @@ namespace {
 
 void (*configure)(const char *);
 uint64_t (*usedMemory)(), (*launchedGraphs)();
+const char *(*givenImages)();
+long long (*libraryProducts)(), (*libraryQuestions)();
 int problems = 0;
 
 void expect(bool holds, const char *what) {
@@ -69,6 +72,11 @@ attnrt_status runOnce(attnrt_session *session, attnrt_model *model, void *stream
     if (fill && entry->inputs[i].dtype == ATTNRT_I64)
       for (size_t at = 0; at < inputs.bytes[i].size(); at += 8)
         memcpy(&inputs.bytes[i][at], &fill, 8);
+    else if (fill && entry->inputs[i].dtype == ATTNRT_F32)
+      for (size_t at = 0; at < inputs.bytes[i].size(); at += 4) {
+        float value = float(at % 28) / 16 - float(fill);
+        memcpy(&inputs.bytes[i][at], &value, 4);
+      }
   std::vector<attnrt_output> outputs(size_t(entry->num_outputs), attnrt_output{nullptr, 0, nullptr});
   attnrt_run_options options = ATTNRT_RUN_OPTIONS_INIT;
   options.stream = stream;
@@ -156,10 +164,91 @@ void checkGraphs(const char *path) {
   printf("graphs: done\n");
 }
 
+/// Products by cuBLASLt: the same numbers, the heuristic asked once a shape, graphs as ever; without the library, its
+/// memory, its algorithms or against the caller's wish the code's own kernels; a failure is a message, and the next run
+/// goes without it.
+void checkProducts(const char *path) {
+  configure("cublaslt=1");
+  attnrt_model *model = nullptr;
+  attnrt_session *session = nullptr;
+  attnrt_session_options options = ATTNRT_SESSION_OPTIONS_INIT;
+  expect(attnrt_model_load(path, nullptr, &model) == ATTNRT_OK, "load for products");
+  auto create = [&] { expect(attnrt_session_create(model, &options, &session) == ATTNRT_OK, "create for products"); };
+  auto run = [&](int64_t fill = 1) {
+    std::vector<char> bytes;
+    expect(runOnce(session, model, nullptr, fill, 4, &bytes) == ATTNRT_OK, "a run for products");
+    std::vector<float> numbers(bytes.size() / 4);
+    memcpy(numbers.data(), bytes.data(), 4 * numbers.size());
+    return numbers;
+  };
+  options.own_products = 1;
+  create();
+  std::vector<float> want = run();
+  expect(libraryQuestions() == 0, "own products ask nobody");
+  attnrt_session_destroy(session);
+  auto isNear = [&](const std::vector<float> &got) {
+    bool holds = got.size() == want.size() && !got.empty();
+    for (size_t i = 0; i < got.size() && holds; ++i)
+      holds = std::abs(got[i] - want[i]) <= 1e-4f * (1 + std::abs(want[i]));
+    return holds;
+  };
+
+  options.own_products = 0;
+  create();
+  expect(isNear(run()), "products by the library");
+  long long questions = libraryQuestions(), products = libraryProducts();
+  expect(questions > 0 && products >= questions, "the library makes products");
+  uint64_t graphs = launchedGraphs();
+  expect(isNear(run()) && isNear(run()) && isNear(run()), "products by the library again");
+  expect(libraryQuestions() == questions, "the heuristic is asked once");
+  expect(launchedGraphs() >= graphs + 2, "products of the library in a graph");
+  attnrt_session_destroy(session);
+
+  for (const char *fault : {"", "cublaslt=1,cublaslt_heuristic=15", "memory"}) {
+    std::string settings = fault;
+    create(); // before memory is short
+    run();
+    attnrt_session_destroy(session);
+    create();
+    if (settings == "memory")
+      settings = "cublaslt=1,memory=" + std::to_string(usedMemory() + (16 << 20));
+    configure(settings.c_str());
+    products = libraryProducts();
+    expect(isNear(run()) && libraryProducts() == products, "own kernels where the library cannot be used");
+    attnrt_session_destroy(session);
+    configure("cublaslt=1");
+  }
+
+  create();
+  configure(("cublaslt=1,cublaslt_matmul=" + std::to_string(libraryProducts() + 2)).c_str());
+  expectFailure("a product fails", runOnce(session, model), ATTNRT_DEVICE,
+                "cublasLtMatmul: CUBLAS_STATUS_EXECUTION_FAILED (13)");
+  products = libraryProducts();
+  expect(isNear(run()) && libraryProducts() == products, "the next run goes without the library");
+  attnrt_session_destroy(session);
+  attnrt_model_release(model);
+  configure("");
+  printf("products: done\n");
+}
+
+/// Which image each compute capability takes: the exact one on its own alone.
+void checkImages(const char *path) {
+  const struct {
+    const char *settings, *images;
+  } cases[] = {
+      {"cc=80", "sm_80 "}, {"cc=89", "sm_80 "}, {"cc=90", "sm_90a "}, {"cc=100", "sm_80 "}, {"cc=120", "sm_80 "}};
+  for (const auto &each : cases) {
+    configure(each.settings);
+    givenImages();
+    expectWorks(path, each.settings);
+    expect(!strcmp(givenImages(), each.images), each.settings);
+  }
+}
+
 } // namespace
 
 int main(int argc, char **argv) {
-  if (argc != 4)
+  if (argc != 5)
     return 1;
   void *fake = dlopen("libcuda.so.1", RTLD_NOW);
   if (!fake || !(configure = reinterpret_cast<void (*)(const char *)>(dlsym(fake, "attnFakeCudaConfigure")))) {
@@ -168,6 +257,10 @@ int main(int argc, char **argv) {
   }
   usedMemory = reinterpret_cast<uint64_t (*)()>(dlsym(fake, "attnFakeCudaUsed"));
   launchedGraphs = reinterpret_cast<uint64_t (*)()>(dlsym(fake, "attnFakeCudaGraphs"));
+  givenImages = reinterpret_cast<const char *(*)()>(dlsym(fake, "attnFakeCudaImages"));
+  void *products = dlopen("libcublasLt.so.13", RTLD_NOW);
+  libraryProducts = reinterpret_cast<long long (*)()>(dlsym(products, "attnFakeCublasLtProducts"));
+  libraryQuestions = reinterpret_cast<long long (*)()>(dlsym(products, "attnFakeCublasLtQuestions"));
   const char *gpu = argv[1], *cpu = argv[2], *recurrent = argv[3];
   attnrt_model *model = nullptr;
   auto refuses = [&](const char *what, const char *settings, attnrt_status wanted, const char *text) {
@@ -185,13 +278,15 @@ int main(int argc, char **argv) {
   refuses("memory at load", "memory=100", ATTNRT_OUT_OF_MEMORY, "bytes for the weights");
   configure("");
   expectWorks(gpu, "the GPU library after these");
-  configure("cc=90");
-  expectWorks(gpu, "the GPU library on its other architecture");
+  checkImages(gpu);
 
+  configure("");
   uint64_t before = usedMemory();
   checkGraphs(gpu);
   checkGraphs(recurrent); // with launches whose blocks wait for each other
   expect(usedMemory() == before, "device memory is left by graphs");
+  checkProducts(argv[4]);
+  expect(usedMemory() == before, "device memory is left by products");
 
   attnrt_session *session = nullptr;
   configure("");

@@ -9,6 +9,7 @@ each access of shared memory. With a precision below f32 the reference rounds th
 operands of products as the kernels are to, so that the bound stays that of f32.
 """
 import argparse
+import math
 import os
 import pathlib
 import re
@@ -36,7 +37,8 @@ def case(family, *sizes, **options):
 
 def model(nodes, inputs, outputs, weights=None, opset=18, free=None):
     """`inputs`: name to array; a dimension of `outputs` is free, and those of `inputs` in `free`: (name, axis) to name."""
-    types = {"float32": TensorProto.FLOAT, "int32": TensorProto.INT32, "int64": TensorProto.INT64, "bool": TensorProto.BOOL}
+    types = {"float32": TensorProto.FLOAT, "float64": TensorProto.DOUBLE, "int32": TensorProto.INT32, "int64": TensorProto.INT64,
+             "bool": TensorProto.BOOL}
     def value(name, array, isOutput):
         shape = [f"{name}{n}" if isOutput else (free or {}).get((name, n), size) for n, size in enumerate(array.shape)]
         return helper.make_tensor_value_info(name, types[str(array.dtype)], shape)
@@ -81,7 +83,32 @@ def matmul_bias_relu(size):
     return nodes, {"a": a, "r": r}, {"w": w, "c": c}, {"y": want}
 
 
-@case("gemm", (5, 9, 6, 0, 1), (40, 33, 20, 0, 1), (40, 36, 18, 1, 0), (34, 70, 8, 1, 1))
+@case("gemm", (40, 260, 20), (33, 257, 17), opset=20)
+def epilogues(size):
+    """What cuBLASLt makes in one step, and near misses: GELU by erf, a bias a row, the sum twice."""
+    m, n, k = size
+    a, w, c, r, row = normal(m, k), normal(k, n), normal(n), normal(m, n), normal(m, 1)
+    sum = rounded(a) @ rounded(w)
+    gelu = lambda x: 0.5 * x * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3)))
+    erf = lambda x: 0.5 * x * (1 + np.vectorize(math.erf)(x / np.sqrt(2)))
+    product, biased = helper.make_node("MatMul", ["a", "w"], ["p"]), helper.make_node("Add", ["p", "c"], ["q"])
+    def one(steps, inputs, weights, want):
+        return [product, *steps], {"a": a, **inputs}, {"w": w, **weights}, {"y": want}
+    return [one([helper.make_node("Identity", ["p"], ["y"])], {}, {}, sum),
+            one([helper.make_node("Add", ["p", "c"], ["y"])], {}, {"c": c}, sum + c),
+            one([helper.make_node("Relu", ["p"], ["y"])], {}, {}, np.maximum(sum, 0)),
+            one([biased, helper.make_node("Relu", ["q"], ["y"])], {}, {"c": c}, np.maximum(sum + c, 0)),
+            one([biased, helper.make_node("Gelu", ["q"], ["y"], approximate="tanh")], {}, {"c": c}, gelu(sum + c)),
+            one([biased, helper.make_node("Add", ["r", "q"], ["y"])], {"r": r}, {"c": c}, sum + c + r),
+            one([helper.make_node("Mul", ["p", "h"], ["q"]), helper.make_node("Add", ["q", "c"], ["y"])], {},
+                {"h": np.float32(0.25), "c": c}, 0.25 * sum + c),
+            one([biased, helper.make_node("Gelu", ["q"], ["y"])], {}, {"c": c}, erf(sum + c)),
+            one([helper.make_node("Add", ["p", "row"], ["y"])], {"row": row}, {}, sum + row),
+            one([helper.make_node("Add", ["p", "p"], ["y"])], {}, {}, sum + sum)]
+
+
+@case("gemm", (5, 9, 6, 0, 1), (40, 33, 20, 0, 1), (40, 36, 18, 1, 0), (34, 70, 8, 1, 1),
+      (33, 257, 6, 0, 1), (10, 260, 9, 1, 0), (12, 300, 7, 1, 1))
 @case("warpgroups", (300, 256, 70, 0, 1), (256, 384, 64, 1, 0), (260, 257, 130, 1, 1))
 def gemm_transposed(size):
     m, n, k, left, right = size
@@ -324,9 +351,48 @@ SIZES = {("x", 0): "steps", ("x", 1): "items", ("lens", 0): "items", ("h", 1): "
 TURNED = {("x", 0): "items", ("x", 1): "steps", ("lens", 0): "items", ("h", 0): "items", ("c", 0): "items"}
 
 
-def run(command, environment=None):
+HOST = {"flags": ["--allow-host-ops"]}
+
+
+@case("host", (3, 5, 4), (40, 33, 7), **HOST)
+def sine_between_products(size):
+    """Functions of f64 have no code for a GPU: two copies around each."""
+    m, n, k = size
+    x, w, v = normal(m, k), normal(k, n), normal(n, k)
+    nodes = [helper.make_node("MatMul", ["x", "w"], ["p"]), helper.make_node("Cast", ["p"], ["d"], to=TensorProto.DOUBLE),
+             helper.make_node("Sin", ["d"], ["s"]), helper.make_node("Cast", ["s"], ["f"], to=TensorProto.FLOAT),
+             helper.make_node("MatMul", ["f", "v"], ["y"])]
+    return nodes, {"x": x}, {"w": w, "v": v}, {"y": np.sin(x.astype(float) @ w) @ v}
+
+
+@case("host", (6, 9), (2, 3000), free={("x", 0): "rows", ("x", 1): "columns"}, **HOST)
+def remainder_of_a_part(size):
+    """On a view of a buffer, of open sizes; one operand is a table of constants."""
+    x = 10 * normal(*size)
+    nodes = [helper.make_node("Abs", ["x"], ["a"]), helper.make_node("Slice", ["a", "one", "last", "axis"], ["b"]),
+             helper.make_node("Mod", ["b", "c"], ["y"], fmod=1), helper.make_node("Neg", ["a"], ["z"])]
+    weights = {"c": np.float32([0.75]), "one": np.array([1]), "last": np.array([2**40]), "axis": np.array([1])}
+    return nodes, {"x": x}, weights, {"y": np.fmod(np.abs(x)[:, 1:], np.float32(0.75)), "z": -np.abs(x)}
+
+
+@case("host", (5, 7), opset=18, **HOST)
+def exponential_in_a_loop(size):
+    steps, n = size
+    x = np.float64(normal(steps, n))
+    state, item = (helper.make_tensor_value_info(name, TensorProto.DOUBLE, [n]) for name in ("s", "i"))
+    body = helper.make_graph([helper.make_node("Exp", ["i"], ["e"]), helper.make_node("Add", ["s", "e"], ["t"]),
+                              helper.make_node("Identity", ["t"], ["u"])], "body", [state, item],
+                             [helper.make_tensor_value_info(name, TensorProto.DOUBLE, [n]) for name in ("t", "u")])
+    nodes = [helper.make_node("Scan", ["z", "x"], ["l", "y"], body=body, num_scan_inputs=1)]
+    return nodes, {"z": np.zeros(n), "x": x}, {}, {"l": np.exp(x).sum(0), "y": np.cumsum(np.exp(x), 0)}
+
+
+def run(command, environment=None, log=None):
+    """What a failing command says, or None; `log` gets what it tells in any case."""
     done = subprocess.run([str(c) for c in command], capture_output=True, text=True, timeout=300, errors="replace",
                           env=environment)
+    if log is not None:
+        log.append(done.stderr)
     return done.stdout + done.stderr if done.returncode else None
 
 
@@ -341,12 +407,12 @@ def spilled(ptx, folder):
 
 def check(tools, folder, name, built, options, ptxas=False):
     nodes, inputs, weights, outputs = built
-    onnx.save(model(nodes, inputs, outputs_as_f32(outputs), weights, options.get("opset", 18), options.get("free")),
+    onnx.save(model(nodes, inputs, outputs_as_declared(inputs, outputs), weights, options.get("opset", 18), options.get("free")),
               folder / "m.onnx")
-    library, ptx = folder / "m.so", folder / "m.ptx"
+    library, ptx, log = folder / "m.so", folder / "m.ptx", []
     for path, emit in ((library, "lib"), (ptx, "ptx")):
         if text := run([tools / "attnc", folder / "m.onnx", "--target=cuda", f"--gpu-arch={ARCH}",
-                        f"--precision={PRECISION}", f"--emit={emit}", "-o", path]):
+                        f"--precision={PRECISION}", f"--emit={emit}", *options.get("flags", []), "-o", path], log=log):
             return f"{name}: {text}"
     command = [tools / "attn-run", library]
     for key, array in inputs.items():
@@ -354,7 +420,7 @@ def check(tools, folder, name, built, options, ptxas=False):
         command.append(f"--input={key}=@{folder / key}.npy")
     command += [f"--output={key}=@{folder / key}.out.npy" for key in outputs]
     fake = ",".join(filter(None, (os.environ.get("ATTN_FAKE_CUDA"), options.get("fake"))))
-    if text := run(command, os.environ | {"ATTN_FAKE_CUDA": fake}):
+    if text := run(command, os.environ | {"ATTN_FAKE_CUDA": fake}, log):
         return f"{name}: {text}"
     text = ptx.read_text()
     shared = len(re.findall(r"\sld\.shared", text))
@@ -370,9 +436,15 @@ def check(tools, folder, name, built, options, ptxas=False):
             return f"{name}: output {key} is off by {np.nanmax(np.abs(got - want)):.2e}"
     if spills := ptxas and spilled(ptx, folder):
         return f"{name}: {spills}"
-    uses = "a grid" if "ld.acquire.gpu" in text else "a warpgroup" if "wgmma" in text else "a matrix" if "mma.sync" in text else "a tile" if "cp.async" in text else "a row" if "shfl" in text else "no kernel"
+    uses = "the CPU" if "runs on the CPU" in log[0] else "the library" if "fake cublasLt:" in log[2] else "a grid" if "ld.acquire.gpu" in text else "a warpgroup" if "wgmma" in text else "a matrix" if "mma.sync" in text else "a tile" if "cp.async" in text else "a row" if "shfl" in text else "no kernel"
     print(f"{name}: ok, {uses}, {len(re.findall('fma.rn.f32', text))} fma, {shared} shared loads")
     return None
+
+
+def outputs_as_declared(inputs, outputs):
+    """Of models on f64 as they are."""
+    isDouble = any(array.dtype == np.float64 for array in inputs.values())
+    return outputs if isDouble else outputs_as_f32(outputs)
 
 
 def outputs_as_f32(outputs):

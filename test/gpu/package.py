@@ -47,12 +47,12 @@ class Package:
     def __init__(self, folder, tools, archs):
         self.folder, self.tools, self.archs, self.refused = folder, tools, archs, []
 
-    def add(self, name, path, description, inputs=None, outputs=None, precision="f32"):
+    def add(self, name, path, description, inputs=None, outputs=None, precision="f32", flags=()):
         """One library; refused models are left out and named."""
         case = self.folder / "cases" / name
         case.mkdir(parents=True)
         done = subprocess.run([self.tools / "attnc", path, "--target=cuda", f"--gpu-arch={self.archs}",
-                               f"--precision={precision}", "-o", case / "model.so"], capture_output=True, text=True, errors="replace")
+                               f"--precision={precision}", *flags, "-o", case / "model.so"], capture_output=True, text=True, errors="replace")
         if done.returncode:
             self.refused.append(f"{name}: {done.stderr.strip()[:300]}")
             return shutil.rmtree(case)
@@ -91,12 +91,12 @@ def main():
             built = function(size)
             for n, (nodes, inputs, weights, outputs) in enumerate(built if isinstance(built, list) else [built]):
                 name = f"{family}_{precision}_{function.__name__}_{'x'.join(map(str, size))}_{n}"
-                outputs = check_kernels.outputs_as_f32(outputs)
+                outputs = check_kernels.outputs_as_declared(inputs, outputs)
                 if args.filter not in name or sum(a.nbytes for a in (*inputs.values(), *outputs.values())) > MAX_BYTES:
                     continue
                 onnx.save(check_kernels.model(nodes, inputs, outputs, weights, options.get("opset", 18)), model)
                 bounds = {"rtol": BOUNDS[precision], "atol": BOUNDS[precision]}
-                package.add(name, model, bounds, inputs, outputs, precision)
+                package.add(name, model, bounds, inputs, outputs, precision, options.get("flags", ()))
     for folder in sorted((ROOT / "test/e2e/models").iterdir()):
         first = folder / "inputs_0.npz"
         if args.filter not in folder.name or not first.exists():

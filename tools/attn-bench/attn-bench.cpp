@@ -164,6 +164,7 @@ int main(int argc, char **argv) {
   runner::Model model;
   runner::Failure failure;
   double start = nowMs();
+  model.useOwnProducts(line->has(OPT_own_products));
   bool loaded = model.load(library->path(), line->text(OPT_entry).str(), threads, failure);
   loaded = loaded && (!line->has(OPT_own_state) || model.keepState(failure));
   result.loadMs = nowMs() - start;

@@ -133,6 +133,8 @@ int main(int argc, char **argv) {
   runner::Failure failure;
   std::string entry = line->text(OPT_entry).str();
   bool onlyInfo = line->has(OPT_info);
+  for (runner::Model *each : {&model, &referenceModel})
+    each->useOwnProducts(line->has(OPT_own_products));
   bool loaded = onlyInfo ? model.open(library->path(), entry, failure)
                          : model.load(library->path(), entry, threads, failure) &&
                                (!reference || referenceModel.load(reference->path(), entry, threads, failure));

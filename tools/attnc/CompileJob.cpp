@@ -68,6 +68,13 @@ int import(const CompileJob &job, MLIRContext &context, OwningOpRef<ModuleOp> &m
   return job.search && failed(buildSearch(*module, *job.search)) ? ExitUnsupported : ExitSuccess;
 }
 
+json::Array toJsonArray(ArrayRef<std::string> names) {
+  json::Array list;
+  for (const std::string &name : names)
+    list.push_back(json::fixUTF8(name));
+  return list;
+}
+
 std::string toJson(const CompileReport &report, bool hasNaNGuard, const std::vector<std::string> &masks) {
   std::string text;
   Narrowing all;
@@ -95,6 +102,7 @@ std::string toJson(const CompileReport &report, bool hasNaNGuard, const std::vec
   raw_string_ostream(text) << "{\"states\":" << json::Value(std::move(states))
                            << ",\"narrowing_error\":" << json::Value(all.meanError())
                            << ",\"narrowed\":" << json::Value(std::move(narrowed))
+                           << ",\"host_ops\":" << json::Value(toJsonArray(report.hostOps))
                            << ",\"elf_bytes\":" << report.elfBytes << ",\"weight_bytes\":" << report.weightBytes
                            << ",\"header\":" << json::Value(report.header) << ",\"fused\":" << report.fusedAttentions
                            << ",\"softmaxes\":" << report.softmaxes

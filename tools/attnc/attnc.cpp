@@ -117,6 +117,8 @@ void readTarget(CommandLine &line, CompileOptions &options) {
     return line.fail("--target expects cpu or cuda, not '" + target + "'");
   if (target == "cpu" && line.has(OPT_gpu_arch))
     return line.fail("--gpu-arch is for --target=cuda");
+  if (target == "cpu" && line.has(OPT_allow_host_ops))
+    return line.fail("--allow-host-ops is for --target=cuda");
   if (target == "cpu" && options.emit == EmitKind::Ptx)
     return line.fail("--emit=ptx is for --target=cuda");
   if (target == "cpu")
@@ -124,6 +126,7 @@ void readTarget(CommandLine &line, CompileOptions &options) {
   if (options.weights != "f32")
     line.fail("--target=cuda stores weights in f32 only: no --weights");
   options.gpuArchs = line.text(OPT_gpu_arch, "sm_80").str();
+  options.allowHostOps = line.has(OPT_allow_host_ops);
   std::string error;
   if (parseGpuArchs(options.gpuArchs, error).empty())
     line.fail(error);
@@ -273,6 +276,7 @@ struct Summary {
   double narrowingError = 0;
   std::string states = "[]";
   std::vector<std::string> copiedStates; // notes on those that grow
+  std::vector<std::string> hostOps;
   unsigned fused = 0, softmaxes = 0;
   std::string fusion = "[]", header;
   std::vector<std::string> fusionPasses;
@@ -308,6 +312,9 @@ struct Summary {
         summary.narrowed.clear();
         raw_string_ostream(summary.narrowed) << json::Value(json::Array(*narrowed));
       }
+      if (const json::Array *nodes = object->getArray("host_ops"))
+        for (const json::Value &node : *nodes)
+          summary.hostOps.push_back(node.getAsString().value_or("").str());
       if (const json::Array *states = object->getArray("states"))
         summary.readStates(*states);
       if (const json::Value *fusion = object->get("fusion")) {
@@ -401,7 +408,8 @@ int finish(const Request &request, StagedOutput &staged, const Summary &summary,
     if (request.verifyFusion)
       outs() << ",\"verified_runs\":" << verified;
     outs() << ",\"states\":" << summary.states << ",\"narrowing_error\":" << format("%.3g", summary.narrowingError)
-           << ",\"narrowed\":" << summary.narrowed << "}\n";
+           << ",\"narrowed\":" << summary.narrowed << ",\"host_ops\":" << json::Value(json::Array(summary.hostOps))
+           << "}\n";
     return ExitSuccess;
   }
   if (request.verifyFusion)
@@ -409,6 +417,8 @@ int finish(const Request &request, StagedOutput &staged, const Summary &summary,
                Twine(verified) + (verified == 1 ? " input" : " inputs") + ", no difference");
   for (const std::string &note : summary.copiedStates)
     reportNote(request.output + ": " + note);
+  for (const std::string &node : summary.hostOps)
+    reportNote(request.output + ": " + printable(node) + " runs on the CPU, between copies from and to the GPU");
   std::string narrowing = describeNarrowing(request, summary);
   if (isatty(STDERR_FILENO) && staged.path() != "-") {
     errs() << sys::path::filename(request.output) << ": " << formatBytes(size) << " in " << formatSeconds(seconds);

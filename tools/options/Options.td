@@ -44,6 +44,8 @@ defm seed : Eq<"seed", "N",
     "a dimension the model leaves open is 8, or what --dim says", g_run, runners>;
 defm entry : Eq<"entry", "NAME", "the entry to run (default: the first)", g_run, runners>;
 defm threads : Eq<"threads", "N", "threads to run with (default: all processors)", g_run, runners>;
+def own_products : SimpleFlag<"own-products",
+    "for --target=cuda: products are made by the library's own kernels, also where this machine has cuBLASLt", g_run, runners>;
 defm compare : Eq<"compare", "f32",
     "compile the model a second time with weights in f32, and print how far each output is from its", g_run, [RunVis]>;
 def info : SimpleFlag<"info", "print what the library holds instead of running it", g_run, [RunVis]>;
@@ -103,7 +105,7 @@ defm weights : Eq<"weights", "TYPE",
     "(a scale a column and 64 rows); activations and sums stay f32", g_compile, everyTool>;
 defm precision : Eq<"precision", "TYPE",
     "f32 (default), or bf16: the products of GEMMs with constant operands, and where the processor has them those of "
-    "attention, are of bf16 values; sums, scores and norms stay f32; for --target=cuda tf32, bf16 or f16: all GEMMs, and but for tf32 attention, by matrix units", g_compile, everyTool>;
+    "attention, are of bf16 values; sums, scores and norms stay f32; for --target=cuda tf32, bf16 or f16: all GEMMs and attention, by matrix units", g_compile, everyTool>;
 defm fp32_math : Eq<"fp32-math", "HOW",
     "how products of f32 are made, where an operand is constant: f32 (default), or by the bf16 products of AMX or "
     "avx512_bf16: bf16x3 (of three, relative error 2^-16 of each product) or bf16x6 (of six, about as exact as f32)",
@@ -111,6 +113,9 @@ defm fp32_math : Eq<"fp32-math", "HOW",
 defm target : Eq<"target", "TARGET", "what to compile for: cpu (default) or cuda", g_compile, everyTool>;
 defm gpu_arch : Eq<"gpu-arch", "LIST",
     "architectures of --target=cuda: sm_80 (default), sm_86, sm_87, sm_89, sm_90, sm_90a, separated by commas", g_compile, everyTool>;
+def allow_host_ops : SimpleFlag<"allow-host-ops",
+    "with --target=cuda: what has no code for a GPU runs on the CPU, its operands copied there and back; each such node is named",
+    g_compile, everyTool>;
 defm dim : Eq<"dim", "NAME:N",
     "fix the dimension that the model calls NAME, or bound it as NAME:1..512; a run checks the bounds", g_compile, everyTool>;
 defm masks : Eq<"masks", "KIND",

@@ -16,6 +16,7 @@
 #include "llvm/ADT/MapVector.h"
 #include "llvm/ADT/TypeSwitch.h"
 #include <cstddef>
+static_assert(sizeof(attnrt_product) == 96, "lower(ProductOp) writes it field by field");
 
 namespace attn {
 #define GEN_PASS_DEF_LOWERRUNTIMEPASS
@@ -71,15 +72,16 @@ private:
   LogicalResult lower(Operation *op) {
     current = op;
     b.setInsertionPoint(op);
-    bool stops =
-        isa<OutputOp, CacheOp, WorkspaceOp, ParallelForOp, RequireOp, KernelOp, PollOp, FetchOp, gpu::LaunchFuncOp>(op);
+    bool stops = isa<OutputOp, CacheOp, WorkspaceOp, ParallelForOp, RequireOp, KernelOp, PollOp, FetchOp, ProductOp,
+                     HostWorkspaceOp, DownloadOp, UploadOp, gpu::LaunchFuncOp>(op);
     if (stops && function->hasAttr(AttnDialect::kTaskAttr))
       return op->emitOpError("cannot stand in a parallel loop");
-    auto result = llvm::TypeSwitch<Operation *, LogicalResult>(op)
-                      .Case<OutputOp, CacheOp, WorkspaceOp, ParallelForOp, RequireOp, KernelOp, CheckIndexOp, WeightOp,
-                            PollOp, FetchOp, DeviceErrorOp, ExactArchOp, DeviceLimitsOp, MarkOp, NumThreadsOp,
-                            HasTilesOp, gpu::LaunchFuncOp>([&](auto each) { return lower(each); })
-                      .Default([](Operation *other) { return other->emitOpError("has no lowering to the runtime"); });
+    auto result =
+        llvm::TypeSwitch<Operation *, LogicalResult>(op)
+            .Case<OutputOp, CacheOp, WorkspaceOp, ParallelForOp, RequireOp, KernelOp, CheckIndexOp, WeightOp, PollOp,
+                  FetchOp, DeviceErrorOp, ExactArchOp, DeviceLimitsOp, MarkOp, NumThreadsOp, HasTilesOp, ProductOp, HostWorkspaceOp,
+                  DownloadOp, UploadOp, gpu::LaunchFuncOp>([&](auto each) { return lower(each); })
+            .Default([](Operation *other) { return other->emitOpError("has no lowering to the runtime"); });
     if (succeeded(result))
       op->erase();
     current = nullptr;
@@ -127,7 +129,7 @@ private:
 
   /// Memory that the function has from an earlier execution, unless it is too
   /// small; then twice as much.
-  LogicalResult lowerReused(WorkspaceOp op) {
+  template <typename OpTy> LogicalResult lowerReused(OpTy op, int64_t offset) {
     Value bytes = asI64(op.getBytes());
     Value slot = stack(i64, 2); // bytes, address
     {
@@ -148,7 +150,7 @@ private:
     Value exact = LLVM::AddOp::create(b, loc(), bytes, constant(i64, 1));
     Value wanted = arith::SelectOp::create(b, loc(), first, exact, doubled);
     wanted = arith::SelectOp::create(b, loc(), huge, bytes, wanted);
-    Value fresh = callRuntime(offsetof(attnrt_run, workspace), ptr, {wanted});
+    Value fresh = callRuntime(offset, ptr, {wanted});
     stopIf(LLVM::ICmpOp::create(b, loc(), LLVM::ICmpPredicate::eq, fresh, LLVM::ZeroOp::create(b, loc(), ptr)));
     LLVM::StoreOp::create(b, loc(), wanted, slot);
     LLVM::StoreOp::create(b, loc(), fresh, field(slot, 8));
@@ -201,9 +203,10 @@ private:
     return success();
   }
 
+  LogicalResult lower(HostWorkspaceOp op) { return lowerReused(op, offsetof(attnrt_run, host_workspace)); }
   LogicalResult lower(WorkspaceOp op) {
     if (op->hasAttr(kReusedAttr))
-      return lowerReused(op);
+      return lowerReused(op, offsetof(attnrt_run, workspace));
     Value bytes = asI64(op.getBytes());
     Value data = callRuntime(offsetof(attnrt_run, workspace), ptr, {bytes});
     stopIf(LLVM::ICmpOp::create(b, loc(), LLVM::ICmpPredicate::eq, data, LLVM::ZeroOp::create(b, loc(), ptr)));
@@ -350,11 +353,54 @@ private:
                                LLVM::MulOp::create(b, loc(), asI64(index), get({4, static_cast<int64_t>(dim)})));
     Value from = LLVM::GEPOp::create(b, loc(), ptr, element, get({1}), ArrayRef<LLVM::GEPArg>{at});
     Value to = stack(i64, 1);
-    int64_t bytes = type.getElementType().isIndex() ? 8 : (type.getElementTypeBitWidth() + 7) / 8;
+    int64_t bytes = bytesOf(type.getElementType());
     Value status = callRuntime(offsetof(attnrt_run, fetch), i32, {to, from, constant(i64, bytes)});
     stopIf(isNonzero(status));
     Value value = load(element, to, 0, /*invariant=*/false);
     op.replaceAllUsesWith(element == op.getType() ? value : cast(value, op.getType()));
+    return success();
+  }
+
+  LogicalResult lower(DownloadOp op) { return lowerCopy(op, offsetof(attnrt_run, fetch)); }
+  LogicalResult lower(UploadOp op) { return lowerCopy(op, offsetof(attnrt_run, send)); }
+
+  /// A copy of a dense buffer by the function at `offset`.
+  template <typename OpTy> LogicalResult lowerCopy(OpTy op, int64_t offset) {
+    auto type = ::cast<MemRefType>(op.getFrom().getType());
+    Value bytes = constant(i64, bytesOf(type.getElementType()));
+    for (int64_t dim = 0; dim < type.getRank(); ++dim)
+      bytes = LLVM::MulOp::create(b, loc(), bytes, sizeOf(op.getFrom(), dim));
+    Value status = callRuntime(offset, i32, {addressOf(op.getTo()), addressOf(op.getFrom()), bytes});
+    stopIf(isNonzero(status));
+    return success();
+  }
+
+  static int64_t bytesOf(Type element) { return element.isIndex() ? 8 : (element.getIntOrFloatBitWidth() + 7) / 8; }
+  Value descriptorField(Value buffer, ArrayRef<int64_t> field) {
+    return LLVM::ExtractValueOp::create(b, loc(), cast(buffer, types.convertType(buffer.getType())), field);
+  }
+  Value addressOf(Value buffer) { return descriptorField(buffer, {1}); } // dense: no offset
+  Value sizeOf(Value buffer, int64_t dim) { return descriptorField(buffer, {3, dim}); }
+
+  LogicalResult lower(ProductOp op) {
+    auto structType = LLVM::LLVMStructType::getLiteral(
+        b.getContext(), {ptr, ptr, ptr, ptr, ptr, i64, i64, i64, i64, b.getF32Type(), i32, i32, i32, i32, i32});
+    Value none = LLVM::ZeroOp::create(b, loc(), ptr);
+    Value product = stack(structType, 1);
+    int32_t next = 0;
+    auto put = [&](Value value) { LLVM::StoreOp::create(b, loc(), value, structField(product, structType, next++)); };
+    for (Value buffer : {op.getLeft(), op.getRight(), op.getResult(), op.getBias(), op.getAddend()})
+      put(buffer ? addressOf(buffer) : none);
+    for (Value size : {op.getBatch(), op.getRows(), op.getColumns(), op.getSums()})
+      put(asI64(size));
+    put(LLVM::ConstantOp::create(b, loc(), b.getF32Type(), op.getScaleAttr()));
+    for (int64_t number : {int64_t(op.getPrecision()), int64_t(op.getActivation()), int64_t(op.getLeftTransposed()),
+                           int64_t(op.getRightTransposed()), int64_t(0)})
+      put(constant(i32, number));
+    Value status = callRuntime(offsetof(attnrt_run, product), i32, {product});
+    Value zero = constant(i32, 0);
+    stopIf(LLVM::ICmpOp::create(b, loc(), LLVM::ICmpPredicate::slt, status, zero));
+    op.replaceAllUsesWith(LLVM::ICmpOp::create(b, loc(), LLVM::ICmpPredicate::ne, status, zero).getResult());
     return success();
   }
 

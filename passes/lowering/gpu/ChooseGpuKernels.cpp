@@ -5,6 +5,8 @@
 #include "passes/kernels/gpu/Gemm.h"
 #include "passes/kernels/gpu/Rows.h"
 #include "passes/lowering/cpu/KernelCall.h"
+#include "passes/lowering/gpu/HostOps.h"
+#include "passes/lowering/gpu/LibraryProduct.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Arith/Utils/Utils.h"
@@ -132,7 +134,11 @@ struct ChooseGpuRowsPass : attn::impl::ChooseGpuRowsPassBase<ChooseGpuRowsPass> 
   void lowerAttention(AttentionOp op, KernelTable &kernels, TargetAttr target) {
     AttentionSpec spec = AttentionSpec::get(op, target);
     std::string reason, symbol = "gpu_" + spec.symbol();
-    if (!canBuildGpuAttention(spec, &reason))
+    WalkResult code =
+        op->walk([](Operation *each) { return lacksGpuCode(each) ? WalkResult::interrupt() : WalkResult::advance(); });
+    if (code.wasInterrupted())
+      reason = "a function of its scores has no code for a GPU";
+    if (code.wasInterrupted() || !canBuildGpuAttention(spec, &reason))
       return noteMissed(op, getArgument(), "attention", reason);
     FailureOr<func::FuncOp> kernel = kernels.getOrBuild(
         symbol, [&](OpBuilder &b) { return buildGpuAttention(b, op.getLoc(), symbol, spec, products, sm90a); });
@@ -167,11 +173,11 @@ struct ChooseGpuRowsPass : attn::impl::ChooseGpuRowsPassBase<ChooseGpuRowsPass> 
 // Contractions
 //===----------------------------------------------------------------------===//
 
-/// Whether the ops of `block` use nothing from outside but constants, and touch no memory.
+/// Whether the ops of `block` use nothing from outside but constants, touch no memory and have code.
 bool isSelfContained(Block &block) {
   for (Operation &op : block.without_terminator()) {
     if (op.getNumRegions() || !isMemoryEffectFree(&op) || op.getNumResults() != 1 ||
-        isa<tensor::ExtractOp, CheckIndexOp>(op))
+        isa<tensor::ExtractOp, CheckIndexOp>(op) || lacksGpuCode(&op))
       return false;
     for (Value operand : op.getOperands())
       if (operand.getParentBlock() != &block && !matchPattern(operand, m_Constant()))
@@ -273,6 +279,8 @@ struct ChooseGpuGemmsPass : attn::impl::ChooseGpuGemmsPassBase<ChooseGpuGemmsPas
         kernels.getOrBuild(symbol, [&](OpBuilder &b) { return buildGpuGemm(b, op.getLoc(), symbol, spec, sm90a); });
     if (failed(kernel))
       return "the name '" + symbol + "' is taken";
+    if (DictionaryAttr product = findLibraryProduct(op.getContext(), spec))
+      (*kernel)->setAttr(kLibraryProductAttr, product);
 
     IRRewriter rewriter(last);
     Value destination = op.getDpsInits()[0];

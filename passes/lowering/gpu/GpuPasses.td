@@ -31,13 +31,36 @@ def ChooseGpuGemmsPass : Pass<"attn-choose-gpu-gemms", "mlir::ModuleOp"> {
                            "::mlir::func::FuncDialect", "::mlir::LLVM::LLVMDialect", "::attn::AttnDialect"];
 }
 
+def MoveToHostPass : Pass<"attn-move-to-host", "mlir::ModuleOp"> {
+  let summary = "what has no kernel on the GPU is an error, or runs on the CPU";
+  let description = [{
+    A linalg op of an entry that has no kernel (a function without code, most of them of f64; a
+    result that depends on a reduced dimension) is reported with its node. With
+    `allow` it becomes a kernel of the CPU, `attn.on_host`, on copies:
+
+    ```mlir
+    linalg.generic {...} ins(%x : memref<?xf64>) outs(%y : memref<?xf64>) { math.sin }
+    ```
+    becomes
+    ```mlir
+    %copy = attn.host_workspace ...; attn.download %x to %copy; ...
+    attn.kernel @on_host ins(%copy) outs(%made) {attn.on_host = "node 'wave' (Sin)"}
+    attn.upload %made to %y
+    ```
+  }];
+  let options = [Option<"allow", "allow", "bool", "false", "run on the CPU what has no kernel, on copies of its buffers">];
+  let dependentDialects = ["::mlir::arith::ArithDialect", "::mlir::func::FuncDialect", "::mlir::memref::MemRefDialect",
+                           "::attn::AttnDialect"];
+}
+
 def LaunchLinalgPass : Pass<"attn-launch-linalg", "mlir::ModuleOp"> {
   let summary = "linalg on buffers becomes kernels on the GPU";
   let description = [{
     Each linalg op of an entry becomes a `gpu.launch` with a thread for each point
     of its parallel loops, which runs the reduction loops with the sums in
     registers. `attn.kernel` is replaced by the body of its kernel, which has its
-    own `gpu.launch`. `attn.check_index` in a kernel writes to `attn.device_error`.
+    own `gpu.launch`; where cuBLASLt makes the same product, that is tried first
+    (`attn.product`). `attn.check_index` in a kernel writes to `attn.device_error`.
 
     ```mlir
     linalg.generic {...} ins(%x : memref<?xf32>) outs(%y : memref<?xf32>) { ... }

@@ -1,6 +1,8 @@
-#include "dialects/attn/AttnOps.h"
+#include "dialects/attn/DeviceOps.h"
 #include "passes/Passes.h"
 #include "passes/lowering/gpu/ExpandRemainder.h"
+#include "passes/lowering/gpu/HostOps.h"
+#include "passes/lowering/gpu/LibraryProduct.h"
 #include "passes/lowering/gpu/StageTables.h"
 
 #include "mlir/Dialect/Affine/IR/AffineOps.h"
@@ -13,6 +15,7 @@
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/IR/IRMapping.h"
 #include "mlir/IR/SymbolTable.h"
+#include "mlir/Interfaces/ViewLikeInterface.h"
 #include "llvm/ADT/MapVector.h"
 
 namespace attn {
@@ -52,10 +55,8 @@ public:
     SmallVector<utils::IteratorType> kinds = op.getIteratorTypesArray();
     for (auto [dim, kind] : llvm::enumerate(kinds))
       (kind == utils::IteratorType::parallel ? parallel : reduction).push_back(dim);
-    for (OpOperand &init : op.getDpsInitsMutable())
-      for (unsigned dim : reduction)
-        if (op.getMatchingIndexingMap(&init).isFunctionOfDim(dim))
-          return op.emitError("a result that depends on a reduced dimension has no kernel");
+    if (std::string reason = whyNoGpuKernel(op); !reason.empty())
+      return op.emitError(reason);
     for (const Range &range : op.createLoopRanges(b, loc))
       sizes.push_back(getValueOrCreateConstantIndexOp(b, loc, range.size));
     Value count = constant(b, loc, 1);
@@ -162,7 +163,10 @@ struct LaunchLinalgPass : attn::impl::LaunchLinalgPassBase<LaunchLinalgPass> {
         continue;
       stageTables(function);
       SmallVector<KernelOp> kernels;
-      function.walk([&](KernelOp op) { kernels.push_back(op); });
+      function.walk([&](KernelOp op) {
+        if (!op->hasAttr(kOnHostAttr))
+          kernels.push_back(op);
+      });
       for (KernelOp op : kernels)
         if (failed(inlineKernel(op, symbols)))
           return signalPassFailure();
@@ -180,7 +184,7 @@ struct LaunchLinalgPass : attn::impl::LaunchLinalgPassBase<LaunchLinalgPass> {
       });
     }
     for (auto function : llvm::make_early_inc_range(module.getOps<func::FuncOp>()))
-      if (function->hasAttr(AttnDialect::kKernelAttr))
+      if (function->hasAttr(AttnDialect::kKernelAttr) && !function->hasAttr(kOnHostAttr))
         function.erase();
     SmallVector<StringRef> texts = llvm::map_to_vector(messages, [](auto &entry) { return StringRef(entry.first); });
     if (!texts.empty())
@@ -199,10 +203,24 @@ struct LaunchLinalgPass : attn::impl::LaunchLinalgPassBase<LaunchLinalgPass> {
         value = memref::CastOp::create(b, op.getLoc(), argument.getType(), value);
       map.map(argument, value);
     }
+    auto product = callee->getAttrOfType<DictionaryAttr>(kLibraryProductAttr);
+    // A small table of constants is in the code of kernels alone.
+    if (product && llvm::none_of(op->getOperands(), isTable)) {
+      auto arguments = llvm::map_to_vector(callee.getArguments(), [&](Value argument) { return map.lookup(argument); });
+      Value done = emitLibraryProduct(b, op.getLoc(), product, arguments);
+      auto choice = scf::IfOp::create(b, op.getLoc(), done, /*withElseRegion=*/true);
+      b.setInsertionPointToStart(choice.elseBlock());
+    }
     for (Operation &each : callee.getBody().front().without_terminator())
       b.clone(each, map);
     op.erase();
     return success();
+  }
+
+  static bool isTable(Value buffer) {
+    while (auto view = buffer.getDefiningOp<ViewLikeOpInterface>())
+      buffer = view.getViewSource();
+    return buffer.getDefiningOp<memref::GetGlobalOp>();
   }
 
   void lowerCheck(CheckIndexOp op, func::FuncOp function) {

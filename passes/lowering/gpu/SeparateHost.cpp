@@ -1,4 +1,4 @@
-#include "dialects/attn/AttnOps.h"
+#include "dialects/attn/DeviceOps.h"
 #include "passes/Passes.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -36,7 +36,8 @@ void launchStore(memref::StoreOp store) {
 /// Ops that only name memory, or that the runtime carries out.
 bool isHarmless(Operation *op) {
   return isa<ViewLikeOpInterface, gpu::LaunchOp, memref::DimOp, memref::GetGlobalOp, memref::AllocaOp, OutputOp,
-             WorkspaceOp, WeightOp, FetchOp, DeviceErrorOp, func::ReturnOp, memref::ExtractStridedMetadataOp>(op) ||
+             WorkspaceOp, WeightOp, FetchOp, DeviceErrorOp, ProductOp, KernelOp, DownloadOp, UploadOp, func::ReturnOp,
+             memref::ExtractStridedMetadataOp, arith::SelectOp>(op) ||
          op->getNumRegions() > 0 || op->hasTrait<OpTrait::IsTerminator>();
 }
 

@@ -96,6 +96,25 @@ typedef struct attnrt_device_error {
   int64_t size;
 } attnrt_device_error;
 
+// A product of f32 matrices on the device, `batch` of them one behind the other:
+// result = activation(scale * left . right + bias + addend), all dense row-major.
+typedef struct attnrt_product {
+  const void *left;   // rows x sums, or sums x rows where left_transposed
+  const void *right;  // sums x columns, or columns x sums where right_transposed
+  void *result;       // rows x columns
+  const void *bias;   // `columns` elements, added to each row; NULL: none
+  const void *addend; // as the result; NULL: none
+  int64_t batch, rows, columns, sums;
+  float scale;
+  int32_t precision;  // what factors may be rounded to: 0 f32, 1 tf32, 2 bf16, 3 f16
+  int32_t activation; // ATTNRT_ACTIVATION_...
+  int32_t left_transposed, right_transposed;
+  int32_t reserved; // 0
+} attnrt_product;
+#define ATTNRT_ACTIVATION_NONE 0
+#define ATTNRT_ACTIVATION_RELU 1
+#define ATTNRT_ACTIVATION_GELU 2 // by tanh
+
 // One task of a parallel region: iterations [begin, end).
 typedef void (*attnrt_task_fn)(void *arg, int64_t begin, int64_t end);
 
@@ -181,6 +200,21 @@ typedef struct attnrt_run {
   // Of entries with GPU code: multiprocessors of the device, and bytes of shared
   // memory that a block may have.
   int32_t processors, shared_bytes;
+
+  // Of entries with GPU code, whose kernels may have equals in cuBLASLt.
+
+  // 1: `product` is made behind what was launched; 0: it is not, and the entry
+  // launches its own kernels; negative: the entry must return ATTNRT_RUN_STOPPED.
+  int32_t (*product)(struct attnrt_run *run, const attnrt_product *product);
+
+  // Of entries with GPU code that run some ops on the CPU.
+
+  // As `workspace`, but memory of the host.
+  void *(*host_workspace)(struct attnrt_run *run, uint64_t bytes);
+
+  // Copies `bytes` to the device, behind what was launched; `from` may change
+  // afterwards. Nonzero as for launch.
+  int32_t (*send)(struct attnrt_run *run, void *to, const void *from, uint64_t bytes);
 } attnrt_run;
 
 #define ATTNRT_FAIL_UNSUPPORTED 0x40000000

@@ -191,8 +191,12 @@ typedef struct attnrt_session_options {
   // the run) to CPU cpus[i % num_cpus]. num_cpus 0: no pinning. `cpus` is copied.
   int32_t num_cpus;
   const int32_t *cpus;
+  // 1: products on a GPU are made by the library's own kernels alone. 0: by
+  // cuBLASLt where this machine has it (libcublasLt.so.13 or .12) and it serves
+  // them. The two round differently.
+  int32_t own_products;
 } attnrt_session_options;
-#define ATTNRT_SESSION_OPTIONS_INIT {sizeof(attnrt_session_options), 0, 0, NULL}
+#define ATTNRT_SESSION_OPTIONS_INIT {sizeof(attnrt_session_options), 0, 0, NULL, 0}
 
 // `options` may be NULL. The session keeps the model alive. Worker threads are
 // started by the first run.

@@ -517,3 +517,22 @@ func.func @grow_beyond(%x: tensor<2x?xf32>, %n: index) {
   %y = attn.grow %x to %n dim 2 : tensor<2x?xf32>
   return
 }
+
+// -----
+
+// product C1
+func.func @product_of_doubles(%x: memref<4x4xf32>, %w: memref<4x4xf64>, %n: index) {
+  // expected-error @below {{expects buffers of f32, got 'memref<4x4xf64>'}}
+  %done = attn.product %x, %w, %x sizes(%n, %n, %n, %n) {activation = 0 : i32, precision = 0 : i32, scale = 1.0 : f32}
+      : memref<4x4xf32>, memref<4x4xf64>, memref<4x4xf32>
+  return
+}
+
+// -----
+
+// download C1, as upload and product
+func.func @download_strided(%x: memref<4xf32, strided<[2]>>) {
+  // expected-error @below {{expects dense buffers, got 'memref<4xf32, strided<[2]>>'}}
+  attn.download %x to %x : memref<4xf32, strided<[2]>>
+  return
+}

@@ -4,7 +4,7 @@
 // CHECK-LABEL: func.func @linear
 // CHECK: attn.kernel @gpu_gemm_0 ins(%{{.*}}, %{{.*}}, %{{.*}} : tensor<?x64xf32>, tensor<64x48xf32>, tensor<48xf32>)
 // CHECK-NOT: linalg
-// CHECK-LABEL: func.func @gpu_gemm_0(%{{.*}}: memref<?x64xf32>, %{{.*}}: memref<64x48xf32>, %{{.*}}: memref<48xf32>, %{{.*}}: memref<?x48xf32>) attributes {attn.kernel}
+// CHECK-LABEL: func.func @gpu_gemm_0(%{{.*}}: memref<?x64xf32>, %{{.*}}: memref<64x48xf32>, %{{.*}}: memref<48xf32>, %{{.*}}: memref<?x48xf32>) attributes {attn.kernel, attn.library_product = {activation = 1 : i32, {{.*}}bias = 2 : i64,
 // CHECK: gpu.launch
 // CHECK-SAME: workgroup(
 // CHECK: nvvm.cp.async.shared.global {{.*}}, 16, cache = cg

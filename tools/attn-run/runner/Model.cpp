@@ -32,6 +32,7 @@ bool Model::open(const std::string &path, const std::string &entry, Failure &fai
 bool Model::load(const std::string &path, const std::string &entry, int32_t threads, Failure &failure) {
   attnrt_session_options options = ATTNRT_SESSION_OPTIONS_INIT;
   options.num_threads = threads;
+  options.own_products = ownProducts;
   if (!open(path, entry, failure))
     return false;
   auto start = std::chrono::steady_clock::now();

@@ -22,6 +22,9 @@ public:
   /// does): it need not fit this machine's GPU.
   bool open(const std::string &path, const std::string &entry, Failure &failure);
 
+  /// load() then leaves no product to cuBLASLt.
+  void useOwnProducts(bool yes) { ownProducts = yes; }
+
   /// Loads a library and prepares to run its entry called `entry` ("": the
   /// first) with `threads` threads (0: all processors).
   bool load(const std::string &path, const std::string &entry, int32_t threads, Failure &failure);
@@ -57,6 +60,7 @@ private:
   attnrt_session *session = nullptr;
   attnrt_state *state = nullptr;
   double msOfSession = 0;
+  bool ownProducts = false;
   int64_t stateLength = -1; ///< rows of the caches before each run; -1: not filled yet
   const attnrt_model_info *description = nullptr;
   const attnrt_entry_info *chosen = nullptr;

@@ -1,0 +1,286 @@
+#include "passes/lowering/gpu/LibraryProduct.h"
+#include "dialects/attn/DeviceOps.h"
+#include "runtime/include/attnrt/abi.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "mlir/IR/Matchers.h"
+#include "llvm/ADT/DenseMap.h"
+#include "llvm/ADT/TypeSwitch.h"
+#include <cmath>
+
+using namespace mlir;
+
+namespace attn {
+namespace {
+
+std::optional<double> constantOf(Value value) {
+  APFloat number(0.0);
+  if (!matchPattern(value, m_ConstantFloat(&number)))
+    return std::nullopt;
+  bool losesInfo;
+  number.convert(APFloat::IEEEdouble(), APFloat::rmNearestTiesToEven, &losesInfo);
+  return number.convertToDouble();
+}
+
+//===----------------------------------------------------------------------===//
+// Epilogues
+//===----------------------------------------------------------------------===//
+
+/// An expression of one variable in sums, products, quotients, constant powers and tanh; none for anything else.
+class Expression {
+public:
+  Expression(Value variable) : variable(variable) {}
+  std::optional<double> at(Value value, double x) {
+    known.clear();
+    return evaluate(value, x);
+  }
+
+private:
+  std::optional<double> evaluate(Value value, double x) {
+    if (value == variable)
+      return x;
+    if (std::optional<double> constant = constantOf(value))
+      return constant;
+    auto [place, isNew] = known.try_emplace(value);
+    if (!isNew)
+      return place->second;
+    Operation *op = value.getDefiningOp();
+    if (!op ||
+        !isa<arith::AddFOp, arith::SubFOp, arith::MulFOp, arith::DivFOp, arith::NegFOp, math::TanhOp, math::PowFOp>(op))
+      return std::nullopt;
+    SmallVector<double> operands;
+    for (Value operand : op->getOperands()) {
+      std::optional<double> number = evaluate(operand, x);
+      if (!number)
+        return std::nullopt;
+      operands.push_back(*number);
+    }
+    double result = llvm::TypeSwitch<Operation *, double>(op)
+                        .Case([&](arith::AddFOp) { return operands[0] + operands[1]; })
+                        .Case([&](arith::SubFOp) { return operands[0] - operands[1]; })
+                        .Case([&](arith::MulFOp) { return operands[0] * operands[1]; })
+                        .Case([&](arith::DivFOp) { return operands[0] / operands[1]; })
+                        .Case([&](arith::NegFOp) { return -operands[0]; })
+                        .Case([&](math::TanhOp) { return std::tanh(operands[0]); })
+                        .Default([&](Operation *) { return std::pow(operands[0], operands[1]); });
+    known[value] = result;
+    return result;
+  }
+
+  Value variable;
+  llvm::DenseMap<Value, std::optional<double>> known;
+};
+
+/// Whether `result` is GELU by tanh of `x`, however it is spelled: a short expression of that kind which agrees at
+/// thirty points is no other one.
+bool isTanhGelu(Value result, Value x) {
+  Expression expression(x);
+  for (double at = -7.25; at < 7.5; at += 0.5) {
+    double want = 0.5 * at * (1 + std::tanh(0.7978845608028654 * (at + 0.044715 * at * at * at)));
+    std::optional<double> is = expression.at(result, at);
+    if (!is || !(std::abs(*is - want) <= 1e-6 * (1 + std::abs(want))))
+      return false;
+  }
+  return true;
+}
+
+/// The x of max(x, 0), or null.
+Value findRelu(Value result) {
+  Operation *op = result.getDefiningOp();
+  if (auto choice = dyn_cast_or_null<arith::SelectOp>(op)) {
+    auto compare = choice.getCondition().getDefiningOp<arith::CmpFOp>();
+    if (!compare || !matchPattern(compare.getRhs(), m_AnyZeroFloat()))
+      return {};
+    using Predicate = arith::CmpFPredicate;
+    Predicate predicate = compare.getPredicate();
+    bool isLess = llvm::is_contained({Predicate::OLT, Predicate::OLE, Predicate::ULT, Predicate::ULE}, predicate);
+    bool isMore = llvm::is_contained({Predicate::OGT, Predicate::OGE, Predicate::UGT, Predicate::UGE}, predicate);
+    Value x = compare.getLhs(), zero = isLess ? choice.getTrueValue() : choice.getFalseValue();
+    bool isKept = (isLess ? choice.getFalseValue() : choice.getTrueValue()) == x;
+    return (isLess || isMore) && isKept && matchPattern(zero, m_AnyZeroFloat()) ? x : Value();
+  }
+  if (!op || !isa<arith::MaximumFOp, arith::MaxNumFOp>(op))
+    return {};
+  for (unsigned n : {0u, 1u})
+    if (matchPattern(op->getOperand(n), m_AnyZeroFloat()))
+      return op->getOperand(1 - n);
+  return {};
+}
+
+struct Epilogue {
+  double scale = 1;
+  int64_t bias = -1, addend = -1; ///< positions among the operands
+  int32_t activation = ATTNRT_ACTIVATION_NONE;
+};
+
+class EpilogueMatch {
+public:
+  EpilogueMatch(const GpuGemmSpec &spec) : spec(spec), block(*spec.epilogue) {}
+
+  std::optional<Epilogue> run() {
+    Value result = block.getTerminator()->getOperand(0);
+    if (addTerms(result))
+      return epilogue;
+    epilogue = {};
+    if (Value x = findRelu(result)) {
+      epilogue.activation = ATTNRT_ACTIVATION_RELU;
+      return addTerms(x) ? std::optional(epilogue) : std::nullopt;
+    }
+    // The activation's argument is the sum of all terms: the last of them in the block that it can be.
+    SmallVector<Value> candidates = {block.getArgument(spec.accumulator)};
+    for (Operation &op : block.without_terminator())
+      if (isa<arith::AddFOp, arith::MulFOp>(op))
+        candidates.push_back(op.getResult(0));
+    for (Value x : llvm::reverse(candidates)) {
+      epilogue = {};
+      epilogue.activation = ATTNRT_ACTIVATION_GELU;
+      if (x != result && addTerms(x) && isTanhGelu(result, x))
+        return epilogue;
+    }
+    return std::nullopt;
+  }
+
+private:
+  /// `value` as scale * sum + bias + addend, the sum exactly once and the others at most.
+  bool addTerms(Value value) {
+    hasSum = false;
+    return addTerm(value) && hasSum;
+  }
+  bool addTerm(Value value) {
+    if (auto add = value.getDefiningOp<arith::AddFOp>())
+      return addTerm(add.getLhs()) && addTerm(add.getRhs());
+    Value sum = block.getArgument(spec.accumulator);
+    if (auto product = value.getDefiningOp<arith::MulFOp>()) {
+      for (auto [factor, other] :
+           {std::pair(product.getLhs(), product.getRhs()), std::pair(product.getRhs(), product.getLhs())})
+        if (std::optional<double> scale = constantOf(other); scale && factor == sum && !hasSum) {
+          epilogue.scale = *scale;
+          return hasSum = true;
+        }
+      return false;
+    }
+    if (value == sum)
+      return !hasSum && (hasSum = true);
+    auto argument = dyn_cast<BlockArgument>(value);
+    if (!argument || argument.getOwner() != &block || argument.getArgNumber() == block.getNumArguments() - 1)
+      return false; // the last one is the init
+    int64_t operand = argument.getArgNumber() - (argument.getArgNumber() > spec.accumulator);
+    int64_t *place = isBias(operand) ? &epilogue.bias : isAddend(operand) ? &epilogue.addend : nullptr;
+    if (!place || *place >= 0)
+      return false;
+    *place = operand;
+    return true;
+  }
+
+  /// Whether an operand has the columns of the result, which are its last dimensions.
+  bool isBias(int64_t operand) const {
+    AffineMap map = spec.operandMaps[operand];
+    unsigned first = map.getNumDims() - spec.columns.size();
+    if (!spec.operands[operand].getElementType().isF32() || map.getNumResults() != spec.columns.size())
+      return false;
+    for (unsigned n = 0; n < map.getNumResults(); ++n)
+      if (map.getResult(n) != getAffineDimExpr(first + n, map.getContext()))
+        return false;
+    return true;
+  }
+  bool isAddend(int64_t operand) const {
+    return spec.operands[operand].getElementType().isF32() && spec.operandMaps[operand].isIdentity();
+  }
+
+  const GpuGemmSpec &spec;
+  Block &block;
+  Epilogue epilogue;
+  bool hasSum = false;
+};
+
+//===----------------------------------------------------------------------===//
+// Places
+//===----------------------------------------------------------------------===//
+
+SmallVector<unsigned> dimsOf(AffineMap map) {
+  return llvm::map_to_vector(map.getResults(), [](AffineExpr expr) { return cast<AffineDimExpr>(expr).getPosition(); });
+}
+
+/// The loops of `set` in the order that `order` has them.
+SmallVector<unsigned> inOrder(ArrayRef<unsigned> order, ArrayRef<unsigned> set) {
+  SmallVector<unsigned> result;
+  for (unsigned dim : order)
+    if (llvm::is_contained(set, dim))
+      result.push_back(dim);
+  return result;
+}
+
+bool isJoined(ArrayRef<unsigned> dims, std::initializer_list<ArrayRef<unsigned>> groups) {
+  SmallVector<unsigned> joined;
+  for (ArrayRef<unsigned> group : groups)
+    joined.append(group.begin(), group.end());
+  return dims == ArrayRef(joined);
+}
+
+} // namespace
+
+DictionaryAttr findLibraryProduct(MLIRContext *context, const GpuGemmSpec &spec) {
+  SmallVector<unsigned> left = dimsOf(spec.leftMap), right = dimsOf(spec.rightMap), result = dimsOf(spec.resultMap);
+  SmallVector<unsigned> batch = inOrder(result, spec.batch), rows = inOrder(result, spec.rows),
+                        columns = inOrder(result, spec.columns), sums = inOrder(left, spec.sums);
+  bool isLeftTransposed = isJoined(left, {batch, sums, rows}),
+       isRightTransposed = isJoined(right, {batch, columns, sums});
+  if (!isJoined(result, {batch, rows, columns}) || (!isLeftTransposed && !isJoined(left, {batch, rows, sums})) ||
+      (!isRightTransposed && !isJoined(right, {batch, sums, columns})))
+    return {};
+  std::optional<Epilogue> epilogue = Epilogue();
+  if (spec.epilogue && !(epilogue = EpilogueMatch(spec).run()))
+    return {};
+  Builder b(context);
+  // The sizes of loops: of which operand, which dimension.
+  auto places = [&](ArrayRef<unsigned> dims, int64_t operand, ArrayRef<unsigned> ofOperand) {
+    SmallVector<int64_t> found;
+    for (unsigned dim : dims)
+      found.append({operand, llvm::find(ofOperand, dim) - ofOperand.begin()});
+    return b.getDenseI64ArrayAttr(found);
+  };
+  constexpr int32_t kNumbers[] = {0, 1, 3, 2}; // of f32, tf32, f16, bf16 in attnrt_product
+  NamedAttrList attributes;
+  attributes.append("batch", places(batch, 0, left));
+  attributes.append("rows", places(rows, 0, left));
+  attributes.append("columns", places(columns, 1, right));
+  attributes.append("sums", places(sums, 0, left));
+  attributes.append("result", b.getI64IntegerAttr(2 + spec.operands.size()));
+  if (epilogue->bias >= 0)
+    attributes.append("bias", b.getI64IntegerAttr(2 + epilogue->bias));
+  if (epilogue->addend >= 0)
+    attributes.append("addend", b.getI64IntegerAttr(2 + epilogue->addend));
+  attributes.append("scale", b.getF32FloatAttr(static_cast<float>(epilogue->scale)));
+  attributes.append("activation", b.getI32IntegerAttr(epilogue->activation));
+  attributes.append("precision", b.getI32IntegerAttr(kNumbers[static_cast<int>(spec.precision)]));
+  if (isLeftTransposed)
+    attributes.append("left_transposed", b.getUnitAttr());
+  if (isRightTransposed)
+    attributes.append("right_transposed", b.getUnitAttr());
+  return attributes.getDictionary(context);
+}
+
+Value emitLibraryProduct(OpBuilder &b, Location loc, DictionaryAttr product, ValueRange operands) {
+  auto sizeOf = [&](StringRef name) {
+    Value size = arith::ConstantIndexOp::create(b, loc, 1);
+    ArrayRef<int64_t> places = product.getAs<DenseI64ArrayAttr>(name).asArrayRef();
+    for (size_t n = 0; n < places.size(); n += 2)
+      size = b.createOrFold<arith::MulIOp>(loc, size,
+                                           b.createOrFold<memref::DimOp>(loc, operands[places[n]], places[n + 1]));
+    return size;
+  };
+  auto operand = [&](StringRef name) {
+    auto number = product.getAs<IntegerAttr>(name);
+    return number ? operands[number.getInt()] : Value();
+  };
+  auto flag = [&](bool isSet) { return isSet ? b.getUnitAttr() : UnitAttr(); };
+  return ProductOp::create(b, loc, b.getI1Type(), operands[0], operands[1], operand("result"), operand("bias"),
+                           operand("addend"), sizeOf("batch"), sizeOf("rows"), sizeOf("columns"), sizeOf("sums"),
+                           product.getAs<FloatAttr>("scale"), product.getAs<IntegerAttr>("precision"),
+                           product.getAs<IntegerAttr>("activation"), flag(product.contains("left_transposed")),
+                           flag(product.contains("right_transposed")));
+}
+
+} // namespace attn
