@@ -387,6 +387,18 @@ def exponential_in_a_loop(size):
     return nodes, {"z": np.zeros(n), "x": x}, {}, {"l": np.exp(x).sum(0), "y": np.cumsum(np.exp(x), 0)}
 
 
+@case("host", (5, 0), (5, 1))
+def choice_of_buffers(size):
+    """If: a buffer of the device or a table of constants; neither is touched by the CPU."""
+    n, flag = size
+    x, table = normal(n), np.arange(n, dtype=np.float32)
+    value = onnx.numpy_helper.from_array(table, "v")
+    branches = {f"{key}_branch": helper.make_graph([node], key, [], [helper.make_tensor_value_info(node.output[0], TensorProto.FLOAT, [n])])
+                for key, node in (("then", helper.make_node("Neg", ["x"], ["t"])), ("else", helper.make_node("Constant", [], ["e"], value=value)))}
+    nodes = [helper.make_node("If", ["c"], ["h"], **branches), helper.make_node("Sub", ["h", "x"], ["y"])]
+    return nodes, {"c": np.array(bool(flag)), "x": x}, {}, {"y": (-x if flag else table).astype(float) - x}
+
+
 def run(command, environment=None, log=None):
     """What a failing command says, or None; `log` gets what it tells in any case."""
     done = subprocess.run([str(c) for c in command], capture_output=True, text=True, timeout=300, errors="replace",
