@@ -230,6 +230,7 @@ private:
     SmallVector<OpOperand *> sums = gate ? SmallVector<OpOperand *>{gate} : findWeightedSums(softmax.result);
     if (sums.empty())
       return addMissed(softmax, "none", whyNotContracted(softmax));
+    dropReductions(sums, softmax.result);
     if (!softmax.flaw.empty()) {
       for (OpOperand *weights : sums)
         judged.insert(weights->getOwner());
@@ -296,6 +297,26 @@ private:
       note.reason += (note.reason.empty() ? "" : "; ") +
                      std::string("its weights are used elsewhere too, where they are computed again");
     addFused(fused, softmax.location, note);
+  }
+
+  /// Leaves out sums of products of the weights with what is made of them element
+  /// by element (an entropy, a sum of squares), where another one sums values.
+  static void dropReductions(SmallVector<OpOperand *> &sums, Value weights) {
+    auto isReduction = [&](OpOperand *sum) {
+      SmallVector<Value> front{sum->getOwner()->getOperand(1 - sum->getOperandNumber())};
+      DenseSet<Value> seen;
+      while (!front.empty()) {
+        Value value = front.pop_back_val();
+        if (value == weights)
+          return true;
+        Operation *source = value.getDefiningOp();
+        if (source && (isView(source) || isPointwise(source)) && seen.insert(value).second)
+          llvm::append_range(front, source->getOperands());
+      }
+      return false;
+    };
+    if (!llvm::all_of(sums, isReduction))
+      llvm::erase_if(sums, isReduction);
   }
 
   /// The uses of the weights besides the weighted sum become the attention's: then nothing else needs the normaliser.

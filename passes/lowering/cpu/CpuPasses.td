@@ -184,6 +184,11 @@ def LowerAttentionPass : Pass<"attn-lower-attention", "::mlir::ModuleOp"> {
     4 queries, keys and values that the run computes (no inputs and no caches) have
     these, the weights and the result rounded to bf16; scores and sums are f32.
 
+    Weights that are extra results and only reduced (by keys, queries or heads, or
+    the first k) come block by block of queries, the reductions with them, in an
+    `scf.for`; all of them are never in memory. The verdict says so under `weights`,
+    or why they are stored. Sums over queries are then taken block by block.
+
     ```mlir
     %o = attn.attention masked_rows nan maps [#q, #k, #v, #o] ins(%q, %k, %v : ...) -> tensor<?x?x12x32xf32>
     // becomes

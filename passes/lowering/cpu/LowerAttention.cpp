@@ -4,6 +4,7 @@
 #include "passes/kernels/cpu/Attention.h"
 #include "passes/kernels/cpu/AttentionRow.h"
 #include "passes/kernels/cpu/Gemm.h"
+#include "passes/lowering/cpu/BlockWeights.h"
 #include "passes/lowering/cpu/FusionVerdict.h"
 #include "passes/lowering/cpu/KernelCall.h"
 #include "passes/lowering/cpu/NarrowValues.h"
@@ -89,8 +90,6 @@ AttentionOp roundOperands(AttentionOp op, RoundedValues &rounded, RewriterBase &
 std::string lower(AttentionOp op, KernelTable &kernels, TargetAttr target, RoundedValues *rounded) {
   std::string reason;
   IRRewriter rewriter(op);
-  op = reduceExtraResults(op, rewriter);
-  rewriter.setInsertionPoint(op);
   AttentionSpec spec = AttentionSpec::get(op, target, /*narrow=*/rounded);
   if (!canBuildAttention(spec, &reason))
     return reason;
@@ -119,7 +118,12 @@ struct LowerAttentionPass : attn::impl::LowerAttentionPassBase<LowerAttentionPas
     KernelTable kernels(getOperation());
     RoundedValues rounded;
     SmallVector<AttentionOp> ops;
-    getOperation().walk([&](AttentionOp op) { ops.push_back(op); });
+    auto collect = [&](AttentionOp op) { ops.push_back(op); };
+    getOperation().walk(collect);
+    for (AttentionOp op : ops)
+      reduceWeights(op);
+    ops.clear();
+    getOperation().walk(collect);
     for (AttentionOp op : ops) {
       Location loc = op.getLoc();
       std::string reason = lower(op, kernels, TargetAttr::lookup(op), precision == "bf16" ? &rounded : nullptr);
@@ -131,6 +135,19 @@ struct LowerAttentionPass : attn::impl::LowerAttentionPassBase<LowerAttentionPas
                       {b.getNamedAttr("kernel", b.getBoolAttr(reason.empty())),
                        b.getNamedAttr("kernel_reason", b.getStringAttr(reason))});
     }
+  }
+
+private:
+  /// Reductions of the weights become ops behind the attention, and both of them blocks of queries.
+  void reduceWeights(AttentionOp op) {
+    IRRewriter rewriter(op);
+    std::string node = nodeName(op.getLoc()).str(), note;
+    op = reduceExtraResults(op, rewriter);
+    Location loc = op.getLoc();
+    if (blockWeights(op, rewriter, TargetAttr::lookup(op), note))
+      remark::passed(loc, remarkOpts()) << ("weights are " + note);
+    if (!note.empty())
+      completeVerdict(getOperation(), node, rewriter.getNamedAttr("weights", rewriter.getStringAttr(note)));
   }
 };
 
