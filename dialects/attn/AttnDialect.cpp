@@ -79,10 +79,6 @@ void AttnDialect::initialize() {
       >();
   addOperations<
 #define GET_OP_LIST
-#include "dialects/attn/DeviceOps.cpp.inc"
-      >();
-  addOperations<
-#define GET_OP_LIST
 #include "dialects/attn/SearchOp.cpp.inc"
       >();
   addOperations<

@@ -238,7 +238,7 @@ FailureOr<AttentionMatch> matchAttention(const Normalization &softmax, OpOperand
   match.space.resolve(softmaxAccess);
   match.space.resolve(match.keys);
   Atoms normalized;
-  if (softmax.kind != Normalizer::none) {
+  if (softmax.kind != Normalizer::none || softmax.divisor) {
     normalized = softmaxAccess[softmax.dim];
   } else { // all that is summed, in the order of the weights
     for (const Atoms &atoms : softmaxAccess)

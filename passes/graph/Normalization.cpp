@@ -331,6 +331,17 @@ static std::optional<Normalization> findShiftedSink(linalg::LinalgOp op, const Q
     space.resolve(at);
     std::optional<unsigned> unitDim;
     std::optional<Atoms> keys = findReducedAtoms(space, {sum.value, sum.at}, {terms, at}, Combiner::sum, unitDim);
+    // What is subtracted is one number a row.
+    Read shiftRow = *row;
+    space.walkUp(shiftRow.value, shiftRow.access);
+    space.resolve(shiftRow.access);
+    if (keys) {
+      space.resolve(*keys);
+      if (llvm::any_of(shiftRow.access, [&](const Atoms &atoms) {
+            return llvm::any_of(atoms, [&](unsigned atom) { return llvm::is_contained(*keys, atom); });
+          }))
+        continue;
+    }
     std::optional<bool> isFinite = keys ? staysFinite(space, maximum, *row, {scores->get(), at}) : std::nullopt;
     if (!isFinite)
       continue;

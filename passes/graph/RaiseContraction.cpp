@@ -170,6 +170,12 @@ private:
     for (unsigned loop = 0; loop != sum.getNumLoops(); ++loop)
       if (!maps[0].isFunctionOfDim(loop) && !maps[1].isFunctionOfDim(loop))
         return false;
+    // What one factor alone is summed over is no product's dimension.
+    SmallVector<unsigned> reduced;
+    sum.getReductionDims(reduced);
+    if (llvm::any_of(reduced,
+                     [&](unsigned loop) { return !maps[0].isFunctionOfDim(loop) || !maps[1].isFunctionOfDim(loop); }))
+      return false;
     if (dividesItsTerms(sum))
       return false;
     if (!comesFromSoftmax(factors[0], sources) && !comesFromSoftmax(factors[1], sources) &&

@@ -14,6 +14,7 @@ from onnx import numpy_helper, parser
 B, H, S, D = 2, 2, 20, 16
 HEAD = f"float[{B},{H},s,{D}]"
 STATIC = f"float[{B},{H},{S},{D}]"
+BESIDE = ("missed", "none", "the weights are not divided by the sum of their row alone")
 REPEATED = "an operation that is not elementwise stands between the scores and the softmax"
 
 
@@ -42,6 +43,9 @@ g ({declared} q, {declared} k, {declared} v, float{shape} m) => ({declared} y) {
 {body}
 }}"""
 
+    def expected(self, weights, v):
+        return weights @ v
+
     def check(self, tool, folder):
         path, report, result = f"{folder}/{self.name}.onnx", f"{folder}/{self.name}.json", f"{folder}/y.npy"
         model = parser.parse_model(self.text)
@@ -62,7 +66,7 @@ g ({declared} q, {declared} k, {declared} v, float{shape} m) => ({declared} y) {
         assert said == ([self.says] if self.says else []), (self.name, said)
         q, k, v = (given[n].astype(np.float64) for n in "qkv")
         with np.errstate(all="ignore"):
-            want = self.weights(q @ k.swapaxes(2, 3) / 4, self.mask.astype(np.float64), q, k) @ v
+            want = self.expected(self.weights(q @ k.swapaxes(2, 3) / 4, self.mask.astype(np.float64), q, k), v)
         np.testing.assert_allclose(np.load(result), want, rtol=1e-3, atol=1e-4, err_msg=self.name)
 
 
@@ -245,8 +249,46 @@ def others():
     ]
 
 
+def elsewhere():
+    """Sums and maxima over other dimensions than the keys."""
+    axis = "  other = Constant<value = int64[1] {-2}>()\n"
+    eps = "  eps = Constant<value = float {0.5}>()\n"
+    relu = axis + eps + "  x = Relu(s)\n  total = ReduceSum<keepdims = 1>(x, other)\n  more = Add(total, eps)\n"
+    relu += "  p = Div(x, more)" + WEIGH
+    sink = "  e = Exp(d)\n" + SUM.format("e") + "  n = Neg(top)\n  first = Exp(n)\n  more = Add(first, total)\n"
+    sink = "  d = Sub(s, top)\n" + sink + "  p = Div(e, more)" + WEIGH
+    clipped = axis + "  most = ReduceMax<keepdims = 1>(s, other)\n  top = Max(most, zero)\n" + sink
+
+    def over_queries(s, m, q, k):
+        x = np.maximum(s, 0)
+        return x / (x.sum(-2, keepdims=True) + 0.5)
+
+    def with_sink(top):
+        def weights(s, m, q, k):
+            e = np.exp(s - top(s))
+            return e / (np.exp(-top(s)) + e.sum(-1, keepdims=True))
+
+        return weights
+
+    # What a mask without a dimension of keys is summed over is the weights' alone.
+    gate = "  w = Softmax<axis = -1>(s)\n  g = Mul(w, m)\n" + SUM.format("g") + "  y = Mul(v, total)"
+
+    class Gate(Case):
+        def expected(self, weights, v):
+            return weights * v
+
+    return [
+        Case("sum_over_queries", relu, over_queries,
+             ("missed", "none", "the weights are summed over other dimensions than the softmax runs over")),
+        Case("sink_each", "  top = Max(s, zero)\n" + sink, with_sink(lambda s: np.maximum(s, 0)), BESIDE),
+        Case("sink_over_queries", clipped, with_sink(lambda s: np.maximum(s.max(-2, keepdims=True), 0)), BESIDE),
+        Gate("gate", gate, lambda s, m, q, k: (softmax(s) * m).sum(-1, keepdims=True),
+             ("none", None, "the weighted sum is a product and a sum that were not joined"), mask=np.full((1, 1, 1, 1), 3.0)),
+    ]
+
+
 def main(tool, folder):
-    cases = [*logarithms(), *sums(), *sinks(), *others()]
+    cases = [*logarithms(), *sums(), *sinks(), *others(), *elsewhere()]
     for case in cases:
         case.check(tool, folder)
     print(len(cases), "graphs agree")
