@@ -205,6 +205,9 @@ def normalise(spec):
         s["value"] = "-inf"
     if s["softmax"] == "nomax" and s["data"] in ("big",):
         s["data"] = "normal"
+    # Scores that come near the constant are outside what is assumed of it.
+    if s["data"] == "big" and s["value"] == "-1e4":
+        s["value"] = "-1e9"
     if s["data"] == "nan_query" and (s["guard"] or s["attention_op"] or s["tail"] != "none" or s["second"]):
         s["data"] = "normal"
     # Where no kernel leaves hidden keys out, they show; a sum of sigmoids has no mask to do so.
