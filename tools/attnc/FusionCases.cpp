@@ -287,7 +287,8 @@ private:
       return;
     // A masked key's NaN or infinity that no longer arrives is declared: the
     // element does not depend on it, or (0 * inf was NaN) on visible ones only. A guard that hid a NaN of query or key
-    // no longer does, and one that gave 0 for all of a row with such a key has nothing to guard there.
+    // no longer does, and one that gave 0 for all of a row with such a key has nothing to guard there. Exponentials
+    // without a maximum overflow in the graph alone.
     std::vector<bool> same = independent(one, entry, n, got);
     std::vector<uint64_t> rest;
     for (uint64_t i : far) {
@@ -295,7 +296,8 @@ private:
       bool isHidden = same[i] && std::isfinite(got.at(i)) && (!std::isfinite(want.at(i)) || wasGuarded);
       bool isVisible = std::isinf(one.injected) && std::isinf(got.at(i)) && std::isnan(want.at(i));
       bool isUnguarded = assumptions.hasNaNGuard && mayMakeNaN(one, entry) && std::isnan(got.at(i));
-      if (!isHidden && !isVisible && !isUnguarded)
+      bool hasOverflowed = one.floats == Floats::Large && std::isnan(want.at(i)) && std::isfinite(got.at(i));
+      if (!isHidden && !isVisible && !isUnguarded && !hasOverflowed)
         rest.push_back(i);
     }
     if (rest.size() != far.size())

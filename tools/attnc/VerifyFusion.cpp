@@ -36,8 +36,9 @@ public:
       }
       runs = result->casesRun;
       if (result->declared)
-        reportNote(name + ": as declared, a NaN or infinity reaches other elements of " + Twine(result->declared) +
-                   " outputs than unfused: not from behind a mask, but through a NaN guard");
+        reportNote(
+            name + ": as declared, a NaN or infinity reaches other elements of " + Twine(result->declared) +
+            " outputs than unfused: not from behind a mask, nor where exponentials overflow, but through a NaN guard");
       return ExitSuccess;
     }
     reportError(name + ": the fused form differs from the graph in " + Twine(result->differences.size()) +
