@@ -47,6 +47,15 @@ void describeFusion(raw_ostream &os, const json::Object &manifest) {
      << " fused\n";
 }
 
+/// The architectures of the GPU code.
+void describeGpu(raw_ostream &os, const json::Object &manifest) {
+  const json::Array *images = manifest.getArray("gpu");
+  for (size_t i = 0; images && i < images->size(); ++i)
+    if (const json::Object *image = (*images)[i].getAsObject())
+      os << (i ? ", " : "GPU:       ") << image->getString("arch").value_or("") << " ("
+         << image->getString("form").value_or("") << ')' << (i + 1 == images->size() ? "\n" : "");
+}
+
 /// What was compiled into an entry beside its tensors: bounds, memory, states.
 void describeLimits(raw_ostream &os, const attnrt_entry_info &entry, const json::Object &fields) {
   if (const json::Object *dims = fields.getObject("dims"); dims && !dims->empty()) {
@@ -117,6 +126,7 @@ void describeModel(raw_ostream &os, StringRef name, const attnrt_model_info &inf
      << "target:    " << info.target << (features.empty() ? "" : ", needs ") << features << '\n'
      << "digest:    " << printDigest(info) << '\n';
   json::Object manifest = readManifest(info);
+  describeGpu(os, manifest);
   describeFusion(os, manifest);
   const json::Array *entries = manifest.getArray("entries");
   for (uint32_t e = 0; e < info.num_entries; ++e) {

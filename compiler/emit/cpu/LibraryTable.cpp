@@ -250,6 +250,12 @@ std::string makeManifest(const LibraryDescription &d, TargetAttr target, llvm::S
   }
   if (!regions.empty())
     manifest["regions"] = std::move(regions);
+  llvm::json::Array images;
+  for (const GpuImage &image : d.gpuImages)
+    images.push_back(llvm::json::Object{{"arch", ("sm_" + llvm::Twine(image.arch) + (image.exact ? "a" : "")).str()},
+                                        {"form", image.isPtx ? "ptx" : "cubin"}});
+  if (!images.empty())
+    manifest["gpu"] = std::move(images);
   std::string text;
   llvm::raw_string_ostream(text) << llvm::formatv("{0}", llvm::json::Value(std::move(manifest)));
   return text;
