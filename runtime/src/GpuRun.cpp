@@ -111,7 +111,7 @@ static int32_t product(attnrt_run *abi, const attnrt_product *wanted) {
   };
   if (!gpu.launches.products.serves(*wanted, workspace))
     return 0;
-  GpuLaunches::Shape shape = {kProductLaunch, {}, {}, 0, sizeof(*wanted)};
+  GpuLaunches::Shape shape = {kProductLaunch, {}, {}, 0, 0, sizeof(*wanted)};
   int code = gpu.launches.add(shape, wanted, run.stream, run.lastKernel);
   if (code)
     run.status = failRun(run, code, "cuLaunchKernel");
