@@ -23,9 +23,6 @@ using namespace mlir;
 namespace attn {
 
 bool lacksGpuCode(Operation *op) {
-  // The NVPTX backend's own is wrong for large quotients.
-  if (isa<arith::RemFOp>(op))
-    return true;
   static constexpr llvm::StringLiteral kInstructions[] = {
       "math.absf",  "math.ceil",  "math.copysign", "math.floor",     "math.fma",  "math.isfinite", "math.isinf",
       "math.isnan", "math.round", "math.isnormal", "math.roundeven", "math.sqrt", "math.trunc",    "math.rsqrt"};

@@ -3,7 +3,7 @@
 
 // REFUSED: cannot run on the GPU: no code for the function 'sin' of f64; --allow-host-ops runs it on the CPU
 // REFUSED-NOT: cannot run
-// REFUSED: cannot run on the GPU: no code for the function 'remf' of f32
+// REFUSED: cannot run on the GPU: no code for the function 'exp' of f64
 
 // A function of f64, on a view of a buffer: all of the buffer is copied, and what is read alone does not come back.
 // CHECK-LABEL: func.func @wave
@@ -58,19 +58,22 @@ func.func @stays(%x: memref<4xf32>, %y: memref<4xf64>) attributes {attn.entry = 
 
 // What the op reads beside its operands goes along, numbers and tables of constants, too.
 memref.global "private" constant @table : memref<2xf32> = dense<[1.0, 2.0]>
-// CHECK-LABEL: func.func @remainders
+// CHECK-LABEL: func.func @products
 // CHECK-SAME: %[[X:.*]]: memref<4xf32>, %[[N:.*]]: f32
 // CHECK: attn.kernel @on_host ins(%[[N]] : f32) outs(
 // CHECK: func.func private @on_host(%[[N:.*]]: f32, %
 // CHECK: memref.get_global @table
-// CHECK: arith.remf
-func.func @remainders(%x: memref<4xf32>, %n: f32) attributes {attn.entry = "remainders"} {
+// CHECK: math.exp
+func.func @products(%x: memref<4xf32>, %n: f32) attributes {attn.entry = "products"} {
   %table = memref.get_global @table : memref<2xf32>
   %c1 = arith.constant 1 : index
   linalg.generic {indexing_maps = [affine_map<(i) -> (i)>], iterator_types = ["parallel"]} outs(%x : memref<4xf32>) {
   ^bb0(%o: f32):
     %t = memref.load %table[%c1] : memref<2xf32>
-    %r = arith.remf %o, %n : f32
+    %w = arith.extf %o : f32 to f64
+    %e = math.exp %w : f64
+    %v = arith.truncf %e : f64 to f32
+    %r = arith.mulf %v, %n : f32
     %s = arith.addf %r, %t : f32
     linalg.yield %s : f32
   }
