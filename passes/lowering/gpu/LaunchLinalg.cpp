@@ -17,6 +17,7 @@
 #include "mlir/IR/SymbolTable.h"
 #include "mlir/Interfaces/ViewLikeInterface.h"
 #include "llvm/ADT/MapVector.h"
+#include "llvm/ADT/StringExtras.h"
 
 namespace attn {
 #define GEN_PASS_DEF_LAUNCHLINALGPASS
@@ -33,10 +34,11 @@ Value constant(OpBuilder &b, Location loc, int64_t value) { return arith::Consta
 
 /// A launch of ceildiv(count, kThreads) blocks; `b` then stands where thread
 /// `id` < count computes, which is returned.
-Value openLaunch(OpBuilder &b, Location loc, Value count) {
+Value openLaunch(OpBuilder &b, Location loc, Value count, StringRef name) {
   Value one = constant(b, loc, 1), threads = constant(b, loc, kThreads);
   Value blocks = arith::CeilDivUIOp::create(b, loc, count, threads);
   auto launch = gpu::LaunchOp::create(b, loc, blocks, one, one, threads, one, one);
+  launch->setAttr(kKernelNameAttr, b.getStringAttr(name));
   b.setInsertionPointToStart(&launch.getBody().front());
   Value first = arith::MulIOp::create(b, loc, launch.getBlockIds().x, constant(b, loc, kThreads));
   Value id = arith::AddIOp::create(b, loc, first, launch.getThreadIds().x);
@@ -45,6 +47,16 @@ Value openLaunch(OpBuilder &b, Location loc, Value count) {
   gpu::TerminatorOp::create(b, loc);
   b.setInsertionPointToStart(guard.thenBlock());
   return id;
+}
+
+/// What the kernel `symbol` computes: "gpu_attention_dot_d64_..." is "attention_dot". Its sizes are left out, since
+/// kernels with the same code are one.
+std::string nameOfKernel(StringRef symbol) {
+  symbol.consume_front("gpu_");
+  SmallVector<StringRef> words;
+  symbol.split(words, '_');
+  auto end = llvm::find_if(words, [](StringRef word) { return llvm::any_of(word, llvm::isDigit); });
+  return end == words.begin() ? "kernel" : llvm::join(words.begin(), end, "_");
 }
 
 class LinalgEmitter {
@@ -63,7 +75,7 @@ public:
     for (unsigned dim : parallel)
       count = arith::MulIOp::create(b, loc, count, sizes[dim]);
     position.resize(kinds.size());
-    Value id = openLaunch(b, loc, count);
+    Value id = openLaunch(b, loc, count, reduction.empty() ? "elementwise" : "reduction");
     for (unsigned dim : llvm::reverse(parallel)) {
       if (dim == parallel.front()) {
         position[dim] = id;
@@ -211,8 +223,9 @@ struct LaunchLinalgPass : attn::impl::LaunchLinalgPassBase<LaunchLinalgPass> {
       auto choice = scf::IfOp::create(b, op.getLoc(), done, /*withElseRegion=*/true);
       b.setInsertionPointToStart(choice.elseBlock());
     }
+    StringAttr name = b.getStringAttr(nameOfKernel(op.getCallee()));
     for (Operation &each : callee.getBody().front().without_terminator())
-      b.clone(each, map);
+      b.clone(each, map)->walk([&](gpu::LaunchOp launch) { launch->setAttr(kKernelNameAttr, name); });
     op.erase();
     return success();
   }

@@ -52,7 +52,8 @@ struct OutlineLaunchesPass : attn::impl::OutlineLaunchesPassBase<OutlineLaunches
   LogicalResult outline(gpu::LaunchOp launch, gpu::GPUModuleOp module, SymbolTable &symbols) {
     if (failed(sinkOperationsIntoLaunchOp(launch, movesIn)))
       return launch.emitError("a kernel cannot be outlined");
-    std::string name = "kernel_" + std::to_string(names.size());
+    auto kind = launch->getAttrOfType<StringAttr>(kKernelNameAttr);
+    std::string name = (kind ? kind.str() : "kernel") + "_" + std::to_string(names.size());
     SmallVector<Value> operands;
     gpu::GPUFuncOp kernel = outlineKernelFunc(launch, name, operands);
     // Vector accesses and copies of 16 bytes need it.

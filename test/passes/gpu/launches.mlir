@@ -6,6 +6,7 @@
 // CHECK: %[[SUM:.*]] = scf.for {{.*}} iter_args(%[[A:.*]] = %{{.*}}) -> (f32)
 // CHECK: arith.addf
 // CHECK: memref.store %[[SUM]]
+// CHECK: attn.kernel_name = "reduction"
 func.func @rows(%x: memref<?x8xf32>, %y: memref<?xf32>) attributes {attn.entry = "rows"} {
   linalg.generic {indexing_maps = [affine_map<(i, j) -> (i, j)>, affine_map<(i, j) -> (i)>],
                   iterator_types = ["parallel", "reduction"]} ins(%x : memref<?x8xf32>) outs(%y : memref<?xf32>) {

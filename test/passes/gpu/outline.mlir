@@ -1,15 +1,16 @@
 // RUN: attn-opt %s --attn-outline-launches | FileCheck %s
 
-// Equal launches are one kernel; constants and tables move in, buffers and sizes are arguments.
-// CHECK: module attributes {attn.gpu_kernels = ["kernel_0", "kernel_1"], gpu.container_module}
+// Equal launches are one kernel; constants and tables move in, buffers and sizes are arguments. A
+// kernel is named after what it computes.
+// CHECK: module attributes {attn.gpu_kernels = ["kernel_0", "sum_1"], gpu.container_module}
 // CHECK: gpu.launch_func @kernels::@kernel_0 {{.*}} args(%{{.*}} : memref<?xf32>)
 // CHECK: gpu.launch_func @kernels::@kernel_0
-// CHECK: gpu.launch_func @kernels::@kernel_1
+// CHECK: gpu.launch_func @kernels::@sum_1
 // CHECK-NOT: gpu.launch_func
 // CHECK: gpu.module @kernels
 // CHECK: gpu.func @kernel_0
 // CHECK: memref.get_global @table
-// CHECK: gpu.func @kernel_1{{.*}} workgroup(%{{.*}} : memref<32xf32, #gpu.address_space<workgroup>> {llvm.align = 16 : i64})
+// CHECK: gpu.func @sum_1{{.*}} workgroup(%{{.*}} : memref<32xf32, #gpu.address_space<workgroup>> {llvm.align = 16 : i64})
 // CHECK: memref.global "private" constant @table
 memref.global "private" constant @table : memref<2xf32> = dense<[1.0, 2.0]>
 func.func @main(%x: memref<?xf32>, %y: memref<?xf32>) attributes {attn.entry = "main"} {
@@ -31,6 +32,6 @@ func.func @main(%x: memref<?xf32>, %y: memref<?xf32>) attributes {attn.entry = "
     %v = memref.load %x[%i2] : memref<?xf32>
     memref.store %v, %s[%i2] : memref<32xf32, #gpu.address_space<workgroup>>
     gpu.terminator
-  }
+  } {attn.kernel_name = "sum"}
   return
 }
