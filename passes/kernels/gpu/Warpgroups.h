@@ -18,7 +18,7 @@ public:
   static constexpr int64_t kThreads = 128, kRows = 64, kPanel = 64, kRowBytes = 128;
   static constexpr unsigned kArch = 90; ///< AttnDialect::kOnlyExactAttr
   /// Of a thread of the one warpgroup that copies and of the two that multiply; 65536 in all.
-  static constexpr int64_t kFewRegisters = 24, kManyRegisters = 240;
+  static constexpr int64_t kFewRegisters = 40, kManyRegisters = 232;
 
   explicit Warpgroups(BlockBuilder &k) : k(k) {}
 

@@ -4,12 +4,16 @@
 // CHECK: llvm.mlir.global internal @{{.*}}() {addr_space = 3 : i32, alignment = 16 : i64} : !llvm.array<32 x f32>
 // CHECK-LABEL: llvm.func @k
 // CHECK-SAME: nvvm.kernel
+// CHECK-SAME: nvvm.minctasm = 1
 // CHECK: nvvm.read.ptx.sreg.tid.x
 // CHECK-NOT: __nv
 // CHECK: llvm.intr.sqrt
 // CHECK: llvm.intr.fma
 // CHECK: nvvm.barrier
 // CHECK: llvm.load %{{.*}} {alignment = 16 : i64} : !llvm.ptr<3> -> vector<4xf32>
+// Without memory of the block as many blocks as ptxas likes.
+// CHECK-LABEL: llvm.func @alone
+// CHECK-NOT: nvvm.minctasm
 gpu.module @kernels {
   gpu.func @k(%x: memref<?xf32>) workgroup(%s: memref<32xf32, #gpu.address_space<workgroup>> {llvm.align = 16 : i64}) kernel {
     %c0 = arith.constant 0 : index
@@ -22,6 +26,12 @@ gpu.module @kernels {
     %l = vector.load %s[%c0] {alignment = 16 : i64} : memref<32xf32, #gpu.address_space<workgroup>>, vector<4xf32>
     %e = vector.extract %l[0] : f32 from vector<4xf32>
     memref.store %e, %x[%t] : memref<?xf32>
+    gpu.return
+  }
+  gpu.func @alone(%x: memref<?xf32>) kernel {
+    %t = gpu.thread_id x
+    %v = memref.load %x[%t] : memref<?xf32>
+    memref.store %v, %x[%t] : memref<?xf32>
     gpu.return
   }
 }
