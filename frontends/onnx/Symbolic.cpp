@@ -227,7 +227,8 @@ Expr Symbols::make(Kind kind, ArrayRef<Expr> operands, std::optional<int64_t> lo
   return Expr::atom(it->second);
 }
 
-Expr Symbols::floorDiv(const Expr &a, const Expr &b) {
+Expr Symbols::floorDiv(const Expr &x, const Expr &y) {
+  Expr a = simplify(x), b = simplify(y);
   if (b.is(0) || a.overflowed() || b.overflowed())
     return Expr::overflow();
   if (a.is(INT64_MIN) && b.is(-1))
@@ -254,7 +255,8 @@ Expr Symbols::floorDiv(const Expr &a, const Expr &b) {
 
 Expr Symbols::ceilDiv(const Expr &a, const Expr &b) { return Expr(0) - floorDiv(Expr(0) - a, b); }
 
-Expr Symbols::truncDiv(const Expr &a, const Expr &b) {
+Expr Symbols::truncDiv(const Expr &x, const Expr &y) {
+  Expr a = simplify(x), b = simplify(y);
   if (b.is(0) || a.overflowed() || b.overflowed())
     return Expr::overflow();
   if (a.constant() && b.constant())
@@ -266,7 +268,8 @@ Expr Symbols::truncDiv(const Expr &a, const Expr &b) {
   return make(Kind::TruncDiv, {a, b});
 }
 
-Expr Symbols::mod(const Expr &a, const Expr &b) {
+Expr Symbols::mod(const Expr &x, const Expr &y) {
+  Expr a = simplify(x), b = simplify(y);
   if (b.is(0) || a.overflowed() || b.overflowed())
     return Expr::overflow();
   Expr remainder = divideWithRemainder(a, b).second;

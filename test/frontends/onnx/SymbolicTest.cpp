@@ -111,6 +111,9 @@ TEST_F(SymbolicTest, AssumptionsHoldInsideProducts) {
   EXPECT_EQ(symbols.isEqual(clamped, seq), true);
   EXPECT_EQ(symbols.isEqual(clamped * batch, seq * batch), true);
   EXPECT_EQ(symbols.simplify(clamped + Expr(1)), seq + Expr(1));
+  EXPECT_EQ(symbols.floorDiv(clamped * seq * batch, clamped), seq * batch);
+  EXPECT_EQ(symbols.truncDiv(clamped * batch, seq), batch);
+  EXPECT_EQ(symbols.mod(clamped * batch, seq), Expr(0));
   // Two sums: no atom gives way, but the difference is known.
   Expr a = symbols.opaque({}), b = symbols.opaque({});
   symbols.assumeEqual(a * b, seq * batch);
