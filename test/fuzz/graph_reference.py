@@ -11,6 +11,7 @@ from graph_data import bias_is_input, mask_value, scale_of, score_letters
 F32_MAX = float(np.finfo(np.float32).max)
 U = {"f32": 2.0**-22, "f16": 2.0**-10, "bf16": 2.0**-7}  # rounding of one operation with its sum, generously
 FLOOR = {"f32": 1e-37, "f16": 2.0**-23, "bf16": 1e-37}  # below it numbers are denormal
+HALF_STEP = {"f32": 2.0**-150, "f16": 2.0**-25, "bf16": 2.0**-134}  # of denormal numbers: what rounding to one changes
 
 
 class Number:
@@ -74,15 +75,15 @@ def canonical(spec, d, f, w, u):
             a = a[:, None, None] if name == "q" else a[:, None]
         x = Number(a)
         for which, function in spec["before"]:
-            x = elementwise(function, x, u) if which == name else x
+            x = elementwise(function, x, u, HALF_STEP[spec["dtype"]]) if which == name else x
         result.append(x)
     return result
 
 
-def elementwise(function, x, u):
+def elementwise(function, x, u, half_step):
     y = through(ELEMENTWISE[function], x)
     # A polynomial of exp or tanh is good to a few roundings, all else is one operation.
-    return Number(y.v, y.e + u * (4 if function in ("tanh", "sigmoid") else 1) * np.abs(y.v))
+    return Number(y.v, y.e + np.maximum(u * (4 if function in ("tanh", "sigmoid") else 1) * np.abs(y.v), half_step))
 
 
 ACTIVATIONS = {
@@ -260,6 +261,12 @@ def anything(delta, bound):
     return np.where(np.isinf(delta), np.inf, bound)
 
 
+def sum_error(spec, keys):
+    """The relative error of a sum over keys that `u` does not hold. Equal terms are rounded alike, so that their errors
+    add up where others cancel: sums of up to 256 terms one after the other, and of those sums."""
+    return 2.0**-24 * (min(keys, 256) + keys / 256) if spec["data"] == "equal" and spec["shared"] else 0.0
+
+
 def attend(p, relative, v, u, floor):
     with np.errstate(invalid="ignore"):
         # Values that are no numbers are those of hidden keys alone, which count nothing.
@@ -303,14 +310,15 @@ def reference(spec, d, f, w):
             centre = np.asarray(f["centre"], np.float64)[:, None, None, None]
             z = (np.arange(d["P"] + d["Sk"]) - centre) ** 2 / 8.0
             p, relative = p * np.exp(-z), relative + 8 * u * (1 + z.max(initial=0))
-    out = attend(p, relative, v, u, floor)
+    same = sum_error(spec, p.shape[-1])
+    out = attend(p, relative + same, v, u, floor)
     if spec["second"]:
         s, magnitude = dot(out, k)
         s = Number(s.v * 0.25, s.e * 0.25)
         p, relative, _ = normalised({"softmax": "op", "guard": False, "attention_op": False}, s, magnitude * 0.25, u)
-        out = attend(p, relative, v, u, floor)
+        out = attend(p, relative + same, v, u, floor)
     for function in spec["behind"]:
-        out = elementwise(function, out, u)
+        out = elementwise(function, out, u, HALF_STEP[spec["dtype"]])
     outputs["out"] = finish(spec, d, f, w, out, u)
     squeeze(spec, outputs)
     return outputs

@@ -184,6 +184,8 @@ def normalise(spec):
         s["dynamic"] = [n for n in s["dynamic"] if n != "Sk"]
     if not s["past"]:
         s["dynamic"] = [n for n in s["dynamic"] if n != "P"]
+    if d["Sq"] == d["P"] + d["Sk"] == 1 and not s["dynamic"]:
+        s["window"] = [max(0, side) for side in s["window"]]  # which hides the only key from a score: none is left
     if s["layout"] in STEPS:
         s["dynamic"] = [n for n in s["dynamic"] if n != "Sq"]
     if s["layout"] == "2d":
