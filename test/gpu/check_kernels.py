@@ -22,6 +22,7 @@ import onnx
 from onnx import TensorProto, helper
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "e2e" / "recurrent"))
+import attention_ir  # noqa: E402
 from reference import recurrent  # noqa: E402
 
 CASES = {}
@@ -152,15 +153,20 @@ def layer_norm(size):
     return nodes, {"x": x}, {"s": scale, "b": bias}, {"y": want}
 
 
+def unit_of_weights(d, e, queries):
+    """Half a unit of the last place of weights, and as much again; 0 where they are f32."""
+    isWarpgroup = PRECISION != "tf32" and ARCH.startswith("sm_90a") and "cc=90" in os.environ.get("ATTN_FAKE_CUDA", "") and queries >= 256
+    isNarrow = max(d, e) <= (256 if isWarpgroup else 128) and queries > 16
+    return {"bf16": 2.0 ** -8, "f16": 2.0 ** -11, "tf32": 2.0 ** -10}.get(PRECISION, 0) * isNarrow
+
+
 def attend(q, k, v, visible=None, bias=0):
     """(b, h, i, d), (b, g, j, d), (b, g, j, e) in float64; rows that see no key are NaN.
 
     Weights are rounded in the kernels, too, at a scale that depends on their
     tiles: half a unit of their last place, and as much again for sums of them."""
-    isWarpgroup = PRECISION != "tf32" and ARCH.startswith("sm_90a") and "cc=90" in os.environ.get("ATTN_FAKE_CUDA", "") and q.shape[2] >= 256
-    widest = 256 if isWarpgroup else 128
-    isNarrow = PRECISION in ("tf32", "bf16", "f16") and max(q.shape[-1], v.shape[-1]) <= widest and q.shape[2] > 16
-    near = rounded if isNarrow else lambda x: x.astype(float)
+    unit = unit_of_weights(q.shape[-1], v.shape[-1], q.shape[2])
+    near = rounded if unit else lambda x: x.astype(float)
     ratio = q.shape[1] // k.shape[1]
     k, v = (np.repeat(near(x), ratio, 1) for x in (k, v))
     s = near(q) @ k.swapaxes(-1, -2) / np.sqrt(q.shape[-1]) + bias
@@ -171,7 +177,6 @@ def attend(q, k, v, visible=None, bias=0):
         w = e / e.sum(-1, keepdims=True)
         hidden = np.where(w[..., None] == 0, 0.0, v[:, :, None])  # reach nothing
         want = (w[..., None] * hidden).sum(-2)
-        unit = {"bf16": 2.0 ** -8, "f16": 2.0 ** -11, "tf32": 2.0 ** -10}.get(PRECISION, 0) * isNarrow
         return Bounded(want, unit * (w[..., None] * np.abs(hidden)).sum(-2))
 
 
@@ -303,6 +308,37 @@ def additive(size):
     return nodes, {"q": q, "k": k, "v": v}, weights, {"y": e / e.sum(-1, keepdims=True) @ v}
 
 
+def in_ir(size):
+    """Attentions of `size`, and the rest of it."""
+    return attention_ir.Maker(rng, size[:7], rounded), size[7:]
+
+
+def narrow(attention, units):
+    """As the kernels make it; weights are rounded as in attend()."""
+    text, inputs, weights, outputs = attention_ir.entry(attention)
+    if units:
+        outputs["y0"] = Bounded(outputs["y0"], units * attention_ir.magnitude(attention))
+    return text, inputs, weights, outputs
+
+
+def units_of(size):
+    return unit_of_weights(size[5], size[6], size[3])
+
+
+# Rows and columns of the blocks, entries of a list, dimensions of the operand: windows of many tiles and of one, several
+# lists a block of queries, blocks across tiles.
+@case("ir", (1, 2, 1, 70, 130, 16, 16, 16, 16, 4, "i"), (2, 2, 2, 40, 100, 32, 24, 1, 1, 9, "bi"), (1, 2, 1, 65, 257, 64, 64, 64, 64, 2, "hi"),
+      (1, 2, 1, 1, 700, 16, 16, 1, 32, 5, "i"), (2, 1, 1, 5, 1100, 64, 64, 3, 7, 40, "bi"), (1, 1, 1, 33, 3000, 8, 8, 20, 5, 3, "i"),
+      (1, 1, 1, 20, 90, 256, 256, 16, 48, 1, "i"), (1, 2, 1, 100, 100, 128, 128, 1, 1, 3, "i"))
+def blocks(size):
+    """Lists of blocks; a NaN that no query sees reaches nothing. Beside a limit, and two lists."""
+    maker, (rows, columns, entries, layout) = in_ir(size)
+    one = maker.hide(maker.attention(mask=[maker.lists(rows, columns, entries, layout, empty=0)]))
+    both = maker.hide(maker.attention(rows="nan", mask=[maker.lists(rows, columns, entries, layout, np.int32), attention_ir.CAUSAL,
+                                                        maker.lists(3, 11, 6)]))
+    return [narrow(one, units_of(size)), narrow(both, units_of(size))]
+
+
 # Operator, direction, steps, items, inputs, units; options: b(ias), l(engths), s(tates), p(eepholes), c(lip), t(ime is
 # the second dimension), r(eset after the product), f(orget gate is 1 - i), a(ctivations of its own), d(ynamic sizes).
 # Few processors, little shared memory: several units, or no weights, a block.
@@ -419,11 +455,14 @@ def spilled(ptx, folder):
 
 def check(tools, folder, name, built, options, ptxas=False):
     nodes, inputs, weights, outputs = built
-    onnx.save(model(nodes, inputs, outputs_as_declared(inputs, outputs), weights, options.get("opset", 18), options.get("free")),
-              folder / "m.onnx")
+    source = folder / ("m.mlir" if isinstance(nodes, str) else "m.onnx")
+    if isinstance(nodes, str):
+        source.write_text(nodes)
+    else:
+        onnx.save(model(nodes, inputs, outputs_as_declared(inputs, outputs), weights, options.get("opset", 18), options.get("free")), source)
     library, ptx, log = folder / "m.so", folder / "m.ptx", []
     for path, emit in ((library, "lib"), (ptx, "ptx")):
-        if text := run([tools / "attnc", folder / "m.onnx", "--target=cuda", f"--gpu-arch={ARCH}",
+        if text := run([tools / "attnc", source, "--target=cuda", f"--gpu-arch={ARCH}",
                         f"--precision={PRECISION}", f"--emit={emit}", *options.get("flags", []), "-o", path], log=log):
             return f"{name}: {text}"
     command = [tools / "attn-run", library]

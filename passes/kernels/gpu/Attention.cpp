@@ -18,8 +18,6 @@ bool canBuildGpuAttention(const AttentionSpec &spec, std::string *reason) {
   for (size_t n : {spec.query, spec.value, spec.result})
     if (!spec.types[n].getElementType().isF32())
       return fail(reason, "only f32 has a kernel for a GPU so far");
-  if (!spec.blockLists.empty())
-    return fail(reason, "masks that list blocks have no kernel for a GPU yet");
   if (spec.kind == ScoreKind::given || spec.normalizer != Normalizer::softmax)
     return fail(reason, "given scores and other normalisers than softmax have no kernel for a GPU yet");
   if (spec.weight || spec.softmaxType || !spec.extras.empty())

@@ -1,6 +1,7 @@
 #include "passes/kernels/gpu/AttentionEmitter.h"
 
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "llvm/Support/MathExtras.h"
 #include <limits>
 
 using namespace mlir;
@@ -10,6 +11,22 @@ namespace attn {
 using Values = LaneBuilder::Values;
 
 static constexpr float kInfinity = std::numeric_limits<float>::infinity();
+
+/// What the threads of a block exchange, an element a warp; then the marks of lists, in bytes.
+constexpr int64_t kExchanged = AttentionEmitter::kThreads / 32;
+static int64_t markBytes(const AttentionSpec &spec, const TileSizes &sizes) {
+  return spec.blockLists.empty() ? 0 : llvm::alignTo(BlockLists::countBytes(spec, sizes), 16);
+}
+int64_t countCommonElements(const AttentionSpec &spec, const TileSizes &sizes) {
+  return kExchanged + markBytes(spec, sizes) / 4;
+}
+
+Values AttentionEmitter::launch(Value blocks) {
+  SmallVector<int64_t> elements = sharedElements();
+  if (!spec.blockLists.empty())
+    elements.push_back(kExchanged);
+  return k.launch(blocks, kThreads, elements, {}, markBytes(spec, tileSizes()));
+}
 
 KeyMask::Bounds AttentionEmitter::seenKeys(KeyMask &mask) {
   KeyMask::Bounds bounds{k.index(0), numKeys, k.index(0), numKeys};
@@ -62,6 +79,12 @@ void AttentionEmitter::emitBlock(ValueRange buffers, ArrayRef<Value> shared) {
     views.push_back(viewHead(k, buffer, map, batch, head));
   KeyMask mask(k, spec, buffers, batch, head, numKeys);
   keyMask = &mask;
+  std::optional<BlockLists> blockLists;
+  if (!spec.blockLists.empty()) {
+    blockLists.emplace(k, spec, buffers, batch, head, tileSizes(), shared.back(), shared[shared.size() - 2]);
+    blockLists->setSizes(first, numQueries, numKeys);
+    lists = &*blockLists;
+  }
   KeyMask::Bounds bounds = seenKeys(mask);
   Value begin = k.floorTo(bounds.lower, keysPerTile), end = bounds.upper;
   if (splits > 1) {
@@ -71,10 +94,11 @@ void AttentionEmitter::emitBlock(ValueRange buffers, ArrayRef<Value> shared) {
     end = k.min(end, k.add(begin, part));
   }
   sweep(shared, begin, end, bounds);
+  keyMask = nullptr, lists = nullptr;
 }
 
 void AttentionEmitter::sweep(ArrayRef<Value> shared, Value begin, Value end, const KeyMask::Bounds &bounds) {
-  start(shared, begin);
+  start(shared);
   Values state = sweepTiles(begin, end, bounds);
   k.waitForCopies(0); // none may be under way when the block ends
   if (splits == 1)
@@ -87,11 +111,62 @@ Values AttentionEmitter::sweepTiles(Value begin, Value end, const KeyMask::Bound
   // Of each row: maximum, this thread's part of the sum, its columns of the result.
   Values state(rows, k.scalar(-kInfinity));
   state.append(rows + rows * width, k.scalar(0));
-  return k.loop(begin, end, keysPerTile, state, [&](Value key, ValueRange carried) {
-    Value next = k.add(key, keysPerTile);
-    isEdge = k.either(k.less(key, bounds.innerLower), k.less(bounds.innerUpper, next));
-    return sweepTile(key, carried);
+  if (lists)
+    return sweepListedTiles(begin, end, bounds, state);
+  copyKeys(begin);
+  return k.loop(begin, end, keysPerTile, state,
+                [&](Value key, ValueRange carried) { return sweepOne(key, k.add(key, keysPerTile), bounds, carried); });
+}
+
+Values AttentionEmitter::sweepOne(Value key, Value next, const KeyMask::Bounds &bounds, ValueRange state) {
+  Value end = k.add(key, keysPerTile);
+  isEdge = k.either(k.less(key, bounds.innerLower), k.less(bounds.innerUpper, end));
+  following = next;
+  return sweepTile(key, state);
+}
+
+/// Window by window; windows without a listed key are left out.
+Values AttentionEmitter::sweepListedTiles(Value begin, Value end, const KeyMask::Bounds &bounds, ValueRange state) {
+  bool takesAll = spec.letsHiddenTakePart();
+  Values init = {begin};
+  init.append(state.begin(), state.end());
+  auto isBefore = [&](ValueRange carried) { return k.less(carried[0], end); };
+  Values behind = k.repeat(init, isBefore, [&](ValueRange outer) -> Values {
+    k.waitForCopies(0);
+    Value window = k.floorTo(outer[0], keysPerTile), next = lists->mark(window);
+    Value windowEnd = k.min(lists->windowEnd(), end);
+    if (takesAll)
+      next = lists->windowEnd();
+    auto findTile = [&](Value from) -> Value {
+      if (takesAll)
+        return from;
+      return k.repeat(
+          from,
+          [&](ValueRange tile) {
+            Value no = arith::ConstantIntOp::create(k.b, k.loc, 0, 1);
+            Value isOther =
+                k.b.createOrFold<arith::CmpIOp>(k.loc, arith::CmpIPredicate::eq, lists->isListedTile(tile[0]), no);
+            return k.both(k.less(tile[0], windowEnd), isOther);
+          },
+          [&](ValueRange tile) { return Values{k.add(tile[0], keysPerTile)}; })[0];
+    };
+    // Keys of tiles that are not listed are not read.
+    auto orNone = [&](Value tile) { return k.select(k.less(tile, windowEnd), tile, numKeys); };
+    Values inner(outer);
+    inner[0] = findTile(window);
+    copyKeys(orNone(inner[0]));
+    auto isInWindow = [&](ValueRange carried) { return k.less(carried[0], windowEnd); };
+    Values result = k.repeat(inner, isInWindow, [&](ValueRange carried) {
+      Value tile = findTile(k.add(carried[0], keysPerTile));
+      Values one = {tile};
+      one.append(sweepOne(carried[0], orNone(tile), bounds, carried.drop_front()));
+      return one;
+    });
+    result[0] = next;
+    return result;
   });
+  behind.erase(behind.begin());
+  return behind;
 }
 
 Value AttentionEmitter::readAt(size_t operand, Value i, Value j) {
@@ -135,10 +210,11 @@ Values AttentionEmitter::masked(const Values &values, Value key) {
       Value isSeen;
       if (!keyMask->isFull())
         isSeen = k.extract(keyMask->visibleKeys(i, j), 0);
-      for (size_t operand : spec.denseMasks) {
-        Value bit = k.isNonZero(readAt(operand, i, j));
-        isSeen = isSeen ? k.both(isSeen, bit) : bit;
-      }
+      auto join = [&](Value bit) { isSeen = isSeen ? k.both(isSeen, bit) : bit; };
+      for (size_t operand : spec.denseMasks)
+        join(k.isNonZero(readAt(operand, i, j)));
+      if (lists)
+        join(lists->isListed(i, j));
       if (isSeen) {
         Value hidden = k.scalar(-kInfinity);
         if (spec.letsHiddenTakePart())

@@ -4,6 +4,7 @@
 #include "passes/kernels/cpu/AttentionMask.h"
 #include "passes/kernels/cpu/AttentionOperands.h"
 #include "passes/kernels/gpu/Attention.h"
+#include "passes/kernels/gpu/AttentionLists.h"
 #include "passes/kernels/gpu/BlockBuilder.h"
 
 namespace attn {
@@ -17,6 +18,7 @@ public:
   using Dim = AttentionOp::Dim;
   using Values = LaneBuilder::Values;
   static constexpr int64_t kThreads = 128;
+  static constexpr int64_t kSharedElements = 48 * 1024 / 4; ///< that a launch may have without asking
 
   AttentionEmitter(mlir::OpBuilder &b, mlir::Location loc, const AttentionSpec &spec)
       : valueWidth(*spec.getStaticSize(Dim::E)), k(b, loc), spec(spec), splits(countGpuAttentionSplits(spec)) {}
@@ -30,7 +32,7 @@ public:
 
 protected:
   /// Opens the launch; what it returns comes back in start and sweep.
-  virtual Values launch(mlir::Value blocks) { return k.launch(blocks, kThreads, sharedElements()); }
+  virtual Values launch(mlir::Value blocks);
   /// The keys [begin, end) of a block, and its result.
   virtual void sweep(mlir::ArrayRef<mlir::Value> shared, mlir::Value begin, mlir::Value end,
                      const KeyMask::Bounds &bounds);
@@ -38,9 +40,12 @@ protected:
   Values sweepTiles(mlir::Value begin, mlir::Value end, const KeyMask::Bounds &bounds);
   /// Arrays of f32 in shared memory.
   virtual llvm::SmallVector<int64_t> sharedElements() { return {}; }
-  /// Before the tiles, which begin at key `begin`.
-  virtual void start(mlir::ArrayRef<mlir::Value>, mlir::Value) {}
-  /// The state after the tile from `key` on.
+  /// Before the tiles.
+  virtual void start(mlir::ArrayRef<mlir::Value>) {}
+  /// Starts to copy the keys of the tile from `key` on, of which sweepTile finds one group under way; no keys are
+  /// read from the last one on.
+  virtual void copyKeys(mlir::Value) {}
+  /// The state after the tile from `key` on; copies the keys of the one that `following` says.
   virtual Values sweepTile(mlir::Value key, mlir::ValueRange state) = 0;
   /// Place of the thread's query number `r` in the block, of its key `c` in the
   /// tile, of its column `e` in the result.
@@ -54,7 +59,9 @@ protected:
 
   mlir::Value query(int64_t r) { return k.min(k.add(first, row(r)), k.sub(numQueries, k.index(1))); }
   mlir::Value keyOf(mlir::Value key, int64_t c) { return k.add(key, keyPlace(c)); }
-  bool testsAllTiles() const { return !spec.denseMasks.empty() || spec.letsHiddenTakePart(); }
+  bool testsAllTiles() const {
+    return !spec.denseMasks.empty() || !spec.blockLists.empty() || spec.letsHiddenTakePart();
+  }
   bool canHide() const { return testsAllTiles() || spec.canMask(); }
   mlir::Value readAt(size_t operand, mlir::Value i, mlir::Value j);
 
@@ -67,7 +74,8 @@ protected:
   BlockBuilder k;
   const AttentionSpec &spec;
   mlir::Value batch, head, first, numQueries, numKeys;
-  mlir::Value isEdge; ///< the tile is not seen in full by all queries, or has keys behind the last
+  mlir::Value isEdge;    ///< the tile is not seen in full by all queries, or has keys behind the last
+  mlir::Value following; ///< the tile after the one at hand
   llvm::SmallVector<HeadView> views;
 
   void store(mlir::ValueRange state);
@@ -83,10 +91,18 @@ private:
   void storePart(mlir::ValueRange state);
   void mergeParts(mlir::ValueRange buffers);
 
+  Values sweepListedTiles(mlir::Value begin, mlir::Value end, const KeyMask::Bounds &bounds, mlir::ValueRange state);
+  Values sweepOne(mlir::Value key, mlir::Value next, const KeyMask::Bounds &bounds, mlir::ValueRange state);
+  TileSizes tileSizes() const { return {kThreads, queriesPerBlock, keysPerTile}; }
+
   KeyMask *keyMask = nullptr;
+  BlockLists *lists = nullptr;
   const int64_t splits;
   mlir::Value heads, split, parts;
 };
+
+/// Elements of f32 that all forms have in shared memory beside their own.
+int64_t countCommonElements(const AttentionSpec &spec, const TileSizes &sizes);
 
 /// In f32, products one by one (AttentionThreads.cpp).
 bool canUseThreads(const AttentionSpec &spec);

@@ -18,7 +18,9 @@ using Values = LaneBuilder::Values;
 
 namespace {
 
-constexpr int64_t kWarpQueries = 16, kQueries = 64, kMaxWidth = 128;
+constexpr int64_t kWarpQueries = 16, kQueries = 64, kMaxWidth = 128, kMostKeys = 64;
+/// What the largest tiles have, those of tf32 and heads of 128.
+constexpr int64_t kMostElements = 10881;
 
 class MatricesEmitter : public AttentionEmitter {
 public:
@@ -39,7 +41,7 @@ public:
     if (isWide)
       keys.pitch = keys.padded + 8, values.pitch = values.padded + 4;
     // What fits 48 KiB.
-    keysPerTile = std::max(keys.padded, values.padded) > 64 || (isWide && canHide()) ? 32 : 64;
+    keysPerTile = std::max(keys.padded, values.padded) > 64 || (isWide && canHide()) ? kMostKeys / 2 : kMostKeys;
     queriesPerBlock = kQueries, groupWidth = 4;
     rows = 2, columns = keysPerTile / 4, width = values.padded / 4;
   }
@@ -64,7 +66,8 @@ private:
   int64_t weightPitch() const { return keysPerTile / perWord() + 4; }
   /// Rounded elements in a register, and in an element of shared memory.
   int64_t perWord() const { return isWide ? 1 : 2; }
-  void start(ArrayRef<Value> shared, Value begin) override;
+  void start(ArrayRef<Value> shared) override;
+  void copyKeys(Value key) override;
   Values sweepTile(Value key, ValueRange state) override;
 
   void copy(const Tile &tile, Value begin);
@@ -92,10 +95,13 @@ private:
   SmallVector<std::pair<Values, Values>> queries;
 };
 
-void MatricesEmitter::start(ArrayRef<Value> shared, Value begin) {
-  staging = shared[0], keys.shared = shared[1], values.shared = shared[2], isInfinite = shared[3];
-  copy(keys, begin);
+void MatricesEmitter::copyKeys(Value key) {
+  copy(keys, key);
   k.commitCopies();
+}
+
+void MatricesEmitter::start(ArrayRef<Value> shared) {
+  staging = shared[0], keys.shared = shared[1], values.shared = shared[2], isInfinite = shared[3];
   const HeadView &view = views[spec.query];
   Value bases[2];
   for (int64_t r = 0; r < 2; ++r)
@@ -179,8 +185,7 @@ Values MatricesEmitter::sweepTile(Value key, ValueRange state) {
   k.waitForCopies(0);
   finishCopy(values, canHide());
   k.barrier(); // values are there, keys have been read
-  copy(keys, k.add(key, keysPerTile));
-  k.commitCopies();
+  copyKeys(following);
   Values sums(ArrayRef(next).drop_front(2 * rows));
   if (!canHide()) {
     sums = addProducts(packed, sums);
@@ -326,8 +331,9 @@ bool canUseMatrices(const AttentionSpec &spec, Precision precision) {
   std::optional<int64_t> i = spec.getStaticSize(Dim::I);
   // A warp takes 16 queries; fewer are a matter of memory, not of products.
   bool isFew = i && *i <= kWarpQueries;
+  int64_t common = countCommonElements(spec, {AttentionEmitter::kThreads, kQueries, kMostKeys});
   return precision != Precision::f32 && d && e && *d <= kMaxWidth && *e <= kMaxWidth && spec.kind == ScoreKind::dot &&
-         !isFew;
+         !isFew && kMostElements + common <= AttentionEmitter::kSharedElements;
 }
 
 std::unique_ptr<AttentionEmitter> makeMatricesAttention(OpBuilder &builder, Location loc, const AttentionSpec &spec,

@@ -16,7 +16,6 @@ namespace {
 
 // 16 groups of 8 threads: a group shares its queries, each thread has some of the keys.
 constexpr int64_t kGroups = 16, kGroup = 8;
-constexpr int64_t kSharedElements = 48 * 1024 / 4;
 
 /// How a block is cut; `rows` queries and `keys` keys of a tile for each thread.
 struct Cut {
@@ -40,8 +39,10 @@ std::optional<Cut> chooseCut(const AttentionSpec &spec) {
   for (auto [rows, keys] : kCuts) {
     Cut cut{rows, keys, *d, *e};
     bool isTooMany = (i && rows > 1 && *i <= kGroups * rows / 2) || (isAdditive && rows * keys > 4);
+    int64_t elements =
+        cut.elements() + countCommonElements(spec, {AttentionEmitter::kThreads, cut.queries(), cut.tile()});
     // Accumulators: rows times the values' width over the group.
-    if (!isTooMany && cut.elements() <= kSharedElements && rows * cut.valuePitch() / kGroup <= 64)
+    if (!isTooMany && elements <= AttentionEmitter::kSharedElements && rows * cut.valuePitch() / kGroup <= 64)
       return cut;
   }
   return std::nullopt;
@@ -70,7 +71,8 @@ private:
     return {cut.queries() * cut.keyPitch(), cut.tile() * cut.keyPitch(), cut.tile() * cut.valuePitch(),
             cut.queries() * cut.weightPitch()};
   }
-  void start(ArrayRef<Value> shared, Value begin) override;
+  void start(ArrayRef<Value> shared) override;
+  void copyKeys(Value key) override;
   Values sweepTile(Value key, ValueRange state) override;
   Values products(Value key);
   Values addProducts(ValueRange sums, bool canBeHidden);
@@ -117,13 +119,16 @@ void ThreadsEmitter::copy(const Tile &tile, Value begin, Value extent) {
   }
 }
 
-void ThreadsEmitter::start(ArrayRef<Value> shared, Value begin) {
+void ThreadsEmitter::start(ArrayRef<Value> shared) {
   weights = shared[3];
   queries = makeTile(spec.query, shared[0], Dim::I, Dim::D, cut.queries(), cut.keyPitch(), cut.keyWidth);
   keys = makeTile(spec.keyOperand, shared[1], Dim::J, Dim::D, cut.tile(), cut.keyPitch(), cut.keyWidth);
   values = makeTile(spec.value, shared[2], Dim::J, Dim::E, cut.tile(), cut.valuePitch(), cut.valueWidth);
   copy(queries, first, numQueries);
-  copy(keys, begin, numKeys);
+}
+
+void ThreadsEmitter::copyKeys(Value key) {
+  copy(keys, key, numKeys);
   k.commitCopies();
 }
 
@@ -140,8 +145,7 @@ Values ThreadsEmitter::sweepTile(Value key, ValueRange state) {
     }
   k.waitForCopies(0);
   k.barrier(); // values and weights are there, keys have been read
-  copy(keys, k.add(key, cut.tile()), numKeys);
-  k.commitCopies();
+  copyKeys(following);
   Values sums(ArrayRef(next).drop_front(2 * rows));
   if (canHide()) {
     sums = addProducts(sums, true);

@@ -360,7 +360,7 @@ bool canUseWarpgroups(const AttentionSpec &spec, Precision precision) {
   std::optional<int64_t> d = spec.getStaticSize(Dim::D), e = spec.getStaticSize(Dim::E);
   std::optional<int64_t> i = spec.getStaticSize(Dim::I);
   return (precision == Precision::bf16 || precision == Precision::f16) && d && e && *d <= kMaxWidth &&
-         *e <= kMaxWidth && spec.kind == ScoreKind::dot && (!i || *i >= kFewQueries);
+         *e <= kMaxWidth && spec.kind == ScoreKind::dot && (!i || *i >= kFewQueries) && spec.blockLists.empty();
 }
 
 Value countWarpgroupsScratch(LaneBuilder &k, const AttentionSpec &spec, llvm::function_ref<Value(int64_t)> sizeOf) {

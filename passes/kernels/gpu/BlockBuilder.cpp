@@ -21,11 +21,13 @@ func::FuncOp BlockBuilder::function(StringRef symbol, TypeRange types) {
 }
 
 LaneBuilder::Values BlockBuilder::launch(Value blocks, int64_t threads, ArrayRef<int64_t> sharedElements,
-                                         Value dynamicBytes) {
+                                         Value dynamicBytes, int64_t sharedBytes) {
   SmallVector<Type> shared;
   auto space = gpu::AddressSpaceAttr::get(b.getContext(), gpu::AddressSpace::Workgroup);
   for (int64_t elements : sharedElements)
     shared.push_back(MemRefType::get({elements}, b.getF32Type(), MemRefLayoutAttrInterface(), space));
+  if (sharedBytes)
+    shared.push_back(MemRefType::get({sharedBytes}, b.getI8Type(), MemRefLayoutAttrInterface(), space));
   Value one = index(1);
   auto op = gpu::LaunchOp::create(b, loc, blocks, one, one, index(threads), one, one, dynamicBytes,
                                   /*asyncTokenType=*/Type(), /*asyncDependencies=*/ValueRange(), shared);
@@ -153,6 +155,21 @@ Value BlockBuilder::acrossThreads(Value x, int64_t width, llvm::function_ref<Val
     x = combine(x, other.getShuffleResult());
   }
   return x;
+}
+
+Value BlockBuilder::acrossBlock(Value x, int64_t threads, Value shared,
+                                llvm::function_ref<Value(Value, Value)> combine) {
+  constexpr int64_t kWarp = 32;
+  Type type = x.getType();
+  x = acrossThreads(x, kWarp, combine);
+  barrier(); // what was exchanged before has been read
+  branch(less(rem(thread, index(kWarp)), index(1)),
+         [&] { memref::StoreOp::create(b, loc, bitcast(x, b.getF32Type()), shared, div(thread, index(kWarp))); });
+  barrier();
+  Values parts;
+  for (int64_t n = 0; n < threads / kWarp; ++n)
+    parts.push_back(bitcast(load(shared, index(n)), type));
+  return tree(parts, combine);
 }
 
 Value BlockBuilder::exp2Fast(Value x) {

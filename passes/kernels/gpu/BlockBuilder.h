@@ -18,10 +18,10 @@ public:
   /// Opens `func.func @symbol {attn.kernel}` on `types`; the builder stands in it.
   mlir::func::FuncOp function(llvm::StringRef symbol, mlir::TypeRange types);
   /// Opens a launch of `blocks` blocks, each with arrays of so many f32 in shared
-  /// memory, which are returned, and `dynamicBytes` (i32) more, if any; the builder
-  /// stands in it.
+  /// memory, which are returned, behind them one of `sharedBytes` i8, if any, and
+  /// `dynamicBytes` (i32) more, if any; the builder stands in it.
   Values launch(mlir::Value blocks, int64_t threads, mlir::ArrayRef<int64_t> sharedElements,
-                mlir::Value dynamicBytes = {});
+                mlir::Value dynamicBytes = {}, int64_t sharedBytes = 0);
 
   /// On the host, outside of launches: the first for images of sm_90a, the second for others, as far as `use` has them.
   void branchOnSm90a(Sm90a use, llvm::function_ref<void()> exact, llvm::function_ref<void()> others);
@@ -72,6 +72,10 @@ public:
   /// `combine` over `width` lanes side by side (a power of two <= 32), in each of them.
   mlir::Value acrossThreads(mlir::Value x, int64_t width,
                             llvm::function_ref<mlir::Value(mlir::Value, mlir::Value)> combine);
+  /// The same of all `threads` of the block (full warps), of an f32 or i32, by way of an f32 of shared memory a
+  /// warp. What threads have written to shared memory before is there for all of them then.
+  mlir::Value acrossBlock(mlir::Value x, int64_t threads, mlir::Value shared,
+                          llvm::function_ref<mlir::Value(mlir::Value, mlir::Value)> combine);
   /// 2^x with relative error 2^-22.
   mlir::Value exp2Fast(mlir::Value x);
   mlir::Value greater(mlir::Value x, mlir::Value y); ///< maximum; NaN if one is

@@ -1,0 +1,69 @@
+"""Attentions in IR for check_kernels.py: what no ONNX operator says in a node, against the float64 of attention_reference."""
+import dataclasses
+import pathlib
+import re
+import sys
+
+import numpy as np
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "passes" / "graph" / "Inputs"))
+from attention_reference import Attention, Operand, Term  # noqa: E402
+
+CAUSAL = Term("#attn.causal<0>")
+
+
+def magnitude(attention):
+    """The sum of the absolute terms of each element of the result."""
+    value = dataclasses.replace(attention.value, array=abs(attention.value.array))
+    return dataclasses.replace(attention, value=value).evaluate()[0]
+
+
+def entry(attention, dynamic=False):
+    """What check_kernels takes: text, inputs, no weights, outputs."""
+    text = attention.text(dynamic=dynamic)
+    head, body = text.split("{\n", 1)
+    arguments, results = re.fullmatch(r"func.func @main\((.*)\) -> \((.*)\) ", head).groups()
+    named = re.sub(r"%(\d+): ([^ ,]*>)", r'%\1: \2 {attn.name = "x\1"}', arguments)
+    types = results.split(", ")
+    named_results = ", ".join(f'{t} {{attn.name = "y{n}"}}' for n, t in enumerate(types))
+    text = f"func.func @main({named}) -> ({named_results}) attributes {{attn.entry}} {{\n{body}"
+    outputs = {f"y{n}": value for n, value in enumerate(attention.evaluate())}
+    return text, {f"x{n}": array for n, array in enumerate(attention.inputs())}, {}, outputs
+
+
+class Maker:
+    """Attentions of (b, h, heads of keys, i, j, d, e) with random operands."""
+
+    def __init__(self, rng, size, near=lambda x: x):
+        b, h, g, i, j, d, e = size
+        self.sizes, self.groups, self.rng, self.near = dict(b=b, h=h, i=i, j=j, d=d, e=e), h // g, rng, near
+
+    def normal(self, layout, divisors=None):
+        shape = [1 if c == "0" else -(-self.sizes[c] // (divisors or {}).get(c, 1)) for c in layout]
+        x = self.rng.standard_normal(shape).astype(np.float32)
+        return Operand(self.near(x).astype(np.float32), layout, divisors or {})
+
+    def attention(self, **other):
+        group = {"h": self.groups}
+        made = dict(sizes=self.sizes, query=self.normal("bihd"), key=self.normal("bhjd", group),
+                    value=self.normal("bjhe", group), result="bihe", rows="zero", scale=self.sizes["d"] ** -0.5)
+        return Attention(**(made | other))
+
+    def lists(self, rows, columns, entries, layout="i", dtype=np.int64, empty=None):
+        """Ragged lists: blocks in no order, repeated ones, padding and numbers beyond the last; row `empty` lists none."""
+        blocks = -(-self.sizes["j"] // columns)
+        shape = [-(-self.sizes[c] // rows) if c == "i" else self.sizes[c] for c in layout] + [entries]
+        x = self.rng.integers(0, blocks, shape)
+        far = [-1, -100, 2**31 - 1] + ([2**62, -2**63] if dtype == np.int64 else [])
+        x = np.where(self.rng.random(shape) < 0.3, self.rng.choice(far, shape), x)
+        if empty is not None:
+            x[..., empty, :] = -1
+        return Term(f"#attn.blocks<{rows}, {columns}>", Operand(x.astype(dtype), layout, {"i": rows}))
+
+    def hide(self, attention):
+        """NaN and infinities in the values, and the keys, that no query sees."""
+        unseen = ~attention.visible().any(2).reshape(self.sizes["b"], -1, self.groups, self.sizes["j"]).any(2)
+        attention.value.array[unseen.transpose(0, 2, 1)] = np.nan
+        attention.value.array[:, ::2][unseen.transpose(0, 2, 1)[:, ::2]] = np.inf
+        attention.key.array[unseen] = np.nan
+        return attention
