@@ -1,0 +1,184 @@
+#include "dialects/attn/AttnOps.h"
+#include "passes/Passes.h"
+#include "passes/kernels/gpu/Gemm.h"
+#include "passes/lowering/cpu/KernelCall.h"
+#include "passes/lowering/gpu/ChooseGpuKernels.h"
+#include "passes/lowering/gpu/GpuKernelCall.h"
+#include "passes/lowering/gpu/HostOps.h"
+#include "passes/lowering/gpu/LibraryProduct.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Dialect/GPU/IR/GPUDialect.h"
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "mlir/Dialect/LLVMIR/NVVMDialect.h"
+#include "mlir/Dialect/Linalg/IR/Linalg.h"
+#include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
+#include "mlir/IR/Matchers.h"
+
+namespace attn {
+#define GEN_PASS_DEF_CHOOSEGPUGEMMSPASS
+#include "passes/Passes.h.inc"
+} // namespace attn
+
+using namespace mlir;
+using namespace attn;
+
+namespace {
+
+MemRefType bufferOf(Value value) {
+  auto type = cast<RankedTensorType>(value.getType());
+  return MemRefType::get(type.getShape(), type.getElementType());
+}
+
+/// Whether the ops of `block` use nothing from outside but constants, touch no memory and have code.
+bool isSelfContained(Block &block) {
+  for (Operation &op : block.without_terminator()) {
+    if (op.getNumRegions() || !isMemoryEffectFree(&op) || op.getNumResults() != 1 ||
+        isa<tensor::ExtractOp, CheckIndexOp>(op) || lacksGpuCode(&op))
+      return false;
+    for (Value operand : op.getOperands())
+      if (operand.getParentBlock() != &block && !matchPattern(operand, m_Constant()))
+        return false;
+  }
+  Value result = block.getTerminator()->getOperand(0);
+  return result.getParentBlock() == &block;
+}
+
+/// The elementwise op that alone uses the contraction's result, where its
+/// operands are read in a way that a tile can follow.
+linalg::GenericOp findEpilogue(linalg::LinalgOp op, OpOperand *&use) {
+  if (!op->hasOneUse())
+    return nullptr;
+  use = &*op->getUses().begin();
+  auto generic = dyn_cast<linalg::GenericOp>(use->getOwner());
+  if (!generic || generic.getNumParallelLoops() != generic.getNumLoops() || generic.getNumDpsInits() != 1 ||
+      generic.isDpsInit(use) || !generic.getMatchingIndexingMap(use).isIdentity() ||
+      !generic.getMatchingIndexingMap(generic.getDpsInitOperand(0)).isIdentity() ||
+      generic.payloadUsesValueFromOperand(generic.getDpsInitOperand(0)) || !isSelfContained(*generic.getBody()))
+    return nullptr;
+  for (OpOperand *operand : generic.getDpsInputOperands()) {
+    bool isSimple = isa<RankedTensorType>(operand->get().getType());
+    for (AffineExpr expr : generic.getMatchingIndexingMap(operand).getResults())
+      isSimple &= isa<AffineDimExpr, AffineConstantExpr>(expr);
+    if (!isSimple)
+      return nullptr;
+  }
+  return generic;
+}
+
+struct ChooseGpuGemmsPass : attn::impl::ChooseGpuGemmsPassBase<ChooseGpuGemmsPass> {
+  ChooseGpuGemmsPass() = default;
+  ChooseGpuGemmsPass(const ChooseGpuGemmsPass &other) : ChooseGpuGemmsPassBase(other) {}
+
+  void runOnOperation() override {
+    if (!readOptions(getOperation(), precision, products, exact, sm90a))
+      return signalPassFailure();
+    KernelTable kernels(getOperation());
+    SmallVector<linalg::LinalgOp> ops;
+    getOperation().walk([&](linalg::LinalgOp op) {
+      if (linalg::isaContractionOpInterface(op))
+        ops.push_back(op);
+    });
+    for (linalg::LinalgOp op : ops) {
+      std::string reason = lower(op, kernels);
+      if (!reason.empty())
+        noteMissed(op, getArgument(), "gemm", reason);
+    }
+  }
+
+  /// Why not, if not.
+  std::string lower(linalg::LinalgOp op, KernelTable &kernels) {
+    if (!op.hasPureTensorSemantics() || op.getNumDpsInputs() != 2 || op.getNumDpsInits() != 1)
+      return "it is not on tensors";
+    for (Value operand : op->getOperands())
+      if (!getElementTypeOrSelf(operand.getType()).isF32())
+        return "it is not all f32";
+    auto fill = op.getDpsInits()[0].getDefiningOp<linalg::FillOp>();
+    if (!fill || !matchPattern(fill.getInputs().front(), m_AnyZeroFloat()))
+      return "it does not accumulate onto zeros";
+    GpuGemmSpec spec;
+    spec.left = bufferOf(op->getOperand(0)), spec.right = bufferOf(op->getOperand(1));
+    SmallVector<AffineMap> maps = op.getIndexingMapsArray();
+    spec.leftMap = maps[0], spec.rightMap = maps[1], spec.resultMap = maps[2];
+    spec.sizes = op.getStaticLoopRanges();
+    std::string reason;
+    if (!spec.sortLoops(reason))
+      return reason;
+
+    auto isFew = [&](ArrayRef<unsigned> dims) {
+      int64_t size = 1;
+      for (unsigned dim : dims)
+        size = ShapedType::isDynamic(spec.sizes[dim]) ? 4 : std::min<int64_t>(4, size * spec.sizes[dim]);
+      return size < 4;
+    };
+    if (isFew(spec.rows) || isFew(spec.columns))
+      return "a vector times a matrix has no tiles";
+
+    OpOperand *use = nullptr;
+    linalg::GenericOp epilogue = findEpilogue(op, use);
+    Operation *last = epilogue ? epilogue.getOperation() : op.getOperation();
+    SmallVector<Value> inputs = {op->getOperand(0), op->getOperand(1)};
+    if (epilogue) {
+      spec.epilogue = epilogue.getBody();
+      spec.accumulator = use->getOperandNumber();
+      for (OpOperand *operand : epilogue.getDpsInputOperands()) {
+        if (operand == use)
+          continue;
+        spec.operands.push_back(bufferOf(operand->get()));
+        spec.operandMaps.push_back(epilogue.getMatchingIndexingMap(operand));
+        inputs.push_back(operand->get());
+      }
+    }
+    spec.result = bufferOf(last->getResult(0));
+    spec.precision = products;
+    spec.chooseTile(sm90a);
+    std::string symbol = "gpu_gemm_" + std::to_string(count++);
+    FailureOr<func::FuncOp> kernel =
+        kernels.getOrBuild(symbol, [&](OpBuilder &b) { return buildGpuGemm(b, op.getLoc(), symbol, spec, sm90a); });
+    if (failed(kernel))
+      return "the name '" + symbol + "' is taken";
+    if (DictionaryAttr product = findLibraryProduct(op.getContext(), spec))
+      (*kernel)->setAttr(kLibraryProductAttr, product);
+
+    IRRewriter rewriter(last);
+    Value destination = op.getDpsInits()[0];
+    destination = fill.getOutputs()[0];
+    auto made = destination.getDefiningOp<tensor::EmptyOp>();
+    SmallVector<OpFoldResult> sizes =
+        made ? made.getMixedSizes() : tensor::getMixedSizes(rewriter, op.getLoc(), destination);
+    auto sizeOf = [&](unsigned dim) -> Value {
+      for (auto [operand, map] : {std::pair(inputs[0], spec.leftMap), std::pair(inputs[1], spec.rightMap)})
+        if (auto n = map.getResultPosition(getAffineDimExpr(dim, map.getContext())))
+          return rewriter.createOrFold<tensor::DimOp>(op.getLoc(), operand, *n);
+      llvm_unreachable("a loop of the result alone has no kernel");
+    };
+    if (Value elements = countGpuGemmScratch(rewriter, op.getLoc(), spec, sizeOf))
+      replaceWithScratch(rewriter, last, *kernel, inputs, sizes, elements);
+    else
+      replaceByKernel(rewriter, last, *kernel, inputs, sizes);
+    if (epilogue)
+      rewriter.eraseOp(op);
+    return "";
+  }
+
+  Option<std::string> precision{*this, "precision", llvm::cl::init("f32"),
+                                llvm::cl::desc("what operands of products are rounded to: f32, tf32, bf16 or f16")};
+  Option<std::string> exact{*this, "sm90a", llvm::cl::init("none"),
+                            llvm::cl::desc("kernels for images of sm_90a alone: none, also or only")};
+  Precision products = Precision::f32;
+  Sm90a sm90a = Sm90a::none;
+  unsigned count = 0;
+};
+} // namespace
+
+std::unique_ptr<Pass> attn::createChooseGpuGemmsPass(StringRef precision, StringRef sm90a) {
+  auto pass = std::make_unique<ChooseGpuGemmsPass>();
+  pass->precision = precision.str();
+  pass->exact = sm90a.str();
+  return pass;
+}

@@ -1,0 +1,46 @@
+#include "passes/lowering/gpu/GpuKernelCall.h"
+#include "dialects/attn/AttnOps.h"
+
+#include "mlir/Dialect/Arith/Utils/Utils.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "mlir/IR/Remarks.h"
+
+using namespace mlir;
+
+namespace attn {
+
+void noteMissed(Operation *op, StringRef category, StringRef name, StringRef reason) {
+  remark::missed(op->getLoc(), remark::RemarkOpts::name(name).category(category)) << remark::reason("{0}", reason);
+}
+
+bool readOptions(ModuleOp module, StringRef text, Precision &precision, StringRef useText, Sm90a &sm90a) {
+  std::optional<Precision> known = parsePrecision(text);
+  if (!known)
+    module.emitError("expects precision f32, tf32, bf16 or f16, got '") << text << "'";
+  precision = known.value_or(precision);
+  std::optional<Sm90a> use = parseSm90a(useText);
+  if (!use)
+    module.emitError("expects sm90a none, also or only, got '") << useText << "'";
+  sm90a = use.value_or(sm90a);
+  return known && use;
+}
+
+void replaceWithScratch(IRRewriter &rewriter, Operation *op, func::FuncOp kernel, ValueRange inputs,
+                        ArrayRef<OpFoldResult> sizes, Value elements) {
+  Location loc = op->getLoc();
+  auto type = cast<RankedTensorType>(op->getResult(0).getType());
+  SmallVector<Value> dynamic;
+  for (auto [n, size] : llvm::enumerate(sizes))
+    if (type.isDynamicDim(n))
+      dynamic.push_back(getValueOrCreateConstantIndexOp(rewriter, loc, size));
+  auto scratch = RankedTensorType::get({ShapedType::kDynamic}, rewriter.getF32Type());
+  Value inits[] = {tensor::EmptyOp::create(rewriter, loc, type, dynamic),
+                   tensor::EmptyOp::create(rewriter, loc, scratch, elements)};
+  auto call = KernelOp::create(rewriter, loc, TypeRange{type, scratch}, SymbolRefAttr::get(kernel), inputs, inits,
+                               rewriter.getDenseI64ArrayAttr({}));
+  if (Attribute flops = op->getAttr(AttnDialect::kFlopsAttr))
+    call->setAttr(AttnDialect::kFlopsAttr, flops);
+  rewriter.replaceOp(op, call.getOutputs().front());
+}
+
+} // namespace attn
