@@ -222,6 +222,15 @@ LogicalResult Node::requireShape(DType dtype, ArrayRef<Expr> shape) {
   return success();
 }
 
+/// What a user does about a size that is 1 in a run alone.
+static std::string fixToOne(const Symbols &symbols, const Expr &size, const std::string &text) {
+  if (std::string name = printableName(symbols.name(size)); !name.empty())
+    return "compile with --dim=" + name + ":1";
+  if (!text.empty())
+    return "compile with --dim for what '" + text + "' is made of, so that it is 1";
+  return "no --dim fixes the size that is 1, as the run computes it";
+}
+
 /// A size that is 1 only in a run would be broadcast by ONNX. Code for both would cost every model whose names differ
 /// for equal sizes ("total", "past + seq") its fusion, so the run says that the model is to be compiled for it.
 static void requireDecided(Node &node, const Expr &a, const Expr &b) {
@@ -236,15 +245,26 @@ static void requireDecided(Node &node, const Expr &a, const Expr &b) {
     return builder.createOrFold<arith::CmpIOp>(loc, predicate, a, b);
   };
   Value same = compare(arith::CmpIPredicate::eq, x, y);
-  Value neither = builder.createOrFold<arith::AndIOp>(loc, compare(arith::CmpIPredicate::ne, x, one),
-                                                      compare(arith::CmpIPredicate::ne, y, one));
-  auto place = [&](StringRef value, const Expr &size) {
-    return value.str() + (size.constant() ? "" : " ('" + symbols.print(size) + "')");
+  auto textOf = [&](const Expr &size) {
+    std::string text = size.constant() ? "" : printableName(symbols.print(size));
+    return StringRef(text).contains('?') ? "" : text; // of what the run reads
   };
-  emitRequire(node, builder.createOrFold<arith::OrIOp>(loc, same, neither),
-              "sizes " + place("{0}", a) + " and " + place("{1}", b) +
-                  " broadcast in this run only; compile with --dim=NAME:1 for the size that is 1",
-              {x, y}, /*unsupported=*/true);
+  auto place = [](StringRef value, const std::string &text) {
+    return (value + (text.empty() ? "" : " ('" + text + "')")).str();
+  };
+  std::string textOfA = textOf(a), textOfB = textOf(b);
+  std::string sizes =
+      "sizes " + place("{0}", textOfA) + " and " + place("{1}", textOfB) + " broadcast in this run only; ";
+  // One for each, as the message names the dimension.
+  auto requireLonger = [&](const Expr &size, Value value, const std::string &text) {
+    if (size.constant())
+      return;
+    Value isLonger = compare(arith::CmpIPredicate::ne, value, one);
+    emitRequire(node, builder.createOrFold<arith::OrIOp>(loc, same, isLonger), sizes + fixToOne(symbols, size, text),
+                {x, y}, /*unsupported=*/true);
+  };
+  requireLonger(a, x, textOfA);
+  requireLonger(b, y, textOfB);
 }
 
 LogicalResult Node::requireBroadcast(const Expr &a, const Expr &b, StringRef message) {

@@ -45,11 +45,19 @@ void assume(RequireOp require) {
   if (!compare || compare.getPredicate() != arith::CmpIPredicate::eq || !compare.getLhs().getType().isIndex() ||
       compare->getBlock() != require->getBlock())
     return;
-  // What cannot be done is told before what is wrong: such a check stays in front.
-  auto first = dyn_cast_or_null<RequireOp>(require->getPrevNode());
+  // What cannot be done is told before what is wrong: such checks stay in front.
+  SmallVector<RequireOp> first;
+  for (Operation *op = require->getPrevNode(); isa_and_nonnull<RequireOp, arith::CmpIOp, arith::OrIOp>(op);
+       op = op->getPrevNode()) {
+    auto check = dyn_cast<RequireOp>(op);
+    if (check && !check.getUnsupported())
+      break;
+    if (check)
+      first.push_back(check);
+  }
   hoist(compare);
-  if (first && first.getUnsupported())
-    hoistCheck(first);
+  for (RequireOp check : llvm::reverse(first))
+    hoistCheck(check);
   hoist(require);
   Value kept = compare.getLhs(), dropped = compare.getRhs();
   Operation *maker = dropped.getDefiningOp();

@@ -60,9 +60,21 @@ int importAll(const CompileJob &job, MLIRContext &context, OwningOpRef<ModuleOp>
   return ExitSuccess;
 }
 
+/// What a command line has to do with a model that the importer refuses.
+void noteEmptyDims(const CompileJob &job) {
+  for (const auto &[name, size] : job.import.dims)
+    if (size == 0)
+      reportNote("--dim=" + printable(name) +
+                 ":0 makes tensors empty, which ONNX allows and not every operator can "
+                 "take; give a size of at least 1, or leave the dimension open");
+}
+
 int import(const CompileJob &job, MLIRContext &context, OwningOpRef<ModuleOp> &module, WeightStore &weights) {
-  if (int code = importAll(job, context, module, weights))
+  if (int code = importAll(job, context, module, weights)) {
+    if (code != ExitUsage)
+      noteEmptyDims(job);
     return code;
+  }
   if (job.ownState && failed(ownStates(*module, job.states)))
     return ExitUnsupported;
   return job.search && failed(buildSearch(*module, *job.search)) ? ExitUnsupported : ExitSuccess;

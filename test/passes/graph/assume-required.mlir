@@ -67,7 +67,8 @@ func.func @order(%n: index, %m: index, %k: index, %l: index) -> index {
 
 // What a run cannot do is told before what is wrong with it.
 // CHECK-LABEL: func.func @in_this_run
-// CHECK: attn.require unsupported
+// CHECK: attn.require unsupported %{{.+}}, "sizes {0} and {1} broadcast in this run only; n"
+// CHECK: attn.require unsupported %{{.+}}, "sizes {0} and {1} broadcast in this run only; m"
 // CHECK: attn.require %{{.+}}, "sizes {0} and {1} do not broadcast"
 func.func @in_this_run(%x: tensor<?xf32>, %y: tensor<?xf32>) -> (tensor<?xf32>, tensor<?xf32>) {
   %c0 = arith.constant 0 : index
@@ -78,10 +79,11 @@ func.func @in_this_run(%x: tensor<?xf32>, %y: tensor<?xf32>) -> (tensor<?xf32>, 
   %f = tensor.empty(%m) : tensor<?xf32>
   %same = arith.cmpi eq, %n, %m : index
   %many = arith.cmpi ne, %n, %c1 : index
+  %either = arith.ori %same, %many : i1
+  attn.require unsupported %either, "sizes {0} and {1} broadcast in this run only; n"(%n, %m)
   %more = arith.cmpi ne, %m, %c1 : index
-  %both = arith.andi %many, %more : i1
-  %known = arith.ori %same, %both : i1
-  attn.require unsupported %known, "sizes {0} and {1} broadcast in this run only"(%n, %m)
+  %known = arith.ori %same, %more : i1
+  attn.require unsupported %known, "sizes {0} and {1} broadcast in this run only; m"(%n, %m)
   attn.require %same, "sizes {0} and {1} do not broadcast"(%n, %m)
   return %e, %f : tensor<?xf32>, tensor<?xf32>
 }
