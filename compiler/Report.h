@@ -25,7 +25,7 @@ void noteUnrecognized(mlir::ModuleOp module, unsigned optLevel);
 
 /// Fills the fusion fields of `report` from `attn.fusion_report` of the module,
 /// an array of dictionaries, one a softmax: `fused` (bool), `node`, `kind`, `mask`,
-/// `reason`, `reason_node` (strings), where they apply `absorbed`, `assumes`, `copies`
+/// `reason`, `reason_node` (strings), where they apply `assumes`, `copies`
 /// (lists of strings), after the lowering `form`, `kernel` (bool) and `kernel_reason`. Adds
 /// `verdict`: "fused", "missed", "not an attention" or "no contraction".
 void reportFusion(mlir::ModuleOp module, CompileReport &report);

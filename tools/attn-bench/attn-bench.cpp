@@ -104,13 +104,14 @@ bool measure(runner::Model &model, std::vector<std::vector<Tensor>> &inputs, std
 }
 
 void printJson(const Measurement &result, int32_t threads) {
-  outs() << format("{\"min_ms\":%.6f,\"median_ms\":%.6f,\"p95_ms\":%.6f,\"times_ms\":[", result.min(), result.median(),
-                   result.p95());
+  raw_ostream &os = jsonResult();
+  os << format("{\"min_ms\":%.6f,\"median_ms\":%.6f,\"p95_ms\":%.6f,\"times_ms\":[", result.min(), result.median(),
+               result.p95());
   for (size_t i = 0; i < result.times.size(); ++i)
-    outs() << (i ? "," : "") << format("%.6f", result.times[i]);
-  outs() << format("],\"load_ms\":%.3f,\"session_ms\":%.3f,\"first_run_ms\":%.3f,\"peak_rss_mb\":%.1f,\"threads\":%d,"
-                   "\"runs\":%zu}\n",
-                   result.loadMs, result.sessionMs, result.firstRunMs, peakResidentMb(), threads, result.times.size());
+    os << (i ? "," : "") << format("%.6f", result.times[i]);
+  os << format("],\"load_ms\":%.3f,\"session_ms\":%.3f,\"first_run_ms\":%.3f,\"peak_rss_mb\":%.1f,\"threads\":%d,"
+               "\"runs\":%zu}\n",
+               result.loadMs, result.sessionMs, result.firstRunMs, peakResidentMb(), threads, result.times.size());
 }
 
 /// With as many digits as tell a run of nanoseconds from none.
@@ -142,9 +143,7 @@ bool writeProfile(const Breakdown &regions, StringRef path, double peak) {
   return !error;
 }
 
-} // namespace
-
-int main(int argc, char **argv) {
+int runTool(int argc, char **argv) {
   int code = ExitSuccess;
   std::optional<CommandLine> line = CommandLine::parse(kTool, argc, argv, code);
   if (!line)
@@ -208,5 +207,9 @@ int main(int argc, char **argv) {
     if (line->has(OPT_profile) && !writeProfile(regions, line->text(OPT_profile), peak))
       return ExitUsage;
   }
-  return finishOutput(ExitSuccess);
+  return ExitSuccess;
 }
+
+} // namespace
+
+int main(int argc, char **argv) { return finishOutput(runTool(argc, argv)); }

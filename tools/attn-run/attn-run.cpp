@@ -90,7 +90,7 @@ int run(CommandLine &line, runner::Model &model, runner::Model *reference, Strin
   std::string comparisons;
   int code = compareOutputs(expected, wanted, outputs, entry, rtol, atol, json ? &comparisons : nullptr);
   if (json)
-    outs() << "{\"outputs\":" << outputsJson(entry, outputs) << ",\"expected\":[" << comparisons << ']';
+    jsonResult() << "{\"outputs\":" << outputsJson(entry, outputs) << ",\"expected\":[" << comparisons << ']';
   if (reference) {
     if (json)
       outs() << ",\"compared\":";
@@ -103,9 +103,7 @@ int run(CommandLine &line, runner::Model &model, runner::Model *reference, Strin
   return code;
 }
 
-} // namespace
-
-int main(int argc, char **argv) {
+int runTool(int argc, char **argv) {
   int code = ExitSuccess;
   std::optional<CommandLine> line = CommandLine::parse(kTool, argc, argv, code);
   if (!line)
@@ -148,10 +146,14 @@ int main(int argc, char **argv) {
   if ((code = reportGivenFusion(*line, *library, model.info())))
     return code;
   if (!onlyInfo)
-    return finishOutput(run(*line, model, reference ? &referenceModel : nullptr, library->name(), options, rtol, atol));
+    return run(*line, model, reference ? &referenceModel : nullptr, library->name(), options, rtol, atol);
   if (line->has(OPT_json))
-    outs() << modelJson(model.info()) << '\n';
+    jsonResult() << modelJson(model.info()) << '\n';
   else
     describeModel(outs(), library->name(), model.info());
-  return finishOutput(ExitSuccess);
+  return ExitSuccess;
 }
+
+} // namespace
+
+int main(int argc, char **argv) { return finishOutput(runTool(argc, argv)); }

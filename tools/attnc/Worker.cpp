@@ -121,6 +121,11 @@ void onFatalError(void *, const char *reason, bool) {
   install_bad_alloc_error_handler(onBadAlloc);
   install_fatal_error_handler(onFatalError);
 
+  handOnReports([](Severity severity, StringRef text) {
+    std::string message = std::to_string(static_cast<int>(severity)) + text.str();
+    sendRaw('P', message.data(), message.size());
+  });
+
   WorkerChannel channel;
   int code = finishOutput(body(channel));
   errs().flush();
@@ -147,6 +152,9 @@ void takeMessages(std::string &buffer, WorkerResult &result, bool &outOfMemory, 
       break;
     case 'F':
       result.fatal = std::move(text);
+      break;
+    case 'P':
+      noteReport(static_cast<Severity>(text[0] - '0'), StringRef(text).drop_front());
       break;
     case 'M':
       outOfMemory = true;

@@ -401,20 +401,20 @@ int finish(const Request &request, StagedOutput &staged, const Summary &summary,
     return ExitUsage;
   }
   if (request.json) {
-    outs() << "{\"output\":" << jsonString(request.output) << ",\"bytes\":" << size
-           << ",\"elf_bytes\":" << summary.elfBytes << ",\"weight_bytes\":" << summary.weightBytes
-           << ",\"seconds\":" << format("%.3f", seconds) << ",\"fused\":" << summary.fused
-           << ",\"softmaxes\":" << summary.softmaxes;
+    raw_ostream &os = jsonResult();
+    os << "{\"output\":" << jsonString(request.output) << ",\"bytes\":" << size << ",\"elf_bytes\":" << summary.elfBytes
+       << ",\"weight_bytes\":" << summary.weightBytes << ",\"seconds\":" << format("%.3f", seconds)
+       << ",\"fused\":" << summary.fused << ",\"softmaxes\":" << summary.softmaxes;
     if (request.verifyFusion)
-      outs() << ",\"verified_runs\":" << verified;
-    outs() << ",\"states\":" << summary.states << ",\"narrowing_error\":" << format("%.3g", summary.narrowingError)
-           << ",\"narrowed\":" << summary.narrowed << ",\"host_ops\":" << json::Value(json::Array(summary.hostOps))
-           << "}\n";
+      os << ",\"verified_runs\":" << verified;
+    os << ",\"states\":" << summary.states << ",\"narrowing_error\":" << format("%.3g", summary.narrowingError)
+       << ",\"narrowed\":" << summary.narrowed << ",\"host_ops\":" << json::Value(json::Array(summary.hostOps))
+       << "}\n";
     return ExitSuccess;
   }
   if (request.verifyFusion)
     reportNote("verify-fusion: " + Twine(summary.fused) + (summary.fused == 1 ? " attention, " : " attentions, ") +
-               Twine(verified) + (verified == 1 ? " input" : " inputs") + ", no difference");
+               Twine(verified) + (verified == 1 ? " set" : " sets") + " of inputs, no difference");
   for (const std::string &note : summary.copiedStates)
     reportNote(request.output + ": " + note);
   for (const std::string &node : summary.hostOps)
@@ -506,7 +506,7 @@ int main(int argc, char **argv) {
   int code = ExitSuccess;
   std::optional<CommandLine> line = CommandLine::parse(kTool, argc, argv, code);
   if (!line)
-    return code;
+    return finishOutput(code);
   Request request = readRequest(*line);
-  return line->failed() ? static_cast<int>(ExitUsage) : finishOutput(compile(std::move(request)));
+  return finishOutput(line->failed() ? static_cast<int>(ExitUsage) : compile(std::move(request)));
 }

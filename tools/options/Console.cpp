@@ -1,11 +1,14 @@
 #include "tools/options/Console.h"
 
+#include "llvm/ADT/ArrayRef.h"
 #include "llvm/Support/Format.h"
 #include "llvm/Support/JSON.h"
 #include "llvm/Support/raw_ostream.h"
 #include <cstdlib>
 #include <string>
 #include <unistd.h>
+#include <utility>
+#include <vector>
 
 using namespace llvm;
 
@@ -13,6 +16,10 @@ namespace attn::tools {
 namespace {
 
 bool progressShown = false;
+
+bool errorsAsJson = false, hasJsonResult = false;
+void (*reportListener)(Severity, StringRef) = nullptr;
+std::vector<std::string> errorsMade, notesMade; // for the JSON of an error
 
 bool colours() {
   static const bool on = [] {
@@ -22,7 +29,59 @@ bool colours() {
   return on;
 }
 
+/// Node and operator of "model.onnx: node 'name' (Op): ..." or "..: Op (node 'name')".
+std::pair<StringRef, StringRef> findNode(StringRef text) {
+  for (StringRef word : {"node '", "layer '"}) {
+    auto [before, rest] = text.split(word);
+    if (rest.empty())
+      continue;
+    if (before.consume_back(" ("))
+      return {rest.split("')").first, before.rsplit(' ').second};
+    auto [name, more] = rest.split("' (");
+    if (!more.empty())
+      return {name, more.split(')').first};
+  }
+  return {};
+}
+
+json::Value listOf(ArrayRef<std::string> texts) {
+  json::Array list;
+  for (const std::string &text : texts)
+    list.push_back(json::fixUTF8(text));
+  return list;
+}
+
+void printErrorJson(int code) {
+  std::string message = errorsMade.empty() ? "ended without a message" : errorsMade.front();
+  auto [node, op] = findNode(message);
+  raw_ostream &os = jsonResult();
+  os << "{\"status\":" << code << ",\"message\":" << jsonString(message);
+  if (!node.empty())
+    os << ",\"node\":" << jsonString(node) << ",\"operator\":" << jsonString(op);
+  os << ",\"more\":" << listOf(ArrayRef(errorsMade).drop_front(!errorsMade.empty()))
+     << ",\"notes\":" << listOf(notesMade) << "}\n";
+}
+
 } // namespace
+
+void tellErrorsAsJson() { errorsAsJson = true; }
+
+raw_ostream &jsonResult() {
+  hasJsonResult = true;
+  return outs();
+}
+
+void handOnReports(void (*listener)(Severity, StringRef)) {
+  reportListener = listener;
+  errorsAsJson = false;
+}
+
+void noteReport(Severity severity, StringRef text) {
+  if (reportListener)
+    reportListener(severity, text);
+  else if (errorsAsJson)
+    (severity == Severity::Error ? errorsMade : notesMade).push_back(text.str());
+}
 
 std::string printable(StringRef text) {
   std::string result;
@@ -54,6 +113,7 @@ void report(Severity severity, const Twine &text) {
     os.resetColor();
   std::string clean = printable(text.str());
   StringRef rest = StringRef(clean).rtrim();
+  noteReport(severity, rest);
   while (true) {
     auto [first, more] = rest.split('\n');
     os << first << '\n';
@@ -67,6 +127,8 @@ void report(Severity severity, const Twine &text) {
 }
 
 int finishOutput(int code) {
+  if (code != ExitSuccess && errorsAsJson && !hasJsonResult)
+    printErrorJson(code);
   outs().flush();
   // Nobody is left to tell; LLVM would abort over it at exit.
   errs().flush();

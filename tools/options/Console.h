@@ -5,6 +5,7 @@
 
 #include "llvm/ADT/StringRef.h"
 #include "llvm/ADT/Twine.h"
+#include "llvm/Support/raw_ostream.h"
 #include <string>
 
 namespace attn::tools {
@@ -25,8 +26,19 @@ void report(Severity severity, const llvm::Twine &text);
 inline void reportError(const llvm::Twine &text) { report(Severity::Error, text); }
 inline void reportNote(const llvm::Twine &text) { report(Severity::Note, text); }
 
-/// Flushes standard output. `code`, or ExitUsage, and told, if it could not all
-/// be written.
+/// From here on finishOutput() prints the error that a tool ends with as a JSON
+/// object (docs/reports.md), unless there was a result.
+void tellErrorsAsJson();
+/// Standard output for the JSON that --json promises: a result, or what another
+/// tool said of its error.
+llvm::raw_ostream &jsonResult();
+/// What a worker process reports is part of its driver's error: the worker hands
+/// it on as it prints it, and the driver notes it.
+void handOnReports(void (*listener)(Severity, llvm::StringRef text));
+void noteReport(Severity severity, llvm::StringRef text);
+
+/// The end of a tool: the error as JSON if that is asked for, and standard output
+/// flushed. `code`, or ExitUsage, and told, if it could not all be written.
 int finishOutput(int code);
 
 /// The line that shows what is being done, on a terminal only; the next message

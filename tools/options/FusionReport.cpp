@@ -45,7 +45,7 @@ Row readRow(const json::Object &fields) {
       reason = reason.substr(row.verdict.size() + 2);
     row.notes.push_back(reason + (node.empty() || node == text(fields, "node") ? "" : ", at " + node));
   }
-  for (StringRef key : {"absorbed", "assumes", "copies"})
+  for (StringRef key : {"assumes", "copies"})
     if (std::string list = joined(fields, key); !list.empty())
       row.notes.push_back((key + " " + list).str());
   if (std::string weights = text(fields, "weights"); !weights.empty())

@@ -34,7 +34,8 @@ std::string findAttnc() {
 
 /// Runs a program to its end. SIGINT, SIGTERM and SIGHUP are passed on to it;
 /// `stoppedBy` is then the signal, which stays blocked so that the caller can
-/// clean up. Returns the exit code, or -1 with errno set.
+/// clean up. Returns the exit code, 128 and its number for a signal that killed
+/// the program, or -1 with errno set.
 int runProgram(const std::vector<std::string> &arguments, int &stoppedBy) {
   std::vector<char *> argv;
   for (const std::string &argument : arguments)
@@ -74,7 +75,7 @@ int runProgram(const std::vector<std::string> &arguments, int &stoppedBy) {
   errno = error;
   if (error)
     return -1;
-  return WIFEXITED(status) ? WEXITSTATUS(status) : static_cast<int>(ExitInternal);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 
 [[noreturn]] void dieBy(int signal) {
@@ -131,7 +132,7 @@ std::unique_ptr<LibraryArgument> LibraryArgument::prepare(CommandLine &line, int
     options.push_back("--reproducer=" + sys::path::stem(argument->given).str() + ".reproducer.mlir");
   if (line.has(OPT_breakdown) || line.has(OPT_profile))
     options.push_back("--mark-regions");
-  return compile(std::move(argument), std::move(options), exitCode);
+  return compile(line, std::move(argument), std::move(options), exitCode);
 }
 
 std::unique_ptr<LibraryArgument> LibraryArgument::prepareReference(CommandLine &line, int &exitCode) {
@@ -141,10 +142,11 @@ std::unique_ptr<LibraryArgument> LibraryArgument::prepareReference(CommandLine &
   options.push_back("--weights=f32");
   options.push_back("--precision=f32");
   options.push_back("--fp32-math=f32");
-  return compile(std::move(argument), std::move(options), exitCode);
+  return compile(line, std::move(argument), std::move(options), exitCode);
 }
 
-std::unique_ptr<LibraryArgument> LibraryArgument::compile(std::unique_ptr<LibraryArgument> argument,
+std::unique_ptr<LibraryArgument> LibraryArgument::compile(const CommandLine &line,
+                                                          std::unique_ptr<LibraryArgument> argument,
                                                           std::vector<std::string> options, int &exitCode) {
   exitCode = ExitUsage;
   if (argument->library.empty()) {
@@ -157,6 +159,8 @@ std::unique_ptr<LibraryArgument> LibraryArgument::compile(std::unique_ptr<Librar
     argument->library = argument->folder->path() + "/model.so";
   }
   std::vector<std::string> command = {findAttnc(), "-o", argument->library};
+  if (line.has(OPT_json))
+    command.push_back("--json-errors");
   for (std::string &option : options)
     command.push_back(std::move(option));
   command.push_back("--");
@@ -171,6 +175,11 @@ std::unique_ptr<LibraryArgument> LibraryArgument::compile(std::unique_ptr<Librar
   if (exitCode < 0) {
     reportError("cannot start '" + command.front() + "': " + std::strerror(errno));
     exitCode = ExitInternal;
+  } else if (exitCode > 128) {
+    reportError("'" + command.front() + "' died: " + strsignal(exitCode - 128));
+    exitCode = ExitInternal;
+  } else if (exitCode != ExitSuccess && line.has(OPT_json)) {
+    jsonResult(); // which attnc has printed
   }
   return exitCode == ExitSuccess ? std::move(argument) : nullptr;
 }

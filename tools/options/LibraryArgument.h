@@ -35,7 +35,7 @@ public:
 
 private:
   LibraryArgument() = default;
-  static std::unique_ptr<LibraryArgument> compile(std::unique_ptr<LibraryArgument> argument,
+  static std::unique_ptr<LibraryArgument> compile(const CommandLine &line, std::unique_ptr<LibraryArgument> argument,
                                                   std::vector<std::string> options, int &exitCode);
   std::string given, library;
   std::unique_ptr<ScratchFolder> folder;

@@ -51,6 +51,8 @@ std::optional<CommandLine> CommandLine::parse(const ToolInfo &tool, int argc, ch
   ArrayRef<const char *> arguments(argv, argc);
   CommandLine line(tool, table().ParseArgs(arguments.drop_front(argc > 0), missingIndex, missingCount, visibility));
 
+  if (line.has(OPT_json) || line.has(OPT_json_errors))
+    tellErrorsAsJson();
   if (line.has(OPT_help)) {
     printHelp(outs(), table(), tool);
     exitCode = ExitSuccess;

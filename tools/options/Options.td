@@ -83,7 +83,7 @@ defm emit_header : Eq<"emit-header", "FILE",
     "write a C header with one typed function an entry and the model's names for sizes; its names begin as the library's "
     "(-o) does", g_output, [AttncVis]>;
 defm fusion_report : Eq<"fusion-report", "FILE",
-    "write a verdict for each softmax, fused or not, and why: JSON, or a table to standard output (-)", g_output, everyTool>;
+    "write a verdict for each softmax, fused or not, and why: JSON, or a table to standard output (-); docs/reports.md explains both", g_output, everyTool>;
 defm require_fused : Eq<"require-fused", "N",
     "fail unless at least N attentions were fused (exit 2, nothing is written)", g_output, everyTool>;
 
@@ -203,7 +203,9 @@ defm reproducer : Eq<"reproducer", "FILE",
 // General
 //===----------------------------------------------------------------------===//
 
-def json : SimpleFlag<"json", "print the result as one JSON object", g_general, everyTool>;
+def json : SimpleFlag<"json", "print the result, or the error, as one JSON object (docs/reports.md)", g_general, everyTool>;
+// For attn-run and attn-bench, which start attnc and have the result: no help.
+def json_errors : Flag<["--"], "json-errors">, Group<g_general>, Visibility<[AttncVis]>;
 def help : SimpleFlag<"help", "print this text", g_general, everyTool>;
 def h : Flag<["-"], "h">, Alias<help>, Group<g_general>, Visibility<everyTool>;
 def version : SimpleFlag<"version", "print the version", g_general, everyTool>;
