@@ -100,11 +100,13 @@ private:
                          << "' scores: a run fails unless the step takes it";
     if (options.width > 1)
       for (auto [n, dim] : llvm::enumerate(found.rowDims))
-        if (auto type = cast<RankedTensorType>(step.getArgumentTypes()[n]); dim >= 0 && !type.isDynamicDim(dim))
+        if (auto type = cast<RankedTensorType>(step.getArgumentTypes()[n]); dim >= 0 && !type.isDynamicDim(dim)) {
+          options.blameStep();
           return step.emitError() << "input '" << printableName(nameOfInput(step, n)) << "' of the step '"
                                   << options.step << "' has " << type.getDimSize(dim)
                                   << " rows, and a beam needs as many as it is wide: leave its batch open (--dim fixes "
                                      "it; a run takes it from the inputs)";
+        }
     return success();
   }
 
@@ -171,8 +173,10 @@ private:
     bool fits = have.getRank() == want.getRank() && have.getElementType() == want.getElementType();
     for (int64_t dim = 0; fits && dim < have.getRank(); ++dim)
       fits = have.isDynamicDim(dim) || want.isDynamicDim(dim) || have.getDimSize(dim) == want.getDimSize(dim);
-    if (!fits)
+    if (!fits) {
+      options.blameStep();
       return error() << "gets " << have << " for '" << name << "', of which the step takes " << want;
+    }
     for (int64_t dim = 0; dim < have.getRank(); ++dim) {
       if (!have.isDynamicDim(dim) || want.isDynamicDim(dim))
         continue;
@@ -467,6 +471,27 @@ private:
     return most.getResult(1);
   }
 
+  /// What the entry calls the positions of the alignment: a dimension of an input that is the step's own, or of
+  /// one of `init`'s outputs, which has an input of that name. "" where neither is.
+  std::string sourceName() {
+    StringRef name = dimsOfOutput(step, roles.alignment).back();
+    for (unsigned n = 0; n < step.getNumArguments() && !name.empty(); ++n) {
+      if (roles.sources[n] != SearchOp::kConstant)
+        continue;
+      for (auto [d, dim] : llvm::enumerate(dimsOfInput(step, n))) {
+        if (dim != name)
+          continue;
+        auto made = dyn_cast_if_present<OpResult>(initOutput(n));
+        StringRef outer = made ? dimsOfOutput(init, made.getResultNumber())[d] : name;
+        for (DictionaryAttr attrs : inputAttrs)
+          if (auto dims = attrs.getAs<ArrayAttr>(AttnDialect::kDimsAttr); dims && !outer.empty())
+            if (llvm::is_contained(dims.getAsRange<StringAttr>(), b.getStringAttr(outer)))
+              return outer.str();
+      }
+    }
+    return "";
+  }
+
   SmallVector<Attribute> describeResults(bool isBeam, bool hasAlignment) {
     std::string rows = batchName(), time = freshDim("generated_length");
     SmallVector<StringRef> items{rows};
@@ -479,7 +504,8 @@ private:
     if (hasAlignment && options.alignmentArgmax) {
       result.push_back(describe("alignment", "int64", each));
     } else if (hasAlignment) {
-      each.push_back("");
+      std::string source = sourceName();
+      each.push_back(source);
       result.push_back(describe("alignment", "float32", each));
     }
     return result;

@@ -35,7 +35,13 @@ struct SearchOptions {
   bool timeMajor = false;
   /// Of the step. Empty: found by their names.
   std::vector<StatePair> states;
+  /// If given: set where an error is the step's, and other options would not help.
+  bool *stepIsUnfit = nullptr;
 
+  void blameStep() const {
+    if (stepIsUnfit)
+      *stepIsUnfit = true;
+  }
   bool isCtc() const { return kind == "ctc-greedy" || kind == "ctc-beam"; }
   bool isBeam() const { return kind == "beam" || kind == "ctc-beam"; }
 };

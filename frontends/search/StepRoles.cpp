@@ -199,6 +199,7 @@ private:
     }
     RankedTensorType type = inputType(roles.tokens);
     if (type.getRank() == 2 && !type.isDynamicDim(1) && type.getDimSize(1) != 1) {
+      options.blameStep();
       error() << "takes " << type.getDimSize(1) << " tokens at once, a search gives it one";
       return failure();
     }
@@ -276,6 +277,7 @@ private:
         if (outputType(r).isDynamicDim(d) && before[d].empty() && after[d].empty())
           continue;
         if (roles.growDims[n] >= 0) {
+          options.blameStep();
           error() << "changes its state '" << printableName(nameOfInput(step, n))
                   << "' in more than one dimension, which a search does not support";
           return failure();

@@ -1,9 +1,11 @@
 #include "tools/attnc/CompileJob.h"
 
 #include "dialects/attn/AttnOps.h"
+#include "dialects/attn/SearchOp.h"
 #include "dialects/attn/WeightStore.h"
 #include "frontends/graph/ImportGraph.h"
 #include "frontends/search/OwnStates.h"
+#include "frontends/search/StepRoles.h"
 #include "tools/attnc/Diagnostics.h"
 #include "tools/attnc/NaNGuards.h"
 #include "tools/options/Console.h"
@@ -76,8 +78,30 @@ int import(const CompileJob &job, MLIRContext &context, OwningOpRef<ModuleOp> &m
     return code;
   }
   if (job.ownState && failed(ownStates(*module, job.states)))
-    return ExitUnsupported;
-  return job.search && failed(buildSearch(*module, *job.search)) ? ExitUnsupported : ExitSuccess;
+    return ExitUsage;
+  if (!job.search)
+    return ExitSuccess;
+  SearchOptions search = *job.search;
+  bool stepIsUnfit = false;
+  search.stepIsUnfit = &stepIsUnfit;
+  if (failed(buildSearch(*module, search)))
+    return stepIsUnfit ? ExitUnsupported : ExitUsage;
+  return ExitSuccess;
+}
+
+/// What each search hands from step to step.
+std::vector<KeptState> statesOfSearches(ModuleOp module) {
+  std::vector<KeptState> states;
+  for (auto entry : module.getOps<func::FuncOp>())
+    entry.walk([&](SearchOp search) {
+      auto name = entry->getAttrOfType<StringAttr>(AttnDialect::kEntryAttr);
+      auto step = SymbolTable::lookupNearestSymbolFrom<func::FuncOp>(search, search.getStepAttr());
+      for (auto [n, source] : llvm::enumerate(search.getSources()))
+        if (source >= 0 && step)
+          states.push_back({name ? name.str() : "", nameOfInput(step, n).str(), nameOfOutput(step, source).str(), "",
+                            /*inPlace=*/false, search.getGrowDims()[n] >= 0});
+    });
+  return states;
 }
 
 json::Array toJsonArray(ArrayRef<std::string> names) {
@@ -87,7 +111,8 @@ json::Array toJsonArray(ArrayRef<std::string> names) {
   return list;
 }
 
-std::string toJson(const CompileReport &report, bool hasNaNGuard, const std::vector<std::string> &masks) {
+std::string toJson(const CompileReport &report, const std::vector<KeptState> &searched, bool hasNaNGuard,
+                   const std::vector<std::string> &masks) {
   std::string text;
   Narrowing all;
   json::Array narrowed;
@@ -111,6 +136,11 @@ std::string toJson(const CompileReport &report, bool hasNaNGuard, const std::vec
       fields["reason"] = state.reason;
     states.push_back(std::move(fields));
   }
+  for (const KeptState &state : searched)
+    states.push_back(json::Object{{"entry", json::fixUTF8(state.entry)},
+                                  {"input", json::fixUTF8(state.input)},
+                                  {"output", json::fixUTF8(state.output)},
+                                  {"grows", state.grows}});
   raw_string_ostream(text) << "{\"states\":" << json::Value(std::move(states))
                            << ",\"narrowing_error\":" << json::Value(all.meanError())
                            << ",\"narrowed\":" << json::Value(std::move(narrowed))
@@ -163,11 +193,12 @@ int runCompileJob(const CompileJob &job, WorkerChannel &channel) {
     channel.stage(name);
   };
   CompileReport report;
+  std::vector<KeptState> searched = statesOfSearches(*module);
   bool hasNaNGuard = testsForNaN(*module);
   std::vector<std::string> masks = inputsBeforeGuards(*module);
   LogicalResult compiled = compileModule(std::move(module), weights, options, job.output, &report);
   // Also of a failed compile: its verdicts tell what was not fused.
-  channel.report(toJson(report, hasNaNGuard, masks));
+  channel.report(toJson(report, searched, hasNaNGuard, masks));
   if (succeeded(compiled))
     return ExitSuccess;
   if (report.outputFailed)

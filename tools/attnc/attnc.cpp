@@ -330,7 +330,7 @@ struct Summary {
     raw_string_ostream(states) << json::Value(json::Array(list));
     for (const json::Value &state : list)
       if (const json::Object *fields = state.getAsObject();
-          fields && fields->getBoolean("grows").value_or(false) && !fields->getBoolean("in_place").value_or(false))
+          fields && fields->getBoolean("grows").value_or(false) && fields->getBoolean("in_place") == false)
         copiedStates.push_back(("entry '" + fields->getString("entry").value_or("") + "': each run copies its state '" +
                                 printable(fields->getString("input").value_or("")) +
                                 "', and does not append to it: " + fields->getString("reason").value_or(""))
