@@ -58,7 +58,7 @@ struct Packing {
 
   explicit Packing(const AttentionSpec &spec)
       : keys(spec, spec.keyOperand, Dim::J, Dim::D), values(spec, spec.value, Dim::J, Dim::E),
-        keysPerTile(std::max(keys.padded, values.padded) > 128 ? 64 : 128) {
+        keysPerTile(std::max(keys.padded, values.padded) > 128 || isBusy(spec) ? 64 : 128) {
     for (size_t position : {keys.position, values.position})
       for (AffineExpr expr : spec.maps[position].getResults()) {
         std::optional<int64_t> found;
@@ -69,6 +69,11 @@ struct Packing {
         if (found)
           ratio = std::min(ratio.value_or(*found), *found);
       }
+  }
+  /// Whether the scores of 128 keys and what is computed for each leave ptxas without registers: with a region beyond a
+  /// scale it spilled up to 276 bytes, with a table beside limits up to 32.
+  static bool isBusy(const AttentionSpec &spec) {
+    return !spec.getPureScale() || (!spec.denseMasks.empty() && !spec.limits.empty());
   }
   int64_t elementsPerTile() const { return (keys.bytes(keysPerTile) + values.bytes(keysPerTile)) / 4; }
   Value groups(LaneBuilder &k, Value heads) const { return ratio ? k.ceilDiv(heads, *ratio) : k.index(1); }
