@@ -67,15 +67,19 @@ def heat_map(similarity, path):
     matplotlib.use("Agg")
     from matplotlib import pyplot as plt
     figure, axes = plt.subplots(figsize=(9.5, 5))
-    image = axes.imshow(similarity, cmap="viridis", vmin=0, vmax=1)
+    # All values have a colour of their own: unlike sentences are below 0.
+    least = min(0, float(similarity.min()))
+    image = axes.imshow(similarity, cmap="viridis", vmin=least, vmax=1)
     axes.set_yticks(range(len(SENTENCES)), [f"{i}  {s}" for i, s in enumerate(SENTENCES)], fontsize=9)
     axes.set_xticks(range(len(SENTENCES)))
     for i in range(len(SENTENCES)):
         for j in range(len(SENTENCES)):
             axes.text(j, i, f"{similarity[i, j]:.2f}", ha="center", va="center", fontsize=8,
                       color="black" if similarity[i, j] > 0.6 else "white")
-    axes.set_title("all-MiniLM-L6-v2 compiled by attnc: cosine similarity", fontsize=10)
-    figure.colorbar(image, fraction=0.046)
+    axes.set_title("all-MiniLM-L6-v2 compiled by attnc", fontsize=10)
+    bar = figure.colorbar(image, fraction=0.046, pad=0.03, label="cosine similarity of the embeddings")
+    bar.set_ticks([least, 0, 0.25, 0.5, 0.75, 1] if least < -0.05 else [0, 0.25, 0.5, 0.75, 1])
+    bar.ax.yaxis.set_major_formatter("{x:.2f}")
     figure.tight_layout()
     figure.savefig(path, dpi=110)
     # A palette: half the size, for the copy in docs/.

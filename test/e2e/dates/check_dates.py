@@ -43,11 +43,13 @@ def draw(want, tokens, lengths, alignment, picture):
     n = int(np.argmax(want["lengths"]))
     source = [SOURCE[i] for i in want["source"][n][: want["lengths"][n]]]
     target = ["end" if t == 1 else TARGET[t] for t in tokens[n][: lengths[n]]]
-    figure, axes = plt.subplots(figsize=(8, 3.6), dpi=100)
-    axes.imshow(alignment[n][: lengths[n], : len(source)], cmap="Greys", vmin=0, vmax=1, aspect="auto")
+    figure, axes = plt.subplots(figsize=(8, 3.8), dpi=100)
+    image = axes.imshow(alignment[n][: lengths[n], : len(source)], cmap="Greys", vmin=0, vmax=1, aspect="auto")
     axes.set_xticks(range(len(source)), source, family="monospace")
     axes.set_yticks(range(len(target)), target, family="monospace")
     axes.tick_params(length=0, labeltop=True, labelbottom=False)
+    axes.set_title(f"\u201c{''.join(source).strip()}\u201d becomes {''.join(target[:-1])}", fontsize=10)
+    figure.colorbar(image, fraction=0.046, pad=0.02, label="weight of the letter")
     figure.tight_layout()
     figure.savefig(picture, metadata={"Software": None})
 
