@@ -4,6 +4,7 @@
 #include "dialects/attn/DimBounds.h"
 #include "dialects/attn/NodeLocation.h"
 
+#include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Interfaces/FunctionInterfaces.h"
 #include "llvm/Support/JSON.h"
 
