@@ -167,8 +167,10 @@ private:
         return failure();
       }
       std::optional<std::string> cubin;
-      if (options.emit == EmitKind::Lib && !assemblePtx(*ptx, arch, cubin, error))
+      if (options.emit == EmitKind::Lib && !assemblePtx(*ptx, arch, cubin, error)) {
+        report.unsupported = true;
         return fail(error);
+      }
       if (cubin)
         images.push_back({false, arch.number, arch.exact, std::move(*cubin)});
       images.push_back({true, arch.number, arch.exact, std::move(*ptx)});

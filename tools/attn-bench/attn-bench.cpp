@@ -1,11 +1,13 @@
 // Times the runs of a model.
 #include "tools/attn-bench/Breakdown.h"
+#include "tools/attn-bench/DeviceTimer.h"
 #include "tools/options/Console.h"
 #include "tools/options/LibraryArgument.h"
 #include "tools/options/RunArguments.h"
 
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/Format.h"
+#include "llvm/Support/JSON.h"
 #include "llvm/Support/raw_ostream.h"
 #include <algorithm>
 #include <chrono>
@@ -58,30 +60,37 @@ double peakResidentMb() {
 }
 
 struct Measurement {
-  std::vector<double> times; // ms, in the order of the runs
+  std::vector<double> times;       // ms, in the order of the runs
+  std::vector<double> deviceTimes; // of a library with GPU code
   double loadMs = 0;
   double sessionMs = 0;  ///< of loadMs: making the session
   double firstRunMs = 0; ///< starts the threads and touches the workspace; not counted
 
-  std::vector<double> sorted() const {
-    std::vector<double> copy = times;
-    std::sort(copy.begin(), copy.end());
-    return copy;
-  }
+  std::vector<double> sorted() const { return sorted(times); }
   double min() const { return sorted().front(); }
-  double median() const {
-    std::vector<double> s = sorted();
+  double median() const { return median(times); }
+  double deviceMedian() const { return median(deviceTimes); }
+  double deviceMin() const { return sorted(deviceTimes).front(); }
+  /// Nearest rank: the least time that 95 % of the runs do not exceed.
+  double p95() const { return sorted()[static_cast<size_t>(std::ceil(0.95 * static_cast<double>(times.size()))) - 1]; }
+
+private:
+  static std::vector<double> sorted(std::vector<double> values) {
+    std::sort(values.begin(), values.end());
+    return values;
+  }
+  static double median(const std::vector<double> &values) {
+    std::vector<double> s = sorted(values);
     size_t half = s.size() / 2;
     return s.size() % 2 ? s[half] : (s[half - 1] + s[half]) / 2;
   }
-  /// Nearest rank: the least time that 95 % of the runs do not exceed.
-  double p95() const { return sorted()[static_cast<size_t>(std::ceil(0.95 * static_cast<double>(times.size()))) - 1]; }
 };
 
 /// Times runs until there are `runs` of them and `minMs` have passed. They take
 /// the sets of `inputs` in turn.
 bool measure(runner::Model &model, std::vector<std::vector<Tensor>> &inputs, std::vector<Tensor> &outputs,
-             uint64_t runs, double minMs, Measurement &result, Breakdown *breakdown, runner::Failure &failure) {
+             uint64_t runs, double minMs, Measurement &result, Breakdown *breakdown, DeviceTimer *device,
+             runner::Failure &failure) {
   double start = nowMs();
   for (uint64_t i = 0; i < kWarmupRuns || nowMs() - start < kWarmupMs; ++i) {
     if (!model.run(inputs[i % inputs.size()], outputs, failure))
@@ -93,23 +102,37 @@ bool measure(runner::Model &model, std::vector<std::vector<Tensor>> &inputs, std
   for (uint64_t i = 0; i < runs || nowMs() - start < minMs; ++i) {
     if (breakdown)
       breakdown->beginRun();
+    bool isTimed = device && device->begin();
     double before = nowMs();
     if (!model.run(inputs[i % inputs.size()], outputs, failure))
       return false;
     result.times.push_back(nowMs() - before);
+    if (double ms = isTimed ? device->end() : -1; ms >= 0)
+      result.deviceTimes.push_back(ms);
     if (breakdown)
       breakdown->endRun();
   }
   return true;
 }
 
+void printTimes(raw_ostream &os, const std::vector<double> &times) {
+  os << '[';
+  for (size_t i = 0; i < times.size(); ++i)
+    os << (i ? "," : "") << format("%.6f", times[i]);
+  os << ']';
+}
+
 void printJson(const Measurement &result, int32_t threads) {
   raw_ostream &os = jsonResult();
-  os << format("{\"min_ms\":%.6f,\"median_ms\":%.6f,\"p95_ms\":%.6f,\"times_ms\":[", result.min(), result.median(),
+  os << format("{\"min_ms\":%.6f,\"median_ms\":%.6f,\"p95_ms\":%.6f,\"times_ms\":", result.min(), result.median(),
                result.p95());
-  for (size_t i = 0; i < result.times.size(); ++i)
-    os << (i ? "," : "") << format("%.6f", result.times[i]);
-  os << format("],\"load_ms\":%.3f,\"session_ms\":%.3f,\"first_run_ms\":%.3f,\"peak_rss_mb\":%.1f,\"threads\":%d,"
+  printTimes(os, result.times);
+  if (!result.deviceTimes.empty()) {
+    os << format(",\"device_min_ms\":%.6f,\"device_median_ms\":%.6f,\"device_times_ms\":", result.deviceMin(),
+                 result.deviceMedian());
+    printTimes(os, result.deviceTimes);
+  }
+  os << format(",\"load_ms\":%.3f,\"session_ms\":%.3f,\"first_run_ms\":%.3f,\"peak_rss_mb\":%.1f,\"threads\":%d,"
                "\"runs\":%zu}\n",
                result.loadMs, result.sessionMs, result.firstRunMs, peakResidentMb(), threads, result.times.size());
 }
@@ -124,9 +147,22 @@ std::string milliseconds(double ms) {
 void printText(StringRef name, const Measurement &result, int32_t threads) {
   outs() << printable(name) << ": " << result.times.size() << (result.times.size() == 1 ? " run, " : " runs, ")
          << threads << (threads == 1 ? " thread\n" : " threads\n") << "  median " << milliseconds(result.median())
-         << " ms   min " << milliseconds(result.min()) << " ms   95% within " << milliseconds(result.p95()) << " ms\n"
-         << format("  load %.1f ms, of it session %.2f ms   first run %.3f ms   peak memory %.1f MiB\n", result.loadMs,
+         << " ms   min " << milliseconds(result.min()) << " ms   95% within " << milliseconds(result.p95()) << " ms\n";
+  if (!result.deviceTimes.empty())
+    outs() << "  between events on the GPU: median " << milliseconds(result.deviceMedian()) << " ms   min "
+           << milliseconds(result.deviceMin()) << " ms, copies of inputs and outputs included\n";
+  outs() << format("  load %.1f ms, of it session %.2f ms   first run %.3f ms   peak memory %.1f MiB\n", result.loadMs,
                    result.sessionMs, result.firstRunMs, peakResidentMb());
+}
+
+bool hasGpuCode(const attnrt_model_info &info) {
+  Expected<json::Value> manifest = json::parse(info.manifest_json);
+  if (!manifest) {
+    consumeError(manifest.takeError());
+    return false;
+  }
+  const json::Object *fields = manifest->getAsObject();
+  return fields && fields->getArray("gpu");
 }
 
 bool writeProfile(const Breakdown &regions, StringRef path, double peak) {
@@ -192,7 +228,15 @@ int runTool(int argc, char **argv) {
     }
     regions.attach(model);
   }
-  if (!measure(model, inputs, outputs, runs ? runs : 3, minMs, result, looksInside ? &regions : nullptr, failure))
+  std::unique_ptr<DeviceTimer> device;
+  if (hasGpuCode(model.info())) {
+    if (!(device = DeviceTimer::create(error)))
+      reportNote("no times of the GPU: " + error);
+    else
+      model.useStream(device->stream());
+  }
+  if (!measure(model, inputs, outputs, runs ? runs : 3, minMs, result, looksInside ? &regions : nullptr, device.get(),
+               failure))
     return reportFailure(library->name(), failure);
   if (!writeOutputs(written, model.entry(), outputs))
     return ExitUsage;

@@ -338,6 +338,7 @@ FusionComparison compareFusedForms(const std::string &fused, const std::string &
     runner::Failure failure;
     if (!a.load(fused, entries[n], 2, failure) || !b.load(unfused, entries[n], 2, failure)) {
       result.error = failure.message;
+      result.isUnfit = failure.status == ATTNRT_INCOMPATIBLE || failure.status == ATTNRT_UNSUPPORTED;
       return result;
     }
     if (n == 0)

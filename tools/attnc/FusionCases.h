@@ -10,6 +10,7 @@ namespace attn::tools {
 
 struct FusionComparison {
   std::string error;                    ///< a library that does not load
+  bool isUnfit = false;                 ///< because this machine cannot run it
   unsigned casesRun = 0;                ///< that both libraries accepted
   std::string uncompared;               ///< an entry that no case could run, and why
   unsigned declared = 0;                ///< outputs where NaN or Inf arrive in other elements, as declared

@@ -28,7 +28,7 @@ public:
       return code;
     std::optional<FusionComparison> result = compare(library);
     if (!result)
-      return ExitInternal;
+      return isUnfit ? ExitUnsupported : ExitInternal;
     if (result->differences.empty()) {
       if (!result->uncompared.empty()) {
         reportError(name + ": --verify-fusion compared nothing: no run of any size ends well; " + result->uncompared);
@@ -81,6 +81,7 @@ private:
           FusionComparison found = compareFusedForms(library, unfused, assumptions);
           std::string text;
           raw_string_ostream(text) << json::Value(json::Object{{"error", found.error},
+                                                               {"unfit", found.isUnfit},
                                                                {"runs", found.casesRun},
                                                                {"uncompared", json::fixUTF8(found.uncompared)},
                                                                {"declared", found.declared},
@@ -100,6 +101,7 @@ private:
       return std::nullopt;
     }
     found.error = object->getString("error").value_or("").str();
+    isUnfit = object->getBoolean("unfit").value_or(false);
     found.casesRun = object->getInteger("runs").value_or(0);
     found.uncompared = object->getString("uncompared").value_or("").str();
     found.declared = object->getInteger("declared").value_or(0);
@@ -135,6 +137,7 @@ private:
   const FusionAssumptions &assumptions;
   unsigned &runs;
   std::string name;
+  bool isUnfit = false; ///< whether this machine cannot run a form
 };
 
 } // namespace

@@ -125,6 +125,9 @@ void readTarget(CommandLine &line, CompileOptions &options) {
     return;
   if (options.weights != "f32")
     line.fail("--target=cuda stores weights in f32 only: no --weights");
+  if (line.has(OPT_mark_regions))
+    line.fail(
+        "--mark-regions (attn-bench --breakdown and --profile) is for --target=cpu; attn-bench times a GPU as a whole");
   options.gpuArchs = line.text(OPT_gpu_arch, "sm_80").str();
   options.allowHostOps = line.has(OPT_allow_host_ops);
   std::string error;

@@ -110,7 +110,7 @@ defm fp32_math : Eq<"fp32-math", "HOW",
     "how products of f32 are made, where an operand is constant: f32 (default), or by the bf16 products of AMX or "
     "avx512_bf16: bf16x3 (of three, relative error 2^-16 of each product) or bf16x6 (of six, about as exact as f32)",
     g_compile, everyTool>;
-defm target : Eq<"target", "TARGET", "what to compile for: cpu (default) or cuda", g_compile, everyTool>;
+defm target : Eq<"target", "TARGET", "what to compile for: cpu (default) or cuda (docs/gpu.md)", g_compile, everyTool>;
 defm gpu_arch : Eq<"gpu-arch", "LIST",
     "architectures of --target=cuda: sm_80 (default), sm_86, sm_87, sm_89, sm_90, sm_90a, separated by commas", g_compile, everyTool>;
 def allow_host_ops : SimpleFlag<"allow-host-ops",

@@ -34,6 +34,9 @@ int reportFault(runner::Fault fault, StringRef error) {
 int reportFailure(StringRef model, const runner::Failure &failure) {
   StringRef message = failure.message;
   reportError(message.contains(model) ? message.str() : (model + ": " + message).str());
+  if (message.contains("no NVIDIA driver"))
+    reportNote("a library of --target=cuda runs where an NVIDIA driver (libcuda.so.1) is; without --target=cuda attnc "
+               "compiles for the CPU");
   switch (failure.status) {
   case ATTNRT_OK:
   case ATTNRT_NOT_FOUND:

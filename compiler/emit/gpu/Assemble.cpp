@@ -57,7 +57,9 @@ bool assemblePtx(llvm::StringRef ptx, const GpuArch &arch, std::optional<std::st
       error = "cannot read what ptxas wrote: " + bytes.getError().message();
   } else {
     auto text = llvm::MemoryBuffer::getFile(log);
-    error = "ptxas failed (" + std::to_string(status) + "): " + message + (text ? (*text)->getBuffer().str() : "");
+    error = "'" + program + "' failed (" + std::to_string(status) + ") on kernels for " + arch.name() +
+            ", which take a ptxas of CUDA 12 or later (of CUDA_ROOT, CUDA_HOME, CUDA_PATH or PATH): " + message +
+            (text ? (*text)->getBuffer().str() : "");
   }
   llvm::sys::fs::remove_directories(folder);
   return error.empty();

@@ -8,6 +8,18 @@ namespace attn {
 // What LLVM 22 and PTX 8.0 know, from the first with asynchronous copies on.
 static constexpr unsigned kKnown[] = {80, 86, 87, 89, 90};
 
+/// `number`: of an "sm_N", else 0.
+static std::string describeUnknown(llvm::StringRef part, unsigned number) {
+  std::string use = "; use sm_80, sm_86, sm_87, sm_89, sm_90 or sm_90a, separated by commas";
+  if (number && number < kKnown[0])
+    return "the GPU architecture '" + part.str() +
+           "' is too old: kernels copy asynchronously, which GPUs do from sm_80 on" + use;
+  if (number > 90 && number < 1000)
+    return "the GPU architecture '" + part.str() +
+           "' is newer than this compiler: the driver of such a GPU compiles the PTX of sm_90" + use;
+  return "unknown GPU architecture '" + part.str() + "'" + use;
+}
+
 std::vector<GpuArch> parseGpuArchs(llvm::StringRef text, std::string &error) {
   std::vector<GpuArch> archs;
   llvm::SmallVector<llvm::StringRef> parts;
@@ -19,8 +31,7 @@ std::vector<GpuArch> parseGpuArchs(llvm::StringRef text, std::string &error) {
     arch.exact = digits.consume_back("a");
     if (!isWellFormed || digits.getAsInteger(10, arch.number) || !llvm::is_contained(kKnown, arch.number) ||
         (arch.exact && arch.number != 90)) {
-      error = "unknown GPU architecture '" + part.str() +
-              "'; use sm_80, sm_86, sm_87, sm_89, sm_90 or sm_90a, separated by commas";
+      error = describeUnknown(part, isWellFormed && !arch.exact && arch.number ? arch.number : 0);
       return {};
     }
     archs.push_back(arch);

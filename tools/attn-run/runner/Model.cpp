@@ -133,6 +133,7 @@ bool Model::run(std::vector<Tensor> &inputs, std::vector<Tensor> &outputs, Failu
   options.on_mark = markFn;
   options.mark_context = markContext;
   options.state = state;
+  options.stream = runStream;
   if (!check(attnrt_session_run(session, &options, pointers.data(), static_cast<int32_t>(pointers.size()),
                                 results.data(), static_cast<int32_t>(given.size())),
              failure))

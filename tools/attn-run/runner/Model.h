@@ -43,6 +43,9 @@ public:
   /// ones write into them and allocate nothing.
   bool run(std::vector<Tensor> &inputs, std::vector<Tensor> &outputs, Failure &failure);
 
+  /// Runs go on this CUstream, of a library with GPU code.
+  void useStream(void *stream) { runStream = stream; }
+
   /// Called at the end of each region of a run (attnrt_run_options.on_mark).
   using MarkFn = void (*)(void *context, int32_t region, int64_t flops, int64_t bytes);
   void onMark(MarkFn function, void *context) {
@@ -66,6 +69,7 @@ private:
   const attnrt_entry_info *chosen = nullptr;
   MarkFn markFn = nullptr;
   void *markContext = nullptr;
+  void *runStream = nullptr;
 };
 
 } // namespace attn::runner
