@@ -18,6 +18,8 @@ import shlex
 import subprocess
 import sys
 
+if len(sys.argv) < 2 or sys.argv[1].startswith("-") or not pathlib.Path(sys.argv[1], "compile_commands.json").exists():
+    sys.exit(__doc__ + "\nBUILD is a folder with a compile_commands.json.")
 build = pathlib.Path(sys.argv[1]).resolve()
 only = sys.argv[2:]
 records = build / "includes"

@@ -248,8 +248,10 @@ void checkImages(const char *path) {
 } // namespace
 
 int main(int argc, char **argv) {
-  if (argc != 5)
+  if (argc != 5) {
+    fprintf(stderr, "usage: gpu-faults GPU-LIBRARY CPU-LIBRARY RECURRENT-GPU-LIBRARY PRODUCTS-LIBRARY\n");
     return 1;
+  }
   void *fake = dlopen("libcuda.so.1", RTLD_NOW);
   if (!fake || !(configure = reinterpret_cast<void (*)(const char *)>(dlsym(fake, "attnFakeCudaConfigure")))) {
     printf("libcuda.so.1 is not the stand-in\n");

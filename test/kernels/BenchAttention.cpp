@@ -1,7 +1,7 @@
 // Prints GFLOP/s of the attention kernel on one thread as a share of a bare FMA
 // loop timed beside it.
 //
-//   bench-attention [avx512|avx2|portable] [--assembly]
+//   bench-attention [avx512|avx2|portable] [--assembly] [CASE]
 #include "test/kernels/AttentionHarness.h"
 #include "test/kernels/Measure.h"
 
@@ -76,13 +76,18 @@ Sizes sizes(int64_t h, int64_t i, int64_t j, int64_t d) {
 int main(int argc, char **argv) {
   llvm::StringRef isa = hostRuns("avx512") ? "avx512" : hostRuns("avx2") ? "avx2" : "portable", only;
   bool printsAssembly = false;
-  for (int n = 1; n < argc; ++n)
+  for (int n = 1; n < argc; ++n) {
     if (llvm::StringRef(argv[n]) == "--assembly")
       printsAssembly = true;
     else if (llvm::is_contained(kIsas, llvm::StringRef(argv[n])))
       isa = argv[n];
-    else
+    else if (argv[n][0] == '-') {
+      std::fprintf(stderr, "usage: bench-attention [avx512|avx2|portable] [--assembly] [CASE]\n");
+      return 1;
+    } else {
       only = argv[n];
+    }
+  }
   if (!hostRuns(isa)) {
     std::fprintf(stderr, "bench-attention: this machine does not run '%s'\n", isa.str().c_str());
     return 1;

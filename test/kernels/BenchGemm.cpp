@@ -151,8 +151,12 @@ int main(int argc, char **argv) {
       json = true;
     else if (llvm::is_contained({"f32", "bf16", "int8"}, StringRef(argv[i])))
       type = argv[i];
-    else
+    else if (StringRef(argv[i]).starts_with("-")) {
+      std::fprintf(stderr, "usage: bench-gemm [avx512bf16|avx512|avx2|portable] [f32|bf16|int8] [--json] [M...]\n");
+      return 1;
+    } else {
       isa = argv[i];
+    }
   }
   if (rows.empty())
     rows = {1, 32, 50, 128, 197};

@@ -165,7 +165,11 @@ Answer serve(const json::Object &request) {
 
 } // namespace
 
-int main() {
+int main(int argc, char **) {
+  if (argc > 1) {
+    llvm::errs() << "usage: onnx-case-server; a request is a line of JSON on standard input (CaseServer.cpp)\n";
+    return 1;
+  }
   std::string line;
   while (std::getline(std::cin, line)) {
     llvm::Expected<json::Value> request = json::parse(line);

@@ -40,8 +40,10 @@ bool refused(attnrt_status status, const char *what, size_t place) {
 } // namespace
 
 int main(int argc, char **argv) {
-  if (argc != 4)
+  if (argc != 4) {
+    std::fprintf(stderr, "usage: corrupt-library LIBRARY TRUNCATIONS FLIPS\n");
     return 1;
+  }
   std::ifstream file(argv[1], std::ios::binary);
   std::vector<char> bytes((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
   long truncations = std::atol(argv[2]), flips = std::atol(argv[3]);

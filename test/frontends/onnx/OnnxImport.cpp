@@ -26,6 +26,13 @@ static int listOperators() {
   return 0;
 }
 
+static int usage() {
+  llvm::errs()
+      << "usage: onnx-import MODEL [--dim=NAME:SIZE] [--shape=INPUT:2x3] [--quiet] [--locations], or onnx-import "
+         "--list-operators\n";
+  return 1;
+}
+
 int main(int argc, char **argv) {
   onnx::ImportOptions options;
   std::string path;
@@ -47,10 +54,14 @@ int main(int argc, char **argv) {
       sizes.split(parts, 'x');
       for (StringRef part : parts)
         part.getAsInteger(10, options.shapes[name.str()].emplace_back());
+    } else if (argument.starts_with("-") || !path.empty()) {
+      return usage();
     } else {
       path = argument.str();
     }
   }
+  if (path.empty())
+    return usage();
   MLIRContext context;
   ScopedDiagnosticHandler handler(&context, [](Diagnostic &diagnostic) {
     llvm::errs() << "error: " << describe(diagnostic.getLocation()) << ": " << diagnostic.str() << "\n";
