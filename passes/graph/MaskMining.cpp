@@ -1,5 +1,6 @@
 #include "passes/graph/MaskMining.h"
 #include "passes/graph/PositionQuotient.h"
+#include "passes/graph/Structured.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Math/IR/Math.h"
@@ -128,7 +129,14 @@ private:
   /// Follows the score from the yield down to where it is something else than
   /// selected, added to, scaled or bounded from below.
   void readScore(Value value) {
-    while (Operation *definition = value.getDefiningOp()) {
+    while (true) {
+      auto narrow = dyn_cast<FloatType>(value.getType());
+      if (auto extension = value.getDefiningOp<arith::ExtFOp>())
+        narrow = cast<FloatType>(extension.getIn().getType());
+      value = stripConversions(value);
+      Operation *definition = value.getDefiningOp();
+      if (!definition)
+        return;
       if (auto select = dyn_cast<arith::SelectOp>(definition)) {
         if (!readSelect(select, MaskStep::Select))
           return;
@@ -151,13 +159,16 @@ private:
       bool left = dependsOnScore(add.getLhs());
       if (left == dependsOnScore(add.getRhs()))
         return;
+      size_t before = mask.steps.size();
       readBias(left ? add.getRhs() : add.getLhs());
+      if (mask.steps.size() != before && narrow != value.getType())
+        mask.steps[before].rounded = narrow; // the last that is added, as steps go
       value = left ? add.getLhs() : add.getRhs();
     }
   }
 
   void readBias(Value bias) {
-    Operation *definition = bias.getDefiningOp();
+    Operation *definition = stripConversions(bias).getDefiningOp();
     if (auto add = dyn_cast_or_null<arith::AddFOp>(definition)) {
       readBias(add.getLhs());
       readBias(add.getRhs());

@@ -33,9 +33,10 @@ struct MaskStep {
     Clamp,  ///< maximum(score, fill)
   };
   Kind kind;
-  mlir::Operation *op;    ///< the select or the maximum
-  double fill;            ///< in the score that the region yields, which may be scaled after `op`
-  bool hidesTrue = false; ///< the condition of `op` is true where it hides
+  mlir::Operation *op;          ///< the select or the maximum
+  double fill;                  ///< in the score that the region yields, which may be scaled after `op`
+  bool hidesTrue = false;       ///< the condition of `op` is true where it hides
+  mlir::FloatType rounded = {}; ///< the type, if any, to which the sum of score and bias is rounded
 };
 
 /// What the score region of `op` does to hide keys.

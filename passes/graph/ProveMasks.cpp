@@ -166,7 +166,15 @@ void TermWriter::writeMasked(AttentionOp to) {
     Value shown = step.kind == MaskStep::Select ? score : floatConstant(b, loc, cast<FloatType>(score.getType()), 0);
     Value chosen = step.hidesTrue ? arith::SelectOp::create(b, loc, condition, fill, shown)
                                   : arith::SelectOp::create(b, loc, condition, shown, fill);
-    score = step.kind == MaskStep::Select ? chosen : Value(arith::AddFOp::create(b, loc, score, chosen));
+    if (step.kind == MaskStep::Select) {
+      score = chosen;
+      continue;
+    }
+    // In the steps of the mask's size, as in the graph; and the score itself before.
+    auto round = [&](Value x) {
+      return step.rounded ? convertFloat(b, loc, convertFloat(b, loc, x, step.rounded), x.getType()) : x;
+    };
+    score = round(arith::AddFOp::create(b, loc, round(score), chosen));
   }
   YieldOp::create(b, loc, score);
 }

@@ -1,27 +1,79 @@
 #include "passes/graph/AttentionMatch.h"
+#include "passes/graph/MaskMining.h"
+#include "passes/graph/Structured.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/IR/Matchers.h"
 #include "mlir/Transforms/GreedyPatternRewriteDriver.h"
+#include "llvm/ADT/DenseSet.h"
+#include <cmath>
 
 using namespace mlir;
 
 namespace attn {
 namespace {
 
-/// extf(truncf(x)) -> x: the fused form keeps f32 where the graph rounds to a
-/// half type between two operations.
+bool isFiniteMask(const APFloat &number) {
+  return number.isFinite() && std::abs(number.convertToDouble()) >= -kFiniteMask;
+}
+
+/// Whether `value`, in a region of `op` or in what makes its captures, may hold a finite number that hides keys: a
+/// constant as large as one, or a tensor of floats that a run or a file brings.
+bool mayHide(AttentionOp op, Value value, DenseSet<Value> &seen) {
+  if (!isa<FloatType>(getElementTypeOrSelf(value)) || !seen.insert(value).second)
+    return false;
+  if (auto number = dyn_cast_or_null<FloatAttr>(splatConstant(value)))
+    return isFiniteMask(number.getValue());
+  if (auto argument = dyn_cast<BlockArgument>(value)) {
+    Operation *owner = argument.getOwner()->getParentOp();
+    if (owner == op)
+      return argument.getArgNumber() != 0 && mayHide(op, op.getCaptures()[argument.getArgNumber() - 1], seen);
+    auto linalgOp = dyn_cast<linalg::LinalgOp>(owner);
+    return !linalgOp || mayHide(op, linalgOp.getMatchingOpOperand(argument)->get(), seen);
+  }
+  Operation *definition = value.getDefiningOp();
+  DenseElementsAttr elements;
+  if (matchPattern(value, m_Constant(&elements)))
+    return llvm::any_of(elements.getValues<APFloat>(), isFiniteMask);
+  if (isa<WeightOp>(definition))
+    return true;
+  if (isPointwise(definition))
+    return mayHide(op, cast<linalg::LinalgOp>(definition).getBlock()->getTerminator()->getOperand(0), seen);
+  bool isFollowed = isView(definition) || isa<tensor::ExtractSliceOp, tensor::InsertSliceOp>(definition) ||
+                    !isa<RankedTensorType>(value.getType());
+  return isFollowed &&
+         llvm::any_of(definition->getOperands(), [&](Value operand) { return mayHide(op, operand, seen); });
+}
+
+/// extf(truncf(x)) -> x: the fused form keeps f32 where the graph rounds to a half type between two operations. But not
+/// around the sum of a score and a finite mask, which is rounded to steps of the mask's size: those are the scores of a
+/// row that sees no key.
 struct DropRounding : OpRewritePattern<arith::ExtFOp> {
-  using OpRewritePattern::OpRewritePattern;
+  DropRounding(MLIRContext *context, AttentionOp op) : OpRewritePattern(context), attention(op) {}
 
   LogicalResult matchAndRewrite(arith::ExtFOp op, PatternRewriter &rewriter) const override {
     auto trunc = op.getIn().getDefiningOp<arith::TruncFOp>();
     if (!trunc || trunc.getIn().getType() != op.getType())
       return failure();
+    if (isMaskedSum(trunc.getIn().getDefiningOp()) || llvm::any_of(op->getUsers(), [&](Operation *user) {
+          return isMaskedSum(user) && llvm::any_of(user->getUsers(), llvm::IsaPred<arith::TruncFOp>);
+        }))
+      return failure();
     rewriter.replaceOp(op, trunc.getIn());
     return success();
   }
+
+private:
+  bool isMaskedSum(Operation *op) const {
+    DenseSet<Value> seen;
+    return isa_and_nonnull<arith::AddFOp, arith::SubFOp>(op) && op->getParentRegion() == &attention.getScore() &&
+           mayHide(attention, op->getResult(0), seen);
+  }
+
+  mutable AttentionOp attention;
 };
 
 /// A comparison of `select c, x, y` with z, all constants, or of an i1 widened
@@ -136,13 +188,15 @@ void simplify(Region &region, const FrozenRewritePatternSet &patterns) {
 
 void simplifyRegions(RewriterBase &rewriter, AttentionOp op) {
   RewritePatternSet patterns(op.getContext());
-  patterns.add<ConvertSelected<arith::ExtFOp>, ConvertSelected<arith::TruncFOp>, DropRounding, DropZero,
+  patterns.add<ConvertSelected<arith::ExtFOp>, ConvertSelected<arith::TruncFOp>, DropZero,
                SkipStoredBool<arith::CmpFOp>, SkipStoredBool<arith::CmpIOp>>(op.getContext());
+  patterns.add<DropRounding>(op.getContext(), op);
   op.getContext()->getLoadedDialect<arith::ArithDialect>()->getCanonicalizationPatterns(patterns);
   for (RegisteredOperationName name : op.getContext()->getRegisteredOperationsByDialect("arith"))
     name.getCanonicalizationPatterns(patterns, op.getContext());
   FrozenRewritePatternSet frozen(std::move(patterns));
   simplify(op.getScore(), frozen);
+  simplify(op.getScore(), frozen); // roundings of sums of which a mask was a part
   if (op.getWeight().empty())
     return;
   simplify(op.getWeight(), frozen);

@@ -85,7 +85,7 @@ g ({declared} q, {declared} k, {declared} v{extra}) => ({declared} y) {{
 
 
 def type_of(value):
-    names = {np.dtype(np.int64): "int64", np.dtype(np.float32): "float"}
+    names = {np.dtype(np.int64): "int64", np.dtype(np.float32): "float", np.dtype(np.float16): "float16"}
     return names[value.dtype] + str(list(value.shape)).replace(" ", "") if value.shape else names[value.dtype]
 
 
@@ -161,9 +161,32 @@ def halves():
     off[5, 7] = True
     tests = {"inf": (J <= I, -np.inf, "causal"), "least": (J <= I, -65504, "causal"),
              "strict": (J < I, -np.inf, "causal"), "off": (off, -np.inf, "dense")}
-    return [Case(f"half_{name}", mask, "  z = Add(s, mask)", hide(shown),
-                 tables={"mask": np.where(shown, 0, fill).astype(np.float16)}, positions="",
-                 declared=f"float16[{B},{H},{S},{D}]", dtype=np.float16) for name, (shown, fill, mask) in tests.items()]
+    static = f"float16[{B},{H},{S},{D}]"
+    cases = [Case(f"half_{name}", mask, "  z = Add(s, mask)", hide(shown),
+                  tables={"mask": np.where(shown, 0, fill).astype(np.float16)}, positions="", declared=static,
+                  dtype=np.float16) for name, (shown, fill, mask) in tests.items()]
+
+    # In a row that sees no key the scores are in steps of 8 or of 32, to which the sum with the constant rounds them.
+    def rounded(mask):
+        return lambda s: softmax((s.astype(np.float16) + mask.astype(np.float16)).astype(float))
+
+    for fill in (-1e4, -65504):
+        strict = np.where(J < I, 0, fill)
+        cases.append(Case(f"half_empty{fill:.0f}", "causal", "  z = Add(s, mask)", rounded(strict),
+                          tables={"mask": strict.astype(np.float16)}, positions="", declared=static, dtype=np.float16))
+        rows = np.where(np.arange(S) < np.array([0, 17]).reshape(B, 1, 1, 1), 0, fill).astype(np.float16)
+        cases.append(Case(f"half_rows{fill:.0f}", "dense", "  z = Add(s, mask)", rounded(rows), {"mask": rows},
+                          positions="", declared=static, dtype=np.float16))
+        shown = f"""
+  fill = Constant<value = float {{{fill}}}>()
+  shown = Less(j, n)
+  wide = Where(shown, none, fill)
+  mask = CastLike(wide, q)
+  z = Add(s, mask)"""
+        cases.append(Case(f"half_lengths{fill:.0f}", "lengths", shown, rounded(rows),
+                          {"n": np.array([0, 17]).reshape(B, 1, 1, 1)}, {"j": np.arange(S)}, "", static,
+                          dtype=np.float16))
+    return cases
 
 
 def biased():
