@@ -12,6 +12,7 @@ bool isOpen = false;
 
 // PTX 8.0, the oldest that the compiler writes, came with CUDA 12.0.
 constexpr int kOldestVersion = 12000;
+constexpr int kOldestWithLoops = 12040;
 
 struct Name {
   const char *name;
@@ -60,6 +61,12 @@ attnrt_status load() {
                         ATTNRT_CUDA(cuGraphExecDestroy),
                         ATTNRT_CUDA(cuGetErrorName),
                         ATTNRT_CUDA(cuGetErrorString)};
+  const Name ofLoops[] = {ATTNRT_CUDA(cuGraphCreate),
+                          ATTNRT_CUDA(cuGraphAddKernelNode_v2),
+                          ATTNRT_CUDA(cuGraphKernelNodeSetAttribute),
+                          ATTNRT_CUDA(cuGraphAddChildGraphNode),
+                          ATTNRT_CUDA(cuGraphConditionalHandleCreate),
+                          ATTNRT_CUDA(cuGraphAddNode)};
 #undef ATTNRT_CUDA
   for (const Name &name : names) {
     *name.place = dlsym(library, name.name);
@@ -79,6 +86,9 @@ attnrt_status load() {
   if (version < kOldestVersion)
     return fail(ATTNRT_DEVICE, "the NVIDIA driver is too old: it serves CUDA %d.%d, needed is %d.%d", version / 1000,
                 version % 1000 / 10, kOldestVersion / 1000, kOldestVersion % 1000 / 10);
+  table.hasLoops = version >= kOldestWithLoops;
+  for (const Name &name : ofLoops)
+    table.hasLoops &= (*name.place = dlsym(library, name.name)) != nullptr;
   if (int code = table.cuDeviceGetCount(&count))
     return failCuda(table, code, "cuDeviceGetCount", "the NVIDIA driver cannot be used");
   if (count < 1)

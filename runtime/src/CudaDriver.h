@@ -8,6 +8,7 @@ namespace attn::rt {
 /// Errors of the driver API that are told apart.
 enum : int {
   kCudaSuccess = 0,
+  kCudaInvalidValue = 1,
   kCudaOutOfMemory = 2,
   kCudaNoDevice = 100,
   kCudaNoBinaryForGpu = 209,
@@ -32,6 +33,25 @@ struct CudaLaunchConfig {
   CudaLaunchAttribute *attributes;
   unsigned numAttributes;
 };
+
+/// CUDA_KERNEL_NODE_PARAMS_v2.
+struct CudaKernelNode {
+  void *function;
+  unsigned grid[3], block[3], shared;
+  void **parameters, **extra;
+  void *kernel, *context;
+};
+/// CUgraphNodeParams of a conditional node.
+struct CudaConditionalNode {
+  int type, reserved[3];
+  uint64_t handle;
+  int kind;
+  unsigned size; ///< of `graphs`
+  void **graphs; ///< set by the driver
+  void *context;
+  char rest[208];
+};
+static_assert(sizeof(CudaKernelNode) == 72 && sizeof(CudaConditionalNode) == 256, "as in cuda.h");
 
 /// The functions of libcuda.so.1 that the runtime calls, found by name when the
 /// first library with GPU code is loaded: a program without a GPU needs no CUDA.
@@ -71,6 +91,14 @@ struct CudaDriver {
   int (*cuGraphExecDestroy)(void *);
   int (*cuGetErrorName)(int, const char **);
   int (*cuGetErrorString)(int, const char **);
+  // For loops within graphs, which CUDA 12.4 brought; all of them are there where `hasLoops`.
+  int (*cuGraphCreate)(void **, unsigned);
+  int (*cuGraphAddKernelNode_v2)(void **, void *, void *const *, size_t, const CudaKernelNode *);
+  int (*cuGraphKernelNodeSetAttribute)(void *, int, const void *);
+  int (*cuGraphAddChildGraphNode)(void **, void *, void *const *, size_t, void *);
+  int (*cuGraphConditionalHandleCreate)(uint64_t *, void *, void *, unsigned, unsigned);
+  int (*cuGraphAddNode)(void **, void *, void *const *, size_t, CudaConditionalNode *);
+  bool hasLoops;
 };
 
 /// The driver, opened and initialised, with at least one device. Fails with a

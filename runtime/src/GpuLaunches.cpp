@@ -6,8 +6,9 @@
 using namespace attn::rt;
 
 void GpuLaunches::begin() {
-  size = count = 0;
+  size = count = numLoops = 0;
   isWhole = true;
+  isInLoop = false;
   ++runs;
 }
 
@@ -17,26 +18,32 @@ bool GpuLaunches::reserve(uint64_t bytes) {
   uint64_t wanted = capacity ? 2 * capacity : 16384;
   while (wanted < size + bytes)
     wanted *= 2;
-  void *grown = wanted <= kMaxBytes ? realloc(kept, wanted) : nullptr;
+  void *grown = wanted <= (isInLoop ? kMaxLoopBytes : kMaxBytes) ? realloc(kept, wanted) : nullptr;
   if (!grown)
     return false;
   kept = static_cast<uint8_t *>(grown), capacity = wanted;
   return true;
 }
 
-int GpuLaunches::launch(const Shape &shape, const void *parameters, void *stream) {
+int GpuLaunches::allowShared(const Shape &shape) {
   // CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES; less than that any kernel may have.
   constexpr int kMaxDynamicShared = 8;
   constexpr uint32_t kAlways = 48 << 10;
+  if (shape.shared <= kAlways)
+    return kCudaSuccess;
+  return model.driver->cuFuncSetAttribute(model.functions[uint64_t(shape.kernel)], kMaxDynamicShared,
+                                          int(shape.shared));
+}
+
+int GpuLaunches::launch(const Shape &shape, const void *parameters, void *stream) {
   if (shape.kernel == kProductLaunch) {
     attnrt_product product;
     memcpy(&product, parameters, sizeof(product));
     return products.enqueue(product, stream);
   }
   void *function = model.functions[uint64_t(shape.kernel)];
-  if (shape.shared > kAlways)
-    if (int code = model.driver->cuFuncSetAttribute(function, kMaxDynamicShared, int(shape.shared)))
-      return code;
+  if (int code = allowShared(shape))
+    return code;
   size_t bytes = shape.parameterBytes;
   const uint32_t *grid = shape.grid, *block = shape.block;
   // CU_LAUNCH_PARAM_BUFFER_POINTER, _BUFFER_SIZE, _END
@@ -53,39 +60,52 @@ int GpuLaunches::launch(const Shape &shape, const void *parameters, void *stream
                                       stream, nullptr, extra);
 }
 
-int GpuLaunches::add(const Shape &shape, const void *parameters, void *stream, int32_t &kernel) {
-  uint64_t padded = (shape.parameterBytes + 7) / 8 * 8;
-  if (!reserve(sizeof(Shape) + padded)) {
-    if (int code = flush(stream, kernel))
+GpuLaunches::Shape GpuLaunches::shapeAt(uint64_t at) const {
+  Shape shape;
+  memcpy(&shape, kept + at, sizeof(Shape));
+  return shape;
+}
+
+int GpuLaunches::add(const Shape &shape, const void *parameters, Target &target) {
+  if (!reserve(bytesOf(shape))) {
+    if (isInLoop) {
+      target.call = "malloc";
+      return kCudaOutOfMemory;
+    }
+    if (int code = flush(target))
       return code;
-    kernel = shape.kernel;
-    return launch(shape, parameters, stream);
+    target.kernel = shape.kernel;
+    target.call = "cuLaunchKernel";
+    return launch(shape, parameters, target.stream);
   }
   uint8_t *to = kept + size;
   memcpy(to, &shape, sizeof(Shape));
-  memset(to + sizeof(Shape), 0, padded);
+  memset(to + sizeof(Shape), 0, bytesOf(shape) - sizeof(Shape));
   memcpy(to + sizeof(Shape), parameters, shape.parameterBytes);
-  size += sizeof(Shape) + padded;
+  size += bytesOf(shape);
   ++count;
-  last = shape.kernel;
+  if (shape.kernel >= 0)
+    last = shape.kernel;
   return kCudaSuccess;
 }
 
-int GpuLaunches::launchAll(void *stream, int32_t &kernel) {
-  for (uint64_t at = 0; at < size;) {
-    Shape shape;
-    memcpy(&shape, kept + at, sizeof(Shape));
+int GpuLaunches::launchAll(Range range, void *stream, int32_t &kernel) {
+  for (uint64_t at = range.begin; at < range.end;) {
+    Shape shape = shapeAt(at);
     kernel = shape.kernel;
     if (int code = launch(shape, kept + at + sizeof(Shape), stream))
       return code;
-    at += sizeof(Shape) + (shape.parameterBytes + 7) / 8 * 8;
+    at += bytesOf(shape);
   }
   return kCudaSuccess;
 }
 
-int GpuLaunches::flush(void *stream, int32_t &kernel) {
-  int code = launchAll(stream, kernel);
-  size = count = 0;
+int GpuLaunches::flush(Target &target) {
+  target.call = "cuLaunchKernel";
+  if (isInLoop)
+    return kCudaInvalidValue;
+  int code = numLoops ? runLoops(target) : launchAll(all(), target.stream, target.kernel);
+  size = count = numLoops = 0;
   isWhole = false;
   return code;
 }
@@ -94,7 +114,7 @@ int GpuLaunches::flush(void *stream, int32_t &kernel) {
 // Graphs
 //===----------------------------------------------------------------------===//
 
-static uint64_t hashOf(const uint8_t *bytes, uint64_t size) {
+uint64_t attn::rt::hashOf(const uint8_t *bytes, uint64_t size) {
   uint64_t hash = 0xcbf29ce484222325;
   for (uint64_t at = 0; at < size; at += 8) {
     uint64_t word;
@@ -105,9 +125,10 @@ static uint64_t hashOf(const uint8_t *bytes, uint64_t size) {
   return hash;
 }
 
-GpuLaunches::Known *GpuLaunches::find(uint64_t hash) {
+GpuLaunches::Known *GpuLaunches::find(Range range, uint64_t hash) {
+  uint64_t bytes = range.end - range.begin;
   for (Known &each : known)
-    if (each.bytes && each.hash == hash && each.size == size && memcmp(each.bytes, kept, size) == 0)
+    if (each.bytes && each.hash == hash && each.size == bytes && memcmp(each.bytes, kept + range.begin, bytes) == 0)
       return &each;
   return nullptr;
 }
@@ -115,66 +136,85 @@ GpuLaunches::Known *GpuLaunches::find(uint64_t hash) {
 void GpuLaunches::forget(Known &each) {
   if (each.graph)
     model.driver->cuGraphExecDestroy(each.graph);
+  if (each.source)
+    model.driver->cuGraphDestroy(each.source);
   free(each.bytes);
   each = {};
 }
 
-/// In place of what was used longest ago.
-void GpuLaunches::remember(uint64_t hash) {
+/// In place of what was used longest ago; null where that is under way, or there is no memory.
+GpuLaunches::Known *GpuLaunches::remember(Range range, uint64_t hash) {
   Known *place = &known[0];
   for (Known &each : known)
     if (each.lastUse < place->lastUse)
       place = &each;
+  if (place->graph && place->lastUse == runs)
+    return nullptr;
   forget(*place);
-  uint8_t *bytes = static_cast<uint8_t *>(malloc(size));
+  uint64_t length = range.end - range.begin;
+  uint8_t *bytes = static_cast<uint8_t *>(malloc(length));
   if (!bytes)
-    return;
-  memcpy(bytes, kept, size);
-  *place = {bytes, size, hash, runs, nullptr};
+    return nullptr;
+  memcpy(bytes, kept + range.begin, length);
+  *place = {bytes, length, hash, runs, nullptr, nullptr};
+  return place;
 }
 
-/// The launches as a graph; null where the driver refuses any step, which is no error.
-void *GpuLaunches::capture(void *stream) {
+/// Launches as a graph that is no executable yet; null where the driver refuses, which is no error.
+void *GpuLaunches::captureSource(Range range, void *stream) {
   constexpr int kThreadLocal = 1; // other threads may go on as they like
   const CudaDriver &driver = *model.driver;
   if (driver.cuStreamBeginCapture_v2(stream, kThreadLocal))
     return nullptr;
   int32_t kernel;
-  int code = launchAll(stream, kernel);
-  void *graph = nullptr, *executable = nullptr;
+  int code = launchAll(range, stream, kernel);
+  void *graph = nullptr;
   int ended = driver.cuStreamEndCapture(stream, &graph);
-  if (!code && !ended && graph && driver.cuGraphInstantiateWithFlags(&executable, graph, 0))
-    executable = nullptr;
-  if (graph)
+  if (graph && (code || ended)) {
     driver.cuGraphDestroy(graph);
+    return nullptr;
+  }
+  return graph;
+}
+
+/// The same as an executable.
+void *GpuLaunches::capture(Range range, void *stream) {
+  void *graph = captureSource(range, stream), *executable = nullptr;
+  if (!graph)
+    return nullptr;
+  if (model.driver->cuGraphInstantiateWithFlags(&executable, graph, 0))
+    executable = nullptr;
+  model.driver->cuGraphDestroy(graph);
   return executable;
 }
 
-int GpuLaunches::finish(void *stream, void *captureStream, int32_t &kernel, const char *&call) {
-  call = "cuLaunchKernel";
-  if (!isWhole || refuses || count < kFewest)
-    return flush(stream, kernel);
+int GpuLaunches::finish(Target &target) {
+  if (!isWhole || numLoops || refuses || count < kFewest)
+    return flush(target);
   uint64_t hash = hashOf(kept, size);
-  Known *before = find(hash);
+  Known *before = find(all(), hash);
   if (!before) {
-    remember(hash);
-    return flush(stream, kernel);
+    remember(all(), hash);
+    return flush(target);
   }
   before->lastUse = runs;
   if (!before->graph) {
-    before->graph = capture(captureStream);
+    before->graph = capture(all(), target.captureStream);
     refuses = !before->graph;
     if (refuses)
-      return flush(stream, kernel);
+      return flush(target);
   }
-  kernel = last; // which one fails is not told
-  call = "cuGraphLaunch";
-  return model.driver->cuGraphLaunch(before->graph, stream);
+  target.kernel = last; // which one fails is not told
+  target.call = "cuGraphLaunch";
+  return model.driver->cuGraphLaunch(before->graph, target.stream);
 }
 
 void GpuLaunches::release() {
   for (Known &each : known)
     if (each.bytes)
       forget(each);
+  if (setterModule)
+    model.driver->cuModuleUnload(setterModule);
+  setterModule = setter = nullptr;
   products.release();
 }

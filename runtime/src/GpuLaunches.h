@@ -11,6 +11,11 @@ class GpuModel;
 
 /// In place of a kernel's number: its parameters are those of a product by cuBLASLt.
 constexpr int32_t kProductLaunch = -2;
+/// The same: a loop begins; it ends, and its condition is at the address that is its parameter.
+constexpr int32_t kLoopBegin = -3, kLoopEnd = -4;
+
+/// Of a multiple of 8 bytes.
+uint64_t hashOf(const uint8_t *bytes, uint64_t size);
 
 /// The launches of a session's run. They are kept until the entry is through or
 /// reads from the device. A run whose launches are those of an earlier one, to
@@ -29,17 +34,31 @@ public:
     uint32_t parameterBytes;
   };
 
+  /// Where launches go, and what is to be told of them.
+  struct Target {
+    void *stream;
+    void *captureStream; ///< nothing else is captured there
+    int32_t &kernel;     ///< the one that was launched last
+    const char *call;    ///< the one that failed
+    bool mayStop;        ///< the run can be cancelled or has a deadline
+    bool (*isToStop)(void *run);
+    void *run;
+  };
+
   void begin();
   /// Frees the graphs, with the model's context current and nothing under way.
   void release();
-  /// Keeps a launch, or puts it on `stream` where there is no room. A code of the
-  /// driver or a kCublasError; `kernel` is the one that was launched last.
-  int add(const Shape &shape, const void *parameters, void *stream, int32_t &kernel);
-  /// All that is kept to `stream`, one by one; the run gets no graph.
-  int flush(void *stream, int32_t &kernel);
-  /// The same at a run's end, by a graph if there is one; `call` is what failed.
-  /// Graphs are made on `captureStream`, where nothing else is captured.
-  int finish(void *stream, void *captureStream, int32_t &kernel, const char *&call);
+  /// Keeps a launch, or puts it on the stream where there is no room. A code of the
+  /// driver or a kCublasError.
+  int add(const Shape &shape, const void *parameters, Target &target);
+  /// What is added between the two is the body of a loop.
+  int beginLoop(Target &target);
+  int endLoop(DeviceAddress condition, Target &target);
+  bool inLoop() const { return isInLoop; }
+  /// All that is kept to the stream; the run gets no graph but for its loops.
+  int flush(Target &target);
+  /// The same at a run's end, by a graph if there is one.
+  int finish(Target &target);
 
   GpuProducts products;
 
@@ -47,18 +66,37 @@ private:
   struct Known {
     uint8_t *bytes; ///< owned, as in `kept`; null: free
     uint64_t size, hash, lastUse;
-    void *graph; ///< instantiated; null: seen once
+    void *graph;  ///< instantiated; null: seen once
+    void *source; ///< what it was made of, where that has conditions
   };
-  static constexpr uint64_t kMaxBytes = 1 << 20;
-  static constexpr int kMaxKnown = 8, kFewest = 2;
+  /// A part of `kept`.
+  struct Range {
+    uint64_t begin, end;
+  };
+  static constexpr uint64_t kMaxBytes = 1 << 20, kMaxLoopBytes = 16 << 20;
+  static constexpr int kMaxKnown = 16, kFewest = 2;
 
-  int launchAll(void *stream, int32_t &kernel);
+  Range all() const { return {0, size}; }
+  Shape shapeAt(uint64_t at) const;
+  static uint64_t bytesOf(const Shape &shape) { return sizeof(Shape) + (shape.parameterBytes + 7) / 8 * 8; }
+  int launchAll(Range range, void *stream, int32_t &kernel);
   int launch(const Shape &shape, const void *parameters, void *stream);
+  int allowShared(const Shape &shape);
   bool reserve(uint64_t bytes);
   void forget(Known &known);
-  Known *find(uint64_t hash);
-  void remember(uint64_t hash);
-  void *capture(void *stream);
+  Known *find(Range range, uint64_t hash);
+  Known *remember(Range range, uint64_t hash);
+  void *captureSource(Range range, void *stream);
+  void *capture(Range range, void *stream);
+
+  // GpuLoops.cpp
+  Range nextLoop(uint64_t at, DeviceAddress &condition) const;
+  int runLoops(Target &target);
+  int runSteps(Range body, DeviceAddress condition, Target &target);
+  bool openSetter();
+  bool fillBody(void *body, Range range, uint64_t handle, DeviceAddress condition);
+  bool fill(void *graph, void *captureStream);
+  void build(Known &known, void *captureStream);
 
   GpuModel &model;
   uint8_t *kept = nullptr; ///< Shape and parameters, one after the other, in multiples of 8 bytes
@@ -66,6 +104,10 @@ private:
   int32_t last = -1;    ///< kernel of what is kept
   bool isWhole = true;  ///< nothing of the run is on the stream yet
   bool refuses = false; ///< the driver makes no graphs
+  bool isInLoop = false;
+  uint64_t numLoops = 0;     ///< in what is kept
+  bool refusesLoops = false; ///< the driver makes no graphs of loops
+  void *setterModule = nullptr, *setter = nullptr;
   Known known[kMaxKnown] = {};
 };
 

@@ -73,6 +73,19 @@ static attnrt_status failRun(Run &run, int code, const char *call) {
   return failCuda(driverOf(run), code, call, what.str());
 }
 
+static bool isToStop(void *run) { return stopped(*static_cast<Run *>(run)); }
+
+static GpuLaunches::Target targetOf(Run &run) {
+  return {run.stream, run.session->gpu->stream, run.lastKernel, "cuLaunchKernel", run.stop.isNeeded(), isToStop, &run};
+}
+
+/// What an entry gets back for `code` of the launches.
+static int32_t outcome(Run &run, int code, const GpuLaunches::Target &target) {
+  if (code)
+    run.status = failRun(run, code, target.call);
+  return code != 0 || stopped(run);
+}
+
 static int32_t launch(attnrt_run *abi, int32_t kernel, const int64_t *grid, const int64_t *block, int64_t shared,
                       const void *parameters, uint64_t size) {
   Run &run = runOf(abi);
@@ -96,10 +109,21 @@ static int32_t launch(attnrt_run *abi, int32_t kernel, const int64_t *grid, cons
                               uint32_t(shared & ~int64_t(ATTNRT_LAUNCH_COOPERATIVE)),
                               isCooperative,
                               uint32_t(size)};
-  int code = run.session->gpu->launches.add(shape, parameters, run.stream, run.lastKernel);
-  if (code)
-    run.status = failRun(run, code, "cuLaunchKernel");
-  return code != 0 || stopped(run);
+  GpuLaunches::Target target = targetOf(run);
+  return outcome(run, run.session->gpu->launches.add(shape, parameters, target), target);
+}
+
+static int32_t beginLoop(attnrt_run *abi) {
+  Run &run = runOf(abi);
+  GpuLaunches::Target target = targetOf(run);
+  return outcome(run, run.session->gpu->launches.beginLoop(target), target);
+}
+
+static int32_t endLoop(attnrt_run *abi, const void *condition) {
+  Run &run = runOf(abi);
+  GpuLaunches::Target target = targetOf(run);
+  auto address = reinterpret_cast<DeviceAddress>(condition);
+  return outcome(run, run.session->gpu->launches.endLoop(address, target), target);
 }
 
 static int32_t product(attnrt_run *abi, const attnrt_product *wanted) {
@@ -109,45 +133,40 @@ static int32_t product(attnrt_run *abi, const attnrt_product *wanted) {
     attnrt_status ignored = ATTNRT_OK;
     return gpu.atLeast(gpu.products, bytes, "cuBLASLt", ignored);
   };
-  if (!gpu.launches.products.serves(*wanted, workspace))
+  // The body of a loop holds the code's own kernels alone.
+  if (gpu.launches.inLoop() || !gpu.launches.products.serves(*wanted, workspace))
     return 0;
   GpuLaunches::Shape shape = {kProductLaunch, {}, {}, 0, 0, sizeof(*wanted)};
-  int code = gpu.launches.add(shape, wanted, run.stream, run.lastKernel);
-  if (code)
-    run.status = failRun(run, code, "cuLaunchKernel");
-  return code || stopped(run) ? -1 : 1;
+  GpuLaunches::Target target = targetOf(run);
+  return outcome(run, gpu.launches.add(shape, wanted, target), target) ? -1 : 1;
 }
 
 static int32_t send(attnrt_run *abi, void *to, const void *from, uint64_t bytes) {
   Run &run = runOf(abi);
   const CudaDriver &driver = driverOf(run);
-  const char *call = "cuLaunchKernel";
-  int code = run.session->gpu->launches.flush(run.stream, run.lastKernel);
+  GpuLaunches::Target target = targetOf(run);
+  int code = run.session->gpu->launches.flush(target);
   if (!code && bytes) {
     // Pageable memory is read before the call returns.
-    call = "cuMemcpyHtoD";
+    target.call = "cuMemcpyHtoD";
     code = driver.cuMemcpyHtoDAsync_v2(reinterpret_cast<DeviceAddress>(to), from, bytes, run.stream);
   }
-  if (code)
-    run.status = failRun(run, code, call);
-  return code != 0 || stopped(run);
+  return outcome(run, code, target);
 }
 
 static int32_t fetch(attnrt_run *abi, void *to, const void *from, uint64_t bytes) {
   Run &run = runOf(abi);
   const CudaDriver &driver = driverOf(run);
-  int code = run.session->gpu->launches.flush(run.stream, run.lastKernel);
-  if (code) {
-    run.status = failRun(run, code, "cuLaunchKernel");
-    return 1;
-  }
+  GpuLaunches::Target target = targetOf(run);
+  int code = run.session->gpu->launches.flush(target);
+  if (code)
+    return outcome(run, code, target);
+  target.call = "cuMemcpyDtoH";
   if (bytes)
     code = driver.cuMemcpyDtoHAsync_v2(to, reinterpret_cast<DeviceAddress>(from), bytes, run.stream);
   if (!code)
     code = driver.cuStreamSynchronize(run.stream);
-  if (code)
-    run.status = failRun(run, code, "cuMemcpyDtoH");
-  return code != 0 || stopped(run);
+  return outcome(run, code, target);
 }
 
 //===----------------------------------------------------------------------===//
@@ -212,9 +231,9 @@ attnrt_status attnrt_session::enqueue(Run &run) {
   }
   if (attnrt_status status = checkCall(run, result))
     return status;
-  const char *call;
-  int code = gpu->launches.finish(run.stream, gpu->stream, run.lastKernel, call);
-  return code ? failRun(run, code, call) : ATTNRT_OK;
+  GpuLaunches::Target target = targetOf(run);
+  int code = gpu->launches.finish(target);
+  return code ? failRun(run, code, target.call) : ATTNRT_OK;
 }
 
 // The device memory of a tensor that the caller frees.
@@ -332,6 +351,8 @@ attnrt_status attnrt_session::runOnGpu(Run &run, const attnrt_run_options &optio
   run.abi.fail = reportFailure;
   run.abi.launch = launch;
   run.abi.fetch = fetch;
+  run.abi.begin_loop = beginLoop;
+  run.abi.end_loop = endLoop;
   GpuScope scope(gpu->model);
   if (scope.code)
     return failCuda(driver, scope.code, "cuCtxPushCurrent", "a run");

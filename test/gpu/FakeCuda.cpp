@@ -8,6 +8,8 @@
 //   memory=N      bytes of the device         launch=N     the Nth launch fails (sticky)
 //   capture=N     cuStreamBeginCapture returns N
 //   instantiate=N cuGraphInstantiateWithFlags returns N
+//   conditional=N cuGraphConditionalHandleCreate returns N
+//   setter=1      no module that sets conditions of graphs loads
 //   processors=N  multiprocessors (4)         shared=N     bytes of shared memory a block may have
 //   resident=N    blocks that run at once (as many as processors)
 //   seed=N        of the scheduler            lazy=0|1     asynchronous copies (1)
@@ -15,122 +17,26 @@
 //   cublaslt=1    libcublasLt is there, too; its own settings are in FakeCublasLt.cpp
 
 #include "test/gpu/FakeCuda.h"
-#include "test/gpu/interpreter/Machine.h"
+#include "test/gpu/FakeDriver.h"
 
 #include <cstdio>
 #include <cstdlib>
-#include <mutex>
 
+using namespace fake;
 using namespace ptx;
 
-namespace {
-
-using Result = int;
-enum : Result {
-  Success = 0,
-  InvalidValue = 1,
-  OutOfMemory = 2,
-  NotInitialized = 3,
-  NoDevice = 100,
-  InvalidDevice = 101,
-  InvalidContext = 201,
-  NoBinaryForGpu = 209,
-  InvalidPtx = 218,
-  InvalidHandle = 400,
-  NotFound = 500,
-  IllegalAddress = 700,
-  LaunchFailed = 719,
-  CooperativeLaunchTooLarge = 720,
-  CaptureUnsupported = 900,
-  CaptureInvalidated = 901
-};
-
-using Work = std::function<Result()>;
-struct Graph {
-  std::vector<Work> nodes;
-};
-struct Stream {
-  std::vector<Work> queue;
-  Graph *capture = nullptr;
-};
-struct Event {
-  double time = 0;
-};
-struct Function {
-  const Kernel *kernel;
-  uint32_t maxShared = 48 << 10; ///< bytes that a launch may have
-};
-struct LoadedModule {
-  Module module;
-  std::map<std::string, Function> functions;
-  std::vector<uint64_t> variables;
-};
-
-struct Driver {
-  std::recursive_mutex lock;
-  std::map<std::string, long long> settings;
-  bool configured = false, initialized = false;
-  GlobalMemory memory;
-  std::vector<Stream *> streams;
-  Stream defaultStream;
-  int references = 0;
-  Result sticky = Success;
-  long long launches = 0, graphs = 0;
-  std::string images; ///< targets of the images that were to be loaded, one after the other
-  double clock = 0;
-
-  long long setting(const char *name, long long fallback) {
-    auto found = settings.find(name);
-    return found == settings.end() ? fallback : found->second;
-  }
-  void configure(const char *text) {
-    settings.clear();
-    configured = true;
-    for (std::string rest = text ? text : ""; !rest.empty();) {
-      size_t comma = rest.find(','), equals = rest.find('=');
-      if (equals != std::string::npos)
-        settings[rest.substr(0, equals)] = atoll(rest.c_str() + equals + 1);
-      rest = comma == std::string::npos ? "" : rest.substr(comma + 1);
-    }
-  }
-  Result drain(Stream &stream) {
-    std::vector<Work> queue = std::move(stream.queue);
-    stream.queue.clear();
-    for (Work &work : queue)
-      if (!sticky)
-        if (Result result = work())
-          sticky = result;
-    return sticky;
-  }
-  Result drainAll() {
-    drain(defaultStream);
-    for (Stream *stream : streams)
-      drain(*stream);
-    return sticky;
-  }
-};
-
-Driver &driver() {
+Driver &fake::driver() {
   static Driver *only = new Driver();
   if (!only->configured)
     only->configure(getenv("ATTN_FAKE_CUDA"));
   return *only;
 }
 
-Stream &streamOf(void *handle) {
+Stream &fake::streamOf(void *handle) {
   return reinterpret_cast<uintptr_t>(handle) <= 2 ? driver().defaultStream : *static_cast<Stream *>(handle);
 }
 
-Result enqueue(void *handle, Work work) {
-  Stream &stream = streamOf(handle);
-  if (driver().sticky)
-    return driver().sticky;
-  if (stream.capture)
-    stream.capture->nodes.push_back(std::move(work));
-  else
-    stream.queue.push_back(std::move(work));
-  return Success;
-}
+namespace {
 
 /// Bytes of shared memory that one block may have.
 int sharedLimit() {
@@ -145,6 +51,13 @@ Result launch(const Kernel &kernel, Dim3 grid, Dim3 block, uint32_t shared, std:
   launch.options.cooperative = isCooperative;
   launch.options.seed = uint64_t(d.setting("seed", 1));
   launch.options.lazy = d.setting("lazy", 1);
+  if (d.conditions)
+    launch.options.setConditional = [&](uint64_t handle, uint32_t value) {
+      auto found = d.conditions->find(handle);
+      if (found != d.conditions->end())
+        found->second = value;
+      return found != d.conditions->end();
+    };
   if (++d.launches == d.setting("launch", 0)) {
     fprintf(stderr, "fake cuda: launch %lld of '%s' fails as asked\n", d.launches, kernel.name.c_str());
     return IllegalAddress;
@@ -163,9 +76,6 @@ Result launch(const Kernel &kernel, Dim3 grid, Dim3 block, uint32_t shared, std:
 }
 
 } // namespace
-
-#define FAKE extern "C" __attribute__((visibility("default"))) Result
-#define LOCKED std::lock_guard<std::recursive_mutex> guard(driver().lock)
 
 extern "C" __attribute__((visibility("default"))) void attnFakeCudaConfigure(const char *text) {
   LOCKED;
@@ -200,6 +110,10 @@ extern "C" __attribute__((visibility("default"))) const char *attnFakeCudaImages
 
 /// Graphs launched so far.
 extern "C" __attribute__((visibility("default"))) uint64_t attnFakeCudaGraphs() { return uint64_t(driver().graphs); }
+/// How often somebody waited for a stream.
+extern "C" __attribute__((visibility("default"))) uint64_t attnFakeCudaSynchronizations() {
+  return uint64_t(driver().synchronizations);
+}
 
 FAKE cuInit(unsigned) {
   LOCKED;
@@ -358,7 +272,10 @@ FAKE cuModuleLoadDataEx(void **handle, const void *image, unsigned, int *, void 
     fprintf(stderr, "fake cuda: %s\n", error.what());
     return InvalidPtx;
   }
-  d.images += loaded->module.target + " ";
+  if (loaded->module.setsConditional && d.setting("setter", 0))
+    return InvalidPtx;
+  if (!loaded->module.setsConditional)
+    d.images += loaded->module.target + " ";
   int arch = atoi(loaded->module.target.c_str() + 3), cc = int(d.setting("cc", 80));
   bool exact = loaded->module.target.back() == 'a';
   if (exact ? arch != cc : arch > cc)
@@ -396,11 +313,11 @@ FAKE cuFuncSetAttribute(void *handle, int attribute, int value) {
   return Success;
 }
 
-static Result enqueueLaunch(const Function &function, Dim3 grid, Dim3 block, unsigned shared, void *stream,
-                            void **parameters, void **extra, bool isCooperative) {
-  const Kernel &kernel = *function.kernel;
+Result fake::prepare(const LaunchRequest &request, bool isCooperative, Work &work) {
+  auto [function, grid, block, shared, parameters, extra] = request;
+  const Kernel &kernel = *function->kernel;
   if (!grid.x || !grid.y || !grid.z || !block.x || !block.y || !block.z || grid.y > 65535 || grid.z > 65535 ||
-      uint64_t(block.x) * block.y * block.z > 1024 || shared + kernel.sharedBytes > function.maxShared)
+      uint64_t(block.x) * block.y * block.z > 1024 || shared + kernel.sharedBytes > function->maxShared)
     return InvalidValue;
   // A block of the largest size may be all that a multiprocessor has room for.
   long long room = driver().setting("resident", driver().setting("processors", 4));
@@ -428,13 +345,22 @@ static Result enqueueLaunch(const Function &function, Dim3 grid, Dim3 block, uns
   } else if (!bytes.empty()) {
     return InvalidValue;
   }
-  return enqueue(stream, [=, &kernel] { return launch(kernel, grid, block, shared, bytes, isCooperative); });
+  work = [=, &kernel, grid = grid, block = block, shared = shared] {
+    return launch(kernel, grid, block, shared, bytes, isCooperative);
+  };
+  return Success;
+}
+
+static Result enqueueLaunch(const LaunchRequest &request, void *stream, bool isCooperative) {
+  Work work;
+  Result result = prepare(request, isCooperative, work);
+  return result ? result : enqueue(stream, std::move(work));
 }
 
 FAKE cuLaunchKernel(void *handle, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,
                     unsigned shared, void *stream, void **parameters, void **extra) {
   LOCKED;
-  return enqueueLaunch(*static_cast<Function *>(handle), {gx, gy, gz}, {bx, by, bz}, shared, stream, parameters, extra,
+  return enqueueLaunch({static_cast<Function *>(handle), {gx, gy, gz}, {bx, by, bz}, shared, parameters, extra}, stream,
                        /*isCooperative=*/false);
 }
 
@@ -459,110 +385,9 @@ FAKE cuLaunchKernelEx(const LaunchConfig *config, void *handle, void **parameter
       return InvalidValue;
     memcpy(&isCooperative, config->attributes[n].value, sizeof(int));
   }
-  return enqueueLaunch(*static_cast<Function *>(handle), config->grid, config->block, config->shared, config->stream,
-                       parameters, extra, isCooperative);
-}
-
-FAKE cuStreamCreate(void **handle, unsigned) {
-  LOCKED;
-  if (driver().sticky)
-    return driver().sticky;
-  auto *stream = new Stream();
-  driver().streams.push_back(stream);
-  *handle = stream;
-  return Success;
-}
-FAKE cuStreamDestroy_v2(void *handle) {
-  LOCKED;
-  auto *stream = static_cast<Stream *>(handle);
-  Result result = driver().drain(*stream);
-  auto &streams = driver().streams;
-  for (size_t i = 0; i < streams.size(); ++i)
-    if (streams[i] == stream)
-      streams.erase(streams.begin() + long(i--));
-  delete stream;
-  return result;
-}
-FAKE cuStreamSynchronize(void *handle) {
-  LOCKED;
-  if (streamOf(handle).capture)
-    return CaptureUnsupported;
-  return driver().drain(streamOf(handle));
-}
-FAKE cuStreamIsCapturing(void *handle, int *status) {
-  LOCKED;
-  *status = streamOf(handle).capture ? 1 : 0;
-  return Success;
-}
-FAKE cuStreamBeginCapture_v2(void *handle, int) {
-  LOCKED;
-  if (long long refused = driver().setting("capture", 0))
-    return Result(refused);
-  Stream &stream = streamOf(handle);
-  if (stream.capture)
-    return CaptureUnsupported;
-  if (driver().sticky)
-    return driver().sticky;
-  stream.capture = new Graph();
-  return Success;
-}
-FAKE cuStreamEndCapture(void *handle, void **graph) {
-  LOCKED;
-  Stream &stream = streamOf(handle);
-  if (!stream.capture)
-    return InvalidValue;
-  *graph = stream.capture;
-  stream.capture = nullptr;
-  return Success;
-}
-FAKE cuGraphInstantiateWithFlags(void **exec, void *graph, unsigned long long) {
-  LOCKED;
-  if (long long refused = driver().setting("instantiate", 0))
-    return Result(refused);
-  if (driver().sticky)
-    return driver().sticky;
-  *exec = new Graph(*static_cast<Graph *>(graph));
-  return Success;
-}
-FAKE cuGraphLaunch(void *exec, void *stream) {
-  LOCKED;
-  ++driver().graphs;
-  for (const Work &work : static_cast<Graph *>(exec)->nodes)
-    if (Result result = enqueue(stream, work))
-      return result;
-  return driver().sticky;
-}
-FAKE cuGraphDestroy(void *graph) {
-  delete static_cast<Graph *>(graph);
-  return Success;
-}
-FAKE cuGraphExecDestroy(void *exec) {
-  delete static_cast<Graph *>(exec);
-  return Success;
-}
-
-FAKE cuEventCreate(void **event, unsigned) {
-  *event = new Event();
-  return Success;
-}
-FAKE cuEventRecord(void *event, void *stream) {
-  LOCKED;
-  return enqueue(stream, [event] {
-    static_cast<Event *>(event)->time = driver().clock;
-    return Result(Success);
-  });
-}
-FAKE cuEventSynchronize(void *) {
-  LOCKED;
-  return driver().drainAll();
-}
-FAKE cuEventElapsedTime(float *milliseconds, void *begin, void *end) {
-  *milliseconds = float(static_cast<Event *>(end)->time - static_cast<Event *>(begin)->time);
-  return Success;
-}
-FAKE cuEventDestroy_v2(void *event) {
-  delete static_cast<Event *>(event);
-  return Success;
+  return enqueueLaunch(
+      {static_cast<Function *>(handle), config->grid, config->block, config->shared, parameters, extra}, config->stream,
+      isCooperative);
 }
 
 static const struct {
@@ -582,6 +407,7 @@ static const struct {
                {IllegalAddress, "CUDA_ERROR_ILLEGAL_ADDRESS", "an illegal memory access was encountered"},
                {LaunchFailed, "CUDA_ERROR_LAUNCH_FAILED", "unspecified launch failure"},
                {CooperativeLaunchTooLarge, "CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE", "too many blocks"},
+               {NotSupported, "CUDA_ERROR_NOT_SUPPORTED", "operation not supported"},
                {CaptureUnsupported, "CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED", "operation not permitted while capturing"},
                {CaptureInvalidated, "CUDA_ERROR_STREAM_CAPTURE_INVALIDATED", "capture was invalidated"}};
 FAKE cuGetErrorName(Result code, const char **name) {

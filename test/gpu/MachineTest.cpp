@@ -147,6 +147,42 @@ TEST(PtxMachine, LazyCopiesShowRaces) {
       0u);
 }
 
+// cudaGraphSetConditional, which the driver provides: a launch that belongs to a graph sets the graph's conditions.
+TEST(PtxMachine, ConditionOfAGraph) {
+  const std::string call = "{ .param .b64 a0; st.param.b64 [a0], 7; .param .b32 a1; st.param.b32 [a1], %t;\n"
+                           "call.uni cudaGraphSetConditional, (a0, a1); }\nst.global.u32 [%out], %t;";
+  const std::string declared = ".extern .func cudaGraphSetConditional(.param .b64 h, .param .b32 v);\n";
+  auto runIt = [&](const std::string &front, const LaunchOptions &options) -> std::string {
+    GlobalMemory memory;
+    try {
+      std::string text = kernelText(call);
+      text.insert(text.find(".visible"), front);
+      Module module = parse(text, [](const std::vector<uint8_t> &, uint32_t) { return uint64_t(0); });
+      std::vector<uint8_t> parameters(16);
+      uint64_t out = memory.allocate(8);
+      memcpy(&parameters[8], &out, 8);
+      Launch launch{module.kernels.at("k"), memory, {1, 1, 1}, {2, 1, 1}, parameters, 0, options, 0};
+      run(launch);
+    } catch (const Error &error) {
+      return error.what();
+    }
+    return "";
+  };
+  std::vector<uint32_t> values;
+  LaunchOptions options;
+  options.setConditional = [&](uint64_t handle, uint32_t value) {
+    values.push_back(value);
+    return handle == 7;
+  };
+  EXPECT_EQ(runIt(declared, options), "");
+  EXPECT_EQ(values, (std::vector<uint32_t>{0, 1}));
+  EXPECT_TRUE(reports(runIt(declared, LaunchOptions()), "out of bounds of the graph that is running"));
+  options.setConditional = [](uint64_t, uint32_t) { return false; };
+  EXPECT_TRUE(reports(runIt(declared, options), "out of bounds of the graph that is running"));
+  EXPECT_TRUE(reports(runIt("", options), "which is not declared"));
+  EXPECT_TRUE(reports(runIt(".extern .func other(.param .b64 h);\n", options), "unknown function 'other'"));
+}
+
 TEST(PtxMachine, EndlessLoop) {
   LaunchOptions options;
   options.maxInstructions = 10000;

@@ -23,7 +23,7 @@
 extern "C" {
 #endif
 
-#define ATTNRT_ABI_VERSION 6u
+#define ATTNRT_ABI_VERSION 7u
 #define ATTNRT_FOOTER_MAGIC "ATTNLIB\1"
 #define ATTNRT_PAGE_SIZE 4096u
 #define ATTNRT_DIGEST_LEAF (1u << 20) // bytes
@@ -215,6 +215,15 @@ typedef struct attnrt_run {
   // Copies `bytes` to the device, behind what was launched; `from` may change
   // afterwards. Nonzero as for launch.
   int32_t (*send)(struct attnrt_run *run, void *to, const void *from, uint64_t bytes);
+
+  // Of entries with GPU code whose loops run there.
+
+  // What is launched between the two is the body of a loop, which goes on until
+  // it has left 0 in the int64_t at `condition` on the device; it runs at least
+  // once. In between there is neither fetch nor send nor another loop. Nonzero
+  // as for launch.
+  int32_t (*begin_loop)(struct attnrt_run *run);
+  int32_t (*end_loop)(struct attnrt_run *run, const void *condition);
 } attnrt_run;
 
 #define ATTNRT_FAIL_UNSUPPORTED 0x40000000

@@ -73,12 +73,31 @@ void activeMask(Step &s) {
   s.lanes([&](unsigned lane) { s.write(s.operand(0), lane, s.mask); });
 }
 
+// Arguments of a call (9.7.9.12); the parser has made registers of them.
+void passArgument(Step &s) {
+  const Operand &to = s.operand(0);
+  if (to.kind != Operand::Address || to.offset || to.parts[0].kind != Operand::Register)
+    s.fail("stores to something that is no argument of a call");
+  s.lanes([&](unsigned lane) { s.write(to.parts[0], lane, s.read(s.operand(1), lane)); });
+}
+// 9.7.12.5; the parser knows cudaGraphSetConditional alone.
+void setConditional(Step &s) {
+  s.lanes([&](unsigned lane) {
+    uint64_t handle = s.as<uint64_t>(s.operand(0), lane);
+    if (!s.launch.options.setConditional ||
+        !s.launch.options.setConditional(handle, s.as<uint32_t>(s.operand(1), lane)))
+      s.fail("names a condition out of bounds of the graph that is running");
+  });
+}
+
 } // namespace
 
 void addControlInstructions(Table &table) {
   table["bra"] = table["bra.uni"] = {branch, false};
   table["ret"] = table["exit"] = table["ret.uni"] = {leave, false};
   table["trap"] = {trap, false};
+  table["call.uni"] = {setConditional, false};
+  table["st.param.b32"] = table["st.param.b64"] = {passArgument, false};
   for (const char *name :
        {"bar.sync", "barrier.sync", "barrier.sync.aligned", "barrier.cta.sync.aligned", "bar.cta.sync"})
     table[name] = {synchronize, true};

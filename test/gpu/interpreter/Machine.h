@@ -6,6 +6,7 @@
 #include <array>
 #include <cstring>
 #include <deque>
+#include <functional>
 #include <memory>
 #include <random>
 
@@ -111,6 +112,8 @@ struct LaunchOptions {
   /// All blocks are resident, as a grid-wide barrier needs; else only some.
   bool cooperative = false;
   uint64_t maxInstructions = uint64_t(1) << 33;
+  /// cudaGraphSetConditional; false: there is no such handle in the graph that is running.
+  std::function<bool(uint64_t handle, uint32_t value)> setConditional;
 };
 
 class Races;

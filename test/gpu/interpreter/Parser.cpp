@@ -13,6 +13,7 @@ constexpr const char *kSpecial[] = {"%tid.x",    "%tid.y",    "%tid.z",   "%ntid
                                     "%ntid.z",   "%ctaid.x",  "%ctaid.y", "%ctaid.z", "%nctaid.x",
                                     "%nctaid.y", "%nctaid.z", "%laneid",  "%warpid"};
 
+constexpr const char *kSetConditional = "cudaGraphSetConditional";
 constexpr uint32_t kDynamicShared = 1; // Operand::index of an Immediate
 
 uint32_t alignTo(uint32_t value, uint32_t align) { return (value + align - 1) / align * align; }
@@ -138,6 +139,8 @@ private:
         error("only 64-bit addresses are supported");
     } else if (first == ".visible" || first == ".weak" || first == ".extern") {
       isExtern = first == ".extern";
+    } else if (first == ".func") {
+      declaration();
     } else if (first == ".entry") {
       kernel = &module.kernels[first = name()];
       kernel->name = first;
@@ -148,6 +151,18 @@ private:
     } else {
       error("unknown directive '" + first + "'");
     }
+  }
+
+  /// The one function that kernels may call, which the driver provides.
+  void declaration() {
+    std::string function = name();
+    if (!isExtern || function != kSetConditional)
+      error("unknown function '" + function + "'");
+    isExtern = false;
+    while (at < text.size() && text[at] != ';')
+      ++at;
+    expect(';');
+    module.setsConditional = true;
   }
 
   /// After `.global`, `.shared` or `.local`: [.align N] .type name[size] [= {...}];
@@ -357,6 +372,13 @@ private:
         }
       } while (take(','));
       expect(';');
+    } else if (first == ".param") {
+      // What a call passes (section 5.1.6.3) is kept like a register.
+      std::string type = word();
+      if (type != ".b32" && type != ".b64")
+        error("unknown type '" + type + "' of an argument");
+      declare(scoped(name()));
+      expect(';');
     } else if (first == ".shared" || first == ".local") {
       variable(first);
     } else if (first == ".pragma") {
@@ -409,6 +431,16 @@ private:
     if (in.opcode.compare(0, 3, "bra") == 0) {
       std::string label = name();
       uses.push_back({kernel->code.size() - 1, label[0] == '$' ? label : scoped(label)});
+    } else if (in.opcode.compare(0, 4, "call") == 0) {
+      std::string function = name();
+      if (function != kSetConditional || !module.setsConditional)
+        error("calls '" + function + "', which is not declared");
+      expect(',');
+      expect('(');
+      do
+        in.operands.push_back(operand());
+      while (take(','));
+      expect(')');
     } else if (text[at] != ';') {
       do {
         Operand first = operand();

@@ -88,6 +88,7 @@ struct Module {
   std::string target;            ///< "sm_80"
   unsigned major = 0, minor = 0; ///< PTX ISA version
   std::map<std::string, Kernel> kernels;
+  bool setsConditional = false; ///< declares cudaGraphSetConditional
 };
 
 /// Parses `text`. Throws Error, with the line, for anything outside the subset.

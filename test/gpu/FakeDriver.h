@@ -1,0 +1,122 @@
+#ifndef TEST_GPU_FAKEDRIVER_H
+#define TEST_GPU_FAKEDRIVER_H
+
+// What the parts of the stand-in for libcuda share.
+
+#include "test/gpu/interpreter/Machine.h"
+
+#include <functional>
+#include <map>
+#include <mutex>
+#include <string>
+#include <vector>
+
+namespace fake {
+
+using Result = int;
+enum : Result {
+  Success = 0,
+  InvalidValue = 1,
+  OutOfMemory = 2,
+  NotInitialized = 3,
+  NoDevice = 100,
+  InvalidDevice = 101,
+  InvalidContext = 201,
+  NoBinaryForGpu = 209,
+  InvalidPtx = 218,
+  InvalidHandle = 400,
+  NotFound = 500,
+  IllegalAddress = 700,
+  LaunchFailed = 719,
+  CooperativeLaunchTooLarge = 720,
+  NotSupported = 801,
+  CaptureUnsupported = 900,
+  CaptureInvalidated = 901
+};
+
+using Work = std::function<Result()>;
+struct Graph;
+struct Stream {
+  std::vector<Work> queue;
+  Graph *capture = nullptr;
+};
+struct Event {
+  double time = 0;
+};
+struct Function {
+  const ptx::Kernel *kernel;
+  uint32_t maxShared = 48 << 10; ///< bytes that a launch may have
+};
+struct LoadedModule {
+  ptx::Module module;
+  std::map<std::string, Function> functions;
+  std::vector<uint64_t> variables;
+};
+
+struct Driver {
+  std::recursive_mutex lock;
+  std::map<std::string, long long> settings;
+  bool configured = false, initialized = false;
+  ptx::GlobalMemory memory;
+  std::vector<Stream *> streams;
+  Stream defaultStream;
+  int references = 0;
+  Result sticky = Success;
+  long long launches = 0, graphs = 0, synchronizations = 0;
+  /// cudaGraphSetConditional: the value of each handle; null outside of graphs.
+  std::map<uint64_t, uint32_t> *conditions = nullptr;
+  std::string images; ///< targets of the images that were to be loaded, one after the other
+  double clock = 0;
+
+  long long setting(const char *name, long long fallback) {
+    auto found = settings.find(name);
+    return found == settings.end() ? fallback : found->second;
+  }
+  void configure(const char *text) {
+    settings.clear();
+    configured = true;
+    for (std::string rest = text ? text : ""; !rest.empty();) {
+      size_t comma = rest.find(','), equals = rest.find('=');
+      if (equals != std::string::npos)
+        settings[rest.substr(0, equals)] = atoll(rest.c_str() + equals + 1);
+      rest = comma == std::string::npos ? "" : rest.substr(comma + 1);
+    }
+  }
+  Result drain(Stream &stream) {
+    std::vector<Work> queue = std::move(stream.queue);
+    stream.queue.clear();
+    for (Work &work : queue)
+      if (!sticky)
+        if (Result result = work())
+          sticky = result;
+    return sticky;
+  }
+  Result drainAll() {
+    drain(defaultStream);
+    for (Stream *stream : streams)
+      drain(*stream);
+    return sticky;
+  }
+};
+
+Driver &driver();
+Stream &streamOf(void *handle);
+/// `work` behind what is on the stream, or into the graph that it captures.
+Result enqueue(void *stream, Work work);
+
+/// One launch of a kernel, as cuLaunchKernel or a node of a graph has it.
+struct LaunchRequest {
+  const Function *function;
+  ptx::Dim3 grid, block;
+  unsigned shared;
+  void **parameters, **extra;
+};
+/// What carries out a launch; its parameters are read now. Not Success: it cannot be.
+Result prepare(const LaunchRequest &request, bool isCooperative, Work &work);
+
+} // namespace fake
+
+#define FAKE extern "C" __attribute__((visibility("default"))) fake::Result
+#define LOCKED std::lock_guard<std::recursive_mutex> guard(fake::driver().lock)
+
+#endif // TEST_GPU_FAKEDRIVER_H
