@@ -134,6 +134,7 @@ void attn::buildLaunchPipeline(OpPassManager &pm, bool allowHostOps) {
   pm.addPass(createCanonicalizerPass());
   pm.addPass(createCSEPass());
   pm.addPass(createSeparateHostPass());
+  pm.addPass(createMoveLoopsPass());
   pm.addPass(createOutlineLaunchesPass());
 }
 

@@ -21,5 +21,15 @@ LogicalResult ProductOp::verify() {
 LogicalResult DownloadOp::verify() { return verifyDense(*this); }
 LogicalResult UploadOp::verify() { return verifyDense(*this); }
 
+LogicalResult EndLoopOp::verify() {
+  auto type = cast<MemRefType>(getState().getType());
+  if (type.isDynamicDim(0) || getWord() >= static_cast<uint64_t>(type.getDimSize(0)))
+    return emitOpError("expects a buffer that has a word ") << getWord() << ", got " << type;
+  for (Operation *before = (*this)->getPrevNode(); before && !isa<EndLoopOp>(before); before = before->getPrevNode())
+    if (isa<BeginLoopOp>(before))
+      return verifyDense(*this);
+  return emitOpError("expects 'attn.begin_loop' in front of it");
+}
+
 #define GET_OP_CLASSES
 #include "dialects/attn/DeviceOps.cpp.inc"

@@ -100,4 +100,36 @@ def Attn_UploadOp : Attn_Op<"upload", [MemoryEffects<[MemRead, MemWrite]>, SameT
   let hasVerifier = 1;
 }
 
+def Attn_BeginLoopOp : Attn_Op<"begin_loop", []> {
+  let summary = "what is launched from here on is the body of a loop of the device";
+  let description = [{
+    Up to the `attn.end_loop` behind it in the block. Between the two the host
+    reads nothing of the device and writes nothing there.
+
+    ```mlir
+    attn.begin_loop
+    gpu.launch ...
+    attn.end_loop %state[3] : memref<4xi64>
+    ```
+  }];
+  let assemblyFormat = "attr-dict";
+}
+
+def Attn_EndLoopOp : Attn_Op<"end_loop", []> {
+  let summary = "repeat what was launched since attn.begin_loop until a word on the device is 0";
+  let description = [{
+    The body has run once by then at least; its last launch writes the word.
+
+    * (C1) the buffer is dense and has such a word.
+    * (C2) an `attn.begin_loop` stands in front of it in the block, and no other `attn.end_loop` in between.
+
+    ```mlir
+    attn.end_loop %state[3] : memref<4xi64>
+    ```
+  }];
+  let arguments = (ins MemRefRankOf<[I64], [1]>:$state, I64Attr:$word);
+  let assemblyFormat = "$state `[` $word `]` attr-dict `:` type($state)";
+  let hasVerifier = 1;
+}
+
 #endif // DIALECTS_ATTN_DEVICEOPS_TD

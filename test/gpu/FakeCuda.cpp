@@ -14,6 +14,7 @@
 //   resident=N    blocks that run at once (as many as processors)
 //   seed=N        of the scheduler            lazy=0|1     asynchronous copies (1)
 //   log=1         prints every launch to stderr
+//   count=1       prints at the process' end how often it waited for a stream and launched a graph
 //   cublaslt=1    libcublasLt is there, too; its own settings are in FakeCublasLt.cpp
 
 #include "test/gpu/FakeCuda.h"
@@ -27,8 +28,14 @@ using namespace ptx;
 
 Driver &fake::driver() {
   static Driver *only = new Driver();
-  if (!only->configured)
+  if (!only->configured) {
     only->configure(getenv("ATTN_FAKE_CUDA"));
+    if (only->setting("count", 0))
+      atexit([] {
+        fprintf(stderr, "fake cuda: waited %lld times, launched %lld graphs\n", driver().synchronizations,
+                driver().graphs);
+      });
+  }
   return *only;
 }
 

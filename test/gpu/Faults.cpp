@@ -1,6 +1,6 @@
 // What can go wrong with a driver, each in turn in one process, on the stand-in
 // for libcuda: a message each time, and the process works afterwards.
-//     gpu-faults GPU-LIBRARY CPU-LIBRARY RECURRENT-GPU-LIBRARY PRODUCTS-LIBRARY
+//     gpu-faults GPU-LIBRARY CPU-LIBRARY RECURRENT-GPU-LIBRARY PRODUCTS-LIBRARY LOOP-LIBRARY
 #include "attnrt/attnrt.h"
 
 #include <cmath>
@@ -13,7 +13,7 @@
 namespace {
 
 void (*configure)(const char *);
-uint64_t (*usedMemory)(), (*launchedGraphs)();
+uint64_t (*usedMemory)(), (*launchedGraphs)(), (*synchronizations)();
 const char *(*givenImages)();
 long long (*libraryProducts)(), (*libraryQuestions)();
 int problems = 0;
@@ -64,7 +64,7 @@ struct Inputs {
 };
 
 attnrt_status runOnce(attnrt_session *session, attnrt_model *model, void *stream = nullptr, int64_t fill = 0,
-                      int64_t open = 4, std::vector<char> *bytes = nullptr) {
+                      int64_t open = 4, std::vector<char> *bytes = nullptr, attnrt_cancel *cancel = nullptr) {
   const attnrt_entry_info *entry;
   attnrt_model_find_entry(model, nullptr, &entry);
   Inputs inputs(*entry, open);
@@ -80,6 +80,7 @@ attnrt_status runOnce(attnrt_session *session, attnrt_model *model, void *stream
   std::vector<attnrt_output> outputs(size_t(entry->num_outputs), attnrt_output{nullptr, 0, nullptr});
   attnrt_run_options options = ATTNRT_RUN_OPTIONS_INIT;
   options.stream = stream;
+  options.cancel = cancel;
   attnrt_status status = attnrt_session_run(session, &options, inputs.pointers.data(), entry->num_inputs,
                                             outputs.data(), entry->num_outputs);
   for (attnrt_output &output : outputs) {
@@ -231,6 +232,53 @@ void checkProducts(const char *path) {
   printf("products: done\n");
 }
 
+/// A loop that goes on without the host waits as often for any number of steps, and graphs of it are made once; one
+/// that somebody may stop is asked after each step, and stops; errors in it are messages.
+void checkLoops(const char *path) {
+  configure("");
+  attnrt_model *model = nullptr;
+  attnrt_session *session = nullptr;
+  attnrt_cancel *cancel = nullptr;
+  expect(attnrt_model_load(path, nullptr, &model) == ATTNRT_OK, "load for loops");
+  expect(attnrt_session_create(model, nullptr, &session) == ATTNRT_OK, "create for loops");
+  expect(attnrt_cancel_create(&cancel) == ATTNRT_OK, "create a flag");
+  // The steps are the model's integer input.
+  auto run = [&](int64_t steps, uint64_t &waits, attnrt_cancel *flag = nullptr) {
+    std::vector<char> bytes;
+    uint64_t before = synchronizations();
+    expect(runOnce(session, model, nullptr, steps, 4, &bytes, flag) == ATTNRT_OK, "a run with a loop");
+    waits = synchronizations() - before;
+    return bytes;
+  };
+  uint64_t few, many, asked;
+  run(3, few);
+  std::vector<char> want = run(60, many);
+  expect(few == many && few > 0, "the host waits as often for 60 steps as for 3");
+  uint64_t graphs = launchedGraphs();
+  expect(run(60, many) == want && launchedGraphs() == graphs + 1 && many == few, "a graph that is known already");
+  expect(run(60, asked, cancel) == want && asked >= few + 59, "the host asks after each step whether to stop");
+  for (const char *fault : {"conditional=801", "setter=1"}) {
+    attnrt_session_destroy(session);
+    expect(attnrt_session_create(model, nullptr, &session) == ATTNRT_OK, "create for refused loops");
+    configure(fault);
+    expect(run(60, asked) == want && asked >= few + 59, "a loop that is refused");
+    configure("");
+  }
+  attnrt_cancel_request(cancel);
+  expectFailure("a loop is cancelled", runOnce(session, model, nullptr, 60, 4, nullptr, cancel), ATTNRT_CANCELLED, "");
+  attnrt_session_destroy(session);
+  expect(attnrt_session_create(model, nullptr, &session) == ATTNRT_OK, "create for faults in loops");
+  run(60, many);
+  configure("launch=40");
+  expectFailure("a launch in a loop fails", runOnce(session, model, nullptr, 60), ATTNRT_DEVICE,
+                "CUDA_ERROR_ILLEGAL_ADDRESS");
+  attnrt_session_destroy(session);
+  attnrt_cancel_destroy(cancel);
+  attnrt_model_release(model);
+  configure("");
+  printf("loops: done\n");
+}
+
 /// Which image each compute capability takes: the exact one on its own alone.
 void checkImages(const char *path) {
   const struct {
@@ -248,8 +296,9 @@ void checkImages(const char *path) {
 } // namespace
 
 int main(int argc, char **argv) {
-  if (argc != 5) {
-    fprintf(stderr, "usage: gpu-faults GPU-LIBRARY CPU-LIBRARY RECURRENT-GPU-LIBRARY PRODUCTS-LIBRARY\n");
+  if (argc != 6) {
+    fprintf(stderr,
+            "usage: gpu-faults GPU-LIBRARY CPU-LIBRARY RECURRENT-GPU-LIBRARY PRODUCTS-LIBRARY LOOP-GPU-LIBRARY\n");
     return 1;
   }
   void *fake = dlopen("libcuda.so.1", RTLD_NOW);
@@ -259,6 +308,7 @@ int main(int argc, char **argv) {
   }
   usedMemory = reinterpret_cast<uint64_t (*)()>(dlsym(fake, "attnFakeCudaUsed"));
   launchedGraphs = reinterpret_cast<uint64_t (*)()>(dlsym(fake, "attnFakeCudaGraphs"));
+  synchronizations = reinterpret_cast<uint64_t (*)()>(dlsym(fake, "attnFakeCudaSynchronizations"));
   givenImages = reinterpret_cast<const char *(*)()>(dlsym(fake, "attnFakeCudaImages"));
   void *products = dlopen("libcublasLt.so.13", RTLD_NOW);
   libraryProducts = reinterpret_cast<long long (*)()>(dlsym(products, "attnFakeCublasLtProducts"));
@@ -289,6 +339,8 @@ int main(int argc, char **argv) {
   expect(usedMemory() == before, "device memory is left by graphs");
   checkProducts(argv[4]);
   expect(usedMemory() == before, "device memory is left by products");
+  checkLoops(argv[5]);
+  expect(usedMemory() == before, "device memory is left by loops");
 
   attnrt_session *session = nullptr;
   configure("");

@@ -73,14 +73,15 @@ private:
     current = op;
     b.setInsertionPoint(op);
     bool stops = isa<OutputOp, CacheOp, WorkspaceOp, ParallelForOp, RequireOp, KernelOp, PollOp, FetchOp, ProductOp,
-                     HostWorkspaceOp, DownloadOp, UploadOp, gpu::LaunchFuncOp>(op);
+                     HostWorkspaceOp, DownloadOp, UploadOp, BeginLoopOp, EndLoopOp, gpu::LaunchFuncOp>(op);
     if (stops && function->hasAttr(AttnDialect::kTaskAttr))
       return op->emitOpError("cannot stand in a parallel loop");
     auto result =
         llvm::TypeSwitch<Operation *, LogicalResult>(op)
             .Case<OutputOp, CacheOp, WorkspaceOp, ParallelForOp, RequireOp, KernelOp, CheckIndexOp, WeightOp, PollOp,
-                  FetchOp, DeviceErrorOp, ExactArchOp, DeviceLimitsOp, MarkOp, NumThreadsOp, HasTilesOp, ProductOp, HostWorkspaceOp,
-                  DownloadOp, UploadOp, gpu::LaunchFuncOp>([&](auto each) { return lower(each); })
+                  FetchOp, DeviceErrorOp, ExactArchOp, DeviceLimitsOp, MarkOp, NumThreadsOp, HasTilesOp, ProductOp,
+                  HostWorkspaceOp, DownloadOp, UploadOp, BeginLoopOp, EndLoopOp, gpu::LaunchFuncOp>(
+                [&](auto each) { return lower(each); })
             .Default([](Operation *other) { return other->emitOpError("has no lowering to the runtime"); });
     if (succeeded(result))
       op->erase();
@@ -401,6 +402,16 @@ private:
     Value zero = constant(i32, 0);
     stopIf(LLVM::ICmpOp::create(b, loc(), LLVM::ICmpPredicate::slt, status, zero));
     op.replaceAllUsesWith(LLVM::ICmpOp::create(b, loc(), LLVM::ICmpPredicate::ne, status, zero).getResult());
+    return success();
+  }
+
+  LogicalResult lower(BeginLoopOp) {
+    stopIf(isNonzero(callRuntime(offsetof(attnrt_run, begin_loop), i32, {})));
+    return success();
+  }
+  LogicalResult lower(EndLoopOp op) {
+    Value condition = field(addressOf(op.getState()), 8 * static_cast<int64_t>(op.getWord()));
+    stopIf(isNonzero(callRuntime(offsetof(attnrt_run, end_loop), i32, {condition})));
     return success();
   }
 

@@ -87,6 +87,41 @@ def SeparateHostPass : Pass<"attn-separate-host", "mlir::ModuleOp"> {
   let dependentDialects = ["::mlir::gpu::GPUDialect", "::mlir::arith::ArithDialect", "::attn::AttnDialect"];
 }
 
+def MoveLoopsPass : Pass<"attn-move-loops", "mlir::ModuleOp"> {
+  let summary = "loops whose condition is computed on the device go on there without the host";
+  let description = [{
+    An `scf.while` that fetches, and whose steps are otherwise launches of one size,
+    makes many steps at once. What it carries lies in words on the device: kernels
+    that use them (or what follows from them, such as a view of row %i) read the
+    words, a fetch becomes a copy to one, and a last launch of one thread computes
+    the next ones and whether the loop goes on.
+
+    ```mlir
+    scf.while (%i = %c0, %more = %true) { scf.condition(%more) %i } do {
+    ^bb0(%i: index):
+      launches with %i; %word = attn.fetch %ended[]; scf.yield (%i + 1), (%word == 0)
+    ```
+    becomes
+    ```mlir
+    scf.while (%i = %c0, %more = %true) { scf.condition(%more) %i } do {
+    ^bb0(%i: index):
+      launch { store %i to %state[0]; store %most to %state[1] }
+      attn.begin_loop
+      launches with load %state[0]; launch { store %ended[] to %state[2] }
+      launch { %state[0] + 1; store condition and --%state[1] > 0 to %state[3] }
+      attn.end_loop %state[3]
+      attn.download %state to %host; scf.yield (load %host[0]), ...
+    ```
+    Buffers that grow are given room for as many steps as there were, 16 at least,
+    before; so the host is asked as often as their number has digits. A limit on
+    iterations is looked at on the host for all these steps at once. A remark says
+    which op kept a loop that fetches on the host. In such a loop no product goes to
+    cuBLASLt.
+  }];
+  let dependentDialects = ["::mlir::gpu::GPUDialect", "::mlir::scf::SCFDialect", "::mlir::arith::ArithDialect",
+                           "::mlir::memref::MemRefDialect", "::attn::AttnDialect"];
+}
+
 def OutlineLaunchesPass : Pass<"attn-outline-launches", "mlir::ModuleOp"> {
   let summary = "launches become kernels of one gpu.module";
   let description = [{

@@ -536,3 +536,34 @@ func.func @download_strided(%x: memref<4xf32, strided<[2]>>) {
   attn.download %x to %x : memref<4xf32, strided<[2]>>
   return
 }
+
+// -----
+
+// end_loop C1
+func.func @loop_word(%x: memref<4xi64>) {
+  attn.begin_loop
+  // expected-error @below {{expects a buffer that has a word 4, got 'memref<4xi64>'}}
+  attn.end_loop %x[4] : memref<4xi64>
+  return
+}
+
+// -----
+
+// end_loop C1
+func.func @loop_strided(%x: memref<4xi64, strided<[2]>>) {
+  attn.begin_loop
+  // expected-error @below {{expects dense buffers, got 'memref<4xi64, strided<[2]>>'}}
+  attn.end_loop %x[0] : memref<4xi64, strided<[2]>>
+  return
+}
+
+// -----
+
+// end_loop C2
+func.func @loop_ends_twice(%x: memref<4xi64>) {
+  attn.begin_loop
+  attn.end_loop %x[0] : memref<4xi64>
+  // expected-error @below {{expects 'attn.begin_loop' in front of it}}
+  attn.end_loop %x[0] : memref<4xi64>
+  return
+}

@@ -115,5 +115,10 @@ func.func @device_words(%x: memref<?x8xf32>, %w: memref<8x4xf32>, %y: memref<?x4
   attn.download %x to %copy : memref<?x8xf32>
   // CHECK: attn.upload %{{.*}} to %{{.*}} : memref<?x8xf32>
   attn.upload %copy to %x : memref<?x8xf32>
+  // CHECK: attn.begin_loop
+  attn.begin_loop
+  %words = memref.alloca() : memref<2xi64>
+  // CHECK: attn.end_loop %{{.*}}[1] : memref<2xi64>
+  attn.end_loop %words[1] : memref<2xi64>
   return
 }
