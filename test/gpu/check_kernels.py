@@ -73,7 +73,12 @@ def rounded(x):
     return bits.astype(np.uint32).view(np.float32).astype(float)
 
 
-@case("gemm", (4, 4, 1), (5, 7, 3), (33, 31, 17), (64, 65, 16), (37, 50, 41), (100, 68, 40))
+def factor(rows, columns):
+    """How an operand of such a product is rounded: not at all where one side has few."""
+    return rounded if min(rows, columns) > 8 else lambda x: x.astype(float)
+
+
+@case("gemm", (9, 9, 1), (10, 12, 3), (33, 31, 17), (64, 65, 16), (37, 50, 41), (100, 68, 40))
 @case("warpgroups", (257, 260, 100), (256, 259, 65))
 def matmul_bias_relu(size):
     m, n, k = size
@@ -108,7 +113,7 @@ def epilogues(size):
             one([helper.make_node("Add", ["p", "p"], ["y"])], {}, {}, sum + sum)]
 
 
-@case("gemm", (5, 9, 6, 0, 1), (40, 33, 20, 0, 1), (40, 36, 18, 1, 0), (34, 70, 8, 1, 1),
+@case("gemm", (11, 9, 6, 0, 1), (40, 33, 20, 0, 1), (40, 36, 18, 1, 0), (34, 70, 8, 1, 1),
       (33, 257, 6, 0, 1), (10, 260, 9, 1, 0), (12, 300, 7, 1, 1))
 @case("warpgroups", (300, 256, 70, 0, 1), (256, 384, 64, 1, 0), (260, 257, 130, 1, 1))
 def gemm_transposed(size):
@@ -127,12 +132,70 @@ def heads(size):
     return nodes, {"q": q, "k": k}, {}, {"y": np.einsum("bihd,bjhd->bijh", rounded(q), rounded(k))}
 
 
+ANY = {("x", 0): "b", ("x", 1): "m", ("x", 2): "k", ("y", 0): "b", ("y", 1): "k", ("y", 2): "n"}
+
+
+@case("gemm", (2, 12, 40, 17), (1, 33, 9, 33), free=ANY)
 @case("gemm", (33, 130, 132, 16), (34, 129, 128, 18))
 @case("warpgroups", (66, 256, 256, 68), (2, 300, 270, 260))
 def large_tiles(size):
     b, m, n, k = size
     x, y = normal(b, m, k), normal(b, k, n)
     return [helper.make_node("MatMul", ["x", "y"], ["z"])], {"x": x, "y": y}, {}, {"z": rounded(x) @ rounded(y)}
+
+
+@case("gemv", (1, 1, 1), (1, 31, 3), (1, 32, 16), (1, 33, 17), (2, 64, 100), (3, 68, 128), (4, 100, 40), (5, 7, 3), (7, 36, 300),
+      (8, 128, 257), (8, 30, 260))
+def few_rows(size):
+    """Rows times weights that are contiguous along columns, and a bias."""
+    m, n, k = size
+    a, w, c = normal(m, k), normal(k, n), normal(n)
+    nodes = [helper.make_node("MatMul", ["a", "w"], ["p"]), helper.make_node("Add", ["p", "c"], ["q"]), helper.make_node("Relu", ["q"], ["y"])]
+    return nodes, {"a": a}, {"w": w, "c": c}, {"y": np.maximum(a.astype(float) @ w + c, 0)}
+
+
+@case("gemv", (1, 1, 4), (1, 15, 32), (1, 16, 256), (1, 17, 260), (2, 33, 30), (3, 40, 31), (4, 16, 512), (6, 9, 516), (8, 65, 44))
+def few_rows_by_transposed(size):
+    """Weights that are contiguous along the sum; few rows, and few columns; rows that are contiguous and not."""
+    m, n, k = size
+    a, w, c = normal(m, k), normal(n, k), normal(n)
+    one = lambda equation, left, right, want: ([helper.make_node("Einsum", ["a", "b"], ["y"], equation=equation)],
+                                               {"a": left, "b": right}, {}, {"y": want})
+    product = a.astype(float) @ w.T
+    return [([helper.make_node("Gemm", ["a", "w", "c"], ["y"], transB=1)], {"a": a}, {"w": w, "c": c}, {"y": product + c}),
+            one("nk,mk->nm", w, a, product.T), one("km,nk->mn", a.T.copy(), w, product), one("kn,km->nm", w.T.copy(), a.T.copy(), product.T)]
+
+
+@case("gemv", ("bhd,hde->bhe", 1, 3, 20, 24), ("bhd,hed->bhe", 4, 2, 33, 40), ("bhd,ehd->be", 2, 4, 20, 36), ("bhd,dhe->be", 3, 5, 12, 20),
+      ("hd,bhde->e", 1, 6, 8, 12), ("bhd,heb->de", 9, 3, 4, 40), ("bd,dhe->beh", 2, 3, 9, 31), ("d,de->e", 1, 1, 70, 64), ("dh,ed->eh", 1, 1, 90, 50))
+def orders(size):
+    """Batches, sums over several dimensions, in any order of them."""
+    equation, *sizes = size
+    sizes = dict(zip("bhde", sizes))
+    left, right = (normal(*(sizes[letter] for letter in term)) for term in equation.split("->")[0].split(","))
+    return ([helper.make_node("Einsum", ["a", "w"], ["y"], equation=equation)], {"a": left}, {"w": right},
+            {"y": np.einsum(equation, left.astype(float), right)})
+
+
+@case("gemv", (1, 16, 4100), (2, 33, 2048), (3, 20, 2500), (8, 4, 3000))
+def long_sums(size):
+    """Blocks share a sum; another launch adds their parts."""
+    m, n, k = size
+    a, w, t, c = normal(m, k), normal(k, n), normal(n, k), normal(n)
+    one = lambda **options: ([helper.make_node("Gemm", ["a", "w", "c"], ["y"], **options)], {"a": a})
+    return [(*one(), {"w": w, "c": c}, {"y": a.astype(float) @ w + c}),
+            (*one(transB=1), {"w": t, "c": c}, {"y": a.astype(float) @ t.T + c})]
+
+
+@case("gemm", (33, 36, 20), (10, 33, 17), free={("a", 0): "rows"})
+@case("gemv", (1, 40, 64), (3, 33, 70), (8, 36, 100), (9, 36, 100), (2, 20, 2100), (8, 300, 20), (9, 300, 20), free={("a", 0): "rows"})
+def any_rows(size):
+    """As many rows as the run has: few, or tiles of them."""
+    m, n, k = size
+    a, w, c = normal(m, k), normal(k, n), normal(n)
+    near = factor(m, n)
+    nodes = [helper.make_node("Gemm", ["a", "w", "c"], ["y"])]
+    return nodes, {"a": a}, {"w": w, "c": c}, {"y": near(a) @ near(w) + c}
 
 
 @case("rows", (3, 1), (9, 31), (4, 33), (5, 1024), (3, 1025), (2, 3000))
@@ -487,7 +550,7 @@ def check(tools, folder, name, built, options, ptxas=False):
             return f"{name}: output {key} is off by {np.nanmax(np.abs(got - want)):.2e}"
     if spills := ptxas and spilled(ptx, folder):
         return f"{name}: {spills}"
-    uses = "the CPU" if "runs on the CPU" in log[0] else "the library" if "fake cublasLt:" in log[2] else "a grid" if "ld.acquire.gpu" in text else "a warpgroup" if "wgmma" in text else "a matrix" if "mma.sync" in text else "a tile" if "cp.async" in text else "a row" if "shfl" in text else "no kernel"
+    uses = "the CPU" if "runs on the CPU" in log[0] else "the library" if "fake cublasLt:" in log[2] else "a grid" if "ld.acquire.gpu" in text else "a warpgroup" if "wgmma" in text else "a matrix" if "mma.sync" in text else "a tile" if "cp.async" in text else "a line" if "shfl" in text and "fma" in text and "ld.global.v4" in text else "a row" if "shfl" in text else "no kernel"
     print(f"{name}: ok, {uses}, {len(re.findall('fma.rn.f32', text))} fma, {shared} shared loads")
     return None
 

@@ -1,4 +1,5 @@
 #include "passes/kernels/gpu/BlockBuilder.h"
+#include "dialects/attn/DeviceOps.h"
 
 #include "mlir/Dialect/GPU/IR/GPUDialect.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
@@ -39,17 +40,25 @@ LaneBuilder::Values BlockBuilder::launch(Value blocks, int64_t threads, ArrayRef
   return Values(op.getWorkgroupAttributions());
 }
 
+void BlockBuilder::setResidentBlocks(int64_t blocks) {
+  b.getInsertionBlock()->getParentOp()->setAttr(kResidentBlocksAttr, b.getI64IntegerAttr(blocks));
+}
+
+void BlockBuilder::branch(Value condition, llvm::function_ref<void()> then, llvm::function_ref<void()> otherwise) {
+  auto nothing = [](llvm::function_ref<void()> body) {
+    body();
+    return Values();
+  };
+  branch(condition, TypeRange(), [&] { return nothing(then); }, [&] { return nothing(otherwise); });
+}
+
 void BlockBuilder::branchOnSm90a(Sm90a use, llvm::function_ref<void()> exact, llvm::function_ref<void()> others) {
   if (use != Sm90a::also)
     return use == Sm90a::only ? exact() : others();
   constexpr int64_t kArch = 90;
   Value arch = ExactArchOp::create(b, loc, b.getIndexType());
   Value isExact = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::eq, arch, index(kArch));
-  auto nothing = [](llvm::function_ref<void()> body) {
-    body();
-    return Values();
-  };
-  branch(isExact, TypeRange(), [&] { return nothing(exact); }, [&] { return nothing(others); });
+  branch(isExact, exact, others);
 }
 
 Value BlockBuilder::fma(Value x, Value y, Value z) { return math::FmaOp::create(b, loc, x, y, z); }
@@ -63,6 +72,17 @@ LaneBuilder::Values BlockBuilder::loadFew(Value flat, Value offset, int64_t coun
   Values values;
   for (int64_t n = 0; n < count; ++n)
     values.push_back(extract(load, n));
+  return values;
+}
+
+LaneBuilder::Values BlockBuilder::loadWide(Value flat, Value offset, int64_t count) {
+  Type type = cast<MemRefType>(flat.getType()).getElementType();
+  auto load = vector::LoadOp::create(b, loc, VectorType::get({count}, type), flat, offset);
+  load->setAttr(load.getAlignmentAttrName(), align(b, 2 * count));
+  Value words = bitcast(load, VectorType::get({count / 2}, b.getI32Type()));
+  Values values;
+  for (int64_t n = 0; n < count / 2; ++n)
+    llvm::append_range(values, unpacked(extract(words, n), type.isF16() ? Precision::f16 : Precision::bf16));
   return values;
 }
 
@@ -149,8 +169,9 @@ void BlockBuilder::waitForCopies(int64_t pending) {
   NVVM::CpAsyncWaitGroupOp::create(b, loc, b.getI32IntegerAttr(pending));
 }
 
-Value BlockBuilder::acrossThreads(Value x, int64_t width, llvm::function_ref<Value(Value, Value)> combine) {
-  for (int64_t distance = width / 2; distance; distance /= 2) {
+Value BlockBuilder::acrossThreads(Value x, int64_t width, llvm::function_ref<Value(Value, Value)> combine,
+                                  int64_t apart) {
+  for (int64_t distance = width / 2 * apart; distance >= apart; distance /= 2) {
     auto other = gpu::ShuffleOp::create(b, loc, x, static_cast<int32_t>(distance), 32, gpu::ShuffleMode::XOR);
     x = combine(x, other.getShuffleResult());
   }

@@ -23,6 +23,11 @@ public:
   Values launch(mlir::Value blocks, int64_t threads, mlir::ArrayRef<int64_t> sharedElements,
                 mlir::Value dynamicBytes = {}, int64_t sharedBytes = 0);
 
+  /// Of the launch that the builder has opened: kResidentBlocksAttr.
+  void setResidentBlocks(int64_t blocks);
+
+  using LaneBuilder::branch;
+  void branch(mlir::Value condition, llvm::function_ref<void()> then, llvm::function_ref<void()> otherwise);
   /// On the host, outside of launches: the first for images of sm_90a, the second for others, as far as `use` has them.
   void branchOnSm90a(Sm90a use, llvm::function_ref<void()> exact, llvm::function_ref<void()> others);
 
@@ -34,6 +39,8 @@ public:
   /// The `count` (2 or 4) elements from `offset` on, a multiple of it.
   Values loadFew(mlir::Value flat, mlir::Value offset, int64_t count);
   Values load4(mlir::Value flat, mlir::Value offset) { return loadFew(flat, offset, 4); }
+  /// The `count` elements of 16 bits from `offset` on, a multiple of it, as f32.
+  Values loadWide(mlir::Value flat, mlir::Value offset, int64_t count);
   void storeFew(mlir::ArrayRef<mlir::Value> values, mlir::Value flat, mlir::Value offset);
   void store4(mlir::ArrayRef<mlir::Value> values, mlir::Value flat, mlir::Value offset) {
     storeFew(values, flat, offset);
@@ -69,9 +76,10 @@ public:
   /// Memory that lanes of the warp have written is there for all of them.
   void warpBarrier();
 
-  /// `combine` over `width` lanes side by side (a power of two <= 32), in each of them.
+  /// `combine` over `width` lanes (a power of two) in each of them: side by side, or `apart` (likewise; the product
+  /// is at most 32).
   mlir::Value acrossThreads(mlir::Value x, int64_t width,
-                            llvm::function_ref<mlir::Value(mlir::Value, mlir::Value)> combine);
+                            llvm::function_ref<mlir::Value(mlir::Value, mlir::Value)> combine, int64_t apart = 1);
   /// The same of all `threads` of the block (full warps), of an f32 or i32, by way of an f32 of shared memory a
   /// warp. What threads have written to shared memory before is there for all of them then.
   mlir::Value acrossBlock(mlir::Value x, int64_t threads, mlir::Value shared,

@@ -44,6 +44,37 @@ static int64_t guessProduct(ArrayRef<int64_t> sizes, ArrayRef<unsigned> dims) {
   return product;
 }
 
+void GpuGemmSpec::chooseForm(Sm90a sm90a) {
+  chooseLines();
+  if (hasTiles)
+    chooseTile(sm90a);
+}
+
+void GpuGemmSpec::chooseLines() {
+  // What is known of the product of sizes, and whether all is.
+  auto known = [&](ArrayRef<unsigned> dims) {
+    std::pair<int64_t, bool> product = {1, true};
+    for (unsigned dim : dims)
+      if (ShapedType::isDynamic(sizes[dim]))
+        product.second = false;
+      else
+        product.first = std::min<int64_t>(kFewRows + 1, product.first * sizes[dim]);
+    return product;
+  };
+  auto [numRows, isRows] = known(rows);
+  auto [numColumns, isColumns] = known(columns);
+  bool isFewRows = isRows && numRows <= kFewRows, isFewColumns = isColumns && numColumns <= kFewRows;
+  if (isFewRows || isFewColumns) {
+    bool isLeft = isFewRows && (!isFewColumns || numRows <= numColumns);
+    lines.emplace(*this, isLeft, std::max<int64_t>(isLeft ? numRows : numColumns, 1));
+    hasTiles = false;
+    return;
+  }
+  // Rows of a number that the run tells, times weights.
+  if (isRows != isColumns && (isRows ? numColumns : numRows) <= kFewRows)
+    lines.emplace(*this, !isRows, kFewRows);
+}
+
 void GpuGemmSpec::chooseTile(Sm90a sm90a) {
   constexpr int64_t kProcessors = 132; // of an H100; other cards have about as many
   int64_t numRows = guessProduct(sizes, rows), numColumns = guessProduct(sizes, columns);
@@ -81,26 +112,36 @@ func::FuncOp buildGpuGemm(OpBuilder &builder, Location loc, StringRef symbol, co
   SmallVector<Type> types = {spec.left, spec.right};
   types.append(spec.operands.begin(), spec.operands.end());
   types.push_back(spec.result);
-  if (spec.warpgroupColumns)
+  bool hasScratch = spec.warpgroupColumns || (spec.lines && spec.lines->splits > 1);
+  if (hasScratch)
     types.push_back(MemRefType::get({ShapedType::kDynamic}, builder.getF32Type()));
   func::FuncOp function = k.function(symbol, types);
   ValueRange buffers = function.getArguments();
-  if (!spec.warpgroupColumns) {
-    GpuGemmEmitter(builder, loc, spec, spec.tile).emitLaunch(buffers);
-    return function;
+  Value scratch = hasScratch ? buffers.back() : Value();
+  buffers = buffers.drop_back(hasScratch);
+  auto emitTiles = [&] {
+    if (!spec.warpgroupColumns)
+      return GpuGemmEmitter(builder, loc, spec, spec.tile).emitLaunch(buffers);
+    k.branchOnSm90a(
+        sm90a, [&] { emitWarpgroupsGemm(builder, loc, spec, buffers, scratch); },
+        [&] { GpuGemmEmitter(builder, loc, spec, spec.tile).emitLaunch(buffers); });
+  };
+  auto emitLines = [&] { emitGemv(builder, loc, spec, buffers, scratch); };
+  if (!spec.lines) {
+    emitTiles();
+  } else if (!spec.hasTiles) {
+    emitLines();
+  } else {
+    Value rows = GpuGemmEmitter(builder, loc, spec, spec.tile).countOuter(buffers, spec.lines->isFewLeft ? 0 : 1);
+    Value isFew = k.both(k.less(k.index(0), rows), k.less(rows, k.index(GpuGemmSpec::kFewRows + 1)));
+    k.branch(isFew, emitLines, emitTiles);
+    k.b.getInsertionBlock()->getTerminator()->getPrevNode()->setAttr(kFewRowsAttr, builder.getUnitAttr());
   }
-  Value scratch = buffers.back();
-  buffers = buffers.drop_back();
-  k.branchOnSm90a(
-      sm90a, [&] { emitWarpgroupsGemm(builder, loc, spec, buffers, scratch); },
-      [&] { GpuGemmEmitter(builder, loc, spec, spec.tile).emitLaunch(buffers); });
   return function;
 }
 
 Value countGpuGemmScratch(OpBuilder &builder, Location loc, const GpuGemmSpec &spec,
                           llvm::function_ref<Value(unsigned)> sizeOf) {
-  if (!spec.warpgroupColumns)
-    return {};
   BlockBuilder k(builder, loc);
   auto product = [&](ArrayRef<unsigned> dims) {
     Value result = k.index(1);
@@ -109,10 +150,18 @@ Value countGpuGemmScratch(OpBuilder &builder, Location loc, const GpuGemmSpec &s
     return result;
   };
   auto padded = [&](Value size, int64_t step) { return k.mul(k.ceilDiv(size, step), step); };
+  Value elements;
+  if (spec.lines && spec.lines->splits > 1) {
+    Value columns = product(spec.lines->isFewLeft ? spec.columns : spec.rows);
+    elements = k.mul(k.mul(product(spec.batch), columns), spec.lines->splits * spec.lines->rows);
+  }
+  if (!spec.warpgroupColumns)
+    return elements;
   Value outer = k.add(padded(product(spec.rows), kWarpgroupRows), padded(product(spec.columns), spec.warpgroupColumns));
   // Two elements of 16 bits each.
   Value perBatch = k.mul(outer, k.mul(k.ceilDiv(product(spec.sums), Warpgroups::kPanel), Warpgroups::kPanel / 2));
-  return k.mul(product(spec.batch), perBatch);
+  perBatch = k.mul(product(spec.batch), perBatch);
+  return elements ? k.max(elements, perBatch) : perBatch;
 }
 
 } // namespace attn

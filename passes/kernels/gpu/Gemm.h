@@ -5,6 +5,7 @@
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/Builders.h"
 #include "passes/kernels/gpu/Precision.h"
+#include <optional>
 #include <string>
 
 namespace attn {
@@ -42,16 +43,45 @@ struct GpuGemmSpec {
   /// Columns of a tile where warpgroups of sm_90a multiply; 0: where they are not worth it.
   int64_t warpgroupColumns = 0;
 
+  /// Where the left or the right operand has few rows (columns), and the other one is a
+  /// matrix that is read once: how its elements are split over threads.
+  struct Lines {
+    Lines(const GpuGemmSpec &spec, bool isFewLeft, int64_t rows);
+    bool isFewLeft;                          ///< which operand has few
+    int64_t rows;                            ///< of them as many at most, of the sizes that are known
+    bool isDeep;                             ///< the matrix is contiguous along the sum
+    bool isVector;                           ///< a lane loads 16 bytes of it at once
+    int64_t laneSums, laneColumns, sumLanes; ///< the part of a lane; of a warp, lanes along the sum
+    int64_t sumWarps = 8, columnWarps = 1, splits = 1, unroll = 1;
+    int64_t threads() const { return 32 * sumWarps * columnWarps; }
+    int64_t tileColumns() const { return columnWarps * (32 / sumLanes) * laneColumns; }
+    int64_t stepSums() const { return sumWarps * sumLanes * laneSums; }
+  };
+  static constexpr int64_t kFewRows = 8;
+  std::optional<Lines> lines;
+  /// Whether the other form is there, too, for more rows than that, as the run tells.
+  bool hasTiles = true;
+
   /// Sorts the loops; false for what no such kernel does.
   bool sortLoops(std::string &reason);
-  /// The largest tile that leaves no multiprocessor without work, for `precision`.
+  /// Lines where few rows are possible. The largest tile that leaves no multiprocessor
+  /// without work, for `precision`.
+  void chooseForm(Sm90a sm90a);
+
+private:
+  void chooseLines();
   void chooseTile(Sm90a sm90a);
 };
+
+/// Marks the host's choice between lines and what a library's product may replace.
+constexpr llvm::StringLiteral kFewRowsAttr = "attn.few_rows";
 
 /// Emits the kernel `symbol` with the arguments (left, right, operands of the
 /// epilogue..., result): tiles of both sides in shared memory, twice, so that
 /// cp.async fills one while the other is multiplied. For warpgroups a last argument
 /// is scratch, and with Sm90a::also the host chooses between them and this form.
+/// So it does between these and lines, which want scratch where blocks share a sum; they
+/// multiply in f32 whatever the precision.
 mlir::func::FuncOp buildGpuGemm(mlir::OpBuilder &builder, mlir::Location loc, llvm::StringRef symbol,
                                 const GpuGemmSpec &spec, Sm90a sm90a);
 

@@ -18,6 +18,11 @@ public:
 
   /// The launch, where the builder stands, on left, right, operands of the epilogue and result.
   void emitLaunch(mlir::ValueRange buffers);
+  /// How many rows (columns) side 0 (1) has; emits nothing else.
+  mlir::Value countOuter(mlir::ValueRange buffers, unsigned side) {
+    prepare(buffers);
+    return sides[side].extent;
+  }
 
 protected:
   /// One operand of the product. A tile of it stands in shared memory as
@@ -92,6 +97,10 @@ protected:
 /// The same by warpgroups of sm_90a (GemmWarpgroups.cpp); both sides are rounded to `scratch` first.
 void emitWarpgroupsGemm(mlir::OpBuilder &builder, mlir::Location loc, const GpuGemmSpec &spec, mlir::ValueRange buffers,
                         mlir::Value scratch);
+
+/// The same for few rows (Gemv.cpp), by spec.lines; `scratch` where it has splits.
+void emitGemv(mlir::OpBuilder &builder, mlir::Location loc, const GpuGemmSpec &spec, mlir::ValueRange buffers,
+              mlir::Value scratch);
 
 } // namespace attn
 

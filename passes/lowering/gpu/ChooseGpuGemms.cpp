@@ -110,15 +110,6 @@ struct ChooseGpuGemmsPass : attn::impl::ChooseGpuGemmsPassBase<ChooseGpuGemmsPas
     if (!spec.sortLoops(reason))
       return reason;
 
-    auto isFew = [&](ArrayRef<unsigned> dims) {
-      int64_t size = 1;
-      for (unsigned dim : dims)
-        size = ShapedType::isDynamic(spec.sizes[dim]) ? 4 : std::min<int64_t>(4, size * spec.sizes[dim]);
-      return size < 4;
-    };
-    if (isFew(spec.rows) || isFew(spec.columns))
-      return "a vector times a matrix has no tiles";
-
     OpOperand *use = nullptr;
     linalg::GenericOp epilogue = findEpilogue(op, use);
     Operation *last = epilogue ? epilogue.getOperation() : op.getOperation();
@@ -136,13 +127,14 @@ struct ChooseGpuGemmsPass : attn::impl::ChooseGpuGemmsPassBase<ChooseGpuGemmsPas
     }
     spec.result = bufferOf(last->getResult(0));
     spec.precision = products;
-    spec.chooseTile(sm90a);
+    spec.chooseForm(sm90a);
     std::string symbol = "gpu_gemm_" + std::to_string(count++);
     FailureOr<func::FuncOp> kernel =
         kernels.getOrBuild(symbol, [&](OpBuilder &b) { return buildGpuGemm(b, op.getLoc(), symbol, spec, sm90a); });
     if (failed(kernel))
       return "the name '" + symbol + "' is taken";
-    if (DictionaryAttr product = findLibraryProduct(op.getContext(), spec))
+    DictionaryAttr product = spec.hasTiles ? findLibraryProduct(op.getContext(), spec) : nullptr;
+    if (product)
       (*kernel)->setAttr(kLibraryProductAttr, product);
 
     IRRewriter rewriter(last);

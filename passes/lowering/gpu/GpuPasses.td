@@ -19,11 +19,11 @@ def ChooseGpuRowsPass : Pass<"attn-choose-gpu-rows", "mlir::ModuleOp"> {
 }
 
 def ChooseGpuGemmsPass : Pass<"attn-choose-gpu-gemms", "mlir::ModuleOp"> {
-  let summary = "contractions become tiled kernels for a GPU, with the elementwise op that follows";
+  let summary = "contractions become kernels for a GPU, with the elementwise op that follows";
   let description = [{
-    Each contraction in f32 with four rows and columns or more becomes an
-    `attn.kernel` on its operands as they lie, and takes the elementwise op in
-    that alone uses it. A remark says why another one stays.
+    Each contraction in f32 becomes an `attn.kernel` on its operands as they lie,
+    with tiles or, for up to eight rows or columns, with lines, and takes the
+    elementwise op in that alone uses it. A remark says why another one stays.
   }];
   let dependentDialects = ["::mlir::gpu::GPUDialect", "::mlir::scf::SCFDialect", "::mlir::arith::ArithDialect",
                            "::mlir::memref::MemRefDialect", "::mlir::math::MathDialect", "::mlir::vector::VectorDialect",

@@ -215,17 +215,26 @@ struct LaunchLinalgPass : attn::impl::LaunchLinalgPassBase<LaunchLinalgPass> {
         value = memref::CastOp::create(b, op.getLoc(), argument.getType(), value);
       map.map(argument, value);
     }
+    SmallVector<Operation *> body;
+    StringAttr name = b.getStringAttr(nameOfKernel(op.getCallee()));
+    for (Operation &each : callee.getBody().front().without_terminator()) {
+      body.push_back(b.clone(each, map));
+      body.back()->walk([&](gpu::LaunchOp launch) { launch->setAttr(kKernelNameAttr, name); });
+    }
     auto product = callee->getAttrOfType<DictionaryAttr>(kLibraryProductAttr);
     // A small table of constants is in the code of kernels alone.
     if (product && llvm::none_of(op->getOperands(), isTable)) {
       auto arguments = llvm::map_to_vector(callee.getArguments(), [&](Value argument) { return map.lookup(argument); });
+      for (Operation *each : SmallVector<Operation *>(body))
+        if (each->hasAttr(kFewRowsAttr))
+          body = llvm::map_to_vector(cast<scf::IfOp>(each).elseBlock()->without_terminator(),
+                                     [](Operation &inner) { return &inner; });
+      b.setInsertionPoint(body.front());
       Value done = emitLibraryProduct(b, op.getLoc(), product, arguments);
       auto choice = scf::IfOp::create(b, op.getLoc(), done, /*withElseRegion=*/true);
-      b.setInsertionPointToStart(choice.elseBlock());
+      for (Operation *each : body)
+        each->moveBefore(choice.elseBlock()->getTerminator());
     }
-    StringAttr name = b.getStringAttr(nameOfKernel(op.getCallee()));
-    for (Operation &each : callee.getBody().front().without_terminator())
-      b.clone(each, map)->walk([&](gpu::LaunchOp launch) { launch->setAttr(kKernelNameAttr, name); });
     op.erase();
     return success();
   }

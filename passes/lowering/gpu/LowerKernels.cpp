@@ -12,7 +12,6 @@
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
 #include "mlir/Transforms/DialectConversion.h"
-#include "llvm/ADT/StringSet.h"
 
 namespace attn {
 #define GEN_PASS_DEF_LOWERKERNELSPASS
@@ -24,10 +23,6 @@ using namespace mlir;
 namespace {
 struct LowerKernelsPass : attn::impl::LowerKernelsPassBase<LowerKernelsPass> {
   void runOnOperation() override {
-    llvm::StringSet<> shared; // kernels with memory of a block
-    for (auto kernel : getOperation().getOps<gpu::GPUFuncOp>())
-      if (kernel.getNumWorkgroupAttributions())
-        shared.insert(kernel.getName());
     LowerToLLVMOptions options(&getContext());
     LLVMTypeConverter types(&getContext(), options);
     configureGpuToNVVMTypeConverter(types);
@@ -44,13 +39,14 @@ struct LowerKernelsPass : attn::impl::LowerKernelsPassBase<LowerKernelsPass> {
     target.addLegalOp<gpu::GPUModuleOp, UnrealizedConversionCastOp>();
     if (failed(applyPartialConversion(getOperation(), target, std::move(patterns))))
       return signalPassFailure();
-    // Without it ptxas ignores setmaxnreg, and keeps to as many registers as let further blocks run on a processor,
-    // as their shared memory would: it spills for the sake of blocks that products and attention don't need.
+    // Without it ptxas ignores setmaxnreg, and spills for the sake of a second block that is never there.
+    Builder b(&getContext());
     for (auto kernel : getOperation().getOps<LLVM::LLVMFuncOp>()) {
-      bool isForBlocks = kernel->hasAttr(attn::AttnDialect::kOnlyExactAttr) ||
-                         kernel->hasAttr(attn::kCooperativeAttr) || shared.contains(kernel.getName());
-      if (isForBlocks)
-        kernel->setAttr(NVVM::NVVMDialect::getMinctasmAttrName(), Builder(&getContext()).getI32IntegerAttr(1));
+      bool isAlone = kernel->hasAttr(attn::AttnDialect::kOnlyExactAttr) || kernel->hasAttr(attn::kCooperativeAttr);
+      auto blocks = kernel->getAttrOfType<IntegerAttr>(attn::kResidentBlocksAttr);
+      if (isAlone || blocks)
+        kernel->setAttr(NVVM::NVVMDialect::getMinctasmAttrName(),
+                        b.getI32IntegerAttr(isAlone ? 1 : static_cast<int32_t>(blocks.getInt())));
     }
   }
 };

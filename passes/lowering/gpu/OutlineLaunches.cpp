@@ -60,7 +60,8 @@ struct OutlineLaunchesPass : attn::impl::OutlineLaunchesPassBase<OutlineLaunches
     for (unsigned n = 0; n < kernel.getNumWorkgroupAttributions(); ++n)
       kernel.setWorkgroupAttributionAttr(n, LLVM::LLVMDialect::getAlignAttrName(),
                                          Builder(&getContext()).getI64IntegerAttr(16));
-    for (StringRef key : {StringRef(AttnDialect::kOnlyExactAttr), StringRef(kCooperativeAttr)})
+    for (StringRef key :
+         {StringRef(AttnDialect::kOnlyExactAttr), StringRef(kCooperativeAttr), StringRef(kResidentBlocksAttr)})
       if (Attribute value = launch->getAttr(key))
         kernel->setAttr(key, value);
     kernel.walk([&](memref::GetGlobalOp op) {
