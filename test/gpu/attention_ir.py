@@ -10,6 +10,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "passes"
 from attention_reference import Attention, Operand, Term  # noqa: E402
 
 CAUSAL = Term("#attn.causal<0>")
+LSE = ("#attn.extra<lse>", "bhi", np.float32, None)
 
 
 def magnitude(attention):
@@ -60,9 +61,24 @@ class Maker:
             x[..., empty, :] = -1
         return Term(f"#attn.blocks<{rows}, {columns}>", Operand(x.astype(dtype), layout, {"i": rows}))
 
-    def hide(self, attention):
-        """NaN and infinities in the values, and the keys, that no query sees."""
-        unseen = ~attention.visible().any(2).reshape(self.sizes["b"], -1, self.groups, self.sizes["j"]).any(2)
+    def causal(self, offset):
+        return Term(f"#attn.causal<{offset}>")
+
+    def lengths(self, lengths):
+        return Term("#attn.lengths", Operand(np.array(lengths, np.int64), "b"))
+
+    def dense(self, empty):
+        """A table in which row `empty` has no key."""
+        x = self.rng.random((self.sizes["i"], self.sizes["j"])) < 0.5
+        x[empty] = False
+        return Term("#attn.dense", Operand(x.astype(np.int8), "ij"))
+
+    def hide(self, attention, takesPart=False):
+        """NaN and infinities in the values, and the keys, that no query sees; unless some row sees none and takes all."""
+        visible = attention.visible()
+        if takesPart:
+            visible = visible | ~visible.any(-1, keepdims=True)
+        unseen = ~visible.any(2).reshape(self.sizes["b"], -1, self.groups, self.sizes["j"]).any(2)
         attention.value.array[unseen.transpose(0, 2, 1)] = np.nan
         attention.value.array[:, ::2][unseen.transpose(0, 2, 1)[:, ::2]] = np.inf
         attention.key.array[unseen] = np.nan

@@ -402,6 +402,22 @@ def blocks(size):
     return [narrow(one, units_of(size)), narrow(both, units_of(size))]
 
 
+@case("ir", (2, 2, 1, 40, 70, 16, 16), (1, 2, 2, 70, 33, 64, 64), (2, 1, 1, 20, 40, 128, 128), (2, 2, 1, 3, 300, 16, 24))
+@case("ir_warpgroups", (2, 2, 1, 260, 300, 64, 64))
+def policies(size):
+    """Rows that see no key, by limits, lengths, a table and lists; with the log-sum-exp."""
+    maker, _ = in_ir(size)
+    isParted = size[3] <= 16 and size[4] >= 256
+    isTogether = isParted or size[3] >= 256  # hidden keys of policy finite take part at once, wherever they are
+    made = []
+    for rows in ("zero", "nan", "uniform", "finite"):
+        masked = (-40.0 if isTogether else -3.0) if rows == "finite" else None
+        for mask in ([maker.causal(-2)], [maker.lengths([0] + [size[4] // 2] * (size[0] - 1))], [maker.dense(1), maker.causal(1)],
+                     [maker.lists(4, 8, 3, empty=0), maker.causal(-1)]):
+            made.append(maker.attention(rows=rows, mask=mask, masked=masked, extras=[attention_ir.LSE]))
+    return [narrow(one if one.rows == "uniform" or isTogether else maker.hide(one, one.rows == "finite"), units_of(size)) for one in made]
+
+
 # Operator, direction, steps, items, inputs, units; options: b(ias), l(engths), s(tates), p(eepholes), c(lip), t(ime is
 # the second dimension), r(eset after the product), f(orget gate is 1 - i), a(ctivations of its own), d(ynamic sizes).
 # Few processors, little shared memory: several units, or no weights, a block.

@@ -15,15 +15,19 @@ static bool fail(std::string *reason, const Twine &text) {
 bool canBuildGpuAttention(const AttentionSpec &spec, std::string *reason) {
   if (!canBuildAttention(spec, reason))
     return false;
-  for (size_t n : {spec.query, spec.value, spec.result})
+  SmallVector<size_t> floats = {spec.query, spec.value, spec.result};
+  for (const AttentionSpec::Extra &extra : spec.extras)
+    floats.push_back(extra.operand);
+  for (size_t n : floats)
     if (!spec.types[n].getElementType().isF32())
       return fail(reason, "only f32 has a kernel for a GPU so far");
   if (spec.kind == ScoreKind::given || spec.normalizer != Normalizer::softmax)
     return fail(reason, "given scores and other normalisers than softmax have no kernel for a GPU yet");
-  if (spec.weight || spec.softmaxType || !spec.extras.empty())
-    return fail(reason, "a weight region, a narrow softmax and extra results have no kernel for a GPU yet");
-  if (spec.maskedRows == MaskedRows::uniform)
-    return fail(reason, "uniform weights for masked rows have no kernel for a GPU yet");
+  if (spec.weight || spec.softmaxType)
+    return fail(reason, "a weight region and a narrow softmax have no kernel for a GPU yet");
+  for (const AttentionSpec::Extra &extra : spec.extras)
+    if (extra.source != ExtraSource::lse)
+      return fail(reason, "extra results but the log-sum-exp have no kernel for a GPU yet");
   if (spec.kind == ScoreKind::additive && *spec.getStaticSize(Dim::D) % 4)
     return fail(reason, "additive scores of a width that is no multiple of 4 have no kernel for a GPU yet");
   if (!canUseThreads(spec))

@@ -23,8 +23,7 @@ int64_t countCommonElements(const AttentionSpec &spec, const TileSizes &sizes) {
 
 Values AttentionEmitter::launch(Value blocks) {
   SmallVector<int64_t> elements = sharedElements();
-  if (!spec.blockLists.empty())
-    elements.push_back(kExchanged);
+  elements.push_back(kExchanged);
   return k.launch(blocks, kThreads, elements, {}, markBytes(spec, tileSizes()));
 }
 
@@ -34,7 +33,7 @@ KeyMask::Bounds AttentionEmitter::seenKeys(KeyMask &mask) {
     return bounds;
   Value last = k.min(k.add(first, queriesPerBlock - 1), k.sub(numQueries, k.index(1)));
   bounds = mask.bounds(first, last);
-  if (spec.letsHiddenTakePart())
+  if (testsHidden())
     bounds.lower = k.index(0), bounds.upper = numKeys;
   return bounds;
 }
@@ -81,7 +80,7 @@ void AttentionEmitter::emitBlock(ValueRange buffers, ArrayRef<Value> shared) {
   keyMask = &mask;
   std::optional<BlockLists> blockLists;
   if (!spec.blockLists.empty()) {
-    blockLists.emplace(k, spec, buffers, batch, head, tileSizes(), shared.back(), shared[shared.size() - 2]);
+    blockLists.emplace(k, spec, buffers, batch, head, tileSizes(), shared.back(), exchanged(shared));
     blockLists->setSizes(first, numQueries, numKeys);
     lists = &*blockLists;
   }
@@ -99,7 +98,7 @@ void AttentionEmitter::emitBlock(ValueRange buffers, ArrayRef<Value> shared) {
 
 void AttentionEmitter::sweep(ArrayRef<Value> shared, Value begin, Value end, const KeyMask::Bounds &bounds) {
   start(shared);
-  Values state = sweepTiles(begin, end, bounds);
+  Values state = sweepsAgain() ? sweepTwice(exchanged(shared), begin, end, bounds) : sweepTiles(begin, end, bounds);
   k.waitForCopies(0); // none may be under way when the block ends
   if (splits == 1)
     store(state);
@@ -107,14 +106,46 @@ void AttentionEmitter::sweep(ArrayRef<Value> shared, Value begin, Value end, con
     storePart(state);
 }
 
-Values AttentionEmitter::sweepTiles(Value begin, Value end, const KeyMask::Bounds &bounds) {
+/// Once more, with hidden keys in the rows that see no other, if there are any.
+Values AttentionEmitter::sweepTwice(Value exchange, Value begin, Value end, const KeyMask::Bounds &bounds) {
+  auto boolean = [&](bool value) -> Value { return arith::ConstantIntOp::create(k.b, k.loc, value, 1); };
+  // Whether to sweep, whether it is the second time, which rows take hidden keys, the state.
+  Values init = {boolean(true), boolean(false)};
+  init.append(rows, boolean(false));
+  init.append(startState());
+  auto goesOn = [](ValueRange carried) { return carried[0]; };
+  Values done = k.repeat(init, goesOn, [&](ValueRange carried) {
+    Value isSecond = sweepsAll = carried[1];
+    takesPart.assign(carried.begin() + 2, carried.begin() + 2 + rows);
+    Value from = k.select(isSecond, k.index(0), begin), to = k.select(isSecond, numKeys, end);
+    Values state = sweepTiles(from, to, bounds), next = {Value(), boolean(true)};
+    k.waitForCopies(0);
+    Value some = k.scalar(0);
+    for (int64_t r = 0; r < rows; ++r) {
+      next.push_back(isEmptyRow(sumOfRow(state[rows + r])));
+      some = k.select(next.back(), k.scalar(1), some);
+    }
+    some = k.acrossBlock(some, kThreads, exchange, [&](Value x, Value y) { return k.greater(x, y); });
+    next[0] = k.select(isSecond, boolean(false), k.compare(arith::CmpFPredicate::OGT, some, k.scalar(0)));
+    next.append(state);
+    return next;
+  });
+  sweepsAll = Value();
+  return Values(ArrayRef(done).drop_front(2 + rows));
+}
+
+Values AttentionEmitter::startState() {
   // Of each row: maximum, this thread's part of the sum, its columns of the result.
   Values state(rows, k.scalar(-kInfinity));
   state.append(rows + rows * width, k.scalar(0));
+  return state;
+}
+
+Values AttentionEmitter::sweepTiles(Value begin, Value end, const KeyMask::Bounds &bounds) {
   if (lists)
-    return sweepListedTiles(begin, end, bounds, state);
+    return sweepListedTiles(begin, end, bounds);
   copyKeys(begin);
-  return k.loop(begin, end, keysPerTile, state,
+  return k.loop(begin, end, keysPerTile, startState(),
                 [&](Value key, ValueRange carried) { return sweepOne(key, k.add(key, keysPerTile), bounds, carried); });
 }
 
@@ -126,29 +157,22 @@ Values AttentionEmitter::sweepOne(Value key, Value next, const KeyMask::Bounds &
 }
 
 /// Window by window; windows without a listed key are left out.
-Values AttentionEmitter::sweepListedTiles(Value begin, Value end, const KeyMask::Bounds &bounds, ValueRange state) {
-  bool takesAll = spec.letsHiddenTakePart();
+Values AttentionEmitter::sweepListedTiles(Value begin, Value end, const KeyMask::Bounds &bounds) {
+  Value takesAll = sweepsAll ? sweepsAll : arith::ConstantIntOp::create(k.b, k.loc, testsHidden(), 1);
   Values init = {begin};
-  init.append(state.begin(), state.end());
+  init.append(startState());
   auto isBefore = [&](ValueRange carried) { return k.less(carried[0], end); };
   Values behind = k.repeat(init, isBefore, [&](ValueRange outer) -> Values {
     k.waitForCopies(0);
     Value window = k.floorTo(outer[0], keysPerTile), next = lists->mark(window);
     Value windowEnd = k.min(lists->windowEnd(), end);
-    if (takesAll)
-      next = lists->windowEnd();
+    next = k.select(takesAll, lists->windowEnd(), next);
     auto findTile = [&](Value from) -> Value {
-      if (takesAll)
-        return from;
-      return k.repeat(
-          from,
-          [&](ValueRange tile) {
-            Value no = arith::ConstantIntOp::create(k.b, k.loc, 0, 1);
-            Value isOther =
-                k.b.createOrFold<arith::CmpIOp>(k.loc, arith::CmpIPredicate::eq, lists->isListedTile(tile[0]), no);
-            return k.both(k.less(tile[0], windowEnd), isOther);
-          },
-          [&](ValueRange tile) { return Values{k.add(tile[0], keysPerTile)}; })[0];
+      auto isPassed = [&](ValueRange tile) {
+        Value isWanted = k.either(takesAll, lists->isListedTile(tile[0]));
+        return k.select(isWanted, arith::ConstantIntOp::create(k.b, k.loc, 0, 1), k.less(tile[0], windowEnd));
+      };
+      return k.repeat(from, isPassed, [&](ValueRange tile) { return Values{k.add(tile[0], keysPerTile)}; })[0];
     };
     // Keys of tiles that are not listed are not read.
     auto orNone = [&](Value tile) { return k.select(k.less(tile, windowEnd), tile, numKeys); };
@@ -217,8 +241,10 @@ Values AttentionEmitter::masked(const Values &values, Value key) {
         join(lists->isListed(i, j));
       if (isSeen) {
         Value hidden = k.scalar(-kInfinity);
-        if (spec.letsHiddenTakePart())
-          hidden = spec.masked ? regionAt(*spec.masked, {}, score, i, j) : score;
+        if (spec.letsHiddenTakePart()) {
+          Value other = spec.masked ? regionAt(*spec.masked, {}, score, i, j) : score;
+          hidden = testsHidden() ? other : k.select(takesPart[r], other, hidden);
+        }
         score = k.select(isSeen, score, hidden);
       }
       result.push_back(k.select(k.less(place, numKeys), score, k.scalar(-kInfinity)));
@@ -234,8 +260,7 @@ Values AttentionEmitter::weigh(const Values &s, ValueRange state, Values &next) 
     Value top = k.tree(ArrayRef(s).slice(r * columns, columns), max);
     top = k.greater(state[r], k.acrossThreads(top, groupWidth, max));
     // Nothing seen so far: any finite number gives weights of 0.
-    Value isNone = k.compare(arith::CmpFPredicate::OEQ, top, k.scalar(-kInfinity));
-    Value base = k.select(isNone, k.scalar(0), top);
+    Value base = shiftOf(top);
     Value factor = exponential(k.subf(state[r], base));
     Value sum = k.mulf(state[rows + r], factor);
     for (int64_t c = 0; c < columns; ++c) {
@@ -247,92 +272,6 @@ Values AttentionEmitter::weigh(const Values &s, ValueRange state, Values &next) 
       next[2 * rows + r * width + e] = k.mulf(state[2 * rows + r * width + e], factor);
   }
   return weights;
-}
-
-Value AttentionEmitter::normalizer(Value sum) {
-  Value factor = k.divf(k.scalar(1), sum);
-  if (spec.maskedRows == MaskedRows::zero) // else 0 times infinity is the NaN that is asked for
-    factor = k.select(k.compare(arith::CmpFPredicate::OEQ, sum, k.scalar(0)), k.scalar(0), factor);
-  return factor;
-}
-
-static Value sumOf(BlockBuilder &k, Value x, int64_t width) {
-  return k.acrossThreads(x, width, [&](Value x, Value y) { return k.addf(x, y); });
-}
-
-void AttentionEmitter::store(ValueRange state) {
-  const HeadView &view = views[spec.result];
-  for (int64_t r = 0; r < rows; ++r) {
-    Value factor = normalizer(sumOf(k, state[rows + r], groupWidth)), i = k.add(first, row(r));
-    k.branch(k.less(i, numQueries), [&] {
-      Value offset = view.along(k, view.base, Dim::I, i);
-      for (int64_t e = 0; e < width; ++e) {
-        Value column = columnPlace(e);
-        auto one = [&] {
-          memref::StoreOp::create(k.b, k.loc, k.mulf(state[2 * rows + r * width + e], factor), view.flat,
-                                  view.along(k, offset, Dim::E, column));
-        };
-        if (width * groupWidth == valueWidth)
-          one();
-        else
-          k.branch(k.less(column, k.index(valueWidth)), one);
-      }
-    });
-  }
-}
-
-//===----------------------------------------------------------------------===//
-// Keys in parts
-//===----------------------------------------------------------------------===//
-
-// Of each query and part: the columns, not yet divided, then maximum and sum.
-
-void AttentionEmitter::storePart(ValueRange state) {
-  for (int64_t r = 0; r < rows; ++r) {
-    Value sum = sumOf(k, state[rows + r], groupWidth), i = k.add(first, row(r));
-    k.branch(k.less(i, numQueries), [&] {
-      Value number = k.add(k.mul(k.add(k.mul(batch, heads), head), numQueries), i);
-      Value base = k.mul(k.add(k.mul(number, splits), split), valueWidth + 2);
-      auto put = [&](Value x, Value place) { memref::StoreOp::create(k.b, k.loc, x, parts, k.add(base, place)); };
-      for (int64_t e = 0; e < width; ++e) {
-        Value column = columnPlace(e);
-        k.branch(k.less(column, k.index(valueWidth)), [&] { put(state[2 * rows + r * width + e], column); });
-      }
-      // The same in all threads of the group.
-      put(state[r], k.index(valueWidth));
-      put(sum, k.index(valueWidth + 1));
-    });
-  }
-}
-
-/// A second launch, a warp a query.
-void AttentionEmitter::mergeParts(ValueRange buffers) {
-  constexpr int64_t kWarps = kThreads / 32;
-  Value rowsInAll = k.mul(k.mul(getDimSize(k, spec, buffers, Dim::B), heads), numQueries);
-  k.launch(k.ceilDiv(rowsInAll, kWarps), kThreads, {});
-  Value number = k.add(k.mul(k.block, kWarps), k.div(k.thread, k.index(32)));
-  k.branch(k.less(number, rowsInAll), [&] {
-    Value outer = k.div(number, numQueries), i = k.rem(number, numQueries);
-    HeadView view = viewHead(k, buffers[spec.result], spec.maps[spec.result], k.div(outer, heads), k.rem(outer, heads));
-    Value base = k.mul(number, splits * (valueWidth + 2)), none = k.scalar(-kInfinity);
-    auto read = [&](Value part, Value place) {
-      return k.load(parts, k.add(k.add(base, k.mul(part, valueWidth + 2)), place));
-    };
-    Value top = k.loop(k.index(0), k.index(splits), 1, {none}, [&](Value part, ValueRange carried) -> Values {
-      return {k.greater(carried[0], read(part, k.index(valueWidth)))};
-    })[0];
-    Value shift = k.select(k.compare(arith::CmpFPredicate::OEQ, top, none), k.scalar(0), top);
-    k.loop(k.rem(k.thread, k.index(32)), k.index(valueWidth), 32, [&](Value column) {
-      Values zeros(2, k.scalar(0));
-      Values both = k.loop(k.index(0), k.index(splits), 1, zeros, [&](Value part, ValueRange carried) -> Values {
-        Value factor = exponential(k.subf(read(part, k.index(valueWidth)), shift));
-        return {k.fma(factor, read(part, k.index(valueWidth + 1)), carried[0]),
-                k.fma(factor, read(part, column), carried[1])};
-      });
-      Value place = view.along(k, view.along(k, view.base, Dim::I, i), Dim::E, column);
-      memref::StoreOp::create(k.b, k.loc, k.mulf(both[1], normalizer(both[0])), view.flat, place);
-    });
-  });
 }
 
 } // namespace attn

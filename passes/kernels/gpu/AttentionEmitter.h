@@ -59,9 +59,12 @@ protected:
 
   mlir::Value query(int64_t r) { return k.min(k.add(first, row(r)), k.sub(numQueries, k.index(1))); }
   mlir::Value keyOf(mlir::Value key, int64_t c) { return k.add(key, keyPlace(c)); }
-  bool testsAllTiles() const {
-    return !spec.denseMasks.empty() || !spec.blockLists.empty() || spec.letsHiddenTakePart();
-  }
+  bool testsAllTiles() const { return !spec.denseMasks.empty() || !spec.blockLists.empty() || testsHidden(); }
+  /// Hidden keys that may take part do so at once, in all rows.
+  bool testsHidden() const { return spec.letsHiddenTakePart() && !sweepsAgain(); }
+  /// They do so in a second sweep, in rows that need it.
+  bool sweepsAgain() const { return spec.letsHiddenTakePart() && splits == 1 && canSweepAgain(); }
+  virtual bool canSweepAgain() const { return true; }
   bool canHide() const { return testsAllTiles() || spec.canMask(); }
   mlir::Value readAt(size_t operand, mlir::Value i, mlir::Value j);
 
@@ -86,17 +89,30 @@ private:
   mlir::Value regionAt(mlir::Block &block, mlir::Value root, mlir::Value score, mlir::Value i, mlir::Value j);
   Values masked(const Values &values, mlir::Value key);
   KeyMask::Bounds seenKeys(KeyMask &mask);
+  /// Sum of the parts that the threads of a group have; whether no key counts in the row then.
+  mlir::Value sumOfRow(mlir::Value part);
+  mlir::Value isEmptyRow(mlir::Value sum);
+  /// What scores are relative to.
+  mlir::Value shiftOf(mlir::Value maximum);
   /// What a row's columns are multiplied by in the end.
   mlir::Value normalizer(mlir::Value sum);
+  mlir::Value orWithoutKeys(mlir::Value x);
+  mlir::Value meanOfValues(const HeadView &value, mlir::Value column);
+  void storeLogSum(mlir::ArrayRef<HeadView> views, mlir::Value i, mlir::Value shift, mlir::Value sum);
   void storePart(mlir::ValueRange state);
   void mergeParts(mlir::ValueRange buffers);
 
-  Values sweepListedTiles(mlir::Value begin, mlir::Value end, const KeyMask::Bounds &bounds, mlir::ValueRange state);
+  Values sweepTwice(mlir::Value exchange, mlir::Value begin, mlir::Value end, const KeyMask::Bounds &bounds);
+  Values sweepListedTiles(mlir::Value begin, mlir::Value end, const KeyMask::Bounds &bounds);
   Values sweepOne(mlir::Value key, mlir::Value next, const KeyMask::Bounds &bounds, mlir::ValueRange state);
+  Values startState();
+  mlir::Value exchanged(mlir::ArrayRef<mlir::Value> shared) { return shared[sharedElements().size()]; }
   TileSizes tileSizes() const { return {kThreads, queriesPerBlock, keysPerTile}; }
 
   KeyMask *keyMask = nullptr;
   BlockLists *lists = nullptr;
+  mlir::Value sweepsAll; ///< no tile is left out, if known in the run only
+  Values takesPart;      ///< rows in which hidden keys do
   const int64_t splits;
   mlir::Value heads, split, parts;
 };

@@ -119,6 +119,7 @@ private:
   Value hasInfinite(BlockBuilder &k, Value batch, Value head);
 
   Values launch(Value blocks) override { return {w.launch(blocks, kThreadsInAll, sharedBytes())}; }
+  bool canSweepAgain() const override { return false; }
   void sweep(ArrayRef<Value> shared, Value begin, Value end, const KeyMask::Bounds &bounds) override;
   void produce(Value begin, Value end);
   void stageQueries();

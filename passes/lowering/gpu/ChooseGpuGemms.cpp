@@ -150,7 +150,7 @@ struct ChooseGpuGemmsPass : attn::impl::ChooseGpuGemmsPassBase<ChooseGpuGemmsPas
       llvm_unreachable("a loop of the result alone has no kernel");
     };
     if (Value elements = countGpuGemmScratch(rewriter, op.getLoc(), spec, sizeOf))
-      replaceWithScratch(rewriter, last, *kernel, inputs, sizes, elements);
+      replaceWithScratch(rewriter, last, *kernel, inputs, {sizes}, elements);
     else
       replaceByKernel(rewriter, last, *kernel, inputs, sizes);
     if (epilogue)

@@ -108,7 +108,7 @@ struct ChooseGpuRowsPass : attn::impl::ChooseGpuRowsPassBase<ChooseGpuRowsPass> 
     Value elements = countGpuAttentionScratch(rewriter, loc, spec, sizeOf, products, sm90a);
     if (!elements)
       return replaceByKernel(rewriter, op, *kernel, op->getOperands(), shapes);
-    replaceWithScratch(rewriter, op, *kernel, op->getOperands(), shapes[0], elements);
+    replaceWithScratch(rewriter, op, *kernel, op->getOperands(), shapes, elements);
   }
 
   Option<std::string> precision{*this, "precision", llvm::cl::init("f32"),

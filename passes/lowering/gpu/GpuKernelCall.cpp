@@ -26,21 +26,24 @@ bool readOptions(ModuleOp module, StringRef text, Precision &precision, StringRe
 }
 
 void replaceWithScratch(IRRewriter &rewriter, Operation *op, func::FuncOp kernel, ValueRange inputs,
-                        ArrayRef<OpFoldResult> sizes, Value elements) {
+                        ArrayRef<SmallVector<OpFoldResult>> sizes, Value elements) {
   Location loc = op->getLoc();
-  auto type = cast<RankedTensorType>(op->getResult(0).getType());
-  SmallVector<Value> dynamic;
-  for (auto [n, size] : llvm::enumerate(sizes))
-    if (type.isDynamicDim(n))
-      dynamic.push_back(getValueOrCreateConstantIndexOp(rewriter, loc, size));
   auto scratch = RankedTensorType::get({ShapedType::kDynamic}, rewriter.getF32Type());
-  Value inits[] = {tensor::EmptyOp::create(rewriter, loc, type, dynamic),
-                   tensor::EmptyOp::create(rewriter, loc, scratch, elements)};
-  auto call = KernelOp::create(rewriter, loc, TypeRange{type, scratch}, SymbolRefAttr::get(kernel), inputs, inits,
+  SmallVector<Value> inits;
+  for (auto [result, extents] : llvm::zip_equal(op->getResults(), sizes)) {
+    auto type = cast<RankedTensorType>(result.getType());
+    SmallVector<Value> dynamic;
+    for (auto [n, size] : llvm::enumerate(extents))
+      if (type.isDynamicDim(n))
+        dynamic.push_back(getValueOrCreateConstantIndexOp(rewriter, loc, size));
+    inits.push_back(tensor::EmptyOp::create(rewriter, loc, type, dynamic));
+  }
+  inits.push_back(tensor::EmptyOp::create(rewriter, loc, scratch, elements));
+  auto call = KernelOp::create(rewriter, loc, ValueRange(inits).getTypes(), SymbolRefAttr::get(kernel), inputs, inits,
                                rewriter.getDenseI64ArrayAttr({}));
   if (Attribute flops = op->getAttr(AttnDialect::kFlopsAttr))
     call->setAttr(AttnDialect::kFlopsAttr, flops);
-  rewriter.replaceOp(op, call.getOutputs().front());
+  rewriter.replaceOp(op, call.getOutputs().drop_back());
 }
 
 } // namespace attn

@@ -14,9 +14,11 @@ void noteMissed(mlir::Operation *op, llvm::StringRef category, llvm::StringRef n
 bool readOptions(mlir::ModuleOp module, llvm::StringRef text, Precision &precision, llvm::StringRef useText,
                  Sm90a &sm90a);
 
-/// As replaceByKernel, with `elements` f32 of scratch for the kernel: a second result, which nothing uses.
+/// As replaceByKernel, with `elements` f32 of scratch for the kernel: one more result, which nothing uses.
+/// `sizes` are those of each result.
 void replaceWithScratch(mlir::IRRewriter &rewriter, mlir::Operation *op, mlir::func::FuncOp kernel,
-                        mlir::ValueRange inputs, llvm::ArrayRef<mlir::OpFoldResult> sizes, mlir::Value elements);
+                        mlir::ValueRange inputs, llvm::ArrayRef<llvm::SmallVector<mlir::OpFoldResult>> sizes,
+                        mlir::Value elements);
 
 } // namespace attn
 

@@ -1,0 +1,163 @@
+#include "passes/kernels/gpu/AttentionEmitter.h"
+
+#include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include <limits>
+
+// What a block gives: results of its queries, or of some keys for a second launch.
+
+using namespace mlir;
+
+namespace attn {
+
+using Values = LaneBuilder::Values;
+
+static constexpr float kInfinity = std::numeric_limits<float>::infinity();
+
+Value AttentionEmitter::sumOfRow(Value part) {
+  return k.acrossThreads(part, groupWidth, [&](Value x, Value y) { return k.addf(x, y); });
+}
+
+Value AttentionEmitter::isEmptyRow(Value sum) { return k.compare(arith::CmpFPredicate::OEQ, sum, k.scalar(0)); }
+
+Value AttentionEmitter::normalizer(Value sum) {
+  Value factor = k.divf(k.scalar(1), sum);
+  if (spec.maskedRows == MaskedRows::zero) // else 0 times infinity is the NaN that is asked for
+    factor = k.select(isEmptyRow(sum), k.scalar(0), factor);
+  return orWithoutKeys(factor);
+}
+
+/// With no keys at all the product of weights and values is an empty sum.
+Value AttentionEmitter::orWithoutKeys(Value x) { return k.select(k.less(k.index(0), numKeys), x, k.scalar(0)); }
+
+/// What a row without a visible key gets of policy `uniform`.
+Value AttentionEmitter::meanOfValues(const HeadView &value, Value column) {
+  Value corner = value.along(k, value.base, Dim::E, column);
+  Value sum = k.loop(k.index(0), numKeys, 1, {k.scalar(0)}, [&](Value j, ValueRange carried) -> Values {
+    return {k.addf(carried[0], k.load(value.flat, value.along(k, corner, Dim::J, j)))};
+  })[0];
+  Value count = arith::IndexCastOp::create(k.b, k.loc, k.b.getI64Type(), numKeys);
+  count = arith::SIToFPOp::create(k.b, k.loc, k.b.getF32Type(), count);
+  return orWithoutKeys(k.divf(sum, count));
+}
+
+/// The log-sum-exp of row `i`, where it is asked for; `shift` is finite.
+void AttentionEmitter::storeLogSum(ArrayRef<HeadView> views, Value i, Value shift, Value sum) {
+  for (const AttentionSpec::Extra &extra : spec.extras) {
+    const HeadView &view = views[extra.operand];
+    Value result = k.addf(shift, math::LogOp::create(k.b, k.loc, sum));
+    memref::StoreOp::create(k.b, k.loc, result, view.flat, view.along(k, view.base, Dim::I, i));
+  }
+}
+
+Value AttentionEmitter::shiftOf(Value maximum) {
+  Value isNone = k.compare(arith::CmpFPredicate::OEQ, maximum, k.scalar(-kInfinity));
+  return k.select(isNone, k.scalar(0), maximum);
+}
+
+void AttentionEmitter::store(ValueRange state) {
+  const HeadView &view = views[spec.result];
+  Value member = k.rem(k.thread, k.index(groupWidth));
+  for (int64_t r = 0; r < rows; ++r) {
+    Value sum = sumOfRow(state[rows + r]), i = k.add(first, row(r));
+    k.branch(k.less(i, numQueries), [&] {
+      Value offset = view.along(k, view.base, Dim::I, i), factor = normalizer(sum);
+      auto put = [&](Value x, Value column) {
+        memref::StoreOp::create(k.b, k.loc, x, view.flat, view.along(k, offset, Dim::E, column));
+      };
+      auto usual = [&] {
+        for (int64_t e = 0; e < width; ++e) {
+          Value column = columnPlace(e);
+          auto one = [&] { put(k.mulf(state[2 * rows + r * width + e], factor), column); };
+          if (width * groupWidth == valueWidth)
+            one();
+          else
+            k.branch(k.less(column, k.index(valueWidth)), one);
+        }
+        return Values();
+      };
+      auto uniform = [&] {
+        k.loop(member, k.index(valueWidth), groupWidth,
+               [&](Value column) { put(meanOfValues(views[spec.value], column), column); });
+        return Values();
+      };
+      if (spec.maskedRows == MaskedRows::uniform && canHide())
+        k.branch(isEmptyRow(sum), TypeRange(), uniform, usual);
+      else
+        usual();
+      if (spec.wants(ExtraSource::lse))
+        k.branch(k.less(member, k.index(1)), [&] { storeLogSum(views, i, shiftOf(state[r]), sum); });
+    });
+  }
+}
+
+//===----------------------------------------------------------------------===//
+// Keys in parts
+//===----------------------------------------------------------------------===//
+
+// Of each query and part: the columns, not yet divided, then maximum and sum.
+
+void AttentionEmitter::storePart(ValueRange state) {
+  for (int64_t r = 0; r < rows; ++r) {
+    Value sum = sumOfRow(state[rows + r]), i = k.add(first, row(r));
+    k.branch(k.less(i, numQueries), [&] {
+      Value number = k.add(k.mul(k.add(k.mul(batch, heads), head), numQueries), i);
+      Value base = k.mul(k.add(k.mul(number, splits), split), valueWidth + 2);
+      auto put = [&](Value x, Value place) { memref::StoreOp::create(k.b, k.loc, x, parts, k.add(base, place)); };
+      for (int64_t e = 0; e < width; ++e) {
+        Value column = columnPlace(e);
+        k.branch(k.less(column, k.index(valueWidth)), [&] { put(state[2 * rows + r * width + e], column); });
+      }
+      // The same in all threads of the group.
+      put(state[r], k.index(valueWidth));
+      put(sum, k.index(valueWidth + 1));
+    });
+  }
+}
+
+/// A second launch, a warp a query.
+void AttentionEmitter::mergeParts(ValueRange buffers) {
+  constexpr int64_t kWarps = kThreads / 32;
+  Value rowsInAll = k.mul(k.mul(getDimSize(k, spec, buffers, Dim::B), heads), numQueries);
+  k.launch(k.ceilDiv(rowsInAll, kWarps), kThreads, {});
+  Value number = k.add(k.mul(k.block, kWarps), k.div(k.thread, k.index(32)));
+  k.branch(k.less(number, rowsInAll), [&] {
+    Value outer = k.div(number, numQueries), i = k.rem(number, numQueries);
+    SmallVector<HeadView> views;
+    for (auto [buffer, map] : llvm::zip_equal(buffers, spec.maps))
+      views.push_back(viewHead(k, buffer, map, k.div(outer, heads), k.rem(outer, heads)));
+    const HeadView &view = views[spec.result];
+    Value base = k.mul(number, splits * (valueWidth + 2)), lane = k.rem(k.thread, k.index(32));
+    auto read = [&](Value part, Value place) {
+      return k.load(parts, k.add(k.add(base, k.mul(part, valueWidth + 2)), place));
+    };
+    Value top =
+        k.loop(k.index(0), k.index(splits), 1, {k.scalar(-kInfinity)}, [&](Value part, ValueRange carried) -> Values {
+          return {k.greater(carried[0], read(part, k.index(valueWidth)))};
+        })[0];
+    Value shift = shiftOf(top);
+    // Columns and the sum, which is the same in all of them.
+    auto merge = [&](Value column) {
+      Values zeros(2, k.scalar(0));
+      return k.loop(k.index(0), k.index(splits), 1, zeros, [&](Value part, ValueRange carried) -> Values {
+        Value factor = exponential(k.subf(read(part, k.index(valueWidth)), shift));
+        return {k.fma(factor, read(part, k.index(valueWidth + 1)), carried[0]),
+                k.fma(factor, read(part, column), carried[1])};
+      });
+    };
+    k.loop(lane, k.index(valueWidth), 32, [&](Value column) {
+      Values both = merge(column);
+      Value result = k.mulf(both[1], normalizer(both[0]));
+      if (spec.maskedRows == MaskedRows::uniform && canHide())
+        result = k.branch(
+            isEmptyRow(both[0]), result.getType(), [&] { return Values{meanOfValues(views[spec.value], column)}; },
+            [&] { return Values{result}; })[0];
+      Value place = view.along(k, view.along(k, view.base, Dim::I, i), Dim::E, column);
+      memref::StoreOp::create(k.b, k.loc, result, view.flat, place);
+    });
+    if (spec.wants(ExtraSource::lse))
+      k.branch(k.less(lane, k.index(1)), [&] { storeLogSum(views, i, shift, merge(k.index(0))[0]); });
+  });
+}
+
+} // namespace attn
