@@ -15,8 +15,31 @@ LSE = ("#attn.extra<lse>", "bhi", np.float32, None)
 
 def magnitude(attention):
     """The sum of the absolute terms of each element of the result."""
-    value = dataclasses.replace(attention.value, array=abs(attention.value.array))
-    return dataclasses.replace(attention, value=value).evaluate()[0]
+    weights = ("#attn.extra<final_weights>", "bhij", np.float32, None)
+    weights = dataclasses.replace(attention, extras=[weights]).evaluate()[1]
+    terms = abs(weights[..., None, None]) * np.nan_to_num(abs(attention.value.full(attention.sizes)), posinf=0)
+    return attention.arrange(terms.sum((3, 4)), "bhie", attention.result)
+
+
+def to_bf16(x):
+    bits = np.asarray(x, np.float32).view(np.uint32)
+    return ((bits + 0x7fff + (bits >> 16 & 1)) & 0xffff0000).astype(np.uint32).view(np.float32).astype(float)
+
+
+def narrow_softmax(maker):
+    """Scores and weights rounded to bf16. Scores are exact before; weights may round to either side."""
+    one = maker.attention(scale=2.0 ** -6)
+    for operand in (one.query, one.key):
+        operand.array[:] = maker.rng.integers(-9, 10, operand.array.shape)
+    scores = (one.query.full(one.sizes) * one.key.full(one.sizes)).sum((4, 5)) / 64
+    rounded = to_bf16(scores)
+    assert (rounded != scores).any()
+    e = np.exp(rounded - rounded.max(-1, keepdims=True))
+    w = to_bf16(e / e.sum(-1, keepdims=True))
+    values = np.broadcast_to(one.value.full(one.sizes), (*w.shape, 1, one.sizes["e"]))
+    total = lambda v: one.arrange((w[..., None, None] * v).sum((3, 4)), "bhie", one.result)
+    text, inputs, weights, _ = entry(one)
+    return text.replace("maps [", "softmax_type bf16 maps [", 1), inputs, weights, (total(values), 2.0 ** -8 * total(abs(values)))
 
 
 def entry(attention, dynamic=False):

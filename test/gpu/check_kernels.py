@@ -379,8 +379,10 @@ def in_ir(size):
 def narrow(attention, units):
     """As the kernels make it; weights are rounded as in attend()."""
     text, inputs, weights, outputs = attention_ir.entry(attention)
-    if units:
-        outputs["y0"] = Bounded(outputs["y0"], units * attention_ir.magnitude(attention))
+    # Sums of weights that are no softmax's are as large as their terms.
+    slack = units + (2e-6 if attention.normalizer == "none" else 0)
+    if slack:
+        outputs["y0"] = Bounded(outputs["y0"], slack * attention_ir.magnitude(attention))
     return text, inputs, weights, outputs
 
 
@@ -416,6 +418,21 @@ def policies(size):
                      [maker.lists(4, 8, 3, empty=0), maker.causal(-1)]):
             made.append(maker.attention(rows=rows, mask=mask, masked=masked, extras=[attention_ir.LSE]))
     return [narrow(one if one.rows == "uniform" or isTogether else maker.hide(one, one.rows == "finite"), units_of(size)) for one in made]
+
+
+@case("ir", (2, 2, 1, 40, 70, 16, 16), (1, 2, 2, 70, 33, 64, 64), (1, 1, 1, 20, 40, 128, 128), (2, 2, 1, 3, 300, 16, 24))
+def weights(size):
+    """The weight region and a softmax in bf16, which take two sweeps, and other normalisers than the softmax."""
+    maker, _ = in_ir(size)
+    made = [maker.attention(weight=0.5), maker.attention(normalizer="none"), maker.attention(normalizer="sum", exponential=True, rows="nan"),
+            maker.attention(normalizer="none", mask=[maker.dense(0)], weight=3.0),
+            maker.attention(weight=2.0, rows="finite", masked=-3.0, mask=[maker.causal(-2)]),
+            maker.attention(weight=2.0, rows="uniform", mask=[maker.lists(4, 8, 3, empty=0), maker.lengths([0] + [9] * (size[0] - 1))])]
+    made += [maker.attention(weight=2.0, rows=rows, mask=[maker.causal(-2)], extras=[attention_ir.LSE]) for rows in ("zero", "nan")]
+    made += [maker.attention(normalizer="sum", exponential=True, rows=rows, mask=[mask])
+             for rows, mask in (("zero", maker.lengths([0] * size[0])), ("uniform", maker.causal(-1)), ("zero", maker.lists(3, 8, 3, empty=0)))]
+    text, inputs, tables, bounds = attention_ir.narrow_softmax(maker)
+    return [narrow(one, units_of(size)) for one in made] + [(text, inputs, tables, {"y0": Bounded(*bounds)})]
 
 
 # Operator, direction, steps, items, inputs, units; options: b(ias), l(engths), s(tates), p(eepholes), c(lip), t(ime is

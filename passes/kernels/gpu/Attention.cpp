@@ -21,10 +21,8 @@ bool canBuildGpuAttention(const AttentionSpec &spec, std::string *reason) {
   for (size_t n : floats)
     if (!spec.types[n].getElementType().isF32())
       return fail(reason, "only f32 has a kernel for a GPU so far");
-  if (spec.kind == ScoreKind::given || spec.normalizer != Normalizer::softmax)
-    return fail(reason, "given scores and other normalisers than softmax have no kernel for a GPU yet");
-  if (spec.weight || spec.softmaxType)
-    return fail(reason, "a weight region and a narrow softmax have no kernel for a GPU yet");
+  if (spec.kind == ScoreKind::given)
+    return fail(reason, "given scores have no kernel for a GPU yet");
   for (const AttentionSpec::Extra &extra : spec.extras)
     if (extra.source != ExtraSource::lse)
       return fail(reason, "extra results but the log-sum-exp have no kernel for a GPU yet");
@@ -38,7 +36,7 @@ bool canBuildGpuAttention(const AttentionSpec &spec, std::string *reason) {
 int64_t countGpuAttentionSplits(const AttentionSpec &spec) {
   constexpr int64_t kProcessors = 132, kMaxSplits = 16, kFewKeys = 128, kFewQueries = 16;
   std::optional<int64_t> i = spec.getStaticSize(Dim::I), j = spec.getStaticSize(Dim::J);
-  if (!i || *i > kFewQueries)
+  if (!i || *i > kFewQueries || spec.hasWeightSweep())
     return 1;
   int64_t blocks = spec.getStaticSize(Dim::B).value_or(1) * spec.getStaticSize(Dim::H).value_or(1);
   int64_t splits = std::min(kMaxSplits, 2 * kProcessors / std::max<int64_t>(blocks, 1));

@@ -98,7 +98,14 @@ void AttentionEmitter::emitBlock(ValueRange buffers, ArrayRef<Value> shared) {
 
 void AttentionEmitter::sweep(ArrayRef<Value> shared, Value begin, Value end, const KeyMask::Bounds &bounds) {
   start(shared);
-  Values state = sweepsAgain() ? sweepTwice(exchanged(shared), begin, end, bounds) : sweepTiles(begin, end, bounds);
+  Values state;
+  pass = spec.hasWeightSweep() ? Pass::reduce : Pass::online;
+  if (pass == Pass::reduce && spec.normalizer == Normalizer::none)
+    state = startState();
+  else
+    state = sweepsAgain() ? sweepTwice(exchanged(shared), begin, end, bounds) : sweepTiles(begin, end, bounds);
+  if (spec.hasWeightSweep())
+    state = sweepWeights(exchanged(shared), begin, end, bounds, state);
   k.waitForCopies(0); // none may be under way when the block ends
   if (splits == 1)
     store(state);
@@ -108,7 +115,6 @@ void AttentionEmitter::sweep(ArrayRef<Value> shared, Value begin, Value end, con
 
 /// Once more, with hidden keys in the rows that see no other, if there are any.
 Values AttentionEmitter::sweepTwice(Value exchange, Value begin, Value end, const KeyMask::Bounds &bounds) {
-  auto boolean = [&](bool value) -> Value { return arith::ConstantIntOp::create(k.b, k.loc, value, 1); };
   // Whether to sweep, whether it is the second time, which rows take hidden keys, the state.
   Values init = {boolean(true), boolean(false)};
   init.append(rows, boolean(false));
@@ -120,23 +126,31 @@ Values AttentionEmitter::sweepTwice(Value exchange, Value begin, Value end, cons
     Value from = k.select(isSecond, k.index(0), begin), to = k.select(isSecond, numKeys, end);
     Values state = sweepTiles(from, to, bounds), next = {Value(), boolean(true)};
     k.waitForCopies(0);
-    Value some = k.scalar(0);
-    for (int64_t r = 0; r < rows; ++r) {
-      next.push_back(isEmptyRow(sumOfRow(state[rows + r])));
-      some = k.select(next.back(), k.scalar(1), some);
-    }
-    some = k.acrossBlock(some, kThreads, exchange, [&](Value x, Value y) { return k.greater(x, y); });
-    next[0] = k.select(isSecond, boolean(false), k.compare(arith::CmpFPredicate::OGT, some, k.scalar(0)));
+    for (int64_t r = 0; r < rows; ++r)
+      next.push_back(k.select(isSecond, takesPart[r], isEmptyRow(sumOfRow(state[rows + r]))));
+    Value some = anyInBlock(ArrayRef(next).drop_front(2), exchange);
+    next[0] = k.select(isSecond, boolean(false), some);
     next.append(state);
     return next;
   });
   sweepsAll = Value();
+  takesPart.assign(done.begin() + 2, done.begin() + 2 + rows);
   return Values(ArrayRef(done).drop_front(2 + rows));
 }
 
+Value AttentionEmitter::anyInBlock(ArrayRef<Value> conditions, Value exchange) {
+  Value some = k.tree(conditions, [&](Value x, Value y) { return k.either(x, y); });
+  some = k.acrossBlock(k.select(some, k.scalar(1), k.scalar(0)), kThreads, exchange,
+                       [&](Value x, Value y) { return k.greater(x, y); });
+  return k.compare(arith::CmpFPredicate::OGT, some, k.scalar(0));
+}
+
+/// A hidden key's, before the normaliser.
+Value AttentionEmitter::hiddenScore() { return k.scalar(spec.normalizer == Normalizer::softmax ? -kInfinity : 0); }
+
 Values AttentionEmitter::startState() {
-  // Of each row: maximum, this thread's part of the sum, its columns of the result.
-  Values state(rows, k.scalar(-kInfinity));
+  // Of each row: maximum (of a softmax), this thread's part of the sum, its columns of the result.
+  Values state(rows, hiddenScore());
   state.append(rows + rows * width, k.scalar(0));
   return state;
 }
@@ -219,10 +233,15 @@ Values AttentionEmitter::finishScores(const Values &raw, Value key) {
       Value j = k.min(keyOf(key, c), k.sub(numKeys, k.index(1)));
       result.push_back(regionAt(*spec.score, spec.scoreValue, raw[result.size()], query(r), j));
     }
-  if (testsAllTiles())
-    return masked(result, key);
+  seen.clear();
   SmallVector<Type> types(result.size(), k.b.getF32Type());
-  return k.branch(isEdge, types, [&] { return masked(result, key); }, [&] { return result; });
+  if (testsAllTiles())
+    result = masked(result, key);
+  else
+    result = k.branch(isEdge, types, [&] { return masked(result, key); }, [&] { return result; });
+  for (Value &score : result)
+    score = roundToSoftmaxType(score);
+  return result;
 }
 
 Values AttentionEmitter::masked(const Values &values, Value key) {
@@ -240,38 +259,18 @@ Values AttentionEmitter::masked(const Values &values, Value key) {
       if (lists)
         join(lists->isListed(i, j));
       if (isSeen) {
-        Value hidden = k.scalar(-kInfinity);
+        Value hidden = hiddenScore();
         if (spec.letsHiddenTakePart()) {
           Value other = spec.masked ? regionAt(*spec.masked, {}, score, i, j) : score;
           hidden = testsHidden() ? other : k.select(takesPart[r], other, hidden);
         }
         score = k.select(isSeen, score, hidden);
       }
-      result.push_back(k.select(k.less(place, numKeys), score, k.scalar(-kInfinity)));
+      if (keepsSeen())
+        seen.push_back(isSeen);
+      result.push_back(k.select(k.less(place, numKeys), score, hiddenScore()));
     }
   return result;
-}
-
-Values AttentionEmitter::weigh(const Values &s, ValueRange state, Values &next) {
-  next.assign(state.begin(), state.end());
-  Values weights;
-  for (int64_t r = 0; r < rows; ++r) {
-    auto max = [&](Value x, Value y) { return k.greater(x, y); };
-    Value top = k.tree(ArrayRef(s).slice(r * columns, columns), max);
-    top = k.greater(state[r], k.acrossThreads(top, groupWidth, max));
-    // Nothing seen so far: any finite number gives weights of 0.
-    Value base = shiftOf(top);
-    Value factor = exponential(k.subf(state[r], base));
-    Value sum = k.mulf(state[rows + r], factor);
-    for (int64_t c = 0; c < columns; ++c) {
-      weights.push_back(exponential(k.subf(s[r * columns + c], base)));
-      sum = k.addf(sum, weights.back());
-    }
-    next[r] = top, next[rows + r] = sum;
-    for (int64_t e = 0; e < width; ++e)
-      next[2 * rows + r * width + e] = k.mulf(state[2 * rows + r * width + e], factor);
-  }
-  return weights;
 }
 
 } // namespace attn

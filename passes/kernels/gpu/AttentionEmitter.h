@@ -53,13 +53,25 @@ protected:
   virtual mlir::Value keyPlace(int64_t c) = 0;
   virtual mlir::Value columnPlace(int64_t e) = 0;
 
+  /// What a sweep makes of scores.
+  enum class Pass {
+    online,  ///< weights relative to the maximum so far, times values
+    reduce,  ///< maximum and sum only
+    weights, ///< the final weights, through the weight region, times values
+  };
+  Pass pass = Pass::online;
+
   // Sizes, set by the form: of a thread and of a block; columns of the result a thread.
   int64_t rows = 0, columns = 0, width = 0, groupWidth = 0, queriesPerBlock = 0, keysPerTile = 0;
   int64_t valueWidth; ///< of them all
 
   mlir::Value query(int64_t r) { return k.min(k.add(first, row(r)), k.sub(numQueries, k.index(1))); }
   mlir::Value keyOf(mlir::Value key, int64_t c) { return k.add(key, keyPlace(c)); }
-  bool testsAllTiles() const { return !spec.denseMasks.empty() || !spec.blockLists.empty() || testsHidden(); }
+  bool testsAllTiles() const {
+    return !spec.denseMasks.empty() || !spec.blockLists.empty() || testsHidden() || keepsSeen();
+  }
+  /// The weight region is for weights of keys that are seen.
+  bool keepsSeen() const { return pass == Pass::weights && spec.weight && spec.hasMask(); }
   /// Hidden keys that may take part do so at once, in all rows.
   bool testsHidden() const { return spec.letsHiddenTakePart() && !sweepsAgain(); }
   /// They do so in a second sweep, in rows that need it.
@@ -70,9 +82,9 @@ protected:
 
   /// The score region and the masks on raw scores [row][key].
   Values finishScores(const Values &raw, mlir::Value key);
-  /// Weights of scores; `state` has maximum, sum and columns of each row, `next`
+  /// Weights of scores of the tile from `key` on; `state` has maximum, sum and columns of each row, `next`
   /// gets them, columns scaled to the new maximum.
-  Values weigh(const Values &scores, mlir::ValueRange state, Values &next);
+  Values weigh(const Values &scores, mlir::Value key, mlir::ValueRange state, Values &next);
 
   BlockBuilder k;
   const AttentionSpec &spec;
@@ -85,7 +97,8 @@ protected:
 
 private:
   void emitBlock(mlir::ValueRange buffers, mlir::ArrayRef<mlir::Value> shared);
-  mlir::Value exponential(mlir::Value x) { return k.exp2Fast(k.mulf(x, k.scalar(1.44269504f))); }
+  mlir::Value exponential(mlir::Value x);
+  mlir::Value roundToSoftmaxType(mlir::Value x);
   mlir::Value regionAt(mlir::Block &block, mlir::Value root, mlir::Value score, mlir::Value i, mlir::Value j);
   Values masked(const Values &values, mlir::Value key);
   KeyMask::Bounds seenKeys(KeyMask &mask);
@@ -97,6 +110,7 @@ private:
   /// What a row's columns are multiplied by in the end.
   mlir::Value normalizer(mlir::Value sum);
   mlir::Value orWithoutKeys(mlir::Value x);
+  mlir::Value numKeysAsFloat();
   mlir::Value meanOfValues(const HeadView &value, mlir::Value column);
   void storeLogSum(mlir::ArrayRef<HeadView> views, mlir::Value i, mlir::Value shift, mlir::Value sum);
   void storePart(mlir::ValueRange state);
@@ -106,6 +120,12 @@ private:
   Values sweepListedTiles(mlir::Value begin, mlir::Value end, const KeyMask::Bounds &bounds);
   Values sweepOne(mlir::Value key, mlir::Value next, const KeyMask::Bounds &bounds, mlir::ValueRange state);
   Values startState();
+  Values sweepWeights(mlir::Value exchange, mlir::Value begin, mlir::Value end, const KeyMask::Bounds &bounds,
+                      mlir::ValueRange state);
+  Values finalWeights(const Values &scores, mlir::Value key);
+  mlir::Value anyInBlock(mlir::ArrayRef<mlir::Value> conditions, mlir::Value exchange);
+  mlir::Value hiddenScore();
+  mlir::Value boolean(bool value) { return mlir::arith::ConstantIntOp::create(k.b, k.loc, value, 1); }
   mlir::Value exchanged(mlir::ArrayRef<mlir::Value> shared) { return shared[sharedElements().size()]; }
   TileSizes tileSizes() const { return {kThreads, queriesPerBlock, keysPerTile}; }
 
@@ -113,6 +133,9 @@ private:
   BlockLists *lists = nullptr;
   mlir::Value sweepsAll; ///< no tile is left out, if known in the run only
   Values takesPart;      ///< rows in which hidden keys do
+  Values seen;           ///< keys of the tile by row, if they are kept
+  /// Of each row, for the final weights: weights are exponentials relative to a shift, times a factor, plus a share.
+  Values shifts, factors, shares;
   const int64_t splits;
   mlir::Value heads, split, parts;
 };

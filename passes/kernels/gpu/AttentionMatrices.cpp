@@ -174,9 +174,17 @@ Values MatricesEmitter::sweepTile(Value key, ValueRange state) {
   if (canHide())
     memref::StoreOp::create(k.b, k.loc, k.scalar(0), isInfinite, k.index(0));
   k.barrier(); // keys are there
-  copy(values, key);
-  k.commitCopies();
-  Values next, made = weigh(finishScores(products(), key), state, next);
+  bool wantsValues = pass != Pass::reduce;
+  if (wantsValues) {
+    copy(values, key);
+    k.commitCopies();
+  }
+  Values next, made = weigh(finishScores(products(), key), key, state, next);
+  if (!wantsValues) {
+    k.barrier(); // keys have been read
+    copyKeys(following);
+    return next;
+  }
   SmallVector<Values> packed; // [16 keys]: row g, then g + 8
   for (int64_t c = 0; c < columns; c += 4) {
     packed.push_back(k.packed(ArrayRef(made).slice(c, 4), precision));
@@ -331,9 +339,12 @@ bool canUseMatrices(const AttentionSpec &spec, Precision precision) {
   std::optional<int64_t> i = spec.getStaticSize(Dim::I);
   // A warp takes 16 queries; fewer are a matter of memory, not of products.
   bool isFew = i && *i <= kWarpQueries;
+  // What is no softmax's weight may be beyond f16.
+  bool isBounded = spec.normalizer == Normalizer::softmax && !spec.weight;
   int64_t common = countCommonElements(spec, {AttentionEmitter::kThreads, kQueries, kMostKeys});
   return precision != Precision::f32 && d && e && *d <= kMaxWidth && *e <= kMaxWidth && spec.kind == ScoreKind::dot &&
-         !isFew && kMostElements + common <= AttentionEmitter::kSharedElements;
+         !isFew && (isBounded || precision != Precision::f16) &&
+         kMostElements + common <= AttentionEmitter::kSharedElements;
 }
 
 std::unique_ptr<AttentionEmitter> makeMatricesAttention(OpBuilder &builder, Location loc, const AttentionSpec &spec,

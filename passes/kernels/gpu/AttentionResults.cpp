@@ -21,6 +21,8 @@ Value AttentionEmitter::sumOfRow(Value part) {
 Value AttentionEmitter::isEmptyRow(Value sum) { return k.compare(arith::CmpFPredicate::OEQ, sum, k.scalar(0)); }
 
 Value AttentionEmitter::normalizer(Value sum) {
+  if (spec.normalizer == Normalizer::none || pass == Pass::weights)
+    return k.scalar(1);
   Value factor = k.divf(k.scalar(1), sum);
   if (spec.maskedRows == MaskedRows::zero) // else 0 times infinity is the NaN that is asked for
     factor = k.select(isEmptyRow(sum), k.scalar(0), factor);
@@ -30,15 +32,18 @@ Value AttentionEmitter::normalizer(Value sum) {
 /// With no keys at all the product of weights and values is an empty sum.
 Value AttentionEmitter::orWithoutKeys(Value x) { return k.select(k.less(k.index(0), numKeys), x, k.scalar(0)); }
 
+Value AttentionEmitter::numKeysAsFloat() {
+  Value count = arith::IndexCastOp::create(k.b, k.loc, k.b.getI64Type(), numKeys);
+  return arith::SIToFPOp::create(k.b, k.loc, k.b.getF32Type(), count);
+}
+
 /// What a row without a visible key gets of policy `uniform`.
 Value AttentionEmitter::meanOfValues(const HeadView &value, Value column) {
   Value corner = value.along(k, value.base, Dim::E, column);
   Value sum = k.loop(k.index(0), numKeys, 1, {k.scalar(0)}, [&](Value j, ValueRange carried) -> Values {
     return {k.addf(carried[0], k.load(value.flat, value.along(k, corner, Dim::J, j)))};
   })[0];
-  Value count = arith::IndexCastOp::create(k.b, k.loc, k.b.getI64Type(), numKeys);
-  count = arith::SIToFPOp::create(k.b, k.loc, k.b.getF32Type(), count);
-  return orWithoutKeys(k.divf(sum, count));
+  return orWithoutKeys(k.divf(sum, numKeysAsFloat()));
 }
 
 /// The log-sum-exp of row `i`, where it is asked for; `shift` is finite.
@@ -81,7 +86,7 @@ void AttentionEmitter::store(ValueRange state) {
                [&](Value column) { put(meanOfValues(views[spec.value], column), column); });
         return Values();
       };
-      if (spec.maskedRows == MaskedRows::uniform && canHide())
+      if (spec.maskedRows == MaskedRows::uniform && canHide() && pass == Pass::online)
         k.branch(isEmptyRow(sum), TypeRange(), uniform, usual);
       else
         usual();

@@ -133,11 +133,19 @@ void ThreadsEmitter::copyKeys(Value key) {
 }
 
 Values ThreadsEmitter::sweepTile(Value key, ValueRange state) {
-  copy(values, key, numKeys);
-  k.commitCopies();
-  k.waitForCopies(1); // all but the values
+  bool wantsValues = pass != Pass::reduce;
+  if (wantsValues) {
+    copy(values, key, numKeys);
+    k.commitCopies();
+  }
+  k.waitForCopies(wantsValues ? 1 : 0); // all but the values
   k.barrier();
-  Values next, made = weigh(finishScores(products(key), key), state, next);
+  Values next, made = weigh(finishScores(products(key), key), key, state, next);
+  if (!wantsValues) {
+    k.barrier(); // keys have been read
+    copyKeys(following);
+    return next;
+  }
   for (int64_t r = 0; r < rows; ++r)
     for (int64_t c = 0; c < columns; ++c) {
       Value place = k.add(k.mul(row(r), cut.weightPitch()), keyPlace(c));

@@ -318,7 +318,7 @@ Values WarpgroupsEmitter::sweepTile(Value key, ValueRange state) {
   Values raw(rows * columns);
   for (auto [n, sum] : llvm::enumerate(made))
     raw[n % 4 / 2 * columns + n / 4 * 2 + n % 2] = sum;
-  Values next, weights = weigh(finishScores(raw, key), state, next), packed;
+  Values next, weights = weigh(finishScores(raw, key), key, state, next), packed;
   for (int64_t c = 0; c < columns; c += 4) {
     Values top = k.packed(ArrayRef(weights).slice(c, 4), precision);
     Values bottom = k.packed(ArrayRef(weights).slice(columns + c, 4), precision);
@@ -366,7 +366,8 @@ bool canUseWarpgroups(const AttentionSpec &spec, Precision precision) {
   std::optional<int64_t> d = spec.getStaticSize(Dim::D), e = spec.getStaticSize(Dim::E);
   std::optional<int64_t> i = spec.getStaticSize(Dim::I);
   return (precision == Precision::bf16 || precision == Precision::f16) && d && e && *d <= kMaxWidth &&
-         *e <= kMaxWidth && spec.kind == ScoreKind::dot && (!i || *i >= kFewQueries) && spec.blockLists.empty();
+         *e <= kMaxWidth && spec.kind == ScoreKind::dot && (!i || *i >= kFewQueries) && spec.blockLists.empty() &&
+         spec.normalizer == Normalizer::softmax && !spec.hasWeightSweep();
 }
 
 Value countWarpgroupsScratch(LaneBuilder &k, const AttentionSpec &spec, llvm::function_ref<Value(int64_t)> sizeOf) {

@@ -1,0 +1,102 @@
+#include "passes/kernels/gpu/AttentionEmitter.h"
+
+// What scores become: weights of the sweep at hand, or final ones in a sweep of their own.
+
+using namespace mlir;
+
+namespace attn {
+
+using Values = LaneBuilder::Values;
+
+Value AttentionEmitter::exponential(Value x) { return k.exp2Fast(k.mulf(x, k.scalar(1.44269504f))); }
+
+Value AttentionEmitter::roundToSoftmaxType(Value x) {
+  return spec.softmaxType ? k.toF32(k.fromF32(x, spec.softmaxType)) : x;
+}
+
+Values AttentionEmitter::weigh(const Values &s, Value key, ValueRange state, Values &next) {
+  next.assign(state.begin(), state.end());
+  if (pass == Pass::weights)
+    return finalWeights(s, key);
+  Values weights;
+  for (int64_t r = 0; r < rows; ++r) {
+    ArrayRef<Value> scores = ArrayRef(s).slice(r * columns, columns);
+    auto addUp = [&](Value sum, ArrayRef<Value> terms) {
+      for (Value term : terms)
+        sum = k.addf(sum, term);
+      return sum;
+    };
+    if (spec.normalizer != Normalizer::softmax) {
+      weights.append(scores.begin(), scores.end());
+      next[rows + r] = addUp(state[rows + r], scores);
+      continue;
+    }
+    auto max = [&](Value x, Value y) { return k.greater(x, y); };
+    Value top = k.greater(state[r], k.acrossThreads(k.tree(scores, max), groupWidth, max));
+    // Nothing seen so far: any finite number gives weights of 0.
+    Value base = shiftOf(top);
+    Value factor = exponential(k.subf(state[r], base));
+    for (Value score : scores)
+      weights.push_back(exponential(k.subf(score, base)));
+    next[r] = top;
+    next[rows + r] = addUp(k.mulf(state[rows + r], factor), ArrayRef(weights).take_back(columns));
+    for (int64_t e = 0; e < width && pass == Pass::online; ++e)
+      next[2 * rows + r * width + e] = k.mulf(state[2 * rows + r * width + e], factor);
+  }
+  return weights;
+}
+
+/// A second sweep, by the maxima and sums of the first, which stay in the state.
+Values AttentionEmitter::sweepWeights(Value exchange, Value begin, Value end, const KeyMask::Bounds &bounds,
+                                      ValueRange state) {
+  k.waitForCopies(0);
+  pass = Pass::weights;
+  Values empty;
+  Value zero = k.scalar(0);
+  for (int64_t r = 0; r < rows; ++r) {
+    Value sum = sumOfRow(state[rows + r]), isEmpty = isEmptyRow(sum), factor = k.divf(k.scalar(1), sum), share;
+    bool hasShare = spec.maskedRows == MaskedRows::uniform && canHide();
+    if (hasShare)
+      share = k.select(isEmpty, k.divf(k.scalar(1), numKeysAsFloat()), zero);
+    if (hasShare || spec.maskedRows == MaskedRows::zero)
+      factor = k.select(isEmpty, zero, factor);
+    shifts.push_back(shiftOf(state[r])), factors.push_back(factor), shares.push_back(share);
+    empty.push_back(sweepsAgain() ? takesPart[r] : isEmpty);
+  }
+  // Where a row sees no key, what is hidden may have a weight, too.
+  if (canHide() && spec.normalizer != Normalizer::none && spec.maskedRows != MaskedRows::zero) {
+    sweepsAll = anyInBlock(empty, exchange);
+    begin = k.select(sweepsAll, k.index(0), begin);
+    end = k.select(sweepsAll, numKeys, end);
+  }
+  Values result(state.take_front(2 * rows)), swept = sweepTiles(begin, end, bounds);
+  result.append(swept.begin() + 2 * rows, swept.end());
+  return result;
+}
+
+Values AttentionEmitter::finalWeights(const Values &scores, Value key) {
+  Values weights;
+  for (int64_t r = 0; r < rows; ++r)
+    for (int64_t c = 0; c < columns; ++c) {
+      size_t n = weights.size();
+      Value weight = scores[n], place = keyOf(key, c);
+      if (spec.normalizer == Normalizer::softmax)
+        weight = exponential(k.subf(weight, shifts[r]));
+      if (spec.normalizer != Normalizer::none)
+        weight = shares[r] ? k.fma(weight, factors[r], shares[r]) : k.mulf(weight, factors[r]);
+      weight = roundToSoftmaxType(weight);
+      if (spec.weight) {
+        Value j = k.min(place, k.sub(numKeys, k.index(1)));
+        Value made = regionAt(*spec.weight, {}, weight, query(r), j);
+        if (keepsSeen()) {
+          Value isSome = k.compare(arith::CmpFPredicate::UNE, weight, k.scalar(0));
+          made = k.select(k.either(seen[n], isSome), made, k.scalar(0));
+        }
+        weight = made;
+      }
+      weights.push_back(k.select(k.less(place, numKeys), weight, k.scalar(0)));
+    }
+  return weights;
+}
+
+} // namespace attn
