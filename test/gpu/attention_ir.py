@@ -104,5 +104,6 @@ class Maker:
         unseen = ~visible.any(2).reshape(self.sizes["b"], -1, self.groups, self.sizes["j"]).any(2)
         attention.value.array[unseen.transpose(0, 2, 1)] = np.nan
         attention.value.array[:, ::2][unseen.transpose(0, 2, 1)[:, ::2]] = np.inf
-        attention.key.array[unseen] = np.nan
+        if attention.key:
+            attention.key.array[unseen] = np.nan
         return attention

@@ -435,6 +435,18 @@ def weights(size):
     return [narrow(one, units_of(size)) for one in made] + [(text, inputs, tables, {"y0": Bounded(*bounds)})]
 
 
+@case("ir", (2, 2, 1, 40, 70, 1, 16), (1, 2, 2, 70, 33, 1, 64), (1, 1, 1, 20, 40, 1, 256), (2, 2, 1, 3, 300, 1, 24), (1, 2, 1, 1, 5, 1, 6))
+def given(size):
+    """Scores from elsewhere, by query and key, the other way around, and the same for all heads and queries."""
+    maker, _ = in_ir(size)
+    plain = dict(kind="given", key=None, scale=1.0)
+    made = [maker.attention(query=maker.normal("bhij"), **plain), maker.attention(query=maker.normal("jbih"), mask=[maker.causal(-1)], **plain),
+            maker.attention(query=maker.normal("bj"), mask=[maker.lists(4, 8, 3, empty=0)], rows="nan", **plain),
+            maker.attention(query=maker.normal("bhij"), weight=2.0, rows="uniform", mask=[maker.dense(0)], extras=[attention_ir.LSE], **plain),
+            maker.attention(query=maker.normal("hij"), normalizer="none", **plain)]
+    return [narrow(maker.hide(one) if one.rows != "uniform" and one.mask else one, units_of(size)) for one in made]
+
+
 # Operator, direction, steps, items, inputs, units; options: b(ias), l(engths), s(tates), p(eepholes), c(lip), t(ime is
 # the second dimension), r(eset after the product), f(orget gate is 1 - i), a(ctivations of its own), d(ynamic sizes).
 # Few processors, little shared memory: several units, or no weights, a block.

@@ -21,8 +21,6 @@ bool canBuildGpuAttention(const AttentionSpec &spec, std::string *reason) {
   for (size_t n : floats)
     if (!spec.types[n].getElementType().isF32())
       return fail(reason, "only f32 has a kernel for a GPU so far");
-  if (spec.kind == ScoreKind::given)
-    return fail(reason, "given scores have no kernel for a GPU yet");
   for (const AttentionSpec::Extra &extra : spec.extras)
     if (extra.source != ExtraSource::lse)
       return fail(reason, "extra results but the log-sum-exp have no kernel for a GPU yet");

@@ -212,6 +212,14 @@ Value AttentionEmitter::readAt(size_t operand, Value i, Value j) {
   return k.load(view.flat, view.along(k, view.along(k, view.base, Dim::I, i), Dim::J, j));
 }
 
+Values AttentionEmitter::givenScores(Value key) {
+  Values scores;
+  for (int64_t r = 0; r < rows; ++r)
+    for (int64_t c = 0; c < columns; ++c)
+      scores.push_back(readAt(spec.query, query(r), k.min(keyOf(key, c), k.sub(numKeys, k.index(1)))));
+  return scores;
+}
+
 Value AttentionEmitter::regionAt(Block &block, Value root, Value score, Value i, Value j) {
   Values arguments = {score};
   for (size_t n = 0; n < spec.numCaptures; ++n)

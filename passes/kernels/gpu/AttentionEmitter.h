@@ -80,6 +80,8 @@ protected:
   bool canHide() const { return testsAllTiles() || spec.canMask(); }
   mlir::Value readAt(size_t operand, mlir::Value i, mlir::Value j);
 
+  /// The raw scores of kind `given`.
+  Values givenScores(mlir::Value key);
   /// The score region and the masks on raw scores [row][key].
   Values finishScores(const Values &raw, mlir::Value key);
   /// Weights of scores of the tile from `key` on; `state` has maximum, sum and columns of each row, `next`

@@ -70,6 +70,8 @@ private:
   void copyKeys(Value key) override;
   Values sweepTile(Value key, ValueRange state) override;
 
+  /// Scores are not given.
+  bool hasKeys() const { return spec.kind == ScoreKind::dot; }
   void copy(const Tile &tile, Value begin);
   void finishCopy(const Tile &tile, bool findsInfinite);
   Values readKeys(int64_t d, int64_t j);
@@ -96,12 +98,15 @@ private:
 };
 
 void MatricesEmitter::copyKeys(Value key) {
-  copy(keys, key);
+  if (hasKeys())
+    copy(keys, key);
   k.commitCopies();
 }
 
 void MatricesEmitter::start(ArrayRef<Value> shared) {
   staging = shared[0], keys.shared = shared[1], values.shared = shared[2], isInfinite = shared[3];
+  if (!hasKeys())
+    return;
   const HeadView &view = views[spec.query];
   Value bases[2];
   for (int64_t r = 0; r < 2; ++r)
@@ -170,7 +175,8 @@ void MatricesEmitter::finishCopy(const Tile &tile, bool findsInfinite) {
 
 Values MatricesEmitter::sweepTile(Value key, ValueRange state) {
   k.waitForCopies(0);
-  finishCopy(keys, false);
+  if (hasKeys())
+    finishCopy(keys, false);
   if (canHide())
     memref::StoreOp::create(k.b, k.loc, k.scalar(0), isInfinite, k.index(0));
   k.barrier(); // keys are there
@@ -179,7 +185,7 @@ Values MatricesEmitter::sweepTile(Value key, ValueRange state) {
     copy(values, key);
     k.commitCopies();
   }
-  Values next, made = weigh(finishScores(products(), key), key, state, next);
+  Values next, made = weigh(finishScores(hasKeys() ? products() : givenScores(key), key), key, state, next);
   if (!wantsValues) {
     k.barrier(); // keys have been read
     copyKeys(following);
@@ -342,8 +348,8 @@ bool canUseMatrices(const AttentionSpec &spec, Precision precision) {
   // What is no softmax's weight may be beyond f16.
   bool isBounded = spec.normalizer == Normalizer::softmax && !spec.weight;
   int64_t common = countCommonElements(spec, {AttentionEmitter::kThreads, kQueries, kMostKeys});
-  return precision != Precision::f32 && d && e && *d <= kMaxWidth && *e <= kMaxWidth && spec.kind == ScoreKind::dot &&
-         !isFew && (isBounded || precision != Precision::f16) &&
+  return precision != Precision::f32 && d && e && *d <= kMaxWidth && *e <= kMaxWidth &&
+         spec.kind != ScoreKind::additive && !isFew && (isBounded || precision != Precision::f16) &&
          kMostElements + common <= AttentionEmitter::kSharedElements;
 }
 

@@ -24,7 +24,7 @@ struct Cut {
   int64_t queries() const { return kGroups * rows; }
   int64_t tile() const { return kGroup * keys; }
   // Rows in shared memory are padded, so that those which a warp reads lie in different banks.
-  int64_t keyPitch() const { return llvm::alignTo(keyWidth, 4) + 4; }
+  int64_t keyPitch() const { return keyWidth ? llvm::alignTo(keyWidth, 4) + 4 : 0; } ///< no keys: 0
   int64_t valuePitch() const { return llvm::alignTo(valueWidth, 4 * kGroup); }
   int64_t weightPitch() const { return tile() + 4; }
   int64_t elements() const { return queries() * (keyPitch() + weightPitch()) + tile() * (keyPitch() + valuePitch()); }
@@ -34,10 +34,10 @@ std::optional<Cut> chooseCut(const AttentionSpec &spec) {
   std::optional<int64_t> d = spec.getStaticSize(Dim::D), e = spec.getStaticSize(Dim::E), i = spec.getStaticSize(Dim::I);
   if (!d || !e)
     return std::nullopt;
-  bool isAdditive = spec.kind == ScoreKind::additive;
+  bool isAdditive = spec.kind == ScoreKind::additive, isGiven = spec.kind == ScoreKind::given;
   static constexpr std::pair<int64_t, int64_t> kCuts[] = {{4, 4}, {2, 4}, {2, 2}, {1, 4}, {1, 2}, {1, 1}};
   for (auto [rows, keys] : kCuts) {
-    Cut cut{rows, keys, *d, *e};
+    Cut cut{rows, keys, isGiven ? 0 : *d, *e};
     bool isTooMany = (i && rows > 1 && *i <= kGroups * rows / 2) || (isAdditive && rows * keys > 4);
     int64_t elements =
         cut.elements() + countCommonElements(spec, {AttentionEmitter::kThreads, cut.queries(), cut.tile()});
@@ -68,13 +68,17 @@ private:
                 int64_t width);
   void copy(const Tile &tile, Value first, Value extent);
   SmallVector<int64_t> sharedElements() override {
-    return {cut.queries() * cut.keyPitch(), cut.tile() * cut.keyPitch(), cut.tile() * cut.valuePitch(),
-            cut.queries() * cut.weightPitch()};
+    SmallVector<int64_t> elements = {cut.tile() * cut.valuePitch(), cut.queries() * cut.weightPitch()};
+    if (hasKeys())
+      elements.append({cut.queries() * cut.keyPitch(), cut.tile() * cut.keyPitch()});
+    return elements;
   }
   void start(ArrayRef<Value> shared) override;
   void copyKeys(Value key) override;
   Values sweepTile(Value key, ValueRange state) override;
-  Values products(Value key);
+  /// Scores are not given.
+  bool hasKeys() const { return cut.keyWidth > 0; }
+  Values products();
   Values addProducts(ValueRange sums, bool canBeHidden);
 
   Value row(int64_t r) override { return k.add(k.div(k.thread, k.index(kGroup)), r * kGroups); }
@@ -120,15 +124,18 @@ void ThreadsEmitter::copy(const Tile &tile, Value begin, Value extent) {
 }
 
 void ThreadsEmitter::start(ArrayRef<Value> shared) {
-  weights = shared[3];
-  queries = makeTile(spec.query, shared[0], Dim::I, Dim::D, cut.queries(), cut.keyPitch(), cut.keyWidth);
-  keys = makeTile(spec.keyOperand, shared[1], Dim::J, Dim::D, cut.tile(), cut.keyPitch(), cut.keyWidth);
-  values = makeTile(spec.value, shared[2], Dim::J, Dim::E, cut.tile(), cut.valuePitch(), cut.valueWidth);
+  values = makeTile(spec.value, shared[0], Dim::J, Dim::E, cut.tile(), cut.valuePitch(), cut.valueWidth);
+  weights = shared[1];
+  if (!hasKeys())
+    return;
+  queries = makeTile(spec.query, shared[2], Dim::I, Dim::D, cut.queries(), cut.keyPitch(), cut.keyWidth);
+  keys = makeTile(spec.keyOperand, shared[3], Dim::J, Dim::D, cut.tile(), cut.keyPitch(), cut.keyWidth);
   copy(queries, first, numQueries);
 }
 
 void ThreadsEmitter::copyKeys(Value key) {
-  copy(keys, key, numKeys);
+  if (hasKeys())
+    copy(keys, key, numKeys);
   k.commitCopies();
 }
 
@@ -140,7 +147,7 @@ Values ThreadsEmitter::sweepTile(Value key, ValueRange state) {
   }
   k.waitForCopies(wantsValues ? 1 : 0); // all but the values
   k.barrier();
-  Values next, made = weigh(finishScores(products(key), key), key, state, next);
+  Values next, made = weigh(finishScores(hasKeys() ? products() : givenScores(key), key), key, state, next);
   if (!wantsValues) {
     k.barrier(); // keys have been read
     copyKeys(following);
@@ -168,7 +175,7 @@ Values ThreadsEmitter::sweepTile(Value key, ValueRange state) {
 }
 
 /// Raw scores of the thread's rows and keys.
-Values ThreadsEmitter::products(Value key) {
+Values ThreadsEmitter::products() {
   Values zeros(cut.rows * cut.keys, k.scalar(0));
   return k.loop(k.index(0), k.index(llvm::alignTo(cut.keyWidth, 4)), 4, zeros, [&](Value d, ValueRange carried) {
     auto read = [&](const Tile &tile, Value row) { return k.load4(tile.shared, k.add(k.mul(row, tile.pitch), d)); };
