@@ -447,6 +447,20 @@ def given(size):
     return [narrow(maker.hide(one) if one.rows != "uniform" and one.mask else one, units_of(size)) for one in made]
 
 
+@case("ir", (2, 2, 1, 40, 70, 16, 16), (1, 2, 2, 70, 33, 64, 64), (2, 2, 1, 3, 300, 16, 24))
+def stored(size):
+    """Scores and weights as results, of all keys, whatever the mask leaves out."""
+    maker, _ = in_ir(size)
+    extras = {name: (f"#attn.extra<{name}>", layout, np.float32, None) for name, layout in
+              (("raw_scores", "bhij"), ("scores", "hbij"), ("masked_scores", "bhij"), ("weights", "bihj"), ("final_weights", "bhij"))}
+    masks = [[maker.causal(-2)], [maker.lists(4, 8, 3, empty=0)], [maker.dense(1)]]
+    made = [maker.attention(rows=rows, mask=mask, weight=weight, extras=[extras["weights"], attention_ir.LSE, extras["final_weights"]])
+            for rows, mask, weight in zip(("zero", "nan", "uniform"), masks, (1.0, 2.0, 1.0))]
+    made += [maker.attention(rows="zero", mask=mask, extras=[extras[n] for n in ("raw_scores", "scores", "masked_scores")]) for mask in masks]
+    made += [maker.attention(rows="finite", masked=-3.0, mask=[maker.causal(-2)], extras=[extras["weights"], extras["scores"]])]
+    return [narrow(one, units_of(size)) for one in made]
+
+
 # Operator, direction, steps, items, inputs, units; options: b(ias), l(engths), s(tates), p(eepholes), c(lip), t(ime is
 # the second dimension), r(eset after the product), f(orget gate is 1 - i), a(ctivations of its own), d(ynamic sizes).
 # Few processors, little shared memory: several units, or no weights, a block.

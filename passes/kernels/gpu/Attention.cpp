@@ -21,9 +21,6 @@ bool canBuildGpuAttention(const AttentionSpec &spec, std::string *reason) {
   for (size_t n : floats)
     if (!spec.types[n].getElementType().isF32())
       return fail(reason, "only f32 has a kernel for a GPU so far");
-  for (const AttentionSpec::Extra &extra : spec.extras)
-    if (extra.source != ExtraSource::lse)
-      return fail(reason, "extra results but the log-sum-exp have no kernel for a GPU yet");
   if (spec.kind == ScoreKind::additive && *spec.getStaticSize(Dim::D) % 4)
     return fail(reason, "additive scores of a width that is no multiple of 4 have no kernel for a GPU yet");
   if (!canUseThreads(spec))
@@ -34,7 +31,7 @@ bool canBuildGpuAttention(const AttentionSpec &spec, std::string *reason) {
 int64_t countGpuAttentionSplits(const AttentionSpec &spec) {
   constexpr int64_t kProcessors = 132, kMaxSplits = 16, kFewKeys = 128, kFewQueries = 16;
   std::optional<int64_t> i = spec.getStaticSize(Dim::I), j = spec.getStaticSize(Dim::J);
-  if (!i || *i > kFewQueries || spec.hasWeightSweep())
+  if (!i || *i > kFewQueries || spec.hasWeightSweep() || storesTiles(spec))
     return 1;
   int64_t blocks = spec.getStaticSize(Dim::B).value_or(1) * spec.getStaticSize(Dim::H).value_or(1);
   int64_t splits = std::min(kMaxSplits, 2 * kProcessors / std::max<int64_t>(blocks, 1));

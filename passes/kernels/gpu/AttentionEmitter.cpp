@@ -100,6 +100,8 @@ void AttentionEmitter::sweep(ArrayRef<Value> shared, Value begin, Value end, con
   start(shared);
   Values state;
   pass = spec.hasWeightSweep() ? Pass::reduce : Pass::online;
+  if (pass == Pass::online && storesTiles(spec))
+    begin = k.index(0), end = numKeys, sweepsAll = boolean(true);
   if (pass == Pass::reduce && spec.normalizer == Normalizer::none)
     state = startState();
   else
@@ -115,13 +117,15 @@ void AttentionEmitter::sweep(ArrayRef<Value> shared, Value begin, Value end, con
 
 /// Once more, with hidden keys in the rows that see no other, if there are any.
 Values AttentionEmitter::sweepTwice(Value exchange, Value begin, Value end, const KeyMask::Bounds &bounds) {
+  Value sweptAll = sweepsAll ? sweepsAll : boolean(false);
   // Whether to sweep, whether it is the second time, which rows take hidden keys, the state.
   Values init = {boolean(true), boolean(false)};
   init.append(rows, boolean(false));
   init.append(startState());
   auto goesOn = [](ValueRange carried) { return carried[0]; };
   Values done = k.repeat(init, goesOn, [&](ValueRange carried) {
-    Value isSecond = sweepsAll = carried[1];
+    Value isSecond = carried[1], takesAll = k.either(isSecond, sweptAll);
+    sweepsAll = takesAll;
     takesPart.assign(carried.begin() + 2, carried.begin() + 2 + rows);
     Value from = k.select(isSecond, k.index(0), begin), to = k.select(isSecond, numKeys, end);
     Values state = sweepTiles(from, to, bounds), next = {Value(), boolean(true)};
@@ -235,6 +239,7 @@ Value AttentionEmitter::regionAt(Block &block, Value root, Value score, Value i,
 }
 
 Values AttentionEmitter::finishScores(const Values &raw, Value key) {
+  keep(ExtraSource::raw_scores, raw, key);
   Values result;
   for (int64_t r = 0; r < rows; ++r)
     for (int64_t c = 0; c < columns; ++c) {
@@ -242,11 +247,13 @@ Values AttentionEmitter::finishScores(const Values &raw, Value key) {
       result.push_back(regionAt(*spec.score, spec.scoreValue, raw[result.size()], query(r), j));
     }
   seen.clear();
+  keep(ExtraSource::scores, result, key);
   SmallVector<Type> types(result.size(), k.b.getF32Type());
   if (testsAllTiles())
     result = masked(result, key);
   else
     result = k.branch(isEdge, types, [&] { return masked(result, key); }, [&] { return result; });
+  keep(ExtraSource::masked_scores, result, key);
   for (Value &score : result)
     score = roundToSoftmaxType(score);
   return result;

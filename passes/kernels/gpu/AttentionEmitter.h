@@ -124,6 +124,8 @@ private:
   Values startState();
   Values sweepWeights(mlir::Value exchange, mlir::Value begin, mlir::Value end, const KeyMask::Bounds &bounds,
                       mlir::ValueRange state);
+  /// Scores or weights of the tile from `key` on to the extra results that ask for `stage`.
+  void keep(ExtraSource stage, const Values &tile, mlir::Value key);
   Values finalWeights(const Values &scores, mlir::Value key);
   mlir::Value anyInBlock(mlir::ArrayRef<mlir::Value> conditions, mlir::Value exchange);
   mlir::Value hiddenScore();
@@ -142,6 +144,8 @@ private:
   mlir::Value heads, split, parts;
 };
 
+/// Whether an extra result has an element for each query and key.
+bool storesTiles(const AttentionSpec &spec);
 /// Elements of f32 that all forms have in shared memory beside their own.
 int64_t countCommonElements(const AttentionSpec &spec, const TileSizes &sizes);
 

@@ -49,6 +49,8 @@ Value AttentionEmitter::meanOfValues(const HeadView &value, Value column) {
 /// The log-sum-exp of row `i`, where it is asked for; `shift` is finite.
 void AttentionEmitter::storeLogSum(ArrayRef<HeadView> views, Value i, Value shift, Value sum) {
   for (const AttentionSpec::Extra &extra : spec.extras) {
+    if (extra.source != ExtraSource::lse)
+      continue;
     const HeadView &view = views[extra.operand];
     Value result = k.addf(shift, math::LogOp::create(k.b, k.loc, sum));
     memref::StoreOp::create(k.b, k.loc, result, view.flat, view.along(k, view.base, Dim::I, i));

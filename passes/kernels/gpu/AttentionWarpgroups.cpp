@@ -367,7 +367,7 @@ bool canUseWarpgroups(const AttentionSpec &spec, Precision precision) {
   std::optional<int64_t> i = spec.getStaticSize(Dim::I);
   return (precision == Precision::bf16 || precision == Precision::f16) && d && e && *d <= kMaxWidth &&
          *e <= kMaxWidth && spec.kind == ScoreKind::dot && (!i || *i >= kFewQueries) && spec.blockLists.empty() &&
-         spec.normalizer == Normalizer::softmax && !spec.hasWeightSweep();
+         spec.normalizer == Normalizer::softmax && !spec.hasWeightSweep() && !storesTiles(spec);
 }
 
 Value countWarpgroupsScratch(LaneBuilder &k, const AttentionSpec &spec, llvm::function_ref<Value(int64_t)> sizeOf) {

@@ -1,5 +1,7 @@
 #include "passes/kernels/gpu/AttentionEmitter.h"
 
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
+
 // What scores become: weights of the sweep at hand, or final ones in a sweep of their own.
 
 using namespace mlir;
@@ -64,8 +66,9 @@ Values AttentionEmitter::sweepWeights(Value exchange, Value begin, Value end, co
     empty.push_back(sweepsAgain() ? takesPart[r] : isEmpty);
   }
   // Where a row sees no key, what is hidden may have a weight, too.
-  if (canHide() && spec.normalizer != Normalizer::none && spec.maskedRows != MaskedRows::zero) {
-    sweepsAll = anyInBlock(empty, exchange);
+  bool mayTakeHidden = canHide() && spec.normalizer != Normalizer::none && spec.maskedRows != MaskedRows::zero;
+  if (storesTiles(spec) || mayTakeHidden) {
+    sweepsAll = storesTiles(spec) ? boolean(true) : anyInBlock(empty, exchange);
     begin = k.select(sweepsAll, k.index(0), begin);
     end = k.select(sweepsAll, numKeys, end);
   }
@@ -75,28 +78,52 @@ Values AttentionEmitter::sweepWeights(Value exchange, Value begin, Value end, co
 }
 
 Values AttentionEmitter::finalWeights(const Values &scores, Value key) {
-  Values weights;
+  Values weights, made;
   for (int64_t r = 0; r < rows; ++r)
     for (int64_t c = 0; c < columns; ++c) {
-      size_t n = weights.size();
-      Value weight = scores[n], place = keyOf(key, c);
+      Value weight = scores[weights.size()];
       if (spec.normalizer == Normalizer::softmax)
         weight = exponential(k.subf(weight, shifts[r]));
       if (spec.normalizer != Normalizer::none)
         weight = shares[r] ? k.fma(weight, factors[r], shares[r]) : k.mulf(weight, factors[r]);
-      weight = roundToSoftmaxType(weight);
-      if (spec.weight) {
-        Value j = k.min(place, k.sub(numKeys, k.index(1)));
-        Value made = regionAt(*spec.weight, {}, weight, query(r), j);
-        if (keepsSeen()) {
-          Value isSome = k.compare(arith::CmpFPredicate::UNE, weight, k.scalar(0));
-          made = k.select(k.either(seen[n], isSome), made, k.scalar(0));
-        }
-        weight = made;
-      }
-      weights.push_back(k.select(k.less(place, numKeys), weight, k.scalar(0)));
+      weights.push_back(roundToSoftmaxType(weight));
     }
-  return weights;
+  keep(ExtraSource::weights, weights, key);
+  for (int64_t r = 0; r < rows; ++r)
+    for (int64_t c = 0; c < columns; ++c) {
+      size_t n = made.size();
+      Value weight = weights[n], place = keyOf(key, c);
+      if (spec.weight) {
+        weight = regionAt(*spec.weight, {}, weight, query(r), k.min(place, k.sub(numKeys, k.index(1))));
+        if (keepsSeen()) {
+          Value isSome = k.compare(arith::CmpFPredicate::UNE, weights[n], k.scalar(0));
+          weight = k.select(k.either(seen[n], isSome), weight, k.scalar(0));
+        }
+      }
+      made.push_back(k.select(k.less(place, numKeys), weight, k.scalar(0)));
+    }
+  keep(ExtraSource::final_weights, made, key);
+  return made;
+}
+
+void AttentionEmitter::keep(ExtraSource stage, const Values &tile, Value key) {
+  if (pass == Pass::reduce)
+    return;
+  for (const AttentionSpec::Extra &extra : spec.extras) {
+    if (extra.source != stage)
+      continue;
+    const HeadView &view = views[extra.operand];
+    for (int64_t n = 0; n < rows * columns; ++n) {
+      Value i = k.add(first, row(n / columns)), j = keyOf(key, n % columns);
+      Value offset = view.along(k, view.along(k, view.base, Dim::I, i), Dim::J, j);
+      k.branch(k.both(k.less(i, numQueries), k.less(j, numKeys)),
+               [&] { memref::StoreOp::create(k.b, k.loc, tile[n], view.flat, offset); });
+    }
+  }
+}
+
+bool storesTiles(const AttentionSpec &spec) {
+  return llvm::any_of(spec.extras, [](const AttentionSpec::Extra &extra) { return extra.source != ExtraSource::lse; });
 }
 
 } // namespace attn
