@@ -107,3 +107,87 @@ class Maker:
         if attention.key:
             attention.key.array[unseen] = np.nan
         return attention
+
+
+CASES = []  # what makes attentions of a Maker and more numbers, its family, sizes: b, h, heads of keys, i, j, d, e...
+
+
+def case(family, *sizes):
+    def register(make):
+        CASES.append((make, family, sizes))
+        return make
+    return register
+
+
+# Rows and columns of the blocks, entries of a list, dimensions of the operand: windows of many tiles and of one, several
+# lists a block of queries, blocks across tiles.
+@case("ir", (1, 2, 1, 70, 130, 16, 16, 16, 16, 4, "i"), (2, 2, 2, 40, 100, 32, 24, 1, 1, 9, "bi"), (1, 2, 1, 65, 257, 64, 64, 64, 64, 2, "hi"),
+      (1, 2, 1, 1, 700, 16, 16, 1, 32, 5, "i"), (2, 1, 1, 5, 1100, 64, 64, 3, 7, 40, "bi"), (1, 1, 1, 33, 3000, 8, 8, 20, 5, 3, "i"),
+      (1, 1, 1, 20, 90, 256, 256, 16, 48, 1, "i"), (1, 2, 1, 100, 100, 128, 128, 1, 1, 3, "i"))
+def blocks(maker, rows, columns, entries, layout):
+    """Lists of blocks; a NaN that no query sees reaches nothing. Beside a limit, and two lists."""
+    one = maker.hide(maker.attention(mask=[maker.lists(rows, columns, entries, layout, empty=0)]))
+    both = maker.hide(maker.attention(rows="nan", mask=[maker.lists(rows, columns, entries, layout, np.int32), CAUSAL,
+                                                        maker.lists(3, 11, 6)]))
+    return [one, both]
+
+
+@case("ir", (2, 2, 1, 40, 70, 16, 16), (1, 2, 2, 70, 33, 64, 64), (2, 1, 1, 20, 40, 128, 128), (2, 2, 1, 3, 300, 16, 24))
+@case("ir_warpgroups", (2, 2, 1, 260, 300, 64, 64))
+def policies(maker):
+    """Rows that see no key, by limits, lengths, a table and lists; with the log-sum-exp."""
+    isParted = maker.sizes["i"] <= 16 and maker.sizes["j"] >= 256
+    isTogether = isParted or maker.sizes["i"] >= 256  # hidden keys of policy finite take part at once, wherever they are
+    made = []
+    for rows in ("zero", "nan", "uniform", "finite"):
+        masked = (-40.0 if isTogether else -3.0) if rows == "finite" else None
+        for mask in ([maker.causal(-2)], [maker.lengths([0] + [maker.sizes["j"] // 2] * (maker.sizes["b"] - 1))], [maker.dense(1), maker.causal(1)],
+                     [maker.lists(4, 8, 3, empty=0), maker.causal(-1)]):
+            made.append(maker.attention(rows=rows, mask=mask, masked=masked, extras=[LSE]))
+    return [one if one.rows == "uniform" or isTogether else maker.hide(one, one.rows == "finite") for one in made]
+
+
+@case("ir", (2, 2, 1, 40, 70, 16, 16), (1, 2, 2, 70, 33, 64, 64), (1, 1, 1, 20, 40, 128, 128), (2, 2, 1, 3, 300, 16, 24))
+def weights(maker):
+    """The weight region and a softmax in bf16, which take two sweeps, and other normalisers than the softmax."""
+    made = [maker.attention(weight=0.5), maker.attention(normalizer="none"), maker.attention(normalizer="sum", exponential=True, rows="nan"),
+            maker.attention(normalizer="none", mask=[maker.dense(0)], weight=3.0),
+            maker.attention(weight=2.0, rows="finite", masked=-3.0, mask=[maker.causal(-2)]),
+            maker.attention(weight=2.0, rows="uniform", mask=[maker.lists(4, 8, 3, empty=0), maker.lengths([0] + [9] * (maker.sizes["b"] - 1))])]
+    made += [maker.attention(weight=2.0, rows=rows, mask=[maker.causal(-2)], extras=[LSE]) for rows in ("zero", "nan")]
+    made += [maker.attention(normalizer="sum", exponential=True, rows=rows, mask=[mask])
+             for rows, mask in (("zero", maker.lengths([0] * maker.sizes["b"])), ("uniform", maker.causal(-1)), ("zero", maker.lists(3, 8, 3, empty=0)))]
+    return made + [narrow_softmax(maker)]
+
+
+@case("ir", (2, 2, 1, 40, 70, 1, 16), (1, 2, 2, 70, 33, 1, 64), (1, 1, 1, 20, 40, 1, 256), (2, 2, 1, 3, 300, 1, 24), (1, 2, 1, 1, 5, 1, 6))
+def given(maker):
+    """Scores from elsewhere, by query and key, the other way around, and the same for all heads and queries."""
+    plain = dict(kind="given", key=None, scale=1.0)
+    made = [maker.attention(query=maker.normal("bhij"), **plain), maker.attention(query=maker.normal("jbih"), mask=[maker.causal(-1)], **plain),
+            maker.attention(query=maker.normal("bj"), mask=[maker.lists(4, 8, 3, empty=0)], rows="nan", **plain),
+            maker.attention(query=maker.normal("bhij"), weight=2.0, rows="uniform", mask=[maker.dense(0)], extras=[LSE], **plain),
+            maker.attention(query=maker.normal("hij"), normalizer="none", **plain)]
+    return [maker.hide(one) if one.rows != "uniform" and one.mask else one for one in made]
+
+
+@case("ir", (2, 2, 1, 40, 70, 16, 16), (1, 2, 2, 70, 33, 64, 64), (2, 2, 1, 3, 300, 16, 24))
+def stored(maker):
+    """Scores and weights as results, of all keys, whatever the mask leaves out."""
+    extras = {name: (f"#attn.extra<{name}>", layout, np.float32, None) for name, layout in
+              (("raw_scores", "bhij"), ("scores", "hbij"), ("masked_scores", "bhij"), ("weights", "bihj"), ("final_weights", "bhij"))}
+    masks = [[maker.causal(-2)], [maker.lists(4, 8, 3, empty=0)], [maker.dense(1)]]
+    made = [maker.attention(rows=rows, mask=mask, weight=weight, extras=[extras["weights"], LSE, extras["final_weights"]])
+            for rows, mask, weight in zip(("zero", "nan", "uniform"), masks, (1.0, 2.0, 1.0))]
+    made += [maker.attention(rows="zero", mask=mask, extras=[extras[n] for n in ("raw_scores", "scores", "masked_scores")]) for mask in masks]
+    made += [maker.attention(rows="finite", masked=-3.0, mask=[maker.causal(-2)], extras=[extras["weights"], extras["scores"]])]
+    return made
+
+
+@case("ir", (2, 2, 1, 40, 70, 16, 16), (1, 2, 2, 3, 300, 16, 24))
+def reduced(maker):
+    """Reductions of the weights."""
+    extras = [(f"#attn.extra<weights, {how}>", layout, kind, k) for how, layout, kind, k in
+              (("mean", "bij", np.float32, None), ("sum", "bhj", np.float32, None), ("entropy", "bhi", np.float32, None),
+               ("argmax", "bhi", np.int64, None), ("topk_values", "bhi", np.float32, 3), ("max", "bhi", np.float32, None))]
+    return [maker.attention(rows="zero", mask=[maker.causal(3)], extras=extras)]

@@ -1,6 +1,7 @@
 #include "passes/lowering/gpu/ChooseGpuKernels.h"
 #include "dialects/attn/AttnOps.h"
 #include "passes/Passes.h"
+#include "passes/graph/Decompose.h"
 #include "passes/kernels/gpu/Attention.h"
 #include "passes/kernels/gpu/Rows.h"
 #include "passes/lowering/cpu/KernelCall.h"
@@ -82,6 +83,9 @@ struct ChooseGpuRowsPass : attn::impl::ChooseGpuRowsPassBase<ChooseGpuRowsPass> 
   }
 
   void lowerAttention(AttentionOp op, KernelTable &kernels, TargetAttr target) {
+    IRRewriter rewriter(op);
+    op = reduceExtraResults(op, rewriter);
+    rewriter.setInsertionPoint(op);
     AttentionSpec spec = AttentionSpec::get(op, target);
     std::string reason, symbol = "gpu_" + spec.symbol();
     WalkResult code =
@@ -92,7 +96,6 @@ struct ChooseGpuRowsPass : attn::impl::ChooseGpuRowsPassBase<ChooseGpuRowsPass> 
       return noteMissed(op, getArgument(), "attention", reason);
     FailureOr<func::FuncOp> kernel = kernels.getOrBuild(
         symbol, [&](OpBuilder &b) { return buildGpuAttention(b, op.getLoc(), symbol, spec, products, sm90a); });
-    IRRewriter rewriter(op);
     ReifiedRankedShapedTypeDims shapes;
     if (failed(kernel) || failed(op.reifyResultShapes(rewriter, shapes)))
       return noteMissed(op, getArgument(), "attention", "its name is taken, or its sizes are unknown");
