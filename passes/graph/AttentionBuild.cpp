@@ -249,7 +249,7 @@ Value AttentionBuilder::toTarget(Value value, ArrayRef<unsigned> dims, const Ope
 /// Makes `sum` the sum of `terms`: a tensor with a dimension for each one of
 /// the attention that a term names.
 LogicalResult AttentionBuilder::sumTerms(ArrayRef<Operand> terms, Operand &sum, StringRef what) {
-  if (terms.size() == 1) {
+  if (terms.size() == 1 && !terms.front().isNegated) {
     sum = terms.front();
     return success();
   }
@@ -283,10 +283,14 @@ LogicalResult AttentionBuilder::sumTerms(ArrayRef<Operand> terms, Operand &sum, 
     maps.push_back(AffineMap::get(dims.size(), 0, exprs, b.getContext()));
   }
   sum.value = elementwise(b, loc, shape, getElementTypeOrSelf(inputs.front()), inputs, maps,
-                          [](OpBuilder &b, Location loc, ValueRange args) {
+                          [&](OpBuilder &b, Location loc, ValueRange args) {
                             Value total = args.front();
-                            for (Value arg : args.drop_front().drop_back()) // the last is the init
-                              total = arith::AddFOp::create(b, loc, total, arg);
+                            if (terms.front().isNegated)
+                              total = arith::NegFOp::create(b, loc, total);
+                            // The last argument is the init.
+                            for (auto [arg, term] : llvm::zip(args.drop_front().drop_back(), terms.drop_front()))
+                              total = term.isNegated ? arith::SubFOp::create(b, loc, total, arg).getResult()
+                                                     : arith::AddFOp::create(b, loc, total, arg).getResult();
                             return total;
                           });
   return success();
@@ -383,6 +387,16 @@ void AttentionBuilder::repeatCaptures() {
   }
 }
 
+/// A vector of ones.
+Value AttentionBuilder::onesOf(OpFoldResult size, Type element) {
+  FloatAttr one = b.getFloatAttr(element, 1);
+  if (std::optional<int64_t> known = getConstantIntValue(size))
+    return arith::ConstantOp::create(b, loc, DenseElementsAttr::get(RankedTensorType::get({*known}, element), one));
+  return elementwise(b, loc, size, element, {}, {}, [&](OpBuilder &b, Location loc, ValueRange) -> Value {
+    return arith::ConstantOp::create(b, loc, one);
+  });
+}
+
 FailureOr<AttentionOp> AttentionBuilder::build() {
   Type element = getElementTypeOrSelf(match.result.value);
   for (const Operand *operand : {&match.query, &match.key, &match.value, &match.alignment})
@@ -421,10 +435,7 @@ FailureOr<AttentionOp> AttentionBuilder::build() {
       failed(place(match.value, {A::J, A::E}, "value", parts.value)))
     return failure();
   if (isAdditive && !match.alignment.value)
-    match.alignment = {
-        arith::ConstantOp::create(
-            b, loc, DenseElementsAttr::get(RankedTensorType::get({1}, element), b.getFloatAttr(element, 1))),
-        {Atoms()}};
+    match.alignment = {onesOf(size(units[A::D]), element), {units[A::D]}};
   if (isAdditive && failed(place(match.alignment, {A::D}, "alignment", parts.alignment)))
     return failure();
   for (Operand &capture : match.captures)

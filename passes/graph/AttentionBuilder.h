@@ -28,6 +28,7 @@ private:
   }
   mlir::LogicalResult classify();
   void repeatQuery();
+  mlir::Value onesOf(mlir::OpFoldResult size, mlir::Type element);
   mlir::FailureOr<mlir::Value> scaleBySink(AttentionOp op, llvm::ArrayRef<unsigned> dims);
   mlir::Value divideRows(AttentionOp op, llvm::ArrayRef<unsigned> dims);
   mlir::LogicalResult sumTerms(llvm::ArrayRef<AttentionMatch::Operand> terms, AttentionMatch::Operand &sum,

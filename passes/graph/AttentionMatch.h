@@ -29,6 +29,7 @@ struct AttentionMatch {
   struct Operand {
     mlir::Value value;
     Access access;
+    bool isNegated = false; ///< of a term of a sum
   };
 
   ScoreKind kind = ScoreKind::dot;
@@ -45,7 +46,7 @@ struct AttentionMatch {
   /// `query` holds the scores when they are given, and there is no key then.
   Operand query, key, value;
   /// Of an additive score, whose query and key are sums of these; `alignment`
-  /// is null where the sum itself is the score.
+  /// is null where all elements count alike, or where the sum itself is the score.
   llvm::SmallVector<Operand> queryTerms, keyTerms;
   Operand alignment;
   llvm::SmallVector<Operand> captures;
@@ -82,7 +83,7 @@ enum class Follow { everything, operands, nothing };
 /// What could be the score of a softmax.
 struct ScoreSource {
   ScoreKind kind;
-  mlir::linalg::LinalgOp product; ///< the contraction over the width; null: a sum of two terms, or given
+  mlir::linalg::LinalgOp product; ///< the contraction, or the sum, over the width; null: a sum of two terms, or given
   bool isRepeated = false;        ///< its product lacks the query's dimension, along which only a mask differs
 };
 

@@ -5,6 +5,7 @@
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "mlir/IR/IRMapping.h"
 #include "llvm/ADT/DenseSet.h"
 
 using namespace mlir;
@@ -27,6 +28,47 @@ bool names(const Access &access, unsigned atom) {
 /// Whether `access` names every atom of `atoms`.
 bool covers(const Access &access, ArrayRef<unsigned> atoms) {
   return llvm::all_of(atoms, [&](unsigned atom) { return names(access, atom); });
+}
+
+/// What `op`, which starts from 0, sums over its reduction loops of its one input: a scalar in its body, or null.
+Value getSummand(Operation *op) {
+  auto sum = dyn_cast_or_null<linalg::LinalgOp>(op);
+  if (!sum || !sum.hasPureTensorSemantics() || sum.getNumDpsInputs() != 1 || sum.getNumDpsInits() != 1 ||
+      sum.getNumReductionLoops() == 0 || sum.getNumReductionLoops() + sum.getNumParallelLoops() != sum.getNumLoops() ||
+      !isZeroFill(sum.getDpsInits()[0]))
+    return {};
+  Block &body = *sum.getBlock();
+  BlockArgument total = body.getArgument(1);
+  auto add = body.getTerminator()->getOperand(0).getDefiningOp<arith::AddFOp>();
+  bool isPure = llvm::all_of(body.without_terminator(), [&](Operation &inner) {
+    return inner.getNumRegions() == 0 && isMemoryEffectFree(&inner) && !isa<linalg::IndexOp>(inner) &&
+           llvm::all_of(inner.getOperands(), [&](Value operand) {
+             return operand.getParentBlock() == &body || isa_and_nonnull<arith::ConstantOp>(operand.getDefiningOp());
+           });
+  });
+  if (!add || !isPure || !total.hasOneUse() || (add.getLhs() != total && add.getRhs() != total))
+    return {};
+  return add.getLhs() == total ? add.getRhs() : add.getLhs();
+}
+
+/// Lets `activation` yield what `product` sums of it: its square where a tensor is contracted with itself.
+void yieldSummand(Region &activation, linalg::LinalgOp product) {
+  Operation *yield = activation.front().getTerminator();
+  Value value = yield->getOperand(0);
+  OpBuilder b(yield);
+  Location loc = product.getLoc();
+  Value summand = getSummand(product);
+  if (!summand) {
+    yield->setOperand(0, arith::MulFOp::create(b, loc, value, value));
+    return;
+  }
+  IRMapping mapping;
+  BlockArgument element = product.getBlock()->getArgument(0);
+  mapping.map(element, convertFloat(b, loc, value, element.getType()));
+  for (Operation &inner : product.getBlock()->without_terminator())
+    if (!llvm::is_contained(inner.getOperands(), product.getBlock()->getArgument(1)))
+      b.clone(inner, mapping);
+  yield->setOperand(0, convertFloat(b, loc, mapping.lookupOrDefault(summand), value.getType()));
 }
 
 /// Matches what is before a softmax for one source of scores.
@@ -63,6 +105,7 @@ private:
     return atoms;
   }
 
+  LogicalResult takeAlignment(Operand (&operands)[2], linalg::LinalgOp product);
   LogicalResult readProduct(linalg::LinalgOp product, bool isRepeated, Operand (&operands)[2]);
   std::optional<Operand> onlyInput(const Operand &tensor);
   void collectTerms(Operand sum, SmallVectorImpl<Operand> &terms);
@@ -97,7 +140,7 @@ LogicalResult ScoreMatcher::readProduct(linalg::LinalgOp product, bool isRepeate
   product.getReductionDims(sums);
   for (unsigned loop = 0; loop != loops.size(); ++loop)
     known[loop] = !llvm::is_contained(sums, loop);
-  for (unsigned n : {0, 1}) {
+  for (unsigned n = 0, inputs = product.getNumDpsInputs(); n != inputs; ++n) {
     Value operand = product->getOperand(n);
     std::optional<Access> read = nameLoops(space, operand, product.getIndexingMapsArray()[n], loops, known);
     if (!read)
@@ -219,12 +262,13 @@ std::optional<Operand> ScoreMatcher::onlyInput(const Operand &tensor) {
   return read ? std::optional(Operand{only->get(), *read}) : std::nullopt;
 }
 
-/// The terms of a sum of tensors; a sum of terms of one side stays one term.
+/// The terms of a sum or difference of tensors; one of terms of one side stays one term.
 void ScoreMatcher::collectTerms(Operand sum, SmallVectorImpl<Operand> &terms) {
   space.walkUp(sum.value, sum.access);
   auto op = sum.value.getDefiningOp<linalg::LinalgOp>();
-  auto add = op && isPointwise(op) ? op.getBlock()->getTerminator()->getOperand(0).getDefiningOp<arith::AddFOp>()
-                                   : arith::AddFOp();
+  Operation *add = op && isPointwise(op) ? op.getBlock()->getTerminator()->getOperand(0).getDefiningOp() : nullptr;
+  if (!isa_and_nonnull<arith::AddFOp, arith::SubFOp>(add))
+    add = nullptr;
   SmallVector<Operand> inner;
   for (unsigned n = 0; add && n != 2; ++n) {
     auto argument = dyn_cast<BlockArgument>(add->getOperand(n));
@@ -234,10 +278,14 @@ void ScoreMatcher::collectTerms(Operand sum, SmallVectorImpl<Operand> &terms) {
       space.resolve(sum.access);
       read = AtomSpace::operandAccess(op.getMatchingIndexingMap(input), AtomSpace::loopAtoms(op, sum.access));
     }
-    if (read)
-      collectTerms({input->get(), *read}, inner);
-    else
-      add = {};
+    if (!read) {
+      add = nullptr;
+      break;
+    }
+    size_t before = inner.size();
+    collectTerms({input->get(), *read}, inner);
+    for (Operand &term : MutableArrayRef(inner).drop_front(before))
+      term.isNegated ^= n == 1 && isa<arith::SubFOp>(add);
   }
   unsigned keyed = llvm::count_if(inner, [&](Operand &term) {
     resolve(term.access);
@@ -282,16 +330,9 @@ LogicalResult ScoreMatcher::sortTerms(const Operand &sum) {
   return success();
 }
 
-/// sum_d a_d * activation(query + key)
-LogicalResult ScoreMatcher::matchAdditive(linalg::LinalgOp product) {
-  Operand operands[2];
-  if (failed(readProduct(product, /*isRepeated=*/false, operands)))
-    return failure();
-  match.kind = ScoreKind::additive;
-  resolve(operands[0].access);
-  resolve(operands[1].access);
-  auto isWidth = [&](unsigned atom) { return llvm::is_contained(match.widths, atom); };
-  auto isOther = [&](unsigned atom) { return !isWidth(atom); };
+/// Of the operands of a contraction the first one becomes the vector over the width.
+LogicalResult ScoreMatcher::takeAlignment(Operand (&operands)[2], linalg::LinalgOp product) {
+  auto isOther = [&](unsigned atom) { return !llvm::is_contained(match.widths, atom); };
   // Of one query and one key, both operands are vectors: a constant one is the alignment.
   bool isFirst = !namesAny(operands[0].access, isOther);
   if (!isFirst ||
@@ -301,6 +342,24 @@ LogicalResult ScoreMatcher::matchAdditive(linalg::LinalgOp product) {
     return fail("no operand of the scores' contraction is a vector over the width", product.getLoc());
   match.alignment = operands[0];
   space.walkUp(match.alignment.value, match.alignment.access);
+  return success();
+}
+
+/// sum_d a_d * activation(query + key); a sum without a_d, of squares for instance, has ones.
+LogicalResult ScoreMatcher::matchAdditive(linalg::LinalgOp product) {
+  Operand operands[2];
+  if (failed(readProduct(product, /*isRepeated=*/false, operands)))
+    return failure();
+  match.kind = ScoreKind::additive;
+  resolve(operands[0].access);
+  resolve(operands[1].access);
+  // sum_d x_d * x_d, or a sum of one tensor: nothing is aligned.
+  bool isOwn = product.getNumDpsInputs() == 1 ||
+               (operands[0].value == operands[1].value && operands[0].access == operands[1].access);
+  if (isOwn)
+    operands[1] = operands[0];
+  else if (failed(takeAlignment(operands, product)))
+    return failure();
 
   // The activation: what computes the other operand from a sum.
   Operand sum = operands[1];
@@ -318,6 +377,8 @@ LogicalResult ScoreMatcher::matchAdditive(linalg::LinalgOp product) {
   if (!captured.empty())
     return fail("the activation depends on more than the sum of query and key", product.getLoc());
   match.activation = std::move(*activation);
+  if (isOwn)
+    yieldSummand(*match.activation, product);
   for (const SmallVector<Operand> &terms : {match.queryTerms, match.keyTerms})
     for (unsigned atom : match.widths)
       if (llvm::none_of(terms, [&](const Operand &term) { return names(term.access, atom); }))
@@ -434,6 +495,8 @@ SmallVector<ScoreSource> findScoreSources(const Normalization &softmax) {
       if (isContraction(op)) {
         sources.push_back({ScoreKind::additive, cast<linalg::LinalgOp>(op)});
         sources.push_back({ScoreKind::dot, cast<linalg::LinalgOp>(op)});
+      } else if (getSummand(op)) {
+        sources.push_back({ScoreKind::additive, cast<linalg::LinalgOp>(op)});
       } else if (op && (isView(op) || isPointwise(op))) {
         for (Value operand : op->getOperands())
           if (isa<RankedTensorType>(operand.getType()))

@@ -147,6 +147,17 @@ FailureOr<Value> RegionWriter::element(Value tensor, Access access) {
   return scalar;
 }
 
+/// Whether `tensor` is a contraction over one element, of numbers of queries and of keys for instance.
+static bool isOuterProduct(Value tensor) {
+  auto op = tensor.getDefiningOp<linalg::LinalgOp>();
+  SmallVector<unsigned> sums;
+  if (!op || !isContraction(op) || !isZeroFill(op.getDpsInits()[0]))
+    return false;
+  op.getReductionDims(sums);
+  SmallVector<int64_t> sizes = op.getStaticLoopRanges();
+  return llvm::all_of(sums, [&](unsigned loop) { return sizes[loop] == 1; });
+}
+
 FailureOr<Value> RegionWriter::elementUncached(Value tensor, Access access) {
   Location loc = tensor.getLoc();
   if (tensor == target) {
@@ -171,9 +182,29 @@ FailureOr<Value> RegionWriter::elementUncached(Value tensor, Access access) {
   auto op = tensor.getDefiningOp<linalg::LinalgOp>();
   if (op && isPointwise(op) && (depends || (follows && isWorthInlining(tensor, access))))
     return inlineBody(op, access);
+  if (!depends && follows && isOuterProduct(tensor))
+    return inlineProduct(op, access);
   if (depends || (!capturesOfTarget && isComputedFromTarget(tensor)))
     return fail("an operation that is not elementwise stands between " + between, loc);
   return capture(tensor, access);
+}
+
+FailureOr<Value> RegionWriter::inlineProduct(linalg::LinalgOp op, const Access &access) {
+  Value product;
+  for (unsigned n : {0, 1}) {
+    Access resolved(access);
+    match.space.resolve(resolved);
+    std::optional<Access> source =
+        AtomSpace::operandAccess(op.getIndexingMapsArray()[n], AtomSpace::loopAtoms(op, resolved));
+    if (!source)
+      return fail("an operand that is not read at plain loop indices", op.getLoc());
+    FailureOr<Value> scalar = element(op->getOperand(n), *source);
+    if (failed(scalar))
+      return failure();
+    Value factor = convertFloat(builder, op.getLoc(), *scalar, match.computeType);
+    product = product ? arith::MulFOp::create(builder, op.getLoc(), product, factor) : factor;
+  }
+  return convertFloat(builder, op.getLoc(), product, getElementTypeOrSelf(op->getResult(0)));
 }
 
 FailureOr<Value> RegionWriter::inlineBody(linalg::LinalgOp op, const Access &access) {

@@ -44,6 +44,7 @@ private:
   mlir::FailureOr<mlir::Value> element(mlir::Value tensor, Access access);
   mlir::FailureOr<mlir::Value> elementUncached(mlir::Value tensor, Access access);
   mlir::FailureOr<mlir::Value> inlineBody(mlir::linalg::LinalgOp op, const Access &access);
+  mlir::FailureOr<mlir::Value> inlineProduct(mlir::linalg::LinalgOp op, const Access &access);
   /// A scalar that is defined outside of the tensor ops: a constant is written
   /// again, anything else is captured.
   mlir::FailureOr<mlir::Value> outsideScalar(mlir::Value scalar);
