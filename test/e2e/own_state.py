@@ -106,14 +106,13 @@ def main(model, library, runtime):
     print(f"{steps} steps agree")
 
 
-def count(ir):
+def count(ir, cache=r"memref<\?x4x\?x8xf32"):
     text = open(ir).read()
     step = text[text.index("func.func @main"):]
     step = step[:step.index("\n  }\n")]
-    cache = r"memref<\?x4x\?x8xf32"
-    print("appends:", len(re.findall(r"attn\.cache \d", step)))
+    print("caches:", len(re.findall(r"attn\.cache \d", step)))
     print("buffers of a cache:", len(re.findall(r"(?:memref\.alloc|attn\.output)\b.*" + cache, step)))
-    print("copies of a cache:", len(re.findall(r"(?:linalg\.generic.*ins|memref\.copy )[^)]*" + cache, step)))
+    print("copies of a cache:", len(re.findall(r"(?:linalg\.generic.*ins|linalg\.copy ins|memref\.copy )[^)]*" + cache, step)))
 
 
 if __name__ == "__main__":

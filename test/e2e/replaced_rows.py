@@ -8,7 +8,6 @@ and copies that has the size of a cache.
 """
 import ctypes
 import json
-import re
 import subprocess
 import sys
 
@@ -187,15 +186,5 @@ def main(attnc, runtime, folder):
     print(len(GRAPHS), "graphs agree")
 
 
-def count(ir):
-    text = open(ir).read()
-    step = text[text.index("func.func @main"):]
-    step = step[:step.index("\n  }\n")]
-    cache = rf"memref<\?x{HEADS}x{ROOM}x{WIDTH}xf32"
-    print("caches:", len(re.findall(r"attn\.cache \d", step)))
-    print("buffers of a cache:", len(re.findall(r"(?:memref\.alloc|attn\.output)\b.*" + cache, step)))
-    print("copies of a cache:", len(re.findall(r"(?:linalg\.generic.*ins|linalg\.copy ins|memref\.copy )[^)]*" + cache, step)))
-
-
 if __name__ == "__main__":
-    count(sys.argv[2]) if sys.argv[1] == "count" else main(*sys.argv[1:])
+    own_state.count(sys.argv[2], rf"memref<\?x{HEADS}x{ROOM}x{WIDTH}xf32") if sys.argv[1] == "count" else main(*sys.argv[1:])

@@ -7,6 +7,7 @@
 #include <fcntl.h>
 #include <string_view>
 #include <sys/stat.h>
+#include <type_traits>
 #include <unistd.h>
 
 namespace attn::runner {
@@ -45,10 +46,11 @@ private:
   int fd;
 };
 
-bool readAll(int fd, void *data, uint64_t size) {
-  auto *p = static_cast<char *>(data);
+/// Moves all of `size` bytes by read(2) or write(2), whatever part a call takes.
+template <typename Byte> bool moveAll(ssize_t (*move)(int, Byte *, size_t), int fd, Byte *data, uint64_t size) {
+  auto *p = static_cast<std::conditional_t<std::is_const_v<Byte>, const char, char> *>(data);
   while (size) {
-    ssize_t n = read(fd, p, std::min<uint64_t>(size, UINT64_C(1) << 30));
+    ssize_t n = move(fd, p, std::min<uint64_t>(size, UINT64_C(1) << 30));
     if (n < 0 && errno == EINTR)
       continue;
     if (n <= 0)
@@ -59,19 +61,8 @@ bool readAll(int fd, void *data, uint64_t size) {
   return true;
 }
 
-bool writeAll(int fd, const void *data, uint64_t size) {
-  const auto *p = static_cast<const char *>(data);
-  while (size) {
-    ssize_t n = write(fd, p, std::min<uint64_t>(size, UINT64_C(1) << 30));
-    if (n < 0 && errno == EINTR)
-      continue;
-    if (n <= 0)
-      return false;
-    p += n;
-    size -= static_cast<uint64_t>(n);
-  }
-  return true;
-}
+bool readAll(int fd, void *data, uint64_t size) { return moveAll<void>(read, fd, data, size); }
+bool writeAll(int fd, const void *data, uint64_t size) { return moveAll<const void>(write, fd, data, size); }
 
 /// The dictionary that np.save writes: {'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }
 class HeaderParser {
