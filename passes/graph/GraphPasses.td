@@ -442,6 +442,32 @@ def MergeProjectionsPass : Pass<"attn-merge-projections", "::mlir::ModuleOp"> {
                            "::mlir::tensor::TensorDialect"];
 }
 
+def SelectRowsPass : Pass<"attn-select-rows"> {
+  let summary = "a contraction with ones at one position of each row reads that row";
+  let description = [{
+    Hard attention: the position of the largest score becomes a row of zeros
+    and a one, which weighs the values. The values at that position are read
+    instead, and 0 where the position is none of them; no matrix of ones is
+    stored. For a number of values that is known and not 0.
+
+    ```mlir
+    %ones = linalg.generic {j == %at[i] ? 1.0 : 0.0} ins(%at : tensor<?xi64>) outs(... : tensor<?x56xf32>)
+    %y = linalg.contract ... ins(%ones, %v : tensor<?x56xf32>, tensor<56x8xf32>)
+    ```
+
+    becomes
+
+    ```mlir
+    %y = linalg.generic {tensor.extract %v[%at[i], e]} ins(%at : tensor<?xi64>) outs(... : tensor<?x8xf32>)
+    ```
+
+    Numerical effect: none for finite values; infinite ones and NaN of other
+    positions do not count.
+  }];
+  let dependentDialects = ["::mlir::arith::ArithDialect", "::mlir::linalg::LinalgDialect",
+                           "::mlir::tensor::TensorDialect"];
+}
+
 def SplitElementwisePass : Pass<"attn-split-elementwise"> {
   let summary = "what reads a concatenation of slices is computed part by part";
   let description = [{

@@ -41,6 +41,7 @@ void attn::buildGraphPipeline(OpPassManager &pm, unsigned optLevel, llvm::functi
   add(createFuseElementwisePass());
   add(createCanonicalizerPass());
   add(createCSEPass());
+  add(createSelectRowsPass());
   // Cuts what is one op by now, so that the pieces take in what the parts were.
   add(createSplitElementwisePass());
   add(createFuseElementwisePass());
