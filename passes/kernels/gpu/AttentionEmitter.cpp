@@ -24,7 +24,9 @@ int64_t countCommonElements(const AttentionSpec &spec, const TileSizes &sizes) {
 Values AttentionEmitter::launch(Value blocks) {
   SmallVector<int64_t> elements = sharedElements();
   elements.push_back(kExchanged);
-  return k.launch(blocks, kThreads, elements, {}, markBytes(spec, tileSizes()));
+  Values shared = k.launch(blocks, kThreads, elements, {}, markBytes(spec, tileSizes()));
+  k.setResidentBlocks(1);
+  return shared;
 }
 
 KeyMask::Bounds AttentionEmitter::seenKeys(KeyMask &mask) {

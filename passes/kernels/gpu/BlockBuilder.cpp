@@ -40,6 +40,11 @@ LaneBuilder::Values BlockBuilder::launch(Value blocks, int64_t threads, ArrayRef
   return Values(op.getWorkgroupAttributions());
 }
 
+void BlockBuilder::keepRolled() {
+  LLVM::InlineAsmOp::create(b, loc, TypeRange(), ValueRange(), ".pragma \"nounroll\";", "", /*has_side_effects=*/true,
+                            /*is_align_stack=*/false, LLVM::TailCallKind::None, LLVM::AsmDialectAttr(), ArrayAttr());
+}
+
 void BlockBuilder::setResidentBlocks(int64_t blocks) {
   b.getInsertionBlock()->getParentOp()->setAttr(kResidentBlocksAttr, b.getI64IntegerAttr(blocks));
 }

@@ -26,6 +26,10 @@ public:
   /// Of the launch that the builder has opened: kResidentBlocksAttr.
   void setResidentBlocks(int64_t blocks);
 
+  /// Of the loop that the builder has just opened: ptxas does not unroll it. Where threads may have all registers it
+  /// otherwise does, beyond what it has registers for.
+  void keepRolled();
+
   using LaneBuilder::branch;
   void branch(mlir::Value condition, llvm::function_ref<void()> then, llvm::function_ref<void()> otherwise);
   /// On the host, outside of launches: the first for images of sm_90a, the second for others, as far as `use` has them.

@@ -27,13 +27,7 @@ void GpuGemmEmitter::emitLaunch(ValueRange buffers) {
   int64_t elements = std::max(2 * (sides[0].elements + sides[1].elements), stagedElements());
   shared = k.launch(blocks, tile.threads(), {elements})[0];
 
-  // What is not known takes registers: 128, or all. So does an epilogue on each of a thread's sums.
-  constexpr int64_t kThreadsOf128 = 512;
-  bool isKnown = llvm::none_of(spec.sizes, ShapedType::isDynamic), isVector = sides[0].isVector && sides[1].isVector;
-  constexpr auto kLongEpilogue = 8;
-  bool isLong = spec.epilogue && std::distance(spec.epilogue->begin(), spec.epilogue->end()) > kLongEpilogue;
-  if (tile.isMatrix ? !isKnown || !isVector : isLong)
-    k.setResidentBlocks(isVector || !tile.isMatrix ? kThreadsOf128 / tile.threads() : 1);
+  k.setResidentBlocks(1);
   Value position = k.rem(k.block, k.mul(rowTiles, columnTiles));
   batchIndices = delinearize(k, k.div(k.block, k.mul(rowTiles, columnTiles)), sizesOf(spec.batch));
   sides[0].first = k.mul(k.div(position, columnTiles), tile.rows);
@@ -140,6 +134,7 @@ Values GpuGemmEmitter::sumUp(int64_t count, llvm::function_ref<Values(Value, Val
     copyTile(side, zero, zero);
   k.commitCopies();
   Values sums = k.loop(zero, k.ceilDiv(numSums, tile.depth), 1, zeros, [&](Value step, ValueRange sums) {
+    k.keepRolled(); // copies of a step in a row need registers that are not there
     Value next = k.add(step, 1), stage = k.rem(step, two);
     for (Side &side : sides)
       copyTile(side, k.mul(next, tile.depth), k.rem(next, two));
