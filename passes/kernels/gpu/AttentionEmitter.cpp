@@ -132,8 +132,11 @@ Values AttentionEmitter::sweepTwice(Value exchange, Value begin, Value end, cons
     Value from = k.select(isSecond, k.index(0), begin), to = k.select(isSecond, numKeys, end);
     Values state = sweepTiles(from, to, bounds), next = {Value(), boolean(true)};
     k.waitForCopies(0);
-    for (int64_t r = 0; r < rows; ++r)
-      next.push_back(k.select(isSecond, takesPart[r], isEmptyRow(sumOfRow(state[rows + r]))));
+    for (int64_t r = 0; r < rows; ++r) {
+      Value isEmpty = isEmptyRow(sumOfRow(state[rows + r]));
+      // The second time only the sweep for weights asks for the rows.
+      next.push_back(spec.hasWeightSweep() ? k.select(isSecond, takesPart[r], isEmpty) : isEmpty);
+    }
     Value some = anyInBlock(ArrayRef(next).drop_front(2), exchange);
     next[0] = k.select(isSecond, boolean(false), some);
     next.append(state);
