@@ -106,6 +106,30 @@ float widenBf16(uint16_t half) {
   return value;
 }
 
+/// As roundToBf16.
+uint16_t roundToF16(float value) {
+  constexpr uint32_t kInfinity = 0x7f800000, kBeyond = 0x477ff000, kLeastNormal = 0x38800000, kBias = 0x38000000;
+  uint32_t word;
+  std::memcpy(&word, &value, sizeof word);
+  uint32_t sign = word >> 16 & 0x8000, size = word & 0x7fffffff;
+  if (size >= kInfinity)
+    return sign | (size > kInfinity ? 0x7e00 : 0x7c00);
+  if (size >= kBeyond)
+    return sign | 0x7bff;
+  if (size < kLeastNormal) // denormals are multiples of 2^-24
+    return sign | static_cast<uint32_t>(roundToWhole(std::fabs(value) * 16777216.0f));
+  return sign | (size + 0xfff + (size >> 13 & 1) - kBias) >> 13;
+}
+
+float widenF16(uint16_t half) {
+  uint32_t size = half & 0x7fff;
+  float value =
+      std::ldexp(static_cast<float>((size & 0x3ff) + (size >= 0x400 ? 0x400 : 0)), std::max<int>(size >> 10, 1) - 25);
+  if (size >= 0x7c00)
+    value = size > 0x7c00 ? std::numeric_limits<float>::quiet_NaN() : std::numeric_limits<float>::infinity();
+  return half & 0x8000 ? -value : value;
+}
+
 void note(Narrowing &narrowing, float value, double stored) {
   double error = std::fabs(stored - value), size = std::fabs(value);
   if (!std::isfinite(error)) // an infinity or NaN that stays what it is
@@ -145,9 +169,28 @@ FailureOr<SmallVector<int64_t>> narrowShape(GlobalOp global, RankedTensorType so
   return SmallVector<int64_t>{panels.count(), isScales ? panels.groups() : panels.k, panels.width};
 }
 
+/// Each element where it lies.
+static WeightBytes narrowElements(RankedTensorType declared, const WeightBytes &source,
+                                  std::shared_ptr<std::vector<char>> result, Narrowing *narrowing) {
+  bool isF16 = declared.getElementType().isF16();
+  Narrowing lost;
+  for (int64_t n = 0; n < declared.getNumElements(); ++n) {
+    float value;
+    std::memcpy(&value, source.bytes.data() + n * sizeof value, sizeof value);
+    uint16_t half = isF16 ? roundToF16(value) : roundToBf16(value);
+    std::memcpy(result->data() + n * sizeof half, &half, sizeof half);
+    note(lost, value, isF16 ? widenF16(half) : widenBf16(half));
+  }
+  if (narrowing)
+    narrowing->merge(lost);
+  return {ArrayRef<char>(result->data(), result->size()), result};
+}
+
 WeightBytes narrowWeight(GlobalOp global, RankedTensorType type, const WeightBytes &source, Narrowing *narrowing) {
   auto declared = cast<RankedTensorType>(global.getType());
   auto result = std::make_shared<std::vector<char>>(*weightTensorBytes(declared), 0);
+  if (isa<ReshapeAttr>(global.getExpression()))
+    return narrowElements(declared, source, result, narrowing);
   Panels panels(global.getExpression(), type);
   bool isScales = isa<PanelScalesAttr>(global.getExpression()), isBf16 = declared.getElementType().isBF16();
   Narrowing lost;

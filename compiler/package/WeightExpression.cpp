@@ -40,6 +40,14 @@ SmallVector<FlatSymbolRefAttr> weightSources(GlobalOp global) {
 // Types
 //===----------------------------------------------------------------------===//
 
+/// Whether elements get another type: a reshape of f32 may be bf16 or f16, rounded to the nearest, ties to even;
+/// what is finite stays finite.
+static bool isRounding(GlobalOp global, ArrayRef<RankedTensorType> sources) {
+  Type element = cast<RankedTensorType>(global.getType()).getElementType();
+  return isa<ReshapeAttr>(global.getExpression()) && sources.front().getElementType().isF32() &&
+         (element.isBF16() || element.isF16());
+}
+
 /// The shape that the expression gives, or an explanation.
 static FailureOr<SmallVector<int64_t>> resultShape(GlobalOp global, ArrayRef<RankedTensorType> sources) {
   auto declared = cast<RankedTensorType>(global.getType());
@@ -112,7 +120,7 @@ LogicalResult verifyWeightExpression(GlobalOp global, ArrayRef<RankedTensorType>
     return global.emitOpError("expects elements that are numbers, got ") << declared.getElementType();
   if (!weightTensorBytes(declared))
     return global.emitOpError("is larger than a library can hold");
-  bool narrows = isa<NarrowPanelsAttr, PanelScalesAttr>(global.getExpression());
+  bool narrows = isa<NarrowPanelsAttr, PanelScalesAttr>(global.getExpression()) || isRounding(global, sources);
   for (RankedTensorType source : sources)
     if (!narrows && source.getElementType() != declared.getElementType())
       return global.emitOpError("expects sources of its element type, got ")
@@ -200,9 +208,9 @@ WeightBytes applyWeightExpression(GlobalOp global, ArrayRef<RankedTensorType> ty
   auto declared = cast<RankedTensorType>(global.getType());
   uint64_t element = weightElementBytes(declared.getElementType());
   Attribute expression = global.getExpression();
-  if (isa<ReshapeAttr>(expression))
+  if (isa<ReshapeAttr>(expression) && !isRounding(global, types))
     return sources.front();
-  if (isa<NarrowPanelsAttr, PanelScalesAttr>(expression))
+  if (isa<NarrowPanelsAttr, PanelScalesAttr, ReshapeAttr>(expression))
     return narrowWeight(global, types.front(), sources.front(), narrowing);
 
   auto result = std::make_shared<std::vector<char>>(*weightTensorBytes(declared), 0);

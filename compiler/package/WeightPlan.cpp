@@ -14,6 +14,8 @@ namespace {
 
 uint64_t bytesOf(GlobalOp global) { return *weightTensorBytes(cast<RankedTensorType>(global.getType())); }
 
+Type elementType(GlobalOp global) { return cast<RankedTensorType>(global.getType()).getElementType(); }
+
 /// Names with a source that goes deeper are circles or hostile.
 constexpr unsigned kMaxDepth = 64;
 
@@ -76,6 +78,8 @@ public:
 
   /// Whether the values of `global`, or parts of it, are stored in fewer bits.
   bool isNarrow(GlobalOp global) {
+    if (auto reshape = dyn_cast<ReshapeAttr>(global.getExpression()))
+      return elementType(global) != elementType(lookup(reshape.getSource().getValue()));
     return isa<NarrowPanelsAttr>(global.getExpression()) ||
            (isa<ConcatAttr>(global.getExpression()) && isNarrow(lookup(weightSources(global).front().getValue())));
   }
@@ -131,9 +135,13 @@ private:
 std::string describeLayout(GlobalOp global, Expressions &expressions) {
   if (isa<InitializerAttr>(global.getExpression()))
     return "plain";
-  if (auto reshape = dyn_cast<ReshapeAttr>(global.getExpression()))
-    return describeLayout(expressions.lookup(reshape.getSource().getValue()), expressions) == "plain" ? "plain"
-                                                                                                      : "derived";
+  if (auto reshape = dyn_cast<ReshapeAttr>(global.getExpression())) {
+    GlobalOp source = expressions.lookup(reshape.getSource().getValue());
+    std::string layout = describeLayout(source, expressions);
+    if (elementType(global) == elementType(source))
+      return layout == "plain" ? "plain" : "derived";
+    return layout != "plain" ? "derived" : elementType(global).isF16() ? "plain-f16" : "plain-bf16";
+  }
   if (auto narrow = dyn_cast<NarrowPanelsAttr>(global.getExpression())) {
     if (narrow.getDepth() != 1 || narrow.getParts() != 1)
       return "derived";
@@ -263,8 +271,11 @@ LogicalResult WeightPlan::write(ModuleOp module, WeightStore &store, function_re
     if (narrowed && expressions.isNarrow(global)) {
       auto type = cast<RankedTensorType>(global.getType());
       std::string name = place.sources.empty() ? place.symbol : llvm::join(place.sources, " + ");
-      narrowed->push_back(
-          {name, type.getElementType().isBF16() ? "bf16" : "int8", static_cast<uint64_t>(type.getNumElements()), lost});
+      narrowed->push_back({name,
+                           type.getElementType().isBF16()  ? "bf16"
+                           : type.getElementType().isF16() ? "f16"
+                                                           : "int8",
+                           static_cast<uint64_t>(type.getNumElements()), lost});
     }
     at = place.offset + place.size;
     for (const std::string &source : place.sources)

@@ -8,7 +8,7 @@ using namespace attn::rt;
 namespace {
 /// attnrt_weight_info.layout, parsed.
 struct Layout {
-  enum Kind { Plain, Panels, Derived } kind;
+  enum Kind { Plain, Bf16, F16, Panels, Derived } kind;
   bool transposed;
   uint64_t width; // columns of a panel
 };
@@ -17,6 +17,12 @@ struct Layout {
 static bool parseLayout(const char *text, Layout &layout) {
   layout = {Layout::Plain, false, 0};
   if (strcmp(text, "plain") == 0)
+    return true;
+  layout.kind = Layout::Bf16;
+  if (strcmp(text, "plain-bf16") == 0)
+    return true;
+  layout.kind = Layout::F16;
+  if (strcmp(text, "plain-f16") == 0)
     return true;
   layout.kind = Layout::Derived;
   if (strcmp(text, "derived") == 0)
@@ -35,12 +41,46 @@ static bool parseLayout(const char *text, Layout &layout) {
 static bool packedBytes(const attnrt_weight_info &weight, const Layout &layout, uint64_t &bytes) {
   if (layout.kind == Layout::Plain)
     return denseBytes(weight.dtype, weight.rank, weight.shape, bytes);
+  if (layout.kind == Layout::Bf16 || layout.kind == Layout::F16) // of as many bits, whichever
+    return weight.dtype == ATTNRT_F32 && denseBytes(ATTNRT_F16, weight.rank, weight.shape, bytes);
   if (weight.rank != 2)
     return false;
   int64_t columns = weight.shape[layout.transposed ? 0 : 1], rows = weight.shape[layout.transposed ? 1 : 0];
   int64_t width = int64_t(layout.width);
   int64_t shape[] = {columns / width + (columns % width != 0), rows, width};
   return denseBytes(weight.dtype, 3, shape, bytes);
+}
+
+// The nearest number, ties to even; what is finite stays finite.
+static uint16_t rounded(float value, bool isF16) {
+  const uint32_t kInfinity = 0x7f800000;
+  uint32_t word;
+  memcpy(&word, &value, sizeof word);
+  uint32_t sign = word >> 16 & 0x8000, size = word & 0x7fffffff;
+  if (!isF16) {
+    uint32_t half = size > kInfinity ? size >> 16 | 0x40 : (size + 0x7fff + (size >> 16 & 1)) >> 16;
+    return uint16_t(sign | (half == kInfinity >> 16 && size < kInfinity ? half - 1 : half));
+  }
+  if (size >= kInfinity)
+    return uint16_t(sign | (size > kInfinity ? 0x7e00 : 0x7c00));
+  if (size >= 0x477ff000) // beyond the largest
+    return uint16_t(sign | 0x7bff);
+  if (size >= 0x38800000) // normal
+    return uint16_t(sign | (size + 0xfff + (size >> 13 & 1) - 0x38000000) >> 13);
+  // Whole multiples of 2^-24: the sum has no bits for less.
+  memcpy(&value, &size, sizeof value);
+  float sum = value * 16777216.0f + 8388608.0f;
+  memcpy(&size, &sum, sizeof size);
+  return uint16_t(sign | (size & 0x7fff));
+}
+
+static void roundAll(const attnrt_weight_info &weight, bool isF16, const char *from, char *to) {
+  for (uint64_t n = 0; n < weight.size / sizeof(uint16_t); ++n) {
+    float value;
+    memcpy(&value, from + n * sizeof value, sizeof value);
+    uint16_t half = rounded(value, isF16);
+    memcpy(to + n * sizeof half, &half, sizeof half);
+  }
 }
 
 // #attn.pack_panels: panel p, row k, column c of the packed tensor is element
@@ -150,6 +190,8 @@ attnrt_status attnrt_model_set_weight(attnrt_model *model, const char *name, con
     char *target = reinterpret_cast<char *>(model->file.weights() + weight.offset);
     if (layout.kind == Layout::Plain)
       memcpy(target, data, weight.size);
+    else if (layout.kind == Layout::Bf16 || layout.kind == Layout::F16)
+      roundAll(weight, layout.kind == Layout::F16, data, target);
     else
       packPanels(weight, layout, data, target);
     return true;

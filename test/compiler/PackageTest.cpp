@@ -207,8 +207,23 @@ TEST_F(Weights, NarrowPanels) {
         }
     }
   }
-  // Beyond what a type can hold.
+  // Where they lie: ties to even, denormals, the largest float, what has no number.
   std::vector<NarrowedWeight> narrowed;
+  w = {1 + 1 / 256.0f, 1 + 3 / 256.0f, -0.0f, 3e-8f, 65519, -3.4028235e38f, INFINITY, NAN, 0, 0, 0, 0, 0, 0, 0};
+  for (auto [type, want] :
+       {std::pair("bf16", std::vector<uint16_t>{0x3f80, 0x3f82, 0x8000, 0x3301, 0x4780, 0xff7f, 0x7f80, 0x7fc0}),
+        std::pair("f16", std::vector<uint16_t>{0x3c04, 0x3c0c, 0x8000, 0x0001, 0x7bff, 0xfbff, 0x7c00, 0x7e00})}) {
+    narrowed.clear();
+    std::vector<char> got =
+        bytes("attn.global @p : tensor<5x3x" + std::string(type) + "> = #attn.reshape<@w>", narrowed);
+    ASSERT_EQ(got.size(), 30u);
+    EXPECT_EQ(std::memcmp(got.data(), want.data(), 16), 0) << type;
+    ASSERT_EQ(narrowed.size(), 1u);
+    EXPECT_EQ(narrowed[0].storage, type);
+    EXPECT_GT(narrowed[0].lost.maxError, 0);
+  }
+  narrowed.clear();
+  // Beyond what a type can hold.
   w = {INFINITY, -INFINITY, NAN, 3.4e38f, -0.0f, 1e-45f, 1e-40f, 0, 0, 0, 0, 0, 0, 0, 0};
   std::vector<char> bf16 = bytes("attn.global @p : tensor<1x2x10xbf16> = #attn.narrow_panels<@w, transposed = false, "
                                  "width = 5, group = 0>",

@@ -41,7 +41,7 @@ TEST_F(LoadTest, DescribesTheModel) {
   const attnrt_model_info *info = nullptr;
   ASSERT_EQ(attnrt_model_get_info(model.get(), &info), ATTNRT_OK);
   EXPECT_EQ(info->abi_version, ATTNRT_ABI_VERSION);
-  EXPECT_EQ(info->num_entries, 16u);
+  EXPECT_EQ(info->num_entries, 17u);
   EXPECT_STREQ(info->entries[0]->name, "lookup");
   EXPECT_EQ(info->entries[0]->num_inputs, 2);
   EXPECT_STREQ(info->entries[0]->inputs[1].name, "x");
@@ -49,14 +49,14 @@ TEST_F(LoadTest, DescribesTheModel) {
   EXPECT_EQ(info->entries[0]->inputs[1].dims[0].size, -1);
   EXPECT_STREQ(info->entries[0]->inputs[1].dims[0].name, "n");
   EXPECT_EQ(info->entries[0]->has_state, 0);
-  EXPECT_EQ(info->num_weights, 7u);
+  EXPECT_EQ(info->num_weights, 9u);
   EXPECT_STREQ(info->weights[2].layout, "panels:4");
   EXPECT_STREQ(info->target, "x86_64-unknown-linux-gnu");
   EXPECT_STREQ(info->compiler_version, "by hand");
   EXPECT_STREQ(info->manifest_json, "{\"entries\": []}");
   EXPECT_STREQ(info->required_cpu_features, "");
   EXPECT_EQ(info->file_size, bytes.size());
-  EXPECT_EQ(info->weights_size, 784u);
+  EXPECT_EQ(info->weights_size, 912u);
   EXPECT_EQ(memcmp(info->digest, bytes.data() + bytes.size() - 40, 32), 0);
   const attnrt_entry_info *entry = nullptr;
   ASSERT_EQ(attnrt_model_find_entry(model.get(), "rows", &entry), ATTNRT_OK);

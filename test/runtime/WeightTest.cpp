@@ -2,6 +2,8 @@
 #include "test/runtime/Support.h"
 
 #include <atomic>
+#include <cfloat>
+#include <cmath>
 #include <thread>
 
 using namespace attn::test;
@@ -42,6 +44,22 @@ TEST_F(WeightTest, ReplacesEveryPlace) {
   Tensor<float> turned({7, 5}, 100, 1);
   ASSERT_EQ(attnrt_model_set_weight(model.get(), "turned", &turned.view), ATTNRT_OK) << attnrt_last_error();
   EXPECT_EQ(stored(session.get()), (std::vector<Floats>{after, after, counted(100, 1, 5)}));
+}
+
+TEST_F(WeightTest, RoundsWhatIsStoredIn16Bits) {
+  // Ties to even, denormals, the largest float, what has no number.
+  Tensor<float> values({8});
+  float given[] = {1 + 1 / 256.0f, 1 + 3 / 256.0f, -0.0f, 3e-8f, 65519, -FLT_MAX, INFINITY, NAN};
+  memcpy(values.data(), given, sizeof given);
+  for (const char *name : {"brain", "half"})
+    ASSERT_EQ(attnrt_model_set_weight(model.get(), name, &values.view), ATTNRT_OK) << attnrt_last_error();
+  attnrt_run_options options = ATTNRT_RUN_OPTIONS_INIT;
+  options.entry = "narrow";
+  attnrt_output output = {};
+  ASSERT_EQ(attnrt_session_run(session.get(), &options, nullptr, 0, &output, 1), ATTNRT_OK) << attnrt_last_error();
+  std::vector<int64_t> want = {0x3f80, 0x3f82, 0x8000, 0x3301, 0x4780, 0xff7f, 0x7f80, 0x7fc0,
+                               0x3c04, 0x3c0c, 0x8000, 0x0001, 0x7bff, 0xfbff, 0x7c00, 0x7e00};
+  EXPECT_EQ(valuesOf<int64_t>(*Managed(output.tensor)), want);
 }
 
 TEST_F(WeightTest, IsPrivateToTheModel) {

@@ -7,6 +7,8 @@
 //     512  turned  7 x 5 float32 as panels-t:4, the transpose of `matrix`
 //     704  folded  4 float32, derived
 //     768  tied, tied too: the same 4 float32
+//     832  brain   8 float32 as bf16
+//     896  half    8 float32 as f16
 #include "attnrt/abi.h"
 #include <float.h>
 #include <math.h>
@@ -96,6 +98,20 @@ static int32_t weights(attnrt_run *run, const attnrt_buffer *inputs) {
   return ATTNRT_RUN_DONE;
 }
 
+// narrow: the bits of what is stored in 16 of them
+static int32_t narrow(attnrt_run *run, const attnrt_buffer *inputs) {
+  (void)inputs;
+  const int64_t shape[] = {16};
+  int64_t *bits = run->output(run, 0, 1, shape);
+  if (!bits)
+    return ATTNRT_RUN_STOPPED;
+  for (int i = 0; i < 16; ++i)
+    bits[i] = ((const uint16_t *)(run->weights + (i < 8 ? 832 : 896)))[i % 8];
+  return ATTNRT_RUN_DONE;
+}
+
+static const attnrt_dim narrow_dims[] = {{16, ""}};
+static const attnrt_tensor_info narrow_outputs[] = {{"bits", "int64", ATTNRT_I64, 1, narrow_dims}};
 static const attnrt_dim weights_dims[] = {{5, ""}, {7, ""}};
 static const attnrt_tensor_info weights_outputs[] = {{"plain", "float32", ATTNRT_F32, 2, weights_dims},
                                                      {"panels", "float32", ATTNRT_F32, 2, weights_dims},
@@ -387,6 +403,7 @@ static int32_t repeats(attnrt_run *run, const attnrt_buffer *inputs) {
 static const attnrt_entry entries[] = {
     {"lookup", lookup, 2, 1, lookup_inputs, lookup_outputs, COUNT(lookup_messages), lookup_messages, 0, 0},
     {"weights", weights, 0, 3, 0, weights_outputs, 0, 0, 0, 0},
+    {"narrow", narrow, 0, 1, 0, narrow_outputs, 0, 0, 0, 0},
     {"slow", slow, 1, 1, scalar_input, scalar_output, 0, 0, 0, 0},
     {"hungry", hungry, 1, 1, scalar_input, scalar_output, 0, 0, 0, 0},
     {"require", require, 2, 0, require_inputs, 0, COUNT(require_messages), require_messages, 0, 0},
@@ -404,7 +421,7 @@ static const attnrt_entry entries[] = {
     {"wide", wide, 4, 3, wide_inputs, wide_outputs, 0, 0, 2, wide_states},
 };
 
-static const int64_t table_shape[] = {8, 4}, matrix_shape[] = {5, 7}, turned_shape[] = {7, 5}, folded_shape[] = {4};
+static const int64_t table_shape[] = {8, 4}, matrix_shape[] = {5, 7}, turned_shape[] = {7, 5}, folded_shape[] = {4}, narrow_shape[] = {8};
 static const attnrt_weight_info weight_table[] = {
     {"table", ATTNRT_F32, 2, table_shape, 0, 128, "plain"},
     {"matrix", ATTNRT_F32, 2, matrix_shape, 128, 140, "plain"},
@@ -413,6 +430,8 @@ static const attnrt_weight_info weight_table[] = {
     {"folded", ATTNRT_F32, 1, folded_shape, 704, 16, "derived"},
     {"tied", ATTNRT_F32, 1, folded_shape, 768, 16, "plain"},
     {"tied too", ATTNRT_F32, 1, folded_shape, 768, 16, "plain"},
+    {"brain", ATTNRT_F32, 1, narrow_shape, 832, 16, "plain-bf16"},
+    {"half", ATTNRT_F32, 1, narrow_shape, 896, 16, "plain-f16"},
 };
 
 static const attnrt_library library = {

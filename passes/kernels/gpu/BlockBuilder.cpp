@@ -129,17 +129,32 @@ void BlockBuilder::gridBarrier(Value counters, Value place, Value arrivals) {
   barrier();
 }
 
-void BlockBuilder::copyAsync(Value to, Value toOffset, Value from, Value fromOffset, int64_t elements, Value isInside) {
+void BlockBuilder::copyAsync(Value to, Value toOffset, Value from, Value fromOffset, int64_t words, Value isInside) {
   constexpr unsigned kGlobal = 1, kShared = 3;
   // The address must be valid even where nothing is read.
-  Value source = pointerTo(*this, from, select(isInside, fromOffset, index(0)), kGlobal);
+  int64_t elementBytes = cast<MemRefType>(from.getType()).getElementTypeBitWidth() / 8;
+  Value source = pointerTo(*this, from, select(isInside, fromOffset, index(0)), kGlobal, elementBytes);
   Value target = pointerTo(*this, to, toOffset, kShared);
   auto number = [&](int64_t value) -> Value { return arith::ConstantIntOp::create(b, loc, value, 32); };
-  Value bytes = select(isInside, number(4 * elements), number(0));
+  Value bytes = select(isInside, number(4 * words), number(0));
   // Only copies of 16 bytes can pass by the L1 cache.
-  auto modifier = elements == 4 ? NVVM::LoadCacheModifierKind::CG : NVVM::LoadCacheModifierKind::CA;
-  NVVM::CpAsyncOp::create(b, loc, target, source, b.getI32IntegerAttr(4 * elements),
+  auto modifier = words == 4 ? NVVM::LoadCacheModifierKind::CG : NVVM::LoadCacheModifierKind::CA;
+  NVVM::CpAsyncOp::create(b, loc, target, source, b.getI32IntegerAttr(4 * words),
                           NVVM::LoadCacheModifierKindAttr::get(b.getContext(), modifier), bytes);
+}
+
+Value BlockBuilder::asPair(Value word, Precision precision) {
+  bool isF16 = precision == Precision::f16;
+  return bitcast(word, isF16 ? Type(VectorType::get({2}, b.getF16Type())) : b.getI32Type());
+}
+
+Value BlockBuilder::interleaved(Value first, Value second, bool isUpper, Precision precision) {
+  constexpr int64_t kLower = 0x5410, kUpper = 0x7632; // bytes of both, from the last one on
+  Value operands[] = {bitcast(first, b.getI32Type()), bitcast(second, b.getI32Type()),
+                      arith::ConstantIntOp::create(b, loc, isUpper ? kUpper : kLower, 32)};
+  Value pair =
+      LLVM::CallIntrinsicOp::create(b, loc, b.getI32Type(), b.getStringAttr("llvm.nvvm.prmt"), operands).getResult(0);
+  return asPair(pair, precision);
 }
 
 LaneBuilder::Values BlockBuilder::loadMatrices(Value flat, Value offset, bool transposed, Precision precision) {

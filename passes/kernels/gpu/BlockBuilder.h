@@ -50,9 +50,9 @@ public:
     storeFew(values, flat, offset);
   }
 
-  /// Copies `elements` (1 or 4, aligned) f32 of global memory to shared memory
-  /// without waiting; zeros instead, and nothing is read, unless `isInside`.
-  void copyAsync(mlir::Value to, mlir::Value toOffset, mlir::Value from, mlir::Value fromOffset, int64_t elements,
+  /// Copies `words` (1 or 4, aligned) of 32 bits of global memory to shared memory, which
+  /// is f32, without waiting; zeros instead, and nothing is read, unless `isInside`.
+  void copyAsync(mlir::Value to, mlir::Value toOffset, mlir::Value from, mlir::Value fromOffset, int64_t words,
                  mlir::Value isInside);
   void commitCopies();
   /// All but the last `pending` groups are there, for this thread.
@@ -75,6 +75,10 @@ public:
   /// 2t and 2t + 1 of row g of each, or of column g where `transposed`.
   Values loadMatrices(mlir::Value flat, mlir::Value offset, bool transposed, Precision precision);
   mlir::Value bitcast(mlir::Value x, mlir::Type type);
+  /// Two f32 whose bits are pairs of 16-bit elements: their first ones or their second ones, as mma.sync wants them.
+  mlir::Value interleaved(mlir::Value first, mlir::Value second, bool isUpper, Precision precision);
+  /// An f32 that holds two 16-bit elements, likewise.
+  mlir::Value asPair(mlir::Value word, Precision precision);
   /// The two 16-bit elements of an f32.
   Values unpacked(mlir::Value word, Precision precision);
   /// Memory that lanes of the warp have written is there for all of them.

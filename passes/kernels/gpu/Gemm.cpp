@@ -36,6 +36,18 @@ bool GpuGemmSpec::sortLoops(std::string &reason) {
   return true;
 }
 
+bool GpuGemmSpec::canBeNarrow(bool isLeft) const {
+  constexpr int64_t kVector = 8;
+  AffineMap map = isLeft ? leftMap : rightMap;
+  if (map.getNumResults() == 0)
+    return false;
+  unsigned last = map.getDimPosition(map.getNumResults() - 1);
+  ArrayRef<unsigned> outer = isLeft ? rows : columns;
+  // Rows of the left one side by side would have to be taken apart two by two.
+  bool isInner = last == sums.back() || (!isLeft && !outer.empty() && last == outer.back());
+  return isInner && !ShapedType::isDynamic(sizes[last]) && sizes[last] % kVector == 0;
+}
+
 static int64_t guessProduct(ArrayRef<int64_t> sizes, ArrayRef<unsigned> dims) {
   constexpr int64_t kGuess = 64, kMany = 1 << 20;
   int64_t product = 1;

@@ -10,9 +10,9 @@
 
 namespace attn {
 
-/// C = epilogue(A · B) on a GPU, of f32: with one rounding a multiply-add, or by
-/// matrix units on operands that are rounded first. All operands are read and
-/// written where they lie, in any order of dimensions.
+/// C = epilogue(A · B) on a GPU, of f32, but weights may be in the 16 bits that `precision` says: with one rounding a
+/// multiply-add, or by matrix units on operands that are rounded first. All operands are read and written where they
+/// lie, in any order of dimensions.
 struct GpuGemmSpec {
   mlir::MemRefType left, right, result; ///< identity layout
   /// Projected permutations from the contraction's loops.
@@ -64,6 +64,8 @@ struct GpuGemmSpec {
 
   /// Sorts the loops; false for what no such kernel does.
   bool sortLoops(std::string &reason);
+  /// Whether the left or right operand can be in the 16 bits that it is rounded to.
+  bool canBeNarrow(bool isLeft) const;
   /// Lines where few rows are possible. The largest tile that leaves no multiprocessor
   /// without work, for `precision`.
   void chooseForm(Sm90a sm90a);

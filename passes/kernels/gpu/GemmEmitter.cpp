@@ -71,11 +71,15 @@ GpuGemmEmitter::Side GpuGemmEmitter::makeSide(Value buffer, AffineMap map, Array
   for (auto [n, expr] : llvm::enumerate(map.getResults()))
     side.strides[cast<AffineDimExpr>(expr).getPosition()] = strides[n];
   unsigned last = map.getNumResults() ? map.getDimPosition(map.getNumResults() - 1) : ~0u;
-  bool isGroup = last != ~0u && !ShapedType::isDynamic(spec.sizes[last]) && spec.sizes[last] % 4 == 0;
+  side.isNarrow = !cast<MemRefType>(buffer.getType()).getElementType().isF32();
+  bool isGroup = last != ~0u && !ShapedType::isDynamic(spec.sizes[last]) && spec.sizes[last] % side.width() == 0;
   side.isDeep = outer.empty() || last != outer.back();
   side.isVector = isGroup && last == (side.isDeep ? spec.sums.back() : outer.back());
   // What 8 (16) lanes read at once lies in different banks: readFragment, readMatrices.
   side.pitch = side.isDeep ? tile.depth + (tile.isMatrix ? 8 : 4) : extent + (tile.isMatrix ? 4 : 0);
+  // There 4 lanes read words of each of 8 rows, or 8 lanes pairs of them of each of 4.
+  if (side.isNarrow)
+    side.pitch = (side.isDeep ? tile.depth : extent) / 2 + 4;
   side.elements = side.pitch * (side.isDeep ? extent : tile.depth);
   side.begin = 0;
   return side;
@@ -92,8 +96,8 @@ Value GpuGemmEmitter::offsetOf(const Side &side, ArrayRef<unsigned> dims, ArrayR
 /// Position in the tile of group `n` of a thread: (outer, depth).
 std::pair<Value, Value> GpuGemmEmitter::groupAt(const Side &side, int64_t n) {
   Value group = k.add(k.thread, n * tile.threads());
-  int64_t inner = (side.isDeep ? tile.depth : side.tile) / 4;
-  Value major = k.div(group, k.index(inner)), minor = k.mul(k.rem(group, k.index(inner)), 4);
+  int64_t inner = (side.isDeep ? tile.depth : side.tile) / side.width();
+  Value major = k.div(group, k.index(inner)), minor = k.mul(k.rem(group, k.index(inner)), side.width());
   return side.isDeep ? std::pair(major, minor) : std::pair(minor, major);
 }
 
@@ -115,7 +119,8 @@ void GpuGemmEmitter::copyTile(const Side &side, Value depthBegin, Value stage) {
   Value target = stageOf(side, stage);
   for (int64_t n = 0; n < copiesOf(side); ++n) {
     auto [outer, depth] = groupAt(side, n);
-    Value place = side.isDeep ? k.add(k.mul(outer, side.pitch), depth) : k.add(k.mul(depth, side.pitch), outer);
+    Value major = side.isDeep ? outer : depth, minor = side.isDeep ? depth : outer;
+    Value place = k.add(k.mul(major, side.pitch), side.isNarrow ? k.div(minor, k.index(2)) : minor);
     place = k.add(target, place);
     for (int64_t e = 0; e < (side.isVector ? 1 : 4); ++e) {
       size_t known = side.isVector || side.isDeep ? n : 4 * n + e;

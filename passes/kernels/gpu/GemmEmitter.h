@@ -37,8 +37,10 @@ protected:
     int64_t perThread;              ///< of them those of a thread; of 8 of them with matrix units
     int64_t pitch, begin, elements; ///< in shared memory; of one of two stages
     bool isDeep;                    ///< contiguous along the sum
-    bool isVector;                  ///< in aligned groups of 4
-    Values offsets;                 ///< of the groups (elements) that a thread copies, without the sum
+    bool isVector;                  ///< in aligned groups of 16 bytes
+    bool isNarrow;                  ///< of 16 bits, always in such groups; `pitch` and `elements` are pairs of them
+    int64_t width() const { return isNarrow ? 8 : 4; }
+    Values offsets; ///< of the groups (elements) that a thread copies, without the sum
     Values isInside;
   };
   using Fragments = llvm::SmallVector<Values>;
@@ -54,7 +56,7 @@ protected:
                 int64_t perThread);
   mlir::Value offsetOf(const Side &side, mlir::ArrayRef<unsigned> dims, mlir::ArrayRef<mlir::Value> indices);
   mlir::Value stageOf(const Side &side, mlir::Value stage) { return k.add(k.mul(stage, side.elements), side.begin); }
-  int64_t copiesOf(const Side &side) const { return side.tile * tile.depth / 4 / tile.threads(); }
+  int64_t copiesOf(const Side &side) const { return side.tile * tile.depth / side.width() / tile.threads(); }
   std::pair<mlir::Value, mlir::Value> groupAt(const Side &side, int64_t n);
   void prepareCopies(Side &side);
   void copyTile(const Side &side, mlir::Value depthBegin, mlir::Value stage);
@@ -80,6 +82,7 @@ protected:
   int64_t stagedElements() const { return tile.isMatrix ? stagedRows() * stagedPitch() : 0; }
   mlir::Value matrixPlace(const Side &side, int64_t n, mlir::Value within);
   Fragments readMatrices(const Side &side, mlir::Value stage, int64_t depth);
+  Fragments readNarrowMatrices(const Side &side, mlir::Value base, int64_t depth);
   Values multiplyMatrices();
   void stageSums(const Values &sums);
   void finishStaged(int64_t firstRow);

@@ -22,6 +22,8 @@ Value GpuGemmEmitter::matrixPlace(const Side &side, int64_t n, Value within) {
 
 /// [number of 8 of the warp][packed operands of 16 of the sum from `depth` on].
 GpuGemmEmitter::Fragments GpuGemmEmitter::readMatrices(const Side &side, Value stage, int64_t depth) {
+  if (side.isNarrow)
+    return readNarrowMatrices(side, stageOf(side, stage), depth);
   Value base = k.add(stageOf(side, stage), side.isDeep ? depth : depth * side.pitch);
   Value twice = k.mul(member, 2);
   Fragments fragments(side.perThread, Values(4));
@@ -47,6 +49,29 @@ GpuGemmEmitter::Fragments GpuGemmEmitter::readMatrices(const Side &side, Value s
     }
   for (Values &fragment : fragments)
     fragment = k.packed(fragment, spec.precision);
+  return fragments;
+}
+
+/// The same of pairs of 16 bits, which deep tiles hold as they are wanted.
+GpuGemmEmitter::Fragments GpuGemmEmitter::readNarrowMatrices(const Side &side, Value base, int64_t depth) {
+  Fragments fragments(side.perThread, Values(2));
+  constexpr int64_t kColumns = 4; // of a lane, side by side
+  for (int64_t half = 0; half < 2; ++half)
+    for (int64_t n = 0; n < side.perThread; n += side.isDeep ? 1 : kColumns) {
+      Value place = matrixPlace(side, n, group);
+      if (side.isDeep) {
+        Value word = k.add(k.add(k.add(base, k.mul(place, side.pitch)), member), depth / 2 + 4 * half);
+        fragments[n][half] = k.asPair(k.load(shared, word), spec.precision);
+        continue;
+      }
+      Values rows[2];
+      for (int64_t e = 0; e < 2; ++e) {
+        Value row = k.add(k.mul(member, 2), depth + 8 * half + e);
+        rows[e] = k.loadFew(shared, k.add(k.add(base, k.mul(row, side.pitch)), k.div(place, k.index(2))), 2);
+      }
+      for (int64_t i = 0; i < kColumns; ++i)
+        fragments[n + i][half] = k.interleaved(rows[0][i / 2], rows[1][i / 2], i % 2, spec.precision);
+    }
   return fragments;
 }
 

@@ -104,12 +104,14 @@ void WarpgroupsGemm::pack(Side &side, Value offset) {
 Values WarpgroupsGemm::readPiece(const Side &side, Value base, Value isRow, Value depth) {
   Values eight;
   bool isVector = side.isVector && side.isDeep;
-  for (int64_t e = 0; e < 8; e += isVector ? 4 : 1) {
+  for (int64_t e = 0; e < 8; e += isVector ? side.width() : 1) {
     Value at = k.add(depth, e), isInside = k.both(isRow, k.less(at, numSums));
     Value offset = k.add(base, offsetOf(side, spec.sums, delinearize(k, at, sizesOf(spec.sums))));
     // The address must be valid even where nothing is wanted.
     offset = k.select(isInside, offset, k.index(0));
-    Values read = isVector ? k.load4(side.flat, offset) : Values{k.load(side.flat, offset)};
+    Values read = !isVector       ? Values{k.toF32(k.load(side.flat, offset))}
+                  : side.isNarrow ? k.loadWide(side.flat, offset, side.width())
+                                  : k.load4(side.flat, offset);
     for (Value x : read)
       eight.push_back(k.select(isInside, x, k.scalar(0)));
   }

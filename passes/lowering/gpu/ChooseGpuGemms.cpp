@@ -1,4 +1,5 @@
 #include "dialects/attn/AttnOps.h"
+#include "dialects/attn/DerivedGlobals.h"
 #include "passes/Passes.h"
 #include "passes/kernels/gpu/Gemm.h"
 #include "passes/lowering/cpu/KernelCall.h"
@@ -19,6 +20,8 @@
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
 #include "mlir/IR/Matchers.h"
+#include "llvm/ADT/MapVector.h"
+#include "llvm/ADT/SmallPtrSet.h"
 
 namespace attn {
 #define GEN_PASS_DEF_CHOOSEGPUGEMMSPASS
@@ -84,6 +87,7 @@ struct ChooseGpuGemmsPass : attn::impl::ChooseGpuGemmsPassBase<ChooseGpuGemmsPas
       if (linalg::isaContractionOpInterface(op))
         ops.push_back(op);
     });
+    findNarrowWeights(ops);
     for (linalg::LinalgOp op : ops) {
       std::string reason = lower(op, kernels);
       if (!reason.empty())
@@ -92,7 +96,7 @@ struct ChooseGpuGemmsPass : attn::impl::ChooseGpuGemmsPassBase<ChooseGpuGemmsPas
   }
 
   /// Why not, if not.
-  std::string lower(linalg::LinalgOp op, KernelTable &kernels) {
+  static std::string match(linalg::LinalgOp op, GpuGemmSpec &spec) {
     if (!op.hasPureTensorSemantics() || op.getNumDpsInputs() != 2 || op.getNumDpsInits() != 1)
       return "it is not on tensors";
     for (Value operand : op->getOperands())
@@ -101,19 +105,67 @@ struct ChooseGpuGemmsPass : attn::impl::ChooseGpuGemmsPassBase<ChooseGpuGemmsPas
     auto fill = op.getDpsInits()[0].getDefiningOp<linalg::FillOp>();
     if (!fill || !matchPattern(fill.getInputs().front(), m_AnyZeroFloat()))
       return "it does not accumulate onto zeros";
-    GpuGemmSpec spec;
-    spec.left = bufferOf(op->getOperand(0)), spec.right = bufferOf(op->getOperand(1));
     SmallVector<AffineMap> maps = op.getIndexingMapsArray();
     spec.leftMap = maps[0], spec.rightMap = maps[1], spec.resultMap = maps[2];
     spec.sizes = op.getStaticLoopRanges();
     std::string reason;
-    if (!spec.sortLoops(reason))
+    spec.sortLoops(reason);
+    return reason;
+  }
+
+  /// Weights that only products read, which round them: they are stored rounded.
+  void findNarrowWeights(ArrayRef<linalg::LinalgOp> ops) {
+    if (products != Precision::bf16 && products != Precision::f16)
+      return;
+    Type type = products == Precision::f16 ? Type(Float16Type::get(&getContext())) : BFloat16Type::get(&getContext());
+    llvm::SmallPtrSet<Operation *, 32> contractions(ops.begin(), ops.end());
+    auto isRounded = [&](OpOperand &use) {
+      GpuGemmSpec spec;
+      return contractions.contains(use.getOwner()) && match(cast<linalg::LinalgOp>(use.getOwner()), spec).empty() &&
+             spec.canBeNarrow(use.getOperandNumber() == 0);
+    };
+    llvm::MapVector<StringAttr, bool> weights;
+    getOperation().walk([&](WeightOp op) {
+      bool &isNarrow = weights.try_emplace(op.getGlobalAttr().getAttr(), true).first->second;
+      isNarrow &= getElementTypeOrSelf(op.getResult().getType()).isF32() && llvm::all_of(op->getUses(), isRounded);
+    });
+    SymbolTable symbols(getOperation());
+    DerivedGlobals globals(getOperation(), symbols);
+    for (auto [symbol, isNarrow] : weights) {
+      if (!isNarrow)
+        continue;
+      auto global = symbols.lookup<GlobalOp>(symbol);
+      auto shape = cast<RankedTensorType>(global.getType());
+      narrow[symbol] = globals.get(symbol.getValue() + (type.isF16() ? "_f16" : "_bf16"), shape.clone(type),
+                                   ReshapeAttr::get(&getContext(), FlatSymbolRefAttr::get(symbol)), global.getLoc());
+    }
+  }
+
+  /// An operand, in 16 bits where it is such a weight.
+  Value getFactor(OpBuilder &b, Value value) {
+    auto weight = value.getDefiningOp<WeightOp>();
+    FlatSymbolRefAttr symbol = weight ? narrow.lookup(weight.getGlobalAttr().getAttr()) : FlatSymbolRefAttr();
+    if (!symbol)
+      return value;
+    OpBuilder::InsertionGuard guard(b);
+    b.setInsertionPoint(weight);
+    Type type = products == Precision::f16 ? Type(b.getF16Type()) : b.getBF16Type();
+    return WeightOp::create(b, value.getLoc(), cast<RankedTensorType>(value.getType()).clone(type), symbol);
+  }
+
+  /// Why not, if not.
+  std::string lower(linalg::LinalgOp op, KernelTable &kernels) {
+    GpuGemmSpec spec;
+    if (std::string reason = match(op, spec); !reason.empty())
       return reason;
+    auto fill = op.getDpsInits()[0].getDefiningOp<linalg::FillOp>();
+    OpBuilder b(op);
+    SmallVector<Value> inputs = {getFactor(b, op->getOperand(0)), getFactor(b, op->getOperand(1))};
+    spec.left = bufferOf(inputs[0]), spec.right = bufferOf(inputs[1]);
 
     OpOperand *use = nullptr;
     linalg::GenericOp epilogue = findEpilogue(op, use);
     Operation *last = epilogue ? epilogue.getOperation() : op.getOperation();
-    SmallVector<Value> inputs = {op->getOperand(0), op->getOperand(1)};
     if (epilogue) {
       spec.epilogue = epilogue.getBody();
       spec.accumulator = use->getOperandNumber();
@@ -133,8 +185,9 @@ struct ChooseGpuGemmsPass : attn::impl::ChooseGpuGemmsPassBase<ChooseGpuGemmsPas
         kernels.getOrBuild(symbol, [&](OpBuilder &b) { return buildGpuGemm(b, op.getLoc(), symbol, spec, sm90a); });
     if (failed(kernel))
       return "the name '" + symbol + "' is taken";
-    DictionaryAttr product = spec.hasTiles ? findLibraryProduct(op.getContext(), spec) : nullptr;
-    if (product)
+    // The library has no product of f32 and 16 bits.
+    bool isMixed = !spec.left.getElementType().isF32() || !spec.right.getElementType().isF32();
+    if (DictionaryAttr product = spec.hasTiles && !isMixed ? findLibraryProduct(op.getContext(), spec) : nullptr)
       (*kernel)->setAttr(kLibraryProductAttr, product);
 
     IRRewriter rewriter(last);
@@ -165,6 +218,7 @@ struct ChooseGpuGemmsPass : attn::impl::ChooseGpuGemmsPassBase<ChooseGpuGemmsPas
   Precision products = Precision::f32;
   Sm90a sm90a = Sm90a::none;
   unsigned count = 0;
+  DenseMap<StringAttr, FlatSymbolRefAttr> narrow; ///< of weights that are stored rounded
 };
 } // namespace
 

@@ -265,7 +265,8 @@ typedef struct attnrt_weight_info {
   const int64_t *shape;
   uint64_t offset; // bytes from the start of the weights
   uint64_t size;   // bytes
-  // How the model's tensor is stored: "plain", or "panels:W" / "panels-t:W"
+  // How the model's tensor is stored: "plain", "plain-bf16" or "plain-f16" (f32,
+  // rounded to the nearest; what is finite stays finite), or "panels:W" / "panels-t:W"
   // (see attn.pack_panels: column panels of width W, of the tensor or of its
   // transpose), or "derived" (cannot be replaced alone). "panels-bf16:W",
   // "panels-int8:W" and "scales:W" are panels in fewer bits.
