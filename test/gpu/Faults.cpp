@@ -177,7 +177,7 @@ void checkProducts(const char *path) {
   auto create = [&] { expect(attnrt_session_create(model, &options, &session) == ATTNRT_OK, "create for products"); };
   auto run = [&](int64_t fill = 1) {
     std::vector<char> bytes;
-    expect(runOnce(session, model, nullptr, fill, 4, &bytes) == ATTNRT_OK, "a run for products");
+    expect(runOnce(session, model, nullptr, fill, 12, &bytes) == ATTNRT_OK, "a run for products");
     std::vector<float> numbers(bytes.size() / 4);
     memcpy(numbers.data(), bytes.data(), 4 * numbers.size());
     return numbers;
@@ -222,7 +222,7 @@ void checkProducts(const char *path) {
 
   create();
   configure(("cublaslt=1,cublaslt_matmul=" + std::to_string(libraryProducts() + 2)).c_str());
-  expectFailure("a product fails", runOnce(session, model), ATTNRT_DEVICE,
+  expectFailure("a product fails", runOnce(session, model, nullptr, 1, 12), ATTNRT_DEVICE,
                 "cublasLtMatmul: CUBLAS_STATUS_EXECUTION_FAILED (13)");
   products = libraryProducts();
   expect(isNear(run()) && libraryProducts() == products, "the next run goes without the library");
