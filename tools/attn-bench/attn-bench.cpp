@@ -230,10 +230,11 @@ int runTool(int argc, char **argv) {
   }
   std::unique_ptr<DeviceTimer> device;
   if (hasGpuCode(model.info())) {
-    if (!(device = DeviceTimer::create(error)))
-      reportNote("no times of the GPU: " + error);
-    else
+    device = DeviceTimer::create(error);
+    if (device)
       model.useStream(device->stream());
+    else
+      reportNote("no times of the GPU: " + error);
   }
   if (!measure(model, inputs, outputs, runs ? runs : 3, minMs, result, looksInside ? &regions : nullptr, device.get(),
                failure))

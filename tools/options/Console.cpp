@@ -154,11 +154,11 @@ std::string formatBytes(uint64_t bytes) {
   std::string result;
   raw_string_ostream os(result);
   if (bytes >= UINT64_C(1) << 30)
-    os << format("%.2f GiB", bytes / double(1 << 30));
+    os << format("%.2f GiB", static_cast<double>(bytes) / (1 << 30));
   else if (bytes >= 1 << 20)
-    os << format("%.1f MiB", bytes / double(1 << 20));
+    os << format("%.1f MiB", static_cast<double>(bytes) / (1 << 20));
   else if (bytes >= 1 << 10)
-    os << format("%.1f KiB", bytes / double(1 << 10));
+    os << format("%.1f KiB", static_cast<double>(bytes) / (1 << 10));
   else
     os << bytes << " bytes";
   return result;

@@ -11,8 +11,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-extern char **environ;
-
 using namespace llvm;
 
 namespace attn::tools {
@@ -38,6 +36,7 @@ std::string findAttnc() {
 /// the program, or -1 with errno set.
 int runProgram(const std::vector<std::string> &arguments, int &stoppedBy) {
   std::vector<char *> argv;
+  argv.reserve(arguments.size() + 1);
   for (const std::string &argument : arguments)
     argv.push_back(const_cast<char *>(argument.c_str()));
   argv.push_back(nullptr);
