@@ -82,8 +82,10 @@ def canonical(spec, d, f, w, u):
 
 def elementwise(function, x, u, half_step):
     y = through(ELEMENTWISE[function], x)
-    # A polynomial of exp or tanh is good to a few roundings, all else is one operation.
-    return Number(y.v, y.e + np.maximum(u * (4 if function in ("tanh", "sigmoid") else 1) * np.abs(y.v), half_step))
+    # A polynomial of exp or tanh is good to a few roundings, all else is one operation. What may be anything may be NaN,
+    # which no function bounds.
+    rounding = np.maximum(u * (4 if function in ("tanh", "sigmoid") else 1) * np.abs(y.v), half_step)
+    return Number(y.v, np.where(np.isinf(x.e), np.inf, y.e + rounding))
 
 
 ACTIVATIONS = {

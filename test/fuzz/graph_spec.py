@@ -184,7 +184,7 @@ def normalise(spec):
         s["dynamic"] = [n for n in s["dynamic"] if n != "Sk"]
     if not s["past"]:
         s["dynamic"] = [n for n in s["dynamic"] if n != "P"]
-    if d["Sq"] == d["P"] + d["Sk"] == 1 and not s["dynamic"]:
+    if d["Sq"] == d["P"] + d["Sk"] == 1 and not {"Sq", "Sk", "P"} & set(s["dynamic"]):
         s["window"] = [max(0, side) for side in s["window"]]  # which hides the only key from a score: none is left
     if s["layout"] in STEPS:
         s["dynamic"] = [n for n in s["dynamic"] if n != "Sq"]
