@@ -11,11 +11,11 @@
 // CHECK: llvm.intr.fma
 // CHECK: nvvm.barrier
 // CHECK: llvm.load %{{.*}} {alignment = 16 : i64} : !llvm.ptr<3> -> vector<4xf32>
-// Without memory of the block as many blocks as ptxas likes.
+// Unless told otherwise, as many blocks as ptxas likes.
 // CHECK-LABEL: llvm.func @alone
 // CHECK-NOT: nvvm.minctasm
 gpu.module @kernels {
-  gpu.func @k(%x: memref<?xf32>) workgroup(%s: memref<32xf32, #gpu.address_space<workgroup>> {llvm.align = 16 : i64}) kernel {
+  gpu.func @k(%x: memref<?xf32>) workgroup(%s: memref<32xf32, #gpu.address_space<workgroup>> {llvm.align = 16 : i64}) kernel attributes {attn.resident_blocks = 1 : i64} {
     %c0 = arith.constant 0 : index
     %t = gpu.thread_id x
     %v = memref.load %x[%t] : memref<?xf32>
