@@ -28,6 +28,9 @@ LogicalResult EndLoopOp::verify() {
   for (Operation *before = (*this)->getPrevNode(); before && !isa<EndLoopOp>(before); before = before->getPrevNode())
     if (isa<BeginLoopOp>(before))
       return verifyDense(*this);
+  // Branches between the two that have become blocks part them.
+  if (!(*this)->getBlock()->isEntryBlock())
+    return verifyDense(*this);
   return emitOpError("expects 'attn.begin_loop' in front of it");
 }
 

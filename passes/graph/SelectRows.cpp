@@ -8,6 +8,7 @@
 #include "mlir/IR/IRMapping.h"
 #include "mlir/IR/Matchers.h"
 #include "mlir/Transforms/GreedyPatternRewriteDriver.h"
+#include "llvm/Support/MathExtras.h"
 
 using namespace mlir;
 
@@ -29,7 +30,7 @@ bool isConstant(Value value, double wanted) {
   return number && number.getValueAsDouble() == wanted;
 }
 
-/// Whether `value` holds 0, 1, 2, ...
+/// Whether `value` holds 0, 1, 2, ..., read without a sign.
 bool countsUp(Value value) {
   DenseIntElementsAttr numbers;
   if (!matchPattern(value, m_Constant(&numbers)) || numbers.getType().getRank() != 1)
@@ -38,15 +39,18 @@ bool countsUp(Value value) {
   return llvm::all_of(numbers.getValues<APInt>(), [&](const APInt &number) { return number == next++; });
 }
 
-Value stripCasts(Value value) {
-  while (auto cast = value.getDefiningOp<arith::IndexCastOp>())
-    value = cast.getIn();
-  return value;
+/// Whether the numbers below `size` keep their order in `type`, signed.
+bool holds(Type type, int64_t size) {
+  return type.isIndex() || size - 1 <= llvm::maxIntN(type.getIntOrFloatBitWidth());
 }
 
-/// Whether `value`, in the body of `op`, is where `loop` stands.
-bool isPosition(linalg::GenericOp op, unsigned loop, Value value) {
-  value = stripCasts(value);
+/// Whether `value`, in the body of `op`, is where `loop` stands, of `size` places.
+bool isPosition(linalg::GenericOp op, unsigned loop, int64_t size, Value value) {
+  while (auto cast = value.getDefiningOp<arith::IndexCastOp>()) {
+    if (!holds(cast.getType(), size) || !holds(cast.getIn().getType(), size))
+      return false;
+    value = cast.getIn();
+  }
   if (auto index = value.getDefiningOp<linalg::IndexOp>())
     return index.getDim() == loop;
   auto argument = dyn_cast<BlockArgument>(value);
@@ -73,7 +77,7 @@ bool isFreeOf(linalg::GenericOp op, unsigned loop, Value value) {
          llvm::all_of(inner->getOperands(), [&](Value operand) { return isFreeOf(op, loop, operand); });
 }
 
-std::optional<OneHot> findOneHot(Value value, unsigned dim) {
+std::optional<OneHot> findOneHot(Value value, unsigned dim, int64_t size) {
   auto op = value.getDefiningOp<linalg::GenericOp>();
   if (!op || !isPointwise(op))
     return std::nullopt;
@@ -93,7 +97,7 @@ std::optional<OneHot> findOneHot(Value value, unsigned dim) {
     return std::nullopt;
   for (unsigned side : {0, 1}) {
     Value position = compare->getOperand(1 - side);
-    if (isPosition(op, loop, compare->getOperand(side)) && isFreeOf(op, loop, position))
+    if (isPosition(op, loop, size, compare->getOperand(side)) && isFreeOf(op, loop, position))
       return OneHot{op, loop, position};
   }
   return std::nullopt;
@@ -109,14 +113,17 @@ struct SelectRows : OpInterfaceRewritePattern<linalg::LinalgOp> {
       return failure();
     op.getReductionDims(sums);
     // Without a row there is none to read.
-    if (sums.size() != 1 || op.getStaticLoopRanges()[sums[0]] <= 0)
+    if (sums.size() != 1)
+      return failure();
+    int64_t size = op.getStaticLoopRanges()[sums[0]];
+    if (size <= 0)
       return failure();
     SmallVector<AffineMap> maps = op.getIndexingMapsArray();
     if (!llvm::all_of(maps, [](AffineMap map) { return map.isProjectedPermutation(); }))
       return failure();
     for (unsigned n : {0, 1})
       if (std::optional<unsigned> dim = maps[n].getResultPosition(rewriter.getAffineDimExpr(sums[0])))
-        if (std::optional<OneHot> ones = findOneHot(op->getOperand(n), *dim);
+        if (std::optional<OneHot> ones = findOneHot(op->getOperand(n), *dim, size);
             ones && maps[1 - n].isFunctionOfDim(sums[0]))
           return replace(op, n, sums[0], *ones, rewriter);
     return failure();
@@ -169,9 +176,9 @@ private:
           }
           Value at = mapping.lookupOrDefault(ones.position);
           if (!at.getType().isIndex())
-            at = arith::IndexCastOp::create(b, loc, b.getIndexType(), at);
+            at = arith::IndexCastUIOp::create(b, loc, b.getIndexType(), at);
           Value zero = arith::ConstantIndexOp::create(b, loc, 0), end = arith::ConstantIndexOp::create(b, loc, size);
-          // A negative number is beyond the end, too.
+          // A negative number is beyond the end, too. Numbers of few bits are as unsigned as those that count up.
           Value exists = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::ult, at, end);
           at = arith::SelectOp::create(b, loc, exists, at, zero);
           SmallVector<Value> indices;

@@ -16,17 +16,18 @@ using namespace mlir;
 namespace attn {
 namespace {
 
-bool isFiniteMask(const APFloat &number) {
-  return number.isFinite() && std::abs(number.convertToDouble()) >= -kFiniteMask;
+/// Whether scores are rounded to steps of 1/4 and more (of bf16: 2) where `number` is added.
+bool isCoarse(const APFloat &number) {
+  return number.isFinite() && std::abs(number.convertToDouble()) >= 256;
 }
 
 /// Whether `value`, in a region of `op` or in what makes its captures, may hold a finite number that hides keys: a
-/// constant as large as one, or a tensor of floats that a run or a file brings.
+/// large constant, or floats that a run, a file or an op that is not followed brings.
 bool mayHide(AttentionOp op, Value value, DenseSet<Value> &seen) {
   if (!isa<FloatType>(getElementTypeOrSelf(value)) || !seen.insert(value).second)
     return false;
   if (auto number = dyn_cast_or_null<FloatAttr>(splatConstant(value)))
-    return isFiniteMask(number.getValue());
+    return isCoarse(number.getValue());
   if (auto argument = dyn_cast<BlockArgument>(value)) {
     Operation *owner = argument.getOwner()->getParentOp();
     if (owner == op)
@@ -37,14 +38,14 @@ bool mayHide(AttentionOp op, Value value, DenseSet<Value> &seen) {
   Operation *definition = value.getDefiningOp();
   DenseElementsAttr elements;
   if (matchPattern(value, m_Constant(&elements)))
-    return llvm::any_of(elements.getValues<APFloat>(), isFiniteMask);
+    return llvm::any_of(elements.getValues<APFloat>(), isCoarse);
   if (isa<WeightOp>(definition))
     return true;
   if (isPointwise(definition))
     return mayHide(op, cast<linalg::LinalgOp>(definition).getBlock()->getTerminator()->getOperand(0), seen);
   bool isFollowed = isView(definition) || isa<tensor::ExtractSliceOp, tensor::InsertSliceOp>(definition) ||
                     !isa<RankedTensorType>(value.getType());
-  return isFollowed &&
+  return !isFollowed ||
          llvm::any_of(definition->getOperands(), [&](Value operand) { return mayHide(op, operand, seen); });
 }
 

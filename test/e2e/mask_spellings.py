@@ -186,6 +186,14 @@ def halves():
         cases.append(Case(f"half_lengths{fill:.0f}", "lengths", shown, rounded(rows),
                           {"n": np.array([0, 17]).reshape(B, 1, 1, 1)}, {"j": np.arange(S)}, "", static,
                           dtype=np.float16))
+    # A mask that an op makes which nothing looks through; a constant too small to be taken for a mask.
+    rows = np.where(np.arange(S) < np.array([0, 17]).reshape(B, 1, 1, 1), 0, -1e4).astype(np.float16)
+    cases.append(Case("half_reduced", "dense", "  mask = ReduceMax<keepdims = 0>(both, first)\n  z = Add(s, mask)",
+                      rounded(rows), {"both": np.stack([rows, rows - 1])}, {"first": np.array([0])}, positions="",
+                      declared=static, dtype=np.float16))
+    small = np.where(J < I, 0, -5e3)
+    cases.append(Case("half_small", "computed", "  z = Add(s, mask)", rounded(small),
+                      tables={"mask": small.astype(np.float16)}, positions="", declared=static, dtype=np.float16))
     return cases
 
 
