@@ -67,7 +67,7 @@ public:
     if (options.optLevel == 0)
       noteUnrecognized(ir, 0); // before the softmaxes are dissolved
     if (failed(runPasses("graph", [&](PassManager &pm) {
-          buildSearchPipeline(pm);
+          buildSearchPipeline(pm, isForGpu());
           buildGraphPipeline(pm, options.optLevel, wanted, {options.exactMasks, &weights, !isForGpu()});
         })))
       return failure();

@@ -28,7 +28,7 @@ bool attn::hasProducts(TargetAttr target, StringRef precision) {
   return !precision.starts_with("bf16x") || GemmSpec::hasNarrowProducts(target);
 }
 
-void attn::buildSearchPipeline(OpPassManager &pm) { pm.addPass(createLowerSearchPass()); }
+void attn::buildSearchPipeline(OpPassManager &pm, bool forGpu) { pm.addPass(createLowerSearchPass({forGpu})); }
 
 void attn::buildKernelPipeline(OpPassManager &pm, unsigned optLevel, StringRef weights, StringRef precision,
                                llvm::function_ref<bool(llvm::StringRef)> wants) {

@@ -17,7 +17,7 @@ namespace attn {
 // every used weight in its place (attn.offset), to the LLVM dialect.
 
 /// Searches to loops, before all else.
-void buildSearchPipeline(mlir::OpPassManager &pm);
+void buildSearchPipeline(mlir::OpPassManager &pm, bool forGpu = false);
 /// Kernels for what has one, linalg for the rest; at `optLevel` 0 linalg only.
 /// A pass for whose argument `wants` is false is left out.
 /// `weights` and `precision` are those of CompileOptions.

@@ -18,6 +18,7 @@ struct SearchKernelSpec {
   bool shrink = false, earlyStop = false, coverage = false;
   double temperature = 1, topP = 1;
   int64_t topK = 0, seed = 0;
+  bool forGpu = false; ///< without vectors, as launchSearchKernel takes it
 
   /// Best candidates of one row that may be needed.
   int64_t candidates() const { return isBeam ? width * std::max<int64_t>(2, 1 + static_cast<int64_t>(eos.size())) : 1; }
@@ -36,7 +37,7 @@ mlir::func::FuncOp buildSearchSample(mlir::OpBuilder &b, llvm::StringRef symbol,
 /// with coverage what it adds to the score of a row that ends: f32 [rows]) ->
 /// (the four in the middle anew, parents i64 [rows], next tokens i64 [rows], flags i64 [2], kin anew).
 /// Of a complete hypothesis: its length, the row it was in and its last token.
-/// Flags: whether a row goes on; 1 + the first item with scores that are no numbers, or 0.
+/// Flags: whether a row goes on; -1 - the first item with scores that are no numbers, or 0.
 /// Kin: of a row and each row of its item the number of steps at the front in which they are one hypothesis; in the
 /// last column the item's rows, the best first. A row whose parent is another row is no row's parent.
 mlir::func::FuncOp buildSearchBeam(mlir::OpBuilder &b, llvm::StringRef symbol, const SearchKernelSpec &spec);
@@ -49,6 +50,8 @@ struct SearchMoveSpec {
   int64_t width;
   mlir::RankedTensorType state;
   int64_t rowsDim, growDim;
+  bool forGpu = false; ///< each copy by a block of kGpuThreads
+  static constexpr int64_t kGpuThreads = 128;
 };
 
 /// (parents and kin as in buildSearchBeam, of one and the same step, three counts, of elements of a row from growDim

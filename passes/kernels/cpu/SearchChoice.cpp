@@ -6,6 +6,7 @@
 using namespace mlir;
 using namespace attn;
 
+// Items may be chosen from at once: flags are atomic.
 static const char kSignature[] = R"mlir(
 func.func @{symbol}(%values: memref<?x{C}xf32>, %ids: memref<?x{C}xi64>, %lses: memref<?xf32>,
     %live: memref<?x{K}xf32>, %best: memref<?x{K}xf32>, %info: memref<?x{K}x3xi64>, %open: memref<?xi64>,
@@ -20,6 +21,7 @@ func.func @{symbol}(%values: memref<?x{C}xf32>, %ids: memref<?x{C}xi64>, %lses: 
   %zerof = arith.constant 0.0 : f32
   %i0 = arith.constant 0 : i64
   %i1 = arith.constant 1 : i64
+  %minusOne = arith.constant -1 : i64
   %true = arith.constant true
   %false = arith.constant false
   %pad = arith.constant {pad} : i64
@@ -39,12 +41,9 @@ static const char kGreedy[] = R"mlir(
     %isBad = arith.cmpf une, %none, %zerof : f32
     %bad = arith.andi %isBad, %isOpen : i1
     scf.if %bad {
-      %n = memref.load %flags[%c1] : memref<2xi64>
-      %isFirst = arith.cmpi eq, %n, %i0 : i64
       %at = arith.index_cast %r : index to i64
-      %number = arith.addi %at, %i1 : i64
-      %m = arith.select %isFirst, %number, %n : i64
-      memref.store %m, %flags[%c1] : memref<2xi64>
+      %number = arith.subi %minusOne, %at : i64
+      %first = memref.atomic_rmw maxu %number, %flags[%c1] : (i64, memref<2xi64>) -> i64
     }
     %old = memref.load %live[%r, %c0] : memref<?x1xf32>
     %logp = arith.subf %value, %lse : f32
@@ -69,9 +68,7 @@ static const char kGreedy[] = R"mlir(
     %goes = arith.andi %lasts, %isOpen : i1
     %now = arith.extui %goes : i1 to i64
     memref.store %now, %open2[%r] : memref<?xi64>
-    %any = memref.load %flags[%c0] : memref<2xi64>
-    %some = arith.ori %any, %now : i64
-    memref.store %some, %flags[%c0] : memref<2xi64>
+    %any = memref.atomic_rmw ori %now, %flags[%c0] : (i64, memref<2xi64>) -> i64
   }
   return
 }
@@ -128,12 +125,9 @@ static const char kBeam[] = R"mlir(
       %counts = arith.andi %alive, %isOpen : i1
       %bad = arith.andi %isBad, %counts : i1
       scf.if %bad {
-        %n = memref.load %flags[%c1] : memref<2xi64>
-        %isFirst = arith.cmpi eq, %n, %i0 : i64
         %item = arith.index_cast %b : index to i64
-        %number = arith.addi %item, %i1 : i64
-        %m = arith.select %isFirst, %number, %n : i64
-        memref.store %m, %flags[%c1] : memref<2xi64>
+        %number = arith.subi %minusOne, %item : i64
+        %first = memref.atomic_rmw maxu %number, %flags[%c1] : (i64, memref<2xi64>) -> i64
       }
       scf.yield %sum : i64
     }
@@ -309,9 +303,7 @@ static const char kBeam[] = R"mlir(
     %a3 = arith.andi %a2, %notLast : i1
     %now = arith.extui %a3 : i1 to i64
     memref.store %now, %open2[%b] : memref<?xi64>
-    %any = memref.load %flags[%c0] : memref<2xi64>
-    %some = arith.ori %any, %now : i64
-    memref.store %some, %flags[%c0] : memref<2xi64>
+    %any = memref.atomic_rmw ori %now, %flags[%c0] : (i64, memref<2xi64>) -> i64
   }
   return
 }
@@ -354,7 +346,6 @@ func.func @{symbol}(%parents: memref<?xi64>, %kin: memref<?x{W}xi64>, %first: in
     %in: {type}, %out: {type}) attributes {attn.kernel} {
   %c0 = arith.constant 0 : index
   %c1 = arith.constant 1 : index
-  %c16 = arith.constant 16 : index
   %width = arith.constant {K} : index
   %rows = memref.dim %parents, %c0 : memref<?xi64>
   {sizes}
@@ -387,13 +378,25 @@ func.func @{symbol}(%parents: memref<?xi64>, %kin: memref<?x{W}xi64>, %first: in
     %rowsOff = arith.subi %p, %r : index
     %off = arith.muli %rowsOff, %pitch : index
     {range}
-    %left = arith.subi %end, %begin : index
-    %rest = arith.remui %left, %c16 : index
-    %whole = arith.subi %end, %rest : index
+    {share}
     scf.for %t = %firstStep to %lastStep step %c1 {
       %passed = arith.muli %t, %step : index
       %here = arith.addi %start, %passed : index
       %there = arith.addi %here, %off : index
+      {copy}
+    }
+  }
+  return
+}
+)mlir";
+
+static const char kVectorShare[] = R"mlir(
+    %c16 = arith.constant 16 : index
+    %left = arith.subi %end, %begin : index
+    %rest = arith.remui %left, %c16 : index
+    %whole = arith.subi %end, %rest : index
+)mlir";
+static const char kVectorCopy[] = R"mlir(
       scf.for %c = %begin to %whole step %c16 {
         %a = arith.addi %there, %c : index
         %x = vector.load %from[%a] : memref<?x{T}>, vector<16x{T}>
@@ -406,10 +409,21 @@ func.func @{symbol}(%parents: memref<?xi64>, %kin: memref<?x{W}xi64>, %first: in
         %z = arith.addi %here, %c : index
         memref.store %x, %to[%z] : memref<?x{T}>
       }
-    }
-  }
-  return
-}
+)mlir";
+
+/// By a block of a GPU.
+static const char kBlockShare[] = R"mlir(
+    %threads = arith.constant {threads} : index
+    %thread = gpu.thread_id x
+    %mine = arith.addi %begin, %thread : index
+)mlir";
+static const char kBlockCopy[] = R"mlir(
+      scf.for %c = %mine to %end step %threads {
+        %a = arith.addi %there, %c : index
+        %x = memref.load %from[%a] : memref<?x{T}>
+        %z = arith.addi %here, %c : index
+        memref.store %x, %to[%z] : memref<?x{T}>
+      }
 )mlir";
 
 // The positions of a row lie side by side: a copy for each dimension between the two.
@@ -482,6 +496,9 @@ func::FuncOp attn::buildSearchMove(OpBuilder &b, StringRef symbol, const SearchM
                       {"totals", rowsFirst ? kRowSizes : kStepSizes},
                       {"place", rowsFirst ? kRowPlace : kStepPlace},
                       {"range", rowsFirst ? kRowRange : kStepRange},
+                      {"share", spec.forGpu ? kBlockShare : kVectorShare},
+                      {"copy", spec.forGpu ? kBlockCopy : kVectorCopy},
+                      {"threads", std::to_string(SearchMoveSpec::kGpuThreads)},
                       {"type", type},
                       {"T", element},
                       {"K", std::to_string(spec.width)},

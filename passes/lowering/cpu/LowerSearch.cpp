@@ -3,6 +3,7 @@
 #include "passes/lowering/cpu/SearchLoop.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/GPU/IR/GPUDialect.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
@@ -20,12 +21,14 @@ using namespace attn;
 
 namespace {
 struct LowerSearchPass : attn::impl::LowerSearchPassBase<LowerSearchPass> {
+  using LowerSearchPassBase::LowerSearchPassBase;
+
   void runOnOperation() override {
     SmallVector<SearchOp> searches;
     getOperation().walk([&](SearchOp op) { searches.push_back(op); });
     KernelTable kernels(getOperation());
     for (SearchOp op : searches)
-      if (failed(SearchLoop(op, kernels).run()))
+      if (failed(SearchLoop(op, kernels, gpu).run()))
         return signalPassFailure();
     SmallVector<CtcSearchOp> labellings;
     getOperation().walk([&](CtcSearchOp op) { labellings.push_back(op); });

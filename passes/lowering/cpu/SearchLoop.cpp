@@ -1,11 +1,14 @@
 #include "passes/lowering/cpu/SearchLoop.h"
 #include "dialects/attn/DimBounds.h"
 #include "dialects/attn/LoopOps.h"
+#include "passes/kernels/gpu/Search.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Arith/Utils/Utils.h"
+#include "mlir/Dialect/GPU/IR/GPUDialect.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/Transforms/RegionUtils.h"
@@ -19,7 +22,7 @@ using namespace attn;
 static constexpr int64_t kFirstSteps = 32;
 static constexpr int64_t kDynamic = ShapedType::kDynamic;
 
-SearchLoop::SearchLoop(SearchOp op, KernelTable &kernels)
+SearchLoop::SearchLoop(SearchOp op, KernelTable &kernels, bool forGpu)
     : op(op), kernels(kernels), step(SymbolTable::lookupNearestSymbolFrom<func::FuncOp>(op, op.getStepAttr())), b(op),
       loc(op.getLoc()), width(op.getWidth()) {
   spec.isBeam = op.isBeam();
@@ -32,6 +35,7 @@ SearchLoop::SearchLoop(SearchOp op, KernelTable &kernels)
   spec.topK = op.getTopK();
   spec.seed = op.getSeed();
   spec.coverage = !op.getCoveragePenalty().isZero();
+  spec.forGpu = forGpu;
 }
 
 //===----------------------------------------------------------------------===//
@@ -90,8 +94,13 @@ SmallVector<Value> SearchLoop::call(StringRef role, ValueRange ins,
          << llvm::utohexstr(llvm::bit_cast<uint64_t>(spec.topP));
   for (int64_t id : spec.eos)
     text << "_" << id;
-  FailureOr<func::FuncOp> kernel =
-      kernels.getOrBuild(key, [&](OpBuilder &at) { return FailureOr<func::FuncOp>(build(at, key)); });
+  FailureOr<func::FuncOp> kernel = kernels.getOrBuild(key, [&](OpBuilder &at) {
+    func::FuncOp function = build(at, key);
+    // A beam keeps tables of an item.
+    if (spec.forGpu && function.getOps<gpu::LaunchOp>().empty())
+      launchSearchKernel(function, function.getOps<memref::AllocaOp>().empty() ? 32 : 1, /*perBlock=*/false);
+    return FailureOr<func::FuncOp>(function);
+  });
   assert(succeeded(kernel) && "a symbol of the model has the name of a kernel");
   auto result =
       KernelOp::create(b, loc, types, SymbolRefAttr::get(*kernel), ins, destinations, b.getDenseI64ArrayAttr(inPlace));
@@ -431,7 +440,9 @@ SmallVector<Value> SearchLoop::choose(Value scores, ValueRange hypotheses, Value
   else
     drawn =
         call("search_rows", {scores, noEnd}, {{values, {rows, candidates}}, {ids, {rows, candidates}}, {reals, {rows}}},
-             [&](OpBuilder &at, StringRef symbol) { return buildSearchRows(at, symbol, spec); });
+             [&](OpBuilder &at, StringRef symbol) {
+               return spec.forGpu ? buildGpuSearchRows(at, loc, symbol, spec) : buildSearchRows(at, symbol, spec);
+             });
   SmallVector<Value> ins{drawn[0], drawn[1], drawn[2]};
   llvm::append_range(ins, hypotheses.take_front(4));
   ins.append({penaltyAt(count), count, last});
@@ -461,7 +472,7 @@ SmallVector<Value> SearchLoop::choose(Value scores, ValueRange hypotheses, Value
       inPlace);
   Value bad = tensor::ExtractOp::create(b, loc, chosen[6], index(1));
   Value good = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::eq, bad, integer(0));
-  Value item = arith::IndexCastOp::create(b, loc, b.getIndexType(), arith::SubIOp::create(b, loc, bad, integer(1)));
+  Value item = arith::IndexCastOp::create(b, loc, b.getIndexType(), arith::SubIOp::create(b, loc, integer(-1), bad));
   RequireOp::create(b, loc, good,
                     "search: in step {0} the scores of item {1} have a NaN or +inf, or nothing but -inf; a mask that "
                     "hides all of an item makes NaN",

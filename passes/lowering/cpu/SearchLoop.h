@@ -14,7 +14,8 @@ namespace attn {
 /// choose, and the states in the order of the rows that live on.
 class SearchLoop {
 public:
-  SearchLoop(SearchOp op, KernelTable &kernels);
+  /// `forGpu`: with kernels that are launches.
+  SearchLoop(SearchOp op, KernelTable &kernels, bool forGpu);
 
   mlir::LogicalResult run();
 

@@ -1,6 +1,7 @@
 #include "dialects/attn/DeviceOps.h"
 #include "passes/Passes.h"
 
+#include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/GPU/IR/GPUDialect.h"
 #include "mlir/Dialect/GPU/Utils/GPUUtils.h"
@@ -8,7 +9,9 @@
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/IR/SymbolTable.h"
 #include "mlir/Interfaces/ViewLikeInterface.h"
+#include "mlir/Transforms/RegionUtils.h"
 #include "llvm/ADT/MapVector.h"
+#include "llvm/ADT/SetVector.h"
 #include "llvm/ADT/StringMap.h"
 
 namespace attn {
@@ -27,6 +30,20 @@ bool movesIn(Operation *op) {
     return true;
   auto view = dyn_cast<ViewLikeOpInterface>(op);
   return view && view.getViewSource().getDefiningOp() && movesIn(view.getViewSource().getDefiningOp());
+}
+
+/// No kernel takes a bit: it comes as a word.
+void passBitsAsWords(gpu::LaunchOp launch) {
+  SetVector<Value> above;
+  getUsedValuesDefinedAbove(launch.getBody(), above);
+  OpBuilder outside(launch), inside = OpBuilder::atBlockBegin(&launch.getBody().front());
+  for (Value value : above) {
+    if (!value.getType().isInteger(1))
+      continue;
+    Value word = arith::ExtUIOp::create(outside, launch.getLoc(), outside.getI64Type(), value);
+    Value bit = arith::TruncIOp::create(inside, launch.getLoc(), value.getType(), word);
+    replaceAllUsesInRegionWith(value, bit, launch.getBody());
+  }
 }
 
 struct OutlineLaunchesPass : attn::impl::OutlineLaunchesPassBase<OutlineLaunchesPass> {
@@ -52,6 +69,7 @@ struct OutlineLaunchesPass : attn::impl::OutlineLaunchesPassBase<OutlineLaunches
   LogicalResult outline(gpu::LaunchOp launch, gpu::GPUModuleOp module, SymbolTable &symbols) {
     if (failed(sinkOperationsIntoLaunchOp(launch, movesIn)))
       return launch.emitError("a kernel cannot be outlined");
+    passBitsAsWords(launch);
     auto kind = launch->getAttrOfType<StringAttr>(kKernelNameAttr);
     std::string name = (kind ? kind.str() : "kernel") + "_" + std::to_string(names.size());
     SmallVector<Value> operands;

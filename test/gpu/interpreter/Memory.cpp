@@ -300,6 +300,8 @@ template <Space S> void addAtomicSpace(Table &table, const std::string &space) {
   addAtomics<int32_t, S, greatest<int32_t>>(table, space, ".max.s32");
   addAtomics<uint32_t, S, bitAnd<uint32_t>>(table, space, ".and.b32");
   addAtomics<uint32_t, S, bitOr<uint32_t>>(table, space, ".or.b32");
+  addAtomics<uint64_t, S, bitOr<uint64_t>>(table, space, ".or.b64");
+  addAtomics<uint64_t, S, greatest<uint64_t>>(table, space, ".max.u64");
   addAtomics<uint32_t, S, exchange<uint32_t>>(table, space, ".exch.b32");
   for (const char *order : {"", ".relaxed.gpu", ".acq_rel.gpu", ".acquire.gpu", ".release.gpu", ".relaxed.sys"}) {
     table["atom" + std::string(order) + space + ".cas.b32"] = {compareAndSwap<uint32_t, S>, false};

@@ -1,0 +1,19 @@
+#ifndef PASSES_KERNELS_GPU_SEARCH_H
+#define PASSES_KERNELS_GPU_SEARCH_H
+
+#include "passes/kernels/cpu/Search.h"
+
+namespace attn {
+
+/// As buildSearchRows: a block of threads a row.
+mlir::func::FuncOp buildGpuSearchRows(mlir::OpBuilder &b, mlir::Location loc, llvm::StringRef symbol,
+                                      const SearchKernelSpec &spec);
+
+/// Makes a launch of a kernel that is written for one thread: `threads` of them share the iterations of the loop at its
+/// top, one each, or all work on one where `perBlock` says that a block has one. Without such a loop one thread runs
+/// all of it. What the loop allocates is shared memory, and needs one thread a block.
+void launchSearchKernel(mlir::func::FuncOp kernel, int64_t threads, bool perBlock);
+
+} // namespace attn
+
+#endif // PASSES_KERNELS_GPU_SEARCH_H
