@@ -269,12 +269,14 @@ def sum_error(spec, keys):
     return 2.0**-24 * (min(keys, 256) + keys / 256) if spec["data"] == "equal" and spec["shared"] else 0.0
 
 
-def attend(p, relative, v, u, floor):
+def attend(p, relative, v, u, floor, moved=0.0):
+    """p v; `relative` bounds the relative errors of a row's weights, `moved` adds absolute ones of each."""
     with np.errstate(invalid="ignore"):
         # Values that are no numbers are those of hidden keys alone, which count nothing.
         values = np.where(np.isfinite(v.v), v.v, 0)
         out, size = p @ values, p @ np.abs(values)
         e = u * (size + np.abs(out)) + relative * size + p @ v.e + floor * p.shape[-1]
+        e = e + np.broadcast_to(moved, p.shape) @ np.abs(values)
         return Number(out, np.where(np.isinf(relative), np.inf, e))
 
 
@@ -305,15 +307,21 @@ def reference(spec, d, f, w):
         outputs["weights"] = Number(*(a.transpose(0, 3, 1, 2) for a in (p, np.where(np.isinf(own), np.inf, p * (own + 2 * u) + floor))))
     elif spec["weights"] == "mean":
         outputs["weights"] = Number(p.mean(1), np.where(np.isinf(own), np.inf, p * (own + 4 * u) + floor).mean(1))
+    moved = np.zeros_like(p)
     for step in spec["after"]:
         if step == "headmask":
             p = p * np.asarray(w["headmask"], np.float64)
         elif step == "gauss":
             centre = np.asarray(f["centre"], np.float64)[:, None, None, None]
-            z = (np.arange(d["P"] + d["Sk"]) - centre) ** 2 / 8.0
-            p, relative = p * np.exp(-z), relative + 8 * u * (1 + z.max(initial=0))
+            place = np.arange(d["P"] + d["Sk"])
+            z = (place - centre) ** 2 / 8.0
+            # Positions are rounded to the type, too, and what they make grows exponentially.
+            step = u * (place + np.abs(centre))
+            shift = 8 * u * (1 + z) + (2 * np.abs(place - centre) * step + step**2) / 8.0
+            p = p * np.exp(-z)
+            moved = p * np.expm1(np.minimum(shift, 500.0))
     same = sum_error(spec, p.shape[-1])
-    out = attend(p, relative + same, v, u, floor)
+    out = attend(p, relative + same, v, u, floor, moved)
     if spec["second"]:
         s, magnitude = dot(out, k)
         s = Number(s.v * 0.25, s.e * 0.25)
