@@ -124,7 +124,7 @@ void readTarget(CommandLine &line, CompileOptions &options) {
   if (target == "cpu")
     return;
   if (options.weights != "f32")
-    line.fail("--target=cuda stores weights in f32 only: no --weights");
+    line.fail("--weights is for --target=cpu; for a GPU --precision=bf16|f16 stores weights of products in 16 bits");
   if (line.has(OPT_mark_regions))
     line.fail(
         "--mark-regions (attn-bench --breakdown and --profile) is for --target=cpu; attn-bench times a GPU as a whole");
@@ -375,9 +375,9 @@ std::string describeNarrowing(const Request &request, const Summary &summary) {
   if (storage == "f32" || options.emit != EmitKind::Lib)
     return text;
   raw_string_ostream os(text);
-  if (summary.narrowed == "[]")
+  if (summary.narrowed == "[]" && options.weights != "f32")
     os << "no weights are stored in " << storage;
-  else
+  else if (summary.narrowed != "[]")
     os << "weights in " << storage << " differ by " << format("%.2g %%", 100 * summary.narrowingError);
   return text;
 }

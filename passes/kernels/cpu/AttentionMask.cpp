@@ -53,8 +53,10 @@ Value KeyMask::toIndex(Value element, const Limit &limit) {
     };
     // A NaN is no place: the limit excludes all keys.
     Value isNumber = k.compare(arith::CmpFPredicate::ORD, element, element);
-    rounded = arith::MinNumFOp::create(k.b, k.loc, rounded, constant(kFar));
-    rounded = arith::MaxNumFOp::create(k.b, k.loc, rounded, constant(-kFar));
+    // Compared, since a GPU has minnumf in libdevice alone.
+    Value far = constant(kFar), before = constant(-kFar);
+    rounded = k.select(k.compare(arith::CmpFPredicate::OGT, rounded, far), far, rounded);
+    rounded = k.select(k.compare(arith::CmpFPredicate::OLT, rounded, before), before, rounded);
     rounded = k.select(isNumber, rounded, constant(limit.isUpper ? -kFar : kFar));
     element = arith::FPToSIOp::create(k.b, k.loc, k.b.getI64Type(), rounded);
   }

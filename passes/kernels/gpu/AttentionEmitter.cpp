@@ -287,7 +287,7 @@ Values AttentionEmitter::masked(const Values &values, Value key) {
         score = k.select(isSeen, score, hidden);
       }
       if (keepsSeen())
-        seen.push_back(isSeen);
+        seen.push_back(isSeen ? isSeen : arith::ConstantIntOp::create(k.b, k.loc, 1, 1).getResult());
       result.push_back(k.select(k.less(place, numKeys), score, hiddenScore()));
     }
   return result;
