@@ -12,9 +12,19 @@ static LogicalResult verifyDense(Operation *op) {
 }
 
 LogicalResult ProductOp::verify() {
-  for (Value buffer : getOperands())
-    if (auto type = dyn_cast<MemRefType>(buffer.getType()); type && !type.getElementType().isF32())
+  constexpr uint32_t kBf16 = 2, kF16 = 3;
+  uint32_t precision = getPrecision();
+  if (getNarrow() && precision != kBf16 && precision != kF16)
+    return emitOpError("expects factors in 16 bits with precision 2 or 3, got ") << precision;
+  for (Value buffer : getOperands()) {
+    auto type = dyn_cast<MemRefType>(buffer.getType());
+    if (!type || type.getElementType().isF32())
+      continue;
+    bool isFactor = buffer == getLeft() || buffer == getRight();
+    bool isNamed = precision == kBf16 ? type.getElementType().isBF16() : type.getElementType().isF16();
+    if (!getNarrow() || !isFactor || !isNamed)
       return emitOpError("expects buffers of f32, got ") << type;
+  }
   return verifyDense(*this);
 }
 

@@ -29,11 +29,13 @@ def Attn_ProductOp : Attn_Op<"product", [AttrSizedOperandSegments, MemoryEffects
   let description = [{
     result = activation(scale * left . right + bias + addend) for each of `batch`
     matrices, an `attnrt_product`. All buffers are dense row-major f32 on the
-    device, one matrix of a batch behind the other. `activation` is one of ATTNRT_ACTIVATION_..., `precision`
+    device, one matrix of a batch behind the other; where `narrow`, both factors hold 16-bit elements of
+    `precision`, whatever the type of the buffer. With `ask` nothing is made: it tells whether it would be. `activation` is one of ATTNRT_ACTIVATION_..., `precision`
     as in `attnrt_product`. The result is false where the runtime leaves it to the
     entry, which then launches its own kernel.
 
-    * (C1) all buffers are dense and of f32.
+    * (C1) all buffers are dense and of f32; where `narrow`, factors may also be of the type that `precision` names.
+    * (C2) `narrow` only with the precisions of 16 bits, 2 and 3.
 
     ```mlir
     %done = attn.product %x, %w, %y bias(%b : memref<384xf32>) sizes(%one, %m, %n, %k)
@@ -44,7 +46,7 @@ def Attn_ProductOp : Attn_Op<"product", [AttrSizedOperandSegments, MemoryEffects
   let arguments = (ins AnyMemRef:$left, AnyMemRef:$right, AnyMemRef:$result, Optional<AnyMemRef>:$bias,
                        Optional<AnyMemRef>:$addend, Index:$batch, Index:$rows, Index:$columns, Index:$sums,
                        F32Attr:$scale, I32Attr:$precision, I32Attr:$activation, UnitAttr:$left_transposed,
-                       UnitAttr:$right_transposed);
+                       UnitAttr:$right_transposed, UnitAttr:$narrow, UnitAttr:$ask);
   let results = (outs I1:$done);
   let assemblyFormat = [{
     $left `,` $right `,` $result (`bias` `(` $bias^ `:` type($bias) `)`)? (`addend` `(` $addend^ `:` type($addend) `)`)?

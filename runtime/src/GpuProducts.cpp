@@ -7,7 +7,7 @@ using namespace attn::rt;
 
 // cublasLt.h, cublas_api.h and library_types.h of CUDA 12 and 13.
 namespace {
-enum { kReal32 = 0 };
+enum { kReal32 = 0, kReal16 = 2, kRealBf16 = 14 };
 enum { kCompute32 = 68, kComputeFast16 = 74, kComputeFastBf16 = 75, kComputeFastTf32 = 77 };
 enum { kDescTransA = 3, kDescTransB = 4, kDescEpilogue = 7, kDescBiasPointer = 8 };
 enum { kLayoutBatchCount = 5, kLayoutBatchOffset = 6 };
@@ -49,9 +49,12 @@ bool GpuProducts::open() {
 bool GpuProducts::describe(Plan &plan) {
   const attnrt_product &key = plan.key;
   constexpr int kCompute[] = {kCompute32, kComputeFastTf32, kComputeFastBf16, kComputeFast16};
-  if (key.precision < 0 || key.precision > 3)
+  constexpr int kFactors[] = {-1, -1, kRealBf16, kReal16};
+  bool isNarrow = key.flags & ATTNRT_PRODUCT_NARROW;
+  if (key.precision < 0 || key.precision > 3 || (isNarrow && kFactors[key.precision] < 0))
     return false;
-  if (library->cublasLtMatmulDescCreate(&plan.description, kCompute[key.precision], kReal32))
+  int factors = isNarrow ? kFactors[key.precision] : kReal32;
+  if (library->cublasLtMatmulDescCreate(&plan.description, isNarrow ? kCompute32 : kCompute[key.precision], kReal32))
     return false;
   int32_t transA = key.right_transposed != 0, transB = key.left_transposed != 0;
   int32_t epilogue = key.activation == ATTNRT_ACTIVATION_RELU   ? kEpilogueRelu
@@ -66,16 +69,16 @@ bool GpuProducts::describe(Plan &plan) {
   if (!set(kDescTransA, transA) || !set(kDescTransB, transB) || !set(kDescEpilogue, epilogue) ||
       (key.bias && !set(kDescBiasPointer, key.bias)))
     return false;
-  auto layout = [&](void *&made, int64_t rows, int64_t columns, int64_t batchStride) {
-    if (library->cublasLtMatrixLayoutCreate(&made, kReal32, uint64_t(rows), uint64_t(columns), rows))
+  auto layout = [&](void *&made, int type, int64_t rows, int64_t columns, int64_t batchStride) {
+    if (library->cublasLtMatrixLayoutCreate(&made, type, uint64_t(rows), uint64_t(columns), rows))
       return false;
     int32_t count = int32_t(key.batch);
     return !library->cublasLtMatrixLayoutSetAttribute(made, kLayoutBatchCount, &count, sizeof(count)) &&
            !library->cublasLtMatrixLayoutSetAttribute(made, kLayoutBatchOffset, &batchStride, sizeof(batchStride));
   };
   int64_t m = key.columns, n = key.rows, k = key.sums;
-  return layout(plan.right, transA ? k : m, transA ? m : k, k * m) &&
-         layout(plan.left, transB ? n : k, transB ? k : n, k * n) && layout(plan.result, m, n, m * n);
+  return layout(plan.right, factors, transA ? k : m, transA ? m : k, k * m) &&
+         layout(plan.left, factors, transB ? n : k, transB ? k : n, k * n) && layout(plan.result, kReal32, m, n, m * n);
 }
 
 bool GpuProducts::choose(Plan &plan) {

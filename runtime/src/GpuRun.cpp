@@ -134,11 +134,15 @@ static int32_t product(attnrt_run *abi, const attnrt_product *wanted) {
     return gpu.atLeast(gpu.products, bytes, "cuBLASLt", ignored);
   };
   // The body of a loop holds the code's own kernels alone.
-  if (gpu.launches.inLoop() || !gpu.launches.products.serves(*wanted, workspace))
+  attnrt_product made = *wanted;
+  made.flags &= ~ATTNRT_PRODUCT_ASK;
+  if (gpu.launches.inLoop() || !gpu.launches.products.serves(made, workspace))
     return 0;
-  GpuLaunches::Shape shape = {kProductLaunch, {}, {}, 0, 0, sizeof(*wanted)};
+  if (wanted->flags & ATTNRT_PRODUCT_ASK)
+    return 1;
+  GpuLaunches::Shape shape = {kProductLaunch, {}, {}, 0, 0, sizeof(made)};
   GpuLaunches::Target target = targetOf(run);
-  return outcome(run, gpu.launches.add(shape, wanted, target), target) ? -1 : 1;
+  return outcome(run, gpu.launches.add(shape, &made, target), target) ? -1 : 1;
 }
 
 static int32_t send(attnrt_run *abi, void *to, const void *from, uint64_t bytes) {

@@ -1,8 +1,9 @@
 // A stand-in for libcublasLt.so.13 on that for libcuda: what the runtime calls of
 // it, computed by the host from the descriptors as cublasLt.h and the cuBLAS
 // documentation (cublasLt, "cublasLtMatmul()") describe them. Layouts that do not
-// fit, addresses less aligned than the algorithm was chosen for and memory that
-// is not the device's are refused.
+// fit, factors of two types or of 16 bits with another compute type than f32's,
+// addresses less aligned than the algorithm was chosen for and memory that is
+// not the device's are refused.
 //
 // Settings beside those of FakeCuda.cpp (without cublaslt=1 there is no library):
 //   cublaslt_heuristic=N  cublasLtMatmulAlgoGetHeuristic returns N
@@ -27,6 +28,8 @@ enum Status {
   NotSupported = 15,
 };
 constexpr int kIllegalAddress = 700;
+enum Type { F32 = 0, F16 = 2, BF16 = 14 }; // cudaDataType
+constexpr int kCompute32 = 68;
 
 struct Description {
   int compute, scale;
@@ -34,12 +37,14 @@ struct Description {
   const void *bias = nullptr;
 };
 struct Layout {
+  int type;
   uint64_t rows, columns;
   int64_t leading;
   int32_t batch = 1;
   int64_t offset = 0;
+  uint64_t elementBytes() const { return type == F32 ? 4 : 2; }
   uint64_t bytes() const {
-    return 4 * (uint64_t(batch - 1) * uint64_t(offset) + (columns - 1) * uint64_t(leading) + rows);
+    return elementBytes() * (uint64_t(batch - 1) * uint64_t(offset) + (columns - 1) * uint64_t(leading) + rows);
   }
 };
 struct Preference {
@@ -63,6 +68,11 @@ template <typename T> int set(T &place, const void *value, size_t bytes) {
     return InvalidValue;
   memcpy(&place, value, bytes);
   return Success;
+}
+
+/// Whether there is such a product: the table of types in the documentation of cublasLtMatmul.
+bool isSupported(const Description &op, const Layout &a, const Layout &b, const Layout &c, const Layout &d) {
+  return a.type == b.type && c.type == F32 && d.type == F32 && (a.type == F32 || op.compute == kCompute32);
 }
 
 /// Whether D = op(A) . op(B) has these layouts.
@@ -89,6 +99,26 @@ float rounded(float x, int compute) {
     break;
   }
   memcpy(&x, &bits, 4);
+  return x;
+}
+
+float elementAt(const Layout &matrix, const void *memory, int64_t at, int compute) {
+  auto *bytes = static_cast<const char *>(memory) + at * int64_t(matrix.elementBytes());
+  if (matrix.type == F32) {
+    float x;
+    memcpy(&x, bytes, sizeof(x));
+    return rounded(x, compute);
+  }
+  if (matrix.type == F16) {
+    _Float16 half;
+    memcpy(&half, bytes, sizeof(half));
+    return float(half);
+  }
+  uint16_t upper;
+  memcpy(&upper, bytes, sizeof(upper));
+  uint32_t bits = uint32_t(upper) << 16;
+  float x;
+  memcpy(&x, &bits, sizeof(x));
   return x;
 }
 
@@ -155,9 +185,9 @@ FAKE int cublasLtMatmulDescSetAttribute(void *description, int attribute, const 
   return InvalidValue;
 }
 FAKE int cublasLtMatrixLayoutCreate(void **made, int type, uint64_t rows, uint64_t columns, int64_t leading) {
-  if (type != 0)
+  if (type != F32 && type != F16 && type != BF16)
     return NotSupported;
-  *made = new Layout{rows, columns, leading};
+  *made = new Layout{type, rows, columns, leading};
   return Success;
 }
 FAKE int cublasLtMatrixLayoutDestroy(void *layout) {
@@ -201,13 +231,15 @@ FAKE int cublasLtMatmulAlgoGetHeuristic(void *, void *description, void *a, void
   if (wanted < 1 || !fits(op, left, *static_cast<Layout *>(b), *static_cast<Layout *>(c), result))
     return InvalidValue;
   uint64_t k = op.transA ? left.rows : left.columns;
+  if (!isSupported(op, left, *static_cast<Layout *>(b), *static_cast<Layout *>(c), result))
+    return NotSupported;
   if (result.rows * result.columns * k < uint64_t(attnFakeCudaSetting("cublaslt_least", 0)) ||
       wishes.workspace < kWorkspace)
     return NotSupported;
   if (attnFakeCudaSetting("cublaslt_log", 0))
-    fprintf(stderr, "fake cublasLt: %llu x %llu x %llu, batch %d, epilogue %d, compute %d\n",
+    fprintf(stderr, "fake cublasLt: %llu x %llu x %llu, batch %d, epilogue %d, compute %d, types %d x %d -> %d\n",
             (unsigned long long)result.rows, (unsigned long long)result.columns, (unsigned long long)k, result.batch,
-            op.epilogue, op.compute);
+            op.epilogue, op.compute, left.type, static_cast<Layout *>(b)->type, result.type);
   choices[0] = {{kMagic, wishes.alignment[0], wishes.alignment[1], wishes.alignment[2], wishes.alignment[3], 0, 0, 0},
                 kWorkspace,
                 Success,
@@ -226,7 +258,8 @@ FAKE int cublasLtMatmul(void *, void *description, const float *alpha, const voi
   const void *addresses[] = {a, b, c, d};
   if (++products == attnFakeCudaSetting("cublaslt_matmul", 0))
     return ExecutionFailed;
-  if (algorithm[0] != kMagic || workspaceBytes < kWorkspace || !fits(op, la, lb, lc, ld))
+  if (algorithm[0] != kMagic || workspaceBytes < kWorkspace || !fits(op, la, lb, lc, ld) ||
+      !isSupported(op, la, lb, lc, ld))
     return InvalidValue;
   for (int i = 0; i < 4; ++i)
     if (uint64_t(addresses[i]) % algorithm[1 + i])
@@ -236,7 +269,8 @@ FAKE int cublasLtMatmul(void *, void *description, const float *alpha, const voi
     auto memory = [](const void *address, uint64_t bytes) {
       return static_cast<float *>(attnFakeCudaMemory(uint64_t(address), bytes));
     };
-    const float *fa = memory(a, la.bytes()), *fb = memory(b, lb.bytes()), *fc = memory(c, lc.bytes());
+    const void *fa = memory(a, la.bytes()), *fb = memory(b, lb.bytes());
+    const float *fc = memory(c, lc.bytes());
     const float *bias = op.epilogue & 4 ? memory(op.bias, 4 * ld.rows) : nullptr;
     float *fd = memory(d, ld.bytes()), *scratch = memory(workspace, kWorkspace);
     if (!fa || !fb || !fc || !fd || !scratch || (op.epilogue & 4 && !bias))
@@ -249,8 +283,9 @@ FAKE int cublasLtMatmul(void *, void *description, const float *alpha, const voi
           double sum = 0;
           for (uint64_t s = 0; s < k; ++s) {
             uint64_t ra = op.transA ? s : i, ca = op.transA ? i : s, rb = op.transB ? j : s, cb = op.transB ? s : j;
-            sum += double(rounded(fa[n * la.offset + int64_t(ra) + int64_t(ca) * la.leading], op.compute)) *
-                   double(rounded(fb[n * lb.offset + int64_t(rb) + int64_t(cb) * lb.leading], op.compute));
+            int64_t inA = n * la.offset + int64_t(ra) + int64_t(ca) * la.leading;
+            int64_t inB = n * lb.offset + int64_t(rb) + int64_t(cb) * lb.leading;
+            sum += double(elementAt(la, fa, inA, op.compute)) * double(elementAt(lb, fb, inB, op.compute));
           }
           double value = scale * sum;
           if (addend != 0)

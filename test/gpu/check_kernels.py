@@ -97,6 +97,15 @@ def weights(size):
     return [one("mk,kn->mn", a, w), one("mk,nk->mn", a, w.T), one("mk,nk->mn", a, w.T, False), one("km,kn->mn", a.T, w, False)]
 
 
+@case("gemm", (3, 11, 24, 18), (2, 9, 13, 40))
+def weights_in_batches(size):
+    b, m, n, k = size
+    x, w = normal(b, m, k), normal(b, k, n)
+    one = lambda equation, w: ([helper.make_node("Einsum", ["x", "w"], ["y"], equation=equation)], {"x": x}, {"w": w},
+                               {"y": rounded(x) @ rounded(w if equation == "bmk,bkn->bmn" else w.transpose(0, 2, 1))})
+    return [one("bmk,bkn->bmn", w), one("bmk,bnk->bmn", np.ascontiguousarray(w.transpose(0, 2, 1)))]
+
+
 @case("gemm", (33, 260, 136, 16), (34, 256, 129, 24))
 def large_tiles_of_weights(size):
     b, m, n, k = size
@@ -117,7 +126,7 @@ def matmul_bias_relu(size):
     return nodes, {"a": a, "r": r}, {"w": w, "c": c}, {"y": want}
 
 
-@case("gemm", (40, 260, 20), (33, 257, 17), opset=20)
+@case("gemm", (40, 260, 20), (33, 257, 17), (20, 264, 12), opset=20)
 def epilogues(size):
     """What cuBLASLt makes in one step, and near misses: GELU by erf, a bias a row, the sum twice."""
     m, n, k = size
@@ -572,7 +581,7 @@ def check(tools, folder, name, built, options, ptxas=False):
             return f"{name}: output {key} is off by {np.nanmax(np.abs(got - want)):.2e}"
     if spills := ptxas and spilled(ptx, folder):
         return f"{name}: {spills}"
-    uses = "the CPU" if "runs on the CPU" in log[0] else "the library" if "fake cublasLt:" in log[2] else "a grid" if "ld.acquire.gpu" in text else "a warpgroup" if "wgmma" in text else "a matrix" if "mma.sync" in text else "a tile" if "cp.async" in text else "a line" if "shfl" in text and "fma" in text and "ld.global.v" in text else "a row" if "shfl" in text else "no kernel"
+    uses = "the CPU" if "runs on the CPU" in log[0] else "the library of 16 bits" if re.search("types (2 x 2|14 x 14) -> 0", log[2]) else "the library" if "fake cublasLt:" in log[2] else "a grid" if "ld.acquire.gpu" in text else "a warpgroup" if "wgmma" in text else "a matrix" if "mma.sync" in text else "a tile" if "cp.async" in text else "a line" if "shfl" in text and "fma" in text and "ld.global.v" in text else "a row" if "shfl" in text else "no kernel"
     print(f"{name}: ok, {uses}, {len(re.findall('fma.rn.f32', text))} fma, {shared} shared loads")
     return None
 

@@ -2,6 +2,8 @@
 
 #include "passes/kernels/gpu/GemmEmitter.h"
 #include "passes/kernels/gpu/Warpgroups.h"
+
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "llvm/Support/MathExtras.h"
 
 using namespace mlir;
@@ -9,6 +11,8 @@ using namespace mlir;
 namespace attn {
 
 constexpr int64_t kWarpgroupRows = 2 * Warpgroups::kRows;
+/// Elements that a thread rounds.
+constexpr int64_t kRounded = 8;
 
 static bool fail(std::string &reason, const Twine &text) {
   reason = text.str();
@@ -124,7 +128,7 @@ func::FuncOp buildGpuGemm(OpBuilder &builder, Location loc, StringRef symbol, co
   SmallVector<Type> types = {spec.left, spec.right};
   types.append(spec.operands.begin(), spec.operands.end());
   types.push_back(spec.result);
-  bool hasScratch = spec.warpgroupColumns || (spec.lines && spec.lines->splits > 1);
+  bool hasScratch = spec.warpgroupColumns || spec.hasRoundedFactor || (spec.lines && spec.lines->splits > 1);
   if (hasScratch)
     types.push_back(MemRefType::get({ShapedType::kDynamic}, builder.getF32Type()));
   func::FuncOp function = k.function(symbol, types);
@@ -167,13 +171,53 @@ Value countGpuGemmScratch(OpBuilder &builder, Location loc, const GpuGemmSpec &s
     Value columns = product(spec.lines->isFewLeft ? spec.columns : spec.rows);
     elements = k.mul(k.mul(product(spec.batch), columns), spec.lines->splits * spec.lines->rows);
   }
+  auto atLeast = [&](Value more) { elements = elements ? k.max(elements, more) : more; };
+  if (spec.hasRoundedFactor) {
+    bool isLeft = spec.left.getElementType().isF32();
+    Value count = k.mul(product(spec.batch), k.mul(product(isLeft ? spec.rows : spec.columns), product(spec.sums)));
+    atLeast(k.mul(k.ceilDiv(count, kRounded), kRounded / 2));
+  }
   if (!spec.warpgroupColumns)
     return elements;
   Value outer = k.add(padded(product(spec.rows), kWarpgroupRows), padded(product(spec.columns), spec.warpgroupColumns));
   // Two elements of 16 bits each.
   Value perBatch = k.mul(outer, k.mul(k.ceilDiv(product(spec.sums), Warpgroups::kPanel), Warpgroups::kPanel / 2));
-  perBatch = k.mul(product(spec.batch), perBatch);
-  return elements ? k.max(elements, perBatch) : perBatch;
+  atLeast(k.mul(product(spec.batch), perBatch));
+  return elements;
+}
+
+void emitRounding(OpBuilder &builder, Location loc, Value buffer, Value scratch, Precision precision) {
+  OpBuilder::InsertionGuard guard(builder);
+  constexpr int64_t kThreads = 256;
+  BlockBuilder k(builder, loc);
+  Value count = k.index(1);
+  for (int64_t n = 0; n < cast<MemRefType>(buffer.getType()).getRank(); ++n)
+    count = k.mul(count, builder.createOrFold<memref::DimOp>(loc, buffer, n));
+  Value flat = k.flatten(buffer);
+  k.launch(k.ceilDiv(count, kThreads * kRounded), kThreads, {});
+  Value first = k.mul(k.add(k.mul(k.block, kThreads), k.thread), kRounded);
+  auto store = [&](ArrayRef<Value> values) {
+    BlockBuilder::Values words;
+    for (size_t n = 0; n < values.size(); n += 4)
+      for (Value pair : k.packed(values.slice(n, 4), precision))
+        words.push_back(k.bitcast(pair, builder.getF32Type()));
+    k.store4(words, scratch, k.div(first, k.index(2)));
+  };
+  auto whole = [&] {
+    BlockBuilder::Values values = k.load4(flat, first);
+    values.append(k.load4(flat, k.add(first, 4)));
+    store(values);
+  };
+  // Behind the last one scratch gets zeros.
+  auto tail = [&] {
+    BlockBuilder::Values values;
+    for (int64_t n = 0; n < kRounded; ++n) {
+      Value at = k.add(first, n), isInside = k.less(at, count);
+      values.push_back(k.select(isInside, k.load(flat, k.select(isInside, at, k.index(0))), k.scalar(0)));
+    }
+    store(values);
+  };
+  k.branch(k.less(first, count), [&] { k.branch(k.less(k.add(first, kRounded - 1), count), whole, tail); });
 }
 
 } // namespace attn

@@ -62,6 +62,9 @@ struct GpuGemmSpec {
   /// Whether the other form is there, too, for more rows than that, as the run tells.
   bool hasTiles = true;
 
+  /// Whether one factor is in 16 bits and the other one has room in scratch to be rounded to these, for a library.
+  bool hasRoundedFactor = false;
+
   /// Sorts the loops; false for what no such kernel does.
   bool sortLoops(std::string &reason);
   /// Whether the left or right operand can be in the 16 bits that it is rounded to.
@@ -75,13 +78,17 @@ private:
   void chooseTile(Sm90a sm90a);
 };
 
+/// A launch that rounds `buffer` of f32 to 16 bits as it lies: into `scratch`, two in an f32 of it.
+void emitRounding(mlir::OpBuilder &builder, mlir::Location loc, mlir::Value buffer, mlir::Value scratch,
+                  Precision precision);
+
 /// Marks the host's choice between lines and what a library's product may replace.
 constexpr llvm::StringLiteral kFewRowsAttr = "attn.few_rows";
 
 /// Emits the kernel `symbol` with the arguments (left, right, operands of the
 /// epilogue..., result): tiles of both sides in shared memory, twice, so that
-/// cp.async fills one while the other is multiplied. For warpgroups a last argument
-/// is scratch, and with Sm90a::also the host chooses between them and this form.
+/// cp.async fills one while the other is multiplied. For warpgroups and rounded factors a
+/// last argument is scratch, and with Sm90a::also the host chooses between them and this form.
 /// So it does between these and lines, which want scratch where blocks share a sum; they
 /// multiply in f32 whatever the precision.
 mlir::func::FuncOp buildGpuGemm(mlir::OpBuilder &builder, mlir::Location loc, llvm::StringRef symbol,

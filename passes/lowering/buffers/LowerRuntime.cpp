@@ -395,8 +395,9 @@ private:
     for (Value size : {op.getBatch(), op.getRows(), op.getColumns(), op.getSums()})
       put(asI64(size));
     put(LLVM::ConstantOp::create(b, loc(), b.getF32Type(), op.getScaleAttr()));
+    int64_t flags = (op.getNarrow() ? ATTNRT_PRODUCT_NARROW : 0) | (op.getAsk() ? ATTNRT_PRODUCT_ASK : 0);
     for (int64_t number : {int64_t(op.getPrecision()), int64_t(op.getActivation()), int64_t(op.getLeftTransposed()),
-                           int64_t(op.getRightTransposed()), int64_t(0)})
+                           int64_t(op.getRightTransposed()), flags})
       put(constant(i32, number));
     Value status = callRuntime(offsetof(attnrt_run, product), i32, {product});
     Value zero = constant(i32, 0);

@@ -180,14 +180,14 @@ struct ChooseGpuGemmsPass : attn::impl::ChooseGpuGemmsPassBase<ChooseGpuGemmsPas
     spec.result = bufferOf(last->getResult(0));
     spec.precision = products;
     spec.chooseForm(sm90a);
+    DictionaryAttr product = spec.hasTiles ? findLibraryProduct(op.getContext(), spec) : nullptr;
+    spec.hasRoundedFactor = product && spec.left.getElementType() != spec.right.getElementType();
     std::string symbol = "gpu_gemm_" + std::to_string(count++);
     FailureOr<func::FuncOp> kernel =
         kernels.getOrBuild(symbol, [&](OpBuilder &b) { return buildGpuGemm(b, op.getLoc(), symbol, spec, sm90a); });
     if (failed(kernel))
       return "the name '" + symbol + "' is taken";
-    // The library has no product of f32 and 16 bits.
-    bool isMixed = !spec.left.getElementType().isF32() || !spec.right.getElementType().isF32();
-    if (DictionaryAttr product = spec.hasTiles && !isMixed ? findLibraryProduct(op.getContext(), spec) : nullptr)
+    if (product)
       (*kernel)->setAttr(kLibraryProductAttr, product);
 
     IRRewriter rewriter(last);

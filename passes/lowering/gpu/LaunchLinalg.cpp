@@ -231,6 +231,8 @@ struct LaunchLinalgPass : attn::impl::LaunchLinalgPassBase<LaunchLinalgPass> {
                                      [](Operation &inner) { return &inner; });
       b.setInsertionPoint(body.front());
       Value done = emitLibraryProduct(b, op.getLoc(), product, arguments);
+      done.getDefiningOp()->walk(
+          [&](gpu::LaunchOp launch) { launch->setAttr(kKernelNameAttr, b.getStringAttr("rounding")); });
       auto choice = scf::IfOp::create(b, op.getLoc(), done, /*withElseRegion=*/true);
       for (Operation *each : body)
         each->moveBefore(choice.elseBlock()->getTerminator());

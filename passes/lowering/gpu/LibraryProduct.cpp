@@ -5,6 +5,7 @@
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/IR/Matchers.h"
 #include "llvm/ADT/DenseMap.h"
 #include "llvm/ADT/TypeSwitch.h"
@@ -203,6 +204,8 @@ SmallVector<unsigned> dimsOf(AffineMap map) {
   return llvm::map_to_vector(map.getResults(), [](AffineExpr expr) { return cast<AffineDimExpr>(expr).getPosition(); });
 }
 
+constexpr int32_t kNumbers[] = {0, 1, 3, 2}; ///< of f32, tf32, f16, bf16 in attnrt_product
+
 /// The loops of `set` in the order that `order` has them.
 SmallVector<unsigned> inOrder(ArrayRef<unsigned> order, ArrayRef<unsigned> set) {
   SmallVector<unsigned> result;
@@ -241,7 +244,6 @@ DictionaryAttr findLibraryProduct(MLIRContext *context, const GpuGemmSpec &spec)
       found.append({operand, llvm::find(ofOperand, dim) - ofOperand.begin()});
     return b.getDenseI64ArrayAttr(found);
   };
-  constexpr int32_t kNumbers[] = {0, 1, 3, 2}; // of f32, tf32, f16, bf16 in attnrt_product
   NamedAttrList attributes;
   attributes.append("batch", places(batch, 0, left));
   attributes.append("rows", places(rows, 0, left));
@@ -254,6 +256,12 @@ DictionaryAttr findLibraryProduct(MLIRContext *context, const GpuGemmSpec &spec)
     attributes.append("addend", b.getI64IntegerAttr(2 + epilogue->addend));
   attributes.append("scale", b.getF32FloatAttr(static_cast<float>(epilogue->scale)));
   attributes.append("activation", b.getI32IntegerAttr(epilogue->activation));
+  // The library has no product of f32 and 16 bits: the launch in front rounds the former.
+  bool isLeftWide = spec.left.getElementType().isF32(), isRightWide = spec.right.getElementType().isF32();
+  if (!isLeftWide || !isRightWide)
+    attributes.append("narrow", b.getUnitAttr());
+  if (isLeftWide != isRightWide)
+    attributes.append("rounded", b.getI64IntegerAttr(isLeftWide ? 0 : 1));
   attributes.append("precision", b.getI32IntegerAttr(kNumbers[static_cast<int>(spec.precision)]));
   if (isLeftTransposed)
     attributes.append("left_transposed", b.getUnitAttr());
@@ -276,11 +284,30 @@ Value emitLibraryProduct(OpBuilder &b, Location loc, DictionaryAttr product, Val
     return number ? operands[number.getInt()] : Value();
   };
   auto flag = [&](bool isSet) { return isSet ? b.getUnitAttr() : UnitAttr(); };
-  return ProductOp::create(b, loc, b.getI1Type(), operands[0], operands[1], operand("result"), operand("bias"),
-                           operand("addend"), sizeOf("batch"), sizeOf("rows"), sizeOf("columns"), sizeOf("sums"),
-                           product.getAs<FloatAttr>("scale"), product.getAs<IntegerAttr>("precision"),
-                           product.getAs<IntegerAttr>("activation"), flag(product.contains("left_transposed")),
-                           flag(product.contains("right_transposed")));
+  Value factors[] = {operands[0], operands[1]};
+  Value sizes[] = {sizeOf("batch"), sizeOf("rows"), sizeOf("columns"), sizeOf("sums")};
+  auto precision = product.getAs<IntegerAttr>("precision");
+  auto emit = [&](bool isQuestion) -> Value {
+    return ProductOp::create(b, loc, b.getI1Type(), factors[0], factors[1], operand("result"), operand("bias"),
+                             operand("addend"), sizes[0], sizes[1], sizes[2], sizes[3],
+                             product.getAs<FloatAttr>("scale"), precision, product.getAs<IntegerAttr>("activation"),
+                             flag(product.contains("left_transposed")), flag(product.contains("right_transposed")),
+                             flag(product.contains("narrow")), flag(isQuestion));
+  };
+  auto rounded = product.getAs<IntegerAttr>("rounded");
+  if (!rounded)
+    return emit(/*isQuestion=*/false);
+  Value scratch = operands.back();
+  factors[rounded.getInt()] = scratch;
+  auto choice = scf::IfOp::create(b, loc, b.getI1Type(), emit(/*isQuestion=*/true), /*withElseRegion=*/true);
+  OpBuilder::InsertionGuard guard(b);
+  b.setInsertionPointToStart(choice.thenBlock());
+  bool isF16 = precision.getInt() == kNumbers[static_cast<int>(Precision::f16)];
+  emitRounding(b, loc, operands[rounded.getInt()], scratch, isF16 ? Precision::f16 : Precision::bf16);
+  scf::YieldOp::create(b, loc, emit(/*isQuestion=*/false));
+  b.setInsertionPointToStart(choice.elseBlock());
+  scf::YieldOp::create(b, loc, arith::ConstantIntOp::create(b, loc, 0, 1).getResult());
+  return choice.getResult(0);
 }
 
 } // namespace attn

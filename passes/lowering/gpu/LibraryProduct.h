@@ -9,12 +9,13 @@ namespace attn {
 /// On the kernel of a product that cuBLASLt can make, too: how its operands are that product's, a dictionary.
 inline constexpr llvm::StringLiteral kLibraryProductAttr = "attn.library_product";
 
-/// The attribute for a kernel of `spec`, whose operands are (left, right, operands of the epilogue..., result...); null
-/// where the operands do not lie as cuBLASLt takes them, or where its epilogues cannot express this one. Those are
-/// activation(scale * sum + bias + addend) with a bias along the columns, and none, ReLU or GELU by tanh.
+/// The attribute for a kernel of `spec`, whose operands are (left, right, operands of the epilogue..., result, scratch
+/// if any); null where the operands do not lie as cuBLASLt takes them, or where its epilogues cannot express this one.
+/// Those are activation(scale * sum + bias + addend) with a bias along the columns, and none, ReLU or GELU by tanh.
 mlir::DictionaryAttr findLibraryProduct(mlir::MLIRContext *context, const GpuGemmSpec &spec);
 
-/// The attn.product for the operands of a kernel with that attribute: its i1.
+/// The attn.product for the operands of a kernel with that attribute: its i1. A factor of f32 is rounded in front of it
+/// where the other one is in 16 bits, if the product is made.
 mlir::Value emitLibraryProduct(mlir::OpBuilder &b, mlir::Location loc, mlir::DictionaryAttr product,
                                mlir::ValueRange operands);
 

@@ -96,7 +96,8 @@ typedef struct attnrt_device_error {
   int64_t size;
 } attnrt_device_error;
 
-// A product of f32 matrices on the device, `batch` of them one behind the other:
+// A product of f32 matrices on the device, `batch` of them one behind the other
+// (factors may be in 16 bits):
 // result = activation(scale * left . right + bias + addend), all dense row-major.
 typedef struct attnrt_product {
   const void *left;   // rows x sums, or sums x rows where left_transposed
@@ -109,8 +110,10 @@ typedef struct attnrt_product {
   int32_t precision;  // what factors may be rounded to: 0 f32, 1 tf32, 2 bf16, 3 f16
   int32_t activation; // ATTNRT_ACTIVATION_...
   int32_t left_transposed, right_transposed;
-  int32_t reserved; // 0
+  int32_t flags; // ATTNRT_PRODUCT_...
 } attnrt_product;
+#define ATTNRT_PRODUCT_NARROW 1 // left and right are in the bf16 or f16 that `precision` names
+#define ATTNRT_PRODUCT_ASK 2    // only tell whether it would be made; nothing has to be in the buffers yet
 #define ATTNRT_ACTIVATION_NONE 0
 #define ATTNRT_ACTIVATION_RELU 1
 #define ATTNRT_ACTIVATION_GELU 2 // by tanh

@@ -530,6 +530,26 @@ func.func @product_of_doubles(%x: memref<4x4xf32>, %w: memref<4x4xf64>, %n: inde
 
 // -----
 
+// product C1
+func.func @product_of_other_factors(%x: memref<4x4xf32>, %w: memref<4x4xf16>, %n: index) {
+  // expected-error @below {{expects buffers of f32, got 'memref<4x4xf16>'}}
+  %done = attn.product %x, %w, %x sizes(%n, %n, %n, %n) {activation = 0 : i32, narrow, precision = 2 : i32, scale = 1.0 : f32}
+      : memref<4x4xf32>, memref<4x4xf16>, memref<4x4xf32>
+  return
+}
+
+// -----
+
+// product C2
+func.func @product_of_narrow_tf32(%x: memref<4x4xf32>, %n: index) {
+  // expected-error @below {{expects factors in 16 bits with precision 2 or 3, got 1}}
+  %done = attn.product %x, %x, %x sizes(%n, %n, %n, %n) {activation = 0 : i32, narrow, precision = 1 : i32, scale = 1.0 : f32}
+      : memref<4x4xf32>, memref<4x4xf32>, memref<4x4xf32>
+  return
+}
+
+// -----
+
 // download C1, as upload and product
 func.func @download_strided(%x: memref<4xf32, strided<[2]>>) {
   // expected-error @below {{expects dense buffers, got 'memref<4xf32, strided<[2]>>'}}

@@ -15,11 +15,12 @@
 // CHECK: attn.global @w_f16 : tensor<64x48xf16> = #attn.reshape<@w>
 // CHECK: attn.global @v_f16 : tensor<40x64xf16> = #attn.reshape<@v>
 // CHECK-NOT: attn.global
-// cuBLASLt has no product of f32 and 16 bits.
-// CHECK: func.func @gpu_gemm_0
-// CHECK-SAME: attributes {attn.kernel} {
-// CHECK: func.func @gpu_gemm_2
-// CHECK-SAME: attributes {attn.kernel, attn.library_product
+// cuBLASLt has no product of f32 and 16 bits: there is scratch to round the former into.
+// CHECK: func.func @gpu_gemm_0(%{{.*}}: memref<?x64xf32>, %{{.*}}: memref<64x48xf16>, %{{.*}}: memref<?x48xf32>, %{{.*}}: memref<?xf32>)
+// CHECK-SAME: attributes {attn.kernel, attn.library_product = {{{.*}}narrow, {{.*}}rounded = 0 : i64
+// CHECK: func.func @gpu_gemm_2(%{{.*}}: memref<?x64xf32>, %{{.*}}: memref<64x12xf32>, %{{.*}}: memref<?x12xf32>) attributes
+// CHECK-SAME: {attn.kernel, attn.library_product
+// CHECK-NOT: narrow
 
 // WIDE-NOT: attn.reshape
 attn.global @w : tensor<64x48xf32> = #attn.initializer<"w">
