@@ -244,6 +244,13 @@ TEST(PtxInstruction, Atomics) {
   std::string body = "setp.ne.u32 %p1, %t, 0; @%p1 bra DONE; st.global.b32 [%out], 0;\nDONE:\nbar.sync 0;\n"
                      "atom.global.add.u32 %r1, [%out], %t; red.global.add.u32 [%out], 1;";
   EXPECT_EQ(valuesOf<uint32_t>(runBody(body, {0}, 4, 64))[0], 64u * 63 / 2 + 64);
+
+  // Words of 64 bits: -1 - t is the greatest of thread 0, unsigned.
+  std::string words = "cvt.u64.u32 %rd1, %t; not.b64 %rd2, %rd1; shl.b64 %rd3, %rd1, 32;\n"
+                      "atom.global.max.u64 %rd4, [%out], %rd2; atom.global.or.b64 %rd4, [%out+8], %rd3;";
+  std::vector<uint64_t> made = valuesOf<uint64_t>(runBody(words, {0}, 16, 5));
+  EXPECT_EQ(made[0], ~uint64_t(0));
+  EXPECT_EQ(made[1], uint64_t(7) << 32);
 }
 
 /// What lane l stores of D: c0, c1 are row l/4, columns 2(l%4) and the next; c2, c3 of row + 8.

@@ -119,7 +119,8 @@ class Step:
         return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
 
 
-def check(name, attnc, attn_run, work):
+def check(case, attnc, attn_run, work):
+    target, _, name = case.rpartition(":")
     step = Step(**LAYOUTS[name])
     models = {"step": step.model(False)} | ({"init": step.model(True)} if step.init else {})
     for entry, model in models.items():
@@ -127,7 +128,7 @@ def check(name, attnc, attn_run, work):
     session = ort.InferenceSession(work / "step.onnx")
     library = work / "m.so"
     command = [attnc, *(f"{e}={work / e}.onnx" for e in models), "-o", library, f"--generate=beam:{WIDTH}", "--n-best=3",
-               f"--eos={EOS}", f"--max-length={STEPS}"]
+               f"--eos={EOS}", f"--max-length={STEPS}"] + ([f"--target={target}"] if target else [])
     subprocess.run(command + (["--init=init"] if step.init else [f"--bos={BOS}"]), check=True)
     caches = [i.name for i in session.get_inputs() if i.name.startswith("past")]
     element = helper.tensor_dtype_to_np_dtype(step.type)
@@ -162,7 +163,7 @@ def check(name, attnc, attn_run, work):
                 found = tokens[item, rank, : lengths[item, rank]].tolist()
                 assert found == sequence, (name, item, rank, found, sequence, scores[item, rank], score)
                 assert abs(scores[item, rank] - score) <= 1e-4 * max(1, abs(score)), (name, scores[item, rank], score)
-    print(f"{name}: equal")
+    print(f"{case}: equal")
 
 
 if __name__ == "__main__":
