@@ -35,6 +35,9 @@ LogicalResult EndLoopOp::verify() {
   auto type = cast<MemRefType>(getState().getType());
   if (type.isDynamicDim(0) || getWord() >= static_cast<uint64_t>(type.getDimSize(0)))
     return emitOpError("expects a buffer that has a word ") << getWord() << ", got " << type;
+  // Where branches have become blocks the other one may stand in any of those before.
+  if (!(*this)->getBlock()->isEntryBlock())
+    return verifyDense(*this);
   for (Operation *before = (*this)->getPrevNode(); before && !isa<EndLoopOp>(before); before = before->getPrevNode())
     if (isa<BeginLoopOp>(before))
       return verifyDense(*this);

@@ -123,7 +123,8 @@ def Attn_EndLoopOp : Attn_Op<"end_loop", []> {
     The body has run once by then at least; its last launch writes the word.
 
     * (C1) the buffer is dense and has such a word.
-    * (C2) an `attn.begin_loop` stands in front of it in the block, and no other `attn.end_loop` in between.
+    * (C2) an `attn.begin_loop` stands in front of it, and no other `attn.end_loop` in between. Where branches have become
+      blocks that is not verified.
 
     ```mlir
     attn.end_loop %state[3] : memref<4xi64>

@@ -125,3 +125,15 @@ func.func @device_words(%x: memref<?x8xf32>, %w: memref<8x4xf32>, %y: memref<?x4
   attn.end_loop %words[1] : memref<2xi64>
   return
 }
+
+// Branches have become blocks.
+// CHECK-LABEL: func.func @loop_of_blocks
+func.func @loop_of_blocks(%words: memref<2xi64>) {
+  attn.begin_loop
+  cf.br ^next
+^next:
+  // CHECK: ^bb1:
+  // CHECK-NEXT: attn.end_loop
+  attn.end_loop %words[1] : memref<2xi64>
+  return
+}
