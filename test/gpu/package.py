@@ -19,6 +19,7 @@ import numpy as np
 import onnx
 
 import check_kernels
+import kernel_cases
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BUNDLED = re.compile(r"(libcrypto|libstdc\+\+|libgcc_s)\S* => (\S+)")
@@ -85,18 +86,23 @@ def main():
     shutil.copy2(ROOT / "test/gpu/on_card.py", args.out / "run.py")
     package = Package(args.out, args.tools, args.archs)
     model = args.out / "m.onnx"
-    for family, cases in check_kernels.CASES.items():
+    for family, cases in kernel_cases.CASES.items():
         for (function, size, options), precision in itertools.product(cases, PRECISIONS.get(family, ("f32",))):
-            check_kernels.PRECISION = precision
+            kernel_cases.PRECISION = precision
             built = function(size)
             for n, (nodes, inputs, weights, outputs) in enumerate(built if isinstance(built, list) else [built]):
                 name = f"{family}_{precision}_{function.__name__}_{'x'.join(map(str, size))}_{n}"
                 outputs = check_kernels.outputs_as_declared(inputs, outputs)
                 if args.filter not in name or sum(a.nbytes for a in (*inputs.values(), *outputs.values())) > MAX_BYTES:
                     continue
-                onnx.save(check_kernels.model(nodes, inputs, outputs, weights, options.get("opset", 18)), model)
+                source = model
+                if isinstance(nodes, str):
+                    source = model.with_suffix(".mlir")
+                    source.write_text(nodes)
+                else:
+                    onnx.save(kernel_cases.model(nodes, inputs, outputs, weights, options.get("opset", 18)), model)
                 bounds = {"rtol": BOUNDS[precision], "atol": BOUNDS[precision]}
-                package.add(name, model, bounds, inputs, outputs, precision, options.get("flags", ()))
+                package.add(name, source, bounds, inputs, outputs, precision, options.get("flags", ()))
     for folder in sorted((ROOT / "test/e2e/models").iterdir()):
         first = folder / "inputs_0.npz"
         if args.filter not in folder.name or not first.exists():
@@ -106,11 +112,12 @@ def main():
                     dict(np.load(first)), dict(np.load(folder / "outputs_0.npz")))
     for name, nodes, inputs, outputs, opset, flops in bench_models():
         if args.filter in name:
-            onnx.save(check_kernels.model(nodes, inputs, outputs, opset=opset), model)
+            onnx.save(kernel_cases.model(nodes, inputs, outputs, opset=opset), model)
             for precision in ("f32", "bf16"):
                 package.add(f"bench_{name}_{precision}", model, {"bench": [], "flops": flops, "rtol": 0, "atol": 0},
                             precision=precision)
-    model.unlink(missing_ok=True)
+    for path in (model, model.with_suffix(".mlir")):
+        path.unlink(missing_ok=True)
     archive = args.out.with_suffix(".tar.gz")
     with tarfile.open(archive, "w:gz") as tar:
         tar.add(args.out, arcname=args.out.name)
