@@ -17,14 +17,15 @@ namespace attn {
 namespace {
 
 /// Whether scores are rounded to steps of 1/4 and more (of bf16: 2) where `number` is added.
-bool isCoarse(const APFloat &number) {
-  return number.isFinite() && std::abs(number.convertToDouble()) >= 256;
-}
+bool isCoarse(const APFloat &number) { return number.isFinite() && std::abs(number.convertToDouble()) >= 256; }
 
 /// Whether `value`, in a region of `op` or in what makes its captures, may hold a finite number that hides keys: a
 /// large constant, or floats that a run, a file or an op that is not followed brings.
 bool mayHide(AttentionOp op, Value value, DenseSet<Value> &seen) {
-  if (!isa<FloatType>(getElementTypeOrSelf(value)) || !seen.insert(value).second)
+  // Integers become floats: those that a run brings may be anything, but for flags; what the file holds are positions.
+  Type type = getElementTypeOrSelf(value);
+  bool isFloat = isa<FloatType>(type);
+  if (type.isIndex() || type.isInteger(1) || !seen.insert(value).second)
     return false;
   if (auto number = dyn_cast_or_null<FloatAttr>(splatConstant(value)))
     return isCoarse(number.getValue());
@@ -33,20 +34,22 @@ bool mayHide(AttentionOp op, Value value, DenseSet<Value> &seen) {
     if (owner == op)
       return argument.getArgNumber() != 0 && mayHide(op, op.getCaptures()[argument.getArgNumber() - 1], seen);
     auto linalgOp = dyn_cast<linalg::LinalgOp>(owner);
-    return !linalgOp || mayHide(op, linalgOp.getMatchingOpOperand(argument)->get(), seen);
+    return linalgOp ? mayHide(op, linalgOp.getMatchingOpOperand(argument)->get(), seen)
+                    : isFloat || type.getIntOrFloatBitWidth() > 8;
   }
   Operation *definition = value.getDefiningOp();
   DenseElementsAttr elements;
   if (matchPattern(value, m_Constant(&elements)))
-    return llvm::any_of(elements.getValues<APFloat>(), isCoarse);
+    return isFloat && llvm::any_of(elements.getValues<APFloat>(), isCoarse);
   if (isa<WeightOp>(definition))
-    return true;
+    return isFloat;
   if (isPointwise(definition))
     return mayHide(op, cast<linalg::LinalgOp>(definition).getBlock()->getTerminator()->getOperand(0), seen);
   bool isFollowed = isView(definition) || isa<tensor::ExtractSliceOp, tensor::InsertSliceOp>(definition) ||
                     !isa<RankedTensorType>(value.getType());
-  return !isFollowed ||
-         llvm::any_of(definition->getOperands(), [&](Value operand) { return mayHide(op, operand, seen); });
+  if (!isFollowed)
+    return isFloat;
+  return llvm::any_of(definition->getOperands(), [&](Value operand) { return mayHide(op, operand, seen); });
 }
 
 /// extf(truncf(x)) -> x: the fused form keeps f32 where the graph rounds to a half type between two operations. But not

@@ -191,6 +191,8 @@ def halves():
     cases.append(Case("half_reduced", "dense", "  mask = ReduceMax<keepdims = 0>(both, first)\n  z = Add(s, mask)",
                       rounded(rows), {"both": np.stack([rows, rows - 1])}, {"first": np.array([0])}, positions="",
                       declared=static, dtype=np.float16))
+    cases.append(Case("half_integers", "dense", "  mask = CastLike(whole, q)\n  z = Add(s, mask)", rounded(rows),
+                      {"whole": rows.astype(np.int64)}, positions="", declared=static, dtype=np.float16))
     small = np.where(J < I, 0, -5e3)
     cases.append(Case("half_small", "computed", "  z = Add(s, mask)", rounded(small),
                       tables={"mask": small.astype(np.float16)}, positions="", declared=static, dtype=np.float16))

@@ -71,9 +71,9 @@ struct Packing {
       }
   }
   /// Whether the scores of 128 keys and what is computed for each leave ptxas without registers: with a region beyond a
-  /// scale it spilled up to 276 bytes, with a table beside limits up to 32.
+  /// scale it spilled up to 276 bytes, with a table beside limits up to 32, with a log-sum-exp up to 28.
   static bool isBusy(const AttentionSpec &spec) {
-    return !spec.getPureScale() || (!spec.denseMasks.empty() && !spec.limits.empty());
+    return !spec.extras.empty() || !spec.getPureScale() || (!spec.denseMasks.empty() && !spec.limits.empty());
   }
   int64_t elementsPerTile() const { return (keys.bytes(keysPerTile) + values.bytes(keysPerTile)) / 4; }
   Value groups(LaneBuilder &k, Value heads) const { return ratio ? k.ceilDiv(heads, *ratio) : k.index(1); }
