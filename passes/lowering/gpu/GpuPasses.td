@@ -74,7 +74,8 @@ def LaunchLinalgPass : Pass<"attn-launch-linalg", "mlir::ModuleOp"> {
     ```
   }];
   let dependentDialects = ["::mlir::gpu::GPUDialect", "::mlir::scf::SCFDialect", "::mlir::arith::ArithDialect",
-                           "::mlir::affine::AffineDialect", "::mlir::memref::MemRefDialect", "::attn::AttnDialect"];
+                           "::mlir::affine::AffineDialect", "::mlir::memref::MemRefDialect",
+                           "::mlir::vector::VectorDialect", "::mlir::LLVM::LLVMDialect", "::attn::AttnDialect"];
 }
 
 def SeparateHostPass : Pass<"attn-separate-host", "mlir::ModuleOp"> {

@@ -61,3 +61,34 @@ func.func @remainder(%x: memref<?xf16>, %y: memref<?xf16>) attributes {attn.entr
   }
   return
 }
+
+// -----
+
+// A product of f32 and weights in 16 bits by a library: it is asked first, and the factor rounded only where it will make it.
+// CHECK-LABEL: func.func @rounded
+// CHECK: %[[ASKED:.*]] = attn.product %[[SCRATCH:.*]], %[[W:.*]], %[[Y:.*]] sizes({{.*}}ask, narrow, precision = 3 : i32
+// CHECK: %[[MADE:.*]] = scf.if %[[ASKED]] -> (i1) {
+// CHECK: gpu.launch blocks
+// CHECK: vector.store %{{.*}}, %[[SCRATCH]]
+// CHECK: attn.kernel_name = "rounding"
+// CHECK: %[[DONE:.*]] = attn.product %[[SCRATCH]], %[[W]], %[[Y]] sizes({{.*}}0 : i32, narrow, precision = 3 : i32
+// CHECK: scf.yield %[[DONE]]
+// CHECK: } else {
+// CHECK-NEXT: %[[NO:.*]] = arith.constant false
+// CHECK-NEXT: scf.yield %[[NO]]
+// CHECK: scf.if %[[MADE]] {
+// CHECK-NEXT: } else {
+// CHECK: gpu.launch blocks
+func.func @kernel(%x: memref<?x64xf32>, %w: memref<64x48xf16>, %y: memref<?x48xf32>, %s: memref<?xf32>) attributes {attn.kernel,
+    attn.library_product = {activation = 0 : i32, batch = array<i64>, columns = array<i64: 1, 1>, narrow, precision = 3 : i32,
+                            result = 2 : i64, rounded = 0 : i64, rows = array<i64: 0, 0>, scale = 1.0 : f32, sums = array<i64: 0, 1>}} {
+  %c1 = arith.constant 1 : index
+  gpu.launch blocks(%i, %j, %k) in (%a = %c1, %b = %c1, %c = %c1) threads(%l, %m, %n) in (%d = %c1, %e = %c1, %f = %c1) {
+    gpu.terminator
+  }
+  return
+}
+func.func @rounded(%x: memref<?x64xf32>, %w: memref<64x48xf16>, %y: memref<?x48xf32>, %s: memref<?xf32>) attributes {attn.entry = "main"} {
+  attn.kernel @kernel ins(%x, %w : memref<?x64xf32>, memref<64x48xf16>) outs(%y, %s : memref<?x48xf32>, memref<?xf32>)
+  return
+}
