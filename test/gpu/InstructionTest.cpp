@@ -246,7 +246,8 @@ TEST(PtxInstruction, Atomics) {
   EXPECT_EQ(valuesOf<uint32_t>(runBody(body, {0}, 4, 64))[0], 64u * 63 / 2 + 64);
 
   // Words of 64 bits: -1 - t is the greatest of thread 0, unsigned.
-  std::string words = "cvt.u64.u32 %rd1, %t; not.b64 %rd2, %rd1; shl.b64 %rd3, %rd1, 32;\n"
+  std::string words = "setp.ne.u32 %p1, %t, 0; @%p1 bra DONE; st.global.b64 [%out], 0; st.global.b64 [%out+8], 0;\n"
+                      "DONE:\nbar.sync 0;\ncvt.u64.u32 %rd1, %t; not.b64 %rd2, %rd1; shl.b64 %rd3, %rd1, 32;\n"
                       "atom.global.max.u64 %rd4, [%out], %rd2; atom.global.or.b64 %rd4, [%out+8], %rd3;";
   std::vector<uint64_t> made = valuesOf<uint64_t>(runBody(words, {0}, 16, 5));
   EXPECT_EQ(made[0], ~uint64_t(0));
