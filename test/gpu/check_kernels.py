@@ -95,6 +95,7 @@ def main():
     parser.add_argument("family", choices=sorted(CASES))
     parser.add_argument("--tools", type=pathlib.Path, default=pathlib.Path("build/bin"))
     parser.add_argument("--filter", default="")
+    parser.add_argument("--part", default="1/1", help="N/M: each M-th case, from the N-th on")
     parser.add_argument("--precision", default="f32", choices=("f32", "tf32", "bf16", "f16"))
     parser.add_argument("--ptxas", action="store_true", help="let ptxas look for spills, too")
     parser.add_argument("--arch", default="sm_80", help="as attnc's --gpu-arch")
@@ -102,7 +103,8 @@ def main():
     kernel_cases.PRECISION, kernel_cases.ARCH = args.precision, args.arch
     problems = 0
     with tempfile.TemporaryDirectory() as temporary:
-        for function, size, options in CASES[args.family]:
+        part, parts = map(int, args.part.split("/"))
+        for function, size, options in CASES[args.family][part - 1::parts]:
             if args.filter not in f"{function.__name__} {'x'.join(map(str, size))}":
                 continue
             built = function(size)
