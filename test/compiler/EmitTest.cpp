@@ -1,12 +1,18 @@
 #include "attnrt/abi.h"
+#include "compiler/emit/cpu/BfloatWords.h"
 #include "compiler/emit/cpu/LibraryTable.h"
 #include "compiler/emit/cpu/Object.h"
 #include "compiler/emit/cpu/Target.h"
 #include "mlir/IR/Builders.h"
+#include "llvm/AsmParser/Parser.h"
 #include "llvm/IR/IRBuilder.h"
+#include "llvm/IR/InstIterator.h"
 #include "llvm/IR/LLVMContext.h"
 #include "llvm/IR/Module.h"
+#include "llvm/IR/Verifier.h"
 #include "llvm/Support/JSON.h"
+#include "llvm/Support/SourceMgr.h"
+#include "llvm/Support/raw_ostream.h"
 #include "gtest/gtest.h"
 #include <cstdlib>
 #include <dlfcn.h>
@@ -55,6 +61,56 @@ TEST_F(Emit, RequiredFeaturesAreTheKernelsNames) {
   EXPECT_EQ(target("znver5").getFeatures().find("+amx"), llvm::StringRef::npos);
   EXPECT_NE(target("znver5").getFeatures().find("-avx512vbmi,"), llvm::StringRef::npos);
   EXPECT_NE(v4.find("abm,bmi1,bmi2,f16c,fma,avx,avx2,avx512f"), std::string::npos) << v4;
+}
+
+// A loop whose phi is a vector of bf16, masked accesses, all that moves elements, and two ops that compute with some.
+TEST_F(Emit, BfloatMovesAsWords) {
+  llvm::LLVMContext llvmContext;
+  llvm::SMDiagnostic diagnostic;
+  std::unique_ptr<llvm::Module> module = llvm::parseAssemblyString(R"(
+    define void @moves(ptr %p, ptr %q, <16 x ptr> %many, <16 x i1> %m, <16 x i1> %c, i64 %n, bfloat %s) {
+    entry:
+      %x = call <16 x bfloat> @llvm.masked.load.v16bf16.p0(ptr align 2 %p, <16 x i1> %m, <16 x bfloat> splat (bfloat 0xR7FC0))
+      br label %loop
+    loop:
+      %i = phi i64 [ 0, %entry ], [ %next, %loop ]
+      %y = phi <16 x bfloat> [ %x, %entry ], [ %w, %loop ]
+      %g = call <16 x bfloat> @llvm.masked.gather.v16bf16.v16p0(<16 x ptr> align 2 %many, <16 x i1> %m, <16 x bfloat> %y)
+      %z = select <16 x i1> %c, <16 x bfloat> %y, <16 x bfloat> %g
+      %e = extractelement <16 x bfloat> %z, i64 3
+      %f = freeze bfloat %e
+      store bfloat %f, ptr %q, align 2
+      %t = insertelement <16 x bfloat> %z, bfloat %s, i64 5
+      %w = shufflevector <16 x bfloat> %t, <16 x bfloat> zeroinitializer, <16 x i32> <i32 0, i32 17, i32 2, i32 19, i32 4, i32 21, i32 6, i32 23, i32 8, i32 25, i32 10, i32 27, i32 12, i32 29, i32 14, i32 31>
+      %next = add i64 %i, 1
+      %done = icmp eq i64 %next, %n
+      br i1 %done, label %exit, label %loop
+    exit:
+      %words = bitcast <16 x bfloat> %w to <16 x i16>
+      %back = bitcast <16 x i16> %words to <16 x bfloat>
+      call void @llvm.masked.store.v16bf16.p0(<16 x bfloat> %back, ptr align 2 %q, <16 x i1> %m)
+      %v = load bfloat, ptr %p, align 2
+      %wide = fpext bfloat %v to float
+      %narrow = fptrunc float %wide to bfloat
+      store bfloat %narrow, ptr %p, align 2
+      ret void
+    })",
+                                                                   diagnostic, llvmContext);
+  ASSERT_TRUE(module) << diagnostic.getMessage().str();
+  moveBfloatAsWords(*module);
+  std::string text;
+  llvm::raw_string_ostream os(text);
+  EXPECT_FALSE(verifyModule(*module, &os)) << text;
+  for (llvm::Instruction &inst : instructions(*module->getFunction("moves")))
+    if (!isa<llvm::BitCastInst, llvm::FPExtInst, llvm::FPTruncInst>(inst)) {
+      EXPECT_FALSE(inst.getType()->getScalarType()->isBFloatTy()) << inst.getOpcodeName();
+      for (llvm::Value *operand : inst.operands())
+        EXPECT_FALSE(operand->getType()->getScalarType()->isBFloatTy()) << inst.getOpcodeName();
+    }
+  size_t count = 0;
+  for (llvm::Instruction &inst : instructions(*module->getFunction("moves")))
+    count += isa<llvm::PHINode, llvm::SelectInst, llvm::ShuffleVectorInst, llvm::StoreInst, llvm::CallInst>(inst);
+  EXPECT_EQ(count, 2u + 1 + 1 + 2 + 3);
 }
 
 TEST_F(Emit, LinkedTableIsWhatWasDescribed) {

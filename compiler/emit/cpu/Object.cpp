@@ -1,5 +1,6 @@
 #include "compiler/emit/cpu/Object.h"
 
+#include "compiler/emit/cpu/BfloatWords.h"
 #include "compiler/emit/cpu/Target.h"
 #include "llvm/IR/LegacyPassManager.h"
 #include "llvm/IR/Module.h"
@@ -64,6 +65,8 @@ bool optimizeModule(llvm::Module &module, TargetAttr target, unsigned optLevel, 
     builder.buildO0DefaultPipeline(level).run(module, modules);
   else
     builder.buildPerModuleDefaultPipeline(level).run(module, modules);
+  if (!target.getFeatures().contains("+avx512bf16"))
+    moveBfloatAsWords(module);
   return true;
 }
 

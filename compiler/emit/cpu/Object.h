@@ -14,7 +14,8 @@ namespace attn {
 /// Sets triple, data layout and function attributes of `target` and runs
 /// LLVM's pipeline of `optLevel` (0..3) over `module`. The vectorisers and the
 /// unroller are off: loops arrive as vectors and unrolled as their builders
-/// want them (a further unroll by 2 costs the GEMM's inner loop 2-4 %).
+/// want them (a further unroll by 2 costs the GEMM's inner loop 2-4 %). In the
+/// end bf16 moves as words where the target has none.
 /// False, with `error` set, when LLVM has no such target.
 bool optimizeModule(llvm::Module &module, TargetAttr target, unsigned optLevel, std::string &error);
 
