@@ -110,5 +110,5 @@ TargetAttr TargetAttr::lookup(Operation *op) {
   if (module)
     if (auto target = module->getAttrOfType<TargetAttr>(AttnDialect::kTargetAttr))
       return target;
-  return TargetAttr::get(op->getContext(), "", "", "", "portable", 32 << 10, 256 << 10);
+  return TargetAttr::get(op->getContext(), "", "", "", "portable", 32 << 10, 256 << 10, /*dividesFast=*/false);
 }

@@ -42,6 +42,9 @@ TEST_F(Emit, TargetsFollowFeatureBits) {
   EXPECT_EQ(target("znver5").getIsa(), "avx512");
   EXPECT_EQ(target("x86-64-v3").getF32Lanes(), 8);
   EXPECT_GT(target("native").getL1(), 0);
+  EXPECT_TRUE(target("znver5").getDividesFast());
+  EXPECT_FALSE(target("sapphirerapids").getDividesFast());
+  EXPECT_FALSE(target("x86-64-v4").getDividesFast());
   // "native" is a level and extra features, never a model's name.
   EXPECT_TRUE(target("native").getCpu().starts_with("x86-64"));
   std::string error;

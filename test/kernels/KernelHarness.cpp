@@ -108,15 +108,16 @@ bool hostRuns(StringRef isa) {
 }
 
 TargetAttr makeTarget(MLIRContext &context, StringRef isa) {
+  auto make = [&](StringRef cpu, StringRef features, StringRef step) {
+    return TargetAttr::get(&context, "x86_64-unknown-linux-gnu", cpu, features, step, 48 << 10, 1 << 20,
+                           /*dividesFast=*/isa == "avx512bf16");
+  };
   if (isa == "amx")
-    return TargetAttr::get(&context, "x86_64-unknown-linux-gnu", "x86-64-v4",
-                           "+amx-bf16,+amx-tile,+avx512bf16,-prefer-256-bit", "avx512", 48 << 10, 1 << 20);
+    return make("x86-64-v4", "+amx-bf16,+amx-tile,+avx512bf16,-prefer-256-bit", "avx512");
   if (isa == "avx512bf16")
-    return TargetAttr::get(&context, "x86_64-unknown-linux-gnu", "x86-64-v4", "+avx512bf16,-prefer-256-bit", "avx512",
-                           48 << 10, 1 << 20);
-  StringRef cpu = isa == "avx512" ? "x86-64-v4" : isa == "avx2" ? "x86-64-v3" : "x86-64";
-  return TargetAttr::get(&context, "x86_64-unknown-linux-gnu", cpu, isa == "avx512" ? "-prefer-256-bit" : "", isa,
-                         48 << 10, 1 << 20);
+    return make("x86-64-v4", "+avx512bf16,-prefer-256-bit", "avx512");
+  return isa == "avx512" ? make("x86-64-v4", "-prefer-256-bit", isa)
+                         : make(isa == "avx2" ? "x86-64-v3" : "x86-64", "", isa);
 }
 
 //===----------------------------------------------------------------------===//

@@ -75,6 +75,7 @@ FailureOr<TargetAttr> makeTarget(MLIRContext *context, StringRef cpu, std::strin
   // AVX-512 servers.
   int64_t l1 = 32 << 10, l2 = 1 << 20;
   std::string name = cpu.str(), features;
+  bool isAmd = false; // SSE4a is AMD's alone
   if (cpu == "native") {
     llvm::StringMap<bool> host = llvm::sys::getHostCPUFeatures();
     auto has = [&](std::initializer_list<StringRef> names) {
@@ -87,6 +88,7 @@ FailureOr<TargetAttr> makeTarget(MLIRContext *context, StringRef cpu, std::strin
     for (StringRef extra : {"avx512bf16", "avx512vnni", "amx-tile", "amx-bf16"})
       if (v4 && host.lookup(extra))
         features += ("+" + extra + ",").str();
+    isAmd = host.lookup("sse4a");
     l1 = cacheSize(_SC_LEVEL1_DCACHE_SIZE, l1);
     l2 = cacheSize(_SC_LEVEL2_CACHE_SIZE, l2);
   }
@@ -118,7 +120,7 @@ FailureOr<TargetAttr> makeTarget(MLIRContext *context, StringRef cpu, std::strin
                           "vpclmulqdq",
                           "xop"})
     features += (",-" + extra).str();
-  auto target = TargetAttr::get(context, kTriple, name, features, "portable", l1, l2);
+  auto target = TargetAttr::get(context, kTriple, name, features, "portable", l1, l2, isAmd);
   std::string unused;
   if (const llvm::Target *backend = lookupTarget(llvm::Triple(kTriple), unused)) {
     std::unique_ptr<llvm::MCSubtargetInfo> generic(backend->createMCSubtargetInfo(llvm::Triple(kTriple), "", ""));
@@ -126,6 +128,8 @@ FailureOr<TargetAttr> makeTarget(MLIRContext *context, StringRef cpu, std::strin
       error = "unknown CPU '" + name + "'; use native, x86-64, x86-64-v3, x86-64-v4 or another of LLVM's names";
       return failure();
     }
+    std::unique_ptr<llvm::MCSubtargetInfo> named(backend->createMCSubtargetInfo(llvm::Triple(kTriple), name, ""));
+    isAmd |= named->checkFeatures("+sse4a");
   }
   std::unique_ptr<llvm::TargetMachine> machine = makeTargetMachine(target, 3, error);
   if (!machine)
@@ -138,7 +142,11 @@ FailureOr<TargetAttr> makeTarget(MLIRContext *context, StringRef cpu, std::strin
     features = "+avx512bf16," + features;
   if (avx512 && subtarget->checkFeatures("+amx-tile,+amx-bf16") && !StringRef(features).contains("+amx-bf16"))
     features = "+amx-tile,+amx-bf16," + features;
-  return TargetAttr::get(context, kTriple, name, features, avx512 ? "avx512" : avx2 ? "avx2" : "portable", l1, l2);
+  return TargetAttr::get(context, kTriple, name, features,
+                         avx512 ? "avx512"
+                         : avx2 ? "avx2"
+                                : "portable",
+                         l1, l2, isAmd);
 }
 
 std::string requiredCpuFeatures(TargetAttr target) {

@@ -95,6 +95,7 @@ AttentionSpec AttentionSpec::get(AttentionOp op, TargetAttr target, bool narrow)
     spec.unsupported = "no kernel for masked scores as a result where hidden keys may take part";
   spec.lanes = target.getF32Lanes();
   spec.hasScalef = spec.lanes == 16;
+  spec.hasSlowDivision = spec.lanes == 16 && !target.getDividesFast();
   spec.keyTile = spec.valueTile = spec.lanes == 16 ? 8 : 4;
   spec.hasNarrowProducts = narrow && GemmSpec::hasNarrowProducts(target) && spec.readsPairs() &&
                            spec.types[spec.query].getElementType().isBF16();
@@ -189,8 +190,8 @@ std::string AttentionSpec::key() const {
   for (auto [type, map] : llvm::zip_equal(types, maps))
     os << type << map << ';';
   os << stringifyScoreKind(kind) << stringifyNormalizer(normalizer) << stringifyMaskedRows(maskedRows) << ';' << lanes
-     << (hasScalef ? "s" : "") << (hasNarrowProducts ? "p" : "") << ',' << queryVectors << ',' << keyTile << ','
-     << valueTile << ',' << keyBlock << ';';
+     << (hasScalef ? "s" : "") << (hasNarrowProducts ? "p" : "") << (hasSlowDivision ? "r" : "") << ',' << queryVectors
+     << ',' << keyTile << ',' << valueTile << ',' << keyBlock << ';';
   if (softmaxType)
     os << softmaxType;
   for (Block *block : {score, weight, activation, masked}) {

@@ -63,6 +63,9 @@ struct AttentionSpec {
   /// f32 lanes of a register, and whether it has AVX-512's exponent instructions.
   int64_t lanes = 4;
   bool hasScalef = false;
+  /// Whether sums of tanh multiply by an estimate of the reciprocal (vrcp14ps)
+  /// after a step of Newton's, which divides 16 lanes in half the time.
+  bool hasSlowDivision = false;
   /// Scores and products with values are of pairs of bf16 (vdpbf16ps), summed in f32; weights are rounded to
   /// bf16 for it. Few queries, which are bound by memory, are widened to f32 all the same.
   bool hasNarrowProducts = false;

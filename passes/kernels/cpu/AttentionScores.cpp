@@ -206,7 +206,9 @@ BlockEmitter::Values BlockEmitter::tanhTile(bool isFactored) {
           continue;
         }
         Value z = denominator(k.add(d, 1), r, v, loaded[1][v]);
-        next.push_back(k.addf(sum, k.divf(k.fma(a[0], z, k.mulf(a[1], y)), k.mulf(y, z))));
+        Value over = k.fma(a[0], z, k.mulf(a[1], y)), under = k.mulf(y, z);
+        next.push_back(spec.hasSlowDivision ? k.addEstimatedQuotient(sum, over, under)
+                                            : k.addf(sum, k.divf(over, under)));
       }
     return next;
   };

@@ -90,6 +90,15 @@ Value LaneBuilder::acrossLanes(Value x, llvm::function_ref<Value(Value, Value)> 
 
 // The coefficients are minimax fits of 2^f, on [0, 1) with vscalefps and on
 // [-0.5, 0.5] without.
+Value LaneBuilder::addEstimatedQuotient(Value sum, Value x, Value y) {
+  auto all = arith::ConstantOp::create(b, loc, b.getI16IntegerAttr(-1));
+  Value estimate = LLVM::CallIntrinsicOp::create(b, loc, y.getType(), b.getStringAttr("llvm.x86.avx512.rcp14.ps.512"),
+                                                 ValueRange{y, splat(0), all})
+                       .getResult(0);
+  // r + r (1 - y r), which squares the error.
+  Value left = fma(arith::NegFOp::create(b, loc, y), estimate, splat(1));
+  return fma(x, fma(estimate, left, estimate), sum);
+}
 Value LaneBuilder::exp2(Value x) {
   auto horner = [&](Value f, std::initializer_list<float> coefficients) {
     Value p;

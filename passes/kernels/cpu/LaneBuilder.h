@@ -69,6 +69,9 @@ public:
                    llvm::function_ref<mlir::Value(mlir::Value, mlir::Value)> combine);
   /// `combine` over all lanes of x, in every lane; the order is that of a butterfly.
   mlir::Value acrossLanes(mlir::Value x, llvm::function_ref<mlir::Value(mlir::Value, mlir::Value)> combine);
+  /// sum + x / y by vrcp14ps (16 lanes) and a step of Newton's: relative error of
+  /// the quotient 2e-7 where y is normal and at most 2^126.
+  mlir::Value addEstimatedQuotient(mlir::Value sum, mlir::Value x, mlir::Value y);
   /// 2^x with relative error 1.5e-7 for x <= 127; 0 below -126 (down to -149
   /// with hasScalef) and for -inf; NaN for NaN. x > 127 gives inf or garbage
   /// without hasScalef.
