@@ -23,7 +23,12 @@ def Attn_TransposeAttr : Attn_Attr<"Transpose", "transpose"> {
 }
 
 def Attn_ReshapeAttr : Attn_Attr<"Reshape", "reshape"> {
-  let summary = "another weight's bytes under another shape";
+  let summary = "another weight's elements under another shape";
+  let description = [{
+    Of the same number of elements. The element type is that of the source, or
+    bf16 or f16 where the source is f32: each is rounded to the nearest, ties to
+    even, and what is finite stays finite (in f16 up to 65504, of either sign).
+  }];
   let parameters = (ins "::mlir::FlatSymbolRefAttr":$source);
   let assemblyFormat = "`<` $source `>`";
 }
