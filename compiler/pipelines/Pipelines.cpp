@@ -2,7 +2,6 @@
 #include "compiler/Compiler.h"
 #include "passes/Passes.h"
 #include "passes/kernels/cpu/Gemm.h"
-#include "passes/lowering/gpu/ChooseGpuKernels.h"
 
 #include "mlir/Conversion/AffineToStandard/AffineToStandard.h"
 #include "mlir/Conversion/ConvertToLLVM/ToLLVMPass.h"
@@ -119,10 +118,10 @@ void attn::buildGpuKernelPipeline(OpPassManager &pm, unsigned optLevel, StringRe
       pm.addPass(std::move(pass));
   };
   if (optLevel > 0)
-    add(createChooseGpuRowsPass(precision, sm90a));
+    add(createChooseGpuRowsPass({precision.str(), sm90a.str()}));
   pm.addPass(createDecomposePass());
   if (optLevel > 0) {
-    add(createChooseGpuGemmsPass(precision, sm90a));
+    add(createChooseGpuGemmsPass({precision.str(), sm90a.str()}));
     pm.addPass(createCanonicalizerPass());
     pm.addPass(createCSEPass());
   }

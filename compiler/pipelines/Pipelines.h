@@ -29,7 +29,7 @@ bool hasProducts(TargetAttr target, llvm::StringRef precision);
 void buildBufferPipeline(mlir::OpPassManager &pm);
 /// linalg on buffers to vector loops, parallel loops to tasks.
 void buildLoopPipeline(mlir::OpPassManager &pm, bool marksRegions = false);
-/// Kernels for what has one on a GPU, linalg for the rest. `sm90a`: as createChooseGpuRowsPass has it.
+/// Kernels for what has one on a GPU, linalg for the rest. `sm90a`: as attn-choose-gpu-rows has it.
 void buildGpuKernelPipeline(mlir::OpPassManager &pm, unsigned optLevel, llvm::StringRef precision = "f32",
                             llvm::StringRef sm90a = "none", llvm::function_ref<bool(llvm::StringRef)> wants = nullptr);
 /// Instead of buildLoopPipeline: linalg on buffers to launches, and the kernels

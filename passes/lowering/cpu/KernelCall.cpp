@@ -24,9 +24,7 @@ FailureOr<func::FuncOp> KernelTable::getOrBuild(StringRef symbol, BuildFn build)
   return kernel;
 }
 
-void replaceByKernel(RewriterBase &rewriter, Operation *op, func::FuncOp kernel, ValueRange inputs,
-                     ArrayRef<SmallVector<OpFoldResult>> sizes, ArrayRef<int64_t> elementwise) {
-  Location loc = op->getLoc();
+SmallVector<Value> makeResultInits(RewriterBase &rewriter, Operation *op, ArrayRef<SmallVector<OpFoldResult>> sizes) {
   SmallVector<Value> inits;
   for (auto [result, shape] : llvm::zip_equal(op->getResults(), sizes)) {
     auto type = cast<RankedTensorType>(result.getType());
@@ -34,14 +32,24 @@ void replaceByKernel(RewriterBase &rewriter, Operation *op, func::FuncOp kernel,
     SmallVector<Value> dynamic;
     for (auto [n, size] : llvm::enumerate(shape))
       if (type.isDynamicDim(n))
-        dynamic.push_back(getValueOrCreateConstantIndexOp(rewriter, loc, size));
-    inits.push_back(tensor::EmptyOp::create(rewriter, loc, type, dynamic));
+        dynamic.push_back(getValueOrCreateConstantIndexOp(rewriter, op->getLoc(), size));
+    inits.push_back(tensor::EmptyOp::create(rewriter, op->getLoc(), type, dynamic));
   }
-  auto call = KernelOp::create(rewriter, loc, op->getResultTypes(), SymbolRefAttr::get(kernel), inputs, inits,
+  return inits;
+}
+
+void replaceByCall(RewriterBase &rewriter, Operation *op, func::FuncOp kernel, ValueRange inputs, ValueRange inits,
+                   ArrayRef<int64_t> elementwise) {
+  auto call = KernelOp::create(rewriter, op->getLoc(), inits.getTypes(), SymbolRefAttr::get(kernel), inputs, inits,
                                rewriter.getDenseI64ArrayAttr(elementwise));
   if (Attribute flops = op->getAttr(AttnDialect::kFlopsAttr))
     call->setAttr(AttnDialect::kFlopsAttr, flops);
-  rewriter.replaceOp(op, call.getOutputs());
+  rewriter.replaceOp(op, call.getOutputs().take_front(op->getNumResults()));
+}
+
+void replaceByKernel(RewriterBase &rewriter, Operation *op, func::FuncOp kernel, ValueRange inputs,
+                     ArrayRef<SmallVector<OpFoldResult>> sizes, ArrayRef<int64_t> elementwise) {
+  replaceByCall(rewriter, op, kernel, inputs, makeResultInits(rewriter, op, sizes), elementwise);
 }
 
 void linkProducts(RewriterBase &rewriter, ArrayRef<ProductCall> products) {

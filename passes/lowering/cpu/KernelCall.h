@@ -25,8 +25,17 @@ private:
   mlir::SymbolTable symbols;
 };
 
+/// An empty tensor for each result of `op`; `sizes` are those of the results.
+llvm::SmallVector<mlir::Value> makeResultInits(mlir::RewriterBase &rewriter, mlir::Operation *op,
+                                               llvm::ArrayRef<llvm::SmallVector<mlir::OpFoldResult>> sizes);
+
+/// Calls `kernel` on `inputs` and `inits` in place of `op`, whose results are the
+/// first of the call's. An `attn.flops` of `op` goes along.
+void replaceByCall(mlir::RewriterBase &rewriter, mlir::Operation *op, mlir::func::FuncOp kernel,
+                   mlir::ValueRange inputs, mlir::ValueRange inits, llvm::ArrayRef<int64_t> elementwise = {});
+
 /// Replaces `op` by a call of `kernel` on `inputs` and an empty tensor for each
-/// result; `sizes` are those of the results. An `attn.flops` of `op` goes along.
+/// result; `sizes` are those of the results.
 void replaceByKernel(mlir::RewriterBase &rewriter, mlir::Operation *op, mlir::func::FuncOp kernel,
                      mlir::ValueRange inputs, llvm::ArrayRef<llvm::SmallVector<mlir::OpFoldResult>> sizes,
                      llvm::ArrayRef<int64_t> elementwise = {});

@@ -75,11 +75,10 @@ linalg::GenericOp findEpilogue(linalg::LinalgOp op, OpOperand *&use) {
 }
 
 struct ChooseGpuGemmsPass : attn::impl::ChooseGpuGemmsPassBase<ChooseGpuGemmsPass> {
-  ChooseGpuGemmsPass() = default;
-  ChooseGpuGemmsPass(const ChooseGpuGemmsPass &other) : ChooseGpuGemmsPassBase(other) {}
+  using ChooseGpuGemmsPassBase::ChooseGpuGemmsPassBase;
 
   void runOnOperation() override {
-    if (!readOptions(getOperation(), precision, products, exact, sm90a))
+    if (!readOptions(getOperation(), precision, products, sm90a, images))
       return signalPassFailure();
     KernelTable kernels(getOperation());
     SmallVector<linalg::LinalgOp> ops;
@@ -179,12 +178,12 @@ struct ChooseGpuGemmsPass : attn::impl::ChooseGpuGemmsPassBase<ChooseGpuGemmsPas
     }
     spec.result = bufferOf(last->getResult(0));
     spec.precision = products;
-    spec.chooseForm(sm90a);
+    spec.chooseForm(images);
     DictionaryAttr product = spec.hasTiles ? findLibraryProduct(op.getContext(), spec) : nullptr;
     spec.hasRoundedFactor = product && spec.left.getElementType() != spec.right.getElementType();
     std::string symbol = "gpu_gemm_" + std::to_string(count++);
     FailureOr<func::FuncOp> kernel =
-        kernels.getOrBuild(symbol, [&](OpBuilder &b) { return buildGpuGemm(b, op.getLoc(), symbol, spec, sm90a); });
+        kernels.getOrBuild(symbol, [&](OpBuilder &b) { return buildGpuGemm(b, op.getLoc(), symbol, spec, images); });
     if (failed(kernel))
       return "the name '" + symbol + "' is taken";
     if (product)
@@ -211,20 +210,9 @@ struct ChooseGpuGemmsPass : attn::impl::ChooseGpuGemmsPassBase<ChooseGpuGemmsPas
     return "";
   }
 
-  Option<std::string> precision{*this, "precision", llvm::cl::init("f32"),
-                                llvm::cl::desc("what operands of products are rounded to: f32, tf32, bf16 or f16")};
-  Option<std::string> exact{*this, "sm90a", llvm::cl::init("none"),
-                            llvm::cl::desc("kernels for images of sm_90a alone: none, also or only")};
   Precision products = Precision::f32;
-  Sm90a sm90a = Sm90a::none;
+  Sm90a images = Sm90a::none;
   unsigned count = 0;
   DenseMap<StringAttr, FlatSymbolRefAttr> narrow; ///< of weights that are stored rounded
 };
 } // namespace
-
-std::unique_ptr<Pass> attn::createChooseGpuGemmsPass(StringRef precision, StringRef sm90a) {
-  auto pass = std::make_unique<ChooseGpuGemmsPass>();
-  pass->precision = precision.str();
-  pass->exact = sm90a.str();
-  return pass;
-}

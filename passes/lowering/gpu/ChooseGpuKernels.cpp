@@ -30,8 +30,7 @@ using namespace attn;
 
 namespace {
 struct ChooseGpuRowsPass : attn::impl::ChooseGpuRowsPassBase<ChooseGpuRowsPass> {
-  ChooseGpuRowsPass() = default;
-  ChooseGpuRowsPass(const ChooseGpuRowsPass &other) : ChooseGpuRowsPassBase(other) {}
+  using ChooseGpuRowsPassBase::ChooseGpuRowsPassBase;
 
   void getDependentDialects(DialectRegistry &registry) const override {
     ChooseGpuRowsPassBase::getDependentDialects(registry);
@@ -39,7 +38,7 @@ struct ChooseGpuRowsPass : attn::impl::ChooseGpuRowsPassBase<ChooseGpuRowsPass> 
   }
 
   void runOnOperation() override {
-    if (!readOptions(getOperation(), precision, products, exact, sm90a))
+    if (!readOptions(getOperation(), precision, products, sm90a, images))
       return signalPassFailure();
     KernelTable kernels(getOperation());
     chooseGpuRecurrent(getOperation(), kernels, getArgument());
@@ -95,7 +94,7 @@ struct ChooseGpuRowsPass : attn::impl::ChooseGpuRowsPassBase<ChooseGpuRowsPass> 
     if (code.wasInterrupted() || !canBuildGpuAttention(spec, &reason))
       return noteMissed(op, getArgument(), "attention", reason);
     FailureOr<func::FuncOp> kernel = kernels.getOrBuild(
-        symbol, [&](OpBuilder &b) { return buildGpuAttention(b, op.getLoc(), symbol, spec, products, sm90a); });
+        symbol, [&](OpBuilder &b) { return buildGpuAttention(b, op.getLoc(), symbol, spec, products, images); });
     ReifiedRankedShapedTypeDims shapes;
     if (failed(kernel) || failed(op.reifyResultShapes(rewriter, shapes)))
       return noteMissed(op, getArgument(), "attention", "its name is taken, or its sizes are unknown");
@@ -108,24 +107,13 @@ struct ChooseGpuRowsPass : attn::impl::ChooseGpuRowsPassBase<ChooseGpuRowsPass> 
           return rewriter.createOrFold<tensor::DimOp>(loc, operand, *n);
       llvm_unreachable("canBuildAttention has seen to it that a map names the dimension");
     };
-    Value elements = countGpuAttentionScratch(rewriter, loc, spec, sizeOf, products, sm90a);
+    Value elements = countGpuAttentionScratch(rewriter, loc, spec, sizeOf, products, images);
     if (!elements)
       return replaceByKernel(rewriter, op, *kernel, op->getOperands(), shapes);
     replaceWithScratch(rewriter, op, *kernel, op->getOperands(), shapes, elements);
   }
 
-  Option<std::string> precision{*this, "precision", llvm::cl::init("f32"),
-                                llvm::cl::desc("what operands of products are rounded to: f32, tf32, bf16 or f16")};
-  Option<std::string> exact{*this, "sm90a", llvm::cl::init("none"),
-                            llvm::cl::desc("kernels for images of sm_90a alone: none, also or only")};
   Precision products = Precision::f32;
-  Sm90a sm90a = Sm90a::none;
+  Sm90a images = Sm90a::none;
 };
 } // namespace
-
-std::unique_ptr<Pass> attn::createChooseGpuRowsPass(StringRef precision, StringRef sm90a) {
-  auto pass = std::make_unique<ChooseGpuRowsPass>();
-  pass->precision = precision.str();
-  pass->exact = sm90a.str();
-  return pass;
-}

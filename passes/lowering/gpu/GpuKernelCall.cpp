@@ -1,7 +1,6 @@
 #include "passes/lowering/gpu/GpuKernelCall.h"
-#include "dialects/attn/AttnOps.h"
+#include "passes/lowering/cpu/KernelCall.h"
 
-#include "mlir/Dialect/Arith/Utils/Utils.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/IR/Remarks.h"
 
@@ -27,23 +26,10 @@ bool readOptions(ModuleOp module, StringRef text, Precision &precision, StringRe
 
 void replaceWithScratch(IRRewriter &rewriter, Operation *op, func::FuncOp kernel, ValueRange inputs,
                         ArrayRef<SmallVector<OpFoldResult>> sizes, Value elements) {
-  Location loc = op->getLoc();
+  SmallVector<Value> inits = makeResultInits(rewriter, op, sizes);
   auto scratch = RankedTensorType::get({ShapedType::kDynamic}, rewriter.getF32Type());
-  SmallVector<Value> inits;
-  for (auto [result, extents] : llvm::zip_equal(op->getResults(), sizes)) {
-    auto type = cast<RankedTensorType>(result.getType());
-    SmallVector<Value> dynamic;
-    for (auto [n, size] : llvm::enumerate(extents))
-      if (type.isDynamicDim(n))
-        dynamic.push_back(getValueOrCreateConstantIndexOp(rewriter, loc, size));
-    inits.push_back(tensor::EmptyOp::create(rewriter, loc, type, dynamic));
-  }
-  inits.push_back(tensor::EmptyOp::create(rewriter, loc, scratch, elements));
-  auto call = KernelOp::create(rewriter, loc, ValueRange(inits).getTypes(), SymbolRefAttr::get(kernel), inputs, inits,
-                               rewriter.getDenseI64ArrayAttr({}));
-  if (Attribute flops = op->getAttr(AttnDialect::kFlopsAttr))
-    call->setAttr(AttnDialect::kFlopsAttr, flops);
-  rewriter.replaceOp(op, call.getOutputs().drop_back());
+  inits.push_back(tensor::EmptyOp::create(rewriter, op->getLoc(), scratch, elements));
+  replaceByCall(rewriter, op, kernel, inputs, inits);
 }
 
 } // namespace attn

@@ -5,6 +5,15 @@ include "mlir/Pass/PassBase.td"
 
 // From buffers to launches of kernels, in the order of the pipeline.
 
+/// Of the passes that choose kernels.
+defvar gpuKernelOptions = [
+  Option<"precision", "precision", "std::string", "\"f32\"",
+         "what operands of products are rounded to, for matrix units, where a kernel has such a form: f32, tf32, bf16 or "
+         "f16">,
+  Option<"sm90a", "sm90a", "std::string", "\"none\"",
+         "kernels for images of sm_90a alone: none, also (beside the others) or only (in their place)">
+];
+
 def ChooseGpuRowsPass : Pass<"attn-choose-gpu-rows", "mlir::ModuleOp"> {
   let summary = "attention, softmax and layer normalisation become kernels for a GPU";
   let description = [{
@@ -12,6 +21,7 @@ def ChooseGpuRowsPass : Pass<"attn-choose-gpu-rows", "mlir::ModuleOp"> {
     the last dimension and layer normalisation with a warp or a block of threads
     a row. The rest stays, to be decomposed; a remark says why.
   }];
+  let options = gpuKernelOptions;
   let dependentDialects = ["::mlir::gpu::GPUDialect", "::mlir::scf::SCFDialect", "::mlir::arith::ArithDialect",
                            "::mlir::memref::MemRefDialect", "::mlir::math::MathDialect", "::mlir::vector::VectorDialect",
                            "::mlir::tensor::TensorDialect", "::mlir::NVVM::NVVMDialect",
@@ -25,6 +35,7 @@ def ChooseGpuGemmsPass : Pass<"attn-choose-gpu-gemms", "mlir::ModuleOp"> {
     with tiles or, for up to eight rows or columns, with lines, and takes the
     elementwise op in that alone uses it. A remark says why another one stays.
   }];
+  let options = gpuKernelOptions;
   let dependentDialects = ["::mlir::gpu::GPUDialect", "::mlir::scf::SCFDialect", "::mlir::arith::ArithDialect",
                            "::mlir::memref::MemRefDialect", "::mlir::math::MathDialect", "::mlir::vector::VectorDialect",
                            "::mlir::tensor::TensorDialect", "::mlir::NVVM::NVVMDialect",
