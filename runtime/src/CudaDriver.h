@@ -1,57 +1,10 @@
 #ifndef RUNTIME_SRC_CUDADRIVER_H
 #define RUNTIME_SRC_CUDADRIVER_H
 
+#include "CudaAbi.h"
 #include "Error.h"
 
 namespace attn::rt {
-
-/// Errors of the driver API that are told apart.
-enum : int {
-  kCudaSuccess = 0,
-  kCudaInvalidValue = 1,
-  kCudaOutOfMemory = 2,
-  kCudaNoDevice = 100,
-  kCudaNoBinaryForGpu = 209,
-  kCudaInvalidPtx = 218,
-  kCudaUnsupportedPtx = 222
-};
-
-/// An address on the device.
-using DeviceAddress = uint64_t;
-
-/// CUlaunchAttribute: its number, and its value as far as the runtime sets some.
-struct CudaLaunchAttribute {
-  int number;
-  char padding[4];
-  int value;
-  char rest[60];
-};
-/// CUlaunchConfig.
-struct CudaLaunchConfig {
-  unsigned grid[3], block[3], shared;
-  void *stream;
-  CudaLaunchAttribute *attributes;
-  unsigned numAttributes;
-};
-
-/// CUDA_KERNEL_NODE_PARAMS_v2.
-struct CudaKernelNode {
-  void *function;
-  unsigned grid[3], block[3], shared;
-  void **parameters, **extra;
-  void *kernel, *context;
-};
-/// CUgraphNodeParams of a conditional node.
-struct CudaConditionalNode {
-  int type, reserved[3];
-  uint64_t handle;
-  int kind;
-  unsigned size; ///< of `graphs`
-  void **graphs; ///< set by the driver
-  void *context;
-  char rest[208];
-};
-static_assert(sizeof(CudaKernelNode) == 72 && sizeof(CudaConditionalNode) == 256, "as in cuda.h");
 
 /// The functions of libcuda.so.1 that the runtime calls, found by name when the
 /// first library with GPU code is loaded: a program without a GPU needs no CUDA.

@@ -372,29 +372,18 @@ FAKE cuLaunchKernel(void *handle, unsigned gx, unsigned gy, unsigned gz, unsigne
 }
 
 /// CUlaunchAttribute and CUlaunchConfig.
-struct LaunchAttribute {
-  int number;
-  alignas(8) char value[64];
-};
-struct LaunchConfig {
-  Dim3 grid, block;
-  unsigned shared;
-  void *stream;
-  const LaunchAttribute *attributes;
-  unsigned numAttributes;
-};
-FAKE cuLaunchKernelEx(const LaunchConfig *config, void *handle, void **parameters, void **extra) {
+FAKE cuLaunchKernelEx(const attn::rt::CudaLaunchConfig *config, void *handle, void **parameters, void **extra) {
   LOCKED;
   constexpr int kCooperative = 2;
   int isCooperative = 0;
   for (unsigned n = 0; n < config->numAttributes; ++n) {
     if (config->attributes[n].number != kCooperative)
       return InvalidValue;
-    memcpy(&isCooperative, config->attributes[n].value, sizeof(int));
+    isCooperative = config->attributes[n].value;
   }
   return enqueueLaunch(
-      {static_cast<Function *>(handle), config->grid, config->block, config->shared, parameters, extra}, config->stream,
-      isCooperative);
+      {static_cast<Function *>(handle), dim3(config->grid), dim3(config->block), config->shared, parameters, extra},
+      config->stream, isCooperative);
 }
 
 static const struct {

@@ -3,6 +3,7 @@
 
 // What the parts of the stand-in for libcuda share.
 
+#include "runtime/src/CudaAbi.h"
 #include "test/gpu/interpreter/Machine.h"
 
 #include <functional>
@@ -15,23 +16,23 @@ namespace fake {
 
 using Result = int;
 enum : Result {
-  Success = 0,
-  InvalidValue = 1,
-  OutOfMemory = 2,
-  NotInitialized = 3,
-  NoDevice = 100,
-  InvalidDevice = 101,
-  InvalidContext = 201,
-  NoBinaryForGpu = 209,
-  InvalidPtx = 218,
-  InvalidHandle = 400,
-  NotFound = 500,
-  IllegalAddress = 700,
-  LaunchFailed = 719,
-  CooperativeLaunchTooLarge = 720,
-  NotSupported = 801,
-  CaptureUnsupported = 900,
-  CaptureInvalidated = 901
+  Success = attn::rt::kCudaSuccess,
+  InvalidValue = attn::rt::kCudaInvalidValue,
+  OutOfMemory = attn::rt::kCudaOutOfMemory,
+  NotInitialized = attn::rt::kCudaNotInitialized,
+  NoDevice = attn::rt::kCudaNoDevice,
+  InvalidDevice = attn::rt::kCudaInvalidDevice,
+  InvalidContext = attn::rt::kCudaInvalidContext,
+  NoBinaryForGpu = attn::rt::kCudaNoBinaryForGpu,
+  InvalidPtx = attn::rt::kCudaInvalidPtx,
+  InvalidHandle = attn::rt::kCudaInvalidHandle,
+  NotFound = attn::rt::kCudaNotFound,
+  IllegalAddress = attn::rt::kCudaIllegalAddress,
+  LaunchFailed = attn::rt::kCudaLaunchFailed,
+  CooperativeLaunchTooLarge = attn::rt::kCudaCooperativeLaunchTooLarge,
+  NotSupported = attn::rt::kCudaNotSupported,
+  CaptureUnsupported = attn::rt::kCudaCaptureUnsupported,
+  CaptureInvalidated = attn::rt::kCudaCaptureInvalidated
 };
 
 using Work = std::function<Result()>;
@@ -111,6 +112,8 @@ struct LaunchRequest {
   unsigned shared;
   void **parameters, **extra;
 };
+inline ptx::Dim3 dim3(const unsigned (&sizes)[3]) { return {sizes[0], sizes[1], sizes[2]}; }
+
 /// What carries out a launch; its parameters are read now. Not Success: it cannot be.
 Result prepare(const LaunchRequest &request, bool isCooperative, Work &work);
 

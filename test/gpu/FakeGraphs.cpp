@@ -138,28 +138,6 @@ FAKE cuStreamEndCapture(void *handle, void **graph) {
 // Graphs
 //===----------------------------------------------------------------------===//
 
-namespace {
-/// CUDA_KERNEL_NODE_PARAMS_v2.
-struct KernelNode {
-  Function *function;
-  ptx::Dim3 grid, block;
-  unsigned shared;
-  void **parameters, **extra;
-  void *kernel, *context;
-};
-/// CUgraphNodeParams of a conditional node.
-struct NodeParameters {
-  int type, reserved[3];
-  uint64_t handle;
-  int kind;
-  unsigned size;
-  void **graphs;
-  void *context;
-  char rest[208];
-};
-} // namespace
-static_assert(sizeof(KernelNode) == 72 && sizeof(NodeParameters) == 256, "as in cuda.h");
-
 static Graph &graphOf(void *handle) { return *static_cast<Graph *>(handle); }
 static bool areIn(void *graph, void *const *nodes, size_t count) {
   return std::all_of(nodes, nodes + count, [&](void *node) { return graphOf(graph).has(node); });
@@ -169,10 +147,15 @@ FAKE cuGraphCreate(void **graph, unsigned flags) {
   *graph = new Graph();
   return flags ? InvalidValue : Success;
 }
-FAKE cuGraphAddKernelNode_v2(void **node, void *graph, void *const *after, size_t count, const KernelNode *wanted) {
+FAKE cuGraphAddKernelNode_v2(void **node, void *graph, void *const *after, size_t count,
+                             const attn::rt::CudaKernelNode *wanted) {
   LOCKED;
-  LaunchRequest request = {wanted->function, wanted->grid,       wanted->block,
-                           wanted->shared,   wanted->parameters, wanted->extra};
+  LaunchRequest request = {static_cast<Function *>(wanted->function),
+                           dim3(wanted->grid),
+                           dim3(wanted->block),
+                           wanted->shared,
+                           wanted->parameters,
+                           wanted->extra};
   Graph::Node made;
   made.isKernel = true;
   Result result = areIn(graph, after, count) ? prepare(request, /*isCooperative=*/false, made.work) : InvalidValue;
@@ -211,7 +194,7 @@ FAKE cuGraphConditionalHandleCreate(uint64_t *handle, void *graph, void *context
   graphOf(graph).conditions[ *handle = ++next] = value;
   return Success;
 }
-FAKE cuGraphAddNode(void **node, void *graph, void *const *after, size_t count, NodeParameters *wanted) {
+FAKE cuGraphAddNode(void **node, void *graph, void *const *after, size_t count, attn::rt::CudaConditionalNode *wanted) {
   constexpr int kConditional = 13, kWhile = 1;
   if (!areIn(graph, after, count) || wanted->type != kConditional || wanted->kind != kWhile || wanted->size != 1 ||
       wanted->context != &driver() || !graphOf(graph).conditions.count(wanted->handle))
