@@ -82,20 +82,32 @@ LaneBuilder::Values BlockBuilder::loadFew(Value flat, Value offset, int64_t coun
 
 LaneBuilder::Values BlockBuilder::loadWide(Value flat, Value offset, int64_t count) {
   Type type = cast<MemRefType>(flat.getType()).getElementType();
+  if (count == 1)
+    return {toF32(load(flat, offset))};
+  Values values;
+  if (type.isF32()) {
+    for (int64_t n = 0; n < count; n += 4)
+      llvm::append_range(values, loadFew(flat, add(offset, n), std::min<int64_t>(count, 4)));
+    return values;
+  }
   auto load = vector::LoadOp::create(b, loc, VectorType::get({count}, type), flat, offset);
   load->setAttr(load.getAlignmentAttrName(), align(b, 2 * count));
   Value words = bitcast(load, VectorType::get({count / 2}, b.getI32Type()));
-  Values values;
   for (int64_t n = 0; n < count / 2; ++n)
     llvm::append_range(values, unpacked(extract(words, n), type.isF16() ? Precision::f16 : Precision::bf16));
   return values;
 }
 
+void BlockBuilder::storeRounded(ArrayRef<Value> values, Value flat, Value offset) {
+  Type type = cast<MemRefType>(flat.getType()).getElementType();
+  storeFew(llvm::map_to_vector(values, [&](Value x) { return fromF32(x, type); }), flat, offset);
+}
+
 void BlockBuilder::storeFew(ArrayRef<Value> values, Value flat, Value offset) {
-  int64_t count = values.size();
-  Value vector = vector::FromElementsOp::create(b, loc, VectorType::get({count}, b.getF32Type()), values);
+  auto type = VectorType::get({static_cast<int64_t>(values.size())}, values.front().getType());
+  Value vector = vector::FromElementsOp::create(b, loc, type, values);
   auto store = vector::StoreOp::create(b, loc, vector, flat, offset);
-  store->setAttr(store.getAlignmentAttrName(), align(b, 4 * count));
+  store->setAttr(store.getAlignmentAttrName(), align(b, type.getNumElements() * type.getElementTypeBitWidth() / 8));
 }
 
 /// Element `offset` of a flat buffer, as a pointer to `space`.

@@ -43,8 +43,11 @@ public:
   /// The `count` (2 or 4) elements from `offset` on, a multiple of it.
   Values loadFew(mlir::Value flat, mlir::Value offset, int64_t count);
   Values load4(mlir::Value flat, mlir::Value offset) { return loadFew(flat, offset, 4); }
-  /// The `count` elements of 16 bits from `offset` on, a multiple of it, as f32.
+  /// The `count` elements of f32 or 16 bits from `offset` on, a multiple of it, as f32.
   Values loadWide(mlir::Value flat, mlir::Value offset, int64_t count);
+  /// f32 rounded to the type of the buffer, at `offset`, a multiple of their number.
+  void storeRounded(mlir::ArrayRef<mlir::Value> values, mlir::Value flat, mlir::Value offset);
+  /// Values of the buffer's type.
   void storeFew(mlir::ArrayRef<mlir::Value> values, mlir::Value flat, mlir::Value offset);
   void store4(mlir::ArrayRef<mlir::Value> values, mlir::Value flat, mlir::Value offset) {
     storeFew(values, flat, offset);

@@ -109,10 +109,7 @@ Values WarpgroupsGemm::readPiece(const Side &side, Value base, Value isRow, Valu
     Value offset = k.add(base, offsetOf(side, spec.sums, delinearize(k, at, sizesOf(spec.sums))));
     // The address must be valid even where nothing is wanted.
     offset = k.select(isInside, offset, k.index(0));
-    Values read = !isVector       ? Values{k.toF32(k.load(side.flat, offset))}
-                  : side.isNarrow ? k.loadWide(side.flat, offset, side.width())
-                                  : k.load4(side.flat, offset);
-    for (Value x : read)
+    for (Value x : k.loadWide(side.flat, offset, isVector ? side.width() : 1))
       eight.push_back(k.select(isInside, x, k.scalar(0)));
   }
   return eight;

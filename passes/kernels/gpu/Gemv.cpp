@@ -87,7 +87,6 @@ private:
   const Side &matrix() const { return sides[1 - few]; }
   void placeThread();
   Values sumOffsets(const Side &side, Value depth, int64_t count);
-  Values read(const Side &side, Value offset, int64_t count);
   Fragment readMatrix(Value depth, Value end);
   Fragment readRows(Value depth, Value end);
   void addProducts(Values &sums, Value depth, Value end = {});
@@ -179,20 +178,6 @@ Values GemvEmitter::sumOffsets(const Side &side, Value depth, int64_t count) {
   return offsets;
 }
 
-/// `count` elements side by side, as f32.
-Values GemvEmitter::read(const Side &side, Value offset, int64_t count) {
-  auto type = cast<MemRefType>(side.flat.getType()).getElementType();
-  if (count == 1)
-    return {k.toF32(k.load(side.flat, offset))};
-  Values result;
-  if (type.isF32()) {
-    for (int64_t n = 0; n < count; n += 4)
-      llvm::append_range(result, k.load4(side.flat, k.add(offset, n)));
-    return result;
-  }
-  return k.loadWide(side.flat, offset, count);
-}
-
 /// The thread's part of the matrix, [column][place of the sum]; zeros from `end` on, if given.
 GemvEmitter::Fragment GemvEmitter::readMatrix(Value depth, Value end) {
   Fragment fragment(lines.laneColumns, Values(lines.laneSums));
@@ -206,12 +191,12 @@ GemvEmitter::Fragment GemvEmitter::readMatrix(Value depth, Value end) {
     for (int64_t sum = 0; sum < lines.laneSums; ++sum) {
       bool isRead = !lines.isVector || (lines.isDeep ? sum : n) == 0;
       if (isRead && lines.isVector && lines.isDeep)
-        fragment[n] = read(matrix(), place(columnOffsets[n], 0), lines.laneSums);
+        fragment[n] = k.loadWide(matrix().flat, place(columnOffsets[n], 0), lines.laneSums);
       else if (isRead && lines.isVector)
-        for (auto [column, x] : llvm::enumerate(read(matrix(), place(columnOffsets[0], sum), lines.laneColumns)))
+        for (auto [column, x] : llvm::enumerate(k.loadWide(matrix().flat, place(columnOffsets[0], sum), lines.laneColumns)))
           fragment[column][sum] = x;
       else if (isRead)
-        fragment[n][sum] = read(matrix(), place(columnOffsets[n], sum), 1)[0];
+        fragment[n][sum] = k.loadWide(matrix().flat, place(columnOffsets[n], sum), 1)[0];
     }
   if (end)
     for (Values &sums : fragment)
@@ -230,7 +215,7 @@ GemvEmitter::Fragment GemvEmitter::readRows(Value depth, Value end) {
       Value isInside = end ? k.less(k.add(depth, sum), end) : Value();
       if (end)
         offset = k.select(isInside, offset, k.index(0));
-      for (Value x : read(rows(), offset, areRowsVectors ? lines.laneSums : 1))
+      for (Value x : k.loadWide(rows().flat, offset, areRowsVectors ? lines.laneSums : 1))
         sums.push_back(end ? k.select(isInside, x, k.scalar(0)) : x);
     }
   return fragment;
