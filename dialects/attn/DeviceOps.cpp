@@ -14,16 +14,22 @@ static LogicalResult verifyDense(Operation *op) {
 LogicalResult ProductOp::verify() {
   constexpr uint32_t kBf16 = 2, kF16 = 3;
   uint32_t precision = getPrecision();
+  // C2
   if (getNarrow() && precision != kBf16 && precision != kF16)
     return emitOpError("expects factors in 16 bits with precision 2 or 3, got ") << precision;
-  for (Value buffer : getOperands()) {
-    auto type = dyn_cast<MemRefType>(buffer.getType());
-    if (!type || type.getElementType().isF32())
+  // C1
+  Type result = getElementTypeOrSelf(getResult());
+  for (Value buffer : {Value(getLeft()), Value(getRight()), Value(getResult()), Value(getBias()), Value(getAddend())}) {
+    if (!buffer)
       continue;
-    bool isFactor = buffer == getLeft() || buffer == getRight();
-    bool isNamed = precision == kBf16 ? type.getElementType().isBF16() : type.getElementType().isF16();
-    if (!getNarrow() || !isFactor || !isNamed)
-      return emitOpError("expects buffers of f32, got ") << type;
+    Type type = getElementTypeOrSelf(buffer);
+    bool isNamed = precision == kBf16 ? type.isBF16() : type.isF16();
+    if (!type.isF32() && !(getNarrow() && isNamed))
+      return emitOpError("expects buffers of f32, got ") << buffer.getType();
+    // C3
+    if (buffer != getLeft() && buffer != getRight() && type != result)
+      return emitOpError("expects bias and addend in the type of the result, ")
+             << result << ", got " << buffer.getType();
   }
   return verifyDense(*this);
 }

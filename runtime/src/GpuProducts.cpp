@@ -50,8 +50,8 @@ bool GpuProducts::describe(Plan &plan) {
   const attnrt_product &key = plan.key;
   constexpr int kCompute[] = {kCompute32, kComputeFastTf32, kComputeFastBf16, kComputeFast16};
   constexpr int kFactors[] = {-1, -1, kRealBf16, kReal16};
-  bool isNarrow = key.flags & ATTNRT_PRODUCT_NARROW;
-  if (key.precision < 0 || key.precision > 3 || (isNarrow && kFactors[key.precision] < 0))
+  bool isNarrow = key.flags & ATTNRT_PRODUCT_NARROW, isAllNarrow = key.flags & ATTNRT_PRODUCT_NARROW_RESULT;
+  if (key.precision < 0 || key.precision > 3 || (isNarrow && kFactors[key.precision] < 0) || (isAllNarrow && !isNarrow))
     return false;
   int factors = isNarrow ? kFactors[key.precision] : kReal32;
   if (library->cublasLtMatmulDescCreate(&plan.description, isNarrow ? kCompute32 : kCompute[key.precision], kReal32))
@@ -78,7 +78,8 @@ bool GpuProducts::describe(Plan &plan) {
   };
   int64_t m = key.columns, n = key.rows, k = key.sums;
   return layout(plan.right, factors, transA ? k : m, transA ? m : k, k * m) &&
-         layout(plan.left, factors, transB ? n : k, transB ? k : n, k * n) && layout(plan.result, kReal32, m, n, m * n);
+         layout(plan.left, factors, transB ? n : k, transB ? k : n, k * n) &&
+         layout(plan.result, isAllNarrow ? factors : kReal32, m, n, m * n);
 }
 
 bool GpuProducts::choose(Plan &plan) {

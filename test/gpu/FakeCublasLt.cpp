@@ -72,7 +72,8 @@ template <typename T> int set(T &place, const void *value, size_t bytes) {
 
 /// Whether there is such a product: the table of types in the documentation of cublasLtMatmul.
 bool isSupported(const Description &op, const Layout &a, const Layout &b, const Layout &c, const Layout &d) {
-  return a.type == b.type && c.type == F32 && d.type == F32 && (a.type == F32 || op.compute == kCompute32);
+  return a.type == b.type && c.type == d.type && (d.type == F32 || d.type == a.type) &&
+         (a.type == F32 || op.compute == kCompute32);
 }
 
 /// Whether D = op(A) . op(B) has these layouts.
@@ -85,14 +86,17 @@ bool fits(const Description &op, const Layout &a, const Layout &b, const Layout 
   return ka == kb && m == d.rows && n == d.columns && c.rows == d.rows && c.columns == d.columns && op.scale == 0;
 }
 
+/// To nearest, ties to even; numbers alone.
+uint32_t roundedToBf16(uint32_t bits) { return (bits + 0x7fff + (bits >> 16 & 1)) & 0xffff0000; }
+
 float rounded(float x, int compute) {
   uint32_t bits;
   memcpy(&bits, &x, 4);
   switch (compute) {
   case 74:
     return float(_Float16(x));
-  case 75: // bf16, to nearest, ties to even
-    bits = (bits + 0x7fff + (bits >> 16 & 1)) & 0xffff0000;
+  case 75:
+    bits = roundedToBf16(bits);
     break;
   case 77: // tf32, ties away from zero
     bits = (bits + 0x1000) & 0xffffe000;
@@ -102,24 +106,42 @@ float rounded(float x, int compute) {
   return x;
 }
 
-float elementAt(const Layout &matrix, const void *memory, int64_t at, int compute) {
-  auto *bytes = static_cast<const char *>(memory) + at * int64_t(matrix.elementBytes());
-  if (matrix.type == F32) {
-    float x;
-    memcpy(&x, bytes, sizeof(x));
-    return rounded(x, compute);
-  }
-  if (matrix.type == F16) {
+float read(int type, const void *memory, int64_t at) {
+  float x;
+  if (type == F16) {
     _Float16 half;
-    memcpy(&half, bytes, sizeof(half));
+    memcpy(&half, static_cast<const char *>(memory) + 2 * at, sizeof(half));
     return float(half);
   }
-  uint16_t upper;
-  memcpy(&upper, bytes, sizeof(upper));
-  uint32_t bits = uint32_t(upper) << 16;
-  float x;
-  memcpy(&x, &bits, sizeof(x));
+  if (type == BF16) {
+    uint16_t upper;
+    memcpy(&upper, static_cast<const char *>(memory) + 2 * at, sizeof(upper));
+    uint32_t bits = uint32_t(upper) << 16;
+    memcpy(&x, &bits, sizeof(x));
+    return x;
+  }
+  memcpy(&x, static_cast<const char *>(memory) + 4 * at, sizeof(x));
   return x;
+}
+
+void write(int type, void *memory, int64_t at, double value) {
+  auto x = float(value);
+  if (type == F16) {
+    auto half = _Float16(x);
+    memcpy(static_cast<char *>(memory) + 2 * at, &half, sizeof(half));
+  } else if (type == BF16) {
+    uint32_t bits;
+    memcpy(&bits, &x, sizeof(bits));
+    auto upper = uint16_t(roundedToBf16(bits) >> 16);
+    memcpy(static_cast<char *>(memory) + 2 * at, &upper, sizeof(upper));
+  } else {
+    memcpy(static_cast<char *>(memory) + 4 * at, &x, sizeof(x));
+  }
+}
+
+float elementAt(const Layout &matrix, const void *memory, int64_t at, int compute) {
+  float x = read(matrix.type, memory, at);
+  return matrix.type == F32 ? rounded(x, compute) : x;
 }
 
 double activate(int32_t epilogue, double x) {
@@ -266,13 +288,10 @@ FAKE int cublasLtMatmul(void *, void *description, const float *alpha, const voi
       return InvalidValue;
   float scale = *alpha, addend = *beta;
   return attnFakeCudaEnqueue(stream, [=]() -> int {
-    auto memory = [](const void *address, uint64_t bytes) {
-      return static_cast<float *>(attnFakeCudaMemory(uint64_t(address), bytes));
-    };
-    const void *fa = memory(a, la.bytes()), *fb = memory(b, lb.bytes());
-    const float *fc = memory(c, lc.bytes());
-    const float *bias = op.epilogue & 4 ? memory(op.bias, 4 * ld.rows) : nullptr;
-    float *fd = memory(d, ld.bytes()), *scratch = memory(workspace, kWorkspace);
+    auto memory = [](const void *address, uint64_t bytes) { return attnFakeCudaMemory(uint64_t(address), bytes); };
+    const void *fa = memory(a, la.bytes()), *fb = memory(b, lb.bytes()), *fc = memory(c, lc.bytes());
+    const void *bias = op.epilogue & 4 ? memory(op.bias, ld.elementBytes() * ld.rows) : nullptr;
+    void *fd = memory(d, ld.bytes()), *scratch = memory(workspace, kWorkspace);
     if (!fa || !fb || !fc || !fd || !scratch || (op.epilogue & 4 && !bias))
       return kIllegalAddress;
     memset(scratch, 0xff, kWorkspace); // nothing else may lie there
@@ -289,10 +308,10 @@ FAKE int cublasLtMatmul(void *, void *description, const float *alpha, const voi
           }
           double value = scale * sum;
           if (addend != 0)
-            value += double(addend) * double(fc[n * lc.offset + int64_t(i) + int64_t(j) * lc.leading]);
+            value += double(addend) * double(read(lc.type, fc, n * lc.offset + int64_t(i) + int64_t(j) * lc.leading));
           if (bias)
-            value += double(bias[i]);
-          fd[n * ld.offset + int64_t(i) + int64_t(j) * ld.leading] = float(activate(op.epilogue, value));
+            value += double(read(ld.type, bias, int64_t(i)));
+          write(ld.type, fd, n * ld.offset + int64_t(i) + int64_t(j) * ld.leading, activate(op.epilogue, value));
         }
     return 0;
   });

@@ -157,15 +157,15 @@ TEST_F(LoadTest, SomethingElse) {
 
 TEST_F(LoadTest, OtherAbi) {
   writeEdited([](attnrt_footer &footer) { footer.abi_version = ATTNRT_ABI_VERSION + 1; });
-  expectRefused(ATTNRT_INCOMPATIBLE, "compiled for ABI version 8, this runtime has 7: update the runtime");
+  expectRefused(ATTNRT_INCOMPATIBLE, "compiled for ABI version 9, this runtime has 8: update the runtime");
   writeEdited([](attnrt_footer &footer) { footer.abi_version = 0; });
-  expectRefused(ATTNRT_INCOMPATIBLE, "compiled for ABI version 0, this runtime has 7: compile the model again");
+  expectRefused(ATTNRT_INCOMPATIBLE, "compiled for ABI version 0, this runtime has 8: compile the model again");
   writeEdited([](attnrt_footer &footer) { footer.flags = 4; });
   expectRefused(ATTNRT_INCOMPATIBLE, "footer flags 0x4");
   writeVariant("fixture-newer.so");
-  expectRefused(ATTNRT_INCOMPATIBLE, "its code has ABI version 8, this runtime 7");
+  expectRefused(ATTNRT_INCOMPATIBLE, "its code has ABI version 9, this runtime 8");
   writeVariant("fixture-refuses.so");
-  expectRefused(ATTNRT_INCOMPATIBLE, "its code does not serve ABI version 7");
+  expectRefused(ATTNRT_INCOMPATIBLE, "its code does not serve ABI version 8");
 }
 
 TEST_F(LoadTest, MissingCpuFeatures) {

@@ -1,6 +1,7 @@
 #ifndef PASSES_KERNELS_GPU_PRECISION_H
 #define PASSES_KERNELS_GPU_PRECISION_H
 
+#include "mlir/IR/Types.h"
 #include "llvm/ADT/StringRef.h"
 #include "llvm/ADT/StringSwitch.h"
 #include <optional>
@@ -10,6 +11,11 @@ namespace attn {
 /// What the operands of products are rounded to. Sums are f32 always; f32
 /// products are of cores without matrix units, one rounding a multiply-add.
 enum class Precision { f32, tf32, f16, bf16 };
+
+/// What leaves operands of `type`, one of these, as they are.
+inline Precision precisionOf(mlir::Type type) {
+  return type.isF16() ? Precision::f16 : type.isBF16() ? Precision::bf16 : Precision::f32;
+}
 
 /// Whether kernels for images of sm_90a alone may be made: not, beside those for
 /// any architecture, or in place of them.

@@ -395,7 +395,9 @@ private:
     for (Value size : {op.getBatch(), op.getRows(), op.getColumns(), op.getSums()})
       put(asI64(size));
     put(LLVM::ConstantOp::create(b, loc(), b.getF32Type(), op.getScaleAttr()));
-    int64_t flags = (op.getNarrow() ? ATTNRT_PRODUCT_NARROW : 0) | (op.getAsk() ? ATTNRT_PRODUCT_ASK : 0);
+    bool hasNarrowResult = !getElementTypeOrSelf(op.getResult()).isF32();
+    int64_t flags = (op.getNarrow() ? ATTNRT_PRODUCT_NARROW : 0) | (op.getAsk() ? ATTNRT_PRODUCT_ASK : 0) |
+                    (hasNarrowResult ? ATTNRT_PRODUCT_NARROW_RESULT : 0);
     for (int64_t number : {int64_t(op.getPrecision()), int64_t(op.getActivation()), int64_t(op.getLeftTransposed()),
                            int64_t(op.getRightTransposed()), flags})
       put(constant(i32, number));

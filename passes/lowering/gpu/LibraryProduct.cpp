@@ -29,10 +29,28 @@ std::optional<double> constantOf(Value value) {
 // Epilogues
 //===----------------------------------------------------------------------===//
 
+/// The result's type where it is of 16 bits: the library computes in f32 and rounds once, so the graph's roundings to
+/// that type in between are left out. Null: of f32.
+Type narrowResult(const GpuGemmSpec &spec) {
+  Type type = spec.result.getElementType();
+  return type.isF32() ? Type() : type;
+}
+
+/// `value` before it is rounded to `narrow` or widened from it, if that is given.
+Value unrounded(Value value, Type narrow) {
+  while (Operation *op = narrow ? value.getDefiningOp() : nullptr) {
+    if (!isa<arith::ExtFOp, arith::TruncFOp>(op) ||
+        (op->getOperand(0).getType() != narrow && value.getType() != narrow))
+      break;
+    value = op->getOperand(0);
+  }
+  return value;
+}
+
 /// An expression of one variable in sums, products, quotients, constant powers and tanh; none for anything else.
 class Expression {
 public:
-  Expression(Value variable) : variable(variable) {}
+  Expression(Value variable, Type narrow) : variable(variable), narrow(narrow) {}
   std::optional<double> at(Value value, double x) {
     known.clear();
     return evaluate(value, x);
@@ -40,6 +58,7 @@ public:
 
 private:
   std::optional<double> evaluate(Value value, double x) {
+    value = unrounded(value, narrow);
     if (value == variable)
       return x;
     if (std::optional<double> constant = constantOf(value))
@@ -71,13 +90,14 @@ private:
   }
 
   Value variable;
+  Type narrow;
   llvm::DenseMap<Value, std::optional<double>> known;
 };
 
 /// Whether `result` is GELU by tanh of `x`, however it is spelled: a short expression of that kind which agrees at
 /// thirty points is no other one.
-bool isTanhGelu(Value result, Value x) {
-  Expression expression(x);
+bool isTanhGelu(Value result, Value x, Type narrow) {
+  Expression expression(x, narrow);
   for (double at = -7.25; at < 7.5; at += 0.5) {
     double want = 0.5 * at * (1 + std::tanh(0.7978845608028654 * (at + 0.044715 * at * at * at)));
     std::optional<double> is = expression.at(result, at);
@@ -118,10 +138,10 @@ struct Epilogue {
 
 class EpilogueMatch {
 public:
-  EpilogueMatch(const GpuGemmSpec &spec) : spec(spec), block(*spec.epilogue) {}
+  EpilogueMatch(const GpuGemmSpec &spec) : spec(spec), block(*spec.epilogue), narrow(narrowResult(spec)) {}
 
   std::optional<Epilogue> run() {
-    Value result = block.getTerminator()->getOperand(0);
+    Value result = unrounded(block.getTerminator()->getOperand(0), narrow);
     if (addTerms(result))
       return epilogue;
     epilogue = {};
@@ -137,7 +157,7 @@ public:
     for (Value x : llvm::reverse(candidates)) {
       epilogue = {};
       epilogue.activation = ATTNRT_ACTIVATION_GELU;
-      if (x != result && addTerms(x) && isTanhGelu(result, x))
+      if (x != result && addTerms(x) && isTanhGelu(result, x, narrow))
         return epilogue;
     }
     return std::nullopt;
@@ -150,13 +170,14 @@ private:
     return addTerm(value) && hasSum;
   }
   bool addTerm(Value value) {
+    value = unrounded(value, narrow);
     if (auto add = value.getDefiningOp<arith::AddFOp>())
       return addTerm(add.getLhs()) && addTerm(add.getRhs());
     Value sum = block.getArgument(spec.accumulator);
     if (auto product = value.getDefiningOp<arith::MulFOp>()) {
       for (auto [factor, other] :
            {std::pair(product.getLhs(), product.getRhs()), std::pair(product.getRhs(), product.getLhs())})
-        if (std::optional<double> scale = constantOf(other); scale && factor == sum && !hasSum) {
+        if (std::optional<double> scale = constantOf(other); scale && unrounded(factor, narrow) == sum && !hasSum) {
           epilogue.scale = *scale;
           return hasSum = true;
         }
@@ -179,19 +200,21 @@ private:
   bool isBias(int64_t operand) const {
     AffineMap map = spec.operandMaps[operand];
     unsigned first = map.getNumDims() - spec.columns.size();
-    if (!spec.operands[operand].getElementType().isF32() || map.getNumResults() != spec.columns.size())
+    if (!hasType(operand) || map.getNumResults() != spec.columns.size())
       return false;
     for (unsigned n = 0; n < map.getNumResults(); ++n)
       if (map.getResult(n) != getAffineDimExpr(first + n, map.getContext()))
         return false;
     return true;
   }
-  bool isAddend(int64_t operand) const {
-    return spec.operands[operand].getElementType().isF32() && spec.operandMaps[operand].isIdentity();
+  bool hasType(int64_t operand) const {
+    return spec.operands[operand].getElementType() == spec.result.getElementType();
   }
+  bool isAddend(int64_t operand) const { return hasType(operand) && spec.operandMaps[operand].isIdentity(); }
 
   const GpuGemmSpec &spec;
   Block &block;
+  Type narrow;
   Epilogue epilogue;
   bool hasSum = false;
 };
@@ -233,6 +256,11 @@ DictionaryAttr findLibraryProduct(MLIRContext *context, const GpuGemmSpec &spec)
   if (!isJoined(result, {batch, rows, columns}) || (!isLeftTransposed && !isJoined(left, {batch, rows, sums})) ||
       (!isRightTransposed && !isJoined(right, {batch, sums, columns})))
     return {};
+  Type factors[] = {spec.left.getElementType(), spec.right.getElementType()};
+  auto fits = [&](Type type) { return type.isF32() || precisionOf(type) == spec.precision; };
+  bool hasNarrowFactor = !factors[0].isF32() || !factors[1].isF32();
+  if (!llvm::all_of(factors, fits) || !fits(spec.result.getElementType()) || (narrowResult(spec) && !hasNarrowFactor))
+    return {};
   std::optional<Epilogue> epilogue = Epilogue();
   if (spec.epilogue && !(epilogue = EpilogueMatch(spec).run()))
     return {};
@@ -257,8 +285,8 @@ DictionaryAttr findLibraryProduct(MLIRContext *context, const GpuGemmSpec &spec)
   attributes.append("scale", b.getF32FloatAttr(static_cast<float>(epilogue->scale)));
   attributes.append("activation", b.getI32IntegerAttr(epilogue->activation));
   // The library has no product of f32 and 16 bits: the launch in front rounds the former.
-  bool isLeftWide = spec.left.getElementType().isF32(), isRightWide = spec.right.getElementType().isF32();
-  if (!isLeftWide || !isRightWide)
+  bool isLeftWide = factors[0].isF32(), isRightWide = factors[1].isF32();
+  if (hasNarrowFactor)
     attributes.append("narrow", b.getUnitAttr());
   if (isLeftWide != isRightWide)
     attributes.append("rounded", b.getI64IntegerAttr(isLeftWide ? 0 : 1));

@@ -23,7 +23,7 @@
 extern "C" {
 #endif
 
-#define ATTNRT_ABI_VERSION 7u
+#define ATTNRT_ABI_VERSION 8u
 #define ATTNRT_FOOTER_MAGIC "ATTNLIB\1"
 #define ATTNRT_PAGE_SIZE 4096u
 #define ATTNRT_DIGEST_LEAF (1u << 20) // bytes
@@ -97,7 +97,7 @@ typedef struct attnrt_device_error {
 } attnrt_device_error;
 
 // A product of f32 matrices on the device, `batch` of them one behind the other
-// (factors may be in 16 bits):
+// (factors, and then the rest, too, may be in 16 bits):
 // result = activation(scale * left . right + bias + addend), all dense row-major.
 typedef struct attnrt_product {
   const void *left;   // rows x sums, or sums x rows where left_transposed
@@ -112,8 +112,9 @@ typedef struct attnrt_product {
   int32_t left_transposed, right_transposed;
   int32_t flags; // ATTNRT_PRODUCT_...
 } attnrt_product;
-#define ATTNRT_PRODUCT_NARROW 1 // left and right are in the bf16 or f16 that `precision` names
-#define ATTNRT_PRODUCT_ASK 2    // only tell whether it would be made; nothing has to be in the buffers yet
+#define ATTNRT_PRODUCT_NARROW 1        // left and right are in the bf16 or f16 that `precision` names
+#define ATTNRT_PRODUCT_NARROW_RESULT 4 // so are result, bias and addend; only with NARROW
+#define ATTNRT_PRODUCT_ASK 2           // only tell whether it would be made; nothing has to be in the buffers yet
 #define ATTNRT_ACTIVATION_NONE 0
 #define ATTNRT_ACTIVATION_RELU 1
 #define ATTNRT_ACTIVATION_GELU 2 // by tanh

@@ -540,11 +540,31 @@ func.func @product_of_other_factors(%x: memref<4x4xf32>, %w: memref<4x4xf16>, %n
 
 // -----
 
+// product C1
+func.func @product_of_a_narrow_result(%x: memref<4x4xf32>, %y: memref<4x4xbf16>, %n: index) {
+  // expected-error @below {{expects buffers of f32, got 'memref<4x4xbf16>'}}
+  %done = attn.product %x, %x, %y sizes(%n, %n, %n, %n) {activation = 0 : i32, precision = 2 : i32, scale = 1.0 : f32}
+      : memref<4x4xf32>, memref<4x4xf32>, memref<4x4xbf16>
+  return
+}
+
+// -----
+
 // product C2
 func.func @product_of_narrow_tf32(%x: memref<4x4xf32>, %n: index) {
   // expected-error @below {{expects factors in 16 bits with precision 2 or 3, got 1}}
   %done = attn.product %x, %x, %x sizes(%n, %n, %n, %n) {activation = 0 : i32, narrow, precision = 1 : i32, scale = 1.0 : f32}
       : memref<4x4xf32>, memref<4x4xf32>, memref<4x4xf32>
+  return
+}
+
+// -----
+
+// product C3
+func.func @product_of_two_results(%x: memref<4x4xf16>, %c: memref<4xf32>, %n: index) {
+  // expected-error @below {{expects bias and addend in the type of the result, 'f16', got 'memref<4xf32>'}}
+  %done = attn.product %x, %x, %x bias(%c : memref<4xf32>) sizes(%n, %n, %n, %n)
+      {activation = 0 : i32, narrow, precision = 3 : i32, scale = 1.0 : f32} : memref<4x4xf16>, memref<4x4xf16>, memref<4x4xf16>
   return
 }
 

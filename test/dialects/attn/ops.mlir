@@ -99,7 +99,7 @@ func.func @loop_words(%x: tensor<2x?xf32>, %n: index) -> tensor<2x?xf32> {
 }
 
 // CHECK-LABEL: func.func @device_words
-func.func @device_words(%x: memref<?x8xf32>, %w: memref<8x4xf32>, %y: memref<?x4xf32>, %b: memref<4xf32>, %v: memref<8x4xbf16>, %n: index) {
+func.func @device_words(%x: memref<?x8xf32>, %w: memref<8x4xf32>, %y: memref<?x4xf32>, %b: memref<4xf32>, %v: memref<8x4xbf16>, %h: memref<4xbf16>, %n: index) {
   // CHECK: attn.product %{{.*}}, %{{.*}}, %{{.*}} bias(%{{.*}} : memref<4xf32>) sizes(%{{.*}}, %{{.*}}, %{{.*}}, %{{.*}})
   // CHECK-SAME: {activation = 1 : i32, precision = 0 : i32, right_transposed, scale = 5.000000e-01 : f32}
   %done = attn.product %x, %w, %y bias(%b : memref<4xf32>) sizes(%n, %n, %n, %n)
@@ -110,6 +110,9 @@ func.func @device_words(%x: memref<?x8xf32>, %w: memref<8x4xf32>, %y: memref<?x4
   // CHECK: attn.product {{.*}} {activation = 0 : i32, ask, narrow, precision = 2 : i32, {{.*}} memref<8x4xbf16>
   %asked = attn.product %x, %v, %y sizes(%n, %n, %n, %n)
       {activation = 0 : i32, ask, narrow, precision = 2 : i32, scale = 1.0 : f32} : memref<?x8xf32>, memref<8x4xbf16>, memref<?x4xf32>
+  // CHECK: attn.product {{.*}} bias(%{{.*}} : memref<4xbf16>) {{.*}} : memref<8x4xbf16>, memref<8x4xbf16>, memref<8x4xbf16>
+  %halved = attn.product %v, %v, %v bias(%h : memref<4xbf16>) sizes(%n, %n, %n, %n)
+      {activation = 0 : i32, narrow, precision = 2 : i32, scale = 1.0 : f32} : memref<8x4xbf16>, memref<8x4xbf16>, memref<8x4xbf16>
   // CHECK: attn.host_workspace %{{.*}} : memref<?xi8>
   %arena = attn.host_workspace %n : memref<?xi8>
   %c0 = arith.constant 0 : index
