@@ -30,9 +30,9 @@ def Attn_ProductOp : Attn_Op<"product", [AttrSizedOperandSegments, MemoryEffects
     result = activation(scale * left . right + bias + addend) for each of `batch`
     matrices, an `attnrt_product`. All buffers are dense row-major f32 on the
     device, one matrix of a batch behind the other; where `narrow`, both factors hold 16-bit elements of
-    `precision`, whatever the type of the buffer, and the others may, by their type: sums are in f32, the result is rounded
-    once. With `ask` nothing is made: it tells whether it would be. `activation` is one of ATTNRT_ACTIVATION_..., `precision`
-    as in `attnrt_product`. The result is false where the runtime leaves it to the
+    `precision`, whatever the type of the buffer, and the others may, by their type: sums are in f32, the result
+    is rounded once. With `ask` nothing is made: it tells whether it would be. `activation` is one of
+    ATTNRT_ACTIVATION_..., `precision` as in `attnrt_product`. The result is false where the runtime leaves it to the
     entry, which then launches its own kernel.
 
     * (C1) all buffers are dense and of f32; where `narrow` they may also be of the type that `precision` names.

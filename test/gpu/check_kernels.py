@@ -16,9 +16,11 @@ import subprocess
 import sys
 import tempfile
 
+import ml_dtypes
 import numpy as np
 import onnx
 
+import half_cases  # noqa: F401  its cases are among those
 import kernel_cases
 from kernel_cases import CASES, SIZES, TURNED, Bounded, model
 
@@ -64,7 +66,8 @@ def check(tools, folder, name, built, options, ptxas=False):
     text = ptx.read_text()
     shared = len(re.findall(r"\sld\.shared", text))
     for key, want in outputs.items():
-        got = np.load(folder / f"{key}.out.npy").astype(float)
+        got = np.load(folder / f"{key}.out.npy")
+        got = (got.view(ml_dtypes.bfloat16) if got.dtype.kind == "V" else got).astype(float)  # NumPy knows no bf16
         want, slack = (want.want, want.slack) if isinstance(want, Bounded) else (want, 0)
         # The bound of a sum in f32 by its terms would be wider.
         if got.shape != want.shape:
@@ -75,19 +78,17 @@ def check(tools, folder, name, built, options, ptxas=False):
             return f"{name}: output {key} is off by {np.nanmax(np.abs(got - want)):.2e}"
     if spills := ptxas and spilled(ptx, folder):
         return f"{name}: {spills}"
-    uses = "the CPU" if "runs on the CPU" in log[0] else "the library of 16 bits" if re.search("types (2 x 2|14 x 14) -> 0", log[2]) else "the library" if "fake cublasLt:" in log[2] else "a grid" if "ld.acquire.gpu" in text else "a warpgroup" if "wgmma" in text else "a matrix" if "mma.sync" in text else "a tile" if "cp.async" in text else "a line" if "shfl" in text and "fma" in text and "ld.global.v" in text else "a row" if "shfl" in text else "no kernel"
+    uses = "the CPU" if "runs on the CPU" in log[0] else "the library of 16 bits" if re.search("types (2 x 2|14 x 14) ", log[2]) else "the library" if "fake cublasLt:" in log[2] else "a grid" if "ld.acquire.gpu" in text else "a warpgroup" if "wgmma" in text else "a matrix" if "mma.sync" in text else "a tile" if "cp.async" in text else "a line" if "shfl" in text and "fma" in text and "ld.global.v" in text else "a row" if "shfl" in text else "no kernel"
     print(f"{name}: ok, {uses}, {len(re.findall('fma.rn.f32', text))} fma, {shared} shared loads")
     return None
 
 
 def outputs_as_declared(inputs, outputs):
-    """Of models on f64 as they are."""
+    """In the types of the model: of one on f64 that, else f32, unless a case says."""
     isDouble = any(array.dtype == np.float64 for array in inputs.values())
-    return outputs if isDouble else outputs_as_f32(outputs)
-
-
-def outputs_as_f32(outputs):
-    return {name: getattr(array, "want", array).astype(np.float32) for name, array in outputs.items()}
+    declared = lambda array: array if isDouble else array.astype(np.float32)
+    return {name: array.want.astype(array.dtype) if isinstance(array, Bounded) else declared(array)
+            for name, array in outputs.items()}
 
 
 def main():

@@ -25,7 +25,7 @@ def case(family, *sizes, **options):
 
 def model(nodes, inputs, outputs, weights=None, opset=18, free=None):
     """`inputs`: name to array; a dimension of `outputs` is free, and those of `inputs` in `free`: (name, axis) to name."""
-    types = {"float32": TensorProto.FLOAT, "float64": TensorProto.DOUBLE, "int32": TensorProto.INT32, "int64": TensorProto.INT64,
+    types = {"float16": TensorProto.FLOAT16, "bfloat16": TensorProto.BFLOAT16, "float32": TensorProto.FLOAT, "float64": TensorProto.DOUBLE, "int32": TensorProto.INT32, "int64": TensorProto.INT64,
              "bool": TensorProto.BOOL}
     def value(name, array, isOutput):
         shape = [f"{name}{n}" if isOutput else (free or {}).get((name, n), size) for n, size in enumerate(array.shape)]
@@ -270,10 +270,10 @@ def attend(q, k, v, visible=None, bias=0):
 
 
 class Bounded:
-    """Numbers, and how far off they may be beyond the errors of f32."""
+    """Numbers of a type, and how far off they may be beyond the errors of f32."""
 
-    def __init__(self, want, slack):
-        self.want, self.slack = want, slack
+    def __init__(self, want, slack, dtype=np.float32):
+        self.want, self.slack, self.dtype = want, slack, dtype
 
 
 def qkv(b, h, g, i, j, d, e):

@@ -47,6 +47,11 @@ def run(program, *arguments, limit=120):
     return done.returncode, done.stdout + done.stderr
 
 
+def widened(array):
+    """NumPy has no bf16, but reads its bytes."""
+    return (array.view(np.uint16).astype(np.uint32) << 16).view(np.float32) if array.dtype.kind == "V" else array.astype(float)
+
+
 def check(folder, description):
     """What is wrong, or "". """
     with tempfile.TemporaryDirectory() as temporary:
@@ -61,7 +66,7 @@ def check(folder, description):
             got, want = np.load(f"{temporary}/{n}.npy"), np.load(folder / file)
             if got.shape != want.shape:
                 return f"{name}: shape {got.shape}, expected {want.shape}"
-            got, want = got.astype(float), want.astype(float)
+            got, want = widened(got), widened(want)
             if not np.allclose(got, want, rtol=description["rtol"], atol=description["atol"], equal_nan=True):
                 return f"{name}: off by {np.nanmax(np.abs(got - want)):.2e}"
     return ""

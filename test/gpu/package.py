@@ -101,7 +101,8 @@ def main():
                     source.write_text(nodes)
                 else:
                     onnx.save(kernel_cases.model(nodes, inputs, outputs, weights, options.get("opset", 18)), model)
-                bounds = {"rtol": BOUNDS[precision], "atol": BOUNDS[precision]}
+                bound = BOUNDS["bf16" if "half" in family else precision]
+                bounds = {"rtol": bound, "atol": bound}
                 package.add(name, source, bounds, inputs, outputs, precision, options.get("flags", ()))
     for folder in sorted((ROOT / "test/e2e/models").iterdir()):
         first = folder / "inputs_0.npz"

@@ -155,20 +155,6 @@ void BlockBuilder::copyAsync(Value to, Value toOffset, Value from, Value fromOff
                           NVVM::LoadCacheModifierKindAttr::get(b.getContext(), modifier), bytes);
 }
 
-Value BlockBuilder::asPair(Value word, Precision precision) {
-  bool isF16 = precision == Precision::f16;
-  return bitcast(word, isF16 ? Type(VectorType::get({2}, b.getF16Type())) : b.getI32Type());
-}
-
-Value BlockBuilder::interleaved(Value first, Value second, bool isUpper, Precision precision) {
-  constexpr int64_t kLower = 0x5410, kUpper = 0x7632; // bytes of both, from the last one on
-  Value operands[] = {bitcast(first, b.getI32Type()), bitcast(second, b.getI32Type()),
-                      arith::ConstantIntOp::create(b, loc, isUpper ? kUpper : kLower, 32)};
-  Value pair =
-      LLVM::CallIntrinsicOp::create(b, loc, b.getI32Type(), b.getStringAttr("llvm.nvvm.prmt"), operands).getResult(0);
-  return asPair(pair, precision);
-}
-
 LaneBuilder::Values BlockBuilder::loadMatrices(Value flat, Value offset, bool transposed, Precision precision) {
   auto type = LLVM::LLVMStructType::getLiteral(b.getContext(), SmallVector<Type>(4, b.getI32Type()));
   Value four =

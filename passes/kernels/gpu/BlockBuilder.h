@@ -78,10 +78,6 @@ public:
   /// 2t and 2t + 1 of row g of each, or of column g where `transposed`.
   Values loadMatrices(mlir::Value flat, mlir::Value offset, bool transposed, Precision precision);
   mlir::Value bitcast(mlir::Value x, mlir::Type type);
-  /// Two f32 whose bits are pairs of 16-bit elements: their first ones or their second ones, as mma.sync wants them.
-  mlir::Value interleaved(mlir::Value first, mlir::Value second, bool isUpper, Precision precision);
-  /// An f32 that holds two 16-bit elements, likewise.
-  mlir::Value asPair(mlir::Value word, Precision precision);
   /// The two 16-bit elements of an f32.
   Values unpacked(mlir::Value word, Precision precision);
   /// Memory that lanes of the warp have written is there for all of them.

@@ -47,8 +47,7 @@ bool GpuGemmSpec::canBeNarrow(bool isLeft) const {
     return false;
   unsigned last = map.getDimPosition(map.getNumResults() - 1);
   ArrayRef<unsigned> outer = isLeft ? rows : columns;
-  // Rows of the left one side by side would have to be taken apart two by two.
-  bool isInner = last == sums.back() || (!isLeft && !outer.empty() && last == outer.back());
+  bool isInner = last == sums.back() || (!outer.empty() && last == outer.back());
   return isInner && !ShapedType::isDynamic(sizes[last]) && sizes[last] % kVector == 0;
 }
 
@@ -60,7 +59,11 @@ static int64_t guessProduct(ArrayRef<int64_t> sizes, ArrayRef<unsigned> dims) {
   return product;
 }
 
-void GpuGemmSpec::chooseForm(Sm90a sm90a) {
+void GpuGemmSpec::chooseForm(Precision products, Sm90a sm90a) {
+  // Operands of 16 bits are exact there, and so are their products.
+  Precision own = precisionOf(left.getElementType());
+  bool isOwn = own != Precision::f32 && left.getElementType() == right.getElementType();
+  precision = isOwn ? own : products;
   chooseLines();
   if (hasTiles)
     chooseTile(sm90a);
@@ -103,8 +106,11 @@ void GpuGemmSpec::chooseTile(Sm90a sm90a) {
   bool isDear = !isMatrix && epilogue && std::distance(epilogue->begin(), epilogue->end()) > 16;
   Tile large = {128, 128, 8, 8}, medium = {64, 64, 8, 4}, small = {32, 32, 4, 4};
   if (isMatrix) {
-    // Warps of 64 x 32, 32 x 32 and 16 x 32; deeper ones do not fit 48 KiB.
-    large = {128, 128, 8, 4, /*depth=*/16, /*isMatrix=*/true};
+    // Warps of 64 x 32, 32 x 32 and 16 x 32; deeper ones do not fit 48 KiB, unless both sides are of 16 bits.
+    bool areNarrow = true;
+    for (bool isLeft : {true, false})
+      areNarrow &= precisionOf((isLeft ? left : right).getElementType()) == precision && canBeNarrow(isLeft);
+    large = {128, 128, 8, 4, /*depth=*/areNarrow ? 32 : 16, /*isMatrix=*/true};
     medium = {64, 64, 4, 4, /*depth=*/32, /*isMatrix=*/true};
     small = {32, 64, 2, 4, /*depth=*/32, /*isMatrix=*/true};
   }

@@ -10,11 +10,12 @@
 
 namespace attn {
 
-/// C = epilogue(A · B) on a GPU, of f32, but weights may be in the 16 bits that `precision` says: with one rounding a
-/// multiply-add, or by matrix units on operands that are rounded first. All operands are read and written where they
-/// lie, in any order of dimensions.
+/// C = epilogue(A · B) on a GPU, with sums in f32: with one rounding a multiply-add, or by matrix units on operands
+/// that are rounded first, which those in the 16 bits of `precision` need not be. All operands are read and written
+/// where they lie, in any order of dimensions.
 struct GpuGemmSpec {
-  mlir::MemRefType left, right, result; ///< identity layout
+  mlir::MemRefType left, right; ///< of f32, f16 or bf16; identity layout
+  mlir::MemRefType result;      ///< what the epilogue gives; without one as the factors
   /// Projected permutations from the contraction's loops.
   mlir::AffineMap leftMap, rightMap, resultMap;
   /// Loops by the operands that have them: all, left and result, right and
@@ -29,7 +30,7 @@ struct GpuGemmSpec {
   llvm::SmallVector<mlir::MemRefType> operands;
   llvm::SmallVector<mlir::AffineMap> operandMaps;
 
-  Precision precision = Precision::f32;
+  Precision precision = Precision::f32; ///< chooseForm sets it
 
   /// A block of threads makes a tile of the result, each thread a part of it; with
   /// matrix units each warp, of which a thread has two sums in 8 x 8.
@@ -67,11 +68,11 @@ struct GpuGemmSpec {
 
   /// Sorts the loops; false for what no such kernel does.
   bool sortLoops(std::string &reason);
-  /// Whether the left or right operand can be in the 16 bits that it is rounded to.
+  /// Whether tiles of the left or right operand can be of the 16 bits that it is rounded to.
   bool canBeNarrow(bool isLeft) const;
   /// Lines where few rows are possible. The largest tile that leaves no multiprocessor
-  /// without work, for `precision`.
-  void chooseForm(Sm90a sm90a);
+  /// without work. Operands are rounded as `products` says, two of the same 16 bits not at all.
+  void chooseForm(Precision products, Sm90a sm90a);
 
 private:
   void chooseLines();

@@ -71,13 +71,19 @@ GpuGemmEmitter::Side GpuGemmEmitter::makeSide(Value buffer, AffineMap map, Array
   for (auto [n, expr] : llvm::enumerate(map.getResults()))
     side.strides[cast<AffineDimExpr>(expr).getPosition()] = strides[n];
   unsigned last = map.getNumResults() ? map.getDimPosition(map.getNumResults() - 1) : ~0u;
-  side.isNarrow = !cast<MemRefType>(buffer.getType()).getElementType().isF32();
-  bool isGroup = last != ~0u && !ShapedType::isDynamic(spec.sizes[last]) && spec.sizes[last] % side.width() == 0;
   side.isDeep = outer.empty() || last != outer.back();
-  side.isVector = isGroup && last == (side.isDeep ? spec.sums.back() : outer.back());
+  bool isInner = last != ~0u && last == (side.isDeep ? spec.sums.back() : outer.back());
+  auto isGroup = [&](int64_t width) {
+    return isInner && !ShapedType::isDynamic(spec.sizes[last]) && spec.sizes[last] % width == 0;
+  };
+  Type type = cast<MemRefType>(buffer.getType()).getElementType();
+  constexpr int64_t kNarrowGroup = 8;
+  side.isNarrow = tile.isMatrix && precisionOf(type) == spec.precision && isGroup(kNarrowGroup);
+  side.isWidened = !type.isF32() && !side.isNarrow;
+  side.isVector = !side.isWidened && isGroup(side.width());
   // What 8 (16) lanes read at once lies in different banks: readFragment, readMatrices.
   side.pitch = side.isDeep ? tile.depth + (tile.isMatrix ? 8 : 4) : extent + (tile.isMatrix ? 4 : 0);
-  // There 4 lanes read words of each of 8 rows, or 8 lanes pairs of them of each of 4.
+  // There ldmatrix reads 16 bytes of each of 8 rows.
   if (side.isNarrow)
     side.pitch = (side.isDeep ? tile.depth : extent) / 2 + 4;
   side.elements = side.pitch * (side.isDeep ? extent : tile.depth);
@@ -127,7 +133,13 @@ void GpuGemmEmitter::copyTile(const Side &side, Value depthBegin, Value stage) {
       Value at = k.add(k.add(depthBegin, depth), side.isDeep ? e : 0);
       Value offset = k.add(side.offsets[known], offsetOf(side, spec.sums, delinearize(k, at, sizesOf(spec.sums))));
       Value isInside = k.both(side.isInside[known], k.less(at, numSums));
-      k.copyAsync(shared, k.add(place, e), side.flat, offset, side.isVector ? 4 : 1, isInside);
+      if (!side.isWidened) {
+        k.copyAsync(shared, k.add(place, e), side.flat, offset, side.isVector ? 4 : 1, isInside);
+        continue;
+      }
+      auto read = [&] { return k.loadWide(side.flat, offset, 1); };
+      Value x = k.branch(isInside, k.b.getF32Type(), read, [&] { return Values{k.scalar(0)}; })[0];
+      memref::StoreOp::create(k.b, k.loc, x, shared, k.add(place, e));
     }
   }
 }
@@ -171,7 +183,8 @@ Values GpuGemmEmitter::resultIndices() {
 
 Value GpuGemmEmitter::applyEpilogue(Value sum, ArrayRef<Value> at) {
   if (!spec.epilogue)
-    return sum;
+    return k.fromF32(sum, spec.result.getElementType());
+  sum = k.fromF32(sum, spec.epilogue->getArgument(spec.accumulator).getType());
   Values values;
   for (auto [n, map] : llvm::enumerate(spec.operandMaps)) {
     Values indices;

@@ -38,8 +38,11 @@ protected:
     int64_t pitch, begin, elements; ///< in shared memory; of one of two stages
     bool isDeep;                    ///< contiguous along the sum
     bool isVector;                  ///< in aligned groups of 16 bytes
-    bool isNarrow;                  ///< of 16 bits, always in such groups; `pitch` and `elements` are pairs of them
+    bool isNarrow;                  ///< in the tile, too, of 16 bits, in such groups; `pitch`, `elements` are of pairs
+    bool isWidened;                 ///< of 16 bits, of f32 in the tile
     int64_t width() const { return isNarrow ? 8 : 4; }
+    /// With matrix units: a lane's rows (columns) lie four by four side by side.
+    bool isInFours() const { return !isDeep && !isNarrow && perThread % 4 == 0; }
     Values offsets; ///< of the groups (elements) that a thread copies, without the sum
     Values isInside;
   };

@@ -15,7 +15,7 @@ using Values = LaneBuilder::Values;
 Value GpuGemmEmitter::matrixPlace(const Side &side, int64_t n, Value within) {
   Value base = k.mul(side.lane, 8 * side.perThread);
   // Along the contiguous dimension a lane's are side by side, four of them.
-  if (!side.isDeep && side.perThread % 4 == 0)
+  if (side.isInFours())
     return k.add(k.add(base, k.mul(within, 4)), n / 4 * 32 + n % 4);
   return k.add(k.add(base, within), 8 * n);
 }
@@ -37,7 +37,7 @@ GpuGemmEmitter::Fragments GpuGemmEmitter::readMatrices(const Side &side, Value s
         continue;
       }
       // pitch = 4 mod 16: every second row begins 8 banks further.
-      int64_t few = side.perThread % 4 == 0 ? 4 : 1;
+      int64_t few = side.isInFours() ? 4 : 1;
       if (n % few)
         continue;
       for (int64_t e = 0; e < 2; ++e) {
@@ -52,26 +52,21 @@ GpuGemmEmitter::Fragments GpuGemmEmitter::readMatrices(const Side &side, Value s
   return fragments;
 }
 
-/// The same of pairs of 16 bits, which deep tiles hold as they are wanted.
+/// The same of pairs of 16 bits: 8 x 8 of two rows (columns) of these and both halves at once.
 GpuGemmEmitter::Fragments GpuGemmEmitter::readNarrowMatrices(const Side &side, Value base, int64_t depth) {
-  Fragments fragments(side.perThread, Values(2));
-  constexpr int64_t kColumns = 4; // of a lane, side by side
-  for (int64_t half = 0; half < 2; ++half)
-    for (int64_t n = 0; n < side.perThread; n += side.isDeep ? 1 : kColumns) {
-      Value place = matrixPlace(side, n, group);
-      if (side.isDeep) {
-        Value word = k.add(k.add(k.add(base, k.mul(place, side.pitch)), member), depth / 2 + 4 * half);
-        fragments[n][half] = k.asPair(k.load(shared, word), spec.precision);
-        continue;
-      }
-      Values rows[2];
-      for (int64_t e = 0; e < 2; ++e) {
-        Value row = k.add(k.mul(member, 2), depth + 8 * half + e);
-        rows[e] = k.loadFew(shared, k.add(k.add(base, k.mul(row, side.pitch)), k.div(place, k.index(2))), 2);
-      }
-      for (int64_t i = 0; i < kColumns; ++i)
-        fragments[n + i][half] = k.interleaved(rows[0][i / 2], rows[1][i / 2], i % 2, spec.precision);
-    }
+  Fragments fragments;
+  Value lane = k.rem(k.thread, k.index(32)), row = k.rem(lane, k.index(8));
+  Value half = k.rem(k.div(lane, k.index(8)), k.index(2)), second = k.div(lane, k.index(16));
+  for (int64_t n = 0; n < side.perThread; n += 2) {
+    // Of the lane the row of 16 bytes: along the sum, or of one place of it.
+    Value eight = k.add(k.mul(side.lane, side.perThread), k.add(second, n));
+    Value major = side.isDeep ? k.add(k.mul(eight, 8), row) : k.add(k.add(k.mul(half, 8), row), depth);
+    Value minor = side.isDeep ? k.add(k.mul(half, 4), depth / 2) : k.mul(eight, 4);
+    Value place = k.add(k.add(base, k.mul(major, side.pitch)), minor);
+    Values four = k.loadMatrices(shared, place, /*transposed=*/!side.isDeep, spec.precision);
+    fragments.push_back({four[0], four[1]});
+    fragments.push_back({four[2], four[3]});
+  }
   return fragments;
 }
 
@@ -99,12 +94,12 @@ void GpuGemmEmitter::stageSums(const Values &sums) {
   int64_t rows = tile.threadRows, columns = tile.threadColumns;
   Side within = sides[0]; // of the warp's rows
   within.lane = k.index(0);
-  bool isInterleaved = !sides[1].isDeep && columns % 4 == 0;
+  bool isInFours = sides[1].isInFours();
   for (int64_t i = 0; i < rows; ++i) {
     Value row = k.mul(matrixPlace(within, i, group), stagedPitch());
     auto sum = [&](int64_t j, int64_t e) { return sums[2 * (i / 2 * 2 * columns + 2 * j + i % 2) + e]; };
-    for (int64_t j = 0; j < columns; j += isInterleaved ? 4 : 1) {
-      if (!isInterleaved) {
+    for (int64_t j = 0; j < columns; j += isInFours ? 4 : 1) {
+      if (!isInFours) {
         Value place = k.add(row, matrixPlace(sides[1], j, k.mul(member, 2)));
         k.storeFew({sum(j, 0), sum(j, 1)}, shared, place);
         continue;
@@ -123,7 +118,9 @@ void GpuGemmEmitter::finishStaged(int64_t firstRow) {
   bool isContiguous = !spec.columns.empty() && spec.resultMap.getNumResults() &&
                       spec.resultMap.getDimPosition(spec.resultMap.getNumResults() - 1) == spec.columns.back();
   int64_t last = spec.columns.empty() ? 1 : spec.sizes[spec.columns.back()];
-  bool isVector = isContiguous && !ShapedType::isDynamic(last) && last % 4 == 0;
+  Type type = spec.result.getElementType();
+  bool isVector = isContiguous && !ShapedType::isDynamic(last) && last % 4 == 0 && type.isIntOrFloat() &&
+                  type.getIntOrFloatBitWidth() >= 8;
   Value flat = isVector ? k.flatten(arguments.back()) : Value();
   Values strides = rowMajorStrides(k, arguments.back());
   int64_t across = tile.columns / 4;

@@ -193,7 +193,8 @@ GemvEmitter::Fragment GemvEmitter::readMatrix(Value depth, Value end) {
       if (isRead && lines.isVector && lines.isDeep)
         fragment[n] = k.loadWide(matrix().flat, place(columnOffsets[n], 0), lines.laneSums);
       else if (isRead && lines.isVector)
-        for (auto [column, x] : llvm::enumerate(k.loadWide(matrix().flat, place(columnOffsets[0], sum), lines.laneColumns)))
+        for (auto [column, x] :
+             llvm::enumerate(k.loadWide(matrix().flat, place(columnOffsets[0], sum), lines.laneColumns)))
           fragment[column][sum] = x;
       else if (isRead)
         fragment[n][sum] = k.loadWide(matrix().flat, place(columnOffsets[n], sum), 1)[0];

@@ -99,8 +99,8 @@ struct ChooseGpuGemmsPass : attn::impl::ChooseGpuGemmsPassBase<ChooseGpuGemmsPas
     if (!op.hasPureTensorSemantics() || op.getNumDpsInputs() != 2 || op.getNumDpsInits() != 1)
       return "it is not on tensors";
     for (Value operand : op->getOperands())
-      if (!getElementTypeOrSelf(operand.getType()).isF32())
-        return "it is not all f32";
+      if (Type type = getElementTypeOrSelf(operand.getType()); !type.isF32() && !type.isF16() && !type.isBF16())
+        return "it is not of f32, f16 or bf16";
     auto fill = op.getDpsInits()[0].getDefiningOp<linalg::FillOp>();
     if (!fill || !matchPattern(fill.getInputs().front(), m_AnyZeroFloat()))
       return "it does not accumulate onto zeros";
@@ -177,8 +177,7 @@ struct ChooseGpuGemmsPass : attn::impl::ChooseGpuGemmsPassBase<ChooseGpuGemmsPas
       }
     }
     spec.result = bufferOf(last->getResult(0));
-    spec.precision = products;
-    spec.chooseForm(images);
+    spec.chooseForm(products, images);
     DictionaryAttr product = spec.hasTiles ? findLibraryProduct(op.getContext(), spec) : nullptr;
     spec.hasRoundedFactor = product && spec.left.getElementType() != spec.right.getElementType();
     std::string symbol = "gpu_gemm_" + std::to_string(count++);
