@@ -104,3 +104,24 @@ def half_by_f32(size, kind):
       }}"""
     near = factor(m, n)
     return [(text, {"a": a, "b": b}, {}, {"y": near(a.astype(np.float32)) @ near(b)})]
+
+
+@case("half", (3, 1), (9, 31), (4, 33), (5, 1024), (3, 1025))
+@halves
+def half_softmax(size, kind):
+    x = (3 * normal(*size)).astype(kind)
+    e = np.exp(x.astype(float) - x.astype(float).max(-1, keepdims=True))
+    want = e / e.sum(-1, keepdims=True)
+    nodes = [helper.make_node("Softmax", ["x"], ["y"]), helper.make_node("LogSoftmax", ["x"], ["z"])]
+    return [(nodes, {"x": x}, {}, {"y": in_steps(kind, want), "z": in_steps(kind, np.log(want))})]
+
+
+@case("half", (3, 1), (6, 5), (5, 768), (3, 1500))
+@halves
+def half_layer_norm(size, kind):
+    x, scale, bias = (normal(*size) + 10).astype(kind), normal(size[1]).astype(kind), normal(size[1]).astype(kind)
+    nodes = [helper.make_node("LayerNormalization", ["x", "s", "b"], ["y"], epsilon=1e-3)]
+    wide = x.astype(float)
+    unit = (wide - wide.mean(-1, keepdims=True)) / np.sqrt(wide.var(-1, keepdims=True) + 1e-3)
+    want = unit * scale.astype(float) + bias.astype(float)
+    return [(nodes, {"x": x}, {"s": scale, "b": bias}, {"y": in_steps(kind, want)})]

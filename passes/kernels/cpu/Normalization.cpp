@@ -154,7 +154,7 @@ RowSoftmaxSpec RowSoftmaxSpec::get(SoftmaxOp op, TargetAttr target) {
 }
 
 std::string RowSoftmaxSpec::symbol() const {
-  return llvm::formatv("{0}softmax_f32_{1}_v{2}", log ? "log_" : "", shapeText(type), lanes);
+  return llvm::formatv("{0}softmax_{1}_{2}_v{3}", log ? "log_" : "", type.getElementType(), shapeText(type), lanes);
 }
 
 bool canBuildRowSoftmax(const RowSoftmaxSpec &spec, std::string *reason) {
@@ -210,8 +210,8 @@ LayerNormSpec LayerNormSpec::get(LayerNormOp op, TargetAttr target) {
 }
 
 std::string LayerNormSpec::symbol() const {
-  return llvm::formatv("layer_norm_f32_{0}_a{1}_s{2}_{3}_eps{4:x-}_v{5}", shapeText(type), axis, shapeText(scaleType),
-                       biasType ? "b" + shapeText(biasType) : "nobias",
+  return llvm::formatv("layer_norm_{0}_{1}_a{2}_s{3}_{4}_eps{5:x-}_v{6}", type.getElementType(), shapeText(type), axis,
+                       shapeText(scaleType), biasType ? "b" + shapeText(biasType) : "nobias",
                        APFloat(epsilon).bitcastToAPInt().getZExtValue(), lanes);
 }
 

@@ -54,7 +54,10 @@ public:
     return function;
   }
 
-  Value load(Value flat, Value element) { return k.load(flat, k.add(base, element)); }
+  Value load(Value flat, Value element) { return k.loadWide(flat, k.add(base, element), 1)[0]; }
+  void store(Value value, Value flat, Value element) {
+    memref::StoreOp::create(k.b, k.loc, k.fromF32(value, type.getElementType()), flat, k.add(base, element));
+  }
   void forEach(llvm::function_ref<void(Value)> body) { k.loop(lane, size, warps * kWarp, body); }
   /// `combine` over the `element`s of a row, the same in all threads.
   Value reduce(float start, llvm::function_ref<Value(Value, Value)> combine, llvm::function_ref<Value(Value)> element) {
@@ -84,6 +87,14 @@ private:
 
 } // namespace
 
+bool canBuildGpuRows(MemRefType type, std::string &reason) {
+  Type element = type.getElementType();
+  if (element.isF32() || element.isF16() || element.isBF16())
+    return true;
+  reason = "only f32, f16 and bf16 have a kernel so far";
+  return false;
+}
+
 func::FuncOp buildGpuRowSoftmax(OpBuilder &builder, Location loc, StringRef symbol, const RowSoftmaxSpec &spec) {
   OpBuilder::InsertionGuard guard(builder);
   RowEmitter rows(builder, loc, spec.type, spec.type.getRank() - 1);
@@ -101,7 +112,7 @@ func::FuncOp buildGpuRowSoftmax(OpBuilder &builder, Location loc, StringRef symb
     rows.forEach([&](Value n) {
       // (x - max) - log(sum), not x - (max + log(sum)): a large maximum cancels.
       Value result = spec.log ? k.subf(k.subf(rows.load(input, n), top), last) : k.mulf(exponential(n, top), last);
-      memref::StoreOp::create(k.b, k.loc, result, output, k.add(rows.base, n));
+      rows.store(result, output, n);
     });
   });
 }
@@ -127,9 +138,9 @@ func::FuncOp buildGpuLayerNorm(OpBuilder &builder, Location loc, StringRef symbo
     variance = k.addf(k.divf(variance, count), k.scalar(spec.epsilon));
     Value factor = k.divf(k.scalar(1), math::SqrtOp::create(k.b, k.loc, variance));
     rows.forEach([&](Value n) {
-      Value normal = k.mulf(k.subf(rows.load(input, n), mean), factor), scales = k.load(scale, n);
-      Value result = bias ? k.fma(normal, scales, k.load(bias, n)) : k.mulf(normal, scales);
-      memref::StoreOp::create(k.b, k.loc, result, output, k.add(rows.base, n));
+      Value normal = k.mulf(k.subf(rows.load(input, n), mean), factor), scales = k.loadWide(scale, n, 1)[0];
+      Value result = bias ? k.fma(normal, scales, k.loadWide(bias, n, 1)[0]) : k.mulf(normal, scales);
+      rows.store(result, output, n);
     });
   });
 }

@@ -60,13 +60,13 @@ struct ChooseGpuRowsPass : attn::impl::ChooseGpuRowsPassBase<ChooseGpuRowsPass> 
         auto spec = RowSoftmaxSpec::get(softmax, target);
         if (static_cast<int64_t>(softmax.getDim()) + 1 != spec.type.getRank())
           reason = "it is not over the last dimension";
-        else if (canBuildRowSoftmax(spec, &reason))
+        else if (canBuildGpuRows(spec.type, reason))
           kernel = kernels.getOrBuild("gpu_" + spec.symbol(), [&](OpBuilder &b) {
             return buildGpuRowSoftmax(b, loc, "gpu_" + spec.symbol(), spec);
           });
       } else {
         auto spec = LayerNormSpec::get(cast<LayerNormOp>(op), target);
-        if (canBuildLayerNorm(spec, &reason))
+        if (canBuildGpuRows(spec.type, reason))
           kernel = kernels.getOrBuild("gpu_" + spec.symbol(), [&](OpBuilder &b) {
             return buildGpuLayerNorm(b, loc, "gpu_" + spec.symbol(), spec);
           });
