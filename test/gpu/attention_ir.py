@@ -44,6 +44,9 @@ def narrow_softmax(maker):
 
 def entry(attention, dynamic=False):
     """What check_kernels takes: text, inputs, no weights, outputs."""
+    half = attention.query.array.dtype
+    if half == np.float16:  # what is kept of tiles and rows, too
+        attention = dataclasses.replace(attention, extras=[(e[0], e[1], half if "," not in e[0] else e[2], e[3]) for e in attention.extras])
     text = attention.text(dynamic=dynamic)
     head, body = text.split("{\n", 1)
     arguments, results = re.fullmatch(r"func.func @main\((.*)\) -> \((.*)\) ", head).groups()
@@ -58,14 +61,14 @@ def entry(attention, dynamic=False):
 class Maker:
     """Attentions of (b, h, heads of keys, i, j, d, e) with random operands."""
 
-    def __init__(self, rng, size, near=lambda x: x):
+    def __init__(self, rng, size, near=lambda x: x, dtype=np.float32):
         b, h, g, i, j, d, e = size
-        self.sizes, self.groups, self.rng, self.near = dict(b=b, h=h, i=i, j=j, d=d, e=e), h // g, rng, near
+        self.sizes, self.groups, self.rng, self.near, self.dtype = dict(b=b, h=h, i=i, j=j, d=d, e=e), h // g, rng, near, dtype
 
     def normal(self, layout, divisors=None):
         shape = [1 if c == "0" else -(-self.sizes[c] // (divisors or {}).get(c, 1)) for c in layout]
         x = self.rng.standard_normal(shape).astype(np.float32)
-        return Operand(self.near(x).astype(np.float32), layout, divisors or {})
+        return Operand(self.near(x).astype(self.dtype), layout, divisors or {})
 
     def attention(self, **other):
         group = {"h": self.groups}
@@ -169,6 +172,15 @@ def given(maker):
             maker.attention(query=maker.normal("bhij"), weight=2.0, rows="uniform", mask=[maker.dense(0)], extras=[LSE], **plain),
             maker.attention(query=maker.normal("hij"), normalizer="none", **plain)]
     return [maker.hide(one) if one.rows != "uniform" and one.mask else one for one in made]
+
+
+@case("ir", (2, 2, 1, 40, 70, 16, 16), (1, 2, 2, 70, 33, 6, 10), (2, 2, 1, 3, 300, 16, 24))
+@case("ir_warpgroups", (1, 2, 1, 260, 130, 64, 40))
+def captured(maker):
+    """Tables in the score region, and operands in orders that no row of them is a piece of memory in."""
+    turned = dict(key=maker.normal("bhdj", {"h": maker.groups}), value=maker.normal("behj", {"h": maker.groups}), result="beih")
+    return [maker.attention(captures=[maker.normal("hij"), maker.normal("b0j")]),
+            maker.attention(query=maker.normal("dbih"), captures=[maker.normal("bhi")], mask=[maker.causal(-1)], **turned)]
 
 
 @case("ir", (2, 2, 1, 40, 70, 16, 16), (1, 2, 2, 70, 33, 64, 64), (2, 2, 1, 3, 300, 16, 24))

@@ -57,7 +57,8 @@ def check(tools, folder, name, built, options, ptxas=False):
             return f"{name}: {text}"
     command = [tools / "attn-run", library]
     for key, array in inputs.items():
-        np.save(folder / f"{key}.npy", array)
+        isBf16 = kernel_cases.BUFFERS == "bf16" and array.dtype == np.float16
+        np.save(folder / f"{key}.npy", array.astype(ml_dtypes.bfloat16) if isBf16 else array)
         command.append(f"--input={key}=@{folder / key}.npy")
     command += [f"--output={key}=@{folder / key}.out.npy" for key in outputs]
     fake = ",".join(filter(None, (os.environ.get("ATTN_FAKE_CUDA"), options.get("fake"))))
@@ -98,10 +99,11 @@ def main():
     parser.add_argument("--filter", default="")
     parser.add_argument("--part", default="1/1", help="N/M: each M-th case, from the N-th on")
     parser.add_argument("--precision", default="f32", choices=("f32", "tf32", "bf16", "f16"))
+    parser.add_argument("--buffers", default="f32", choices=("f32", "bf16", "f16"), help="of attentions in IR")
     parser.add_argument("--ptxas", action="store_true", help="let ptxas look for spills, too")
     parser.add_argument("--arch", default="sm_80", help="as attnc's --gpu-arch")
     args = parser.parse_args()
-    kernel_cases.PRECISION, kernel_cases.ARCH = args.precision, args.arch
+    kernel_cases.PRECISION, kernel_cases.ARCH, kernel_cases.BUFFERS = args.precision, args.arch, args.buffers
     problems = 0
     with tempfile.TemporaryDirectory() as temporary:
         part, parts = map(int, args.part.split("/"))

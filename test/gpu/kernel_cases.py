@@ -2,6 +2,7 @@
 import math
 import os
 import pathlib
+import re
 import sys
 
 import numpy as np
@@ -43,7 +44,7 @@ def normal(*shape):
     return rng.standard_normal(shape).astype(np.float32)
 
 
-PRECISION, ARCH = "f32", "sm_80"
+PRECISION, ARCH, BUFFERS = "f32", "sm_80", "f32"
 
 
 def rounded(x):
@@ -244,6 +245,8 @@ def layer_norm(size):
 
 def unit_of_weights(d, e, queries):
     """Half a unit of the last place of weights, and as much again; 0 where they are f32."""
+    if BUFFERS != "f32":
+        return 0
     isWarpgroup = PRECISION != "tf32" and ARCH.startswith("sm_90a") and "cc=90" in os.environ.get("ATTN_FAKE_CUDA", "") and queries >= 256
     isNarrow = max(d, e) <= (256 if isWarpgroup else 128) and queries > 16
     return {"bf16": 2.0 ** -8, "f16": 2.0 ** -11, "tf32": 2.0 ** -10}.get(PRECISION, 0) * isNarrow
@@ -397,6 +400,11 @@ def additive(size):
     return nodes, {"q": q, "k": k, "v": v}, weights, {"y": e / e.sum(-1, keepdims=True) @ v}
 
 
+def to_both_halves(x):
+    """What f16 and bf16 hold alike."""
+    return np.round(np.clip(x, -3.9, 3.9) * 64) / 64
+
+
 def narrow(attention, units):
     """As the kernels make it; weights are rounded as in attend()."""
     text, inputs, weights, outputs = attention_ir.entry(attention)
@@ -407,11 +415,23 @@ def narrow(attention, units):
     return text, inputs, weights, outputs
 
 
+def in_half(text, inputs, weights, outputs):
+    """Buffers of f16, or of bf16 with the same numbers. The results are rounded to them: half a unit of the last place."""
+    if BUFFERS == "bf16":
+        text = re.sub(r"\bf16|(?<=x)f16", "bf16", text)
+    def stored(x):
+        with np.errstate(invalid="ignore"):
+            want, slack = (x.want, x.slack) if isinstance(x, Bounded) else (x, 0)
+            return Bounded(want, slack + (2.0 ** -8 if BUFFERS == "bf16" else 2.0 ** -11) * np.where(np.isfinite(want), abs(want), 0))
+    return text, inputs, weights, {name: stored(x) for name, x in outputs.items()}
+
+
 def in_ir(make):
     def built(size):
-        units = unit_of_weights(size[5], size[6], size[3])
-        made = make(attention_ir.Maker(rng, size[:7], rounded), *size[7:])
-        return [narrow(one, units) if isinstance(one, attention_ir.Attention) else (*one[:3], {"y0": Bounded(*one[3])}) for one in made]
+        units, isHalf = unit_of_weights(size[5], size[6], size[3]), BUFFERS != "f32"
+        made = make(attention_ir.Maker(rng, size[:7], *((to_both_halves, np.float16) if isHalf else (rounded,))), *size[7:])
+        made = [narrow(one, units) if isinstance(one, attention_ir.Attention) else (*one[:3], {"y0": Bounded(*one[3])}) for one in made]
+        return [in_half(*one) for one in made] if isHalf else made
     built.__name__ = make.__name__
     return built
 

@@ -15,12 +15,6 @@ static bool fail(std::string *reason, const Twine &text) {
 bool canBuildGpuAttention(const AttentionSpec &spec, std::string *reason) {
   if (!canBuildAttention(spec, reason))
     return false;
-  SmallVector<size_t> floats = {spec.query, spec.value, spec.result};
-  for (const AttentionSpec::Extra &extra : spec.extras)
-    floats.push_back(extra.operand);
-  for (size_t n : floats)
-    if (!spec.types[n].getElementType().isF32())
-      return fail(reason, "only f32 has a kernel for a GPU so far");
   if (spec.kind == ScoreKind::additive && *spec.getStaticSize(Dim::D) % 4)
     return fail(reason, "additive scores of a width that is no multiple of 4 have no kernel for a GPU yet");
   if (!canUseThreads(spec))

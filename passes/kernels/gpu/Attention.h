@@ -15,7 +15,7 @@ bool canBuildGpuAttention(const AttentionSpec &spec, std::string *reason = nullp
 int64_t countGpuAttentionSplits(const AttentionSpec &spec);
 
 /// Emits the kernel `symbol` on the operands' buffers and then the result's, of
-/// f32: flash attention by blocks of 128 threads. A block holds some queries and
+/// f32, f16 or bf16: flash attention by blocks of 128 threads. A block holds some queries and
 /// streams tiles of keys and values past them by cp.async; the softmax is online
 /// in f32, its maxima and sums in registers. Tiles that the mask hides are
 /// skipped, tiles that it shows in full are not tested. With bf16 or f16 matrix

@@ -21,6 +21,22 @@ int64_t countCommonElements(const AttentionSpec &spec, const TileSizes &sizes) {
   return kExchanged + markBytes(spec, sizes) / 4;
 }
 
+bool hasPieces(const AttentionSpec &spec, size_t operand, unsigned dim, int64_t count) {
+  AffineMap map = spec.maps[operand];
+  MemRefType type = spec.types[operand];
+  bool isLast = map.getNumResults() && map.getResults().back() == getAffineDimExpr(dim, map.getContext());
+  if (!isLast || *spec.getStaticSize(dim) % count)
+    return false;
+  if (type.getLayout().isIdentity())
+    return true;
+  auto [strides, offset] = type.getStridesAndOffset();
+  auto isWhole = [&](int64_t x) { return !ShapedType::isDynamic(x) && x % count == 0; };
+  // A stride that isn't known is a multiple of those behind it.
+  ArrayRef<int64_t> outer = ArrayRef(strides).drop_back();
+  return isWhole(offset) && strides.back() == 1 && (outer.empty() || isWhole(outer.back())) &&
+         llvm::all_of(outer, [&](int64_t x) { return ShapedType::isDynamic(x) || isWhole(x); });
+}
+
 Values AttentionEmitter::launch(Value blocks) {
   SmallVector<int64_t> elements = sharedElements();
   elements.push_back(kExchanged);
@@ -221,11 +237,15 @@ Value AttentionEmitter::readAt(size_t operand, Value i, Value j) {
   return k.load(view.flat, view.along(k, view.along(k, view.base, Dim::I, i), Dim::J, j));
 }
 
+void AttentionEmitter::storeF32(Value x, const HeadView &view, Value offset) {
+  memref::StoreOp::create(k.b, k.loc, k.fromF32(x, view.elementType()), view.flat, offset);
+}
+
 Values AttentionEmitter::givenScores(Value key) {
   Values scores;
   for (int64_t r = 0; r < rows; ++r)
     for (int64_t c = 0; c < columns; ++c)
-      scores.push_back(readAt(spec.query, query(r), k.min(keyOf(key, c), k.sub(numKeys, k.index(1)))));
+      scores.push_back(k.toF32(readAt(spec.query, query(r), k.min(keyOf(key, c), k.sub(numKeys, k.index(1))))));
   return scores;
 }
 

@@ -79,6 +79,9 @@ protected:
   virtual bool canSweepAgain() const { return true; }
   bool canHide() const { return testsAllTiles() || spec.canMask(); }
   mlir::Value readAt(size_t operand, mlir::Value i, mlir::Value j);
+  /// Buffers of f16 and bf16 are widened as they are read, and results rounded as they are stored.
+  mlir::Value loadF32(const HeadView &view, mlir::Value offset) { return k.toF32(k.load(view.flat, offset)); }
+  void storeF32(mlir::Value x, const HeadView &view, mlir::Value offset);
 
   /// The raw scores of kind `given`.
   Values givenScores(mlir::Value key);
@@ -146,6 +149,9 @@ private:
 
 /// Whether an extra result has an element for each query and key.
 bool storesTiles(const AttentionSpec &spec);
+/// Whether `count` elements along `dim`, from a multiple of it on, are a piece of memory that is aligned to its size.
+bool hasPieces(const AttentionSpec &spec, size_t operand, unsigned dim, int64_t count);
+inline bool isF32(const AttentionSpec &spec) { return spec.types[spec.query].getElementType().isF32(); }
 /// Elements of f32 that all forms have in shared memory beside their own.
 int64_t countCommonElements(const AttentionSpec &spec, const TileSizes &sizes);
 

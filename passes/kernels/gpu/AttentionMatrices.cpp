@@ -31,10 +31,7 @@ public:
     keys.dim = Dim::D, values.dim = Dim::E;
     for (Tile *tile : {&keys, &values}) {
       tile->padded = llvm::alignTo(tile->width, 16);
-      AffineMap map = spec.maps[tile->operand];
-      bool isLast = map.getNumResults() &&
-                    map.getResult(map.getNumResults() - 1) == getAffineDimExpr(tile->dim, map.getContext());
-      tile->isVector = isLast && tile->width % 4 == 0;
+      tile->isVector = hasPieces(spec, tile->operand, tile->dim, 4);
       tile->pitch = tile->padded / 2 + 4;
     }
     // Of lanes (g, t) that read places 2t of key g, and column g of the values of key 2t, no two meet in a bank.
@@ -348,7 +345,7 @@ bool canUseMatrices(const AttentionSpec &spec, Precision precision) {
   // What is no softmax's weight may be beyond f16.
   bool isBounded = spec.normalizer == Normalizer::softmax && !spec.weight;
   int64_t common = countCommonElements(spec, {AttentionEmitter::kThreads, kQueries, kMostKeys});
-  return precision != Precision::f32 && d && e && *d <= kMaxWidth && *e <= kMaxWidth &&
+  return precision != Precision::f32 && isF32(spec) && d && e && *d <= kMaxWidth && *e <= kMaxWidth &&
          spec.kind != ScoreKind::additive && !isFew && (isBounded || precision != Precision::f16) &&
          kMostElements + common <= AttentionEmitter::kSharedElements;
 }

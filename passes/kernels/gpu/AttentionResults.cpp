@@ -41,7 +41,7 @@ Value AttentionEmitter::numKeysAsFloat() {
 Value AttentionEmitter::meanOfValues(const HeadView &value, Value column) {
   Value corner = value.along(k, value.base, Dim::E, column);
   Value sum = k.loop(k.index(0), numKeys, 1, {k.scalar(0)}, [&](Value j, ValueRange carried) -> Values {
-    return {k.addf(carried[0], k.load(value.flat, value.along(k, corner, Dim::J, j)))};
+    return {k.addf(carried[0], loadF32(value, value.along(k, corner, Dim::J, j)))};
   })[0];
   return orWithoutKeys(k.divf(sum, numKeysAsFloat()));
 }
@@ -53,7 +53,7 @@ void AttentionEmitter::storeLogSum(ArrayRef<HeadView> views, Value i, Value shif
       continue;
     const HeadView &view = views[extra.operand];
     Value result = k.addf(shift, math::LogOp::create(k.b, k.loc, sum));
-    memref::StoreOp::create(k.b, k.loc, result, view.flat, view.along(k, view.base, Dim::I, i));
+    storeF32(result, view, view.along(k, view.base, Dim::I, i));
   }
 }
 
@@ -69,9 +69,7 @@ void AttentionEmitter::store(ValueRange state) {
     Value sum = sumOfRow(state[rows + r]), i = k.add(first, row(r));
     k.branch(k.less(i, numQueries), [&] {
       Value offset = view.along(k, view.base, Dim::I, i), factor = normalizer(sum);
-      auto put = [&](Value x, Value column) {
-        memref::StoreOp::create(k.b, k.loc, x, view.flat, view.along(k, offset, Dim::E, column));
-      };
+      auto put = [&](Value x, Value column) { storeF32(x, view, view.along(k, offset, Dim::E, column)); };
       auto usual = [&] {
         for (int64_t e = 0; e < width; ++e) {
           Value column = columnPlace(e);
@@ -159,8 +157,7 @@ void AttentionEmitter::mergeParts(ValueRange buffers) {
         result = k.branch(
             isEmptyRow(both[0]), result.getType(), [&] { return Values{meanOfValues(views[spec.value], column)}; },
             [&] { return Values{result}; })[0];
-      Value place = view.along(k, view.along(k, view.base, Dim::I, i), Dim::E, column);
-      memref::StoreOp::create(k.b, k.loc, result, view.flat, place);
+      storeF32(result, view, view.along(k, view.along(k, view.base, Dim::I, i), Dim::E, column));
     });
     if (spec.wants(ExtraSource::lse))
       k.branch(k.less(lane, k.index(1)), [&] { storeLogSum(views, i, shift, merge(k.index(0))[0]); });

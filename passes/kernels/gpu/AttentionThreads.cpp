@@ -3,7 +3,8 @@
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "llvm/Support/MathExtras.h"
 
-// Products one by one, in f32; queries and weights in shared memory.
+// Products one by one, in f32; queries and weights in shared memory. 16-bit
+// elements pass through registers, where they are widened, on their way there.
 
 using namespace mlir;
 
@@ -63,10 +64,15 @@ private:
     unsigned rowDim, widthDim;
     int64_t rows, pitch, width;
     bool isVector;
+
+    /// Groups of four columns of a row that are copied.
+    int64_t fours() const { return widthDim == Dim::E ? pitch / 4 : llvm::divideCeil(width, 4); }
   };
   Tile makeTile(size_t operand, Value shared, unsigned rowDim, unsigned widthDim, int64_t rows, int64_t pitch,
                 int64_t width);
   void copy(const Tile &tile, Value first, Value extent);
+  void copyWidened(const Tile &tile, Value first, Value extent);
+  Values readFour(const Tile &tile, Value offset, Value isRow, Value column);
   SmallVector<int64_t> sharedElements() override {
     SmallVector<int64_t> elements = {cut.tile() * cut.valuePitch(), cut.queries() * cut.weightPitch()};
     if (hasKeys())
@@ -93,16 +99,14 @@ private:
 
 ThreadsEmitter::Tile ThreadsEmitter::makeTile(size_t operand, Value shared, unsigned rowDim, unsigned widthDim,
                                               int64_t rows, int64_t pitch, int64_t width) {
-  AffineMap map = spec.maps[operand];
-  bool isLast =
-      map.getNumResults() && map.getResult(map.getNumResults() - 1) == getAffineDimExpr(widthDim, map.getContext());
-  return {views[operand], shared, rowDim, widthDim, rows, pitch, width, isLast && width % 4 == 0};
+  return {views[operand], shared, rowDim, widthDim, rows, pitch, width, hasPieces(spec, operand, widthDim, 4)};
 }
 
 /// Starts to copy rows `first`... into shared memory; zeros beyond `extent` and the width.
 void ThreadsEmitter::copy(const Tile &tile, Value begin, Value extent) {
-  int64_t inner = tile.widthDim == Dim::E ? tile.pitch / 4 : llvm::divideCeil(tile.width, 4);
-  int64_t groups = tile.rows * inner;
+  if (!isF32(spec))
+    return copyWidened(tile, begin, extent);
+  int64_t inner = tile.fours(), groups = tile.rows * inner;
   for (int64_t n = 0; n < groups; n += kThreads) {
     Value group = k.add(k.thread, n);
     auto one = [&] {
@@ -121,6 +125,46 @@ void ThreadsEmitter::copy(const Tile &tile, Value begin, Value extent) {
     else
       k.branch(k.less(group, k.index(groups)), one);
   }
+}
+
+/// The same of 16-bit elements, which are f32 in shared memory: a thread reads some of them before it waits for any.
+void ThreadsEmitter::copyWidened(const Tile &tile, Value begin, Value extent) {
+  constexpr int64_t kAtOnce = 8;
+  int64_t inner = tile.fours(), groups = tile.rows * inner;
+  for (int64_t n = 0; n < groups; n += kAtOnce * kThreads) {
+    SmallVector<std::pair<Values, Value>> read;
+    for (int64_t m = n; m < std::min(n + kAtOnce * kThreads, groups); m += kThreads) {
+      Value group = k.add(k.thread, m), at = k.div(group, k.index(inner));
+      Value column = k.mul(k.rem(group, k.index(inner)), 4), source = k.add(begin, at), isRow = k.less(source, extent);
+      if (m + kThreads > groups)
+        isRow = k.both(isRow, k.less(group, k.index(groups)));
+      Value offset = tile.view.along(k, tile.view.base, tile.rowDim, source);
+      read.push_back({readFour(tile, offset, isRow, column), k.add(k.mul(at, tile.pitch), column)});
+    }
+    for (auto [m, piece] : llvm::enumerate(read)) {
+      Value group = k.add(k.thread, n + m * kThreads);
+      auto put = [&] { k.store4(piece.first, tile.shared, piece.second); };
+      if (n + static_cast<int64_t>(m + 1) * kThreads <= groups)
+        put();
+      else
+        k.branch(k.less(group, k.index(groups)), put);
+    }
+  }
+}
+
+/// Four columns of a row as f32; nothing is read where none is, and zeros are there.
+Values ThreadsEmitter::readFour(const Tile &tile, Value offset, Value isRow, Value column) {
+  Values four;
+  int64_t step = tile.isVector ? 4 : 1;
+  SmallVector<Type> types(step, k.b.getF32Type());
+  for (int64_t e = 0; e < 4; e += step) {
+    Value place = k.add(column, e), at = tile.view.along(k, offset, tile.widthDim, place);
+    four.append(k.branch(
+        k.both(isRow, k.less(place, k.index(tile.width))), types,
+        [&] { return tile.isVector ? k.loadWide(tile.view.flat, at, 4) : Values{loadF32(tile.view, at)}; },
+        [&] { return Values(step, k.scalar(0)); }));
+  }
+  return four;
 }
 
 void ThreadsEmitter::start(ArrayRef<Value> shared) {
@@ -189,7 +233,7 @@ Values ThreadsEmitter::products() {
       Value alignment;
       if (spec.kind == ScoreKind::additive) {
         const HeadView &view = views[spec.alignment];
-        alignment = k.load(view.flat, view.along(k, view.base, Dim::D, k.add(d, q)));
+        alignment = loadF32(view, view.along(k, view.base, Dim::D, k.add(d, q)));
       }
       for (int64_t r = 0; r < cut.rows; ++r)
         for (int64_t c = 0; c < cut.keys; ++c) {

@@ -35,15 +35,7 @@ struct Operand {
   Operand(const AttentionSpec &spec, size_t position, unsigned rowDim, unsigned dim)
       : position(position), rowDim(rowDim), dim(dim), width(*spec.getStaticSize(dim)),
         padded(llvm::alignTo(width, Warpgroups::kPanel)) {
-    AffineMap map = spec.maps[position];
-    MemRefType type = spec.types[position];
-    isVector = width % 4 == 0 && map.getNumResults() &&
-               map.getResult(map.getNumResults() - 1) == getAffineDimExpr(dim, map.getContext());
-    if (isVector && !type.getLayout().isIdentity()) {
-      auto [strides, offset] = type.getStridesAndOffset();
-      auto isWhole = [](int64_t x) { return !ShapedType::isDynamic(x) && x % 4 == 0; };
-      isVector = isWhole(offset) && strides.back() == 1 && llvm::all_of(ArrayRef(strides).drop_back(), isWhole);
-    }
+    isVector = hasPieces(spec, position, dim, 4);
   }
   int64_t bytes(int64_t rows) const { return rows * padded * 2; }
 };
@@ -365,7 +357,7 @@ func::FuncOp WarpgroupsEmitter::emit(StringRef symbol, Sm90a use) {
 bool canUseWarpgroups(const AttentionSpec &spec, Precision precision) {
   std::optional<int64_t> d = spec.getStaticSize(Dim::D), e = spec.getStaticSize(Dim::E);
   std::optional<int64_t> i = spec.getStaticSize(Dim::I);
-  return (precision == Precision::bf16 || precision == Precision::f16) && d && e && *d <= kMaxWidth &&
+  return (precision == Precision::bf16 || precision == Precision::f16) && isF32(spec) && d && e && *d <= kMaxWidth &&
          *e <= kMaxWidth && spec.kind == ScoreKind::dot && (!i || *i >= kFewQueries) && spec.blockLists.empty() &&
          spec.normalizer == Normalizer::softmax && !spec.hasWeightSweep() && !storesTiles(spec);
 }

@@ -1,7 +1,5 @@
 #include "passes/kernels/gpu/AttentionEmitter.h"
 
-#include "mlir/Dialect/MemRef/IR/MemRef.h"
-
 // What scores become: weights of the sweep at hand, or final ones in a sweep of their own.
 
 using namespace mlir;
@@ -116,8 +114,7 @@ void AttentionEmitter::keep(ExtraSource stage, const Values &tile, Value key) {
     for (int64_t n = 0; n < rows * columns; ++n) {
       Value i = k.add(first, row(n / columns)), j = keyOf(key, n % columns);
       Value offset = view.along(k, view.along(k, view.base, Dim::I, i), Dim::J, j);
-      k.branch(k.both(k.less(i, numQueries), k.less(j, numKeys)),
-               [&] { memref::StoreOp::create(k.b, k.loc, tile[n], view.flat, offset); });
+      k.branch(k.both(k.less(i, numQueries), k.less(j, numKeys)), [&] { storeF32(tile[n], view, offset); });
     }
   }
 }

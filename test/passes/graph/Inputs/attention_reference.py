@@ -102,8 +102,10 @@ class Attention:
         arguments = ", ".join(arguments)
         body = f"%k = arith.constant {self.scale:e} : {compute}\n%y0 = arith.mulf %x, %k : {compute}\n"
         last = "%y0"
-        for n, _ in enumerate(self.captures):
-            body += f"%y{n + 1} = arith.addf {last}, %c{n} : {compute}\n"
+        for n, c in enumerate(self.captures):
+            if c.array.dtype == np.float16:
+                body += f"%d{n} = arith.extf %c{n} : f16 to {compute}\n"
+            body += f"%y{n + 1} = arith.addf {last}, {'%d' if c.array.dtype == np.float16 else '%c'}{n} : {compute}\n"
             last = f"%y{n + 1}"
         if self.exponential:
             body += f"%e = math.exp {last} : {compute}\n"
