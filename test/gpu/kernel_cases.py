@@ -245,11 +245,10 @@ def layer_norm(size):
 
 def unit_of_weights(d, e, queries):
     """Half a unit of the last place of weights, and as much again; 0 where they are f32."""
-    if BUFFERS != "f32":
-        return 0
-    isWarpgroup = PRECISION != "tf32" and ARCH.startswith("sm_90a") and "cc=90" in os.environ.get("ATTN_FAKE_CUDA", "") and queries >= 256
+    kind = PRECISION if BUFFERS == "f32" else BUFFERS
+    isWarpgroup = kind != "tf32" and ARCH.startswith("sm_90a") and "cc=90" in os.environ.get("ATTN_FAKE_CUDA", "") and queries >= 256
     isNarrow = max(d, e) <= (256 if isWarpgroup else 128) and queries > 16
-    return {"bf16": 2.0 ** -8, "f16": 2.0 ** -11, "tf32": 2.0 ** -10}.get(PRECISION, 0) * isNarrow
+    return {"bf16": 2.0 ** -8, "f16": 2.0 ** -11, "tf32": 2.0 ** -10}.get(kind, 0) * isNarrow
 
 
 def attend(q, k, v, visible=None, bias=0):

@@ -34,6 +34,13 @@ int64_t countGpuAttentionSplits(const AttentionSpec &spec) {
   return std::max<int64_t>(splits, 1);
 }
 
+/// What the products are of: buffers of 16 bits as they are, those of f32 as `precision` has it.
+static Precision productsOf(const AttentionSpec &spec, Precision precision) {
+  if (isF32(spec))
+    return precision;
+  return spec.types[spec.query].getElementType().isF16() ? Precision::f16 : Precision::bf16;
+}
+
 static bool takesWarpgroups(const AttentionSpec &spec, Precision precision, Sm90a sm90a) {
   return sm90a != Sm90a::none && canUseWarpgroups(spec, precision);
 }
@@ -41,7 +48,7 @@ static bool takesWarpgroups(const AttentionSpec &spec, Precision precision, Sm90
 Value countGpuAttentionScratch(OpBuilder &builder, Location loc, const AttentionSpec &spec,
                                llvm::function_ref<Value(int64_t)> sizeOf, Precision precision, Sm90a sm90a) {
   BlockBuilder k(builder, loc);
-  if (takesWarpgroups(spec, precision, sm90a))
+  if (takesWarpgroups(spec, productsOf(spec, precision), sm90a))
     return countWarpgroupsScratch(k, spec, sizeOf);
   int64_t splits = countGpuAttentionSplits(spec);
   if (splits == 1)
@@ -59,6 +66,7 @@ std::unique_ptr<AttentionEmitter> makeAttention(OpBuilder &builder, Location loc
 func::FuncOp buildGpuAttention(OpBuilder &builder, Location loc, StringRef symbol, const AttentionSpec &spec,
                                Precision precision, Sm90a sm90a) {
   OpBuilder::InsertionGuard guard(builder);
+  precision = productsOf(spec, precision);
   if (takesWarpgroups(spec, precision, sm90a))
     return buildWarpgroupsAttention(builder, loc, symbol, spec, precision, sm90a);
   return makeAttention(builder, loc, spec, precision)->emit(symbol);

@@ -5,9 +5,10 @@
 #include "llvm/Support/MathExtras.h"
 
 // Products by matrix units: four warps of 16 queries. A tile of keys or values is
-// copied as f32 without waiting. For bf16 and f16 it is rounded once, each part by
+// copied without waiting. From f32 to bf16 and f16 it is rounded once, each part by
 // the thread that copied it; for tf32 it stays where it was copied to and is rounded
-// as it is read. Weights go from one product to the next in registers.
+// as it is read; buffers of 16 bits are copied to where they are multiplied. Weights
+// go from one product to the next in registers.
 
 using namespace mlir;
 
@@ -25,13 +26,13 @@ constexpr int64_t kMostElements = 10881;
 class MatricesEmitter : public AttentionEmitter {
 public:
   MatricesEmitter(OpBuilder &b, Location loc, const AttentionSpec &spec, Precision precision)
-      : AttentionEmitter(b, loc, spec), precision(precision), isWide(precision == Precision::tf32) {
+      : AttentionEmitter(b, loc, spec), precision(precision), isWide(precision == Precision::tf32),
+        isStaged(isF32(spec) && !isWide) {
     keys.width = *spec.getStaticSize(Dim::D), values.width = *spec.getStaticSize(Dim::E);
     keys.operand = spec.keyOperand, values.operand = spec.value;
     keys.dim = Dim::D, values.dim = Dim::E;
     for (Tile *tile : {&keys, &values}) {
       tile->padded = llvm::alignTo(tile->width, 16);
-      tile->isVector = hasPieces(spec, tile->operand, tile->dim, 4);
       tile->pitch = tile->padded / 2 + 4;
     }
     // Of lanes (g, t) that read places 2t of key g, and column g of the values of key 2t, no two meet in a bank.
@@ -39,6 +40,13 @@ public:
       keys.pitch = keys.padded + 8, values.pitch = values.padded + 4;
     // What fits 48 KiB.
     keysPerTile = std::max(keys.padded, values.padded) > 64 || (isWide && canHide()) ? kMostKeys / 2 : kMostKeys;
+    for (Tile *tile : {&keys, &values}) {
+      // All threads have some.
+      bool isEight = !isF32(spec) && keysPerTile * tile->padded % (8 * kThreads) == 0;
+      tile->group = isEight ? 8 : 4, tile->piece = tile->group;
+      while (tile->piece > 1 && !hasPieces(spec, tile->operand, tile->dim, tile->piece))
+        tile->piece /= isF32(spec) ? 4 : 2;
+    }
     queriesPerBlock = kQueries, groupWidth = 4;
     rows = 2, columns = keysPerTile / 4, width = values.padded / 4;
   }
@@ -50,19 +58,21 @@ private:
     size_t operand;
     unsigned dim;
     int64_t width, padded, pitch;
-    bool isVector;
+    int64_t group, piece; ///< elements of a row that a thread copies, and of those at once
     Value shared;
   };
 
   SmallVector<int64_t> sharedElements() override {
     int64_t weights = kQueries * weightPitch(), copied = keysPerTile * std::max(keys.padded, values.padded);
-    if (isWide)
+    if (!isStaged)
       return {canHide() ? weights : 1, keysPerTile * keys.pitch, keysPerTile * values.pitch, 1};
     return {copied, std::max(keysPerTile * keys.pitch, weights), keysPerTile * values.pitch, 1};
   }
   int64_t weightPitch() const { return keysPerTile / perWord() + 4; }
   /// Rounded elements in a register, and in an element of shared memory.
   int64_t perWord() const { return isWide ? 1 : 2; }
+  /// Elements in 32 bits of a buffer.
+  int64_t perCopied() const { return isF32(spec) ? 1 : 2; }
   void start(ArrayRef<Value> shared) override;
   void copyKeys(Value key) override;
   Values sweepTile(Value key, ValueRange state) override;
@@ -70,6 +80,7 @@ private:
   /// Scores are not given.
   bool hasKeys() const { return spec.kind == ScoreKind::dot; }
   void copy(const Tile &tile, Value begin);
+  void copyEach(const Tile &tile, Value offset, Value isRow, Value column, Value to);
   void finishCopy(const Tile &tile, bool findsInfinite);
   Values readKeys(int64_t d, int64_t j);
   Values readValues(int64_t key, int64_t e);
@@ -87,7 +98,7 @@ private:
   Value columnPlace(int64_t e) override { return keyPlace(e); }
 
   const Precision precision;
-  const bool isWide;
+  const bool isWide, isStaged;
   Tile keys, values;
   Value staging, isInfinite;
   /// [16 of the width][packed row g, packed row g + 8].
@@ -116,7 +127,7 @@ void MatricesEmitter::start(ArrayRef<Value> shared) {
         Value place = k.add(keyPlace(c), d);
         bool isInside = d + 16 <= keys.width;
         Value at = isInside ? place : k.min(place, k.index(keys.width - 1));
-        Value x = k.load(view.flat, view.along(k, bases[r], Dim::D, at));
+        Value x = loadF32(view, view.along(k, bases[r], Dim::D, at));
         four.push_back(isInside ? x : k.select(k.less(place, k.index(keys.width)), x, k.scalar(0)));
       }
       packed[r] = k.packed(four, precision);
@@ -128,38 +139,64 @@ void MatricesEmitter::start(ArrayRef<Value> shared) {
 /// Starts to copy the tile's rows `begin`...; zeros behind the last key and the width.
 void MatricesEmitter::copy(const Tile &tile, Value begin) {
   const HeadView &view = views[tile.operand];
-  int64_t inner = tile.padded / 4;
+  int64_t inner = tile.padded / tile.group;
   for (int64_t n = 0; n < keysPerTile * inner; n += kThreads) {
-    Value part = k.add(k.thread, n), at = k.div(part, k.index(inner)), column = k.mul(k.rem(part, k.index(inner)), 4);
-    Value source = k.add(begin, at), isRow = k.less(source, numKeys);
+    Value part = k.add(k.thread, n), at = k.div(part, k.index(inner)), group = k.rem(part, k.index(inner));
+    Value column = k.mul(group, tile.group), source = k.add(begin, at), isRow = k.less(source, numKeys);
     Value offset = view.along(k, view.base, Dim::J, source);
-    for (int64_t e = 0; e < (tile.isVector ? 1 : 4); ++e) {
+    Value to = isStaged ? k.mul(part, 4) : k.add(k.mul(at, tile.pitch), k.mul(group, tile.group / perWord()));
+    if (tile.piece < perCopied()) {
+      copyEach(tile, offset, isRow, column, to);
+      continue;
+    }
+    for (int64_t e = 0; e < tile.group; e += tile.piece) {
       Value place = k.add(column, e);
       Value isInside = tile.padded == tile.width ? isRow : k.both(isRow, k.less(place, k.index(tile.width)));
-      Value to = isWide ? k.add(k.mul(at, tile.pitch), place) : k.add(k.mul(part, 4), e);
-      k.copyAsync(isWide ? tile.shared : staging, to, view.flat, view.along(k, offset, tile.dim, place),
-                  tile.isVector ? 4 : 1, isInside);
+      k.copyAsync(isStaged ? staging : tile.shared, k.add(to, e / perCopied()), view.flat,
+                  view.along(k, offset, tile.dim, place), tile.piece / perCopied(), isInside);
     }
   }
 }
 
+/// Elements of 16 bits one by one, which is less than can be copied without waiting.
+void MatricesEmitter::copyEach(const Tile &tile, Value offset, Value isRow, Value column, Value to) {
+  const HeadView &view = views[tile.operand];
+  Values words;
+  for (int64_t n = 0; n < tile.group; n += 4) {
+    Values four;
+    for (int64_t e = n; e < n + 4; ++e) {
+      Value place = k.add(column, e), at = view.along(k, offset, tile.dim, place);
+      four.append(k.branch(
+          k.both(isRow, k.less(place, k.index(tile.width))), k.b.getF32Type(),
+          [&] { return Values{loadF32(view, at)}; }, [&] { return Values{k.scalar(0)}; }));
+    }
+    for (Value pair : k.packed(four, precision))
+      words.push_back(k.bitcast(pair, k.b.getF32Type()));
+  }
+  k.storeFew(words, tile.shared, to);
+}
+
 /// Rounds what the thread itself has copied, to where the warps read it; finds out whether all of it is finite then.
 void MatricesEmitter::finishCopy(const Tile &tile, bool findsInfinite) {
-  if (isWide && !findsInfinite)
+  if (!isStaged && !findsInfinite)
     return;
-  int64_t inner = tile.padded / 4;
+  int64_t inner = tile.padded / tile.group;
   // Below it a finite number stays finite.
   Value limit = k.scalar(precision == Precision::f16 ? 65504.0f : 3.38e38f), isFine;
   for (int64_t n = 0; n < keysPerTile * inner; n += kThreads) {
     Value part = k.add(k.thread, n), at = k.div(part, k.index(inner)), column = k.rem(part, k.index(inner));
-    Value place = k.add(k.mul(at, tile.pitch), k.mul(column, 4 / perWord()));
-    Values four = isWide ? k.load4(tile.shared, place) : k.load4(staging, k.mul(part, 4));
-    Values words;
-    for (Value pair : isWide ? Values() : k.packed(four, precision))
+    Value place = k.add(k.mul(at, tile.pitch), k.mul(column, tile.group / perWord()));
+    Values read, words;
+    if (isF32(spec))
+      read = isWide ? k.load4(tile.shared, place) : k.load4(staging, k.mul(part, 4));
+    else
+      for (Value word : k.loadFew(tile.shared, place, tile.group / 2))
+        llvm::append_range(read, k.unpacked(word, precision));
+    for (Value pair : isStaged ? k.packed(read, precision) : Values())
       words.push_back(k.bitcast(pair, k.b.getF32Type()));
-    if (!isWide)
+    if (isStaged)
       k.storeFew(words, tile.shared, place);
-    for (Value x : findsInfinite ? four : Values()) {
+    for (Value x : findsInfinite ? read : Values()) {
       Value isFinite = k.compare(arith::CmpFPredicate::OLE, math::AbsFOp::create(k.b, k.loc, x), limit);
       isFine = isFine ? k.both(isFine, isFinite) : isFinite;
     }
@@ -305,7 +342,7 @@ Values MatricesEmitter::readTwo(Value shared, Value place) {
 /// memory, where the keys were unless the next ones are being copied there; a warp
 /// needs its own alone.
 Values MatricesEmitter::addVisible(ArrayRef<Values> weights, ValueRange sums) {
-  Value memory = isWide ? staging : keys.shared;
+  Value memory = isStaged ? keys.shared : staging;
   for (auto [n, packed] : llvm::enumerate(weights))
     for (auto [i, word] : llvm::enumerate(packed)) {
       int64_t registers = 4 / perWord(), c = i % registers * perWord();
@@ -345,7 +382,7 @@ bool canUseMatrices(const AttentionSpec &spec, Precision precision) {
   // What is no softmax's weight may be beyond f16.
   bool isBounded = spec.normalizer == Normalizer::softmax && !spec.weight;
   int64_t common = countCommonElements(spec, {AttentionEmitter::kThreads, kQueries, kMostKeys});
-  return precision != Precision::f32 && isF32(spec) && d && e && *d <= kMaxWidth && *e <= kMaxWidth &&
+  return precision != Precision::f32 && d && e && *d <= kMaxWidth && *e <= kMaxWidth &&
          spec.kind != ScoreKind::additive && !isFew && (isBounded || precision != Precision::f16) &&
          kMostElements + common <= AttentionEmitter::kSharedElements;
 }
