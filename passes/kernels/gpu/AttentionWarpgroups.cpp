@@ -7,7 +7,7 @@
 #include "llvm/Support/MathExtras.h"
 
 // Products by warpgroups, on sm_90a. A launch of its own rounds keys and values,
-// once for all queries of a group of heads, to tiles that are in memory what they
+// unless they are of 16 bits, once for all queries of a group of heads, to tiles that are in memory what they
 // are in shared memory. Of a block then one warp copies tiles into a ring and two
 // warpgroups of 64 queries multiply: while one makes weights the other has the
 // matrix units.
@@ -30,12 +30,14 @@ struct Operand {
   size_t position; ///< in spec.types
   unsigned rowDim, dim;
   int64_t width, padded;
-  bool isVector; ///< four columns are an aligned piece of memory
+  int64_t piece; ///< so many columns, up to 16 bytes, are an aligned piece of memory
+  bool isF32;
 
   Operand(const AttentionSpec &spec, size_t position, unsigned rowDim, unsigned dim)
       : position(position), rowDim(rowDim), dim(dim), width(*spec.getStaticSize(dim)),
-        padded(llvm::alignTo(width, Warpgroups::kPanel)) {
-    isVector = hasPieces(spec, position, dim, 4);
+        padded(llvm::alignTo(width, Warpgroups::kPanel)), isF32(attn::isF32(spec)) {
+    for (piece = isF32 ? 4 : 8; piece > 1 && !hasPieces(spec, position, dim, piece);)
+      piece = piece == 8 ? 4 : 1;
   }
   int64_t bytes(int64_t rows) const { return rows * padded * 2; }
 };
@@ -73,21 +75,30 @@ struct Packing {
   Value headOf(LaneBuilder &k, Value group) const { return ratio ? k.mul(group, *ratio) : group; }
 };
 
-/// Eight columns of a row from `column` on, in f32; zeros where nothing is.
-Values readPiece(BlockBuilder &k, const HeadView &view, const Operand &operand, Value row, Value isRow, Value column) {
+/// The words of eight columns of a row from `column` on; zeros where nothing is.
+Values readPiece(BlockBuilder &k, const HeadView &view, const Operand &operand, Value row, Value isRow, Value column,
+                 Precision precision) {
   Values eight;
   Value offset = view.along(k, view.base, operand.rowDim, row);
-  for (int64_t e = 0; e < 8; e += operand.isVector ? 4 : 1) {
+  for (int64_t e = 0; e < 8; e += operand.piece) {
     Value place = k.add(column, e), isInside = isRow;
     if (operand.padded != operand.width)
       isInside = k.both(isRow, k.less(place, k.index(operand.width)));
     // The address must be valid even where nothing is wanted.
     Value at = k.select(isInside, view.along(k, offset, operand.dim, place), k.index(0));
-    Values read = operand.isVector ? k.load4(view.flat, at) : Values{k.load(view.flat, at)};
+    if (operand.piece == 8) {
+      Values words = k.loadWords(view.flat, at, 4);
+      for (Value &word : words)
+        word = k.select(isInside, word, arith::ConstantIntOp::create(k.b, k.loc, 0, 32));
+      return words;
+    }
+    Values read = operand.piece == 1 ? Values{k.toF32(k.load(view.flat, at))}
+                  : operand.isF32    ? k.load4(view.flat, at)
+                                     : k.loadWide(view.flat, at, 4);
     for (Value x : read)
       eight.push_back(k.select(isInside, x, k.scalar(0)));
   }
-  return eight;
+  return Warpgroups(k).piece(eight, precision);
 }
 
 class WarpgroupsEmitter : public AttentionEmitter {
@@ -203,14 +214,15 @@ Value WarpgroupsEmitter::packRows(const Operand &operand, const HeadView &view, 
   for (int64_t n = 0; n < keysPerTile * pieces; n += kPackThreads) {
     Value number = k.add(k.thread, n), row = k.div(number, k.index(pieces)), piece = k.rem(number, k.index(pieces));
     Value source = k.add(begin, row);
-    Values eight = readPiece(k, view, operand, source, k.less(source, numKeys), k.mul(piece, 8));
-    Values words;
-    for (Value word : w.piece(eight, precision))
-      words.push_back(k.bitcast(word, k.b.getF32Type()));
+    Values words = readPiece(k, view, operand, source, k.less(source, numKeys), k.mul(piece, 8), precision), numbers;
+    for (Value word : findsInfinite ? words : Values())
+      llvm::append_range(numbers, k.unpacked(word, precision));
+    for (Value &word : words)
+      word = k.bitcast(word, k.b.getF32Type());
     Value panel = k.mul(k.div(piece, k.index(8)), keysPerTile * Warpgroups::kRowBytes / 16);
     Value at = k.add(panel, w.pieceAt(row, k.rem(piece, k.index(8))));
     k.store4(words, scratch, k.add(offset, k.mul(at, 4)));
-    for (Value x : findsInfinite ? eight : Values()) {
+    for (Value x : numbers) {
       Value isFinite = k.compare(arith::CmpFPredicate::OLE, math::AbsFOp::create(k.b, k.loc, x), limit);
       isFine = isFine ? k.both(isFine, isFinite) : isFinite;
     }
@@ -287,7 +299,7 @@ void WarpgroupsEmitter::stageQueries() {
   for (int64_t n = 0; n < Warpgroups::kRows * pieces; n += Warpgroups::kThreads) {
     Value number = k.add(thread, n), row = k.div(number, k.index(pieces)), piece = k.rem(number, k.index(pieces));
     Value source = k.add(begin, row), isRow = k.less(source, numQueries);
-    Values words = w.piece(readPiece(k, views[spec.query], queries, source, isRow, k.mul(piece, 8)), precision);
+    Values words = readPiece(k, views[spec.query], queries, source, isRow, k.mul(piece, 8), precision);
     Value panel = k.mul(k.div(piece, k.index(8)), Warpgroups::kRows * Warpgroups::kRowBytes);
     Value at = k.add(panel, k.mul(w.pieceAt(row, k.rem(piece, k.index(8))), 16));
     w.storePiece(words, k.add(queriesOfGroup(), at));
@@ -357,7 +369,7 @@ func::FuncOp WarpgroupsEmitter::emit(StringRef symbol, Sm90a use) {
 bool canUseWarpgroups(const AttentionSpec &spec, Precision precision) {
   std::optional<int64_t> d = spec.getStaticSize(Dim::D), e = spec.getStaticSize(Dim::E);
   std::optional<int64_t> i = spec.getStaticSize(Dim::I);
-  return (precision == Precision::bf16 || precision == Precision::f16) && isF32(spec) && d && e && *d <= kMaxWidth &&
+  return (precision == Precision::bf16 || precision == Precision::f16) && d && e && *d <= kMaxWidth &&
          *e <= kMaxWidth && spec.kind == ScoreKind::dot && (!i || *i >= kFewQueries) && spec.blockLists.empty() &&
          spec.normalizer == Normalizer::softmax && !spec.hasWeightSweep() && !storesTiles(spec);
 }

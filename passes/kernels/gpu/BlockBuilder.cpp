@@ -80,6 +80,17 @@ LaneBuilder::Values BlockBuilder::loadFew(Value flat, Value offset, int64_t coun
   return values;
 }
 
+LaneBuilder::Values BlockBuilder::loadWords(Value flat, Value offset, int64_t count) {
+  Type type = cast<MemRefType>(flat.getType()).getElementType();
+  auto load = vector::LoadOp::create(b, loc, VectorType::get({2 * count}, type), flat, offset);
+  load->setAttr(load.getAlignmentAttrName(), align(b, 4 * count));
+  Value vector = bitcast(load, VectorType::get({count}, b.getI32Type()));
+  Values words;
+  for (int64_t n = 0; n < count; ++n)
+    words.push_back(extract(vector, n));
+  return words;
+}
+
 LaneBuilder::Values BlockBuilder::loadWide(Value flat, Value offset, int64_t count) {
   Type type = cast<MemRefType>(flat.getType()).getElementType();
   if (count == 1)
@@ -90,11 +101,8 @@ LaneBuilder::Values BlockBuilder::loadWide(Value flat, Value offset, int64_t cou
       llvm::append_range(values, loadFew(flat, add(offset, n), std::min<int64_t>(count, 4)));
     return values;
   }
-  auto load = vector::LoadOp::create(b, loc, VectorType::get({count}, type), flat, offset);
-  load->setAttr(load.getAlignmentAttrName(), align(b, 2 * count));
-  Value words = bitcast(load, VectorType::get({count / 2}, b.getI32Type()));
-  for (int64_t n = 0; n < count / 2; ++n)
-    llvm::append_range(values, unpacked(extract(words, n), type.isF16() ? Precision::f16 : Precision::bf16));
+  for (Value word : loadWords(flat, offset, count / 2))
+    llvm::append_range(values, unpacked(word, type.isF16() ? Precision::f16 : Precision::bf16));
   return values;
 }
 

@@ -43,6 +43,8 @@ public:
   /// The `count` (2 or 4) elements from `offset` on, a multiple of it.
   Values loadFew(mlir::Value flat, mlir::Value offset, int64_t count);
   Values load4(mlir::Value flat, mlir::Value offset) { return loadFew(flat, offset, 4); }
+  /// The `count` pairs of elements of 16 bits from `offset` on, a multiple of them all, as i32.
+  Values loadWords(mlir::Value flat, mlir::Value offset, int64_t count);
   /// The `count` elements of f32 or 16 bits from `offset` on, a multiple of it, as f32.
   Values loadWide(mlir::Value flat, mlir::Value offset, int64_t count);
   /// f32 rounded to the type of the buffer, at `offset`, a multiple of their number.
