@@ -174,6 +174,13 @@ def given(maker):
     return [maker.hide(one) if one.rows != "uniform" and one.mask else one for one in made]
 
 
+@case("ir", (2, 2, 1, 20, 40, 6, 16), (1, 2, 2, 33, 37, 1, 8), (2, 2, 1, 3, 300, 3, 10), (1, 2, 1, 17, 9, 65, 8))
+def additive(maker):
+    """Widths that are no multiple of 4, and 1, as in graph attention. Columns behind the last one would count in exp."""
+    make = lambda function, layout, **other: maker.attention(kind="additive", activation=function, alignment=maker.normal(layout), **other)
+    return [make("tanh", "hd"), make("exp", "d", mask=[maker.causal(1)]), make("relu", "hd", mask=[maker.dense(0)], rows="uniform", extras=[LSE])]
+
+
 @case("ir", (2, 2, 1, 40, 70, 16, 16), (1, 2, 2, 70, 33, 6, 10), (2, 2, 1, 3, 300, 16, 24))
 @case("ir_warpgroups", (1, 2, 1, 260, 130, 64, 40))
 def captured(maker):

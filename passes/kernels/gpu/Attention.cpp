@@ -15,8 +15,6 @@ static bool fail(std::string *reason, const Twine &text) {
 bool canBuildGpuAttention(const AttentionSpec &spec, std::string *reason) {
   if (!canBuildAttention(spec, reason))
     return false;
-  if (spec.kind == ScoreKind::additive && *spec.getStaticSize(Dim::D) % 4)
-    return fail(reason, "additive scores of a width that is no multiple of 4 have no kernel for a GPU yet");
   if (!canUseThreads(spec))
     return fail(reason, "heads this wide do not fit the shared memory of a GPU");
   return true;

@@ -221,7 +221,9 @@ Values ThreadsEmitter::sweepTile(Value key, ValueRange state) {
 /// Raw scores of the thread's rows and keys.
 Values ThreadsEmitter::products() {
   Values zeros(cut.rows * cut.keys, k.scalar(0));
-  return k.loop(k.index(0), k.index(llvm::alignTo(cut.keyWidth, 4)), 4, zeros, [&](Value d, ValueRange carried) {
+  bool isAdditive = spec.kind == ScoreKind::additive;
+  // `count` columns from `d` on. Behind the last one are zeros, which a product may take, but a function may not.
+  auto addColumns = [&](Value d, ValueRange carried, int64_t count) {
     auto read = [&](const Tile &tile, Value row) { return k.load4(tile.shared, k.add(k.mul(row, tile.pitch), d)); };
     SmallVector<Values> left, right;
     for (int64_t r = 0; r < cut.rows; ++r)
@@ -229,9 +231,9 @@ Values ThreadsEmitter::products() {
     for (int64_t c = 0; c < cut.keys; ++c)
       right.push_back(read(keys, k.add(member(), c * kGroup)));
     Values next(carried);
-    for (int64_t q = 0; q < 4; ++q) {
+    for (int64_t q = 0; q < count; ++q) {
       Value alignment;
-      if (spec.kind == ScoreKind::additive) {
+      if (isAdditive) {
         const HeadView &view = views[spec.alignment];
         alignment = loadF32(view, view.along(k, view.base, Dim::D, k.add(d, q)));
       }
@@ -247,7 +249,12 @@ Values ThreadsEmitter::products() {
         }
     }
     return next;
-  });
+  };
+  int64_t rest = isAdditive ? cut.keyWidth % 4 : 0;
+  Value whole = k.index(llvm::alignTo(cut.keyWidth - rest, 4));
+  Values sums =
+      k.loop(k.index(0), whole, 4, zeros, [&](Value d, ValueRange carried) { return addColumns(d, carried, 4); });
+  return rest ? addColumns(whole, sums, rest) : sums;
 }
 
 /// The thread's rows and columns of weights times values added to `sums`; a

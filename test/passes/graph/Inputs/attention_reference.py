@@ -9,6 +9,7 @@ MLIR = {np.dtype(np.float32): "f32", np.dtype(np.float64): "f64", np.dtype(np.fl
 # name: (MLIR body of one value %x giving %y, NumPy)
 ACTIVATIONS = {
     "tanh": ("%y = math.tanh %x : T", np.tanh),
+    "exp": ("%y = math.exp %x : T", np.exp),
     "relu": ("%z = arith.constant 0.0 : T\n%y = arith.maximumf %x, %z : T", lambda x: np.maximum(x, 0)),
     "": (None, lambda x: x),
 }
