@@ -1,6 +1,6 @@
 // What can go wrong with a driver, each in turn in one process, on the stand-in
 // for libcuda: a message each time, and the process works afterwards.
-//     gpu-faults GPU-LIBRARY CPU-LIBRARY RECURRENT-GPU-LIBRARY PRODUCTS-LIBRARY LOOP-LIBRARY
+//     gpu-faults GPU-LIBRARY CPU-LIBRARY RECURRENT-GPU-LIBRARY PRODUCTS-LIBRARY LOOP-LIBRARY SEARCH-LIBRARY
 #include "attnrt/attnrt.h"
 
 #include <cmath>
@@ -64,9 +64,10 @@ struct Inputs {
 };
 
 attnrt_status runOnce(attnrt_session *session, attnrt_model *model, void *stream = nullptr, int64_t fill = 0,
-                      int64_t open = 4, std::vector<char> *bytes = nullptr, attnrt_cancel *cancel = nullptr) {
+                      int64_t open = 4, std::vector<char> *bytes = nullptr, attnrt_cancel *cancel = nullptr,
+                      const char *name = nullptr) {
   const attnrt_entry_info *entry;
-  attnrt_model_find_entry(model, nullptr, &entry);
+  attnrt_model_find_entry(model, name, &entry);
   Inputs inputs(*entry, open);
   for (size_t i = 0; i < inputs.bytes.size(); ++i)
     if (fill && entry->inputs[i].dtype == ATTNRT_I64)
@@ -81,6 +82,7 @@ attnrt_status runOnce(attnrt_session *session, attnrt_model *model, void *stream
   attnrt_run_options options = ATTNRT_RUN_OPTIONS_INIT;
   options.stream = stream;
   options.cancel = cancel;
+  options.entry = name;
   attnrt_status status = attnrt_session_run(session, &options, inputs.pointers.data(), entry->num_inputs,
                                             outputs.data(), entry->num_outputs);
   for (attnrt_output &output : outputs) {
@@ -279,6 +281,47 @@ void checkLoops(const char *path) {
   printf("loops: done\n");
 }
 
+/// The same of a search: the host waits once more when the steps have doubled; scores that are no numbers end it.
+void checkSearch(const char *path) {
+  configure("");
+  attnrt_model *model = nullptr;
+  attnrt_session *session = nullptr;
+  attnrt_cancel *cancel = nullptr;
+  expect(attnrt_model_load(path, nullptr, &model) == ATTNRT_OK, "load for searches");
+  expect(attnrt_session_create(model, nullptr, &session) == ATTNRT_OK, "create for searches");
+  expect(attnrt_cancel_create(&cancel) == ATTNRT_OK, "create a flag");
+  // The greatest length is the model's integer input; no token ends the search.
+  auto run = [&](int64_t steps, std::vector<char> *bytes = nullptr, attnrt_cancel *flag = nullptr) {
+    return runOnce(session, model, nullptr, steps, 4, bytes, flag, "generate");
+  };
+  auto waitsOf = [&](int64_t steps, std::vector<char> &bytes, attnrt_cancel *flag = nullptr) {
+    uint64_t before = synchronizations();
+    expect(run(steps, &bytes, flag) == ATTNRT_OK, "a run with a search");
+    return synchronizations() - before;
+  };
+  std::vector<char> few, want, again, asked, after;
+  uint64_t least = waitsOf(3, few), most = waitsOf(60, want);
+  expect(most <= least + 2, "the host waits twice more for 60 steps than for 3");
+  uint64_t graphs = launchedGraphs();
+  expect(waitsOf(60, again) == most && again == want && launchedGraphs() > graphs, "graphs of a search");
+  expect(waitsOf(60, asked, cancel) >= 60 && asked == want, "the host asks after each step whether to stop");
+  // The scores are roots of numbers below 0 then.
+  expectFailure("a search without numbers", run(62), ATTNRT_INVALID_ARGUMENT,
+                "search: in step 1 the scores of item 0 have a NaN");
+  expect(waitsOf(60, after) <= most && after == want, "a search after one that failed");
+  attnrt_cancel_request(cancel);
+  expectFailure("a search is cancelled", run(60, nullptr, cancel), ATTNRT_CANCELLED, "");
+  attnrt_session_destroy(session);
+  expect(attnrt_session_create(model, nullptr, &session) == ATTNRT_OK, "create for faults in searches");
+  configure("launch=40");
+  expectFailure("a launch in a search fails", run(60), ATTNRT_DEVICE, "CUDA_ERROR_ILLEGAL_ADDRESS");
+  attnrt_session_destroy(session);
+  attnrt_cancel_destroy(cancel);
+  attnrt_model_release(model);
+  configure("");
+  printf("searches: done\n");
+}
+
 /// Which image each compute capability takes: the exact one on its own alone.
 void checkImages(const char *path) {
   const struct {
@@ -296,9 +339,9 @@ void checkImages(const char *path) {
 } // namespace
 
 int main(int argc, char **argv) {
-  if (argc != 6) {
-    fprintf(stderr,
-            "usage: gpu-faults GPU-LIBRARY CPU-LIBRARY RECURRENT-GPU-LIBRARY PRODUCTS-LIBRARY LOOP-GPU-LIBRARY\n");
+  if (argc != 7) {
+    fprintf(stderr, "usage: gpu-faults GPU-LIBRARY CPU-LIBRARY RECURRENT-GPU-LIBRARY PRODUCTS-LIBRARY LOOP-GPU-LIBRARY "
+                    "SEARCH-GPU-LIBRARY\n");
     return 1;
   }
   void *fake = dlopen("libcuda.so.1", RTLD_NOW);
@@ -341,6 +384,8 @@ int main(int argc, char **argv) {
   expect(usedMemory() == before, "device memory is left by products");
   checkLoops(argv[5]);
   expect(usedMemory() == before, "device memory is left by loops");
+  checkSearch(argv[6]);
+  expect(usedMemory() == before, "device memory is left by searches");
 
   attnrt_session *session = nullptr;
   configure("");

@@ -6,6 +6,7 @@
 #include "mlir/IR/Matchers.h"
 #include "mlir/Interfaces/SideEffectInterfaces.h"
 #include "mlir/Interfaces/ViewLikeInterface.h"
+#include "llvm/Support/MathExtras.h"
 
 using namespace mlir;
 
@@ -48,8 +49,9 @@ bool DeviceLoop::canHoist(Value value) {
     return true;
   if (auto argument = dyn_cast<BlockArgument>(value))
     return argument.getOwner() == &body();
+  // What stands behind a branch must do no harm where that is not taken.
   Operation *op = value.getDefiningOp();
-  return op->getBlock() == &body() && isMemoryEffectFree(op) && op->getNumRegions() == 0 &&
+  return (op->getBlock() == &body() ? isMemoryEffectFree(op) : isPure(op)) && op->getNumRegions() == 0 &&
          llvm::all_of(op->getOperands(), [&](Value operand) { return canHoist(operand); });
 }
 
@@ -81,14 +83,82 @@ std::optional<DeviceLoop::Counter> DeviceLoop::counterOf(Value value) {
   return Counter{now->first, now->second, next->second};
 }
 
-bool DeviceLoop::visitRequire(RequireOp op) {
+/// By how much `value` grows each step; none: by no constant.
+std::optional<int64_t> DeviceLoop::rateOf(Value value) {
+  if (!isVarying(value))
+    return 0;
+  if (std::optional<Counter> counter = counterOf(value))
+    return counter->step;
+  Operation *op = value.getDefiningOp();
+  if (auto cast = dyn_cast_or_null<arith::IndexCastOp>(op))
+    return rateOf(cast.getIn());
+  if (!isa_and_nonnull<arith::AddIOp, arith::SubIOp, arith::MulIOp>(op))
+    return std::nullopt;
+  std::optional<int64_t> x = rateOf(op->getOperand(0)), y = rateOf(op->getOperand(1));
+  APInt factor;
+  int64_t result;
+  bool isSound = x && y;
+  if (isa<arith::MulIOp>(op)) {
+    isSound = isSound && matchPattern(op->getOperand(1), m_ConstantInt(&factor));
+    isSound = isSound && !llvm::MulOverflow(*x, factor.getSExtValue(), result);
+  } else {
+    isSound =
+        isSound && !(isa<arith::AddIOp>(op) ? llvm::AddOverflow(*x, *y, result) : llvm::SubOverflow(*x, *y, result));
+  }
+  return isSound ? std::optional(result) : std::nullopt;
+}
+
+/// Whether a comparison that holds in a step holds in the next one.
+bool DeviceLoop::staysTrue(Value condition) {
+  auto compare = condition.getDefiningOp<arith::CmpIOp>();
+  std::optional<int64_t> x = compare ? rateOf(compare.getLhs()) : std::nullopt;
+  std::optional<int64_t> y = compare ? rateOf(compare.getRhs()) : std::nullopt;
+  if (!x || !y)
+    return false;
+  switch (compare.getPredicate()) {
+  case arith::CmpIPredicate::slt:
+  case arith::CmpIPredicate::sle:
+    return *x <= *y;
+  case arith::CmpIPredicate::sgt:
+  case arith::CmpIPredicate::sge:
+    return *x >= *y;
+  default:
+    return *x == *y &&
+           (compare.getPredicate() == arith::CmpIPredicate::eq || compare.getPredicate() == arith::CmpIPredicate::ne);
+  }
+}
+
+bool DeviceLoop::visitRequire(RequireOp op, bool isNested) {
+  bool hoists = !isNested && llvm::all_of(op->getOperands(), [&](Value operand) { return canHoist(operand); });
+  if (hoists && staysTrue(op.getCondition())) {
+    kept.push_back(op);
+    return true;
+  }
   auto compare = op.getCondition().getDefiningOp<arith::CmpIOp>();
   bool isLimit = compare && compare.getPredicate() == arith::CmpIPredicate::sle && !isVarying(compare.getRhs());
-  std::optional<Counter> counter = isLimit ? counterOf(compare.getLhs()) : std::nullopt;
-  if (!counter || !llvm::all_of(op->getOperands(), [&](Value operand) { return canHoist(operand); }))
-    return fail(op, "a requirement in it depends on the step");
-  limits.push_back({op, *counter, compare.getRhs()});
+  if (std::optional<Counter> counter = isLimit && hoists ? counterOf(compare.getLhs()) : std::nullopt) {
+    limits.push_back({op, *counter, compare.getRhs()});
+    return true;
+  }
+  if (isNested)
+    return fail(op, "a requirement in a branch depends on the step");
+  checks.push_back(op);
   return true;
+}
+
+/// A size that differs from step to step is taken as large as it can be; blocks beyond what it is do nothing.
+bool DeviceLoop::visitLaunch(gpu::LaunchOp op) {
+  launches.push_back(op);
+  if (!usesVarying(op))
+    return true;
+  SmallVector<Value> blocks = {op.getGridSizeX(), op.getGridSizeY(), op.getGridSizeZ()};
+  SmallVector<Value> others = {op.getBlockSizeX(), op.getBlockSizeY(), op.getBlockSizeZ()};
+  if (Value bytes = op.getDynamicSharedMemorySize())
+    others.push_back(bytes);
+  bool isSound = !op->hasAttr(kCooperativeAttr) &&
+                 llvm::none_of(others, [&](Value value) { return isVarying(value); }) &&
+                 llvm::all_of(blocks, [&](Value value) { return !isVarying(value) || ranges.know(value); });
+  return isSound || fail(op, "a launch in it has a size that depends on the step");
 }
 
 /// An attn.grow, as it is after bufferisation.
@@ -117,11 +187,18 @@ bool DeviceLoop::visitGrowth(scf::IfOp op) {
   return isSound;
 }
 
+/// Whether a kernel can make the view for itself: of a dense buffer, or with sizes that follow from those of its
+/// source.
+static bool isReshape(memref::ExpandShapeOp op) {
+  return op.getResultType().getLayout().isIdentity() ||
+         llvm::all_of(op.getReassociationIndices(), [&](const ReassociationIndices &group) {
+           return llvm::count_if(group, [&](int64_t dim) { return op.getResultType().isDynamicDim(dim); }) < 2;
+         });
+}
+
 bool DeviceLoop::visit(Operation *op, bool isNested) {
-  if (auto launch = dyn_cast<gpu::LaunchOp>(op)) {
-    launches.push_back(launch);
-    return !usesVarying(op) || fail(op, "a launch in it has a size that depends on the step");
-  }
+  if (auto launch = dyn_cast<gpu::LaunchOp>(op))
+    return visitLaunch(launch);
   if (auto product = dyn_cast<ProductOp>(op)) {
     products.push_back(product);
     return true;
@@ -135,8 +212,11 @@ bool DeviceLoop::visit(Operation *op, bool isNested) {
     return true;
   }
   if (auto require = dyn_cast<RequireOp>(op))
-    return !usesVarying(op) || (!isNested && visitRequire(require)) ||
-           fail(op, "a requirement in it depends on the step");
+    return !usesVarying(op) || visitRequire(require, isNested);
+  if (auto memory = dyn_cast<WorkspaceOp>(op); memory && usesVarying(op)) {
+    workspaces.push_back(memory);
+    return ranges.know(memory.getBytes()) || fail(op, "it has a buffer whose size depends on the step");
+  }
   if (auto choice = dyn_cast<scf::IfOp>(op); choice && !isNested && visitGrowth(choice))
     return true;
   if (op->getNumRegions()) {
@@ -148,6 +228,10 @@ bool DeviceLoop::visit(Operation *op, bool isNested) {
           return false;
     return true;
   }
+  if (auto expand = dyn_cast<memref::ExpandShapeOp>(op); expand && usesVarying(op))
+    if (!isReshape(expand))
+      return fail(op,
+                  "it has a view of a part that is reshaped to several open sizes, one of which depends on the step");
   if (isMemoryEffectFree(op)) {
     if (usesVarying(op))
       for (Value result : op->getResults())

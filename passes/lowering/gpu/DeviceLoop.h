@@ -3,6 +3,7 @@
 
 #include "dialects/attn/AttnOps.h"
 #include "dialects/attn/DeviceOps.h"
+#include "passes/lowering/gpu/StepRanges.h"
 
 #include "mlir/Dialect/GPU/IR/GPUDialect.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
@@ -32,6 +33,8 @@ public:
     int64_t offset, step;
   };
   std::optional<Counter> counterOf(mlir::Value value);
+  /// Whether what computes `value` can stand in front of the steps.
+  bool canHoist(mlir::Value value);
 
   /// A buffer that gets more room: argument number `argument` of the body, by `op`, which its condition (size <= room)
   /// decides.
@@ -60,6 +63,10 @@ public:
   llvm::SmallVector<ProductOp> products;
   llvm::SmallVector<Growth> growths;
   llvm::SmallVector<Limit> limits;
+  llvm::SmallVector<RequireOp> kept;         ///< hold in all steps if they do in the first
+  llvm::SmallVector<RequireOp> checks;       ///< what each step has to look at on the device
+  llvm::SmallVector<WorkspaceOp> workspaces; ///< of sizes that differ from step to step
+  StepRanges ranges{*this};                  ///< of these and of launches
 
 private:
   bool fail(mlir::Operation *op, const llvm::Twine &reason);
@@ -68,9 +75,11 @@ private:
   bool readBody();
   bool readNext();
   bool visit(mlir::Operation *op, bool isNested);
-  bool visitRequire(RequireOp op);
+  bool visitLaunch(mlir::gpu::LaunchOp op);
+  bool visitRequire(RequireOp op, bool isNested);
   bool visitGrowth(mlir::scf::IfOp op);
-  bool canHoist(mlir::Value value);
+  std::optional<int64_t> rateOf(mlir::Value value);
+  bool staysTrue(mlir::Value condition);
   bool usesVarying(mlir::Operation *op);
 
   llvm::SmallVector<unsigned> carried;

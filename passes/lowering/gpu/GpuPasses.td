@@ -125,10 +125,14 @@ def MoveLoopsPass : Pass<"attn-move-loops", "mlir::ModuleOp"> {
       attn.download %state to %host; scf.yield (load %host[0]), ...
     ```
     Buffers that grow are given room for as many steps as there were, 16 at least,
-    before; so the host is asked as often as their number has digits. A limit on
-    iterations is looked at on the host for all these steps at once. A remark says
-    which op kept a loop that fetches on the host. In such a loop no product goes to
-    cuBLASLt.
+    before; so the host is asked as often as their number has digits. So is memory
+    whose size grows with the step, and a launch has as many blocks as the last of
+    the steps wants, of which a step uses its own number. A limit on iterations, and
+    what holds in each step if it does in the first, is looked at on the host for
+    all these steps at once; any other requirement in each step: where it does not
+    hold, its values go to words, the rest of the step does nothing, and the host
+    ends the run. A remark says which op kept a loop that fetches on the host. In
+    such a loop no product goes to cuBLASLt.
   }];
   let dependentDialects = ["::mlir::gpu::GPUDialect", "::mlir::scf::SCFDialect", "::mlir::arith::ArithDialect",
                            "::mlir::memref::MemRefDialect", "::attn::AttnDialect"];

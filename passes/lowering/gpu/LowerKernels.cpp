@@ -8,6 +8,7 @@
 #include "mlir/Conversion/MathToLLVM/MathToLLVM.h"
 #include "mlir/Conversion/MemRefToLLVM/MemRefToLLVM.h"
 #include "mlir/Conversion/VectorToLLVM/ConvertVectorToLLVM.h"
+#include "mlir/Dialect/Arith/Transforms/Passes.h"
 #include "mlir/Dialect/GPU/IR/GPUDialect.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
@@ -27,6 +28,7 @@ struct LowerKernelsPass : attn::impl::LowerKernelsPassBase<LowerKernelsPass> {
     LLVMTypeConverter types(&getContext(), options);
     configureGpuToNVVMTypeConverter(types);
     RewritePatternSet patterns(&getContext());
+    arith::populateCeilFloorDivExpandOpsPatterns(patterns); // of loops that compute sizes on the device
     arith::populateArithToLLVMConversionPatterns(types, patterns);
     cf::populateControlFlowToLLVMConversionPatterns(types, patterns);
     populateFinalizeMemRefToLLVMConversionPatterns(types, patterns);

@@ -1,9 +1,12 @@
+#include "dialects/attn/LoopOps.h"
 #include "passes/Passes.h"
 #include "passes/lowering/gpu/DeviceLoop.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Arith/Utils/Utils.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "mlir/Dialect/Utils/StaticValueUtils.h"
 #include "mlir/IR/IRMapping.h"
 #include "mlir/IR/Remarks.h"
 #include "mlir/Interfaces/SideEffectInterfaces.h"
@@ -47,11 +50,11 @@ public:
   void run() {
     placeState();
     Block &body = what.body();
-    Operation *first = &body.front();
     b.setInsertionPointToStart(&body);
     moveLimits();
     Value steps = countSteps();
     moveGrowths(steps);
+    findMost(steps);
     startState(steps);
     auto begin = BeginLoopOp::create(b, loc);
     useGrown(begin);
@@ -60,15 +63,21 @@ public:
       product.replaceAllUsesWith(arith::ConstantIntOp::create(at, loc, 0, 1).getResult());
       product.erase();
     }
-    for (gpu::LaunchOp launch : what.launches)
+    for (gpu::LaunchOp launch : what.launches) {
+      guard(launch);
       sinkWords(launch);
-    for (FetchOp fetch : what.fetched)
-      keep(fetch);
+    }
+    for (Operation &op : llvm::make_early_inc_range(body)) {
+      if (auto fetch = dyn_cast<FetchOp>(op))
+        keep(fetch);
+      else if (auto require = dyn_cast<RequireOp>(op); require && llvm::is_contained(what.checks, require))
+        check(require);
+    }
     b.setInsertionPoint(body.getTerminator());
     makeNext();
     EndLoopOp::create(b, loc, state, flagWord);
     readState();
-    eraseDead(first);
+    eraseDead(begin);
   }
 
 private:
@@ -76,11 +85,17 @@ private:
   // The words
   //===--------------------------------------------------------------------===//
 
-  /// One for each number that is carried and each that is fetched, the steps that are left, and whether it goes on.
+  /// One for each number that is carried, each that is fetched and each that a requirement names, which requirement
+  /// does not hold, the steps that are left, and whether it goes on.
   void placeState() {
     ValueRange carried = what.yielded();
     fetchWord = carried.size();
-    leftWord = fetchWord + what.fetched.size();
+    brokenWord = fetchWord + what.fetched.size();
+    for (RequireOp require : what.checks) {
+      valueWords.push_back(brokenWord);
+      brokenWord += require.getValues().size();
+    }
+    leftWord = brokenWord + !what.checks.empty();
     flagWord = leftWord + 1;
     b.setInsertionPointToStart(&entry.getBody().front());
     auto type = MemRefType::get({static_cast<int64_t>(flagWord + 1)}, b.getI64Type());
@@ -96,14 +111,29 @@ private:
   void storeWord(OpBuilder &at, Value value, uint64_t word) {
     memref::StoreOp::create(at, loc, toWord(at, loc, value), state, constant(at, loc, word));
   }
-  /// A launch of one thread, with `b` left behind it.
+  /// A launch of one thread, with `b` left behind it. One that no other launch has followed yet moves here and goes on.
   OpBuilder launchOne() {
+    if (own && !hasLaunchBetween(own)) {
+      own->moveBefore(b.getInsertionBlock(), b.getInsertionPoint());
+      OpBuilder inside(own.getContext());
+      inside.setInsertionPoint(own.getBody().front().getTerminator());
+      return inside;
+    }
     Value one = constant(b, loc, 1);
     auto launch = gpu::LaunchOp::create(b, loc, one, one, one, one, one, one);
     OpBuilder inside = OpBuilder::atBlockBegin(&launch.getBody().front());
     gpu::TerminatorOp::create(inside, loc);
     inside.setInsertionPoint(launch.getBody().front().getTerminator());
+    own = launch;
+    known.clear();
     return inside;
+  }
+  /// Whether something happens on the device between `launch` and where `b` stands.
+  bool hasLaunchBetween(gpu::LaunchOp launch) {
+    for (Operation *op = launch->getNextNode(); op && op != &*b.getInsertionPoint(); op = op->getNextNode())
+      if (!isMemoryEffectFree(op) && !isa<FetchOp, RequireOp, WorkspaceOp, PollOp>(op))
+        return true;
+    return false;
   }
 
   //===--------------------------------------------------------------------===//
@@ -115,7 +145,7 @@ private:
     if (front.contains(value))
       return front.lookup(value);
     Operation *op = value.getDefiningOp();
-    if (!op || op->getBlock() != &what.body())
+    if (!op || !what.loop->isAncestor(op))
       return value;
     for (Value operand : op->getOperands())
       hoist(operand);
@@ -128,24 +158,28 @@ private:
   }
 
   void moveLimits() {
-    for (DeviceLoop::Limit &limit : what.limits) {
-      if (!limit.op)
-        continue;
-      for (Value operand : limit.op->getOperands())
+    SmallVector<RequireOp> first = what.kept;
+    for (DeviceLoop::Limit &limit : what.limits)
+      if (limit.op)
+        first.push_back(limit.op);
+    for (RequireOp op : first) {
+      for (Value operand : op->getOperands())
         hoist(operand);
-      b.clone(*limit.op, front);
+      b.clone(*op, front);
     }
   }
 
   /// How many steps are made at once: no more than limits allow, nor than buffers get room for.
   Value countSteps() {
     Value steps = constant(b, loc, kMost);
-    for (DeviceLoop::Growth &growth : what.growths) {
-      if (!growth.counter || growth.counter->step == 0)
-        continue;
-      Value room = arith::MaxSIOp::create(b, loc, valueOf(*growth.counter), constant(b, loc, kFewest));
-      steps = arith::MinSIOp::create(b, loc, steps, room);
-    }
+    auto giveRoom = [&](Value size) {
+      steps = arith::MinSIOp::create(b, loc, steps, arith::MaxSIOp::create(b, loc, size, constant(b, loc, kFewest)));
+    };
+    for (DeviceLoop::Growth &growth : what.growths)
+      if (growth.counter && growth.counter->step)
+        giveRoom(valueOf(*growth.counter));
+    for (unsigned counter : what.ranges.counters())
+      giveRoom(argument(counter));
     for (DeviceLoop::Limit &limit : what.limits) {
       if (limit.counter.step == 0)
         continue;
@@ -177,8 +211,23 @@ private:
     }
   }
 
+  /// Buffers of a step and launches have room for what any of the steps needs.
+  void findMost(Value steps) {
+    auto moved = [&](Value value) { return hoist(value); };
+    StepRanges::Front ahead = {moved, arith::SubIOp::create(b, loc, steps, constant(b, loc, 1))};
+    for (WorkspaceOp memory : what.workspaces)
+      memory.getBytesMutable().assign(what.ranges.most(b, memory.getBytes(), ahead));
+    for (gpu::LaunchOp launch : what.launches)
+      for (Value size : {launch.getGridSizeX(), launch.getGridSizeY(), launch.getGridSizeZ()})
+        if (what.isVarying(size))
+          most[size] = what.ranges.most(b, size, ahead);
+  }
+
   void startState(Value steps) {
+    Value none = arith::ConstantIntOp::create(b, loc, 0, 64);
     SmallVector<std::pair<uint64_t, Value>> words = {{leftWord, toWord(b, loc, steps)}};
+    if (!what.checks.empty())
+      words.emplace_back(brokenWord, none);
     for (auto [number, value] : llvm::enumerate(what.body().getArguments()))
       if (what.isVarying(value))
         words.push_back({what.carriedBy(number), toWord(b, loc, value)});
@@ -201,6 +250,8 @@ private:
     for (DeviceLoop::Limit &limit : what.limits)
       if (limit.op)
         limit.op.erase();
+    for (RequireOp op : what.kept)
+      op.erase();
   }
 
   //===--------------------------------------------------------------------===//
@@ -231,11 +282,72 @@ private:
       for (Value operand : op->getOperands())
         if (Value made = onDevice(operand, inside, launch, map); made != operand)
           map.map(operand, made);
+      if (auto expand = dyn_cast<memref::ExpandShapeOp>(op))
+        return reshape(expand, inside, map);
       inside.clone(*op, map);
       return map.lookup(value);
     }
     map.map(value, result);
     return result;
+  }
+
+  /// Blocks beyond the step's own number do nothing, nor do any behind a requirement that does not hold.
+  void guard(gpu::LaunchOp launch) {
+    Block &body = launch.getBody().front();
+    OpBuilder inside = OpBuilder::atBlockBegin(&body);
+    Value takesPart;
+    auto require = [&](arith::CmpIPredicate predicate, Value x, Value y) {
+      Value holds = arith::CmpIOp::create(inside, loc, predicate, x, y);
+      takesPart = takesPart ? arith::AndIOp::create(inside, loc, takesPart, holds).getResult() : holds;
+    };
+    gpu::KernelDim3 ids = launch.getBlockIds(), counts = launch.getGridSize();
+    auto limit = [&](OpOperand &size, Value id, Value count) {
+      if (!what.isVarying(size.get()))
+        return;
+      count.replaceAllUsesWith(size.get());
+      require(arith::CmpIPredicate::ult, id, size.get());
+      size.set(most.lookup(size.get()));
+    };
+    limit(launch.getGridSizeXMutable(), ids.x, counts.x);
+    limit(launch.getGridSizeYMutable(), ids.y, counts.y);
+    limit(launch.getGridSizeZMutable(), ids.z, counts.z);
+    Operation *top = what.body().findAncestorOpInBlock(*launch);
+    if (!what.checks.empty() && what.checks.front()->isBeforeInBlock(top))
+      require(arith::CmpIPredicate::eq, loadWord(inside, state, brokenWord, b.getI64Type()),
+              arith::ConstantIntOp::create(inside, loc, 0, 64));
+    if (!takesPart)
+      return;
+    auto branch = scf::IfOp::create(inside, loc, takesPart);
+    Operation *end = branch.thenBlock()->getTerminator();
+    while (branch->getNextNode() != body.getTerminator())
+      branch->getNextNode()->moveBefore(end);
+  }
+
+  /// With the sizes that are given: what expands metadata in kernels would derive them again, and cannot where two of
+  /// one dimension are open.
+  Value reshape(memref::ExpandShapeOp op, OpBuilder &inside, IRMapping &map) {
+    if (!op.getResultType().getLayout().isIdentity()) {
+      inside.clone(*op, map);
+      return map.lookup(op.getResult());
+    }
+    SmallVector<OpFoldResult> sizes = op.getMixedOutputShape(), strides(sizes.size());
+    OpFoldResult stride = inside.getIndexAttr(1);
+    for (size_t n = sizes.size(); n-- > 0;) {
+      strides[n] = stride;
+      if (auto size = dyn_cast<Value>(sizes[n]))
+        sizes[n] = map.lookupOrDefault(size);
+      std::optional<int64_t> x = getConstantIntValue(stride), y = getConstantIntValue(sizes[n]);
+      if (x && y)
+        stride = inside.getIndexAttr(*x * *y);
+      else
+        stride = arith::MulIOp::create(inside, loc, getValueOrCreateConstantIndexOp(inside, loc, stride),
+                                       getValueOrCreateConstantIndexOp(inside, loc, sizes[n]))
+                     .getResult();
+    }
+    Value shaped = memref::ReinterpretCastOp::create(inside, loc, op.getResultType(), map.lookupOrDefault(op.getSrc()),
+                                                     inside.getIndexAttr(0), sizes, strides);
+    map.map(op.getResult(), shaped);
+    return shaped;
   }
 
   void sinkWords(gpu::LaunchOp launch) {
@@ -252,34 +364,60 @@ private:
   void keep(FetchOp fetch) {
     b.setInsertionPoint(fetch);
     OpBuilder inside = launchOne();
-    Value value = memref::LoadOp::create(inside, loc, fetch.getBuffer(), fetch.getIndices());
+    Value buffer = onDevice(fetch.getBuffer(), inside, own, known);
+    SmallVector<Value> at =
+        llvm::map_to_vector(fetch.getIndices(), [&](Value index) { return onDevice(index, inside, own, known); });
+    Value value = memref::LoadOp::create(inside, loc, buffer, at);
     auto number = llvm::find(what.fetched, fetch) - what.fetched.begin();
     storeWord(inside, value, fetchWord + number);
-    sinkWords(cast<gpu::LaunchOp>(inside.getInsertionBlock()->getParentOp()));
+    known.map(fetch.getResult(), value);
+  }
+
+  /// Of the first requirement that does not hold the number and the values go to words, for the host to read.
+  void check(RequireOp op) {
+    b.setInsertionPoint(op);
+    OpBuilder inside = launchOne();
+    uint64_t number = llvm::find(what.checks, op) - what.checks.begin();
+    Value none = arith::ConstantIntOp::create(inside, loc, 0, 64);
+    Value before = loadWord(inside, state, brokenWord, b.getI64Type());
+    Value isFirst = arith::CmpIOp::create(inside, loc, arith::CmpIPredicate::eq, before, none);
+    Value fails = arith::XOrIOp::create(inside, loc, onDevice(op.getCondition(), inside, own, known),
+                                        arith::ConstantIntOp::create(inside, loc, 1, 1));
+    SmallVector<Value> values =
+        llvm::map_to_vector(op.getValues(), [&](Value value) { return onDevice(value, inside, own, known); });
+    auto branch = scf::IfOp::create(inside, loc, arith::AndIOp::create(inside, loc, isFirst, fails));
+    inside.setInsertionPoint(branch.thenBlock()->getTerminator());
+    storeWord(inside, arith::ConstantIntOp::create(inside, loc, number + 1, 64), brokenWord);
+    for (auto [n, value] : llvm::enumerate(values))
+      storeWord(inside, value, valueWords[number] + n);
   }
 
   /// The last launch of a step: what the next one starts from, and whether there is one.
   void makeNext() {
     OpBuilder inside = launchOne();
-    Operation *launch = inside.getInsertionBlock()->getParentOp();
-    IRMapping map, ofNext;
+    IRMapping ofNext;
     ValueRange next = what.yielded();
     for (auto [number, value] : llvm::enumerate(next)) {
-      Value word = isa<MemRefType>(value.getType()) ? value : onDevice(value, inside, launch, map);
+      Value word = isa<MemRefType>(value.getType()) ? value : onDevice(value, inside, own, known);
       ofNext.map(what.loop.getBeforeArguments()[number], word);
     }
+    Value none = arith::ConstantIntOp::create(inside, loc, 0, 64);
     Value left = loadWord(inside, state, leftWord, b.getI64Type());
     left = arith::SubIOp::create(inside, loc, left, arith::ConstantIntOp::create(inside, loc, 1, 64));
     for (Operation &op : what.loop.getBeforeBody()->without_terminator()) {
       for (Value operand : op.getOperands())
         if (!ofNext.contains(operand))
-          ofNext.map(operand, onDevice(operand, inside, launch, map));
+          ofNext.map(operand, onDevice(operand, inside, own, known));
       inside.clone(op, ofNext);
     }
     Value condition = what.loop.getConditionOp().getCondition();
-    Value goesOn = ofNext.contains(condition) ? ofNext.lookup(condition) : onDevice(condition, inside, launch, map);
-    Value isMore = arith::CmpIOp::create(inside, loc, arith::CmpIPredicate::sgt, left,
-                                         arith::ConstantIntOp::create(inside, loc, 0, 64));
+    Value goesOn = ofNext.contains(condition) ? ofNext.lookup(condition) : onDevice(condition, inside, own, known);
+    Value isMore = arith::CmpIOp::create(inside, loc, arith::CmpIPredicate::sgt, left, none);
+    if (!what.checks.empty()) {
+      Value broken = loadWord(inside, state, brokenWord, b.getI64Type());
+      Value holds = arith::CmpIOp::create(inside, loc, arith::CmpIPredicate::eq, broken, none);
+      isMore = arith::AndIOp::create(inside, loc, isMore, holds);
+    }
     for (auto [number, value] : llvm::enumerate(next))
       if (!isa<MemRefType>(value.getType()))
         storeWord(inside, ofNext.lookup(what.loop.getBeforeArguments()[number]), number);
@@ -289,6 +427,16 @@ private:
 
   void readState() {
     DownloadOp::create(b, loc, state, copy);
+    for (auto [number, op] : llvm::enumerate(what.checks)) {
+      Value broken = loadWord(b, copy, brokenWord, b.getI64Type());
+      Value holds = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::ne, broken,
+                                          arith::ConstantIntOp::create(b, loc, number + 1, 64));
+      SmallVector<Value> values;
+      for (uint64_t n = 0; n < op.getValues().size(); ++n)
+        values.push_back(loadWord(b, copy, valueWords[number] + n, b.getIndexType()));
+      RequireOp::create(b, op.getLoc(), holds, op.getMessageAttr(), values, op.getUnsupportedAttr());
+      op.erase();
+    }
     Operation *yield = what.body().getTerminator();
     for (auto [number, value] : llvm::enumerate(SmallVector<Value>(what.yielded())))
       if (!isa<MemRefType>(value.getType()))
@@ -296,9 +444,9 @@ private:
   }
 
   /// What the launches compute for themselves now.
-  void eraseDead(Operation *first) {
+  void eraseDead(Operation *begin) {
     SmallVector<Operation *> old;
-    for (Operation *op = first; op; op = op->getNextNode())
+    for (Operation *op = begin->getNextNode(); op; op = op->getNextNode())
       old.push_back(op);
     for (Operation *op : llvm::reverse(old))
       if (isOpTriviallyDead(op) || (isa<FetchOp>(op) && op->use_empty()))
@@ -310,7 +458,11 @@ private:
   OpBuilder b;
   Location loc;
   Value state, copy;
-  uint64_t fetchWord = 0, leftWord = 0, flagWord = 0;
+  uint64_t fetchWord = 0, brokenWord = 0, leftWord = 0, flagWord = 0;
+  SmallVector<uint64_t> valueWords; ///< of each requirement that a step looks at
+  DenseMap<Value, Value> most;      ///< of the numbers of blocks that differ from step to step
+  gpu::LaunchOp own;                ///< the last launch of one thread, and what it has computed
+  IRMapping known;
   IRMapping front;            ///< what was computed in front of the loop, by what it is in the body
   SmallVector<Value> buffers; ///< with more room, as in `what.growths`
 };
