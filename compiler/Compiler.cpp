@@ -10,7 +10,6 @@
 #include "compiler/package/WeightPlan.h"
 #include "compiler/pipelines/Instrumentation.h"
 #include "compiler/pipelines/Pipelines.h"
-#include "dialects/attn/SearchOp.h"
 #include "passes/graph/Pipeline.h"
 #include "runtime/include/attnrt/abi.h"
 
@@ -63,9 +62,6 @@ public:
       return fail("products of f32 by bf16 (" + options.precision +
                   ") need avx512_bf16, which the processor to compile for does not have");
     }
-
-    if (isForGpu() && refuseLabelling(ir))
-      return failure();
 
     auto wanted = [&](StringRef argument) { return wants(argument); };
     if (options.optLevel == 0)
@@ -180,18 +176,6 @@ private:
       images.push_back({true, arch.number, arch.exact, std::move(*ptx)});
     }
     return success();
-  }
-
-  /// Searches for labels have kernels of the CPU alone.
-  bool refuseLabelling(ModuleOp ir) {
-    WalkResult found = ir.walk([&](CtcSearchOp op) {
-      op.emitError("--generate=ctc-") << (op.getWidth() ? "beam" : "greedy")
-                                      << " has no kernel for a GPU: leave --generate out, and search in the scores "
-                                         "with a library for the CPU";
-      return WalkResult::interrupt();
-    });
-    report.unsupported |= found.wasInterrupted();
-    return found.wasInterrupted();
   }
 
   LogicalResult fail(const Twine &message) { return mlir::emitError(UnknownLoc::get(module->getContext()), message); }

@@ -61,7 +61,28 @@ static const char kLogSum[] = R"mlir(
       %sum = vector.reduction <add>, %sums : vector<16xf32> into f32
       %log = math.log %sum : f32
       %lse = arith.addf %max, %log : f32
-      %lses = vector.broadcast %lse : f32 to vector<16xf32>
+)mlir";
+
+/// The same in one thread of a GPU.
+static const char kScalarLogSum[] = R"mlir(
+      %max = scf.for %l.v = %c0 to %size step %c1 iter_args(%l.m = %ninf) -> (f32) {
+        %l.x = memref.load %scores[{time}, {item}, %l.v] : memref<?x?x?xf32>
+        %l.n = arith.maximumf %l.m, %l.x : f32
+        scf.yield %l.n : f32
+      }
+      %sum = scf.for %l.v = %c0 to %size step %c1 iter_args(%l.s = %zerof) -> (f32) {
+        %l.x = memref.load %scores[{time}, {item}, %l.v] : memref<?x?x?xf32>
+        %l.d = arith.subf %l.x, %max : f32
+        %l.e = math.exp %l.d : f32
+        %l.n = arith.addf %l.s, %l.e : f32
+        scf.yield %l.n : f32
+      }
+      %log = math.log %sum : f32
+      %lse = arith.addf %max, %log : f32
+)mlir";
+
+/// Behind either.
+static const char kIsGood[] = R"mlir(
       %same = arith.subf %lse, %lse : f32
       %good = arith.cmpf oeq, %same, %zerof : f32
       %bad = arith.xori %good, %true : i1
@@ -180,6 +201,72 @@ static std::string insertCandidate(const std::string &total, const std::string &
   return text;
 }
 
+/// One longer prefix: label %i behind prefix %k.
+static const char kExtend[] = R"mlir(
+                %xi = memref.load %scores[{time}, {item}, %i] : memref<?x?x?xf32>
+                %pi = arith.subf %xi, %lse : f32
+                %pi64 = arith.extf %pi : f32 to f64
+                %label = arith.index_cast %i : index to i64
+                %repeats = arith.cmpi eq, %label, %own : i64
+                %base = arith.select %repeats, %inBlank, %sum0 : f64
+                %longer = arith.addf %base, %pi64 : f64
+                %bar = memref.load %numbers[%b, %c1, %final, %c0] : memref<?x2x{K}x3xf64>
+                %better = arith.cmpf ogt, %longer, %bar : f64
+                %isLabel = arith.cmpi ne, %label, %blank : i64
+                %may = arith.andi %better, %isLabel : i1
+                %enters = scf.if %may -> (i1) {
+                  // One that lives already got its part above.
+                  %free = scf.for %j = %c0 to %width step %c1 iter_args(%so = %true) -> (i1) {
+                    %other = memref.load %places[%b, %c0, %j, %c0] : memref<?x2x{K}x2xi64>
+                    %sumJ = memref.load %numbers[%b, %c0, %j, %c0] : memref<?x2x{K}x3xf64>
+                    %dead = arith.cmpf oeq, %sumJ, %ninf64 : f64
+                    %otherAt = arith.index_cast %other : i64 to index
+                    %up = memref.load %tree[%b, %otherAt, %c0] : memref<?x?x4xi64>
+                    %last = memref.load %tree[%b, %otherAt, %c1] : memref<?x?x4xi64>
+                    %differs0 = arith.cmpi ne, %up, %node : i64
+                    %differs1 = arith.cmpi ne, %last, %label : i64
+                    %differs2 = arith.ori %differs0, %differs1 : i1
+                    %differs = arith.ori %differs2, %dead : i1
+                    %so2 = arith.andi %so, %differs : i1
+                    scf.yield %so2 : i1
+                  }
+                  scf.yield %free : i1
+                } else {
+                  scf.yield %may : i1
+                }
+                scf.if %enters {
+                  {insertLonger}
+                }
+)mlir";
+
+/// All of them; sixteen labels of which none can enter are passed over.
+static const char kVectorSweep[] = R"mlir(
+          %lses = vector.broadcast %lse : f32 to vector<16xf32>
+          scf.for %v = %c0 to %size step %c16 {
+            %x = vector.transfer_read %scores[{time}, {item}, %v], %ninf : memref<?x?x?xf32>, vector<16xf32>
+            %p = arith.subf %x, %lses : vector<16xf32>
+            %p64 = arith.extf %p : vector<16xf32> to vector<16xf64>
+            %bases = vector.broadcast %sum0 : f64 to vector<16xf64>
+            %s = arith.addf %bases, %p64 : vector<16xf64>
+            %least = memref.load %numbers[%b, %c1, %final, %c0] : memref<?x2x{K}x3xf64>
+            %leasts = vector.broadcast %least : f64 to vector<16xf64>
+            %above = arith.cmpf ogt, %s, %leasts : vector<16xf64>
+            %any = vector.reduction <or>, %above : vector<16xi1> into i1
+            scf.if %any {
+              %next = arith.addi %v, %c16 : index
+              %end = arith.minsi %next, %size : index
+              scf.for %i = %v to %end step %c1 {
+                {extend}
+              }
+            }
+          }
+)mlir";
+static const char kScalarSweep[] = R"mlir(
+          scf.for %i = %c0 to %size step %c1 {
+            {extend}
+          }
+)mlir";
+
 // Prefixes are nodes of a tree [parent, label, first child, next child of the
 // parent], node 0 the empty one: two prefixes are equal where their nodes are.
 // %places and %numbers have what lives (0) and the candidates (1).
@@ -260,57 +347,7 @@ func.func @{symbol}(%scores: memref<?x?x?xf32>, %frames: memref<?xi64>, %labels:
           scf.if %entersStay {
             {insertStay}
           }
-          scf.for %v = %c0 to %size step %c16 {
-            %x = vector.transfer_read %scores[{time}, {item}, %v], %ninf : memref<?x?x?xf32>, vector<16xf32>
-            %p = arith.subf %x, %lses : vector<16xf32>
-            %p64 = arith.extf %p : vector<16xf32> to vector<16xf64>
-            %bases = vector.broadcast %sum0 : f64 to vector<16xf64>
-            %s = arith.addf %bases, %p64 : vector<16xf64>
-            %least = memref.load %numbers[%b, %c1, %final, %c0] : memref<?x2x{K}x3xf64>
-            %leasts = vector.broadcast %least : f64 to vector<16xf64>
-            %above = arith.cmpf ogt, %s, %leasts : vector<16xf64>
-            %any = vector.reduction <or>, %above : vector<16xi1> into i1
-            scf.if %any {
-              %next = arith.addi %v, %c16 : index
-              %end = arith.minsi %next, %size : index
-              scf.for %i = %v to %end step %c1 {
-                %xi = memref.load %scores[{time}, {item}, %i] : memref<?x?x?xf32>
-                %pi = arith.subf %xi, %lse : f32
-                %pi64 = arith.extf %pi : f32 to f64
-                %label = arith.index_cast %i : index to i64
-                %repeats = arith.cmpi eq, %label, %own : i64
-                %base = arith.select %repeats, %inBlank, %sum0 : f64
-                %longer = arith.addf %base, %pi64 : f64
-                %bar = memref.load %numbers[%b, %c1, %final, %c0] : memref<?x2x{K}x3xf64>
-                %better = arith.cmpf ogt, %longer, %bar : f64
-                %isLabel = arith.cmpi ne, %label, %blank : i64
-                %may = arith.andi %better, %isLabel : i1
-                %enters = scf.if %may -> (i1) {
-                  // One that lives already got its part above.
-                  %free = scf.for %j = %c0 to %width step %c1 iter_args(%so = %true) -> (i1) {
-                    %other = memref.load %places[%b, %c0, %j, %c0] : memref<?x2x{K}x2xi64>
-                    %sumJ = memref.load %numbers[%b, %c0, %j, %c0] : memref<?x2x{K}x3xf64>
-                    %dead = arith.cmpf oeq, %sumJ, %ninf64 : f64
-                    %otherAt = arith.index_cast %other : i64 to index
-                    %up = memref.load %tree[%b, %otherAt, %c0] : memref<?x?x4xi64>
-                    %last = memref.load %tree[%b, %otherAt, %c1] : memref<?x?x4xi64>
-                    %differs0 = arith.cmpi ne, %up, %node : i64
-                    %differs1 = arith.cmpi ne, %last, %label : i64
-                    %differs2 = arith.ori %differs0, %differs1 : i1
-                    %differs = arith.ori %differs2, %dead : i1
-                    %so2 = arith.andi %so, %differs : i1
-                    scf.yield %so2 : i1
-                  }
-                  scf.yield %free : i1
-                } else {
-                  scf.yield %may : i1
-                }
-                scf.if %enters {
-                  {insertLonger}
-                }
-              }
-            }
-          }
+          {sweep}
         }
       }
       %used2 = scf.for %k = %c0 to %width step %c1 iter_args(%n = %used) -> (i64) {
@@ -411,7 +448,9 @@ func::FuncOp attn::buildCtc(OpBuilder &b, StringRef symbol, const CtcKernelSpec 
   // In this order: what is put in holds names that follow.
   return parseKernel(b, isBeam ? kBeam : kGreedy,
                      {{"start", kStart},
-                      {"logsum", kLogSum},
+                      {"sweep", spec.forGpu ? kScalarSweep : kVectorSweep},
+                      {"extend", kExtend},
+                      {"logsum", std::string(spec.forGpu ? kScalarLogSum : kLogSum) + kIsGood},
                       {"again", addLogs("both", "again", "came")},
                       {"stay", addLogs("stays", "stayBlank", "stayLabel")},
                       {"insertStay", insertCandidate("stays", "stayBlank", "stayLabel", "none")},

@@ -72,6 +72,7 @@ struct CtcKernelSpec {
   int64_t width = 0; // 0: greedy
   int64_t best = 1, blank = 0;
   bool timeMajor = false;
+  bool forGpu = false; ///< without vectors, as launchSearchKernel takes it; with a width
 };
 
 /// (scores f32 [batch, time, labels], frames i64 [batch]) -> (labels i64 [batch, best, time], lengths i64 [batch,

@@ -1,9 +1,10 @@
 // attn.ctc_search as calls of its kernels.
 #include "dialects/attn/SearchOp.h"
-#include "passes/kernels/cpu/Search.h"
+#include "passes/kernels/gpu/Search.h"
 #include "passes/lowering/cpu/SearchLoop.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/GPU/IR/GPUDialect.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 
 using namespace mlir;
@@ -11,12 +12,12 @@ using namespace attn;
 
 static constexpr int64_t kDynamic = ShapedType::kDynamic;
 
-LogicalResult attn::lowerCtcSearch(CtcSearchOp op, KernelTable &kernels) {
+LogicalResult attn::lowerCtcSearch(CtcSearchOp op, KernelTable &kernels, bool forGpu) {
   OpBuilder b(op);
   Location loc = op.getLoc();
   Type i64 = b.getI64Type(), f32 = b.getF32Type(), f64 = b.getF64Type();
   CtcKernelSpec spec{static_cast<int64_t>(op.getWidth().value_or(0)), static_cast<int64_t>(op.getNBest()),
-                     static_cast<int64_t>(op.getBlank()), op.getTimeMajor()};
+                     static_cast<int64_t>(op.getBlank()), op.getTimeMajor(), forGpu};
   auto index = [&](int64_t value) { return arith::ConstantIndexOp::create(b, loc, value).getResult(); };
   auto castTo = [&](Value value, Type type) {
     return value.getType() == type ? value : tensor::CastOp::create(b, loc, type, value).getResult();
@@ -49,15 +50,38 @@ LogicalResult attn::lowerCtcSearch(CtcSearchOp op, KernelTable &kernels) {
   }
   auto call = [&](const std::string &symbol, ValueRange ins, ValueRange into,
                   llvm::function_ref<func::FuncOp(OpBuilder &)> build) {
-    FailureOr<func::FuncOp> kernel =
-        kernels.getOrBuild(symbol, [&](OpBuilder &at) { return FailureOr<func::FuncOp>(build(at)); });
+    FailureOr<func::FuncOp> kernel = kernels.getOrBuild(symbol, [&](OpBuilder &at) {
+      func::FuncOp function = build(at);
+      if (forGpu && function.getOps<gpu::LaunchOp>().empty())
+        launchSearchKernel(function, /*threads=*/32, /*perBlock=*/false);
+      return FailureOr<func::FuncOp>(function);
+    });
     assert(succeeded(kernel) && "a symbol of the model has the name of a kernel");
     return KernelOp::create(b, loc, into.getTypes(), SymbolRefAttr::get(*kernel), ins, into, DenseI64ArrayAttr());
   };
   std::string suffix = "_b" + std::to_string(spec.best);
   std::string symbol = (spec.width ? "ctc_beam_w" + std::to_string(spec.width) : std::string("ctc_greedy")) + suffix +
                        "_" + std::to_string(spec.blank) + (spec.timeMajor ? "_t" : "");
-  auto found = call(symbol, {scores, frames}, outs, [&](OpBuilder &at) { return buildCtc(at, symbol, spec); });
+  auto findOnGpu = [&]() -> KernelOp {
+    // A search of rows finds the best label of each frame.
+    SmallVector<ReassociationIndices> groups{{0, 1}, {2}};
+    auto flat = RankedTensorType::get({kDynamic, kDynamic}, f32);
+    Value rows = tensor::CollapseShapeOp::create(b, loc, flat, scores, groups);
+    Value count = arith::MulIOp::create(b, loc, batch, time);
+    auto empty = [&](ArrayRef<int64_t> shape, Type element) -> Value {
+      return tensor::EmptyOp::create(b, loc, RankedTensorType::get(shape, element), ValueRange{count});
+    };
+    SmallVector<Value> each{empty({kDynamic, 1}, f32), empty({kDynamic, 1}, i64), empty({kDynamic}, f32)};
+    Value noEnd = arith::ConstantIntOp::create(b, loc, 0, 1);
+    auto best = call("ctc_frames", {rows, noEnd}, each,
+                     [&](OpBuilder &at) { return buildGpuSearchRows(at, loc, "ctc_frames", SearchKernelSpec()); });
+    SmallVector<Value> ins(best.getOutputs());
+    ins.push_back(frames);
+    return call(symbol, ins, outs, [&](OpBuilder &at) { return buildGpuCtcGreedy(at, loc, symbol, spec); });
+  };
+  KernelOp found = forGpu && !spec.width ? findOnGpu() : call(symbol, {scores, frames}, outs, [&](OpBuilder &at) {
+    return buildCtc(at, symbol, spec);
+  });
   std::string counter = "ctc_length" + suffix;
   Value three = tensor::EmptyOp::create(b, loc, ArrayRef<int64_t>{3}, i64);
   auto counted = call(counter, {found.getOutputs()[1], found.getOutputs()[3]}, three,

@@ -4,6 +4,7 @@
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/GPU/IR/GPUDialect.h"
+#include "mlir/Dialect/LLVMIR/NVVMDialect.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
@@ -23,6 +24,11 @@ namespace {
 struct LowerSearchPass : attn::impl::LowerSearchPassBase<LowerSearchPass> {
   using LowerSearchPassBase::LowerSearchPassBase;
 
+  void getDependentDialects(DialectRegistry &registry) const override {
+    LowerSearchPassBase::getDependentDialects(registry);
+    registry.insert<NVVM::NVVMDialect>(); // of kernels for a GPU
+  }
+
   void runOnOperation() override {
     SmallVector<SearchOp> searches;
     getOperation().walk([&](SearchOp op) { searches.push_back(op); });
@@ -33,7 +39,7 @@ struct LowerSearchPass : attn::impl::LowerSearchPassBase<LowerSearchPass> {
     SmallVector<CtcSearchOp> labellings;
     getOperation().walk([&](CtcSearchOp op) { labellings.push_back(op); });
     for (CtcSearchOp op : labellings)
-      if (failed(lowerCtcSearch(op, kernels)))
+      if (failed(lowerCtcSearch(op, kernels, gpu)))
         return signalPassFailure();
   }
 };

@@ -97,8 +97,8 @@ private:
          alignments = 0, coverage = 0;
 };
 
-/// Replaces `op` by calls of kernels.
-mlir::LogicalResult lowerCtcSearch(CtcSearchOp op, KernelTable &kernels);
+/// Replaces `op` by calls of kernels; `forGpu`: that are launches.
+mlir::LogicalResult lowerCtcSearch(CtcSearchOp op, KernelTable &kernels, bool forGpu);
 
 } // namespace attn
 

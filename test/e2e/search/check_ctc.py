@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Compares CTC decoding of compiled libraries with ctc_reference.py.
 
-check_ctc.py ATTNC ATTN_RUN WORK
+check_ctc.py ATTNC ATTN_RUN WORK [NAME...]: cases of CASES, with "cuda:" in front for a GPU.
 """
 import pathlib
 import subprocess
@@ -44,10 +44,10 @@ CASES = [
 ]
 
 
-def check(case, attnc, attn_run, work):
+def check(case, target, attnc, attn_run, work):
     write_model(work / f"{case.name}.onnx", case.labels, case.time_major, case.narrow)
     library = work / f"{case.name}.so"
-    subprocess.run([attnc, f"listen={work / case.name}.onnx", "-o", library] + case.flags, check=True)
+    subprocess.run([attnc, f"listen={work / case.name}.onnx", "-o", library, *case.flags, *target], check=True)
     rng = np.random.default_rng(len(case.name))
     labels = 0
     for batch, time, spread in ((1, 1, 1), (3, 4, 1), (2, 40, 4), (5, 23, 0.3), (2, 5, "sparse"), (2, 6, "equal")):
@@ -97,5 +97,7 @@ def check(case, attnc, attn_run, work):
 if __name__ == "__main__":
     attnc, attn_run, work = sys.argv[1], sys.argv[2], pathlib.Path(sys.argv[3])
     work.mkdir(parents=True, exist_ok=True)
-    for case in CASES:
-        check(case, attnc, attn_run, work)
+    for name in sys.argv[4:] or [case.name for case in CASES]:
+        target, _, plain = name.rpartition(":")
+        case = next(each for each in CASES if each.name == plain)
+        check(case, [f"--target={target}"] if target else [], attnc, attn_run, work)
