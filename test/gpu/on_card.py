@@ -55,7 +55,7 @@ def widened(array):
 def check(folder, description):
     """What is wrong, or "". """
     with tempfile.TemporaryDirectory() as temporary:
-        command = [folder / "model.so"]
+        command = [folder / "model.so"] + ([f"--entry={description['entry']}"] if "entry" in description else [])
         command += [f"--input={name}=@{folder / file}" for name, file in description["inputs"].items()]
         outputs = list(description["outputs"].items())
         command += [f"--output={name}=@{temporary}/{n}.npy" for n, (name, _) in enumerate(outputs)]

@@ -14,11 +14,16 @@ import shutil
 import subprocess
 import sys
 import tarfile
+import tempfile
 
 import numpy as np
 import onnx
 
+import onnxruntime
+
 import check_kernels
+import check_loops
+import check_searches
 import kernel_cases
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -42,6 +47,32 @@ def bench_models():
             nodes = [onnx.helper.make_node("Attention", ["q", "k", "v"], ["y"], is_causal=causal)]
             flops = 4 * 2048 * tokens**2 // (1 + causal)
             yield (f"attention_{tokens}_d{width}" + "_causal" * causal, nodes, {"q": q, "k": q, "v": q}, {"y": q}, 23, flops)
+
+
+def loops():
+    """Of check_loops.py every third case: name, model, its inputs, ONNX Runtime's outputs."""
+    for name, (text, cases, _) in check_loops.MODELS.items():
+        model = onnx.parser.parse_model(check_loops.HEADER + text)
+        session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+        outputs = [each.name for each in model.graph.output]
+        for number, feeds in enumerate(cases[::3]):
+            want = dict(zip(outputs, session.run(outputs, feeds)))
+            if all(each.size for each in want.values()):  # of no steps ONNX Runtime does not know the shape
+                yield f"loop_{name}_{number}", model, feeds, want
+
+
+def searches(folder, tools, only):
+    """Of check_searches.py each case at its greatest length: name, step, flags, inputs, what a library for the CPU gives."""
+    for name, make in check_searches.CASES.items():
+        if only not in f"search_{name}":
+            continue
+        step, given, flags, lengths = make(folder)
+        command = [tools / "attnc", f"step={step}", "--max-length=input", *flags]
+        search = check_searches.Search(folder, tools, given, flags)
+        subprocess.run([*command, "--target=cpu", "-o", folder / "cpu.so"], check=True, capture_output=True)
+        status, _, want = search.run("cpu", lengths[-1])
+        if not status:
+            yield f"search_{name}", step, flags, given | {"max_length": np.array(lengths[-1])}, want
 
 
 class Package:
@@ -111,6 +142,14 @@ def main():
         meta = json.loads((folder / "meta.json").read_text())
         package.add(f"model_{folder.name}", folder / "model.onnx", {"rtol": meta["rtol"], "atol": meta["atol"]},
                     dict(np.load(first)), dict(np.load(folder / "outputs_0.npz")))
+    for name, built, inputs, outputs in loops():
+        if args.filter in name:
+            onnx.save(built, model)
+            package.add(name, model, {"rtol": 1e-5, "atol": 1e-5}, inputs, outputs, flags=["--max-loop-iterations=99"])
+    with tempfile.TemporaryDirectory() as temporary:
+        for name, step, flags, inputs, outputs in searches(pathlib.Path(temporary), args.tools, args.filter):
+            package.add(name, f"step={step}", {"rtol": 1e-4, "atol": 1e-5, "entry": "generate"}, inputs, outputs,
+                        flags=["--max-length=input", *flags])
     for name, nodes, inputs, outputs, opset, flops in bench_models():
         if args.filter in name:
             onnx.save(kernel_cases.model(nodes, inputs, outputs, opset=opset), model)
