@@ -121,6 +121,17 @@ std::optional<Extent> Extent::dividedBy(const Extent &b) const {
   return quotient;
 }
 
+bool Extent::isOneMoreThan(const Extent &b) const {
+  if (symbols.empty() || b.symbols.empty())
+    return symbols.empty() && b.symbols.empty() && factor == b.factor + 1;
+  if (factor != 1 || symbols.size() != 1 || symbols.front().dim >= 0)
+    return false;
+  auto sum = symbols.front().value.getDefiningOp<arith::AddIOp>();
+  return sum && llvm::any_of(llvm::seq(2), [&](unsigned n) {
+           return isConstantIntValue(sum->getOperand(n), 1) && of(OpFoldResult(sum->getOperand(1 - n))) == b;
+         });
+}
+
 bool operator==(const Extent &a, const Extent &b) {
   if (a.factor != b.factor || a.symbols.size() != b.symbols.size())
     return false;

@@ -311,7 +311,8 @@ void AttentionBuilder::repeatQuery() {
   match.query.access.insert(match.query.access.begin(), units[AttentionOp::I]);
 }
 
-/// sum_j exp(s_j) v_j / (exp(sink) + sum_j exp(s_j)): the result of `op` times 1 / (1 + exp(sink - lse)).
+/// sum_j exp(s_j) v_j / (exp(sink) + sum_j exp(s_j)): the result of `op` times 1 / (1 + exp(sink - lse)). Above the
+/// maximum, sink + max(s) - lse: exp(max(s) - lse) is the largest weight.
 FailureOr<Value> AttentionBuilder::scaleBySink(AttentionOp op, ArrayRef<unsigned> dims) {
   Block &weight = op.getWeight().front();
   if (stripConversions(cast<YieldOp>(weight.back()).getValue()) != weight.getArgument(0))
@@ -339,7 +340,9 @@ FailureOr<Value> AttentionBuilder::scaleBySink(AttentionOp op, ArrayRef<unsigned
     Value sink =
         match.sink.value ? convertFloat(b, loc, args[2], compute) : floatConstant(b, loc, compute, *match.sinkScore);
     Value one = floatConstant(b, loc, compute, 1);
-    Value ratio = math::ExpOp::create(b, loc, arith::SubFOp::create(b, loc, sink, args[1]));
+    Value ratio = match.isSinkShifted
+                      ? arith::MulFOp::create(b, loc, math::ExpOp::create(b, loc, sink), args[1]).getResult()
+                      : math::ExpOp::create(b, loc, arith::SubFOp::create(b, loc, sink, args[1])).getResult();
     Value total = arith::AddFOp::create(b, loc, one, ratio);
     Value scaled = arith::DivFOp::create(b, loc, convertFloat(b, loc, args[0], compute), total);
     return convertFloat(b, loc, scaled, element);
@@ -474,7 +477,7 @@ FailureOr<AttentionOp> AttentionBuilder::build() {
     parts.types.push_back(RankedTensorType::get(rowShape, match.computeType));
   };
   if (hasSink) // what the sink is compared with
-    addRows(ExtraSource::lse, Reduction::none);
+    match.isSinkShifted ? addRows(ExtraSource::weights, Reduction::max) : addRows(ExtraSource::lse, Reduction::none);
   if (match.divisor)
     addRows(ExtraSource::final_weights, Reduction::sum);
   if (match.isShifted)

@@ -257,9 +257,11 @@ FailureOr<AttentionMatch> matchAttention(const Normalization &softmax, OpOperand
     return failure();
   match.normalizer = softmax.kind;
   match.sinkScore = softmax.sinkScore;
+  match.isSinkShifted = softmax.isSinkShifted;
   if (softmax.sink) {
-    match.sink = {softmax.sink, softmaxAccess};
-    match.sink.access[softmax.dim].clear();
+    match.sink.value = softmax.sink;
+    for (int64_t dim : softmax.sinkDims)
+      match.sink.access.push_back(dim < 0 ? Atoms() : softmaxAccess[dim]);
     match.space.walkUp(match.sink.value, match.sink.access);
   }
   if ((softmax.sink || softmax.sinkScore) && !softmax.isSinkLost)

@@ -71,6 +71,7 @@ struct AttentionMatch {
   /// One more score of each row, without a value; a null value where it is constant or there is none.
   Operand sink;
   std::optional<double> sinkScore;
+  bool isSinkShifted = false; ///< it stands above the maximum of the other scores of its row
   /// What the result of each row is divided by: a function of the sum of its weights (of what they are multiples of
   /// exp(score - max(score)), with `isShifted`).
   std::unique_ptr<mlir::Region> divisor;

@@ -1,6 +1,7 @@
 #include "passes/graph/Normalization.h"
 
 #include "passes/graph/AttentionMatch.h"
+#include "passes/graph/AttentionSink.h"
 #include "passes/graph/RowReduction.h"
 #include "passes/graph/Structured.h"
 
@@ -279,85 +280,6 @@ static std::optional<Normalization> findScaledRows(linalg::LinalgOp op, const Qu
   return found;
 }
 
-/// Whether `shift`, which is subtracted from `scores`, is a finite number in rows of scores of -inf: a maximum with a
-/// finite constant, or one that is not infinite. Nothing where that is not known.
-static std::optional<bool> staysFinite(AtomSpace &space, const Scalar &shift, Read row, Read scores) {
-  std::optional<unsigned> unitDim;
-  if (findReducedAtoms(space, std::move(row), std::move(scores), Combiner::maximum, unitDim))
-    return false;
-  if (getAs<arith::MaximumFOp>(shift) || getAs<arith::MaxNumFOp>(shift))
-    for (unsigned n : {0, 1})
-      if (auto number = dyn_cast_or_null<FloatAttr>(splatConstant(readOperand(space, shift, n).value));
-          number && number.getValue().isFinite())
-        return true;
-  return std::nullopt;
-}
-
-/// `op` = exp(x - m) / (exp(c - m) + sum(exp(x - m))).
-static std::optional<Normalization> findShiftedSink(linalg::LinalgOp op, const Quotient &quotient, AtomSpace &space) {
-  Value terms = quotient.numerator->get(), result = op->getResult(0);
-  auto exponential = terms.getDefiningOp<linalg::LinalgOp>();
-  OpOperand *exponent = isa_and_nonnull<math::ExpOp>(getScalarOp(exponential))
-                            ? getInput(exponential, getScalarOp(exponential)->getOperand(0))
-                            : nullptr;
-  auto shift = exponent && isAligned(exponential, exponent) ? exponent->get().getDefiningOp<linalg::LinalgOp>()
-                                                            : linalg::LinalgOp();
-  auto difference = dyn_cast_or_null<arith::SubFOp>(getScalarOp(shift));
-  OpOperand *scores = difference ? getInput(shift, difference.getLhs()) : nullptr;
-  Scalar divisor = readScalar(space, quotient.denominator);
-  if (!scores || !isAligned(shift, scores) || scores->get().getType() != result.getType() ||
-      !getAs<arith::AddFOp>(divisor))
-    return std::nullopt;
-  std::optional<Read> row = readOperand(space, shift, getInput(shift, difference.getRhs()), quotient.result);
-  if (!row)
-    return std::nullopt;
-  Scalar maximum = readScalar(space, *row);
-  for (unsigned n : {0, 1}) {
-    Scalar sum = readOperand(space, divisor, 1 - n), other = readOperand(space, divisor, n);
-    if (sum.op || !getAs<math::ExpOp>(other))
-      continue;
-    Scalar distance = readOperand(space, other, 0);
-    double score = 0;
-    if (getAs<arith::SubFOp>(distance)) {
-      auto number = dyn_cast_or_null<FloatAttr>(splatConstant(readOperand(space, distance, 0).value));
-      score = number ? number.getValueAsDouble() : NAN;
-    } else if (!getAs<arith::NegFOp>(distance)) {
-      continue;
-    }
-    unsigned last = distance.value.getDefiningOp()->getNumOperands() - 1;
-    if (!std::isfinite(score) || !isSame(space, readOperand(space, distance, last), maximum))
-      continue;
-    Access at(quotient.result);
-    space.resolve(at);
-    std::optional<unsigned> unitDim;
-    std::optional<Atoms> keys = findReducedAtoms(space, {sum.value, sum.at}, {terms, at}, Combiner::sum, unitDim);
-    // What is subtracted is one number a row.
-    Read shiftRow = *row;
-    space.walkUp(shiftRow.value, shiftRow.access);
-    space.resolve(shiftRow.access);
-    if (keys) {
-      space.resolve(*keys);
-      if (llvm::any_of(shiftRow.access, [&](const Atoms &atoms) {
-            return llvm::any_of(atoms, [&](unsigned atom) { return llvm::is_contained(*keys, atom); });
-          }))
-        continue;
-    }
-    std::optional<bool> isFinite = keys ? staysFinite(space, maximum, *row, {scores->get(), at}) : std::nullopt;
-    if (!isFinite)
-      continue;
-    space.resolve(at);
-    space.resolve(*keys);
-    auto *dim = unitDim ? at.begin() + *unitDim : llvm::find(at, *keys);
-    if (dim == at.end())
-      continue;
-    Normalization found(Normalizer::softmax, scores->get(), result, dim - at.begin());
-    found.sinkScore = score;
-    found.isSinkLost = !*isFinite;
-    return found;
-  }
-  return std::nullopt;
-}
-
 std::optional<Normalization> findSumNormalization(linalg::LinalgOp op) {
   for (unsigned side : {0, 1}) {
     AtomSpace space;
@@ -418,63 +340,6 @@ std::optional<Normalization> findSumNormalization(linalg::LinalgOp op) {
       found.flaw = "the weights are not divided by the sum of their row alone";
       return found;
     }
-  }
-  return std::nullopt;
-}
-
-/// Whether `slice` takes all of each dimension but `dim`, of which it takes `size` from `first` on.
-static bool takesColumns(OffsetSizeAndStrideOpInterface slice, const Extent &first, const Extent &size, Value scores,
-                         int64_t dim) {
-  for (int64_t n = 0, rank = slice.getMixedOffsets().size(); n != rank; ++n)
-    if (!isConstantIntValue(slice.getMixedStrides()[n], 1) ||
-        !(Extent::of(slice.getMixedOffsets()[n]) == (n == dim ? first : Extent(0))) ||
-        !(Extent::of(slice.getMixedSizes()[n]) == (n == dim ? size : Extent::of(scores, n))))
-      return false;
-  return true;
-}
-
-std::optional<Normalization> findSink(SoftmaxOp softmax) {
-  int64_t dim = softmax.getDim(), rank = softmax.getType().getRank();
-  auto last = softmax.getInput().getDefiningOp<tensor::InsertSliceOp>();
-  if (!last || softmax.getLog() || !softmax->hasOneUse() || last.getSourceType().getRank() != rank)
-    return std::nullopt;
-  auto cut = dyn_cast<tensor::ExtractSliceOp>(*softmax->user_begin());
-  auto first = last.getDest().getDefiningOp<tensor::InsertSliceOp>();
-  if (!cut || cut.getType().getRank() != rank || (first && first.getSourceType().getRank() != rank))
-    return std::nullopt;
-  // A constant around the scores, or one of the two pieces that is a column.
-  auto around = dyn_cast_or_null<FloatAttr>(splatConstant(last.getDest()));
-  bool isLastColumn = first && last.getSourceType().getDimSize(dim) == 1;
-  if (!around && (!first || (!isLastColumn && first.getSourceType().getDimSize(dim) != 1)))
-    return std::nullopt;
-  for (bool takesLast : {isLastColumn, !isLastColumn}) {
-    tensor::InsertSliceOp column = takesLast ? last : first, piece = takesLast ? first : last;
-    if (around)
-      piece = last;
-    else if (column.getSourceType().getDimSize(dim) != 1)
-      continue;
-    Value scores = piece.getSource();
-    Extent keys = Extent::of(scores, dim);
-    // With what is beside them, as many as the softmax has.
-    bool isBehind = isConstantIntValue(piece.getMixedOffsets()[dim], 0);
-    Extent start = isBehind ? Extent(0) : Extent(1);
-    if (cut.getType().getElementType() != piece.getSourceType().getElementType() ||
-        !takesColumns(piece, start, keys, scores, dim) || !takesColumns(cut, start, keys, scores, dim))
-      continue;
-    Normalization found(softmax);
-    found.input = scores;
-    found.result = cut.getResult();
-    if (around) {
-      std::optional<int64_t> all = Extent::of(softmax.getInput(), dim).constant(), some = keys.constant();
-      if (!all || !some || *all != *some + 1 || !around.getValue().isFinite())
-        return std::nullopt;
-      found.sinkScore = around.getValueAsDouble();
-      return found;
-    }
-    if (!takesColumns(column, isBehind ? keys : Extent(0), Extent(1), scores, dim))
-      continue;
-    found.sink = column.getSource();
-    return found;
   }
   return std::nullopt;
 }

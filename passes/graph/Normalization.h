@@ -24,10 +24,13 @@ struct Normalization {
   int64_t dim; ///< of both; of no meaning for a gate
   mlir::Location location;
   bool isLog = false;
-  /// One more score of each row whose key has no value (an attention sink): a
-  /// tensor with size 1 in `dim`, or a constant.
+  /// One more score of each row whose key has no value (an attention sink): a tensor, each dimension of which stands at
+  /// one of the result or (-1) has size 1, or a constant.
   mlir::Value sink;
+  llvm::SmallVector<int64_t> sinkDims;
   std::optional<double> sinkScore;
+  /// The sink is a score above the row's maximum, which was subtracted from the others before it came beside them.
+  bool isSinkShifted = false;
   /// A row without a score above -inf is NaN in spite of the sink: its maximum, which is subtracted, is -inf.
   bool isSinkLost = false;
   /// Weights `result` = x / f(sum(x)), f more than the sum itself: x, what f gives, and the sum. The normaliser then
@@ -39,13 +42,10 @@ struct Normalization {
   std::string flaw;
 };
 
-/// `op` as x / sum(x) with x >= 0, exp(x) / (c + sum(exp(x))), exp(x - m) / (exp(c - m) + sum(exp(x - m))) with m one
-/// number a row, or x / f(sum(x)). A flaw is set where the denominator
-/// holds the sum of x and something else.
+/// `op` as x / sum(x) with x >= 0, exp(x) / (c + sum(exp(x))), exp(x - m) / (exp(c - m) + sum(exp(x - m))) with m the
+/// maximum of the row, of it and c, or of it and a number, or x / f(sum(x)). A flaw is set where the denominator holds
+/// the sum of x and something else.
 std::optional<Normalization> findSumNormalization(mlir::linalg::LinalgOp op);
-
-/// `softmax` of scores and one column that is cut off afterwards.
-std::optional<Normalization> findSink(SoftmaxOp softmax);
 
 /// Weights of `sum`, a contraction, that are a function >= 0 of a contraction of
 /// two tensors that a run computes, as in sigmoid attention.

@@ -28,9 +28,6 @@ public:
   /// Raises `op` = e / sum(e) or exp(log softmax), if it is one of them.
   LogicalResult raise(RewriterBase &rewriter, linalg::LinalgOp op);
 
-  /// Drops the row's maximum from the input of `softmax`: s - max and max - s.
-  void dropMaximum(RewriterBase &rewriter, SoftmaxOp softmax);
-
 private:
   bool reducesRowsOf(Read reduced, Read rows, Combiner combiner, const Atoms &keys);
   std::optional<Atoms> findKeys(Read reduced, Read rows, Combiner combiner) {
@@ -146,25 +143,12 @@ LogicalResult SoftmaxFinder::raise(RewriterBase &rewriter, linalg::LinalgOp op) 
   return failure();
 }
 
-/// softmax(s - max(s)) -> softmax(s), softmax(max(s) - s) -> softmax(-s)
-void SoftmaxFinder::dropMaximum(RewriterBase &rewriter, SoftmaxOp softmax) {
+/// Drops the row's maximum: softmax(s - max(s)) -> softmax(s), softmax(max(s) - s) -> softmax(-s)
+void dropMaximum(RewriterBase &rewriter, SoftmaxOp softmax) {
   auto shift = softmax.getInput().getDefiningOp<linalg::LinalgOp>();
-  auto difference = dyn_cast_or_null<arith::SubFOp>(getScalarOp(shift));
-  if (!difference || shift->getNumResults() != 1)
-    return;
   for (unsigned side : {0, 1}) {
-    OpOperand *scores = getInput(shift, difference->getOperand(side));
-    OpOperand *maximum = getInput(shift, difference->getOperand(1 - side));
-    if (!scores || !maximum || !isAligned(shift, scores) || scores->get().getType() != softmax.getType() ||
-        !shift.getMatchingIndexingMap(shift.getDpsInitOperand(0)).isIdentity())
-      continue;
-    space = AtomSpace();
-    Access rows;
-    for (int64_t dim = 0, rank = softmax.getType().getRank(); dim != rank; ++dim)
-      rows.push_back(space.add(Extent::of(softmax.getInput(), dim)));
-    std::optional<Access> at =
-        AtomSpace::operandAccess(shift.getMatchingIndexingMap(maximum), AtomSpace::loopAtoms(shift, rows));
-    if (!at || !reducesRowsOf({maximum->get(), *at}, {scores->get(), rows}, Combiner::maximum, rows[softmax.getDim()]))
+    OpOperand *scores = findUnshifted(shift, side, softmax.getDim());
+    if (!scores)
       continue;
     rewriter.setInsertionPoint(softmax);
     Value input = scores->get();
@@ -260,7 +244,7 @@ struct RaiseSoftmaxPass : impl::RaiseSoftmaxPassBase<RaiseSoftmaxPass> {
     for (linalg::LinalgOp op : ops)
       if (isPointwise(op) && failed(SoftmaxFinder().raise(rewriter, op)))
         (void)raiseExponential(rewriter, op);
-    getOperation()->walk([&](SoftmaxOp op) { SoftmaxFinder().dropMaximum(rewriter, op); });
+    getOperation()->walk([&](SoftmaxOp op) { dropMaximum(rewriter, op); });
   }
 };
 

@@ -2,6 +2,7 @@
 #include "passes/Passes.h"
 #include "passes/graph/AssumeRequired.h"
 #include "passes/graph/AttentionMatch.h"
+#include "passes/graph/AttentionSink.h"
 #include "passes/graph/MaskMining.h"
 #include "passes/graph/Structured.h"
 

@@ -58,8 +58,7 @@ std::optional<Quotient> readQuotient(linalg::LinalgOp op, unsigned side, AtomSpa
   return Quotient{numerator, sum, result};
 }
 
-/// What `reduced`, a reduction by `combiner`, reads; `summed` gets the atoms of what it reduces.
-static std::optional<Read> readReduced(AtomSpace &space, Read reduced, Combiner combiner, Atoms &summed) {
+std::optional<Read> readReduced(AtomSpace &space, Read reduced, Combiner combiner, Atoms &summed) {
   space.walkUp(reduced.value, reduced.access);
   auto op = reduced.value.getDefiningOp<linalg::LinalgOp>();
   if (getReduction(op) != combiner)
@@ -133,6 +132,29 @@ std::optional<Read> readOperand(AtomSpace &space, linalg::LinalgOp op, OpOperand
   std::optional<Access> at =
       AtomSpace::operandAccess(op.getMatchingIndexingMap(operand), AtomSpace::loopAtoms(op, access));
   return at ? std::optional(Read{operand->get(), *at}) : std::nullopt;
+}
+
+OpOperand *findUnshifted(linalg::LinalgOp shift, unsigned side, int64_t dim) {
+  auto difference = dyn_cast_or_null<arith::SubFOp>(getScalarOp(shift));
+  OpOperand *scores = difference ? getInput(shift, difference->getOperand(side)) : nullptr;
+  OpOperand *maximum = difference ? getInput(shift, difference->getOperand(1 - side)) : nullptr;
+  if (!scores || !maximum || !isAligned(shift, scores) || scores->get().getType() != shift->getResult(0).getType() ||
+      !shift.getMatchingIndexingMap(shift.getDpsInitOperand(0)).isIdentity())
+    return nullptr;
+  AtomSpace space;
+  Access rows;
+  for (int64_t n = 0, rank = cast<RankedTensorType>(scores->get().getType()).getRank(); n != rank; ++n)
+    rows.push_back(space.add(Extent::of(scores->get(), n)));
+  std::optional<Read> row = readOperand(space, shift, maximum, rows);
+  std::optional<unsigned> unitDim;
+  std::optional<Atoms> keys =
+      row ? findReducedAtoms(space, *row, {scores->get(), rows}, Combiner::maximum, unitDim) : std::nullopt;
+  if (!keys)
+    return nullptr;
+  Atoms expected(rows[dim]);
+  space.resolve(expected);
+  space.resolve(*keys);
+  return *keys == expected && unitDim.value_or(dim) == dim ? scores : nullptr;
 }
 
 std::optional<std::pair<Value, Atoms>> findTotal(AtomSpace &space, const Read &value, const Read &terms,

@@ -58,11 +58,18 @@ template <typename Op> Op getAs(const Scalar &scalar) {
 /// subtracted, so that none overflows), both read at one point.
 std::optional<Atoms> findLogSumExpAtoms(AtomSpace &space, Read logs, Read rows);
 
+/// What `reduced`, a reduction by `combiner`, reads; `summed` gets the atoms of what it reduces.
+std::optional<Read> readReduced(AtomSpace &space, Read reduced, Combiner combiner, Atoms &summed);
+
 /// The atoms of `rows` over which `reduced` combines its elements: `reduced` is
 /// that reduction, and both are read at one point. A dimension of size 1 has no
 /// atoms: `unitDim` is set to it then.
 std::optional<Atoms> findReducedAtoms(AtomSpace &space, Read reduced, Read rows, Combiner combiner,
                                       std::optional<unsigned> &unitDim);
+
+/// The operand of `shift`, `side` of its difference, that is x where the other is the maximum of x along `dim`; or
+/// null.
+mlir::OpOperand *findUnshifted(mlir::linalg::LinalgOp shift, unsigned side, int64_t dim);
 
 /// `operand` of the elementwise `op` where its result is read at `access`.
 std::optional<Read> readOperand(AtomSpace &space, mlir::linalg::LinalgOp op, mlir::OpOperand *operand, Access access);

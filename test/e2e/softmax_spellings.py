@@ -177,6 +177,17 @@ def sinks():
     def pads(before, after):
         return {"pads": np.array([0, 0, 0, before, 0, 0, 0, after])}
 
+    # exp(s - top) / (exp(sink - top) + sum) with the maximum of the row, of both, and of another tensor.
+    parts = "  top = {}\n  d = Sub(z, top)\n  e = Exp(d)\n" + SUM.format("e")
+    parts += "  down = Sub(sink, top)\n  extra = Exp(down)\n  more = Add(total, extra)\n  p = Div(e, more)" + WEIGH
+    both, other = "  row = ReduceMax<keepdims = 1>(z, last)\n", {**tables, "high": table + 1}
+    side = "  beside = Expand(sink, whole)\n  joined = Concat<axis = 3>(z, beside)\n"
+    above = MAXIMUM.format("z") + column.format("shifted, beside") + cut.format(0, -1)
+
+    def from_above(s, m, q, k):
+        z = s + m
+        return beside(z - z.max(-1, keepdims=True), table)
+
     with_sink = lambda s, m, q, k: beside(s + m, table)
     with_zero = lambda s, m, q, k: beside(s + m, 0.0)
     one, mask = ("dot", None), hidden([3])
@@ -188,6 +199,18 @@ def sinks():
         Case("sink_front", MASKED + column.format("beside, z") + cut.format(1, S + 1), with_sink, one, mask, tables,
              STATIC),
         Case("sink_back", MASKED + column.format("z, beside") + cut.format(0, -1), with_sink, one, mask, tables, STATIC),
+        Case("sink_parts", MASKED + both + parts.format("Max(row, sink)"), with_sink, one, mask, tables, STATIC),
+        Case("sink_parts_row", MASKED + parts.format("ReduceMax<keepdims = 1>(z, last)"),
+             lambda s, m, q, k: lost(s, m, q, k, table), one, mask, tables, STATIC),
+        Case("sink_parts_joined", MASKED + side + parts.format("ReduceMax<keepdims = 1>(joined, last)"), with_sink, one,
+             mask, tables, STATIC),
+        Case("sink_parts_other", MASKED + both + parts.format("Max(row, high)"), with_sink, BESIDE, mask, other,
+             STATIC),
+        Case("sink_above", MASKED + above, from_above, one, mask, tables, STATIC),
+        Case("pad_any_back", pad.replace("z", "s") + cut.format(0, -1), lambda s, m, q, k: beside(s, 0.0), one,
+             tables=pads(0, 1)),
+        Case("pad_any_front", pad.replace("z", "s") + cut.format(1, 1 << 40), lambda s, m, q, k: beside(s, 0.0), one,
+             tables=pads(1, 0)),
         Case("pad_back", MASKED + pad + cut.format(0, S), with_zero, one, mask, pads(0, 1), STATIC),
         Case("pad_front", MASKED + pad + cut.format(1, S + 1), with_zero, one, mask, pads(1, 0), STATIC),
         Case("pad_two", MASKED + pad + cut.format(0, S), lambda s, m, q, k: beside(s + m, np.log(2.0)),

@@ -227,54 +227,6 @@ func.func @layer(%q: tensor<5x8xf32>, %v: tensor<7x4xf32>) -> tensor<5x4xf32> {
 
 // -----
 
-#w = affine_map<(i, e, j) -> (i, j)>
-#v = affine_map<(i, e, j) -> (j, e)>
-#o = affine_map<(i, e, j) -> (i, e)>
-// An attention sink: one more column, cut off after the softmax. In @middle another one is cut off.
-// CHECK: fused = true, kind = "given"
-// CHECK-SAME: fused = false
-// CHECK-LABEL: func.func @sink
-// CHECK-SAME: %[[S:[^:]+]]: tensor<5x?xf32>, %[[SINK:[^:]+]]: tensor<5x1xf32>
-// CHECK: %[[A:.+]], %[[LSE:.+]] = attn.attention kind given masked_rows zero {{.*}}ins(%[[S]], {{.*}} extras [#attn.extra<lse>]
-// CHECK: %[[COLUMN:.+]] = tensor.collapse_shape %[[SINK]]
-// CHECK: linalg.generic {{.*}} ins(%[[A]], %[[LSE]], %[[COLUMN]]
-// CHECK-LABEL: func.func @middle
-// CHECK: attn.softmax
-func.func @sink(%s: tensor<5x?xf32>, %sink: tensor<5x1xf32>, %v: tensor<?x4xf32>) -> tensor<5x4xf32> {
-  %zero = arith.constant 0.0 : f32
-  %c1 = arith.constant 1 : index
-  %n = tensor.dim %s, %c1 : tensor<5x?xf32>
-  %m = arith.addi %n, %c1 : index
-  %e = tensor.empty(%m) : tensor<5x?xf32>
-  %a = tensor.insert_slice %s into %e[0, 0] [5, %n] [1, 1] : tensor<5x?xf32> into tensor<5x?xf32>
-  %b = tensor.insert_slice %sink into %a[0, %n] [5, 1] [1, 1] : tensor<5x1xf32> into tensor<5x?xf32>
-  %p = attn.softmax %b dim 1 : tensor<5x?xf32>
-  %cut = tensor.extract_slice %p[0, 0] [5, %n] [1, 1] : tensor<5x?xf32> to tensor<5x?xf32>
-  %eo = tensor.empty() : tensor<5x4xf32>
-  %fo = linalg.fill ins(%zero : f32) outs(%eo : tensor<5x4xf32>) -> tensor<5x4xf32>
-  %o = linalg.contract indexing_maps = [#w, #v, #o] ins(%cut, %v : tensor<5x?xf32>, tensor<?x4xf32>)
-      outs(%fo : tensor<5x4xf32>) -> tensor<5x4xf32>
-  return %o : tensor<5x4xf32>
-}
-func.func @middle(%s: tensor<5x?xf32>, %sink: tensor<5x1xf32>, %v: tensor<?x4xf32>) -> tensor<5x4xf32> {
-  %zero = arith.constant 0.0 : f32
-  %c1 = arith.constant 1 : index
-  %n = tensor.dim %s, %c1 : tensor<5x?xf32>
-  %m = arith.addi %n, %c1 : index
-  %e = tensor.empty(%m) : tensor<5x?xf32>
-  %a = tensor.insert_slice %s into %e[0, 0] [5, %n] [1, 1] : tensor<5x?xf32> into tensor<5x?xf32>
-  %b = tensor.insert_slice %sink into %a[0, %n] [5, 1] [1, 1] : tensor<5x1xf32> into tensor<5x?xf32>
-  %p = attn.softmax %b dim 1 : tensor<5x?xf32>
-  %cut = tensor.extract_slice %p[0, 1] [5, %n] [1, 1] : tensor<5x?xf32> to tensor<5x?xf32>
-  %eo = tensor.empty() : tensor<5x4xf32>
-  %fo = linalg.fill ins(%zero : f32) outs(%eo : tensor<5x4xf32>) -> tensor<5x4xf32>
-  %o = linalg.contract indexing_maps = [#w, #v, #o] ins(%cut, %v : tensor<5x?xf32>, tensor<?x4xf32>)
-      outs(%fo : tensor<5x4xf32>) -> tensor<5x4xf32>
-  return %o : tensor<5x4xf32>
-}
-
-// -----
-
 #ctx = affine_map<(d, e, n) -> (n, d)>
 #val = affine_map<(d, e, n) -> (n, e)>
 #de = affine_map<(d, e, n) -> (d, e)>
