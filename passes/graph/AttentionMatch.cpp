@@ -34,14 +34,16 @@ bool isRounding(linalg::LinalgOp op) {
   return trunc && trunc.getIn() == op.getMatchingBlockArgument(op.getDpsInputOperand(0));
 }
 
-/// Follows the result through its only uses as long as they are views; so the
+/// Follows the result through its only uses as long as they round it to `wanted` or, with `moves`, are views; so the
 /// attention writes the layout that its consumer reads.
-void walkDown(AttentionMatch &match, Type wanted) {
+void walkDown(AttentionMatch &match, Type wanted, bool moves) {
   AttentionMatch::Operand &result = match.result;
   while (result.value.hasOneUse()) {
     OpOperand &use = *result.value.use_begin();
     Operation *user = use.getOwner();
     match.space.resolve(result.access);
+    if (!moves && isView(user))
+      return;
     if (auto collapse = dyn_cast<tensor::CollapseShapeOp>(user)) {
       Access merged(collapse.getResultType().getRank());
       for (auto [dim, group] : llvm::enumerate(collapse.getReassociationIndices()))
@@ -206,8 +208,8 @@ FailureOr<AttentionMatch> matchAttention(const Normalization &softmax, OpOperand
     return fail("the weighted sum accumulates onto other values", sum.getLoc());
 
   AttentionMatch match;
-  match.wholeCaptures = follow != Follow::everything;
-  match.wholeOperands = follow == Follow::nothing;
+  match.wholeCaptures = follow != Follow::everything && follow != Follow::captures;
+  match.wholeOperands = follow != Follow::everything && follow != Follow::operands;
   match.computeType = accumulatorType(getElementTypeOrSelf(sum->getResult(0)));
   SmallVector<Atoms> loops(sum.getNumLoops());
   SmallVector<bool> known(sum.getNumLoops(), false);
@@ -272,7 +274,9 @@ FailureOr<AttentionMatch> matchAttention(const Normalization &softmax, OpOperand
     return failure();
   if (!match.wholeOperands)
     match.space.walkUp(match.value.value, match.value.access);
-  walkDown(match, getElementTypeOrSelf(match.value.value));
+  // Where the heads of the operands stand before their chunks, say, and those of the result behind them.
+  walkDown(match, getElementTypeOrSelf(match.value.value),
+           /*moves=*/follow != Follow::captures && follow != Follow::nothing);
   return match;
 }
 

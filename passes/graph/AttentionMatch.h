@@ -78,8 +78,9 @@ struct AttentionMatch {
   bool isShifted = false;
 };
 
-/// How far a match follows tensors through views; where less is followed, more is copied.
-enum class Follow { everything, operands, nothing };
+/// What a match follows through views: captures, operands and the result, the last two, or one or none of these. Where
+/// less is followed, more is copied.
+enum class Follow { everything, operands, result, captures, nothing };
 
 /// What could be the score of a softmax.
 struct ScoreSource {

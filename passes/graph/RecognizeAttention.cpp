@@ -256,7 +256,8 @@ private:
           better = {"no contraction: it normalises features (linear attention)", softmax.location};
           continue;
         }
-        for (Follow follow : {Follow::everything, Follow::operands, Follow::nothing}) {
+        for (Follow follow :
+             {Follow::everything, Follow::operands, Follow::result, Follow::captures, Follow::nothing}) {
           if (succeeded(op))
             break;
           FailureOr<AttentionMatch> match = matchAttention(softmax, *weights, source, follow, miss);
