@@ -7,6 +7,7 @@
 #include "mlir/IR/Matchers.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/ADT/TypeSwitch.h"
+#include "llvm/Support/SaveAndRestore.h"
 #include <cmath>
 #include <limits>
 
@@ -160,8 +161,11 @@ private:
       if (left == dependsOnScore(add.getRhs()))
         return;
       size_t before = mask.steps.size();
+      bool rounds = narrow != value.getType();
+      // Steps say what a sum is rounded to, and not what is made of it then.
+      llvm::SaveAndRestore keep(takesFinite, takesFinite && (!rounds || scale == 1));
       readBias(left ? add.getRhs() : add.getLhs());
-      if (mask.steps.size() != before && narrow != value.getType())
+      if (mask.steps.size() != before && rounds && scale == 1)
         mask.steps[before].rounded = narrow; // the last that is added, as steps go
       value = left ? add.getLhs() : add.getRhs();
     }

@@ -54,7 +54,7 @@ bool mayHide(AttentionOp op, Value value, DenseSet<Value> &seen) {
 
 /// extf(truncf(x)) -> x: the fused form keeps f32 where the graph rounds to a half type between two operations. But not
 /// around the sum of a score and a finite mask, which is rounded to steps of the mask's size: those are the scores of a
-/// row that sees no key.
+/// row that sees no key. Nor around what scales such a sum.
 struct DropRounding : OpRewritePattern<arith::ExtFOp> {
   DropRounding(MLIRContext *context, AttentionOp op) : OpRewritePattern(context), attention(op) {}
 
@@ -62,7 +62,7 @@ struct DropRounding : OpRewritePattern<arith::ExtFOp> {
     auto trunc = op.getIn().getDefiningOp<arith::TruncFOp>();
     if (!trunc || trunc.getIn().getType() != op.getType())
       return failure();
-    if (isMaskedSum(trunc.getIn().getDefiningOp()) || llvm::any_of(op->getUsers(), [&](Operation *user) {
+    if (isCoarseScore(trunc.getIn().getDefiningOp()) || llvm::any_of(op->getUsers(), [&](Operation *user) {
           return isMaskedSum(user) && llvm::any_of(user->getUsers(), llvm::IsaPred<arith::TruncFOp>);
         }))
       return failure();
@@ -71,6 +71,16 @@ struct DropRounding : OpRewritePattern<arith::ExtFOp> {
   }
 
 private:
+  /// A sum of a score and a mask, or one that was rounded and is scaled.
+  bool isCoarseScore(Operation *op) const {
+    if (!isa_and_nonnull<arith::MulFOp, arith::DivFOp>(op))
+      return isMaskedSum(op);
+    return llvm::any_of(op->getOperands(), [&](Value operand) {
+      auto extension = operand.getDefiningOp<arith::ExtFOp>();
+      auto trunc = extension ? extension.getIn().getDefiningOp<arith::TruncFOp>() : arith::TruncFOp();
+      return trunc && isCoarseScore(trunc.getIn().getDefiningOp());
+    });
+  }
   bool isMaskedSum(Operation *op) const {
     DenseSet<Value> seen;
     return isa_and_nonnull<arith::AddFOp, arith::SubFOp>(op) && op->getParentRegion() == &attention.getScore() &&

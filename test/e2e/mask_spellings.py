@@ -186,6 +186,17 @@ def halves():
         cases.append(Case(f"half_lengths{fill:.0f}", "lengths", shown, rounded(rows),
                           {"n": np.array([0, 17]).reshape(B, 1, 1, 1)}, {"j": np.arange(S)}, "", static,
                           dtype=np.float16))
+        # Scaled afterwards, which rounds again: no term says so.
+        def thirds(mask):
+            three = np.float16(3)
+            return lambda s: softmax(((s.astype(np.float16) + mask.astype(np.float16)) / three).astype(float))
+
+        third = "  z1 = Add(s, mask)\n  three = Constant<value = float {3}>()\n  narrow = CastLike(three, q)\n"
+        third += "  z = Div(z1, narrow)"
+        cases.append(Case(f"half_third{fill:.0f}", "computed", third, thirds(strict),
+                          tables={"mask": strict.astype(np.float16)}, positions="", declared=static, dtype=np.float16))
+        cases.append(Case(f"half_third_rows{fill:.0f}", "dense", third, thirds(rows), {"mask": rows}, positions="",
+                          declared=static, dtype=np.float16))
     # A mask that an op makes which nothing looks through; a constant too small to be taken for a mask.
     rows = np.where(np.arange(S) < np.array([0, 17]).reshape(B, 1, 1, 1), 0, -1e4).astype(np.float16)
     cases.append(Case("half_reduced", "dense", "  mask = ReduceMax<keepdims = 0>(both, first)\n  z = Add(s, mask)",
