@@ -13,6 +13,7 @@ SCORES = """
   s = MatMul(q, kt)
   p = Softmax<axis = -1>(s)
 """
+NOISE = np.random.default_rng(6).gumbel(size=(B, N, M)).astype(np.float32)
 MATRIX = f"tensor<{B}x{N}x{M}xf32>"
 
 
@@ -27,6 +28,13 @@ def one_hot(at, values="ends"):
     return f"  h = OneHot<axis = -1>({at}, depth, {values})\n"
 
 
+def scattered(value):
+    return f"""  none = ConstantOfShape<value = float[1] {{0}}>(whole)
+  ones = ConstantOfShape<value = float[1] {{{value}}}>(rows)
+  h = ScatterElements<axis = -1>(none, a, ones)
+"""
+
+
 # name, text that makes h, output of (q k^T, v, positions), whether ones are stored
 CASES = [
     ("argmax", SCORES + "  a = ArgMax<axis = -1, keepdims = 0>(p)\n" + one_hot("a"),
@@ -39,9 +47,21 @@ CASES = [
   last = Constant<value = int64[1] {-1}>()
   a = Squeeze(i, last)
 """ + one_hot("a"), lambda s, v, at: chosen(v, s.argmax(-1)), False),
+    ("scattered", SCORES + "  a = ArgMax<axis = -1, keepdims = 1>(p)\n" + scattered(1),
+     lambda s, v, at: chosen(v, s.argmax(-1)), False),
+    # A sample of the softmax, whose noise is given.
+    ("noise", SCORES + "  z = Add(s, noise)\n  a = ArgMax<axis = -1, keepdims = 1>(z)\n" + scattered(1),
+     lambda s, v, at: chosen(v, (s + NOISE).argmax(-1)), False),
     # Positions of any origin: negative ones, and ones beyond the end.
     ("given", one_hot("at"), lambda s, v, at: chosen(v, at), False),
     # Near misses: another number than one, and every key that is not chosen.
+    ("scattered_given", "  c = Clip(at, low, high)\n  a = Unsqueeze(c, end)\n" + scattered(1),
+     lambda s, v, at: chosen(v, np.clip(at, -M, M - 1)), False),
+    ("scattered_halves", SCORES + "  a = ArgMax<axis = -1, keepdims = 1>(p)\n" + scattered(0.5),
+     lambda s, v, at: chosen(v, s.argmax(-1), 0.5), True),
+    # Several largest scores are several rows.
+    ("largest", SCORES + "  m = ReduceMax<axes = [2], keepdims = 1>(s)\n  e = Equal(s, m)\n  h = Cast<to = 1>(e)\n",
+     lambda s, v, at: chosen(v, s.argmax(-1)), True),
     ("halves", one_hot("at", "half"), lambda s, v, at: chosen(v, at, 0.5), True),
     ("others", "  w = Unsqueeze(at, end)\n  e = Equal(w, places)\n  n = Not(e)\n  h = Cast<to = 1>(n)\n",
      lambda s, v, at: v.sum(1)[:, None] - np.where((at >= 0)[..., None], chosen(v, at), 0), True),
@@ -56,7 +76,8 @@ def main(tool, folder):
     for name, value in given.items():
         np.save(f"{folder}/{name}.npy", value)
     tables = {"depth": np.array(M), "ends": np.array([0, 1], np.float32), "half": np.array([0, 0.5], np.float32),
-              "places": np.arange(M), "one": np.array([1]), "end": np.array([2])}
+              "places": np.arange(M), "whole": np.array([B, N, M]), "rows": np.array([B, N, 1]), "noise": NOISE,
+              "low": np.array(-M), "high": np.array(M - 1), "one": np.array([1]), "end": np.array([2])}
     for name, body, output, stored in CASES:
         model = parser.parse_model(f"""<ir_version: 9, opset_import: ["" : 17]>
 g (float[{B},{N},{D}] q, float[{B},{M},{D}] k, float[{B},{M},{E}] v, int64[{B},{N}] at) => (float[{B},{N},{E}] y) {{

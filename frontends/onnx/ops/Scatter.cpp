@@ -2,6 +2,9 @@
 #include "frontends/onnx/ops/Formula.h"
 #include "frontends/onnx/ops/Loops.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Linalg/IR/Linalg.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "mlir/IR/Matchers.h"
 
 // Writing to computed places. Updates are applied in row-major order, so that
 // the last of several to one place wins, on any number of threads.
@@ -61,6 +64,36 @@ LogicalResult setLike(Node &n, const Tensor &data, Value value) {
   return success();
 }
 
+/// Whether `data` is one number everywhere, of which each row along `axis` gets one update.
+bool isOneHot(Node &n, const Tensor &data, const Tensor &indices, int64_t axis) {
+  for (int64_t d = 0; d < data.rank(); ++d)
+    if (d == axis ? !indices.shape[d].is(1) : n.symbols().isEqual(indices.shape[d], data.shape[d]) != true)
+      return false;
+  Operation *source = n.value(data).getDefiningOp();
+  DenseElementsAttr numbers;
+  return isa_and_nonnull<linalg::FillOp>(source) ||
+         (source && matchPattern(source, m_Constant(&numbers)) && numbers.isSplat());
+}
+
+/// The update at its place in the row, as OneHot makes it: no loop writes one element after the other.
+Value writeOneHot(Node &n, const Tensor &data, const Tensor &indices, const Tensor &updates, int64_t axis) {
+  Value given = n.value(indices), source = n.value(updates), background = n.value(data);
+  Value size = n.symbols().materialize(n.builder(), n.loc(), data.shape[axis]);
+  Value places = n.generate(DType::I64, indices.shape, [&](OpBuilder &b, Location loc, ValueRange at) -> Value {
+    Value place = checkedIndex(n, b, loc, load(b, loc, given, indices.dtype, at).value(), size);
+    return arith::IndexCastOp::create(b, loc, b.getI64Type(), place);
+  });
+  return n.generate(data.dtype, data.shape, [&](OpBuilder &b, Location loc, ValueRange at) -> Value {
+    SmallVector<Value> row(at);
+    row[axis] = arith::ConstantIndexOp::create(b, loc, 0);
+    Value place = tensor::ExtractOp::create(b, loc, places, row);
+    place = arith::IndexCastOp::create(b, loc, b.getIndexType(), place);
+    Value hit = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::eq, at[axis], place);
+    return arith::SelectOp::create(b, loc, hit, tensor::ExtractOp::create(b, loc, source, row),
+                                   tensor::ExtractOp::create(b, loc, background, at));
+  });
+}
+
 LogicalResult importScatterElements(Node &n) {
   if (failed(expectInputs(n, 3)) || failed(expectIndices(n, 1)) || failed(expectSameDType(n, 0, 2)))
     return failure();
@@ -79,6 +112,8 @@ LogicalResult importScatterElements(Node &n) {
         failed(n.requireAtMost(indices.shape[d], data.shape[d], "indices of size {0} in a dimension of size {1}")))
       return failure();
   }
+  if (*how == Update::Replace && isOneHot(n, data, indices, *axis))
+    return setLike(n, data, writeOneHot(n, data, indices, updates, *axis));
   OpBuilder &b = n.builder();
   Value places = n.value(indices), source = n.value(updates);
   Value size = n.symbols().materialize(b, n.loc(), data.shape[*axis]);
