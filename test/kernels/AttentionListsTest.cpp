@@ -1,5 +1,6 @@
 #include "test/kernels/AttentionFixture.h"
 
+#include <set>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -49,8 +50,24 @@ bool isListed(const Operands &o, size_t term, const At &at) {
   return false;
 }
 
+/// Each list of single keys as edges give it: ascending, without repetitions, then padding.
+void sortLists(const Operands &o, size_t term) {
+  int64_t entries = o.attention.mask[term].entries;
+  for (int64_t first = 0; first < o.mask[term].size(); first += entries) {
+    std::set<int64_t> keys;
+    for (int64_t n = 0; n < entries; ++n)
+      if (int64_t key = entryOf(o, term, first + n); key >= 0 && key < o.sizes.at('j'))
+        keys.insert(key);
+    for (int64_t n = 0; n < entries; ++n) {
+      setEntry(o, term, first + n, keys.empty() ? -1 : *keys.begin());
+      if (!keys.empty())
+        keys.erase(keys.begin());
+    }
+  }
+}
+
 /// Ragged lists in no order: some blocks, repeated ones, padding, numbers far
-/// beyond the last block; every fourth list is empty.
+/// beyond the last block; every fourth list is empty. Single keys stand in order for every other seed.
 void fillLists(const Operands &o, size_t term, unsigned seed) {
   std::mt19937 random(seed);
   const Attention::Term &list = o.attention.mask[term];
@@ -62,6 +79,8 @@ void fillLists(const Operands &o, size_t term, unsigned seed) {
       entry = random() % 2 ? INT64_MAX - random() % 3 : INT64_MIN;
     setEntry(o, term, n, n / std::max<int64_t>(list.entries, 1) % 4 == 3 ? -1 : entry);
   }
+  if (list.rows == 1 && list.columns == 1 && seed % 2)
+    sortLists(o, term);
 }
 
 double emptyRow(const std::string &policy) { return policy == "zero" ? 0 : policy == "uniform" ? INFINITY : NAN; }
@@ -87,10 +106,10 @@ struct ListCase {
 
 // Blocks smaller and larger than a tile, of one query or key, lists of every length.
 TEST_P(AttentionListsTest, Sizes) {
-  std::vector<ListCase> cases{{1, 1, 5, "i32", "bhi", "zero"},      {16, 16, 2, "i64", "hi", "nan"},
-                              {64, 64, 3, "i64", "i", "zero"},      {3, 5, 4, "i8", "bi", "uniform"},
-                              {8, 12, 0, "i32", "i", "zero"},       {100, 7, 9, "i64", "hi", "nan"},
-                              {5, 100, 1, "i32", "bhi", "uniform"}, {1, 64, 40, "i64", "i", "zero"}};
+  std::vector<ListCase> cases{
+      {1, 1, 5, "i32", "bhi", "zero"}, {1, 1, 290, "i32", "i", "uniform"},   {16, 16, 2, "i64", "hi", "nan"},
+      {64, 64, 3, "i64", "i", "zero"}, {3, 5, 4, "i8", "bi", "uniform"},     {8, 12, 0, "i32", "i", "zero"},
+      {100, 7, 9, "i64", "hi", "nan"}, {5, 100, 1, "i32", "bhi", "uniform"}, {1, 64, 40, "i64", "i", "zero"}};
   for (const ListCase &c : cases) {
     Attention a;
     a.score = kScale;
@@ -153,13 +172,15 @@ TEST_P(AttentionListsTest, Conjunctions) {
          return isListed(o, 1, at);
        }}};
   for (const Case &c : cases)
-    for (const char *policy : {"zero", "finite"}) {
+    for (const auto &[policy, list] :
+         {std::pair("zero", listTerm(8, 20, 4, "i32", "hi")), std::pair("finite", listTerm(8, 20, 4, "i32", "hi")),
+          std::pair("zero", listTerm(1, 1, 20, "i32", "hi"))}) {
       Attention a;
       a.score = kScale;
       a.maskedRows = policy;
       if (a.maskedRows == "finite")
         a.masked = "%c = arith.constant -1.0e+04 : f32\n%y = arith.addf %s, %c : f32";
-      a.mask = {listTerm(8, 20, 4, "i32", "hi")};
+      a.mask = {list};
       a.mask.insert(a.mask.end(), c.others.begin(), c.others.end());
       a.dynamic = "ij";
       Sizes sizes = {{'b', 2}, {'h', 2}, {'i', 1}, {'j', 1}, {'d', 8}, {'e', 9}};
@@ -206,7 +227,9 @@ TEST_P(AttentionListsTest, Kinds) {
                           {"dot", "softmax", "", "f32", {{"lse", "bhi"}, {"weights", "bhij"}}, "zero"},
                           {"dot", "softmax", "", "f32", {{"lse", "bhi"}}, "zero"},
                           {"dot", "softmax", "", "f32", {{"masked_scores", "bhij"}}, "zero"}};
-  for (const Case &c : cases) {
+  std::vector<Attention::Term> lists{listTerm(12, 10, 3, "i64", "bi"), listTerm(1, 1, 19, "i64", "bi")};
+  for (size_t n = 0; n != cases.size() * lists.size(); ++n) {
+    const Case &c = cases[n / lists.size()];
     if (std::string(c.element) != "f32" && isa == "portable")
       continue;
     Attention a;
@@ -217,7 +240,7 @@ TEST_P(AttentionListsTest, Kinds) {
       a.activation = "%y = math.tanh %s : f32";
     a.score = kScale;
     a.maskedRows = c.policy;
-    a.mask = {listTerm(12, 10, 3, "i64", "bi")};
+    a.mask = {lists[n % lists.size()]};
     a.dynamic = "ij";
     Sizes sizes = {{'b', 2}, {'h', 2}, {'i', 1}, {'j', 1}, {'d', 12}, {'e', 9}};
     auto kernel = compileAttention(isa, a, sizes);

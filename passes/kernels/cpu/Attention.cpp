@@ -344,7 +344,8 @@ FailureOr<func::FuncOp> buildAttention(OpBuilder &builder, Location loc, const A
   // Few queries go one by one; whether they are few may be known only in the run.
   Value isFew;
   if (canBeFew) {
-    isFew = k.less(rows, k.index(kMaxRowQueries + 1));
+    isFew = listsKeys(spec) ? arith::ConstantOp::create(builder, loc, builder.getBoolAttr(true)).getResult()
+                            : k.less(rows, k.index(kMaxRowQueries + 1));
     total = k.select(isFew, countAttentionRowTasks(k, spec, plan, buffers, partials), total);
   }
   auto parallel = [&](Value count, llvm::function_ref<void(Value)> body) {

@@ -35,10 +35,15 @@ Value KeyLists::splat(Value number) {
 
 Value KeyLists::rowOf(const List &list, Value query) { return k.div(query, k.index(list.rows)); }
 
-std::pair<Value, Value> KeyLists::keysOf(const List &list, Value base, Value n) {
-  Value entry = k.load(list.view.flat, k.add(base, n)), zero = k.index(0);
+Value KeyLists::loadEntry(const List &list, Value base, Value n) {
+  Value entry = k.load(list.view.flat, k.add(base, n));
   if (!entry.getType().isIndex())
     entry = arith::IndexCastOp::create(k.b, k.loc, k.b.getIndexType(), entry);
+  return entry;
+}
+
+std::pair<Value, Value> KeyLists::keysOf(const List &list, Value base, Value n) {
+  Value entry = loadEntry(list, base, n), zero = k.index(0);
   // Compared before it is multiplied: an entry may be any number.
   Value isBlock = k.both(k.less(k.index(-1), entry), k.less(entry, k.ceilDiv(numKeys, list.columns)));
   Value start = k.mul(entry, list.columns);
@@ -116,7 +121,7 @@ Value KeyLists::markKeys(const QueryBlock &queries, Value marks, Value first) {
 
 std::pair<Value, Value> KeyLists::nextRun(Value query, Value key) {
   const List &list = lists.front();
-  Value entries = list.view.along(k, list.view.base, Dim::I, rowOf(list, query));
+  Value entries = entriesOf(list, query);
   Values run = k.loop(k.index(0), list.count, 1, {numKeys, numKeys}, [&](Value n, ValueRange carried) -> Values {
     auto [start, end] = keysOf(list, entries, n);
     start = k.max(start, key);
@@ -124,6 +129,38 @@ std::pair<Value, Value> KeyLists::nextRun(Value query, Value key) {
     return {k.select(isNext, start, carried[0]), k.select(isNext, end, carried[1])};
   });
   return {run[0], run[1]};
+}
+
+Value KeyLists::entryOf(Value query, Value n) { return loadEntry(lists.front(), entriesOf(lists.front(), query), n); }
+
+Value KeyLists::countAscending(Value query) {
+  const List &list = lists.front();
+  Value entries = entriesOf(list, query), none = arith::ConstantOp::create(k.b, k.loc, k.b.getBoolAttr(false));
+  auto scan = [&]() -> Values {
+    Value last = k.sub(list.count, k.index(1));
+    Values run = k.repeat(
+        {k.index(0), k.index(-1)},
+        [&](ValueRange carried) {
+          Value entry = loadEntry(list, entries, k.min(carried[0], last));
+          Value follows = k.both(k.less(carried[1], entry), k.less(entry, numKeys));
+          return k.both(k.less(carried[0], list.count), follows);
+        },
+        [&](ValueRange carried) -> Values { return {k.add(carried[0], 1), loadEntry(list, entries, carried[0])}; });
+    // The longest list of a graph may be much longer than most.
+    auto isNamed = [&](Value entry) -> Value {
+      Value zero = arith::ConstantOp::create(k.b, k.loc, k.b.getZeroAttr(entry.getType()));
+      return arith::CmpIOp::create(k.b, k.loc, arith::CmpIPredicate::sge, entry, zero);
+    };
+    Value whole = k.add(run[0], k.floorTo(k.sub(list.count, run[0]), k.lanes));
+    Value found = k.loop(run[0], whole, k.lanes, none, [&](Value n, ValueRange carried) -> Values {
+                     return {k.either(carried[0], k.any(isNamed(k.loadVector(list.view.flat, k.add(entries, n)))))};
+                   }).front();
+    found = k.loop(whole, list.count, 1, found, [&](Value n, ValueRange carried) -> Values {
+               return {k.either(carried[0], isNamed(k.load(list.view.flat, k.add(entries, n))))};
+             }).front();
+    return {k.select(found, k.index(-1), run[0])};
+  };
+  return k.branch(k.less(k.index(0), list.count), k.b.getIndexType(), scan, [&] { return Values{k.index(0)}; }).front();
 }
 
 } // namespace attn

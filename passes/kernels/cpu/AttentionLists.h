@@ -29,12 +29,22 @@ public:
   /// `key`, cut off before `key`; [numKeys, numKeys) for none. Of one list only.
   std::pair<mlir::Value, mlir::Value> nextRun(mlir::Value query, mlir::Value key);
 
+  /// How many keys `query` sees where its list, the only one, names single keys in ascending order and nothing behind
+  /// them, as adjacency lists do that were made of edges; otherwise -1.
+  mlir::Value countAscending(mlir::Value query);
+  /// Entry `n` of the list of `query`, of one list only.
+  mlir::Value entryOf(mlir::Value query, mlir::Value n);
+
 private:
   struct List {
     HeadView view;
     int64_t rows, columns;
     mlir::Value count; ///< of the entries of a row
   };
+  mlir::Value entriesOf(const List &list, mlir::Value query) {
+    return list.view.along(k, list.view.base, AttentionOp::I, rowOf(list, query));
+  }
+  mlir::Value loadEntry(const List &list, mlir::Value base, mlir::Value n);
   /// The keys [start, end) of entry `n` of the list at `base`; none where start >= end.
   std::pair<mlir::Value, mlir::Value> keysOf(const List &list, mlir::Value base, mlir::Value n);
   mlir::Value rowOf(const List &list, mlir::Value query);

@@ -112,13 +112,41 @@ void RowEmitter::addListedKeys(Value first, Value upper) {
     auto [start, stop] = lists.nextRun(row, position);
     return {start, k.min(stop, upper)};
   };
-  k.repeat(
-      runFrom(first), [&](ValueRange run) { return k.less(run[0], run[1]); },
-      [&](ValueRange run) {
-        Value stop = k.min(run[1], k.add(run[0], spec.keyBlock));
-        addKeys(run[0], stop);
-        return runFrom(stop);
-      });
+  auto addRuns = [&]() -> Values {
+    k.repeat(
+        runFrom(first), [&](ValueRange run) { return k.less(run[0], run[1]); },
+        [&](ValueRange run) {
+          Value stop = k.min(run[1], k.add(run[0], spec.keyBlock));
+          addKeys(run[0], stop);
+          return runFrom(stop);
+        });
+    return {};
+  };
+  if (!scratch.keys) {
+    addRuns();
+    return;
+  }
+  Value count = lists.countAscending(row);
+  k.branch(k.unlikely(k.less(count, k.index(0))), TypeRange(), addRuns, [&] {
+    addPickedKeys(first, upper, count);
+    return Values();
+  });
+}
+
+/// Adds those of the first `count` keys of the list that are in [first, upper), side by side as if they stood so.
+void RowEmitter::addPickedKeys(Value first, Value upper, Value count) {
+  k.loop(k.index(0), count, spec.keyBlock, [&](Value begin) {
+    Value stop = k.min(k.add(begin, spec.keyBlock), count);
+    Value picked = k.loop(begin, stop, 1, k.index(0), [&](Value n, ValueRange carried) -> Values {
+                      Value key = lists.entryOf(row, n);
+                      memref::StoreOp::create(k.b, k.loc, key, scratch.keys, carried.front());
+                      Value isIn = k.both(k.less(key, upper), k.less(first, k.add(key, 1)));
+                      return {k.select(isIn, k.add(carried.front(), 1), carried.front())};
+                    }).front();
+    isPicked = true;
+    k.branch(k.less(k.index(0), picked), [&] { addKeys(k.index(0), picked); });
+    isPicked = false;
+  });
 }
 
 void RowEmitter::merge(Value other) {
@@ -223,8 +251,8 @@ Value RowEmitter::products(Value first, bool isEdge) {
   for (int64_t n = 0; n < k.lanes; ++n) {
     Value position = k.add(first, n);
     if (isEdge)
-      position = k.min(position, k.sub(numKeys, k.index(1)));
-    offsets.push_back(key.along(k, key.base, Dim::J, position));
+      position = k.min(position, lastPosition());
+    offsets.push_back(key.along(k, key.base, Dim::J, keyAt(position)));
   }
   // Fetched ahead: rows further on lie in other pages, which the machine does not foresee.
   int64_t line = 64 / (key.elementType().getIntOrFloatBitWidth() / 8), all = chunks(keyWidth),
@@ -241,7 +269,7 @@ Value RowEmitter::products(Value first, bool isEdge) {
   };
   Values rows(k.lanes, k.splat(0));
   for (Value offset : offsets)
-    for (int64_t d = 0; d < keyWidth && !isEdge && all <= kInRegisters; d += line)
+    for (int64_t d = 0; d < keyWidth && !isEdge && !isPicked && all <= kInRegisters; d += line)
       prefetch(key, k.add(key.along(k, offset, Dim::J, k.index(kAhead)), d));
   if (all > kInRegisters)
     rows = k.loop(k.index(0), k.index(whole * k.lanes), k.lanes, rows, [&](Value d, ValueRange carried) {
@@ -259,6 +287,8 @@ Value RowEmitter::products(Value first, bool isEdge) {
 Value RowEmitter::scoreTile(Value first, bool isEdge) {
   Value scores = products(first, isEdge);
   auto keyIndices = [&]() -> Value {
+    if (isPicked)
+      return k.loadVector(scratch.keys, first);
     auto type = VectorType::get({k.lanes}, k.b.getIndexType());
     return k.b.createOrFold<arith::AddIOp>(k.loc, k.broadcast(first), vector::StepOp::create(k.b, k.loc, type));
   };
@@ -322,7 +352,7 @@ Value RowEmitter::readCapture(const HeadView &capture, Value first, bool isEdge)
   Value base = capture.along(k, capture.base, Dim::I, row);
   if (!capture.has(Dim::J))
     return k.load(capture.flat, base);
-  if (capture.isContiguous(Dim::J)) {
+  if (capture.isContiguous(Dim::J) && !isPicked) {
     Value offset = k.add(base, first);
     return isEdge ? k.loadFirst(capture.flat, offset, k.sub(numKeys, first), k.lanes)
                   : k.loadVector(capture.flat, offset);
@@ -331,8 +361,8 @@ Value RowEmitter::readCapture(const HeadView &capture, Value first, bool isEdge)
   for (int64_t n = 0; n < k.lanes; ++n) {
     Value position = k.add(first, n);
     if (isEdge)
-      position = k.min(position, k.sub(numKeys, k.index(1)));
-    elements.push_back(k.load(capture.flat, capture.along(k, base, Dim::J, position)));
+      position = k.min(position, lastPosition());
+    elements.push_back(k.load(capture.flat, capture.along(k, base, Dim::J, keyAt(position))));
   }
   return vector::FromElementsOp::create(k.b, k.loc, VectorType::get({k.lanes}, capture.elementType()), elements);
 }
@@ -350,9 +380,9 @@ void RowEmitter::addValues(Value first, Value count, Value factor) {
         // A masked key's value must not count, whatever it is.
         Value isLive =
             pureScale && mask.isInterval() && dense.empty() ? Value() : k.compare(Predicate::UNE, weight, zero);
-        Value offset = value.along(k, value.base, Dim::J, k.add(first, position));
+        Value offset = value.along(k, value.base, Dim::J, keyAt(k.add(first, position)));
         int64_t line = 64 / (value.elementType().getIntOrFloatBitWidth() / 8);
-        for (int64_t e = 0; e < valueWidth && begin == 0; e += line)
+        for (int64_t e = 0; e < valueWidth && begin == 0 && !isPicked; e += line)
           prefetch(value, k.add(value.along(k, offset, Dim::J, k.index(kAhead)), e));
         for (int64_t c = 0; c < width; ++c) {
           Value &sum = next[u * width + c];
@@ -452,6 +482,10 @@ void RowEmitter::storeWeights(Value sum, Value factor) {
       k.storeFirst(share ? k.addf(weight, share) : weight, to.flat, offset, count);
     });
   }
+}
+
+bool listsKeys(const AttentionSpec &spec) {
+  return spec.blockLists.size() == 1 && spec.blockLists.front().rows == 1 && spec.blockLists.front().columns == 1;
 }
 
 bool canEmitAttentionRow(const AttentionSpec &spec) {

@@ -7,12 +7,16 @@
 namespace attn {
 
 /// Up to this many queries are computed one by one: a register of queries costs
-/// as much as 16 of them whether it is full or not.
+/// as much as 16 of them whether it is full or not. With adjacency lists all are:
+/// what they name is seldom a tile of keys that several queries see.
 inline constexpr int64_t kMaxRowQueries = 4;
 
 /// Whether rows serve `spec`: key and value rows lie dense, there is no weight
 /// region, and at most one list of blocks, which hides its keys for good.
 bool canEmitAttentionRow(const AttentionSpec &spec);
+
+/// Whether the mask is adjacency lists: of single keys for each query.
+bool listsKeys(const AttentionSpec &spec);
 
 /// What one task computes of a spec that canEmitAttentionRow.
 struct AttentionRowPlan {
@@ -42,6 +46,7 @@ struct AttentionRowScratch {
   mlir::Value weights; ///< [keyBlock]
   mlir::Value records; ///< one a row
   mlir::Value queries; ///< by row: the query, and the alignment
+  mlir::Value keys;    ///< [keyBlock] of those that a list names, where it names single keys
 
   static AttentionRowScratch allocate(LaneBuilder &k, const AttentionSpec &spec, const AttentionRowPlan &plan);
   static int64_t queryWidth(const AttentionSpec &spec);

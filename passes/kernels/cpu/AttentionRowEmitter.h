@@ -36,6 +36,11 @@ private:
   mlir::Value scoreTile(mlir::Value first, bool isEdge);
   mlir::Value sumLanes(Values rows);
   mlir::Value readCapture(const HeadView &capture, mlir::Value first, bool isEdge);
+  void addPickedKeys(mlir::Value first, mlir::Value upper, mlir::Value count);
+  /// The key at `position`: itself, unless keys are picked.
+  mlir::Value keyAt(mlir::Value position) { return isPicked ? k.load(scratch.keys, position) : position; }
+  /// The last position that may be read at the end of the keys.
+  mlir::Value lastPosition() { return k.sub(isPicked ? end : numKeys, k.index(1)); }
   mlir::Value maximumOf(mlir::Value first, mlir::Value count);
   void addValues(mlir::Value first, mlir::Value count, mlir::Value factor);
   mlir::Value normaliser(mlir::Value sum);
@@ -73,7 +78,8 @@ private:
   KeyMask mask;
   KeyLists lists;
   mlir::Value weights;
-  mlir::Value end; ///< of the keys that addKeys adds
+  mlir::Value end;       ///< of the keys that addKeys adds
+  bool isPicked = false; ///< positions are those of scratch.keys
   HeadView query, key, value, alignment, result;
   llvm::SmallVector<HeadView> captures, dense;
   llvm::SmallVector<HeadView> weightResults;

@@ -43,7 +43,8 @@ AttentionRowPlan AttentionRowPlan::get(const AttentionSpec &spec) {
   plan.mostRows = isFew ? plan.rows : kMaxRowQueries;
   plan.heads = dividesUpTo(countSharingHeads(spec), kMaxSharing);
   int64_t tasks = batch.value_or(1) * heads.value_or(1);
-  bool isEnough = batch && heads && tasks / plan.heads >= kTasks;
+  // With adjacency lists each of many queries is a task.
+  bool isEnough = listsKeys(spec) || (batch && heads && tasks / plan.heads >= kTasks);
   plan.isSplit = (isFew || !rows) && !isEnough && (!keys || *keys >= 2 * kKeysOfChunk);
   for (; plan.isSplit && plan.partialSize(spec) > kMaxPartials; plan.heads = dividesUpTo(plan.heads, plan.heads - 1))
     plan.isSplit = plan.heads > 1;
@@ -63,6 +64,9 @@ AttentionRowScratch AttentionRowScratch::allocate(LaneBuilder &k, const Attentio
   scratch.records = k.scratch(plan.heads * plan.rows * AttentionRowPlan::recordSize(spec));
   if (spec.kind != ScoreKind::given)
     scratch.queries = k.scratch(plan.heads * plan.rows * queryWidth(spec));
+  // A prefix shows keys outside the bounds of a row.
+  if (listsKeys(spec) && llvm::none_of(spec.limits, [](const KeyLimit &limit) { return limit.isPrefix; }))
+    scratch.keys = k.scratch(llvm::alignTo(spec.keyBlock, k.lanes), k.b.getIndexType());
   return scratch;
 }
 
