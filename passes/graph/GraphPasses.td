@@ -205,7 +205,10 @@ def RaiseTablesPass : Pass<"attn-raise-tables", "::mlir::ModuleOp"> {
 
     A mask that is added and hides keys by blocks (-inf, or the lower one of two
     values if that is -1e4 or less) becomes a table of bytes that selects what
-    hides, unless `keeps-tables`; attn-list-blocks makes lists of it.
+    hides, unless `keeps-tables`; attn-list-blocks makes lists of it. So does a
+    matrix of one number in which loops put another one at computed places, as
+    scatters make an adjacency matrix of the edges of a graph (or to which they
+    add, where all that is asked of an entry is whether it is 0).
 
     ```mlir
     %m = arith.constant dense<[[1, 0], [1, 1]]> : tensor<2x2xi8>
@@ -221,7 +224,7 @@ def RaiseTablesPass : Pass<"attn-raise-tables", "::mlir::ModuleOp"> {
   }];
   let options = [Option<"keepsTables", "keeps-tables", "bool", "false", "leave masks of blocks as they are">];
   let dependentDialects = ["::mlir::arith::ArithDialect", "::mlir::linalg::LinalgDialect",
-                           "::mlir::tensor::TensorDialect"];
+                           "::mlir::scf::SCFDialect", "::mlir::tensor::TensorDialect"];
 }
 
 def OpenMasksPass : Pass<"attn-open-masks", "::mlir::ModuleOp"> {
@@ -277,7 +280,7 @@ def ProveMasksPass : Pass<"attn-prove-masks", "::mlir::ModuleOp"> {
 }
 
 def ListBlocksPass : Pass<"attn-list-blocks", "::mlir::ModuleOp"> {
-  let summary = "a constant mask that hides most keys by blocks becomes lists of blocks";
+  let summary = "a constant mask that hides most keys by blocks, and one made of edges, become lists";
   let description = [{
     A `dense` term over queries and keys whose operand is a constant becomes a
     `blocks` term, if half of the tiles of a kernel are hidden and the lists are
@@ -294,10 +297,18 @@ def ListBlocksPass : Pass<"attn-list-blocks", "::mlir::ModuleOp"> {
     mask [#attn.blocks<64, 64>] ... mask_operands(%l : tensor<64x3xi32>)
     ```
 
+    A `dense` term whose operand is bytes that loops put at the places of edges
+    (attn-raise-tables) becomes `blocks<1, 1>`, adjacency lists: the edges are
+    sorted by query and key in the run, and a list is as long as the most keys of
+    a query. So nothing of the size of the table is stored. Not where the edges
+    are known to be more than an eighth of the pairs.
+
     Numerical effect: none. Where each row is seen to have a key, what hidden
-    keys score in a row that has none (`masked_rows finite`) is dropped.
+    keys score in a row that has none (`masked_rows finite`) is dropped; where
+    they all score one number, such a row is `uniform`.
   }];
-  let dependentDialects = ["::mlir::arith::ArithDialect"];
+  let dependentDialects = ["::mlir::arith::ArithDialect", "::mlir::linalg::LinalgDialect",
+                           "::mlir::scf::SCFDialect", "::mlir::tensor::TensorDialect"];
 }
 
 def FoldLayoutPass : Pass<"attn-fold-layout"> {

@@ -2,11 +2,17 @@
 #include "passes/Passes.h"
 #include "passes/graph/ConstantMask.h"
 #include "passes/graph/ConstantTable.h"
+#include "passes/graph/EdgeLists.h"
 #include "passes/graph/MaskMining.h"
 #include "passes/graph/MaskReport.h"
 #include "passes/graph/Pipeline.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Linalg/IR/Linalg.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "mlir/Dialect/Utils/StaticValueUtils.h"
+#include "mlir/IR/Matchers.h"
 #include "mlir/IR/PatternMatch.h"
 #include "mlir/IR/SymbolTable.h"
 #include "llvm/Support/MathExtras.h"
@@ -129,6 +135,80 @@ AttentionOp listOne(AttentionOp op, IRRewriter &rewriter, const SymbolTable &sym
   return {};
 }
 
+/// Lists of edges that several attentions read.
+using EdgeListCache = DenseMap<std::pair<Value, unsigned>, Value>;
+
+/// Whether there are so few edges, as far as is known, that lists are shorter than the table.
+bool isSparse(const EdgeTable &table, OpBuilder &b) {
+  auto type = cast<RankedTensorType>(table.getValue().getType());
+  std::optional<int64_t> edges = getConstantIntValue(table.countEdges(b));
+  return !edges || !type.hasStaticShape() || *edges <= type.getNumElements() / 8;
+}
+
+/// In a row that sees no key the table of `term`, the only one of the mask, has no edge: what the masked region makes
+/// of its entries is known, and where it makes one number of all scores the weights are equal.
+void settleMasked(AttentionOp op, const MaskTerm &term, RewriterBase &rewriter) {
+  Block &block = op.getMasked().front();
+  rewriter.setInsertionPointToStart(&block);
+  for (auto [n, capture] : llvm::enumerate(op.getCaptures()))
+    if (BlockArgument entry = block.getArgument(1 + n); capture == term.operand && op.getCaptureMap(n) == term.map)
+      rewriter.replaceAllUsesWith(
+          entry, arith::ConstantOp::create(rewriter, op.getLoc(), rewriter.getZeroAttr(entry.getType())));
+  for (Operation &inner : llvm::make_early_inc_range(block.without_terminator())) {
+    SmallVector<Value> folded;
+    rewriter.setInsertionPoint(&inner);
+    if (!isa<arith::ConstantOp>(inner) && succeeded(rewriter.tryFold(&inner, folded)))
+      rewriter.replaceOp(&inner, folded);
+  }
+  bool givesSums = llvm::any_of(op.getExtras().getAsRange<ExtraAttr>(),
+                                [](ExtraAttr extra) { return extra.getSource() == ExtraSource::lse; });
+  FloatAttr number;
+  if (givesSums || !matchPattern(block.getTerminator()->getOperand(0), m_Constant(&number)) ||
+      !number.getValue().isFinite())
+    return;
+  rewriter.eraseBlock(&block);
+  op.setMaskedRows(MaskedRows::uniform);
+}
+
+/// The attention with one more of its masks, a table of edges, as lists of the keys of each query, or null.
+AttentionOp listEdgesOfOne(AttentionOp op, IRRewriter &rewriter, EdgeListCache &cache) {
+  unsigned operand = 0;
+  for (auto [number, term] : llvm::enumerate(op.getMaskTerms())) {
+    unsigned position = operand;
+    operand += takesMaskOperand(term.term);
+    if (!isa<DenseMaskAttr>(term.term) || term.map.getNumResults() != 2)
+      continue;
+    std::optional<unsigned> first = AttentionOp::getNamedDim(term.map.getResult(0)),
+                            second = AttentionOp::getNamedDim(term.map.getResult(1));
+    if (!first || !second || std::min(*first, *second) != A::I || std::max(*first, *second) != A::J)
+      continue;
+    std::optional<EdgeTable> table = EdgeTable::match(term.operand);
+    if (!table || !table->isMarked())
+      continue;
+    unsigned queries = *first == A::I ? 0 : 1;
+    rewriter.setInsertionPointAfterValue(term.operand);
+    Value &lists = cache[{term.operand, queries}];
+    if (!lists && !isSparse(*table, rewriter))
+      continue;
+    if (!lists)
+      lists = listEdges(*table, queries, rewriter);
+    AttentionParts parts = op.getParts();
+    size_t firstMap = op.getNumOperands() - parts.maskOperands.size();
+    parts.mask[number] = BlocksAttr::get(op.getContext(), 1, 1);
+    parts.maskOperands[position] = lists;
+    parts.maps[firstMap + position] = AffineMap::get(A::kDims, 0, rewriter.getAffineDimExpr(A::I));
+    rewriter.setInsertionPoint(op);
+    auto to = AttentionOp::create(rewriter, op.getLoc(), parts);
+    for (auto [from, into] : llvm::zip_equal(op->getRegions(), to->getRegions()))
+      into.takeBody(from);
+    rewriter.replaceOp(op, to->getResults());
+    if (to.getMaskedRows() == MaskedRows::finite && parts.mask.size() == 1)
+      settleMasked(to, term, rewriter);
+    return dropUnusedCaptures(rewriter, to);
+  }
+  return {};
+}
+
 struct ListBlocksPass : impl::ListBlocksPassBase<ListBlocksPass> {
   ListBlocksPass() = default;
   ListBlocksPass(const WeightStore *weights) : weights(weights) {}
@@ -139,9 +219,14 @@ struct ListBlocksPass : impl::ListBlocksPassBase<ListBlocksPass> {
     getOperation().walk([&](AttentionOp op) { ops.push_back(op); });
     IRRewriter rewriter(&getContext());
     MaskReport report(getOperation());
+    EdgeListCache edges;
     for (AttentionOp op : ops) {
       bool isListed = false;
       while (AttentionOp with = listOne(op, rewriter, symbols, weights)) {
+        op = with;
+        isListed = true;
+      }
+      while (AttentionOp with = listEdgesOfOne(op, rewriter, edges)) {
         op = with;
         isListed = true;
       }

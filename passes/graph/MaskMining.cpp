@@ -4,7 +4,9 @@
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/IR/Matchers.h"
+#include "mlir/IR/PatternMatch.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/ADT/TypeSwitch.h"
 #include "llvm/Support/SaveAndRestore.h"
@@ -391,7 +393,7 @@ StringRef nameTerm(Attribute term) {
       .Case([](WindowAttr) { return "window"; })
       .Case([](PrefixAttr) { return "prefix"; })
       .Case([](LengthsAttr) { return "lengths"; })
-      .Case([](BlocksAttr) { return "blocks"; })
+      .Case([](BlocksAttr blocks) { return blocks.getRows() == 1 && blocks.getColumns() == 1 ? "edges" : "blocks"; })
       .Default([](Attribute) { return "dense"; });
 }
 
@@ -399,6 +401,27 @@ StringRef nameTerm(Attribute term) {
 
 ProvedMask proveMask(AttentionOp op, bool takesFinite, bool listsBlocks) {
   return MaskReader(op, takesFinite, listsBlocks).read();
+}
+
+bool reachesScores(Value value) {
+  SmallVector<Value> front{value};
+  DenseSet<Value> seen;
+  while (!front.empty()) {
+    Value next = front.pop_back_val();
+    if (!seen.insert(next).second)
+      continue;
+    for (OpOperand &use : next.getUses()) {
+      Operation *user = use.getOwner();
+      if (isa<SoftmaxOp>(user))
+        return true;
+      if (auto attention = dyn_cast<AttentionOp>(user))
+        if (llvm::is_contained(attention.getCaptures(), next) || llvm::is_contained(attention.getMaskOperands(), next))
+          return true;
+      if (isView(user) || isPointwise(user) || isa<tensor::ExtractSliceOp>(user))
+        front.push_back(user->getResult(0));
+    }
+  }
+  return false;
 }
 
 std::string nameMask(AttentionOp op) {
@@ -426,6 +449,33 @@ std::string nameMask(AttentionOp op) {
   if (mask.hasOther || (names.empty() && onPositions))
     add("computed");
   return names.empty() ? "none" : llvm::join(names, "+");
+}
+
+AttentionOp dropUnusedCaptures(RewriterBase &rewriter, AttentionOp to) {
+  SmallVector<Block *> blocks;
+  for (Region *region : {&to.getScore(), &to.getWeight(), &to.getMasked()})
+    if (!region->empty())
+      blocks.push_back(&region->front());
+  AttentionParts parts = to.getParts();
+  size_t firstMap = to.getNumOperands() - parts.maskOperands.size() - parts.captures.size();
+  bool changed = false;
+  for (size_t n = parts.captures.size(); n-- > 0;) {
+    if (llvm::any_of(blocks, [&](Block *block) { return !block->getArgument(1 + n).use_empty(); }))
+      continue;
+    for (Block *block : blocks)
+      block->eraseArgument(1 + n);
+    parts.captures.erase(parts.captures.begin() + n);
+    parts.maps.erase(parts.maps.begin() + firstMap + n);
+    changed = true;
+  }
+  if (!changed)
+    return to;
+  rewriter.setInsertionPoint(to);
+  auto fewer = AttentionOp::create(rewriter, to.getLoc(), parts);
+  for (auto [from, into] : llvm::zip_equal(to->getRegions(), fewer->getRegions()))
+    into.takeBody(from);
+  rewriter.replaceOp(to, fewer->getResults());
+  return fewer;
 }
 
 } // namespace attn

@@ -4,6 +4,7 @@
 #include "dialects/attn/AttnOps.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/IR/PatternMatch.h"
 #include "llvm/ADT/DenseSet.h"
 #include "llvm/ADT/SmallVector.h"
 #include <string>
@@ -57,6 +58,13 @@ ProvedMask proveMask(AttentionOp op, bool takesFinite = false, bool listsBlocks 
 
 /// Whether keys that the score region of `op` hides may become hidden by terms.
 bool canTakeTerms(AttentionOp op);
+
+/// Whether a softmax or the mask of an attention reads `value`, through
+/// elementwise ops, views and slices.
+bool reachesScores(mlir::Value value);
+
+/// Drops the captures that no region of `op` reads any more, which only told hidden keys apart.
+AttentionOp dropUnusedCaptures(mlir::RewriterBase &rewriter, AttentionOp op);
 
 /// What hides keys, joined by '+': the terms of the op and those that the score
 /// region is proved to apply (causal, window, prefix, lengths, blocks, dense),

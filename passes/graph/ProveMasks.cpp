@@ -89,7 +89,6 @@ private:
   bool seesSomeKey(AttentionOp to);
   Value makeOperand(const ProvedTerm &term, AffineMap &map);
   Value makeLists(const ProvedTerm &term, AffineMap &map);
-  void dropUnusedCaptures(AttentionOp &to);
 
   AttentionOp op;
   RewriterBase &rewriter;
@@ -317,33 +316,6 @@ Value TermWriter::makeOperand(const ProvedTerm &term, AffineMap &map) {
       });
 }
 
-/// Captures that only told hidden keys apart.
-void TermWriter::dropUnusedCaptures(AttentionOp &to) {
-  SmallVector<Block *> blocks;
-  for (Region *region : {&to.getScore(), &to.getWeight(), &to.getMasked()})
-    if (!region->empty())
-      blocks.push_back(&region->front());
-  AttentionParts parts = to.getParts();
-  size_t firstMap = to.getNumOperands() - parts.maskOperands.size() - parts.captures.size();
-  bool changed = false;
-  for (size_t n = parts.captures.size(); n-- > 0;) {
-    if (llvm::any_of(blocks, [&](Block *block) { return !block->getArgument(1 + n).use_empty(); }))
-      continue;
-    for (Block *block : blocks)
-      block->eraseArgument(1 + n);
-    parts.captures.erase(parts.captures.begin() + n);
-    parts.maps.erase(parts.maps.begin() + firstMap + n);
-    changed = true;
-  }
-  if (!changed)
-    return;
-  auto fewer = AttentionOp::create(rewriter, to.getLoc(), parts);
-  for (auto [from, into] : llvm::zip_equal(to->getRegions(), fewer->getRegions()))
-    into.takeBody(from);
-  rewriter.eraseOp(to);
-  to = fewer;
-}
-
 AttentionOp TermWriter::run() {
   if (mask.conditions.empty())
     return {};
@@ -387,9 +359,8 @@ AttentionOp TermWriter::run() {
     }
     assumption = llvm::formatv("|score| < {0:e2}, a quarter of the mask's {1:e2}", -nearest / 4, nearest);
   }
-  dropUnusedCaptures(to);
   rewriter.replaceOp(op, to->getResults());
-  return to;
+  return dropUnusedCaptures(rewriter, to);
 }
 
 struct ProveMasksPass : impl::ProveMasksPassBase<ProveMasksPass> {

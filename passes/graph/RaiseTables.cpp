@@ -4,11 +4,13 @@
 #include "passes/graph/ConstantTable.h"
 #include "passes/graph/MaskMining.h"
 #include "passes/graph/Pipeline.h"
+#include "passes/graph/RaiseEdges.h"
 #include "passes/graph/Structured.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Arith/Utils/Utils.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/IR/PatternMatch.h"
 #include "mlir/IR/SymbolTable.h"
@@ -152,29 +154,6 @@ std::optional<Table> readTable(Value value, const ConstantTable &elements) {
     return std::nullopt;
   std::optional<Table> table = readBand(elements, type, dims);
   return table ? table : readPositions(elements, type, dims);
-}
-
-/// Whether a softmax or the mask of an attention reads `value`, through
-/// elementwise ops, views and slices.
-bool reachesScores(Value value) {
-  SmallVector<Value> front{value};
-  DenseSet<Value> seen;
-  while (!front.empty()) {
-    Value next = front.pop_back_val();
-    if (!seen.insert(next).second)
-      continue;
-    for (OpOperand &use : next.getUses()) {
-      Operation *user = use.getOwner();
-      if (isa<SoftmaxOp>(user))
-        return true;
-      if (auto attention = dyn_cast<AttentionOp>(user))
-        if (llvm::is_contained(attention.getCaptures(), next) || llvm::is_contained(attention.getMaskOperands(), next))
-          return true;
-      if (isView(user) || isPointwise(user) || isa<tensor::ExtractSliceOp>(user))
-        front.push_back(user->getResult(0));
-    }
-  }
-  return false;
 }
 
 /// Puts computed tables in the place of a constant and of its slices.
@@ -334,6 +313,8 @@ struct RaiseTablesPass : impl::RaiseTablesPassBase<RaiseTablesPass> {
         places.push_back({dim, rewriter.getIndexAttr(0)});
       TableWriter(*table, rewriter).replace(value, places);
     }
+    if (!keepsTables)
+      raiseEdges(getOperation());
   }
 
 private:

@@ -148,6 +148,31 @@ template <typename ConvertOp> struct ConvertSelected : OpRewritePattern<ConvertO
   }
 };
 
+/// A sum or product of a select of constants and a constant is one of what it selects: (1 - adjacent) * -1e9 hides.
+template <typename Op> struct ComputeSelected : OpRewritePattern<Op> {
+  using OpRewritePattern<Op>::OpRewritePattern;
+
+  LogicalResult matchAndRewrite(Op op, PatternRewriter &rewriter) const override {
+    for (unsigned side : {0, 1}) {
+      auto select = op->getOperand(side).template getDefiningOp<arith::SelectOp>();
+      FloatAttr other, whenTrue, whenFalse;
+      if (!select || !matchPattern(op->getOperand(1 - side), m_Constant(&other)) ||
+          !matchPattern(select.getTrueValue(), m_Constant(&whenTrue)) ||
+          !matchPattern(select.getFalseValue(), m_Constant(&whenFalse)))
+        continue;
+      auto compute = [&](Value chosen) {
+        Operation *copy = rewriter.clone(*op);
+        copy->setOperand(side, chosen);
+        return copy->getResult(0);
+      };
+      Value first = compute(select.getTrueValue()), second = compute(select.getFalseValue());
+      rewriter.replaceOpWithNewOp<arith::SelectOp>(op, select.getCondition(), first, second);
+      return success();
+    }
+    return failure();
+  }
+};
+
 /// x + 0 -> x: what is left of a mask that became a term.
 struct DropZero : OpRewritePattern<arith::AddFOp> {
   using OpRewritePattern::OpRewritePattern;
@@ -202,8 +227,9 @@ void simplify(Region &region, const FrozenRewritePatternSet &patterns) {
 
 void simplifyRegions(RewriterBase &rewriter, AttentionOp op) {
   RewritePatternSet patterns(op.getContext());
-  patterns.add<ConvertSelected<arith::ExtFOp>, ConvertSelected<arith::TruncFOp>, DropZero,
-               SkipStoredBool<arith::CmpFOp>, SkipStoredBool<arith::CmpIOp>>(op.getContext());
+  patterns.add<ConvertSelected<arith::ExtFOp>, ConvertSelected<arith::TruncFOp>, ComputeSelected<arith::AddFOp>,
+               ComputeSelected<arith::SubFOp>, ComputeSelected<arith::MulFOp>, DropZero, SkipStoredBool<arith::CmpFOp>,
+               SkipStoredBool<arith::CmpIOp>>(op.getContext());
   patterns.add<DropRounding>(op.getContext(), op);
   op.getContext()->getLoadedDialect<arith::ArithDialect>()->getCanonicalizationPatterns(patterns);
   for (RegisteredOperationName name : op.getContext()->getRegisteredOperationsByDialect("arith"))
