@@ -4,6 +4,7 @@
 #include "passes/graph/AttentionMatch.h"
 #include "passes/graph/AttentionSink.h"
 #include "passes/graph/MaskMining.h"
+#include "passes/graph/SegmentSoftmax.h"
 #include "passes/graph/Structured.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -199,6 +200,12 @@ struct RecognizeAttentionPass : impl::RecognizeAttentionPassBase<RecognizeAttent
       if (gate)
         visit(Normalization(Normalizer::none, gate->get(), gate->get(), 0), gate);
     }
+    for (linalg::LinalgOp op : collect<linalg::LinalgOp>())
+      if (isSegmentSoftmax(op))
+        addMissed(Normalization(Normalizer::softmax, op->getResult(0), op->getResult(0), 0), "missed",
+                  {"a softmax over the edges of each node, by scatters: an edge that repeats counts again, which no "
+                   "mask says; it runs edge by edge, without a matrix",
+                   op.getLoc()});
     SmallVector<Attribute> report(verdicts);
     // A pass that runs twice adds to what it said before.
     if (auto before = getOperation()->getAttrOfType<ArrayAttr>(AttnDialect::kFusionReportAttr))
