@@ -254,6 +254,15 @@ Value RowEmitter::products(Value first, bool isEdge) {
       position = k.min(position, lastPosition());
     offsets.push_back(key.along(k, key.base, Dim::J, keyAt(position)));
   }
+  if (keyWidth == 1) {
+    auto type = VectorType::get({k.lanes}, key.elementType());
+    Values elements = llvm::map_to_vector(offsets, [&](Value offset) { return k.load(key.flat, offset); });
+    auto everywhere = [&](ArrayRef<Value> chunks) {
+      return chunks.empty() ? Value() : k.broadcast(k.extract(chunks.front(), 0));
+    };
+    return term(k.toF32(vector::FromElementsOp::create(k.b, k.loc, type, elements)), everywhere(queryChunks),
+                everywhere(alignmentChunks), k.lanes, k.splat(0));
+  }
   // Fetched ahead: rows further on lie in other pages, which the machine does not foresee.
   int64_t line = 64 / (key.elementType().getIntOrFloatBitWidth() / 8), all = chunks(keyWidth),
           whole = keyWidth / k.lanes;
@@ -506,8 +515,10 @@ bool canEmitAttentionRow(const AttentionSpec &spec) {
   // Keys that a list leaves out are never looked at.
   bool canSkip =
       spec.blockLists.empty() || (spec.blockLists.size() == 1 && spec.extras.empty() && !spec.letsHiddenTakePart());
+  // Sums of one feature have no rows of keys.
+  bool hasRows = isDense(spec.keyOperand, Dim::D) || (listsKeys(spec) && spec.getStaticSize(Dim::D) == 1);
   return spec.normalizer == Normalizer::softmax && !spec.weight && !spec.softmaxType && keepsWeights && canSkip &&
-         isDense(spec.value, Dim::E) && (spec.kind == ScoreKind::given || isDense(spec.keyOperand, Dim::D));
+         isDense(spec.value, Dim::E) && (spec.kind == ScoreKind::given || hasRows);
 }
 
 } // namespace attn
