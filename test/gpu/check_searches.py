@@ -23,6 +23,7 @@ import onnx.parser
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "test/e2e/search"))
 import check_caches  # noqa: E402
+import check_rows  # noqa: E402
 import check_search  # noqa: E402
 
 SETTINGS = {"node": "", "seed": "seed=7", "old": "version=12030", "module": "setter=1"}
@@ -75,6 +76,17 @@ def caches(layout, flags, lengths):
     return make
 
 
+def wide(flags):
+    """More scores than a block has threads; the same in each step, so that what is drawn alone differs."""
+
+    def make(folder):
+        onnx.save(onnx.parser.parse_model(check_rows.STEP), folder / "step.onnx")
+        given = np.random.default_rng(6).normal(size=(BATCH, check_rows.VOCABULARY)).astype(np.float32)
+        return folder / "step.onnx", {"given": given}, flags + ["--bos=1"], (40,)
+
+    return make
+
+
 def late(flags):
     def make(folder):
         onnx.save(onnx.parser.parse_model(LATE), folder / "step.onnx")
@@ -93,6 +105,8 @@ CASES = {
     "beam-early": zoo("beam", ["--generate=beam:3", "--early-stop", "--eos=3,8,11,12"], (4, 25)),
     "beam-coverage": zoo("beam", ["--generate=beam:2", "--coverage-penalty=0.4", "--ended=shrink", "--eos=4"], (6,)),
     "sample": zoo("greedy", ["--generate=sample", "--top-k=9", "--top-p=0.9", "--sample-seed=4", "--eos=5"], (3, 17)),
+    "sample-wide": wide(["--generate=sample", "--top-k=200", "--top-p=0.95", "--temperature=1.3", "--sample-seed=11"]),
+    "sample-all": wide(["--generate=sample"]),
     "greedy-gpt2": zoo("greedy-gpt2", ["--generate=greedy"], (2, 22)),
     "beam-gpt2": zoo("greedy-gpt2", ["--generate=beam:3", "--n-best=2"], (3, 14)),
     "rows-first": caches("rows-first", ["--generate=beam:3"], (5, 40)),
@@ -103,7 +117,7 @@ CASES = {
     "late": late(["--generate=greedy"]),
     "late-beam": late(["--generate=beam:3"]),
 }
-SHORT = ("greedy", "beam-early", "sample", "greedy-gpt2", "two-a-step", "late-beam")
+SHORT = ("greedy", "beam-early", "sample-wide", "greedy-gpt2", "two-a-step", "late-beam")
 
 
 class Search:

@@ -43,25 +43,6 @@ static const char kLogSum[] = R"mlir(
     memref.store %lse, %lses[%r] : memref<?xf32>
 )mlir";
 
-/// The same in one thread of a GPU.
-static const char kScalarLogSum[] = R"mlir(
-    %max = scf.for %v = %c0 to %size step %c1 iter_args(%m = %ninf) -> (f32) {
-      %x = memref.load %logits[%r, %v] : memref<?x?xf32>
-      %n = arith.maximumf %m, %x : f32
-      scf.yield %n : f32
-    }
-    %sum = scf.for %v = %c0 to %size step %c1 iter_args(%s = %zero) -> (f32) {
-      %x = memref.load %logits[%r, %v] : memref<?x?xf32>
-      %d = arith.subf %x, %max : f32
-      %e = math.exp %d : f32
-      %n = arith.addf %s, %e : f32
-      scf.yield %n : f32
-    }
-    %log = math.log %sum : f32
-    %lse = arith.addf %max, %log : f32
-    memref.store %lse, %lses[%r] : memref<?xf32>
-)mlir";
-
 // The best of a row lie sorted in its candidates; a vector of which no element
 // is better than the last one is passed over.
 static const char kRows[] = R"mlir(
@@ -314,7 +295,7 @@ func.func @{symbol}(%logits: memref<?x?xf32>, %noEnd: i1, %step: i64, %values: m
 func::FuncOp attn::buildSearchSample(OpBuilder &b, StringRef symbol, const SearchKernelSpec &spec) {
   return parseKernel(b, kSample,
                      {{"symbol", symbol.str()},
-                      {"logsum", spec.forGpu ? kScalarLogSum : kLogSum},
+                      {"logsum", kLogSum},
                       {"ended", isEnd(spec.eos, "%token")},
                       {"temperature", number(spec.temperature)},
                       {"topP", number(spec.topP)},

@@ -9,6 +9,10 @@ namespace attn {
 mlir::func::FuncOp buildGpuSearchRows(mlir::OpBuilder &b, mlir::Location loc, llvm::StringRef symbol,
                                       const SearchKernelSpec &spec);
 
+/// As buildSearchSample, likewise.
+mlir::func::FuncOp buildGpuSearchSample(mlir::OpBuilder &b, mlir::Location loc, llvm::StringRef symbol,
+                                        const SearchKernelSpec &spec);
+
 /// (of each frame the best score, its label and the log of the sum of exponentials, as buildGpuSearchRows finds them,
 /// numbers of frames) -> as buildCtc without a width.
 mlir::func::FuncOp buildGpuCtcGreedy(mlir::OpBuilder &b, mlir::Location loc, llvm::StringRef symbol,

@@ -436,7 +436,9 @@ SmallVector<Value> SearchLoop::choose(Value scores, ValueRange hypotheses, Value
     drawn =
         call("search_sample", {scores, noEnd, count},
              {{values, {rows, candidates}}, {ids, {rows, candidates}}, {reals, {rows}}, {matrix, {rows, vocabulary}}},
-             [&](OpBuilder &at, StringRef symbol) { return buildSearchSample(at, symbol, spec); });
+             [&](OpBuilder &at, StringRef symbol) {
+               return spec.forGpu ? buildGpuSearchSample(at, loc, symbol, spec) : buildSearchSample(at, symbol, spec);
+             });
   else
     drawn =
         call("search_rows", {scores, noEnd}, {{values, {rows, candidates}}, {ids, {rows, candidates}}, {reals, {rows}}},
