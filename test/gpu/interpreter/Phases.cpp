@@ -54,9 +54,11 @@ void perform(Step &s, PhaseBarrier &barrier, const PendingCopy &copy) {
 }
 
 /// mbarrier.try_wait.parity.shared.b64 p, [addr], parity (9.7.13.15.16): whether
-/// the phase of that parity is over. A warp whose lanes all wait sleeps.
+/// the phase of that parity is over. A warp whose lanes all wait for the same sleeps; of lanes that meet here in
+/// different rounds of a loop some may be through.
 void tryWait(Step &s) {
-  bool isThrough = true;
+  bool sleeps = s.mask == s.warp.alive;
+  int64_t first = -1;
   s.lanes([&](unsigned lane) {
     uint64_t address = s.address(s.operand(1), lane);
     PhaseBarrier &barrier = barrierAt(s, address);
@@ -71,15 +73,13 @@ void tryWait(Step &s) {
     }
     bool isOver = (barrier.phase & 1) != parity;
     s.write(s.operand(0), lane, uint8_t(isOver));
-    if (!isOver && isThrough) {
-      isThrough = false;
-      s.warp.phaseBarrier = int64_t(address), s.warp.barrierRound = barrier.phase;
-    }
+    if (first < 0)
+      first = int64_t(address), s.warp.barrierRound = barrier.phase;
+    sleeps &= !isOver && first == int64_t(address);
   });
-  if (isThrough || s.mask != s.warp.alive) {
-    s.warp.phaseBarrier = -1;
+  s.warp.phaseBarrier = sleeps ? first : -1;
+  if (!sleeps)
     return;
-  }
   s.lanes([&](unsigned lane) { --s.warp.pc[lane]; }); // once more when it is woken
   s.blocked = true;
 }
