@@ -107,10 +107,15 @@ func.func @attention(%q: tensor<2x3x?x32xf32>, %k: tensor<2x3x?x32xf32>, %v: ten
 
 // -----
 
-// Near miss: buffers of half precision have no kernel for a GPU.
+// Buffers of half precision: the products of few queries are of f32, to which the tiles are widened.
 // CHECK-LABEL: func.func @attention_half
-// CHECK-NOT: attn.kernel
-// CHECK: attn.attention
+// CHECK: attn.kernel @gpu_attention_f16_d32_e32_
+// CHECK-LABEL: func.func @gpu_attention_f16_d32_e32_
+// CHECK: gpu.launch
+// CHECK: vector.load {{.*}} {alignment = 8 : i64} : memref<?xf16>, vector<4xf16>
+// CHECK: math.fma
+// CHECK: arith.truncf {{.*}} : f32 to f16
+// CHECK-NOT: nvvm.mma
 #q = affine_map<(b, h, i, j, d, e) -> (b, h, i, d)>
 #k = affine_map<(b, h, i, j, d, e) -> (b, h, j, d)>
 #v = affine_map<(b, h, i, j, d, e) -> (b, h, j, e)>
@@ -125,4 +130,36 @@ func.func @attention_half(%q: tensor<2x3x9x32xf16>, %k: tensor<2x3x7x32xf16>) ->
       attn.yield %a : f32
     }
   return %x#0, %x#1 : tensor<2x3x9x32xf16>, tensor<2x3x9x7xf16>
+}
+
+// -----
+
+// Matrix units take them as they are. Near miss: f64.
+// CHECK-LABEL: func.func @attention_of_many
+// CHECK: attn.kernel @gpu_attention_bf16_d32_e32_
+// CHECK: attn.attention
+// CHECK-LABEL: func.func @gpu_attention_bf16_d32_e32_
+// CHECK: gpu.launch
+// CHECK: nvvm.cp.async.shared.global {{.*}}, 16, cache = cg
+// CHECK: nvvm.ldmatrix
+// CHECK: nvvm.mma.sync
+// CHECK: arith.truncf {{.*}} : f32 to bf16
+#q = affine_map<(b, h, i, j, d, e) -> (b, h, i, d)>
+#k = affine_map<(b, h, i, j, d, e) -> (b, h, j, d)>
+#v = affine_map<(b, h, i, j, d, e) -> (b, h, j, e)>
+#o = affine_map<(b, h, i, j, d, e) -> (b, h, i, e)>
+func.func @attention_of_many(%q: tensor<2x3x90x32xbf16>, %k: tensor<2x3x7x32xbf16>, %r: tensor<2x3x9x32xf64>) -> (tensor<2x3x90x32xbf16>, tensor<2x3x9x32xf64>) {
+  %x = attn.attention masked_rows nan maps [#q, #k, #v, #o]
+      ins(%q, %k, %k : tensor<2x3x90x32xbf16>, tensor<2x3x7x32xbf16>, tensor<2x3x7x32xbf16>) -> tensor<2x3x90x32xbf16>
+    score {
+    ^bb0(%a: f32):
+      attn.yield %a : f32
+    }
+  %y = attn.attention masked_rows nan maps [#q, #k, #v, #o]
+      ins(%r, %r, %r : tensor<2x3x9x32xf64>, tensor<2x3x9x32xf64>, tensor<2x3x9x32xf64>) -> tensor<2x3x9x32xf64>
+    score {
+    ^bb0(%a: f64):
+      attn.yield %a : f64
+    }
+  return %x, %y : tensor<2x3x90x32xbf16>, tensor<2x3x9x32xf64>
 }
