@@ -404,24 +404,14 @@ ProvedMask proveMask(AttentionOp op, bool takesFinite, bool listsBlocks) {
 }
 
 bool reachesScores(Value value) {
-  SmallVector<Value> front{value};
-  DenseSet<Value> seen;
-  while (!front.empty()) {
-    Value next = front.pop_back_val();
-    if (!seen.insert(next).second)
-      continue;
-    for (OpOperand &use : next.getUses()) {
-      Operation *user = use.getOwner();
-      if (isa<SoftmaxOp>(user))
-        return true;
-      if (auto attention = dyn_cast<AttentionOp>(user))
-        if (llvm::is_contained(attention.getCaptures(), next) || llvm::is_contained(attention.getMaskOperands(), next))
-          return true;
-      if (isView(user) || isPointwise(user) || isa<tensor::ExtractSliceOp>(user))
-        front.push_back(user->getResult(0));
-    }
-  }
-  return false;
+  auto isFound = [](OpOperand &use) {
+    if (auto attention = dyn_cast<AttentionOp>(use.getOwner()))
+      return llvm::is_contained(attention.getCaptures(), use.get()) ||
+             llvm::is_contained(attention.getMaskOperands(), use.get());
+    return isa<SoftmaxOp>(use.getOwner());
+  };
+  return hasUse(value, isFound,
+                [](Operation *user) { return isView(user) || isPointwise(user) || isa<tensor::ExtractSliceOp>(user); });
 }
 
 std::string nameMask(AttentionOp op) {

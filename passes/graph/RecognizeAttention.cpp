@@ -35,22 +35,12 @@ bool multiplies(linalg::LinalgOp op) {
 /// Whether a sum over some dimension reads `value`, through views and changes
 /// of the float type at most.
 bool isSummed(Value value) {
-  SmallVector<Value> front{value};
-  DenseSet<Value> seen;
-  while (!front.empty()) {
-    Value next = front.pop_back_val();
-    if (!seen.insert(next).second)
-      continue;
-    for (Operation *user : next.getUsers()) {
-      if (getReduction(user) == Combiner::sum)
-        return true;
-      bool converts = isPointwise(user) && llvm::all_of(user->getRegion(0).front().without_terminator(),
-                                                        llvm::IsaPred<arith::ExtFOp, arith::TruncFOp>);
-      if (isView(user) || converts)
-        front.push_back(user->getResult(0));
-    }
-  }
-  return false;
+  return hasUse(
+      value, [](OpOperand &use) { return getReduction(use.getOwner()) == Combiner::sum; },
+      [](Operation *user) {
+        return isView(user) || (isPointwise(user) && llvm::all_of(user->getRegion(0).front().without_terminator(),
+                                                                  llvm::IsaPred<arith::ExtFOp, arith::TruncFOp>));
+      });
 }
 
 /// Whether a contraction reads ones where positions are these, and zeros elsewhere.

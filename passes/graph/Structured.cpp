@@ -92,6 +92,23 @@ bool isView(Operation *op) {
   return linalgOp && getMovedInput(linalgOp);
 }
 
+bool hasUse(Value value, llvm::function_ref<bool(OpOperand &)> isFound, llvm::function_ref<bool(Operation *)> follows) {
+  SmallVector<Value> front{value};
+  DenseSet<Value> seen;
+  while (!front.empty()) {
+    Value next = front.pop_back_val();
+    if (!seen.insert(next).second)
+      continue;
+    for (OpOperand &use : next.getUses()) {
+      if (isFound(use))
+        return true;
+      if (follows(use.getOwner()))
+        front.push_back(use.getOwner()->getResult(0));
+    }
+  }
+  return false;
+}
+
 TypedAttr splatConstant(Value value) {
   Attribute constant;
   if (auto fill = value.getDefiningOp<linalg::FillOp>())

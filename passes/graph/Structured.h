@@ -50,6 +50,11 @@ mlir::OpOperand *getMovedInput(mlir::linalg::LinalgOp op);
 /// Whether `op` only moves elements or gives them another shape.
 bool isView(mlir::Operation *op);
 
+/// Whether `isFound` takes some use of `value`, or of the result of an op that
+/// uses it and that `follows` takes.
+bool hasUse(mlir::Value value, llvm::function_ref<bool(mlir::OpOperand &)> isFound,
+            llvm::function_ref<bool(mlir::Operation *)> follows);
+
 /// The one scalar that every element of `value` (a scalar or a tensor) is, as
 /// an attribute, or null.
 mlir::TypedAttr splatConstant(mlir::Value value);

@@ -8,11 +8,7 @@ nodes, refuses one or its module, or the run has a deadline. Results equal ONNX 
 as often for many steps as for few, but for buffers that grow: there once more when steps have doubled; without the node
 once a step. Seeds of the interpreter's scheduler differ.
 """
-import argparse
-import os
 import pathlib
-import re
-import subprocess
 import sys
 import tempfile
 
@@ -20,6 +16,8 @@ import numpy as np
 import onnx
 import onnx.parser
 import onnxruntime
+
+import device_runs
 
 HEADER = '<ir_version: 8, opset_import: ["" : 17]>\n'
 
@@ -111,34 +109,17 @@ SETTINGS = {"node": "", "seed": "seed=5", "old": "version=12030", "refused": "co
             "neither": "version=12030,capture=900"}
 
 
-def run(command, **environment):
-    done = subprocess.run([str(c) for c in command], capture_output=True, text=True, timeout=600,
-                          env=dict(os.environ, **environment))
-    return done.returncode, done.stdout + done.stderr
-
-
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--tools", type=pathlib.Path, default=pathlib.Path("build/bin"))
-    parser.add_argument("--short", action="store_true", help="every third case, and three of six settings")
-    parser.add_argument("names", nargs="*")
-    args = parser.parse_args()
-    problems = runs = 0
-
-    def expect(holds, *what):
-        nonlocal problems
-        if not holds:
-            problems += 1
-            print("FAILED:", *what)
-
+    args, checks = device_runs.arguments(__doc__, "every third case, and three of six settings"), device_runs.Checks()
+    expect = checks.expect
     for name in args.names or MODELS:
         text, cases, most_waits = MODELS[name]
         with tempfile.TemporaryDirectory() as temporary:
             folder = pathlib.Path(temporary)
             model = onnx.parser.parse_model(HEADER + text)
             onnx.save(model, folder / "m.onnx")
-            status, output = run([args.tools / "attnc", folder / "m.onnx", "--target=cuda", "--max-loop-iterations=99",
-                                  "-o", folder / "m.so"])
+            status, output = device_runs.run([args.tools / "attnc", folder / "m.onnx", "--target=cuda",
+                                              "--max-loop-iterations=99", "-o", folder / "m.so"])
             if status:
                 expect(False, name, output)
                 continue
@@ -155,10 +136,10 @@ def main():
                 for label, setting in SETTINGS.items():
                     if args.short and label not in ("node", "old", "module"):
                         continue
-                    runs += 1
-                    status, output = run(command, ATTN_FAKE_CUDA=f"{setting},count=1")
+                    checks.runs += 1
+                    status, output = device_runs.run(command, ATTN_FAKE_CUDA=f"{setting},count=1")
                     what = f"{name}, case {number} of {steps} steps, {label}:"
-                    counted = re.search(r"waited (\d+) times, launched (\d+) graphs", output)
+                    counted = device_runs.waits_and_graphs(output)
                     if status or not counted:
                         expect(False, what, output)
                         continue
@@ -168,7 +149,7 @@ def main():
                         same = got.size == 0 if not want[each].size else got.shape == want[each].shape and np.allclose(
                             got, want[each], rtol=1e-5, atol=1e-6)
                         expect(same, what, each, got, "expected", want[each])
-                    waits, graphs = map(int, counted.groups())
+                    waits, graphs = counted
                     if label in ("node", "seed"):
                         expect(waits <= most_waits, what, f"the host waited {waits} times")
                         expect(graphs >= (steps > 0), what, "no graph")
@@ -180,11 +161,10 @@ def main():
             np.save(folder / "t.npy", np.array(1e9, np.float32))
             np.save(folder / "c.npy", np.array(True))
             for setting in ("", "version=12030"):
-                runs += 1
-                status, output = run(command, ATTN_FAKE_CUDA=setting)
+                checks.runs += 1
+                status, output = device_runs.run(command, ATTN_FAKE_CUDA=setting)
                 expect(status and "runs 100 iterations, the limit is 99" in output, name, "no limit:", output)
-    print(f"{runs} runs, {problems} problems")
-    return problems != 0
+    return checks.finish()
 
 
 if __name__ == "__main__":

@@ -8,17 +8,16 @@ no such nodes or refuses their module. As a node the host waits once more when t
 otherwise at least once a step. Rows that end early, states that grow, steps that append several positions, scores that
 are no numbers in a later step.
 """
-import argparse
-import os
 import pathlib
 import re
-import subprocess
 import sys
 import tempfile
 
 import numpy as np
 import onnx
 import onnx.parser
+
+import device_runs
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "test/e2e/search"))
@@ -133,40 +132,23 @@ class Search:
 
     def run(self, target, length, setting=""):
         files = {each: self.folder / f"{each}.out.npy" for each in self.outputs}
-        status, output = run([self.tools / "attn-run", self.folder / f"{target}.so", "--entry=generate",
-                              f"--input=max_length=i64={length}", *self.inputs,
-                              *(f"--output={each}=@{path}" for each, path in files.items())],
-                             ATTN_FAKE_CUDA=setting + ",count=1")
+        status, output = device_runs.run([self.tools / "attn-run", self.folder / f"{target}.so", "--entry=generate",
+                                          f"--input=max_length=i64={length}", *self.inputs,
+                                          *(f"--output={each}=@{path}" for each, path in files.items())],
+                                         ATTN_FAKE_CUDA=setting + ",count=1")
         return status, output, {} if status else {each: np.load(path) for each, path in files.items()}
 
 
-def run(command, **environment):
-    done = subprocess.run([str(c) for c in command], capture_output=True, text=True, timeout=900,
-                          env=dict(os.environ, **environment))
-    return done.returncode, done.stdout + done.stderr
-
-
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--tools", type=pathlib.Path, default=pathlib.Path("build/bin"))
-    parser.add_argument("--short", action="store_true", help="some of the searches, in three of four settings")
-    parser.add_argument("names", nargs="*")
-    args = parser.parse_args()
-    problems = runs = 0
-
-    def expect(holds, *what):
-        nonlocal problems
-        if not holds:
-            problems += 1
-            print("FAILED:", *what)
-
+    args, checks = device_runs.arguments(__doc__, "some of the searches, in three of four settings"), device_runs.Checks()
+    expect = checks.expect
     for name in args.names or (SHORT if args.short else CASES):
         with tempfile.TemporaryDirectory() as temporary:
             folder = pathlib.Path(temporary)
             step, given, flags, lengths = CASES[name](folder)
             command = [args.tools / "attnc", f"step={step}", "--max-length=input", *flags]
             for target in ("cpu", "cuda"):
-                status, output = run(command + [f"--target={target}", "-o", folder / f"{target}.so"])
+                status, output = device_runs.run(command + [f"--target={target}", "-o", folder / f"{target}.so"])
                 expect(not status, name, output)
             if status:
                 continue
@@ -176,21 +158,21 @@ def main():
                 for label, setting in SETTINGS.items():
                     if args.short and label == "seed":
                         continue
-                    runs += 1
+                    checks.runs += 1
                     status, output, got = search.run("cuda", length, setting)
                     what = f"{name}, {length} steps, {label}:"
                     if failed:
                         text = re.search(r"search: .*", message)
                         expect(status == failed and text and text[0] in output, what, output, "expected", message)
                         continue
-                    counted = re.search(r"waited (\d+) times, launched (\d+) graphs", output)
+                    counted = device_runs.waits_and_graphs(output)
                     if status or not counted:
                         expect(False, what, output)
                         continue
                     for each in search.outputs:
                         same = got[each].shape == want[each].shape and np.allclose(got[each], want[each], rtol=1e-4, atol=1e-5)
                         expect(same, what, each, got[each], "expected", want[each])
-                    waits, graphs = map(int, counted.groups())
+                    waits, graphs = counted
                     steps = int(want["lengths"].max()) if "beam" not in flags[0] else 1
                     if label in ("node", "seed"):
                         most = 8 + max(0, int(np.ceil(np.log2(length / 16))))
@@ -198,8 +180,7 @@ def main():
                         expect(graphs > 0, what, "no graph")
                     else:
                         expect(waits >= steps, what, f"the host waited {waits} times for {steps} steps")
-    print(f"{runs} runs, {problems} problems")
-    return problems != 0
+    return checks.finish()
 
 
 if __name__ == "__main__":
