@@ -64,7 +64,7 @@ void attn::buildBufferPipeline(OpPassManager &pm) {
   pm.addPass(createCSEPass());
   // After CSE, which shares what must not be shared from here on.
   pm.addNestedPass<func::FuncOp>(createPrepareBuffersPass());
-  pm.addPass(bufferization::createEmptyTensorEliminationPass());
+  pm.addPass(createEliminateEmptiesPass());
   bufferization::OneShotBufferizePassOptions options;
   options.functionBoundaryTypeConversion = bufferization::LayoutMapOption::IdentityLayoutMap;
   options.unknownTypeConversion = bufferization::LayoutMapOption::IdentityLayoutMap;

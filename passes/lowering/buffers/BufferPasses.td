@@ -71,6 +71,17 @@ def PrepareBuffersPass : Pass<"attn-prepare-buffers", "mlir::func::FuncOp"> {
   let dependentDialects = ["::mlir::arith::ArithDialect", "::mlir::linalg::LinalgDialect", "::mlir::tensor::TensorDialect"];
 }
 
+def EliminateEmptiesPass : Pass<"attn-eliminate-empties", "mlir::ModuleOp"> {
+  let summary = "what is inserted into a tensor is computed in its place";
+  let description = [{
+    Upstream's elimination of `tensor.empty`, but for one case: what the
+    destination is made of would move in front of the first writer, and with it
+    what writes other parts of it. Where an `attn.require` stands in between,
+    these would be as large as it has not allowed yet, so there it stays.
+  }];
+  let dependentDialects = ["::mlir::bufferization::BufferizationDialect", "::mlir::tensor::TensorDialect"];
+}
+
 def FinishBuffersPass : Pass<"attn-finish-buffers", "mlir::func::FuncOp"> {
   let summary = "after bufferisation: copies as linalg, dense operands for kernels";
   let description = [{
