@@ -103,6 +103,38 @@ agraph (int64 m, bool c, float t, float[n] x) => (float[n] y, int64 steps, float
     both = Add(fk, rest)
     go = Less(both, t) }>
 }""", CASES, 12),
+    # A size that falls, is 0 and grows: the square of one that a quotient takes through 0.
+    "squares": ("""
+agraph (int64 m, bool c, float t, float[n] x) => (float[n] y, int64 steps)
+{
+  zero = Constant<value = int64 {0}>()
+  y, steps = Loop (m, c, x, zero) <body = b (int64 i, bool more, float[n] v, int64 k) => (bool go, float[n] w, int64 kk) {
+    one = Constant<value = int64 {1}>()
+    two = Constant<value = int64 {2}>()
+    far = Constant<value = int64 {20}>()
+    times = Constant<value = int64 {16}>()
+    axis = Constant<value = int64[1] {0}>()
+    left = Sub(i, far)
+    half = Div(left, two)
+    square = Mul(half, half)
+    size = Mul(square, times)
+    sizes = Unsqueeze(size, axis)
+    many = ConstantOfShape<value = float[1] {0.25}>(sizes)
+    row = Unsqueeze(many, axis)
+    weights = Softmax<axis = 1>(row)
+    table = Cos(weights)
+    all = ReduceSum<keepdims = 0>(table)
+    scale = Constant<value = float {0.0001}>()
+    part = Mul(all, scale)
+    turned = Add(v, part)
+    w = Sin(turned)
+    kk = Add(k, one)
+    fk = Cast<to=1>(kk)
+    sum = ReduceSum<keepdims=0>(w)
+    rest = Sub(sum, sum)
+    both = Add(fk, rest)
+    go = Less(both, t) }>
+}""", [case(m, t) for m, t in ((3, 100), (12, 100), (30, 17))], 8),
 }
 
 SETTINGS = {"node": "", "seed": "seed=5", "old": "version=12030", "refused": "conditional=801", "module": "setter=1",

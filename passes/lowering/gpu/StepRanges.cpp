@@ -40,13 +40,15 @@ static bool appendFactors(Value buffer, int64_t dim, SmallVectorImpl<OpFoldResul
 namespace {
 /// How a value follows from others, as far as ranges go.
 enum class Form {
-  rises,     ///< with each of its operands
-  falls,     ///< a product with a negative constant
-  differs,   ///< x - y
-  remains,   ///< x % constant
-  chooses,   ///< select
-  isLimited, ///< select(x < limit, y, -1): a size in bytes, or more than there is
-  isSize,    ///< of a view
+  rises,      ///< with each of its operands
+  falls,      ///< a product with a negative constant
+  multiplies, ///< a product of two that may be negative
+  picks,      ///< the greater or the less of two without a sign
+  differs,    ///< x - y
+  remains,    ///< x % constant
+  chooses,    ///< select
+  isLimited,  ///< select(x < limit, y, -1): a size in bytes, or more than there is
+  isSize,     ///< of a view
   none
 };
 } // namespace
@@ -57,14 +59,16 @@ static std::optional<int64_t> constantOf(Value value) {
 }
 
 static Form formOf(Operation *op) {
-  if (isa<arith::AddIOp, arith::AddFOp, arith::MulFOp, arith::MaxSIOp, arith::MinSIOp, arith::MaxUIOp, arith::MinUIOp,
-          arith::IndexCastOp, arith::ExtSIOp, arith::ExtUIOp, arith::SIToFPOp, arith::UIToFPOp>(op))
+  if (isa<arith::AddIOp, arith::AddFOp, arith::MaxSIOp, arith::MinSIOp, arith::IndexCastOp, arith::ExtSIOp,
+          arith::ExtUIOp, arith::SIToFPOp, arith::UIToFPOp>(op))
     return Form::rises;
   if (isa<arith::SubIOp>(op))
     return Form::differs;
-  if (isa<arith::MulIOp>(op)) {
+  if (isa<arith::MaxUIOp, arith::MinUIOp>(op))
+    return Form::picks;
+  if (isa<arith::MulIOp, arith::MulFOp>(op)) {
     std::optional<int64_t> factor = constantOf(op->getOperand(1));
-    return factor && *factor < 0 ? Form::falls : Form::rises;
+    return !factor ? Form::multiplies : *factor < 0 ? Form::falls : Form::rises;
   }
   if (isa<arith::CeilDivUIOp, arith::CeilDivSIOp, arith::DivUIOp, arith::DivSIOp>(op))
     return constantOf(op->getOperand(1)).value_or(0) > 0 ? Form::rises : Form::none;
@@ -155,9 +159,41 @@ StepRanges::Range StepRanges::emit(OpBuilder &b, Value size, const Front &front)
   case Form::differs:
     range = {again({of[0].least, of[1].most}), again({of[0].most, of[1].least})};
     break;
-  case Form::remains: {
+  case Form::multiplies: {
+    Value least, most;
+    for (Value x : {of[0].least, of[0].most})
+      for (Value y : {of[1].least, of[1].most}) {
+        Value product = again({x, y});
+        bool isFloat = isa<FloatType>(product.getType());
+        auto either = [&](Value one, bool greater) -> Value {
+          if (!one)
+            return product;
+          if (isFloat)
+            return greater ? arith::MaximumFOp::create(b, loc, one, product).getResult()
+                           : arith::MinimumFOp::create(b, loc, one, product);
+          return greater ? arith::MaxSIOp::create(b, loc, one, product).getResult()
+                         : arith::MinSIOp::create(b, loc, one, product);
+        };
+        least = either(least, false), most = either(most, true);
+      }
+    range = {least, most};
+    break;
+  }
+  case Form::picks: {
+    // One below 0 is the greater one.
+    Value least = arith::MinSIOp::create(b, loc, of[0].least, of[1].least);
+    Value most = arith::MaxSIOp::create(b, loc, of[0].most, of[1].most);
     Value zero = arith::ConstantOp::create(b, loc, b.getIntegerAttr(size.getType(), 0));
-    range = {zero, of[1].most};
+    Value isPlain = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::sge, least, zero);
+    range = {arith::SelectOp::create(b, loc, isPlain, again(ends(&Range::least)), least),
+             arith::SelectOp::create(b, loc, isPlain, again(ends(&Range::most)), most)};
+    break;
+  }
+  case Form::remains: {
+    Value least = arith::ConstantOp::create(b, loc, b.getIntegerAttr(size.getType(), isa<arith::RemSIOp>(op) ? 1 : 0));
+    if (isa<arith::RemSIOp>(op))
+      least = arith::SubIOp::create(b, loc, least, of[1].most);
+    range = {least, of[1].most};
     break;
   }
   case Form::chooses:
