@@ -137,8 +137,47 @@ agraph (int64 m, bool c, float t, float[n] x) => (float[n] y, int64 steps)
 }""", [case(m, t) for m, t in ((3, 100), (12, 100), (30, 17))], 8),
 }
 
+# Reads beyond `x` in the step of its length.
+BEYOND = """
+agraph (int64 m, bool c, float t, float[n] x) => (float[n] y, int64 steps)
+{
+  zero = Constant<value = int64 {0}>()
+  y, steps = Loop (m, c, x, zero) <body = b (int64 i, bool more, float[n] v, int64 k) => (bool go, float[n] w, int64 kk) {
+    one = Constant<value = int64 {1}>()
+    read = Gather(x, i)
+    sum = Add(v, read)
+    w = Cos(sum)
+    kk = Add(k, one)
+    all = ReduceSum<keepdims=0>(w)
+    rest = Sub(all, all)
+    fk = Cast<to=1>(kk)
+    both = Add(fk, rest)
+    go = Less(both, t) }>
+}"""
+
 SETTINGS = {"node": "", "seed": "seed=5", "old": "version=12030", "refused": "conditional=801", "module": "setter=1",
             "neither": "version=12030,capture=900"}
+
+
+def end_at_error(tools, checks):
+    """An index out of range ends a loop of any number of steps, with its own message."""
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = pathlib.Path(temporary)
+        onnx.save(onnx.parser.parse_model(HEADER + BEYOND), folder / "m.onnx")
+        status, output = device_runs.run([tools / "attnc", folder / "m.onnx", "--target=cuda", "-o", folder / "m.so"])
+        checks.expect(not status, "beyond:", output)
+        feeds = case(10**7, 1e9, START)
+        command = [tools / "attn-run", folder / "m.so"]
+        for key, value in feeds.items():
+            np.save(folder / f"{key}.npy", value)
+            command.append(f"--input={key}=@{folder / key}.npy")
+        for label in ("node", "old"):
+            checks.runs += 1
+            status, output = device_runs.run(command, ATTN_FAKE_CUDA=SETTINGS[label] + ",count=1")
+            counted = device_runs.waits_and_graphs(output)
+            message = "(Gather): an index is out of range: 5 in a dimension of size 5"
+            checks.expect(status and message in output, "beyond,", label, output)
+            checks.expect(not counted or counted[0] <= 30, "beyond,", label, "the host waited", counted)
 
 
 def main():
@@ -196,6 +235,8 @@ def main():
                 checks.runs += 1
                 status, output = device_runs.run(command, ATTN_FAKE_CUDA=setting)
                 expect(status and "runs 100 iterations, the limit is 99" in output, name, "no limit:", output)
+    if not args.names:
+        end_at_error(args.tools, checks)
     return checks.finish()
 
 

@@ -131,7 +131,7 @@ def MoveLoopsPass : Pass<"attn-move-loops", "mlir::ModuleOp"> {
     what holds in each step if it does in the first, is looked at on the host for
     all these steps at once; any other requirement in each step: where it does not
     hold, its values go to words, the rest of the step does nothing, and the host
-    ends the run. A remark says which op kept a loop that fetches on the host. In
+    ends the run. An index out of range (`attn.device_error`) ends the loop, too. A remark says which op kept a loop that fetches on the host. In
     such a loop no product goes to cuBLASLt.
   }];
   let dependentDialects = ["::mlir::gpu::GPUDialect", "::mlir::scf::SCFDialect", "::mlir::arith::ArithDialect",

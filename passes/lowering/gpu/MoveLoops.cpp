@@ -86,7 +86,7 @@ private:
   //===--------------------------------------------------------------------===//
 
   /// One for each number that is carried, each that is fetched and each that a requirement names, which requirement
-  /// does not hold, the steps that are left, and whether it goes on.
+  /// does not hold, whether an index was out of range, the steps that are left, and whether it goes on.
   void placeState() {
     ValueRange carried = what.yielded();
     fetchWord = carried.size();
@@ -95,7 +95,9 @@ private:
       valueWords.push_back(brokenWord);
       brokenWord += require.getValues().size();
     }
-    leftWord = brokenWord + !what.checks.empty();
+    entry.walk([&](DeviceErrorOp op) { error = op; });
+    errorWord = brokenWord + !what.checks.empty();
+    leftWord = errorWord + !!error;
     flagWord = leftWord + 1;
     b.setInsertionPointToStart(&entry.getBody().front());
     auto type = MemRefType::get({static_cast<int64_t>(flagWord + 1)}, b.getI64Type());
@@ -103,6 +105,13 @@ private:
     Value arena = WorkspaceOp::create(b, loc, MemRefType::get({ShapedType::kDynamic}, b.getI8Type()), bytes);
     state = memref::ViewOp::create(b, loc, type, arena, constant(b, loc, 0), ValueRange());
     copy = memref::AllocaOp::create(b, loc, type);
+    if (error)
+      memref::StoreOp::create(b, loc, arith::ConstantIntOp::create(b, loc, 0, 64), copy, constant(b, loc, errorWord));
+  }
+  /// Whether no index has been out of range so far, where the device asks, or the host about the steps that are done.
+  Value isSound(OpBuilder &at, Value words, uint64_t word) {
+    return arith::CmpIOp::create(at, loc, arith::CmpIPredicate::eq, loadWord(at, words, word, b.getI64Type()),
+                                 arith::ConstantIntOp::create(at, loc, 0, 64));
   }
   Value loadWord(OpBuilder &at, Value words, uint64_t word, Type type) {
     Value value = memref::LoadOp::create(at, loc, words, constant(at, loc, word));
@@ -381,6 +390,8 @@ private:
     Value none = arith::ConstantIntOp::create(inside, loc, 0, 64);
     Value before = loadWord(inside, state, brokenWord, b.getI64Type());
     Value isFirst = arith::CmpIOp::create(inside, loc, arith::CmpIPredicate::eq, before, none);
+    if (error) // what it is about may come from such an index
+      isFirst = arith::AndIOp::create(inside, loc, isFirst, isSound(inside, error, 0));
     Value fails = arith::XOrIOp::create(inside, loc, onDevice(op.getCondition(), inside, own, known),
                                         arith::ConstantIntOp::create(inside, loc, 1, 1));
     SmallVector<Value> values =
@@ -418,6 +429,10 @@ private:
       Value holds = arith::CmpIOp::create(inside, loc, arith::CmpIPredicate::eq, broken, none);
       isMore = arith::AndIOp::create(inside, loc, isMore, holds);
     }
+    if (error) {
+      isMore = arith::AndIOp::create(inside, loc, isMore, isSound(inside, error, 0));
+      storeWord(inside, loadWord(inside, error, 0, b.getI64Type()), errorWord);
+    }
     for (auto [number, value] : llvm::enumerate(next))
       if (!isa<MemRefType>(value.getType()))
         storeWord(inside, ofNext.lookup(what.loop.getBeforeArguments()[number]), number);
@@ -441,6 +456,13 @@ private:
     for (auto [number, value] : llvm::enumerate(SmallVector<Value>(what.yielded())))
       if (!isa<MemRefType>(value.getType()))
         yield->setOperand(number, loadWord(b, copy, number, value.getType()));
+    if (!error)
+      return;
+    // The run ends with the message of the index, and as soon as the loop is left.
+    scf::ConditionOp condition = what.loop.getConditionOp();
+    OpBuilder at(condition);
+    Value goesOn = arith::AndIOp::create(at, loc, condition.getCondition(), isSound(at, copy, errorWord));
+    condition.getConditionMutable().assign(goesOn);
   }
 
   /// What the launches compute for themselves now.
@@ -457,8 +479,8 @@ private:
   func::FuncOp entry;
   OpBuilder b;
   Location loc;
-  Value state, copy;
-  uint64_t fetchWord = 0, brokenWord = 0, leftWord = 0, flagWord = 0;
+  Value state, copy, error; ///< `error`: of indices out of range, where something may have one
+  uint64_t fetchWord = 0, brokenWord = 0, errorWord = 0, leftWord = 0, flagWord = 0;
   SmallVector<uint64_t> valueWords; ///< of each requirement that a step looks at
   DenseMap<Value, Value> most;      ///< of the numbers of blocks that differ from step to step
   gpu::LaunchOp own;                ///< the last launch of one thread, and what it has computed
