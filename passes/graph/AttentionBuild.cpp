@@ -344,6 +344,10 @@ FailureOr<Value> AttentionBuilder::scaleBySink(AttentionOp op, ArrayRef<unsigned
                       ? arith::MulFOp::create(b, loc, math::ExpOp::create(b, loc, sink), args[1]).getResult()
                       : math::ExpOp::create(b, loc, arith::SubFOp::create(b, loc, sink, args[1])).getResult();
     Value total = arith::AddFOp::create(b, loc, one, ratio);
+    if (match.sink.value && match.isSinkInMaximum) { // inf - inf; 0 for any other sink
+      Value high = arith::MaximumFOp::create(b, loc, sink, floatConstant(b, loc, compute, 0));
+      total = arith::AddFOp::create(b, loc, total, arith::SubFOp::create(b, loc, high, high));
+    }
     Value scaled = arith::DivFOp::create(b, loc, convertFloat(b, loc, args[0], compute), total);
     return convertFloat(b, loc, scaled, element);
   });

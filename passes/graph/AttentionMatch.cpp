@@ -260,6 +260,7 @@ FailureOr<AttentionMatch> matchAttention(const Normalization &softmax, OpOperand
   match.normalizer = softmax.kind;
   match.sinkScore = softmax.sinkScore;
   match.isSinkShifted = softmax.isSinkShifted;
+  match.isSinkInMaximum = softmax.isSinkInMaximum;
   if (softmax.sink) {
     match.sink.value = softmax.sink;
     for (int64_t dim : softmax.sinkDims)

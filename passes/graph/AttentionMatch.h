@@ -72,6 +72,7 @@ struct AttentionMatch {
   Operand sink;
   std::optional<double> sinkScore;
   bool isSinkShifted = false; ///< it stands above the maximum of the other scores of its row
+  bool isSinkInMaximum = false;
   /// What the result of each row is divided by: a function of the sum of its weights (of what they are multiples of
   /// exp(score - max(score)), with `isShifted`).
   std::unique_ptr<mlir::Region> divisor;

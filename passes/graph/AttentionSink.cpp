@@ -91,25 +91,28 @@ bool isMaximumOfBoth(AtomSpace &space, const Scalar &shift, Read scores, const S
   return false;
 }
 
-/// Whether `shift`, which is subtracted from `scores`, is a finite number in rows of scores of -inf (where `sink` is
-/// one, too): a maximum with `sink` or a finite constant, or one that is not finite. Nothing where that is not known.
-std::optional<bool> staysFinite(AtomSpace &space, const Scalar &shift, const Read &row, const Read &scores,
-                                const Scalar &sink) {
+/// What a row's maximum, which is subtracted from its scores, is the maximum of.
+enum class Maximum { scores, andNumber, andSink, unknown };
+
+/// A number beside the scores counts where exp(sink - number), which alone is the sum of a row of -inf, is far from 0.
+Maximum readMaximum(AtomSpace &space, const Scalar &shift, const Read &row, const Read &scores, const Scalar &sink,
+                    std::optional<double> sinkScore) {
   std::optional<unsigned> unitDim;
   if (findReducedAtoms(space, row, scores, Combiner::maximum, unitDim))
-    return false;
+    return Maximum::scores;
   if (getAs<arith::MaximumFOp>(shift) || getAs<arith::MaxNumFOp>(shift))
     for (unsigned n : {0, 1}) {
       Scalar other = readOperand(space, shift, n);
       auto number = dyn_cast_or_null<FloatAttr>(splatConstant(other.value));
-      if (number && number.getValue().isFinite())
-        return true;
+      constexpr double kFarBelow = 8;
+      if (number && number.getValue().isFinite() && sinkScore && *sinkScore > number.getValueAsDouble() - kFarBelow)
+        return Maximum::andNumber;
       Scalar maximum = readOperand(space, shift, 1 - n);
       if (isSame(space, other, sink) && !maximum.op &&
           findReducedAtoms(space, {maximum.value, maximum.at}, scores, Combiner::maximum, unitDim))
-        return true;
+        return Maximum::andSink;
     }
-  return isMaximumOfBoth(space, shift, scores, sink) ? std::optional(true) : std::nullopt;
+  return isMaximumOfBoth(space, shift, scores, sink) ? Maximum::andSink : Maximum::unknown;
 }
 
 /// The tensor that operand `n` of the op that computes `scalar` reads.
@@ -198,8 +201,8 @@ std::optional<Normalization> findShiftedSink(linalg::LinalgOp op, const Quotient
       space.resolve(*keys);
     if (keys && namesAnyOf(shiftRow.access, *keys))
       continue;
-    std::optional<bool> isFinite = keys ? staysFinite(space, maximum, *row, {scores->get(), at}, sink) : std::nullopt;
-    if (!isFinite)
+    Maximum of = keys ? readMaximum(space, maximum, *row, {scores->get(), at}, sink, score) : Maximum::unknown;
+    if (of == Maximum::unknown)
       continue;
     space.resolve(at);
     space.resolve(*keys);
@@ -215,7 +218,8 @@ std::optional<Normalization> findShiftedSink(linalg::LinalgOp op, const Quotient
       found.sink = column->value;
       found.sinkDims = *dims;
     }
-    found.isSinkLost = !*isFinite;
+    found.isSinkLost = of == Maximum::scores;
+    found.isSinkInMaximum = of == Maximum::andSink;
     return found;
   }
   return std::nullopt;
@@ -239,6 +243,7 @@ std::optional<Normalization> findSink(SoftmaxOp softmax) {
     if (pieces.column) {
       found.sinkDims = llvm::to_vector(llvm::seq<int64_t>(rank));
       found.sinkDims[dim] = -1;
+      found.isSinkInMaximum = true;
     }
     // softmax of x - max(x) and c: of x and c + max(x). The difference is NaN in rows of -inf.
     auto shift = pieces.scores.getDefiningOp<linalg::LinalgOp>();

@@ -33,6 +33,8 @@ struct Normalization {
   bool isSinkShifted = false;
   /// A row without a score above -inf is NaN in spite of the sink: its maximum, which is subtracted, is -inf.
   bool isSinkLost = false;
+  /// A sink of infinity makes its row NaN: it is subtracted from itself.
+  bool isSinkInMaximum = false;
   /// Weights `result` = x / f(sum(x)), f more than the sum itself: x, what f gives, and the sum. The normaliser then
   /// makes `base`, of which x is a multiple (x itself where nothing normalises), up to a factor of the row where `base`
   /// is exp(input - max(input)).

@@ -188,6 +188,10 @@ def sinks():
         z = s + m
         return beside(z - z.max(-1, keepdims=True), table)
 
+    # Infinity, from which it is subtracted itself where the maximum is of it, too.
+    endless = np.array([0.3, np.inf], np.float32).reshape(1, H, 1, 1)
+    without_end = {**tables, "sink": endless}
+    to_nan = lambda s, m, q, k: beside(s + m, endless)
     with_sink = lambda s, m, q, k: beside(s + m, table)
     with_zero = lambda s, m, q, k: beside(s + m, 0.0)
     one, mask = ("dot", None), hidden([3])
@@ -206,6 +210,10 @@ def sinks():
              mask, tables, STATIC),
         Case("sink_parts_other", MASKED + both + parts.format("Max(row, high)"), with_sink, BESIDE, mask, other,
              STATIC),
+        Case("sink_endless", MASKED + column.format("z, beside") + cut.format(0, -1), to_nan, one, mask, without_end, STATIC),
+        Case("sink_endless_parts", MASKED + both + parts.format("Max(row, sink)"), to_nan, one, mask, without_end, STATIC),
+        Case("sink_endless_row", MASKED + parts.format("ReduceMax<keepdims = 1>(z, last)"),
+             lambda s, m, q, k: lost(s, m, q, k, endless), one, mask, without_end, STATIC),
         Case("sink_above", MASKED + above, from_above, one, mask, tables, STATIC),
         Case("pad_any_back", pad.replace("z", "s") + cut.format(0, -1), lambda s, m, q, k: beside(s, 0.0), one,
              tables=pads(0, 1)),
