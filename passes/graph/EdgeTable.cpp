@@ -1,5 +1,6 @@
 #include "passes/graph/EdgeTable.h"
 
+#include "passes/graph/ConstantTable.h"
 #include "passes/graph/Structured.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -12,16 +13,34 @@ using namespace mlir;
 namespace attn {
 namespace {
 
-/// The one number that `tensor` holds, or null.
-TypedAttr uniformElement(Value tensor) {
-  while (isView(tensor.getDefiningOp()))
-    tensor = tensor.getDefiningOp()->getOperand(0);
-  return splatConstant(tensor);
-}
+/// Which tensors hold one number.
+struct Constants {
+  const SymbolTable &symbols;
+  const WeightStore *weights;
+
+  /// The number, or null.
+  TypedAttr uniformElement(Value tensor) const {
+    while (isView(tensor.getDefiningOp()))
+      tensor = tensor.getDefiningOp()->getOperand(0);
+    if (TypedAttr number = splatConstant(tensor))
+      return number;
+    ConstantTable table = ConstantTable::read(tensor, symbols, weights);
+    if (table.bytes.empty())
+      return {};
+    for (int64_t n = 1; n < table.size(); ++n)
+      if (table.bitsAt(n) != table.bitsAt(0))
+        return {};
+    Type type = getElementTypeOrSelf(tensor);
+    APInt bits(type.getIntOrFloatBitWidth(), table.bitsAt(0), /*isSigned=*/false, /*implicitTrunc=*/true);
+    if (auto real = dyn_cast<FloatType>(type))
+      return FloatAttr::get(type, APFloat(real.getFloatSemantics(), bits));
+    return IntegerAttr::get(type, bits);
+  }
+};
 
 /// What `scalar` in the loops is where the tensor that they carry, `carried`, holds `old` at `place`; null where that
 /// is no one number.
-TypedAttr evaluate(Value scalar, Value carried, ValueRange place, TypedAttr old) {
+TypedAttr evaluate(const Constants &constants, Value scalar, Value carried, ValueRange place, TypedAttr old) {
   if (TypedAttr constant = splatConstant(scalar))
     return constant;
   Operation *op = scalar.getDefiningOp();
@@ -29,14 +48,14 @@ TypedAttr evaluate(Value scalar, Value carried, ValueRange place, TypedAttr old)
     return {};
   if (auto extract = dyn_cast<tensor::ExtractOp>(op)) {
     if (extract.getTensor() != carried)
-      return uniformElement(extract.getTensor());
+      return constants.uniformElement(extract.getTensor());
     return llvm::equal(extract.getIndices(), place) ? old : TypedAttr();
   }
   if (!isa<arith::ArithDialect>(op->getDialect()) || op->getNumResults() != 1)
     return {};
   SmallVector<Attribute> operands;
   for (Value operand : op->getOperands()) {
-    TypedAttr number = evaluate(operand, carried, place, old);
+    TypedAttr number = evaluate(constants, operand, carried, place, old);
     if (!number)
       return {};
     operands.push_back(number);
@@ -119,7 +138,8 @@ std::optional<EdgeTable::Nest> EdgeTable::matchNest(Value value) {
   return nest;
 }
 
-std::optional<EdgeTable> EdgeTable::match(Value value) {
+std::optional<EdgeTable> EdgeTable::match(Value value, const SymbolTable &symbols, const WeightStore *weights) {
+  Constants constants{symbols, weights};
   EdgeTable table;
   table.value = value;
   while (std::optional<Nest> nest = matchNest(value)) {
@@ -127,13 +147,13 @@ std::optional<EdgeTable> EdgeTable::match(Value value) {
     table.nests.insert(table.nests.begin(), std::move(*nest));
   }
   table.start = value;
-  table.base = table.nests.empty() ? TypedAttr() : uniformElement(value);
+  table.base = table.nests.empty() ? TypedAttr() : constants.uniformElement(value);
   if (!table.base)
     return std::nullopt;
   for (const Nest &nest : table.nests) {
     tensor::InsertOp insert = nest.insert;
     auto after = [&](TypedAttr old) {
-      return evaluate(insert.getScalar(), insert.getDest(), insert.getIndices(), old);
+      return evaluate(constants, insert.getScalar(), insert.getDest(), insert.getIndices(), old);
     };
     TypedAttr once = after(table.base), twice = once ? after(once) : TypedAttr();
     if (!once || !twice || once == table.base || (table.mark && once != table.mark))

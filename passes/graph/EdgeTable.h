@@ -3,17 +3,21 @@
 
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "mlir/IR/SymbolTable.h"
 #include "llvm/ADT/STLFunctionalExtras.h"
 #include <optional>
 
 namespace attn {
+
+class WeightStore;
 
 /// A tensor of one number, into which loops have put another one at computed places: the adjacency matrix of a graph
 /// whose edges are a list, as ONNX's scatters make it.
 class EdgeTable {
 public:
   /// What `value` holds, or none where it is made otherwise, or of other numbers.
-  static std::optional<EdgeTable> match(mlir::Value value);
+  static std::optional<EdgeTable> match(mlir::Value value, const mlir::SymbolTable &symbols,
+                                        const WeightStore *weights);
 
   mlir::Value getValue() const { return value; }
   mlir::TypedAttr getBase() const { return base; } ///< where no edge is

@@ -171,7 +171,8 @@ void settleMasked(AttentionOp op, const MaskTerm &term, RewriterBase &rewriter) 
 }
 
 /// The attention with one more of its masks, a table of edges, as lists of the keys of each query, or null.
-AttentionOp listEdgesOfOne(AttentionOp op, IRRewriter &rewriter, EdgeListCache &cache) {
+AttentionOp listEdgesOfOne(AttentionOp op, IRRewriter &rewriter, const SymbolTable &symbols, const WeightStore *weights,
+                           EdgeListCache &cache) {
   unsigned operand = 0;
   for (auto [number, term] : llvm::enumerate(op.getMaskTerms())) {
     unsigned position = operand;
@@ -182,7 +183,7 @@ AttentionOp listEdgesOfOne(AttentionOp op, IRRewriter &rewriter, EdgeListCache &
                             second = AttentionOp::getNamedDim(term.map.getResult(1));
     if (!first || !second || std::min(*first, *second) != A::I || std::max(*first, *second) != A::J)
       continue;
-    std::optional<EdgeTable> table = EdgeTable::match(term.operand);
+    std::optional<EdgeTable> table = EdgeTable::match(term.operand, symbols, weights);
     if (!table || !table->isMarked())
       continue;
     unsigned queries = *first == A::I ? 0 : 1;
@@ -226,7 +227,7 @@ struct ListBlocksPass : impl::ListBlocksPassBase<ListBlocksPass> {
         op = with;
         isListed = true;
       }
-      while (AttentionOp with = listEdgesOfOne(op, rewriter, edges)) {
+      while (AttentionOp with = listEdgesOfOne(op, rewriter, symbols, weights, edges)) {
         op = with;
         isListed = true;
       }

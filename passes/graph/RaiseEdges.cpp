@@ -130,7 +130,7 @@ void raise(const EdgeTable &table, Value target, RewriterBase &rewriter) {
 
 } // namespace
 
-void raiseEdges(Operation *root) {
+void raiseEdges(Operation *root, const SymbolTable &symbols, const WeightStore *weights) {
   SmallVector<scf::ForOp> loops;
   root->walk([&](scf::ForOp loop) { loops.push_back(loop); });
   IRRewriter rewriter(root->getContext());
@@ -139,7 +139,8 @@ void raiseEdges(Operation *root) {
       continue;
     Value value = loop.getResult(0);
     auto type = dyn_cast<RankedTensorType>(value.getType());
-    std::optional<EdgeTable> table = type && type.getRank() <= 2 ? EdgeTable::match(value) : std::nullopt;
+    std::optional<EdgeTable> table =
+        type && type.getRank() <= 2 ? EdgeTable::match(value, symbols, weights) : std::nullopt;
     if (!table || (table->addsUp() && !onlyTellsEdges(value, table->getMark())))
       continue;
     if (type.getRank() == 2) {

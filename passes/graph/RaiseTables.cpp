@@ -314,7 +314,7 @@ struct RaiseTablesPass : impl::RaiseTablesPassBase<RaiseTablesPass> {
       TableWriter(*table, rewriter).replace(value, places);
     }
     if (!keepsTables)
-      raiseEdges(getOperation());
+      raiseEdges(getOperation(), symbols, weights);
   }
 
 private:

@@ -10,7 +10,7 @@ import sys
 
 import numpy as np
 import onnx
-from onnx import parser
+from onnx import numpy_helper, parser
 
 WIDTH = 8
 ZEROS = """
@@ -196,6 +196,22 @@ def expect_refusals(library, folder, rng, operator):
         assert done.returncode == 3 and operator in done.stderr and "index" in done.stderr, (n, edges, done)
 
 
+def check_stored(folder, rng, n=24):
+    """The zeros and the ones are tables of the model, as tools that fold constants leave them."""
+    edges = rng.integers(0, n, (2, 300 if n > 100 else 40))
+    body = "  places = Transpose<perm = [1, 0]>(edges)\n  table = ScatterND(zeros, places, ones)\n" + MINUS + SHOWN
+    model = parser.parse_model(text("stored", 1, body, False).replace(",n", f",{n}").replace(",e]", f",{edges.shape[1]}]"))
+    for name, value in {"zeros": np.zeros((n, n), np.float32), "ones": np.ones(edges.shape[1], np.float32)}.items():
+        model.graph.initializer.append(numpy_helper.from_array(value, name))
+    path, library, report = f"{folder}/stored{n}.onnx", f"{folder}/stored{n}.so", f"{folder}/stored{n}.json"
+    onnx.save(model, path)
+    subprocess.run(["attnc", path, "-o", library, f"--fusion-report={report}"], check=True)
+    assert [v["mask"] for v in json.load(open(report))] == ["edges"], n
+    given = inputs(rng, 1, n)
+    assert run(library, folder, given | {"edges": edges}).returncode == 0
+    np.testing.assert_allclose(np.load(f"{folder}/y.npy"), reference(given, edges, n, "mean"), rtol=1e-4, atol=1e-5)
+
+
 def main(folder):
     rng, agree = np.random.default_rng(11), 0
     for name, mask, body, rows in CASES:
@@ -223,6 +239,8 @@ def main(folder):
                 agree += 1
             if heads == 1 and name != "flat":
                 expect_refusals(library, folder, rng, "ScatterND")
+    for n in (24, 200):
+        check_stored(folder, rng, n)
     print(agree, "runs agree")
 
 
