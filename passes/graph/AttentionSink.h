@@ -13,7 +13,7 @@ namespace attn {
 std::optional<Normalization> findSink(SoftmaxOp softmax);
 
 /// `op` = exp(x - m) / (exp(c - m) + sum(exp(x - m))): c a number or a tensor, m the maximum of the row of x, or of it
-/// and c or a finite number.
+/// and c, or, where c is a number that is not far below, of it and a finite one.
 std::optional<Normalization> findShiftedSink(mlir::linalg::LinalgOp op, const Quotient &quotient, AtomSpace &space);
 
 } // namespace attn

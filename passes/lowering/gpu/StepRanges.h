@@ -11,7 +11,7 @@ class DeviceLoop;
 
 /// How small and how large sizes of a loop's step are in the steps that are made
 /// at once: counters are between what they are now and what they are in the last
-/// of them, and sizes follow from counters. Sizes are not negative.
+/// of them, and sizes follow from counters. What they follow through may be negative.
 class StepRanges {
 public:
   explicit StepRanges(DeviceLoop &loop) : loop(loop) {}
