@@ -2,16 +2,37 @@
 
 #include "test/gpu/PtxHarness.h"
 
+#include <algorithm>
 #include <cmath>
+#include <cstdlib>
+#include <cstring>
+#include <sstream>
 
 using namespace ptx;
 using namespace ptx::test;
 
 namespace {
 
+/// ptxas takes halves, one or two, from registers alone: `operands` is then these, and the result moves them there.
+std::string moveHalves(const std::string &opcode, std::string &operands) {
+  std::string type = opcode.substr(opcode.rfind('.') + 1), moves, names;
+  if (type.find("f16") == std::string::npos)
+    return "";
+  bool isPair = type.back() == '2';
+  std::istringstream literals(operands);
+  for (std::string literal; std::getline(literals, literal, ',');) {
+    std::string name = (isPair ? "%r" : "%h") + std::to_string(20 + std::count(names.begin(), names.end(), '%'));
+    moves += (isPair ? "mov.b32 " : "mov.b16 ") + name + ", " + literal + ";\n";
+    names += (names.empty() ? "" : ", ") + name;
+  }
+  operands = names;
+  return moves;
+}
+
 /// One instruction "op d, operands" whose operands are literals: its result bits.
-uint64_t evaluate(const std::string &opcode, const std::string &operands, const char *destination) {
-  std::string body = opcode + " " + destination + "1, " + operands + ";\n";
+uint64_t evaluate(const std::string &opcode, std::string operands, const char *destination) {
+  std::string body = moveHalves(opcode, operands);
+  body += opcode + " " + destination + "1, " + operands + ";\n";
   if (destination[1] == 'p')
     body += "selp.b32 %r2, 1, 0, %p1; st.global.b32 [%out], %r2;";
   else if (std::string(destination) == "%rd" || std::string(destination) == "%fd")
@@ -30,6 +51,21 @@ struct Case {
   const char *opcode, *operands, *destination;
   uint64_t want;
 };
+
+/// Equal bits. On a card a NaN is any NaN, and an approximation may be 2 units off (PTX ISA, "Floating Point
+/// Instructions").
+bool matches(const Case &c, uint64_t got) {
+  if (!onCard() || got == c.want || c.destination[1] != 'f' || c.destination[2])
+    return got == c.want;
+  if ((c.want & 0x7fffffff) > 0x7f800000)
+    return (got & 0x7fffffff) > 0x7f800000;
+  return strstr(c.opcode, ".approx") && std::llabs(int64_t(got) - int64_t(c.want)) <= 2;
+}
+
+void expect(const Case &c) {
+  uint64_t got = evaluate(c.opcode, c.operands, c.destination);
+  EXPECT_TRUE(matches(c, got)) << c.opcode << " " << c.operands << ": " << std::hex << got << ", not " << c.want;
+}
 
 TEST(PtxInstruction, Integers) {
   for (const Case &c : std::initializer_list<Case>{
@@ -64,7 +100,7 @@ TEST(PtxInstruction, Integers) {
            {"bfe.s32", "0x80000000, 28, 8", "%r", 0xfffffff8},
            {"bfi.b32", "0xab, 0x11111111, 8, 8", "%r", 0x1111ab11},
        })
-    EXPECT_EQ(evaluate(c.opcode, c.operands, c.destination), c.want) << c.opcode << " " << c.operands;
+    expect(c);
 }
 
 TEST(PtxInstruction, Logic) {
@@ -86,7 +122,7 @@ TEST(PtxInstruction, Logic) {
            {"shf.l.wrap.b32", "0x80000000, 1, 1", "%r", 3},
            {"shf.r.wrap.b32", "0, 1, 1", "%r", 0x80000000},
        })
-    EXPECT_EQ(evaluate(c.opcode, c.operands, c.destination), c.want) << c.opcode << " " << c.operands;
+    expect(c);
 }
 
 TEST(PtxInstruction, Comparisons) {
@@ -104,7 +140,7 @@ TEST(PtxInstruction, Comparisons) {
            {"setp.eq.f32", "0f80000000, 0f00000000", "%p", 1},
            {"setp.gt.f64", "0d4000000000000000, 0d3FF0000000000000", "%p", 1},
        })
-    EXPECT_EQ(evaluate(c.opcode, c.operands, c.destination), c.want) << c.opcode << " " << c.operands;
+    expect(c);
 }
 
 TEST(PtxInstruction, Floats) {
@@ -139,7 +175,7 @@ TEST(PtxInstruction, Floats) {
            {"mul.rn.bf16x2", "0x40003f80, 0x40003f80", "%r", 0x40803f80},
            {"fma.rn.f16x2", "0x3c003c00, 0x3c004000, 0x3c003c00", "%r", 0x40004200},
        })
-    EXPECT_EQ(evaluate(c.opcode, c.operands, c.destination), c.want) << c.opcode << " " << c.operands;
+    expect(c);
 }
 
 TEST(PtxInstruction, Conversions) {
@@ -179,7 +215,7 @@ TEST(PtxInstruction, Conversions) {
            {"cvt.rn.f32.f64", "0d3FF0000000000000", "%f", 0x3f800000},
            {"cvt.rna.tf32.f32", "0f3F801000", "%f", 0x3f802000},
        })
-    EXPECT_EQ(evaluate(c.opcode, c.operands, c.destination), c.want) << c.opcode << " " << c.operands;
+    expect(c);
 }
 
 TEST(PtxInstruction, Moves) {
@@ -311,6 +347,7 @@ TEST(PtxInstruction, MatrixProductsNeedTheWholeWarp) {
   std::string body = "setp.lt.u32 %p1, %t, 8; @%p1 bra DONE;\n"
                      "mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%f2, %f3, %f4, %f5}, "
                      "{%r20, %r21, %r22, %r23}, {%r30, %r31}, {%f1, %f1, %f1, %f1};\nDONE:\n";
+  SKIP_ON_CARD();
   EXPECT_NE(errorOf(body, 32).find("is not executed by all lanes of the warp"), std::string::npos);
 }
 

@@ -1,6 +1,7 @@
 #ifndef TEST_GPU_PTXHARNESS_H
 #define TEST_GPU_PTXHARNESS_H
 
+#include "test/gpu/PtxCard.h"
 #include "test/gpu/interpreter/Machine.h"
 
 #include <gtest/gtest.h>
@@ -19,9 +20,11 @@ inline std::string kernelText(const std::string &body) {
          body + "\nret;\n}\n";
 }
 
-/// Runs the body and returns the first `outBytes` of the output.
+/// Runs the body, in the interpreter or on a card, and returns the first `outBytes` of the output.
 inline std::vector<uint8_t> runBody(const std::string &body, const std::vector<uint8_t> &in, size_t outBytes,
                                     unsigned threads = 1, unsigned blocks = 1, LaunchOptions options = {}) {
+  if (onCard())
+    return runOnCard(kernelText(body), in, outBytes, threads, blocks);
   GlobalMemory memory;
   Module module = parse(kernelText(body), [&](const std::vector<uint8_t> &bytes, uint32_t) {
     uint64_t address = memory.allocate(bytes.size());
@@ -48,7 +51,7 @@ template <typename T> std::vector<T> valuesOf(const std::vector<uint8_t> &bytes)
   return values;
 }
 
-/// The message of the Error that running `body` throws; "" if it throws none.
+/// The message of the Error of the interpreter that running `body` throws; "" if it throws none.
 inline std::string errorOf(const std::string &body, unsigned threads = 1, LaunchOptions options = {}) {
   try {
     runBody(body, std::vector<uint8_t>(64, 0), 64, threads, 1, options);
@@ -59,5 +62,10 @@ inline std::string errorOf(const std::string &body, unsigned threads = 1, Launch
 }
 
 } // namespace ptx::test
+
+/// For a test of the interpreter's own errors.
+#define SKIP_ON_CARD()                                                                                                 \
+  if (ptx::test::onCard())                                                                                             \
+  GTEST_SKIP() << "the interpreter alone says so"
 
 #endif // TEST_GPU_PTXHARNESS_H

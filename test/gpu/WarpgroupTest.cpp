@@ -111,11 +111,13 @@ TEST(PtxWarpgroup, ProductsOfRegisters) {
   for (unsigned t = 0; t < 128; ++t)
     for (unsigned j = 0; j < 4; ++j)
       ASSERT_EQ(out[4 * t + j], rowOf(t, j) + columnOf(t, j));
-  // They belong to the product until it is waited for.
-  EXPECT_NE(runProduct(body + "mov.b32 %r20, 0;\n" + kFinish), out);
+  // They belong to the product until it is waited for; a card may or may not show it.
+  if (!onCard())
+    EXPECT_NE(runProduct(body + "mov.b32 %r20, 0;\n" + kFinish), out);
 }
 
 TEST(PtxWarpgroup, MissingOrder) {
+  SKIP_ON_CARD();
   std::string ready = setUp(false);
   auto reports = [](const std::string &body, const char *part) {
     std::string text = errorOfProduct(body);
@@ -136,6 +138,7 @@ TEST(PtxWarpgroup, MissingOrder) {
 }
 
 TEST(PtxWarpgroup, OtherTargets) {
+  SKIP_ON_CARD();
   auto errorFor = [](std::string text, const char *target) -> std::string {
     text.replace(text.find("sm_90a"), 6, target);
     try {
@@ -189,6 +192,8 @@ TEST(PtxPhases, RingOfCopies) {
       options.seed = seed, options.lazy = lazy;
       EXPECT_EQ(valuesOf<uint32_t>(runBody(ring(kWaitFull, kRelease), in, 4, 64, 1, options))[0], 4321u);
     }
+  if (onCard())
+    return;                                                     // what follows reads too early, or hangs
   EXPECT_THROW(runBody(ring("", kRelease), in, 4, 64), Error);  // reads what is not there yet
   EXPECT_THROW(runBody(ring(kWaitFull, ""), in, 4, 64), Error); // the producer waits for ever
   std::string twice = std::string(kRelease) + kRelease;
@@ -196,6 +201,7 @@ TEST(PtxPhases, RingOfCopies) {
 }
 
 TEST(PtxPhases, Refusals) {
+  SKIP_ON_CARD();
   auto reports = [](const std::string &body, const char *part) {
     std::string text = errorOf(".shared .align 16 .b8 s[64];\nmbarrier.init.shared.b64 [s+32], 1;\n" + body, 1);
     EXPECT_NE(text.find(part), std::string::npos) << text << " instead of " << part;
