@@ -33,7 +33,9 @@ if lit_config.params.get("full"):
     config.available_features.add("full")
     config.environment["ATTNC_FULL"] = "1"  # for the programs of test/unit
 
-# The assembler of a CUDA toolkit, which neither a build nor a compile needs.
+# The assembler of a CUDA toolkit, which neither a build nor a compile needs. What runs in the interpreter is PTX, so that
+# libraries hold PTX alone here: machine code for them costs a third of the GPU tests' time.
+config.environment["CUDA_ROOT"] = config.test_exec_root
 ptxas = shutil.which("ptxas") or shutil.which("ptxas", path="/usr/local/cuda/bin")
 if ptxas:
     config.available_features.add("ptxas")

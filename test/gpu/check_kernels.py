@@ -9,6 +9,7 @@ each access of shared memory. With a precision below f32 the reference rounds th
 operands of products as the kernels are to, so that the bound stays that of f32.
 """
 import argparse
+import itertools
 import os
 import pathlib
 import re
@@ -49,18 +50,31 @@ def spilled(ptx, folder):
     return None
 
 
-def check(tools, folder, name, built, options, ptxas=False):
+def source(folder, entry, built, options):
+    """An entry's text in IR, or as an argument of attnc."""
     nodes, inputs, weights, outputs = built
-    source = folder / ("m.mlir" if isinstance(nodes, str) else "m.onnx")
     if isinstance(nodes, str):
-        source.write_text(nodes)
-    else:
-        onnx.save(model(nodes, inputs, outputs_as_declared(inputs, outputs), weights, options.get("opset", 18), options.get("free")), source)
-    library, log = folder / "m.so", []
-    if text := run([tools / "attnc", source, "--target=cuda", f"--gpu-arch={kernel_cases.ARCH}",
-                    f"--precision={kernel_cases.PRECISION}", *options.get("flags", []), "-o", library], log=log):
-        return f"{name}: {text}"
-    command = [tools / "attn-run", library]
+        return nodes.replace("@main(", f"@{entry}(", 1)
+    path = folder / f"{entry}.onnx"
+    onnx.save(model(nodes, inputs, outputs_as_declared(inputs, outputs), weights, options.get("opset", 18), options.get("free")), path)
+    return f"{entry}={path}"
+
+
+def compiled(tools, folder, cases):
+    """Makes m.so with an entry e0, e1... for each case; what attnc says when it fails or None, and what it notes."""
+    sources = [source(folder, f"e{n}", built, options) for n, (_, built, options) in enumerate(cases)]
+    if isinstance(cases[0][1][0], str):
+        (folder / "m.mlir").write_text("\n".join(sources))
+        sources = [folder / "m.mlir"]
+    log = []
+    return run([tools / "attnc", *sources, "--target=cuda", f"--gpu-arch={kernel_cases.ARCH}",
+                f"--precision={kernel_cases.PRECISION}", *cases[0][2].get("flags", []), "-o", folder / "m.so"], log=log), log[0]
+
+
+def difference(tools, folder, entry, built, options, log):
+    """How a run of the entry fails or differs, or None."""
+    _, inputs, _, outputs = built
+    command = [tools / "attn-run", folder / "m.so", f"--entry={entry}"]
     for key, array in inputs.items():
         isBf16 = kernel_cases.BUFFERS == "bf16" and array.dtype == np.float16
         np.save(folder / f"{key}.npy", array.astype(ml_dtypes.bfloat16) if isBf16 else array)
@@ -68,27 +82,49 @@ def check(tools, folder, name, built, options, ptxas=False):
     command += [f"--output={key}=@{folder / key}.out.npy" for key in outputs]
     fake = ",".join(filter(None, (os.environ.get("ATTN_FAKE_CUDA"), options.get("fake"))))
     if text := run(command, os.environ | {"ATTN_FAKE_CUDA": fake}, log):
-        return f"{name}: {text}"
-    text = ptx_of(library)
-    shared = len(re.findall(r"\sld\.shared", text))
+        return text
     for key, want in outputs.items():
         got = np.load(folder / f"{key}.out.npy")
         got = (got.view(ml_dtypes.bfloat16) if got.dtype.kind == "V" else got).astype(float)  # NumPy knows no bf16
         want, slack = (want.want, want.slack) if isinstance(want, Bounded) else (want, 0)
         # The bound of a sum in f32 by its terms would be wider.
         if got.shape != want.shape:
-            return f"{name}: output {key} has the shape {got.shape}, not {want.shape}"
+            return f"output {key} has the shape {got.shape}, not {want.shape}"
         with np.errstate(invalid="ignore"):
             isNear = np.abs(got - want) - slack <= 2e-5 + 2e-5 * np.abs(want)
         if not (isNear | (got == want) | (np.isnan(got) & np.isnan(want))).all():
-            return f"{name}: output {key} is off by {np.nanmax(np.abs(got - want)):.2e}"
-    if ptxas:
-        (folder / "m.ptx").write_text(text)
-        if spills := spilled(folder / "m.ptx", folder):
-            return f"{name}: {spills}"
-    uses = "the CPU" if "runs on the CPU" in log[0] else "the library of 16 bits" if re.search("types (2 x 2|14 x 14) ", log[1]) else "the library" if "fake cublasLt:" in log[1] else "a grid" if "ld.acquire.gpu" in text else "a warpgroup" if "wgmma" in text else "a matrix" if "mma.sync" in text else "a tile" if "cp.async" in text else "a line" if "shfl" in text and "fma" in text and "ld.global.v" in text else "a row" if "shfl" in text else "no kernel"
-    print(f"{name}: ok, {uses}, {len(re.findall('fma.rn.f32', text))} fma, {shared} shared loads")
+            return f"output {key} is off by {np.nanmax(np.abs(got - want)):.2e}"
     return None
+
+
+def made_of(ptx, notes, log):
+    """What ran: which kind of kernel the PTX holds, unless the CPU or the library did it."""
+    uses = "the CPU" if "runs on the CPU" in notes else "the library of 16 bits" if re.search("types (2 x 2|14 x 14) ", log) else "the library" if "fake cublasLt:" in log else "a grid" if "ld.acquire.gpu" in ptx else "a warpgroup" if "wgmma" in ptx else "a matrix" if "mma.sync" in ptx else "a tile" if "cp.async" in ptx else "a line" if "shfl" in ptx and "fma" in ptx and "ld.global.v" in ptx else "a row" if "shfl" in ptx else "no kernel"
+    loads = len(re.findall(r"\sld\.shared", ptx))
+    return f"{uses}, {len(re.findall('fma.rn.f32', ptx))} fma, {loads} shared loads"
+
+
+def check(tools, folder, cases, ptxas=False):
+    """The cases as one library; how many fail. One that does not compile is found alone."""
+    text, notes = compiled(tools, folder, cases)
+    if text and len(cases) > 1:
+        return sum(check(tools, folder, [case], ptxas) for case in cases)
+    if text:
+        print(f"FAILED {cases[0][0]}: {text}")
+        return 1
+    ptx, problems = ptx_of(folder / "m.so"), 0
+    for n, (name, built, options) in enumerate(cases):
+        log = []
+        problem = difference(tools, folder, f"e{n}", built, options, log)
+        problems += bool(problem)
+        print(f"FAILED {name}: {problem}" if problem else
+              f"{name}: ok" + (f", {made_of(ptx, notes, log[0])}" if len(cases) == 1 else ""))
+    if ptxas:
+        (folder / "m.ptx").write_text(ptx)
+        if spills := spilled(folder / "m.ptx", folder):
+            print(f"FAILED {', '.join(name for name, _, _ in cases)}: {spills}")
+            problems += 1
+    return problems
 
 
 def outputs_as_declared(inputs, outputs):
@@ -107,24 +143,27 @@ def main():
     parser.add_argument("--part", default="1/1", help="N/M: each M-th case, from the N-th on")
     parser.add_argument("--precision", default="f32", choices=("f32", "tf32", "bf16", "f16"))
     parser.add_argument("--buffers", default="f32", choices=("f32", "bf16", "f16"), help="of attentions in IR")
+    parser.add_argument("--together", type=int, default=1, help="so many cases are one library, which is not looked into then")
     parser.add_argument("--ptxas", action="store_true", help="let ptxas look for spills, too")
     parser.add_argument("--arch", default="sm_80", help="as attnc's --gpu-arch")
     args = parser.parse_args()
     kernel_cases.PRECISION, kernel_cases.ARCH, kernel_cases.BUFFERS = args.precision, args.arch, args.buffers
+    part, parts = map(int, args.part.split("/"))
+    cases = []
+    for function, size, options in CASES[args.family][part - 1::parts]:
+        label = f"{function.__name__} {'x'.join(map(str, size))}"
+        if args.filter not in label:
+            continue
+        built = function(size)
+        if "d" in str(size[-1]):
+            options = options | {"free": TURNED if "t" in size[-1] else SIZES}
+        cases += [(label + (f" #{n}" if n else ""), one, options) for n, one in enumerate(built if isinstance(built, list) else [built])]
     problems = 0
-    with tempfile.TemporaryDirectory() as temporary:
-        part, parts = map(int, args.part.split("/"))
-        for function, size, options in CASES[args.family][part - 1::parts]:
-            if args.filter not in f"{function.__name__} {'x'.join(map(str, size))}":
-                continue
-            built = function(size)
-            if "d" in str(size[-1]):
-                options = options | {"free": TURNED if "t" in size[-1] else SIZES}
-            for n, one in enumerate(built if isinstance(built, list) else [built]):
-                name = f"{function.__name__} {'x'.join(map(str, size))}" + (f" #{n}" if n else "")
-                if text := check(args.tools, pathlib.Path(temporary), name, one, options, args.ptxas):
-                    problems += 1
-                    print(f"FAILED {text}")
+    with tempfile.TemporaryDirectory() as folder:
+        for _, alike in itertools.groupby(cases, lambda case: case[2].get("flags")):
+            alike = list(alike)
+            for first in range(0, len(alike), args.together):
+                problems += check(args.tools, pathlib.Path(folder), alike[first:first + args.together], args.ptxas)
     print(f"{args.family}: {problems} problems")
     return bool(problems)
 

@@ -10,13 +10,16 @@
 
 namespace attn {
 
+/// CUDA_ROOT decides alone where it is set, so that a build can say which ptxas it means, or that it wants none.
 static std::string findPtxas() {
   for (const char *variable : {"CUDA_ROOT", "CUDA_HOME", "CUDA_PATH"})
-    if (const char *root = std::getenv(variable)) {
+    if (llvm::StringRef root = std::getenv(variable) ? std::getenv(variable) : ""; !root.empty()) {
       llvm::SmallString<128> path(root);
       llvm::sys::path::append(path, "bin", "ptxas");
       if (llvm::sys::fs::can_execute(path))
         return path.str().str();
+      if (llvm::StringRef(variable) == "CUDA_ROOT")
+        return "";
     }
   if (auto found = llvm::sys::findProgramByName("ptxas"))
     return *found;

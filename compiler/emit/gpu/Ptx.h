@@ -15,8 +15,9 @@ namespace attn {
 /// Needs neither a GPU nor a CUDA toolkit. Errors are reported at the module.
 mlir::FailureOr<std::string> emitPtx(mlir::ModuleOp module, const GpuArch &arch, unsigned optLevel);
 
-/// Machine code for `ptx` by the ptxas of a CUDA toolkit (CUDA_ROOT, CUDA_HOME,
-/// CUDA_PATH, the search path, /usr/local/cuda). Nothing where there is none.
+/// Machine code for `ptx` by the ptxas of a CUDA toolkit (bin of CUDA_ROOT, which
+/// decides alone, of CUDA_HOME or CUDA_PATH; the search path; /usr/local/cuda).
+/// Nothing where there is none.
 /// False, with `error` set, if ptxas refuses the PTX.
 bool assemblePtx(llvm::StringRef ptx, const GpuArch &arch, std::optional<std::string> &cubin, std::string &error);
 
