@@ -7,6 +7,7 @@
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/IR/IRMapping.h"
 #include "llvm/ADT/DenseSet.h"
+#include "llvm/ADT/SetVector.h"
 
 using namespace mlir;
 
@@ -112,6 +113,7 @@ private:
   LogicalResult sortTerms(const Operand &sum);
   void findScores(Operand at, Type element, SmallVectorImpl<Operand> &found, DenseSet<Value> &seen);
   void walkUpScaled(Operand &operand, double &scale);
+  bool comparesAgain(const Operand &scores, ArrayRef<Operand> later);
 
   AttentionMatch &match;
   AtomSpace &space;
@@ -457,6 +459,31 @@ LogicalResult ScoreMatcher::matchRankOne() {
   return success();
 }
 
+/// Whether the region from `scores` to the softmax reads, beside what it computes elementwise, what one of `later`
+/// gives.
+bool ScoreMatcher::comparesAgain(const Operand &scores, ArrayRef<Operand> later) {
+  SetVector<Value> front, origins;
+  front.insert(softmax.input);
+  auto isElementwise = [](Operation *op) { return op && (isView(op) || isPointwise(op)); };
+  for (size_t n = 0; n != front.size(); ++n) {
+    Operation *op = front[n].getDefiningOp();
+    if (front[n] == scores.value || !op)
+      continue;
+    if (!isElementwise(op))
+      origins.insert(front[n]);
+    else
+      front.insert_range(op->getOperands());
+  }
+  for (size_t n = 0; n != origins.size(); ++n) {
+    Value value = origins[n];
+    if (llvm::any_of(later, [&](const Operand &at) { return at.value == value; }))
+      return true;
+    if (Operation *op = value.getDefiningOp(); op && value != scores.value)
+      op->walk([&](Operation *inner) { origins.insert_range(inner->getOperands()); });
+  }
+  return false;
+}
+
 LogicalResult ScoreMatcher::matchGiven() {
   match.kind = ScoreKind::given;
   SmallVector<Operand> found;
@@ -464,8 +491,14 @@ LogicalResult ScoreMatcher::matchGiven() {
   findScores({softmax.input, access}, getElementTypeOrSelf(match.value.value), found, seen);
   if (found.empty())
     return fail("scores and values differ in element type", softmax.location);
-  auto *computed = llvm::find_if(found, [](const Operand &at) { return !isStatic(at.value); });
-  match.query = computed == found.end() ? found.front() : *computed;
+  const Operand *scores = llvm::find_if(found, [](const Operand &at) { return !isStatic(at.value); });
+  if (scores == found.end())
+    scores = found.begin();
+  // A threshold that comes from what the region would compute again is compared with what it comes from: computed
+  // again, a score that equals it can be rounded to either side.
+  for (; scores + 1 != found.end() && comparesAgain(*scores, ArrayRef(scores + 1, found.end())); ++scores)
+    ;
+  match.query = *scores;
   RegionWriter writer(match, match.query.value, kScores, match.scoreCaptures, miss);
   // A threshold, say, below which scores are hidden.
   writer.capturesOfTarget = match.normalizer == Normalizer::softmax;

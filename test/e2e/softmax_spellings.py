@@ -242,6 +242,9 @@ def others():
     best = "  five = Constant<value = int64[1] {5}>()\n  top, at = TopK<axis = -1>(s, five)\n"
     best += "  least = ReduceMin<keepdims = 1>(top, last)\n  low = Less(s, least)\n"
     best += "  hidden = Constant<value = float {-inf}>()\n  z = Where(low, hidden, s)\n  p = Softmax<axis = -1>(z)" + WEIGH
+    # The least of the largest is compared with itself: what it is compared with may not be rounded anew.
+    third = "  rate = Constant<value = float {2.8284271}>()\n  r = Div(s, rate)\n"
+    third += best.replace("(s, ", "(r, ").replace("hidden, s)", "hidden, r)")
     hard = "  w = Softmax<axis = -1>(s)\n  at = ArgMax<axis = 3, keepdims = 0>(w)\n"
     hard += "  p = OneHot<axis = -1>(at, depth, values)" + WEIGH
     picks = {"depth": np.array(S), "values": np.array([0, 1], np.float32)}
@@ -274,6 +277,8 @@ def others():
         Case("elu_two", elu.replace("ALPHA", "2.0"), features(2.0), None),
         Case("best", best, of_best, ("given", None, "its scores are stored before: " + REPEATED), tables={},
              declared=STATIC),
+        Case("best_third", third, lambda s, m, q, k: of_best(s / 2.8284271, m, q, k),
+             ("given", None, "its scores are stored before: " + REPEATED), declared=STATIC),
         Case("hard", hard, lambda s, m, q, k: np.eye(S)[softmax(s).argmax(-1)],
              ("none", None, "no weighted sum: the largest weight selects a value (hard attention)"), tables=picks,
              declared=STATIC),

@@ -23,6 +23,53 @@ func.func @given_scores(%s: tensor<2x5x7xf32>, %v: tensor<2x7x8xf32>) -> tensor<
 
 // -----
 
+#s = affine_map<(b, i, j) -> (b, i, j)>
+#t = affine_map<(b, i, j) -> (b, i)>
+#w = affine_map<(b, i, e, j) -> (b, i, j)>
+#v = affine_map<(b, i, e, j) -> (b, j, e)>
+#o = affine_map<(b, i, e, j) -> (b, i, e)>
+// Scores below one of themselves are hidden: those that it is one of are given, not what they are computed from.
+// CHECK-LABEL: func.func @threshold_of_scores
+// CHECK-SAME: %[[S:[^:]+]]: tensor<2x5x7xf32>, %[[V:[^:]+]]: tensor<2x7x8xf32>
+// CHECK: %[[SCALED:.+]] = linalg.generic {{.*}}ins(%[[S]]
+// CHECK: %[[TOP:.+]], %{{.+}} = attn.top_k %[[SCALED]]
+// CHECK: attn.attention kind given
+// CHECK-SAME: ins(%[[SCALED]], %[[V]]
+// CHECK: score
+// CHECK-NOT: arith.divf
+// CHECK: arith.cmpf
+// CHECK: return
+func.func @threshold_of_scores(%s: tensor<2x5x7xf32>, %v: tensor<2x7x8xf32>) -> tensor<2x5x8xf32> {
+  %zero = arith.constant 0.0 : f32
+  %low = arith.constant 0xFF800000 : f32
+  %rate = arith.constant 3.0 : f32
+  %one = arith.constant 1 : index
+  %es = tensor.empty() : tensor<2x5x7xf32>
+  %scaled = linalg.generic {indexing_maps = [#s, #s], iterator_types = ["parallel", "parallel", "parallel"]}
+      ins(%s : tensor<2x5x7xf32>) outs(%es : tensor<2x5x7xf32>) {
+  ^bb0(%a: f32, %out: f32):
+    %r = arith.divf %a, %rate : f32
+    linalg.yield %r : f32
+  } -> tensor<2x5x7xf32>
+  %top, %at = attn.top_k %scaled, %one dim 2 : tensor<2x5x7xf32> -> tensor<2x5x1xf32>, tensor<2x5x1xi64>
+  %least = tensor.collapse_shape %top [[0], [1, 2]] : tensor<2x5x1xf32> into tensor<2x5xf32>
+  %z = linalg.generic {indexing_maps = [#s, #t, #s], iterator_types = ["parallel", "parallel", "parallel"]}
+      ins(%scaled, %least : tensor<2x5x7xf32>, tensor<2x5xf32>) outs(%es : tensor<2x5x7xf32>) {
+  ^bb0(%a: f32, %t: f32, %out: f32):
+    %c = arith.cmpf olt, %a, %t : f32
+    %r = arith.select %c, %low, %a : f32
+    linalg.yield %r : f32
+  } -> tensor<2x5x7xf32>
+  %p = attn.softmax %z dim 2 : tensor<2x5x7xf32>
+  %eo = tensor.empty() : tensor<2x5x8xf32>
+  %fo = linalg.fill ins(%zero : f32) outs(%eo : tensor<2x5x8xf32>) -> tensor<2x5x8xf32>
+  %o = linalg.contract indexing_maps = [#w, #v, #o] ins(%p, %v : tensor<2x5x7xf32>, tensor<2x7x8xf32>)
+      outs(%fo : tensor<2x5x8xf32>) -> tensor<2x5x8xf32>
+  return %o : tensor<2x5x8xf32>
+}
+
+// -----
+
 #q = affine_map<(b, i, j, d) -> (b, i, d)>
 #k = affine_map<(b, i, j, d) -> (b, j, d)>
 #s = affine_map<(b, i, j, d) -> (b, i, j)>
