@@ -110,6 +110,10 @@ def SplitConcatPass : Pass<"attn-split-concat", "::mlir::ModuleOp"> {
     %x = linalg.generic {x1[b, a] + x2[b, j, a]} ins(%x1, %x2)
     ```
 
+    A part may be the product of two others, as in w [s; h; s h]: the vector
+    w is multiplied with one of them, sum_k w_k (s_ik h_jk) = sum_k (s_ik w_k)
+    h_jk, and the score is a dot product.
+
     Numerical effect: rounding.
   }];
   let dependentDialects = ["::attn::AttnDialect", "::mlir::arith::ArithDialect", "::mlir::linalg::LinalgDialect",

@@ -65,12 +65,43 @@ void readBeforeRepeat(Part &part) {
   part.map = read;
 }
 
+/// The two factors of `value`, a product of tensors each of which is repeated along a dimension of the other, and how
+/// they are read.
+std::optional<std::pair<Part, Part>> getFactors(Value value) {
+  auto product = value.getDefiningOp<linalg::LinalgOp>();
+  if (!product || !isPointwise(product) || product.getNumDpsInputs() != 2)
+    return std::nullopt;
+  auto multiply = product.getBlock()->getTerminator()->getOperand(0).getDefiningOp<arith::MulFOp>();
+  if (!multiply || multiply.getLhs() == multiply.getRhs() || product.getBlock()->getOperations().size() != 2)
+    return std::nullopt;
+  AffineMap written = product.getMatchingIndexingMap(product.getDpsInitOperand(0));
+  Part factors[2];
+  for (unsigned n : {0, 1}) {
+    OpOperand *input = product.getDpsInputOperand(n);
+    AffineMap map = product.getMatchingIndexingMap(input).compose(inversePermutation(written));
+    if (!isa<RankedTensorType>(input->get().getType()) || !map.isProjectedPermutation())
+      return std::nullopt;
+    factors[n] = {input->get(), map, 0, 0};
+    readBeforeRepeat(factors[n]);
+    if (factors[n].map.isPermutation())
+      return std::nullopt;
+  }
+  for (unsigned dim = 0; dim != written.getNumResults(); ++dim)
+    if (!factors[0].map.isFunctionOfDim(dim) && !factors[1].map.isFunctionOfDim(dim))
+      return std::nullopt;
+  return std::pair(factors[0], factors[1]);
+}
+
 struct SplitConcatPass : impl::SplitConcatPassBase<SplitConcatPass> {
   void runOnOperation() override {
     SmallVector<linalg::ContractOp> contractions;
     getOperation().walk([&](linalg::ContractOp op) { contractions.push_back(op); });
     for (linalg::ContractOp op : contractions)
       visit(op);
+    contractions.clear();
+    getOperation().walk([&](linalg::ContractOp op) { contractions.push_back(op); });
+    for (linalg::ContractOp op : contractions)
+      weighFactor(op);
   }
 
 private:
@@ -97,6 +128,51 @@ private:
           continue;
         return split(op, side, *other, *parts);
       }
+  }
+
+  /// sum_d w_d (a_d b_d) = sum_d (a_d w_d) b_d, where w is a vector.
+  void weighFactor(linalg::ContractOp op) {
+    if (!op.hasPureTensorSemantics())
+      return;
+    SmallVector<AffineMap> maps = op.getIndexingMapsArray();
+    for (unsigned side : {0, 1}) {
+      std::optional<std::pair<Part, Part>> factors = getFactors(op->getOperand(side));
+      Value vector = op->getOperand(1 - side);
+      Type element = getElementTypeOrSelf(vector);
+      if (!factors || getElementTypeOrSelf(op.getResult(0)) != element)
+        continue;
+      auto [weighed, other] = *factors;
+      AffineMap read = weighed.map.compose(maps[side]), otherRead = other.map.compose(maps[side]);
+      // Sizes and loops of the weighed factor: its own, and those of size 1 that the vector alone has.
+      IRRewriter b(op);
+      Location loc = op.getLoc();
+      SmallVector<AffineExpr> places(op.getNumLoops(), b.getAffineConstantExpr(0)), made(read.getResults());
+      for (auto [n, expr] : llvm::enumerate(read.getResults()))
+        places[cast<AffineDimExpr>(expr).getPosition()] = b.getAffineDimExpr(n);
+      SmallVector<OpFoldResult> sizes = tensor::getMixedSizes(b, loc, weighed.source);
+      bool isVector = true;
+      for (auto [n, expr] : llvm::enumerate(maps[1 - side].getResults())) {
+        unsigned loop = cast<AffineDimExpr>(expr).getPosition();
+        if (read.isFunctionOfDim(loop) && otherRead.isFunctionOfDim(loop) && !maps[2].isFunctionOfDim(loop))
+          continue;
+        isVector &= cast<RankedTensorType>(vector.getType()).getDimSize(n) == 1 && !maps[side].isFunctionOfDim(loop);
+        places[loop] = b.getAffineDimExpr(sizes.size());
+        sizes.push_back(b.getIndexAttr(1));
+        made.push_back(expr);
+      }
+      if (!isVector)
+        continue;
+      auto inPlace = [&](AffineMap map) { return map.replaceDimsAndSymbols(places, {}, sizes.size(), 0); };
+      Value product =
+          elementwise(b, loc, sizes, element, {weighed.source, vector}, {inPlace(read), inPlace(maps[1 - side])},
+                      [](OpBuilder &b, Location loc, ValueRange args) -> Value {
+                        return arith::MulFOp::create(b, loc, args[0], args[1]);
+                      });
+      b.replaceOpWithNewOp<linalg::ContractOp>(
+          op, op->getResultTypes(), ValueRange{product, other.source}, op.getDpsInits(),
+          b.getAffineMapArrayAttr({AffineMap::get(op.getNumLoops(), 0, made, b.getContext()), otherRead, maps[2]}));
+      return;
+    }
   }
 
   void split(linalg::ContractOp op, unsigned side, unsigned otherDim, ArrayRef<Part> parts) {

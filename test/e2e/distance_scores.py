@@ -12,6 +12,7 @@ import onnx
 from onnx import parser
 
 B, N, M, D, E = 2, 21, 37, 24, 8
+VECTOR = (np.arange(D) * 7 % 11 - 5).astype(np.float32)[:, None] / 10
 DIFFERENCE = """
   q4 = Unsqueeze(q, two)
   k4 = Unsqueeze(k, one)
@@ -84,6 +85,19 @@ CASES = [
   least = Constant<value = float {1e-6}>()
   m = Max(n, least)
   s = Div(p, m)""", lambda q, k, w: cosine(q, k)),
+    # w [q; k; q k], the score of a pair in reading comprehension, has a product of three in it.
+    ("three", "dot", f"""
+  u = Constant<value = float[{D},1] {{{", ".join(map(str, VECTOR[:, 0]))}}}>()
+  qu = MatMul(q, u)
+  ku = MatMul(k, u)
+  kr = Transpose<perm = [0, 2, 1]>(ku)
+  both = Add(qu, kr)
+  q4 = Unsqueeze(q, two)
+  k4 = Unsqueeze(k, one)
+  x = Mul(q4, k4)
+  xu = MatMul(x, u)
+  p = Squeeze(xu, last)
+  s = Add(p, both)""", lambda q, k, w: q @ (k * VECTOR[:, 0]).swapaxes(1, 2) + q @ VECTOR + (k @ VECTOR).swapaxes(1, 2)),
     # Near misses: what is summed depends on the pair in another way, or is no sum.
     ("weighted", "given", FORWARD + "  x = Mul(d, d)\n  z = Mul(x, w)\n  t = ReduceSum<keepdims = 0>(z, last)\n  s = Neg(t)",
      lambda q, k, w: -(differences(q, k) ** 2 * w).sum(-1)),

@@ -55,3 +55,113 @@ func.func @nothing_repeated(%s: tensor<2x16xf32>, %h: tensor<2x8xf32>, %w: tenso
       outs(%fo : tensor<2x8xf32>) -> tensor<2x8xf32>
   return %o : tensor<2x8xf32>
 }
+
+// -----
+
+#a = affine_map<(b, i, j, d) -> (b, i, d)>
+#b = affine_map<(b, i, j, d) -> (b, j, d)>
+#p = affine_map<(b, i, j, d) -> (b, i, j, d)>
+#x = affine_map<(b, i, j, a, d) -> (b, i, j, d)>
+#w = affine_map<(b, i, j, a, d) -> (d, a)>
+#o = affine_map<(b, i, j, a, d) -> (b, i, j, a)>
+// A vector times a product of a query and a key: the vector is multiplied with one of them.
+// CHECK-LABEL: func.func @three_factors
+// CHECK-SAME: %[[A:[^:]+]]: tensor<2x5x8xf32>, %[[B:[^:]+]]: tensor<2x7x8xf32>, %[[W:[^:]+]]: tensor<8x1xf32>
+// CHECK: %[[Q:.+]] = linalg.generic {{.*}} ins(%[[A]], %[[W]] : tensor<2x5x8xf32>, tensor<8x1xf32>) outs(%{{.+}} : tensor<2x5x8x1xf32>)
+// CHECK: linalg.contract {{.*}} ins(%[[Q]], %[[B]] : tensor<2x5x8x1xf32>, tensor<2x7x8xf32>) {{.*}} -> tensor<2x5x7x1xf32>
+func.func @three_factors(%a: tensor<2x5x8xf32>, %b: tensor<2x7x8xf32>, %w: tensor<8x1xf32>) -> tensor<2x5x7x1xf32> {
+  %zero = arith.constant 0.0 : f32
+  %e = tensor.empty() : tensor<2x5x7x8xf32>
+  %x = linalg.generic {indexing_maps = [#a, #b, #p], iterator_types = ["parallel", "parallel", "parallel", "parallel"]}
+      ins(%a, %b : tensor<2x5x8xf32>, tensor<2x7x8xf32>) outs(%e : tensor<2x5x7x8xf32>) {
+  ^bb0(%l: f32, %r: f32, %y: f32):
+    %m = arith.mulf %l, %r : f32
+    linalg.yield %m : f32
+  } -> tensor<2x5x7x8xf32>
+  %eo = tensor.empty() : tensor<2x5x7x1xf32>
+  %fo = linalg.fill ins(%zero : f32) outs(%eo : tensor<2x5x7x1xf32>) -> tensor<2x5x7x1xf32>
+  %o = linalg.contract indexing_maps = [#x, #w, #o] ins(%x, %w : tensor<2x5x7x8xf32>, tensor<8x1xf32>)
+      outs(%fo : tensor<2x5x7x1xf32>) -> tensor<2x5x7x1xf32>
+  return %o : tensor<2x5x7x1xf32>
+}
+
+// -----
+
+#a = affine_map<(b, i, j, d) -> (b, i, d)>
+#b = affine_map<(b, i, j, d) -> (b, j, d)>
+#p = affine_map<(b, i, j, d) -> (b, i, j, d)>
+#x = affine_map<(b, i, j, a, d) -> (b, i, j, d)>
+#w = affine_map<(b, i, j, a, d) -> (d, a)>
+#o = affine_map<(b, i, j, a, d) -> (b, i, j, a)>
+// A matrix has more columns than one: the product is made once for all.
+// CHECK-LABEL: func.func @matrix
+// CHECK: linalg.contract {{.*}} ins(%{{.+}}, %{{.+}} : tensor<2x5x7x8xf32>, tensor<8x3xf32>)
+func.func @matrix(%a: tensor<2x5x8xf32>, %b: tensor<2x7x8xf32>, %w: tensor<8x3xf32>) -> tensor<2x5x7x3xf32> {
+  %zero = arith.constant 0.0 : f32
+  %e = tensor.empty() : tensor<2x5x7x8xf32>
+  %x = linalg.generic {indexing_maps = [#a, #b, #p], iterator_types = ["parallel", "parallel", "parallel", "parallel"]}
+      ins(%a, %b : tensor<2x5x8xf32>, tensor<2x7x8xf32>) outs(%e : tensor<2x5x7x8xf32>) {
+  ^bb0(%l: f32, %r: f32, %y: f32):
+    %m = arith.mulf %l, %r : f32
+    linalg.yield %m : f32
+  } -> tensor<2x5x7x8xf32>
+  %eo = tensor.empty() : tensor<2x5x7x3xf32>
+  %fo = linalg.fill ins(%zero : f32) outs(%eo : tensor<2x5x7x3xf32>) -> tensor<2x5x7x3xf32>
+  %o = linalg.contract indexing_maps = [#x, #w, #o] ins(%x, %w : tensor<2x5x7x8xf32>, tensor<8x3xf32>)
+      outs(%fo : tensor<2x5x7x3xf32>) -> tensor<2x5x7x3xf32>
+  return %o : tensor<2x5x7x3xf32>
+}
+
+// -----
+
+#a = affine_map<(b, i, j, d) -> (b, i, j, d)>
+#b = affine_map<(b, i, j, d) -> (b, j, d)>
+#p = affine_map<(b, i, j, d) -> (b, i, j, d)>
+#x = affine_map<(b, i, j, a, d) -> (b, i, j, d)>
+#w = affine_map<(b, i, j, a, d) -> (d, a)>
+#o = affine_map<(b, i, j, a, d) -> (b, i, j, a)>
+// A factor has an element for each pair: nothing gets smaller.
+// CHECK-LABEL: func.func @own_pairs
+// CHECK: linalg.contract {{.*}} ins(%{{.+}}, %{{.+}} : tensor<2x5x7x8xf32>, tensor<8x1xf32>)
+func.func @own_pairs(%a: tensor<2x5x7x8xf32>, %b: tensor<2x7x8xf32>, %w: tensor<8x1xf32>) -> tensor<2x5x7x1xf32> {
+  %zero = arith.constant 0.0 : f32
+  %e = tensor.empty() : tensor<2x5x7x8xf32>
+  %x = linalg.generic {indexing_maps = [#a, #b, #p], iterator_types = ["parallel", "parallel", "parallel", "parallel"]}
+      ins(%a, %b : tensor<2x5x7x8xf32>, tensor<2x7x8xf32>) outs(%e : tensor<2x5x7x8xf32>) {
+  ^bb0(%l: f32, %r: f32, %y: f32):
+    %m = arith.mulf %l, %r : f32
+    linalg.yield %m : f32
+  } -> tensor<2x5x7x8xf32>
+  %eo = tensor.empty() : tensor<2x5x7x1xf32>
+  %fo = linalg.fill ins(%zero : f32) outs(%eo : tensor<2x5x7x1xf32>) -> tensor<2x5x7x1xf32>
+  %o = linalg.contract indexing_maps = [#x, #w, #o] ins(%x, %w : tensor<2x5x7x8xf32>, tensor<8x1xf32>)
+      outs(%fo : tensor<2x5x7x1xf32>) -> tensor<2x5x7x1xf32>
+  return %o : tensor<2x5x7x1xf32>
+}
+
+// -----
+
+#a = affine_map<(b, i, j, d) -> (b, i, d)>
+#b = affine_map<(b, i, j, d) -> (b, i, d)>
+#p = affine_map<(b, i, j, d) -> (b, i, j, d)>
+#x = affine_map<(b, i, j, a, d) -> (b, i, j, d)>
+#w = affine_map<(b, i, j, a, d) -> (d, a)>
+#o = affine_map<(b, i, j, a, d) -> (b, i, j, a)>
+// Both are repeated along j, whose size the product alone has.
+// CHECK-LABEL: func.func @repeated_both
+// CHECK: linalg.contract {{.*}} ins(%{{.+}}, %{{.+}} : tensor<2x5x7x8xf32>, tensor<8x1xf32>)
+func.func @repeated_both(%a: tensor<2x5x8xf32>, %b: tensor<2x5x8xf32>, %w: tensor<8x1xf32>) -> tensor<2x5x7x1xf32> {
+  %zero = arith.constant 0.0 : f32
+  %e = tensor.empty() : tensor<2x5x7x8xf32>
+  %x = linalg.generic {indexing_maps = [#a, #b, #p], iterator_types = ["parallel", "parallel", "parallel", "parallel"]}
+      ins(%a, %b : tensor<2x5x8xf32>, tensor<2x5x8xf32>) outs(%e : tensor<2x5x7x8xf32>) {
+  ^bb0(%l: f32, %r: f32, %y: f32):
+    %m = arith.mulf %l, %r : f32
+    linalg.yield %m : f32
+  } -> tensor<2x5x7x8xf32>
+  %eo = tensor.empty() : tensor<2x5x7x1xf32>
+  %fo = linalg.fill ins(%zero : f32) outs(%eo : tensor<2x5x7x1xf32>) -> tensor<2x5x7x1xf32>
+  %o = linalg.contract indexing_maps = [#x, #w, #o] ins(%x, %w : tensor<2x5x7x8xf32>, tensor<8x1xf32>)
+      outs(%fo : tensor<2x5x7x1xf32>) -> tensor<2x5x7x1xf32>
+  return %o : tensor<2x5x7x1xf32>
+}
