@@ -91,6 +91,18 @@ bool isMaximumOfBoth(AtomSpace &space, const Scalar &shift, Read scores, const S
   return false;
 }
 
+/// The operands of which `scalar` is the greater one, as a maximum or as x < c ? c : x, which a lower bound is.
+std::optional<std::pair<unsigned, unsigned>> findMaximum(const Scalar &scalar) {
+  if (getAs<arith::MaximumFOp>(scalar) || getAs<arith::MaxNumFOp>(scalar))
+    return std::pair(0u, 1u);
+  auto select = getAs<arith::SelectOp>(scalar);
+  auto compare = select ? select.getCondition().getDefiningOp<arith::CmpFOp>() : nullptr;
+  if (compare && compare.getPredicate() == arith::CmpFPredicate::OLT && compare.getLhs() == select.getFalseValue() &&
+      compare.getRhs() == select.getTrueValue())
+    return std::pair(1u, 2u);
+  return std::nullopt;
+}
+
 /// What a row's maximum, which is subtracted from its scores, is the maximum of.
 enum class Maximum { scores, andNumber, andSink, unknown };
 
@@ -100,14 +112,15 @@ Maximum readMaximum(AtomSpace &space, const Scalar &shift, const Read &row, cons
   std::optional<unsigned> unitDim;
   if (findReducedAtoms(space, row, scores, Combiner::maximum, unitDim))
     return Maximum::scores;
-  if (getAs<arith::MaximumFOp>(shift) || getAs<arith::MaxNumFOp>(shift))
-    for (unsigned n : {0, 1}) {
+  std::optional<std::pair<unsigned, unsigned>> either = findMaximum(shift);
+  if (either)
+    for (auto [n, rest] : {*either, std::pair(either->second, either->first)}) {
       Scalar other = readOperand(space, shift, n);
       auto number = dyn_cast_or_null<FloatAttr>(splatConstant(other.value));
       constexpr double kFarBelow = 8;
       if (number && number.getValue().isFinite() && sinkScore && *sinkScore > number.getValueAsDouble() - kFarBelow)
         return Maximum::andNumber;
-      Scalar maximum = readOperand(space, shift, 1 - n);
+      Scalar maximum = readOperand(space, shift, rest);
       if (isSame(space, other, sink) && !maximum.op &&
           findReducedAtoms(space, {maximum.value, maximum.at}, scores, Combiner::maximum, unitDim))
         return Maximum::andSink;

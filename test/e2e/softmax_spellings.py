@@ -199,6 +199,11 @@ def sinks():
         Case("off_by_one", MASKED + own + term, lost, mask=hidden([])),
         Case("off_by_one_row", MASKED + own + term, lost, mask=mask),
         Case("off_by_one_least", MASKED + least + term.replace("Neg(top)", "Neg(low)"), with_zero, mask=mask),
+        Case("off_by_one_clip", MASKED + least.replace("Max(", "Clip(") + term.replace("Neg(top)", "Neg(low)"), with_zero,
+             mask=mask),
+        # The lesser of the maximum and a number is above no row's scores.
+        Case("off_by_one_most", MASKED + least.replace("Max(top, zero)", 'Clip(top, "", one)') +
+             term.replace("Neg(top)", "Neg(low)"), with_zero, BESIDE, mask=hidden([])),
         Case("off_by_more", MASKED + own + shorter, lambda s, m, q, k: lost(s, m, q, k, 1.0), mask=mask),
         Case("sink_front", MASKED + column.format("beside, z") + cut.format(1, S + 1), with_sink, one, mask, tables,
              STATIC),
