@@ -86,6 +86,13 @@ Miss whyNotContracted(const Normalization &softmax) {
         return {"an operation that is not elementwise stands between the softmax and the weighted sum",
                 between.value_or(user->getLoc())};
       if (auto op = dyn_cast<linalg::LinalgOp>(user); op && isPointwise(user) && multiplies(op)) {
+        bool isNormalized = llvm::any_of(user->getUsers(), [](Operation *next) {
+          auto quotient = dyn_cast<linalg::LinalgOp>(next);
+          return quotient && findSumNormalization(quotient);
+        });
+        if (isNormalized)
+          return {"no contraction: what is left of its weights is divided by its sum again, and that is the weights",
+                  user->getLoc()};
         if (isSummed(user->getResult(0)))
           return {"the weighted sum is a product and a sum that were not joined", user->getLoc()};
         gates = true;

@@ -40,6 +40,39 @@ func.func @apart(%x: tensor<2x9x8xf16>, %v: tensor<2x9x8xf16>) -> tensor<2x8xf32
 
 // -----
 
+#f = affine_map<(b, j) -> (b, j)>
+#r = affine_map<(b, j) -> (b)>
+// Weights of which a mask leaves some, divided by their sum again: what divides is judged, and this is no second miss.
+// CHECK: fused = false, kind = "none", {{.*}}reason = "no contraction: what is left of its weights is divided by its sum again, and that is the weights"
+// CHECK-LABEL: func.func @normalized_again
+func.func @normalized_again(%x: tensor<2x9xf32>, %m: tensor<2x9xf32>) -> tensor<2x9xf32> {
+  %zero = arith.constant 0.0 : f32
+  %p = attn.softmax %x dim 1 : tensor<2x9xf32>
+  %y = linalg.generic {indexing_maps = [#f, #f, #f], iterator_types = ["parallel", "parallel"]}
+      ins(%p, %m : tensor<2x9xf32>, tensor<2x9xf32>) outs(%m : tensor<2x9xf32>) {
+  ^bb0(%a: f32, %b: f32, %o: f32):
+    %t = arith.mulf %a, %b : f32
+    linalg.yield %t : f32
+  } -> tensor<2x9xf32>
+  %e = tensor.empty() : tensor<2xf32>
+  %z = linalg.fill ins(%zero : f32) outs(%e : tensor<2xf32>) -> tensor<2xf32>
+  %s = linalg.generic {indexing_maps = [#f, #r], iterator_types = ["parallel", "reduction"]}
+      ins(%y : tensor<2x9xf32>) outs(%z : tensor<2xf32>) {
+  ^bb0(%a: f32, %o: f32):
+    %t = arith.addf %o, %a : f32
+    linalg.yield %t : f32
+  } -> tensor<2xf32>
+  %d = linalg.generic {indexing_maps = [#f, #r, #f], iterator_types = ["parallel", "parallel"]}
+      ins(%y, %s : tensor<2x9xf32>, tensor<2xf32>) outs(%m : tensor<2x9xf32>) {
+  ^bb0(%a: f32, %b: f32, %o: f32):
+    %t = arith.divf %a, %b : f32
+    linalg.yield %t : f32
+  } -> tensor<2x9xf32>
+  return %d : tensor<2x9xf32>
+}
+
+// -----
+
 #f = affine_map<(b, i, d) -> (b, i, d)>
 // A gate over features, which multiplies and sums nothing.
 // CHECK: fused = false, kind = "none", {{.*}}reason = "no contraction: its weights multiply values, and are not summed over them"
