@@ -301,7 +301,7 @@ FailureOr<SmallVector<Expr>> Node::broadcast(ArrayRef<ArrayRef<Expr>> shapes) {
         const Expr &other = shape[dim + shape.size() - rank];
         if (symbols().isEqual(other, Expr(1)) == true || constants != other.constant().has_value())
           continue;
-        bool isDecided = size.is(1) || symbols().isEqual(size, other).has_value();
+        bool isDecided = size.is(1) || symbols().isEqual(size, other) == true;
         if (!isDecided && requireOne(*this, other))
           continue;
         if (size.is(1) || (!isDecided && requireOne(*this, size)))
