@@ -231,6 +231,37 @@ def RaiseTablesPass : Pass<"attn-raise-tables", "::mlir::ModuleOp"> {
                            "::mlir::scf::SCFDialect", "::mlir::tensor::TensorDialect"];
 }
 
+def ComputePositionsPass : Pass<"attn-compute-positions", "::mlir::ModuleOp"> {
+  let summary = "integers that are made of positions are computed from where they stand";
+  let description = [{
+    An elementwise op on integers that reads others, through slices,
+    concatenations, gathers at computed places and running sums, and whose
+    elements turn out to be a constant plus or minus their places, or one
+    constant: comparisons that come out alike everywhere are decided. So
+    exporters ask whether positions are those of one sequence or of several
+    packed into a row (positions whose difference to the one before is not 1,
+    summed up, are the numbers of the sequences), and gather by them what is
+    compared in a mask; where they are a range, what is left is causal.
+
+    A check of an index goes only where it can't fail.
+
+    ```mlir
+    %p = linalg.generic {index 1} -> tensor<?x?xi64>
+    %y = linalg.generic {extract %p[index 0, index 2]} -> tensor<?x1x?xi64>
+    ```
+
+    becomes
+
+    ```mlir
+    %y = linalg.generic {index 2} -> tensor<?x1x?xi64>
+    ```
+
+    Numerical effect: none.
+  }];
+  let dependentDialects = ["::mlir::affine::AffineDialect", "::mlir::arith::ArithDialect",
+                           "::mlir::linalg::LinalgDialect", "::mlir::tensor::TensorDialect"];
+}
+
 def OpenMasksPass : Pass<"attn-open-masks", "::mlir::ModuleOp"> {
   let summary = "compute the mask of an imported attention in its score region";
   let description = [{

@@ -289,8 +289,70 @@ def windows():
                  declared=f"float[{batch},{H},{S},{D}]") for batch in (3, 6)]
 
 
+def packed():
+    """Several sequences may be packed in a row: keys of the query's sequence, no later than it. Where positions are a
+    range, a sequence never starts anew; where they come with the run, it may."""
+    body = """
+  batch = Gather<axis = 0>(shape, zero)
+  counts = Unsqueeze(batch, columns)
+  sizes = Concat<axis = 0>(counts, rows)
+{positions}
+  head = Slice(position, columns, rows, rows)
+  start = Sub(head, one)
+  all = Concat<axis = -1>(start, position)
+  length = Add(size, one)
+  end = Unsqueeze(length, columns)
+  ends = Unsqueeze(size, columns)
+  next = Slice(all, rows, end, rows)
+  last = Slice(all, columns, ends, rows)
+  step = Sub(next, last)
+  follows = Equal(step, one)
+  starts = Not(follows)
+  counted = Cast<to = 7>(starts)
+  sequence = CumSum(counted, one)
+  item = Range(zero, batch, one)
+  heads = Constant<value = int64[3] {{1, 2, 3}}>()
+  places = Constant<value = int64[3] {{0, 1, 2}}>()
+  across = Constant<value = int64[3] {{0, 1, 3}}>()
+  last_dim = Constant<value = int64[1] {{-1}}>()
+  item4 = Unsqueeze(item, heads)
+  i4 = Unsqueeze(at, across)
+  j4 = Unsqueeze(at, places)
+  rows_shape_of = Max(item4, i4)
+  rows_shape = Shape(rows_shape_of)
+  item_i = Expand(item4, rows_shape)
+  place_i = Expand(i4, rows_shape)
+  item_i5 = Unsqueeze(item_i, last_dim)
+  place_i5 = Unsqueeze(place_i, last_dim)
+  index_i = Concat<axis = -1>(item_i5, place_i5)
+  columns_shape_of = Max(item4, j4)
+  columns_shape = Shape(columns_shape_of)
+  item_j = Expand(item4, columns_shape)
+  place_j = Expand(j4, columns_shape)
+  item_j5 = Unsqueeze(item_j, last_dim)
+  place_j5 = Unsqueeze(place_j, last_dim)
+  index_j = Concat<axis = -1>(item_j5, place_j5)
+  sequence_i = GatherND(sequence, index_i)
+  sequence_j = GatherND(sequence, index_j)
+  alike = Equal(sequence_i, sequence_j)
+  position_i = GatherND(position, index_i)
+  position_j = GatherND(position, index_j)
+  early = LessOrEqual(position_j, position_i)
+  seen = And(alike, early)
+  z = Where(seen, s, ninf)"""
+    positions = np.concatenate([np.arange(S - 15), np.arange(15)])[None].repeat(B, 0)
+    numbers = (np.arange(S) >= S - 15).astype(int)
+    alike = numbers[:, None] == numbers
+    return [
+        Case("packed", "causal", body.format(positions="  j_all = Tile(j, sizes)\n  position = Identity(j_all)"),
+             lambda s: softmax(np.where(J <= I, s, -np.inf))),
+        Case("packed_given", "dense+computed", body.format(positions=""),
+             lambda s: softmax(np.where((J <= I) & alike, s, -np.inf)), {"position": positions}),
+    ]
+
+
 def main(tool, folder):
-    cases = [*limits(), *scaled(), *stored(), *halves(), *biased(), *windows()]
+    cases = [*limits(), *scaled(), *stored(), *halves(), *biased(), *windows(), *packed()]
     for case in cases:
         case.check(tool, folder)
     print(len(cases), "graphs agree")

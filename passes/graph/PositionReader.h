@@ -1,0 +1,49 @@
+#ifndef PASSES_GRAPH_POSITIONREADER_H
+#define PASSES_GRAPH_POSITIONREADER_H
+
+#include "mlir/Dialect/Linalg/IR/Linalg.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "mlir/IR/AffineExpr.h"
+#include "llvm/ADT/DenseSet.h"
+#include <optional>
+
+namespace attn {
+
+/// Follows what an elementwise op yields to where it comes from, and says what it is by the op's loops: a constant
+/// plus multiples of them. What is said holds of the elements that there are: a size is taken to be 1 or more
+/// where a tensor that is read has it.
+class PositionReader {
+public:
+  explicit PositionReader(mlir::linalg::LinalgOp root);
+
+  /// What `root` yields, or nothing.
+  std::optional<mlir::AffineExpr> read();
+
+private:
+  using Expr = std::optional<mlir::AffineExpr>;
+  using Exprs = llvm::SmallVector<mlir::AffineExpr>;
+  using Sizes = llvm::SmallVector<mlir::OpFoldResult>;
+
+  Expr element(mlir::Value tensor, Exprs at);
+  Expr sliced(mlir::tensor::ExtractSliceOp slice, llvm::ArrayRef<mlir::AffineExpr> at);
+  Expr joined(mlir::tensor::InsertSliceOp insert, llvm::ArrayRef<mlir::AffineExpr> at);
+  Expr summed(mlir::scf::ForOp loop, unsigned result, Exprs at);
+  Expr scalar(mlir::Value value, mlir::linalg::LinalgOp op, llvm::ArrayRef<mlir::AffineExpr> loops);
+  Expr checked(mlir::Value limit, Expr index);
+  Expr compared(mlir::arith::CmpIPredicate predicate, mlir::AffineExpr difference);
+  Expr simplify(mlir::AffineExpr expr);
+  std::optional<int64_t> number(mlir::Value value);
+  void assumePresent(llvm::ArrayRef<mlir::OpFoldResult> sizes);
+  mlir::AffineExpr constant(int64_t value);
+
+  mlir::linalg::LinalgOp root;
+  Sizes extents;                       ///< of the loops of `root`
+  unsigned numDims;                    ///< these loops, and one place of each sum that is looked into
+  llvm::DenseSet<mlir::Value> present; ///< sizes that are 1 or more
+  unsigned steps = 0;
+};
+
+} // namespace attn
+
+#endif // PASSES_GRAPH_POSITIONREADER_H

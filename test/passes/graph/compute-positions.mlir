@@ -1,0 +1,161 @@
+// RUN: attn-opt %s -attn-compute-positions -canonicalize -cse -split-input-file | FileCheck %s
+
+#row = affine_map<(a, b) -> (b)>
+#id = affine_map<(a, b) -> (a, b)>
+// Positions of one sequence differ from the one before by 1: none starts a new one, and the number of the sequence, a
+// running sum, is 0 everywhere. The first piece of the concatenation has min(1, n) elements.
+// CHECK-LABEL: func.func @packed
+// CHECK: %[[ZERO:.+]] = arith.constant 0 : i64
+// CHECK-NOT: scf.for
+// CHECK: linalg.yield %[[ZERO]]
+// CHECK-NOT: scf.for
+// CHECK: return
+func.func @packed(%b: index, %n: index) -> tensor<2x?xi64> {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %zero = arith.constant dense<0> : tensor<2x1xi64>
+  %e = tensor.empty(%n) : tensor<2x?xi64>
+  %p = linalg.generic {indexing_maps = [#id], iterator_types = ["parallel", "parallel"]} outs(%e : tensor<2x?xi64>) {
+  ^bb0(%o: i64):
+    %i = linalg.index 1 : index
+    %y = arith.index_cast %i : index to i64
+    linalg.yield %y : i64
+  } -> tensor<2x?xi64>
+  %m = arith.minsi %n, %c1 : index
+  %head = tensor.extract_slice %p[0, 0] [2, %m] [1, 1] : tensor<2x?xi64> to tensor<2x?xi64>
+  %he = tensor.empty(%m) : tensor<2x?xi64>
+  %before = linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel", "parallel"]}
+      ins(%head : tensor<2x?xi64>) outs(%he : tensor<2x?xi64>) {
+  ^bb0(%x: i64, %o: i64):
+    %one = arith.constant 1 : i64
+    %y = arith.subi %x, %one : i64
+    linalg.yield %y : i64
+  } -> tensor<2x?xi64>
+  %l = arith.addi %m, %n : index
+  %ce = tensor.empty(%l) : tensor<2x?xi64>
+  %ca = tensor.insert_slice %before into %ce[0, 0] [2, %m] [1, 1] : tensor<2x?xi64> into tensor<2x?xi64>
+  %cat = tensor.insert_slice %p into %ca[0, %m] [2, %n] [1, 1] : tensor<2x?xi64> into tensor<2x?xi64>
+  %from = arith.minsi %l, %c1 : index
+  %last = tensor.extract_slice %cat[0, 0] [2, %n] [1, 1] : tensor<2x?xi64> to tensor<2x?xi64>
+  %next = tensor.extract_slice %cat[0, %from] [2, %n] [1, 1] : tensor<2x?xi64> to tensor<2x?xi64>
+  %starts = linalg.generic {indexing_maps = [#id, #id, #id], iterator_types = ["parallel", "parallel"]}
+      ins(%next, %last : tensor<2x?xi64>, tensor<2x?xi64>) outs(%e : tensor<2x?xi64>) {
+  ^bb0(%x: i64, %y: i64, %o: i64):
+    %one = arith.constant 1 : i64
+    %d = arith.subi %x, %y : i64
+    %differs = arith.cmpi ne, %d, %one : i64
+    %r = arith.extui %differs : i1 to i64
+    linalg.yield %r : i64
+  } -> tensor<2x?xi64>
+  %sum:2 = scf.for %i = %c0 to %n step %c1 iter_args(%carried = %zero, %all = %e) -> (tensor<2x1xi64>, tensor<2x?xi64>) {
+    %s = tensor.extract_slice %starts[0, %i] [2, 1] [1, 1] : tensor<2x?xi64> to tensor<2x1xi64>
+    %t = linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel", "parallel"]}
+        ins(%s : tensor<2x1xi64>) outs(%carried : tensor<2x1xi64>) {
+    ^bb0(%x: i64, %o: i64):
+      %y = arith.addi %o, %x : i64
+      linalg.yield %y : i64
+    } -> tensor<2x1xi64>
+    %u = tensor.insert_slice %t into %all[0, %i] [2, 1] [1, 1] : tensor<2x1xi64> into tensor<2x?xi64>
+    scf.yield %t, %u : tensor<2x1xi64>, tensor<2x?xi64>
+  }
+  %r = linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel", "parallel"]}
+      ins(%sum#1 : tensor<2x?xi64>) outs(%e : tensor<2x?xi64>) {
+  ^bb0(%x: i64, %o: i64):
+    linalg.yield %x : i64
+  } -> tensor<2x?xi64>
+  return %r : tensor<2x?xi64>
+}
+
+// -----
+
+#id = affine_map<(a, b) -> (a, b)>
+// Two pieces that do not go on: 0, 1, ... behind 0. What is compared with the place is not known.
+// CHECK-LABEL: func.func @restart
+// CHECK: tensor.insert_slice
+// CHECK: linalg.generic
+// CHECK: arith.cmpi eq
+func.func @restart(%n: index) -> tensor<2x?xi8> {
+  %c1 = arith.constant 1 : index
+  %first = arith.constant dense<0> : tensor<2x1xi64>
+  %e = tensor.empty(%n) : tensor<2x?xi64>
+  %p = linalg.generic {indexing_maps = [#id], iterator_types = ["parallel", "parallel"]} outs(%e : tensor<2x?xi64>) {
+  ^bb0(%o: i64):
+    %i = linalg.index 1 : index
+    %y = arith.index_cast %i : index to i64
+    linalg.yield %y : i64
+  } -> tensor<2x?xi64>
+  %l = arith.addi %n, %c1 : index
+  %ce = tensor.empty(%l) : tensor<2x?xi64>
+  %ca = tensor.insert_slice %first into %ce[0, 0] [2, 1] [1, 1] : tensor<2x1xi64> into tensor<2x?xi64>
+  %cat = tensor.insert_slice %p into %ca[0, 1] [2, %n] [1, 1] : tensor<2x?xi64> into tensor<2x?xi64>
+  %re = tensor.empty(%l) : tensor<2x?xi8>
+  %r = linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel", "parallel"]}
+      ins(%cat : tensor<2x?xi64>) outs(%re : tensor<2x?xi8>) {
+  ^bb0(%x: i64, %o: i8):
+    %i = linalg.index 1 : index
+    %y = arith.index_cast %i : index to i64
+    %same = arith.cmpi eq, %x, %y : i64
+    %t = arith.extui %same : i1 to i8
+    linalg.yield %t : i8
+  } -> tensor<2x?xi8>
+  return %r : tensor<2x?xi8>
+}
+
+// -----
+
+#id = affine_map<(a, b) -> (a, b)>
+#pair = affine_map<(a, b, c) -> (a, b, c)>
+// A gather by (batch, position), the indices joined in the last dimension: the element is the one of the place. A
+// check of an index whose size is another one than the loop's may fail, and stays.
+// CHECK-LABEL: func.func @gathered
+// CHECK-SAME: %[[B:[^:]+]]: index, %[[N:[^:]+]]: index, %[[M:[^:]+]]: index
+// CHECK: %[[Y:.+]] = linalg.generic
+// CHECK-SAME: outs(
+// CHECK-NOT: tensor.extract
+// CHECK: linalg.index 1
+// CHECK: attn.check_index %{{.+}}, %[[M]], "other"
+// CHECK: return %[[Y]],
+func.func @gathered(%b: index, %n: index, %m: index) -> (tensor<?x?xi64>, tensor<?x?xi64>) {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %e = tensor.empty(%b, %n) : tensor<?x?xi64>
+  %rows = linalg.generic {indexing_maps = [#id], iterator_types = ["parallel", "parallel"]} outs(%e : tensor<?x?xi64>) {
+  ^bb0(%o: i64):
+    %i = linalg.index 0 : index
+    %y = arith.index_cast %i : index to i64
+    linalg.yield %y : i64
+  } -> tensor<?x?xi64>
+  %p = linalg.generic {indexing_maps = [#id], iterator_types = ["parallel", "parallel"]} outs(%e : tensor<?x?xi64>) {
+  ^bb0(%o: i64):
+    %i = linalg.index 1 : index
+    %y = arith.index_cast %i : index to i64
+    linalg.yield %y : i64
+  } -> tensor<?x?xi64>
+  %r1 = tensor.expand_shape %rows [[0], [1, 2]] output_shape [%b, %n, 1] : tensor<?x?xi64> into tensor<?x?x1xi64>
+  %p1 = tensor.expand_shape %p [[0], [1, 2]] output_shape [%b, %n, 1] : tensor<?x?xi64> into tensor<?x?x1xi64>
+  %ie = tensor.empty(%b, %n) : tensor<?x?x2xi64>
+  %i0 = tensor.insert_slice %r1 into %ie[0, 0, 0] [%b, %n, 1] [1, 1, 1] : tensor<?x?x1xi64> into tensor<?x?x2xi64>
+  %ij = tensor.insert_slice %p1 into %i0[0, 0, 1] [%b, %n, 1] [1, 1, 1] : tensor<?x?x1xi64> into tensor<?x?x2xi64>
+  %y = linalg.generic {indexing_maps = [#id], iterator_types = ["parallel", "parallel"]} outs(%e : tensor<?x?xi64>) {
+  ^bb0(%o: i64):
+    %i = linalg.index 0 : index
+    %j = linalg.index 1 : index
+    %x = tensor.extract %ij[%i, %j, %c0] : tensor<?x?x2xi64>
+    %xi = arith.index_cast %x : i64 to index
+    %row = attn.check_index %xi, %b, "row" : index
+    %z = tensor.extract %ij[%i, %j, %c1] : tensor<?x?x2xi64>
+    %zi = arith.index_cast %z : i64 to index
+    %column = attn.check_index %zi, %n, "column" : index
+    %g = tensor.extract %p[%row, %column] : tensor<?x?xi64>
+    linalg.yield %g : i64
+  } -> tensor<?x?xi64>
+  %w = linalg.generic {indexing_maps = [#id], iterator_types = ["parallel", "parallel"]} outs(%e : tensor<?x?xi64>) {
+  ^bb0(%o: i64):
+    %i = linalg.index 0 : index
+    %j = linalg.index 1 : index
+    %column = attn.check_index %j, %m, "other" : index
+    %g = tensor.extract %p[%i, %column] : tensor<?x?xi64>
+    linalg.yield %g : i64
+  } -> tensor<?x?xi64>
+  return %y, %w : tensor<?x?xi64>, tensor<?x?xi64>
+}
