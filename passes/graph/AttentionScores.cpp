@@ -1,6 +1,7 @@
 #include "passes/graph/AttentionMatch.h"
 
 #include "passes/graph/RegionWriter.h"
+#include "passes/graph/RowReduction.h"
 #include "passes/graph/Structured.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -152,27 +153,6 @@ LogicalResult ScoreMatcher::readProduct(linalg::LinalgOp product, bool isRepeate
   for (unsigned sum : sums)
     llvm::append_range(match.widths, loops[sum]);
   return success();
-}
-
-/// The constant by which an elementwise op multiplies its one tensor, f32.
-std::optional<double> constantFactor(linalg::LinalgOp op) {
-  if (!isPointwise(op) || op.getNumDpsInputs() != 1 || !getElementTypeOrSelf(op->getResult(0)).isF32())
-    return std::nullopt;
-  BlockArgument input = op.getMatchingBlockArgument(op.getDpsInputOperand(0));
-  Operation *scale = op.getBlock()->getTerminator()->getOperand(0).getDefiningOp();
-  if (!scale || !isa<arith::MulFOp, arith::DivFOp>(scale) || !input.getType().isF32())
-    return std::nullopt;
-  Value factor = scale->getOperand(1);
-  if (scale->getOperand(0) != input) {
-    if (isa<arith::DivFOp>(scale) || factor != input)
-      return std::nullopt;
-    factor = scale->getOperand(0);
-  }
-  auto constant = dyn_cast_or_null<FloatAttr>(splatConstant(factor));
-  if (!constant || !constant.getValue().isFiniteNonZero())
-    return std::nullopt;
-  double value = constant.getValueAsDouble();
-  return isa<arith::DivFOp>(scale) ? 1 / value : value;
 }
 
 /// Follows an operand of the score contraction through views and through

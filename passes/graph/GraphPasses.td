@@ -41,7 +41,9 @@ def RaiseSoftmaxPass : Pass<"attn-raise-softmax"> {
   let description = [{
     Softmax as ReduceMax, Sub, Exp, ReduceSum, Div; also without the maximum,
     with a product by the reciprocal, and with reshapes between. exp of a
-    log-softmax is a softmax, too.
+    log-softmax is a softmax, too. A maximum that is subtracted before a softmax
+    goes, also where the difference is multiplied by a constant that makes up
+    for one before: 32 (s / 32 - max(s / 32)).
 
     ```mlir
     %m = linalg.generic {maximumf over d1} ins(%s)

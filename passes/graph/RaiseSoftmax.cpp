@@ -143,21 +143,43 @@ LogicalResult SoftmaxFinder::raise(RewriterBase &rewriter, linalg::LinalgOp op) 
   return failure();
 }
 
-/// Drops the row's maximum: softmax(s - max(s)) -> softmax(s), softmax(max(s) - s) -> softmax(-s)
+/// `value` before products with constants, which `factor` gets.
+Value stripFactors(Value value, double &factor) {
+  while (auto op = value.getDefiningOp<linalg::LinalgOp>()) {
+    std::optional<double> constant = constantFactor(op);
+    if (!constant || !llvm::all_of(op.getIndexingMapsArray(), [](AffineMap map) { return map.isIdentity(); }) ||
+        op->getOperand(0).getType() != value.getType())
+      break;
+    factor *= *constant;
+    value = op->getOperand(0);
+  }
+  return value;
+}
+
+/// Drops the row's maximum: softmax(s - max(s)) -> softmax(s), softmax(max(s) - s) -> softmax(-s), and with factors
+/// around and inside, softmax(a (c s - max(c s))) -> softmax(a c s). Not where |a c| > 1: the least float as a mask,
+/// of which a hidden row has nothing else, would become -inf.
 void dropMaximum(RewriterBase &rewriter, SoftmaxOp softmax) {
-  auto shift = softmax.getInput().getDefiningOp<linalg::LinalgOp>();
+  double outer = 1;
+  auto shift = stripFactors(softmax.getInput(), outer).getDefiningOp<linalg::LinalgOp>();
   for (unsigned side : {0, 1}) {
     OpOperand *scores = findUnshifted(shift, side, softmax.getDim());
     if (!scores)
       continue;
+    double factor = side == 1 ? -outer : outer;
+    Value input = outer == 1 ? scores->get() : stripFactors(scores->get(), factor);
+    if (std::abs(factor) > 1)
+      return;
     rewriter.setInsertionPoint(softmax);
-    Value input = scores->get();
-    if (side == 1) {
+    if (factor != 1) {
       AffineMap identity = rewriter.getMultiDimIdentityMap(softmax.getType().getRank());
       input = elementwise(rewriter, softmax.getLoc(), tensor::getMixedSizes(rewriter, softmax.getLoc(), input),
                           softmax.getType().getElementType(), input, identity,
-                          [](OpBuilder &b, Location loc, ValueRange args) -> Value {
-                            return arith::NegFOp::create(b, loc, args.front());
+                          [&](OpBuilder &b, Location loc, ValueRange args) -> Value {
+                            if (factor == -1)
+                              return arith::NegFOp::create(b, loc, args.front());
+                            Value scale = floatConstant(b, loc, args.front().getType(), factor);
+                            return arith::MulFOp::create(b, loc, args.front(), scale);
                           });
     }
     rewriter.modifyOpInPlace(softmax, [&] { softmax.getInputMutable().assign(input); });

@@ -134,6 +134,26 @@ std::optional<Read> readOperand(AtomSpace &space, linalg::LinalgOp op, OpOperand
   return at ? std::optional(Read{operand->get(), *at}) : std::nullopt;
 }
 
+std::optional<double> constantFactor(linalg::LinalgOp op) {
+  if (!isPointwise(op) || op.getNumDpsInputs() != 1 || !getElementTypeOrSelf(op->getResult(0)).isF32())
+    return std::nullopt;
+  BlockArgument input = op.getMatchingBlockArgument(op.getDpsInputOperand(0));
+  Operation *scale = op.getBlock()->getTerminator()->getOperand(0).getDefiningOp();
+  if (!scale || !isa<arith::MulFOp, arith::DivFOp>(scale) || !input.getType().isF32())
+    return std::nullopt;
+  Value factor = scale->getOperand(1);
+  if (scale->getOperand(0) != input) {
+    if (isa<arith::DivFOp>(scale) || factor != input)
+      return std::nullopt;
+    factor = scale->getOperand(0);
+  }
+  auto constant = dyn_cast_or_null<FloatAttr>(splatConstant(factor));
+  if (!constant || !constant.getValue().isFiniteNonZero())
+    return std::nullopt;
+  double value = constant.getValueAsDouble();
+  return isa<arith::DivFOp>(scale) ? 1 / value : value;
+}
+
 OpOperand *findUnshifted(linalg::LinalgOp shift, unsigned side, int64_t dim) {
   auto difference = dyn_cast_or_null<arith::SubFOp>(getScalarOp(shift));
   OpOperand *scores = difference ? getInput(shift, difference->getOperand(side)) : nullptr;

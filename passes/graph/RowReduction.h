@@ -24,6 +24,9 @@ mlir::OpOperand *getInput(mlir::linalg::LinalgOp op, mlir::Value scalar);
 /// Whether `operand` is read element for element: at the place that is written.
 bool isAligned(mlir::linalg::LinalgOp op, mlir::OpOperand *operand);
 
+/// The constant by which an elementwise op multiplies its one tensor, f32.
+std::optional<double> constantFactor(mlir::linalg::LinalgOp op);
+
 /// An elementwise op as x / y or x * (1 / y), x read element for element.
 struct Quotient {
   mlir::OpOperand *numerator;

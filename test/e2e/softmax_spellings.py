@@ -113,6 +113,17 @@ def logarithms():
     ]
 
 
+def shifts():
+    """The maximum is subtracted from scores made small, which then become what they were."""
+    body = "  x = {0}(z, four)\n" + MAXIMUM.format("x") + "  back = Mul(shifted, four)\n  p = Softmax<axis = -1>(back)" + WEIGH
+    stored = "its scores are stored before: an operation that is not elementwise stands between the scores and the softmax"
+    return [
+        Case("shift_small", MASKED + body.format("Div"), lambda s, m, q, k: softmax(s + m), mask=hidden([3])),
+        Case("shift_large", MASKED + body.format("Mul"), lambda s, m, q, k: softmax(16 * (s + m)),
+             says=("given", None, stored), mask=hidden([3])),
+    ]
+
+
 def sums():
     """x / f(sum(x))"""
     eps = "  eps = Constant<value = float {{{1}}}>()\n  more = Add(total, eps)\n  p = Div({0}, more)" + WEIGH
@@ -329,7 +340,7 @@ def elsewhere():
 
 
 def main(tool, folder):
-    cases = [*logarithms(), *sums(), *sinks(), *others(), *elsewhere()]
+    cases = [*logarithms(), *shifts(), *sums(), *sinks(), *others(), *elsewhere()]
     for case in cases:
         case.check(tool, folder)
     print(len(cases), "graphs agree")

@@ -183,3 +183,84 @@ func.func @exp_of_log_behind_views(%s: tensor<?x?xf32>, %q: tensor<6x4xf32>) -> 
   } -> tensor<6x4xf32>
   return %e, %n : tensor<6x4xf32>, tensor<6x4xf32>
 }
+
+// -----
+
+#id = affine_map<(d0, d1) -> (d0, d1)>
+#row = affine_map<(d0, d1) -> (d0)>
+// 32 (s / 32 - max(s / 32)), by which half types keep their range.
+// CHECK-LABEL: func.func @scaled_shift
+// CHECK-SAME: %[[S:[^:]+]]: tensor<4x6xf32>
+// CHECK: %[[P:.+]] = attn.softmax %[[S]] dim 1 : tensor<4x6xf32>
+// CHECK: return %[[P]]
+func.func @scaled_shift(%s: tensor<4x6xf32>) -> tensor<4x6xf32> {
+  %low = arith.constant 0xFF800000 : f32
+  %c = arith.constant 3.200000e+01 : f32
+  %e = tensor.empty() : tensor<4x6xf32>
+  %er = tensor.empty() : tensor<4xf32>
+  %fm = linalg.fill ins(%low : f32) outs(%er : tensor<4xf32>) -> tensor<4xf32>
+  %t = linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel", "parallel"]}
+      ins(%s : tensor<4x6xf32>) outs(%e : tensor<4x6xf32>) {
+  ^bb0(%x: f32, %o: f32):
+    %r = arith.divf %x, %c : f32
+    linalg.yield %r : f32
+  } -> tensor<4x6xf32>
+  %m = linalg.generic {indexing_maps = [#id, #row], iterator_types = ["parallel", "reduction"]}
+      ins(%t : tensor<4x6xf32>) outs(%fm : tensor<4xf32>) {
+  ^bb0(%x: f32, %y: f32):
+    %r = arith.maximumf %y, %x : f32
+    linalg.yield %r : f32
+  } -> tensor<4xf32>
+  %d = linalg.generic {indexing_maps = [#id, #row, #id], iterator_types = ["parallel", "parallel"]}
+      ins(%t, %m : tensor<4x6xf32>, tensor<4xf32>) outs(%e : tensor<4x6xf32>) {
+  ^bb0(%x: f32, %y: f32, %o: f32):
+    %r = arith.subf %x, %y : f32
+    linalg.yield %r : f32
+  } -> tensor<4x6xf32>
+  %u = linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel", "parallel"]}
+      ins(%d : tensor<4x6xf32>) outs(%e : tensor<4x6xf32>) {
+  ^bb0(%x: f32, %o: f32):
+    %r = arith.mulf %x, %c : f32
+    linalg.yield %r : f32
+  } -> tensor<4x6xf32>
+  %p = attn.softmax %u dim 1 : tensor<4x6xf32>
+  return %p : tensor<4x6xf32>
+}
+
+// -----
+
+#id = affine_map<(d0, d1) -> (d0, d1)>
+#row = affine_map<(d0, d1) -> (d0)>
+// 2 (s - max(s)): 2 s may be -inf where s is the least float, in a row that has nothing else, too.
+// CHECK-LABEL: func.func @enlarged_shift
+// CHECK: arith.subf
+// CHECK: %[[U:.+]] = linalg.generic
+// CHECK: arith.mulf
+// CHECK: attn.softmax %[[U]] dim 1
+func.func @enlarged_shift(%s: tensor<4x6xf32>) -> tensor<4x6xf32> {
+  %low = arith.constant 0xFF800000 : f32
+  %c = arith.constant 2.0 : f32
+  %e = tensor.empty() : tensor<4x6xf32>
+  %er = tensor.empty() : tensor<4xf32>
+  %fm = linalg.fill ins(%low : f32) outs(%er : tensor<4xf32>) -> tensor<4xf32>
+  %m = linalg.generic {indexing_maps = [#id, #row], iterator_types = ["parallel", "reduction"]}
+      ins(%s : tensor<4x6xf32>) outs(%fm : tensor<4xf32>) {
+  ^bb0(%x: f32, %y: f32):
+    %r = arith.maximumf %y, %x : f32
+    linalg.yield %r : f32
+  } -> tensor<4xf32>
+  %d = linalg.generic {indexing_maps = [#id, #row, #id], iterator_types = ["parallel", "parallel"]}
+      ins(%s, %m : tensor<4x6xf32>, tensor<4xf32>) outs(%e : tensor<4x6xf32>) {
+  ^bb0(%x: f32, %y: f32, %o: f32):
+    %r = arith.subf %x, %y : f32
+    linalg.yield %r : f32
+  } -> tensor<4x6xf32>
+  %u = linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel", "parallel"]}
+      ins(%d : tensor<4x6xf32>) outs(%e : tensor<4x6xf32>) {
+  ^bb0(%x: f32, %o: f32):
+    %r = arith.mulf %x, %c : f32
+    linalg.yield %r : f32
+  } -> tensor<4x6xf32>
+  %p = attn.softmax %u dim 1 : tensor<4x6xf32>
+  return %p : tensor<4x6xf32>
+}
