@@ -110,8 +110,8 @@ def encoder_block(n, x, batch, length, width, heads, hidden, mask=None, pre=Fals
     return x if pre else n.norm(x, width)
 
 
-def bert(batch, length, layers=12, width=768, heads=12, vocabulary=30522):
-    n = Net()
+def bert(batch, length, layers=12, width=768, heads=12, vocabulary=30522, net=Net):
+    n = net()
     x = n.op("Gather", n.parameter(vocabulary, width), n.ids(batch, length, vocabulary), axis=0)
     x = n.norm(n.op("Add", x, n.parameter(1, length, width)), width)
     shown = n.op("Cast", n.feed("attention_mask", np.ones((batch, length), np.int64)), to=1)
@@ -123,8 +123,8 @@ def bert(batch, length, layers=12, width=768, heads=12, vocabulary=30522):
     return n
 
 
-def vit(batch, layers=12, width=768, heads=12):
-    n = Net()
+def vit(batch, layers=12, width=768, heads=12, net=Net):
+    n = net()
     image = n.feed("image", n.rng.standard_normal((batch, 3, 224, 224), np.float32))
     x = n.op("Conv", image, n.parameter(width, 3, 16, 16), n.parameter(width), kernel_shape=[16, 16], strides=[16, 16])
     x = n.op("Transpose", n.op("Reshape", x, n.ints(batch, width, 196)), perm=[0, 2, 1])
@@ -137,8 +137,8 @@ def vit(batch, layers=12, width=768, heads=12):
     return n
 
 
-def gpt2(length, past, layers=12, width=768, heads=12, vocabulary=50257):
-    n, size = Net(), width // heads
+def gpt2(length, past, layers=12, width=768, heads=12, vocabulary=50257, net=Net):
+    n, size = net(), width // heads
     table = n.parameter(vocabulary, width)
     x = n.op("Add", n.op("Gather", table, n.ids(1, length, vocabulary), axis=0), n.parameter(1, length, width))
     mask = None

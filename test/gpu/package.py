@@ -3,7 +3,8 @@
 
     package.py [--out=build/gpu-tests] [--archs=sm_90a,sm_80] [--filter=TEXT]
 
-Brings along attn-run, attn-bench and the libraries that they need beside libc.
+Brings along attn-run, attn-bench, libattnrt, build/bin/attnc-static (as bin/attnc) if it has been built, and the libraries
+that they need beside libc; and graphs without weights, which are compiled on that machine (card_graphs.py).
 """
 import argparse
 import itertools
@@ -21,6 +22,7 @@ import onnx
 
 import onnxruntime
 
+import card_graphs
 import check_kernels
 import check_loops
 import check_searches
@@ -84,7 +86,7 @@ class Package:
         case = self.folder / "cases" / name
         case.mkdir(parents=True)
         done = subprocess.run([self.tools / "attnc", path, "--target=cuda", f"--gpu-arch={self.archs}",
-                               f"--precision={precision}", *flags, "-o", case / "model.so"], capture_output=True, text=True, errors="replace")
+                               f"--precision={precision}", "--mcpu=x86-64-v3", *flags, "-o", case / "model.so"], capture_output=True, text=True, errors="replace")
         if done.returncode:
             self.refused.append(f"{name}: {done.stderr.strip()[:300]}")
             return shutil.rmtree(case)
@@ -94,6 +96,22 @@ class Package:
                 np.save(case / f"{kind}{n}.npy", array)
                 description[kind][key] = f"{kind}{n}.npy"
         (case / "case.json").write_text(json.dumps(description))
+
+
+def copy_programs(out, tools):
+    (out / "bin").mkdir(parents=True)
+    (out / "lib").mkdir()
+    runtime = tools.parent / "lib/libattnrt.so.0"
+    copies = {tools / "attn-run": "bin/attn-run", tools / "attn-bench": "bin/attn-bench", runtime: "lib/libattnrt.so.0"}
+    if (tools / "attnc-static").exists():
+        copies[tools / "attnc-static"] = "bin/attnc"
+    for source, target in copies.items():
+        shutil.copy2(source, out / target)
+        needed = subprocess.run(["ldd", source], capture_output=True, text=True).stdout
+        for _, path in BUNDLED.findall(needed):
+            shutil.copy2(path, out / "lib" / pathlib.Path(path).name)
+    for source in (ROOT / "test/gpu").glob("on_card*.py"):
+        shutil.copy2(source, out / ("run.py" if source.stem == "on_card" else source.name))
 
 
 def main():
@@ -107,14 +125,7 @@ def main():
         if not (args.out / "run.py").exists():
             sys.exit(f"'{args.out}' exists and is no such package")
         shutil.rmtree(args.out)
-    (args.out / "bin").mkdir(parents=True)
-    (args.out / "lib").mkdir()
-    for tool in ("attn-run", "attn-bench"):
-        shutil.copy2(args.tools / tool, args.out / "bin" / tool)
-        needed = subprocess.run(["ldd", args.tools / tool], capture_output=True, text=True).stdout
-        for _, path in BUNDLED.findall(needed):
-            shutil.copy2(path, args.out / "lib" / pathlib.Path(path).name)
-    shutil.copy2(ROOT / "test/gpu/on_card.py", args.out / "run.py")
+    copy_programs(args.out, args.tools)
     package = Package(args.out, args.tools, args.archs)
     model = args.out / "m.onnx"
     for family, cases in kernel_cases.CASES.items():
@@ -156,13 +167,14 @@ def main():
             for precision in ("f32", "bf16"):
                 package.add(f"bench_{name}_{precision}", model, {"bench": [], "flops": flops, "rtol": 0, "atol": 0},
                             precision=precision)
+    beside = card_graphs.write(args.out / "card", args.filter)
     for path in (model, model.with_suffix(".mlir")):
         path.unlink(missing_ok=True)
     archive = args.out.with_suffix(".tar.gz")
     with tarfile.open(archive, "w:gz") as tar:
         tar.add(args.out, arcname=args.out.name)
     cases = len(list(args.out.glob("cases/*/case.json")))
-    print(f"{archive}: {archive.stat().st_size / 2**20:.1f} MiB, {cases} cases; unpack it and run python3 {args.out.name}/run.py")
+    print(f"{archive}: {archive.stat().st_size / 2**20:.1f} MiB, {cases} cases, {len(beside)} graphs; unpack it and run python3 {args.out.name}/run.py")
     for text in package.refused:
         print(f"refused: {text}")
 
