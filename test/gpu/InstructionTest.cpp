@@ -206,6 +206,9 @@ TEST(PtxInstruction, Conversions) {
            {"cvt.rn.f16.s8", "0x80", "%h", 0xd800},
            {"cvt.rn.f16.u32", "2049", "%h", 0x6800},
            {"cvt.rn.f16.u32", "70000", "%h", 0x7c00},
+           {"cvt.rn.bf16.s64", "-3", "%h", 0xc040},
+           {"cvt.rn.bf16.s64", "0x10100000000", "%h", 0x5380}, // 2^40 + 2^32: a tie, to even
+           {"cvt.rn.bf16.s64", "0x10100000001", "%h", 0x5381}, // no tie, though one in f32
            {"cvt.f32.bf16", "0x3f81", "%f", 0x3f810000},
            {"cvt.f32.f16", "0x0001", "%f", 0x33800000},
            {"cvt.rn.bf16x2.f32", "0f40000000, 0f3F800000", "%r", 0x40003f80},

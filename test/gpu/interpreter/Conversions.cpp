@@ -59,20 +59,21 @@ template <uint16_t (*Round)(float), bool Relu> void toHalf(Step &s) {
 template <float (*Extend)(uint16_t)> void fromHalf(Step &s) {
   s.lanes([&](unsigned lane) { s.write(s.operand(0), lane, Extend(s.as<uint16_t>(s.operand(1), lane))); });
 }
-/// The nearest f16 of a double: an f32 whose last bit says that some was cut off is rounded as the double would be.
-template <typename From> void toF16Once(Step &s) {
+/// The nearest f16 or bf16 of a wider number: an f32 whose last bit says that some was cut off is rounded as that would
+/// be.
+template <typename From, uint16_t (*Round)(float)> void toHalfOnce(Step &s) {
   s.lanes([&](unsigned lane) {
-    double value = double(s.as<From>(s.operand(1), lane));
+    auto value = static_cast<long double>(s.as<From>(s.operand(1), lane)); // holds 64 bits of an integer
     float near = float(value);
-    if (std::isfinite(near) && double(near) != value) {
-      if (std::abs(double(near)) > std::abs(value))
+    if (std::isfinite(near) && near != value) {
+      if (std::abs(near) > std::abs(value))
         near = std::nextafter(near, 0.0f);
       uint32_t bits;
       memcpy(&bits, &near, 4);
       bits |= 1;
       memcpy(&near, &bits, 4);
     }
-    s.write(s.operand(0), lane, toF16(near));
+    s.write(s.operand(0), lane, Round(near));
   });
 }
 void f16ToDouble(Step &s) {
@@ -111,7 +112,8 @@ template <typename From> void addFrom(Table &table, const std::string &from) {
   def("s16", integers<int16_t, From>), def("u16", integers<uint16_t, From>);
   def("s32", integers<int32_t, From>), def("u32", integers<uint32_t, From>);
   def("s64", integers<int64_t, From>), def("u64", integers<uint64_t, From>);
-  def("rn.f32", toFloat<float, From>), def("rn.f64", toFloat<double, From>), def("rn.f16", toF16Once<From>);
+  def("rn.f32", toFloat<float, From>), def("rn.f64", toFloat<double, From>), def("rn.f16", toHalfOnce<From, toF16>);
+  def("rn.bf16", toHalfOnce<From, toBf16>);
 }
 template <typename From, char Direction> void addToIntegers(Table &table, const std::string &from) {
   std::string mode = std::string("cvt.r") + Direction + "i";
@@ -145,7 +147,7 @@ void addConversions(Table &table) {
   def("rzi.s32.f16", halfToInteger<int32_t, fromF16, 'z'>), def("rzi.s64.f16", halfToInteger<int64_t, fromF16, 'z'>);
   def("rzi.s32.bf16", halfToInteger<int32_t, fromBf16, 'z'>),
       def("rzi.s64.bf16", halfToInteger<int64_t, fromBf16, 'z'>);
-  def("rn.f16.f64", toF16Once<double>), def("f64.f16", f16ToDouble);
+  def("rn.f16.f64", toHalfOnce<double, toF16>), def("f64.f16", f16ToDouble);
   def("rna.tf32.f32", toTf32);
 }
 
