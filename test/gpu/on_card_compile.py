@@ -20,9 +20,9 @@ READY = "ready"  # a file: the weights are there
 
 
 def environment():
-    """With the libraries that the programs of the package need."""
+    """With the libraries that the programs of the package need, and the device for the tests of instructions."""
     paths = [str(HERE / "lib"), os.environ.get("LD_LIBRARY_PATH")]
-    return os.environ | {"LD_LIBRARY_PATH": ":".join(filter(None, paths))}
+    return os.environ | {"LD_LIBRARY_PATH": ":".join(filter(None, paths)), "PTX_ON_CARD": "1"}
 
 
 def run(program, *arguments, limit=120):

@@ -34,6 +34,8 @@ BUNDLED = re.compile(r"(libcrypto|libstdc\+\+|libgcc_s)\S* => (\S+)")
 
 # Of a family; all others run in f32. Errors of rounding lie below the bounds, those of places far above.
 PRECISIONS = {"warpgroups": ("bf16", "f16"), "gemm": ("f32", "bf16"), "attention": ("f32", "bf16")}
+# What runs first on a card: each instruction by itself.
+INSTRUCTION_TESTS = {"PtxInstructionTest": "bin/ptx-instructions", "PtxWarpgroupTest": "bin/ptx-warpgroups"}
 BOUNDS = {"f32": 5e-5, "bf16": 2e-2, "f16": 5e-3}
 MAX_BYTES = 4 << 20  # of a case's arrays
 
@@ -105,6 +107,8 @@ def copy_programs(out, tools):
     copies = {tools / "attn-run": "bin/attn-run", tools / "attn-bench": "bin/attn-bench", runtime: "lib/libattnrt.so.0"}
     if (tools / "attnc-static").exists():
         copies[tools / "attnc-static"] = "bin/attnc"
+    for name, target in INSTRUCTION_TESTS.items():
+        copies[tools.parent / "test/unit" / name] = target
     for source, target in copies.items():
         shutil.copy2(source, out / target)
         needed = subprocess.run(["ldd", source], capture_output=True, text=True).stdout
@@ -170,8 +174,8 @@ def main():
     beside = card_graphs.write(args.out / "card", args.filter)
     for path in (model, model.with_suffix(".mlir")):
         path.unlink(missing_ok=True)
-    archive = args.out.with_suffix(".tar.gz")
-    with tarfile.open(archive, "w:gz") as tar:
+    archive = args.out.with_suffix(".tar.xz")
+    with tarfile.open(archive, "w:xz") as tar:
         tar.add(args.out, arcname=args.out.name)
     cases = len(list(args.out.glob("cases/*/case.json")))
     print(f"{archive}: {archive.stat().st_size / 2**20:.1f} MiB, {cases} cases, {len(beside)} graphs; unpack it and run python3 {args.out.name}/run.py")
