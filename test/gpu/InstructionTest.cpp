@@ -291,6 +291,11 @@ TEST(PtxInstruction, Atomics) {
   std::vector<uint64_t> made = valuesOf<uint64_t>(runBody(words, {0}, 16, 5));
   EXPECT_EQ(made[0], ~uint64_t(0));
   EXPECT_EQ(made[1], uint64_t(7) << 32);
+  std::string swap = "mov.b64 %rd1, 0x700000005; st.global.b64 [%out], %rd1; atom.global.exch.b64 %rd2, [%out], -1; "
+                     "st.global.b64 [%out+8], %rd2;";
+  made = valuesOf<uint64_t>(runBody(swap, {0}, 16));
+  EXPECT_EQ(made[0], ~uint64_t(0));
+  EXPECT_EQ(made[1], 0x700000005u);
 }
 
 /// What lane l stores of D: c0, c1 are row l/4, columns 2(l%4) and the next; c2, c3 of row + 8.

@@ -161,8 +161,11 @@ void SearchLoop::takeArguments() {
       given = expandRows(given, argument.rowsDim, argument.type);
     }
     argument.init = given;
+    // A step may say of how many rows it is: then slices of its states say so, too.
     for (int64_t dim = 0; dim < argument.type.getRank(); ++dim)
-      argument.sizes.push_back(dim == argument.rowsDim ? OpFoldResult(rows) : tensor::getMixedSize(b, loc, given, dim));
+      argument.sizes.push_back(dim == argument.rowsDim && argument.type.isDynamicDim(dim)
+                                   ? OpFoldResult(rows)
+                                   : tensor::getMixedSize(b, loc, given, dim));
   }
   requireEqualNames(/*inBody=*/false);
 }

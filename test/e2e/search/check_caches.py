@@ -18,6 +18,7 @@ import reference
 D, VOCABULARY, WIDTH, STEPS, EOS, BOS = 20, 40, 4, 40, 3, 1
 
 # Dimensions of a cache; B: rows, P: positions. `each`: positions that a step adds, 0: as many as an input has, and one.
+# `batch`: a step that says of how many rows it is, one a hypothesis.
 LAYOUTS = {
     "rows-first": dict(dims="BPD"),
     "heads": dict(dims="BHPD"),
@@ -27,6 +28,7 @@ LAYOUTS = {
     "open-count": dict(dims="BPD", each=0),
     "init": dict(dims="BHPD", init=True),
     "init-two": dict(dims="BPD", each=2, init=True),
+    "one-row": dict(dims="BHPD", batch=1),
     "half": dict(dims="BHPD", type=TensorProto.FLOAT16),
 }
 
@@ -34,14 +36,16 @@ LAYOUTS = {
 class Step:
     """An ONNX step with caches in the layout, and with `init` the entry that makes the first of them."""
 
-    def __init__(self, dims, each=1, init=False, type=TensorProto.FLOAT):
-        self.dims, self.each, self.init, self.type = dims, each, init, type
+    def __init__(self, dims, each=1, init=False, type=TensorProto.FLOAT, batch="batch"):
+        self.dims, self.each, self.init, self.type, self.batch = dims, each, init, type, batch
+        self.width, self.n_best = (WIDTH, 3) if batch == "batch" else (1, 1)
         self.rows, self.grow = dims.index("B"), dims.index("P")
         rng = np.random.default_rng(5)
         self.weights = {"E": rng.normal(size=(VOCABULARY, D)), "Wk": rng.normal(size=(D, D)), "Wv": rng.normal(size=(D, D)),
                         "Wo": 0.6 * rng.normal(size=(D, VOCABULARY))}
 
-    def shape(self, positions, rows="batch"):
+    def shape(self, positions, rows=None):
+        rows = rows or self.batch
         return [{"B": rows, "P": positions, "D": D, "H": 1, "2": 2}[d] for d in self.dims]
 
     def model(self, is_init):
@@ -108,11 +112,11 @@ class Step:
         if is_init:
             inputs = [info("source", TensorProto.INT64, ["batch", "past"])]
         else:
-            inputs = [info("token", TensorProto.INT64, ["batch"])] + [info(n, self.type, self.shape("past")) for n in names]
+            inputs = [info("token", TensorProto.INT64, [self.batch])] + [info(n, self.type, self.shape("past")) for n in names]
             if self.each == 0:
                 inputs.append(info("more", TensorProto.FLOAT, ["batch", "extra", D]))
         after = "past" if is_init else "total"
-        outputs = [info("logits", TensorProto.FLOAT, ["batch", VOCABULARY])]
+        outputs = [info("logits", TensorProto.FLOAT, [self.batch, VOCABULARY])]
         outputs += [info(n.replace("past", "present"), self.type, self.shape(after)) for n in names]
         graph = helper.make_graph(nodes, "step", inputs, outputs,
                                   [onnx.numpy_helper.from_array(v, n) for n, v in constants.items()])
@@ -127,12 +131,12 @@ def check(case, attnc, attn_run, work):
         onnx.save(model, work / f"{entry}.onnx")
     session = ort.InferenceSession(work / "step.onnx")
     library = work / "m.so"
-    command = [attnc, *(f"{e}={work / e}.onnx" for e in models), "-o", library, f"--generate=beam:{WIDTH}", "--n-best=3",
-               f"--eos={EOS}", f"--max-length={STEPS}"] + ([f"--target={target}"] if target else [])
+    command = [attnc, *(f"{e}={work / e}.onnx" for e in models), "-o", library, f"--generate=beam:{step.width}",
+               f"--n-best={step.n_best}", f"--eos={EOS}", f"--max-length={STEPS}"] + ([f"--target={target}"] if target else [])
     subprocess.run(command + (["--init=init"] if step.init else [f"--bos={BOS}"]), check=True)
     caches = [i.name for i in session.get_inputs() if i.name.startswith("past")]
     element = helper.tensor_dtype_to_np_dtype(step.type)
-    for batch in (1, 4):
+    for batch in (1, 4) if step.batch == "batch" else (step.batch,):
         rng = np.random.default_rng(batch)
         given = {n: rng.normal(size=step.shape(3, batch)).astype(element) for n in caches}
         if step.each == 0:
@@ -151,7 +155,7 @@ def check(case, attnc, attn_run, work):
             return logits, after + ([feed["more"]] if step.each == 0 else []), None
 
         wanted = reference.beam(run, [np.moveaxis(s, step.rows if n in caches else 0, 0) for n, s in states.items()], first,
-                                (EOS,), STEPS, WIDTH, n_best=3)
+                                (EOS,), STEPS, step.width, n_best=step.n_best)
         for n, value in given.items():
             np.save(work / f"{n}.npy", value)
         outputs = ("tokens", "lengths", "scores")

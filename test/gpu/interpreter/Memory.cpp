@@ -303,6 +303,7 @@ template <Space S> void addAtomicSpace(Table &table, const std::string &space) {
   addAtomics<uint64_t, S, bitOr<uint64_t>>(table, space, ".or.b64");
   addAtomics<uint64_t, S, greatest<uint64_t>>(table, space, ".max.u64");
   addAtomics<uint32_t, S, exchange<uint32_t>>(table, space, ".exch.b32");
+  addAtomics<uint64_t, S, exchange<uint64_t>>(table, space, ".exch.b64");
   for (const char *order : {"", ".relaxed.gpu", ".acq_rel.gpu", ".acquire.gpu", ".release.gpu", ".relaxed.sys"}) {
     table["atom" + std::string(order) + space + ".cas.b32"] = {compareAndSwap<uint32_t, S>, false};
     table["atom" + std::string(order) + space + ".cas.b64"] = {compareAndSwap<uint64_t, S>, false};
