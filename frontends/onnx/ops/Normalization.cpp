@@ -125,7 +125,8 @@ FailureOr<Tensor> layerNormalized(Node &n, const Tensor &x, const Tensor &scale,
 
 FailureOr<Tensor> rmsNormalized(Node &n, const Tensor &x, const Tensor &scale, int64_t axis, double epsilon,
                                 DType result) {
-  FailureOr<Tensor> factor = trailing(n, scale, x, axis);
+  // A scale a head has dimensions in front of the normalised ones; it is one more factor in any case.
+  FailureOr<Tensor> factor = trailing(n, scale, x, std::max<int64_t>(0, std::min(axis, x.rank() - scale.rank())));
   if (failed(factor))
     return failure();
   SmallVector<int64_t> dims = dimsFrom(axis, x.rank());
