@@ -170,9 +170,10 @@ void SearchLoop::takeArguments() {
   requireEqualNames(/*inBody=*/false);
 }
 
-/// The step takes dimensions of one name for one size; its caller has made sure.
+/// The step takes dimensions of one name for one size; its caller has to make sure: before the loop, and in each step
+/// where one of both grows.
 void SearchLoop::requireEqualNames(bool inBody) {
-  llvm::StringMap<Value> known;
+  llvm::StringMap<std::pair<Value, bool>> known;
   for (auto [n, argument] : llvm::enumerate(arguments)) {
     auto names = step.getArgAttrOfType<ArrayAttr>(n, AttnDialect::kDimsAttr);
     if (!names || static_cast<int64_t>(names.size()) != argument.type.getRank())
@@ -183,10 +184,12 @@ void SearchLoop::requireEqualNames(bool inBody) {
         continue;
       bool grows = argument.growDim == static_cast<int64_t>(dim);
       Value size = inBody && grows ? argument.length : value(argument.sizes[dim]);
-      auto [at, fresh] = known.try_emplace(name.getValue(), size);
-      if (!fresh && inBody == grows)
-        require(at->second, size,
-                ("search: dimension '" + name.getValue() + "' of the step has sizes {0} and {1}").str());
+      auto [at, fresh] = known.try_emplace(name.getValue(), size, grows);
+      if (!fresh && inBody == (grows || at->second.second))
+        require(at->second.first, size,
+                ("search: dimension '" + name.getValue() + "' of the step has sizes {0} and {1}" +
+                 (inBody ? "; what grows with a state has to be one, too (--state=INPUT:OUTPUT)" : ""))
+                    .str());
     }
   }
 }
