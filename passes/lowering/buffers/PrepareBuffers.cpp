@@ -45,6 +45,40 @@ void replaceEmptyReshapes(func::FuncOp function) {
   });
 }
 
+/// Whether offsets lie at the end of `whole`, whose sizes may be known before a cast alone: what stands there is empty.
+/// memref.subview refuses such a place once the cast has gone.
+bool liesAtEnd(ArrayRef<int64_t> offsets, Value whole) {
+  while (auto cast = whole.getDefiningOp<tensor::CastOp>())
+    whole = cast.getSource();
+  ArrayRef<int64_t> sizes = cast<RankedTensorType>(whole.getType()).getShape();
+  return llvm::any_of(llvm::zip(offsets, sizes), [](auto pair) {
+    auto [offset, size] = pair;
+    return ShapedType::isStatic(offset) && ShapedType::isStatic(size) && offset >= size;
+  });
+}
+
+void replaceEmptySlices(func::FuncOp function) {
+  function.walk([](Operation *op) {
+    if (auto slice = dyn_cast<tensor::ExtractSliceOp>(op)) {
+      if (!liesAtEnd(slice.getStaticOffsets(), slice.getSource()))
+        return;
+      OpBuilder b(slice);
+      SmallVector<Value> sizes;
+      llvm::SmallBitVector dropped = slice.getDroppedDims();
+      for (auto [dim, size] : llvm::enumerate(slice.getMixedSizes()))
+        if (auto value = dyn_cast<Value>(size); value && !dropped.test(dim))
+          sizes.push_back(value);
+      slice.replaceAllUsesWith(tensor::EmptyOp::create(b, slice.getLoc(), slice.getType(), sizes).getResult());
+      slice.erase();
+    } else if (auto insert = dyn_cast<tensor::InsertSliceOp>(op)) {
+      if (!liesAtEnd(insert.getStaticOffsets(), insert.getDest()))
+        return;
+      insert.replaceAllUsesWith(insert.getDest());
+      insert.erase();
+    }
+  });
+}
+
 /// Operands that an op may write to: inits, and what a loop carries.
 void destinationsOf(func::FuncOp function, SmallVector<OpOperand *> &destinations) {
   function.walk([&](Operation *op) {
@@ -128,6 +162,7 @@ struct PrepareBuffersPass : attn::impl::PrepareBuffersPassBase<PrepareBuffersPas
     tensor::populateDecomposeTensorConcatPatterns(patterns);
     walkAndApplyPatterns(getOperation(), std::move(patterns));
     replaceEmptyReshapes(getOperation());
+    replaceEmptySlices(getOperation());
     unshareDestinations(getOperation());
     getOperation().walk([](scf::WhileOp loop) { forwardAll(loop); });
     attn::separateStates(getOperation());

@@ -75,3 +75,21 @@ func.func @empty(%a: tensor<?x0x32xf32>, %b: tensor<?x1x32xf32>) -> (tensor<?x32
   %d = tensor.collapse_shape %b [[0, 1], [2]] : tensor<?x1x32xf32> into tensor<?x32xf32>
   return %c, %d : tensor<?x32xf32>, tensor<?x32xf32>
 }
+
+// -----
+
+// What stands at the end of a tensor is empty: memref.subview refuses such a place once it sees the size behind the cast.
+// PREPARE-LABEL: func.func @slices_at_the_end
+// PREPARE-SAME: %[[X:[^:]+]]: tensor<2xf32>, %[[Y:[^:]+]]: tensor<?xf32>, %[[N:[^:]+]]: index
+// PREPARE: %[[W:.+]] = tensor.cast %[[X]]
+// PREPARE: %[[S:.+]] = tensor.empty(%[[N]]) : tensor<?xf32>
+// PREPARE: %[[L:.+]] = tensor.extract_slice %[[W]][1] [%[[N]]] [1]
+// PREPARE: return %[[S]], %[[W]], %[[L]]
+// FINISH-LABEL: func.func @slices_at_the_end
+func.func @slices_at_the_end(%x: tensor<2xf32>, %y: tensor<?xf32>, %n: index) -> (tensor<?xf32>, tensor<?xf32>, tensor<?xf32>) {
+  %w = tensor.cast %x : tensor<2xf32> to tensor<?xf32>
+  %s = tensor.extract_slice %w[2] [%n] [1] : tensor<?xf32> to tensor<?xf32>
+  %i = tensor.insert_slice %y into %w[2] [%n] [1] : tensor<?xf32> into tensor<?xf32>
+  %l = tensor.extract_slice %w[1] [%n] [1] : tensor<?xf32> to tensor<?xf32>
+  return %s, %i, %l : tensor<?xf32>, tensor<?xf32>, tensor<?xf32>
+}
