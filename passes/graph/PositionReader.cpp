@@ -4,7 +4,9 @@
 
 #include "mlir/Analysis/FlatLinearValueConstraints.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/Utils/StaticValueUtils.h"
+#include "llvm/ADT/SmallPtrSet.h"
 
 using namespace mlir;
 
@@ -19,6 +21,9 @@ constexpr int64_t kMaxOffset = int64_t{1} << 24, kMaxFactor = 4;
 int64_t numberOf(IntegerAttr integer) {
   return integer.getType().isInteger(1) ? int64_t{integer.getValue().isOne()} : integer.getInt();
 }
+
+/// Integers in which no sum of places wraps.
+bool isWide(Type type) { return type.isIndex() || (type.isInteger() && type.getIntOrFloatBitWidth() >= 32); }
 
 /// The sizes of a tensor, as far as the op that makes it says them.
 SmallVector<OpFoldResult> sizesOf(Value tensor) {
@@ -188,7 +193,8 @@ PositionReader::Expr PositionReader::summed(scf::ForOp loop, unsigned result, Ex
   TypedAttr start = splatConstant(loop.getInitArgs()[carried.getArgNumber() - 1]);
   if (!start || start != Builder(root.getContext()).getZeroAttr(start.getType()))
     return std::nullopt;
-  // Both the slice that is read and the one that is stored stand where the loop is.
+  // Both the slice that is read and the one that is stored stand where the loop is; what is stored is all of the
+  // tensor.
   std::optional<unsigned> along;
   auto standsAlong = [&](ArrayRef<OpFoldResult> offsets, ArrayRef<OpFoldResult> sizes) {
     for (auto [n, offset] : llvm::enumerate(offsets)) {
@@ -209,6 +215,13 @@ PositionReader::Expr PositionReader::summed(scf::ForOp loop, unsigned result, Ex
       !standsAlong(store.getMixedOffsets(), store.getMixedSizes()) ||
       !standsAlong(slice.getMixedOffsets(), slice.getMixedSizes()))
     return std::nullopt;
+  Sizes stored = store.getMixedSizes(), all = sizesOf(loop.getInitArgs()[result]);
+  if (all.size() != stored.size() || !isWide(store.getType().getElementType()))
+    return std::nullopt;
+  stored[*along] = getAsOpFoldResult(loop.getUpperBound());
+  for (auto [part, size] : llvm::zip(stored, all))
+    if (!isEqualConstantIntOrValue(part, size))
+      return std::nullopt;
   AffineExpr place = at[*along];
   at[*along] = getAffineDimExpr(numDims++, root.getContext());
   Expr term = element(slice.getSource(), at);
@@ -314,6 +327,29 @@ PositionReader::Expr PositionReader::checked(Value limit, Expr index) {
   return isEqualConstantIntOrValue(extents[loop.getPosition()], getAsOpFoldResult(limit)) ? index : std::nullopt;
 }
 
+/// Whether an index of the graph is checked on the way to `value`.
+static bool mayFail(Value value) {
+  SmallVector<Value> front{value};
+  llvm::SmallPtrSet<Operation *, 16> seen;
+  while (!front.empty()) {
+    Value next = front.pop_back_val();
+    Operation *op = next.getDefiningOp();
+    if (auto argument = dyn_cast<BlockArgument>(next))
+      op = argument.getOwner()->getParentOp();
+    if (isa_and_nonnull<func::FuncOp>(op) || !op || !seen.insert(op).second)
+      continue;
+    if (seen.size() > kMaxSteps)
+      return true;
+    WalkResult found = op->walk([&](Operation *inner) {
+      llvm::append_range(front, inner->getOperands());
+      return isa<CheckIndexOp>(inner) ? WalkResult::interrupt() : WalkResult::advance();
+    });
+    if (found.wasInterrupted())
+      return true;
+  }
+  return false;
+}
+
 PositionReader::Expr PositionReader::scalar(Value value, linalg::LinalgOp op, ArrayRef<AffineExpr> loops) {
   if (++steps > kMaxSteps)
     return std::nullopt;
@@ -355,12 +391,20 @@ PositionReader::Expr PositionReader::scalar(Value value, linalg::LinalgOp op, Ar
     Expr condition = read(select.getCondition());
     if (!condition || !isa<AffineConstantExpr>(*condition))
       return std::nullopt;
-    return read(*condition == constant(0) ? select.getFalseValue() : select.getTrueValue());
+    Value chosen = select.getTrueValue(), other = select.getFalseValue();
+    if (*condition == constant(0))
+      std::swap(chosen, other);
+    // An index that is out of range on the other side is an error of the graph all the same.
+    return mayFail(other) && !read(other) ? std::nullopt : read(chosen);
   }
-  if (isa<arith::IndexCastOp, arith::ExtSIOp>(inner)) // of 32 bits or more: a byte of a bool is not a number
-    return inner->getOperand(0).getType().isIntOrIndex() && !inner->getOperand(0).getType().isInteger(1)
-               ? read(inner->getOperand(0))
-               : std::nullopt;
+  if (isa<arith::IndexCastOp, arith::ExtSIOp>(inner) && !inner->getOperand(0).getType().isInteger(1)) {
+    Expr from = read(inner->getOperand(0));
+    if (isWide(inner->getOperand(0).getType()) && isWide(value.getType()))
+      return from;
+    // A byte holds small constants; places may wrap in it.
+    auto number = from ? dyn_cast<AffineConstantExpr>(*from) : AffineConstantExpr();
+    return number && number.getValue() >= 0 && number.getValue() <= INT8_MAX ? from : std::nullopt;
+  }
   if (isa<arith::ExtUIOp>(inner)) {
     Expr narrow = read(inner->getOperand(0));
     return narrow && isa<AffineConstantExpr>(*narrow) && cast<AffineConstantExpr>(*narrow).getValue() >= 0
@@ -384,8 +428,7 @@ PositionReader::Expr PositionReader::scalar(Value value, linalg::LinalgOp op, Ar
       return constant(first.getValue() | second.getValue());
     return isa<arith::XOrIOp>(inner) ? Expr(constant(first.getValue() ^ second.getValue())) : std::nullopt;
   }
-  unsigned width = value.getType().isIndex() ? 64 : value.getType().getIntOrFloatBitWidth();
-  if (width < 32)
+  if (!isWide(value.getType()))
     return std::nullopt;
   if (isa<arith::AddIOp>(inner))
     return simplify(*a + *b);

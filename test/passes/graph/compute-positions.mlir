@@ -159,3 +159,101 @@ func.func @gathered(%b: index, %n: index, %m: index) -> (tensor<?x?xi64>, tensor
   } -> tensor<?x?xi64>
   return %y, %w : tensor<?x?xi64>, tensor<?x?xi64>
 }
+
+// -----
+
+#id = affine_map<(a) -> (a)>
+// A running sum of bytes wraps at 128.
+// CHECK-LABEL: func.func @sum_of_bytes
+// CHECK: scf.yield
+// CHECK: %[[R:.+]] = linalg.generic {{.*}}ins(
+// CHECK: return %[[R]]
+func.func @sum_of_bytes(%n: index) -> tensor<?xi64> {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %one = arith.constant 1 : i8
+  %zero = arith.constant dense<0> : tensor<1xi8>
+  %e = tensor.empty(%n) : tensor<?xi8>
+  %ones = linalg.fill ins(%one : i8) outs(%e : tensor<?xi8>) -> tensor<?xi8>
+  %sum:2 = scf.for %i = %c0 to %n step %c1 iter_args(%carried = %zero, %all = %e) -> (tensor<1xi8>, tensor<?xi8>) {
+    %s = tensor.extract_slice %ones[%i] [1] [1] : tensor<?xi8> to tensor<1xi8>
+    %t = linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel"]} ins(%s : tensor<1xi8>) outs(%carried : tensor<1xi8>) {
+    ^bb0(%x: i8, %o: i8):
+      %y = arith.addi %o, %x : i8
+      linalg.yield %y : i8
+    } -> tensor<1xi8>
+    %u = tensor.insert_slice %t into %all[%i] [1] [1] : tensor<1xi8> into tensor<?xi8>
+    scf.yield %t, %u : tensor<1xi8>, tensor<?xi8>
+  }
+  %f = tensor.empty(%n) : tensor<?xi64>
+  %r = linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel"]} ins(%sum#1 : tensor<?xi8>) outs(%f : tensor<?xi64>) {
+    ^bb0(%x: i8, %o: i64):
+      %y = arith.extsi %x : i8 to i64
+      linalg.yield %y : i64
+  } -> tensor<?xi64>
+  return %r : tensor<?xi64>
+}
+
+// -----
+
+#id2 = affine_map<(a, b) -> (a, b)>
+// Rows that no sum is stored to keep what the loop was given, and so do columns behind its end.
+// CHECK-LABEL: func.func @sum_of_a_part
+// CHECK: scf.yield
+// CHECK: %[[R:.+]] = linalg.generic {{.*}}ins(
+// CHECK: return %[[R]]
+func.func @sum_of_a_part(%n: index, %init: tensor<4x?xi64>) -> tensor<4x?xi64> {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %c3 = arith.constant 3 : index
+  %one = arith.constant 1 : i64
+  %zero = arith.constant dense<0> : tensor<2x1xi64>
+  %e = tensor.empty(%n) : tensor<4x?xi64>
+  %ones = linalg.fill ins(%one : i64) outs(%e : tensor<4x?xi64>) -> tensor<4x?xi64>
+  %sum:2 = scf.for %i = %c0 to %c3 step %c1 iter_args(%carried = %zero, %all = %init) -> (tensor<2x1xi64>, tensor<4x?xi64>) {
+    %s = tensor.extract_slice %ones[0, %i] [2, 1] [1, 1] : tensor<4x?xi64> to tensor<2x1xi64>
+    %t = linalg.generic {indexing_maps = [#id2, #id2], iterator_types = ["parallel", "parallel"]} ins(%s : tensor<2x1xi64>) outs(%carried : tensor<2x1xi64>) {
+    ^bb0(%x: i64, %o: i64):
+      %y = arith.addi %o, %x : i64
+      linalg.yield %y : i64
+    } -> tensor<2x1xi64>
+    %u = tensor.insert_slice %t into %all[0, %i] [2, 1] [1, 1] : tensor<2x1xi64> into tensor<4x?xi64>
+    scf.yield %t, %u : tensor<2x1xi64>, tensor<4x?xi64>
+  }
+  %r = linalg.generic {indexing_maps = [#id2, #id2], iterator_types = ["parallel", "parallel"]} ins(%sum#1 : tensor<4x?xi64>) outs(%e : tensor<4x?xi64>) {
+    ^bb0(%x: i64, %o: i64):
+      %y = arith.addi %x, %x : i64
+      linalg.yield %y : i64
+  } -> tensor<4x?xi64>
+  return %r : tensor<4x?xi64>
+}
+
+// -----
+
+#id = affine_map<(a) -> (a)>
+// The side that is not chosen has an index that may be out of range: that is an error of the graph all the same.
+// CHECK-LABEL: func.func @check_on_the_other_side
+// CHECK: attn.check_index
+// CHECK: arith.select
+func.func @check_on_the_other_side(%n: index, %m: index) -> tensor<?xi64> {
+  %e = tensor.empty(%n) : tensor<?xi64>
+  %f = tensor.empty(%m) : tensor<?xi64>
+  %p = linalg.generic {indexing_maps = [#id], iterator_types = ["parallel"]} outs(%f : tensor<?xi64>) {
+  ^bb0(%o: i64):
+    %i = linalg.index 0 : index
+    %y = arith.index_cast %i : index to i64
+    linalg.yield %y : i64
+  } -> tensor<?xi64>
+  %r = linalg.generic {indexing_maps = [#id], iterator_types = ["parallel"]} outs(%e : tensor<?xi64>) {
+  ^bb0(%o: i64):
+    %zero = arith.constant 0 : i64
+    %i = linalg.index 0 : index
+    %x = arith.index_cast %i : index to i64
+    %isNegative = arith.cmpi slt, %x, %zero : i64
+    %at = attn.check_index %i, %m, "place" : index
+    %g = tensor.extract %p[%at] : tensor<?xi64>
+    %y = arith.select %isNegative, %g, %zero : i64
+    linalg.yield %y : i64
+  } -> tensor<?xi64>
+  return %r : tensor<?xi64>
+}
