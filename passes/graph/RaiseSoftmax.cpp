@@ -13,6 +13,7 @@
 #include "mlir/IR/IRMapping.h"
 #include "mlir/IR/PatternMatch.h"
 #include "mlir/IR/Remarks.h"
+#include <limits>
 #include <cmath>
 
 using namespace mlir;
@@ -157,8 +158,8 @@ Value stripFactors(Value value, double &factor) {
 }
 
 /// Drops the row's maximum: softmax(s - max(s)) -> softmax(s), softmax(max(s) - s) -> softmax(-s), and with factors
-/// around and inside, softmax(a (c s - max(c s))) -> softmax(a c s). Not where |a c| > 1: the least float as a mask,
-/// of which a hidden row has nothing else, would become -inf.
+/// around and inside, softmax(a (c s - max(c s))) -> softmax(a c s). Not where |c| or |a c| > 1: the least float as a
+/// mask, of which a hidden row has nothing else, is or would become -inf; nor where a c is nearly 0, and -inf a NaN.
 void dropMaximum(RewriterBase &rewriter, SoftmaxOp softmax) {
   double outer = 1;
   auto shift = stripFactors(softmax.getInput(), outer).getDefiningOp<linalg::LinalgOp>();
@@ -166,9 +167,10 @@ void dropMaximum(RewriterBase &rewriter, SoftmaxOp softmax) {
     OpOperand *scores = findUnshifted(shift, side, softmax.getDim());
     if (!scores)
       continue;
-    double factor = side == 1 ? -outer : outer;
-    Value input = outer == 1 ? scores->get() : stripFactors(scores->get(), factor);
-    if (std::abs(factor) > 1)
+    double inner = 1;
+    Value input = outer == 1 ? scores->get() : stripFactors(scores->get(), inner);
+    double factor = (side == 1 ? -outer : outer) * inner;
+    if (std::abs(inner) > 1 || std::abs(factor) > 1 || std::abs(factor) < std::numeric_limits<float>::min())
       return;
     rewriter.setInsertionPoint(softmax);
     if (factor != 1) {

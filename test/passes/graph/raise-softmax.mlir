@@ -264,3 +264,48 @@ func.func @enlarged_shift(%s: tensor<4x6xf32>) -> tensor<4x6xf32> {
   %p = attn.softmax %u dim 1 : tensor<4x6xf32>
   return %p : tensor<4x6xf32>
 }
+
+// -----
+
+#id = affine_map<(d0, d1) -> (d0, d1)>
+#row = affine_map<(d0, d1) -> (d0)>
+// (2 s - max(2 s)) / 2: 2 s is -inf where s is the least float, and a row that has nothing else is NaN.
+// CHECK-LABEL: func.func @enlarged_scores
+// CHECK: arith.subf
+// CHECK: %[[U:.+]] = linalg.generic
+// CHECK: arith.mulf
+// CHECK: attn.softmax %[[U]] dim 1
+func.func @enlarged_scores(%given: tensor<4x6xf32>) -> tensor<4x6xf32> {
+  %low = arith.constant 0xFF800000 : f32
+  %c = arith.constant 0.5 : f32
+  %two = arith.constant 2.0 : f32
+  %e = tensor.empty() : tensor<4x6xf32>
+  %er = tensor.empty() : tensor<4xf32>
+  %s = linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel", "parallel"]}
+      ins(%given : tensor<4x6xf32>) outs(%e : tensor<4x6xf32>) {
+  ^bb0(%y: f32, %o: f32):
+    %r = arith.mulf %y, %two : f32
+    linalg.yield %r : f32
+  } -> tensor<4x6xf32>
+  %fm = linalg.fill ins(%low : f32) outs(%er : tensor<4xf32>) -> tensor<4xf32>
+  %m = linalg.generic {indexing_maps = [#id, #row], iterator_types = ["parallel", "reduction"]}
+      ins(%s : tensor<4x6xf32>) outs(%fm : tensor<4xf32>) {
+  ^bb0(%x: f32, %y: f32):
+    %r = arith.maximumf %y, %x : f32
+    linalg.yield %r : f32
+  } -> tensor<4xf32>
+  %d = linalg.generic {indexing_maps = [#id, #row, #id], iterator_types = ["parallel", "parallel"]}
+      ins(%s, %m : tensor<4x6xf32>, tensor<4xf32>) outs(%e : tensor<4x6xf32>) {
+  ^bb0(%x: f32, %y: f32, %o: f32):
+    %r = arith.subf %x, %y : f32
+    linalg.yield %r : f32
+  } -> tensor<4x6xf32>
+  %u = linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel", "parallel"]}
+      ins(%d : tensor<4x6xf32>) outs(%e : tensor<4x6xf32>) {
+  ^bb0(%x: f32, %o: f32):
+    %r = arith.mulf %x, %c : f32
+    linalg.yield %r : f32
+  } -> tensor<4x6xf32>
+  %p = attn.softmax %u dim 1 : tensor<4x6xf32>
+  return %p : tensor<4x6xf32>
+}
