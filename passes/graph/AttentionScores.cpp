@@ -440,15 +440,19 @@ LogicalResult ScoreMatcher::matchRankOne() {
 }
 
 /// Whether the region from `scores` to the softmax reads, beside what it computes elementwise, what one of `later`
-/// gives.
+/// gives, or `scores` where it compares what it makes of them.
 bool ScoreMatcher::comparesAgain(const Operand &scores, ArrayRef<Operand> later) {
   SetVector<Value> front, origins;
   front.insert(softmax.input);
   auto isElementwise = [](Operation *op) { return op && (isView(op) || isPointwise(op)); };
+  auto isComparison = [](Operation &inner) { return isa<arith::CmpFOp>(inner); };
+  bool comparesMade = false;
   for (size_t n = 0; n != front.size(); ++n) {
     Operation *op = front[n].getDefiningOp();
     if (front[n] == scores.value || !op)
       continue;
+    if (auto compare = dyn_cast<linalg::LinalgOp>(op); compare && llvm::any_of(*compare.getBlock(), isComparison))
+      comparesMade |= !llvm::is_contained(op->getOperands(), scores.value);
     if (!isElementwise(op))
       origins.insert(front[n]);
     else
@@ -456,7 +460,8 @@ bool ScoreMatcher::comparesAgain(const Operand &scores, ArrayRef<Operand> later)
   }
   for (size_t n = 0; n != origins.size(); ++n) {
     Value value = origins[n];
-    if (llvm::any_of(later, [&](const Operand &at) { return at.value == value; }))
+    if (llvm::any_of(later, [&](const Operand &at) { return at.value == value; }) ||
+        (comparesMade && value == scores.value))
       return true;
     if (Operation *op = value.getDefiningOp(); op && value != scores.value)
       op->walk([&](Operation *inner) { origins.insert_range(inner->getOperands()); });

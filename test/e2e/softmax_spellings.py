@@ -261,6 +261,10 @@ def others():
     # The least of the largest is compared with itself: what it is compared with may not be rounded anew.
     third = "  rate = Constant<value = float {2.8284271}>()\n  r = Div(s, rate)\n"
     third += best.replace("(s, ", "(r, ").replace("hidden, s)", "hidden, r)")
+    # The same, where both sides are divided once more in front of the comparison.
+    both = "  rate = Constant<value = float {2.8284271}>()\n  more = Constant<value = float {1.7}>()\n  r = Div(s, rate)\n"
+    both += best.replace("(s, ", "(r, ").replace("  low = Less(s, least)\n", "").replace("  low = Less(r, least)\n", "") \
+        .replace("  hidden = ", "  u = Div(r, more)\n  edge = Div(least, more)\n  low = Less(u, edge)\n  hidden = ").replace("hidden, s)", "hidden, u)")
     hard = "  w = Softmax<axis = -1>(s)\n  at = ArgMax<axis = 3, keepdims = 0>(w)\n"
     hard += "  p = OneHot<axis = -1>(at, depth, values)" + WEIGH
     picks = {"depth": np.array(S), "values": np.array([0, 1], np.float32)}
@@ -294,6 +298,8 @@ def others():
         Case("best", best, of_best, ("given", None, "its scores are stored before: " + REPEATED), tables={},
              declared=STATIC),
         Case("best_third", third, lambda s, m, q, k: of_best(s / 2.8284271, m, q, k),
+             ("given", None, "its scores are stored before: " + REPEATED), declared=STATIC),
+        Case("best_both", both, lambda s, m, q, k: of_best(s / 2.8284271 / 1.7, m, q, k),
              ("given", None, "its scores are stored before: " + REPEATED), declared=STATIC),
         Case("hard", hard, lambda s, m, q, k: np.eye(S)[softmax(s).argmax(-1)],
              ("none", None, "no weighted sum: the largest weight selects a value (hard attention)"), tables=picks,
