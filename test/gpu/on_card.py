@@ -25,6 +25,7 @@ import numpy as np
 import on_card_beside
 import on_card_report
 from on_card_compile import HERE, run
+from on_card_inputs import input_files
 
 QUERY = ("name", "compute_cap", "driver_version", "clocks.sm", "clocks.max.sm", "clocks.mem", "power.limit", "temperature.gpu")
 TESTS_AT_ONCE = max(1, min(8, (os.cpu_count() or 1) // 2))
@@ -58,7 +59,10 @@ def check(name, description):
     folder = HERE / "cases" / name
     with tempfile.TemporaryDirectory() as temporary:
         command = [folder / "model.so"] + ([f"--entry={description['entry']}"] if "entry" in description else [])
-        command += [f"--input={name}=@{folder / file}" for name, file in description["inputs"].items()]
+        try:
+            command += [f"--input={name}=@{path}" for name, path in input_files(folder, description["inputs"], temporary)]
+        except ValueError as error:
+            return str(error)
         outputs = list(description["outputs"].items())
         command += [f"--output={name}=@{temporary}/{n}.npy" for n, (name, _) in enumerate(outputs)]
         status, text = run(HERE / "bin/attn-run", *command)

@@ -9,6 +9,7 @@ that they need beside libc; and graphs without weights, which are compiled on th
 import argparse
 import itertools
 import json
+import os
 import pathlib
 import re
 import shutil
@@ -22,6 +23,7 @@ import onnx
 
 import onnxruntime
 
+import card_draws
 import card_graphs
 import check_kernels
 import check_loops
@@ -37,7 +39,7 @@ PRECISIONS = {"warpgroups": ("bf16", "f16"), "gemm": ("f32", "bf16"), "attention
 # What runs first on a card: each instruction by itself.
 INSTRUCTION_TESTS = {"PtxInstructionTest": "bin/ptx-instructions", "PtxWarpgroupTest": "bin/ptx-warpgroups"}
 BOUNDS = {"f32": 5e-5, "bf16": 2e-2, "f16": 5e-3}
-MAX_BYTES = 4 << 20  # of a case's arrays
+MAX_BYTES = 512 << 10  # of what a case stores: larger tiles are compared with PyTorch
 
 
 def bench_models():
@@ -82,21 +84,30 @@ def searches(folder, tools, only):
 class Package:
     def __init__(self, folder, tools, archs):
         self.folder, self.tools, self.archs, self.refused = folder, tools, archs, []
+        self.draws = card_draws.install()
+        self.environment = os.environ | {"CUDA_ROOT": str(folder)}  # PTX alone: machine code would double the package
+
+    def stored(self, inputs, outputs):
+        """What a case would hold."""
+        return sum(a.nbytes for a in (*inputs.values(), *outputs.values()) if not self.draws.recipe(a))
 
     def add(self, name, path, description, inputs=None, outputs=None, precision="f32", flags=()):
         """One library; refused models are left out and named."""
         case = self.folder / "cases" / name
         case.mkdir(parents=True)
         done = subprocess.run([self.tools / "attnc", path, "--target=cuda", f"--gpu-arch={self.archs}",
-                               f"--precision={precision}", "--mcpu=x86-64-v3", *flags, "-o", case / "model.so"], capture_output=True, text=True, errors="replace")
+                               f"--precision={precision}", "--mcpu=x86-64-v3", *flags, "-o", case / "model.so"], capture_output=True, text=True, errors="replace",
+                              env=self.environment)
         if done.returncode:
             self.refused.append(f"{name}: {done.stderr.strip()[:300]}")
             return shutil.rmtree(case)
         for kind, arrays in (("inputs", inputs or {}), ("outputs", outputs or {})):
             description[kind] = {}
             for n, (key, array) in enumerate(arrays.items()):
-                np.save(case / f"{kind}{n}.npy", array)
-                description[kind][key] = f"{kind}{n}.npy"
+                recipe = self.draws.recipe(array) if kind == "inputs" else None
+                if not recipe:
+                    np.save(case / f"{kind}{n}.npy", array)
+                description[kind][key] = recipe or f"{kind}{n}.npy"
         (case / "case.json").write_text(json.dumps(description))
 
 
@@ -139,7 +150,7 @@ def main():
             for n, (nodes, inputs, weights, outputs) in enumerate(built if isinstance(built, list) else [built]):
                 name = f"{family}_{precision}_{function.__name__}_{'x'.join(map(str, size))}_{n}"
                 outputs = check_kernels.outputs_as_declared(inputs, outputs)
-                if args.filter not in name or sum(a.nbytes for a in (*inputs.values(), *outputs.values())) > MAX_BYTES:
+                if args.filter not in name or package.stored(inputs, outputs) > MAX_BYTES:
                     continue
                 source = model
                 if isinstance(nodes, str):
