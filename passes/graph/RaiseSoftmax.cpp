@@ -13,8 +13,8 @@
 #include "mlir/IR/IRMapping.h"
 #include "mlir/IR/PatternMatch.h"
 #include "mlir/IR/Remarks.h"
-#include <limits>
 #include <cmath>
+#include <limits>
 
 using namespace mlir;
 
