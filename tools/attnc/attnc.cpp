@@ -46,7 +46,7 @@ constexpr ToolInfo kTool = {
     "  0  the output is written\n"
     "  1  the command line is wrong, or a file cannot be read or written\n"
     "  2  the model needs what attnc does not support, --require-fused is not met, or\n"
-    "     --verify-fusion had nothing to compare\n"
+    "     --verify-fusion has no run that ends well to compare\n"
     "  3  the model is damaged or breaks a limit\n"
     "  4  an error inside attnc, or a limit of memory or time was reached\n"
     "  5  --verify-fusion found that the fused form differs from the graph\n"};

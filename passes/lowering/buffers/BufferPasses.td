@@ -64,7 +64,8 @@ def PrepareBuffersPass : Pass<"attn-prepare-buffers", "mlir::func::FuncOp"> {
     and every writer after the first would copy it. `tensor.empty` stays shared
     (an unshared one costs an allocation). `tensor.concat` becomes insertions
     into one tensor, a collapse of a tensor without elements a tensor.empty
-    (memref.collapse_shape refuses to join {?, 0}). What a loop's body reads of
+    (memref.collapse_shape refuses to join {?, 0}), and so a slice at the end of
+    one (memref.subview refuses the offset). What a loop's body reads of
     a state after the place of another is written (states that it swaps, yields
     twice or as views of each other, old contents) is copied first.
   }];
