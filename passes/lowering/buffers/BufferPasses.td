@@ -172,7 +172,8 @@ def ExpandReshapesPass : Pass<"attn-expand-reshapes", "mlir::func::FuncOp"> {
   let summary = "memref.expand_shape with its given sizes as reinterpret_cast";
   let description = [{
     `expand-strided-metadata` derives the sizes again, ignores `output_shape`
-    and crashes on a group with two dynamic dimensions.
+    and crashes on a group with two dynamic dimensions. A view keeps its offset
+    and the stride of each group's innermost dimension.
   }];
   let dependentDialects = ["::mlir::memref::MemRefDialect", "::mlir::affine::AffineDialect"];
 }

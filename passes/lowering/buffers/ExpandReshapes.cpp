@@ -15,19 +15,29 @@ namespace {
 struct ExpandReshapesPass : attn::impl::ExpandReshapesPassBase<ExpandReshapesPass> {
   void runOnOperation() override {
     getOperation().walk([](memref::ExpandShapeOp op) {
-      if (!op.getResultType().getLayout().isIdentity())
-        return;
       OpBuilder b(op);
-      SmallVector<OpFoldResult> sizes = op.getMixedOutputShape(), strides(sizes.size());
-      OpFoldResult stride = b.getIndexAttr(1);
+      Location loc = op.getLoc();
+      MemRefType type = op.getResultType();
+      bool isContiguous = type.getLayout().isIdentity();
+      OpFoldResult offset = b.getIndexAttr(0), stride = b.getIndexAttr(1);
+      SmallVector<OpFoldResult> sizes = op.getMixedOutputShape(), strides(sizes.size(), stride), ofSource;
+      if (!isContiguous) {
+        auto source = memref::ExtractStridedMetadataOp::create(b, loc, op.getSrc());
+        offset = source.getConstifiedMixedOffset();
+        ofSource = source.getConstifiedMixedStrides();
+      }
       AffineExpr x, y;
       bindSymbols(op.getContext(), x, y);
-      for (size_t i = sizes.size(); i-- > 0;) {
-        strides[i] = stride;
-        stride = affine::makeComposedFoldedAffineApply(b, op.getLoc(), x * y, {stride, sizes[i]});
+      SmallVector<ReassociationIndices> groups = op.getReassociationIndices();
+      for (size_t n = groups.size(); n-- > 0;) {
+        if (!isContiguous)
+          stride = ofSource[n];
+        for (int64_t i : llvm::reverse(groups[n])) {
+          strides[i] = stride;
+          stride = affine::makeComposedFoldedAffineApply(b, loc, x * y, {stride, sizes[i]});
+        }
       }
-      Value cast = memref::ReinterpretCastOp::create(b, op.getLoc(), op.getResultType(), op.getSrc(), b.getIndexAttr(0),
-                                                     sizes, strides);
+      Value cast = memref::ReinterpretCastOp::create(b, loc, type, op.getSrc(), offset, sizes, strides);
       op.replaceAllUsesWith(cast);
       op.erase();
     });
