@@ -27,6 +27,22 @@ bool isRequiredBetween(Operation *user, Value value) {
   return false;
 }
 
+/// Whether what becomes of `empty` up to the inserted value overwrites something that is read later. In a buffer, which
+/// the analysis does not follow, the copy that this takes would be lost: the insertion writes over what was kept.
+bool overwritesWhatIsRead(SubsetInsertionOpInterface insertion, Value empty,
+                          const bufferization::AnalysisState &state) {
+  if (insertion->getNumResults() != 0)
+    return false;
+  bufferization::TraversalConfig config;
+  config.alwaysIncludeLeaves = false;
+  config.followEquivalentOnly = config.followSameTypeOrCastsOnly = true;
+  llvm::DenseSet<OpOperand *> chain;
+  state.findValueInReverseUseDefChain(
+      &insertion.getSourceOperand(), [&](Value value) { return value == empty; }, config, &chain);
+  return llvm::any_of(chain,
+                      [&](OpOperand *operand) { return operand->get() != empty && !state.isInPlace(*operand); });
+}
+
 struct EliminateEmptiesPass : attn::impl::EliminateEmptiesPassBase<EliminateEmptiesPass> {
   void runOnOperation() override {
     bufferization::OneShotBufferizationOptions options;
@@ -34,11 +50,13 @@ struct EliminateEmptiesPass : attn::impl::EliminateEmptiesPassBase<EliminateEmpt
     bufferization::OneShotAnalysisState state(getOperation(), options);
     if (failed(bufferization::analyzeModuleOp(getOperation(), state)))
       return signalPassFailure();
-    auto place = [](RewriterBase &rewriter, SubsetInsertionOpInterface insertion, tensor::EmptyOp empty,
+    auto place = [&](RewriterBase &rewriter, SubsetInsertionOpInterface insertion, tensor::EmptyOp empty,
                     Operation *user) -> Value {
       for (Value needed : insertion.getValuesNeededToBuildSubsetExtraction())
         if (isRequiredBetween(user, needed))
           return {};
+      if (overwritesWhatIsRead(insertion, empty, state))
+        return {};
       return bufferization::buildSubsetExtraction(rewriter, insertion, empty, user);
     };
     IRRewriter rewriter(&getContext());

@@ -41,3 +41,39 @@ func.func @required(%x: tensor<4xf32>, %n: index) -> tensor<?xf32> {
   %two = tensor.insert_slice %a into %one[%n] [4] [1] : tensor<4xf32> into tensor<?xf32>
   return %two : tensor<?xf32>
 }
+
+// The zeros that are summed onto are an output, too: they are made in its buffer, not in the sum's.
+// CHECK-LABEL: func.func @shared
+// CHECK: %[[ZEROS:.*]] = bufferization.to_tensor %arg2
+// CHECK: linalg.fill {{.*}}outs(%[[ZEROS]] :
+// CHECK-NOT: to_tensor %arg1
+func.func @shared(%x: tensor<?x1xi64>, %sum: memref<1xi64>, %zeros: memref<1xi64>) {
+  %c = arith.constant 0 : i64
+  %e = tensor.empty() : tensor<1xi64>
+  %f = linalg.fill ins(%c : i64) outs(%e : tensor<1xi64>) -> tensor<1xi64>
+  %r = linalg.reduce ins(%x : tensor<?x1xi64>) outs(%f : tensor<1xi64>) dimensions = [0]
+    (%in: i64, %out: i64) {
+      %s = arith.addi %in, %out : i64
+      linalg.yield %s : i64
+    }
+  bufferization.materialize_in_destination %r in restrict writable %sum : (tensor<1xi64>, memref<1xi64>) -> ()
+  bufferization.materialize_in_destination %f in restrict writable %zeros : (tensor<1xi64>, memref<1xi64>) -> ()
+  return
+}
+
+// Nothing else reads the zeros: the sum is made in its place.
+// CHECK-LABEL: func.func @alone
+// CHECK: %[[SUM:.*]] = bufferization.to_tensor
+// CHECK: linalg.fill {{.*}}outs(%[[SUM]] :
+func.func @alone(%x: tensor<?x1xi64>, %sum: memref<1xi64>) {
+  %c = arith.constant 0 : i64
+  %e = tensor.empty() : tensor<1xi64>
+  %f = linalg.fill ins(%c : i64) outs(%e : tensor<1xi64>) -> tensor<1xi64>
+  %r = linalg.reduce ins(%x : tensor<?x1xi64>) outs(%f : tensor<1xi64>) dimensions = [0]
+    (%in: i64, %out: i64) {
+      %s = arith.addi %in, %out : i64
+      linalg.yield %s : i64
+    }
+  bufferization.materialize_in_destination %r in restrict writable %sum : (tensor<1xi64>, memref<1xi64>) -> ()
+  return
+}
