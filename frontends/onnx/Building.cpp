@@ -268,21 +268,39 @@ static void requireDecided(Node &node, const Expr &a, const Expr &b) {
 }
 
 LogicalResult Node::requireBroadcast(const Expr &a, const Expr &b, StringRef message) {
+  // In no run are they equal, in some one of them is 1.
+  const Expr one(1);
+  if (symbols().isEqual(a, b) == false && !symbols().isEqual(a, one) && !symbols().isEqual(b, one)) {
+    const Expr &fixed = symbols().name(a).empty() ? b : a;
+    unsupported() << substitute(message, {symbols().print(a), symbols().print(b)}) << " unless one of them is 1; "
+                  << fixToOne(symbols(), fixed, printableName(symbols().print(fixed)));
+    return failure();
+  }
   requireDecided(*this, a, b);
   return requireEqual(a, b, message);
 }
 
-/// Asks for 1 where a size is 0 or 1 in a run, as a slice of the first element has, and is to be repeated to another.
-static bool requireOne(Node &node, const Expr &size) {
+/// Asks for 1 where a size is to be repeated to `other`: because it is 0 or 1 in a run, as a slice of the first element
+/// has, or because no run has both equal, or `other` 1.
+static bool requireOne(Node &node, const Expr &size, const Expr &other) {
   Symbols &symbols = node.symbols();
-  if (size.constant() || symbols.upperBound(size) != 1 || symbols.lowerBound(size).value_or(-1) < 0)
+  const Expr one(1);
+  bool isAtMostOne = symbols.upperBound(size) == 1 && symbols.lowerBound(size).value_or(-1) >= 0;
+  bool isAlone =
+      symbols.isEqual(size, other) == false && !symbols.isEqual(size, one) && symbols.isEqual(other, one) == false;
+  if (size.constant() || size.overflowed() || other.overflowed() || (!isAtMostOne && !isAlone))
     return false;
-  OpBuilder &b = node.builder();
-  Value value = symbols.materialize(b, node.loc(), size), one = arith::ConstantIndexOp::create(b, node.loc(), 1);
-  Value holds = arith::CmpIOp::create(b, node.loc(), arith::CmpIPredicate::eq, value, one);
-  emitRequire(node, holds, nameSizes(symbols, "size {0} is broadcast, and is not 1 in this run", {size}), {value},
-              /*unsupported=*/true);
-  symbols.assumeEqual(size, Expr(1));
+  if (isAtMostOne) {
+    OpBuilder &b = node.builder();
+    Value value = symbols.materialize(b, node.loc(), size), unit = symbols.materialize(b, node.loc(), one);
+    Value holds = arith::CmpIOp::create(b, node.loc(), arith::CmpIPredicate::eq, value, unit);
+    emitRequire(node, holds, nameSizes(symbols, "size {0} is broadcast, and is not 1 in this run", {size}), {value},
+                /*unsupported=*/true);
+  } else {
+    requireCompare(node, arith::CmpIPredicate::eq, size, one,
+                   substitute("sizes {0} and {1} do not broadcast", {"{0}", printableName(symbols.print(other))}));
+  }
+  symbols.assumeEqual(size, one);
   return true;
 }
 
@@ -302,9 +320,9 @@ FailureOr<SmallVector<Expr>> Node::broadcast(ArrayRef<ArrayRef<Expr>> shapes) {
         if (symbols().isEqual(other, Expr(1)) == true || constants != other.constant().has_value())
           continue;
         bool isDecided = size.is(1) || symbols().isEqual(size, other) == true;
-        if (!isDecided && requireOne(*this, other))
+        if (!isDecided && requireOne(*this, other, size))
           continue;
-        if (size.is(1) || (!isDecided && requireOne(*this, size)))
+        if (size.is(1) || (!isDecided && requireOne(*this, size, other)))
           size = other;
         else if (failed(requireBroadcast(size, other, "sizes {0} and {1} do not broadcast")))
           return failure();
