@@ -114,9 +114,10 @@ def SplitConcatPass : Pass<"attn-split-concat", "::mlir::ModuleOp"> {
 
     A part may be the product of two others, as in w [s; h; s h]: the vector
     w is multiplied with one of them, sum_k w_k (s_ik h_jk) = sum_k (s_ik w_k)
-    h_jk, and the score is a dot product.
+    h_jk, and the score is a dot product. Not in f16.
 
-    Numerical effect: rounding.
+    Numerical effect: rounding; where s_ik w_k overflows and s_ik h_jk doesn't
+    (beyond 1e38), an infinity, as with the factors the other way round.
   }];
   let dependentDialects = ["::attn::AttnDialect", "::mlir::arith::ArithDialect", "::mlir::linalg::LinalgDialect",
                            "::mlir::tensor::TensorDialect"];

@@ -130,7 +130,8 @@ private:
       }
   }
 
-  /// sum_d w_d (a_d b_d) = sum_d (a_d w_d) b_d, where w is a vector.
+  /// sum_d w_d (a_d b_d) = sum_d (a_d w_d) b_d, where w is a vector. Not in f16, whose range a_d w_d may leave where no
+  /// product of the graph does.
   void weighFactor(linalg::ContractOp op) {
     if (!op.hasPureTensorSemantics())
       return;
@@ -139,7 +140,7 @@ private:
       std::optional<std::pair<Part, Part>> factors = getFactors(op->getOperand(side));
       Value vector = op->getOperand(1 - side);
       Type element = getElementTypeOrSelf(vector);
-      if (!factors || getElementTypeOrSelf(op.getResult(0)) != element)
+      if (!factors || element.isF16() || getElementTypeOrSelf(op.getResult(0)) != element)
         continue;
       auto [weighed, other] = *factors;
       AffineMap read = weighed.map.compose(maps[side]), otherRead = other.map.compose(maps[side]);

@@ -93,6 +93,33 @@ func.func @three_factors(%a: tensor<2x5x8xf32>, %b: tensor<2x7x8xf32>, %w: tenso
 #x = affine_map<(b, i, j, a, d) -> (b, i, j, d)>
 #w = affine_map<(b, i, j, a, d) -> (d, a)>
 #o = affine_map<(b, i, j, a, d) -> (b, i, j, a)>
+// In f16 a query times the vector may be infinite where no product of the graph is.
+// CHECK-LABEL: func.func @half
+// CHECK: linalg.contract {{.*}} ins(%{{.+}}, %{{.+}} : tensor<2x5x7x8xf16>, tensor<8x1xf16>)
+func.func @half(%a: tensor<2x5x8xf16>, %b: tensor<2x7x8xf16>, %w: tensor<8x1xf16>) -> tensor<2x5x7x1xf16> {
+  %zero = arith.constant 0.0 : f16
+  %e = tensor.empty() : tensor<2x5x7x8xf16>
+  %x = linalg.generic {indexing_maps = [#a, #b, #p], iterator_types = ["parallel", "parallel", "parallel", "parallel"]}
+      ins(%a, %b : tensor<2x5x8xf16>, tensor<2x7x8xf16>) outs(%e : tensor<2x5x7x8xf16>) {
+  ^bb0(%l: f16, %r: f16, %y: f16):
+    %m = arith.mulf %l, %r : f16
+    linalg.yield %m : f16
+  } -> tensor<2x5x7x8xf16>
+  %eo = tensor.empty() : tensor<2x5x7x1xf16>
+  %fo = linalg.fill ins(%zero : f16) outs(%eo : tensor<2x5x7x1xf16>) -> tensor<2x5x7x1xf16>
+  %o = linalg.contract indexing_maps = [#x, #w, #o] ins(%x, %w : tensor<2x5x7x8xf16>, tensor<8x1xf16>)
+      outs(%fo : tensor<2x5x7x1xf16>) -> tensor<2x5x7x1xf16>
+  return %o : tensor<2x5x7x1xf16>
+}
+
+// -----
+
+#a = affine_map<(b, i, j, d) -> (b, i, d)>
+#b = affine_map<(b, i, j, d) -> (b, j, d)>
+#p = affine_map<(b, i, j, d) -> (b, i, j, d)>
+#x = affine_map<(b, i, j, a, d) -> (b, i, j, d)>
+#w = affine_map<(b, i, j, a, d) -> (d, a)>
+#o = affine_map<(b, i, j, a, d) -> (b, i, j, a)>
 // A matrix has more columns than one: the product is made once for all.
 // CHECK-LABEL: func.func @matrix
 // CHECK: linalg.contract {{.*}} ins(%{{.+}}, %{{.+}} : tensor<2x5x7x8xf32>, tensor<8x3xf32>)
