@@ -161,12 +161,53 @@ template <typename Op> struct ComputeSelected : OpRewritePattern<Op> {
           !matchPattern(select.getFalseValue(), m_Constant(&whenFalse)))
         continue;
       auto compute = [&](Value chosen) {
-        Operation *copy = rewriter.clone(*op);
-        copy->setOperand(side, chosen);
-        return copy->getResult(0);
+        return side == 0 ? rewriter.createOrFold<Op>(op.getLoc(), chosen, op.getRhs())
+                         : rewriter.createOrFold<Op>(op.getLoc(), op.getLhs(), chosen);
       };
       Value first = compute(select.getTrueValue()), second = compute(select.getFalseValue());
       rewriter.replaceOpWithNewOp<arith::SelectOp>(op, select.getCondition(), first, second);
+      return success();
+    }
+    return failure();
+  }
+};
+
+/// x * (c ? 1 : 0) + (c ? 0 : hidden) -> c ? x : hidden, of a sum or a difference: what is hidden is not -1e4 where x
+/// is NaN or infinite, but no key, as behind other masks.
+template <typename Op> struct SelectScore : OpRewritePattern<Op> {
+  using OpRewritePattern<Op>::OpRewritePattern;
+
+  LogicalResult matchAndRewrite(Op op, PatternRewriter &rewriter) const override {
+    auto product = op.getLhs().template getDefiningOp<arith::MulFOp>();
+    auto added = op.getRhs().template getDefiningOp<arith::SelectOp>();
+    if (std::is_same_v<Op, arith::AddFOp> && !product) {
+      product = op.getRhs().template getDefiningOp<arith::MulFOp>();
+      added = op.getLhs().template getDefiningOp<arith::SelectOp>();
+    }
+    if (!product || !added)
+      return failure();
+    for (unsigned side : {0, 1}) {
+      auto factor = product->getOperand(side).template getDefiningOp<arith::SelectOp>();
+      if (!factor || factor.getCondition() != added.getCondition())
+        continue;
+      bool isKept = matchPattern(factor.getTrueValue(), m_OneFloat());
+      Value zero = isKept ? factor.getFalseValue() : factor.getTrueValue();
+      Value nothing = isKept ? added.getTrueValue() : added.getFalseValue();
+      FloatAttr number;
+      if (!matchPattern(isKept ? factor.getTrueValue() : factor.getFalseValue(), m_OneFloat()) ||
+          !matchPattern(zero, m_AnyZeroFloat()) || !matchPattern(nothing, m_AnyZeroFloat()) ||
+          !matchPattern(isKept ? added.getFalseValue() : added.getTrueValue(), m_Constant(&number)))
+        continue;
+      APFloat hidden = number.getValue();
+      if (std::is_same_v<Op, arith::SubFOp>)
+        hidden.changeSign();
+      if (!(hidden.convertToDouble() <= kFiniteMask))
+        continue;
+      Value fill =
+          arith::ConstantOp::create(rewriter, op.getLoc(), FloatAttr::get(cast<FloatType>(op.getType()), hidden));
+      Value score = product->getOperand(1 - side);
+      rewriter.replaceOpWithNewOp<arith::SelectOp>(op, factor.getCondition(), isKept ? score : fill,
+                                                   isKept ? fill : score);
       return success();
     }
     return failure();
@@ -228,8 +269,9 @@ void simplify(Region &region, const FrozenRewritePatternSet &patterns) {
 void simplifyRegions(RewriterBase &rewriter, AttentionOp op) {
   RewritePatternSet patterns(op.getContext());
   patterns.add<ConvertSelected<arith::ExtFOp>, ConvertSelected<arith::TruncFOp>, ComputeSelected<arith::AddFOp>,
-               ComputeSelected<arith::SubFOp>, ComputeSelected<arith::MulFOp>, DropZero, SkipStoredBool<arith::CmpFOp>,
-               SkipStoredBool<arith::CmpIOp>>(op.getContext());
+               ComputeSelected<arith::SubFOp>, ComputeSelected<arith::MulFOp>, SelectScore<arith::AddFOp>,
+               SelectScore<arith::SubFOp>, DropZero, SkipStoredBool<arith::CmpFOp>, SkipStoredBool<arith::CmpIOp>>(
+      op.getContext());
   patterns.add<DropRounding>(op.getContext(), op);
   op.getContext()->getLoadedDialect<arith::ArithDialect>()->getCanonicalizationPatterns(patterns);
   for (RegisteredOperationName name : op.getContext()->getRegisteredOperationsByDialect("arith"))
