@@ -3,6 +3,7 @@
 #include "passes/graph/AssumeRequired.h"
 #include "passes/graph/AttentionMatch.h"
 #include "passes/graph/AttentionSink.h"
+#include "passes/graph/LinearAttention.h"
 #include "passes/graph/MaskMining.h"
 #include "passes/graph/SegmentSoftmax.h"
 #include "passes/graph/Structured.h"
@@ -117,64 +118,29 @@ Miss whyNotContracted(const Normalization &softmax) {
           softmax.location};
 }
 
-/// The softmax that makes `value` by elementwise ops and views, or null.
-SoftmaxOp findSoftmax(Value value) {
-  while (Operation *op = value.getDefiningOp()) {
-    if (auto softmax = dyn_cast<SoftmaxOp>(op))
-      return softmax;
-    if (!isView(op) && (!isPointwise(op) || cast<linalg::LinalgOp>(op).getNumDpsInputs() != 1))
-      break;
-    value = op->getOperand(0);
-  }
-  return {};
-}
-
-/// Whether `value` is computed from `source`.
-bool dependsOn(Value value, Value source) {
-  SmallVector<Value> front{value};
+/// Whether elementwise ops make the weights of a gate from the scores, and from what other ops make of the scores.
+bool dependsOnRow(const Normalization &gate) {
+  SmallVector<Value> front{gate.result};
   DenseSet<Value> seen;
-  while (!front.empty()) {
-    Value next = front.pop_back_val();
-    if (next == source)
-      return true;
-    if (seen.insert(next).second && next.getDefiningOp())
-      llvm::append_range(front, next.getDefiningOp()->getOperands());
-  }
-  return false;
-}
-
-/// Linear attention, softmax(q) (softmax(k)^T v): the sum of the weights `outer` has for values the sum of other
-/// weights, on which the scores of `outer` do not depend. Both softmaxes normalise features.
-bool isOverFeatures(OpOperand &outer, SoftmaxOp softmax) {
-  Value values = outer.getOwner()->getOperand(1 - outer.getOperandNumber());
-  while (isView(values.getDefiningOp()))
-    values = values.getDefiningOp()->getOperand(0);
-  Operation *inner = values.getDefiningOp();
-  if (!isContraction(inner) || dependsOn(softmax.getInput(), values))
-    return false;
-  return findSoftmax(inner->getOperand(0)) || findSoftmax(inner->getOperand(1));
-}
-
-/// Whether `softmax` is one of the two of a linear attention; its weights are `weights`.
-bool isLinearAttention(OpOperand &weights, SoftmaxOp softmax) {
-  if (isOverFeatures(weights, softmax))
-    return true;
-  SmallVector<Value> front{weights.getOwner()->getResult(0)};
+  SmallVector<Value> scores, others;
   while (!front.empty()) {
     Value value = front.pop_back_val();
-    for (OpOperand &use : value.getUses()) {
-      Operation *user = use.getOwner();
-      if (isView(user)) {
-        front.push_back(user->getResult(0));
-      } else if (isContraction(user) && use.getOperandNumber() < 2) {
-        OpOperand &outer = user->getOpOperand(1 - use.getOperandNumber());
-        SoftmaxOp other = findSoftmax(outer.get());
-        if (other && isOverFeatures(outer, other))
-          return true;
-      }
-    }
+    Operation *op = value.getDefiningOp();
+    if (!op || !seen.insert(value).second)
+      continue;
+    if (isContraction(op))
+      scores.push_back(value);
+    else if (isView(op) || isPointwise(op))
+      llvm::append_range(front, op->getOperands());
+    else
+      others.push_back(value);
   }
-  return false;
+  return llvm::any_of(others, [&](Value other) {
+    return llvm::any_of(scores, [&](Value score) {
+      DenseSet<Value> visited;
+      return isComputedFrom(other, score, visited);
+    });
+  });
 }
 
 struct RecognizeAttentionPass : impl::RecognizeAttentionPassBase<RecognizeAttentionPass> {
@@ -292,6 +258,11 @@ private:
       fused = *op;
       stored = op->getKind() == ScoreKind::given ? better : std::nullopt;
     }
+    if (!fused && gate && dependsOnRow(softmax))
+      return addMissed(softmax, "none",
+                       {"not an attention: its weights depend on the other scores of their row, not by their sum alone "
+                        "(a threshold as of sparsemax, a norm)",
+                        softmax.location});
     if (!fused)
       return addMissed(softmax, StringRef(first->reason).starts_with("no contraction") ? "none" : "missed", *first);
     // What replaces the score matrix is dead unless the weights are used elsewhere too.

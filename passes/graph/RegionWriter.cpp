@@ -50,18 +50,6 @@ bool RegionWriter::dependsOnTarget(Value value) {
   return dependence[value] = depends;
 }
 
-bool RegionWriter::isComputedFromTarget(Value value) {
-  SmallVector<Value> front{value};
-  while (!front.empty()) {
-    Value next = front.pop_back_val();
-    if (next == target)
-      return true;
-    if (visited.insert(next).second && next.getDefiningOp())
-      next.getDefiningOp()->walk([&](Operation *op) { llvm::append_range(front, op->getOperands()); });
-  }
-  return false;
-}
-
 /// Whether `op` computes its element by a few cheap scalar ops, or from its
 /// position alone.
 static bool isCheap(linalg::LinalgOp op, unsigned &budget) {
@@ -184,7 +172,7 @@ FailureOr<Value> RegionWriter::elementUncached(Value tensor, Access access) {
     return inlineBody(op, access);
   if (!depends && follows && isOuterProduct(tensor))
     return inlineProduct(op, access);
-  if (depends || (!capturesOfTarget && isComputedFromTarget(tensor)))
+  if (depends || (!capturesOfTarget && isComputedFrom(tensor, target, visited)))
     return fail("an operation that is not elementwise stands between " + between, loc);
   return capture(tensor, access);
 }

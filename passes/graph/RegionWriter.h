@@ -38,8 +38,6 @@ private:
   mlir::LogicalResult fail(const llvm::Twine &reason, mlir::Location location);
   /// Whether `value` is computed from the target by elementwise ops and views.
   bool dependsOnTarget(mlir::Value value);
-  /// Whether `value` depends on the target in any way.
-  bool isComputedFromTarget(mlir::Value value);
   bool isWorthInlining(mlir::Value tensor, const Access &access);
   mlir::FailureOr<mlir::Value> element(mlir::Value tensor, Access access);
   mlir::FailureOr<mlir::Value> elementUncached(mlir::Value tensor, Access access);

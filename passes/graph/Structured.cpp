@@ -109,6 +109,18 @@ bool hasUse(Value value, llvm::function_ref<bool(OpOperand &)> isFound, llvm::fu
   return false;
 }
 
+bool isComputedFrom(Value value, Value source, DenseSet<Value> &visited) {
+  SmallVector<Value> front{value};
+  while (!front.empty()) {
+    Value next = front.pop_back_val();
+    if (next == source)
+      return true;
+    if (visited.insert(next).second && next.getDefiningOp())
+      next.getDefiningOp()->walk([&](Operation *op) { llvm::append_range(front, op->getOperands()); });
+  }
+  return false;
+}
+
 TypedAttr splatConstant(Value value) {
   Attribute constant;
   if (auto fill = value.getDefiningOp<linalg::FillOp>())

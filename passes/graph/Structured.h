@@ -55,6 +55,9 @@ bool isView(mlir::Operation *op);
 bool hasUse(mlir::Value value, llvm::function_ref<bool(mlir::OpOperand &)> isFound,
             llvm::function_ref<bool(mlir::Operation *)> follows);
 
+/// Whether `value` depends on `source` in any way. `visited`: values known not to, from one question to the next.
+bool isComputedFrom(mlir::Value value, mlir::Value source, llvm::DenseSet<mlir::Value> &visited);
+
 /// The one scalar that every element of `value` (a scalar or a tensor) is, as
 /// an attribute, or null.
 mlir::TypedAttr splatConstant(mlir::Value value);

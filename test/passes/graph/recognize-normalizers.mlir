@@ -180,6 +180,51 @@ func.func @signed(%s: tensor<5x7xf32>, %v: tensor<7x4xf32>) -> tensor<5x4xf32> {
 #w = affine_map<(i, e, j) -> (i, j)>
 #v = affine_map<(i, e, j) -> (j, e)>
 #o = affine_map<(i, e, j) -> (i, e)>
+#row = affine_map<(i, j) -> (i)>
+// Weights above a threshold that the row sets, as sparsemax has them: no sum normalises them, and no gate is its own.
+// CHECK: fused = false, kind = "none", {{[^}]*}}"not an attention: its weights depend on the other scores of their row, not by their sum alone (a threshold as of sparsemax, a norm)"
+// CHECK-LABEL: func.func @threshold
+// CHECK-NOT: attn.attention
+func.func @threshold(%q: tensor<5x8xf32>, %k: tensor<7x8xf32>, %v: tensor<7x4xf32>) -> tensor<5x4xf32> {
+  %zero = arith.constant 0.0 : f32
+  %lowest = arith.constant 0xFF800000 : f32
+  %e = tensor.empty() : tensor<5x7xf32>
+  %f = linalg.fill ins(%zero : f32) outs(%e : tensor<5x7xf32>) -> tensor<5x7xf32>
+  %s = linalg.contract indexing_maps = [#q, #k, #s] ins(%q, %k : tensor<5x8xf32>, tensor<7x8xf32>)
+      outs(%f : tensor<5x7xf32>) -> tensor<5x7xf32>
+  %er = tensor.empty() : tensor<5xf32>
+  %fr = linalg.fill ins(%lowest : f32) outs(%er : tensor<5xf32>) -> tensor<5xf32>
+  %t = linalg.generic {indexing_maps = [#ij, #row], iterator_types = ["parallel", "reduction"]}
+      ins(%s : tensor<5x7xf32>) outs(%fr : tensor<5xf32>) {
+  ^bb0(%x: f32, %o: f32):
+    %r = arith.maximumf %x, %o : f32
+    linalg.yield %r : f32
+  } -> tensor<5xf32>
+  %one = arith.constant 1.0 : f32
+  %g = linalg.generic {indexing_maps = [#ij, #row, #ij], iterator_types = ["parallel", "parallel"]}
+      ins(%s, %t : tensor<5x7xf32>, tensor<5xf32>) outs(%e : tensor<5x7xf32>) {
+  ^bb0(%x: f32, %m: f32, %o: f32):
+    %d = arith.subf %x, %m : f32
+    %u = arith.addf %d, %one : f32
+    %r = arith.maximumf %u, %zero : f32
+    linalg.yield %r : f32
+  } -> tensor<5x7xf32>
+  %eo = tensor.empty() : tensor<5x4xf32>
+  %fo = linalg.fill ins(%zero : f32) outs(%eo : tensor<5x4xf32>) -> tensor<5x4xf32>
+  %o = linalg.contract indexing_maps = [#w, #v, #o] ins(%g, %v : tensor<5x7xf32>, tensor<7x4xf32>)
+      outs(%fo : tensor<5x4xf32>) -> tensor<5x4xf32>
+  return %o : tensor<5x4xf32>
+}
+
+// -----
+
+#q = affine_map<(i, j, d) -> (i, d)>
+#k = affine_map<(i, j, d) -> (j, d)>
+#s = affine_map<(i, j, d) -> (i, j)>
+#ij = affine_map<(i, j) -> (i, j)>
+#w = affine_map<(i, e, j) -> (i, j)>
+#v = affine_map<(i, e, j) -> (j, e)>
+#o = affine_map<(i, e, j) -> (i, e)>
 // Gates: relu(q k^T) v has no normaliser. With a constant for keys it is a layer of a network, and no verdict is due.
 // CHECK: fused = true, kind = "dot", mask = "none", node = {{[^}]*}}normalizer = "none"
 // CHECK-NOT: fused
@@ -223,6 +268,34 @@ func.func @layer(%q: tensor<5x8xf32>, %v: tensor<7x4xf32>) -> tensor<5x4xf32> {
   %o = linalg.contract indexing_maps = [#w, #v, #o] ins(%g, %v : tensor<5x7xf32>, tensor<7x4xf32>)
       outs(%fo : tensor<5x4xf32>) -> tensor<5x4xf32>
   return %o : tensor<5x4xf32>
+}
+
+// -----
+
+#ctx = affine_map<(d, e, n) -> (n, d)>
+#val = affine_map<(d, e, n) -> (n, e)>
+#de = affine_map<(d, e, n) -> (d, e)>
+#nd = affine_map<(n, e, d) -> (n, d)>
+#dv = affine_map<(n, e, d) -> (d, e)>
+#ne = affine_map<(n, e, d) -> (n, e)>
+// Co-attention: what each row of one side makes of the other side is what it is weighted with. Written like the next
+// one, but the dimension that is normalised numbers rows.
+// CHECK: fused = true, kind = "given"
+// CHECK-SAME: fused = true, kind = "given"
+// CHECK-LABEL: func.func @co_attention
+func.func @co_attention(%s: tensor<?x?xf32>, %v: tensor<?x4xf32>, %m: index, %n: index) -> tensor<?x4xf32> {
+  %zero = arith.constant 0.0 : f32
+  %pq = attn.softmax %s dim 1 : tensor<?x?xf32>
+  %pk = attn.softmax %s dim 0 : tensor<?x?xf32>
+  %ec = tensor.empty(%m) : tensor<?x4xf32>
+  %fc = linalg.fill ins(%zero : f32) outs(%ec : tensor<?x4xf32>) -> tensor<?x4xf32>
+  %c = linalg.contract indexing_maps = [#ctx, #val, #de] ins(%pk, %v : tensor<?x?xf32>, tensor<?x4xf32>)
+      outs(%fc : tensor<?x4xf32>) -> tensor<?x4xf32>
+  %eo = tensor.empty(%n) : tensor<?x4xf32>
+  %fo = linalg.fill ins(%zero : f32) outs(%eo : tensor<?x4xf32>) -> tensor<?x4xf32>
+  %o = linalg.contract indexing_maps = [#nd, #dv, #ne] ins(%pq, %c : tensor<?x?xf32>, tensor<?x4xf32>)
+      outs(%fo : tensor<?x4xf32>) -> tensor<?x4xf32>
+  return %o : tensor<?x4xf32>
 }
 
 // -----
