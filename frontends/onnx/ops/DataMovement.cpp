@@ -447,6 +447,11 @@ static LogicalResult importPad(Node &node) {
     if (failed(scalar))
       return failure();
     Value background = node.value(node.expand(*scalar, shape));
+    // Nothing goes nowhere: its offset may be beyond the end, which insert_slice refuses.
+    if (llvm::any_of(t.shape, [](const Expr &size) { return size.is(0); })) {
+      node.setOutput(0, background, t.dtype, shape);
+      return success();
+    }
     SmallVector<OpFoldResult> offsets, sizes, strides(t.rank(), b.getIndexAttr(1));
     for (int64_t dim = 0; dim < t.rank(); ++dim) {
       offsets.push_back(symbols.size(b, loc, spec->before[dim]));
