@@ -5,9 +5,7 @@
 namespace ptx {
 namespace {
 
-void branch(Step &s) {
-  s.lanes([&](unsigned lane) { s.warp.pc[lane] = s.in.target; });
-}
+void branch(Step &s) { s.warp.moveTo(s.mask, s.in.target); }
 void leave(Step &s) { s.warp.alive &= ~s.mask; }
 void nothing(Step &) {}
 void trap(Step &s) { s.fail("was executed"); }

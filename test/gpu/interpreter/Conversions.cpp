@@ -10,10 +10,12 @@ namespace ptx {
 namespace {
 
 template <typename To, typename From> void integers(Step &s) {
-  s.lanes([&](unsigned lane) { s.write(s.operand(0), lane, To(s.as<From>(s.operand(1), lane))); });
+  Source from(s, 1);
+  s.each([&](unsigned lane) { return To(from.as<From>(lane)); });
 }
 template <typename To, typename From> void toFloat(Step &s) {
-  s.lanes([&](unsigned lane) { s.write(s.operand(0), lane, To(s.as<From>(s.operand(1), lane))); });
+  Source from(s, 1);
+  s.each([&](unsigned lane) { return To(from.as<From>(lane)); });
 }
 
 /// The integer nearest to `value` in the direction of the letter: n(earest
@@ -47,7 +49,8 @@ template <typename T, char Direction> void integral(Step &s) {
   });
 }
 template <typename To, typename From> void floats(Step &s) {
-  s.lanes([&](unsigned lane) { s.write(s.operand(0), lane, To(s.as<From>(s.operand(1), lane))); });
+  Source from(s, 1);
+  s.each([&](unsigned lane) { return To(from.as<From>(lane)); });
 }
 
 template <uint16_t (*Round)(float), bool Relu> void toHalf(Step &s) {

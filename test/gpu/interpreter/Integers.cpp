@@ -10,11 +10,12 @@ namespace ptx {
 namespace {
 
 template <typename T, T (*F)(T)> void unary(Step &s) {
-  s.lanes([&](unsigned lane) { s.write(s.operand(0), lane, F(s.as<T>(s.operand(1), lane))); });
+  Source a(s, 1);
+  s.each([&](unsigned lane) { return F(a.as<T>(lane)); });
 }
 template <typename T, T (*F)(T, T)> void binary(Step &s) {
-  s.lanes(
-      [&](unsigned lane) { s.write(s.operand(0), lane, F(s.as<T>(s.operand(1), lane), s.as<T>(s.operand(2), lane))); });
+  Source a(s, 1), b(s, 2);
+  s.each([&](unsigned lane) { return F(a.as<T>(lane), b.as<T>(lane)); });
 }
 
 template <typename T>
@@ -58,36 +59,33 @@ uint32_t reverse(uint32_t a) {
 }
 
 template <typename T> void wideProduct(Step &s) {
-  s.lanes([&](unsigned lane) {
-    s.write(s.operand(0), lane, product(s.as<T>(s.operand(1), lane), s.as<T>(s.operand(2), lane)));
-  });
+  Source a(s, 1), b(s, 2);
+  s.each([&](unsigned lane) { return product(a.as<T>(lane), b.as<T>(lane)); });
 }
 template <typename T, T (*F)(T, T)> void multiplyAdd(Step &s) {
-  s.lanes([&](unsigned lane) {
-    T value = F(s.as<T>(s.operand(1), lane), s.as<T>(s.operand(2), lane));
-    s.write(s.operand(0), lane, add<T>(value, s.as<T>(s.operand(3), lane)));
-  });
+  Source a(s, 1), b(s, 2), c(s, 3);
+  s.each([&](unsigned lane) { return add<T>(F(a.as<T>(lane), b.as<T>(lane)), c.as<T>(lane)); });
 }
 template <typename T> void wideMultiplyAdd(Step &s) {
-  s.lanes([&](unsigned lane) {
-    Wide<T> value = product(s.as<T>(s.operand(1), lane), s.as<T>(s.operand(2), lane));
-    s.write(s.operand(0), lane, add<Wide<T>>(value, s.as<Wide<T>>(s.operand(3), lane)));
-  });
+  Source a(s, 1), b(s, 2), c(s, 3);
+  s.each([&](unsigned lane) { return add<Wide<T>>(product(a.as<T>(lane), b.as<T>(lane)), c.as<Wide<T>>(lane)); });
 }
 
 // The amount is 32 bits wide; more than the width counts as the width (9.7.8.7).
 template <typename T> void shiftLeft(Step &s) {
-  s.lanes([&](unsigned lane) {
-    uint32_t amount = s.as<uint32_t>(s.operand(2), lane);
-    s.write(s.operand(0), lane, amount >= 8 * sizeof(T) ? T(0) : T(s.as<T>(s.operand(1), lane) << amount));
+  Source a(s, 1), b(s, 2);
+  s.each([&](unsigned lane) {
+    uint32_t amount = b.as<uint32_t>(lane);
+    return amount >= 8 * sizeof(T) ? T(0) : T(a.as<T>(lane) << amount);
   });
 }
 template <typename T> void shiftRight(Step &s) {
-  s.lanes([&](unsigned lane) {
-    uint32_t amount = std::min<uint32_t>(s.as<uint32_t>(s.operand(2), lane), 8 * sizeof(T));
-    T value = s.as<T>(s.operand(1), lane);
+  Source a(s, 1), b(s, 2);
+  s.each([&](unsigned lane) {
+    uint32_t amount = std::min<uint32_t>(b.as<uint32_t>(lane), 8 * sizeof(T));
+    T value = a.as<T>(lane);
     T fill = std::is_signed_v<T> && value < 0 ? T(-1) : T(0);
-    s.write(s.operand(0), lane, amount == 8 * sizeof(T) ? fill : T(value >> amount));
+    return amount == 8 * sizeof(T) ? fill : T(value >> amount);
   });
 }
 // {high, low} shifted, the upper (left) or lower (right) word (9.7.8.6).
@@ -158,23 +156,22 @@ template <typename T> void leadingZeros(Step &s) {
 }
 
 template <typename T> void select(Step &s) {
-  s.lanes([&](unsigned lane) {
-    bool which = s.read(s.operand(3), lane) & 1;
-    s.write(s.operand(0), lane, s.as<T>(s.operand(which ? 1 : 2), lane));
-  });
+  Source a(s, 1), b(s, 2), which(s, 3);
+  s.each([&](unsigned lane) { return which.as<uint64_t>(lane) & 1 ? a.as<T>(lane) : b.as<T>(lane); });
 }
 
 enum Comparison { Eq, Ne, Lt, Le, Gt, Ge };
 template <typename T, Comparison C> void compare(Step &s) {
-  s.lanes([&](unsigned lane) {
-    T a = s.as<T>(s.operand(1), lane), b = s.as<T>(s.operand(2), lane);
+  Source left(s, 1), right(s, 2);
+  s.each([&](unsigned lane) {
+    T a = left.as<T>(lane), b = right.as<T>(lane);
     uint8_t result = C == Eq   ? a == b
                      : C == Ne ? a != b
                      : C == Lt ? a < b
                      : C == Le ? a <= b
                      : C == Gt ? a > b
                                : a >= b;
-    s.write(s.operand(0), lane, result);
+    return result;
   });
 }
 

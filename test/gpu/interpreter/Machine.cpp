@@ -75,11 +75,29 @@ static void checkShared(Step &step, uint64_t address, uint32_t bytes, uint32_t a
               hex(size));
 }
 
+/// Whether all of `bytes` states are other than kUnwritten.
+static bool isWritten(const uint8_t *states, uint32_t bytes) {
+  static_assert(kUnwritten == 0, "a word without a byte of 0");
+  constexpr uint32_t kOnes = 0x01010101;
+  for (; bytes >= 4; states += 4, bytes -= 4) {
+    uint32_t word;
+    memcpy(&word, states, 4);
+    if ((word - kOnes) & ~word & kOnes << 7)
+      return false;
+  }
+  for (; bytes; ++states, --bytes)
+    if (*states == kUnwritten)
+      return false;
+  return true;
+}
+
 void Step::loadShared(uint64_t address, void *to, uint32_t bytes, uint32_t align) {
   checkShared(*this, address, bytes, align);
-  for (uint32_t i = 0; i < bytes; ++i)
-    if (block.written[address + i] == kUnwritten)
-      fail("reads shared memory that was never written, at " + hex(address + i));
+  if (!isWritten(&block.written[address], bytes)) {
+    while (block.written[address] != kUnwritten)
+      ++address;
+    fail("reads shared memory that was never written, at " + hex(address));
+  }
   memcpy(to, &block.shared[address], bytes);
 }
 
@@ -176,10 +194,8 @@ static uint32_t special(const Step &step, uint32_t which, unsigned lane) {
   step.fail("reads an unknown special register");
 }
 
-uint64_t Step::read(const Operand &operand, unsigned lane) {
+uint64_t Step::readOther(const Operand &operand, unsigned lane) {
   switch (operand.kind) {
-  case Operand::Register:
-    return warp.at(operand.index, lane);
   case Operand::Immediate:
     return operand.bits;
   case Operand::Special:
@@ -209,10 +225,10 @@ uint16_t toBf16(float value) {
 }
 
 float fromF16(uint16_t bits) {
-  int exponent = (bits >> 10) & 31, fraction = bits & 1023;
-  float magnitude = exponent == 31 ? (fraction ? NAN : INFINITY)
-                    : exponent     ? std::ldexp(float(1024 + fraction), exponent - 25)
-                                   : std::ldexp(float(fraction), -24);
+  uint32_t exponent = (bits >> 10) & 31, fraction = bits & 1023, wide = (exponent + 112) << 23 | fraction << 13;
+  float magnitude = exponent == 31 ? (fraction ? NAN : INFINITY) : float(fraction) * 0x1p-24f;
+  if (exponent != 0 && exponent != 31)
+    memcpy(&magnitude, &wide, 4);
   return bits & 0x8000 ? -magnitude : magnitude;
 }
 

@@ -9,6 +9,7 @@
 #include <functional>
 #include <memory>
 #include <random>
+#include <unordered_map>
 
 namespace ptx {
 
@@ -67,6 +68,9 @@ struct Warp {
   uint32_t id = 0;                 ///< in the block
   std::vector<uint64_t> registers; ///< [register][lane]
   std::vector<uint8_t> local;      ///< [lane][localBytes]
+  // Where lanes stand: all at `front`, or each at its `pc`.
+  bool together = true;
+  uint32_t front = 0;
   std::array<uint32_t, kLanes> pc{};
   uint32_t alive = 0;   ///< lanes that have not returned
   int32_t barrier = -1; ///< waits here
@@ -82,6 +86,18 @@ struct Warp {
   bool isFenced = false;                       ///< by wgmma.fence, since the last wait
 
   uint64_t &at(uint32_t index, unsigned lane) { return registers[size_t(index) * kLanes + lane]; }
+
+  void moveTo(uint32_t lanes, uint32_t target) {
+    if (together && lanes == alive) {
+      front = target;
+      return;
+    }
+    if (together)
+      pc.fill(front);
+    together = false;
+    for (; lanes; lanes &= lanes - 1)
+      pc[unsigned(__builtin_ctz(lanes))] = target;
+  }
 };
 
 struct Barrier {
@@ -139,7 +155,10 @@ struct Step {
   bool blocked = false; ///< set: the warp waits until it is woken
   bool wakes = false;   ///< set: what a warp of the block waits for may be there
 
-  uint64_t read(const Operand &operand, unsigned lane);
+  uint64_t read(const Operand &operand, unsigned lane) {
+    return operand.kind == Operand::Register ? warp.at(operand.index, lane) : readOther(operand, lane);
+  }
+  uint64_t readOther(const Operand &operand, unsigned lane);
   template <typename T> T as(const Operand &operand, unsigned lane) {
     uint64_t bits = read(operand, lane);
     T value;
@@ -155,8 +174,26 @@ struct Step {
       fail("writes to something that is no register");
   }
   template <typename F> void lanes(F f) {
+    if (mask == ~0u) {
+      for (unsigned lane = 0; lane < kLanes; ++lane)
+        f(lane);
+      return;
+    }
     for (uint32_t rest = mask; rest; rest &= rest - 1)
       f(unsigned(__builtin_ctz(rest)));
+  }
+  /// Writes f(lane) to the first operand.
+  template <typename F> void each(F f) {
+    const Operand &to = operand(0);
+    if (to.kind != Operand::Register)
+      return lanes([&](unsigned lane) { write(to, lane, f(lane)); });
+    uint64_t *at = &warp.at(to.index, 0);
+    lanes([&](unsigned lane) {
+      auto value = f(lane);
+      uint64_t bits = 0;
+      memcpy(&bits, &value, sizeof(value));
+      at[lane] = bits;
+    });
   }
   const Operand &operand(size_t i) const {
     if (i >= in.operands.size())
@@ -186,6 +223,34 @@ struct Step {
   [[noreturn]] void fail(const std::string &message) const;
 };
 
+/// An operand whose form is looked at once for all lanes.
+class Source {
+public:
+  Source(Step &step, size_t number) : Source(step, step.operand(number)) {}
+  Source(Step &step, const Operand &operand) {
+    if (operand.kind == Operand::Register) {
+      bits = &step.warp.at(operand.index, 0);
+    } else if (operand.kind == Operand::Immediate) {
+      bits = &operand.bits;
+      stride = 0;
+    } else {
+      bits = others;
+      step.lanes([&](unsigned lane) { others[lane] = step.read(operand, lane); });
+    }
+  }
+  Source(const Source &) = delete;
+  template <typename T> T as(unsigned lane) const {
+    T value;
+    memcpy(&value, bits + lane * stride, sizeof(T));
+    return value;
+  }
+
+private:
+  const uint64_t *bits;
+  unsigned stride = 1;
+  uint64_t others[kLanes];
+};
+
 /// Runs all blocks of a launch, interleaved by a scheduler that `options.seed`
 /// seeds. Throws Error for what the program does wrong.
 void run(Launch &launch);
@@ -195,7 +260,7 @@ struct Entry {
   Execute execute;
   bool converges;
 };
-using Table = std::map<std::string, Entry>;
+using Table = std::unordered_map<std::string, Entry>;
 void addIntegerInstructions(Table &);
 void addFloatInstructions(Table &);
 void addConversions(Table &);

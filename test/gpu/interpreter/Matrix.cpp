@@ -40,14 +40,16 @@ const Operand &part(const Operand &operand, unsigned i) {
 /// rounds in an order that is not documented (9.7.14.5.14).
 void multiply(Step &s, const float (*a)[16], const float (*b)[8], unsigned depth) {
   float result[16][8];
-  for (unsigned row = 0; row < 16; ++row)
-    for (unsigned column = 0; column < 8; ++column) {
-      unsigned lane = row % 8 * 4 + column / 2, index = row / 8 * 2 + column % 2;
-      double sum = s.as<float>(s.operand(3).parts[index], lane);
-      for (unsigned k = 0; k < depth; ++k)
-        sum += double(a[row][k]) * double(b[k][column]);
-      result[row][column] = float(sum);
-    }
+  for (unsigned row = 0; row < 16; ++row) {
+    double sums[8];
+    for (unsigned column = 0; column < 8; ++column)
+      sums[column] = s.as<float>(s.operand(3).parts[row / 8 * 2 + column % 2], row % 8 * 4 + column / 2);
+    for (unsigned k = 0; k < depth; ++k)
+      for (unsigned column = 0; column < 8; ++column)
+        sums[column] += double(a[row][k]) * double(b[k][column]);
+    for (unsigned column = 0; column < 8; ++column)
+      result[row][column] = float(sums[column]);
+  }
   for (unsigned lane = 0; lane < kLanes; ++lane)
     for (unsigned index = 0; index < 4; ++index)
       s.write(s.operand(0).parts[index], lane, result[lane / 4 + index / 2 * 8][lane % 4 * 2 + index % 2]);

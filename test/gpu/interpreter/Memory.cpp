@@ -13,6 +13,10 @@ namespace {
 
 template <typename T> void move(Step &s) {
   const Operand &to = s.operand(0), &from = s.operand(1);
+  if (to.kind != Operand::Vector && from.kind != Operand::Vector) {
+    Source value(s, 1);
+    return s.each([&](unsigned lane) { return value.as<T>(lane); });
+  }
   s.lanes([&](unsigned lane) {
     if (from.kind == Operand::Vector) {
       unsigned bits = 8 * sizeof(T) / unsigned(from.parts.size());
@@ -20,13 +24,11 @@ template <typename T> void move(Step &s) {
       for (size_t i = 0; i < from.parts.size(); ++i)
         value |= (s.read(from.parts[i], lane) & ((uint64_t(1) << bits) - 1)) << bits * i;
       s.write(to, lane, T(value));
-    } else if (to.kind == Operand::Vector) {
+    } else {
       unsigned bits = 8 * sizeof(T) / unsigned(to.parts.size());
       uint64_t value = s.as<T>(from, lane);
       for (size_t i = 0; i < to.parts.size(); ++i)
         s.write(to.parts[i], lane, value >> bits * i & ((uint64_t(1) << bits) - 1));
-    } else {
-      s.write(to, lane, s.as<T>(from, lane));
     }
   });
 }
@@ -83,13 +85,22 @@ template <typename T> uint64_t extend(T value) {
   return std::is_signed_v<T> ? uint64_t(int64_t(value)) : uint64_t(value);
 }
 
+const Operand &addressOperand(Step &s, size_t number) {
+  const Operand &operand = s.operand(number);
+  if (operand.kind != Operand::Address)
+    s.fail("expects an address");
+  return operand;
+}
+
 template <typename T, Space S, unsigned N> void load(Step &s) {
   const Operand &to = s.operand(0);
   if ((to.kind == Operand::Vector ? to.parts.size() : 1) != N)
     s.fail("has another number of registers than its vector");
+  const Operand &place = addressOperand(s, 1);
+  Source base(s, place.parts[0]);
   s.lanes([&](unsigned lane) {
     T values[N];
-    uint64_t address = s.address(s.operand(1), lane);
+    uint64_t address = base.as<uint64_t>(lane) + uint64_t(place.offset);
     if (S == Generic && N > 1 && address % sizeof(values))
       s.fail("is misaligned");
     if (Races *races = racesOf<S>(s, address))
@@ -103,11 +114,13 @@ template <typename T, Space S, unsigned N> void store(Step &s) {
   const Operand &from = s.operand(1);
   if ((from.kind == Operand::Vector ? from.parts.size() : 1) != N)
     s.fail("has another number of registers than its vector");
+  const Operand &place = addressOperand(s, 0);
+  Source base(s, place.parts[0]);
   s.lanes([&](unsigned lane) {
     T values[N];
     for (unsigned i = 0; i < N; ++i)
       values[i] = s.as<T>(N == 1 ? from : from.parts[i], lane);
-    uint64_t address = s.address(s.operand(0), lane);
+    uint64_t address = base.as<uint64_t>(lane) + uint64_t(place.offset);
     if (Races *races = racesOf<S>(s, address))
       races->store(s, address, sizeof(values));
     storeTo<S>(s, lane, address, values, sizeof(values), sizeof(values));

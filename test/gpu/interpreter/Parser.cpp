@@ -5,6 +5,8 @@
 #include <cctype>
 #include <cstdlib>
 #include <cstring>
+#include <optional>
+#include <unordered_map>
 
 namespace ptx {
 namespace {
@@ -18,8 +20,11 @@ constexpr uint32_t kDynamicShared = 1; // Operand::index of an Immediate
 
 uint32_t alignTo(uint32_t value, uint32_t align) { return (value + align - 1) / align * align; }
 
-bool isNameStart(char c) { return isalpha(uint8_t(c)) || c == '_' || c == '$' || c == '%'; }
-bool isNamePart(char c) { return isalnum(uint8_t(c)) || c == '_' || c == '$'; }
+bool isDigit(char c) { return c >= '0' && c <= '9'; }
+bool isNamePart(char c) {
+  return isDigit(c) || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' || c == '$';
+}
+bool isNameStart(char c) { return c == '%' || (isNamePart(c) && !isDigit(c)); }
 
 /// Bytes of a type without its dot ("b32"), 0 if it is none.
 uint32_t typeBytes(const std::string &type) {
@@ -51,8 +56,11 @@ private:
 
   static std::string stripComments(const std::string &in) {
     std::string out;
+    out.reserve(in.size());
     for (size_t i = 0; i < in.size(); ++i) {
-      if (in.compare(i, 2, "//") == 0) {
+      if (in[i] != '/') {
+        out += in[i];
+      } else if (in.compare(i, 2, "//") == 0) {
         while (i < in.size() && in[i] != '\n')
           ++i;
         out += '\n';
@@ -145,6 +153,8 @@ private:
       kernel = &module.kernels[first = name()];
       kernel->name = first;
       registers.clear();
+      banks.clear();
+      numRegisters = 0;
       entry();
     } else if (first == ".global" || first == ".const" || first == ".shared") {
       variable(first);
@@ -288,7 +298,7 @@ private:
         for (Operand &operand : instruction.operands)
           placeDynamic(operand);
     }
-    kernel->numRegisters = uint32_t(registers.size());
+    kernel->numRegisters = numRegisters;
     kernel = nullptr;
   }
 
@@ -365,8 +375,10 @@ private:
         if (take('<')) {
           int64_t count = integer();
           expect('>');
-          for (int64_t i = 0; i < count; ++i)
-            declare(base + std::to_string(i));
+          if (count < 0 || count > 1 << 24)
+            error("declares " + std::to_string(count) + " registers");
+          banks[base] = {numRegisters, uint32_t(count)};
+          numRegisters += uint32_t(count);
         } else {
           declare(base[0] == '%' ? base : scoped(base));
         }
@@ -390,19 +402,29 @@ private:
     }
   }
 
-  void declare(const std::string &registerName) {
-    uint32_t index = uint32_t(registers.size());
-    registers[registerName] = index;
-  }
+  void declare(const std::string &registerName) { registers[registerName] = numRegisters++; }
 
-  const uint32_t *findRegister(const std::string &registerName) {
-    for (auto scope = scopes.rbegin(); scope != scopes.rend(); ++scope) {
-      auto found = registers.find(registerName + "@" + std::to_string(*scope));
-      if (found != registers.end())
-        return &found->second;
+  std::optional<uint32_t> findRegister(const std::string &registerName) {
+    if (registerName[0] != '%') // as declare() has it
+      for (auto scope = scopes.rbegin(); scope != scopes.rend(); ++scope) {
+        auto found = registers.find(registerName + "@" + std::to_string(*scope));
+        if (found != registers.end())
+          return found->second;
+      }
+    // Most are one of many that one directive declares: `.reg .b32 %r<70>;`.
+    size_t digits = registerName.size();
+    while (digits > 0 && isDigit(registerName[digits - 1]))
+      --digits;
+    if (digits < registerName.size() && registerName.size() - digits < 9) {
+      auto bank = banks.find(registerName.substr(0, digits));
+      uint32_t number = uint32_t(atoi(registerName.c_str() + digits));
+      if (bank != banks.end() && number < bank->second.count)
+        return bank->second.first + number;
     }
     auto found = registers.find(registerName);
-    return found == registers.end() ? nullptr : &found->second;
+    if (found == registers.end())
+      return std::nullopt;
+    return found->second;
   }
 
   void instruction() {
@@ -411,7 +433,7 @@ private:
     if (take('@')) {
       result.negated = take('!');
       std::string predicate = name();
-      const uint32_t *index = findRegister(predicate);
+      std::optional<uint32_t> index = findRegister(predicate);
       if (!index)
         error("undeclared predicate '" + predicate + "'");
       result.predicate = int32_t(*index);
@@ -421,9 +443,9 @@ private:
     if (!result.execute)
       error("unknown instruction '" + result.opcode + "'");
     auto begins = [&](const char *text) { return result.opcode.compare(0, strlen(text), text) == 0; };
-    bool isNew = atoi(module.target.substr(std::min<size_t>(3, module.target.size())).c_str()) >= 90;
     if (((begins("wgmma.") || begins("setmaxnreg.")) && module.target != "sm_90a") ||
-        (begins("cp.async.bulk.") && !isNew))
+        (begins("cp.async.bulk.") &&
+         atoi(module.target.substr(std::min<size_t>(3, module.target.size())).c_str()) < 90))
       error("'" + result.opcode + "' is no instruction of '" + module.target + "'");
     kernel->code.push_back(std::move(result));
     Instruction &in = kernel->code.back();
@@ -513,7 +535,7 @@ private:
     std::string text = c == '%' ? word() : name();
     if (text == "_")
       return result;
-    if (const uint32_t *index = findRegister(text)) {
+    if (std::optional<uint32_t> index = findRegister(text)) {
       result.kind = Operand::Register;
       result.index = *index;
       return result;
@@ -541,8 +563,13 @@ private:
   unsigned line = 1;
   Module module;
   Kernel *kernel = nullptr;
-  std::map<std::string, uint64_t> symbols;
-  std::map<std::string, uint32_t> registers, labels;
+  struct Bank {
+    uint32_t first, count;
+  };
+  std::unordered_map<std::string, uint64_t> symbols;
+  std::unordered_map<std::string, uint32_t> registers, labels;
+  std::unordered_map<std::string, Bank> banks; ///< registers declared as `name<count>`
+  uint32_t numRegisters = 0;
   std::vector<std::pair<size_t, std::string>> uses;
   std::vector<int> scopes;
   int numScopes = 0;

@@ -80,7 +80,7 @@ void tryWait(Step &s) {
   s.warp.phaseBarrier = sleeps ? first : -1;
   if (!sleeps)
     return;
-  s.lanes([&](unsigned lane) { --s.warp.pc[lane]; }); // once more when it is woken
+  s.warp.moveTo(s.mask, uint32_t(&s.in - s.launch.kernel.code.data())); // once more when it is woken
   s.blocked = true;
 }
 

@@ -67,6 +67,10 @@ private:
       Warp &warp = block->warps[i];
       warp.block = block.get();
       warp.id = uint32_t(i);
+      if (!spareRegisters.empty()) {
+        warp.registers = std::move(spareRegisters.back());
+        spareRegisters.pop_back();
+      }
       warp.registers.assign(size_t(launch.kernel.numRegisters) * kLanes, 0xdeadbeefdeadbeef);
       warp.local.assign(size_t(launch.kernel.localBytes) * kLanes, 0xff);
       uint32_t count = std::min<uint32_t>(threads - uint32_t(i) * kLanes, kLanes);
@@ -100,6 +104,8 @@ private:
         throw Error(where + "a bulk copy is under way");
     if (--block->unfinished)
       return;
+    for (Warp &each : block->warps)
+      spareRegisters.push_back(std::move(each.registers));
     auto found = std::find_if(resident.begin(), resident.end(), [&](auto &each) { return each.get() == block; });
     resident.erase(found);
     refill();
@@ -118,11 +124,15 @@ private:
 
   /// The lanes that go next: those that are furthest behind meet the others
   /// soonest; now and then others, so that waiting for one another works.
-  uint32_t choose(const Warp &warp) {
+  uint32_t choose(Warp &warp) {
+    if (warp.together)
+      return warp.alive;
     uint32_t first = warp.pc[unsigned(__builtin_ctz(warp.alive))];
-    uint32_t together = lanesAt(warp, first);
-    if (together == warp.alive)
-      return together;
+    if (lanesAt(warp, first) == warp.alive) {
+      warp.together = true;
+      warp.front = first;
+      return warp.alive;
+    }
     std::vector<uint32_t> places;
     for (uint32_t rest = warp.alive; rest;) {
       uint32_t pc = warp.pc[unsigned(__builtin_ctz(rest))];
@@ -142,7 +152,7 @@ private:
 
   bool step(Warp &warp) {
     uint32_t group = choose(warp);
-    uint32_t pc = warp.pc[unsigned(__builtin_ctz(group))];
+    uint32_t pc = warp.together ? warp.front : warp.pc[unsigned(__builtin_ctz(group))];
     if (pc >= launch.kernel.code.size())
       throw Error("kernel '" + launch.kernel.name + "' runs past its end");
     const Instruction &in = launch.kernel.code[pc];
@@ -155,8 +165,7 @@ private:
       }
     Step step{launch, *warp.block, warp, in, mask};
     // Ahead of the instruction, which may branch or end lanes.
-    for (uint32_t rest = group; rest; rest &= rest - 1)
-      warp.pc[unsigned(__builtin_ctz(rest))] = pc + 1;
+    warp.moveTo(group, pc + 1);
     if (mask)
       in.execute(step);
     if (++launch.executed > launch.options.maxInstructions)
@@ -196,6 +205,7 @@ private:
   uint32_t threads = 0;
   std::vector<std::unique_ptr<Block>> resident;
   std::vector<Warp *> ready;
+  std::vector<std::vector<uint64_t>> spareRegisters; ///< of blocks that are done: fresh pages cost more than the rest
   std::unique_ptr<Races> races;
 };
 
