@@ -7,7 +7,7 @@ import sys
 import numpy as np
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "passes" / "graph" / "Inputs"))
-from attention_reference import Attention, Operand, Term  # noqa: E402
+from attention_reference import Attention, Operand, Term, mixed  # noqa: E402
 
 CAUSAL = Term("#attn.causal<0>")
 LSE = ("#attn.extra<lse>", "bhi", np.float32, None)
@@ -17,8 +17,8 @@ def magnitude(attention):
     """The sum of the absolute terms of each element of the result."""
     weights = ("#attn.extra<final_weights>", "bhij", np.float32, None)
     weights = dataclasses.replace(attention, extras=[weights]).evaluate()[1]
-    terms = abs(weights[..., None, None]) * np.nan_to_num(abs(attention.value.full(attention.sizes)), posinf=0)
-    return attention.arrange(terms.sum((3, 4)), "bhie", attention.result)
+    values = np.nan_to_num(abs(attention.value.full(attention.sizes)), posinf=0)[:, :, 0, :, 0]
+    return attention.arrange(np.matmul(abs(weights), values), "bhie", attention.result)
 
 
 def to_bf16(x):
@@ -36,8 +36,8 @@ def narrow_softmax(maker):
     assert (rounded != scores).any()
     e = np.exp(rounded - rounded.max(-1, keepdims=True))
     w = to_bf16(e / e.sum(-1, keepdims=True))
-    values = np.broadcast_to(one.value.full(one.sizes), (*w.shape, 1, one.sizes["e"]))
-    total = lambda v: one.arrange((w[..., None, None] * v).sum((3, 4)), "bhie", one.result)
+    values = one.value.full(one.sizes)[:, :, 0, :, 0]
+    total = lambda v: one.arrange(np.matmul(w, v), "bhie", one.result)
     text, inputs, weights, _ = entry(one)
     return text.replace("maps [", "softmax_type bf16 maps [", 1), inputs, weights, (total(values), 2.0 ** -8 * total(abs(values)))
 

@@ -266,9 +266,7 @@ def attend(q, k, v, visible=None, bias=0):
     with np.errstate(invalid="ignore"):
         e = np.exp(s - s.max(-1, keepdims=True))
         w = e / e.sum(-1, keepdims=True)
-        hidden = np.where(w[..., None] == 0, 0.0, v[:, :, None])  # reach nothing
-        want = (w[..., None] * hidden).sum(-2)
-        return Bounded(want, unit * (w[..., None] * np.abs(hidden)).sum(-2))
+        return Bounded(attention_ir.mixed(w != 0, w, v), unit * attention_ir.mixed(w != 0, w, np.abs(v)) if unit else 0)
 
 
 class Bounded:

@@ -20,6 +20,15 @@ def tensor(array, dynamic=False):
     return "tensor<" + "".join(("?" if dynamic else str(n)) + "x" for n in array.shape) + MLIR[array.dtype] + ">"
 
 
+def mixed(part, weights, values):
+    """The sum over j of weights (b, h, i, j) times values (b, h, j, e): those outside of `part` reach nothing, whatever they are."""
+    isFinite = np.isfinite(values)
+    total = np.matmul(weights, np.where(isFinite, values, 0))
+    odd = np.flatnonzero(~isFinite.all((0, 1, 3)))
+    terms = np.where(isFinite, 0, values)[:, :, None, odd] * weights[..., odd, None]
+    return total + np.where(part[..., odd, None] & ~isFinite[:, :, None, odd], terms, 0).sum(3)
+
+
 @dataclass
 class Operand:
     """`layout`: letters of DIMS and '0'; `divisors`: of h or i."""
@@ -176,7 +185,7 @@ return {', '.join(f'%o#{n}' for n in returned)} : {returned_types}
         if self.kind == "given":
             raw = q[..., 0, 0]
         elif self.kind == "dot":
-            raw = (q * self.key.full(n)).sum((4, 5))
+            raw = np.einsum("bhijd,bhijd->bhij", q[..., 0], self.key.full(n)[..., 0])
         else:
             phi = ACTIVATIONS[self.activation][1]
             raw = (self.alignment.full(n) * phi(q + self.key.full(n))).sum((4, 5))
@@ -212,7 +221,8 @@ return {', '.join(f'%o#{n}' for n in returned)} : {returned_types}
                 weights = np.where(empty, 1 / n["j"], weights)
         part = visible | (weights != 0)
         final = np.where(part, weights * self.weight, 0)
-        out = np.where(part[..., None, None], final[..., None, None] * np.where(part[..., None, None], v, 0), 0).sum((3, 4))
+        with np.errstate(invalid="ignore"):
+            out = mixed(part, final, v[:, :, 0, :, 0])
         results = [self.arrange(out, "bhie", self.result)]
         sources = dict(raw_scores=raw, scores=scores, masked_scores=masked, weights=weights, final_weights=final)
         for text, layout, _, k in self.extras:
