@@ -145,8 +145,10 @@ int runTool(int argc, char **argv) {
     return reportFailure(library->name(), failure);
   if ((code = reportGivenFusion(*line, *library, model.info())))
     return code;
-  if (!onlyInfo)
+  if (!onlyInfo) {
+    keepBounds(model.info(), model.entry().name, options);
     return run(*line, model, reference ? &referenceModel : nullptr, library->name(), options, rtol, atol);
+  }
   if (line->has(OPT_json))
     jsonResult() << modelJson(model.info()) << '\n';
   else

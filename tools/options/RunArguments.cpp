@@ -26,6 +26,25 @@ runner::InputOptions inputOptions(CommandLine &line) {
   return options;
 }
 
+void keepBounds(const attnrt_model_info &info, StringRef entry, runner::InputOptions &options) {
+  Expected<json::Value> manifest = json::parse(info.manifest_json);
+  const json::Object *fields = manifest ? manifest->getAsObject() : nullptr;
+  const json::Array *entries = fields ? fields->getArray("entries") : nullptr;
+  for (const json::Value &each : entries ? ArrayRef<json::Value>(*entries) : ArrayRef<json::Value>()) {
+    const json::Object *described = each.getAsObject();
+    const json::Object *dims =
+        described && described->getString("name") == entry ? described->getObject("dims") : nullptr;
+    for (const auto &[name, range] : dims ? *dims : json::Object())
+      if (const json::Object *bounds = range.getAsObject()) {
+        int64_t least = bounds->getInteger("min").value_or(0);
+        options.openDims.emplace(name.str(), std::clamp(runner::InputOptions::kOpenDim, least,
+                                                        std::max(least, bounds->getInteger("max").value_or(least))));
+      }
+  }
+  if (!manifest)
+    consumeError(manifest.takeError());
+}
+
 int reportFault(runner::Fault fault, StringRef error) {
   reportError(error);
   return fault == runner::Fault::File ? ExitInvalid : ExitUsage;

@@ -12,6 +12,9 @@ namespace attn::tools {
 /// --input, --dim, --shape and --seed.
 runner::InputOptions inputOptions(CommandLine &line);
 
+/// Takes open dimensions of an entry within the bounds that its library was compiled for.
+void keepBounds(const attnrt_model_info &info, llvm::StringRef entry, runner::InputOptions &options);
+
 /// Tells why an input could not be made; the exit code for it.
 int reportFault(runner::Fault fault, llvm::StringRef error);
 

@@ -328,6 +328,7 @@ Fault makeInputs(const attnrt_entry_info &entry, const InputOptions &options, st
           "--dim=" + name + ":" + std::to_string(size) + ": the inputs given have " + std::to_string(fixed) + " there";
       return Fault::Request;
     }
+  known.insert(options.openDims.begin(), options.openDims.end());
   for (int32_t i = 0; i < entry.num_inputs; ++i)
     for (int32_t d = 0; d < entry.inputs[i].rank; ++d)
       if (const attnrt_dim &dim = entry.inputs[i].dims[d]; dim.size < 0 && *dim.name && !isSum(dim.name))

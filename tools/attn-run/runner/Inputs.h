@@ -30,8 +30,9 @@ struct InputOptions {
   /// size that given inputs have there. Not so if it was fixed by a compile.
   bool dimsAreOpen = false;
   std::map<std::string, std::vector<int64_t>> shapes; ///< of inputs, -1 where open
+  std::map<std::string, int64_t> openDims;            ///< of dimensions that nothing else decides, ...
+  static constexpr int64_t kOpenDim = 8;              ///< ... and of those that are not among them
   uint64_t seed = 0;
-  static constexpr int64_t kOpenDim = 8; ///< a dimension that nothing else decides
 };
 
 /// The inputs of `entry`, in its order. Those that `options.inputs` lacks are
