@@ -3,7 +3,6 @@
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/Support/Format.h"
 #include "llvm/Support/FormatVariadic.h"
-#include "llvm/Support/JSON.h"
 #include <algorithm>
 #include <chrono>
 #include <map>
@@ -88,13 +87,7 @@ static std::string elide(StringRef text, size_t width) {
   return (text.take_front(front) + "..." + text.drop_front(end)).str();
 }
 
-void Breakdown::print(raw_ostream &os, double peak) const {
-  struct Line {
-    double ms = 0;
-    int64_t flops = 0, bytes = 0;
-    size_t count = 0, first = 0;
-    int32_t region = 0;
-  };
+std::vector<Breakdown::Line> Breakdown::lines() const {
   std::map<std::pair<std::string, int64_t>, Line> byKey;
   for (auto [i, mark] : enumerate(best)) {
     Line &line = byKey[{regions[static_cast<size_t>(mark.region)].name, mark.bytes}];
@@ -110,13 +103,16 @@ void Breakdown::print(raw_ostream &os, double peak) const {
   for (auto &[key, line] : byKey)
     lines.push_back(line);
   sort(lines, [](const Line &x, const Line &y) { return x.ms > y.ms || (x.ms == y.ms && x.first < y.first); });
+  return lines;
+}
 
+void Breakdown::print(raw_ostream &os, double peak) const {
   double total = duration(best);
   os << format("  regions of the fastest run, %.3f ms in all", total);
   if (peak > 0)
     os << format("; peak %.0f GFLOP/s", peak * 1e-9);
   os << "\n         ms      %   times   GFLOP/s  peak %    GB/s  region (nodes of the first)\n";
-  for (const Line &line : lines) {
+  for (const Line &line : lines()) {
     const Region &region = regions[static_cast<size_t>(line.region)];
     os << format("  %9.4f  %5.1f  %6zu", line.ms, total > 0 ? 100 * line.ms / total : 0, line.count);
     if (line.flops > 0)
@@ -130,6 +126,24 @@ void Breakdown::print(raw_ostream &os, double peak) const {
       os << " (" << elide(region.nodes, 64) << ")";
     os << '\n';
   }
+}
+
+json::Object Breakdown::toJson(double peak) const {
+  json::Array rows;
+  for (const Line &line : lines()) {
+    const Region &region = regions[static_cast<size_t>(line.region)];
+    json::Object row{{"region", json::fixUTF8(region.name)},
+                     {"nodes", json::fixUTF8(region.nodes)},
+                     {"ms", line.ms},
+                     {"times", static_cast<int64_t>(line.count)},
+                     {"bytes", line.bytes}};
+    if (line.flops > 0) {
+      row["flops"] = line.flops;
+      row["peak_percent"] = shareOfPeak(line.flops, line.ms, peak);
+    }
+    rows.push_back(std::move(row));
+  }
+  return json::Object{{"ms", duration(best)}, {"regions", std::move(rows)}};
 }
 
 void Breakdown::writeTrace(raw_ostream &os, double peak) const {

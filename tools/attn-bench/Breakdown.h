@@ -3,6 +3,7 @@
 #define TOOLS_ATTN_BENCH_BREAKDOWN_H
 
 #include "tools/attn-run/runner/Model.h"
+#include "llvm/Support/JSON.h"
 #include "llvm/Support/raw_ostream.h"
 #include <string>
 #include <vector>
@@ -23,6 +24,8 @@ public:
   /// A table of regions, those with one name and size in one line. `peak` is in
   /// FLOP/s, 0: unknown.
   void print(llvm::raw_ostream &os, double peak) const;
+  /// The same as a JSON object.
+  llvm::json::Object toJson(double peak) const;
   /// The fastest run as a JSON array of trace events.
   void writeTrace(llvm::raw_ostream &os, double peak) const;
 
@@ -35,6 +38,14 @@ private:
     int64_t flops, bytes;
     double begin, end; // ms from the start of the run
   };
+  /// Marks of one region and size.
+  struct Line {
+    double ms = 0;
+    int64_t flops = 0, bytes = 0;
+    size_t count = 0, first = 0;
+    int32_t region = 0;
+  };
+  std::vector<Line> lines() const; ///< of the fastest run, the longest first
   double duration(const std::vector<Mark> &run) const { return run.empty() ? 0 : run.back().end; }
 
   std::vector<Region> regions;

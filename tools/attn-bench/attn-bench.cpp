@@ -122,7 +122,7 @@ void printTimes(raw_ostream &os, const std::vector<double> &times) {
   os << ']';
 }
 
-void printJson(const Measurement &result, int32_t threads) {
+void printJson(const Measurement &result, int32_t threads, std::optional<json::Object> breakdown) {
   raw_ostream &os = jsonResult();
   os << format("{\"min_ms\":%.6f,\"median_ms\":%.6f,\"p95_ms\":%.6f,\"times_ms\":", result.min(), result.median(),
                result.p95());
@@ -133,8 +133,11 @@ void printJson(const Measurement &result, int32_t threads) {
     printTimes(os, result.deviceTimes);
   }
   os << format(",\"load_ms\":%.3f,\"session_ms\":%.3f,\"first_run_ms\":%.3f,\"peak_rss_mb\":%.1f,\"threads\":%d,"
-               "\"runs\":%zu}\n",
+               "\"runs\":%zu",
                result.loadMs, result.sessionMs, result.firstRunMs, peakResidentMb(), threads, result.times.size());
+  if (breakdown)
+    os << ",\"breakdown\":" << json::Value(std::move(*breakdown));
+  os << "}\n";
 }
 
 /// With as many digits as tell a run of nanoseconds from none.
@@ -210,6 +213,7 @@ int runTool(int argc, char **argv) {
   if ((code = reportGivenFusion(*line, *library, model.info())))
     return code;
 
+  keepBounds(model.info(), model.entry().name, options);
   std::vector<OutputArgument> written;
   if (!outputArguments(*line, OPT_output, model.entry(), /*files=*/true, written))
     return ExitUsage;
@@ -221,6 +225,10 @@ int runTool(int argc, char **argv) {
       return reportFault(fault, error);
   Breakdown regions;
   bool looksInside = line->has(OPT_breakdown) || line->has(OPT_profile);
+  if (looksInside && hasGpuCode(model.info())) {
+    reportError(library->name() + " is for --target=cuda, whose regions are not timed; a profile of its kernels: nsys");
+    return ExitUsage;
+  }
   if (looksInside) {
     if (!regions.initialize(model.info().manifest_json, error)) {
       reportError(library->name() + " cannot be profiled: " + error);
@@ -241,17 +249,16 @@ int runTool(int argc, char **argv) {
     return reportFailure(library->name(), failure);
   if (!writeOutputs(written, model.entry(), outputs))
     return ExitUsage;
+  double peak = looksInside ? measurePeak(model.threads()) : 0;
+  bool breaksDown = line->has(OPT_breakdown);
   if (line->has(OPT_json))
-    printJson(result, model.threads());
+    printJson(result, model.threads(), breaksDown ? std::optional(regions.toJson(peak)) : std::nullopt);
   else
     printText(library->name(), result, model.threads());
-  if (looksInside) {
-    double peak = measurePeak(model.threads());
-    if (line->has(OPT_breakdown))
-      regions.print(line->has(OPT_json) ? errs() : outs(), peak);
-    if (line->has(OPT_profile) && !writeProfile(regions, line->text(OPT_profile), peak))
-      return ExitUsage;
-  }
+  if (breaksDown && !line->has(OPT_json))
+    regions.print(outs(), peak);
+  if (line->has(OPT_profile) && !writeProfile(regions, line->text(OPT_profile), peak))
+    return ExitUsage;
   return ExitSuccess;
 }
 
