@@ -89,9 +89,15 @@ LogicalResult attn::ownStates(ModuleOp module, Pairs pairs) {
     if (entry->hasAttr(AttnDialect::kEntryAttr) && !entry.isExternal())
       if (failed(StateOwner(entry, pairs, misfit).run(met, found)))
         return failure();
-  for (auto [pair, isMet] : llvm::zip_equal(pairs, met))
-    if (!isMet)
-      return module.emitError() << "no entry has " << pair.describe() << ", which --state pairs";
+  for (auto [pair, isMet] : llvm::zip_equal(pairs, met)) {
+    if (isMet)
+      continue;
+    auto diagnostic = module.emitError() << "no entry has " << pair.describe() << ", which --state pairs";
+    for (auto entry : module.getOps<func::FuncOp>())
+      if (entry->hasAttr(AttnDialect::kEntryAttr) && !entry.isExternal())
+        diagnostic << "; " << describePairable(entry);
+    return diagnostic;
+  }
   if (!found && !misfit.empty())
     return module.emitError()
            << misfit

@@ -16,6 +16,17 @@ std::string StatePair::describe() const {
   return text.empty() ? describeNames(input, output) : describeNames(from, to);
 }
 
+std::string attn::describePairable(func::FuncOp entry) {
+  auto list = [&](int64_t count, StringRef (*nameOf)(func::FuncOp, unsigned)) {
+    std::string names;
+    for (int64_t n = 0; n < count; ++n)
+      names += (n ? ", '" : "'") + printableName(nameOf(entry, n)) + "'";
+    return names;
+  };
+  return "'" + printableName(entry.getName()) + "' has inputs " + list(entry.getNumArguments(), nameOfInput) +
+         " and outputs " + list(entry.getNumResults(), nameOfOutput);
+}
+
 static int64_t find(func::FuncOp entry, StringRef name, int64_t count, StringRef (*nameOf)(func::FuncOp, unsigned)) {
   for (int64_t n = 0; n < count; ++n)
     if (nameOf(entry, n) == name)

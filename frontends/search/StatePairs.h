@@ -19,6 +19,9 @@ struct StatePair {
   std::string describe() const;
 };
 
+/// "'main' has inputs 'x', 'past' and outputs 'y', 'present'".
+std::string describePairable(mlir::func::FuncOp entry);
+
 /// The numbers of the input and the output; none: `entry` has not both. Fails,
 /// with a diagnostic at `entry`, where its names allow two readings.
 mlir::FailureOr<std::optional<std::pair<int64_t, int64_t>>> findStatePair(mlir::func::FuncOp entry,

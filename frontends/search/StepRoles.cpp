@@ -144,7 +144,7 @@ private:
       if (failed(numbers))
         return failure();
       if (!*numbers) {
-        error() << "has not " << pair.describe() << ", which --state pairs";
+        error() << "has not " << pair.describe() << ", which --state pairs; " << describePairable(step);
         return failure();
       }
       auto [n, r] = **numbers;
