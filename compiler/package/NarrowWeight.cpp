@@ -12,6 +12,7 @@ namespace attn {
 double Narrowing::meanError() const { return squaredValue > 0 ? std::sqrt(squaredError / squaredValue) : 0; }
 
 void Narrowing::merge(const Narrowing &other) {
+  elements += other.elements;
   maxError = std::max(maxError, other.maxError);
   maxValue = std::max(maxValue, other.maxValue);
   squaredError += other.squaredError;
@@ -174,6 +175,7 @@ static WeightBytes narrowElements(RankedTensorType declared, const WeightBytes &
                                   std::shared_ptr<std::vector<char>> result, Narrowing *narrowing) {
   bool isF16 = declared.getElementType().isF16();
   Narrowing lost;
+  lost.elements = declared.getNumElements();
   for (int64_t n = 0; n < declared.getNumElements(); ++n) {
     float value;
     std::memcpy(&value, source.bytes.data() + n * sizeof value, sizeof value);
@@ -194,6 +196,7 @@ WeightBytes narrowWeight(GlobalOp global, RankedTensorType type, const WeightByt
   Panels panels(global.getExpression(), type);
   bool isScales = isa<PanelScalesAttr>(global.getExpression()), isBf16 = declared.getElementType().isBF16();
   Narrowing lost;
+  lost.elements = type.getNumElements();
   std::vector<float> block, scales(panels.width);
   char *target = result->data();
   for (int64_t panel = 0; panel < panels.count(); ++panel) {

@@ -7,6 +7,7 @@ namespace attn {
 
 /// What storing a weight in fewer bits does to its elements.
 struct Narrowing {
+  uint64_t elements = 0;    ///< of the model, without what panels are filled up with
   double maxError = 0;      ///< greatest |w' - w|
   double maxValue = 0;      ///< greatest |w|
   double squaredError = 0;  ///< sum of (w' - w)^2

@@ -275,7 +275,7 @@ LogicalResult WeightPlan::write(ModuleOp module, WeightStore &store, function_re
                            type.getElementType().isBF16()  ? "bf16"
                            : type.getElementType().isF16() ? "f16"
                                                            : "int8",
-                           static_cast<uint64_t>(type.getNumElements()), lost});
+                           lost});
     }
     at = place.offset + place.size;
     for (const std::string &source : place.sources)

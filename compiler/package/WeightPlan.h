@@ -29,7 +29,6 @@ struct WeightRow {
 struct NarrowedWeight {
   std::string name;    ///< of the model's tensor
   std::string storage; ///< "bf16", "f16" or "int8"
-  uint64_t elements = 0;
   Narrowing lost;
 };
 

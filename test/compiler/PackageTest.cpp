@@ -155,6 +155,7 @@ TEST_F(Weights, NarrowPanels) {
     ASSERT_EQ(bf16.size(), 2u * 2 * 8 * 2);
     ASSERT_EQ(narrowed.size(), 1u);
     EXPECT_EQ(narrowed[0].name, "w");
+    EXPECT_EQ(narrowed[0].lost.elements, 15u); // not those that fill up the panels
     EXPECT_GT(narrowed[0].lost.maxError, 0);
     EXPECT_LE(narrowed[0].lost.meanError(), 1.0 / 256);
     for (int64_t row = 0; row < 4; ++row)
@@ -220,6 +221,7 @@ TEST_F(Weights, NarrowPanels) {
     EXPECT_EQ(std::memcmp(got.data(), want.data(), 16), 0) << type;
     ASSERT_EQ(narrowed.size(), 1u);
     EXPECT_EQ(narrowed[0].storage, type);
+    EXPECT_EQ(narrowed[0].lost.elements, 15u);
     EXPECT_GT(narrowed[0].lost.maxError, 0);
   }
   narrowed.clear();

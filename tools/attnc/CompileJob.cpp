@@ -120,7 +120,7 @@ std::string toJson(const CompileReport &report, const std::vector<KeptState> &se
     all.merge(weight.lost);
     narrowed.push_back(json::Object{{"name", json::fixUTF8(weight.name)},
                                     {"storage", weight.storage},
-                                    {"elements", static_cast<int64_t>(weight.elements)},
+                                    {"elements", static_cast<int64_t>(weight.lost.elements)},
                                     {"rms_error", weight.lost.meanError()},
                                     {"max_error", weight.lost.maxError},
                                     {"max_value", weight.lost.maxValue}});
