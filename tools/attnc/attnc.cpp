@@ -47,7 +47,7 @@ constexpr ToolInfo kTool = {
     "  1  the command line is wrong, or a file cannot be read or written\n"
     "  2  the model needs what attnc does not support, --require-fused is not met, or\n"
     "     --verify-fusion has no run that ends well to compare\n"
-    "  3  the model is damaged or breaks a limit\n"
+    "  3  the model is damaged, data that it names is missing beside it, or it breaks a limit\n"
     "  4  an error inside attnc, or a limit of memory or time was reached\n"
     "  5  --verify-fusion found that the fused form differs from the graph\n"};
 
@@ -419,9 +419,9 @@ int finish(const Request &request, StagedOutput &staged, const Summary &summary,
     reportNote("verify-fusion: " + Twine(summary.fused) + (summary.fused == 1 ? " attention, " : " attentions, ") +
                Twine(verified) + (verified == 1 ? " set" : " sets") + " of inputs, no difference");
   for (const std::string &note : summary.copiedStates)
-    reportNote(request.output + ": " + note);
+    reportNote(request.job.input + ": " + note);
   for (const std::string &node : summary.hostOps)
-    reportNote(request.output + ": " + printable(node) + " runs on the CPU, between copies from and to the GPU");
+    reportNote(request.job.input + ": " + printable(node) + " runs on the CPU, between copies from and to the GPU");
   std::string narrowing = describeNarrowing(request, summary);
   if (isatty(STDERR_FILENO) && staged.path() != "-") {
     errs() << sys::path::filename(request.output) << ": " << formatBytes(size) << " in " << formatSeconds(seconds);
@@ -429,7 +429,7 @@ int finish(const Request &request, StagedOutput &staged, const Summary &summary,
       errs() << ", " << summary.fused << " of " << summary.softmaxes << " attentions fused";
     errs() << (narrowing.empty() ? "" : ", ") << narrowing << '\n';
   } else if (!narrowing.empty()) {
-    reportNote(request.output + ": " + narrowing);
+    reportNote(request.job.input + ": " + narrowing);
   }
   return ExitSuccess;
 }
