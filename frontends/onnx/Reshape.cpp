@@ -152,6 +152,10 @@ FailureOr<Tensor> Node::reshape(const Tensor &t, ArrayRef<Expr> shape) {
     return error() << "the number of elements is beyond 64 bits", failure();
   if (!symbols().isEqual(have, want))
     requireElements(*this, shape);
+  // Multiples of one product are equal where both are 0 alone. A view would be of sizes that contradict each other.
+  bool isEmpty = symbols().isEqual(have, Expr(0)).value_or(false) ||
+                 (!symbols().isEqual(have, want).value_or(false) && have.getTerms().size() == 1 &&
+                  want.getTerms().size() == 1 && have.getTerms().begin()->first == want.getTerms().begin()->first);
   if (failed(requireEqual(have, want, "cannot reshape {0} elements into {1}")))
     return failure();
 
@@ -168,7 +172,7 @@ FailureOr<Tensor> Node::reshape(const Tensor &t, ArrayRef<Expr> shape) {
   if (!t.weight.empty() && sizes)
     return impl.state.derive(t, ReshapeAttr::get(b.getContext(), FlatSymbolRefAttr::get(b.getContext(), t.weight)),
                              *sizes, loc);
-  if (have.is(0)) { // no elements: nothing to group by
+  if (isEmpty) { // no elements: nothing to group by
     result.value = empty(t.dtype, shape);
     return result;
   }

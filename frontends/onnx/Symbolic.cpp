@@ -487,12 +487,14 @@ void Symbols::assumeEqual(const Expr &a, const Expr &b) {
   storage->equal[(Expr(0) - difference).getTerms()] = true;
   // An atom alone on one side gives way to the other side, the youngest atom
   // first: a dimension of the model stays. Replacements never mention replaced
-  // atoms (both sides are simplified), so one pass is enough.
+  // atoms (both sides are simplified), so one pass is enough. A multiple of one
+  // atom that is 0 makes the atom 0.
+  bool isMultiple = difference.getTerms().size() == 1;
   for (const auto &[monomial, coefficient] : llvm::reverse(difference.getTerms())) {
-    if (monomial.size() != 1 || (coefficient != 1 && coefficient != -1))
+    if (monomial.size() != 1 || (coefficient != 1 && coefficient != -1 && !isMultiple))
       continue;
     unsigned id = monomial[0];
-    Expr other = Expr::atom(id) - difference * Expr(coefficient);
+    Expr other = isMultiple ? Expr(0) : Expr::atom(id) - difference * Expr(coefficient);
     if (llvm::any_of(other.getTerms(), [&](const auto &term) { return llvm::is_contained(term.first, id); }))
       continue;
     for (auto &entry : storage->replacements) {

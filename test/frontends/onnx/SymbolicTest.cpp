@@ -119,6 +119,10 @@ TEST_F(SymbolicTest, AssumptionsHoldInsideProducts) {
   symbols.assumeEqual(a * b, seq * batch);
   EXPECT_EQ(symbols.isEqual(a * b, batch * seq), true);
   EXPECT_EQ(symbols.isEqual(a, batch), std::nullopt);
+  // A multiple that is 0.
+  symbols.assumeEqual(Expr(24) * seq, Expr(18) * seq);
+  EXPECT_EQ(symbols.isEqual(seq * batch, Expr(0)), true);
+  EXPECT_EQ(symbols.isEqual(batch, Expr(0)), std::nullopt);
 }
 
 TEST_F(SymbolicTest, AssumptionsChain) {
