@@ -34,20 +34,27 @@ Descriptor readDescriptor(Step &s, uint64_t bits) {
 /// The swizzle of 128 bytes: bits 4 to 6 of the address, exclusive or bits 7 to 9.
 uint64_t swizzled(uint64_t address) { return address ^ (address >> 7 & 7) << 4; }
 
-/// Element (outer, k) of an operand: `k` along the 128 bytes, or `outer` where `transposed`.
-uint16_t element(Step &s, const Descriptor &at, bool transposed, unsigned outer, unsigned k) {
-  uint64_t address = transposed ? at.begin + outer / 64 * at.leading + outer % 64 * 2 + k / 8 * at.stride + k % 8 * 128
-                                : at.begin + outer / 8 * at.stride + outer % 8 * 128 + k * 2;
-  uint16_t value;
-  s.loadSharedAsync(swizzled(address), &value, 2);
-  return value;
+constexpr unsigned kDepth = 16;
+
+/// Calls f(outer, k, element) for those of an operand: `k` along the 128 bytes, or `outer` where `transposed`. Eight
+/// neighbours lie in 16 bytes, whatever the swizzle.
+template <typename F>
+void forElements(Step &s, const Descriptor &at, bool transposed, unsigned first, unsigned count, F f) {
+  for (unsigned outer = 0; outer < count; outer += transposed ? 8 : 1)
+    for (unsigned k = 0; k < kDepth; k += transposed ? 1 : 8) {
+      unsigned row = first + outer;
+      uint64_t address = transposed ? at.begin + row / 64 * at.leading + row % 64 * 2 + k / 8 * at.stride + k % 8 * 128
+                                    : at.begin + row / 8 * at.stride + row % 8 * 128 + k * 2;
+      uint16_t values[8];
+      s.loadSharedAsync(swizzled(address), values, sizeof(values));
+      for (unsigned i = 0; i < 8; ++i)
+        f(outer + (transposed ? i : 0), k + (transposed ? 0 : i), values[i]);
+    }
 }
 
 //===----------------------------------------------------------------------===//
 // Products (9.7.15.5.2)
 //===----------------------------------------------------------------------===//
-
-constexpr unsigned kDepth = 16;
 
 /// Sums of a warp: register j of lane l has row l/4 + 8 (j/2 % 2), column 8 (j/4) + 2 (l%4) + j%2 (9.7.15.5.1.1).
 template <float (*Extend)(uint16_t)> void multiply(Step &s, const PendingProduct &product, std::vector<float> &sums) {
@@ -55,31 +62,31 @@ template <float (*Extend)(uint16_t)> void multiply(Step &s, const PendingProduct
   size_t count = operands[0].parts.size();
   bool inRegisters = operands[1].kind == Operand::Vector;
   bool transposesA = !inRegisters && s.read(operands[6], 0), transposesB = s.read(operands.back(), 0);
-  float a[16][kDepth];
-  std::vector<float> b(count * 2 * kDepth);
-  Descriptor left{}, right = readDescriptor(s, product.right);
+  size_t columns = 2 * count;
+  double a[16][kDepth];
+  std::vector<double> b(kDepth * columns), total(columns);
   if (!inRegisters)
-    left = readDescriptor(s, product.left);
-  for (unsigned row = 0; row < 16; ++row)
+    forElements(s, readDescriptor(s, product.left), transposesA, s.warp.id % 4 * 16, 16,
+                [&](unsigned row, unsigned k, uint16_t value) { a[row][k] = Extend(value); });
+  for (unsigned row = 0; inRegisters && row < 16; ++row)
     for (unsigned k = 0; k < kDepth; ++k) {
-      if (!inRegisters) {
-        a[row][k] = Extend(element(s, left, transposesA, s.warp.id % 4 * 16 + row, k));
-        continue;
-      }
       const Operand &part = operands[1].parts[k / 8 * 2 + row / 8];
       a[row][k] = Extend(uint16_t(s.as<uint32_t>(part, row % 8 * 4 + k % 8 / 2) >> 16 * (k % 2)));
     }
-  for (unsigned n = 0; n < 2 * count; ++n)
+  forElements(s, readDescriptor(s, product.right), transposesB, 0, unsigned(columns),
+              [&](unsigned column, unsigned k, uint16_t value) { b[k * columns + column] = Extend(value); });
+  for (unsigned row = 0; row < 16; ++row) {
+    auto sum = [&](size_t column) -> float & {
+      return sums[(column / 8 * 4 + row / 8 * 2 + column % 2) * kLanes + row % 8 * 4 + column % 8 / 2];
+    };
+    for (size_t column = 0; column < columns; ++column)
+      total[column] = product.accumulates ? sum(column) : 0.0f;
     for (unsigned k = 0; k < kDepth; ++k)
-      b[n * kDepth + k] = Extend(element(s, right, transposesB, n, k));
-  for (unsigned j = 0; j < count; ++j)
-    for (unsigned lane = 0; lane < kLanes; ++lane) {
-      unsigned row = lane / 4 + j / 2 % 2 * 8, column = j / 4 * 8 + lane % 4 * 2 + j % 2;
-      double sum = product.accumulates ? sums[j * kLanes + lane] : 0.0f;
-      for (unsigned k = 0; k < kDepth; ++k)
-        sum += double(a[row][k]) * double(b[column * kDepth + k]);
-      sums[j * kLanes + lane] = float(sum);
-    }
+      for (size_t column = 0; column < columns; ++column)
+        total[column] += a[row][k] * b[k * columns + column];
+    for (size_t column = 0; column < columns; ++column)
+      sum(column) = float(total[column]);
+  }
 }
 
 void execute(Step &s, const PendingProduct &product) {
