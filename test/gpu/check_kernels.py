@@ -71,8 +71,8 @@ def compiled(tools, folder, cases):
                 f"--precision={kernel_cases.PRECISION}", *cases[0][2].get("flags", []), "-o", folder / "m.so"], log=log), log[0]
 
 
-def difference(tools, folder, entry, built, options, log):
-    """How a run of the entry fails or differs, or None."""
+def difference(tools, folder, entry, built, options, log, setting=None):
+    """How a run of the entry fails or differs, or None; `setting` goes into ATTN_FAKE_CUDA."""
     _, inputs, _, outputs = built
     command = [tools / "attn-run", folder / "m.so", f"--entry={entry}"]
     for key, array in inputs.items():
@@ -80,7 +80,7 @@ def difference(tools, folder, entry, built, options, log):
         np.save(folder / f"{key}.npy", array.astype(ml_dtypes.bfloat16) if isBf16 else array)
         command.append(f"--input={key}=@{folder / key}.npy")
     command += [f"--output={key}=@{folder / key}.out.npy" for key in outputs]
-    fake = ",".join(filter(None, (os.environ.get("ATTN_FAKE_CUDA"), options.get("fake"))))
+    fake = ",".join(filter(None, (os.environ.get("ATTN_FAKE_CUDA"), options.get("fake"), setting)))
     if text := run(command, os.environ | {"ATTN_FAKE_CUDA": fake}, log):
         return text
     for key, want in outputs.items():
@@ -104,18 +104,20 @@ def made_of(ptx, notes, log):
     return f"{uses}, {len(re.findall('fma.rn.f32', ptx))} fma, {loads} shared loads"
 
 
-def check(tools, folder, cases, ptxas=False):
+def check(tools, folder, cases, ptxas=False, again=None):
     """The cases as one library; how many fail. One that does not compile is found alone."""
     text, notes = compiled(tools, folder, cases)
     if text and len(cases) > 1:
-        return sum(check(tools, folder, [case], ptxas) for case in cases)
+        return sum(check(tools, folder, [case], ptxas, again) for case in cases)
     if text:
         print(f"FAILED {cases[0][0]}: {text}")
         return 1
     ptx, problems = ptx_of(folder / "m.so"), 0
-    for n, (name, built, options) in enumerate(cases):
+    for n, (name, built, options) in enumerate([] if ptxas else cases):
         log = []
         problem = difference(tools, folder, f"e{n}", built, options, log)
+        if again and not problem:
+            problem = difference(tools, folder, f"e{n}", built, options, log, again)
         problems += bool(problem)
         print(f"FAILED {name}: {problem}" if problem else
               f"{name}: ok" + (f", {made_of(ptx, notes, log[0])}" if len(cases) == 1 else ""))
@@ -144,7 +146,8 @@ def main():
     parser.add_argument("--precision", default="f32", choices=("f32", "tf32", "bf16", "f16"))
     parser.add_argument("--buffers", default="f32", choices=("f32", "bf16", "f16"), help="of attentions in IR")
     parser.add_argument("--together", type=int, default=1, help="so many cases are one library, which is not looked into then")
-    parser.add_argument("--ptxas", action="store_true", help="let ptxas look for spills, too")
+    parser.add_argument("--ptxas", action="store_true", help="let ptxas look for spills instead of running")
+    parser.add_argument("--again", help="run each case with this in ATTN_FAKE_CUDA, too")
     parser.add_argument("--arch", default="sm_80", help="as attnc's --gpu-arch")
     args = parser.parse_args()
     kernel_cases.PRECISION, kernel_cases.ARCH, kernel_cases.BUFFERS = args.precision, args.arch, args.buffers
@@ -163,7 +166,7 @@ def main():
         for _, alike in itertools.groupby(cases, lambda case: case[2].get("flags")):
             alike = list(alike)
             for first in range(0, len(alike), args.together):
-                problems += check(args.tools, pathlib.Path(folder), alike[first:first + args.together], args.ptxas)
+                problems += check(args.tools, pathlib.Path(folder), alike[first:first + args.together], args.ptxas, args.again)
     print(f"{args.family}: {problems} problems")
     return bool(problems)
 
