@@ -141,7 +141,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("family", choices=sorted(CASES))
     parser.add_argument("--tools", type=pathlib.Path, default=pathlib.Path("build/bin"))
-    parser.add_argument("--filter", default="")
+    parser.add_argument("--filter", default="", help="what a case's name has in it: texts, with | between")
     parser.add_argument("--part", default="1/1", help="N/M: each M-th case, from the N-th on")
     parser.add_argument("--precision", default="f32", choices=("f32", "tf32", "bf16", "f16"))
     parser.add_argument("--buffers", default="f32", choices=("f32", "bf16", "f16"), help="of attentions in IR")
@@ -155,7 +155,7 @@ def main():
     cases = []
     for function, size, options in CASES[args.family][part - 1::parts]:
         label = f"{function.__name__} {'x'.join(map(str, size))}"
-        if args.filter not in label:
+        if not any(text in label for text in args.filter.split("|")):
             continue
         built = function(size)
         if "d" in str(size[-1]):
