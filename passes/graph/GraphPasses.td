@@ -85,9 +85,15 @@ def RaiseContractionPass : Pass<"attn-raise-contraction"> {
         ins(%w, %v : tensor<?x?xf32>, tensor<?x?x24xf32>) ...
     ```
 
+    A sum of the weights of two softmaxes, (a - w b) v, is distributed: a v -
+    w (b v), so that each is an attention. Of places along a dimension of one
+    softmax, as in differential attention, it is one sum for all of them, of
+    whose result the places are taken.
+
     Numerical effect: rounding.
   }];
-  let dependentDialects = ["::mlir::linalg::LinalgDialect", "::mlir::tensor::TensorDialect"];
+  let dependentDialects = ["::mlir::arith::ArithDialect", "::mlir::linalg::LinalgDialect",
+                           "::mlir::tensor::TensorDialect"];
 }
 
 def SplitConcatPass : Pass<"attn-split-concat", "::mlir::ModuleOp"> {

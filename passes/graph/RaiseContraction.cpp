@@ -1,5 +1,6 @@
 #include "dialects/attn/AttnOps.h"
 #include "passes/Passes.h"
+#include "passes/graph/DistributeSum.h"
 #include "passes/graph/Structured.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -99,6 +100,19 @@ struct RaiseContractionPass : impl::RaiseContractionPassBase<RaiseContractionPas
     for (linalg::LinalgOp sum : sums)
       if (!raise(sum))
         dropUnitSum(sum);
+    SmallVector<linalg::ContractOp> front;
+    getOperation()->walk([&](linalg::ContractOp op) { front.push_back(op); });
+    IRRewriter rewriter(&getContext());
+    while (!front.empty()) {
+      linalg::ContractOp op = front.pop_back_val();
+      Operation *before = op->getPrevNode(), *end = op->getNextNode();
+      if (!distributeSum(rewriter, op))
+        continue;
+      // What was made may be distributed, too.
+      for (Operation *made = before ? before->getNextNode() : nullptr; made && made != end; made = made->getNextNode())
+        if (auto contraction = dyn_cast<linalg::ContractOp>(made))
+          front.push_back(contraction);
+    }
   }
 
 private:

@@ -230,3 +230,104 @@ func.func @one_column(%x: tensor<5x1xf32>, %z: tensor<5x1xf32>) -> tensor<5x1xf3
   } -> tensor<5x1xf32>
   return %y : tensor<5x1xf32>
 }
+
+// -----
+
+#h = affine_map<(h, i, j) -> (h, i, j)>
+#w = affine_map<(h, i, e, j) -> (h, i, j)>
+#v = affine_map<(h, i, e, j) -> (h, j, e)>
+#o = affine_map<(h, i, e, j) -> (h, i, e)>
+// (a - b) v of two softmaxes is a v - b v. Weights that come from one softmax alone stay one sum.
+// CHECK-LABEL: func.func @two_softmaxes
+// CHECK: %[[A:.*]] = attn.softmax %arg0
+// CHECK: %[[B:.*]] = attn.softmax %arg1
+// CHECK: %[[X:.*]] = linalg.contract {{.*}} ins(%[[A]], %arg2
+// CHECK: %[[Y:.*]] = linalg.contract {{.*}} ins(%[[B]], %arg2
+// CHECK: linalg.generic {{.*}} ins(%[[X]], %[[Y]]
+// CHECK: arith.subf
+func.func @two_softmaxes(%s: tensor<2x?x?xf32>, %t: tensor<2x?x?xf32>, %x: tensor<2x?x4xf32>, %m: index, %n: index) -> tensor<2x?x4xf32> {
+  %zero = arith.constant 0.0 : f32
+  %a = attn.softmax %s dim 2 : tensor<2x?x?xf32>
+  %b = attn.softmax %t dim 2 : tensor<2x?x?xf32>
+  %e = tensor.empty(%m, %n) : tensor<2x?x?xf32>
+  %d = linalg.generic {indexing_maps = [#h, #h, #h], iterator_types = ["parallel", "parallel", "parallel"]}
+      ins(%a, %b : tensor<2x?x?xf32>, tensor<2x?x?xf32>) outs(%e : tensor<2x?x?xf32>) {
+  ^bb0(%p: f32, %q: f32, %out: f32):
+    %r = arith.subf %p, %q : f32
+    linalg.yield %r : f32
+  } -> tensor<2x?x?xf32>
+  %eo = tensor.empty(%m) : tensor<2x?x4xf32>
+  %fo = linalg.fill ins(%zero : f32) outs(%eo : tensor<2x?x4xf32>) -> tensor<2x?x4xf32>
+  %y = linalg.contract indexing_maps = [#w, #v, #o] ins(%d, %x : tensor<2x?x?xf32>, tensor<2x?x4xf32>)
+      outs(%fo : tensor<2x?x4xf32>) -> tensor<2x?x4xf32>
+  return %y : tensor<2x?x4xf32>
+}
+// CHECK-LABEL: func.func @one_softmax
+// CHECK: linalg.contract
+// CHECK-NOT: linalg.contract
+// CHECK: return
+func.func @one_softmax(%s: tensor<2x?x?xf32>, %t: tensor<2x?x?xf32>, %x: tensor<2x?x4xf32>, %m: index, %n: index) -> tensor<2x?x4xf32> {
+  %zero = arith.constant 0.0 : f32
+  %a = attn.softmax %s dim 2 : tensor<2x?x?xf32>
+  %e = tensor.empty(%m, %n) : tensor<2x?x?xf32>
+  %d = linalg.generic {indexing_maps = [#h, #h, #h], iterator_types = ["parallel", "parallel", "parallel"]}
+      ins(%a, %t : tensor<2x?x?xf32>, tensor<2x?x?xf32>) outs(%e : tensor<2x?x?xf32>) {
+  ^bb0(%p: f32, %q: f32, %out: f32):
+    %r = arith.subf %p, %q : f32
+    linalg.yield %r : f32
+  } -> tensor<2x?x?xf32>
+  %eo = tensor.empty(%m) : tensor<2x?x4xf32>
+  %fo = linalg.fill ins(%zero : f32) outs(%eo : tensor<2x?x4xf32>) -> tensor<2x?x4xf32>
+  %y = linalg.contract indexing_maps = [#w, #v, #o] ins(%d, %x : tensor<2x?x?xf32>, tensor<2x?x4xf32>)
+      outs(%fo : tensor<2x?x4xf32>) -> tensor<2x?x4xf32>
+  return %y : tensor<2x?x4xf32>
+}
+
+// -----
+
+#h = affine_map<(h, i, j) -> (h, i, j)>
+#w = affine_map<(h, i, e, j) -> (h, i, j)>
+#v = affine_map<(h, i, e, j) -> (h, j, e)>
+#o = affine_map<(h, i, e, j) -> (h, i, e)>
+// Differential attention: both are places of one softmax, along the dimension behind the heads.
+// CHECK-DAG: #[[W:.*]] = affine_map<(d0, d1, d2, d3, d4) -> (d0, d4, d1, d3)>
+// CHECK-DAG: #[[V:.*]] = affine_map<(d0, d1, d2, d3, d4) -> (d0, d3, d2)>
+// CHECK-DAG: #[[O:.*]] = affine_map<(d0, d1, d2, d3, d4) -> (d0, d4, d1, d2)>
+// CHECK-LABEL: func.func @two_places
+// CHECK: %[[P:.*]] = attn.softmax %arg0
+// CHECK: %[[X:.*]] = linalg.contract indexing_maps = [#[[W]], #[[V]], #[[O]]] ins(%[[P]], %arg1
+// CHECK: tensor.extract_slice %[[X]][0, 0, 0, 0] [3, 1, %{{.*}}, 4]
+// CHECK: linalg.contract indexing_maps = [#[[W]], #[[V]], #[[O]]] ins(%[[P]], %arg1
+// CHECK: tensor.extract_slice %{{.*}}[0, 1, 0, 0] [3, 1, %{{.*}}, 4]
+// CHECK: arith.mulf
+// CHECK: arith.subf
+func.func @two_places(%s: tensor<3x2x?x?xf32>, %x: tensor<3x?x4xf32>) -> tensor<3x?x4xf32> {
+  %zero = arith.constant 0.0 : f32
+  %half = arith.constant 0.5 : f32
+  %two = arith.constant 2 : index
+  %three = arith.constant 3 : index
+  %m = tensor.dim %s, %two : tensor<3x2x?x?xf32>
+  %n = tensor.dim %s, %three : tensor<3x2x?x?xf32>
+  %p = attn.softmax %s dim 3 : tensor<3x2x?x?xf32>
+  %a = tensor.extract_slice %p[0, 0, 0, 0] [3, 1, %m, %n] [1, 1, 1, 1] : tensor<3x2x?x?xf32> to tensor<3x?x?xf32>
+  %b1 = tensor.extract_slice %p[0, 1, 0, 0] [3, 1, %m, %n] [1, 1, 1, 1] : tensor<3x2x?x?xf32> to tensor<3x1x?x?xf32>
+  %b = tensor.collapse_shape %b1 [[0, 1], [2], [3]] : tensor<3x1x?x?xf32> into tensor<3x?x?xf32>
+  %e = tensor.empty(%m, %n) : tensor<3x?x?xf32>
+  %c = linalg.generic {indexing_maps = [#h, #h], iterator_types = ["parallel", "parallel", "parallel"]}
+      ins(%b : tensor<3x?x?xf32>) outs(%e : tensor<3x?x?xf32>) {
+  ^bb0(%q: f32, %out: f32):
+    %r = arith.mulf %q, %half : f32
+    linalg.yield %r : f32
+  } -> tensor<3x?x?xf32>
+  %d = linalg.generic {indexing_maps = [#h, #h, #h], iterator_types = ["parallel", "parallel", "parallel"]}
+      ins(%a, %c : tensor<3x?x?xf32>, tensor<3x?x?xf32>) outs(%e : tensor<3x?x?xf32>) {
+  ^bb0(%q: f32, %t: f32, %out: f32):
+    %r = arith.subf %q, %t : f32
+    linalg.yield %r : f32
+  } -> tensor<3x?x?xf32>
+  %eo = tensor.empty(%m) : tensor<3x?x4xf32>
+  %fo = linalg.fill ins(%zero : f32) outs(%eo : tensor<3x?x4xf32>) -> tensor<3x?x4xf32>
+  %y = linalg.contract indexing_maps = [#w, #v, #o] ins(%d, %x : tensor<3x?x?xf32>, tensor<3x?x4xf32>)
+      outs(%fo : tensor<3x?x4xf32>) -> tensor<3x?x4xf32>
+  return %y : tensor<3x?x4xf32>
+}
