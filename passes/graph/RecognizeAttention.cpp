@@ -118,7 +118,8 @@ Miss whyNotContracted(const Normalization &softmax) {
           softmax.location};
 }
 
-/// Whether elementwise ops make the weights of a gate from the scores, and from what other ops make of the scores.
+/// Whether elementwise ops make the weights of a gate from the scores, and from what ops other than
+/// sums and maxima of rows, which normalisers have, make of the scores.
 bool dependsOnRow(const Normalization &gate) {
   SmallVector<Value> front{gate.result};
   DenseSet<Value> seen;
@@ -132,7 +133,7 @@ bool dependsOnRow(const Normalization &gate) {
       scores.push_back(value);
     else if (isView(op) || isPointwise(op))
       llvm::append_range(front, op->getOperands());
-    else
+    else if (!getReduction(op))
       others.push_back(value);
   }
   return llvm::any_of(others, [&](Value other) {

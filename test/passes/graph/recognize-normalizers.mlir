@@ -187,17 +187,17 @@ func.func @signed(%s: tensor<5x7xf32>, %v: tensor<7x4xf32>) -> tensor<5x4xf32> {
 // CHECK-NOT: attn.attention
 func.func @threshold(%q: tensor<5x8xf32>, %k: tensor<7x8xf32>, %v: tensor<7x4xf32>) -> tensor<5x4xf32> {
   %zero = arith.constant 0.0 : f32
-  %lowest = arith.constant 0xFF800000 : f32
   %e = tensor.empty() : tensor<5x7xf32>
   %f = linalg.fill ins(%zero : f32) outs(%e : tensor<5x7xf32>) -> tensor<5x7xf32>
   %s = linalg.contract indexing_maps = [#q, #k, #s] ins(%q, %k : tensor<5x8xf32>, tensor<7x8xf32>)
       outs(%f : tensor<5x7xf32>) -> tensor<5x7xf32>
   %er = tensor.empty() : tensor<5xf32>
-  %fr = linalg.fill ins(%lowest : f32) outs(%er : tensor<5xf32>) -> tensor<5xf32>
+  %fr = linalg.fill ins(%zero : f32) outs(%er : tensor<5xf32>) -> tensor<5xf32>
   %t = linalg.generic {indexing_maps = [#ij, #row], iterator_types = ["parallel", "reduction"]}
       ins(%s : tensor<5x7xf32>) outs(%fr : tensor<5xf32>) {
   ^bb0(%x: f32, %o: f32):
-    %r = arith.maximumf %x, %o : f32
+    %t2 = arith.mulf %x, %x : f32
+    %r = arith.addf %o, %t2 : f32
     linalg.yield %r : f32
   } -> tensor<5xf32>
   %one = arith.constant 1.0 : f32
