@@ -82,10 +82,12 @@ void GpuGemmSpec::chooseLines() {
   };
   auto [numRows, isRows] = known(rows);
   auto [numColumns, isColumns] = known(columns);
-  bool isFewRows = isRows && numRows <= kFewRows, isFewColumns = isColumns && numColumns <= kFewRows;
+  // None are not few: lanes read the matrix whether or not there is a row for it.
+  auto isFew = [](int64_t count) { return 0 < count && count <= kFewRows; };
+  bool isFewRows = isRows && isFew(numRows), isFewColumns = isColumns && isFew(numColumns);
   if (isFewRows || isFewColumns) {
     bool isLeft = isFewRows && (!isFewColumns || numRows <= numColumns);
-    lines.emplace(*this, isLeft, std::max<int64_t>(isLeft ? numRows : numColumns, 1));
+    lines.emplace(*this, isLeft, isLeft ? numRows : numColumns);
     hasTiles = false;
     return;
   }
