@@ -1,6 +1,7 @@
 #include "dialects/attn/AttnOps.h"
 #include "passes/Passes.h"
 
+#include "mlir/Dialect/Bufferization/IR/Bufferization.h"
 #include "mlir/Dialect/Bufferization/Transforms/OneShotAnalysis.h"
 #include "mlir/Dialect/Bufferization/Transforms/OneShotModuleBufferize.h"
 #include "mlir/Dialect/Bufferization/Transforms/Transforms.h"
@@ -39,8 +40,7 @@ bool overwritesWhatIsRead(SubsetInsertionOpInterface insertion, Value empty,
   llvm::DenseSet<OpOperand *> chain;
   state.findValueInReverseUseDefChain(
       &insertion.getSourceOperand(), [&](Value value) { return value == empty; }, config, &chain);
-  return llvm::any_of(chain,
-                      [&](OpOperand *operand) { return operand->get() != empty && !state.isInPlace(*operand); });
+  return llvm::any_of(chain, [&](OpOperand *operand) { return operand->get() != empty && !state.isInPlace(*operand); });
 }
 
 struct EliminateEmptiesPass : attn::impl::EliminateEmptiesPassBase<EliminateEmptiesPass> {
@@ -51,7 +51,7 @@ struct EliminateEmptiesPass : attn::impl::EliminateEmptiesPassBase<EliminateEmpt
     if (failed(bufferization::analyzeModuleOp(getOperation(), state)))
       return signalPassFailure();
     auto place = [&](RewriterBase &rewriter, SubsetInsertionOpInterface insertion, tensor::EmptyOp empty,
-                    Operation *user) -> Value {
+                     Operation *user) -> Value {
       for (Value needed : insertion.getValuesNeededToBuildSubsetExtraction())
         if (isRequiredBetween(user, needed))
           return {};
