@@ -35,7 +35,7 @@ private:
                                llvm::StringRef what);
   mlir::LogicalResult assignIndices();
   bool mergeUnits(llvm::SmallVector<Unit> &units, bool divided, bool ofKnownSize = false);
-  bool widenCaptures(llvm::ArrayRef<Unit> batch, size_t firstCapture);
+  bool widenCaptures(llvm::ArrayRef<Unit> classUnits, size_t firstCapture);
   void repeatCaptures();
   mlir::LogicalResult unify(llvm::SmallVector<Unit> &units, AttentionOp::Dim dim, llvm::StringRef what);
   std::optional<std::pair<unsigned, Atoms>> segment(llvm::ArrayRef<unsigned> atoms, size_t at) const;

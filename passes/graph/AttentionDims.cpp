@@ -54,12 +54,12 @@ bool AttentionBuilder::mergeUnits(SmallVector<Unit> &classUnits, bool divided, b
   return false;
 }
 
-/// Makes two batch units neighbours in every operand, where only captures have
-/// one of them alone: the mask of a window, [window, i, j], beside operands that
-/// are [image * window, ...]. Such a capture gets the other one, too.
-bool AttentionBuilder::widenCaptures(ArrayRef<Unit> batch, size_t firstCapture) {
-  for (const Unit &major : batch)
-    for (const Unit &minor : batch) {
+/// Makes two units of one class neighbours in every operand, where only captures
+/// have one of them alone: the mask of a window, [window, i, j], beside operands
+/// that are [image * window, ...]. Such a capture gets the other one, too.
+bool AttentionBuilder::widenCaptures(ArrayRef<Unit> classUnits, size_t firstCapture) {
+  for (const Unit &major : classUnits)
+    for (const Unit &minor : classUnits) {
       bool fits = &major != &minor;
       SmallVector<Widening> needed;
       for (auto [n, sequence] : llvm::enumerate(sequences)) {
@@ -217,6 +217,13 @@ LogicalResult AttentionBuilder::classify() {
   }
   while (batch.size() > 2 && widenCaptures(batch, firstCapture))
     while (mergeUnits(batch, /*divided=*/false)) {
+    }
+  // A bias for each row of an image and one for each column, which the keys number together. Where a sum of them is
+  // made before, whole captures have that instead.
+  while (keyUnits.size() > 1 && mergeUnits(keyUnits, /*divided=*/false)) {
+  }
+  while (match.wholeCaptures && keyUnits.size() > 1 && widenCaptures(keyUnits, firstCapture))
+    while (mergeUnits(keyUnits, /*divided=*/false)) {
     }
   if (batch.size() > 2)
     return fail("more than two batch dimensions that are not side by side", loc);

@@ -367,8 +367,25 @@ def differences():
     ]
 
 
+def grids():
+    """Keys that are an image of 4 x 5: biases of the query for its rows and for its columns (ViTDet)."""
+    body = "  cut = Constant<value = int64[5] {0, 0, 0, 4, 5}>()\n  g = Reshape(s, cut)\n"
+    body += "  below = Constant<value = int64[1] {4}>()\n  beside = Constant<value = int64[1] {3}>()\n"
+    body += "  r = MatMul(q, rows)\n  ru = Unsqueeze(r, below)\n  c = MatMul(q, columns)\n  cu = Unsqueeze(c, beside)\n"
+    body += "  gr = Add(g, ru)\n  gc = Add(gr, cu)\n  whole = Constant<value = int64[4] {0, 0, 0, -1}>()\n"
+    body += "  z = Reshape(gc, whole)\n  p = Softmax<axis = -1>(z)" + WEIGH
+    rng = np.random.default_rng(7)
+    tables = {"rows": rng.standard_normal((D, 4)).astype(np.float32),
+              "columns": rng.standard_normal((D, 5)).astype(np.float32)}
+
+    def biased(s, m, q, k):
+        return softmax(s + np.repeat(q @ tables["rows"], 5, -1) + np.tile(q @ tables["columns"], 4))
+
+    return [Case("grid", body, biased, tables=tables, declared=STATIC)]
+
+
 def main(tool, folder):
-    cases = [*logarithms(), *shifts(), *sums(), *sinks(), *others(), *elsewhere(), *differences()]
+    cases = [*logarithms(), *shifts(), *sums(), *sinks(), *others(), *elsewhere(), *differences(), *grids()]
     for case in cases:
         case.check(tool, folder)
     print(len(cases), "graphs agree")
