@@ -394,6 +394,56 @@ void AttentionBuilder::repeatCaptures() {
   }
 }
 
+/// (s + a) + b becomes s + (a + b) where both captures are repeated to one shape: half as much is read for each score.
+void AttentionBuilder::sumRepeatedCaptures() {
+  Block &block = match.score->front();
+  auto repeated = [&](Value value) -> std::optional<unsigned> {
+    auto argument = dyn_cast<BlockArgument>(value);
+    if (!argument || argument.getArgNumber() == 0 || !argument.hasOneUse())
+      return std::nullopt;
+    unsigned number = match.scoreCaptures[argument.getArgNumber() - 1];
+    bool isRepeated = llvm::any_of(widenings, [&](const Widening &widening) { return widening.capture == number; });
+    // One that is known now may be a mask, which a sum would hide.
+    if (!isRepeated || isStatic(match.captures[number].value) || llvm::is_contained(match.weightCaptures, number))
+      return std::nullopt;
+    return number;
+  };
+  for (auto outer : llvm::make_early_inc_range(block.getOps<arith::AddFOp>())) {
+    // As the right operand: the left one is what the score is until then.
+    auto takeRepeated = [&](arith::AddFOp add) {
+      if (repeated(add.getLhs()))
+        add->setOperands({add.getRhs(), add.getLhs()});
+      return repeated(add.getRhs());
+    };
+    std::optional<unsigned> last = takeRepeated(outer), first;
+    auto inner = outer.getLhs().getDefiningOp<arith::AddFOp>();
+    if (last && inner && inner->hasOneUse())
+      first = takeRepeated(inner);
+    if (!first || match.captures[*first].access != match.captures[*last].access)
+      continue;
+    Value &sum = match.captures[*first].value;
+    SmallVector<OpFoldResult> sizes = tensor::getMixedSizes(b, loc, sum);
+    AffineMap map = b.getMultiDimIdentityMap(sizes.size());
+    sum = elementwise(b, loc, sizes, getElementTypeOrSelf(sum), {sum, match.captures[*last].value}, {map, map},
+                      [](OpBuilder &b, Location loc, ValueRange args) -> Value {
+                        return arith::AddFOp::create(b, loc, args[0], args[1]);
+                      });
+    // The last one is read no more.
+    unsigned place = cast<BlockArgument>(outer.getRhs()).getArgNumber();
+    outer.getResult().replaceAllUsesWith(inner.getResult());
+    outer.erase();
+    block.eraseArgument(place);
+    match.scoreCaptures.erase(match.scoreCaptures.begin() + place - 1);
+    match.captures.erase(match.captures.begin() + *last);
+    llvm::erase_if(widenings, [&](const Widening &widening) { return widening.capture == *last; });
+    auto renumber = [&](unsigned &number) { number -= number > *last; };
+    llvm::for_each(match.scoreCaptures, renumber);
+    llvm::for_each(match.weightCaptures, renumber);
+    for (Widening &widening : widenings)
+      renumber(widening.capture);
+  }
+}
+
 /// A vector of ones.
 Value AttentionBuilder::onesOf(OpFoldResult size, Type element) {
   FloatAttr one = b.getFloatAttr(element, 1);
@@ -422,6 +472,7 @@ FailureOr<AttentionOp> AttentionBuilder::build() {
   if (match.repeatsQuery)
     repeatQuery();
   repeatCaptures();
+  sumRepeatedCaptures();
   AttentionParts parts;
   parts.kind = match.kind;
   parts.maskedRows = match.maskedRows;

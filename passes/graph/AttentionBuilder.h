@@ -37,6 +37,7 @@ private:
   bool mergeUnits(llvm::SmallVector<Unit> &units, bool divided, bool ofKnownSize = false);
   bool widenCaptures(llvm::ArrayRef<Unit> classUnits, size_t firstCapture);
   void repeatCaptures();
+  void sumRepeatedCaptures();
   mlir::LogicalResult unify(llvm::SmallVector<Unit> &units, AttentionOp::Dim dim, llvm::StringRef what);
   std::optional<std::pair<unsigned, Atoms>> segment(llvm::ArrayRef<unsigned> atoms, size_t at) const;
   mlir::LogicalResult arrange(AttentionMatch::Operand &operand, llvm::ArrayRef<unsigned> mustName, mlir::AffineMap &map,

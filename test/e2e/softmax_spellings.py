@@ -372,7 +372,7 @@ def grids():
     body = "  cut = Constant<value = int64[5] {0, 0, 0, 4, 5}>()\n  g = Reshape(s, cut)\n"
     body += "  below = Constant<value = int64[1] {4}>()\n  beside = Constant<value = int64[1] {3}>()\n"
     body += "  r = MatMul(q, rows)\n  ru = Unsqueeze(r, below)\n  c = MatMul(q, columns)\n  cu = Unsqueeze(c, beside)\n"
-    body += "  gr = Add(g, ru)\n  gc = Add(gr, cu)\n  whole = Constant<value = int64[4] {0, 0, 0, -1}>()\n"
+    body += "  gr = Add(ru, g)\n  gc = Add(gr, cu)\n  whole = Constant<value = int64[4] {0, 0, 0, -1}>()\n"
     body += "  z = Reshape(gc, whole)\n  p = Softmax<axis = -1>(z)" + WEIGH
     rng = np.random.default_rng(7)
     tables = {"rows": rng.standard_normal((D, 4)).astype(np.float32),

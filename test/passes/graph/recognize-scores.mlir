@@ -342,16 +342,17 @@ func.func @windows(%m: tensor<4x5x5xf32>, %b: tensor<3x5x5xf32>, %q: tensor<8x3x
 // -----
 
 // Keys of an image of 3 x 3: a bias for each of its rows and one for each of its columns (relative positions,
-// decomposed) are added to scores cut for that. Each bias is repeated along what it lacks.
+// decomposed) are added to scores cut for that. Each bias is repeated along what it lacks, and
+// their sum is what is read.
 // CHECK: kind = "dot", {{.*}}reason = ""
 // CHECK-LABEL: func @grid
 // CHECK-SAME: %[[Q:[^:]+]]: tensor<2x5x7xf32>, %[[K:[^:]+]]: tensor<2x9x7xf32>, %[[V:[^:]+]]: tensor<2x9x7xf32>, %[[H:[^:]+]]: tensor<2x5x3xf32>, %[[W:[^:]+]]: tensor<2x5x3xf32>
 // CHECK-DAG: %[[RH:.+]] = linalg.generic {indexing_maps = [#[[ROW:.+]], #[[ALL:.+]]], {{.*}} ins(%[[H]] : tensor<2x5x3xf32>)
 // CHECK-DAG: %[[RW:.+]] = linalg.generic {indexing_maps = [#[[COLUMN:.+]], #[[ALL]]], {{.*}} ins(%[[W]] : tensor<2x5x3xf32>)
-// CHECK-DAG: %[[CH:.+]] = tensor.collapse_shape %[[RH]] {{.*}} into tensor<2x5x9xf32>
-// CHECK-DAG: %[[CW:.+]] = tensor.collapse_shape %[[RW]] {{.*}} into tensor<2x5x9xf32>
+// CHECK: %[[SUM:.+]] = linalg.generic {{.*}} ins(%[[RH]], %[[RW]] : tensor<2x5x3x3xf32>, tensor<2x5x3x3xf32>)
+// CHECK: %[[C:.+]] = tensor.collapse_shape %[[SUM]] {{.*}} into tensor<2x5x9xf32>
 // CHECK: attn.attention
-// CHECK-SAME: ins(%[[Q]], %[[K]], %[[V]] : {{.*}}) captures(%[[CH]], %[[CW]] : tensor<2x5x9xf32>, tensor<2x5x9xf32>)
+// CHECK-SAME: ins(%[[Q]], %[[K]], %[[V]] : {{.*}}) captures(%[[C]] : tensor<2x5x9xf32>)
 #g = affine_map<(b, i, y, x) -> (b, i, y, x)>
 #y = affine_map<(b, i, y, x) -> (b, i, y)>
 #x = affine_map<(b, i, y, x) -> (b, i, x)>
@@ -366,7 +367,7 @@ func.func @grid(%q: tensor<2x5x7xf32>, %k: tensor<2x9x7xf32>, %v: tensor<2x9x7xf
   %t = linalg.generic {indexing_maps = [#g, #y, #g], iterator_types = ["parallel", "parallel", "parallel", "parallel"]}
       ins(%cut, %h : tensor<2x5x3x3xf32>, tensor<2x5x3xf32>) outs(%e4 : tensor<2x5x3x3xf32>) {
   ^bb0(%a: f32, %c: f32, %o: f32):
-    %r = arith.addf %a, %c : f32
+    %r = arith.addf %c, %a : f32
     linalg.yield %r : f32
   } -> tensor<2x5x3x3xf32>
   %u = linalg.generic {indexing_maps = [#g, #x, #g], iterator_types = ["parallel", "parallel", "parallel", "parallel"]}
@@ -411,6 +412,45 @@ func.func @grid_by_columns(%q: tensor<2x5x7xf32>, %k: tensor<2x9x7xf32>, %v: ten
       ins(%t, %w : tensor<2x5x3x3xf32>, tensor<2x5x3xf32>) outs(%e4 : tensor<2x5x3x3xf32>) {
   ^bb0(%a: f32, %c: f32, %o: f32):
     %r = arith.addf %a, %c : f32
+    linalg.yield %r : f32
+  } -> tensor<2x5x3x3xf32>
+  %whole = tensor.collapse_shape %u [[0], [1], [2, 3]] : tensor<2x5x3x3xf32> into tensor<2x5x9xf32>
+  %p = attn.softmax %whole dim 2 : tensor<2x5x9xf32>
+  %e1 = tensor.empty() : tensor<2x5x7xf32>
+  %f1 = linalg.fill ins(%z : f32) outs(%e1 : tensor<2x5x7xf32>) -> tensor<2x5x7xf32>
+  %y = linalg.contract indexing_maps = [affine_map<(b, i, d, j) -> (b, i, j)>, affine_map<(b, i, d, j) -> (b, j, d)>, affine_map<(b, i, d, j) -> (b, i, d)>]
+      ins(%p, %v : tensor<2x5x9xf32>, tensor<2x9x7xf32>) outs(%f1 : tensor<2x5x7xf32>) -> tensor<2x5x7xf32>
+  return %y : tensor<2x5x7xf32>
+}
+
+// -----
+
+// The second one is no term of a sum: each stays a capture.
+// CHECK: kind = "dot"
+// CHECK-LABEL: func @grid_of_maximum
+// CHECK: attn.attention
+// CHECK-SAME: captures(%{{.+}}, %{{.+}} : tensor<2x5x9xf32>, tensor<2x5x9xf32>)
+#g = affine_map<(b, i, y, x) -> (b, i, y, x)>
+#y = affine_map<(b, i, y, x) -> (b, i, y)>
+#x = affine_map<(b, i, y, x) -> (b, i, x)>
+func.func @grid_of_maximum(%q: tensor<2x5x7xf32>, %k: tensor<2x9x7xf32>, %v: tensor<2x9x7xf32>, %h: tensor<2x5x3xf32>, %w: tensor<2x5x3xf32>) -> tensor<2x5x7xf32> {
+  %z = arith.constant 0.0 : f32
+  %e = tensor.empty() : tensor<2x5x9xf32>
+  %f = linalg.fill ins(%z : f32) outs(%e : tensor<2x5x9xf32>) -> tensor<2x5x9xf32>
+  %s = linalg.contract indexing_maps = [affine_map<(b, i, j, d) -> (b, i, d)>, affine_map<(b, i, j, d) -> (b, j, d)>, affine_map<(b, i, j, d) -> (b, i, j)>]
+      ins(%q, %k : tensor<2x5x7xf32>, tensor<2x9x7xf32>) outs(%f : tensor<2x5x9xf32>) -> tensor<2x5x9xf32>
+  %cut = tensor.expand_shape %s [[0], [1], [2, 3]] output_shape [2, 5, 3, 3] : tensor<2x5x9xf32> into tensor<2x5x3x3xf32>
+  %e4 = tensor.empty() : tensor<2x5x3x3xf32>
+  %t = linalg.generic {indexing_maps = [#g, #y, #g], iterator_types = ["parallel", "parallel", "parallel", "parallel"]}
+      ins(%cut, %h : tensor<2x5x3x3xf32>, tensor<2x5x3xf32>) outs(%e4 : tensor<2x5x3x3xf32>) {
+  ^bb0(%a: f32, %c: f32, %o: f32):
+    %r = arith.addf %c, %a : f32
+    linalg.yield %r : f32
+  } -> tensor<2x5x3x3xf32>
+  %u = linalg.generic {indexing_maps = [#g, #x, #g], iterator_types = ["parallel", "parallel", "parallel", "parallel"]}
+      ins(%t, %w : tensor<2x5x3x3xf32>, tensor<2x5x3xf32>) outs(%e4 : tensor<2x5x3x3xf32>) {
+  ^bb0(%a: f32, %c: f32, %o: f32):
+    %r = arith.maximumf %a, %c : f32
     linalg.yield %r : f32
   } -> tensor<2x5x3x3xf32>
   %whole = tensor.collapse_shape %u [[0], [1], [2, 3]] : tensor<2x5x3x3xf32> into tensor<2x5x9xf32>
