@@ -85,7 +85,8 @@ private:
   Value withoutTerms(OpBuilder &b, Value condition, bool negated);
   void stripScore(Block &block, const IRMapping &mapping);
   void writeMasked(AttentionOp to);
-  bool isBounded(AttentionOp to);
+  bool isBounded(AttentionOp to, double limit);
+  bool bringsBack(double limit);
   bool seesSomeKey(AttentionOp to);
   Value makeOperand(const ProvedTerm &term, AffineMap &map);
   Value makeLists(const ProvedTerm &term, AffineMap &map);
@@ -193,11 +194,12 @@ bool onlyScales(BlockArgument number, Value score) {
 }
 
 /// Whether what is left of the score can't be a mask of its own: no constant is
-/// one, and neither is what it adds to the score, as far as ScoreBound tells.
+/// one, and neither is what it adds to the score, as far as ScoreBound tells: below
+/// `limit`, no more than the score itself is assumed to be.
 /// (Otherwise a row may see keys that are masked in another way, and hidden ones
 /// would count beside them; a mask of whole rows brings all of its keys down to
 /// where the constant is.)
-bool TermWriter::isBounded(AttentionOp to) {
+bool TermWriter::isBounded(AttentionOp to, double limit) {
   Block &block = to.getScore().front();
   BlockArgument score = block.getArgument(0);
   bool adds = false;
@@ -214,7 +216,7 @@ bool TermWriter::isBounded(AttentionOp to) {
   }
   if (adds) {
     std::optional<double> size = bound.ofScalar(block.getTerminator()->getOperand(0));
-    if (!size || *size >= -kFiniteMask)
+    if (!size || *size >= limit)
       return false;
   }
   bool isBounded = true;
@@ -229,6 +231,37 @@ bool TermWriter::isBounded(AttentionOp to) {
         !matchPattern(step.op->getOperand(step.hidesTrue ? 2 : 1), m_AnyZeroFloat()))
       return false;
   return isBounded;
+}
+
+/// Whether a constant of the region may be `limit` or more in the score of a hidden key, beside what hides it.
+bool TermWriter::bringsBack(double limit) {
+  Block &block = op.getScore().front();
+  DenseSet<Value> fills;
+  for (const MaskStep &step : mask.steps) {
+    if (step.kind != MaskStep::Clamp)
+      fills.insert(step.op->getOperand(step.hidesTrue ? 1 : 2));
+    else
+      fills.insert_range(
+          llvm::make_filter_range(step.op->getOperands(), [](Value x) { return matchPattern(x, m_Constant()); }));
+  }
+  bool isLarge = false;
+  block.walk([&](arith::ConstantOp constant) {
+    auto number = dyn_cast<FloatAttr>(constant.getValue());
+    // A limit of the score is none of the score's parts.
+    isLarge |= number && number.getValue().isFinite() && std::abs(number.getValueAsDouble()) >= limit &&
+               !fills.contains(constant) &&
+               !llvm::all_of(constant->getUsers(), llvm::IsaPred<arith::MinimumFOp, arith::MaximumFOp>);
+  });
+  if (!isLarge)
+    return false;
+  for (Value fill : fills)
+    bound.setArgument(fill, 0);
+  bound.setArgument(block.getArgument(0), 1);
+  for (auto [argument, capture] : llvm::zip_equal(block.getArguments().drop_front(), op.getCaptures()))
+    if (std::optional<double> size = bound.ofTensor(capture))
+      bound.setArgument(argument, *size);
+  std::optional<double> size = bound.ofScalar(block.getTerminator()->getOperand(0));
+  return !size || *size >= limit;
 }
 
 /// Whether every row is proved to see a key (if there are any).
@@ -349,7 +382,9 @@ AttentionOp TermWriter::run() {
     // where all constants are finite, and whatever else is added is, too.
     bool hasIdleGuard = op.getMaskedRows() == MaskedRows::zero &&
                         llvm::all_of(mask.steps, [](const MaskStep &step) { return std::isfinite(step.fill); });
-    if (!isBounded(to) || (!seesKey && op.getMaskedRows() != MaskedRows::nan && !hasIdleGuard)) {
+    double limit = -std::max(nearest / 4, kFiniteMask);
+    if (!isBounded(to, limit) || bringsBack(limit) ||
+        (!seesKey && op.getMaskedRows() != MaskedRows::nan && !hasIdleGuard)) {
       rewriter.eraseOp(to);
       return {};
     }

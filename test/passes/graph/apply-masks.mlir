@@ -396,11 +396,11 @@ func.func @scaled_away(%q: tensor<5x4xf32>, %k: tensor<5x4xf32>, %v: tensor<5x4x
 #v = affine_map<(b, h, i, j, d, e) -> (j, e)>
 #m = affine_map<(b, h, i, j, d, e) -> (j)>
 #o = affine_map<(b, h, i, j, d, e) -> (i, e)>
-// A bias for keys of stored numbers, and one of integers of a run, cannot hide keys.
+// A bias for keys of stored numbers below a quarter of the mask, and one of integers of a run, cannot hide keys.
 // CHECK-LABEL: func @finite_with_bias
 // CHECK: masked_rows nan mask [#attn.causal<0>]
 func.func @finite_with_bias(%q: tensor<3x4xf32>, %k: tensor<3x4xf32>, %v: tensor<3x4xf32>, %n: tensor<3xi64>) -> tensor<3x4xf32> {
-  %slopes = arith.constant dense<[0.5, -9000.0, 1.0]> : tensor<3xf32>
+  %slopes = arith.constant dense<[0.5, -2400.0, 1.0]> : tensor<3xf32>
   %e = tensor.empty() : tensor<3xf32>
   %places = linalg.generic {indexing_maps = [affine_map<(a) -> (a)>, affine_map<(a) -> (a)>], iterator_types = ["parallel"]}
       ins(%n : tensor<3xi64>) outs(%e : tensor<3xf32>) {
@@ -432,12 +432,12 @@ func.func @finite_with_bias(%q: tensor<3x4xf32>, %k: tensor<3x4xf32>, %v: tensor
 #v = affine_map<(b, h, i, j, d, e) -> (j, e)>
 #m = affine_map<(b, h, i, j, d, e) -> (j)>
 #o = affine_map<(b, h, i, j, d, e) -> (i, e)>
-// Biases that may be masks: stored, given, and (1 - n) * -5e3 * 3.
+// Biases that may be masks, or bring back what is masked: stored, given, and (1 - n) * -5e3 * 3.
 // CHECK-LABEL: func @finite_with_masks
 // CHECK-NOT: mask [
 // CHECK: return
 func.func @finite_with_masks(%q: tensor<3x4xf32>, %k: tensor<3x4xf32>, %v: tensor<3x4xf32>, %n: tensor<3xi64>, %given: tensor<3xf32>) -> (tensor<3x4xf32>, tensor<3x4xf32>, tensor<3x4xf32>) {
-  %slopes = arith.constant dense<[0.5, -10000.0, 1.0]> : tensor<3xf32>
+  %slopes = arith.constant dense<[0.5, 2600.0, 1.0]> : tensor<3xf32>
   %e = tensor.empty() : tensor<3xf32>
   %made = linalg.generic {indexing_maps = [affine_map<(a) -> (a)>, affine_map<(a) -> (a)>], iterator_types = ["parallel"]}
       ins(%n : tensor<3xi64>) outs(%e : tensor<3xf32>) {
@@ -485,4 +485,51 @@ func.func @finite_with_masks(%q: tensor<3x4xf32>, %k: tensor<3x4xf32>, %v: tenso
     attn.yield %y : f32
   }
   return %r, %r2, %r3 : tensor<3x4xf32>, tensor<3x4xf32>, tensor<3x4xf32>
+}
+
+// -----
+
+#q = affine_map<(b, h, i, j, d, e) -> (i, d)>
+#k = affine_map<(b, h, i, j, d, e) -> (j, d)>
+#v = affine_map<(b, h, i, j, d, e) -> (j, e)>
+#o = affine_map<(b, h, i, j, d, e) -> (i, e)>
+// What is hidden by -1e4 gets 9000 again: at -1000 it may be above what is visible. 2000 leaves it where no score is.
+// CHECK-LABEL: func.func @brought_back
+// CHECK-NOT: mask [
+// CHECK: return
+func.func @brought_back(%q: tensor<5x4xf32>, %k: tensor<5x4xf32>, %v: tensor<5x4xf32>) -> tensor<5x4xf32> {
+  %r = attn.attention masked_rows nan maps [#q, #k, #v, #o] ins(%q, %k, %v : tensor<5x4xf32>, tensor<5x4xf32>, tensor<5x4xf32>)
+      -> tensor<5x4xf32> score {
+  ^bb0(%s: f32):
+    %i = attn.index 2 : index
+    %j = attn.index 3 : index
+    %low = arith.constant -1.0e4 : f32
+    %more = arith.constant 9.0e3 : f32
+    %none = arith.constant 0.0 : f32
+    %below = arith.cmpi sle, %j, %i : index
+    %x = arith.select %below, %s, %low : f32
+    %bias = arith.select %below, %none, %more : f32
+    %y = arith.addf %x, %bias : f32
+    attn.yield %y : f32
+  }
+  return %r : tensor<5x4xf32>
+}
+// CHECK-LABEL: func.func @stays_below
+// CHECK: mask [#attn.causal<0>]
+func.func @stays_below(%q: tensor<5x4xf32>, %k: tensor<5x4xf32>, %v: tensor<5x4xf32>) -> tensor<5x4xf32> {
+  %r = attn.attention masked_rows nan maps [#q, #k, #v, #o] ins(%q, %k, %v : tensor<5x4xf32>, tensor<5x4xf32>, tensor<5x4xf32>)
+      -> tensor<5x4xf32> score {
+  ^bb0(%s: f32):
+    %i = attn.index 2 : index
+    %j = attn.index 3 : index
+    %low = arith.constant -1.0e4 : f32
+    %more = arith.constant 2.0e3 : f32
+    %none = arith.constant 0.0 : f32
+    %below = arith.cmpi sle, %j, %i : index
+    %x = arith.select %below, %s, %low : f32
+    %bias = arith.select %below, %none, %more : f32
+    %y = arith.addf %x, %bias : f32
+    attn.yield %y : f32
+  }
+  return %r : tensor<5x4xf32>
 }
