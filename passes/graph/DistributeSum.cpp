@@ -172,13 +172,16 @@ Value Distributor::beforeFactor() {
     for (AffineExpr expr : map.getResults())
       if (std::optional<unsigned> place = maps[2].getResultPosition(expr))
         read.push_back(b.getAffineDimExpr(*place));
-    if (read.size() != map.getNumResults())
+    Type narrow = getElementTypeOrSelf(factor->get());
+    bool isWidened = narrow.getIntOrFloatBitWidth() < type.getElementTypeBitWidth(); // f16, summed in f32
+    if (read.size() != map.getNumResults() || (!isWidened && narrow != type.getElementType()))
       continue;
     Value part = contract(rest->get(), mapOf(rest)).getResult(0);
     return elementwise(b, op.getLoc(), sizes, type.getElementType(), {factor->get(), part},
                        {AffineMap::get(type.getRank(), 0, read, b.getContext()), same},
-                       [](OpBuilder &b, Location loc, ValueRange args) -> Value {
-                         return arith::MulFOp::create(b, loc, args[0], args[1]);
+                       [&](OpBuilder &b, Location loc, ValueRange args) -> Value {
+                         Value by = isWidened ? arith::ExtFOp::create(b, loc, args[1].getType(), args[0]) : args[0];
+                         return arith::MulFOp::create(b, loc, by, args[1]);
                        });
   }
   return {};

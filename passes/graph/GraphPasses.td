@@ -90,7 +90,8 @@ def RaiseContractionPass : Pass<"attn-raise-contraction"> {
     softmax, as in differential attention, it is one sum for all of them, of
     whose result the places are taken.
 
-    Numerical effect: rounding.
+    Numerical effect: rounding; of an infinite value the difference of two sums
+    is NaN, and so it is where either sum overflows.
   }];
   let dependentDialects = ["::mlir::arith::ArithDialect", "::mlir::linalg::LinalgDialect",
                            "::mlir::tensor::TensorDialect"];

@@ -331,3 +331,35 @@ func.func @two_places(%s: tensor<3x2x?x?xf32>, %x: tensor<3x?x4xf32>) -> tensor<
       outs(%fo : tensor<3x?x4xf32>) -> tensor<3x?x4xf32>
   return %y : tensor<3x?x4xf32>
 }
+
+// -----
+
+#h = affine_map<(h, i, j) -> (h, i, j)>
+#f = affine_map<(h, i, j) -> (h)>
+#w = affine_map<(h, i, e, j) -> (h, i, j)>
+#v = affine_map<(h, i, e, j) -> (h, j, e)>
+#o = affine_map<(h, i, e, j) -> (h, i, e)>
+// A factor in f16 of a sum in f32.
+// CHECK-LABEL: func.func @half_factor
+// CHECK: %[[X:.*]] = linalg.contract {{.*}} -> tensor<3x2x5x4xf32>
+// CHECK: %[[Y:.*]] = tensor.extract_slice %[[X]][0, 1, 0, 0]
+// CHECK: linalg.generic {{.*}} ins(%arg2, %[[Y]] : tensor<3xf16>, tensor<3x5x4xf32>)
+// CHECK: arith.extf
+// CHECK: arith.mulf {{.*}} : f32
+func.func @half_factor(%s: tensor<3x2x5x7xf16>, %x: tensor<3x7x4xf16>, %c: tensor<3xf16>) -> tensor<3x5x4xf32> {
+  %zero = arith.constant 0.0 : f32
+  %p = attn.softmax %s dim 3 : tensor<3x2x5x7xf16>
+  %b = tensor.extract_slice %p[0, 1, 0, 0] [3, 1, 5, 7] [1, 1, 1, 1] : tensor<3x2x5x7xf16> to tensor<3x5x7xf16>
+  %e = tensor.empty() : tensor<3x5x7xf16>
+  %d = linalg.generic {indexing_maps = [#h, #f, #h], iterator_types = ["parallel", "parallel", "parallel"]}
+      ins(%b, %c : tensor<3x5x7xf16>, tensor<3xf16>) outs(%e : tensor<3x5x7xf16>) {
+  ^bb0(%q: f16, %t: f16, %out: f16):
+    %r = arith.mulf %q, %t : f16
+    linalg.yield %r : f16
+  } -> tensor<3x5x7xf16>
+  %eo = tensor.empty() : tensor<3x5x4xf32>
+  %fo = linalg.fill ins(%zero : f32) outs(%eo : tensor<3x5x4xf32>) -> tensor<3x5x4xf32>
+  %y = linalg.contract indexing_maps = [#w, #v, #o] ins(%d, %x : tensor<3x5x7xf16>, tensor<3x7x4xf16>)
+      outs(%fo : tensor<3x5x4xf32>) -> tensor<3x5x4xf32>
+  return %y : tensor<3x5x4xf32>
+}
