@@ -103,6 +103,13 @@ def dot(q, k):
     return Number(q.v @ kt, q.e @ np.abs(kt) + np.abs(q.v) @ ke), np.abs(q.v) @ np.abs(kt)
 
 
+def unit(a):
+    """Vectors over their norms, which take the errors of projections along: much, where a vector is short."""
+    norm = np.linalg.norm(a.v, axis=-1, keepdims=True)
+    moved = (np.abs(a.v) * a.e).sum(-1, keepdims=True) / norm
+    return Number(a.v / norm, np.where(norm > 0, (a.e + np.abs(a.v) * moved / norm) / norm, 0))
+
+
 def scores(spec, d, q, k, w, u):
     """The score of each pair and the largest magnitude on the way to it."""
     kind = spec["kind"]
@@ -110,7 +117,7 @@ def scores(spec, d, q, k, w, u):
         if kind == "general":
             q = linear(q, w["general"], None, u)
         if kind == "cosine":
-            q, k = (Number(a.v / np.linalg.norm(a.v, axis=-1, keepdims=True)) for a in (q, k))
+            q, k = unit(q), unit(k)
         s, terms = dot(q, k)
         factor = scale_of(spec, d) * (float(w["strength"]) if kind == "cosine" else 1.0)
         magnitude = np.abs(s.v) * max(abs(factor), 1.0 if u > 1e-5 else 0)
