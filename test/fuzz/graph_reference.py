@@ -359,12 +359,14 @@ def finish(spec, d, f, w, out, u):
         with np.errstate(invalid="ignore"):
             e = np.exp(out.v - out.v.max(axis=-1, keepdims=True))
             p = e / e.sum(axis=-1, keepdims=True)
-        relative = np.expm1(np.minimum(2 * (out.e.max(axis=-1, keepdims=True) + u * (4 + np.abs(out.v).max(axis=-1, keepdims=True))), 50.0))
-        relative = np.where(np.isfinite(out.e.max(axis=-1, keepdims=True)), relative, np.inf)
+        exponent = 2 * (out.e.max(axis=-1, keepdims=True) + u * (4 + np.abs(out.v).max(axis=-1, keepdims=True)))
+        relative = np.where(np.isfinite(out.e.max(axis=-1, keepdims=True)), np.expm1(np.minimum(exponent, 50.0)), np.inf)
+        # Which is the largest of numbers that are off by more than this nobody knows: any weight.
+        anyone = np.where(exponent >= 50, 1.0, 0.0)
         if spec["tail"] == "classifier":
-            out = Number(p, p * (relative + 4 * u) + floor)
+            out = Number(p, p * (relative + 4 * u) + anyone + floor)
         else:
-            out = Number(p * out.v, p * np.abs(out.v) * (relative + 4 * u) + p * out.e + floor)
+            out = Number(p * out.v, np.abs(out.v) * (p * (relative + 4 * u) + anyone) + (p + anyone) * out.e + floor)
     return out
 
 
