@@ -128,11 +128,11 @@ def shrunk(server, graph, kind):
     return graph
 
 
-def keep(folder, graph, expected):
+def keep(folder, model, feeds, expected):
     data = folder / "test_data_set_0"
     data.mkdir(parents=True, exist_ok=True)
-    onnx.save(graph.model(), folder / "model.onnx")
-    for name, arrays in (("input", graph.feeds().values()), ("output", expected)):
+    onnx.save(model, folder / "model.onnx")
+    for name, arrays in (("input", feeds.values()), ("output", expected)):
         for n, array in enumerate(arrays):
             (data / f"{name}_{n}.pb").write_bytes(onnx.numpy_helper.from_array(array).SerializeToString())
 
@@ -179,7 +179,7 @@ def main():
         kind, message = verdict(local.server, graph, expected)
         if kind not in ("pass", "open"):
             small = graph if args.no_shrink else shrunk(local.server, graph, kind)
-            keep(args.failures / f"{seed}-{graph.op}", small, evaluate(small))
+            keep(args.failures / f"{seed}-{graph.op}", small.model(), small.feeds(), evaluate(small))
         return seed, graph, kind, message
 
     counts, seed, done = collections.Counter(), args.seed, 0

@@ -57,8 +57,7 @@ class Program:
         return name
 
     def numbers(self, shape, dtype):
-        draw = np.random.default_rng([self.seed, len(self.inputs), len(shape)])
-        return (draw.integers(0, 2, shape) if dtype == bool else draw.integers(-4, 5, shape)).astype(dtype)
+        return whole_numbers(shape, dtype, self.seed, len(self.inputs), len(shape))
 
     def add_input(self):
         dtype = self.r.choice([np.float32] * 5 + [np.int64] * 2 + [bool])
@@ -126,9 +125,13 @@ class Program:
         return as_model(helper.make_graph(nodes, "g", inputs, infos, self.initializers(wanted)))
 
     def feeds(self, model, sizes):
-        draw = lambda n, dims, dtype: (np.random.default_rng([self.seed, n, *sizes.values()])  # noqa: E731
-                                       .integers(*((0, 2) if dtype == bool else (-4, 5)), [sizes.get(d, d) for d in dims]).astype(dtype))
-        return {i.name: draw(n, *self.inputs[i.name]) for n, i in enumerate(model.graph.input)}
+        given = [(i.name, n, *self.inputs[i.name]) for n, i in enumerate(model.graph.input)]
+        return {name: whole_numbers([sizes.get(d, d) for d in dims], dtype, self.seed, n, *sizes.values())
+                for name, n, dims, dtype in given}
+
+
+def whole_numbers(shape, dtype, *seed):
+    return np.random.default_rng(seed).integers(*((0, 2) if dtype == bool else (-4, 5)), shape).astype(dtype)
 
 
 def declared(name, dims, dtype):
@@ -217,15 +220,6 @@ def shrunk(server, program, sizes, kind):
     return program.model(outputs)
 
 
-def keep(folder, model, feeds):
-    data = folder / "test_data_set_0"
-    data.mkdir(parents=True, exist_ok=True)
-    onnx.save(model, folder / "model.onnx")
-    for name, arrays in (("input", feeds.values()), ("output", operators.by_onnxruntime(model, feeds))):
-        for n, array in enumerate(arrays):
-            (data / f"{name}_{n}.pb").write_bytes(onnx.numpy_helper.from_array(array).SerializeToString())
-
-
 def main():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("--seed", type=int, default=1)
@@ -253,8 +247,9 @@ def main():
             answers.append((kind, message))
             if kind not in ("pass", "open", "void"):
                 model = shrunk(local.server, program, sizes, kind)
-                keep(args.failures / f"{seed}-{'-'.join(dict.fromkeys(n.op_type for n in model.graph.node))[:80]}", model,
-                     program.feeds(model, sizes))
+                feeds, names = program.feeds(model, sizes), dict.fromkeys(n.op_type for n in model.graph.node)
+                operators.keep(args.failures / f"{seed}-{'-'.join(names)[:80]}", model, feeds,
+                               operators.by_onnxruntime(model, feeds))
                 break
         return seed, answers
 
