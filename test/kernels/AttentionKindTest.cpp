@@ -196,6 +196,7 @@ TEST_P(AttentionKindTest, Additive) {
                            [](double x) { return std::fmax(x, 0); }, 16, "bhjd"}};
   if (isa == "avx512")
     cases.insert(cases.end(), {{"%y = math.tanh %s : f32", tanh, 1, "bjhd"},
+                               {"%y = math.tanh %s : f32", tanh, 3, "bhjd"},
                                {"%y = math.tanh %s : f32", tanh, 130, "bhdj"},
                                {"", [](double x) { return x; }, 1, "bhjd"}});
   for (const Case &c : cases) {
@@ -212,21 +213,22 @@ TEST_P(AttentionKindTest, Additive) {
     ASSERT_TRUE(kernel);
     for (int64_t i : {1, 3, 37})
       for (int64_t j : {1, 21})
-        for (float size : {1.0f, 4.0f, 30.0f}) {
+        // Four columns share a division, two, or none; weights of 1e30 times a product would overflow.
+        for (auto [size, weight] : {std::pair(1.0f, 1.0f), {4, 1}, {15, 1}, {30, 1}, {9, 1e30f}, {20, 1e30f}}) {
           sizes['i'] = i, sizes['j'] = j;
           Operands o(a, sizes, i + j);
           set<int64_t>(o.mask[0], {j, j / 2});
           for (int64_t n = 0; n < o.query.size(); ++n)
             o.query[n] *= size;
           for (int64_t n = 0; n < o.alignment.size(); ++n)
-            o.alignment[n] /= std::sqrt(static_cast<float>(c.d));
+            o.alignment[n] *= weight / std::sqrt(static_cast<float>(c.d));
           ASSERT_TRUE(kernel->call(o.all()));
           Reference reference;
           reference.activation = c.reference;
           reference.visible = [&](const At &at) { return at.at('j') < o.mask[0].data<int64_t>()[at.at('b')]; };
           reference.emptyRow = 0;
           ASSERT_EQ(compareWithReference(o, reference), "")
-              << c.activation << " " << c.d << ": " << i << " queries, " << j << " keys, " << size;
+              << c.activation << " " << c.d << ": " << i << " queries, " << j << " keys, " << size << ", " << weight;
         }
   }
 }

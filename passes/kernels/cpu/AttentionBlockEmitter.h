@@ -73,7 +73,7 @@ private:
   Values scoreTile(mlir::Value key, mlir::Value row, bool isEdge, const State &state);
   Values dotTile(mlir::Value key, bool isEdge, const State &state);
   Values additiveTile(mlir::Value key, bool isEdge);
-  Values tanhTile(bool isFactored);
+  Values tanhTile(int64_t shared);
   Values givenTile(mlir::Value key, bool isEdge);
   Values keyRows(mlir::Value key, bool isEdge);
   /// Copies keyTile key rows to keyRow as f32; as exp(2x) and its greatest |x| with `isTanh`.
@@ -132,10 +132,11 @@ private:
   std::deque<HeadView> captures, dense; ///< readers point into them
   llvm::SmallVector<CaptureReader> readers, denseReaders;
   std::optional<CaptureReader> givenReader;
-  mlir::Value queryMaximum; ///< of |q|, where scores are tanh
-  mlir::Value alignmentSum; ///< in every lane, where scores are tanh
-  mlir::Value isCareful;    ///< products of zero weights are left out
-  mlir::Value seesAll;      ///< no key is skipped in the sweep of the weights
+  mlir::Value queryMaximum;     ///< of |q|, where scores are tanh
+  mlir::Value alignmentSum;     ///< in every lane, where scores are tanh
+  mlir::Value alignmentMaximum; ///< of the magnitudes, NaN where there is one, where scores are tanh
+  mlir::Value isCareful;        ///< products of zero weights are left out
+  mlir::Value seesAll;          ///< no key is skipped in the sweep of the weights
   /// Whether a row of weights belongs to the key that `tileKeys` says: tiles that no query lists take no rows.
   bool isPacked = false;
   mlir::Value tileMarks; ///< where the marks of the tile at hand begin

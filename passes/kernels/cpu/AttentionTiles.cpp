@@ -38,11 +38,14 @@ void BlockEmitter::loadQueries() {
   if (!spec.isTanh())
     return;
   queryMaximum = maximumOfQueries();
-  Values sum = k.loop(k.index(0), k.index(keyWidth), 1, k.scalar(0), [&](Value d, ValueRange carried) -> Values {
-    Value a = k.toF32(k.load(alignment.flat, alignment.along(k, alignment.base, Dim::D, d)));
-    return {k.addf(carried.front(), a)};
-  });
-  alignmentSum = k.broadcast(sum.front());
+  Values totals =
+      k.loop(k.index(0), k.index(keyWidth), 1, {k.scalar(0), k.scalar(0)}, [&](Value d, ValueRange carried) -> Values {
+        Value a = k.toF32(k.load(alignment.flat, alignment.along(k, alignment.base, Dim::D, d)));
+        Value magnitude = math::AbsFOp::create(k.b, k.loc, a);
+        return {k.addf(carried[0], a), arith::MaximumFOp::create(k.b, k.loc, carried[1], magnitude)};
+      });
+  alignmentSum = k.broadcast(totals[0]);
+  alignmentMaximum = totals[1];
 }
 
 void BlockEmitter::loadQueryTile(Value column, int64_t width) {
