@@ -43,7 +43,8 @@ def RaiseSoftmaxPass : Pass<"attn-raise-softmax"> {
     with a product by the reciprocal, and with reshapes between. exp of a
     log-softmax is a softmax, too. A maximum that is subtracted before a softmax
     goes, also where the difference is multiplied by a constant that makes up
-    for one before: 32 (s / 32 - max(s / 32)).
+    for one before: 32 (s / 32 - max(s / 32)). A sum of magnitudes (an L1 norm)
+    of what is not negative becomes a sum.
 
     ```mlir
     %m = linalg.generic {maximumf over d1} ins(%s)

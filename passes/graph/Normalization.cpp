@@ -152,8 +152,7 @@ double LowerBound::compute(Value value) {
   return ofScalar(op);
 }
 
-/// Whether no element of `value` is below 0, as far as a few ops show; NaN is none.
-static bool isNonNegative(Value value) { return LowerBound().of(value) >= 0; }
+bool isNonNegative(Value value) { return LowerBound().of(value) >= 0; }
 
 /// Whether `value` is computed by elementwise ops and views from a sum of what `terms` is a view of.
 static bool holdsSumOf(Value value, Value terms) {

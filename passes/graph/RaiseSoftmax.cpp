@@ -254,15 +254,26 @@ LogicalResult raiseExponential(RewriterBase &rewriter, linalg::LinalgOp op) {
   return success();
 }
 
+/// A sum of |x| where no x is below 0, as an L1 norm of weights is, sums x.
+void dropMagnitudes(RewriterBase &rewriter, linalg::LinalgOp op) {
+  if (op.getNumDpsInputs() != 1 || op.getNumReductionLoops() == 0)
+    return;
+  for (auto magnitude : llvm::make_early_inc_range(op.getBlock()->getOps<math::AbsFOp>()))
+    if (stripConversions(magnitude.getOperand()) == op.getBlock()->getArgument(0) && isNonNegative(op->getOperand(0)))
+      rewriter.replaceOp(magnitude, magnitude.getOperand());
+}
+
 struct RaiseSoftmaxPass : impl::RaiseSoftmaxPassBase<RaiseSoftmaxPass> {
   void runOnOperation() override {
     assumeRequiredSizes(getOperation());
     SmallVector<linalg::LinalgOp> ops;
     getOperation()->walk([&](linalg::LinalgOp op) { ops.push_back(op); });
     IRRewriter rewriter(&getContext());
-    for (linalg::LinalgOp op : ops)
+    for (linalg::LinalgOp op : ops) {
+      dropMagnitudes(rewriter, op);
       if (isPointwise(op))
         (void)divideFirst(rewriter, op);
+    }
     ops.clear();
     getOperation()->walk([&](linalg::LinalgOp op) { ops.push_back(op); });
     for (linalg::LinalgOp op : ops)

@@ -309,3 +309,59 @@ func.func @enlarged_scores(%given: tensor<4x6xf32>) -> tensor<4x6xf32> {
   %p = attn.softmax %u dim 1 : tensor<4x6xf32>
   return %p : tensor<4x6xf32>
 }
+
+// -----
+
+#id = affine_map<(d0, d1) -> (d0, d1)>
+#row = affine_map<(d0, d1) -> (d0)>
+// An L1 norm of exponentials is their sum.
+// CHECK-LABEL: func.func @norm_of_exponentials
+// CHECK: %[[P:.+]] = attn.softmax %arg0 dim 1
+// CHECK: return %[[P]]
+func.func @norm_of_exponentials(%s: tensor<4x6xf32>) -> tensor<4x6xf32> {
+  %zero = arith.constant 0.0 : f32
+  %e = tensor.empty() : tensor<4x6xf32>
+  %er = tensor.empty() : tensor<4xf32>
+  %x = linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel", "parallel"]}
+      ins(%s : tensor<4x6xf32>) outs(%e : tensor<4x6xf32>) {
+  ^bb0(%y: f32, %o: f32):
+    %r = math.exp %y : f32
+    linalg.yield %r : f32
+  } -> tensor<4x6xf32>
+  %fz = linalg.fill ins(%zero : f32) outs(%er : tensor<4xf32>) -> tensor<4xf32>
+  %z = linalg.generic {indexing_maps = [#id, #row], iterator_types = ["parallel", "reduction"]}
+      ins(%x : tensor<4x6xf32>) outs(%fz : tensor<4xf32>) {
+  ^bb0(%y: f32, %sum: f32):
+    %a = math.absf %y : f32
+    %r = arith.addf %sum, %a : f32
+    linalg.yield %r : f32
+  } -> tensor<4xf32>
+  %p = linalg.generic {indexing_maps = [#id, #row, #id], iterator_types = ["parallel", "parallel"]}
+      ins(%x, %z : tensor<4x6xf32>, tensor<4xf32>) outs(%e : tensor<4x6xf32>) {
+  ^bb0(%y: f32, %sum: f32, %o: f32):
+    %r = arith.divf %y, %sum : f32
+    linalg.yield %r : f32
+  } -> tensor<4x6xf32>
+  return %p : tensor<4x6xf32>
+}
+
+// -----
+
+#id = affine_map<(d0, d1) -> (d0, d1)>
+#row = affine_map<(d0, d1) -> (d0)>
+// What may be negative keeps its magnitudes.
+// CHECK-LABEL: func.func @norm_of_scores
+// CHECK: math.absf
+func.func @norm_of_scores(%s: tensor<4x6xf32>) -> tensor<4xf32> {
+  %zero = arith.constant 0.0 : f32
+  %er = tensor.empty() : tensor<4xf32>
+  %fz = linalg.fill ins(%zero : f32) outs(%er : tensor<4xf32>) -> tensor<4xf32>
+  %z = linalg.generic {indexing_maps = [#id, #row], iterator_types = ["parallel", "reduction"]}
+      ins(%s : tensor<4x6xf32>) outs(%fz : tensor<4xf32>) {
+  ^bb0(%y: f32, %sum: f32):
+    %a = math.absf %y : f32
+    %r = arith.addf %sum, %a : f32
+    linalg.yield %r : f32
+  } -> tensor<4xf32>
+  return %z : tensor<4xf32>
+}
