@@ -203,6 +203,8 @@ private:
     if (sums.empty())
       return addMissed(softmax, "none", whyNotContracted(softmax));
     dropReductions(sums, softmax.result);
+    if (!gate && sums.size() == 1)
+      unshare(rewriter, *sums.front(), softmax.result);
     if (!softmax.flaw.empty()) {
       for (OpOperand *weights : sums)
         judged.insert(weights->getOwner());
@@ -295,6 +297,31 @@ private:
     };
     if (!llvm::all_of(sums, isReduction))
       llvm::erase_if(sums, isReduction);
+  }
+
+  /// Gives the weighted sum that reads `sum` its own copies of what makes it from `weights`, so that what else reads
+  /// those ops may move behind the attention (a decoder gives back the reshaped weights that it sums with).
+  static void unshare(RewriterBase &rewriter, OpOperand &sum, Value weights) {
+    OpOperand *use = &sum;
+    while (use->get() != weights) {
+      Operation *op = use->get().getDefiningOp();
+      if (!op || (!isView(op) && !isPointwise(op)))
+        return;
+      // Where several operands depend on the weights, copies of what they share would multiply.
+      auto isFrom = [&](OpOperand &operand) {
+        DenseSet<Value> visited;
+        return isComputedFrom(operand.get(), weights, visited);
+      };
+      if (llvm::count_if(op->getOpOperands(), isFrom) != 1)
+        return;
+      OpOperand *next = llvm::find_if(op->getOpOperands(), isFrom);
+      if (!op->hasOneUse()) {
+        rewriter.setInsertionPoint(use->getOwner());
+        op = rewriter.clone(*op);
+        rewriter.modifyOpInPlace(use->getOwner(), [&] { use->set(op->getResult(0)); });
+      }
+      use = &op->getOpOperand(next->getOperandNumber());
+    }
   }
 
   /// The uses of the weights besides the weighted sum become the attention's: then nothing else needs the normaliser.

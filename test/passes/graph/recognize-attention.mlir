@@ -291,12 +291,14 @@ func.func @weights_used_before(%q: tensor<2x5x8xf32>, %k: tensor<2x7x8xf32>, %v:
 #t = affine_map<(b, i, e, j) -> (b, j, i)>
 #v = affine_map<(b, i, e, j) -> (b, j, e)>
 #o = affine_map<(b, i, e, j) -> (b, i, e)>
-// Near miss: a use that feeds the sum, too, can't move.
-// CHECK: attn.fusion_report = [{fused = true, kind = "dot", mask = "none", node = "", reason = "its weights are used elsewhere too, where they are computed again"
+// What feeds the sum, too, is made once more of the attention's weights.
+// CHECK: attn.fusion_report = [{fused = true, kind = "dot", mask = "none", node = "", reason = "", reason_node = ""
 // CHECK-LABEL: func.func @weights_moved_first
-// CHECK: attn.softmax
-// CHECK: attn.attention
-// CHECK-NOT: extras
+// CHECK-NOT: attn.softmax
+// CHECK: %[[R:.*]], %[[W:.*]] = attn.attention
+// CHECK-SAME: extras [#attn.extra<weights>]
+// CHECK: %[[T:.*]] = linalg.transpose ins(%[[W]]
+// CHECK: return %[[R]], %[[T]]
 func.func @weights_moved_first(%q: tensor<2x5x8xf32>, %k: tensor<2x7x8xf32>, %v: tensor<2x7x8xf32>) -> (tensor<2x5x8xf32>, tensor<2x7x5xf32>) {
   %zero = arith.constant 0.0 : f32
   %es = tensor.empty() : tensor<2x5x7xf32>
@@ -309,6 +311,46 @@ func.func @weights_moved_first(%q: tensor<2x5x8xf32>, %k: tensor<2x7x8xf32>, %v:
   %eo = tensor.empty() : tensor<2x5x8xf32>
   %fo = linalg.fill ins(%zero : f32) outs(%eo : tensor<2x5x8xf32>) -> tensor<2x5x8xf32>
   %o = linalg.contract indexing_maps = [#t, #v, #o] ins(%t, %v : tensor<2x7x5xf32>, tensor<2x7x8xf32>)
+      outs(%fo : tensor<2x5x8xf32>) -> tensor<2x5x8xf32>
+  return %o, %t : tensor<2x5x8xf32>, tensor<2x7x5xf32>
+}
+
+// -----
+
+#q = affine_map<(b, i, j, d) -> (b, i, d)>
+#k = affine_map<(b, i, j, d) -> (b, j, d)>
+#s = affine_map<(b, i, j, d) -> (b, i, j)>
+#t = affine_map<(b, i, e, j) -> (b, j, i)>
+#v = affine_map<(b, i, e, j) -> (b, j, e)>
+#o = affine_map<(b, i, e, j) -> (b, i, e)>
+#id = affine_map<(b, i, j) -> (b, i, j)>
+// Near miss: weights that make the values, too, are needed before the sum.
+// CHECK: attn.fusion_report = [{fused = true, kind = "dot", mask = "none", node = "", reason = "its weights are used elsewhere too, where they are computed again"
+// CHECK-LABEL: func.func @weights_make_values
+// CHECK: attn.softmax
+// CHECK: attn.attention
+// CHECK-NOT: extras
+func.func @weights_make_values(%q: tensor<2x5x8xf32>, %k: tensor<2x7x8xf32>, %v: tensor<2x7x8xf32>) -> (tensor<2x5x8xf32>, tensor<2x7x5xf32>) {
+  %zero = arith.constant 0.0 : f32
+  %es = tensor.empty() : tensor<2x5x7xf32>
+  %fs = linalg.fill ins(%zero : f32) outs(%es : tensor<2x5x7xf32>) -> tensor<2x5x7xf32>
+  %sc = linalg.contract indexing_maps = [#q, #k, #s] ins(%q, %k : tensor<2x5x8xf32>, tensor<2x7x8xf32>)
+      outs(%fs : tensor<2x5x7xf32>) -> tensor<2x5x7xf32>
+  %p = attn.softmax %sc dim 2 : tensor<2x5x7xf32>
+  %et = tensor.empty() : tensor<2x7x5xf32>
+  %t = linalg.transpose ins(%p : tensor<2x5x7xf32>) outs(%et : tensor<2x7x5xf32>) permutation = [0, 2, 1]
+  %gap = tensor.empty() : tensor<2x7x3xf32>
+  %x = tensor.concat dim(2) %t, %gap : (tensor<2x7x5xf32>, tensor<2x7x3xf32>) -> tensor<2x7x8xf32>
+  %ev = tensor.empty() : tensor<2x7x8xf32>
+  %u = linalg.generic {indexing_maps = [#id, #id, #id], iterator_types = ["parallel", "parallel", "parallel"]}
+      ins(%v, %x : tensor<2x7x8xf32>, tensor<2x7x8xf32>) outs(%ev : tensor<2x7x8xf32>) {
+  ^bb0(%a: f32, %b: f32, %c: f32):
+    %r = arith.addf %a, %b : f32
+    linalg.yield %r : f32
+  } -> tensor<2x7x8xf32>
+  %eo = tensor.empty() : tensor<2x5x8xf32>
+  %fo = linalg.fill ins(%zero : f32) outs(%eo : tensor<2x5x8xf32>) -> tensor<2x5x8xf32>
+  %o = linalg.contract indexing_maps = [#t, #v, #o] ins(%t, %u : tensor<2x7x5xf32>, tensor<2x7x8xf32>)
       outs(%fo : tensor<2x5x8xf32>) -> tensor<2x5x8xf32>
   return %o, %t : tensor<2x5x8xf32>, tensor<2x7x5xf32>
 }
