@@ -232,18 +232,25 @@ LogicalResult AttentionBuilder::classify() {
       failed(unify(valueUnits, AttentionOp::E, "value width")))
     return failure();
 
+  // What the alignment differs along is h.
+  auto isAligned = [&](ArrayRef<unsigned> atoms) {
+    return match.alignment.value && llvm::any_of(flatten(match.alignment.access),
+                                                 [&](unsigned atom) { return llvm::is_contained(atoms, atom); });
+  };
+  if (isAligned(units[AttentionOp::I]))
+    return fail("the vector over the width differs from query to query", match.alignment.value.getLoc());
   // A unit that some operand names in part is read at h floordiv c, so it is h.
-  auto isDivided = [&](const Unit &unit) {
-    return llvm::any_of(sequences, [&](const Atoms &sequence) {
-      return llvm::is_contained(sequence, unit.front()) && !llvm::is_contained(sequence, unit.back());
-    });
+  auto isHead = [&](const Unit &unit) {
+    return isAligned(unit) || llvm::any_of(sequences, [&](const Atoms &sequence) {
+             return llvm::is_contained(sequence, unit.front()) && !llvm::is_contained(sequence, unit.back());
+           });
   };
   if (batch.size() == 1) {
-    units[isDivided(batch[0]) ? AttentionOp::H : AttentionOp::B] = batch[0];
+    units[isHead(batch[0]) ? AttentionOp::H : AttentionOp::B] = batch[0];
   } else if (batch.size() == 2) {
     // The outer one is b. Where the query is [s, h] and b is 1, so is either.
-    bool swapped = isDivided(batch[0]);
-    if (swapped && isDivided(batch[1]))
+    bool swapped = isHead(batch[0]);
+    if (swapped && isHead(batch[1]))
       return fail("two dimensions of grouped heads", loc);
     units[AttentionOp::B] = batch[swapped ? 1 : 0];
     units[AttentionOp::H] = batch[swapped ? 0 : 1];

@@ -312,15 +312,18 @@ LogicalResult ScoreMatcher::sortTerms(const Operand &sum) {
   return success();
 }
 
-/// Of the operands of a contraction the first one becomes the vector over the width.
+/// Of the operands of a contraction the first one becomes the vector over the width, or a constant vector for each
+/// head.
 LogicalResult ScoreMatcher::takeAlignment(Operand (&operands)[2], linalg::LinalgOp product) {
   auto isOther = [&](unsigned atom) { return !llvm::is_contained(match.widths, atom); };
+  auto isVector = [&](const Operand &operand) {
+    return !namesAny(operand.access,
+                     [&](unsigned atom) { return isKey(atom) || (!isStatic(operand.value) && isOther(atom)); });
+  };
   // Of one query and one key, both operands are vectors: a constant one is the alignment.
-  bool isFirst = !namesAny(operands[0].access, isOther);
-  if (!isFirst ||
-      (!namesAny(operands[1].access, isOther) && !isStatic(operands[0].value) && isStatic(operands[1].value)))
+  if (!isVector(operands[0]) || (isVector(operands[1]) && !isStatic(operands[0].value) && isStatic(operands[1].value)))
     std::swap(operands[0], operands[1]);
-  if (namesAny(operands[0].access, isOther))
+  if (!isVector(operands[0]))
     return fail("no operand of the scores' contraction is a vector over the width", product.getLoc());
   match.alignment = operands[0];
   space.walkUp(match.alignment.value, match.alignment.access);

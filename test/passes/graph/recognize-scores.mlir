@@ -461,3 +461,78 @@ func.func @grid_of_maximum(%q: tensor<2x5x7xf32>, %k: tensor<2x9x7xf32>, %v: ten
       ins(%p, %v : tensor<2x5x9xf32>, tensor<2x9x7xf32>) outs(%f1 : tensor<2x5x7xf32>) -> tensor<2x5x7xf32>
   return %y : tensor<2x5x7xf32>
 }
+
+// -----
+
+#all = affine_map<(i, j, h, d) -> (i, j, h, d)>
+#ihd = affine_map<(i, j, h, d) -> (i, h, d)>
+#jhd = affine_map<(i, j, h, d) -> (j, h, d)>
+#hd = affine_map<(i, j, h, d) -> (h, d)>
+#ijh = affine_map<(i, j, h, d) -> (i, j, h)>
+#w = affine_map<(i, h, e, j) -> (i, j, h)>
+#v = affine_map<(i, h, e, j) -> (j, h, e)>
+#o = affine_map<(i, h, e, j) -> (i, h, e)>
+// A vector over the width for each head, as in GATv2.
+// CHECK: #[[Q:.+]] = affine_map<(d0, d1, d2, d3, d4, d5) -> (d2, d1, d4)>
+// CHECK: #[[A:.+]] = affine_map<(d0, d1, d2, d3, d4, d5) -> (d1, d4)>
+// CHECK: fused = true, kind = "additive"
+// CHECK-LABEL: func.func @vector_of_a_head
+// CHECK: attn.attention kind additive masked_rows nan maps [#[[Q]], #{{.+}}, #{{.+}}, #[[A]], #{{.+}}]
+func.func @vector_of_a_head(%q: tensor<5x4x16xf32>, %k: tensor<?x4x16xf32>, %n: index) -> tensor<5x4x16xf32> {
+  %a = arith.constant dense_resource<vectors> : tensor<4x16xf32>
+  %zero = arith.constant 0.0 : f32
+  %e4 = tensor.empty(%n) : tensor<5x?x4x16xf32>
+  %t = linalg.generic {indexing_maps = [#ihd, #jhd, #all], iterator_types = ["parallel", "parallel", "parallel", "parallel"]}
+      ins(%q, %k : tensor<5x4x16xf32>, tensor<?x4x16xf32>) outs(%e4 : tensor<5x?x4x16xf32>) {
+  ^bb0(%x: f32, %y: f32, %o: f32):
+    %s = arith.addf %x, %y : f32
+    linalg.yield %s : f32
+  } -> tensor<5x?x4x16xf32>
+  %es = tensor.empty(%n) : tensor<5x?x4xf32>
+  %fs = linalg.fill ins(%zero : f32) outs(%es : tensor<5x?x4xf32>) -> tensor<5x?x4xf32>
+  %sc = linalg.contract indexing_maps = [#all, #hd, #ijh] ins(%t, %a : tensor<5x?x4x16xf32>, tensor<4x16xf32>)
+      outs(%fs : tensor<5x?x4xf32>) -> tensor<5x?x4xf32>
+  %p = attn.softmax %sc dim 1 : tensor<5x?x4xf32>
+  %eo = tensor.empty() : tensor<5x4x16xf32>
+  %fo = linalg.fill ins(%zero : f32) outs(%eo : tensor<5x4x16xf32>) -> tensor<5x4x16xf32>
+  %o = linalg.contract indexing_maps = [#w, #v, #o] ins(%p, %k : tensor<5x?x4xf32>, tensor<?x4x16xf32>)
+      outs(%fo : tensor<5x4x16xf32>) -> tensor<5x4x16xf32>
+  return %o : tensor<5x4x16xf32>
+}
+{-# dialect_resources: {builtin: {vectors: "0x04000000"}} #-}
+
+// -----
+
+#all = affine_map<(i, j, d) -> (i, j, d)>
+#id = affine_map<(i, j, d) -> (i, d)>
+#jd = affine_map<(i, j, d) -> (j, d)>
+#ij = affine_map<(i, j, d) -> (i, j)>
+#w = affine_map<(i, e, j) -> (i, j)>
+#v = affine_map<(i, e, j) -> (j, e)>
+#o = affine_map<(i, e, j) -> (i, e)>
+// Near miss: a vector for each query.
+// CHECK-LABEL: func.func @vector_of_a_query
+// CHECK-NOT: kind additive
+// CHECK: return
+func.func @vector_of_a_query(%q: tensor<5x16xf32>, %k: tensor<?x16xf32>, %n: index) -> tensor<5x16xf32> {
+  %a = arith.constant dense_resource<rows> : tensor<5x16xf32>
+  %zero = arith.constant 0.0 : f32
+  %e3 = tensor.empty(%n) : tensor<5x?x16xf32>
+  %t = linalg.generic {indexing_maps = [#id, #jd, #all], iterator_types = ["parallel", "parallel", "parallel"]}
+      ins(%q, %k : tensor<5x16xf32>, tensor<?x16xf32>) outs(%e3 : tensor<5x?x16xf32>) {
+  ^bb0(%x: f32, %y: f32, %o: f32):
+    %s = arith.addf %x, %y : f32
+    linalg.yield %s : f32
+  } -> tensor<5x?x16xf32>
+  %es = tensor.empty(%n) : tensor<5x?xf32>
+  %fs = linalg.fill ins(%zero : f32) outs(%es : tensor<5x?xf32>) -> tensor<5x?xf32>
+  %sc = linalg.contract indexing_maps = [#all, #id, #ij] ins(%t, %a : tensor<5x?x16xf32>, tensor<5x16xf32>)
+      outs(%fs : tensor<5x?xf32>) -> tensor<5x?xf32>
+  %p = attn.softmax %sc dim 1 : tensor<5x?xf32>
+  %eo = tensor.empty() : tensor<5x16xf32>
+  %fo = linalg.fill ins(%zero : f32) outs(%eo : tensor<5x16xf32>) -> tensor<5x16xf32>
+  %o = linalg.contract indexing_maps = [#w, #v, #o] ins(%p, %k : tensor<5x?xf32>, tensor<?x16xf32>)
+      outs(%fo : tensor<5x16xf32>) -> tensor<5x16xf32>
+  return %o : tensor<5x16xf32>
+}
+{-# dialect_resources: {builtin: {rows: "0x04000000"}} #-}
