@@ -357,6 +357,37 @@ func.func @weights_make_values(%q: tensor<2x5x8xf32>, %k: tensor<2x7x8xf32>, %v:
 
 // -----
 
+#bj = affine_map<(b, j, e) -> (b, j)>
+#bje = affine_map<(b, j, e) -> (b, j, e)>
+#be = affine_map<(b, j, e) -> (b, e)>
+// RETAIN: the weights of visits, times gates of features, which become heads; a result of the attention would repeat
+// the weights for each of them.
+// CHECK: attn.fusion_report = [{fused = true, {{.*}}its weights are used elsewhere too, where they are computed again"
+// CHECK-LABEL: func.func @weights_of_all_heads
+// CHECK: attn.softmax
+// CHECK: attn.attention
+// CHECK-NOT: extras
+// CHECK: return
+func.func @weights_of_all_heads(%s: tensor<2x7xf32>, %g: tensor<2x7x8xf32>, %v: tensor<2x7x8xf32>)
+    -> (tensor<2x8xf32>, tensor<2x7xf32>) {
+  %zero = arith.constant 0.0 : f32
+  %p = attn.softmax %s dim 1 : tensor<2x7xf32>
+  %ew = tensor.empty() : tensor<2x7x8xf32>
+  %w = linalg.generic {indexing_maps = [#bj, #bje, #bje], iterator_types = ["parallel", "parallel", "parallel"]}
+      ins(%p, %g : tensor<2x7xf32>, tensor<2x7x8xf32>) outs(%ew : tensor<2x7x8xf32>) {
+  ^bb0(%x: f32, %y: f32, %o: f32):
+    %r = arith.mulf %x, %y : f32
+    linalg.yield %r : f32
+  } -> tensor<2x7x8xf32>
+  %eo = tensor.empty() : tensor<2x8xf32>
+  %fo = linalg.fill ins(%zero : f32) outs(%eo : tensor<2x8xf32>) -> tensor<2x8xf32>
+  %o = linalg.contract indexing_maps = [#bje, #bje, #be] ins(%w, %v : tensor<2x7x8xf32>, tensor<2x7x8xf32>)
+      outs(%fo : tensor<2x8xf32>) -> tensor<2x8xf32>
+  return %o, %p : tensor<2x8xf32>, tensor<2x7xf32>
+}
+
+// -----
+
 #q = affine_map<(b, h, i, j, d) -> (b, i, h, d)>
 #k = affine_map<(b, h, i, j, d) -> (b, j, h, d)>
 #s = affine_map<(b, h, i, j, d) -> (b, h, i, j)>
