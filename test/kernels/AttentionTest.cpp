@@ -228,6 +228,33 @@ TEST_P(AttentionTest, WeightsOfGreatScoresSumToOne) {
   }
 }
 
+// Weights run through all exponents under sharp scores: denormals are 0 inside, and the caller's as before.
+TEST_P(AttentionTest, DenormalsAreZero) {
+  if (isa == "portable")
+    GTEST_SKIP() << "denormals stay where no control register is known";
+  Attention a;
+  a.score = kScale;
+  a.dynamic = "i";
+  Sizes sizes = {{'b', 1}, {'h', 1}, {'i', 33}, {'j', 300}, {'d', 8}, {'e', 9}};
+  auto kernel = compileAttention(isa, a, sizes);
+  ASSERT_TRUE(kernel);
+  unsigned control = __builtin_ia32_stmxcsr();
+  for (int64_t rows : {33, 4}) { // many queries, and few
+    sizes['i'] = rows;
+    Operands o(a, sizes);
+    for (int64_t n = 0; n < o.query.size(); ++n)
+      o.query[n] *= 40;
+    ASSERT_TRUE(kernel->call(o.all()));
+    ASSERT_EQ(compareWithReference(o, scaled), "");
+    for (int64_t n = 0; n < o.value.size(); ++n)
+      o.value[n] = 1e-40f;
+    ASSERT_TRUE(kernel->call(o.all()));
+    for (int64_t n = 0; n < o.result.size(); ++n)
+      ASSERT_EQ(o.result[n], 0) << rows << " rows, element " << n;
+    ASSERT_EQ(__builtin_ia32_stmxcsr(), control);
+  }
+}
+
 // A NaN or an infinite score poisons its row, as softmax does, and no other.
 TEST_P(AttentionTest, NotANumberInQueries) {
   Attention a;

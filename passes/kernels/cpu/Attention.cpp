@@ -349,8 +349,9 @@ FailureOr<func::FuncOp> buildAttention(OpBuilder &builder, Location loc, const A
     total = k.select(isFew, countAttentionRowTasks(k, spec, plan, buffers, partials), total);
   }
   auto parallel = [&](Value count, llvm::function_ref<void(Value)> body) {
-    scf::ParallelOp::create(builder, loc, ValueRange{k.index(0)}, ValueRange{count}, ValueRange{k.index(1)},
-                            [&](OpBuilder &, Location, ValueRange position) { body(position[0]); });
+    scf::ParallelOp::create(
+        builder, loc, ValueRange{k.index(0)}, ValueRange{count}, ValueRange{k.index(1)},
+        [&](OpBuilder &, Location, ValueRange position) { k.withoutDenormals([&] { body(position[0]); }); });
   };
   parallel(total, [&](Value position) {
     auto few = [&] {

@@ -250,6 +250,26 @@ Value LaneBuilder::scratch(int64_t elements, Type type) {
   return memref::AllocaOp::create(b, loc, MemRefType::get({elements}, type), b.getI64IntegerAttr(64));
 }
 
+void LaneBuilder::withoutDenormals(llvm::function_ref<void()> body) {
+  if (lanes == 4) // no x86, or one of which no more is known
+    return body();
+  // What the control register held, and what it holds meanwhile: denormals are zeros (6), flush to zero (15).
+  Value control = scratch(2, b.getI32Type());
+  Value address = memref::ExtractAlignedPointerAsIndexOp::create(b, loc, control);
+  auto call = [&](StringRef intrinsic, int64_t word) {
+    Value place = arith::IndexCastOp::create(b, loc, b.getI64Type(), add(address, 4 * word));
+    Value pointer = LLVM::IntToPtrOp::create(b, loc, LLVM::LLVMPointerType::get(b.getContext()), place);
+    LLVM::CallIntrinsicOp::create(b, loc, b.getStringAttr(intrinsic), ValueRange{pointer});
+  };
+  call("llvm.x86.sse.stmxcsr", 0);
+  Value flags = arith::ConstantOp::create(b, loc, b.getI32IntegerAttr(0x8040));
+  Value set = arith::OrIOp::create(b, loc, load(control, index(0)), flags);
+  memref::StoreOp::create(b, loc, set, control, index(1));
+  call("llvm.x86.sse.ldmxcsr", 1);
+  body();
+  call("llvm.x86.sse.ldmxcsr", 0);
+}
+
 Value LaneBuilder::flatten(Value memref) {
   auto type = cast<MemRefType>(memref.getType());
   Value size = index(1);
