@@ -187,6 +187,10 @@ int runTool(int argc, char **argv) {
   std::optional<CommandLine> line = CommandLine::parse(kTool, argc, argv, code);
   if (!line)
     return code;
+  if (line->text(OPT_profile) == "-") {
+    reportError("--profile expects a file: standard output has the times");
+    return ExitUsage;
+  }
   runner::InputOptions options = inputOptions(*line);
   auto threads = static_cast<int32_t>(line->number(OPT_threads, 0, 1, 4096));
   // --runs alone is exact, --min-time has a floor.

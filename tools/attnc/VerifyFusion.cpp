@@ -37,8 +37,9 @@ public:
       runs = result->casesRun;
       if (result->declared)
         reportNote(
-            name + ": as declared, a NaN or infinity reaches other elements of " + Twine(result->declared) +
-            " outputs than unfused: not from behind a mask, nor where exponentials overflow, but through a NaN guard");
+            name + ": as declared, NaN and infinity reach other elements than unfused (" + Twine(result->declared) +
+            " times in an output): none comes from behind a mask or from an exponential that overflows, and what comes"
+            " from a query or a key no guard hides");
       return ExitSuccess;
     }
     reportError(name + ": the fused form differs from the graph in " + Twine(result->differences.size()) +

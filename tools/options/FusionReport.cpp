@@ -119,7 +119,8 @@ int reportFusion(StringRef model, StringRef verdicts, StringRef path, uint64_t r
   reportError(model + ": " + Twine(fused) + " of " + Twine(list->size()) +
               (list->size() == 1 ? " softmax" : " softmaxes") + " became a fused attention, --require-fused asks for " +
               Twine(required));
-  reportNote("--fusion-report=- says why the others did not");
+  if (fused < list->size())
+    reportNote("--fusion-report=- says why the others did not");
   return ExitUnsupported;
 }
 
