@@ -62,8 +62,8 @@ std::optional<std::optional<int64_t>> onlyDim(RankedTensorType type, ArrayRef<in
 
 } // namespace
 
-PositionReader::PositionReader(linalg::LinalgOp root)
-    : root(root), extents(sizesOf(root->getResult(0))), numDims(root.getNumLoops()) {}
+PositionReader::PositionReader(Value root)
+    : root(root), extents(sizesOf(root)), numDims(cast<RankedTensorType>(root.getType()).getRank()) {}
 
 AffineExpr PositionReader::constant(int64_t value) { return getAffineConstantExpr(value, root.getContext()); }
 
@@ -438,11 +438,10 @@ PositionReader::Expr PositionReader::scalar(Value value, linalg::LinalgOp op, Ar
 }
 
 PositionReader::Expr PositionReader::read() {
-  Exprs loops;
-  for (unsigned n = 0; n != root.getNumLoops(); ++n)
-    loops.push_back(getAffineDimExpr(n, root.getContext()));
-  assumePresent(extents);
-  Expr value = scalar(root.getBlock()->getTerminator()->getOperand(0), root, loops);
+  Exprs place;
+  for (unsigned n = 0; n != numDims; ++n)
+    place.push_back(getAffineDimExpr(n, root.getContext()));
+  Expr value = element(root, place);
   return value ? simplify(*value) : std::nullopt;
 }
 

@@ -10,14 +10,14 @@
 
 namespace attn {
 
-/// Follows what an elementwise op yields to where it comes from, and says what it is by the op's loops: a constant
-/// plus multiples of them. What is said holds of the elements that there are: a size is taken to be 1 or more
+/// Follows what an elementwise op, or a loop that adds up, makes to where it comes from, and says what an element is by
+/// its place: a constant plus multiples of its coordinates. What is said holds of the elements that there are: a size is taken to be 1 or more
 /// where a tensor that is read has it.
 class PositionReader {
 public:
-  explicit PositionReader(mlir::linalg::LinalgOp root);
+  explicit PositionReader(mlir::Value root);
 
-  /// What `root` yields, or nothing.
+  /// What an element of `root` is, or nothing.
   std::optional<mlir::AffineExpr> read();
 
 private:
@@ -37,9 +37,9 @@ private:
   void assumePresent(llvm::ArrayRef<mlir::OpFoldResult> sizes);
   mlir::AffineExpr constant(int64_t value);
 
-  mlir::linalg::LinalgOp root;
-  Sizes extents;                       ///< of the loops of `root`
-  unsigned numDims;                    ///< these loops, and one place of each sum that is looked into
+  mlir::Value root;
+  Sizes extents;                       ///< of `root`
+  unsigned numDims;                    ///< its dimensions, and one place of each sum that is looked into
   llvm::DenseSet<mlir::Value> present; ///< sizes that are 1 or more
   unsigned steps = 0;
 };

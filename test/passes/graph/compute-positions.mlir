@@ -257,3 +257,64 @@ func.func @check_on_the_other_side(%n: index, %m: index) -> tensor<?xi64> {
   } -> tensor<?xi64>
   return %r : tensor<?xi64>
 }
+
+// -----
+
+#id = affine_map<(a, b) -> (a, b)>
+// Running sums of ones along a row, read without an operation in between: places from 1 on. The ones stay a fill.
+// CHECK-LABEL: func.func @sum_of_ones
+// CHECK-SAME: %[[N:.+]]: index
+// CHECK-NOT: scf.for
+// CHECK: %[[PLACES:.+]] = linalg.generic
+// CHECK: %[[COLUMN:.+]] = linalg.index 1
+// CHECK: %[[PLACE:.+]] = arith.addi %[[COLUMN]], %c1
+// CHECK: arith.index_cast %[[PLACE]] : index to i32
+// CHECK: return %[[PLACES]], %{{.+}} : tensor<?x?xi32>
+func.func @sum_of_ones(%n: index) -> (tensor<?x?xi32>, tensor<?x?xi32>) {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %one = arith.constant 1 : i32
+  %none = arith.constant 0 : i32
+  %e = tensor.empty(%n, %n) : tensor<?x?xi32>
+  %ones = linalg.fill ins(%one : i32) outs(%e : tensor<?x?xi32>) -> tensor<?x?xi32>
+  %ze = tensor.empty(%n) : tensor<?x1xi32>
+  %zero = linalg.fill ins(%none : i32) outs(%ze : tensor<?x1xi32>) -> tensor<?x1xi32>
+  %sum:2 = scf.for %i = %c0 to %n step %c1 iter_args(%carried = %zero, %all = %e) -> (tensor<?x1xi32>, tensor<?x?xi32>) {
+    %s = tensor.extract_slice %ones[0, %i] [%n, 1] [1, 1] : tensor<?x?xi32> to tensor<?x1xi32>
+    %t = linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel", "parallel"]}
+        ins(%s : tensor<?x1xi32>) outs(%carried : tensor<?x1xi32>) {
+    ^bb0(%x: i32, %o: i32):
+      %y = arith.addi %o, %x : i32
+      linalg.yield %y : i32
+    } -> tensor<?x1xi32>
+    %u = tensor.insert_slice %t into %all[0, %i] [%n, 1] [1, 1] : tensor<?x1xi32> into tensor<?x?xi32>
+    scf.yield %t, %u : tensor<?x1xi32>, tensor<?x?xi32>
+  }
+  return %sum#1, %ones : tensor<?x?xi32>, tensor<?x?xi32>
+}
+
+// -----
+
+// Of elements that a run brings it is no place.
+// CHECK-LABEL: func.func @sum_of_an_input
+// CHECK: %[[SUM:.+]]:2 = scf.for
+// CHECK: return %[[SUM]]#1
+func.func @sum_of_an_input(%x: tensor<?xi32>) -> tensor<?xi32> {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %n = tensor.dim %x, %c0 : tensor<?xi32>
+  %zero = arith.constant dense<0> : tensor<1xi32>
+  %e = tensor.empty(%n) : tensor<?xi32>
+  %sum:2 = scf.for %i = %c0 to %n step %c1 iter_args(%carried = %zero, %all = %e) -> (tensor<1xi32>, tensor<?xi32>) {
+    %s = tensor.extract_slice %x[%i] [1] [1] : tensor<?xi32> to tensor<1xi32>
+    %t = linalg.generic {indexing_maps = [affine_map<(a) -> (a)>, affine_map<(a) -> (a)>], iterator_types = ["parallel"]}
+        ins(%s : tensor<1xi32>) outs(%carried : tensor<1xi32>) {
+    ^bb0(%y: i32, %o: i32):
+      %z = arith.addi %o, %y : i32
+      linalg.yield %z : i32
+    } -> tensor<1xi32>
+    %u = tensor.insert_slice %t into %all[%i] [1] [1] : tensor<1xi32> into tensor<?xi32>
+    scf.yield %t, %u : tensor<1xi32>, tensor<?xi32>
+  }
+  return %sum#1 : tensor<?xi32>
+}
