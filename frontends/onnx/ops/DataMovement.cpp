@@ -239,6 +239,21 @@ static Expr clampBound(Symbols &symbols, const Expr &bound, const Expr &size, co
   return symbols.min(high, symbols.max(low, wrapped));
 }
 
+/// tf2onnx, which has numbers alone for "all", writes this.
+constexpr int64_t kBeyondSizes = 1'000'000'000;
+
+/// An end that no size reaches is the end, which the run checks: so what is cut and what is not have one size.
+static FailureOr<Expr> readEnd(Node &node, const Expr &end, const Expr &size) {
+  std::optional<int64_t> constant = end.constant();
+  if (!constant || *constant < kBeyondSizes || *constant >= INT32_MAX || size.constant())
+    return end;
+  if (failed(node.requireAtMost(size, end,
+                                "a size of {0} is beyond the end {1}, which was taken for all of it; compile "
+                                "with --dim for this size")))
+    return failure();
+  return size;
+}
+
 /// Bounds, axes or steps that are data: every element is read from its place.
 static LogicalResult sliceAtRun(Node &node) {
   const Tensor &t = node.input(0);
@@ -299,7 +314,10 @@ static LogicalResult importSlice(Node &node) {
     Expr size = t.shape[axis];
     if (step > 0) {
       Expr start = clampBound(symbols, spec->starts[i], size, Expr(0), size);
-      Expr end = clampBound(symbols, spec->ends[i], size, Expr(0), size);
+      FailureOr<Expr> last = readEnd(node, spec->ends[i], size);
+      if (failed(last))
+        return failure();
+      Expr end = clampBound(symbols, *last, size, Expr(0), size);
       Expr count = symbols.ceilDiv(symbols.max(Expr(0), end - start), Expr(step));
       t = node.slice(t, axis, start, count, step);
     } else {
