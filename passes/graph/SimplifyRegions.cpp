@@ -6,10 +6,14 @@
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "mlir/IR/Dominance.h"
 #include "mlir/IR/Matchers.h"
+#include "mlir/Transforms/CSE.h"
 #include "mlir/Transforms/GreedyPatternRewriteDriver.h"
 #include "llvm/ADT/DenseSet.h"
 #include <cmath>
+#include <optional>
+#include <tuple>
 
 using namespace mlir;
 
@@ -172,42 +176,119 @@ template <typename Op> struct ComputeSelected : OpRewritePattern<Op> {
   }
 };
 
-/// x * (c ? 1 : 0) + (c ? 0 : hidden) -> c ? x : hidden, of a sum or a difference: what is hidden is not -1e4 where x
-/// is NaN or infinite, but no key, as behind other masks.
+/// A condition as a number is one of two numbers.
+struct SelectBool : OpRewritePattern<arith::UIToFPOp> {
+  using OpRewritePattern::OpRewritePattern;
+
+  LogicalResult matchAndRewrite(arith::UIToFPOp op, PatternRewriter &rewriter) const override {
+    if (!op.getIn().getType().isInteger(1))
+      return failure();
+    Value one = arith::ConstantOp::create(rewriter, op.getLoc(), rewriter.getFloatAttr(op.getType(), 1));
+    Value zero = arith::ConstantOp::create(rewriter, op.getLoc(), rewriter.getFloatAttr(op.getType(), 0));
+    rewriter.replaceOpWithNewOp<arith::SelectOp>(op, op.getIn(), one, zero);
+    return success();
+  }
+};
+
+/// Whether `a` holds where `b` does (true), or where it does not (false).
+std::optional<bool> agree(Value a, Value b) {
+  if (a == b)
+    return true;
+  auto first = a.getDefiningOp<arith::CmpIOp>(), second = b.getDefiningOp<arith::CmpIOp>();
+  if (first && second && first.getLhs() == second.getLhs() && first.getRhs() == second.getRhs() &&
+      first.getPredicate() == arith::invertPredicate(second.getPredicate()))
+    return false;
+  auto isNot = [](Value x, Value of) {
+    auto flip = x.getDefiningOp<arith::XOrIOp>();
+    return flip && flip.getLhs() == of && matchPattern(flip.getRhs(), m_One());
+  };
+  return isNot(a, b) || isNot(b, a) ? std::optional(false) : std::nullopt;
+}
+
+/// `c ? x : 0` as `select` or as a product of x with 1 and 0; x is null where `value` is no such.
+struct KeptPart {
+  Value condition, kept;
+  bool whenTrue = true; ///< where the condition holds; else where it does not
+
+  static KeptPart of(Value value) {
+    if (auto product = value.getDefiningOp<arith::MulFOp>())
+      for (unsigned side : {0, 1})
+        if (auto factor = product->getOperand(side).getDefiningOp<arith::SelectOp>())
+          for (bool whenTrue : {true, false})
+            if (matchPattern(whenTrue ? factor.getTrueValue() : factor.getFalseValue(), m_OneFloat()) &&
+                matchPattern(whenTrue ? factor.getFalseValue() : factor.getTrueValue(), m_AnyZeroFloat()))
+              return {factor.getCondition(), product->getOperand(1 - side), whenTrue};
+    if (auto select = value.getDefiningOp<arith::SelectOp>())
+      for (bool whenTrue : {true, false})
+        if (matchPattern(whenTrue ? select.getFalseValue() : select.getTrueValue(), m_AnyZeroFloat()))
+          return {select.getCondition(), whenTrue ? select.getTrueValue() : select.getFalseValue(), whenTrue};
+    return {};
+  }
+};
+
+/// k where `value` is a constant k, or x + k, that hides a key.
+std::optional<double> hiddenBy(Value value, Value x) {
+  FloatAttr number;
+  double sign = 1;
+  if (auto sum = value.getDefiningOp<arith::AddFOp>(); sum && sum.getLhs() == x)
+    value = sum.getRhs();
+  else if (auto difference = value.getDefiningOp<arith::SubFOp>(); difference && difference.getLhs() == x)
+    std::tie(value, sign) = std::pair(difference.getRhs(), -1.0);
+  if (!matchPattern(value, m_Constant(&number)) || !(sign * number.getValueAsDouble() <= kFiniteMask))
+    return std::nullopt;
+  return sign * number.getValueAsDouble();
+}
+
+/// x * (c ? 1 : 0) + (c ? 0 : hidden) -> c ? x : hidden, of a sum or a difference, where hidden is a constant or x and
+/// one: what is hidden is not -1e4 where x is NaN or infinite, but no key, as behind other masks.
 template <typename Op> struct SelectScore : OpRewritePattern<Op> {
   using OpRewritePattern<Op>::OpRewritePattern;
 
   LogicalResult matchAndRewrite(Op op, PatternRewriter &rewriter) const override {
-    auto product = op.getLhs().template getDefiningOp<arith::MulFOp>();
-    auto added = op.getRhs().template getDefiningOp<arith::SelectOp>();
-    if (std::is_same_v<Op, arith::AddFOp> && !product) {
-      product = op.getRhs().template getDefiningOp<arith::MulFOp>();
-      added = op.getLhs().template getDefiningOp<arith::SelectOp>();
-    }
-    if (!product || !added)
-      return failure();
+    constexpr bool isSum = std::is_same_v<Op, arith::AddFOp>;
     for (unsigned side : {0, 1}) {
-      auto factor = product->getOperand(side).template getDefiningOp<arith::SelectOp>();
-      if (!factor || factor.getCondition() != added.getCondition())
+      KeptPart score = KeptPart::of(op->getOperand(side)), other = KeptPart::of(op->getOperand(1 - side));
+      if ((side == 1 && !isSum) || !score.kept || !other.kept || matchPattern(score.kept, m_Constant()))
         continue;
-      bool isKept = matchPattern(factor.getTrueValue(), m_OneFloat());
-      Value zero = isKept ? factor.getFalseValue() : factor.getTrueValue();
-      Value nothing = isKept ? added.getTrueValue() : added.getFalseValue();
+      std::optional<bool> agrees = agree(score.condition, other.condition);
+      if (!agrees || *agrees == (score.whenTrue == other.whenTrue))
+        continue;
+      Value hidden = other.kept;
       FloatAttr number;
-      if (!matchPattern(isKept ? factor.getTrueValue() : factor.getFalseValue(), m_OneFloat()) ||
-          !matchPattern(zero, m_AnyZeroFloat()) || !matchPattern(nothing, m_AnyZeroFloat()) ||
-          !matchPattern(isKept ? added.getFalseValue() : added.getTrueValue(), m_Constant(&number)))
+      if (!isSum) { // a constant alone
+        if (!matchPattern(hidden, m_Constant(&number)))
+          continue;
+        hidden = arith::ConstantOp::create(
+            rewriter, op.getLoc(), FloatAttr::get(cast<FloatType>(op.getType()), neg(number.getValue())));
+      }
+      if (!hiddenBy(hidden, score.kept))
         continue;
-      APFloat hidden = number.getValue();
-      if (std::is_same_v<Op, arith::SubFOp>)
-        hidden.changeSign();
-      if (!(hidden.convertToDouble() <= kFiniteMask))
+      rewriter.replaceOpWithNewOp<arith::SelectOp>(op, score.condition, score.whenTrue ? score.kept : hidden,
+                                                   score.whenTrue ? hidden : score.kept);
+      return success();
+    }
+    return failure();
+  }
+};
+
+/// c ? x : x + hidden -> x + (c ? 0 : hidden)
+struct AddSelected : OpRewritePattern<arith::SelectOp> {
+  using OpRewritePattern::OpRewritePattern;
+
+  LogicalResult matchAndRewrite(arith::SelectOp op, PatternRewriter &rewriter) const override {
+    for (bool whenTrue : {true, false}) {
+      Value x = whenTrue ? op.getTrueValue() : op.getFalseValue();
+      Value shifted = whenTrue ? op.getFalseValue() : op.getTrueValue();
+      std::optional<double> hidden = hiddenBy(shifted, x);
+      if (!hidden || matchPattern(shifted, m_Constant()))
         continue;
-      Value fill =
-          arith::ConstantOp::create(rewriter, op.getLoc(), FloatAttr::get(cast<FloatType>(op.getType()), hidden));
-      Value score = product->getOperand(1 - side);
-      rewriter.replaceOpWithNewOp<arith::SelectOp>(op, factor.getCondition(), isKept ? score : fill,
-                                                   isKept ? fill : score);
+      auto constant = [&](double number) -> Value {
+        return arith::ConstantOp::create(rewriter, op.getLoc(), rewriter.getFloatAttr(op.getType(), number));
+      };
+      Value shown = constant(0), fill = constant(*hidden);
+      Value bias = arith::SelectOp::create(rewriter, op.getLoc(), op.getCondition(), whenTrue ? shown : fill,
+                                           whenTrue ? fill : shown);
+      rewriter.replaceOpWithNewOp<arith::AddFOp>(op, x, bias);
       return success();
     }
     return failure();
@@ -268,7 +349,7 @@ void simplify(Region &region, const FrozenRewritePatternSet &patterns) {
 
 void simplifyRegions(RewriterBase &rewriter, AttentionOp op) {
   RewritePatternSet patterns(op.getContext());
-  patterns.add<ConvertSelected<arith::ExtFOp>, ConvertSelected<arith::TruncFOp>, ComputeSelected<arith::AddFOp>,
+  patterns.add<SelectBool, AddSelected, ConvertSelected<arith::ExtFOp>, ConvertSelected<arith::TruncFOp>, ComputeSelected<arith::AddFOp>,
                ComputeSelected<arith::SubFOp>, ComputeSelected<arith::MulFOp>, SelectScore<arith::AddFOp>,
                SelectScore<arith::SubFOp>, DropZero, SkipStoredBool<arith::CmpFOp>, SkipStoredBool<arith::CmpIOp>>(
       op.getContext());
@@ -277,11 +358,15 @@ void simplifyRegions(RewriterBase &rewriter, AttentionOp op) {
   for (RegisteredOperationName name : op.getContext()->getRegisteredOperationsByDialect("arith"))
     name.getCanonicalizationPatterns(patterns, op.getContext());
   FrozenRewritePatternSet frozen(std::move(patterns));
-  simplify(op.getScore(), frozen);
-  simplify(op.getScore(), frozen); // roundings of sums of which a mask was a part
+  for (int round = 0; round != 2; ++round) { // the second for roundings of sums of which a mask was a part
+    // What a mask tells apart is one value then, however often the graph makes it.
+    DominanceInfo dominance(op);
+    eliminateCommonSubExpressions(rewriter, dominance, op);
+    simplify(op.getScore(), frozen);
+    simplify(op.getWeight(), frozen);
+  }
   if (op.getWeight().empty())
     return;
-  simplify(op.getWeight(), frozen);
 
   // Whoever takes the weights themselves sees what the guard hides.
   bool givesWeights = false;

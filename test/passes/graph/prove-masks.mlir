@@ -199,3 +199,94 @@ func.func @lowered_by_a_product(%q: tensor<8x4xf32>, %k: tensor<8x4xf32>, %v: te
       outs(%fo : tensor<8x4xf32>) -> tensor<8x4xf32>
   return %o : tensor<8x4xf32>
 }
+
+// -----
+
+#ij = affine_map<(i, j) -> (i, j)>
+#qs = affine_map<(i, j, d) -> (i, d)>
+#ks = affine_map<(i, j, d) -> (j, d)>
+#ss = affine_map<(i, j, d) -> (i, j)>
+#ws = affine_map<(i, e, j) -> (i, j)>
+#vs = affine_map<(i, e, j) -> (j, e)>
+#os = affine_map<(i, e, j) -> (i, e)>
+// c s + (1 - c) (s - 1e9), each factor by a comparison of its own: s and a selected bias.
+// CHECK-LABEL: func.func @chosen_by_products
+// CHECK: %[[SHOWN:.*]] = arith.cmpi sle, %{{.*}}, %{{.*}} : index
+// CHECK-NOT: arith.mulf
+// CHECK: %[[LOW:.*]] = arith.constant -1.000000e+09 : f32
+// CHECK: %[[BIAS:.*]] = arith.select %[[SHOWN]], %{{.*}}, %[[LOW]] : f32
+// CHECK: arith.addf %{{.*}}, %[[BIAS]] : f32
+// CHECK: attn.yield
+func.func @chosen_by_products(%q: tensor<8x4xf32>, %k: tensor<8x4xf32>, %v: tensor<8x4xf32>) -> tensor<8x4xf32> {
+  %zero = arith.constant 0.0 : f32
+  %low = arith.constant 1.0e9 : f32
+  %e = tensor.empty() : tensor<8x8xf32>
+  %f = linalg.fill ins(%zero : f32) outs(%e : tensor<8x8xf32>) -> tensor<8x8xf32>
+  %s = linalg.contract indexing_maps = [#qs, #ks, #ss] ins(%q, %k : tensor<8x4xf32>, tensor<8x4xf32>)
+      outs(%f : tensor<8x8xf32>) -> tensor<8x8xf32>
+  %m = linalg.generic {indexing_maps = [#ij, #ij], iterator_types = ["parallel", "parallel"]}
+      ins(%s : tensor<8x8xf32>) outs(%e : tensor<8x8xf32>) {
+  ^bb0(%x: f32, %o: f32):
+    %i = linalg.index 0 : index
+    %j = linalg.index 1 : index
+    %c = arith.cmpi sle, %j, %i : index
+    %shown = arith.uitofp %c : i1 to f32
+    %kept = arith.mulf %shown, %x : f32
+    %d = arith.cmpi sgt, %j, %i : index
+    %hides = arith.uitofp %d : i1 to f32
+    %shifted = arith.subf %x, %low : f32
+    %hidden = arith.mulf %shifted, %hides : f32
+    %y = arith.addf %hidden, %kept : f32
+    linalg.yield %y : f32
+  } -> tensor<8x8xf32>
+  %p = attn.softmax %m dim 1 : tensor<8x8xf32>
+  %eo = tensor.empty() : tensor<8x4xf32>
+  %fo = linalg.fill ins(%zero : f32) outs(%eo : tensor<8x4xf32>) -> tensor<8x4xf32>
+  %o = linalg.contract indexing_maps = [#ws, #vs, #os] ins(%p, %v : tensor<8x8xf32>, tensor<8x4xf32>)
+      outs(%fo : tensor<8x4xf32>) -> tensor<8x4xf32>
+  return %o : tensor<8x4xf32>
+}
+
+// -----
+
+#ij = affine_map<(i, j) -> (i, j)>
+#qs = affine_map<(i, j, d) -> (i, d)>
+#ks = affine_map<(i, j, d) -> (j, d)>
+#ss = affine_map<(i, j, d) -> (i, j)>
+#ws = affine_map<(i, e, j) -> (i, j)>
+#vs = affine_map<(i, e, j) -> (j, e)>
+#os = affine_map<(i, e, j) -> (i, e)>
+// On the diagonal both factors are 1: no choice of one of two.
+// CHECK-LABEL: func.func @both_on_the_diagonal
+// CHECK: arith.mulf
+// CHECK: arith.mulf
+// CHECK: attn.yield
+func.func @both_on_the_diagonal(%q: tensor<8x4xf32>, %k: tensor<8x4xf32>, %v: tensor<8x4xf32>) -> tensor<8x4xf32> {
+  %zero = arith.constant 0.0 : f32
+  %low = arith.constant 1.0e9 : f32
+  %e = tensor.empty() : tensor<8x8xf32>
+  %f = linalg.fill ins(%zero : f32) outs(%e : tensor<8x8xf32>) -> tensor<8x8xf32>
+  %s = linalg.contract indexing_maps = [#qs, #ks, #ss] ins(%q, %k : tensor<8x4xf32>, tensor<8x4xf32>)
+      outs(%f : tensor<8x8xf32>) -> tensor<8x8xf32>
+  %m = linalg.generic {indexing_maps = [#ij, #ij], iterator_types = ["parallel", "parallel"]}
+      ins(%s : tensor<8x8xf32>) outs(%e : tensor<8x8xf32>) {
+  ^bb0(%x: f32, %o: f32):
+    %i = linalg.index 0 : index
+    %j = linalg.index 1 : index
+    %c = arith.cmpi sle, %j, %i : index
+    %shown = arith.uitofp %c : i1 to f32
+    %kept = arith.mulf %shown, %x : f32
+    %d = arith.cmpi sge, %j, %i : index
+    %hides = arith.uitofp %d : i1 to f32
+    %shifted = arith.subf %x, %low : f32
+    %hidden = arith.mulf %shifted, %hides : f32
+    %y = arith.addf %hidden, %kept : f32
+    linalg.yield %y : f32
+  } -> tensor<8x8xf32>
+  %p = attn.softmax %m dim 1 : tensor<8x8xf32>
+  %eo = tensor.empty() : tensor<8x4xf32>
+  %fo = linalg.fill ins(%zero : f32) outs(%eo : tensor<8x4xf32>) -> tensor<8x4xf32>
+  %o = linalg.contract indexing_maps = [#ws, #vs, #os] ins(%p, %v : tensor<8x8xf32>, tensor<8x4xf32>)
+      outs(%fo : tensor<8x4xf32>) -> tensor<8x4xf32>
+  return %o : tensor<8x4xf32>
+}
