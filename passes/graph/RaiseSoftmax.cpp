@@ -24,6 +24,38 @@ namespace attn {
 
 namespace {
 
+/// Dimensions that follow each other.
+struct DimRange {
+  int64_t first, count;
+};
+
+/// The dimensions of what is read at `rows` that `keys` are, in their order.
+std::optional<DimRange> findDims(const Access &rows, const Atoms &keys) {
+  for (int64_t first = 0, rank = rows.size(); first != rank; ++first) {
+    Atoms found = rows[first];
+    int64_t end = first + 1;
+    for (; found != keys && !found.empty() && end != rank; ++end)
+      llvm::append_range(found, rows[end]);
+    if (found == keys)
+      return DimRange{first, end - first};
+  }
+  return std::nullopt;
+}
+
+/// A softmax over several dimensions is one over what they merge to.
+Value softmaxOver(RewriterBase &rewriter, Location loc, Value scores, DimRange dims) {
+  auto type = cast<RankedTensorType>(scores.getType());
+  if (dims.count == 1)
+    return SoftmaxOp::create(rewriter, loc, type, scores, dims.first, false);
+  SmallVector<ReassociationIndices> groups;
+  for (int64_t dim = 0; dim < type.getRank(); dim += dim == dims.first ? dims.count : 1)
+    groups.push_back(llvm::to_vector<2>(llvm::seq<int64_t>(dim, dim + (dim == dims.first ? dims.count : int64_t(1)))));
+  Value merged = tensor::CollapseShapeOp::create(rewriter, loc, scores, groups);
+  Value weights = SoftmaxOp::create(rewriter, loc, merged.getType(), merged, dims.first, false);
+  return tensor::ExpandShapeOp::create(rewriter, loc, type, weights, groups,
+                                       tensor::getMixedSizes(rewriter, loc, scores));
+}
+
 class SoftmaxFinder {
 public:
   /// Raises `op` = e / sum(e) or exp(log softmax), if it is one of them.
@@ -110,9 +142,8 @@ LogicalResult SoftmaxFinder::raise(RewriterBase &rewriter, linalg::LinalgOp op) 
     }
     space.resolve(exponential.access);
     space.resolve(*keys);
-    auto *dim = unitDim ? exponential.access.begin() + *unitDim : llvm::find(exponential.access, *keys);
-    if (dim == exponential.access.end() ||
-        getElementTypeOrSelf(scores) != getElementTypeOrSelf(exponential.value.getType()))
+    std::optional<DimRange> dims = unitDim ? std::optional(DimRange{*unitDim, 1}) : findDims(exponential.access, *keys);
+    if (!dims || getElementTypeOrSelf(scores) != getElementTypeOrSelf(exponential.value.getType()))
       continue;
 
     rewriter.setInsertionPoint(op);
@@ -125,8 +156,7 @@ LogicalResult SoftmaxFinder::raise(RewriterBase &rewriter, linalg::LinalgOp op) 
                              return arith::MulFOp::create(b, loc, args.front(), scale);
                            });
     }
-    Value raised =
-        SoftmaxOp::create(rewriter, op.getLoc(), scores.getType(), scores, dim - exponential.access.begin(), false);
+    Value raised = softmaxOver(rewriter, op.getLoc(), scores, *dims);
     if (raised.getType() != exponential.value.getType())
       raised = tensor::CastOp::create(rewriter, op.getLoc(), exponential.value.getType(), raised);
     IRMapping mapping;
@@ -189,10 +219,10 @@ void dropMaximum(RewriterBase &rewriter, SoftmaxOp softmax) {
   }
 }
 
-/// x - (log(sum(exp(x - max(x)))) + max(x)): x, and the dimension of the sum.
+/// x - (log(sum(exp(x - max(x)))) + max(x)): x, and the dimensions of the sum.
 struct LogWeights {
   Value scores;
-  int64_t dim;
+  DimRange dims;
 };
 
 std::optional<LogWeights> readLogWeights(Value value) {
@@ -213,8 +243,8 @@ std::optional<LogWeights> readLogWeights(Value value) {
     return std::nullopt;
   space.resolve(rows);
   space.resolve(*keys);
-  auto *dim = llvm::find(rows, *keys);
-  return dim == rows.end() ? std::nullopt : std::optional(LogWeights{scores->get(), dim - rows.begin()});
+  std::optional<DimRange> dims = findDims(rows, *keys);
+  return dims ? std::optional(LogWeights{scores->get(), *dims}) : std::nullopt;
 }
 
 /// exp(log_softmax(x)), exp(x - log(sum(exp(x)))) -> softmax(x), views between them too
@@ -231,18 +261,18 @@ LogicalResult raiseExponential(RewriterBase &rewriter, linalg::LinalgOp op) {
   }
   auto type = cast<RankedTensorType>(op->getResult(0).getType());
   Value scores;
-  int64_t dim = 0;
+  DimRange dims{0, 1};
   if (auto log = source.getDefiningOp<SoftmaxOp>(); log && log.getLog()) {
     scores = log.getInput();
-    dim = log.getDim();
+    dims.first = log.getDim();
   } else if (std::optional<LogWeights> difference = readLogWeights(source)) {
     scores = difference->scores;
-    dim = difference->dim;
+    dims = difference->dims;
   }
   if (!scores || getElementTypeOrSelf(scores) != type.getElementType())
     return failure();
   rewriter.setInsertionPoint(op);
-  Value weights = SoftmaxOp::create(rewriter, op.getLoc(), scores.getType(), scores, dim, false);
+  Value weights = softmaxOver(rewriter, op.getLoc(), scores, dims);
   for (Operation *view : llvm::reverse(views)) {
     IRMapping mapping;
     mapping.map(view->getOperand(0), weights);

@@ -2,6 +2,7 @@
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/IR/Matchers.h"
 #include "llvm/ADT/DenseSet.h"
 
 using namespace mlir;
@@ -239,14 +240,30 @@ bool isSame(AtomSpace &space, Scalar a, Scalar b) {
   return a.value == b.value && a.op == b.op && a.at == b.at;
 }
 
-/// Whether `shift` is the maximum of a row of `rows`, or is where that is finite.
+/// Whether `shift` is the maximum of a row of `rows`, or is where that is finite; the choice may be spelled as a sum of
+/// products with 1 and 0.
 static bool isMaximum(AtomSpace &space, const Scalar &shift, const Read &rows) {
   std::optional<unsigned> unitDim;
   if (!shift.op)
     return isa<RankedTensorType>(shift.value.getType()) &&
            findReducedAtoms(space, {shift.value, shift.at}, rows, Combiner::maximum, unitDim);
-  return getAs<arith::SelectOp>(shift) &&
-         (isMaximum(space, readOperand(space, shift, 1), rows) || isMaximum(space, readOperand(space, shift, 2), rows));
+  auto isZero = [&](const Scalar &x) {
+    if (!getAs<arith::MulFOp>(x))
+      return matchPattern(x.value, m_AnyZeroFloat());
+    return matchPattern(readOperand(space, x, 0).value, m_AnyZeroFloat()) ||
+           matchPattern(readOperand(space, x, 1).value, m_AnyZeroFloat());
+  };
+  if (getAs<arith::SelectOp>(shift))
+    return isMaximum(space, readOperand(space, shift, 1), rows) || isMaximum(space, readOperand(space, shift, 2), rows);
+  bool isSum = static_cast<bool>(getAs<arith::AddFOp>(shift));
+  for (unsigned n : {0, 1})
+    if (isSum || getAs<arith::MulFOp>(shift)) {
+      Scalar other = readOperand(space, shift, 1 - n);
+      if ((isSum ? isZero(other) : static_cast<bool>(getAs<arith::UIToFPOp>(other))) &&
+          isMaximum(space, readOperand(space, shift, n), rows))
+        return true;
+    }
+  return false;
 }
 
 std::optional<Atoms> findLogSumExpAtoms(AtomSpace &space, Read logs, Read rows) {
