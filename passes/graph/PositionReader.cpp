@@ -166,8 +166,8 @@ PositionReader::Expr PositionReader::joined(tensor::InsertSliceOp insert, ArrayR
   return other == piece ? piece : std::nullopt;
 }
 
-/// A running sum: a loop that adds a slice of a tensor to what it carries, and stores each sum. Of a tensor whose
-/// elements are all one number.
+/// A running sum: a loop that adds a slice of a tensor to what it carries, and stores each sum, or what it carried
+/// before (an exclusive one). Of a tensor whose elements are all one number.
 PositionReader::Expr PositionReader::summed(scf::ForOp loop, unsigned result, Exprs at) {
   Block &body = *loop.getBody();
   auto yielded = [&](unsigned n) { return body.getTerminator()->getOperand(n); };
@@ -176,7 +176,11 @@ PositionReader::Expr PositionReader::summed(scf::ForOp loop, unsigned result, Ex
       !isConstantIntValue(getAsOpFoldResult(loop.getLowerBound()), 0) ||
       !isConstantIntValue(getAsOpFoldResult(loop.getStep()), 1))
     return std::nullopt;
-  auto add = store.getSource().getDefiningOp<linalg::GenericOp>();
+  auto before = dyn_cast<BlockArgument>(store.getSource());
+  if (before && (before.getOwner() != &body || before.getArgNumber() == 0))
+    return std::nullopt;
+  Value next = before ? yielded(before.getArgNumber() - 1) : store.getSource();
+  auto add = next.getDefiningOp<linalg::GenericOp>();
   if (!add || add->getBlock() != &body || add.getNumDpsInputs() != 1 || add.getNumDpsInits() != 1 ||
       add.getNumParallelLoops() != add.getNumLoops() ||
       !llvm::all_of(add.getIndexingMapsArray(), [](AffineMap map) { return map.isIdentity(); }))
@@ -185,10 +189,10 @@ PositionReader::Expr PositionReader::summed(scf::ForOp loop, unsigned result, Ex
   auto slice = add.getDpsInputs()[0].getDefiningOp<tensor::ExtractSliceOp>();
   Block &inner = *add.getBlock();
   auto sum = inner.getTerminator()->getOperand(0).getDefiningOp<arith::AddIOp>();
-  if (!carried || carried.getOwner() != &body || carried.getArgNumber() == 0 || !slice || !sum ||
-      llvm::range_size(inner) != 2 || sum.getLhs() == sum.getRhs() || !isa<BlockArgument>(sum.getLhs()) ||
-      !isa<BlockArgument>(sum.getRhs()) || yielded(carried.getArgNumber() - 1) != add.getResult(0) ||
-      !loop.isDefinedOutsideOfLoop(slice.getSource()))
+  if (!carried || (before && before != carried) || carried.getOwner() != &body || carried.getArgNumber() == 0 ||
+      !slice || !sum || llvm::range_size(inner) != 2 || sum.getLhs() == sum.getRhs() ||
+      !isa<BlockArgument>(sum.getLhs()) || !isa<BlockArgument>(sum.getRhs()) ||
+      yielded(carried.getArgNumber() - 1) != add.getResult(0) || !loop.isDefinedOutsideOfLoop(slice.getSource()))
     return std::nullopt;
   TypedAttr start = splatConstant(loop.getInitArgs()[carried.getArgNumber() - 1]);
   if (!start || start != Builder(root.getContext()).getZeroAttr(start.getType()))
@@ -227,7 +231,7 @@ PositionReader::Expr PositionReader::summed(scf::ForOp loop, unsigned result, Ex
   Expr term = element(slice.getSource(), at);
   if (!term || !isa<AffineConstantExpr>(*term))
     return std::nullopt;
-  return simplify((place + 1) * *term);
+  return simplify((before ? place : place + 1) * *term);
 }
 
 PositionReader::Expr PositionReader::element(Value tensor, Exprs at) {
@@ -245,6 +249,11 @@ PositionReader::Expr PositionReader::element(Value tensor, Exprs at) {
     Exprs source;
     for (const ReassociationIndices &group : expand.getReassociationIndices()) {
       std::optional<std::optional<int64_t>> dim = onlyDim(expand.getResultType(), group);
+      if (!dim && group.size() == 2) {
+        OpFoldResult width = expand.getMixedOutputShape()[group[1]];
+        source.push_back(joinRows(at[group[0]], at[group[1]], width));
+        continue;
+      }
       if (!dim)
         return std::nullopt;
       source.push_back(*dim ? at[**dim] : constant(0));
@@ -325,6 +334,59 @@ PositionReader::Expr PositionReader::checked(Value limit, Expr index) {
   if (!loop || loop.getPosition() >= extents.size())
     return std::nullopt;
   return isEqualConstantIntOrValue(extents[loop.getPosition()], getAsOpFoldResult(limit)) ? index : std::nullopt;
+}
+
+/// Whether `value`, an integer, is `size`.
+bool PositionReader::isSize(Value value, OpFoldResult size) {
+  while (isa_and_nonnull<arith::IndexCastOp, arith::ExtSIOp>(value.getDefiningOp()) && isWide(value.getType()))
+    value = value.getDefiningOp()->getOperand(0);
+  return isEqualConstantIntOrValue(getAsOpFoldResult(value), size);
+}
+
+/// A size, which is 1 or more, compared with what is less.
+PositionReader::Expr PositionReader::comparedSize(arith::CmpIOp compare) {
+  IntegerAttr other;
+  if (!matchPattern(compare.getRhs(), m_Constant(&other)) || numberOf(other) > 0 ||
+      llvm::none_of(present, [&](Value size) { return isSize(compare.getLhs(), size); }))
+    return std::nullopt;
+  using P = arith::CmpIPredicate;
+  P predicate = compare.getPredicate();
+  if (predicate == P::eq || predicate == P::slt || predicate == P::sle)
+    return constant(0);
+  return predicate == P::ne || predicate == P::sgt || predicate == P::sge ? Expr(constant(1)) : std::nullopt;
+}
+
+AffineExpr PositionReader::joinRows(AffineExpr row, AffineExpr column, OpFoldResult width) {
+  for (const Split &split : splits)
+    if (split.row == row && split.column == column && isEqualConstantIntOrValue(split.width, width))
+      return split.place;
+  splits.push_back({getAffineDimExpr(numDims++, root.getContext()), row, column, width});
+  return splits.back().place;
+}
+
+/// The row of a place that is divided by the width; a divisor may be guarded against 0 and -1.
+PositionReader::Expr PositionReader::divided(arith::DivSIOp division, linalg::LinalgOp op, ArrayRef<AffineExpr> loops) {
+  Expr whole = scalar(division.getLhs(), op, loops);
+  auto *found = llvm::find_if(splits, [&](const Split &known) { return whole && known.place == *whole; });
+  if (found == splits.end())
+    return std::nullopt;
+  Split split = *found;
+  Value divisor = division.getRhs();
+  if (auto guard = divisor.getDefiningOp<arith::SelectOp>()) {
+    Expr isGuarded = scalar(guard.getCondition(), op, loops);
+    if (!isGuarded || *isGuarded != constant(0))
+      return std::nullopt;
+    divisor = guard.getFalseValue();
+  }
+  return isSize(divisor, split.width) ? Expr(split.row) : std::nullopt;
+}
+
+/// A row times the width: the place without its column.
+PositionReader::Expr PositionReader::multiplied(AffineExpr factor, Value other) {
+  for (const Split &split : splits)
+    if (split.row == factor && isSize(other, split.width))
+      return simplify(split.place - split.column);
+  return std::nullopt;
 }
 
 /// Whether an index of the graph is checked on the way to `value`.
@@ -413,9 +475,21 @@ PositionReader::Expr PositionReader::scalar(Value value, linalg::LinalgOp op, Ar
   }
   if (inner->getNumOperands() != 2)
     return std::nullopt;
+  if (auto division = dyn_cast<arith::DivSIOp>(inner))
+    return divided(division, op, loops);
   Expr a = read(inner->getOperand(0)), b = read(inner->getOperand(1));
-  if (!a || !b)
-    return std::nullopt;
+  if (!a || !b) {
+    Expr known = a ? a : b;
+    if (auto compare = dyn_cast<arith::CmpIOp>(inner))
+      return comparedSize(compare);
+    if (known && isa<arith::MulIOp>(inner))
+      return multiplied(*known, inner->getOperand(a ? 1 : 0));
+    // One side decides.
+    bool decides =
+        value.getType().isInteger(1) && known &&
+        ((isa<arith::AndIOp>(inner) && *known == constant(0)) || (isa<arith::OrIOp>(inner) && *known == constant(1)));
+    return decides ? known : std::nullopt;
+  }
   if (auto compare = dyn_cast<arith::CmpIOp>(inner))
     return compared(compare.getPredicate(), *a - *b);
   auto first = dyn_cast<AffineConstantExpr>(*a), second = dyn_cast<AffineConstantExpr>(*b);
@@ -442,7 +516,11 @@ PositionReader::Expr PositionReader::read() {
   for (unsigned n = 0; n != numDims; ++n)
     place.push_back(getAffineDimExpr(n, root.getContext()));
   Expr value = element(root, place);
-  return value ? simplify(*value) : std::nullopt;
+  value = value ? simplify(*value) : std::nullopt;
+  for (unsigned n = place.size(); value && n != numDims; ++n)
+    if (value->isFunctionOfDim(n))
+      return std::nullopt;
+  return value;
 }
 
 } // namespace attn

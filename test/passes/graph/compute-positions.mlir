@@ -318,3 +318,117 @@ func.func @sum_of_an_input(%x: tensor<?xi32>) -> tensor<?xi32> {
   }
   return %sum#1 : tensor<?xi32>
 }
+
+// -----
+
+#id = affine_map<(a, b) -> (a, b)>
+#one = affine_map<(a) -> (a)>
+// Places in a matrix by their number, of which quotient and remainder by its width are row and column (a band of
+// tf2onnx): the exclusive running sum of ones is the number.
+// CHECK-LABEL: func.func @diagonals
+// CHECK-NOT: scf.for
+// CHECK: linalg.generic
+// CHECK-NOT: arith.divsi
+// CHECK: %[[ROW:.+]] = linalg.index 0
+// CHECK: %[[COLUMN:.+]] = linalg.index 1
+// CHECK: arith.subi %[[COLUMN]], %[[ROW]]
+// CHECK: return
+func.func @diagonals(%m: index, %n: index, %k: index) -> tensor<?x?xi64> {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %none = arith.constant 0 : i64
+  %unit = arith.constant 1 : i64
+  %minus = arith.constant -1 : i64
+  %zero = arith.constant dense<0> : tensor<1xi64>
+  %size = arith.muli %m, %n : index
+  %e = tensor.empty(%size) : tensor<?xi64>
+  %ones = linalg.fill ins(%unit : i64) outs(%e : tensor<?xi64>) -> tensor<?xi64>
+  %sum:2 = scf.for %i = %c0 to %size step %c1 iter_args(%carried = %zero, %all = %e) -> (tensor<1xi64>, tensor<?xi64>) {
+    %s = tensor.extract_slice %ones[%i] [1] [1] : tensor<?xi64> to tensor<1xi64>
+    %u = tensor.insert_slice %carried into %all[%i] [1] [1] : tensor<1xi64> into tensor<?xi64>
+    %t = linalg.generic {indexing_maps = [#one, #one], iterator_types = ["parallel"]}
+        ins(%s : tensor<1xi64>) outs(%carried : tensor<1xi64>) {
+    ^bb0(%x: i64, %o: i64):
+      %y = arith.addi %o, %x : i64
+      linalg.yield %y : i64
+    } -> tensor<1xi64>
+    scf.yield %t, %u : tensor<1xi64>, tensor<?xi64>
+  }
+  %places = tensor.expand_shape %sum#1 [[0, 1]] output_shape [%m, %n] : tensor<?xi64> into tensor<?x?xi64>
+  %w = arith.index_cast %n : index to i64
+  %r = tensor.empty(%m, %n) : tensor<?x?xi64>
+  %d = linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel", "parallel"]}
+      ins(%places : tensor<?x?xi64>) outs(%r : tensor<?x?xi64>) {
+  ^bb0(%x: i64, %o: i64):
+    %nought = arith.cmpi eq, %w, %none : i64
+    %negative = arith.cmpi eq, %w, %minus : i64
+    %either = arith.ori %nought, %negative : i1
+    %safe = arith.select %either, %unit, %w : i64
+    %q = arith.divsi %x, %safe : i64
+    %row = arith.select %nought, %none, %q : i64
+    %start = arith.muli %row, %w : i64
+    %column = arith.subi %x, %start : i64
+    %below = arith.cmpi slt, %column, %none : i64
+    %other = arith.cmpi ne, %column, %none : i64
+    %wraps = arith.andi %other, %below : i1
+    %added = arith.addi %column, %w : i64
+    %rest = arith.select %wraps, %added, %column : i64
+    %y = arith.subi %rest, %row : i64
+    linalg.yield %y : i64
+  } -> tensor<?x?xi64>
+  return %d : tensor<?x?xi64>
+}
+
+// -----
+
+#id = affine_map<(a, b) -> (a, b)>
+#one = affine_map<(a) -> (a)>
+// The quotient by another size is no row.
+// CHECK-LABEL: func.func @other_width
+// CHECK: arith.divsi
+// CHECK: return
+func.func @other_width(%m: index, %n: index, %k: index) -> tensor<?x?xi64> {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %none = arith.constant 0 : i64
+  %unit = arith.constant 1 : i64
+  %minus = arith.constant -1 : i64
+  %zero = arith.constant dense<0> : tensor<1xi64>
+  %size = arith.muli %m, %n : index
+  %e = tensor.empty(%size) : tensor<?xi64>
+  %ones = linalg.fill ins(%unit : i64) outs(%e : tensor<?xi64>) -> tensor<?xi64>
+  %sum:2 = scf.for %i = %c0 to %size step %c1 iter_args(%carried = %zero, %all = %e) -> (tensor<1xi64>, tensor<?xi64>) {
+    %s = tensor.extract_slice %ones[%i] [1] [1] : tensor<?xi64> to tensor<1xi64>
+    %u = tensor.insert_slice %carried into %all[%i] [1] [1] : tensor<1xi64> into tensor<?xi64>
+    %t = linalg.generic {indexing_maps = [#one, #one], iterator_types = ["parallel"]}
+        ins(%s : tensor<1xi64>) outs(%carried : tensor<1xi64>) {
+    ^bb0(%x: i64, %o: i64):
+      %y = arith.addi %o, %x : i64
+      linalg.yield %y : i64
+    } -> tensor<1xi64>
+    scf.yield %t, %u : tensor<1xi64>, tensor<?xi64>
+  }
+  %places = tensor.expand_shape %sum#1 [[0, 1]] output_shape [%m, %n] : tensor<?xi64> into tensor<?x?xi64>
+  %w = arith.index_cast %k : index to i64
+  %r = tensor.empty(%m, %n) : tensor<?x?xi64>
+  %d = linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel", "parallel"]}
+      ins(%places : tensor<?x?xi64>) outs(%r : tensor<?x?xi64>) {
+  ^bb0(%x: i64, %o: i64):
+    %nought = arith.cmpi eq, %w, %none : i64
+    %negative = arith.cmpi eq, %w, %minus : i64
+    %either = arith.ori %nought, %negative : i1
+    %safe = arith.select %either, %unit, %w : i64
+    %q = arith.divsi %x, %safe : i64
+    %row = arith.select %nought, %none, %q : i64
+    %start = arith.muli %row, %w : i64
+    %column = arith.subi %x, %start : i64
+    %below = arith.cmpi slt, %column, %none : i64
+    %other = arith.cmpi ne, %column, %none : i64
+    %wraps = arith.andi %other, %below : i1
+    %added = arith.addi %column, %w : i64
+    %rest = arith.select %wraps, %added, %column : i64
+    %y = arith.subi %rest, %row : i64
+    linalg.yield %y : i64
+  } -> tensor<?x?xi64>
+  return %d : tensor<?x?xi64>
+}
