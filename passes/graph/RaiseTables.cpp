@@ -144,7 +144,20 @@ std::optional<Table> readPositions(const ConstantTable &elements, RankedTensorTy
                }};
 }
 
-std::optional<Table> readTable(Value value, const ConstantTable &elements) {
+/// The first rows of a table that repeats them (for each batch and head, say); `dims` loses those that only repeat.
+ConstantTable firstOfRepeated(ConstantTable elements, RankedTensorType type, SmallVector<unsigned> &dims) {
+  while (dims.size() > 1) {
+    size_t part = elements.bytes.size() / type.getDimSize(dims.front());
+    for (size_t from = part; from != elements.bytes.size(); from += part)
+      if (elements.bytes.slice(from, part) != elements.bytes.take_front(part))
+        return elements;
+    elements.bytes = elements.bytes.take_front(part);
+    dims.erase(dims.begin());
+  }
+  return elements;
+}
+
+std::optional<Table> readTable(Value value, const ConstantTable &all) {
   auto type = cast<RankedTensorType>(value.getType());
   SmallVector<unsigned> dims;
   for (auto [n, size] : llvm::enumerate(type.getShape()))
@@ -152,6 +165,7 @@ std::optional<Table> readTable(Value value, const ConstantTable &elements) {
       dims.push_back(n);
   if (dims.empty())
     return std::nullopt;
+  ConstantTable elements = firstOfRepeated(all, type, dims);
   std::optional<Table> table = readBand(elements, type, dims);
   return table ? table : readPositions(elements, type, dims);
 }

@@ -135,3 +135,35 @@ func.func @no_positions(%s: tensor<3x3xf32>) -> tensor<3x3xf32> {
   %p = attn.softmax %x dim 1 : tensor<3x3xf32>
   return %p : tensor<3x3xf32>
 }
+
+// -----
+
+// A triangle stored for each batch and head.
+// CHECK-LABEL: func.func @repeated
+// CHECK-NOT: dense<
+// CHECK: %[[ROW:.+]] = linalg.index 2
+// CHECK: %[[COLUMN:.+]] = linalg.index 3
+// CHECK: arith.cmpi sle, %[[COLUMN]], %[[ROW]]
+func.func @repeated(%s: tensor<2x2x3x3xf32>) -> tensor<2x2x3x3xf32> {
+  %m = arith.constant dense<[[[[0.0, -1.0e9, -1.0e9], [0.0, 0.0, -1.0e9], [0.0, 0.0, 0.0]], [[0.0, -1.0e9, -1.0e9], [0.0, 0.0, -1.0e9], [0.0, 0.0, 0.0]]],
+    [[[0.0, -1.0e9, -1.0e9], [0.0, 0.0, -1.0e9], [0.0, 0.0, 0.0]], [[0.0, -1.0e9, -1.0e9], [0.0, 0.0, -1.0e9], [0.0, 0.0, 0.0]]]]> : tensor<2x2x3x3xf32>
+  %e = tensor.empty() : tensor<2x2x3x3xf32>
+  %x = linalg.add ins(%s, %m : tensor<2x2x3x3xf32>, tensor<2x2x3x3xf32>) outs(%e : tensor<2x2x3x3xf32>) -> tensor<2x2x3x3xf32>
+  %p = attn.softmax %x dim 3 : tensor<2x2x3x3xf32>
+  return %p : tensor<2x2x3x3xf32>
+}
+
+// -----
+
+// The last head of the last batch hides one key more.
+// CHECK-LABEL: func.func @last_differs
+// CHECK: dense<{{\[\[}}
+// CHECK-NOT: linalg.index
+func.func @last_differs(%s: tensor<2x2x3x3xf32>) -> tensor<2x2x3x3xf32> {
+  %m = arith.constant dense<[[[[0.0, -1.0e9, -1.0e9], [0.0, 0.0, -1.0e9], [0.0, 0.0, 0.0]], [[0.0, -1.0e9, -1.0e9], [0.0, 0.0, -1.0e9], [0.0, 0.0, 0.0]]],
+    [[[0.0, -1.0e9, -1.0e9], [0.0, 0.0, -1.0e9], [0.0, 0.0, 0.0]], [[0.0, -1.0e9, -1.0e9], [0.0, 0.0, -1.0e9], [0.0, 0.0, -1.0e9]]]]> : tensor<2x2x3x3xf32>
+  %e = tensor.empty() : tensor<2x2x3x3xf32>
+  %x = linalg.add ins(%s, %m : tensor<2x2x3x3xf32>, tensor<2x2x3x3xf32>) outs(%e : tensor<2x2x3x3xf32>) -> tensor<2x2x3x3xf32>
+  %p = attn.softmax %x dim 3 : tensor<2x2x3x3xf32>
+  return %p : tensor<2x2x3x3xf32>
+}
