@@ -205,23 +205,27 @@ std::optional<bool> agree(Value a, Value b) {
   return isNot(a, b) || isNot(b, a) ? std::optional(false) : std::nullopt;
 }
 
-/// `c ? x : 0` as `select` or as a product of x with 1 and 0; x is null where `value` is no such.
+/// `c ? x : 0` as `select` or as a product of x with a number and 0; x is null where `value` is no such.
 struct KeptPart {
   Value condition, kept;
   bool whenTrue = true; ///< where the condition holds; else where it does not
+  Value factor;         ///< of x; null for 1
 
   static KeptPart of(Value value) {
     if (auto product = value.getDefiningOp<arith::MulFOp>())
       for (unsigned side : {0, 1})
         if (auto factor = product->getOperand(side).getDefiningOp<arith::SelectOp>())
-          for (bool whenTrue : {true, false})
-            if (matchPattern(whenTrue ? factor.getTrueValue() : factor.getFalseValue(), m_OneFloat()) &&
+          for (bool whenTrue : {true, false}) {
+            Value kept = whenTrue ? factor.getTrueValue() : factor.getFalseValue();
+            if (matchPattern(kept, m_Constant()) &&
                 matchPattern(whenTrue ? factor.getFalseValue() : factor.getTrueValue(), m_AnyZeroFloat()))
-              return {factor.getCondition(), product->getOperand(1 - side), whenTrue};
+              return {factor.getCondition(), product->getOperand(1 - side), whenTrue,
+                      matchPattern(kept, m_OneFloat()) ? Value() : kept};
+          }
     if (auto select = value.getDefiningOp<arith::SelectOp>())
       for (bool whenTrue : {true, false})
         if (matchPattern(whenTrue ? select.getFalseValue() : select.getTrueValue(), m_AnyZeroFloat()))
-          return {select.getCondition(), whenTrue ? select.getTrueValue() : select.getFalseValue(), whenTrue};
+          return {select.getCondition(), whenTrue ? select.getTrueValue() : select.getFalseValue(), whenTrue, {}};
     return {};
   }
 };
@@ -248,7 +252,7 @@ template <typename Op> struct SelectScore : OpRewritePattern<Op> {
     constexpr bool isSum = std::is_same_v<Op, arith::AddFOp>;
     for (unsigned side : {0, 1}) {
       KeptPart score = KeptPart::of(op->getOperand(side)), other = KeptPart::of(op->getOperand(1 - side));
-      if ((side == 1 && !isSum) || !score.kept || !other.kept || matchPattern(score.kept, m_Constant()))
+      if ((side == 1 && !isSum) || !score.kept || !other.kept || other.factor || matchPattern(score.kept, m_Constant()))
         continue;
       std::optional<bool> agrees = agree(score.condition, other.condition);
       if (!agrees || *agrees == (score.whenTrue == other.whenTrue))
@@ -258,13 +262,16 @@ template <typename Op> struct SelectScore : OpRewritePattern<Op> {
       if (!isSum) { // a constant alone
         if (!matchPattern(hidden, m_Constant(&number)))
           continue;
-        hidden = arith::ConstantOp::create(
-            rewriter, op.getLoc(), FloatAttr::get(cast<FloatType>(op.getType()), neg(number.getValue())));
+        hidden = arith::ConstantOp::create(rewriter, op.getLoc(),
+                                           FloatAttr::get(cast<FloatType>(op.getType()), neg(number.getValue())));
       }
-      if (!hiddenBy(hidden, score.kept))
+      if (!hiddenBy(hidden, score.factor ? Value() : score.kept))
         continue;
-      rewriter.replaceOpWithNewOp<arith::SelectOp>(op, score.condition, score.whenTrue ? score.kept : hidden,
-                                                   score.whenTrue ? hidden : score.kept);
+      Value kept = score.kept;
+      if (score.factor)
+        kept = arith::MulFOp::create(rewriter, op.getLoc(), kept, score.factor);
+      rewriter.replaceOpWithNewOp<arith::SelectOp>(op, score.condition, score.whenTrue ? kept : hidden,
+                                                   score.whenTrue ? hidden : kept);
       return success();
     }
     return failure();
@@ -349,10 +356,10 @@ void simplify(Region &region, const FrozenRewritePatternSet &patterns) {
 
 void simplifyRegions(RewriterBase &rewriter, AttentionOp op) {
   RewritePatternSet patterns(op.getContext());
-  patterns.add<SelectBool, AddSelected, ConvertSelected<arith::ExtFOp>, ConvertSelected<arith::TruncFOp>, ComputeSelected<arith::AddFOp>,
-               ComputeSelected<arith::SubFOp>, ComputeSelected<arith::MulFOp>, SelectScore<arith::AddFOp>,
-               SelectScore<arith::SubFOp>, DropZero, SkipStoredBool<arith::CmpFOp>, SkipStoredBool<arith::CmpIOp>>(
-      op.getContext());
+  patterns.add<SelectBool, AddSelected, ConvertSelected<arith::ExtFOp>, ConvertSelected<arith::TruncFOp>,
+               ComputeSelected<arith::AddFOp>, ComputeSelected<arith::SubFOp>, ComputeSelected<arith::MulFOp>,
+               SelectScore<arith::AddFOp>, SelectScore<arith::SubFOp>, DropZero, SkipStoredBool<arith::CmpFOp>,
+               SkipStoredBool<arith::CmpIOp>>(op.getContext());
   patterns.add<DropRounding>(op.getContext(), op);
   op.getContext()->getLoadedDialect<arith::ArithDialect>()->getCanonicalizationPatterns(patterns);
   for (RegisteredOperationName name : op.getContext()->getRegisteredOperationsByDialect("arith"))

@@ -290,3 +290,50 @@ func.func @both_on_the_diagonal(%q: tensor<8x4xf32>, %k: tensor<8x4xf32>, %v: te
       outs(%fo : tensor<8x4xf32>) -> tensor<8x4xf32>
   return %o : tensor<8x4xf32>
 }
+
+// -----
+
+#ij = affine_map<(i, j) -> (i, j)>
+#qs = affine_map<(i, j, d) -> (i, d)>
+#ks = affine_map<(i, j, d) -> (j, d)>
+#ss = affine_map<(i, j, d) -> (i, j)>
+#ws = affine_map<(i, e, j) -> (i, j)>
+#vs = affine_map<(i, e, j) -> (j, e)>
+#os = affine_map<(i, e, j) -> (i, e)>
+// The scale of the scores is in b.
+// CHECK-LABEL: func.func @scaled_by_a_product
+// CHECK: %[[SHOWN:.*]] = arith.cmpi sle, %{{.*}}, %{{.*}} : index
+// CHECK: %[[LOW:.*]] = arith.constant -1.000000e+04 : f32
+// CHECK: %[[SCALED:.*]] = arith.mulf %{{.*}}, %{{.*}} : f32
+// CHECK: arith.select %[[SHOWN]], %[[SCALED]], %[[LOW]] : f32
+// CHECK: attn.yield
+func.func @scaled_by_a_product(%q: tensor<8x4xf32>, %k: tensor<8x4xf32>, %v: tensor<8x4xf32>) -> tensor<8x4xf32> {
+  %zero = arith.constant 0.0 : f32
+  %one = arith.constant 1.0 : f32
+  %low = arith.constant 1.0e4 : f32
+  %e = tensor.empty() : tensor<8x8xf32>
+  %f = linalg.fill ins(%zero : f32) outs(%e : tensor<8x8xf32>) -> tensor<8x8xf32>
+  %s = linalg.contract indexing_maps = [#qs, #ks, #ss] ins(%q, %k : tensor<8x4xf32>, tensor<8x4xf32>)
+      outs(%f : tensor<8x8xf32>) -> tensor<8x8xf32>
+  %m = linalg.generic {indexing_maps = [#ij, #ij], iterator_types = ["parallel", "parallel"]}
+      ins(%s : tensor<8x8xf32>) outs(%e : tensor<8x8xf32>) {
+  ^bb0(%x: f32, %o: f32):
+    %i = linalg.index 0 : index
+    %j = linalg.index 1 : index
+    %c = arith.cmpi sle, %j, %i : index
+    %b = arith.select %c, %one, %zero : f32
+    %half = arith.constant 0.5 : f32
+    %scale = arith.mulf %b, %half : f32
+    %kept = arith.mulf %x, %scale : f32
+    %rest = arith.subf %one, %b : f32
+    %hidden = arith.mulf %low, %rest : f32
+    %y = arith.subf %kept, %hidden : f32
+    linalg.yield %y : f32
+  } -> tensor<8x8xf32>
+  %p = attn.softmax %m dim 1 : tensor<8x8xf32>
+  %eo = tensor.empty() : tensor<8x4xf32>
+  %fo = linalg.fill ins(%zero : f32) outs(%eo : tensor<8x4xf32>) -> tensor<8x4xf32>
+  %o = linalg.contract indexing_maps = [#ws, #vs, #os] ins(%p, %v : tensor<8x8xf32>, tensor<8x4xf32>)
+      outs(%fo : tensor<8x4xf32>) -> tensor<8x4xf32>
+  return %o : tensor<8x4xf32>
+}
