@@ -217,6 +217,8 @@ private:
       terms = {*blocks};
     else if (auto compare = dyn_cast_or_null<arith::CmpIOp>(definition))
       terms = termsOf(compare, negated);
+    else if (auto compare = dyn_cast_or_null<arith::CmpFOp>(definition))
+      terms = lengthsTerm(compare, negated);
     // A prefix would widen another band's terms, too.
     if (terms && hasTerm<PrefixAttr>() &&
         llvm::any_of(*terms, [](const ProvedTerm &term) { return isa<CausalAttr, WindowAttr>(term.term); }))
@@ -278,6 +280,34 @@ private:
     if (!x.capture)
       x.scale = 0;
     return std::abs(x.constant) <= kLimit ? std::optional(x) : std::nullopt;
+  }
+
+  /// j < n or j <= n, both floats (which hold each position below 2^24, of which no score has more).
+  std::optional<SmallVector<ProvedTerm>> lengthsTerm(arith::CmpFOp compare, bool negated) {
+    using P = arith::CmpFPredicate;
+    P predicate = compare.getPredicate();
+    Value position = compare.getLhs(), size = compare.getRhs();
+    bool swapped = isa<BlockArgument>(position);
+    if (swapped)
+      std::swap(position, size);
+    // As position < size: where that is to hold, or not to.
+    bool less = llvm::is_contained({P::OLT, P::ULT, P::OLE, P::ULE}, predicate);
+    bool greater = llvm::is_contained({P::OGT, P::UGT, P::OGE, P::UGE}, predicate);
+    bool showsLess = swapped ? greater : less;
+    if ((!less && !greater) || showsLess == negated)
+      return std::nullopt;
+    bool isOrdered = llvm::is_contained({P::OLT, P::OLE, P::OGT, P::OGE}, predicate);
+    bool isStrict = llvm::is_contained({P::OLT, P::ULT, P::OGT, P::UGT}, predicate) != negated;
+    auto capture = dyn_cast<BlockArgument>(size);
+    auto cast = position.getDefiningOp<arith::SIToFPOp>();
+    std::optional<Linear> at = cast ? parse(cast.getIn()) : std::nullopt;
+    if (!capture || capture == op.getScore().front().getArgument(0) || !namesNoKey(capture) || !at || at->i != 0 ||
+        at->j != 1 || at->capture || position.getType().getIntOrFloatBitWidth() < 32)
+      return std::nullopt;
+    ProvedTerm term{LengthsAttr::get(context), capture, 1, (isStrict ? 0 : 1) - at->constant};
+    term.roundsUp = isStrict;
+    term.showsNaN = isOrdered == negated;
+    return SmallVector<ProvedTerm>{term};
   }
 
   std::optional<SmallVector<ProvedTerm>> termsOf(arith::CmpIOp compare, bool negated) {

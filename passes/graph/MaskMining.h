@@ -22,6 +22,8 @@ struct ProvedTerm {
   mlir::Attribute term;
   mlir::BlockArgument capture;
   int64_t scale = 1, constant = 0;
+  /// Of a capture of floats: how it is rounded first, and whether NaN shows all keys, or none.
+  bool roundsUp = false, showsNaN = false;
   /// Of a `blocks` term: each block of queries sees so many blocks of keys before and after its own.
   int64_t before = 0, after = 0;
 };

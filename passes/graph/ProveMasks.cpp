@@ -12,6 +12,7 @@
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Arith/Utils/Utils.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
+#include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/IR/IRMapping.h"
 #include "mlir/IR/Matchers.h"
@@ -314,6 +315,21 @@ Value TermWriter::makeLists(const ProvedTerm &term, AffineMap &map) {
                      });
 }
 
+/// The integer that limits positions as `x`, a float, does.
+Value roundLimit(OpBuilder &b, Location loc, Value x, const ProvedTerm &term) {
+  x = term.roundsUp ? math::CeilOp::create(b, loc, x).getResult() : math::FloorOp::create(b, loc, x).getResult();
+  auto type = cast<FloatType>(x.getType());
+  Value high = floatConstant(b, loc, type, kFarthest), low = floatConstant(b, loc, type, -kFarthest);
+  auto limit = [&](bool isHigh) -> Value { // NaN becomes the limit
+    Value bound = isHigh ? high : low;
+    auto predicate = isHigh ? arith::CmpFPredicate::OLT : arith::CmpFPredicate::OGT;
+    return arith::SelectOp::create(b, loc, arith::CmpFOp::create(b, loc, predicate, x, bound), x, bound);
+  };
+  x = limit(term.showsNaN);
+  x = limit(!term.showsNaN);
+  return arith::FPToSIOp::create(b, loc, b.getI64Type(), x);
+}
+
 /// The operand of a term as a tensor that is read through `map`.
 Value TermWriter::makeOperand(const ProvedTerm &term, AffineMap &map) {
   Location loc = op.getLoc();
@@ -328,7 +344,8 @@ Value TermWriter::makeOperand(const ProvedTerm &term, AffineMap &map) {
   unsigned number = term.capture.getArgNumber() - 1;
   Value capture = op.getCaptures()[number];
   map = op.getCaptureMap(number);
-  if (isa<DenseMaskAttr>(term.term) || (term.scale == 1 && term.constant == 0))
+  bool isFloat = isa<FloatType>(getElementTypeOrSelf(capture));
+  if (isa<DenseMaskAttr>(term.term) || (!isFloat && term.scale == 1 && term.constant == 0))
     return capture;
   SmallVector<OpFoldResult> sizes = tensor::getMixedSizes(rewriter, loc, capture);
   AffineMap identity = rewriter.getMultiDimIdentityMap(sizes.size());
@@ -336,7 +353,9 @@ Value TermWriter::makeOperand(const ProvedTerm &term, AffineMap &map) {
       rewriter, loc, sizes, type, capture, identity, [&](OpBuilder &b, Location loc, ValueRange args) -> Value {
         auto constant = [&](int64_t n) -> Value { return arith::ConstantOp::create(b, loc, b.getI64IntegerAttr(n)); };
         Value x = args.front();
-        if (x.getType().isIndex())
+        if (isFloat)
+          x = roundLimit(b, loc, x, term);
+        else if (x.getType().isIndex())
           x = arith::IndexCastOp::create(b, loc, type, x);
         else if (x.getType().getIntOrFloatBitWidth() < 64)
           x = arith::ExtSIOp::create(b, loc, type, x);

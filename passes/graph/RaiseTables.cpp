@@ -17,6 +17,7 @@
 #include "llvm/ADT/SmallBitVector.h"
 #include <cstdlib>
 #include <functional>
+#include <limits>
 #include <vector>
 
 using namespace mlir;
@@ -100,12 +101,22 @@ std::optional<Table> readBand(const ConstantTable &elements, RankedTensorType ty
   return std::nullopt;
 }
 
-/// A table of positions: integers that are a constant plus or minus places.
+/// A table of positions: integers, or floats that are, that are a constant plus or minus places.
 std::optional<Table> readPositions(const ConstantTable &elements, RankedTensorType type, ArrayRef<unsigned> dims) {
-  auto integer = dyn_cast<IntegerType>(type.getElementType());
-  if (!integer || elements.width < 4)
+  Type entry = type.getElementType();
+  auto floating = dyn_cast<FloatType>(entry);
+  if (elements.width < 4)
     return std::nullopt;
-  auto element = [&](int64_t n) { return APInt(elements.width * 8, elements.bitsAt(n)).getSExtValue(); };
+  constexpr int64_t kNoInteger = std::numeric_limits<int64_t>::max();
+  auto element = [&](int64_t n) -> int64_t {
+    APInt bits(elements.width * 8, elements.bitsAt(n));
+    if (!floating)
+      return bits.getSExtValue();
+    APFloat number(floating.getFloatSemantics(), bits);
+    return number.isInteger() && !number.isNegZero() && abs(number).convertToDouble() < (1 << 24)
+               ? static_cast<int64_t>(number.convertToDouble())
+               : kNoInteger;
+  };
   int64_t base = element(0);
   if (std::abs(base / 2) > ConstantTable::kMaxEntries)
     return std::nullopt;
@@ -140,7 +151,10 @@ std::optional<Table> readPositions(const ConstantTable &elements, RankedTensorTy
                      sum = b.createOrFold<arith::AddIOp>(loc, sum, place);
                    else if (slope == -1)
                      sum = b.createOrFold<arith::SubIOp>(loc, sum, place);
-                 return arith::IndexCastOp::create(b, loc, integer, sum);
+                 if (!floating)
+                   return arith::IndexCastOp::create(b, loc, entry, sum);
+                 Value integer = arith::IndexCastOp::create(b, loc, b.getI64Type(), sum);
+                 return arith::SIToFPOp::create(b, loc, floating, integer);
                }};
 }
 

@@ -533,3 +533,88 @@ func.func @stays_below(%q: tensor<5x4xf32>, %k: tensor<5x4xf32>, %v: tensor<5x4x
   }
   return %r : tensor<5x4xf32>
 }
+
+// -----
+
+#q = affine_map<(b, h, i, j, d, e) -> (b, i, d)>
+#k = affine_map<(b, h, i, j, d, e) -> (b, j, d)>
+#v = affine_map<(b, h, i, j, d, e) -> (b, j, e)>
+#n = affine_map<(b, h, i, j, d, e) -> (b)>
+#o = affine_map<(b, h, i, j, d, e) -> (b, i, e)>
+// j < n as floats (of tf.sequence_mask by tf2onnx): n is rounded up, and NaN hides all keys.
+// CHECK-LABEL: func @float_lengths
+// CHECK: %[[N:.+]] = linalg.generic
+// CHECK: math.ceil
+// CHECK: arith.cmpf ogt
+// CHECK: arith.cmpf olt
+// CHECK: arith.fptosi
+// CHECK: attn.attention masked_rows nan mask [#attn.lengths] {{.*}}mask_operands(%[[N]] : tensor<2xi64>)
+// CHECK-NOT: select
+func.func @float_lengths(%q: tensor<2x5x4xf32>, %k: tensor<2x5x4xf32>, %v: tensor<2x5x4xf32>, %n: tensor<2xf32>) -> tensor<2x5x4xf32> {
+  %r = attn.attention masked_rows nan maps [#q, #k, #v, #n, #o]
+      ins(%q, %k, %v : tensor<2x5x4xf32>, tensor<2x5x4xf32>, tensor<2x5x4xf32>) captures(%n : tensor<2xf32>) -> tensor<2x5x4xf32> score {
+  ^bb0(%s: f32, %n0: f32):
+    %j = attn.index 3 : index
+    %inf = arith.constant 0xFF800000 : f32
+    %j1 = arith.index_cast %j : index to i32
+    %place = arith.sitofp %j1 : i32 to f32
+    %c = arith.cmpf olt, %place, %n0 : f32
+    %y = arith.select %c, %s, %inf : f32
+    attn.yield %y : f32
+  }
+  return %r : tensor<2x5x4xf32>
+}
+
+// -----
+
+#q = affine_map<(b, h, i, j, d, e) -> (b, i, d)>
+#k = affine_map<(b, h, i, j, d, e) -> (b, j, d)>
+#v = affine_map<(b, h, i, j, d, e) -> (b, j, e)>
+#n = affine_map<(b, h, i, j, d, e) -> (b)>
+#o = affine_map<(b, h, i, j, d, e) -> (b, i, e)>
+// Hidden where j > n: n is rounded down, and NaN shows all keys.
+// CHECK-LABEL: func @float_lengths_unless
+// CHECK: math.floor
+// CHECK: arith.cmpf olt
+// CHECK: arith.cmpf ogt
+// CHECK: mask [#attn.lengths]
+func.func @float_lengths_unless(%q: tensor<2x5x4xf32>, %k: tensor<2x5x4xf32>, %v: tensor<2x5x4xf32>, %n: tensor<2xf32>) -> tensor<2x5x4xf32> {
+  %r = attn.attention masked_rows nan maps [#q, #k, #v, #n, #o]
+      ins(%q, %k, %v : tensor<2x5x4xf32>, tensor<2x5x4xf32>, tensor<2x5x4xf32>) captures(%n : tensor<2xf32>) -> tensor<2x5x4xf32> score {
+  ^bb0(%s: f32, %n0: f32):
+    %j = attn.index 3 : index
+    %inf = arith.constant 0xFF800000 : f32
+    %j1 = arith.index_cast %j : index to i32
+    %place = arith.sitofp %j1 : i32 to f32
+    %c = arith.cmpf ogt, %place, %n0 : f32
+    %y = arith.select %c, %inf, %s : f32
+    attn.yield %y : f32
+  }
+  return %r : tensor<2x5x4xf32>
+}
+
+// -----
+
+#q = affine_map<(b, h, i, j, d, e) -> (b, i, d)>
+#k = affine_map<(b, h, i, j, d, e) -> (b, j, d)>
+#v = affine_map<(b, h, i, j, d, e) -> (b, j, e)>
+#n = affine_map<(b, h, i, j, d, e) -> (b)>
+#o = affine_map<(b, h, i, j, d, e) -> (b, i, e)>
+// Hidden where j <= n: the keys in front, which is no length.
+// CHECK-LABEL: func @float_starts
+// CHECK: attn.attention masked_rows nan maps
+// CHECK: select
+func.func @float_starts(%q: tensor<2x5x4xf32>, %k: tensor<2x5x4xf32>, %v: tensor<2x5x4xf32>, %n: tensor<2xf32>) -> tensor<2x5x4xf32> {
+  %r = attn.attention masked_rows nan maps [#q, #k, #v, #n, #o]
+      ins(%q, %k, %v : tensor<2x5x4xf32>, tensor<2x5x4xf32>, tensor<2x5x4xf32>) captures(%n : tensor<2xf32>) -> tensor<2x5x4xf32> score {
+  ^bb0(%s: f32, %n0: f32):
+    %j = attn.index 3 : index
+    %inf = arith.constant 0xFF800000 : f32
+    %j1 = arith.index_cast %j : index to i32
+    %place = arith.sitofp %j1 : i32 to f32
+    %c = arith.cmpf ole, %place, %n0 : f32
+    %y = arith.select %c, %inf, %s : f32
+    attn.yield %y : f32
+  }
+  return %r : tensor<2x5x4xf32>
+}

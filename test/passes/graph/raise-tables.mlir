@@ -167,3 +167,61 @@ func.func @last_differs(%s: tensor<2x2x3x3xf32>) -> tensor<2x2x3x3xf32> {
   %p = attn.softmax %x dim 3 : tensor<2x2x3x3xf32>
   return %p : tensor<2x2x3x3xf32>
 }
+
+// -----
+
+// Positions as floats.
+// CHECK-LABEL: func.func @float_positions
+// CHECK-NOT: dense<
+// CHECK: %[[J:.+]] = linalg.index 0
+// CHECK: arith.sitofp
+func.func @float_positions(%s: tensor<2x4xf32>) -> tensor<2x4xf32> {
+  %m = arith.constant dense<[1.0, 2.0, 3.0, 4.0]> : tensor<4xf32>
+  %e = tensor.empty() : tensor<2x4xf32>
+  %x = linalg.generic {indexing_maps = [affine_map<(a, b) -> (a, b)>, affine_map<(a, b) -> (b)>, affine_map<(a, b) -> (a, b)>],
+      iterator_types = ["parallel", "parallel"]} ins(%s, %m : tensor<2x4xf32>, tensor<4xf32>) outs(%e : tensor<2x4xf32>) {
+  ^bb0(%a: f32, %b: f32, %o: f32):
+    %y = arith.addf %a, %b : f32
+    linalg.yield %y : f32
+  } -> tensor<2x4xf32>
+  %p = attn.softmax %x dim 1 : tensor<2x4xf32>
+  return %p : tensor<2x4xf32>
+}
+
+// -----
+
+// Not whole.
+// CHECK-LABEL: func.func @float_halves
+// CHECK: dense<
+// CHECK-NOT: linalg.index
+func.func @float_halves(%s: tensor<2x4xf32>) -> tensor<2x4xf32> {
+  %m = arith.constant dense<[0.5, 1.5, 2.5, 3.5]> : tensor<4xf32>
+  %e = tensor.empty() : tensor<2x4xf32>
+  %x = linalg.generic {indexing_maps = [affine_map<(a, b) -> (a, b)>, affine_map<(a, b) -> (b)>, affine_map<(a, b) -> (a, b)>],
+      iterator_types = ["parallel", "parallel"]} ins(%s, %m : tensor<2x4xf32>, tensor<4xf32>) outs(%e : tensor<2x4xf32>) {
+  ^bb0(%a: f32, %b: f32, %o: f32):
+    %y = arith.addf %a, %b : f32
+    linalg.yield %y : f32
+  } -> tensor<2x4xf32>
+  %p = attn.softmax %x dim 1 : tensor<2x4xf32>
+  return %p : tensor<2x4xf32>
+}
+
+// -----
+
+// A zero that has a sign.
+// CHECK-LABEL: func.func @float_negative_zero
+// CHECK: dense<
+// CHECK-NOT: linalg.index
+func.func @float_negative_zero(%s: tensor<2x4xf32>) -> tensor<2x4xf32> {
+  %m = arith.constant dense<[-1.0, -0.0, 1.0, 2.0]> : tensor<4xf32>
+  %e = tensor.empty() : tensor<2x4xf32>
+  %x = linalg.generic {indexing_maps = [affine_map<(a, b) -> (a, b)>, affine_map<(a, b) -> (b)>, affine_map<(a, b) -> (a, b)>],
+      iterator_types = ["parallel", "parallel"]} ins(%s, %m : tensor<2x4xf32>, tensor<4xf32>) outs(%e : tensor<2x4xf32>) {
+  ^bb0(%a: f32, %b: f32, %o: f32):
+    %y = arith.addf %a, %b : f32
+    linalg.yield %y : f32
+  } -> tensor<2x4xf32>
+  %p = attn.softmax %x dim 1 : tensor<2x4xf32>
+  return %p : tensor<2x4xf32>
+}
