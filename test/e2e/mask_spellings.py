@@ -351,8 +351,56 @@ def packed():
     ]
 
 
+def tensorflow():
+    """As tf2onnx writes tf.where (two products), tf.cumsum of ones, tf.linalg.band_part and tf.sequence_mask."""
+    chosen = """
+  hides = Not(shown)
+  kept = Cast<to = 1>(shown)
+  dropped = Cast<to = 1>(hides)
+  low = Constant<value = float {1e9}>()
+  shifted = Sub(s, low)
+  first = Mul(dropped, shifted)
+  second = Mul(kept, s)
+  z = Add(first, second)"""
+    counted = """
+  unit = Constant<value = int32 {1}>()
+  length = Unsqueeze(size, columns)
+  sizes = Concat<axis = 0>(length, length)
+  ones = Expand(unit, sizes)
+  i_count = CumSum(ones, zero)
+  j_count = CumSum(ones, one)
+  shown = GreaterOrEqual(i_count, j_count)"""
+    banded = """
+  length = Unsqueeze(size, columns)
+  sizes = Concat<axis = 0>(length, length)
+  number = Mul(length, length)
+  ones = Expand(one, number)
+  flat = CumSum<exclusive = 1>(ones, zero)
+  places = Reshape(flat, sizes)
+  column = Mod(places, WIDTH)
+  row = Div(places, WIDTH)
+  ahead = Sub(column, row)
+  after = Greater(ahead, zero)
+  whole = Not(after)
+  all = Constant<value = int64[1] {1000000000}>()
+  shown = Slice(whole, columns, all, columns)"""
+    limited = """
+  place = Cast<to = 1>(at)
+  shown = Less(place, limit)
+  z = Where(shown, s, ninf)"""
+    causal = lambda s: softmax(np.where(J <= I, s, -1e9))
+    limit = np.array([7, 2.5], np.float32).reshape(B, 1, 1, 1)
+    return [
+        Case("tf_where_cumsum", "causal", counted + chosen, causal),
+        Case("tf_band_part", "causal", banded.replace("WIDTH", "length") + chosen, causal),
+        Case("tf_other_width", "dense", banded.replace("WIDTH", "width") + chosen,
+             lambda s: softmax(np.where((I * S + J) % 8 <= (I * S + J) // 8, s, s - 1e9)), {"width": np.array([8])}),
+        Case("tf_sequence_mask", "lengths", limited, hide(J < limit), {"limit": limit}),
+    ]
+
+
 def main(tool, folder):
-    cases = [*limits(), *scaled(), *stored(), *halves(), *biased(), *windows(), *packed()]
+    cases = [*limits(), *scaled(), *stored(), *halves(), *biased(), *windows(), *packed(), *tensorflow()]
     for case in cases:
         case.check(tool, folder)
     print(len(cases), "graphs agree")
