@@ -64,6 +64,11 @@ std::optional<Linear> parse(Value value, unsigned depth = 0) {
       return std::nullopt; // a position may be cut
     return parse(op->getOperand(0), depth + 1);
   }
+  if (isa<arith::TruncIOp>(op) && value.getType().getIntOrFloatBitWidth() >= 32) {
+    // What a run brings may have more bits; positions have not.
+    std::optional<Linear> linear = parse(op->getOperand(0), depth + 1);
+    return linear && !linear->capture && std::abs(linear->constant) <= INT32_MAX / 2 ? linear : std::nullopt;
+  }
   if (!isa<arith::AddIOp, arith::SubIOp>(op) ||
       (value.getType().isInteger() && value.getType().getIntOrFloatBitWidth() < 32))
     return std::nullopt;

@@ -337,3 +337,65 @@ func.func @scaled_by_a_product(%q: tensor<8x4xf32>, %k: tensor<8x4xf32>, %v: ten
       outs(%fo : tensor<8x4xf32>) -> tensor<8x4xf32>
   return %o : tensor<8x4xf32>
 }
+
+// -----
+
+#q = affine_map<(b, h, i, j, d, e) -> (i, d)>
+#k = affine_map<(b, h, i, j, d, e) -> (j, d)>
+#v = affine_map<(b, h, i, j, d, e) -> (j, e)>
+#n = affine_map<(b, h, i, j, d, e) -> ()>
+#o = affine_map<(b, h, i, j, d, e) -> (i, e)>
+// Positions as 32-bit integers. Near misses: as bytes, in which they may wrap, and a length that may have more bits.
+// CHECK: mask = "causal"
+// CHECK-SAME: mask = "computed"
+// CHECK-SAME: mask = "computed"
+func.func @truncated(%q: tensor<5x4xf32>, %k: tensor<8x4xf32>, %v: tensor<8x4xf32>) -> tensor<5x4xf32> {
+  %r = attn.attention masked_rows nan maps [#q, #k, #v, #o] ins(%q, %k, %v : tensor<5x4xf32>, tensor<8x4xf32>, tensor<8x4xf32>)
+      -> tensor<5x4xf32> score {
+  ^bb0(%s: f32):
+    %i = attn.index 2 : index
+    %j = attn.index 3 : index
+    %inf = arith.constant 0xFF800000 : f32
+    %wide_i = arith.index_cast %i : index to i64
+    %wide_j = arith.index_cast %j : index to i64
+    %row = arith.trunci %wide_i : i64 to i32
+    %column = arith.trunci %wide_j : i64 to i32
+    %shown = arith.cmpi sge, %row, %column : i32
+    %y = arith.select %shown, %s, %inf : f32
+    attn.yield %y : f32
+  }
+  return %r : tensor<5x4xf32>
+}
+func.func @bytes(%q: tensor<5x4xf32>, %k: tensor<8x4xf32>, %v: tensor<8x4xf32>) -> tensor<5x4xf32> {
+  %r = attn.attention masked_rows nan maps [#q, #k, #v, #o] ins(%q, %k, %v : tensor<5x4xf32>, tensor<8x4xf32>, tensor<8x4xf32>)
+      -> tensor<5x4xf32> score {
+  ^bb0(%s: f32):
+    %i = attn.index 2 : index
+    %j = attn.index 3 : index
+    %inf = arith.constant 0xFF800000 : f32
+    %wide_i = arith.index_cast %i : index to i64
+    %wide_j = arith.index_cast %j : index to i64
+    %row = arith.trunci %wide_i : i64 to i8
+    %column = arith.trunci %wide_j : i64 to i8
+    %shown = arith.cmpi sge, %row, %column : i8
+    %y = arith.select %shown, %s, %inf : f32
+    attn.yield %y : f32
+  }
+  return %r : tensor<5x4xf32>
+}
+func.func @long_length(%q: tensor<5x4xf32>, %k: tensor<8x4xf32>, %v: tensor<8x4xf32>, %n: tensor<i64>) -> tensor<5x4xf32> {
+  %r = attn.attention masked_rows nan maps [#q, #k, #v, #n, #o]
+      ins(%q, %k, %v : tensor<5x4xf32>, tensor<8x4xf32>, tensor<8x4xf32>) captures(%n : tensor<i64>)
+      -> tensor<5x4xf32> score {
+  ^bb0(%s: f32, %len: i64):
+    %j = attn.index 3 : index
+    %inf = arith.constant 0xFF800000 : f32
+    %wide_j = arith.index_cast %j : index to i64
+    %column = arith.trunci %wide_j : i64 to i32
+    %length = arith.trunci %len : i64 to i32
+    %shown = arith.cmpi slt, %column, %length : i32
+    %y = arith.select %shown, %s, %inf : f32
+    attn.yield %y : f32
+  }
+  return %r : tensor<5x4xf32>
+}
