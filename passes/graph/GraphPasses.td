@@ -60,9 +60,16 @@ def RaiseSoftmaxPass : Pass<"attn-raise-softmax"> {
     %p = attn.softmax %s dim 1 : tensor<?x?xf32>
     ```
 
+    Weights that a mask makes zeros behind the softmax, and that are divided by
+    their sum then (and are 0 where that is 0), are a softmax of the scores that
+    the mask leaves: w m / sum(w m). It notes what it assumes: hidden scores that
+    are far above all others of their row make those vanish in the graph. Not
+    with `exact`.
+
     Numerical effect: rounding; where the graph takes no maximum and an
     exponential overflows, the softmax is finite instead of NaN.
   }];
+  let options = [Option<"exact", "exact", "bool", "false", "leave masks behind a softmax there">];
   let dependentDialects = ["::attn::AttnDialect", "::mlir::tensor::TensorDialect"];
 }
 

@@ -21,8 +21,12 @@ void MaskReport::set(StringRef node, StringRef mask, StringRef assumption) {
       continue;
     NamedAttrList list(fields);
     list.set("mask", b.getStringAttr(mask));
-    if (!assumption.empty())
-      list.set("assumes", b.getStrArrayAttr({assumption}));
+    if (!assumption.empty()) {
+      auto before = fields.getAs<ArrayAttr>("assumes");
+      SmallVector<Attribute> assumptions(before ? before.getValue() : ArrayRef<Attribute>());
+      assumptions.push_back(b.getStringAttr(assumption));
+      list.set("assumes", b.getArrayAttr(assumptions));
+    }
     verdict = list.getDictionary(module.getContext());
     break;
   }

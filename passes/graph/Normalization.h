@@ -10,12 +10,18 @@
 
 namespace attn {
 
+/// On a softmax: what of its scores was taken for granted where ops of the graph became it.
+inline constexpr llvm::StringLiteral kAssumesAttr = "attn.assumes";
+
 /// What makes weights of scores: a softmax, the quotient of values that are not
 /// negative and their sum, or nothing (a gate: `input` is `result`).
 struct Normalization {
   /*implicit*/ Normalization(SoftmaxOp softmax)
       : input(softmax.getInput()), result(softmax.getResult()), dim(softmax.getDim()), location(softmax.getLoc()),
-        isLog(softmax.getLog()) {}
+        isLog(softmax.getLog()) {
+    if (auto assumes = softmax->getAttrOfType<mlir::StringAttr>(kAssumesAttr))
+      assumption = assumes.str();
+  }
   Normalization(Normalizer kind, mlir::Value input, mlir::Value result, int64_t dim)
       : kind(kind), input(input), result(result), dim(dim), location(result.getLoc()) {}
 
@@ -42,6 +48,8 @@ struct Normalization {
   bool isShifted = false;
   /// Why it is no normaliser of an attention, though it looks like one.
   std::string flaw;
+  /// What was taken for granted where the graph's ops became this softmax; "" for nothing.
+  std::string assumption;
 };
 
 /// `op` as x / sum(x) with x >= 0, exp(x) / (c + sum(exp(x))), exp(x - m) / (exp(c - m) + sum(exp(x - m))) with m the
@@ -62,6 +70,11 @@ bool isMultipleOfNonNegative(mlir::Value value, unsigned depth = 4);
 /// `op` = (x v) / f(sum(x)), x v a contraction over the dimension of the sum: the division comes first then.
 /// exp(s) v / sum(exp(s)) becomes a softmax and a weighted sum so.
 mlir::LogicalResult divideFirst(mlir::RewriterBase &rewriter, mlir::linalg::LinalgOp op);
+
+/// `op` = w m / sum(w m), w a softmax and m zeros and ones, and the select of 0 for rows whose sum is 0 behind it: a
+/// softmax of the scores of which m hides some. Assumes that no hidden score is so much above the others of its row
+/// that their weights vanish, which the softmax notes.
+mlir::LogicalResult raiseRenormalized(mlir::RewriterBase &rewriter, mlir::linalg::LinalgOp op);
 
 /// Whether `value` is the same in every run, but for its sizes.
 bool isStatic(mlir::Value value);

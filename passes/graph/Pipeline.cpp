@@ -23,7 +23,7 @@ void attn::buildGraphPipeline(OpPassManager &pm, unsigned optLevel, llvm::functi
   add(createCSEPass());
   // Before the elementwise ops are joined: the scale of a query, its transpose
   // and the guard after a softmax are then still ops of their own.
-  add(createRaiseSoftmaxPass());
+  add(createRaiseSoftmaxPass(options.exactMasks));
   add(createRaiseContractionPass());
   add(createRecognizeCellsPass());
   add(createCSEPass());

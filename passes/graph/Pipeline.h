@@ -15,7 +15,8 @@ namespace attn {
 class WeightStore;
 
 struct GraphOptions {
-  /// Masks by finite constants stay arithmetic (attn-prove-masks).
+  /// Masks by finite constants stay arithmetic (attn-prove-masks), and so do those behind a softmax that is then
+  /// divided by what is left of it (attn-raise-softmax).
   bool exactMasks = false;
   /// Where constant masks are looked up that are not in the IR (attn-raise-tables, attn-list-blocks), and weights that
   /// are added to scores (attn-prove-masks).
@@ -24,6 +25,7 @@ struct GraphOptions {
   bool listsBlocks = true;
 };
 
+std::unique_ptr<mlir::Pass> createRaiseSoftmaxPass(bool exact);
 std::unique_ptr<mlir::Pass> createRaiseTablesPass(const WeightStore *weights, bool keepsTables);
 std::unique_ptr<mlir::Pass> createProveMasksPass(bool exact, const WeightStore *weights, bool listsBlocks);
 std::unique_ptr<mlir::Pass> createListBlocksPass(const WeightStore *weights);

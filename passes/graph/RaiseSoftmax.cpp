@@ -3,6 +3,7 @@
 #include "passes/graph/Access.h"
 #include "passes/graph/AssumeRequired.h"
 #include "passes/graph/Normalization.h"
+#include "passes/graph/Pipeline.h"
 #include "passes/graph/RowReduction.h"
 #include "passes/graph/Structured.h"
 
@@ -294,6 +295,9 @@ void dropMagnitudes(RewriterBase &rewriter, linalg::LinalgOp op) {
 }
 
 struct RaiseSoftmaxPass : impl::RaiseSoftmaxPassBase<RaiseSoftmaxPass> {
+  using RaiseSoftmaxPassBase::RaiseSoftmaxPassBase;
+  explicit RaiseSoftmaxPass(bool isExact) { exact = isExact; }
+
   void runOnOperation() override {
     assumeRequiredSizes(getOperation());
     SmallVector<linalg::LinalgOp> ops;
@@ -310,8 +314,20 @@ struct RaiseSoftmaxPass : impl::RaiseSoftmaxPassBase<RaiseSoftmaxPass> {
       if (isPointwise(op) && failed(SoftmaxFinder().raise(rewriter, op)))
         (void)raiseExponential(rewriter, op);
     getOperation()->walk([&](SoftmaxOp op) { dropMaximum(rewriter, op); });
+    if (exact)
+      return;
+    SmallVector<linalg::LinalgOp> quotients;
+    getOperation()->walk([&](linalg::LinalgOp op) {
+      if (isa_and_nonnull<arith::DivFOp>(getScalarOp(op)))
+        quotients.push_back(op);
+    });
+    for (linalg::LinalgOp op : quotients)
+      (void)raiseRenormalized(rewriter, op);
   }
 };
 
 } // namespace
+
+std::unique_ptr<Pass> createRaiseSoftmaxPass(bool exact) { return std::make_unique<RaiseSoftmaxPass>(exact); }
+
 } // namespace attn

@@ -276,7 +276,7 @@ private:
     if (!gate && isLive(softmax.result.getDefiningOp(), seen))
       note.reason += (note.reason.empty() ? "" : "; ") +
                      std::string("its weights are used elsewhere too, where they are computed again");
-    addFused(fused, softmax.location, note);
+    addFused(fused, softmax.location, note, softmax.assumption);
   }
 
   /// Leaves out sums of products of the weights with what is made of them element
@@ -382,7 +382,7 @@ private:
   }
 
   void add(Location softmax, Region *region, bool fused, StringRef kind, Normalizer normalizer, StringRef mask,
-           StringRef reason, StringRef reasonNode) {
+           StringRef reason, StringRef reasonNode, StringRef assumption = "") {
     Builder b(&getContext());
     NamedAttrList list({
         b.getNamedAttr("node", b.getStringAttr(nodeName(softmax))),
@@ -396,20 +396,22 @@ private:
       list.set("entry", b.getStringAttr(entry));
     if (normalizer != Normalizer::softmax)
       list.set("normalizer", b.getStringAttr(stringifyNormalizer(normalizer)));
+    if (!assumption.empty())
+      list.set("assumes", b.getStrArrayAttr({assumption}));
     verdicts.push_back(list.getDictionary(&getContext()));
   }
 
-  void addFused(AttentionOp op, Location softmax, const Miss &note) {
+  void addFused(AttentionOp op, Location softmax, const Miss &note, StringRef assumption = "") {
     std::string mask = nameMask(op);
     add(softmax, op->getParentRegion(), true, stringifyScoreKind(op.getKind()), op.getNormalizer(), mask, note.reason,
-        note.reason.empty() ? "" : nodeName(note.location));
+        note.reason.empty() ? "" : nodeName(note.location), assumption);
     remark::passed(softmax, remark::RemarkOpts::name("Attention").category("attn-recognize-attention"))
         << "fused into one attention, mask: " << mask;
   }
 
   void addMissed(const Normalization &softmax, StringRef kind, const Miss &miss) {
     add(softmax.location, Value(softmax.result).getParentRegion(), false, kind, softmax.kind, "", miss.reason,
-        nodeName(miss.location));
+        nodeName(miss.location), softmax.assumption);
     remark::missed(softmax.location, remark::RemarkOpts::name("Attention").category("attn-recognize-attention"))
         << "not fused: " << miss.reason;
   }

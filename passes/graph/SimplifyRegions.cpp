@@ -119,6 +119,13 @@ template <typename CompareOp> struct SkipStoredBool : OpRewritePattern<CompareOp
         whenFalse = rewriter.getIntegerAttr(op.getLhs().getType(), 0);
       }
     }
+    if constexpr (isFloat) {
+      if (auto number = op.getLhs().template getDefiningOp<arith::UIToFPOp>()) {
+        condition = number.getIn();
+        whenTrue = rewriter.getFloatAttr(op.getLhs().getType(), 1);
+        whenFalse = rewriter.getFloatAttr(op.getLhs().getType(), 0);
+      }
+    }
     if (!condition || !condition.getType().isInteger(1))
       return failure();
     bool ifTrue = arith::applyCmpPredicate(op.getPredicate(), whenTrue.getValue(), other.getValue());

@@ -164,6 +164,42 @@ def sums():
     ]
 
 
+def renormalized():
+    """softmax(s) m / sum(softmax(s) m): a mask behind the softmax, as exporters of JAX write it."""
+    hide = "  b = Greater(m, zero)\n  w = Softmax<axis = -1>(s)\n"
+    bools = hide + "  n = Cast<to = 1>(b)\n  x = Mul(w, n)\n"
+    chosen = hide + "  x = Where(b, w, zero)\n"
+    placed = bools.replace("Greater(m, zero)", "LessOrEqual(column, row)")
+    places = {"row": np.arange(S).reshape(S, 1), "column": np.arange(S).reshape(1, S)}
+    above = SUM.format("x") + "  any = Greater(total, zero)\n"
+    guard = above + "  more = Where(any, total, one)\n  d = Div(x, more)\n  p = Where(any, d, zero)" + WEIGH
+    short = above + "  d = Div(x, total)\n  p = Where(any, d, zero)" + WEIGH
+    other = guard.replace("Where(any, d", "Where(b, d")
+    plain = SUM.format("x") + "  p = Div(x, total)" + WEIGH
+    some = (np.arange(S) % 3 != 1).reshape(1, 1, 1, S)
+    triangle = np.tri(S).reshape(1, 1, S, S)
+    late = "the weights are changed after they are divided by more than their sum"
+    between = "an operation that is not elementwise stands between the softmax and the weighted sum"
+
+    def of_shown(s, m, q, k):
+        x = softmax(s) * m
+        return x / np.where(x.sum(-1, keepdims=True) > 0, x.sum(-1, keepdims=True), 1)
+
+    return [
+        Case("renormalized", bools + guard, of_shown, mask=shown(), declared=STATIC),
+        Case("renormalized_short", bools + short, of_shown, mask=shown(), declared=STATIC),
+        Case("renormalized_chosen", chosen + guard, of_shown, mask=triangle, declared=STATIC),
+        Case("renormalized_causal", placed + guard, lambda s, m, q, k: softmax(s + np.log(np.maximum(np.tri(S), 1e-99))),
+             tables=places, declared=STATIC),
+        Case("renormalized_plain", bools + plain, of_shown, mask=some, declared=STATIC),
+        # Weights of any size: no softmax of some scores.
+        Case("renormalized_any", hide + "  x = Mul(w, m)\n" + plain, of_shown, mask=some * 0.5, declared=STATIC),
+        # Another guard than that of the sum.
+        Case("renormalized_other", bools + other, of_shown, [("missed", None, late), ("missed", None, between)],
+             mask=shown(), declared=STATIC),
+    ]
+
+
 def sinks():
     """One more score whose key has no value."""
     own = MAXIMUM.format("z") + "  e = Exp(shifted)\n" + SUM.format("e")
@@ -385,7 +421,7 @@ def grids():
 
 
 def main(tool, folder):
-    cases = [*logarithms(), *shifts(), *sums(), *sinks(), *others(), *elsewhere(), *differences(), *grids()]
+    cases = [*logarithms(), *shifts(), *sums(), *renormalized(), *sinks(), *others(), *elsewhere(), *differences(), *grids()]
     for case in cases:
         case.check(tool, folder)
     print(len(cases), "graphs agree")

@@ -6,6 +6,7 @@
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "mlir/IR/Matchers.h"
 #include "mlir/Interfaces/FunctionInterfaces.h"
 #include "llvm/ADT/DenseSet.h"
 
@@ -14,9 +15,15 @@ using namespace mlir;
 namespace attn::tools {
 namespace {
 
+/// x > 0, as of a row's sum: what is 0 where the test fails is 0 for NaN, too. No part of an activation.
+bool isSignTest(arith::CmpFOp compare) {
+  return compare.getPredicate() == arith::CmpFPredicate::OGT && matchPattern(compare.getRhs(), m_AnyZeroFloat()) &&
+         llvm::none_of(compare->getUsers(), llvm::IsaPred<arith::SelectOp>);
+}
+
 bool isNaNTest(Operation *op) {
   auto compare = dyn_cast<arith::CmpFOp>(op);
-  return isa<math::IsNaNOp>(op) ||
+  return isa<math::IsNaNOp>(op) || (compare && isSignTest(compare)) ||
          (compare && (compare.getLhs() == compare.getRhs() || compare.getPredicate() == arith::CmpFPredicate::UNO ||
                       compare.getPredicate() == arith::CmpFPredicate::ORD));
 }
