@@ -153,9 +153,11 @@ void Functions::reportUnsupported() {
       text += " and " + std::to_string(nodes.size() - kMaxListed) + " more";
     text += ")";
   }
-  reporter.unsupported() << "uses " << unsupported.size()
-                         << (unsupported.size() == 1 ? " operator that is" : " operators that are")
-                         << " not supported: " << text;
+  mlir::InFlightDiagnostic error = reporter.unsupported();
+  error << "uses " << unsupported.size() << (unsupported.size() == 1 ? " operator that is" : " operators that are")
+        << " not supported: " << text;
+  error.attachNote()
+      << "write it with operators of docs/operators.md, or give the model a function of its name that does";
 }
 
 bool Functions::check(const proto::ModelProto &model, const OpsetImports &opsets) {
