@@ -119,13 +119,6 @@ template <typename CompareOp> struct SkipStoredBool : OpRewritePattern<CompareOp
         whenFalse = rewriter.getIntegerAttr(op.getLhs().getType(), 0);
       }
     }
-    if constexpr (isFloat) {
-      if (auto number = op.getLhs().template getDefiningOp<arith::UIToFPOp>()) {
-        condition = number.getIn();
-        whenTrue = rewriter.getFloatAttr(op.getLhs().getType(), 1);
-        whenFalse = rewriter.getFloatAttr(op.getLhs().getType(), 0);
-      }
-    }
     if (!condition || !condition.getType().isInteger(1))
       return failure();
     bool ifTrue = arith::applyCmpPredicate(op.getPredicate(), whenTrue.getValue(), other.getValue());
@@ -159,6 +152,25 @@ template <typename ConvertOp> struct ConvertSelected : OpRewritePattern<ConvertO
   }
 };
 
+/// A bool as a number, also by an integer -> c ? 1 : 0.
+template <typename ConvertOp> struct SelectNumber : OpRewritePattern<ConvertOp> {
+  using OpRewritePattern<ConvertOp>::OpRewritePattern;
+
+  LogicalResult matchAndRewrite(ConvertOp op, PatternRewriter &rewriter) const override {
+    Value condition = op.getIn();
+    if (auto extension = condition.getDefiningOp<arith::ExtUIOp>())
+      condition = extension.getIn();
+    else if (std::is_same_v<ConvertOp, arith::SIToFPOp>)
+      return failure(); // of a bit itself: -1
+    if (!condition.getType().isInteger(1))
+      return failure();
+    Value one = floatConstant(rewriter, op.getLoc(), op.getType(), 1);
+    Value zero = floatConstant(rewriter, op.getLoc(), op.getType(), 0);
+    rewriter.replaceOpWithNewOp<arith::SelectOp>(op, condition, one, zero);
+    return success();
+  }
+};
+
 /// A sum or product of a select of constants and a constant is one of what it selects: (1 - adjacent) * -1e9 hides.
 template <typename Op> struct ComputeSelected : OpRewritePattern<Op> {
   using OpRewritePattern<Op>::OpRewritePattern;
@@ -180,20 +192,6 @@ template <typename Op> struct ComputeSelected : OpRewritePattern<Op> {
       return success();
     }
     return failure();
-  }
-};
-
-/// A condition as a number is one of two numbers.
-struct SelectBool : OpRewritePattern<arith::UIToFPOp> {
-  using OpRewritePattern::OpRewritePattern;
-
-  LogicalResult matchAndRewrite(arith::UIToFPOp op, PatternRewriter &rewriter) const override {
-    if (!op.getIn().getType().isInteger(1))
-      return failure();
-    Value one = arith::ConstantOp::create(rewriter, op.getLoc(), rewriter.getFloatAttr(op.getType(), 1));
-    Value zero = arith::ConstantOp::create(rewriter, op.getLoc(), rewriter.getFloatAttr(op.getType(), 0));
-    rewriter.replaceOpWithNewOp<arith::SelectOp>(op, op.getIn(), one, zero);
-    return success();
   }
 };
 
@@ -363,10 +361,10 @@ void simplify(Region &region, const FrozenRewritePatternSet &patterns) {
 
 void simplifyRegions(RewriterBase &rewriter, AttentionOp op) {
   RewritePatternSet patterns(op.getContext());
-  patterns.add<SelectBool, AddSelected, ConvertSelected<arith::ExtFOp>, ConvertSelected<arith::TruncFOp>,
-               ComputeSelected<arith::AddFOp>, ComputeSelected<arith::SubFOp>, ComputeSelected<arith::MulFOp>,
-               SelectScore<arith::AddFOp>, SelectScore<arith::SubFOp>, DropZero, SkipStoredBool<arith::CmpFOp>,
-               SkipStoredBool<arith::CmpIOp>>(op.getContext());
+  patterns.add<AddSelected, SelectNumber<arith::UIToFPOp>, SelectNumber<arith::SIToFPOp>, ConvertSelected<arith::ExtFOp>,
+               ConvertSelected<arith::TruncFOp>, ComputeSelected<arith::AddFOp>, ComputeSelected<arith::SubFOp>,
+               ComputeSelected<arith::MulFOp>, SelectScore<arith::AddFOp>, SelectScore<arith::SubFOp>, DropZero,
+               SkipStoredBool<arith::CmpFOp>, SkipStoredBool<arith::CmpIOp>>(op.getContext());
   patterns.add<DropRounding>(op.getContext(), op);
   op.getContext()->getLoadedDialect<arith::ArithDialect>()->getCanonicalizationPatterns(patterns);
   for (RegisteredOperationName name : op.getContext()->getRegisteredOperationsByDialect("arith"))

@@ -123,6 +123,25 @@ def scaled():
     ]
 
 
+def counted():
+    """(shown - 1) * 1e9, a bool that became a number; a factor of 10 hides nothing."""
+    body = """
+  unit = Constant<value = float {1}>()
+  huge = Constant<value = float {FACTOR}>()
+  shown = LessOrEqual(j, i)
+  number = Cast<to = TYPE>(shown)
+  float = Cast<to = 1>(number)
+  less = Sub(float, unit)
+  bias = Mul(less, huge)
+  z = Add(s, bias)"""
+    return [
+        Case("counted", "causal", body.replace("FACTOR", "1e9").replace("TYPE", "1"), hide(J <= I)),
+        Case("counted_integer", "causal", body.replace("FACTOR", "1e9").replace("TYPE", "7"), hide(J <= I)),
+        Case("counted_little", "computed", body.replace("FACTOR", "10").replace("TYPE", "1"),
+             lambda s: softmax(s - np.where(J <= I, 0, 10))),
+    ]
+
+
 def stored():
     """Positions that are constants, and a Range whose size is known."""
     static = f"float[{B},{H},{S},{D}]"
@@ -400,7 +419,7 @@ def tensorflow():
 
 
 def main(tool, folder):
-    cases = [*limits(), *scaled(), *stored(), *halves(), *biased(), *windows(), *packed(), *tensorflow()]
+    cases = [*limits(), *scaled(), *counted(), *stored(), *halves(), *biased(), *windows(), *packed(), *tensorflow()]
     for case in cases:
         case.check(tool, folder)
     print(len(cases), "graphs agree")
