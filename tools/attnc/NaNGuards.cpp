@@ -15,15 +15,28 @@ using namespace mlir;
 namespace attn::tools {
 namespace {
 
-/// x > 0, as of a row's sum: what is 0 where the test fails is 0 for NaN, too. No part of an activation.
-bool isSignTest(arith::CmpFOp compare) {
+/// Whether `scalar`, in the body of an op, is an element of a sum over some dimension.
+bool isOfSum(Value scalar) {
+  auto argument = dyn_cast<BlockArgument>(scalar);
+  auto reader = argument ? dyn_cast<linalg::LinalgOp>(argument.getOwner()->getParentOp()) : linalg::LinalgOp();
+  if (!reader)
+    return false;
+  Value tensor = reader.getMatchingOpOperand(argument)->get();
+  while (isa_and_nonnull<tensor::ExpandShapeOp, tensor::CollapseShapeOp, tensor::CastOp>(tensor.getDefiningOp()))
+    tensor = tensor.getDefiningOp()->getOperand(0);
+  auto sum = tensor.getDefiningOp<linalg::LinalgOp>();
+  return sum && sum.getNumReductionLoops() != 0 && !linalg::isaContractionOpInterface(sum);
+}
+
+/// x > 0 of a row's sum: what is 0 where the test fails is 0 for NaN, too.
+bool isSumTest(arith::CmpFOp compare) {
   return compare.getPredicate() == arith::CmpFPredicate::OGT && matchPattern(compare.getRhs(), m_AnyZeroFloat()) &&
-         llvm::none_of(compare->getUsers(), llvm::IsaPred<arith::SelectOp>);
+         isOfSum(compare.getLhs());
 }
 
 bool isNaNTest(Operation *op) {
   auto compare = dyn_cast<arith::CmpFOp>(op);
-  return isa<math::IsNaNOp>(op) || (compare && isSignTest(compare)) ||
+  return isa<math::IsNaNOp>(op) || (compare && isSumTest(compare)) ||
          (compare && (compare.getLhs() == compare.getRhs() || compare.getPredicate() == arith::CmpFPredicate::UNO ||
                       compare.getPredicate() == arith::CmpFPredicate::ORD));
 }
