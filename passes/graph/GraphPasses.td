@@ -147,7 +147,7 @@ def RecognizeAttentionPass : Pass<"attn-recognize-attention", "::mlir::ModuleOp"
     and the weight region, tensors that take part in it become captures, and
     every transpose, reshape, broadcast and constant scale on the way to query,
     key, value and result becomes part of an indexing map or of the score
-    region. passes/graph/Access.h says how views are followed.
+    region. passes/graph/element/Access.h says how views are followed.
 
     ```mlir
     %s = linalg.contract ... ins(%q, %kt : tensor<?x12x?x32xf32>, tensor<?x12x32x?xf32>) ...

@@ -1,6 +1,7 @@
 #include "passes/graph/Structured.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Linalg/IR/LinalgInterfaces.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/IR/Matchers.h"
 
@@ -130,6 +131,17 @@ TypedAttr splatConstant(Value value) {
   if (auto dense = dyn_cast<DenseElementsAttr>(constant))
     return dense.isSplat() ? dense.getSplatValue<TypedAttr>() : TypedAttr();
   return isa<FloatAttr, IntegerAttr>(constant) ? cast<TypedAttr>(constant) : TypedAttr();
+}
+
+bool isZeroFill(Value value) {
+  auto constant = dyn_cast_or_null<FloatAttr>(splatConstant(value));
+  return constant && constant.getValue().isZero();
+}
+
+bool isContraction(Operation *op) {
+  auto linalgOp = dyn_cast_or_null<linalg::LinalgOp>(op);
+  return linalgOp && linalgOp.hasPureTensorSemantics() && linalg::isaContractionOpInterface(linalgOp) &&
+         isa<FloatType>(getElementTypeOrSelf(op->getResult(0)));
 }
 
 Value stripConversions(Value scalar) {

@@ -62,6 +62,12 @@ bool isComputedFrom(mlir::Value value, mlir::Value source, llvm::DenseSet<mlir::
 /// an attribute, or null.
 mlir::TypedAttr splatConstant(mlir::Value value);
 
+/// Whether `op` is a sum of products of two float tensors.
+bool isContraction(mlir::Operation *op);
+
+/// Whether every element of `value` is 0.
+bool isZeroFill(mlir::Value value);
+
 enum class Combiner { sum, maximum };
 
 /// How `op`, a linalg op that combines the elements of its one input over some

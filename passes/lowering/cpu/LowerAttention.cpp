@@ -1,6 +1,6 @@
 #include "dialects/attn/NodeLocation.h"
 #include "passes/Passes.h"
-#include "passes/graph/Decompose.h"
+#include "passes/graph/decompose/Decompose.h"
 #include "passes/kernels/cpu/Attention.h"
 #include "passes/kernels/cpu/AttentionRow.h"
 #include "passes/kernels/cpu/Gemm.h"

@@ -1,7 +1,7 @@
 #include "passes/lowering/gpu/ChooseGpuKernels.h"
 #include "dialects/attn/AttnOps.h"
 #include "passes/Passes.h"
-#include "passes/graph/Decompose.h"
+#include "passes/graph/decompose/Decompose.h"
 #include "passes/kernels/gpu/Attention.h"
 #include "passes/kernels/gpu/Rows.h"
 #include "passes/lowering/cpu/KernelCall.h"

@@ -1,0 +1,73 @@
+#ifndef PASSES_GRAPH_ATTENTION_ATTENTIONBUILDER_H
+#define PASSES_GRAPH_ATTENTION_ATTENTIONBUILDER_H
+
+#include "passes/graph/attention/AttentionMatch.h"
+
+namespace attn {
+
+/// Several atoms that are one dimension of the attention: they stand side by
+/// side, in this order, wherever the last of them stands.
+using Unit = Atoms;
+
+/// All atoms of `access`, in the order of its dimensions.
+Atoms flatten(const Access &access);
+
+/// Assigns atoms to the dimensions b, h, i, j, d, e (AttentionDims.cpp), and
+/// builds the op (AttentionBuild.cpp).
+class AttentionBuilder {
+public:
+  AttentionBuilder(mlir::RewriterBase &b, AttentionMatch &match, Miss &miss)
+      : b(b), match(match), miss(miss), loc(match.result.value.getLoc()) {}
+
+  mlir::FailureOr<AttentionOp> build();
+
+private:
+  mlir::LogicalResult fail(const llvm::Twine &reason, mlir::Location location) {
+    miss = {reason.str(), location};
+    return mlir::failure();
+  }
+  mlir::LogicalResult classify();
+  void repeatQuery();
+  mlir::Value onesOf(mlir::OpFoldResult size, mlir::Type element);
+  mlir::FailureOr<mlir::Value> scaleBySink(AttentionOp op, llvm::ArrayRef<unsigned> dims);
+  mlir::Value divideRows(AttentionOp op, llvm::ArrayRef<unsigned> dims);
+  mlir::LogicalResult sumTerms(llvm::ArrayRef<AttentionMatch::Operand> terms, AttentionMatch::Operand &sum,
+                               llvm::StringRef what);
+  mlir::LogicalResult assignIndices();
+  bool mergeUnits(llvm::SmallVector<Unit> &units, bool divided, bool ofKnownSize = false);
+  bool widenCaptures(llvm::ArrayRef<Unit> classUnits, size_t firstCapture);
+  void repeatCaptures();
+  void sumRepeatedCaptures();
+  mlir::LogicalResult unify(llvm::SmallVector<Unit> &units, AttentionOp::Dim dim, llvm::StringRef what);
+  std::optional<std::pair<unsigned, Atoms>> segment(llvm::ArrayRef<unsigned> atoms, size_t at) const;
+  mlir::LogicalResult arrange(AttentionMatch::Operand &operand, llvm::ArrayRef<unsigned> mustName, mlir::AffineMap &map,
+                              llvm::StringRef what);
+  mlir::Value toTarget(mlir::Value value, llvm::ArrayRef<unsigned> dims, const AttentionMatch::Operand &target);
+  std::optional<llvm::SmallVector<unsigned>> wholeDims(const Access &access) const;
+
+  const Extent &extent(unsigned atom) const { return match.space.getExtent(atom); }
+  mlir::OpFoldResult size(llvm::ArrayRef<unsigned> atoms) {
+    Extent product(1);
+    for (unsigned atom : atoms)
+      product = product * extent(atom);
+    return product.materialize(b, loc);
+  }
+
+  mlir::RewriterBase &b;
+  AttentionMatch &match;
+  Miss &miss;
+  mlir::Location loc;
+  llvm::SmallVector<Atoms> sequences; ///< atoms of every operand in memory order, then of every index
+  Unit units[6];
+  /// Captures that are repeated along one more dimension, in this order.
+  struct Widening {
+    unsigned capture;
+    unsigned dim; ///< the new one
+    Unit atoms;
+  };
+  llvm::SmallVector<Widening> widenings;
+};
+
+} // namespace attn
+
+#endif // PASSES_GRAPH_ATTENTION_ATTENTIONBUILDER_H

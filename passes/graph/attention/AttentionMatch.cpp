@@ -1,0 +1,273 @@
+#include "passes/graph/attention/AttentionMatch.h"
+
+#include "passes/graph/Structured.h"
+#include "passes/graph/attention/RegionWriter.h"
+
+#include "mlir/Analysis/SliceAnalysis.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Linalg/IR/LinalgInterfaces.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "mlir/IR/Matchers.h"
+#include "llvm/ADT/SetVector.h"
+
+using namespace mlir;
+
+namespace attn {
+namespace {
+
+/// Whether `op` only rounds its input to a narrower float type.
+bool isRounding(linalg::LinalgOp op) {
+  if (!isPointwise(op) || op.getNumDpsInputs() != 1)
+    return false;
+  auto trunc = op.getBlock()->getTerminator()->getOperand(0).getDefiningOp<arith::TruncFOp>();
+  return trunc && trunc.getIn() == op.getMatchingBlockArgument(op.getDpsInputOperand(0));
+}
+
+/// Follows the result through its only uses as long as they round it to `wanted` or, with `moves`, are views; so the
+/// attention writes the layout that its consumer reads.
+void walkDown(AttentionMatch &match, Type wanted, bool moves) {
+  AttentionMatch::Operand &result = match.result;
+  while (result.value.hasOneUse()) {
+    OpOperand &use = *result.value.use_begin();
+    Operation *user = use.getOwner();
+    match.space.resolve(result.access);
+    if (!moves && isView(user))
+      return;
+    if (auto collapse = dyn_cast<tensor::CollapseShapeOp>(user)) {
+      Access merged(collapse.getResultType().getRank());
+      for (auto [dim, group] : llvm::enumerate(collapse.getReassociationIndices()))
+        for (int64_t n : group)
+          llvm::append_range(merged[dim], result.access[n]);
+      result = {collapse.getResult(), merged};
+      continue;
+    }
+    if (auto expand = dyn_cast<tensor::ExpandShapeOp>(user)) {
+      Access split(expand.getResultType().getRank());
+      for (auto [dim, group] : llvm::enumerate(expand.getReassociationIndices())) {
+        SmallVector<Extent> extents;
+        for (int64_t n : group)
+          extents.push_back(Extent::of(expand.getResult(), n));
+        // Without splitting: an atom that is split here would need a name of its own in the maps.
+        std::optional<SmallVector<Atoms>> lists = match.space.cut(result.access[dim], extents, /*maySplit=*/false);
+        if (!lists)
+          return;
+        for (auto [n, atoms] : llvm::zip_equal(group, *lists))
+          split[n] = atoms;
+      }
+      result = {expand.getResult(), split};
+      continue;
+    }
+    if (auto cast = dyn_cast<tensor::CastOp>(user)) {
+      if (!isa<RankedTensorType>(cast.getType()))
+        return;
+      result.value = cast;
+      continue;
+    }
+    auto op = dyn_cast<linalg::LinalgOp>(user);
+    if (!op || !op.isDpsInput(&use))
+      return;
+    AffineMap from = op.getMatchingIndexingMap(&use);
+    bool rounding = getElementTypeOrSelf(result.value) != wanted && isRounding(op) &&
+                    getElementTypeOrSelf(op->getResult(0)) == wanted;
+    if ((getMovedInput(op) != &use && !rounding) || !from.isPermutation())
+      return;
+    AffineMap to = op.getMatchingIndexingMap(op.getDpsInitOperand(0));
+    Access moved;
+    for (AffineExpr expr : to.getResults())
+      moved.push_back(result.access[*from.getResultPosition(expr)]);
+    result = {op->getResult(0), moved};
+  }
+}
+
+} // namespace
+
+/// Whether `value`, in a region, is `weight` times what does not depend on it.
+static bool isMultipleOf(Value value, Value weight) {
+  value = stripConversions(value);
+  if (value == weight)
+    return true;
+  Operation *op = value.getDefiningOp();
+  auto isFree = [&](Value other) {
+    SetVector<Operation *> slice;
+    if (Operation *definition = other.getDefiningOp()) {
+      (void)getBackwardSlice(definition, &slice);
+      slice.insert(definition);
+    }
+    return other != weight &&
+           llvm::none_of(slice, [&](Operation *inner) { return llvm::is_contained(inner->getOperands(), weight); });
+  };
+  if (isa_and_nonnull<arith::MulFOp>(op))
+    return (isMultipleOf(op->getOperand(0), weight) && isFree(op->getOperand(1))) ||
+           (isMultipleOf(op->getOperand(1), weight) && isFree(op->getOperand(0)));
+  if (isa_and_nonnull<arith::DivFOp>(op))
+    return isMultipleOf(op->getOperand(0), weight) && isFree(op->getOperand(1));
+  if (auto select = dyn_cast_or_null<arith::SelectOp>(op)) {
+    auto isPart = [&](Value chosen) { return matchPattern(chosen, m_AnyZeroFloat()) || isMultipleOf(chosen, weight); };
+    return isFree(select.getCondition()) && isPart(select.getTrueValue()) && isPart(select.getFalseValue());
+  }
+  return false;
+}
+
+/// Writes what the rows of `softmax` are divided by, and the weight region from what it normalises; `access` is how
+/// the weights are read, and is set to how that is.
+static LogicalResult matchDivisor(AttentionMatch &match, const Normalization &softmax, Access &access, Miss &miss) {
+  auto yielded = [](Region &region) { return cast<YieldOp>(region.front().back()).getValue(); };
+  if (stripConversions(yielded(*match.weight)) != match.weight->front().getArgument(0)) {
+    miss = {"the weights are changed after they are divided by more than their sum", softmax.location};
+    return failure();
+  }
+  // A function of one number: how the sum is read does not matter.
+  AttentionMatch scratch;
+  scratch.computeType = match.computeType;
+  SmallVector<unsigned> captured;
+  RegionWriter writer(scratch, softmax.total, "the sum of the weights and what divides them", captured, miss);
+  Access row;
+  for (int64_t dim = 0, rank = cast<RankedTensorType>(softmax.divisor.getType()).getRank(); dim != rank; ++dim)
+    row.push_back(scratch.space.add(Extent::of(softmax.divisor, dim)));
+  FailureOr<std::unique_ptr<Region>> divisor = writer.write(softmax.divisor, row);
+  if (failed(divisor))
+    return failure();
+  if (!captured.empty() || !scratch.indices.empty()) {
+    miss = {"the weights are not divided by the sum of their row alone", softmax.location};
+    return failure();
+  }
+  match.divisor = std::move(*divisor);
+  match.isShifted = softmax.isShifted;
+  match.weightCaptures.clear();
+  RegionWriter terms(match, softmax.base, "the softmax and the weighted sum", match.weightCaptures, miss);
+  FailureOr<std::unique_ptr<Region>> weight = terms.write(softmax.terms, access);
+  if (failed(weight))
+    return failure();
+  if (!isMultipleOf(yielded(**weight), (*weight)->front().getArgument(0))) {
+    miss = {"what is divided by its sum is no multiple of a softmax", softmax.location};
+    return failure();
+  }
+  match.weight = std::move(*weight);
+  access = *terms.targetAccess;
+  match.space.resolve(access);
+  return success();
+}
+
+std::optional<Access> nameLoops(AtomSpace &space, Value operand, AffineMap map, SmallVector<Atoms> &loops,
+                                SmallVector<bool> &known) {
+  for (auto [n, expr] : llvm::enumerate(map.getResults())) {
+    auto dim = dyn_cast<AffineDimExpr>(expr);
+    if (!dim)
+      return std::nullopt;
+    if (!known[dim.getPosition()]) {
+      loops[dim.getPosition()] = space.add(Extent::of(operand, n));
+      known[dim.getPosition()] = true;
+    }
+  }
+  return AtomSpace::operandAccess(map, loops);
+}
+
+SmallVector<OpOperand *> findWeightedSums(Value weights) {
+  SmallVector<OpOperand *> found;
+  SmallVector<Value> front{weights};
+  DenseSet<Value> seen;
+  while (!front.empty()) {
+    Value value = front.pop_back_val();
+    if (!seen.insert(value).second)
+      continue;
+    for (OpOperand &use : value.getUses()) {
+      Operation *user = use.getOwner();
+      auto linalgOp = dyn_cast<linalg::LinalgOp>(user);
+      if (linalgOp && !linalgOp.isDpsInput(&use))
+        continue;
+      if (isContraction(user))
+        found.push_back(&use);
+      else if (isView(user) || isPointwise(user))
+        front.push_back(user->getResult(0));
+    }
+  }
+  return found;
+}
+
+FailureOr<AttentionMatch> matchAttention(const Normalization &softmax, OpOperand &weights, const ScoreSource &source,
+                                         Follow follow, Miss &miss) {
+  auto sum = cast<linalg::LinalgOp>(weights.getOwner());
+  auto fail = [&](const Twine &reason, Location location) {
+    miss = {reason.str(), location};
+    return failure();
+  };
+  if (softmax.isLog)
+    return fail("the weights are logarithms", softmax.location);
+  if (!isZeroFill(sum.getDpsInits()[0]))
+    return fail("the weighted sum accumulates onto other values", sum.getLoc());
+
+  AttentionMatch match;
+  match.wholeCaptures = follow != Follow::everything && follow != Follow::captures;
+  match.wholeOperands = follow != Follow::everything && follow != Follow::operands;
+  match.computeType = accumulatorType(getElementTypeOrSelf(sum->getResult(0)));
+  SmallVector<Atoms> loops(sum.getNumLoops());
+  SmallVector<bool> known(sum.getNumLoops(), false);
+  SmallVector<AffineMap> maps = sum.getIndexingMapsArray();
+  unsigned weightNumber = weights.getOperandNumber();
+  Value values = sum->getOperand(1 - weightNumber);
+  std::optional<Access> weightAccess = nameLoops(match.space, weights.get(), maps[weightNumber], loops, known);
+  std::optional<Access> valueAccess = nameLoops(match.space, values, maps[1 - weightNumber], loops, known);
+  if (!weightAccess || !valueAccess)
+    return fail("the weighted sum is not over plain dimensions", sum.getLoc());
+  match.value = {values, *valueAccess};
+  match.result.value = sum->getResult(0);
+  for (AffineExpr expr : maps[2].getResults())
+    match.result.access.push_back(loops[cast<AffineDimExpr>(expr).getPosition()]);
+  SmallVector<unsigned> sums;
+  sum.getReductionDims(sums);
+  for (unsigned loop : sums)
+    llvm::append_range(match.keys, loops[loop]);
+
+  RegionWriter writer(match, softmax.result, "the softmax and the weighted sum", match.weightCaptures, miss);
+  FailureOr<std::unique_ptr<Region>> region = writer.write(weights.get(), *weightAccess);
+  if (failed(region))
+    return failure();
+  match.weight = std::move(*region);
+
+  // The softmax and the sum run over the same atoms.
+  Access softmaxAccess = *writer.targetAccess;
+  match.space.resolve(softmaxAccess);
+  match.space.resolve(match.keys);
+  Atoms normalized;
+  if (softmax.kind != Normalizer::none || softmax.divisor) {
+    normalized = softmaxAccess[softmax.dim];
+  } else { // all that is summed, in the order of the weights
+    for (const Atoms &atoms : softmaxAccess)
+      llvm::copy_if(atoms, std::back_inserter(normalized),
+                    [&](unsigned atom) { return llvm::is_contained(match.keys, atom); });
+  }
+  Atoms sorted(normalized);
+  llvm::sort(sorted);
+  llvm::sort(match.keys);
+  if (sorted != match.keys)
+    return fail("the weights are summed over other dimensions than the softmax runs over", sum.getLoc());
+  match.keys = normalized;
+
+  match.weights = {softmax.result, softmaxAccess};
+  if (softmax.divisor && failed(matchDivisor(match, softmax, softmaxAccess, miss)))
+    return failure();
+  match.normalizer = softmax.kind;
+  match.sinkScore = softmax.sinkScore;
+  match.isSinkShifted = softmax.isSinkShifted;
+  match.isSinkInMaximum = softmax.isSinkInMaximum;
+  if (softmax.sink) {
+    match.sink.value = softmax.sink;
+    for (int64_t dim : softmax.sinkDims)
+      match.sink.access.push_back(dim < 0 ? Atoms() : softmaxAccess[dim]);
+    match.space.walkUp(match.sink.value, match.sink.access);
+  }
+  if ((softmax.sink || softmax.sinkScore) && !softmax.isSinkLost)
+    match.maskedRows = MaskedRows::zero; // the sink takes all of such a row
+  if (softmax.kind == Normalizer::none)
+    match.maskedRows = MaskedRows::zero; // whatever it says
+  if (failed(matchScores(match, softmax, softmaxAccess, source, miss)))
+    return failure();
+  if (!match.wholeOperands)
+    match.space.walkUp(match.value.value, match.value.access);
+  // Where the heads of the operands stand before their chunks, say, and those of the result behind them.
+  walkDown(match, getElementTypeOrSelf(match.value.value),
+           /*moves=*/follow != Follow::captures && follow != Follow::nothing);
+  return match;
+}
+
+} // namespace attn

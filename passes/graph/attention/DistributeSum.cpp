@@ -1,0 +1,251 @@
+#include "passes/graph/attention/DistributeSum.h"
+
+#include "dialects/attn/AttnOps.h"
+#include "passes/graph/attention/AttentionMatch.h"
+#include "passes/graph/Structured.h"
+#include "passes/graph/element/RowReduction.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "mlir/IR/Remarks.h"
+
+using namespace mlir;
+
+namespace attn {
+namespace {
+
+/// One place along dimension `dim` of `source`, and all of its other dimensions.
+struct OnePlace {
+  Value source;
+  int64_t dim, offset;
+};
+
+std::optional<OnePlace> readOnePlace(Value value) {
+  auto collapse = value.getDefiningOp<tensor::CollapseShapeOp>();
+  auto slice = (collapse ? collapse.getSrc() : value).getDefiningOp<tensor::ExtractSliceOp>();
+  if (!slice)
+    return std::nullopt;
+  int64_t rank = slice.getSourceType().getRank();
+  if (cast<RankedTensorType>(value.getType()).getRank() + 1 != rank || (collapse && slice.getType().getRank() != rank))
+    return std::nullopt;
+  std::optional<OnePlace> found;
+  for (int64_t n = 0; n != rank; ++n) {
+    std::optional<int64_t> offset = getConstantIntValue(slice.getMixedOffsets()[n]);
+    if (!offset || !isConstantIntValue(slice.getMixedStrides()[n], 1))
+      return std::nullopt;
+    if (*offset == 0 && Extent::of(slice.getMixedSizes()[n]) == Extent::of(slice.getSource(), n))
+      continue;
+    if (found || !isConstantIntValue(slice.getMixedSizes()[n], 1))
+      return std::nullopt;
+    found = OnePlace{slice.getSource(), n, *offset};
+  }
+  if (!found)
+    return std::nullopt;
+  bool isDropped = collapse ? llvm::any_of(collapse.getReassociationIndices(),
+                                           [&](ArrayRef<int64_t> group) {
+                                             return group.size() == 2 && llvm::is_contained(group, found->dim);
+                                           })
+                            : slice.getDroppedDims().test(found->dim);
+  return isDropped ? found : std::nullopt;
+}
+
+/// The softmax, or the place of one, from which elementwise ops and views make `value`, if it is a single one.
+Value findWeights(Value value) {
+  SmallVector<Value> front{value};
+  DenseSet<Value> seen;
+  Value found;
+  while (!front.empty()) {
+    Value next = front.pop_back_val();
+    Operation *op = next.getDefiningOp();
+    if (!op || !seen.insert(next).second)
+      continue;
+    std::optional<OnePlace> place = readOnePlace(next);
+    if (isa<SoftmaxOp>(op) || (place && isa_and_nonnull<SoftmaxOp>(findWeights(place->source).getDefiningOp()))) {
+      if (found && found != next)
+        return {};
+      found = next;
+    } else if (isView(op) || isPointwise(op)) {
+      llvm::copy_if(op->getOperands(), std::back_inserter(front),
+                    [](Value operand) { return isa<RankedTensorType>(operand.getType()); });
+    }
+  }
+  return found;
+}
+
+/// The two inputs of an elementwise op that computes an `Op` of them.
+template <typename... Ops> std::optional<std::pair<OpOperand *, OpOperand *>> readOperands(linalg::LinalgOp op) {
+  Operation *scalar = getScalarOp(op);
+  if (!isa_and_nonnull<Ops...>(scalar))
+    return std::nullopt;
+  OpOperand *lhs = getInput(op, scalar->getOperand(0)), *rhs = getInput(op, scalar->getOperand(1));
+  Type element = getElementTypeOrSelf(op->getResult(0));
+  for (OpOperand *input : {lhs, rhs})
+    if (!input || !isa<RankedTensorType>(input->get().getType()) || getElementTypeOrSelf(input->get()) != element)
+      return std::nullopt;
+  return std::pair(lhs, rhs);
+}
+
+class Distributor {
+public:
+  Distributor(RewriterBase &rewriter, linalg::ContractOp op, unsigned side)
+      : b(rewriter), op(op), side(side), maps(op.getIndexingMapsArray()) {}
+
+  Value overSum();
+  Value beforeFactor();
+  Value beforePlace();
+
+private:
+  Value weights() { return op->getOperand(side); }
+  /// How the contraction's loops read an input of the elementwise op that makes the weights.
+  AffineMap mapOf(OpOperand *input) {
+    auto made = cast<linalg::LinalgOp>(input->getOwner());
+    AffineMap written = made.getMatchingIndexingMap(made.getDpsInitOperand(0));
+    return made.getMatchingIndexingMap(input).compose(inversePermutation(written)).compose(maps[side]);
+  }
+  /// The contraction with other weights.
+  linalg::ContractOp contract(Value weights, AffineMap map) {
+    auto copy = cast<linalg::ContractOp>(b.clone(*op));
+    SmallVector<AffineMap> changed(maps);
+    changed[side] = map;
+    copy->setOperand(side, weights);
+    copy.setIndexingMapsAttr(b.getAffineMapArrayAttr(changed));
+    return copy;
+  }
+
+  RewriterBase &b;
+  linalg::ContractOp op;
+  unsigned side;
+  SmallVector<AffineMap> maps;
+};
+
+/// (x + y) v -> x v + y v
+Value Distributor::overSum() {
+  auto sum = weights().getDefiningOp<linalg::LinalgOp>();
+  auto terms = readOperands<arith::AddFOp, arith::SubFOp>(sum);
+  if (!terms)
+    return {};
+  Value first = findWeights(terms->first->get()), second = findWeights(terms->second->get());
+  if (!first || !second || first == second)
+    return {};
+  SmallVector<Value> parts;
+  for (OpOperand *term : {terms->first, terms->second}) {
+    AffineMap map = mapOf(term);
+    if (map.getNumResults() != maps[side].getNumResults()) // repeated along a dimension
+      return {};
+    parts.push_back(contract(term->get(), map).getResult(0));
+  }
+  auto type = cast<RankedTensorType>(op.getResult(0).getType());
+  SmallVector<AffineMap> same(2, b.getMultiDimIdentityMap(type.getRank()));
+  bool isDifference = isa<arith::SubFOp>(getScalarOp(sum));
+  return elementwise(b, op.getLoc(), tensor::getMixedSizes(b, op.getLoc(), op.getDpsInits()[0]), type.getElementType(),
+                     parts, same, [&](OpBuilder &b, Location loc, ValueRange args) -> Value {
+                       if (isDifference)
+                         return arith::SubFOp::create(b, loc, args[0], args[1]);
+                       return arith::AddFOp::create(b, loc, args[0], args[1]);
+                     });
+}
+
+/// (w y) v -> w (y v), where y is one place of a softmax and w the same for all keys.
+Value Distributor::beforeFactor() {
+  auto product = weights().getDefiningOp<linalg::LinalgOp>();
+  auto type = cast<RankedTensorType>(op.getResult(0).getType());
+  SmallVector<OpFoldResult> sizes = tensor::getMixedSizes(b, op.getLoc(), op.getDpsInits()[0]);
+  AffineMap same = b.getMultiDimIdentityMap(type.getRank());
+  if (std::optional<double> factor = product ? constantFactor(product) : std::nullopt) {
+    OpOperand *rest = product.getDpsInputOperand(0);
+    if (!readOnePlace(rest->get()) || mapOf(rest).getNumResults() != maps[side].getNumResults())
+      return {};
+    Value part = contract(rest->get(), mapOf(rest)).getResult(0);
+    return elementwise(b, op.getLoc(), sizes, type.getElementType(), part, same,
+                       [&](OpBuilder &b, Location loc, ValueRange args) -> Value {
+                         Value scale = floatConstant(b, loc, type.getElementType(), *factor);
+                         return arith::MulFOp::create(b, loc, args[0], scale);
+                       });
+  }
+  auto factors = readOperands<arith::MulFOp>(product);
+  if (!factors)
+    return {};
+  for (auto [factor, rest] : {*factors, std::pair(factors->second, factors->first)}) {
+    AffineMap map = mapOf(factor);
+    if (!readOnePlace(rest->get()) || mapOf(rest).getNumResults() != maps[side].getNumResults())
+      continue;
+    SmallVector<AffineExpr> read;
+    for (AffineExpr expr : map.getResults())
+      if (std::optional<unsigned> place = maps[2].getResultPosition(expr))
+        read.push_back(b.getAffineDimExpr(*place));
+    Type narrow = getElementTypeOrSelf(factor->get());
+    bool isWidened = narrow.getIntOrFloatBitWidth() < type.getElementTypeBitWidth(); // f16, summed in f32
+    if (read.size() != map.getNumResults() || (!isWidened && narrow != type.getElementType()))
+      continue;
+    Value part = contract(rest->get(), mapOf(rest)).getResult(0);
+    return elementwise(b, op.getLoc(), sizes, type.getElementType(), {factor->get(), part},
+                       {AffineMap::get(type.getRank(), 0, read, b.getContext()), same},
+                       [&](OpBuilder &b, Location loc, ValueRange args) -> Value {
+                         Value by = isWidened ? arith::ExtFOp::create(b, loc, args[1].getType(), args[0]) : args[0];
+                         return arith::MulFOp::create(b, loc, by, args[1]);
+                       });
+  }
+  return {};
+}
+
+/// x[n] v -> (x v)[n]
+Value Distributor::beforePlace() {
+  std::optional<OnePlace> place = readOnePlace(weights());
+  if (!place || !findWeights(place->source))
+    return {};
+  // The new loop stands beside the one that it stands beside in the weights, so that heads stay neighbours.
+  unsigned loops = op.getNumLoops(), at = 0;
+  AffineExpr loop = b.getAffineDimExpr(loops);
+  if (place->dim != 0) {
+    std::optional<unsigned> before = maps[2].getResultPosition(maps[side].getResult(place->dim - 1));
+    if (!before)
+      return {};
+    at = *before + 1;
+  }
+  auto insert = [&](AffineMap map, std::optional<unsigned> position) {
+    SmallVector<AffineExpr> exprs(map.getResults());
+    if (position)
+      exprs.insert(exprs.begin() + *position, loop);
+    return AffineMap::get(loops + 1, 0, exprs, b.getContext());
+  };
+  SmallVector<AffineMap> changed{insert(maps[0], std::nullopt), insert(maps[1], std::nullopt), insert(maps[2], at)};
+  changed[side] = insert(maps[side], place->dim);
+  Location loc = op.getLoc();
+  auto type = cast<RankedTensorType>(op.getResult(0).getType());
+  SmallVector<OpFoldResult> sizes = tensor::getMixedSizes(b, loc, op.getDpsInits()[0]);
+  sizes.insert(sizes.begin() + at, tensor::getMixedSize(b, loc, place->source, place->dim));
+  SmallVector<Value> inputs{op->getOperand(0), op->getOperand(1)};
+  inputs[side] = place->source;
+  Value init = filledTensor(b, loc, sizes, type.getElementType(), 0);
+  Value whole =
+      linalg::ContractOp::create(b, loc, init.getType(), inputs, init, b.getAffineMapArrayAttr(changed)).getResult(0);
+  SmallVector<OpFoldResult> offsets(sizes.size(), b.getIndexAttr(0)), strides(sizes.size(), b.getIndexAttr(1));
+  offsets[at] = b.getIndexAttr(place->offset);
+  sizes[at] = b.getIndexAttr(1);
+  return tensor::ExtractSliceOp::create(b, loc, type, whole, offsets, sizes, strides);
+}
+
+} // namespace
+
+bool distributeSum(RewriterBase &rewriter, linalg::ContractOp op) {
+  if (!isContraction(op) || !isZeroFill(op.getDpsInits()[0]))
+    return false;
+  rewriter.setInsertionPoint(op);
+  for (unsigned side : {0, 1}) {
+    Distributor distributor(rewriter, op, side);
+    Value made = distributor.overSum();
+    if (!made)
+      made = distributor.beforeFactor();
+    if (!made)
+      made = distributor.beforePlace();
+    if (made) {
+      remark::passed(op.getLoc(), remark::RemarkOpts::name("Contraction").category("attn-raise-contraction"))
+          << "a sum weighted by several softmaxes is one of several sums";
+      rewriter.replaceOp(op, made);
+      return true;
+    }
+  }
+  return false;
+}
+
+} // namespace attn

@@ -1,0 +1,120 @@
+#include "passes/graph/attention/LinearAttention.h"
+
+#include "passes/graph/Structured.h"
+#include "passes/graph/attention/AttentionMatch.h"
+
+#include "mlir/Dialect/Linalg/IR/Linalg.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
+
+using namespace mlir;
+
+namespace attn {
+namespace {
+
+/// The softmax that makes `value` by elementwise ops and views, or null.
+SoftmaxOp findSoftmax(Value value) {
+  while (Operation *op = value.getDefiningOp()) {
+    if (auto softmax = dyn_cast<SoftmaxOp>(op))
+      return softmax;
+    if (!isView(op) && (!isPointwise(op) || cast<linalg::LinalgOp>(op).getNumDpsInputs() != 1))
+      break;
+    value = op->getOperand(0);
+  }
+  return {};
+}
+
+/// Whether the places along dimension `dim` of `value` are features: columns of a weight, or a dimension of known size
+/// of an input of which another size is open.
+bool isOfFeatures(Value value, int64_t dim) {
+  SmallVector<std::pair<Value, int64_t>> front{{value, dim}};
+  DenseSet<std::pair<Value, int64_t>> seen;
+  while (!front.empty()) {
+    auto [next, at] = front.pop_back_val();
+    if (!seen.insert({next, at}).second)
+      continue;
+    auto type = cast<RankedTensorType>(next.getType());
+    Operation *op = next.getDefiningOp();
+    if (!op) {
+      if (type.isDynamicDim(at) || type.hasStaticShape())
+        return false;
+    } else if (auto same = dyn_cast<tensor::CastOp>(op); same && isa<RankedTensorType>(same.getSource().getType())) {
+      front.push_back({same.getSource(), at});
+    } else if (auto softmax = dyn_cast<SoftmaxOp>(op)) {
+      front.push_back({softmax.getInput(), at});
+    } else if (auto slice = dyn_cast<tensor::ExtractSliceOp>(op);
+               slice && slice.getSourceType().getRank() == type.getRank()) {
+      front.push_back({slice.getSource(), at});
+    } else if (isa<tensor::ConcatOp>(op)) {
+      for (Value part : op->getOperands())
+        front.push_back({part, at});
+    } else if (auto expand = dyn_cast<tensor::ExpandShapeOp>(op)) {
+      for (auto [n, group] : llvm::enumerate(expand.getReassociationIndices()))
+        if (llvm::is_contained(group, at))
+          front.push_back({expand.getSrc(), n});
+    } else if (auto collapse = dyn_cast<tensor::CollapseShapeOp>(op)) {
+      for (int64_t n : collapse.getReassociationIndices()[at])
+        if (collapse.getSrcType().getDimSize(n) != 1)
+          front.push_back({collapse.getSrc(), n});
+    } else if (auto linalgOp = dyn_cast<linalg::LinalgOp>(op); linalgOp && linalgOp.getNumDpsInits() == 1) {
+      AffineExpr loop = linalgOp.getMatchingIndexingMap(linalgOp.getDpsInitOperand(0)).getResult(at);
+      bool isWeight = false;
+      SmallVector<std::pair<Value, int64_t>> read;
+      for (OpOperand *input : linalgOp.getDpsInputOperands()) {
+        std::optional<unsigned> place = linalgOp.getMatchingIndexingMap(input).getResultPosition(loop);
+        if (!place)
+          continue;
+        if (!isStatic(input->get()))
+          read.push_back({input->get(), *place});
+        else
+          isWeight |= linalgOp.getNumReductionLoops() != 0;
+      }
+      if (isWeight)
+        continue;
+      if (read.empty())
+        return false;
+      front.append(read);
+    } else {
+      return false;
+    }
+  }
+  return true;
+}
+
+/// Whether the sum of the weights `outer` has for values the sum of other weights, on which the scores of `outer` do
+/// not depend, and `softmax`, which makes `outer`, normalises features.
+bool isOverFeatures(OpOperand &outer, SoftmaxOp softmax) {
+  Value values = outer.getOwner()->getOperand(1 - outer.getOperandNumber());
+  while (isView(values.getDefiningOp()))
+    values = values.getDefiningOp()->getOperand(0);
+  Operation *inner = values.getDefiningOp();
+  DenseSet<Value> visited;
+  if (!isContraction(inner) || isComputedFrom(softmax.getInput(), values, visited))
+    return false;
+  return (findSoftmax(inner->getOperand(0)) || findSoftmax(inner->getOperand(1))) &&
+         isOfFeatures(softmax.getInput(), softmax.getDim());
+}
+
+} // namespace
+
+bool isLinearAttention(OpOperand &weights, SoftmaxOp softmax) {
+  if (isOverFeatures(weights, softmax))
+    return true;
+  SmallVector<Value> front{weights.getOwner()->getResult(0)};
+  while (!front.empty()) {
+    Value value = front.pop_back_val();
+    for (OpOperand &use : value.getUses()) {
+      Operation *user = use.getOwner();
+      if (isView(user)) {
+        front.push_back(user->getResult(0));
+      } else if (isContraction(user) && use.getOperandNumber() < 2) {
+        OpOperand &outer = user->getOpOperand(1 - use.getOperandNumber());
+        SoftmaxOp other = findSoftmax(outer.get());
+        if (other && isOverFeatures(outer, other))
+          return true;
+      }
+    }
+  }
+  return false;
+}
+
+} // namespace attn

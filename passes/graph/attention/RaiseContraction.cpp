@@ -1,0 +1,214 @@
+#include "dialects/attn/AttnOps.h"
+#include "passes/Passes.h"
+#include "passes/graph/Structured.h"
+#include "passes/graph/attention/DistributeSum.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Linalg/IR/Linalg.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "mlir/IR/PatternMatch.h"
+#include "mlir/IR/Remarks.h"
+
+using namespace mlir;
+
+namespace attn {
+#define GEN_PASS_DEF_RAISECONTRACTIONPASS
+#include "passes/Passes.h.inc"
+
+namespace {
+
+bool isStep(Operation *op) { return op && (isView(op) || isPointwise(op)); }
+
+/// The tensors of a quotient that an elementwise op is; null values for another op.
+std::pair<Value, Value> readDivision(Operation *op) {
+  auto quotient = dyn_cast_or_null<linalg::LinalgOp>(op);
+  if (!quotient || !isPointwise(op))
+    return {};
+  auto divide = stripConversions(quotient.getBlock()->getTerminator()->getOperand(0)).getDefiningOp<arith::DivFOp>();
+  auto input = [&](Value value) -> Value {
+    auto argument = dyn_cast<BlockArgument>(stripConversions(value));
+    return argument && argument.getOwner() == quotient.getBlock() ? quotient.getMatchingOpOperand(argument)->get()
+                                                                  : Value();
+  };
+  return divide ? std::pair(input(divide.getLhs()), input(divide.getRhs())) : std::pair<Value, Value>();
+}
+
+/// Whether `op` divides something by its own sum: that gives weights as a softmax does.
+bool dividesBySum(Operation *op) {
+  auto [dividend, divisor] = readDivision(op);
+  while (Operation *from = dividend && divisor ? divisor.getDefiningOp() : nullptr) {
+    if (getReduction(from) == Combiner::sum)
+      return from->getOperand(0) == dividend;
+    if (!isStep(from))
+      return false;
+    divisor = from->getOperand(0);
+  }
+  return false;
+}
+
+/// Whether what `sum` adds up is divided by what is computed from the sum.
+bool dividesItsTerms(linalg::LinalgOp sum) {
+  SmallVector<Value> front{sum->getResult(0)};
+  DenseSet<Value> seen;
+  while (!front.empty()) {
+    Value next = front.pop_back_val();
+    if (!seen.insert(next).second)
+      continue;
+    for (Operation *user : next.getUsers()) {
+      auto [dividend, divisor] = readDivision(user);
+      if (dividend && divisor == next && dividend == sum->getOperand(0))
+        return true;
+      if (isStep(user))
+        front.push_back(user->getResult(0));
+    }
+  }
+  return false;
+}
+
+/// Whether `value` is computed from weights by elementwise ops and views.
+bool comesFromSoftmax(Value value, DenseMap<Value, bool> &known) {
+  auto [it, fresh] = known.try_emplace(value, false);
+  if (!fresh)
+    return it->second;
+  Operation *op = value.getDefiningOp();
+  bool comes = isa_and_nonnull<SoftmaxOp>(op) || dividesBySum(op);
+  if (!comes && isStep(op))
+    for (Value operand : op->getOperands())
+      comes |= isa<RankedTensorType>(operand.getType()) && comesFromSoftmax(operand, known);
+  return known[value] = comes;
+}
+
+/// Whether weights are computed from `value` by elementwise ops and views.
+bool reachesSoftmax(Value value, DenseMap<Value, bool> &known) {
+  auto [it, fresh] = known.try_emplace(value, false);
+  if (!fresh)
+    return it->second;
+  bool reaches = false;
+  for (Operation *user : value.getUsers())
+    reaches |=
+        isa<SoftmaxOp>(user) || dividesBySum(user) || (isStep(user) && reachesSoftmax(user->getResult(0), known));
+  return known[value] = reaches;
+}
+
+struct RaiseContractionPass : impl::RaiseContractionPassBase<RaiseContractionPass> {
+  void runOnOperation() override {
+    SmallVector<linalg::LinalgOp> sums;
+    getOperation()->walk([&](linalg::LinalgOp op) {
+      if (getReduction(op) == Combiner::sum)
+        sums.push_back(op);
+    });
+    for (linalg::LinalgOp sum : sums)
+      if (!raise(sum))
+        dropUnitSum(sum);
+    SmallVector<linalg::ContractOp> front;
+    getOperation()->walk([&](linalg::ContractOp op) { front.push_back(op); });
+    IRRewriter rewriter(&getContext());
+    while (!front.empty()) {
+      linalg::ContractOp op = front.pop_back_val();
+      Operation *before = op->getPrevNode(), *end = op->getNextNode();
+      if (!distributeSum(rewriter, op))
+        continue;
+      // What was made may be distributed, too.
+      for (Operation *made = before ? before->getNextNode() : nullptr; made && made != end; made = made->getNextNode())
+        if (auto contraction = dyn_cast<linalg::ContractOp>(made))
+          front.push_back(contraction);
+    }
+  }
+
+private:
+  /// A sum over dimensions of size 1 is a reshape, but for the one by which weights of one key are divided.
+  void dropUnitSum(linalg::LinalgOp sum) {
+    if (dividesItsTerms(sum))
+      return;
+    OpOperand *input = sum.getDpsInputOperand(0);
+    AffineMap read = sum.getMatchingIndexingMap(input), written = sum.getMatchingIndexingMap(sum.getDpsInitOperand(0));
+    auto type = dyn_cast<RankedTensorType>(input->get().getType());
+    auto result = cast<RankedTensorType>(sum->getResult(0).getType());
+    if (!type || type.getElementType() != result.getElementType() || !read.isPermutation() ||
+        !written.isProjectedPermutation())
+      return;
+    // The dimensions that are left stand in their order, each with the ones of size 1 behind it.
+    SmallVector<ReassociationIndices> groups;
+    ReassociationIndices leading;
+    unsigned next = 0;
+    for (auto [n, expr] : llvm::enumerate(read.getResults())) {
+      bool isKept = next < written.getNumResults() && written.getResult(next) == expr;
+      if (!isKept && (written.isFunctionOfDim(cast<AffineDimExpr>(expr).getPosition()) || type.getDimSize(n) != 1))
+        return;
+      if (isKept) {
+        groups.emplace_back(next == 0 ? leading : ReassociationIndices());
+        ++next;
+      }
+      (groups.empty() ? leading : groups.back()).push_back(n);
+    }
+    if (next != written.getNumResults())
+      return;
+    sources.erase(sum->getResult(0));
+    targets.erase(sum->getResult(0));
+    IRRewriter rewriter(sum);
+    Value reshaped = tensor::CollapseShapeOp::create(rewriter, sum.getLoc(), input->get(), groups);
+    if (reshaped.getType() != result)
+      reshaped = tensor::CastOp::create(rewriter, sum.getLoc(), result, reshaped);
+    rewriter.replaceOp(sum, reshaped);
+  }
+
+  /// Whether `sum` is a sum of products, and a contraction now.
+  bool raise(linalg::LinalgOp sum) {
+    auto product = sum->getOperand(0).getDefiningOp<linalg::LinalgOp>();
+    if (!product || !isPointwise(product) || product.getNumDpsInputs() != 2)
+      return false;
+    // The sum is in the type of the factors or, as that of half types, in a wider one; then products are rounded.
+    Type element = getElementTypeOrSelf(product->getResult(0)), total = getElementTypeOrSelf(sum->getResult(0));
+    auto multiply = stripConversions(product.getBlock()->getTerminator()->getOperand(0)).getDefiningOp<arith::MulFOp>();
+    if (!multiply || (total != element && total != accumulatorType(element)))
+      return false;
+    Value factors[2];
+    AffineMap maps[2];
+    AffineMap written = product.getMatchingIndexingMap(product.getDpsInitOperand(0));
+    AffineMap read = sum.getMatchingIndexingMap(sum.getDpsInputOperand(0));
+    // Loops of the sum for each loop of the product.
+    AffineMap loops = inversePermutation(written).compose(read);
+    for (unsigned n : {0, 1}) {
+      auto argument = dyn_cast<BlockArgument>(stripConversions(multiply->getOperand(n)));
+      if (!argument || argument.getOwner() != product.getBlock())
+        return false;
+      OpOperand *operand = product.getMatchingOpOperand(argument);
+      if (!product.isDpsInput(operand) || getElementTypeOrSelf(operand->get()) != element)
+        return false;
+      factors[n] = operand->get();
+      maps[n] = product.getMatchingIndexingMap(operand).compose(loops);
+      if (!maps[n].isProjectedPermutation())
+        return false;
+    }
+    // A summed dimension must be one of an operand, or its size is lost.
+    for (unsigned loop = 0; loop != sum.getNumLoops(); ++loop)
+      if (!maps[0].isFunctionOfDim(loop) && !maps[1].isFunctionOfDim(loop))
+        return false;
+    // What one factor alone is summed over is no product's dimension.
+    SmallVector<unsigned> reduced;
+    sum.getReductionDims(reduced);
+    if (llvm::any_of(reduced,
+                     [&](unsigned loop) { return !maps[0].isFunctionOfDim(loop) || !maps[1].isFunctionOfDim(loop); }))
+      return false;
+    if (dividesItsTerms(sum))
+      return false;
+    if (!comesFromSoftmax(factors[0], sources) && !comesFromSoftmax(factors[1], sources) &&
+        !reachesSoftmax(sum->getResult(0), targets))
+      return false;
+    // The result dies, and another one may get its address.
+    sources.erase(sum->getResult(0));
+    targets.erase(sum->getResult(0));
+    IRRewriter rewriter(sum);
+    remark::passed(sum.getLoc(), remark::RemarkOpts::name("Contraction").category("attn-raise-contraction"))
+        << "a sum of products is a contraction";
+    rewriter.replaceOpWithNewOp<linalg::ContractOp>(
+        sum, sum->getResultTypes(), ValueRange(factors), sum.getDpsInits(),
+        rewriter.getAffineMapArrayAttr({maps[0], maps[1], sum.getMatchingIndexingMap(sum.getDpsInitOperand(0))}));
+    return true;
+  }
+
+  DenseMap<Value, bool> sources, targets;
+};
+
+} // namespace
+} // namespace attn

@@ -1,0 +1,426 @@
+#include "dialects/attn/NodeLocation.h"
+#include "passes/Passes.h"
+#include "passes/graph/Structured.h"
+#include "passes/graph/attention/AttentionMatch.h"
+#include "passes/graph/attention/AttentionSink.h"
+#include "passes/graph/attention/LinearAttention.h"
+#include "passes/graph/attention/SegmentSoftmax.h"
+#include "passes/graph/element/AssumeRequired.h"
+#include "passes/graph/masks/MaskMining.h"
+#include "passes/graph/masks/SimplifyRegions.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Linalg/IR/Linalg.h"
+#include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "mlir/IR/Remarks.h"
+#include "mlir/Interfaces/FunctionInterfaces.h"
+#include "mlir/Transforms/RegionUtils.h"
+#include "llvm/ADT/SetVector.h"
+
+using namespace mlir;
+
+namespace attn {
+#define GEN_PASS_DEF_RECOGNIZEATTENTIONPASS
+#include "passes/Passes.h.inc"
+
+namespace {
+
+/// Whether a body multiplies what it reads by what it reads elsewhere.
+bool multiplies(linalg::LinalgOp op) {
+  auto varies = [](Value value) { return !value.getDefiningOp<arith::ConstantOp>(); };
+  return op.getNumDpsInputs() > 1 && op.getBlock() &&
+         llvm::any_of(op.getBlock()->getOps<arith::MulFOp>(),
+                      [&](arith::MulFOp product) { return varies(product.getLhs()) && varies(product.getRhs()); });
+}
+
+/// Whether a sum over some dimension reads `value`, through views and changes
+/// of the float type at most.
+bool isSummed(Value value) {
+  return hasUse(
+      value, [](OpOperand &use) { return getReduction(use.getOwner()) == Combiner::sum; },
+      [](Operation *user) {
+        return isView(user) || (isPointwise(user) && llvm::all_of(user->getRegion(0).front().without_terminator(),
+                                                                  llvm::IsaPred<arith::ExtFOp, arith::TruncFOp>));
+      });
+}
+
+/// Whether a contraction reads ones where positions are these, and zeros elsewhere.
+bool selectsValues(SmallVector<Value> positions) {
+  DenseSet<Value> seen;
+  while (!positions.empty()) {
+    Value next = positions.pop_back_val();
+    if (!seen.insert(next).second)
+      continue;
+    for (Operation *user : next.getUsers()) {
+      if (isContraction(user))
+        return true;
+      // An op that reads the positions in its body, and no table at them.
+      if (auto extract = dyn_cast<tensor::ExtractOp>(user))
+        user = extract.getTensor() == next ? extract->getParentOp() : nullptr;
+      bool isOwn = user && (isView(user) || isPointwise(user)) &&
+                   (user->getNumRegions() == 0 ||
+                    llvm::all_of(user->getRegion(0).getOps<tensor::ExtractOp>(),
+                                 [&](tensor::ExtractOp extract) { return extract.getTensor() == next; }));
+      if (isOwn)
+        positions.push_back(user->getResult(0));
+    }
+  }
+  return false;
+}
+
+/// What a softmax is whose weights reach no contraction through elementwise ops
+/// and views: a miss if they reach one in another way, a gate over features if
+/// they are multiplied by values, a choice if the position of the largest is made ones and zeros that are contracted,
+/// otherwise a classifier.
+Miss whyNotContracted(const Normalization &softmax) {
+  SmallVector<Value> front{softmax.result};
+  DenseSet<Value> seen;
+  bool gates = false;
+  SmallVector<Value> positions;
+  std::optional<Location> between;
+  while (!front.empty()) {
+    Value value = front.pop_back_val();
+    if (!seen.insert(value).second)
+      continue;
+    for (Operation *user : value.getUsers()) {
+      if (isContraction(user))
+        return {"an operation that is not elementwise stands between the softmax and the weighted sum",
+                between.value_or(user->getLoc())};
+      if (auto op = dyn_cast<linalg::LinalgOp>(user); op && isPointwise(user) && multiplies(op)) {
+        bool isNormalized = llvm::any_of(user->getUsers(), [](Operation *next) {
+          auto quotient = dyn_cast<linalg::LinalgOp>(next);
+          return quotient && findSumNormalization(quotient);
+        });
+        if (isNormalized)
+          return {"no contraction: what is left of its weights is divided by its sum again, and that is the weights",
+                  user->getLoc()};
+        if (isSummed(user->getResult(0)))
+          return {"the weighted sum is a product and a sum that were not joined", user->getLoc()};
+        gates = true;
+        continue;
+      }
+      if (isa<AttentionOp>(user))
+        return {"no contraction: its weights are the scores of another attention", softmax.location};
+      if (!between && !isView(user) && !isPointwise(user))
+        between = user->getLoc();
+      llvm::copy_if(user->getResults(), std::back_inserter(positions), [&](Value result) {
+        return !isView(user) && !isPointwise(user) && isa<IntegerType>(getElementTypeOrSelf(result));
+      });
+      if (isMemoryEffectFree(user)) // numbers only: what an index selects is not weighted
+        llvm::copy_if(user->getResults(), std::back_inserter(front),
+                      [](Value result) { return isa<FloatType>(getElementTypeOrSelf(result)); });
+    }
+  }
+  if (!gates && selectsValues(positions))
+    return {"no weighted sum: the largest weight selects a value (hard attention)", softmax.location};
+  return {gates ? "no contraction: its weights multiply values, and are not summed over them"
+                : "not an attention: its result is not contracted",
+          softmax.location};
+}
+
+/// Whether elementwise ops make the weights of a gate from the scores, and from what ops other than
+/// sums and maxima of rows, which normalisers have, make of the scores.
+bool dependsOnRow(const Normalization &gate) {
+  SmallVector<Value> front{gate.result};
+  DenseSet<Value> seen;
+  SmallVector<Value> scores, others;
+  while (!front.empty()) {
+    Value value = front.pop_back_val();
+    Operation *op = value.getDefiningOp();
+    if (!op || !seen.insert(value).second)
+      continue;
+    if (isContraction(op))
+      scores.push_back(value);
+    else if (isView(op) || isPointwise(op))
+      llvm::append_range(front, op->getOperands());
+    else if (!getReduction(op))
+      others.push_back(value);
+  }
+  return llvm::any_of(others, [&](Value other) {
+    return llvm::any_of(scores, [&](Value score) {
+      DenseSet<Value> visited;
+      return isComputedFrom(other, score, visited);
+    });
+  });
+}
+
+struct RecognizeAttentionPass : impl::RecognizeAttentionPassBase<RecognizeAttentionPass> {
+  void runOnOperation() override {
+    assumeRequiredSizes(getOperation());
+    for (AttentionOp op : collect<AttentionOp>())
+      addFused(op, op.getLoc(), {"", op.getLoc()});
+    // What is divided by its own sum, first: its terms may come from a softmax over another dimension.
+    for (linalg::LinalgOp op : collect<linalg::LinalgOp>())
+      if (std::optional<Normalization> sum = findSumNormalization(op))
+        visit(*sum);
+    SmallVector<SoftmaxOp> softmaxes = collect<SoftmaxOp>();
+    findLinearAttention(softmaxes);
+    for (SoftmaxOp softmax : softmaxes) {
+      std::optional<Normalization> sink = findSink(softmax);
+      visit(sink ? *sink : Normalization(softmax));
+    }
+    for (linalg::LinalgOp op : collect<linalg::LinalgOp>()) {
+      OpOperand *gate = judged.contains(op) ? nullptr : findGate(op);
+      if (gate)
+        visit(Normalization(Normalizer::none, gate->get(), gate->get(), 0), gate);
+    }
+    for (linalg::LinalgOp op : collect<linalg::LinalgOp>())
+      if (isSegmentSoftmax(op))
+        addMissed(Normalization(Normalizer::softmax, op->getResult(0), op->getResult(0), 0), "missed",
+                  {"a softmax over the edges of each node, by scatters: an edge that repeats counts again, which no "
+                   "mask says; it runs edge by edge, without a matrix",
+                   op.getLoc()});
+    SmallVector<Attribute> report(verdicts);
+    // A pass that runs twice adds to what it said before.
+    if (auto before = getOperation()->getAttrOfType<ArrayAttr>(AttnDialect::kFusionReportAttr))
+      report.insert(report.begin(), before.begin(), before.end());
+    getOperation()->setAttr(AttnDialect::kFusionReportAttr, ArrayAttr::get(&getContext(), report));
+  }
+
+private:
+  /// The ops of one kind, after those without use are gone.
+  template <typename Op> SmallVector<Op> collect() {
+    IRRewriter rewriter(&getContext());
+    for (auto function : getOperation().getOps<FunctionOpInterface>())
+      (void)runRegionDCE(rewriter, function->getRegions());
+    SmallVector<Op> ops;
+    getOperation().walk([&](Op op) { ops.push_back(op); });
+    return ops;
+  }
+
+  /// Notes the softmaxes of linear attentions before one of them is fused.
+  void findLinearAttention(ArrayRef<SoftmaxOp> softmaxes) {
+    for (SoftmaxOp softmax : softmaxes)
+      for (OpOperand *weights : findWeightedSums(softmax.getResult()))
+        if (isLinearAttention(*weights, softmax))
+          overFeatures.insert(softmax.getResult());
+  }
+
+  /// Fuses each sum weighted by `softmax` (of a gate: the one that it is of).
+  void visit(const Normalization &softmax, OpOperand *gate = nullptr) {
+    IRRewriter rewriter(&getContext());
+    SmallVector<OpOperand *> sums = gate ? SmallVector<OpOperand *>{gate} : findWeightedSums(softmax.result);
+    if (sums.empty())
+      return addMissed(softmax, "none", whyNotContracted(softmax));
+    dropReductions(sums, softmax.result);
+    if (!gate && sums.size() == 1)
+      unshare(rewriter, *sums.front(), softmax.result);
+    if (!softmax.flaw.empty()) {
+      for (OpOperand *weights : sums)
+        judged.insert(weights->getOwner());
+      return addMissed(softmax, "missed", {softmax.flaw, softmax.location});
+    }
+    std::optional<Miss> first;
+    std::optional<Miss> stored;
+    AttentionOp fused;
+    for (OpOperand *weights : sums) {
+      judged.insert(weights->getOwner());
+      Miss miss{"", softmax.location};
+      FailureOr<AttentionOp> op = failure();
+      // Why not the best source, whose scores would not be stored: a dot product if there is one.
+      std::optional<Miss> better;
+      bool sawDot = false;
+      for (const ScoreSource &source : findScoreSources(softmax)) {
+        if (gate && source.kind == ScoreKind::given)
+          break;
+        bool ofFeatures =
+            !source.product || isStatic(source.product->getOperand(0)) || isStatic(source.product->getOperand(1));
+        if (ofFeatures && overFeatures.contains(softmax.result)) {
+          better = {"no contraction: it normalises features (linear attention)", softmax.location};
+          continue;
+        }
+        for (Follow follow :
+             {Follow::everything, Follow::operands, Follow::result, Follow::captures, Follow::nothing}) {
+          if (succeeded(op))
+            break;
+          FailureOr<AttentionMatch> match = matchAttention(softmax, *weights, source, follow, miss);
+          if (succeeded(match)) {
+            SmallVector<Operation *> early;
+            if (!gate && sums.size() == 1)
+              early = takeOtherUses(*match);
+            Operation *last = match->result.value.getDefiningOp();
+            op = buildAttention(rewriter, *match, miss);
+            for (Operation *user : succeeded(op) ? early : SmallVector<Operation *>()) {
+              rewriter.moveOpAfter(user, last);
+              last = user;
+            }
+          }
+          bool isDot = source.kind == ScoreKind::dot;
+          if (failed(op) && (!better || (isDot && !sawDot)))
+            better = miss;
+          sawDot |= isDot;
+        }
+      }
+      if (failed(op)) {
+        if (!first)
+          first = better.value_or(miss);
+        continue;
+      }
+      simplifyRegions(rewriter, *op);
+      (*op)->setLoc(softmax.location); // what later verdicts and diagnostics name
+      fused = *op;
+      stored = op->getKind() == ScoreKind::given ? better : std::nullopt;
+    }
+    if (!fused && gate && dependsOnRow(softmax))
+      return addMissed(softmax, "none",
+                       {"not an attention: its weights depend on the other scores of their row, not by their sum alone "
+                        "(a threshold as of sparsemax, a norm)",
+                        softmax.location});
+    if (!fused)
+      return addMissed(softmax, StringRef(first->reason).starts_with("no contraction") ? "none" : "missed", *first);
+    // What replaces the score matrix is dead unless the weights are used elsewhere too.
+    DenseSet<Operation *> seen;
+    Miss note{"", softmax.location};
+    if (stored)
+      note = {"its scores are stored before: " + stored->reason, stored->location};
+    if (!gate && isLive(softmax.result.getDefiningOp(), seen))
+      note.reason += (note.reason.empty() ? "" : "; ") +
+                     std::string("its weights are used elsewhere too, where they are computed again");
+    addFused(fused, softmax.location, note, softmax.assumption);
+  }
+
+  /// Leaves out sums of products of the weights with what is made of them element
+  /// by element (an entropy, a sum of squares), where another one sums values.
+  static void dropReductions(SmallVector<OpOperand *> &sums, Value weights) {
+    auto isReduction = [&](OpOperand *sum) {
+      SmallVector<Value> front{sum->getOwner()->getOperand(1 - sum->getOperandNumber())};
+      DenseSet<Value> seen;
+      while (!front.empty()) {
+        Value value = front.pop_back_val();
+        if (value == weights)
+          return true;
+        Operation *source = value.getDefiningOp();
+        if (source && (isView(source) || isPointwise(source)) && seen.insert(value).second)
+          llvm::append_range(front, source->getOperands());
+      }
+      return false;
+    };
+    if (!llvm::all_of(sums, isReduction))
+      llvm::erase_if(sums, isReduction);
+  }
+
+  /// Gives the weighted sum that reads `sum` its own copies of what makes it from `weights`, so that what else reads
+  /// those ops may move behind the attention (a decoder gives back the reshaped weights that it sums with).
+  static void unshare(RewriterBase &rewriter, OpOperand &sum, Value weights) {
+    OpOperand *use = &sum;
+    while (use->get() != weights) {
+      Operation *op = use->get().getDefiningOp();
+      if (!op || (!isView(op) && !isPointwise(op)))
+        return;
+      // Where several operands depend on the weights, copies of what they share would multiply.
+      auto isFrom = [&](OpOperand &operand) {
+        DenseSet<Value> visited;
+        return isComputedFrom(operand.get(), weights, visited);
+      };
+      if (llvm::count_if(op->getOpOperands(), isFrom) != 1)
+        return;
+      OpOperand *next = llvm::find_if(op->getOpOperands(), isFrom);
+      if (!op->hasOneUse()) {
+        rewriter.setInsertionPoint(use->getOwner());
+        op = rewriter.clone(*op);
+        rewriter.modifyOpInPlace(use->getOwner(), [&] { use->set(op->getResult(0)); });
+      }
+      use = &op->getOpOperand(next->getOperandNumber());
+    }
+  }
+
+  /// The uses of the weights besides the weighted sum become the attention's: then nothing else needs the normaliser.
+  /// Gives the ops that must move behind the attention for it. Where one of them feeds the weighted sum, or has an
+  /// effect, the normaliser stays for all.
+  static SmallVector<Operation *> takeOtherUses(AttentionMatch &match) {
+    Operation *end = match.result.value.getDefiningOp();
+    if (match.normalizer == Normalizer::none || match.divisor ||
+        getElementTypeOrSelf(match.weights.value) != match.computeType)
+      return {};
+    SmallVector<OpOperand *> uses;
+    llvm::SetVector<Operation *> early;
+    bool isFree = true;
+    auto follow = [&](Operation *user) {
+      user = end->getBlock()->findAncestorOpInBlock(*user);
+      isFree &= user && user != end;
+      if (!isFree || end->isBeforeInBlock(user))
+        return;
+      isFree &= isMemoryEffectFree(user);
+      early.insert(user);
+    };
+    for (OpOperand &use : match.weights.value.getUses()) {
+      // What lives only through the weighted sum dies with it.
+      DenseSet<Operation *> seen{end};
+      if (!isLive(use.getOwner(), seen))
+        continue;
+      follow(use.getOwner());
+      uses.push_back(&use);
+    }
+    for (size_t n = 0; isFree && n < early.size(); ++n)
+      for (Operation *user : early[n]->getUsers())
+        follow(user);
+    if (!isFree)
+      return {};
+    match.weightUses = std::move(uses);
+    SmallVector<Operation *> moved = early.takeVector();
+    llvm::sort(moved, [](Operation *x, Operation *y) { return x->isBeforeInBlock(y); });
+    return moved;
+  }
+
+  /// Whether a result of `op` reaches an op that has an effect or ends a block.
+  static bool isLive(Operation *op, DenseSet<Operation *> &seen) {
+    if (!isMemoryEffectFree(op) || op->hasTrait<OpTrait::IsTerminator>())
+      return true;
+    if (!seen.insert(op).second)
+      return false;
+    return llvm::any_of(op->getUsers(), [&](Operation *user) { return isLive(user, seen); });
+  }
+
+  /// The name of the entry that `region` is in, if there are several.
+  StringRef entryOf(Region *region) {
+    auto isEntry = [](FunctionOpInterface function) { return function->hasAttr(AttnDialect::kEntryAttr); };
+    auto function = region ? region->getParentOfType<FunctionOpInterface>() : FunctionOpInterface();
+    if (!function || llvm::count_if(getOperation().getOps<FunctionOpInterface>(), isEntry) < 2)
+      return "";
+    auto name = function->getAttrOfType<StringAttr>(AttnDialect::kEntryAttr);
+    return name ? name.getValue() : "";
+  }
+
+  void add(Location softmax, Region *region, bool fused, StringRef kind, Normalizer normalizer, StringRef mask,
+           StringRef reason, StringRef reasonNode, StringRef assumption = "") {
+    Builder b(&getContext());
+    NamedAttrList list({
+        b.getNamedAttr("node", b.getStringAttr(nodeName(softmax))),
+        b.getNamedAttr("fused", b.getBoolAttr(fused)),
+        b.getNamedAttr("kind", b.getStringAttr(kind)),
+        b.getNamedAttr("mask", b.getStringAttr(mask)),
+        b.getNamedAttr("reason", b.getStringAttr(reason)),
+        b.getNamedAttr("reason_node", b.getStringAttr(reasonNode)),
+    });
+    if (StringRef entry = entryOf(region); !entry.empty())
+      list.set("entry", b.getStringAttr(entry));
+    if (normalizer != Normalizer::softmax)
+      list.set("normalizer", b.getStringAttr(stringifyNormalizer(normalizer)));
+    if (!assumption.empty())
+      list.set("assumes", b.getStrArrayAttr({assumption}));
+    verdicts.push_back(list.getDictionary(&getContext()));
+  }
+
+  void addFused(AttentionOp op, Location softmax, const Miss &note, StringRef assumption = "") {
+    std::string mask = nameMask(op);
+    add(softmax, op->getParentRegion(), true, stringifyScoreKind(op.getKind()), op.getNormalizer(), mask, note.reason,
+        note.reason.empty() ? "" : nodeName(note.location), assumption);
+    remark::passed(softmax, remark::RemarkOpts::name("Attention").category("attn-recognize-attention"))
+        << "fused into one attention, mask: " << mask;
+  }
+
+  void addMissed(const Normalization &softmax, StringRef kind, const Miss &miss) {
+    add(softmax.location, Value(softmax.result).getParentRegion(), false, kind, softmax.kind, "", miss.reason,
+        nodeName(miss.location), softmax.assumption);
+    remark::missed(softmax.location, remark::RemarkOpts::name("Attention").category("attn-recognize-attention"))
+        << "not fused: " << miss.reason;
+  }
+
+  SmallVector<Attribute> verdicts;
+  DenseSet<Operation *> judged; ///< weighted sums that have a verdict
+  DenseSet<Value> overFeatures; ///< softmaxes of linear attentions
+};
+
+} // namespace
+} // namespace attn

@@ -1,0 +1,289 @@
+#include "passes/graph/attention/RegionWriter.h"
+
+#include "passes/graph/Structured.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Linalg/IR/Linalg.h"
+#include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/IR/IRMapping.h"
+#include "mlir/Interfaces/SideEffectInterfaces.h"
+
+using namespace mlir;
+
+namespace attn {
+
+RegionWriter::RegionWriter(AttentionMatch &match, Value target, StringRef between, SmallVector<unsigned> &used,
+                           Miss &miss)
+    : match(match), target(target), between(between), used(used), miss(miss), region(std::make_unique<Region>()),
+      builder(target.getContext()) {
+  Block &block = region->emplaceBlock();
+  block.addArgument(match.computeType, target.getLoc());
+  builder.setInsertionPointToStart(&block);
+}
+
+FailureOr<std::unique_ptr<Region>> RegionWriter::write(Value tensor, const Access &access) {
+  FailureOr<Value> scalar = element(tensor, access);
+  if (failed(scalar))
+    return failure();
+  if (!targetAccess)
+    return fail("it does not depend on the scores", tensor.getLoc());
+  YieldOp::create(builder, tensor.getLoc(), convertFloat(builder, tensor.getLoc(), *scalar, match.computeType));
+  return std::move(region);
+}
+
+LogicalResult RegionWriter::fail(const Twine &reason, Location location) {
+  miss = {reason.str(), location};
+  return failure();
+}
+
+bool RegionWriter::dependsOnTarget(Value value) {
+  if (value == target)
+    return true;
+  auto [it, fresh] = dependence.try_emplace(value, false);
+  if (!fresh)
+    return it->second;
+  Operation *op = value.getDefiningOp();
+  bool depends = false;
+  if (op && (isView(op) || isPointwise(op)))
+    for (Value operand : op->getOperands())
+      depends |= isa<RankedTensorType>(operand.getType()) && dependsOnTarget(operand);
+  return dependence[value] = depends;
+}
+
+/// Whether `op` computes its element by a few cheap scalar ops, or from its
+/// position alone.
+static bool isCheap(linalg::LinalgOp op, unsigned &budget) {
+  for (Operation &inner : op.getBlock()->without_terminator()) {
+    bool cheap =
+        isa<linalg::IndexOp, math::AbsIOp, math::AbsFOp>(inner) ||
+        (isa<arith::ArithDialect>(inner.getDialect()) && inner.getNumRegions() == 0 &&
+         !isa<arith::DivSIOp, arith::DivUIOp, arith::RemSIOp, arith::RemUIOp, arith::DivFOp, arith::RemFOp>(inner) &&
+         llvm::none_of(inner.getOperandTypes(), llvm::IsaPred<ShapedType>));
+    if (!cheap || budget == 0)
+      return false;
+    budget -= !isa<arith::ConstantOp>(inner);
+  }
+  return true;
+}
+
+/// A mask for every pair of query and key costs less to compute again, from
+/// positions and from vectors, than to store and to read; so does one for every
+/// key that is computed from smaller tensors, and what is made of positions
+/// alone, as a Range.
+bool RegionWriter::isWorthInlining(Value tensor, const Access &access) {
+  auto any = [](const Access &read, llvm::function_ref<bool(unsigned)> test) {
+    return llvm::any_of(read, [&](const Atoms &atoms) { return llvm::any_of(atoms, test); });
+  };
+  auto resolveAll = [&](Access &read) {
+    match.space.resolve(read);
+    match.space.resolve(match.keys);
+    match.space.resolve(match.value.access);
+  };
+  auto isKey = [&](unsigned atom) { return llvm::is_contained(match.keys, atom); };
+  auto isRow = [&](unsigned atom) {
+    return !isKey(atom) && !any(match.value.access, [&](unsigned other) { return other == atom; });
+  };
+  Access whole(access);
+  resolveAll(whole);
+  bool forKeys = any(whole, isKey), pairs = any(whole, isRow);
+  unsigned pairLeaves = 0;
+  unsigned budget = 32;
+  SmallVector<std::pair<Value, Access>> front{{tensor, access}};
+  while (!front.empty()) {
+    Value value = front.back().first;
+    Access read = front.pop_back_val().second;
+    match.space.resolve(read);
+    if (splatConstant(value))
+      continue;
+    Value source = value;
+    if (isView(value.getDefiningOp()) && match.space.stepUp(source, read)) {
+      front.push_back({source, read});
+      continue;
+    }
+    auto op = value.getDefiningOp<linalg::LinalgOp>();
+    if (op && isPointwise(op) && isCheap(op, budget)) {
+      SmallVector<Atoms> loops = AtomSpace::loopAtoms(op, read);
+      for (OpOperand *input : op.getDpsInputOperands()) {
+        if (!isa<RankedTensorType>(input->get().getType()))
+          continue;
+        std::optional<Access> at = AtomSpace::operandAccess(op.getMatchingIndexingMap(input), loops);
+        if (!at)
+          return false;
+        front.push_back({input->get(), *at});
+      }
+      continue;
+    }
+    if (value == tensor || !forKeys)
+      return false;
+    resolveAll(read);
+    resolveAll(whole);
+    bool smaller = any(whole, [&](unsigned atom) { return !any(read, [&](unsigned other) { return other == atom; }); });
+    if (pairs ? any(read, isKey) && any(read, isRow) && ++pairLeaves > 2 : !smaller)
+      return false;
+  }
+  return true;
+}
+
+FailureOr<Value> RegionWriter::element(Value tensor, Access access) {
+  match.space.resolve(access);
+  auto key = std::pair(tensor.getAsOpaquePointer(), access);
+  if (auto it = written.find(key); it != written.end())
+    return it->second;
+  FailureOr<Value> scalar = elementUncached(tensor, access);
+  if (succeeded(scalar))
+    written[key] = *scalar;
+  return scalar;
+}
+
+/// Whether `tensor` is a contraction over one element, of numbers of queries and of keys for instance.
+static bool isOuterProduct(Value tensor) {
+  auto op = tensor.getDefiningOp<linalg::LinalgOp>();
+  SmallVector<unsigned> sums;
+  if (!op || !isContraction(op) || !isZeroFill(op.getDpsInits()[0]))
+    return false;
+  op.getReductionDims(sums);
+  SmallVector<int64_t> sizes = op.getStaticLoopRanges();
+  return llvm::all_of(sums, [&](unsigned loop) { return sizes[loop] == 1; });
+}
+
+FailureOr<Value> RegionWriter::elementUncached(Value tensor, Access access) {
+  Location loc = tensor.getLoc();
+  if (tensor == target) {
+    if (targetAccess)
+      match.space.resolve(*targetAccess);
+    if (targetAccess && *targetAccess != access)
+      return fail("the scores are read in two layouts", loc);
+    targetAccess = access;
+    return convertFloat(builder, loc, builder.getInsertionBlock()->getArgument(0), getElementTypeOrSelf(tensor));
+  }
+  if (TypedAttr constant = splatConstant(tensor))
+    return Value(arith::ConstantOp::create(builder, loc, constant));
+  bool depends = dependsOnTarget(tensor);
+  bool follows = depends || !match.wholeCaptures;
+  if (follows && isView(tensor.getDefiningOp())) {
+    Value source = tensor;
+    if (match.space.stepUp(source, access))
+      return element(source, access);
+    if (depends)
+      return fail("a reshape whose sizes are not proved to match", loc);
+  }
+  auto op = tensor.getDefiningOp<linalg::LinalgOp>();
+  if (op && isPointwise(op) && (depends || (follows && isWorthInlining(tensor, access))))
+    return inlineBody(op, access);
+  if (!depends && follows && isOuterProduct(tensor))
+    return inlineProduct(op, access);
+  if (depends || (!capturesOfTarget && isComputedFrom(tensor, target, visited)))
+    return fail("an operation that is not elementwise stands between " + between, loc);
+  return capture(tensor, access);
+}
+
+FailureOr<Value> RegionWriter::inlineProduct(linalg::LinalgOp op, const Access &access) {
+  Value product;
+  for (unsigned n : {0, 1}) {
+    Access resolved(access);
+    match.space.resolve(resolved);
+    std::optional<Access> source =
+        AtomSpace::operandAccess(op.getIndexingMapsArray()[n], AtomSpace::loopAtoms(op, resolved));
+    if (!source)
+      return fail("an operand that is not read at plain loop indices", op.getLoc());
+    FailureOr<Value> scalar = element(op->getOperand(n), *source);
+    if (failed(scalar))
+      return failure();
+    Value factor = convertFloat(builder, op.getLoc(), *scalar, match.computeType);
+    product = product ? arith::MulFOp::create(builder, op.getLoc(), product, factor) : factor;
+  }
+  return convertFloat(builder, op.getLoc(), product, getElementTypeOrSelf(op->getResult(0)));
+}
+
+FailureOr<Value> RegionWriter::inlineBody(linalg::LinalgOp op, const Access &access) {
+  IRMapping mapping;
+  for (OpOperand *input : op.getDpsInputOperands()) {
+    BlockArgument argument = op.getMatchingBlockArgument(input);
+    if (argument.use_empty())
+      continue;
+    if (!isa<RankedTensorType>(input->get().getType())) {
+      FailureOr<Value> scalar = outsideScalar(input->get());
+      if (failed(scalar))
+        return failure();
+      mapping.map(argument, *scalar);
+      continue;
+    }
+    // Again for each operand: reading one may split an atom of the next.
+    Access resolved(access);
+    match.space.resolve(resolved);
+    std::optional<Access> source =
+        AtomSpace::operandAccess(op.getMatchingIndexingMap(input), AtomSpace::loopAtoms(op, resolved));
+    if (!source)
+      return fail("an operand that is not read at plain loop indices", op.getLoc());
+    FailureOr<Value> scalar = element(input->get(), *source);
+    if (failed(scalar))
+      return failure();
+    mapping.map(argument, *scalar);
+  }
+  SmallVector<Atoms> loops = AtomSpace::loopAtoms(op, access);
+  for (Operation &inner : op.getBlock()->without_terminator()) {
+    if (auto index = dyn_cast<linalg::IndexOp>(inner)) {
+      auto placeholder = IndexOp::create(builder, op.getLoc(), builder.getIndexType(), 0);
+      match.indices.push_back({placeholder, loops[index.getDim()]});
+      mapping.map(index.getResult(), placeholder.getResult());
+      continue;
+    }
+    if (inner.getNumRegions() != 0 || !isMemoryEffectFree(&inner) ||
+        llvm::any_of(inner.getOperandTypes(), llvm::IsaPred<ShapedType>))
+      return fail("an elementwise operation that reads other elements", op.getLoc());
+    for (Value operand : inner.getOperands()) {
+      if (mapping.contains(operand))
+        continue;
+      FailureOr<Value> scalar = outsideScalar(operand);
+      if (failed(scalar))
+        return failure();
+      mapping.map(operand, *scalar);
+    }
+    builder.clone(inner, mapping);
+  }
+  Value yielded = op.getBlock()->getTerminator()->getOperand(0);
+  if (!mapping.contains(yielded)) {
+    FailureOr<Value> scalar = outsideScalar(yielded);
+    if (failed(scalar))
+      return failure();
+    mapping.map(yielded, *scalar);
+  }
+  return mapping.lookup(yielded);
+}
+
+FailureOr<Value> RegionWriter::outsideScalar(Value scalar) {
+  if (TypedAttr constant = splatConstant(scalar))
+    return Value(arith::ConstantOp::create(builder, scalar.getLoc(), constant));
+  if (!scalar.getType().isIntOrIndexOrFloat())
+    return fail("a value in the region that is no number", scalar.getLoc());
+  return capture(scalar, {});
+}
+
+Value RegionWriter::capture(Value value, Access access) {
+  if (isa<RankedTensorType>(value.getType()) && !match.wholeCaptures)
+    match.space.walkUp(value, access);
+  unsigned number = match.captures.size();
+  for (auto [n, other] : llvm::enumerate(match.captures)) {
+    match.space.resolve(other.access);
+    if (other.value == value && other.access == access)
+      number = n;
+  }
+  if (number == match.captures.size())
+    match.captures.push_back({value, access});
+  auto *position = llvm::find(used, number);
+  Block *block = builder.getInsertionBlock();
+  // The block's arguments after the first are those of `used`, in order.
+  Type element = getElementTypeOrSelf(value);
+  bool isIndex = element.isIndex();
+  if (position == used.end()) {
+    used.push_back(number);
+    block->addArgument(isIndex ? builder.getI64Type() : element, value.getLoc());
+    position = used.end() - 1;
+  }
+  Value argument = block->getArgument(1 + (position - used.begin()));
+  if (isIndex) // there are no tensors of index in a kernel
+    return arith::IndexCastOp::create(builder, value.getLoc(), element, argument);
+  return argument;
+}
+
+} // namespace attn

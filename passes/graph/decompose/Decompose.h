@@ -1,0 +1,33 @@
+#ifndef PASSES_GRAPH_DECOMPOSE_DECOMPOSE_H
+#define PASSES_GRAPH_DECOMPOSE_DECOMPOSE_H
+
+#include "dialects/attn/AttnOps.h"
+
+#include "mlir/IR/Builders.h"
+#include "mlir/IR/PatternMatch.h"
+
+namespace attn {
+
+/// softmax over `dim` of `input`, taken and given in the accumulator's
+/// precision inside; a row of -inf only becomes what `maskedRows` says (as nan
+/// for finite: its rows hold what takes part already).
+mlir::Value emitSoftmax(mlir::OpBuilder &b, mlir::Location loc, mlir::Value input, int64_t dim,
+                        mlir::Type resultElement, bool log, MaskedRows maskedRows);
+
+/// Replaces `op` by an attention that gives whole what `op` gives reduced, and
+/// linalg that reduces it. Returns the attention that stands there then: `op`
+/// itself where nothing is reduced.
+AttentionOp reduceExtraResults(AttentionOp op, mlir::RewriterBase &rewriter);
+
+/// attn.attention -> linalg on tensors.
+void populateDecomposeAttentionPatterns(mlir::RewritePatternSet &patterns);
+
+/// attn.rnn, attn.gru and attn.lstm -> linalg in an scf.for over the steps.
+void populateDecomposeRecurrentPatterns(mlir::RewritePatternSet &patterns);
+
+/// attn.top_k -> linalg that compares each element with each other of its row.
+void populateDecomposeTopKPatterns(mlir::RewritePatternSet &patterns);
+
+} // namespace attn
+
+#endif // PASSES_GRAPH_DECOMPOSE_DECOMPOSE_H

@@ -1,0 +1,457 @@
+#include "passes/graph/decompose/Decompose.h"
+
+#include "dialects/attn/Activation.h"
+#include "dialects/attn/RecurrentLayer.h"
+#include "passes/graph/Structured.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Arith/Utils/Utils.h"
+#include "mlir/Dialect/Bufferization/IR/Bufferization.h"
+#include "mlir/Dialect/Linalg/IR/Linalg.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
+
+using namespace mlir;
+
+namespace attn {
+namespace {
+
+/// One layer as linalg: per direction one contraction of the whole input and a
+/// loop over the steps, whose states are updated in place.
+class LayerWriter {
+public:
+  LayerWriter(const RecurrentLayer &layer, OpBuilder &b)
+      : layer(layer), b(b), loc(layer.op->getLoc()), acc(accumulatorType(layer.elementType())),
+        hidden(layer.hiddenSize()), steps(tensor::getMixedSize(b, loc, layer.input, layer.stepDim())),
+        batch(tensor::getMixedSize(b, loc, layer.input, layer.batchDim())) {}
+
+  SmallVector<Value> write();
+
+private:
+  /// What is read of one direction, as matrices and vectors.
+  struct DirectionData {
+    int64_t number;
+    Value projected, recurrence, bias, peephole; // bias and peephole may be null
+  };
+  /// What a step adds up before the activation of gate `gate`, as operands of
+  /// a generic over (batch, unit).
+  struct Operands {
+    SmallVector<Value> values;
+    SmallVector<AffineMap> maps;
+  };
+
+  void writeDirection(int64_t d, SmallVector<Value> &results);
+  SmallVector<Value> writeStep(const DirectionData &data, Value t, ValueRange states);
+  Value writeLstm(const DirectionData &data, Value x, Value t, Value h, Value &c);
+  Value writeGru(const DirectionData &data, Value x, Value t, Value h);
+
+  Value contract(Value a, Value rows, ArrayRef<OpFoldResult> leading, int64_t n);
+  Value project(int64_t d, ArrayRef<OpFoldResult> leading);
+  Value dropDirection(Value value, int64_t d);
+  Value unitSlice(Value value, int64_t first, int64_t count);
+  Value stateOf(Value whole, int64_t d);
+  Operands gate(const DirectionData &data, Value x, Value hr, int64_t gate, bool withRecurrenceBias = true);
+  Value sum(OpBuilder &b, Location loc, ValueRange args);
+  Value activate(OpBuilder &b, Location loc, int64_t d, int64_t function, Value x);
+  Value update(ArrayRef<Value> inputs, ArrayRef<AffineMap> maps, Value init, Value t, bool isSequence, ScalarBody body);
+
+  Value replace(const Operands &own, Value h, Value t, ScalarBody body);
+
+  AffineMap matrix() { return b.getMultiDimIdentityMap(2); }
+  AffineMap perUnit() { return AffineMap::get(2, 0, b.getAffineDimExpr(1)); }
+  AffineMap perItem() { return AffineMap::get(2, 0, b.getAffineDimExpr(0)); }
+  OpFoldResult index(int64_t value) { return b.getIndexAttr(value); }
+
+  const RecurrentLayer &layer;
+  OpBuilder &b;
+  Location loc;
+  FloatType acc;
+  int64_t hidden;
+  OpFoldResult steps, batch;
+};
+
+/// sum_k a[.., k] rows[n, k], where `leading` are the sizes before k.
+Value LayerWriter::contract(Value a, Value rows, ArrayRef<OpFoldResult> leading, int64_t n) {
+  unsigned rank = leading.size();
+  SmallVector<OpFoldResult> sizes(leading);
+  sizes.push_back(index(n));
+  SmallVector<AffineExpr> left, result;
+  for (unsigned dim = 0; dim != rank; ++dim)
+    left.push_back(b.getAffineDimExpr(dim));
+  result = left;
+  AffineExpr column = b.getAffineDimExpr(rank), sum = b.getAffineDimExpr(rank + 1);
+  left.push_back(sum);
+  result.push_back(column);
+  auto map = [&](ArrayRef<AffineExpr> exprs) { return AffineMap::get(rank + 2, 0, exprs, b.getContext()); };
+  Value init = filledTensor(b, loc, sizes, acc, 0);
+  ArrayAttr maps = b.getAffineMapArrayAttr({map(left), map({column, sum}), map(result)});
+  return linalg::ContractOp::create(b, loc, init.getType(), ValueRange{a, rows}, init, maps).getResult(0);
+}
+
+/// The input of all steps times the weight of direction `d`; an input that is projected has its directions side by
+/// side.
+Value LayerWriter::project(int64_t d, ArrayRef<OpFoldResult> leading) {
+  int64_t columns = layer.numGates() * hidden;
+  if (layer.weight)
+    return contract(layer.input, dropDirection(layer.weight, d), leading, columns);
+  SmallVector<OpFoldResult> sizes(leading);
+  sizes.push_back(index(columns));
+  return elementwise(
+      b, loc, sizes, acc, unitSlice(layer.input, d * columns, columns), b.getMultiDimIdentityMap(3),
+      [&](OpBuilder &b, Location loc, ValueRange args) -> Value { return convertFloat(b, loc, args[0], acc); });
+}
+
+/// Part `d` of the first dimension.
+Value LayerWriter::dropDirection(Value value, int64_t d) {
+  if (!value)
+    return value;
+  auto type = cast<RankedTensorType>(value.getType());
+  SmallVector<OpFoldResult> offsets(type.getRank(), index(0)), sizes = tensor::getMixedSizes(b, loc, value),
+                                                               strides(type.getRank(), index(1));
+  offsets[0] = index(d);
+  sizes[0] = index(1);
+  auto reduced = RankedTensorType::get(type.getShape().drop_front(), type.getElementType());
+  return tensor::ExtractSliceOp::create(b, loc, reduced, value, offsets, sizes, strides);
+}
+
+/// Elements [first, first + count) of the last dimension of a matrix, of the
+/// first one of a vector.
+Value LayerWriter::unitSlice(Value value, int64_t first, int64_t count) {
+  auto type = cast<RankedTensorType>(value.getType());
+  int64_t rank = type.getRank();
+  SmallVector<OpFoldResult> offsets(rank, index(0)), sizes = tensor::getMixedSizes(b, loc, value),
+                                                     strides(rank, index(1));
+  offsets.back() = index(first);
+  sizes.back() = index(count);
+  SmallVector<int64_t> shape(type.getShape());
+  shape.back() = count;
+  return tensor::ExtractSliceOp::create(b, loc, RankedTensorType::get(shape, type.getElementType()), value, offsets,
+                                        sizes, strides);
+}
+
+/// The initial state of direction `d` in the accumulator's type.
+Value LayerWriter::stateOf(Value whole, int64_t d) {
+  SmallVector<OpFoldResult> sizes{batch, index(hidden)};
+  if (!whole)
+    return filledTensor(b, loc, sizes, acc, 0);
+  unsigned dim = layer.stateDirectionDim();
+  SmallVector<OpFoldResult> offsets(3, index(0)), extents = tensor::getMixedSizes(b, loc, whole), strides(3, index(1));
+  offsets[dim] = index(d);
+  extents[dim] = index(1);
+  auto type = cast<RankedTensorType>(whole.getType());
+  auto reduced = RankedTensorType::get({type.getDimSize(layer.stateBatchDim()), hidden}, type.getElementType());
+  Value state = tensor::ExtractSliceOp::create(b, loc, reduced, whole, offsets, extents, strides);
+  return elementwise(b, loc, sizes, acc, state, matrix(), [&](OpBuilder &b, Location loc, ValueRange args) -> Value {
+    return convertFloat(b, loc, args[0], acc);
+  });
+}
+
+LayerWriter::Operands LayerWriter::gate(const DirectionData &data, Value x, Value hr, int64_t gate,
+                                        bool withRecurrenceBias) {
+  Operands operands;
+  auto add = [&](Value value, AffineMap map) {
+    operands.values.push_back(value);
+    operands.maps.push_back(map);
+  };
+  add(unitSlice(x, gate * hidden, hidden), matrix());
+  if (hr)
+    add(hr, matrix());
+  if (data.bias) {
+    add(unitSlice(data.bias, gate * hidden, hidden), perUnit());
+    if (withRecurrenceBias)
+      add(unitSlice(data.bias, (layer.numGates() + gate) * hidden, hidden), perUnit());
+  }
+  return operands;
+}
+
+Value LayerWriter::sum(OpBuilder &b, Location loc, ValueRange args) {
+  Value total;
+  for (Value arg : args) {
+    Value wide = convertFloat(b, loc, arg, acc);
+    total = total ? arith::AddFOp::create(b, loc, total, wide).getResult() : wide;
+  }
+  return total;
+}
+
+Value LayerWriter::activate(OpBuilder &b, Location loc, int64_t d, int64_t function, Value x) {
+  if (layer.clip)
+    x = emitClip(b, loc, *layer.clip, x);
+  return emitActivation(b, loc, layer.activation(d, function), x);
+}
+
+/// `body` of the inputs and the old value, written over `init`; items that have
+/// ended at step `t` keep the old value (of a sequence: get 0).
+Value LayerWriter::update(ArrayRef<Value> inputs, ArrayRef<AffineMap> maps, Value init, Value t, bool isSequence,
+                          ScalarBody body) {
+  SmallVector<Value> operands(inputs);
+  SmallVector<AffineMap> operandMaps(maps);
+  if (layer.lengths) {
+    operands.push_back(layer.lengths);
+    operandMaps.push_back(perItem());
+  }
+  Type element = cast<RankedTensorType>(init.getType()).getElementType();
+  return reduction(b, loc, operands, operandMaps, init, matrix(),
+                   [&](OpBuilder &b, Location loc, ValueRange args) -> Value {
+                     Value old = args.back();
+                     ValueRange rest = args.drop_back();
+                     if (!layer.lengths)
+                       return body(b, loc, args);
+                     Value length = arith::IndexCastOp::create(b, loc, b.getIndexType(), rest.back());
+                     SmallVector<Value> own(rest.drop_back());
+                     own.push_back(old);
+                     Value computed = body(b, loc, own);
+                     Value isActive = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::slt, t, length);
+                     Value other = isSequence ? floatConstant(b, loc, element, 0) : old;
+                     return arith::SelectOp::create(b, loc, isActive, computed, other);
+                   });
+}
+
+/// The new state from `own` and the old state, in its place. A lowering may give
+/// what computes it another destination, so it is written there by an op of its own.
+Value LayerWriter::replace(const Operands &own, Value h, Value t, ScalarBody body) {
+  if (layer.lengths)
+    return update(own.values, own.maps, h, t, false, body);
+  Operands all = own;
+  all.values.push_back(h);
+  all.maps.push_back(matrix());
+  size_t count = all.values.size();
+  Value next = elementwise(
+      b, loc, {batch, index(hidden)}, acc, all.values, all.maps,
+      [&](OpBuilder &b, Location loc, ValueRange args) -> Value { return body(b, loc, args.take_front(count)); });
+  return bufferization::MaterializeInDestinationOp::create(b, loc, next.getType(), next, h).getResult();
+}
+
+Value LayerWriter::writeLstm(const DirectionData &data, Value x, Value t, Value h, Value &c) {
+  int64_t d = data.number;
+  Value hr = contract(h, data.recurrence, batch, 4 * hidden);
+  enum { I, O, F, C };
+  Operands gates[4];
+  for (int64_t g : {I, O, F, C})
+    gates[g] = gate(data, x, unitSlice(hr, g * hidden, hidden), g);
+  auto peephole = [&](int64_t g) { return unitSlice(data.peephole, g * hidden, hidden); };
+
+  // The new cell from the gates i, f (unless it is 1 - i) and c, and the old one.
+  Operands all;
+  SmallVector<std::pair<unsigned, unsigned>> spans;
+  for (int64_t g : {I, F, C}) {
+    if (g == F && layer.inputForget) {
+      spans.emplace_back(0, 0);
+      continue;
+    }
+    if (data.peephole && g != C) {
+      gates[g].values.push_back(peephole(g));
+      gates[g].maps.push_back(perUnit());
+    }
+    spans.emplace_back(all.values.size(), gates[g].values.size());
+    llvm::append_range(all.values, gates[g].values);
+    llvm::append_range(all.maps, gates[g].maps);
+  }
+  auto withPeephole = [&](OpBuilder &b, Location loc, ValueRange args, bool has, Value cell) -> Value {
+    if (!has)
+      return sum(b, loc, args);
+    Value weighted = arith::MulFOp::create(b, loc, convertFloat(b, loc, args.back(), acc), cell);
+    return arith::AddFOp::create(b, loc, sum(b, loc, args.drop_back()), weighted);
+  };
+  bool has = data.peephole != nullptr;
+  c = update(all.values, all.maps, c, t, false, [&](OpBuilder &b, Location loc, ValueRange args) -> Value {
+    Value old = args.back();
+    auto span = [&](unsigned n) { return args.slice(spans[n].first, spans[n].second); };
+    Value i = activate(b, loc, d, 0, withPeephole(b, loc, span(0), has, old));
+    Value f = layer.inputForget ? arith::SubFOp::create(b, loc, floatConstant(b, loc, acc, 1), i).getResult()
+                                : activate(b, loc, d, 0, withPeephole(b, loc, span(1), has, old));
+    Value g = activate(b, loc, d, 1, sum(b, loc, span(2)));
+    Value kept = arith::MulFOp::create(b, loc, f, old), added = arith::MulFOp::create(b, loc, i, g);
+    return arith::AddFOp::create(b, loc, kept, added);
+  });
+
+  Operands output = gates[O];
+  if (has) {
+    output.values.push_back(peephole(O));
+    output.maps.push_back(perUnit());
+  }
+  output.values.push_back(c);
+  output.maps.push_back(matrix());
+  return update(output.values, output.maps, h, t, false, [&](OpBuilder &b, Location loc, ValueRange args) -> Value {
+    Value cell = args[args.size() - 2];
+    Value o = activate(b, loc, d, 0, withPeephole(b, loc, args.drop_back(2), has, cell));
+    return arith::MulFOp::create(b, loc, o, emitActivation(b, loc, layer.activation(d, 2), cell));
+  });
+}
+
+Value LayerWriter::writeGru(const DirectionData &data, Value x, Value t, Value h) {
+  int64_t d = data.number;
+  enum { Z, R, N };
+  auto rows = [&](int64_t first, int64_t count) -> Value {
+    SmallVector<OpFoldResult> offsets{index(first * hidden), index(0)}, sizes{index(count * hidden), index(hidden)},
+        strides(2, index(1));
+    return tensor::ExtractSliceOp::create(b, loc, data.recurrence, offsets, sizes, strides);
+  };
+  SmallVector<OpFoldResult> sizes{batch, index(hidden)};
+  Value zr = contract(h, rows(0, 2), batch, 2 * hidden);
+  auto gateValue = [&](int64_t g, Value init) -> Value {
+    Operands own = gate(data, x, unitSlice(zr, g * hidden, hidden), g);
+    return reduction(b, loc, own.values, own.maps, init, matrix(),
+                     [&](OpBuilder &b, Location loc, ValueRange args) -> Value {
+                       return activate(b, loc, d, 0, sum(b, loc, args.drop_back()));
+                     });
+  };
+  Value z = gateValue(Z, emptyTensor(b, loc, sizes, acc)), r = gateValue(R, emptyTensor(b, loc, sizes, acc));
+
+  Operands own;
+  if (layer.linearBeforeReset) {
+    Value hn = contract(h, rows(N, 1), batch, hidden);
+    own = gate(data, x, Value(), N, /*withRecurrenceBias=*/false);
+    own.values.append({hn, r});
+    own.maps.append(2, matrix());
+    if (data.bias) {
+      own.values.push_back(unitSlice(data.bias, 5 * hidden, hidden));
+      own.maps.push_back(perUnit());
+    }
+  } else {
+    Value reset = elementwise(b, loc, sizes, acc, {h, r}, {matrix(), matrix()},
+                              [&](OpBuilder &b, Location loc, ValueRange args) -> Value {
+                                return arith::MulFOp::create(b, loc, args[0], args[1]);
+                              });
+    own = gate(data, x, contract(reset, rows(N, 1), batch, hidden), N);
+  }
+  own.values.push_back(z);
+  own.maps.push_back(matrix());
+  return replace(own, h, t, [&](OpBuilder &b, Location loc, ValueRange args) -> Value {
+    Value old = args.back(), update = args[args.size() - 2];
+    ValueRange parts = args.drop_back(2);
+    Value total;
+    if (layer.linearBeforeReset) {
+      unsigned tail = data.bias ? 3 : 2; // hn, r and its bias
+      Value linear = parts[parts.size() - tail], reset = parts[parts.size() - tail + 1];
+      if (data.bias)
+        linear = arith::AddFOp::create(b, loc, linear, convertFloat(b, loc, parts.back(), acc));
+      Value gated = arith::MulFOp::create(b, loc, reset, linear);
+      total = arith::AddFOp::create(b, loc, sum(b, loc, parts.drop_back(tail)), gated);
+    } else {
+      total = sum(b, loc, parts);
+    }
+    Value n = activate(b, loc, d, 1, total);
+    Value rest = arith::SubFOp::create(b, loc, floatConstant(b, loc, acc, 1), update);
+    if (layer.mirrored)
+      std::swap(rest, update);
+    Value added = arith::MulFOp::create(b, loc, rest, n), kept = arith::MulFOp::create(b, loc, update, old);
+    return arith::AddFOp::create(b, loc, added, kept);
+  });
+}
+
+/// One step at time `t`: states are the sequence, h and, of an LSTM, c.
+SmallVector<Value> LayerWriter::writeStep(const DirectionData &data, Value t, ValueRange states) {
+  Value sequence = states[0], h = states[1], c = states.size() > 2 ? states[2] : Value();
+  // The projected input of this step.
+  auto projected = cast<RankedTensorType>(data.projected.getType());
+  SmallVector<OpFoldResult> offsets(3, index(0)), sizes = tensor::getMixedSizes(b, loc, data.projected),
+                                                  strides(3, index(1));
+  offsets[layer.stepDim()] = t;
+  sizes[layer.stepDim()] = index(1);
+  auto stepType = RankedTensorType::get({projected.getDimSize(layer.batchDim()), projected.getDimSize(2)}, acc);
+  Value x = tensor::ExtractSliceOp::create(b, loc, stepType, data.projected, offsets, sizes, strides);
+  if (layer.cell == RecurrentLayer::Lstm) {
+    h = writeLstm(data, x, t, h, c);
+  } else if (layer.cell == RecurrentLayer::Gru) {
+    h = writeGru(data, x, t, h);
+  } else {
+    Operands own = gate(data, x, contract(h, data.recurrence, batch, hidden), 0);
+    h = replace(own, h, t, [&](OpBuilder &b, Location loc, ValueRange args) -> Value {
+      return activate(b, loc, data.number, 0, sum(b, loc, args.drop_back()));
+    });
+  }
+
+  // Into the sequence.
+  auto type = cast<RankedTensorType>(sequence.getType());
+  SmallVector<OpFoldResult> at(4, index(0)), extents{index(1), index(1), batch, index(hidden)}, ones(4, index(1));
+  if (layer.batchFirst)
+    extents = {batch, index(1), index(1), index(hidden)};
+  at[layer.stepDim()] = t;
+  at[layer.sequenceDirectionDim()] = index(data.number);
+  auto row = RankedTensorType::get({type.getDimSize(layer.sequenceBatchDim()), hidden}, type.getElementType());
+  Value place = tensor::ExtractSliceOp::create(b, loc, row, sequence, at, extents, ones);
+  place = update(h, matrix(), place, t, true, [&](OpBuilder &b, Location loc, ValueRange args) -> Value {
+    return convertFloat(b, loc, args[0], type.getElementType());
+  });
+  sequence = tensor::InsertSliceOp::create(b, loc, place, sequence, at, extents, ones);
+  SmallVector<Value> next{sequence, h};
+  if (c)
+    next.push_back(c);
+  return next;
+}
+
+/// Results are the sequence and the last states, so far without direction `d`.
+void LayerWriter::writeDirection(int64_t d, SmallVector<Value> &results) {
+  DirectionData data;
+  data.number = d;
+  SmallVector<OpFoldResult> leading{steps, batch};
+  if (layer.batchFirst)
+    std::swap(leading[0], leading[1]);
+  data.projected = project(d, leading);
+  data.recurrence = dropDirection(layer.recurrence, d);
+  data.bias = dropDirection(layer.bias, d);
+  data.peephole = dropDirection(layer.peephole, d);
+
+  SmallVector<Value> states{results[0], stateOf(layer.initialH, d)};
+  if (layer.cell == RecurrentLayer::Lstm)
+    states.push_back(stateOf(layer.initialC, d));
+  Value zero = arith::ConstantIndexOp::create(b, loc, 0), one = arith::ConstantIndexOp::create(b, loc, 1);
+  Value end = getValueOrCreateConstantIndexOp(b, loc, steps);
+  auto loop = scf::ForOp::create(b, loc, zero, end, one, states);
+  {
+    OpBuilder::InsertionGuard guard(b);
+    b.setInsertionPointToStart(loop.getBody());
+    Value t = loop.getInductionVar();
+    if (layer.isReverse(d)) {
+      Value last = arith::SubIOp::create(b, loc, end, one);
+      t = arith::SubIOp::create(b, loc, last, t);
+    }
+    scf::YieldOp::create(b, loc, writeStep(data, t, loop.getRegionIterArgs()));
+  }
+  results[0] = loop.getResult(0);
+  for (unsigned n = 1; n < results.size(); ++n) {
+    auto type = cast<RankedTensorType>(results[n].getType());
+    Value last = loop.getResult(n);
+    SmallVector<OpFoldResult> at(3, index(0)), extents{index(1), batch, index(hidden)}, ones(3, index(1));
+    if (layer.batchFirst)
+      std::swap(extents[0], extents[1]);
+    at[layer.stateDirectionDim()] = index(d);
+    last = elementwise(b, loc, {batch, index(hidden)}, type.getElementType(), last, matrix(),
+                       [&](OpBuilder &b, Location loc, ValueRange args) -> Value {
+                         return convertFloat(b, loc, args[0], type.getElementType());
+                       });
+    results[n] = tensor::InsertSliceOp::create(b, loc, last, results[n], at, extents, ones);
+  }
+}
+
+SmallVector<Value> LayerWriter::write() {
+  ReifiedRankedShapedTypeDims shapes;
+  layer.reifyShapes(b, shapes);
+  SmallVector<Value> results;
+  for (ArrayRef<OpFoldResult> shape : shapes)
+    results.push_back(emptyTensor(b, loc, shape, layer.elementType()));
+  for (int64_t d = 0; d < layer.numDirections(); ++d)
+    writeDirection(d, results);
+  for (auto [value, result] : llvm::zip_equal(results, layer.op->getResults()))
+    if (value.getType() != result.getType())
+      value = tensor::CastOp::create(b, loc, result.getType(), value);
+  return results;
+}
+
+template <typename Op> struct DecomposeRecurrent : OpRewritePattern<Op> {
+  using OpRewritePattern<Op>::OpRewritePattern;
+
+  LogicalResult matchAndRewrite(Op op, PatternRewriter &rewriter) const override {
+    RecurrentLayer layer = *RecurrentLayer::get(op);
+    rewriter.replaceOp(op, LayerWriter(layer, rewriter).write());
+    return success();
+  }
+};
+
+} // namespace
+
+void populateDecomposeRecurrentPatterns(RewritePatternSet &patterns) {
+  patterns.add<DecomposeRecurrent<RnnOp>, DecomposeRecurrent<GruOp>, DecomposeRecurrent<LstmOp>>(patterns.getContext());
+}
+
+} // namespace attn

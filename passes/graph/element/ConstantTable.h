@@ -1,0 +1,36 @@
+#ifndef PASSES_GRAPH_ELEMENT_CONSTANTTABLE_H
+#define PASSES_GRAPH_ELEMENT_CONSTANTTABLE_H
+
+#include "mlir/IR/SymbolTable.h"
+#include "mlir/IR/Value.h"
+#include "llvm/ADT/ArrayRef.h"
+#include <cstdint>
+#include <cstring>
+
+namespace attn {
+
+class WeightStore;
+
+/// A tensor whose bytes are known, row-major.
+struct ConstantTable {
+  /// Larger tables are left alone: each entry is looked at a few times.
+  static constexpr int64_t kMaxEntries = int64_t(1) << 24;
+
+  llvm::ArrayRef<char> bytes;
+  int64_t width; ///< bytes of an entry, up to 8
+
+  /// The constant or weight `value`; `bytes` is empty where it is no table of
+  /// at most kMaxEntries entries, is a splat, or is not known.
+  static ConstantTable read(mlir::Value value, const mlir::SymbolTable &symbols, const WeightStore *weights);
+
+  int64_t size() const { return bytes.size() / width; }
+  uint64_t bitsAt(int64_t n) const {
+    uint64_t bits = 0;
+    std::memcpy(&bits, bytes.data() + n * width, width);
+    return bits;
+  }
+};
+
+} // namespace attn
+
+#endif // PASSES_GRAPH_ELEMENT_CONSTANTTABLE_H

@@ -1,0 +1,227 @@
+#include "passes/graph/element/EdgeTable.h"
+
+#include "passes/graph/Structured.h"
+#include "passes/graph/element/ConstantTable.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Utils/StaticValueUtils.h"
+#include "mlir/IR/IRMapping.h"
+#include "mlir/Interfaces/SideEffectInterfaces.h"
+
+using namespace mlir;
+
+namespace attn {
+namespace {
+
+/// Which tensors hold one number.
+struct Constants {
+  const SymbolTable &symbols;
+  const WeightStore *weights;
+
+  /// The number, or null.
+  TypedAttr uniformElement(Value tensor) const {
+    while (isView(tensor.getDefiningOp()))
+      tensor = tensor.getDefiningOp()->getOperand(0);
+    if (TypedAttr number = splatConstant(tensor))
+      return number;
+    ConstantTable table = ConstantTable::read(tensor, symbols, weights);
+    if (table.bytes.empty())
+      return {};
+    for (int64_t n = 1; n < table.size(); ++n)
+      if (table.bitsAt(n) != table.bitsAt(0))
+        return {};
+    Type type = getElementTypeOrSelf(tensor);
+    APInt bits(type.getIntOrFloatBitWidth(), table.bitsAt(0), /*isSigned=*/false, /*implicitTrunc=*/true);
+    if (auto real = dyn_cast<FloatType>(type))
+      return FloatAttr::get(type, APFloat(real.getFloatSemantics(), bits));
+    return IntegerAttr::get(type, bits);
+  }
+};
+
+/// What `scalar` in the loops is where the tensor that they carry, `carried`, holds `old` at `place`; null where that
+/// is no one number.
+TypedAttr evaluate(const Constants &constants, Value scalar, Value carried, ValueRange place, TypedAttr old) {
+  if (TypedAttr constant = splatConstant(scalar))
+    return constant;
+  Operation *op = scalar.getDefiningOp();
+  if (!op)
+    return {};
+  if (auto extract = dyn_cast<tensor::ExtractOp>(op)) {
+    if (extract.getTensor() != carried)
+      return constants.uniformElement(extract.getTensor());
+    return llvm::equal(extract.getIndices(), place) ? old : TypedAttr();
+  }
+  if (!isa<arith::ArithDialect>(op->getDialect()) || op->getNumResults() != 1)
+    return {};
+  SmallVector<Attribute> operands;
+  for (Value operand : op->getOperands()) {
+    TypedAttr number = evaluate(constants, operand, carried, place, old);
+    if (!number)
+      return {};
+    operands.push_back(number);
+  }
+  SmallVector<OpFoldResult> folded;
+  if (failed(op->fold(operands, folded)) || folded.size() != 1)
+    return {};
+  if (auto same = dyn_cast<Value>(folded.front())) {
+    auto operand = llvm::find(op->getOperands(), same);
+    return operand == op->operand_end() ? TypedAttr() : cast<TypedAttr>(operands[operand - op->operand_begin()]);
+  }
+  return dyn_cast<TypedAttr>(cast<Attribute>(folded.front()));
+}
+
+/// Whether `next`, of numbers of at least 32 bits, adds a constant above 0 to `old`, so that it stays above 0 however
+/// often it does: 2^31 edges of 1 do not wrap.
+bool addsPositive(Value next, TypedAttr step) {
+  Operation *add = next.getDefiningOp();
+  if (!isa_and_nonnull<arith::AddFOp, arith::AddIOp>(add) || next.getType().getIntOrFloatBitWidth() < 32)
+    return false;
+  if (auto number = dyn_cast<FloatAttr>(step))
+    return number.getValueAsDouble() > 0;
+  auto number = dyn_cast<IntegerAttr>(step);
+  return number && number.getValue().isOne();
+}
+
+bool isZero(TypedAttr number) {
+  if (auto real = dyn_cast<FloatAttr>(number))
+    return real.getValue().isZero();
+  auto integer = dyn_cast<IntegerAttr>(number);
+  return integer && integer.getValue().isZero();
+}
+
+/// Writes `value` of the loop nest around `outer` again, with what it is made of.
+Value cloneInto(OpBuilder &b, Value value, scf::ForOp outer, IRMapping &mapping) {
+  if (Value known = mapping.lookupOrNull(value))
+    return known;
+  Operation *op = value.getDefiningOp();
+  if (!op || !outer->isProperAncestor(op))
+    return value;
+  for (Value operand : op->getOperands())
+    cloneInto(b, operand, outer, mapping);
+  b.clone(*op, mapping);
+  return mapping.lookup(value);
+}
+
+} // namespace
+
+std::optional<EdgeTable::Nest> EdgeTable::matchNest(Value value) {
+  Nest nest;
+  Value carried;
+  while (auto loop = value.getDefiningOp<scf::ForOp>()) {
+    if (loop.getNumResults() != 1 || (carried && loop.getInits().front() != carried) ||
+        getConstantIntValue(loop.getLowerBound()) != 0 || getConstantIntValue(loop.getStep()) != 1)
+      return std::nullopt;
+    if (!nest.loops.empty() && nest.loops.front()->isAncestor(loop.getUpperBound().getParentRegion()->getParentOp()))
+      return std::nullopt;
+    nest.loops.push_back(loop);
+    carried = loop.getRegionIterArg(0);
+    value = loop.getBody()->getTerminator()->getOperand(0);
+  }
+  nest.insert = value.getDefiningOp<tensor::InsertOp>();
+  if (nest.loops.empty() || !nest.insert || nest.insert.getDest() != carried)
+    return std::nullopt;
+  // Places come from the loops and from what stands outside, not from the table.
+  SmallVector<Value> front(nest.insert.getIndices());
+  while (!front.empty()) {
+    Value next = front.pop_back_val();
+    auto argument = dyn_cast<BlockArgument>(next);
+    auto loop = argument ? dyn_cast<scf::ForOp>(argument.getOwner()->getParentOp()) : scf::ForOp();
+    if (loop && llvm::is_contained(nest.loops, loop) && next != loop.getInductionVar())
+      return std::nullopt;
+    Operation *op = next.getDefiningOp();
+    if (!op || !nest.loops.front()->isProperAncestor(op))
+      continue;
+    if (op->getNumRegions() || !isMemoryEffectFree(op))
+      return std::nullopt;
+    llvm::append_range(front, op->getOperands());
+  }
+  return nest;
+}
+
+std::optional<EdgeTable> EdgeTable::match(Value value, const SymbolTable &symbols, const WeightStore *weights) {
+  Constants constants{symbols, weights};
+  EdgeTable table;
+  table.value = value;
+  while (std::optional<Nest> nest = matchNest(value)) {
+    value = nest->loops.front().getInits().front();
+    table.nests.insert(table.nests.begin(), std::move(*nest));
+  }
+  table.start = value;
+  table.base = table.nests.empty() ? TypedAttr() : constants.uniformElement(value);
+  if (!table.base)
+    return std::nullopt;
+  for (const Nest &nest : table.nests) {
+    tensor::InsertOp insert = nest.insert;
+    auto after = [&](TypedAttr old) {
+      return evaluate(constants, insert.getScalar(), insert.getDest(), insert.getIndices(), old);
+    };
+    TypedAttr once = after(table.base), twice = once ? after(once) : TypedAttr();
+    if (!once || !twice || once == table.base || (table.mark && once != table.mark))
+      return std::nullopt;
+    if (once != twice) {
+      // Loops that put the number, and others that add it: two edges are two, or one.
+      if (table.nests.size() != 1 || !isZero(table.base) || !addsPositive(insert.getScalar(), once))
+        return std::nullopt;
+      table.sums = true;
+    }
+    table.mark = once;
+  }
+  return table;
+}
+
+bool EdgeTable::isMarked() const {
+  auto number = dyn_cast<IntegerAttr>(mark);
+  return number && number.getType().isInteger(8) && number.getValue().isOne() && isZero(base) && !sums;
+}
+
+SmallVector<OpFoldResult> EdgeTable::getSizes(OpBuilder &b) const {
+  Value source = start;
+  if (auto fill = source.getDefiningOp<linalg::FillOp>())
+    source = fill.getOutputs().front();
+  if (auto empty = source.getDefiningOp<tensor::EmptyOp>())
+    return empty.getMixedSizes();
+  return tensor::getMixedSizes(b, value.getLoc(), start);
+}
+
+SmallVector<Value> EdgeTable::forEachEdge(OpBuilder &b, ValueRange init, EdgeBody body) const {
+  SmallVector<Value> carried(init);
+  for (const Nest &nest : nests) {
+    IRMapping mapping;
+    scf::ForOp outer = nest.loops.front();
+    auto emit = [&](auto &self, OpBuilder &b, Location loc, size_t depth, ValueRange carried) -> SmallVector<Value> {
+      if (depth == nest.loops.size()) {
+        SmallVector<Value> place;
+        tensor::InsertOp insert = nest.insert;
+        for (Value index : insert.getIndices())
+          place.push_back(cloneInto(b, index, outer, mapping));
+        return body(b, loc, place, carried);
+      }
+      scf::ForOp from = nest.loops[depth];
+      Value zero = arith::ConstantIndexOp::create(b, loc, 0), one = arith::ConstantIndexOp::create(b, loc, 1);
+      auto loop = scf::ForOp::create(b, loc, zero, from.getUpperBound(), one, carried,
+                                     [&](OpBuilder &b, Location loc, Value at, ValueRange inner) {
+                                       mapping.map(from.getInductionVar(), at);
+                                       scf::YieldOp::create(b, loc, self(self, b, loc, depth + 1, inner));
+                                     });
+      return SmallVector<Value>(loop.getResults());
+    };
+    carried = emit(emit, b, outer.getLoc(), 0, carried);
+  }
+  return carried;
+}
+
+Value EdgeTable::countEdges(OpBuilder &b) const {
+  Location loc = value.getLoc();
+  Value sum;
+  for (const Nest &nest : nests) {
+    Value product;
+    for (scf::ForOp loop : nest.loops) {
+      Value size = loop.getUpperBound();
+      product = product ? b.createOrFold<arith::MulIOp>(loc, product, size) : size;
+    }
+    sum = sum ? b.createOrFold<arith::AddIOp>(loc, sum, product) : product;
+  }
+  return sum;
+}
+
+} // namespace attn

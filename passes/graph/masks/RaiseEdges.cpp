@@ -1,0 +1,160 @@
+#include "passes/graph/masks/RaiseEdges.h"
+
+#include "passes/graph/Structured.h"
+#include "passes/graph/element/EdgeTable.h"
+#include "passes/graph/masks/MaskMining.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Arith/Utils/Utils.h"
+#include "mlir/Dialect/Linalg/IR/Linalg.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "mlir/IR/Matchers.h"
+#include "mlir/IR/PatternMatch.h"
+
+using namespace mlir;
+
+namespace attn {
+namespace {
+
+/// Whether a comparison of entries with a number tells one edge or more of `step` each, a number above 0, from none.
+bool tellsEdges(arith::CmpFOp compare, double step) {
+  FloatAttr number;
+  if (!matchPattern(compare.getRhs(), m_Constant(&number)))
+    return false;
+  double bound = number.getValueAsDouble();
+  using Predicate = arith::CmpFPredicate;
+  switch (compare.getPredicate()) {
+  case Predicate::OGT:
+  case Predicate::UGT:
+  case Predicate::OLE:
+  case Predicate::ULE:
+    return bound >= 0 && bound < step;
+  case Predicate::OGE:
+  case Predicate::UGE:
+  case Predicate::OLT:
+  case Predicate::ULT:
+    return bound > 0 && bound <= step;
+  case Predicate::OEQ:
+  case Predicate::UEQ:
+  case Predicate::ONE:
+  case Predicate::UNE:
+    return bound == 0;
+  default:
+    return false;
+  }
+}
+
+/// The same of counts of edges.
+bool tellsEdges(arith::CmpIOp compare) {
+  IntegerAttr number;
+  if (!matchPattern(compare.getRhs(), m_Constant(&number)))
+    return false;
+  int64_t bound = number.getValue().getSExtValue();
+  using Predicate = arith::CmpIPredicate;
+  switch (compare.getPredicate()) {
+  case Predicate::sgt:
+  case Predicate::sle:
+    return bound == 0;
+  case Predicate::sge:
+  case Predicate::slt:
+    return bound == 1;
+  case Predicate::eq:
+  case Predicate::ne:
+    return bound == 0;
+  default:
+    return false;
+  }
+}
+
+/// Whether all that is done with `table`, in which edges add up, is to tell whether there are any.
+bool onlyTellsEdges(Value table, TypedAttr step) {
+  return llvm::all_of(table.getUses(), [&](OpOperand &use) {
+    Operation *user = use.getOwner();
+    if (isa<tensor::DimOp>(user))
+      return true;
+    if (isView(user))
+      return onlyTellsEdges(user->getResult(0), step);
+    auto op = dyn_cast<linalg::LinalgOp>(user);
+    if (!op || !isPointwise(op) || !op.isDpsInput(&use))
+      return false;
+    return llvm::all_of(op.getMatchingBlockArgument(&use).getUses(), [&](OpOperand &read) {
+      auto real = dyn_cast<arith::CmpFOp>(read.getOwner());
+      auto integer = dyn_cast<arith::CmpIOp>(read.getOwner());
+      if (read.getOperandNumber() != 0)
+        return false;
+      return real ? tellsEdges(real, cast<FloatAttr>(step).getValueAsDouble()) : integer && tellsEdges(integer);
+    });
+  });
+}
+
+/// Puts bytes that say where edges are, and what the graph had there, in the place of `target`: the table itself, or
+/// its rows where it is one row after the other.
+void raise(const EdgeTable &table, Value target, RewriterBase &rewriter) {
+  if (!reachesScores(target))
+    return;
+  rewriter.setInsertionPointAfterValue(target);
+  Location loc = target.getLoc();
+  SmallVector<OpOperand *> uses;
+  for (OpOperand &use : target.getUses())
+    if (!isa<tensor::DimOp>(use.getOwner()))
+      uses.push_back(&use);
+  auto rows = target.getDefiningOp<tensor::ExpandShapeOp>();
+  SmallVector<OpFoldResult> sizes = rows ? rows.getMixedOutputShape() : table.getSizes(rewriter);
+  Value empty = emptyTensor(rewriter, loc, sizes, rewriter.getI8Type());
+  Value zero = arith::ConstantOp::create(rewriter, loc, rewriter.getI8IntegerAttr(0));
+  Value none = linalg::FillOp::create(rewriter, loc, zero, empty).getResult(0);
+  Value columns = getValueOrCreateConstantIndexOp(rewriter, loc, sizes.back());
+  auto mark = [&](OpBuilder &b, Location loc, ValueRange place, ValueRange carried) -> SmallVector<Value> {
+    SmallVector<Value> at(place);
+    if (at.size() == 1) {
+      // An index into no columns at all has ended the run by then.
+      Value size = arith::MaxUIOp::create(b, loc, columns, arith::ConstantIndexOp::create(b, loc, 1));
+      at = {arith::DivUIOp::create(b, loc, place[0], size), arith::RemUIOp::create(b, loc, place[0], size)};
+    }
+    Value one = arith::ConstantOp::create(b, loc, b.getI8IntegerAttr(1));
+    return {tensor::InsertOp::create(b, loc, one, carried.front(), at)};
+  };
+  Value edges = table.forEachEdge(rewriter, none, mark).front();
+  AffineMap identity = rewriter.getMultiDimIdentityMap(2);
+  Value entries =
+      elementwise(rewriter, loc, sizes, getElementTypeOrSelf(target), edges, identity,
+                  [&](OpBuilder &b, Location loc, ValueRange args) -> Value {
+                    Value zero = arith::ConstantOp::create(b, loc, b.getI8IntegerAttr(0));
+                    Value isEdge = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::ne, args.front(), zero);
+                    return arith::SelectOp::create(b, loc, isEdge, arith::ConstantOp::create(b, loc, table.getMark()),
+                                                   arith::ConstantOp::create(b, loc, table.getBase()));
+                  });
+  for (OpOperand *use : uses)
+    use->set(entries);
+}
+
+} // namespace
+
+void raiseEdges(Operation *root, const SymbolTable &symbols, const WeightStore *weights) {
+  SmallVector<scf::ForOp> loops;
+  root->walk([&](scf::ForOp loop) { loops.push_back(loop); });
+  IRRewriter rewriter(root->getContext());
+  for (scf::ForOp loop : loops) {
+    if (loop.getNumResults() != 1)
+      continue;
+    Value value = loop.getResult(0);
+    auto type = dyn_cast<RankedTensorType>(value.getType());
+    std::optional<EdgeTable> table =
+        type && type.getRank() <= 2 ? EdgeTable::match(value, symbols, weights) : std::nullopt;
+    if (!table || (table->addsUp() && !onlyTellsEdges(value, table->getMark())))
+      continue;
+    if (type.getRank() == 2) {
+      if (!table->isMarked())
+        raise(*table, value, rewriter);
+      continue;
+    }
+    SmallVector<tensor::ExpandShapeOp> rows;
+    for (Operation *user : value.getUsers())
+      if (auto expand = dyn_cast<tensor::ExpandShapeOp>(user); expand && expand.getResultType().getRank() == 2)
+        rows.push_back(expand);
+    for (tensor::ExpandShapeOp expand : rows)
+      raise(*table, expand.getResult(), rewriter);
+  }
+}
+
+} // namespace attn
