@@ -1,13 +1,14 @@
 #include "compiler/package/LibraryFile.h"
 
 #include "attnrt/abi.h"
+#include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/SmallString.h"
+#include "llvm/Support/BLAKE3.h"
 #include "llvm/Support/Path.h"
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <fcntl.h>
-#include <openssl/evp.h>
 #include <pthread.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -22,24 +23,12 @@ static constexpr size_t kHugePage = 2 << 20;
 
 /// The digest of abi.h, leaf after leaf as the bytes go by.
 struct LibraryFile::Digest {
-  EVP_MD_CTX *leaf = EVP_MD_CTX_new();
-  EVP_MD_CTX *root = EVP_MD_CTX_new();
+  llvm::BLAKE3 leaf, root;
   uint64_t inLeaf = 0;
-  bool healthy;
 
-  Digest() {
-    healthy = leaf && root && EVP_DigestInit_ex(leaf, EVP_sha256(), nullptr) == 1 &&
-              EVP_DigestInit_ex(root, EVP_sha256(), nullptr) == 1;
-  }
-  ~Digest() {
-    EVP_MD_CTX_free(leaf);
-    EVP_MD_CTX_free(root);
-  }
   void finishLeaf() {
-    unsigned char bytes[32];
-    unsigned length = 0;
-    healthy = healthy && EVP_DigestFinal_ex(leaf, bytes, &length) == 1 && EVP_DigestUpdate(root, bytes, length) == 1 &&
-              EVP_DigestInit_ex(leaf, EVP_sha256(), nullptr) == 1;
+    root.update(leaf.final());
+    leaf.init();
     inLeaf = 0;
   }
 };
@@ -125,7 +114,7 @@ bool LibraryFile::flush() {
 void LibraryFile::hash(llvm::ArrayRef<char> bytes) {
   while (!bytes.empty()) {
     uint64_t count = std::min<uint64_t>(bytes.size(), ATTNRT_DIGEST_LEAF - digest->inLeaf);
-    digest->healthy = digest->healthy && EVP_DigestUpdate(digest->leaf, bytes.data(), count) == 1;
+    digest->leaf.update(llvm::StringRef(bytes.data(), count));
     digest->inLeaf += count;
     if (digest->inLeaf == ATTNRT_DIGEST_LEAF)
       digest->finishLeaf();
@@ -199,13 +188,8 @@ bool LibraryFile::commitLibrary(uint64_t elfSize, uint64_t weightsOffset, uint64
   std::memcpy(footer.magic, ATTNRT_FOOTER_MAGIC, sizeof(footer.magic));
   if (digest->inLeaf)
     digest->finishLeaf();
-  unsigned length = 0;
-  digest->healthy = digest->healthy && EVP_DigestUpdate(digest->root, &footer, offsetof(attnrt_footer, digest)) == 1 &&
-                    EVP_DigestFinal_ex(digest->root, footer.digest, &length) == 1;
-  if (!digest->healthy) {
-    error = "cannot write '" + name + "': libcrypto failed to compute SHA-256";
-    return false;
-  }
+  digest->root.update(llvm::StringRef(reinterpret_cast<const char *>(&footer), offsetof(attnrt_footer, digest)));
+  llvm::copy(digest->root.final(), footer.digest);
   writeAll(llvm::ArrayRef<char>(reinterpret_cast<const char *>(&footer), sizeof(footer)));
   return commit(error);
 }

@@ -6,15 +6,22 @@
 #include <atomic>
 #include <cerrno>
 #include <cstring>
-#include <openssl/sha.h>
+#include <llvm-c/blake3.h>
 #include <pthread.h>
 #include <unistd.h>
 
 using namespace attn::rt;
 
-static constexpr uint64_t kHash = SHA256_DIGEST_LENGTH;
+static constexpr uint64_t kHash = LLVM_BLAKE3_OUT_LEN;
 // The footer's fields before `digest`, which are hashed after the leaves.
 static constexpr uint64_t kFooterHead = offsetof(attnrt_footer, digest);
+
+static void hashBytes(const uint8_t *bytes, uint64_t size, uint8_t *hash) {
+  llvm_blake3_hasher hasher;
+  llvm_blake3_hasher_init(&hasher);
+  llvm_blake3_hasher_update(&hasher, bytes, size);
+  llvm_blake3_hasher_finalize(&hasher, hash, kHash);
+}
 
 bool attn::rt::readAt(int file, void *data, uint64_t size, uint64_t offset) {
   for (uint64_t done = 0; done < size;) {
@@ -70,8 +77,7 @@ static Failure hashLeaf(Work &work, uint64_t leaf, uint8_t *buffer) {
   uint64_t end = std::min(begin + ATTNRT_DIGEST_LEAF, work.hashedSize);
   if (!readAt(job.file, buffer, end - begin, begin))
     return {errno ? ATTNRT_IO : ATTNRT_CORRUPT_FILE, errno};
-  if (!SHA256(buffer, end - begin, work.hashes.data() + leaf * kHash))
-    return {ATTNRT_INTERNAL, 0};
+  hashBytes(buffer, end - begin, work.hashes.data() + leaf * kHash);
   uint64_t elfEnd = std::min(end, job.footer.elf_size);
   if (job.elfCopy >= 0 && begin < elfEnd && !writeAt(job.elfCopy, buffer, elfEnd - begin, begin))
     return {ATTNRT_IO, errno};
@@ -130,13 +136,10 @@ attnrt_status attn::rt::computeDigest(const DigestJob &job, uint8_t digest[32]) 
     return fail(failure.status, "%s: cut short while it was read", job.name);
   case ATTNRT_OUT_OF_MEMORY:
     return failMemory(ATTNRT_DIGEST_LEAF, "verifying the file");
-  case ATTNRT_IO:
-    return fail(failure.status, "%s: cannot be read: %s", job.name, strerror(failure.error));
   default:
-    return fail(ATTNRT_INTERNAL, "%s: libcrypto cannot compute SHA-256", job.name);
+    return fail(failure.status, "%s: cannot be read: %s", job.name, strerror(failure.error));
   }
   memcpy(work.hashes.data() + hashesSize, &job.footer, kFooterHead);
-  if (!SHA256(work.hashes.data(), hashesSize + kFooterHead, digest))
-    return fail(ATTNRT_INTERNAL, "%s: libcrypto cannot compute SHA-256", job.name);
+  hashBytes(work.hashes.data(), hashesSize + kFooterHead, digest);
   return ATTNRT_OK;
 }

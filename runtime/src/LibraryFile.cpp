@@ -169,7 +169,7 @@ attnrt_status LibraryFile::verifyDigest(int elfCopy, uint8_t *weightsCopy) {
     return status;
   if (memcmp(digest, trailer.digest, sizeof(digest)) != 0)
     return fail(ATTNRT_CORRUPT_FILE,
-                "%s: damaged: SHA-256 digest %02x%02x%02x%02x..., its footer says %02x%02x%02x%02x...", name(),
+                "%s: damaged: digest %02x%02x%02x%02x..., its footer says %02x%02x%02x%02x...", name(),
                 digest[0], digest[1], digest[2], digest[3], trailer.digest[0], trailer.digest[1], trailer.digest[2],
                 trailer.digest[3]);
   return ATTNRT_OK;

@@ -4,11 +4,11 @@
 #include "mlir/IR/Diagnostics.h"
 #include "mlir/IR/MLIRContext.h"
 #include "mlir/Parser/Parser.h"
+#include "llvm/Support/BLAKE3.h"
 #include "gtest/gtest.h"
 #include <fcntl.h>
 #include <filesystem>
 #include <fstream>
-#include <openssl/sha.h>
 #include <sys/stat.h>
 #include <tuple>
 
@@ -442,15 +442,14 @@ TEST_F(Files, FooterAndDigestAreThoseOfTheAbi) {
   std::vector<unsigned char> leaves;
   size_t end = bytes.size() - sizeof(footer);
   for (size_t at = 0; at < end; at += ATTNRT_DIGEST_LEAF) {
-    unsigned char leaf[32];
-    SHA256(reinterpret_cast<unsigned char *>(bytes.data()) + at, std::min<size_t>(ATTNRT_DIGEST_LEAF, end - at), leaf);
-    leaves.insert(leaves.end(), leaf, leaf + 32);
+    llvm::BLAKE3Result<> leaf = llvm::BLAKE3::hash(
+        ArrayRef(reinterpret_cast<uint8_t *>(bytes.data()) + at, std::min<size_t>(ATTNRT_DIGEST_LEAF, end - at)));
+    leaves.insert(leaves.end(), leaf.begin(), leaf.end());
   }
   auto *head = reinterpret_cast<unsigned char *>(&footer);
   leaves.insert(leaves.end(), head, head + offsetof(attnrt_footer, digest));
-  unsigned char want[32];
-  SHA256(leaves.data(), leaves.size(), want);
-  EXPECT_EQ(std::memcmp(footer.digest, want, 32), 0);
+  llvm::BLAKE3Result<> want = llvm::BLAKE3::hash(leaves);
+  EXPECT_EQ(std::memcmp(footer.digest, want.data(), want.size()), 0);
 }
 
 TEST_F(Files, NothingIsLeftWithoutACommit) {

@@ -40,8 +40,6 @@ class EntryInfo(ctypes.Structure):
 
 
 def load_runtime():
-    for path in sorted((HERE / "lib").glob("libcrypto*")):
-        ctypes.CDLL(str(path))  # found by its name from then on
     runtime = ctypes.CDLL(str(HERE / "lib/libattnrt.so.0"))
     runtime.attnrt_last_error.restype = ctypes.c_char_p
     return runtime

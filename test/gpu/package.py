@@ -31,7 +31,7 @@ import check_searches
 import kernel_cases
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-BUNDLED = re.compile(r"(libcrypto|libstdc\+\+|libgcc_s)\S* => (\S+)")
+BUNDLED = re.compile(r"(libstdc\+\+|libgcc_s)\S* => (\S+)")
 
 
 # Of a family; all others run in f32. Errors of rounding lie below the bounds, those of places far above.

@@ -66,6 +66,25 @@ TEST_F(LoadTest, DescribesTheModel) {
   EXPECT_EQ(attnrt_model_find_entry(model.get(), "row", &entry), ATTNRT_NOT_FOUND);
 }
 
+// The function's own test vectors: bytes 0, 1, ... 250, 0, ...
+TEST(DigestTest, IsBlake3) {
+  auto hexOf = [](size_t size) {
+    Bytes bytes(size);
+    for (size_t i = 0; i < size; ++i)
+      bytes[i] = char(i % 251);
+    uint8_t digest[32];
+    hash(bytes.data(), size, digest);
+    std::string text;
+    for (uint8_t byte : digest)
+      for (int nibble : {byte >> 4, byte & 15})
+        text += "0123456789abcdef"[nibble];
+    return text;
+  };
+  EXPECT_EQ(hexOf(0), "af1349b9f5f9a1a6a0404dea36dcc9499bcb25c9adc112b7cc9a93cae41f3262");
+  EXPECT_EQ(hexOf(1024), "42214739f095a406f3fc83deb889744ac00df831c10daa55189b5d121c855af7");
+  EXPECT_EQ(hexOf(102400), "bc3e3d41a1146b069abffad3c0d44860cf664390afce4d9661f7902e7943e085");
+}
+
 // Leaves that begin and end in the ELF object, the padding and the weights.
 TEST_F(LoadTest, LargeFilesWithAnyNumberOfThreads) {
   Bytes weights = fixtureWeights((5 << 20) + 12345);
@@ -157,15 +176,15 @@ TEST_F(LoadTest, SomethingElse) {
 
 TEST_F(LoadTest, OtherAbi) {
   writeEdited([](attnrt_footer &footer) { footer.abi_version = ATTNRT_ABI_VERSION + 1; });
-  expectRefused(ATTNRT_INCOMPATIBLE, "compiled for ABI version 9, this runtime has 8: update the runtime");
+  expectRefused(ATTNRT_INCOMPATIBLE, "compiled for ABI version 10, this runtime has 9: update the runtime");
   writeEdited([](attnrt_footer &footer) { footer.abi_version = 0; });
-  expectRefused(ATTNRT_INCOMPATIBLE, "compiled for ABI version 0, this runtime has 8: compile the model again");
+  expectRefused(ATTNRT_INCOMPATIBLE, "compiled for ABI version 0, this runtime has 9: compile the model again");
   writeEdited([](attnrt_footer &footer) { footer.flags = 4; });
   expectRefused(ATTNRT_INCOMPATIBLE, "footer flags 0x4");
   writeVariant("fixture-newer.so");
-  expectRefused(ATTNRT_INCOMPATIBLE, "its code has ABI version 9, this runtime 8");
+  expectRefused(ATTNRT_INCOMPATIBLE, "its code has ABI version 10, this runtime 9");
   writeVariant("fixture-refuses.so");
-  expectRefused(ATTNRT_INCOMPATIBLE, "its code does not serve ABI version 8");
+  expectRefused(ATTNRT_INCOMPATIBLE, "its code does not serve ABI version 9");
 }
 
 TEST_F(LoadTest, MissingCpuFeatures) {

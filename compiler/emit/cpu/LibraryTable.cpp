@@ -235,7 +235,7 @@ std::string makeManifest(const LibraryDescription &d, TargetAttr target, llvm::S
                                                             {"isa", target.getIsa()},
                                                             {"required_cpu_features", d.requiredCpuFeatures},
                                                             {"optional_cpu_features", d.optionalCpuFeatures}}},
-                              {"digest", "sha256 of 1 MiB leaves, in the footer"},
+                              {"digest", "blake3 of 1 MiB leaves, in the footer"},
                               {"entries", std::move(entries)},
                               {"weights", std::move(weights)},
                               {"fusion", std::move(fusion)}};

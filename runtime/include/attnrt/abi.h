@@ -23,7 +23,7 @@
 extern "C" {
 #endif
 
-#define ATTNRT_ABI_VERSION 8u
+#define ATTNRT_ABI_VERSION 9u
 #define ATTNRT_FOOTER_MAGIC "ATTNLIB\1"
 #define ATTNRT_PAGE_SIZE 4096u
 #define ATTNRT_DIGEST_LEAF (1u << 20) // bytes
@@ -35,7 +35,7 @@ typedef struct attnrt_footer {
   uint64_t weights_offset; // multiple of ATTNRT_PAGE_SIZE
   uint64_t weights_size;   // bytes
   uint64_t file_size;      // bytes of the whole file, footer included
-  // SHA-256 over the concatenated SHA-256 digests of consecutive leaves of
+  // BLAKE3 over the concatenated BLAKE3 hashes of consecutive leaves of
   // ATTNRT_DIGEST_LEAF bytes (the last one shorter) of
   // file[0, file_size - sizeof(footer)), followed by the fields above.
   uint8_t digest[32];
