@@ -1,4 +1,5 @@
 import os
+import platform
 import shutil
 import sys
 
@@ -42,6 +43,8 @@ ptxas = shutil.which("ptxas") or shutil.which("ptxas", path="/usr/local/cuda/bin
 if ptxas:
     config.available_features.add("ptxas")
     config.environment["PATH"] += os.pathsep + os.path.dirname(ptxas)
+
+config.available_features.add("host-" + platform.machine())
 
 # CPU features by the kernel's names; a test asks for what it needs with
 # `REQUIRES: cpu-avx512f` and is reported as unsupported elsewhere.

@@ -9,7 +9,7 @@ include "mlir/Interfaces/SideEffectInterfaces.td"
 def Attn_DeviceLimitsOp : Attn_Op<"device_limits", [Pure]> {
   let summary = "multiprocessors of the GPU, and bytes of shared memory that a block may have";
   let description = [{
-    `attnrt_run.processors` and `attnrt_run.shared_bytes`: to size a launch whose
+    `attnrt_device.processors` and `attnrt_device.shared_bytes`: to size a launch whose
     blocks wait for each other (`attn.cooperative`), all of which must be
     resident at once.
 

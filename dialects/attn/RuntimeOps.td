@@ -93,7 +93,7 @@ def Attn_NumThreadsOp : Attn_Op<"num_threads", [Pure]> {
 def Attn_ExactArchOp : Attn_Op<"exact_arch", [Pure]> {
   let summary = "the architecture that the GPU code in use is for alone, or 0";
   let description = [{
-    `attnrt_run.exact_arch`: 90 for an image of sm_90a. On the host; which of two
+    `attnrt_device.exact_arch`: 90 for an image of sm_90a. On the host; which of two
     ways of launches to go. Kernels marked `attn.only_exact` with that number
     have a body in its images alone.
 
@@ -122,7 +122,7 @@ def Attn_HasTilesOp : Attn_Op<"has_tiles", [Pure]> {
 def Attn_DeviceErrorOp : Attn_Op<"device_error", [Pure]> {
   let summary = "where kernels on a GPU note that an index is out of range";
   let description = [{
-    `attnrt_run.device_error`, the words of an `attnrt_device_error`.
+    `attnrt_device.error`, the words of an `attnrt_device_error`.
 
     ```mlir
     %error = attn.device_error : memref<4xi64>

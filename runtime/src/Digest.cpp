@@ -1,6 +1,5 @@
 #include "Digest.h"
 
-#include "Memory.h"
 #include "Threads.h"
 #include <algorithm>
 #include <atomic>
@@ -13,8 +12,6 @@
 using namespace attn::rt;
 
 static constexpr uint64_t kHash = LLVM_BLAKE3_OUT_LEN;
-// The footer's fields before `digest`, which are hashed after the leaves.
-static constexpr uint64_t kFooterHead = offsetof(attnrt_footer, digest);
 
 static void hashBytes(const uint8_t *bytes, uint64_t size, uint8_t *hash) {
   llvm_blake3_hasher hasher;
@@ -59,12 +56,12 @@ struct Work {
   const DigestJob &job;
   uint64_t hashedSize;
   uint64_t numLeaves;
-  Array<uint8_t> hashes; // of the leaves, then kFooterHead bytes
+  Array<uint8_t> hashes; // of the leaves, then the footer's head
   std::atomic<uint64_t> nextLeaf{0};
   std::atomic<Failure> failure{{ATTNRT_OK, 0}};
 
   explicit Work(const DigestJob &job)
-      : job(job), hashedSize(job.footer.file_size - sizeof(attnrt_footer)),
+      : job(job), hashedSize(job.footer.file_size - job.footer.footer_size),
         numLeaves((hashedSize + ATTNRT_DIGEST_LEAF - 1) / ATTNRT_DIGEST_LEAF) {}
   bool failed() const { return failure.load(std::memory_order_relaxed).status != ATTNRT_OK; }
 };
@@ -125,8 +122,8 @@ static void hashAllLeaves(Work &work) {
 attnrt_status attn::rt::computeDigest(const DigestJob &job, uint8_t digest[32]) {
   Work work(job);
   uint64_t hashesSize = work.numLeaves * kHash;
-  if (!work.hashes.allocate(hashesSize + kFooterHead))
-    return failMemory(hashesSize + kFooterHead, "the digest");
+  if (!work.hashes.allocate(hashesSize + job.footerHead.size()))
+    return failMemory(hashesSize + job.footerHead.size(), "the digest");
   hashAllLeaves(work);
   Failure failure = work.failure.load();
   switch (failure.status) {
@@ -139,7 +136,7 @@ attnrt_status attn::rt::computeDigest(const DigestJob &job, uint8_t digest[32]) 
   default:
     return fail(failure.status, "%s: cannot be read: %s", job.name, strerror(failure.error));
   }
-  memcpy(work.hashes.data() + hashesSize, &job.footer, kFooterHead);
-  hashBytes(work.hashes.data(), hashesSize + kFooterHead, digest);
+  memcpy(work.hashes.data() + hashesSize, job.footerHead.data(), job.footerHead.size());
+  hashBytes(work.hashes.data(), work.hashes.size(), digest);
   return ATTNRT_OK;
 }

@@ -2,6 +2,7 @@
 #define RUNTIME_SRC_DIGEST_H
 
 #include "Error.h"
+#include "Memory.h"
 
 namespace attn::rt {
 
@@ -9,10 +10,11 @@ namespace attn::rt {
 struct DigestJob {
   int file;
   attnrt_footer footer;
-  int elfCopy;          ///< descriptor that gets file[0, elf_size), or -1
-  uint8_t *weightsCopy; ///< gets the weights, or nullptr
-  int32_t numThreads;   ///< 0: as many as CPUs, at most 8
-  const char *name;     ///< for messages
+  const Array<uint8_t> &footerHead; ///< the footer's bytes before its digest, of whichever version
+  int elfCopy;                      ///< descriptor that gets file[0, elf_size), or -1
+  uint8_t *weightsCopy;             ///< gets the weights, or nullptr
+  int32_t numThreads;               ///< 0: as many as CPUs, at most 8
+  const char *name;                 ///< for messages
 };
 
 /// The digest of abi.h. Each byte is read once: what is copied is what was hashed.

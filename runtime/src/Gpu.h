@@ -31,8 +31,8 @@ public:
   DeviceAddress weights = 0;
   Array<void *> functions; ///< one a kernel
   const attnrt_gpu_code *code = nullptr;
-  int32_t exactArch = 0;                   ///< attnrt_run.exact_arch
-  int32_t processors = 1, sharedBytes = 0; ///< as in attnrt_run
+  int32_t exactArch = 0;                   ///< attnrt_device.exact_arch
+  int32_t processors = 1, sharedBytes = 0; ///< as in attnrt_device
 
 private:
   attnrt_status loadImage(const char *name);

@@ -4,6 +4,7 @@
 #include "Session.h"
 #include "Threads.h"
 
+#include <algorithm>
 #include <cstring>
 
 using namespace attn::rt;
@@ -63,7 +64,7 @@ static int32_t parallelFor(attnrt_run *abi, attnrt_task_fn fn, void *arg, int64_
 
 static attnrt_status failRun(Run &run, int code, const char *call) {
   Text what;
-  const attnrt_gpu_code &gpu = *run.session->model->library->gpu;
+  const attnrt_gpu_code &gpu = *run.session->model->library.gpu;
   what.add("entry '%s'", run.plan->entry->name);
   if (run.lastKernel >= 0)
     what.add(", in or before kernel '%s'", gpu.kernels[run.lastKernel]);
@@ -89,7 +90,7 @@ static int32_t outcome(Run &run, int code, const GpuLaunches::Target &target) {
 static int32_t launch(attnrt_run *abi, int32_t kernel, const int64_t *grid, const int64_t *block, int64_t shared,
                       const void *parameters, uint64_t size) {
   Run &run = runOf(abi);
-  const attnrt_gpu_code &gpu = *run.session->model->library->gpu;
+  const attnrt_gpu_code &gpu = *run.session->model->library.gpu;
   if (kernel < 0 || uint32_t(kernel) >= gpu.num_kernels) {
     run.status =
         fail(ATTNRT_INTERNAL, "entry '%s' launches kernel %d of %u", run.plan->entry->name, kernel, gpu.num_kernels);
@@ -134,7 +135,9 @@ static int32_t product(attnrt_run *abi, const attnrt_product *wanted) {
     return gpu.atLeast(gpu.products, bytes, "cuBLASLt", ignored);
   };
   // The body of a loop holds the code's own kernels alone.
-  attnrt_product made = *wanted;
+  attnrt_product made = {};
+  memcpy(&made, wanted, std::min(size_t(wanted->struct_size), sizeof(made)));
+  made.struct_size = sizeof(made);
   made.flags &= ~ATTNRT_PRODUCT_ASK;
   if (gpu.launches.inLoop() || !gpu.launches.products.serves(made, workspace))
     return 0;
@@ -342,21 +345,23 @@ attnrt_status attnrt_session::runOnGpu(Run &run, const attnrt_run_options &optio
   run.stream = options.stream ? options.stream : gpu->stream;
   run.lastKernel = -1;
   run.abi.weights = static_cast<const uint8_t *>(pointerTo(gpu->model.weights));
-  run.abi.device_error = pointerTo(gpu->error.address);
-  run.abi.exact_arch = gpu->model.exactArch;
-  run.abi.processors = gpu->model.processors;
-  run.abi.shared_bytes = gpu->model.sharedBytes;
   run.abi.workspace = provideDeviceWorkspace;
-  run.abi.host_workspace = attn::rt::provideWorkspace;
-  run.abi.send = send;
-  run.abi.product = product;
   run.abi.output = provideOutput;
   run.abi.parallel_for = parallelFor;
   run.abi.fail = reportFailure;
-  run.abi.launch = launch;
-  run.abi.fetch = fetch;
-  run.abi.begin_loop = beginLoop;
-  run.abi.end_loop = endLoop;
+  run.device = {sizeof(attnrt_device),
+                gpu->model.exactArch,
+                gpu->model.processors,
+                gpu->model.sharedBytes,
+                pointerTo(gpu->error.address),
+                launch,
+                fetch,
+                send,
+                attn::rt::provideWorkspace,
+                product,
+                beginLoop,
+                endLoop};
+  run.abi.device = &run.device;
   GpuScope scope(gpu->model);
   if (scope.code)
     return failCuda(driver, scope.code, "cuCtxPushCurrent", "a run");

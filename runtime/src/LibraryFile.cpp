@@ -1,6 +1,7 @@
 #include "LibraryFile.h"
 
 #include "Digest.h"
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <elf.h>
@@ -94,31 +95,42 @@ attnrt_status LibraryFile::open(int descriptor, const char *name, const attnrt_l
   return ATTNRT_OK;
 }
 
+// What stands at the end of each footer, and how large one may be.
+static constexpr uint64_t kFooterTail = sizeof(attnrt_footer) - offsetof(attnrt_footer, digest);
+static constexpr uint64_t kFooterSize9 = 96, kMaxFooterSize = 4096;
+static_assert(sizeof(attnrt_footer) >= kFooterSize9 && kFooterTail == 48, "abi.h: new fields come before the digest");
+
 attnrt_status LibraryFile::readFooter(int64_t fileSize) {
-  if (fileSize < int64_t(sizeof(trailer)))
-    return fail(ATTNRT_CORRUPT_FILE, "%s: no model library: %lld bytes, less than a footer's %zu", name(),
-                (long long)fileSize, sizeof(trailer));
   uint64_t size = uint64_t(fileSize);
-  if (!readAt(file, &trailer, sizeof(trailer), size - sizeof(trailer)))
+  if (size < kFooterSize9)
+    return fail(ATTNRT_CORRUPT_FILE, "%s: no model library: %llu bytes, less than a footer's %llu", name(),
+                Number(size), Number(kFooterSize9));
+  if (!readAt(file, trailer.digest, kFooterTail, size - kFooterTail))
     return fail(ATTNRT_IO, "%s: cannot be read: %s", name(), errno ? strerror(errno) : "cut short while it was read");
+  constexpr char kBefore9[] = "ATTNLIB\1";
+  if (memcmp(trailer.magic, kBefore9, sizeof(trailer.magic)) == 0)
+    return fail(ATTNRT_INCOMPATIBLE,
+                "%s: compiled for an ABI version before 9, this runtime (%s) serves %u to %u: compile the model again",
+                name(), attnrt_version(), ATTNRT_ABI_OLDEST, ATTNRT_ABI_VERSION);
   char start[SELFMAG] = {};
-  if (memcmp(trailer.magic, ATTNRT_FOOTER_MAGIC, sizeof(trailer.magic)) != 0 &&
-      (!readAt(file, start, sizeof(start), 0) || memcmp(start, ELFMAG, SELFMAG) != 0))
+  bool isFooter = memcmp(trailer.magic, ATTNRT_FOOTER_MAGIC, sizeof(trailer.magic)) == 0;
+  if (!isFooter && (!readAt(file, start, sizeof(start), 0) || memcmp(start, ELFMAG, SELFMAG) != 0))
     return fail(ATTNRT_CORRUPT_FILE, "%s: no model library: it does not begin as one, nor end as one", name());
-  if (memcmp(trailer.magic, ATTNRT_FOOTER_MAGIC, sizeof(trailer.magic)) != 0)
+  if (!isFooter)
     return fail(ATTNRT_CORRUPT_FILE, "%s: no model library, or cut short: its last bytes are not a footer", name());
-  if (trailer.abi_version != ATTNRT_ABI_VERSION)
-    return fail(ATTNRT_INCOMPATIBLE, "%s: compiled for ABI version %u, this runtime has %u: %s", name(),
-                trailer.abi_version, ATTNRT_ABI_VERSION,
-                trailer.abi_version > ATTNRT_ABI_VERSION ? "update the runtime" : "compile the model again");
-  if (trailer.flags != 0)
-    return fail(ATTNRT_INCOMPATIBLE, "%s: footer flags 0x%x, this runtime knows none", name(), trailer.flags);
+  if (trailer.footer_size < kFooterSize9 || trailer.footer_size > std::min(size, kMaxFooterSize))
+    return fail(ATTNRT_CORRUPT_FILE, "%s: its footer says that it has %llu bytes, not between %llu and %llu", name(),
+                Number(trailer.footer_size), Number(kFooterSize9), Number(std::min(size, kMaxFooterSize)));
+  if (attnrt_status status = readFooterHead(size))
+    return status;
+  if (attnrt_status status = checkVersion())
+    return status;
   if (trailer.file_size != size)
     return fail(ATTNRT_CORRUPT_FILE, "%s: %llu bytes, but its footer says %llu", name(), Number(size),
                 Number(trailer.file_size));
   // ELF, padding to a page, weights, footer: nothing may overlap or be left
   // over. Subtractions only, of numbers that are known to be smaller.
-  uint64_t body = size - sizeof(trailer);
+  uint64_t body = size - trailer.footer_size;
   if (trailer.elf_size == 0 || trailer.elf_size > body || trailer.weights_offset > body ||
       trailer.weights_offset < trailer.elf_size || trailer.weights_offset % ATTNRT_PAGE_SIZE != 0 ||
       trailer.weights_offset - trailer.elf_size >= ATTNRT_PAGE_SIZE ||
@@ -126,6 +138,37 @@ attnrt_status LibraryFile::readFooter(int64_t fileSize) {
     return fail(ATTNRT_CORRUPT_FILE,
                 "%s: %llu bytes of ELF object and %llu of weights at %llu do not make a file of %llu", name(),
                 Number(trailer.elf_size), Number(trailer.weights_size), Number(trailer.weights_offset), Number(size));
+  return ATTNRT_OK;
+}
+
+// The fields before the digest: what this version does not know is only hashed,
+// what an older compiler did not write stays 0.
+attnrt_status LibraryFile::readFooterHead(uint64_t fileSize) {
+  uint64_t head = trailer.footer_size - kFooterTail;
+  if (!footerHead.allocate(head))
+    return failMemory(head, "the footer");
+  if (!readAt(file, footerHead.data(), head, fileSize - trailer.footer_size))
+    return fail(ATTNRT_IO, "%s: cannot be read: %s", name(), errno ? strerror(errno) : "cut short while it was read");
+  memcpy(&trailer, footerHead.data(), std::min(head, offsetof(attnrt_footer, digest)));
+  return ATTNRT_OK;
+}
+
+attnrt_status LibraryFile::checkVersion() const {
+  if (trailer.needed_abi > trailer.abi_version)
+    return fail(ATTNRT_CORRUPT_FILE, "%s: compiled for ABI version %u, but says that it needs %u", name(),
+                trailer.abi_version, trailer.needed_abi);
+  if (trailer.needed_abi > ATTNRT_ABI_VERSION)
+    return fail(ATTNRT_INCOMPATIBLE,
+                "%s: needs ABI version %u, this runtime (%s) serves %u to %u: update the runtime, or compile the model "
+                "with an attnc of the runtime's version",
+                name(), trailer.needed_abi, attnrt_version(), ATTNRT_ABI_OLDEST, ATTNRT_ABI_VERSION);
+  if (trailer.abi_version < ATTNRT_ABI_OLDEST)
+    return fail(ATTNRT_INCOMPATIBLE,
+                "%s: compiled for ABI version %u, this runtime (%s) serves %u to %u: compile the model again", name(),
+                trailer.abi_version, attnrt_version(), ATTNRT_ABI_OLDEST, ATTNRT_ABI_VERSION);
+  if (trailer.flags != 0)
+    return fail(ATTNRT_INCOMPATIBLE, "%s: footer flags 0x%x, this runtime (%s) knows none: update it", name(),
+                trailer.flags, attnrt_version());
   return ATTNRT_OK;
 }
 
@@ -165,13 +208,13 @@ attnrt_status LibraryFile::mapWeights() {
 
 attnrt_status LibraryFile::verifyDigest(int elfCopy, uint8_t *weightsCopy) {
   uint8_t digest[32];
-  if (attnrt_status status = computeDigest({file, trailer, elfCopy, weightsCopy, numThreads, name()}, digest))
+  if (attnrt_status status =
+          computeDigest({file, trailer, footerHead, elfCopy, weightsCopy, numThreads, name()}, digest))
     return status;
   if (memcmp(digest, trailer.digest, sizeof(digest)) != 0)
-    return fail(ATTNRT_CORRUPT_FILE,
-                "%s: damaged: digest %02x%02x%02x%02x..., its footer says %02x%02x%02x%02x...", name(),
-                digest[0], digest[1], digest[2], digest[3], trailer.digest[0], trailer.digest[1], trailer.digest[2],
-                trailer.digest[3]);
+    return fail(ATTNRT_CORRUPT_FILE, "%s: damaged: digest %02x%02x%02x%02x..., its footer says %02x%02x%02x%02x...",
+                name(), digest[0], digest[1], digest[2], digest[3], trailer.digest[0], trailer.digest[1],
+                trailer.digest[2], trailer.digest[3]);
   return ATTNRT_OK;
 }
 

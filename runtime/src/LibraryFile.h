@@ -45,6 +45,8 @@ private:
   };
   attnrt_status readStamp(Stamp &stamp) const;
   attnrt_status readFooter(int64_t fileSize);
+  attnrt_status readFooterHead(uint64_t fileSize);
+  attnrt_status checkVersion() const;
   attnrt_status createElfCopy();
   attnrt_status mapWeights();
   attnrt_status verifyDigest(int elfCopy, uint8_t *weightsCopy);
@@ -55,6 +57,7 @@ private:
   bool copied = false;
   Stamp opened = {};
   attnrt_footer trailer = {};
+  Array<uint8_t> footerHead; // as it is in the file: a newer compiler's has more than `trailer`
   Array<char> label;
   void *map = nullptr;
   uint64_t mapSize = 0;

@@ -2,6 +2,7 @@
 
 #include "CpuFeatures.h"
 #include "Tensor.h"
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
@@ -28,7 +29,7 @@ static void pathOfElf(const LibraryFile &file, char (&path)[64]) {
 }
 
 attnrt_model::~attnrt_model() {
-  for (uint32_t i = 0; entries.data() && i < library->num_entries; ++i)
+  for (uint32_t i = 0; entries.data() && i < library.num_entries; ++i)
     free(entries[i].sameNames);
   destroy(gpu);
   if (code) {
@@ -56,19 +57,51 @@ attnrt_status attnrt_model::load(int descriptor, const char *name, const attnrt_
   if (attnrt_status status = planEntries())
     return status;
   const attnrt_footer &footer = file.footer();
-  info = {library->abi_version,
-          library->num_entries,
+  info = {library.abi_version,
+          library.num_entries,
           entryInfos.data(),
-          library->num_weights,
-          library->weights,
-          library->target,
-          library->required_cpu_features,
-          library->compiler_version,
-          library->manifest_json,
+          library.num_weights,
+          library.weights,
+          library.target,
+          library.required_cpu_features,
+          library.compiler_version,
+          library.manifest_json,
           footer.file_size,
           footer.weights_size,
           {}};
   memcpy(info.digest, footer.digest, sizeof(info.digest));
+  return ATTNRT_OK;
+}
+
+// The sizes that these had in ABI version 9; none has fewer fields.
+static constexpr uint32_t kLibrarySize9 = 80, kEntrySize9 = 72, kGpuCodeSize9 = 32;
+static_assert(sizeof(attnrt_library) >= kLibrarySize9 && sizeof(attnrt_entry) >= kEntrySize9 &&
+                  sizeof(attnrt_gpu_code) >= kGpuCodeSize9,
+              "structures of abi.h only grow");
+
+// Copies what `from`, of whichever version, and `to` both have; the rest of `to` stays 0.
+template <typename T> static bool copySized(const T *from, uint32_t fewest, T &to) {
+  if (!from || from->struct_size < fewest)
+    return false;
+  memcpy(&to, from, std::min(size_t(from->struct_size), sizeof(T)));
+  return true;
+}
+
+attnrt_status attnrt_model::readLibrary(const attnrt_library &found) {
+  const char *name = file.name();
+  if (!copySized(&found, kLibrarySize9, library))
+    return fail(ATTNRT_CORRUPT_FILE, "%s: its description has %u bytes, fewer than %u", name, found.struct_size,
+                kLibrarySize9);
+  if (library.gpu && !copySized(library.gpu, kGpuCodeSize9, gpuCode))
+    return fail(ATTNRT_CORRUPT_FILE, "%s: the description of its GPU code is not sound", name);
+  library.gpu = library.gpu ? &gpuCode : nullptr;
+  if (!library.num_entries || !library.entries)
+    return fail(ATTNRT_CORRUPT_FILE, "%s: has no entries", name);
+  if (!describedEntries.allocate(library.num_entries))
+    return failMemory(library.num_entries * sizeof(attnrt_entry), "the entries");
+  for (uint32_t i = 0; i < library.num_entries; ++i)
+    if (!copySized(library.entries[i], kEntrySize9, describedEntries[i]))
+      return fail(ATTNRT_CORRUPT_FILE, "%s: the description of entry %u is not sound", name, i);
   return ATTNRT_OK;
 }
 
@@ -82,17 +115,19 @@ attnrt_status attnrt_model::openCode() {
   auto query = reinterpret_cast<attnrt_library_query_fn>(dlsym(code, "attnrt_library_query"));
   if (!query)
     return fail(ATTNRT_CORRUPT_FILE, "%s: has no symbol attnrt_library_query", name);
-  library = query(ATTNRT_ABI_VERSION);
-  if (!library)
+  const attnrt_library *found = query(ATTNRT_ABI_VERSION);
+  if (!found)
     return fail(ATTNRT_INCOMPATIBLE, "%s: its code does not serve ABI version %u", name, ATTNRT_ABI_VERSION);
-  if (library->abi_version != ATTNRT_ABI_VERSION)
-    return fail(ATTNRT_INCOMPATIBLE, "%s: its code has ABI version %u, this runtime %u", name, library->abi_version,
-                ATTNRT_ABI_VERSION);
+  if (attnrt_status status = readLibrary(*found))
+    return status;
+  if (library.abi_version != file.footer().abi_version)
+    return fail(ATTNRT_CORRUPT_FILE, "%s: its code has ABI version %u, its footer says %u", name, library.abi_version,
+                file.footer().abi_version);
   Text missing;
-  if (library->required_cpu_features && !haveCpuFeatures(library->required_cpu_features, missing))
+  if (library.required_cpu_features && !haveCpuFeatures(library.required_cpu_features, missing))
     return fail(ATTNRT_INCOMPATIBLE, "%s: needs CPU features that this machine lacks: %s (of %s)", name, missing.str(),
-                library->required_cpu_features);
-  hasTiles = library->optional_cpu_features && strstr(library->optional_cpu_features, "amx_tile") && mayUseTiles();
+                library.required_cpu_features);
+  hasTiles = library.optional_cpu_features && strstr(library.optional_cpu_features, "amx_tile") && mayUseTiles();
   return ATTNRT_OK;
 }
 
@@ -143,19 +178,17 @@ static bool isSound(const attnrt_weight_info &weight, uint64_t weightsSize) {
 // that is wrong, so that it isn't found as a crash of the user's program.
 attnrt_status attnrt_model::checkLibrary() const {
   const char *name = file.name();
-  if (const attnrt_gpu_code *code = library->gpu; code && (!code->images || (code->num_kernels && !code->kernels)))
+  if (const attnrt_gpu_code *code = library.gpu; code && (!code->images || (code->num_kernels && !code->kernels)))
     return fail(ATTNRT_CORRUPT_FILE, "%s: the description of its GPU code is not sound", name);
-  if (!library->num_entries || !library->entries)
-    return fail(ATTNRT_CORRUPT_FILE, "%s: has no entries", name);
-  if (!library->required_cpu_features || !library->target || !library->compiler_version || !library->manifest_json)
+  if (!library.required_cpu_features || !library.target || !library.compiler_version || !library.manifest_json)
     return fail(ATTNRT_CORRUPT_FILE, "%s: its description is incomplete", name);
-  for (uint32_t i = 0; i < library->num_entries; ++i)
-    if (!isSound(library->entries[i]) || (library->gpu && library->entries[i].num_states))
+  for (uint32_t i = 0; i < library.num_entries; ++i)
+    if (!isSound(describedEntries[i]) || (library.gpu && describedEntries[i].num_states))
       return fail(ATTNRT_CORRUPT_FILE, "%s: the description of entry %u is not sound", name, i);
-  if (library->num_weights && !library->weights)
+  if (library.num_weights && !library.weights)
     return fail(ATTNRT_CORRUPT_FILE, "%s: has no weight table", name);
-  for (uint32_t i = 0; i < library->num_weights; ++i)
-    if (!isSound(library->weights[i], file.footer().weights_size))
+  for (uint32_t i = 0; i < library.num_weights; ++i)
+    if (!isSound(library.weights[i], file.footer().weights_size))
       return fail(ATTNRT_CORRUPT_FILE, "%s: the description of weight %u is not sound, or the weight not in the file",
                   name, i);
   return ATTNRT_OK;
@@ -189,11 +222,11 @@ static bool planNames(const attnrt_entry &entry, EntryPlan &plan) {
 }
 
 attnrt_status attnrt_model::planEntries() {
-  uint32_t count = library->num_entries;
+  uint32_t count = library.num_entries;
   if (!entries.allocate(count) || !entryInfos.allocate(count))
     return failMemory(count * sizeof(EntryPlan), "the entries");
   for (uint32_t i = 0; i < count; ++i) {
-    const attnrt_entry &entry = library->entries[i];
+    const attnrt_entry &entry = describedEntries[i];
     EntryPlan &plan = entries[i];
     plan.entry = &entry;
     plan.info = {entry.name,    entry.num_inputs,     entry.num_outputs, entry.inputs,
@@ -206,14 +239,14 @@ attnrt_status attnrt_model::planEntries() {
 }
 
 attnrt_status attnrt_model::find(const char *name, const EntryPlan *&plan) const {
-  for (uint32_t i = 0; i < library->num_entries; ++i)
-    if (!name || strcmp(library->entries[i].name, name) == 0) {
+  for (uint32_t i = 0; i < library.num_entries; ++i)
+    if (!name || strcmp(entries[i].info.name, name) == 0) {
       plan = &entries[i];
       return ATTNRT_OK;
     }
   Text names;
-  for (uint32_t i = 0; i < library->num_entries; ++i)
-    names.add(i ? ", '%s'" : "'%s'", library->entries[i].name);
+  for (uint32_t i = 0; i < library.num_entries; ++i)
+    names.add(i ? ", '%s'" : "'%s'", entries[i].info.name);
   return fail(ATTNRT_NOT_FOUND, "%s: no entry '%s'; there is %s", file.name(), name, names.str());
 }
 
@@ -230,7 +263,7 @@ attnrt_status attnrt_model::openGpu() {
   GpuModel *made = make<GpuModel>();
   if (!made)
     return failMemory(sizeof(GpuModel), "a model");
-  attnrt_status status = made->load(*library, file.name(), file.weights(), file.footer().weights_size);
+  attnrt_status status = made->load(library, file.name(), file.weights(), file.footer().weights_size);
   if (status == ATTNRT_OK)
     gpu = made;
   else

@@ -25,11 +25,13 @@ struct EntryPlan {
 struct attnrt_model {
   std::atomic<int32_t> references{1};
   attn::rt::LibraryFile file;
-  void *code = nullptr; // from dlopen
-  const attnrt_library *library = nullptr;
+  void *code = nullptr;              // from dlopen
+  attnrt_library library = {};       // a copy: of an older one, what it does not have is 0
   bool hasTiles = false;             // its code multiplies tiles, and may here
   attn::rt::GpuModel *gpu = nullptr; // owned; the first session of a library with GPU code makes it
   attnrt_model_info info = {};
+  attnrt_gpu_code gpuCode = {};                   // what library.gpu points to
+  attn::rt::Array<attnrt_entry> describedEntries; // copies
   attn::rt::Array<attn::rt::EntryPlan> entries;
   attn::rt::Array<const attnrt_entry_info *> entryInfos;
   // Runs hold it shared, whoever changes weights alone.
@@ -52,6 +54,7 @@ struct attnrt_model {
 
 private:
   attnrt_status openCode();
+  attnrt_status readLibrary(const attnrt_library &found);
   attnrt_status checkLibrary() const;
   attnrt_status planEntries();
 };

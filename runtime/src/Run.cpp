@@ -453,6 +453,7 @@ attnrt_status attnrt_session::run(Run &run, const attnrt_run_options &options, c
     return status;
   run.session = this;
   run.options = &options;
+  run.abi.struct_size = sizeof(run.abi);
   run.abi.mark = reportMark;
   run.stop.cancel = options.cancel ? &options.cancel->requested : nullptr;
   if (options.timeout_ns && __builtin_add_overflow(start, options.timeout_ns, &run.stop.deadline))

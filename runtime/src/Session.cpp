@@ -17,8 +17,8 @@ static GrowingBuffer *makeBuffers(int32_t count) {
 
 static int32_t maxCount(const attnrt_model &model, int32_t attnrt_entry::*count) {
   int32_t most = 0;
-  for (uint32_t i = 0; i < model.library->num_entries; ++i)
-    most = std::max(most, model.library->entries[i].*count);
+  for (uint64_t i = 0; i < model.entries.size(); ++i)
+    most = std::max(most, model.entries[i].entry->*count);
   return most;
 }
 
@@ -32,7 +32,7 @@ attnrt_status attnrt_session::initialize(const attnrt_session_options &options) 
       !inputViews.allocate(uint64_t(numInputs)) || !allInputs.allocate(uint64_t(numInputs)) ||
       !outputs.allocate(uint64_t(numOutputs)) || !inputStaging || !outputStaging)
     return failMemory(sizeof(attnrt_session), "a session");
-  if (!model->library->gpu)
+  if (!model->library.gpu)
     return ATTNRT_OK;
   if (attnrt_status status = model->openGpu())
     return status;

@@ -37,6 +37,7 @@ struct WorkspacePiece {
 /// One run in flight. `abi` is what compiled code sees and hands back.
 struct Run {
   attnrt_run abi;
+  attnrt_device device; ///< what `abi.device` points to in a run on a GPU
   attnrt_session *session;
   const EntryPlan *plan;
   attnrt_state *state; ///< null: none

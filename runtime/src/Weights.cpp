@@ -116,7 +116,7 @@ static const char *findNeighbour(const attnrt_library &library, const attnrt_wei
 
 // Whether `value` can go to every place where the weight is stored.
 static attnrt_status checkPlaces(const attnrt_model &model, const char *name, const DLTensor *value, TensorView &view) {
-  const attnrt_library &library = *model.library;
+  const attnrt_library &library = model.library;
   bool found = false;
   for (uint32_t i = 0; i < library.num_weights; ++i) {
     const attnrt_weight_info &weight = library.weights[i];
@@ -150,8 +150,8 @@ static attnrt_status checkPlaces(const attnrt_model &model, const char *name, co
 
 // Calls `function` for each place with bytes until one returns false.
 template <typename F> static bool forEachPlace(const attnrt_model &model, const char *name, F function) {
-  for (uint32_t i = 0; i < model.library->num_weights; ++i) {
-    const attnrt_weight_info &weight = model.library->weights[i];
+  for (uint32_t i = 0; i < model.library.num_weights; ++i) {
+    const attnrt_weight_info &weight = model.library.weights[i];
     if (weight.size && strcmp(weight.name, name) == 0 && !function(weight))
       return false;
   }

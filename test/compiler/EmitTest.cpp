@@ -159,11 +159,16 @@ TEST_F(Emit, LinkedTableIsWhatWasDescribed) {
   auto query = reinterpret_cast<attnrt_library_query_fn>(dlsym(handle, "attnrt_library_query"));
   ASSERT_TRUE(query);
   EXPECT_EQ(dlsym(handle, "entry_fn"), nullptr);
-  EXPECT_EQ(query(ATTNRT_ABI_VERSION + 1), nullptr);
+  // A newer runtime reads it, one that is older than the code needs does not.
+  EXPECT_EQ(query(ATTNRT_ABI_NEEDED - 1), nullptr);
   const attnrt_library *library = query(ATTNRT_ABI_VERSION);
   ASSERT_TRUE(library);
+  EXPECT_EQ(query(ATTNRT_ABI_VERSION + 1), library);
+  EXPECT_EQ(library->struct_size, sizeof(attnrt_library));
+  EXPECT_EQ(library->abi_version, ATTNRT_ABI_VERSION);
   ASSERT_EQ(library->num_entries, 1u);
-  const attnrt_entry &entry = library->entries[0];
+  const attnrt_entry &entry = *library->entries[0];
+  EXPECT_EQ(entry.struct_size, sizeof(attnrt_entry));
   EXPECT_STREQ(entry.name, "main");
   EXPECT_EQ(entry.fn(nullptr, nullptr), 42);
   ASSERT_EQ(entry.num_inputs, 2);

@@ -191,15 +191,17 @@ static const attnrt_library *query(uint32_t version) {
   static const attnrt_entry_fn fns[kEntries] = {entry0, entry1, entry2, entry3};
   static attnrt_library library;
   static attnrt_entry entries[kEntries];
+  static const attnrt_entry *places[kEntries];
   library = *realQuery(version);
   if (library.num_entries > kEntries)
     abort();
-  memcpy(entries, library.entries, library.num_entries * sizeof(attnrt_entry));
   for (uint32_t n = 0; n < library.num_entries; ++n) {
+    entries[n] = *library.entries[n];
+    places[n] = &entries[n];
     realEntries[n] = entries[n].fn;
     entries[n].fn = fns[n];
   }
-  library.entries = entries;
+  library.entries = places;
   return &library;
 }
 

@@ -47,35 +47,42 @@ inline void hash(const void *bytes, size_t size, uint8_t (&result)[32]) {
   llvm_blake3_hasher_finalize(&hasher, result, sizeof(result));
 }
 
-inline void computeDigest(const Bytes &file, const attnrt_footer &footer, uint8_t (&digest)[32]) {
+/// Of a file that ends with a footer whose digest is 0.
+inline void computeDigest(const Bytes &file, size_t footerSize, uint8_t (&digest)[32]) {
   std::vector<uint8_t> hashes;
-  for (size_t begin = 0, size = file.size(); begin < size; begin += ATTNRT_DIGEST_LEAF) {
+  size_t size = file.size() - footerSize, head = footerSize - sizeof(attnrt_footer) + offsetof(attnrt_footer, digest);
+  for (size_t begin = 0; begin < size; begin += ATTNRT_DIGEST_LEAF) {
     uint8_t leaf[32];
     hash(file.data() + begin, std::min<size_t>(ATTNRT_DIGEST_LEAF, size - begin), leaf);
     hashes.insert(hashes.end(), leaf, leaf + 32);
   }
-  const uint8_t *fields = reinterpret_cast<const uint8_t *>(&footer);
-  hashes.insert(hashes.end(), fields, fields + offsetof(attnrt_footer, digest));
+  hashes.insert(hashes.end(), file.begin() + long(size), file.begin() + long(size + head));
   hash(hashes.data(), hashes.size(), digest);
 }
 
-/// ELF, padding, weights and a footer that fits, changed by `edit` before the
-/// digest is computed.
-template <typename Edit> Bytes makeLibrary(const Bytes &elf, const Bytes &weights, Edit edit) {
+/// ELF, padding, weights and a footer that fits, with `more` bytes of a later
+/// version and changed by `edit` before the digest is computed.
+template <typename Edit> Bytes makeLibrary(const Bytes &elf, const Bytes &weights, Edit edit, size_t more = 0) {
   Bytes file = elf;
   file.resize((file.size() + ATTNRT_PAGE_SIZE - 1) / ATTNRT_PAGE_SIZE * ATTNRT_PAGE_SIZE);
   attnrt_footer footer = {};
   footer.abi_version = ATTNRT_ABI_VERSION;
+  footer.needed_abi = ATTNRT_ABI_NEEDED;
   footer.elf_size = elf.size();
   footer.weights_offset = file.size();
   footer.weights_size = weights.size();
   file.insert(file.end(), weights.begin(), weights.end());
-  footer.file_size = file.size() + sizeof(footer);
+  footer.footer_size = sizeof(footer) + more;
+  footer.file_size = file.size() + footer.footer_size;
   memcpy(footer.magic, ATTNRT_FOOTER_MAGIC, sizeof(footer.magic));
   edit(footer);
-  computeDigest(file, footer, footer.digest);
   const char *bytes = reinterpret_cast<const char *>(&footer);
-  file.insert(file.end(), bytes, bytes + sizeof(footer));
+  constexpr size_t kHead = offsetof(attnrt_footer, digest);
+  file.insert(file.end(), bytes, bytes + kHead);
+  file.resize(file.size() + more, 'x');
+  file.insert(file.end(), bytes + kHead, bytes + sizeof(footer));
+  computeDigest(file, sizeof(footer) + more, footer.digest);
+  memcpy(file.data() + file.size() - sizeof(footer) + kHead, footer.digest, sizeof(footer.digest));
   return file;
 }
 

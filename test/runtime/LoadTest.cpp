@@ -57,7 +57,7 @@ TEST_F(LoadTest, DescribesTheModel) {
   EXPECT_STREQ(info->required_cpu_features, "");
   EXPECT_EQ(info->file_size, bytes.size());
   EXPECT_EQ(info->weights_size, 912u);
-  EXPECT_EQ(memcmp(info->digest, bytes.data() + bytes.size() - 40, 32), 0);
+  EXPECT_EQ(memcmp(info->digest, bytes.data() + bytes.size() - 48, 32), 0);
   const attnrt_entry_info *entry = nullptr;
   ASSERT_EQ(attnrt_model_find_entry(model.get(), "rows", &entry), ATTNRT_OK);
   EXPECT_STREQ(entry->name, "rows");
@@ -174,17 +174,54 @@ TEST_F(LoadTest, SomethingElse) {
   expectRefused(ATTNRT_CORRUPT_FILE, "its last bytes are not a footer");
 }
 
-TEST_F(LoadTest, OtherAbi) {
-  writeEdited([](attnrt_footer &footer) { footer.abi_version = ATTNRT_ABI_VERSION + 1; });
-  expectRefused(ATTNRT_INCOMPATIBLE, "compiled for ABI version 10, this runtime has 9: update the runtime");
-  writeEdited([](attnrt_footer &footer) { footer.abi_version = 0; });
-  expectRefused(ATTNRT_INCOMPATIBLE, "compiled for ABI version 0, this runtime has 9: compile the model again");
+// A compiler of the next version that needs nothing new of the runtime: its
+// footer and structures have more fields, which are skipped.
+TEST_F(LoadTest, NewerThatNeedsNothingNew) {
+  auto grown = [](attnrt_footer &footer) { footer.abi_version = ATTNRT_ABI_VERSION + 1; };
+  for (size_t more : {0, 8, 48}) {
+    writeFile(file, makeLibrary(readFile(ATTN_FIXTURE_FOLDER "/fixture-newer.so"), fixtureWeights(), grown, more));
+    ASSERT_EQ(load(), ATTNRT_OK) << attnrt_last_error();
+    const attnrt_model_info *info = nullptr;
+    ASSERT_EQ(attnrt_model_get_info(model.get(), &info), ATTNRT_OK);
+    EXPECT_EQ(info->abi_version, ATTNRT_ABI_VERSION + 1);
+    EXPECT_STREQ(info->entries[16]->name, "wide");
+  }
+  // What is behind the fields that are known is part of the digest.
+  Bytes bytes = makeLibrary(readFile(ATTN_FIXTURE_FOLDER "/fixture-newer.so"), fixtureWeights(), grown, 8);
+  bytes[bytes.size() - 50] ^= 1;
+  writeFile(file, bytes);
+  expectRefused(ATTNRT_CORRUPT_FILE, "damaged");
+}
+
+TEST_F(LoadTest, NeedsANewerRuntime) {
+  writeEdited([](attnrt_footer &footer) { footer.abi_version = footer.needed_abi = ATTNRT_ABI_VERSION + 1; });
+  expectRefused(ATTNRT_INCOMPATIBLE, "needs ABI version 10, this runtime (0.1.0) serves 9 to 9: update the runtime, or "
+                                     "compile the model with an attnc of the runtime's version");
   writeEdited([](attnrt_footer &footer) { footer.flags = 4; });
-  expectRefused(ATTNRT_INCOMPATIBLE, "footer flags 0x4");
-  writeVariant("fixture-newer.so");
-  expectRefused(ATTNRT_INCOMPATIBLE, "its code has ABI version 10, this runtime 9");
+  expectRefused(ATTNRT_INCOMPATIBLE, "footer flags 0x4, this runtime (0.1.0) knows none");
   writeVariant("fixture-refuses.so");
   expectRefused(ATTNRT_INCOMPATIBLE, "its code does not serve ABI version 9");
+}
+
+TEST_F(LoadTest, TooOld) {
+  writeEdited([](attnrt_footer &footer) { footer.abi_version = footer.needed_abi = ATTNRT_ABI_OLDEST - 1; });
+  expectRefused(ATTNRT_INCOMPATIBLE,
+                "compiled for ABI version 8, this runtime (0.1.0) serves 9 to 9: compile the model again");
+  writeEdited([](attnrt_footer &footer) { memcpy(footer.magic, "ATTNLIB\1", 8); });
+  expectRefused(ATTNRT_INCOMPATIBLE, "compiled for an ABI version before 9, this runtime (0.1.0) serves 9 to 9");
+}
+
+TEST_F(LoadTest, VersionsThatContradict) {
+  writeEdited([](attnrt_footer &footer) { footer.needed_abi = ATTNRT_ABI_VERSION + 1; });
+  expectRefused(ATTNRT_CORRUPT_FILE, "compiled for ABI version 9, but says that it needs 10");
+  writeVariant("fixture-newer.so");
+  expectRefused(ATTNRT_CORRUPT_FILE, "its code has ABI version 10, its footer says 9");
+  writeVariant("fixture-short.so");
+  expectRefused(ATTNRT_CORRUPT_FILE, "its description has 79 bytes, fewer than 80");
+  for (uint64_t size : {uint64_t(0), uint64_t(95), uint64_t(4097), UINT64_MAX}) {
+    writeEdited([&](attnrt_footer &footer) { footer.footer_size = size; });
+    expectRefused(ATTNRT_CORRUPT_FILE, "bytes, not between 96 and 4096");
+  }
 }
 
 TEST_F(LoadTest, MissingCpuFeatures) {
@@ -272,9 +309,9 @@ TEST_F(DamageTest, BitFlips) {
     size_t elf = fixtureElf().size(), byte = random() % sound.size();
     if (i < 500)
       byte = random() % elf;
-    else if (i < 500 + 8 * 80)
+    else if (i < 500 + 8 * 96)
       byte = sound.size() - 1 - size_t(i - 500) / 8;
-    unsigned bit = i >= 500 && i < 500 + 8 * 80 ? unsigned(i - 500) % 8 : unsigned(random() % 8);
+    unsigned bit = i >= 500 && i < 500 + 8 * 96 ? unsigned(i - 500) % 8 : unsigned(random() % 8);
     char flipped = char(sound[byte] ^ (1 << bit));
     ASSERT_EQ(pwrite(fd, &flipped, 1, off_t(byte)), 1);
     expectDamaged("bit " + std::to_string(bit) + " of byte " + std::to_string(byte));

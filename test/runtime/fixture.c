@@ -20,6 +20,9 @@
 #ifndef FIXTURE_ABI
 #define FIXTURE_ABI ATTNRT_ABI_VERSION
 #endif
+#ifndef FIXTURE_LESS
+#define FIXTURE_LESS 0
+#endif
 
 #define COUNT(array) ((int32_t)(sizeof(array) / sizeof((array)[0])))
 
@@ -400,28 +403,49 @@ static int32_t repeats(attnrt_run *run, const attnrt_buffer *inputs) {
 
 //===----------------------------------------------------------------------===//
 
-static const attnrt_entry entries[] = {
-    {"lookup", lookup, 2, 1, lookup_inputs, lookup_outputs, COUNT(lookup_messages), lookup_messages, 0, 0},
-    {"weights", weights, 0, 3, 0, weights_outputs, 0, 0, 0, 0},
-    {"narrow", narrow, 0, 1, 0, narrow_outputs, 0, 0, 0, 0},
-    {"slow", slow, 1, 1, scalar_input, scalar_output, 0, 0, 0, 0},
-    {"hungry", hungry, 1, 1, scalar_input, scalar_output, 0, 0, 0, 0},
-    {"require", require, 2, 0, require_inputs, 0, COUNT(require_messages), require_messages, 0, 0},
-    {"regions", regions, 2, 1, regions_inputs, regions_outputs, 0, 0, 0, 0},
-    {"rows", rows, 1, 1, rows_inputs, rows_outputs, 0, 0, 0, 0},
-    {"tiny", tiny, 0, 1, 0, tiny_outputs, 0, 0, 0, 0},
-    {"stops", stops, 0, 0, 0, 0, 0, 0, 0, 0},
-    {"forgets", forgets, 0, 1, 0, tiny_outputs, 0, 0, 0, 0},
-    {"misshapes", misshapes, 0, 1, 0, tiny_outputs, 0, 0, 0, 0},
-    {"repeats", repeats, 0, 1, 0, tiny_outputs, 0, 0, 0, 0},
-    {"append", append, 2, 2, append_inputs, append_outputs, COUNT(append_messages), append_messages, 1, append_states},
-    {"step", step, 3, 3, append_inputs, append_outputs, COUNT(append_messages), append_messages, 2, append_states},
-    {"replace", replace, 2, 2, replace_inputs, replace_outputs, COUNT(append_messages), append_messages, 1,
-     replace_states},
-    {"wide", wide, 4, 3, wide_inputs, wide_outputs, 0, 0, 2, wide_states},
+// As a later version would have them: with fields behind those that this one knows.
+struct described {
+  attnrt_entry entry;
+  uint64_t later;
+};
+#ifdef FIXTURE_GROWN
+#define SIZE_OF(known, grown) sizeof(grown)
+#else
+#define SIZE_OF(known, grown) (sizeof(known) - FIXTURE_LESS)
+#endif
+
+// clang-format off
+#define ENTRY(name, numInputs, inputs, numOutputs, outputs, numMessages, messages, numStates, states)                     \
+  {{SIZE_OF(attnrt_entry, struct described), numInputs, numOutputs, numMessages, numStates, 0, #name, name, inputs,       \
+    outputs, messages, states}, UINT64_MAX}
+// clang-format on
+static const struct described described[] = {
+    ENTRY(lookup, 2, lookup_inputs, 1, lookup_outputs, COUNT(lookup_messages), lookup_messages, 0, 0),
+    ENTRY(weights, 0, 0, 3, weights_outputs, 0, 0, 0, 0),
+    ENTRY(narrow, 0, 0, 1, narrow_outputs, 0, 0, 0, 0),
+    ENTRY(slow, 1, scalar_input, 1, scalar_output, 0, 0, 0, 0),
+    ENTRY(hungry, 1, scalar_input, 1, scalar_output, 0, 0, 0, 0),
+    ENTRY(require, 2, require_inputs, 0, 0, COUNT(require_messages), require_messages, 0, 0),
+    ENTRY(regions, 2, regions_inputs, 1, regions_outputs, 0, 0, 0, 0),
+    ENTRY(rows, 1, rows_inputs, 1, rows_outputs, 0, 0, 0, 0),
+    ENTRY(tiny, 0, 0, 1, tiny_outputs, 0, 0, 0, 0),
+    ENTRY(stops, 0, 0, 0, 0, 0, 0, 0, 0),
+    ENTRY(forgets, 0, 0, 1, tiny_outputs, 0, 0, 0, 0),
+    ENTRY(misshapes, 0, 0, 1, tiny_outputs, 0, 0, 0, 0),
+    ENTRY(repeats, 0, 0, 1, tiny_outputs, 0, 0, 0, 0),
+    ENTRY(append, 2, append_inputs, 2, append_outputs, COUNT(append_messages), append_messages, 1, append_states),
+    ENTRY(step, 3, append_inputs, 3, append_outputs, COUNT(append_messages), append_messages, 2, append_states),
+    ENTRY(replace, 2, replace_inputs, 2, replace_outputs, COUNT(append_messages), append_messages, 1, replace_states),
+    ENTRY(wide, 4, wide_inputs, 3, wide_outputs, 0, 0, 2, wide_states),
+};
+#define AT(n) &described[n].entry
+static const attnrt_entry *const entries[] = {
+    AT(0), AT(1), AT(2), AT(3), AT(4), AT(5), AT(6), AT(7), AT(8),
+    AT(9), AT(10), AT(11), AT(12), AT(13), AT(14), AT(15), AT(16),
 };
 
-static const int64_t table_shape[] = {8, 4}, matrix_shape[] = {5, 7}, turned_shape[] = {7, 5}, folded_shape[] = {4}, narrow_shape[] = {8};
+static const int64_t table_shape[] = {8, 4}, matrix_shape[] = {5, 7}, turned_shape[] = {7, 5}, folded_shape[] = {4},
+                     narrow_shape[] = {8};
 static const attnrt_weight_info weight_table[] = {
     {"table", ATTNRT_F32, 2, table_shape, 0, 128, "plain"},
     {"matrix", ATTNRT_F32, 2, matrix_shape, 128, 140, "plain"},
@@ -434,23 +458,20 @@ static const attnrt_weight_info weight_table[] = {
     {"half", ATTNRT_F32, 1, narrow_shape, 896, 16, "plain-f16"},
 };
 
-static const attnrt_library library = {
-    FIXTURE_ABI,
-    COUNT(entries),
-    entries,
-    COUNT(weight_table),
-    weight_table,
-    FIXTURE_FEATURES,
-    "x86_64-unknown-linux-gnu",
-    "by hand",
-    "{\"entries\": []}",
+struct described_library {
+  attnrt_library library;
+  uint64_t later;
 };
+static const struct described_library grown = {
+    {SIZE_OF(attnrt_library, struct described_library), FIXTURE_ABI, COUNT(entries), COUNT(weight_table), entries,
+     weight_table, FIXTURE_FEATURES, "x86_64-unknown-linux-gnu", "by hand", "{\"entries\": []}", 0, ""},
+    UINT64_MAX};
 
 __attribute__((visibility("default"))) const attnrt_library *attnrt_library_query(uint32_t abi_version) {
 #ifdef FIXTURE_REFUSES
-  return abi_version == 0 ? &library : 0;
+  return abi_version == 0 ? &grown.library : 0;
 #else
   (void)abi_version;
-  return &library;
+  return &grown.library;
 #endif
 }

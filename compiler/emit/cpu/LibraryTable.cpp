@@ -71,12 +71,13 @@ public:
   llvm::Constant *library(const LibraryDescription &d) {
     std::vector<llvm::Constant *> entries, weights;
     for (const EntryDescription &entry : d.entries)
-      entries.push_back(this->entry(entry));
+      entries.push_back(global(this->entry(entry)));
     for (const WeightRow &row : d.weights)
       weights.push_back(weight(row));
-    return global(make({number32(ATTNRT_ABI_VERSION), number32(entries.size()), array(entries),
-                        number32(weights.size()), array(weights), text(d.requiredCpuFeatures), text(d.target),
-                        text(d.compilerVersion), text(d.manifestJson), gpuCode(d), text(d.optionalCpuFeatures)}));
+    return global(
+        make({number32(sizeof(attnrt_library)), number32(ATTNRT_ABI_VERSION), number32(entries.size()),
+              number32(weights.size()), array(entries), array(weights), text(d.requiredCpuFeatures), text(d.target),
+              text(d.compilerVersion), text(d.manifestJson), gpuCode(d), text(d.optionalCpuFeatures)}));
   }
 
 private:
@@ -90,9 +91,9 @@ private:
       messages.push_back(text(message));
     for (const EntryDescription::State &state : e.states)
       states.push_back(make({number32(state.input), number32(state.output), number32(state.dim)}));
-    return make({text(e.name), module.getFunction(e.function), number32(inputs.size()), number32(outputs.size()),
-                 array(inputs), array(outputs), number32(messages.size()), array(messages), number32(states.size()),
-                 array(states)});
+    return make({number32(sizeof(attnrt_entry)), number32(inputs.size()), number32(outputs.size()),
+                 number32(messages.size()), number32(states.size()), number32(0), text(e.name),
+                 module.getFunction(e.function), array(inputs), array(outputs), array(messages), array(states)});
   }
 
   llvm::Constant *tensor(const TensorDescription &t) {
@@ -123,7 +124,8 @@ private:
     }
     for (const std::string &name : d.gpuKernels)
       kernels.push_back(text(name));
-    return global(make({number32(images.size()), number32(kernels.size()), array(images), array(kernels)}));
+    return global(make({number32(sizeof(attnrt_gpu_code)), number32(images.size()), number32(kernels.size()),
+                        number32(0), array(images), array(kernels)}));
   }
 
   llvm::Constant *number32(int64_t value) { return llvm::ConstantInt::get(i32, value); }
@@ -166,9 +168,9 @@ void emitLibraryTable(llvm::Module &module, const LibraryDescription &descriptio
   auto *type = llvm::FunctionType::get(pointer, {llvm::Type::getInt32Ty(context)}, /*isVarArg=*/false);
   auto *query = llvm::Function::Create(type, llvm::GlobalValue::ExternalLinkage, "attnrt_library_query", module);
   llvm::IRBuilder<> builder(llvm::BasicBlock::Create(context, "", query));
-  // Another version of the ABI gets nothing, and says so to its user.
-  llvm::Value *same = builder.CreateICmpEQ(query->getArg(0), builder.getInt32(ATTNRT_ABI_VERSION));
-  builder.CreateRet(builder.CreateSelect(same, library, llvm::ConstantPointerNull::get(pointer)));
+  // An older runtime gets nothing, and says so to its user.
+  llvm::Value *serves = builder.CreateICmpUGE(query->getArg(0), builder.getInt32(ATTNRT_ABI_NEEDED));
+  builder.CreateRet(builder.CreateSelect(serves, library, llvm::ConstantPointerNull::get(pointer)));
 }
 
 //===----------------------------------------------------------------------===//
@@ -229,6 +231,7 @@ std::string makeManifest(const LibraryDescription &d, TargetAttr target, llvm::S
   else
     llvm::consumeError(parsed.takeError());
   llvm::json::Object manifest{{"abi_version", ATTNRT_ABI_VERSION},
+                              {"needed_abi", ATTNRT_ABI_NEEDED},
                               {"compiler", d.compilerVersion},
                               {"target", llvm::json::Object{{"triple", d.target},
                                                             {"cpu", target.getCpu()},

@@ -16,7 +16,7 @@
 #include "llvm/ADT/MapVector.h"
 #include "llvm/ADT/TypeSwitch.h"
 #include <cstddef>
-static_assert(sizeof(attnrt_product) == 96, "lower(ProductOp) writes it field by field");
+static_assert(sizeof(attnrt_product) == 104, "lower(ProductOp) writes it field by field");
 
 namespace attn {
 #define GEN_PASS_DEF_LOWERRUNTIMEPASS
@@ -130,7 +130,7 @@ private:
 
   /// Memory that the function has from an earlier execution, unless it is too
   /// small; then twice as much.
-  template <typename OpTy> LogicalResult lowerReused(OpTy op, int64_t offset) {
+  template <typename OpTy> LogicalResult lowerReused(OpTy op, bool onDevice) {
     Value bytes = asI64(op.getBytes());
     Value slot = stack(i64, 2); // bytes, address
     {
@@ -151,7 +151,8 @@ private:
     Value exact = LLVM::AddOp::create(b, loc(), bytes, constant(i64, 1));
     Value wanted = arith::SelectOp::create(b, loc(), first, exact, doubled);
     wanted = arith::SelectOp::create(b, loc(), huge, bytes, wanted);
-    Value fresh = callRuntime(offset, ptr, {wanted});
+    Value fresh = onDevice ? callDevice(offsetof(attnrt_device, host_workspace), ptr, {wanted})
+                           : callRuntime(offsetof(attnrt_run, workspace), ptr, {wanted});
     stopIf(LLVM::ICmpOp::create(b, loc(), LLVM::ICmpPredicate::eq, fresh, LLVM::ZeroOp::create(b, loc(), ptr)));
     LLVM::StoreOp::create(b, loc(), wanted, slot);
     LLVM::StoreOp::create(b, loc(), fresh, field(slot, 8));
@@ -185,15 +186,16 @@ private:
   }
 
   LogicalResult lower(ExactArchOp op) {
-    Value arch = load(i32, runContext, offsetof(attnrt_run, exact_arch));
+    Value arch = load(i32, deviceTable(), offsetof(attnrt_device, exact_arch));
     op.replaceAllUsesWith(arith::IndexCastOp::create(b, loc(), b.getIndexType(), arch).getResult());
     return success();
   }
 
   LogicalResult lower(DeviceLimitsOp op) {
-    for (auto [result, offset] : {std::pair(op.getProcessors(), offsetof(attnrt_run, processors)),
-                                  std::pair(op.getSharedBytes(), offsetof(attnrt_run, shared_bytes))}) {
-      Value number = load(i32, runContext, offset);
+    Value device = deviceTable();
+    for (auto [result, offset] : {std::pair(op.getProcessors(), offsetof(attnrt_device, processors)),
+                                  std::pair(op.getSharedBytes(), offsetof(attnrt_device, shared_bytes))}) {
+      Value number = load(i32, device, offset);
       result.replaceAllUsesWith(arith::IndexCastOp::create(b, loc(), b.getIndexType(), number));
     }
     return success();
@@ -204,10 +206,10 @@ private:
     return success();
   }
 
-  LogicalResult lower(HostWorkspaceOp op) { return lowerReused(op, offsetof(attnrt_run, host_workspace)); }
+  LogicalResult lower(HostWorkspaceOp op) { return lowerReused(op, /*onDevice=*/true); }
   LogicalResult lower(WorkspaceOp op) {
     if (op->hasAttr(kReusedAttr))
-      return lowerReused(op, offsetof(attnrt_run, workspace));
+      return lowerReused(op, /*onDevice=*/false);
     Value bytes = asI64(op.getBytes());
     Value data = callRuntime(offsetof(attnrt_run, workspace), ptr, {bytes});
     stopIf(LLVM::ICmpOp::create(b, loc(), LLVM::ICmpPredicate::eq, data, LLVM::ZeroOp::create(b, loc(), ptr)));
@@ -338,7 +340,7 @@ private:
   //===--------------------------------------------------------------------===//
 
   LogicalResult lower(DeviceErrorOp op) {
-    Value data = load(ptr, runContext, offsetof(attnrt_run, device_error));
+    Value data = load(ptr, deviceTable(), offsetof(attnrt_device, error));
     op.replaceAllUsesWith(describe(::cast<MemRefType>(op.getType()), data, {}));
     return success();
   }
@@ -355,15 +357,15 @@ private:
     Value from = LLVM::GEPOp::create(b, loc(), ptr, element, get({1}), ArrayRef<LLVM::GEPArg>{at});
     Value to = stack(i64, 1);
     int64_t bytes = bytesOf(type.getElementType());
-    Value status = callRuntime(offsetof(attnrt_run, fetch), i32, {to, from, constant(i64, bytes)});
+    Value status = callDevice(offsetof(attnrt_device, fetch), i32, {to, from, constant(i64, bytes)});
     stopIf(isNonzero(status));
     Value value = load(element, to, 0, /*invariant=*/false);
     op.replaceAllUsesWith(element == op.getType() ? value : cast(value, op.getType()));
     return success();
   }
 
-  LogicalResult lower(DownloadOp op) { return lowerCopy(op, offsetof(attnrt_run, fetch)); }
-  LogicalResult lower(UploadOp op) { return lowerCopy(op, offsetof(attnrt_run, send)); }
+  LogicalResult lower(DownloadOp op) { return lowerCopy(op, offsetof(attnrt_device, fetch)); }
+  LogicalResult lower(UploadOp op) { return lowerCopy(op, offsetof(attnrt_device, send)); }
 
   /// A copy of a dense buffer by the function at `offset`.
   template <typename OpTy> LogicalResult lowerCopy(OpTy op, int64_t offset) {
@@ -371,7 +373,7 @@ private:
     Value bytes = constant(i64, bytesOf(type.getElementType()));
     for (int64_t dim = 0; dim < type.getRank(); ++dim)
       bytes = LLVM::MulOp::create(b, loc(), bytes, sizeOf(op.getFrom(), dim));
-    Value status = callRuntime(offset, i32, {addressOf(op.getTo()), addressOf(op.getFrom()), bytes});
+    Value status = callDevice(offset, i32, {addressOf(op.getTo()), addressOf(op.getFrom()), bytes});
     stopIf(isNonzero(status));
     return success();
   }
@@ -384,24 +386,27 @@ private:
   Value sizeOf(Value buffer, int64_t dim) { return descriptorField(buffer, {3, dim}); }
 
   LogicalResult lower(ProductOp op) {
-    auto structType = LLVM::LLVMStructType::getLiteral(
-        b.getContext(), {ptr, ptr, ptr, ptr, ptr, i64, i64, i64, i64, b.getF32Type(), i32, i32, i32, i32, i32});
+    auto structType =
+        LLVM::LLVMStructType::getLiteral(b.getContext(), {i32, i32, ptr, ptr, ptr, ptr, ptr, i64, i64, i64, i64,
+                                                          b.getF32Type(), i32, i32, i32, i32, i32});
     Value none = LLVM::ZeroOp::create(b, loc(), ptr);
     Value product = stack(structType, 1);
     int32_t next = 0;
     auto put = [&](Value value) { LLVM::StoreOp::create(b, loc(), value, structField(product, structType, next++)); };
+    bool hasNarrowResult = !getElementTypeOrSelf(op.getResult()).isF32();
+    int64_t flags = (op.getNarrow() ? ATTNRT_PRODUCT_NARROW : 0) | (op.getAsk() ? ATTNRT_PRODUCT_ASK : 0) |
+                    (hasNarrowResult ? ATTNRT_PRODUCT_NARROW_RESULT : 0);
+    put(constant(i32, sizeof(attnrt_product)));
+    put(constant(i32, flags));
     for (Value buffer : {op.getLeft(), op.getRight(), op.getResult(), op.getBias(), op.getAddend()})
       put(buffer ? addressOf(buffer) : none);
     for (Value size : {op.getBatch(), op.getRows(), op.getColumns(), op.getSums()})
       put(asI64(size));
     put(LLVM::ConstantOp::create(b, loc(), b.getF32Type(), op.getScaleAttr()));
-    bool hasNarrowResult = !getElementTypeOrSelf(op.getResult()).isF32();
-    int64_t flags = (op.getNarrow() ? ATTNRT_PRODUCT_NARROW : 0) | (op.getAsk() ? ATTNRT_PRODUCT_ASK : 0) |
-                    (hasNarrowResult ? ATTNRT_PRODUCT_NARROW_RESULT : 0);
     for (int64_t number : {int64_t(op.getPrecision()), int64_t(op.getActivation()), int64_t(op.getLeftTransposed()),
-                           int64_t(op.getRightTransposed()), flags})
+                           int64_t(op.getRightTransposed()), int64_t(0)})
       put(constant(i32, number));
-    Value status = callRuntime(offsetof(attnrt_run, product), i32, {product});
+    Value status = callDevice(offsetof(attnrt_device, product), i32, {product});
     Value zero = constant(i32, 0);
     stopIf(LLVM::ICmpOp::create(b, loc(), LLVM::ICmpPredicate::slt, status, zero));
     op.replaceAllUsesWith(LLVM::ICmpOp::create(b, loc(), LLVM::ICmpPredicate::ne, status, zero).getResult());
@@ -409,12 +414,12 @@ private:
   }
 
   LogicalResult lower(BeginLoopOp) {
-    stopIf(isNonzero(callRuntime(offsetof(attnrt_run, begin_loop), i32, {})));
+    stopIf(isNonzero(callDevice(offsetof(attnrt_device, begin_loop), i32, {})));
     return success();
   }
   LogicalResult lower(EndLoopOp op) {
     Value condition = field(addressOf(op.getState()), 8 * static_cast<int64_t>(op.getWord()));
-    stopIf(isNonzero(callRuntime(offsetof(attnrt_run, end_loop), i32, {condition})));
+    stopIf(isNonzero(callDevice(offsetof(attnrt_device, end_loop), i32, {condition})));
     return success();
   }
 
@@ -464,8 +469,8 @@ private:
     if (op->hasAttr(kCooperativeAttr))
       shared = LLVM::OrOp::create(b, loc(), shared, constant(i64, ATTNRT_LAUNCH_COOPERATIVE));
     Value status =
-        callRuntime(offsetof(attnrt_run, launch), i32,
-                    {constant(i32, found - names.begin()), grid, block, shared, parameters, constant(i64, bytes)});
+        callDevice(offsetof(attnrt_device, launch), i32,
+                   {constant(i32, found - names.begin()), grid, block, shared, parameters, constant(i64, bytes)});
     stopIf(isNonzero(status));
     return success();
   }

@@ -59,7 +59,17 @@ Value RuntimeFunction::storeSizes(ValueRange sizes) {
 }
 
 Value RuntimeFunction::callRuntime(int64_t offset, Type result, ValueRange arguments) {
-  SmallVector<Value> operands{load(ptr, runContext, offset), runContext};
+  return callTable(runContext, offset, result, arguments);
+}
+
+Value RuntimeFunction::deviceTable() { return load(ptr, runContext, offsetof(attnrt_run, device)); }
+
+Value RuntimeFunction::callDevice(int64_t offset, Type result, ValueRange arguments) {
+  return callTable(deviceTable(), offset, result, arguments);
+}
+
+Value RuntimeFunction::callTable(Value table, int64_t offset, Type result, ValueRange arguments) {
+  SmallVector<Value> operands{load(ptr, table, offset), runContext};
   llvm::append_range(operands, arguments);
   auto type = LLVM::LLVMFunctionType::get(result, SmallVector<Type>(ValueRange(operands).drop_front().getTypes()));
   auto call = LLVM::CallOp::create(b, loc(), type, operands);

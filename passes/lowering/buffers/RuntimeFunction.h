@@ -29,6 +29,11 @@ protected:
   mlir::Value storeSizes(mlir::ValueRange sizes);
   /// Calls the function pointer at `offset` of attnrt_run.
   mlir::Value callRuntime(int64_t offset, mlir::Type result, mlir::ValueRange arguments);
+  /// The attnrt_device of an entry with GPU code, and a call of its function pointer at `offset`.
+  mlir::Value deviceTable();
+  mlir::Value callDevice(int64_t offset, mlir::Type result, mlir::ValueRange arguments);
+  /// Calls the function pointer at `offset` of `table`; functions get the run first.
+  mlir::Value callTable(mlir::Value table, int64_t offset, mlir::Type result, mlir::ValueRange arguments);
   /// Leaves the function with ATTNRT_RUN_STOPPED if `condition`; `b` goes on
   /// where it does not hold.
   void stopIf(mlir::Value condition);

@@ -7,13 +7,17 @@
 //
 //     [ ELF shared object ][ zeros up to a multiple of 4096 ][ weights ][ attnrt_footer ]
 //
-// `attnrt_footer` is the last sizeof(attnrt_footer) bytes of the file. The
-// digest covers every byte before it and the footer's own fields before
-// `digest`. Damage is found; the digest is no signature, whoever can write the
-// file can also recompute it.
+// `attnrt_footer` is the last footer_size bytes of the file. The digest covers
+// every byte before it and the footer's own fields before `digest`. Damage is found; the digest is no signature,
+// whoever can write the file can also recompute it.
 //
 // The ELF object exports one symbol, `attnrt_library_query`, of type
 // attnrt_library_query_fn; all else is reached from what it returns.
+//
+// Growth (docs/compatibility.md). Structures that begin with `struct_size` get
+// new fields at their end alone; whoever reads one looks at its size first and
+// takes a field that is not there for 0. All others, which lie in arrays or on
+// the device, stay as they are: what is new to them gets an array of its own.
 #ifndef ATTNRT_ABI_H
 #define ATTNRT_ABI_H
 
@@ -23,23 +27,30 @@
 extern "C" {
 #endif
 
-#define ATTNRT_ABI_VERSION 9u
-#define ATTNRT_FOOTER_MAGIC "ATTNLIB\1"
+#define ATTNRT_ABI_VERSION 9u // that this header describes
+#define ATTNRT_ABI_OLDEST 9u  // the oldest whose libraries a runtime of this version runs
+#define ATTNRT_ABI_NEEDED 9u  // the oldest whose runtime runs what a compiler of this version emits
+#define ATTNRT_FOOTER_MAGIC "ATTNLIB\2"
 #define ATTNRT_PAGE_SIZE 4096u
 #define ATTNRT_DIGEST_LEAF (1u << 20) // bytes
 
 typedef struct attnrt_footer {
   uint32_t abi_version;    // ATTNRT_ABI_VERSION of the compiler
-  uint32_t flags;          // 0
+  uint32_t needed_abi;     // the oldest ABI version whose runtime runs the library
+  uint32_t flags;          // 0; a runtime refuses those that it does not know
+  uint32_t reserved;       // 0
   uint64_t elf_size;       // bytes of the ELF object, from offset 0
   uint64_t weights_offset; // multiple of ATTNRT_PAGE_SIZE
   uint64_t weights_size;   // bytes
   uint64_t file_size;      // bytes of the whole file, footer included
+  // New fields come here; what follows stays at the end of the file.
+
   // BLAKE3 over the concatenated BLAKE3 hashes of consecutive leaves of
   // ATTNRT_DIGEST_LEAF bytes (the last one shorter) of
-  // file[0, file_size - sizeof(footer)), followed by the fields above.
+  // file[0, file_size - footer_size), followed by the footer's bytes before this field.
   uint8_t digest[32];
-  uint8_t magic[8]; // ATTNRT_FOOTER_MAGIC, without the terminating zero
+  uint64_t footer_size; // sizeof(attnrt_footer) of the compiler
+  uint8_t magic[8];     // ATTNRT_FOOTER_MAGIC, without the terminating zero
 } attnrt_footer;
 
 // Element types, the values of DLPack's (code << 8 | bits).
@@ -100,17 +111,19 @@ typedef struct attnrt_device_error {
 // (factors, and then the rest, too, may be in 16 bits):
 // result = activation(scale * left . right + bias + addend), all dense row-major.
 typedef struct attnrt_product {
-  const void *left;   // rows x sums, or sums x rows where left_transposed
-  const void *right;  // sums x columns, or columns x sums where right_transposed
-  void *result;       // rows x columns
-  const void *bias;   // `columns` elements, added to each row; NULL: none
-  const void *addend; // as the result; NULL: none
+  uint32_t struct_size; // bytes that the entry has set
+  int32_t flags;        // ATTNRT_PRODUCT_...
+  const void *left;     // rows x sums, or sums x rows where left_transposed
+  const void *right;    // sums x columns, or columns x sums where right_transposed
+  void *result;         // rows x columns
+  const void *bias;     // `columns` elements, added to each row; NULL: none
+  const void *addend;   // as the result; NULL: none
   int64_t batch, rows, columns, sums;
   float scale;
   int32_t precision;  // what factors may be rounded to: 0 f32, 1 tf32, 2 bf16, 3 f16
   int32_t activation; // ATTNRT_ACTIVATION_...
   int32_t left_transposed, right_transposed;
-  int32_t flags; // ATTNRT_PRODUCT_...
+  int32_t reserved; // 0
 } attnrt_product;
 #define ATTNRT_PRODUCT_NARROW 1        // left and right are in the bf16 or f16 that `precision` names
 #define ATTNRT_PRODUCT_NARROW_RESULT 4 // so are result, bias and addend; only with NARROW
@@ -122,18 +135,72 @@ typedef struct attnrt_product {
 // One task of a parallel region: iterations [begin, end).
 typedef void (*attnrt_task_fn)(void *arg, int64_t begin, int64_t end);
 
+// What the runtime offers a running entry of a library with GPU code. Every
+// function pointer is set.
+typedef struct attnrt_device {
+  uint32_t struct_size; // bytes that the runtime has set
+
+  // attnrt_gpu_image.arch of the image in use where that is exact, else 0. Some
+  // kernels have a body in such an image alone.
+  int32_t exact_arch;
+
+  // Multiprocessors of the device, and bytes of shared memory that a block may have.
+  int32_t processors, shared_bytes;
+
+  // An attnrt_device_error on the device, 0 at the start of a run.
+  void *error;
+
+  // Puts kernel number `kernel` of attnrt_gpu_code on the run's stream, with
+  // grid[3] blocks of block[3] threads and `shared` bytes of dynamic shared
+  // memory; with ATTNRT_LAUNCH_COOPERATIVE added to these, all blocks run at
+  // once. `parameters` are the bytes of its parameters, laid out as PTX does.
+  // A grid of no blocks launches nothing. Nonzero: the entry must return
+  // ATTNRT_RUN_STOPPED.
+  int32_t (*launch)(struct attnrt_run *run, int32_t kernel, const int64_t *grid, const int64_t *block, int64_t shared,
+                    const void *parameters, uint64_t size);
+
+  // Waits for what was launched and copies `bytes` from the device. Nonzero as
+  // for launch.
+  int32_t (*fetch)(struct attnrt_run *run, void *to, const void *from, uint64_t bytes);
+
+  // Copies `bytes` to the device, behind what was launched; `from` may change
+  // afterwards. Nonzero as for launch.
+  int32_t (*send)(struct attnrt_run *run, void *to, const void *from, uint64_t bytes);
+
+  // As attnrt_run.workspace, but memory of the host, for ops that run there.
+  void *(*host_workspace)(struct attnrt_run *run, uint64_t bytes);
+
+  // For kernels that may have equals in cuBLASLt. 1: `product` is made behind what
+  // was launched; 0: it is not, and the entry launches its own kernels; negative:
+  // the entry must return ATTNRT_RUN_STOPPED.
+  int32_t (*product)(struct attnrt_run *run, const attnrt_product *product);
+
+  // What is launched between the two is the body of a loop, which goes on until
+  // it has left 0 in the int64_t at `condition` on the device; it runs at least
+  // once. In between there is neither fetch nor send nor another loop. Nonzero
+  // as for launch.
+  int32_t (*begin_loop)(struct attnrt_run *run);
+  int32_t (*end_loop)(struct attnrt_run *run, const void *condition);
+} attnrt_device;
+
 // What the runtime offers a running entry. Every function pointer is set.
 // `run` is passed back as the first argument. All but `parallel_for`'s tasks
 // run on the thread that called the entry.
 typedef struct attnrt_run {
-  const uint8_t *weights; // page-aligned, weights_size bytes
+  uint32_t struct_size;   // bytes that the runtime has set
   int32_t num_threads;    // threads that serve parallel_for, the caller's among them
+  const uint8_t *weights; // page-aligned, weights_size bytes
 
   // Set to nonzero by generated code when an index is out of range:
   // 1 + position in attnrt_entry.messages, in whose text {0} and {1} stand for
   // error_index and error_size. Tasks race for it: whoever swaps it from 0 has
   // the other two. All are read after the entry returns.
   int32_t error_message;
+
+  // Nonzero: amx_tile and amx_bf16 are there, and the process may use tiles on
+  // all its threads. Code that does leaves them released.
+  int32_t has_tiles;
+
   int64_t error_index; // as the model has it: negative ones not yet wrapped
   int64_t error_size;  // of the dimension
 
@@ -161,25 +228,6 @@ typedef struct attnrt_run {
   // The entry must return ATTNRT_RUN_STOPPED after it.
   void (*fail)(struct attnrt_run *run, int32_t message, int32_t num_values, const int64_t *values);
 
-  // The rest is for entries of a library with GPU code. Their inputs, outputs,
-  // workspace and `weights` are addresses of the device.
-
-  // An attnrt_device_error on the device, 0 at the start of a run.
-  void *device_error;
-
-  // Puts kernel number `kernel` of attnrt_gpu_code on the run's stream, with
-  // grid[3] blocks of block[3] threads and `shared` bytes of dynamic shared
-  // memory; with ATTNRT_LAUNCH_COOPERATIVE added to these, all blocks run at
-  // once. `parameters` are the bytes of its parameters, laid out as PTX does.
-  // A grid of no blocks launches nothing. Nonzero: the entry must return
-  // ATTNRT_RUN_STOPPED.
-  int32_t (*launch)(struct attnrt_run *run, int32_t kernel, const int64_t *grid, const int64_t *block, int64_t shared,
-                    const void *parameters, uint64_t size);
-
-  // Waits for what was launched and copies `bytes` from the device. Nonzero as
-  // for launch.
-  int32_t (*fetch)(struct attnrt_run *run, void *to, const void *from, uint64_t bytes);
-
   // Called by entries that were compiled to be profiled, CPU or GPU: region
   // number `region` of the manifest's "regions" is done, which did `flops`
   // floating-point operations and touched at most `bytes` bytes (0: unknown).
@@ -193,41 +241,10 @@ typedef struct attnrt_run {
   // ATTNRT_RUN_STOPPED.
   void *(*cache)(struct attnrt_run *run, int32_t state, int32_t rank, const int64_t *shape, int64_t *capacity);
 
-  // Of entries with GPU code: attnrt_gpu_image.arch of the image in use where
-  // that is exact, else 0. Some kernels have a body in such an image alone.
-  int32_t exact_arch;
-
-  // Nonzero: amx_tile and amx_bf16 are there, and the process may use tiles on
-  // all its threads. Code that does leaves them released.
-  int32_t has_tiles;
-
-  // Of entries with GPU code: multiprocessors of the device, and bytes of shared
-  // memory that a block may have.
-  int32_t processors, shared_bytes;
-
-  // Of entries with GPU code, whose kernels may have equals in cuBLASLt.
-
-  // 1: `product` is made behind what was launched; 0: it is not, and the entry
-  // launches its own kernels; negative: the entry must return ATTNRT_RUN_STOPPED.
-  int32_t (*product)(struct attnrt_run *run, const attnrt_product *product);
-
-  // Of entries with GPU code that run some ops on the CPU.
-
-  // As `workspace`, but memory of the host.
-  void *(*host_workspace)(struct attnrt_run *run, uint64_t bytes);
-
-  // Copies `bytes` to the device, behind what was launched; `from` may change
-  // afterwards. Nonzero as for launch.
-  int32_t (*send)(struct attnrt_run *run, void *to, const void *from, uint64_t bytes);
-
-  // Of entries with GPU code whose loops run there.
-
-  // What is launched between the two is the body of a loop, which goes on until
-  // it has left 0 in the int64_t at `condition` on the device; it runs at least
-  // once. In between there is neither fetch nor send nor another loop. Nonzero
-  // as for launch.
-  int32_t (*begin_loop)(struct attnrt_run *run);
-  int32_t (*end_loop)(struct attnrt_run *run, const void *condition);
+  // What entries of a library with GPU code have beside the above; their inputs,
+  // outputs, workspace and `weights` are addresses of the device. NULL: the run
+  // is on the CPU.
+  const attnrt_device *device;
 } attnrt_run;
 
 #define ATTNRT_FAIL_UNSUPPORTED 0x40000000
@@ -250,15 +267,17 @@ typedef struct attnrt_state_info {
 } attnrt_state_info;
 
 typedef struct attnrt_entry {
-  const char *name;
-  attnrt_entry_fn fn;
+  uint32_t struct_size; // bytes that the compiler has set
   int32_t num_inputs;
   int32_t num_outputs;
+  int32_t num_messages;
+  int32_t num_states;
+  uint32_t reserved; // 0
+  const char *name;
+  attnrt_entry_fn fn;
   const attnrt_tensor_info *inputs;
   const attnrt_tensor_info *outputs;
-  int32_t num_messages;
   const char *const *messages;
-  int32_t num_states;
   const attnrt_state_info *states; // each input and output in one at most
 } attnrt_entry;
 
@@ -292,17 +311,20 @@ typedef struct attnrt_gpu_image {
 
 // The GPU code of a library, for NVIDIA's driver API.
 typedef struct attnrt_gpu_code {
+  uint32_t struct_size; // bytes that the compiler has set
   uint32_t num_images;
   uint32_t num_kernels;
+  uint32_t reserved;              // 0
   const attnrt_gpu_image *images; // the best one that loads is used; earlier ones are better
   const char *const *kernels;     // names in the images
 } attnrt_gpu_code;
 
 typedef struct attnrt_library {
-  uint32_t abi_version;
+  uint32_t struct_size; // bytes that the compiler has set
+  uint32_t abi_version; // as in the footer
   uint32_t num_entries;
-  const attnrt_entry *entries;
   uint32_t num_weights;
+  const attnrt_entry *const *entries;
   const attnrt_weight_info *weights;
   // CPU features the code needs, comma-separated, in the spelling of
   // /proc/cpuinfo ("avx2,fma", "avx512f,avx512bw,..."); "" for any.
@@ -316,6 +338,7 @@ typedef struct attnrt_library {
   const char *optional_cpu_features;
 } attnrt_library;
 
+// The library as a runtime of `abi_version` may read it; NULL: it needs a newer one.
 typedef const attnrt_library *(*attnrt_library_query_fn)(uint32_t abi_version);
 
 #ifdef __cplusplus

@@ -62,7 +62,12 @@ class Library:
         self.runtime.lib.attnrt_session_destroy(self.session)
         self.runtime.lib.attnrt_model_release(self.model)
 
-    def run(self, inputs, num_outputs):
+    def state(self, entry=None):
+        made = c.c_void_p()
+        self.runtime.check(self.runtime.lib.attnrt_state_create(self.session, entry and entry.encode(), c.byref(made)))
+        return made
+
+    def run(self, inputs, num_outputs, entry=None, state=None):
         tensors, alive = [], []
         for x in inputs:
             x = np.ascontiguousarray(x)
@@ -71,7 +76,7 @@ class Library:
             tensors.append(DLTensor(x.ctypes.data, 1, 0, x.ndim, CODES[x.dtype.kind], x.itemsize * 8, 1, shape, None, 0))
         pointers = (c.POINTER(DLTensor) * max(len(tensors), 1))(*[c.pointer(t) for t in tensors])
         outputs = (Output * num_outputs)()
-        options = RunOptions(c.sizeof(RunOptions), None, None, 0, None)
+        options = RunOptions(c.sizeof(RunOptions), entry and entry.encode(), None, 0, state)
         self.runtime.check(self.runtime.lib.attnrt_session_run(
             self.session, c.byref(options), pointers, len(tensors), outputs, num_outputs))
         results = []
