@@ -106,10 +106,10 @@ static void *hashLeaves(void *argument) {
 }
 
 static void hashAllLeaves(Work &work) {
-  constexpr int32_t kMaxThreads = 8;
-  int32_t wanted = work.job.numThreads > 0 ? work.job.numThreads : availableCpus();
-  wanted = int32_t(std::min<uint64_t>(std::min(wanted, kMaxThreads), work.numLeaves));
-  pthread_t helpers[kMaxThreads];
+  constexpr int32_t kMost = 8;
+  int32_t wanted = work.job.numThreads > 0 ? work.job.numThreads : defaultThreads();
+  wanted = int32_t(std::min<uint64_t>(std::min(wanted, kMost), work.numLeaves));
+  pthread_t helpers[kMost];
   int32_t started = 0;
   // A thread that the system refuses costs time only.
   while (started + 1 < wanted && startThread(helpers[started], hashLeaves, &work, 256 << 10))

@@ -90,7 +90,10 @@ static void runPiece(const Piece &piece) {
 //     Idle/Asleep --caller--> Posted --worker--> Taken --worker--> Idle
 //                             Posted --caller, who runs it himself--> Idle
 //     Idle --worker--> Asleep          any --destructor--> Quit
-enum State : uint32_t { Idle, Posted, Taken, Asleep, Quit };
+//
+// The caller of a pool that does not spin: Taken --caller--> Awaited --worker--> Idle,
+// and the worker wakes him.
+enum State : uint32_t { Idle, Posted, Taken, Asleep, Awaited, Quit };
 
 struct alignas(64) Pool::Slot {
   std::atomic<uint32_t> state{Idle};
@@ -100,7 +103,8 @@ struct alignas(64) Pool::Slot {
   pthread_t thread = {};
 };
 
-bool Pool::initialize(int32_t numThreads, const int32_t *cpus, int32_t count) {
+bool Pool::initialize(int32_t numThreads, const int32_t *cpus, int32_t count, bool maySpin) {
+  spins = maySpin;
   wanted = std::max(numThreads, 1);
   threads = wanted;
   if (count > 0) {
@@ -158,6 +162,8 @@ void Pool::beginRun() {
   running.store(1, std::memory_order_relaxed);
   if (startedIn != getpid())
     return startWorkers();
+  if (!spins)
+    return;
   for (int32_t i = 0, e = numThreads() - 1; i < e; ++i) {
     uint32_t asleep = Asleep;
     if (slots[i].state.compare_exchange_strong(asleep, Idle))
@@ -199,20 +205,35 @@ bool Pool::run(attnrt_task_fn fn, void *arg, int64_t n, StopCondition &stop) {
         slot.state.compare_exchange_strong(posted, Idle, std::memory_order_acquire))
       runPiece(slot.piece);
   }
-  for (int64_t i = 1; i < numPieces; ++i) {
-    int pauses = 0;
-    int64_t since = 0;
-    while (slots[i - 1].state.load(std::memory_order_acquire) == Taken) {
-      relax();
-      if (++pauses % kPausesBetweenClocks != 0)
-        continue;
-      int64_t now = monotonicNow();
-      since = since ? since : now;
-      if (now - since > kSpinBeforeYield)
-        sched_yield();
-    }
-  }
+  for (int64_t i = 1; i < numPieces; ++i)
+    waitForEnd(slots[i - 1]);
   return stop.reason.load(std::memory_order_relaxed) == StopCondition::None;
+}
+
+void Pool::waitForEnd(Slot &slot) {
+  uint32_t taken = Taken;
+  if (!spins && slot.state.compare_exchange_strong(taken, Awaited, std::memory_order_acquire))
+    while (slot.state.load(std::memory_order_acquire) == Awaited)
+      sleepWhile(slot.state, Awaited);
+  int pauses = 0;
+  int64_t since = 0;
+  while (slot.state.load(std::memory_order_acquire) == Taken) {
+    relax();
+    if (++pauses % kPausesBetweenClocks != 0)
+      continue;
+    int64_t now = monotonicNow();
+    since = since ? since : now;
+    if (now - since > kSpinBeforeYield)
+      sched_yield();
+  }
+}
+
+void Pool::finish(Slot &slot) {
+  // A Quit can't come in between: the pool is destroyed by its only caller.
+  if (spins)
+    slot.state.store(Idle, std::memory_order_release);
+  else if (slot.state.exchange(Idle, std::memory_order_acq_rel) == Awaited)
+    wake(slot.state);
 }
 
 void *Pool::work(void *argument) {
@@ -220,8 +241,7 @@ void *Pool::work(void *argument) {
   DefaultFloatingPoint environment;
   while (slot.pool->waitForPost(slot)) {
     runPiece(slot.piece);
-    // A Quit can't come in between: the pool is destroyed by its only caller.
-    slot.state.store(Idle, std::memory_order_release);
+    slot.pool->finish(slot);
   }
   return nullptr;
 }
@@ -236,12 +256,12 @@ bool Pool::waitForPost(Slot &slot) {
     if (state == Quit)
       return false;
     relax();
-    if (++pauses % kPausesBetweenClocks != 0)
+    if (spins && ++pauses % kPausesBetweenClocks != 0)
       continue;
     int64_t now = monotonicNow();
     since = since ? since : now;
     int64_t idle = now - since;
-    if (idle > (running.load(std::memory_order_relaxed) ? kSpinWithoutRegion : kSpinAfterRun)) {
+    if (!spins || idle > (running.load(std::memory_order_relaxed) ? kSpinWithoutRegion : kSpinAfterRun)) {
       state = Idle;
       if (slot.state.compare_exchange_strong(state, Asleep, std::memory_order_acq_rel)) {
         while (slot.state.load(std::memory_order_relaxed) == Asleep)

@@ -32,7 +32,8 @@ int64_t monotonicNow(); ///< nanoseconds
 ///
 /// Between regions workers spin; after some microseconds they also offer their
 /// CPU to others (sched_yield), and they sleep on a futex when a run is over or
-/// has had no region for milliseconds. See README.md for the measured reasons.
+/// has had no region for milliseconds. See README.md for the measured reasons. A
+/// pool that does not spin sleeps at once, and so does its caller.
 class Pool {
 public:
   Pool() = default;
@@ -40,8 +41,9 @@ public:
   ~Pool();
 
   /// For up to `threads` threads, the caller among them; thread t is pinned to
-  /// cpus[t % numCpus]. Starts none. False: out of memory. Call it once.
-  bool initialize(int32_t threads, const int32_t *cpus, int32_t numCpus);
+  /// cpus[t % numCpus]. Not `spins`: who waits sleeps. Starts none. False: out of
+  /// memory. Call it once.
+  bool initialize(int32_t threads, const int32_t *cpus, int32_t numCpus, bool spins = true);
 
   /// A run begins on the calling thread: starts or wakes the workers. After a
   /// fork() the child's first run starts its own.
@@ -58,11 +60,14 @@ private:
   struct Slot;
   static void *work(void *slot);
   bool waitForPost(Slot &slot);
+  void finish(Slot &slot);
+  void waitForEnd(Slot &slot);
   void startWorkers();
   void pinCaller();
 
   Slot *slots = nullptr; // one a worker
   int32_t wanted = 1;
+  bool spins = true;
   std::atomic<int32_t> threads{1}; // that exist, the caller among them
   pid_t startedIn = 0;             // the process whose threads `slots` describes
   std::atomic<int32_t> running{0};

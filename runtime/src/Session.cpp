@@ -1,5 +1,6 @@
 #include "Session.h"
 
+#include "CpuQuota.h"
 #include "Threads.h"
 #include <algorithm>
 
@@ -23,12 +24,14 @@ static int32_t maxCount(const attnrt_model &model, int32_t attnrt_entry::*count)
 }
 
 attnrt_status attnrt_session::initialize(const attnrt_session_options &options) {
-  int32_t threads = options.num_threads ? options.num_threads : availableCpus();
+  int32_t threads = options.num_threads ? options.num_threads : defaultThreads();
   int32_t numInputs = maxCount(*model, &attnrt_entry::num_inputs);
   int32_t numOutputs = maxCount(*model, &attnrt_entry::num_outputs);
   inputStaging = makeBuffers(numInputs);
   outputStaging = makeBuffers(numOutputs);
-  if (!pool.initialize(threads, options.cpus, options.num_cpus) || !inputs.allocate(uint64_t(numInputs)) ||
+  // Time that a thread spins is time that the quota takes from the next ones.
+  bool spins = quotaCpus("") == 0;
+  if (!pool.initialize(threads, options.cpus, options.num_cpus, spins) || !inputs.allocate(uint64_t(numInputs)) ||
       !inputViews.allocate(uint64_t(numInputs)) || !allInputs.allocate(uint64_t(numInputs)) ||
       !outputs.allocate(uint64_t(numOutputs)) || !inputStaging || !outputStaging)
     return failMemory(sizeof(attnrt_session), "a session");
@@ -72,7 +75,6 @@ attnrt_status attnrt_session_create(attnrt_model *model, const attnrt_session_op
                                     attnrt_session **session) {
   if (!model || !session)
     return fail(ATTNRT_INVALID_ARGUMENT, "attnrt_session_create: %s is NULL", model ? "session" : "model");
-  constexpr int32_t kMaxThreads = 4096;
   attnrt_session_options options = ATTNRT_SESSION_OPTIONS_INIT;
   if (attnrt_status status = readOptions(given, sizeof(options), "attnrt_session_options", &options))
     return status;

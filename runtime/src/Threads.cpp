@@ -1,6 +1,10 @@
 #include "Threads.h"
 
+#include "CpuQuota.h"
+#include <algorithm>
 #include <csignal>
+#include <cstdlib>
+#include <cstring>
 #include <sched.h>
 
 #if defined(__x86_64__)
@@ -17,6 +21,17 @@ int32_t attn::rt::availableCpus() {
   int count = CPU_COUNT(&cpus);
   return count > 0 ? count : 1;
 }
+
+int32_t attn::rt::chooseThreads(const char *wished, int32_t cpus, int32_t quota) {
+  char *end = nullptr;
+  long number = wished ? strtol(wished, &end, 10) : 0;
+  end += end ? strspn(end, " \t") : 0;
+  if (number > 0 && (*end == 0 || *end == ','))
+    return int32_t(std::min<long>(number, kMaxThreads));
+  return quota ? std::min(cpus, quota) : cpus;
+}
+
+int32_t attn::rt::defaultThreads() { return chooseThreads(getenv("OMP_NUM_THREADS"), availableCpus(), quotaCpus("")); }
 
 bool attn::rt::startThread(pthread_t &thread, void *(*function)(void *), void *argument, size_t stackSize) {
   pthread_attr_t attributes;

@@ -10,6 +10,17 @@ namespace attn::rt {
 /// CPUs that this process may use, at least 1.
 int32_t availableCpus();
 
+/// Threads where the program names no number: as many as `wished`
+/// (OMP_NUM_THREADS) says, whose first number counts; else as `cpus` and `quota`
+/// (0: none) allow.
+int32_t chooseThreads(const char *wished, int32_t cpus, int32_t quota);
+
+/// The same for this process.
+int32_t defaultThreads();
+
+/// More than that no session has.
+constexpr int32_t kMaxThreads = 4096;
+
 /// Starts a thread that blocks all signals, so that the program's handlers run
 /// on the program's threads. False if the system refuses.
 bool startThread(pthread_t &thread, void *(*function)(void *), void *argument, size_t stackSize);

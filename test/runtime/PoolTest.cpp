@@ -62,10 +62,14 @@ void add(void *counts, int64_t begin, int64_t end) {
     ++static_cast<int64_t *>(counts)[i];
 }
 
-TEST(PoolTest, ThousandsOfTinyRegions) {
+// Spinning workers, and those of a quota, which sleep.
+class PoolModeTest : public testing::TestWithParam<bool> {};
+INSTANTIATE_TEST_SUITE_P(Spins, PoolModeTest, testing::Bool());
+
+TEST_P(PoolModeTest, ThousandsOfTinyRegions) {
   for (int32_t threads : {1, 2, 4, 9}) {
     Pool pool;
-    ASSERT_TRUE(pool.initialize(threads, nullptr, 0));
+    ASSERT_TRUE(pool.initialize(threads, nullptr, 0, GetParam()));
     StopCondition stop;
     std::vector<int64_t> counts(11);
     pool.beginRun();
@@ -78,9 +82,9 @@ TEST(PoolTest, ThousandsOfTinyRegions) {
 }
 
 // Runs with pauses in between, so that workers fall asleep at every moment.
-TEST(PoolTest, FallsAsleepAndWakes) {
+TEST_P(PoolModeTest, FallsAsleepAndWakes) {
   Pool pool;
-  ASSERT_TRUE(pool.initialize(3, nullptr, 0));
+  ASSERT_TRUE(pool.initialize(3, nullptr, 0, GetParam()));
   StopCondition stop;
   std::vector<int64_t> counts(64);
   for (int i = 0; i < 400; ++i) {
@@ -96,10 +100,32 @@ TEST(PoolTest, FallsAsleepAndWakes) {
   EXPECT_EQ(counts, std::vector<int64_t>(64, 1200));
 }
 
-TEST(PoolTest, DestroyedWithoutARun) {
+// Who waits takes no time of a quota: the caller for a worker's nap, the workers
+// of a run for a region.
+TEST(PoolTest, SleepsUnderAQuota) {
+  auto timeOf = [](clockid_t clock) {
+    timespec time;
+    clock_gettime(clock, &time);
+    return double(time.tv_sec) + 1e-9 * double(time.tv_nsec);
+  };
+  Pool pool;
+  ASSERT_TRUE(pool.initialize(2, nullptr, 0, /*spins=*/false));
+  StopCondition stop;
+  pool.beginRun();
+  double before = timeOf(CLOCK_PROCESS_CPUTIME_ID);
+  auto nap = [](void *, int64_t begin, int64_t) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(begin ? 60 : 10));
+  };
+  for (int i = 0; i < 5; ++i)
+    ASSERT_TRUE(pool.run(nap, nullptr, 2, stop));
+  pool.endRun();
+  EXPECT_LT(timeOf(CLOCK_PROCESS_CPUTIME_ID) - before, 0.1) << "of 0.3 s";
+}
+
+TEST_P(PoolModeTest, DestroyedWithoutARun) {
   Pool never, asleep;
-  ASSERT_TRUE(never.initialize(4, nullptr, 0));
-  ASSERT_TRUE(asleep.initialize(4, nullptr, 0));
+  ASSERT_TRUE(never.initialize(4, nullptr, 0, GetParam()));
+  ASSERT_TRUE(asleep.initialize(4, nullptr, 0, GetParam()));
   asleep.beginRun();
   asleep.endRun();
   std::this_thread::sleep_for(std::chrono::milliseconds(2));

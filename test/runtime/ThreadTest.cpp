@@ -153,6 +153,21 @@ TEST_F(ThreadTest, SameBitsWhenItCanBeStopped) {
   EXPECT_EQ(valuesOf<float>(*run("rows", {&x.view}, ATTNRT_OK, "", options)), expected);
 }
 
+TEST_F(ThreadTest, AsManyAsTheEnvironmentSays) {
+  const char *before = getenv("OMP_NUM_THREADS");
+  std::string kept = before ? before : "";
+  setenv("OMP_NUM_THREADS", "3", 1);
+  attnrt_session *made = nullptr;
+  ASSERT_EQ(attnrt_session_create(model.get(), nullptr, &made), ATTNRT_OK);
+  EXPECT_EQ(attnrt_session_num_threads(made), 3);
+  attnrt_session_destroy(made);
+  EXPECT_EQ(attnrt_session_num_threads(makeSession(2).get()), 2) << "a count that is given holds";
+  if (before)
+    setenv("OMP_NUM_THREADS", kept.c_str(), 1);
+  else
+    unsetenv("OMP_NUM_THREADS");
+}
+
 TEST_F(ThreadTest, Pinned) {
   int32_t cpus[] = {0, 100000};
   attnrt_session_options options = ATTNRT_SESSION_OPTIONS_INIT;

@@ -89,8 +89,8 @@ typedef struct attnrt_model attnrt_model;
 
 typedef struct attnrt_load_options {
   size_t struct_size;
-  // Threads that verify the file, the caller among them; 0: as many as CPUs, at
-  // most 8. They end before the load returns.
+  // Threads that verify the file, the caller among them; 0: as a session has
+  // them, at most 8. They end before the load returns.
   int32_t num_threads;
   // 0: weights are mapped from the file, so that they are loaded once for all
   // processes. The file must then not be written to while the model is loaded
@@ -183,9 +183,12 @@ typedef struct attnrt_session attnrt_session;
 
 typedef struct attnrt_session_options {
   size_t struct_size;
-  // Threads that compute, the caller of the run among them; 0: as many as CPUs
-  // this process may use. Results are the same bits for any number. If the
-  // system refuses some, the session works with fewer.
+  // Threads that compute, the caller of the run among them; 0: as many as the
+  // environment's OMP_NUM_THREADS says, else as CPUs that this process may use
+  // (sched_setaffinity) and its control groups grant it time for (cgroup v1 or
+  // v2, rounded up). Results are the same bits for any number. If the system
+  // refuses some, the session works with fewer. Under a control group's quota
+  // threads that wait sleep; without one they spin for a while.
   int32_t num_threads;
   // Pins thread number i (0: the thread that calls the run, for the length of
   // the run) to CPU cpus[i % num_cpus]. num_cpus 0: no pinning. `cpus` is copied.
