@@ -12,7 +12,11 @@
 
 using namespace attn::rt;
 
-attnrt_model::attnrt_model() {
+attnrt_model::attnrt_model() : forkHook([](void *model) { static_cast<attnrt_model *>(model)->makeLocks(); }, this) {
+  makeLocks();
+}
+
+void attnrt_model::makeLocks() {
   pthread_rwlockattr_t attributes;
   pthread_rwlockattr_init(&attributes);
 #ifdef __GLIBC__

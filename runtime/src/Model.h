@@ -1,6 +1,7 @@
 #ifndef RUNTIME_SRC_MODEL_H
 #define RUNTIME_SRC_MODEL_H
 
+#include "Fork.h"
 #include "Gpu.h"
 #include "LibraryFile.h"
 #include <atomic>
@@ -37,6 +38,7 @@ struct attnrt_model {
   // Runs hold it shared, whoever changes weights alone.
   pthread_rwlock_t weightsLock;
   pthread_mutex_t gpuLock;
+  attn::rt::ForkHook forkHook;
 
   attnrt_model();
   ~attnrt_model();
@@ -53,6 +55,7 @@ struct attnrt_model {
   void endRun() { pthread_rwlock_unlock(&weightsLock); }
 
 private:
+  void makeLocks();
   attnrt_status openCode();
   attnrt_status readLibrary(const attnrt_library &found);
   attnrt_status checkLibrary() const;

@@ -158,6 +158,35 @@ template <typename F> static bool forEachPlace(const attnrt_model &model, const 
   return true;
 }
 
+// Writes the dense `data` to each place. A child of fork() sees all of it or nothing.
+static attnrt_status writePlaces(attnrt_model &model, const char *name, const char *data, uint64_t bytes) {
+  ForkGuard guard;
+  // All places are opened before the first is written, so that none is left
+  // with the old value. The mapping is private: the first write to a page copies it.
+  if (!forEachPlace(model, name, [&](const attnrt_weight_info &weight) {
+        return model.file.makeWritable(weight.offset, weight.size);
+      }))
+    return failMemory(bytes, "a private copy of a weight");
+  forEachPlace(model, name, [&](const attnrt_weight_info &weight) {
+    Layout layout;
+    parseLayout(weight.layout, layout);
+    char *target = reinterpret_cast<char *>(model.file.weights() + weight.offset);
+    if (layout.kind == Layout::Plain)
+      memcpy(target, data, weight.size);
+    else if (layout.kind == Layout::Bf16 || layout.kind == Layout::F16)
+      roundAll(weight, layout.kind == Layout::F16, data, target);
+    else
+      packPanels(weight, layout, data, target);
+    return true;
+  });
+  // Neighbours may share a page, so they are closed last.
+  forEachPlace(model, name, [&](const attnrt_weight_info &weight) {
+    model.file.makeReadOnly(weight.offset, weight.size);
+    return true;
+  });
+  return ATTNRT_OK;
+}
+
 attnrt_status attnrt_model_set_weight(attnrt_model *model, const char *name, const DLTensor *value) {
   if (!model || !name || !value)
     return fail(ATTNRT_INVALID_ARGUMENT, "attnrt_model_set_weight: %s is NULL",
@@ -178,31 +207,14 @@ attnrt_status attnrt_model_set_weight(attnrt_model *model, const char *name, con
 
   pthread_rwlock_wrlock(&model->weightsLock);
   AtExit unlock([&] { pthread_rwlock_unlock(&model->weightsLock); });
-  // All places are opened before the first is written, so that none is left
-  // with the old value. The mapping is private: the first write to a page copies it.
-  if (!forEachPlace(*model, name, [&](const attnrt_weight_info &weight) {
-        return model->file.makeWritable(weight.offset, weight.size);
-      }))
-    return failMemory(view.bytes, "a private copy of a weight");
-  forEachPlace(*model, name, [&](const attnrt_weight_info &weight) {
-    Layout layout;
-    parseLayout(weight.layout, layout);
-    char *target = reinterpret_cast<char *>(model->file.weights() + weight.offset);
-    if (layout.kind == Layout::Plain)
-      memcpy(target, data, weight.size);
-    else if (layout.kind == Layout::Bf16 || layout.kind == Layout::F16)
-      roundAll(weight, layout.kind == Layout::F16, data, target);
-    else
-      packPanels(weight, layout, data, target);
-    return true;
-  });
+  if (attnrt_status status = writePlaces(*model, name, data, view.bytes))
+    return status;
+  if (!model->gpu)
+    return ATTNRT_OK;
   attnrt_status status = ATTNRT_OK;
-  // Neighbours may share a page, so they are closed last.
   forEachPlace(*model, name, [&](const attnrt_weight_info &weight) {
-    model->file.makeReadOnly(weight.offset, weight.size);
-    if (model->gpu && status == ATTNRT_OK)
-      status = model->gpu->update(model->file.weights(), weight.offset, weight.size);
-    return true;
+    status = model->gpu->update(model->file.weights(), weight.offset, weight.size);
+    return status == ATTNRT_OK;
   });
   return status;
 }

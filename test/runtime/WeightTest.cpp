@@ -4,7 +4,9 @@
 #include <atomic>
 #include <cfloat>
 #include <cmath>
+#include <sys/wait.h>
 #include <thread>
+#include <unistd.h>
 
 using namespace attn::test;
 
@@ -125,6 +127,45 @@ TEST_F(WeightTest, RefusesAPlaceOfTwoNames) {
     EXPECT_EQ(attnrt_model_set_weight(model.get(), name, &shared.view), ATTNRT_UNSUPPORTED);
     EXPECT_TRUE(errorSays("shares its bytes with weight 'tied"));
   }
+}
+
+// fork() while one thread runs and another one changes weights: whatever lock they
+// hold, the child runs and sets weights, and sees no weight that is half written.
+TEST_F(WeightTest, ForkedWhileOthersRun) {
+  Tensor<float> ones({5, 7}, 1), twos({5, 7}, 2), threes({5, 7}, 3);
+  auto isWhole = [&](float value) {
+    Floats constant(35, value);
+    std::vector<Floats> values = stored(session.get());
+    return values[0] == constant && values[1] == constant;
+  };
+  ASSERT_EQ(attnrt_model_set_weight(model.get(), "matrix", &ones.view), ATTNRT_OK);
+  std::atomic<bool> ended{false};
+  std::thread running([&] {
+    Session mine = makeSession(2);
+    while (!ended)
+      stored(mine.get());
+  });
+  std::thread writing([&] {
+    for (bool first = true; !ended; first = !first)
+      EXPECT_EQ(attnrt_model_set_weight(model.get(), "matrix", first ? &twos.view : &ones.view), ATTNRT_OK);
+  });
+  int good = 0;
+  for (int i = 0; i < 80; ++i) {
+    pid_t child = fork();
+    if (child == 0) {
+      alarm(20); // instead of hanging
+      bool before = isWhole(1) || isWhole(2);
+      bool set = attnrt_model_set_weight(model.get(), "matrix", &threes.view) == ATTNRT_OK;
+      _exit(before && set && isWhole(3) ? 0 : 1);
+    }
+    int status = 0;
+    waitpid(child, &status, 0);
+    good += WIFEXITED(status) && WEXITSTATUS(status) == 0;
+  }
+  ended = true;
+  running.join();
+  writing.join();
+  EXPECT_EQ(good, 80);
 }
 
 // A run sees one state of the weights from beginning to end.
