@@ -19,6 +19,10 @@ function(attnc_tool name)
   add_executable(${name} ${ARG_UNPARSED_ARGUMENTS})
   attnc_compile_with_mlir(${name})
   target_link_libraries(${name} PRIVATE ${ARG_LINK} MLIR LLVM)
+  # libMLIR and libLLVM lie in a folder of their own on Debian, where no loader
+  # looks. The same in the build: a RUNPATH to be changed later ends with an empty
+  # element, which means the working folder.
+  set_target_properties(${name} PROPERTIES INSTALL_RPATH "${LLVM_LIBRARY_DIR}" BUILD_WITH_INSTALL_RPATH ON)
   target_link_options(${name} PRIVATE -fuse-ld=lld -Wl,--gc-sections)
 endfunction()
 
