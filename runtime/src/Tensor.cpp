@@ -82,6 +82,14 @@ static bool isDense(const DLTensor &tensor) {
   return true;
 }
 
+// A field of a C enumeration, which may hold any number: callers' libraries know
+// more devices than our header.
+static int32_t deviceTypeOf(const DLTensor &tensor) {
+  int32_t type;
+  memcpy(&type, &tensor.device.device_type, sizeof(type));
+  return type;
+}
+
 // Whether `tensor` can serve as a scalar: one element under any number of
 // dimensions, as peers accept it.
 static bool isOneElement(const DLTensor &tensor) {
@@ -98,10 +106,15 @@ attnrt_status attn::rt::checkTensor(const DLTensor *tensor, const char *what, co
   const char *name = declared.name;
   if (!tensor)
     return fail(ATTNRT_INVALID_ARGUMENT, "%s '%s' is NULL", what, name);
-  bool onDevice = allowDevice && tensor->device.device_type == kDLCUDA;
-  if (tensor->device.device_type != kDLCPU && tensor->device.device_type != kDLCUDAHost && !onDevice)
-    return fail(ATTNRT_INVALID_ARGUMENT, "%s '%s' is on DLPack device type %d, not on the CPU (%d)", what, name,
-                int(tensor->device.device_type), int(kDLCPU));
+  int32_t device = deviceTypeOf(*tensor);
+  bool onDevice = allowDevice && device == kDLCUDA;
+  if (device != kDLCPU && device != kDLCUDAHost && !onDevice)
+    return fail(ATTNRT_INVALID_ARGUMENT, "%s '%s' is on DLPack device type %d, not on the CPU (%d)", what, name, device,
+                int(kDLCPU));
+  uintptr_t begin;
+  if (__builtin_add_overflow(reinterpret_cast<uintptr_t>(tensor->data), tensor->byte_offset, &begin))
+    return fail(ATTNRT_INVALID_ARGUMENT, "%s '%s': its byte_offset of %llu leads beyond the address space", what, name,
+                (unsigned long long)tensor->byte_offset);
   // Other tensors than of one of our dtypes have no name: their DLPack type says more.
   if (int32_t dtype = dtypeOf(tensor->dtype); dtype != declared.dtype && attnrt_dtype_size(dtype))
     return fail(ATTNRT_INVALID_ARGUMENT, "%s '%s' is of type %s, the model has %s", what, name, attnrt_dtype_name(dtype),
@@ -116,7 +129,7 @@ attnrt_status attn::rt::checkTensor(const DLTensor *tensor, const char *what, co
   if (declared.rank > 0 && !tensor->shape)
     return fail(ATTNRT_INVALID_ARGUMENT, "%s '%s' has no shape", what, name);
   if (capacity) {
-    view = {static_cast<char *>(tensor->data) + tensor->byte_offset, capacity, true, onDevice};
+    view = {reinterpret_cast<char *>(begin), capacity, true, onDevice};
   } else {
     for (int32_t dim = 0; dim < declared.rank; ++dim) {
       int64_t size = tensor->shape[dim], wanted = declared.dims[dim].size;
@@ -135,8 +148,11 @@ attnrt_status attn::rt::checkTensor(const DLTensor *tensor, const char *what, co
     if (!denseBytes(declared.dtype, declared.rank, tensor->shape, bytes))
       return fail(ATTNRT_INVALID_ARGUMENT, "%s '%s' of shape %s has more than 2^63 bytes", what, name,
                   Text().addShape(tensor->ndim, tensor->shape).str());
-    view = {static_cast<char *>(tensor->data) + tensor->byte_offset, bytes, isDense(*tensor), onDevice};
+    view = {reinterpret_cast<char *>(begin), bytes, isDense(*tensor), onDevice};
   }
+  if (uintptr_t end; !capacity && __builtin_add_overflow(begin, view.bytes, &end))
+    return fail(ATTNRT_INVALID_ARGUMENT, "%s '%s': its %llu bytes lead beyond the address space", what, name,
+                (unsigned long long)view.bytes);
   if (!tensor->data && view.bytes)
     return fail(ATTNRT_INVALID_ARGUMENT, "%s '%s' has no data (NULL), %llu bytes are expected", what, name,
                 (unsigned long long)view.bytes);

@@ -42,6 +42,21 @@ TEST_F(TensorTest, NullShape) {
   expectRefused("input 'x' has no shape");
 }
 
+TEST_F(TensorTest, OffsetThatWraps) {
+  x.view.byte_offset = UINT64_MAX - 63;
+  expectRefused("input 'x': its byte_offset of 18446744073709551552 leads beyond the address space");
+  x.view.byte_offset = UINT64_MAX - 63 - reinterpret_cast<uintptr_t>(x.view.data) + 32;
+  expectRefused("input 'x': its 48 bytes lead beyond the address space");
+}
+
+// Of a library that knows more devices than our header.
+TEST_F(TensorTest, OtherDevices) {
+  for (int32_t type : {0, 17, -1, INT32_MAX}) {
+    memcpy(&x.view.device.device_type, &type, sizeof(type));
+    expectRefused("input 'x' is on DLPack device type " + std::to_string(type) + ", not on the CPU (1)");
+  }
+}
+
 TEST_F(TensorTest, DType) {
   x.view.dtype.bits = 64;
   expectRefused("input 'x' is of type float64, the model has float32");
