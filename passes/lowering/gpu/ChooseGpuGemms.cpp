@@ -3,7 +3,7 @@
 #include "passes/Passes.h"
 #include "passes/kernels/gpu/Gemm.h"
 #include "passes/lowering/cpu/KernelCall.h"
-#include "passes/lowering/gpu/ChooseGpuKernels.h"
+#include "passes/lowering/gpu/ChooseGpuRows.h"
 #include "passes/lowering/gpu/GpuKernelCall.h"
 #include "passes/lowering/gpu/HostOps.h"
 #include "passes/lowering/gpu/LibraryProduct.h"

@@ -1,6 +1,6 @@
 #include "passes/kernels/gpu/Recurrent.h"
 #include "passes/lowering/cpu/RecurrentCall.h"
-#include "passes/lowering/gpu/ChooseGpuKernels.h"
+#include "passes/lowering/gpu/ChooseGpuRows.h"
 
 #include "mlir/IR/Remarks.h"
 

@@ -1,4 +1,4 @@
-// RUN: attn-opt %s --split-input-file --attn-launch-linalg --attn-separate-host | FileCheck %s
+// RUN: attn-opt %s --split-input-file --attn-launch-linalg | FileCheck %s
 
 // A point a thread; the sum of a row stays in a register.
 // CHECK-LABEL: func.func @rows
@@ -19,11 +19,10 @@ func.func @rows(%x: memref<?x8xf32>, %y: memref<?xf32>) attributes {attn.entry =
 
 // -----
 
-// What the host reads is fetched; a bad index sets the run's error.
+// A bad index sets the run's error.
 // CHECK: attn.messages = ["node 'g' (Gather): an index is out of range: {0} in a dimension of size {1}"]
 // CHECK-LABEL: func.func @twice
 // CHECK: attn.device_error
-// CHECK: attn.fetch
 // CHECK-COUNT-3: gpu.launch blocks
 // CHECK: %[[CLAIMS:.*]] = memref.atomic_rmw addi %{{.*}} : (i64, memref<4xi64>) -> i64
 // CHECK: arith.cmpi eq, %[[CLAIMS]]

@@ -1,10 +1,8 @@
-// RUN: attn-opt %s --pass-pipeline='builtin.module(func.func(attn-prepare-buffers))' --split-input-file | FileCheck %s --check-prefix=PREPARE
-// RUN: attn-opt %s --pass-pipeline='builtin.module(func.func(attn-finish-buffers))' --split-input-file | FileCheck %s --check-prefix=FINISH
+// RUN: attn-opt %s --attn-prepare-buffers --split-input-file | FileCheck %s
 
 // Each writer its own fill; the tensor.empty behind a fill of one use stays shared.
-// PREPARE-LABEL: func.func @fills
-// PREPARE-COUNT-2: linalg.fill
-// FINISH-LABEL: func.func @fills
+// CHECK-LABEL: func.func @fills
+// CHECK-COUNT-2: linalg.fill
 func.func @fills(%x: tensor<4x4xf32>) -> (tensor<4x4xf32>, tensor<4x4xf32>) {
   %zero = arith.constant 0.0 : f32
   %e = tensor.empty() : tensor<4x4xf32>
@@ -17,11 +15,11 @@ func.func @fills(%x: tensor<4x4xf32>) -> (tensor<4x4xf32>, tensor<4x4xf32>) {
 // -----
 
 // So has each loop, and a value that is no fill is copied for all but one.
-// PREPARE-LABEL: func.func @loops
-// PREPARE: %[[SUM:.*]] = linalg.generic
-// PREPARE: %[[COPY:.*]] = linalg.copy ins(%[[SUM]]
-// PREPARE: scf.for {{.*}} iter_args(%{{.*}} = %[[COPY]])
-// PREPARE: scf.for {{.*}} iter_args(%{{.*}} = %[[SUM]])
+// CHECK-LABEL: func.func @loops
+// CHECK: %[[SUM:.*]] = linalg.generic
+// CHECK: %[[COPY:.*]] = linalg.copy ins(%[[SUM]]
+// CHECK: scf.for {{.*}} iter_args(%{{.*}} = %[[COPY]])
+// CHECK: scf.for {{.*}} iter_args(%{{.*}} = %[[SUM]])
 func.func @loops(%x: tensor<4xf32>, %n: index) -> (tensor<4xf32>, tensor<4xf32>) {
   %c0 = arith.constant 0 : index
   %c1 = arith.constant 1 : index
@@ -46,30 +44,12 @@ func.func @loops(%x: tensor<4xf32>, %n: index) -> (tensor<4xf32>, tensor<4xf32>)
 
 // -----
 
-// FINISH-LABEL: func.func @main(
-// FINISH: %[[SLICE:.*]] = memref.subview
-// FINISH: %[[DENSE:.*]] = memref.alloc(%arg1)
-// FINISH: linalg.generic {{.*}} ins(%[[SLICE]] {{.*}} outs(%[[DENSE]]
-// FINISH: attn.kernel @k ins(%[[DENSE]]
-// FINISH-NOT: memref.copy
-func.func private @k(%a: memref<?x4xf32>, %c: memref<8x8xf32>) attributes {attn.kernel}
-func.func @main(%x: memref<8x8xf32>, %n: index, %y: memref<8x8xf32>) attributes {attn.entry} {
-  %s = memref.subview %x[0, 0] [%n, 4] [1, 1] : memref<8x8xf32> to memref<?x4xf32, strided<[8, 1]>>
-  attn.kernel @k ins(%s : memref<?x4xf32, strided<[8, 1]>>) outs(%y : memref<8x8xf32>)
-  memref.copy %x, %y : memref<8x8xf32> to memref<8x8xf32>
-  memref.copy %y, %y : memref<8x8xf32> to memref<8x8xf32>
-  return
-}
-
-// -----
-
 // What has no elements is not reshaped but made; what may have some is.
-// PREPARE-LABEL: func.func @empty
-// PREPARE-NOT: tensor.collapse_shape %arg0
-// PREPARE: %[[NONE:.*]] = tensor.empty(%{{.*}}) : tensor<?x32xf32>
-// PREPARE: %[[SOME:.*]] = tensor.collapse_shape %arg1
-// PREPARE: return %[[NONE]], %[[SOME]]
-// FINISH-LABEL: func.func @empty
+// CHECK-LABEL: func.func @empty
+// CHECK-NOT: tensor.collapse_shape %arg0
+// CHECK: %[[NONE:.*]] = tensor.empty(%{{.*}}) : tensor<?x32xf32>
+// CHECK: %[[SOME:.*]] = tensor.collapse_shape %arg1
+// CHECK: return %[[NONE]], %[[SOME]]
 func.func @empty(%a: tensor<?x0x32xf32>, %b: tensor<?x1x32xf32>) -> (tensor<?x32xf32>, tensor<?x32xf32>) {
   %c = tensor.collapse_shape %a [[0, 1], [2]] : tensor<?x0x32xf32> into tensor<?x32xf32>
   %d = tensor.collapse_shape %b [[0, 1], [2]] : tensor<?x1x32xf32> into tensor<?x32xf32>
@@ -79,13 +59,12 @@ func.func @empty(%a: tensor<?x0x32xf32>, %b: tensor<?x1x32xf32>) -> (tensor<?x32
 // -----
 
 // What stands at the end of a tensor is empty: memref.subview refuses such a place once it sees the size behind the cast.
-// PREPARE-LABEL: func.func @slices_at_the_end
-// PREPARE-SAME: %[[X:[^:]+]]: tensor<2xf32>, %[[Y:[^:]+]]: tensor<?xf32>, %[[N:[^:]+]]: index
-// PREPARE: %[[W:.+]] = tensor.cast %[[X]]
-// PREPARE: %[[S:.+]] = tensor.empty(%[[N]]) : tensor<?xf32>
-// PREPARE: %[[L:.+]] = tensor.extract_slice %[[W]][1] [%[[N]]] [1]
-// PREPARE: return %[[S]], %[[W]], %[[L]]
-// FINISH-LABEL: func.func @slices_at_the_end
+// CHECK-LABEL: func.func @slices_at_the_end
+// CHECK-SAME: %[[X:[^:]+]]: tensor<2xf32>, %[[Y:[^:]+]]: tensor<?xf32>, %[[N:[^:]+]]: index
+// CHECK: %[[W:.+]] = tensor.cast %[[X]]
+// CHECK: %[[S:.+]] = tensor.empty(%[[N]]) : tensor<?xf32>
+// CHECK: %[[L:.+]] = tensor.extract_slice %[[W]][1] [%[[N]]] [1]
+// CHECK: return %[[S]], %[[W]], %[[L]]
 func.func @slices_at_the_end(%x: tensor<2xf32>, %y: tensor<?xf32>, %n: index) -> (tensor<?xf32>, tensor<?xf32>, tensor<?xf32>) {
   %w = tensor.cast %x : tensor<2xf32> to tensor<?xf32>
   %s = tensor.extract_slice %w[2] [%n] [1] : tensor<?xf32> to tensor<?xf32>

@@ -1,4 +1,4 @@
-// RUN: attn-opt %s --attn-launch-linalg --attn-separate-host --verify-diagnostics
+// RUN: attn-opt %s --attn-separate-host --verify-diagnostics
 
 // What has no kernel is refused, and named.
 func.func @main(%x: memref<?xf32>, %n: index) attributes {attn.entry = "main"} {

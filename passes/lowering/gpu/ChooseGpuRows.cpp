@@ -1,4 +1,4 @@
-#include "passes/lowering/gpu/ChooseGpuKernels.h"
+#include "passes/lowering/gpu/ChooseGpuRows.h"
 #include "dialects/attn/AttnOps.h"
 #include "passes/Passes.h"
 #include "passes/graph/decompose/Decompose.h"

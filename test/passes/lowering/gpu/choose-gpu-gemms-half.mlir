@@ -1,7 +1,5 @@
-// RUN: attn-opt %s --split-input-file --attn-choose-gpu-rows --attn-choose-gpu-gemms | FileCheck %s
-// RUN: attn-opt %s --split-input-file --attn-choose-gpu-rows --attn-choose-gpu-gemms=precision=bf16 | FileCheck %s
-// RUN: attn-opt %s --split-input-file --attn-choose-gpu-rows --remarks-filter=attn-choose-gpu-rows \
-// RUN:   --remark-format=emitRemark -o /dev/null 2>&1 | FileCheck %s --check-prefix=REMARK
+// RUN: attn-opt %s --split-input-file --attn-choose-gpu-gemms | FileCheck %s
+// RUN: attn-opt %s --split-input-file --attn-choose-gpu-gemms=precision=bf16 | FileCheck %s
 
 // Products of two f16 are exact: matrix units make them, whatever operands of f32 are rounded to. The ops that follow
 // stay in the graph's types; the library sums up in f32 and rounds once.
@@ -59,23 +57,4 @@ func.func @mixed(%x: tensor<40x60xbf16>, %w: tensor<60x48xf32>) -> tensor<40x48x
   %f = linalg.fill ins(%zero : f32) outs(%e : tensor<40x48xf32>) -> tensor<40x48xf32>
   %y = linalg.matmul ins(%x, %w : tensor<40x60xbf16>, tensor<60x48xf32>) outs(%f : tensor<40x48xf32>) -> tensor<40x48xf32>
   return %y : tensor<40x48xf32>
-}
-
-// -----
-
-// Rows are computed in f32 and rounded once; near miss: f64.
-// CHECK-LABEL: func.func @rows
-// CHECK: attn.kernel @gpu_layer_norm_bf16_nx20_a1_s20_b20_eps
-// CHECK: attn.kernel @gpu_log_softmax_bf16_nx20_v
-// CHECK: attn.softmax
-// CHECK: func.func @gpu_layer_norm_bf16
-// CHECK: arith.extf %{{.*}} : bf16 to f32
-// CHECK: math.sqrt %{{.*}} : f32
-// CHECK: arith.truncf %{{.*}} : f32 to bf16
-// REMARK: remark: [Missed] rows {{.*}} Reason="only f32, f16 and bf16 have a kernel so far"
-func.func @rows(%x: tensor<?x20xbf16>, %s: tensor<20xbf16>, %z: tensor<?x20xf64>) -> (tensor<?x20xbf16>, tensor<?x20xf64>) {
-  %n = attn.layer_norm %x, %s, %s axis 1 epsilon 1.0e-05 : tensor<?x20xbf16>, tensor<20xbf16>, tensor<20xbf16>
-  %y = attn.softmax %n dim 1 log : tensor<?x20xbf16>
-  %d = attn.softmax %z dim 1 : tensor<?x20xf64>
-  return %y, %d : tensor<?x20xbf16>, tensor<?x20xf64>
 }

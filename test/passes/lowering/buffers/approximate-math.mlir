@@ -1,5 +1,4 @@
-// RUN: attn-opt %s --attn-approximate-math --split-input-file | FileCheck %s
-// RUN: attn-opt %s --pass-pipeline='builtin.module(attn-approximate-math,func.func(attn-expand-half-floats))' | FileCheck %s --check-prefix=HALF
+// RUN: attn-opt %s --attn-approximate-math | FileCheck %s
 
 // CHECK-LABEL: func.func @polynomial
 // CHECK-NOT: math.exp
@@ -19,23 +18,9 @@
 // CHECK-LABEL: func.func @error_function_of_other_quotients
 // CHECK: divf
 // CHECK: divf
-// HALF-LABEL: func.func @double_to_half
-// HALF-NOT: arith.truncf {{.*}} : f64 to f16
-// HALF: arith.truncf {{.*}} : f64 to f32
-// HALF: arith.cmpf une
-// HALF: arith.ori
-// HALF-LABEL: func.func @half
-// HALF-NOT: arith.addf {{.*}} : f16
-// HALF: arith.addf {{.*}} : f32
-// HALF: arith.shrui
 func.func @polynomial(%x: vector<16xf32>) -> vector<16xf32> {
   %y = math.exp %x : vector<16xf32>
   return %y : vector<16xf32>
-}
-
-func.func @double_to_half(%x: f64) -> f16 {
-  %y = arith.truncf %x : f64 to f16
-  return %y : f16
 }
 func.func @hardware(%x: f32) -> f32 {
   %y = math.rsqrt %x : f32
@@ -44,10 +29,6 @@ func.func @hardware(%x: f32) -> f32 {
 func.func @library(%x: f64) -> f64 {
   %y = math.erf %x : f64
   return %y : f64
-}
-func.func @half(%x: f16) -> f16 {
-  %y = arith.addf %x, %x : f16
-  return %y : f16
 }
 func.func @error_function(%x: vector<16xf32>) -> vector<16xf32> {
   %root = arith.constant dense<1.41421354> : vector<16xf32>

@@ -1,5 +1,5 @@
-#ifndef PASSES_LOWERING_GPU_CHOOSEGPUKERNELS_H
-#define PASSES_LOWERING_GPU_CHOOSEGPUKERNELS_H
+#ifndef PASSES_LOWERING_GPU_CHOOSEGPUROWS_H
+#define PASSES_LOWERING_GPU_CHOOSEGPUROWS_H
 
 #include "mlir/Pass/Pass.h"
 #include "passes/lowering/cpu/KernelCall.h"
@@ -13,4 +13,4 @@ void chooseGpuRecurrent(mlir::ModuleOp module, KernelTable &kernels, llvm::Strin
 
 } // namespace attn
 
-#endif // PASSES_LOWERING_GPU_CHOOSEGPUKERNELS_H
+#endif // PASSES_LOWERING_GPU_CHOOSEGPUROWS_H

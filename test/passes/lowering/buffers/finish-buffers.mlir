@@ -1,0 +1,44 @@
+// RUN: attn-opt %s --attn-finish-buffers | FileCheck %s
+
+// A kernel gets a dense copy of a view; copies are linalg, and one onto itself goes.
+// CHECK-LABEL: func.func @main(
+// CHECK: %[[SLICE:.*]] = memref.subview
+// CHECK: %[[DENSE:.*]] = memref.alloc(%arg1)
+// CHECK: linalg.generic {{.*}} ins(%[[SLICE]] {{.*}} outs(%[[DENSE]]
+// CHECK: attn.kernel @k ins(%[[DENSE]]
+// CHECK-NOT: memref.copy
+func.func private @k(%a: memref<?x4xf32>, %c: memref<8x8xf32>) attributes {attn.kernel}
+func.func @main(%x: memref<8x8xf32>, %n: index, %y: memref<8x8xf32>) attributes {attn.entry} {
+  %s = memref.subview %x[0, 0] [%n, 4] [1, 1] : memref<8x8xf32> to memref<?x4xf32, strided<[8, 1]>>
+  attn.kernel @k ins(%s : memref<?x4xf32, strided<[8, 1]>>) outs(%y : memref<8x8xf32>)
+  memref.copy %x, %y : memref<8x8xf32> to memref<8x8xf32>
+  memref.copy %y, %y : memref<8x8xf32> to memref<8x8xf32>
+  return
+}
+
+// Near miss: a view with the strides that the kernel's signature has is passed on.
+// CHECK-LABEL: func.func @strided(
+// CHECK: %[[VIEW:.*]] = memref.subview
+// CHECK-NOT: memref.alloc
+// CHECK-NOT: linalg.generic
+// CHECK: attn.kernel @takes_strides ins(%[[VIEW]]
+func.func private @takes_strides(%a: memref<?x4xf32, strided<[8, 1]>>, %c: memref<8x8xf32>) attributes {attn.kernel}
+func.func @strided(%x: memref<8x8xf32>, %n: index, %y: memref<8x8xf32>) attributes {attn.entry} {
+  %s = memref.subview %x[0, 0] [%n, 4] [1, 1] : memref<8x8xf32> to memref<?x4xf32, strided<[8, 1]>>
+  attn.kernel @takes_strides ins(%s : memref<?x4xf32, strided<[8, 1]>>) outs(%y : memref<8x8xf32>)
+  return
+}
+
+// The size of a view is the one that it was given, through reshapes, too; an argument's is asked for.
+// CHECK-LABEL: func.func @sizes(
+// CHECK-SAME: %[[X:.*]]: memref<8x8xf32>, %[[Y:.*]]: memref<?xf32>, %[[N:.*]]: index
+// CHECK: %[[OWN:.*]] = memref.dim %[[Y]]
+// CHECK-NOT: memref.dim
+// CHECK: return %[[N]], %[[OWN]]
+func.func @sizes(%x: memref<8x8xf32>, %y: memref<?xf32>, %n: index) -> (index, index) {
+  %c0 = arith.constant 0 : index
+  %s = memref.subview %x[0, 0] [%n, 4] [1, 1] : memref<8x8xf32> to memref<?x4xf32, strided<[8, 1]>>
+  %a = memref.dim %s, %c0 : memref<?x4xf32, strided<[8, 1]>>
+  %b = memref.dim %y, %c0 : memref<?xf32>
+  return %a, %b : index, index
+}
