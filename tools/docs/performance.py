@@ -1,0 +1,97 @@
+#!/usr/bin/env python3
+"""Writes docs/performance.md from the results that ./dev bench stored, and from test/bench/notes.json.
+
+    performance.py [--check]     with --check nothing is written; exit status 1 when the page is not up to date
+
+Of each kind of results and machine the latest file counts. A figure that no command of ./dev bench measures stands in
+the notes.
+"""
+import json
+import pathlib
+import re
+import statistics
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+PAGE, BENCH = ROOT / "docs/performance.md", ROOT / "test/bench"
+TITLES = {"models": "Models", "sequence": "Sequence models", "attention": "Attention alone"}
+PEERS = {"onnxruntime": "ONNX Runtime", "onnxruntime-operator": "its operator", "onnxruntime-beam": "its beam search",
+         "openvino": "OpenVINO", "torch": "PyTorch", "torch-compiled": "compiled", "torch-flex": "FlexAttention"}
+HEAD = """# Performance
+
+Written by `tools/docs/performance.py` from `test/bench/results` and `test/bench/notes.json`; do not edit.
+
+`./dev bench` runs all sides in one process, alternating, on the same inputs. A time is the median of the medians of its
+rounds, in milliseconds. A factor says how many times as long as attnc another side takes, so more than 1 means that attnc
+is faster. What attnc takes with narrower weights or products (`--weights`, `--precision`) is a factor, too: less than 1
+means that it is faster than attnc in f32. OpenVINO in bf16 is compared with attnc in bf16 by the quotient of both.
+
+Speed is measured here and never asserted in a test.
+"""
+
+
+def latest():
+    """{(kind, processor): results} of the latest files."""
+    found = {}
+    for file in sorted((BENCH / "results").glob("*.json")):
+        kind = re.fullmatch(r"[\d-]+-(\w+)", file.stem)[1]
+        results = json.loads(file.read_text())
+        found[kind, results["machine"]["cpu"]] = file.name, results
+    return dict(sorted(found.items(), key=lambda item: (list(TITLES).index(item[0][0]), item[0][1])))
+
+
+def milliseconds(side):
+    median = statistics.median(side["medians_ms"])
+    return f"{median:.3g}" if median < 1000 else f"{median:.0f}"
+
+
+def table(results):
+    """One row per case, one column per side that some case has."""
+    sides = [s for s in dict.fromkeys(s for r in results["results"] for s in r["sides"]) if s != "attnc"]
+    ours, peers = [s for s in sides if s.startswith("attnc-")], [s for s in sides if not s.startswith("attnc-")]
+    head = ["case", "attnc", *(s.replace("attnc-", "") for s in ours),
+            *(PEERS.get(s) or s.replace("openvino", "OpenVINO").replace("-", " ") for s in peers)]
+    rows = [head, ["-"] * len(head)]
+    for result in results["results"]:
+        cells = result["sides"]
+        ratios = [f"{cells[s]['ratio']:.2f}" if "ratio" in cells.get(s, {}) else "" for s in ours + peers]
+        rows.append([result["case"], milliseconds(cells["attnc"]), *ratios])
+    return "\n".join("|" + "|".join(f" {cell} " if cell != "-" else "-" for cell in row) + "|" for row in rows)
+
+
+def section(kind, name, results):
+    machine = results["machine"]
+    versions = ", ".join(f"{peer} {version}" for peer, version in machine["versions"].items())
+    threads = sorted({r["threads"] for r in results["results"]})
+    return (f"\n## {TITLES[kind]}: {machine['cpu']}\n\n{machine['cores']} cores, {machine['memory_gb']} GB, "
+            f"{'/'.join(map(str, threads))} threads; {versions}. Commit {machine['commit']} (`{name}`).\n\n{table(results)}\n")
+
+
+def notes(entries):
+    lines = []
+    for entry in entries:
+        what, figure = entry.get("of") or entry.get("tried"), entry.get("figure") or entry["result"]
+        where = f" ({entry['machine']})" if "machine" in entry else ""
+        lines.append(f"- {what[0].upper()}{what[1:]}{where}: {figure}.")
+    return "\n".join(lines) + "\n"
+
+
+def write():
+    text = HEAD
+    for (kind, _), (name, results) in latest().items():
+        text += section(kind, name, results)
+    entries = json.loads((BENCH / "notes.json").read_text())
+    text += "\n## Single figures\n\n" + notes(entries["figures"])
+    text += "\n## Kernels for GPUs, counted in PTX\n\nNo card has measured them yet.\n\n" + notes(entries["gpu"])
+    text += "\n## Tried and kept\n\n" + notes(entries["kept"])
+    text += "\n## Tried and dropped\n\n" + notes(entries["lost"])
+    return text
+
+
+if __name__ == "__main__":
+    new = write()
+    if sys.argv[1:] == ["--check"]:
+        if not PAGE.exists() or PAGE.read_text() != new:
+            sys.exit("docs/performance.md is not what its script writes; python3 tools/docs/performance.py writes it")
+    else:
+        PAGE.write_text(new)
