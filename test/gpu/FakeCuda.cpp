@@ -10,7 +10,8 @@
 //   instantiate=N cuGraphInstantiateWithFlags returns N
 //   conditional=N cuGraphConditionalHandleCreate returns N
 //   setter=1      no module that sets conditions of graphs loads
-//   processors=N  multiprocessors (4)         shared=N     bytes of shared memory a block may have
+//   processors=N  multiprocessors (108, 132 of cc=90)
+//   shared=N     bytes of shared memory a block may have
 //   resident=N    blocks that run at once (as many as processors)
 //   seed=N        of the scheduler            lazy=0|1     asynchronous copies (1)
 //   log=1         prints every launch to stderr
@@ -44,6 +45,12 @@ Stream &fake::streamOf(void *handle) {
 }
 
 namespace {
+
+/// Multiprocessors: of an A100 or an H200 unless told otherwise.
+int processors() {
+  Driver &d = driver();
+  return int(d.setting("processors", d.setting("cc", 80) >= 90 ? 132 : 108));
+}
 
 /// Bytes of shared memory that one block may have.
 int sharedLimit() {
@@ -154,7 +161,7 @@ FAKE cuDeviceGetAttribute(int *value, int attribute, int) {
     *value = cc % 10;
     return Success; // COMPUTE_CAPABILITY_MINOR
   case 16:
-    *value = int(driver().setting("processors", 4));
+    *value = processors();
     return Success; // MULTIPROCESSOR_COUNT
   case 97:
     *value = sharedLimit();
@@ -327,7 +334,7 @@ Result fake::prepare(const LaunchRequest &request, bool isCooperative, Work &wor
       uint64_t(block.x) * block.y * block.z > 1024 || shared + kernel.sharedBytes > function->maxShared)
     return InvalidValue;
   // A block of the largest size may be all that a multiprocessor has room for.
-  long long room = driver().setting("resident", driver().setting("processors", 4));
+  long long room = driver().setting("resident", processors());
   if (isCooperative && uint64_t(grid.x) * grid.y * grid.z > uint64_t(room))
     return CooperativeLaunchTooLarge;
   std::vector<uint8_t> bytes(kernel.parameterBytes);

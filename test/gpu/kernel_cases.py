@@ -445,7 +445,8 @@ for make, family, sizes in attention_ir.CASES:
       ("GRU", "bidirectional", 5, 3, 4, 17, "blsdt"), ("GRU", "reverse", 4, 5, 3, 9, "blsr"),
       ("LSTM", "reverse", 5, 6, 3, 12, "blsftca"), ("GRU", "forward", 1, 2, 4, 10, "bs"),
       ("LSTM", "forward", 1, 1, 4, 65, "bs"), ("GRU", "forward", 1, 5, 4, 36, "bsrd"), ("RNN", "forward", 3, 4, 2, 1, ""),
-      ("LSTM", "forward", 0, 2, 3, 8, "bs"), ("LSTM", "forward", 0, 2, 3, 8, "bsd"), ("GRU", "bidirectional", 3, 0, 3, 8, "bsd"))
+      ("LSTM", "forward", 0, 2, 3, 8, "bs"), ("LSTM", "forward", 0, 2, 3, 8, "bsd"), ("GRU", "bidirectional", 3, 0, 3, 8, "bsd"),
+      ("GRU", "forward", 2, 1, 3, 256, ""), ("LSTM", "forward", 2, 1, 3, 192, ""))  # 48 KiB of weights a block, no more
 @case("recurrent", ("LSTM", "forward", 4, 2, 3, 150, "bs"), ("GRU", "bidirectional", 3, 2, 3, 130, "bsl"), fake="processors=3")
 @case("recurrent", ("LSTM", "forward", 4, 13, 3, 24, "bsl"), ("GRU", "bidirectional", 4, 9, 3, 18, "bs"), fake="processors=9,seed=4")
 @case("recurrent", ("LSTM", "bidirectional", 3, 2, 3, 66, "bs"), ("GRU", "forward", 4, 5, 3, 40, "bs"), fake="shared=4000,seed=9")

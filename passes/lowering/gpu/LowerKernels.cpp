@@ -22,6 +22,8 @@ namespace attn {
 using namespace mlir;
 
 namespace {
+constexpr unsigned kSharedSpace = static_cast<unsigned>(NVVM::NVVMMemorySpace::Shared);
+
 struct LowerKernelsPass : attn::impl::LowerKernelsPassBase<LowerKernelsPass> {
   void runOnOperation() override {
     LowerToLLVMOptions options(&getContext());
@@ -41,6 +43,13 @@ struct LowerKernelsPass : attn::impl::LowerKernelsPassBase<LowerKernelsPass> {
     target.addLegalOp<gpu::GPUModuleOp, UnrealizedConversionCastOp>();
     if (failed(applyPartialConversion(getOperation(), target, std::move(patterns))))
       return signalPassFailure();
+    // What MLIR makes of gpu.dynamic_shared_memory is an array of its own, which could lie over a kernel's other arrays
+    // and counts beside what a launch asks for; `.extern .shared x[]` is what lies behind them.
+    for (auto global : getOperation().getOps<LLVM::GlobalOp>()) {
+      auto type = dyn_cast<LLVM::LLVMArrayType>(global.getGlobalType());
+      if (type && type.getNumElements() == 0 && global.getAddrSpace() == kSharedSpace)
+        global.setLinkage(LLVM::Linkage::External);
+    }
     // Without it ptxas ignores setmaxnreg, and spills for the sake of a second block that is never there.
     Builder b(&getContext());
     for (auto kernel : getOperation().getOps<LLVM::LLVMFuncOp>()) {

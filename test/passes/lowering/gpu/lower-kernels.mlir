@@ -1,5 +1,7 @@
 // RUN: attn-opt %s --pass-pipeline='builtin.module(gpu.module(attn-lower-kernels))' | FileCheck %s
 
+// Shared memory that the launch asks for lies behind a kernel's own: `.extern .shared x[]`, no array of no elements.
+// CHECK: llvm.mlir.global external @[[DYNAMIC:.*]]() {addr_space = 3 : i32, alignment = 16 : i64} : !llvm.array<0 x i8>
 // Functions that LLVM knows are its own, not libdevice's; shared memory is aligned for vectors.
 // CHECK: llvm.mlir.global internal @{{.*}}() {addr_space = 3 : i32, alignment = 16 : i64} : !llvm.array<32 x f32>
 // CHECK-LABEL: llvm.func @k
@@ -14,6 +16,7 @@
 // Unless told otherwise, as many blocks as ptxas likes.
 // CHECK-LABEL: llvm.func @alone
 // CHECK-NOT: nvvm.minctasm
+// CHECK: llvm.mlir.addressof @[[DYNAMIC]]
 gpu.module @kernels {
   gpu.func @k(%x: memref<?xf32>) workgroup(%s: memref<32xf32, #gpu.address_space<workgroup>> {llvm.align = 16 : i64}) kernel attributes {attn.resident_blocks = 1 : i64} {
     %c0 = arith.constant 0 : index
@@ -32,6 +35,16 @@ gpu.module @kernels {
     %t = gpu.thread_id x
     %v = memref.load %x[%t] : memref<?xf32>
     memref.store %v, %x[%t] : memref<?xf32>
+    gpu.return
+  }
+  gpu.func @dynamic(%x: memref<1xf32>) kernel {
+    %t = gpu.thread_id x
+    %zero = arith.constant 0.0 : f32
+    %c0 = arith.constant 0 : index
+    %c4 = arith.constant 4 : index
+    %memory = gpu.dynamic_shared_memory : memref<?xi8, #gpu.address_space<workgroup>>
+    %s = memref.view %memory[%c0][%c4] : memref<?xi8, #gpu.address_space<workgroup>> to memref<?xf32, #gpu.address_space<workgroup>>
+    memref.store %zero, %s[%t] : memref<?xf32, #gpu.address_space<workgroup>>
     gpu.return
   }
 }
