@@ -30,6 +30,24 @@ TEST(PtxMachine, BadMemory) {
   EXPECT_TRUE(reports(errorOf(".local .align 4 .b8 l[8]; ld.local.b32 %r1, [l+8];"), "out of bounds in local memory"));
 }
 
+TEST(PtxMachine, Limits) {
+  EXPECT_TRUE(reports(errorOf(".shared .align 16 .b8 s[49168];"), "declares 49168 bytes of shared memory"));
+  EXPECT_EQ(errorOf(".shared .align 16 .b8 s[49152];"), "");
+  auto errorFor = [](const char *version, unsigned bytes) -> std::string {
+    std::string head = std::string(".version ") + version + "\n.target sm_90a\n.address_size 64\n";
+    try {
+      parse(head + ".visible .entry k(.param .align 8 .b8 a[" + std::to_string(bytes) + "])\n{\nret;\n}\n",
+            [](const std::vector<uint8_t> &, uint32_t) { return uint64_t(0); });
+    } catch (const Error &error) {
+      return error.what();
+    }
+    return "";
+  };
+  EXPECT_TRUE(reports(errorFor("8.0", 4360), "have 4360 bytes, of which there are at most 4352"));
+  EXPECT_EQ(errorFor("8.0", 4352) + errorFor("8.1", 4360), "");
+  EXPECT_TRUE(reports(errorFor("8.1", 32768), "at most 32764"));
+}
+
 TEST(PtxMachine, DivergentBarrier) {
   EXPECT_TRUE(reports(errorOf("setp.lt.u32 %p1, %t, 16; @%p1 bra A; bar.sync 0; bra B;\nA:\nbar.sync 1;\nB:", 32),
                       "not executed by all lanes"));

@@ -234,6 +234,15 @@ def softmax(size):
     return nodes, {"x": x}, {}, {"y": want, "z": np.log(want)}
 
 
+# Every size is open: what a kernel takes of all these buffers must have room in its parameters.
+@case("rows", (49, 2, 3, 1, 5), (70, 1, 2, 3, 4), free={(f"x{n}", axis): f"d{axis}" for n in range(70) for axis in range(4)})
+def sum_of_many(size):
+    count, *shape = size
+    inputs = {f"x{n}": normal(*shape) for n in range(count)}
+    want = sum(x.astype(float) for x in inputs.values())
+    return [helper.make_node("Sum", list(inputs), ["y"])], inputs, {}, {"y": want}
+
+
 @case("rows", (3, 1), (6, 5), (5, 768), (3, 1500))
 def layer_norm(size):
     x, scale, bias = normal(*size) + 10, normal(size[1]), normal(size[1])

@@ -2,6 +2,7 @@
 #include "dialects/attn/DeviceOps.h"
 #include "dialects/attn/LoopOps.h"
 #include "passes/Passes.h"
+#include "passes/lowering/buffers/KernelParameters.h"
 #include "passes/lowering/buffers/RuntimeFunction.h"
 #include "runtime/include/attnrt/abi.h"
 
@@ -423,7 +424,7 @@ private:
     return success();
   }
 
-  /// The parts of a kernel's argument as its PTX parameters take them.
+  /// The parts of a kernel's argument as its PTX parameters take them: of a buffer its address and `openFields`.
   LogicalResult appendParameters(Operation *op, Value operand, SmallVectorImpl<Value> &parts) {
     Type converted = types.convertType(operand.getType());
     if (!converted)
@@ -436,11 +437,14 @@ private:
       parts.push_back(value);
       return success();
     }
-    for (int64_t field : {0, 1, 2})
-      parts.push_back(LLVM::ExtractValueOp::create(b, loc(), value, ArrayRef<int64_t>{field}));
-    for (int64_t field : {3, 4})
-      for (int64_t dim = 0; dim < memref.getRank(); ++dim)
-        parts.push_back(LLVM::ExtractValueOp::create(b, loc(), value, ArrayRef<int64_t>{field, dim}));
+    auto get = [&](ArrayRef<int64_t> at) { return LLVM::ExtractValueOp::create(b, loc(), value, at).getResult(); };
+    Value data = get({1});
+    if (ShapedType::isDynamic(memref.getStridesAndOffset().second))
+      data = LLVM::GEPOp::create(b, loc(), ptr, types.convertType(memref.getElementType()), data,
+                                 ArrayRef<LLVM::GEPArg>{get({2})});
+    parts.push_back(data);
+    for (std::array<int64_t, 2> at : openFields(memref))
+      parts.push_back(get(at));
     return success();
   }
 

@@ -1,5 +1,6 @@
 #include "dialects/attn/DeviceOps.h"
 #include "passes/Passes.h"
+#include "passes/lowering/buffers/KernelParameters.h"
 
 #include "mlir/Conversion/ArithToLLVM/ArithToLLVM.h"
 #include "mlir/Conversion/ControlFlowToLLVM/ControlFlowToLLVM.h"
@@ -24,8 +25,68 @@ using namespace mlir;
 namespace {
 constexpr unsigned kSharedSpace = static_cast<unsigned>(NVVM::NVVMMemorySpace::Shared);
 
+/// Of the arguments that the conversion makes of a buffer, its whole descriptor, those stay that `openFields` names;
+/// the others follow from them and from the buffer's type.
+void dropKnownFields(LLVM::LLVMFuncOp kernel, TypeRange types) {
+  OpBuilder b = OpBuilder::atBlockBegin(&kernel.getBody().front());
+  Location loc = kernel.getLoc();
+  auto constant = [&](int64_t value) -> Value { return LLVM::ConstantOp::create(b, loc, b.getI64IntegerAttr(value)); };
+  llvm::BitVector known(kernel.getNumArguments());
+  unsigned at = 0;
+  auto replace = [&](unsigned field, Value value) {
+    kernel.getArgument(at + field).replaceAllUsesWith(value);
+    known.set(at + field);
+  };
+  for (Type type : types) {
+    auto memref = dyn_cast<MemRefType>(type);
+    if (!memref) {
+      ++at;
+      continue;
+    }
+    unsigned rank = memref.getRank();
+    auto [strides, offset] = memref.getStridesAndOffset();
+    bool isDense = memref.getLayout().isIdentity();
+    replace(0, kernel.getArgument(at + 1));
+    // An offset that is known in the run alone is part of the address already.
+    replace(2, constant(ShapedType::isDynamic(offset) ? 0 : offset));
+    Value stride = constant(1);
+    for (unsigned dim = rank; dim-- > 0;) {
+      Value size = kernel.getArgument(at + 3 + dim);
+      if (!memref.isDynamicDim(dim))
+        replace(3 + dim, size = constant(memref.getDimSize(dim)));
+      if (!ShapedType::isDynamic(strides[dim]))
+        replace(3 + rank + dim, constant(strides[dim]));
+      else if (isDense)
+        replace(3 + rank + dim, stride);
+      if (isDense && dim)
+        stride = LLVM::MulOp::create(b, loc, stride, size);
+    }
+    at += 3 + 2 * rank;
+  }
+  kernel.getBody().front().eraseArguments(known);
+  // LLVMFuncOp::eraseArguments does not know functions without a result.
+  auto left = llvm::to_vector(kernel.getBody().front().getArgumentTypes());
+  kernel.setFunctionType(LLVM::LLVMFunctionType::get(LLVM::LLVMVoidType::get(b.getContext()), left));
+}
+
+LogicalResult checkParameters(LLVM::LLVMFuncOp kernel) {
+  int64_t bytes = 0;
+  for (Type type : kernel.getArgumentTypes()) {
+    int64_t size = isa<LLVM::LLVMPointerType>(type) ? 8 : type.getIntOrFloatBitWidth() / 8;
+    bytes = llvm::alignTo(bytes, size) + size;
+  }
+  if (bytes <= attn::kMaxParameterBytes)
+    return success();
+  return kernel.emitError("cannot run on the GPU: a kernel of ")
+         << bytes << " bytes of parameters, of which there are at most " << attn::kMaxParameterBytes
+         << "; split the node into several of fewer inputs";
+}
+
 struct LowerKernelsPass : attn::impl::LowerKernelsPassBase<LowerKernelsPass> {
   void runOnOperation() override {
+    SmallVector<std::pair<StringAttr, SmallVector<Type>>> arguments;
+    for (auto kernel : getOperation().getOps<gpu::GPUFuncOp>())
+      arguments.emplace_back(kernel.getNameAttr(), llvm::to_vector(kernel.getArgumentTypes()));
     LowerToLLVMOptions options(&getContext());
     LLVMTypeConverter types(&getContext(), options);
     configureGpuToNVVMTypeConverter(types);
@@ -43,6 +104,12 @@ struct LowerKernelsPass : attn::impl::LowerKernelsPassBase<LowerKernelsPass> {
     target.addLegalOp<gpu::GPUModuleOp, UnrealizedConversionCastOp>();
     if (failed(applyPartialConversion(getOperation(), target, std::move(patterns))))
       return signalPassFailure();
+    for (auto &[name, types] : arguments) {
+      auto kernel = cast<LLVM::LLVMFuncOp>(SymbolTable::lookupSymbolIn(getOperation(), name));
+      dropKnownFields(kernel, types);
+      if (failed(checkParameters(kernel)))
+        return signalPassFailure();
+    }
     // What MLIR makes of gpu.dynamic_shared_memory is an array of its own, which could lie over a kernel's other arrays
     // and counts beside what a launch asks for; `.extern .shared x[]` is what lies behind them.
     for (auto global : getOperation().getOps<LLVM::GlobalOp>()) {

@@ -17,6 +17,9 @@ constexpr const char *kSpecial[] = {"%tid.x",    "%tid.y",    "%tid.z",   "%ntid
 
 constexpr const char *kSetConditional = "cudaGraphSetConditional";
 constexpr uint32_t kDynamicShared = 1; // Operand::index of an Immediate
+constexpr uint32_t kMaxStaticShared = 48 << 10;
+// Section 4.4: from PTX 8.1 on there is more room for parameters.
+constexpr uint32_t kMaxParameters = 4352, kMaxParametersOf81 = 32764;
 
 uint32_t alignTo(uint32_t value, uint32_t align) { return (value + align - 1) / align * align; }
 
@@ -254,6 +257,11 @@ private:
       while (take(','));
       expect(')');
     }
+    uint32_t limit =
+        std::make_pair(module.major, module.minor) >= std::make_pair(8u, 1u) ? kMaxParametersOf81 : kMaxParameters;
+    if (kernel->parameterBytes > limit)
+      error("the parameters of '" + kernel->name + "' have " + std::to_string(kernel->parameterBytes) +
+            " bytes, of which there are at most " + std::to_string(limit));
     while (!take('{')) {
       std::string directive = word();
       if (directive == ".reqntid") {
@@ -292,6 +300,9 @@ private:
         error("no label '" + label + "'");
       kernel->code[instruction].target = found->second;
     }
+    if (kernel->sharedBytes > kMaxStaticShared)
+      error("'" + kernel->name + "' declares " + std::to_string(kernel->sharedBytes) +
+            " bytes of shared memory, beyond " + std::to_string(kMaxStaticShared));
     if (!dynamicShared.empty()) {
       kernel->sharedBytes = alignTo(kernel->sharedBytes, dynamicAlign);
       for (Instruction &instruction : kernel->code)
