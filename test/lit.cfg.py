@@ -43,6 +43,8 @@ ptxas = shutil.which("ptxas") or shutil.which("ptxas", path="/usr/local/cuda/bin
 if ptxas:
     config.available_features.add("ptxas")
     config.environment["PATH"] += os.pathsep + os.path.dirname(ptxas)
+if shutil.which("nvdisasm", path=config.environment["PATH"]):  # the disassembler of a toolkit
+    config.available_features.add("nvdisasm")
 
 config.available_features.add("host-" + platform.machine())
 

@@ -265,8 +265,8 @@ Value AttentionEmitter::regionAt(Block &block, Value root, Value score, Value i,
 
 Values AttentionEmitter::finishScores(const Values &raw, Value key) {
   keep(ExtraSource::raw_scores, raw, key);
-  Values result;
-  for (int64_t r = 0; r < rows; ++r)
+  Values result = powerScale ? raw : Values();
+  for (int64_t r = 0; r < rows && !powerScale; ++r)
     for (int64_t c = 0; c < columns; ++c) {
       Value j = k.min(keyOf(key, c), k.sub(numKeys, k.index(1)));
       result.push_back(regionAt(*spec.score, spec.scoreValue, raw[result.size()], query(r), j));

@@ -21,7 +21,8 @@ public:
   static constexpr int64_t kSharedElements = 48 * 1024 / 4; ///< that a launch may have without asking
 
   AttentionEmitter(mlir::OpBuilder &b, mlir::Location loc, const AttentionSpec &spec)
-      : valueWidth(*spec.getStaticSize(Dim::E)), k(b, loc), spec(spec), splits(countGpuAttentionSplits(spec)) {}
+      : valueWidth(*spec.getStaticSize(Dim::E)), k(b, loc), spec(spec), splits(countGpuAttentionSplits(spec)),
+        powerScale(powerScaleOf(spec)) {}
   virtual ~AttentionEmitter() = default;
 
   mlir::func::FuncOp emit(llvm::StringRef symbol);
@@ -101,8 +102,12 @@ protected:
   void store(mlir::ValueRange state);
 
 private:
+  static std::optional<float> powerScaleOf(const AttentionSpec &spec);
   void emitBlock(mlir::ValueRange buffers, mlir::ArrayRef<mlir::Value> shared);
+  /// The exponential of a difference of scores, that of a maximum's units.
   mlir::Value exponential(mlir::Value x);
+  /// Weights of scores relative to `shift`, which is in the units of a maximum.
+  mlir::Value weightOf(mlir::Value score, mlir::Value shift);
   mlir::Value roundToSoftmaxType(mlir::Value x);
   mlir::Value regionAt(mlir::Block &block, mlir::Value root, mlir::Value score, mlir::Value i, mlir::Value j);
   Values masked(const Values &values, mlir::Value key);
@@ -144,6 +149,9 @@ private:
   /// Of each row, for the final weights: weights are exponentials relative to a shift, times a factor, plus a share.
   Values shifts, factors, shares;
   const int64_t splits;
+  /// Scores are products times a factor and nothing else, and this is it times log2(e): they stay as they are, and
+  /// maxima are kept in units of powers of 2. What may overflow by it is left to the score region.
+  const std::optional<float> powerScale;
   mlir::Value heads, split, parts;
 };
 

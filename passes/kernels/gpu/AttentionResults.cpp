@@ -52,7 +52,9 @@ void AttentionEmitter::storeLogSum(ArrayRef<HeadView> views, Value i, Value shif
     if (extra.source != ExtraSource::lse)
       continue;
     const HeadView &view = views[extra.operand];
-    Value result = k.addf(shift, math::LogOp::create(k.b, k.loc, sum));
+    constexpr float kLn2 = 0.693147181f;
+    Value natural = powerScale ? k.mulf(shift, k.scalar(kLn2)) : shift;
+    Value result = k.addf(natural, math::LogOp::create(k.b, k.loc, sum));
     storeF32(result, view, view.along(k, view.base, Dim::I, i));
   }
 }

@@ -8,7 +8,23 @@ namespace attn {
 
 using Values = LaneBuilder::Values;
 
-Value AttentionEmitter::exponential(Value x) { return k.exp2Fast(k.mulf(x, k.scalar(1.44269504f))); }
+constexpr float kLog2e = 1.44269504f;
+
+std::optional<float> AttentionEmitter::powerScaleOf(const AttentionSpec &spec) {
+  std::optional<double> scale = spec.getPureScale();
+  if (!scale || spec.hasWeightSweep() || spec.letsHiddenTakePart())
+    return std::nullopt;
+  float factor = static_cast<float>(*scale * kLog2e);
+  return factor > 0 && factor <= 1 ? std::optional<float>(factor) : std::nullopt;
+}
+
+Value AttentionEmitter::exponential(Value x) { return k.exp2Fast(powerScale ? x : k.mulf(x, k.scalar(kLog2e))); }
+
+Value AttentionEmitter::weightOf(Value score, Value shift) {
+  if (!powerScale)
+    return exponential(k.subf(score, shift));
+  return exponential(k.fma(score, k.scalar(*powerScale), arith::NegFOp::create(k.b, k.loc, shift)));
+}
 
 Value AttentionEmitter::roundToSoftmaxType(Value x) {
   return spec.softmaxType ? k.toF32(k.fromF32(x, spec.softmaxType)) : x;
@@ -32,12 +48,13 @@ Values AttentionEmitter::weigh(const Values &s, Value key, ValueRange state, Val
       continue;
     }
     auto max = [&](Value x, Value y) { return k.greater(x, y); };
-    Value top = k.greater(state[r], k.acrossThreads(k.tree(scores, max), groupWidth, max));
+    Value highest = k.acrossThreads(k.tree(scores, max), groupWidth, max);
+    Value top = k.greater(state[r], powerScale ? k.mulf(highest, k.scalar(*powerScale)) : highest);
     // Nothing seen so far: any finite number gives weights of 0.
     Value base = shiftOf(top);
     Value factor = exponential(k.subf(state[r], base));
     for (Value score : scores)
-      weights.push_back(exponential(k.subf(score, base)));
+      weights.push_back(weightOf(score, base));
     next[r] = top;
     next[rows + r] = addUp(k.mulf(state[rows + r], factor), ArrayRef(weights).take_back(columns));
     for (int64_t e = 0; e < width && pass == Pass::online; ++e)
@@ -81,7 +98,7 @@ Values AttentionEmitter::finalWeights(const Values &scores, Value key) {
     for (int64_t c = 0; c < columns; ++c) {
       Value weight = scores[weights.size()];
       if (spec.normalizer == Normalizer::softmax)
-        weight = exponential(k.subf(weight, shifts[r]));
+        weight = weightOf(weight, shifts[r]);
       if (spec.normalizer != Normalizer::none)
         weight = shares[r] ? k.fma(weight, factors[r], shares[r]) : k.mulf(weight, factors[r]);
       weights.push_back(roundToSoftmaxType(weight));

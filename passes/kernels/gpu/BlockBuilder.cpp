@@ -220,7 +220,7 @@ Value BlockBuilder::acrossBlock(Value x, int64_t threads, Value shared,
 }
 
 Value BlockBuilder::exp2Fast(Value x) {
-  return LLVM::CallIntrinsicOp::create(b, loc, b.getF32Type(), b.getStringAttr("llvm.nvvm.ex2.approx.f32"),
+  return LLVM::CallIntrinsicOp::create(b, loc, b.getF32Type(), b.getStringAttr("llvm.nvvm.ex2.approx.ftz.f32"),
                                        ValueRange{x})
       .getResult(0);
 }

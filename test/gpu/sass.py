@@ -1,0 +1,166 @@
+"""What ptxas makes of the kernels on matrix units, read back from machine code (SASS) and held against what a kernel is to do.
+
+    sass.py [--tools=build/bin]          with ptxas and nvdisasm of a CUDA toolkit on the path
+
+Says, of each kernel, the matrix instructions of its loop, those of the softmax beside them, registers and barriers. Wrong is:
+another number of products or exponentials than the tile has, local memory (a spill), more instructions a tile than LIMITS has.
+"""
+import argparse
+import collections
+import dataclasses
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+
+import numpy as np
+import onnx
+from onnx import helper
+
+LINE = re.compile(r"/\*([0-9a-f]{4,})\*/\s+(?:@!?U?P\w+\s+)?([A-Z][\w.]*)([^;]*);")
+LABEL = re.compile(r"^(\.L_x_\d+):")
+TARGET = re.compile(r"`\((\.L_x_\d+)\)")
+# Of an attention by warpgroups without a mask: head to instructions a tile between the two products.
+LIMITS = {64: 360, 128: 390, 256: 310}
+KEYS = {64: 128, 128: 128, 256: 64}  # of a tile
+
+
+@dataclasses.dataclass
+class Instruction:
+    address: int
+    opcode: str
+    rest: str
+
+
+def kernels(listing):
+    """Name to instructions and labels (name to the number of the instruction behind it)."""
+    found, name = {}, None
+    for line in listing.splitlines():
+        if begin := re.match(r"\.text\.(\w+):", line):
+            name = begin[1]
+            found[name] = ([], {})
+        elif line.startswith(".section") or line.startswith("\t.section"):
+            name = None
+        elif name and (label := LABEL.match(line)):
+            found[name][1][label[1]] = len(found[name][0])
+        elif name and (code := LINE.search(line)):
+            found[name][0].append(Instruction(int(code[1], 16), code[2], code[3]))
+    return found
+
+
+def loops(code, labels):
+    """Innermost loops: ranges behind which a branch goes back, without another one inside."""
+    ranges = []
+    for n, each in enumerate(code):
+        if each.opcode.startswith("BRA") and (to := TARGET.search(each.rest)) and to[1] in labels and labels[to[1]] <= n:
+            ranges.append((labels[to[1]], n + 1))
+    return [(a, b) for a, b in ranges if not any((a, b) != (c, d) and a <= c and d <= b for c, d in ranges)]
+
+
+def count(code, *prefixes):
+    return sum(each.opcode.startswith(prefixes) for each in code)
+
+
+def disassemble(ptx, folder):
+    cubin = folder / "m.cubin"
+    done = subprocess.run(["ptxas", "-v", "-arch=sm_90a", ptx, "-o", cubin], capture_output=True, text=True)
+    if done.returncode:
+        sys.exit(f"ptxas: {done.stderr}")
+    registers = dict(re.findall(r"Compiling entry function '(\w+)'.*?Used (\d+) registers", done.stderr, re.S))
+    warnings = [line for line in done.stderr.splitlines() if "warning" in line]
+    listing = subprocess.run(["nvdisasm", cubin], capture_output=True, text=True, check=True).stdout
+    return kernels(listing), registers, warnings
+
+
+def compiled(tools, folder, model, precision):
+    path = folder / "m.onnx"
+    onnx.save(model, path)
+    subprocess.run([tools / "attnc", path, "--target=cuda", "--gpu-arch=sm_90a", f"--precision={precision}", "--emit=ptx",
+                    "-o", folder / "m.ptx"], check=True)
+    return disassemble(folder / "m.ptx", folder)
+
+
+def attention(head, length):
+    kind = onnx.TensorProto.BFLOAT16
+    value = lambda name: helper.make_tensor_value_info(name, kind, [1, 2, length, head])
+    graph = helper.make_graph([helper.make_node("Attention", ["q", "k", "v"], ["y"])], "g", [value("q"), value("k"), value("v")], [value("y")])
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 23)], ir_version=10)
+
+
+def gemm(rows, columns, depth):
+    rng = np.random.default_rng(1)
+    weight = onnx.numpy_helper.from_array(rng.standard_normal((depth, columns)).astype(np.float32), "w")
+    value = lambda name, *shape: helper.make_tensor_value_info(name, 1, shape)
+    graph = helper.make_graph([helper.make_node("MatMul", ["x", "w"], ["y"])], "g", [value("x", rows, depth)], [value("y", rows, columns)], [weight])
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=10)
+
+
+class Report:
+    def __init__(self):
+        self.problems = 0
+
+    def expect(self, holds, text):
+        if not holds:
+            self.problems += 1
+            print(f"  WRONG: {text}")
+
+    def common(self, name, code, registers, warnings):
+        self.expect(not count(code, "STL", "LDL"), f"{name} uses local memory: {count(code, 'STL')} stores, {count(code, 'LDL')} loads")
+        self.expect(not warnings, "; ".join(warnings))
+
+
+def softmax_part(code):
+    """What stands between the scores and the product with values: behind the first wait, before the next product."""
+    wait = next(n for n, each in enumerate(code) if each.opcode.startswith("WARPGROUP.DEPBAR"))
+    end = next((n for n in range(wait, len(code)) if code[n].opcode.startswith("WARPGROUP.ARRIVE")), len(code))
+    return code[wait + 1:end]
+
+
+def check_attention(report, head, built):
+    found, registers, warnings = built
+    name, (code, labels) = next((name, each) for name, each in found.items() if count(each[0], "HGMMA"))
+    begin, end = max(loops(code, labels), key=lambda each: count(code[each[0]:each[1]], "HGMMA"))
+    tile = code[begin:end]
+    part, keys = softmax_part(tile), KEYS[head]
+    kinds = collections.Counter(each.opcode.split(".")[0] for each in part)
+    print(f"attention d{head}: {count(tile, 'HGMMA')} HGMMA, {len(part)} instructions beside them a tile of {keys} keys, "
+          f"{registers[name]} registers; {', '.join(f'{n} {kind}' for kind, n in kinds.most_common(8))}")
+    report.common(f"attention d{head}", code, registers, warnings)
+    # A warpgroup has 64 queries: 16 deep of scores along the head, of results along the keys.
+    report.expect(count(tile, "HGMMA") == head // 16 + keys // 16, f"expected {head // 16} + {keys // 16} HGMMA")
+    # 128 threads share 64 x keys weights, and each rescales two rows.
+    report.expect(kinds["MUFU"] == keys // 2 + 2, f"expected {keys // 2 + 2} exponentials, got {kinds['MUFU']}")
+    report.expect(len(part) <= LIMITS[head], f"more than {LIMITS[head]} instructions a tile")
+
+
+def check_gemm(report, columns, built):
+    found, registers, warnings = built
+    name, (code, labels) = next((name, each) for name, each in found.items() if count(each[0], "HGMMA"))
+    begin, end = max(loops(code, labels), key=lambda each: count(code[each[0]:each[1]], "HGMMA"))
+    tile = code[begin:end]
+    shapes = collections.Counter(re.search(r"\d+x\d+x\d+", each.opcode)[0] for each in tile if each.opcode.startswith("HGMMA"))
+    print(f"gemm of {columns} columns: {dict(shapes)} in {len(tile)} instructions a panel, {registers[name]} registers")
+    report.common(f"gemm of {columns} columns", code, registers, warnings)
+    # A panel is 64 deep.
+    report.expect(sum(shapes.values()) % 4 == 0 and len(shapes) == 1, f"expected whole panels of one shape, got {dict(shapes)}")
+    report.expect(count(tile, "WARPGROUP.DEPBAR") * 4 == sum(shapes.values()), "expected a wait for each panel, no product alone")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--tools", type=pathlib.Path, default=pathlib.Path("build/bin"))
+    args = parser.parse_args()
+    report = Report()
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = pathlib.Path(temporary)
+        for head in LIMITS:
+            check_attention(report, head, compiled(args.tools, folder, attention(head, 4096), "bf16"))
+        for rows, columns in ((512, 128), (8192, 256)):
+            check_gemm(report, columns, compiled(args.tools, folder, gemm(rows, rows, 512), "bf16"))
+    print(f"{report.problems} problems")
+    return report.problems != 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
