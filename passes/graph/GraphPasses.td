@@ -66,8 +66,9 @@ def RaiseSoftmaxPass : Pass<"attn-raise-softmax"> {
     are far above all others of their row make those vanish in the graph. Not
     with `exact`.
 
-    Numerical effect: rounding; where the graph takes no maximum and an
-    exponential overflows, the softmax is finite instead of NaN.
+    Numerical effect: rounding; where the graph takes no maximum of the row and
+    its exponentials overflow or are all 0, the softmax is finite instead of NaN.
+    Not where the graph tests for that: it replaces such rows.
   }];
   let options = [Option<"exact", "exact", "bool", "false", "leave masks behind a softmax there">];
   let dependentDialects = ["::attn::AttnDialect", "::mlir::tensor::TensorDialect"];

@@ -125,6 +125,50 @@ def shifts():
     ]
 
 
+def guards():
+    """Rows that are replaced where nothing is left of them: what is subtracted decides which rows those are."""
+    quotient = "  e = Exp(shifted)\n" + SUM.format("e") + "  w = Div(e, total)\n"
+    nan = "  n = IsNaN(w)\n  p = Where(n, zero, w)" + WEIGH
+    above = "  n = Greater(total, zero)\n  p = Where(n, w, zero)" + WEIGH
+    late = "  o = MatMul(w, v)\n  n = IsNaN(o)\n  y = Where(n, zero, o)"
+    whole = "  top = ReduceMax<keepdims = 1>(z)\n  shifted = Sub(z, top)\n" + quotient
+    none = "  shifted = Identity(z)\n" + quotient
+    twice = whole.replace("shifted = Sub", "x = Sub").replace("  e = ", MAXIMUM.format("x").replace("top", "more") + "  e = ")
+    finite = "  most = ReduceMax<keepdims = 1>(z, last)\n  b = IsInf(most)\n  top = Where(b, zero, most)\n"
+    finite += "  shifted = Sub(z, top)\n" + quotient
+    large = finite.replace("IsInf(most)", "Less(most, low)").replace("  b =", "  low = Constant<value = float {-1e8}>()\n  b =")
+    low = np.nan_to_num(hidden([3]), neginf=-1e9)
+
+    def masked(s, m):
+        return (s + m).astype(np.float32).astype(np.float64)  # nothing of a score is left beside -1e9
+
+    def over(shift):
+        def weights(s, m, q, k):
+            z = masked(s, m)
+            e = np.exp(z - shift(z))
+            return np.nan_to_num(e / e.sum(-1, keepdims=True))
+
+        return weights
+
+    of_mask = lambda s, m, q, k: softmax(masked(s, m))
+    of_whole, of_none = over(np.max), over(lambda z: 0)
+    missed, own = ("missed", "sum", REPEATED), ("dot", "sum")
+    stored = "its scores are stored before: " + REPEATED
+    given, given_sum = ("given", None, stored), ("given", "sum", stored)
+    return [
+        Case("guard_whole", MASKED + whole + nan, of_whole, missed, mask=low),
+        Case("guard_whole_sum", MASKED + whole + above, of_whole, missed, mask=low),
+        Case("guard_whole_late", MASKED + whole + late, of_whole, missed, mask=low),
+        Case("guard_whole_only", MASKED + whole + "  p = Identity(w)" + WEIGH, of_mask, given, mask=hidden([])),
+        Case("guard_none", MASKED + none + nan, of_none, own, mask=low),
+        Case("guard_large", MASKED + large + nan, of_none, given_sum, mask=low),
+        Case("guard_twice", MASKED + twice + nan, of_mask, given, mask=low),
+        Case("guard_row", MASKED + MAXIMUM.format("z") + quotient + nan, of_mask, mask=low),
+        Case("guard_finite", MASKED + finite + nan, lambda s, m, q, k: np.nan_to_num(softmax(s + m)), given,
+             mask=hidden([3])),
+    ]
+
+
 def sums():
     """x / f(sum(x))"""
     eps = "  eps = Constant<value = float {{{1}}}>()\n  more = Add(total, eps)\n  p = Div({0}, more)" + WEIGH
@@ -421,7 +465,7 @@ def grids():
 
 
 def main(tool, folder):
-    cases = [*logarithms(), *shifts(), *sums(), *renormalized(), *sinks(), *others(), *elsewhere(), *differences(), *grids()]
+    cases = [*logarithms(), *shifts(), *guards(), *sums(), *renormalized(), *sinks(), *others(), *elsewhere(), *differences(), *grids()]
     for case in cases:
         case.check(tool, folder)
     print(len(cases), "graphs agree")

@@ -102,6 +102,67 @@ OpOperand *readExponent(linalg::LinalgOp op, double &factor) {
   return std::isfinite(factor) && factor != 0 ? getInput(op, power.getRhs()) : nullptr;
 }
 
+/// `value` before products with constants, which `factor` gets.
+Value stripFactors(Value value, double &factor) {
+  while (auto op = value.getDefiningOp<linalg::LinalgOp>()) {
+    std::optional<double> constant = constantFactor(op);
+    if (!constant || !llvm::all_of(op.getIndexingMapsArray(), [](AffineMap map) { return map.isIdentity(); }) ||
+        op->getOperand(0).getType() != value.getType())
+      break;
+    factor *= *constant;
+    value = op->getOperand(0);
+  }
+  return value;
+}
+
+/// Whether a body of `op` asks whether a number is NaN or infinite, or (`any`) compares numbers in any way.
+bool comparesFloats(Operation *op, bool any) {
+  auto isInfinite = [](Value value) {
+    auto number = dyn_cast_or_null<FloatAttr>(splatConstant(value));
+    return number && number.getValue().isInfinity();
+  };
+  auto isTest = [&](Operation *inner) {
+    auto compare = dyn_cast<arith::CmpFOp>(inner);
+    return isa<math::IsNaNOp, math::IsInfOp, math::IsFiniteOp>(inner) ||
+           (compare &&
+            (any || compare.getLhs() == compare.getRhs() || isInfinite(compare.getLhs()) ||
+             isInfinite(compare.getRhs()) ||
+             llvm::is_contained({arith::CmpFPredicate::UNO, arith::CmpFPredicate::ORD}, compare.getPredicate())));
+  };
+  return op->walk([&](Operation *inner) { return isTest(inner) ? WalkResult::interrupt() : WalkResult::advance(); })
+      .wasInterrupted();
+}
+
+/// Whether the graph does something about rows whose `exponentials` are all 0 or overflow: their sum or the quotient is
+/// compared, or what becomes of them is asked whether it is a number.
+bool hasGuard(Value exponentials) {
+  SmallVector<std::pair<Value, bool>> front{{exponentials, true}};
+  DenseSet<Value> seen;
+  while (!front.empty()) {
+    auto [value, isNear] = front.pop_back_val();
+    if (!seen.insert(value).second)
+      continue;
+    for (Operation *user : value.getUsers()) {
+      if (comparesFloats(user, isNear))
+        return true;
+      bool staysNear = isNear && (isView(user) || isPointwise(user) || getReduction(user) == Combiner::sum);
+      ValueRange results =
+          user->hasTrait<OpTrait::IsTerminator>() ? user->getParentOp()->getResults() : ValueRange(user->getResults());
+      for (Value result : results) // what is near comes first: it asks for more
+        front.insert(staysNear ? front.end() : front.begin(), {result, staysNear});
+    }
+  }
+  return false;
+}
+
+/// Whether the greatest of each row of `scores` along `dim` is 0: a factor > 0 times x - max(x), or < 0 times
+/// max(x) - x.
+bool isBelowOwnMaximum(Value scores, int64_t dim) {
+  double factor = 1;
+  auto shift = stripFactors(scores, factor).getDefiningOp<linalg::LinalgOp>();
+  return findUnshifted(shift, factor > 0 ? 0 : 1, dim) != nullptr;
+}
+
 LogicalResult SoftmaxFinder::raise(RewriterBase &rewriter, linalg::LinalgOp op) {
   for (unsigned side : {0, 1}) {
     space = AtomSpace();
@@ -128,8 +189,10 @@ LogicalResult SoftmaxFinder::raise(RewriterBase &rewriter, linalg::LinalgOp op) 
     if (!keys)
       continue;
 
-    // exp(s - max(s)): without the maximum is the same softmax.
+    // exp(s - max(s)): without the maximum is the same softmax. So is any other shift of the row, but that all of its
+    // exponentials may be 0 then, or overflow; a graph that replaces such rows means what it says.
     Value scores = exponent->get();
+    bool isOwnMaximum = false;
     auto shift = scores.getDefiningOp<linalg::LinalgOp>();
     if (auto difference = dyn_cast_or_null<arith::SubFOp>(getScalarOp(shift))) {
       OpOperand *shifted = getInput(shift, difference.getLhs()), *maximum = getInput(shift, difference.getRhs());
@@ -138,14 +201,24 @@ LogicalResult SoftmaxFinder::raise(RewriterBase &rewriter, linalg::LinalgOp op) 
       if (shifted && maximum && isAligned(shift, shifted))
         at = AtomSpace::operandAccess(shift.getMatchingIndexingMap(maximum),
                                       AtomSpace::loopAtoms(shift, exponential.access));
-      if (at && reducesRowsOf({maximum->get(), *at}, {shifted->get(), exponential.access}, Combiner::maximum, *keys))
+      if (at && reducesRowsOf({maximum->get(), *at}, {shifted->get(), exponential.access}, Combiner::maximum, *keys)) {
         scores = shifted->get();
+        isOwnMaximum = true;
+      } else if (at) {
+        isOwnMaximum = isFiniteMaximum(space, {maximum->get(), *at}, {shifted->get(), exponential.access}, *keys);
+      }
     }
     space.resolve(exponential.access);
     space.resolve(*keys);
     std::optional<DimRange> dims = unitDim ? std::optional(DimRange{*unitDim, 1}) : findDims(exponential.access, *keys);
     if (!dims || getElementTypeOrSelf(scores) != getElementTypeOrSelf(exponential.value.getType()))
       continue;
+    isOwnMaximum |= factor > 0 && dims->count == 1 && isBelowOwnMaximum(exponent->get(), dims->first);
+    if (!isOwnMaximum && hasGuard(exponential.value)) {
+      remark::missed(op.getLoc(), remark::RemarkOpts::name("Softmax").category("attn-raise-softmax"))
+          << "rows whose exponentials are all 0 are replaced, and what is subtracted is not their maximum";
+      continue;
+    }
 
     rewriter.setInsertionPoint(op);
     if (factor != 1) {
@@ -173,19 +246,6 @@ LogicalResult SoftmaxFinder::raise(RewriterBase &rewriter, linalg::LinalgOp op) 
     return success();
   }
   return failure();
-}
-
-/// `value` before products with constants, which `factor` gets.
-Value stripFactors(Value value, double &factor) {
-  while (auto op = value.getDefiningOp<linalg::LinalgOp>()) {
-    std::optional<double> constant = constantFactor(op);
-    if (!constant || !llvm::all_of(op.getIndexingMapsArray(), [](AffineMap map) { return map.isIdentity(); }) ||
-        op->getOperand(0).getType() != value.getType())
-      break;
-    factor *= *constant;
-    value = op->getOperand(0);
-  }
-  return value;
 }
 
 /// Drops the row's maximum: softmax(s - max(s)) -> softmax(s), softmax(max(s) - s) -> softmax(-s), and with factors

@@ -240,30 +240,67 @@ bool isSame(AtomSpace &space, Scalar a, Scalar b) {
   return a.value == b.value && a.op == b.op && a.at == b.at;
 }
 
-/// Whether `shift` is the maximum of a row of `rows`, or is where that is finite; the choice may be spelled as a sum of
-/// products with 1 and 0.
-static bool isMaximum(AtomSpace &space, const Scalar &shift, const Read &rows) {
+/// The atoms of `rows` over which `scalar` is their maximum.
+static std::optional<Atoms> findMaximum(AtomSpace &space, const Scalar &scalar, const Read &rows) {
   std::optional<unsigned> unitDim;
+  if (scalar.op || !isa<RankedTensorType>(scalar.value.getType()))
+    return std::nullopt;
+  return findReducedAtoms(space, {scalar.value, scalar.at}, rows, Combiner::maximum, unitDim);
+}
+
+/// Whether `condition` asks of nothing but the maximum of a row of `rows`, and no more than whether that is infinite or
+/// NaN: all other numbers give one answer.
+static bool asksWhetherFinite(AtomSpace &space, const Scalar &condition, const Read &rows, unsigned depth = 8) {
+  if (auto number = dyn_cast_or_null<FloatAttr>(splatConstant(condition.value)))
+    return number.getValue().isInfinity();
+  if (splatConstant(condition.value) || findMaximum(space, condition, rows))
+    return true;
+  Operation *op = condition.op ? condition.value.getDefiningOp() : nullptr;
+  if (!isa_and_nonnull<arith::CmpFOp, arith::CmpIOp, math::AbsFOp, arith::XOrIOp, arith::AndIOp, arith::OrIOp,
+                       arith::ExtUIOp, arith::TruncIOp, arith::UIToFPOp>(op) ||
+      depth == 0)
+    return false;
+  return llvm::all_of(llvm::seq(op->getNumOperands()), [&](unsigned n) {
+    return asksWhetherFinite(space, readOperand(space, condition, n), rows, depth - 1);
+  });
+}
+
+/// The atoms over which `shift` is the maximum of a row of `rows`, or is where that is finite; the choice may be
+/// spelled as a sum of products with 1 and 0.
+static std::optional<Atoms> findFiniteMaximum(AtomSpace &space, const Scalar &shift, const Read &rows) {
   if (!shift.op)
-    return isa<RankedTensorType>(shift.value.getType()) &&
-           findReducedAtoms(space, {shift.value, shift.at}, rows, Combiner::maximum, unitDim);
+    return findMaximum(space, shift, rows);
   auto isZero = [&](const Scalar &x) {
     if (!getAs<arith::MulFOp>(x))
       return matchPattern(x.value, m_AnyZeroFloat());
     return matchPattern(readOperand(space, x, 0).value, m_AnyZeroFloat()) ||
            matchPattern(readOperand(space, x, 1).value, m_AnyZeroFloat());
   };
-  if (getAs<arith::SelectOp>(shift))
-    return isMaximum(space, readOperand(space, shift, 1), rows) || isMaximum(space, readOperand(space, shift, 2), rows);
+  if (getAs<arith::SelectOp>(shift)) {
+    if (!asksWhetherFinite(space, readOperand(space, shift, 0), rows))
+      return std::nullopt;
+    std::optional<Atoms> found = findFiniteMaximum(space, readOperand(space, shift, 1), rows);
+    return found ? found : findFiniteMaximum(space, readOperand(space, shift, 2), rows);
+  }
   bool isSum = static_cast<bool>(getAs<arith::AddFOp>(shift));
   for (unsigned n : {0, 1})
     if (isSum || getAs<arith::MulFOp>(shift)) {
       Scalar other = readOperand(space, shift, 1 - n);
-      if ((isSum ? isZero(other) : static_cast<bool>(getAs<arith::UIToFPOp>(other))) &&
-          isMaximum(space, readOperand(space, shift, n), rows))
-        return true;
+      if (isSum ? isZero(other)
+                : getAs<arith::UIToFPOp>(other) && asksWhetherFinite(space, readOperand(space, other, 0), rows))
+        if (std::optional<Atoms> found = findFiniteMaximum(space, readOperand(space, shift, n), rows))
+          return found;
     }
-  return false;
+  return std::nullopt;
+}
+
+bool isFiniteMaximum(AtomSpace &space, Read shift, Read rows, Atoms keys) {
+  std::optional<Atoms> found = findFiniteMaximum(space, readScalar(space, std::move(shift)), rows);
+  if (!found)
+    return false;
+  space.resolve(keys);
+  space.resolve(*found);
+  return *found == keys;
 }
 
 std::optional<Atoms> findLogSumExpAtoms(AtomSpace &space, Read logs, Read rows) {
@@ -273,7 +310,8 @@ std::optional<Atoms> findLogSumExpAtoms(AtomSpace &space, Read logs, Read rows) 
     return std::nullopt;
   for (unsigned n : {0, 1}) {
     Scalar log = readOperand(space, result, n), shift = readOperand(space, result, 1 - n);
-    if (!getAs<math::LogOp>(log) || !isMaximum(space, shift, rows))
+    std::optional<Atoms> highest = getAs<math::LogOp>(log) ? findFiniteMaximum(space, shift, rows) : std::nullopt;
+    if (!highest)
       continue;
     Scalar sum = readOperand(space, log, 0);
     Atoms summed;
@@ -289,8 +327,12 @@ std::optional<Atoms> findLogSumExpAtoms(AtomSpace &space, Read logs, Read rows) 
       space.resolve(*lists);
     space.resolve(summed);
     if (element.value == row.value && element.op == row.op)
-      if (std::optional<Atoms> keys = placeKeys(row.at, element.at, summed))
-        return keys;
+      if (std::optional<Atoms> keys = placeKeys(row.at, element.at, summed)) {
+        space.resolve(*keys);
+        space.resolve(*highest);
+        if (*keys == *highest)
+          return keys;
+      }
   }
   return std::nullopt;
 }

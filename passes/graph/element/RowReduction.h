@@ -70,6 +70,9 @@ std::optional<Read> readReduced(AtomSpace &space, Read reduced, Combiner combine
 std::optional<Atoms> findReducedAtoms(AtomSpace &space, Read reduced, Read rows, Combiner combiner,
                                       std::optional<unsigned> &unitDim);
 
+/// Whether `shift` is the maximum of `rows` over `keys` where that is finite; both are read at one point.
+bool isFiniteMaximum(AtomSpace &space, Read shift, Read rows, Atoms keys);
+
 /// The operand of `shift`, `side` of its difference, that is x where the other is the maximum of x along `dim`; or
 /// null.
 mlir::OpOperand *findUnshifted(mlir::linalg::LinalgOp shift, unsigned side, int64_t dim);

@@ -365,3 +365,116 @@ func.func @norm_of_scores(%s: tensor<4x6xf32>) -> tensor<4xf32> {
   } -> tensor<4xf32>
   return %z : tensor<4xf32>
 }
+
+// -----
+
+#id = affine_map<(d0, d1) -> (d0, d1)>
+#row = affine_map<(d0, d1) -> (d0)>
+#none = affine_map<(d0, d1) -> ()>
+// A row of which nothing is left but -inf: the guard is the softmax's.
+// CHECK-LABEL: func.func @guarded_by_own_maximum
+// CHECK: attn.softmax %arg0 dim 1
+func.func @guarded_by_own_maximum(%s: tensor<4x6xf32>) -> tensor<4x6xf32> {
+  %low = arith.constant 0xFF800000 : f32
+  %zero = arith.constant 0.0 : f32
+  %e = tensor.empty() : tensor<4x6xf32>
+  %em = tensor.empty() : tensor<4xf32>
+  %er = tensor.empty() : tensor<4xf32>
+  %fm = linalg.fill ins(%low : f32) outs(%em : tensor<4xf32>) -> tensor<4xf32>
+  %m = linalg.generic {indexing_maps = [#id, #row], iterator_types = ["parallel", "reduction"]}
+      ins(%s : tensor<4x6xf32>) outs(%fm : tensor<4xf32>) {
+  ^bb0(%x: f32, %y: f32):
+    %r = arith.maximumf %y, %x : f32
+    linalg.yield %r : f32
+  } -> tensor<4xf32>
+  %x = linalg.generic {indexing_maps = [#id, #row, #id], iterator_types = ["parallel", "parallel"]}
+      ins(%s, %m : tensor<4x6xf32>, tensor<4xf32>) outs(%e : tensor<4x6xf32>) {
+  ^bb0(%y: f32, %most: f32, %o: f32):
+    %d = arith.subf %y, %most : f32
+    linalg.yield %d : f32
+  } -> tensor<4x6xf32>
+  %exp = linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel", "parallel"]}
+      ins(%x : tensor<4x6xf32>) outs(%e : tensor<4x6xf32>) {
+  ^bb0(%y: f32, %o: f32):
+    %r = math.exp %y : f32
+    linalg.yield %r : f32
+  } -> tensor<4x6xf32>
+  %fz = linalg.fill ins(%zero : f32) outs(%er : tensor<4xf32>) -> tensor<4xf32>
+  %z = linalg.generic {indexing_maps = [#id, #row], iterator_types = ["parallel", "reduction"]}
+      ins(%exp : tensor<4x6xf32>) outs(%fz : tensor<4xf32>) {
+  ^bb0(%y: f32, %sum: f32):
+    %r = arith.addf %sum, %y : f32
+    linalg.yield %r : f32
+  } -> tensor<4xf32>
+  %p = linalg.generic {indexing_maps = [#id, #row, #id], iterator_types = ["parallel", "parallel"]}
+      ins(%exp, %z : tensor<4x6xf32>, tensor<4xf32>) outs(%e : tensor<4x6xf32>) {
+  ^bb0(%y: f32, %sum: f32, %o: f32):
+    %r = arith.divf %y, %sum : f32
+    linalg.yield %r : f32
+  } -> tensor<4x6xf32>
+  %g = linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel", "parallel"]}
+      ins(%p : tensor<4x6xf32>) outs(%e : tensor<4x6xf32>) {
+  ^bb0(%y: f32, %o: f32):
+    %isnan = arith.cmpf uno, %y, %y : f32
+    %r = arith.select %isnan, %zero, %y : f32
+    linalg.yield %r : f32
+  } -> tensor<4x6xf32>
+  return %g : tensor<4x6xf32>
+}
+
+// -----
+
+#id = affine_map<(d0, d1) -> (d0, d1)>
+#row = affine_map<(d0, d1) -> (d0)>
+#none = affine_map<(d0, d1) -> ()>
+// All exponentials of a row far below the others are 0, and what makes 0 of 0 / 0 means it.
+// CHECK-LABEL: func.func @guarded_by_another_maximum
+// CHECK-NOT: attn.softmax
+// CHECK: return
+func.func @guarded_by_another_maximum(%s: tensor<4x6xf32>) -> tensor<4x6xf32> {
+  %low = arith.constant 0xFF800000 : f32
+  %zero = arith.constant 0.0 : f32
+  %e = tensor.empty() : tensor<4x6xf32>
+  %em = tensor.empty() : tensor<f32>
+  %er = tensor.empty() : tensor<4xf32>
+  %fm = linalg.fill ins(%low : f32) outs(%em : tensor<f32>) -> tensor<f32>
+  %m = linalg.generic {indexing_maps = [#id, #none], iterator_types = ["reduction", "reduction"]}
+      ins(%s : tensor<4x6xf32>) outs(%fm : tensor<f32>) {
+  ^bb0(%x: f32, %y: f32):
+    %r = arith.maximumf %y, %x : f32
+    linalg.yield %r : f32
+  } -> tensor<f32>
+  %x = linalg.generic {indexing_maps = [#id, #none, #id], iterator_types = ["parallel", "parallel"]}
+      ins(%s, %m : tensor<4x6xf32>, tensor<f32>) outs(%e : tensor<4x6xf32>) {
+  ^bb0(%y: f32, %most: f32, %o: f32):
+    %d = arith.subf %y, %most : f32
+    linalg.yield %d : f32
+  } -> tensor<4x6xf32>
+  %exp = linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel", "parallel"]}
+      ins(%x : tensor<4x6xf32>) outs(%e : tensor<4x6xf32>) {
+  ^bb0(%y: f32, %o: f32):
+    %r = math.exp %y : f32
+    linalg.yield %r : f32
+  } -> tensor<4x6xf32>
+  %fz = linalg.fill ins(%zero : f32) outs(%er : tensor<4xf32>) -> tensor<4xf32>
+  %z = linalg.generic {indexing_maps = [#id, #row], iterator_types = ["parallel", "reduction"]}
+      ins(%exp : tensor<4x6xf32>) outs(%fz : tensor<4xf32>) {
+  ^bb0(%y: f32, %sum: f32):
+    %r = arith.addf %sum, %y : f32
+    linalg.yield %r : f32
+  } -> tensor<4xf32>
+  %p = linalg.generic {indexing_maps = [#id, #row, #id], iterator_types = ["parallel", "parallel"]}
+      ins(%exp, %z : tensor<4x6xf32>, tensor<4xf32>) outs(%e : tensor<4x6xf32>) {
+  ^bb0(%y: f32, %sum: f32, %o: f32):
+    %r = arith.divf %y, %sum : f32
+    linalg.yield %r : f32
+  } -> tensor<4x6xf32>
+  %g = linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel", "parallel"]}
+      ins(%p : tensor<4x6xf32>) outs(%e : tensor<4x6xf32>) {
+  ^bb0(%y: f32, %o: f32):
+    %isnan = arith.cmpf uno, %y, %y : f32
+    %r = arith.select %isnan, %zero, %y : f32
+    linalg.yield %r : f32
+  } -> tensor<4x6xf32>
+  return %g : tensor<4x6xf32>
+}
