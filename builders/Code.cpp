@@ -1,0 +1,96 @@
+#include "builders/Code.h"
+
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+
+using namespace mlir;
+
+namespace attn {
+
+Index Code::index(int64_t value) { return asIndex(arith::ConstantIndexOp::create(b, loc, value)); }
+
+template <typename C> Num Code::constant(Type type, C value) {
+  TypedAttr attr =
+      isa<FloatType>(type)
+          ? TypedAttr(FloatAttr::get(type, static_cast<double>(value)))
+          : IntegerAttr::get(type, APInt(type.getIntOrFloatBitWidth(), static_cast<uint64_t>(value), true, true));
+  return asNum(arith::ConstantOp::create(b, loc, attr));
+}
+template Num Code::constant(Type, double);
+template Num Code::constant(Type, int64_t);
+
+Mask Code::truth(bool value) { return asMask(arith::ConstantOp::create(b, loc, b.getBoolAttr(value))); }
+
+Buffer Code::scratch(ArrayRef<int64_t> shape, Type element) {
+  constexpr int64_t kCacheLine = 64;
+  return asBuffer(memref::AllocaOp::create(b, loc, MemRefType::get(shape, element), b.getI64IntegerAttr(kCacheLine)));
+}
+
+Value Code::intrinsic(StringRef name, Type type, ArrayRef<Value> operands) {
+  return LLVM::CallIntrinsicOp::create(b, loc, type, b.getStringAttr(name), operands).getResult(0);
+}
+
+ValueRange Code::emitLoop(Place lower, Place upper, Place step, Values init, bool rolled,
+                          llvm::function_ref<Values(Index, ValueRange)> body) {
+  Index near(b, loc, Value());
+  auto op = scf::ForOp::create(
+      b, loc, lower.at(near), upper.at(near), step.at(near), init,
+      [&](OpBuilder &, Location, Value n, ValueRange now) { scf::YieldOp::create(b, loc, body(asIndex(n), now)); });
+  if (rolled) {
+    auto unroll = LLVM::LoopUnrollAttr::get(b.getContext(), /*disable=*/b.getBoolAttr(true), {}, {}, {}, {}, {}, {});
+    op->setAttr("llvm.loop_annotation", LLVM::LoopAnnotationAttr::get(b.getContext(), {}, {}, {}, unroll, {}, {}, {},
+                                                                      {}, {}, {}, {}, {}, {}, {}, {}));
+  }
+  return op.getResults();
+}
+
+ValueRange Code::emitWhile(Values init, llvm::function_ref<Mask(ValueRange)> condition,
+                           llvm::function_ref<Values(ValueRange)> body) {
+  auto op = scf::WhileOp::create(
+      b, loc, ValueRange(init).getTypes(), init,
+      [&](OpBuilder &, Location, ValueRange now) { scf::ConditionOp::create(b, loc, condition(now), now); },
+      [&](OpBuilder &, Location, ValueRange now) { scf::YieldOp::create(b, loc, body(now)); });
+  return op.getResults();
+}
+
+void Code::parallel(const Index &count, llvm::function_ref<void(Index)> body) {
+  scf::ParallelOp::create(b, loc, ValueRange{index(0)}, ValueRange{count.value()}, ValueRange{index(1)},
+                          [&](OpBuilder &, Location, ValueRange place) { body(asIndex(place.front())); });
+}
+
+void Code::when(const Mask &condition, llvm::function_ref<void()> then, llvm::function_ref<void()> otherwise) {
+  auto op = scf::IfOp::create(b, loc, condition, /*withElseRegion=*/bool(otherwise));
+  OpBuilder::InsertionGuard guard(b);
+  b.setInsertionPointToStart(&op.getThenRegion().front());
+  then();
+  if (otherwise) {
+    b.setInsertionPointToStart(&op.getElseRegion().front());
+    otherwise();
+  }
+}
+
+// What a branch gives is known once it has been emitted: one without results
+// hands its regions to the one that has them.
+ValueRange Code::emitChoice(const Mask &condition, llvm::function_ref<Values()> then,
+                            llvm::function_ref<Values()> otherwise) {
+  auto bare = scf::IfOp::create(b, loc, condition, /*withElseRegion=*/true);
+  SmallVector<Type> types;
+  {
+    OpBuilder::InsertionGuard guard(b);
+    for (auto [region, emit] : {std::pair(&bare.getThenRegion(), then), std::pair(&bare.getElseRegion(), otherwise)}) {
+      region->front().getTerminator()->erase();
+      b.setInsertionPointToEnd(&region->front());
+      Values values = emit();
+      types.assign(TypeRange(ValueRange(values)).begin(), TypeRange(ValueRange(values)).end());
+      scf::YieldOp::create(b, loc, values);
+    }
+  }
+  auto op = scf::IfOp::create(b, loc, types, condition.value(), /*withElseRegion=*/true);
+  op.getThenRegion().takeBody(bare.getThenRegion());
+  op.getElseRegion().takeBody(bare.getElseRegion());
+  bare.erase();
+  return op.getResults();
+}
+
+} // namespace attn

@@ -1,0 +1,206 @@
+// Loops, branches and memory, compiled and run on guarded memory.
+#include "builders/Code.h"
+#include "dialects/attn/AttnOps.h"
+#include "test/kernels/KernelHarness.h"
+
+#include "gtest/gtest.h"
+#include <cmath>
+#include <numeric>
+
+using namespace mlir;
+using namespace attn;
+using attn::test::hostRuns;
+using attn::test::Kernel;
+using Array = attn::test::Buffer;
+
+namespace {
+
+class CodeTest : public testing::TestWithParam<const char *> {
+protected:
+  void SetUp() override {
+    if (!hostRuns(GetParam()))
+      GTEST_SKIP() << "this machine does not run " << GetParam();
+  }
+
+  static MemRefType dynamic(OpBuilder &b, Type element, int64_t rank = 1) {
+    return MemRefType::get(SmallVector<int64_t>(rank, ShapedType::kDynamic), element);
+  }
+
+  /// A kernel on buffers of `types`; `body` emits it.
+  static std::unique_ptr<Kernel> compile(llvm::function_ref<SmallVector<Type>(OpBuilder &)> types,
+                                         llvm::function_ref<void(Code &, ArrayRef<Buffer>)> body) {
+    return Kernel::compile(GetParam(), [&](OpBuilder &b, Location loc) -> FailureOr<func::FuncOp> {
+      auto function = func::FuncOp::create(b, loc, "k", b.getFunctionType(types(b), {}));
+      function->setAttr(AttnDialect::kKernelAttr, b.getUnitAttr());
+      OpBuilder::InsertionGuard guard(b);
+      b.setInsertionPointToStart(function.addEntryBlock());
+      Code k(b, loc);
+      body(k, llvm::map_to_vector(function.getArguments(), [&](Value v) { return k.asBuffer(v); }));
+      func::ReturnOp::create(b, loc);
+      return function;
+    });
+  }
+  static SmallVector<Type> twoFloats(OpBuilder &b) { return {dynamic(b, b.getF32Type()), dynamic(b, b.getF32Type())}; }
+
+  static Array numbers(int64_t count) {
+    std::vector<float> values(count);
+    std::iota(values.begin(), values.end(), 1.0f);
+    return Array({count}, values);
+  }
+};
+
+INSTANTIATE_TEST_SUITE_P(Isas, CodeTest, testing::ValuesIn(attn::test::kIsas), [](auto &info) { return info.param; });
+
+TEST_P(CodeTest, LoopCarriesVectorsAndTails) {
+  for (bool rolled : {false, true}) {
+    auto kernel = compile(twoFloats, [&](Code &k, ArrayRef<Buffer> given) {
+      Buffer in = given[0], out = given[1];
+      Index count = in.dim(0);
+      auto body = [&](Index n, Vec sum) {
+        Vec x = in.first(count - n, 8, n);
+        return fma(x, x, sum);
+      };
+      Vec none = k.splat(k.f32(0), 8);
+      Vec squares = rolled ? k.rolledLoop(0, count, 8, none, body) : k.loop(0, count, 8, none, body);
+      out.set(sumOfLanes(squares), 0);
+    });
+    ASSERT_TRUE(kernel);
+    EXPECT_EQ(kernel->ir().find("loop_annotation") != std::string::npos, rolled);
+    for (int64_t count : {0, 1, 7, 8, 9, 31}) {
+      Array in = numbers(count), out({1});
+      ASSERT_TRUE(kernel->call({&in, &out}));
+      EXPECT_EQ(out[0], count * (count + 1) * (2 * count + 1) / 6) << count;
+    }
+  }
+}
+
+TEST_P(CodeTest, LoopCarriesTuplesAndLists) {
+  auto kernel = compile(twoFloats, [&](Code &k, ArrayRef<Buffer> given) {
+    SmallVector<Num> ends{k.f32(0), k.f32(0)}; // the last two
+    auto [sum, place, last] =
+        k.loop(0, given[0].dim(0), 1, std::tuple(k.f32(0), k.index(0), ends),
+               [&](Index n, Num sum, Index place, SmallVector<Num> last) {
+                 Num x = given[0](n);
+                 return std::tuple(sum + x, select(x == 3.0, n, place), SmallVector<Num>{last[1], x});
+               });
+    given[1].set(sum, 0);
+    given[1].set(convert(toNum(place, k.b.getI32Type()), k.b.getF32Type()), 1);
+    given[1].set(last[0], 2);
+    given[1].set(last[1], 3);
+  });
+  ASSERT_TRUE(kernel);
+  Array in = numbers(5), out({4});
+  ASSERT_TRUE(kernel->call({&in, &out}));
+  EXPECT_EQ(out.values(), (std::vector<float>{15, 2, 4, 5}));
+}
+
+TEST_P(CodeTest, RepeatsAndChooses) {
+  // Steps of Collatz: halves where even, else three times and one more.
+  auto kernel = compile(twoFloats, [&](Code &k, ArrayRef<Buffer> given) {
+    k.parallel(given[0].dim(0), [&](Index n) {
+      Num start = convert(given[0](n), k.b.getI64Type());
+      Num x, steps;
+      std::tie(x, steps) = k.repeat(
+          std::tuple(start, k.i64(0)), [&](Num x, Num) { return x > 1; },
+          [&](Num x, Num steps) {
+            Num next = k.choose((x & 1) == 0, [&] { return x >> 1; }, [&] { return 3 * x + 1; });
+            return std::tuple(next, steps + 1);
+          });
+      k.when(
+          steps > 5, [&] { given[1].set(convert(steps, k.b.getF32Type()), n); }, [&] { given[1].set(k.f32(-1), n); });
+      k.when(x != 1, [&] { given[1].set(k.f32(NAN), n); });
+    });
+  });
+  ASSERT_TRUE(kernel);
+  Array in = numbers(7), out({7});
+  for (int64_t pieces : {1, 3}) {
+    ASSERT_TRUE(kernel->call({&in, &out}, pieces));
+    EXPECT_EQ(out.values(), (std::vector<float>{-1, -1, 7, -1, -1, 8, 16}));
+  }
+}
+
+TEST_P(CodeTest, ReadsAndWritesNoMoreThanItMay) {
+  auto kernel = compile(twoFloats, [&](Code &k, ArrayRef<Buffer> given) {
+    Index count = given[0].dim(0);
+    k.loop(0, count, 8, [&](Index n) {
+      Vec x = given[0].padded(k.f32(100), 8, n);
+      Vec y = given[0].where(firstLanes(count - n, 8), k.splat(k.f32(0), 8), n);
+      given[1].setFirst(x + y, count - n, n);
+    });
+    k.when(count > 0, [&] {
+      Mask odd = k.asMask(arith::ConstantOp::create(
+          k.b, k.loc, k.b.getBoolVectorAttr({true, false, false, false, false, false, false, false})));
+      given[1].setWhere(odd, k.splat(k.f32(-1), 8), 0);
+    });
+  });
+  ASSERT_TRUE(kernel);
+  for (int64_t count : {1, 7, 8, 9, 20}) {
+    Array in = numbers(count), out({count});
+    ASSERT_TRUE(kernel->call({&in, &out}));
+    for (int64_t n = 0; n < count; ++n)
+      EXPECT_EQ(out[n], n ? 2 * (n + 1) : -1) << count;
+    EXPECT_TRUE(out.guardIntact());
+  }
+}
+
+TEST_P(CodeTest, WordsOfBytes) {
+  auto kernel =
+      compile([](OpBuilder &b) { return SmallVector<Type>{dynamic(b, b.getI8Type()), dynamic(b, b.getI32Type())}; },
+              [&](Code &k, ArrayRef<Buffer> given) {
+                Type i32 = k.b.getI32Type();
+                k.loop(0, given[0].dim(0), 4, [&](Index n) {
+                  Vec word = given[0].word(8, n);                // the same four bytes in each lane
+                  Vec bytes = bitcast(word, k.b.getI8Type());    // 32 of them
+                  Num sum = sumOfLanes(convert(bytes, i32)) * 1; // eight times the four
+                  Num raw = sumOfLanes(convertUnsigned(bytes, i32));
+                  given[1].set(sum, n / 2);
+                  given[1].set(raw, n / 2 + 1);
+                });
+              });
+  ASSERT_TRUE(kernel);
+  Array in({8}, std::vector<int8_t>{1, 2, 3, -4, -128, 127, 0, 5}), out({4}, sizeof(int32_t));
+  ASSERT_TRUE(kernel->call({&in, &out}));
+  EXPECT_EQ(out.values<int32_t>(), (std::vector<int32_t>{16, 2064, 32, 2080}));
+}
+
+TEST_P(CodeTest, ViewsShufflesAndScratch) {
+  auto kernel = compile(twoFloats, [&](Code &k, ArrayRef<Buffer> given) {
+    // Column 1 of rows of three, by way of scratch in the order of Vec.
+    Buffer column = given[0].view(1, {given[0].dim(0) / 3}, {3});
+    Buffer kept = k.scratch({4}, k.b.getF32Type());
+    k.loop(0, column.dim(0), 1, [&](Index n) { kept.set(column(n), n); });
+    Vec x = kept.vector(4, 0);
+    given[1].setVector(shuffle(x, x, {3, 2, 1, 0}), 0);
+    given[1].set(extract(x, 2) + maximumOfLanes(x), 4);
+  });
+  ASSERT_TRUE(kernel);
+  Array in = numbers(12), out({5});
+  ASSERT_TRUE(kernel->call({&in, &out}));
+  EXPECT_EQ(out.values(), (std::vector<float>{11, 8, 5, 2, 19}));
+}
+
+TEST_P(CodeTest, FlattensAndCountsAtomically) {
+  auto kernel =
+      compile([](OpBuilder &b) { return SmallVector<Type>{dynamic(b, b.getI64Type(), 2), dynamic(b, b.getI64Type())}; },
+              [&](Code &k, ArrayRef<Buffer> given) {
+                Buffer flat = given[0].flat();
+                k.parallel(flat.dim(0), [&](Index n) { given[1].atomic(arith::AtomicRMWKind::addi, flat(n), 0); });
+              });
+  ASSERT_TRUE(kernel);
+  Array in({2, 3}, std::vector<int64_t>{1, 2, 3, 4, 5, 6}), out({1}, std::vector<int64_t>{100});
+  ASSERT_TRUE(kernel->call({&in, &out}, 3));
+  EXPECT_EQ(*out.data<int64_t>(), 121);
+}
+
+TEST_P(CodeTest, CallsIntrinsics) {
+  auto kernel = compile(twoFloats, [&](Code &k, ArrayRef<Buffer> given) {
+    Vec x = given[0].vector(4, 0);
+    given[1].setVector(k.asVec(k.intrinsic("llvm.fabs.v4f32", x.type(), {x - 2.5})), 0);
+  });
+  ASSERT_TRUE(kernel);
+  Array in = numbers(4), out({4});
+  ASSERT_TRUE(kernel->call({&in, &out}));
+  EXPECT_EQ(out.values(), (std::vector<float>{1.5, 0.5, 0.5, 1.5}));
+}
+
+} // namespace
