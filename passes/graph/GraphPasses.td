@@ -174,11 +174,11 @@ def RecognizeAttentionPass : Pass<"attn-recognize-attention", "::mlir::ModuleOp"
     guard becomes `masked_rows zero`, and no longer hides a NaN that comes from
     NaN in query or key.
 
-    Weights that are used elsewhere too (a graph output, a mean over heads)
-    stay as they are for that use: they are computed twice.
+    Weights that are used elsewhere too (a graph output, a mean over heads) are
+    one more result of the attention.
 
     The pass writes the verdicts to the module's attribute
-    `attn.fusion_report`, one dictionary a softmax (and one an attn.attention
+    `attn.fusion_report`, one dictionary per softmax (and per attn.attention
     that was there before): `node`, `fused`, `kind`, `reason`, `mask`. So do
     other normalisers: values that are not negative over their sum, gates
     without normaliser (`normalizer` is said then), softmaxes with an attention

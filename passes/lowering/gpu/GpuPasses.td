@@ -17,9 +17,11 @@ defvar gpuKernelOptions = [
 def ChooseGpuRowsPass : Pass<"attn-choose-gpu-rows", "mlir::ModuleOp"> {
   let summary = "attention, softmax and layer normalisation become kernels for a GPU";
   let description = [{
-    In f32. Attention (dot or additive, softmax) in flash form; a softmax along
-    the last dimension and layer normalisation with a warp or a block of threads
-    a row. The rest stays, to be decomposed; a remark says why.
+    On f32, f16 and bf16. Attention of any normaliser runs in flash form. A
+    softmax along the last dimension and a layer normalisation take a warp or a
+    block of threads per row. All steps of a recurrent layer (f32 alone) are one
+    launch. Sums are f32, and a 16-bit result is rounded once. The rest stays, to
+    be decomposed; a remark says why.
   }];
   let options = gpuKernelOptions;
   let dependentDialects = ["::mlir::gpu::GPUDialect", "::mlir::scf::SCFDialect", "::mlir::arith::ArithDialect",
@@ -31,9 +33,10 @@ def ChooseGpuRowsPass : Pass<"attn-choose-gpu-rows", "mlir::ModuleOp"> {
 def ChooseGpuGemmsPass : Pass<"attn-choose-gpu-gemms", "mlir::ModuleOp"> {
   let summary = "contractions become kernels for a GPU, with the elementwise op that follows";
   let description = [{
-    Each contraction in f32 becomes an `attn.kernel` on its operands as they lie,
-    with tiles or, for up to eight rows or columns, with lines, and takes the
-    elementwise op in that alone uses it. A remark says why another one stays.
+    Each contraction of f32, f16 and bf16 becomes an `attn.kernel` on its operands
+    as they lie, with tiles or, for up to eight rows or columns, with lines. It
+    takes in the elementwise op that alone uses it. A remark says why another one
+    stays.
   }];
   let options = gpuKernelOptions;
   let dependentDialects = ["::mlir::gpu::GPUDialect", "::mlir::scf::SCFDialect", "::mlir::arith::ArithDialect",
