@@ -137,6 +137,20 @@ def outputs_as_declared(inputs, outputs):
             for name, array in outputs.items()}
 
 
+def cases_of(family, is_wanted, part="1/1"):
+    """(label, what is built, options) of the cases whose labels, without the number behind, are wanted."""
+    part, parts = map(int, part.split("/"))
+    for function, size, options in CASES[family][part - 1::parts]:
+        label = f"{function.__name__} {'x'.join(map(str, size))}"
+        if not is_wanted(label):
+            continue
+        built = function(size)
+        if "d" in str(size[-1]):
+            options = options | {"free": TURNED if "t" in size[-1] else SIZES}
+        for n, one in enumerate(built if isinstance(built, list) else [built]):
+            yield label + (f" #{n}" if n else ""), one, options
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("family", choices=sorted(CASES))
@@ -151,16 +165,8 @@ def main():
     parser.add_argument("--arch", default="sm_80", help="as attnc's --gpu-arch")
     args = parser.parse_args()
     kernel_cases.PRECISION, kernel_cases.ARCH, kernel_cases.BUFFERS = args.precision, args.arch, args.buffers
-    part, parts = map(int, args.part.split("/"))
-    cases = []
-    for function, size, options in CASES[args.family][part - 1::parts]:
-        label = f"{function.__name__} {'x'.join(map(str, size))}"
-        if not any(text in label for text in args.filter.split("|")):
-            continue
-        built = function(size)
-        if "d" in str(size[-1]):
-            options = options | {"free": TURNED if "t" in size[-1] else SIZES}
-        cases += [(label + (f" #{n}" if n else ""), one, options) for n, one in enumerate(built if isinstance(built, list) else [built])]
+    isWanted = lambda label: any(text in label for text in args.filter.split("|"))
+    cases = list(cases_of(args.family, isWanted, args.part))
     problems = 0
     with tempfile.TemporaryDirectory() as folder:
         for _, alike in itertools.groupby(cases, lambda case: case[2].get("flags")):

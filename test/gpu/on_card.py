@@ -1,13 +1,15 @@
 #!/usr/bin/env python3
 """Runs the tests of a package made by `./dev package-gpu-tests` on the NVIDIA GPU of this machine.
 
-    python3 run.py [--out=results] [--seconds=520] [--filter=TEXT] [--attnc=PATH]
+    python3 run.py [--quick | --bench | --ncu] [--out=results] [--seconds=N] [--filter=PATTERN] [--attnc=PATH]
     python3 run.py --device=cpu --small        a rehearsal: the stand-in for libcuda, PyTorch on the CPU, tiny sizes
 
-Needs the NVIDIA driver, Python and numpy; no compiler and no CUDA toolkit. First come the programs bin/ptx-*, then each
-compiled case is run on its inputs and compared with its references. With PyTorch, attentions and whole models are
-compiled here, compared with it in float64 and timed beside it, in turns. Writes results.json and results.md; what no time
-was left for is said there. Exit status 1 if a test fails, 2 without a driver.
+Needs the NVIDIA driver, Python and numpy; no compiler and no CUDA toolkit.
+--quick (300 s): the tests of bin/ptx-*, then each compiled case on its inputs against its references, riskiest first, each
+in a process of its own. --bench (540 s), with PyTorch: attentions and whole models are compiled here, compared with it in
+float64 and timed beside it, in turns. --ncu (300 s): profiles. Without any: the first two, in 520 s.
+Writes results.json and results.md as results come; what no time was left for is said there. Exit status 1 if a test fails,
+2 without a driver.
 """
 import argparse
 import concurrent.futures
@@ -15,22 +17,24 @@ import ctypes
 import json
 import os
 import pathlib
+import re
 import subprocess
 import sys
 import tempfile
 import time
 
-import numpy as np
-
 import on_card_beside
-import on_card_report
+import on_card_check
+import on_card_ncu
 from on_card_compile import HERE, run
-from on_card_inputs import input_files
+from on_card_report import Results
 
 QUERY = ("name", "compute_cap", "driver_version", "clocks.sm", "clocks.max.sm", "clocks.mem", "power.limit", "temperature.gpu")
 TESTS_AT_ONCE = max(1, min(8, (os.cpu_count() or 1) // 2))
-# Of the time, until which a part may begin something.
-ENDS = {"tests": 0.3, "attention": 0.65, "models": 0.94, "kernels": 1.0}
+# Of the time, until which a part may begin something; what a mode lacks is not done.
+ENDS = {"quick": {"tests": 1.0}, "bench": {"attention": 0.5, "models": 0.93, "kernels": 1.0}, "ncu": {"profiles": 1.0},
+        "all": {"tests": 0.3, "attention": 0.65, "models": 0.94, "kernels": 1.0}}
+SECONDS = {"quick": 300, "bench": 540, "ncu": 300, "all": 520}
 
 
 def card():
@@ -49,64 +53,30 @@ def card():
     return facts
 
 
-def widened(array):
-    """NumPy has no bf16, but reads its bytes."""
-    return (array.view(np.uint16).astype(np.uint32) << 16).view(np.float32) if array.dtype.kind == "V" else array.astype(float)
-
-
-def check(name, description):
-    """What is wrong, or "". """
-    folder = HERE / "cases" / name
-    with tempfile.TemporaryDirectory() as temporary:
-        command = [folder / "model.so"] + ([f"--entry={description['entry']}"] if "entry" in description else [])
-        try:
-            command += [f"--input={name}=@{path}" for name, path in input_files(folder, description["inputs"], temporary)]
-        except ValueError as error:
-            return str(error)
-        outputs = list(description["outputs"].items())
-        command += [f"--output={name}=@{temporary}/{n}.npy" for n, (name, _) in enumerate(outputs)]
-        status, text = run(HERE / "bin/attn-run", *command)
-        if status:
-            return text.strip()[-500:] or f"exit status {status}"
-        for n, (name, file) in enumerate(outputs):
-            got, want = np.load(f"{temporary}/{n}.npy"), np.load(folder / file)
-            if got.shape != want.shape:
-                return f"{name}: shape {got.shape}, expected {want.shape}"
-            got, want = widened(got), widened(want)
-            if not np.allclose(got, want, rtol=description["rtol"], atol=description["atol"], equal_nan=True):
-                return f"{name}: off by {np.nanmax(np.abs(got - want)):.2e}"
-    return ""
-
-
-class Results(dict):
-    """What is written; tests are kept as name to what is wrong, "" where nothing is."""
-
-    def test(self, name, text):
-        self["tests"][name] = text
-        print(f"{name}: {text or 'ok'}", flush=True)
-
-    def left_out(self, name, text):
-        self["left_out"][name] = text
-        print(f"{name}: {text}", flush=True)
-
-
-def run_programs(results, only):
-    """Tests that bring their own judgement: of single instructions of sm_90a."""
+def run_programs(results, only, end):
+    """Tests that bring their own judgement, each in its process: of single instructions of sm_90a."""
     if results["device"].get("compute_cap", "9.0") != "9.0":
         return results.left_out("ptx-*", "for compute capability 9.0")
-    for program in sorted((HERE / "bin").glob("ptx-*")):
-        if only in program.name:
-            status, text = run(program, "--gtest_brief=1")
-            results.test(program.name, f"exit status {status}: {text.strip()[-600:]}" if status else "")
+    for name, command in on_card_check.programs():
+        if re.search(only, name) and time.monotonic() < end:
+            status, text = run(*command, limit=on_card_check.LIMIT)
+            results.test(name, f"exit status {status}: {on_card_check.shortened(text)}" if status else "")
 
 
 def run_tests(results, descriptions, end):
-    def one(name):
-        return None if time.monotonic() > end else check(name, descriptions[name])
+    failures = on_card_check.Failures(end)
+
+    def one(test):
+        _, case, own = test
+        if time.monotonic() > end:
+            return None
+        folder = HERE / "cases" / case
+        _, text = on_card_check.check(folder, descriptions[case], own=own)
+        return text and failures.look_into(folder, descriptions[case], own, text)
 
     with concurrent.futures.ThreadPoolExecutor(TESTS_AT_ONCE) as pool:
-        names = [name for name, description in descriptions.items() if description["inputs"]]
-        for name, text in zip(names, pool.map(one, names)):
+        tests = on_card_check.tests_of(descriptions)
+        for (name, _, _), text in zip(tests, pool.map(one, tests)):
             results.left_out(name, "left out for time") if text is None else results.test(name, text)
 
 
@@ -118,20 +88,27 @@ def time_kernels(results, descriptions, end):
         if time.monotonic() > end:
             results.left_out(name, "left out for time")
             continue
-        status, text = run(HERE / "bin/attn-bench", HERE / "cases" / name / "model.so", *description["bench"], "--min-time=0.5")
+        library = HERE / "cases" / name / description.get("library", "model.so")
+        status, text = run(HERE / "bin/attn-bench", library, *description["bench"], "--min-time=0.5", limit=30)
         results["times"][name] = {"status": status, "flops": description["flops"], "text": text.strip()}
         print(f"{name} ({description['flops'] / 1e9:.1f} GF): {text.strip()}", flush=True)
+        results.save()
 
 
 def arguments():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--seconds", type=float, default=520, help="in all")
+    modes = parser.add_mutually_exclusive_group()
+    for mode, what in (("quick", "tests alone"), ("bench", "comparison with PyTorch alone"), ("ncu", "profiles alone")):
+        modes.add_argument(f"--{mode}", dest="mode", action="store_const", const=mode, default="all", help=what)
+    parser.add_argument("--seconds", type=float, help="in all")
     parser.add_argument("--out", type=pathlib.Path, default=pathlib.Path("results"))
-    parser.add_argument("--filter", default="", help="only what has this in its name")
+    parser.add_argument("--filter", default="", help="a regular expression: only what has it in its name")
     parser.add_argument("--attnc", type=pathlib.Path, default=HERE / "bin/attnc")
     parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda", help="of PyTorch")
     parser.add_argument("--small", action="store_true", help="tiny sizes beside PyTorch")
-    return parser.parse_args()
+    args = parser.parse_args()
+    args.seconds = SECONDS[args.mode] if args.seconds is None else args.seconds
+    return args
 
 
 def main():
@@ -140,26 +117,28 @@ def main():
     if before is None:
         print("no NVIDIA driver here: libcuda.so.1 cannot be loaded")
         return 2
-    end = lambda part: start + ENDS[part] * args.seconds
-    results = Results(device=before, started=time.strftime("%Y-%m-%d %H:%M:%S"), tests={}, times={}, left_out={}, beside={})
+    ends = {part: start + share * args.seconds for part, share in ENDS[args.mode].items()}
+    results = Results(args.out, before)
     descriptions = {path.parent.name: json.loads(path.read_text()) for path in sorted(HERE.glob("cases/*/case.json"))
-                    if args.filter in path.parent.name}
+                    if re.search(args.filter, path.parent.name)}
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as work:
-        compiler = on_card_beside.begin_compiling(args, pathlib.Path(work), before, end("models"))
-        run_programs(results, args.filter)
-        run_tests(results, descriptions, end("tests"))
+        compiler = on_card_beside.begin_compiling(args, pathlib.Path(work), before, ends["models"]) if "models" in ends else None
+        if "tests" in ends:
+            run_programs(results, args.filter, ends["tests"])
+            run_tests(results, descriptions, ends["tests"])
         for group in on_card_beside.GROUPS:
-            on_card_beside.run_group(group, results, args, pathlib.Path(work), end(group))
-        compiler.pool.shutdown(cancel_futures=True)
-    time_kernels(results, descriptions, end("kernels"))
+            if group in ends:
+                on_card_beside.run_group(group, results, args, pathlib.Path(work), ends[group])
+        if compiler:
+            compiler.pool.shutdown(cancel_futures=True)
+    if "kernels" in ends:
+        time_kernels(results, descriptions, ends["kernels"])
+    if "profiles" in ends:
+        on_card_ncu.profile(results, descriptions, ends["profiles"])
     results["clocks_after"] = card()
-    results["seconds"] = round(time.monotonic() - start, 1)
-    failed = [name for name, text in results["tests"].items() if text]
-    args.out.mkdir(parents=True, exist_ok=True)
-    (args.out / "results.json").write_text(json.dumps(results, indent=1))
-    (args.out / "results.md").write_text(on_card_report.markdown(results))
-    print(f"{len(failed)} of {len(results['tests'])} tests failed; see {args.out}")
-    return bool(failed)
+    results.save()
+    print(f"{len(results.failed())} of {len(results['tests'])} tests failed; see {args.out}")
+    return bool(results.failed())
 
 
 if __name__ == "__main__":

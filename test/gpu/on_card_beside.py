@@ -9,11 +9,13 @@ import time
 
 import on_card_attention
 import on_card_whole
+from on_card_check import shortened
 from on_card_compile import HERE, Compiler, load_cases
 
 GROUPS = {"attention": on_card_attention, "models": on_card_whole}
 
 GRACE = 5  # seconds behind the end, in which a worker finishes what it has begun
+SILENCE = {"attention": 30, "models": 90}  # seconds: PyTorch compiles whole models for longer
 
 
 def architecture(device):
@@ -31,13 +33,18 @@ def begin_compiling(args, work, device, end):
     return compiler
 
 
-def said_by(command, end, log):
-    """What a worker says until it ends; one that goes on beyond `end` is killed. PyTorch needs the machine's libstdc++, so the
-    package's libraries are not on its path."""
+def said_by(command, end, silence, log):
+    """What a worker says until it ends; one that goes on beyond `end`, or says nothing for so long, is killed. PyTorch needs
+    the machine's libstdc++, so the package's libraries are not on its path."""
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True, errors="replace") as process:
-        killer = threading.Timer(max(0, end + GRACE - time.monotonic()), process.kill)
-        killer.start()
+        def wait():
+            timer = threading.Timer(max(0, min(silence, end + GRACE - time.monotonic())), process.kill)
+            timer.start()
+            return timer
+        killer = wait()
         for line in process.stdout:
+            killer.cancel()
+            killer = wait()
             if line.startswith("@"):
                 yield json.loads(line[1:])
         killer.cancel()
@@ -69,7 +76,7 @@ def run_group(group, results, args, work, end):
                        f"--seconds={end - time.monotonic():.0f}", f"--skip={len(begun)}",
                        f"--device={args.device}", f"--filter={args.filter}"] + ["--small"] * args.small
             count = len(begun)
-            for facts in said_by(list(map(str, command)), end, log):
+            for facts in said_by(list(map(str, command)), end, SILENCE[group], log):
                 if "begun" in facts:
                     begun.append(facts["begun"])
                 elif "case" in facts:
@@ -82,11 +89,11 @@ def run_group(group, results, args, work, end):
             if not isOver and len(begun) == count:
                 results.test(f"{group} beside PyTorch", f"the worker ended before its first case: {tail_of(work / f'{group}.log')}")
                 return
-            if not isOver and time.monotonic() < end:
+            if not isOver and time.monotonic() < end and not results["tests"].get(begun[-1]):
                 results.test(begun[-1], f"it ended the process: {tail_of(work / f'{group}.log')}")
     if not isOver:
         results.left_out(f"{group} beside PyTorch" + (f", from {begun[-1]} on" if begun else ""), "left out for time")
 
 
 def tail_of(path):
-    return path.read_text(errors="replace").strip()[-300:]
+    return shortened(path.read_text(errors="replace"))

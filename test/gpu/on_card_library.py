@@ -28,6 +28,11 @@ class RunOptions(ctypes.Structure):
                 ("output_device", ctypes.c_int32), ("on_mark", ctypes.c_void_p), ("mark_context", ctypes.c_void_p)]
 
 
+class SessionOptions(ctypes.Structure):
+    _fields_ = [("struct_size", ctypes.c_size_t), ("num_threads", ctypes.c_int32), ("num_cpus", ctypes.c_int32),
+                ("cpus", ctypes.c_void_p), ("own_products", ctypes.c_int32)]
+
+
 class TensorInfo(ctypes.Structure):
     _fields_ = [("name", ctypes.c_char_p), ("dtype_name", ctypes.c_char_p), ("dtype", ctypes.c_int32), ("rank", ctypes.c_int32),
                 ("dims", ctypes.c_void_p)]
@@ -59,12 +64,13 @@ class Library:
 
     runtime = None
 
-    def __init__(self, path, inputs, torch, entry=None, stream=None):
+    def __init__(self, path, inputs, torch, entry=None, stream=None, own=False):
         Library.runtime = Library.runtime or load_runtime()
         self.torch, self.entry, self.inputs, self.outputs = torch, entry.encode() if entry else None, inputs, {}
         self.model, self.session, info = ctypes.c_void_p(), ctypes.c_void_p(), ctypes.POINTER(EntryInfo)()
         self.must("attnrt_model_load", str(path).encode(), None, ctypes.byref(self.model))
-        self.must("attnrt_session_create", self.model, None, ctypes.byref(self.session))
+        options = SessionOptions(ctypes.sizeof(SessionOptions), own_products=own)
+        self.must("attnrt_session_create", self.model, ctypes.byref(options), ctypes.byref(self.session))
         self.must("attnrt_model_find_entry", self.model, self.entry, ctypes.byref(info))
         names = lambda infos, count: [infos[n].name.decode() for n in range(count)]
         self.input_names = names(info.contents.inputs, info.contents.num_inputs)

@@ -1,8 +1,42 @@
-"""results.md: tests, then a table for each group of what was timed beside PyTorch."""
+"""What a run finds, written as it comes; results.md: tests, then a table for each group of what was timed beside PyTorch."""
+import json
+import os
+import threading
+import time
 
 # Of the fastest peer's time to ours.
 TARGETS = {"attention": (0.8, 1.05), "models": (0.8, 1.2)}
 OURS = "attnc"
+
+
+class Results(dict):
+    """Tests are kept as name to what is wrong, "" where nothing is. Each is in results.json at once, so that nothing is lost
+    where the time ends."""
+
+    def __init__(self, folder, device):
+        super().__init__(device=device, started=time.strftime("%Y-%m-%d %H:%M:%S"), tests={}, times={}, left_out={}, beside={})
+        self.folder, self.begun, self.lock = folder, time.monotonic(), threading.Lock()
+        folder.mkdir(parents=True, exist_ok=True)
+
+    def save(self):
+        with self.lock:
+            self["seconds"] = round(time.monotonic() - self.begun, 1)
+            for name, text in (("results.json", json.dumps(self, indent=1)), ("results.md", markdown(self))):
+                (self.folder / f"{name}.new").write_text(text)
+                os.replace(self.folder / f"{name}.new", self.folder / name)
+
+    def test(self, name, text):
+        self["tests"][name] = text
+        print(f"{name}: {text or 'ok'}", flush=True)
+        self.save()
+
+    def left_out(self, name, text):
+        self["left_out"][name] = text
+        print(f"{name}: {text}", flush=True)
+        self.save()
+
+    def failed(self):
+        return [name for name, text in self["tests"].items() if text]
 
 
 def medians(answer, isOurs):
@@ -59,7 +93,7 @@ def markdown(results):
     torch = results.get("torch", {})
     lines = [f"# GPU tests on {results['device'].get('name')}", "", f"{results['started']}, {results['seconds']} s.",
              "Before: " + ", ".join(f"{key} {value}" for key, value in results["device"].items()) + ".",
-             "After: " + ", ".join(f"{key} {value}" for key, value in (results["clocks_after"] or {}).items()) + "."]
+             "After: " + ", ".join(f"{key} {value}" for key, value in (results.get("clocks_after") or {}).items()) + "."]
     if torch:
         lines.append(f"PyTorch {torch['torch']}, CUDA {torch['cuda']}. Medians of times {torch['how']}; "
                      "those of searches on the host's clock.")

@@ -2,7 +2,7 @@
 
 The stream first overwrites a buffer larger than the L2 cache, then spins. What follows is queued meanwhile, so that neither
 side pays for its launches. A run of attnc returns when its work is done: it goes on another thread, and the second event is
-recorded while the stream still spins. Where the spinning ended before all was queued it is made longer; a run that waits in
+recorded while the stream still spins; a third one, somewhat later, tells whether work came in between. Where the spinning ended before all was queued it is made longer; a run that waits in
 between, or launches for too long, is measured with the host, and that is counted (`host_included`).
 """
 import concurrent.futures
@@ -11,10 +11,12 @@ import statistics
 import time
 
 FLUSHED = 256 << 20          # bytes
-SPIN_MS, LONGEST_MS = 3.0, 12.0
+SPIN_MS, LONGEST_MS = 4.0, 12.0
 QUEUED_MS = 1.5              # in which a run of attnc has put its work on the stream
 TRIES = 4                    # the host may be late by chance
 RAMP_MS = 300                # until clocks are up
+SETTLED_MS = 0.75            # in which no more work may come
+NOTHING_MS = 0.004           # between two events with no work in between
 SLACK_MS = 0.3               # between the event behind the work and the one behind the run
 LEAST = 20                   # measurements a side
 WARM_UP = 3
@@ -42,7 +44,7 @@ class Clock:
         if on_card:
             self.stream = torch.cuda.Stream()
             self.flush = torch.empty(FLUSHED, dtype=torch.uint8, device="cuda")
-            self.events = [torch.cuda.Event(enable_timing=True) for _ in range(3)]
+            self.events = [torch.cuda.Event(enable_timing=True) for _ in range(4)]
             self.helper = concurrent.futures.ThreadPoolExecutor(1)
             self.cycles, self.most = self.cycles_of(SPIN_MS), self.cycles_of(LONGEST_MS)
 
@@ -53,7 +55,7 @@ class Clock:
 
     def cycles_of(self, milliseconds):
         """At the clock that the card reaches under load: a spin is counted in cycles."""
-        begin, end, _ = self.events
+        begin, end = self.events[:2]
         cycles, start = 1_000_000, time.perf_counter()
         while time.perf_counter() - start < RAMP_MS / 1e3:
             with self.torch.cuda.stream(self.stream):
@@ -83,23 +85,27 @@ class Clock:
 
     def between_events(self, side):
         """Time, and whether all was queued while the stream was spinning."""
-        begin, end, late = self.events
+        begin, end, settled, late = self.events
         self.flush.zero_()
         self.torch.cuda._sleep(self.cycles)
         begin.record()
-        if side.blocks:
-            running = self.helper.submit(side.call)
-            time.sleep(QUEUED_MS / 1e3)
-        else:
+        if not side.blocks:
             side.call()
-        is_hidden = not begin.query()
+            is_hidden = not begin.query()
+            end.record()
+            end.synchronize()
+            return begin.elapsed_time(end), is_hidden
+        running = self.helper.submit(side.call)
+        time.sleep(QUEUED_MS / 1e3)
         end.record()
-        if side.blocks:
-            running.result()
+        time.sleep(SETTLED_MS / 1e3)
+        is_hidden = not begin.query()
+        settled.record()
+        running.result()
         late.record()
         late.synchronize()
-        is_hidden = is_hidden and (not side.blocks or end.elapsed_time(late) < SLACK_MS)
-        return begin.elapsed_time(end if is_hidden or not side.blocks else late), is_hidden
+        is_hidden = is_hidden and end.elapsed_time(settled) < NOTHING_MS and settled.elapsed_time(late) < SLACK_MS
+        return begin.elapsed_time(end if is_hidden else late), is_hidden
 
     def scope(self):
         return self.torch.cuda.stream(self.stream) if self.on_card else contextlib.nullcontext()

@@ -6,14 +6,14 @@ from on_card_timing import Side, first_line
 
 # Of f32, as the stored references have it; of bf16, as a multiple of what PyTorch's own bf16 is off at most.
 ABSOLUTE, RELATIVE, MULTIPLE = 1e-4, 1e-3, 2.0
-# Graph, products; the first is compared alone.
-VARIANTS = (("f32", "f32"), ("bf16", "bf16"), ("f32", "bf16"))
+# Graph, products, whether they are the library's own; the first is compared alone.
+VARIANTS = (("f32", "f32", False), ("bf16", "bf16", False), ("bf16", "bf16", True), ("f32", "bf16", False))
 # Peers of all models, and then what compiles for minutes.
 TURNS = (("PyTorch eager", "torch.compile reduce-overhead"), ("torch.compile max-autotune",))
 
 
 def variants(case):
-    return [(case, graph, precision) for graph, precision in VARIANTS]
+    return [(case, *each) for each in dict.fromkeys((graph, precision) for graph, precision, _ in VARIANTS)]
 
 
 def outputs_of(case, library):
@@ -41,8 +41,9 @@ def share_of_bound(case, precision, outputs, wanted, narrow):
 
 
 class Ours:
-    def __init__(self, case, torch, clock, compiled, graph, precision, device):
-        self.side, self.precision, self.library = Side(f"attnc, {graph} graph", None, blocks=True), precision, None
+    def __init__(self, case, torch, clock, compiled, graph, precision, own, device):
+        name = f"attnc, {graph} graph" + ", own products" * own
+        self.side, self.precision, self.library = Side(name, None, blocks=True), precision, None
         dtype = torch.bfloat16 if graph == "bf16" else torch.float32
         try:
             given = forms.inputs(case, torch, dtype, device)
@@ -51,7 +52,7 @@ class Ours:
             if clock.on_card:
                 torch.cuda.synchronize()  # the library works on another stream
             entry = "generate" if case["form"] == "gpt2_greedy" else None
-            self.library = Library(compiled.library(case, graph, precision), given, torch, entry, clock.handle)
+            self.library = Library(compiled.library(case, graph, precision), given, torch, entry, clock.handle, own)
             self.side.call = self.library.run
             clock.prepare(self.side)
         except Exception as error:  # noqa: BLE001: the other variants go on
@@ -91,7 +92,7 @@ def run_case(case, torch, clock, compiled, budget, names):
     device = "cuda" if clock.on_card else "cpu"
     arrays = list(weights_of(case, compiled.folder(case)))
     isFirst = names == TURNS[0]
-    ours = [Ours(case, torch, clock, compiled, graph, precision, device) for graph, precision in VARIANTS[0 if isFirst else 1:]]
+    ours = [Ours(case, torch, clock, compiled, *each, device) for each in VARIANTS[0 if isFirst else 1:]]
     facts = {"case": case["name"], "steps": case.get("steps", 1)}
     if isFirst:
         yield facts | compare(case, torch, arrays, device, ours)

@@ -11,6 +11,7 @@ import importlib.util
 import itertools
 import json
 import pathlib
+import sys
 import time
 
 from on_card_compile import Compiled, load_cases
@@ -37,6 +38,15 @@ class Budget:
             yield
         finally:
             self.used[what] = self.used.get(what, 0) + time.monotonic() - start
+
+
+def is_sound(torch):
+    """Whether the device still answers: after a fault every later call fails, of the next cases, too."""
+    try:
+        torch.cuda.synchronize()
+    except Exception:  # noqa: BLE001: whatever it is
+        return False
+    return True
 
 
 def main():
@@ -77,8 +87,11 @@ def main():
                 say(**answer)
         except Exception as error:  # noqa: BLE001: the next case may do
             say(case=case["name"], passed=False, error=first_line(error))
+        if args.device == "cuda" and not is_sound(torch):
+            return 3  # another process goes on
     say(finished=True)
+    return 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

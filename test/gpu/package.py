@@ -1,15 +1,14 @@
 #!/usr/bin/env python3
 """Makes a folder, and a tar of it, with all GPU tests compiled: for a machine with a card and no compiler.
 
-    package.py [--out=build/gpu-tests] [--archs=sm_90a,sm_80] [--filter=TEXT]
+    package.py [--out=build/gpu-tests] [--archs=sm_90a] [--filter=PATTERN]
 
-Brings along attn-run, attn-bench, libattnrt, build/bin/attnc-static (as bin/attnc) if it has been built, and the libraries
+Machine code goes in where ptxas is at hand. Inputs are drawn again there, and of large outputs some rows are stored. Brings along attn-run, attn-bench, libattnrt, build/bin/attnc-static (as bin/attnc) if it has been built, and the libraries
 that they need beside libc; and graphs without weights, which are compiled on that machine (card_graphs.py).
 """
 import argparse
 import itertools
 import json
-import os
 import pathlib
 import re
 import shutil
@@ -35,11 +34,16 @@ BUNDLED = re.compile(r"(libstdc\+\+|libgcc_s)\S* => (\S+)")
 
 
 # Of a family; all others run in f32. Errors of rounding lie below the bounds, those of places far above.
-PRECISIONS = {"warpgroups": ("bf16", "f16"), "gemm": ("f32", "bf16"), "attention": ("f32", "bf16")}
+PRECISIONS = {"warpgroups": ("bf16", "f16"), "ir_warpgroups": ("bf16",), "gemm": ("f32", "bf16"), "attention": ("f32", "bf16")}
+# What is run first: what has most that no interpreter can check. The first that is found in a case's name.
+RISKS = ("warpgroups_.*(weights|matmul|gemm|large)", "warpgroups", "gemm_bf16", "attention_bf16", "half", "gemv", "recurrent", "search",
+         "loop", "model")
 # What runs first on a card: each instruction by itself.
 INSTRUCTION_TESTS = {"PtxInstructionTest": "bin/ptx-instructions", "PtxWarpgroupTest": "bin/ptx-warpgroups"}
 BOUNDS = {"f32": 5e-5, "bf16": 2e-2, "f16": 5e-3}
-MAX_BYTES = 128 << 10  # of what a case stores: many tiles in one are compared with PyTorch
+# Of an output, beyond which some rows are stored; of what else a case may store. Many tiles in one are compared with PyTorch.
+SAMPLED, MAX_BYTES = 24 << 10, 640 << 10
+TOGETHER = 12  # entries of a library
 
 
 def bench_models():
@@ -53,6 +57,10 @@ def bench_models():
             nodes = [onnx.helper.make_node("Attention", ["q", "k", "v"], ["y"], is_causal=causal)]
             flops = 4 * 2048 * tokens**2 // (1 + causal)
             yield (f"attention_{tokens}_d{width}" + "_causal" * causal, nodes, {"q": q, "k": q, "v": q}, {"y": q}, 23, flops)
+    x, w, c = np.zeros((1, 4096), np.float32), np.zeros((4096, 4096), np.float32), np.zeros(4096, np.float32)
+    yield "gemv_4096", [onnx.helper.make_node("MatMul", ["x", "w"], ["y"])], {"x": x, "w": w}, {"y": x}, 18, 2 * 4096**2
+    nodes = [onnx.helper.make_node("LayerNormalization", ["x", "s", "b"], ["y"])]
+    yield "layer_norm_4096", nodes, {"x": w, "s": c, "b": c}, {"y": w}, 18, 8 * 4096**2
 
 
 def loops():
@@ -70,7 +78,7 @@ def loops():
 def searches(folder, tools, only):
     """Of check_searches.py each case at its greatest length: name, step, flags, inputs, what a library for the CPU gives."""
     for name, make in check_searches.CASES.items():
-        if only not in f"search_{name}":
+        if not re.search(only, f"search_{name}"):
             continue
         step, given, flags, lengths = make(folder)
         command = [tools / "attnc", f"step={step}", "--max-length=input", *flags]
@@ -81,34 +89,92 @@ def searches(folder, tools, only):
             yield f"search_{name}", step, flags, given | {"max_length": np.array(lengths[-1])}, want
 
 
+def sampled(array):
+    """Rows of the last dimension that stand for an output: those at its ends and others, as many as may be stored."""
+    rows = array.size // array.shape[-1]
+    count = min(rows, max(8, SAMPLED // max(1, array.shape[-1] * array.itemsize)))
+    others = np.random.default_rng(rows).choice(rows, count, replace=False)
+    return np.unique(np.concatenate([others, np.arange(rows)[:2], np.arange(rows)[-2:]]))
+
+
 class Package:
     def __init__(self, folder, tools, archs):
-        self.folder, self.tools, self.archs, self.refused = folder, tools, archs, []
+        self.folder, self.tools, self.archs, self.refused, self.libraries = folder, tools, archs, [], 0
         self.draws = card_draws.install()
-        self.environment = os.environ | {"CUDA_ROOT": str(folder)}  # PTX alone: machine code would double the package
 
-    def stored(self, inputs, outputs):
-        """What a case would hold."""
-        return sum(a.nbytes for a in (*inputs.values(), *outputs.values()) if not self.draws.recipe(a))
+    def is_small(self, inputs):
+        """What cannot be drawn again is stored."""
+        return sum(a.nbytes for a in inputs.values() if not self.draws.recipe(a)) <= MAX_BYTES
+
+    def compile(self, sources, library, precision, flags):
+        """What attnc says when it refuses, or None."""
+        library.parent.mkdir(parents=True, exist_ok=True)
+        done = subprocess.run([self.tools / "attnc", *sources, "--target=cuda", f"--gpu-arch={self.archs}", f"--precision={precision}",
+                               "--mcpu=x86-64-v3", *flags, "-o", library], capture_output=True, text=True, errors="replace")
+        return done.stderr.strip()[:300] if done.returncode else None
+
+    def describe(self, name, description, inputs, outputs):
+        case = self.folder / "cases" / name
+        case.mkdir(parents=True, exist_ok=True)
+        risk = next((n for n, pattern in enumerate(RISKS) if re.search(pattern, name)), len(RISKS))
+        description |= {"risk": risk, "inputs": {}, "outputs": {}}
+        for n, (key, array) in enumerate((inputs or {}).items()):
+            recipe = self.draws.recipe(array)
+            if not recipe:
+                np.save(case / f"inputs{n}.npy", array)
+            description["inputs"][key] = recipe or f"inputs{n}.npy"
+        for n, (key, array) in enumerate((outputs or {}).items()):
+            stored = {"file": f"outputs{n}.npy"}
+            if array.nbytes > SAMPLED and array.ndim > 1:
+                rows = sampled(array)
+                stored["rows"], array = rows.tolist(), array.reshape(-1, array.shape[-1])[rows]
+            np.save(case / stored["file"], array)
+            description["outputs"][key] = stored
+        (case / "case.json").write_text(json.dumps(description))
 
     def add(self, name, path, description, inputs=None, outputs=None, precision="f32", flags=()):
-        """One library; refused models are left out and named."""
+        """One library of its own; refused models are left out and named."""
         case = self.folder / "cases" / name
-        case.mkdir(parents=True)
-        done = subprocess.run([self.tools / "attnc", path, "--target=cuda", f"--gpu-arch={self.archs}",
-                               f"--precision={precision}", "--mcpu=x86-64-v3", *flags, "-o", case / "model.so"], capture_output=True, text=True, errors="replace",
-                              env=self.environment)
-        if done.returncode:
-            self.refused.append(f"{name}: {done.stderr.strip()[:300]}")
+        if text := self.compile([path], case / "model.so", precision, flags):
+            self.refused.append(f"{name}: {text}")
             return shutil.rmtree(case)
-        for kind, arrays in (("inputs", inputs or {}), ("outputs", outputs or {})):
-            description[kind] = {}
-            for n, (key, array) in enumerate(arrays.items()):
-                recipe = self.draws.recipe(array) if kind == "inputs" else None
-                if not recipe:
-                    np.save(case / f"{kind}{n}.npy", array)
-                description[kind][key] = recipe or f"{kind}{n}.npy"
-        (case / "case.json").write_text(json.dumps(description))
+        self.describe(name, description, inputs, outputs)
+
+    def add_together(self, cases, precision, description):
+        """Cases of check_kernels.py as entries of one library; one that is refused is found alone."""
+        self.libraries += 1
+        library = self.folder / "libraries" / f"{self.libraries}.so"
+        with tempfile.TemporaryDirectory() as temporary:
+            folder = pathlib.Path(temporary)
+            sources = [check_kernels.source(folder, f"e{n}", built, options) for n, (_, built, options) in enumerate(cases)]
+            if isinstance(cases[0][1][0], str):
+                (folder / "m.mlir").write_text("\n".join(sources))
+                sources = [folder / "m.mlir"]
+            text = self.compile(sources, library, precision, cases[0][2].get("flags", ()))
+        if text and len(cases) == 1:
+            return self.refused.append(f"{cases[0][0]}: {text}")
+        if text:
+            for case in cases:
+                self.add_together([case], precision, description)
+            return None
+        for n, (name, (_, inputs, _, outputs), _) in enumerate(cases):
+            entry = {"library": f"../../libraries/{library.name}", "entry": f"e{n}"}
+            self.describe(name, description | entry, inputs, check_kernels.outputs_as_declared(inputs, outputs))
+
+    def add_family(self, family, precision, wanted):
+        kernel_cases.PRECISION = precision
+        cases, called = [], lambda label: f"{family}_{precision}_" + re.sub(r"[^\w.-]+", "_", label)
+        for label, built, options in check_kernels.cases_of(family, lambda label: re.search(wanted, called(label))):
+            outputs = check_kernels.outputs_as_declared(built[1], built[3])
+            if self.is_small(built[1]) and not any(a.size == 0 for a in (*built[1].values(), *outputs.values())):
+                cases.append((called(label), built, options))
+        bound = BOUNDS["bf16" if "half" in family else precision]
+        description = {"rtol": bound, "atol": bound, "products": family in ("gemm", "gemv", "half", "warpgroups")}
+        alike = lambda case: (case[2].get("flags", []), isinstance(case[1][0], str))
+        for _, group in itertools.groupby(sorted(cases, key=alike), alike):
+            group = list(group)
+            for first in range(0, len(group), TOGETHER):
+                self.add_together(group[first:first + TOGETHER], precision, description)
 
 
 def copy_programs(out, tools):
@@ -133,8 +199,8 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=pathlib.Path, default=ROOT / "build/gpu-tests")
     parser.add_argument("--tools", type=pathlib.Path, default=ROOT / "build/bin")
-    parser.add_argument("--archs", default="sm_90a,sm_80")
-    parser.add_argument("--filter", default="")
+    parser.add_argument("--archs", default="sm_90a")
+    parser.add_argument("--filter", default="", help="a regular expression: only what has it in its name")
     args = parser.parse_args()
     if args.out.exists():
         if not (args.out / "run.py").exists():
@@ -143,33 +209,18 @@ def main():
     copy_programs(args.out, args.tools)
     package = Package(args.out, args.tools, args.archs)
     model = args.out / "m.onnx"
-    for family, cases in kernel_cases.CASES.items():
-        for (function, size, options), precision in itertools.product(cases, PRECISIONS.get(family, ("f32",))):
-            kernel_cases.PRECISION = precision
-            built = function(size)
-            for n, (nodes, inputs, weights, outputs) in enumerate(built if isinstance(built, list) else [built]):
-                name = f"{family}_{precision}_{function.__name__}_{'x'.join(map(str, size))}_{n}"
-                outputs = check_kernels.outputs_as_declared(inputs, outputs)
-                if args.filter not in name or package.stored(inputs, outputs) > MAX_BYTES:
-                    continue
-                source = model
-                if isinstance(nodes, str):
-                    source = model.with_suffix(".mlir")
-                    source.write_text(nodes)
-                else:
-                    onnx.save(kernel_cases.model(nodes, inputs, outputs, weights, options.get("opset", 18)), model)
-                bound = BOUNDS["bf16" if "half" in family else precision]
-                bounds = {"rtol": bound, "atol": bound}
-                package.add(name, source, bounds, inputs, outputs, precision, options.get("flags", ()))
+    for family in kernel_cases.CASES:
+        for precision in PRECISIONS.get(family, ("f32",)):
+            package.add_family(family, precision, args.filter)
     for folder in sorted((ROOT / "test/e2e/models").iterdir()):
         first = folder / "inputs_0.npz"
-        if args.filter not in folder.name or not first.exists():
+        if not re.search(args.filter, f"model_{folder.name}") or not first.exists():
             continue
         meta = json.loads((folder / "meta.json").read_text())
-        package.add(f"model_{folder.name}", folder / "model.onnx", {"rtol": meta["rtol"], "atol": meta["atol"]},
+        package.add(f"model_{folder.name}", folder / "model.onnx", {"rtol": meta["rtol"], "atol": meta["atol"], "products": True},
                     dict(np.load(first)), dict(np.load(folder / "outputs_0.npz")))
     for name, built, inputs, outputs in loops():
-        if args.filter in name:
+        if re.search(args.filter, name):
             onnx.save(built, model)
             package.add(name, model, {"rtol": 1e-5, "atol": 1e-5}, inputs, outputs, flags=["--max-loop-iterations=99"])
     with tempfile.TemporaryDirectory() as temporary:
@@ -177,14 +228,13 @@ def main():
             package.add(name, f"step={step}", {"rtol": 1e-4, "atol": 1e-5, "entry": "generate"}, inputs, outputs,
                         flags=["--max-length=input", *flags])
     for name, nodes, inputs, outputs, opset, flops in bench_models():
-        if args.filter in name:
+        if re.search(args.filter, f"bench_{name}"):
             onnx.save(kernel_cases.model(nodes, inputs, outputs, opset=opset), model)
             for precision in ("f32", "bf16"):
                 package.add(f"bench_{name}_{precision}", model, {"bench": [], "flops": flops, "rtol": 0, "atol": 0},
                             precision=precision)
     beside = card_graphs.write(args.out / "card", args.filter)
-    for path in (model, model.with_suffix(".mlir")):
-        path.unlink(missing_ok=True)
+    model.unlink(missing_ok=True)
     archive = args.out.with_suffix(".tar.xz")
     with tarfile.open(archive, "w:xz") as tar:
         tar.add(args.out, arcname=args.out.name)
