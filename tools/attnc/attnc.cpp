@@ -61,6 +61,7 @@ struct Request {
   unsigned requireFused = 0;
   bool verifyFusion = false;
   bool json = false;
+  bool progress = false;
 };
 
 const char *extension(EmitKind kind) { return kind == EmitKind::Lib ? ".so" : kind == EmitKind::Obj ? ".o" : ""; }
@@ -223,6 +224,7 @@ Request readRequest(CommandLine &line) {
   request.requireFused = line.number(OPT_require_fused, 0, 0, UINT32_MAX);
   request.verifyFusion = line.has(OPT_verify_fusion);
   request.json = line.has(OPT_json);
+  request.progress = line.has(OPT_progress);
   job.import.maxLoopIterations = line.number(OPT_max_loop_iterations, job.import.maxLoopIterations, 1, INT64_MAX);
   for (StringRef pass : line.all(OPT_disable_pass)) {
     if (!is_contained(optionalPasses(), pass))
@@ -483,7 +485,12 @@ int compile(Request request) {
   std::string name = sys::path::filename(job.input).str();
   WorkerResult result = runWorker(
       request.limits, [&](WorkerChannel &channel) { return runCompileJob(job, channel); },
-      [&](StringRef stage) { showProgress((name + ": " + stage).str()); });
+      [&](StringRef stage) {
+        if (request.progress)
+          errs() << "progress: " + stage.str() + "\n"; // at once: the worker process writes here, too
+        else
+          showProgress((name + ": " + stage).str());
+      });
   showProgress("");
   double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 

@@ -205,6 +205,8 @@ defm reproducer : Eq<"reproducer", "FILE",
 //===----------------------------------------------------------------------===//
 
 def json : SimpleFlag<"json", "print the result, or the error, as one JSON object (docs/reports.md)", g_general, everyTool>;
+def progress : SimpleFlag<"progress",
+    "write each stage of the compile to standard error as it begins, as a line 'progress: STAGE'", g_general, [AttncVis]>;
 // For attn-run and attn-bench, which start attnc and have the result: no help.
 def json_errors : Flag<["--"], "json-errors">, Group<g_general>, Visibility<[AttncVis]>;
 def help : SimpleFlag<"help", "print this text", g_general, everyTool>;
