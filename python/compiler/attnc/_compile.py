@@ -1,0 +1,264 @@
+"""Compiles models, in a process of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass
+from typing import IO, Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple, Type, Union
+
+from attnc_runtime import (
+    DeadlineExceeded,
+    Error,
+    FileError,
+    Internal,
+    InvalidArgument,
+    NoSuchFile,
+    OutOfMemory,
+    Unsupported,
+)
+
+from ._binary import program
+from ._search import Search
+from ._source import Path, Source, open_source
+
+Progress = Union[Callable[[str, float], None], bool, None]
+Size = Union[int, Tuple[int, int]]
+
+
+@dataclass(frozen=True)
+class Compiled:
+    """What a compile wrote. ``details`` is what ``attnc --json`` prints (docs/reports.md)."""
+
+    path: str
+    bytes: int
+    seconds: float
+    fused: int  # attentions, of
+    softmaxes: int
+    details: Mapping[str, Any]
+
+
+def _dim(name: str, size: Any) -> str:
+    if isinstance(size, int) and not isinstance(size, bool):
+        return f"--dim={name}:{size}"
+    if isinstance(size, tuple) and len(size) == 2 and all(isinstance(bound, int) for bound in size):
+        return f"--dim={name}:{size[0]}..{size[1]}"
+    raise InvalidArgument(f"dims: '{name}' expects a size or (least, most), not {size!r}")
+
+
+def flags_of(
+    *,
+    dims: Optional[Mapping[str, Size]] = None,
+    shapes: Optional[Mapping[str, Sequence[Optional[int]]]] = None,
+    weights: Optional[str] = None,
+    precision: Optional[str] = None,
+    fp32_math: Optional[str] = None,
+    cpu: Optional[str] = None,
+    target: Optional[str] = None,
+    gpu_arch: Optional[str] = None,
+    allow_host_ops: bool = False,
+    masks: Optional[str] = None,
+    optimize: Optional[int] = None,
+    own_state: bool = False,
+    states: Optional[Mapping[str, str]] = None,
+    search: Optional[Search] = None,
+    profiling: bool = False,
+    require_fused: Optional[int] = None,
+) -> List[str]:
+    """What changes the library, for the command line of attnc, in an order that says the same of equal options."""
+    flags = [_dim(name, size) for name, size in sorted((dims or {}).items())]
+    for name, shape in sorted((shapes or {}).items()):
+        flags.append(f"--shape={name}:" + "x".join("?" if size is None else str(size) for size in shape))
+    for flag, value in (
+        ("weights", weights),
+        ("precision", precision),
+        ("fp32-math", fp32_math),
+        ("mcpu", cpu),
+        ("target", target),
+        ("gpu-arch", gpu_arch),
+        ("masks", masks),
+        ("require-fused", require_fused),
+    ):
+        if value is not None:
+            flags.append(f"--{flag}={value}")
+    if optimize is not None:
+        flags.append(f"-O{optimize}")
+    if states:
+        flags.append("--state=" + ",".join(f"{input}:{output}" for input, output in states.items()))
+    flags += [flag for flag, on in (("--allow-host-ops", allow_host_ops), ("--own-state", own_state),
+                                    ("--mark-regions", profiling)) if on]  # fmt: skip
+    return flags + (search.flags() if search else [])
+
+
+def _error_of(status: int, message: str) -> Type[Error]:
+    if status == 1:
+        if message.endswith("no such file"):
+            return NoSuchFile
+        return FileError if "cannot write" in message or "cannot make" in message else InvalidArgument
+    if status == 4:
+        if "out of memory" in message:
+            return OutOfMemory
+        return DeadlineExceeded if "--timeout" in message else Internal
+    return {2: Unsupported, 3: InvalidArgument}.get(status, Internal)
+
+
+def _raise(status: int, output: str, errors: str) -> None:
+    try:
+        told: Dict[str, Any] = json.loads(output)
+    except ValueError:
+        text = errors.strip() or "nothing was said"
+        how = f"was ended by signal {-status}" if status < 0 else f"ended with status {status}"
+        raise Internal(f"the compiler {how}: {text[-2000:]}") from None
+    message = str(told.get("message", ""))
+    raise _error_of(status, message)(message, told.get("more", ()), told.get("notes", ()))
+
+
+class _Shown:
+    """A line on a terminal, or in a notebook, that says what the compile is at."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._last = ""
+        self._notebook: Any = None
+        if "ipykernel" in sys.modules:
+            from IPython.display import display
+
+            self._notebook = display({"text/plain": ""}, raw=True, display_id=True)
+
+    def __call__(self, stage: str, seconds: float) -> None:
+        text = f"{self._name}: {stage}" if stage else ""
+        if self._notebook is not None:
+            self._notebook.update({"text/plain": text and f"{text} ({seconds:.1f} s)"}, raw=True)
+        elif text != self._last:
+            sys.stderr.write(f"\r\033[K{text[:100]}")
+            sys.stderr.flush()
+        self._last = text
+
+
+def _listener(progress: Progress, name: str) -> Optional[Callable[[str, float], None]]:
+    if callable(progress):
+        return progress
+    watched = "ipykernel" in sys.modules or (sys.stderr is not None and sys.stderr.isatty())
+    return _Shown(name) if progress or (progress is None and watched) else None
+
+
+def _end(child: "subprocess.Popen[str]") -> None:
+    """Ends a compile that nobody waits for. It takes its worker and what it began to write with it."""
+    child.terminate()
+    try:
+        child.wait(10)
+    except subprocess.TimeoutExpired:
+        child.kill()
+        child.wait()
+
+
+def run_compiler(arguments: Sequence[str], name: str, progress: Progress) -> Dict[str, Any]:
+    """Starts attnc and returns what it prints with --json."""
+    listener = _listener(progress, name)
+    command = [program("attnc"), *arguments, "--json", "--progress"]
+    start = time.monotonic()
+    with tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as output:
+        child = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.PIPE, text=True, errors="replace"
+        )
+        try:
+            errors = _follow(child.stderr, listener, start) if child.stderr else ""
+            status = child.wait()
+        except BaseException:
+            # Ctrl-C, or a listener that raises.
+            _end(child)
+            raise
+        finally:
+            if child.stderr:
+                child.stderr.close()
+            if listener:
+                listener("", time.monotonic() - start)
+        output.seek(0)
+        text = output.read()
+    if status:
+        _raise(status, text, errors)
+    result: Dict[str, Any] = json.loads(text)
+    return result
+
+
+def _follow(stream: IO[str], listener: Optional[Callable[[str, float], None]], start: float) -> str:
+    """Hands on each stage, and returns the rest of what is said."""
+    rest = []
+    for line in stream:
+        if line.startswith("progress: "):
+            if listener:
+                listener(line[len("progress: ") :].rstrip("\n"), time.monotonic() - start)
+        else:
+            rest.append(line)
+    return "".join(rest)
+
+
+def compile_source(
+    source: Source, out: Path, flags: Sequence[str], *, timeout: Optional[float], memory: Optional[str], progress: Progress
+) -> Compiled:
+    arguments = [*source.arguments(), *flags, "-o", os.fspath(out)]
+    if timeout is not None:
+        arguments.append(f"--timeout={timeout}")
+    if memory is not None:
+        arguments.append(f"--max-memory={memory}")
+    told = run_compiler(arguments, source.name, progress)
+    return Compiled(
+        os.fspath(out), told.get("bytes", 0), told.get("seconds", 0.0), told.get("fused", 0), told.get("softmaxes", 0), told
+    )
+
+
+def compile(
+    source: Any,
+    out: Path,
+    *,
+    timeout: Optional[float] = None,
+    memory: Optional[str] = None,
+    on_progress: Progress = None,
+    **options: Any,
+) -> Compiled:
+    """Compiles a model into the library ``out``, which is there whole or not at all.
+
+    source       the path of an ONNX file, of a graph (.json) or of IR (.mlir); a mapping of entries to such paths; an
+                 onnx.ModelProto; a program of torch.export
+    dims         sizes by the model's names for dimensions: 128, or bounds (1, 512)
+    shapes       shapes by input; None leaves a size open
+    weights      "f32", "bf16", "int8" or "int8:64": how constant operands of products are stored
+    precision    "f32" or "bf16" (target "cuda": "tf32", "bf16", "f16"): of products
+    fp32_math    "f32", "bf16x3" or "bf16x6": how products of f32 are made
+    cpu          "native", "x86-64-v3", "x86-64-v4", or a name of LLVM's
+    target       "cpu" or "cuda"; gpu_arch and allow_host_ops belong to the latter
+    masks        "proved" or "exact"
+    optimize     0 to 3
+    own_state    the library can keep what runs hand on (Model.state); states: which inputs are which outputs
+    search       Greedy, Beam or Sample: an entry ``generate`` that searches around a step
+    profiling    the library can be asked where its time goes (Model.profile)
+    require_fused  fail unless so many attentions are fused
+    timeout      seconds; memory: address space, as "4G"
+    on_progress  called with the name of each stage and the seconds so far, with "" at the end; True, False: whether a
+                 line shows it; None: where somebody looks
+
+    Unsupported       the model needs what attnc does not support; ``more`` lists all of it
+    InvalidArgument   an option is wrong, or the model is damaged
+    FileError         the library cannot be written; NoSuchFile: the model is not there
+    OutOfMemory, DeadlineExceeded  a limit was reached
+    """
+    flags = _checked_flags(options)
+    with tempfile.TemporaryDirectory(prefix="attnc-") as scratch:
+        opened, _ = open_source(source, pathlib.Path(scratch))
+        return compile_source(opened, out, flags, timeout=timeout, memory=memory, progress=on_progress)
+
+
+def _checked_flags(options: Mapping[str, Any]) -> List[str]:
+    try:
+        return flags_of(**options)
+    except TypeError as error:
+        unknown = [name for name in options if name not in (flags_of.__kwdefaults__ or {})]
+        if not unknown:
+            raise
+        known = ", ".join(sorted(flags_of.__kwdefaults__ or {}))
+        raise InvalidArgument(f"no option '{unknown[0]}'; the options of a compile are {known}") from error

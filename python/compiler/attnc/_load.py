@@ -1,0 +1,141 @@
+"""Models that are compiled when they are loaded, once."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import tempfile
+import warnings
+from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple
+
+import attnc_runtime
+from attnc_runtime import CorruptFile, FileError, InvalidArgument, Profile
+
+from ._cache import Cache, CacheUnusable, CacheWarning, key_of
+from ._compile import Progress, _checked_flags, compile_source
+from ._search import Search
+from ._source import Source, open_source
+
+_RUNTIME_OPTIONS = ("threads", "sessions", "cpus", "copy_weights", "own_products")
+
+
+class Model(attnc_runtime.Model):
+    """A model that ``load`` made: an attnc_runtime.Model that knows what it was compiled from."""
+
+    _source: Any = None
+    _compile_options: Mapping[str, Any] = {}
+
+    def __reduce__(self) -> Tuple[Callable[..., Any], Tuple[Any, ...]]:
+        if self._source is None:
+            return _load_anew, (self.path, self._options)
+        return _load_anew, (self._source, {**self._options, **self._compile_options})
+
+    def _with(self, **changed: Any) -> "Model":
+        if self._source is None:
+            what = next(iter(changed))
+            raise InvalidArgument(f"{self.path} is compiled already: give {what}= where it is compiled")
+        return load(self._source, **{**self._options, **self._compile_options, **changed})
+
+    def profile(self, *, runs: int = 10, entry: Optional[str] = None, **named: Any) -> Profile:
+        if self._source is not None and not self._compile_options.get("profiling"):
+            return self._with(profiling=True).profile(runs=runs, entry=entry, **named)
+        return super().profile(runs=runs, entry=entry, **named)
+
+    profile.__doc__ = (attnc_runtime.Model.profile.__doc__ or "").replace(
+        "For a library that\n        was compiled for it (``profiling=True``).",
+        "A model that was\n        not loaded with ``profiling=True`` is compiled a second time.",
+    )
+
+    def generate(
+        self, *, search: Optional[Search] = None, timeout: Optional[float] = None, **named: Any
+    ) -> Dict[str, Any]:
+        """Runs a compiled search: its outputs by name (``tokens``, ``lengths``, ``scores`` and what else it was asked
+        for). ``search`` may be another one than the model was loaded with, which is compiled at the first use; what
+        every search has (bos, eos, max_length...) it takes from that."""
+        own = self._compile_options.get("search")
+        if search is not None and own is not None:
+            search = search.completed_by(own)
+        if search is None or (own is not None and search.flags() == own.flags()):
+            return super().generate(timeout=timeout, **named)
+        return self._with(search=search).generate(timeout=timeout, **named)
+
+
+def _load_anew(source: Any, options: Dict[str, Any]) -> Model:
+    return load(source, **options)
+
+
+def load(source: Any, *, cache: bool = True, on_progress: Progress = None, **options: Any) -> Model:
+    """Loads a model: a library (.so), or what ``compile`` takes, which is compiled if the cache has it not.
+
+    threads       threads that a run computes with (default: as many as CPUs this process may use)
+    sessions      calls that run at the same time (default: as many as CPUs hold, one at least)
+    cpus          CPUs to pin the threads to
+    copy_weights  weights are copied into this process, so that the file may vanish
+    own_products  on a GPU: products by the library's own kernels alone
+    cache         False: compile anew, and keep nothing
+    on_progress   as for ``compile``, of whose other options all are taken, too
+
+    Errors are those of ``compile``, and CorruptFile, Incompatible (another version, architecture or processor),
+    OutOfMemory.
+    """
+    runtime = {name: options.pop(name) for name in _RUNTIME_OPTIONS if options.get(name) is not None}
+    for name in _RUNTIME_OPTIONS:
+        options.pop(name, None)
+    if isinstance(source, (str, os.PathLike)) and (os.fspath(source).endswith(".so") or _is_library(source)):
+        if options:
+            raise InvalidArgument(f"{os.fspath(source)} is compiled already: {next(iter(options))}= has no meaning for it")
+        return Model(source, **runtime)
+    limits = {name: options.pop(name, None) for name in ("timeout", "memory")}
+    flags = _checked_flags(options)
+    with tempfile.TemporaryDirectory(prefix="attnc-") as scratch:
+        opened, lasting = open_source(source, pathlib.Path(scratch))
+
+        def compile_to(path: pathlib.Path) -> None:
+            compile_source(opened, path, flags, progress=on_progress, **limits)
+
+        model = _from_cache(opened, flags, runtime, compile_to) if cache else None
+        if model is None:
+            path = pathlib.Path(scratch) / "model.so"
+            compile_to(path)
+            model = Model(path, **runtime)
+        if lasting:
+            model._source = opened.pickled()
+            model._compile_options = options
+    return model
+
+
+def _is_library(source: Any) -> bool:
+    try:
+        with open(source, "rb") as file:
+            return file.read(4) == b"\x7fELF"
+    except OSError:
+        return False
+
+
+def _from_cache(
+    source: Source, flags: List[str], runtime: Mapping[str, Any], compile_to: Callable[[pathlib.Path], None]
+) -> Optional[Model]:
+    """None, after a warning, if the cache cannot be used."""
+    kept = Cache()
+    try:
+        key = key_of(source.digest(), flags)
+        path = kept.find(key) or kept.make(key, source.name, flags, compile_to)
+        try:
+            return Model(path, **runtime)
+        except (CorruptFile, attnc_runtime.NoSuchFile):
+            # Damaged since, or removed by another process between the two lines above.
+            kept.remove(path)
+            return Model(kept.make(key, source.name, flags, compile_to), **runtime)
+    except CacheUnusable as error:
+        reason = str(error)
+    except FileError as error:
+        if str(kept.folder) not in str(error):
+            raise
+        reason = str(error).splitlines()[0]
+    warnings.warn(
+        f"the cache cannot be used, the model is compiled for this process alone: {reason}; "
+        "ATTNC_CACHE names another folder",
+        CacheWarning,
+        stacklevel=3,
+    )
+    return None

@@ -1,0 +1,102 @@
+"""How a compiled search looks for sequences. Names and numbers mean what they do in ``attnc --generate``."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass, field
+from typing import Any, List, Optional, Sequence, Union
+
+
+@dataclass(frozen=True, kw_only=True)
+class Search:
+    """What every search has. A field that is None is the compiler's default.
+
+    step, init        the entry that is one step; one that runs before it, for its states and constants
+    bos, eos          the first token, an id or "input" (one a row); those that end a sequence
+    max_length        the most tokens of a result: a number, "dim:NAME", "dim:NAME+N", or "input"
+    min_length        no result ends before it has so many
+    tokens, logits    the step's input that takes the last token; its output that scores the next
+    alignment         an output of the step to return for each token
+    """
+
+    step: Optional[str] = None
+    init: Optional[str] = None
+    bos: Union[int, str, None] = None
+    eos: Union[int, Sequence[int], None] = None
+    max_length: Union[int, str, None] = None
+    min_length: Optional[int] = None
+    tokens: Optional[str] = None
+    logits: Optional[str] = None
+    alignment: Optional[str] = None
+    states: Optional[str] = None
+
+    def _kind(self) -> str:
+        raise NotImplementedError
+
+    def flags(self) -> List[str]:
+        """For the command line of attnc."""
+        result = [f"--generate={self._kind()}"]
+        for each in dataclasses.fields(self):
+            value: Any = getattr(self, each.name)
+            if each.name in ("width", "gnmt") or value is None or value is False:
+                continue
+            name = {"states": "state", "seed": "sample-seed"}.get(each.name, each.name.replace("_", "-"))
+            if value is True:
+                result.append(f"--{name}")
+                continue
+            if each.name == "eos" and not isinstance(value, int):
+                value = ",".join(str(token) for token in value)
+            if each.name == "length_penalty" and getattr(self, "gnmt", False):
+                value = f"gnmt:{value}"
+            result.append(f"--{name}={value}")
+        return result
+
+    def completed_by(self, other: "Search") -> "Search":
+        """With what every search has taken from ``other`` where it is not given here."""
+        common = {each.name for each in dataclasses.fields(Search)}
+        taken = {name: getattr(other, name) for name in common if getattr(self, name) is None}
+        return dataclasses.replace(self, **taken)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Greedy(Search):
+    """The most probable token at each step."""
+
+    def _kind(self) -> str:
+        return "greedy"
+
+
+@dataclass(frozen=True)
+class Beam(Search):
+    """The ``width`` most probable beginnings at each step.
+
+    length_penalty    divides scores of complete sequences of n tokens by n^A, or with gnmt by ((5+n)/6)^A
+    n_best            how many sequences to return
+    ended             "refill" or "shrink": whether the beam stays as wide when sequences end
+    early_stop        done as soon as there are as many complete sequences as the beam is wide
+    coverage_penalty  of Wu et al. 2016; needs ``alignment``
+    """
+
+    width: int = 5
+    length_penalty: Optional[float] = field(default=None, kw_only=True)
+    gnmt: bool = field(default=False, kw_only=True)
+    n_best: Optional[int] = field(default=None, kw_only=True)
+    ended: Optional[str] = field(default=None, kw_only=True)
+    early_stop: bool = field(default=False, kw_only=True)
+    coverage_penalty: Optional[float] = field(default=None, kw_only=True)
+
+    def _kind(self) -> str:
+        return f"beam:{self.width}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sample(Search):
+    """A token drawn at each step, from the ``top_k`` most probable and those that together have probability ``top_p``."""
+
+    seed: Optional[int] = None
+    temperature: Optional[float] = None
+    top_k: Optional[int] = None
+    top_p: Optional[float] = None
+
+    def _kind(self) -> str:
+        return "sample"

@@ -1,0 +1,145 @@
+"""What can be compiled, and which files it is made of."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import pathlib
+import re
+from typing import Any, Dict, Iterator, List, Mapping, Set, Tuple, Union
+
+from attnc_runtime import InvalidArgument, NoSuchFile, Unsupported
+
+Path = Union[str, "os.PathLike[str]"]
+
+# {key: "location", value: PATH} of an ONNX tensor's external_data, as it is serialised. What else looks so costs a file
+# more in the digest, and nothing else.
+_LOCATION = re.compile(rb"\x0a\x08location\x12([\x01-\x7f]|[\x80-\xff][\x01-\x7f])")
+_MODEL_SUFFIXES = (".onnx", ".json", ".mlir")
+
+
+def _external_files(data: bytes) -> Set[str]:
+    found = set()
+    for match in _LOCATION.finditer(data):
+        length = match[1]
+        size = length[0] if len(length) == 1 else (length[0] & 0x7F) | length[1] << 7
+        found.add(data[match.end() : match.end() + size].decode("utf-8", "replace"))
+    return found
+
+
+def _texts(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict):
+        yield from _texts(list(value.values()))
+    elif isinstance(value, list):
+        for item in value:
+            yield from _texts(item)
+
+
+def _files_beside(path: pathlib.Path, data: bytes) -> List[pathlib.Path]:
+    """The files that a model names, if they are there."""
+    names: Set[str] = set()
+    if path.suffix == ".json":
+        try:
+            names = set(_texts(json.loads(data).get("weights")))
+        except (ValueError, AttributeError):
+            pass  # attnc says what is wrong with it
+    else:
+        names = _external_files(data)
+    files = (path.parent / name for name in sorted(names) if name and "\0" not in name)
+    return [file for file in files if file.is_file()]
+
+
+class Source:
+    """A model to be compiled: files for entries, "" for a model that names its own."""
+
+    def __init__(self, entries: Mapping[str, pathlib.Path], *, named: bool) -> None:
+        self.entries = dict(entries)
+        self._named = named
+
+    @property
+    def name(self) -> str:
+        return next(iter(self.entries.values())).name
+
+    def arguments(self) -> List[str]:
+        """For the command line of attnc. A path never looks like an option, or like NAME=MODEL."""
+        if not self._named:
+            return [os.path.abspath(self.entries[""])]
+        return [f"{name}={os.path.abspath(path)}" for name, path in self.entries.items()]
+
+    def digest(self) -> str:
+        """Of all that a compile reads."""
+        whole = hashlib.sha256()
+
+        def add(label: str, data: bytes) -> None:
+            whole.update(json.dumps([label, len(data), hashlib.sha256(data).hexdigest()]).encode())
+
+        for name, path in self.entries.items():
+            data = path.read_bytes()
+            add(f"{name}{path.suffix}", data)
+            for file in _files_beside(path, data):
+                digest = hashlib.sha256()
+                with open(file, "rb") as stream:
+                    while block := stream.read(1 << 22):
+                        digest.update(block)
+                add(os.path.relpath(file, path.parent), digest.digest())
+        return whole.hexdigest()
+
+    def pickled(self) -> Union[str, Dict[str, str]]:
+        """What ``open_source`` makes the same of."""
+        if not self._named:
+            return os.path.abspath(self.entries[""])
+        return {name: os.path.abspath(path) for name, path in self.entries.items()}
+
+
+def _write_proto(model: Any, folder: pathlib.Path) -> pathlib.Path:
+    path = folder / "model.onnx"
+    size = model.ByteSize()
+    if size < 1 << 31 and not any(t.external_data for t in model.graph.initializer):
+        path.write_bytes(model.SerializeToString())
+        return path
+    import onnx
+
+    onnx.save_model(model, str(path), save_as_external_data=True, location="model.data", size_threshold=1024)
+    return path
+
+
+def _export(program: Any, folder: pathlib.Path) -> pathlib.Path:
+    try:
+        import torch
+    except ImportError:
+        raise Unsupported("a torch.export program needs torch to be exported to ONNX") from None
+    path = folder / "model.onnx"
+    torch.onnx.export(program, f=str(path), dynamo=True)
+    return path
+
+
+def open_source(source: Any, scratch: pathlib.Path) -> Tuple[Source, bool]:
+    """The source, and whether it lies in files of the caller's. What does not is written into ``scratch``."""
+    if isinstance(source, Mapping):
+        if not source:
+            raise InvalidArgument("no models are given: a mapping holds the model of each entry by its name")
+        if not all(isinstance(path, (str, os.PathLike)) for path in source.values()):
+            raise InvalidArgument("of several entries each is the path of a model")
+        return Source({str(name): _existing(path) for name, path in source.items()}, named=True), True
+    if isinstance(source, (str, os.PathLike)):
+        return Source({"": _existing(source)}, named=False), True
+    if hasattr(source, "SerializeToString") and hasattr(source, "graph"):
+        return Source({"": _write_proto(source, scratch)}, named=False), False
+    if type(source).__name__ in ("ExportedProgram", "ONNXProgram") and type(source).__module__.startswith("torch"):
+        return Source({"": _export(source, scratch)}, named=False), False
+    raise InvalidArgument(
+        f"cannot compile an object of type {type(source).__name__}: give the path of a model "
+        f"({', '.join(_MODEL_SUFFIXES)}), a mapping of entries to paths, an onnx.ModelProto or a torch.export program"
+    )
+
+
+def _existing(path: Path) -> pathlib.Path:
+    result = pathlib.Path(path)
+    if not result.exists():
+        raise NoSuchFile(f"{result}: no such file")
+    if result.is_dir():
+        raise InvalidArgument(f"{result} is a folder; give the path of a model in it")
+    return result

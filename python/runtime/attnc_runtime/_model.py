@@ -1,0 +1,345 @@
+"""Models, entries and states: what is convenient about the binding."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import html
+import json
+import os
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, Callable, Dict, Mapping, Optional, Sequence, Tuple, Union
+
+from . import _core, _errors, _report
+
+Path = Union[str, "os.PathLike[str]"]
+
+
+@dataclass(frozen=True)
+class TensorInfo:
+    """An input or output. Of ``shape`` an int is a fixed size; a name is one that each run chooses, "" one without a
+    name. Equal names are one size in a run."""
+
+    name: str
+    dtype: str
+    shape: Tuple[Union[int, str], ...]
+
+    def __str__(self) -> str:
+        return f"{self.name}: {self.dtype} [{', '.join(str(size) or '?' for size in self.shape)}]"
+
+
+@dataclass(frozen=True)
+class WeightInfo:
+    """A weight as the library stores it; ``layout`` says how."""
+
+    name: str
+    dtype: str
+    shape: Tuple[int, ...]
+    layout: str
+
+
+def view_as(bits: Any, name: str) -> Any:
+    """An array of integers as the floats that ml_dtypes gives NumPy; called by the binding."""
+    try:
+        import ml_dtypes
+    except ImportError:
+        raise _errors.Unsupported(
+            f"the result is of type {name}, which NumPy has by the package ml_dtypes alone: pip install ml_dtypes, "
+            "or give torch tensors"
+        ) from None
+    return bits.view(getattr(ml_dtypes, name))
+
+
+def _nanoseconds(timeout: Optional[float]) -> int:
+    if timeout is None:
+        return 0
+    if not timeout > 0:
+        raise _errors.InvalidArgument(f"timeout expects seconds above 0, not {timeout}")
+    return max(int(min(timeout, 9e9) * 1e9), 1)
+
+
+class Entry:
+    """A function of the model. Call it with arrays by place or by name; see Model.__call__."""
+
+    def __init__(self, engine: _core.Engine, index: int, row: Tuple[Any, ...]) -> None:
+        self._engine = engine
+        self._index = index
+        self._function = engine.entry_function(index)
+        self.name: str = row[0]
+        self.inputs: Tuple[TensorInfo, ...] = tuple(TensorInfo(*tensor) for tensor in row[1])
+        self.outputs: Tuple[TensorInfo, ...] = tuple(TensorInfo(*tensor) for tensor in row[2])
+        self.states: Tuple[Tuple[str, str], ...] = row[3]
+
+    def __call__(self, *inputs: Any, **named: Any) -> Any:
+        return self._function(*inputs, **named)
+
+    def run(
+        self,
+        inputs: Mapping[str, Any],
+        *,
+        out: Optional[Mapping[str, Any]] = None,
+        timeout: Optional[float] = None,
+        cancel: Optional["Cancel"] = None,
+        state: Optional["State"] = None,
+    ) -> Dict[str, Any]:
+        """Runs with ``inputs`` by name and returns all outputs by name; see Model.run."""
+        native = None if cancel is None else cancel._native
+        kept = None if state is None else state._native
+        if kept is not None and state is not None and state._engine is not self._engine:
+            raise _errors.InvalidArgument("the state belongs to another model")
+        result = self._engine.run(
+            self._index, dict(inputs), None if out is None else dict(out), _nanoseconds(timeout), native, kept, True
+        )
+        return dict(result)
+
+    async def arun(self, inputs: Mapping[str, Any], **options: Any) -> Dict[str, Any]:
+        """``run`` for asyncio; see Model.arun."""
+        cancel = options.pop("cancel", None) or Cancel()
+        call = functools.partial(self.run, inputs, cancel=cancel, **options)
+        running = asyncio.get_running_loop().run_in_executor(None, call)
+        try:
+            return await asyncio.shield(running)
+        except asyncio.CancelledError:
+            cancel.request()
+            # The arrays are the caller's again once the run has ended.
+            while not running.done():
+                await asyncio.wait([running])
+            running.exception() if not running.cancelled() else None
+            raise
+
+    def __repr__(self) -> str:
+        return f"<Entry {self.name}({', '.join(map(str, self.inputs))}) -> {', '.join(map(str, self.outputs))}>"
+
+
+class Cancel:
+    """Stops runs, from any thread: those that it was given to end with Cancelled, and later ones at once."""
+
+    def __init__(self) -> None:
+        self._native = _core.Cancel()
+
+    def request(self) -> None:
+        self._native.request()
+
+
+class State:
+    """What an entry keeps from one run to the next: key/value caches, which grow where they lie, and other inputs that
+    are outputs of the run before. Serves one run at a time."""
+
+    def __init__(self, engine: _core.Engine, native: _core.State) -> None:
+        self._engine = engine
+        self._native = native
+
+    def __len__(self) -> int:
+        """Rows of the caches (of the longest one)."""
+        return self._native.length()
+
+    def truncate(self, length: int) -> None:
+        """Forgets all rows of the caches behind the first ``length``, without a copy."""
+        self._native.truncate(length)
+
+    def reset(self) -> None:
+        """Empty again; its memory is kept."""
+        self._native.reset()
+
+    def clone(self) -> "State":
+        """Another state with a copy of the contents."""
+        return State(self._engine, self._native.clone())
+
+    def limit(self, rows: int) -> None:
+        """Makes room for ``rows`` rows in each cache, of which a run that needs more fails; 0: no limit, as at first."""
+        self._native.set_limit(rows)
+
+    def __setitem__(self, input: str, value: Any) -> None:
+        """Replaces the contents for an input by a copy of an array on the CPU."""
+        self._native.set(input, value)
+
+    def __getitem__(self, input: str) -> Any:
+        """A copy of the contents for an input, as a NumPy array."""
+        return self._native.get(input)
+
+
+class Model:
+    """A loaded model. Any number of threads may call it at the same time; each call has a session of its own from a
+    pool of ``sessions``, and waits if all are busy. Weights are shared, by other processes, too."""
+
+    def __init__(
+        self,
+        path: Path,
+        *,
+        threads: Optional[int] = None,
+        sessions: Optional[int] = None,
+        cpus: Sequence[int] = (),
+        copy_weights: bool = False,
+        own_products: bool = False,
+    ) -> None:
+        for name, value in (("threads", threads), ("sessions", sessions)):
+            if value is not None and not 1 <= value <= 1 << 16:
+                raise _errors.InvalidArgument(f"{name} expects a number from 1 to 65536, not {value}")
+        self.path = os.path.abspath(os.fspath(path))
+        self._options: Dict[str, Any] = dict(
+            threads=threads, sessions=sessions, cpus=tuple(cpus), copy_weights=copy_weights, own_products=own_products
+        )
+        if not os.path.exists(self.path):
+            raise _errors.NoSuchFile(f"{self.path}: no such file")
+        self._engine = _core.Engine(self.path, threads or 0, sessions or 0, list(cpus), copy_weights, own_products)
+        self._info = self._engine.info()
+        rows = self._info["entries"]
+        self._entries = {row[0]: Entry(self._engine, number, row) for number, row in enumerate(rows)}
+        self._first = next(iter(self._entries.values()))
+        # As fast a call as there is: no method of Python's in between.
+        self._function = self._first._function
+
+    def __reduce__(self) -> Tuple[Callable[..., Any], Tuple[Any, ...]]:
+        return _reload, (type(self), self.path, self._options)
+
+    # What it is.
+
+    @property
+    def entries(self) -> Mapping[str, Entry]:
+        """The functions of the library, by name; the first is what a call of the model runs."""
+        return MappingProxyType(self._entries)
+
+    @property
+    def inputs(self) -> Tuple[TensorInfo, ...]:
+        """Of the first entry."""
+        return self._first.inputs
+
+    @property
+    def outputs(self) -> Tuple[TensorInfo, ...]:
+        """Of the first entry."""
+        return self._first.outputs
+
+    @property
+    def weights(self) -> Tuple[WeightInfo, ...]:
+        """The weights that the library stores outside its code."""
+        return tuple(WeightInfo(*row) for row in self._info["weights"])
+
+    @property
+    def fusion(self) -> _report.FusionReport:
+        """A verdict for each softmax: whether its attention was fused, and why."""
+        return _report.FusionReport(self.manifest.get("fusion", []))
+
+    @property
+    def manifest(self) -> Dict[str, Any]:
+        """All that the compiler wrote into the library about it (docs/reports.md)."""
+        result: Dict[str, Any] = json.loads(self._info["manifest"])
+        return result
+
+    @property
+    def threads(self) -> int:
+        """Threads that a run computes with."""
+        return self._engine.threads()
+
+    @property
+    def sessions(self) -> int:
+        """Calls that run at the same time."""
+        return self._engine.sessions()
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of the library, as hexadecimal digits."""
+        return str(self._info["digest"].hex())
+
+    # What it does.
+
+    def __call__(self, *inputs: Any, **named: Any) -> Any:
+        """Runs the first entry with arrays by place, by name, or both: NumPy arrays, torch tensors, anything with a
+        buffer or ``__dlpack__``, of exactly the dtype and shape that ``inputs`` says. They are read where they lie if
+        they are contiguous. Returns arrays of the kind of the first input, which own what the run wrote, without a
+        copy: the array itself if the entry has one output, else a dict.
+
+        InvalidArgument  a name, dtype, shape or array that does not fit
+        OutOfRange       an index in an input is beyond its axis
+        OutOfMemory      workspace or outputs cannot be allocated
+        CorruptFile      the library was modified since it was loaded
+        """
+        return self._function(*inputs, **named)
+
+    def run(self, inputs: Mapping[str, Any], *, entry: Optional[str] = None, **options: Any) -> Dict[str, Any]:
+        """Runs an entry with ``inputs`` by name and returns all outputs by name.
+
+        entry    its name (default: the first)
+        out      arrays for outputs, by name, of the exact shape, contiguous; those not named are allocated
+        timeout  seconds, waiting for a session included, after which the run ends with DeadlineExceeded
+        cancel   a Cancel, with which another thread ends the run
+        state    a State of the entry; inputs and outputs that it keeps are then left out
+        """
+        return self._entry(entry).run(inputs, **options)
+
+    async def arun(
+        self, *, entry: Optional[str] = None, timeout: Optional[float] = None, state: Optional[State] = None, **named: Any
+    ) -> Any:
+        """Runs an entry in a thread of the event loop's executor, with inputs by name, and returns what a call does.
+        Cancelling the task ends the run."""
+        results = await self._entry(entry).arun(named, timeout=timeout, state=state)
+        return next(iter(results.values())) if len(results) == 1 else results
+
+    def state(self, entry: Optional[str] = None) -> State:
+        """A new, empty state of an entry that was compiled to have one (``own_state=True``)."""
+        chosen = self._entry(entry) if entry or self._first.states else self._with_state()
+        return State(self._engine, self._engine.state(chosen._index))
+
+    def step(self, state: State, *, timeout: Optional[float] = None, **named: Any) -> Any:
+        """Runs the entry that ``state`` belongs to with the inputs that it does not keep. Returns what a call does."""
+        chosen = list(self._entries.values())[state._native.entry]
+        results = chosen.run(named, state=state, timeout=timeout)
+        return next(iter(results.values())) if len(results) == 1 else results
+
+    def profile(self, *, runs: int = 10, entry: Optional[str] = None, **named: Any) -> _report.Profile:
+        """Runs ``runs`` times with inputs by name, and says where the time of the fastest run went. For a library that
+        was compiled for it (``profiling=True``)."""
+        manifest = self.manifest
+        if not manifest.get("regions"):
+            raise _errors.InvalidArgument(
+                f"{self.path} was not compiled to be profiled: attnc.load(..., profiling=True), or attnc --mark-regions"
+            )
+        if runs < 1:
+            raise _errors.InvalidArgument(f"runs expects a number above 0, not {runs}")
+        chosen = self._entry(entry)
+        return _report.profile_of(manifest, [self._engine.profile(chosen._index, named) for _ in range(runs)])
+
+    def generate(self, *, timeout: Optional[float] = None, **named: Any) -> Dict[str, Any]:
+        """Runs the compiled search, the entry ``generate``: its outputs by name (``tokens``, ``lengths``, ``scores``
+        and what else the search was asked for)."""
+        if "generate" not in self._entries:
+            raise _errors.InvalidArgument(
+                f"{self.path} has no entry 'generate': attnc.load(..., search=attnc.Beam(5)), or attnc --generate"
+            )
+        return self._entries["generate"].run(named, timeout=timeout)
+
+    def set_weight(self, name: str, value: Any) -> None:
+        """Replaces a weight of ``weights`` by a copy of ``value``, for all sessions; waits until running runs end."""
+        self._engine.set_weight(name, value)
+
+    def _entry(self, name: Optional[str]) -> Entry:
+        if name is None:
+            return self._first
+        if name not in self._entries:
+            raise _errors.NotFound(f"no entry '{name}'; the model has {', '.join(self._entries)}")
+        return self._entries[name]
+
+    def _with_state(self) -> Entry:
+        for entry in self._entries.values():
+            if entry.states:
+                return entry
+        raise _errors.Unsupported(f"no entry of {self.path} keeps a state: compile with own_state=True (attnc --own-state)")
+
+    def __repr__(self) -> str:
+        return f"<attnc model {os.path.basename(self.path)}: {'; '.join(map(repr, self._entries.values()))}>"
+
+    def _repr_html_(self) -> str:
+        rows = []
+        for entry in self._entries.values():
+            for way, tensors in (("input", entry.inputs), ("output", entry.outputs)):
+                for tensor in tensors:
+                    shape = ", ".join(str(size) or "?" for size in tensor.shape)
+                    rows.append((entry.name, way, tensor.name, tensor.dtype, f"[{shape}]"))
+        size = self._info["file_size"] / 1e6
+        title = f"{os.path.basename(self.path)}, {size:.1f} MB, {self._info['compiler_version']}, {self._info['target']}"
+        fused = html.escape(repr(self.fusion).strip("<>"))
+        return _report.table(title, ("entry", "", "name", "dtype", "shape"), rows) + f"<p>{fused}</p>"
+
+
+def _reload(kind: Any, path: str, options: Dict[str, Any]) -> Any:
+    return kind(path, **options)

@@ -1,0 +1,166 @@
+"""What a model says of itself: verdicts on attentions, times of regions. Both show themselves in a notebook."""
+
+from __future__ import annotations
+
+import html
+import json
+import pathlib
+from dataclasses import dataclass, field
+from typing import Any, Dict, Iterator, List, Mapping, Sequence, Tuple, Union
+
+_STYLE = "text-align:left;padding:1px 10px 1px 0;font-family:monospace;vertical-align:top"
+_COLOURS = {"fused": "#1a7f37", "missed": "#cf222e"}
+
+
+def table(title: str, header: Sequence[str], rows: Sequence[Sequence[str]], colours: Sequence[str] = ()) -> str:
+    """An HTML table that needs nothing from outside."""
+    parts = [f"<b>{html.escape(title)}</b><table><tr>"]
+    parts += [f'<th style="{_STYLE}">{html.escape(text)}</th>' for text in header]
+    parts.append("</tr>")
+    for number, row in enumerate(rows):
+        colour = f";color:{colours[number]}" if number < len(colours) and colours[number] else ""
+        parts.append("<tr>" + "".join(f'<td style="{_STYLE}{colour}">{html.escape(cell)}</td>' for cell in row) + "</tr>")
+    return "".join(parts) + "</table>"
+
+
+def text_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    widths = [max(len(row[column]) for row in [header, *rows]) for column in range(len(header))]
+    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip() for row in [header, *rows]]
+    return "\n".join(lines)
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What became of one softmax. ``fields`` holds every key that docs/reports.md lists."""
+
+    node: str
+    entry: str
+    fused: bool
+    verdict: str
+    kind: str
+    mask: str
+    reason: str
+    fields: Mapping[str, Any] = field(repr=False)
+
+
+class FusionReport(Sequence[Verdict]):
+    """A verdict for each softmax of the model, fused or not, and why."""
+
+    def __init__(self, verdicts: Sequence[Mapping[str, Any]]) -> None:
+        self._verdicts = [
+            Verdict(v.get("node", ""), v.get("entry", ""), bool(v.get("fused")), v.get("verdict", ""),
+                    v.get("kind", ""), v.get("mask", ""), v.get("reason", ""), v)
+            for v in verdicts
+        ]  # fmt: skip
+
+    def __getitem__(self, index: Any) -> Any:
+        return self._verdicts[index]
+
+    def __len__(self) -> int:
+        return len(self._verdicts)
+
+    def __iter__(self) -> Iterator[Verdict]:
+        return iter(self._verdicts)
+
+    @property
+    def fused(self) -> int:
+        """How many are."""
+        return sum(v.fused for v in self._verdicts)
+
+    def _rows(self) -> Tuple[Sequence[str], List[Sequence[str]]]:
+        header = ("softmax", "verdict", "kind", "mask", "reason")
+        return header, [((v.entry and v.entry + ": ") + v.node, v.verdict, v.kind, v.mask, v.reason) for v in self]
+
+    def __str__(self) -> str:
+        header, rows = self._rows()
+        return text_table(header, rows) + f"\n{self.fused} of {len(self)} softmaxes fused"
+
+    def __repr__(self) -> str:
+        return f"<FusionReport: {self.fused} of {len(self)} softmaxes fused>"
+
+    def _repr_html_(self) -> str:
+        header, rows = self._rows()
+        colours = [_COLOURS.get(v.verdict, "") for v in self]
+        return table(f"{self.fused} of {len(self)} softmaxes fused", header, rows, colours)
+
+
+@dataclass(frozen=True)
+class Region:
+    """A fused part of a model: what it took in the fastest run."""
+
+    name: str
+    nodes: Tuple[str, ...]
+    seconds: float
+    times: int  # it may be run several times, in a loop
+    flops: int  # 0: not known
+    bytes: int  # touched at most; 0: not known
+
+
+class Profile(Sequence[Region]):
+    """The regions of the fastest of ``runs`` runs, in the order in which they first ran."""
+
+    def __init__(self, regions: Sequence[Region], seconds: float, runs: int, marks: Sequence[Tuple[str, float]]) -> None:
+        self._regions = list(regions)
+        self.seconds = seconds
+        self.runs = runs
+        self._marks = list(marks)
+
+    def __getitem__(self, index: Any) -> Any:
+        return self._regions[index]
+
+    def __len__(self) -> int:
+        return len(self._regions)
+
+    def __iter__(self) -> Iterator[Region]:
+        return iter(self._regions)
+
+    def write_timeline(self, path: Union[str, "pathlib.Path"]) -> None:
+        """Writes the run for https://ui.perfetto.dev or chrome://tracing."""
+        events, start = [], 0.0
+        for name, seconds in self._marks:
+            events.append({"name": name, "ph": "X", "pid": 0, "tid": 0, "ts": start * 1e6, "dur": seconds * 1e6})
+            start += seconds
+        pathlib.Path(path).write_text(json.dumps({"traceEvents": events}))
+
+    def _rows(self) -> Tuple[Sequence[str], List[Sequence[str]]]:
+        header = ("region", "nodes", "ms", "share", "times", "GFLOP/s")
+        rows: List[Sequence[str]] = []
+        for r in sorted(self._regions, key=lambda r: -r.seconds):
+            rate = f"{r.flops / r.seconds / 1e9:.1f}" if r.flops and r.seconds else ""
+            nodes = ", ".join(r.nodes[:3]) + (f" and {len(r.nodes) - 3} more" if len(r.nodes) > 3 else "")
+            share = f"{100 * r.seconds / self.seconds:.1f} %" if self.seconds else ""
+            rows.append((r.name, nodes, f"{r.seconds * 1e3:.3f}", share, str(r.times), rate))
+        return header, rows
+
+    def __str__(self) -> str:
+        header, rows = self._rows()
+        return text_table(header, rows) + f"\n{self.seconds * 1e3:.3f} ms, the fastest of {self.runs} runs"
+
+    def __repr__(self) -> str:
+        return f"<Profile: {self.seconds * 1e3:.3f} ms in {len(self)} regions>"
+
+    def _repr_html_(self) -> str:
+        header, rows = self._rows()
+        return table(f"{self.seconds * 1e3:.3f} ms, the fastest of {self.runs} runs", header, rows)
+
+
+def profile_of(manifest: Mapping[str, Any], runs: Sequence[Tuple[int, Sequence[Tuple[int, int, int, int]]]]) -> Profile:
+    """From what the binding's ``profile`` answered for each run."""
+    total, marks = min(runs, key=lambda run: run[0])
+    described: Dict[int, Mapping[str, Any]] = {}
+    for number, region in enumerate(manifest.get("regions", [])):
+        described[number] = region if isinstance(region, dict) else {"name": str(region)}
+    sums: Dict[int, List[int]] = {}
+    for region_number, ns, flops, size in marks:
+        sum_ = sums.setdefault(region_number, [0, 0, 0, 0])
+        for place, value in enumerate((ns, 1, flops, size)):
+            sum_[place] += value
+
+    def name(number: int) -> str:
+        return str(described.get(number, {}).get("name", f"region {number}"))
+
+    regions = [
+        Region(name(number), tuple(described.get(number, {}).get("nodes", ())), ns / 1e9, times, flops, size)
+        for number, (ns, times, flops, size) in sums.items()
+    ]
+    return Profile(regions, total / 1e9, len(runs), [(name(mark[0]), mark[1] / 1e9) for mark in marks])

@@ -1,0 +1,237 @@
+"""Calls of a model: arrays of every kind in and out, what does not fit, timeouts, and what a model says of itself."""
+import pickle
+import threading
+import time
+import unittest
+
+import attnc
+import models
+import numpy as np
+from onnx import TensorProto
+
+
+class Foreign:
+    """An array of another library: of it only DLPack is known."""
+
+    def __init__(self, array):
+        self.array = array
+
+    def __dlpack__(self, **arguments):
+        return self.array.__dlpack__(**arguments)
+
+    def __dlpack_device__(self):
+        return self.array.__dlpack_device__()
+
+    def __array_namespace__(self):
+        return Foreign
+
+    @staticmethod
+    def from_dlpack(tensor):
+        return Foreign(np.from_dlpack(tensor))
+
+
+def rows(n=3, start=0):
+    return np.arange(start, start + 4 * n, dtype=np.float32).reshape(n, 4)
+
+
+class Calls(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.model = attnc.load(models.scaled(), threads=1)
+
+    def test_by_place_and_by_name(self):
+        a, b = rows(), rows(start=5)
+        expected = 2 * a + b
+        for y in (self.model(a, b), self.model(a=a, b=b), self.model(a, b=b), self.model.run({"b": b, "a": a})["y"],
+                  self.model.entries["main"](a, b), self.model.run({"a": a, "b": b}, entry="main")["y"]):
+            np.testing.assert_array_equal(y, expected)
+        self.assertIsInstance(y, np.ndarray)
+        self.assertTrue(y.flags.writeable and y.flags.c_contiguous)
+
+    def test_results_outlive_the_model(self):
+        model = attnc.load(models.scaled(3.0))
+        y = model(rows(), rows())
+        del model
+        np.testing.assert_array_equal(y, 4 * rows())
+
+    def test_layouts(self):
+        wide = np.arange(48, dtype=np.float32).reshape(6, 8)
+        b = rows()
+        backwards, apart, transposed = wide[2::-1, 3::-1], wide[::2, ::2], wide[:4, :3].T
+        same = np.broadcast_to(np.float32(1), (3, 4))
+        frozen = rows()
+        frozen.flags.writeable = False
+        for a in (backwards, apart, transposed, same, frozen, memoryview(rows())):
+            np.testing.assert_array_equal(self.model(a, b), 2 * np.asarray(a) + b)
+        np.testing.assert_array_equal(self.model(rows(0), rows(0)), rows(0))
+
+    def test_kind_of_the_first_input(self):
+        y = self.model(Foreign(rows()), rows())
+        self.assertIsInstance(y, Foreign)
+        np.testing.assert_array_equal(y.array, 3 * rows())
+        self.assertIsInstance(self.model(rows(), Foreign(rows())), np.ndarray)
+
+    def test_outputs(self):
+        model = attnc.load(models.two_outputs())
+        a = np.array([1, 2, 3], np.float32)
+        y = model(a)
+        self.assertEqual(list(y), ["twice", "minus"])
+        np.testing.assert_array_equal(y["minus"], -a)
+        out = np.empty(3, np.float32)
+        y = model.run({"a": a}, out={"minus": out})
+        self.assertIs(y["minus"], out)
+        np.testing.assert_array_equal(out, -a)
+        np.testing.assert_array_equal(y["twice"], 2 * a)
+        self.check("no output 'other'; the outputs are twice: float32 \\[n\\], minus: float32 \\[n\\]",
+                   lambda: model.run({"a": a}, out={"other": out}))
+        self.check("output 'minus'.*(size|shape)", lambda: model.run({"a": a}, out={"minus": np.empty(4, np.float32)}))
+        self.check("'minus' has strides", lambda: model.run({"a": a}, out={"minus": np.empty(6, np.float32)[::2]}))
+        out.flags.writeable = False
+        self.check("'minus'.*read-?only", lambda: model.run({"a": a}, out={"minus": out}))
+
+    def test_types(self):
+        for dtype, name in ((TensorProto.DOUBLE, "float64"), (TensorProto.FLOAT16, "float16"), (TensorProto.INT8, "int8"),
+                            (TensorProto.INT32, "int32"), (TensorProto.INT64, "int64"), (TensorProto.UINT8, "uint8"),
+                            (TensorProto.BOOL, "bool"), (TensorProto.BFLOAT16, "bfloat16")):
+            model = attnc.load(models.typed(dtype))
+            self.assertEqual(model.inputs[0].dtype, name)
+            if name == "bfloat16":
+                import ml_dtypes
+                x = np.array([1, 0, 3], ml_dtypes.bfloat16)
+            else:
+                x = np.array([1, 0, 3]).astype(name)
+            y = model(x)
+            self.assertEqual(y.dtype, x.dtype)
+            np.testing.assert_array_equal(y, np.concatenate([x, x]))
+
+    def check(self, message, call, kind=attnc.InvalidArgument):
+        with self.assertRaisesRegex(kind, message) as caught:
+            call()
+        self.assertIsInstance(caught.exception, attnc.Error)
+        return caught.exception
+
+    def test_what_does_not_fit(self):
+        model, a, b = self.model, rows(), rows()
+        self.check("input 'b' \\(float32 \\[n, 4\\]\\) is missing", lambda: model(a))
+        self.check("has no input 'c'; its inputs are a: float32 \\[n, 4\\], b: float32", lambda: model(a=a, b=b, c=b))
+        self.check("takes 2 inputs, not 3", lambda: model(a, b, b))
+        self.check("'a' is given by its place and by its name", lambda: model(a, a=a, b=b))
+        self.check("'b' is of type float64, the model has float32", lambda: model(a, b.astype(np.float64)))
+        self.check("'b' has rank 1, in the model 2", lambda: model(a, b[0]))
+        self.check("'b'.*dimension 1.* 3.* 4", lambda: model(a, b[:, :3]))
+        self.check("'b'.*dimension 0 \\('n'\\) has size 2, but 3 in input 'a'", lambda: model(a, b[:2]))
+        self.check("'b' is of type list; give a NumPy array", lambda: model(a, [1.0]))
+        self.check("'b'.*elements of type '>f'", lambda: model(a, b.astype(">f4")))
+        self.check("'b'.*elements of type 'O'", lambda: model(a, b.astype(object)))
+        odd = np.zeros((3, 4), np.dtype([("x", np.float32), ("y", np.uint8)]))["x"]
+        self.check("'b'.*stride of 5 bytes", lambda: model(a, odd))
+        self.check("'b'.*not aligned", lambda: model(a, np.zeros(49, np.uint8)[1:].view(np.float32).reshape(3, 4)))
+        self.check("no entry 'other'; the model has main", lambda: model.run({}, entry="other"), attnc.NotFound)
+        released = memoryview(rows())
+        released.release()
+        self.check("'b'.*released", lambda: model(a, released))
+        np.testing.assert_array_equal(model(a, b), 3 * a)  # nothing is broken by what failed
+
+    def test_index_out_of_range(self):
+        bert = attnc.load(models.BERT)
+        ids = np.full((1, 4), 1000, np.int64)
+        error = self.check("1000 in a dimension of size 50", lambda: bert(ids, ids), attnc.OutOfRange)
+        self.assertIsInstance(error, IndexError)
+        self.assertEqual((error.status, error.operator), ("out of range", "Gather"))
+        self.assertIn("word_embeddings", error.node)
+
+    def test_foreign_arrays_that_fail(self):
+        class Broken:
+            def __dlpack__(self, **arguments):
+                raise BufferError("it requires a gradient")
+
+        self.check("input 'a': its __dlpack__ says: it requires a gradient", lambda: self.model(Broken(), rows()))
+
+    def test_deadline_and_cancel(self):
+        model = attnc.load(models.endless(), threads=1)
+        feeds = {"count": np.array(1 << 23), "x": np.ones((64, 64), np.float32)}
+        start = time.monotonic()
+        error = self.check("deadline|timeout|time", lambda: model.run(feeds, timeout=0.05), attnc.DeadlineExceeded)
+        self.assertIsInstance(error, TimeoutError)
+        cancel = attnc.Cancel()
+        threading.Timer(0.05, cancel.request).start()
+        self.check("cancel", lambda: model.run(feeds, cancel=cancel), attnc.Cancelled)
+        self.check("cancel", lambda: model.run(feeds, cancel=cancel), attnc.Cancelled)  # it stays set
+        self.check("timeout expects seconds above 0, not -1", lambda: model.run(feeds, timeout=-1))
+        self.assertLess(time.monotonic() - start, 30)
+        feeds["count"] = np.array(2)
+        np.testing.assert_allclose(model.run(feeds, timeout=60)["y"], np.tanh(np.tanh(feeds["x"])), rtol=1e-6)
+
+    def test_waiting_for_a_session(self):
+        model = attnc.load(models.endless(), threads=1, sessions=1)
+        feeds = {"count": np.array(1 << 23), "x": np.ones((64, 64), np.float32)}
+        cancel = attnc.Cancel()
+        busy = threading.Thread(target=lambda: self.assertRaises(attnc.Cancelled, model.run, feeds, cancel=cancel))
+        busy.start()
+        while model.sessions and not _is_busy(model, feeds):
+            time.sleep(0.01)
+        cancel.request()
+        busy.join()
+        feeds["count"] = np.array(1)
+        model.run(feeds, timeout=60)
+
+    def test_what_a_model_says(self):
+        bert = attnc.load(models.BERT, threads=1)
+        self.assertEqual([str(i) for i in bert.inputs],
+                         ["input_ids: int64 [batch, seq]", "attention_mask: int64 [batch, seq]"])
+        self.assertEqual(bert.outputs[0].shape, ("batch", "seq", 32))
+        self.assertEqual((bert.fusion.fused, len(bert.fusion)), (2, 2))
+        self.assertEqual({v.verdict for v in bert.fusion}, {"fused"})
+        self.assertIn("2 of 2 softmaxes fused", str(bert.fusion))
+        self.assertIn("<table>", bert.fusion._repr_html_())
+        self.assertIn("attention_mask", bert._repr_html_())
+        self.assertEqual((bert.threads, len(bert.digest)), (1, 64))
+        self.assertIn("input_ids: int64", repr(bert))
+        self.assertGreater(len(bert.weights), 5)
+        with self.assertRaises(TypeError):
+            bert.entries["x"] = None
+
+    def test_profile(self):
+        bert = attnc.load(models.BERT, threads=1)
+        ids = np.ones((1, 8), np.int64)
+        profile = bert.profile(input_ids=ids, attention_mask=ids, runs=3)
+        self.assertEqual(profile.runs, 3)
+        self.assertEqual(sum("attention" in region.name for region in profile), 2)
+        self.assertLessEqual(sum(region.seconds for region in profile), profile.seconds)
+        self.assertTrue(any(region.flops for region in profile))
+        self.assertIn("<table>", profile._repr_html_())
+        self.assertIn("attention", str(profile))
+        library = attnc.Model(bert.path)
+        self.check("was not compiled to be profiled", lambda: library.profile(input_ids=ids, attention_mask=ids))
+
+    def test_weights(self):
+        bert = attnc.load(models.BERT, threads=1)
+        ids = np.ones((1, 4), np.int64)
+        before = bert(ids, ids)
+        plain = next(w for w in bert.weights if w.layout == "plain" and len(w.shape) == 2)
+        bert.set_weight(plain.name, np.zeros(plain.shape, np.float32))
+        self.assertGreater(np.abs(bert(ids, ids) - before).max(), 1e-3)
+        self.check("no weight", lambda: bert.set_weight("other", before), attnc.NotFound)
+        self.check(plain.name, lambda: bert.set_weight(plain.name, np.zeros((1, 1), np.float32)))
+
+    def test_pickle(self):
+        path = models.BERT
+        bert = attnc.load(path, dims={"seq": (1, 16)}, threads=1)
+        ids = np.ones((1, 8), np.int64)
+        again = pickle.loads(pickle.dumps(bert))
+        self.assertEqual((again.path, again.threads), (bert.path, 1))
+        np.testing.assert_array_equal(again(ids, ids), bert(ids, ids))
+        error = pickle.loads(pickle.dumps(attnc.Unsupported("node 'n' (Op): no", ["more"], ["note"])))
+        self.assertEqual((error.node, error.operator, error.more, error.notes), ("n", "Op", ("more",), ("note",)))
+
+
+def _is_busy(model, feeds):
+    try:
+        model.run({**feeds, "count": np.array(1)}, timeout=0.02)
+    except attnc.DeadlineExceeded as error:
+        return "all 1 sessions were busy" in str(error)
+    return False
+
+
+if __name__ == "__main__":
+    unittest.main()

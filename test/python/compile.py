@@ -1,0 +1,153 @@
+"""Compiles from Python: every kind of source, options, progress, errors, and what Ctrl-C and a deadline leave behind."""
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import tempfile
+import textwrap
+import time
+import unittest
+
+import attnc
+import models
+import numpy as np
+import onnx
+
+
+class Compile(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+
+    def check(self, message, kind, *arguments, **options):
+        with self.assertRaisesRegex(kind, message) as caught:
+            attnc.compile(*arguments, **options)
+        return caught.exception
+
+    def test_result_and_progress(self):
+        seen = []
+        out = self.folder / "model.so"
+        done = attnc.compile(models.BERT, out, on_progress=lambda stage, seconds: seen.append((stage, seconds)))
+        self.assertEqual((done.path, done.bytes, done.fused, done.softmaxes), (str(out), out.stat().st_size, 2, 2))
+        stages = [stage for stage, _ in seen]
+        self.assertEqual((stages[0], stages[-1]), ("importing", ""))
+        self.assertIn("code generation", stages)
+        self.assertEqual([s for _, s in seen], sorted(s for _, s in seen))
+        self.assertEqual(attnc.load(out).fusion.fused, 2)
+        self.assertEqual(os.listdir(self.folder), ["model.so"])
+
+    def test_a_listener_that_raises(self):
+        def listen(stage, seconds):
+            if stage == "LLVM IR":
+                raise KeyError(stage)
+
+        with self.assertRaises(KeyError):
+            attnc.compile(models.BERT, self.folder / "model.so", on_progress=listen)
+        self.assertEqual(os.listdir(self.folder), [])
+
+    def test_sources(self):
+        a, b = np.ones((1, 4), np.float32), np.full((1, 4), 3, np.float32)
+        proto = models.scaled()
+        onnx.save(proto, self.folder / "model.onnx")
+        for source in (proto, self.folder / "model.onnx", str(self.folder / "model.onnx")):
+            np.testing.assert_array_equal(attnc.load(source, cache=False)(a, b), 5 * a)
+        onnx.save(models.scaled(4.0), self.folder / "other=x.onnx")
+        both = attnc.load({"twice": self.folder / "model.onnx", "four": self.folder / "other=x.onnx"})
+        self.assertEqual(list(both.entries), ["twice", "four"])
+        np.testing.assert_array_equal(both.entries["four"](a, b), 7 * a)
+        np.testing.assert_array_equal(attnc.load(self.folder / "other=x.onnx")(a, b), 7 * a)
+        graph = self.folder / "graph.json"
+        graph.write_text('{"format": 1, "inputs": {"x": {"shape": [4]}}, "outputs": {"y": "half"}, '
+                         '"layers": [{"layer": "formula", "name": "half", "value": "0.5 * x"}]}')
+        np.testing.assert_array_equal(attnc.load(graph)(a[0]), 0.5 * a[0])
+
+    def test_options(self):
+        # Each does what the flag does of which it is made.
+        small = attnc.load(models.BERT, dims={"batch": 1, "seq": (1, 16)}, weights="int8", optimize=2, cpu="x86-64-v3")
+        self.assertEqual(small.inputs[0].shape, (1, "seq"))
+        self.assertIn("avx2", small._info["required_cpu_features"])
+        self.assertTrue(any("int8" in w.layout for w in small.weights))
+        ids = np.ones((1, 17), np.int64)
+        with self.assertRaisesRegex(attnc.InvalidArgument, "17"):
+            small(ids, ids)
+        shaped = attnc.load(models.scaled(), shapes={"a": (2, None)})
+        self.assertEqual(shaped.inputs[0].shape, (2, 4))
+        plain = attnc.load(models.BERT, optimize=0)
+        self.assertEqual(plain.fusion.fused, 0)
+
+    def test_errors(self):
+        out = self.folder / "model.so"
+        self.check("nowhere.onnx: no such file", attnc.NoSuchFile, "nowhere.onnx", out)
+        self.check("nowhere.onnx: no such file", FileNotFoundError, "nowhere.onnx", out)
+        self.check("is a folder", attnc.InvalidArgument, self.folder, out)
+        self.check("of type int", ValueError, 7, out)
+        self.check("no models are given", attnc.InvalidArgument, {}, out)
+        self.check("no option 'wieghts'; the options of a compile are", attnc.InvalidArgument, models.BERT, out, wieghts="int8")
+        self.check("--weights expects f32, bf16, int8", attnc.InvalidArgument, models.BERT, out, weights="int3")
+        self.check("dims: 'seq' expects a size or \\(least, most\\), not '5'", attnc.InvalidArgument, models.BERT, out, dims={"seq": "5"})
+        self.check("no dimension 'sq'", attnc.InvalidArgument, models.BERT, out, dims={"sq": 5})
+        self.check("cannot write", attnc.FileError, models.BERT, self.folder / "no" / "such" / "model.so")
+        self.check("fused", attnc.Unsupported, models.BERT, out, require_fused=3)
+        self.check("--timeout", TimeoutError, models.BERT, out, timeout=0.01)
+        self.check("memory", MemoryError, models.BERT, out, memory="300M")
+        damaged = self.folder / "damaged.onnx"
+        damaged.write_bytes(models.BERT.read_bytes()[:5000])
+        self.check("damaged.onnx", attnc.InvalidArgument, damaged, out)
+        error = self.check("NoSuchOperator", NotImplementedError, models.unsupported(), out)
+        self.assertEqual((error.node, error.operator, error.status), ("first", "NoSuchOperator", "unsupported"))
+        self.assertIn("NorThisOne (node 'second')", str(error))
+        self.assertIn("operators of docs/operators.md", error.notes[0])
+        self.assertFalse(out.exists())
+        attnc.compile(models.scaled(), out)
+        with self.assertRaisesRegex(attnc.InvalidArgument, "compiled already: weights="):
+            attnc.load(out, weights="int8")
+        with self.assertRaises(attnc.NoSuchFile):
+            attnc.load(self.folder / "nowhere.so")
+        out.write_bytes(out.read_bytes()[:-100])
+        with self.assertRaisesRegex(attnc.CorruptFile, "model.so"):
+            attnc.load(out)
+        with self.assertRaisesRegex(attnc.InvalidArgument, "threads expects a number from 1"):
+            attnc.load(models.BERT, threads=0)
+
+    def test_interrupt(self):
+        # Only this process gets the signal, as from `kill -INT`; it must take the compiler along.
+        program = textwrap.dedent(f"""
+            import attnc, signal, sys
+            signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored where tests run in the background
+            def listen(stage, seconds):
+                print(stage, flush=True)
+            try:
+                attnc.compile({str(models.BERT)!r}, {str(self.folder / "model.so")!r}, on_progress=listen)
+            except KeyboardInterrupt:
+                sys.exit(42)
+            """)
+        child = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True, start_new_session=True)
+        self.assertEqual(child.stdout.readline(), "importing\n")
+        child.send_signal(signal.SIGINT)
+        with child.stdout:
+            rest = child.stdout.read()
+        self.assertEqual(child.wait(), 42, rest)
+        self.assertEqual(os.listdir(self.folder), [])
+        deadline = time.monotonic() + 20
+        while time.monotonic() < deadline and _members(child.pid):
+            time.sleep(0.05)
+        self.assertEqual(_members(child.pid), [])
+
+
+def _members(session):
+    """The processes of a session."""
+    found = []
+    for stat in pathlib.Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = stat.read_text().rpartition(")")[2].split()
+        except OSError:
+            continue
+        if int(fields[3]) == session and fields[0] != "Z":
+            found.append(stat.parent.name)
+    return found
+
+
+if __name__ == "__main__":
+    unittest.main()
