@@ -58,7 +58,8 @@ def unsupported():
 
 
 def external(path, factor):
-    """A model with its weight in a file beside it."""
+    """A model with its weight in a file beside it, which onnx would append to."""
+    path.with_name("w.bin").unlink(missing_ok=True)
     proto = model([helper.make_node("Mul", ["x", "w"], ["y"])], [info("x", [1024])], [info("y", [1024])],
                   [("w", np.full(1024, factor, np.float32))])
     onnx.save_model(proto, str(path), save_as_external_data=True, location="w.bin", size_threshold=0)
