@@ -103,6 +103,10 @@ bool hostRuns(StringRef isa) {
     return hostRuns("avx512") && has({"avx512bf16"});
   if (isa == "amx")
     return hostRuns("avx512bf16") && has({"amx-tile", "amx-bf16"});
+  if (isa == "avx512vnni")
+    return hostRuns("avx512") && has({"avx512vnni"});
+  if (isa == "avxvnni")
+    return hostRuns("avx2") && has({"avxvnni"});
   bool avx2 = has({"avx2", "fma", "f16c", "bmi", "bmi2"});
   return isa == "avx2" ? avx2 : avx2 && has({"avx512f", "avx512bw", "avx512dq", "avx512vl", "avx512cd"});
 }
@@ -116,6 +120,10 @@ TargetAttr makeTarget(MLIRContext &context, StringRef isa) {
     return make("x86-64-v4", "+amx-bf16,+amx-tile,+avx512bf16,-prefer-256-bit", "avx512");
   if (isa == "avx512bf16")
     return make("x86-64-v4", "+avx512bf16,-prefer-256-bit", "avx512");
+  if (isa == "avx512vnni")
+    return make("x86-64-v4", "+avx512vnni,-prefer-256-bit", "avx512");
+  if (isa == "avxvnni")
+    return make("x86-64-v3", "+avxvnni", "avx2");
   return isa == "avx512" ? make("x86-64-v4", "-prefer-256-bit", isa)
                          : make(isa == "avx2" ? "x86-64-v3" : "x86-64", "", isa);
 }

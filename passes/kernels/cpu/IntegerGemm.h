@@ -1,0 +1,75 @@
+#ifndef PASSES_KERNELS_CPU_INTEGERGEMM_H
+#define PASSES_KERNELS_CPU_INTEGERGEMM_H
+
+#include "passes/kernels/cpu/Gemm.h"
+
+namespace attn {
+
+/// How bytes are multiplied and summed: what one lane of i32 takes in of a column.
+enum class ByteDot {
+  Quads, ///< vpdpbusd: four products (AVX512-VNNI, AVX-VNNI)
+  Pairs, ///< vpmaddwd on bytes widened to 16 bits: two products, which never saturate
+  Single ///< one product, in any instruction set
+};
+
+/// The zero point of B.
+enum class ZeroPoint { None, Scalar, ByColumn };
+
+/// C[m,n] = epilogue( sum_k (A[m,k] - za) (B[k,n] - zb[n]), operands at (m,n) ): A from 0 to 255, B from -128 to 127,
+/// the sum in i32, modulo 2^32. It is exact, so that its bits depend on nothing but the operands.
+struct IntegerGemmSpec {
+  int64_t m = mlir::ShapedType::kDynamic; ///< rows of A, or kDynamic
+  int64_t k = 0, n = 0;                   ///< of the weight: fixed
+  bool hasRowZero = false;                ///< za is an operand
+  ZeroPoint columnZero = ZeroPoint::None; ///< zb is one
+
+  ByteDot dot = ByteDot::Single;
+  int64_t lanes = 4;
+  int64_t tileRows = 4, tileVectors = 2;
+  /// Blocks of tileRows rows that stay in the second-level cache while the panels go by; 0: all of A.
+  int64_t chunkBlocks = 0;
+
+  /// A block of scalar ops that yields the element of C; null: the sum itself. As in GemmSpec, but the sum is i32, and
+  /// operands and result have the types that the block says.
+  mlir::Block *epilogue = nullptr;
+  unsigned accumulator = 0;
+  llvm::SmallVector<EpilogueOperand> operands;
+
+  /// The best tile of the target's instruction set; feature bits alone decide.
+  static IntegerGemmSpec forTarget(TargetAttr target, int64_t m, int64_t k, int64_t n);
+
+  /// Rows of B that a lane takes in at once, the `group` of #attn.byte_panels.
+  int64_t group() const { return dot == ByteDot::Quads ? 4 : dot == ByteDot::Pairs ? 2 : 1; }
+  int64_t panelWidth() const { return tileVectors * lanes; }
+  int64_t numPanels() const { return (n + panelWidth() - 1) / panelWidth(); }
+  llvm::SmallVector<int64_t> panelShape() const {
+    return {numPanels(), (k + group() - 1) / group(), panelWidth() * group()};
+  }
+  llvm::SmallVector<int64_t> sumShape() const { return {numPanels(), panelWidth()}; }
+  mlir::Type resultType(mlir::MLIRContext *context) const;
+
+  /// The kernel's name and cache key: equal names, identical code.
+  std::string symbol() const;
+};
+
+/// Whether buildIntegerGemm can emit `spec`; otherwise `reason`, if given, says why not.
+bool canBuildIntegerGemm(const IntegerGemmSpec &spec, std::string *reason = nullptr);
+
+/// Emits the kernel `spec.symbol()` at the builder's insertion point. Arguments:
+///
+///   A         memref<MxKxi8>
+///   B         panels as #attn.byte_panels
+///   sums      memref<PxWxi32>, as #attn.column_sums
+///   za        with hasRowZero: memref<i8>
+///   zb        memref<i8>, or memref<Nxi8> by column
+///   operands  see EpilogueOperand, in the order of spec.operands
+///   C         memref<MxN>, written once, never read
+///
+/// One scf.parallel runs over all micro-tiles, those of one panel and chunk one after the other. Emits a diagnostic at
+/// `loc` where canBuildIntegerGemm is false.
+mlir::FailureOr<mlir::func::FuncOp> buildIntegerGemm(mlir::OpBuilder &builder, mlir::Location loc,
+                                                     const IntegerGemmSpec &spec);
+
+} // namespace attn
+
+#endif // PASSES_KERNELS_CPU_INTEGERGEMM_H

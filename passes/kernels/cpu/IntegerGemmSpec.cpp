@@ -1,0 +1,88 @@
+#include "passes/kernels/cpu/IntegerGemm.h"
+#include "passes/kernels/cpu/RegionVectorizer.h"
+
+#include "llvm/Support/FormatVariadic.h"
+#include "llvm/Support/xxhash.h"
+
+using namespace mlir;
+
+namespace attn {
+
+IntegerGemmSpec IntegerGemmSpec::forTarget(TargetAttr target, int64_t m, int64_t k, int64_t n) {
+  IntegerGemmSpec spec;
+  spec.m = m;
+  spec.k = k;
+  spec.n = n;
+  spec.lanes = target.getF32Lanes();
+  StringRef features = target.getFeatures();
+  bool hasQuads = spec.lanes == 16 ? features.contains("+avx512vnni") : features.contains("+avxvnni");
+  spec.dot = spec.lanes == 4 ? ByteDot::Single : hasQuads ? ByteDot::Quads : ByteDot::Pairs;
+  // As the f32 kernel: 24 + 3 + 1 of 32 registers; 12 + 2 + 1 and 8 + 2 + 1 of 16.
+  spec.tileRows = spec.lanes == 16 ? 8 : spec.lanes == 8 ? 6 : 4;
+  spec.tileVectors = spec.lanes == 16 ? 3 : 2;
+  // A chunk of A and the panel at hand share the second-level cache; a chunk of few blocks costs more than it saves.
+  constexpr int64_t kFewest = 12;
+  int64_t room = target.getL2() / 4 * 3 - k * spec.panelWidth();
+  spec.chunkBlocks = std::max<int64_t>(room, 0) / (std::max<int64_t>(k, 1) * spec.tileRows);
+  if (spec.chunkBlocks < kFewest)
+    spec.chunkBlocks = 0;
+  if (spec.chunkBlocks && !ShapedType::isDynamic(m)) {
+    int64_t blocks = llvm::divideCeil(m, spec.tileRows), chunks = llvm::divideCeil(blocks, spec.chunkBlocks);
+    spec.chunkBlocks = chunks > 1 ? llvm::divideCeil(blocks, chunks) : 0;
+  }
+  return spec;
+}
+
+Type IntegerGemmSpec::resultType(MLIRContext *context) const {
+  return epilogue ? epilogue->getTerminator()->getOperand(0).getType() : Type(IntegerType::get(context, 32));
+}
+
+std::string IntegerGemmSpec::symbol() const {
+  StringRef dots[] = {"quads", "pairs", "single"}, zeros[] = {"", "_zs", "_zc"};
+  std::string name =
+      llvm::formatv("gemm_i8_m{0}_k{1}_n{2}_{3}_{4}x{5}x{6}{7}{8}", ShapedType::isDynamic(m) ? "x" : std::to_string(m),
+                    k, n, dots[static_cast<int>(dot)], tileRows, tileVectors, lanes, hasRowZero ? "_za" : "",
+                    zeros[static_cast<int>(columnZero)]);
+  if (chunkBlocks)
+    name += "_c" + std::to_string(chunkBlocks);
+  if (!epilogue)
+    return name;
+  std::string key = blockSignature(*epilogue) + std::to_string(accumulator);
+  for (EpilogueOperand kind : operands)
+    key += std::to_string(static_cast<int>(kind));
+  return name + llvm::formatv("_e{0:x-16}", llvm::xxh3_64bits(key)).str();
+}
+
+bool canBuildIntegerGemm(const IntegerGemmSpec &spec, std::string *reason) {
+  auto fail = [&](const Twine &text) {
+    if (reason)
+      *reason = text.str();
+    return false;
+  };
+  if (spec.k < 1 || spec.n < 1 || (spec.m < 0 && !ShapedType::isDynamic(spec.m)))
+    return fail("the sizes M, K, N (" + Twine(spec.m) + ", " + Twine(spec.k) + ", " + Twine(spec.n) +
+                ") are not positive");
+  if (spec.lanes < 1 || spec.tileRows < 1 || spec.tileVectors < 1)
+    return fail("the tile is empty");
+  if (spec.dot != ByteDot::Single && spec.lanes != 16 && spec.lanes != 8)
+    return fail("products of " + Twine(spec.group()) + " bytes need 8 or 16 lanes, not " + Twine(spec.lanes));
+  if (!spec.epilogue)
+    return spec.operands.empty() || fail("there are operands but no epilogue");
+  if (!canVectorizeBlock(*spec.epilogue, reason))
+    return false;
+  unsigned used = spec.operands.size() + 1;
+  if (spec.accumulator >= used || spec.epilogue->getNumArguments() < used)
+    return fail("the epilogue has " + Twine(spec.epilogue->getNumArguments()) + " arguments for the sum and " +
+                Twine(spec.operands.size()) + " operands");
+  if (!spec.epilogue->getArgument(spec.accumulator).getType().isInteger(32))
+    return fail("the epilogue does not take a sum of 32 bits");
+  for (BlockArgument argument : spec.epilogue->getArguments())
+    if (argument.getArgNumber() >= used && !argument.use_empty())
+      return fail("the epilogue uses its argument number " + Twine(argument.getArgNumber()));
+  for (Operation &op : *spec.epilogue)
+    if (op.getName().getStringRef() == "linalg.index" || isa<IndexOp>(op))
+      return fail("the epilogue asks for its position");
+  return true;
+}
+
+} // namespace attn

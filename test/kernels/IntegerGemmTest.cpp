@@ -1,0 +1,279 @@
+// The GEMM kernel of bytes against exact sums, at every edge of its tiles. Sums are equal to the last bit; an epilogue
+// in f32 is of the sum rounded once, and within 4 u of the reference.
+#include "passes/kernels/cpu/IntegerGemm.h"
+#include "test/kernels/KernelHarness.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Linalg/IR/Linalg.h"
+#include "mlir/Parser/Parser.h"
+#include "gtest/gtest.h"
+#include <cmath>
+#include <random>
+
+using namespace mlir;
+using namespace attn;
+using namespace attn::test;
+
+namespace {
+
+constexpr char kScaled[] = R"(
+  func.func @f(%in: tensor<4xi32>, %p: tensor<4xf32>, %out: tensor<4xf32>) {
+    %g = linalg.generic {indexing_maps = [affine_map<(i) -> (i)>, affine_map<(i) -> (i)>, affine_map<(i) -> (i)>],
+                         iterator_types = ["parallel"]}
+        ins(%in, %p : tensor<4xi32>, tensor<4xf32>) outs(%out : tensor<4xf32>) {
+      ^bb0(%sum: i32, %bias: f32, %unused: f32):
+        %scale = arith.constant 0.0078125 : f32
+        %wide = arith.sitofp %sum : i32 to f32
+        %product = arith.mulf %wide, %scale : f32
+        %result = arith.addf %product, %bias : f32
+        linalg.yield %result : f32
+    } -> tensor<4xf32>
+    return
+  })";
+constexpr char kRequantised[] = R"(
+  func.func @f(%in: tensor<4xi32>, %p: tensor<4xi8>, %out: tensor<4xi8>) {
+    %g = linalg.generic {indexing_maps = [affine_map<(i) -> (i)>, affine_map<(i) -> (i)>, affine_map<(i) -> (i)>],
+                         iterator_types = ["parallel"]}
+        ins(%p, %in : tensor<4xi8>, tensor<4xi32>) outs(%out : tensor<4xi8>) {
+      ^bb0(%zero: i8, %sum: i32, %unused: i8):
+        %low = arith.trunci %sum : i32 to i8
+        %result = arith.addi %low, %zero : i8
+        linalg.yield %result : i8
+    } -> tensor<4xi8>
+    return
+  })";
+
+struct Problem {
+  int64_t m, k, n;
+  bool isOpen = false; ///< the kernel is for any number of rows
+  bool hasRowZero = false;
+  ZeroPoint columnZero = ZeroPoint::None;
+  const char *epilogue = nullptr;
+  unsigned accumulator = 0;
+  EpilogueOperand operand = EpilogueOperand::RowVector;
+  bool isExtreme = false; ///< all bytes at the ends of their ranges
+};
+
+IntegerGemmSpec specOf(const Problem &problem, TargetAttr target) {
+  IntegerGemmSpec spec =
+      IntegerGemmSpec::forTarget(target, problem.isOpen ? ShapedType::kDynamic : problem.m, problem.k, problem.n);
+  spec.hasRowZero = problem.hasRowZero;
+  spec.columnZero = problem.columnZero;
+  return spec;
+}
+
+std::unique_ptr<Kernel> compile(StringRef isa, const Problem &problem) {
+  return Kernel::compile(isa, [&](OpBuilder &builder, Location loc) -> FailureOr<func::FuncOp> {
+    IntegerGemmSpec spec = specOf(problem, makeTarget(*builder.getContext(), isa));
+    OwningOpRef<ModuleOp> holder;
+    if (problem.epilogue) {
+      holder = parseSourceString<ModuleOp>(problem.epilogue, builder.getContext());
+      if (!holder)
+        return failure();
+      holder->walk([&](linalg::GenericOp op) { spec.epilogue = op.getBody(); });
+      spec.accumulator = problem.accumulator;
+      spec.operands = {problem.operand};
+    }
+    return buildIntegerGemm(builder, loc, spec);
+  });
+}
+
+std::vector<int8_t> randomBytes(int64_t count, std::mt19937 &random, bool isExtreme) {
+  std::vector<int8_t> bytes(count);
+  for (int8_t &byte : bytes)
+    byte = isExtreme ? (random() % 2 ? 127 : -128) : static_cast<int8_t>(random());
+  return bytes;
+}
+
+/// What the kernel reads and should give.
+struct Case {
+  std::vector<int8_t> a, b, rowZero, columnZero;
+  std::vector<int32_t> expected;
+  Buffer panels, sums;
+
+  Case(const Problem &p, const IntegerGemmSpec &spec)
+      : panels(shapeOf(spec.panelShape()), 1), sums(shapeOf(spec.sumShape()), 4) {
+    std::mt19937 random(p.m * 131 + p.k * 17 + p.n);
+    a = randomBytes(p.m * p.k, random, false);
+    if (p.isExtreme) // 255 times 127: pairs of it do not fit 16 bits
+      std::fill(a.begin(), a.end(), -1);
+    b = randomBytes(p.k * p.n, random, p.isExtreme);
+    rowZero = {static_cast<int8_t>(random())};
+    columnZero = randomBytes(p.columnZero == ZeroPoint::Scalar ? 1 : p.n, random, false);
+    int64_t width = spec.panelWidth(), group = spec.group();
+    std::memset(panels.data<char>(), 0, panels.size());
+    std::memset(sums.data<char>(), 0, sums.size() * sizeof(int32_t));
+    for (int64_t k = 0; k < p.k; ++k)
+      for (int64_t n = 0; n < p.n; ++n) {
+        int64_t step = (n / width * spec.panelShape()[1] + k / group) * width * group;
+        panels.data<int8_t>()[step + n % width * group + k % group] = b[k * p.n + n];
+        sums.data<int32_t>()[n] += b[k * p.n + n];
+      }
+    for (int64_t m = 0; m < p.m; ++m)
+      for (int64_t n = 0; n < p.n; ++n) {
+        int64_t sum = 0, za = p.hasRowZero ? static_cast<uint8_t>(rowZero[0]) : 0,
+                zb = p.columnZero == ZeroPoint::None ? 0 : columnZero[n % columnZero.size()];
+        for (int64_t k = 0; k < p.k; ++k)
+          sum += (static_cast<uint8_t>(a[m * p.k + k]) - za) * (b[k * p.n + n] - zb);
+        expected.push_back(static_cast<int32_t>(sum));
+      }
+  }
+  static std::vector<int64_t> shapeOf(ArrayRef<int64_t> shape) { return shape; }
+};
+
+/// Runs the kernel on guarded buffers, cut in several ways, and gives C's bytes, the same each time.
+std::vector<char> run(Kernel &kernel, const Problem &p, const Case &data, const Buffer *operand, size_t resultBytes) {
+  Buffer a({p.m, p.k}, data.a), rowZero({}, data.rowZero), c({p.m, p.n}, resultBytes);
+  Buffer columnZero(p.columnZero == ZeroPoint::Scalar ? std::vector<int64_t>{} : std::vector<int64_t>{p.n},
+                    data.columnZero);
+  std::vector<const Buffer *> buffers = {&a, &data.panels, &data.sums};
+  if (p.hasRowZero)
+    buffers.push_back(&rowZero);
+  if (p.columnZero != ZeroPoint::None)
+    buffers.push_back(&columnZero);
+  if (operand)
+    buffers.push_back(operand);
+  buffers.push_back(&c);
+  std::vector<char> first;
+  for (int64_t pieces : {1, 3, 7}) {
+    c.poison();
+    EXPECT_TRUE(kernel.call(buffers, pieces));
+    std::vector<char> bytes(c.data<char>(), c.data<char>() + c.size() * resultBytes);
+    EXPECT_TRUE(c.guardIntact() && a.guardIntact());
+    if (first.empty())
+      first = bytes;
+    EXPECT_EQ(first, bytes) << pieces << " pieces";
+  }
+  return first;
+}
+
+class IntegerGemm : public testing::TestWithParam<const char *> {
+protected:
+  void SetUp() override {
+    if (!hostRuns(GetParam()))
+      GTEST_SKIP() << "this machine has no " << GetParam();
+  }
+  IntegerGemmSpec spec(const Problem &problem) { return specOf(problem, makeTarget(context, GetParam())); }
+  void checkSums(const Problem &p) {
+    SCOPED_TRACE(testing::Message() << GetParam() << " M " << p.m << " K " << p.k << " N " << p.n);
+    std::unique_ptr<Kernel> kernel = compile(GetParam(), p);
+    ASSERT_TRUE(kernel);
+    Case data(p, spec(p));
+    std::vector<char> got = run(*kernel, p, data, nullptr, sizeof(int32_t));
+    ASSERT_EQ(got.size(), data.expected.size() * sizeof(int32_t));
+    EXPECT_EQ(0, std::memcmp(got.data(), data.expected.data(), got.size()));
+  }
+
+  MLIRContext context{MLIRContext::Threading::DISABLED};
+  IntegerGemm() { context.loadDialect<AttnDialect>(); }
+};
+
+TEST_P(IntegerGemm, SumsAreExactAtEveryEdge) {
+  // Columns and depths around a panel, a group of rows and a register; heights around a tile.
+  for (int64_t n : {1, 15, 48, 97})
+    checkSums({5, 7, n});
+  for (int64_t k : {1, 3, 4, 65, 200})
+    checkSums({3, k, 20, false, true, ZeroPoint::ByColumn});
+  for (int64_t m : {0, 1, 8, 17})
+    checkSums({m, 12, 33});
+}
+
+TEST_P(IntegerGemm, AnyNumberOfRows) {
+  Problem open{0, 9, 50, true, true};
+  std::unique_ptr<Kernel> kernel = compile(GetParam(), open);
+  ASSERT_TRUE(kernel);
+  for (int64_t m : {0, 1, 2, 7, 8, 9, 31}) {
+    Problem p = open;
+    p.m = m;
+    Case data(p, spec(p));
+    std::vector<char> got = run(*kernel, p, data, nullptr, sizeof(int32_t));
+    EXPECT_EQ(0, std::memcmp(got.data(), data.expected.data(), got.size())) << m;
+  }
+}
+
+TEST_P(IntegerGemm, ZeroPointsOfBothSides) {
+  for (ZeroPoint zero : {ZeroPoint::None, ZeroPoint::Scalar, ZeroPoint::ByColumn})
+    for (bool hasRowZero : {false, true})
+      checkSums({9, 70, 50, false, hasRowZero, zero});
+}
+
+TEST_P(IntegerGemm, NothingSaturates) {
+  Problem p{4, 256, 32};
+  p.isExtreme = true;
+  checkSums(p);
+}
+
+TEST_P(IntegerGemm, EpilogueInFloat) {
+  for (EpilogueOperand kind :
+       {EpilogueOperand::Scalar, EpilogueOperand::RowVector, EpilogueOperand::Column, EpilogueOperand::Full}) {
+    Problem p{9, 20, 50, false, true};
+    p.epilogue = kScaled;
+    p.operand = kind;
+    std::unique_ptr<Kernel> kernel = compile(GetParam(), p);
+    ASSERT_TRUE(kernel);
+    Case data(p, spec(p));
+    std::vector<std::vector<int64_t>> shapes = {{}, {p.n}, {p.m}, {p.m, p.n}};
+    Buffer operand(shapes[static_cast<int>(kind)]);
+    for (int64_t i = 0; i < operand.size(); ++i)
+      operand[i] = 0.5f * i - 3;
+    std::vector<char> got = run(*kernel, p, data, &operand, sizeof(float));
+    for (int64_t i = 0; i < p.m * p.n; ++i) {
+      float value;
+      std::memcpy(&value, &got[i * sizeof value], sizeof value);
+      int64_t at = kind == EpilogueOperand::Scalar      ? 0
+                   : kind == EpilogueOperand::RowVector ? i % p.n
+                   : kind == EpilogueOperand::Column    ? i / p.n
+                                                        : i;
+      double product = data.expected[i] * 0.0078125, want = product + operand[at];
+      EXPECT_LE(std::fabs(value - want), std::ldexp(4.0, -24) * (std::fabs(product) + std::fabs(operand[at]))) << i;
+    }
+  }
+}
+
+TEST_P(IntegerGemm, EpilogueToBytes) {
+  Problem p{9, 20, 50};
+  p.epilogue = kRequantised;
+  p.accumulator = 1;
+  std::unique_ptr<Kernel> kernel = compile(GetParam(), p);
+  ASSERT_TRUE(kernel);
+  Case data(p, spec(p));
+  std::vector<int8_t> zeros(p.n);
+  for (int64_t n = 0; n < p.n; ++n)
+    zeros[n] = 3 * n;
+  Buffer operand({p.n}, zeros);
+  std::vector<char> got = run(*kernel, p, data, &operand, 1);
+  for (int64_t i = 0; i < p.m * p.n; ++i)
+    EXPECT_EQ(static_cast<int8_t>(got[i]), static_cast<int8_t>(data.expected[i] + zeros[i % p.n])) << i;
+}
+
+TEST_P(IntegerGemm, TakesTheBestInstruction) {
+  std::unique_ptr<Kernel> kernel = compile(GetParam(), {8, 64, 48});
+  ASSERT_TRUE(kernel);
+  StringRef isa = GetParam(), assembly = kernel->assembly();
+  bool hasQuads = isa == "avx512vnni" || isa == "avxvnni";
+  EXPECT_EQ(hasQuads, assembly.contains("vpdpbusd"));
+  EXPECT_EQ(!hasQuads && isa != "portable", assembly.contains("vpmaddwd"));
+  EXPECT_FALSE(assembly.contains("vpmaddubsw")); // saturates
+}
+
+INSTANTIATE_TEST_SUITE_P(Isas, IntegerGemm, testing::Values("portable", "avx2", "avxvnni", "avx512", "avx512vnni"),
+                         [](const testing::TestParamInfo<const char *> &info) { return std::string(info.param); });
+
+TEST(IntegerGemmSpec, SaysWhatItCannotBuild) {
+  MLIRContext context;
+  context.loadDialect<AttnDialect>();
+  IntegerGemmSpec spec = IntegerGemmSpec::forTarget(makeTarget(context, "avx512vnni"), 4, 8, 16);
+  std::string reason;
+  EXPECT_TRUE(canBuildIntegerGemm(spec, &reason));
+  EXPECT_EQ(spec.group(), 4);
+  IntegerGemmSpec empty = spec;
+  empty.k = 0;
+  EXPECT_FALSE(canBuildIntegerGemm(empty, &reason));
+  EXPECT_EQ(reason, "the sizes M, K, N (4, 0, 16) are not positive");
+  IntegerGemmSpec narrow = spec;
+  narrow.lanes = 4;
+  EXPECT_FALSE(canBuildIntegerGemm(narrow, &reason));
+  EXPECT_EQ(reason, "products of 4 bytes need 8 or 16 lanes, not 4");
+}
+
+} // namespace
