@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass, field
-from typing import Any, List, Optional, Sequence, Union
+from typing import Any, List, Mapping, Optional, Sequence, Union
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -17,6 +17,7 @@ class Search:
     min_length        no result ends before it has so many
     tokens, logits    the step's input that takes the last token; its output that scores the next
     alignment         an output of the step to return for each token
+    states            which inputs of the step are which outputs of the one before (default: as names tell)
     """
 
     step: Optional[str] = None
@@ -28,7 +29,7 @@ class Search:
     tokens: Optional[str] = None
     logits: Optional[str] = None
     alignment: Optional[str] = None
-    states: Optional[str] = None
+    states: Optional[Mapping[str, str]] = None
 
     def _kind(self) -> str:
         raise NotImplementedError
@@ -46,6 +47,8 @@ class Search:
                 continue
             if each.name == "eos" and not isinstance(value, int):
                 value = ",".join(str(token) for token in value)
+            if each.name == "states":
+                value = ",".join(f"{input}:{output}" for input, output in value.items())
             if each.name == "length_penalty" and getattr(self, "gnmt", False):
                 value = f"gnmt:{value}"
             result.append(f"--{name}={value}")

@@ -1,0 +1,128 @@
+"""States that a library keeps, and compiled searches."""
+import unittest
+
+import attnc
+import models
+import numpy as np
+import onnxruntime
+
+DECODE = models.ROOT / "test/e2e/models/gpt2_decode_ts17/model.onnx"
+
+
+class States(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.model = attnc.load(DECODE, own_state=True, threads=1)
+        cls.peer = onnxruntime.InferenceSession(str(DECODE), providers=["CPUExecutionProvider"])
+        cls.entry = cls.model.entries["main"]
+        cls.kept = [input for input, _ in cls.entry.states]
+        cls.given = [info for info in cls.entry.inputs if info.name not in cls.kept]
+        caches = [info for info in cls.entry.inputs if info.name in cls.kept]
+        cls.empty = {info.name: np.zeros([0 if size == "past" else 2 if isinstance(size, str) else size
+                                          for size in info.shape], np.float32) for info in caches}
+
+    def feeds(self, step):
+        """Inputs of step number `step` (from 0) that the state does not keep: one token for each of two rows."""
+        sizes = {"batch": 2, "total": step + 1}
+        result = {}
+        for info in self.given:
+            shape = [sizes.get(size, 1) if isinstance(size, str) else size for size in info.shape]
+            ids = np.arange(np.prod(shape), dtype=np.int64).reshape(shape) * 7 + 3 * step
+            result[info.name] = (np.ones(shape) if "mask" in info.name else
+                                 np.full(shape, step) if "position" in info.name else ids % 40).astype(info.dtype)
+        return result
+
+    def expected(self, steps):
+        caches = dict(self.empty)
+        for step in range(steps):
+            outputs = self.peer.run(None, {**self.feeds(step), **caches})
+            by_name = dict(zip([o.name for o in self.peer.get_outputs()], outputs))
+            caches = {input: by_name[output] for input, output in self.entry.states}
+            yield by_name
+
+    def test_steps(self):
+        state = self.model.state()
+        self.assertEqual(len(state), 0)
+        for step, expected in enumerate(self.expected(12)):
+            logits = self.model.step(state, **self.feeds(step))
+            np.testing.assert_allclose(logits, expected[self.entry.outputs[0].name], atol=2e-5, rtol=0)
+            self.assertEqual(len(state), step + 1)
+        for input, output in self.entry.states:
+            np.testing.assert_allclose(state[input], expected[output], atol=2e-5, rtol=0)
+
+    def test_back_and_forth(self):
+        state = self.model.state("main")
+        first = [self.model.step(state, **self.feeds(step)) for step in range(5)]
+        copy = state.clone()
+        state.truncate(3)
+        self.assertEqual((len(state), len(copy)), (3, 5))
+        again = self.model.run(self.feeds(3), state=state)
+        np.testing.assert_array_equal(next(iter(again.values())), first[3])
+        np.testing.assert_array_equal(self.model.step(copy, **self.feeds(5)).shape, first[4].shape)
+        state.reset()
+        self.assertEqual(len(state), 0)
+        np.testing.assert_array_equal(self.model.step(state, **self.feeds(0)), first[0])
+        other = self.model.state()
+        for name in self.kept:
+            other[name] = state[name]
+        np.testing.assert_array_equal(self.model.step(other, **self.feeds(1)), first[1])
+
+    def test_what_does_not_fit(self):
+        state = self.model.state()
+        self.model.step(state, **self.feeds(0))
+        with self.assertRaisesRegex(attnc.InvalidArgument, "2"):
+            state.truncate(2)
+        with self.assertRaisesRegex(attnc.NotFound, "other"):
+            state["other"] = np.zeros(1, np.float32)
+        with self.assertRaisesRegex(attnc.InvalidArgument, "float64"):
+            state[self.kept[0]] = np.zeros(self.empty[self.kept[0]].shape)
+        state.limit(2)
+        self.model.step(state, **self.feeds(1))
+        with self.assertRaisesRegex(attnc.InvalidArgument, "2"):
+            self.model.step(state, **self.feeds(2))
+        with self.assertRaisesRegex(attnc.InvalidArgument, f"no input '{self.kept[0]}'"):
+            self.model.step(state, **self.feeds(2), **{self.kept[0]: self.empty[self.kept[0]]})
+        with self.assertRaisesRegex(attnc.InvalidArgument, "belongs to another model"):
+            attnc.load(DECODE, own_state=True, threads=1).step(state, **self.feeds(2))
+        with self.assertRaisesRegex(attnc.Unsupported, "own_state=True"):
+            attnc.load(models.scaled()).state()
+
+
+class Searches(unittest.TestCase):
+    def test_generate(self):
+        want = np.load(models.DATES / "expected.npz")
+        search = attnc.Beam(5, init="encode", bos=0, eos=1, max_length=16, length_penalty=1.0, alignment="alignment")
+        entries = {"encode": models.DATES / "encode.onnx", "step": models.DATES / "step.onnx"}
+        model = attnc.load(entries, search=search, threads=2)
+        feeds = {name: want[name].astype(np.int64) for name in ("source", "lengths")}
+        found = model.generate(**feeds)
+        tokens = found["tokens"][:, 0]
+        np.testing.assert_array_equal(tokens, want["tokens"][:, : tokens.shape[1]])
+        np.testing.assert_allclose(found["scores"][:, 0], want["scores"], atol=1e-4, rtol=0)
+        # The same search is not compiled again; another one is, with the rest of it as before.
+        np.testing.assert_array_equal(model.generate(search=attnc.Beam(5, length_penalty=1.0), **feeds)["tokens"], found["tokens"])
+        greedy = model.generate(search=attnc.Greedy(), **feeds)
+        self.assertGreater((greedy["tokens"].reshape(len(tokens), -1)[:, 0] == tokens[:, 0]).mean(), 0.9)
+        self.assertLess(greedy["tokens"].ndim, found["tokens"].ndim + 1)
+        with self.assertRaisesRegex(attnc.InvalidArgument, "'source'.*missing"):
+            model.generate(lengths=feeds["lengths"])
+
+    def test_without_a_search(self):
+        model = attnc.load(models.scaled())
+        with self.assertRaisesRegex(attnc.InvalidArgument, "no entry 'generate': attnc.load\\(..., search=attnc.Beam"):
+            model.generate(a=np.zeros((1, 4), np.float32))
+        with self.assertRaisesRegex(attnc.InvalidArgument, "compiled already: give search="):
+            model.generate(search=attnc.Greedy())
+
+    def test_flags(self):
+        beam = attnc.Beam(4, bos=0, eos=[1, 2], max_length="dim:source+5", length_penalty=0.6, gnmt=True, n_best=2,
+                          early_stop=True, states={"a": "b"}, ended="shrink")
+        self.assertEqual(beam.flags(), ["--generate=beam:4", "--bos=0", "--eos=1,2", "--max-length=dim:source+5",
+                                        "--state=a:b", "--length-penalty=gnmt:0.6", "--n-best=2", "--ended=shrink",
+                                        "--early-stop"])
+        self.assertEqual(attnc.Sample(top_k=3, seed=1, bos="input").flags(),
+                         ["--generate=sample", "--bos=input", "--sample-seed=1", "--top-k=3"])
+
+
+if __name__ == "__main__":
+    unittest.main()
