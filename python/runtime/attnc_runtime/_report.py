@@ -123,13 +123,13 @@ class Profile(Sequence[Region]):
         pathlib.Path(path).write_text(json.dumps({"traceEvents": events}))
 
     def _rows(self) -> Tuple[Sequence[str], List[Sequence[str]]]:
-        header = ("region", "nodes", "ms", "share", "times", "GFLOP/s")
+        header = ("region", "nodes", "us", "share", "times", "GFLOP/s")
         rows: List[Sequence[str]] = []
         for r in sorted(self._regions, key=lambda r: -r.seconds):
             rate = f"{r.flops / r.seconds / 1e9:.1f}" if r.flops and r.seconds else ""
             nodes = ", ".join(r.nodes[:3]) + (f" and {len(r.nodes) - 3} more" if len(r.nodes) > 3 else "")
             share = f"{100 * r.seconds / self.seconds:.1f} %" if self.seconds else ""
-            rows.append((r.name, nodes, f"{r.seconds * 1e3:.3f}", share, str(r.times), rate))
+            rows.append((r.name, nodes, f"{r.seconds * 1e6:.1f}", share, str(r.times), rate))
         return header, rows
 
     def __str__(self) -> str:
