@@ -80,7 +80,7 @@ bool CellBuilder::projectInputs() {
       projected[gate].push_back({term.product->getResult(0), term.firstUnit});
     }
   inputs.clear();
-  return llvm::none_of(projected, [](ArrayRef<Element> parts) { return parts.empty(); });
+  return llvm::none_of(projected, [](ArrayRef<CellElement> parts) { return parts.empty(); });
 }
 
 /// Whether all weights have their elements in the IR.
@@ -124,7 +124,7 @@ Value CellBuilder::projectedInput() {
   Value first = projected.front().front().value;
   auto isInPlace = [&](auto gate) {
     return gate.value().size() == 1 &&
-           gate.value().front() == Element{first, static_cast<int64_t>(gate.index()) * units};
+           gate.value().front() == CellElement{first, static_cast<int64_t>(gate.index()) * units};
   };
   int64_t columns = projected.size() * units;
   Value flat = flatten(first);
@@ -137,9 +137,9 @@ Value CellBuilder::projectedInput() {
   part[1] = b.getIndexAttr(units);
   Value all = emptyTensor(b, loc, sizes, b.getF32Type());
   int64_t column = 0;
-  for (ArrayRef<Element> elements : projected) {
+  for (ArrayRef<CellElement> elements : projected) {
     Value sum;
-    for (const Element &element : elements) {
+    for (const CellElement &element : elements) {
       Value source = flatten(element.value);
       offsets[1] = b.getIndexAttr(element.column);
       Value columns = tensor::ExtractSliceOp::create(b, loc, source, offsets, part, strides);

@@ -47,7 +47,7 @@ private:
   // Of the cell at hand.
   int64_t units = 0;
   llvm::SmallVector<Column> inputs;
-  llvm::SmallVector<llvm::SmallVector<Element>> projected; ///< instead of `inputs`: what each gate adds up
+  llvm::SmallVector<llvm::SmallVector<CellElement>> projected; ///< instead of `inputs`: what each gate adds up
   Column recurrence;
 };
 

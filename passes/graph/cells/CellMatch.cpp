@@ -76,7 +76,7 @@ OpOperand *inputOf(Value scalar, linalg::LinalgOp &op) {
 }
 
 /// Where `element` comes from: a scalar op in a body, or a tensor that is no view and no elementwise op.
-Element resolve(Element element) {
+CellElement resolve(CellElement element) {
   while (true) {
     linalg::LinalgOp op;
     if (!isa<RankedTensorType>(element.value.getType())) {
@@ -100,22 +100,24 @@ Element resolve(Element element) {
   }
 }
 
-template <typename Op> Op getOp(const Element &element) { return element.value.getDefiningOp<Op>(); }
+template <typename Op> Op getOp(const CellElement &element) { return element.value.getDefiningOp<Op>(); }
 
-Element operand(const Element &of, unsigned n) { return resolve({of.value.getDefiningOp()->getOperand(n), of.column}); }
+CellElement operand(const CellElement &of, unsigned n) {
+  return resolve({of.value.getDefiningOp()->getOperand(n), of.column});
+}
 
-bool isNumber(const Element &element, double number) {
+bool isNumber(const CellElement &element, double number) {
   auto constant = dyn_cast_or_null<FloatAttr>(splatConstant(element.value));
   return constant && constant.getValueAsDouble() == number;
 }
 
-std::optional<double> getNumber(const Element &element) {
+std::optional<double> getNumber(const CellElement &element) {
   auto constant = dyn_cast_or_null<FloatAttr>(splatConstant(element.value));
   return constant ? std::optional(constant.getValueAsDouble()) : std::nullopt;
 }
 
 /// select(x < bound, bound, x), or > for an upper bound: x.
-std::optional<Element> matchBound(const Element &element, bool isLower, double bound) {
+std::optional<CellElement> matchBound(const CellElement &element, bool isLower, double bound) {
   auto select = getOp<arith::SelectOp>(element);
   auto compare = select ? select.getCondition().getDefiningOp<arith::CmpFOp>() : arith::CmpFOp();
   auto predicate = isLower ? arith::CmpFPredicate::OLT : arith::CmpFPredicate::OGT;
@@ -132,7 +134,7 @@ std::optional<Element> matchBound(const Element &element, bool isLower, double b
 }
 
 /// a * b for a number a: a and b.
-template <typename Op> std::optional<std::pair<double, Element>> withNumber(const Element &element) {
+template <typename Op> std::optional<std::pair<double, CellElement>> withNumber(const CellElement &element) {
   if (!getOp<Op>(element))
     return std::nullopt;
   for (unsigned n : {0, 1})
@@ -141,22 +143,22 @@ template <typename Op> std::optional<std::pair<double, Element>> withNumber(cons
   return std::nullopt;
 }
 
-using Activated = std::pair<ActivationAttr, Element>;
+using Activated = std::pair<ActivationAttr, CellElement>;
 
 /// A function into [0, 1], of what.
-std::optional<Activated> matchGate(const Element &element) {
+std::optional<Activated> matchGate(const CellElement &element) {
   MLIRContext *context = element.value.getContext();
   if (getOp<arith::DivFOp>(element) && isNumber(operand(element, 0), 1)) {
-    std::optional<std::pair<double, Element>> sum = withNumber<arith::AddFOp>(operand(element, 1));
+    std::optional<std::pair<double, CellElement>> sum = withNumber<arith::AddFOp>(operand(element, 1));
     if (!sum || sum->first != 1 || !getOp<math::ExpOp>(sum->second))
       return std::nullopt;
-    Element power = operand(sum->second, 0);
+    CellElement power = operand(sum->second, 0);
     if (!getOp<arith::NegFOp>(power))
       return std::nullopt;
     return Activated{ActivationAttr::get(context, ActivationKind::sigmoid, {}, {}), operand(power, 0)};
   }
-  std::optional<Element> above = matchBound(element, /*isLower=*/false, 1);
-  std::optional<Element> line = above ? matchBound(*above, /*isLower=*/true, 0) : std::nullopt;
+  std::optional<CellElement> above = matchBound(element, /*isLower=*/false, 1);
+  std::optional<CellElement> line = above ? matchBound(*above, /*isLower=*/true, 0) : std::nullopt;
   auto sum = line ? withNumber<arith::AddFOp>(*line) : std::nullopt;
   auto product = sum ? withNumber<arith::MulFOp>(sum->second) : std::nullopt;
   if (!product)
@@ -168,11 +170,11 @@ std::optional<Activated> matchGate(const Element &element) {
 }
 
 /// The function of a candidate or of the cell that goes out, of what.
-std::optional<Activated> matchSquash(const Element &element) {
+std::optional<Activated> matchSquash(const CellElement &element) {
   MLIRContext *context = element.value.getContext();
   if (getOp<math::TanhOp>(element))
     return Activated{ActivationAttr::get(context, ActivationKind::tanh, {}, {}), operand(element, 0)};
-  if (std::optional<Element> x = matchBound(element, /*isLower=*/true, 0))
+  if (std::optional<CellElement> x = matchBound(element, /*isLower=*/true, 0))
     return Activated{ActivationAttr::get(context, ActivationKind::relu, {}, {}), *x};
   return std::nullopt;
 }
@@ -215,7 +217,7 @@ public:
     if (!type || type.getRank() < 2 || type.isDynamicDim(type.getRank() - 1) || !type.getElementType().isF32())
       return std::nullopt;
     units = type.getDimSize(type.getRank() - 1);
-    Element state = resolve({result->getResult(0), 0});
+    CellElement state = resolve({result->getResult(0), 0});
     for (auto matchKind : {&CellMatcher::matchLstm, &CellMatcher::matchGru, &CellMatcher::matchRnn}) {
       found = CellMatch();
       found.units = units;
@@ -227,22 +229,22 @@ public:
   }
 
 private:
-  bool matchLstm(const Element &state);
-  bool matchCellSum(const Element &sum, const Activated &output, ActivationAttr squash);
-  bool matchGru(const Element &state);
-  bool matchBlend(const Element &update, const Element &first, const Element &second);
-  bool matchState(const Element &update, const Element &next, const Element &before);
-  bool matchReset(const Element &sum, const Activated &update);
-  bool matchRnn(const Element &state);
-  bool addGate(const Element &sum, Gate &gate);
+  bool matchLstm(const CellElement &state);
+  bool matchCellSum(const CellElement &sum, const Activated &output, ActivationAttr squash);
+  bool matchGru(const CellElement &state);
+  bool matchBlend(const CellElement &update, const CellElement &first, const CellElement &second);
+  bool matchState(const CellElement &update, const CellElement &next, const CellElement &before);
+  bool matchReset(const CellElement &sum, const Activated &update);
+  bool matchRnn(const CellElement &state);
+  bool addGate(const CellElement &sum, Gate &gate);
   bool addProduct(linalg::LinalgOp product, int64_t column, Gate &gate);
-  bool addVector(const Element &element, Gate &gate);
-  bool addColumns(const Element &element, Gate &gate);
-  bool addSummand(const Element &summand, Gate &gate);
+  bool addVector(const CellElement &element, Gate &gate);
+  bool addColumns(const CellElement &element, Gate &gate);
+  bool addSummand(const CellElement &summand, Gate &gate);
   /// The tensor of an element, or null; of one with a column for each unit.
-  static Value tensorOf(const Element &element);
-  Value toTensor(const Element &element);
-  void collectSummands(const Element &sum, SmallVectorImpl<Element> &summands, unsigned depth = 0);
+  static Value tensorOf(const CellElement &element);
+  Value toTensor(const CellElement &element);
+  void collectSummands(const CellElement &sum, SmallVectorImpl<CellElement> &summands, unsigned depth = 0);
 
   linalg::LinalgOp result;
   bool splitInputs;
@@ -250,7 +252,7 @@ private:
   CellMatch found;
 };
 
-Value CellMatcher::tensorOf(const Element &element) {
+Value CellMatcher::tensorOf(const CellElement &element) {
   if (isa<RankedTensorType>(element.value.getType()))
     return element.value;
   Operation *op = element.value.getDefiningOp();
@@ -259,7 +261,7 @@ Value CellMatcher::tensorOf(const Element &element) {
   return isWhole ? owner->getResult(0) : Value();
 }
 
-Value CellMatcher::toTensor(const Element &element) {
+Value CellMatcher::toTensor(const CellElement &element) {
   Value value = tensorOf(element);
   auto type = value ? cast<RankedTensorType>(value.getType()) : RankedTensorType();
   return type && element.column == 0 && type.getRank() > 0 && type.getShape().back() == units ? value : Value();
@@ -303,7 +305,7 @@ bool CellMatcher::addProduct(linalg::LinalgOp product, int64_t column, Gate &gat
 }
 
 /// A vector with an element for each unit, and the same for all rows.
-bool CellMatcher::addVector(const Element &element, Gate &gate) {
+bool CellMatcher::addVector(const CellElement &element, Gate &gate) {
   if (std::optional<double> number = getNumber(element)) {
     gate.biases.push_back({{}, 0, *number});
     return true;
@@ -329,7 +331,7 @@ bool CellMatcher::addVector(const Element &element, Gate &gate) {
 }
 
 /// A tensor with a column for each unit, whatever has made it: a product of all steps, of which this is one step's.
-bool CellMatcher::addColumns(const Element &element, Gate &gate) {
+bool CellMatcher::addColumns(const CellElement &element, Gate &gate) {
   Value value = tensorOf(element);
   auto type = value ? cast<RankedTensorType>(value.getType()) : RankedTensorType();
   if (!type || type.getRank() == 0 || !type.getElementType().isF32() || isConstant(value) ||
@@ -339,14 +341,14 @@ bool CellMatcher::addColumns(const Element &element, Gate &gate) {
   return true;
 }
 
-bool CellMatcher::addSummand(const Element &summand, Gate &gate) {
+bool CellMatcher::addSummand(const CellElement &summand, Gate &gate) {
   auto product = summand.value.getDefiningOp<linalg::LinalgOp>();
   return (product && addProduct(product, summand.column, gate)) || addVector(summand, gate) ||
          addColumns(summand, gate);
 }
 
 /// The summands of a sum of sums. Beyond the limits a sum is one of them, which is nothing that a gate has.
-void CellMatcher::collectSummands(const Element &sum, SmallVectorImpl<Element> &summands, unsigned depth) {
+void CellMatcher::collectSummands(const CellElement &sum, SmallVectorImpl<CellElement> &summands, unsigned depth) {
   constexpr size_t kMost = 64;
   if (!getOp<arith::AddFOp>(sum) || depth == kMost || summands.size() >= kMost) {
     summands.push_back(sum);
@@ -357,10 +359,10 @@ void CellMatcher::collectSummands(const Element &sum, SmallVectorImpl<Element> &
 }
 
 /// The summands of a gate; false where one is nothing that a gate has.
-bool CellMatcher::addGate(const Element &sum, Gate &gate) {
-  SmallVector<Element> summands;
+bool CellMatcher::addGate(const CellElement &sum, Gate &gate) {
+  SmallVector<CellElement> summands;
   collectSummands(sum, summands);
-  return llvm::all_of(summands, [&](const Element &summand) { return addSummand(summand, gate); });
+  return llvm::all_of(summands, [&](const CellElement &summand) { return addSummand(summand, gate); });
 }
 
 //===----------------------------------------------------------------------===//
@@ -368,7 +370,7 @@ bool CellMatcher::addGate(const Element &sum, Gate &gate) {
 //===----------------------------------------------------------------------===//
 
 /// h = o squash(c)
-bool CellMatcher::matchLstm(const Element &state) {
+bool CellMatcher::matchLstm(const CellElement &state) {
   if (!getOp<arith::MulFOp>(state))
     return false;
   for (unsigned n : {0, 1}) {
@@ -380,12 +382,12 @@ bool CellMatcher::matchLstm(const Element &state) {
 }
 
 /// c' = f c + i squash(g)
-bool CellMatcher::matchCellSum(const Element &sum, const Activated &output, ActivationAttr squash) {
+bool CellMatcher::matchCellSum(const CellElement &sum, const Activated &output, ActivationAttr squash) {
   Value memory = toTensor(sum);
   if (!getOp<arith::AddFOp>(sum) || !memory)
     return false;
   for (unsigned side : {0, 1}) {
-    Element fresh = operand(sum, side), kept = operand(sum, 1 - side);
+    CellElement fresh = operand(sum, side), kept = operand(sum, 1 - side);
     if (!getOp<arith::MulFOp>(fresh) || !getOp<arith::MulFOp>(kept))
       return false;
     for (unsigned n : {0, 1})
@@ -411,8 +413,8 @@ bool CellMatcher::matchCellSum(const Element &sum, const Activated &output, Acti
 }
 
 /// h' = (1 - z) n + z h, or n + z (h - n), n - z (n - h), h + (1 - z) (n - h); or the same with n and h exchanged
-bool CellMatcher::matchGru(const Element &state) {
-  auto oneMinus = [](const Element &element) -> std::optional<Element> {
+bool CellMatcher::matchGru(const CellElement &state) {
+  auto oneMinus = [](const CellElement &element) -> std::optional<CellElement> {
     if (!getOp<arith::SubFOp>(element) || !isNumber(operand(element, 0), 1))
       return std::nullopt;
     return operand(element, 1);
@@ -421,27 +423,27 @@ bool CellMatcher::matchGru(const Element &state) {
   if (!isDifference && !getOp<arith::AddFOp>(state))
     return false;
   for (unsigned side : {0, 1}) {
-    Element first = operand(state, side), second = operand(state, 1 - side);
+    CellElement first = operand(state, side), second = operand(state, 1 - side);
     if (isDifference && side == 1)
       break;
     if (!getOp<arith::MulFOp>(second))
       continue;
     for (unsigned m : {0, 1}) {
-      Element factor = operand(second, m), other = operand(second, 1 - m);
+      CellElement factor = operand(second, m), other = operand(second, 1 - m);
       if (getOp<arith::SubFOp>(other)) {
-        Element from = operand(other, 0), to = operand(other, 1);
+        CellElement from = operand(other, 0), to = operand(other, 1);
         if (!isDifference && to == first && matchBlend(factor, first, from))
           return true;
         if (isDifference && from == first && matchBlend(factor, first, to))
           return true;
-        std::optional<Element> update = oneMinus(factor);
+        std::optional<CellElement> update = oneMinus(factor);
         if (!isDifference && update && to == first && matchBlend(*update, from, first))
           return true;
       }
       if (isDifference || !getOp<arith::MulFOp>(first))
         continue;
       for (unsigned n : {0, 1})
-        if (std::optional<Element> update = oneMinus(operand(first, n)); update && *update == factor)
+        if (std::optional<CellElement> update = oneMinus(operand(first, n)); update && *update == factor)
           if (matchBlend(factor, operand(first, 1 - n), other))
             return true;
     }
@@ -450,7 +452,7 @@ bool CellMatcher::matchGru(const Element &state) {
 }
 
 /// (1 - update) * first + update * second
-bool CellMatcher::matchBlend(const Element &update, const Element &first, const Element &second) {
+bool CellMatcher::matchBlend(const CellElement &update, const CellElement &first, const CellElement &second) {
   found.mirrored = false;
   if (matchState(update, first, second))
     return true;
@@ -458,7 +460,7 @@ bool CellMatcher::matchBlend(const Element &update, const Element &first, const 
   return matchState(update, second, first);
 }
 
-bool CellMatcher::matchState(const Element &update, const Element &next, const Element &before) {
+bool CellMatcher::matchState(const CellElement &update, const CellElement &next, const CellElement &before) {
   std::optional<Activated> gate = matchGate(update), candidate = matchSquash(next);
   found.before = toTensor(before);
   if (!gate || !candidate || !found.before)
@@ -470,11 +472,11 @@ bool CellMatcher::matchState(const Element &update, const Element &next, const E
 }
 
 /// The sum of the candidate: products of the input, biases, and the old state's part, which the reset gate shuts.
-bool CellMatcher::matchReset(const Element &sum, const Activated &update) {
-  SmallVector<Element> summands;
+bool CellMatcher::matchReset(const CellElement &sum, const Activated &update) {
+  SmallVector<CellElement> summands;
   collectSummands(sum, summands);
   std::optional<Activated> reset;
-  auto isReset = [&](const Element &product, unsigned n) {
+  auto isReset = [&](const CellElement &product, unsigned n) {
     std::optional<Activated> gate = matchGate(operand(product, n));
     if (!gate || gate->first != update.first || reset)
       return false;
@@ -483,7 +485,7 @@ bool CellMatcher::matchReset(const Element &sum, const Activated &update) {
   };
   found.reset.reset();
   found.resetState = {};
-  for (const Element &summand : summands) {
+  for (const CellElement &summand : summands) {
     if (getOp<arith::MulFOp>(summand)) { // r (h R + b)
       found.reset.emplace();
       unsigned n = isReset(summand, 0) ? 0 : 1;
@@ -497,7 +499,7 @@ bool CellMatcher::matchReset(const Element &sum, const Activated &update) {
   if (found.reset)
     return addGate(reset->second, found.gates[1]);
   for (const GateTerm &term : found.gates[2].terms) { // (r h) R
-    Element product = resolve({term.input, 0});
+    CellElement product = resolve({term.input, 0});
     if (!getOp<arith::MulFOp>(product))
       continue;
     for (unsigned n : {0, 1})
@@ -510,7 +512,7 @@ bool CellMatcher::matchReset(const Element &sum, const Activated &update) {
 }
 
 /// h' = squash(x W + h R + b): the rest of the graph must show that h is a state.
-bool CellMatcher::matchRnn(const Element &state) {
+bool CellMatcher::matchRnn(const CellElement &state) {
   std::optional<Activated> squash = matchSquash(state);
   found.cell = RecurrentLayer::Rnn;
   found.gates.assign(1, Gate());

@@ -16,10 +16,10 @@ namespace attn {
 
 /// Element [rows..., column + n] of a tensor, for each unit n; or what an
 /// elementwise op computes from such elements, a scalar of its body.
-struct Element {
+struct CellElement {
   mlir::Value value;
   int64_t column = 0;
-  bool operator==(const Element &other) const { return value == other.value && column == other.column; }
+  bool operator==(const CellElement &other) const { return value == other.value && column == other.column; }
 };
 
 /// A summand of a gate: `input` times a part of a constant matrix; or (no weight) columns of `input` as they are.
