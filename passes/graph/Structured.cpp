@@ -93,33 +93,32 @@ bool isView(Operation *op) {
   return linalgOp && getMovedInput(linalgOp);
 }
 
+bool followTensors(Operation *op, Values &list) {
+  if (!isView(op) && !isPointwise(op))
+    return false;
+  llvm::copy_if(op->getOperands(), std::back_inserter(list),
+                [](Value operand) { return isa<RankedTensorType>(operand.getType()); });
+  return true;
+}
+
 bool hasUse(Value value, llvm::function_ref<bool(OpOperand &)> isFound, llvm::function_ref<bool(Operation *)> follows) {
-  SmallVector<Value> front{value};
-  DenseSet<Value> seen;
-  while (!front.empty()) {
-    Value next = front.pop_back_val();
-    if (!seen.insert(next).second)
-      continue;
+  return worklist(Values{value}, [&](Value next, Values &list) {
     for (OpOperand &use : next.getUses()) {
       if (isFound(use))
         return true;
       if (follows(use.getOwner()))
-        front.push_back(use.getOwner()->getResult(0));
+        list.push_back(use.getOwner()->getResult(0));
     }
-  }
-  return false;
+    return false;
+  });
 }
 
 bool isComputedFrom(Value value, Value source, DenseSet<Value> &visited) {
-  SmallVector<Value> front{value};
-  while (!front.empty()) {
-    Value next = front.pop_back_val();
-    if (next == source)
-      return true;
-    if (visited.insert(next).second && next.getDefiningOp())
-      next.getDefiningOp()->walk([&](Operation *op) { llvm::append_range(front, op->getOperands()); });
-  }
-  return false;
+  return worklist(Values{value}, [&](Value next, Values &list) {
+    if (next != source && visited.insert(next).second && next.getDefiningOp())
+      next.getDefiningOp()->walk([&](Operation *op) { llvm::append_range(list, op->getOperands()); });
+    return next == source;
+  });
 }
 
 TypedAttr splatConstant(Value value) {

@@ -3,6 +3,8 @@
 
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include "mlir/IR/Builders.h"
+#include "llvm/ADT/DenseSet.h"
+#include "llvm/ADT/SmallVector.h"
 #include <optional>
 
 // Short spellings of the linalg ops that the graph passes write.
@@ -49,6 +51,22 @@ mlir::OpOperand *getMovedInput(mlir::linalg::LinalgOp op);
 
 /// Whether `op` only moves elements or gives them another shape.
 bool isView(mlir::Operation *op);
+
+/// Calls `follows(item, list)` for each item of `list`, nearest first and each once; it appends what to look at further
+/// on. Ends where `follows` returns true: whether it did. Whoever walks the graph walks it so.
+template <typename Item, typename Follows> bool worklist(llvm::SmallVector<Item> list, Follows follows) {
+  llvm::DenseSet<Item> seen;
+  for (size_t n = 0; n != list.size(); ++n) {
+    Item next = list[n];
+    if (seen.insert(next).second && follows(next, list))
+      return true;
+  }
+  return false;
+}
+using Values = llvm::SmallVector<mlir::Value>;
+
+/// Adds the tensors to `list` of which `op`, a view or an elementwise op, makes another; whether it is one.
+bool followTensors(mlir::Operation *op, Values &list);
 
 /// Whether `isFound` takes some use of `value`, or of the result of an op that
 /// uses it and that `follows` takes.

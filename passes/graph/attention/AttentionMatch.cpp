@@ -164,12 +164,7 @@ std::optional<Access> nameLoops(AtomSpace &space, Value operand, AffineMap map, 
 
 SmallVector<OpOperand *> findWeightedSums(Value weights) {
   SmallVector<OpOperand *> found;
-  SmallVector<Value> front{weights};
-  DenseSet<Value> seen;
-  while (!front.empty()) {
-    Value value = front.pop_back_val();
-    if (!seen.insert(value).second)
-      continue;
+  worklist(Values{weights}, [&](Value value, Values &list) {
     for (OpOperand &use : value.getUses()) {
       Operation *user = use.getOwner();
       auto linalgOp = dyn_cast<linalg::LinalgOp>(user);
@@ -178,9 +173,10 @@ SmallVector<OpOperand *> findWeightedSums(Value weights) {
       if (isContraction(user))
         found.push_back(&use);
       else if (isView(user) || isPointwise(user))
-        front.push_back(user->getResult(0));
+        list.push_back(user->getResult(0));
     }
-  }
+    return false;
+  });
   return found;
 }
 

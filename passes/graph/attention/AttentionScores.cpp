@@ -505,27 +505,18 @@ SmallVector<ScoreSource> findScoreSources(const Normalization &softmax) {
   // Contractions from which the scores are computed by elementwise ops and
   // views, the nearest first.
   SmallVector<ScoreSource> sources;
-  DenseSet<Value> seen;
-  SmallVector<Value> front{softmax.input};
-  while (!front.empty()) {
-    SmallVector<Value> next;
-    for (Value value : front) {
-      if (!seen.insert(value).second)
-        continue;
-      Operation *op = value.getDefiningOp();
-      if (isContraction(op)) {
-        sources.push_back({ScoreKind::additive, cast<linalg::LinalgOp>(op)});
-        sources.push_back({ScoreKind::dot, cast<linalg::LinalgOp>(op)});
-      } else if (getSummand(op)) {
-        sources.push_back({ScoreKind::additive, cast<linalg::LinalgOp>(op)});
-      } else if (op && (isView(op) || isPointwise(op))) {
-        for (Value operand : op->getOperands())
-          if (isa<RankedTensorType>(operand.getType()))
-            next.push_back(operand);
-      }
+  worklist(Values{softmax.input}, [&](Value value, Values &list) {
+    Operation *op = value.getDefiningOp();
+    if (isContraction(op)) {
+      sources.push_back({ScoreKind::additive, cast<linalg::LinalgOp>(op)});
+      sources.push_back({ScoreKind::dot, cast<linalg::LinalgOp>(op)});
+    } else if (getSummand(op)) {
+      sources.push_back({ScoreKind::additive, cast<linalg::LinalgOp>(op)});
+    } else {
+      followTensors(op, list);
     }
-    front = std::move(next);
-  }
+    return false;
+  });
   SmallVector<ScoreSource> products(sources);
   sources.push_back({ScoreKind::additive, {}});
   for (const ScoreSource &source : products)

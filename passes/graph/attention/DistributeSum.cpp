@@ -1,8 +1,8 @@
 #include "passes/graph/attention/DistributeSum.h"
 
 #include "dialects/attn/AttnOps.h"
-#include "passes/graph/attention/AttentionMatch.h"
 #include "passes/graph/Structured.h"
+#include "passes/graph/attention/AttentionMatch.h"
 #include "passes/graph/element/RowReduction.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -51,25 +51,18 @@ std::optional<OnePlace> readOnePlace(Value value) {
 
 /// The softmax, or the place of one, from which elementwise ops and views make `value`, if it is a single one.
 Value findWeights(Value value) {
-  SmallVector<Value> front{value};
-  DenseSet<Value> seen;
   Value found;
-  while (!front.empty()) {
-    Value next = front.pop_back_val();
-    Operation *op = next.getDefiningOp();
-    if (!op || !seen.insert(next).second)
-      continue;
+  bool isAmbiguous = worklist(Values{value}, [&](Value next, Values &list) {
     std::optional<OnePlace> place = readOnePlace(next);
-    if (isa<SoftmaxOp>(op) || (place && isa_and_nonnull<SoftmaxOp>(findWeights(place->source).getDefiningOp()))) {
-      if (found && found != next)
-        return {};
-      found = next;
-    } else if (isView(op) || isPointwise(op)) {
-      llvm::copy_if(op->getOperands(), std::back_inserter(front),
-                    [](Value operand) { return isa<RankedTensorType>(operand.getType()); });
+    if (next.getDefiningOp<SoftmaxOp>() ||
+        (place && isa_and_nonnull<SoftmaxOp>(findWeights(place->source).getDefiningOp()))) {
+      std::swap(found, next);
+      return static_cast<bool>(next);
     }
-  }
-  return found;
+    followTensors(next.getDefiningOp(), list);
+    return false;
+  });
+  return isAmbiguous ? Value() : found;
 }
 
 /// The two inputs of an elementwise op that computes an `Op` of them.

@@ -26,58 +26,53 @@ SoftmaxOp findSoftmax(Value value) {
 /// Whether the places along dimension `dim` of `value` are features: columns of a weight, or a dimension of known size
 /// of an input of which another size is open.
 bool isOfFeatures(Value value, int64_t dim) {
-  SmallVector<std::pair<Value, int64_t>> front{{value, dim}};
-  DenseSet<std::pair<Value, int64_t>> seen;
-  while (!front.empty()) {
-    auto [next, at] = front.pop_back_val();
-    if (!seen.insert({next, at}).second)
-      continue;
+  using Dim = std::pair<Value, int64_t>;
+  return !worklist(SmallVector<Dim>{{value, dim}}, [](Dim read, SmallVector<Dim> &list) {
+    auto [next, at] = read;
     auto type = cast<RankedTensorType>(next.getType());
     Operation *op = next.getDefiningOp();
     if (!op) {
-      if (type.isDynamicDim(at) || type.hasStaticShape())
-        return false;
+      return type.isDynamicDim(at) || type.hasStaticShape();
     } else if (auto same = dyn_cast<tensor::CastOp>(op); same && isa<RankedTensorType>(same.getSource().getType())) {
-      front.push_back({same.getSource(), at});
+      list.push_back({same.getSource(), at});
     } else if (auto softmax = dyn_cast<SoftmaxOp>(op)) {
-      front.push_back({softmax.getInput(), at});
+      list.push_back({softmax.getInput(), at});
     } else if (auto slice = dyn_cast<tensor::ExtractSliceOp>(op);
                slice && slice.getSourceType().getRank() == type.getRank()) {
-      front.push_back({slice.getSource(), at});
+      list.push_back({slice.getSource(), at});
     } else if (isa<tensor::ConcatOp>(op)) {
       for (Value part : op->getOperands())
-        front.push_back({part, at});
+        list.push_back({part, at});
     } else if (auto expand = dyn_cast<tensor::ExpandShapeOp>(op)) {
       for (auto [n, group] : llvm::enumerate(expand.getReassociationIndices()))
         if (llvm::is_contained(group, at))
-          front.push_back({expand.getSrc(), n});
+          list.push_back({expand.getSrc(), n});
     } else if (auto collapse = dyn_cast<tensor::CollapseShapeOp>(op)) {
       for (int64_t n : collapse.getReassociationIndices()[at])
         if (collapse.getSrcType().getDimSize(n) != 1)
-          front.push_back({collapse.getSrc(), n});
+          list.push_back({collapse.getSrc(), n});
     } else if (auto linalgOp = dyn_cast<linalg::LinalgOp>(op); linalgOp && linalgOp.getNumDpsInits() == 1) {
       AffineExpr loop = linalgOp.getMatchingIndexingMap(linalgOp.getDpsInitOperand(0)).getResult(at);
       bool isWeight = false;
-      SmallVector<std::pair<Value, int64_t>> read;
+      SmallVector<Dim> made;
       for (OpOperand *input : linalgOp.getDpsInputOperands()) {
         std::optional<unsigned> place = linalgOp.getMatchingIndexingMap(input).getResultPosition(loop);
         if (!place)
           continue;
         if (!isStatic(input->get()))
-          read.push_back({input->get(), *place});
+          made.push_back({input->get(), *place});
         else
           isWeight |= linalgOp.getNumReductionLoops() != 0;
       }
-      if (isWeight)
-        continue;
-      if (read.empty())
-        return false;
-      front.append(read);
+      if (!isWeight && made.empty())
+        return true;
+      if (!isWeight)
+        list.append(made);
     } else {
-      return false;
+      return true;
     }
-  }
-  return true;
+    return false;
+  });
 }
 
 /// Whether the sum of the weights `outer` has for values the sum of other weights, on which the scores of `outer` do
@@ -99,22 +94,14 @@ bool isOverFeatures(OpOperand &outer, SoftmaxOp softmax) {
 bool isLinearAttention(OpOperand &weights, SoftmaxOp softmax) {
   if (isOverFeatures(weights, softmax))
     return true;
-  SmallVector<Value> front{weights.getOwner()->getResult(0)};
-  while (!front.empty()) {
-    Value value = front.pop_back_val();
-    for (OpOperand &use : value.getUses()) {
-      Operation *user = use.getOwner();
-      if (isView(user)) {
-        front.push_back(user->getResult(0));
-      } else if (isContraction(user) && use.getOperandNumber() < 2) {
-        OpOperand &outer = user->getOpOperand(1 - use.getOperandNumber());
-        SoftmaxOp other = findSoftmax(outer.get());
-        if (other && isOverFeatures(outer, other))
-          return true;
-      }
-    }
-  }
-  return false;
+  auto isOuter = [](OpOperand &use) {
+    if (!isContraction(use.getOwner()) || use.getOperandNumber() >= 2)
+      return false;
+    OpOperand &outer = use.getOwner()->getOpOperand(1 - use.getOperandNumber());
+    SoftmaxOp other = findSoftmax(outer.get());
+    return other && isOverFeatures(outer, other);
+  };
+  return hasUse(weights.getOwner()->getResult(0), isOuter, isView);
 }
 
 } // namespace attn

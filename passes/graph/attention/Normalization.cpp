@@ -18,21 +18,19 @@ using namespace mlir;
 namespace attn {
 
 bool isStatic(Value value) {
-  SmallVector<Value> front{value};
-  DenseSet<Value> seen;
-  while (!front.empty()) {
-    Value next = front.pop_back_val();
+  unsigned most = 256;
+  return !worklist(Values{value}, [&](Value next, Values &list) {
     Operation *op = next.getDefiningOp();
     // Sizes do not count: a table is cut to them, positions are counted up to them.
-    if (next.getType().isIndex() || !seen.insert(next).second)
-      continue;
-    if (!op || op->getNumRegions() > 1 || seen.size() > 256)
+    if (next.getType().isIndex())
       return false;
-    llvm::append_range(front, op->getOperands());
+    if (!op || op->getNumRegions() > 1 || most-- == 0)
+      return true;
+    llvm::append_range(list, op->getOperands());
     // What a body reads besides its op's operands, as a gather does.
-    visitUsedValuesDefinedAbove(op->getRegions(), [&](OpOperand *used) { front.push_back(used->get()); });
-  }
-  return true;
+    visitUsedValuesDefinedAbove(op->getRegions(), [&](OpOperand *used) { list.push_back(used->get()); });
+    return false;
+  });
 }
 
 /// Whether two scalars are one, or elements that a linalg op reads at one place of one tensor.
@@ -162,20 +160,11 @@ static bool holdsSumOf(Value value, Value terms) {
     return value;
   };
   terms = root(terms);
-  SmallVector<Value> front{value};
-  DenseSet<Value> seen;
-  while (!front.empty()) {
-    Value next = front.pop_back_val();
+  return worklist(Values{value}, [&](Value next, Values &list) {
     Operation *op = next.getDefiningOp();
-    if (!op || !seen.insert(next).second)
-      continue;
-    if (getReduction(op) == Combiner::sum && root(op->getOperand(0)) == terms)
-      return true;
-    if (isView(op) || isPointwise(op))
-      llvm::copy_if(op->getOperands(), std::back_inserter(front),
-                    [](Value operand) { return isa<RankedTensorType>(operand.getType()); });
-  }
-  return false;
+    followTensors(op, list);
+    return getReduction(op) == Combiner::sum && root(op->getOperand(0)) == terms;
+  });
 }
 
 bool isMultipleOfNonNegative(Value value, unsigned depth) {
@@ -350,23 +339,16 @@ OpOperand *findGate(linalg::LinalgOp sum) {
     Value weights = sum->getOperand(n);
     if (isStatic(sum->getOperand(1 - n)))
       continue;
-    SmallVector<Value> front{weights};
-    DenseSet<Value> seen;
     bool isGate = false, isScore = false, isOther = false;
-    while (!front.empty()) {
-      Value next = front.pop_back_val();
+    worklist(Values{weights}, [&](Value next, Values &list) {
       Operation *op = next.getDefiningOp();
-      if (!seen.insert(next).second || !op)
-        continue;
-      isOther |= isa<SoftmaxOp, AttentionOp>(op);
+      isOther |= isa_and_nonnull<SoftmaxOp, AttentionOp>(op);
       if (isContraction(op))
         isScore |= !isStatic(op->getOperand(0)) && !isStatic(op->getOperand(1));
-      if (!isView(op) && !isPointwise(op))
-        continue;
-      isGate |= !isView(op) && isNonNegative(next);
-      llvm::copy_if(op->getOperands(), std::back_inserter(front),
-                    [](Value operand) { return isa<RankedTensorType>(operand.getType()); });
-    }
+      if (followTensors(op, list))
+        isGate |= !isView(op) && isNonNegative(next);
+      return false;
+    });
     if (isGate && isScore && !isOther)
       return &sum->getOpOperand(n);
   }

@@ -48,46 +48,26 @@ bool dividesBySum(Operation *op) {
 
 /// Whether what `sum` adds up is divided by what is computed from the sum.
 bool dividesItsTerms(linalg::LinalgOp sum) {
-  SmallVector<Value> front{sum->getResult(0)};
-  DenseSet<Value> seen;
-  while (!front.empty()) {
-    Value next = front.pop_back_val();
-    if (!seen.insert(next).second)
-      continue;
-    for (Operation *user : next.getUsers()) {
-      auto [dividend, divisor] = readDivision(user);
-      if (dividend && divisor == next && dividend == sum->getOperand(0))
-        return true;
-      if (isStep(user))
-        front.push_back(user->getResult(0));
-    }
-  }
-  return false;
+  auto divides = [&](OpOperand &use) {
+    auto [dividend, divisor] = readDivision(use.getOwner());
+    return dividend && divisor == use.get() && dividend == sum->getOperand(0);
+  };
+  return hasUse(sum->getResult(0), divides, isStep);
 }
 
 /// Whether `value` is computed from weights by elementwise ops and views.
-bool comesFromSoftmax(Value value, DenseMap<Value, bool> &known) {
-  auto [it, fresh] = known.try_emplace(value, false);
-  if (!fresh)
-    return it->second;
-  Operation *op = value.getDefiningOp();
-  bool comes = isa_and_nonnull<SoftmaxOp>(op) || dividesBySum(op);
-  if (!comes && isStep(op))
-    for (Value operand : op->getOperands())
-      comes |= isa<RankedTensorType>(operand.getType()) && comesFromSoftmax(operand, known);
-  return known[value] = comes;
+bool comesFromSoftmax(Value value) {
+  return worklist(Values{value}, [](Value next, Values &list) {
+    Operation *op = next.getDefiningOp();
+    followTensors(op, list);
+    return isa_and_nonnull<SoftmaxOp>(op) || dividesBySum(op);
+  });
 }
 
 /// Whether weights are computed from `value` by elementwise ops and views.
-bool reachesSoftmax(Value value, DenseMap<Value, bool> &known) {
-  auto [it, fresh] = known.try_emplace(value, false);
-  if (!fresh)
-    return it->second;
-  bool reaches = false;
-  for (Operation *user : value.getUsers())
-    reaches |=
-        isa<SoftmaxOp>(user) || dividesBySum(user) || (isStep(user) && reachesSoftmax(user->getResult(0), known));
-  return known[value] = reaches;
+bool reachesSoftmax(Value value) {
+  return hasUse(
+      value, [](OpOperand &use) { return isa<SoftmaxOp>(use.getOwner()) || dividesBySum(use.getOwner()); }, isStep);
 }
 
 struct RaiseContractionPass : impl::RaiseContractionPassBase<RaiseContractionPass> {
@@ -100,22 +80,27 @@ struct RaiseContractionPass : impl::RaiseContractionPassBase<RaiseContractionPas
     for (linalg::LinalgOp sum : sums)
       if (!raise(sum))
         dropUnitSum(sum);
-    SmallVector<linalg::ContractOp> front;
-    getOperation()->walk([&](linalg::ContractOp op) { front.push_back(op); });
+    SmallVector<linalg::ContractOp> contractions;
+    getOperation()->walk([&](linalg::ContractOp op) { contractions.push_back(op); });
     IRRewriter rewriter(&getContext());
-    while (!front.empty()) {
-      linalg::ContractOp op = front.pop_back_val();
-      Operation *before = op->getPrevNode(), *end = op->getNextNode();
-      if (!distributeSum(rewriter, op))
-        continue;
-      // What was made may be distributed, too.
-      for (Operation *made = before ? before->getNextNode() : nullptr; made && made != end; made = made->getNextNode())
-        if (auto contraction = dyn_cast<linalg::ContractOp>(made))
-          front.push_back(contraction);
-    }
+    for (linalg::ContractOp op : llvm::reverse(contractions))
+      distribute(rewriter, op);
   }
 
 private:
+  /// Distributes `op`, and what is made of it.
+  static void distribute(RewriterBase &rewriter, linalg::ContractOp op) {
+    Operation *before = op->getPrevNode(), *end = op->getNextNode();
+    if (!distributeSum(rewriter, op))
+      return;
+    SmallVector<linalg::ContractOp> contractions;
+    for (Operation *made = before ? before->getNextNode() : nullptr; made && made != end; made = made->getNextNode())
+      if (auto contraction = dyn_cast<linalg::ContractOp>(made))
+        contractions.push_back(contraction);
+    for (linalg::ContractOp made : llvm::reverse(contractions))
+      distribute(rewriter, made);
+  }
+
   /// A sum over dimensions of size 1 is a reshape, but for the one by which weights of one key are divided.
   void dropUnitSum(linalg::LinalgOp sum) {
     if (dividesItsTerms(sum))
@@ -143,8 +128,6 @@ private:
     }
     if (next != written.getNumResults())
       return;
-    sources.erase(sum->getResult(0));
-    targets.erase(sum->getResult(0));
     IRRewriter rewriter(sum);
     Value reshaped = tensor::CollapseShapeOp::create(rewriter, sum.getLoc(), input->get(), groups);
     if (reshaped.getType() != result)
@@ -192,12 +175,8 @@ private:
       return false;
     if (dividesItsTerms(sum))
       return false;
-    if (!comesFromSoftmax(factors[0], sources) && !comesFromSoftmax(factors[1], sources) &&
-        !reachesSoftmax(sum->getResult(0), targets))
+    if (!comesFromSoftmax(factors[0]) && !comesFromSoftmax(factors[1]) && !reachesSoftmax(sum->getResult(0)))
       return false;
-    // The result dies, and another one may get its address.
-    sources.erase(sum->getResult(0));
-    targets.erase(sum->getResult(0));
     IRRewriter rewriter(sum);
     remark::passed(sum.getLoc(), remark::RemarkOpts::name("Contraction").category("attn-raise-contraction"))
         << "a sum of products is a contraction";
@@ -206,8 +185,6 @@ private:
         rewriter.getAffineMapArrayAttr({maps[0], maps[1], sum.getMatchingIndexingMap(sum.getDpsInitOperand(0))}));
     return true;
   }
-
-  DenseMap<Value, bool> sources, targets;
 };
 
 } // namespace

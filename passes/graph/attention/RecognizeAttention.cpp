@@ -46,12 +46,8 @@ bool isSummed(Value value) {
 }
 
 /// Whether a contraction reads ones where positions are these, and zeros elsewhere.
-bool selectsValues(SmallVector<Value> positions) {
-  DenseSet<Value> seen;
-  while (!positions.empty()) {
-    Value next = positions.pop_back_val();
-    if (!seen.insert(next).second)
-      continue;
+bool selectsValues(const Values &positions) {
+  return worklist(positions, [](Value next, Values &list) {
     for (Operation *user : next.getUsers()) {
       if (isContraction(user))
         return true;
@@ -63,10 +59,10 @@ bool selectsValues(SmallVector<Value> positions) {
                     llvm::all_of(user->getRegion(0).getOps<tensor::ExtractOp>(),
                                  [&](tensor::ExtractOp extract) { return extract.getTensor() == next; }));
       if (isOwn)
-        positions.push_back(user->getResult(0));
+        list.push_back(user->getResult(0));
     }
-  }
-  return false;
+    return false;
+  });
 }
 
 /// What a softmax is whose weights reach no contraction through elementwise ops
@@ -74,44 +70,47 @@ bool selectsValues(SmallVector<Value> positions) {
 /// they are multiplied by values, a choice if the position of the largest is made ones and zeros that are contracted,
 /// otherwise a classifier.
 Miss whyNotContracted(const Normalization &softmax) {
-  SmallVector<Value> front{softmax.result};
-  DenseSet<Value> seen;
   bool gates = false;
-  SmallVector<Value> positions;
+  Values positions;
   std::optional<Location> between;
-  while (!front.empty()) {
-    Value value = front.pop_back_val();
-    if (!seen.insert(value).second)
-      continue;
+  std::optional<Miss> found;
+  auto end = [&](StringRef reason, Location location) {
+    found = Miss{reason.str(), location};
+    return true;
+  };
+  worklist(Values{softmax.result}, [&](Value value, Values &list) {
     for (Operation *user : value.getUsers()) {
       if (isContraction(user))
-        return {"an operation that is not elementwise stands between the softmax and the weighted sum",
-                between.value_or(user->getLoc())};
+        return end("an operation that is not elementwise stands between the softmax and the weighted sum",
+                   between.value_or(user->getLoc()));
       if (auto op = dyn_cast<linalg::LinalgOp>(user); op && isPointwise(user) && multiplies(op)) {
         bool isNormalized = llvm::any_of(user->getUsers(), [](Operation *next) {
           auto quotient = dyn_cast<linalg::LinalgOp>(next);
           return quotient && findSumNormalization(quotient);
         });
         if (isNormalized)
-          return {"no contraction: what is left of its weights is divided by its sum again, and that is the weights",
-                  user->getLoc()};
+          return end("no contraction: what is left of its weights is divided by its sum again, and that is the weights",
+                     user->getLoc());
         if (isSummed(user->getResult(0)))
-          return {"the weighted sum is a product and a sum that were not joined", user->getLoc()};
+          return end("the weighted sum is a product and a sum that were not joined", user->getLoc());
         gates = true;
         continue;
       }
       if (isa<AttentionOp>(user))
-        return {"no contraction: its weights are the scores of another attention", softmax.location};
+        return end("no contraction: its weights are the scores of another attention", softmax.location);
       if (!between && !isView(user) && !isPointwise(user))
         between = user->getLoc();
       llvm::copy_if(user->getResults(), std::back_inserter(positions), [&](Value result) {
         return !isView(user) && !isPointwise(user) && isa<IntegerType>(getElementTypeOrSelf(result));
       });
       if (isMemoryEffectFree(user)) // numbers only: what an index selects is not weighted
-        llvm::copy_if(user->getResults(), std::back_inserter(front),
+        llvm::copy_if(user->getResults(), std::back_inserter(list),
                       [](Value result) { return isa<FloatType>(getElementTypeOrSelf(result)); });
     }
-  }
+    return false;
+  });
+  if (found)
+    return *found;
   if (!gates && selectsValues(positions))
     return {"no weighted sum: the largest weight selects a value (hard attention)", softmax.location};
   return {gates ? "no contraction: its weights multiply values, and are not summed over them"
@@ -122,21 +121,17 @@ Miss whyNotContracted(const Normalization &softmax) {
 /// Whether elementwise ops make the weights of a gate from the scores, and from what ops other than
 /// sums and maxima of rows, which normalisers have, make of the scores.
 bool dependsOnRow(const Normalization &gate) {
-  SmallVector<Value> front{gate.result};
-  DenseSet<Value> seen;
-  SmallVector<Value> scores, others;
-  while (!front.empty()) {
-    Value value = front.pop_back_val();
+  Values scores, others;
+  worklist(Values{gate.result}, [&](Value value, Values &list) {
     Operation *op = value.getDefiningOp();
-    if (!op || !seen.insert(value).second)
-      continue;
     if (isContraction(op))
       scores.push_back(value);
     else if (isView(op) || isPointwise(op))
-      llvm::append_range(front, op->getOperands());
-    else if (!getReduction(op))
+      llvm::append_range(list, op->getOperands());
+    else if (op && !getReduction(op))
       others.push_back(value);
-  }
+    return false;
+  });
   return llvm::any_of(others, [&](Value other) {
     return llvm::any_of(scores, [&](Value score) {
       DenseSet<Value> visited;
@@ -284,17 +279,10 @@ private:
   /// by element (an entropy, a sum of squares), where another one sums values.
   static void dropReductions(SmallVector<OpOperand *> &sums, Value weights) {
     auto isReduction = [&](OpOperand *sum) {
-      SmallVector<Value> front{sum->getOwner()->getOperand(1 - sum->getOperandNumber())};
-      DenseSet<Value> seen;
-      while (!front.empty()) {
-        Value value = front.pop_back_val();
-        if (value == weights)
-          return true;
-        Operation *source = value.getDefiningOp();
-        if (source && (isView(source) || isPointwise(source)) && seen.insert(value).second)
-          llvm::append_range(front, source->getOperands());
-      }
-      return false;
+      return worklist(Values{sum->getOwner()->getOperand(1 - sum->getOperandNumber())}, [&](Value value, Values &list) {
+        followTensors(value.getDefiningOp(), list);
+        return value == weights;
+      });
     };
     if (!llvm::all_of(sums, isReduction))
       llvm::erase_if(sums, isReduction);

@@ -88,40 +88,29 @@ bool RegionWriter::isWorthInlining(Value tensor, const Access &access) {
   bool forKeys = any(whole, isKey), pairs = any(whole, isRow);
   unsigned pairLeaves = 0;
   unsigned budget = 32;
-  SmallVector<std::pair<Value, Access>> front{{tensor, access}};
-  while (!front.empty()) {
-    Value value = front.back().first;
-    Access read = front.pop_back_val().second;
-    match.space.resolve(read);
-    if (splatConstant(value))
-      continue;
-    Value source = value;
-    if (isView(value.getDefiningOp()) && match.space.stepUp(source, read)) {
-      front.push_back({source, read});
-      continue;
-    }
-    auto op = value.getDefiningOp<linalg::LinalgOp>();
-    if (op && isPointwise(op) && isCheap(op, budget)) {
-      SmallVector<Atoms> loops = AtomSpace::loopAtoms(op, read);
-      for (OpOperand *input : op.getDpsInputOperands()) {
-        if (!isa<RankedTensorType>(input->get().getType()))
-          continue;
-        std::optional<Access> at = AtomSpace::operandAccess(op.getMatchingIndexingMap(input), loops);
-        if (!at)
-          return false;
-        front.push_back({input->get(), *at});
-      }
-      continue;
-    }
-    if (value == tensor || !forKeys)
-      return false;
+  auto isLeafWorthReading = [&](Access &read) {
     resolveAll(read);
     resolveAll(whole);
     bool smaller = any(whole, [&](unsigned atom) { return !any(read, [&](unsigned other) { return other == atom; }); });
-    if (pairs ? any(read, isKey) && any(read, isRow) && ++pairLeaves > 2 : !smaller)
-      return false;
-  }
-  return true;
+    return pairs ? !any(read, isKey) || !any(read, isRow) || ++pairLeaves <= 2 : smaller;
+  };
+  auto isWorth = [&](auto &isWorth, Value value, Access read) -> bool {
+    match.space.walkUp(value, read);
+    if (splatConstant(value))
+      return true;
+    auto op = value.getDefiningOp<linalg::LinalgOp>();
+    if (!op || !isPointwise(op) || !isCheap(op, budget))
+      return value != tensor && forKeys && isLeafWorthReading(read);
+    SmallVector<Atoms> loops = AtomSpace::loopAtoms(op, read);
+    SmallVector<OpOperand *> inputs = op.getDpsInputOperands();
+    return llvm::all_of(llvm::reverse(inputs), [&](OpOperand *input) {
+      if (!isa<RankedTensorType>(input->get().getType()))
+        return true;
+      std::optional<Access> at = AtomSpace::operandAccess(op.getMatchingIndexingMap(input), loops);
+      return at && isWorth(isWorth, input->get(), *at);
+    });
+  };
+  return isWorth(isWorth, tensor, access);
 }
 
 FailureOr<Value> RegionWriter::element(Value tensor, Access access) {

@@ -20,24 +20,17 @@ bool isExponential(Value tensor) {
 
 /// What `tensor` is made of by views and elementwise ops, itself first, up to exponentials; of ops that read others at
 /// computed places, these too. A quotient of exponentials and sums is made of few.
-SmallVector<Value> sourcesOf(Value tensor) {
+Values sourcesOf(Value tensor) {
   constexpr size_t kMost = 32;
-  SmallVector<Value> sources;
-  DenseSet<Value> seen;
-  SmallVector<Value> front{tensor};
-  while (!front.empty() && sources.size() < kMost) {
-    Value next = front.pop_back_val();
-    if (!seen.insert(next).second)
-      continue;
+  Values sources;
+  worklist(Values{tensor}, [&](Value next, Values &list) {
     sources.push_back(next);
-    Operation *op = next.getDefiningOp();
-    if ((!isView(op) && !isPointwise(op)) || isExponential(next))
-      continue;
-    llvm::append_range(front, op->getOperands());
-    if (auto linalgOp = dyn_cast<linalg::LinalgOp>(op))
-      for (auto extract : linalgOp.getBlock()->getOps<tensor::ExtractOp>())
-        front.push_back(extract.getTensor());
-  }
+    auto op = next.getDefiningOp<linalg::LinalgOp>();
+    if (!isExponential(next) && followTensors(next.getDefiningOp(), list) && op)
+      for (auto extract : op.getBlock()->getOps<tensor::ExtractOp>())
+        list.push_back(extract.getTensor());
+    return sources.size() == kMost;
+  });
   return sources;
 }
 

@@ -531,20 +531,16 @@ Value rootOf(Value value) {
 }
 
 bool dependsOn(Value value, Operation *source) {
-  SmallVector<Value> front{value};
-  DenseSet<Operation *> seen;
-  while (!front.empty()) {
-    Operation *op = front.pop_back_val().getDefiningOp();
+  return worklist(Values{value}, [&](Value next, Values &list) {
+    Operation *op = next.getDefiningOp();
     op = op ? source->getBlock()->findAncestorOpInBlock(*op) : nullptr;
-    if (op == source)
-      return true;
     // What stands before does not depend on it.
-    if (!op || op->isBeforeInBlock(source) || !seen.insert(op).second)
-      continue;
-    llvm::append_range(front, op->getOperands());
-    visitUsedValuesDefinedAbove(op->getRegions(), [&](OpOperand *used) { front.push_back(used->get()); });
-  }
-  return false;
+    if (op && !op->isBeforeInBlock(source)) {
+      llvm::append_range(list, op->getOperands());
+      visitUsedValuesDefinedAbove(op->getRegions(), [&](OpOperand *used) { list.push_back(used->get()); });
+    }
+    return op == source;
+  });
 }
 
 std::optional<CellMatch> matchCell(linalg::LinalgOp op, bool splitInputs) {

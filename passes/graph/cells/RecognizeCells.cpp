@@ -132,7 +132,7 @@ private:
       llvm::append_range(terms, gate.terms);
     if (cell.reset)
       llvm::append_range(terms, cell.reset->terms);
-    SmallVector<Value> front;
+    Values front;
     DenseSet<Operation *> products, seen;
     for (GateTerm &term : terms) {
       if (dependsOn(term.input, first))
@@ -140,18 +140,19 @@ private:
       if (term.product && products.insert(term.product).second)
         front.push_back(term.product->getResult(0));
     }
-    while (!front.empty())
-      for (Operation *user : front.pop_back_val().getUsers()) {
-        if (user == cell.result || user == cell.memory || products.contains(user) || !seen.insert(user).second)
-          continue;
-        if (isa<tensor::DimOp>(user))
+    bool leaves = worklist(front, [&](Value value, Values &list) {
+      for (Operation *user : value.getUsers()) {
+        if (user == cell.result || user == cell.memory || products.contains(user) || isa<tensor::DimOp>(user))
           continue;
         if (!isView(user) && !isPointwise(user) && !isa<tensor::ExtractSliceOp>(user))
-          return false;
-        front.push_back(user->getResult(0));
+          return true;
+        seen.insert(user);
+        list.push_back(user->getResult(0));
       }
+      return false;
+    });
     // What was before is not made by the gates.
-    return !cell.before || !seen.contains(cell.before.getDefiningOp());
+    return !leaves && (!cell.before || !seen.contains(cell.before.getDefiningOp()));
   }
 
   llvm::MapVector<Value, SmallVector<GateTerm>> products; // by the state that the cell makes

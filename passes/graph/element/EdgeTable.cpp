@@ -121,21 +121,18 @@ std::optional<EdgeTable::Nest> EdgeTable::matchNest(Value value) {
   if (nest.loops.empty() || !nest.insert || nest.insert.getDest() != carried)
     return std::nullopt;
   // Places come from the loops and from what stands outside, not from the table.
-  SmallVector<Value> front(nest.insert.getIndices());
-  while (!front.empty()) {
-    Value next = front.pop_back_val();
+  bool readsTable = worklist(Values(nest.insert.getIndices()), [&](Value next, Values &list) {
     auto argument = dyn_cast<BlockArgument>(next);
     auto loop = argument ? dyn_cast<scf::ForOp>(argument.getOwner()->getParentOp()) : scf::ForOp();
     if (loop && llvm::is_contained(nest.loops, loop) && next != loop.getInductionVar())
-      return std::nullopt;
+      return true;
     Operation *op = next.getDefiningOp();
     if (!op || !nest.loops.front()->isProperAncestor(op))
-      continue;
-    if (op->getNumRegions() || !isMemoryEffectFree(op))
-      return std::nullopt;
-    llvm::append_range(front, op->getOperands());
-  }
-  return nest;
+      return false;
+    llvm::append_range(list, op->getOperands());
+    return op->getNumRegions() != 0 || !isMemoryEffectFree(op);
+  });
+  return readsTable ? std::nullopt : std::optional(std::move(nest));
 }
 
 std::optional<EdgeTable> EdgeTable::match(Value value, const SymbolTable &symbols, const WeightStore *weights) {

@@ -178,25 +178,33 @@ OpOperand *findUnshifted(linalg::LinalgOp shift, unsigned side, int64_t dim) {
   return *keys == expected && unitDim.value_or(dim) == dim ? scores : nullptr;
 }
 
+/// A divisor is made of its sum in few steps.
+constexpr unsigned kMostTerms = 256;
+
+/// findTotal, of values not `seen` yet.
+static std::optional<std::pair<Value, Atoms>> findTotal(AtomSpace &space, Read value, const Read &terms,
+                                                        std::optional<unsigned> &unitDim, DenseSet<Value> &seen) {
+  space.walkUp(value.value, value.access);
+  if (!seen.insert(value.value).second || seen.size() > kMostTerms)
+    return std::nullopt;
+  space.resolve(value.access);
+  if (std::optional<Atoms> keys = findReducedAtoms(space, value, terms, Combiner::sum, unitDim))
+    return std::pair(value.value, *keys);
+  auto op = value.value.getDefiningOp<linalg::LinalgOp>();
+  if (!op || !isPointwise(op))
+    return std::nullopt;
+  SmallVector<OpOperand *> inputs = op.getDpsInputOperands();
+  for (OpOperand *input : llvm::reverse(inputs))
+    if (std::optional<Read> read = readOperand(space, op, input, value.access))
+      if (auto total = findTotal(space, *read, terms, unitDim, seen))
+        return total;
+  return std::nullopt;
+}
+
 std::optional<std::pair<Value, Atoms>> findTotal(AtomSpace &space, const Read &value, const Read &terms,
                                                  std::optional<unsigned> &unitDim) {
-  SmallVector<Read> front{value};
   DenseSet<Value> seen;
-  while (!front.empty()) {
-    Read next = front.pop_back_val();
-    space.walkUp(next.value, next.access);
-    if (!seen.insert(next.value).second)
-      continue;
-    space.resolve(next.access);
-    if (std::optional<Atoms> keys = findReducedAtoms(space, next, terms, Combiner::sum, unitDim))
-      return std::pair(next.value, *keys);
-    auto op = next.value.getDefiningOp<linalg::LinalgOp>();
-    if (op && isPointwise(op))
-      for (OpOperand *input : op.getDpsInputOperands())
-        if (std::optional<Read> read = readOperand(space, op, input, next.access))
-          front.push_back(*read);
-  }
-  return std::nullopt;
+  return findTotal(space, value, terms, unitDim, seen);
 }
 
 Scalar readScalar(AtomSpace &space, Read read) {

@@ -55,18 +55,13 @@ bool feedsAttention(Value value) {
   for (Operation *user : value.getUsers())
     if (!isa<AttentionOp, tensor::ExpandShapeOp, tensor::ExtractSliceOp, tensor::CastOp, tensor::DimOp>(user))
       return false;
-  SmallVector<Value> front{value};
-  llvm::SmallPtrSet<Operation *, 16> seen;
-  while (!front.empty() && seen.size() < kMaxOpsBehind)
-    for (Operation *user : front.pop_back_val().getUsers()) {
-      if (isa<AttentionOp>(user))
-        return true;
-      bool passesOn = isView(user) || isPointwise(user) ||
-                      isa<tensor::ExtractSliceOp, tensor::InsertSliceOp, tensor::ConcatOp, KvAppendOp>(user);
-      if (passesOn && seen.insert(user).second)
-        front.push_back(user->getResult(0));
-    }
-  return false;
+  unsigned behind = 0;
+  auto passesOn = [&](Operation *user) {
+    return (isView(user) || isPointwise(user) ||
+            isa<tensor::ExtractSliceOp, tensor::InsertSliceOp, tensor::ConcatOp, KvAppendOp>(user)) &&
+           behind++ < kMaxOpsBehind;
+  };
+  return hasUse(value, [](OpOperand &use) { return isa<AttentionOp>(use.getOwner()); }, passesOn);
 }
 
 /// The generic that adds a constant vector to the last dimension of `value`
