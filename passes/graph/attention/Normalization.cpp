@@ -3,15 +3,14 @@
 #include "passes/graph/Structured.h"
 #include "passes/graph/attention/AttentionMatch.h"
 #include "passes/graph/attention/AttentionSink.h"
+#include "passes/graph/element/LowerBound.h"
 #include "passes/graph/element/RowReduction.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/Transforms/RegionUtils.h"
-#include <algorithm>
 #include <cmath>
-#include <limits>
 
 using namespace mlir;
 
@@ -32,125 +31,6 @@ bool isStatic(Value value) {
     return false;
   });
 }
-
-/// Whether two scalars are one, or elements that a linalg op reads at one place of one tensor.
-static bool isSameElement(Value x, Value y) {
-  auto a = dyn_cast<BlockArgument>(x), b = dyn_cast<BlockArgument>(y);
-  auto op = a && b && a.getOwner() == b.getOwner() ? dyn_cast<linalg::LinalgOp>(a.getOwner()->getParentOp())
-                                                   : linalg::LinalgOp();
-  if (!op)
-    return x == y;
-  OpOperand *first = op.getMatchingOpOperand(a), *second = op.getMatchingOpOperand(b);
-  return first->get() == second->get() && op.getMatchingIndexingMap(first) == op.getMatchingIndexingMap(second);
-}
-
-/// Longer chains of ops have no bound.
-constexpr unsigned kMaxDepth = 64;
-constexpr double kNoBound = -std::numeric_limits<double>::infinity();
-
-namespace {
-
-/// Numbers that values are not below, as far as a few ops show; NaN is none.
-class LowerBound {
-public:
-  double of(Value value);
-
-private:
-  double compute(Value value);
-  double ofScalar(Operation *op);
-  DenseMap<Value, double> known;
-  unsigned depth = 0;
-};
-
-} // namespace
-
-/// What the test of `select` says of the one that it chooses: x > c ? x : ..., x < c ? ... : x.
-static double boundByTest(arith::SelectOp select, bool isTrue) {
-  auto compare = select.getCondition().getDefiningOp<arith::CmpFOp>();
-  if (!compare || !isSameElement(compare.getLhs(), isTrue ? select.getTrueValue() : select.getFalseValue()))
-    return kNoBound;
-  using Predicate = arith::CmpFPredicate;
-  bool isAbove = isTrue ? llvm::is_contained({Predicate::OGT, Predicate::OGE}, compare.getPredicate())
-                        : llvm::is_contained({Predicate::OLT, Predicate::ULT, Predicate::OLE, Predicate::ULE},
-                                             compare.getPredicate());
-  auto number = dyn_cast_or_null<FloatAttr>(splatConstant(compare.getRhs()));
-  return isAbove && number ? number.getValueAsDouble() : kNoBound;
-}
-
-/// Of the result of `op`, in a body.
-double LowerBound::ofScalar(Operation *op) {
-  auto of = [&](unsigned n) { return this->of(op->getOperand(n)); };
-  if (isa<math::ExpOp, math::Exp2Op, math::AbsFOp, math::SqrtOp, arith::UIToFPOp>(op))
-    return 0;
-  if (isa<math::TanhOp, math::ErfOp, math::ExpM1Op>(op))
-    return -1;
-  if (isa<math::PowFOp, math::Log1pOp>(op))
-    return of(0) >= 0 ? 0 : kNoBound;
-  if (isa<arith::MulFOp>(op) && isSameElement(op->getOperand(0), op->getOperand(1)))
-    return 0;
-  if (isa<arith::MaximumFOp, arith::MaxNumFOp>(op))
-    return std::max(of(0), of(1));
-  if (isa<arith::MinimumFOp, arith::MinNumFOp>(op))
-    return std::min(of(0), of(1));
-  if (isa<arith::AddFOp>(op))
-    return of(0) + of(1);
-  if (isa<arith::ExtFOp, arith::TruncFOp>(op))
-    return of(0);
-  if (auto select = dyn_cast<arith::SelectOp>(op))
-    return std::min(std::max(of(1), boundByTest(select, /*isTrue=*/true)),
-                    std::max(of(2), boundByTest(select, /*isTrue=*/false)));
-  auto constant = [&](unsigned n) {
-    auto number = dyn_cast_or_null<FloatAttr>(splatConstant(op->getOperand(n)));
-    return number ? std::optional(number.getValueAsDouble()) : std::nullopt;
-  };
-  if (isa<arith::SubFOp>(op))
-    return constant(1) ? of(0) - *constant(1) : kNoBound;
-  if (!isa<arith::MulFOp, arith::DivFOp>(op))
-    return kNoBound;
-  if (of(0) >= 0 && of(1) >= 0)
-    return 0;
-  for (unsigned n : {0, 1})
-    if (std::optional<double> number = constant(n); number && *number > 0 && std::isfinite(*number)) {
-      if (isa<arith::MulFOp>(op))
-        return of(1 - n) * *number;
-      return n == 1 ? of(0) / *number : kNoBound;
-    }
-  return kNoBound;
-}
-
-double LowerBound::of(Value value) {
-  if (auto it = known.find(value); it != known.end())
-    return it->second;
-  if (depth == kMaxDepth)
-    return kNoBound;
-  ++depth;
-  double bound = compute(value);
-  --depth;
-  return known[value] = bound;
-}
-
-double LowerBound::compute(Value value) {
-  if (auto number = dyn_cast_or_null<FloatAttr>(splatConstant(value)))
-    return number.getValue().isNaN() ? kNoBound : number.getValueAsDouble();
-  if (auto argument = dyn_cast<BlockArgument>(value)) {
-    auto owner = dyn_cast<linalg::LinalgOp>(argument.getOwner()->getParentOp());
-    return owner && isPointwise(owner) && owner.isDpsInput(owner.getMatchingOpOperand(argument))
-               ? of(owner.getMatchingOpOperand(argument)->get())
-               : kNoBound;
-  }
-  Operation *op = value.getDefiningOp();
-  if (isa<tensor::CollapseShapeOp, tensor::ExpandShapeOp, tensor::CastOp>(op))
-    return of(op->getOperand(0));
-  if (auto softmax = dyn_cast<SoftmaxOp>(op))
-    return softmax.getLog() ? kNoBound : 0;
-  if (isContraction(op))
-    return of(op->getOperand(0)) >= 0 && of(op->getOperand(1)) >= 0 ? 0 : kNoBound;
-  if (isPointwise(op))
-    return of(cast<linalg::LinalgOp>(op).getBlock()->getTerminator()->getOperand(0));
-  return ofScalar(op);
-}
-
-bool isNonNegative(Value value) { return LowerBound().of(value) >= 0; }
 
 /// Whether `value` is computed by elementwise ops and views from a sum of what `terms` is a view of.
 static bool holdsSumOf(Value value, Value terms) {

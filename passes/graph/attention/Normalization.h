@@ -61,9 +61,6 @@ std::optional<Normalization> findSumNormalization(mlir::linalg::LinalgOp op);
 /// two tensors that a run computes, as in sigmoid attention.
 mlir::OpOperand *findGate(mlir::linalg::LinalgOp sum);
 
-/// Whether no element of `value` is below 0, as far as a few ops show; NaN is none.
-bool isNonNegative(mlir::Value value);
-
 /// Whether `value` is not negative, but for what it is multiplied by (in up to `depth` products), as a mask.
 bool isMultipleOfNonNegative(mlir::Value value, unsigned depth = 4);
 

@@ -5,6 +5,7 @@
 #include "passes/graph/attention/Normalization.h"
 #include "passes/graph/element/Access.h"
 #include "passes/graph/element/AssumeRequired.h"
+#include "passes/graph/element/LowerBound.h"
 #include "passes/graph/element/RowReduction.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"

@@ -1,0 +1,130 @@
+#ifndef PASSES_GRAPH_ELEMENT_ELEMENT_H
+#define PASSES_GRAPH_ELEMENT_ELEMENT_H
+
+#include "dialects/attn/AttnOps.h"
+
+#include "mlir/Dialect/Linalg/IR/Linalg.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "mlir/IR/AffineMap.h"
+#include "llvm/ADT/DenseMap.h"
+#include "llvm/ADT/DenseSet.h"
+#include "llvm/ADT/SmallVector.h"
+#include <optional>
+#include <utility>
+
+// What one element of a tensor is, as an expression of what it is computed from.
+//
+// An element is a value and the place at which it is read. A reader follows it to the op that computes it: through
+// views, bodies of elementwise ops, slices and the captures of an attention. What the operands of that op are is asked
+// in the same way, so an analysis (a domain) is one rule for each scalar op, and knows nothing of layouts.
+//
+//     %1 = expand_shape %x ..., %2 = transpose %1, generic reads %2: exp(%in)
+//     the element of the result at (d0, d1)  ->  exp  ->  %x at (d1, d0)
+//
+// Affine maps are unique, so two reads of one element are equal, and a table of elements is a table of expressions.
+
+namespace attn {
+
+/// An element of a tensor, or a scalar in the body of an op at a point of its loops. `at` makes the tensor's
+/// coordinates, or the loops, of those of the root and of inner places.
+struct Element {
+  mlir::Value value;
+  mlir::AffineMap at;
+
+  friend bool operator==(const Element &a, const Element &b) { return a.value == b.value && a.at == b.at; }
+  /// What computes it: an op of a body, or the op whose result is not looked into; null for an argument.
+  mlir::Operation *getOp() const { return value.getDefiningOp(); }
+};
+
+class ElementReader {
+public:
+  /// A place along a dimension that no affine expression of the root's coordinates says. Two reads of it are one place.
+  struct Inner {
+    mlir::Operation *op = nullptr; ///< what makes it
+    unsigned number = 0;           ///< which of those that `op` makes
+    mlir::AffineMap from;          ///< made of these, where they are given
+    mlir::OpFoldResult offset;     ///< it is this index
+    mlir::OpFoldResult width;      ///< it is row * width + column, where `from` is (row, column)
+    bool operator==(const Inner &other) const;
+  };
+
+  /// Elements of `root` by its coordinates, or scalars in the regions of an attention by its dimensions.
+  explicit ElementReader(mlir::Value root);
+  explicit ElementReader(AttentionOp root);
+
+  /// The element of the root at its own coordinates, or the scalar of the attention's region.
+  Element at(mlir::Value value);
+  Element at(mlir::Value tensor, llvm::ArrayRef<mlir::AffineExpr> places);
+
+  /// Does not follow `value` any further.
+  void stopAt(mlir::Value value) { stops.insert(value); }
+  /// `element`, followed to what computes it. `passes` is called with each tensor on the way.
+  Element resolve(Element element, llvm::function_ref<void(mlir::Value)> passes = nullptr);
+
+  /// Operand `n` of the op in a body that computes `element`.
+  Element operand(const Element &element, unsigned n) { return scalar(element, element.getOp()->getOperand(n)); }
+  /// `value`, which the body or region around `element` reads at the same point.
+  Element scalar(const Element &element, mlir::Value value);
+  /// The elements of tensors that the op behind `element` reads to compute it: of each part of a concatenation, of each
+  /// input of a reduction at a point of its loops, of the tensor of an extract at some place.
+  llvm::SmallVector<Element> sources(const Element &element);
+
+  /// Some element of `tensor`.
+  Element somewhere(mlir::Value tensor);
+
+  mlir::AffineExpr inner(const Inner &place);
+  /// What an inner place is; null for a coordinate of the root.
+  const Inner *getInner(mlir::AffineExpr place) const;
+  unsigned numPlaces() const { return rank + inners.size(); }
+  unsigned numRootPlaces() const { return rank; }
+
+private:
+  std::optional<Element> stepUp(const Element &element);
+  Element slice(mlir::tensor::ExtractSliceOp op, const Element &element);
+  Element expand(mlir::tensor::ExpandShapeOp op, const Element &element);
+  Element collapse(mlir::tensor::CollapseShapeOp op, const Element &element);
+
+  mlir::MLIRContext *context;
+  unsigned rank;
+  llvm::SmallVector<Inner> inners;
+  llvm::DenseSet<mlir::Value> stops;
+};
+
+/// An analysis: a fact for each element. Elements that are computed in more than kMaxDepth steps have the fact
+/// `unknown`.
+template <typename Fact> class ElementDomain {
+public:
+  Fact of(const Element &element) {
+    Element e = reader.resolve(element);
+    auto key = std::pair(e.value, e.at);
+    if (auto it = known.find(key); it != known.end())
+      return it->second;
+    if (depth == kMaxDepth)
+      return unknown;
+    ++depth;
+    Fact fact = compute(e);
+    --depth;
+    known.insert({key, fact});
+    return fact;
+  }
+
+protected:
+  ElementDomain(ElementReader &reader, Fact unknown) : reader(reader), unknown(unknown) {}
+  ~ElementDomain() = default;
+
+  /// The rule of the op that computes `element`, which is resolved.
+  virtual Fact compute(const Element &element) = 0;
+  Fact ofOperand(const Element &element, unsigned n) { return of(reader.operand(element, n)); }
+
+  ElementReader &reader;
+  const Fact unknown;
+
+private:
+  static constexpr unsigned kMaxDepth = 200;
+  llvm::DenseMap<std::pair<mlir::Value, mlir::AffineMap>, Fact> known;
+  unsigned depth = 0;
+};
+
+} // namespace attn
+
+#endif // PASSES_GRAPH_ELEMENT_ELEMENT_H
