@@ -3,7 +3,7 @@
 #include "passes/graph/Pipeline.h"
 #include "passes/graph/Structured.h"
 #include "passes/graph/element/Access.h"
-#include "passes/graph/element/ScoreBound.h"
+#include "passes/graph/element/Magnitude.h"
 #include "passes/graph/masks/MaskMining.h"
 #include "passes/graph/masks/MaskReport.h"
 #include "passes/graph/masks/SimplifyRegions.h"
@@ -74,8 +74,9 @@ namespace {
 /// Makes the attention that has the proved terms in its mask.
 class TermWriter {
 public:
-  TermWriter(AttentionOp op, RewriterBase &rewriter, bool takesFinite, bool listsBlocks, ScoreBound bound)
-      : op(op), rewriter(rewriter), mask(proveMask(op, takesFinite, listsBlocks)), bound(std::move(bound)) {}
+  TermWriter(AttentionOp op, RewriterBase &rewriter, const ProvedMask &mask, const SymbolTable &symbols,
+             const WeightStore *weights)
+      : op(op), rewriter(rewriter), mask(mask), reader(op), bound(reader, symbols, weights) {}
 
   /// The new op in the place of the old one, or null where nothing was proved.
   AttentionOp run();
@@ -95,7 +96,8 @@ private:
   AttentionOp op;
   RewriterBase &rewriter;
   ProvedMask mask;
-  ScoreBound bound;
+  ElementReader reader;
+  Magnitude bound;
 };
 
 /// `condition` with what is a term replaced by its value for visible keys.
@@ -195,7 +197,7 @@ bool onlyScales(BlockArgument number, Value score) {
 }
 
 /// Whether what is left of the score can't be a mask of its own: no constant is
-/// one, and neither is what it adds to the score, as far as ScoreBound tells: below
+/// one, and neither is what it adds to the score, as far as Magnitude tells: below
 /// `limit`, no more than the score itself is assumed to be.
 /// (Otherwise a row may see keys that are masked in another way, and hidden ones
 /// would count beside them; a mask of whole rows brings all of its keys down to
@@ -204,19 +206,19 @@ bool TermWriter::isBounded(AttentionOp to, double limit) {
   Block &block = to.getScore().front();
   BlockArgument score = block.getArgument(0);
   bool adds = false;
-  bound.setArgument(score, 1);
+  bound.assume(score, 1);
   for (size_t n = 0; n != to.getCaptures().size(); ++n) {
     BlockArgument argument = block.getArgument(1 + n);
     bool mayAdd = !argument.use_empty() && (AttentionOp::names(to.getCaptureMap(n), AttentionOp::J) ||
                                             (isa<FloatType>(argument.getType()) && !onlyScales(argument, score)));
-    std::optional<double> size = mayAdd ? bound.ofTensor(to.getCaptures()[n]) : std::optional<double>(1);
+    std::optional<double> size = mayAdd ? bound.of(reader.at(argument)) : std::optional<double>(1);
     if (!size)
       return false;
-    bound.setArgument(argument, *size);
+    bound.assume(argument, *size);
     adds |= mayAdd;
   }
   if (adds) {
-    std::optional<double> size = bound.ofScalar(block.getTerminator()->getOperand(0));
+    std::optional<double> size = bound.of(reader.at(block.getTerminator()->getOperand(0)));
     if (!size || *size >= limit)
       return false;
   }
@@ -256,12 +258,12 @@ bool TermWriter::bringsBack(double limit) {
   if (!isLarge)
     return false;
   for (Value fill : fills)
-    bound.setArgument(fill, 0);
-  bound.setArgument(block.getArgument(0), 1);
-  for (auto [argument, capture] : llvm::zip_equal(block.getArguments().drop_front(), op.getCaptures()))
-    if (std::optional<double> size = bound.ofTensor(capture))
-      bound.setArgument(argument, *size);
-  std::optional<double> size = bound.ofScalar(block.getTerminator()->getOperand(0));
+    bound.assume(fill, 0);
+  bound.assume(block.getArgument(0), 1);
+  for (BlockArgument argument : block.getArguments().drop_front())
+    if (isa<IntegerType>(argument.getType()) && !bound.of(reader.at(argument)))
+      bound.assume(argument, 1); // a number that a run gives
+  std::optional<double> size = bound.of(reader.at(block.getTerminator()->getOperand(0)));
   return !size || *size >= limit;
 }
 
@@ -438,7 +440,7 @@ struct ProveMasksPass : impl::ProveMasksPassBase<ProveMasksPass> {
       for (bool finite : {true, false}) {
         if (with || (finite && exact))
           continue;
-        TermWriter writer(op, rewriter, finite, listsBlocks, ScoreBound(symbols, weights));
+        TermWriter writer(op, rewriter, proveMask(op, finite, listsBlocks), symbols, weights);
         with = writer.run();
         assumption = with ? writer.assumption : "";
       }
