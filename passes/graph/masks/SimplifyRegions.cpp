@@ -1,6 +1,7 @@
 #include "passes/graph/masks/SimplifyRegions.h"
 
 #include "passes/graph/Structured.h"
+#include "passes/graph/element/Element.h"
 #include "passes/graph/masks/MaskMining.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -24,38 +25,36 @@ namespace {
 /// Whether scores are rounded to steps of 1/4 and more (of bf16: 2) where `number` is added.
 bool isCoarse(const APFloat &number) { return number.isFinite() && std::abs(number.convertToDouble()) >= 256; }
 
-/// Whether `value`, in a region of `op` or in what makes its captures, may hold a finite number that hides keys: a
-/// large constant, or floats that a run, a file or an op that is not followed brings.
-bool mayHide(AttentionOp op, Value value, DenseSet<Value> &seen) {
-  // Integers become floats: those that a run brings may be anything, but for flags; what the file holds are positions.
-  Type type = getElementTypeOrSelf(value);
-  bool isFloat = isa<FloatType>(type);
-  if (type.isIndex() || type.isInteger(1) || !seen.insert(value).second)
-    return false;
-  if (auto number = dyn_cast_or_null<FloatAttr>(splatConstant(value)))
-    return isCoarse(number.getValue());
-  if (auto argument = dyn_cast<BlockArgument>(value)) {
-    Operation *owner = argument.getOwner()->getParentOp();
-    if (owner == op)
-      return argument.getArgNumber() != 0 && mayHide(op, op.getCaptures()[argument.getArgNumber() - 1], seen);
-    auto linalgOp = dyn_cast<linalg::LinalgOp>(owner);
-    return linalgOp ? mayHide(op, linalgOp.getMatchingOpOperand(argument)->get(), seen)
-                    : isFloat || type.getIntOrFloatBitWidth() > 8;
+/// Whether an element may be a finite number that hides keys: a large constant, or a float that a run, a file or an op
+/// that is not followed brings.
+class MayHide final : public ElementDomain<bool> {
+public:
+  explicit MayHide(ElementReader &reader) : ElementDomain(reader, /*unknown=*/true) {}
+
+private:
+  bool compute(const Element &element) override {
+    // Integers become floats: those that a run brings may be anything, but for flags; what the file holds are
+    // positions.
+    Type type = getElementTypeOrSelf(element.value);
+    bool isFloat = isa<FloatType>(type);
+    if (type.isIndex() || type.isInteger(1))
+      return false;
+    if (auto number = dyn_cast_or_null<FloatAttr>(splatConstant(element.value)))
+      return isCoarse(number.getValue());
+    Value value = element.value;
+    Operation *op = element.getOp();
+    if (!op) // the score, or what a run brings
+      return !isa<AttentionOp>(value.getParentRegion()->getParentOp()) && (isFloat || type.getIntOrFloatBitWidth() > 8);
+    DenseElementsAttr elements;
+    if (matchPattern(value, m_Constant(&elements)))
+      return isFloat && llvm::any_of(elements.getValues<APFloat>(), isCoarse);
+    if (isa<tensor::ExtractOp, tensor::InsertSliceOp>(op))
+      return llvm::any_of(reader.sources(element), [&](const Element &source) { return of(source); });
+    if (isa<RankedTensorType>(value.getType()))
+      return isFloat;
+    return llvm::any_of(llvm::seq(op->getNumOperands()), [&](unsigned n) { return ofOperand(element, n); });
   }
-  Operation *definition = value.getDefiningOp();
-  DenseElementsAttr elements;
-  if (matchPattern(value, m_Constant(&elements)))
-    return isFloat && llvm::any_of(elements.getValues<APFloat>(), isCoarse);
-  if (isa<WeightOp>(definition))
-    return isFloat;
-  if (isPointwise(definition))
-    return mayHide(op, cast<linalg::LinalgOp>(definition).getBlock()->getTerminator()->getOperand(0), seen);
-  bool isFollowed = isView(definition) || isa<tensor::ExtractSliceOp, tensor::InsertSliceOp>(definition) ||
-                    !isa<RankedTensorType>(value.getType());
-  if (!isFollowed)
-    return isFloat;
-  return llvm::any_of(definition->getOperands(), [&](Value operand) { return mayHide(op, operand, seen); });
-}
+};
 
 /// extf(truncf(x)) -> x: the fused form keeps f32 where the graph rounds to a half type between two operations. But not
 /// around the sum of a score and a finite mask, which is rounded to steps of the mask's size: those are the scores of a
@@ -87,9 +86,9 @@ private:
     });
   }
   bool isMaskedSum(Operation *op) const {
-    DenseSet<Value> seen;
+    ElementReader reader(attention);
     return isa_and_nonnull<arith::AddFOp, arith::SubFOp>(op) && op->getParentRegion() == &attention.getScore() &&
-           mayHide(attention, op->getResult(0), seen);
+           MayHide(reader).of(reader.at(op->getResult(0)));
   }
 
   mutable AttentionOp attention;
