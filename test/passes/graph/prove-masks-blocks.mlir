@@ -96,3 +96,57 @@ func.func @no_blocks(%q: tensor<?x4xf32>, %k: tensor<?x4xf32>, %v: tensor<?x4xf3
   }
   return %r, %t, %u : tensor<?x4xf32>, tensor<?x4xf32>, tensor<?x4xf32>
 }
+
+// -----
+
+#q = affine_map<(b, h, i, j, d, e) -> (i, d)>
+#k = affine_map<(b, h, i, j, d, e) -> (j, d)>
+#v = affine_map<(b, h, i, j, d, e) -> (j, e)>
+#m = affine_map<(b, h, i, j, d, e) -> (0, j)>
+#o = affine_map<(b, h, i, j, d, e) -> (i, e)>
+// The quotient of a key is read through a reshape and a slice of more positions. A slice that begins at the second one
+// has the quotients of others.
+// CHECK-LABEL: func @blocks_of_a_view
+// CHECK: mask [#attn.blocks<8, 8>]
+// CHECK-NOT: attn.blocks
+func.func @blocks_of_a_view(%q: tensor<?x4xf32>, %k: tensor<?x4xf32>, %v: tensor<?x4xf32>, %keys: index, %all: index)
+    -> (tensor<?x4xf32>, tensor<?x4xf32>) {
+  %e = tensor.empty(%all) : tensor<?xi64>
+  %c8 = arith.constant 8 : i64
+  %p = linalg.generic {indexing_maps = [affine_map<(a) -> (a)>], iterator_types = ["parallel"]} outs(%e : tensor<?xi64>) {
+  ^bb0(%old: i64):
+    %at = linalg.index 0 : index
+    %at64 = arith.index_cast %at : index to i64
+    %y = arith.divsi %at64, %c8 : i64
+    linalg.yield %y : i64
+  } -> tensor<?xi64>
+  %first = tensor.extract_slice %p[0] [%keys] [1] : tensor<?xi64> to tensor<?xi64>
+  %second = tensor.extract_slice %p[1] [%keys] [1] : tensor<?xi64> to tensor<?xi64>
+  %m = tensor.expand_shape %first [[0, 1]] output_shape [1, %keys] : tensor<?xi64> into tensor<1x?xi64>
+  %n = tensor.expand_shape %second [[0, 1]] output_shape [1, %keys] : tensor<?xi64> into tensor<1x?xi64>
+  %r = attn.attention masked_rows nan maps [#q, #k, #v, #m, #o] ins(%q, %k, %v : tensor<?x4xf32>, tensor<?x4xf32>, tensor<?x4xf32>)
+      captures(%m : tensor<1x?xi64>) -> tensor<?x4xf32> score {
+  ^bb0(%s: f32, %c: i64):
+    %i = attn.index 2 : index
+    %i64 = arith.index_cast %i : index to i64
+    %eight = arith.constant 8 : i64
+    %inf = arith.constant 0xFF800000 : f32
+    %own = arith.divsi %i64, %eight : i64
+    %shown = arith.cmpi eq, %own, %c : i64
+    %y = arith.select %shown, %s, %inf : f32
+    attn.yield %y : f32
+  }
+  %t = attn.attention masked_rows nan maps [#q, #k, #v, #m, #o] ins(%q, %k, %v : tensor<?x4xf32>, tensor<?x4xf32>, tensor<?x4xf32>)
+      captures(%n : tensor<1x?xi64>) -> tensor<?x4xf32> score {
+  ^bb0(%s: f32, %c: i64):
+    %i = attn.index 2 : index
+    %i64 = arith.index_cast %i : index to i64
+    %eight = arith.constant 8 : i64
+    %inf = arith.constant 0xFF800000 : f32
+    %own = arith.divsi %i64, %eight : i64
+    %shown = arith.cmpi eq, %own, %c : i64
+    %y = arith.select %shown, %s, %inf : f32
+    attn.yield %y : f32
+  }
+  return %r, %t : tensor<?x4xf32>, tensor<?x4xf32>
+}
