@@ -1,6 +1,6 @@
 #include "passes/Passes.h"
 #include "passes/graph/Structured.h"
-#include "passes/graph/element/PositionReader.h"
+#include "passes/graph/element/Affine.h"
 
 #include "mlir/Dialect/Affine/IR/AffineOps.h"
 #include "mlir/Dialect/Affine/Utils.h"
@@ -54,7 +54,7 @@ struct ComputePositionsPass : impl::ComputePositionsPassBase<ComputePositionsPas
     for (Value tensor : tensors) { // the first of a chain is short by the time when the next one reads it
       if (splatConstant(tensor))
         continue; // as short as it can be
-      std::optional<AffineExpr> place = PositionReader(tensor).read();
+      std::optional<AffineExpr> place = Affine(tensor).read();
       if (!place)
         continue;
       rewriter.setInsertionPointAfterValue(tensor);

@@ -432,3 +432,90 @@ func.func @other_width(%m: index, %n: index, %k: index) -> tensor<?x?xi64> {
   } -> tensor<?x?xi64>
   return %d : tensor<?x?xi64>
 }
+
+// -----
+
+#id = affine_map<(a) -> (a)>
+// Every other position, from the second one on, is 2 i + 1.
+// CHECK-LABEL: func.func @every_other
+// CHECK-NOT: tensor.extract_slice
+// CHECK: %[[I:.+]] = linalg.index 0
+// CHECK: %[[TWICE:.+]] = arith.muli %[[I]], %c2
+// CHECK: %[[Y:.+]] = arith.addi %[[TWICE]], %c1
+// CHECK: arith.index_cast %[[Y]] : index to i64
+// CHECK: return
+func.func @every_other(%n: index, %half: index) -> tensor<?xi64> {
+  %zero = arith.constant 0 : i64
+  %e = tensor.empty(%n) : tensor<?xi64>
+  %p = linalg.generic {indexing_maps = [#id], iterator_types = ["parallel"]} outs(%e : tensor<?xi64>) {
+  ^bb0(%o: i64):
+    %i = linalg.index 0 : index
+    %y = arith.index_cast %i : index to i64
+    linalg.yield %y : i64
+  } -> tensor<?xi64>
+  %s = tensor.extract_slice %p[1] [%half] [2] : tensor<?xi64> to tensor<?xi64>
+  %he = tensor.empty(%half) : tensor<?xi64>
+  %r = linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel"]}
+      ins(%s : tensor<?xi64>) outs(%he : tensor<?xi64>) {
+  ^bb0(%x: i64, %o: i64):
+    %y = arith.addi %x, %zero : i64
+    linalg.yield %y : i64
+  } -> tensor<?xi64>
+  return %r : tensor<?xi64>
+}
+
+// -----
+
+#id = affine_map<(a) -> (a)>
+// A slice that begins where the run says is not known by its place.
+// CHECK-LABEL: func.func @from_somewhere
+// CHECK: tensor.extract_slice
+// CHECK: return
+func.func @from_somewhere(%n: index, %half: index, %from: index) -> tensor<?xi64> {
+  %one = arith.constant 1 : i64
+  %e = tensor.empty(%n) : tensor<?xi64>
+  %p = linalg.generic {indexing_maps = [#id], iterator_types = ["parallel"]} outs(%e : tensor<?xi64>) {
+  ^bb0(%o: i64):
+    %i = linalg.index 0 : index
+    %y = arith.index_cast %i : index to i64
+    linalg.yield %y : i64
+  } -> tensor<?xi64>
+  %s = tensor.extract_slice %p[%from] [%half] [1] : tensor<?xi64> to tensor<?xi64>
+  %he = tensor.empty(%half) : tensor<?xi64>
+  %r = linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel"]}
+      ins(%s : tensor<?xi64>) outs(%he : tensor<?xi64>) {
+  ^bb0(%x: i64, %o: i64):
+    %y = arith.addi %x, %one : i64
+    linalg.yield %y : i64
+  } -> tensor<?xi64>
+  return %r : tensor<?xi64>
+}
+
+// -----
+
+#id = affine_map<(a) -> (a)>
+// A running sum whose step depends on the sum: -1 from 0 on, but 5 below. No step is the same at each place.
+// CHECK-LABEL: func.func @step_by_the_sum
+// CHECK: %[[SUM:.+]]:2 = scf.for
+// CHECK: return %[[SUM]]#1
+func.func @step_by_the_sum(%n: index) -> tensor<?xi64> {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %minus = arith.constant -1 : i64
+  %five = arith.constant 5 : i64
+  %zero = arith.constant dense<0> : tensor<1xi64>
+  %e = tensor.empty(%n) : tensor<?xi64>
+  %sum:2 = scf.for %i = %c0 to %n step %c1 iter_args(%carried = %zero, %all = %e) -> (tensor<1xi64>, tensor<?xi64>) {
+    %t = linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel"]}
+        ins(%carried : tensor<1xi64>) outs(%carried : tensor<1xi64>) {
+    ^bb0(%x: i64, %o: i64):
+      %above = arith.cmpi sgt, %x, %minus : i64
+      %step = arith.select %above, %minus, %five : i64
+      %y = arith.addi %x, %step : i64
+      linalg.yield %y : i64
+    } -> tensor<1xi64>
+    %u = tensor.insert_slice %t into %all[%i] [1] [1] : tensor<1xi64> into tensor<?xi64>
+    scf.yield %t, %u : tensor<1xi64>, tensor<?xi64>
+  }
+  return %sum#1 : tensor<?xi64>
+}
