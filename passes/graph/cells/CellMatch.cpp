@@ -183,31 +183,6 @@ bool isConstant(Value value) {
   return value && (value.getDefiningOp<WeightOp>() || value.getDefiningOp<arith::ConstantOp>());
 }
 
-/// The parts of a concatenation of columns, each with its first column; the tensor itself if it is none.
-SmallVector<std::pair<Value, int64_t>> columnParts(Value value) {
-  SmallVector<std::pair<Value, int64_t>> parts;
-  auto type = cast<RankedTensorType>(value.getType());
-  int64_t last = type.getRank() - 1, end = type.getDimSize(last);
-  Value rest = value;
-  while (auto insert = rest.getDefiningOp<tensor::InsertSliceOp>()) {
-    RankedTensorType part = insert.getSourceType();
-    if (part.getRank() != type.getRank() || part.isDynamicDim(last) || insert.isDynamicOffset(last) ||
-        insert.getStaticOffset(last) + part.getDimSize(last) != end ||
-        !llvm::all_of(insert.getMixedStrides(), [](OpFoldResult stride) { return isConstantIntValue(stride, 1); }))
-      return {{value, 0}};
-    for (int64_t dim = 0; dim != last; ++dim)
-      if (!isConstantIntValue(insert.getMixedOffsets()[dim], 0) ||
-          !(Extent::of(insert.getMixedSizes()[dim]) == Extent::of(value, dim)))
-        return {{value, 0}};
-    end = insert.getStaticOffset(last);
-    parts.push_back({insert.getSource(), end});
-    rest = insert.getDest();
-  }
-  if (end != 0 || parts.empty())
-    return {{value, 0}};
-  return parts;
-}
-
 class CellMatcher {
 public:
   CellMatcher(linalg::LinalgOp op, bool splitInputs) : result(op), splitInputs(splitInputs) {}
@@ -291,14 +266,16 @@ bool CellMatcher::addProduct(linalg::LinalgOp product, int64_t column, Gate &gat
     auto type = cast<RankedTensorType>(weight.getType());
     if (!type.hasStaticShape() || column + units > type.getDimSize(*unitDim) || isConstant(input))
       continue;
-    SmallVector<std::pair<Value, int64_t>> parts{{input, 0}};
+    auto inputType = cast<RankedTensorType>(input.getType());
+    SmallVector<ConcatPart> parts;
     if (splitInputs)
-      parts = columnParts(input);
-    auto sizeOf = [](Value part) { return cast<RankedTensorType>(part.getType()).getShape().back(); };
-    if (llvm::any_of(parts, [&](auto part) { return ShapedType::isDynamic(sizeOf(part.first)); }))
+      parts = concatParts(input, inputType.getRank() - 1);
+    if (parts.empty())
+      parts.push_back({input, 0, inputType.getShape().back()});
+    if (ShapedType::isDynamic(parts.front().size))
       return false;
-    for (auto [part, first] : parts)
-      gate.terms.push_back({product, part, weight, *unitDim, column, first, sizeOf(part)});
+    for (const ConcatPart &part : llvm::reverse(parts))
+      gate.terms.push_back({product, part.source, weight, *unitDim, column, part.offset, part.size});
     return true;
   }
   return false;

@@ -326,4 +326,33 @@ bool AtomSpace::stepUp(Value &value, Access &access) {
   return false;
 }
 
+//===----------------------------------------------------------------------===//
+// Concatenations
+//===----------------------------------------------------------------------===//
+
+SmallVector<ConcatPart> concatParts(Value value, int64_t dim) {
+  SmallVector<ConcatPart> parts;
+  auto type = cast<RankedTensorType>(value.getType());
+  auto insert = value.getDefiningOp<tensor::InsertSliceOp>();
+  for (; insert; insert = insert.getDest().getDefiningOp<tensor::InsertSliceOp>()) {
+    RankedTensorType part = insert.getSourceType();
+    if (part.getRank() != type.getRank() || part.isDynamicDim(dim) || insert.isDynamicOffset(dim) ||
+        !llvm::all_of(insert.getMixedStrides(), [](OpFoldResult stride) { return isConstantIntValue(stride, 1); }))
+      return {};
+    for (int64_t n = 0; n != type.getRank(); ++n)
+      if (n != dim && (!isConstantIntValue(insert.getMixedOffsets()[n], 0) ||
+                       !(Extent::of(insert.getMixedSizes()[n]) == Extent::of(value, n))))
+        return {};
+    parts.push_back({insert.getSource(), insert.getStaticOffset(dim), part.getDimSize(dim)});
+  }
+  llvm::sort(parts, [](const ConcatPart &a, const ConcatPart &b) { return a.offset < b.offset; });
+  int64_t end = 0;
+  for (const ConcatPart &part : parts) {
+    if (part.offset != end)
+      return {};
+    end += part.size;
+  }
+  return end == type.getDimSize(dim) ? parts : SmallVector<ConcatPart>();
+}
+
 } // namespace attn

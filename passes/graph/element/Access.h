@@ -100,6 +100,16 @@ private:
   llvm::SmallVector<Entry> entries;
 };
 
+/// A part of a concatenation along one dimension: where in it the part begins, and its size.
+struct ConcatPart {
+  mlir::Value source;
+  int64_t offset, size;
+};
+
+/// The parts, in order, of `value`, all of which is put together along `dim` from parts of known sizes; none where it
+/// is not.
+llvm::SmallVector<ConcatPart> concatParts(mlir::Value value, int64_t dim);
+
 } // namespace attn
 
 #endif // PASSES_GRAPH_ELEMENT_ACCESS_H

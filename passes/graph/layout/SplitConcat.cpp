@@ -1,6 +1,7 @@
 #include "dialects/attn/AttnOps.h"
 #include "passes/Passes.h"
 #include "passes/graph/Structured.h"
+#include "passes/graph/element/Access.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
@@ -25,29 +26,14 @@ struct Part {
   int64_t offset, size;
 };
 
-/// The parts of `value` if it is a concatenation over `dim` of known sizes.
-std::optional<SmallVector<Part>> getParts(Value value, int64_t dim) {
+/// The parts of `value`, the last one first, if it is a concatenation over `dim` of known sizes.
+SmallVector<Part> getParts(Value value, int64_t dim) {
   SmallVector<Part> parts;
-  auto type = cast<RankedTensorType>(value.getType());
-  int64_t end = type.getDimSize(dim);
-  while (auto insert = value.getDefiningOp<tensor::InsertSliceOp>()) {
-    RankedTensorType part = insert.getSourceType();
-    if (part.getRank() != type.getRank() || part.isDynamicDim(dim) || insert.isDynamicOffset(dim) ||
-        !llvm::all_of(insert.getMixedStrides(), [](OpFoldResult stride) { return isConstantIntValue(stride, 1); }))
-      return std::nullopt;
-    for (int64_t n = 0; n != type.getRank(); ++n)
-      if (n != dim && (!isConstantIntValue(insert.getMixedOffsets()[n], 0) || part.getDimSize(n) != type.getDimSize(n)))
-        return std::nullopt;
-    int64_t offset = insert.getStaticOffset(dim), size = part.getDimSize(dim);
-    if (offset + size != end)
-      return std::nullopt;
-    end = offset;
-    parts.push_back(
-        {insert.getSource(), AffineMap::getMultiDimIdentityMap(type.getRank(), value.getContext()), offset, size});
-    value = insert.getDest();
-  }
-  if (end != 0 || parts.size() < 2)
-    return std::nullopt;
+  AffineMap whole =
+      AffineMap::getMultiDimIdentityMap(cast<RankedTensorType>(value.getType()).getRank(), value.getContext());
+  SmallVector<ConcatPart> found = concatParts(value, dim);
+  for (const ConcatPart &part : llvm::reverse(found))
+    parts.push_back({part.source, whole, part.offset, part.size});
   return parts;
 }
 
@@ -118,15 +104,15 @@ private:
         std::optional<unsigned> other = maps[1 - side].getResultPosition(getAffineDimExpr(loop, op.getContext()));
         if (!llvm::is_contained(sums, loop) || !other)
           continue;
-        std::optional<SmallVector<Part>> parts = getParts(op->getOperand(side), dim);
-        if (!parts)
+        SmallVector<Part> parts = getParts(op->getOperand(side), dim);
+        if (parts.size() < 2)
           continue;
-        llvm::for_each(*parts, readBeforeRepeat);
+        llvm::for_each(parts, readBeforeRepeat);
         // Only where a part is repeated and its product need not be.
-        if (llvm::all_of(*parts, [](const Part &part) { return part.map.isPermutation(); }) ||
-            !llvm::all_of(*parts, [position = dim](const Part &part) { return part.map.isFunctionOfDim(position); }))
+        if (llvm::all_of(parts, [](const Part &part) { return part.map.isPermutation(); }) ||
+            !llvm::all_of(parts, [position = dim](const Part &part) { return part.map.isFunctionOfDim(position); }))
           continue;
-        return split(op, side, *other, *parts);
+        return split(op, side, *other, parts);
       }
   }
 

@@ -1,5 +1,6 @@
 #include "passes/Passes.h"
 #include "passes/graph/Structured.h"
+#include "passes/graph/element/Access.h"
 
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
@@ -21,10 +22,6 @@ constexpr size_t kMaxParts = 4;
 
 bool isUnit(OpFoldResult stride) { return isConstantIntValue(stride, 1); }
 
-struct Part {
-  int64_t offset, size;
-};
-
 /// Whether `value` is computed from a slice, by elementwise ops of one input.
 bool comesFromSlice(Value value) {
   auto op = value.getDefiningOp<linalg::GenericOp>();
@@ -37,36 +34,13 @@ bool comesFromSlice(Value value) {
 
 /// The parts of `value`, in order, where it is a concatenation of slices along
 /// its last dimension that nothing else reads.
-SmallVector<Part> getParts(Value value) {
-  SmallVector<Part> parts;
-  auto type = cast<RankedTensorType>(value.getType());
-  if (type.getRank() == 0 || type.isDynamicDim(type.getRank() - 1))
-    return {};
-  int64_t dim = type.getRank() - 1, covered = 0;
-  while (auto insert = value.getDefiningOp<tensor::InsertSliceOp>()) {
-    RankedTensorType part = insert.getSourceType();
-    if (!value.hasOneUse() || part.getRank() != type.getRank() || part.isDynamicDim(dim) ||
-        insert.isDynamicOffset(dim) || !llvm::all_of(insert.getMixedStrides(), isUnit) ||
-        !comesFromSlice(insert.getSource()))
-      return {};
-    for (int64_t n = 0; n != dim; ++n)
-      if (!isConstantIntValue(insert.getMixedOffsets()[n], 0))
-        return {};
-    parts.push_back({insert.getStaticOffset(dim), part.getDimSize(dim)});
-    covered += part.getDimSize(dim);
-    value = insert.getDest();
-  }
-  if (!value.getDefiningOp<tensor::EmptyOp>() || parts.size() < 2 || parts.size() > kMaxParts)
-    return {};
-  // All of it, each element once.
-  llvm::sort(parts, [](Part x, Part y) { return x.offset < y.offset; });
-  int64_t next = 0;
-  for (Part part : parts) {
-    if (part.offset != next)
-      return {};
-    next += part.size;
-  }
-  return covered == type.getDimSize(dim) ? parts : SmallVector<Part>();
+SmallVector<ConcatPart> getParts(Value value) {
+  int64_t rank = cast<RankedTensorType>(value.getType()).getRank();
+  SmallVector<ConcatPart> parts = rank == 0 ? SmallVector<ConcatPart>() : concatParts(value, rank - 1);
+  bool isOwn = llvm::all_of(parts, [](const ConcatPart &part) { return comesFromSlice(part.source); });
+  for (; isOwn && value.getDefiningOp<tensor::InsertSliceOp>(); value = value.getDefiningOp()->getOperand(1))
+    isOwn = value.hasOneUse();
+  return isOwn && parts.size() >= 2 && parts.size() <= kMaxParts ? parts : SmallVector<ConcatPart>();
 }
 
 /// f(concat(a, b), x) -> concat(f(a, x's part), f(b, x's part))
@@ -81,7 +55,7 @@ struct SplitAtConcat : OpRewritePattern<linalg::GenericOp> {
     if (rank == 0 || !resultMap.isIdentity())
       return rewriter.notifyMatchFailure(op, "the result is permuted");
     AffineExpr last = getAffineDimExpr(rank - 1, getContext());
-    SmallVector<Part> parts;
+    SmallVector<ConcatPart> parts;
     for (OpOperand *input : op.getDpsInputOperands()) {
       AffineMap map = op.getMatchingIndexingMap(input);
       if (!map.isProjectedPermutation(/*allowZeroInResults=*/true))
@@ -98,7 +72,7 @@ struct SplitAtConcat : OpRewritePattern<linalg::GenericOp> {
     SmallVector<OpFoldResult> sizes = made ? made.getMixedSizes() : tensor::getMixedSizes(rewriter, loc, init);
     Type element = getElementTypeOrSelf(init.getType());
     Value whole = emptyTensor(rewriter, loc, sizes, element);
-    for (Part part : parts) {
+    for (const ConcatPart &part : parts) {
       auto slice = [&](Value value, AffineMap map) -> Value {
         std::optional<unsigned> position = map.getResultPosition(last);
         if (!position)
