@@ -29,42 +29,41 @@ struct Fields {
     return field && field->boolean;
   }
 };
-} // namespace
 
-bool attn::graph::addSearch(const Json &search, onnx::Reporter &reporter, ModuleOp module, int64_t maxLoopIterations) {
-  auto error = [&](const Json &at) { return reporter.invalid(GraphBuilder::location(reporter, at.at)); };
-  Fields fields{search};
-  SearchOptions options;
-  std::string kind = fields.text("kind", "greedy");
-  options.kind = kind == "ctc_greedy" ? "ctc-greedy" : kind == "ctc_beam" ? "ctc-beam" : kind;
-  // What belongs to some kinds means nothing to another.
-  using Kinds = ArrayRef<StringLiteral>;
-  static constexpr StringLiteral beams[] = {"beam", "ctc_beam"}, beam[] = {"beam"}, sample[] = {"sample"},
-                                 ctc[] = {"ctc_greedy", "ctc_beam"}, steps[] = {"greedy", "beam", "sample"};
-  static constexpr std::pair<StringLiteral, Kinds> belongs[] = {{"width", beams},
-                                                                {"n_best", beams},
-                                                                {"length_penalty", beam},
-                                                                {"coverage_penalty", beam},
-                                                                {"gnmt", beam},
-                                                                {"ended", beam},
-                                                                {"early_stop", beam},
-                                                                {"temperature", sample},
-                                                                {"top_k", sample},
-                                                                {"top_p", sample},
-                                                                {"seed", sample},
-                                                                {"blank", ctc},
-                                                                {"frames", ctc},
-                                                                {"time_major", ctc},
-                                                                {"init", steps},
-                                                                {"bos", steps},
-                                                                {"eos", steps},
-                                                                {"max_length", steps},
-                                                                {"min_length", steps},
-                                                                {"tokens", steps},
-                                                                {"alignment", steps},
-                                                                {"states", steps},
-                                                                {"alignment_argmax", steps}};
-  for (const auto &[key, kinds] : belongs)
+using Kinds = ArrayRef<StringLiteral>;
+constexpr StringLiteral kBeams[] = {"beam", "ctc_beam"}, kBeam[] = {"beam"}, kSample[] = {"sample"},
+                        kCtc[] = {"ctc_greedy", "ctc_beam"}, kSteps[] = {"greedy", "beam", "sample"};
+
+/// What belongs to some kinds means nothing to another.
+constexpr std::pair<StringLiteral, Kinds> kBelongs[] = {{"width", kBeams},
+                                                        {"n_best", kBeams},
+                                                        {"length_penalty", kBeam},
+                                                        {"coverage_penalty", kBeam},
+                                                        {"gnmt", kBeam},
+                                                        {"ended", kBeam},
+                                                        {"early_stop", kBeam},
+                                                        {"temperature", kSample},
+                                                        {"top_k", kSample},
+                                                        {"top_p", kSample},
+                                                        {"seed", kSample},
+                                                        {"blank", kCtc},
+                                                        {"frames", kCtc},
+                                                        {"time_major", kCtc},
+                                                        {"init", kSteps},
+                                                        {"bos", kSteps},
+                                                        {"eos", kSteps},
+                                                        {"max_length", kSteps},
+                                                        {"min_length", kSteps},
+                                                        {"tokens", kSteps},
+                                                        {"alignment", kSteps},
+                                                        {"states", kSteps},
+                                                        {"alignment_argmax", kSteps}};
+
+using ErrorAt = llvm::function_ref<InFlightDiagnostic(const Json &)>;
+
+/// Whether the fields go together; an error says which do not.
+bool checkFields(const Json &search, const std::string &kind, ErrorAt error) {
+  for (const auto &[key, kinds] : kBelongs)
     if (const Json *field = search.find(key); field && !llvm::is_contained(kinds, kind)) {
       error(*field) << "'" << key << "' belongs to a search of kind '" << llvm::join(kinds, "' or '") << "', not '"
                     << kind << "'";
@@ -75,17 +74,20 @@ bool attn::graph::addSearch(const Json &search, onnx::Reporter &reporter, Module
       error(*field) << "'" << key << "' needs an 'alignment'";
       return false;
     }
-  if (!options.isCtc() && !search.find("max_length")) {
+  const Json *length = search.find("max_length");
+  if (!length && llvm::is_contained(kSteps, kind)) {
     error(search) << "a search of kind '" << kind << "' needs 'max_length'";
     return false;
   }
+  return true;
+}
+
+SearchOptions readOptions(const Json &search, const std::string &kind) {
+  Fields fields{search};
+  SearchOptions options;
+  options.kind = kind == "ctc_greedy" ? "ctc-greedy" : kind == "ctc_beam" ? "ctc-beam" : kind;
   options.width = fields.integer("width", options.isBeam() ? 4 : 1);
   options.nBest = fields.integer("n_best", 1);
-  if (options.nBest > options.width) {
-    error(*search.find("n_best")) << "n_best " << options.nBest << " is more than a width of " << options.width
-                                  << " has";
-    return false;
-  }
   options.entry = fields.text("entry", "generate");
   options.step = fields.text("step");
   options.init = fields.text("init");
@@ -95,11 +97,6 @@ bool attn::graph::addSearch(const Json &search, onnx::Reporter &reporter, Module
       if (!llvm::is_contained(options.eos, end.integer))
         options.eos.push_back(end.integer);
   options.maxLength = fields.text("max_length");
-  const Json *length = search.find("max_length");
-  if (length && length->is(Json::String) && length->text != "input" && !StringRef(length->text).starts_with("dim:")) {
-    error(*length) << "max_length is a number, 'input', 'dim:NAME' or 'dim:NAME+N'";
-    return false;
-  }
   options.minLength = fields.integer("min_length", 0);
   options.lengthPenalty = fields.number("length_penalty", 0);
   options.coveragePenalty = fields.number("coverage_penalty", 0);
@@ -114,13 +111,40 @@ bool attn::graph::addSearch(const Json &search, onnx::Reporter &reporter, Module
   options.topK = fields.integer("top_k", 0);
   options.topP = fields.number("top_p", 1);
   options.seed = fields.integer("seed", 0);
-  options.fuel = maxLoopIterations;
   options.tokens = fields.text("tokens");
   options.logits = fields.text("logits");
   options.alignment = fields.text("alignment");
   if (const Json *states = search.find("states"))
     for (const Json::Member &state : states->members)
       options.states.push_back({state.key, state.value.text, ""});
+  return options;
+}
+
+/// Whether values that the schema lets through make sense.
+bool checkValues(const Json &search, const SearchOptions &options, ErrorAt error) {
+  if (options.nBest > options.width) {
+    error(*search.find("n_best")) << "n_best " << options.nBest << " is more than a width of " << options.width
+                                  << " has";
+    return false;
+  }
+  const Json *length = search.find("max_length");
+  if (length && length->is(Json::String) && length->text != "input" && !StringRef(length->text).starts_with("dim:")) {
+    error(*length) << "max_length is a number, 'input', 'dim:NAME' or 'dim:NAME+N'";
+    return false;
+  }
+  return true;
+}
+} // namespace
+
+bool attn::graph::addSearch(const Json &search, onnx::Reporter &reporter, ModuleOp module, int64_t maxLoopIterations) {
+  auto error = [&](const Json &at) { return reporter.invalid(GraphBuilder::location(reporter, at.at)); };
+  std::string kind = Fields{search}.text("kind", "greedy");
+  if (!checkFields(search, kind, error))
+    return false;
+  SearchOptions options = readOptions(search, kind);
+  options.fuel = maxLoopIterations;
+  if (!checkValues(search, options, error))
+    return false;
   // It reports at the step, which has no line; the search has.
   std::string what;
   LogicalResult built = failure();

@@ -13,6 +13,9 @@
 
 namespace attn::onnx {
 
+/// Rows that a buffer of unknown length has room for at first.
+inline constexpr int64_t kFirstRows = 16;
+
 /// One value that a loop carries from an iteration to the next.
 struct Carried {
   enum Mode {
@@ -73,6 +76,7 @@ public:
 private:
   mlir::LogicalResult attempt(bool &fits);
   mlir::LogicalResult leaveBody(llvm::MutableArrayRef<Tensor> outputs, bool &fits);
+  // LoopCarried.cpp
   mlir::LogicalResult prepare(Carried &value);
   mlir::LogicalResult enter(Carried &value);
   mlir::LogicalResult fit(Carried &value, Tensor &out, bool &fits);
@@ -80,6 +84,7 @@ private:
   mlir::LogicalResult leave(Carried &value, Tensor &out, llvm::MutableArrayRef<Tensor> outputs);
   void leaveAppend(Carried &value, Tensor &out, llvm::MutableArrayRef<Tensor> outputs);
   void leaveSequence(Carried &value, const Sequence &out);
+  // LoopImport.cpp
   mlir::LogicalResult gather(Gathered &output, const Tensor &out);
   mlir::LogicalResult readCondition(const Tensor &out);
   Tensor slice(const Scanned &input);

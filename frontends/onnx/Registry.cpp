@@ -34,6 +34,8 @@ void attn::onnx::registerAllOps(OpRegistry &registry) {
   registerResizeOps(registry);
   registerContribOps(registry);
   registerContribAttentionOps(registry);
+  registerGroupQueryAttentionOps(registry);
+  registerSliceOps(registry);
   registerDetectionOps(registry);
   registerLossOps(registry);
   registerSelectionOps(registry);

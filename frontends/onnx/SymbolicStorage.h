@@ -5,9 +5,12 @@
 #include "llvm/ADT/StringMap.h"
 #include <set>
 
-// Shared by Symbolic.cpp (arithmetic and proofs) and SymbolicIR.cpp (values).
+// Shared by Symbolic.cpp (arithmetic), SymbolicProofs.cpp and SymbolicIR.cpp (values).
 
 namespace attn::onnx {
+
+/// What stands for a number that has no int64: see Expr::overflow.
+inline constexpr unsigned kOverflowAtom = ~0u;
 
 struct Symbols::Atom {
   Kind kind;

@@ -1,6 +1,7 @@
 #include "frontends/search/BuildSearch.h"
 #include "dialects/attn/DimBounds.h"
 #include "dialects/attn/NodeLocation.h"
+#include "frontends/search/SearchTensors.h"
 #include "frontends/search/StepRoles.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -120,14 +121,6 @@ private:
                                 b.getNamedAttr(AttnDialect::kDTypeAttr, b.getStringAttr(dtype)),
                                 b.getNamedAttr(AttnDialect::kDimsAttr, b.getStrArrayAttr(dims))});
   }
-  Value sizeOf(Value tensor, int64_t dim) {
-    return getValueOrCreateConstant(tensor::getMixedSize(b, loc, tensor, dim));
-  }
-  Value getValueOrCreateConstant(OpFoldResult size) {
-    if (auto value = dyn_cast<Value>(size))
-      return value;
-    return arith::ConstantIndexOp::create(b, loc, cast<IntegerAttr>(cast<Attribute>(size)).getInt());
-  }
   std::string freshDim(std::string name) {
     while (takenDims.contains(name))
       name += "'";
@@ -180,31 +173,12 @@ private:
     for (int64_t dim = 0; dim < have.getRank(); ++dim) {
       if (!have.isDynamicDim(dim) || want.isDynamicDim(dim))
         continue;
-      Value size = sizeOf(given, dim), expected = arith::ConstantIndexOp::create(b, loc, want.getDimSize(dim));
+      Value size = sizeOf(b, loc, given, dim), expected = arith::ConstantIndexOp::create(b, loc, want.getDimSize(dim));
       Value same = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::eq, size, expected);
       RequireOp::create(b, loc, same, "search: '" + name + "' has size {0} in a dimension, the step takes {1}",
                         ValueRange{size, expected});
     }
     return tensor::CastOp::create(b, loc, want, given).getResult();
-  }
-
-  /// A mask of `given` and a column of ones for the token of the first step.
-  Value extendMask(Value given) {
-    auto type = cast<RankedTensorType>(given.getType());
-    Type element = type.getElementType();
-    TypedAttr one = isa<FloatType>(element) ? TypedAttr(b.getFloatAttr(element, 1)) : b.getIntegerAttr(element, 1);
-    OpFoldResult rows = tensor::getMixedSize(b, loc, given, 0), zero = b.getIndexAttr(0), unit = b.getIndexAttr(1);
-    Value length = sizeOf(given, 1),
-          next = arith::AddIOp::create(b, loc, length, arith::ConstantIndexOp::create(b, loc, 1));
-    Value column = tensor::EmptyOp::create(b, loc, ArrayRef<OpFoldResult>{rows, unit}, element);
-    Value number = arith::ConstantOp::create(b, loc, one);
-    column = linalg::FillOp::create(b, loc, number, column).getResult(0);
-    Value all = tensor::EmptyOp::create(b, loc, ArrayRef<OpFoldResult>{rows, next}, element);
-    SmallVector<OpFoldResult> units{unit, unit};
-    all = tensor::InsertSliceOp::create(b, loc, given, all, ArrayRef<OpFoldResult>{zero, zero},
-                                        ArrayRef<OpFoldResult>{rows, OpFoldResult(length)}, units);
-    return tensor::InsertSliceOp::create(b, loc, column, all, ArrayRef<OpFoldResult>{zero, OpFoldResult(length)},
-                                         ArrayRef<OpFoldResult>{rows, unit}, units);
   }
 
   /// Positions of the first step behind what `init` was given: the number of ones of its mask, or its length.
@@ -221,22 +195,12 @@ private:
     for (int64_t dim = 0; dim < want.getRank(); ++dim)
       sizes.push_back(dim == roles.rowDims[number] ? tensor::getMixedSize(b, loc, prompt, 0)
                                                    : OpFoldResult(b.getIndexAttr(1)));
-    Value length = arith::IndexCastOp::create(b, loc, want.getElementType(), sizeOf(prompt, 1));
+    Value length = arith::IndexCastOp::create(b, loc, want.getElementType(), sizeOf(b, loc, prompt, 1));
     if (!counts) {
       Value empty = tensor::EmptyOp::create(b, loc, sizes, want.getElementType());
       return linalg::FillOp::create(b, loc, length, empty).getResult(0);
     }
-    Value empty = tensor::EmptyOp::create(b, loc, ArrayRef<OpFoldResult>{sizes[0]}, want.getElementType());
-    Value zero = arith::ConstantOp::create(b, loc, b.getIntegerAttr(want.getElementType(), 0));
-    Value sums = linalg::FillOp::create(b, loc, zero, empty).getResult(0);
-    auto rowMap = AffineMap::get(2, 0, b.getAffineDimExpr(0));
-    sums = linalg::GenericOp::create(b, loc, sums.getType(), mask, sums, {b.getMultiDimIdentityMap(2), rowMap},
-                                     {utils::IteratorType::parallel, utils::IteratorType::reduction},
-                                     [](OpBuilder &body, Location at, ValueRange args) {
-                                       Value sum = arith::AddIOp::create(body, at, args[0], args[1]);
-                                       linalg::YieldOp::create(body, at, sum);
-                                     })
-               .getResult(0);
+    Value sums = countOnes(b, loc, mask, sizes[0]);
     if (want.getRank() == 1)
       return sums;
     auto type = RankedTensorType::get({cast<RankedTensorType>(sums.getType()).getDimSize(0), 1}, want.getElementType());
@@ -254,7 +218,7 @@ private:
         given = firstPositions(n);
       if (!given)
         if (Value shared = initInput(nameOfInput(step, n)))
-          given = source == SearchOp::kMask ? extendMask(shared) : shared;
+          given = source == SearchOp::kMask ? extendMask(b, loc, shared) : shared;
       if (!given)
         given = addInput(step.getArgumentTypes()[n], step.getArgAttrDict(n));
       FailureOr<Value> fitted = fitTo(given, n);
@@ -262,7 +226,7 @@ private:
         return failure();
       inits.push_back(*fitted);
       if (!batch && roles.rowDims[n] >= 0)
-        batch = sizeOf(*fitted, roles.rowDims[n]);
+        batch = sizeOf(b, loc, *fitted, roles.rowDims[n]);
     }
     return success();
   }
@@ -278,7 +242,7 @@ private:
       auto type = cast<RankedTensorType>(init.getResultTypes()[n]);
       if (nameOfOutput(init, n) != logits || !type.getElementType().isF32() || type.getRank() < 2 || type.getRank() > 3)
         continue;
-      first = type.getRank() == 2 ? initResults[n] : lastPosition(initResults[n]);
+      first = type.getRank() == 2 ? initResults[n] : lastPosition(b, loc, initResults[n], options.init);
       return success();
     }
     if (options.bos == "input") {
@@ -298,21 +262,6 @@ private:
     Value empty = tensor::EmptyOp::create(b, loc, ArrayRef<OpFoldResult>{batch}, b.getI64Type());
     first = linalg::FillOp::create(b, loc, number, empty).getResult(0);
     return success();
-  }
-
-  Value lastPosition(Value scores) {
-    auto type = cast<RankedTensorType>(scores.getType());
-    OpFoldResult rows = tensor::getMixedSize(b, loc, scores, 0), one = b.getIndexAttr(1), zero = b.getIndexAttr(0);
-    Value count = sizeOf(scores, 1), unit = arith::ConstantIndexOp::create(b, loc, 1);
-    Value some = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::sge, count, unit);
-    RequireOp::create(b, loc, some, "search: '" + options.init + "' returned the scores of {0} positions",
-                      ValueRange{count});
-    OpFoldResult last = arith::SubIOp::create(b, loc, count, unit).getResult();
-    return tensor::ExtractSliceOp::create(
-        b, loc, RankedTensorType::get({type.getDimSize(0), type.getDimSize(2)}, b.getF32Type()), scores,
-        ArrayRef<OpFoldResult>{zero, last, zero},
-        ArrayRef<OpFoldResult>{rows, one, tensor::getMixedSize(b, loc, scores, 2)},
-        ArrayRef<OpFoldResult>{one, one, one});
   }
 
   LogicalResult takeLength() {
@@ -345,7 +294,7 @@ private:
       auto dims = attrs.getAs<ArrayAttr>(AttnDialect::kDimsAttr);
       for (auto [n, dim] : llvm::enumerate(dims ? dims.getValue() : ArrayRef<Attribute>()))
         if (cast<StringAttr>(dim).getValue() == name) {
-          Value size = sizeOf(argument, n);
+          Value size = sizeOf(b, loc, argument, n);
           length = arith::AddIOp::create(b, loc, size, arith::ConstantIndexOp::create(b, loc, fixed));
           return success();
         }
@@ -372,7 +321,7 @@ private:
       auto at = dims ? llvm::find(dims, bound.getName()) : nullptr;
       if (!dims || at == dims.end() || !range || range.size() != 2)
         continue;
-      Value size = sizeOf(argument, at - dims.begin());
+      Value size = sizeOf(b, loc, argument, at - dims.begin());
       auto holds = [&](arith::CmpIPredicate predicate, int64_t limit) -> Value {
         return arith::CmpIOp::create(b, loc, predicate, size, arith::ConstantIndexOp::create(b, loc, limit));
       };
@@ -433,7 +382,7 @@ private:
     auto search = SearchOp::create(b, loc, types, operands, attrs);
     SmallVector<Value> returned(search.getResults());
     if (hasAlignment && options.alignmentArgmax) {
-      returned.back() = mostAligned(returned.back());
+      returned.back() = mostAligned(b, loc, returned.back());
       types.back() = returned.back().getType();
     }
     func::ReturnOp::create(b, loc, returned);
@@ -441,34 +390,6 @@ private:
     entry.setArgAttrsAttr(b.getArrayAttr(SmallVector<Attribute>(inputAttrs.begin(), inputAttrs.end())));
     entry.setResAttrsAttr(b.getArrayAttr(describeResults(isBeam, hasAlignment)));
     return success();
-  }
-
-  /// The first position of the greatest weight of each token, -1 where all are 0.
-  Value mostAligned(Value weights) {
-    auto type = cast<RankedTensorType>(weights.getType());
-    int64_t rank = type.getRank();
-    SmallVector<OpFoldResult> sizes = tensor::getMixedSizes(b, loc, weights);
-    sizes.pop_back();
-    auto filled = [&](TypedAttr number) {
-      Value empty = tensor::EmptyOp::create(b, loc, sizes, number.getType());
-      Value constant = arith::ConstantOp::create(b, loc, number);
-      return linalg::FillOp::create(b, loc, constant, empty).getResult(0);
-    };
-    Value inits[] = {filled(b.getF32FloatAttr(0)), filled(b.getI64IntegerAttr(-1))};
-    AffineMap all = b.getMultiDimIdentityMap(rank), kept = all.dropResult(rank - 1);
-    SmallVector<utils::IteratorType> loops(rank, utils::IteratorType::parallel);
-    loops.back() = utils::IteratorType::reduction;
-    auto most = linalg::GenericOp::create(b, loc, TypeRange{inits[0].getType(), inits[1].getType()}, weights, inits,
-                                          {all, kept, kept}, loops, [&](OpBuilder &body, Location at, ValueRange args) {
-                                            Value place = linalg::IndexOp::create(body, at, rank - 1);
-                                            Value here = arith::IndexCastOp::create(body, at, body.getI64Type(), place);
-                                            Value more = arith::CmpFOp::create(body, at, arith::CmpFPredicate::OGT,
-                                                                               args[0], args[1]);
-                                            Value weight = arith::SelectOp::create(body, at, more, args[0], args[1]);
-                                            Value position = arith::SelectOp::create(body, at, more, here, args[2]);
-                                            linalg::YieldOp::create(body, at, ValueRange{weight, position});
-                                          });
-    return most.getResult(1);
   }
 
   /// What the entry calls the positions of the alignment: a dimension of an input that is the step's own, or of

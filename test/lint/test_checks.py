@@ -99,8 +99,9 @@ class Names(unittest.TestCase):
 
 class Known(unittest.TestCase):
     def test_a_list_holds_what_is_wrong_and_no_more(self):
-        self.assertEqual(settle({"a": "long"}, {"a": "what is to go"}), 0)
-        self.assertEqual(settle({"a": "long", "b": "long"}, {"a": "what is to go"}), 1)
+        self.assertEqual(settle({"room/a": "long"}, {"a": "what is to go"}), 0)
+        self.assertEqual(settle({"room/ba": "long"}, {"a": "what is to go"}), 1)
+        self.assertEqual(settle({"room/a": "long", "b": "long"}, {"a": "what is to go"}), 1)
         self.assertEqual(settle({}, {"a": "what is to go"}), 1)
 
 

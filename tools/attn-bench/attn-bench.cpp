@@ -182,6 +182,47 @@ bool writeProfile(const Breakdown &regions, StringRef path, double peak) {
   return !error;
 }
 
+/// Loads what was compiled or given; the fusion report says what it has of it. An exit code.
+int load(CommandLine &line, LibraryArgument &library, int32_t threads, runner::Model &model, Measurement &result) {
+  runner::Failure failure;
+  double start = nowMs();
+  model.useOwnProducts(line.has(OPT_own_products));
+  bool loaded = model.load(library.path(), line.text(OPT_entry).str(), threads, failure);
+  loaded = loaded && (!line.has(OPT_own_state) || model.keepState(failure));
+  result.loadMs = nowMs() - start;
+  result.sessionMs = model.sessionMs();
+  library.discard();
+  return loaded ? reportGivenFusion(line, library, model.info()) : reportFailure(library.name(), failure);
+}
+
+/// Has the regions of a run timed. An exit code.
+int lookInside(runner::Model &model, StringRef name, Breakdown &regions) {
+  if (hasGpuCode(model.info())) {
+    reportError(name + " is for --target=cuda, whose regions are not timed; a profile of its kernels: nsys");
+    return ExitUsage;
+  }
+  std::string error;
+  if (!regions.initialize(model.info().manifest_json, error)) {
+    reportError(name + " cannot be profiled: " + error);
+    return ExitUsage;
+  }
+  regions.attach(model);
+  return ExitSuccess;
+}
+
+/// Events around the runs on a GPU, or null.
+std::unique_ptr<DeviceTimer> timeDevice(runner::Model &model) {
+  if (!hasGpuCode(model.info()))
+    return nullptr;
+  std::string error;
+  std::unique_ptr<DeviceTimer> device = DeviceTimer::create(error);
+  if (device)
+    model.useStream(device->stream());
+  else
+    reportNote("no times of the GPU: " + error);
+  return device;
+}
+
 int runTool(int argc, char **argv) {
   int code = ExitSuccess;
   std::optional<CommandLine> line = CommandLine::parse(kTool, argc, argv, code);
@@ -204,17 +245,7 @@ int runTool(int argc, char **argv) {
 
   Measurement result;
   runner::Model model;
-  runner::Failure failure;
-  double start = nowMs();
-  model.useOwnProducts(line->has(OPT_own_products));
-  bool loaded = model.load(library->path(), line->text(OPT_entry).str(), threads, failure);
-  loaded = loaded && (!line->has(OPT_own_state) || model.keepState(failure));
-  result.loadMs = nowMs() - start;
-  result.sessionMs = model.sessionMs();
-  library->discard();
-  if (!loaded)
-    return reportFailure(library->name(), failure);
-  if ((code = reportGivenFusion(*line, *library, model.info())))
+  if ((code = load(*line, *library, threads, model, result)))
     return code;
 
   keepBounds(model.info(), model.entry().name, options);
@@ -229,25 +260,10 @@ int runTool(int argc, char **argv) {
       return reportFault(fault, error);
   Breakdown regions;
   bool looksInside = line->has(OPT_breakdown) || line->has(OPT_profile);
-  if (looksInside && hasGpuCode(model.info())) {
-    reportError(library->name() + " is for --target=cuda, whose regions are not timed; a profile of its kernels: nsys");
-    return ExitUsage;
-  }
-  if (looksInside) {
-    if (!regions.initialize(model.info().manifest_json, error)) {
-      reportError(library->name() + " cannot be profiled: " + error);
-      return ExitUsage;
-    }
-    regions.attach(model);
-  }
-  std::unique_ptr<DeviceTimer> device;
-  if (hasGpuCode(model.info())) {
-    device = DeviceTimer::create(error);
-    if (device)
-      model.useStream(device->stream());
-    else
-      reportNote("no times of the GPU: " + error);
-  }
+  if (looksInside && (code = lookInside(model, library->name(), regions)))
+    return code;
+  std::unique_ptr<DeviceTimer> device = timeDevice(model);
+  runner::Failure failure;
   if (!measure(model, inputs, outputs, runs ? runs : 3, minMs, result, looksInside ? &regions : nullptr, device.get(),
                failure))
     return reportFailure(library->name(), failure);

@@ -165,6 +165,94 @@ void takeMessages(std::string &buffer, WorkerResult &result, bool &outOfMemory, 
   buffer.erase(0, at);
 }
 
+/// What the driver keeps of a worker that it has started.
+struct Running {
+  pid_t worker = -1;
+  int messages = -1, signals = -1;
+  sigset_t before; ///< signals that were blocked before
+
+  void close() const {
+    ::close(messages);
+    if (signals >= 0)
+      ::close(signals);
+  }
+};
+
+/// Forks; false, with errno in `code`, where that is not possible.
+bool start(Running &running, const WorkerLimits &limits, function_ref<int(WorkerChannel &)> body, int &code) {
+  int fds[2];
+  if (pipe2(fds, O_CLOEXEC) != 0) {
+    code = errno;
+    return false;
+  }
+  sigset_t stopped;
+  sigemptyset(&stopped);
+  for (int signal : kStoppedSignals)
+    sigaddset(&stopped, signal);
+  sigprocmask(SIG_BLOCK, &stopped, &running.before);
+  running.messages = fds[0];
+  running.signals = signalfd(-1, &stopped, SFD_CLOEXEC | SFD_NONBLOCK);
+
+  outs().flush();
+  errs().flush();
+  pid_t driver = getpid();
+  running.worker = fork();
+  if (running.worker == 0) {
+    running.close();
+    work(fds[1], driver, limits, running.before, body);
+  }
+  int forkError = errno;
+  close(fds[1]);
+  if (running.worker >= 0)
+    return true;
+  code = forkError;
+  running.close();
+  sigprocmask(SIG_SETMASK, &running.before, nullptr);
+  return false;
+}
+
+/// Milliseconds until `deadline` for poll, at most an hour; 0 or less once it has passed.
+int millisecondsUntil(Clock::time_point deadline) {
+  auto left = std::chrono::duration_cast<std::chrono::milliseconds>(deadline - Clock::now()).count();
+  return left <= 0 ? 0 : static_cast<int>(std::min<long long>(left + 1, 3600 * 1000));
+}
+
+/// Reads messages until the worker closes its end. False if it must be stopped: `result.end` says why.
+bool listen(const Running &running, const WorkerLimits &limits, WorkerResult &result, bool &outOfMemory,
+            function_ref<void(StringRef)> onStage) {
+  Clock::time_point deadline = Clock::now() + std::chrono::duration_cast<Clock::duration>(
+                                                  std::chrono::duration<double>(std::min(limits.seconds, 1e9)));
+  std::string buffer;
+  while (true) {
+    int wait = limits.seconds > 0 ? millisecondsUntil(deadline) : -1;
+    if (wait == 0) {
+      result.end = WorkerResult::End::TimedOut;
+      return false;
+    }
+    pollfd polled[2] = {{running.messages, POLLIN, 0}, {running.signals, POLLIN, 0}};
+    if (poll(polled, 2, wait) <= 0)
+      continue; // the deadline or EINTR
+    if (polled[1].revents & POLLIN) {
+      signalfd_siginfo info;
+      if (read(running.signals, &info, sizeof info) == sizeof info) {
+        result.end = WorkerResult::End::Interrupted;
+        result.code = info.ssi_signo;
+        return false;
+      }
+    }
+    if (!polled[0].revents)
+      continue;
+    char chunk[16384];
+    ssize_t n = read(running.messages, chunk, sizeof chunk);
+    if (n > 0) {
+      buffer.append(chunk, n);
+      takeMessages(buffer, result, outOfMemory, onStage);
+    } else if (n == 0 || errno != EINTR) {
+      return true;
+    }
+  }
+}
+
 } // namespace
 
 void WorkerChannel::send(char kind, StringRef text) { sendRaw(kind, text.data(), text.size()); }
@@ -177,86 +265,20 @@ void WorkerChannel::endIfNearMemoryLimit() {
 WorkerResult runWorker(const WorkerLimits &limits, function_ref<int(WorkerChannel &)> body,
                        function_ref<void(StringRef)> onStage) {
   WorkerResult result;
-  int fds[2];
-  if (pipe2(fds, O_CLOEXEC) != 0) {
-    result.code = errno;
+  Running running;
+  if (!start(running, limits, body, result.code))
     return result;
-  }
-  sigset_t stopped, before;
-  sigemptyset(&stopped);
-  for (int signal : kStoppedSignals)
-    sigaddset(&stopped, signal);
-  sigprocmask(SIG_BLOCK, &stopped, &before);
-  int signals = signalfd(-1, &stopped, SFD_CLOEXEC | SFD_NONBLOCK);
-
-  outs().flush();
-  errs().flush();
-  pid_t driver = getpid(), worker = fork();
-  if (worker == 0) {
-    close(fds[0]);
-    if (signals >= 0)
-      close(signals);
-    work(fds[1], driver, limits, before, body);
-  }
-  int forkError = errno;
-  close(fds[1]);
-  if (worker < 0) {
-    result.code = forkError;
-    close(fds[0]);
-    if (signals >= 0)
-      close(signals);
-    sigprocmask(SIG_SETMASK, &before, nullptr);
-    return result;
-  }
-
-  Clock::time_point deadline = Clock::now() + std::chrono::duration_cast<Clock::duration>(
-                                                  std::chrono::duration<double>(std::min(limits.seconds, 1e9)));
-  bool outOfMemory = false, ended = false;
-  std::string buffer;
-  while (!ended) {
-    int wait = -1;
-    if (limits.seconds > 0) {
-      auto left = std::chrono::duration_cast<std::chrono::milliseconds>(deadline - Clock::now()).count();
-      if (left <= 0) {
-        result.end = WorkerResult::End::TimedOut;
-        break;
-      }
-      wait = static_cast<int>(std::min<long long>(left + 1, 3600 * 1000));
-    }
-    pollfd polled[2] = {{fds[0], POLLIN, 0}, {signals, POLLIN, 0}};
-    if (poll(polled, 2, wait) <= 0)
-      continue; // the deadline or EINTR
-    if (polled[1].revents & POLLIN) {
-      signalfd_siginfo info;
-      if (read(signals, &info, sizeof info) == sizeof info) {
-        result.end = WorkerResult::End::Interrupted;
-        result.code = info.ssi_signo;
-        break;
-      }
-    }
-    if (polled[0].revents) {
-      char chunk[16384];
-      ssize_t n = read(fds[0], chunk, sizeof chunk);
-      if (n > 0) {
-        buffer.append(chunk, n);
-        takeMessages(buffer, result, outOfMemory, onStage);
-      } else if (n == 0 || errno != EINTR) {
-        ended = true;
-      }
-    }
-  }
+  bool outOfMemory = false, ended = listen(running, limits, result, outOfMemory, onStage);
   if (!ended)
-    kill(worker, SIGKILL);
+    kill(running.worker, SIGKILL);
   int status = 0;
-  while (waitpid(worker, &status, 0) < 0 && errno == EINTR) {
+  while (waitpid(running.worker, &status, 0) < 0 && errno == EINTR) {
   }
-  close(fds[0]);
-  if (signals >= 0)
-    close(signals);
+  running.close();
   // After an interrupt the signals stay blocked: the caller has to clean up.
   if (result.end == WorkerResult::End::Interrupted)
     return result;
-  sigprocmask(SIG_SETMASK, &before, nullptr);
+  sigprocmask(SIG_SETMASK, &running.before, nullptr);
   if (!ended)
     return result;
   if (outOfMemory) {

@@ -53,6 +53,8 @@ public:
   DatumRef get(mlir::Value value) const { return environment.lookup(value); }
 
 private:
+  friend class TensorRunner;
+
   mlir::FailureOr<llvm::SmallVector<DatumRef>> runRegion(mlir::Region &region, llvm::ArrayRef<DatumRef> arguments);
   mlir::LogicalResult run(mlir::Operation *op);
   mlir::LogicalResult runScalar(mlir::Operation *op, ScalarRule rule);

@@ -177,8 +177,10 @@ static int64_t toInteger(double x) {
     return Scalar::of(expr);                                                                                           \
   }
 
-static const llvm::StringMap<ScalarRule> &rules() {
-  static const llvm::StringMap<ScalarRule> table = {
+using Rules = llvm::StringMap<ScalarRule>;
+
+static const Rules &arithRules() {
+  static const Rules table = {
       {"arith.addf", REAL2(x + y)},
       {"arith.subf", REAL2(x - y)},
       {"arith.mulf", REAL2(x * y)},
@@ -230,6 +232,12 @@ static const llvm::StringMap<ScalarRule> &rules() {
       {"arith.uitofp", CAST(double(bits(op, a, 0)))},
       {"arith.fptosi", CAST(toInteger(a[0].real))},
       {"arith.fptoui", CAST(toInteger(a[0].real))},
+  };
+  return table;
+}
+
+static const Rules &mathRules() {
+  static const Rules table = {
       {"math.absf", REAL(std::fabs(x))},
       {"math.absi",
        [](Operation *, Args a) { return a[0].integer < 0 ? Scalar::of(int64_t(0 - uint64_t(a[0].integer))) : a[0]; }},
@@ -279,8 +287,8 @@ ScalarRule findScalarRule(Operation *op) {
   for (Value operand : op->getOperands())
     if (!operand.getType().isIntOrIndexOrFloat() || (!operand.getType().isIndex() && widthOf(operand.getType()) > 64))
       return nullptr;
-  auto found = rules().find(op->getName().getStringRef());
-  return found == rules().end() ? nullptr : found->second;
+  const Rules &rules = isa<arith::ArithDialect>(op->getDialect()) ? arithRules() : mathRules();
+  return rules.lookup(op->getName().getStringRef());
 }
 
 } // namespace attn::interpret

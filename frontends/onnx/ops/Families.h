@@ -6,29 +6,31 @@
 namespace attn::onnx {
 
 // Parts of the families of Importer.h that have a file of their own.
-void registerActivationOps(OpRegistry &);       // Activation.cpp: unary formulae, Clip, PRelu
-void registerEinsumOps(OpRegistry &);           // Einsum.cpp
-void registerConvolutionOps(OpRegistry &);      // Convolution.cpp
-void registerConvTransposeOps(OpRegistry &);    // ConvTranspose.cpp
-void registerPoolingOps(OpRegistry &);          // Pooling.cpp
-void registerScanReductionOps(OpRegistry &);    // ArgReduction.cpp: ArgMax, ArgMin, CumSum, TopK
-void registerRotaryOps(OpRegistry &);           // Rotary.cpp: RotaryEmbedding
-void registerGridSampleOps(OpRegistry &);       // GridSample.cpp: GridSample, AffineGrid
-void registerScatterOps(OpRegistry &);          // Scatter.cpp: Scatter*, TensorScatter
-void registerQuantizationOps(OpRegistry &);     // Quantization.cpp: QuantizeLinear ... QLinearConv
-void registerResizeOps(OpRegistry &);           // Resize.cpp: Resize, Upsample
-void registerSignalOps(OpRegistry &);           // Signal.cpp: windows, DFT, STFT, MelWeightMatrix
-void registerLinearAttentionOps(OpRegistry &);  // LinearAttention.cpp: LinearAttention, CausalConvWithState
-void registerContribOps(OpRegistry &);          // Contrib.cpp: com.microsoft
-void registerContribAttentionOps(OpRegistry &); // ContribAttention.cpp: com.microsoft
-void registerDetectionOps(OpRegistry &);        // Detection.cpp: NonMaxSuppression, RoiAlign
-void registerLossOps(OpRegistry &);             // Loss.cpp
-void registerSelectionOps(OpRegistry &);        // Selection.cpp: NonZero, Compress, Unique
-void registerRearrangementOps(OpRegistry &);    // Rearrangement.cpp: DepthToSpace, ReverseSequence, CenterCropPad
-void registerDeterminantOps(OpRegistry &);      // Determinant.cpp: Det
-void registerFoldingOps(OpRegistry &);          // Folding.cpp: Col2Im, MaxUnpool
-void registerFlexAttentionOps(OpRegistry &);    // FlexAttention.cpp: FlexAttention
-void registerDeformConvOps(OpRegistry &);       // DeformConv.cpp: DeformConv
+void registerActivationOps(OpRegistry &);          // Activation.cpp: unary formulae, Clip, PRelu
+void registerEinsumOps(OpRegistry &);              // Einsum.cpp
+void registerConvolutionOps(OpRegistry &);         // Convolution.cpp
+void registerConvTransposeOps(OpRegistry &);       // ConvTranspose.cpp
+void registerPoolingOps(OpRegistry &);             // Pooling.cpp
+void registerScanReductionOps(OpRegistry &);       // ArgReduction.cpp: ArgMax, ArgMin, CumSum, TopK
+void registerRotaryOps(OpRegistry &);              // Rotary.cpp: RotaryEmbedding
+void registerGridSampleOps(OpRegistry &);          // GridSample.cpp: GridSample, AffineGrid
+void registerScatterOps(OpRegistry &);             // Scatter.cpp: Scatter*, TensorScatter
+void registerQuantizationOps(OpRegistry &);        // Quantization.cpp: QuantizeLinear ... QLinearConv
+void registerResizeOps(OpRegistry &);              // Resize.cpp: Resize, Upsample
+void registerSignalOps(OpRegistry &);              // Signal.cpp: windows, DFT, STFT, MelWeightMatrix
+void registerLinearAttentionOps(OpRegistry &);     // LinearAttention.cpp: LinearAttention, CausalConvWithState
+void registerContribOps(OpRegistry &);             // Contrib.cpp: com.microsoft
+void registerContribAttentionOps(OpRegistry &);    // ContribAttention.cpp: com.microsoft
+void registerGroupQueryAttentionOps(OpRegistry &); // GroupQueryAttention.cpp: com.microsoft
+void registerSliceOps(OpRegistry &);               // Slice.cpp
+void registerDetectionOps(OpRegistry &);           // Detection.cpp: NonMaxSuppression, RoiAlign
+void registerLossOps(OpRegistry &);                // Loss.cpp
+void registerSelectionOps(OpRegistry &);           // Selection.cpp: NonZero, Compress, Unique
+void registerRearrangementOps(OpRegistry &);       // Rearrangement.cpp: DepthToSpace, ReverseSequence, CenterCropPad
+void registerDeterminantOps(OpRegistry &);         // Determinant.cpp: Det
+void registerFoldingOps(OpRegistry &);             // Folding.cpp: Col2Im, MaxUnpool
+void registerFlexAttentionOps(OpRegistry &);       // FlexAttention.cpp: FlexAttention
+void registerDeformConvOps(OpRegistry &);          // DeformConv.cpp: DeformConv
 
 } // namespace attn::onnx
 

@@ -1,0 +1,228 @@
+#include "frontends/onnx/ops/ContribAttention.h"
+#include "frontends/onnx/ops/Families.h"
+#include "frontends/onnx/ops/Loops.h"
+#include "frontends/onnx/ops/Rotary.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
+
+// GroupQueryAttention of ONNX Runtime (com.microsoft): grouped heads, rotary
+// embedding and a cache that begins elsewhere for each row of the batch.
+
+using namespace mlir;
+
+namespace attn::onnx {
+namespace {
+
+struct GroupQuery {
+  HeadTensor query, key, value; // heads inside
+  Tensor offsets, lengths;      // int64 [B]: keys before the queries, keys in all
+  Expr total;
+};
+
+LogicalResult refuseGroupQuery(Node &n) {
+  for (size_t i = 11; i < 16; ++i)
+    if (n.hasInput(i))
+      return n.unsupported() << "input " << i << " (sinks, quantised caches or normalised heads)";
+  if (n.hasOutput(3) || n.intAttr("qk_output", 0))
+    return n.unsupported() << "the output output_qk";
+  for (StringRef name : {"smooth_softmax", "sliding_window_cache"})
+    if (n.intAttr(name, 0) > 0)
+      return n.unsupported() << name << " = 1";
+  return success();
+}
+
+/// Lengths and offsets from seqlens_k (keys in all, minus one) and the total: a
+/// prompt, whose queries are all the keys, begins at 0.
+LogicalResult readLengths(Node &n, GroupQuery &g) {
+  const Expr batch = g.query.batch(), queries = g.query.length();
+  std::optional<SmallVector<Expr>> total = n.exprs(6);
+  if (!total || total->size() != 1)
+    return n.error() << "expects total_sequence_length (input 6) as an integer scalar";
+  g.total = total->front();
+  const Tensor &given = n.input(5);
+  if (given.dtype != DType::I32 && given.dtype != DType::I64)
+    return n.error() << "expects seqlens_k as int32, has " << dtypeName(given.dtype);
+  FailureOr<Tensor> ends = n.reshape(given, batch);
+  if (failed(ends))
+    return failure();
+  if (failed(n.requireAtMost(queries, g.total, "there are {0} queries and a total_sequence_length of {1}")))
+    return failure();
+  // Each in [0, total), plus one.
+  Value source = n.value(n.cast(*ends, DType::I64)), bound = n.symbols().materialize(n.builder(), n.loc(), g.total);
+  Tensor lengths;
+  lengths.dtype = DType::I64;
+  lengths.shape.push_back(batch);
+  lengths.value = n.generate(DType::I64, lengths.shape, [&](OpBuilder &b, Location loc, ValueRange at) -> Value {
+    Num end = fromIndex(b, loc, DType::I64, placeIn(n, b, loc, load(b, loc, source, DType::I64, at).value(), bound));
+    return (end + end.constant(1)).value();
+  });
+  g.lengths = lengths;
+  Expr prompt = n.symbols().equal(queries, g.total);
+  FailureOr<Tensor> offsets =
+      formula(n, DType::I64, {lengths, scalarTensor(DType::I64, queries), scalarTensor(DType::I64, prompt)},
+              [](ArrayRef<Num> v) {
+                Num zero = v[0].constant(0);
+                return select(v[2] == zero, maximum(zero, v[0] - v[1]), zero);
+              });
+  if (failed(offsets))
+    return failure();
+  g.offsets = *offsets;
+  return success();
+}
+
+FailureOr<GroupQuery> readGroupQuery(Node &n) {
+  if (failed(expectInputs(n, 1)) || failed(expectFloat(n, 0)) || failed(refuseGroupQuery(n)))
+    return failure();
+  FailureOr<int64_t> heads = readHeadCount(n, "num_heads"), keyHeads = readHeadCount(n, "kv_num_heads");
+  if (failed(heads) || failed(keyHeads))
+    return failure();
+  const Tensor &x = n.input(0);
+  if (x.rank() != 3)
+    return n.error() << "expects a query of rank 3, has rank " << x.rank();
+  Tensor parts[3] = {x, x, x};
+  if (n.hasInput(1)) {
+    if (!n.hasInput(2))
+      return n.error() << "has a key and no value";
+    parts[1] = n.input(1);
+    parts[2] = n.input(2);
+  } else {
+    Expr width = n.symbols().floorDiv(x.shape[2], *heads + 2 * *keyHeads), begin(0);
+    if (failed(n.requireEqual(width * Expr(*heads + 2 * *keyHeads), x.shape[2], "heads cover {0} of {1} elements")))
+      return failure();
+    for (int64_t i : {0, 1, 2}) {
+      Expr count = width * Expr(i ? *keyHeads : *heads);
+      parts[i] = n.slice(x, 2, begin, count);
+      begin = begin + count;
+    }
+  }
+  FailureOr<HeadTensor> query = splitHeads(n, parts[0], *heads), key = splitHeads(n, parts[1], *keyHeads);
+  FailureOr<HeadTensor> value = splitHeads(n, parts[2], *keyHeads);
+  if (failed(query) || failed(key) || failed(value))
+    return failure();
+  GroupQuery g{*query, *key, *value, {}, {}, {}};
+  if (failed(n.requireEqual(g.query.length(), g.key.length(), "there are {0} queries and {1} new keys")) ||
+      failed(readLengths(n, g)))
+    return failure();
+  return g;
+}
+
+/// Query and key turned by the angles of their positions.
+LogicalResult rotate(Node &n, GroupQuery &g) {
+  if (!n.hasInput(7) || !n.hasInput(8))
+    return n.error() << "has do_rotary = 1, and no cos_cache or no sin_cache";
+  Tensor ids;
+  if (n.hasInput(9)) {
+    ids = n.input(9);
+  } else {
+    Value offsets = n.value(g.offsets);
+    ids.dtype = DType::I64;
+    ids.shape.append({g.query.batch(), g.query.length()});
+    ids.value = n.generate(DType::I64, ids.shape, [&](OpBuilder &b, Location loc, ValueRange at) -> Value {
+      return (load(b, loc, offsets, DType::I64, at[0]) + fromIndex(b, loc, DType::I64, at[1])).value();
+    });
+  }
+  FailureOr<Tensor> cosine = gatherRows(n, n.input(7), ids), sine = gatherRows(n, n.input(8), ids);
+  if (failed(cosine) || failed(sine))
+    return failure();
+  for (HeadTensor *t : {&g.query, &g.key}) {
+    Rotated r{t->tensor, 1, cosine->shape[2], n.intAttr("rotary_interleaved", 0) != 0};
+    if (failed(n.requireAtMost(r.pairs * Expr(2), t->width(), "{0} elements are rotated, a head has {1}")))
+      return failure();
+    FailureOr<Tensor> c = alignAngles(n, *cosine, r), s = alignAngles(n, *sine, r);
+    if (failed(c) || failed(s))
+      return failure();
+    FailureOr<Tensor> turned = rotated(n, r, *c, *s);
+    if (failed(turned))
+      return failure();
+    t->tensor = *turned;
+  }
+  return success();
+}
+
+/// The cache [B, N, length, D]: the past, and the new rows of each batch from
+/// its offset on.
+FailureOr<HeadTensor> cached(Node &n, const GroupQuery &g, size_t pastInput, const HeadTensor &t, const Expr &length) {
+  OpBuilder &b = n.builder();
+  Tensor next = headsOutside(n, t), out;
+  out.dtype = next.dtype;
+  out.shape = next.shape;
+  out.shape[2] = length;
+  Value cache = n.filled(out.dtype, out.shape, n.constant(out.dtype, 0));
+  SmallVector<OpFoldResult> offsets(4, b.getIndexAttr(0)), strides(4, b.getIndexAttr(1)), sizes;
+  auto sizesOf = [&](const Tensor &t) {
+    sizes.clear();
+    for (const Expr &size : t.shape)
+      sizes.push_back(n.symbols().size(b, n.loc(), size));
+  };
+  if (n.hasInput(pastInput)) {
+    const Tensor &past = n.input(pastInput);
+    if (past.rank() != 4 || past.dtype != out.dtype)
+      return n.error() << "expects a past of rank 4 and type " << dtypeName(out.dtype);
+    for (int64_t d : {0, 1, 3})
+      if (failed(n.requireEqual(past.shape[d], out.shape[d], "sizes {0} of the past and {1} differ")))
+        return failure();
+    sizesOf(past);
+    cache = tensor::InsertSliceOp::create(b, n.loc(), n.value(past), cache, offsets, sizes, strides);
+  }
+  // A row that would leave the cache ends the run.
+  Expr room = length - next.shape[2] + Expr(1);
+  Value begins = n.value(g.offsets), bound = n.symbols().materialize(b, n.loc(), room), source = n.value(next);
+  sizesOf(next);
+  sizes[0] = b.getIndexAttr(1);
+  SmallVector<Expr, 4> one(next.shape);
+  one[0] = 1;
+  RankedTensorType rowType = n.type(next.dtype, one);
+  auto body = [&](OpBuilder &b, Location loc, ValueRange at, ValueRange carried) -> SmallVector<Value> {
+    SmallVector<OpFoldResult> from(4, b.getIndexAttr(0)), to(4, b.getIndexAttr(0));
+    from[0] = to[0] = at[0];
+    to[2] = checkedIndex(n, b, loc, load(b, loc, begins, DType::I64, at[0]).value(), bound);
+    Value row = tensor::ExtractSliceOp::create(b, loc, rowType, source, from, sizes, strides);
+    return {tensor::InsertSliceOp::create(b, loc, row, carried[0], to, sizes, strides)};
+  };
+  out.value = sequential(b, n.loc(), n.symbols().materialize(b, n.loc(), next.shape[0]), cache, body)[0];
+  return HeadTensor{out, false};
+}
+
+LogicalResult importGroupQueryAttention(Node &n) {
+  FailureOr<GroupQuery> g = readGroupQuery(n);
+  if (failed(g) || (n.intAttr("do_rotary", 0) && failed(rotate(n, *g))))
+    return failure();
+  if (n.hasInput(3) != n.hasInput(4))
+    return n.error() << "expects past_key and past_value together, has one";
+  Expr length = g->total;
+  if (n.hasInput(3) && n.input(3).rank() == 4)
+    length = n.symbols().max(length, n.input(3).shape[2]);
+  if (failed(n.requireAtMost(g->query.length(), length, "there are {0} new keys for a cache of {1}")))
+    return failure();
+  FailureOr<HeadTensor> key = cached(n, *g, 3, g->key, length), value = cached(n, *g, 4, g->value, length);
+  if (failed(key) || failed(value))
+    return failure();
+  n.setOutput(1, key->tensor);
+  n.setOutput(2, value->tensor);
+  AttentionOperands o{g->query, *key, *value, true, 1, std::nullopt, {}, std::nullopt, std::nullopt};
+  if (failed(checkSizes(n, o)))
+    return failure();
+  FailureOr<double> scale = readScale(n, o.query.width());
+  if (failed(scale))
+    return failure();
+  ScoreRule rule = ScoreRule::scaled(*scale, n.floatAttr("softcap", 0.0));
+  if (failed(addMasks(n, rule, n.numInputs(), 10, o.sizes)) || failed(rule.addLengths(n, g->lengths, o.sizes)))
+    return failure();
+  int64_t window = n.intAttr("local_window_size", -1);
+  bool causal = n.intAttr("causal", 1) != 0;
+  if (causal || window >= 0)
+    // ONNX Runtime counts the query's own key as one of the window.
+    rule.addWindow(window >= 0 ? std::max<int64_t>(window - 1, 0) : -1, causal ? 0 : -1, g->offsets);
+  FailureOr<Tensor> y = attend(n, o, rule);
+  if (failed(y))
+    return failure();
+  n.setOutput(0, *y);
+  return success();
+}
+
+} // namespace
+
+void registerGroupQueryAttentionOps(OpRegistry &registry) {
+  registry.add("GroupQueryAttention", {1}, importGroupQueryAttention, "com.microsoft");
+}
+
+} // namespace attn::onnx

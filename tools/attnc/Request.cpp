@@ -1,0 +1,264 @@
+#include "tools/attnc/Request.h"
+#include "compiler/emit/gpu/GpuTarget.h"
+#include "passes/kernels/gpu/Precision.h"
+#include "tools/attnc/GenerateOptions.h"
+
+#include "llvm/ADT/StringExtras.h"
+#include "llvm/ADT/StringSwitch.h"
+#include "llvm/Support/FileSystem.h"
+#include "llvm/Support/Path.h"
+#include "llvm/TargetParser/X86TargetParser.h"
+#include <unistd.h>
+
+using namespace llvm;
+
+namespace attn::tools {
+namespace {
+
+const char *extension(EmitKind kind) { return kind == EmitKind::Lib ? ".so" : kind == EmitKind::Obj ? ".o" : ""; }
+
+void checkCpu(CommandLine &line, StringRef cpu) {
+  SmallVector<StringRef> known;
+  X86::fillValidCPUArchList(known, /*Only64Bit=*/true);
+  if (cpu == "native" || is_contained(known, cpu))
+    return;
+  StringRef nearest;
+  unsigned best = std::min<size_t>(3, cpu.size() / 3);
+  for (StringRef name : known)
+    if (unsigned distance = cpu.edit_distance(name, /*AllowReplacements=*/true, best); distance <= best) {
+      best = distance;
+      nearest = name;
+    }
+  line.fail("unknown CPU '" + cpu + "'" + (nearest.empty() ? "" : ", did you mean '" + nearest.str() + "'?"));
+}
+
+uint64_t machineMemory() {
+  long pages = sysconf(_SC_PHYS_PAGES), size = sysconf(_SC_PAGESIZE);
+  return pages > 0 && size > 0 ? uint64_t(pages) * uint64_t(size) : 0;
+}
+
+/// "model.onnx", or "encode=encoder.onnx step=decoder.onnx": entries of one library.
+void readInputs(CommandLine &line, CompileJob &job) {
+  std::vector<StringRef> inputs = line.positional();
+  if (inputs.empty())
+    return line.fail("no model given");
+  for (StringRef input : inputs) {
+    auto [name, path] = input.split('=');
+    bool isName = !name.empty() && !isDigit(name[0]) && all_of(name, [](char c) { return isAlnum(c) || c == '_'; });
+    bool isEntry = isName && !path.empty() && !sys::fs::exists(input);
+    if (!isName && !path.empty() && sys::fs::exists(path) && !sys::fs::exists(input))
+      return line.fail("'" + name + "' cannot be the name of an entry: letters, digits and '_', not a digit first");
+    if (!isEntry && inputs.size() > 1)
+      return line.fail("several models are given as NAME=MODEL.onnx, each for an entry; '" + input + "' is not");
+    if (isEntry && path.ends_with(".mlir"))
+      return line.fail("textual IR names its entries itself: give '" + path + "' alone");
+    if (!isEntry)
+      path = input;
+    else if (any_of(job.entries, [name = name](const auto &entry) { return entry.first == name; }))
+      return line.fail("entry '" + name + "' is given twice");
+    else
+      job.entries.push_back({name.str(), path.str()});
+    if (job.input.empty())
+      job.input = path.str();
+  }
+}
+
+void readTarget(CommandLine &line, CompileOptions &options) {
+  StringRef target = line.text(OPT_target, "cpu");
+  if (target != "cpu" && target != "cuda")
+    return line.fail("--target expects cpu or cuda, not '" + target + "'");
+  if (target == "cpu" && line.has(OPT_gpu_arch))
+    return line.fail("--gpu-arch is for --target=cuda");
+  if (target == "cpu" && line.has(OPT_allow_host_ops))
+    return line.fail("--allow-host-ops is for --target=cuda");
+  if (target == "cpu" && options.emit == EmitKind::Ptx)
+    return line.fail("--emit=ptx is for --target=cuda");
+  if (target == "cpu")
+    return;
+  if (options.weights != "f32")
+    line.fail("--weights is for --target=cpu; for a GPU --precision=bf16|f16 stores weights of products in 16 bits");
+  if (line.has(OPT_mark_regions))
+    line.fail(
+        "--mark-regions (attn-bench --breakdown and --profile) is for --target=cpu; attn-bench times a GPU as a whole");
+  options.gpuArchs = line.text(OPT_gpu_arch, "sm_80").str();
+  options.allowHostOps = line.has(OPT_allow_host_ops);
+  std::string error;
+  if (parseGpuArchs(options.gpuArchs, error).empty())
+    line.fail(error);
+}
+
+/// --fp32-math, once --weights and --precision are known.
+void readProducts(CommandLine &line, CompileOptions &options) {
+  StringRef math = line.text(OPT_fp32_math, "f32");
+  std::string flag = ("--fp32-math=" + math).str();
+  if (math == "f32")
+    return;
+  if (math != "bf16x3" && math != "bf16x6")
+    return line.fail("--fp32-math expects f32, bf16x3 or bf16x6, not '" + math + "'");
+  if (line.text(OPT_target, "cpu") != "cpu")
+    return line.fail(flag + " is for --target=cpu");
+  if (options.weights != "f32" || options.precision != "f32")
+    return line.fail(flag + " is about products of f32: leave out --weights and --precision");
+  if (options.optLevel == 0)
+    return line.fail(flag + " needs kernels, which -O0 does not choose");
+  options.precision = math.str();
+}
+
+void readEmit(CommandLine &line, CompileOptions &options) {
+  StringRef emit = line.text(OPT_emit, "lib");
+  auto kind = StringSwitch<std::optional<EmitKind>>(emit)
+                  .Case("attn", EmitKind::Attn)
+                  .Case("linalg", EmitKind::Linalg)
+                  .Case("llvm", EmitKind::Llvm)
+                  .Case("ptx", EmitKind::Ptx)
+                  .Case("obj", EmitKind::Obj)
+                  .Case("lib", EmitKind::Lib)
+                  .Default(std::nullopt);
+  if (!kind)
+    line.fail("--emit expects attn, linalg, llvm, ptx, obj or lib, not '" + emit + "'");
+  options.emit = kind.value_or(EmitKind::Lib);
+}
+
+void readLevel(CommandLine &line, CompileOptions &options) {
+  StringRef level = line.text(OPT_O, "3");
+  if (level.size() != 1 || level[0] < '0' || level[0] > '3')
+    line.fail("-O expects a level from 0 to 3, not '" + level + "'");
+  else
+    options.optLevel = level[0] - '0';
+}
+
+/// In which types weights are stored and products made.
+void readTypes(CommandLine &line, CompileOptions &options) {
+  options.weights = line.text(OPT_weights, "f32").str();
+  if (!isWeightStorage(options.weights))
+    line.fail("--weights expects f32, bf16, int8 or int8:GROUP, not '" + options.weights + "'");
+  else if (options.weights != "f32" && options.optLevel == 0)
+    line.fail("--weights=" + options.weights + " needs kernels, which -O0 does not choose");
+  options.precision = line.text(OPT_precision, "f32").str();
+  bool isForGpu = line.text(OPT_target, "cpu") == "cuda", isKnown = parsePrecision(options.precision).has_value();
+  if (isForGpu && !isKnown)
+    line.fail("--precision expects f32, tf32, bf16 or f16, not '" + options.precision + "'");
+  else if (!isForGpu && options.precision != "f32" && options.precision != "bf16")
+    line.fail("--precision expects f32 or bf16, not '" + options.precision + "'" +
+              (isKnown ? ", which is for --target=cuda" : ""));
+  else if (options.precision != "f32" && options.optLevel == 0)
+    line.fail("--precision=" + options.precision + " needs kernels, which -O0 does not choose");
+  readProducts(line, options);
+}
+
+void readCompileOptions(CommandLine &line, CompileOptions &options) {
+  readEmit(line, options);
+  readLevel(line, options);
+  options.cpu = line.text(OPT_mcpu, "native").str();
+  checkCpu(line, options.cpu);
+  readTypes(line, options);
+  options.cacheDir = line.text(OPT_cache_dir).str();
+  if (line.has(OPT_cache_dir))
+    if (std::error_code error = sys::fs::create_directories(options.cacheDir))
+      line.fail("cannot make the folder '" + options.cacheDir + "' of --cache-dir: " + error.message());
+  StringRef masks = line.text(OPT_masks, "proved");
+  if (masks != "proved" && masks != "exact")
+    line.fail("--masks expects proved or exact, not '" + masks + "'");
+  options.exactMasks = masks == "exact";
+  readTarget(line, options);
+  options.printIrAfterAll = line.has(OPT_mlir_print_ir_after_all);
+  options.dumpIrDir = line.text(OPT_dump_ir).str();
+  options.marksRegions = line.has(OPT_mark_regions);
+  options.timing = line.has(OPT_mlir_timing);
+  for (StringRef pass : line.all(OPT_disable_pass)) {
+    if (!is_contained(optionalPasses(), pass))
+      line.fail("--disable-pass: no pass '" + pass + "'; those that can be left out are " +
+                join(optionalPasses(), ", "));
+    options.disabledPasses.push_back(pass.str());
+  }
+}
+
+void readImportOptions(CommandLine &line, onnx::ImportOptions &options) {
+  for (auto &[name, range] : line.dims()) {
+    if (range.lower == range.upper)
+      options.dims[name] = range.lower;
+    else
+      options.dimRanges[name] = {range.lower, range.upper};
+  }
+  for (auto &[name, shape] : line.shapes())
+    options.shapes[name] = shape;
+  options.maxLoopIterations = line.number(OPT_max_loop_iterations, options.maxLoopIterations, 1, INT64_MAX);
+}
+
+/// --generate, --own-state and what belongs to them.
+void readStates(CommandLine &line, CompileJob &job) {
+  job.search = readGenerateOptions(line);
+  job.ownState = line.has(OPT_own_state);
+  if (job.ownState)
+    job.states = readStatePairs(line);
+  else if (line.has(OPT_state) && !job.search)
+    line.fail("--state belongs to --own-state and --generate");
+  if (job.ownState && !job.compile.gpuArchs.empty())
+    line.fail("--own-state is for --target=cpu: on a GPU a library keeps no state yet");
+}
+
+/// What is asked for beside the output: limits, reports and checks.
+void readReports(CommandLine &line, Request &request) {
+  request.limits.memoryBytes = line.bytes(OPT_max_memory, machineMemory());
+  request.limits.seconds = line.real(OPT_timeout, 0);
+  request.fusionReport = line.text(OPT_fusion_report).str();
+  request.header = line.text(OPT_emit_header).str();
+  StringRef emit = line.text(OPT_emit, "lib");
+  const CompileOptions &options = request.job.compile;
+  if (!request.header.empty() && options.emit != EmitKind::Lib)
+    line.fail("--emit-header describes a model library, not --emit=" + emit);
+  request.requireFused = line.number(OPT_require_fused, 0, 0, UINT32_MAX);
+  request.json = line.has(OPT_json);
+  request.progress = line.has(OPT_progress);
+  request.verifyFusion = line.has(OPT_verify_fusion);
+  if (!request.verifyFusion)
+    return;
+  if (request.job.entries.size() > 1)
+    line.fail("--verify-fusion takes one model");
+  if (options.weights != "f32" || options.precision != "f32")
+    line.fail("--verify-fusion compares forms in f32: leave out --weights, --precision and --fp32-math; attn-run "
+              "--compare=f32 says what they cost");
+  if (options.emit != EmitKind::Lib)
+    line.fail("--verify-fusion runs a model library, not --emit=" + emit);
+}
+
+/// Where the output goes, and that nothing else goes there.
+void readOutput(CommandLine &line, Request &request) {
+  const CompileJob &job = request.job;
+  StringRef suffix = extension(job.compile.emit);
+  bool isText = suffix.empty();
+  SmallString<128> beside(sys::path::filename(job.input));
+  sys::path::replace_extension(beside, suffix);
+  request.output = line.text(OPT_o, isText ? "-" : beside.str()).str();
+  if (job.entries.size() > 1 && !isText && !line.has(OPT_o))
+    line.fail("a library of several models needs a name: -o FILE");
+  if (request.output.empty())
+    line.fail("-o expects the name of a file");
+  else if (sys::fs::equivalent(request.output, job.input))
+    line.fail("the output '" + request.output + "' is the model itself");
+  if (request.output == "-" && !isText)
+    line.fail("--emit=" + line.text(OPT_emit, "lib") + " cannot be written to standard output");
+  if (request.json && request.fusionReport == "-")
+    line.fail("--json and --fusion-report=- would both write to standard output");
+  if (request.output == "-" && (request.json || request.fusionReport == "-"))
+    line.fail("standard output cannot take both the IR and a report: name a file with -o");
+  request.reproducer = line.text(OPT_reproducer).str();
+  if (request.reproducer.empty())
+    request.reproducer =
+        (request.output == "-" ? sys::path::stem(job.input).str() : request.output) + ".reproducer.mlir";
+}
+
+} // namespace
+
+Request readRequest(CommandLine &line) {
+  Request request;
+  readInputs(line, request.job);
+  readCompileOptions(line, request.job.compile);
+  readImportOptions(line, request.job.import);
+  readStates(line, request.job);
+  readReports(line, request);
+  readOutput(line, request);
+  return request;
+}
+
+} // namespace attn::tools

@@ -1,0 +1,76 @@
+#include "tools/attnc/Summary.h"
+#include "tools/options/Console.h"
+
+#include "llvm/Support/FormatVariadic.h"
+#include "llvm/Support/raw_ostream.h"
+
+using namespace llvm;
+
+namespace attn::tools {
+
+static std::vector<std::string> texts(const json::Array *list) {
+  std::vector<std::string> all;
+  if (list)
+    for (const json::Value &text : *list)
+      all.push_back(text.getAsString().value_or("").str());
+  return all;
+}
+
+static std::string print(const json::Array &list) {
+  std::string text;
+  raw_string_ostream(text) << json::Value(json::Array(list));
+  return text;
+}
+
+Summary Summary::parse(StringRef text) {
+  Summary summary;
+  Expected<json::Value> value = json::parse(text);
+  if (!value) {
+    consumeError(value.takeError());
+    return summary;
+  }
+  const json::Object *object = value->getAsObject();
+  if (!object)
+    return summary;
+  summary.elfBytes = object->getInteger("elf_bytes").value_or(0);
+  summary.weightBytes = object->getInteger("weight_bytes").value_or(0);
+  summary.header = object->getString("header").value_or("").str();
+  summary.narrowingError = object->getNumber("narrowing_error").value_or(0);
+  if (const json::Array *narrowed = object->getArray("narrowed"))
+    summary.narrowed = print(*narrowed);
+  summary.hostOps = texts(object->getArray("host_ops"));
+  if (const json::Array *states = object->getArray("states"))
+    summary.readStates(*states);
+  summary.readFusion(*object);
+  return summary;
+}
+
+void Summary::readFusion(const json::Object &object) {
+  fused = object.getInteger("fused").value_or(0);
+  softmaxes = object.getInteger("softmaxes").value_or(0);
+  fusionPasses = texts(object.getArray("fusion_passes"));
+  assumptions.hasNaNGuard = object.getBoolean("nan_guard").value_or(false);
+  assumptions.masks = texts(object.getArray("masks"));
+  if (const json::Array *verdicts = object.getArray("fusion"))
+    for (const json::Value &verdict : *verdicts)
+      if (const json::Object *fields = verdict.getAsObject())
+        if (const json::Array *list = fields->getArray("assumes"))
+          assumptions.keepsLogitsSmall |= !list->empty();
+  if (const json::Value *verdicts = object.get("fusion")) {
+    fusion.clear();
+    raw_string_ostream(fusion) << formatv("{0:2}", *verdicts);
+  }
+}
+
+void Summary::readStates(const json::Array &list) {
+  states = print(list);
+  for (const json::Value &state : list)
+    if (const json::Object *fields = state.getAsObject();
+        fields && fields->getBoolean("grows").value_or(false) && fields->getBoolean("in_place") == false)
+      copiedStates.push_back(("entry '" + fields->getString("entry").value_or("") + "': each run copies its state '" +
+                              printable(fields->getString("input").value_or("")) +
+                              "', and does not append to it: " + fields->getString("reason").value_or(""))
+                                 .str());
+}
+
+} // namespace attn::tools

@@ -1,0 +1,36 @@
+// What the worker reported about a compile.
+#ifndef TOOLS_ATTNC_SUMMARY_H
+#define TOOLS_ATTNC_SUMMARY_H
+
+#include "tools/attnc/VerifyFusion.h"
+
+#include "llvm/Support/JSON.h"
+#include <string>
+#include <vector>
+
+namespace attn::tools {
+
+/// Its JSON texts go into --json and --fusion-report as they are.
+struct Summary {
+  uint64_t elfBytes = 0, weightBytes = 0;
+  std::string narrowed = "[]";
+  double narrowingError = 0;
+  std::string states = "[]";
+  std::vector<std::string> copiedStates; ///< notes on those that grow
+  std::vector<std::string> hostOps;
+  unsigned fused = 0, softmaxes = 0;
+  std::string fusion = "[]", header;
+  std::vector<std::string> fusionPasses;
+  FusionAssumptions assumptions;
+
+  /// Of WorkerResult::report; what is not there keeps its default.
+  static Summary parse(llvm::StringRef text);
+
+private:
+  void readFusion(const llvm::json::Object &object);
+  void readStates(const llvm::json::Array &list);
+};
+
+} // namespace attn::tools
+
+#endif // TOOLS_ATTNC_SUMMARY_H
