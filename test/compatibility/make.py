@@ -52,8 +52,8 @@ def attention():
         ids = np.arange(batch * length).reshape(batch, length) * 3 % TOKENS
         x = w["table"].astype(float)[ids]
         runs.append(([ids], [attend(x @ w["wq"], x @ w["wk"], x @ w["wv"])]))
-    return (model(nodes + ATTEND, [("ids", "i", ["batch", "length"])], [("y", "f", ["batch", "length", WIDTH])], w | ROOT),
-            runs)
+    made = model(nodes + ATTEND, [("ids", "i", ["batch", "length"])], [("y", "f", ["batch", "length", WIDTH])], w | ROOT)
+    return made, runs
 
 
 def step():
@@ -68,8 +68,9 @@ def step():
     for n, query in enumerate(queries):
         seen = queries[:n + 1, 0].reshape(1, n + 1, WIDTH).astype(float)
         runs.append(([query], [attend(query.astype(float), seen @ w["wk"], seen @ w["wv"])]))
-    return (model(nodes, [("q", "f", [1, 1, WIDTH]), ("past_k", "f", past), ("past_v", "f", past)],
-                  [("y", "f", [1, 1, WIDTH]), ("present_k", "f", present), ("present_v", "f", present)], w | ROOT), runs)
+    made = model(nodes, [("q", "f", [1, 1, WIDTH]), ("past_k", "f", past), ("past_v", "f", past)],
+                 [("y", "f", [1, 1, WIDTH]), ("present_k", "f", present), ("present_v", "f", present)], w | ROOT)
+    return made, runs
 
 
 def translate():
@@ -77,10 +78,12 @@ def translate():
     one = {"one": np.array([1])}
     encoder = model([h.make_node("Gather", ["table", "ids"], ["memory"])], [("ids", "i", ["batch", "source"])],
                     [("memory", "f", ["batch", "source", WIDTH])], {"table": w["table"]})
-    nodes = [h.make_node("Unsqueeze", ["token", "one"], ["row"]), h.make_node("Gather", ["table", "row"], ["embedded"]),
+    nodes = [h.make_node("Unsqueeze", ["token", "one"], ["row"]),
+             h.make_node("Gather", ["table", "row"], ["embedded"]),
              h.make_node("Add", ["embedded", "state"], ["q"]), h.make_node("Identity", ["memory"], ["k"]),
              h.make_node("Identity", ["memory"], ["v"])] + ATTEND
-    nodes += [h.make_node("Add", ["y", "embedded"], ["new_state"]), h.make_node("MatMul", ["new_state", "head"], ["all"]),
+    nodes += [h.make_node("Add", ["y", "embedded"], ["new_state"]),
+              h.make_node("MatMul", ["new_state", "head"], ["all"]),
               h.make_node("Squeeze", ["all", "one"], ["logits"])]
     stepper = model(nodes, [("token", "i", ["batch"]), ("state", "f", ["batch", 1, WIDTH]),
                             ("memory", "f", ["batch", "source", WIDTH])],
@@ -102,8 +105,8 @@ def translate():
 
 def plain(array):
     array = np.asarray(array)
-    return {"dtype": "int64" if array.dtype.kind == "i" else "float32", "shape": list(array.shape),
-            "data": array.ravel().tolist() if array.dtype.kind == "i" else [float(np.float32(x)) for x in array.ravel()]}
+    dtype = np.int64 if array.dtype.kind == "i" else np.float32
+    return {"dtype": dtype.__name__, "shape": list(array.shape), "data": array.astype(dtype).ravel().tolist()}
 
 
 def main(attnc, folder):
