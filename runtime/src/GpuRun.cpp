@@ -282,7 +282,7 @@ static attnrt_status createOnDevice(attnrt_model *model, const attnrt_tensor_inf
   }
   DLTensor &view = tensor->tensor.dl_tensor;
   view = {pointerTo(memory),
-          {kDLCUDA, 0},
+          {kDLCUDA, model->gpu->device},
           declared.rank,
           {uint8_t(declared.dtype >> 8), uint8_t(declared.dtype & 0xff), 1},
           tensor->shape,

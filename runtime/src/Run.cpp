@@ -25,8 +25,9 @@ attnrt_status attnrt_session::takeInputs(const attnrt_entry &entry, const EntryP
   if (count > 0 && !given)
     return fail(ATTNRT_INVALID_ARGUMENT, "attnrt_session_run: inputs is NULL");
   const DLTensor **tensors = allInputs.data();
+  int32_t device = gpu ? gpu->model.device : -1;
   auto check = [&](int32_t i) {
-    return checkTensor(tensors[i], "input", entry.inputs[i], 0, inputViews[uint64_t(i)], gpu);
+    return checkTensor(tensors[i], "input", entry.inputs[i], 0, inputViews[uint64_t(i)], device);
   };
   for (int32_t i = 0, next = 0; i < entry.num_inputs; ++i) {
     bool isKept = state && state->findInput(i);
@@ -81,7 +82,8 @@ attnrt_status attnrt_session::takeOutputs(const attnrt_entry &entry, attnrt_outp
     if (!result.buffer)
       continue;
     const attnrt_tensor_info &declared = entry.outputs[i];
-    if (attnrt_status status = checkTensor(result.buffer, "output", declared, result.capacity, slot.view, gpu))
+    if (attnrt_status status =
+            checkTensor(result.buffer, "output", declared, result.capacity, slot.view, gpu ? gpu->model.device : -1))
       return status;
     if (!slot.view.dense)
       return fail(ATTNRT_INVALID_ARGUMENT,

@@ -102,30 +102,34 @@ static bool isOneElement(const DLTensor &tensor) {
 }
 
 attnrt_status attn::rt::checkTensor(const DLTensor *tensor, const char *what, const attnrt_tensor_info &declared,
-                                    uint64_t capacity, TensorView &view, bool allowDevice) {
+                                    uint64_t capacity, TensorView &view, int32_t gpu) {
   const char *name = declared.name;
   if (!tensor)
     return fail(ATTNRT_INVALID_ARGUMENT, "%s '%s' is NULL", what, name);
   int32_t device = deviceTypeOf(*tensor);
-  bool onDevice = allowDevice && device == kDLCUDA;
+  bool onDevice = gpu >= 0 && device == kDLCUDA;
   if (device != kDLCPU && device != kDLCUDAHost && !onDevice)
     return fail(ATTNRT_INVALID_ARGUMENT, "%s '%s' is on DLPack device type %d, not on the CPU (%d)", what, name, device,
                 int(kDLCPU));
+  if (onDevice && tensor->device.device_id != gpu)
+    return fail(ATTNRT_INVALID_ARGUMENT, "%s '%s' is on CUDA device %d, the model runs on device %d", what, name,
+                tensor->device.device_id, gpu);
   uintptr_t begin;
   if (__builtin_add_overflow(reinterpret_cast<uintptr_t>(tensor->data), tensor->byte_offset, &begin))
     return fail(ATTNRT_INVALID_ARGUMENT, "%s '%s': its byte_offset of %llu leads beyond the address space", what, name,
                 (unsigned long long)tensor->byte_offset);
   // Other tensors than of one of our dtypes have no name: their DLPack type says more.
   if (int32_t dtype = dtypeOf(tensor->dtype); dtype != declared.dtype && attnrt_dtype_size(dtype))
-    return fail(ATTNRT_INVALID_ARGUMENT, "%s '%s' is of type %s, the model has %s", what, name, attnrt_dtype_name(dtype),
-                attnrt_dtype_name(declared.dtype));
+    return fail(ATTNRT_INVALID_ARGUMENT, "%s '%s' is of type %s, the model has %s", what, name,
+                attnrt_dtype_name(dtype), attnrt_dtype_name(declared.dtype));
   else if (dtype != declared.dtype)
-    return fail(ATTNRT_INVALID_ARGUMENT, "%s '%s' is of type %s (DLPack code %u, %u bits, %u lanes), the model has %s", what,
-                name, attnrt_dtype_name(dtypeOf(tensor->dtype)), tensor->dtype.code, tensor->dtype.bits,
+    return fail(ATTNRT_INVALID_ARGUMENT, "%s '%s' is of type %s (DLPack code %u, %u bits, %u lanes), the model has %s",
+                what, name, attnrt_dtype_name(dtypeOf(tensor->dtype)), tensor->dtype.code, tensor->dtype.bits,
                 tensor->dtype.lanes, attnrt_dtype_name(declared.dtype));
   bool isScalarInput = declared.rank == 0 && strcmp(what, "input") == 0 && isOneElement(*tensor);
   if (tensor->ndim != declared.rank && !isScalarInput)
-    return fail(ATTNRT_INVALID_ARGUMENT, "%s '%s' has rank %d, in the model %d", what, name, tensor->ndim, declared.rank);
+    return fail(ATTNRT_INVALID_ARGUMENT, "%s '%s' has rank %d, in the model %d", what, name, tensor->ndim,
+                declared.rank);
   if (declared.rank > 0 && !tensor->shape)
     return fail(ATTNRT_INVALID_ARGUMENT, "%s '%s' has no shape", what, name);
   if (capacity) {

@@ -24,12 +24,11 @@ inline int32_t dtypeOf(const DLDataType &type) { return type.lanes == 1 ? type.c
 /// Bytes of a dense tensor. False: a negative size, or more than INT64_MAX bytes.
 bool denseBytes(int32_t dtype, int32_t rank, const int64_t *shape, uint64_t &bytes);
 
-/// Checks that `tensor` is on the CPU (or, if `allowDevice`, a GPU), of the declared dtype and rank and of
-/// sizes that the declaration allows, and that it has memory. `what` is
-/// "input", "output" or "weight". `capacity` 0: the memory is as large as the
-/// shape says; otherwise the sizes are not looked at.
+/// Checks that `tensor` is on the CPU (or on CUDA device `gpu`, if that is none below 0), of the declared dtype and
+/// rank and of sizes that the declaration allows, and that it has memory. `what` is "input", "output" or "weight".
+/// `capacity` 0: the memory is as large as the shape says; otherwise the sizes are not looked at.
 attnrt_status checkTensor(const DLTensor *tensor, const char *what, const attnrt_tensor_info &declared,
-                          uint64_t capacity, TensorView &view, bool allowDevice = false);
+                          uint64_t capacity, TensorView &view, int32_t gpu = -1);
 
 /// Copies a tensor of any strides to dense row-major memory.
 void copyDense(const DLTensor &tensor, const char *from, void *to);

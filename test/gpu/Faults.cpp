@@ -322,6 +322,25 @@ void checkSearch(const char *path) {
   printf("searches: done\n");
 }
 
+/// Tensors of another device than the model's.
+void checkDevices(const char *path) {
+  attnrt_model *model = nullptr;
+  attnrt_session *session = nullptr;
+  const attnrt_entry_info *entry = nullptr;
+  expect(attnrt_model_load(path, nullptr, &model) == ATTNRT_OK, "load for devices");
+  expect(attnrt_session_create(model, nullptr, &session) == ATTNRT_OK, "create for devices");
+  attnrt_model_find_entry(model, nullptr, &entry);
+  Inputs inputs(*entry);
+  inputs.tensors[0].device = {kDLCUDA, 1};
+  std::vector<attnrt_output> outputs(size_t(entry->num_outputs), attnrt_output{nullptr, 0, nullptr});
+  expectFailure("an input of another GPU",
+                attnrt_session_run(session, nullptr, inputs.pointers.data(), entry->num_inputs, outputs.data(),
+                                   entry->num_outputs),
+                ATTNRT_INVALID_ARGUMENT, "is on CUDA device 1, the model runs on device 0");
+  attnrt_session_destroy(session);
+  attnrt_model_release(model);
+}
+
 /// Which image each compute capability takes: the exact one on its own alone.
 void checkImages(const char *path) {
   const struct {
@@ -374,6 +393,8 @@ int main(int argc, char **argv) {
   configure("");
   expectWorks(gpu, "the GPU library after these");
   checkImages(gpu);
+  configure("");
+  checkDevices(gpu);
 
   configure("");
   uint64_t before = usedMemory();
