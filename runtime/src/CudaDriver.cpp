@@ -46,6 +46,7 @@ attnrt_status load() {
                         ATTNRT_CUDA(cuModuleLoadDataEx),
                         ATTNRT_CUDA(cuModuleUnload),
                         ATTNRT_CUDA(cuModuleGetFunction),
+                        ATTNRT_CUDA(cuFuncGetAttribute),
                         ATTNRT_CUDA(cuFuncSetAttribute),
                         ATTNRT_CUDA(cuLaunchKernel),
                         ATTNRT_CUDA(cuLaunchKernelEx),

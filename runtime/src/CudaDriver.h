@@ -28,6 +28,7 @@ struct CudaDriver {
   int (*cuModuleLoadDataEx)(void **, const void *, unsigned, int *, void **);
   int (*cuModuleUnload)(void *);
   int (*cuModuleGetFunction)(void **, void *, const char *);
+  int (*cuFuncGetAttribute)(int *, int, void *);
   int (*cuFuncSetAttribute)(void *, int, int);
   int (*cuLaunchKernel)(void *, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void *, void **,
                         void **);

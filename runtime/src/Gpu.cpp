@@ -41,11 +41,8 @@ attnrt_status GpuModel::load(const attnrt_library &library, const char *name, co
     return failCuda(*driver, scope.code, "cuCtxPushCurrent", name);
   if (attnrt_status status = loadImage(name))
     return status;
-  if (!functions.allocate(code->num_kernels))
-    return failMemory(code->num_kernels * sizeof(void *), "the kernels");
-  for (uint32_t i = 0; i < code->num_kernels; ++i)
-    if (int result = driver->cuModuleGetFunction(&functions[i], module, code->kernels[i]))
-      return failCuda(*driver, result, "cuModuleGetFunction", code->kernels[i]);
+  if (attnrt_status status = findKernels(name))
+    return status;
   if (size) {
     Text what;
     what.add("%s: %llu bytes for the weights", name, (unsigned long long)size);
@@ -90,6 +87,43 @@ attnrt_status GpuModel::loadImage(const char *name) {
   driver->cuDeviceGetName(device_name, sizeof(device_name), device);
   return fail(ATTNRT_INCOMPATIBLE, "%s: has no code for this GPU ('%s', compute capability %d.%d), only %s", name,
               device_name, major, minor, forms.str());
+}
+
+attnrt_status GpuModel::findKernels(const char *name) {
+  constexpr int kSharedBytes = 1; // CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES: of its own arrays
+  if (!functions.allocate(code->num_kernels) || !shared.allocate(code->num_kernels))
+    return failMemory(code->num_kernels * sizeof(void *), "the kernels");
+  for (uint32_t i = 0; i < code->num_kernels; ++i) {
+    int own = 0;
+    int result = driver->cuModuleGetFunction(&functions[i], module, code->kernels[i]);
+    if (!result)
+      result = driver->cuFuncGetAttribute(&own, kSharedBytes, functions[i]);
+    if (result) {
+      Text what;
+      what.add("%s: kernel '%s'", name, code->kernels[i]);
+      return failCuda(*driver, result, "cuModuleGetFunction", what.str());
+    }
+    shared[i] = {uint32_t(own), 0};
+  }
+  return ATTNRT_OK;
+}
+
+int GpuModel::allowShared(int32_t kernel, uint32_t bytes) {
+  // CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES; less than that, its own
+  // arrays included, any kernel may have.
+  constexpr int kMaxDynamicShared = 8;
+  constexpr uint32_t kAlways = 48 << 10;
+  Shared &known = shared[uint64_t(kernel)];
+  if (uint64_t(bytes) + known.own <= kAlways)
+    return kCudaSuccess;
+  pthread_mutex_lock(&sharedLock);
+  int code = kCudaSuccess;
+  if (bytes > known.allowed)
+    code = driver->cuFuncSetAttribute(functions[uint64_t(kernel)], kMaxDynamicShared, int(bytes));
+  if (!code && bytes > known.allowed)
+    known.allowed = bytes;
+  pthread_mutex_unlock(&sharedLock);
+  return code;
 }
 
 attnrt_status GpuModel::update(const uint8_t *bytes, uint64_t offset, uint64_t size) {

@@ -6,6 +6,7 @@
 #include "Memory.h"
 #include "attnrt/abi.h"
 #include "attnrt/attnrt.h"
+#include <pthread.h>
 
 struct attnrt_model;
 
@@ -30,15 +31,27 @@ public:
   void *context = nullptr;
   DeviceAddress weights = 0;
   Array<void *> functions; ///< one a kernel
+  /// Lets kernel number `kernel` have `shared` bytes of dynamic shared memory, from
+  /// now on and in each session: a launch may be under way with any size that was
+  /// allowed before. A code of the driver.
+  int allowShared(int32_t kernel, uint32_t shared);
   const attnrt_gpu_code *code = nullptr;
   int32_t exactArch = 0;                   ///< attnrt_device.exact_arch
   int32_t processors = 1, sharedBytes = 0; ///< as in attnrt_device
 
 private:
   attnrt_status loadImage(const char *name);
+  attnrt_status findKernels(const char *name);
 
   bool retained = false;
   void *module = nullptr;
+  /// Bytes of shared memory that a kernel may have: its own arrays and what a launch asks for.
+  struct Shared {
+    uint32_t own, allowed;
+  };
+  Array<Shared> shared; ///< one per kernel
+  pthread_mutex_t sharedLock = PTHREAD_MUTEX_INITIALIZER;
+  friend struct GpuModelTest;
 };
 
 /// Makes a model's context current for the scope.

@@ -25,16 +25,6 @@ bool GpuLaunches::reserve(uint64_t bytes) {
   return true;
 }
 
-int GpuLaunches::allowShared(const Shape &shape) {
-  // CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES; less than that any kernel may have.
-  constexpr int kMaxDynamicShared = 8;
-  constexpr uint32_t kAlways = 48 << 10;
-  if (shape.shared <= kAlways)
-    return kCudaSuccess;
-  return model.driver->cuFuncSetAttribute(model.functions[uint64_t(shape.kernel)], kMaxDynamicShared,
-                                          int(shape.shared));
-}
-
 int GpuLaunches::launch(const Shape &shape, const void *parameters, void *stream) {
   if (shape.kernel == kProductLaunch) {
     attnrt_product product;
@@ -42,7 +32,7 @@ int GpuLaunches::launch(const Shape &shape, const void *parameters, void *stream
     return products.enqueue(product, stream);
   }
   void *function = model.functions[uint64_t(shape.kernel)];
-  if (int code = allowShared(shape))
+  if (int code = model.allowShared(shape.kernel, shape.shared))
     return code;
   size_t bytes = shape.parameterBytes;
   const uint32_t *grid = shape.grid, *block = shape.block;

@@ -81,7 +81,6 @@ private:
   static uint64_t bytesOf(const Shape &shape) { return sizeof(Shape) + (shape.parameterBytes + 7) / 8 * 8; }
   int launchAll(Range range, void *stream, int32_t &kernel);
   int launch(const Shape &shape, const void *parameters, void *stream);
-  int allowShared(const Shape &shape);
   bool reserve(uint64_t bytes);
   void forget(Known &known);
   Known *find(Range range, uint64_t hash);

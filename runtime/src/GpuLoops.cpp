@@ -103,7 +103,7 @@ bool GpuLaunches::fillBody(void *body, Range range, uint64_t handle, DeviceAddre
   };
   for (uint64_t at = range.begin; at < range.end; at += bytesOf(shapeAt(at))) {
     Shape shape = shapeAt(at);
-    if (shape.kernel < 0 || allowShared(shape))
+    if (shape.kernel < 0 || model.allowShared(shape.kernel, shape.shared))
       return false;
     CudaKernelNode node = {model.functions[uint64_t(shape.kernel)],
                            {shape.grid[0], shape.grid[1], shape.grid[2]},

@@ -317,6 +317,12 @@ FAKE cuModuleGetFunction(void **function, void *handle, const char *name) {
   *function = &found->second;
   return Success;
 }
+FAKE cuFuncGetAttribute(int *value, int attribute, void *handle) {
+  LOCKED;
+  constexpr int kSharedBytes = 1;
+  *value = int(static_cast<Function *>(handle)->kernel->sharedBytes);
+  return attribute == kSharedBytes ? Success : InvalidValue;
+}
 FAKE cuFuncSetAttribute(void *handle, int attribute, int value) {
   LOCKED;
   constexpr int kMaxDynamicShared = 8;
