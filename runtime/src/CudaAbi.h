@@ -15,6 +15,7 @@ enum : int {
   kCudaNotInitialized = 3,
   kCudaNoDevice = 100,
   kCudaInvalidDevice = 101,
+  kCudaInvalidImage = 200,
   kCudaInvalidContext = 201,
   kCudaNoBinaryForGpu = 209,
   kCudaInvalidPtx = 218,

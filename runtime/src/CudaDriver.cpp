@@ -107,12 +107,13 @@ attnrt_status attn::rt::openCudaDriver(const CudaDriver *&driver) {
   return status;
 }
 
-attnrt_status attn::rt::failCuda(const CudaDriver &driver, int code, const char *call, const char *what) {
+attnrt_status attn::rt::failCuda(const CudaDriver &driver, int code, const char *call, const char *what,
+                                 const char *details) {
   const char *name = nullptr, *text = nullptr;
   if (driver.cuGetErrorName(code, &name) || !name)
     name = "unknown error";
   if (driver.cuGetErrorString(code, &text) || !text)
     text = "no description";
-  return fail(code == kCudaOutOfMemory ? ATTNRT_OUT_OF_MEMORY : ATTNRT_DEVICE, "%s: %s: %s (%d: %s)", what, call, name,
-              code, text);
+  return fail(code == kCudaOutOfMemory ? ATTNRT_OUT_OF_MEMORY : ATTNRT_DEVICE, "%s: %s: %s (%d: %s)%s%s", what, call,
+              name, code, text, *details ? ": " : "", details);
 }

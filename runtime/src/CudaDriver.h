@@ -60,8 +60,9 @@ struct CudaDriver {
 attnrt_status openCudaDriver(const CudaDriver *&driver);
 
 /// What `code`, which `call` returned, means to the caller; keeps the message
-/// "<what>: cuMemAlloc: CUDA_ERROR_OUT_OF_MEMORY (out of memory)".
-attnrt_status failCuda(const CudaDriver &driver, int code, const char *call, const char *what);
+/// "<what>: cuMemAlloc: CUDA_ERROR_OUT_OF_MEMORY (2: out of memory): <details>".
+attnrt_status failCuda(const CudaDriver &driver, int code, const char *call, const char *what,
+                       const char *details = "");
 
 } // namespace attn::rt
 

@@ -64,23 +64,31 @@ attnrt_status GpuModel::loadImage(const char *name) {
     result = driver->cuDeviceGetAttribute(&sharedBytes, kMaxSharedMemoryPerBlockOptin, device);
   if (result)
     return failCuda(*driver, result, "cuDeviceGetAttribute", name);
-  bool tried = false;
-  for (uint32_t i = 0; i < code->num_images && !module; ++i) {
-    if (!fits(code->images[i], uint32_t(major * 10 + minor)))
+  const attnrt_gpu_image *tried = nullptr;
+  char log[512] = "";
+  for (uint32_t i = 0; i < code->num_images; ++i) {
+    const attnrt_gpu_image &image = code->images[i];
+    if (!fits(image, uint32_t(major * 10 + minor)))
       continue;
-    tried = true;
-    result = driver->cuModuleLoadDataEx(&module, code->images[i].data, 0, nullptr, nullptr);
+    tried = &image;
+    // CU_JIT_ERROR_LOG_BUFFER and its size: what the driver's compiler says.
+    int options[] = {5, 6};
+    void *values[] = {log, reinterpret_cast<void *>(uintptr_t(sizeof(log) - 1))};
+    memset(log, 0, sizeof(log));
+    result = driver->cuModuleLoadDataEx(&module, image.data, 2, options, values);
     if (!result) {
-      exactArch = code->images[i].exact ? int32_t(code->images[i].arch) : 0;
+      exactArch = image.exact ? int32_t(image.arch) : 0;
       return ATTNRT_OK;
     }
     module = nullptr;
-    // Another form may do: a driver older than the machine code, say.
-    if (result != kCudaNoBinaryForGpu && result != kCudaInvalidPtx && result != kCudaUnsupportedPtx)
-      break;
+    // Another form may do: the driver may be older than the machine code, say.
   }
-  if (tried)
-    return failCuda(*driver, result, "cuModuleLoadDataEx", name);
+  if (tried) {
+    Text what;
+    what.add("%s: its %s for sm_%u%s", name, tried->kind == ATTNRT_IMAGE_PTX ? "PTX" : "machine code", tried->arch,
+             tried->exact ? "a" : "");
+    return failCuda(*driver, result, "cuModuleLoadDataEx", what.str(), log);
+  }
   Text forms;
   describe(*code, forms);
   char device_name[128] = "";

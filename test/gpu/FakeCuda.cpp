@@ -9,6 +9,7 @@
 //   capture=N     cuStreamBeginCapture returns N
 //   instantiate=N cuGraphInstantiateWithFlags returns N
 //   conditional=N cuGraphConditionalHandleCreate returns N
+//   image=N       the first module that is given (since attnFakeCudaImages) fails with N and a log
 //   setter=1      no module that sets conditions of graphs loads
 //   processors=N  multiprocessors (108, 132 of cc=90)
 //   shared=N     bytes of shared memory a block may have
@@ -266,11 +267,25 @@ FAKE cuMemsetD8Async(uint64_t to, unsigned char value, size_t bytes, void *strea
   });
 }
 
-FAKE cuModuleLoadDataEx(void **handle, const void *image, unsigned, int *, void **) {
+FAKE cuModuleLoadDataEx(void **handle, const void *image, unsigned count, int *options, void **values) {
   LOCKED;
   Driver &d = driver();
   if (d.sticky)
     return d.sticky;
+  constexpr int kErrorLog = 5, kErrorLogSize = 6;
+  char *log = nullptr;
+  size_t room = 0;
+  for (unsigned n = 0; n < count; ++n)
+    if (options[n] == kErrorLog)
+      log = static_cast<char *>(values[n]);
+    else if (options[n] == kErrorLogSize)
+      room = reinterpret_cast<size_t>(values[n]);
+  if (long long code = d.setting("image", 0); code && d.images.empty()) {
+    if (log)
+      snprintf(log, room, "ptxas fatal: refused as asked");
+    d.images = "refused ";
+    return Result(code);
+  }
   const char *text = static_cast<const char *>(image);
   if (memcmp(text, "\177ELF", 4) == 0)
     return NoBinaryForGpu; // machine code is not interpreted
@@ -410,6 +425,7 @@ static const struct {
                {InvalidDevice, "CUDA_ERROR_INVALID_DEVICE", "invalid device ordinal"},
                {InvalidContext, "CUDA_ERROR_INVALID_CONTEXT", "invalid device context"},
                {NoBinaryForGpu, "CUDA_ERROR_NO_BINARY_FOR_GPU", "no kernel image is available"},
+               {InvalidImage, "CUDA_ERROR_INVALID_IMAGE", "device kernel image is invalid"},
                {InvalidPtx, "CUDA_ERROR_INVALID_PTX", "a PTX JIT compilation failed"},
                {InvalidHandle, "CUDA_ERROR_INVALID_HANDLE", "invalid resource handle"},
                {NotFound, "CUDA_ERROR_NOT_FOUND", "named symbol not found"},

@@ -23,6 +23,7 @@ enum : Result {
   NoDevice = attn::rt::kCudaNoDevice,
   InvalidDevice = attn::rt::kCudaInvalidDevice,
   InvalidContext = attn::rt::kCudaInvalidContext,
+  InvalidImage = attn::rt::kCudaInvalidImage,
   NoBinaryForGpu = attn::rt::kCudaNoBinaryForGpu,
   InvalidPtx = attn::rt::kCudaInvalidPtx,
   InvalidHandle = attn::rt::kCudaInvalidHandle,

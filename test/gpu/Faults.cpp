@@ -353,6 +353,13 @@ void checkImages(const char *path) {
     expectWorks(path, each.settings);
     expect(!strcmp(givenImages(), each.images), each.settings);
   }
+  // The best one is refused: the next one serves.
+  for (const char *settings : {"cc=90,image=200", "cc=90,image=218", "cc=90,image=2"}) {
+    configure(settings);
+    givenImages();
+    expectWorks(path, settings);
+    expect(!strcmp(givenImages(), "refused sm_80 "), settings);
+  }
 }
 
 } // namespace
@@ -390,6 +397,10 @@ int main(int argc, char **argv) {
   refuses("no GPU", "devices=0", ATTNRT_DEVICE, "finds no GPU");
   refuses("wrong architecture", "cc=75", ATTNRT_INCOMPATIBLE, "compute capability 7.5), only sm_90a");
   refuses("memory at load", "memory=100", ATTNRT_OUT_OF_MEMORY, "bytes for the weights");
+  givenImages();
+  refuses("the driver's compiler", "cc=80,image=218", ATTNRT_DEVICE,
+          "its PTX for sm_80: cuModuleLoadDataEx: CUDA_ERROR_INVALID_PTX (218: a PTX JIT compilation failed): ptxas "
+          "fatal: refused as asked");
   configure("");
   expectWorks(gpu, "the GPU library after these");
   checkImages(gpu);
