@@ -1,5 +1,6 @@
 #include "CublasLt.h"
 
+#include "Fork.h"
 #include <dlfcn.h>
 #include <pthread.h>
 
@@ -9,6 +10,7 @@ namespace {
 pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 CublasLt table;
 bool isAsked = false, isThere = false;
+ForkHook hook([](void *) { pthread_mutex_init(&lock, nullptr); }, nullptr);
 
 bool load(const char *name) {
   void *library = dlopen(name, RTLD_NOW | RTLD_LOCAL);

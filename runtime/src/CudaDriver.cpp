@@ -1,7 +1,9 @@
 #include "CudaDriver.h"
 
+#include "Fork.h"
 #include <dlfcn.h>
 #include <pthread.h>
+#include <unistd.h>
 
 using namespace attn::rt;
 
@@ -9,6 +11,8 @@ namespace {
 pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 CudaDriver table;
 bool isOpen = false;
+pid_t openedIn = 0;
+ForkHook hook([](void *) { pthread_mutex_init(&lock, nullptr); }, nullptr);
 
 // PTX 8.0, the oldest that the compiler writes, came with CUDA 12.0.
 constexpr int kOldestVersion = 12000;
@@ -100,11 +104,21 @@ attnrt_status load() {
 
 attnrt_status attn::rt::openCudaDriver(const CudaDriver *&driver) {
   pthread_mutex_lock(&lock);
-  attnrt_status status = isOpen ? ATTNRT_OK : load();
-  isOpen = status == ATTNRT_OK;
+  attnrt_status status = !isOpen ? load() : openedIn == getpid() ? ATTNRT_OK : failForked("the NVIDIA driver");
+  if (!isOpen && status == ATTNRT_OK) {
+    isOpen = true;
+    openedIn = getpid();
+  }
   pthread_mutex_unlock(&lock);
   driver = &table;
   return status;
+}
+
+attnrt_status attn::rt::failForked(const char *what) {
+  return fail(ATTNRT_DEVICE,
+              "%s: the GPU was opened before fork(), and CUDA does not work in the child: fork before a session of a "
+              "library with GPU code is made, or start the process anew (exec, spawn)",
+              what);
 }
 
 attnrt_status attn::rt::failCuda(const CudaDriver &driver, int code, const char *call, const char *what,

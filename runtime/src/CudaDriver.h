@@ -56,13 +56,17 @@ struct CudaDriver {
 };
 
 /// The driver, opened and initialised, with at least one device. Fails with a
-/// message that says what is missing; a later call tries again.
+/// message that says what is missing; a later call tries again. In a child of
+/// fork() it fails if the parent has opened it.
 attnrt_status openCudaDriver(const CudaDriver *&driver);
 
 /// What `code`, which `call` returned, means to the caller; keeps the message
 /// "<what>: cuMemAlloc: CUDA_ERROR_OUT_OF_MEMORY (2: out of memory): <details>".
 attnrt_status failCuda(const CudaDriver &driver, int code, const char *call, const char *what,
                        const char *details = "");
+
+/// What a child of fork() is told about a GPU that its parent has opened.
+attnrt_status failForked(const char *what);
 
 } // namespace attn::rt
 

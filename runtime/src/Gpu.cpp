@@ -135,6 +135,8 @@ int GpuModel::allowShared(int32_t kernel, uint32_t bytes) {
 }
 
 attnrt_status GpuModel::update(const uint8_t *bytes, uint64_t offset, uint64_t size) {
+  if (!isOurs())
+    return failForked("the weights");
   GpuScope scope(*this);
   int result = scope.code;
   if (!result)
@@ -145,7 +147,7 @@ attnrt_status GpuModel::update(const uint8_t *bytes, uint64_t offset, uint64_t s
 }
 
 GpuModel::~GpuModel() {
-  if (!retained)
+  if (!retained || !isOurs())
     return;
   {
     GpuScope scope(*this);
@@ -162,6 +164,8 @@ GpuModel::~GpuModel() {
 //===----------------------------------------------------------------------===//
 
 attnrt_status GpuSession::initialize(int32_t numInputs, int32_t numOutputs) {
+  if (!model.isOurs())
+    return failForked("a session");
   if (!inputs.allocate(uint64_t(numInputs)) || !outputs.allocate(uint64_t(numOutputs)))
     return failMemory(sizeof(DeviceBuffer), "a session");
   GpuScope scope(model);
@@ -199,6 +203,10 @@ DeviceAddress GpuSession::atLeast(DeviceBuffer &buffer, uint64_t bytes, const ch
 }
 
 GpuSession::~GpuSession() {
+  if (!model.isOurs()) { // all of it is the parent's
+    launches.abandon();
+    return;
+  }
   GpuScope scope(model);
   if (stream)
     model.driver->cuStreamSynchronize(stream);

@@ -7,6 +7,7 @@
 #include "attnrt/abi.h"
 #include "attnrt/attnrt.h"
 #include <pthread.h>
+#include <unistd.h>
 
 struct attnrt_model;
 
@@ -21,6 +22,9 @@ public:
   GpuModel() = default;
   GpuModel(const GpuModel &) = delete;
   ~GpuModel();
+
+  /// Whether this is the process that opened the device: no child of fork() may touch it.
+  bool isOurs() const { return process == getpid(); }
 
   attnrt_status load(const attnrt_library &library, const char *name, const uint8_t *weights, uint64_t weightsSize);
   /// Copies [offset, offset + size) of the weights to the device again.
@@ -43,6 +47,7 @@ private:
   attnrt_status loadImage(const char *name);
   attnrt_status findKernels(const char *name);
 
+  pid_t process = getpid();
   bool retained = false;
   void *module = nullptr;
   /// Bytes of shared memory that a kernel may have: its own arrays and what a launch asks for.

@@ -48,6 +48,8 @@ public:
   void begin();
   /// Frees the graphs, with the model's context current and nothing under way.
   void release();
+  /// In a child of fork(): forgets the graphs, which the parent has.
+  void abandon() { products.abandon(); }
   /// Keeps a launch, or puts it on the stream where there is no room. A code of the
   /// driver or a kCublasError.
   int add(const Shape &shape, const void *parameters, Target &target);

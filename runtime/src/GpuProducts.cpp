@@ -162,6 +162,12 @@ void GpuProducts::release() {
   handle = nullptr;
 }
 
+void GpuProducts::abandon() {
+  for (Plan *&bucket : buckets)
+    bucket = nullptr;
+  handle = nullptr;
+}
+
 //===----------------------------------------------------------------------===//
 // Runs
 //===----------------------------------------------------------------------===//

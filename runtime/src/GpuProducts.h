@@ -36,6 +36,8 @@ public:
   /// "CUBLAS_STATUS_EXECUTION_FAILED"
   const char *nameOf(int code) const { return library->cublasLtGetStatusName(code - kCublasError); }
   void release();
+  /// In a child of fork(): forgets what the parent has.
+  void abandon();
 
 private:
   struct Plan {

@@ -254,7 +254,7 @@ struct DeviceTensor {
 
 static void freeDeviceTensor(DLManagedTensor *self) {
   auto *tensor = static_cast<DeviceTensor *>(self->manager_ctx);
-  {
+  if (tensor->model->gpu->isOurs()) {
     GpuScope scope(*tensor->model->gpu);
     tensor->model->gpu->driver->cuMemFree_v2(reinterpret_cast<DeviceAddress>(tensor->tensor.dl_tensor.data));
   }
@@ -338,6 +338,8 @@ attnrt_status attnrt_session::collect(Run &run) {
 
 attnrt_status attnrt_session::runOnGpu(Run &run, const attnrt_run_options &options, const DLTensor *const *tensors) {
   const CudaDriver &driver = *gpu->model.driver;
+  if (!gpu->model.isOurs())
+    return failForked(model->file.name());
   if (options.output_device && options.output_device != kDLCPU && options.output_device != kDLCUDA)
     return fail(ATTNRT_INVALID_ARGUMENT, "attnrt_run_options: output_device is %d, neither the CPU (%d) nor CUDA (%d)",
                 options.output_device, int(kDLCPU), int(kDLCUDA));

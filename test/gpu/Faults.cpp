@@ -8,6 +8,8 @@
 #include <cstring>
 #include <dlfcn.h>
 #include <string>
+#include <sys/wait.h>
+#include <unistd.h>
 #include <vector>
 
 namespace {
@@ -322,6 +324,42 @@ void checkSearch(const char *path) {
   printf("searches: done\n");
 }
 
+/// A child of fork() gets messages for what is on the GPU, lets go of it, and can use the CPU.
+void checkFork(const char *gpu, const char *cpu) {
+  configure("");
+  attnrt_model *model = nullptr, *other = nullptr;
+  attnrt_session *session = nullptr, *none = nullptr;
+  expect(attnrt_model_load(gpu, nullptr, &model) == ATTNRT_OK, "load for a fork");
+  expect(attnrt_session_create(model, nullptr, &session) == ATTNRT_OK, "create for a fork");
+  expect(runOnce(session, model) == ATTNRT_OK, "a run before a fork");
+  fflush(stdout);
+  pid_t child = fork();
+  if (child == 0) {
+    alarm(30); // instead of hanging
+    problems = 0;
+    expectFailure("a run in a child", runOnce(session, model), ATTNRT_DEVICE, "the GPU was opened before fork()");
+    expectFailure("a session in a child", attnrt_session_create(model, nullptr, &none), ATTNRT_DEVICE,
+                  "the GPU was opened before fork()");
+    expect(attnrt_model_load(gpu, nullptr, &other) == ATTNRT_OK, "load in a child");
+    expectFailure("a model in a child", attnrt_session_create(other, nullptr, &none), ATTNRT_DEVICE,
+                  "the NVIDIA driver: the GPU was opened before fork()");
+    attnrt_model_release(other);
+    attnrt_session_destroy(session);
+    attnrt_model_release(model);
+    expect(attnrt_model_load(cpu, nullptr, &model) == ATTNRT_OK &&
+               attnrt_session_create(model, nullptr, &session) == ATTNRT_OK && runOnce(session, model) == ATTNRT_OK,
+           "a CPU library in a child");
+    fflush(stdout);
+    _exit(problems != 0);
+  }
+  int status = 0;
+  waitpid(child, &status, 0);
+  expect(WIFEXITED(status) && WEXITSTATUS(status) == 0, "a child of fork()");
+  expect(runOnce(session, model) == ATTNRT_OK, "a run after a fork");
+  attnrt_session_destroy(session);
+  attnrt_model_release(model);
+}
+
 /// Tensors of another device than the model's.
 void checkDevices(const char *path) {
   attnrt_model *model = nullptr;
@@ -406,6 +444,7 @@ int main(int argc, char **argv) {
   checkImages(gpu);
   configure("");
   checkDevices(gpu);
+  checkFork(gpu, cpu);
 
   configure("");
   uint64_t before = usedMemory();

@@ -21,6 +21,9 @@
 // fork(). In the child, models may be used as before, and sessions that were
 // not running; their worker threads, which fork() does not copy, are started
 // anew by the first run. A session that ran during the fork() stays busy there.
+// CUDA does not survive fork(): in a child of a process that has made a session of
+// a library with GPU code, runs and new sessions of such libraries are
+// ATTNRT_DEVICE. Fork before the first one, or start processes by exec.
 //
 // Option structures begin with `struct_size`, so that a program built against an
 // older header works with a newer library: initialise them with the ..._INIT
