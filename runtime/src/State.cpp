@@ -304,30 +304,6 @@ attnrt_status attnrt_state::set(KeptInput &input, const DLTensor &value) {
 // C API
 //===----------------------------------------------------------------------===//
 
-namespace {
-/// Keeps other calls away from a state.
-class StateGuard {
-public:
-  explicit StateGuard(attnrt_state *state) : state(state) {
-    mine = state && !state->busy.exchange(1, std::memory_order_acquire);
-  }
-  ~StateGuard() {
-    if (mine)
-      state->busy.store(0, std::memory_order_release);
-  }
-  /// What to say to a caller that has it not.
-  attnrt_status check(const char *function) const {
-    if (!state)
-      return fail(ATTNRT_INVALID_ARGUMENT, "%s: state is NULL", function);
-    return mine ? ATTNRT_OK : fail(ATTNRT_INVALID_ARGUMENT, "%s: a run is using the state", function);
-  }
-
-private:
-  attnrt_state *state;
-  bool mine;
-};
-} // namespace
-
 static attnrt_status find(attnrt_state &state, const char *name, KeptInput *&found) {
   for (uint64_t i = 0; i < state.kept.size(); ++i)
     if (strcmp(state.kept[i].declared->name, name) == 0) {

@@ -1,6 +1,7 @@
 #ifndef RUNTIME_SRC_STATE_H
 #define RUNTIME_SRC_STATE_H
 
+#include "Error.h"
 #include "Memory.h"
 #include "Pool.h"
 #include "Tensor.h"
@@ -77,6 +78,33 @@ struct attnrt_state {
   /// The run has failed.
   void abandon();
   attnrt_status set(attn::rt::KeptInput &input, const DLTensor &value);
+  attnrt_status gather(const char *dim, const int64_t *items, int64_t count);
 };
+
+namespace attn::rt {
+
+/// Keeps other calls away from a state.
+class StateGuard {
+public:
+  explicit StateGuard(attnrt_state *state) : state(state) {
+    mine = state && !state->busy.exchange(1, std::memory_order_acquire);
+  }
+  ~StateGuard() {
+    if (mine)
+      state->busy.store(0, std::memory_order_release);
+  }
+  /// What to say to a caller that has it not.
+  attnrt_status check(const char *function) const {
+    if (!state)
+      return fail(ATTNRT_INVALID_ARGUMENT, "%s: state is NULL", function);
+    return mine ? ATTNRT_OK : fail(ATTNRT_INVALID_ARGUMENT, "%s: a run is using the state", function);
+  }
+
+private:
+  attnrt_state *state;
+  bool mine;
+};
+
+} // namespace attn::rt
 
 #endif // RUNTIME_SRC_STATE_H

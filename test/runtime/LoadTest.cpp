@@ -41,7 +41,7 @@ TEST_F(LoadTest, DescribesTheModel) {
   const attnrt_model_info *info = nullptr;
   ASSERT_EQ(attnrt_model_get_info(model.get(), &info), ATTNRT_OK);
   EXPECT_EQ(info->abi_version, ATTNRT_ABI_VERSION);
-  EXPECT_EQ(info->num_entries, 17u);
+  EXPECT_EQ(info->num_entries, 18u);
   EXPECT_STREQ(info->entries[0]->name, "lookup");
   EXPECT_EQ(info->entries[0]->num_inputs, 2);
   EXPECT_STREQ(info->entries[0]->inputs[1].name, "x");

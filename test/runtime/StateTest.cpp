@@ -254,6 +254,87 @@ TEST_F(StateTest, SetTruncateClone) {
   EXPECT_TRUE(errorSays("state 'past' has 39 rows, the limit is to be 3"));
 }
 
+// As beam search does after a step: items change places, go on twice, end, begin.
+TEST_F(StateTest, GatherGoesOnWithOtherItems) {
+  State state = makeState("wide");
+  Tensor<float> scale({3}, 1, 1), rows({3, 2, 3}, 1, 1), one({2}, 5), more({2, 1, 3}, 0.5f);
+  EXPECT_EQ(widen(state.get(), scale.view, rows.view), (Floats{21, 57, 93}));
+  const int64_t items[] = {2, 2, 0, -1};
+  ASSERT_EQ(attnrt_state_gather(state.get(), nullptr, items, 4), ATTNRT_OK) << attnrt_last_error();
+  EXPECT_EQ(lengthOf(state.get()), 2);
+  Floats third = {13, 14, 15, 16, 17, 18}, first = {1, 2, 3, 4, 5, 6}, wanted;
+  for (const Floats &item : {third, third, first, Floats(6)})
+    wanted.insert(wanted.end(), item.begin(), item.end());
+  EXPECT_EQ(contents(state.get(), "past"), wanted);
+  EXPECT_EQ(contents(state.get(), "total"), (Floats{3, 3, 1, 0}));
+  // Fewer, by the dimension's name; then a run with these.
+  const int64_t two[] = {1, 2};
+  ASSERT_EQ(attnrt_state_gather(state.get(), "batch", two, 2), ATTNRT_OK) << attnrt_last_error();
+  EXPECT_EQ(widen(state.get(), one.view, more.view), (Floats{94.5f, 22.5f}));
+  EXPECT_EQ(contents(state.get(), "total"), (Floats{8, 6}));
+  ASSERT_EQ(attnrt_state_gather(state.get(), "batch", nullptr, 0), ATTNRT_OK) << attnrt_last_error();
+  EXPECT_EQ(contents(state.get(), "past"), Floats());
+}
+
+// Against a loop over indices, with the batch before, behind and between a cache's
+// rows, whose memory has room for more.
+TEST_F(StateTest, GatherInAnyDimension) {
+  State state = makeState("turned");
+  ASSERT_EQ(attnrt_state_set_limit(state.get(), 7), ATTNRT_OK);
+  Tensor<float> rows({4, 3, 3}, 0, 1), heads({2, 3, 2, 4, 3}, 100, 1), layers({2, 3}, 500, 1);
+  const struct {
+    const char *name;
+    Tensor<float> &tensor;
+  } inputs[] = {{"rows", rows}, {"heads", heads}, {"layers", layers}};
+  for (auto &[name, tensor] : inputs)
+    ASSERT_EQ(attnrt_state_set(state.get(), name, &tensor.view), ATTNRT_OK) << attnrt_last_error();
+  const std::vector<int64_t> items = {1, 0, 2, 1, -1};
+  ASSERT_EQ(attnrt_state_gather(state.get(), "batch", items.data(), 5), ATTNRT_OK) << attnrt_last_error();
+  for (auto &[name, tensor] : inputs) {
+    const DLTensor *value = nullptr;
+    ASSERT_EQ(attnrt_state_get(state.get(), name, &value), ATTNRT_OK) << attnrt_last_error();
+    std::vector<int64_t> index(tensor.shape.size());
+    ASSERT_EQ(value->shape[1], 5);
+    for (bool more = true; more;) {
+      int64_t at = 0, from = 0;
+      for (size_t d = 0; d < index.size(); ++d) {
+        at += index[d] * value->strides[d];
+        from = from * tensor.shape[d] + (d == 1 ? std::max<int64_t>(items[size_t(index[d])], 0) : index[d]);
+      }
+      float wanted = items[size_t(index[1])] < 0 ? 0 : tensor.data()[from];
+      EXPECT_EQ(static_cast<float *>(value->data)[at], wanted) << name;
+      size_t d = index.size();
+      while (d > 0 && ++index[d - 1] == value->shape[d - 1])
+        index[--d] = 0;
+      more = d > 0;
+    }
+  }
+}
+
+TEST_F(StateTest, GatherRefuses) {
+  State state = makeState("step"), turned = makeState("turned");
+  const int64_t items[] = {0, 1, 5}, below[] = {-2};
+  EXPECT_EQ(attnrt_state_gather(nullptr, nullptr, items, 1), ATTNRT_INVALID_ARGUMENT);
+  EXPECT_EQ(attnrt_state_gather(state.get(), nullptr, items, 1), ATTNRT_INVALID_ARGUMENT);
+  EXPECT_TRUE(errorSays("state 'past' is empty"));
+  Tensor<float> rows({2, 1, 3}, 1, 1), past({2, 3, 3});
+  append(state.get(), rows, ATTNRT_OK, "step");
+  EXPECT_EQ(attnrt_state_gather(state.get(), nullptr, items, 3), ATTNRT_INVALID_ARGUMENT);
+  EXPECT_TRUE(errorSays("state 'past': item 2 is to be item 5, there are 2"));
+  EXPECT_EQ(attnrt_state_gather(state.get(), nullptr, below, 1), ATTNRT_INVALID_ARGUMENT);
+  EXPECT_EQ(attnrt_state_gather(state.get(), nullptr, items, -1), ATTNRT_INVALID_ARGUMENT);
+  EXPECT_EQ(attnrt_state_gather(state.get(), nullptr, nullptr, 1), ATTNRT_INVALID_ARGUMENT);
+  // "count" has no batch.
+  EXPECT_EQ(attnrt_state_gather(state.get(), "batch", items, 2), ATTNRT_UNSUPPORTED);
+  EXPECT_TRUE(errorSays("state 'count' has no dimension 'batch'"));
+  EXPECT_EQ(attnrt_state_gather(state.get(), nullptr, items, 2), ATTNRT_INVALID_ARGUMENT);
+  EXPECT_TRUE(errorSays("state 'count': dimension 0 has size 1 in the model, not 2"));
+  EXPECT_EQ(contents(state.get(), "past"), rows.values()) << "as it was";
+  ASSERT_EQ(attnrt_state_set(turned.get(), "rows", &past.view), ATTNRT_OK);
+  EXPECT_EQ(attnrt_state_gather(turned.get(), nullptr, items, 2), ATTNRT_UNSUPPORTED);
+  EXPECT_TRUE(errorSays("state 'rows': dimension 0 ('past') is the one in which it grows"));
+}
+
 TEST_F(StateTest, RefusedRunsLeaveTheRoomAsItIs) {
   State state = makeState("wide");
   Tensor<float> one({1}, 1), many({5000}, 1), rows({1, 1, 4}, 1), wide({5000, 1, 4}, 1), flat({5000, 4}, 1);

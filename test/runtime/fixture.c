@@ -375,6 +375,15 @@ static const attnrt_tensor_info wide_outputs[] = {{"y", "float32", ATTNRT_F32, 1
                                                   {"total_out", "float32", ATTNRT_F32, 1, wide_scale}};
 static const attnrt_state_info wide_states[] = {{2, 1, 1}, {3, 2, -1}};
 
+// turned: caches whose batch is not their first dimension, to be filled and looked at.
+static const attnrt_dim turned_rows_first[] = {{-1, "past"}, {-1, "batch"}, {3, ""}};
+static const attnrt_dim turned_heads_first[] = {{2, ""}, {-1, "batch"}, {2, ""}, {-1, "past"}, {3, ""}};
+static const attnrt_dim turned_layers_first[] = {{2, ""}, {-1, "batch"}};
+static const attnrt_tensor_info turned_tensors[] = {{"rows", "float32", ATTNRT_F32, 3, turned_rows_first},
+                                                    {"heads", "float32", ATTNRT_F32, 5, turned_heads_first},
+                                                    {"layers", "float32", ATTNRT_F32, 2, turned_layers_first}};
+static const attnrt_state_info turned_states[] = {{0, 0, 0}, {1, 1, 3}, {2, 2, -1}};
+
 //===----------------------------------------------------------------------===//
 // Compiled code that breaks its contract
 //===----------------------------------------------------------------------===//
@@ -383,6 +392,8 @@ static int32_t stops(attnrt_run *run, const attnrt_buffer *inputs) {
   (void)run, (void)inputs;
   return ATTNRT_RUN_STOPPED;
 }
+
+static int32_t turned(attnrt_run *run, const attnrt_buffer *inputs) { return stops(run, inputs); }
 
 static int32_t forgets(attnrt_run *run, const attnrt_buffer *inputs) {
   (void)run, (void)inputs;
@@ -437,11 +448,12 @@ static const struct described described[] = {
     ENTRY(step, 3, append_inputs, 3, append_outputs, COUNT(append_messages), append_messages, 2, append_states),
     ENTRY(replace, 2, replace_inputs, 2, replace_outputs, COUNT(append_messages), append_messages, 1, replace_states),
     ENTRY(wide, 4, wide_inputs, 3, wide_outputs, 0, 0, 2, wide_states),
+    ENTRY(turned, 3, turned_tensors, 3, turned_tensors, 0, 0, 3, turned_states),
 };
 #define AT(n) &described[n].entry
 static const attnrt_entry *const entries[] = {
-    AT(0), AT(1), AT(2), AT(3), AT(4), AT(5), AT(6), AT(7), AT(8),
-    AT(9), AT(10), AT(11), AT(12), AT(13), AT(14), AT(15), AT(16),
+    AT(0), AT(1),  AT(2),  AT(3),  AT(4),  AT(5),  AT(6),  AT(7),  AT(8),
+    AT(9), AT(10), AT(11), AT(12), AT(13), AT(14), AT(15), AT(16), AT(17),
 };
 
 static const int64_t table_shape[] = {8, 4}, matrix_shape[] = {5, 7}, turned_shape[] = {7, 5}, folded_shape[] = {4},

@@ -271,6 +271,18 @@ ATTNRT_API attnrt_status attnrt_state_length(attnrt_state *state, int64_t *lengt
 //   unsupported       the state keeps other inputs than caches, too
 ATTNRT_API attnrt_status attnrt_state_truncate(attnrt_state *state, int64_t length);
 
+// Makes item n of what the state keeps what item items[n] was, in every kept input
+// along the dimension that is called `dim` (NULL: the first one, as of a batch):
+// items change places, are repeated (a beam that goes on twice) or left out (a
+// sequence that has ended). -1 gives an item of zeros, for a sequence that begins:
+// it has as many rows in the caches as the others, so a mask has to hide them.
+// `items` has `num_items` elements, which is the dimension's size afterwards.
+//   invalid_argument  nothing is known yet; an item is not there; the dimension has
+//                     another size in the model
+//   unsupported       a kept input has no such dimension, or its cache grows in it
+ATTNRT_API attnrt_status attnrt_state_gather(attnrt_state *state, const char *dim, const int64_t *items,
+                                             int64_t num_items);
+
 // Makes room for `rows` rows in each cache, of which a run that needs more fails
 // with invalid_argument. 0, as at first: as many as memory holds; room then
 // doubles where it ends.
