@@ -56,7 +56,7 @@ struct Work {
   const DigestJob &job;
   uint64_t hashedSize;
   uint64_t numLeaves;
-  Array<uint8_t> hashes; // of the leaves, then the footer's head
+  Array<uint8_t> hashes; // of the leaves, then the footer's head; none: nothing is hashed
   std::atomic<uint64_t> nextLeaf{0};
   std::atomic<Failure> failure{{ATTNRT_OK, 0}};
 
@@ -67,20 +67,24 @@ struct Work {
 };
 } // namespace
 
-// Hashes one leaf with `buffer` as scratch, and copies its parts.
+// Hashes one leaf, if that is wanted, with `buffer` as scratch, and copies its parts.
 static Failure hashLeaf(Work &work, uint64_t leaf, uint8_t *buffer) {
   const DigestJob &job = work.job;
   uint64_t begin = leaf * ATTNRT_DIGEST_LEAF;
   uint64_t end = std::min(begin + ATTNRT_DIGEST_LEAF, work.hashedSize);
-  if (!readAt(job.file, buffer, end - begin, begin))
-    return {errno ? ATTNRT_IO : ATTNRT_CORRUPT_FILE, errno};
-  hashBytes(buffer, end - begin, work.hashes.data() + leaf * kHash);
   uint64_t elfEnd = std::min(end, job.footer.elf_size);
-  if (job.elfCopy >= 0 && begin < elfEnd && !writeAt(job.elfCopy, buffer, elfEnd - begin, begin))
-    return {ATTNRT_IO, errno};
   uint64_t weightsBegin = std::max(begin, job.footer.weights_offset);
   uint64_t weightsEnd = std::min(end, job.footer.weights_offset + job.footer.weights_size);
-  if (job.weightsCopy && weightsBegin < weightsEnd)
+  bool hasElf = job.elfCopy >= 0 && begin < elfEnd, hasWeights = job.weightsCopy && weightsBegin < weightsEnd;
+  if (!work.hashes.data() && !hasElf && !hasWeights)
+    return {ATTNRT_OK, 0};
+  if (!readAt(job.file, buffer, end - begin, begin))
+    return {errno ? ATTNRT_IO : ATTNRT_CORRUPT_FILE, errno};
+  if (work.hashes.data())
+    hashBytes(buffer, end - begin, work.hashes.data() + leaf * kHash);
+  if (hasElf && !writeAt(job.elfCopy, buffer, elfEnd - begin, begin))
+    return {ATTNRT_IO, errno};
+  if (hasWeights)
     memcpy(job.weightsCopy + (weightsBegin - job.footer.weights_offset), buffer + (weightsBegin - begin),
            weightsEnd - weightsBegin);
   return {ATTNRT_OK, 0};
@@ -105,7 +109,7 @@ static void *hashLeaves(void *argument) {
   return nullptr;
 }
 
-static void hashAllLeaves(Work &work) {
+static attnrt_status readLeaves(Work &work) {
   constexpr int32_t kMost = 8;
   int32_t wanted = work.job.numThreads > 0 ? work.job.numThreads : defaultThreads();
   wanted = int32_t(std::min<uint64_t>(std::min(wanted, kMost), work.numLeaves));
@@ -117,6 +121,22 @@ static void hashAllLeaves(Work &work) {
   hashLeaves(&work);
   for (int32_t i = 0; i < started; ++i)
     pthread_join(helpers[i], nullptr);
+  Failure failure = work.failure.load();
+  switch (failure.status) {
+  case ATTNRT_OK:
+    return ATTNRT_OK;
+  case ATTNRT_CORRUPT_FILE:
+    return fail(failure.status, "%s: cut short while it was read", work.job.name);
+  case ATTNRT_OUT_OF_MEMORY:
+    return failMemory(ATTNRT_DIGEST_LEAF, "reading the file");
+  default:
+    return fail(failure.status, "%s: cannot be read: %s", work.job.name, strerror(failure.error));
+  }
+}
+
+attnrt_status attn::rt::copyParts(const DigestJob &job) {
+  Work work(job);
+  return readLeaves(work);
 }
 
 attnrt_status attn::rt::computeDigest(const DigestJob &job, uint8_t digest[32]) {
@@ -124,18 +144,8 @@ attnrt_status attn::rt::computeDigest(const DigestJob &job, uint8_t digest[32]) 
   uint64_t hashesSize = work.numLeaves * kHash;
   if (!work.hashes.allocate(hashesSize + job.footerHead.size()))
     return failMemory(hashesSize + job.footerHead.size(), "the digest");
-  hashAllLeaves(work);
-  Failure failure = work.failure.load();
-  switch (failure.status) {
-  case ATTNRT_OK:
-    break;
-  case ATTNRT_CORRUPT_FILE:
-    return fail(failure.status, "%s: cut short while it was read", job.name);
-  case ATTNRT_OUT_OF_MEMORY:
-    return failMemory(ATTNRT_DIGEST_LEAF, "verifying the file");
-  default:
-    return fail(failure.status, "%s: cannot be read: %s", job.name, strerror(failure.error));
-  }
+  if (attnrt_status status = readLeaves(work))
+    return status;
   memcpy(work.hashes.data() + hashesSize, job.footerHead.data(), job.footerHead.size());
   hashBytes(work.hashes.data(), work.hashes.size(), digest);
   return ATTNRT_OK;

@@ -20,6 +20,9 @@ struct DigestJob {
 /// The digest of abi.h. Each byte is read once: what is copied is what was hashed.
 attnrt_status computeDigest(const DigestJob &job, uint8_t digest[32]);
 
+/// The copies alone. Nothing else of the file is read.
+attnrt_status copyParts(const DigestJob &job);
+
 /// Reads or writes all of `size` bytes. False: errno is set, 0 at the end of the file.
 bool readAt(int file, void *data, uint64_t size, uint64_t offset);
 bool writeAt(int file, const void *data, uint64_t size, uint64_t offset);

@@ -1,6 +1,7 @@
 #include "LibraryFile.h"
 
 #include "Digest.h"
+#include "VerifiedFiles.h"
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
@@ -36,17 +37,18 @@ LibraryFile::~LibraryFile() {
     close(file);
 }
 
-attnrt_status LibraryFile::readStamp(Stamp &stamp) const {
-  struct stat status;
-  if (fstat(file, &status) != 0)
+attnrt_status LibraryFile::readStamp(struct stat &stamp) const {
+  if (fstat(file, &stamp) != 0)
     return fail(ATTNRT_IO, "%s: cannot be inspected: %s", name(), strerror(errno));
-  if (!S_ISREG(status.st_mode))
+  if (!S_ISREG(stamp.st_mode))
     return fail(ATTNRT_CORRUPT_FILE, "%s: not a regular file", name());
-  stamp = {status.st_size, status.st_mtim};
   return ATTNRT_OK;
 }
 
-static bool isSame(const timespec &a, const timespec &b) { return a.tv_sec == b.tv_sec && a.tv_nsec == b.tv_nsec; }
+// Whether the contents may not have changed between the two.
+static bool isSame(const struct stat &a, const struct stat &b) {
+  return a.st_size == b.st_size && a.st_mtim.tv_sec == b.st_mtim.tv_sec && a.st_mtim.tv_nsec == b.st_mtim.tv_nsec;
+}
 
 attnrt_status LibraryFile::open(int descriptor, const char *name, const attnrt_load_options &options) {
   file = descriptor;
@@ -58,19 +60,25 @@ attnrt_status LibraryFile::open(int descriptor, const char *name, const attnrt_l
 
   if (attnrt_status status = readStamp(opened))
     return status;
-  if (attnrt_status status = readFooter(opened.size))
+  if (attnrt_status status = readFooter(opened.st_size))
     return status;
   if (attnrt_status status = createElfCopy())
     return status;
   if (attnrt_status status = mapWeights())
     return status;
-  if (attnrt_status status = verifyDigest(elf, copied ? weightBytes : nullptr))
+  bool isTrusted = options.verify == ATTNRT_VERIFY_NEVER ||
+                   (options.verify == ATTNRT_VERIFY_ONCE && isNotedAsVerified(opened, trailer.digest));
+  uint8_t *weightsCopy = copied ? weightBytes : nullptr;
+  if (attnrt_status status = isTrusted ? copyParts({file, trailer, footerHead, elf, weightsCopy, numThreads, name})
+                                       : verifyDigest(elf, weightsCopy))
     return status;
-  Stamp now;
+  struct stat now;
   if (attnrt_status status = readStamp(now))
     return status;
-  if (now.size != opened.size || !isSame(now.modified, opened.modified))
+  if (!isSame(now, opened))
     return fail(ATTNRT_CORRUPT_FILE, "%s: modified while it was read", name);
+  if (options.verify == ATTNRT_VERIFY_ONCE && !isTrusted)
+    noteAsVerified(opened, trailer.digest);
 
   // Nobody can change the code between here and the end of the process.
   fcntl(elf, F_ADD_SEALS, F_SEAL_WRITE | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL);
@@ -82,7 +90,8 @@ attnrt_status LibraryFile::open(int descriptor, const char *name, const attnrt_l
     // faults. Unlike touching the pages it can't kill us, and it may fail.
     madvise(map, mapSize, MADV_HUGEPAGE);
 #ifdef MADV_POPULATE_READ
-    madvise(map, mapSize, MADV_POPULATE_READ);
+    if (!isTrusted)
+      madvise(map, mapSize, MADV_POPULATE_READ);
 #endif
   }
   Elf64_Ehdr header;
@@ -222,16 +231,16 @@ bool LibraryFile::wasModified() const {
   if (copied || trailer.weights_size == 0)
     return false;
   struct stat status;
-  return fstat(file, &status) != 0 || status.st_size != opened.size || !isSame(status.st_mtim, opened.modified);
+  return fstat(file, &status) != 0 || !isSame(status, opened);
 }
 
 attnrt_status LibraryFile::verifyAgain() {
-  Stamp now;
+  struct stat now;
   if (attnrt_status status = readStamp(now))
     return status;
-  if (now.size != opened.size)
+  if (now.st_size != opened.st_size)
     return fail(ATTNRT_CORRUPT_FILE, "%s: changed from %lld to %lld bytes while it was loaded", name(),
-                (long long)opened.size, (long long)now.size);
+                (long long)opened.st_size, (long long)now.st_size);
   if (attnrt_status status = verifyDigest(-1, nullptr))
     return status;
   opened = now;

@@ -3,7 +3,7 @@
 
 #include "Error.h"
 #include "Memory.h"
-#include <ctime>
+#include <sys/stat.h>
 
 namespace attn::rt {
 
@@ -39,11 +39,7 @@ public:
   void leakElfDescriptor() { elf = -1; }
 
 private:
-  struct Stamp {
-    int64_t size;
-    timespec modified;
-  };
-  attnrt_status readStamp(Stamp &stamp) const;
+  attnrt_status readStamp(struct stat &stamp) const;
   attnrt_status readFooter(int64_t fileSize);
   attnrt_status readFooterHead(uint64_t fileSize);
   attnrt_status checkVersion() const;
@@ -55,7 +51,7 @@ private:
   int file = -1, elf = -1;
   int32_t numThreads = 0;
   bool copied = false;
-  Stamp opened = {};
+  struct stat opened = {};
   attnrt_footer trailer = {};
   Array<uint8_t> footerHead; // as it is in the file: a newer compiler's has more than `trailer`
   Array<char> label;

@@ -300,6 +300,8 @@ static attnrt_status loadDescriptor(int descriptor, const char *name, const attn
   attnrt_status status = readOptions(given, sizeof(options), "attnrt_load_options", &options);
   if (status == ATTNRT_OK && options.num_threads < 0)
     status = fail(ATTNRT_INVALID_ARGUMENT, "attnrt_load_options: num_threads is %d", options.num_threads);
+  if (status == ATTNRT_OK && (options.verify < ATTNRT_VERIFY_ALWAYS || options.verify > ATTNRT_VERIFY_NEVER))
+    status = fail(ATTNRT_INVALID_ARGUMENT, "attnrt_load_options: verify is %d, no attnrt_verify", options.verify);
   attnrt_model *loaded = status == ATTNRT_OK ? make<attnrt_model>() : nullptr;
   if (!loaded) {
     close(descriptor);

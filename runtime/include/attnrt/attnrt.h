@@ -90,6 +90,20 @@ ATTNRT_API const char *attnrt_dtype_name(int32_t dtype);
 // A loaded model library: code and weights. Reference-counted.
 typedef struct attnrt_model attnrt_model;
 
+// Whether a load reads the whole file and compares its digest.
+typedef enum attnrt_verify {
+  ATTNRT_VERIFY_ALWAYS = 0,
+  // Once per file and user. What was verified is noted in attnrt/verified in the
+  // user's cache folder ($XDG_CACHE_HOME or ~/.cache): device, inode, size, times
+  // of the last change of contents and inode, and the digest; where any of these
+  // differs, where there is no such folder or another user may write to it, the
+  // file is verified. That trusts the file system to keep what it has and to tell
+  // of changes: damage on the disk itself is not found.
+  ATTNRT_VERIFY_ONCE = 1,
+  // Not at all, for files whose storage is trusted, or verified otherwise.
+  ATTNRT_VERIFY_NEVER = 2
+} attnrt_verify;
+
 typedef struct attnrt_load_options {
   size_t struct_size;
   // Threads that verify the file, the caller among them; 0: as a session has
@@ -102,13 +116,14 @@ typedef struct attnrt_load_options {
   // cut short in the middle of a run kills the process with SIGBUS.
   // 1: weights are copied into private memory and the file may vanish.
   int32_t copy_weights;
+  int32_t verify; // attnrt_verify
 } attnrt_load_options;
-#define ATTNRT_LOAD_OPTIONS_INIT {sizeof(attnrt_load_options), 0, 0}
+#define ATTNRT_LOAD_OPTIONS_INIT {sizeof(attnrt_load_options), 0, 0, 0}
 
 // Loads the model library at `path`. Before any of its code is mapped, the
 // BLAKE3 digest over the whole file is checked. That finds damage, not malice:
 // load only what you would also execute. Cost: reading and hashing the file
-// (about 3 GB/s per thread).
+// (about 3 GB/s per thread), unless the options say otherwise.
 //
 // `options` may be NULL. `*model` is owned by the caller, who releases it.
 //
