@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <optional>
+#include <set>
 #include <unordered_map>
 
 namespace ptx {
@@ -221,8 +222,8 @@ private:
       if (isOpen) {
         if (!isExtern)
           error("'" + variableName + "' has no size");
-        dynamicShared = variableName;
-        dynamicAlign = align;
+        dynamicShared.insert(variableName);
+        dynamicAlign = std::max(dynamicAlign, align);
       } else {
         used = alignTo(used, align);
         symbols[variableName] = used;
@@ -561,7 +562,7 @@ private:
     auto symbol = symbols.find(text);
     if (symbol != symbols.end())
       result.bits = symbol->second;
-    else if (!dynamicShared.empty() && text == dynamicShared)
+    else if (dynamicShared.count(text))
       result.index = kDynamicShared;
     else
       error("unknown name '" + text + "'");
@@ -585,7 +586,7 @@ private:
   std::vector<int> scopes;
   int numScopes = 0;
   uint32_t moduleShared = 0, dynamicAlign = 16;
-  std::string dynamicShared;
+  std::set<std::string> dynamicShared; // all of them at one place
   bool isExtern = false;
 };
 
