@@ -1,5 +1,6 @@
 #include "dialects/attn/CacheOps.h"
 #include "dialects/attn/DeviceOps.h"
+#include "dialects/attn/IntegerProductOp.h"
 #include "dialects/attn/LoopOps.h"
 #include "dialects/attn/SearchOp.h"
 #include "dialects/attn/TopKOp.h"
@@ -84,6 +85,10 @@ void AttnDialect::initialize() {
   addOperations<
 #define GET_OP_LIST
 #include "dialects/attn/TopKOp.cpp.inc"
+      >();
+  addOperations<
+#define GET_OP_LIST
+#include "dialects/attn/IntegerProductOp.cpp.inc"
       >();
   addAttributes<
 #define GET_ATTRDEF_LIST

@@ -53,6 +53,9 @@ def Attn_Dialect : Dialect {
     /// On the module: the verdict on each softmax, an array of dictionaries
     /// with the keys node, reason_node, kind, mask, reason (strings) and fused (bool).
     static constexpr ::llvm::StringLiteral kFusionReportAttr = "attn.fusion_report";
+    /// On the module: how each product of quantised operands is computed, an array of dictionaries with the keys
+    /// node, storage, arithmetic, kernel or reason (strings).
+    static constexpr ::llvm::StringLiteral kProductReportAttr = "attn.product_report";
   }];
 }
 

@@ -176,6 +176,7 @@ struct DecomposePass : impl::DecomposePassBase<DecomposePass> {
     patterns.add<DecomposeSoftmax, DecomposeLayerNorm>(&getContext());
     populateDecomposeAttentionPatterns(patterns);
     populateDecomposeRecurrentPatterns(patterns);
+    populateDecomposeProductPatterns(patterns);
     populateDecomposeTopKPatterns(patterns);
     if (failed(applyPatternsGreedily(getOperation(), std::move(patterns))))
       signalPassFailure();

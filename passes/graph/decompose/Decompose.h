@@ -25,6 +25,9 @@ void populateDecomposeAttentionPatterns(mlir::RewritePatternSet &patterns);
 /// attn.rnn, attn.gru and attn.lstm -> linalg in an scf.for over the steps.
 void populateDecomposeRecurrentPatterns(mlir::RewritePatternSet &patterns);
 
+/// attn.integer_product -> one linalg.generic that sums products of the differences.
+void populateDecomposeProductPatterns(mlir::RewritePatternSet &patterns);
+
 /// attn.top_k -> linalg that compares each element with each other of its row.
 void populateDecomposeTopKPatterns(mlir::RewritePatternSet &patterns);
 

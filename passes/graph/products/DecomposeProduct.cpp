@@ -1,0 +1,70 @@
+#include "dialects/attn/IntegerProductOp.h"
+#include "passes/graph/Decompose.h"
+#include "passes/graph/Structured.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Linalg/IR/Linalg.h"
+#include "mlir/IR/TypeUtilities.h"
+
+using namespace mlir;
+
+namespace attn {
+namespace {
+
+struct DecomposeProduct : OpRewritePattern<IntegerProductOp> {
+  using OpRewritePattern::OpRewritePattern;
+
+  LogicalResult matchAndRewrite(IntegerProductOp op, PatternRewriter &rewriter) const override {
+    Location loc = op.getLoc();
+    OpBuilder &b = rewriter;
+    // Loops: the dimensions of the result, then the one that is summed.
+    int64_t rank = cast<RankedTensorType>(op.getResult().getType()).getRank();
+    AffineExpr column = b.getAffineDimExpr(rank - 1), depth = b.getAffineDimExpr(rank);
+    AffineMap result = b.getMultiDimIdentityMap(rank + 1).dropResult(rank);
+    SmallVector<AffineExpr> row(result.getResults().drop_back());
+    row.push_back(depth);
+    SmallVector<AffineExpr> element = {depth, column};
+    if (op.getTransposed())
+      std::swap(element[0], element[1]);
+    auto mapOf = [&](ArrayRef<AffineExpr> exprs) { return AffineMap::get(rank + 1, 0, exprs, b.getContext()); };
+    SmallVector<Value> inputs = {op.getLhs(), op.getRhs()};
+    SmallVector<AffineMap> maps = {mapOf(row), mapOf(element)};
+    if (Value zero = op.getLhsZero()) {
+      inputs.push_back(zero);
+      maps.push_back(mapOf({}));
+    }
+    if (Value zero = op.getRhsZero()) {
+      bool isByColumn = cast<RankedTensorType>(zero.getType()).getRank() == 1;
+      inputs.push_back(zero);
+      maps.push_back(isByColumn ? mapOf(column) : mapOf({}));
+    }
+    ReifiedRankedShapedTypeDims sizes;
+    if (failed(op.reifyResultShapes(rewriter, sizes)))
+      return rewriter.notifyMatchFailure(op, "the sizes of the result are unknown");
+    Type i32 = b.getI32Type();
+    Value none = arith::ConstantOp::create(b, loc, b.getZeroAttr(i32));
+    Value zeros = linalg::FillOp::create(b, loc, none, emptyTensor(b, loc, sizes.front(), i32)).getResult(0);
+    auto widen = [&](OpBuilder &b, Location loc, Value x, bool isUnsigned) -> Value {
+      return isUnsigned ? arith::ExtUIOp::create(b, loc, i32, x).getResult()
+                        : arith::ExtSIOp::create(b, loc, i32, x).getResult();
+    };
+    auto body = [&](OpBuilder &b, Location loc, ValueRange args) -> Value {
+      Value left = widen(b, loc, args[0], true), right = widen(b, loc, args[1], op.getIsUnsigned());
+      if (op.getLhsZero())
+        left = arith::SubIOp::create(b, loc, left, widen(b, loc, args[2], true));
+      if (op.getRhsZero())
+        right = arith::SubIOp::create(b, loc, right, widen(b, loc, args[inputs.size() - 1], op.getIsUnsigned()));
+      return arith::AddIOp::create(b, loc, args.back(), arith::MulIOp::create(b, loc, left, right));
+    };
+    rewriter.replaceOp(op, reduction(b, loc, inputs, maps, zeros, result, body));
+    return success();
+  }
+};
+
+} // namespace
+
+void populateDecomposeProductPatterns(RewritePatternSet &patterns) {
+  patterns.add<DecomposeProduct>(patterns.getContext());
+}
+
+} // namespace attn
