@@ -1,5 +1,6 @@
 #include "compiler/package/WeightExpression.h"
 
+#include "compiler/package/ByteWeight.h"
 #include "compiler/package/NarrowWeight.h"
 
 #include "llvm/ADT/TypeSwitch.h"
@@ -30,8 +31,8 @@ std::optional<uint64_t> weightTensorBytes(RankedTensorType type) {
 SmallVector<FlatSymbolRefAttr> weightSources(GlobalOp global) {
   using Sources = SmallVector<FlatSymbolRefAttr>;
   return llvm::TypeSwitch<Attribute, Sources>(global.getExpression())
-      .Case<TransposeAttr, ReshapeAttr, SliceAttr, PackPanelsAttr, NarrowPanelsAttr, PanelScalesAttr>(
-          [](auto e) { return Sources{e.getSource()}; })
+      .Case<TransposeAttr, ReshapeAttr, SliceAttr, PackPanelsAttr, NarrowPanelsAttr, PanelScalesAttr, BytePanelsAttr,
+            ColumnSumsAttr>([](auto e) { return Sources{e.getSource()}; })
       .Case<ConcatAttr>([](ConcatAttr e) { return Sources(e.getSources()); })
       .Default([](Attribute) { return Sources{}; });
 }
@@ -105,6 +106,8 @@ static FailureOr<SmallVector<int64_t>> resultShape(GlobalOp global, ArrayRef<Ran
     }
     return shape;
   }
+  if (isa<BytePanelsAttr, ColumnSumsAttr>(expression))
+    return byteShape(global, sources.front());
   if (!isa<PackPanelsAttr>(expression))
     return narrowShape(global, sources.front());
   auto pack = cast<PackPanelsAttr>(expression);
@@ -120,7 +123,8 @@ LogicalResult verifyWeightExpression(GlobalOp global, ArrayRef<RankedTensorType>
     return global.emitOpError("expects elements that are numbers, got ") << declared.getElementType();
   if (!weightTensorBytes(declared))
     return global.emitOpError("is larger than a library can hold");
-  bool narrows = isa<NarrowPanelsAttr, PanelScalesAttr>(global.getExpression()) || isRounding(global, sources);
+  bool narrows =
+      isa<NarrowPanelsAttr, PanelScalesAttr, ColumnSumsAttr>(global.getExpression()) || isRounding(global, sources);
   for (RankedTensorType source : sources)
     if (!narrows && source.getElementType() != declared.getElementType())
       return global.emitOpError("expects sources of its element type, got ")
@@ -210,6 +214,8 @@ WeightBytes applyWeightExpression(GlobalOp global, ArrayRef<RankedTensorType> ty
   Attribute expression = global.getExpression();
   if (isa<ReshapeAttr>(expression) && !isRounding(global, types))
     return sources.front();
+  if (isa<BytePanelsAttr, ColumnSumsAttr>(expression))
+    return packBytes(global, types.front(), sources.front());
   if (isa<NarrowPanelsAttr, PanelScalesAttr, ReshapeAttr>(expression))
     return narrowWeight(global, types.front(), sources.front(), narrowing);
 

@@ -90,11 +90,37 @@ def Attn_PanelScalesAttr : Attn_Attr<"PanelScales", "panel_scales"> {
   }];
 }
 
+def Attn_BytePanelsAttr : Attn_Attr<"BytePanels", "byte_panels"> {
+  let summary = "an i8 matrix as column panels whose rows lie in groups, as products of bytes read them";
+  let description = [{
+    A source of shape K x N (or N x K when `transposed`) becomes
+    ceil(N / width) x ceil(K / group) x width*group: column c of rows group*k..
+    stands from c*group on, so that one lane of a register has the rows that an
+    instruction sums. Zeros beyond K and N. With `unsigned` the source's elements
+    are 0 to 255, and 128 less is stored.
+  }];
+  let parameters = (ins "::mlir::FlatSymbolRefAttr":$source, "bool":$transposed, "int64_t":$width, "int64_t":$group,
+    "bool":$isUnsigned);
+  let assemblyFormat = [{
+    `<` $source `,` `transposed` `=` $transposed `,` `width` `=` $width `,` `group` `=` $group `,`
+    `unsigned` `=` $isUnsigned `>`
+  }];
+}
+
+def Attn_ColumnSumsAttr : Attn_Attr<"ColumnSums", "column_sums"> {
+  let summary = "ceil(N / width) x width: the sums of the columns of what byte_panels stores, in i32";
+  let parameters = (ins "::mlir::FlatSymbolRefAttr":$source, "bool":$transposed, "int64_t":$width, "bool":$isUnsigned);
+  let assemblyFormat = [{
+    `<` $source `,` `transposed` `=` $transposed `,` `width` `=` $width `,` `unsigned` `=` $isUnsigned `>`
+  }];
+}
+
 def Attn_GlobalOp : Attn_Op<"global", [Symbol]> {
   let summary = "a weight: a name, a type and how to compute its bytes";
   let description = [{
     * (C1) `expression` is one of `#attn.initializer`, `transpose`, `reshape`,
-           `slice`, `concat`, `pack_panels`, `narrow_panels` and `panel_scales`;
+           `slice`, `concat`, `pack_panels`, `narrow_panels`, `panel_scales`,
+           `byte_panels` and `column_sums`;
     * (C2) the type has a static shape.
 
     ```mlir

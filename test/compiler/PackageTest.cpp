@@ -121,6 +121,55 @@ TEST_F(Weights, PackPanels) {
   }
 }
 
+// Bytes stay what they are, but for 128 less where they were unsigned; groups of rows side by side, sums by column.
+TEST_F(Weights, BytePanels) {
+  int64_t k = 6, n = 5, width = 4;
+  std::vector<int8_t> w(k * n);
+  for (size_t i = 0; i < w.size(); ++i)
+    w[i] = static_cast<int8_t>(37 * i + 11);
+  auto evaluateBytes = [&](const std::string &shape, const std::string &global) {
+    store.addCopy("w", ArrayRef<char>(reinterpret_cast<char *>(w.data()), w.size()));
+    std::string text = "attn.global @w : tensor<" + shape + "xi8> = #attn.initializer<\"w\">\n" + global;
+    OwningOpRef<ModuleOp> module = parse(text.c_str());
+    std::vector<char> result;
+    FailureOr<WeightPlan> plan = WeightPlan::create(*module, {"p"}, store);
+    EXPECT_TRUE(succeeded(plan));
+    EXPECT_TRUE(succeeded(plan->write(*module, store, [&](ArrayRef<char> part) {
+      result.insert(result.end(), part.begin(), part.end());
+      return true;
+    })));
+    return result;
+  };
+  for (bool transposed : {false, true})
+    for (bool isUnsigned : {false, true})
+      for (int64_t group : {1, 2, 4}) {
+        std::string shape = transposed ? "5x6" : "6x5",
+                    source = std::string("<@w, transposed = ") + (transposed ? "true" : "false") + ", width = 4";
+        std::string flag = std::string(", unsigned = ") + (isUnsigned ? "true" : "false") + ">";
+        int64_t steps = (k + group - 1) / group;
+        std::vector<char> panels = evaluateBytes(shape, "attn.global @p : tensor<2x" + std::to_string(steps) + "x" +
+                                                            std::to_string(width * group) + "xi8> = #attn.byte_panels" +
+                                                            source + ", group = " + std::to_string(group) + flag);
+        std::vector<char> sums =
+            evaluateBytes(shape, "attn.global @p : tensor<2x4xi32> = #attn.column_sums" + source + flag);
+        ASSERT_EQ(panels.size(), static_cast<size_t>(2 * steps * width * group));
+        ASSERT_EQ(sums.size(), 32u);
+        for (int64_t column = 0; column < 8; ++column) {
+          int32_t expected = 0, sum;
+          for (int64_t row = 0; row < steps * group; ++row) {
+            int8_t want = 0;
+            if (row < k && column < n)
+              want = w[transposed ? column * k + row : row * n + column] ^ (isUnsigned ? 0x80 : 0);
+            expected += want;
+            int64_t at = ((column / width * steps + row / group) * width + column % width) * group + row % group;
+            EXPECT_EQ(static_cast<int8_t>(panels[at]), want) << row << ' ' << column << ' ' << group;
+          }
+          std::memcpy(&sum, &sums[column * sizeof sum], sizeof sum);
+          EXPECT_EQ(sum, expected) << column;
+        }
+      }
+}
+
 TEST_F(Weights, NarrowPanels) {
   // 1/3, 2/3, ... in 3 rows and 5 columns: two panels of 4, the last row a half pair.
   auto text = [](const char *global) {

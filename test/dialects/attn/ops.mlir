@@ -34,6 +34,11 @@ attn.global @w_tiles : tensor<3x192x64xbf16> = #attn.narrow_panels<@w, transpose
 attn.global @w_parts : tensor<2x192x192xbf16> = #attn.narrow_panels<@w, transposed = false, width = 48, group = 0 parts 2>
 // CHECK: attn.global @w_scales : tensor<2x6x48xf32> = #attn.panel_scales<@w, transposed = false, width = 48, group = 64>
 attn.global @w_scales : tensor<2x6x48xf32> = #attn.panel_scales<@w, transposed = false, width = 48, group = 64>
+attn.global @b : tensor<384x96xi8> = #attn.initializer<"encoder.0.b">
+// CHECK: attn.global @b_bytes : tensor<2x96x192xi8> = #attn.byte_panels<@b, transposed = false, width = 48, group = 4, unsigned = false>
+attn.global @b_bytes : tensor<2x96x192xi8> = #attn.byte_panels<@b, transposed = false, width = 48, group = 4, unsigned = false>
+// CHECK: attn.global @b_sums : tensor<2x48xi32> = #attn.column_sums<@b, transposed = false, width = 48, unsigned = true>
+attn.global @b_sums : tensor<2x48xi32> = #attn.column_sums<@b, transposed = false, width = 48, unsigned = true>
 
 func.func private @gemm(memref<?x384xf32>, memref<2x384x48xf32>, memref<?x96xf32>) attributes {attn.kernel}
 

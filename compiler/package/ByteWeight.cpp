@@ -1,0 +1,91 @@
+#include "compiler/package/ByteWeight.h"
+
+#include "llvm/Support/MathExtras.h"
+#include <cstring>
+
+using namespace mlir;
+
+namespace attn {
+namespace {
+
+/// The matrix behind an expression, as K rows of N elements.
+struct ByteMatrix {
+  bool transposed = false, isUnsigned = false;
+  int64_t width = 0, k = 0, n = 0;
+
+  ByteMatrix(Attribute expression, RankedTensorType source) {
+    auto read = [&](auto attr) {
+      transposed = attr.getTransposed();
+      isUnsigned = attr.getIsUnsigned();
+      width = attr.getWidth();
+    };
+    if (auto panels = dyn_cast<BytePanelsAttr>(expression))
+      read(panels);
+    else
+      read(cast<ColumnSumsAttr>(expression));
+    if (source.getRank() == 2) {
+      k = source.getDimSize(transposed ? 1 : 0);
+      n = source.getDimSize(transposed ? 0 : 1);
+    }
+  }
+  /// What is stored of an element, as a number.
+  int8_t stored(char element) const { return static_cast<int8_t>(isUnsigned ? element ^ 0x80 : element); }
+};
+
+void sumColumns(const char *source, const ByteMatrix &matrix, char *target) {
+  std::vector<uint32_t> sums(matrix.n, 0); // wraps, as the sums that they correct
+  for (int64_t outer = 0; outer < (matrix.transposed ? matrix.n : matrix.k); ++outer)
+    for (int64_t inner = 0; inner < (matrix.transposed ? matrix.k : matrix.n); ++inner)
+      sums[matrix.transposed ? outer : inner] += matrix.stored(*source++);
+  std::memcpy(target, sums.data(), sums.size() * sizeof(uint32_t));
+}
+
+void groupRows(const char *source, const ByteMatrix &matrix, int64_t group, char *target) {
+  int64_t width = matrix.width;
+  int64_t rowStride = matrix.transposed ? 1 : matrix.n, columnStride = matrix.transposed ? matrix.k : 1;
+  int64_t panelBytes = llvm::alignTo(matrix.k, group) * width;
+  for (int64_t first = 0; first < matrix.n; first += width, target += panelBytes) {
+    int64_t columns = std::min(width, matrix.n - first);
+    for (int64_t row = 0; row < matrix.k; ++row) {
+      const char *from = source + row * rowStride + first * columnStride;
+      char *to = target + row / group * group * width + row % group;
+      for (int64_t column = 0; column < columns; ++column)
+        to[column * group] = matrix.stored(from[column * columnStride]);
+    }
+  }
+}
+
+} // namespace
+
+FailureOr<SmallVector<int64_t>> byteShape(GlobalOp global, RankedTensorType source) {
+  Type element = cast<RankedTensorType>(global.getType()).getElementType();
+  auto error = [&](const Twine &text) -> FailureOr<SmallVector<int64_t>> {
+    return global.emitOpError(text), failure();
+  };
+  if (source.getRank() != 2 || !source.getElementType().isInteger(8))
+    return error("expects a matrix of i8 to pack");
+  ByteMatrix matrix(global.getExpression(), source);
+  auto panels = dyn_cast<BytePanelsAttr>(global.getExpression());
+  int64_t group = panels ? panels.getGroup() : 1;
+  if (matrix.width < 1 || matrix.width > 65536 || group < 1 || group > 64)
+    return error("expects a width from 1 to 65536 and a group from 1 to 64, got " + Twine(matrix.width) + " and " +
+                 Twine(group));
+  int64_t count = llvm::divideCeil(matrix.n, matrix.width);
+  if (panels)
+    return SmallVector<int64_t>{count, static_cast<int64_t>(llvm::divideCeil(matrix.k, group)), matrix.width * group};
+  if (!element.isInteger(32))
+    return error("expects column sums in i32");
+  return SmallVector<int64_t>{count, matrix.width};
+}
+
+WeightBytes packBytes(GlobalOp global, RankedTensorType type, const WeightBytes &source) {
+  auto result = std::make_shared<std::vector<char>>(*weightTensorBytes(cast<RankedTensorType>(global.getType())), 0);
+  ByteMatrix matrix(global.getExpression(), type);
+  if (auto panels = dyn_cast<BytePanelsAttr>(global.getExpression()))
+    groupRows(source.bytes.data(), matrix, panels.getGroup(), result->data());
+  else
+    sumColumns(source.bytes.data(), matrix, result->data());
+  return {ArrayRef<char>(result->data(), result->size()), result};
+}
+
+} // namespace attn

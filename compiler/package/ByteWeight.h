@@ -1,0 +1,17 @@
+#ifndef COMPILER_PACKAGE_BYTEWEIGHT_H
+#define COMPILER_PACKAGE_BYTEWEIGHT_H
+
+#include "compiler/package/WeightExpression.h"
+
+namespace attn {
+
+/// The shape that `#attn.byte_panels` or `#attn.column_sums` gives of `source`; fails with a diagnostic where the
+/// source or the parameters do not fit.
+mlir::FailureOr<llvm::SmallVector<int64_t>> byteShape(GlobalOp global, mlir::RankedTensorType source);
+
+/// The bytes of a verified global with one of these expressions.
+WeightBytes packBytes(GlobalOp global, mlir::RankedTensorType type, const WeightBytes &source);
+
+} // namespace attn
+
+#endif // COMPILER_PACKAGE_BYTEWEIGHT_H
