@@ -68,7 +68,7 @@ public:
       noteUnrecognized(ir, 0); // before the softmaxes are dissolved
     if (failed(runPasses("graph", [&](PassManager &pm) {
           buildSearchPipeline(pm, isForGpu());
-          buildGraphPipeline(pm, options.optLevel, wanted, {options.exactMasks, &weights, !isForGpu()});
+          buildGraphPipeline(pm, options.optLevel, wanted, {options.exactMasks, &weights, !isForGpu(), !isForGpu()});
         })))
       return failure();
     noteUnrecognized(ir, options.optLevel);

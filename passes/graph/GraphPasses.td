@@ -507,6 +507,35 @@ def MergeProjectionsPass : Pass<"attn-merge-projections", "::mlir::ModuleOp"> {
                            "::mlir::tensor::TensorDialect"];
 }
 
+def RaiseProductsPass : Pass<"attn-raise-products", "::mlir::ModuleOp"> {
+  let summary = "a contraction of quantised operands becomes attn.integer_product";
+  let description = [{
+    A contraction onto zeros of an activation and a weight that are both widened
+    bytes, less a zero point if any: in i32 as they are (MatMulInteger and its
+    relatives), in f32 with scales (dequantised on both sides), which then multiply
+    the sums. Recognised by what is computed, whatever ops it is spread over, and
+    before elementwise ops are joined: the bytes that one quantisation gives feed
+    several products. A signed activation gets 128 added.
+
+    What stays is told by a missed remark: a weight that is not stored, one of
+    another rank, zero points or scales along the sum.
+
+    ```mlir
+    %a = linalg.generic {extui x - extui z} ins(%x, %z : tensor<?x8xi8>, tensor<i8>) -> tensor<?x8xi32>
+    %b = linalg.generic {extsi} ins(%w : tensor<8x6xi8>) -> tensor<8x6xi32>
+    %s = linalg.contract ... ins(%a, %b) outs(%zeros)
+    // becomes
+    %s = attn.integer_product %x zero %z by %w : tensor<?x8xi8> zero tensor<i8> by tensor<8x6xi8> -> tensor<?x6xi32>
+    ```
+
+    Numerical effect: none on integers. Of dequantised factors the sum becomes
+    exact, and one product by the scales is rounded instead of each term; what
+    is too deep for sums of 32 bits (K above 33,025) stays.
+  }];
+  let dependentDialects = ["::attn::AttnDialect", "::mlir::arith::ArithDialect", "::mlir::linalg::LinalgDialect",
+                           "::mlir::tensor::TensorDialect"];
+}
+
 def SelectRowsPass : Pass<"attn-select-rows"> {
   let summary = "a contraction with ones at one position of each row reads that row";
   let description = [{

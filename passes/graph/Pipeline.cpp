@@ -25,6 +25,8 @@ void attn::buildGraphPipeline(OpPassManager &pm, unsigned optLevel, llvm::functi
   // and the guard after a softmax are then still ops of their own.
   add(createRaiseSoftmaxPass(options.exactMasks));
   add(createRaiseContractionPass());
+  if (options.hasIntegerProducts)
+    add(createRaiseProductsPass(options.weights));
   add(createRecognizeCellsPass());
   add(createCSEPass());
   add(createJoinStepsPass());

@@ -23,11 +23,14 @@ struct GraphOptions {
   const WeightStore *weights = nullptr;
   /// Whether kernels go by lists of blocks of keys.
   bool listsBlocks = true;
+  /// Whether there are kernels for products of integers (attn-raise-products).
+  bool hasIntegerProducts = true;
 };
 
 std::unique_ptr<mlir::Pass> createRaiseSoftmaxPass(bool exact);
 std::unique_ptr<mlir::Pass> createRaiseTablesPass(const WeightStore *weights, bool keepsTables);
 std::unique_ptr<mlir::Pass> createProveMasksPass(bool exact, const WeightStore *weights, bool listsBlocks);
+std::unique_ptr<mlir::Pass> createRaiseProductsPass(const WeightStore *weights);
 std::unique_ptr<mlir::Pass> createListBlocksPass(const WeightStore *weights);
 
 /// Adds the passes that bring an imported module into the canonical form of

@@ -1,0 +1,39 @@
+#ifndef PASSES_GRAPH_PRODUCTS_QUANTIZEDOPERAND_H
+#define PASSES_GRAPH_PRODUCTS_QUANTIZEDOPERAND_H
+
+#include "mlir/Dialect/Linalg/IR/Linalg.h"
+#include <optional>
+
+namespace attn {
+
+/// A tensor as the loops of a contraction read it: `map` gives its indices.
+struct LoopRead {
+  mlir::Value tensor;
+  mlir::AffineMap map;
+};
+
+/// A number that is a constant, or an element of a tensor.
+struct Parameter {
+  std::optional<LoopRead> read;
+  mlir::TypedAttr constant; ///< where `read` is empty
+};
+
+/// An operand of a contraction that is computed as scales * (stored - zero),
+/// elements of i8 widened to i32 or to f32, in any number of elementwise ops.
+struct QuantizedOperand {
+  LoopRead stored;
+  bool isUnsigned = false;
+  std::optional<Parameter> zero;
+  bool zeroIsUnsigned = false;
+  llvm::SmallVector<Parameter, 1> scales;
+};
+
+/// `value`, read at `map`, as such an operand; nothing where it is computed otherwise.
+std::optional<QuantizedOperand> readQuantized(mlir::Value value, mlir::AffineMap map);
+
+/// Goes from `read` to what its tensor is a view of, as far as its indices stay loops and constants.
+void followViews(LoopRead &read);
+
+} // namespace attn
+
+#endif // PASSES_GRAPH_PRODUCTS_QUANTIZEDOPERAND_H

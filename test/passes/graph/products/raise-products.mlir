@@ -1,0 +1,123 @@
+// RUN: attn-opt %s --attn-raise-products --canonicalize --cse --mlir-print-local-scope | FileCheck %s
+// RUN: attn-opt %s --attn-raise-products --remarks-filter=attn-raise-products --remark-format=emitRemark \
+// RUN:   -o /dev/null 2>&1 | FileCheck %s --check-prefix=REMARK
+
+attn.global @w : tensor<8x6xi8> = #attn.initializer<"w">
+attn.global @t : tensor<6x8xi8> = #attn.initializer<"t">
+attn.global @deep : tensor<40000x6xi8> = #attn.initializer<"deep">
+
+// MatMulInteger: an unsigned activation with a zero point, a signed weight without.
+// CHECK-LABEL: @dynamic
+// CHECK-SAME: %[[X:[^:]*]]: tensor<?x3x8xi8>, %[[Z:[^:]*]]: tensor<i8>
+// CHECK: %[[W:.*]] = attn.weight @w
+// CHECK: %[[S:.*]] = attn.integer_product %[[X]] zero %[[Z]] by %[[W]] : tensor<?x3x8xi8> zero tensor<i8> by tensor<8x6xi8> -> tensor<?x3x6xi32>
+// CHECK-NEXT: return %[[S]]
+func.func @dynamic(%x: tensor<?x3x8xi8>, %z: tensor<i8>, %zeros: tensor<?x3x6xi32>, %e: tensor<?x3x8xi32>,
+                   %f: tensor<8x6xi32>) -> tensor<?x3x6xi32> {
+  %c0 = arith.constant 0 : i32
+  %w = attn.weight @w : tensor<8x6xi8>
+  %a = linalg.generic {indexing_maps = [affine_map<(i, j, k) -> (i, j, k)>, affine_map<(i, j, k) -> ()>, affine_map<(i, j, k) -> (i, j, k)>],
+                       iterator_types = ["parallel", "parallel", "parallel"]}
+      ins(%x, %z : tensor<?x3x8xi8>, tensor<i8>) outs(%e : tensor<?x3x8xi32>) {
+    ^bb0(%p: i8, %q: i8, %out: i32):
+      %0 = arith.extui %p : i8 to i32
+      %1 = arith.extui %q : i8 to i32
+      %2 = arith.subi %0, %1 : i32
+      linalg.yield %2 : i32
+  } -> tensor<?x3x8xi32>
+  %b = linalg.generic {indexing_maps = [affine_map<(i, j) -> (i, j)>, affine_map<(i, j) -> (i, j)>], iterator_types = ["parallel", "parallel"]}
+      ins(%w : tensor<8x6xi8>) outs(%f : tensor<8x6xi32>) {
+    ^bb0(%p: i8, %out: i32):
+      %0 = arith.extsi %p : i8 to i32
+      linalg.yield %0 : i32
+  } -> tensor<8x6xi32>
+  %init = linalg.fill ins(%c0 : i32) outs(%zeros : tensor<?x3x6xi32>) -> tensor<?x3x6xi32>
+  %s = linalg.contract indexing_maps = [affine_map<(i, j, n, k) -> (i, j, k)>, affine_map<(i, j, n, k) -> (k, n)>, affine_map<(i, j, n, k) -> (i, j, n)>]
+      ins(%a, %b : tensor<?x3x8xi32>, tensor<8x6xi32>) outs(%init : tensor<?x3x6xi32>) -> tensor<?x3x6xi32>
+  return %s : tensor<?x3x6xi32>
+}
+
+// Dequantised on both sides, in several ops: a signed activation with a scale, a weight N x K by a transpose, a scale a
+// column.
+// CHECK-LABEL: @dequantised
+// CHECK-SAME: %[[X:[^:]*]]: tensor<4x8xi8>, %[[SA:[^:]*]]: tensor<f32>, %[[SW:[^:]*]]: tensor<6xf32>
+// CHECK: %[[Z:.*]] = arith.constant dense<-128> : tensor<i8>
+// CHECK: %[[U:.*]] = linalg.generic {{.*}} ins(%[[X]] : tensor<4x8xi8>)
+// CHECK: arith.xori
+// CHECK: %[[S:.*]] = attn.integer_product %[[U]] zero %[[Z]] by %{{.*}} transposed : tensor<4x8xi8> zero tensor<i8> by tensor<6x8xi8> -> tensor<4x6xi32>
+// CHECK: linalg.generic {{.*}}affine_map<(d0, d1) -> ()>, affine_map<(d0, d1) -> (d1)>{{.*}} ins(%[[S]], %[[SA]], %[[SW]] :
+// CHECK: %[[F:.*]] = arith.sitofp
+// CHECK: %[[M:.*]] = arith.mulf %{{.*}}, %{{.*}} : f32
+// CHECK: arith.mulf %[[F]], %[[M]] : f32
+func.func @dequantised(%x: tensor<4x8xi8>, %sa: tensor<f32>, %sw: tensor<6xf32>, %e: tensor<4x8xf32>, %f: tensor<6x8xf32>,
+                       %g: tensor<8x6xf32>, %zeros: tensor<4x6xf32>) -> tensor<4x6xf32> {
+  %c0 = arith.constant 0.0 : f32
+  %w = attn.weight @t : tensor<6x8xi8>
+  %a = linalg.generic {indexing_maps = [affine_map<(i, k) -> (i, k)>, affine_map<(i, k) -> ()>, affine_map<(i, k) -> (i, k)>], iterator_types = ["parallel", "parallel"]}
+      ins(%x, %sa : tensor<4x8xi8>, tensor<f32>) outs(%e : tensor<4x8xf32>) {
+    ^bb0(%p: i8, %s: f32, %out: f32):
+      %0 = arith.sitofp %p : i8 to f32
+      %1 = arith.mulf %0, %s : f32
+      linalg.yield %1 : f32
+  } -> tensor<4x8xf32>
+  %wide = linalg.generic {indexing_maps = [affine_map<(i, k) -> (i, k)>, affine_map<(i, k) -> (i, k)>], iterator_types = ["parallel", "parallel"]}
+      ins(%w : tensor<6x8xi8>) outs(%f : tensor<6x8xf32>) {
+    ^bb0(%p: i8, %out: f32):
+      %0 = arith.sitofp %p : i8 to f32
+      linalg.yield %0 : f32
+  } -> tensor<6x8xf32>
+  %scaled = linalg.generic {indexing_maps = [affine_map<(i, k) -> (i, k)>, affine_map<(i, k) -> (i)>, affine_map<(i, k) -> (i, k)>], iterator_types = ["parallel", "parallel"]}
+      ins(%wide, %sw : tensor<6x8xf32>, tensor<6xf32>) outs(%f : tensor<6x8xf32>) {
+    ^bb0(%p: f32, %s: f32, %out: f32):
+      %0 = arith.mulf %p, %s : f32
+      linalg.yield %0 : f32
+  } -> tensor<6x8xf32>
+  %b = linalg.transpose ins(%scaled : tensor<6x8xf32>) outs(%g : tensor<8x6xf32>) permutation = [1, 0]
+  %init = linalg.fill ins(%c0 : f32) outs(%zeros : tensor<4x6xf32>) -> tensor<4x6xf32>
+  %s = linalg.matmul ins(%a, %b : tensor<4x8xf32>, tensor<8x6xf32>) outs(%init : tensor<4x6xf32>) -> tensor<4x6xf32>
+  return %s : tensor<4x6xf32>
+}
+
+// Near misses: a scale along the sum, an activation that is not quantised, sums that could pass 2^31.
+// CHECK-LABEL: @missed
+// CHECK-NOT: attn.integer_product
+// REMARK: remark: {{.*}}a scale goes along the sum
+// REMARK: remark: {{.*}}only one of its operands is quantised
+// REMARK: remark: {{.*}}sums of 40000 products may not fit 32 bits
+func.func @missed(%x: tensor<4x8xi8>, %y: tensor<4x8xf32>, %d: tensor<4x40000xi8>, %sa: tensor<8xf32>, %e: tensor<4x8xf32>,
+                  %h: tensor<4x40000xf32>, %f: tensor<8x6xf32>, %g: tensor<40000x6xf32>, %zeros: tensor<4x6xf32>)
+    -> (tensor<4x6xf32>, tensor<4x6xf32>, tensor<4x6xf32>) {
+  %c0 = arith.constant 0.0 : f32
+  %w = attn.weight @w : tensor<8x6xi8>
+  %v = attn.weight @deep : tensor<40000x6xi8>
+  %a = linalg.generic {indexing_maps = [affine_map<(i, k) -> (i, k)>, affine_map<(i, k) -> (k)>, affine_map<(i, k) -> (i, k)>], iterator_types = ["parallel", "parallel"]}
+      ins(%x, %sa : tensor<4x8xi8>, tensor<8xf32>) outs(%e : tensor<4x8xf32>) {
+    ^bb0(%p: i8, %s: f32, %out: f32):
+      %0 = arith.uitofp %p : i8 to f32
+      %1 = arith.mulf %0, %s : f32
+      linalg.yield %1 : f32
+  } -> tensor<4x8xf32>
+  %b = linalg.generic {indexing_maps = [affine_map<(i, k) -> (i, k)>, affine_map<(i, k) -> (i, k)>], iterator_types = ["parallel", "parallel"]}
+      ins(%w : tensor<8x6xi8>) outs(%f : tensor<8x6xf32>) {
+    ^bb0(%p: i8, %out: f32):
+      %0 = arith.sitofp %p : i8 to f32
+      linalg.yield %0 : f32
+  } -> tensor<8x6xf32>
+  %deepA = linalg.generic {indexing_maps = [affine_map<(i, k) -> (i, k)>, affine_map<(i, k) -> (i, k)>], iterator_types = ["parallel", "parallel"]}
+      ins(%d : tensor<4x40000xi8>) outs(%h : tensor<4x40000xf32>) {
+    ^bb0(%p: i8, %out: f32):
+      %0 = arith.uitofp %p : i8 to f32
+      linalg.yield %0 : f32
+  } -> tensor<4x40000xf32>
+  %deepB = linalg.generic {indexing_maps = [affine_map<(i, k) -> (i, k)>, affine_map<(i, k) -> (i, k)>], iterator_types = ["parallel", "parallel"]}
+      ins(%v : tensor<40000x6xi8>) outs(%g : tensor<40000x6xf32>) {
+    ^bb0(%p: i8, %out: f32):
+      %0 = arith.sitofp %p : i8 to f32
+      linalg.yield %0 : f32
+  } -> tensor<40000x6xf32>
+  %init = linalg.fill ins(%c0 : f32) outs(%zeros : tensor<4x6xf32>) -> tensor<4x6xf32>
+  %s = linalg.matmul ins(%a, %b : tensor<4x8xf32>, tensor<8x6xf32>) outs(%init : tensor<4x6xf32>) -> tensor<4x6xf32>
+  %t = linalg.matmul ins(%y, %b : tensor<4x8xf32>, tensor<8x6xf32>) outs(%init : tensor<4x6xf32>) -> tensor<4x6xf32>
+  %u = linalg.matmul ins(%deepA, %deepB : tensor<4x40000xf32>, tensor<40000x6xf32>) outs(%init : tensor<4x6xf32>) -> tensor<4x6xf32>
+  return %s, %t, %u : tensor<4x6xf32>, tensor<4x6xf32>, tensor<4x6xf32>
+}
