@@ -44,6 +44,7 @@ void attn::buildKernelPipeline(OpPassManager &pm, unsigned optLevel, StringRef w
     add(createPrepareAttentionPass());
     add(createLowerAttentionPass({precision.str()}));
     add(createLowerNormalizationPass());
+    add(createLowerProductsPass());
   }
   // What has no kernel; its contractions may still have one.
   add(createDecomposePass());

@@ -60,6 +60,11 @@ TEST_F(Emit, RequiredFeaturesAreTheKernelsNames) {
   EXPECT_EQ(requiredCpuFeatures(target("znver5")), v4 + ",avx512_vnni,avx512_bf16");
   // Tiles are asked for as the code runs.
   EXPECT_EQ(requiredCpuFeatures(target("sapphirerapids")), v4 + ",avx512_vnni,avx512_bf16");
+  // Products of bytes: of 256 bits where there is no AVX-512.
+  EXPECT_EQ(requiredCpuFeatures(target("alderlake")), requiredCpuFeatures(target("x86-64-v3")) + ",avx_vnni");
+  EXPECT_NE(target("alderlake").getFeatures().find("+avxvnni,"), llvm::StringRef::npos);
+  EXPECT_EQ(target("haswell").getFeatures().find("+avxvnni,"), llvm::StringRef::npos);
+  EXPECT_NE(target("icelake-server").getFeatures().find("+avx512vnni,"), llvm::StringRef::npos);
   EXPECT_NE(target("sapphirerapids").getFeatures().find("+amx-tile,+amx-bf16,"), llvm::StringRef::npos);
   EXPECT_EQ(target("znver5").getFeatures().find("+amx"), llvm::StringRef::npos);
   EXPECT_NE(target("znver5").getFeatures().find("-avx512vbmi,"), llvm::StringRef::npos);

@@ -33,6 +33,7 @@ static constexpr std::pair<llvm::StringLiteral, llvm::StringLiteral> kFeatureNam
     {"fma", "fma"},
     {"avx", "avx"},
     {"avx2", "avx2"},
+    {"avxvnni", "avx_vnni"},
     {"avx512f", "avx512f"},
     {"avx512cd", "avx512cd"},
     {"avx512bw", "avx512bw"},
@@ -88,6 +89,8 @@ FailureOr<TargetAttr> makeTarget(MLIRContext *context, StringRef cpu, std::strin
     for (StringRef extra : {"avx512bf16", "avx512vnni", "amx-tile", "amx-bf16"})
       if (v4 && host.lookup(extra))
         features += ("+" + extra + ",").str();
+    if (v3 && !v4 && host.lookup("avxvnni"))
+      features += "+avxvnni,";
     isAmd = host.lookup("sse4a");
     l1 = cacheSize(_SC_LEVEL1_DCACHE_SIZE, l1);
     l2 = cacheSize(_SC_LEVEL2_CACHE_SIZE, l2);
@@ -108,7 +111,6 @@ FailureOr<TargetAttr> makeTarget(MLIRContext *context, StringRef cpu, std::strin
                           "avx512vpopcntdq",
                           "avxifma",
                           "avxneconvert",
-                          "avxvnni",
                           "avxvnniint8",
                           "avxvnniint16",
                           "egpr",
@@ -137,7 +139,13 @@ FailureOr<TargetAttr> makeTarget(MLIRContext *context, StringRef cpu, std::strin
   const llvm::MCSubtargetInfo *subtarget = machine->getMCSubtargetInfo();
   bool avx512 = subtarget->checkFeatures("+avx512f,+avx512bw,+avx512dq,+avx512vl,+fma");
   bool avx2 = subtarget->checkFeatures("+avx2,+fma");
-  // Of a named CPU, so that lowering sees it.
+  // Of a named CPU, so that lowering sees it. Beside AVX-512 the products of bytes of 256 bits are of no use.
+  if (avx512)
+    features += ",-avxvnni";
+  else if (avx2 && subtarget->checkFeatures("+avxvnni") && !StringRef(features).contains("+avxvnni"))
+    features = "+avxvnni," + features;
+  if (avx512 && subtarget->checkFeatures("+avx512vnni") && !StringRef(features).contains("+avx512vnni"))
+    features = "+avx512vnni," + features;
   if (avx512 && subtarget->checkFeatures("+avx512bf16") && !StringRef(features).contains("+avx512bf16"))
     features = "+avx512bf16," + features;
   if (avx512 && subtarget->checkFeatures("+amx-tile,+amx-bf16") && !StringRef(features).contains("+amx-bf16"))

@@ -99,6 +99,39 @@ def LowerContractionsPass : Pass<"attn-lower-contractions", "::mlir::ModuleOp"> 
   ];
 }
 
+def LowerProductsPass : Pass<"attn-lower-products", "::mlir::ModuleOp"> {
+  let summary = "attn.integer_product by a weight becomes a call of a packed GEMM kernel of bytes";
+  let description = [{
+    The weight keeps its bytes: panels whose rows lie in groups (`#attn.byte_panels`,
+    4 rows for vpdpbusd, 2 for vpmaddwd, 1 elsewhere) and the sums of its columns
+    are new globals. Zero points correct the sums. An elementwise `linalg.generic`
+    that alone uses the result, scales, bias, activation and the next quantisation
+    among it, becomes the kernel's epilogue as in attn-lower-contractions.
+
+    The greatest and the least element of one tensor, two reductions over all of it
+    as dynamic quantisation asks for, become one kernel, which all threads share.
+
+    What has no kernel stays for attn-decompose, and the module's
+    `attn.product_report` says why.
+
+    Numerical effect: none; sums of integers are exact, and so are extremes.
+
+    ```mlir
+    %s = attn.integer_product %x zero %z by %w : tensor<?x8xi8> zero tensor<i8> by tensor<8x6xi8> -> tensor<?x6xi32>
+    %y = linalg.generic {sitofp, mulf, addf} ins(%s, %scale, %bias) -> tensor<?x6xf32>
+    // becomes
+    attn.global @w_bytes : tensor<1x2x192xi8> = #attn.byte_panels<@w, transposed = false, width = 48, group = 4, unsigned = false>
+    attn.global @w_sums : tensor<1x48xi32> = #attn.column_sums<@w, transposed = false, width = 48, unsigned = false>
+    %y = attn.kernel @gemm_i8_mx_k8_n6_quads_8x3x16_za_e0123456789abcdef ins(%x, %p, %sums, %z, %scale, %bias) outs(%empty)
+    ```
+  }];
+  let dependentDialects = [
+    "::attn::AttnDialect", "::mlir::arith::ArithDialect", "::mlir::func::FuncDialect", "::mlir::linalg::LinalgDialect",
+    "::mlir::LLVM::LLVMDialect", "::mlir::memref::MemRefDialect", "::mlir::scf::SCFDialect",
+    "::mlir::tensor::TensorDialect", "::mlir::vector::VectorDialect"
+  ];
+}
+
 def PrepareAttentionPass : Pass<"attn-prepare-attention", "::mlir::ModuleOp"> {
   let summary = "bring each attn.attention into one of eight kernel forms, copying operands that fit none";
   let description = [{

@@ -3,6 +3,7 @@
 #include "passes/kernels/cpu/Gemm.h"
 #include "passes/kernels/cpu/PackPanels.h"
 #include "passes/lowering/cpu/ContractionMatch.h"
+#include "passes/lowering/cpu/Epilogue.h"
 #include "passes/lowering/cpu/KernelCall.h"
 #include "passes/lowering/cpu/NarrowValues.h"
 #include "passes/lowering/cpu/PackedWeights.h"
@@ -34,88 +35,16 @@ using namespace attn;
 
 namespace {
 
-/// The dimensions [first, end) as one group of a reshape.
-ReassociationIndices range(int64_t first, int64_t end) { return llvm::to_vector_of<int64_t, 2>(llvm::seq(first, end)); }
-
-/// An elementwise user that becomes part of the kernel.
-struct Epilogue {
-  linalg::GenericOp op;
-  unsigned accumulator = 0;
-  SmallVector<EpilogueOperand> kinds;
-  SmallVector<Value> operands;
-};
-
-/// Number of elements along the dimensions [first, first + count) of a type.
-int64_t product(RankedTensorType type, unsigned first, unsigned count) {
-  int64_t elements = 1;
-  for (int64_t size : type.getShape().slice(first, count)) {
-    if (ShapedType::isDynamic(size))
-      return ShapedType::kDynamic;
-    elements *= size;
-  }
-  return elements;
-}
-
-/// How `map`, from the loops of an elementwise op whose result has `rows`
-/// leading and then `columns` dimensions, reads an operand.
-std::optional<EpilogueOperand> classify(AffineMap map, unsigned rows, unsigned columns) {
-  SmallVector<unsigned> dims;
-  for (AffineExpr expr : map.getResults()) {
-    if (auto dim = dyn_cast<AffineDimExpr>(expr))
-      dims.push_back(dim.getPosition());
-    else if (!isa<AffineConstantExpr>(expr))
-      return std::nullopt;
-  }
-  auto isRange = [&](unsigned first, unsigned count) {
-    return dims.size() == count && llvm::equal(dims, llvm::seq(first, first + count));
-  };
-  if (dims.empty())
-    return EpilogueOperand::Scalar;
-  if (isRange(0, rows + columns))
-    return EpilogueOperand::Full;
-  if (isRange(rows, columns))
-    return EpilogueOperand::RowVector;
-  if (isRange(0, rows))
-    return EpilogueOperand::Column;
-  return std::nullopt;
-}
-
-/// The elementwise op that uses `match`'s result alone. Without one, `reason`
-/// is empty where there is nothing to fuse.
+/// The elementwise op that becomes the epilogue of `match`, or why there is none.
 std::optional<Epilogue> matchEpilogue(const Contraction &match, std::string &reason) {
   linalg::LinalgOp op = match.op;
-  if (!op->hasOneUse())
+  if (op->hasOneUse() && isRounding(*op->user_begin()))
     return std::nullopt;
-  OpOperand &use = *op->getUses().begin();
-  auto generic = dyn_cast<linalg::GenericOp>(use.getOwner());
-  if (!generic || generic.getNumParallelLoops() != generic.getNumLoops() || isRounding(generic))
+  std::optional<Epilogue> epilogue =
+      attn::matchEpilogue(op->getResult(0), match.rows.size(), match.columns.size(), reason);
+  if (epilogue && getDims(match.resultMap) != concat(match.rows, match.columns)) {
+    reason = "the result is transposed in between";
     return std::nullopt;
-  auto refuse = [&](const Twine &text) {
-    reason = text.str();
-    return std::nullopt;
-  };
-  if (getDims(match.resultMap) != concat(match.rows, match.columns))
-    return refuse("the result is transposed in between");
-  if (generic.getNumDpsInits() != 1 || generic.isDpsInit(&use))
-    return refuse("the elementwise op has several results");
-  if (!generic.getMatchingIndexingMap(&use).isIdentity() ||
-      !generic.getMatchingIndexingMap(generic.getDpsInitOperand(0)).isIdentity())
-    return refuse("the elementwise op broadcasts or permutes");
-  Epilogue epilogue;
-  epilogue.op = generic;
-  epilogue.accumulator = use.getOperandNumber();
-  for (OpOperand *operand : generic.getDpsInputOperands()) {
-    if (operand == &use)
-      continue;
-    auto type = dyn_cast<RankedTensorType>(operand->get().getType());
-    if (!type)
-      return refuse("operand " + Twine(operand->getOperandNumber()) + " of the elementwise op is no tensor");
-    auto kind = classify(generic.getMatchingIndexingMap(operand), match.rows.size(), match.columns.size());
-    if (!kind)
-      return refuse("operand " + Twine(operand->getOperandNumber()) +
-                    " of the elementwise op is neither a scalar nor by row, by column or by element");
-    epilogue.kinds.push_back(*kind);
-    epilogue.operands.push_back(operand->get());
   }
   return epilogue;
 }
@@ -161,9 +90,6 @@ private:
   Value narrowRest(Value value, ValueRange parts, Location loc);
   bool isReadNarrow(Value value);
   Value arrange(Value value, AffineMap map, const LoopDims &dims, Location loc);
-  OpFoldResult multiply(ArrayRef<OpFoldResult> sizes, Location loc);
-  Value toMatrix(Value value, Location loc, unsigned leading);
-  Value flatten(Value value, EpilogueOperand kind, const Contraction &match, Location loc);
 
   Value castTo(Value value, RankedTensorType type, Location loc) {
     return value.getType() == type ? value : tensor::CastOp::create(rewriter, loc, type, value).getResult();
@@ -218,18 +144,18 @@ Value ContractionLowering::packAtRun(const Contraction &match, const GemmSpec &s
   auto type = cast<RankedTensorType>(right.getType());
   unsigned rank = type.getRank();
   SmallVector<OpFoldResult> sizes = tensor::getMixedSizes(rewriter, loc, right);
-  OpFoldResult k = multiply(ArrayRef(sizes).slice(numBatch, numSums), loc),
-               n = multiply(ArrayRef(sizes).drop_front(numBatch + numSums), loc),
-               batches = multiply(ArrayRef(sizes).take_front(numBatch), loc);
+  OpFoldResult k = multiplySizes(rewriter, loc, ArrayRef(sizes).slice(numBatch, numSums)),
+               n = multiplySizes(rewriter, loc, ArrayRef(sizes).drop_front(numBatch + numSums)),
+               batches = multiplySizes(rewriter, loc, ArrayRef(sizes).take_front(numBatch));
   if (numBatch == 0) {
-    right = toMatrix(right, loc, numSums);
-    auto cube = RankedTensorType::get({1, product(type, 0, numSums), product(type, numSums, rank - numSums)},
-                                      type.getElementType());
+    right = toMatrix(rewriter, loc, right, numSums);
+    auto cube = RankedTensorType::get(
+        {1, countElements(type, 0, numSums), countElements(type, numSums, rank - numSums)}, type.getElementType());
     right = tensor::ExpandShapeOp::create(rewriter, loc, cube, right, ArrayRef<ReassociationIndices>{{0, 1}, {2}},
                                           ArrayRef<OpFoldResult>{rewriter.getIndexAttr(1), k, n});
   } else if (rank > 3) {
-    SmallVector<ReassociationIndices> groups = {range(0, numBatch), range(numBatch, numBatch + numSums),
-                                                range(numBatch + numSums, rank)};
+    SmallVector<ReassociationIndices> groups = {dimRange(0, numBatch), dimRange(numBatch, numBatch + numSums),
+                                                dimRange(numBatch + numSums, rank)};
     right = tensor::CollapseShapeOp::create(rewriter, loc, right, groups);
   }
 
@@ -254,24 +180,6 @@ Value ContractionLowering::packAtRun(const Contraction &match, const GemmSpec &s
   return KernelOp::create(rewriter, loc, empty.getType(), FlatSymbolRefAttr::get(kernel), input, empty,
                           rewriter.getDenseI64ArrayAttr({}))
       ->getResult(0);
-}
-
-OpFoldResult ContractionLowering::multiply(ArrayRef<OpFoldResult> sizes, Location loc) {
-  int64_t constant = 1;
-  Value product;
-  for (OpFoldResult size : sizes) {
-    if (std::optional<int64_t> number = getConstantIntValue(size)) {
-      constant *= *number;
-      continue;
-    }
-    Value next = cast<Value>(size);
-    product = product ? arith::MulIOp::create(rewriter, loc, product, next).getResult() : next;
-  }
-  if (!product)
-    return rewriter.getIndexAttr(constant);
-  if (constant != 1)
-    product = arith::MulIOp::create(rewriter, loc, product, arith::ConstantIndexOp::create(rewriter, loc, constant));
-  return product;
 }
 
 /// `value` rounded to bf16, once for all contractions that read it.
@@ -343,35 +251,6 @@ Value ContractionLowering::arrange(Value value, AffineMap map, const LoopDims &d
   Value empty = tensor::EmptyOp::create(rewriter, loc, applyPermutation(sizes, permutation),
                                         getElementTypeOrSelf(value.getType()));
   return linalg::TransposeOp::create(rewriter, loc, value, empty, permutation)->getResult(0);
-}
-
-/// `value` as a matrix whose rows are its first `leading` dimensions.
-Value ContractionLowering::toMatrix(Value value, Location loc, unsigned leading) {
-  auto type = cast<RankedTensorType>(value.getType());
-  unsigned rank = type.getRank();
-  if (leading == 0) {
-    if (rank > 1)
-      value = tensor::CollapseShapeOp::create(rewriter, loc, value, ArrayRef{range(0, rank)});
-    auto row = RankedTensorType::get({1, product(type, 0, rank)}, type.getElementType());
-    return tensor::ExpandShapeOp::create(rewriter, loc, row, value, ArrayRef<ReassociationIndices>{{0, 1}});
-  }
-  if (leading == 1 && rank == 2)
-    return value;
-  SmallVector<ReassociationIndices> groups = {range(0, leading), range(leading, rank)};
-  return tensor::CollapseShapeOp::create(rewriter, loc, value, groups);
-}
-
-/// An operand of the epilogue in the shape that the kernel reads.
-Value ContractionLowering::flatten(Value value, EpilogueOperand kind, const Contraction &match, Location loc) {
-  if (kind == EpilogueOperand::Full)
-    return toMatrix(value, loc, match.rows.size());
-  int64_t rank = cast<RankedTensorType>(value.getType()).getRank();
-  if (rank == (kind == EpilogueOperand::Scalar ? 0 : 1))
-    return value;
-  SmallVector<ReassociationIndices> groups;
-  if (kind != EpilogueOperand::Scalar)
-    groups.push_back(range(0, rank));
-  return tensor::CollapseShapeOp::create(rewriter, loc, value, groups);
 }
 
 GemmSpec ContractionLowering::makeSpec(const Contraction &match, const std::optional<Epilogue> &epilogue) {
@@ -495,7 +374,7 @@ Value ContractionLowering::emitCall(const Contraction &match, const std::optiona
   if (spec.hasNarrowRows)
     activations = getParts(match.activation, loc);
   for (Value &part : activations)
-    part = toMatrix(arrange(part, match.activationMap, concat(match.rows, match.sums), loc), loc, numRows);
+    part = toMatrix(rewriter, loc, arrange(part, match.activationMap, concat(match.rows, match.sums), loc), numRows);
   SmallVector<Value> inputs = {activations.front()};
   if (match.global)
     llvm::append_range(inputs, panels.get(rewriter, match, spec, loc));
@@ -507,7 +386,7 @@ Value ContractionLowering::emitCall(const Contraction &match, const std::optiona
     for (auto [kind, operand] : llvm::zip_equal(epilogue->kinds, epilogue->operands)) {
       if (kind == EpilogueOperand::Full && !spec.hasNarrowResult)
         elementwise.push_back(inputs.size());
-      inputs.push_back(flatten(operand, kind, match, loc));
+      inputs.push_back(flattenOperand(rewriter, loc, operand, kind, numRows));
     }
   if (spec.prefetchesNext)
     inputs.push_back(inputs[1]); // linkProducts knows better
@@ -516,9 +395,11 @@ Value ContractionLowering::emitCall(const Contraction &match, const std::optiona
     input = castTo(input, RankedTensorType::get(cast<MemRefType>(type).getShape(), getElementTypeOrSelf(type)), loc);
   OpFoldResult rows = rewriter.getIndexAttr(spec.m), columns = rewriter.getIndexAttr(spec.n);
   if (ShapedType::isDynamic(spec.m)) // of the kernel's type, though the sizes may all be known
-    rows = getValueOrCreateConstantIndexOp(rewriter, loc, multiply(ArrayRef(sizes).take_front(numRows), loc));
+    rows = getValueOrCreateConstantIndexOp(rewriter, loc,
+                                           multiplySizes(rewriter, loc, ArrayRef(sizes).take_front(numRows)));
   if (ShapedType::isDynamic(spec.n))
-    columns = getValueOrCreateConstantIndexOp(rewriter, loc, multiply(ArrayRef(sizes).drop_front(numRows), loc));
+    columns = getValueOrCreateConstantIndexOp(rewriter, loc,
+                                              multiplySizes(rewriter, loc, ArrayRef(sizes).drop_front(numRows)));
   Value empty = tensor::EmptyOp::create(rewriter, loc, {rows, columns}, element);
   auto call = KernelOp::create(rewriter, loc, empty.getType(), FlatSymbolRefAttr::get(kernel), inputs, empty,
                                rewriter.getDenseI64ArrayAttr(elementwise));
@@ -529,18 +410,19 @@ Value ContractionLowering::emitCall(const Contraction &match, const std::optiona
   unsigned rank = expandedType.getRank();
   // What comes next may know sizes that the kernel's type does not.
   if (numRows)
-    result = castTo(result,
-                    RankedTensorType::get(
-                        {product(expandedType, 0, numRows), product(expandedType, numRows, rank - numRows)}, element),
-                    loc);
+    result = castTo(
+        result,
+        RankedTensorType::get(
+            {countElements(expandedType, 0, numRows), countElements(expandedType, numRows, rank - numRows)}, element),
+        loc);
   if (numRows == 0) {
-    result = tensor::CollapseShapeOp::create(rewriter, loc, result, ArrayRef{range(0, 2)});
-    result = castTo(result, RankedTensorType::get({product(expandedType, 0, rank)}, element), loc);
+    result = tensor::CollapseShapeOp::create(rewriter, loc, result, ArrayRef{dimRange(0, 2)});
+    result = castTo(result, RankedTensorType::get({countElements(expandedType, 0, rank)}, element), loc);
     if (rank > 1)
-      result = tensor::ExpandShapeOp::create(rewriter, loc, expandedType, result, ArrayRef{range(0, rank)}, sizes);
+      result = tensor::ExpandShapeOp::create(rewriter, loc, expandedType, result, ArrayRef{dimRange(0, rank)}, sizes);
   } else if (rank > 2) {
     result = tensor::ExpandShapeOp::create(rewriter, loc, expandedType, result,
-                                           ArrayRef{range(0, numRows), range(numRows, rank)}, sizes);
+                                           ArrayRef{dimRange(0, numRows), dimRange(numRows, rank)}, sizes);
   }
   if (!llvm::is_sorted(order)) {
     Value permuted = tensor::EmptyOp::create(rewriter, loc, resultSizes, element);

@@ -1,0 +1,129 @@
+#include "passes/lowering/cpu/Epilogue.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "mlir/Dialect/Utils/StaticValueUtils.h"
+
+using namespace mlir;
+
+namespace attn {
+
+ReassociationIndices dimRange(int64_t first, int64_t end) {
+  return llvm::to_vector_of<int64_t, 2>(llvm::seq(first, end));
+}
+
+int64_t countElements(RankedTensorType type, unsigned first, unsigned count) {
+  int64_t elements = 1;
+  for (int64_t size : type.getShape().slice(first, count)) {
+    if (ShapedType::isDynamic(size))
+      return ShapedType::kDynamic;
+    elements *= size;
+  }
+  return elements;
+}
+
+OpFoldResult multiplySizes(OpBuilder &b, Location loc, ArrayRef<OpFoldResult> sizes) {
+  int64_t constant = 1;
+  Value product;
+  for (OpFoldResult size : sizes) {
+    if (std::optional<int64_t> number = getConstantIntValue(size)) {
+      constant *= *number;
+      continue;
+    }
+    Value next = cast<Value>(size);
+    product = product ? arith::MulIOp::create(b, loc, product, next).getResult() : next;
+  }
+  if (!product)
+    return b.getIndexAttr(constant);
+  if (constant != 1)
+    product = arith::MulIOp::create(b, loc, product, arith::ConstantIndexOp::create(b, loc, constant));
+  return product;
+}
+
+Value toMatrix(OpBuilder &b, Location loc, Value value, unsigned leading) {
+  auto type = cast<RankedTensorType>(value.getType());
+  unsigned rank = type.getRank();
+  if (leading == 0) {
+    if (rank > 1)
+      value = tensor::CollapseShapeOp::create(b, loc, value, ArrayRef{dimRange(0, rank)});
+    auto row = RankedTensorType::get({1, countElements(type, 0, rank)}, type.getElementType());
+    return tensor::ExpandShapeOp::create(b, loc, row, value, ArrayRef<ReassociationIndices>{{0, 1}});
+  }
+  if (leading == 1 && rank == 2)
+    return value;
+  SmallVector<ReassociationIndices> groups = {dimRange(0, leading), dimRange(leading, rank)};
+  return tensor::CollapseShapeOp::create(b, loc, value, groups);
+}
+
+Value flattenOperand(OpBuilder &b, Location loc, Value value, EpilogueOperand kind, unsigned rows) {
+  if (kind == EpilogueOperand::Full)
+    return toMatrix(b, loc, value, rows);
+  int64_t rank = cast<RankedTensorType>(value.getType()).getRank();
+  if (rank == (kind == EpilogueOperand::Scalar ? 0 : 1))
+    return value;
+  SmallVector<ReassociationIndices> groups;
+  if (kind != EpilogueOperand::Scalar)
+    groups.push_back(dimRange(0, rank));
+  return tensor::CollapseShapeOp::create(b, loc, value, groups);
+}
+
+/// How `map`, from the loops of an elementwise op whose result has `rows`
+/// leading and then `columns` dimensions, reads an operand.
+static std::optional<EpilogueOperand> classify(AffineMap map, unsigned rows, unsigned columns) {
+  SmallVector<unsigned> dims;
+  for (AffineExpr expr : map.getResults()) {
+    if (auto dim = dyn_cast<AffineDimExpr>(expr))
+      dims.push_back(dim.getPosition());
+    else if (!isa<AffineConstantExpr>(expr))
+      return std::nullopt;
+  }
+  auto isRange = [&](unsigned first, unsigned count) {
+    return dims.size() == count && llvm::equal(dims, llvm::seq(first, first + count));
+  };
+  if (dims.empty())
+    return EpilogueOperand::Scalar;
+  if (isRange(0, rows + columns))
+    return EpilogueOperand::Full;
+  if (isRange(rows, columns))
+    return EpilogueOperand::RowVector;
+  if (isRange(0, rows))
+    return EpilogueOperand::Column;
+  return std::nullopt;
+}
+
+std::optional<Epilogue> matchEpilogue(OpResult product, unsigned rows, unsigned columns, std::string &reason) {
+  if (!product.hasOneUse())
+    return std::nullopt;
+  OpOperand &use = *product.getUses().begin();
+  auto generic = dyn_cast<linalg::GenericOp>(use.getOwner());
+  if (!generic || generic.getNumParallelLoops() != generic.getNumLoops())
+    return std::nullopt;
+  auto refuse = [&](const Twine &text) {
+    reason = text.str();
+    return std::nullopt;
+  };
+  if (generic.getNumDpsInits() != 1 || generic.isDpsInit(&use))
+    return refuse("the elementwise op has several results");
+  if (!generic.getMatchingIndexingMap(&use).isIdentity() ||
+      !generic.getMatchingIndexingMap(generic.getDpsInitOperand(0)).isIdentity())
+    return refuse("the elementwise op broadcasts or permutes");
+  Epilogue epilogue;
+  epilogue.op = generic;
+  epilogue.accumulator = use.getOperandNumber();
+  for (OpOperand *operand : generic.getDpsInputOperands()) {
+    if (operand == &use)
+      continue;
+    auto type = dyn_cast<RankedTensorType>(operand->get().getType());
+    if (!type)
+      return refuse("operand " + Twine(operand->getOperandNumber()) + " of the elementwise op is no tensor");
+    auto kind = classify(generic.getMatchingIndexingMap(operand), rows, columns);
+    if (!kind)
+      return refuse("operand " + Twine(operand->getOperandNumber()) +
+                    " of the elementwise op is neither a scalar nor by row, by column or by element");
+    epilogue.kinds.push_back(*kind);
+    epilogue.operands.push_back(operand->get());
+  }
+  return epilogue;
+}
+
+} // namespace attn

@@ -1,0 +1,37 @@
+#ifndef PASSES_LOWERING_CPU_EPILOGUE_H
+#define PASSES_LOWERING_CPU_EPILOGUE_H
+
+#include "mlir/Dialect/Linalg/IR/Linalg.h"
+#include "passes/kernels/cpu/Gemm.h"
+#include <string>
+
+namespace attn {
+
+/// An elementwise user of a product that becomes part of its kernel.
+struct Epilogue {
+  mlir::linalg::GenericOp op;
+  unsigned accumulator = 0;
+  llvm::SmallVector<EpilogueOperand> kinds;
+  llvm::SmallVector<mlir::Value> operands;
+};
+
+/// The elementwise op that uses `product` alone, a tensor of `rows` leading and
+/// then `columns` dimensions. Without one, `reason` is empty where there is
+/// nothing to fuse.
+std::optional<Epilogue> matchEpilogue(mlir::OpResult product, unsigned rows, unsigned columns, std::string &reason);
+
+/// The dimensions [first, end) as one group of a reshape.
+mlir::ReassociationIndices dimRange(int64_t first, int64_t end);
+/// Number of elements along the dimensions [first, first + count) of a type.
+int64_t countElements(mlir::RankedTensorType type, unsigned first, unsigned count);
+/// `value` as a matrix whose rows are its first `leading` dimensions.
+mlir::Value toMatrix(mlir::OpBuilder &b, mlir::Location loc, mlir::Value value, unsigned leading);
+/// An operand of the epilogue of a product with `rows` leading dimensions in the shape that the kernel reads.
+mlir::Value flattenOperand(mlir::OpBuilder &b, mlir::Location loc, mlir::Value value, EpilogueOperand kind,
+                           unsigned rows);
+/// The product of sizes, which folds.
+mlir::OpFoldResult multiplySizes(mlir::OpBuilder &b, mlir::Location loc, llvm::ArrayRef<mlir::OpFoldResult> sizes);
+
+} // namespace attn
+
+#endif // PASSES_LOWERING_CPU_EPILOGUE_H

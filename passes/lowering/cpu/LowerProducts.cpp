@@ -1,0 +1,307 @@
+#include "dialects/attn/DerivedGlobals.h"
+#include "dialects/attn/IntegerProductOp.h"
+#include "dialects/attn/NodeLocation.h"
+#include "passes/Passes.h"
+#include "passes/graph/Structured.h"
+#include "passes/kernels/cpu/IntegerGemm.h"
+#include "passes/kernels/cpu/Range.h"
+#include "passes/lowering/cpu/Epilogue.h"
+#include "passes/lowering/cpu/KernelCall.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Arith/Utils/Utils.h"
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
+#include "mlir/IR/Remarks.h"
+#include "llvm/ADT/MapVector.h"
+
+namespace attn {
+#define GEN_PASS_DEF_LOWERPRODUCTSPASS
+#include "passes/Passes.h.inc"
+} // namespace attn
+
+using namespace mlir;
+using namespace attn;
+
+namespace {
+
+remark::RemarkOpts remarkNamed(StringRef name) {
+  return remark::RemarkOpts::name(name).category("attn-lower-products");
+}
+
+Value castTo(OpBuilder &b, Location loc, Value value, RankedTensorType type) {
+  return value.getType() == type ? value : tensor::CastOp::create(b, loc, type, value).getResult();
+}
+
+//===----------------------------------------------------------------------===//
+// Products
+//===----------------------------------------------------------------------===//
+
+class ProductLowering {
+public:
+  explicit ProductLowering(ModuleOp module)
+      : module(module), symbols(module), kernels(module), globals(module, symbols), target(TargetAttr::lookup(module)),
+        rewriter(module.getContext()) {}
+
+  void run();
+
+private:
+  void lower(IntegerProductOp op);
+  IntegerGemmSpec makeSpec(IntegerProductOp op, const std::optional<Epilogue> &epilogue);
+  Value signedZero(IntegerProductOp op, Location loc);
+  SmallVector<Value> makeInputs(IntegerProductOp op, WeightOp weight, const std::optional<Epilogue> &epilogue,
+                                const IntegerGemmSpec &spec, Location loc, SmallVectorImpl<int64_t> &elementwise);
+  Value emitCall(IntegerProductOp op, WeightOp weight, const std::optional<Epilogue> &epilogue,
+                 const IntegerGemmSpec &spec, func::FuncOp kernel);
+  void report(IntegerProductOp op, StringRef key, StringRef text);
+
+  ModuleOp module;
+  SymbolTable symbols;
+  KernelTable kernels;
+  DerivedGlobals globals;
+  TargetAttr target;
+  IRRewriter rewriter;
+  SmallVector<Attribute> verdicts;
+};
+
+unsigned leadingDims(IntegerProductOp op) { return cast<RankedTensorType>(op.getLhs().getType()).getRank() - 1; }
+
+void ProductLowering::report(IntegerProductOp op, StringRef key, StringRef text) {
+  Builder &b = rewriter;
+  auto field = [&](StringRef name, StringRef value) { return b.getNamedAttr(name, b.getStringAttr(value)); };
+  verdicts.push_back(
+      b.getDictionaryAttr({field("node", nodeName(op.getLoc())), field("storage", op.getIsUnsigned() ? "u8" : "s8"),
+                           field("arithmetic", "u8 x s8 in s32"), field(key, text)}));
+}
+
+IntegerGemmSpec ProductLowering::makeSpec(IntegerProductOp op, const std::optional<Epilogue> &epilogue) {
+  auto type = cast<RankedTensorType>(op.getResult().getType());
+  if (epilogue)
+    type = cast<RankedTensorType>(linalg::GenericOp(epilogue->op)->getResult(0).getType());
+  IntegerGemmSpec spec =
+      IntegerGemmSpec::forTarget(target, countElements(type, 0, leadingDims(op)), op.getDepth(), op.getColumns());
+  spec.hasRowZero = static_cast<bool>(op.getLhsZero());
+  if (Value zero = op.getRhsZero())
+    spec.columnZero = cast<RankedTensorType>(zero.getType()).getRank() ? ZeroPoint::ByColumn : ZeroPoint::Scalar;
+  else if (op.getIsUnsigned())
+    spec.columnZero = ZeroPoint::Scalar;
+  if (epilogue) {
+    spec.epilogue = linalg::GenericOp(epilogue->op).getBody();
+    spec.accumulator = epilogue->accumulator;
+    spec.operands = epilogue->kinds;
+  }
+  return spec;
+}
+
+/// The zero point of a weight whose panels hold 128 less than its elements where these are unsigned.
+Value ProductLowering::signedZero(IntegerProductOp op, Location loc) {
+  Value zero = op.getRhsZero();
+  if (!op.getIsUnsigned())
+    return zero;
+  Type i8 = rewriter.getI8Type();
+  if (!zero)
+    return arith::ConstantOp::create(rewriter, loc,
+                                     DenseElementsAttr::get(RankedTensorType::get({}, i8), APInt(8, 0x80)));
+  AffineMap map = rewriter.getMultiDimIdentityMap(cast<RankedTensorType>(zero.getType()).getRank());
+  return elementwise(rewriter, loc, tensor::getMixedSizes(rewriter, loc, zero), i8, zero, map,
+                     [](OpBuilder &b, Location loc, ValueRange args) -> Value {
+                       Value top = arith::ConstantOp::create(b, loc, b.getI8IntegerAttr(-128));
+                       return arith::XOrIOp::create(b, loc, args[0], top);
+                     });
+}
+
+SmallVector<Value> ProductLowering::makeInputs(IntegerProductOp op, WeightOp weight,
+                                               const std::optional<Epilogue> &epilogue, const IntegerGemmSpec &spec,
+                                               Location loc, SmallVectorImpl<int64_t> &elementwise) {
+  MLIRContext *context = rewriter.getContext();
+  FlatSymbolRefAttr source = weight.getGlobalAttr();
+  bool transposed = op.getTransposed(), isUnsigned = op.getIsUnsigned();
+  std::string name = (source.getValue() + (transposed ? "_t" : "_")).str();
+  auto get = [&](StringRef suffix, RankedTensorType type, Attribute expression) -> Value {
+    return WeightOp::create(rewriter, loc, type, globals.get(name + suffix, type, expression, loc));
+  };
+  Value panels = get("bytes", RankedTensorType::get(spec.panelShape(), rewriter.getI8Type()),
+                     BytePanelsAttr::get(context, source, transposed, spec.panelWidth(), spec.group(), isUnsigned));
+  Value sums = get("sums", RankedTensorType::get(spec.sumShape(), rewriter.getI32Type()),
+                   ColumnSumsAttr::get(context, source, transposed, spec.panelWidth(), isUnsigned));
+  SmallVector<Value> inputs = {toMatrix(rewriter, loc, op.getLhs(), leadingDims(op)), panels, sums};
+  if (spec.hasRowZero)
+    inputs.push_back(op.getLhsZero());
+  if (spec.columnZero != ZeroPoint::None)
+    inputs.push_back(signedZero(op, loc));
+  if (epilogue)
+    for (auto [kind, operand] : llvm::zip_equal(epilogue->kinds, epilogue->operands)) {
+      bool isLikeResult = getElementTypeOrSelf(operand.getType()) == spec.resultType(context);
+      if (kind == EpilogueOperand::Full && isLikeResult)
+        elementwise.push_back(inputs.size());
+      inputs.push_back(flattenOperand(rewriter, loc, operand, kind, leadingDims(op)));
+    }
+  return inputs;
+}
+
+/// Calls `kernel` in place of the product, or of its epilogue, and returns what that op yields.
+Value ProductLowering::emitCall(IntegerProductOp op, WeightOp weight, const std::optional<Epilogue> &epilogue,
+                                const IntegerGemmSpec &spec, func::FuncOp kernel) {
+  Location loc = op.getLoc();
+  auto type = cast<RankedTensorType>(op.getResult().getType());
+  if (epilogue) {
+    linalg::GenericOp last = epilogue->op;
+    loc = rewriter.getFusedLoc({loc, last.getLoc()});
+    type = cast<RankedTensorType>(last->getResult(0).getType());
+  }
+  SmallVector<int64_t> elementwise;
+  SmallVector<Value> inputs = makeInputs(op, weight, epilogue, spec, loc, elementwise);
+  // One operand may know a size that another does not.
+  for (auto [input, argument] : llvm::zip(inputs, kernel.getArgumentTypes()))
+    input = castTo(rewriter, loc, input,
+                   RankedTensorType::get(cast<MemRefType>(argument).getShape(), getElementTypeOrSelf(argument)));
+  unsigned leading = leadingDims(op);
+  SmallVector<OpFoldResult> sizes = tensor::getMixedSizes(rewriter, loc, op.getLhs());
+  sizes.back() = rewriter.getIndexAttr(spec.n);
+  for (unsigned n = 0; n < leading; ++n)
+    if (!type.isDynamicDim(n))
+      sizes[n] = rewriter.getIndexAttr(type.getDimSize(n));
+  OpFoldResult rows = rewriter.getIndexAttr(spec.m);
+  if (ShapedType::isDynamic(spec.m))
+    rows = getValueOrCreateConstantIndexOp(rewriter, loc,
+                                           multiplySizes(rewriter, loc, ArrayRef(sizes).take_front(leading)));
+  Type element = type.getElementType();
+  Value empty = tensor::EmptyOp::create(rewriter, loc, {rows, rewriter.getIndexAttr(spec.n)}, element);
+  auto call = KernelOp::create(rewriter, loc, empty.getType(), FlatSymbolRefAttr::get(kernel), inputs, empty,
+                               rewriter.getDenseI64ArrayAttr(elementwise));
+  if (!ShapedType::isDynamic(spec.m))
+    call->setAttr(AttnDialect::kFlopsAttr, rewriter.getI64IntegerAttr(2 * spec.m * spec.k * spec.n));
+  Value result = call->getResult(0);
+  if (leading == 0)
+    result = tensor::CollapseShapeOp::create(rewriter, loc, result, ArrayRef{dimRange(0, 2)});
+  else if (leading > 1)
+    result = tensor::ExpandShapeOp::create(rewriter, loc, RankedTensorType::get(type.getShape(), element), result,
+                                           ArrayRef{dimRange(0, leading), dimRange(leading, leading + 1)}, sizes);
+  return castTo(rewriter, loc, result, type);
+}
+
+void ProductLowering::lower(IntegerProductOp op) {
+  std::string reason;
+  auto missed = [&](StringRef why) {
+    remark::missed(op.getLoc(), remarkNamed("product")) << remark::reason("{0}", why);
+    report(op, "reason", why);
+  };
+  auto weight = op.getRhs().getDefiningOp<WeightOp>();
+  if (!weight)
+    return missed("the matrix is no weight");
+  std::optional<Epilogue> epilogue = matchEpilogue(op->getResult(0), leadingDims(op), 1, reason);
+  IntegerGemmSpec spec = makeSpec(op, epilogue);
+  if (epilogue && !canBuildIntegerGemm(spec, &reason)) {
+    epilogue.reset();
+    spec = makeSpec(op, epilogue);
+  }
+  if (!epilogue && !reason.empty())
+    remark::missed(op.getLoc(), remarkNamed("epilogue")) << remark::reason("{0}", reason);
+  if (!canBuildIntegerGemm(spec, &reason))
+    return missed(reason);
+  FailureOr<func::FuncOp> kernel = kernels.getOrBuild(
+      spec.symbol(), [&](OpBuilder &builder) { return buildIntegerGemm(builder, op.getLoc(), spec); });
+  if (failed(kernel))
+    return missed("the name '" + spec.symbol() + "' is taken");
+  remark::passed(op.getLoc(), remarkNamed("product")) << remark::add("{0}", spec.symbol());
+  report(op, "kernel", spec.symbol());
+  Operation *last = op;
+  if (epilogue)
+    last = epilogue->op;
+  rewriter.setInsertionPoint(last);
+  rewriter.replaceOp(last, emitCall(op, weight, epilogue, spec, *kernel));
+  if (epilogue)
+    rewriter.eraseOp(op);
+}
+
+void ProductLowering::run() {
+  if (auto known = module->getAttrOfType<ArrayAttr>(AttnDialect::kProductReportAttr)) // what was not raised
+    llvm::append_range(verdicts, known);
+  SmallVector<IntegerProductOp> ops;
+  module.walk([&](IntegerProductOp op) { ops.push_back(op); });
+  for (IntegerProductOp op : ops)
+    lower(op);
+  if (!verdicts.empty())
+    module->setAttr(AttnDialect::kProductReportAttr, rewriter.getArrayAttr(verdicts));
+}
+
+//===----------------------------------------------------------------------===//
+// Ranges
+//===----------------------------------------------------------------------===//
+
+/// Both extremes of one tensor.
+struct Range {
+  linalg::GenericOp greatest, least;
+};
+
+/// Whether `op` combines all elements of its one input by `Op` and starts from `start`.
+template <typename Op> bool isExtreme(linalg::GenericOp op, bool startsNegative) {
+  if (op.getNumDpsInputs() != 1 || op.getNumDpsInits() != 1 || !op.hasPureTensorSemantics() ||
+      op.getNumReductionLoops() != op.getNumLoops() || op.getNumLoops() == 0 ||
+      !op.getMatchingIndexingMap(op.getDpsInputOperand(0)).isIdentity() ||
+      !getElementTypeOrSelf(op.getDpsInputs()[0]).isF32())
+    return false;
+  auto combine = op.getBody()->getTerminator()->getOperand(0).getDefiningOp<Op>();
+  auto start = dyn_cast_or_null<FloatAttr>(splatConstant(op.getDpsInits()[0]));
+  return combine && op.getBody()->getOperations().size() == 2 && combine.getLhs() != combine.getRhs() && start &&
+         start.getValue().isInfinity() && start.getValue().isNegative() == startsNegative;
+}
+
+class RangeLowering {
+public:
+  explicit RangeLowering(ModuleOp module) : module(module), kernels(module), target(TargetAttr::lookup(module)) {}
+
+  void run() {
+    llvm::MapVector<Value, Range> ranges;
+    module.walk([&](linalg::GenericOp op) {
+      if (isExtreme<arith::MaximumFOp>(op, /*startsNegative=*/true))
+        ranges[op.getDpsInputs()[0]].greatest = op;
+      else if (isExtreme<arith::MinimumFOp>(op, /*startsNegative=*/false))
+        ranges[op.getDpsInputs()[0]].least = op;
+    });
+    for (auto &[tensor, range] : ranges)
+      if (range.greatest && range.least && range.greatest->getBlock() == range.least->getBlock())
+        lower(tensor, range);
+  }
+
+private:
+  void lower(Value tensor, Range range) {
+    Operation *first = range.greatest->isBeforeInBlock(range.least) ? range.greatest : range.least;
+    Location loc = first->getLoc();
+    RangeSpec spec = RangeSpec::get(tensor, target);
+    std::string reason;
+    if (!canBuildRange(spec, &reason)) {
+      remark::missed(loc, remarkNamed("range")) << remark::reason("{0}", reason);
+      return;
+    }
+    FailureOr<func::FuncOp> kernel =
+        kernels.getOrBuild(spec.symbol(), [&](OpBuilder &builder) { return buildRange(builder, loc, spec); });
+    if (failed(kernel))
+      return;
+    IRRewriter rewriter(first);
+    Type f32 = rewriter.getF32Type();
+    auto empty = [&](ArrayRef<int64_t> shape) -> Value { return tensor::EmptyOp::create(rewriter, loc, shape, f32); };
+    SmallVector<Value> inits = {empty({2, RangeSpec::kParts}), empty({}), empty({})};
+    auto call = KernelOp::create(rewriter, loc, TypeRange(ValueRange(inits)), FlatSymbolRefAttr::get(*kernel), tensor,
+                                 inits, rewriter.getDenseI64ArrayAttr({}));
+    remark::passed(loc, remarkNamed("range")) << remark::add("{0}", spec.symbol());
+    rewriter.replaceOp(range.greatest, call->getResult(1));
+    rewriter.replaceOp(range.least, call->getResult(2));
+  }
+
+  ModuleOp module;
+  KernelTable kernels;
+  TargetAttr target;
+};
+
+struct LowerProductsPass : attn::impl::LowerProductsPassBase<LowerProductsPass> {
+  void runOnOperation() override {
+    RangeLowering(getOperation()).run();
+    ProductLowering(getOperation()).run();
+  }
+};
+
+} // namespace
