@@ -81,6 +81,7 @@ public:
         })))
       return failure();
     reportFusion(ir, report); // again: it is known now which have a kernel
+    reportProducts(ir, report);
     if (failed(assignBuffers()))
       return failure();
     if (isForGpu()) {
@@ -287,7 +288,7 @@ private:
     library.gpuImages = std::move(images);
     library.gpuKernels = std::move(kernelNames);
     library.regions = describeRegions(*module);
-    library.manifestJson = makeManifest(library, target, report.fusionJson);
+    library.manifestJson = makeManifest(library, target, report.fusionJson, report.productsJson);
     report.header =
         makeCHeader(library, llvm::sys::path::stem(options.outputName.empty() ? outputPath : options.outputName));
     return library;

@@ -111,6 +111,8 @@ struct CompileReport {
   std::string header;
   /// The verdicts as a JSON array, one object a softmax.
   std::string fusionJson = "[]";
+  /// How each product of quantised operands is computed, as a JSON array.
+  std::string productsJson = "[]";
   /// Our own passes of the graph and kernel stages that ran, by argument, but
   /// for attn-decompose, which every form needs.
   std::vector<std::string> fusionPasses;

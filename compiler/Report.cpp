@@ -174,6 +174,13 @@ void reportFusion(ModuleOp module, CompileReport &report) {
   llvm::raw_string_ostream(report.fusionJson) << json::Value(std::move(verdicts));
 }
 
+void reportProducts(ModuleOp module, CompileReport &report) {
+  if (auto list = module->getAttrOfType<ArrayAttr>(AttnDialect::kProductReportAttr)) {
+    report.productsJson.clear();
+    llvm::raw_string_ostream(report.productsJson) << toJson(list);
+  }
+}
+
 std::vector<RegionDescription> describeRegions(ModuleOp module) {
   std::vector<RegionDescription> regions;
   if (auto list = module->getAttrOfType<ArrayAttr>(AttnDialect::kRegionsAttr))

@@ -30,6 +30,9 @@ void noteUnrecognized(mlir::ModuleOp module, unsigned optLevel);
 /// `verdict`: "fused", "missed", "not an attention" or "no contraction".
 void reportFusion(mlir::ModuleOp module, CompileReport &report);
 
+/// Fills `productsJson` of `report` from `attn.product_report` of the module.
+void reportProducts(mlir::ModuleOp module, CompileReport &report);
+
 } // namespace attn
 
 #endif // COMPILER_REPORT_H

@@ -151,7 +151,7 @@ std::string toJson(const CompileReport &report, const std::vector<KeptState> &se
                            << ",\"fusion_passes\":" << json::Value(json::Array(report.fusionPasses))
                            << ",\"nan_guard\":" << (hasNaNGuard ? "true" : "false")
                            << ",\"masks\":" << json::Value(json::Array(masks)) << ",\"fusion\":" << report.fusionJson
-                           << "}";
+                           << ",\"products\":" << report.productsJson << "}";
   return text;
 }
 

@@ -42,6 +42,8 @@ Summary Summary::parse(StringRef text) {
   if (const json::Array *states = object->getArray("states"))
     summary.readStates(*states);
   summary.readFusion(*object);
+  if (const json::Value *products = object->get("products"))
+    summary.products = formatv("{0}", *products).str();
   return summary;
 }
 

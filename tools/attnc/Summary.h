@@ -19,7 +19,7 @@ struct Summary {
   std::vector<std::string> copiedStates; ///< notes on those that grow
   std::vector<std::string> hostOps;
   unsigned fused = 0, softmaxes = 0;
-  std::string fusion = "[]", header;
+  std::string fusion = "[]", products = "[]", header;
   std::vector<std::string> fusionPasses;
   FusionAssumptions assumptions;
 

@@ -88,7 +88,8 @@ std::string describeNarrowing(const Request &request, const Summary &summary) {
 
 int finish(const Request &request, StagedOutput &staged, const Summary &summary, double seconds) {
   std::string error;
-  if (int code = reportFusion(request.job.input, summary.fusion, request.fusionReport, request.requireFused))
+  if (int code =
+          reportFusion(request.job.input, summary.fusion, summary.products, request.fusionReport, request.requireFused))
     return code;
   if (!request.header.empty() && !writeTextFile(request.header, summary.header, error)) {
     reportError(error);
@@ -116,7 +117,7 @@ int finish(const Request &request, StagedOutput &staged, const Summary &summary,
       os << ",\"verified_runs\":" << verified;
     os << ",\"states\":" << summary.states << ",\"narrowing_error\":" << format("%.3g", summary.narrowingError)
        << ",\"narrowed\":" << summary.narrowed << ",\"host_ops\":" << json::Value(json::Array(summary.hostOps))
-       << "}\n";
+       << ",\"products\":" << summary.products << "}\n";
     return ExitSuccess;
   }
   if (request.verifyFusion)

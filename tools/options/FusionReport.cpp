@@ -92,34 +92,66 @@ std::string formatTable(const json::Array &verdicts) {
   return table;
 }
 
+/// A line for each product of quantised operands, with its kernel or why it has none.
+std::string formatProducts(const json::Array &products) {
+  std::string table;
+  raw_string_ostream os(table);
+  size_t width = 7, kernels = 0;
+  for (const json::Value &product : products)
+    if (const json::Object *fields = product.getAsObject())
+      width = std::max(width, text(*fields, "node").size());
+  if (!products.empty())
+    os << left_justify("product", width) << "  weight  arithmetic      kernel\n";
+  for (const json::Value &product : products) {
+    const json::Object *fields = product.getAsObject();
+    if (!fields)
+      continue;
+    std::string kernel = text(*fields, "kernel");
+    kernels += !kernel.empty();
+    os << left_justify(text(*fields, "node"), width) << "  " << left_justify(text(*fields, "storage"), 6) << "  "
+       << left_justify(text(*fields, "arithmetic"), 14) << "  "
+       << (kernel.empty() ? "none, slower than f32: " + text(*fields, "reason") : kernel) << '\n';
+  }
+  if (!products.empty())
+    os << kernels << " of " << products.size() << (products.size() == 1 ? " product" : " products")
+       << " of quantised operands by a kernel\n";
+  return table;
+}
+
 bool isFused(const json::Value &verdict) {
   const json::Object *fields = verdict.getAsObject();
   return fields && fields->getBoolean("fused").value_or(false);
 }
 
+/// The array in `text`; none where it is not one.
+json::Array readArray(StringRef text) {
+  Expected<json::Value> value = json::parse(text);
+  if (!value) {
+    consumeError(value.takeError());
+    return {};
+  }
+  json::Array *list = value->getAsArray();
+  return list ? std::move(*list) : json::Array();
+}
+
 } // namespace
 
-int reportFusion(StringRef model, StringRef verdicts, StringRef path, uint64_t required) {
-  Expected<json::Value> value = json::parse(verdicts);
-  json::Array none;
-  const json::Array *list = value ? value->getAsArray() : nullptr;
-  if (!value)
-    consumeError(value.takeError());
-  if (!list)
-    list = &none;
+int reportFusion(StringRef model, StringRef verdicts, StringRef products, StringRef path, uint64_t required) {
+  json::Array list = readArray(verdicts);
   std::string error;
-  std::string text = path == "-" ? formatTable(*list) : formatv("{0:2}\n", json::Value(json::Array(*list))).str();
+  std::string text = path == "-" ? formatTable(list) + formatProducts(readArray(products))
+                                 : formatv("{0:2}\n", json::Value(json::Array(list))).str();
   if (!path.empty() && !writeTextFile(path, text, error)) {
     reportError(error);
     return ExitUsage;
   }
-  size_t fused = count_if(*list, isFused);
+  size_t fused = count_if(list, isFused);
   if (fused >= required)
     return ExitSuccess;
-  reportError(model + ": " + Twine(fused) + " of " + Twine(list->size()) +
-              (list->size() == 1 ? " softmax" : " softmaxes") + " became a fused attention, --require-fused asks for " +
+  reportError(model + ": " + Twine(fused) + " of " + Twine(list.size()) +
+              (list.size() == 1 ? " softmax" : " softmaxes") + " became a fused attention, --require-fused asks for " +
               Twine(required));
-  if (fused < list->size())
+  if (fused < list.size())
     reportNote("--fusion-report=- says why the others did not");
   return ExitUnsupported;
 }

@@ -195,7 +195,17 @@ static llvm::json::Array tensorsToJson(llvm::ArrayRef<TensorDescription> tensors
   return result;
 }
 
-std::string makeManifest(const LibraryDescription &d, TargetAttr target, llvm::StringRef fusionJson) {
+/// An array that the compiler wrote.
+static llvm::json::Value parseArray(llvm::StringRef text) {
+  llvm::Expected<llvm::json::Value> parsed = llvm::json::parse(text);
+  if (parsed)
+    return std::move(*parsed);
+  llvm::consumeError(parsed.takeError());
+  return llvm::json::Array();
+}
+
+std::string makeManifest(const LibraryDescription &d, TargetAttr target, llvm::StringRef fusionJson,
+                         llvm::StringRef productsJson) {
   llvm::json::Array entries, weights;
   for (const EntryDescription &entry : d.entries) {
     llvm::json::Object object{{"name", llvm::json::fixUTF8(entry.name)},
@@ -225,11 +235,6 @@ std::string makeManifest(const LibraryDescription &d, TargetAttr target, llvm::S
                                          {"offset", row.offset},
                                          {"size", row.size},
                                          {"layout", row.layout}});
-  llvm::json::Value fusion = llvm::json::Array();
-  if (llvm::Expected<llvm::json::Value> parsed = llvm::json::parse(fusionJson))
-    fusion = std::move(*parsed);
-  else
-    llvm::consumeError(parsed.takeError());
   llvm::json::Object manifest{{"abi_version", ATTNRT_ABI_VERSION},
                               {"needed_abi", ATTNRT_ABI_NEEDED},
                               {"compiler", d.compilerVersion},
@@ -241,7 +246,9 @@ std::string makeManifest(const LibraryDescription &d, TargetAttr target, llvm::S
                               {"digest", "blake3 of 1 MiB leaves, in the footer"},
                               {"entries", std::move(entries)},
                               {"weights", std::move(weights)},
-                              {"fusion", std::move(fusion)}};
+                              {"fusion", parseArray(fusionJson)}};
+  if (productsJson != "[]")
+    manifest["products"] = parseArray(productsJson);
   llvm::json::Array regions;
   for (const RegionDescription &region : d.regions) {
     llvm::json::Array nodes;

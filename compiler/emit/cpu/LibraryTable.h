@@ -75,7 +75,8 @@ void emitLibraryTable(llvm::Module &module, const LibraryDescription &descriptio
 
 /// The manifest as a JSON object: entries, weights, target, compiler and the
 /// fusion verdicts (a JSON array). Its digest is the one of the file's footer.
-std::string makeManifest(const LibraryDescription &description, TargetAttr target, llvm::StringRef fusionJson);
+std::string makeManifest(const LibraryDescription &description, TargetAttr target, llvm::StringRef fusionJson,
+                         llvm::StringRef productsJson = "[]");
 
 } // namespace attn
 
