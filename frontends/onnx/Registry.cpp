@@ -36,6 +36,7 @@ void attn::onnx::registerAllOps(OpRegistry &registry) {
   registerContribAttentionOps(registry);
   registerGroupQueryAttentionOps(registry);
   registerSliceOps(registry);
+  registerContribQuantizedOps(registry);
   registerDetectionOps(registry);
   registerLossOps(registry);
   registerSelectionOps(registry);

@@ -66,6 +66,19 @@ def fused_matmul(d):
     return attributes, [a, b], 1, [0, 1]
 
 
+@ms("DynamicQuantizeMatMul", "MatMulIntegerToFloat")
+def quantised_matmul(d):
+    m, k, n = d.size(1), d.r.choice([1, 7, 40]), d.r.choice([1, 5, 50])
+    weights = d.array([k, n], "int8", -100, 100)
+    scale = d.array([n] if d.maybe() else [], low=0.01, high=0.1)
+    zero = np.zeros(scale.shape, "int8")  # ONNX Runtime's kernels take no others of a column
+    bias = [d.array([n])] if d.maybe() else []
+    if d.op == MS + "DynamicQuantizeMatMul":
+        return {}, [d.array([2, m, k]), weights, scale, zero, *bias], 1, [1, 2, 3, 4]
+    return {}, [d.array([m, k], "uint8", 0, 200), weights, np.asarray(d.r.uniform(0.01, 0.1), "float32"), scale,
+                np.asarray(d.r.randint(0, 20), "uint8"), zero, *bias], 1, [1, 2, 3, 4, 5, 6]
+
+
 @ms("MatMulNBits")
 def nbits(d):
     bits, block = d.r.choice([4, 4, 8]), d.r.choice([16, 32])

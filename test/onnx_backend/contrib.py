@@ -44,6 +44,7 @@ def build(op, inputs, outputs, domain, attributes):
     made = [f"o{i}" if outputs >> i & 1 else "" for i in range(outputs.bit_length())]
     node = helper.make_node(op, names, made, "node", domain=domain, **attributes)
     kinds = [TensorProto.INT32 if op == "EmbedLayerNormalization" and i == 1 else
+             TensorProto.UINT8 if op == "QGemm" and len(inputs) > 7 else
              helper.np_dtype_to_tensor_dtype(next(v for v in feeds.values() if v.dtype.kind == "f").dtype)
              if any(v.dtype.kind == "f" for v in feeds.values()) else TensorProto.FLOAT for i in range(len(made))]
     graph = helper.make_graph([node], "g", declared, [helper.make_tensor_value_info(n, k, None)
@@ -96,6 +97,23 @@ def products():
             inputs.append(("const", floats(n, blocks)))
         case(f"nbits_{bits}_{block}_{zeros}", "MatMulNBits", inputs, rtol=2e-2, atol=2e-2, K=k, N=n, bits=bits,
              block_size=block)
+
+
+def quantised_products():
+    """ONNX Runtime takes signed weights and unsigned activations on every CPU."""
+    k, n = 40, 30
+    u8, s8 = (lambda *shape: RNG.integers(0, 256, shape).astype(np.uint8)), (lambda *shape: RNG.integers(-128, 128, shape).astype(np.int8))
+    scale = lambda *shape: RNG.uniform(0.01, 0.1, shape).astype(np.float32)  # noqa: E731
+    w, ws, bias = ("const", s8(k, n)), ("const", scale(n)), ("const", floats(n))
+    one = lambda value, kind=np.float32: ("const", np.array(value, kind))  # noqa: E731
+    case("dynamic_quantize_matmul", "DynamicQuantizeMatMul", [floats(2, 3, k), w, ws])
+    case("dynamic_quantize_matmul_bias", "DynamicQuantizeMatMul", [floats(5, k), w, one(0.02), one(0, np.int8), bias])
+    case("matmul_integer_to_float", "MatMulIntegerToFloat", [u8(2, 3, k), w, one(0.1), ws, one(7, np.uint8), None, bias])
+    case("matmul_integer_to_float_plain", "MatMulIntegerToFloat", [u8(4, k), ("const", u8(k, n)), one(0.1), one(0.2)])
+    a = [u8(4, k), one(0.1), one(100, np.uint8)]
+    case("qgemm", "QGemm", [*a, ("const", s8(n, k)), ws, ("const", np.zeros(n, np.int8)),
+                            ("const", RNG.integers(-999, 999, n).astype(np.int32))], transB=1, alpha=0.5)
+    case("qgemm_bytes", "QGemm", [*a, w, one(0.1), one(0, np.int8), None, one(3.0), one(128, np.uint8)], atol=1)
 
 
 def rotary():
@@ -165,7 +183,7 @@ def main():
     p.add_argument("--only", default="")
     p.add_argument("--server", default=backend.SERVER)
     args = p.parse_args()
-    for family in (activations, normalisations, products, rotary, attentions, grouped):
+    for family in (activations, normalisations, products, quantised_products, rotary, attentions, grouped):
         family()
     server, passed, failed = backend.Server(args.server), 0, 0
     for name, op, inputs, outputs, rtol, atol, domain, check, oracle, attributes in CASES:

@@ -22,6 +22,7 @@ void registerLinearAttentionOps(OpRegistry &);     // LinearAttention.cpp: Linea
 void registerContribOps(OpRegistry &);             // Contrib.cpp: com.microsoft
 void registerContribAttentionOps(OpRegistry &);    // ContribAttention.cpp: com.microsoft
 void registerGroupQueryAttentionOps(OpRegistry &); // GroupQueryAttention.cpp: com.microsoft
+void registerContribQuantizedOps(OpRegistry &);    // ContribQuantized.cpp: com.microsoft
 void registerSliceOps(OpRegistry &);               // Slice.cpp
 void registerDetectionOps(OpRegistry &);           // Detection.cpp: NonMaxSuppression, RoiAlign
 void registerLossOps(OpRegistry &);                // Loss.cpp

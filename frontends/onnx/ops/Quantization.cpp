@@ -1,8 +1,10 @@
 #include "frontends/onnx/ops/Families.h"
 #include "frontends/onnx/ops/MatMul.h"
 #include "frontends/onnx/ops/Narrow.h"
+#include "frontends/onnx/ops/Quantize.h"
 #include "frontends/onnx/ops/Reduce.h"
 #include "frontends/onnx/ops/Taps.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
 
 // Numbers as scaled integers: QuantizeLinear and its relatives, and the
 // operators that compute on them. Sums are int32, as in the specification.
@@ -70,9 +72,13 @@ Num saturated(const Num &x, const std::optional<Num> &zero, DType to) {
     Num low = constantNum(x.builder(), x.location(), DType::I64, int64_t(to == DType::I4 ? -8 : 0));
     return narrowed(clampedInteger(shifted, low, low.constant(to == DType::I4 ? 7 : 15)), to, true);
   }
+  // Bounds of 16 bits are exact as floats, so that one conversion to 32 bits follows, which vectors have.
   Num limits = constantNum(x.builder(), x.location(), to, int64_t(0));
-  Num low = convert(limits.lowest(), DType::I64), high = convert(limits.highest(), DType::I64);
-  return convert(clampedInteger(shifted, low, high), to);
+  Num low = convert(limits.lowest(), shifted.dtype()), high = convert(limits.highest(), shifted.dtype());
+  Num inside = select(shifted > low, select(shifted < high, shifted, high), low); // a NaN is not greater
+  OpBuilder &b = x.builder();
+  Value word = b.createOrFold<arith::FPToSIOp>(x.location(), b.getI32Type(), inside.value());
+  return convert(Num(b, x.location(), DType::I32, word), to);
 }
 
 LogicalResult importQuantizeLinear(Node &n) {
@@ -141,10 +147,9 @@ LogicalResult importDequantizeLinear(Node &n) {
   });
 }
 
-LogicalResult importDynamicQuantizeLinear(Node &n) {
-  if (failed(expectInputs(n, 1)) || failed(expectFloat(n, 0)))
-    return failure();
-  const Tensor &x = n.input(0);
+} // namespace
+
+FailureOr<Quantized> quantizeDynamically(Node &n, const Tensor &x) {
   SmallVector<int64_t> dims = dimsFrom(0, x.rank());
   Tensor most = reduce(n, Combine::Max, x, dims), least = reduce(n, Combine::Min, x, dims);
   auto span = [](ArrayRef<Num> v) {
@@ -162,18 +167,13 @@ LogicalResult importDynamicQuantizeLinear(Node &n) {
   });
   if (failed(zero))
     return failure();
-  n.setOutput(1, *scale);
-  n.setOutput(2, *zero);
-  return setFormula(n, DType::U8, {x, *scale, *zero},
-                    [](ArrayRef<Num> v) { return saturated(v[0] / v[1], v[2], DType::U8); });
+  FailureOr<Tensor> bytes = formula(n, DType::U8, {x, *scale, *zero},
+                                    [](ArrayRef<Num> v) { return saturated(v[0] / v[1], v[2], DType::U8); });
+  if (failed(bytes))
+    return failure();
+  return Quantized{*bytes, *scale, *zero};
 }
 
-//===----------------------------------------------------------------------===//
-// Products
-//===----------------------------------------------------------------------===//
-
-/// A parameter of one element, or one a slice of dimension `dim` of a tensor
-/// of rank `rank`.
 FailureOr<Tensor> alongDim(Node &n, size_t i, int64_t dim, int64_t rank) {
   const Tensor &t = n.input(i);
   if (t.rank() != 1)
@@ -186,8 +186,6 @@ FailureOr<Tensor> alongDim(Node &n, size_t i, int64_t dim, int64_t rank) {
   return n.reshape(t, shape);
 }
 
-/// round(sum * (scale a * scale b / scale y)) + zero, as output 0. Inputs
-/// `first`.. are scale a; scale b, scale y and zero y as numbered.
 LogicalResult setRequantized(Node &n, const Tensor &sum, const Tensor &scaleA, const Tensor &scaleB, size_t scaleY,
                              size_t zeroY, DType fallback, int64_t dim) {
   FailureOr<Tensor> outScale = alongDim(n, scaleY, dim, sum.rank());
@@ -210,6 +208,24 @@ LogicalResult setRequantized(Node &n, const Tensor &sum, const Tensor &scaleA, c
     return saturated(convert(v[0], DType::F64) * factor, v.size() > 4 ? std::optional(v[4]) : std::nullopt, to);
   });
 }
+
+namespace {
+
+LogicalResult importDynamicQuantizeLinear(Node &n) {
+  if (failed(expectInputs(n, 1)) || failed(expectFloat(n, 0)))
+    return failure();
+  FailureOr<Quantized> y = quantizeDynamically(n, n.input(0));
+  if (failed(y))
+    return failure();
+  n.setOutput(0, y->bytes);
+  n.setOutput(1, y->scale);
+  n.setOutput(2, y->zero);
+  return success();
+}
+
+//===----------------------------------------------------------------------===//
+// Products
+//===----------------------------------------------------------------------===//
 
 LogicalResult importQLinearMatMul(Node &n) {
   if (failed(expectInputs(n, 8)))

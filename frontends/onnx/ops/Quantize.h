@@ -1,0 +1,28 @@
+#ifndef FRONTENDS_ONNX_OPS_QUANTIZE_H
+#define FRONTENDS_ONNX_OPS_QUANTIZE_H
+
+#include "frontends/onnx/Importer.h"
+
+namespace attn::onnx {
+
+/// x, quantised to u8 with one scale and zero point that the run finds.
+struct Quantized {
+  Tensor bytes, scale, zero;
+};
+
+/// As DynamicQuantizeLinear-11 does it.
+mlir::FailureOr<Quantized> quantizeDynamically(Node &n, const Tensor &x);
+
+/// Input `i` of one element, or one a slice of dimension `dim` of a tensor of
+/// rank `rank`, in a shape that broadcasts to that tensor.
+mlir::FailureOr<Tensor> alongDim(Node &n, size_t i, int64_t dim, int64_t rank);
+
+/// round(sum * (scale a * scale b / scale y)) + zero y, as output 0: inputs
+/// `scaleY` and `zeroY` of the node, which go along `dim`; without a zero point
+/// the result is of type `fallback`.
+mlir::LogicalResult setRequantized(Node &n, const Tensor &sum, const Tensor &scaleA, const Tensor &scaleB,
+                                   size_t scaleY, size_t zeroY, DType fallback, int64_t dim);
+
+} // namespace attn::onnx
+
+#endif // FRONTENDS_ONNX_OPS_QUANTIZE_H
