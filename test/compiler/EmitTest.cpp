@@ -121,6 +121,27 @@ TEST_F(Emit, BfloatMovesAsWords) {
   EXPECT_EQ(count, 2u + 1 + 1 + 2 + 3);
 }
 
+/// The entry of LinkedTableIsWhatWasDescribed.
+void expectDescribedEntry(const attnrt_entry &entry) {
+  EXPECT_EQ(entry.struct_size, sizeof(attnrt_entry));
+  EXPECT_STREQ(entry.name, "main");
+  EXPECT_EQ(entry.fn(nullptr, nullptr), 42);
+  ASSERT_EQ(entry.num_inputs, 2);
+  EXPECT_STREQ(entry.inputs[0].name, "x");
+  EXPECT_STREQ(entry.inputs[0].dtype_name, "int64");
+  EXPECT_EQ(entry.inputs[0].dtype, ATTNRT_I64);
+  ASSERT_EQ(entry.inputs[0].rank, 2);
+  EXPECT_EQ(entry.inputs[0].dims[0].size, -1);
+  EXPECT_STREQ(entry.inputs[0].dims[0].name, "batch");
+  EXPECT_EQ(entry.inputs[0].dims[1].size, 8);
+  EXPECT_EQ(entry.inputs[1].rank, 0);
+  EXPECT_EQ(entry.inputs[1].dtype, ATTNRT_BOOL);
+  ASSERT_EQ(entry.num_outputs, 1);
+  EXPECT_STREQ(entry.outputs[0].name, "y");
+  ASSERT_EQ(entry.num_messages, 2);
+  EXPECT_STREQ(entry.messages[1], "sizes {0} and {1} differ");
+}
+
 TEST_F(Emit, LinkedTableIsWhatWasDescribed) {
   llvm::LLVMContext llvmContext;
   llvm::Module module("model", llvmContext);
@@ -172,24 +193,7 @@ TEST_F(Emit, LinkedTableIsWhatWasDescribed) {
   EXPECT_EQ(library->struct_size, sizeof(attnrt_library));
   EXPECT_EQ(library->abi_version, ATTNRT_ABI_VERSION);
   ASSERT_EQ(library->num_entries, 1u);
-  const attnrt_entry &entry = *library->entries[0];
-  EXPECT_EQ(entry.struct_size, sizeof(attnrt_entry));
-  EXPECT_STREQ(entry.name, "main");
-  EXPECT_EQ(entry.fn(nullptr, nullptr), 42);
-  ASSERT_EQ(entry.num_inputs, 2);
-  EXPECT_STREQ(entry.inputs[0].name, "x");
-  EXPECT_STREQ(entry.inputs[0].dtype_name, "int64");
-  EXPECT_EQ(entry.inputs[0].dtype, ATTNRT_I64);
-  ASSERT_EQ(entry.inputs[0].rank, 2);
-  EXPECT_EQ(entry.inputs[0].dims[0].size, -1);
-  EXPECT_STREQ(entry.inputs[0].dims[0].name, "batch");
-  EXPECT_EQ(entry.inputs[0].dims[1].size, 8);
-  EXPECT_EQ(entry.inputs[1].rank, 0);
-  EXPECT_EQ(entry.inputs[1].dtype, ATTNRT_BOOL);
-  ASSERT_EQ(entry.num_outputs, 1);
-  EXPECT_STREQ(entry.outputs[0].name, "y");
-  ASSERT_EQ(entry.num_messages, 2);
-  EXPECT_STREQ(entry.messages[1], "sizes {0} and {1} differ");
+  expectDescribedEntry(*library->entries[0]);
   ASSERT_EQ(library->num_weights, 1u);
   EXPECT_STREQ(library->weights[0].name, "w");
   EXPECT_EQ(library->weights[0].dtype, ATTNRT_F32);

@@ -71,6 +71,30 @@ static int64_t cacheSize(int name, int64_t fallback) {
   return size > 0 ? size : fallback;
 }
 
+/// What named CPUs have and no kernel uses.
+constexpr StringRef kUnused[] = {"adx",
+                                 "avx10.1",
+                                 "avx10.2",
+                                 "avx512bitalg",
+                                 "avx512fp16",
+                                 "avx512ifma",
+                                 "avx512vbmi",
+                                 "avx512vbmi2",
+                                 "avx512vp2intersect",
+                                 "avx512vpopcntdq",
+                                 "avxifma",
+                                 "avxneconvert",
+                                 "avxvnniint8",
+                                 "avxvnniint16",
+                                 "egpr",
+                                 "fma4",
+                                 "gfni",
+                                 "sse4a",
+                                 "tbm",
+                                 "vaes",
+                                 "vpclmulqdq",
+                                 "xop"};
+
 FailureOr<TargetAttr> makeTarget(MLIRContext *context, StringRef cpu, std::string &error) {
   // Cache sizes of another machine are unknown; these are the smallest of
   // AVX-512 servers.
@@ -99,28 +123,7 @@ FailureOr<TargetAttr> makeTarget(MLIRContext *context, StringRef cpu, std::strin
   // named CPU has beyond the table above is switched off: the runtime could not
   // check it before running the code.
   features += "-prefer-256-bit";
-  for (StringRef extra : {"adx",
-                          "avx10.1",
-                          "avx10.2",
-                          "avx512bitalg",
-                          "avx512fp16",
-                          "avx512ifma",
-                          "avx512vbmi",
-                          "avx512vbmi2",
-                          "avx512vp2intersect",
-                          "avx512vpopcntdq",
-                          "avxifma",
-                          "avxneconvert",
-                          "avxvnniint8",
-                          "avxvnniint16",
-                          "egpr",
-                          "fma4",
-                          "gfni",
-                          "sse4a",
-                          "tbm",
-                          "vaes",
-                          "vpclmulqdq",
-                          "xop"})
+  for (StringRef extra : kUnused)
     features += (",-" + extra).str();
   auto target = TargetAttr::get(context, kTriple, name, features, "portable", l1, l2, isAmd);
   std::string unused;

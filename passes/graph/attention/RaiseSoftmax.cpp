@@ -137,23 +137,20 @@ bool comparesFloats(Operation *op, bool any) {
 /// Whether the graph does something about rows whose `exponentials` are all 0 or overflow: their sum or the quotient is
 /// compared, or what becomes of them is asked whether it is a number.
 bool hasGuard(Value exponentials) {
-  SmallVector<std::pair<Value, bool>> front{{exponentials, true}};
-  DenseSet<Value> seen;
-  while (!front.empty()) {
-    auto [value, isNear] = front.pop_back_val();
-    if (!seen.insert(value).second)
-      continue;
+  using Reached = std::pair<Value, unsigned>; // and whether it is near
+  return worklist(SmallVector<Reached>{{exponentials, true}}, [](Reached reached, SmallVectorImpl<Reached> &list) {
+    auto [value, isNear] = reached;
     for (Operation *user : value.getUsers()) {
       if (comparesFloats(user, isNear))
         return true;
       bool staysNear = isNear && (isView(user) || isPointwise(user) || getReduction(user) == Combiner::sum);
       ValueRange results =
           user->hasTrait<OpTrait::IsTerminator>() ? user->getParentOp()->getResults() : ValueRange(user->getResults());
-      for (Value result : results) // what is near comes first: it asks for more
-        front.insert(staysNear ? front.end() : front.begin(), {result, staysNear});
+      for (Value result : results)
+        list.push_back({result, staysNear});
     }
-  }
-  return false;
+    return false;
+  });
 }
 
 /// Whether the greatest of each row of `scores` along `dim` is 0: a factor > 0 times x - max(x), or < 0 times
@@ -162,6 +159,18 @@ bool isBelowOwnMaximum(Value scores, int64_t dim) {
   double factor = 1;
   auto shift = stripFactors(scores, factor).getDefiningOp<linalg::LinalgOp>();
   return findUnshifted(shift, factor > 0 ? 0 : 1, dim) != nullptr;
+}
+
+/// factor * scores.
+Value scaled(RewriterBase &rewriter, Location loc, Value scores, double factor) {
+  if (factor == 1)
+    return scores;
+  AffineMap identity = rewriter.getMultiDimIdentityMap(cast<RankedTensorType>(scores.getType()).getRank());
+  return elementwise(rewriter, loc, tensor::getMixedSizes(rewriter, loc, scores), getElementTypeOrSelf(scores), scores,
+                     identity, [&](OpBuilder &b, Location loc, ValueRange args) -> Value {
+                       Value scale = floatConstant(b, loc, args.front().getType(), factor);
+                       return arith::MulFOp::create(b, loc, args.front(), scale);
+                     });
 }
 
 LogicalResult SoftmaxFinder::raise(RewriterBase &rewriter, linalg::LinalgOp op) {
@@ -222,16 +231,7 @@ LogicalResult SoftmaxFinder::raise(RewriterBase &rewriter, linalg::LinalgOp op) 
     }
 
     rewriter.setInsertionPoint(op);
-    if (factor != 1) {
-      AffineMap identity = rewriter.getMultiDimIdentityMap(cast<RankedTensorType>(scores.getType()).getRank());
-      scores = elementwise(rewriter, op.getLoc(), tensor::getMixedSizes(rewriter, op.getLoc(), scores),
-                           getElementTypeOrSelf(scores), scores, identity,
-                           [&](OpBuilder &b, Location loc, ValueRange args) -> Value {
-                             Value scale = floatConstant(b, loc, args.front().getType(), factor);
-                             return arith::MulFOp::create(b, loc, args.front(), scale);
-                           });
-    }
-    Value raised = softmaxOver(rewriter, op.getLoc(), scores, *dims);
+    Value raised = softmaxOver(rewriter, op.getLoc(), scaled(rewriter, op.getLoc(), scores, factor), *dims);
     if (raised.getType() != exponential.value.getType())
       raised = tensor::CastOp::create(rewriter, op.getLoc(), exponential.value.getType(), raised);
     IRMapping mapping;
