@@ -23,37 +23,42 @@ static std::vector<int64_t> shapeOf(const std::string &dims, const Sizes &sizes,
   return shape;
 }
 
+static std::string typeOf(const Attention &attention, const Sizes &sizes, const std::string &dims, StringRef element,
+                          bool isGrouped, const Attention::Term *list = nullptr) {
+  std::string text = "tensor<";
+  std::vector<int64_t> shape = shapeOf(dims, sizes, isGrouped ? attention.group : 1, list);
+  for (auto [dim, size] : llvm::zip_equal(dims + (list && list->rows ? "l" : ""), shape))
+    text += llvm::is_contained(attention.dynamic, dim) ? "?x" : std::to_string(size) + "x";
+  return text + element.str() + ">";
+}
+
+static std::string mapOf(const Attention &attention, const std::string &dims, bool isGrouped,
+                         const Attention::Term *list = nullptr) {
+  std::string text;
+  for (char dim : dims) {
+    text += text.empty() ? "" : ", ";
+    text += dim;
+    if (dim == 'h' && isGrouped && attention.group > 1)
+      text += " floordiv " + std::to_string(attention.group);
+    if (dim == 'i' && list && list->rows > 1)
+      text += " floordiv " + std::to_string(list->rows);
+  }
+  return "affine_map<(b, h, i, j, d, e) -> (" + text + ")>";
+}
+
 std::string Attention::text(const Sizes &sizes) const {
-  auto type = [&](const std::string &dims, StringRef element, bool isGrouped, const Term *list = nullptr) {
-    std::string text = "tensor<";
-    std::vector<int64_t> shape = shapeOf(dims, sizes, isGrouped ? group : 1, list);
-    for (auto [dim, size] : llvm::zip_equal(dims + (list && list->rows ? "l" : ""), shape))
-      text += llvm::is_contained(dynamic, dim) ? "?x" : std::to_string(size) + "x";
-    return text + element.str() + ">";
-  };
-  auto map = [&](const std::string &dims, bool isGrouped, const Term *list = nullptr) {
-    std::string text;
-    for (char dim : dims) {
-      text += text.empty() ? "" : ", ";
-      text += dim;
-      if (dim == 'h' && isGrouped && group > 1)
-        text += " floordiv " + std::to_string(group);
-      if (dim == 'i' && list && list->rows > 1)
-        text += " floordiv " + std::to_string(list->rows);
-    }
-    return "affine_map<(b, h, i, j, d, e) -> (" + text + ")>";
-  };
   std::string maps, inputs, terms, extraTypes, extraNames, names = "%O", extraAttrs;
   struct List {
     std::string values, types;
   };
   auto add = [&](List &list, const std::string &name, const std::string &dims, StringRef element, bool isGrouped,
                  const Term *term = nullptr) {
-    std::string separator = list.values.empty() ? "" : ", ", tensor = type(dims, element, isGrouped, term);
+    std::string separator = list.values.empty() ? "" : ", ",
+                tensor = typeOf(*this, sizes, dims, element, isGrouped, term);
     list.values += separator + name;
     list.types += separator + tensor;
     inputs += (inputs.empty() ? "" : ", ") + name + ": " + tensor;
-    maps += (maps.empty() ? "" : ", ") + map(dims, isGrouped, term);
+    maps += (maps.empty() ? "" : ", ") + mapOf(*this, dims, isGrouped, term);
   };
   List ins, captured, masks;
   add(ins, "%Q", query, element, false);
@@ -72,15 +77,15 @@ std::string Attention::text(const Sizes &sizes) const {
     if (!term.type.empty())
       add(masks, llvm::formatv("%T{0}", n), term.dims, term.type, false, &term);
   }
-  std::string o = type(result, element, false), results = o;
-  maps += ", " + map(result, false);
+  std::string o = typeOf(*this, sizes, result, element, false), results = o;
+  maps += ", " + mapOf(*this, result, false);
   for (auto [n, extra] : llvm::enumerate(extras)) {
-    std::string tensor = type(extra.second, "f32", false), separator = n ? ", " : "";
+    std::string tensor = typeOf(*this, sizes, extra.second, "f32", false), separator = n ? ", " : "";
     extraAttrs += separator + "#attn.extra<" + extra.first + ">";
     extraTypes += separator + tensor;
     results += ", " + tensor;
     names += llvm::formatv(", %O{0}", n);
-    maps += ", " + map(extra.second, false);
+    maps += ", " + mapOf(*this, extra.second, false);
   }
   std::string text = "func.func @f(" + inputs + ") -> (" + results + ") {\n  " + names + " = attn.attention";
   if (kind != "dot")

@@ -33,14 +33,9 @@ KNOWN = dict.fromkeys([
     "LowerContractions.cpp",
     "LowerContractions.cpp ContractionLowering::emitCall",
     "SearchLoop.cpp",
-    "MoveLoops.cpp",
-    "StepRanges.cpp StepRanges::emit",
     "PackageTest.cpp TEST_F",
     "Faults.cpp main",
     "Parser.cpp",
-    "AttentionHarness.cpp Attention::text",
-    "GemmTest.cpp",
-    "GemmTest.cpp checkGemm",
 ], "what is to be split")
 
 

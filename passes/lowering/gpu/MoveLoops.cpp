@@ -1,6 +1,7 @@
 #include "dialects/attn/LoopOps.h"
 #include "passes/Passes.h"
 #include "passes/lowering/gpu/DeviceLoop.h"
+#include "passes/lowering/gpu/GivenReshape.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Arith/Utils/Utils.h"
@@ -292,7 +293,7 @@ private:
         if (Value made = onDevice(operand, inside, launch, map); made != operand)
           map.map(operand, made);
       if (auto expand = dyn_cast<memref::ExpandShapeOp>(op))
-        return reshape(expand, inside, map);
+        return reshapeAsGiven(expand, inside, map);
       inside.clone(*op, map);
       return map.lookup(value);
     }
@@ -330,33 +331,6 @@ private:
     Operation *end = branch.thenBlock()->getTerminator();
     while (branch->getNextNode() != body.getTerminator())
       branch->getNextNode()->moveBefore(end);
-  }
-
-  /// With the sizes that are given: what expands metadata in kernels would derive them again, and cannot where two of
-  /// one dimension are open.
-  Value reshape(memref::ExpandShapeOp op, OpBuilder &inside, IRMapping &map) {
-    if (!op.getResultType().getLayout().isIdentity()) {
-      inside.clone(*op, map);
-      return map.lookup(op.getResult());
-    }
-    SmallVector<OpFoldResult> sizes = op.getMixedOutputShape(), strides(sizes.size());
-    OpFoldResult stride = inside.getIndexAttr(1);
-    for (size_t n = sizes.size(); n-- > 0;) {
-      strides[n] = stride;
-      if (auto size = dyn_cast<Value>(sizes[n]))
-        sizes[n] = map.lookupOrDefault(size);
-      std::optional<int64_t> x = getConstantIntValue(stride), y = getConstantIntValue(sizes[n]);
-      if (x && y)
-        stride = inside.getIndexAttr(*x * *y);
-      else
-        stride = arith::MulIOp::create(inside, loc, getValueOrCreateConstantIndexOp(inside, loc, stride),
-                                       getValueOrCreateConstantIndexOp(inside, loc, sizes[n]))
-                     .getResult();
-    }
-    Value shaped = memref::ReinterpretCastOp::create(inside, loc, op.getResultType(), map.lookupOrDefault(op.getSrc()),
-                                                     inside.getIndexAttr(0), sizes, strides);
-    map.map(op.getResult(), shaped);
-    return shaped;
   }
 
   void sinkWords(gpu::LaunchOp launch) {

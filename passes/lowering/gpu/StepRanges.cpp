@@ -124,6 +124,80 @@ bool StepRanges::know(Value size) {
          llvm::all_of(bases, [&](OpFoldResult base) { return isa<Attribute>(base) || know(cast<Value>(base)); });
 }
 
+/// The range of what an op makes of operands that have ranges.
+struct StepRanges::Maker {
+  OpBuilder &b;
+  Operation *op;
+  SmallVector<Range> of;
+
+  Location loc() const { return op->getLoc(); }
+  /// The op on other operands.
+  Value again(ArrayRef<Value> operands) const {
+    IRMapping map;
+    map.map(op->getOperands(), operands);
+    return b.clone(*op, map)->getResult(0);
+  }
+  Value againAt(Value Range::*end) const {
+    return again(llvm::map_to_vector(of, [&](Range each) { return each.*end; }));
+  }
+
+  Range multiplied() const {
+    Range range;
+    for (Value x : {of[0].least, of[0].most})
+      for (Value y : {of[1].least, of[1].most}) {
+        Value product = again({x, y});
+        range = {lesser(range.least, product), greater(range.most, product)};
+      }
+    return range;
+  }
+  /// Of the greater or the less of two without a sign: one below 0 is the greater.
+  Range picked() const {
+    Value least = arith::MinSIOp::create(b, loc(), of[0].least, of[1].least);
+    Value most = arith::MaxSIOp::create(b, loc(), of[0].most, of[1].most);
+    Value zero = arith::ConstantOp::create(b, loc(), b.getIntegerAttr(least.getType(), 0));
+    Value isPlain = arith::CmpIOp::create(b, loc(), arith::CmpIPredicate::sge, least, zero);
+    return {arith::SelectOp::create(b, loc(), isPlain, againAt(&Range::least), least),
+            arith::SelectOp::create(b, loc(), isPlain, againAt(&Range::most), most)};
+  }
+  Range remaining() const {
+    bool isSigned = isa<arith::RemSIOp>(op);
+    Value least = arith::ConstantOp::create(b, loc(), b.getIntegerAttr(of[1].most.getType(), isSigned ? 1 : 0));
+    if (isSigned)
+      least = arith::SubIOp::create(b, loc(), least, of[1].most);
+    return {least, of[1].most};
+  }
+  Range chosen() const {
+    return {arith::MinSIOp::create(b, loc(), of[0].least, of[1].least),
+            arith::MaxSIOp::create(b, loc(), of[0].most, of[1].most)};
+  }
+  /// `limit`: what the op takes beyond the limit.
+  Range limited(Value limit) const {
+    Value fits = arith::CmpFOp::create(b, loc(), arith::CmpFPredicate::OLT, of[0].most, of[1].least);
+    return {of[2].least, again({fits, of[2].most, limit})};
+  }
+  Range sized() const {
+    Range range = of[0];
+    for (Range factor : llvm::drop_begin(of))
+      range = {arith::MulIOp::create(b, loc(), range.least, factor.least),
+               arith::MulIOp::create(b, loc(), range.most, factor.most)};
+    return range;
+  }
+
+private:
+  Value lesser(Value one, Value other) const {
+    if (!one)
+      return other;
+    return isa<FloatType>(one.getType()) ? arith::MinimumFOp::create(b, loc(), one, other).getResult()
+                                         : arith::MinSIOp::create(b, loc(), one, other);
+  }
+  Value greater(Value one, Value other) const {
+    if (!one)
+      return other;
+    return isa<FloatType>(one.getType()) ? arith::MaximumFOp::create(b, loc(), one, other).getResult()
+                                         : arith::MaxSIOp::create(b, loc(), one, other);
+  }
+};
+
 StepRanges::Range StepRanges::emit(OpBuilder &b, Value size, const Front &front) {
   if (!loop.isVarying(size)) {
     Value same = front.hoist(size);
@@ -132,89 +206,43 @@ StepRanges::Range StepRanges::emit(OpBuilder &b, Value size, const Front &front)
   if (auto known = made.find(size); known != made.end())
     return known->second;
   Location loc = size.getLoc();
-  Range range;
   if (isa<BlockArgument>(size)) {
     Value step = arith::ConstantIndexOp::create(b, loc, loop.counterOf(size)->step);
-    range = {size, arith::AddIOp::create(b, loc, size, arith::MulIOp::create(b, loc, front.others, step))};
-    return made[size] = range;
+    Value most = arith::AddIOp::create(b, loc, size, arith::MulIOp::create(b, loc, front.others, step));
+    return made[size] = {size, most};
   }
   Operation *op = size.getDefiningOp();
-  SmallVector<Range> of = llvm::map_to_vector(basesOf(op), [&](OpFoldResult base) {
-    Value constant = isa<Attribute>(base) ? getValueOrCreateConstantIndexOp(b, loc, base) : Value();
-    return constant ? Range{constant, constant} : emit(b, cast<Value>(base), front);
-  });
-  auto again = [&](ArrayRef<Value> operands) {
-    IRMapping map;
-    map.map(op->getOperands(), operands);
-    return b.clone(*op, map)->getResult(0);
-  };
-  auto ends = [&](Value Range::*end) { return llvm::map_to_vector(of, [&](Range each) { return each.*end; }); };
-  switch (formOf(op)) {
-  case Form::rises:
-    range = {again(ends(&Range::least)), again(ends(&Range::most))};
-    break;
-  case Form::falls:
-    range = {again({of[0].most, of[1].most}), again({of[0].least, of[1].least})};
-    break;
-  case Form::differs:
-    range = {again({of[0].least, of[1].most}), again({of[0].most, of[1].least})};
-    break;
-  case Form::multiplies: {
-    Value least, most;
-    for (Value x : {of[0].least, of[0].most})
-      for (Value y : {of[1].least, of[1].most}) {
-        Value product = again({x, y});
-        bool isFloat = isa<FloatType>(product.getType());
-        auto either = [&](Value one, bool greater) -> Value {
-          if (!one)
-            return product;
-          if (isFloat)
-            return greater ? arith::MaximumFOp::create(b, loc, one, product).getResult()
-                           : arith::MinimumFOp::create(b, loc, one, product);
-          return greater ? arith::MaxSIOp::create(b, loc, one, product).getResult()
-                         : arith::MinSIOp::create(b, loc, one, product);
-        };
-        least = either(least, false), most = either(most, true);
-      }
-    range = {least, most};
-    break;
-  }
-  case Form::picks: {
-    // One below 0 is the greater one.
-    Value least = arith::MinSIOp::create(b, loc, of[0].least, of[1].least);
-    Value most = arith::MaxSIOp::create(b, loc, of[0].most, of[1].most);
-    Value zero = arith::ConstantOp::create(b, loc, b.getIntegerAttr(size.getType(), 0));
-    Value isPlain = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::sge, least, zero);
-    range = {arith::SelectOp::create(b, loc, isPlain, again(ends(&Range::least)), least),
-             arith::SelectOp::create(b, loc, isPlain, again(ends(&Range::most)), most)};
-    break;
-  }
-  case Form::remains: {
-    Value least = arith::ConstantOp::create(b, loc, b.getIntegerAttr(size.getType(), isa<arith::RemSIOp>(op) ? 1 : 0));
-    if (isa<arith::RemSIOp>(op))
-      least = arith::SubIOp::create(b, loc, least, of[1].most);
-    range = {least, of[1].most};
-    break;
-  }
-  case Form::chooses:
-    range = {arith::MinSIOp::create(b, loc, of[0].least, of[1].least),
-             arith::MaxSIOp::create(b, loc, of[0].most, of[1].most)};
-    break;
-  case Form::isLimited: {
-    Value fits = arith::CmpFOp::create(b, loc, arith::CmpFPredicate::OLT, of[0].most, of[1].least);
-    range = {of[2].least, again({fits, of[2].most, front.hoist(op->getOperand(2))})};
-    break;
-  }
-  case Form::isSize:
-    range = of[0];
-    for (Range factor : llvm::drop_begin(of))
-      range = {arith::MulIOp::create(b, loc, range.least, factor.least),
-               arith::MulIOp::create(b, loc, range.most, factor.most)};
-    break;
-  case Form::none:
+  Maker maker{b, op, llvm::map_to_vector(basesOf(op), [&](OpFoldResult base) {
+                Value constant = isa<Attribute>(base) ? getValueOrCreateConstantIndexOp(b, loc, base) : Value();
+                return constant ? Range{constant, constant} : emit(b, cast<Value>(base), front);
+              })};
+  ArrayRef<Range> of = maker.of;
+  auto make = [&]() -> Range {
+    switch (formOf(op)) {
+    case Form::rises:
+      return {maker.againAt(&Range::least), maker.againAt(&Range::most)};
+    case Form::falls:
+      return {maker.again({of[0].most, of[1].most}), maker.again({of[0].least, of[1].least})};
+    case Form::differs:
+      return {maker.again({of[0].least, of[1].most}), maker.again({of[0].most, of[1].least})};
+    case Form::multiplies:
+      return maker.multiplied();
+    case Form::picks:
+      return maker.picked();
+    case Form::remains:
+      return maker.remaining();
+    case Form::chooses:
+      return maker.chosen();
+    case Form::isLimited:
+      return maker.limited(front.hoist(op->getOperand(2)));
+    case Form::isSize:
+      return maker.sized();
+    case Form::none:
+      break;
+    }
     llvm_unreachable("know() has told that there is a range");
-  }
-  return made[size] = range;
+  };
+  return made[size] = make();
 }
 
 } // namespace attn

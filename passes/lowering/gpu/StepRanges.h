@@ -33,6 +33,7 @@ private:
   struct Range {
     mlir::Value least, most;
   };
+  struct Maker;
   Range emit(mlir::OpBuilder &b, mlir::Value size, const Front &front);
 
   DeviceLoop &loop;
