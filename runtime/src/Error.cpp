@@ -65,7 +65,9 @@ const char *attnrt_version(void) {
 }
 
 const char *attnrt_status_name(attnrt_status status) {
-  switch (status) {
+  int number; // of a C enumeration, which may hold any
+  memcpy(&number, &status, sizeof(number));
+  switch (number) {
   case ATTNRT_DEVICE:
     return "device";
   case ATTNRT_OK:
