@@ -128,7 +128,8 @@ typedef struct attnrt_load_options {
 // `options` may be NULL. `*model` is owned by the caller, who releases it.
 //
 //   not_found     there is no such file
-//   io            the file cannot be read; the code cannot be mapped
+//   io            the file cannot be read; the code cannot be mapped, which takes
+//                 memfd_create and a mounted /proc
 //   corrupt_file  no model library, cut short, or the digest differs
 //   incompatible  another ABI version or architecture, or the CPU lacks features
 ATTNRT_API attnrt_status attnrt_model_load(const char *path, const attnrt_load_options *options, attnrt_model **model);
