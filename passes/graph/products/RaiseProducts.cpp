@@ -259,9 +259,22 @@ Value ProductRaiser::scaled(const Product &product, Value sums, Location loc) {
   return value.getType() == type ? value : tensor::CastOp::create(rewriter, loc, type, value).getResult();
 }
 
+/// Whether an operand of `op` is a dequantised weight.
+bool readsWeight(linalg::LinalgOp op) {
+  return llvm::any_of(op.getDpsInputOperands(), [&](OpOperand *input) {
+    std::optional<QuantizedOperand> operand = readQuantized(input->get(), op.getMatchingIndexingMap(input));
+    if (!operand)
+      return false;
+    followViews(operand->stored);
+    return operand->stored.tensor.getDefiningOp<WeightOp>() != nullptr;
+  });
+}
+
 void ProductRaiser::miss(linalg::LinalgOp op, StringRef reason) {
   remark::missed(op.getLoc(), remark::RemarkOpts::name("Product").category("attn-raise-products"))
       << remark::reason("{0}", reason);
+  if (!readsWeight(op)) // of an attention, say: it has a report of its own
+    return;
   bool isInteger = getElementTypeOrSelf(op->getResult(0)).isInteger(32);
   auto field = [&](StringRef name, StringRef value) {
     return rewriter.getNamedAttr(name, rewriter.getStringAttr(value));
