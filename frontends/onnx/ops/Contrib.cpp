@@ -182,7 +182,7 @@ Num unpacked(OpBuilder &b, Location loc, Value tensor, ArrayRef<Value> row, Valu
   place.push_back(byte);
   Num element = convert(load(b, loc, tensor, DType::U8, place), DType::I32);
   Num shift = fromIndex(b, loc, DType::I32, rest) * element.constant(bits);
-  Num moved = element.make<arith::ShRUIOp>(element.value(), shift.value());
+  Num moved = element >> shift;
   return moved & element.constant((int64_t(1) << bits) - 1);
 }
 

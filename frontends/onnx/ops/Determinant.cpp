@@ -40,7 +40,7 @@ Value eliminated(OpBuilder &b, Location loc, Value matrices, const Num &inverse,
     auto element = [&](Value i, Value j) { return load(b, loc, carried[0], dtype, {matrix, i, j}); };
     auto isBehind = [&](Value i) -> Value { return arith::CmpIOp::create(b, loc, arith::CmpIPredicate::sgt, i, k); };
     Num old = element(at[0], at[1]), next = old - element(at[0], k) * inverse * element(k, at[1]);
-    Num inside = old.boolean(arith::AndIOp::create(b, loc, isBehind(at[0]), isBehind(at[1])));
+    Num inside = old.truth(arith::AndIOp::create(b, loc, isBehind(at[0]), isBehind(at[1])));
     return {store(b, loc, select(inside, next, old), carried[0], {matrix, at[0], at[1]})};
   };
   return sequential(b, loc, {size, size}, matrices, body)[0];
@@ -69,7 +69,7 @@ LogicalResult importDet(Node &n) {
     Value row = pivotRow(b, loc, carried[0], dtype, matrix, k, rows);
     Value work = swappedRows(b, loc, carried[0], dtype, matrix, k, row, rows);
     Num pivot = load(b, loc, work, dtype, {matrix, k, k}), so = load(b, loc, carried[1], dtype, {matrix});
-    Num stayed = pivot.boolean(arith::CmpIOp::create(b, loc, arith::CmpIPredicate::eq, row, k));
+    Num stayed = pivot.truth(arith::CmpIOp::create(b, loc, arith::CmpIPredicate::eq, row, k));
     Num next = so * select(stayed, pivot, -pivot);
     Num inverse = select(pivot == 0.0, pivot, 1.0 / pivot);
     return {eliminated(b, loc, work, inverse, matrix, k, rows), store(b, loc, next, carried[1], {matrix})};

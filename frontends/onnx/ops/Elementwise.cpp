@@ -288,11 +288,11 @@ Num shift(const Num &x, const Num &y, bool left) {
   Num inside = y < bits;
   if (isSigned(y.dtype()))
     inside = inside & (y >= y.constant(0));
-  Value amount = select(inside, y, y.constant(0)).value();
+  Num amount = select(inside, y, y.constant(0));
   if (left)
-    return select(inside, x.make<arith::ShLIOp>(x.value(), amount), zero);
+    return select(inside, x << amount, zero);
   if (!isSigned(x.dtype()))
-    return select(inside, x.make<arith::ShRUIOp>(x.value(), amount), zero);
+    return select(inside, x >> amount, zero);
   return select(inside, x.make<arith::ShRSIOp>(x.value(), amount), select(x < zero, x.constant(-1), zero));
 }
 

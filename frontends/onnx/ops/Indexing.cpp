@@ -409,7 +409,7 @@ static LogicalResult importOneHot(Node &node) {
       return failure();
     OpBuilder &b = node.builder();
     Value element = tensor::ExtractOp::create(b, node.loc(), node.value(*scalar), ValueRange());
-    Num number(b, node.loc(), scalar->dtype, element), low = constantNum(b, node.loc(), DType::I64, int64_t(-1));
+    onnx::Num number(b, node.loc(), scalar->dtype, element), low = constantNum(b, node.loc(), DType::I64, int64_t(-1));
     depth.emplace({node.symbols().opaque(toIndex(clampedInteger(number, low, low.constant(int64_t(1) << 40))), -1)});
   }
   if (!depth || depth->size() != 1)

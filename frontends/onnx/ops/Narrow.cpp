@@ -40,19 +40,15 @@ static Num fromBits(const Num &i32) {
              b.createOrFold<arith::BitcastOp>(i32.location(), b.getF32Type(), i32.value()));
 }
 
-static Num shiftRight(const Num &x, int bits) { return x.make<arith::ShRUIOp>(x.value(), x.constant(bits).value()); }
-static Num shiftLeft(const Num &x, int bits) { return x.make<arith::ShLIOp>(x.value(), x.constant(bits).value()); }
-
 Num widened(const Num &x) {
   if (!isFloat8(x.dtype()))
     return Num(x.builder(), x.location(), x.dtype() == DType::I4 ? DType::I8 : DType::U8, x.value());
   Float8 type(x.dtype());
   Num byte = convert(Num(x.builder(), x.location(), DType::U8, x.value()), DType::I32);
-  Num code = byte & byte.constant(0x7F), exponent = shiftRight(code, type.mantissa);
+  Num code = byte & byte.constant(0x7F), exponent = (code >> type.mantissa);
   Num fraction = code & byte.constant((1 << type.mantissa) - 1);
   Num tiny = convert(fraction, DType::F32) * std::ldexp(1.0, 1 - type.bias - type.mantissa);
-  Num normal =
-      fromBits(shiftLeft(exponent + byte.constant(127 - type.bias), 23) | shiftLeft(fraction, 23 - type.mantissa));
+  Num normal = fromBits(((exponent + (127 - type.bias)) << 23) | (fraction << (23 - type.mantissa)));
   Num value = select(exponent == byte.constant(0), tiny, normal);
   Num nan = value.constant(std::numeric_limits<double>::quiet_NaN());
   if (!type.finite)
@@ -69,9 +65,9 @@ static Num toFloat8(const Num &given, DType to, bool saturate) {
   Num x = convert(given, DType::F32), magnitude = abs(x), bits = bitsOf(magnitude);
   int dropped = 23 - type.mantissa;
   // Round to even on the bits; below the normal numbers, on multiples of the least one.
-  Num odd = shiftRight(bits, dropped) & bits.constant(1);
-  Num normal = shiftRight(bits + bits.constant((1 << (dropped - 1)) - 1) + odd, dropped) -
-               bits.constant((127 - type.bias) << type.mantissa);
+  Num odd = (bits >> dropped) & bits.constant(1);
+  Num normal =
+      ((bits + ((1 << (dropped - 1)) - 1) + odd) >> dropped) - bits.constant((127 - type.bias) << type.mantissa);
   Num scaled = magnitude * std::ldexp(1.0, type.bias - 1 + type.mantissa);
   Num small = magnitude < type.leastNormal();
   Num tiny = convert(roundEven(select(small, scaled, scaled.constant(0))), DType::I32);
@@ -92,9 +88,8 @@ Num narrowed(const Num &x, DType to, bool saturate) {
   // By way of 8 bits: the low half, with its sign.
   bool isSigned = to == DType::I4;
   Num byte = convert(x, DType::I8);
-  Num low = shiftLeft(byte, 4);
-  Value value =
-      isSigned ? low.make<arith::ShRSIOp>(low.value(), low.constant(4).value()).value() : shiftRight(low, 4).value();
+  Num low = byte << 4;
+  Value value = isSigned ? low.make<arith::ShRSIOp>(low.value(), low.constant(4).value()).value() : (low >> 4).value();
   return Num(x.builder(), x.location(), to, value);
 }
 

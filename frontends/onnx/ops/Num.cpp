@@ -30,21 +30,18 @@ Num constantNum(OpBuilder &b, Location loc, DType dtype, double c) {
   return Num(b, loc, dtype, arith::ConstantOp::create(b, loc, FloatAttr::get(scalarType(b.getContext(), dtype), c)));
 }
 
-Num Num::constant(double c) const { return constantNum(*b, loc, type, c); }
-Num Num::constant(int64_t c) const { return constantNum(*b, loc, type, c); }
-
 Num Num::highest() const {
   if (isFloating())
     return constant(std::numeric_limits<double>::infinity());
-  APInt max = isSigned(type) ? APInt::getSignedMaxValue(bits()) : APInt::getMaxValue(bits());
-  return with(arith::ConstantOp::create(*b, loc, IntegerAttr::get(v.getType(), max)));
+  APInt max = isSigned(dt) ? APInt::getSignedMaxValue(bits()) : APInt::getMaxValue(bits());
+  return with(arith::ConstantOp::create(builder(), location(), IntegerAttr::get(type(), max)));
 }
 
 Num Num::lowest() const {
   if (isFloating())
     return constant(-std::numeric_limits<double>::infinity());
-  APInt min = isSigned(type) ? APInt::getSignedMinValue(bits()) : APInt::getMinValue(bits());
-  return with(arith::ConstantOp::create(*b, loc, IntegerAttr::get(v.getType(), min)));
+  APInt min = isSigned(dt) ? APInt::getSignedMinValue(bits()) : APInt::getMinValue(bits());
+  return with(arith::ConstantOp::create(builder(), location(), IntegerAttr::get(type(), min)));
 }
 
 //===----------------------------------------------------------------------===//
@@ -64,101 +61,21 @@ Num fromIndex(OpBuilder &b, Location loc, DType dtype, Value index) {
 // Operators
 //===----------------------------------------------------------------------===//
 
-template <typename FloatOp, typename IntOp> static Num arithmetic(const Num &x, const Num &y) {
-  return x.isFloating() ? x.make<FloatOp>(x.value(), y.value()) : x.make<IntOp>(x.value(), y.value());
-}
-
-Num operator+(const Num &x, const Num &y) { return arithmetic<arith::AddFOp, arith::AddIOp>(x, y); }
-Num operator-(const Num &x, const Num &y) { return arithmetic<arith::SubFOp, arith::SubIOp>(x, y); }
-Num operator*(const Num &x, const Num &y) { return arithmetic<arith::MulFOp, arith::MulIOp>(x, y); }
-
-Num operator-(const Num &x) { return x.isFloating() ? x.make<arith::NegFOp>(x.value()) : x.constant(0) - x; }
-
 Num operator/(const Num &x, const Num &y) {
   if (x.isFloating())
-    return x.make<arith::DivFOp>(x.value(), y.value());
+    return x.with(emit::divide(x, y));
   // The processor traps on x / 0 and on MIN / -1: neither may reach it.
   Num zero = x.constant(0), byZero = y == zero;
   if (!isSigned(x.dtype())) {
-    Num quotient = x.make<arith::DivUIOp>(x.value(), select(byZero, x.constant(1), y).value());
+    Num quotient = x.make<arith::DivUIOp>(x, select(byZero, x.constant(1), y));
     return select(byZero, zero, quotient);
   }
   Num byMinusOne = y == x.constant(-1);
-  Num quotient = x.make<arith::DivSIOp>(x.value(), select(byZero | byMinusOne, x.constant(1), y).value());
+  Num quotient = x.make<arith::DivSIOp>(x, select(byZero | byMinusOne, x.constant(1), y));
   return select(byZero, zero, select(byMinusOne, -x, quotient));
 }
 
-Num operator&(const Num &x, const Num &y) { return x.make<arith::AndIOp>(x.value(), y.value()); }
-Num operator|(const Num &x, const Num &y) { return x.make<arith::OrIOp>(x.value(), y.value()); }
-Num operator^(const Num &x, const Num &y) { return x.make<arith::XOrIOp>(x.value(), y.value()); }
-Num operator!(const Num &x) { return x ^ x.constant(-1); }
-
-static Num compare(const Num &x, const Num &y, arith::CmpFPredicate f, arith::CmpIPredicate s, arith::CmpIPredicate u) {
-  OpBuilder &b = x.builder();
-  if (x.isFloating())
-    return x.boolean(b.createOrFold<arith::CmpFOp>(x.location(), f, x.value(), y.value()));
-  return x.boolean(b.createOrFold<arith::CmpIOp>(x.location(), isSigned(x.dtype()) ? s : u, x.value(), y.value()));
-}
-
-using F = arith::CmpFPredicate;
-using I = arith::CmpIPredicate;
-Num operator<(const Num &x, const Num &y) { return compare(x, y, F::OLT, I::slt, I::ult); }
-Num operator<=(const Num &x, const Num &y) { return compare(x, y, F::OLE, I::sle, I::ule); }
-Num operator>(const Num &x, const Num &y) { return compare(x, y, F::OGT, I::sgt, I::ugt); }
-Num operator>=(const Num &x, const Num &y) { return compare(x, y, F::OGE, I::sge, I::uge); }
-Num operator==(const Num &x, const Num &y) { return compare(x, y, F::OEQ, I::eq, I::eq); }
-Num operator!=(const Num &x, const Num &y) { return compare(x, y, F::UNE, I::ne, I::ne); }
-
-Num select(const Num &condition, const Num &a, const Num &b) {
-  return a.make<arith::SelectOp>(condition.value(), a.value(), b.value());
-}
-
-Num maximum(const Num &x, const Num &y) {
-  if (x.isFloating())
-    return x.make<arith::MaximumFOp>(x.value(), y.value());
-  return isSigned(x.dtype()) ? x.make<arith::MaxSIOp>(x.value(), y.value())
-                             : x.make<arith::MaxUIOp>(x.value(), y.value());
-}
-
-Num minimum(const Num &x, const Num &y) {
-  if (x.isFloating())
-    return x.make<arith::MinimumFOp>(x.value(), y.value());
-  return isSigned(x.dtype()) ? x.make<arith::MinSIOp>(x.value(), y.value())
-                             : x.make<arith::MinUIOp>(x.value(), y.value());
-}
-
-Num atLeast(const Num &x, const Num &bound) { return select(x < bound, bound, x); }
-Num atMost(const Num &x, const Num &bound) { return select(x > bound, bound, x); }
-
-//===----------------------------------------------------------------------===//
-// Functions
-//===----------------------------------------------------------------------===//
-
-Num abs(const Num &x) {
-  if (x.isFloating())
-    return x.make<math::AbsFOp>(x.value());
-  return isSigned(x.dtype()) ? x.make<math::AbsIOp>(x.value()) : x;
-}
-Num sqrt(const Num &x) { return x.make<math::SqrtOp>(x.value()); }
-Num exp(const Num &x) { return x.make<math::ExpOp>(x.value()); }
-Num expm1(const Num &x) { return x.make<math::ExpM1Op>(x.value()); }
-Num log(const Num &x) { return x.make<math::LogOp>(x.value()); }
-Num log1p(const Num &x) { return x.make<math::Log1pOp>(x.value()); }
-Num erf(const Num &x) { return x.make<math::ErfOp>(x.value()); }
-Num tanh(const Num &x) { return x.make<math::TanhOp>(x.value()); }
-Num sin(const Num &x) { return x.make<math::SinOp>(x.value()); }
-Num cos(const Num &x) { return x.make<math::CosOp>(x.value()); }
-Num asin(const Num &x) { return x.make<math::AsinOp>(x.value()); }
-Num acos(const Num &x) { return x.make<math::AcosOp>(x.value()); }
-Num atan(const Num &x) { return x.make<math::AtanOp>(x.value()); }
-Num floor(const Num &x) { return x.make<math::FloorOp>(x.value()); }
-Num ceil(const Num &x) { return x.make<math::CeilOp>(x.value()); }
-Num roundEven(const Num &x) { return x.make<math::RoundEvenOp>(x.value()); }
-Num copySign(const Num &magnitude, const Num &sign) {
-  return magnitude.make<math::CopySignOp>(magnitude.value(), sign.value());
-}
-Num isNaN(const Num &x) { return x != x; }
-Num sigmoid(const Num &x) { return 1.0 / (1.0 + exp(-x)); }
+Num abs(const Num &x) { return x.isUnsigned() ? x : x.with(emit::abs(x)); }
 
 /// x^n by squaring, n >= 1.
 static Num power(const Num &x, unsigned n) {
@@ -203,7 +120,7 @@ Num pow(const Num &x, const Num &n) {
     if (c == std::trunc(c) && std::fabs(c) >= 1 && std::fabs(c) <= 8)
       return c > 0 ? power(x, unsigned(c)) : 1.0 / power(x, unsigned(-c));
   }
-  return x.make<math::PowFOp>(x.value(), n.value());
+  return x.make<math::PowFOp>(x, n);
 }
 
 } // namespace attn::onnx
