@@ -1,114 +1,15 @@
+// Kernels that are written for one thread become launches.
 #include "passes/kernels/gpu/Search.h"
 
 #include "mlir/Dialect/GPU/IR/GPUDialect.h"
-#include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Interfaces/SideEffectInterfaces.h"
 #include "mlir/Transforms/RegionUtils.h"
-#include "passes/kernels/gpu/SearchRows.h"
 #include "llvm/ADT/SetVector.h"
-#include <limits>
 
 using namespace mlir;
 using namespace attn;
-
-using Values = LaneBuilder::Values;
-
-//===----------------------------------------------------------------------===//
-// A row of scores
-//===----------------------------------------------------------------------===//
-
-Value ScoreRow::element(Value n) { return memref::LoadOp::create(k.b, k.loc, scores, ValueRange{k.block, n}); }
-
-Value ScoreRow::logSum(Value logSums) {
-  auto greater = [&](Value x, Value y) { return k.greater(x, y); };
-  Value least = k.scalar(-std::numeric_limits<float>::infinity());
-  Value top = k.loop(k.thread, size, kThreads, least,
-                     [&](Value n, ValueRange best) { return Values{k.greater(best[0], element(n))}; })[0];
-  top = k.acrossBlock(top, kThreads, shared, greater);
-  Value sum = k.loop(k.thread, size, kThreads, k.scalar(0), [&](Value n, ValueRange sums) {
-    return Values{k.addf(sums[0], math::ExpOp::create(k.b, k.loc, k.subf(element(n), top)))};
-  })[0];
-  sum = k.acrossBlock(sum, kThreads, shared, [&](Value x, Value y) { return k.addf(x, y); });
-  k.branch(arith::CmpIOp::create(k.b, k.loc, arith::CmpIPredicate::eq, k.thread, k.index(0)), [&] {
-    Value logSum = k.addf(top, math::LogOp::create(k.b, k.loc, sum));
-    memref::StoreOp::create(k.b, k.loc, logSum, logSums, k.block);
-  });
-  return top;
-}
-
-Value ScoreRow::isEnd(Value token) {
-  Value ended = arith::ConstantIntOp::create(k.b, k.loc, 0, 1);
-  for (int64_t id : spec.eos)
-    if (id >= 0 && id < std::numeric_limits<int32_t>::max()) {
-      Value end = arith::ConstantIntOp::create(k.b, k.loc, id, 32);
-      ended = k.either(ended, arith::CmpIOp::create(k.b, k.loc, arith::CmpIPredicate::eq, token, end));
-    }
-  return ended;
-}
-
-// Candidates come one after the other: the best of those that come after the
-// last one in order, by value and then by place. A sweep over the row for each.
-func::FuncOp attn::buildGpuSearchRows(OpBuilder &builder, Location loc, StringRef symbol,
-                                      const SearchKernelSpec &spec) {
-  constexpr int64_t kThreads = ScoreRow::kThreads, kWarp = 32, kDynamic = ShapedType::kDynamic;
-  constexpr int32_t kNone = std::numeric_limits<int32_t>::max();
-  constexpr float kInfinity = std::numeric_limits<float>::infinity();
-  OpBuilder::InsertionGuard guard(builder);
-  BlockBuilder k(builder, loc);
-  Type f32 = builder.getF32Type(), i64 = builder.getI64Type(), i32 = builder.getI32Type(), bit = builder.getI1Type();
-  func::FuncOp function = k.function(
-      symbol, {MemRefType::get({kDynamic, kDynamic}, f32), bit, MemRefType::get({kDynamic, spec.candidates()}, f32),
-               MemRefType::get({kDynamic, spec.candidates()}, i64), MemRefType::get({kDynamic}, f32)});
-  Value scores = function.getArgument(0), noEnd = function.getArgument(1), values = function.getArgument(2),
-        tokens = function.getArgument(3);
-  Value rows = builder.createOrFold<memref::DimOp>(loc, scores, 0);
-  Value size = builder.createOrFold<memref::DimOp>(loc, scores, 1);
-  Value shared = k.launch(rows, kThreads, {kThreads / kWarp})[0];
-
-  using Predicate = arith::CmpIPredicate;
-  auto number = [&](int32_t value) -> Value { return arith::ConstantIntOp::create(builder, loc, value, 32); };
-  auto compare = [&](Predicate predicate, Value x, Value y) -> Value {
-    return arith::CmpIOp::create(builder, loc, predicate, x, y);
-  };
-  auto floats = [&](arith::CmpFPredicate predicate, Value x, Value y) -> Value {
-    return arith::CmpFOp::create(builder, loc, predicate, x, y);
-  };
-  ScoreRow row(k, spec, scores, size, shared);
-  auto greater = [&](Value x, Value y) { return k.greater(x, y); };
-  Value least = k.scalar(-kInfinity), isFirst = compare(Predicate::eq, k.thread, k.index(0));
-
-  row.logSum(function.getArgument(4));
-  Value noneYet = number(-1), nobody = number(kNone);
-  k.loop(k.index(0), k.index(spec.candidates()), 1, {k.scalar(kInfinity), noneYet}, [&](Value c, ValueRange last) {
-    Values mine = k.loop(k.thread, size, kThreads, {least, nobody}, [&](Value n, ValueRange best) {
-      Value x = row.element(n), token = arith::IndexCastOp::create(builder, loc, i32, n);
-      Value ties = k.both(floats(arith::CmpFPredicate::OEQ, x, last[0]), compare(Predicate::sgt, token, last[1]));
-      Value follows = k.either(floats(arith::CmpFPredicate::OLT, x, last[0]), ties);
-      Value banned = k.both(row.isEnd(token), noEnd);
-      Value better = k.both(follows, floats(arith::CmpFPredicate::OGT, x, best[0]));
-      Value takes = k.both(better, compare(Predicate::eq, banned, arith::ConstantIntOp::create(builder, loc, 0, 1)));
-      return Values{k.select(takes, x, best[0]), k.select(takes, token, best[1])};
-    });
-    Value value = k.acrossBlock(mine[0], kThreads, shared, greater);
-    Value place = k.select(floats(arith::CmpFPredicate::OEQ, mine[0], value), mine[1], nobody);
-    place = k.acrossBlock(place, kThreads, shared,
-                          [&](Value x, Value y) -> Value { return arith::MinSIOp::create(builder, loc, x, y); });
-    k.branch(isFirst, [&] {
-      Value token = k.select(compare(Predicate::eq, place, nobody), number(0), place);
-      token = arith::ExtSIOp::create(builder, loc, i64, token);
-      memref::StoreOp::create(builder, loc, value, values, ValueRange{k.block, c});
-      memref::StoreOp::create(builder, loc, token, tokens, ValueRange{k.block, c});
-    });
-    return Values{value, place};
-  });
-  return function;
-}
-
-//===----------------------------------------------------------------------===//
-// Kernels of one thread
-//===----------------------------------------------------------------------===//
 
 /// The loop at the top of a kernel, of which nothing but memory is left.
 static Operation *topLoop(Block &block) {

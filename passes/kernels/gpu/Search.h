@@ -1,7 +1,7 @@
 #ifndef PASSES_KERNELS_GPU_SEARCH_H
 #define PASSES_KERNELS_GPU_SEARCH_H
 
-#include "passes/kernels/cpu/Search.h"
+#include "passes/kernels/shared/Search.h"
 
 namespace attn {
 

@@ -1,30 +1,39 @@
 #ifndef PASSES_KERNELS_GPU_SEARCHROWS_H
 #define PASSES_KERNELS_GPU_SEARCHROWS_H
 
-#include "passes/kernels/cpu/Search.h"
 #include "passes/kernels/gpu/BlockBuilder.h"
+#include "passes/kernels/shared/KernelFunction.h"
+#include "passes/kernels/shared/SearchRow.h"
 
 namespace attn {
 
-/// What a block does with its row of scores, whatever is chosen from it.
-class ScoreRow {
+/// A block of threads that share a row of scores, by way of shared memory.
+class BlockTeam : public Team {
 public:
   static constexpr int64_t kThreads = 256;
 
-  /// `shared`: an f32 a warp.
-  ScoreRow(BlockBuilder &k, const SearchKernelSpec &spec, mlir::Value scores, mlir::Value size, mlir::Value shared)
-      : k(k), spec(spec), scores(scores), size(size), shared(shared) {}
+  /// Opens a launch of a block for each of `rows`; `f.k` stands in it.
+  static BlockTeam launch(KernelFunction &f, const Index &rows);
 
-  mlir::Value element(mlir::Value n);
-  /// The greatest score; stores the logarithm of the sum of exponentials.
-  mlir::Value logSum(mlir::Value logSums);
-  /// Whether the i32 `token` ends a sequence.
-  mlir::Value isEnd(mlir::Value token);
+  Index row; ///< the block's
+
+  Num sum(const Num &mine) override;
+  Num greatest(const Num &mine) override;
+  Num least(const Num &mine) override;
+  std::pair<Num, Num> sumsBefore(const Num &mine) override;
+  void wait() override { block.barrier(); }
 
 private:
-  BlockBuilder &k;
-  const SearchKernelSpec &spec;
-  mlir::Value scores, size, shared;
+  BlockTeam(Code &k, BlockBuilder block, Buffer words, Buffer parts)
+      : Team(k, k.asIndex(block.thread), kThreads), row(k.asIndex(block.block)), block(block), words(words),
+        parts(parts) {}
+
+  Num across(const Num &mine, llvm::function_ref<Num(Num, Num)> combine);
+  Num sumOfParts(Index first, int64_t count);
+
+  BlockBuilder block;
+  Buffer words; ///< an f32 for each warp
+  Buffer parts; ///< an f64 for each thread, then for each lane of a warp
 };
 
 } // namespace attn

@@ -2,7 +2,7 @@
 #define PASSES_LOWERING_CPU_SEARCHLOOP_H
 
 #include "dialects/attn/SearchOp.h"
-#include "passes/kernels/cpu/Search.h"
+#include "passes/kernels/shared/Search.h"
 #include "passes/lowering/cpu/KernelCall.h"
 
 #include "mlir/IR/IRMapping.h"

@@ -1,13 +1,12 @@
-#ifndef PASSES_KERNELS_CPU_SEARCH_H
-#define PASSES_KERNELS_CPU_SEARCH_H
+#ifndef PASSES_KERNELS_SHARED_SEARCH_H
+#define PASSES_KERNELS_SHARED_SEARCH_H
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/Builders.h"
 #include "mlir/IR/BuiltinTypes.h"
 
-// The kernels of attn.search. They are written as text (Search.cpp), since none
-// of them depends on the machine: what costs time is one sweep over a row.
-// `batch` items of `width` rows; rows = batch * width.
+// The kernels of attn.search. None of them depends on the machine: what costs
+// time is one sweep over a row. `batch` items of `width` rows; rows = batch * width.
 
 namespace attn {
 
@@ -20,6 +19,8 @@ struct SearchKernelSpec {
   int64_t topK = 0, seed = 0;
   bool forGpu = false; ///< without vectors, as launchSearchKernel takes it
 
+  /// What stands behind the end of a result.
+  int64_t pad() const { return eos.empty() ? 0 : eos.front(); }
   /// Best candidates of one row that may be needed.
   int64_t candidates() const { return isBeam ? width * std::max<int64_t>(2, 1 + static_cast<int64_t>(eos.size())) : 1; }
 };
@@ -86,4 +87,4 @@ mlir::func::FuncOp buildCtcLength(mlir::OpBuilder &b, llvm::StringRef symbol, in
 
 } // namespace attn
 
-#endif // PASSES_KERNELS_CPU_SEARCH_H
+#endif // PASSES_KERNELS_SHARED_SEARCH_H

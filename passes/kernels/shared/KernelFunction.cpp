@@ -1,0 +1,21 @@
+#include "passes/kernels/shared/KernelFunction.h"
+
+#include "dialects/attn/AttnOps.h"
+
+using namespace mlir;
+using namespace attn;
+
+KernelFunction::KernelFunction(OpBuilder &b, Location loc, StringRef symbol)
+    : guard(b), function(func::FuncOp::create(b, loc, symbol, b.getFunctionType({}, {}))), k(b, loc) {
+  function->setAttr(AttnDialect::kKernelAttr, b.getUnitAttr());
+  b.setInsertionPointToStart(function.addEntryBlock());
+  b.setInsertionPoint(func::ReturnOp::create(b, k.loc));
+}
+
+Value KernelFunction::argument(Type type) {
+  Value value = function.getBody().addArgument(type, k.loc);
+  function.setFunctionType(k.b.getFunctionType(function.getBody().getArgumentTypes(), {}));
+  return value;
+}
+
+Buffer KernelFunction::buffer(ArrayRef<int64_t> shape, Type element) { return buffer(MemRefType::get(shape, element)); }

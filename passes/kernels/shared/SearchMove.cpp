@@ -1,0 +1,78 @@
+// States of the rows that live on.
+#include "mlir/Dialect/GPU/IR/GPUDialect.h"
+#include "passes/kernels/shared/KernelFunction.h"
+#include "passes/kernels/shared/Search.h"
+
+using namespace mlir;
+using namespace attn;
+
+/// The product of dimensions [begin, end).
+static Index product(Code &k, const Buffer &buffer, int64_t begin, int64_t end) {
+  Index size = k.index(1);
+  for (int64_t n = begin; n < end; ++n)
+    size = size * buffer.dim(n);
+  return size;
+}
+
+/// Copies elements [begin, end) behind `there` to those behind `here`.
+static void copy(Code &k, const Buffer &from, Index there, const Buffer &to, Index here, Place begin, Index end,
+                 bool forGpu) {
+  auto one = [&](Index n) { to.set(from(there + n), here + n); };
+  Index first = k.asIndex(begin.at(end));
+  if (forGpu) { // by a block
+    Index thread = k.asIndex(gpu::ThreadIdOp::create(k.b, k.loc, gpu::Dimension::x));
+    return k.loop(first + thread, end, SearchMoveSpec::kGpuThreads, one);
+  }
+  constexpr int64_t kLanes = 16;
+  Index whole = end - (end - first) % kLanes;
+  k.loop(first, whole, kLanes, [&](Index n) { to.setVector(from.vector(kLanes, there + n), here + n); });
+  k.loop(whole, end, 1, one);
+}
+
+// Rows that are moved from stay where they are, so that all move in any order
+// within one buffer. In another buffer everything is written.
+func::FuncOp attn::buildSearchMove(OpBuilder &b, StringRef symbol, const SearchMoveSpec &spec) {
+  constexpr int64_t kDynamic = ShapedType::kDynamic;
+  KernelFunction f(b, symbol);
+  Code &k = f.k;
+  Type i64 = b.getI64Type();
+  Buffer parents = f.buffer({kDynamic}, i64), kin = f.buffer({kDynamic, spec.width + 1}, i64);
+  Index first = f.index(), each = f.index(), columns = f.index();
+  auto type = MemRefType::get(spec.state.getShape(), spec.state.getElementType());
+  Buffer in = f.buffer(type), out = f.buffer(type);
+
+  int64_t before = std::min(spec.rowsDim, spec.growDim), behind = std::max(spec.rowsDim, spec.growDim);
+  bool rowsFirst = before == spec.rowsDim;
+  Index rows = parents.dim(0), front = product(k, in, 0, before), middle = product(k, in, before + 1, behind);
+  Index stride = product(k, in, rowsFirst ? behind : behind + 1, spec.state.getRank());
+  Index lines = rows * middle, room = in.dim(before);
+  Buffer from = in.flat(), to = out.flat();
+  Mask inPlace = in.address() == out.address();
+
+  // From which element or position on row `row` differs from its parent.
+  auto shared = [&](Index row, Index parent) {
+    auto known = [&] {
+      Index slot = parent - row / spec.width * spec.width;
+      Index steps = toIndex(kin(row, slot));
+      return select(parent == row, columns, first + steps * each);
+    };
+    return k.choose(inPlace, known, [&] { return k.index(0); });
+  };
+  k.parallel(front * lines, [&](Index n) {
+    if (rowsFirst) {
+      // The positions of a row lie side by side: a copy for each dimension between the two.
+      Index row = n / middle % rows, parent = toIndex(parents(row)), here = n * stride;
+      Index there = here + (parent - row) * (middle * stride);
+      copy(k, from, there, to, here, shared(row, parent), columns, spec.forGpu);
+    } else {
+      // The rows of a position lie side by side: a copy for each position.
+      Index line = n % lines, row = line % rows, parent = toIndex(parents(row)), position = lines * stride;
+      Index start = n / lines * room * position + line * stride;
+      k.loop(shared(row, parent), columns, 1, [&](Index at) {
+        Index here = start + at * position, there = here + (parent - row) * stride;
+        copy(k, from, there, to, here, 0, stride, spec.forGpu);
+      });
+    }
+  });
+  return f.function;
+}
