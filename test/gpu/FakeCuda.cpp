@@ -351,9 +351,15 @@ FAKE cuFuncSetAttribute(void *handle, int attribute, int value) {
 Result fake::prepare(const LaunchRequest &request, bool isCooperative, Work &work) {
   auto [function, grid, block, shared, parameters, extra] = request;
   const Kernel &kernel = *function->kernel;
-  if (!grid.x || !grid.y || !grid.z || !block.x || !block.y || !block.z || grid.y > 65535 || grid.z > 65535 ||
-      uint64_t(block.x) * block.y * block.z > 1024 || shared + kernel.sharedBytes > function->maxShared)
+  constexpr unsigned kMostX = 0x7fffffff, kMostYZ = 65535, kMostThreads = 1024, kMostThreadsZ = 64;
+  uint64_t threads = uint64_t(block.x) * block.y * block.z;
+  if (!grid.x || !grid.y || !grid.z || !threads || grid.x > kMostX || grid.y > kMostYZ || grid.z > kMostYZ ||
+      threads > kMostThreads || block.z > kMostThreadsZ || shared + kernel.sharedBytes > function->maxShared)
     return InvalidValue;
+  // Without a bound ptxas may give each thread 255 registers of the 65536 that there are.
+  constexpr unsigned kMostWithoutBound = 256;
+  if (threads > kMostWithoutBound && !kernel.registerLimit())
+    return LaunchOutOfResources;
   // A block of the largest size may be all that a multiprocessor has room for.
   long long room = driver().setting("resident", processors());
   if (isCooperative && uint64_t(grid.x) * grid.y * grid.z > uint64_t(room))
@@ -430,6 +436,7 @@ static const struct {
                {InvalidHandle, "CUDA_ERROR_INVALID_HANDLE", "invalid resource handle"},
                {NotFound, "CUDA_ERROR_NOT_FOUND", "named symbol not found"},
                {IllegalAddress, "CUDA_ERROR_ILLEGAL_ADDRESS", "an illegal memory access was encountered"},
+               {LaunchOutOfResources, "CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES", "too many resources requested for launch"},
                {LaunchFailed, "CUDA_ERROR_LAUNCH_FAILED", "unspecified launch failure"},
                {CooperativeLaunchTooLarge, "CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE", "too many blocks"},
                {NotSupported, "CUDA_ERROR_NOT_SUPPORTED", "operation not supported"},

@@ -29,6 +29,7 @@ enum : Result {
   InvalidHandle = attn::rt::kCudaInvalidHandle,
   NotFound = attn::rt::kCudaNotFound,
   IllegalAddress = attn::rt::kCudaIllegalAddress,
+  LaunchOutOfResources = 701,
   LaunchFailed = attn::rt::kCudaLaunchFailed,
   CooperativeLaunchTooLarge = attn::rt::kCudaCooperativeLaunchTooLarge,
   NotSupported = attn::rt::kCudaNotSupported,

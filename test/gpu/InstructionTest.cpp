@@ -52,14 +52,14 @@ struct Case {
   uint64_t want;
 };
 
-/// Equal bits. On a card a NaN is any NaN, and an approximation may be 2 units off (PTX ISA, "Floating Point
-/// Instructions").
+/// Equal bits; those of an approximation are 4 units off at most (a relative error of 2^-22: PTX ISA, "Floating Point
+/// Instructions"). On a card a NaN is any NaN.
 bool matches(const Case &c, uint64_t got) {
-  if (!onCard() || got == c.want || c.destination[1] != 'f' || c.destination[2])
+  if (got == c.want || c.destination[1] != 'f' || c.destination[2])
     return got == c.want;
-  if ((c.want & 0x7fffffff) > 0x7f800000)
+  if (onCard() && (c.want & 0x7fffffff) > 0x7f800000)
     return (got & 0x7fffffff) > 0x7f800000;
-  return strstr(c.opcode, ".approx") && std::llabs(int64_t(got) - int64_t(c.want)) <= 2;
+  return strstr(c.opcode, ".approx") && std::llabs(int64_t(got) - int64_t(c.want)) <= 4;
 }
 
 void expect(const Case &c) {

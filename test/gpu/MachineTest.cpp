@@ -82,19 +82,43 @@ TEST(PtxMachine, BarrierOrdersSharedMemory) {
     for (uint32_t t = 0; t < 256; ++t)
       EXPECT_EQ(out[t], t ^ 255);
   }
-  // Without the barrier some seed reads what is not there yet.
+  // Without the barrier every seed reads what is not there yet, or was stored by chance.
   size_t barrier = body.find("bar.sync 0;");
   std::string racy = body.substr(0, barrier) + body.substr(barrier + 11);
-  unsigned found = 0;
-  for (uint64_t seed = 1; seed < 6; ++seed)
-    try {
-      LaunchOptions options;
-      options.seed = seed;
-      runBody(racy, {0}, 1024, 256, 1, options);
-    } catch (const Error &) {
-      ++found;
-    }
-  EXPECT_GT(found, 0u);
+  for (uint64_t seed = 1; seed < 6; ++seed) {
+    LaunchOptions options;
+    options.seed = seed;
+    EXPECT_THROW(runBody(racy, {0}, 1024, 256, 1, options), Error);
+  }
+}
+
+// Warp 0 stores, warp 1 loads, whatever came first by chance.
+TEST(PtxMachine, SharedMemoryRaces) {
+  auto errorFor = [](const std::string &store, const std::string &load, uint64_t seed) {
+    LaunchOptions options;
+    options.seed = seed;
+    return errorOf(
+        ".shared .align 8 .b8 m[8]; .shared .align 4 .b8 s[4];\n"
+        "setp.eq.u32 %p3, %t, 0; @%p3 st.shared.b32 [s], 0; @%p3 mbarrier.init.shared.b64 [m], 32; bar.sync 0;\n"
+        "setp.gt.u32 %p1, %t, 31; @%p1 bra SECOND;\n" +
+            store + "\nbra END;\nSECOND:\n" + load + "\nEND:",
+        64, options);
+  };
+  std::string store = "@%p3 st.shared.b32 [s], 1;", load = "ld.shared.b32 %r1, [s];";
+  std::string arrive = "mbarrier.arrive.shared.b64 _, [m];",
+              wait = "W: mbarrier.try_wait.parity.shared.b64 %p2, [m], 0; @!%p2 bra W;";
+  for (uint64_t seed = 1; seed < 6; ++seed) {
+    EXPECT_TRUE(reports(errorFor(store, load, seed), "races with warp"));
+    EXPECT_TRUE(reports(errorFor(store, "st.shared.b32 [s], 2;", seed), "races with warp"));
+    EXPECT_EQ(errorFor("@%p3 st.shared.b32 [s], 0;", "st.shared.b32 [s], 0;", seed), ""); // what is there already
+    EXPECT_EQ(errorFor(store + "bar.sync 1, 64;", "bar.sync 1, 64;" + load, seed), "");
+    EXPECT_EQ(errorFor(store + "bar.arrive 1, 64;", "bar.sync 1, 64;" + load, seed), "");
+    EXPECT_EQ(errorFor(store + arrive, wait + load, seed), "");
+    // The barrier comes too early, or too late.
+    EXPECT_TRUE(reports(errorFor(arrive + store, wait + load, seed), "races with warp"));
+    EXPECT_TRUE(reports(errorFor("bar.sync 1, 64;" + store, "bar.sync 1, 64;" + load, seed), "races with warp"));
+    EXPECT_TRUE(reports(errorFor(store + "bar.sync 1, 64;", load + "bar.sync 1, 64;", seed), "races with warp"));
+  }
 }
 
 TEST(PtxMachine, GridWideBarrier) {

@@ -11,9 +11,11 @@ namespace ptx::test {
 /// A module of one kernel `k(.param .u64 in, .param .u64 out)` with `body`, in
 /// which %in and %out hold its addresses and %t the thread. Registers: %r, %rd,
 /// %f, %fd, %h, %p, 32 of each.
-inline std::string kernelText(const std::string &body) {
+inline std::string kernelText(const std::string &body, const std::string &directives = "") {
   return ".version 8.0\n.target sm_90a\n.address_size 64\n"
-         ".visible .entry k(.param .u64 a, .param .u64 b)\n{\n"
+         ".visible .entry k(.param .u64 a, .param .u64 b)\n" +
+         directives +
+         "\n{\n"
          ".reg .b32 %r<32>; .reg .b64 %rd<32>; .reg .b32 %f<32>; .reg .b64 %fd<32>; .reg .b16 %h<32>;\n"
          ".reg .pred %p<32>; .reg .b64 %in, %out; .reg .b32 %t;\n"
          "ld.param.u64 %in, [a]; ld.param.u64 %out, [b]; mov.u32 %t, %tid.x;\n" +
@@ -22,11 +24,12 @@ inline std::string kernelText(const std::string &body) {
 
 /// Runs the body, in the interpreter or on a card, and returns the first `outBytes` of the output.
 inline std::vector<uint8_t> runBody(const std::string &body, const std::vector<uint8_t> &in, size_t outBytes,
-                                    unsigned threads = 1, unsigned blocks = 1, LaunchOptions options = {}) {
+                                    unsigned threads = 1, unsigned blocks = 1, LaunchOptions options = {},
+                                    const std::string &directives = "") {
   if (onCard())
-    return runOnCard(kernelText(body), in, outBytes, threads, blocks);
+    return runOnCard(kernelText(body, directives), in, outBytes, threads, blocks);
   GlobalMemory memory;
-  Module module = parse(kernelText(body), [&](const std::vector<uint8_t> &bytes, uint32_t) {
+  Module module = parse(kernelText(body, directives), [&](const std::vector<uint8_t> &bytes, uint32_t) {
     uint64_t address = memory.allocate(bytes.size());
     memcpy(memory.find(address, bytes.size()), bytes.data(), bytes.size());
     return address;
@@ -52,9 +55,10 @@ template <typename T> std::vector<T> valuesOf(const std::vector<uint8_t> &bytes)
 }
 
 /// The message of the Error of the interpreter that running `body` throws; "" if it throws none.
-inline std::string errorOf(const std::string &body, unsigned threads = 1, LaunchOptions options = {}) {
+inline std::string errorOf(const std::string &body, unsigned threads = 1, LaunchOptions options = {},
+                           const std::string &directives = "") {
   try {
-    runBody(body, std::vector<uint8_t>(64, 0), 64, threads, 1, options);
+    runBody(body, std::vector<uint8_t>(64, 0), 64, threads, 1, options, directives);
   } catch (const Error &error) {
     return error.what();
   }

@@ -124,17 +124,45 @@ TEST(PtxWarpgroup, MissingOrder) {
     EXPECT_NE(text.find(part), std::string::npos) << text << " instead of " << part;
   };
   reports(ready + "bar.sync 0; wgmma.fence.sync.aligned;" + product("%rd10", false) + kFinish, "fence.proxy.async");
+  reports(ready + "bar.sync 0; fence.proxy.async; wgmma.fence.sync.aligned;" + product("%rd10", false) + kFinish,
+          "fence.proxy.async");
   reports(ready + "fence.proxy.async; bar.sync 0;" + product("%rd10", false) + kFinish, "has no wgmma.fence");
   reports(ready + kPublish + product("%rd10", false) + "wgmma.commit_group.sync.aligned;", "products are under way");
   reports(ready + kPublish + product("%rd10", false) + "st.shared.b16 [sb], %h1;\n" + kFinish, "fence.proxy.async");
   reports(ready + "mov.u64 %rd10, 0;" + kPublish + product("%rd10", false) + kFinish, "another layout");
-  reports("setmaxnreg.dec.sync.aligned.u32 20;", "asks for 20 registers");
   // Sums are not there before the wait.
   std::vector<float> early = runProduct(ready + kPublish + product("%rd10", false) +
                                         "wgmma.commit_group.sync.aligned; mov.b32 %f20, %f10;\n"
                                         "wgmma.wait_group.sync.aligned 0; mov.b32 %f10, %f20;\n");
   EXPECT_TRUE(std::isnan(early[0]));
-  EXPECT_EQ(errorOfProduct("setmaxnreg.dec.sync.aligned.u32 24;"), "");
+}
+
+TEST(PtxWarpgroup, WarpsAgree) {
+  SKIP_ON_CARD();
+  // The second warp's B begins elsewhere.
+  std::string other = "shr.u32 %r30, %t, 5; setp.eq.u32 %p5, %r30, 1; @%p5 add.s64 %rd11, %rd11, 2;\n";
+  std::string text = errorOfProduct(setUp(false) + other + kPublish + product("%rd10", false) + kFinish);
+  EXPECT_NE(text.find("differs from what another warp of the warpgroup multiplies"), std::string::npos) << text;
+}
+
+// 384 threads begin with 168 registers each; two warpgroups of three then have 240, or 232 beside one of 40.
+TEST(PtxWarpgroup, RegistersOfABlock) {
+  SKIP_ON_CARD();
+  auto errorFor = [](unsigned few, unsigned many, const char *bounds) {
+    std::string body = "setp.lt.u32 %p1, %t, 128; @%p1 bra FEW; setmaxnreg.inc.sync.aligned.u32 " + number(many) +
+                       "; bra DONE;\nFEW: setmaxnreg.dec.sync.aligned.u32 " + number(few) + ";\nDONE:";
+    return errorOf(body, 384, {}, bounds);
+  };
+  const char *const bounds = ".maxntid 384, 1, 1 .minnctapersm 1";
+  EXPECT_EQ(errorFor(40, 232, bounds), "");
+  EXPECT_EQ(errorFor(24, 240, bounds), "");
+  EXPECT_EQ(errorFor(40, 232, ".reqntid 384 .maxnreg 168"), "");
+  EXPECT_NE(errorFor(40, 240, bounds).find("waits for 2304 registers"), std::string::npos) << errorFor(40, 240, bounds);
+  EXPECT_NE(errorFor(176, 232, bounds).find("asks for 176 registers of 168"), std::string::npos);
+  EXPECT_NE(errorFor(40, 160, bounds).find("asks for 160 registers of 168"), std::string::npos);
+  EXPECT_NE(errorFor(20, 232, bounds).find("asks for 20 registers"), std::string::npos);
+  EXPECT_NE(errorFor(40, 232, ".maxntid 384, 1, 1").find("is ignored by ptxas"), std::string::npos);
+  EXPECT_NE(errorFor(40, 232, "").find("is ignored by ptxas"), std::string::npos);
 }
 
 TEST(PtxWarpgroup, OtherTargets) {
@@ -213,6 +241,8 @@ TEST(PtxPhases, Refusals) {
   reports(copy + "[s], [%in], 16, [s+32];", "a bulk copy is under way");
   reports(copy + "[s+56], [%in], 16, [s+32];", "multiples of 16");
   reports(copy + "[s+64], [%in], 16, [s+32];", "out of bounds in shared memory");
+  reports("st.shared.b32 [s], 1;" + copy + "[s], [%in], 16, [s+32];", "overwrites shared memory of which warp 0");
+  reports("st.shared.b32 [s], 1; fence.proxy.async;" + copy + "[s], [%in], 16, [s+32];", "a bulk copy is under way");
   reports("W: mbarrier.try_wait.parity.shared.b64 %p1, [s+32], 0; @!%p1 bra W;", "waits at the mbarrier");
 }
 

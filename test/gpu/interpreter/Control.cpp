@@ -32,6 +32,8 @@ bool arrive(Step &s, Barrier &barrier) {
   barrier.arrived += kLanes;
   if (s.launch.races)
     s.launch.races->arrive(s, barrier);
+  if (s.block.races)
+    s.block.races->release(s.warp.id, &barrier);
   if (barrier.arrived > expected)
     s.fail("has more arrivals than the barrier expects");
   if (barrier.arrived < expected)
@@ -40,6 +42,12 @@ bool arrive(Step &s, Barrier &barrier) {
   ++barrier.round;
   if (s.launch.races)
     s.launch.races->complete(s, barrier);
+  if (s.block.races) {
+    for (const Warp &each : s.block.warps)
+      if (each.id == s.warp.id || (each.barrier >= 0 && &s.block.barriers[each.barrier] == &barrier))
+        s.block.races->acquire(each.id, &barrier);
+    s.block.races->forget(&barrier);
+  }
   return true;
 }
 void synchronize(Step &s) {

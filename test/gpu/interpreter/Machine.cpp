@@ -91,8 +91,10 @@ static bool isWritten(const uint8_t *states, uint32_t bytes) {
   return true;
 }
 
-void Step::loadShared(uint64_t address, void *to, uint32_t bytes, uint32_t align) {
+void Step::loadShared(uint64_t address, void *to, uint32_t bytes, uint32_t align, bool isAsync) {
   checkShared(*this, address, bytes, align);
+  if (block.races)
+    block.races->load(*this, address, bytes, isAsync);
   if (!isWritten(&block.written[address], bytes)) {
     while (block.written[address] != kUnwritten)
       ++address;
@@ -103,12 +105,15 @@ void Step::loadShared(uint64_t address, void *to, uint32_t bytes, uint32_t align
 
 void Step::storeShared(uint64_t address, const void *from, uint32_t bytes, uint32_t align) {
   checkShared(*this, address, bytes, align);
+  if (block.races)
+    block.races->store(*this, address, bytes, /*isAsync=*/false,
+                       isWritten(&block.written[address], bytes) && !memcmp(&block.shared[address], from, bytes));
   memcpy(&block.shared[address], from, bytes);
   memset(&block.written[address], int(kUnfenced + warp.id), bytes);
 }
 
 void Step::loadSharedAsync(uint64_t address, void *to, uint32_t bytes) {
-  loadShared(address, to, bytes, 0);
+  loadShared(address, to, bytes, 0, /*isAsync=*/true);
   for (uint32_t i = 0; i < bytes; ++i)
     if (block.written[address + i] != kWritten)
       fail("reads shared memory of which warp " + std::to_string(block.written[address + i] - kUnfenced) +
@@ -119,6 +124,16 @@ void Step::storeSharedAsync(uint64_t address, const void *from, uint32_t bytes) 
   checkShared(*this, address, bytes, 0);
   memcpy(&block.shared[address], from, bytes);
   memset(&block.written[address], kWritten, bytes);
+}
+
+void Step::startCopy(uint64_t address, uint32_t bytes) {
+  checkShared(*this, address, bytes, 0);
+  for (uint32_t i = 0; i < bytes; ++i)
+    if (block.written[address + i] >= kUnfenced)
+      fail("overwrites shared memory of which warp " + std::to_string(block.written[address + i] - kUnfenced) +
+           " has not said by fence.proxy.async that it stored it, at " + hex(address + i));
+  if (block.races)
+    block.races->store(*this, address, bytes, /*isAsync=*/true, /*isSame=*/false);
 }
 
 void Step::forgetShared(uint64_t address, uint32_t bytes) {

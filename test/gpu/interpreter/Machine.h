@@ -2,6 +2,7 @@
 #define TEST_GPU_INTERPRETER_MACHINE_H
 
 #include "test/gpu/interpreter/Ptx.h"
+#include "test/gpu/interpreter/SharedRaces.h"
 
 #include <array>
 #include <cstring>
@@ -61,6 +62,12 @@ struct PendingProduct {
   bool accumulates;
 };
 
+/// What the four warps of a warpgroup, each at its own pace, must multiply alike.
+struct GroupProducts {
+  uint64_t first = 0;                                       ///< number of the first one kept
+  std::deque<std::pair<PendingProduct, unsigned>> products; ///< and how many warps have come to it
+};
+
 struct Block;
 
 struct Warp {
@@ -84,6 +91,9 @@ struct Warp {
   std::vector<PendingProduct> products;
   std::map<uint32_t, std::vector<float>> sums; ///< [register][lane]
   bool isFenced = false;                       ///< by wgmma.fence, since the last wait
+  uint64_t numProducts = 0;                    ///< so far
+  uint32_t registersPerThread = 0;             ///< by setmaxnreg; 0: unknown
+  uint32_t wantedRegisters = 0;                ///< waits until the block has so many to spare
 
   uint64_t &at(uint32_t index, unsigned lane) { return registers[size_t(index) * kLanes + lane]; }
 
@@ -115,6 +125,9 @@ struct Block {
   Barrier barriers[16];
   std::vector<Warp> warps;
   uint32_t numThreads = 0, unfinished = 0;
+  uint64_t spareRegisters = 0; ///< given back by setmaxnreg.dec
+  std::map<uint32_t, GroupProducts> groups;
+  std::unique_ptr<SharedRaces> races; ///< of several warps
 };
 
 struct Dim3 {
@@ -209,11 +222,13 @@ struct Step {
 
   /// Memory, checked. `align` 0: bytes.
   uint8_t *global(uint64_t address, uint32_t bytes, uint32_t align);
-  void loadShared(uint64_t address, void *to, uint32_t bytes, uint32_t align);
+  void loadShared(uint64_t address, void *to, uint32_t bytes, uint32_t align, bool isAsync = false);
   void storeShared(uint64_t address, const void *from, uint32_t bytes, uint32_t align);
   /// As asynchronous copies and wgmma do (the async proxy, section 8.6).
   void loadSharedAsync(uint64_t address, void *to, uint32_t bytes);
   void storeSharedAsync(uint64_t address, const void *from, uint32_t bytes);
+  /// An asynchronous copy to there begins: it is not ordered behind stores without a fence.proxy.async.
+  void startCopy(uint64_t address, uint32_t bytes);
   /// What lay there is gone and the new is not there.
   void forgetShared(uint64_t address, uint32_t bytes);
   uint8_t *local(unsigned lane, uint64_t address, uint32_t bytes, uint32_t align);

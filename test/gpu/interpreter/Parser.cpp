@@ -278,8 +278,10 @@ private:
         do
           kernel->maxThreads *= uint32_t(integer());
         while (take(','));
-      } else if (directive == ".minnctapersm" || directive == ".maxnreg") {
-        integer();
+      } else if (directive == ".minnctapersm") {
+        kernel->minBlocks = uint32_t(integer());
+      } else if (directive == ".maxnreg") {
+        kernel->maxRegisters = uint32_t(integer());
       } else {
         error("unknown directive '" + directive + "' of a kernel");
       }

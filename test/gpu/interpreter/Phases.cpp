@@ -41,6 +41,8 @@ template <bool Expects> void arrive(Step &s) {
     PhaseBarrier &barrier = barrierAt(s, s.address(s.operand(1), lane));
     if (Expects)
       barrier.bytes += s.as<uint32_t>(s.operand(2), lane);
+    if (s.block.races)
+      s.block.races->release(s.warp.id, &barrier);
     if (!barrier.pending)
       s.fail("arrives more often than the mbarrier expects");
     --barrier.pending;
@@ -73,6 +75,8 @@ void tryWait(Step &s) {
     }
     bool isOver = (barrier.phase & 1) != parity;
     s.write(s.operand(0), lane, uint8_t(isOver));
+    if (isOver && s.block.races)
+      s.block.races->acquire(s.warp.id, &barrier);
     if (first < 0)
       first = int64_t(address), s.warp.barrierRound = barrier.phase;
     sleeps &= !isOver && first == int64_t(address);
@@ -92,6 +96,9 @@ void copyBulk(Step &s) {
     if (!bytes || (copy.to | copy.from | bytes) % 16)
       s.fail("copies " + std::to_string(bytes) + " bytes; they and both addresses must be multiples of 16");
     PhaseBarrier &barrier = barrierAt(s, s.address(s.operand(3), lane));
+    s.startCopy(copy.to, bytes);
+    if (s.block.races)
+      s.block.races->release(s.warp.id, &barrier);
     if (s.launch.options.lazy) {
       s.forgetShared(copy.to, bytes);
       barrier.copies.push_back(copy);
@@ -105,9 +112,12 @@ void copyBulk(Step &s) {
 
 /// fence.proxy.async: what the warp has stored is there for asynchronous copies and wgmma, too.
 void fenceProxy(Step &s) {
-  for (uint8_t &state : s.block.written)
-    if (state == kUnfenced + s.warp.id)
-      state = kWritten;
+  for (uint64_t address = 0; address < s.block.written.size(); ++address)
+    if (s.block.written[address] == kUnfenced + s.warp.id) {
+      s.block.written[address] = kWritten;
+      if (s.block.races)
+        s.block.races->publish(s, address);
+    }
 }
 
 void nothing(Step &) {}

@@ -79,6 +79,22 @@ struct Kernel {
   uint32_t localBytes = 0;                 ///< a thread
   uint32_t requiredThreads[3] = {0, 0, 0}; ///< .reqntid, 0: none
   uint32_t maxThreads = 0;                 ///< .maxntid, 0: none
+  uint32_t maxRegisters = 0;               ///< .maxnreg, 0: none
+  uint32_t minBlocks = 0;                  ///< .minnctapersm, 0: none
+
+  /// Registers that ptxas has for each thread, as far as the directives say; 0: they do not.
+  uint32_t registerLimit() const {
+    constexpr uint32_t kFile = 1 << 16, kGroup = 8, kMost = 255;
+    uint32_t threads = requiredThreads[0] * requiredThreads[1] * requiredThreads[2];
+    threads = threads ? threads : maxThreads;
+    if (maxRegisters)
+      return maxRegisters;
+    if (!threads)
+      return 0;
+    uint32_t warps = (threads + 31) / 32 * (minBlocks ? minBlocks : 1);
+    uint32_t count = kFile / (32 * warps) / kGroup * kGroup;
+    return count < kMost ? count : kMost;
+  }
 };
 
 /// Places a variable of the module in global memory and returns its address.

@@ -63,10 +63,13 @@ private:
     block->numThreads = threads;
     block->warps.resize((threads + kLanes - 1) / kLanes);
     block->unfinished = uint32_t(block->warps.size());
+    if (block->warps.size() > 1 && !block->shared.empty())
+      block->races = std::make_unique<SharedRaces>(block->shared.size(), block->warps.size());
     for (size_t i = 0; i < block->warps.size(); ++i) {
       Warp &warp = block->warps[i];
       warp.block = block.get();
       warp.id = uint32_t(i);
+      warp.registersPerThread = launch.kernel.registerLimit();
       if (!spareRegisters.empty()) {
         warp.registers = std::move(spareRegisters.back());
         spareRegisters.pop_back();
@@ -181,9 +184,11 @@ private:
     for (Warp &warp : block.warps) {
       bool isThrough = warp.barrier >= 0 && block.barriers[warp.barrier].round != warp.barrierRound;
       const PhaseBarrier *phases = warp.phaseBarrier >= 0 ? &block.phaseBarriers[uint64_t(warp.phaseBarrier)] : nullptr;
-      if (!isThrough && !(phases && (phases->phase != warp.barrierRound || !phases->copies.empty())))
+      bool hasRegisters = warp.wantedRegisters && block.spareRegisters >= warp.wantedRegisters;
+      if (!isThrough && !hasRegisters && !(phases && (phases->phase != warp.barrierRound || !phases->copies.empty())))
         continue;
       warp.barrier = warp.phaseBarrier = -1;
+      warp.wantedRegisters = 0;
       ready.push_back(&warp);
     }
   }
@@ -192,10 +197,12 @@ private:
     std::string text = "kernel '" + launch.kernel.name + "'";
     for (auto &block : resident)
       for (Warp &warp : block->warps)
-        if ((warp.barrier >= 0 || warp.phaseBarrier >= 0) && text.size() < 400)
-          text += ", block " + std::to_string(block->index[0]) + " warp " + std::to_string(warp.id) + " waits at " +
-                  (warp.barrier >= 0 ? "barrier " + std::to_string(warp.barrier)
-                                     : "the mbarrier at " + std::to_string(warp.phaseBarrier));
+        if ((warp.barrier >= 0 || warp.phaseBarrier >= 0 || warp.wantedRegisters) && text.size() < 400)
+          text += ", block " + std::to_string(block->index[0]) + " warp " + std::to_string(warp.id) + " waits " +
+                  (warp.wantedRegisters ? "for " + std::to_string(warp.wantedRegisters) + " registers, of which " +
+                                              std::to_string(block->spareRegisters) + " were given back"
+                   : warp.barrier >= 0  ? "at barrier " + std::to_string(warp.barrier)
+                                        : "at the mbarrier at " + std::to_string(warp.phaseBarrier));
     return text;
   }
 

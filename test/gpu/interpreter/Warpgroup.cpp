@@ -95,6 +95,23 @@ void execute(Step &s, const PendingProduct &product) {
   isBf16 ? multiply<fromBf16>(s, product, sums) : multiply<fromF16>(s, product, sums);
 }
 
+/// The machine reads operands once for the whole warpgroup: the instruction and its descriptors must be the same in
+/// all.
+void agree(Step &s, const PendingProduct &product) {
+  GroupProducts &group = s.block.groups[s.warp.id / 4];
+  uint64_t number = s.warp.numProducts++ - group.first;
+  if (number == group.products.size())
+    group.products.push_back({product, 0});
+  auto &[first, count] = group.products[number];
+  if (first.in != product.in || first.left != product.left || first.right != product.right ||
+      first.accumulates != product.accumulates)
+    s.fail("differs from what another warp of the warpgroup multiplies");
+  if (++count == 4) {
+    group.products.pop_front();
+    ++group.first;
+  }
+}
+
 /// wgmma.mma_async D, A or its descriptor, B's descriptor, scale-d, 1, 1, [transpose A,] transpose B. In
 /// lazy mode it happens at the wait: sums are NaN until then, and registers of A are read then.
 void multiplyAsync(Step &s) {
@@ -112,6 +129,7 @@ void multiplyAsync(Step &s) {
     s.fail("has another number of operands than the interpreter knows");
   PendingProduct product{&s.in, inRegisters ? 0 : s.read(s.operand(1), 0), s.read(s.operand(2), 0),
                          bool(s.read(s.operand(3), 0) & 1)};
+  agree(s, product);
   auto [sums, isNew] = s.warp.sums.try_emplace(parts[0].index);
   if (isNew)
     for (const Operand &part : parts)
@@ -168,12 +186,31 @@ void wait(Step &s) {
   s.warp.isFenced = false;
 }
 
-/// setmaxnreg: registers are without number here, but what may be asked for is not.
-void setRegisters(Step &s) {
+/// setmaxnreg: registers are without number here, but what may be asked for is not, and what a block has.
+template <bool IsMore> void setRegisters(Step &s) {
   wholeWarp(s);
-  uint64_t count = s.read(s.operand(0), 0);
+  auto count = uint32_t(s.read(s.operand(0), 0));
+  const Kernel &kernel = s.launch.kernel;
+  uint32_t &own = s.warp.registersPerThread;
   if (count < 24 || count > 256 || count % 8)
     s.fail("asks for " + std::to_string(count) + " registers");
+  if (!own || !(kernel.maxRegisters || kernel.minBlocks))
+    s.fail("is ignored by ptxas: neither .maxnreg nor .minnctapersm with a number of threads says what it has to begin "
+           "with");
+  if (IsMore ? count < own : count > own)
+    s.fail("asks for " + std::to_string(count) + " registers of " + std::to_string(own));
+  if (!IsMore) {
+    s.block.spareRegisters += (own - count) * kLanes;
+    s.wakes = true;
+  } else if (uint32_t more = (count - own) * kLanes; more > s.block.spareRegisters) {
+    s.warp.wantedRegisters = more;
+    s.warp.moveTo(s.mask, uint32_t(&s.in - kernel.code.data())); // once more when it is woken
+    s.blocked = true;
+    return;
+  } else {
+    s.block.spareRegisters -= more;
+  }
+  own = count;
 }
 
 } // namespace
@@ -185,7 +222,8 @@ void addWarpgroupInstructions(Table &table) {
   table["wgmma.fence.sync.aligned"] = {fence, true};
   table["wgmma.commit_group.sync.aligned"] = {commit, true};
   table["wgmma.wait_group.sync.aligned"] = {wait, true};
-  table["setmaxnreg.inc.sync.aligned.u32"] = table["setmaxnreg.dec.sync.aligned.u32"] = {setRegisters, true};
+  table["setmaxnreg.inc.sync.aligned.u32"] = {setRegisters<true>, true};
+  table["setmaxnreg.dec.sync.aligned.u32"] = {setRegisters<false>, true};
 }
 
 } // namespace ptx
