@@ -1,5 +1,5 @@
 #include "dialects/attn/IntegerProductOp.h"
-#include "passes/graph/Decompose.h"
+#include "passes/graph/decompose/Decompose.h"
 #include "passes/graph/Structured.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"

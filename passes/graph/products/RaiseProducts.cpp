@@ -1,7 +1,7 @@
 #include "dialects/attn/IntegerProductOp.h"
 #include "dialects/attn/NodeLocation.h"
 #include "passes/Passes.h"
-#include "passes/graph/ConstantTable.h"
+#include "passes/graph/element/ConstantTable.h"
 #include "passes/graph/Pipeline.h"
 #include "passes/graph/Structured.h"
 #include "passes/graph/products/QuantizedOperand.h"
