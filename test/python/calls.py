@@ -1,4 +1,5 @@
 """Calls of a model: arrays of every kind in and out, what does not fit, timeouts, and what a model says of itself."""
+import importlib.util
 import pickle
 import threading
 import time
@@ -70,6 +71,14 @@ class Calls(unittest.TestCase):
         self.assertIsInstance(y, Foreign)
         np.testing.assert_array_equal(y.array, 3 * rows())
         self.assertIsInstance(self.model(rows(), Foreign(rows())), np.ndarray)
+
+    @unittest.skipUnless(importlib.util.find_spec("torch"), "torch is not installed")
+    def test_torch(self):
+        import torch
+        y = self.model(torch.ones(3, 4), rows())
+        self.assertIsInstance(y, torch.Tensor)
+        np.testing.assert_array_equal(y.numpy(), 2 + rows())
+        self.check("input 'a': its __dlpack__ says: .*grad", lambda: self.model(torch.ones(3, 4, requires_grad=True), rows()))
 
     def test_outputs(self):
         model = attnc.load(models.two_outputs())

@@ -181,7 +181,7 @@ static void deleteUntaken(PyObject *capsule) {
     static_cast<DLManagedTensor *>(tensor)->deleter(static_cast<DLManagedTensor *>(tensor));
 }
 
-nb::object Tensor::dlpack(nb::kwargs) {
+nb::object Tensor::dlpack(const nb::kwargs &) {
   if (!managed)
     raise(ATTNRT_INVALID_ARGUMENT, "the tensor has been handed on already");
   PyObject *capsule = PyCapsule_New(managed, "dltensor", deleteUntaken);

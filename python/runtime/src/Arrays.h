@@ -27,7 +27,7 @@ public:
   Borrowed &operator=(Borrowed &&) = delete;
   ~Borrowed();
 
-  DLTensor tensor = {};
+  DLTensor tensor = {nullptr, {kDLCPU, 0}, 0, {}, nullptr, nullptr, 0};
 
 private:
   void fromBuffer(const attnrt_tensor_info &info, const char *what);
@@ -46,7 +46,7 @@ public:
   ~Tensor();
 
   /// The rest of Python's side: for torch.from_dlpack and its like.
-  nanobind::object dlpack(nanobind::kwargs);
+  nanobind::object dlpack(const nanobind::kwargs &);
   nanobind::tuple device() const;
 
   static void bind(nanobind::module_ &module);

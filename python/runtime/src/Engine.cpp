@@ -44,7 +44,8 @@ Engine::Engine(const std::string &path, EngineOptions options, bool copyWeights)
   if (status)
     raise(status);
   try {
-    if ((status = attnrt_model_get_info(model, &description)))
+    status = attnrt_model_get_info(model, &description);
+    if (status)
       raise(status);
     for (uint32_t i = 0; i < description->num_entries; ++i) {
       const attnrt_entry_info &info = *description->entries[i];
@@ -284,7 +285,7 @@ nb::object Engine::call(int32_t index, PyObject *positional, PyObject *named, co
   return all;
 }
 
-nb::object Engine::profile(int32_t index, nb::dict named) {
+nb::object Engine::profile(int32_t index, const nb::dict &named) {
   std::vector<std::array<int64_t, 4>> marks;
   CallOptions options;
   options.marks = &marks;
@@ -307,7 +308,7 @@ State *Engine::makeState(nb::object self, int32_t index) {
   return new State(std::move(self), index, handle);
 }
 
-void Engine::setWeight(const std::string &name, nb::object value) {
+void Engine::setWeight(const std::string &name, const nb::object &value) {
   attnrt_tensor_info any = {name.c_str(), "the weight's dtype", 0, 0, nullptr};
   Borrowed array(value.ptr(), any, ("weight '" + name + "'").c_str(), /*writable=*/false);
   attnrt_status status;

@@ -107,9 +107,9 @@ public:
 
   nanobind::dict info() const;
   nanobind::object call(int32_t entry, PyObject *positional, PyObject *named, const CallOptions &options);
-  nanobind::object profile(int32_t entry, nanobind::dict named);
+  nanobind::object profile(int32_t entry, const nanobind::dict &named);
   State *makeState(nanobind::object self, int32_t entry);
-  void setWeight(const std::string &name, nanobind::object value);
+  void setWeight(const std::string &name, const nanobind::object &value);
   const Entry &entry(int32_t index) const;
   int32_t threads() { return pool->threads(); }
   int32_t sessions() const { return pool->most(); }

@@ -10,8 +10,8 @@ namespace nb = nanobind;
 namespace attn::python {
 
 /// `call` with all that may be asked for besides inputs.
-static nb::object run(Engine &engine, int32_t entry, nb::dict inputs, nb::object out, int64_t timeout, Cancel *cancel,
-                      State *state, bool asDict) {
+static nb::object run(Engine &engine, int32_t entry, const nb::dict &inputs, const nb::object &out, int64_t timeout,
+                      Cancel *cancel, State *state, bool asDict) {
   CallOptions options;
   options.timeout = timeout;
   options.cancel = cancel;
@@ -26,7 +26,7 @@ static void check(attnrt_status status) {
     raise(status);
 }
 
-static void setState(State &state, const std::string &input, nb::object value) {
+static void setState(State &state, const std::string &input, const nb::object &value) {
   attnrt_tensor_info any = {input.c_str(), "the input's dtype", 0, 0, nullptr};
   Borrowed array(value.ptr(), any, ("input '" + input + "' of the state").c_str(), /*writable=*/false);
   check(attnrt_state_set(state.handle, input.c_str(), &array.tensor));
@@ -93,7 +93,7 @@ NB_MODULE(_core, module) {
       .def("get", getState);
 
   static PyType_Slot slots[] = {{Py_tp_call, reinterpret_cast<void *>(EntryFunction::call)}, {0, nullptr}};
-  nb::class_<EntryFunction>(module, "EntryFunction", nb::type_slots(slots));
+  [[maybe_unused]] auto function = nb::class_<EntryFunction>(module, "EntryFunction", nb::type_slots(slots));
 
   nb::class_<Engine>(module, "Engine")
       .def("__init__",
@@ -108,7 +108,8 @@ NB_MODULE(_core, module) {
       .def("threads", &Engine::threads)
       .def("sessions", &Engine::sessions)
       .def(
-          "state", [](nb::object self, int32_t entry) { return nb::cast<Engine &>(self).makeState(self, entry); },
+          "state",
+          [](const nb::object &self, int32_t entry) { return nb::cast<Engine &>(self).makeState(self, entry); },
           nb::rv_policy::take_ownership)
       .def(
           "entry_function", [](nb::object self, int32_t entry) { return new EntryFunction{std::move(self), entry}; },

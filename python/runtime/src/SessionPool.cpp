@@ -42,7 +42,7 @@ void SessionPool::noticeFork() {
   made = int32_t(idle.size());
   waiting = 0;
   // Another thread may have held the mutex, and does not exist here.
-  static_cast<void>(wait.release());
+  [[maybe_unused]] Wait *held = wait.release();
   wait.reset(new Wait);
 }
 
