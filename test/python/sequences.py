@@ -67,6 +67,23 @@ class States(unittest.TestCase):
             other[name] = state[name]
         np.testing.assert_array_equal(self.model.step(other, **self.feeds(1)), first[1])
 
+    def test_gather(self):
+        state = self.model.state()
+        for step in range(3):
+            self.model.step(state, **self.feeds(step))
+        before = {name: state[name] for name in self.kept}
+        state.gather([1, 1, 0])
+        for name in self.kept:
+            np.testing.assert_array_equal(state[name], before[name][[1, 1, 0]])
+        state.gather(np.array([2], np.int32), dim="batch")
+        for name in self.kept:
+            np.testing.assert_array_equal(state[name], before[name][:1])
+        for rows, message in (([1], "1"), ([-2], "-2"), ([[0]], "one contiguous dimension of int64")):
+            with self.assertRaisesRegex(attnc.InvalidArgument, message):
+                state.gather(rows)
+        with self.assertRaisesRegex(attnc.Error, "other"):
+            state.gather([0], dim="other")
+
     def test_what_does_not_fit(self):
         state = self.model.state()
         self.model.step(state, **self.feeds(0))

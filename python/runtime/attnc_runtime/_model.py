@@ -138,6 +138,14 @@ class State:
         """Forgets all rows of the caches behind the first ``length``, without a copy."""
         self._native.truncate(length)
 
+    def gather(self, rows: Any, dim: Optional[str] = None) -> None:
+        """Row n becomes what row ``rows[n]`` was, in every kept input along the dimension ``dim`` (default: the first,
+        as of a batch): rows change places, are repeated (a beam that goes on twice) or left out (a sequence that has
+        ended); -1 gives a row of zeros. ``rows`` are integers, whose number is the dimension's size afterwards."""
+        import numpy
+
+        self._native.gather(numpy.ascontiguousarray(rows, numpy.int64), dim)
+
     def reset(self) -> None:
         """Empty again; its memory is kept."""
         self._native.reset()

@@ -2,6 +2,7 @@
 #include "Engine.h"
 
 #include <cstring>
+#include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
@@ -24,6 +25,20 @@ static nb::object run(Engine &engine, int32_t entry, const nb::dict &inputs, con
 static void check(attnrt_status status) {
   if (status)
     raise(status);
+}
+
+/// `rows` on the CPU, of int64.
+static void gatherState(State &state, const nb::object &rows, std::optional<std::string> dim) {
+  attnrt_dim count = {-1, "rows"};
+  attnrt_tensor_info info = {"rows", "int64", ATTNRT_I64, 1, &count};
+  Borrowed array(rows.ptr(), info, "the array of rows", /*writable=*/false);
+  const DLTensor &tensor = array.tensor;
+  bool isInt64 = tensor.dtype.code == kDLInt && tensor.dtype.bits == 64;
+  if (tensor.device.device_type != kDLCPU || !isInt64 || tensor.ndim != 1 || tensor.strides)
+    raise(ATTNRT_INVALID_ARGUMENT, "rows are one contiguous dimension of int64 on the CPU");
+  const char *data = static_cast<const char *>(tensor.data) + tensor.byte_offset;
+  check(attnrt_state_gather(state.handle, dim ? dim->c_str() : nullptr, reinterpret_cast<const int64_t *>(data),
+                            tensor.shape[0]));
 }
 
 static void setState(State &state, const std::string &input, const nb::object &value) {
@@ -89,6 +104,7 @@ NB_MODULE(_core, module) {
            })
       .def("truncate", [](State &state, int64_t length) { check(attnrt_state_truncate(state.handle, length)); })
       .def("set_limit", [](State &state, int64_t rows) { check(attnrt_state_set_limit(state.handle, rows)); })
+      .def("gather", gatherState)
       .def("set", setState)
       .def("get", getState);
 
