@@ -16,10 +16,10 @@ import uuid
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 # Linked or compiled into the programs of each wheel: Debian's packages, then Python's.
 PARTS = {
-    "attnc-runtime": (["libstdc++-12-dev", "libssl-dev"], ["nanobind"]),
+    "attnc-runtime": (["libstdc++-12-dev", "llvm-22-dev"], ["nanobind"]),  # BLAKE3 is LLVM's
     "attnc": (
         ["libmlir-22-dev", "llvm-22-dev", "liblld-22-dev", "libprotobuf-dev", "zlib1g-dev", "libzstd-dev",
-         "libstdc++-12-dev", "libssl-dev"],
+         "libstdc++-12-dev"],
         ["onnx"],
     ),
 }
@@ -56,9 +56,6 @@ def main():
         sys.exit(__doc__)
     name, version, folder = sys.argv[1].replace("_", "-"), sys.argv[2], pathlib.Path(sys.argv[3])
     debian_packages, python_packages = PARTS[name]
-    # What the build does not ask for is not in it.
-    asked = (ROOT / "packages.txt").read_text().split()
-    debian_packages = [p for p in debian_packages if p in asked or p != "libssl-dev"]
     components = [debian(p) for p in debian_packages] + [python(p) for p in python_packages]
     bom = {
         "bomFormat": "CycloneDX",
