@@ -1,5 +1,6 @@
 #include "frontends/search/StepRoles.h"
 #include "dialects/attn/NodeLocation.h"
+#include "frontends/search/StateBranches.h"
 
 #include "mlir/IR/TypeUtilities.h"
 #include "llvm/ADT/StringSet.h"
@@ -321,5 +322,8 @@ private:
 } // namespace
 
 FailureOr<StepRoles> attn::findRoles(func::FuncOp step, const SearchOptions &options) {
-  return RoleFinder(step, options).run();
+  FailureOr<StepRoles> roles = RoleFinder(step, options).run();
+  if (failed(roles) || failed(checkStateBranches(step, *roles, options)))
+    return failure();
+  return roles;
 }
