@@ -84,6 +84,7 @@ void attn::buildLoopPipeline(OpPassManager &pm, bool marksRegions) {
   pm.addNestedPass<func::FuncOp>(createVectorizeLinalgPass());
   pm.addPass(createCanonicalizerPass());
   pm.addPass(createCSEPass());
+  pm.addNestedPass<func::FuncOp>(createPollLoopsPass());
   pm.addPass(createOutlineParallelPass());
   if (marksRegions)
     pm.addPass(createMarkRegionsPass());

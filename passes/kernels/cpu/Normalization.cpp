@@ -3,6 +3,7 @@
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
+#include "passes/kernels/cpu/KernelAttrs.h"
 #include "passes/kernels/cpu/LaneBuilder.h"
 #include "llvm/Support/FormatVariadic.h"
 
@@ -109,6 +110,7 @@ func::FuncOp emitRows(OpBuilder &builder, Location loc, StringRef symbol, ArrayR
                       llvm::function_ref<void(LaneBuilder &, ValueRange buffers, Value size, Value base)> emitRow) {
   auto function = func::FuncOp::create(builder, loc, symbol, builder.getFunctionType(types, {}));
   function->setAttr(AttnDialect::kKernelAttr, builder.getUnitAttr());
+  function->setAttr(kPollsAttr, builder.getUnitAttr());
   OpBuilder::InsertionGuard guard(builder);
   builder.setInsertionPointToStart(function.addEntryBlock());
   LaneBuilder k(builder, loc, lanes, /*hasScalef=*/lanes == 16);

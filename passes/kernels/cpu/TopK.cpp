@@ -2,6 +2,7 @@
 
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
+#include "passes/kernels/cpu/KernelAttrs.h"
 #include "passes/kernels/cpu/LaneBuilder.h"
 #include "llvm/Support/FormatVariadic.h"
 
@@ -25,28 +26,29 @@ public:
   }
 
   void emit() {
-    k.loop(k.index(0), count, 1, [&](Value place) { setPosition(place, place); });
+    k.loop(k.index(0), count, 1, [&](Value place) { put(place, {place, elementOf(place)}); });
     Value parents = k.div(count, k.index(2));
     k.loop(k.index(0), parents, 1, [&](Value n) {
       Value place = k.sub(k.sub(parents, n), k.index(1));
-      sink(place, positionAt(place), count);
+      sink(place, at(place), count);
     });
     scan();
     k.loop(k.index(1), count, 1, [&](Value n) {
-      Value end = k.sub(count, n), last = positionAt(end);
-      setPosition(end, positionAt(k.index(0)));
+      Value end = k.sub(count, n);
+      Item last = at(end);
+      put(end, at(k.index(0)));
       sink(k.index(0), last, end);
     });
-    k.loop(k.index(0), count, 1,
-           [&](Value place) { store(k.load(input, k.add(first, positionAt(place))), values, place); });
   }
 
-  void clear(Value place) {
-    store(arith::ConstantOp::create(k.b, k.loc, k.b.getZeroAttr(element)), values, place);
-    setPosition(place, k.index(0));
-  }
+  void clear(Value place) { put(place, {k.index(0), arith::ConstantOp::create(k.b, k.loc, k.b.getZeroAttr(element))}); }
 
 private:
+  /// An element and where it stands in the row.
+  struct Item {
+    Value position, element;
+  };
+
   Value constant(Type type, int64_t value) {
     if (auto vector = dyn_cast<VectorType>(type))
       return arith::ConstantOp::create(
@@ -83,15 +85,18 @@ private:
     return spec.smallest ? arith::XOrIOp::create(k.b, k.loc, keys, constant(type, -1)).getResult() : keys;
   }
 
-  Value keyOf(Value position) { return keysOf(k.load(input, k.add(first, position))); }
-  Value positionAt(Value place) {
-    return arith::IndexCastOp::create(k.b, k.loc, k.b.getIndexType(), k.load(positions, k.add(out, place)));
+  Value elementOf(Value position) { return k.load(input, k.add(first, position)); }
+  /// What the heap has: a row that is much longer than the caches is not read in its order again.
+  Item at(Value place) {
+    Value index = k.add(out, place);
+    return {arith::IndexCastOp::create(k.b, k.loc, k.b.getIndexType(), k.load(positions, index)),
+            k.load(values, index)};
   }
-  void setPosition(Value place, Value position) {
-    store(arith::IndexCastOp::create(k.b, k.loc, k.b.getI64Type(), position), positions, place);
-  }
-  void store(Value value, Value flat, Value place) {
-    memref::StoreOp::create(k.b, k.loc, value, flat, k.add(out, place));
+  void put(Value place, const Item &item) {
+    Value index = k.add(out, place);
+    Value position = arith::IndexCastOp::create(k.b, k.loc, k.b.getI64Type(), item.position);
+    memref::StoreOp::create(k.b, k.loc, position, positions, index);
+    memref::StoreOp::create(k.b, k.loc, item.element, values, index);
   }
 
   /// Whether the element at `position` comes after another one in the result.
@@ -101,10 +106,10 @@ private:
     return arith::OrIOp::create(k.b, k.loc, compare(Predicate::slt, key, otherKey), isLater);
   }
 
-  /// Puts `position` where it belongs below `place`, among the first `size`
+  /// Puts `item` where it belongs below `place`, among the first `size`
   /// places: children that come after it move up.
-  void sink(Value place, Value position, Value size) {
-    Value key = keyOf(position), yes = arith::ConstantIntOp::create(k.b, k.loc, k.b.getI1Type(), 1),
+  void sink(Value place, const Item &item, Value size) {
+    Value key = keysOf(item.element), yes = arith::ConstantIntOp::create(k.b, k.loc, k.b.getI1Type(), 1),
           no = arith::ConstantIntOp::create(k.b, k.loc, k.b.getI1Type(), 0);
     Values state{place, yes};
     SmallVector<Type> stateTypes{place.getType(), yes.getType()};
@@ -116,38 +121,41 @@ private:
               k.less(left, size), stateTypes,
               [&]() -> Values {
                 Value right = k.min(k.add(left, 1), k.sub(size, k.index(1)));
-                Value leftAt = positionAt(left), rightAt = positionAt(right);
-                Value leftKey = keyOf(leftAt), rightKey = keyOf(rightAt);
-                Value picksRight = isAfter(rightKey, rightAt, leftKey, leftAt);
-                Value child = k.select(picksRight, right, left), childAt = k.select(picksRight, rightAt, leftAt);
-                Value rises = isAfter(k.select(picksRight, rightKey, leftKey), childAt, key, position);
+                Item below = at(left), other = at(right);
+                Value leftKey = keysOf(below.element), rightKey = keysOf(other.element);
+                Value picksRight = isAfter(rightKey, other.position, leftKey, below.position);
+                Value child = k.select(picksRight, right, left);
+                Item risen{k.select(picksRight, other.position, below.position),
+                           k.select(picksRight, other.element, below.element)};
+                Value rises = isAfter(k.select(picksRight, rightKey, leftKey), risen.position, key, item.position);
                 return k.branch(
                     rises, stateTypes,
                     [&]() -> Values {
-                      setPosition(hole, childAt);
+                      put(hole, risen);
                       return {child, yes};
                     },
                     [&]() -> Values { return {hole, no}; });
               },
               [&]() -> Values { return {hole, no}; });
         });
-    setPosition(state[0], position);
+    put(state[0], item);
   }
 
   /// The elements behind the first `count`, against the root.
   void scan() {
     auto admit = [&](Value position, Value root) {
+      Item item{position, elementOf(position)};
       Values next = k.branch(
-          compare(Predicate::sgt, keyOf(position), root), TypeRange(keyType),
+          compare(Predicate::sgt, keysOf(item.element), root), TypeRange(keyType),
           [&]() -> Values {
-            sink(k.index(0), position, count);
-            return {keyOf(positionAt(k.index(0)))};
+            sink(k.index(0), item, count);
+            return {keysOf(at(k.index(0)).element)};
           },
           [&]() -> Values { return {root}; });
       return next;
     };
     Value whole = k.add(count, k.floorTo(k.sub(length, count), lanes));
-    Values root{keyOf(positionAt(k.index(0)))};
+    Values root{keysOf(at(k.index(0)).element)};
     root = k.loop(count, whole, lanes, root, [&](Value position, ValueRange carried) {
       Value keys = keysOf(k.loadVector(input, k.add(first, position), lanes));
       Value roots = vector::BroadcastOp::create(k.b, k.loc, keys.getType(), carried[0]);
@@ -210,6 +218,7 @@ FailureOr<func::FuncOp> buildTopK(OpBuilder &builder, Location loc, const TopKSp
   auto type = builder.getFunctionType({spec.input, spec.values, spec.positions}, {});
   auto function = func::FuncOp::create(builder, loc, spec.symbol(), type);
   function->setAttr(AttnDialect::kKernelAttr, builder.getUnitAttr());
+  function->setAttr(kPollsAttr, builder.getUnitAttr());
   OpBuilder::InsertionGuard guard(builder);
   builder.setInsertionPointToStart(function.addEntryBlock());
   LaneBuilder k(builder, loc, spec.lanes, /*hasScalef=*/false);

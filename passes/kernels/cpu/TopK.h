@@ -25,8 +25,8 @@ struct TopKSpec {
 bool canBuildTopK(const TopKSpec &spec, std::string *reason = nullptr);
 
 /// Emits the kernel `spec.symbol()` with the arguments (input, values,
-/// positions). The positions found so far are a heap whose root is the last of
-/// them in order, in the buffer of the positions themselves. A register of
+/// positions). What is found so far is a heap whose root is the last of it in
+/// order, in the buffers of the results themselves. A register of
 /// elements at a time is compared with that root, so that nearly all of a row
 /// costs one comparison; n log k steps at worst. The heap is sorted in its place
 /// at the end. Elements are compared as integers of one order with them, so that

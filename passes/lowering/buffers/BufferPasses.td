@@ -136,6 +136,34 @@ def OutlineParallelPass : Pass<"attn-outline-parallel", "mlir::ModuleOp"> {
                            "::mlir::func::FuncDialect", "::attn::AttnDialect"];
 }
 
+def PollLoopsPass : Pass<"attn-poll-loops", "mlir::func::FuncOp"> {
+  let summary = "long loops look whether the run is to end";
+  let description = [{
+    The runtime looks between the pieces of a parallel region; a serial loop, and
+    a row of a region, may take seconds. Loops of entries, and of kernels with
+    `attn.polls`, are cut into pieces of some 2^18 scalar operations, with an
+    `attn.poll` between two of them. A loop that is known to be shorter stays.
+
+    ```mlir
+    scf.for %i = %c0 to %n step %c1 { ... }  // 8 operations
+    ```
+
+    becomes
+
+    ```mlir
+    scf.for %o = %c0 to %n step %c32768 {
+      %end = arith.minsi %next, %n
+      scf.for %i = %o to %end step %c1 { ... }
+      %more = arith.cmpi slt, %end, %n
+      scf.if %more { attn.poll }
+    }
+    ```
+
+    Before `attn-outline-parallel`: a task looks, too.
+  }];
+  let dependentDialects = ["::mlir::scf::SCFDialect", "::mlir::arith::ArithDialect", "::attn::AttnDialect"];
+}
+
 def MarkRegionsPass : Pass<"attn-mark-regions", "mlir::ModuleOp"> {
   let summary = "tell the runtime at the end of each region of an entry";
   let description = [{

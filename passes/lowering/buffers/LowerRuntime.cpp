@@ -15,6 +15,7 @@
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/IR/SymbolTable.h"
 #include "llvm/ADT/MapVector.h"
+#include "llvm/ADT/StringSet.h"
 #include "llvm/ADT/TypeSwitch.h"
 #include <cstddef>
 static_assert(sizeof(attnrt_product) == 104, "lower(ProductOp) writes it field by field");
@@ -43,8 +44,9 @@ private:
 /// Lowers one entry, kernel or task.
 class FunctionLowering : RuntimeFunction {
 public:
-  FunctionLowering(func::FuncOp function, LLVMTypeConverter &types, SymbolTable &symbols, Messages &messages)
-      : RuntimeFunction(function, types), symbols(symbols), messages(messages) {}
+  FunctionLowering(func::FuncOp function, LLVMTypeConverter &types, SymbolTable &symbols, Messages &messages,
+                   const llvm::StringSet<> &polling)
+      : RuntimeFunction(function, types), symbols(symbols), messages(messages), polling(polling) {}
 
   LogicalResult run() {
     SmallVector<Operation *> ops;
@@ -73,7 +75,7 @@ private:
   LogicalResult lower(Operation *op) {
     current = op;
     b.setInsertionPoint(op);
-    bool stops = isa<OutputOp, CacheOp, WorkspaceOp, ParallelForOp, RequireOp, KernelOp, PollOp, FetchOp, ProductOp,
+    bool stops = isa<OutputOp, CacheOp, WorkspaceOp, ParallelForOp, RequireOp, KernelOp, FetchOp, ProductOp,
                      HostWorkspaceOp, DownloadOp, UploadOp, BeginLoopOp, EndLoopOp, gpu::LaunchFuncOp>(op);
     if (stops && function->hasAttr(AttnDialect::kTaskAttr))
       return op->emitOpError("cannot stand in a parallel loop");
@@ -167,11 +169,14 @@ private:
   }
 
   LogicalResult lower(PollOp) {
-    // A region of no iterations does nothing but look.
-    Value none = LLVM::ZeroOp::create(b, loc(), ptr);
-    Value status = callRuntime(offsetof(attnrt_run, parallel_for), i32, {none, none, constant(i64, 0)});
-    stopIf(isNonzero(status));
+    stopIf(isNonzero(poll()));
     return success();
+  }
+
+  /// Nonzero: the run is to end. A region of no iterations does nothing but look.
+  Value poll() {
+    Value none = LLVM::ZeroOp::create(b, loc(), ptr);
+    return callRuntime(offsetof(attnrt_run, parallel_for), i32, {none, none, constant(i64, 0)});
   }
 
   LogicalResult lower(MarkOp op) {
@@ -330,6 +335,8 @@ private:
     cf::CondBranchOp::create(b, loc(), isNonzero(status), stopBlock(), rest);
     Block *one = b.createBlock(many);
     func::CallOp::create(b, loc(), op.getTask(), TypeRange(), ValueRange{argument, constant(i64, 0), count});
+    if (polling.contains(op.getTask())) // it may have stopped in the middle
+      stopIf(isNonzero(poll()));
     cf::BranchOp::create(b, loc(), rest);
     b.setInsertionPointToEnd(block);
     cf::CondBranchOp::create(b, loc(), few, one, many);
@@ -481,6 +488,7 @@ private:
 
   SymbolTable &symbols;
   Messages &messages;
+  const llvm::StringSet<> &polling;
 };
 
 struct LowerRuntimePass : attn::impl::LowerRuntimePassBase<LowerRuntimePass> {
@@ -492,12 +500,18 @@ struct LowerRuntimePass : attn::impl::LowerRuntimePassBase<LowerRuntimePass> {
     if (auto known = getOperation()->getAttrOfType<ArrayAttr>(AttnDialect::kMessagesAttr))
       for (auto text : known.getAsRange<StringAttr>())
         messages.add(text);
+    llvm::StringSet<> polling; // tasks that may stop in the middle
+    getOperation().walk([&](PollOp op) {
+      auto function = op->getParentOfType<func::FuncOp>();
+      if (function->hasAttr(AttnDialect::kTaskAttr))
+        polling.insert(function.getName());
+    });
     for (auto function : getOperation().getOps<func::FuncOp>()) {
       bool ours = function->hasAttr(AttnDialect::kEntryAttr) || function->hasAttr(AttnDialect::kKernelAttr) ||
                   function->hasAttr(AttnDialect::kTaskAttr);
       if (!ours || function.isExternal())
         continue;
-      if (failed(FunctionLowering(function, types, symbols, messages).run()))
+      if (failed(FunctionLowering(function, types, symbols, messages, polling).run()))
         return signalPassFailure();
     }
     for (auto kernels : llvm::make_early_inc_range(getOperation().getOps<gpu::GPUModuleOp>()))

@@ -1,5 +1,6 @@
 #include "passes/lowering/buffers/RuntimeFunction.h"
 
+#include "dialects/attn/AttnOps.h"
 #include "runtime/include/attnrt/abi.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -89,7 +90,9 @@ Block *RuntimeFunction::stopBlock() {
     return stop;
   OpBuilder::InsertionGuard guard(b);
   stop = b.createBlock(&function.getBody(), function.getBody().end());
-  Value status = arith::ConstantOp::create(b, loc(), b.getI32IntegerAttr(ATTNRT_RUN_STOPPED));
+  SmallVector<Value> status; // of a task, its region has one
+  if (!function->hasAttr(AttnDialect::kTaskAttr))
+    status.push_back(arith::ConstantOp::create(b, loc(), b.getI32IntegerAttr(ATTNRT_RUN_STOPPED)));
   func::ReturnOp::create(b, loc(), status);
   return stop;
 }
