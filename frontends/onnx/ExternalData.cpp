@@ -128,6 +128,17 @@ OwnedBytes ExternalFiles::read(llvm::StringRef location, uint64_t offset, uint64
             " are not within its " + std::to_string(size) + " bytes";
     return {};
   }
+  // Tensors that share bytes share them here, too; what overlaps otherwise may not add up to more than some copies.
+  auto [range, isFresh] = ranges.try_emplace({info.st_dev, info.st_ino, offset, length});
+  if (std::shared_ptr<char[]> same = range->second.lock())
+    return {llvm::ArrayRef<char>(same.get(), length), same};
+  uint64_t &total = bytesRead[{info.st_dev, info.st_ino}];
+  if (isFresh && length > kMaxOverlap * size - total) {
+    error = "its tensors overlap: they read more than " + std::to_string(kMaxOverlap) + " times its " +
+            std::to_string(size) + " bytes";
+    return {};
+  }
+  total += isFresh ? length : 0;
   std::shared_ptr<char[]> buffer(new (std::nothrow) char[length ? length : 1]);
   if (!buffer) {
     error = "no memory for its " + std::to_string(length) + " bytes";
@@ -143,5 +154,6 @@ OwnedBytes ExternalFiles::read(llvm::StringRef location, uint64_t offset, uint64
     }
     done += got;
   }
+  range->second = buffer;
   return {llvm::ArrayRef<char>(buffer.get(), length), buffer};
 }

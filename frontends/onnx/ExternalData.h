@@ -4,9 +4,12 @@
 #include "llvm/ADT/ArrayRef.h"
 #include "llvm/ADT/StringRef.h"
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
+#include <tuple>
+#include <utility>
 
 namespace attn::onnx {
 
@@ -30,6 +33,7 @@ public:
 
   /// Reads `length` bytes at `offset` of `location`. On failure `error` says why
   /// and the bytes are empty. Reading copies: a mapping would show later changes.
+  /// The same range read again is the same bytes as long as someone holds them.
   OwnedBytes read(llvm::StringRef location, uint64_t offset, uint64_t length, std::string &error);
 
   /// Bytes of the file at `location`; nullopt with the reason in `error`.
@@ -41,6 +45,9 @@ public:
 private:
   int open(const std::string &location, std::string &error);
 
+  using File = std::pair<uint64_t, uint64_t>;                                                 // device, inode
+  std::map<std::tuple<uint64_t, uint64_t, uint64_t, uint64_t>, std::weak_ptr<char[]>> ranges; // file, offset, length
+  std::map<File, uint64_t> bytesRead;
   std::string folder;
   int folderFd = -1;
 };

@@ -61,22 +61,32 @@ bool Functions::checkNode(const proto::NodeProto &node, const OpsetImports &opse
   std::string name = nodeDisplayName(node, path);
   mlir::Location loc = reporter.nodeLoc(name, node.op_type());
   for (llvm::StringRef text :
-       {llvm::StringRef(node.name()), llvm::StringRef(node.op_type()), llvm::StringRef(node.domain())})
+       {llvm::StringRef(node.name()), llvm::StringRef(node.op_type()), llvm::StringRef(node.domain())}) {
+    if (!isUtf8(text)) {
+      reporter.invalid(loc) << "has a name that is not UTF-8: '" << printableName(text) << "'";
+      return false;
+    }
     if (text.size() > kMaxNameBytes) {
       reporter.invalid() << "has a node with a name of " << text.size() << " bytes, the limit is " << kMaxNameBytes;
       return false;
     }
+  }
   for (const auto *names : {&node.input(), &node.output()}) {
     if (size_t(names->size()) > kMaxOperands) {
       reporter.invalid(loc) << "has " << names->size() << " operands, the limit is " << kMaxOperands;
       return false;
     }
-    for (const std::string &value : *names)
+    for (const std::string &value : *names) {
+      if (!isUtf8(value)) {
+        reporter.invalid(loc) << "has an operand whose name is not UTF-8: '" << printableName(value) << "'";
+        return false;
+      }
       if (value.size() > kMaxNameBytes) {
         reporter.invalid(loc) << "has an operand whose name has " << value.size() << " bytes, the limit is "
                               << kMaxNameBytes;
         return false;
       }
+    }
   }
   if (node.op_type().empty()) {
     reporter.invalid(loc) << "has no operator";

@@ -2,6 +2,7 @@
 #include "dialects/attn/NodeLocation.h"
 #include "frontends/onnx/Functions.h"
 #include "frontends/onnx/Limits.h"
+#include "frontends/onnx/OperatorSchema.h"
 #include "llvm/ADT/StringSet.h"
 #include <utility>
 
@@ -43,6 +44,8 @@ private:
   bool checkName(llvm::StringRef name, const char *what);
   bool addInitializers(proto::GraphProto &source, Scope &scope);
   bool addInputs(proto::GraphProto &source, Scope &scope);
+  bool checkDefault(const proto::ValueInfoProto &input, const proto::TensorProto &value);
+  bool checkBranches(const GraphNode &node, mlir::Location loc);
   void noteRanks(const proto::GraphProto &source, const Scope &scope);
   bool addNodes(const google::protobuf::RepeatedPtrField<proto::NodeProto> &nodes, Scope &scope);
   bool addNode(const proto::NodeProto &node, const std::string &name, Scope &scope);
@@ -72,6 +75,8 @@ bool Flattener::checkName(llvm::StringRef name, const char *what) {
   else if (name.size() > kMaxNameBytes)
     reporter.invalid() << "has an " << what << " whose name has " << name.size() << " bytes, the limit is "
                        << kMaxNameBytes;
+  else if (!isUtf8(name))
+    reporter.invalid() << "has an " << what << " whose name is not UTF-8: '" << printableName(name) << "'";
   return !reporter.failed();
 }
 
@@ -100,10 +105,30 @@ bool Flattener::addInitializers(proto::GraphProto &source, Scope &scope) {
   return true;
 }
 
+/// An input with an initialiser has its type and shape, as far as they are declared.
+bool Flattener::checkDefault(const proto::ValueInfoProto &input, const proto::TensorProto &value) {
+  if (!input.type().has_tensor_type())
+    return true;
+  const proto::TypeProto::Tensor &type = input.type().tensor_type();
+  bool fits = type.elem_type() == value.data_type();
+  if (type.has_shape()) {
+    fits &= type.shape().dim_size() == value.dims_size();
+    for (int n = 0; fits && n < value.dims_size(); ++n)
+      fits = !type.shape().dim(n).has_dim_value() || type.shape().dim(n).dim_value() == value.dims(n);
+  }
+  if (!fits)
+    reporter.invalid() << "input '" << printableName(input.name())
+                       << "' has an initialiser of another type or shape than it declares";
+  return fits;
+}
+
 bool Flattener::addInputs(proto::GraphProto &source, Scope &scope) {
   if (!addInitializers(source, scope))
     return false;
   llvm::StringSet<> inputs;
+  llvm::StringMap<const proto::TensorProto *> defaults;
+  for (const proto::TensorProto &tensor : source.initializer())
+    defaults[tensor.name()] = &tensor;
   for (const proto::ValueInfoProto &input : source.input()) {
     if (!checkName(input.name(), "input"))
       return false;
@@ -113,8 +138,11 @@ bool Flattener::addInputs(proto::GraphProto &source, Scope &scope) {
     }
     // An input with an initialiser is a constant: overriding it is not offered.
     auto [it, fresh] = scope.values.try_emplace(input.name(), graph.values.size());
-    if (!fresh)
+    if (!fresh) {
+      if (!checkDefault(input, *defaults[input.name()]))
+        return false;
       continue;
+    }
     scope.makers[input.name()] = "an input";
     graph.inputs.push_back({newValue(input.name()), &input});
   }
@@ -187,6 +215,8 @@ bool Flattener::resolveAttributes(const proto::NodeProto &node, mlir::Location l
                                   GraphNode &result) {
   llvm::StringSet<> seen;
   for (const proto::AttributeProto &attribute : node.attribute()) {
+    if (!checkName(attribute.name(), "attribute"))
+      return false;
     if (!seen.insert(attribute.name()).second) {
       reporter.invalid(loc) << "has attribute '" << printableName(attribute.name()) << "' twice";
       return false;
@@ -209,6 +239,31 @@ bool Flattener::resolveAttributes(const proto::NodeProto &node, mlir::Location l
       return false;
     }
     result.attributes.push_back({attribute.name(), &attribute});
+  }
+  return true;
+}
+
+/// Both branches of an If have the same outputs, also where only one of them is ever taken.
+bool Flattener::checkBranches(const GraphNode &node, mlir::Location loc) {
+  llvm::SmallVector<const proto::GraphProto *, 2> branches;
+  for (auto [key, attribute] : node.attributes)
+    if (attribute->type() == proto::AttributeProto::GRAPH)
+      branches.push_back(&attribute->g());
+  if (branches.size() != 2)
+    return true; // reported with the schema
+  for (const proto::GraphProto *branch : branches)
+    if (branch->output_size() != branches[0]->output_size()) {
+      reporter.invalid(loc) << "has " << branches[0]->output_size() << " outputs in one branch, "
+                            << branch->output_size() << " in the other";
+      return false;
+    }
+  for (auto [a, b] : llvm::zip_equal(branches[0]->output(), branches[1]->output())) {
+    int64_t first = a.type().tensor_type().elem_type(), second = b.type().tensor_type().elem_type();
+    if (first && second && first != second) {
+      reporter.invalid(loc) << "output '" << printableName(a.name()) << "' of one branch declares element type "
+                            << first << ", '" << printableName(b.name()) << "' of the other " << second;
+      return false;
+    }
   }
   return true;
 }
@@ -237,10 +292,13 @@ bool Flattener::addNode(const proto::NodeProto &node, const std::string &name, S
       return false;
     result.subgraphs.push_back({key, std::move(subgraph)});
   }
+  if (node.op_type() == "If" && canonicalDomain(node.domain()).empty() && !checkBranches(result, loc))
+    return false;
   std::string domain = canonicalDomain(node.domain());
   result.import = registry.lookup(domain, node.op_type(), scope.opsets->at(domain), result.version);
   assert(result.import && "unsupported operators are reported before");
-  if (!resolveOutputs(node, loc, scope, result))
+  result.schema = OperatorSchema::find(domain, node.op_type(), result.version);
+  if (!resolveOutputs(node, loc, scope, result) || (result.schema && !checkSignature(result, loc, reporter)))
     return false;
   nodes->push_back(std::move(result));
   return true;

@@ -9,6 +9,7 @@
 
 namespace attn::onnx {
 
+struct OperatorSchema;
 struct Subgraph;
 
 /// One node after inlining. Values are numbers, so a function's names need no
@@ -18,6 +19,7 @@ struct GraphNode {
   std::string op;
   ImportFn import = nullptr;
   int version = 0;                           // since_version of `import`
+  const OperatorSchema *schema = nullptr;    // null for an operator of another domain
   llvm::SmallVector<int, 4> inputs, outputs; // kNone for ""
   llvm::SmallVector<std::pair<llvm::StringRef, const proto::AttributeProto *>, 4> attributes;
   llvm::SmallVector<std::pair<llvm::StringRef, std::shared_ptr<const Subgraph>>, 2> subgraphs; // graph attributes

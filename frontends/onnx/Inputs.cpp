@@ -53,10 +53,8 @@ bool InputReader::readType(int value, const proto::ValueInfoProto &info, InputSp
     spec.dtype = *dtype;
     return true;
   }
-  if (type != 0 && proto::TensorProto::DataType_IsValid(type))
-    unsupported(value, spec) << "has element type "
-                             << proto::TensorProto::DataType_Name(proto::TensorProto::DataType(type))
-                             << ", which is not supported";
+  if (std::string name = dataTypeName(type); !name.empty())
+    unsupported(value, spec) << "has element type " << name << ", which is not supported";
   else
     reporter.invalid() << input(spec) << "has the unknown element type " << type;
   return false;
@@ -116,6 +114,11 @@ bool InputReader::readShape(const proto::ValueInfoProto &info, InputSpec &spec) 
     if (dim.dim_param().size() > kMaxNameBytes) {
       reporter.invalid() << input(spec) << "has a dimension whose name has " << dim.dim_param().size()
                          << " bytes, the limit is " << kMaxNameBytes;
+      return false;
+    }
+    if (!isUtf8(dim.dim_param())) {
+      reporter.invalid() << input(spec) << "has a dimension whose name is not UTF-8: '"
+                         << printableName(dim.dim_param()) << "'";
       return false;
     }
     if (dim.has_dim_value())

@@ -36,6 +36,8 @@ inline constexpr uint64_t kMaxTensorBytes = uint64_t(1) << 40;
 inline constexpr int64_t kMaxSize = int64_t(1) << 40;
 /// Bytes of a model file: protobuf counts in int.
 inline constexpr uint64_t kMaxFileBytes = (uint64_t(1) << 31) - 1;
+/// How often the bytes of a file of external data may be read, as ranges that differ.
+inline constexpr uint64_t kMaxOverlap = 4;
 /// Bytes of a name (of a value, node, operator, dimension or external file).
 inline constexpr size_t kMaxNameBytes = 4096;
 /// Bytes of all elements that are computed at import.

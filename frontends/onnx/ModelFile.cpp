@@ -3,6 +3,7 @@
 #include "frontends/onnx/Limits.h"
 #include "llvm/ADT/ScopeExit.h"
 #include "llvm/ADT/StringExtras.h"
+#include "llvm/Support/ConvertUTF.h"
 #include <cerrno>
 #include <cstring>
 #include <fcntl.h>
@@ -84,6 +85,11 @@ static std::unique_ptr<proto::ModelProto> parse(int fd, int64_t size, Reporter &
     return nullptr;
   }
   return model;
+}
+
+bool attn::onnx::isUtf8(llvm::StringRef text) {
+  const auto *begin = reinterpret_cast<const llvm::UTF8 *>(text.begin());
+  return llvm::isLegalUTF8String(&begin, begin + text.size());
 }
 
 std::string attn::onnx::canonicalDomain(llvm::StringRef domain) { return domain == "ai.onnx" ? "" : domain.str(); }

@@ -49,6 +49,9 @@ using OpsetImports = std::map<std::string, int>;
 bool readOpsetImports(const google::protobuf::RepeatedPtrField<proto::OperatorSetIdProto> &imports, Reporter &reporter,
                       OpsetImports &result);
 
+/// Whether `text`, of a model, is what protobuf's strings have to be.
+bool isUtf8(llvm::StringRef text);
+
 /// "" for "ai.onnx".
 std::string canonicalDomain(llvm::StringRef domain);
 

@@ -256,6 +256,11 @@ static OwnedBytes readExternal(const proto::TensorProto &tensor, uint64_t expect
   return result;
 }
 
+std::string attn::onnx::dataTypeName(int64_t type) {
+  bool isKnown = type > 0 && type <= INT32_MAX && proto::TensorProto::DataType_IsValid(int(type));
+  return isKnown ? proto::TensorProto::DataType_Name(proto::TensorProto::DataType(type)) : "";
+}
+
 std::optional<Payload> attn::onnx::readPayload(proto::TensorProto &tensor, bool take, ExternalFiles &files,
                                                PayloadError &error) {
   auto fail = [&](std::string message) {
@@ -264,12 +269,10 @@ std::optional<Payload> attn::onnx::readPayload(proto::TensorProto &tensor, bool 
   };
   std::optional<DType> dtype = dtypeFromProto(tensor.data_type());
   if (!dtype) {
-    error.unsupported =
-        proto::TensorProto::DataType_IsValid(tensor.data_type()) && tensor.data_type() != proto::TensorProto::UNDEFINED;
+    std::string name = dataTypeName(tensor.data_type());
+    error.unsupported = !name.empty();
     if (error.unsupported)
-      return fail("has element type " +
-                  proto::TensorProto::DataType_Name(proto::TensorProto::DataType(tensor.data_type())) +
-                  ", which is not supported");
+      return fail("has element type " + name + ", which is not supported");
     return fail("has the unknown element type " + std::to_string(tensor.data_type()));
   }
   if (size_t(tensor.dims_size()) > kMaxRank)

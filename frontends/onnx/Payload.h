@@ -29,6 +29,9 @@ struct PayloadError {
 /// `tensor` must outlive the payload.
 std::optional<Payload> readPayload(proto::TensorProto &tensor, bool take, ExternalFiles &files, PayloadError &error);
 
+/// TensorProto's name of a data type; "" for a number that is none.
+std::string dataTypeName(int64_t type);
+
 /// "2x3" or "scalar".
 std::string shapeText(llvm::ArrayRef<int64_t> shape);
 

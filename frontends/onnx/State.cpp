@@ -1,6 +1,7 @@
 #include "frontends/onnx/State.h"
 #include "dialects/attn/NodeLocation.h"
 #include "frontends/onnx/Limits.h"
+#include "frontends/onnx/OperatorSchema.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
@@ -192,7 +193,12 @@ bool ImportState::checkInputs(const GraphNode &node, Location loc) {
                             << "', an output that its operator does not have";
     return false;
   }
-  return true;
+  if (!node.schema)
+    return true;
+  SmallVector<const Tensor *> inputs;
+  for (int input : node.inputs)
+    inputs.push_back(input == GraphNode::kNone ? nullptr : &*values[input]);
+  return checkTypes(*node.schema, inputs, loc, reporter);
 }
 
 bool ImportState::importNode(const GraphNode &node, Location loc) {

@@ -280,7 +280,7 @@ def lying_attribute(_):
     return model([node])
 
 
-@case(3, "node 'bad' (Reshape): has no input 1")
+@case(3, "node 'bad' (Reshape): has 1 input, Reshape-14 takes 2")
 def too_few_inputs(_):
     return model([helper.make_node("Reshape", ["x"], ["y"], "bad")])
 

@@ -1,4 +1,5 @@
 #include "dialects/attn/AttnOps.h"
+#include "frontends/onnx/Schema.h"
 #include "frontends/onnx/ops/AttentionForm.h"
 #include "frontends/onnx/ops/Families.h"
 #include "frontends/onnx/ops/MatMul.h"
@@ -350,6 +351,10 @@ FailureOr<Tensor> attend(Node &n, const AttentionOperands &o, const ScoreRule &r
 namespace {
 
 LogicalResult importAttention(Node &n) {
+  int64_t precision = n.intAttr("softmax_precision", proto::TensorProto::FLOAT);
+  std::optional<DType> softmaxType = dtypeFromProto(precision);
+  if (!softmaxType || !isFloat(*softmaxType))
+    return n.error() << "softmax_precision " << precision << " is no float type";
   FailureOr<AttentionOperands> o = readOperands(n);
   if (failed(o))
     return failure();

@@ -1,6 +1,8 @@
 #include "frontends/onnx/ops/AttentionScore.h"
+#include "dialects/attn/AttnOps.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include <cmath>
 
 using namespace mlir;
 
@@ -45,7 +47,12 @@ FailureOr<ScoreRule> ScoreRule::read(Node &n, const AttentionSizes &sizes, std::
   rule.right = n.intAttr("right_window_size", -1);
   if (rule.left < -1 || rule.right < -1)
     return n.error() << "expects window sizes of at least -1, has " << rule.left << " and " << rule.right;
-  if (n.intAttr("is_causal", 0))
+  if (!std::isfinite(rule.softcap) || rule.softcap < 0)
+    return n.error() << "expects a softcap of at least 0, has " << std::to_string(rule.softcap);
+  int64_t isCausal = n.intAttr("is_causal", 0);
+  if (isCausal != 0 && isCausal != 1)
+    return n.error() << "expects is_causal 0 or 1, has " << isCausal;
+  if (isCausal)
     rule.right = rule.right < 0 ? 0 : std::min<int64_t>(rule.right, 0);
   if (n.hasInput(3)) {
     FailureOr<Tensor> mask = lengthened(n, n.input(3), sizes.keys);
@@ -75,8 +82,20 @@ LogicalResult ScoreRule::addLengths(Node &n, const Tensor &given, const Attentio
                      << given.rank();
   if (failed(n.requireEqual(given.shape[0], sizes.batch, "there are {0} lengths for a batch of {1}")))
     return failure();
+  // A length that no sequence has would show keys that are not there, or hide all of a row.
+  OpBuilder &b = n.builder();
+  Value end = n.symbols().materialize(b, n.loc(), sizes.keys + Expr(1));
+  Tensor checked = given; // as a tensor also where its elements are known
+  checked.value = n.value(given);
+  checked.elements.reset();
+  checked.value = n.elementwise(DType::I64, given.shape, checked, [&](OpBuilder &b, Location loc, ValueRange args) {
+    Value length = arith::IndexCastOp::create(b, loc, b.getIndexType(), args[0]);
+    length = CheckIndexOp::create(b, loc, b.getIndexType(), length, end, n.describe() + ": nonpad_kv_seqlen",
+                                  /*nonnegative=*/true);
+    return arith::IndexCastOp::create(b, loc, b.getI64Type(), length).getResult();
+  });
   lengths = operands.size();
-  operands.push_back({given, {0}});
+  operands.push_back({checked, {0}});
   return success();
 }
 

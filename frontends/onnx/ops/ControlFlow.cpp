@@ -240,6 +240,16 @@ static FailureOr<SmallVector<int64_t>> perScanned(Node &node, StringRef name, si
   return values;
 }
 
+/// Of those, the directions: 0, or 1 for backwards.
+static FailureOr<SmallVector<int64_t>> scanDirections(Node &node, StringRef name, size_t count) {
+  FailureOr<SmallVector<int64_t>> values = perScanned(node, name, count);
+  if (succeeded(values))
+    for (int64_t value : *values)
+      if (value != 0 && value != 1)
+        return node.error() << "attribute '" << name << "' has " << value << ", expected 0 or 1", failure();
+  return values;
+}
+
 namespace {
 struct ScanForm {
   const Subgraph *body;
@@ -269,9 +279,10 @@ static LogicalResult importScan9(Node &node) {
     return failure();
   const Subgraph *body = form->body;
   size_t states = form->states, count = form->count, gathered = form->gathered;
-  auto axes = perScanned(node, "scan_input_axes", count), backwards = perScanned(node, "scan_input_directions", count),
+  auto axes = perScanned(node, "scan_input_axes", count),
+       backwards = scanDirections(node, "scan_input_directions", count),
        outAxes = perScanned(node, "scan_output_axes", gathered),
-       outBackwards = perScanned(node, "scan_output_directions", gathered);
+       outBackwards = scanDirections(node, "scan_output_directions", gathered);
   if (failed(axes) || failed(backwards) || failed(outAxes) || failed(outBackwards))
     return failure();
   LoopImport loop(node, *body);
@@ -310,7 +321,7 @@ static LogicalResult importScan8(Node &node) {
     return failure();
   const Subgraph *body = form->body;
   size_t states = form->states, count = form->count, gathered = form->gathered;
-  auto backwards = perScanned(node, "directions", count);
+  auto backwards = scanDirections(node, "directions", count);
   if (failed(backwards))
     return failure();
   LoopImport batch(node, [&](ArrayRef<Tensor> slices) {

@@ -68,6 +68,8 @@ static std::optional<LogicalResult> gatherRow(Node &node, int64_t axis, ArrayRef
     return std::nullopt;
   Symbols &symbols = node.symbols();
   Expr row = std::get<Expr>(*scalar), size = data.shape[axis];
+  if (std::optional<int64_t> number = row.constant(); number && (*number < -kMaxSize || *number >= kMaxSize))
+    return node.error() << "index " << *number << " is outside a dimension of size " << symbols.print(size), failure();
   if (symbols.isLess(row, Expr(0)) == true)
     row = row + size;
   // Not proved to be a row: the general form checks when it runs.

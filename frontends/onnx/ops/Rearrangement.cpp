@@ -1,3 +1,4 @@
+#include "dialects/attn/AttnOps.h"
 #include "frontends/onnx/ops/Families.h"
 #include "frontends/onnx/ops/Formula.h"
 #include "frontends/onnx/ops/Loops.h"
@@ -97,8 +98,13 @@ LogicalResult importReverseSequence(Node &n) {
     return failure();
   Value source = n.value(x), counts = n.value(lengths);
   Value size = n.symbols().materialize(n.builder(), n.loc(), x.shape[*time]);
+  Value end = n.symbols().materialize(n.builder(), n.loc(), x.shape[*time] + Expr(1));
   Value result = n.generate(x.dtype, x.shape, [&](OpBuilder &b, Location loc, ValueRange at) -> Value {
-    Num length = load(b, loc, counts, DType::I64, at[*batch]), t = fromIndex(b, loc, DType::I64, at[*time]);
+    Num given = load(b, loc, counts, DType::I64, at[*batch]);
+    Value checked = arith::IndexCastOp::create(b, loc, b.getIndexType(), given.value());
+    checked = CheckIndexOp::create(b, loc, b.getIndexType(), checked, end, n.describe() + ": sequence_lens",
+                                   /*nonnegative=*/true);
+    Num length = fromIndex(b, loc, DType::I64, checked), t = fromIndex(b, loc, DType::I64, at[*time]);
     SmallVector<Value> from(at);
     Num mirrored = select(t < length, length - t - length.constant(1), t);
     from[*time] = checkedIndex(n, b, loc, mirrored.value(), size);

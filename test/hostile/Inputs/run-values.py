@@ -92,6 +92,16 @@ CASES.append(("reshape", model([node("Reshape", "x s"), SUM], [X, ("s", I, [2])]
                (["x=0x4xf32=", "s=" + ints(0, -1)], "shape has -1 beside a dimension of size 0")]))
 CASES.append(("argmax", model([node("ArgMax", "x", "y", axis=0)], [X], I),
               [([X3], None), (["x=0x4xf32="], "chooses from a dimension of size 0")]))
+reverse = node("ReverseSequence", "x l", time_axis=1, batch_axis=0)
+CASES.append(("reverse", model([reverse, SUM], [X, ("l", I, ["n"])]),
+              [([X3, "l=" + ints(0, 4, 1)], None), ([X3, "l=" + ints(0, 5, 1)], "sequence_lens: an index is out of range: 5"),
+               ([X3, "l=" + ints(0, -1, 1)], "sequence_lens: an index is out of range: -1")]))
+lengths = h.make_node("Attention", ["q", "k", "v", "", "", "", "l"], ["z"])
+short = [f"{k}=1x1x2x4xf32=0,0,0,0,0,0,0,0" for k in "qkv"]
+CASES.append(("lengths", model([lengths, SUM], [(k, F, [1, 1, "n", 4]) for k in "qkv"] + [("l", I, [1])], opset=24),
+              [([*short, "l=" + ints(n)], text) for n, text in
+               [(0, None), (2, None), (3, "nonpad_kv_seqlen: an index is out of range: 3"),
+                (-1, "nonpad_kv_seqlen: an index is out of range: -1")]]))
 roi = ["x=1x1x2x2xf32=1,2,3,4", "b=1xi64=0"]
 CASES.append(("roi", model([node("RoiAlign", "x r b"), SUM], [("x", F, [1, 1, 2, 2]), ("r", F, [1, 4]), ("b", I, [1])]),
               [([*roi, "r=1x4xf32=0,0,2,2"], None),
