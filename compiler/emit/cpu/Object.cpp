@@ -43,6 +43,8 @@ bool optimizeModule(llvm::Module &module, TargetAttr target, unsigned optLevel, 
     function.addFnAttr("prefer-vector-width", width);
     function.addFnAttr("min-legal-vector-width", width);
     function.addFnAttr(llvm::Attribute::NoUnwind);
+    // A frame larger than a page must not step over the guard page of a small stack.
+    function.addFnAttr("probe-stack", "inline-asm");
     // A task is called where it is not worth the threads, once: a second copy of
     // its loops would be compiled for nothing.
     if (function.hasLocalLinkage() && function.hasAddressTaken())
