@@ -56,10 +56,7 @@ bool Functions::checkCall(Function &function, mlir::Location loc, unsigned nesti
   return true;
 }
 
-bool Functions::checkNode(const proto::NodeProto &node, const OpsetImports &opsets, const std::string &path,
-                          unsigned nesting, Size &size) {
-  std::string name = nodeDisplayName(node, path);
-  mlir::Location loc = reporter.nodeLoc(name, node.op_type());
+bool Functions::checkNames(const proto::NodeProto &node, mlir::Location loc) {
   for (llvm::StringRef text :
        {llvm::StringRef(node.name()), llvm::StringRef(node.op_type()), llvm::StringRef(node.domain())}) {
     if (!isUtf8(text)) {
@@ -92,7 +89,15 @@ bool Functions::checkNode(const proto::NodeProto &node, const OpsetImports &opse
     reporter.invalid(loc) << "has no operator";
     return false;
   }
+  return true;
+}
 
+bool Functions::checkNode(const proto::NodeProto &node, const OpsetImports &opsets, const std::string &path,
+                          unsigned nesting, Size &size) {
+  std::string name = nodeDisplayName(node, path);
+  mlir::Location loc = reporter.nodeLoc(name, node.op_type());
+  if (!checkNames(node, loc))
+    return false;
   ++size.nodes;
   auto called = functions.find({canonicalDomain(node.domain()), node.op_type(), node.overload()});
   if (called != functions.end()) {

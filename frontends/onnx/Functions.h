@@ -39,6 +39,7 @@ private:
   };
   bool checkNodes(const Nodes &nodes, const OpsetImports &opsets, const std::string &path, unsigned nesting,
                   Size &size);
+  bool checkNames(const proto::NodeProto &node, mlir::Location loc);
   bool checkNode(const proto::NodeProto &node, const OpsetImports &opsets, const std::string &path, unsigned nesting,
                  Size &size);
   bool checkCall(Function &function, mlir::Location loc, unsigned nesting, Size &size);

@@ -12,31 +12,6 @@ from sources import blank, functions, settle, tracked
 
 UNTIL_EMPTY = re.compile(r"\b(?:while\s*\(|for\s*\([^;{}]*;)[^;{}]*?!\s*(\w+)\s*\.\s*empty\s*\(\s*\)")
 TO_THE_END = re.compile(r"\bfor\s*\([\w: ]+ (\w+) = 0;[^;{}]*\b\1 (?:!=|<) (\w+)\.size\(\)[^;{}]*;")
-KNOWN = dict.fromkeys([
-    "AttentionMatch.cpp findWeightedSums",
-    "AttentionScores.cpp findScoreSources",
-    "CellMatch.cpp dependsOn",
-    "DistributeSum.cpp findWeights",
-    "EdgeTable.cpp EdgeTable::matchNest",
-    "LinearAttention.cpp isOfFeatures",
-    "LinearAttention.cpp isLinearAttention",
-    "MergeProjections.cpp feedsAttention",
-    "Normalization.cpp isStatic",
-    "Normalization.cpp holdsSumOf",
-    "Normalization.cpp findGate",
-    "PositionReader.cpp PositionReader::assumePresent",
-    "PositionReader.cpp mayFail",
-    "RaiseContraction.cpp dividesItsTerms",
-    "RaiseContraction.cpp runOnOperation",
-    "RecognizeAttention.cpp selectsValues",
-    "RecognizeAttention.cpp whyNotContracted",
-    "RecognizeAttention.cpp dependsOnRow",
-    "RecognizeAttention.cpp dropReductions",
-    "RecognizeCells.cpp isFree",
-    "RegionWriter.cpp RegionWriter::isWorthInlining",
-    "RowReduction.cpp findTotal",
-    "SegmentSoftmax.cpp sourcesOf",
-], "what worklist() is to replace")
 
 
 def body_from(text):
@@ -81,4 +56,4 @@ def hand_made(root):
 
 
 if __name__ == "__main__":
-    sys.exit(settle(hand_made(pathlib.Path(sys.argv[1])), KNOWN))
+    sys.exit(settle(hand_made(pathlib.Path(sys.argv[1])), {}))
