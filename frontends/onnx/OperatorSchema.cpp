@@ -176,6 +176,15 @@ static std::string typeText(const Tensor &t) {
   return (t.sequence ? "a sequence of " + dtypeName(t.sequence->dtype) : dtypeName(t.dtype)).str();
 }
 
+/// The types of `parameter`, of whose operator exporters of bf16 models write more than the standard has: where it has
+/// f32 and f16, bf16 is taken, too.
+static uint64_t takenTypes(const Parameter &parameter) {
+  constexpr uint64_t halfAndSingle = uint64_t(1) << proto::TensorProto::FLOAT16 | uint64_t(1)
+                                                                                      << proto::TensorProto::FLOAT;
+  bool takesBoth = (parameter.types & halfAndSingle) == halfAndSingle;
+  return takesBoth ? parameter.types | uint64_t(1) << proto::TensorProto::BFLOAT16 : parameter.types;
+}
+
 /// The types of `mask` that the importer knows.
 static std::string typesText(uint64_t mask) {
   std::string text;
@@ -194,9 +203,9 @@ bool attn::onnx::checkTypes(const OperatorSchema &schema, llvm::ArrayRef<const T
       continue;
     const Parameter &parameter = schema.inputs[std::min(n, schema.inputs.size() - 1)];
     unsigned bit = input->sequence ? 32 + dataTypeNumber(input->sequence->dtype) : dataTypeNumber(input->dtype);
-    if (!(parameter.types >> bit & 1)) {
+    if (!(takenTypes(parameter) >> bit & 1)) {
       reporter.invalid(loc) << "input " << n << " ('" << parameter.name << "') is " << typeText(*input) << ", "
-                            << schema.name << " takes " << typesText(parameter.types);
+                            << schema.name << " takes " << typesText(takenTypes(parameter));
       return false;
     }
     if (parameter.type.empty() || parameter.option == OperatorSchema::Option::mixed)
