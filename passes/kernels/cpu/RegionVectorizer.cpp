@@ -7,7 +7,6 @@
 #include "mlir/IR/IRMapping.h"
 #include "mlir/IR/Matchers.h"
 #include "llvm/ADT/DenseMap.h"
-#include "llvm/Support/raw_ostream.h"
 
 using namespace mlir;
 
@@ -153,37 +152,6 @@ FailureOr<Value> vectorizeBlock(OpBuilder &builder, Block &block, ValueRange arg
     return failure();
   }
   return BlockVectorizer(builder, lanes, indexVector).run(block, args, result);
-}
-
-std::string blockSignature(Block &block) {
-  std::string text;
-  llvm::raw_string_ostream os(text);
-  DenseMap<Value, unsigned> numbers;
-  auto number = [&](Value value) { numbers.try_emplace(value, numbers.size()); };
-  os << '(';
-  for (BlockArgument argument : block.getArguments()) {
-    number(argument);
-    os << argument.getType() << ',';
-  }
-  os << ')';
-  for (Operation &op : block) {
-    os << op.getName().getStringRef() << '(';
-    for (Value operand : op.getOperands()) {
-      if (auto known = numbers.find(operand); known != numbers.end())
-        os << '%' << known->second << ',';
-      else if (TypedAttr constant = getConstant(operand))
-        os << constant << ',';
-      else
-        os << "?,"; // canVectorizeBlock refuses such a block
-    }
-    os << ')' << op.getAttrDictionary() << ':';
-    for (Value result : op.getResults()) {
-      number(result);
-      os << result.getType() << ',';
-    }
-    os << ';';
-  }
-  return text;
 }
 
 } // namespace attn

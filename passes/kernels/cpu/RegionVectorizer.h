@@ -2,6 +2,7 @@
 #define PASSES_KERNELS_CPU_REGIONVECTORIZER_H
 
 #include "mlir/IR/Builders.h"
+#include "passes/kernels/shared/BlockSignature.h"
 #include "llvm/ADT/STLFunctionalExtras.h"
 #include <string>
 
@@ -32,11 +33,6 @@ mlir::FailureOr<mlir::Value> vectorizeBlock(mlir::OpBuilder &builder, mlir::Bloc
 /// constant or an index op, no value but constants comes from outside, and one
 /// scalar is yielded. Otherwise `reason`, if given, tells what stands in the way.
 bool canVectorizeBlock(mlir::Block &block, std::string *reason = nullptr);
-
-/// The generic form of `block` without locations and value names, constants
-/// from outside included: equal for blocks that compute the same thing by the
-/// same ops. Part of the key of a kernel that carries the block.
-std::string blockSignature(mlir::Block &block);
 
 } // namespace attn
 

@@ -31,6 +31,7 @@ struct GpuGemmSpec {
   llvm::SmallVector<mlir::AffineMap> operandMaps;
 
   Precision precision = Precision::f32; ///< chooseForm sets it
+  Sm90a sm90a = Sm90a::none;            ///< it, too: whether warpgroups stand beside the other form or in place of it
 
   /// A block of threads makes a tile of the result, each thread a part of it; with
   /// matrix units each warp, of which a thread has two sums in 8 x 8.
@@ -41,7 +42,8 @@ struct GpuGemmSpec {
     int64_t threads() const { return rows / threadRows * (columns / threadColumns) / (isMatrix ? 2 : 1); }
   };
   Tile tile = {32, 32, 4, 4};
-  /// Columns of a tile where warpgroups of sm_90a multiply; 0: where they are not worth it.
+  static constexpr int64_t kWarpgroupRows = 128; ///< of a tile where two warpgroups of sm_90a multiply
+  /// Columns of such a tile; 0: where they are not worth it.
   int64_t warpgroupColumns = 0;
 
   /// Where the left or the right operand has few rows (columns), and the other one is a
@@ -72,11 +74,14 @@ struct GpuGemmSpec {
   bool canBeNarrow(bool isLeft) const;
   /// Lines where few rows are possible. The largest tile that leaves no multiprocessor
   /// without work. Operands are rounded as `products` says, two of the same 16 bits not at all.
-  void chooseForm(Precision products, Sm90a sm90a);
+  void chooseForm(Precision products, Sm90a images);
+
+  /// The kernel's name and cache key: equal names, identical code.
+  std::string symbol() const;
 
 private:
   void chooseLines();
-  void chooseTile(Sm90a sm90a);
+  void chooseTile();
 };
 
 /// A launch that rounds `buffer` of f32 to 16 bits as it lies: into `scratch`, two in an f32 of it.
@@ -86,14 +91,13 @@ void emitRounding(mlir::OpBuilder &builder, mlir::Location loc, mlir::Value buff
 /// Marks the host's choice between lines and what a library's product may replace.
 constexpr llvm::StringLiteral kFewRowsAttr = "attn.few_rows";
 
-/// Emits the kernel `symbol` with the arguments (left, right, operands of the
+/// Emits the kernel `spec.symbol()` with the arguments (left, right, operands of the
 /// epilogue..., result): tiles of both sides in shared memory, twice, so that
 /// cp.async fills one while the other is multiplied. For warpgroups and rounded factors a
 /// last argument is scratch, and with Sm90a::also the host chooses between them and this form.
 /// So it does between these and lines, which want scratch where blocks share a sum; they
 /// multiply in f32 whatever the precision.
-mlir::func::FuncOp buildGpuGemm(mlir::OpBuilder &builder, mlir::Location loc, llvm::StringRef symbol,
-                                const GpuGemmSpec &spec, Sm90a sm90a);
+mlir::func::FuncOp buildGpuGemm(mlir::OpBuilder &builder, mlir::Location loc, const GpuGemmSpec &spec);
 
 /// How many f32 of scratch the kernel wants, given the loops' sizes; null: none.
 mlir::Value countGpuGemmScratch(mlir::OpBuilder &builder, mlir::Location loc, const GpuGemmSpec &spec,

@@ -57,7 +57,7 @@ class ContractionLowering {
 public:
   /// With `narrowsRows`, factors of products are the sum of `parts` in bf16.
   ContractionLowering(ModuleOp module, WeightStorage weights, bool narrowsRows, int64_t parts)
-      : module(module), symbols(module), target(TargetAttr::lookup(module)), weights(weights),
+      : module(module), symbols(module), kernels(module), target(TargetAttr::lookup(module)), weights(weights),
         narrowsRows(narrowsRows && GemmSpec::hasNarrowProducts(target)), parts(parts), rewriter(module.getContext()),
         panels(module, symbols) {
     if (narrowsRows && parts == 1 && weights.storage == PanelStorage::F32)
@@ -83,7 +83,7 @@ private:
   GemmSpec makeSpec(const Contraction &match, const std::optional<Epilogue> &epilogue);
   Value emitCall(const Contraction &match, const std::optional<Epilogue> &epilogue, const GemmSpec &spec,
                  func::FuncOp kernel);
-  FailureOr<func::FuncOp> getKernel(const GemmSpec &spec, Location loc);
+  FailureOr<func::FuncOp> getPacking(const GemmSpec &spec, Location loc);
   Value packAtRun(const Contraction &match, const GemmSpec &spec, Location loc);
   Value narrow(Value value, Location loc);
   SmallVector<Value> getParts(Value value, Location loc);
@@ -108,6 +108,7 @@ private:
 
   ModuleOp module;
   SymbolTable symbols;
+  KernelTable kernels;
   TargetAttr target;
   WeightStorage weights;
   bool narrowsRows; // activations are rounded to bf16
@@ -120,23 +121,13 @@ private:
   PackedWeights panels;
 };
 
-/// The kernel `spec`, built where the module has none yet.
-FailureOr<func::FuncOp> ContractionLowering::getKernel(const GemmSpec &spec, Location loc) {
-  std::string name = spec.symbol();
-  if (Operation *known = symbols.lookup(name)) {
-    if (auto kernel = dyn_cast<func::FuncOp>(known); kernel && kernel->hasAttr(AttnDialect::kKernelAttr))
-      return kernel;
-    return failure();
-  }
-  OpBuilder::InsertionGuard guard(rewriter);
-  rewriter.setInsertionPointToEnd(module.getBody());
-  FailureOr<func::FuncOp> kernel = buildGemm(rewriter, loc, spec);
-  if (succeeded(kernel))
-    symbols.insert(*kernel);
-  return kernel;
+/// The kernel that packs what the run computes for `spec`.
+FailureOr<func::FuncOp> ContractionLowering::getPacking(const GemmSpec &spec, Location loc) {
+  PackPanelsSpec pack{spec.k, spec.n, spec.panelWidth(), spec.lanes};
+  return kernels.getOrBuild(pack.symbol(), [&](OpBuilder &builder) { return buildPackPanels(builder, loc, pack); });
 }
 
-/// Panels of what the run computes, packed by a kernel of its own.
+/// Panels of what the run computes, packed by that kernel.
 Value ContractionLowering::packAtRun(const Contraction &match, const GemmSpec &spec, Location loc) {
   unsigned numBatch = match.numBatch, numSums = match.sums.size();
   LoopDims batch(ArrayRef(match.rows).take_front(numBatch));
@@ -159,14 +150,6 @@ Value ContractionLowering::packAtRun(const Contraction &match, const GemmSpec &s
     right = tensor::CollapseShapeOp::create(rewriter, loc, right, groups);
   }
 
-  PackPanelsSpec pack{spec.k, spec.n, spec.panelWidth(), spec.lanes};
-  auto kernel = symbols.lookup<func::FuncOp>(pack.symbol());
-  if (!kernel) {
-    OpBuilder::InsertionGuard guard(rewriter);
-    rewriter.setInsertionPointToEnd(module.getBody());
-    kernel = buildPackPanels(rewriter, loc, pack);
-    symbols.insert(kernel);
-  }
   Value columns = getValueOrCreateConstantIndexOp(rewriter, loc, n);
   Value width = arith::ConstantIndexOp::create(rewriter, loc, spec.panelWidth());
   Value panels = arith::CeilDivUIOp::create(rewriter, loc, columns, width);
@@ -177,7 +160,7 @@ Value ContractionLowering::packAtRun(const Contraction &match, const GemmSpec &s
   Value empty = tensor::EmptyOp::create(rewriter, loc, packedSizes, type.getElementType());
   Value input =
       castTo(right, RankedTensorType::get({ShapedType::kDynamic, spec.k, spec.n}, type.getElementType()), loc);
-  return KernelOp::create(rewriter, loc, empty.getType(), FlatSymbolRefAttr::get(kernel), input, empty,
+  return KernelOp::create(rewriter, loc, empty.getType(), FlatSymbolRefAttr::get(*getPacking(spec, loc)), input, empty,
                           rewriter.getDenseI64ArrayAttr({}))
       ->getResult(0);
 }
@@ -317,9 +300,14 @@ void ContractionLowering::lower(linalg::LinalgOp op) {
   spec.hasNarrowResult = parts == 1 && isReadNarrow(last->getResult(0));
   if (spec.hasNarrowResult && epilogue) // GELU's error is far below its rounding
     epilogue->op.getBody()->walk([](math::ErfOp erf) { erf.setFastmath(arith::FastMathFlags::afn); });
-  FailureOr<func::FuncOp> kernel = getKernel(spec, loc);
+  FailureOr<func::FuncOp> kernel =
+      kernels.getOrBuild(spec.symbol(), [&](OpBuilder &builder) { return buildGemm(builder, loc, spec); });
   if (failed(kernel)) {
     remark::missed(loc, remarkNamed("gemm")) << remark::reason("the name '{0}' is taken", spec.symbol());
+    return;
+  }
+  if (!match.global && failed(getPacking(spec, loc))) {
+    remark::missed(loc, remarkNamed("gemm")) << remark::reason("the name of the kernel that packs is taken");
     return;
   }
   remark::passed(loc, remarkNamed("gemm")) << remark::add("{0}", spec.symbol());

@@ -180,11 +180,10 @@ struct ChooseGpuGemmsPass : attn::impl::ChooseGpuGemmsPassBase<ChooseGpuGemmsPas
     spec.chooseForm(products, images);
     DictionaryAttr product = spec.hasTiles ? findLibraryProduct(op.getContext(), spec) : nullptr;
     spec.hasRoundedFactor = product && spec.left.getElementType() != spec.right.getElementType();
-    std::string symbol = "gpu_gemm_" + std::to_string(count++);
     FailureOr<func::FuncOp> kernel =
-        kernels.getOrBuild(symbol, [&](OpBuilder &b) { return buildGpuGemm(b, op.getLoc(), symbol, spec, images); });
+        kernels.getOrBuild(spec.symbol(), [&](OpBuilder &b) { return buildGpuGemm(b, op.getLoc(), spec); });
     if (failed(kernel))
-      return "the name '" + symbol + "' is taken";
+      return "the name '" + spec.symbol() + "' is taken";
     if (product)
       (*kernel)->setAttr(kLibraryProductAttr, product);
 
@@ -211,7 +210,6 @@ struct ChooseGpuGemmsPass : attn::impl::ChooseGpuGemmsPassBase<ChooseGpuGemmsPas
 
   Precision products = Precision::f32;
   Sm90a images = Sm90a::none;
-  unsigned count = 0;
   DenseMap<StringAttr, FlatSymbolRefAttr> narrow; ///< of weights that are stored rounded
 };
 } // namespace

@@ -4,9 +4,9 @@
 // Products of two f16 are exact: matrix units make them, whatever operands of f32 are rounded to. The ops that follow
 // stay in the graph's types; the library sums up in f32 and rounds once.
 // CHECK-LABEL: func.func @product
-// CHECK: attn.kernel @gpu_gemm_0 ins(%{{.*}}, %{{.*}}, %{{.*}} : tensor<?x64xf16>, tensor<64x48xf16>, tensor<48xf16>)
+// CHECK: attn.kernel @gpu_gemm_f16_b1_mx_k64_n48_{{[0-9a-f]+}} ins(%{{.*}}, %{{.*}}, %{{.*}} : tensor<?x64xf16>, tensor<64x48xf16>, tensor<48xf16>)
 // CHECK-NOT: linalg
-// CHECK: func.func @gpu_gemm_0(%{{.*}}: memref<?x64xf16>, %{{.*}}: memref<64x48xf16>, %{{.*}}: memref<48xf16>, %{{.*}}: memref<?x48xf16>)
+// CHECK: func.func @gpu_gemm_f16_b1_mx_k64_n48_{{[0-9a-f]+}}(%{{.*}}: memref<?x64xf16>, %{{.*}}: memref<64x48xf16>, %{{.*}}: memref<48xf16>, %{{.*}}: memref<?x48xf16>)
 // CHECK-SAME: attributes {attn.kernel, attn.library_product = {activation = 1 : i32, {{.*}}bias = 2 : i64, {{.*}}narrow, precision = 3 : i32
 // Up to eight rows multiply in f32.
 // CHECK: scf.if
@@ -47,8 +47,8 @@ func.func @product(%x: tensor<?x64xf16>, %w: tensor<64x48xf16>, %c: tensor<48xf1
 // Near miss: a factor in bf16 and one in f32, of which no library has a product. What has no groups of 16 bytes is
 // widened on its way to the tile.
 // CHECK-LABEL: func.func @mixed
-// CHECK: attn.kernel @gpu_gemm_0
-// CHECK: func.func @gpu_gemm_0
+// CHECK: attn.kernel @gpu_gemm_
+// CHECK: func.func @gpu_gemm_
 // CHECK: arith.extf %{{.*}} : bf16 to f32
 // CHECK: nvvm.cp.async
 func.func @mixed(%x: tensor<40x60xbf16>, %w: tensor<60x48xf32>) -> tensor<40x48xf32> {

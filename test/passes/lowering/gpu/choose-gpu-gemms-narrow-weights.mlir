@@ -7,18 +7,18 @@
 // CHECK-DAG: %[[V:.*]] = attn.weight @v_f16
 // CHECK-DAG: %[[ODD:.*]] = attn.weight @odd : tensor<64x12xf32>
 // CHECK-DAG: %[[TABLE:.*]] = attn.weight @table : tensor<64x48xf32>
-// CHECK: attn.kernel @gpu_gemm_0 ins(%arg0, %[[W]] : tensor<?x64xf32>, tensor<64x48xf16>)
-// CHECK: attn.kernel @gpu_gemm_1 ins(%arg0, %[[V]] : tensor<?x64xf32>, tensor<40x64xf16>)
+// CHECK: attn.kernel @[[K0:gpu_gemm_f16_b1_mx_k64_n48_[0-9a-f]+]] ins(%arg0, %[[W]] : tensor<?x64xf32>, tensor<64x48xf16>)
+// CHECK: attn.kernel @[[K1:gpu_gemm_f16_b1_mx_k64_n40_[0-9a-f]+]] ins(%arg0, %[[V]] : tensor<?x64xf32>, tensor<40x64xf16>)
 // Near misses: lines of less than 16 bytes, and one that is read as it is, too.
-// CHECK: attn.kernel @gpu_gemm_2 ins(%arg0, %[[ODD]] :
-// CHECK: attn.kernel @gpu_gemm_3 ins(%arg0, %[[TABLE]] :
+// CHECK: attn.kernel @[[K2:gpu_gemm_f16_b1_mx_k64_n12_[0-9a-f]+]] ins(%arg0, %[[ODD]] :
+// CHECK: attn.kernel @[[K3:gpu_gemm_f16_b1_mx_k64_n48_[0-9a-f]+]] ins(%arg0, %[[TABLE]] :
 // CHECK: attn.global @w_f16 : tensor<64x48xf16> = #attn.reshape<@w>
 // CHECK: attn.global @v_f16 : tensor<40x64xf16> = #attn.reshape<@v>
 // CHECK-NOT: attn.global
 // cuBLASLt has no product of f32 and 16 bits: there is scratch to round the former into.
-// CHECK: func.func @gpu_gemm_0(%{{.*}}: memref<?x64xf32>, %{{.*}}: memref<64x48xf16>, %{{.*}}: memref<?x48xf32>, %{{.*}}: memref<?xf32>)
+// CHECK: func.func @[[K0]](%{{.*}}: memref<?x64xf32>, %{{.*}}: memref<64x48xf16>, %{{.*}}: memref<?x48xf32>, %{{.*}}: memref<?xf32>)
 // CHECK-SAME: attributes {attn.kernel, attn.library_product = {{{.*}}narrow, {{.*}}rounded = 0 : i64
-// CHECK: func.func @gpu_gemm_2(%{{.*}}: memref<?x64xf32>, %{{.*}}: memref<64x12xf32>, %{{.*}}: memref<?x12xf32>) attributes
+// CHECK: func.func @[[K2]](%{{.*}}: memref<?x64xf32>, %{{.*}}: memref<64x12xf32>, %{{.*}}: memref<?x12xf32>) attributes
 // CHECK-SAME: {attn.kernel, attn.library_product
 // CHECK-NOT: narrow
 

@@ -2,9 +2,9 @@
 
 // A bias and a relu join the product; the tile is loaded by asynchronous copies.
 // CHECK-LABEL: func.func @linear
-// CHECK: attn.kernel @gpu_gemm_0 ins(%{{.*}}, %{{.*}}, %{{.*}} : tensor<?x64xf32>, tensor<64x48xf32>, tensor<48xf32>)
+// CHECK: attn.kernel @gpu_gemm_f32_b1_mx_k64_n48_{{[0-9a-f]+}} ins(%{{.*}}, %{{.*}}, %{{.*}} : tensor<?x64xf32>, tensor<64x48xf32>, tensor<48xf32>)
 // CHECK-NOT: linalg
-// CHECK-LABEL: func.func @gpu_gemm_0(%{{.*}}: memref<?x64xf32>, %{{.*}}: memref<64x48xf32>, %{{.*}}: memref<48xf32>, %{{.*}}: memref<?x48xf32>) attributes {attn.kernel, attn.library_product = {activation = 1 : i32, {{.*}}bias = 2 : i64,
+// CHECK-LABEL: func.func @gpu_gemm_f32_b1_mx_k64_n48_{{[0-9a-f]+}}(%{{.*}}: memref<?x64xf32>, %{{.*}}: memref<64x48xf32>, %{{.*}}: memref<48xf32>, %{{.*}}: memref<?x48xf32>) attributes {attn.kernel, attn.library_product = {activation = 1 : i32, {{.*}}bias = 2 : i64,
 // Up to eight rows have a launch of their own.
 // CHECK: scf.if
 // CHECK: gpu.launch
@@ -42,9 +42,9 @@ func.func @linear(%x: tensor<?x64xf32>, %w: tensor<64x48xf32>, %c: tensor<48xf32
 
 // A vector times a matrix is made by lines, and never by a library; near miss: a product that starts from something.
 // CHECK-LABEL: func.func @vector
-// CHECK: attn.kernel @gpu_gemm_0
+// CHECK: attn.kernel @gpu_gemm_f32_b1_m1_k64_n48_{{[0-9a-f]+}}
 // CHECK: linalg.contract
-// CHECK-LABEL: func.func @gpu_gemm_0
+// CHECK-LABEL: func.func @gpu_gemm_
 // CHECK-SAME: attributes {attn.kernel} {
 // CHECK: gpu.launch
 // CHECK-NOT: cp.async
@@ -61,4 +61,39 @@ func.func @vector(%x: tensor<1x64xf32>, %z: tensor<8x64xf32>, %w: tensor<64x48xf
   %q = linalg.contract indexing_maps = [affine_map<(i, j, k) -> (i, k)>, affine_map<(i, j, k) -> (k, j)>, affine_map<(i, j, k) -> (i, j)>]
     ins(%z, %w : tensor<8x64xf32>, tensor<64x48xf32>) outs(%acc : tensor<8x48xf32>) -> tensor<8x48xf32>
   return %p, %q : tensor<1x48xf32>, tensor<8x48xf32>
+}
+
+// -----
+
+// Equal products are one kernel. Near misses: the same sizes with another op behind, and with a factor that lies otherwise.
+// CHECK-LABEL: func.func @equal
+// CHECK: attn.kernel @[[PLAIN:gpu_gemm_f32_b1_m64_k64_n64_[0-9a-f]+]] ins(
+// CHECK: attn.kernel @[[PLAIN]] ins(
+// CHECK-NOT: attn.kernel @[[PLAIN]]
+// CHECK: attn.kernel @[[NEGATED:gpu_gemm_f32_b1_m64_k64_n64_[0-9a-f]+]] ins(
+// CHECK-NOT: attn.kernel @[[NEGATED]]
+// CHECK: attn.kernel @[[TURNED:gpu_gemm_f32_b1_m64_k64_n64_[0-9a-f]+]] ins(
+// CHECK: func.func @[[PLAIN]](
+// CHECK-NOT: func.func @[[PLAIN]](
+// CHECK: func.func @[[NEGATED]](
+// CHECK: func.func @[[TURNED]](
+#left = affine_map<(i, j, k) -> (i, k)>
+#right = affine_map<(i, j, k) -> (k, j)>
+#turned = affine_map<(i, j, k) -> (j, k)>
+#result = affine_map<(i, j, k) -> (i, j)>
+#same = affine_map<(i, j) -> (i, j)>
+func.func @equal(%x: tensor<64x64xf32>, %y: tensor<64x64xf32>) -> (tensor<64x64xf32>, tensor<64x64xf32>, tensor<64x64xf32>, tensor<64x64xf32>) {
+  %zero = arith.constant 0.0 : f32
+  %e = tensor.empty() : tensor<64x64xf32>
+  %f = linalg.fill ins(%zero : f32) outs(%e : tensor<64x64xf32>) -> tensor<64x64xf32>
+  %p = linalg.contract indexing_maps = [#left, #right, #result] ins(%x, %y : tensor<64x64xf32>, tensor<64x64xf32>) outs(%f : tensor<64x64xf32>) -> tensor<64x64xf32>
+  %q = linalg.contract indexing_maps = [#left, #right, #result] ins(%y, %x : tensor<64x64xf32>, tensor<64x64xf32>) outs(%f : tensor<64x64xf32>) -> tensor<64x64xf32>
+  %r = linalg.contract indexing_maps = [#left, #right, #result] ins(%x, %x : tensor<64x64xf32>, tensor<64x64xf32>) outs(%f : tensor<64x64xf32>) -> tensor<64x64xf32>
+  %s = linalg.generic {indexing_maps = [#same, #same], iterator_types = ["parallel", "parallel"]} ins(%r : tensor<64x64xf32>) outs(%e : tensor<64x64xf32>) {
+  ^bb0(%a: f32, %o: f32):
+    %n = arith.negf %a : f32
+    linalg.yield %n : f32
+  } -> tensor<64x64xf32>
+  %t = linalg.contract indexing_maps = [#left, #turned, #result] ins(%x, %y : tensor<64x64xf32>, tensor<64x64xf32>) outs(%f : tensor<64x64xf32>) -> tensor<64x64xf32>
+  return %p, %q, %s, %t : tensor<64x64xf32>, tensor<64x64xf32>, tensor<64x64xf32>, tensor<64x64xf32>
 }
