@@ -68,8 +68,6 @@ struct GpuGemmSpec {
   /// Whether one factor is in 16 bits and the other one has room in scratch to be rounded to these, for a library.
   bool hasRoundedFactor = false;
 
-  /// Sorts the loops; false for what no such kernel does.
-  bool sortLoops(std::string &reason);
   /// Whether tiles of the left or right operand can be of the 16 bits that it is rounded to.
   bool canBeNarrow(bool isLeft) const;
   /// Lines where few rows are possible. The largest tile that leaves no multiprocessor

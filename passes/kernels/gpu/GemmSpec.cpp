@@ -10,32 +10,6 @@ using namespace mlir;
 
 namespace attn {
 
-static bool fail(std::string &reason, const Twine &text) {
-  reason = text.str();
-  return false;
-}
-
-bool GpuGemmSpec::sortLoops(std::string &reason) {
-  for (unsigned dim = 0; dim < resultMap.getNumDims(); ++dim) {
-    bool inLeft = leftMap.isFunctionOfDim(dim), inRight = rightMap.isFunctionOfDim(dim);
-    if (!inLeft && !inRight)
-      return fail(reason, "the result has a dimension of its own");
-    if (!resultMap.isFunctionOfDim(dim)) {
-      if (!inLeft || !inRight)
-        return fail(reason, "an operand has a dimension of its own");
-      sums.push_back(dim);
-    } else {
-      (inLeft && inRight ? batch : inLeft ? rows : columns).push_back(dim);
-    }
-  }
-  if (sums.empty())
-    return fail(reason, "nothing is summed");
-  for (AffineMap map : {leftMap, rightMap, resultMap})
-    if (!map.isProjectedPermutation())
-      return fail(reason, "an operand is not read at its loops");
-  return true;
-}
-
 bool GpuGemmSpec::canBeNarrow(bool isLeft) const {
   constexpr int64_t kVector = 8;
   AffineMap map = isLeft ? leftMap : rightMap;

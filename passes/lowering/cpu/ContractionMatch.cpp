@@ -15,10 +15,8 @@ int64_t getPosition(AffineMap map, unsigned dim) {
   return *map.getResultPosition(getAffineDimExpr(dim, map.getContext()));
 }
 
-LoopDims concat(const LoopDims &x, const LoopDims &y) {
-  LoopDims both(x);
-  llvm::append_range(both, y);
-  return both;
+LoopDims inOrder(const LoopDims &order, const LoopDims &set) {
+  return llvm::filter_to_vector(order, [&](unsigned dim) { return llvm::is_contained(set, dim); });
 }
 
 namespace {
@@ -40,33 +38,21 @@ bool isZeroFill(Value value) {
 /// Sorts the loops, with operand `rightNumber` on the right.
 LogicalResult sortLoops(Contraction &match, unsigned rightNumber, std::string &reason) {
   linalg::LinalgOp op = match.op;
+  FailureOr<ContractionLoops> loops = attn::sortLoops(op, 1 - rightNumber, reason);
+  if (failed(loops))
+    return failure();
   SmallVector<AffineMap> maps = op.getIndexingMapsArray();
   match.right = cast<TypedValue<RankedTensorType>>(op->getOperand(rightNumber));
   match.activation = op->getOperand(1 - rightNumber);
   match.activationMap = maps[1 - rightNumber];
   match.rightMap = maps[rightNumber];
   match.resultMap = maps[2];
-  LoopDims activation = getDims(match.activationMap), right = getDims(match.rightMap),
-           result = getDims(match.resultMap);
-  LoopDims batch, rows;
-  for (unsigned dim : result) {
-    bool inA = llvm::is_contained(activation, dim), inW = llvm::is_contained(right, dim);
-    if (!inA && !inW)
-      return fail(reason, "the result has a dimension of its own");
-    (inA && inW ? batch : inA ? rows : match.columns).push_back(dim);
-  }
-  for (unsigned dim : right) {
-    bool inA = llvm::is_contained(activation, dim), inC = llvm::is_contained(result, dim);
-    if (!inA && !inC)
-      return fail(reason, "the right-hand side has a dimension of its own");
-    if (!inC)
-      match.sums.push_back(dim);
-  }
-  match.numBatch = batch.size();
-  match.rows = concat(batch, rows);
-  if (activation.size() != match.rows.size() + match.sums.size())
-    return fail(reason, "the activation has a dimension of its own");
-  if (match.sums.empty() || match.columns.empty())
+  LoopDims result = getDims(match.resultMap);
+  match.numBatch = loops->batch.size();
+  match.rows = concat(inOrder(result, loops->batch), inOrder(result, loops->rows));
+  match.columns = inOrder(result, loops->columns);
+  match.sums = inOrder(getDims(match.rightMap), loops->sums);
+  if (match.columns.empty())
     return fail(reason, "the right-hand side is a vector");
   return success();
 }
@@ -102,14 +88,33 @@ LogicalResult matchTwoActivations(Contraction &match, std::string &reason) {
 
 } // namespace
 
-LogicalResult matchContraction(linalg::LinalgOp op, Contraction &match, std::string &reason) {
+FailureOr<ContractionLoops> sortLoops(linalg::LinalgOp op, unsigned left, std::string &reason) {
   if (!op.hasPureTensorSemantics() || op.getNumDpsInputs() != 2 || op.getNumDpsInits() != 1)
     return fail(reason, "it is not on tensors");
+  if (!isZeroFill(op.getDpsInits()[0]))
+    return fail(reason, "it does not accumulate onto zeros");
+  SmallVector<AffineMap> maps = op.getIndexingMapsArray();
+  if (!llvm::all_of(maps, [](AffineMap map) { return map.isProjectedPermutation(); }))
+    return fail(reason, "an operand is not read at its loops");
+  ContractionLoops loops;
+  for (unsigned dim = 0; dim < op.getNumLoops(); ++dim) {
+    bool inLeft = maps[left].isFunctionOfDim(dim), inRight = maps[1 - left].isFunctionOfDim(dim),
+         inResult = maps[2].isFunctionOfDim(dim);
+    if (!inLeft && !inRight)
+      return fail(reason, "the result has a dimension of its own");
+    if (!inResult && !(inLeft && inRight))
+      return fail(reason, "an operand has a dimension of its own");
+    (!inResult ? loops.sums : inLeft && inRight ? loops.batch : inLeft ? loops.rows : loops.columns).push_back(dim);
+  }
+  if (loops.sums.empty())
+    return fail(reason, "nothing is summed");
+  return loops;
+}
+
+LogicalResult matchContraction(linalg::LinalgOp op, Contraction &match, std::string &reason) {
   for (Value operand : op->getOperands())
     if (!getElementTypeOrSelf(operand.getType()).isF32())
       return fail(reason, "it is not all f32");
-  if (!isZeroFill(op.getDpsInits()[0]))
-    return fail(reason, "it does not accumulate onto zeros");
   for (unsigned number : {1, 0}) {
     auto weightOp = op->getOperand(number).getDefiningOp<WeightOp>();
     if (!weightOp)

@@ -9,6 +9,18 @@ namespace attn {
 /// Numbers of loops.
 using LoopDims = llvm::SmallVector<unsigned>;
 
+/// The loops of a contraction, in their order, by the operands that have them.
+struct ContractionLoops {
+  LoopDims batch;   ///< all
+  LoopDims rows;    ///< the left one and the result
+  LoopDims columns; ///< the right one and the result
+  LoopDims sums;    ///< the left and the right one
+};
+
+/// Sorts the loops of `op`, a contraction of two tensors onto zeros whose operand number `left` is on the left; else
+/// `reason` says why it is none.
+llvm::FailureOr<ContractionLoops> sortLoops(mlir::linalg::LinalgOp op, unsigned left, std::string &reason);
+
 /// A contraction of an activation A and a right-hand side W, a weight or what
 /// the run computes, its loops sorted into rows (A and result), columns (W and
 /// result) and sums (A and W). The first `numBatch` rows are in W, too; a weight
@@ -24,7 +36,7 @@ struct Contraction {
   bool isTransposed = false; ///< the weight is columns x sums
 };
 
-/// Sorts the loops of `op`, a contraction, where a GEMM kernel can do it; else
+/// Sorts the loops of `op`, a contraction, where a kernel on packed panels can do it; else
 /// `reason` says why not.
 llvm::LogicalResult matchContraction(mlir::linalg::LinalgOp op, Contraction &match, std::string &reason);
 
@@ -32,7 +44,13 @@ llvm::LogicalResult matchContraction(mlir::linalg::LinalgOp op, Contraction &mat
 LoopDims getDims(mlir::AffineMap map);
 /// Where `map` reads loop `dim`.
 int64_t getPosition(mlir::AffineMap map, unsigned dim);
-LoopDims concat(const LoopDims &x, const LoopDims &y);
+template <typename... Others> LoopDims concat(const LoopDims &first, const Others &...others) {
+  LoopDims all(first);
+  (llvm::append_range(all, others), ...);
+  return all;
+}
+/// The loops of `set` in the order that `order` has them.
+LoopDims inOrder(const LoopDims &order, const LoopDims &set);
 
 } // namespace attn
 

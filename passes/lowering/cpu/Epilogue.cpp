@@ -71,12 +71,9 @@ Value flattenOperand(OpBuilder &b, Location loc, Value value, EpilogueOperand ki
 /// leading and then `columns` dimensions, reads an operand.
 static std::optional<EpilogueOperand> classify(AffineMap map, unsigned rows, unsigned columns) {
   SmallVector<unsigned> dims;
-  for (AffineExpr expr : map.getResults()) {
+  for (AffineExpr expr : map.getResults())
     if (auto dim = dyn_cast<AffineDimExpr>(expr))
       dims.push_back(dim.getPosition());
-    else if (!isa<AffineConstantExpr>(expr))
-      return std::nullopt;
-  }
   auto isRange = [&](unsigned first, unsigned count) {
     return dims.size() == count && llvm::equal(dims, llvm::seq(first, first + count));
   };
@@ -91,7 +88,7 @@ static std::optional<EpilogueOperand> classify(AffineMap map, unsigned rows, uns
   return std::nullopt;
 }
 
-std::optional<Epilogue> matchEpilogue(OpResult product, unsigned rows, unsigned columns, std::string &reason) {
+std::optional<Epilogue> findEpilogue(OpResult product, std::string &reason) {
   if (!product.hasOneUse())
     return std::nullopt;
   OpOperand &use = *product.getUses().begin();
@@ -113,15 +110,31 @@ std::optional<Epilogue> matchEpilogue(OpResult product, unsigned rows, unsigned 
   for (OpOperand *operand : generic.getDpsInputOperands()) {
     if (operand == &use)
       continue;
-    auto type = dyn_cast<RankedTensorType>(operand->get().getType());
-    if (!type)
+    AffineMap map = generic.getMatchingIndexingMap(operand);
+    if (!isa<RankedTensorType>(operand->get().getType()))
       return refuse("operand " + Twine(operand->getOperandNumber()) + " of the elementwise op is no tensor");
-    auto kind = classify(generic.getMatchingIndexingMap(operand), rows, columns);
-    if (!kind)
+    if (!llvm::all_of(map.getResults(), llvm::IsaPred<AffineDimExpr, AffineConstantExpr>))
       return refuse("operand " + Twine(operand->getOperandNumber()) +
-                    " of the elementwise op is neither a scalar nor by row, by column or by element");
-    epilogue.kinds.push_back(*kind);
+                    " of the elementwise op is not read at its element");
     epilogue.operands.push_back(operand->get());
+    epilogue.maps.push_back(map);
+  }
+  return epilogue;
+}
+
+std::optional<Epilogue> matchEpilogue(OpResult product, unsigned rows, unsigned columns, std::string &reason) {
+  std::optional<Epilogue> epilogue = findEpilogue(product, reason);
+  if (!epilogue)
+    return std::nullopt;
+  for (auto [n, map] : llvm::enumerate(epilogue->maps)) {
+    std::optional<EpilogueOperand> kind = classify(map, rows, columns);
+    if (!kind) {
+      reason = ("operand " + Twine(n + (n >= epilogue->accumulator)) +
+                " of the elementwise op is neither a scalar nor by row, by column or by element")
+                   .str();
+      return std::nullopt;
+    }
+    epilogue->kinds.push_back(*kind);
   }
   return epilogue;
 }

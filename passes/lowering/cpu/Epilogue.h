@@ -11,13 +11,17 @@ namespace attn {
 struct Epilogue {
   mlir::linalg::GenericOp op;
   unsigned accumulator = 0;
-  llvm::SmallVector<EpilogueOperand> kinds;
-  llvm::SmallVector<mlir::Value> operands;
+  llvm::SmallVector<mlir::Value> operands;  ///< the others
+  llvm::SmallVector<mlir::AffineMap> maps;  ///< from the result's dimensions to theirs: of dimensions and constants
+  llvm::SmallVector<EpilogueOperand> kinds; ///< matchEpilogue sets it
 };
 
-/// The elementwise op that uses `product` alone, a tensor of `rows` leading and
-/// then `columns` dimensions. Without one, `reason` is empty where there is
-/// nothing to fuse.
+/// The elementwise op that uses `product` alone, on the same elements. Without
+/// one, `reason` is empty where there is nothing to fuse.
+std::optional<Epilogue> findEpilogue(mlir::OpResult product, std::string &reason);
+
+/// The same where it reads its operands as panels' kernels can: `product` is a
+/// tensor of `rows` leading and then `columns` dimensions.
 std::optional<Epilogue> matchEpilogue(mlir::OpResult product, unsigned rows, unsigned columns, std::string &reason);
 
 /// The dimensions [first, end) as one group of a reshape.

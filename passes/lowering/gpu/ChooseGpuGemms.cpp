@@ -2,6 +2,8 @@
 #include "dialects/attn/DerivedGlobals.h"
 #include "passes/Passes.h"
 #include "passes/kernels/gpu/Gemm.h"
+#include "passes/lowering/cpu/ContractionMatch.h"
+#include "passes/lowering/cpu/Epilogue.h"
 #include "passes/lowering/cpu/KernelCall.h"
 #include "passes/lowering/gpu/ChooseGpuRows.h"
 #include "passes/lowering/gpu/GpuKernelCall.h"
@@ -52,26 +54,14 @@ bool isSelfContained(Block &block) {
   return result.getParentBlock() == &block;
 }
 
-/// The elementwise op that alone uses the contraction's result, where its
-/// operands are read in a way that a tile can follow.
-linalg::GenericOp findEpilogue(linalg::LinalgOp op, OpOperand *&use) {
-  if (!op->hasOneUse())
-    return nullptr;
-  use = &*op->getUses().begin();
-  auto generic = dyn_cast<linalg::GenericOp>(use->getOwner());
-  if (!generic || generic.getNumParallelLoops() != generic.getNumLoops() || generic.getNumDpsInits() != 1 ||
-      generic.isDpsInit(use) || !generic.getMatchingIndexingMap(use).isIdentity() ||
-      !generic.getMatchingIndexingMap(generic.getDpsInitOperand(0)).isIdentity() ||
-      generic.payloadUsesValueFromOperand(generic.getDpsInitOperand(0)) || !isSelfContained(*generic.getBody()))
-    return nullptr;
-  for (OpOperand *operand : generic.getDpsInputOperands()) {
-    bool isSimple = isa<RankedTensorType>(operand->get().getType());
-    for (AffineExpr expr : generic.getMatchingIndexingMap(operand).getResults())
-      isSimple &= isa<AffineDimExpr, AffineConstantExpr>(expr);
-    if (!isSimple)
-      return nullptr;
-  }
-  return generic;
+/// The elementwise op behind a contraction, where a tile can follow it.
+std::optional<Epilogue> findEpilogue(linalg::LinalgOp op) {
+  std::string reason;
+  std::optional<Epilogue> epilogue = attn::findEpilogue(op->getResult(0), reason);
+  if (!epilogue || epilogue->op.payloadUsesValueFromOperand(epilogue->op.getDpsInitOperand(0)) ||
+      !isSelfContained(*epilogue->op.getBody()))
+    return std::nullopt;
+  return epilogue;
 }
 
 struct ChooseGpuGemmsPass : attn::impl::ChooseGpuGemmsPassBase<ChooseGpuGemmsPass> {
@@ -96,20 +86,18 @@ struct ChooseGpuGemmsPass : attn::impl::ChooseGpuGemmsPassBase<ChooseGpuGemmsPas
 
   /// Why not, if not.
   static std::string match(linalg::LinalgOp op, GpuGemmSpec &spec) {
-    if (!op.hasPureTensorSemantics() || op.getNumDpsInputs() != 2 || op.getNumDpsInits() != 1)
-      return "it is not on tensors";
     for (Value operand : op->getOperands())
       if (Type type = getElementTypeOrSelf(operand.getType()); !type.isF32() && !type.isF16() && !type.isBF16())
         return "it is not of f32, f16 or bf16";
-    auto fill = op.getDpsInits()[0].getDefiningOp<linalg::FillOp>();
-    if (!fill || !matchPattern(fill.getInputs().front(), m_AnyZeroFloat()))
-      return "it does not accumulate onto zeros";
+    std::string reason;
+    FailureOr<ContractionLoops> loops = sortLoops(op, /*left=*/0, reason);
+    if (failed(loops))
+      return reason;
     SmallVector<AffineMap> maps = op.getIndexingMapsArray();
     spec.leftMap = maps[0], spec.rightMap = maps[1], spec.resultMap = maps[2];
+    spec.batch = loops->batch, spec.rows = loops->rows, spec.columns = loops->columns, spec.sums = loops->sums;
     spec.sizes = op.getStaticLoopRanges();
-    std::string reason;
-    spec.sortLoops(reason);
-    return reason;
+    return "";
   }
 
   /// Weights that only products read, which round them: they are stored rounded.
@@ -162,19 +150,14 @@ struct ChooseGpuGemmsPass : attn::impl::ChooseGpuGemmsPassBase<ChooseGpuGemmsPas
     SmallVector<Value> inputs = {getFactor(b, op->getOperand(0)), getFactor(b, op->getOperand(1))};
     spec.left = bufferOf(inputs[0]), spec.right = bufferOf(inputs[1]);
 
-    OpOperand *use = nullptr;
-    linalg::GenericOp epilogue = findEpilogue(op, use);
-    Operation *last = epilogue ? epilogue.getOperation() : op.getOperation();
+    std::optional<Epilogue> epilogue = findEpilogue(op);
+    Operation *last = epilogue ? epilogue->op.getOperation() : op.getOperation();
     if (epilogue) {
-      spec.epilogue = epilogue.getBody();
-      spec.accumulator = use->getOperandNumber();
-      for (OpOperand *operand : epilogue.getDpsInputOperands()) {
-        if (operand == use)
-          continue;
-        spec.operands.push_back(bufferOf(operand->get()));
-        spec.operandMaps.push_back(epilogue.getMatchingIndexingMap(operand));
-        inputs.push_back(operand->get());
-      }
+      spec.epilogue = epilogue->op.getBody();
+      spec.accumulator = epilogue->accumulator;
+      spec.operands = llvm::map_to_vector(epilogue->operands, bufferOf);
+      spec.operandMaps = epilogue->maps;
+      llvm::append_range(inputs, epilogue->operands);
     }
     spec.result = bufferOf(last->getResult(0));
     spec.chooseForm(products, images);
@@ -188,8 +171,7 @@ struct ChooseGpuGemmsPass : attn::impl::ChooseGpuGemmsPassBase<ChooseGpuGemmsPas
       (*kernel)->setAttr(kLibraryProductAttr, product);
 
     IRRewriter rewriter(last);
-    Value destination = op.getDpsInits()[0];
-    destination = fill.getOutputs()[0];
+    Value destination = fill.getOutputs()[0];
     auto made = destination.getDefiningOp<tensor::EmptyOp>();
     SmallVector<OpFoldResult> sizes =
         made ? made.getMixedSizes() : tensor::getMixedSizes(rewriter, op.getLoc(), destination);

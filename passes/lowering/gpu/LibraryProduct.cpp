@@ -1,5 +1,6 @@
 #include "passes/lowering/gpu/LibraryProduct.h"
 #include "dialects/attn/DeviceOps.h"
+#include "passes/lowering/cpu/ContractionMatch.h"
 #include "runtime/include/attnrt/abi.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -130,7 +131,7 @@ Value findRelu(Value result) {
   return {};
 }
 
-struct Epilogue {
+struct LibraryEpilogue {
   double scale = 1;
   int64_t bias = -1, addend = -1; ///< positions among the operands
   int32_t activation = ATTNRT_ACTIVATION_NONE;
@@ -140,7 +141,7 @@ class EpilogueMatch {
 public:
   EpilogueMatch(const GpuGemmSpec &spec) : spec(spec), block(*spec.epilogue), narrow(narrowResult(spec)) {}
 
-  std::optional<Epilogue> run() {
+  std::optional<LibraryEpilogue> run() {
     Value result = unrounded(block.getTerminator()->getOperand(0), narrow);
     if (addTerms(result))
       return epilogue;
@@ -215,7 +216,7 @@ private:
   const GpuGemmSpec &spec;
   Block &block;
   Type narrow;
-  Epilogue epilogue;
+  LibraryEpilogue epilogue;
   bool hasSum = false;
 };
 
@@ -223,45 +224,24 @@ private:
 // Places
 //===----------------------------------------------------------------------===//
 
-SmallVector<unsigned> dimsOf(AffineMap map) {
-  return llvm::map_to_vector(map.getResults(), [](AffineExpr expr) { return cast<AffineDimExpr>(expr).getPosition(); });
-}
-
 constexpr int32_t kNumbers[] = {0, 1, 3, 2}; ///< of f32, tf32, f16, bf16 in attnrt_product
-
-/// The loops of `set` in the order that `order` has them.
-SmallVector<unsigned> inOrder(ArrayRef<unsigned> order, ArrayRef<unsigned> set) {
-  SmallVector<unsigned> result;
-  for (unsigned dim : order)
-    if (llvm::is_contained(set, dim))
-      result.push_back(dim);
-  return result;
-}
-
-bool isJoined(ArrayRef<unsigned> dims, std::initializer_list<ArrayRef<unsigned>> groups) {
-  SmallVector<unsigned> joined;
-  for (ArrayRef<unsigned> group : groups)
-    joined.append(group.begin(), group.end());
-  return dims == ArrayRef(joined);
-}
 
 } // namespace
 
 DictionaryAttr findLibraryProduct(MLIRContext *context, const GpuGemmSpec &spec) {
-  SmallVector<unsigned> left = dimsOf(spec.leftMap), right = dimsOf(spec.rightMap), result = dimsOf(spec.resultMap);
-  SmallVector<unsigned> batch = inOrder(result, spec.batch), rows = inOrder(result, spec.rows),
-                        columns = inOrder(result, spec.columns), sums = inOrder(left, spec.sums);
-  bool isLeftTransposed = isJoined(left, {batch, sums, rows}),
-       isRightTransposed = isJoined(right, {batch, columns, sums});
-  if (!isJoined(result, {batch, rows, columns}) || (!isLeftTransposed && !isJoined(left, {batch, rows, sums})) ||
-      (!isRightTransposed && !isJoined(right, {batch, sums, columns})))
+  LoopDims left = getDims(spec.leftMap), right = getDims(spec.rightMap), result = getDims(spec.resultMap);
+  LoopDims batch = inOrder(result, spec.batch), rows = inOrder(result, spec.rows),
+           columns = inOrder(result, spec.columns), sums = inOrder(left, spec.sums);
+  bool isLeftTransposed = left == concat(batch, sums, rows), isRightTransposed = right == concat(batch, columns, sums);
+  if (result != concat(batch, rows, columns) || (!isLeftTransposed && left != concat(batch, rows, sums)) ||
+      (!isRightTransposed && right != concat(batch, sums, columns)))
     return {};
   Type factors[] = {spec.left.getElementType(), spec.right.getElementType()};
   auto fits = [&](Type type) { return type.isF32() || precisionOf(type) == spec.precision; };
   bool hasNarrowFactor = !factors[0].isF32() || !factors[1].isF32();
   if (!llvm::all_of(factors, fits) || !fits(spec.result.getElementType()) || (narrowResult(spec) && !hasNarrowFactor))
     return {};
-  std::optional<Epilogue> epilogue = Epilogue();
+  std::optional<LibraryEpilogue> epilogue = LibraryEpilogue();
   if (spec.epilogue && !(epilogue = EpilogueMatch(spec).run()))
     return {};
   Builder b(context);
