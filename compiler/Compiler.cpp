@@ -1,21 +1,17 @@
 #include "compiler/Compiler.h"
 #include "compiler/Report.h"
+#include "compiler/Target.h"
 #include "compiler/emit/cpu/CHeader.h"
 #include "compiler/emit/cpu/LibraryTable.h"
 #include "compiler/emit/cpu/Object.h"
 #include "compiler/emit/cpu/ObjectCache.h"
 #include "compiler/emit/cpu/Target.h"
-#include "compiler/emit/gpu/Ptx.h"
 #include "compiler/package/LibraryFile.h"
 #include "compiler/package/WeightPlan.h"
-#include "compiler/pipelines/Instrumentation.h"
 #include "compiler/pipelines/Pipelines.h"
-#include "passes/graph/Pipeline.h"
 #include "runtime/include/attnrt/abi.h"
 
-#include "mlir/Dialect/GPU/IR/GPUDialect.h"
 #include "mlir/Pass/PassManager.h"
-#include "mlir/Support/Timing.h"
 #include "mlir/Target/LLVMIR/Export.h"
 #include "llvm/Config/llvm-config.h"
 #include "llvm/IR/LLVMContext.h"
@@ -42,10 +38,8 @@ class Compilation {
 public:
   Compilation(OwningOpRef<ModuleOp> module, WeightStore &weights, const CompileOptions &options, StringRef outputPath,
               CompileReport &report)
-      : module(std::move(module)), weights(weights), options(options), outputPath(outputPath), report(report) {
-    timings.setEnabled(options.timing);
-    root = timings.getRootScope();
-  }
+      : module(std::move(module)), weights(weights), options(options), outputPath(outputPath), report(report),
+        stages(options, report), machine(makeTarget(options)) {}
 
   LogicalResult run() {
     ModuleOp ir = *module;
@@ -57,42 +51,38 @@ public:
       return fail(error);
     target = *made;
     ir->setAttr(AttnDialect::kTargetAttr, target);
-    if (!hasProducts(target, options.precision)) {
+    if (std::string missing = machine->findMissing(target); !missing.empty()) {
       report.unsupported = true;
-      return fail("products of f32 by bf16 (" + options.precision +
-                  ") need avx512_bf16, which the processor to compile for does not have");
+      return fail(missing);
     }
 
     auto wanted = [&](StringRef argument) { return wants(argument); };
     if (options.optLevel == 0)
       noteUnrecognized(ir, 0); // before the softmaxes are dissolved
     if (failed(runPasses("graph", [&](PassManager &pm) {
-          buildSearchPipeline(pm, isForGpu());
-          buildGraphPipeline(pm, options.optLevel, wanted, {options.exactMasks, &weights, !isForGpu(), !isForGpu()});
+          machine->buildSearchPipeline(pm);
+          GraphOptions graph = machine->graphOptions();
+          graph.exactMasks = options.exactMasks, graph.weights = &weights;
+          buildGraphPipeline(pm, options.optLevel, wanted, graph);
         })))
       return failure();
     noteUnrecognized(ir, options.optLevel);
     reportFusion(ir, report);
     if (options.emit == EmitKind::Linalg)
       return writeText([&](llvm::raw_ostream &os) { ir.print(os); });
-    if (failed(runPasses("kernels", [&](PassManager &pm) {
-          isForGpu() ? buildGpuKernelPipeline(pm, options.optLevel, options.precision, useOfSm90a(), wanted)
-                     : buildKernelPipeline(pm, options.optLevel, options.weights, options.precision, wanted);
-        })))
+    if (failed(runPasses("kernels", [&](PassManager &pm) { machine->buildKernelPipeline(pm, wanted); })))
       return failure();
     reportFusion(ir, report); // again: it is known now which have a kernel
     reportProducts(ir, report);
     if (failed(assignBuffers()))
       return failure();
-    if (isForGpu()) {
-      if (failed(compileKernels()))
-        return failure();
-      if (options.emit == EmitKind::Ptx)
-        return writeBytes(ArrayRef<char>(images[0].bytes.data(), images[0].bytes.size()));
-    }
-    // With launches only what runs on the CPU has loops.
-    bool hasLoops = !isForGpu() || !report.hostOps.empty(), marks = options.marksRegions && !isForGpu();
-    if (hasLoops && failed(runPasses("loops", [&](PassManager &pm) { buildLoopPipeline(pm, marks); })))
+    if (failed(machine->compileDevice(ir, stages)))
+      return failure();
+    if (options.emit == EmitKind::Ptx)
+      return writeBytes(machine->deviceText());
+    reportHostOps(ir, report);
+    bool marks = options.marksRegions && machine->canMarkRegions();
+    if (machine->hasLoops(report) && failed(runPasses("loops", [&](PassManager &pm) { buildLoopPipeline(pm, marks); })))
       return failure();
     if (failed(placeWeights()) || failed(runPasses("LLVM dialect", [&](PassManager &pm) { buildLlvmPipeline(pm); })))
       return failure();
@@ -100,14 +90,6 @@ public:
   }
 
 private:
-  bool isForGpu() const { return !options.gpuArchs.empty(); }
-  StringRef useOfSm90a() const {
-    std::string error;
-    std::vector<GpuArch> archs = parseGpuArchs(options.gpuArchs, error);
-    auto isExact = [](const GpuArch &arch) { return arch.exact; };
-    return llvm::none_of(archs, isExact) ? "none" : llvm::all_of(archs, isExact) ? "only" : "also";
-  }
-
   /// What bufferisation refuses is said in the model's terms, at its node.
   LogicalResult assignBuffers() {
     std::optional<Location> refused;
@@ -131,65 +113,11 @@ private:
     return done;
   }
 
-  /// Launches in the entries, and the kernels as PTX and, where there is a
-  /// ptxas, as machine code.
-  LogicalResult compileKernels() {
-    std::string error;
-    std::vector<GpuArch> archs = parseGpuArchs(options.gpuArchs, error);
-    if (archs.empty())
-      return fail(error);
-    if (failed(runPasses("launches", [&](PassManager &pm) { buildLaunchPipeline(pm, options.allowHostOps); }))) {
-      report.unsupported = true;
-      return failure();
-    }
-    ModuleOp host = *module;
-    reportHostOps(host, report);
-    OwningOpRef<ModuleOp> device = ModuleOp::create(host.getLoc());
-    // The host keeps what its launches name, without bodies.
-    for (auto kernels : host.getOps<gpu::GPUModuleOp>()) {
-      device->push_back(kernels->clone());
-      for (auto kernel : kernels.getOps<gpu::GPUFuncOp>())
-        while (&kernel.front().front() != kernel.front().getTerminator())
-          (--kernel.front().getTerminator()->getIterator())->erase();
-    }
-    std::swap(module, device);
-    LogicalResult lowered = runPasses("kernels of the GPU", [&](PassManager &pm) { buildDevicePipeline(pm); });
-    std::swap(module, device);
-    if (failed(lowered))
-      return failure();
-    if (auto names = host->getAttrOfType<ArrayAttr>(AttnDialect::kGpuKernelsAttr))
-      for (auto name : names.getAsRange<StringAttr>())
-        kernelNames.push_back(name.str());
-    for (const GpuArch &arch : archs) {
-      TimingScope scope = stage("PTX");
-      FailureOr<std::string> ptx = emitPtx(*device, arch, options.optLevel);
-      if (failed(ptx)) {
-        report.unsupported = true;
-        return failure();
-      }
-      std::optional<std::string> cubin;
-      if (options.emit == EmitKind::Lib && !assemblePtx(*ptx, arch, cubin, error)) {
-        report.unsupported = true;
-        return fail(error);
-      }
-      if (cubin)
-        images.push_back({false, arch.number, arch.exact, std::move(*cubin)});
-      images.push_back({true, arch.number, arch.exact, std::move(*ptx)});
-    }
-    return success();
-  }
-
   LogicalResult fail(const Twine &message) { return mlir::emitError(UnknownLoc::get(module->getContext()), message); }
 
   LogicalResult failOutput(const Twine &message) {
     report.outputFailed = true;
     return fail(message);
-  }
-
-  TimingScope stage(StringRef name) {
-    if (options.onStage)
-      options.onStage(name);
-    return root.nest(name);
   }
 
   /// Whether a pass of the graph and kernel stages takes part.
@@ -202,12 +130,10 @@ private:
     return true;
   }
 
+  TimingScope stage(StringRef name) { return stages.enter(name); }
+
   LogicalResult runPasses(StringRef name, llvm::function_ref<void(PassManager &)> build) {
-    TimingScope scope = stage(name);
-    PassManager pm(module->getContext());
-    build(pm);
-    instrument(pm, options, scope, numPrinted);
-    return pm.run(*module);
+    return stages.runPasses(*module, name, build);
   }
 
   /// Gives each weight that the code still uses its place, and the code the
@@ -285,8 +211,7 @@ private:
     library.optionalCpuFeatures = optionalCpuFeatures(*module);
     library.target = target.getTriple().str();
     library.compilerVersion = kCompilerName;
-    library.gpuImages = std::move(images);
-    library.gpuKernels = std::move(kernelNames);
+    machine->describe(library);
     library.regions = describeRegions(*module);
     library.manifestJson = makeManifest(library, target, report.fusionJson, report.productsJson);
     report.header =
@@ -343,16 +268,17 @@ private:
   const CompileOptions &options;
   std::string outputPath;
   CompileReport &report;
-  DefaultTimingManager timings;
-  TimingScope root;
-  unsigned numPrinted = 0;
-  TargetAttr target;
-  std::vector<GpuImage> images;
-  std::vector<std::string> kernelNames;
+  Stages stages;
+  std::unique_ptr<Target> machine;
+  TargetAttr target; ///< the host
   WeightPlan plan;
 };
 
 } // namespace
+
+std::unique_ptr<Target> makeTarget(const CompileOptions &options) {
+  return options.gpuArchs.empty() ? makeCpuTarget(options) : makeGpuTarget(options);
+}
 
 std::vector<std::string> optionalPasses() {
   std::vector<std::string> names;
@@ -363,7 +289,8 @@ std::vector<std::string> optionalPasses() {
   };
   OpPassManager unused(ModuleOp::getOperationName());
   buildGraphPipeline(unused, /*optLevel=*/3, note);
-  buildKernelPipeline(unused, /*optLevel=*/3, "f32", "f32", note);
+  CompileOptions options;
+  makeCpuTarget(options)->buildKernelPipeline(unused, note);
   return names;
 }
 

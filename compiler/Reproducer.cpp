@@ -1,8 +1,7 @@
-#include "compiler/Compiler.h"
+#include "compiler/Target.h"
 #include "compiler/emit/cpu/Target.h"
 #include "compiler/package/LibraryFile.h"
 #include "compiler/pipelines/Pipelines.h"
-#include "passes/graph/Pipeline.h"
 
 #include "mlir/Pass/PassManager.h"
 #include "llvm/Support/raw_ostream.h"
@@ -18,9 +17,13 @@ LogicalResult attn::writeReproducer(ModuleOp module, const CompileOptions &optio
 
   // Up to where the weights, which are not in the text, get their places.
   PassManager pm(module.getContext());
-  buildSearchPipeline(pm);
-  buildGraphPipeline(pm, options.optLevel, nullptr, {options.exactMasks});
-  buildKernelPipeline(pm, options.optLevel, options.weights, options.precision);
+  std::unique_ptr<Target> machine = makeTarget(options);
+  machine->buildSearchPipeline(pm);
+  GraphOptions graph = machine->graphOptions();
+  graph.exactMasks = options.exactMasks;
+  auto all = [](StringRef) { return true; };
+  buildGraphPipeline(pm, options.optLevel, all, graph);
+  machine->buildKernelPipeline(pm, all);
   buildBufferPipeline(pm);
   buildLoopPipeline(pm);
 

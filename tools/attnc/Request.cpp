@@ -1,6 +1,5 @@
 #include "tools/attnc/Request.h"
-#include "compiler/emit/gpu/GpuTarget.h"
-#include "passes/kernels/gpu/Precision.h"
+#include "compiler/emit/gpu/GpuArch.h"
 #include "tools/attnc/GenerateOptions.h"
 
 #include "llvm/ADT/StringExtras.h"
@@ -127,6 +126,12 @@ void readLevel(CommandLine &line, CompileOptions &options) {
     options.optLevel = level[0] - '0';
 }
 
+/// What --precision may be.
+ArrayRef<StringRef> precisionsOf(StringRef target) {
+  static constexpr StringRef cpu[] = {"f32", "bf16"}, cuda[] = {"f32", "tf32", "bf16", "f16"};
+  return target == "cuda" ? ArrayRef(cuda) : ArrayRef(cpu);
+}
+
 /// In which types weights are stored and products made.
 void readTypes(CommandLine &line, CompileOptions &options) {
   options.weights = line.text(OPT_weights, "f32").str();
@@ -135,12 +140,11 @@ void readTypes(CommandLine &line, CompileOptions &options) {
   else if (options.weights != "f32" && options.optLevel == 0)
     line.fail("--weights=" + options.weights + " needs kernels, which -O0 does not choose");
   options.precision = line.text(OPT_precision, "f32").str();
-  bool isForGpu = line.text(OPT_target, "cpu") == "cuda", isKnown = parsePrecision(options.precision).has_value();
-  if (isForGpu && !isKnown)
-    line.fail("--precision expects f32, tf32, bf16 or f16, not '" + options.precision + "'");
-  else if (!isForGpu && options.precision != "f32" && options.precision != "bf16")
-    line.fail("--precision expects f32 or bf16, not '" + options.precision + "'" +
-              (isKnown ? ", which is for --target=cuda" : ""));
+  StringRef precision = options.precision;
+  ArrayRef<StringRef> known = precisionsOf(line.text(OPT_target, "cpu"));
+  if (!is_contained(known, precision))
+    line.fail("--precision expects " + join(known.drop_back(), ", ") + " or " + known.back() + ", not '" + precision +
+              "'" + (is_contained(precisionsOf("cuda"), precision) ? ", which is for --target=cuda" : ""));
   else if (options.precision != "f32" && options.optLevel == 0)
     line.fail("--precision=" + options.precision + " needs kernels, which -O0 does not choose");
   readProducts(line, options);

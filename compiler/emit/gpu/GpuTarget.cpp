@@ -1,48 +1,157 @@
-#include "compiler/emit/gpu/GpuTarget.h"
+#include "compiler/Target.h"
+#include "compiler/emit/gpu/Ptx.h"
+#include "passes/Passes.h"
 
-#include "llvm/ADT/STLExtras.h"
-#include "llvm/ADT/SmallVector.h"
+#include "mlir/Conversion/AffineToStandard/AffineToStandard.h"
+#include "mlir/Conversion/ReconcileUnrealizedCasts/ReconcileUnrealizedCasts.h"
+#include "mlir/Conversion/SCFToControlFlow/SCFToControlFlow.h"
+#include "mlir/Dialect/GPU/IR/GPUDialect.h"
+#include "mlir/Dialect/Math/Transforms/Passes.h"
+#include "mlir/Dialect/MemRef/Transforms/Passes.h"
+#include "mlir/Pass/Pass.h"
+#include "mlir/Pass/PassManager.h"
+#include "mlir/Transforms/Passes.h"
 
-namespace attn {
+using namespace mlir;
+using namespace attn;
 
-// What LLVM 22 and PTX 8.0 know, from the first with asynchronous copies on.
-static constexpr unsigned kKnown[] = {80, 86, 87, 89, 90};
+namespace {
 
-/// `number`: of an "sm_N", else 0.
-static std::string describeUnknown(llvm::StringRef part, unsigned number) {
-  std::string use = "; use sm_80, sm_86, sm_87, sm_89, sm_90 or sm_90a, separated by commas";
-  if (number && number < kKnown[0])
-    return "the GPU architecture '" + part.str() +
-           "' is too old: kernels copy asynchronously, which GPUs do from sm_80 on" + use;
-  if (number > 90 && number < 1000)
-    return "the GPU architecture '" + part.str() +
-           "' is newer than this compiler: the driver of such a GPU compiles the PTX of sm_90" + use;
-  return "unknown GPU architecture '" + part.str() + "'" + use;
+/// Linalg on buffers to launches, and the kernels into a gpu.module beside the entries.
+void buildLaunchPipeline(OpPassManager &pm, bool allowHostOps) {
+  pm.addPass(createMoveToHostPass({allowHostOps}));
+  pm.addPass(createLaunchLinalgPass());
+  pm.addPass(createCanonicalizerPass());
+  pm.addPass(createCSEPass());
+  pm.addPass(createSeparateHostPass());
+  pm.addPass(createMoveLoopsPass());
+  pm.addPass(createOutlineLaunchesPass());
 }
 
-std::vector<GpuArch> parseGpuArchs(llvm::StringRef text, std::string &error) {
-  std::vector<GpuArch> archs;
-  llvm::SmallVector<llvm::StringRef> parts;
-  text.split(parts, ',');
-  for (llvm::StringRef part : parts) {
-    GpuArch arch;
-    llvm::StringRef digits = part;
-    bool isWellFormed = digits.consume_front("sm_");
-    arch.exact = digits.consume_back("a");
-    if (!isWellFormed || digits.getAsInteger(10, arch.number) || !llvm::is_contained(kKnown, arch.number) ||
-        (arch.exact && arch.number != 90)) {
-      error = describeUnknown(part, isWellFormed && !arch.exact && arch.number ? arch.number : 0);
-      return {};
-    }
-    archs.push_back(arch);
+/// A module with that gpu.module alone to the LLVM and NVVM dialects.
+void buildDevicePipeline(OpPassManager &pm) {
+  // NVPTX knows no pow; exp and log of its parts are polynomials then.
+  math::MathExpandOpsPassOptions expanded;
+  expanded.opMnemonics = {"powf"};
+  pm.addPass(math::createMathExpandOpsPass(expanded));
+  pm.addPass(createApproximateMathPass());
+  OpPassManager &kernels = pm.nest<gpu::GPUModuleOp>();
+  kernels.addPass(createCanonicalizerPass());
+  kernels.addPass(createCSEPass());
+  kernels.addPass(createLoopInvariantCodeMotionPass());
+  kernels.addPass(memref::createExpandStridedMetadataPass());
+  kernels.addPass(createLowerAffinePass());
+  kernels.addPass(createSCFToControlFlowPass());
+  kernels.addPass(createLowerKernelsPass());
+  kernels.addPass(createReconcileUnrealizedCastsPass());
+  kernels.addPass(createCanonicalizerPass());
+  kernels.addPass(createCSEPass());
+}
+
+/// A copy of the kernels of `host`, which keeps what its launches name, without bodies.
+OwningOpRef<ModuleOp> takeKernels(ModuleOp host) {
+  OwningOpRef<ModuleOp> device = ModuleOp::create(host.getLoc());
+  for (auto kernels : host.getOps<gpu::GPUModuleOp>()) {
+    device->push_back(kernels->clone());
+    for (auto kernel : kernels.getOps<gpu::GPUFuncOp>())
+      while (&kernel.front().front() != kernel.front().getTerminator())
+        (--kernel.front().getTerminator()->getIterator())->erase();
   }
-  auto isNewer = [](const GpuArch &a, const GpuArch &b) {
-    return a.number != b.number ? a.number > b.number : a.exact && !b.exact;
-  };
-  llvm::sort(archs, isNewer);
-  archs.erase(llvm::unique(archs, [](const GpuArch &a, const GpuArch &b) { return a.name() == b.name(); }),
-              archs.end());
-  return archs;
+  return device;
 }
 
-} // namespace attn
+class GpuTarget : public Target {
+public:
+  explicit GpuTarget(const CompileOptions &options)
+      : options(options), archs(parseGpuArchs(options.gpuArchs, archError)) {}
+
+  GraphOptions graphOptions() const override {
+    GraphOptions graph;
+    graph.listsBlocks = graph.hasIntegerProducts = false;
+    return graph;
+  }
+
+  void buildSearchPipeline(OpPassManager &pm) const override { pm.addPass(createLowerSearchPass({/*gpu=*/true})); }
+
+  void buildKernelPipeline(OpPassManager &pm, llvm::function_ref<bool(StringRef)> wants) const override {
+    auto add = [&](std::unique_ptr<Pass> pass) {
+      if (wants(pass->getArgument()))
+        pm.addPass(std::move(pass));
+    };
+    std::string sm90a = useOfSm90a().str();
+    if (options.optLevel > 0)
+      add(createChooseGpuRowsPass({options.precision, sm90a}));
+    pm.addPass(createDecomposePass());
+    if (options.optLevel > 0) {
+      add(createChooseGpuGemmsPass({options.precision, sm90a}));
+      pm.addPass(createCanonicalizerPass());
+      pm.addPass(createCSEPass());
+    }
+  }
+
+  /// Launches in the entries, and the kernels as PTX and, where there is a
+  /// ptxas, as machine code.
+  LogicalResult compileDevice(ModuleOp host, Stages &stages) override {
+    if (archs.empty())
+      return mlir::emitError(UnknownLoc::get(host.getContext()), archError);
+    if (failed(stages.runPasses(host, "launches",
+                                [&](PassManager &pm) { buildLaunchPipeline(pm, options.allowHostOps); }))) {
+      stages.report.unsupported = true;
+      return failure();
+    }
+    OwningOpRef<ModuleOp> device = takeKernels(host);
+    if (failed(stages.runPasses(*device, "kernels of the GPU", [](PassManager &pm) { buildDevicePipeline(pm); })))
+      return failure();
+    if (auto names = host->getAttrOfType<ArrayAttr>(AttnDialect::kGpuKernelsAttr))
+      for (auto name : names.getAsRange<StringAttr>())
+        kernelNames.push_back(name.str());
+    for (const GpuArch &arch : archs)
+      if (failed(addImages(*device, arch, stages))) {
+        stages.report.unsupported = true;
+        return failure();
+      }
+    return success();
+  }
+
+  StringRef deviceText() const override { return images.front().bytes; }
+  /// With launches only what runs on the CPU has loops.
+  bool hasLoops(const CompileReport &report) const override { return !report.hostOps.empty(); }
+  bool canMarkRegions() const override { return false; }
+
+  void describe(LibraryDescription &library) override {
+    library.gpuImages = std::move(images);
+    library.gpuKernels = std::move(kernelNames);
+  }
+
+private:
+  StringRef useOfSm90a() const {
+    auto isExact = [](const GpuArch &arch) { return arch.exact; };
+    return llvm::none_of(archs, isExact) ? "none" : llvm::all_of(archs, isExact) ? "only" : "also";
+  }
+
+  LogicalResult addImages(ModuleOp device, const GpuArch &arch, Stages &stages) {
+    TimingScope scope = stages.enter("PTX");
+    FailureOr<std::string> ptx = emitPtx(device, arch, options.optLevel);
+    if (failed(ptx))
+      return failure();
+    std::optional<std::string> cubin;
+    std::string error;
+    if (options.emit == EmitKind::Lib && !assemblePtx(*ptx, arch, cubin, error))
+      return mlir::emitError(UnknownLoc::get(device.getContext()), error);
+    if (cubin)
+      images.push_back({false, arch.number, arch.exact, std::move(*cubin)});
+    images.push_back({true, arch.number, arch.exact, std::move(*ptx)});
+    return success();
+  }
+
+  const CompileOptions &options;
+  std::string archError;
+  std::vector<GpuArch> archs;
+  std::vector<GpuImage> images;
+  std::vector<std::string> kernelNames;
+};
+} // namespace
+
+std::unique_ptr<Target> attn::makeGpuTarget(const CompileOptions &options) {
+  return std::make_unique<GpuTarget>(options);
+}

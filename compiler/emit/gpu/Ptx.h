@@ -1,7 +1,7 @@
 #ifndef COMPILER_EMIT_GPU_PTX_H
 #define COMPILER_EMIT_GPU_PTX_H
 
-#include "compiler/emit/gpu/GpuTarget.h"
+#include "compiler/emit/gpu/GpuArch.h"
 #include "mlir/Support/LogicalResult.h"
 #include <optional>
 

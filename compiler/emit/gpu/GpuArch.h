@@ -1,5 +1,5 @@
-#ifndef COMPILER_EMIT_GPU_GPUTARGET_H
-#define COMPILER_EMIT_GPU_GPUTARGET_H
+#ifndef COMPILER_EMIT_GPU_GPUARCH_H
+#define COMPILER_EMIT_GPU_GPUARCH_H
 
 #include "llvm/ADT/StringRef.h"
 #include <string>
@@ -21,4 +21,4 @@ std::vector<GpuArch> parseGpuArchs(llvm::StringRef text, std::string &error);
 
 } // namespace attn
 
-#endif // COMPILER_EMIT_GPU_GPUTARGET_H
+#endif // COMPILER_EMIT_GPU_GPUARCH_H

@@ -1,0 +1,70 @@
+#include "compiler/Target.h"
+#include "passes/Passes.h"
+#include "passes/kernels/cpu/Gemm.h"
+
+#include "mlir/Pass/Pass.h"
+#include "mlir/Pass/PassManager.h"
+#include "mlir/Transforms/Passes.h"
+
+using namespace mlir;
+using namespace attn;
+
+bool attn::isWeightStorage(StringRef text) { return WeightStorage::parse(text).has_value(); }
+
+namespace {
+class CpuTarget : public Target {
+public:
+  explicit CpuTarget(const CompileOptions &options) : options(options) {}
+
+  std::string findMissing(TargetAttr cpu) const override {
+    if (!StringRef(options.precision).starts_with("bf16x") || GemmSpec::hasNarrowProducts(cpu))
+      return "";
+    return "products of f32 by bf16 (" + options.precision +
+           ") need avx512_bf16, which the processor to compile for does not have";
+  }
+
+  GraphOptions graphOptions() const override {
+    GraphOptions graph;
+    graph.listsBlocks = graph.hasIntegerProducts = true;
+    return graph;
+  }
+
+  void buildSearchPipeline(OpPassManager &pm) const override { pm.addPass(createLowerSearchPass()); }
+
+  void buildKernelPipeline(OpPassManager &pm, llvm::function_ref<bool(StringRef)> wants) const override {
+    auto add = [&](std::unique_ptr<Pass> pass) {
+      if (wants(pass->getArgument()))
+        pm.addPass(std::move(pass));
+    };
+    StringRef weights = options.weights, precision = options.precision;
+    if (options.optLevel > 0) {
+      add(createMergeProjectionsPass());
+      LowerRecurrentPassOptions recurrent;
+      // The states stay f32: rounding them would add up over the steps.
+      recurrent.weights = precision == "bf16" && weights == "f32" ? "bf16" : weights.str();
+      add(createLowerRecurrentPass(recurrent));
+      add(createPrepareAttentionPass());
+      add(createLowerAttentionPass({precision.str()}));
+      add(createLowerNormalizationPass());
+      add(createLowerProductsPass());
+    }
+    // What has no kernel; its contractions may still have one.
+    add(createDecomposePass());
+    if (options.optLevel > 0) {
+      LowerContractionsPassOptions contractions;
+      contractions.weights = weights.str();
+      contractions.precision = precision.str();
+      add(createLowerContractionsPass(contractions));
+      add(createCanonicalizerPass());
+      add(createCSEPass());
+    }
+  }
+
+private:
+  const CompileOptions &options;
+};
+} // namespace
+
+std::unique_ptr<Target> attn::makeCpuTarget(const CompileOptions &options) {
+  return std::make_unique<CpuTarget>(options);
+}
