@@ -1,9 +1,7 @@
 #include "passes/kernels/cpu/TopK.h"
 
-#include "mlir/Dialect/MemRef/IR/MemRef.h"
-#include "mlir/Dialect/SCF/IR/SCF.h"
 #include "passes/kernels/cpu/KernelAttrs.h"
-#include "passes/kernels/cpu/LaneBuilder.h"
+#include "passes/kernels/shared/KernelFunction.h"
 #include "llvm/Support/FormatVariadic.h"
 
 using namespace mlir;
@@ -11,169 +9,139 @@ using namespace mlir;
 namespace attn {
 namespace {
 
-using Values = LaneBuilder::Values;
-using Predicate = arith::CmpIPredicate;
-
 /// One row: `length` elements of `input` from `first` on; `count` places from `out` on.
 class RowSelection {
 public:
-  RowSelection(LaneBuilder &k, const TopKSpec &spec, ValueRange flat, Value row, Value length, Value places)
-      : k(k), spec(spec), element(spec.input.getElementType()), input(flat[0]), values(flat[1]), positions(flat[2]),
-        first(k.mul(row, length)), out(k.mul(row, places)), length(length), count(k.min(places, length)) {
-    int64_t bits = element.getIntOrFloatBitWidth() > 32 ? 64 : 32;
-    keyType = k.b.getIntegerType(bits);
-    lanes = std::max<int64_t>(k.lanes * 32 / bits, 1);
-  }
+  RowSelection(Code &k, const TopKSpec &spec, const Buffer &input, const Buffer &values, const Buffer &positions,
+               Index row, Index length, Index places)
+      : k(k), spec(spec), element(spec.input.getElementType()), input(input), values(values), positions(positions),
+        first(row * length), out(row * places), length(length), count(minimum(places, length)),
+        bits(element.getIntOrFloatBitWidth() > 32 ? 64 : 32), keyType(k.b.getIntegerType(bits)),
+        lanes(std::max<int64_t>(spec.lanes * 32 / bits, 1)) {}
 
   void emit() {
-    k.loop(k.index(0), count, 1, [&](Value place) { put(place, {place, elementOf(place)}); });
-    Value parents = k.div(count, k.index(2));
-    k.loop(k.index(0), parents, 1, [&](Value n) {
-      Value place = k.sub(k.sub(parents, n), k.index(1));
+    k.rolledLoop(0, count, 1, [&](Index place) { put(place, {place, elementOf(place)}); });
+    Index parents = count / 2;
+    k.rolledLoop(0, parents, 1, [&](Index n) {
+      Index place = parents - n - 1;
       sink(place, at(place), count);
     });
     scan();
-    k.loop(k.index(1), count, 1, [&](Value n) {
-      Value end = k.sub(count, n);
+    k.rolledLoop(1, count, 1, [&](Index n) {
+      Index end = count - n;
       Item last = at(end);
       put(end, at(k.index(0)));
       sink(k.index(0), last, end);
     });
   }
 
-  void clear(Value place) { put(place, {k.index(0), arith::ConstantOp::create(k.b, k.loc, k.b.getZeroAttr(element))}); }
+  void clear(Index place) { put(place, {k.index(0), k.number(element, int64_t(0))}); }
 
 private:
   /// An element and where it stands in the row.
   struct Item {
-    Value position, element;
+    Index position;
+    Num element;
   };
 
-  Value constant(Type type, int64_t value) {
-    if (auto vector = dyn_cast<VectorType>(type))
-      return arith::ConstantOp::create(
-          k.b, k.loc, DenseElementsAttr::get(vector, k.b.getIntegerAttr(vector.getElementType(), value)));
-    return arith::ConstantOp::create(k.b, k.loc, k.b.getIntegerAttr(type, value));
-  }
-  static Type like(Value x, Type element) {
-    auto vector = dyn_cast<VectorType>(x.getType());
-    return vector ? Type(VectorType::get(vector.getShape(), element)) : element;
-  }
-  Value compare(Predicate predicate, Value x, Value y) { return arith::CmpIOp::create(k.b, k.loc, predicate, x, y); }
-
-  /// Signed integers for elements, scalar or vector: the greater comes first.
-  Value keysOf(Value x) {
-    Type type = like(x, keyType);
-    int64_t bits = keyType.getIntOrFloatBitWidth(), greatest = bits == 32 ? INT32_MAX : INT64_MAX;
-    Value keys = x;
+  /// Signed integers for elements, one or a vector: the greater comes first.
+  template <typename T> T keysOf(T x) {
+    int64_t greatest = bits == 32 ? INT32_MAX : INT64_MAX;
+    T keys = x;
     if (isa<FloatType>(element)) {
       if (element.getIntOrFloatBitWidth() < 32)
-        x = arith::ExtFOp::create(k.b, k.loc, like(x, k.b.getF32Type()), x);
-      Value isNaN = arith::CmpFOp::create(k.b, k.loc, arith::CmpFPredicate::UNO, x, x);
+        x = convert(x, k.b.getF32Type());
       // -0 becomes 0. The other bits of a negative number count backwards.
-      x = arith::AddFOp::create(k.b, k.loc, x, arith::ConstantOp::create(k.b, k.loc, k.b.getZeroAttr(x.getType())));
-      Value word = arith::BitcastOp::create(k.b, k.loc, type, x);
-      Value sign = arith::ShRSIOp::create(k.b, k.loc, word, constant(type, bits - 1));
-      keys = arith::XOrIOp::create(k.b, k.loc, word, arith::AndIOp::create(k.b, k.loc, sign, constant(type, greatest)));
-      keys = k.select(isNaN, constant(type, greatest), keys);
+      T word = bitcast(x + 0.0, keyType);
+      T sign = select(word < 0, constantLike(word, -1), constantLike(word, 0));
+      keys = select(isNaN(x), constantLike(word, greatest), word ^ (sign & greatest));
     } else if (element.getIntOrFloatBitWidth() < bits) {
-      keys = spec.isUnsigned ? arith::ExtUIOp::create(k.b, k.loc, type, x).getResult()
-                             : arith::ExtSIOp::create(k.b, k.loc, type, x).getResult();
+      keys = spec.isUnsigned ? convertUnsigned(x, keyType) : convert(x, keyType);
     } else if (spec.isUnsigned) {
-      keys = arith::XOrIOp::create(k.b, k.loc, x, constant(type, -greatest - 1));
+      keys = x ^ constantLike(x, -greatest - 1);
     }
-    return spec.smallest ? arith::XOrIOp::create(k.b, k.loc, keys, constant(type, -1)).getResult() : keys;
+    return spec.smallest ? !keys : keys;
   }
 
-  Value elementOf(Value position) { return k.load(input, k.add(first, position)); }
+  Num elementOf(Index position) { return input(first + position); }
   /// What the heap has: a row that is much longer than the caches is not read in its order again.
-  Item at(Value place) {
-    Value index = k.add(out, place);
-    return {arith::IndexCastOp::create(k.b, k.loc, k.b.getIndexType(), k.load(positions, index)),
-            k.load(values, index)};
+  Item at(Index place) {
+    Index index = out + place;
+    return {toIndex(positions(index)), values(index)};
   }
-  void put(Value place, const Item &item) {
-    Value index = k.add(out, place);
-    Value position = arith::IndexCastOp::create(k.b, k.loc, k.b.getI64Type(), item.position);
-    memref::StoreOp::create(k.b, k.loc, position, positions, index);
-    memref::StoreOp::create(k.b, k.loc, item.element, values, index);
+  void put(Index place, const Item &item) {
+    Index index = out + place;
+    positions.set(toNum(item.position, k.b.getI64Type()), index);
+    values.set(item.element, index);
   }
 
   /// Whether the element at `position` comes after another one in the result.
-  Value isAfter(Value key, Value position, Value otherKey, Value other) {
-    Value isLater = arith::AndIOp::create(k.b, k.loc, compare(Predicate::eq, key, otherKey),
-                                          compare(Predicate::sgt, position, other));
-    return arith::OrIOp::create(k.b, k.loc, compare(Predicate::slt, key, otherKey), isLater);
+  Mask isAfter(Num key, Index position, Num otherKey, Index other) {
+    Mask isLater = (key == otherKey) & (position > other);
+    return (key < otherKey) | isLater;
   }
 
   /// Puts `item` where it belongs below `place`, among the first `size`
   /// places: children that come after it move up.
-  void sink(Value place, const Item &item, Value size) {
-    Value key = keysOf(item.element), yes = arith::ConstantIntOp::create(k.b, k.loc, k.b.getI1Type(), 1),
-          no = arith::ConstantIntOp::create(k.b, k.loc, k.b.getI1Type(), 0);
-    Values state{place, yes};
-    SmallVector<Type> stateTypes{place.getType(), yes.getType()};
+  void sink(Index place, const Item &item, Index size) {
+    Num key = keysOf(item.element);
+    Mask yes = k.truth(true), no = k.truth(false);
+    // The hole that moves down, and whether it does once more.
+    std::tuple<Index, Mask> state(place, yes);
     state = k.repeat(
-        state, [&](ValueRange carried) { return carried[1]; },
-        [&](ValueRange carried) {
-          Value hole = carried[0], left = k.add(k.mul(hole, 2), 1);
-          return k.branch(
-              k.less(left, size), stateTypes,
-              [&]() -> Values {
-                Value right = k.min(k.add(left, 1), k.sub(size, k.index(1)));
+        state, [](Index, Mask moves) { return moves; },
+        [&](Index hole, Mask) {
+          auto stay = [&] { return std::tuple(hole, no); };
+          Index left = hole * 2 + 1;
+          return k.choose(
+              left < size,
+              [&] {
+                Index right = minimum(left + 1, size - 1);
                 Item below = at(left), other = at(right);
-                Value leftKey = keysOf(below.element), rightKey = keysOf(other.element);
-                Value picksRight = isAfter(rightKey, other.position, leftKey, below.position);
-                Value child = k.select(picksRight, right, left);
-                Item risen{k.select(picksRight, other.position, below.position),
-                           k.select(picksRight, other.element, below.element)};
-                Value rises = isAfter(k.select(picksRight, rightKey, leftKey), risen.position, key, item.position);
-                return k.branch(
-                    rises, stateTypes,
-                    [&]() -> Values {
-                      put(hole, risen);
-                      return {child, yes};
-                    },
-                    [&]() -> Values { return {hole, no}; });
+                Num leftKey = keysOf(below.element), rightKey = keysOf(other.element);
+                Mask picksRight = isAfter(rightKey, other.position, leftKey, below.position);
+                Index child = select(picksRight, right, left);
+                Item risen{select(picksRight, other.position, below.position),
+                           select(picksRight, other.element, below.element)};
+                Mask rises = isAfter(select(picksRight, rightKey, leftKey), risen.position, key, item.position);
+                auto rise = [&] {
+                  put(hole, risen);
+                  return std::tuple(child, yes);
+                };
+                return k.choose(rises, rise, stay);
               },
-              [&]() -> Values { return {hole, no}; });
+              stay);
         });
-    put(state[0], item);
+    put(std::get<0>(state), item);
   }
 
   /// The elements behind the first `count`, against the root.
   void scan() {
-    auto admit = [&](Value position, Value root) {
+    auto admit = [&](Index position, Num root) {
       Item item{position, elementOf(position)};
-      Values next = k.branch(
-          compare(Predicate::sgt, keysOf(item.element), root), TypeRange(keyType),
-          [&]() -> Values {
-            sink(k.index(0), item, count);
-            return {keysOf(at(k.index(0)).element)};
-          },
-          [&]() -> Values { return {root}; });
-      return next;
+      auto enter = [&] {
+        sink(k.index(0), item, count);
+        return keysOf(at(k.index(0)).element);
+      };
+      return k.choose(keysOf(item.element) > root, enter, [&] { return root; });
     };
-    Value whole = k.add(count, k.floorTo(k.sub(length, count), lanes));
-    Values root{keysOf(at(k.index(0)).element)};
-    root = k.loop(count, whole, lanes, root, [&](Value position, ValueRange carried) {
-      Value keys = keysOf(k.loadVector(input, k.add(first, position), lanes));
-      Value roots = vector::BroadcastOp::create(k.b, k.loc, keys.getType(), carried[0]);
-      return k.branch(
-          k.unlikely(k.any(compare(Predicate::sgt, keys, roots))), TypeRange(keyType),
-          [&] {
-            return k.loop(position, k.add(position, lanes), 1, carried,
-                          [&](Value one, ValueRange inner) { return admit(one, inner[0]); });
-          },
-          [&]() -> Values { return {carried[0]}; });
+    Index whole = count + floorTo(length - count, lanes);
+    Num root = keysOf(at(k.index(0)).element);
+    root = k.rolledLoop(count, whole, lanes, root, [&](Index position, Num root) {
+      Vec keys = keysOf(input.vector(lanes, first + position));
+      auto each = [&] { return k.rolledLoop(position, position + lanes, 1, root, admit); };
+      return k.choose(unlikely(any(keys > root)), each, [&] { return root; });
     });
-    k.loop(whole, length, 1, root, [&](Value position, ValueRange carried) { return admit(position, carried[0]); });
+    k.rolledLoop(whole, length, 1, root, admit);
   }
 
-  LaneBuilder &k;
+  Code &k;
   const TopKSpec &spec;
-  Type element, keyType;
-  Value input, values, positions, first, out, length, count;
+  Type element;
+  Buffer input, values, positions;
+  Index first, out, length, count;
+  int64_t bits; ///< of a key
+  Type keyType;
   int64_t lanes;
 };
 
@@ -215,30 +183,22 @@ FailureOr<func::FuncOp> buildTopK(OpBuilder &builder, Location loc, const TopKSp
   std::string reason;
   if (!canBuildTopK(spec, &reason))
     return emitError(loc, "cannot build a top-k kernel: ") << reason;
-  auto type = builder.getFunctionType({spec.input, spec.values, spec.positions}, {});
-  auto function = func::FuncOp::create(builder, loc, spec.symbol(), type);
-  function->setAttr(AttnDialect::kKernelAttr, builder.getUnitAttr());
-  function->setAttr(kPollsAttr, builder.getUnitAttr());
-  OpBuilder::InsertionGuard guard(builder);
-  builder.setInsertionPointToStart(function.addEntryBlock());
-  LaneBuilder k(builder, loc, spec.lanes, /*hasScalef=*/false);
-  Value input = function.getArgument(0), rows = k.index(1);
+  KernelFunction f(builder, loc, spec.symbol());
+  f.function->setAttr(kPollsAttr, builder.getUnitAttr());
+  Code &k = f.k;
+  Buffer input = f.buffer(spec.input), values = f.buffer(spec.values), positions = f.buffer(spec.positions);
   int64_t last = spec.input.getRank() - 1;
+  Index rows = k.index(1);
   for (int64_t n = 0; n < last; ++n)
-    rows = k.mul(rows, builder.createOrFold<memref::DimOp>(loc, input, n));
-  scf::ParallelOp::create(builder, loc, ValueRange{k.index(0)}, ValueRange{rows}, ValueRange{k.index(1)},
-                          [&](OpBuilder &, Location, ValueRange position) {
-                            Value length = builder.createOrFold<memref::DimOp>(loc, input, last);
-                            Value places = builder.createOrFold<memref::DimOp>(loc, function.getArgument(1), last);
-                            auto flat = llvm::map_to_vector(function.getArguments(),
-                                                            [&](Value buffer) { return k.flatten(buffer); });
-                            // Nothing to choose: an empty heap has no root. Places without an element hold 0.
-                            RowSelection row(k, spec, flat, position[0], length, places);
-                            k.loop(k.min(places, length), places, 1, [&](Value place) { row.clear(place); });
-                            k.branch(k.less(k.index(0), k.min(places, length)), [&] { row.emit(); });
-                          });
-  func::ReturnOp::create(builder, loc);
-  return function;
+    rows = rows * input.dim(n);
+  k.parallel(rows, [&](Index row) {
+    Index length = input.dim(last), places = values.dim(last);
+    // Nothing to choose: an empty heap has no root. Places without an element hold 0.
+    RowSelection selection(k, spec, input.flat(), values.flat(), positions.flat(), row, length, places);
+    k.rolledLoop(minimum(places, length), places, 1, [&](Index place) { selection.clear(place); });
+    k.when(minimum(places, length) > 0, [&] { selection.emit(); });
+  });
+  return f.function;
 }
 
 } // namespace attn
