@@ -1,3 +1,4 @@
+import glob
 import os
 import platform
 import shutil
@@ -35,6 +36,12 @@ for name in ("HOME", "TMPDIR", "NO_COLOR", "XDG_CACHE_HOME"):
 if lit_config.params.get("full"):
     config.available_features.add("full")
     config.environment["ATTNC_FULL"] = "1"  # for the programs of test/unit
+
+# torch, transformers and sentence-transformers (requirements-transformers.txt): ./dev check --full installs them.
+transformers = os.path.join(config.attn_source_dir, ".venv-transformers")
+if glob.glob(transformers + "/.requirements-*"):  # all of them are there
+    config.available_features.add("transformers")
+config.substitutions.append(("%transformers-python", transformers + "/bin/python"))
 
 # The assembler of a CUDA toolkit, which neither a build nor a compile needs. What runs in the interpreter is PTX, so that
 # libraries hold PTX alone here: machine code for them costs a third of the GPU tests' time.

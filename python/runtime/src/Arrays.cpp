@@ -1,5 +1,6 @@
 #include "Arrays.h"
 
+#include <algorithm>
 #include <cstring>
 
 namespace nb = nanobind;
@@ -102,7 +103,7 @@ Borrowed::Borrowed(PyObject *array, const attnrt_tensor_info &info, const char *
           std::string(what) + " (" + describe(info) + "): " + nb::str(failure.value()).c_str());
   }
   if (PyObject_HasAttrString(array, "__dlpack__")) {
-    fromDLPack(array, what);
+    fromDLPack(array, what, writable);
     return;
   }
   raise(ATTNRT_INVALID_ARGUMENT,
@@ -138,10 +139,28 @@ void Borrowed::fromBuffer(const attnrt_tensor_info &info, const char *what) {
   tensor.strides = strides.data();
 }
 
-void Borrowed::fromDLPack(PyObject *array, const char *what) {
-  nb::object capsule;
+/// Libraries give the strides of a contiguous array, too.
+static bool isDense(const DLTensor &tensor) {
+  int64_t expected = 1;
+  bool dense = true;
+  for (int i = tensor.ndim; tensor.strides && tensor.shape && i-- > 0;) {
+    if (tensor.shape[i] == 0)
+      return true;
+    dense &= tensor.shape[i] == 1 || tensor.strides[i] == expected;
+    expected *= tensor.shape[i];
+  }
+  return dense;
+}
+
+void Borrowed::fromDLPack(PyObject *array, const char *what, bool writable) {
+  nb::object capsule, source = nb::borrow(array);
+  // torch hands on a view whose elements stand for their negatives as if they were themselves.
+  if (nb::hasattr(source, "is_neg") && nb::cast<bool>(source.attr("is_neg")()))
+    source = source.attr("resolve_neg")();
+  if (writable && !source.is(array))
+    raise(ATTNRT_INVALID_ARGUMENT, std::string(what) + " is a negated view; give a contiguous tensor");
   try {
-    capsule = nb::borrow(array).attr("__dlpack__")();
+    capsule = source.attr("__dlpack__")();
   } catch (nb::python_error &error) {
     if (!error.matches(PyExc_Exception))
       throw;
@@ -152,6 +171,15 @@ void Borrowed::fromDLPack(PyObject *array, const char *what) {
     throw nb::python_error();
   PyCapsule_SetName(capsule.ptr(), "used_dltensor");
   tensor = managed->dl_tensor;
+  if (isDense(tensor))
+    tensor.strides = nullptr;
+  // This is not destroyed if its constructor fails.
+  size_t size = std::max(tensor.dtype.bits / 8, 1);
+  if ((reinterpret_cast<uintptr_t>(tensor.data) + tensor.byte_offset) % size) {
+    if (managed->deleter)
+      managed->deleter(managed);
+    raise(ATTNRT_INVALID_ARGUMENT, std::string(what) + " is not aligned to its elements; give a copy");
+  }
 }
 
 Borrowed::Borrowed(Borrowed &&other) noexcept

@@ -31,7 +31,7 @@ public:
 
 private:
   void fromBuffer(const attnrt_tensor_info &info, const char *what);
-  void fromDLPack(PyObject *array, const char *what);
+  void fromDLPack(PyObject *array, const char *what, bool writable);
 
   Py_buffer view = {}; // view.obj is null if there is none
   DLManagedTensor *managed = nullptr;
