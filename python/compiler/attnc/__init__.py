@@ -36,6 +36,7 @@ from ._cache import Cache, CacheWarning
 from ._compile import Compiled, compile
 from ._load import Model, load
 from ._search import Beam, Greedy, Sample, Search
+from .integrations import accelerate
 from .text_encoder import TextEncoder
 
 __all__ = [
@@ -72,6 +73,7 @@ __all__ = [
     "Verdict",
     "WeightInfo",
     "__version__",
+    "accelerate",
     "compile",
     "load",
 ]

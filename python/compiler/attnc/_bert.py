@@ -96,5 +96,6 @@ def write_bert(folder: pathlib.Path, path: pathlib.Path) -> None:
         "outputs": {"last_hidden_state": x},
     }
     path.write_text(json.dumps(graph))
-    # Not a link: attnc reads nothing that lies elsewhere too.
-    shutil.copyfile(weights, path.parent / "model.safetensors")
+    if path.parent != folder:
+        # Not a link: attnc reads nothing that lies elsewhere too.
+        shutil.copyfile(weights, path.parent / "model.safetensors")

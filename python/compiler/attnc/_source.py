@@ -7,7 +7,7 @@ import json
 import os
 import pathlib
 import re
-from typing import Any, Dict, Iterator, List, Mapping, Set, Tuple, Union
+from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Set, Tuple, Union
 
 from attnc_runtime import InvalidArgument, NoSuchFile, Unsupported
 
@@ -94,6 +94,24 @@ class Source:
         return {name: os.path.abspath(path) for name, path in self.entries.items()}
 
 
+class Written(Source):
+    """A model that is written when it is compiled, and not before: ``digest`` says what ``write`` would make of it in a
+    folder."""
+
+    def __init__(self, name: str, digest: str, write: Callable[[pathlib.Path], pathlib.Path]) -> None:
+        super().__init__({"": pathlib.Path(name)}, named=False)
+        self._digest = digest
+        self._write = write
+        self.folder: Optional[pathlib.Path] = None  # where to write it
+
+    def arguments(self) -> List[str]:
+        assert self.folder is not None
+        return [os.path.abspath(self._write(self.folder))]
+
+    def digest(self) -> str:
+        return self._digest
+
+
 def _write_proto(model: Any, folder: pathlib.Path) -> pathlib.Path:
     path = folder / "model.onnx"
     size = model.ByteSize()
@@ -118,6 +136,9 @@ def _export(program: Any, folder: pathlib.Path) -> pathlib.Path:
 
 def open_source(source: Any, scratch: pathlib.Path) -> Tuple[Source, bool]:
     """The source, and whether it lies in files of the caller's. What does not is written into ``scratch``."""
+    if isinstance(source, Written):
+        source.folder = scratch
+        return source, False
     if isinstance(source, Mapping):
         if not source:
             raise InvalidArgument("no models are given: a mapping holds the model of each entry by its name")
