@@ -43,6 +43,10 @@ if glob.glob(transformers + "/.requirements-*"):  # all of them are there
     config.available_features.add("transformers")
 config.substitutions.append(("%transformers-python", transformers + "/bin/python"))
 
+# What makes the documentation site (requirements-docs.txt): the same installs it.
+if os.path.exists(os.path.join(os.path.dirname(config.attn_python), "mkdocs")):
+    config.available_features.add("mkdocs")
+
 # The assembler of a CUDA toolkit, which neither a build nor a compile needs. What runs in the interpreter is PTX, so that
 # libraries hold PTX alone here: machine code for them costs a third of the GPU tests' time.
 config.environment["CUDA_ROOT"] = config.test_exec_root

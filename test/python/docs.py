@@ -1,4 +1,4 @@
-"""Runs every Python block of docs/python.md, in order, beside small models of the names that it uses."""
+"""Runs every Python block of pages of docs/, in order, beside small models of the names that they use."""
 import os
 import pathlib
 import re
@@ -7,25 +7,34 @@ import sys
 import tempfile
 
 import models
+import onnx
 
 sys.path.insert(0, str(models.ROOT / "tools/demo"))
 from minilm import write_minilm  # noqa: E402
 from text_encoder import write_folder  # noqa: E402
 
-page = models.ROOT / "docs/python.md"
+
+def run(page):
+    """The page's blocks share their names."""
+    text = page.read_text()
+    blocks = re.findall(r"^```python\n(.*?)^```", text, re.M | re.S)
+    scope, begin = {"__name__": "docs"}, 0
+    for block in blocks:
+        begin = text.index(block, begin)
+        exec(compile("\n" * text[:begin].count("\n") + block, str(page), "exec"), scope)
+    print(f"{len(blocks)} blocks of {page.name} ran")
+
+
 with tempfile.TemporaryDirectory() as name:
     folder = pathlib.Path(name) / "all-MiniLM-L6-v2"
     folder.mkdir()
     write_folder(folder, max_position_embeddings=512)
     write_minilm(folder, f"{name}/model.onnx")
+    onnx.save(models.unsupported(), f"{name}/unsupported.onnx")
     shutil.copy(models.ROOT / "test/e2e/models/gpt2_decode_ts17/model.onnx", f"{name}/decoder.onnx")
     for entry in ("encode", "step"):
         shutil.copy(models.DATES / f"{entry}.onnx", name)
     os.chdir(name)
-    blocks = re.findall(r"^```python\n(.*?)^```", page.read_text(), re.M | re.S)
-    scope = {"__name__": "docs"}
-    for block in blocks:
-        line = page.read_text()[: page.read_text().index(block)].count("\n")
-        exec(compile("\n" * line + block, str(page), "exec"), scope)
+    for page in sys.argv[1:]:
+        run(models.ROOT / "docs" / page)
     os.chdir("/")
-print(f"{len(blocks)} blocks ran")

@@ -37,14 +37,11 @@ class Model(attnc_runtime.Model):
         return load(self._source, **{**self._options, **self._compile_options, **changed})
 
     def profile(self, *, runs: int = 10, entry: Optional[str] = None, **named: Any) -> Profile:
+        """Runs ``runs`` times with inputs by name, and says where the time of the fastest run went. A model that was
+        not loaded with ``profiling=True`` is compiled a second time."""
         if self._source is not None and not self._compile_options.get("profiling"):
             return self._with(profiling=True).profile(runs=runs, entry=entry, **named)
         return super().profile(runs=runs, entry=entry, **named)
-
-    profile.__doc__ = (attnc_runtime.Model.profile.__doc__ or "").replace(
-        "For a library that\n        was compiled for it (``profiling=True``).",
-        "A model that was\n        not loaded with ``profiling=True`` is compiled a second time.",
-    )
 
     def generate(
         self, *, search: Optional[Search] = None, timeout: Optional[float] = None, **named: Any
