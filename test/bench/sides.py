@@ -66,6 +66,12 @@ class Attnc:
         pass
 
 
+class AttncF32(Attnc):
+    """The f32 model that a stored one was made of."""
+
+    model = "f32.onnx"
+
+
 class AttncState(Attnc):
     """A library that owns a decoder's caches: a run appends to them, the next one forgets what was appended."""
 
