@@ -188,11 +188,25 @@ static WeightBytes narrowElements(RankedTensorType declared, const WeightBytes &
   return {ArrayRef<char>(result->data(), result->size()), result};
 }
 
+/// Each element where it lies, exactly.
+static WeightBytes widenElements(RankedTensorType type, const WeightBytes &source,
+                                 std::shared_ptr<std::vector<char>> result) {
+  bool isF16 = type.getElementType().isF16();
+  for (int64_t n = 0; n < type.getNumElements(); ++n) {
+    uint16_t half;
+    std::memcpy(&half, source.bytes.data() + n * sizeof half, sizeof half);
+    float value = isF16 ? widenF16(half) : widenBf16(half);
+    std::memcpy(result->data() + n * sizeof value, &value, sizeof value);
+  }
+  return {ArrayRef<char>(result->data(), result->size()), result};
+}
+
 WeightBytes narrowWeight(GlobalOp global, RankedTensorType type, const WeightBytes &source, Narrowing *narrowing) {
   auto declared = cast<RankedTensorType>(global.getType());
   auto result = std::make_shared<std::vector<char>>(*weightTensorBytes(declared), 0);
   if (isa<ReshapeAttr>(global.getExpression()))
-    return narrowElements(declared, source, result, narrowing);
+    return declared.getElementType().isF32() ? widenElements(type, source, result)
+                                             : narrowElements(declared, source, result, narrowing);
   Panels panels(global.getExpression(), type);
   bool isScales = isa<PanelScalesAttr>(global.getExpression()), isBf16 = declared.getElementType().isBF16();
   Narrowing lost;

@@ -19,8 +19,8 @@ struct Narrowing {
 /// The shape of #attn.narrow_panels or #attn.panel_scales, or a diagnostic.
 mlir::FailureOr<llvm::SmallVector<int64_t>> narrowShape(GlobalOp global, mlir::RankedTensorType source);
 
-/// The bytes of such a global, or of a reshape to 16 bits, from those of its source, in f32; none, with a
-/// diagnostic, where an element is not finite and i8 shall hold it.
+/// The bytes of such a global, or of a reshape to 16 bits, from those of its source, in f32, or of a reshape to f32
+/// from those in 16 bits; none, with a diagnostic, where an element is not finite and i8 shall hold it.
 WeightBytes narrowWeight(GlobalOp global, mlir::RankedTensorType type, const WeightBytes &source, Narrowing *narrowing);
 
 } // namespace attn

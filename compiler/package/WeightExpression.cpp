@@ -42,11 +42,13 @@ SmallVector<FlatSymbolRefAttr> weightSources(GlobalOp global) {
 //===----------------------------------------------------------------------===//
 
 /// Whether elements get another type: a reshape of f32 may be bf16 or f16, rounded to the nearest, ties to even;
-/// what is finite stays finite.
-static bool isRounding(GlobalOp global, ArrayRef<RankedTensorType> sources) {
-  Type element = cast<RankedTensorType>(global.getType()).getElementType();
-  return isa<ReshapeAttr>(global.getExpression()) && sources.front().getElementType().isF32() &&
-         (element.isBF16() || element.isF16());
+/// what is finite stays finite. One of bf16 or f16 may be f32, widened.
+static bool convertsElements(GlobalOp global, ArrayRef<RankedTensorType> sources) {
+  if (!isa<ReshapeAttr>(global.getExpression()))
+    return false;
+  Type element = cast<RankedTensorType>(global.getType()).getElementType(), source = sources.front().getElementType();
+  auto isHalf = [](Type type) { return type.isBF16() || type.isF16(); };
+  return (source.isF32() && isHalf(element)) || (isHalf(source) && element.isF32());
 }
 
 /// The shape that the expression gives, or an explanation.
@@ -123,10 +125,10 @@ LogicalResult verifyWeightExpression(GlobalOp global, ArrayRef<RankedTensorType>
     return global.emitOpError("expects elements that are numbers, got ") << declared.getElementType();
   if (!weightTensorBytes(declared))
     return global.emitOpError("is larger than a library can hold");
-  bool narrows =
-      isa<NarrowPanelsAttr, PanelScalesAttr, ColumnSumsAttr>(global.getExpression()) || isRounding(global, sources);
+  bool converts = isa<NarrowPanelsAttr, PanelScalesAttr, ColumnSumsAttr>(global.getExpression()) ||
+                  convertsElements(global, sources);
   for (RankedTensorType source : sources)
-    if (!narrows && source.getElementType() != declared.getElementType())
+    if (!converts && source.getElementType() != declared.getElementType())
       return global.emitOpError("expects sources of its element type, got ")
              << source.getElementType() << " and " << declared.getElementType();
   FailureOr<SmallVector<int64_t>> shape = resultShape(global, sources);
@@ -212,7 +214,7 @@ WeightBytes applyWeightExpression(GlobalOp global, ArrayRef<RankedTensorType> ty
   auto declared = cast<RankedTensorType>(global.getType());
   uint64_t element = weightElementBytes(declared.getElementType());
   Attribute expression = global.getExpression();
-  if (isa<ReshapeAttr>(expression) && !isRounding(global, types))
+  if (isa<ReshapeAttr>(expression) && !convertsElements(global, types))
     return sources.front();
   if (isa<BytePanelsAttr, ColumnSumsAttr>(expression))
     return packBytes(global, types.front(), sources.front());

@@ -79,7 +79,7 @@ public:
   /// Whether the values of `global`, or parts of it, are stored in fewer bits.
   bool isNarrow(GlobalOp global) {
     if (auto reshape = dyn_cast<ReshapeAttr>(global.getExpression()))
-      return elementType(global) != elementType(lookup(reshape.getSource().getValue()));
+      return !elementType(global).isF32() && elementType(lookup(reshape.getSource().getValue())).isF32();
     return isa<NarrowPanelsAttr>(global.getExpression()) ||
            (isa<ConcatAttr>(global.getExpression()) && isNarrow(lookup(weightSources(global).front().getValue())));
   }
@@ -140,7 +140,9 @@ std::string describeLayout(GlobalOp global, Expressions &expressions) {
     std::string layout = describeLayout(source, expressions);
     if (elementType(global) == elementType(source))
       return layout == "plain" ? "plain" : "derived";
-    return layout != "plain" ? "derived" : elementType(global).isF16() ? "plain-f16" : "plain-bf16";
+    if (layout != "plain" || elementType(global).isF32())
+      return "derived";
+    return elementType(global).isF16() ? "plain-f16" : "plain-bf16";
   }
   if (auto narrow = dyn_cast<NarrowPanelsAttr>(global.getExpression())) {
     if (narrow.getDepth() != 1 || narrow.getParts() != 1)

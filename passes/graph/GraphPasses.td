@@ -36,6 +36,37 @@ def DecomposePass : Pass<"attn-decompose"> {
                            "::mlir::bufferization::BufferizationDialect"];
 }
 
+def WidenHalvesPass : Pass<"attn-widen-halves", "::mlir::ModuleOp"> {
+  let summary = "arithmetic on f16 and bf16 is done in f32";
+  let description = [{
+    f16 and bf16 are how numbers are stored: inputs, outputs, weights, caches, what a branch or a loop gives. What an
+    op computes stays in f32 for the ops that read it, and is rounded to the nearest, ties to even, only where it is
+    stored, a tensor joined to a stored one included. A conversion to 16 bits and back in between goes.
+
+    Weights become globals in f32 whose source is the stored one (`#attn.reshape`), which attn-lower-contractions
+    packs as they are stored. A lookup in a table and a slice of an input move halves, which are widened behind it.
+
+    ```mlir
+    %w = attn.weight @w : tensor<384x384xf16>
+    %c = linalg.contract ... ins(%x, %w : tensor<?x384xf16>, tensor<384x384xf16>) outs(%zeros : tensor<?x384xf32>)
+    %h = linalg.generic {truncf} ins(%c) -> tensor<?x384xf16>
+    %y = linalg.generic {extf, extf, addf, truncf} ins(%h, %x) -> tensor<?x384xf16>
+    // becomes
+    attn.global @w_f32 : tensor<384x384xf32> = #attn.reshape<@w>
+    %u = linalg.generic {extf} ins(%x) -> tensor<?x384xf32>
+    %v = attn.weight @w_f32 : tensor<384x384xf32>
+    %c = linalg.contract ... ins(%u, %v : tensor<?x384xf32>, tensor<384x384xf32>) outs(%zeros : tensor<?x384xf32>)
+    %s = linalg.generic {addf} ins(%c, %u) -> tensor<?x384xf32>
+    %y = linalg.generic {truncf} ins(%s) -> tensor<?x384xf16>
+    ```
+
+    Numerical effect: roundings between ops go, and with them overflows of f16 (as in ONNX Runtime, which does so,
+    too). Runs before all recognition, at -O0 as well: a model gives the same fused or not.
+  }];
+  let dependentDialects = ["::attn::AttnDialect", "::mlir::arith::ArithDialect", "::mlir::linalg::LinalgDialect",
+                           "::mlir::math::MathDialect", "::mlir::tensor::TensorDialect"];
+}
+
 def RaiseSoftmaxPass : Pass<"attn-raise-softmax"> {
   let summary = "an exponential divided by its sum becomes attn.softmax";
   let description = [{

@@ -14,6 +14,8 @@ void attn::buildGraphPipeline(OpPassManager &pm, unsigned optLevel, llvm::functi
       pm.addPass(std::move(pass));
   };
   add(createInlinerPass());
+  if (options.widensHalves) // at -O0, too: what is rounded is no matter of fusion
+    add(createWidenHalvesPass());
   if (optLevel == 0) {
     add(createDecomposePass());
     add(createAppendCachesPass()); // how a library keeps a state is no matter of speed alone

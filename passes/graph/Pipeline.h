@@ -25,6 +25,8 @@ struct GraphOptions {
   bool listsBlocks = true;
   /// Whether there are kernels for products of integers (attn-raise-products).
   bool hasIntegerProducts = true;
+  /// Whether arithmetic on f16 and bf16 is done in f32 (attn-widen-halves); GPUs multiply such numbers as they are.
+  bool widensHalves = true;
 };
 
 std::unique_ptr<mlir::Pass> createRaiseSoftmaxPass(bool exact);

@@ -25,7 +25,7 @@ public:
 
   GraphOptions graphOptions() const override {
     GraphOptions graph;
-    graph.listsBlocks = graph.hasIntegerProducts = true;
+    graph.listsBlocks = graph.hasIntegerProducts = graph.widensHalves = true;
     return graph;
   }
 

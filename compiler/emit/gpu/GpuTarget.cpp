@@ -67,7 +67,7 @@ public:
 
   GraphOptions graphOptions() const override {
     GraphOptions graph;
-    graph.listsBlocks = graph.hasIntegerProducts = false;
+    graph.listsBlocks = graph.hasIntegerProducts = graph.widensHalves = false;
     return graph;
   }
 

@@ -1,0 +1,94 @@
+#include "passes/graph/WidenBody.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
+
+using namespace mlir;
+
+namespace attn {
+
+bool isHalf(Type type) {
+  Type element = getElementTypeOrSelf(type);
+  return element.isF16() || element.isBF16();
+}
+
+Type widenType(Type type) {
+  if (!isHalf(type))
+    return type;
+  Type f32 = Float32Type::get(type.getContext());
+  auto tensor = dyn_cast<RankedTensorType>(type);
+  return tensor ? Type(tensor.clone(f32)) : f32;
+}
+
+static bool touchesHalf(Operation &op) {
+  return llvm::any_of(op.getOperandTypes(), isHalf) || llvm::any_of(op.getResultTypes(), isHalf);
+}
+
+bool canWidenBody(Block &body) {
+  return llvm::all_of(body, [](Operation &op) {
+    if (op.getNumRegions()) {
+      bool touches = false;
+      op.walk([&](Operation *inner) { touches |= touchesHalf(*inner); });
+      return !touches;
+    }
+    bool isArithmetic = isa<arith::ArithDialect, math::MathDialect>(op.getDialect()) && !isa<arith::BitcastOp>(op);
+    return !touchesHalf(op) || isArithmetic || isa<tensor::ExtractOp, linalg::YieldOp>(op);
+  });
+}
+
+bool onlyMoves(Block &body) {
+  return llvm::all_of(body, [](Operation &op) {
+    return !touchesHalf(op) || isa<tensor::ExtractOp, linalg::YieldOp, arith::SelectOp, arith::ConstantOp>(op);
+  });
+}
+
+/// The twin of `value`; of a scalar from outside the body, made here.
+static Value getTwin(OpBuilder &b, Value value, IRMapping &twins) {
+  if (!twins.contains(value) && isHalf(value.getType()))
+    twins.map(value, arith::ExtFOp::create(b, value.getLoc(), b.getF32Type(), value));
+  return twins.lookupOrDefault(value);
+}
+
+/// The twin of an op on halves, with f32 in their place.
+static Operation *createTwin(OpBuilder &b, Operation &op, IRMapping &twins) {
+  OperationState state(op.getLoc(), op.getName());
+  for (Value operand : op.getOperands())
+    state.operands.push_back(getTwin(b, operand, twins));
+  for (Type type : op.getResultTypes())
+    state.types.push_back(widenType(type));
+  state.addAttributes(op.getAttrs());
+  return b.create(state);
+}
+
+void widenBody(OpBuilder &b, Block &body, IRMapping &twins, llvm::function_ref<Value(Value)> readWide) {
+  for (Operation &op : body) {
+    Location loc = op.getLoc();
+    if (!touchesHalf(op)) {
+      b.clone(op, twins);
+      continue;
+    }
+    Value twin;
+    if (auto constant = dyn_cast<arith::ConstantOp>(op)) {
+      double value = cast<FloatAttr>(constant.getValue()).getValueAsDouble();
+      twin = arith::ConstantOp::create(b, loc, b.getF32FloatAttr(value));
+    } else if (isa<arith::ExtFOp>(op) && op.getResult(0).getType().isF32()) {
+      twin = getTwin(b, op.getOperand(0), twins);
+    } else if (isa<arith::TruncFOp>(op) && op.getOperand(0).getType().isF32()) {
+      twin = getTwin(b, op.getOperand(0), twins);
+    } else if (auto extract = dyn_cast<tensor::ExtractOp>(op)) {
+      auto indices = llvm::map_to_vector(extract.getIndices(), [&](Value v) { return twins.lookupOrDefault(v); });
+      Value wide = readWide(extract.getTensor());
+      twin = tensor::ExtractOp::create(b, loc, wide ? wide : extract.getTensor(), indices);
+      if (!wide)
+        twin = arith::ExtFOp::create(b, loc, b.getF32Type(), twin);
+    } else {
+      Operation *made = createTwin(b, op, twins);
+      twins.map(op.getResults(), made->getResults());
+      continue;
+    }
+    twins.map(op.getResult(0), twin);
+  }
+}
+
+} // namespace attn

@@ -1,0 +1,155 @@
+// RUN: attn-opt %s -attn-widen-halves -split-input-file | FileCheck %s
+
+// The example of the pass: a product with a stored weight, and what is added to it unrounded.
+// CHECK-LABEL: func.func @product
+// CHECK-SAME: %[[X:.+]]: tensor<?x8xf16>
+// CHECK: %[[U:.+]] = linalg.generic {{.*}} ins(%[[X]] : tensor<?x8xf16>)
+// CHECK-NEXT: ^bb0(%[[IN:.+]]: f16, %{{.+}}: f32):
+// CHECK-NEXT: arith.extf %[[IN]] : f16 to f32
+// CHECK: %[[W:.+]] = attn.weight @w_f32 : tensor<8x8xf32>
+// CHECK: %[[C:.+]] = linalg.contract {{.*}} ins(%[[U]], %[[W]] : tensor<?x8xf32>, tensor<8x8xf32>)
+// CHECK-NOT: arith.truncf
+// CHECK: %[[S:.+]] = linalg.generic {{.*}} ins(%{{.+}}, %[[U]] : tensor<?x8xf32>, tensor<?x8xf32>)
+// CHECK: arith.addf %{{.+}}, %{{.+}} : f32
+// CHECK: %[[Y:.+]] = linalg.generic {{.*}} ins(%[[S]] : tensor<?x8xf32>)
+// CHECK: arith.truncf %{{.+}} : f32 to f16
+// CHECK: return %[[Y]] : tensor<?x8xf16>
+// CHECK: attn.global @w_f32 : tensor<8x8xf32> = #attn.reshape<@w>
+attn.global @w : tensor<8x8xf16> = #attn.initializer<"w">
+func.func @product(%x: tensor<?x8xf16>) -> tensor<?x8xf16> {
+  %c0 = arith.constant 0 : index
+  %d = tensor.dim %x, %c0 : tensor<?x8xf16>
+  %w = attn.weight @w : tensor<8x8xf16>
+  %zero = arith.constant 0.0 : f32
+  %e = tensor.empty(%d) : tensor<?x8xf32>
+  %z = linalg.fill ins(%zero : f32) outs(%e : tensor<?x8xf32>) -> tensor<?x8xf32>
+  %c = linalg.contract indexing_maps = [affine_map<(m, n, k) -> (m, k)>, affine_map<(m, n, k) -> (k, n)>,
+      affine_map<(m, n, k) -> (m, n)>] ins(%x, %w : tensor<?x8xf16>, tensor<8x8xf16>) outs(%z : tensor<?x8xf32>) -> tensor<?x8xf32>
+  %h = tensor.empty(%d) : tensor<?x8xf16>
+  %t = linalg.generic {indexing_maps = [affine_map<(i, j) -> (i, j)>, affine_map<(i, j) -> (i, j)>],
+      iterator_types = ["parallel", "parallel"]} ins(%c : tensor<?x8xf32>) outs(%h : tensor<?x8xf16>) {
+  ^bb0(%a: f32, %o: f16):
+    %r = arith.truncf %a : f32 to f16
+    linalg.yield %r : f16
+  } -> tensor<?x8xf16>
+  %y = linalg.generic {indexing_maps = [affine_map<(i, j) -> (i, j)>, affine_map<(i, j) -> (i, j)>,
+      affine_map<(i, j) -> (i, j)>], iterator_types = ["parallel", "parallel"]}
+      ins(%t, %x : tensor<?x8xf16>, tensor<?x8xf16>) outs(%h : tensor<?x8xf16>) {
+  ^bb0(%a: f16, %b: f16, %o: f16):
+    %s = arith.addf %a, %b : f16
+    linalg.yield %s : f16
+  } -> tensor<?x8xf16>
+  return %y : tensor<?x8xf16>
+}
+
+// -----
+
+// A cache and what is appended to it stay in 16 bits; who reads both widens them.
+// CHECK-LABEL: func.func @cache
+// CHECK: arith.negf %{{.+}} : f32
+// CHECK: arith.truncf %{{.+}} : f32 to bf16
+// CHECK: %[[K:.+]] = tensor.concat dim(0) %arg0, %{{.+}} : (tensor<?x4xbf16>, tensor<1x4xbf16>) -> tensor<?x4xbf16>
+// CHECK: %[[WIDE:.+]] = linalg.generic {{.*}} ins(%[[K]] : tensor<?x4xbf16>)
+// CHECK: arith.extf
+// CHECK: attn.softmax %[[WIDE]] dim 1 : tensor<?x4xf32>
+// CHECK: return %[[K]]
+func.func @cache(%past: tensor<?x4xbf16>, %new: tensor<1x4xbf16>) -> (tensor<?x4xbf16>, tensor<?x4xbf16>) {
+  %e = tensor.empty() : tensor<1x4xbf16>
+  %n = linalg.generic {indexing_maps = [affine_map<(i, j) -> (i, j)>, affine_map<(i, j) -> (i, j)>],
+      iterator_types = ["parallel", "parallel"]} ins(%new : tensor<1x4xbf16>) outs(%e : tensor<1x4xbf16>) {
+  ^bb0(%a: bf16, %o: bf16):
+    %m = arith.negf %a : bf16
+    linalg.yield %m : bf16
+  } -> tensor<1x4xbf16>
+  %k = tensor.concat dim(0) %past, %n : (tensor<?x4xbf16>, tensor<1x4xbf16>) -> tensor<?x4xbf16>
+  %s = attn.softmax %k dim 1 : tensor<?x4xbf16>
+  return %k, %s : tensor<?x4xbf16>, tensor<?x4xbf16>
+}
+
+// -----
+
+// Views of what is computed are made in f32, a concatenation of such too.
+// CHECK-LABEL: func.func @views
+// CHECK: %[[S:.+]] = attn.softmax %{{.+}} dim 1 : tensor<2x4xf32>
+// CHECK: %[[T:.+]] = linalg.transpose ins(%[[S]] : tensor<2x4xf32>)
+// CHECK: %[[E:.+]] = tensor.expand_shape %[[T]] {{.*}} : tensor<4x2xf32> into tensor<2x2x2xf32>
+// CHECK: %[[H:.+]] = tensor.extract_slice %[[E]]{{.*}} : tensor<2x2x2xf32> to tensor<1x2x2xf32>
+// CHECK: %[[C:.+]] = tensor.concat dim(0) %[[H]], %[[E]] : (tensor<1x2x2xf32>, tensor<2x2x2xf32>) -> tensor<3x2x2xf32>
+// CHECK: attn.softmax %[[C]] dim 2 : tensor<3x2x2xf32>
+func.func @views(%x: tensor<2x4xf16>) -> tensor<3x2x2xf16> {
+  %s = attn.softmax %x dim 1 : tensor<2x4xf16>
+  %e = tensor.empty() : tensor<4x2xf16>
+  %t = linalg.transpose ins(%s : tensor<2x4xf16>) outs(%e : tensor<4x2xf16>) permutation = [1, 0]
+  %v = tensor.expand_shape %t [[0, 1], [2]] output_shape [2, 2, 2] : tensor<4x2xf16> into tensor<2x2x2xf16>
+  %h = tensor.extract_slice %v[0, 0, 0] [1, 2, 2] [1, 1, 1] : tensor<2x2x2xf16> to tensor<1x2x2xf16>
+  %c = tensor.concat dim(0) %h, %v : (tensor<1x2x2xf16>, tensor<2x2x2xf16>) -> tensor<3x2x2xf16>
+  %r = attn.softmax %c dim 2 : tensor<3x2x2xf16>
+  return %r : tensor<3x2x2xf16>
+}
+
+// -----
+
+// A lookup in a table moves halves.
+// CHECK-LABEL: func.func @lookup
+// CHECK: %[[T:.+]] = attn.weight @table : tensor<100x4xf16>
+// CHECK: tensor.extract %[[T]]
+// CHECK: linalg.yield %{{.+}} : f16
+// CHECK: arith.extf
+// CHECK-NOT: attn.weight @table_f32
+attn.global @table : tensor<100x4xf16> = #attn.initializer<"table">
+func.func @lookup(%ids: tensor<3xi64>) -> tensor<3x4xf16> {
+  %t = attn.weight @table : tensor<100x4xf16>
+  %e = tensor.empty() : tensor<3x4xf16>
+  %g = linalg.generic {indexing_maps = [affine_map<(i, j) -> (i)>, affine_map<(i, j) -> (i, j)>],
+      iterator_types = ["parallel", "parallel"]} ins(%ids : tensor<3xi64>) outs(%e : tensor<3x4xf16>) {
+  ^bb0(%id: i64, %o: f16):
+    %row = arith.index_cast %id : i64 to index
+    %j = linalg.index 1 : index
+    %v = tensor.extract %t[%row, %j] : tensor<100x4xf16>
+    linalg.yield %v : f16
+  } -> tensor<3x4xf16>
+  %s = attn.softmax %g dim 1 : tensor<3x4xf16>
+  return %s : tensor<3x4xf16>
+}
+
+// -----
+
+// What is carried from one iteration to the next is stored.
+// CHECK-LABEL: func.func @loop
+// CHECK: scf.for {{.*}} iter_args(%[[C:.+]] = %arg0) -> (tensor<4xf16>)
+// CHECK: arith.extf
+// CHECK: math.tanh %{{.+}} : f32
+// CHECK: arith.truncf
+// CHECK: scf.yield %{{.+}} : tensor<4xf16>
+func.func @loop(%x: tensor<4xf16>, %n: index) -> tensor<4xf16> {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %e = tensor.empty() : tensor<4xf16>
+  %r = scf.for %i = %c0 to %n step %c1 iter_args(%c = %x) -> (tensor<4xf16>) {
+    %t = linalg.generic {indexing_maps = [affine_map<(i) -> (i)>, affine_map<(i) -> (i)>],
+        iterator_types = ["parallel"]} ins(%c : tensor<4xf16>) outs(%e : tensor<4xf16>) {
+    ^bb0(%a: f16, %o: f16):
+      %m = math.tanh %a : f16
+      linalg.yield %m : f16
+    } -> tensor<4xf16>
+    scf.yield %t : tensor<4xf16>
+  }
+  return %r : tensor<4xf16>
+}
+
+// -----
+
+// Bits of halves are theirs: nothing is widened.
+// CHECK-LABEL: func.func @bits
+// CHECK: arith.bitcast %{{.+}} : f16 to i16
+// CHECK-NOT: f32
+func.func @bits(%x: tensor<4xf16>) -> tensor<4xi16> {
+  %e = tensor.empty() : tensor<4xi16>
+  %r = linalg.generic {indexing_maps = [affine_map<(i) -> (i)>, affine_map<(i) -> (i)>],
+      iterator_types = ["parallel"]} ins(%x : tensor<4xf16>) outs(%e : tensor<4xi16>) {
+  ^bb0(%a: f16, %o: i16):
+    %m = arith.bitcast %a : f16 to i16
+    linalg.yield %m : i16
+  } -> tensor<4xi16>
+  return %r : tensor<4xi16>
+}
