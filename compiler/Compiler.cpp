@@ -63,6 +63,7 @@ public:
           machine->buildSearchPipeline(pm);
           GraphOptions graph = machine->graphOptions();
           graph.exactMasks = options.exactMasks, graph.weights = &weights;
+          graph.exposedNodes = options.exposedNodes, graph.exposedAs = options.exposedAs;
           buildGraphPipeline(pm, options.optLevel, wanted, graph);
         })))
       return failure();

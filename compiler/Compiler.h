@@ -59,6 +59,10 @@ struct CompileOptions {
   /// Masks by finite constants are computed as the graph does: no tile of keys
   /// is skipped for them, and no score is assumed to be small.
   bool exactMasks = false;
+  /// Nodes of attentions whose weights become outputs of their entry ("all":
+  /// each that is fused), and as what: "weights", "head-mean", "argmax",
+  /// "entropy", "top-k:K". From level 1 on.
+  std::vector<std::string> exposedNodes, exposedAs;
   /// Only the first so many of our own passes of these stages run; 0 is the
   /// unfused form, in which nothing is recognised and no kernel chosen.
   size_t maxFusionPasses = std::numeric_limits<size_t>::max();

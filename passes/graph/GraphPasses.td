@@ -332,6 +332,38 @@ def OpenMasksPass : Pass<"attn-open-masks", "::mlir::ModuleOp"> {
   let dependentDialects = ["::mlir::arith::ArithDialect", "::mlir::tensor::TensorDialect"];
 }
 
+def ExposeAttentionPass : Pass<"attn-expose-attention", "::mlir::ModuleOp"> {
+  let summary = "weights of fused attentions become outputs of their entry";
+  let description = [{
+    For each attention of `nodes` ("all": each) that stands in an entry, not in
+    a loop, the entry has more outputs: `NODE.weights` [batch, head, query,
+    key], `NODE.head_mean` [batch, query, key], `NODE.argmax` (the key of the
+    largest weight) and `NODE.entropy` (-sum w log w) [batch, head, query],
+    `NODE.top_k_weights` and `NODE.top_k_keys` [batch, head, query, K] (0
+    behind the last key). A dimension that the attention lacks has size 1.
+
+    They come from a second attention with the same scores and values of width
+    1, so that the first one and all other outputs keep their bits.
+
+    ```mlir
+    %r = attn.attention ins(%q, %k, %v) -> tensor<?x?x8xf32>
+    ```
+
+    becomes
+
+    ```mlir
+    %r = attn.attention ins(%q, %k, %v) -> tensor<?x?x8xf32>
+    %none, %w = attn.attention ins(%q, %k, %zeros) -> tensor<?x?x1xf32> extras [#attn.extra<final_weights>]
+    ```
+
+    The fusion report says which outputs an attention has (`exposed`), or why
+    none (`not_exposed`). Numerical effect: none.
+  }];
+  let options = [ListOption<"nodes", "nodes", "std::string", "names of nodes, or all">,
+                 ListOption<"as", "as", "std::string", "weights, head-mean, argmax, entropy, top-k:K">];
+  let dependentDialects = ["::mlir::linalg::LinalgDialect", "::mlir::tensor::TensorDialect"];
+}
+
 def ProveMasksPass : Pass<"attn-prove-masks", "::mlir::ModuleOp"> {
   let summary = "make mask terms of what a score region hides";
   let description = [{

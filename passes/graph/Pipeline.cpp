@@ -53,4 +53,6 @@ void attn::buildGraphPipeline(OpPassManager &pm, unsigned optLevel, llvm::functi
   add(createCanonicalizerPass());
   add(createCSEPass());
   add(createAppendCachesPass());
+  if (!options.exposedNodes.empty())
+    add(createExposeAttentionPass(options.exposedNodes, options.exposedAs));
 }

@@ -1,9 +1,12 @@
 #ifndef PASSES_GRAPH_PIPELINE_H
 #define PASSES_GRAPH_PIPELINE_H
 
+#include "llvm/ADT/ArrayRef.h"
 #include "llvm/ADT/STLFunctionalExtras.h"
 #include "llvm/ADT/StringRef.h"
 #include <memory>
+#include <string>
+#include <vector>
 
 namespace mlir {
 class OpPassManager;
@@ -27,13 +30,22 @@ struct GraphOptions {
   bool hasIntegerProducts = true;
   /// Whether arithmetic on f16 and bf16 is done in f32 (attn-widen-halves); GPUs multiply such numbers as they are.
   bool widensHalves = true;
+  /// Nodes of attentions whose weights become outputs ("all": each), and as what (attn-expose-attention).
+  std::vector<std::string> exposedNodes, exposedAs;
 };
+
+/// The most weights that `top-k:K` shows per query.
+constexpr int64_t kMaxExposedTopK = 1 << 20;
+/// Whether attn-expose-attention can show weights as `word`: "weights", "head-mean", "top-k:5", ...
+bool isExposure(llvm::StringRef word);
 
 std::unique_ptr<mlir::Pass> createRaiseSoftmaxPass(bool exact);
 std::unique_ptr<mlir::Pass> createRaiseTablesPass(const WeightStore *weights, bool keepsTables);
 std::unique_ptr<mlir::Pass> createProveMasksPass(bool exact, const WeightStore *weights, bool listsBlocks);
 std::unique_ptr<mlir::Pass> createRaiseProductsPass(const WeightStore *weights);
 std::unique_ptr<mlir::Pass> createListBlocksPass(const WeightStore *weights);
+std::unique_ptr<mlir::Pass> createExposeAttentionPass(llvm::ArrayRef<std::string> nodes,
+                                                      llvm::ArrayRef<std::string> as);
 
 /// Adds the passes that bring an imported module into the canonical form of
 /// passes/graph/README.md, in order. At `optLevel` 0 only what correctness

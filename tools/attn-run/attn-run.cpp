@@ -1,4 +1,5 @@
 // Runs a model library, or compiles an ONNX model and runs it.
+#include "tools/attn-run/AttentionMaps.h"
 #include "tools/attn-run/CompareReference.h"
 #include "tools/attn-run/Describe.h"
 #include "tools/options/Console.h"
@@ -25,6 +26,7 @@ constexpr ToolInfo kTool = {
     "  attn-run model.so --dim=seq:128 --threads=2       with a size for an open dimension\n"
     "  attn-run model.onnx --input=x=@x.npy --output=y=@y.npy\n"
     "  attn-run model.onnx --input=x=2x3xf32=1,2,3,4,5,6 --expected-output=y=@y.npy --rtol=1e-5\n"
+    "  attn-run bert.onnx --input=input_ids=@ids.npy --attention-maps=maps   what it attends to, as a page\n"
     "  attn-run model.onnx --weights=int8 --compare=f32   what fewer bits cost\n"
     "  attn-run --info model.so                          what the library holds\n",
     "  0  the model ran, and its outputs are as expected\n"
@@ -59,7 +61,7 @@ int compareOutputs(const std::vector<OutputArgument> &arguments, const std::vect
 
 /// Runs the model of `options`, and `reference` beside it if there is one.
 int run(CommandLine &line, runner::Model &model, runner::Model *reference, StringRef name,
-        const runner::InputOptions &options, double rtol, double atol) {
+        const runner::InputOptions &options, double rtol, double atol, const AttentionMapsOptions &maps) {
   const attnrt_entry_info &entry = model.entry();
   std::vector<OutputArgument> written, expected;
   if (!outputArguments(line, OPT_output, entry, /*files=*/true, written) ||
@@ -86,6 +88,9 @@ int run(CommandLine &line, runner::Model &model, runner::Model *reference, Strin
     return reportFailure(name, failure);
   if (!writeOutputs(written, entry, outputs))
     return ExitUsage;
+  if (!maps.folder.empty())
+    if (int code = writeAttentionMaps(maps, name, model.info(), entry, outputs))
+      return code;
   bool json = line.has(OPT_json);
   std::string comparisons;
   int code = compareOutputs(expected, wanted, outputs, entry, rtol, atol, json ? &comparisons : nullptr);
@@ -98,7 +103,7 @@ int run(CommandLine &line, runner::Model &model, runner::Model *reference, Strin
   }
   if (json)
     outs() << "}\n";
-  else if (!reference && written.empty() && expected.empty())
+  else if (!reference && written.empty() && expected.empty() && maps.folder.empty())
     describeOutputs(outs(), entry, outputs);
   return code;
 }
@@ -119,6 +124,13 @@ int runTool(int argc, char **argv) {
       line->fail("--compare=f32 compiles the model itself: give MODEL.onnx or GRAPH.json");
     else if (line->has(OPT_info))
       line->fail("--info runs nothing that --compare could compare");
+  }
+  AttentionMapsOptions maps{line->text(OPT_attention_maps).str(), {}};
+  if (line->has(OPT_attention_labels)) {
+    if (maps.folder.empty())
+      line->fail("--attention-labels belongs to --attention-maps");
+    else if ((code = readLabels(line->text(OPT_attention_labels), maps.labels)))
+      return code;
   }
   std::unique_ptr<LibraryArgument> library = LibraryArgument::prepare(*line, code), reference;
   if (library && line->has(OPT_compare) && !(reference = LibraryArgument::prepareReference(*line, code)))
@@ -147,7 +159,7 @@ int runTool(int argc, char **argv) {
     return code;
   if (!onlyInfo) {
     keepBounds(model.info(), model.entry().name, options);
-    return run(*line, model, reference ? &referenceModel : nullptr, library->name(), options, rtol, atol);
+    return run(*line, model, reference ? &referenceModel : nullptr, library->name(), options, rtol, atol, maps);
   }
   if (line->has(OPT_json))
     jsonResult() << modelJson(model.info()) << '\n';

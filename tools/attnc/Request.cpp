@@ -1,5 +1,6 @@
 #include "tools/attnc/Request.h"
 #include "compiler/emit/gpu/GpuArch.h"
+#include "passes/graph/Pipeline.h"
 #include "tools/attnc/GenerateOptions.h"
 
 #include "llvm/ADT/StringExtras.h"
@@ -150,6 +151,22 @@ void readTypes(CommandLine &line, CompileOptions &options) {
   readProducts(line, options);
 }
 
+/// --expose-attention and as what.
+void readExposure(CommandLine &line, CompileOptions &options) {
+  for (StringRef node : line.all(OPT_expose_attention))
+    options.exposedNodes.push_back(node.str());
+  if (line.has(OPT_expose_attention_as) && options.exposedNodes.empty())
+    line.fail("--expose-attention-as belongs to --expose-attention");
+  if (!options.exposedNodes.empty() && options.optLevel == 0)
+    line.fail("--expose-attention shows fused attentions, and -O0 fuses none");
+  for (StringRef word : split(line.text(OPT_expose_attention_as, "weights"), ',')) {
+    if (!isExposure(word))
+      line.fail("--expose-attention-as expects weights, head-mean, argmax, entropy or top-k:K, K from 1 to " +
+                Twine(kMaxExposedTopK) + ", not '" + word + "'");
+    options.exposedAs.push_back(word.str());
+  }
+}
+
 void readCompileOptions(CommandLine &line, CompileOptions &options) {
   readEmit(line, options);
   readLevel(line, options);
@@ -164,6 +181,7 @@ void readCompileOptions(CommandLine &line, CompileOptions &options) {
   if (masks != "proved" && masks != "exact")
     line.fail("--masks expects proved or exact, not '" + masks + "'");
   options.exactMasks = masks == "exact";
+  readExposure(line, options);
   readTarget(line, options);
   options.printIrAfterAll = line.has(OPT_mlir_print_ir_after_all);
   options.dumpIrDir = line.text(OPT_dump_ir).str();
@@ -222,6 +240,8 @@ void readReports(CommandLine &line, Request &request) {
   if (options.weights != "f32" || options.precision != "f32")
     line.fail("--verify-fusion compares forms in f32: leave out --weights, --precision and --fp32-math; attn-run "
               "--compare=f32 says what they cost");
+  if (!options.exposedNodes.empty())
+    line.fail("--verify-fusion compares the model's own outputs: leave out --expose-attention");
   if (options.emit != EmitKind::Lib)
     line.fail("--verify-fusion runs a model library, not --emit=" + emit);
 }

@@ -55,9 +55,13 @@ void Summary::readFusion(const json::Object &object) {
   assumptions.masks = texts(object.getArray("masks"));
   if (const json::Array *verdicts = object.getArray("fusion"))
     for (const json::Value &verdict : *verdicts)
-      if (const json::Object *fields = verdict.getAsObject())
+      if (const json::Object *fields = verdict.getAsObject()) {
         if (const json::Array *list = fields->getArray("assumes"))
           assumptions.keepsLogitsSmall |= !list->empty();
+        std::optional<StringRef> reason = fields->getString("not_exposed");
+        if (reason || fields->get("exposed"))
+          exposed.push_back({fields->getString("node").value_or("").str(), reason.value_or("").str()});
+      }
   if (const json::Value *verdicts = object.get("fusion")) {
     fusion.clear();
     raw_string_ostream(fusion) << formatv("{0:2}", *verdicts);

@@ -10,6 +10,12 @@
 
 namespace attn::tools {
 
+/// An attention that --expose-attention names.
+struct ExposedAttention {
+  std::string node;   ///< "node 'NAME' (OPERATOR)"
+  std::string reason; ///< why it has no outputs
+};
+
 /// Its JSON texts go into --json and --fusion-report as they are.
 struct Summary {
   uint64_t elfBytes = 0, weightBytes = 0;
@@ -22,6 +28,7 @@ struct Summary {
   std::string fusion = "[]", products = "[]", header;
   std::vector<std::string> fusionPasses;
   FusionAssumptions assumptions;
+  std::vector<ExposedAttention> exposed;
 
   /// Of WorkerResult::report; what is not there keeps its default.
   static Summary parse(llvm::StringRef text);

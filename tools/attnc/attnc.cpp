@@ -86,11 +86,36 @@ std::string describeNarrowing(const Request &request, const Summary &summary) {
   return text;
 }
 
+/// Whether each node of --expose-attention has outputs now; says which have none, and why.
+bool checkExposure(const Request &request, const Summary &summary) {
+  std::vector<std::string> exposed;
+  for (const ExposedAttention &one : summary.exposed) {
+    if (one.reason.empty())
+      exposed.push_back(one.node);
+    else
+      reportNote(request.job.input + ": " + printable(one.node) + ": its weights are no output: " + one.reason);
+  }
+  for (const std::string &node : request.job.compile.exposedNodes) {
+    bool isKnown = node == "all" ? !exposed.empty() : any_of(exposed, [&](StringRef known) {
+      return known.split('\'').second.rsplit('\'').first == node || known == node;
+    });
+    if (isKnown)
+      continue;
+    std::string what = node == "all" ? "there is no fused attention" : "there is no fused attention '" + node + "'";
+    reportError(request.job.input + ": --expose-attention: " + printable(what) +
+                (exposed.empty() ? "; --fusion-report=- says why" : "; there are: " + printable(join(exposed, ", "))));
+    return false;
+  }
+  return true;
+}
+
 int finish(const Request &request, StagedOutput &staged, const Summary &summary, double seconds) {
   std::string error;
   if (int code =
           reportFusion(request.job.input, summary.fusion, summary.products, request.fusionReport, request.requireFused))
     return code;
+  if (!checkExposure(request, summary))
+    return ExitUsage;
   if (!request.header.empty() && !writeTextFile(request.header, summary.header, error)) {
     reportError(error);
     return ExitUsage;

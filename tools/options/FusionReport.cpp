@@ -48,6 +48,8 @@ Row readRow(const json::Object &fields) {
   for (StringRef key : {"assumes", "copies"})
     if (std::string list = joined(fields, key); !list.empty())
       row.notes.push_back((key + " " + list).str());
+  if (std::string outputs = joined(fields, "exposed"); !outputs.empty())
+    row.notes.push_back("exposed as " + outputs);
   if (std::string weights = text(fields, "weights"); !weights.empty())
     row.notes.push_back("weights " + weights);
   if (!fields.getBoolean("kernel").value_or(true))

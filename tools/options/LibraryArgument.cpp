@@ -131,6 +131,8 @@ std::unique_ptr<LibraryArgument> LibraryArgument::prepare(CommandLine &line, int
     options.push_back("--reproducer=" + sys::path::stem(argument->given).str() + ".reproducer.mlir");
   if (line.has(OPT_breakdown) || line.has(OPT_profile))
     options.push_back("--mark-regions");
+  if (line.has(OPT_attention_maps) && !line.has(OPT_expose_attention))
+    options.push_back("--expose-attention=all");
   return compile(line, std::move(argument), std::move(options), exitCode);
 }
 

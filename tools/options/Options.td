@@ -48,6 +48,11 @@ def own_products : SimpleFlag<"own-products",
     "for --target=cuda: products are made by the library's own kernels, also where this machine has cuBLASLt", g_run, runners>;
 defm compare : Eq<"compare", "f32",
     "compile the model a second time with weights in f32, and print how far each output is from its", g_run, [RunVis]>;
+defm attention_maps : Eq<"attention-maps", "DIR",
+    "write the attention weights that the library exposes into DIR, as .npy files and as attention.html, a page that "
+    "draws them; a model is compiled with --expose-attention for it", g_run, [RunVis]>;
+defm attention_labels : Eq<"attention-labels", "FILE",
+    "what --attention-maps calls queries and keys: a label on each line, for each axis that has as many", g_run, [RunVis]>;
 def info : SimpleFlag<"info", "print what the library holds instead of running it", g_run, [RunVis]>;
 
 //===----------------------------------------------------------------------===//
@@ -122,6 +127,14 @@ defm dim : Eq<"dim", "NAME:N",
 defm masks : Eq<"masks", "KIND",
     "exact: masks by finite constants (-1e4, the least float) stay arithmetic; proved (default): keys that they hide "
     "are skipped, which assumes that no score comes near the constant", g_compile, everyTool>;
+def expose_attention : Joined<["--"], "expose-attention=">, MetaVarName<"NODE|all">, Group<g_compile>, Visibility<everyTool>,
+    HelpText<"give the attention weights of a node as one more output, or of each fused attention (all, or no value); may "
+             "be given again. Other outputs keep their bits">;
+def expose_attention_of_all : Flag<["--"], "expose-attention">, Alias<expose_attention>, AliasArgs<["all"]>,
+    Group<g_compile>, Visibility<everyTool>;
+defm expose_attention_as : Eq<"expose-attention-as", "WHAT,...",
+    "what --expose-attention gives: weights (default; [batch, head, query, key]), head-mean, argmax (the key of the "
+    "largest weight), entropy (-sum w log w of a row), top-k:K (the K largest and their keys)", g_compile, everyTool>;
 defm max_loop_iterations : Eq<"max-loop-iterations", "N",
     "a loop of the model that runs more often ends the run with an error (default 16777216)", g_compile, everyTool>;
 def own_state : SimpleFlag<"own-state",

@@ -6,6 +6,7 @@
 """
 
 from attnc_runtime import (
+    AttentionMaps,
     Cancel,
     Cancelled,
     CorruptFile,
@@ -40,6 +41,7 @@ from .integrations import accelerate
 from .text_encoder import TextEncoder
 
 __all__ = [
+    "AttentionMaps",
     "Beam",
     "Cache",
     "CacheWarning",

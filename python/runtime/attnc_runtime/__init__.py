@@ -1,5 +1,6 @@
 """Runs model libraries that attnc compiled. The package ``attnc`` has this and the compiler."""
 
+from ._attention import AttentionMaps
 from ._core import version as __version__
 from ._errors import (
     Cancelled,
@@ -21,6 +22,7 @@ from ._model import Cancel, Entry, Model, State, TensorInfo, WeightInfo
 from ._report import FusionReport, Profile, Region, Verdict
 
 __all__ = [
+    "AttentionMaps",
     "Cancel",
     "Cancelled",
     "CorruptFile",

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Callable, Dict, Mapping, Optional, Sequence, Tuple, Union
 
-from . import _core, _errors, _report
+from . import _attention, _core, _errors, _report
 
 Path = Union[str, "os.PathLike[str]"]
 
@@ -306,6 +306,28 @@ class Model:
             raise _errors.InvalidArgument(f"runs expects a number above 0, not {runs}")
         chosen = self._entry(entry)
         return _report.profile_of(manifest, [self._engine.profile(chosen._index, named) for _ in range(runs)])
+
+    def attention(
+        self,
+        *,
+        labels: Optional[Sequence[str]] = None,
+        entry: Optional[str] = None,
+        timeout: Optional[float] = None,
+        **named: Any,
+    ) -> _attention.AttentionMaps:
+        """Runs an entry with inputs by name, and returns the weights of its attentions, which show themselves in a
+        notebook. For a library that exposes them (``expose_attention="all"``).
+
+        labels  texts, one for each position, such as the tokens
+        """
+        chosen = self._entry(entry)
+        names = {output.name for output in chosen.outputs}
+        exposed = [name for verdict in self.fusion for name in verdict.fields.get("exposed", []) if name in names]
+        if not exposed:
+            raise _errors.InvalidArgument(
+                f"{self.path} exposes no attention: attnc.load(..., expose_attention='all'), or attnc --expose-attention"
+            )
+        return _attention.AttentionMaps(os.path.basename(self.path), exposed, chosen.run(named, timeout=timeout), labels)
 
     def generate(self, *, timeout: Optional[float] = None, **named: Any) -> Dict[str, Any]:
         """Runs the compiled search, the entry ``generate``: its outputs by name (``tokens``, ``lengths``, ``scores``

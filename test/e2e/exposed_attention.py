@@ -1,0 +1,176 @@
+"""Attention weights as outputs, against float64.
+
+    exposed_attention.py ATTNC ATTN-RUN FOLDER
+"""
+import json
+import pathlib
+import re
+import subprocess
+import sys
+
+import numpy as np
+from onnx import TensorProto, helper, numpy_helper, save
+
+ATTNC, RUN, FOLDER = sys.argv[1], sys.argv[2], pathlib.Path(sys.argv[3])
+NODE = "/layer.0/attention/Softmax"
+FORMS = "weights,head-mean,argmax,entropy,top-k:3"
+SUFFIXES = ["weights", "head_mean", "argmax", "entropy", "top_k_weights", "top_k_keys"]
+
+
+def info(name, shape):
+    return helper.make_tensor_value_info(name, TensorProto.FLOAT, shape)
+
+
+def save_model(path, nodes, inputs, outputs, initializers=()):
+    save(helper.make_model(helper.make_graph(nodes, "g", inputs, outputs, list(initializers)),
+                           opset_imports=[helper.make_opsetid("", 17)], ir_version=9), path)
+
+
+def node(op, inputs, output, name=None, **attributes):
+    return helper.make_node(op, inputs, [output], name=name or output, **attributes)
+
+
+def attention(scores, masked, values):
+    """Nodes behind scaled scores."""
+    return [node("Mul", [scores, "scale"], "scaled"),
+            *([node("Add", ["scaled", "mask"], "biased")] if masked else []),
+            node("Softmax", ["biased" if masked else "scaled"], "w", NODE, axis=-1),
+            node("MatMul", ["w", values], "y")]
+
+
+SCALE = numpy_helper.from_array(np.float32(0.5), "scale")
+
+
+def self_attention(path):
+    """Heads of their own, a mask that hides keys; all sizes open."""
+    heads = ["b", "h", "n", 8]
+    save_model(path, [node("Transpose", ["k"], "kt", perm=[0, 1, 3, 2]), node("MatMul", ["q", "kt"], "s"),
+                      *attention("s", True, "v")],
+               [info("q", heads), info("k", heads), info("v", heads), info("mask", ["b", 1, 1, "n"])],
+               [info("y", heads)], [SCALE])
+    rng = np.random.default_rng(1)
+    shape = (2, 3, 17, 8)
+    mask = np.zeros((2, 1, 1, 17), np.float32)
+    mask[1, ..., 11:] = -np.inf
+    return {"mask": mask} | {x: rng.standard_normal(shape).astype(np.float32) for x in "qkv"}
+
+
+def cross_attention(path):
+    """No heads, more keys than queries, static sizes."""
+    save_model(path, [node("Transpose", ["k"], "kt", perm=[0, 2, 1]), node("MatMul", ["q", "kt"], "s"),
+                      *attention("s", False, "v")],
+               [info("q", [2, 5, 8]), info("k", [2, 33, 8]), info("v", [2, 33, 4])], [info("y", [2, 5, 4])], [SCALE])
+    rng = np.random.default_rng(2)
+    return {"q": rng.standard_normal((2, 5, 8)).astype(np.float32),
+            "k": rng.standard_normal((2, 33, 8)).astype(np.float32),
+            "v": rng.standard_normal((2, 33, 4)).astype(np.float32)}
+
+
+def given_scores(path):
+    """Scores from outside, neither heads nor batch; two keys, fewer than a top-3 has."""
+    save_model(path, attention("s", False, "v"), [info("s", ["n", 2]), info("v", [2, 4])], [info("y", ["n", 4])], [SCALE])
+    rng = np.random.default_rng(3)
+    return {"s": rng.standard_normal((6, 2)).astype(np.float32), "v": rng.standard_normal((2, 4)).astype(np.float32)}
+
+
+def reference(feeds):
+    """Weights [batch, head, query, key] in float64."""
+    f = {name: value.astype(np.float64) for name, value in feeds.items()}
+    s = f["s"] if "s" in f else f["q"] @ np.swapaxes(f["k"], -1, -2)
+    s = 0.5 * s + f.get("mask", 0)
+    w = np.exp(s - s.max(-1, keepdims=True))
+    w /= w.sum(-1, keepdims=True)
+    if w.ndim == 3:
+        return w[:, None]
+    return w.reshape((1,) * (4 - w.ndim) + w.shape)
+
+
+def expected(w):
+    with np.errstate(divide="ignore", invalid="ignore"):
+        entropy = -np.where(w > 0, w * np.log(w), 0).sum(-1)
+    keys = np.argsort(-w, axis=-1, kind="stable")[..., :3]
+    top = np.take_along_axis(w, keys, -1)
+    missing = [(0, 0)] * (w.ndim - 1) + [(0, 3 - keys.shape[-1])]
+    return {"weights": w, "head_mean": w.mean(1), "argmax": w.argmax(-1), "entropy": entropy,
+            "top_k_weights": np.pad(top, missing), "top_k_keys": np.pad(keys, missing)}
+
+
+def call(*arguments, status=0):
+    done = subprocess.run([str(a) for a in arguments], capture_output=True, text=True)
+    assert done.returncode == status, (arguments, done.returncode, done.stderr)
+    return done
+
+
+def run(library, feeds, outputs, folder, *more):
+    folder.mkdir(exist_ok=True)
+    for name, value in feeds.items():
+        np.save(folder / f"{name}.npy", value)
+    call(RUN, library, *(f"--input={n}=@{folder}/{n}.npy" for n in feeds),
+         *(f"--output={o}=@{folder}/out-{k}.npy" for k, o in enumerate(outputs)), *more)
+    return [np.load(folder / f"out-{k}.npy") for k in range(len(outputs))]
+
+
+def check(name, write):
+    folder = FOLDER / name
+    folder.mkdir()
+    model = folder / "model.onnx"
+    feeds = write(model)
+    call(ATTNC, model, "-o", folder / "plain.so", "--require-fused=1")
+    call(ATTNC, model, "-o", folder / "exposed.so", f"--expose-attention={NODE}", f"--expose-attention-as={FORMS}",
+         f"--fusion-report={folder}/report.json")
+    verdict, = json.loads((folder / "report.json").read_text())
+    assert verdict["exposed"] == [f"{NODE}.{suffix}" for suffix in SUFFIXES], verdict
+    plain, = run(folder / "plain.so", feeds, ["y"], folder)
+    y, *shown = run(folder / "exposed.so", feeds, ["y", *verdict["exposed"]], folder)
+    assert y.tobytes() == plain.tobytes(), "the output has other bits"
+    for (what, want), got in zip(expected(reference(feeds)).items(), shown):
+        assert got.shape == want.shape, (what, got.shape, want.shape)
+        assert got.dtype == (np.int64 if want.dtype.kind == "i" else np.float32), (what, got.dtype)
+        np.testing.assert_allclose(got, want, rtol=2e-6, atol=2e-7, err_msg=what)
+    print(f"{name}: {len(shown)} outputs agree")
+    return model, folder, feeds
+
+
+def check_errors(model, folder):
+    target = folder / "refused.so"
+    done = call(ATTNC, model, "-o", target, "--expose-attention=Nothing", status=1)
+    assert f"no fused attention 'Nothing'" in done.stderr and "there are" not in done.stderr or NODE in done.stderr, done
+    for arguments in (["--expose-attention", "-O0"], ["--expose-attention", "--expose-attention-as=top-k:0"],
+                      ["--expose-attention-as=weights"], ["--expose-attention", "--verify-fusion"]):
+        done = call(ATTNC, model, "-o", target, *arguments, status=1)
+        assert "--expose-attention" in done.stderr, done
+    plain = folder / "relu.onnx"
+    save_model(plain, [node("Relu", ["x"], "y")], [info("x", ["n"])], [info("y", ["n"])])
+    done = call(ATTNC, plain, "-o", target, "--expose-attention", status=1)
+    assert "there is no fused attention" in done.stderr, done
+    assert not target.exists()
+    done = call(RUN, folder / "plain.so", f"--attention-maps={folder}/maps", status=1)
+    assert "--expose-attention" in done.stderr, done
+    print("errors agree")
+
+
+def check_page(model, folder, feeds):
+    labels = folder / "labels.txt"
+    labels.write_text("".join(f"token {n} </script>\n" for n in range(17)))
+    maps = folder / "maps"
+    run(model, feeds, [], folder, f"--attention-maps={maps}", f"--attention-labels={labels}")
+    stored, = maps.glob("*.npy")
+    want = reference(feeds)
+    np.testing.assert_allclose(np.load(stored), want, rtol=2e-6, atol=2e-7)
+    page = (maps / "attention.html").read_text()
+    assert "http://" not in page and "https://" not in page and " src=" not in page, "the page needs a network"
+    text, = re.findall(r'<script type="application/json" id="data">(.*?)</script>', page, re.S)
+    layer, = json.loads(text)["layers"]
+    assert layer["name"] == NODE and layer["shape"] == list(want.shape), layer["name"]
+    assert layer["keyLabels"][16] == "token 16 </script>"
+    import base64
+    drawn = np.frombuffer(base64.b64decode(layer["weights"]), "<u2").reshape(want.shape) / 65535
+    np.testing.assert_allclose(drawn, want, atol=1 / 65535)
+    print("page agrees")
+
+
+model, folder, feeds = check("self", self_attention)
+check("cross", cross_attention)
+check("scores", given_scores)
+check_errors(model, folder)
+check_page(model, folder, feeds)

@@ -1,0 +1,85 @@
+// RUN: attn-opt %s -attn-expose-attention="nodes=all as=weights,head-mean,argmax,top-k:4" -split-input-file | FileCheck %s
+// RUN: attn-opt %s -attn-expose-attention="nodes=other as=entropy" -split-input-file | FileCheck %s --check-prefix=OTHER
+
+#q = affine_map<(b, h, i, j, d, e) -> (b, h, i, d)>
+#k = affine_map<(b, h, i, j, d, e) -> (b, h, j, d)>
+#v = affine_map<(b, h, i, j, d, e) -> (b, h, j, e)>
+#o = affine_map<(b, h, i, j, d, e) -> (b, h, i, e)>
+// A second attention with values of width one; the first stays as it is.
+// CHECK-LABEL: func.func @entry
+// CHECK-SAME: -> (tensor<2x3x?x8xf32>
+// CHECK-SAME: tensor<2x3x?x?xf32> {attn.dims = ["", "", "", ""], attn.dtype = "float32", attn.name = "soft.weights"}
+// CHECK-SAME: tensor<2x?x?xf32> {{.*}}attn.name = "soft.head_mean"}
+// CHECK-SAME: tensor<2x3x?xi64> {attn.dims = ["", "", ""], attn.dtype = "int64", attn.name = "soft.argmax"}
+// CHECK-SAME: tensor<2x3x?x4xf32> {{.*}}attn.name = "soft.top_k_weights"}
+// CHECK-SAME: tensor<2x3x?x4xi64> {{.*}}attn.name = "soft.top_k_keys"}
+// CHECK: %[[R:.*]] = attn.attention {{.*}} -> tensor<2x3x?x8xf32> score
+// CHECK: %[[ZEROS:.*]] = linalg.fill {{.*}} -> tensor<?x1xf32>
+// CHECK: %[[NONE:.*]], %[[W:.*]]:5 = attn.attention
+// CHECK-SAME: %[[ZEROS]]
+// CHECK-SAME: extras [#attn.extra<final_weights>, #attn.extra<final_weights, mean>, #attn.extra<final_weights, argmax>, #attn.extra<final_weights, topk_values>, #attn.extra<final_weights, topk_indices>]
+// CHECK: return %[[R]], %[[W]]#0, %[[W]]#1, %[[W]]#2, %[[W]]#3, %[[W]]#4
+// OTHER-LABEL: func.func @entry
+// OTHER-COUNT-1: attn.attention
+// OTHER-NOT: attn.attention
+func.func @entry(%q: tensor<2x3x?x8xf32>, %k: tensor<2x3x?x8xf32>, %v: tensor<2x3x?x8xf32>)
+    -> (tensor<2x3x?x8xf32> {attn.name = "y"}) attributes {attn.entry} {
+  %r = attn.attention masked_rows nan maps [#q, #k, #v, #o]
+      ins(%q, %k, %v : tensor<2x3x?x8xf32>, tensor<2x3x?x8xf32>, tensor<2x3x?x8xf32>) -> tensor<2x3x?x8xf32> score {
+  ^bb0(%s: f32):
+    attn.yield %s : f32
+  } loc(#node)
+  return %r : tensor<2x3x?x8xf32>
+}
+#node = loc("node 'soft' (Softmax)")
+
+// -----
+
+#q = affine_map<(b, h, i, j, d, e) -> (i, d)>
+#k = affine_map<(b, h, i, j, d, e) -> (j, d)>
+#v = affine_map<(b, h, i, j, d, e) -> (j, e)>
+#o = affine_map<(b, h, i, j, d, e) -> (i, e)>
+// Batch and head, which it lacks, have size 1.
+// CHECK-LABEL: func.func @plain
+// CHECK-SAME: tensor<1x1x?x5xf32> {{.*}}attn.name = "soft.weights"}
+// CHECK: tensor.expand_shape {{.*}}[0, 1, 2], [3]{{.*}} into tensor<1x1x?x5xf32>
+// OTHER-LABEL: func.func @plain
+func.func @plain(%q: tensor<?x8xf32>, %k: tensor<5x8xf32>, %v: tensor<5x8xf32>)
+    -> (tensor<?x8xf32> {attn.name = "y"}) attributes {attn.entry} {
+  %r = attn.attention masked_rows nan maps [#q, #k, #v, #o]
+      ins(%q, %k, %v : tensor<?x8xf32>, tensor<5x8xf32>, tensor<5x8xf32>) -> tensor<?x8xf32> score {
+  ^bb0(%s: f32):
+    attn.yield %s : f32
+  } loc(#node)
+  return %r : tensor<?x8xf32>
+}
+#node = loc("node 'soft' (Softmax)")
+
+// -----
+
+#q = affine_map<(b, h, i, j, d, e) -> (i, d)>
+#k = affine_map<(b, h, i, j, d, e) -> (j, d)>
+#v = affine_map<(b, h, i, j, d, e) -> (j, e)>
+#o = affine_map<(b, h, i, j, d, e) -> (i, e)>
+// Not where it stands in a loop, and the report says so.
+// CHECK: module attributes {attn.fusion_report = [{fused = true, node = "node 'soft' (Softmax)",
+// CHECK-SAME: not_exposed = "it stands in a loop, a branch or a search"}]}
+// CHECK-LABEL: func.func @loop
+// CHECK-SAME: -> (tensor<4x8xf32> {attn.name = "y"})
+module attributes {attn.fusion_report = [{fused = true, node = "node 'soft' (Softmax)"}]} {
+  func.func @loop(%q: tensor<4x8xf32>, %k: tensor<5x8xf32>, %n: index) -> (tensor<4x8xf32> {attn.name = "y"})
+      attributes {attn.entry} {
+    %zero = arith.constant 0 : index
+    %one = arith.constant 1 : index
+    %y = scf.for %t = %zero to %n step %one iter_args(%x = %q) -> tensor<4x8xf32> {
+      %r = attn.attention masked_rows nan maps [#q, #k, #v, #o]
+          ins(%x, %k, %k : tensor<4x8xf32>, tensor<5x8xf32>, tensor<5x8xf32>) -> tensor<4x8xf32> score {
+      ^bb0(%s: f32):
+        attn.yield %s : f32
+      } loc(#node)
+      scf.yield %r : tensor<4x8xf32>
+    }
+    return %y : tensor<4x8xf32>
+  }
+}
+#node = loc("node 'soft' (Softmax)")
