@@ -340,7 +340,7 @@ def ExposeAttentionPass : Pass<"attn-expose-attention", "::mlir::ModuleOp"> {
     key], `NODE.head_mean` [batch, query, key], `NODE.argmax` (the key of the
     largest weight) and `NODE.entropy` (-sum w log w) [batch, head, query],
     `NODE.top_k_weights` and `NODE.top_k_keys` [batch, head, query, K] (0
-    behind the last key). A dimension that the attention lacks has size 1.
+    behind the last key; no more than there are, if their number is fixed). A dimension that the attention lacks has size 1.
 
     They come from a second attention with the same scores and values of width
     1, so that the first one and all other outputs keep their bits.

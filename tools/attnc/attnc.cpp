@@ -101,7 +101,9 @@ bool checkExposure(const Request &request, const Summary &summary) {
     });
     if (isKnown)
       continue;
-    std::string what = node == "all" ? "there is no fused attention" : "there is no fused attention '" + node + "'";
+    std::string what = node != "all"             ? "there is no fused attention '" + node + "'"
+                       : summary.exposed.empty() ? "there is no fused attention"
+                                                 : "no fused attention can be shown";
     reportError(request.job.input + ": --expose-attention: " + printable(what) +
                 (exposed.empty() ? "; --fusion-report=- says why" : "; there are: " + printable(join(exposed, ", "))));
     return false;

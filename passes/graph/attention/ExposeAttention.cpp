@@ -85,6 +85,11 @@ public:
   }
 
 private:
+  /// Of a top-k; no more than there are keys, where their number is fixed.
+  int64_t countOf(const Shown &one) const {
+    return std::min(one.count, getConstantIntValue(sizes[A::J]).value_or(one.count));
+  }
+
   SmallVector<unsigned> dimsOf(const Shown &one) {
     SmallVector<unsigned> dims;
     for (unsigned dim : {A::B, A::H, A::I, A::J})
@@ -98,7 +103,7 @@ private:
     for (unsigned dim : dims)
       shape.push_back(op.isNamed(dim) ? getConstantIntValue(sizes[dim]).value_or(ShapedType::kDynamic) : 1);
     if (one.count)
-      shape.push_back(one.count);
+      shape.push_back(countOf(one));
     return RankedTensorType::get(shape, one.isIndex() ? Type(b.getI64Type()) : op.getComputeType());
   }
 
@@ -150,7 +155,7 @@ private:
     }
     if (one.count) {
       open.push_back(all.size());
-      to.push_back(b.getIndexAttr(one.count));
+      to.push_back(b.getIndexAttr(countOf(one)));
       groups.push_back(std::exchange(open, {}));
     }
     llvm::append_range(groups.back(), open);
