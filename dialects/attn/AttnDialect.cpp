@@ -1,3 +1,4 @@
+#include "dialects/attn/BlockProductOps.h"
 #include "dialects/attn/CacheOps.h"
 #include "dialects/attn/DeviceOps.h"
 #include "dialects/attn/IntegerProductOp.h"
@@ -89,6 +90,10 @@ void AttnDialect::initialize() {
   addOperations<
 #define GET_OP_LIST
 #include "dialects/attn/IntegerProductOp.cpp.inc"
+      >();
+  addOperations<
+#define GET_OP_LIST
+#include "dialects/attn/BlockProductOps.cpp.inc"
       >();
   addAttributes<
 #define GET_ATTRDEF_LIST
