@@ -40,6 +40,25 @@ void sumColumns(const char *source, const ByteMatrix &matrix, char *target) {
   std::memcpy(target, sums.data(), sums.size() * sizeof(uint32_t));
 }
 
+/// Panels of words: a word has `group` rows of a column in 32 / group bits each, from 0 on. Byte i holds rows i, i + 4,
+/// ..., the first one in its low bits.
+void packWords(const char *source, const ByteMatrix &matrix, int64_t group, char *target) {
+  int64_t rowStride = matrix.transposed ? 1 : matrix.n, columnStride = matrix.transposed ? matrix.k : 1;
+  int64_t bits = 32 / group;
+  uint32_t mask = (uint32_t(1) << bits) - 1, top = matrix.isUnsigned ? 0 : uint32_t(1) << (bits - 1);
+  for (int64_t first = 0; first < matrix.n; first += matrix.width)
+    for (int64_t firstRow = 0; firstRow < matrix.k; firstRow += group)
+      for (int64_t column = first; column < first + matrix.width; ++column, target += sizeof(uint32_t)) {
+        uint32_t word = 0;
+        for (int64_t row = 0; column < matrix.n && row < std::min(group, matrix.k - firstRow); ++row) {
+          // To add half the range to a signed number is to flip its top bit.
+          auto number = static_cast<uint8_t>(source[(firstRow + row) * rowStride + column * columnStride]);
+          word |= ((number ^ top) & mask) << (row % 4 * 8 + row / 4 * bits);
+        }
+        std::memcpy(target, &word, sizeof word);
+      }
+}
+
 void groupRows(const char *source, const ByteMatrix &matrix, int64_t group, char *target) {
   int64_t width = matrix.width;
   int64_t rowStride = matrix.transposed ? 1 : matrix.n, columnStride = matrix.transposed ? matrix.k : 1;
@@ -71,6 +90,13 @@ FailureOr<SmallVector<int64_t>> byteShape(GlobalOp global, RankedTensorType sour
     return error("expects a width from 1 to 65536 and a group from 1 to 64, got " + Twine(matrix.width) + " and " +
                  Twine(group));
   int64_t count = llvm::divideCeil(matrix.n, matrix.width);
+  if (panels && element.isInteger(32)) {
+    if (group != 4 && group != 8 && group != 16)
+      return error("expects words of 4, 8 or 16 rows, got " + Twine(group));
+    return SmallVector<int64_t>{count, static_cast<int64_t>(llvm::divideCeil(matrix.k, group)), matrix.width};
+  }
+  if (panels && !element.isInteger(8))
+    return error("expects panels of i8, or words of i32");
   if (panels)
     return SmallVector<int64_t>{count, static_cast<int64_t>(llvm::divideCeil(matrix.k, group)), matrix.width * group};
   if (!element.isInteger(32))
@@ -81,7 +107,10 @@ FailureOr<SmallVector<int64_t>> byteShape(GlobalOp global, RankedTensorType sour
 WeightBytes packBytes(GlobalOp global, RankedTensorType type, const WeightBytes &source) {
   auto result = std::make_shared<std::vector<char>>(*weightTensorBytes(cast<RankedTensorType>(global.getType())), 0);
   ByteMatrix matrix(global.getExpression(), type);
-  if (auto panels = dyn_cast<BytePanelsAttr>(global.getExpression()))
+  auto panels = dyn_cast<BytePanelsAttr>(global.getExpression());
+  if (panels && cast<RankedTensorType>(global.getType()).getElementType().isInteger(32))
+    packWords(source.bytes.data(), matrix, panels.getGroup(), result->data());
+  else if (panels)
     groupRows(source.bytes.data(), matrix, panels.getGroup(), result->data());
   else
     sumColumns(source.bytes.data(), matrix, result->data());

@@ -125,7 +125,7 @@ LogicalResult verifyWeightExpression(GlobalOp global, ArrayRef<RankedTensorType>
     return global.emitOpError("expects elements that are numbers, got ") << declared.getElementType();
   if (!weightTensorBytes(declared))
     return global.emitOpError("is larger than a library can hold");
-  bool converts = isa<NarrowPanelsAttr, PanelScalesAttr, ColumnSumsAttr>(global.getExpression()) ||
+  bool converts = isa<NarrowPanelsAttr, PanelScalesAttr, BytePanelsAttr, ColumnSumsAttr>(global.getExpression()) ||
                   convertsElements(global, sources);
   for (RankedTensorType source : sources)
     if (!converts && source.getElementType() != declared.getElementType())
