@@ -1,0 +1,358 @@
+#include "passes/kernels/cpu/BlockGemmEmitter.h"
+#include "passes/kernels/cpu/RegionVectorizer.h"
+
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
+
+using namespace mlir;
+
+namespace attn {
+
+using Vecs = SmallVector<Vec>;
+
+void BlockGemmEmitter::declareArguments() {
+  Type scaleType = spec.hasHalfScales ? Type(k.b.getF16Type()) : f32;
+  a = f.buffer({spec.m, spec.k}, f32);
+  codes = f.buffer(spec.panelShape(), i32);
+  scales = f.buffer(spec.scaleShape(), scaleType);
+  if (spec.zeros != BlockZeros::Constant)
+    zeros = f.buffer(spec.scaleShape(), spec.zeros == BlockZeros::Float ? scaleType : Type(k.b.getI8Type()));
+  for (EpilogueOperand kind : spec.operands)
+    switch (kind) {
+    case EpilogueOperand::Scalar:
+      operands.push_back(f.buffer({}, f32));
+      break;
+    case EpilogueOperand::RowVector:
+      operands.push_back(f.buffer({spec.n}, f32));
+      break;
+    case EpilogueOperand::Column:
+      operands.push_back(f.buffer({spec.m}, f32));
+      break;
+    case EpilogueOperand::Full:
+      operands.push_back(f.buffer({spec.m, spec.n}, f32));
+      break;
+    }
+  if (spec.hasByteRows) {
+    rowBytes = f.buffer(spec.rowShape(), i8);
+    rowScales = f.buffer({spec.m, spec.numBlocks()}, f32);
+    rowStarts = f.buffer({spec.m, spec.numBlocks()}, i32);
+  }
+  c = f.buffer({spec.m, spec.n}, f32);
+}
+
+func::FuncOp BlockGemmEmitter::emit() {
+  f.function.setPrivate();
+  declareArguments();
+  flatCodes = codes.flat();
+  rows = a.dim(0);
+  // Chunks of one size, in whole tiles.
+  Index chunks = ceilDiv(rows, BlockGemmSpec::kChunkRows);
+  Index divisor = maximum(chunks, 1);
+  chunkRows = ceilDiv((rows + divisor - 1) / divisor, spec.tileRows) * spec.tileRows;
+  if (spec.hasByteRows)
+    roundRows();
+  k.parallel(chunks * spec.numPanels(), [&](Index task) { emitTask(task); });
+  return f.function;
+}
+
+void BlockGemmEmitter::emitTask(const Index &task) {
+  int64_t most = llvm::alignTo(BlockGemmSpec::kChunkRows, spec.tileRows);
+  bool isFew = !ShapedType::isDynamic(spec.m) && spec.m <= BlockGemmSpec::kFewRows;
+  sums = k.scratch({isFew ? std::max<int64_t>(spec.m, 1) : most, width}, f32);
+  if (!isFew && spec.hasByteRows)
+    unpacked = k.scratch({BlockGemmSpec::kDepth / 4, width}, i32);
+  else if (!isFew)
+    unpacked = k.scratch({BlockGemmSpec::kDepth, width}, f32);
+  panel = task % spec.numPanels();
+  firstRow = minimum(task / spec.numPanels() * chunkRows, rows);
+  taskRows = minimum(chunkRows, rows - firstRow);
+  if (hasTable()) {
+    SmallVector<float> values;
+    for (int64_t code = 0; code < 16; ++code)
+      values.push_back(static_cast<float>(code - base()));
+    table = k.asVec(
+        arith::ConstantOp::create(k.b, k.loc, DenseElementsAttr::get(VectorType::get({16}, f32), ArrayRef(values))));
+  }
+  auto few = [&] {
+    atHeight(taskRows, heightsUpTo(BlockGemmSpec::kFewRows), [&](int64_t height) { emitFew(height); });
+  };
+  if (isFew)
+    few();
+  else if (ShapedType::isDynamic(spec.m))
+    k.when(rows <= BlockGemmSpec::kFewRows, few, [&] { emitMany(); });
+  else
+    emitMany();
+  emitRows();
+}
+
+/// The heights that occur below `most`, and `most`.
+SmallVector<int64_t> BlockGemmEmitter::heightsUpTo(int64_t most) {
+  if (ShapedType::isDynamic(spec.m) || spec.m > BlockGemmSpec::kFewRows)
+    return llvm::to_vector(llvm::seq_inclusive<int64_t>(1, most));
+  return {spec.m};
+}
+
+/// Runs what `emitHeight` emits for one of `heights`, the last of which is any other number.
+void BlockGemmEmitter::atHeight(const Index &rows, ArrayRef<int64_t> heights,
+                                llvm::function_ref<void(int64_t)> emitHeight) {
+  int64_t tallest = heights.back();
+  heights = heights.drop_back();
+  if (heights.empty())
+    return emitHeight(tallest);
+  auto choice = scf::IndexSwitchOp::create(k.b, k.loc, TypeRange(), rows.value(), heights, heights.size());
+  OpBuilder::InsertionGuard guard(k.b);
+  auto fill = [&](Region &region, int64_t height) {
+    k.b.setInsertionPointToStart(&region.emplaceBlock());
+    emitHeight(height);
+    scf::YieldOp::create(k.b, k.loc);
+  };
+  for (auto [region, height] : llvm::zip_equal(choice.getCaseRegions(), heights))
+    fill(region, height);
+  fill(choice.getDefaultRegion(), tallest);
+}
+
+/// Asks for codes that lie ahead of those of `step`: where each is read once they are a stream from memory.
+void BlockGemmEmitter::prefetchAhead(const Index &step) {
+  constexpr int64_t kLineBytes = 64, kAhead = 4096, kWordBytes = 4;
+  Index at = (panel * spec.panelShape()[1] + step) * width + kAhead / kWordBytes;
+  for (int64_t byte = 0; byte < width * kWordBytes; byte += kLineBytes)
+    memref::PrefetchOp::create(k.b, k.loc, flatCodes, (at + byte / kWordBytes).value(), /*isWrite=*/false,
+                               /*localityHint=*/2, /*isDataCache=*/true);
+}
+
+BlockGemmEmitter::BlockFactors BlockGemmEmitter::factors(const Index &number) {
+  BlockFactors result;
+  int64_t half = int64_t(1) << (spec.bits - 1);
+  for (int64_t v = 0; v < spec.tileVectors; ++v) {
+    Vec scale = scales.vector(spec.lanes, panel, number, v * spec.lanes);
+    result.scales.push_back(spec.hasHalfScales ? convert(scale, f32) : scale);
+    if (spec.zeros == BlockZeros::Constant)
+      continue;
+    Vec zero = zeros.vector(spec.lanes, panel, number, v * spec.lanes);
+    if (spec.zeros == BlockZeros::Unsigned)
+      zero = convert(convertUnsigned(zero, i32), f32);
+    else if (spec.zeros == BlockZeros::Signed)
+      zero = convert(convert(zero, i32), f32);
+    else if (spec.hasHalfScales)
+      zero = convert(zero, f32);
+    result.zeros.push_back(spec.isUnsigned ? zero - static_cast<double>(half) : zero);
+  }
+  return result;
+}
+
+Vec BlockGemmEmitter::row(const Vec &word, int64_t place, const BlockFactors &factors, int64_t v) {
+  int64_t shift = place % 4 * 8 + place / 4 * spec.bits;
+  Vec moved = shift ? word >> shift : word, value;
+  if (hasTable()) { // vpermps looks at the low four bits alone
+    value = k.asVec(k.intrinsic("llvm.x86.avx512.permvar.sf.512", table.type(), {table, moved}));
+  } else {
+    Vec code = shift + spec.bits == 32 ? moved : moved & ((int64_t(1) << spec.bits) - 1);
+    value = convert(code, f32) - static_cast<double>(base());
+  }
+  return factors.zeros.empty() ? value : value - factors.zeros[v];
+}
+
+//===----------------------------------------------------------------------===//
+// Few rows
+//===----------------------------------------------------------------------===//
+
+/// The sums of `height` rows and the panel, to the scratch.
+void BlockGemmEmitter::emitFew(int64_t height) {
+  int64_t whole = spec.k / spec.block, rest = spec.k % spec.block;
+  if (spec.hasByteRows) { // padded with zeros
+    whole = spec.numBlocks();
+    rest = 0;
+  }
+  Vecs totals(height * spec.tileVectors, zeroVec());
+  if (whole)
+    totals = k.rolledLoop(0, whole, 1, totals,
+                          [&](Index number, Vecs now) { return addBlock(height, number, spec.block, now); });
+  if (rest)
+    totals = addBlock(height, k.index(whole), rest, totals);
+  for (int64_t r = 0; r < height; ++r)
+    for (int64_t v = 0; v < spec.tileVectors; ++v)
+      sums.setVector(totals[r * spec.tileVectors + v], r, v * spec.lanes);
+}
+
+/// totals + the sums of block `number`, of which `size` rows are there, times its scales.
+Vecs BlockGemmEmitter::addBlock(int64_t height, const Index &number, int64_t size, const Vecs &totals) {
+  if (spec.hasByteRows)
+    return addByteBlock(height, number, totals);
+  int64_t vectors = spec.tileVectors;
+  BlockFactors factor = factors(number);
+  // Two sums a column where there are too few to hide what an addition takes.
+  int64_t parts = height == 1 ? 2 : 1;
+  Vecs blockSums(height * vectors * parts, zeroVec());
+  auto addWord = [&](const Index &step, int64_t count, Vecs now) {
+    Index first = step * group;
+    Vecs loaded;
+    for (int64_t v = 0; v < vectors; ++v)
+      loaded.push_back(words(step, v));
+    prefetchAhead(step);
+    for (int64_t place = 0; place < count; ++place) {
+      Vecs left;
+      for (int64_t r = 0; r < height; ++r)
+        left.push_back(k.splat(a(firstRow + r, first + place), spec.lanes));
+      for (int64_t v = 0; v < vectors; ++v) {
+        Vec right = row(loaded[v], place, factor, v);
+        for (int64_t r = 0; r < height; ++r) {
+          Vec &sum = now[(r * vectors + v) * parts + place % parts];
+          sum = multiplyAdd(left[r], right, sum);
+        }
+      }
+    }
+    return now;
+  };
+  Index begin = number * (spec.block / group);
+  if (size / group)
+    blockSums = k.rolledLoop(begin, begin + size / group, 1, blockSums,
+                             [&](Index step, Vecs now) { return addWord(step, group, now); });
+  if (size % group)
+    blockSums = addWord(begin + size / group, size % group, blockSums);
+  Vecs result;
+  for (int64_t n = 0; n < height * vectors; ++n) {
+    Vec sum = blockSums[n * parts];
+    if (parts == 2)
+      sum = sum + blockSums[n * parts + 1];
+    result.push_back(multiplyAdd(sum, factor.scales[n % vectors], totals[n]));
+  }
+  return result;
+}
+
+//===----------------------------------------------------------------------===//
+// Many rows
+//===----------------------------------------------------------------------===//
+
+void BlockGemmEmitter::emitMany() {
+  if (spec.hasByteRows)
+    return emitManyBytes();
+  constexpr int64_t kDepth = BlockGemmSpec::kDepth;
+  int64_t perDepth = kDepth / spec.block;
+  Index numTiles = ceilDiv(taskRows, spec.tileRows);
+  k.rolledLoop(0, spec.k, kDepth, [&](Index depth) {
+    Index size = minimum(k.index(kDepth), k.index(spec.k) - depth);
+    unpack(depth / spec.block, minimum(k.index(perDepth), k.index(spec.numBlocks()) - depth / spec.block));
+    k.rolledLoop(0, numTiles, 1, [&](Index tile) {
+      Index height = minimum(k.index(spec.tileRows), taskRows - tile * spec.tileRows);
+      SmallVector<int64_t> heights = llvm::to_vector(llvm::seq_inclusive<int64_t>(1, spec.tileRows));
+      atHeight(height, heights, [&](int64_t rows) { addDepth(rows, tile, depth, size, depth == 0); });
+    });
+  });
+}
+
+/// Writes `blocks` blocks of the panel out as f32.
+void BlockGemmEmitter::unpack(const Index &firstBlock, const Index &blocks) {
+  int64_t rest = spec.k % spec.block;
+  Index whole = rest ? minimum(blocks, k.index(spec.k / spec.block) - firstBlock) : blocks;
+  k.rolledLoop(0, whole, 1, [&](Index number) { unpackBlock(firstBlock + number, number * spec.block, spec.block); });
+  if (rest)
+    k.when(whole < blocks, [&] { unpackBlock(firstBlock + whole, whole * spec.block, rest); });
+}
+
+void BlockGemmEmitter::unpackBlock(const Index &number, const Index &target, int64_t size) {
+  BlockFactors factor = factors(number);
+  auto unpackWord = [&](const Index &word, int64_t count) {
+    for (int64_t v = 0; v < spec.tileVectors; ++v) {
+      Vec loaded = words(number * (spec.block / group) + word, v);
+      for (int64_t place = 0; place < count; ++place)
+        unpacked.setVector(row(loaded, place, factor, v) * factor.scales[v], target + word * group + place,
+                           v * spec.lanes);
+    }
+  };
+  if (size / group)
+    k.rolledLoop(0, size / group, 1, [&](Index word) { unpackWord(word, group); });
+  if (size % group)
+    unpackWord(k.index(size / group), size % group);
+}
+
+/// Adds the products of `size` rows of the scratch to the sums of `height` rows of a tile.
+void BlockGemmEmitter::addDepth(int64_t height, const Index &tile, const Index &depth, const Index &size,
+                                const Mask &isFirst) {
+  int64_t vectors = spec.tileVectors;
+  Index local = tile * spec.tileRows, first = firstRow + local;
+  Vecs start;
+  for (int64_t r = 0; r < height; ++r)
+    for (int64_t v = 0; v < vectors; ++v)
+      start.push_back(select(isFirst, zeroVec(), sums.vector(spec.lanes, local + r, v * spec.lanes)));
+  Vecs total = k.rolledLoop(0, size, 1, start, [&](Index at, Vecs now) {
+    Vecs right;
+    for (int64_t v = 0; v < vectors; ++v)
+      right.push_back(unpacked.vector(spec.lanes, at, v * spec.lanes));
+    for (int64_t r = 0; r < height; ++r) {
+      Vec left = k.splat(a(first + r, depth + at), spec.lanes);
+      for (int64_t v = 0; v < vectors; ++v)
+        now[r * vectors + v] = multiplyAdd(left, right[v], now[r * vectors + v]);
+    }
+    return now;
+  });
+  for (int64_t r = 0; r < height; ++r)
+    for (int64_t v = 0; v < vectors; ++v)
+      sums.setVector(total[r * vectors + v], local + r, v * spec.lanes);
+}
+
+//===----------------------------------------------------------------------===//
+// Results
+//===----------------------------------------------------------------------===//
+
+void BlockGemmEmitter::emitRows() {
+  auto emitColumns = [&](int64_t count) {
+    k.rolledLoop(0, taskRows, 1, [&](Index r) {
+      for (int64_t v = 0; v * spec.lanes < count; ++v)
+        emitElements(firstRow + r, r, v, std::min(count - v * spec.lanes, spec.lanes));
+    });
+  };
+  int64_t rest = spec.n % width;
+  if (rest == 0)
+    emitColumns(width);
+  else if (spec.numPanels() == 1)
+    emitColumns(rest);
+  else
+    k.when(panel == spec.numPanels() - 1, [&] { emitColumns(rest); }, [&] { emitColumns(width); });
+}
+
+/// Applies the epilogue to `count` lanes of a row's vector of sums, and stores them.
+void BlockGemmEmitter::emitElements(const Index &row, const Index &r, int64_t vector, int64_t count) {
+  Vec sum = sums.vector(spec.lanes, r, vector * spec.lanes), result = sum;
+  Index column = panel * width + vector * spec.lanes, present = k.index(count);
+  bool isWhole = count == spec.lanes;
+  if (spec.epilogue) {
+    SmallVector<Value> arguments;
+    for (auto [kind, buffer] : llvm::zip_equal(spec.operands, operands)) {
+      if (arguments.size() == spec.accumulator)
+        arguments.push_back(sum);
+      switch (kind) {
+      case EpilogueOperand::Scalar:
+        arguments.push_back(buffer());
+        break;
+      case EpilogueOperand::RowVector:
+        arguments.push_back(isWhole ? buffer.vector(spec.lanes, column) : buffer.first(present, spec.lanes, column));
+        break;
+      case EpilogueOperand::Column:
+        arguments.push_back(buffer(row));
+        break;
+      case EpilogueOperand::Full:
+        arguments.push_back(isWhole ? buffer.vector(spec.lanes, row, column)
+                                    : buffer.first(present, spec.lanes, row, column));
+        break;
+      }
+    }
+    // The accumulator when it comes last, then what nothing uses.
+    arguments.resize(spec.epilogue->getNumArguments(), sum);
+    result = k.asVec(*vectorizeBlock(k.b, *spec.epilogue, arguments, spec.lanes, nullptr));
+  }
+  if (isWhole)
+    c.setVector(result, row, column);
+  else
+    c.setFirst(result, present, row, column);
+}
+
+FailureOr<func::FuncOp> buildBlockGemm(OpBuilder &builder, Location loc, const BlockGemmSpec &spec) {
+  std::string reason;
+  if (!canBuildBlockGemm(spec, &reason))
+    return emitError(loc, "cannot build a GEMM kernel of blocks: ") << reason;
+  return BlockGemmEmitter(builder, loc, spec).emit();
+}
+
+} // namespace attn

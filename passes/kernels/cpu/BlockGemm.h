@@ -1,0 +1,88 @@
+#ifndef PASSES_KERNELS_CPU_BLOCKGEMM_H
+#define PASSES_KERNELS_CPU_BLOCKGEMM_H
+
+#include "passes/kernels/cpu/Gemm.h"
+
+namespace attn {
+
+/// The zero points of a matrix in blocks: one number for all, or one a block.
+enum class BlockZeros {
+  Constant,
+  Signed,   ///< i8
+  Unsigned, ///< u8
+  Float     ///< of the scales' type
+};
+
+/// C[m,n] = epilogue( sum_k A[m,k] (q[k,n] - z[k/block,n]) s[k/block,n], operands at (m,n) ), all f32 but the stored
+/// q, which are codes of a few bits, and s.
+///
+/// Up to kFewRows rows the codes are unpacked in registers: sums of a block, then times its scale. Of more rows a
+/// panel's blocks are written out as f32 once for all rows of a chunk, to a scratch that stays in the second-level
+/// cache. The order of a sum is that of k in both.
+struct BlockGemmSpec {
+  int64_t m = mlir::ShapedType::kDynamic; ///< rows of A, or kDynamic
+  int64_t k = 0, n = 0;                   ///< of the weight: fixed
+  int64_t block = 32, bits = 4;
+  bool isUnsigned = true;     ///< codes are from 0 on, else from -2^(bits - 1)
+  bool hasHalfScales = false; ///< in f16
+  BlockZeros zeros = BlockZeros::Constant;
+  int64_t zeroPoint = 0; ///< if constant
+  /// Rows of A are rounded to s8 first, one scale a block: products of bytes, by vpdpbusd.
+  bool hasByteRows = false;
+
+  int64_t lanes = 4;
+  int64_t tileRows = 4, tileVectors = 2;
+  bool hasFma = false; ///< fused multiply-add is one instruction
+
+  /// A block of scalar ops that yields the element of C; null: the sum itself. As in GemmSpec.
+  mlir::Block *epilogue = nullptr;
+  unsigned accumulator = 0;
+  llvm::SmallVector<EpilogueOperand> operands;
+
+  /// Rows of A for which codes are unpacked in registers.
+  static constexpr int64_t kFewRows = 4;
+  /// Rows of A that share what is unpacked, and depth of it.
+  static constexpr int64_t kChunkRows = 96, kDepth = 256;
+
+  /// The best tile of the target's instruction set; feature bits alone decide.
+  static BlockGemmSpec forTarget(TargetAttr target, int64_t m, int64_t k, int64_t n);
+
+  /// Rows of the weight in a word of the panels, the `group` of #attn.byte_panels.
+  int64_t group() const { return 32 / bits; }
+  int64_t numBlocks() const { return (k + block - 1) / block; }
+  int64_t panelWidth() const { return tileVectors * lanes; }
+  int64_t numPanels() const { return (n + panelWidth() - 1) / panelWidth(); }
+  llvm::SmallVector<int64_t> panelShape() const { return {numPanels(), (k + group() - 1) / group(), panelWidth()}; }
+  /// Of the scales and zero points.
+  llvm::SmallVector<int64_t> scaleShape() const { return {numPanels(), numBlocks(), panelWidth()}; }
+
+  /// Of A in bytes: whole blocks.
+  llvm::SmallVector<int64_t> rowShape() const { return {m, numBlocks() * block}; }
+  /// Whether the target multiplies bytes.
+  static bool hasByteProducts(TargetAttr target);
+
+  /// The kernel's name and cache key: equal names, identical code.
+  std::string symbol() const;
+};
+
+/// Whether buildBlockGemm can emit `spec`; otherwise `reason`, if given, says why not.
+bool canBuildBlockGemm(const BlockGemmSpec &spec, std::string *reason = nullptr);
+
+/// Emits the kernel `spec.symbol()` at the builder's insertion point. Arguments:
+///
+///   A         memref<MxKxf32>
+///   B         words as #attn.byte_panels in i32
+///   scales    memref<PxBxWxf32>, or f16: the scales in panels, as #attn.pack_panels
+///   zeros     unless they are constant: the same of zero points
+///   operands  see EpilogueOperand, in the order of spec.operands
+///   rows      with hasByteRows, written: memref<MxB*blockxi8>, memref<MxBxf32>, memref<MxBxi32>
+///   C         memref<MxNxf32>, written once, never read
+///
+/// One scf.parallel runs over chunks of rows and, within one, panels; before it, one over rows that are rounded. Emits
+/// a diagnostic at `loc` where canBuildBlockGemm is false.
+mlir::FailureOr<mlir::func::FuncOp> buildBlockGemm(mlir::OpBuilder &builder, mlir::Location loc,
+                                                   const BlockGemmSpec &spec);
+
+} // namespace attn
+
+#endif // PASSES_KERNELS_CPU_BLOCKGEMM_H

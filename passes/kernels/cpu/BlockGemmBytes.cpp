@@ -1,0 +1,196 @@
+#include "passes/kernels/cpu/BlockGemmEmitter.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+
+// Rows of A rounded to s8, one scale a block, by codes from 0 on:
+//   sum_k (q - z) a = scale * (sum_k q b - z sum_k b),   a = scale * b
+// Sums of a block are exact in i32: 255 * 127 * 256 is below 2^23.
+
+using namespace mlir;
+
+namespace attn {
+
+using Vecs = SmallVector<Vec>;
+
+//===----------------------------------------------------------------------===//
+// Rounding
+//===----------------------------------------------------------------------===//
+
+/// Few rows by the caller alone: to wake other threads takes longer.
+void BlockGemmEmitter::roundRows() {
+  Index none = k.index(0);
+  Mask isFew = rows <= BlockGemmSpec::kFewRows;
+  k.rolledLoop(0, select(isFew, rows, none), 1, [&](Index row) { roundRow(row); });
+  k.parallel(select(isFew, none, rows), [&](Index row) { roundRow(row); });
+}
+
+void BlockGemmEmitter::roundRow(const Index &row) {
+  int64_t whole = spec.k / spec.block, rest = spec.k % spec.block;
+  k.rolledLoop(0, whole, 1, [&](Index number) { roundBlock(row, number, spec.block); });
+  if (rest)
+    roundBlock(row, k.index(whole), rest);
+}
+
+/// Block `number` of a row, of which `size` elements are there; zeros behind them.
+void BlockGemmEmitter::roundBlock(const Index &row, const Index &number, int64_t size) {
+  Index first = number * spec.block;
+  Vecs parts;
+  Vec most = zeroVec();
+  for (int64_t at = 0; at < spec.block; at += spec.lanes) {
+    Vec x = at >= size                ? zeroVec()
+            : at + spec.lanes <= size ? a.vector(spec.lanes, row, first + at)
+                                      : a.first(k.index(size - at), spec.lanes, row, first + at);
+    parts.push_back(x);
+    most = maximum(most, abs(x));
+  }
+  constexpr double kMost = 127;
+  Num greatest = maximumOfLanes(most), scale = greatest / kMost;
+  // Of a block of zeros, or so small that the quotient is infinite, nothing is left.
+  Num factor = select((greatest > 0.0) & (kMost / greatest < std::numeric_limits<double>::infinity()), kMost / greatest,
+                      k.f32(0));
+  Vec sum = k.splat(k.i32(0), spec.lanes);
+  for (auto [n, part] : llvm::enumerate(parts)) {
+    Vec rounded = roundEven(part * factor);
+    Vec low = k.splat(k.f32(-kMost), spec.lanes), high = k.splat(k.f32(kMost), spec.lanes);
+    rounded = select(rounded > low, select(rounded < high, rounded, high), low); // a NaN is not greater
+    Vec word = convert(rounded, i32);
+    sum = sum + word;
+    rowBytes.setVector(convert(word, i8), row, first + static_cast<int64_t>(n) * spec.lanes);
+  }
+  rowScales.set(scale, row, number);
+  int64_t zero = spec.zeros == BlockZeros::Constant ? base() : 1;
+  rowStarts.set(sumOfLanes(sum) * -zero, row, number);
+}
+
+//===----------------------------------------------------------------------===//
+// Sums
+//===----------------------------------------------------------------------===//
+
+/// Rows 4 * part.. of a word, one a byte.
+Vec BlockGemmEmitter::fourRows(const Vec &word, int64_t part) {
+  Vec moved = part ? word >> part * spec.bits : word;
+  return spec.bits == 8 ? moved : moved & 0x01010101 * ((int64_t(1) << spec.bits) - 1);
+}
+
+/// sum + the products of four codes and four bytes of a row, in each lane.
+Vec BlockGemmEmitter::dot(const Vec &sum, const Vec &codes, const Vec &rows) {
+  StringRef name = spec.lanes == 16 ? "llvm.x86.avx512.vpdpbusd.512" : "llvm.x86.avx512.vpdpbusd.256";
+  return k.asVec(k.intrinsic(name, sum.type(), {sum, bitcast(codes, i8), bitcast(rows, i8)}));
+}
+
+/// What the sums of block `number` start from: the zero points' part.
+Vecs BlockGemmEmitter::startBlock(int64_t height, const Index &firstRow, const Index &number) {
+  Vecs points;
+  for (int64_t v = 0; v < spec.tileVectors && spec.zeros != BlockZeros::Constant; ++v) {
+    Vec zero = zeros.vector(spec.lanes, panel, number, v * spec.lanes);
+    zero = spec.isUnsigned ? convertUnsigned(zero, i32) : convert(zero, i32) + (int64_t(1) << (spec.bits - 1));
+    points.push_back(zero);
+  }
+  Vecs sums;
+  for (int64_t r = 0; r < height; ++r) {
+    Vec start = k.splat(rowStarts(firstRow + r, number), spec.lanes);
+    for (int64_t v = 0; v < spec.tileVectors; ++v)
+      sums.push_back(points.empty() ? start : start * points[v]);
+  }
+  return sums;
+}
+
+/// Hands each sum of block `number` times the matrix's scale to `add`, with its row's scale.
+void BlockGemmEmitter::addScaled(int64_t height, const Index &firstRow, const Index &number, const Vecs &blockSums,
+                                 llvm::function_ref<void(int64_t, int64_t, const Vec &, const Vec &)> add) {
+  Vecs factor = factors(number).scales;
+  for (int64_t r = 0; r < height; ++r) {
+    Vec rowScale = k.splat(rowScales(firstRow + r, number), spec.lanes);
+    for (int64_t v = 0; v < spec.tileVectors; ++v)
+      add(r, v, convert(blockSums[r * spec.tileVectors + v], f32) * factor[v], rowScale);
+  }
+}
+
+/// As addBlock.
+Vecs BlockGemmEmitter::addByteBlock(int64_t height, const Index &number, const Vecs &totals) {
+  int64_t vectors = spec.tileVectors, wordsInBlock = spec.block / group;
+  Vecs blockSums = startBlock(height, firstRow, number);
+  Index begin = number * wordsInBlock, last = k.index(spec.panelShape()[1] - 1);
+  blockSums = k.rolledLoop(0, wordsInBlock, 1, blockSums, [&](Index word, Vecs now) {
+    // A is padded to whole blocks, the panel is not: beyond its end the bytes are 0.
+    Index step = minimum(begin + word, last);
+    prefetchAhead(step);
+    Vecs loaded;
+    for (int64_t v = 0; v < vectors; ++v)
+      loaded.push_back(words(step, v));
+    for (int64_t part = 0; part < 8 / spec.bits; ++part) {
+      Vecs left;
+      for (int64_t r = 0; r < height; ++r)
+        left.push_back(rowBytes.word(spec.lanes, firstRow + r, (begin + word) * group + 4 * part));
+      for (int64_t v = 0; v < vectors; ++v) {
+        Vec right = fourRows(loaded[v], part);
+        for (int64_t r = 0; r < height; ++r)
+          now[r * vectors + v] = dot(now[r * vectors + v], right, left[r]);
+      }
+    }
+    return now;
+  });
+  Vecs result(totals);
+  addScaled(height, firstRow, number, blockSums, [&](int64_t r, int64_t v, const Vec &scaled, const Vec &rowScale) {
+    result[r * vectors + v] = multiplyAdd(scaled, rowScale, result[r * vectors + v]);
+  });
+  return result;
+}
+
+void BlockGemmEmitter::emitManyBytes() {
+  constexpr int64_t kDepth = BlockGemmSpec::kDepth;
+  int64_t perDepth = kDepth / spec.block;
+  Index numTiles = ceilDiv(taskRows, spec.tileRows);
+  k.rolledLoop(0, numTiles * spec.tileRows, 1, [&](Index r) {
+    for (int64_t v = 0; v < spec.tileVectors; ++v)
+      sums.setVector(zeroVec(), r, v * spec.lanes);
+  });
+  k.rolledLoop(0, spec.numBlocks(), perDepth, [&](Index firstBlock) {
+    Index blocks = minimum(k.index(perDepth), k.index(spec.numBlocks()) - firstBlock);
+    unpackBytes(firstBlock * (spec.block / group), blocks * (spec.block / group));
+    k.rolledLoop(0, numTiles, 1, [&](Index tile) {
+      Index height = minimum(k.index(spec.tileRows), taskRows - tile * spec.tileRows);
+      SmallVector<int64_t> heights = llvm::to_vector(llvm::seq_inclusive<int64_t>(1, spec.tileRows));
+      atHeight(height, heights, [&](int64_t rows) { addByteDepth(rows, tile, firstBlock, blocks); });
+    });
+  });
+}
+
+/// Writes `count` words of the panel out, four rows a word of 32 bits.
+void BlockGemmEmitter::unpackBytes(const Index &firstWord, const Index &count) {
+  int64_t parts = 8 / spec.bits;
+  Index last = k.index(spec.panelShape()[1] - 1);
+  k.rolledLoop(0, count, 1, [&](Index word) {
+    for (int64_t v = 0; v < spec.tileVectors; ++v) {
+      Vec loaded = words(minimum(firstWord + word, last), v);
+      for (int64_t part = 0; part < parts; ++part)
+        unpacked.setVector(fourRows(loaded, part), word * parts + part, v * spec.lanes);
+    }
+  });
+}
+
+/// Adds the products of `blocks` blocks of the scratch to the sums of `height` rows of a tile.
+void BlockGemmEmitter::addByteDepth(int64_t height, const Index &tile, const Index &firstBlock, const Index &blocks) {
+  int64_t vectors = spec.tileVectors, steps = spec.block / 4;
+  Index local = tile * spec.tileRows, first = firstRow + local;
+  k.rolledLoop(0, blocks, 1, [&](Index block) {
+    Index number = firstBlock + block;
+    Vecs blockSums = k.rolledLoop(0, steps, 1, startBlock(height, first, number), [&](Index step, Vecs now) {
+      Vecs right;
+      for (int64_t v = 0; v < vectors; ++v)
+        right.push_back(unpacked.vector(spec.lanes, block * steps + step, v * spec.lanes));
+      for (int64_t r = 0; r < height; ++r) {
+        Vec left = rowBytes.word(spec.lanes, first + r, number * spec.block + step * 4);
+        for (int64_t v = 0; v < vectors; ++v)
+          now[r * vectors + v] = dot(now[r * vectors + v], right[v], left);
+      }
+      return now;
+    });
+    addScaled(height, first, number, blockSums, [&](int64_t r, int64_t v, const Vec &scaled, const Vec &rowScale) {
+      Vec total = sums.vector(spec.lanes, local + r, v * spec.lanes);
+      sums.setVector(multiplyAdd(scaled, rowScale, total), local + r, v * spec.lanes);
+    });
+  });
+}
+
+} // namespace attn

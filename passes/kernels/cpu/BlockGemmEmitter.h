@@ -1,0 +1,87 @@
+#ifndef PASSES_KERNELS_CPU_BLOCKGEMMEMITTER_H
+#define PASSES_KERNELS_CPU_BLOCKGEMMEMITTER_H
+
+#include "passes/kernels/cpu/BlockGemm.h"
+#include "passes/kernels/shared/KernelFunction.h"
+#include "llvm/ADT/STLFunctionalExtras.h"
+
+namespace attn {
+
+/// Emits one GEMM kernel of blocks: tasks, the two ways to their sums, and the epilogue. With rows of bytes
+/// (BlockGemmBytes.cpp) A is rounded first.
+class BlockGemmEmitter {
+public:
+  BlockGemmEmitter(mlir::OpBuilder &builder, mlir::Location loc, const BlockGemmSpec &spec)
+      : f(builder, loc, spec.symbol()), k(f.k), spec(spec), width(spec.panelWidth()), group(spec.group()),
+        f32(builder.getF32Type()), i32(builder.getI32Type()), i8(builder.getI8Type()) {}
+
+  mlir::func::FuncOp emit();
+
+private:
+  using Vecs = llvm::SmallVector<Vec>;
+  /// The scales of a block of the panel at hand, and what is subtracted from its codes.
+  struct BlockFactors {
+    Vecs scales, zeros;
+  };
+
+  void declareArguments();
+  void emitTask(const Index &task);
+  void atHeight(const Index &rows, llvm::ArrayRef<int64_t> heights, llvm::function_ref<void(int64_t)> emitHeight);
+  llvm::SmallVector<int64_t> heightsUpTo(int64_t most);
+  void emitFew(int64_t height);
+  Vecs addBlock(int64_t height, const Index &number, int64_t size, const Vecs &totals);
+  void emitMany();
+  void unpack(const Index &firstBlock, const Index &blocks);
+  void unpackBlock(const Index &number, const Index &target, int64_t size);
+  void addDepth(int64_t height, const Index &tile, const Index &depth, const Index &size, const Mask &isFirst);
+  void emitRows();
+  void emitElements(const Index &row, const Index &r, int64_t vector, int64_t count);
+
+  BlockFactors factors(const Index &number);
+  /// Vector `v` of the words in step `step`, and row `place` of them less the zero points.
+  Vec words(const Index &step, int64_t v) { return codes.vector(spec.lanes, panel, step, v * spec.lanes); }
+  Vec row(const Vec &word, int64_t place, const BlockFactors &factors, int64_t v);
+  Vec multiplyAdd(const Vec &x, const Vec &y, const Vec &sum) { return spec.hasFma ? fma(x, y, sum) : x * y + sum; }
+  Vec zeroVec() { return k.splat(k.f32(0), spec.lanes); }
+
+  // Rows of bytes.
+  void roundRows();
+  void roundRow(const Index &row);
+  void roundBlock(const Index &row, const Index &number, int64_t size);
+  Vecs addByteBlock(int64_t height, const Index &number, const Vecs &totals);
+  void emitManyBytes();
+  void unpackBytes(const Index &firstWord, const Index &count);
+  void addByteDepth(int64_t height, const Index &tile, const Index &firstBlock, const Index &blocks);
+  Vecs startBlock(int64_t height, const Index &firstRow, const Index &number);
+  void addScaled(int64_t height, const Index &firstRow, const Index &number, const Vecs &blockSums,
+                 llvm::function_ref<void(int64_t r, int64_t v, const Vec &scaled, const Vec &rowScale)> add);
+  Vec fourRows(const Vec &word, int64_t part);
+  Vec dot(const Vec &sum, const Vec &codes, const Vec &rows);
+  void prefetchAhead(const Index &step);
+  bool hasTable() const { return spec.bits == 4 && spec.lanes == 16; }
+  /// Subtracted from every stored code, which are from 0 on.
+  int64_t base() const {
+    int64_t half = int64_t(1) << (spec.bits - 1);
+    return spec.zeros == BlockZeros::Constant ? spec.zeroPoint + (spec.isUnsigned ? 0 : half) : half;
+  }
+
+  KernelFunction f;
+  Code &k;
+  const BlockGemmSpec &spec;
+  const int64_t width, group; ///< columns of a panel, rows in a word
+  const mlir::Type f32, i32, i8;
+
+  Buffer a, codes, flatCodes, scales, zeros, c, sums, unpacked;
+  /// A in bytes, the scale of each of its blocks, and what starts a sum: minus its bytes' sum, times the zero point if
+  /// that is constant.
+  Buffer rowBytes, rowScales, rowStarts;
+  llvm::SmallVector<Buffer> operands;
+  Vec table; ///< what each code of 4 bits stands for
+  Index rows, chunkRows;
+  // Of the task at hand.
+  Index panel, firstRow, taskRows;
+};
+
+} // namespace attn
+
+#endif // PASSES_KERNELS_CPU_BLOCKGEMMEMITTER_H

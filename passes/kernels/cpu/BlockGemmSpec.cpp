@@ -1,0 +1,81 @@
+#include "passes/kernels/cpu/BlockGemm.h"
+#include "passes/kernels/cpu/RegionVectorizer.h"
+
+#include "llvm/Support/FormatVariadic.h"
+#include "llvm/Support/xxhash.h"
+
+using namespace mlir;
+
+namespace attn {
+
+BlockGemmSpec BlockGemmSpec::forTarget(TargetAttr target, int64_t m, int64_t k, int64_t n) {
+  BlockGemmSpec spec;
+  spec.m = m;
+  spec.k = k;
+  spec.n = n;
+  spec.lanes = target.getF32Lanes();
+  spec.hasFma = spec.lanes > 4;
+  // 24 + 4 + 1 of 32 registers; 12 + 2 + 1 and 8 + 2 + 1 of 16. A narrow matrix is no wider in its panel.
+  int64_t vectors = spec.lanes == 16 ? 4 : 2;
+  spec.tileRows = spec.lanes == 4 ? 4 : 6;
+  spec.tileVectors = std::min<int64_t>(vectors, llvm::divideCeil(std::max<int64_t>(n, 1), spec.lanes));
+  return spec;
+}
+
+bool BlockGemmSpec::hasByteProducts(TargetAttr target) {
+  StringRef features = target.getFeatures();
+  int64_t lanes = target.getF32Lanes();
+  return (lanes == 16 && features.contains("+avx512vnni")) || (lanes == 8 && features.contains("+avxvnni"));
+}
+
+std::string BlockGemmSpec::symbol() const {
+  StringRef kinds[] = {"", "_zs", "_zu", "_zf"};
+  std::string name =
+      llvm::formatv("gemm_q{0}{1}b{2}{3}_m{4}_k{5}_n{6}_{7}_{8}x{9}x{10}{11}", isUnsigned ? "u" : "s", bits, block,
+                    hasHalfScales ? "h" : "", ShapedType::isDynamic(m) ? "x" : std::to_string(m), k, n,
+                    hasFma ? "fma" : "mul", tileRows, tileVectors, lanes, kinds[static_cast<int>(zeros)]);
+  if (zeros == BlockZeros::Constant)
+    name += "_z" + std::to_string(zeroPoint);
+  if (hasByteRows)
+    name += "_i8";
+  if (!epilogue)
+    return name;
+  std::string key = blockSignature(*epilogue) + std::to_string(accumulator);
+  for (EpilogueOperand kind : operands)
+    key += std::to_string(static_cast<int>(kind));
+  return name + llvm::formatv("_e{0:x-16}", llvm::xxh3_64bits(key)).str();
+}
+
+bool canBuildBlockGemm(const BlockGemmSpec &spec, std::string *reason) {
+  auto fail = [&](const Twine &text) {
+    if (reason)
+      *reason = text.str();
+    return false;
+  };
+  if (spec.bits != 2 && spec.bits != 4 && spec.bits != 8)
+    return fail("codes have " + Twine(spec.bits) + " bits, not 2, 4 or 8");
+  if (spec.block < 1 || spec.block % spec.group() || BlockGemmSpec::kDepth % spec.block)
+    return fail("blocks of " + Twine(spec.block) + " are not whole words of " + Twine(spec.group()) +
+                " codes, or do not divide " + Twine(BlockGemmSpec::kDepth));
+  int64_t half = int64_t(1) << (spec.bits - 1), least = spec.isUnsigned ? 0 : -half;
+  if (spec.zeroPoint < least || spec.zeroPoint >= least + 2 * half)
+    return fail("the zero point " + Twine(spec.zeroPoint) + " is outside the codes' range");
+  if (spec.hasByteRows && (spec.lanes < 8 || spec.zeros == BlockZeros::Float || spec.block % spec.lanes))
+    return fail("rows of bytes need 8 or 16 lanes, blocks of whole registers, and zero points of integers");
+  // What a product of f32 may have for sizes and an epilogue.
+  GemmSpec plain;
+  plain.m = spec.m;
+  plain.k = spec.k;
+  plain.n = spec.n;
+  plain.lanes = spec.lanes;
+  plain.tileRows = spec.tileRows;
+  plain.tileVectors = spec.tileVectors;
+  plain.epilogue = spec.epilogue;
+  plain.accumulator = spec.accumulator;
+  plain.operands = spec.operands;
+  if (ShapedType::isDynamic(spec.k) || ShapedType::isDynamic(spec.n))
+    return fail("the matrix has no fixed size");
+  return canBuildGemm(plain, reason);
+}
+
+} // namespace attn
