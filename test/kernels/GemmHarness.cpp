@@ -2,6 +2,7 @@
 
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include "mlir/Parser/Parser.h"
+#include "llvm/ADT/APFloat.h"
 #include "llvm/Support/FormatVariadic.h"
 #include <cstring>
 #include <random>
@@ -30,13 +31,22 @@ Buffer packPanels(const std::vector<float> &b, int64_t k, int64_t n, int64_t wid
 }
 
 NarrowPanels::NarrowPanels(const std::vector<float> &b, int64_t k, int64_t n, const GemmSpec &spec)
-    : panels(panelShape(spec), spec.storage == PanelStorage::BF16 ? 2 : 1), scales(scaleShape(spec)), stored(b) {
+    : panels(panelShape(spec), spec.storage == PanelStorage::I8 ? 1 : 2), scales(scaleShape(spec)), stored(b) {
   int64_t width = spec.panelWidth();
-  std::memset(panels.data<char>(), 0, panels.size() * (spec.storage == PanelStorage::BF16 ? 2 : 1));
+  std::memset(panels.data<char>(), 0, panels.size() * (spec.storage == PanelStorage::I8 ? 1 : 2));
   std::fill_n(scales.data(), scales.size(), 0.0f);
   for (int64_t j = 0; j < n; ++j)
     for (int64_t i = 0; i < k; ++i) {
       float &value = stored[i * n + j];
+      if (spec.storage == PanelStorage::F16) {
+        llvm::APFloat half(value);
+        bool lost;
+        half.convert(llvm::APFloat::IEEEhalf(), llvm::APFloat::rmNearestTiesToEven, &lost);
+        panels.data<uint16_t>()[(j / width * k + i) * width + j % width] = half.bitcastToAPInt().getZExtValue();
+        half.convert(llvm::APFloat::IEEEsingle(), llvm::APFloat::rmNearestTiesToEven, &lost);
+        value = half.convertToFloat();
+        continue;
+      }
       if (spec.storage == PanelStorage::BF16) {
         // The nearest multiple of the last of 8 bits.
         int exponent;

@@ -72,9 +72,10 @@ struct Problem {
   bool isNarrow() const { return storage != PanelStorage::F32; }
   /// How far a stored weight in [-1, 1) may be from what it was.
   double rounding(double weight) const {
-    return storage == PanelStorage::BF16 ? std::ldexp(std::fabs(weight), -8)
-           : storage == PanelStorage::I8 ? 1.001 / 254
-                                         : 0;
+    return storage == PanelStorage::BF16  ? std::ldexp(std::fabs(weight), -8)
+           : storage == PanelStorage::F16 ? std::ldexp(std::fabs(weight), -11) + 0x1p-25
+           : storage == PanelStorage::I8  ? 1.001 / 254
+                                          : 0;
   }
 };
 

@@ -55,8 +55,11 @@ TEST_P(GemmTest, NextPanelsOfAnyShape) {
 }
 
 TEST_P(GemmTest, NarrowPanelsAtEveryTail) {
-  std::pair<PanelStorage, int64_t> storages[] = {
-      {PanelStorage::BF16, 0}, {PanelStorage::I8, 1000}, {PanelStorage::I8, 16}, {PanelStorage::I8, 64}};
+  std::pair<PanelStorage, int64_t> storages[] = {{PanelStorage::F16, 0},
+                                                 {PanelStorage::BF16, 0},
+                                                 {PanelStorage::I8, 1000},
+                                                 {PanelStorage::I8, 16},
+                                                 {PanelStorage::I8, 64}};
   for (auto [storage, group] : storages) {
     for (int64_t k : {1, 33, 64})
       for (int64_t n : {1, 48, 100}) {
@@ -220,6 +223,7 @@ TEST(GemmBf16Test, PairsAtEveryTail) {
 
 TEST_P(GemmTest, NarrowPanelsWithEpilogue) {
   for (const Epilogue *epilogue : {&kGelu, &kResidual, &kResidualFirst}) {
+    check({33, 100, ShapedType::kDynamic, epilogue, PanelStorage::F16}, {1, 8, 23});
     check({33, 100, ShapedType::kDynamic, epilogue, PanelStorage::BF16}, {1, 8, 23});
     check({33, 100, ShapedType::kDynamic, epilogue, PanelStorage::I8, 33}, {1, 8, 23});
     check({33, 100, ShapedType::kDynamic, epilogue, PanelStorage::I8, 8}, {1, 8, 23});

@@ -51,10 +51,10 @@ static void addLimits(AttentionSpec &spec, Attribute term, int64_t operand) {
   }
 }
 
-AttentionSpec AttentionSpec::get(AttentionOp op, TargetAttr target, bool narrow) {
+AttentionSpec AttentionSpec::get(AttentionOp op, TargetAttr target, bool narrow, ValueRange operands) {
   AttentionSpec spec;
   auto addType = [&](Value value) { spec.types.push_back(getBufferType(value)); };
-  llvm::for_each(op->getOperands(), addType);
+  llvm::for_each(operands, addType);
   llvm::for_each(op->getResults(), addType);
   for (unsigned n = 0; n < op.getIndexingMaps().size(); ++n)
     spec.maps.push_back(op.getMap(n));
@@ -97,8 +97,9 @@ AttentionSpec AttentionSpec::get(AttentionOp op, TargetAttr target, bool narrow)
   spec.hasScalef = spec.lanes == 16;
   spec.hasSlowDivision = spec.lanes == 16 && !target.getDividesFast();
   spec.keyTile = spec.valueTile = spec.lanes == 16 ? 8 : 4;
-  spec.hasNarrowProducts = narrow && GemmSpec::hasNarrowProducts(target) && spec.readsPairs() &&
-                           spec.types[spec.query].getElementType().isBF16();
+  bool isAllBf16 = llvm::all_of(ArrayRef<size_t>{spec.query, spec.keyOperand, spec.value},
+                                [&](size_t n) { return spec.types[n].getElementType().isBF16(); });
+  spec.hasNarrowProducts = narrow && GemmSpec::hasNarrowProducts(target) && spec.readsPairs() && isAllBf16;
   // Scratch for values that are widened stays in L2.
   std::optional<int64_t> width = spec.getStaticSize(Dim::E);
   if (width && !spec.types[spec.value].getElementType().isF32())

@@ -78,8 +78,12 @@ struct AttentionSpec {
   int64_t keyBlock = 256;
 
   /// The spec of `op` with the tiles for `target`; with products of bf16 where
-  /// `narrow` asks for them and all of the operands and the target can.
-  static AttentionSpec get(AttentionOp op, TargetAttr target, bool narrow = false);
+  /// `narrow` asks for them and all of the operands and the target can. The
+  /// kernel reads `operands` in place of the op's, which may be of other floats.
+  static AttentionSpec get(AttentionOp op, TargetAttr target, bool narrow, mlir::ValueRange operands);
+  static AttentionSpec get(AttentionOp op, TargetAttr target, bool narrow = false) {
+    return get(op, target, narrow, op->getOperands());
+  }
 
   /// Static size of iteration dimension `dim` (1 where no map names it), or
   /// nullopt where it is dynamic.

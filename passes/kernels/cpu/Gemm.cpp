@@ -398,6 +398,9 @@ SmallVector<Value> GemmEmitter::loadPanelRow(Value step, int64_t row, ArrayRef<V
     switch (spec.storage) {
     case PanelStorage::F32:
       break;
+    case PanelStorage::F16: // one instruction, with the load
+      x = arith::ExtFOp::create(b, loc, vectorType, x);
+      break;
     case PanelStorage::BF16: // two rows in a word, the first one low
       x = vector::BitCastOp::create(b, loc, wordType, x);
       x = row == 0 ? arith::ShLIOp::create(b, loc, x, words(16)).getResult()

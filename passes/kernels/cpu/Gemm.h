@@ -19,8 +19,8 @@ enum class EpilogueOperand {
 };
 
 /// How the panels of B are stored; what is narrower is widened to f32 in
-/// registers. See #attn.narrow_panels.
-enum class PanelStorage { F32, BF16, I8 };
+/// registers. See #attn.narrow_panels; those of f16 are #attn.pack_panels.
+enum class PanelStorage { F32, F16, BF16, I8 };
 
 /// Of the panels' elements in memory.
 mlir::Type elementType(PanelStorage storage, mlir::MLIRContext *context);
@@ -123,7 +123,7 @@ bool canBuildGemm(const GemmSpec &spec, std::string *reason = nullptr);
 ///
 ///   A         memref<MxKxf32>, or bf16 with hasNarrowRows: the first of its parts
 ///   B         memref<PxKxWxf32>, P = ceil(N / W) panels, zeros beyond N; those of
-///             a batch one after the other; as #attn.narrow_panels where narrow
+///             a batch one after the other; of f16, or as #attn.narrow_panels
 ///   scales    I8 only: memref<PxGxWxf32>, as #attn.panel_scales
 ///   parts     the other parts of A, memref<MxKxbf16> each
 ///   operands  see EpilogueOperand, in the order of spec.operands

@@ -112,6 +112,8 @@ Type attn::elementType(PanelStorage storage, MLIRContext *context) {
   switch (storage) {
   case PanelStorage::F32:
     return Float32Type::get(context);
+  case PanelStorage::F16:
+    return Float16Type::get(context);
   case PanelStorage::BF16:
     return BFloat16Type::get(context);
   case PanelStorage::I8:
@@ -124,6 +126,8 @@ std::string GemmSpec::symbol() const {
   auto size = [](int64_t number) { return ShapedType::isDynamic(number) ? "x" : std::to_string(number); };
   std::string name = llvm::formatv("gemm_f32{0}_m{1}_k{2}_n{3}_{4}_{5}x{6}x{7}", isBatched ? "_batch" : "", size(m),
                                    size(k), size(n), hasFma ? "fma" : "mul", tileRows, tileVectors, lanes);
+  if (storage == PanelStorage::F16)
+    name += "_f16";
   if (storage == PanelStorage::BF16)
     name += hasNarrowRows ? "_bf16dot" : "_bf16";
   if (parts > 1)

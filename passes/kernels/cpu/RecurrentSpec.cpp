@@ -74,6 +74,7 @@ std::string RecurrentSpec::symbol() const {
   for (ActivationAttr function : functions)
     os << function;
   std::string narrow = storage == PanelStorage::F32    ? ""
+                       : storage == PanelStorage::F16  ? "_f16"
                        : storage == PanelStorage::BF16 ? "_bf16"
                                                        : "_i8g" + std::to_string(group);
   return llvm::formatv("{0}_f32{7}_{1}_s{2}_b{3}_h{4}_v{5}_{6:x-16}", cells[cell], stringifyDirection(direction),

@@ -155,6 +155,8 @@ Value RecurrentEmitter::loadWeights(unsigned sweep, Value offset, int64_t part) 
   switch (spec.storage) {
   case PanelStorage::F32:
     return x;
+  case PanelStorage::F16:
+    return k.toF32(x);
   case PanelStorage::BF16: // two rows in a word, the first one low
     x = vector::BitCastOp::create(b, loc, words, x);
     x = part == 0 ? arith::ShLIOp::create(b, loc, x, word(16)).getResult()

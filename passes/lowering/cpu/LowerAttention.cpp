@@ -85,6 +85,16 @@ AttentionOp roundOperands(AttentionOp op, RoundedValues &rounded, RewriterBase &
   return twin;
 }
 
+/// The operands of `op`; of query, key, value and alignment what is stored in 16 bits, as it is stored: the kernel
+/// widens it in registers.
+SmallVector<Value> getStoredOperands(AttentionOp op, RewriterBase &rewriter) {
+  SmallVector<Value> operands(op->getOperands());
+  for (Value input : {op.getQuery(), op.getKey(), op.getValue(), op.getAlignment()})
+    if (Value half = input ? getUnwidened(rewriter, input) : Value())
+      *llvm::find(operands, input) = half;
+  return operands;
+}
+
 /// Replaces `op` by a kernel; otherwise it stays, to be decomposed, and the
 /// reason comes back.
 std::string lower(AttentionOp op, KernelTable &kernels, TargetAttr target, RoundedValues *rounded) {
@@ -96,8 +106,9 @@ std::string lower(AttentionOp op, KernelTable &kernels, TargetAttr target, Round
   if (rounded && isWorthRounding(op, spec, target)) {
     op = roundOperands(op, *rounded, rewriter);
     rewriter.setInsertionPoint(op);
-    spec = AttentionSpec::get(op, target, /*narrow=*/true);
   }
+  SmallVector<Value> operands = getStoredOperands(op, rewriter);
+  spec = AttentionSpec::get(op, target, /*narrow=*/rounded, operands);
   FailureOr<func::FuncOp> kernel =
       kernels.getOrBuild(spec.symbol(), [&](OpBuilder &builder) { return buildAttention(builder, op.getLoc(), spec); });
   if (failed(kernel))
@@ -107,7 +118,7 @@ std::string lower(AttentionOp op, KernelTable &kernels, TargetAttr target, Round
     return "the sizes of the result are unknown";
   remark::passed(op.getLoc(), remarkOpts()) << remark::add("{0}", spec.symbol());
   noteFlops(op, rewriter);
-  replaceByKernel(rewriter, op, *kernel, op->getOperands(), shapes);
+  replaceByKernel(rewriter, op, *kernel, operands, shapes);
   return "";
 }
 

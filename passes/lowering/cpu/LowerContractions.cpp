@@ -170,7 +170,7 @@ Value ContractionLowering::narrow(Value value, Location loc) {
   Value &known = narrowed[value];
   if (known)
     return known;
-  if (Value half = getUnwidened(rewriter, value))
+  if (Value half = getUnwidened(rewriter, value); half && getElementTypeOrSelf(half.getType()).isBF16())
     return known = half;
   OpBuilder::InsertionGuard guard(rewriter);
   rewriter.setInsertionPointAfterValue(value);
@@ -253,6 +253,8 @@ GemmSpec ContractionLowering::makeSpec(const Contraction &match, const std::opti
   spec.isBatched = match.numBatch > 0;
   if (match.global) {
     spec.storage = weights.storage;
+    if (spec.storage == PanelStorage::F32 && !narrowsRows)
+      spec.storage = panels.getStorage(match.global, target);
     if (spec.storage == PanelStorage::I8)
       spec.group = weights.group ? std::min(weights.group, k) : k;
     if (narrowsRows && parts > 1 && k % 2 == 0)
@@ -262,7 +264,7 @@ GemmSpec ContractionLowering::makeSpec(const Contraction &match, const std::opti
       spec.parts = parts;
     if (spec.hasNarrowRows && GemmSpec::mayHaveTiles(target))
       spec.useTiles(target);
-    else if (spec.parts == 1 && (spec.storage == PanelStorage::F32 || spec.hasNarrowRows))
+    else if (spec.parts == 1 && (spec.storage <= PanelStorage::F16 || spec.hasNarrowRows))
       spec.fitColumns(target, panels.getParts(match));
     // A single block of rows streams its panels; there prefetching looks ahead by bytes.
     spec.prefetchesNext = ShapedType::isDynamic(m) || m > spec.tileRows;

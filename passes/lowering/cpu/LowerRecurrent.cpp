@@ -3,6 +3,7 @@
 #include "passes/kernels/cpu/Recurrent.h"
 #include "passes/lowering/cpu/KernelCall.h"
 #include "passes/lowering/cpu/RecurrentCall.h"
+#include "passes/lowering/cpu/StoredHalves.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -28,8 +29,8 @@ namespace {
 class RecurrentLowering {
 public:
   RecurrentLowering(ModuleOp module, WeightStorage weights)
-      : symbols(module), globals(module, symbols), kernels(module), target(TargetAttr::lookup(module)),
-        weights(weights), b(module.getContext()) {}
+      : symbols(module), globals(module, symbols), halves(symbols, globals), kernels(module),
+        target(TargetAttr::lookup(module)), weights(weights), b(module.getContext()) {}
 
   void lower(const RecurrentLayer &layer);
 
@@ -51,6 +52,7 @@ private:
 
   SymbolTable symbols;
   DerivedGlobals globals;
+  StoredHalves halves;
   KernelTable kernels;
   TargetAttr target;
   WeightStorage weights;
@@ -123,6 +125,8 @@ SmallVector<Value> RecurrentLowering::packedWeights(FlatSymbolRefAttr source, co
     values.push_back(packedWeight(source, spec, sweep, type, [&](FlatSymbolRefAttr gate, int64_t units) -> Attribute {
       if (spec.storage == PanelStorage::F32)
         return PackPanelsAttr::get(context, gate, /*transposed=*/true, units);
+      if (spec.storage == PanelStorage::F16)
+        return PackPanelsAttr::get(context, halves.get(gate, loc), /*transposed=*/true, units);
       return NarrowPanelsAttr::get(context, gate, /*transposed=*/true, units, spec.group, /*depth=*/1, /*parts=*/1);
     }));
   }
@@ -168,7 +172,10 @@ void RecurrentLowering::lower(const RecurrentLayer &layer) {
   StringRef name = layer.op->getName().stripDialect();
   DenseElementsAttr small; // stays f32
   bool isSmall = matchPattern(layer.recurrence, m_Constant(&small));
-  RecurrentSpec spec = RecurrentSpec::get(layer, target, isSmall ? WeightStorage() : weights);
+  WeightStorage storage = isSmall ? WeightStorage() : weights;
+  if (auto weight = layer.recurrence.getDefiningOp<WeightOp>(); weight && storage.storage == PanelStorage::F32)
+    storage.storage = halves.getStorage(weight.getGlobalAttr(), target);
+  RecurrentSpec spec = RecurrentSpec::get(layer, target, storage);
   if (std::optional<std::string> reason = refusal(layer, spec)) {
     remark::missed(loc, remarkNamed(name)) << remark::reason("{0}", *reason);
     return;

@@ -69,8 +69,8 @@ Value getUnwidened(RewriterBase &rewriter, Value value) {
       value.getDefiningOp()
           ? matchConversion<arith::ExtFOp>(value.getDefiningOp(), Float32Type::get(value.getContext()))
           : nullptr;
-  bool isWidened = generic && getElementTypeOrSelf(generic->getOperand(0)).isBF16();
-  return isWidened ? generic->getOperand(0) : Value();
+  Type element = generic ? getElementTypeOrSelf(generic->getOperand(0)) : Type();
+  return element && (element.isBF16() || element.isF16()) ? generic->getOperand(0) : Value();
 }
 
 bool RoundedValues::isComputed(Value value) {
@@ -80,6 +80,8 @@ bool RoundedValues::isComputed(Value value) {
 }
 
 Value RoundedValues::get(RewriterBase &rewriter, Value value) {
+  if (Value half = getUnwidened(rewriter, value); half && getElementTypeOrSelf(half.getType()).isBF16())
+    return half;
   if (Operation *view = getView(value))
     return cloneView(rewriter, view, get(rewriter, view->getOperand(0)));
   Value &known = rounded[value];

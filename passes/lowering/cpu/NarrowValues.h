@@ -4,7 +4,7 @@
 #include "mlir/IR/PatternMatch.h"
 #include "llvm/ADT/DenseMap.h"
 
-// Tensors of f32 that kernels read as bf16 (`--precision=bf16`).
+// Tensors of f32 that kernels read in 16 bits: what is stored so, and with `--precision=bf16` what is rounded.
 namespace attn {
 
 /// The elements of `value` as f32 or bf16.
@@ -13,7 +13,7 @@ mlir::Value convertElements(mlir::RewriterBase &rewriter, mlir::Location loc, ml
 /// Whether `op` rounds a tensor of f32 to bf16, and does nothing else.
 bool isRounding(mlir::Operation *op);
 
-/// The tensor of bf16 that `value` is a widened view of; null for others.
+/// The tensor of bf16 or f16 that `value` is a widened view of; null for others.
 mlir::Value getUnwidened(mlir::RewriterBase &rewriter, mlir::Value value);
 
 /// Rounds tensors where they are computed, once for all views of them.

@@ -67,6 +67,10 @@ SmallVector<Value> PackedWeights::get(OpBuilder &builder, const Contraction &mat
   if (spec.storage == PanelStorage::F32)
     return {pack("", packed,
                  [&](FlatSymbolRefAttr matrix) { return PackPanelsAttr::get(context, matrix, transposed, width); })};
+  if (spec.storage == PanelStorage::F16)
+    return {pack("_f16", packed, [&](FlatSymbolRefAttr matrix) {
+      return PackPanelsAttr::get(context, halves.get(matrix, loc), transposed, width);
+    })};
   bool isBf16 = spec.storage == PanelStorage::BF16;
   SmallVector<Value> values = {pack(isBf16 ? "_bf16" : "_i8", packed, [&](FlatSymbolRefAttr matrix) {
     return NarrowPanelsAttr::get(context, matrix, transposed, width, spec.group, spec.panelDepth, spec.parts);

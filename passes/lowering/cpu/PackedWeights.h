@@ -7,13 +7,20 @@
 #include "mlir/IR/SymbolTable.h"
 #include "passes/kernels/cpu/Gemm.h"
 #include "passes/lowering/cpu/ContractionMatch.h"
+#include "passes/lowering/cpu/StoredHalves.h"
 
 namespace attn {
 
 /// The globals that hold weights in panels: one for each expression.
 class PackedWeights {
 public:
-  PackedWeights(mlir::ModuleOp module, mlir::SymbolTable &symbols) : symbols(symbols), globals(module, symbols) {}
+  PackedWeights(mlir::ModuleOp module, mlir::SymbolTable &symbols)
+      : symbols(symbols), globals(module, symbols), halves(symbols, globals) {}
+
+  /// In which type the weight `global`, in f32, is stored in the model.
+  PanelStorage getStorage(mlir::FlatSymbolRefAttr global, TargetAttr target) {
+    return halves.getStorage(global, target);
+  }
 
   /// Columns of the weights that stand side by side in what `match` reads; none
   /// where it is one weight.
@@ -29,6 +36,7 @@ private:
 
   mlir::SymbolTable &symbols;
   DerivedGlobals globals;
+  StoredHalves halves;
 };
 
 } // namespace attn
