@@ -121,7 +121,17 @@ std::unique_ptr<Kernel> compileAttention(StringRef isa, const Attention &attenti
     FailureOr<func::FuncOp> kernel = failure();
     TargetAttr target = makeTarget(*builder.getContext(), isa);
     module->walk([&](AttentionOp op) {
-      kernel = buildAttention(builder, loc, AttentionSpec::get(op, target, /*narrow=*/isa == "avx512bf16"));
+      SmallVector<Value> operands(op->getOperands());
+      Type stored = attention.stored == "f16"    ? Type(builder.getF16Type())
+                    : attention.stored == "bf16" ? Type(builder.getBF16Type())
+                                                 : Type();
+      OpBuilder before(op);
+      if (stored)
+        for (Value &operand : MutableArrayRef(operands).slice(1, attention.kind == "given" ? 1 : 2)) {
+          Type type = cast<RankedTensorType>(operand.getType()).clone(stored);
+          operand = UnrealizedConversionCastOp::create(before, loc, type, operand).getResult(0);
+        }
+      kernel = buildAttention(builder, loc, AttentionSpec::get(op, target, /*narrow=*/isa == "avx512bf16", operands));
     });
     return kernel;
   });
@@ -164,13 +174,13 @@ static size_t elementSize(StringRef type) {
 
 Operands::Operands(const Attention &a, const Sizes &sizes, unsigned seed)
     : attention(a), sizes(sizes), query(shapeOf(a.query, sizes, 1), elementSize(a.element)),
-      key(shapeOf(a.kind == "given" ? "" : a.key, sizes, a.group), elementSize(a.element)),
-      value(shapeOf(a.value, sizes, a.group), elementSize(a.element)),
+      key(shapeOf(a.kind == "given" ? "" : a.key, sizes, a.group), elementSize(a.storedElement())),
+      value(shapeOf(a.value, sizes, a.group), elementSize(a.storedElement())),
       alignment(shapeOf(a.kind == "additive" ? a.alignment : "", sizes, 1), elementSize(a.element)),
       result(shapeOf(a.result, sizes, 1), elementSize(a.element)) {
   fill(query, a.element, seed);
-  fill(key, a.element, seed + 1);
-  fill(value, a.element, seed + 2);
+  fill(key, a.storedElement(), seed + 1);
+  fill(value, a.storedElement(), seed + 2);
   fill(alignment, a.element, seed + 3);
   for (auto &[dims, type] : a.captures) {
     captures.emplace_back(shapeOf(dims, sizes, 1), elementSize(type));
@@ -238,7 +248,7 @@ double Row::rawScore(At at) {
   double sum = 0;
   for (at['d'] = 0; at['d'] < o.sizes.at('d'); ++at['d']) {
     double q = readFloat(o.query, a.element, o.offset(a.query, at));
-    double k = readFloat(o.key, a.element, o.offset(a.key, at, true));
+    double k = readFloat(o.key, a.storedElement(), o.offset(a.key, at, true));
     if (a.kind == "dot") {
       sum += q * k;
       continue;
@@ -316,7 +326,7 @@ std::string Row::compareResult(At at) {
       if (isHidden || (isEmpty && final[at['j']] == 0) ||
           (!reference.weight && !isEmpty && std::fabs(weights[at['j']] * sum) < 1e-45))
         continue;
-      double term = final[at['j']] * readFloat(o.value, a.element, o.offset(a.value, at, true));
+      double term = final[at['j']] * readFloat(o.value, a.storedElement(), o.offset(a.value, at, true));
       expected += term;
       scale += std::fabs(term);
     }

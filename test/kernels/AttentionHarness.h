@@ -42,6 +42,9 @@ struct Attention {
   std::string maskedRows = "nan", kind = "dot", normalizer = "softmax";
   /// Of query, key, value, alignment and result: f32, bf16 or f16.
   std::string element = "f32";
+  /// Of key and value as the kernel reads them, if not that.
+  std::string stored;
+  const std::string &storedElement() const { return stored.empty() ? element : stored; }
   std::string alignment = "hd";
   /// Terms in the syntax of `#attn.`, each with the dimensions and type of its operand, if any.
   struct Term {

@@ -429,6 +429,34 @@ TEST_P(AttentionKindTest, NotFiniteRows) {
   }
 }
 
+// Queries of f32 by a cache in 16 bits: few of them and blocks, keys in rows and in columns, every tail.
+TEST_P(AttentionKindTest, StoredKeysAndValues) {
+  if (isa == "portable")
+    GTEST_SKIP() << "the harness widens with the machine's instructions";
+  for (const char *stored : {"bf16", "f16"})
+    for (const char *key : {"bhjd", "bhdj"}) {
+      Attention a;
+      a.stored = stored;
+      a.key = key;
+      a.score = kScale;
+      a.dynamic = "ij";
+      for (int64_t width : {20, 64}) {
+        Sizes sizes = {{'b', 2}, {'h', 2}, {'i', 1}, {'j', 1}, {'d', width == 20 ? 41 : 64}, {'e', width}};
+        auto kernel = compileAttention(isa, a, sizes);
+        ASSERT_TRUE(kernel);
+        EXPECT_EQ(kernel->assembly().find("__extendhfsf2"), std::string::npos);
+        for (int64_t i : {1, 4, 5, 17})
+          for (int64_t j : {1, 15, 16, 17, 275}) {
+            sizes['i'] = i, sizes['j'] = j;
+            Operands o(a, sizes, i + j);
+            ASSERT_TRUE(kernel->call(o.all()));
+            ASSERT_EQ(compareWithReference(o, Reference{scaled}), "")
+                << stored << " " << key << ": " << i << " queries, " << j << " keys, width " << width;
+          }
+      }
+    }
+}
+
 TEST_P(AttentionKindTest, NarrowElements) {
   if (isa == "portable")
     GTEST_SKIP() << "the harness widens with the machine's instructions";
