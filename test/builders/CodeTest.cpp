@@ -1,5 +1,6 @@
 // Loops, branches and memory, compiled and run on guarded memory.
 #include "builders/Code.h"
+#include "builders/Lanes.h"
 #include "dialects/attn/AttnOps.h"
 #include "test/kernels/KernelHarness.h"
 
@@ -92,6 +93,28 @@ TEST_P(CodeTest, LoopCarriesTuplesAndLists) {
   Array in = numbers(5), out({4});
   ASSERT_TRUE(kernel->call({&in, &out}));
   EXPECT_EQ(out.values(), (std::vector<float>{15, 2, 4, 5}));
+}
+
+TEST_P(CodeTest, ManyBecomeOne) {
+  for (int64_t lanes : {1, 4, 16}) {
+    auto kernel = compile(twoFloats, [&](Code &k, ArrayRef<Buffer> given) {
+      Vec sum = acrossLanes(given[0].vector(lanes, 0), [](Vec x, Vec y) { return x + y; });
+      given[1].setVector(sum, 0);
+      SmallVector<Num> five;
+      for (int64_t n = 0; n < 5; ++n)
+        five.push_back(given[0](n));
+      auto combine = [](Num x, Num y) { return 2 * x + y; };
+      given[1].set(tree<Num>(five, combine), lanes);
+      given[1].set(tree<Num>(ArrayRef(five).take_front(1), combine), lanes + 1);
+    });
+    ASSERT_TRUE(kernel);
+    Array in = numbers(std::max<int64_t>(lanes, 5)), out({lanes + 2});
+    ASSERT_TRUE(kernel->call({&in, &out}));
+    std::vector<float> want(lanes, lanes * (lanes + 1) / 2);
+    want.push_back(2 * (2 * (2 * 1 + 2) + (2 * 3 + 4)) + 5);
+    want.push_back(1);
+    EXPECT_EQ(out.values(), want) << lanes;
+  }
 }
 
 TEST_P(CodeTest, RepeatsAndChooses) {

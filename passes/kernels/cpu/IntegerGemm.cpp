@@ -269,8 +269,7 @@ void IntegerGemmEmitter::forColumns(function_ref<void(int64_t)> emitColumns) {
     return emitColumns(width);
   if (spec.numPanels() == 1)
     return emitColumns(rest);
-  k.when(
-      panel == spec.numPanels() - 1, [&] { emitColumns(rest); }, [&] { emitColumns(width); });
+  k.when(panel == spec.numPanels() - 1, [&] { emitColumns(rest); }, [&] { emitColumns(width); });
 }
 
 /// Applies the epilogue to vector number `vector` of a row whose panel has `count` columns, and stores it.

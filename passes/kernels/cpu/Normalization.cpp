@@ -1,130 +1,118 @@
 #include "passes/kernels/cpu/Normalization.h"
 
-#include "mlir/Dialect/Math/IR/Math.h"
-#include "mlir/Dialect/MemRef/IR/MemRef.h"
-#include "mlir/Dialect/SCF/IR/SCF.h"
+#include "builders/Lanes.h"
+#include "mlir/Dialect/Utils/StaticValueUtils.h"
 #include "passes/kernels/cpu/KernelAttrs.h"
-#include "passes/kernels/cpu/LaneBuilder.h"
+#include "passes/kernels/shared/KernelFunction.h"
 #include "llvm/Support/FormatVariadic.h"
+#include <limits>
 
 using namespace mlir;
 
 namespace attn {
 namespace {
 
-using Values = LaneBuilder::Values;
-
-constexpr float kInfinity = std::numeric_limits<float>::infinity();
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
 /// Vectors a sweep handles at once, each with its own accumulator: the latency
 /// of an addition is 4 cycles, two start each cycle.
 constexpr int64_t kUnroll = 4;
 
+using Combine = Vec (*)(const Vec &, const Vec &);
+Vec greater(const Vec &x, const Vec &y) { return select(x > y, x, y); } // one instruction; y where one is NaN
+Vec plus(const Vec &x, const Vec &y) { return x + y; }
+
 /// A row of `size` elements, swept in registers with a masked tail.
 class Row {
 public:
-  Row(LaneBuilder &k, Value size) : k(k), size(size) {}
+  Row(Code &k, Index size, Index base, int64_t lanes) : k(k), size(size), base(base), lanes(lanes) {}
 
   /// Some elements of the row: `lanes` from `first` on, or `count` where given.
   struct Piece {
-    Value first, count;
+    Index first, count;
+    bool isWhole() const { return !count.value(); }
   };
 
-  /// Of `flat`, a row of which starts at `base`; lanes beyond the row hold `fill`.
-  Value load(Value flat, Value base, Piece piece, float fill = 0) {
-    Value offset = k.add(base, piece.first);
-    if (!piece.count)
-      return k.loadVector(flat, offset);
-    Value loaded = k.loadFirst(flat, offset, piece.count, k.lanes);
-    if (fill == 0)
-      return loaded;
-    auto maskType = VectorType::get({k.lanes}, k.b.getI1Type());
-    Value mask = vector::CreateMaskOp::create(k.b, k.loc, maskType, piece.count);
-    return k.select(mask, loaded, k.splat(fill));
-  }
-  void store(Value vector, Value flat, Value base, Piece piece) {
-    Value offset = k.add(base, piece.first);
-    if (piece.count)
-      k.storeFirst(vector, flat, offset, piece.count);
+  Vec splat(double value) { return k.splat(k.f32(value), lanes); }
+  /// Of `flat`, which holds rows; lanes beyond the row hold `fill`.
+  Vec load(const Buffer &flat, Piece piece, double fill = 0) { return loadAt(flat, base + piece.first, piece, fill); }
+  /// Of `flat`, which holds one row.
+  Vec loadShared(const Buffer &flat, Piece piece) { return loadAt(flat, piece.first, piece, 0); }
+  void store(const Vec &x, const Buffer &flat, Piece piece) {
+    Index offset = base + piece.first;
+    if (piece.isWhole())
+      flat.setVector(x, offset);
     else
-      k.store(vector, flat, offset);
+      flat.setFirst(x, piece.count, offset);
   }
-  /// `vector` with 0 in the lanes beyond the row.
-  Value masked(Value vector, Piece piece) {
-    if (!piece.count)
-      return vector;
-    auto maskType = VectorType::get({k.lanes}, k.b.getI1Type());
-    return k.select(vector::CreateMaskOp::create(k.b, k.loc, maskType, piece.count), vector, k.splat(0));
+  /// `x` with 0 in the lanes beyond the row.
+  Vec masked(const Vec &x, Piece piece) {
+    return piece.isWhole() ? x : select(firstLanes(piece.count, lanes), x, splat(0));
   }
 
   /// `body` for each piece of the row.
   void forEach(llvm::function_ref<void(Piece)> body) {
-    Value whole = k.floorTo(size, k.lanes);
-    k.loop(k.index(0), whole, k.lanes, [&](Value first) { body({first, Value()}); });
+    Index whole = floorTo(size, lanes);
+    k.rolledLoop(0, whole, lanes, [&](Index first) { body({first, Index()}); });
     if (hasTail())
-      k.branch(k.less(whole, size), [&] { body({whole, k.sub(size, whole)}); });
+      k.when(whole < size, [&] { body({whole, size - whole}); });
   }
 
   /// `combine` over all that `body` gives, in every lane; `neutral` of nothing.
-  Value reduce(float neutral, llvm::function_ref<Value(Value, Value)> combine, llvm::function_ref<Value(Piece)> body) {
-    Value wide = k.floorTo(size, kUnroll * k.lanes), whole = k.floorTo(size, k.lanes);
-    Values sums(kUnroll, k.splat(neutral));
-    sums = k.loop(k.index(0), wide, kUnroll * k.lanes, sums, [&](Value first, ValueRange carried) {
-      Values next;
-      for (auto [n, sum] : llvm::enumerate(carried))
-        next.push_back(combine(sum, body({k.add(first, n * k.lanes), Value()})));
+  Vec reduce(double neutral, Combine combine, llvm::function_ref<Vec(Piece)> body) {
+    Index wide = floorTo(size, kUnroll * lanes), whole = floorTo(size, lanes);
+    SmallVector<Vec> sums(kUnroll, splat(neutral));
+    sums = k.rolledLoop(0, wide, kUnroll * lanes, sums, [&](Index first, SmallVector<Vec> next) {
+      for (auto [n, sum] : llvm::enumerate(next))
+        sum = combine(sum, body({first + n * lanes, Index()}));
       return next;
     });
-    Values sum{k.tree(sums, combine)};
-    sum = k.loop(wide, whole, k.lanes, sum, [&](Value first, ValueRange carried) -> Values {
-      return {combine(carried.front(), body({first, Value()}))};
-    });
+    Vec all = k.rolledLoop(wide, whole, lanes, tree<Vec>(sums, combine),
+                           [&](Index first, Vec sum) { return combine(sum, body({first, Index()})); });
     if (hasTail())
-      sum = k.branch(
-          k.less(whole, size), k.vectorType(),
-          [&]() -> Values { return {combine(sum.front(), body({whole, k.sub(size, whole)}))}; }, [&] { return sum; });
-    return k.acrossLanes(sum.front(), combine);
+      all = k.choose(whole < size, [&] { return combine(all, body({whole, size - whole})); }, [&] { return all; });
+    return acrossLanes(all, combine);
   }
 
 private:
+  Vec loadAt(const Buffer &flat, Index offset, Piece piece, double fill) {
+    if (piece.isWhole())
+      return flat.vector(lanes, offset);
+    Vec loaded = flat.first(piece.count, lanes, offset);
+    return fill == 0 ? loaded : select(firstLanes(piece.count, lanes), loaded, splat(fill));
+  }
   bool hasTail() {
-    std::optional<int64_t> known = LaneBuilder::constant(size);
-    return !known || *known % k.lanes;
+    std::optional<int64_t> known = getConstantIntValue(size.value());
+    return !known || *known % lanes;
   }
 
-  LaneBuilder &k;
-  Value size;
+  Code &k;
+  Index size, base;
+  int64_t lanes;
 };
 
 /// The product of the dimensions [first, end) of `buffer`.
-Value countElements(LaneBuilder &k, Value buffer, int64_t first, int64_t end) {
-  Value count = k.index(1);
+Index countElements(Code &k, const Buffer &buffer, int64_t first, int64_t end) {
+  Index count = k.index(1);
   for (int64_t n = first; n < end; ++n)
-    count = k.mul(count, k.b.createOrFold<memref::DimOp>(k.loc, buffer, n));
+    count = count * buffer.dim(n);
   return count;
 }
 
-/// A kernel of `types` whose rows, the dimensions before `axis` of its first
+/// A kernel on `types` whose rows, the dimensions before `axis` of its first
 /// argument, `emitRow` handles one by one.
-func::FuncOp emitRows(OpBuilder &builder, Location loc, StringRef symbol, ArrayRef<Type> types, int64_t axis,
-                      int64_t lanes,
-                      llvm::function_ref<void(LaneBuilder &, ValueRange buffers, Value size, Value base)> emitRow) {
-  auto function = func::FuncOp::create(builder, loc, symbol, builder.getFunctionType(types, {}));
-  function->setAttr(AttnDialect::kKernelAttr, builder.getUnitAttr());
-  function->setAttr(kPollsAttr, builder.getUnitAttr());
-  OpBuilder::InsertionGuard guard(builder);
-  builder.setInsertionPointToStart(function.addEntryBlock());
-  LaneBuilder k(builder, loc, lanes, /*hasScalef=*/lanes == 16);
-  Value input = function.getArgument(0);
-  Value rows = countElements(k, input, 0, axis);
-  scf::ParallelOp::create(builder, loc, ValueRange{k.index(0)}, ValueRange{rows}, ValueRange{k.index(1)},
-                          [&](OpBuilder &, Location, ValueRange position) {
-                            Value size = countElements(k, input, axis, cast<MemRefType>(types[0]).getRank());
-                            auto flat = llvm::map_to_vector(function.getArguments(),
-                                                            [&](Value buffer) { return k.flatten(buffer); });
-                            emitRow(k, flat, size, k.mul(position[0], size));
-                          });
-  func::ReturnOp::create(builder, loc);
-  return function;
+func::FuncOp emitRows(OpBuilder &builder, Location loc, StringRef symbol, ArrayRef<MemRefType> types, int64_t axis,
+                      int64_t lanes, llvm::function_ref<void(Code &, Row &, ArrayRef<Buffer>, Index size)> emitRow) {
+  KernelFunction f(builder, loc, symbol);
+  f.function->setAttr(kPollsAttr, builder.getUnitAttr());
+  Code &k = f.k;
+  auto buffers = llvm::map_to_vector(types, [&](MemRefType type) { return f.buffer(type); });
+  k.parallel(countElements(k, buffers[0], 0, axis), [&](Index position) {
+    Index size = countElements(k, buffers[0], axis, types[0].getRank());
+    auto flat = llvm::map_to_vector(buffers, [](const Buffer &buffer) { return buffer.flat(); });
+    Row row(k, size, position * size, lanes);
+    emitRow(k, row, flat, size);
+  });
+  return f.function;
 }
 
 std::string shapeText(MemRefType type) {
@@ -171,25 +159,20 @@ FailureOr<func::FuncOp> buildRowSoftmax(OpBuilder &builder, Location loc, const 
   std::string reason;
   if (!canBuildRowSoftmax(spec, &reason))
     return emitError(loc, "cannot build a softmax kernel: ") << reason;
-  auto emitRow = [&](LaneBuilder &k, ValueRange buffers, Value size, Value base) {
-    Value input = buffers[0], output = buffers[1];
-    Row row(k, size);
-    auto max = [&](Value x, Value y) { return k.maxf(x, y); };
-    auto add = [&](Value x, Value y) { return k.addf(x, y); };
-    Value top = row.reduce(-kInfinity, max, [&](Row::Piece piece) { return row.load(input, base, piece, -kInfinity); });
-    Value sum = row.reduce(0, add, [&](Row::Piece piece) {
-      Value shifted = k.subf(row.load(input, base, piece, -kInfinity), top);
-      Value exp = math::ExpOp::create(k.b, k.loc, shifted);
+  auto emitRow = [&](Code &k, Row &row, ArrayRef<Buffer> buffers, Index) {
+    Buffer input = buffers[0], output = buffers[1];
+    Vec top = row.reduce(-kInfinity, greater, [&](Row::Piece piece) { return row.load(input, piece, -kInfinity); });
+    Vec sum = row.reduce(0, plus, [&](Row::Piece piece) {
+      Vec weight = exp(row.load(input, piece, -kInfinity) - top);
       if (!spec.log)
-        row.store(exp, output, base, piece);
-      return row.masked(exp, piece); // where all is -inf, exp is NaN beyond the row too
+        row.store(weight, output, piece);
+      return row.masked(weight, piece); // where all is -inf, it is NaN beyond the row too
     });
-    Value last = spec.log ? math::LogOp::create(k.b, k.loc, sum).getResult() : k.divf(k.splat(1), sum);
+    Vec last = spec.log ? log(sum) : 1.0 / sum;
     row.forEach([&](Row::Piece piece) {
       // (x - max) - log(sum), not x - (max + log(sum)): a large maximum cancels.
-      Value result = spec.log ? k.subf(k.subf(row.load(input, base, piece), top), last)
-                              : k.mulf(row.load(output, base, piece), last);
-      row.store(result, output, base, piece);
+      Vec result = spec.log ? row.load(input, piece) - top - last : row.load(output, piece) * last;
+      row.store(result, output, piece);
     });
   };
   return emitRows(builder, loc, spec.symbol(), {spec.type, spec.type}, spec.type.getRank() - 1, spec.lanes, emitRow);
@@ -230,29 +213,22 @@ FailureOr<func::FuncOp> buildLayerNorm(OpBuilder &builder, Location loc, const L
   std::string reason;
   if (!canBuildLayerNorm(spec, &reason))
     return emitError(loc, "cannot build a layer normalisation kernel: ") << reason;
-  auto emitRow = [&](LaneBuilder &k, ValueRange buffers, Value size, Value base) {
-    Value input = buffers[0], scale = buffers[1], bias = spec.biasType ? buffers[2] : Value(), output = buffers.back();
-    Row row(k, size);
-    auto add = [&](Value x, Value y) { return k.addf(x, y); };
-    Value count = arith::IndexCastOp::create(k.b, k.loc, k.b.getI64Type(), size);
-    count = k.broadcast(arith::SIToFPOp::create(k.b, k.loc, k.b.getF32Type(), count));
-    Value mean = row.reduce(0, add, [&](Row::Piece piece) { return row.load(input, base, piece); });
-    mean = k.divf(mean, count);
-    Value variance = row.reduce(0, add, [&](Row::Piece piece) {
-      Value difference = row.masked(k.subf(row.load(input, base, piece), mean), piece);
-      return k.mulf(difference, difference);
+  auto emitRow = [&](Code &k, Row &row, ArrayRef<Buffer> buffers, Index size) {
+    Buffer input = buffers[0], scale = buffers[1], bias = buffers[2], output = buffers.back();
+    Vec count = k.splat(convert(toNum(size, k.b.getI64Type()), k.b.getF32Type()), spec.lanes);
+    Vec mean = row.reduce(0, plus, [&](Row::Piece piece) { return row.load(input, piece); }) / count;
+    Vec variance = row.reduce(0, plus, [&](Row::Piece piece) {
+      Vec difference = row.masked(row.load(input, piece) - mean, piece);
+      return difference * difference;
     });
-    variance = k.addf(k.divf(variance, count), k.splat(spec.epsilon));
-    Value factor = k.divf(k.splat(1), math::SqrtOp::create(k.b, k.loc, variance));
-    Value zero = k.index(0);
+    Vec factor = 1.0 / sqrt(variance / count + row.splat(spec.epsilon));
     row.forEach([&](Row::Piece piece) {
-      Value normal = k.mulf(k.subf(row.load(input, base, piece), mean), factor);
-      Value scales = row.load(scale, zero, piece);
-      Value result = bias ? k.fma(normal, scales, row.load(bias, zero, piece)) : k.mulf(normal, scales);
-      row.store(result, output, base, piece);
+      Vec normal = (row.load(input, piece) - mean) * factor, scales = row.loadShared(scale, piece);
+      Vec result = spec.biasType ? fma(normal, scales, row.loadShared(bias, piece)) : normal * scales;
+      row.store(result, output, piece);
     });
   };
-  SmallVector<Type> types{spec.type, spec.scaleType};
+  SmallVector<MemRefType> types{spec.type, spec.scaleType};
   if (spec.biasType)
     types.push_back(spec.biasType);
   types.push_back(spec.type);

@@ -51,10 +51,11 @@ private:
     if (isa<FloatType>(element)) {
       if (element.getIntOrFloatBitWidth() < 32)
         x = convert(x, k.b.getF32Type());
+      auto isNone = isNaN(x);
       // -0 becomes 0. The other bits of a negative number count backwards.
       T word = bitcast(x + 0.0, keyType);
       T sign = select(word < 0, constantLike(word, -1), constantLike(word, 0));
-      keys = select(isNaN(x), constantLike(word, greatest), word ^ (sign & greatest));
+      keys = select(isNone, constantLike(word, greatest), word ^ (sign & greatest));
     } else if (element.getIntOrFloatBitWidth() < bits) {
       keys = spec.isUnsigned ? convertUnsigned(x, keyType) : convert(x, keyType);
     } else if (spec.isUnsigned) {
