@@ -285,26 +285,4 @@ LaneBuilder::Values BlockBuilder::multiplyMatrices(ArrayRef<Value> top, ArrayRef
   return current;
 }
 
-LaneBuilder::Values rowMajorStrides(LaneBuilder &k, Value buffer) {
-  int64_t rank = cast<MemRefType>(buffer.getType()).getRank();
-  LaneBuilder::Values strides(rank);
-  Value stride = k.index(1);
-  for (int64_t n = rank; n-- > 0;) {
-    strides[n] = stride;
-    if (n)
-      stride = k.mul(stride, k.b.createOrFold<memref::DimOp>(k.loc, buffer, n));
-  }
-  return strides;
-}
-
-LaneBuilder::Values delinearize(LaneBuilder &k, Value linear, ArrayRef<Value> sizes) {
-  LaneBuilder::Values result(sizes.size());
-  for (size_t n = sizes.size(); n-- > 0;) {
-    result[n] = n ? k.rem(linear, sizes[n]) : linear;
-    if (n)
-      linear = k.div(linear, sizes[n]);
-  }
-  return result;
-}
-
 } // namespace attn

@@ -103,11 +103,6 @@ public:
                           llvm::function_ref<mlir::Value(mlir::Operation &)> special = nullptr, mlir::Value root = {});
 };
 
-/// Row-major strides of `buffer`, from outside of launches or constant.
-LaneBuilder::Values rowMajorStrides(LaneBuilder &k, mlir::Value buffer);
-/// The indices of dimensions with `sizes` at `linear`.
-LaneBuilder::Values delinearize(LaneBuilder &k, mlir::Value linear, mlir::ArrayRef<mlir::Value> sizes);
-
 } // namespace attn
 
 #endif // PASSES_KERNELS_GPU_BLOCKBUILDER_H

@@ -1,8 +1,8 @@
 #ifndef PASSES_KERNELS_GPU_GEMMEMITTER_H
 #define PASSES_KERNELS_GPU_GEMMEMITTER_H
 
-#include "passes/kernels/gpu/BlockBuilder.h"
 #include "passes/kernels/gpu/Gemm.h"
+#include "passes/kernels/gpu/ThreadCode.h"
 
 namespace attn {
 
@@ -11,15 +11,13 @@ namespace attn {
 /// matrix units (GemmMatrices.cpp).
 class GpuGemmEmitter {
 public:
-  using Values = LaneBuilder::Values;
-
   GpuGemmEmitter(mlir::OpBuilder &b, mlir::Location loc, const GpuGemmSpec &spec, const GpuGemmSpec::Tile &tile)
       : k(b, loc), spec(spec), tile(tile) {}
 
   /// The launch, where the builder stands, on left, right, operands of the epilogue and result.
-  void emitLaunch(mlir::ValueRange buffers);
+  void emitLaunch(llvm::ArrayRef<Buffer> buffers);
   /// How many rows (columns) side 0 (1) has; emits nothing else.
-  mlir::Value countOuter(mlir::ValueRange buffers, unsigned side) {
+  Index countOuter(llvm::ArrayRef<Buffer> buffers, unsigned side) {
     prepare(buffers);
     return sides[side].extent;
   }
@@ -29,10 +27,11 @@ protected:
   /// [outer][pitch >= depth], or [depth][pitch >= outer] where the outer dimension
   /// is the contiguous one; the padding spreads what is read at once over the banks.
   struct Side {
-    mlir::Value flat, first, lane, extent;
+    Buffer flat;
+    Index first, lane, extent;
     mlir::AffineMap map;
     mlir::ArrayRef<unsigned> outer;
-    Values strides;                 ///< by loop; null where the operand does not have it
+    Indices strides;                ///< by loop; null where the operand does not have it
     int64_t tile;                   ///< rows or columns of the block's tile
     int64_t perThread;              ///< of them those of a thread; of 8 of them with matrix units
     int64_t pitch, begin, elements; ///< in shared memory; of one of two stages
@@ -43,70 +42,73 @@ protected:
     int64_t width() const { return isNarrow ? 8 : 4; }
     /// With matrix units: a lane's rows (columns) lie four by four side by side.
     bool isInFours() const { return !isDeep && !isNarrow && perThread % 4 == 0; }
-    Values offsets; ///< of the groups (elements) that a thread copies, without the sum
-    Values isInside;
+    Indices offsets; ///< of the groups (elements) that a thread copies, without the sum
+    llvm::SmallVector<Mask> isInside;
   };
-  using Fragments = llvm::SmallVector<Values>;
+  using Fragments = llvm::SmallVector<Nums>;
 
   /// Sizes and sides, which launches take.
-  void prepare(mlir::ValueRange buffers);
-  mlir::Value sizeOf(unsigned dim);
-  Values sizesOf(mlir::ArrayRef<unsigned> dims) {
+  void prepare(llvm::ArrayRef<Buffer> buffers);
+  Index sizeOf(unsigned dim);
+  Indices sizesOf(mlir::ArrayRef<unsigned> dims) {
     return llvm::map_to_vector<6>(dims, [&](unsigned dim) { return sizes[dim]; });
   }
-  mlir::Value product(mlir::ArrayRef<unsigned> dims);
-  Side makeSide(mlir::Value buffer, mlir::AffineMap map, mlir::ArrayRef<unsigned> outer, int64_t extent,
+  Index product(mlir::ArrayRef<unsigned> dims);
+  Side makeSide(const Buffer &buffer, mlir::AffineMap map, mlir::ArrayRef<unsigned> outer, int64_t extent,
                 int64_t perThread);
-  mlir::Value offsetOf(const Side &side, mlir::ArrayRef<unsigned> dims, mlir::ArrayRef<mlir::Value> indices);
-  mlir::Value stageOf(const Side &side, mlir::Value stage) { return k.add(k.mul(stage, side.elements), side.begin); }
+  Index offsetOf(const Side &side, mlir::ArrayRef<unsigned> dims, mlir::ArrayRef<Index> indices);
+  Index stageOf(const Side &side, Index stage) { return stage * side.elements + side.begin; }
   int64_t copiesOf(const Side &side) const { return side.tile * tile.depth / side.width() / tile.threads(); }
-  std::pair<mlir::Value, mlir::Value> groupAt(const Side &side, int64_t n);
+  std::pair<Index, Index> groupAt(const Side &side, int64_t n);
   void prepareCopies(Side &side);
-  void copyTile(const Side &side, mlir::Value depthBegin, mlir::Value stage);
+  void copyTile(const Side &side, Index depthBegin, Index stage);
   /// The loop over the sum, of `count` zeros; `step` adds what a stage holds.
-  Values sumUp(int64_t count, llvm::function_ref<Values(mlir::Value stage, mlir::ValueRange sums)> step);
+  Nums sumUp(int64_t count, llvm::function_ref<Nums(Index stage, Nums sums)> step);
 
   void startLoops();
-  void placeLoops(mlir::ArrayRef<unsigned> dims, mlir::ArrayRef<mlir::Value> indices);
-  mlir::Value applyEpilogue(mlir::Value sum, mlir::ArrayRef<mlir::Value> at);
+  void placeLoops(mlir::ArrayRef<unsigned> dims, mlir::ArrayRef<Index> indices);
+  Num applyEpilogue(Num sum, mlir::ArrayRef<Index> at);
+  void storeResult(const Num &x, mlir::ArrayRef<Index> at);
   /// The result's indices at the loops' values.
-  Values resultIndices();
+  Indices resultIndices();
 
   // Products one by one.
-  mlir::Value placeOf(const Side &side, int64_t n);
-  Fragments readFragment(const Side &side, mlir::Value stage, mlir::Value depth);
-  Values multiply();
-  void finish(const Values &sums);
+  Index placeOf(const Side &side, int64_t n);
+  Fragments readFragment(const Side &side, Index stage, Index depth);
+  Nums multiply();
+  void finish(const Nums &sums);
 
   // Matrix units.
   // Sums pass through shared memory, the rows of one row of warps at a time.
   int64_t stagedRows() const { return 8 * tile.threadRows; }
   int64_t stagedPitch() const { return tile.columns + 8; }
   int64_t stagedElements() const { return tile.isMatrix ? stagedRows() * stagedPitch() : 0; }
-  mlir::Value matrixPlace(const Side &side, int64_t n, mlir::Value within);
-  Fragments readMatrices(const Side &side, mlir::Value stage, int64_t depth);
-  Fragments readNarrowMatrices(const Side &side, mlir::Value base, int64_t depth);
-  Values multiplyMatrices();
-  void stageSums(const Values &sums);
+  Index matrixPlace(const Side &side, int64_t n, Index within);
+  Fragments readMatrices(const Side &side, Index stage, int64_t depth);
+  Fragments readNarrowMatrices(const Side &side, Index base, int64_t depth);
+  Nums multiplyMatrices();
+  void stageSums(const Nums &sums);
   void finishStaged(int64_t firstRow);
-  void finishMatrices(const Values &sums);
+  void finishMatrices(const Nums &sums);
 
-  BlockBuilder k;
+  ThreadCode k;
   const GpuGemmSpec &spec;
   const GpuGemmSpec::Tile tile;
-  Values arguments, sizes, batchIndices, loops;
-  mlir::Value numRows, numColumns, numSums, shared;
-  mlir::Value group, member; ///< of the lane in its warp: / 4, % 4
+  llvm::SmallVector<Buffer> arguments;
+  Indices sizes, batchIndices, loops;
+  Index numRows, numColumns, numSums;
+  Buffer shared;
+  Index group, member; ///< of the lane in its warp: / 4, % 4
   Side sides[2];
 };
 
 /// The same by warpgroups of sm_90a (GemmWarpgroups.cpp); both sides are rounded to `scratch` first.
-void emitWarpgroupsGemm(mlir::OpBuilder &builder, mlir::Location loc, const GpuGemmSpec &spec, mlir::ValueRange buffers,
-                        mlir::Value scratch);
+void emitWarpgroupsGemm(mlir::OpBuilder &builder, mlir::Location loc, const GpuGemmSpec &spec,
+                        llvm::ArrayRef<Buffer> buffers, const Buffer &scratch);
 
 /// The same for few rows (Gemv.cpp), by spec.lines; `scratch` where it has splits.
-void emitGemv(mlir::OpBuilder &builder, mlir::Location loc, const GpuGemmSpec &spec, mlir::ValueRange buffers,
-              mlir::Value scratch);
+void emitGemv(mlir::OpBuilder &builder, mlir::Location loc, const GpuGemmSpec &spec, llvm::ArrayRef<Buffer> buffers,
+              const Buffer &scratch);
 
 } // namespace attn
 

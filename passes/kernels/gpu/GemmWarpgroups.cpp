@@ -14,8 +14,6 @@ using namespace mlir;
 
 namespace attn {
 
-using Values = LaneBuilder::Values;
-
 namespace {
 
 constexpr int64_t kStages = 4, kConsumers = 2, kPackThreads = 256, kRows = kConsumers * Warpgroups::kRows;
@@ -29,106 +27,109 @@ GpuGemmSpec::Tile tileOf(int64_t columns) {
 class WarpgroupsGemm : public GpuGemmEmitter {
 public:
   WarpgroupsGemm(OpBuilder &b, Location loc, const GpuGemmSpec &spec)
-      : GpuGemmEmitter(b, loc, spec, tileOf(spec.warpgroupColumns)), w(k) {}
+      : GpuGemmEmitter(b, loc, spec, tileOf(spec.warpgroupColumns)), w(k.raw) {}
 
-  void emitLaunches(ValueRange buffers, Value scratch);
+  void emitLaunches(ArrayRef<Buffer> buffers, const Buffer &scratch);
 
 private:
   static int64_t bytesOf(const Side &side) { return side.tile * Warpgroups::kRowBytes; }
   static int64_t elementsOf(const Side &side) { return bytesOf(side) / 4; }
-  Value tilesOf(const Side &side) { return k.ceilDiv(side.extent, side.tile); }
-  void pack(Side &side, Value offset);
-  Values readPiece(const Side &side, Value base, Value isRow, Value depth);
+  Index tilesOf(const Side &side) { return ceilDiv(side.extent, side.tile); }
+  void pack(Side &side, Index offset);
+  Nums readPiece(const Side &side, Index base, const Mask &isRow, Index depth);
   void multiply();
   void produce();
-  Values sumUp();
-  void finish(const Values &sums);
+  Nums sumUp();
+  void finish(const Nums &sums);
 
-  Value barrier(bool isFull, Value slot) {
-    return k.add(k.add(memory, (isFull ? 0 : 8 * kStages) + kStages * stageBytes()), k.mul(slot, 8));
+  Index barrier(bool isFull, Index slot) {
+    return memory + ((isFull ? 0 : 8 * kStages) + kStages * stageBytes()) + slot * 8;
   }
-  Value stageAt(Value slot) { return k.add(memory, k.mul(slot, stageBytes())); }
+  Index stageAt(Index slot) { return memory + slot * stageBytes(); }
   int64_t stageBytes() const { return bytesOf(sides[0]) + bytesOf(sides[1]); }
-  void findSlot(Value panel) {
-    slot = k.rem(panel, k.index(kStages)), parity = k.rem(k.div(panel, k.index(kStages)), k.index(2));
-  }
+  void findSlot(Index panel) { slot = panel % kStages, parity = panel / kStages % 2; }
 
   Warpgroups w;
-  Value scratch, panels, numBatches; ///< the latter two from outside of launches
-  Value begins[2];                   ///< of the sides in the scratch
-  Value packed[2];                   ///< of the block's tiles in the scratch
-  Value memory, slot, parity;
+  Buffer scratch;
+  Index panels, numBatches; ///< the latter two from outside of launches
+  Index begins[2];          ///< of the sides in the scratch
+  Index packed[2];          ///< of the block's tiles in the scratch
+  Index memory, slot, parity;
 };
 
-void WarpgroupsGemm::emitLaunches(ValueRange buffers, Value scratchBuffer) {
+void WarpgroupsGemm::emitLaunches(ArrayRef<Buffer> buffers, const Buffer &scratchBuffer) {
   prepare(buffers);
   scratch = scratchBuffer;
-  panels = k.ceilDiv(numSums, Warpgroups::kPanel), numBatches = product(spec.batch);
-  Value offset = k.index(0);
+  panels = ceilDiv(numSums, Warpgroups::kPanel), numBatches = product(spec.batch);
+  Index offset = k.index(0);
   for (auto [n, side] : llvm::enumerate(sides)) {
     begins[n] = offset;
     pack(side, offset);
-    offset = k.add(offset, k.mul(k.mul(k.mul(numBatches, tilesOf(side)), panels), elementsOf(side)));
+    offset = offset + numBatches * tilesOf(side) * panels * elementsOf(side);
   }
   multiply();
 }
 
 /// A launch with a block for each tile and 64 of the sum.
-void WarpgroupsGemm::pack(Side &side, Value offset) {
+void WarpgroupsGemm::pack(Side &side, Index offset) {
   OpBuilder::InsertionGuard guard(k.b);
-  Value tiles = tilesOf(side);
-  k.launch(k.mul(k.mul(numBatches, tiles), panels), kPackThreads, {});
+  Index tiles = tilesOf(side);
+  k.launch(numBatches * tiles * panels, kPackThreads, {});
   k.b.getInsertionBlock()->getParentOp()->setAttr(AttnDialect::kOnlyExactAttr,
                                                   k.b.getI64IntegerAttr(Warpgroups::kArch));
-  Value panel = k.rem(k.block, panels), outer = k.div(k.block, panels);
-  Value base = offsetOf(side, spec.batch, delinearize(k, k.div(outer, tiles), sizesOf(spec.batch)));
-  Value first = k.mul(k.rem(outer, tiles), side.tile);
-  offset = k.add(offset, k.mul(k.block, elementsOf(side)));
+  Index panel = k.block % panels, outer = k.block / panels;
+  Index base = offsetOf(side, spec.batch, delinearize(outer / tiles, sizesOf(spec.batch)));
+  Index first = outer % tiles * side.tile;
+  offset = offset + k.block * elementsOf(side);
   constexpr int64_t kPieces = Warpgroups::kPanel / 8;
   for (int64_t n = 0; n < side.tile * kPieces; n += kPackThreads) {
     // Lanes side by side read what is side by side.
-    Value number = k.add(k.thread, n), inner = k.index(side.isDeep ? kPieces : side.tile);
-    Value row = side.isDeep ? k.div(number, inner) : k.rem(number, inner);
-    Value piece = side.isDeep ? k.rem(number, inner) : k.div(number, inner);
-    Value at = k.add(first, row), isRow = k.less(at, side.extent);
-    Value begin = k.add(base, offsetOf(side, side.outer, delinearize(k, at, sizesOf(side.outer))));
-    Value depth = k.add(k.mul(panel, Warpgroups::kPanel), k.mul(piece, 8));
-    Values words;
-    for (Value word : w.piece(readPiece(side, begin, isRow, depth), spec.precision))
-      words.push_back(k.bitcast(word, k.b.getF32Type()));
-    k.store4(words, scratch, k.add(offset, k.mul(w.pieceAt(row, piece), 4)));
+    Index number = k.thread + n, inner = k.index(side.isDeep ? kPieces : side.tile);
+    Index row = side.isDeep ? number / inner : number % inner;
+    Index piece = side.isDeep ? number % inner : number / inner;
+    Index at = first + row;
+    Mask isRow = at < side.extent;
+    Index begin = base + offsetOf(side, side.outer, delinearize(at, sizesOf(side.outer)));
+    Index depth = panel * Warpgroups::kPanel + piece * 8;
+    Nums words;
+    Nums eight = readPiece(side, begin, isRow, depth);
+    for (Value word : w.piece(ThreadCode::values<Num>(eight), spec.precision))
+      words.push_back(k.asFloat(word));
+    k.store4(words, scratch, offset + k.asIndex(w.pieceAt(row, piece)) * 4);
   }
 }
 
 /// Eight elements of a row from `depth` of the sum on; zeros where nothing is.
-Values WarpgroupsGemm::readPiece(const Side &side, Value base, Value isRow, Value depth) {
-  Values eight;
+Nums WarpgroupsGemm::readPiece(const Side &side, Index base, const Mask &isRow, Index depth) {
+  Nums eight;
   bool isVector = side.isVector && side.isDeep;
   for (int64_t e = 0; e < 8; e += isVector ? side.width() : 1) {
-    Value at = k.add(depth, e), isInside = k.both(isRow, k.less(at, numSums));
-    Value offset = k.add(base, offsetOf(side, spec.sums, delinearize(k, at, sizesOf(spec.sums))));
+    Index at = depth + e;
+    Mask isInside = isRow & (at < numSums);
+    Index offset = base + offsetOf(side, spec.sums, delinearize(at, sizesOf(spec.sums)));
     // The address must be valid even where nothing is wanted.
-    offset = k.select(isInside, offset, k.index(0));
-    for (Value x : k.loadWide(side.flat, offset, isVector ? side.width() : 1))
-      eight.push_back(k.select(isInside, x, k.scalar(0)));
+    offset = select(isInside, offset, k.index(0));
+    for (const Num &x : k.loadWide(side.flat, offset, isVector ? side.width() : 1))
+      eight.push_back(select(isInside, x, k.f32(0)));
   }
   return eight;
 }
 
 void WarpgroupsGemm::multiply() {
   OpBuilder::InsertionGuard guard(k.b);
-  Value rowTiles = tilesOf(sides[0]), columnTiles = tilesOf(sides[1]), tiles = k.mul(rowTiles, columnTiles);
+  Index rowTiles = tilesOf(sides[0]), columnTiles = tilesOf(sides[1]), tiles = rowTiles * columnTiles;
   int64_t bytes = std::max(kStages * stageBytes() + 16 * kStages, 4 * stagedElements());
-  memory = w.launch(k.mul(tiles, numBatches), Warpgroups::kThreads + kConsumerThreads, bytes);
-  Value batch = k.div(k.block, tiles), position = k.rem(k.block, tiles);
-  Value numbers[] = {k.div(position, columnTiles), k.rem(position, columnTiles)}, counts[] = {rowTiles, columnTiles};
-  batchIndices = delinearize(k, batch, sizesOf(spec.batch));
+  memory = k.asIndex(w.launch(tiles * numBatches, Warpgroups::kThreads + kConsumerThreads, bytes));
+  k.enter();
+  Index batch = k.block / tiles, position = k.block % tiles;
+  Index numbers[] = {position / columnTiles, position % columnTiles}, counts[] = {rowTiles, columnTiles};
+  batchIndices = delinearize(batch, sizesOf(spec.batch));
   for (auto [n, side] : llvm::enumerate(sides)) {
-    side.first = k.mul(numbers[n], side.tile);
-    Value tile = k.add(k.mul(batch, counts[n]), numbers[n]);
-    packed[n] = k.add(begins[n], k.mul(k.mul(tile, panels), elementsOf(side)));
+    side.first = numbers[n] * side.tile;
+    Index tile = batch * counts[n] + numbers[n];
+    packed[n] = begins[n] + tile * panels * elementsOf(side);
   }
-  k.branch(k.less(k.thread, k.index(1)), [&] {
+  k.when(k.thread < 1, [&] {
     for (int64_t n = 0; n < kStages; ++n) {
       w.initialize(barrier(true, k.index(n)), 1);
       w.initialize(barrier(false, k.index(n)), kConsumerThreads / 32);
@@ -136,63 +137,61 @@ void WarpgroupsGemm::multiply() {
     w.publishBarriers();
   });
   k.barrier();
-  auto copyPieces = [&]() -> Values {
+  auto copyPieces = [&] {
     w.setRegisters(Warpgroups::kFewRegisters, false);
-    k.branch(k.less(k.thread, k.index(32)), [&] { produce(); });
-    return {};
+    k.when(k.thread < 32, [&] { produce(); });
   };
-  auto consume = [&]() -> Values {
+  auto consume = [&] {
     w.setRegisters(Warpgroups::kManyRegisters, true);
-    k.thread = k.sub(k.thread, k.index(Warpgroups::kThreads));
+    k.numberFrom(Warpgroups::kThreads);
     finish(sumUp());
-    return {};
   };
-  k.branch(k.less(k.thread, k.index(Warpgroups::kThreads)), TypeRange(), copyPieces, consume);
+  k.when(k.thread < Warpgroups::kThreads, copyPieces, consume);
 }
 
 /// One warp, of which one thread copies.
 void WarpgroupsGemm::produce() {
-  k.loop(k.index(0), panels, 1, [&](Value panel) {
+  k.rolledLoop(0, panels, 1, [&](Index panel) {
     findSlot(panel);
-    w.wait(barrier(false, slot), k.sub(k.index(1), parity));
-    k.branch(k.less(k.thread, k.index(1)), [&] {
+    w.wait(barrier(false, slot), 1 - parity);
+    k.when(k.thread < 1, [&] {
       w.arriveExpecting(barrier(true, slot), stageBytes());
-      Value to = stageAt(slot);
+      Index to = stageAt(slot);
       for (auto [n, side] : llvm::enumerate(sides)) {
-        w.copy(to, scratch, k.add(packed[n], k.mul(panel, elementsOf(side))), bytesOf(side), barrier(true, slot));
-        to = k.add(to, bytesOf(side));
+        w.copy(to, scratch, packed[n] + panel * elementsOf(side), bytesOf(side), barrier(true, slot));
+        to = to + bytesOf(side);
       }
     });
   });
 }
 
-Values WarpgroupsGemm::sumUp() {
-  Values zeros(tile.columns / 2, k.scalar(0));
-  Value warpgroup = k.div(k.thread, k.index(Warpgroups::kThreads));
-  Value isFirst = k.less(k.rem(k.thread, k.index(32)), k.index(1));
-  return k.loop(k.index(0), panels, 1, zeros, [&](Value panel, ValueRange sums) {
+Nums WarpgroupsGemm::sumUp() {
+  Nums zeros(tile.columns / 2, k.f32(0));
+  Index warpgroup = k.thread / Warpgroups::kThreads;
+  Mask isFirst = k.thread % 32 < 1;
+  return k.rolledLoop(0, panels, 1, zeros, [&](Index panel, Nums sums) {
     findSlot(panel);
     w.wait(barrier(true, slot), parity);
-    Value left = k.add(stageAt(slot), k.mul(warpgroup, Warpgroups::kRows * Warpgroups::kRowBytes));
-    Value right = k.add(stageAt(slot), bytesOf(sides[0]));
-    Values next =
-        w.multiplyShared(sums, left, Warpgroups::kRows, right, tile.columns, Warpgroups::kPanel, spec.precision);
-    k.branch(isFirst, [&] { w.arrive(barrier(false, slot)); });
+    Index left = stageAt(slot) + warpgroup * (Warpgroups::kRows * Warpgroups::kRowBytes);
+    Index right = stageAt(slot) + bytesOf(sides[0]);
+    Nums next = k.nums(w.multiplyShared(ThreadCode::values<Num>(sums), left, Warpgroups::kRows, right, tile.columns,
+                                        Warpgroups::kPanel, spec.precision));
+    k.when(isFirst, [&] { w.arrive(barrier(false, slot)); });
     return next;
   });
 }
 
 /// The sums pass through shared memory, where the ring was.
-void WarpgroupsGemm::finish(const Values &sums) {
+void WarpgroupsGemm::finish(const Nums &sums) {
   constexpr int64_t kBarrier = 1; // 0 is the block's
   w.barrier(k.index(kBarrier), kConsumerThreads);
-  shared = w.asFloats(memory, stagedElements());
-  Value lane = k.rem(k.thread, k.index(32)), warp = k.div(k.thread, k.index(32));
-  Value row = k.add(k.mul(warp, 16), k.div(lane, k.index(4))), column = k.mul(k.rem(lane, k.index(4)), 2);
-  Value place = k.add(k.mul(row, stagedPitch()), column);
+  shared = k.asBuffer(w.asFloats(memory, stagedElements()));
+  Index lane = k.thread % 32, warp = k.thread / 32;
+  Index row = warp * 16 + lane / 4, column = lane % 4 * 2;
+  Index place = row * stagedPitch() + column;
   for (int64_t n = 0; n < tile.columns / 8; ++n)
     for (int64_t r = 0; r < 2; ++r)
-      k.storeFew({sums[4 * n + 2 * r], sums[4 * n + 2 * r + 1]}, shared, k.add(place, 8 * r * stagedPitch() + 8 * n));
+      k.storeFew({sums[4 * n + 2 * r], sums[4 * n + 2 * r + 1]}, shared, place + (8 * r * stagedPitch() + 8 * n));
   w.barrier(k.index(kBarrier), kConsumerThreads);
   startLoops();
   finishStaged(0);
@@ -200,7 +199,8 @@ void WarpgroupsGemm::finish(const Values &sums) {
 
 } // namespace
 
-void emitWarpgroupsGemm(OpBuilder &builder, Location loc, const GpuGemmSpec &spec, ValueRange buffers, Value scratch) {
+void emitWarpgroupsGemm(OpBuilder &builder, Location loc, const GpuGemmSpec &spec, ArrayRef<Buffer> buffers,
+                        const Buffer &scratch) {
   WarpgroupsGemm(builder, loc, spec).emitLaunches(buffers, scratch);
 }
 

@@ -1,6 +1,5 @@
 #include "passes/kernels/gpu/GemmEmitter.h"
 
-#include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "llvm/Support/MathExtras.h"
 
 // Products of few rows (or columns) and many of the other side, the matrix: as
@@ -12,8 +11,6 @@
 using namespace mlir;
 
 namespace attn {
-
-using Values = LaneBuilder::Values;
 
 constexpr int64_t kWarp = 32, kProcessors = 132;
 constexpr int64_t kRegisterThreads = 256; ///< which have as many registers as a thread can
@@ -78,36 +75,36 @@ public:
   GemvEmitter(OpBuilder &b, Location loc, const GpuGemmSpec &spec)
       : GpuGemmEmitter(b, loc, spec, spec.tile), lines(*spec.lines), few(lines.isFewLeft ? 0 : 1) {}
 
-  void emitLaunches(ValueRange buffers, Value scratch);
+  void emitLaunches(ArrayRef<Buffer> buffers, const Buffer &scratch);
 
 private:
-  using Fragment = SmallVector<Values>;
+  using Fragment = SmallVector<Nums>;
 
   const Side &rows() const { return sides[few]; }
   const Side &matrix() const { return sides[1 - few]; }
   void placeThread();
-  Values sumOffsets(const Side &side, Value depth, int64_t count);
-  Fragment readMatrix(Value depth, Value end);
-  Fragment readRows(Value depth, Value end);
-  void addProducts(Values &sums, Value depth, Value end = {});
-  Values sumUp(Value begin, Value end);
-  void share(const Values &sums);
-  void finish(Value split, Value scratch);
-  void mergeSplits(Value scratch);
-  void store(Value sum, Value row, Value column);
-  Value placeInScratch(Value batch, Value split, Value row, Value column);
+  Indices sumOffsets(const Side &side, Index depth, int64_t count);
+  Fragment readMatrix(Index depth, Index end);
+  Fragment readRows(Index depth, Index end);
+  void addProducts(Nums &sums, Index depth, Index end = {});
+  Nums sumUp(Index begin, Index end);
+  void share(const Nums &sums);
+  void finish(Index split, const Buffer &scratch);
+  void mergeSplits(const Buffer &scratch);
+  void store(Num sum, Index row, Index column);
+  Index placeInScratch(Index batch, Index split, Index row, Index column);
 
   const GpuGemmSpec::Lines lines;
   const unsigned few;
   bool areRowsVectors = false;                ///< contiguous along the sum
   bool isOneStretch = false;                  ///< a thread's part lies in one row of the last loop of the sum
   bool isWhole = false;                       ///< no part is cut off by the end of the sum
-  Value batch, firstColumn, column, firstSum; ///< of the block; of the thread, within the block's
-  Value sumWarp;
-  Values rowOffsets, columnOffsets;
+  Index batch, firstColumn, column, firstSum; ///< of the block; of the thread, within the block's
+  Index sumWarp;
+  Indices rowOffsets, columnOffsets;
 };
 
-void GemvEmitter::emitLaunches(ValueRange buffers, Value scratch) {
+void GemvEmitter::emitLaunches(ArrayRef<Buffer> buffers, const Buffer &scratch) {
   prepare(buffers);
   unsigned last = spec.sums.back();
   int64_t lastSize = spec.sizes[last];
@@ -116,22 +113,22 @@ void GemvEmitter::emitLaunches(ValueRange buffers, Value scratch) {
   areRowsVectors = isWhole && findContiguous(spec, rows().map) == last;
   {
     OpBuilder::InsertionGuard guard(k.b);
-    Value tiles = k.ceilDiv(matrix().extent, lines.tileColumns()), splits = k.index(lines.splits);
-    Value perBatch = k.mul(tiles, splits);
-    shared = k.launch(k.mul(perBatch, product(spec.batch)), lines.threads(),
+    Index tiles = ceilDiv(matrix().extent, lines.tileColumns()), splits = k.index(lines.splits);
+    Index perBatch = tiles * splits;
+    shared = k.launch(perBatch * product(spec.batch), lines.threads(),
                       {lines.sumWarps * lines.rows * lines.tileColumns()})[0];
     if (lines.threads() > kRegisterThreads)
       k.setResidentBlocks(1);
-    batch = k.div(k.block, perBatch);
-    batchIndices = delinearize(k, batch, sizesOf(spec.batch));
-    Value position = k.rem(k.block, perBatch), split = k.div(position, tiles);
-    firstColumn = k.mul(k.rem(position, tiles), lines.tileColumns());
+    batch = k.block / perBatch;
+    batchIndices = delinearize(batch, sizesOf(spec.batch));
+    Index position = k.block % perBatch, split = position / tiles;
+    firstColumn = position % tiles * lines.tileColumns();
     placeThread();
-    Value begin = k.index(0), end = numSums;
+    Index begin = k.index(0), end = numSums;
     if (lines.splits > 1) {
-      Value stretch = k.mul(k.ceilDiv(numSums, lines.splits * lines.stepSums()), lines.stepSums());
-      begin = k.min(k.mul(split, stretch), numSums);
-      end = k.min(k.add(begin, stretch), numSums);
+      Index stretch = ceilDiv(numSums, lines.splits * lines.stepSums()) * lines.stepSums();
+      begin = minimum(split * stretch, numSums);
+      end = minimum(begin + stretch, numSums);
     }
     share(sumUp(begin, end));
     finish(split, scratch);
@@ -143,49 +140,47 @@ void GemvEmitter::emitLaunches(ValueRange buffers, Value scratch) {
 /// Which part of the matrix is a thread's, and where it and the rows begin. What is not there is another's:
 /// those sums are not stored.
 void GemvEmitter::placeThread() {
-  Value lane = k.rem(k.thread, k.index(kWarp)), warp = k.div(k.thread, k.index(kWarp));
+  Index lane = k.thread % kWarp, warp = k.thread / kWarp;
   // Lanes side by side read what is side by side.
-  Value across = k.index(lines.isDeep ? lines.sumLanes : kWarp / lines.sumLanes);
-  Value minor = k.rem(lane, across), major = k.div(lane, across);
-  Value sumLane = lines.isDeep ? minor : major, columnLane = lines.isDeep ? major : minor;
-  sumWarp = k.rem(warp, k.index(lines.sumWarps));
-  Value columnWarp = k.div(warp, k.index(lines.sumWarps));
-  firstSum = k.mul(k.add(k.mul(sumWarp, lines.sumLanes), sumLane), lines.laneSums);
-  column = k.mul(k.add(k.mul(columnWarp, kWarp / lines.sumLanes), columnLane), lines.laneColumns);
+  Index across = k.index(lines.isDeep ? lines.sumLanes : kWarp / lines.sumLanes);
+  Index minor = lane % across, major = lane / across;
+  Index sumLane = lines.isDeep ? minor : major, columnLane = lines.isDeep ? major : minor;
+  sumWarp = warp % lines.sumWarps;
+  Index columnWarp = warp / lines.sumWarps;
+  firstSum = (sumWarp * lines.sumLanes + sumLane) * lines.laneSums;
+  column = (columnWarp * (kWarp / lines.sumLanes) + columnLane) * lines.laneColumns;
 
-  auto offsetAt = [&](const Side &side, Value at) {
-    return k.add(offsetOf(side, spec.batch, batchIndices),
-                 offsetOf(side, side.outer, delinearize(k, at, sizesOf(side.outer))));
+  auto offsetAt = [&](const Side &side, Index at) {
+    return offsetOf(side, spec.batch, batchIndices) + offsetOf(side, side.outer, delinearize(at, sizesOf(side.outer)));
   };
   bool isGroup = lines.isVector && !lines.isDeep;
-  Value first = k.add(firstColumn, column);
+  Index first = firstColumn + column;
   for (int64_t n = 0; n < (isGroup ? 1 : lines.laneColumns); ++n) {
-    Value last = k.sub(matrix().extent, k.index(isGroup ? lines.laneColumns : 1));
-    columnOffsets.push_back(offsetAt(matrix(), k.min(k.add(first, n), last)));
+    Index last = matrix().extent - (isGroup ? lines.laneColumns : 1);
+    columnOffsets.push_back(offsetAt(matrix(), minimum(first + n, last)));
   }
-  Value last = k.sub(rows().extent, k.index(1));
+  Index last = rows().extent - 1;
   for (int64_t n = 0; n < lines.rows; ++n)
-    rowOffsets.push_back(offsetAt(rows(), k.min(k.index(n), last)));
+    rowOffsets.push_back(offsetAt(rows(), minimum(k.index(n), last)));
 }
 
 /// Of an operand the offsets of `count` places of the sum, from `depth` on.
-Values GemvEmitter::sumOffsets(const Side &side, Value depth, int64_t count) {
-  Values offsets;
+Indices GemvEmitter::sumOffsets(const Side &side, Index depth, int64_t count) {
+  Indices offsets;
   for (int64_t n = 0; n < count; ++n)
-    offsets.push_back(isOneStretch && n
-                          ? k.add(offsets[0], k.mul(side.strides[spec.sums.back()], n))
-                          : offsetOf(side, spec.sums, delinearize(k, k.add(depth, n), sizesOf(spec.sums))));
+    offsets.push_back(isOneStretch && n ? offsets[0] + side.strides[spec.sums.back()] * n
+                                        : offsetOf(side, spec.sums, delinearize(depth + n, sizesOf(spec.sums))));
   return offsets;
 }
 
 /// The thread's part of the matrix, [column][place of the sum]; zeros from `end` on, if given.
-GemvEmitter::Fragment GemvEmitter::readMatrix(Value depth, Value end) {
-  Fragment fragment(lines.laneColumns, Values(lines.laneSums));
-  Values offsets = sumOffsets(matrix(), depth, lines.laneSums);
-  auto isInside = [&](int64_t sum) { return k.less(k.add(depth, sum), end); };
-  auto place = [&](Value base, int64_t sum) {
-    Value offset = k.add(base, offsets[sum]);
-    return end ? k.select(isInside(sum), offset, k.index(0)) : offset;
+GemvEmitter::Fragment GemvEmitter::readMatrix(Index depth, Index end) {
+  Fragment fragment(lines.laneColumns, Nums(lines.laneSums));
+  Indices offsets = sumOffsets(matrix(), depth, lines.laneSums);
+  auto isInside = [&](int64_t sum) { return depth + sum < end; };
+  auto place = [&](Index base, int64_t sum) {
+    Index offset = base + offsets[sum];
+    return end.value() ? select(isInside(sum), offset, k.index(0)) : offset;
   };
   for (int64_t n = 0; n < lines.laneColumns; ++n)
     for (int64_t sum = 0; sum < lines.laneSums; ++sum) {
@@ -199,128 +194,124 @@ GemvEmitter::Fragment GemvEmitter::readMatrix(Value depth, Value end) {
       else if (isRead)
         fragment[n][sum] = k.loadWide(matrix().flat, place(columnOffsets[n], sum), 1)[0];
     }
-  if (end)
-    for (Values &sums : fragment)
+  if (end.value())
+    for (Nums &sums : fragment)
       for (auto [sum, x] : llvm::enumerate(sums))
-        x = k.select(isInside(sum), x, k.scalar(0));
+        x = select(isInside(sum), x, k.f32(0));
   return fragment;
 }
 
 /// The same of the rows, [row][place of the sum].
-GemvEmitter::Fragment GemvEmitter::readRows(Value depth, Value end) {
+GemvEmitter::Fragment GemvEmitter::readRows(Index depth, Index end) {
   Fragment fragment(lines.rows);
-  Values offsets = sumOffsets(rows(), depth, lines.laneSums);
+  Indices offsets = sumOffsets(rows(), depth, lines.laneSums);
   for (auto [row, sums] : llvm::enumerate(fragment))
     for (int64_t sum = 0; sum < lines.laneSums; sum += areRowsVectors ? lines.laneSums : 1) {
-      Value offset = k.add(rowOffsets[row], offsets[sum]);
-      Value isInside = end ? k.less(k.add(depth, sum), end) : Value();
-      if (end)
-        offset = k.select(isInside, offset, k.index(0));
-      for (Value x : k.loadWide(rows().flat, offset, areRowsVectors ? lines.laneSums : 1))
-        sums.push_back(end ? k.select(isInside, x, k.scalar(0)) : x);
+      Index offset = rowOffsets[row] + offsets[sum];
+      Mask isInside = end.value() ? depth + sum < end : Mask();
+      if (end.value())
+        offset = select(isInside, offset, k.index(0));
+      for (Num x : k.loadWide(rows().flat, offset, areRowsVectors ? lines.laneSums : 1))
+        sums.push_back(end.value() ? select(isInside, x, k.f32(0)) : x);
     }
   return fragment;
 }
 
-void GemvEmitter::addProducts(Values &sums, Value depth, Value end) {
+void GemvEmitter::addProducts(Nums &sums, Index depth, Index end) {
   Fragment left = readRows(depth, end), right = readMatrix(depth, end);
   for (int64_t place = 0; place < lines.laneSums; ++place)
     for (int64_t row = 0; row < lines.rows; ++row)
       for (int64_t n = 0; n < lines.laneColumns; ++n) {
-        Value &sum = sums[row * lines.laneColumns + n];
-        sum = k.fma(left[row][place], right[n][place], sum);
+        Num &sum = sums[row * lines.laneColumns + n];
+        sum = fma(left[row][place], right[n][place], sum);
       }
 }
 
 /// The thread's sums, [row][column], over its part of [begin, end).
-Values GemvEmitter::sumUp(Value begin, Value end) {
-  Values zeros(lines.rows * lines.laneColumns, k.scalar(0));
+Nums GemvEmitter::sumUp(Index begin, Index end) {
+  Nums zeros(lines.rows * lines.laneColumns, k.f32(0));
   int64_t step = lines.stepSums();
-  Value whole = k.add(begin, k.floorTo(k.sub(end, begin), lines.unroll * step));
-  Values sums = k.loop(begin, whole, lines.unroll * step, zeros, [&](Value at, ValueRange carried) {
-    Values next(carried);
+  Index whole = begin + floorTo(end - begin, lines.unroll * step);
+  Nums sums = k.rolledLoop(begin, whole, lines.unroll * step, zeros, [&](Index at, Nums next) {
     for (int64_t n = 0; n < lines.unroll; ++n)
-      addProducts(next, k.add(k.add(at, n * step), firstSum));
+      addProducts(next, at + n * step + firstSum);
     return next;
   });
-  return k.loop(whole, end, step, sums, [&](Value at, ValueRange carried) {
-    Values next(carried);
-    Value depth = k.add(at, firstSum);
-    auto add = [&](Value last) {
+  return k.rolledLoop(whole, end, step, sums, [&](Index at, Nums now) {
+    Index depth = at + firstSum;
+    auto added = [&](Index last) {
+      Nums next = now;
       addProducts(next, depth, last);
       return next;
     };
-    return isWhole
-               ? k.branch(
-                     k.less(depth, end), carried.getTypes(), [&] { return add({}); }, [&] { return Values(carried); })
-               : add(end);
+    return isWhole ? k.choose(depth < end, [&] { return added({}); }, [&] { return now; }) : added(end);
   });
 }
 
 /// Sums of warps to shared memory, [warp of the sum][row][column of the block].
-void GemvEmitter::share(const Values &sums) {
-  Values total;
+void GemvEmitter::share(const Nums &sums) {
+  Nums total;
   int64_t distance = lines.isDeep ? 1 : kWarp / lines.sumLanes;
-  for (Value sum : sums)
-    total.push_back(k.acrossThreads(sum, lines.sumLanes, [&](Value x, Value y) { return k.addf(x, y); }, distance));
-  Value isFirst = k.less(k.rem(firstSum, k.index(lines.sumLanes * lines.laneSums)), k.index(1));
-  k.branch(isFirst, [&] {
+  for (const Num &sum : sums)
+    total.push_back(k.acrossThreads(sum, lines.sumLanes, [](Num x, Num y) { return x + y; }, distance));
+  Mask isFirst = firstSum % (lines.sumLanes * lines.laneSums) < 1;
+  k.when(isFirst, [&] {
     for (int64_t row = 0; row < lines.rows; ++row)
       for (int64_t n = 0; n < lines.laneColumns; n += 4) {
-        Value place = k.mul(k.add(k.mul(sumWarp, lines.rows), row), lines.tileColumns());
-        k.store4(ArrayRef(total).slice(row * lines.laneColumns + n, 4), shared, k.add(k.add(place, column), n));
+        Index place = (sumWarp * lines.rows + row) * lines.tileColumns();
+        k.store4(ArrayRef(total).slice(row * lines.laneColumns + n, 4), shared, place + column + n);
       }
   });
   k.barrier();
 }
 
 /// Adds the warps' sums, in their order, and stores the results, or parts of them.
-void GemvEmitter::finish(Value split, Value scratch) {
+void GemvEmitter::finish(Index split, const Buffer &scratch) {
   int64_t count = lines.rows * lines.tileColumns();
-  k.loop(k.thread, k.index(count), lines.threads(), [&](Value at) {
-    Value row = k.div(at, k.index(lines.tileColumns()));
-    Value columnAt = k.add(firstColumn, k.rem(at, k.index(lines.tileColumns())));
-    k.branch(k.both(k.less(row, rows().extent), k.less(columnAt, matrix().extent)), [&] {
-      Values parts;
+  k.rolledLoop(k.thread, count, lines.threads(), [&](Index at) {
+    Index row = at / lines.tileColumns();
+    Index columnAt = firstColumn + at % lines.tileColumns();
+    k.when((row < rows().extent) & (columnAt < matrix().extent), [&] {
+      Nums parts;
       for (int64_t n = 0; n < lines.sumWarps; ++n)
-        parts.push_back(k.load(shared, k.add(at, n * count)));
-      Value sum = k.tree(parts, [&](Value x, Value y) { return k.addf(x, y); });
+        parts.push_back(shared(at + n * count));
+      Num sum = tree<Num>(parts, [](Num x, Num y) { return x + y; });
       if (lines.splits == 1)
         return store(sum, row, columnAt);
-      memref::StoreOp::create(k.b, k.loc, sum, scratch, placeInScratch(batch, split, row, columnAt));
+      scratch.set(sum, placeInScratch(batch, split, row, columnAt));
     });
   });
 }
 
-Value GemvEmitter::placeInScratch(Value batch, Value split, Value row, Value column) {
-  Value line = k.add(k.mul(k.add(k.mul(batch, lines.splits), split), lines.rows), row);
-  return k.add(k.mul(line, matrix().extent), column);
+Index GemvEmitter::placeInScratch(Index batch, Index split, Index row, Index column) {
+  Index line = (batch * lines.splits + split) * lines.rows + row;
+  return line * matrix().extent + column;
 }
 
 /// A launch with a thread for each result.
-void GemvEmitter::mergeSplits(Value scratch) {
+void GemvEmitter::mergeSplits(const Buffer &scratch) {
   OpBuilder::InsertionGuard guard(k.b);
   constexpr int64_t kThreads = 128;
-  Value results = k.mul(rows().extent, matrix().extent), count = k.mul(results, product(spec.batch));
-  k.launch(k.ceilDiv(count, kThreads), kThreads, {});
-  Value at = k.add(k.mul(k.block, kThreads), k.thread);
-  k.branch(k.less(at, count), [&] {
-    Value batchAt = k.div(at, results), within = k.rem(at, results);
-    Value row = k.div(within, matrix().extent), columnAt = k.rem(within, matrix().extent);
-    batchIndices = delinearize(k, batchAt, sizesOf(spec.batch));
-    Values parts;
+  Index results = rows().extent * matrix().extent, count = results * product(spec.batch);
+  k.launch(ceilDiv(count, kThreads), kThreads, {});
+  Index at = k.block * kThreads + k.thread;
+  k.when(at < count, [&] {
+    Index batchAt = at / results, within = at % results;
+    Index row = within / matrix().extent, columnAt = within % matrix().extent;
+    batchIndices = delinearize(batchAt, sizesOf(spec.batch));
+    Nums parts;
     for (int64_t n = 0; n < lines.splits; ++n)
-      parts.push_back(k.load(scratch, placeInScratch(batchAt, k.index(n), row, columnAt)));
-    store(k.tree(parts, [&](Value x, Value y) { return k.addf(x, y); }), row, columnAt);
+      parts.push_back(scratch(placeInScratch(batchAt, k.index(n), row, columnAt)));
+    store(tree<Num>(parts, [](Num x, Num y) { return x + y; }), row, columnAt);
   });
 }
 
-void GemvEmitter::store(Value sum, Value row, Value columnAt) {
+void GemvEmitter::store(Num sum, Index row, Index columnAt) {
   startLoops();
-  placeLoops(rows().outer, delinearize(k, row, sizesOf(rows().outer)));
-  placeLoops(matrix().outer, delinearize(k, columnAt, sizesOf(matrix().outer)));
-  Values at = resultIndices();
-  memref::StoreOp::create(k.b, k.loc, applyEpilogue(sum, at), arguments.back(), at);
+  placeLoops(rows().outer, delinearize(row, sizesOf(rows().outer)));
+  placeLoops(matrix().outer, delinearize(columnAt, sizesOf(matrix().outer)));
+  Indices at = resultIndices();
+  storeResult(applyEpilogue(sum, at), at);
 }
 
 /// The loops of each kind in the order in which the matrix has them.
@@ -339,7 +330,8 @@ GpuGemmSpec inOrderOfMatrix(GpuGemmSpec spec) {
 
 } // namespace
 
-void emitGemv(OpBuilder &builder, Location loc, const GpuGemmSpec &spec, ValueRange buffers, Value scratch) {
+void emitGemv(OpBuilder &builder, Location loc, const GpuGemmSpec &spec, ArrayRef<Buffer> buffers,
+              const Buffer &scratch) {
   GpuGemmSpec ordered = inOrderOfMatrix(spec);
   GemvEmitter(builder, loc, ordered).emitLaunches(buffers, scratch);
 }

@@ -1,8 +1,6 @@
 #include "passes/kernels/gpu/Rows.h"
 
-#include "mlir/Dialect/Math/IR/Math.h"
-#include "mlir/Dialect/MemRef/IR/MemRef.h"
-#include "passes/kernels/gpu/BlockBuilder.h"
+#include "passes/kernels/gpu/ThreadCode.h"
 #include <limits>
 
 using namespace mlir;
@@ -10,79 +8,80 @@ using namespace mlir;
 namespace attn {
 namespace {
 
-using Values = LaneBuilder::Values;
 constexpr int64_t kWarp = 32;
+
+Num greater(const Num &x, const Num &y) { return maximum(x, y); }
+Num plus(const Num &x, const Num &y) { return x + y; }
 
 /// Rows of the trailing dimensions of buffers of one type, one at a time.
 class RowEmitter {
 public:
-  RowEmitter(OpBuilder &b, Location loc, MemRefType type, int64_t axis) : k(b, loc), type(type), axis(axis) {
+  RowEmitter(OpBuilder &b, Location loc, StringRef symbol, MemRefType type, int64_t axis)
+      : f(b, loc, symbol), k(b, loc), type(type), axis(axis) {
     int64_t known = 1;
     for (int64_t extent : type.getShape().drop_front(axis))
       known = ShapedType::isDynamic(known) || ShapedType::isDynamic(extent) ? ShapedType::kDynamic : known * extent;
     warps = ShapedType::isDynamic(known) ? 4 : known <= 1024 ? 1 : 8;
   }
 
-  /// `row` emits the work of a thread on a row.
-  func::FuncOp emit(StringRef symbol, TypeRange types, llvm::function_ref<void(ArrayRef<Value>)> row) {
-    func::FuncOp function = k.function(symbol, types);
-    Value buffer = function.getArgument(0), rows = k.index(1);
+  /// `row` emits the work of a thread on a row of buffers of `types`, the first of which has all rows.
+  func::FuncOp emit(ArrayRef<MemRefType> types, llvm::function_ref<void(ArrayRef<Buffer>)> row) {
+    auto buffers = llvm::map_to_vector(types, [&](MemRefType type) { return f.buffer(type); });
+    Index rows = k.index(1);
     size = k.index(1);
-    for (int64_t n = 0; n < type.getRank(); ++n) {
-      Value extent = k.b.createOrFold<memref::DimOp>(k.loc, buffer, n);
-      (n < axis ? rows : size) = k.mul(n < axis ? rows : size, extent);
-    }
-    Values flat;
-    for (Value argument : function.getArguments())
-      flat.push_back(k.flatten(argument));
+    for (int64_t n = 0; n < type.getRank(); ++n)
+      (n < axis ? rows : size) = (n < axis ? rows : size) * buffers[0].dim(n);
+    auto flat = llvm::map_to_vector(buffers, [](const Buffer &buffer) { return buffer.flat(); });
     int64_t rowsOfBlock = warps == 1 ? 4 : 1;
-    Values shared = k.launch(k.ceilDiv(rows, rowsOfBlock), kWarp * warps * rowsOfBlock,
-                             warps == 1 ? ArrayRef<int64_t>() : ArrayRef<int64_t>(warps));
-    Value number = k.block;
-    lane = k.thread;
-    if (warps > 1) {
+    SmallVector<Buffer> shared = k.launch(ceilDiv(rows, rowsOfBlock), kWarp * warps * rowsOfBlock,
+                                          warps == 1 ? ArrayRef<int64_t>() : ArrayRef<int64_t>(warps));
+    lane = warps > 1 ? k.thread : k.thread % kWarp;
+    Index number = warps > 1 ? k.block : k.block * rowsOfBlock + k.thread / kWarp;
+    if (warps > 1)
       partial = shared[0];
-    } else {
-      lane = k.rem(k.thread, k.index(kWarp));
-      number = k.add(k.mul(k.block, rowsOfBlock), k.div(k.thread, k.index(kWarp)));
-    }
-    base = k.mul(number, size);
+    base = number * size;
     if (warps > 1)
       row(flat);
     else
-      k.branch(k.less(number, rows), [&] { row(flat); }); // all of a warp or none
-    return function;
+      k.when(number < rows, [&] { row(flat); }); // all of a warp or none
+    return f.function;
   }
 
-  Value load(Value flat, Value element) { return k.loadWide(flat, k.add(base, element), 1)[0]; }
-  void store(Value value, Value flat, Value element) {
-    memref::StoreOp::create(k.b, k.loc, k.fromF32(value, type.getElementType()), flat, k.add(base, element));
+  Num load(const Buffer &flat, Index element) { return read(flat, base + element); }
+  Num read(const Buffer &flat, Index at) { return convert(flat(at), k.b.getF32Type()); }
+  void store(const Num &x, const Buffer &flat, Index element) {
+    flat.set(convert(x, type.getElementType()), base + element);
   }
-  void forEach(llvm::function_ref<void(Value)> body) { k.loop(lane, size, warps * kWarp, body); }
-  /// `combine` over the `element`s of a row, the same in all threads.
-  Value reduce(float start, llvm::function_ref<Value(Value, Value)> combine, llvm::function_ref<Value(Value)> element) {
-    Value mine = k.loop(lane, size, warps * kWarp, k.scalar(start),
-                        [&](Value n, ValueRange carried) { return Values{combine(carried[0], element(n))}; })[0];
-    Value sum = k.acrossThreads(mine, kWarp, combine);
+  void forEach(llvm::function_ref<void(Index)> body) { k.rolledLoop(lane, size, warps * kWarp, body); }
+  /// `combine` over the `element`s of a row, the same in all k.
+  Num reduce(double start, Num (*combine)(const Num &, const Num &), llvm::function_ref<Num(Index)> element) {
+    Num mine = k.rolledLoop(lane, size, warps * kWarp, k.f32(start),
+                            [&](Index n, Num sum) { return combine(sum, element(n)); });
+    Num sum = k.asNum(
+        k.acrossThreads(mine, kWarp, [&](Value x, Value y) -> Value { return combine(k.asNum(x), k.asNum(y)); }));
     if (warps == 1)
       return sum;
     k.barrier(); // all have read the last one's
-    k.branch(k.b.createOrFold<arith::CmpIOp>(k.loc, arith::CmpIPredicate::eq, k.rem(lane, k.index(kWarp)), k.index(0)),
-             [&] { memref::StoreOp::create(k.b, k.loc, sum, partial, k.div(lane, k.index(kWarp))); });
+    k.when(lane % kWarp == 0, [&] { partial.set(sum, lane / kWarp); });
     k.barrier();
-    Values parts;
+    SmallVector<Num> parts;
     for (int64_t n = 0; n < warps; ++n)
-      parts.push_back(k.load(partial, k.index(n)));
-    return k.tree(parts, combine);
+      parts.push_back(partial(n));
+    return tree<Num>(parts, combine);
   }
 
-  BlockBuilder k;
-  Value size, base;
+private:
+  KernelFunction f;
+
+public:
+  ThreadCode k;
+  Index size;
 
 private:
   MemRefType type;
   int64_t axis, warps;
-  Value lane, partial;
+  Index base, lane;
+  Buffer partial;
 };
 
 } // namespace
@@ -96,51 +95,41 @@ bool canBuildGpuRows(MemRefType type, std::string &reason) {
 }
 
 func::FuncOp buildGpuRowSoftmax(OpBuilder &builder, Location loc, StringRef symbol, const RowSoftmaxSpec &spec) {
-  OpBuilder::InsertionGuard guard(builder);
-  RowEmitter rows(builder, loc, spec.type, spec.type.getRank() - 1);
-  BlockBuilder &k = rows.k;
-  return rows.emit(symbol, {spec.type, spec.type}, [&](ArrayRef<Value> buffers) {
-    Value input = buffers[0], output = buffers[1];
-    auto max = [&](Value x, Value y) { return k.greater(x, y); };
-    auto add = [&](Value x, Value y) { return k.addf(x, y); };
-    auto exponential = [&](Value n, Value top) -> Value {
-      return math::ExpOp::create(k.b, k.loc, k.subf(rows.load(input, n), top));
-    };
-    Value top = rows.reduce(-std::numeric_limits<float>::infinity(), max, [&](Value n) { return rows.load(input, n); });
-    Value sum = rows.reduce(0, add, [&](Value n) { return exponential(n, top); });
-    Value last = spec.log ? math::LogOp::create(k.b, k.loc, sum).getResult() : k.divf(k.scalar(1), sum);
-    rows.forEach([&](Value n) {
+  RowEmitter rows(builder, loc, symbol, spec.type, spec.type.getRank() - 1);
+  return rows.emit({spec.type, spec.type}, [&](ArrayRef<Buffer> buffers) {
+    Buffer input = buffers[0], output = buffers[1];
+    auto exponential = [&](Index n, Num top) { return exp(rows.load(input, n) - top); };
+    Num top =
+        rows.reduce(-std::numeric_limits<double>::infinity(), greater, [&](Index n) { return rows.load(input, n); });
+    Num sum = rows.reduce(0, plus, [&](Index n) { return exponential(n, top); });
+    Num last = spec.log ? log(sum) : 1.0 / sum;
+    rows.forEach([&](Index n) {
       // (x - max) - log(sum), not x - (max + log(sum)): a large maximum cancels.
-      Value result = spec.log ? k.subf(k.subf(rows.load(input, n), top), last) : k.mulf(exponential(n, top), last);
+      Num result = spec.log ? rows.load(input, n) - top - last : exponential(n, top) * last;
       rows.store(result, output, n);
     });
   });
 }
 
 func::FuncOp buildGpuLayerNorm(OpBuilder &builder, Location loc, StringRef symbol, const LayerNormSpec &spec) {
-  OpBuilder::InsertionGuard guard(builder);
-  RowEmitter rows(builder, loc, spec.type, spec.axis);
-  BlockBuilder &k = rows.k;
-  SmallVector<Type> types{spec.type, spec.scaleType};
+  RowEmitter rows(builder, loc, symbol, spec.type, spec.axis);
+  Code &k = rows.k;
+  SmallVector<MemRefType> types{spec.type, spec.scaleType};
   if (spec.biasType)
     types.push_back(spec.biasType);
   types.push_back(spec.type);
-  return rows.emit(symbol, types, [&](ArrayRef<Value> buffers) {
-    Value input = buffers[0], scale = buffers[1], bias = spec.biasType ? buffers[2] : Value(), output = buffers.back();
-    auto add = [&](Value x, Value y) { return k.addf(x, y); };
-    Value count = arith::IndexCastOp::create(k.b, k.loc, k.b.getI64Type(), rows.size);
-    count = arith::SIToFPOp::create(k.b, k.loc, k.b.getF32Type(), count);
-    Value mean = k.divf(rows.reduce(0, add, [&](Value n) { return rows.load(input, n); }), count);
-    Value variance = rows.reduce(0, add, [&](Value n) {
-      Value difference = k.subf(rows.load(input, n), mean);
-      return k.mulf(difference, difference);
+  return rows.emit(types, [&](ArrayRef<Buffer> buffers) {
+    Buffer input = buffers[0], scale = buffers[1], bias = buffers[2], output = buffers.back();
+    Num count = convert(toNum(rows.size, k.b.getI64Type()), k.b.getF32Type());
+    Num mean = rows.reduce(0, plus, [&](Index n) { return rows.load(input, n); }) / count;
+    Num variance = rows.reduce(0, plus, [&](Index n) {
+      Num difference = rows.load(input, n) - mean;
+      return difference * difference;
     });
-    variance = k.addf(k.divf(variance, count), k.scalar(spec.epsilon));
-    Value factor = k.divf(k.scalar(1), math::SqrtOp::create(k.b, k.loc, variance));
-    rows.forEach([&](Value n) {
-      Value normal = k.mulf(k.subf(rows.load(input, n), mean), factor), scales = k.loadWide(scale, n, 1)[0];
-      Value result = bias ? k.fma(normal, scales, k.loadWide(bias, n, 1)[0]) : k.mulf(normal, scales);
-      rows.store(result, output, n);
+    Num factor = 1.0 / sqrt(variance / count + k.f32(spec.epsilon));
+    rows.forEach([&](Index n) {
+      Num normal = (rows.load(input, n) - mean) * factor, scales = rows.read(scale, n);
+      rows.store(spec.biasType ? fma(normal, scales, rows.read(bias, n)) : normal * scales, output, n);
     });
   });
 }
