@@ -1,0 +1,52 @@
+"""Which files of a folder are which part of a model that generates."""
+
+from __future__ import annotations
+
+import pathlib
+from dataclasses import dataclass
+from typing import Dict, Optional
+
+from attnc_runtime import NoSuchFile, Unsupported
+
+_PLACES = ("", "onnx")
+
+
+@dataclass(frozen=True)
+class Folder:
+    """The graphs of a folder. ``first`` is a look without caches, ``step`` one with them; where the caches may be empty
+    there is no ``first``. A model that does not generate is ``model`` alone."""
+
+    path: pathlib.Path
+    model: Optional[pathlib.Path] = None
+    encoder: Optional[pathlib.Path] = None
+    first: Optional[pathlib.Path] = None
+    step: Optional[pathlib.Path] = None
+
+    def decoder(self) -> Dict[str, pathlib.Path]:
+        """The entries of a library that decodes."""
+        return {name: path for name, path in (("first", self.first), ("step", self.step)) if path is not None}
+
+
+def find(path: pathlib.Path, takes_caches: bool) -> Folder:
+    """``takes_caches``: the model generates, so that ``model.onnx`` is its step."""
+    if not path.is_dir():
+        raise NoSuchFile(f"{path}: no such folder")
+
+    def existing(name: str) -> Optional[pathlib.Path]:
+        files = (path / place / f"{name}.onnx" for place in _PLACES)
+        return next((file for file in files if file.exists()), None)
+
+    whole, encoder = existing("model"), existing("encoder_model")
+    first, step = existing("decoder_model"), existing("decoder_with_past_model")
+    if first is not None and step is not None:
+        return Folder(path, encoder=encoder, first=first, step=step)
+    if whole is not None:
+        return Folder(path, step=whole) if takes_caches else Folder(path, model=whole)
+    if (merged := existing("decoder_model_merged")) is not None:
+        raise Unsupported(
+            f"{merged} is a decoder of two branches in one file; give decoder_model.onnx and "
+            "decoder_with_past_model.onnx as well, or export it by AttncExporter().export_for_generation"
+        )
+    if first is not None:
+        raise Unsupported(f"{path} has decoder_model.onnx, and no decoder_with_past_model.onnx, which goes on")
+    raise NoSuchFile(f"{path} has neither model.onnx nor decoder_model.onnx, nor does its folder onnx")

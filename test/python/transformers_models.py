@@ -1,0 +1,325 @@
+"""Models of transformers, with small random weights, exported and run through attnc: what torch gives, they give."""
+import contextlib
+import io
+import logging
+import os
+import pathlib
+import re
+import shutil
+import tempfile
+import unittest
+import warnings
+from unittest import mock
+
+os.environ.setdefault("HF_HUB_OFFLINE", "1")
+import attnc  # noqa: E402
+import tokenizers  # noqa: E402
+import torch  # noqa: E402
+import transformers  # noqa: E402
+from attnc.integrations.transformers import AttncExporter, AttncModel  # noqa: E402
+from transformers import GenerationMixin  # noqa: E402
+from transformers.exporters.base import ExportedModel  # noqa: E402
+
+warnings.filterwarnings("ignore")
+transformers.logging.set_verbosity_error()
+torch.set_num_threads(1)
+WORDS, NEW = 60, 14
+# Many, so that sequences end at all lengths.
+ENDS = [2, *range(6, WORDS, 4)]
+TEXT = dict(vocab_size=WORDS, d_model=32, max_position_embeddings=64, encoder_layers=2, decoder_layers=2,
+            encoder_attention_heads=4, decoder_attention_heads=4, encoder_ffn_dim=48, decoder_ffn_dim=48)
+BERT = dict(vocab_size=WORDS, hidden_size=32, num_hidden_layers=2, num_attention_heads=4, intermediate_size=48)
+
+
+def sharpened(model):
+    """With weights so large that the scores of tokens lie far apart, as those of a trained model do."""
+    torch.manual_seed(7)
+    with torch.no_grad():
+        for name, weight in model.named_parameters():
+            if weight.dim() > 1 and "position" not in name:
+                weight.normal_(std=0.25 if weight.shape[0] != WORDS else 0.5)
+    return model.eval()
+
+
+def words():
+    """A tokenizer whose words are called w0, w1..."""
+    model = tokenizers.models.WordLevel({f"w{n}": n for n in range(WORDS)}, unk_token="w3")
+    made = tokenizers.Tokenizer(model)
+    made.pre_tokenizer = tokenizers.pre_tokenizers.WhitespaceSplit()
+    return transformers.PreTrainedTokenizerFast(tokenizer_object=made, pad_token="w0", eos_token="w2")
+
+
+class Folders(unittest.TestCase):
+    """Exports into a folder that lasts as long as the class."""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = tempfile.TemporaryDirectory()
+        cls.addClassCleanup(cls.folder.cleanup)
+
+    @classmethod
+    def export(cls, model, name="model", **inputs):
+        generates = model.can_generate()
+        exporter = AttncExporter()
+        logging.disable(logging.WARNING)
+        with mock.patch("sys.stdout", io.StringIO()):
+            exported = (exporter.export_for_generation if generates else exporter.export)(model, inputs)
+        logging.disable(logging.NOTSET)
+        path = pathlib.Path(cls.folder.name) / name
+        exported.save_pretrained(path)
+        return path
+
+
+class Encoders(Folders):
+    def same(self, got, want, atol=2e-5):
+        self.assertEqual(list(got.keys()), list(want.keys()))
+        for name in want.keys():
+            torch.testing.assert_close(got[name], want[name], atol=atol, rtol=0)
+
+    def test_bert(self):
+        model = sharpened(transformers.BertModel(transformers.BertConfig(**BERT)))
+        ids = torch.randint(3, WORDS, (2, 7))
+        types = torch.zeros_like(ids)
+        path = self.export(model, input_ids=ids, attention_mask=torch.ones_like(ids), token_type_ids=types)
+        exported = ExportedModel.from_pretrained(path, threads=1)
+        loaded = AttncModel.from_pretrained(path, threads=1)
+        self.assertEqual((exported.device.type, exported.dtype), ("cpu", torch.float32))
+        self.assertEqual(type(loaded).__name__, "BertModel")
+        self.assertEqual(exported.runners["model"].model.fusion.fused, 2)
+        for rows in range(1, 11):
+            ids = torch.randint(3, WORDS, (rows, 3 + rows))
+            mask = (torch.arange(3 + rows) < torch.randint(1, 4 + rows, (rows, 1))).long()
+            inputs = dict(input_ids=ids, attention_mask=mask, token_type_ids=torch.randint(0, 2, ids.shape))
+            with torch.no_grad():
+                want = model(**inputs)
+            got = exported(**inputs)
+            self.assertIsInstance(got, type(want))
+            self.same(got, want)
+            self.same(loaded(**inputs), want)
+        with self.assertRaisesRegex(attnc.InvalidArgument, "'attention_mask'"):
+            exported(input_ids=ids)
+        with self.assertRaisesRegex(attnc.InvalidArgument, "on the CPU, not on cuda"):
+            ExportedModel.from_pretrained(path, device="cuda")
+        with self.assertRaisesRegex(attnc.InvalidArgument, "not on cuda"):
+            loaded.to("cuda")
+        with self.assertRaisesRegex(TypeError, "wieghts"):
+            ExportedModel.from_pretrained(path, wieghts="int8")
+
+    def test_vit(self):
+        settings = transformers.ViTConfig(image_size=32, patch_size=8, num_labels=5, **{**BERT, "vocab_size": None})
+        model = sharpened(transformers.ViTForImageClassification(settings))
+        path = self.export(model, "vit", pixel_values=torch.randn(2, 3, 32, 32))
+        exported = ExportedModel.from_pretrained(path, threads=1)
+        self.assertEqual(exported.runners["model"].model.inputs[0].shape[1:], (3, 32, 32))
+        for rows in range(1, 11):
+            pixels = torch.randn(rows, 3, 32, 32)
+            with torch.no_grad():
+                self.same(exported(pixel_values=pixels), model(pixel_values=pixels))
+
+    def test_without_a_folder(self):
+        model = sharpened(transformers.BertModel(transformers.BertConfig(**{**BERT, "num_hidden_layers": 1})))
+        inputs = dict(input_ids=torch.randint(3, WORDS, (2, 7)), attention_mask=torch.ones(2, 7, dtype=torch.int64))
+        with mock.patch("sys.stdout", io.StringIO()):
+            exported = AttncExporter().export(model, dict(inputs))
+        with torch.no_grad():
+            self.same(exported(**inputs), model(**inputs))
+
+
+class Generators(Folders):
+    """What each model of the classes below must do."""
+
+    settings = {}
+
+    @classmethod
+    def load(cls, model, **inputs):
+        cls.torch = sharpened(model)
+        cls.torch.generation_config.update(eos_token_id=ENDS, **cls.settings)
+        cls.path = cls.export(model, **inputs)
+        cls.model = AttncModel.from_pretrained(cls.path, threads=1)
+
+    def inputs(self, rows):
+        length = 2 + rows
+        seen = torch.arange(length) < torch.randint(1, length + 1, (rows, 1))
+        return dict(input_ids=torch.randint(15, WORDS, (rows, length)), attention_mask=seen.long())
+
+    def compare(self, batches=(1, 2, 5, 8, 4, 6, 9, 3, 10, 2), searches=True, **settings):
+        """Over 50 rows."""
+        torch.manual_seed(3)
+        lengths = set()
+        loop = "_beam_search" if settings.get("num_beams", 1) > 1 else "_sample"
+        for rows in batches:
+            inputs = self.inputs(rows)
+            call = dict(max_new_tokens=NEW, do_sample=False, **settings)
+            want = self.torch.generate(**inputs, **call)
+            kept = getattr(GenerationMixin, loop)
+            with mock.patch.object(GenerationMixin, loop, autospec=True, side_effect=kept) as looped:
+                got = self.model.generate(**inputs, **call)
+            self.assertTrue(torch.equal(got, want), f"{settings} of {inputs}:\n{got}, and by torch\n{want}")
+            self.assertEqual(looped.called, not searches)
+            for row in want[:, -NEW:].tolist():
+                lengths.add(next((n for n, token in enumerate(row) if token in ENDS), NEW))
+        if len(batches) > 5:
+            self.assertGreater(len(lengths), 2, "the sequences of the test end at few lengths")
+
+    def test_greedy(self):
+        self.compare()
+
+    def test_beam(self):
+        self.compare(num_beams=4)
+
+    def test_loop(self):
+        """Transformers' own, over compiled steps: each look at the caches that the rows before it left."""
+        self.compare(searches=False, no_repeat_ngram_size=2, batches=(1, 3))
+        self.compare(searches=False, no_repeat_ngram_size=2, num_beams=3, num_return_sequences=2, batches=(1, 3))
+
+    def test_sampling(self):
+        torch.manual_seed(1)
+        inputs = self.inputs(3)
+        for width in (1, 2):
+            call = dict(do_sample=True, top_k=5, max_new_tokens=6, num_beams=width)
+            torch.manual_seed(5)
+            want = self.torch.generate(**inputs, **call)
+            torch.manual_seed(5)
+            self.assertTrue(torch.equal(self.model.generate(**inputs, **call), want))
+
+
+class Gpt2(Generators):
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        settings = transformers.GPT2Config(vocab_size=WORDS, n_positions=64, n_embd=32, n_layer=2, n_head=4,
+                                           bos_token_id=1, eos_token_id=2, pad_token_id=0)  # fmt: skip
+        ids = torch.randint(3, WORDS, (2, 7))
+        cls.load(transformers.GPT2LMHeadModel(settings), input_ids=ids, attention_mask=torch.ones_like(ids))
+
+    def inputs(self, rows):
+        inputs = super().inputs(rows)
+        return {**inputs, "attention_mask": inputs["attention_mask"].flip(1)}  # padded on the left
+
+    def test_beams_of_other_kinds(self):
+        self.compare(batches=(3, 2), num_beams=3, num_return_sequences=3, length_penalty=0.5, early_stopping=True)
+        self.compare(batches=(3,), min_new_tokens=6)
+        self.compare(batches=(3,), searches=False, num_beams=2, early_stopping="never")
+
+    def test_pipeline(self):
+        call = dict(max_new_tokens=8, do_sample=False)
+        tokenizer = words()
+        pipes = [transformers.pipeline("text-generation", model=model, tokenizer=tokenizer)
+                 for model in (self.torch, self.model)]  # fmt: skip
+        want, got = (pipe(["w20 w31", "w44"], **call) for pipe in pipes)
+        self.assertEqual(got, want)
+        self.assertRegex(got[0][0]["generated_text"], "^w20 w31 ?w")
+
+    def test_continues(self):
+        """A look at what came, and one at what is new."""
+        ids = torch.randint(3, WORDS, (2, 8))
+        with torch.no_grad():
+            whole = self.torch(input_ids=ids).logits
+        first = self.model(input_ids=ids[:, :3])
+        cache = first.past_key_values
+        self.assertEqual(cache.get_seq_length(), 3)
+        rest = self.model(input_ids=ids[:, 3:], past_key_values=cache)
+        torch.testing.assert_close(torch.cat([first.logits, rest.logits], 1), whole, atol=2e-5, rtol=0)
+        cache.crop(-6)
+        cache.batch_select_indices(torch.tensor([1, 0]))
+        again = self.model(input_ids=ids.flip(0)[:, 2:4], past_key_values=cache)
+        torch.testing.assert_close(again.logits, whole.flip(0)[:, 2:4], atol=2e-5, rtol=0)
+        cache.batch_repeat_interleave(2)
+        wide = self.model(input_ids=ids.flip(0).repeat_interleave(2, 0)[:, 4:], past_key_values=cache)
+        self.assertEqual(wide.logits.shape[0], 4)
+
+    def test_arguments(self):
+        with self.assertRaisesRegex(attnc.InvalidArgument, "no argument 'attention_musk'.*attention_mask"):
+            self.model.generate(torch.ones(1, 2, dtype=torch.int64), attention_musk=1)
+        with self.assertRaisesRegex(attnc.InvalidArgument, "DynamicCache"):
+            self.model.generate(torch.ones(1, 2, dtype=torch.int64), past_key_values=transformers.DynamicCache())
+
+    def test_folders(self):
+        with self.assertRaisesRegex(attnc.NoSuchFile, "nowhere"):
+            AttncModel.from_pretrained("nowhere")
+        with tempfile.TemporaryDirectory() as name:
+            folder = pathlib.Path(name)
+            shutil.copy(self.path / "config.json", folder)
+            with self.assertRaisesRegex(attnc.NoSuchFile, "neither model.onnx nor decoder_model.onnx"):
+                AttncModel.from_pretrained(folder)
+            (folder / "decoder_model.onnx").touch()
+            with self.assertRaisesRegex(attnc.Unsupported, "no decoder_with_past_model.onnx"):
+                AttncModel.from_pretrained(folder)
+            (folder / "decoder_model.onnx").rename(folder / "decoder_model_merged.onnx")
+            with self.assertRaisesRegex(attnc.Unsupported, "two branches"):
+                AttncModel.from_pretrained(folder)
+
+
+class T5(Generators):
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        settings = transformers.T5Config(vocab_size=WORDS, d_model=32, d_kv=8, d_ff=48, num_layers=2, num_heads=4,
+                                         decoder_start_token_id=0)  # fmt: skip
+        ids = torch.randint(3, WORDS, (2, 7))
+        cls.load(transformers.T5ForConditionalGeneration(settings), input_ids=ids, attention_mask=torch.ones_like(ids))
+
+
+class Bart(Generators):
+    """Its settings force an end as the last token, which compiled searches do not."""
+
+    settings = dict(forced_eos_token_id=None)
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        ids = torch.randint(3, WORDS, (2, 7))
+        settings = transformers.BartConfig(**TEXT, bos_token_id=0, pad_token_id=1, decoder_start_token_id=2)
+        model = transformers.BartForConditionalGeneration(settings)
+        cls.load(model, input_ids=ids, attention_mask=torch.ones_like(ids))
+
+    def test_forced_end(self):
+        self.compare(searches=False, forced_eos_token_id=2)
+        self.compare(searches=False, forced_eos_token_id=2, num_beams=4)
+
+
+class Marian(Generators):
+    settings = dict(forced_eos_token_id=None)
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        ids = torch.randint(3, WORDS, (2, 7))
+        settings = transformers.MarianConfig(**TEXT, eos_token_id=0, pad_token_id=59, decoder_start_token_id=59)
+        cls.load(transformers.MarianMTModel(settings), input_ids=ids, attention_mask=torch.ones_like(ids))
+
+
+class Whisper(Generators):
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        sizes = {name: size for name, size in TEXT.items() if name != "max_position_embeddings"}
+        sizes |= dict(num_mel_bins=16, max_source_positions=30, max_target_positions=40)
+        tokens = dict(bos_token_id=1, eos_token_id=2, pad_token_id=2, decoder_start_token_id=3)
+        settings = transformers.WhisperConfig(**sizes, **tokens, begin_suppress_tokens=None, suppress_tokens=None)
+        cls.load(transformers.WhisperForConditionalGeneration(settings), input_features=torch.randn(2, 16, 60))
+
+    def inputs(self, rows):
+        return dict(input_features=torch.randn(rows, 16, 60))
+
+
+class Page(unittest.TestCase):
+    def test_blocks(self):
+        page = pathlib.Path(__file__).parents[2] / "docs/transformers.md"
+        blocks = re.findall(r"^```python\n(.*?)^```", page.read_text(), re.M | re.S)
+        ids = torch.randint(3, WORDS, (2, 7))
+        given = dict(input_ids=ids, attention_mask=torch.ones_like(ids))
+        settings = transformers.GPT2Config(vocab_size=WORDS, n_embd=32, n_layer=1, n_head=4, eos_token_id=2)
+        model = sharpened(transformers.BertModel(transformers.BertConfig(**BERT)))
+        writer = sharpened(transformers.GPT2LMHeadModel(settings))
+        scope = dict(model=model, inputs=given, writer=writer, prompt=given, tokenizer=words())
+        with tempfile.TemporaryDirectory() as name, contextlib.chdir(name):
+            for block in blocks:
+                exec(compile(block, str(page), "exec"), scope)
+        self.assertEqual(len(blocks), 4)
+
+
+del Generators  # what it tests, its subclasses test
+
+if __name__ == "__main__":
+    unittest.main()
