@@ -106,11 +106,6 @@ LaneBuilder::Values BlockBuilder::loadWide(Value flat, Value offset, int64_t cou
   return values;
 }
 
-void BlockBuilder::storeRounded(ArrayRef<Value> values, Value flat, Value offset) {
-  Type type = cast<MemRefType>(flat.getType()).getElementType();
-  storeFew(llvm::map_to_vector(values, [&](Value x) { return fromF32(x, type); }), flat, offset);
-}
-
 void BlockBuilder::storeFew(ArrayRef<Value> values, Value flat, Value offset) {
   auto type = VectorType::get({static_cast<int64_t>(values.size())}, values.front().getType());
   Value vector = vector::FromElementsOp::create(b, loc, type, values);

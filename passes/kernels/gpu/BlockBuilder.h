@@ -47,8 +47,6 @@ public:
   Values loadWords(mlir::Value flat, mlir::Value offset, int64_t count);
   /// The `count` elements of f32 or 16 bits from `offset` on, a multiple of it, as f32.
   Values loadWide(mlir::Value flat, mlir::Value offset, int64_t count);
-  /// f32 rounded to the type of the buffer, at `offset`, a multiple of their number.
-  void storeRounded(mlir::ArrayRef<mlir::Value> values, mlir::Value flat, mlir::Value offset);
   /// Values of the buffer's type.
   void storeFew(mlir::ArrayRef<mlir::Value> values, mlir::Value flat, mlir::Value offset);
   void store4(mlir::ArrayRef<mlir::Value> values, mlir::Value flat, mlir::Value offset) {
