@@ -14,7 +14,7 @@ PAGES = r"^(?:[^/]+/)*README\.md$|^CONTRIBUTING\.md$|^docs/.*\.md$"
 SUFFIXES = "md h c cpp td py test mlir json txt cmake in xz png js yml".split()
 FILE = re.compile(rf"[\w./+-]+\.(?:{'|'.join(SUFFIXES)})")
 # What users have, and what tools write: no files of ours.
-EXAMPLES = re.compile(r"^(?:build|dist|PREFIX|DIR|include)/|^\.?/?(?:model|graph|a|b|ab|y|ids|out|step|encode|weights|dates|results|run|tokenizer|modules|config)\.\w+$")
+EXAMPLES = re.compile(r"^(?:build|dist|PREFIX|DIR|include)/|^\.?/?(?:model|graph|a|b|ab|y|ids|out|step|encode|weights|dates|results|run|tokenizer|modules|config|generation_config|tokens)\.\w+$")
 
 
 def mentions(text):
