@@ -1,6 +1,7 @@
 #include "Threads.h"
 
 #include "CpuQuota.h"
+#include "attnrt/attnrt.h"
 #include <algorithm>
 #include <csignal>
 #include <cstdlib>
@@ -30,6 +31,8 @@ int32_t attn::rt::chooseThreads(const char *wished, int32_t cpus, int32_t quota)
     return int32_t(std::min<long>(number, kMaxThreads));
   return quota ? std::min(cpus, quota) : cpus;
 }
+
+int32_t attnrt_available_cpus(void) { return chooseThreads(nullptr, availableCpus(), quotaCpus("")); }
 
 int32_t attn::rt::defaultThreads() { return chooseThreads(getenv("OMP_NUM_THREADS"), availableCpus(), quotaCpus("")); }
 

@@ -1,6 +1,7 @@
 """The cache of compiled models: what names a library, who may write to it, and what happens where nobody can."""
 import os
 import pathlib
+import pickle
 import shutil
 import subprocess
 import sys
@@ -108,6 +109,27 @@ class Caches(unittest.TestCase):
         pathlib.Path(path).write_bytes(pathlib.Path(path).read_bytes()[:-9])
         self.assertTrue(self.load()[1])
         self.assertFalse(self.load()[1])
+
+    def test_verify(self):
+        os.environ["XDG_CACHE_HOME"] = str(self.folder / "home")  # where libattnrt notes what it verified
+        self.addCleanup(os.environ.pop, "XDG_CACHE_HOME")
+        models.external(self.folder / "model.onnx", 2.0)
+        path, ones = self.folder / "model.so", np.ones(1024, np.float32)
+        attnc.compile(self.folder / "model.onnx", path)
+        for verify in ("once", "once", "never", "always"):
+            model = attnc.load(path, verify=verify)
+            np.testing.assert_array_equal(model(ones), 2 * ones)
+            np.testing.assert_array_equal(pickle.loads(pickle.dumps(model))(ones), 2 * ones)
+        # In the weight's place: what is computed stays right but for it.
+        whole = path.read_bytes()
+        at = whole.index(np.full(64, 2, np.float32).tobytes())
+        path.write_bytes(whole[:at] + np.float32(5).tobytes() + whole[at + 4 :])
+        for verify in ("once", "always"):
+            with self.assertRaises(attnc.CorruptFile):
+                attnc.load(path, verify=verify)
+        self.assertEqual(attnc.load(path, verify="never").path, str(path))
+        with self.assertRaisesRegex(attnc.InvalidArgument, "verify expects 'always', 'once', 'never', not 'sometimes'"):
+            attnc.load(path, verify="sometimes")
 
     def test_two_processes(self):
         program = textwrap.dedent("""

@@ -68,6 +68,17 @@ class Processes(unittest.TestCase):
                 np.testing.assert_array_equal(y, expected)
         np.testing.assert_array_equal(model(ids, ids), expected)
 
+    def test_as_many_sessions_as_cpus(self):
+        program = textwrap.dedent("""
+            import os, attnc, models
+            os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+            model = attnc.load(models.scaled())
+            print(model.threads, model.sessions)
+            """)
+        done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True,
+                              env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "OMP_NUM_THREADS": ""})
+        self.assertEqual(done.stdout, "1 1\n", done.stderr)
+
     def test_fork_while_all_sessions_run(self):
         model = attnc.load(models.endless(), threads=1, sessions=1)
         cancel = attnc.Cancel()

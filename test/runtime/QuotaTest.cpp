@@ -1,10 +1,12 @@
 // How many threads a session has where nobody says: from a made-up /proc and /sys.
 #include "CpuQuota.h"
 #include "Threads.h"
+#include "attnrt/attnrt.h"
 #include "gtest/gtest.h"
 
 #include <filesystem>
 #include <fstream>
+#include <sched.h>
 #include <unistd.h>
 
 using namespace attn::rt;
@@ -81,6 +83,20 @@ TEST_F(QuotaTest, OddFiles) {
   EXPECT_EQ(quota(), INT32_MAX);
   write("/proc/self/cgroup", "0::/" + std::string(6000, 'a') + "\n");
   EXPECT_EQ(quota(), 0);
+}
+
+TEST(ThreadsTest, AvailableCpus) {
+  cpu_set_t before, one;
+  ASSERT_EQ(sched_getaffinity(0, sizeof(before), &before), 0);
+  EXPECT_GE(attnrt_available_cpus(), 1);
+  EXPECT_LE(attnrt_available_cpus(), CPU_COUNT(&before));
+  CPU_ZERO(&one);
+  for (int cpu = 0; cpu < CPU_SETSIZE && CPU_COUNT(&one) == 0; ++cpu)
+    if (CPU_ISSET(cpu, &before))
+      CPU_SET(cpu, &one);
+  ASSERT_EQ(sched_setaffinity(0, sizeof(one), &one), 0);
+  EXPECT_EQ(attnrt_available_cpus(), 1);
+  sched_setaffinity(0, sizeof(before), &before);
 }
 
 TEST(ThreadsTest, WhichCounts) {

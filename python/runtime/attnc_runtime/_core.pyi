@@ -29,7 +29,14 @@ class EntryFunction:
 
 class Engine:
     def __init__(
-        self, path: str, threads: int, sessions: int, cpus: Sequence[int], copy_weights: bool, own_products: bool
+        self,
+        path: str,
+        threads: int,
+        sessions: int,
+        cpus: Sequence[int],
+        copy_weights: bool,
+        own_products: bool,
+        verify: int,
     ) -> None: ...
     def info(self) -> Dict[str, Any]: ...
     def run(

@@ -15,6 +15,8 @@ from . import _attention, _core, _errors, _report
 
 Path = Union[str, "os.PathLike[str]"]
 
+_VERIFY = ("always", "once", "never")  # by attnrt_verify
+
 
 @dataclass(frozen=True)
 class TensorInfo:
@@ -180,17 +182,27 @@ class Model:
         cpus: Sequence[int] = (),
         copy_weights: bool = False,
         own_products: bool = False,
+        verify: str = "always",
     ) -> None:
         for name, value in (("threads", threads), ("sessions", sessions)):
             if value is not None and not 1 <= value <= 1 << 16:
                 raise _errors.InvalidArgument(f"{name} expects a number from 1 to 65536, not {value}")
+        if verify not in _VERIFY:
+            raise _errors.InvalidArgument(f"verify expects {', '.join(map(repr, _VERIFY))}, not {verify!r}")
         self.path = os.path.abspath(os.fspath(path))
         self._options: Dict[str, Any] = dict(
-            threads=threads, sessions=sessions, cpus=tuple(cpus), copy_weights=copy_weights, own_products=own_products
+            threads=threads,
+            sessions=sessions,
+            cpus=tuple(cpus),
+            copy_weights=copy_weights,
+            own_products=own_products,
+            verify=verify,
         )
         if not os.path.exists(self.path):
             raise _errors.NoSuchFile(f"{self.path}: no such file")
-        self._engine = _core.Engine(self.path, threads or 0, sessions or 0, list(cpus), copy_weights, own_products)
+        self._engine = _core.Engine(
+            self.path, threads or 0, sessions or 0, list(cpus), copy_weights, own_products, _VERIFY.index(verify)
+        )
         self._info = self._engine.info()
         rows = self._info["entries"]
         self._entries = {row[0]: Entry(self._engine, number, row) for number, row in enumerate(rows)}

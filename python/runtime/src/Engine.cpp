@@ -33,9 +33,7 @@ static Signature signatureOf(const attnrt_entry_info &entry, bool stepping) {
   return result;
 }
 
-Engine::Engine(const std::string &path, EngineOptions options, bool copyWeights) {
-  attnrt_load_options load = ATTNRT_LOAD_OPTIONS_INIT;
-  load.copy_weights = copyWeights;
+Engine::Engine(const std::string &path, EngineOptions options, const attnrt_load_options &load) {
   attnrt_status status;
   {
     nb::gil_scoped_release unlocked;

@@ -101,7 +101,7 @@ struct CallOptions {
 
 class Engine {
 public:
-  Engine(const std::string &path, EngineOptions options, bool copyWeights);
+  Engine(const std::string &path, EngineOptions options, const attnrt_load_options &load);
   Engine(const Engine &) = delete;
   ~Engine();
 

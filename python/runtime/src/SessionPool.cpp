@@ -2,7 +2,6 @@
 #include "Interrupt.h"
 
 #include <chrono>
-#include <sched.h>
 #include <unistd.h>
 
 namespace nb = nanobind;
@@ -12,11 +11,6 @@ namespace attn::python {
 
 // How long a thread that waits for a session goes without looking for Ctrl-C.
 static constexpr auto kLook = std::chrono::milliseconds(50);
-
-static int32_t availableCpus() {
-  cpu_set_t cpus;
-  return sched_getaffinity(0, sizeof cpus, &cpus) == 0 ? std::max(CPU_COUNT(&cpus), 1) : 1;
-}
 
 Cancel::Cancel() {
   if (attnrt_status status = attnrt_cancel_create(&handle))
@@ -28,7 +22,7 @@ SessionPool::SessionPool(attnrt_model *model, EngineOptions given)
   // The first one tells how many threads the runtime gives a session.
   giveBack(take(0));
   if (!options.sessions)
-    options.sessions = std::max(availableCpus() / std::max(threads(), 1), 1);
+    options.sessions = std::max(attnrt_available_cpus() / std::max(threads(), 1), 1);
 }
 
 int32_t SessionPool::threads() {

@@ -232,6 +232,10 @@ ATTNRT_API void attnrt_session_destroy(attnrt_session *session);
 // Threads that runs of this session use, the caller's among them. 0: NULL session.
 ATTNRT_API int32_t attnrt_session_num_threads(const attnrt_session *session);
 
+// CPUs that this process may use: those of its affinity, or where its control
+// groups grant it less time, that many, rounded up. At least 1.
+ATTNRT_API int32_t attnrt_available_cpus(void);
+
 // A flag that stops runs. One may serve several runs; it stays set until reset.
 typedef struct attnrt_cancel attnrt_cancel;
 ATTNRT_API attnrt_status attnrt_cancel_create(attnrt_cancel **cancel);
