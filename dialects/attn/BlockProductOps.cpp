@@ -33,8 +33,8 @@ LogicalResult verifyShape(Operation *op, StringRef what, Value stored, ArrayRef<
                                      << stored.getType();
 }
 
-LogicalResult verifyShapes(Operation *op, ArrayRef<int64_t> shape, int64_t axis, Value codes, Value scales,
-                           Value zeros, int64_t block) {
+LogicalResult verifyShapes(Operation *op, ArrayRef<int64_t> shape, int64_t axis, Value codes, Value scales, Value zeros,
+                           int64_t block) {
   SmallVector<int64_t> blocks(shape);
   if (!ShapedType::isDynamic(blocks[axis]))
     blocks[axis] = llvm::divideCeil(blocks[axis], block);
