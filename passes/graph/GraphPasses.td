@@ -599,6 +599,33 @@ def RaiseProductsPass : Pass<"attn-raise-products", "::mlir::ModuleOp"> {
                            "::mlir::tensor::TensorDialect"];
 }
 
+def RaiseBlockProductsPass : Pass<"attn-raise-block-products", "::mlir::ModuleOp"> {
+  let summary = "a contraction with a matrix that is stored in blocks becomes attn.block_product";
+  let description = [{
+    A contraction onto zeros of rows and of what `attn.dequantize_blocks` makes of a
+    stored matrix, read in any layout, with its blocks along the sum. Rows of f16 are
+    widened. What reads single elements of such a matrix, an embedding, computes them
+    from their codes.
+
+    What stays is told by a missed remark and in the module's `attn.product_report`.
+
+    ```mlir
+    %w = attn.dequantize_blocks %codes scales %s axis 1 block 32 bits 4 zero_point 8 unsigned
+        : tensor<6x64xi8> scales tensor<6x2xf32> -> tensor<6x64xf32>
+    %t = linalg.transpose ins(%w) outs(...) permutation = [1, 0]
+    %y = linalg.matmul ins(%x, %t) outs(%zeros)
+    // becomes
+    %y = attn.block_product %x by %codes scales %s block 32 bits 4 zero_point 8 transposed unsigned
+        : tensor<?x64xf32> by tensor<6x64xi8> scales tensor<6x2xf32> -> tensor<?x6xf32>
+    ```
+
+    Numerical effect: none by itself; a matrix of f16 is no longer rounded to f16
+    before its product.
+  }];
+  let dependentDialects = ["::attn::AttnDialect", "::mlir::arith::ArithDialect", "::mlir::linalg::LinalgDialect",
+                           "::mlir::tensor::TensorDialect"];
+}
+
 def SelectRowsPass : Pass<"attn-select-rows"> {
   let summary = "a contraction with ones at one position of each row reads that row";
   let description = [{

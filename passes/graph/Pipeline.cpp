@@ -29,6 +29,7 @@ void attn::buildGraphPipeline(OpPassManager &pm, unsigned optLevel, llvm::functi
   add(createRaiseContractionPass());
   if (options.hasIntegerProducts)
     add(createRaiseProductsPass(options.weights));
+  add(createRaiseBlockProductsPass());
   add(createRecognizeCellsPass());
   add(createCSEPass());
   add(createJoinStepsPass());

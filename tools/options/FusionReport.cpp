@@ -98,20 +98,27 @@ std::string formatTable(const json::Array &verdicts) {
 std::string formatProducts(const json::Array &products) {
   std::string table;
   raw_string_ostream os(table);
-  size_t width = 7, kernels = 0;
-  for (const json::Value &product : products)
-    if (const json::Object *fields = product.getAsObject())
-      width = std::max(width, text(*fields, "node").size());
+  size_t kernels = 0;
+  auto widthOf = [&](StringRef title, StringRef key) {
+    size_t width = title.size();
+    for (const json::Value &product : products)
+      if (const json::Object *fields = product.getAsObject())
+        width = std::max(width, text(*fields, key).size());
+    return width;
+  };
+  size_t node = widthOf("product", "node"), storage = widthOf("weight", "storage"),
+         arithmetic = widthOf("arithmetic", "arithmetic");
   if (!products.empty())
-    os << left_justify("product", width) << "  weight  arithmetic      kernel\n";
+    os << left_justify("product", node) << "  " << left_justify("weight", storage) << "  "
+       << left_justify("arithmetic", arithmetic) << "  kernel\n";
   for (const json::Value &product : products) {
     const json::Object *fields = product.getAsObject();
     if (!fields)
       continue;
     std::string kernel = text(*fields, "kernel");
     kernels += !kernel.empty();
-    os << left_justify(text(*fields, "node"), width) << "  " << left_justify(text(*fields, "storage"), 6) << "  "
-       << left_justify(text(*fields, "arithmetic"), 14) << "  "
+    os << left_justify(text(*fields, "node"), node) << "  " << left_justify(text(*fields, "storage"), storage) << "  "
+       << left_justify(text(*fields, "arithmetic"), arithmetic) << "  "
        << (kernel.empty() ? "none, slower than f32: " + text(*fields, "reason") : kernel) << '\n';
   }
   if (!products.empty())

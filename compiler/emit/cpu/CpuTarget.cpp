@@ -47,6 +47,7 @@ public:
       add(createLowerAttentionPass({precision.str()}));
       add(createLowerNormalizationPass());
       add(createLowerProductsPass());
+      add(createLowerBlockProductsPass());
     }
     // What has no kernel; its contractions may still have one.
     add(createDecomposePass());

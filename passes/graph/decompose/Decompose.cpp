@@ -177,6 +177,7 @@ struct DecomposePass : impl::DecomposePassBase<DecomposePass> {
     populateDecomposeAttentionPatterns(patterns);
     populateDecomposeRecurrentPatterns(patterns);
     populateDecomposeProductPatterns(patterns);
+    populateDecomposeBlockPatterns(patterns);
     populateDecomposeTopKPatterns(patterns);
     if (failed(applyPatternsGreedily(getOperation(), std::move(patterns))))
       signalPassFailure();

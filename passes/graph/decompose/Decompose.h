@@ -28,6 +28,9 @@ void populateDecomposeRecurrentPatterns(mlir::RewritePatternSet &patterns);
 /// attn.integer_product -> one linalg.generic that sums products of the differences.
 void populateDecomposeProductPatterns(mlir::RewritePatternSet &patterns);
 
+/// attn.dequantize_blocks -> an elementwise op, attn.block_product -> it and a contraction.
+void populateDecomposeBlockPatterns(mlir::RewritePatternSet &patterns);
+
 /// attn.top_k -> linalg that compares each element with each other of its row.
 void populateDecomposeTopKPatterns(mlir::RewritePatternSet &patterns);
 

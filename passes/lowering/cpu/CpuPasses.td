@@ -99,6 +99,35 @@ def LowerContractionsPass : Pass<"attn-lower-contractions", "::mlir::ModuleOp"> 
   ];
 }
 
+def LowerBlockProductsPass : Pass<"attn-lower-block-products", "::mlir::ModuleOp"> {
+  let summary = "attn.block_product by a weight becomes a call of a GEMM kernel that unpacks its codes";
+  let description = [{
+    Codes become words of 32 bits in panels (`#attn.byte_panels` in i32), scales and
+    zero points panels beside them. An elementwise `linalg.generic` that alone uses
+    the result becomes the kernel's epilogue as in attn-lower-contractions.
+
+    What has no kernel stays for attn-decompose, and the module's
+    `attn.product_report` says why.
+
+    Numerical effect: of a few rows a block's sum is multiplied by its scale, not
+    each of its terms.
+
+    ```mlir
+    %y = attn.block_product %x by %codes scales %s block 32 bits 4 zero_point 8 transposed unsigned
+        : tensor<?x768xf32> by tensor<2304x768xi8> scales tensor<2304x24xf32> -> tensor<?x2304xf32>
+    // becomes
+    attn.global @w_words : tensor<36x96x64xi32> = #attn.byte_panels<@w, transposed = true, width = 64, group = 8, unsigned = true>
+    attn.global @s_panels : tensor<36x24x64xf32> = #attn.pack_panels<@s, transposed = true, width = 64>
+    %y = attn.kernel @gemm_qu4b32_mx_k768_n2304_fma_6x4x16_z8 ins(%x, %words, %scales) outs(%empty)
+    ```
+  }];
+  let dependentDialects = [
+    "::attn::AttnDialect", "::mlir::arith::ArithDialect", "::mlir::func::FuncDialect", "::mlir::linalg::LinalgDialect",
+    "::mlir::LLVM::LLVMDialect", "::mlir::memref::MemRefDialect", "::mlir::scf::SCFDialect",
+    "::mlir::tensor::TensorDialect", "::mlir::vector::VectorDialect"
+  ];
+}
+
 def LowerProductsPass : Pass<"attn-lower-products", "::mlir::ModuleOp"> {
   let summary = "attn.integer_product by a weight becomes a call of a packed GEMM kernel of bytes";
   let description = [{

@@ -7,9 +7,9 @@
 #include "passes/kernels/cpu/Range.h"
 #include "passes/lowering/cpu/Epilogue.h"
 #include "passes/lowering/cpu/KernelCall.h"
+#include "passes/lowering/cpu/RowProduct.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
-#include "mlir/Dialect/Arith/Utils/Utils.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
@@ -30,10 +30,6 @@ namespace {
 
 remark::RemarkOpts remarkNamed(StringRef name) {
   return remark::RemarkOpts::name(name).category("attn-lower-products");
-}
-
-Value castTo(OpBuilder &b, Location loc, Value value, RankedTensorType type) {
-  return value.getType() == type ? value : tensor::CastOp::create(b, loc, type, value).getResult();
 }
 
 //===----------------------------------------------------------------------===//
@@ -133,12 +129,7 @@ SmallVector<Value> ProductLowering::makeInputs(IntegerProductOp op, WeightOp wei
   if (spec.columnZero != ZeroPoint::None)
     inputs.push_back(signedZero(op, loc));
   if (epilogue)
-    for (auto [kind, operand] : llvm::zip_equal(epilogue->kinds, epilogue->operands)) {
-      bool isLikeResult = getElementTypeOrSelf(operand.getType()) == spec.resultType(context);
-      if (kind == EpilogueOperand::Full && isLikeResult)
-        elementwise.push_back(inputs.size());
-      inputs.push_back(flattenOperand(rewriter, loc, operand, kind, leadingDims(op)));
-    }
+    addEpilogueInputs(rewriter, loc, *epilogue, spec.resultType(context), leadingDims(op), inputs, elementwise);
   return inputs;
 }
 
@@ -154,33 +145,7 @@ Value ProductLowering::emitCall(IntegerProductOp op, WeightOp weight, const std:
   }
   SmallVector<int64_t> elementwise;
   SmallVector<Value> inputs = makeInputs(op, weight, epilogue, spec, loc, elementwise);
-  // One operand may know a size that another does not.
-  for (auto [input, argument] : llvm::zip(inputs, kernel.getArgumentTypes()))
-    input = castTo(rewriter, loc, input,
-                   RankedTensorType::get(cast<MemRefType>(argument).getShape(), getElementTypeOrSelf(argument)));
-  unsigned leading = leadingDims(op);
-  SmallVector<OpFoldResult> sizes = tensor::getMixedSizes(rewriter, loc, op.getLhs());
-  sizes.back() = rewriter.getIndexAttr(spec.n);
-  for (unsigned n = 0; n < leading; ++n)
-    if (!type.isDynamicDim(n))
-      sizes[n] = rewriter.getIndexAttr(type.getDimSize(n));
-  OpFoldResult rows = rewriter.getIndexAttr(spec.m);
-  if (ShapedType::isDynamic(spec.m))
-    rows = getValueOrCreateConstantIndexOp(rewriter, loc,
-                                           multiplySizes(rewriter, loc, ArrayRef(sizes).take_front(leading)));
-  Type element = type.getElementType();
-  Value empty = tensor::EmptyOp::create(rewriter, loc, {rows, rewriter.getIndexAttr(spec.n)}, element);
-  auto call = KernelOp::create(rewriter, loc, empty.getType(), FlatSymbolRefAttr::get(kernel), inputs, empty,
-                               rewriter.getDenseI64ArrayAttr(elementwise));
-  if (!ShapedType::isDynamic(spec.m))
-    call->setAttr(AttnDialect::kFlopsAttr, rewriter.getI64IntegerAttr(2 * spec.m * spec.k * spec.n));
-  Value result = call->getResult(0);
-  if (leading == 0)
-    result = tensor::CollapseShapeOp::create(rewriter, loc, result, ArrayRef{dimRange(0, 2)});
-  else if (leading > 1)
-    result = tensor::ExpandShapeOp::create(rewriter, loc, RankedTensorType::get(type.getShape(), element), result,
-                                           ArrayRef{dimRange(0, leading), dimRange(leading, leading + 1)}, sizes);
-  return castTo(rewriter, loc, result, type);
+  return emitRowProduct(rewriter, loc, {op.getLhs(), type, spec.m, spec.k, spec.n}, kernel, inputs, elementwise);
 }
 
 void ProductLowering::lower(IntegerProductOp op) {

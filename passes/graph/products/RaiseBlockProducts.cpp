@@ -1,0 +1,168 @@
+#include "dialects/attn/NodeLocation.h"
+#include "passes/Passes.h"
+#include "passes/graph/Structured.h"
+#include "passes/graph/products/Blocks.h"
+#include "passes/graph/products/QuantizedOperand.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "mlir/IR/Matchers.h"
+#include "mlir/IR/PatternMatch.h"
+#include "mlir/IR/Remarks.h"
+#include "mlir/Transforms/WalkPatternRewriteDriver.h"
+
+using namespace mlir;
+
+namespace attn {
+#define GEN_PASS_DEF_RAISEBLOCKPRODUCTSPASS
+#include "passes/Passes.h.inc"
+
+namespace {
+
+bool isStored(Value value) { return value && (value.getDefiningOp<WeightOp>() || matchPattern(value, m_Constant())); }
+
+/// A contraction of rows with a matrix that is stored in blocks.
+struct BlockContraction {
+  Value lhs;
+  DequantizeBlocksOp matrix;
+  bool transposed = false;
+};
+
+/// Whether `op` is one, its input number `side` being the matrix. `reason` says what is in the way of a stored one.
+bool match(linalg::LinalgOp op, unsigned side, BlockContraction &found, std::string &reason) {
+  auto fail = [&](const Twine &text) {
+    reason = text.str();
+    return false;
+  };
+  OpOperand *right = op.getDpsInputOperand(side), *left = op.getDpsInputOperand(1 - side);
+  LoopRead read{right->get(), op.getMatchingIndexingMap(right)};
+  followViews(read);
+  found.matrix = read.tensor.getDefiningOp<DequantizeBlocksOp>();
+  if (!found.matrix || !isStored(found.matrix.getCodes()))
+    return false;
+  found.lhs = left->get();
+  ArrayRef<AffineExpr> rows = op.getMatchingIndexingMap(left).getResults(), matrix = read.map.getResults();
+  ArrayRef<AffineExpr> result = op.getMatchingIndexingMap(op.getDpsInitOperand(0)).getResults();
+  if (rows.empty() || rows.size() != result.size() || rows.drop_back() != result.drop_back())
+    return fail("the rows of the activation stand in another order than those of the result");
+  auto depth = dyn_cast<AffineDimExpr>(rows.back()), column = dyn_cast<AffineDimExpr>(result.back());
+  if (!depth || !column || depth == column || op.getNumReductionLoops() != 1)
+    return fail("the sum does not run along the rows of the activation");
+  if (matrix.size() != 2)
+    return fail("the weight is no matrix");
+  found.transposed = matrix[0] == column && matrix[1] == depth;
+  if (!found.transposed && (matrix[0] != depth || matrix[1] != column))
+    return fail("the weight is not read as K x N or N x K");
+  if (static_cast<int64_t>(found.matrix.getAxis()) != (found.transposed ? 1 : 0))
+    return fail("its blocks do not lie along the sum");
+  if (cast<RankedTensorType>(found.lhs.getType()).isDynamicDim(rows.size() - 1))
+    return fail("the length of its rows is not known");
+  Type scale = getElementTypeOrSelf(found.matrix.getScales()), element = getElementTypeOrSelf(found.lhs);
+  if ((!scale.isF32() && !scale.isF16()) || (!element.isF32() && !element.isF16()) ||
+      !getElementTypeOrSelf(op->getResult(0)).isF32())
+    return fail("it is not summed in f32, of f32 or f16");
+  return true;
+}
+
+class BlockProductRaiser {
+public:
+  explicit BlockProductRaiser(ModuleOp module) : module(module), rewriter(module.getContext()) {}
+
+  void raise(linalg::LinalgOp op) {
+    if (op->getNumResults() != 1 || op.getNumDpsInputs() != 2 || !op.hasPureTensorSemantics() ||
+        !isZeroFill(op.getDpsInits()[0]))
+      return;
+    BlockContraction found;
+    std::string reason;
+    if (match(op, 1, found, reason) || (reason.empty() && match(op, 0, found, reason)))
+      return replace(op, found);
+    if (!reason.empty())
+      miss(op, found.matrix, reason);
+  }
+  /// Writes what stays, and why, to the module's `attn.product_report`.
+  void report() {
+    if (missed.empty())
+      return;
+    SmallVector<Attribute> all;
+    if (auto known = module->getAttrOfType<ArrayAttr>(AttnDialect::kProductReportAttr))
+      llvm::append_range(all, known);
+    llvm::append_range(all, missed);
+    module->setAttr(AttnDialect::kProductReportAttr, rewriter.getArrayAttr(all));
+  }
+
+private:
+  static remark::RemarkOpts remarkNamed() {
+    return remark::RemarkOpts::name("BlockProduct").category("attn-raise-block-products");
+  }
+
+  void replace(linalg::LinalgOp op, const BlockContraction &found) {
+    Location loc = op.getLoc();
+    DequantizeBlocksOp matrix = found.matrix;
+    rewriter.setInsertionPoint(op);
+    Value lhs = found.lhs;
+    Type f32 = rewriter.getF32Type();
+    if (getElementTypeOrSelf(lhs) != f32) {
+      auto type = cast<RankedTensorType>(lhs.getType());
+      lhs =
+          elementwise(rewriter, loc, tensor::getMixedSizes(rewriter, loc, lhs), f32, lhs,
+                      rewriter.getMultiDimIdentityMap(type.getRank()),
+                      [&](OpBuilder &b, Location loc, ValueRange args) { return convertFloat(b, loc, args[0], f32); });
+      if (lhs.getType() != type.clone(f32))
+        lhs = tensor::CastOp::create(rewriter, loc, type.clone(f32), lhs);
+    }
+    remark::passed(loc, remarkNamed()) << remark::add("of {0} bits", matrix.getBits());
+    rewriter.replaceOpWithNewOp<BlockProductOp>(op, op->getResult(0).getType(), lhs, matrix.getCodes(),
+                                                matrix.getScales(), matrix.getZeros(), matrix.getBlock(),
+                                                matrix.getBits(), matrix.getZeroPoint(), found.transposed,
+                                                matrix.getIsUnsigned(), matrix.getNarrowRows());
+  }
+
+  void miss(linalg::LinalgOp op, DequantizeBlocksOp matrix, StringRef reason) {
+    remark::missed(op.getLoc(), remarkNamed()) << remark::reason("{0}", reason);
+    auto field = [&](StringRef name, const Twine &value) {
+      return rewriter.getNamedAttr(name, rewriter.getStringAttr(value));
+    };
+    missed.push_back(rewriter.getDictionaryAttr(
+        {field("node", nodeName(op.getLoc())),
+         field("storage", Twine(matrix.getIsUnsigned() ? "u" : "s") + Twine(matrix.getBits()) + " blocks of " +
+                              Twine(matrix.getBlock())),
+         field("arithmetic", "f32, dequantised"), field("reason", reason)}));
+  }
+
+  ModuleOp module;
+  IRRewriter rewriter;
+  SmallVector<Attribute> missed;
+};
+
+/// An element of a dequantised tensor is computed where it is read.
+struct ExtractFromBlocks : OpRewritePattern<tensor::ExtractOp> {
+  using OpRewritePattern::OpRewritePattern;
+
+  LogicalResult matchAndRewrite(tensor::ExtractOp op, PatternRewriter &rewriter) const override {
+    auto matrix = op.getTensor().getDefiningOp<DequantizeBlocksOp>();
+    if (!matrix)
+      return rewriter.notifyMatchFailure(op, "the tensor is not stored in blocks");
+    rewriter.replaceOp(op, emitDequantized(rewriter, op.getLoc(), matrix, op.getIndices()));
+    return success();
+  }
+};
+
+struct RaiseBlockProductsPass : impl::RaiseBlockProductsPassBase<RaiseBlockProductsPass> {
+  void runOnOperation() override {
+    RewritePatternSet patterns(&getContext());
+    patterns.add<ExtractFromBlocks>(&getContext());
+    walkAndApplyPatterns(getOperation(), std::move(patterns));
+    SmallVector<linalg::LinalgOp> ops;
+    getOperation().walk([&](linalg::LinalgOp op) {
+      if (linalg::isaContractionOpInterface(op))
+        ops.push_back(op);
+    });
+    BlockProductRaiser raiser(getOperation());
+    for (linalg::LinalgOp op : ops)
+      raiser.raise(op);
+    raiser.report();
+  }
+};
+
+} // namespace
+} // namespace attn

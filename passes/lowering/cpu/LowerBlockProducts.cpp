@@ -1,0 +1,209 @@
+#include "dialects/attn/BlockProductOps.h"
+#include "dialects/attn/DerivedGlobals.h"
+#include "dialects/attn/NodeLocation.h"
+#include "passes/Passes.h"
+#include "passes/kernels/cpu/BlockGemm.h"
+#include "passes/lowering/cpu/Epilogue.h"
+#include "passes/lowering/cpu/KernelCall.h"
+#include "passes/lowering/cpu/RowProduct.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
+#include "mlir/IR/Matchers.h"
+#include "mlir/IR/Remarks.h"
+
+namespace attn {
+#define GEN_PASS_DEF_LOWERBLOCKPRODUCTSPASS
+#include "passes/Passes.h.inc"
+} // namespace attn
+
+using namespace mlir;
+using namespace attn;
+
+namespace {
+
+remark::RemarkOpts remarkNamed(StringRef name) {
+  return remark::RemarkOpts::name(name).category("attn-lower-block-products");
+}
+
+/// A constant matrix in panels, as #attn.pack_panels has those of a global.
+DenseElementsAttr packConstant(DenseElementsAttr matrix, bool transposed, int64_t width) {
+  auto type = cast<RankedTensorType>(matrix.getType());
+  int64_t k = type.getDimSize(transposed ? 1 : 0), n = type.getDimSize(transposed ? 0 : 1);
+  int64_t panels = llvm::divideCeil(n, width);
+  Attribute zero = Builder(matrix.getContext()).getZeroAttr(type.getElementType());
+  SmallVector<Attribute> source(matrix.getValues<Attribute>()), packed(panels * k * width, zero);
+  for (int64_t row = 0; row < k; ++row)
+    for (int64_t column = 0; column < n; ++column)
+      packed[(column / width * k + row) * width + column % width] =
+          source[transposed ? column * k + row : row * n + column];
+  return DenseElementsAttr::get(RankedTensorType::get({panels, k, width}, type.getElementType()), packed);
+}
+
+class BlockProductLowering {
+public:
+  explicit BlockProductLowering(ModuleOp module)
+      : module(module), symbols(module), kernels(module), globals(module, symbols), target(TargetAttr::lookup(module)),
+        rewriter(module.getContext()) {}
+
+  void run();
+
+private:
+  void lower(BlockProductOp op);
+  BlockGemmSpec makeSpec(BlockProductOp op, const std::optional<Epilogue> &epilogue);
+  Value packed(BlockProductOp op, Value matrix, int64_t width);
+  Value emitCall(BlockProductOp op, const std::optional<Epilogue> &epilogue, const BlockGemmSpec &spec,
+                 func::FuncOp kernel);
+  void report(BlockProductOp op, StringRef arithmetic, StringRef key, StringRef text);
+
+  ModuleOp module;
+  SymbolTable symbols;
+  KernelTable kernels;
+  DerivedGlobals globals;
+  TargetAttr target;
+  IRRewriter rewriter;
+  SmallVector<Attribute> verdicts;
+};
+
+unsigned leadingDims(BlockProductOp op) { return cast<RankedTensorType>(op.getLhs().getType()).getRank() - 1; }
+
+RankedTensorType resultType(BlockProductOp op, const std::optional<Epilogue> &epilogue) {
+  if (!epilogue)
+    return cast<RankedTensorType>(op.getResult().getType());
+  return cast<RankedTensorType>(linalg::GenericOp(epilogue->op)->getResult(0).getType());
+}
+
+void BlockProductLowering::report(BlockProductOp op, StringRef arithmetic, StringRef key, StringRef text) {
+  auto field = [&](StringRef name, const Twine &value) {
+    return rewriter.getNamedAttr(name, rewriter.getStringAttr(value));
+  };
+  verdicts.push_back(
+      rewriter.getDictionaryAttr({field("node", nodeName(op.getLoc())),
+                                  field("storage", Twine(op.getIsUnsigned() ? "u" : "s") + Twine(op.getBits()) +
+                                                       " blocks of " + Twine(op.getBlock())),
+                                  field("arithmetic", arithmetic), field(key, text)}));
+}
+
+BlockGemmSpec BlockProductLowering::makeSpec(BlockProductOp op, const std::optional<Epilogue> &epilogue) {
+  BlockGemmSpec spec = BlockGemmSpec::forTarget(target, countElements(resultType(op, epilogue), 0, leadingDims(op)),
+                                                op.getDepth(), op.getColumns());
+  spec.block = op.getBlock();
+  spec.bits = op.getBits();
+  spec.isUnsigned = op.getIsUnsigned();
+  spec.hasHalfScales = getElementTypeOrSelf(op.getScales()).isF16();
+  spec.zeroPoint = op.getZeroPoint();
+  if (Value zeros = op.getZeros())
+    spec.zeros = !getElementTypeOrSelf(zeros).isInteger() ? BlockZeros::Float
+                 : spec.isUnsigned                        ? BlockZeros::Unsigned
+                                                          : BlockZeros::Signed;
+  spec.hasByteRows = op.getNarrowRows() && BlockGemmSpec::hasByteProducts(target) && spec.zeros != BlockZeros::Float &&
+                     spec.block % spec.lanes == 0;
+  if (epilogue) {
+    spec.epilogue = linalg::GenericOp(epilogue->op).getBody();
+    spec.accumulator = epilogue->accumulator;
+    spec.operands = epilogue->kinds;
+  }
+  return spec;
+}
+
+/// A stored matrix of scales or zero points in panels; null where it is not stored.
+Value BlockProductLowering::packed(BlockProductOp op, Value matrix, int64_t width) {
+  bool transposed = op.getTransposed();
+  Location loc = op.getLoc();
+  DenseElementsAttr constant;
+  if (matchPattern(matrix, m_Constant(&constant)))
+    return arith::ConstantOp::create(rewriter, loc, packConstant(constant, transposed, width));
+  FlatSymbolRefAttr source = matrix.getDefiningOp<WeightOp>().getGlobalAttr();
+  auto type = cast<RankedTensorType>(matrix.getType());
+  auto panels =
+      RankedTensorType::get({static_cast<int64_t>(llvm::divideCeil(type.getDimSize(transposed ? 0 : 1), width)),
+                             type.getDimSize(transposed ? 1 : 0), width},
+                            type.getElementType());
+  Attribute expression = PackPanelsAttr::get(rewriter.getContext(), source, transposed, width);
+  return WeightOp::create(rewriter, loc, panels, globals.get(source.getValue() + "_panels", panels, expression, loc));
+}
+
+/// Calls `kernel` in place of the product, or of its epilogue, and returns what that op yields.
+Value BlockProductLowering::emitCall(BlockProductOp op, const std::optional<Epilogue> &epilogue,
+                                     const BlockGemmSpec &spec, func::FuncOp kernel) {
+  Location loc = op.getLoc();
+  if (epilogue)
+    loc = rewriter.getFusedLoc({loc, linalg::GenericOp(epilogue->op).getLoc()});
+  FlatSymbolRefAttr source = op.getCodes().getDefiningOp<WeightOp>().getGlobalAttr();
+  auto words = RankedTensorType::get(spec.panelShape(), rewriter.getI32Type());
+  Attribute expression = BytePanelsAttr::get(rewriter.getContext(), source, op.getTransposed(), spec.panelWidth(),
+                                             spec.group(), op.getIsUnsigned());
+  Value codes =
+      WeightOp::create(rewriter, loc, words, globals.get(source.getValue() + "_words", words, expression, loc));
+  SmallVector<Value> inputs = {toMatrix(rewriter, loc, op.getLhs(), leadingDims(op)), codes,
+                               packed(op, op.getScales(), spec.panelWidth())};
+  if (op.getZeros())
+    inputs.push_back(packed(op, op.getZeros(), spec.panelWidth()));
+  SmallVector<int64_t> elementwise;
+  if (epilogue)
+    addEpilogueInputs(rewriter, loc, *epilogue, rewriter.getF32Type(), leadingDims(op), inputs, elementwise);
+  SmallVector<RankedTensorType> scratch;
+  if (spec.hasByteRows)
+    scratch = {RankedTensorType::get(spec.rowShape(), rewriter.getI8Type()),
+               RankedTensorType::get({spec.m, spec.numBlocks()}, rewriter.getF32Type()),
+               RankedTensorType::get({spec.m, spec.numBlocks()}, rewriter.getI32Type())};
+  return emitRowProduct(rewriter, loc, {op.getLhs(), resultType(op, epilogue), spec.m, spec.k, spec.n}, kernel, inputs,
+                        elementwise, scratch);
+}
+
+void BlockProductLowering::lower(BlockProductOp op) {
+  std::string reason;
+  auto missed = [&](StringRef why) {
+    remark::missed(op.getLoc(), remarkNamed("product")) << remark::reason("{0}", why);
+    report(op, "f32, dequantised", "reason", why);
+  };
+  if (!op.getCodes().getDefiningOp<WeightOp>())
+    return missed("the matrix is no weight");
+  for (Value part : {op.getScales(), op.getZeros()})
+    if (part && !part.getDefiningOp<WeightOp>() && !matchPattern(part, m_Constant()))
+      return missed("the scales or zero points are not stored");
+  std::optional<Epilogue> epilogue = matchEpilogue(op->getResult(0), leadingDims(op), 1, reason);
+  BlockGemmSpec spec = makeSpec(op, epilogue);
+  if (epilogue && !canBuildBlockGemm(spec, &reason)) {
+    epilogue.reset();
+    spec = makeSpec(op, epilogue);
+  }
+  if (!epilogue && !reason.empty())
+    remark::missed(op.getLoc(), remarkNamed("epilogue")) << remark::reason("{0}", reason);
+  if (!canBuildBlockGemm(spec, &reason))
+    return missed(reason);
+  FailureOr<func::FuncOp> kernel =
+      kernels.getOrBuild(spec.symbol(), [&](OpBuilder &builder) { return buildBlockGemm(builder, op.getLoc(), spec); });
+  if (failed(kernel))
+    return missed("the name '" + spec.symbol() + "' is taken");
+  remark::passed(op.getLoc(), remarkNamed("product")) << remark::add("{0}", spec.symbol());
+  report(op, spec.hasByteRows ? "s8 blocks in s32" : "f32, unpacked", "kernel", spec.symbol());
+  Operation *last = op;
+  if (epilogue)
+    last = epilogue->op;
+  rewriter.setInsertionPoint(last);
+  rewriter.replaceOp(last, emitCall(op, epilogue, spec, *kernel));
+  if (epilogue)
+    rewriter.eraseOp(op);
+}
+
+void BlockProductLowering::run() {
+  if (auto known = module->getAttrOfType<ArrayAttr>(AttnDialect::kProductReportAttr))
+    llvm::append_range(verdicts, known);
+  SmallVector<BlockProductOp> ops;
+  module.walk([&](BlockProductOp op) { ops.push_back(op); });
+  for (BlockProductOp op : ops)
+    lower(op);
+  if (!verdicts.empty())
+    module->setAttr(AttnDialect::kProductReportAttr, rewriter.getArrayAttr(verdicts));
+}
+
+struct LowerBlockProductsPass : attn::impl::LowerBlockProductsPassBase<LowerBlockProductsPass> {
+  void runOnOperation() override { BlockProductLowering(getOperation()).run(); }
+};
+
+} // namespace

@@ -1,0 +1,62 @@
+#include "passes/lowering/cpu/RowProduct.h"
+
+#include "mlir/Dialect/Arith/Utils/Utils.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "mlir/IR/TypeUtilities.h"
+
+using namespace mlir;
+
+namespace attn {
+
+static Value castTo(OpBuilder &b, Location loc, Value value, RankedTensorType type) {
+  return value.getType() == type ? value : tensor::CastOp::create(b, loc, type, value).getResult();
+}
+
+void addEpilogueInputs(RewriterBase &rewriter, Location loc, const Epilogue &epilogue, Type result, unsigned leading,
+                       SmallVectorImpl<Value> &inputs, SmallVectorImpl<int64_t> &elementwise) {
+  for (auto [kind, operand] : llvm::zip_equal(epilogue.kinds, epilogue.operands)) {
+    if (kind == EpilogueOperand::Full && getElementTypeOrSelf(operand.getType()) == result)
+      elementwise.push_back(inputs.size());
+    inputs.push_back(flattenOperand(rewriter, loc, operand, kind, leading));
+  }
+}
+
+Value emitRowProduct(RewriterBase &rewriter, Location loc, const RowProduct &product, func::FuncOp kernel,
+                     SmallVector<Value> inputs, ArrayRef<int64_t> elementwise, ArrayRef<RankedTensorType> scratch) {
+  // One operand may know a size that another does not.
+  for (auto [input, argument] : llvm::zip(inputs, kernel.getArgumentTypes()))
+    input = castTo(rewriter, loc, input,
+                   RankedTensorType::get(cast<MemRefType>(argument).getShape(), getElementTypeOrSelf(argument)));
+  unsigned leading = product.leading();
+  RankedTensorType type = product.type;
+  SmallVector<OpFoldResult> sizes = tensor::getMixedSizes(rewriter, loc, product.lhs);
+  sizes.back() = rewriter.getIndexAttr(product.n);
+  for (unsigned n = 0; n < leading; ++n)
+    if (!type.isDynamicDim(n))
+      sizes[n] = rewriter.getIndexAttr(type.getDimSize(n));
+  OpFoldResult rows = rewriter.getIndexAttr(product.m);
+  if (ShapedType::isDynamic(product.m))
+    rows = getValueOrCreateConstantIndexOp(rewriter, loc,
+                                           multiplySizes(rewriter, loc, ArrayRef(sizes).take_front(leading)));
+  Type element = type.getElementType();
+  SmallVector<Value> inits;
+  auto addInit = [&](int64_t columns, Type element) {
+    inits.push_back(tensor::EmptyOp::create(rewriter, loc, {rows, rewriter.getIndexAttr(columns)}, element));
+  };
+  for (RankedTensorType part : scratch)
+    addInit(part.getDimSize(1), part.getElementType());
+  addInit(product.n, element);
+  auto call = KernelOp::create(rewriter, loc, TypeRange(ValueRange(inits)), FlatSymbolRefAttr::get(kernel), inputs,
+                               inits, rewriter.getDenseI64ArrayAttr(elementwise));
+  if (!ShapedType::isDynamic(product.m))
+    call->setAttr(AttnDialect::kFlopsAttr, rewriter.getI64IntegerAttr(2 * product.m * product.k * product.n));
+  Value result = call->getResults().back();
+  if (leading == 0)
+    result = tensor::CollapseShapeOp::create(rewriter, loc, result, ArrayRef{dimRange(0, 2)});
+  else if (leading > 1)
+    result = tensor::ExpandShapeOp::create(rewriter, loc, RankedTensorType::get(type.getShape(), element), result,
+                                           ArrayRef{dimRange(0, leading), dimRange(leading, leading + 1)}, sizes);
+  return castTo(rewriter, loc, result, type);
+}
+
+} // namespace attn

@@ -1,0 +1,33 @@
+#ifndef PASSES_LOWERING_CPU_ROWPRODUCT_H
+#define PASSES_LOWERING_CPU_ROWPRODUCT_H
+
+#include "dialects/attn/AttnOps.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/IR/PatternMatch.h"
+#include "passes/lowering/cpu/Epilogue.h"
+
+namespace attn {
+
+/// A kernel's product of rows by a stored K x N matrix.
+struct RowProduct {
+  mlir::Value lhs;             ///< its last dimension is K
+  mlir::RankedTensorType type; ///< of the result, with the epilogue
+  int64_t m = 0, k = 0, n = 0; ///< as the kernel has them: m may be dynamic
+
+  unsigned leading() const { return mlir::cast<mlir::RankedTensorType>(lhs.getType()).getRank() - 1; }
+};
+
+/// Adds the operands of an epilogue to a kernel's `inputs`, and to `elementwise` which of them may be its result.
+void addEpilogueInputs(mlir::RewriterBase &rewriter, mlir::Location loc, const Epilogue &epilogue, mlir::Type result,
+                       unsigned leading, llvm::SmallVectorImpl<mlir::Value> &inputs,
+                       llvm::SmallVectorImpl<int64_t> &elementwise);
+
+/// Calls `kernel` on `inputs`, cast to its arguments, and returns the result as `product.type`. What the kernel writes
+/// for itself, tensors of as many rows as the product, are results before it: of types `scratch`.
+mlir::Value emitRowProduct(mlir::RewriterBase &rewriter, mlir::Location loc, const RowProduct &product,
+                           mlir::func::FuncOp kernel, llvm::SmallVector<mlir::Value> inputs,
+                           llvm::ArrayRef<int64_t> elementwise, llvm::ArrayRef<mlir::RankedTensorType> scratch = {});
+
+} // namespace attn
+
+#endif // PASSES_LOWERING_CPU_ROWPRODUCT_H
