@@ -133,6 +133,9 @@ public:
   /// Elements of input `i` when each is a compile-time constant.
   std::optional<llvm::SmallVector<int64_t>> constantInts(size_t i) const;
   std::optional<llvm::SmallVector<double>> constantFloats(size_t i) const;
+  /// The elements of `t` as they are stored, row-major, where they stand in the
+  /// model; nothing for what is computed, also from a weight.
+  std::optional<std::vector<char>> constantBytes(const Tensor &t) const;
   /// Integers of input `i` as expressions: its elements, or, for a rank-0 or
   /// rank-1 tensor of static length, values read from the tensor at run time.
   std::optional<llvm::SmallVector<Expr>> exprs(size_t i);

@@ -3,6 +3,7 @@
 #include "frontends/onnx/State.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "mlir/IR/Matchers.h"
 #include <utility>
 
 using namespace mlir;
@@ -201,6 +202,33 @@ std::optional<SmallVector<double>> Node::constantFloats(size_t i) const {
   for (const Scalar &element : *t.elements)
     result.push_back(std::get<double>(element));
   return result;
+}
+
+std::optional<std::vector<char>> Node::constantBytes(const Tensor &t) const {
+  int64_t width = dtypeBytes(t.dtype);
+  if (t.elements) {
+    std::vector<char> bytes(t.elements->size() * width);
+    for (auto [i, element] : llvm::enumerate(*t.elements))
+      if (!writeScalar(element, t.dtype, bytes.data() + i * width))
+        return std::nullopt;
+    return bytes;
+  }
+  if (!t.weight.empty()) {
+    auto global = impl.state.module.lookupSymbol<GlobalOp>(t.weight);
+    auto initializer = global ? dyn_cast<InitializerAttr>(global.getExpression()) : InitializerAttr();
+    if (!initializer)
+      return std::nullopt;
+    ArrayRef<char> bytes = impl.state.weights.lookup(initializer.getName());
+    return std::vector<char>(bytes.begin(), bytes.end());
+  }
+  DenseElementsAttr dense;
+  if (!t.value || !matchPattern(t.value, m_Constant(&dense)))
+    return std::nullopt;
+  ArrayRef<char> raw = dense.getRawData();
+  std::vector<char> bytes;
+  for (int64_t n = 0; n < (dense.isSplat() ? dense.getNumElements() : 1); ++n)
+    bytes.insert(bytes.end(), raw.begin(), raw.end());
+  return bytes;
 }
 
 std::optional<SmallVector<Expr>> Node::exprs(size_t i) {

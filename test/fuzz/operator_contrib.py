@@ -81,15 +81,17 @@ def quantised_matmul(d):
 
 @ms("MatMulNBits")
 def nbits(d):
-    bits, block = d.r.choice([4, 4, 8]), d.r.choice([16, 32])
-    k, n = d.r.choice([16, 40, 64, 96]), d.r.choice([1, 5, 16])
+    bits, block = d.r.choice([2, 4, 4, 8]), d.r.choice([16, 32, 64])
+    k, n = d.r.choice([16, 40, 64, 96]), d.r.choice([1, 5, 16, 70])
     blocks = -(-k // block)
     packed = lambda *shape: d.data.integers(0, 256, shape).astype(np.uint8)  # noqa: E731
     inputs = [d.array([*d.shape(1, 2, 1, 20), k], low=-1, high=1), packed(n, blocks, block * bits // 8),
               d.array([n * blocks], low=0.01, high=0.1)]
     if d.maybe():
         inputs.append(packed(n * (-(-blocks * bits // 8))))
-    d.form.fixed = (1, 2, 3)
+    if d.maybe(0.2):
+        inputs += [None] * (4 - len(inputs)) + [d.data.integers(0, blocks, k).astype(np.int32)]
+    d.form.fixed = (1, 2, 3, 4)
     return {"K": k, "N": n, "bits": bits, "block_size": block, "accuracy_level": 1}, inputs
 
 

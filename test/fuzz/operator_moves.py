@@ -395,8 +395,23 @@ def global_pool(d):
 #===----------------------------------------------------------------------===#
 
 
+def dequantize_blocks(d):
+    """Blocks along one dimension, now and then of a matrix that is large enough to be stored apart."""
+    shape = [64, 20] if d.maybe(0.3) else d.shape(1, 3, 1)
+    axis, block = d.axis(len(shape)), d.r.choice([1, 2, 16])
+    blocks = list(shape)
+    blocks[axis] = -(-shape[axis] // block)
+    kind = d.r.choice(["uint8", "int8"])
+    inputs = [d.array(shape, kind, -100, 100), d.array(blocks, "float32", 0.05, 1)]
+    if d.maybe():
+        inputs.append(d.array(blocks, kind, 0, 20))
+    return {"axis": axis, "block_size": block}, inputs, 1, [0, 1, 2]
+
+
 @operator("QuantizeLinear", "DequantizeLinear", since=13)
 def quantize(d):
+    if d.op == "DequantizeLinear" and d.opset >= 21 and d.maybe(0.4):
+        return dequantize_blocks(d)
     shape = d.shape(1, 4, 1)
     axis = d.axis(len(shape))
     per = d.maybe()

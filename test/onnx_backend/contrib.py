@@ -99,6 +99,45 @@ def products():
              block_size=block)
 
 
+def blocks():
+    """Codes of a few bits beside ONNX Runtime, in matrices that are large enough to be stored apart."""
+    n = 70
+    u8 = lambda *shape: RNG.integers(0, 256, shape).astype(np.uint8)  # noqa: E731
+    scale = lambda *shape, dtype=np.float32: RNG.uniform(0.01, 0.1, shape).astype(dtype)  # noqa: E731
+
+    def nbits(name, bits=4, block=32, k=96, rows=(2, 3), zeros=None, groups=None, bias=None, dtype=np.float32, error=1e-4, **attributes):
+        count = -(-k // block)
+        inputs = [floats(*rows, k, dtype=dtype), ("const", u8(n, count, block * bits // 8)), ("const", scale(n * count, dtype=dtype))]
+        packed = ("const", u8(n * (-(-count * bits // 8)))) if zeros == "packed" else None
+        inputs += [packed or (("const", floats(n, count)) if zeros == "float" else None),
+                   ("const", groups(k, count)) if groups else None, ("const", floats(n)) if bias else None]
+        while inputs[-1] is None:
+            inputs.pop()
+        case(f"nbits_{name}", "MatMulNBits", inputs, K=k, N=n, bits=bits, block_size=block, rtol=error, atol=error, **attributes)
+
+    for bits in (2, 4, 8):
+        for zeros in (None, "packed"):
+            nbits(f"stored_{bits}_{zeros}", bits, zeros=zeros)
+    nbits("stored_float", zeros="float")
+    for block in (16, 64, 128, 256):
+        nbits(f"stored_block_{block}", block=block, k=300, zeros="packed")
+    nbits("stored_row", rows=(1,), k=70, block=16)
+    nbits("stored_rows", rows=(40,), k=70, zeros="packed")
+    nbits("stored_bias", bias=True)
+    nbits("stored_f16", dtype=np.float16, error=2e-2)
+    for rows in (1,), (40,):  # rows of 8 bits on both sides, which round alike but for the last bit
+        nbits(f"narrow_{rows[0]}", rows=rows, zeros="packed", accuracy_level=4, error=5e-2)
+    nbits("groups_in_order", groups=lambda k, count: (np.arange(k) // 32).astype(np.int32))
+    nbits("groups", groups=lambda k, count: RNG.integers(0, count, k).astype(np.int32))
+    ids = RNG.integers(0, 20, (2, 5)).astype(np.int64)
+    for bits in (4, 8):
+        for zeros in (False, True):
+            inputs = [("const", u8(20, 64 * bits // 8)), ids, ("const", scale(20, 4))]
+            if zeros:
+                inputs.append(("const", u8(20, 4 * bits // 8)))
+            case(f"gather_blocks_{bits}_{zeros}", "GatherBlockQuantized", inputs, quantize_axis=1, block_size=16, bits=bits)
+
+
 def quantised_products():
     """ONNX Runtime takes signed weights and unsigned activations on every CPU."""
     k, n = 40, 30
@@ -183,7 +222,7 @@ def main():
     p.add_argument("--only", default="")
     p.add_argument("--server", default=backend.SERVER)
     args = p.parse_args()
-    for family in (activations, normalisations, products, quantised_products, rotary, attentions, grouped):
+    for family in (activations, normalisations, products, blocks, quantised_products, rotary, attentions, grouped):
         family()
     server, passed, failed = backend.Server(args.server), 0, 0
     for name, op, inputs, outputs, rtol, atol, domain, check, oracle, attributes in CASES:

@@ -168,100 +168,6 @@ LogicalResult importFusedMatMul(Node &n) {
   return setFormula(n, a->dtype, *y, [&](ArrayRef<Num> v) { return alpha == 1 ? v[0] : alpha * v[0]; });
 }
 
-/// Weights in blocks along K: their bits, sizes and inputs.
-struct BlockWeights {
-  int64_t n, k, bits, block;
-  int64_t blocks() const { return (k + block - 1) / block; }
-};
-
-/// `bits` bits of a packed row, the entry `at` of it.
-Num unpacked(OpBuilder &b, Location loc, Value tensor, ArrayRef<Value> row, Value at, int64_t bits) {
-  Value perByte = arith::ConstantIndexOp::create(b, loc, 8 / bits);
-  Value byte = arith::DivUIOp::create(b, loc, at, perByte), rest = arith::RemUIOp::create(b, loc, at, perByte);
-  SmallVector<Value> place(row);
-  place.push_back(byte);
-  Num element = convert(load(b, loc, tensor, DType::U8, place), DType::I32);
-  Num shift = fromIndex(b, loc, DType::I32, rest) * element.constant(bits);
-  Num moved = element >> shift;
-  return moved & element.constant((int64_t(1) << bits) - 1);
-}
-
-/// The weights [N, K] as numbers of `dtype`.
-FailureOr<Tensor> dequantized(Node &n, const BlockWeights &w, DType dtype) {
-  int64_t rowBytes = (w.blocks() * w.bits + 7) / 8;
-  Tensor zeros;
-  bool packedZeros = n.hasInput(3) && n.input(3).dtype == DType::U8;
-  FailureOr<Tensor> codes = n.reshape(n.input(1), {Expr(w.n), Expr(w.blocks()), Expr(w.block * w.bits / 8)});
-  FailureOr<Tensor> scales = n.reshape(n.input(2), {Expr(w.n), Expr(w.blocks())});
-  if (failed(codes) || failed(scales))
-    return failure();
-  if (n.hasInput(3)) {
-    FailureOr<Tensor> view = n.reshape(n.input(3), {Expr(w.n), Expr(packedZeros ? rowBytes : w.blocks())});
-    if (failed(view))
-      return failure();
-    zeros = *view;
-  }
-  Value code = n.value(*codes), scale = n.value(*scales), zero = n.hasInput(3) ? n.value(zeros) : Value();
-  Tensor out;
-  out.dtype = dtype;
-  out.shape.append({Expr(w.n), Expr(w.k)});
-  DType wide = computeDType(dtype);
-  out.value = n.generate(dtype, out.shape, [&](OpBuilder &b, Location loc, ValueRange at) -> Value {
-    Value size = arith::ConstantIndexOp::create(b, loc, w.block);
-    Value block = arith::DivUIOp::create(b, loc, at[1], size), inside = arith::RemUIOp::create(b, loc, at[1], size);
-    Num q = convert(unpacked(b, loc, code, {at[0], block}, inside, w.bits), wide);
-    Num z = q.constant(double(int64_t(1) << (w.bits - 1)));
-    if (packedZeros)
-      z = convert(unpacked(b, loc, zero, at[0], block, w.bits), wide);
-    else if (zero)
-      z = convert(load(b, loc, zero, zeros.dtype, {at[0], block}), wide);
-    Num s = convert(load(b, loc, scale, scales->dtype, {at[0], block}), wide);
-    return convert((q - z) * s, dtype).value();
-  });
-  return out;
-}
-
-LogicalResult importMatMulNBits(Node &n) {
-  if (failed(expectInputs(n, 3)) || failed(expectFloat(n, 0)))
-    return failure();
-  const Tensor &a = n.input(0);
-  BlockWeights w{n.intAttr("N", 0), n.intAttr("K", 0), n.intAttr("bits", 4), n.intAttr("block_size", 0)};
-  if (w.bits != 2 && w.bits != 4 && w.bits != 8)
-    return n.unsupported() << "weights of " << w.bits << " bits";
-  if (w.n < 1 || w.k < 1 || w.block < 16 || (w.block & (w.block - 1)) || w.n > INT32_MAX || w.k > INT32_MAX ||
-      w.block > INT32_MAX)
-    return n.error() << "expects N and K of at least 1 and block_size a power of 2 from 16 on, has " << w.n << ", "
-                     << w.k << " and " << w.block;
-  if (n.hasInput(4))
-    return n.unsupported() << "g_idx";
-  if (n.intAttr("weight_prepacked", 0))
-    return n.unsupported() << "weights that ONNX Runtime has packed";
-  if (n.input(1).dtype != DType::U8 || !isFloat(n.input(2).dtype))
-    return n.error() << "expects uint8 weights and float scales, has " << dtypeName(n.input(1).dtype) << " and "
-                     << dtypeName(n.input(2).dtype);
-  if (a.rank() < 1 || failed(n.requireEqual(a.shape.back(), Expr(w.k), "A has {0} columns, K is {1}")))
-    return a.rank() < 1 ? n.error() << "expects A of rank at least 1" : failure();
-  FailureOr<Tensor> weights = dequantized(n, w, a.dtype);
-  if (failed(weights))
-    return failure();
-  LabelledTensor left{a, {}}, right{*weights, {-1, -2}};
-  SmallVector<Label> out;
-  for (int64_t d = 0; d + 1 < a.rank(); ++d) {
-    left.labels.push_back(d);
-    out.push_back(d);
-  }
-  left.labels.push_back(-2);
-  out.push_back(-1);
-  FailureOr<Tensor> y = contractLabels(n, a.dtype, left, right, out);
-  if (failed(y))
-    return failure();
-  if (!n.hasInput(5)) {
-    n.setOutput(0, *y);
-    return success();
-  }
-  return setFormula(n, a.dtype, {*y, n.input(5)}, [](ArrayRef<Num> v) { return v[0] + v[1]; });
-}
-
 //===----------------------------------------------------------------------===//
 // RotaryEmbedding
 //===----------------------------------------------------------------------===//
@@ -330,7 +236,6 @@ void registerContribOps(OpRegistry &registry) {
     registry.add(name, {1}, importSkipNormalization, domain);
   registry.add("EmbedLayerNormalization", {1}, importEmbedLayerNormalization, domain);
   registry.add("FusedMatMul", {1}, importFusedMatMul, domain);
-  registry.add("MatMulNBits", {1}, importMatMulNBits, domain);
   registry.add("RotaryEmbedding", {1}, importRotary, domain);
 }
 

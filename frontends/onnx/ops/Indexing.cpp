@@ -1,5 +1,6 @@
 #include "dialects/attn/AttnOps.h"
 #include "frontends/onnx/Limits.h"
+#include "frontends/onnx/ops/Gather.h"
 #include "frontends/onnx/ops/RuntimeAxes.h"
 #include "frontends/onnx/ops/Taps.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -90,6 +91,44 @@ static std::optional<LogicalResult> gatherRow(Node &node, int64_t axis, ArrayRef
   return success();
 }
 
+FailureOr<Tensor> attn::onnx::gather(Node &node, const Tensor &data, const Tensor &indices, int64_t axis) {
+  if (!isIndexType(indices.dtype))
+    return node.error() << "indices are " << dtypeName(indices.dtype) << ", expected int32 or int64";
+  Tensor result;
+  result.dtype = data.dtype;
+  result.shape.append(data.shape.begin(), data.shape.begin() + axis);
+  result.shape.append(indices.shape.begin(), indices.shape.end());
+  result.shape.append(data.shape.begin() + axis + 1, data.shape.end());
+  OpBuilder &b = node.builder();
+  MLIRContext *context = b.getContext();
+  size_t rank = result.shape.size(), indexRank = indices.rank();
+  SmallVector<AffineExpr> indexDims;
+  for (size_t dim = 0; dim < indexRank; ++dim)
+    indexDims.push_back(getAffineDimExpr(axis + dim, context));
+  SmallVector<AffineMap> maps = {AffineMap::get(rank, 0, indexDims, context),
+                                 AffineMap::getMultiDimIdentityMap(rank, context)};
+  SmallVector<utils::IteratorType> iterators(rank, utils::IteratorType::parallel);
+  Value source = node.value(data), size = node.symbols().materialize(b, node.loc(), data.shape[axis]);
+  Value init = node.empty(data.dtype, result.shape), index = node.value(indices);
+  std::string message = node.describe();
+  auto generic = linalg::GenericOp::create(
+      b, node.loc(), TypeRange(init.getType()), ValueRange(index), ValueRange(init), maps, iterators,
+      [&](OpBuilder &b, Location loc, ValueRange arguments) {
+        SmallVector<Value> from;
+        for (size_t dim = 0; dim < rank; ++dim) {
+          if (int64_t(dim) == axis)
+            from.push_back(checkedIndex(b, loc, arguments[0], size, message));
+          if (int64_t(dim) < axis || dim >= axis + indexRank)
+            from.push_back(linalg::IndexOp::create(b, loc, dim));
+        }
+        if (int64_t(rank) == axis) // a rank-0 index into the last dimension
+          from.push_back(checkedIndex(b, loc, arguments[0], size, message));
+        linalg::YieldOp::create(b, loc, tensor::ExtractOp::create(b, loc, source, from).getResult());
+      });
+  result.value = generic.getResult(0);
+  return result;
+}
+
 static LogicalResult importGather(Node &node) {
   const Tensor &data = node.input(0), &indices = node.input(1);
   FailureOr<int64_t> axis = node.axis(node.intAttr("axis", 0), data.rank());
@@ -106,34 +145,10 @@ static LogicalResult importGather(Node &node) {
   }
   if (std::optional<LogicalResult> done = gatherRow(node, *axis, shape))
     return *done;
-
-  OpBuilder &b = node.builder();
-  MLIRContext *context = b.getContext();
-  size_t rank = shape.size(), indexRank = indices.rank();
-  SmallVector<AffineExpr> indexDims;
-  for (size_t dim = 0; dim < indexRank; ++dim)
-    indexDims.push_back(getAffineDimExpr(*axis + dim, context));
-  SmallVector<AffineMap> maps = {AffineMap::get(rank, 0, indexDims, context),
-                                 AffineMap::getMultiDimIdentityMap(rank, context)};
-  SmallVector<utils::IteratorType> iterators(rank, utils::IteratorType::parallel);
-  Value source = node.value(data), size = node.symbols().materialize(b, node.loc(), data.shape[*axis]);
-  Value init = node.empty(data.dtype, shape), index = node.value(indices);
-  std::string message = node.describe();
-  auto generic = linalg::GenericOp::create(
-      b, node.loc(), TypeRange(init.getType()), ValueRange(index), ValueRange(init), maps, iterators,
-      [&](OpBuilder &b, Location loc, ValueRange arguments) {
-        SmallVector<Value> from;
-        for (size_t dim = 0; dim < rank; ++dim) {
-          if (int64_t(dim) == *axis)
-            from.push_back(checkedIndex(b, loc, arguments[0], size, message));
-          if (int64_t(dim) < *axis || dim >= *axis + indexRank)
-            from.push_back(linalg::IndexOp::create(b, loc, dim));
-        }
-        if (int64_t(rank) == *axis) // a rank-0 index into the last dimension
-          from.push_back(checkedIndex(b, loc, arguments[0], size, message));
-        linalg::YieldOp::create(b, loc, tensor::ExtractOp::create(b, loc, source, from).getResult());
-      });
-  node.setOutput(0, generic.getResult(0), data.dtype, shape);
+  FailureOr<Tensor> rows = gather(node, data, indices, *axis);
+  if (failed(rows))
+    return failure();
+  node.setOutput(0, *rows);
   return success();
 }
 

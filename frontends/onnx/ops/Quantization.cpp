@@ -1,3 +1,4 @@
+#include "frontends/onnx/ops/Blocks.h"
 #include "frontends/onnx/ops/Families.h"
 #include "frontends/onnx/ops/MatMul.h"
 #include "frontends/onnx/ops/Narrow.h"
@@ -119,6 +120,22 @@ LogicalResult importQuantizeLinear(Node &n) {
   });
 }
 
+/// Input 0, integers of up to 8 bits, with the scales and zero points of blocks.
+LogicalResult dequantizeCodes(Node &n, int64_t block) {
+  const Tensor &x = n.input(0);
+  FailureOr<int64_t> axis = n.axis(n.intAttr("axis", 1), x.rank());
+  if (failed(axis) || (n.hasInput(2) && failed(expectSameDType(n, 0, 2))))
+    return failure();
+  Blocks blocks{x, n.input(1), {}, *axis, block, isNarrow(x.dtype) ? 4 : 8};
+  if (n.hasInput(2))
+    blocks.zeros = n.input(2);
+  FailureOr<Tensor> y = dequantizeBlocks(n, blocks);
+  if (failed(y))
+    return failure();
+  n.setOutput(0, *y);
+  return success();
+}
+
 LogicalResult importDequantizeLinear(Node &n) {
   if (failed(expectInputs(n, 2)) || failed(expectFloat(n, 1)))
     return failure();
@@ -128,6 +145,10 @@ LogicalResult importDequantizeLinear(Node &n) {
   DType to = n.input(1).dtype;
   if (int64_t given = n.intAttr("output_dtype", 0))
     to = dtypeFromProto(given).value_or(to);
+  bool isCode = x.dtype == DType::I4 || x.dtype == DType::U4 || x.dtype == DType::I8 || x.dtype == DType::U8;
+  int64_t block = n.intAttr("block_size", 0);
+  if (isCode && block > 0 && n.input(1).rank() == x.rank() && to == n.input(1).dtype)
+    return dequantizeCodes(n, block);
   FailureOr<Tensor> scale = parameter(n, 1, x);
   if (failed(scale))
     return failure();
