@@ -181,4 +181,37 @@ std::optional<Combiner> getReduction(Operation *op) {
   return std::nullopt;
 }
 
+Operation *getScalarOp(linalg::LinalgOp op) {
+  return op && isPointwise(op) ? stripConversions(op.getBlock()->getTerminator()->getOperand(0)).getDefiningOp()
+                               : nullptr;
+}
+
+OpOperand *getInput(linalg::LinalgOp op, Value scalar) {
+  auto argument = dyn_cast<BlockArgument>(stripConversions(scalar));
+  if (!argument || argument.getOwner() != op.getBlock())
+    return nullptr;
+  OpOperand *operand = op.getMatchingOpOperand(argument);
+  return op.isDpsInput(operand) ? operand : nullptr;
+}
+
+std::optional<double> constantFactor(linalg::LinalgOp op) {
+  if (!isPointwise(op) || op.getNumDpsInputs() != 1 || !getElementTypeOrSelf(op->getResult(0)).isF32())
+    return std::nullopt;
+  BlockArgument input = op.getMatchingBlockArgument(op.getDpsInputOperand(0));
+  Operation *scale = op.getBlock()->getTerminator()->getOperand(0).getDefiningOp();
+  if (!scale || !isa<arith::MulFOp, arith::DivFOp>(scale) || !input.getType().isF32())
+    return std::nullopt;
+  Value factor = scale->getOperand(1);
+  if (scale->getOperand(0) != input) {
+    if (isa<arith::DivFOp>(scale) || factor != input)
+      return std::nullopt;
+    factor = scale->getOperand(0);
+  }
+  auto constant = dyn_cast_or_null<FloatAttr>(splatConstant(factor));
+  if (!constant || !constant.getValue().isFiniteNonZero())
+    return std::nullopt;
+  double value = constant.getValueAsDouble();
+  return isa<arith::DivFOp>(scale) ? 1 / value : value;
+}
+
 } // namespace attn

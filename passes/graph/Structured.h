@@ -93,6 +93,16 @@ enum class Combiner { sum, maximum };
 /// widened before.
 std::optional<Combiner> getReduction(mlir::Operation *op);
 
+/// The scalar op that computes the element of an elementwise op from elements of its inputs, conversions between float
+/// types aside; null for other ops.
+mlir::Operation *getScalarOp(mlir::linalg::LinalgOp op);
+
+/// The input of `op` whose element `scalar` is, or null.
+mlir::OpOperand *getInput(mlir::linalg::LinalgOp op, mlir::Value scalar);
+
+/// The constant by which an elementwise op multiplies its one tensor, f32.
+std::optional<double> constantFactor(mlir::linalg::LinalgOp op);
+
 /// `scalar` before conversions between float types.
 mlir::Value stripConversions(mlir::Value scalar);
 

@@ -2,7 +2,6 @@
 
 #include "passes/graph/Structured.h"
 #include "passes/graph/attention/RegionWriter.h"
-#include "passes/graph/element/RowReduction.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"

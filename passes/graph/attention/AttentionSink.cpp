@@ -66,36 +66,32 @@ SmallVector<Joined> readJoined(Value joined, int64_t dim) {
 }
 
 /// Whether `shift` is the maximum of the rows of `scores` and `sink`, taken where they stand side by side.
-bool isMaximumOfBoth(AtomSpace &space, const Scalar &shift, Read scores, const Scalar &sink) {
+bool isMaximumOfBoth(RowReader &rows, const Element &shift, const Element &scores, const Element &sink,
+                     AffineExpr key) {
   auto reduction = shift.value.getDefiningOp<linalg::LinalgOp>();
-  Atoms keys;
-  std::optional<Read> joined =
-      shift.op || !reduction ? std::nullopt : readReduced(space, {shift.value, shift.at}, Combiner::maximum, keys);
-  if (!joined)
+  if (getReduction(reduction) != Combiner::maximum || reduction.getNumReductionLoops() != 1)
     return false;
-  space.resolve(joined->access);
-  space.resolve(keys);
-  auto *dim = llvm::find(joined->access, keys);
-  if (dim == joined->access.end())
+  SmallVector<unsigned> loops;
+  reduction.getReductionDims(loops);
+  AffineExpr summed = rows.inner({reduction, loops.front(), shift.at});
+  Element joined = rows.sources(shift).front();
+  auto *dim = llvm::find(joined.at.getResults(), summed);
+  if (dim == joined.at.getResults().end())
     return false;
-  for (const Joined &pieces : readJoined(joined->value, dim - joined->access.begin())) {
-    if (pieces.scores != scores.value || !pieces.column)
-      continue;
-    space.resolve(scores.access);
-    Access row(scores.access), other(joined->access);
-    row[dim - joined->access.begin()].clear();
-    other[dim - joined->access.begin()].clear();
-    if (row == other && isSame(space, readScalar(space, {pieces.column, other}), sink))
-      return true;
-  }
-  return false;
+  SmallVector<AffineExpr> place(joined.at.getResults()), first(place);
+  place[dim - joined.at.getResults().begin()] = key;
+  first[dim - joined.at.getResults().begin()] = getAffineConstantExpr(0, summed.getContext());
+  return llvm::any_of(readJoined(joined.value, dim - joined.at.getResults().begin()), [&](const Joined &pieces) {
+    return pieces.column && rows.isSame(rows.at(pieces.scores, place), scores) &&
+           rows.isSame(rows.at(pieces.column, first), sink);
+  });
 }
 
-/// The operands of which `scalar` is the greater one, as a maximum or as x < c ? c : x, which a lower bound is.
-std::optional<std::pair<unsigned, unsigned>> findMaximum(const Scalar &scalar) {
-  if (getAs<arith::MaximumFOp>(scalar) || getAs<arith::MaxNumFOp>(scalar))
+/// The operands of which `element` is the greater one, as a maximum or as x < c ? c : x, which a lower bound is.
+std::optional<std::pair<unsigned, unsigned>> findMaximum(const Element &element) {
+  if (getAs<arith::MaximumFOp>(element) || getAs<arith::MaxNumFOp>(element))
     return std::pair(0u, 1u);
-  auto select = getAs<arith::SelectOp>(scalar);
+  auto select = getAs<arith::SelectOp>(element);
   auto compare = select ? select.getCondition().getDefiningOp<arith::CmpFOp>() : nullptr;
   if (compare && compare.getPredicate() == arith::CmpFPredicate::OLT && compare.getLhs() == select.getFalseValue() &&
       compare.getRhs() == select.getTrueValue())
@@ -103,132 +99,97 @@ std::optional<std::pair<unsigned, unsigned>> findMaximum(const Scalar &scalar) {
   return std::nullopt;
 }
 
+/// A sink as a term of the sum: exp(sink - maximum).
+struct SinkTerm {
+  Element sink;
+  std::optional<double> score; ///< where it is a number
+  std::optional<Element> column;
+};
+
 /// What a row's maximum, which is subtracted from its scores, is the maximum of.
 enum class Maximum { scores, andNumber, andSink, unknown };
 
 /// A number beside the scores counts where exp(sink - number), which alone is the sum of a row of -inf, is far from 0.
-Maximum readMaximum(AtomSpace &space, const Scalar &shift, const Read &row, const Read &scores, const Scalar &sink,
-                    std::optional<double> sinkScore) {
-  std::optional<unsigned> unitDim;
-  if (findReducedAtoms(space, row, scores, Combiner::maximum, unitDim))
+Maximum readMaximum(RowReader &rows, const Element &shift, const Element &scores, const SinkTerm &term,
+                    const Places &keys) {
+  if (rows.combines(shift, scores, Combiner::maximum, keys))
     return Maximum::scores;
-  std::optional<std::pair<unsigned, unsigned>> either = findMaximum(shift);
-  if (either)
+  if (std::optional<std::pair<unsigned, unsigned>> either = findMaximum(shift))
     for (auto [n, rest] : {*either, std::pair(either->second, either->first)}) {
-      Scalar other = readOperand(space, shift, n);
-      auto number = dyn_cast_or_null<FloatAttr>(splatConstant(other.value));
+      Element other = rows.of(shift, n);
+      std::optional<double> number = numberOf(other);
       constexpr double kFarBelow = 8;
-      if (number && number.getValue().isFinite() && sinkScore && *sinkScore > number.getValueAsDouble() - kFarBelow)
+      if (number && std::isfinite(*number) && term.score && *term.score > *number - kFarBelow)
         return Maximum::andNumber;
-      Scalar maximum = readOperand(space, shift, rest);
-      if (isSame(space, other, sink) && !maximum.op &&
-          findReducedAtoms(space, {maximum.value, maximum.at}, scores, Combiner::maximum, unitDim))
+      if (rows.isSame(other, term.sink) && rows.combines(rows.operand(shift, rest), scores, Combiner::maximum, keys))
         return Maximum::andSink;
     }
-  return isMaximumOfBoth(space, shift, scores, sink) ? Maximum::andSink : Maximum::unknown;
+  bool isOfBoth = keys.size() == 1 && isMaximumOfBoth(rows, shift, scores, term.sink, keys.front());
+  return isOfBoth ? Maximum::andSink : Maximum::unknown;
 }
 
-/// The tensor that operand `n` of the op that computes `scalar` reads.
-std::optional<Read> readTensor(AtomSpace &space, Scalar scalar, unsigned n) {
-  OpOperand *input = getInput(scalar.op, scalar.value.getDefiningOp()->getOperand(n));
-  if (!input || !isa<RankedTensorType>(input->get().getType()))
-    return std::nullopt;
-  Access loops(scalar.at);
-  space.resolve(loops);
-  std::optional<Access> at = AtomSpace::operandAccess(scalar.op.getMatchingIndexingMap(input), loops);
-  return at ? std::optional(Read{input->get(), *at}) : std::nullopt;
-}
-
-/// The dimension of a tensor read at `result` at which each dimension of one read at `access` stands; -1: it has
-/// size 1.
-std::optional<SmallVector<int64_t>> findDims(AtomSpace &space, Access access, Access result) {
-  space.resolve(access);
-  space.resolve(result);
+/// The dimension of the root at which each dimension of a tensor that is read at `at` stands; -1: it has size 1.
+std::optional<SmallVector<int64_t>> findPlaces(RowReader &rows, AffineMap at) {
   SmallVector<int64_t> dims;
-  for (const Atoms &atoms : access) {
-    auto *dim = llvm::find(result, atoms);
-    if (!atoms.empty() && dim == result.end())
+  for (AffineExpr place : at.getResults()) {
+    bool isUnit = rows.parts(place).empty();
+    std::optional<int64_t> dim = isUnit ? std::nullopt : rows.findDim({place});
+    if (!isUnit && !dim)
       return std::nullopt;
-    dims.push_back(atoms.empty() ? -1 : dim - result.begin());
+    dims.push_back(dim.value_or(-1));
   }
   return dims;
 }
 
-/// Whether one of `atoms` is read at in `access`.
-bool namesAnyOf(const Access &access, ArrayRef<unsigned> atoms) {
-  return llvm::any_of(access, [&](const Atoms &list) {
-    return llvm::any_of(list, [&](unsigned atom) { return llvm::is_contained(atoms, atom); });
-  });
+std::optional<SinkTerm> readSinkTerm(RowReader &rows, const Element &term, const Element &maximum) {
+  if (!getAs<math::ExpOp>(term))
+    return std::nullopt;
+  Element distance = rows.of(term, 0);
+  SinkTerm found{distance, 0, {}};
+  if (getAs<arith::SubFOp>(distance)) {
+    found.sink = rows.of(distance, 0);
+    found.score = numberOf(found.sink);
+    found.column = found.score ? std::nullopt : rows.tensor(rows.operand(distance, 0));
+    if (!found.score && !found.column)
+      return std::nullopt;
+  } else if (!getAs<arith::NegFOp>(distance)) {
+    return std::nullopt;
+  }
+  Element shift = rows.operand(distance, distance.getOp()->getNumOperands() - 1);
+  bool isShifted = rows.isSame(shift, maximum) && (!found.score || std::isfinite(*found.score));
+  return isShifted ? std::optional(found) : std::nullopt;
 }
 
 } // namespace
 
-std::optional<Normalization> findShiftedSink(linalg::LinalgOp op, const Quotient &quotient, AtomSpace &space) {
-  Value terms = quotient.numerator->get(), result = op->getResult(0);
-  auto exponential = terms.getDefiningOp<linalg::LinalgOp>();
-  OpOperand *exponent = isa_and_nonnull<math::ExpOp>(getScalarOp(exponential))
-                            ? getInput(exponential, getScalarOp(exponential)->getOperand(0))
-                            : nullptr;
-  auto shift = exponent && isAligned(exponential, exponent) ? exponent->get().getDefiningOp<linalg::LinalgOp>()
-                                                            : linalg::LinalgOp();
-  auto difference = dyn_cast_or_null<arith::SubFOp>(getScalarOp(shift));
-  OpOperand *scores = difference ? getInput(shift, difference.getLhs()) : nullptr;
-  Scalar divisor = readScalar(space, quotient.denominator);
-  if (!scores || !isAligned(shift, scores) || scores->get().getType() != result.getType() ||
-      !getAs<arith::AddFOp>(divisor))
+std::optional<Normalization> findShiftedSink(RowReader &rows, Value result, const Quotient &quotient) {
+  Element exponential = rows.strip(quotient.numerator), divisor = rows.strip(quotient.denominator);
+  if (!getAs<math::ExpOp>(exponential) || !getAs<arith::AddFOp>(divisor))
     return std::nullopt;
-  std::optional<Read> row = readOperand(space, shift, getInput(shift, difference.getRhs()), quotient.result);
-  if (!row)
+  Element difference = rows.of(exponential, 0);
+  std::optional<Element> scores =
+      getAs<arith::SubFOp>(difference) ? rows.tensor(rows.operand(difference, 0)) : std::nullopt;
+  if (!scores || !rows.isWhole(*scores))
     return std::nullopt;
-  Scalar maximum = readScalar(space, *row);
+  Element maximum = rows.of(difference, 1);
   for (unsigned n : {0, 1}) {
-    Scalar sum = readOperand(space, divisor, 1 - n), other = readOperand(space, divisor, n);
-    if (sum.op || !getAs<math::ExpOp>(other))
-      continue;
-    Scalar distance = readOperand(space, other, 0), sink;
-    std::optional<double> score;
-    std::optional<Read> column;
-    if (getAs<arith::SubFOp>(distance)) {
-      sink = readOperand(space, distance, 0);
-      if (auto number = dyn_cast_or_null<FloatAttr>(splatConstant(sink.value)))
-        score = number.getValueAsDouble();
-      else if (!(column = readTensor(space, distance, 0)))
-        continue;
-    } else if (getAs<arith::NegFOp>(distance)) {
-      score = 0;
-    } else {
-      continue;
-    }
-    unsigned last = distance.value.getDefiningOp()->getNumOperands() - 1;
-    if ((score && !std::isfinite(*score)) || !isSame(space, readOperand(space, distance, last), maximum))
-      continue;
-    Access at(quotient.result);
-    space.resolve(at);
-    std::optional<unsigned> unitDim;
-    std::optional<Atoms> keys = findReducedAtoms(space, {sum.value, sum.at}, {terms, at}, Combiner::sum, unitDim);
+    std::optional<SinkTerm> term = readSinkTerm(rows, rows.of(divisor, n), maximum);
+    std::optional<Places> keys =
+        term ? rows.combined(rows.operand(divisor, 1 - n), exponential, Combiner::sum) : std::nullopt;
+    std::optional<int64_t> dim = keys ? rows.findDim(*keys) : std::nullopt;
     // What is subtracted is one number a row, and so is the sink.
-    Read shiftRow = *row;
-    space.walkUp(shiftRow.value, shiftRow.access);
-    space.resolve(shiftRow.access);
-    if (keys)
-      space.resolve(*keys);
-    if (keys && namesAnyOf(shiftRow.access, *keys))
+    if (!dim || rows.names(maximum.at, *keys))
       continue;
-    Maximum of = keys ? readMaximum(space, maximum, *row, {scores->get(), at}, sink, score) : Maximum::unknown;
+    Maximum of = readMaximum(rows, maximum, *scores, *term, *keys);
     if (of == Maximum::unknown)
       continue;
-    space.resolve(at);
-    space.resolve(*keys);
-    auto *dim = unitDim ? at.begin() + *unitDim : llvm::find(at, *keys);
-    if (dim == at.end())
-      continue;
-    Normalization found(Normalizer::softmax, scores->get(), result, dim - at.begin());
-    found.sinkScore = score;
-    if (column) {
-      std::optional<SmallVector<int64_t>> dims = findDims(space, column->access, at);
+    Normalization found(Normalizer::softmax, scores->value, result, *dim);
+    found.sinkScore = term->score;
+    if (term->column) {
+      std::optional<SmallVector<int64_t>> dims = findPlaces(rows, term->column->at);
       if (!dims || llvm::is_contained(*dims, found.dim))
         continue;
-      found.sink = column->value;
+      found.sink = term->column->value;
       found.sinkDims = *dims;
     }
     found.isSinkLost = of == Maximum::scores;
@@ -259,9 +220,8 @@ std::optional<Normalization> findSink(SoftmaxOp softmax) {
       found.isSinkInMaximum = true;
     }
     // softmax of x - max(x) and c: of x and c + max(x). The difference is NaN in rows of -inf.
-    auto shift = pieces.scores.getDefiningOp<linalg::LinalgOp>();
-    if (OpOperand *scores = findUnshifted(shift, 0, dim)) {
-      found.input = scores->get();
+    if (Value scores = findUnshifted(pieces.scores, 0, dim)) {
+      found.input = scores;
       found.isSinkShifted = found.isSinkLost = true;
     }
     return found;

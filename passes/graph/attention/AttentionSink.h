@@ -2,7 +2,7 @@
 #define PASSES_GRAPH_ATTENTION_ATTENTIONSINK_H
 
 #include "passes/graph/attention/Normalization.h"
-#include "passes/graph/element/RowReduction.h"
+#include "passes/graph/element/Rows.h"
 
 // A sink: one more score of each row, whose key has no value.
 
@@ -12,9 +12,9 @@ namespace attn {
 /// scores alone.
 std::optional<Normalization> findSink(SoftmaxOp softmax);
 
-/// `op` = exp(x - m) / (exp(c - m) + sum(exp(x - m))): c a number or a tensor, m the maximum of the row of x, or of it
-/// and c, or, where c is a number that is not far below, of it and a finite one.
-std::optional<Normalization> findShiftedSink(mlir::linalg::LinalgOp op, const Quotient &quotient, AtomSpace &space);
+/// `result` = exp(x - m) / (exp(c - m) + sum(exp(x - m))): c a number or a tensor, m the maximum of the row of x, or of
+/// it and c, or, where c is a number that is not far below, of it and a finite one.
+std::optional<Normalization> findShiftedSink(RowReader &rows, mlir::Value result, const Quotient &quotient);
 
 } // namespace attn
 

@@ -3,7 +3,6 @@
 #include "dialects/attn/AttnOps.h"
 #include "passes/graph/Structured.h"
 #include "passes/graph/attention/AttentionMatch.h"
-#include "passes/graph/element/RowReduction.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"

@@ -1,7 +1,5 @@
-#include "passes/graph/Structured.h"
-#include "passes/graph/attention/AttentionMatch.h"
 #include "passes/graph/attention/Normalization.h"
-#include "passes/graph/element/RowReduction.h"
+#include "passes/graph/element/Rows.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
@@ -12,16 +10,16 @@ using namespace mlir;
 namespace attn {
 namespace {
 
-/// `x` / `row`, both of which are read at one point.
-Value divideRows(RewriterBase &rewriter, Location loc, const Read &x, const Read &row) {
+/// `x` / `row`, elements of two tensors.
+Value divideRows(RewriterBase &rewriter, Location loc, const Element &x, const Element &row) {
   SmallVector<AffineExpr> place;
-  for (const Atoms &atoms : row.access) {
-    auto *dim = llvm::find(x.access, atoms);
-    if (atoms.empty() || dim == x.access.end())
+  for (AffineExpr expr : row.at.getResults()) {
+    auto *dim = llvm::find(x.at.getResults(), expr);
+    if (dim == x.at.getResults().end())
       return {};
-    place.push_back(rewriter.getAffineDimExpr(dim - x.access.begin()));
+    place.push_back(rewriter.getAffineDimExpr(dim - x.at.getResults().begin()));
   }
-  unsigned rank = x.access.size();
+  unsigned rank = x.at.getNumResults();
   AffineMap rowMap = AffineMap::get(rank, 0, place, rewriter.getContext());
   Type element = getElementTypeOrSelf(x.value), compute = accumulatorType(element);
   return elementwise(
@@ -35,52 +33,38 @@ Value divideRows(RewriterBase &rewriter, Location loc, const Read &x, const Read
 } // namespace
 
 LogicalResult divideFirst(RewriterBase &rewriter, linalg::LinalgOp op) {
-  AtomSpace space;
-  std::optional<Quotient> quotient = readQuotient(op, 0, space);
-  if (!quotient || quotient->numerator->get().getType() != op->getResult(0).getType() ||
-      !op.getMatchingIndexingMap(quotient->numerator).isIdentity())
+  RowReader rows(op->getResult(0));
+  std::optional<Quotient> quotient = rows.quotient(0);
+  if (!quotient || !rows.isWhole(quotient->numerator))
     return failure();
-  Read product{quotient->numerator->get(), quotient->result};
+  Element product = quotient->numerator;
   SmallVector<Operation *> views;
-  while (isView(product.value.getDefiningOp())) {
+  while (std::optional<Element> source = rows.throughView(product)) {
     views.push_back(product.value.getDefiningOp());
-    if (!product.value.hasOneUse() || !space.stepUp(product.value, product.access))
+    if (!product.value.hasOneUse())
       return failure();
+    product = *source;
   }
   auto sum = product.value.getDefiningOp<linalg::LinalgOp>();
   if (!isContraction(sum) || !product.value.hasOneUse() || !isZeroFill(sum.getDpsInits()[0]))
     return failure();
-  for (unsigned n : {0, 1}) {
-    if (!isMultipleOfNonNegative(sum->getOperand(n)))
+  SmallVector<unsigned> loops;
+  sum.getReductionDims(loops);
+  Places summed;
+  for (unsigned loop : loops)
+    summed.push_back(rows.inner({sum, loop, product.at}));
+  summed = rows.parts(summed);
+  Element row = quotient->denominator;
+  while (std::optional<Element> source = rows.throughView(row))
+    row = *source;
+  SmallVector<Element> factors = rows.sources(product);
+  for (auto [n, x] : llvm::enumerate(factors)) {
+    std::optional<Total> total = isMultipleOfNonNegative(x.value) ? rows.total(row, x) : std::nullopt;
+    if (!total || total->keys.size() != summed.size() ||
+        !std::is_permutation(summed.begin(), summed.end(), total->keys.begin()))
       continue;
-    SmallVector<AffineMap> maps = sum.getIndexingMapsArray();
-    SmallVector<Atoms> loops = AtomSpace::loopAtoms(sum, product.access);
-    SmallVector<bool> known(sum.getNumLoops(), true);
-    SmallVector<unsigned> sums;
-    sum.getReductionDims(sums);
-    for (unsigned loop : sums)
-      known[loop] = false;
-    std::optional<Access> at = nameLoops(space, sum->getOperand(n), maps[n], loops, known);
-    if (!at)
-      continue;
-    Read x{sum->getOperand(n), *at}, row = quotient->denominator;
-    std::optional<unsigned> unitDim;
-    auto total = findTotal(space, row, x, unitDim);
-    Atoms summed;
-    for (unsigned loop : sums)
-      llvm::append_range(summed, loops[loop]);
-    if (!total || unitDim)
-      continue;
-    space.walkUp(row.value, row.access);
-    Atoms keys = total->second;
-    for (Atoms *atoms : {&keys, &summed}) {
-      space.resolve(*atoms);
-      llvm::sort(*atoms);
-    }
-    space.resolve(x.access);
-    space.resolve(row.access);
     rewriter.setInsertionPoint(op);
-    Value weights = keys == summed ? divideRows(rewriter, op.getLoc(), x, row) : Value();
+    Value weights = divideRows(rewriter, op.getLoc(), x, row);
     if (!weights)
       continue;
     IRMapping mapping;

@@ -1,10 +1,9 @@
 #include "passes/graph/attention/Normalization.h"
 
 #include "passes/graph/Structured.h"
-#include "passes/graph/attention/AttentionMatch.h"
 #include "passes/graph/attention/AttentionSink.h"
 #include "passes/graph/element/LowerBound.h"
-#include "passes/graph/element/RowReduction.h"
+#include "passes/graph/element/Rows.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Math/IR/Math.h"
@@ -48,162 +47,124 @@ static bool holdsSumOf(Value value, Value terms) {
 }
 
 bool isMultipleOfNonNegative(Value value, unsigned depth) {
-  while (isView(value.getDefiningOp()))
-    value = value.getDefiningOp()->getOperand(0);
   if (isNonNegative(value))
     return true;
-  auto op = value.getDefiningOp<linalg::LinalgOp>();
-  auto product = dyn_cast_or_null<arith::MulFOp>(getScalarOp(op));
-  return product && depth != 0 && llvm::any_of(product->getOperands(), [&](Value factor) {
-           OpOperand *input = getInput(op, factor);
-           return input && isa<RankedTensorType>(input->get().getType()) && !isStatic(input->get()) &&
-                  isMultipleOfNonNegative(input->get(), depth - 1);
+  ElementReader reader(value);
+  Element product = reader.strip(reader.at(value));
+  return depth != 0 && getAs<arith::MulFOp>(product) && llvm::any_of(llvm::seq(2), [&](unsigned n) {
+           std::optional<Element> factor = reader.tensor(reader.operand(product, n));
+           return factor && !isStatic(factor->value) && isMultipleOfNonNegative(factor->value, depth - 1);
          });
 }
 
-/// What makes a softmax over `keys` of which `value` is a multiple: sets base, input, kind and isShifted of `found`.
-static bool findBase(AtomSpace &space, Read value, const Atoms &keys, Normalization &found, unsigned depth = 8) {
-  space.walkUp(value.value, value.access);
-  space.resolve(value.access);
-  if (auto softmax = value.value.getDefiningOp<SoftmaxOp>()) {
-    Atoms wanted(keys);
-    space.resolve(wanted);
-    if (softmax.getLog() || value.access[softmax.getDim()] != wanted)
+/// The tensor whose elements `element`, in a body, are, place for place; null where there is none.
+static Value madeBy(const Element &element) {
+  auto op = cast<linalg::LinalgOp>(element.getOp()->getParentOp());
+  bool isWhole = getScalarOp(op) == element.getOp() && op.getMatchingIndexingMap(op.getDpsInitOperand(0)).isIdentity();
+  return isWhole ? op->getResult(0) : Value();
+}
+
+/// What makes a softmax over `keys` of which `element` is a multiple: sets base, input, kind and isShifted of `found`.
+static bool findBase(RowReader &rows, const Element &element, const Places &keys, Normalization &found,
+                     unsigned depth = 8) {
+  Element of = rows.strip(element);
+  if (auto softmax = of.value.getDefiningOp<SoftmaxOp>()) {
+    if (softmax.getLog() || rows.findDims(of.at, keys) != std::pair<int64_t, int64_t>(softmax.getDim(), 1))
       return false;
     found.base = softmax.getResult();
     found.input = softmax.getInput();
     found.kind = Normalizer::softmax;
     return true;
   }
-  auto op = value.value.getDefiningOp<linalg::LinalgOp>();
-  Operation *scalar = getScalarOp(op);
-  if (!scalar || depth-- == 0)
+  if (depth-- == 0)
     return false;
-  auto follow = [&](Value factor) {
-    std::optional<Read> read = readOperand(space, op, getInput(op, factor), value.access);
-    return read && findBase(space, *read, keys, found, depth);
-  };
-  if (isa<arith::MulFOp>(scalar))
-    return follow(scalar->getOperand(0)) || follow(scalar->getOperand(1));
-  if (auto select = dyn_cast<arith::SelectOp>(scalar)) {
-    auto isZero = [&](Value chosen) {
-      auto number = dyn_cast_or_null<FloatAttr>(splatConstant(chosen));
-      OpOperand *input = getInput(op, chosen);
-      return (number && number.getValue().isZero()) || (input && isZeroFill(input->get()));
-    };
-    return (isZero(select.getTrueValue()) && follow(select.getFalseValue())) ||
-           (isZero(select.getFalseValue()) && follow(select.getTrueValue()));
-  }
-  OpOperand *exponent = isa<math::ExpOp>(scalar) ? getInput(op, scalar->getOperand(0)) : nullptr;
-  if (!exponent || !isAligned(op, exponent))
+  auto follow = [&](unsigned n) { return findBase(rows, rows.operand(of, n), keys, found, depth); };
+  if (getAs<arith::MulFOp>(of))
+    return follow(0) || follow(1);
+  if (getAs<arith::SelectOp>(of))
+    return (numberOf(rows.of(of, 1)) == 0 && follow(2)) || (numberOf(rows.of(of, 2)) == 0 && follow(1));
+  std::optional<Element> exponent = getAs<math::ExpOp>(of) ? rows.tensor(rows.operand(of, 0)) : std::nullopt;
+  Element difference = exponent ? rows.strip(*exponent) : of;
+  std::optional<Element> scores =
+      getAs<arith::SubFOp>(difference) ? rows.tensor(rows.operand(difference, 0)) : std::nullopt;
+  Value base = scores ? madeBy(of) : Value();
+  if (!base || scores->at != of.at || scores->value.getType() != base.getType() ||
+      !rows.combines(rows.operand(difference, 1), *scores, Combiner::maximum, keys))
     return false;
-  auto shift = exponent->get().getDefiningOp<linalg::LinalgOp>();
-  auto difference = dyn_cast_or_null<arith::SubFOp>(getScalarOp(shift));
-  OpOperand *scores = difference ? getInput(shift, difference.getLhs()) : nullptr;
-  if (!scores || !isAligned(shift, scores) || scores->get().getType() != value.value.getType())
-    return false;
-  std::optional<Read> maximum = readOperand(space, shift, getInput(shift, difference.getRhs()), value.access);
-  std::optional<unsigned> unitDim;
-  std::optional<Atoms> over =
-      maximum ? findReducedAtoms(space, *maximum, {scores->get(), value.access}, Combiner::maximum, unitDim)
-              : std::nullopt;
-  Atoms wanted(keys);
-  space.resolve(wanted);
-  if (over)
-    space.resolve(*over);
-  if (!over || *over != wanted)
-    return false;
-  found.base = value.value;
-  found.input = scores->get();
+  found.base = base;
+  found.input = scores->value;
   found.kind = Normalizer::softmax;
   found.isShifted = true;
   return true;
 }
 
-/// `op` = x / f(sum(x)): a normaliser of what x is a multiple of, or none.
-static std::optional<Normalization> findScaledRows(linalg::LinalgOp op, const Quotient &quotient, AtomSpace &space) {
-  Value terms = quotient.numerator->get(), result = op->getResult(0);
-  std::optional<unsigned> unitDim;
-  auto total = findTotal(space, quotient.denominator, {terms, quotient.result}, unitDim);
-  if (!total)
+/// x / f(sum(x)): a normaliser of what x is a multiple of, or none.
+static std::optional<Normalization> findScaledRows(RowReader &rows, Value result, const Quotient &quotient) {
+  std::optional<Total> total = rows.total(quotient.denominator, quotient.numerator);
+  std::optional<int64_t> dim = total ? rows.findDim(total->keys) : std::nullopt;
+  if (!dim)
     return std::nullopt;
-  auto &[sum, keys] = *total;
-  Access at(quotient.result);
-  space.resolve(at);
-  space.resolve(keys);
-  auto *dim = unitDim ? at.begin() + *unitDim : llvm::find(at, keys);
-  if (dim == at.end())
-    return std::nullopt;
-  Normalization found(Normalizer::none, terms, result, dim - at.begin());
+  Value terms = quotient.numerator.value;
+  Normalization found(Normalizer::none, terms, result, *dim);
   found.divisor = quotient.denominator.value;
   found.terms = found.base = terms;
-  found.total = sum;
-  (void)findBase(space, {terms, quotient.result}, keys, found);
+  found.total = total->sum;
+  (void)findBase(rows, quotient.numerator, total->keys, found);
   // exp(x - max(x)) over its sum: RaiseSoftmax makes one op of it.
-  Read whole{terms, quotient.result}, divisor = quotient.denominator;
-  space.walkUp(whole.value, whole.access);
-  space.walkUp(divisor.value, divisor.access);
-  if (found.isShifted && whole.value == found.base && divisor.value == sum)
+  Element whole = rows.strip(quotient.numerator);
+  if (found.isShifted && getAs<math::ExpOp>(whole) && rows.strip(quotient.denominator).value == total->sum)
     return std::nullopt;
   return found;
 }
 
+/// exp(x) / (c + sum(exp(x))): one more score, log(c).
+static std::optional<Normalization> findConstantSink(RowReader &rows, Value result, const Quotient &quotient) {
+  Element sum = rows.strip(quotient.denominator), exponential = rows.strip(quotient.numerator);
+  std::optional<Element> scores =
+      getAs<math::ExpOp>(exponential) ? rows.tensor(rows.operand(exponential, 0)) : std::nullopt;
+  if (!scores || !rows.isWhole(*scores) || !getAs<arith::AddFOp>(sum))
+    return std::nullopt;
+  for (unsigned n : {0, 1}) {
+    std::optional<double> number = numberOf(rows.of(sum, n));
+    if (!number || !(*number > 0) || !std::isfinite(*number))
+      continue;
+    std::optional<Places> keys = rows.combined(rows.operand(sum, 1 - n), exponential, Combiner::sum);
+    std::optional<int64_t> dim = keys ? rows.findDim(*keys) : std::nullopt;
+    if (!dim)
+      continue;
+    Normalization found(Normalizer::softmax, scores->value, result, *dim);
+    found.sinkScore = std::log(*number);
+    return found;
+  }
+  return std::nullopt;
+}
+
 std::optional<Normalization> findSumNormalization(linalg::LinalgOp op) {
+  if (!isPointwise(op) || !isa<FloatType>(getElementTypeOrSelf(op->getResult(0))))
+    return std::nullopt;
+  Value result = op->getResult(0);
   for (unsigned side : {0, 1}) {
-    AtomSpace space;
-    std::optional<Quotient> quotient = readQuotient(op, side, space);
-    if (!quotient || !isa<FloatType>(getElementTypeOrSelf(op->getResult(0))) ||
-        !isMultipleOfNonNegative(quotient->numerator->get()))
+    RowReader rows(result);
+    std::optional<Quotient> quotient = rows.quotient(side);
+    if (!quotient || !rows.isWhole(quotient->numerator) || !isMultipleOfNonNegative(quotient->numerator.value))
       continue;
-    Value terms = quotient->numerator->get(), result = op->getResult(0);
-    if (terms.getType() != result.getType() || !op.getMatchingIndexingMap(quotient->numerator).isIdentity())
-      continue;
-    if (std::optional<Normalization> sink = findShiftedSink(op, *quotient, space))
+    if (std::optional<Normalization> sink = findShiftedSink(rows, result, *quotient))
       return sink;
     // A multiple of a softmax: more than a function of a score.
-    if (std::optional<Normalization> scaled = findScaledRows(op, *quotient, space);
-        scaled && scaled->kind == Normalizer::softmax)
+    std::optional<Normalization> scaled = findScaledRows(rows, result, *quotient);
+    if (scaled && scaled->kind == Normalizer::softmax)
       return scaled;
-    Read sum = quotient->denominator;
-    // exp(x) / (c + sum(exp(x))): one more score, log(c).
-    std::optional<double> more;
-    space.walkUp(sum.value, sum.access);
-    auto shifted = sum.value.getDefiningOp<linalg::LinalgOp>();
-    auto exponential = terms.getDefiningOp<linalg::LinalgOp>();
-    auto exp = dyn_cast_or_null<math::ExpOp>(getScalarOp(exponential));
-    OpOperand *exponent = exp ? getInput(exponential, exp.getOperand()) : nullptr;
-    if (auto add = dyn_cast_or_null<arith::AddFOp>(getScalarOp(shifted)); add && exponent)
-      for (unsigned n : {0, 1}) {
-        auto constant = dyn_cast_or_null<FloatAttr>(splatConstant(add->getOperand(n)));
-        OpOperand *rest = getInput(shifted, add->getOperand(1 - n));
-        double number = constant ? constant.getValueAsDouble() : 0;
-        if (!rest || !(number > 0) || !std::isfinite(number) || !isAligned(exponential, exponent) ||
-            exponent->get().getType() != result.getType())
-          continue;
-        if (std::optional<Access> at = AtomSpace::operandAccess(shifted.getMatchingIndexingMap(rest),
-                                                                AtomSpace::loopAtoms(shifted, sum.access))) {
-          sum = {rest->get(), *at};
-          more = std::log(number);
-          break;
-        }
-      }
-    std::optional<unsigned> unitDim;
-    std::optional<Atoms> keys = findReducedAtoms(space, sum, {terms, quotient->result}, Combiner::sum, unitDim);
-    Access at(quotient->result);
-    if (keys) {
-      space.resolve(at);
-      space.resolve(*keys);
-      auto *dim = unitDim ? at.begin() + *unitDim : llvm::find(at, *keys);
-      if (dim != at.end()) {
-        Normalization found(more ? Normalizer::softmax : Normalizer::sum, more ? exponent->get() : terms, result,
-                            dim - at.begin());
-        found.sinkScore = more;
-        return found;
-      }
+    if (std::optional<Normalization> sink = findConstantSink(rows, result, *quotient))
+      return sink;
+    Value terms = quotient->numerator.value;
+    if (std::optional<Places> keys = rows.combined(quotient->denominator, quotient->numerator, Combiner::sum)) {
+      if (std::optional<int64_t> dim = rows.findDim(*keys))
+        return Normalization(Normalizer::sum, terms, result, *dim);
+      continue;
     }
-    if (std::optional<Normalization> scaled = keys ? std::nullopt : findScaledRows(op, *quotient, space))
+    if (scaled)
       return scaled;
-    if (!keys && holdsSumOf(quotient->denominator.value, terms)) {
+    if (holdsSumOf(quotient->denominator.value, terms)) {
       Normalization found(Normalizer::sum, terms, result, 0);
       found.flaw = "the weights are not divided by the sum of their row alone";
       return found;

@@ -1,12 +1,10 @@
 #include "dialects/attn/AttnOps.h"
 #include "passes/Passes.h"
 #include "passes/graph/Pipeline.h"
-#include "passes/graph/Structured.h"
 #include "passes/graph/attention/Normalization.h"
-#include "passes/graph/element/Access.h"
 #include "passes/graph/element/AssumeRequired.h"
 #include "passes/graph/element/LowerBound.h"
-#include "passes/graph/element/RowReduction.h"
+#include "passes/graph/element/Rows.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
@@ -26,81 +24,43 @@ namespace attn {
 
 namespace {
 
-/// Dimensions that follow each other.
-struct DimRange {
-  int64_t first, count;
-};
-
-/// The dimensions of what is read at `rows` that `keys` are, in their order.
-std::optional<DimRange> findDims(const Access &rows, const Atoms &keys) {
-  for (int64_t first = 0, rank = rows.size(); first != rank; ++first) {
-    Atoms found = rows[first];
-    int64_t end = first + 1;
-    for (; found != keys && !found.empty() && end != rank; ++end)
-      llvm::append_range(found, rows[end]);
-    if (found == keys)
-      return DimRange{first, end - first};
-  }
-  return std::nullopt;
-}
+/// The first of some dimensions that follow each other, and how many they are.
+using DimRange = std::pair<int64_t, int64_t>;
 
 /// A softmax over several dimensions is one over what they merge to.
 Value softmaxOver(RewriterBase &rewriter, Location loc, Value scores, DimRange dims) {
   auto type = cast<RankedTensorType>(scores.getType());
-  if (dims.count == 1)
-    return SoftmaxOp::create(rewriter, loc, type, scores, dims.first, false);
+  auto [first, count] = dims;
+  if (count == 1)
+    return SoftmaxOp::create(rewriter, loc, type, scores, first, false);
   SmallVector<ReassociationIndices> groups;
-  for (int64_t dim = 0; dim < type.getRank(); dim += dim == dims.first ? dims.count : 1)
-    groups.push_back(llvm::to_vector<2>(llvm::seq<int64_t>(dim, dim + (dim == dims.first ? dims.count : int64_t(1)))));
+  for (int64_t dim = 0; dim < type.getRank(); dim += groups.back().size())
+    groups.push_back(llvm::to_vector<2>(llvm::seq(dim, dim + (dim == first ? count : int64_t(1)))));
   Value merged = tensor::CollapseShapeOp::create(rewriter, loc, scores, groups);
-  Value weights = SoftmaxOp::create(rewriter, loc, merged.getType(), merged, dims.first, false);
+  Value weights = SoftmaxOp::create(rewriter, loc, merged.getType(), merged, first, false);
   return tensor::ExpandShapeOp::create(rewriter, loc, type, weights, groups,
                                        tensor::getMixedSizes(rewriter, loc, scores));
 }
 
-class SoftmaxFinder {
-public:
-  /// Raises `op` = e / sum(e) or exp(log softmax), if it is one of them.
-  LogicalResult raise(RewriterBase &rewriter, linalg::LinalgOp op);
-
-private:
-  bool reducesRowsOf(Read reduced, Read rows, Combiner combiner, const Atoms &keys);
-  std::optional<Atoms> findKeys(Read reduced, Read rows, Combiner combiner) {
-    return findReducedAtoms(space, std::move(reduced), std::move(rows), combiner, unitDim);
-  }
-
-  AtomSpace space;
-  /// Set by findKeys where the dimension has size 1.
-  std::optional<unsigned> unitDim;
+/// An exponential of an element of `scores`, times a number.
+struct Exponential {
+  Element scores;
+  double factor = 1;
 };
 
-bool SoftmaxFinder::reducesRowsOf(Read reduced, Read rows, Combiner combiner, const Atoms &keys) {
-  std::optional<Atoms> found = findKeys(std::move(reduced), std::move(rows), combiner);
-  if (!found)
-    return false;
-  Atoms expected(keys);
-  space.resolve(expected);
-  space.resolve(*found);
-  return *found == expected;
-}
-
-/// The x of e^x, 2^x or c^x, which is e^(factor x).
-OpOperand *readExponent(linalg::LinalgOp op, double &factor) {
-  Operation *scalar = getScalarOp(op);
-  if (isa_and_nonnull<math::ExpOp>(scalar))
-    return getInput(op, scalar->getOperand(0));
-  if (isa_and_nonnull<math::Exp2Op>(scalar)) {
-    factor = std::log(2.0);
-    return getInput(op, scalar->getOperand(0));
-  }
-  auto power = dyn_cast_or_null<math::PowFOp>(scalar);
-  if (!power)
-    return nullptr;
-  OpOperand *tensor = getInput(op, power.getLhs());
-  auto base = dyn_cast_or_null<FloatAttr>(splatConstant(tensor ? tensor->get() : stripConversions(power.getLhs())));
-  double number = base ? base.getValueAsDouble() : 0;
-  factor = number > 0 ? std::log(number) : 0;
-  return std::isfinite(factor) && factor != 0 ? getInput(op, power.getRhs()) : nullptr;
+/// e^x, 2^x or c^x as e^(factor x).
+std::optional<Exponential> readExponential(RowReader &rows, const Element &element) {
+  auto make = [&](unsigned n, double factor) -> std::optional<Exponential> {
+    std::optional<Element> scores = rows.tensor(rows.operand(element, n));
+    return scores ? std::optional(Exponential{*scores, factor}) : std::nullopt;
+  };
+  if (getAs<math::ExpOp>(element))
+    return make(0, 1);
+  if (getAs<math::Exp2Op>(element))
+    return make(0, std::log(2.0));
+  std::optional<double> base = getAs<math::PowFOp>(element) ? numberOf(rows.of(element, 0)) : std::nullopt;
+  double factor = base && *base > 0 ? std::log(*base) : 0;
+  return std::isfinite(factor) && factor != 0 ? make(1, factor) : std::nullopt;
 }
 
 /// `value` before products with constants, which `factor` gets.
@@ -157,8 +117,8 @@ bool hasGuard(Value exponentials) {
 /// max(x) - x.
 bool isBelowOwnMaximum(Value scores, int64_t dim) {
   double factor = 1;
-  auto shift = stripFactors(scores, factor).getDefiningOp<linalg::LinalgOp>();
-  return findUnshifted(shift, factor > 0 ? 0 : 1, dim) != nullptr;
+  Value shift = stripFactors(scores, factor);
+  return static_cast<bool>(findUnshifted(shift, factor > 0 ? 0 : 1, dim));
 }
 
 /// factor * scores.
@@ -173,72 +133,80 @@ Value scaled(RewriterBase &rewriter, Location loc, Value scores, double factor) 
                      });
 }
 
-LogicalResult SoftmaxFinder::raise(RewriterBase &rewriter, linalg::LinalgOp op) {
+/// Exponentials, up to views, over their sum: a softmax of `scores`.
+struct RaisedSoftmax {
+  Value exponentials;
+  SmallVector<Operation *> views; ///< between them and the quotient, the last one first
+  Value scores;
+  double factor = 1;
+  DimRange dims;
+  /// What is subtracted from the scores is the maximum of their row, where that is finite.
+  bool isOwnMaximum = false;
+};
+
+std::optional<RaisedSoftmax> readSoftmax(RowReader &rows, const Quotient &quotient) {
+  RaisedSoftmax found;
+  Element exponential = quotient.numerator;
+  while (std::optional<Element> source = rows.throughView(exponential)) {
+    found.views.push_back(exponential.value.getDefiningOp());
+    exponential = *source;
+  }
+  Element scalar = rows.strip(exponential);
+  std::optional<Exponential> power =
+      scalar.getOp() && scalar.getOp()->getParentOp() == exponential.value.getDefiningOp()
+          ? readExponential(rows, scalar)
+          : std::nullopt;
+  std::optional<Places> keys = power && power->scores.at == exponential.at
+                                   ? rows.combined(quotient.denominator, exponential, Combiner::sum)
+                                   : std::nullopt;
+  std::optional<DimRange> dims = keys ? rows.findDims(exponential.at, *keys) : std::nullopt;
+  if (!dims)
+    return std::nullopt;
+  // exp(s - max(s)): without the maximum is the same softmax. So is any other shift of the row, but that all of its
+  // exponentials may be 0 then, or overflow; a graph that replaces such rows means what it says.
+  found.exponentials = exponential.value;
+  found.scores = power->scores.value;
+  found.factor = power->factor;
+  found.dims = *dims;
+  Element difference = rows.strip(power->scores);
+  if (getAs<arith::SubFOp>(difference) && difference.getOp()->getParentOp() == found.scores.getDefiningOp()) {
+    std::optional<Element> shifted = rows.tensor(rows.operand(difference, 0));
+    Element shift = rows.operand(difference, 1);
+    if (shifted && shifted->at == exponential.at && rows.combines(shift, *shifted, Combiner::maximum, *keys)) {
+      found.scores = shifted->value;
+      found.isOwnMaximum = true;
+    } else if (shifted && shifted->at == exponential.at) {
+      found.isOwnMaximum = rows.isFiniteMaximum(shift, *shifted, *keys);
+    }
+  }
+  found.isOwnMaximum |= found.factor > 0 && dims->second == 1 && isBelowOwnMaximum(power->scores.value, dims->first);
+  bool isOneType = getElementTypeOrSelf(found.scores) == getElementTypeOrSelf(found.exponentials);
+  return isOneType ? std::optional(found) : std::nullopt;
+}
+
+/// Raises `op` = e / sum(e).
+LogicalResult raiseQuotient(RewriterBase &rewriter, linalg::LinalgOp op) {
   for (unsigned side : {0, 1}) {
-    space = AtomSpace();
-    unitDim = std::nullopt;
-    std::optional<Quotient> quotient = readQuotient(op, side, space);
-    if (!quotient)
+    RowReader rows(op->getResult(0));
+    std::optional<Quotient> quotient = rows.quotient(side);
+    std::optional<RaisedSoftmax> found = quotient ? readSoftmax(rows, *quotient) : std::nullopt;
+    if (!found)
       continue;
-    OpOperand *numerator = quotient->numerator;
-
-    // The numerator up to the exponential, and the views between.
-    Read exponential{numerator->get(), quotient->result};
-    SmallVector<Operation *> views;
-    while (isView(exponential.value.getDefiningOp())) {
-      views.push_back(exponential.value.getDefiningOp());
-      if (!space.stepUp(exponential.value, exponential.access))
-        break;
-    }
-    auto exp = exponential.value.getDefiningOp<linalg::LinalgOp>();
-    double factor = 1;
-    OpOperand *exponent = readExponent(exp, factor);
-    if (!exponent || !isAligned(exp, exponent))
-      continue;
-    std::optional<Atoms> keys = findKeys(quotient->denominator, exponential, Combiner::sum);
-    if (!keys)
-      continue;
-
-    // exp(s - max(s)): without the maximum is the same softmax. So is any other shift of the row, but that all of its
-    // exponentials may be 0 then, or overflow; a graph that replaces such rows means what it says.
-    Value scores = exponent->get();
-    bool isOwnMaximum = false;
-    auto shift = scores.getDefiningOp<linalg::LinalgOp>();
-    if (auto difference = dyn_cast_or_null<arith::SubFOp>(getScalarOp(shift))) {
-      OpOperand *shifted = getInput(shift, difference.getLhs()), *maximum = getInput(shift, difference.getRhs());
-      space.resolve(exponential.access);
-      std::optional<Access> at;
-      if (shifted && maximum && isAligned(shift, shifted))
-        at = AtomSpace::operandAccess(shift.getMatchingIndexingMap(maximum),
-                                      AtomSpace::loopAtoms(shift, exponential.access));
-      if (at && reducesRowsOf({maximum->get(), *at}, {shifted->get(), exponential.access}, Combiner::maximum, *keys)) {
-        scores = shifted->get();
-        isOwnMaximum = true;
-      } else if (at) {
-        isOwnMaximum = isFiniteMaximum(space, {maximum->get(), *at}, {shifted->get(), exponential.access}, *keys);
-      }
-    }
-    space.resolve(exponential.access);
-    space.resolve(*keys);
-    std::optional<DimRange> dims = unitDim ? std::optional(DimRange{*unitDim, 1}) : findDims(exponential.access, *keys);
-    if (!dims || getElementTypeOrSelf(scores) != getElementTypeOrSelf(exponential.value.getType()))
-      continue;
-    isOwnMaximum |= factor > 0 && dims->count == 1 && isBelowOwnMaximum(exponent->get(), dims->first);
-    if (!isOwnMaximum && hasGuard(exponential.value)) {
+    if (!found->isOwnMaximum && hasGuard(found->exponentials)) {
       remark::missed(op.getLoc(), remark::RemarkOpts::name("Softmax").category("attn-raise-softmax"))
           << "rows whose exponentials are all 0 are replaced, and what is subtracted is not their maximum";
       continue;
     }
-
     rewriter.setInsertionPoint(op);
-    Value raised = softmaxOver(rewriter, op.getLoc(), scaled(rewriter, op.getLoc(), scores, factor), *dims);
-    if (raised.getType() != exponential.value.getType())
-      raised = tensor::CastOp::create(rewriter, op.getLoc(), exponential.value.getType(), raised);
+    Value raised =
+        softmaxOver(rewriter, op.getLoc(), scaled(rewriter, op.getLoc(), found->scores, found->factor), found->dims);
+    if (raised.getType() != found->exponentials.getType())
+      raised = tensor::CastOp::create(rewriter, op.getLoc(), found->exponentials.getType(), raised);
     IRMapping mapping;
-    mapping.map(exponential.value, raised);
-    for (Operation *view : llvm::reverse(views))
+    mapping.map(found->exponentials, raised);
+    for (Operation *view : llvm::reverse(found->views))
       rewriter.clone(*view, mapping);
-    raised = mapping.lookup(numerator->get());
+    raised = mapping.lookup(quotient->numerator.value);
     if (raised.getType() != op->getResult(0).getType()) // rounded to a half type by the division
       return failure();
     remark::passed(op.getLoc(), remark::RemarkOpts::name("Softmax").category("attn-raise-softmax"))
@@ -254,13 +222,13 @@ LogicalResult SoftmaxFinder::raise(RewriterBase &rewriter, linalg::LinalgOp op) 
 /// mask, of which a hidden row has nothing else, is or would become -inf; nor where a c is nearly 0, and -inf a NaN.
 void dropMaximum(RewriterBase &rewriter, SoftmaxOp softmax) {
   double outer = 1;
-  auto shift = stripFactors(softmax.getInput(), outer).getDefiningOp<linalg::LinalgOp>();
+  Value shift = stripFactors(softmax.getInput(), outer);
   for (unsigned side : {0, 1}) {
-    OpOperand *scores = findUnshifted(shift, side, softmax.getDim());
+    Value scores = findUnshifted(shift, side, softmax.getDim());
     if (!scores)
       continue;
     double inner = 1;
-    Value input = outer == 1 ? scores->get() : stripFactors(scores->get(), inner);
+    Value input = outer == 1 ? scores : stripFactors(scores, inner);
     double factor = (side == 1 ? -outer : outer) * inner;
     if (std::abs(inner) > 1 || std::abs(factor) > 1 || std::abs(factor) < std::numeric_limits<float>::min())
       return;
@@ -281,60 +249,42 @@ void dropMaximum(RewriterBase &rewriter, SoftmaxOp softmax) {
   }
 }
 
-/// x - (log(sum(exp(x - max(x)))) + max(x)): x, and the dimensions of the sum.
-struct LogWeights {
-  Value scores;
-  DimRange dims;
-};
-
-std::optional<LogWeights> readLogWeights(Value value) {
-  auto op = value.getDefiningOp<linalg::LinalgOp>();
-  auto difference = dyn_cast_or_null<arith::SubFOp>(getScalarOp(op));
-  OpOperand *scores = difference ? getInput(op, difference.getLhs()) : nullptr;
-  OpOperand *logs = difference ? getInput(op, difference.getRhs()) : nullptr;
-  if (!scores || !logs || !isAligned(op, scores) || scores->get().getType() != value.getType() ||
-      !op.getMatchingIndexingMap(scores).isIdentity() || !isa<RankedTensorType>(logs->get().getType()))
+/// What is normalised in `value`, log(softmax(x)), and the dimensions of its sum: an op, or x - (log(sum(exp(x -
+/// max(x)))) + max(x)).
+std::optional<std::pair<Value, DimRange>> readLogWeights(Value value) {
+  if (auto log = value.getDefiningOp<SoftmaxOp>())
+    return log.getLog() ? std::optional(std::pair(Value(log.getInput()), DimRange(log.getDim(), 1))) : std::nullopt;
+  if (!isPointwise(value.getDefiningOp()))
     return std::nullopt;
-  AtomSpace space;
-  Access rows;
-  for (int64_t dim = 0, rank = cast<RankedTensorType>(value.getType()).getRank(); dim != rank; ++dim)
-    rows.push_back(space.add(Extent::of(value, dim)));
-  std::optional<Access> at = AtomSpace::operandAccess(op.getMatchingIndexingMap(logs), AtomSpace::loopAtoms(op, rows));
-  std::optional<Atoms> keys = at ? findLogSumExpAtoms(space, {logs->get(), *at}, {scores->get(), rows}) : std::nullopt;
-  if (!keys)
-    return std::nullopt;
-  space.resolve(rows);
-  space.resolve(*keys);
-  std::optional<DimRange> dims = findDims(rows, *keys);
-  return dims ? std::optional(LogWeights{scores->get(), *dims}) : std::nullopt;
+  RowReader rows(value);
+  std::optional<Element> difference = rows.own();
+  std::optional<Element> scores =
+      difference && getAs<arith::SubFOp>(*difference) ? rows.tensor(rows.operand(*difference, 0)) : std::nullopt;
+  std::optional<Places> keys =
+      scores && rows.isWhole(*scores) ? rows.logSumExp(rows.operand(*difference, 1), *scores) : std::nullopt;
+  std::optional<DimRange> dims = keys ? rows.findDims(scores->at, *keys) : std::nullopt;
+  return dims ? std::optional(std::pair(scores->value, *dims)) : std::nullopt;
 }
 
 /// exp(log_softmax(x)), exp(x - log(sum(exp(x)))) -> softmax(x), views between them too
 LogicalResult raiseExponential(RewriterBase &rewriter, linalg::LinalgOp op) {
-  auto exp = dyn_cast_or_null<math::ExpOp>(getScalarOp(op));
-  OpOperand *input = exp ? getInput(op, exp.getOperand()) : nullptr;
-  if (!input || !isAligned(op, input))
+  RowReader rows(op->getResult(0));
+  std::optional<Element> exp = rows.own();
+  std::optional<Element> logs = exp && getAs<math::ExpOp>(*exp) ? rows.tensor(rows.operand(*exp, 0)) : std::nullopt;
+  if (!logs || logs->at != rows.at(logs->value).at)
     return failure();
   SmallVector<Operation *> views;
-  Value source = input->get();
+  Value source = logs->value;
   while (isView(source.getDefiningOp())) {
     views.push_back(source.getDefiningOp());
     source = views.back()->getOperand(0);
   }
   auto type = cast<RankedTensorType>(op->getResult(0).getType());
-  Value scores;
-  DimRange dims{0, 1};
-  if (auto log = source.getDefiningOp<SoftmaxOp>(); log && log.getLog()) {
-    scores = log.getInput();
-    dims.first = log.getDim();
-  } else if (std::optional<LogWeights> difference = readLogWeights(source)) {
-    scores = difference->scores;
-    dims = difference->dims;
-  }
-  if (!scores || getElementTypeOrSelf(scores) != type.getElementType())
+  auto found = readLogWeights(source);
+  if (!found || getElementTypeOrSelf(found->first) != type.getElementType())
     return failure();
   rewriter.setInsertionPoint(op);
-  Value weights = softmaxOver(rewriter, op.getLoc(), scores, dims);
+  Value weights = softmaxOver(rewriter, op.getLoc(), found->first, found->second);
   for (Operation *view : llvm::reverse(views)) {
     IRMapping mapping;
     mapping.map(view->getOperand(0), weights);
@@ -372,7 +322,7 @@ struct RaiseSoftmaxPass : impl::RaiseSoftmaxPassBase<RaiseSoftmaxPass> {
     ops.clear();
     getOperation()->walk([&](linalg::LinalgOp op) { ops.push_back(op); });
     for (linalg::LinalgOp op : ops)
-      if (isPointwise(op) && failed(SoftmaxFinder().raise(rewriter, op)))
+      if (isPointwise(op) && failed(raiseQuotient(rewriter, op)))
         (void)raiseExponential(rewriter, op);
     getOperation()->walk([&](SoftmaxOp op) { dropMaximum(rewriter, op); });
     if (exact)

@@ -1,7 +1,5 @@
-#include "passes/graph/Structured.h"
-#include "passes/graph/attention/AttentionMatch.h"
 #include "passes/graph/attention/Normalization.h"
-#include "passes/graph/element/RowReduction.h"
+#include "passes/graph/element/Rows.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
@@ -17,149 +15,120 @@ namespace {
 /// Weights of which a softmax is left where a tensor of zeros and ones has ones.
 struct MaskedWeights {
   SoftmaxOp softmax;
-  OpOperand *shown; ///< of the op that makes the weights
+  Element shown;
 };
 
-/// The byte of a tensor that `condition`, in a body, tests for being set, as an operand of the body's op.
-OpOperand *readByte(linalg::LinalgOp op, Value condition) {
-  auto test = condition.getDefiningOp<arith::CmpIOp>();
-  return test && test.getPredicate() == arith::CmpIPredicate::ne && matchPattern(test.getRhs(), m_Zero())
-             ? getInput(op, test.getLhs())
-             : nullptr;
+/// `element` before the test that a byte of the graph is not 0.
+Element readByte(RowReader &rows, const Element &element) {
+  auto test = getAs<arith::CmpIOp>(element);
+  bool isTest = test && test.getPredicate() == arith::CmpIPredicate::ne && matchPattern(test.getRhs(), m_Zero());
+  return isTest ? rows.of(element, 0) : element;
 }
 
-/// `input` as the softmax whose weights it is.
-SoftmaxOp readSoftmax(linalg::LinalgOp op, OpOperand *input) {
-  auto softmax = input && isAligned(op, input) ? input->get().getDefiningOp<SoftmaxOp>() : SoftmaxOp();
-  return softmax && !softmax.getLog() && softmax.getType() == op->getResult(0).getType() ? softmax : SoftmaxOp();
-}
-
-/// `value` as w m, m a bool that became a number, or as m ? w : 0.
-std::optional<MaskedWeights> readMaskedWeights(Value value) {
-  auto op = value.getDefiningOp<linalg::LinalgOp>();
-  Operation *scalar = getScalarOp(op);
-  if (!scalar || !op.getMatchingIndexingMap(op.getDpsInitOperand(0)).isIdentity())
+/// `terms`, of the root's type, as w m, m a bool that became a number, or as m ? w : 0.
+std::optional<MaskedWeights> readMaskedWeights(RowReader &rows, const Element &terms) {
+  Element product = rows.strip(terms);
+  if (!product.getOp() || product.getOp()->getParentOp() != terms.value.getDefiningOp())
     return std::nullopt;
-  if (auto select = dyn_cast<arith::SelectOp>(scalar)) {
-    SoftmaxOp softmax = readSoftmax(op, getInput(op, select.getTrueValue()));
-    OpOperand *shown = readByte(op, select.getCondition()), *zero = getInput(op, select.getFalseValue());
-    bool isZero = isZeroFill(zero ? zero->get() : select.getFalseValue());
-    return softmax && shown && isZero ? std::optional(MaskedWeights{softmax, shown}) : std::nullopt;
+  auto readSoftmax = [&](unsigned n) {
+    std::optional<Element> weights = rows.tensor(rows.operand(product, n));
+    auto softmax = weights && rows.isWhole(*weights) ? weights->value.getDefiningOp<SoftmaxOp>() : SoftmaxOp();
+    return softmax && !softmax.getLog() ? softmax : SoftmaxOp();
+  };
+  if (getAs<arith::SelectOp>(product)) {
+    Element condition = rows.scalar(product, product.getOp()->getOperand(0));
+    auto test = getAs<arith::CmpIOp>(condition);
+    bool isByte = test && test.getPredicate() == arith::CmpIPredicate::ne && matchPattern(test.getRhs(), m_Zero());
+    std::optional<Element> shown = isByte ? rows.tensor(rows.operand(condition, 0)) : std::nullopt;
+    SoftmaxOp softmax = numberOf(rows.of(product, 2)) == 0 ? readSoftmax(1) : SoftmaxOp();
+    return softmax && shown ? std::optional(MaskedWeights{softmax, *shown}) : std::nullopt;
   }
-  if (!isa<arith::MulFOp>(scalar))
+  if (!getAs<arith::MulFOp>(product))
     return std::nullopt;
   for (unsigned n : {0, 1}) {
-    SoftmaxOp softmax = readSoftmax(op, getInput(op, scalar->getOperand(n)));
-    OpOperand *shown = getInput(op, scalar->getOperand(1 - n));
-    Value source = shown ? shown->get() : Value();
-    while (source && isView(source.getDefiningOp()))
-      source = source.getDefiningOp()->getOperand(0);
-    auto number = source ? source.getDefiningOp<linalg::LinalgOp>() : linalg::LinalgOp();
-    auto isOne = dyn_cast_or_null<arith::UIToFPOp>(getScalarOp(number));
-    if (softmax && isOne && isOne.getIn().getType().isInteger(1))
-      return MaskedWeights{softmax, shown};
+    std::optional<Element> shown = rows.tensor(rows.operand(product, 1 - n));
+    auto number = shown ? getAs<arith::UIToFPOp>(rows.strip(*shown)) : arith::UIToFPOp();
+    SoftmaxOp softmax = number && number.getIn().getType().isInteger(1) ? readSoftmax(n) : SoftmaxOp();
+    if (softmax)
+      return MaskedWeights{softmax, *shown};
   }
   return std::nullopt;
 }
 
-/// Whether `condition`, in the body of what it belongs to, tests that the sum of a row of `terms` over `keys` is above
-/// 0.
-bool testsSum(AtomSpace &space, Scalar condition, const Read &terms, const Atoms &keys) {
-  auto isSum = [&](const Scalar &sum) {
-    std::optional<unsigned> unitDim;
-    std::optional<Atoms> over = sum.op || !isa<RankedTensorType>(sum.value.getType())
-                                    ? std::nullopt
-                                    : findReducedAtoms(space, {sum.value, sum.at}, terms, Combiner::sum, unitDim);
-    Atoms wanted(keys);
-    space.resolve(wanted);
-    if (over)
-      space.resolve(*over);
-    return over && !unitDim && *over == wanted;
-  };
+/// Whether `condition` tests that the sum of a row of `terms` over `keys` is above 0.
+bool testsSum(RowReader &rows, Element condition, const Element &terms, const Places &keys) {
   // A byte of the graph: it is not 0, and what it is made of is a comparison.
-  if (auto test = getAs<arith::CmpIOp>(condition);
-      test && test.getPredicate() == arith::CmpIPredicate::ne && matchPattern(test.getRhs(), m_Zero()))
-    condition = readOperand(space, condition, 0);
+  condition = readByte(rows, condition);
   if (getAs<arith::ExtUIOp>(condition))
-    condition = readOperand(space, condition, 0);
+    condition = rows.of(condition, 0);
   auto above = getAs<arith::CmpFOp>(condition);
-  return above && above.getPredicate() == arith::CmpFPredicate::OGT && isZeroFill(above.getRhs()) &&
-         isSum(readOperand(space, condition, 0));
+  return above && above.getPredicate() == arith::CmpFPredicate::OGT && numberOf(rows.of(condition, 1)) == 0 &&
+         rows.combines(rows.of(condition, 0), terms, Combiner::sum, keys);
 }
 
-/// Whether `op` is x over its sum, or (`isGuarded`) over a number where that is 0. `keys` gets what is summed.
-bool readRenormalized(linalg::LinalgOp op, AtomSpace &space, std::optional<Quotient> &quotient, Atoms &keys,
-                      bool &isGuarded) {
-  if (!isa_and_nonnull<arith::DivFOp>(getScalarOp(op)))
-    return false;
-  quotient = readQuotient(op, 0, space);
-  if (!quotient || !op.getMatchingIndexingMap(quotient->numerator).isIdentity())
-    return false;
-  Read terms{quotient->numerator->get(), quotient->result};
-  Scalar divisor = readScalar(space, quotient->denominator);
+/// The rows of `quotient` where it is x over its sum, or (`isGuarded`) over a number where that is 0.
+std::optional<Places> readRenormalized(RowReader &rows, const Quotient &quotient, bool &isGuarded) {
+  Element divisor = rows.strip(quotient.denominator);
   isGuarded = bool(getAs<arith::SelectOp>(divisor));
-  Scalar sum = isGuarded ? readOperand(space, divisor, 1) : divisor;
-  if (sum.op || !isa<RankedTensorType>(sum.value.getType()))
+  Element sum = isGuarded ? rows.of(divisor, 1) : divisor;
+  std::optional<Places> keys = rows.combined(sum, quotient.numerator, Combiner::sum);
+  if (!keys || !isGuarded)
+    return keys;
+  std::optional<double> other = numberOf(rows.of(divisor, 2));
+  bool isGuard =
+      other && *other > 0 && std::isfinite(*other) && testsSum(rows, rows.of(divisor, 0), quotient.numerator, *keys);
+  return isGuard ? keys : std::nullopt;
+}
+
+/// Whether `guard` leaves `quotient` where the sum of its row of `terms` is above 0, and is 0 elsewhere.
+bool isRowGuard(linalg::LinalgOp guard, Value quotient, Value terms, int64_t dim) {
+  if (!isPointwise(guard) || guard->getResult(0).getType() != terms.getType())
     return false;
-  std::optional<unsigned> unitDim;
-  std::optional<Atoms> over = findReducedAtoms(space, {sum.value, sum.at}, terms, Combiner::sum, unitDim);
-  if (!over || unitDim)
+  RowReader rows(guard->getResult(0));
+  rows.stopAt(quotient);
+  std::optional<Element> select = rows.own();
+  if (!select || !getAs<arith::SelectOp>(*select) || numberOf(rows.of(*select, 2)) != 0)
     return false;
-  keys = *over;
-  auto other =
-      isGuarded ? dyn_cast_or_null<FloatAttr>(splatConstant(readOperand(space, divisor, 2).value)) : FloatAttr();
-  return !isGuarded || (other && other.getValueAsDouble() > 0 && std::isfinite(other.getValueAsDouble()) &&
-                        testsSum(space, readOperand(space, divisor, 0), terms, keys));
+  std::optional<Element> kept = rows.tensor(rows.operand(*select, 1));
+  auto test = getAs<arith::CmpIOp>(rows.scalar(*select, select->getOp()->getOperand(0)));
+  Places keys{rows.at(terms).at.getResult(dim)};
+  return kept && kept->value == quotient && rows.isWhole(*kept) && test &&
+         testsSum(rows, rows.of(*select, 0), rows.at(terms), keys);
 }
 
 } // namespace
 
 LogicalResult raiseRenormalized(RewriterBase &rewriter, linalg::LinalgOp op) {
-  AtomSpace space;
-  std::optional<Quotient> quotient;
-  Atoms keys;
+  RowReader rows(op->getResult(0));
+  std::optional<Element> own = rows.own();
+  std::optional<Quotient> quotient = own && getAs<arith::DivFOp>(*own) ? rows.quotient(0) : std::nullopt;
   bool isGuarded = false;
-  if (!readRenormalized(op, space, quotient, keys, isGuarded))
-    return failure();
-  Value terms = quotient->numerator->get();
-  std::optional<MaskedWeights> weights = readMaskedWeights(terms);
-  if (!weights || terms.getType() != op->getResult(0).getType())
+  std::optional<Places> keys =
+      quotient && rows.isWhole(quotient->numerator) ? readRenormalized(rows, *quotient, isGuarded) : std::nullopt;
+  std::optional<MaskedWeights> weights = keys ? readMaskedWeights(rows, quotient->numerator) : std::nullopt;
+  if (!weights || rows.findDim(*keys) != weights->softmax.getDim())
     return failure();
   SoftmaxOp softmax = weights->softmax;
-  space.resolve(keys);
-  Access at(quotient->result);
-  space.resolve(at);
-  if (at[softmax.getDim()] != keys)
-    return failure();
+  Value terms = quotient->numerator.value;
 
   // A row that sees no key: 0 by the guard behind the quotient.
   linalg::LinalgOp last = op;
-  if (op->getResult(0).hasOneUse()) {
-    auto guard = dyn_cast<linalg::LinalgOp>(*op->user_begin());
-    auto select = dyn_cast_or_null<arith::SelectOp>(getScalarOp(guard));
-    OpOperand *kept = select ? getInput(guard, select.getTrueValue()) : nullptr;
-    OpOperand *zero = select ? getInput(guard, select.getFalseValue()) : nullptr;
-    OpOperand *byte = select ? readByte(guard, select.getCondition()) : nullptr;
-    bool isGuard = kept && byte && kept->get() == op->getResult(0) && isAligned(guard, kept) &&
-                   guard->getResult(0).getType() == terms.getType() &&
-                   guard.getMatchingIndexingMap(kept).isIdentity() &&
-                   isZeroFill(zero ? zero->get() : select.getFalseValue());
-    std::optional<Read> row = isGuard ? readOperand(space, guard, byte, quotient->result) : std::nullopt;
-    if (row && testsSum(space, readScalar(space, *row), {terms, quotient->result}, keys))
+  if (op->getResult(0).hasOneUse())
+    if (auto guard = dyn_cast<linalg::LinalgOp>(*op->user_begin());
+        guard && isRowGuard(guard, op->getResult(0), terms, softmax.getDim()))
       last = guard;
-  }
   if (isGuarded && last == op)
     return failure(); // scores of NaN would become 0 with those rows
 
   rewriter.setInsertionPoint(last);
-  auto masking = cast<linalg::LinalgOp>(terms.getDefiningOp());
   Location loc = softmax.getLoc();
   SmallVector<OpFoldResult> sizes = tensor::getMixedSizes(rewriter, loc, softmax.getInput());
   Type element = softmax.getType().getElementType();
-  AffineMap identity = masking.getMatchingIndexingMap(masking.getDpsInitOperand(0));
-  Value scores = elementwise(rewriter, loc, sizes, element, {softmax.getInput(), weights->shown->get()},
-                             {identity, masking.getMatchingIndexingMap(weights->shown)},
-                             [&](OpBuilder &b, Location loc, ValueRange args) -> Value {
+  unsigned rank = softmax.getType().getRank();
+  AffineMap identity = rewriter.getMultiDimIdentityMap(rank);
+  AffineMap shownAt = AffineMap::get(rank, 0, weights->shown.at.getResults(), rewriter.getContext());
+  Value scores = elementwise(rewriter, loc, sizes, element, {softmax.getInput(), weights->shown.value},
+                             {identity, shownAt}, [&](OpBuilder &b, Location loc, ValueRange args) -> Value {
                                Value zero = arith::ConstantOp::create(b, loc, b.getZeroAttr(args[1].getType())),
                                      isShown;
                                if (isa<FloatType>(args[1].getType()))

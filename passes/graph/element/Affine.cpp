@@ -172,7 +172,7 @@ Affine::Expr Affine::summed(scf::ForOp loop, const Element &element) {
   if (!start || !start.getValue().isZero())
     return std::nullopt;
   Exprs at(element.at.getResults());
-  AffineExpr place = at[*along], sum = reader.inner({loop, position, element.at, {}, {}});
+  AffineExpr place = at[*along], sum = reader.inner({loop, position, element.at});
   at[*along] = constant(0);
   carried[loop.getRegionIterArg(position)] = sum;
   Expr next = of(reader.at(yielded[position], at));
@@ -243,17 +243,17 @@ Affine::Expr Affine::checked(Value limit, Expr index) {
 }
 
 /// Whether `value`, an integer, is `size`.
-bool Affine::isSize(Value value, OpFoldResult size) {
+bool Affine::isSize(Value value, const Extent &size) {
   while (isa_and_nonnull<arith::IndexCastOp, arith::ExtSIOp>(value.getDefiningOp()) && isWide(value.getType()))
     value = value.getDefiningOp()->getOperand(0);
-  return isEqualConstantIntOrValue(getAsOpFoldResult(value), size);
+  return Extent::of(getAsOpFoldResult(value)) == size;
 }
 
 /// A size, which is 1 or more, compared with what is less.
 Affine::Expr Affine::comparedSize(arith::CmpIOp compare) {
   IntegerAttr other;
   if (!matchPattern(compare.getRhs(), m_Constant(&other)) || numberOf(other) > 0 ||
-      llvm::none_of(present, [&](Value size) { return isSize(compare.getLhs(), size); }))
+      llvm::none_of(present, [&](Value size) { return isSize(compare.getLhs(), Extent::of(OpFoldResult(size))); }))
     return std::nullopt;
   using P = arith::CmpIPredicate;
   P predicate = compare.getPredicate();
@@ -269,7 +269,7 @@ Affine::Expr Affine::divided(const Element &division) {
   if (!split || !split->width)
     return std::nullopt;
   AffineExpr row = split->from.getResult(0);
-  OpFoldResult width = split->width;
+  Extent width = *split->width;
   Value divisor = division.getOp()->getOperand(1);
   if (auto guard = divisor.getDefiningOp<arith::SelectOp>()) {
     Expr isGuarded = of(reader.scalar(division, guard.getCondition()));
@@ -285,7 +285,7 @@ Affine::Expr Affine::multiplied(AffineExpr factor, Value other) {
   for (unsigned n = reader.numRootPlaces(); n != reader.numPlaces(); ++n) {
     AffineExpr place = getAffineDimExpr(n, root.getContext());
     const ElementReader::Inner *split = reader.getInner(place);
-    if (split->width && settle(split->from.getResult(0)) == factor && isSize(other, split->width))
+    if (split->width && settle(split->from.getResult(0)) == factor && isSize(other, *split->width))
       return simplify(place - settle(split->from.getResult(1)));
   }
   return std::nullopt;

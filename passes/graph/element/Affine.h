@@ -36,7 +36,7 @@ private:
   Expr multiplied(mlir::AffineExpr factor, mlir::Value other);
   Expr comparedSize(mlir::arith::CmpIOp compare);
   Expr compared(mlir::arith::CmpIPredicate predicate, mlir::AffineExpr difference);
-  bool isSize(mlir::Value value, mlir::OpFoldResult size);
+  bool isSize(mlir::Value value, const Extent &size);
   Expr simplify(mlir::AffineExpr expr);
   /// `expr` with what is known of the offsets in it.
   mlir::AffineExpr settle(mlir::AffineExpr expr);

@@ -2,6 +2,7 @@
 #define PASSES_GRAPH_ELEMENT_ELEMENT_H
 
 #include "dialects/attn/AttnOps.h"
+#include "passes/graph/element/Access.h"
 
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
@@ -22,6 +23,7 @@
 //     the element of the result at (d0, d1)  ->  exp  ->  %x at (d1, d0)
 //
 // Affine maps are unique, so two reads of one element are equal, and a table of elements is a table of expressions.
+// So are two reads through reshapes: a place that is cut in digits and joined again is that place.
 
 namespace attn {
 
@@ -40,11 +42,13 @@ class ElementReader {
 public:
   /// A place along a dimension that no affine expression of the root's coordinates says. Two reads of it are one place.
   struct Inner {
-    mlir::Operation *op = nullptr; ///< what makes it
-    unsigned number = 0;           ///< which of those that `op` makes
-    mlir::AffineMap from;          ///< made of these, where they are given
-    mlir::OpFoldResult offset;     ///< it is this index
-    mlir::OpFoldResult width;      ///< it is row * width + column, where `from` is (row, column)
+    mlir::Operation *op = nullptr;    ///< what makes it
+    unsigned number = 0;              ///< which of those that `op` makes
+    mlir::AffineMap from = {};        ///< made of these, where they are given
+    mlir::OpFoldResult offset = {};   ///< it is this index
+    std::optional<Extent> width = {}; ///< it is row * width + column, where `from` is (row, column)
+    /// It is a digit of `from`: that divided by this, and modulo its size but for the leading one.
+    std::optional<Extent> divisor = {}, size = {};
     bool operator==(const Inner &other) const;
   };
 
@@ -58,8 +62,16 @@ public:
 
   /// Does not follow `value` any further.
   void stopAt(mlir::Value value) { stops.insert(value); }
+  /// What `element` is one step nearer to what computes it, if it is not there.
+  std::optional<Element> step(const Element &element);
   /// `element`, followed to what computes it. `passes` is called with each tensor on the way.
   Element resolve(Element element, llvm::function_ref<void(mlir::Value)> passes = nullptr);
+  /// The same, also through changes between float types.
+  Element strip(Element element);
+  /// The element of a tensor that `element`, in a body, is but for changes between float types.
+  std::optional<Element> tensor(Element element);
+  /// Whether both are one element.
+  bool isSame(const Element &a, const Element &b);
 
   /// Operand `n` of the op in a body that computes `element`.
   Element operand(const Element &element, unsigned n) { return scalar(element, element.getOp()->getOperand(n)); }
@@ -73,21 +85,35 @@ public:
   Element somewhere(mlir::Value tensor);
 
   mlir::AffineExpr inner(const Inner &place);
+  /// Along a dimension of size 1 of the root, or such a loop of a reduction.
+  bool isUnit(mlir::AffineExpr place) const;
+  /// `place`, or 0 where it is the only one.
+  mlir::AffineExpr plain(mlir::AffineExpr place) const;
   /// What an inner place is; null for a coordinate of the root.
   const Inner *getInner(mlir::AffineExpr place) const;
   unsigned numPlaces() const { return rank + inners.size(); }
   unsigned numRootPlaces() const { return rank; }
 
+protected:
+  /// A slice is another tensor.
+  void stopAtSlices() { followsSlices = false; }
+  /// The place of which both are digits beside each other.
+  std::optional<mlir::AffineExpr> joinDigits(mlir::AffineExpr major, mlir::AffineExpr minor);
+
 private:
-  std::optional<Element> stepUp(const Element &element);
   Element slice(mlir::tensor::ExtractSliceOp op, const Element &element);
   Element expand(mlir::tensor::ExpandShapeOp op, const Element &element);
   Element collapse(mlir::tensor::CollapseShapeOp op, const Element &element);
+  /// Places along dimensions of these extents of which `whole` is the one along all of them.
+  llvm::SmallVector<mlir::AffineExpr> cut(mlir::AffineExpr whole, llvm::ArrayRef<Extent> extents);
+  mlir::AffineExpr join(mlir::AffineExpr row, mlir::AffineExpr column, const Extent &width);
 
   mlir::MLIRContext *context;
   unsigned rank;
+  llvm::SmallVector<int64_t> shape; ///< of the root, if it is a tensor
   llvm::SmallVector<Inner> inners;
   llvm::DenseSet<mlir::Value> stops;
+  bool followsSlices = true;
 };
 
 /// An analysis: a fact for each element. Elements that are computed in more than kMaxDepth steps have the fact
