@@ -1,7 +1,7 @@
 #include "passes/graph/cells/CellMatch.h"
 
 #include "passes/graph/Structured.h"
-#include "passes/graph/element/Access.h"
+#include "passes/graph/element/Element.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Math/IR/Math.h"
@@ -23,45 +23,30 @@ bool GateTerm::hasWeightOf(const GateTerm &other) const {
 
 namespace {
 
-/// Whether a reshape only adds or drops dimensions of size 1, and none behind the columns.
-bool isUnitReshape(ArrayRef<ReassociationIndices> groups, RankedTensorType wide) {
-  if (groups.empty() || groups.back().back() != wide.getRank() - 1)
-    return false;
-  for (const ReassociationIndices &group : groups) {
-    int64_t sizes = llvm::count_if(group, [&](int64_t dim) { return wide.getDimSize(dim) != 1; });
-    if (sizes > 1)
-      return false;
-  }
-  // The columns stay the last dimension.
-  return llvm::all_of(ArrayRef(groups.back()).drop_back(), [&](int64_t dim) { return wide.getDimSize(dim) == 1; });
-}
-
-/// The tensor of which `value` is a cast or a change of unit dimensions, or null.
-Value withoutUnits(Value value) {
-  if (auto cast = value.getDefiningOp<tensor::CastOp>())
-    return isa<RankedTensorType>(cast.getSource().getType()) ? cast.getSource() : Value();
-  if (auto expand = value.getDefiningOp<tensor::ExpandShapeOp>())
-    return isUnitReshape(expand.getReassociationIndices(), expand.getResultType()) ? expand.getSrc() : Value();
-  if (auto collapse = value.getDefiningOp<tensor::CollapseShapeOp>())
-    return isUnitReshape(collapse.getReassociationIndices(), collapse.getSrcType()) ? collapse.getSrc() : Value();
-  return {};
-}
-
-/// Columns of all rows: the first of them.
-std::optional<int64_t> readColumns(tensor::ExtractSliceOp slice) {
-  RankedTensorType source = slice.getSourceType();
-  int64_t last = source.getRank() - 1;
-  if (slice.getType().getRank() != source.getRank() || last < 0 || slice.isDynamicOffset(last))
+/// The first of the columns that are read at `at`, of all rows; sizes of 1 aside.
+std::optional<int64_t> readColumns(const ElementReader &reader, ArrayRef<AffineExpr> at) {
+  if (at.empty() || reader.numRootPlaces() == 0)
     return std::nullopt;
-  for (int64_t dim = 0; dim <= last; ++dim) {
-    if (!isConstantIntValue(slice.getMixedStrides()[dim], 1))
-      return std::nullopt;
-    bool isWhole = isConstantIntValue(slice.getMixedOffsets()[dim], 0) &&
-                   Extent::of(slice.getMixedSizes()[dim]) == Extent::of(slice.getSource(), dim);
-    if (dim != last && !isWhole)
-      return std::nullopt;
-  }
-  return slice.getStaticOffset(last);
+  MLIRContext *context = at.front().getContext();
+  unsigned last = reader.numRootPlaces() - 1;
+  SmallVector<AffineExpr> rows, read;
+  auto add = [&](SmallVector<AffineExpr> &list, AffineExpr place) {
+    if (reader.plain(place) != getAffineConstantExpr(0, context))
+      list.push_back(place);
+  };
+  for (unsigned n = 0; n != last; ++n)
+    add(rows, getAffineDimExpr(n, context));
+  for (AffineExpr place : at.drop_back())
+    add(read, place);
+  auto first = dyn_cast<AffineConstantExpr>(at.back() - getAffineDimExpr(last, context));
+  return first && read == rows ? std::optional(first.getValue()) : std::nullopt;
+}
+
+/// Whether a slice leaves out columns only.
+bool takesAllRows(tensor::ExtractSliceOp slice) {
+  return llvm::all_of(llvm::seq<int64_t>(slice.getSourceType().getRank() - 1), [&](int64_t dim) {
+    return Extent::of(slice.getMixedSizes()[dim]) == Extent::of(slice.getSource(), dim);
+  });
 }
 
 /// The input of an elementwise op that `scalar` is an element of, and the op; null if it is none.
@@ -75,29 +60,29 @@ OpOperand *inputOf(Value scalar, linalg::LinalgOp &op) {
   return op.isDpsInput(operand) && isAligned ? operand : nullptr;
 }
 
-/// Where `element` comes from: a scalar op in a body, or a tensor that is no view and no elementwise op.
-CellElement resolve(CellElement element) {
-  while (true) {
-    linalg::LinalgOp op;
-    if (!isa<RankedTensorType>(element.value.getType())) {
-      OpOperand *input = inputOf(element.value, op);
-      if (!input || !op.getMatchingIndexingMap(input).isIdentity() || !isa<RankedTensorType>(input->get().getType()))
-        return element;
-      element.value = input->get();
-    } else if (Value source = withoutUnits(element.value)) {
-      element.value = source;
-    } else if (auto slice = element.value.getDefiningOp<tensor::ExtractSliceOp>()) {
-      std::optional<int64_t> first = readColumns(slice);
-      if (!first)
-        return element;
-      element = {slice.getSource(), element.column + *first};
-    } else if (auto made = element.value.getDefiningOp<linalg::LinalgOp>();
-               made && isPointwise(made) && made.getMatchingIndexingMap(made.getDpsInitOperand(0)).isIdentity()) {
-      element.value = made.getBlock()->getTerminator()->getOperand(0);
-    } else {
+/// Where `element` comes from as far as rows are rows and columns follow each other: a scalar op in a body, or a tensor
+/// that is no view and no elementwise op (`onlyViews`: no change of unit dimensions).
+CellElement resolve(CellElement element, bool onlyViews = false) {
+  Value root = element.value;
+  if (!isa<RankedTensorType>(root.getType())) {
+    auto op = dyn_cast_or_null<linalg::LinalgOp>(root.getParentRegion()->getParentOp());
+    if (!op || op->getNumResults() != 1)
       return element;
-    }
+    root = op->getResult(0);
   }
+  ElementReader reader(root);
+  Element from = reader.at(element.value);
+  int64_t column = 0;
+  while (std::optional<Element> next = reader.step(from)) {
+    auto slice = from.value.getDefiningOp<tensor::ExtractSliceOp>();
+    std::optional<int64_t> first = readColumns(reader, next->at.getResults());
+    if (!first || (slice && !takesAllRows(slice)) ||
+        (onlyViews && (slice || !isa<RankedTensorType>(next->value.getType()))))
+      break;
+    from = *next;
+    column = *first;
+  }
+  return {from.value, element.column + column};
 }
 
 template <typename Op> Op getOp(const CellElement &element) { return element.value.getDefiningOp<Op>(); }
@@ -502,9 +487,7 @@ bool CellMatcher::matchRnn(const CellElement &state) {
 } // namespace
 
 Value rootOf(Value value) {
-  while (Value source = withoutUnits(value))
-    value = source;
-  return value;
+  return isa<RankedTensorType>(value.getType()) ? resolve({value, 0}, /*onlyViews=*/true).value : value;
 }
 
 bool dependsOn(Value value, Operation *source) {
