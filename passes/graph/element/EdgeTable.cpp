@@ -2,6 +2,7 @@
 
 #include "passes/graph/Structured.h"
 #include "passes/graph/element/ConstantTable.h"
+#include "passes/graph/element/Element.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Utils/StaticValueUtils.h"
@@ -13,49 +14,59 @@ using namespace mlir;
 namespace attn {
 namespace {
 
-/// Which tensors hold one number.
-struct Constants {
+/// The one number that an element is wherever it stands, or null.
+class Number final : public ElementDomain<TypedAttr> {
+public:
+  Number(ElementReader &reader, const SymbolTable &symbols, const WeightStore *weights)
+      : ElementDomain(reader, TypedAttr()), symbols(symbols), weights(weights) {}
+
+  /// What `insert` puts where its tensor holds `old`.
+  TypedAttr after(tensor::InsertOp insert, TypedAttr old) {
+    edge = insert;
+    before = old;
+    return of(reader.scalar({}, insert.getScalar()));
+  }
+
+private:
+  TypedAttr compute(const Element &element) override;
+  TypedAttr ofTable(Value tensor);
+
   const SymbolTable &symbols;
   const WeightStore *weights;
-
-  /// The number, or null.
-  TypedAttr uniformElement(Value tensor) const {
-    while (isView(tensor.getDefiningOp()))
-      tensor = tensor.getDefiningOp()->getOperand(0);
-    if (TypedAttr number = splatConstant(tensor))
-      return number;
-    ConstantTable table = ConstantTable::read(tensor, symbols, weights);
-    if (table.bytes.empty())
-      return {};
-    for (int64_t n = 1; n < table.size(); ++n)
-      if (table.bitsAt(n) != table.bitsAt(0))
-        return {};
-    Type type = getElementTypeOrSelf(tensor);
-    APInt bits(type.getIntOrFloatBitWidth(), table.bitsAt(0), /*isSigned=*/false, /*implicitTrunc=*/true);
-    if (auto real = dyn_cast<FloatType>(type))
-      return FloatAttr::get(type, APFloat(real.getFloatSemantics(), bits));
-    return IntegerAttr::get(type, bits);
-  }
+  tensor::InsertOp edge;
+  TypedAttr before;
 };
 
-/// What `scalar` in the loops is where the tensor that they carry, `carried`, holds `old` at `place`; null where that
-/// is no one number.
-TypedAttr evaluate(const Constants &constants, Value scalar, Value carried, ValueRange place, TypedAttr old) {
-  if (TypedAttr constant = splatConstant(scalar))
-    return constant;
-  Operation *op = scalar.getDefiningOp();
-  if (!op)
+TypedAttr Number::ofTable(Value tensor) {
+  ConstantTable table = ConstantTable::read(tensor, symbols, weights);
+  if (table.bytes.empty())
     return {};
-  if (auto extract = dyn_cast<tensor::ExtractOp>(op)) {
-    if (extract.getTensor() != carried)
-      return constants.uniformElement(extract.getTensor());
-    return llvm::equal(extract.getIndices(), place) ? old : TypedAttr();
+  for (int64_t n = 1; n < table.size(); ++n)
+    if (table.bitsAt(n) != table.bitsAt(0))
+      return {};
+  Type type = getElementTypeOrSelf(tensor);
+  APInt bits(type.getIntOrFloatBitWidth(), table.bitsAt(0), /*isSigned=*/false, /*implicitTrunc=*/true);
+  if (auto real = dyn_cast<FloatType>(type))
+    return FloatAttr::get(type, APFloat(real.getFloatSemantics(), bits));
+  return IntegerAttr::get(type, bits);
+}
+
+TypedAttr Number::compute(const Element &element) {
+  if (TypedAttr constant = splatConstant(element.value))
+    return constant;
+  if (isa<RankedTensorType>(element.value.getType()))
+    return ofTable(element.value);
+  Operation *op = element.getOp();
+  if (auto extract = dyn_cast_or_null<tensor::ExtractOp>(op)) {
+    if (!edge || extract.getTensor() != edge.getDest())
+      return of(reader.sources(element).front());
+    return llvm::equal(extract.getIndices(), edge.getIndices()) ? before : TypedAttr();
   }
-  if (!isa<arith::ArithDialect>(op->getDialect()) || op->getNumResults() != 1)
+  if (!op || !isa<arith::ArithDialect>(op->getDialect()) || op->getNumResults() != 1)
     return {};
   SmallVector<Attribute> operands;
-  for (Value operand : op->getOperands()) {
-    TypedAttr number = evaluate(constants, operand, carried, place, old);
+  for (unsigned n = 0; n != op->getNumOperands(); ++n) {
+    TypedAttr number = ofOperand(element, n);
     if (!number)
       return {};
     operands.push_back(number);
@@ -136,7 +147,7 @@ std::optional<EdgeTable::Nest> EdgeTable::matchNest(Value value) {
 }
 
 std::optional<EdgeTable> EdgeTable::match(Value value, const SymbolTable &symbols, const WeightStore *weights) {
-  Constants constants{symbols, weights};
+  ElementReader reader(value);
   EdgeTable table;
   table.value = value;
   while (std::optional<Nest> nest = matchNest(value)) {
@@ -144,14 +155,12 @@ std::optional<EdgeTable> EdgeTable::match(Value value, const SymbolTable &symbol
     table.nests.insert(table.nests.begin(), std::move(*nest));
   }
   table.start = value;
-  table.base = table.nests.empty() ? TypedAttr() : constants.uniformElement(value);
+  table.base = table.nests.empty() ? TypedAttr() : Number(reader, symbols, weights).of(reader.somewhere(value));
   if (!table.base)
     return std::nullopt;
   for (const Nest &nest : table.nests) {
     tensor::InsertOp insert = nest.insert;
-    auto after = [&](TypedAttr old) {
-      return evaluate(constants, insert.getScalar(), insert.getDest(), insert.getIndices(), old);
-    };
+    auto after = [&](TypedAttr old) { return Number(reader, symbols, weights).after(insert, old); };
     TypedAttr once = after(table.base), twice = once ? after(once) : TypedAttr();
     if (!once || !twice || once == table.base || (table.mark && once != table.mark))
       return std::nullopt;
