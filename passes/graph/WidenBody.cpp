@@ -32,7 +32,10 @@ bool canWidenBody(Block &body) {
       op.walk([&](Operation *inner) { touches |= touchesHalf(*inner); });
       return !touches;
     }
-    bool isArithmetic = isa<arith::ArithDialect, math::MathDialect>(op.getDialect()) && !isa<arith::BitcastOp>(op);
+    // By way of f32 a number of f64 would be rounded twice.
+    bool isTwice = isa<arith::TruncFOp>(op) && op.getOperand(0).getType().isF64();
+    bool isArithmetic =
+        isa<arith::ArithDialect, math::MathDialect>(op.getDialect()) && !isa<arith::BitcastOp>(op) && !isTwice;
     return !touchesHalf(op) || isArithmetic || isa<tensor::ExtractOp, linalg::YieldOp>(op);
   });
 }

@@ -28,6 +28,9 @@ public:
   explicit Widening(ModuleOp module) : b(module.getContext()), symbols(module), globals(module, symbols) {}
 
   void run(func::FuncOp function) {
+    twins.clear(); // of ops that are gone
+    computed.clear();
+    constants.clear();
     for (Operation *op : collect(function))
       widen(op);
     if (twins.empty())

@@ -139,6 +139,30 @@ func.func @loop(%x: tensor<4xf16>, %n: index) -> tensor<4xf16> {
 
 // -----
 
+// A number of f64 is rounded once.
+// CHECK-LABEL: func.func @doubles
+// CHECK: arith.truncf %{{.+}} : f64 to f16
+// CHECK: arith.extf %{{.+}} : f16 to f32
+// CHECK: math.tanh %{{.+}} : f32
+func.func @doubles(%x: tensor<4xf64>) -> tensor<4xf16> {
+  %e = tensor.empty() : tensor<4xf16>
+  %h = linalg.generic {indexing_maps = [affine_map<(i) -> (i)>, affine_map<(i) -> (i)>],
+      iterator_types = ["parallel"]} ins(%x : tensor<4xf64>) outs(%e : tensor<4xf16>) {
+  ^bb0(%a: f64, %o: f16):
+    %m = arith.truncf %a : f64 to f16
+    linalg.yield %m : f16
+  } -> tensor<4xf16>
+  %r = linalg.generic {indexing_maps = [affine_map<(i) -> (i)>, affine_map<(i) -> (i)>],
+      iterator_types = ["parallel"]} ins(%h : tensor<4xf16>) outs(%e : tensor<4xf16>) {
+  ^bb0(%a: f16, %o: f16):
+    %m = math.tanh %a : f16
+    linalg.yield %m : f16
+  } -> tensor<4xf16>
+  return %r : tensor<4xf16>
+}
+
+// -----
+
 // Bits of halves are theirs: nothing is widened.
 // CHECK-LABEL: func.func @bits
 // CHECK: arith.bitcast %{{.+}} : f16 to i16
