@@ -77,6 +77,15 @@ def encoder(g):
     return {"ids": ids, "mask": np.repeat([[1] * 9, [1] * 5 + [0] * 4], [1, 1], 0)}, [x]
 
 
+def prefill(g):
+    """A causal mask that is a stored table, and a logit for each position."""
+    hidden = np.triu(np.full((1, 1, 80, 80), -65504.0), 1)
+    x = g.add("Add", g.add("Gather", g.weight(VOCABULARY, WIDTH), "ids"), g.weight(80, WIDTH))
+    q, k, v = (g.heads(g.linear(x, WIDTH, WIDTH)) for _ in range(3))
+    x = g.norm(g.add("Add", x, g.linear(g.attention(q, k, v, g.constant(hidden)), WIDTH, WIDTH)))
+    return {"ids": g.rng.integers(0, VOCABULARY, (1, 80))}, [g.linear(x, WIDTH, VOCABULARY)]
+
+
 def decoder(g):
     """One token by a cache, which is an output; weights of the head tied to the table."""
     table = g.weight(VOCABULARY, WIDTH)
@@ -156,7 +165,7 @@ def compare(name, target, ours, theirs, exact):
 
 def main(bin, folder):
     folder = pathlib.Path(folder)
-    for build in (encoder, decoder, recurrent, overflow):
+    for build in (encoder, prefill, decoder, recurrent, overflow):
         model, wide = folder / f"{build.__name__}.onnx", folder / f"{build.__name__}64.onnx"
         inputs, outputs = save(model, build, np.float16, 1)
         save(wide, build, np.float64, 1)

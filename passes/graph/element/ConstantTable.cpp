@@ -9,44 +9,74 @@ using namespace mlir;
 
 namespace attn {
 
-/// The bytes of a weight that is an initialiser or a part of one that lies in
-/// one piece, under any shape.
-static ArrayRef<char> bytesOf(GlobalOp global, const SymbolTable &symbols, const WeightStore &weights, int64_t width,
-                              unsigned depth = 64) {
+static int64_t widthOf(Type element) {
+  return element && element.isIntOrFloat() ? element.getIntOrFloatBitWidth() / 8 : 0;
+}
+
+static ConstantTable widen(const ConstantTable &halves, FloatType element) {
+  auto numbers = std::make_shared<std::vector<float>>();
+  for (int64_t n = 0; n != halves.size(); ++n) {
+    APFloat number(element.getFloatSemantics(), APInt(16, halves.bitsAt(n)));
+    bool lost = false;
+    number.convert(APFloat::IEEEsingle(), APFloat::rmNearestTiesToEven, &lost);
+    numbers->push_back(number.convertToFloat());
+  }
+  ArrayRef<char> bytes(reinterpret_cast<const char *>(numbers->data()), numbers->size() * sizeof(float));
+  return {bytes, sizeof(float), numbers};
+}
+
+/// A weight that is an initialiser or a part of one that lies in one piece,
+/// under any shape, widened or not.
+static ConstantTable tableOf(GlobalOp global, const SymbolTable &symbols, const WeightStore &weights,
+                             unsigned depth = 64) {
+  ConstantTable none = {{}, 1, nullptr};
   if (!global || depth == 0)
-    return {};
+    return none;
+  Type element = cast<RankedTensorType>(global.getType()).getElementType();
   if (auto initializer = dyn_cast<InitializerAttr>(global.getExpression()))
-    return weights.lookup(initializer.getName());
-  if (auto reshape = dyn_cast<ReshapeAttr>(global.getExpression()))
-    return bytesOf(symbols.lookup<GlobalOp>(reshape.getSource().getValue()), symbols, weights, width, depth - 1);
+    return {weights.lookup(initializer.getName()), std::max<int64_t>(widthOf(element), 1), nullptr};
+  auto sourceOf = [&](FlatSymbolRefAttr symbol) { return symbols.lookup<GlobalOp>(symbol.getValue()); };
+  if (auto reshape = dyn_cast<ReshapeAttr>(global.getExpression())) {
+    GlobalOp source = sourceOf(reshape.getSource());
+    ConstantTable table = tableOf(source, symbols, weights, depth - 1);
+    Type stored = source ? cast<RankedTensorType>(source.getType()).getElementType() : element;
+    if (stored == element)
+      return table;
+    bool isWidened = element.isF32() && table.width == 2 && table.size() <= ConstantTable::kMaxEntries;
+    return isWidened ? widen(table, cast<FloatType>(stored)) : none;
+  }
   auto slice = dyn_cast<SliceAttr>(global.getExpression());
-  auto source = slice ? symbols.lookup<GlobalOp>(slice.getSource().getValue()) : GlobalOp();
+  auto source = slice ? sourceOf(slice.getSource()) : GlobalOp();
   auto type = source ? dyn_cast<RankedTensorType>(source.getType()) : RankedTensorType();
   if (!type || slice.getDim() < 0 || slice.getDim() >= type.getRank() ||
       llvm::any_of(type.getShape().take_front(slice.getDim()), [](int64_t size) { return size != 1; }))
-    return {};
-  ArrayRef<char> whole = bytesOf(source, symbols, weights, width, depth - 1);
-  size_t row = width;
+    return none;
+  ConstantTable table = tableOf(source, symbols, weights, depth - 1);
+  size_t row = table.width;
   for (int64_t size : type.getShape().drop_front(slice.getDim() + 1))
     row *= size;
   size_t first = slice.getOffset() * row, count = slice.getSize() * row;
-  return first <= whole.size() && count <= whole.size() - first ? whole.slice(first, count) : ArrayRef<char>();
+  if (first > table.bytes.size() || count > table.bytes.size() - first)
+    return none;
+  table.bytes = table.bytes.slice(first, count);
+  return table;
 }
 
 ConstantTable ConstantTable::read(Value value, const SymbolTable &symbols, const WeightStore *weights) {
   auto type = dyn_cast<RankedTensorType>(value.getType());
-  Type element = type ? type.getElementType() : Type();
-  int64_t width = element && element.isIntOrFloat() ? element.getIntOrFloatBitWidth() / 8 : 0;
+  int64_t width = type ? widthOf(type.getElementType()) : 0;
+  ConstantTable none = {{}, 1, nullptr};
   if (width == 0 || width > 8 || !type.hasStaticShape() || type.getNumElements() > kMaxEntries)
-    return {{}, 1};
-  ArrayRef<char> bytes;
+    return none;
+  ConstantTable table = none;
   if (auto constant = value.getDefiningOp<arith::ConstantOp>()) {
     if (auto dense = dyn_cast<DenseElementsAttr>(constant.getValue()); dense && !dense.isSplat())
-      bytes = dense.getRawData();
+      table.bytes = dense.getRawData();
   } else if (auto weight = value.getDefiningOp<WeightOp>(); weight && weights) {
-    bytes = bytesOf(symbols.lookup<GlobalOp>(weight.getGlobal()), symbols, *weights, width);
+    table = tableOf(symbols.lookup<GlobalOp>(weight.getGlobal()), symbols, *weights);
   }
-  return {bytes.size() == size_t(type.getNumElements() * width) ? bytes : ArrayRef<char>(), width};
+  table.width = width;
+  return table.bytes.size() == size_t(type.getNumElements() * width) ? table : ConstantTable{{}, width, nullptr};
 }
 
 } // namespace attn

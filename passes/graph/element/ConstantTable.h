@@ -6,6 +6,8 @@
 #include "llvm/ADT/ArrayRef.h"
 #include <cstdint>
 #include <cstring>
+#include <memory>
+#include <vector>
 
 namespace attn {
 
@@ -17,7 +19,8 @@ struct ConstantTable {
   static constexpr int64_t kMaxEntries = int64_t(1) << 24;
 
   llvm::ArrayRef<char> bytes;
-  int64_t width; ///< bytes of an entry, up to 8
+  int64_t width;                                     ///< bytes of an entry, up to 8
+  std::shared_ptr<const std::vector<float>> widened; ///< holds the bytes of what is stored in 16 bits and read as f32
 
   /// The constant or weight `value`; `bytes` is empty where it is no table of
   /// at most kMaxEntries entries, is a splat, or is not known.
