@@ -80,8 +80,18 @@ public:
   bool isNarrow(GlobalOp global) {
     if (auto reshape = dyn_cast<ReshapeAttr>(global.getExpression()))
       return !elementType(global).isF32() && elementType(lookup(reshape.getSource().getValue())).isF32();
-    return isa<NarrowPanelsAttr>(global.getExpression()) ||
-           (isa<ConcatAttr>(global.getExpression()) && isNarrow(lookup(weightSources(global).front().getValue())));
+    if (isa<NarrowPanelsAttr>(global.getExpression()))
+      return !isStoredIn(global, elementType(global));
+    return isa<ConcatAttr>(global.getExpression()) && isNarrow(lookup(weightSources(global).front().getValue()));
+  }
+
+  /// Whether all numbers of `global` are of type `element` in the model.
+  bool isStoredIn(GlobalOp global, Type element) {
+    if (isa<InitializerAttr>(global.getExpression()))
+      return elementType(global) == element;
+    return llvm::all_of(weightSources(global), [&](FlatSymbolRefAttr source) {
+      return isStoredIn(lookup(source.getValue()), element);
+    });
   }
 
   /// None, with a diagnostic, where an expression cannot hold its values.
