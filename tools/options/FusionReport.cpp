@@ -94,7 +94,7 @@ std::string formatTable(const json::Array &verdicts) {
   return table;
 }
 
-/// A line for each product of quantised operands, with its kernel or why it has none.
+/// A line for each product of operands in fewer bits than f32, with its kernel or why it has none.
 std::string formatProducts(const json::Array &products) {
   std::string table;
   raw_string_ostream os(table);
@@ -108,6 +108,10 @@ std::string formatProducts(const json::Array &products) {
   };
   size_t node = widthOf("product", "node"), storage = widthOf("weight", "storage"),
          arithmetic = widthOf("arithmetic", "arithmetic");
+  bool hasHalves = llvm::any_of(products, [](const json::Value &product) {
+    const json::Object *fields = product.getAsObject();
+    return fields && StringRef(fields->getString("storage").value_or("")).contains("f");
+  });
   if (!products.empty())
     os << left_justify("product", node) << "  " << left_justify("weight", storage) << "  "
        << left_justify("arithmetic", arithmetic) << "  kernel\n";
@@ -123,7 +127,7 @@ std::string formatProducts(const json::Array &products) {
   }
   if (!products.empty())
     os << kernels << " of " << products.size() << (products.size() == 1 ? " product" : " products")
-       << " of quantised operands by a kernel\n";
+       << (hasHalves ? " of operands in fewer bits than f32" : " of quantised operands") << " by a kernel\n";
   return table;
 }
 

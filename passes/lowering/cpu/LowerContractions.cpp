@@ -1,4 +1,5 @@
 #include "dialects/attn/AttnOps.h"
+#include "dialects/attn/NodeLocation.h"
 #include "passes/Passes.h"
 #include "passes/kernels/cpu/Gemm.h"
 #include "passes/kernels/cpu/PackPanels.h"
@@ -65,6 +66,8 @@ public:
   }
 
   void run() {
+    if (auto known = module->getAttrOfType<ArrayAttr>(AttnDialect::kProductReportAttr)) // of integers
+      llvm::append_range(verdicts, known);
     SmallVector<linalg::LinalgOp> ops;
     module.walk([&](linalg::LinalgOp op) {
       if (linalg::isaContractionOpInterface(op))
@@ -76,10 +79,13 @@ public:
       lower(op);
     }
     linkProducts(rewriter, products);
+    if (!verdicts.empty())
+      module->setAttr(AttnDialect::kProductReportAttr, rewriter.getArrayAttr(verdicts));
   }
 
 private:
   void lower(linalg::LinalgOp op);
+  void report(linalg::LinalgOp op, PanelStorage storage, StringRef key, StringRef text);
   GemmSpec makeSpec(const Contraction &match, const std::optional<Epilogue> &epilogue);
   Value emitCall(const Contraction &match, const std::optional<Epilogue> &epilogue, const GemmSpec &spec,
                  func::FuncOp kernel);
@@ -116,7 +122,8 @@ private:
   IRRewriter rewriter;
   DenseMap<Value, Value> narrowed;
   DenseMap<Value, SmallVector<Value>> split;
-  SmallVector<ProductCall> products;          // by weights
+  SmallVector<ProductCall> products; // by weights
+  SmallVector<Attribute> verdicts;
   llvm::SmallPtrSet<Operation *, 16> pending; // contractions that are not lowered yet
   PackedWeights panels;
 };
@@ -278,14 +285,33 @@ GemmSpec ContractionLowering::makeSpec(const Contraction &match, const std::opti
   return spec;
 }
 
+/// Notes how a product by a weight is computed that the model stores in 16 bits.
+void ContractionLowering::report(linalg::LinalgOp op, PanelStorage storage, StringRef key, StringRef text) {
+  PanelStorage stored = PanelStorage::F32;
+  for (Value operand : op->getOperands())
+    if (auto weight = operand.getDefiningOp<WeightOp>())
+      stored = panels.getStorage(weight.getGlobalAttr(), target);
+  if (stored == PanelStorage::F32)
+    return;
+  auto field = [&](StringRef name, StringRef value) {
+    return rewriter.getNamedAttr(name, rewriter.getStringAttr(value));
+  };
+  StringRef names[] = {"f32", "f16", "bf16", "s8"};
+  verdicts.push_back(rewriter.getDictionaryAttr({field("node", nodeName(op.getLoc())),
+                                                 field("storage", names[static_cast<int>(storage)]),
+                                                 field("arithmetic", narrowsRows ? "bf16" : "f32"), field(key, text)}));
+}
+
 void ContractionLowering::lower(linalg::LinalgOp op) {
   Contraction match;
   std::string reason;
   Location loc = op.getLoc();
-  if (failed(matchContraction(op, match, reason))) {
-    remark::missed(loc, remarkNamed("gemm")) << remark::reason("{0}", reason);
-    return;
-  }
+  auto missed = [&](StringRef why) {
+    remark::missed(loc, remarkNamed("gemm")) << remark::reason("{0}", why);
+    report(op, PanelStorage::F32, "reason", why);
+  };
+  if (failed(matchContraction(op, match, reason)))
+    return missed(reason);
   std::optional<Epilogue> epilogue = matchEpilogue(match, reason);
   GemmSpec spec = makeSpec(match, epilogue);
   if (epilogue && !canBuildGemm(spec, &reason)) {
@@ -294,25 +320,20 @@ void ContractionLowering::lower(linalg::LinalgOp op) {
   }
   if (!epilogue && !reason.empty())
     remark::missed(loc, remarkNamed("epilogue")) << remark::reason("{0}", reason);
-  if (!canBuildGemm(spec, &reason)) {
-    remark::missed(loc, remarkNamed("gemm")) << remark::reason("{0}", reason);
-    return;
-  }
+  if (!canBuildGemm(spec, &reason))
+    return missed(reason);
   Operation *last = epilogue ? epilogue->op.getOperation() : op.getOperation();
   spec.hasNarrowResult = parts == 1 && isReadNarrow(last->getResult(0));
   if (spec.hasNarrowResult && epilogue) // GELU's error is far below its rounding
     epilogue->op.getBody()->walk([](math::ErfOp erf) { erf.setFastmath(arith::FastMathFlags::afn); });
   FailureOr<func::FuncOp> kernel =
       kernels.getOrBuild(spec.symbol(), [&](OpBuilder &builder) { return buildGemm(builder, loc, spec); });
-  if (failed(kernel)) {
-    remark::missed(loc, remarkNamed("gemm")) << remark::reason("the name '{0}' is taken", spec.symbol());
-    return;
-  }
-  if (!match.global && failed(getPacking(spec, loc))) {
-    remark::missed(loc, remarkNamed("gemm")) << remark::reason("the name of the kernel that packs is taken");
-    return;
-  }
+  if (failed(kernel))
+    return missed("the name '" + spec.symbol() + "' is taken");
+  if (!match.global && failed(getPacking(spec, loc)))
+    return missed("the name of the kernel that packs is taken");
   remark::passed(loc, remarkNamed("gemm")) << remark::add("{0}", spec.symbol());
+  report(op, spec.storage, "kernel", spec.symbol());
 
   rewriter.setInsertionPoint(last);
   Value result = emitCall(match, epilogue, spec, *kernel);
