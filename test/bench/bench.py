@@ -118,6 +118,8 @@ def our_sides(name, folder, sets, args):
     fixed = list(model.search) if model and model.search else [f"--shape={n}:{'x'.join(map(str, v.shape))}" for n, v in sets[0].items()] if is_fixed else []
     opened = [sides.Attnc(TOOLS, folder, args.threads, case.rotate if case else 1, form, fixed + options)
               for form, options in forms.items()]
+    if name in stored.TARGETS:
+        opened.append(sides.AttncF32(TOOLS, folder, args.threads, 1, "attnc-f32", fixed))
     if caches and args.forms:
         state = "--state=" + ",".join(f"{past}:{present}" for past, present in caches)
         opened += [sides.AttncState(TOOLS, folder, args.threads, 1, f"attnc-state-{width}", [state, "--own-state", f"--weights={width}"])
