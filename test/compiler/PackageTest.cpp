@@ -114,6 +114,44 @@ TEST_F(Weights, PackPanels) {
   }
 }
 
+// In words: byte i of a word has rows i, i + 4, ..., the first in its low bits; signed numbers get half their range.
+TEST_F(Weights, BytePanelsInWords) {
+  int64_t k = 21, n = 5, width = 4;
+  for (int64_t bits : {2, 4, 8})
+    for (bool isUnsigned : {false, true})
+      for (bool transposed : {false, true}) {
+        std::vector<int8_t> w(k * n);
+        int64_t half = int64_t(1) << (bits - 1), group = 32 / bits, steps = (k + group - 1) / group;
+        for (size_t i = 0; i < w.size(); ++i)
+          w[i] = static_cast<int8_t>((7 * i + 3) % (2 * half) - (isUnsigned ? 0 : half));
+        store.addCopy("w", ArrayRef<char>(reinterpret_cast<char *>(w.data()), w.size()));
+        std::string text = std::string("attn.global @w : tensor<") + (transposed ? "5x21" : "21x5") +
+                           "xi8> = #attn.initializer<\"w\">\nattn.global @p : tensor<2x" + std::to_string(steps) +
+                           "x4xi32> = #attn.byte_panels<@w, transposed = " + (transposed ? "true" : "false") +
+                           ", width = 4, group = " + std::to_string(group) +
+                           ", unsigned = " + (isUnsigned ? "true" : "false") + ">";
+        OwningOpRef<ModuleOp> module = parse(text.c_str());
+        std::vector<char> bytes;
+        FailureOr<WeightPlan> plan = WeightPlan::create(*module, {"p"}, store);
+        ASSERT_TRUE(succeeded(plan));
+        ASSERT_TRUE(succeeded(plan->write(*module, store, [&](ArrayRef<char> part) {
+          bytes.insert(bytes.end(), part.begin(), part.end());
+          return true;
+        })));
+        ASSERT_EQ(bytes.size(), static_cast<size_t>(2 * steps * width * 4));
+        for (int64_t column = 0; column < 8; ++column)
+          for (int64_t row = 0; row < steps * group; ++row) {
+            uint32_t word;
+            std::memcpy(&word, &bytes[((column / width * steps + row / group) * width + column % width) * 4], 4);
+            int64_t place = row % group, got = word >> (place % 4 * 8 + place / 4 * bits) & (2 * half - 1);
+            int64_t want = 0;
+            if (row < k && column < n)
+              want = (w[transposed ? column * k + row : row * n + column] + (isUnsigned ? 0 : half)) & (2 * half - 1);
+            EXPECT_EQ(got, want) << bits << ' ' << row << ' ' << column;
+          }
+      }
+}
+
 // Bytes stay what they are, but for 128 less where they were unsigned; groups of rows side by side, sums by column.
 TEST_F(Weights, BytePanels) {
   int64_t k = 6, n = 5, width = 4;
