@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import copy
+import inspect
 import re
 from dataclasses import dataclass
 from typing import Any, Dict, List, Mapping, MutableMapping, Optional, Tuple
 
+import onnx_ir
 import torch
 from transformers import PreTrainedModel
 from transformers.cache_utils import DynamicCache, EncoderDecoderCache
@@ -92,9 +94,10 @@ class _Decoder(torch.nn.Module):
 class _CrossDecoder(torch.nn.Module):
     """A look of a decoder at what an encoder made. The later ones take the keys and values of that from the first."""
 
-    def __init__(self, model: PreTrainedModel) -> None:
+    def __init__(self, model: PreTrainedModel, width: int) -> None:
         super().__init__()
         self.model = model
+        self.width = width  # of what the encoder made
 
     def forward(
         self,
@@ -109,7 +112,7 @@ class _CrossDecoder(torch.nn.Module):
             caches = EncoderDecoderCache(_cache(own), _cache(cross))
             keys = cross["0"]["key"]
             # Only the shape of it is read, as the caches hold its keys and values.
-            encoder_hidden_states = keys.new_zeros(keys.shape[0], keys.shape[2], _width(self.model))
+            encoder_hidden_states = keys.new_zeros(keys.shape[0], keys.shape[2], self.width)
         outputs = self.model(
             decoder_input_ids=input_ids,
             encoder_outputs=BaseModelOutput(last_hidden_state=encoder_hidden_states),
@@ -142,11 +145,6 @@ def _layers(cache: DynamicCache) -> Dict[str, Dict[str, torch.Tensor]]:
     return {str(n): {"key": layer.keys, "value": layer.values} for n, layer in enumerate(cache.layers)}
 
 
-def _width(model: PreTrainedModel) -> int:
-    config = model.config.get_text_config(decoder=True)
-    return int(getattr(config, "hidden_size", None) or config.d_model)
-
-
 # Sizes of the examples that are traced. None is 1, and no two are equal, so that the trace takes none for fixed and no
 # two for one.
 _ROWS, _TOKENS, _PAST, _SOURCE = 2, 3, 5, 7
@@ -158,8 +156,6 @@ def _run(module: torch.nn.Module, **inputs: Any) -> Any:
 
 
 def _causal_parts(model: PreTrainedModel) -> Dict[str, Tuple[torch.nn.Module, Dict[str, Any]]]:
-    import inspect
-
     takes = set(inspect.signature(model.forward).parameters)
     ids = torch.ones(_ROWS, _TOKENS, dtype=torch.int64)
     before = _run(model, input_ids=torch.ones(_ROWS, _PAST, dtype=torch.int64), use_cache=True)
@@ -182,7 +178,7 @@ def _seq2seq_parts(
     first: Dict[str, Any] = {"input_ids": ids, "encoder_hidden_states": states}
     if "attention_mask" in given and given["attention_mask"].shape == states.shape[:2]:
         first["encoder_attention_mask"] = given["attention_mask"]
-    decoder = _CrossDecoder(model)
+    decoder = _CrossDecoder(model, states.shape[-1])
     later = {**first, "input_ids": ids[:, :2].contiguous(), "past_key_values": _run(decoder, **first)["present"]}
     del later["encoder_hidden_states"]
     return {
@@ -230,8 +226,6 @@ def _name_dimensions(graph: Any) -> None:
         if text.isdecimal():
             return int(text)
         return re.sub(r"\b[A-Za-z_]\w*\b", lambda match: names.get(match[0], match[0]), text)
-
-    import onnx_ir
 
     for value in (*graph.inputs, *graph.outputs):
         if value.shape is not None:

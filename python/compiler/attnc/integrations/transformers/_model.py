@@ -67,7 +67,7 @@ class AttncModel:
             if isinstance(each, (str, int, torch.device)):
                 check_device(each)
             elif isinstance(each, torch.dtype) and each != torch.float32:
-                raise InvalidArgument(f"a compiled model stays {self.dtype}: precision='bf16' narrows it as it is loaded")
+                raise InvalidArgument(f"a compiled model stays {self.dtype}; precision='bf16' narrows it when loaded")
         return self
 
     def eval(self) -> "AttncModel":
