@@ -1,4 +1,8 @@
 """States that a library keeps, and compiled searches."""
+import pathlib
+import pickle
+import shutil
+import tempfile
 import unittest
 
 import attnc
@@ -103,6 +107,45 @@ class States(unittest.TestCase):
             attnc.load(DECODE, own_state=True, threads=1).step(state, **self.feeds(2))
         with self.assertRaisesRegex(attnc.Unsupported, "own_state=True"):
             attnc.load(models.scaled()).state()
+
+
+class Folders(unittest.TestCase):
+    """As the hub has them; the files are a date translator's."""
+
+    def setUp(self):
+        scratch = tempfile.TemporaryDirectory()
+        self.addCleanup(scratch.cleanup)
+        self.folder = pathlib.Path(scratch.name)
+
+    def put(self, entry, name):
+        (self.folder / name).parent.mkdir(exist_ok=True)
+        shutil.copy(models.DATES / f"{entry}.onnx", self.folder / name)
+
+    def test_parts(self):
+        self.put("encode", "onnx/encoder_model.onnx")
+        self.put("step", "decoder_with_past_model.onnx")
+        self.put("step", "onnx/decoder_model.onnx")
+        self.put("step", "decoder_model_merged.onnx")  # not wanted beside the two
+        self.put("step", "decoder_model_quantized.onnx")
+        search = attnc.Beam(5, init="encoder_model", step="decoder_with_past_model", bos=0, eos=1, max_length=16,
+                            length_penalty=1.0)  # fmt: skip
+        model = attnc.load(self.folder, search=search)
+        parts = ["encoder_model", "decoder_model", "decoder_with_past_model"]
+        self.assertEqual(list(model.entries), [*parts, "generate"])
+        want = np.load(models.DATES / "expected.npz")
+        tokens = model.generate(**{name: want[name].astype(np.int64) for name in ("source", "lengths")})["tokens"][:, 0]
+        np.testing.assert_array_equal(tokens, want["tokens"][:, : tokens.shape[1]])
+
+    def test_a_model_alone(self):
+        self.put("encode", "onnx/model.onnx")
+        self.put("step", "onnx/decoder_model.onnx")
+        self.assertEqual(list(attnc.load(str(self.folder)).entries), ["main"])
+        self.assertEqual(pickle.loads(pickle.dumps(attnc.load(self.folder))).path, attnc.load(self.folder).path)
+
+    def test_none(self):
+        self.put("step", "other.onnx")
+        with self.assertRaisesRegex(attnc.InvalidArgument, "none of model.onnx, encoder_model.onnx"):
+            attnc.load(self.folder)
 
 
 class Searches(unittest.TestCase):

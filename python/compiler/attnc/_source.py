@@ -145,6 +145,8 @@ def open_source(source: Any, scratch: pathlib.Path) -> Tuple[Source, bool]:
         if not all(isinstance(path, (str, os.PathLike)) for path in source.values()):
             raise InvalidArgument("of several entries each is the path of a model")
         return Source({str(name): _existing(path) for name, path in source.items()}, named=True), True
+    if isinstance(source, (str, os.PathLike)) and os.path.isdir(source):
+        return _folder(pathlib.Path(source)), True
     if isinstance(source, (str, os.PathLike)):
         return Source({"": _existing(source)}, named=False), True
     if hasattr(source, "SerializeToString") and hasattr(source, "graph"):
@@ -157,10 +159,39 @@ def open_source(source: Any, scratch: pathlib.Path) -> Tuple[Source, bool]:
     )
 
 
+# The files of a model on the hub, as Optimum writes them: a model alone, or an encoder and a decoder, whose first look
+# and later ones are two files or two branches of one.
+_PARTS = ("model", "encoder_model", "decoder_model", "decoder_with_past_model", "decoder_model_merged")
+
+
+def models_in(folder: pathlib.Path) -> Dict[str, pathlib.Path]:
+    """The parts that a folder has, there or in its folder ``onnx``."""
+    found: Dict[str, pathlib.Path] = {}
+    for name in _PARTS:
+        for path in (folder / f"{name}.onnx", folder / "onnx" / f"{name}.onnx"):
+            if path.is_file():
+                found.setdefault(name, path)
+    return found
+
+
+def _folder(path: pathlib.Path) -> Source:
+    """A model alone, or each part as an entry of its name; of the decoder's forms the one with a file each."""
+    found = models_in(path)
+    if "decoder_model" in found and "decoder_with_past_model" in found:
+        found.pop("decoder_model_merged", None)
+        found.pop("model", None)
+    elif "model" in found:
+        return Source({"": found["model"]}, named=False)
+    if not found:
+        names = ", ".join(f"{name}.onnx" for name in _PARTS)
+        raise InvalidArgument(f"{path} is a folder with none of {names}, nor has its folder onnx; give a model's path")
+    return Source(found, named=True)
+
+
 def _existing(path: Path) -> pathlib.Path:
     result = pathlib.Path(path)
     if not result.exists():
         raise NoSuchFile(f"{result}: no such file")
     if result.is_dir():
-        raise InvalidArgument(f"{result} is a folder; give the path of a model in it")
+        raise InvalidArgument(f"{result} is a folder; of several entries each is the path of a model")
     return result

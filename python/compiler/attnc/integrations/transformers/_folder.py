@@ -8,7 +8,7 @@ from typing import Dict, Optional
 
 from attnc_runtime import NoSuchFile, Unsupported
 
-_PLACES = ("", "onnx")
+from ..._source import models_in
 
 
 @dataclass(frozen=True)
@@ -32,17 +32,14 @@ def find(path: pathlib.Path, takes_caches: bool) -> Folder:
     if not path.is_dir():
         raise NoSuchFile(f"{path}: no such folder")
 
-    def existing(name: str) -> Optional[pathlib.Path]:
-        files = (path / place / f"{name}.onnx" for place in _PLACES)
-        return next((file for file in files if file.exists()), None)
-
-    whole, encoder = existing("model"), existing("encoder_model")
-    first, step = existing("decoder_model"), existing("decoder_with_past_model")
+    parts = models_in(path)
+    whole, encoder = parts.get("model"), parts.get("encoder_model")
+    first, step = parts.get("decoder_model"), parts.get("decoder_with_past_model")
     if first is not None and step is not None:
         return Folder(path, encoder=encoder, first=first, step=step)
     if whole is not None:
         return Folder(path, step=whole) if takes_caches else Folder(path, model=whole)
-    if (merged := existing("decoder_model_merged")) is not None:
+    if (merged := parts.get("decoder_model_merged")) is not None:
         raise Unsupported(
             f"{merged} is a decoder of two branches in one file; give decoder_model.onnx and "
             "decoder_with_past_model.onnx as well, or export it by AttncExporter().export_for_generation"
