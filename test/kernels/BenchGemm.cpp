@@ -60,7 +60,7 @@ GemmSpec makeSpec(TargetAttr target, const Shape &shape, StringRef type) {
   GemmSpec spec = GemmSpec::forTarget(target, ShapedType::kDynamic, shape.k, shape.n);
   if (type == "bf16") {
     spec.storage = PanelStorage::BF16;
-    spec.hasNarrowRows = GemmSpec::hasNarrowProducts(target) && shape.k % 2 == 0;
+    spec.hasNarrowRows = hasNarrowProducts(target) && shape.k % 2 == 0;
   } else if (type == "int8") {
     spec.storage = PanelStorage::I8;
     spec.group = shape.k;

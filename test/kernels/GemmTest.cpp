@@ -157,8 +157,8 @@ TEST(GemmBf16Test, PairsAtEveryTail) {
   MLIRContext context;
   context.loadDialect<AttnDialect>();
   TargetAttr target = makeTarget(context, isa);
-  ASSERT_TRUE(GemmSpec::hasNarrowProducts(target));
-  ASSERT_FALSE(GemmSpec::hasNarrowProducts(makeTarget(context, "avx512")));
+  ASSERT_TRUE(hasNarrowProducts(target));
+  ASSERT_FALSE(hasNarrowProducts(makeTarget(context, "avx512")));
   auto makeSpec = [&](int64_t m, int64_t k, int64_t n) {
     GemmSpec spec = GemmSpec::forTarget(target, m, k, n);
     spec.storage = PanelStorage::BF16;

@@ -17,7 +17,7 @@ public:
   explicit CpuTarget(const CompileOptions &options) : options(options) {}
 
   std::string findMissing(TargetAttr cpu) const override {
-    if (!StringRef(options.precision).starts_with("bf16x") || GemmSpec::hasNarrowProducts(cpu))
+    if (!StringRef(options.precision).starts_with("bf16x") || hasNarrowProducts(cpu))
       return "";
     return "products of f32 by bf16 (" + options.precision +
            ") need avx512_bf16, which the processor to compile for does not have";

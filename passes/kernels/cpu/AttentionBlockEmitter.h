@@ -3,8 +3,8 @@
 
 #include "passes/kernels/cpu/AttentionBlock.h"
 #include "passes/kernels/cpu/AttentionLists.h"
-#include "passes/kernels/cpu/AttentionMask.h"
-#include "passes/kernels/cpu/AttentionOperands.h"
+#include "passes/kernels/shared/AttentionMask.h"
+#include "passes/kernels/shared/AttentionOperands.h"
 #include <deque>
 #include <limits>
 

@@ -1,8 +1,8 @@
 #ifndef PASSES_KERNELS_CPU_ATTENTIONROW_H
 #define PASSES_KERNELS_CPU_ATTENTIONROW_H
 
-#include "passes/kernels/cpu/Attention.h"
-#include "passes/kernels/cpu/LaneBuilder.h"
+#include "passes/kernels/shared/LaneBuilder.h"
+#include "passes/kernels/spec/Attention.h"
 
 namespace attn {
 

@@ -2,9 +2,9 @@
 #define PASSES_KERNELS_CPU_ATTENTIONROWEMITTER_H
 
 #include "passes/kernels/cpu/AttentionLists.h"
-#include "passes/kernels/cpu/AttentionMask.h"
-#include "passes/kernels/cpu/AttentionOperands.h"
 #include "passes/kernels/cpu/AttentionRow.h"
+#include "passes/kernels/shared/AttentionMask.h"
+#include "passes/kernels/shared/AttentionOperands.h"
 #include "llvm/Support/MathExtras.h"
 
 namespace attn {

@@ -4,6 +4,7 @@
 #include "dialects/attn/AttnOps.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/Builders.h"
+#include "passes/kernels/spec/Storage.h"
 #include "llvm/ADT/SmallVector.h"
 #include <optional>
 #include <string>
@@ -16,22 +17,6 @@ enum class EpilogueOperand {
   RowVector, ///< memref<Nxf32>: by column, as a bias
   Column,    ///< memref<Mxf32>: by row
   Full       ///< memref<MxNxf32>: at the element's position, as a residual
-};
-
-/// How the panels of B are stored; what is narrower is widened to f32 in
-/// registers. See #attn.narrow_panels; those of f16 are #attn.pack_panels.
-enum class PanelStorage { F32, F16, BF16, I8 };
-
-/// Of the panels' elements in memory.
-mlir::Type elementType(PanelStorage storage, mlir::MLIRContext *context);
-
-/// What `--weights` asks of constant operands.
-struct WeightStorage {
-  PanelStorage storage = PanelStorage::F32;
-  int64_t group = 0; ///< I8: rows that share a scale; 0: all
-
-  /// Of "f32", "bf16", "int8" or "int8:GROUP".
-  static std::optional<WeightStorage> parse(llvm::StringRef text);
 };
 
 /// C[m,n] = epilogue( sum_k A[m,k] B[k,n], operands at (m,n) ), all f32; with
@@ -83,9 +68,7 @@ struct GemmSpec {
   unsigned accumulator = 0;
   llvm::SmallVector<EpilogueOperand> operands;
 
-  /// Whether the target has vdpbf16ps; feature bits alone decide.
-  static bool hasNarrowProducts(TargetAttr target);
-  /// Whether it may have tiles of bf16.
+  /// Whether the target may have tiles of bf16.
   static bool mayHaveTiles(TargetAttr target);
   /// The best tile of the target's instruction set.
   static GemmSpec forTarget(TargetAttr target, int64_t m, int64_t k, int64_t n);

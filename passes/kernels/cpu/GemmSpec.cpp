@@ -1,5 +1,5 @@
 #include "passes/kernels/cpu/Gemm.h"
-#include "passes/kernels/cpu/RegionVectorizer.h"
+#include "passes/kernels/spec/Regions.h"
 
 #include "llvm/Support/FormatVariadic.h"
 #include "llvm/Support/xxhash.h"
@@ -26,21 +26,6 @@ static bool fail(std::string *reason, const Twine &text) {
   if (reason)
     *reason = text.str();
   return false;
-}
-
-std::optional<WeightStorage> WeightStorage::parse(StringRef text) {
-  if (text == "f32")
-    return WeightStorage();
-  if (text == "bf16")
-    return WeightStorage{PanelStorage::BF16};
-  WeightStorage result{PanelStorage::I8};
-  if (text.consume_front("int8:") && !text.getAsInteger(10, result.group) && result.group > 0)
-    return result;
-  return text == "int8" ? std::optional(result) : std::nullopt;
-}
-
-bool GemmSpec::hasNarrowProducts(TargetAttr target) {
-  return target.getF32Lanes() == 16 && target.getFeatures().contains("+avx512bf16");
 }
 
 bool GemmSpec::mayHaveTiles(TargetAttr target) {
@@ -106,20 +91,6 @@ SmallVector<int64_t> GemmSpec::panelShape() const {
 
 SmallVector<int64_t> GemmSpec::scaleShape() const {
   return {numPanels(), static_cast<int64_t>(llvm::divideCeil(k, group)), panelWidth()};
-}
-
-Type attn::elementType(PanelStorage storage, MLIRContext *context) {
-  switch (storage) {
-  case PanelStorage::F32:
-    return Float32Type::get(context);
-  case PanelStorage::F16:
-    return Float16Type::get(context);
-  case PanelStorage::BF16:
-    return BFloat16Type::get(context);
-  case PanelStorage::I8:
-    return IntegerType::get(context, 8);
-  }
-  llvm_unreachable("covered switch");
 }
 
 std::string GemmSpec::symbol() const {

@@ -1,5 +1,5 @@
 #include "passes/kernels/cpu/IntegerGemm.h"
-#include "passes/kernels/cpu/RegionVectorizer.h"
+#include "passes/kernels/spec/Regions.h"
 
 #include "llvm/Support/FormatVariadic.h"
 #include "llvm/Support/xxhash.h"

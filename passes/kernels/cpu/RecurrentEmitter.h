@@ -1,8 +1,8 @@
 #ifndef PASSES_KERNELS_CPU_RECURRENTEMITTER_H
 #define PASSES_KERNELS_CPU_RECURRENTEMITTER_H
 
-#include "passes/kernels/cpu/LaneBuilder.h"
 #include "passes/kernels/cpu/Recurrent.h"
+#include "passes/kernels/shared/LaneBuilder.h"
 
 namespace attn {
 

@@ -13,23 +13,6 @@ using namespace mlir;
 namespace attn {
 namespace {
 
-/// The dimension that an index op asks for.
-std::optional<int64_t> getIndexDim(Operation *op) {
-  if (auto index = dyn_cast<IndexOp>(op))
-    return index.getDim();
-  if (auto index = dyn_cast<linalg::IndexOp>(op))
-    return index.getDim();
-  return std::nullopt;
-}
-
-/// The value of a scalar constant, wherever it stands.
-TypedAttr getConstant(Value value) {
-  Attribute attribute;
-  if (!value.getType().isIntOrIndexOrFloat() || !matchPattern(value, m_Constant(&attribute)))
-    return {};
-  return dyn_cast<TypedAttr>(attribute);
-}
-
 class BlockVectorizer {
 public:
   BlockVectorizer(OpBuilder &builder, int64_t lanes, IndexVectorFn indexVector)
@@ -50,7 +33,7 @@ private:
     if (Value known = mapping.lookupOrNull(value))
       return known;
     // A constant from outside the block: bring it in.
-    Value constant = arith::ConstantOp::create(builder, loc, getConstant(value));
+    Value constant = arith::ConstantOp::create(builder, loc, getScalarConstant(value));
     mapping.map(value, constant);
     return constant;
   }
@@ -62,7 +45,7 @@ private:
     Value &cached = splats[value];
     if (cached)
       return cached;
-    if (TypedAttr constant = getConstant(value))
+    if (TypedAttr constant = getScalarConstant(value))
       return cached = arith::ConstantOp::create(builder, loc, SplatElementsAttr::get(type, constant));
     return cached = vector::BroadcastOp::create(builder, loc, type, value);
   }
@@ -103,41 +86,7 @@ bool fail(std::string *reason, const Twine &text) {
   return false;
 }
 
-bool canVectorizeOp(Operation &op, std::string *reason) {
-  StringRef name = op.getName().getStringRef();
-  if (op.getNumRegions() || op.getNumSuccessors())
-    return fail(reason, "'" + name + "' has a region or successor");
-  bool isMapped = OpTrait::hasElementwiseMappableTraits(&op) && isMemoryEffectFree(&op);
-  if (!isMapped && !getIndexDim(&op) && !(op.getNumResults() == 1 && getConstant(op.getResult(0))))
-    return fail(reason, "'" + name + "' does not map over the elements of a vector");
-  for (Type type : op.getResultTypes())
-    if (!type.isIntOrIndexOrFloat())
-      return fail(reason, "'" + name + "' yields a value that is no number");
-  for (Value operand : op.getOperands())
-    if (operand.getParentBlock() != op.getBlock() && !getConstant(operand))
-      return fail(reason, "'" + name + "' uses a value from outside that is no constant");
-  return true;
-}
-
 } // namespace
-
-bool canVectorizeBlock(Block &block, std::string *reason) {
-  for (Type type : block.getArgumentTypes())
-    if (!type.isIntOrIndexOrFloat())
-      return fail(reason, "an argument is no number");
-  if (block.empty() || !block.back().hasTrait<OpTrait::IsTerminator>())
-    return fail(reason, "the block has no terminator");
-  for (Operation &op : block.without_terminator())
-    if (!canVectorizeOp(op, reason))
-      return false;
-  Operation &yield = block.back();
-  if (yield.getNumOperands() != 1 || yield.getNumSuccessors())
-    return fail(reason, "the block yields " + Twine(yield.getNumOperands()) + " values instead of one");
-  Value result = yield.getOperand(0);
-  if (!result.getType().isIntOrIndexOrFloat() || (result.getParentBlock() != &block && !getConstant(result)))
-    return fail(reason, "the block yields a value from outside that is no constant");
-  return true;
-}
 
 FailureOr<Value> vectorizeBlock(OpBuilder &builder, Block &block, ValueRange args, int64_t lanes,
                                 IndexVectorFn indexVector, std::string *reason, Value result) {

@@ -2,7 +2,7 @@
 #define PASSES_KERNELS_CPU_REGIONVECTORIZER_H
 
 #include "mlir/IR/Builders.h"
-#include "passes/kernels/shared/BlockSignature.h"
+#include "passes/kernels/spec/Regions.h"
 #include "llvm/ADT/STLFunctionalExtras.h"
 #include <string>
 
@@ -28,11 +28,6 @@ using IndexVectorFn = llvm::function_ref<mlir::Value(mlir::OpBuilder &, mlir::Lo
 mlir::FailureOr<mlir::Value> vectorizeBlock(mlir::OpBuilder &builder, mlir::Block &block, mlir::ValueRange args,
                                             int64_t lanes, IndexVectorFn indexVector, std::string *reason = nullptr,
                                             mlir::Value result = {});
-
-/// True if every op of `block` maps to vectors element by element, is a
-/// constant or an index op, no value but constants comes from outside, and one
-/// scalar is yielded. Otherwise `reason`, if given, tells what stands in the way.
-bool canVectorizeBlock(mlir::Block &block, std::string *reason = nullptr);
 
 } // namespace attn
 

@@ -1,7 +1,7 @@
 #include "passes/kernels/cpu/TopK.h"
 
-#include "passes/kernels/cpu/KernelAttrs.h"
 #include "passes/kernels/shared/KernelFunction.h"
+#include "passes/kernels/spec/KernelAttrs.h"
 #include "llvm/Support/FormatVariadic.h"
 
 using namespace mlir;

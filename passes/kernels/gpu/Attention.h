@@ -1,8 +1,8 @@
 #ifndef PASSES_KERNELS_GPU_ATTENTION_H
 #define PASSES_KERNELS_GPU_ATTENTION_H
 
-#include "passes/kernels/cpu/Attention.h"
 #include "passes/kernels/gpu/Precision.h"
+#include "passes/kernels/spec/Attention.h"
 
 namespace attn {
 

@@ -1,11 +1,11 @@
 #ifndef PASSES_KERNELS_GPU_ATTENTIONEMITTER_H
 #define PASSES_KERNELS_GPU_ATTENTIONEMITTER_H
 
-#include "passes/kernels/cpu/AttentionMask.h"
-#include "passes/kernels/cpu/AttentionOperands.h"
 #include "passes/kernels/gpu/Attention.h"
 #include "passes/kernels/gpu/AttentionLists.h"
 #include "passes/kernels/gpu/BlockBuilder.h"
+#include "passes/kernels/shared/AttentionMask.h"
+#include "passes/kernels/shared/AttentionOperands.h"
 
 namespace attn {
 

@@ -1,9 +1,9 @@
 #ifndef PASSES_KERNELS_GPU_ATTENTIONLISTS_H
 #define PASSES_KERNELS_GPU_ATTENTIONLISTS_H
 
-#include "passes/kernels/cpu/Attention.h"
-#include "passes/kernels/cpu/AttentionOperands.h"
 #include "passes/kernels/gpu/BlockBuilder.h"
+#include "passes/kernels/shared/AttentionOperands.h"
+#include "passes/kernels/spec/Attention.h"
 
 namespace attn {
 

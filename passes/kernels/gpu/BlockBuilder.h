@@ -2,8 +2,8 @@
 #define PASSES_KERNELS_GPU_BLOCKBUILDER_H
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
-#include "passes/kernels/cpu/LaneBuilder.h"
 #include "passes/kernels/gpu/Precision.h"
+#include "passes/kernels/shared/LaneBuilder.h"
 
 namespace attn {
 

@@ -1,7 +1,7 @@
 #ifndef PASSES_KERNELS_GPU_RECURRENT_H
 #define PASSES_KERNELS_GPU_RECURRENT_H
 
-#include "passes/kernels/cpu/Recurrent.h"
+#include "passes/kernels/spec/Recurrent.h"
 
 namespace attn {
 

@@ -1,7 +1,7 @@
 #ifndef PASSES_KERNELS_GPU_ROWS_H
 #define PASSES_KERNELS_GPU_ROWS_H
 
-#include "passes/kernels/cpu/Normalization.h"
+#include "passes/kernels/spec/Rows.h"
 
 namespace attn {
 

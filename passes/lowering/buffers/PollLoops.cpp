@@ -1,7 +1,7 @@
 #include "dialects/attn/AttnOps.h"
 #include "dialects/attn/LoopOps.h"
 #include "passes/Passes.h"
-#include "passes/kernels/cpu/KernelAttrs.h"
+#include "passes/kernels/spec/KernelAttrs.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"

@@ -4,9 +4,9 @@
 #include "passes/kernels/cpu/Attention.h"
 #include "passes/kernels/cpu/AttentionRow.h"
 #include "passes/kernels/cpu/Gemm.h"
+#include "passes/lowering/choose/KernelCall.h"
 #include "passes/lowering/cpu/BlockWeights.h"
 #include "passes/lowering/cpu/FusionVerdict.h"
-#include "passes/lowering/cpu/KernelCall.h"
 #include "passes/lowering/cpu/NarrowValues.h"
 
 #include "mlir/Dialect/Affine/IR/AffineOps.h"
@@ -52,7 +52,7 @@ void noteFlops(AttentionOp op, RewriterBase &rewriter) {
 /// Whether `op` on f32 is worth rounding to bf16: its products are of pairs then.
 bool isWorthRounding(AttentionOp op, const AttentionSpec &spec, TargetAttr target) {
   bool isFew = spec.getStaticSize(AttentionOp::Dim::I).value_or(ShapedType::kDynamic) <= kMaxRowQueries;
-  return GemmSpec::hasNarrowProducts(target) && spec.readsPairs() && !isFew &&
+  return hasNarrowProducts(target) && spec.readsPairs() && !isFew &&
          llvm::all_of(ValueRange{op.getQuery(), op.getKey(), op.getValue()}, RoundedValues::isComputed);
 }
 

@@ -3,8 +3,8 @@
 #include "dialects/attn/NodeLocation.h"
 #include "passes/Passes.h"
 #include "passes/kernels/cpu/BlockGemm.h"
-#include "passes/lowering/cpu/Epilogue.h"
-#include "passes/lowering/cpu/KernelCall.h"
+#include "passes/lowering/choose/Epilogue.h"
+#include "passes/lowering/choose/KernelCall.h"
 #include "passes/lowering/cpu/RowProduct.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"

@@ -3,9 +3,9 @@
 #include "passes/Passes.h"
 #include "passes/kernels/cpu/Gemm.h"
 #include "passes/kernels/cpu/PackPanels.h"
-#include "passes/lowering/cpu/ContractionMatch.h"
-#include "passes/lowering/cpu/Epilogue.h"
-#include "passes/lowering/cpu/KernelCall.h"
+#include "passes/lowering/choose/ContractionMatch.h"
+#include "passes/lowering/choose/Epilogue.h"
+#include "passes/lowering/choose/KernelCall.h"
 #include "passes/lowering/cpu/NarrowValues.h"
 #include "passes/lowering/cpu/PackedWeights.h"
 
@@ -59,7 +59,7 @@ public:
   /// With `narrowsRows`, factors of products are the sum of `parts` in bf16.
   ContractionLowering(ModuleOp module, WeightStorage weights, bool narrowsRows, int64_t parts)
       : module(module), symbols(module), kernels(module), target(TargetAttr::lookup(module)), weights(weights),
-        narrowsRows(narrowsRows && GemmSpec::hasNarrowProducts(target)), parts(parts), rewriter(module.getContext()),
+        narrowsRows(narrowsRows && hasNarrowProducts(target)), parts(parts), rewriter(module.getContext()),
         panels(module, symbols) {
     if (narrowsRows && parts == 1 && weights.storage == PanelStorage::F32)
       this->weights.storage = PanelStorage::BF16;

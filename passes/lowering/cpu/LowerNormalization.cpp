@@ -2,7 +2,7 @@
 #include "passes/Passes.h"
 #include "passes/kernels/cpu/Normalization.h"
 #include "passes/kernels/cpu/TopK.h"
-#include "passes/lowering/cpu/KernelCall.h"
+#include "passes/lowering/choose/KernelCall.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"

@@ -5,8 +5,8 @@
 #include "passes/graph/Structured.h"
 #include "passes/kernels/cpu/IntegerGemm.h"
 #include "passes/kernels/cpu/Range.h"
-#include "passes/lowering/cpu/Epilogue.h"
-#include "passes/lowering/cpu/KernelCall.h"
+#include "passes/lowering/choose/Epilogue.h"
+#include "passes/lowering/choose/KernelCall.h"
 #include "passes/lowering/cpu/RowProduct.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"

@@ -1,8 +1,8 @@
 #include "dialects/attn/DerivedGlobals.h"
 #include "passes/Passes.h"
 #include "passes/kernels/cpu/Recurrent.h"
-#include "passes/lowering/cpu/KernelCall.h"
-#include "passes/lowering/cpu/RecurrentCall.h"
+#include "passes/lowering/choose/KernelCall.h"
+#include "passes/lowering/choose/RecurrentCall.h"
 #include "passes/lowering/cpu/StoredHalves.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"

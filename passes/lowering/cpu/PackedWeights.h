@@ -6,7 +6,7 @@
 #include "mlir/IR/Builders.h"
 #include "mlir/IR/SymbolTable.h"
 #include "passes/kernels/cpu/Gemm.h"
-#include "passes/lowering/cpu/ContractionMatch.h"
+#include "passes/lowering/choose/ContractionMatch.h"
 #include "passes/lowering/cpu/StoredHalves.h"
 
 namespace attn {

@@ -4,7 +4,7 @@
 #include "dialects/attn/AttnOps.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/PatternMatch.h"
-#include "passes/lowering/cpu/Epilogue.h"
+#include "passes/lowering/choose/Epilogue.h"
 
 namespace attn {
 

@@ -3,7 +3,7 @@
 
 #include "dialects/attn/SearchOp.h"
 #include "passes/kernels/shared/Search.h"
-#include "passes/lowering/cpu/KernelCall.h"
+#include "passes/lowering/choose/KernelCall.h"
 
 #include "mlir/IR/IRMapping.h"
 #include "llvm/ADT/StringMap.h"

@@ -1,5 +1,5 @@
 #include "passes/kernels/gpu/Recurrent.h"
-#include "passes/lowering/cpu/RecurrentCall.h"
+#include "passes/lowering/choose/RecurrentCall.h"
 #include "passes/lowering/gpu/ChooseGpuRows.h"
 
 #include "mlir/IR/Remarks.h"

@@ -4,7 +4,7 @@
 #include "passes/graph/decompose/Decompose.h"
 #include "passes/kernels/gpu/Attention.h"
 #include "passes/kernels/gpu/Rows.h"
-#include "passes/lowering/cpu/KernelCall.h"
+#include "passes/lowering/choose/KernelCall.h"
 #include "passes/lowering/gpu/GpuKernelCall.h"
 #include "passes/lowering/gpu/HostOps.h"
 

@@ -2,7 +2,7 @@
 #define PASSES_LOWERING_GPU_CHOOSEGPUROWS_H
 
 #include "mlir/Pass/Pass.h"
-#include "passes/lowering/cpu/KernelCall.h"
+#include "passes/lowering/choose/KernelCall.h"
 
 namespace attn {
 

@@ -1,5 +1,5 @@
 #include "passes/lowering/gpu/GpuKernelCall.h"
-#include "passes/lowering/cpu/KernelCall.h"
+#include "passes/lowering/choose/KernelCall.h"
 
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/IR/Remarks.h"

@@ -1,6 +1,6 @@
 #include "passes/lowering/gpu/LibraryProduct.h"
 #include "dialects/attn/DeviceOps.h"
-#include "passes/lowering/cpu/ContractionMatch.h"
+#include "passes/lowering/choose/ContractionMatch.h"
 #include "runtime/include/attnrt/abi.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"

@@ -1,5 +1,5 @@
-#ifndef PASSES_LOWERING_CPU_RECURRENTCALL_H
-#define PASSES_LOWERING_CPU_RECURRENTCALL_H
+#ifndef PASSES_LOWERING_CHOOSE_RECURRENTCALL_H
+#define PASSES_LOWERING_CHOOSE_RECURRENTCALL_H
 
 #include "dialects/attn/RecurrentLayer.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -29,4 +29,4 @@ void callRecurrent(mlir::RewriterBase &b, const RecurrentLayer &layer, mlir::fun
 
 } // namespace attn
 
-#endif // PASSES_LOWERING_CPU_RECURRENTCALL_H
+#endif // PASSES_LOWERING_CHOOSE_RECURRENTCALL_H

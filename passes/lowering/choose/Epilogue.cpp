@@ -1,4 +1,4 @@
-#include "passes/lowering/cpu/Epilogue.h"
+#include "passes/lowering/choose/Epilogue.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"

@@ -1,8 +1,8 @@
-#include "passes/kernels/cpu/AttentionMask.h"
+#include "passes/kernels/shared/AttentionMask.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Math/IR/Math.h"
-#include "passes/kernels/cpu/AttentionOperands.h"
+#include "passes/kernels/shared/AttentionOperands.h"
 
 using namespace mlir;
 

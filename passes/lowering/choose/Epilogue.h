@@ -1,5 +1,5 @@
-#ifndef PASSES_LOWERING_CPU_EPILOGUE_H
-#define PASSES_LOWERING_CPU_EPILOGUE_H
+#ifndef PASSES_LOWERING_CHOOSE_EPILOGUE_H
+#define PASSES_LOWERING_CHOOSE_EPILOGUE_H
 
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include "passes/kernels/cpu/Gemm.h"
@@ -38,4 +38,4 @@ mlir::OpFoldResult multiplySizes(mlir::OpBuilder &b, mlir::Location loc, llvm::A
 
 } // namespace attn
 
-#endif // PASSES_LOWERING_CPU_EPILOGUE_H
+#endif // PASSES_LOWERING_CHOOSE_EPILOGUE_H

@@ -1,9 +1,9 @@
-#ifndef PASSES_KERNELS_CPU_ATTENTIONMASK_H
-#define PASSES_KERNELS_CPU_ATTENTIONMASK_H
+#ifndef PASSES_KERNELS_SHARED_ATTENTIONMASK_H
+#define PASSES_KERNELS_SHARED_ATTENTIONMASK_H
 
-#include "passes/kernels/cpu/Attention.h"
-#include "passes/kernels/cpu/AttentionOperands.h"
-#include "passes/kernels/cpu/LaneBuilder.h"
+#include "passes/kernels/shared/AttentionOperands.h"
+#include "passes/kernels/shared/LaneBuilder.h"
+#include "passes/kernels/spec/Attention.h"
 
 namespace attn {
 
@@ -55,4 +55,4 @@ private:
 
 } // namespace attn
 
-#endif // PASSES_KERNELS_CPU_ATTENTIONMASK_H
+#endif // PASSES_KERNELS_SHARED_ATTENTIONMASK_H

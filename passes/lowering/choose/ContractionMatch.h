@@ -1,5 +1,5 @@
-#ifndef PASSES_LOWERING_CPU_CONTRACTIONMATCH_H
-#define PASSES_LOWERING_CPU_CONTRACTIONMATCH_H
+#ifndef PASSES_LOWERING_CHOOSE_CONTRACTIONMATCH_H
+#define PASSES_LOWERING_CHOOSE_CONTRACTIONMATCH_H
 
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include <string>
@@ -54,4 +54,4 @@ LoopDims inOrder(const LoopDims &order, const LoopDims &set);
 
 } // namespace attn
 
-#endif // PASSES_LOWERING_CPU_CONTRACTIONMATCH_H
+#endif // PASSES_LOWERING_CHOOSE_CONTRACTIONMATCH_H

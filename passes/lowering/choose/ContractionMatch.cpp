@@ -1,4 +1,4 @@
-#include "passes/lowering/cpu/ContractionMatch.h"
+#include "passes/lowering/choose/ContractionMatch.h"
 #include "dialects/attn/AttnOps.h"
 
 #include "mlir/IR/Matchers.h"

@@ -1,4 +1,4 @@
-#include "passes/kernels/cpu/LaneBuilder.h"
+#include "passes/kernels/shared/LaneBuilder.h"
 
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/Math/IR/Math.h"

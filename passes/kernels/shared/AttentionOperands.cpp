@@ -1,87 +1,12 @@
-#include "passes/kernels/cpu/AttentionOperands.h"
+#include "passes/kernels/shared/AttentionOperands.h"
 
-#include "dialects/attn/CacheOps.h"
-#include "dialects/attn/LoopOps.h"
-
-#include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
-#include "mlir/Dialect/Tensor/IR/Tensor.h"
-#include "mlir/Dialect/Utils/StaticValueUtils.h"
 
 using namespace mlir;
 
 namespace attn {
 
 using Dim = AttentionOp::Dim;
-
-/// Whether the buffer of `value` is its own: what a linalg op makes, and who
-/// reads it takes slices or sizes.
-static bool isOwnBuffer(Value value) {
-  auto onlySliced = [](Value value) {
-    return llvm::all_of(value.getUsers(), llvm::IsaPred<tensor::ExtractSliceOp, tensor::DimOp>);
-  };
-  if (!onlySliced(value))
-    return false;
-  while (value.getDefiningOp<tensor::ExpandShapeOp>() || value.getDefiningOp<tensor::CastOp>()) {
-    value = value.getDefiningOp()->getOperand(0);
-    if (!value.hasOneUse())
-      return false;
-  }
-  auto made = value.getDefiningOp<linalg::LinalgOp>();
-  if (!made || made.getNumDpsInits() != 1)
-    return false;
-  Value init = made.getDpsInits()[0];
-  if (auto fill = init.getDefiningOp<linalg::FillOp>())
-    init = fill.getOutputs()[0];
-  return init.getDefiningOp<tensor::EmptyOp>() != nullptr;
-}
-
-/// The layout of a slice of what has a buffer of its own, or null.
-static MemRefType getSliceType(Value value) {
-  if (auto expand = value.getDefiningOp<tensor::ExpandShapeOp>()) {
-    MemRefType source = getSliceType(expand.getSrc());
-    if (!source)
-      return {};
-    FailureOr<MemRefType> type = memref::ExpandShapeOp::computeExpandedType(source, expand.getResultType().getShape(),
-                                                                            expand.getReassociationIndices());
-    return succeeded(type) ? *type : MemRefType();
-  }
-  auto slice = value.getDefiningOp<tensor::ExtractSliceOp>();
-  if (!slice || !isOwnBuffer(slice.getSource()))
-    return {};
-  RankedTensorType source = slice.getSourceType();
-  auto dense = MemRefType::get(source.getShape(), source.getElementType());
-  MemRefType type = memref::SubViewOp::inferRankReducedResultType(
-      slice.getType().getShape(), dense, slice.getMixedOffsets(), slice.getMixedSizes(), slice.getMixedStrides());
-  auto [strides, offset] = type.getStridesAndOffset();
-  return !strides.empty() && strides.back() == 1 ? type : MemRefType();
-}
-
-/// The dimension in which `value` will be the front of a buffer with more room:
-/// a state of the entry, or what a loop gathers.
-static std::optional<int64_t> getFrontDim(Value value) {
-  if (auto append = value.getDefiningOp<KvAppendOp>())
-    return append.getState() ? std::optional<int64_t>(append.getDim()) : std::nullopt;
-  if (auto cast = value.getDefiningOp<tensor::CastOp>())
-    value = cast.getSource();
-  auto slice = value.getDefiningOp<tensor::ExtractSliceOp>();
-  if (!slice || !slice.hasUnitStride() || slice.getSourceType().getRank() != slice.getType().getRank() ||
-      !llvm::all_of(slice.getMixedOffsets(), [](OpFoldResult offset) { return isConstantIntValue(offset, 0); }))
-    return std::nullopt;
-  Value buffer = slice.getSource();
-  while (auto insert = buffer.getDefiningOp<tensor::InsertSliceOp>())
-    buffer = insert.getDest();
-  auto grow = buffer.getDefiningOp<GrowOp>();
-  return grow ? std::optional<int64_t>(grow.getDim()) : std::nullopt;
-}
-
-MemRefType getBufferType(Value operand) {
-  auto type = cast<RankedTensorType>(operand.getType());
-  if (std::optional<int64_t> dim = getFrontDim(operand))
-    return getFrontType(type, *dim);
-  MemRefType slice = getSliceType(operand);
-  return slice ? slice : MemRefType::get(type.getShape(), type.getElementType());
-}
 
 HeadView viewHead(LaneBuilder &k, Value buffer, AffineMap map, Value batch, Value head) {
   HeadView view;

@@ -1,5 +1,5 @@
-#ifndef PASSES_KERNELS_CPU_KERNELATTRS_H
-#define PASSES_KERNELS_CPU_KERNELATTRS_H
+#ifndef PASSES_KERNELS_SPEC_KERNELATTRS_H
+#define PASSES_KERNELS_SPEC_KERNELATTRS_H
 
 #include "llvm/ADT/StringRef.h"
 
@@ -11,4 +11,4 @@ inline constexpr llvm::StringLiteral kPollsAttr = "attn.polls";
 
 } // namespace attn
 
-#endif // PASSES_KERNELS_CPU_KERNELATTRS_H
+#endif // PASSES_KERNELS_SPEC_KERNELATTRS_H

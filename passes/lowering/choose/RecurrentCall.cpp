@@ -1,4 +1,4 @@
-#include "passes/lowering/cpu/RecurrentCall.h"
+#include "passes/lowering/choose/RecurrentCall.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"

@@ -1,5 +1,5 @@
-#ifndef PASSES_KERNELS_CPU_LANEBUILDER_H
-#define PASSES_KERNELS_CPU_LANEBUILDER_H
+#ifndef PASSES_KERNELS_SHARED_LANEBUILDER_H
+#define PASSES_KERNELS_SHARED_LANEBUILDER_H
 
 #include "dialects/attn/AttnOps.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -143,4 +143,4 @@ public:
 
 } // namespace attn
 
-#endif // PASSES_KERNELS_CPU_LANEBUILDER_H
+#endif // PASSES_KERNELS_SHARED_LANEBUILDER_H

@@ -1,8 +1,8 @@
-#ifndef PASSES_KERNELS_CPU_ATTENTIONOPERANDS_H
-#define PASSES_KERNELS_CPU_ATTENTIONOPERANDS_H
+#ifndef PASSES_KERNELS_SHARED_ATTENTIONOPERANDS_H
+#define PASSES_KERNELS_SHARED_ATTENTIONOPERANDS_H
 
-#include "passes/kernels/cpu/Attention.h"
-#include "passes/kernels/cpu/LaneBuilder.h"
+#include "passes/kernels/shared/LaneBuilder.h"
+#include "passes/kernels/spec/Attention.h"
 
 namespace attn {
 
@@ -22,10 +22,6 @@ struct HeadView {
     return has(dim) ? k.add(offset, k.mul(count, strides[dim])) : offset;
   }
 };
-
-/// The buffer that `operand` will be: dense, a slice of rows that a linalg op
-/// has made, or the front of a cache in the memory of a state or a loop.
-mlir::MemRefType getBufferType(mlir::Value operand);
 
 /// Views `buffer` through `map` at batch `batch` and head `head`. Dimensions
 /// behind those of the map are at 0; a group of queries counts as a query.
@@ -74,4 +70,4 @@ private:
 
 } // namespace attn
 
-#endif // PASSES_KERNELS_CPU_ATTENTIONOPERANDS_H
+#endif // PASSES_KERNELS_SHARED_ATTENTIONOPERANDS_H

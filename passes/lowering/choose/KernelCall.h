@@ -1,5 +1,5 @@
-#ifndef PASSES_LOWERING_CPU_KERNELCALL_H
-#define PASSES_LOWERING_CPU_KERNELCALL_H
+#ifndef PASSES_LOWERING_CHOOSE_KERNELCALL_H
+#define PASSES_LOWERING_CHOOSE_KERNELCALL_H
 
 #include "dialects/attn/AttnOps.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -52,4 +52,4 @@ void linkProducts(mlir::RewriterBase &rewriter, llvm::ArrayRef<ProductCall> prod
 
 } // namespace attn
 
-#endif // PASSES_LOWERING_CPU_KERNELCALL_H
+#endif // PASSES_LOWERING_CHOOSE_KERNELCALL_H

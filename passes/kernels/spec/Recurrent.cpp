@@ -1,4 +1,4 @@
-#include "passes/kernels/cpu/Recurrent.h"
+#include "passes/kernels/spec/Recurrent.h"
 
 #include "llvm/Support/FormatVariadic.h"
 #include "llvm/Support/raw_ostream.h"

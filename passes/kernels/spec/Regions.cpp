@@ -1,0 +1,103 @@
+#include "passes/kernels/spec/Regions.h"
+
+#include "dialects/attn/AttnOps.h"
+#include "mlir/Dialect/Linalg/IR/Linalg.h"
+#include "mlir/IR/Matchers.h"
+#include "llvm/ADT/DenseMap.h"
+#include "llvm/Support/raw_ostream.h"
+
+using namespace mlir;
+
+namespace attn {
+
+std::optional<int64_t> getIndexDim(Operation *op) {
+  if (auto index = dyn_cast<IndexOp>(op))
+    return index.getDim();
+  if (auto index = dyn_cast<linalg::IndexOp>(op))
+    return index.getDim();
+  return std::nullopt;
+}
+
+TypedAttr getScalarConstant(Value value) {
+  Attribute attribute;
+  if (!value.getType().isIntOrIndexOrFloat() || !matchPattern(value, m_Constant(&attribute)))
+    return {};
+  return dyn_cast<TypedAttr>(attribute);
+}
+
+namespace {
+
+bool fail(std::string *reason, const Twine &text) {
+  if (reason)
+    *reason = text.str();
+  return false;
+}
+
+bool canVectorizeOp(Operation &op, std::string *reason) {
+  StringRef name = op.getName().getStringRef();
+  if (op.getNumRegions() || op.getNumSuccessors())
+    return fail(reason, "'" + name + "' has a region or successor");
+  bool isMapped = OpTrait::hasElementwiseMappableTraits(&op) && isMemoryEffectFree(&op);
+  if (!isMapped && !getIndexDim(&op) && !(op.getNumResults() == 1 && getScalarConstant(op.getResult(0))))
+    return fail(reason, "'" + name + "' does not map over the elements of a vector");
+  for (Type type : op.getResultTypes())
+    if (!type.isIntOrIndexOrFloat())
+      return fail(reason, "'" + name + "' yields a value that is no number");
+  for (Value operand : op.getOperands())
+    if (operand.getParentBlock() != op.getBlock() && !getScalarConstant(operand))
+      return fail(reason, "'" + name + "' uses a value from outside that is no constant");
+  return true;
+}
+
+} // namespace
+
+bool canVectorizeBlock(Block &block, std::string *reason) {
+  for (Type type : block.getArgumentTypes())
+    if (!type.isIntOrIndexOrFloat())
+      return fail(reason, "an argument is no number");
+  if (block.empty() || !block.back().hasTrait<OpTrait::IsTerminator>())
+    return fail(reason, "the block has no terminator");
+  for (Operation &op : block.without_terminator())
+    if (!canVectorizeOp(op, reason))
+      return false;
+  Operation &yield = block.back();
+  if (yield.getNumOperands() != 1 || yield.getNumSuccessors())
+    return fail(reason, "the block yields " + Twine(yield.getNumOperands()) + " values instead of one");
+  Value result = yield.getOperand(0);
+  if (!result.getType().isIntOrIndexOrFloat() || (result.getParentBlock() != &block && !getScalarConstant(result)))
+    return fail(reason, "the block yields a value from outside that is no constant");
+  return true;
+}
+
+std::string blockSignature(Block &block) {
+  std::string text;
+  llvm::raw_string_ostream os(text);
+  DenseMap<Value, unsigned> numbers;
+  auto number = [&](Value value) { numbers.try_emplace(value, numbers.size()); };
+  os << '(';
+  for (BlockArgument argument : block.getArguments()) {
+    number(argument);
+    os << argument.getType() << ',';
+  }
+  os << ')';
+  for (Operation &op : block) {
+    os << op.getName().getStringRef() << '(';
+    for (Value operand : op.getOperands()) {
+      if (auto known = numbers.find(operand); known != numbers.end())
+        os << '%' << known->second << ',';
+      else if (Attribute constant; matchPattern(operand, m_Constant(&constant)))
+        os << constant << ',';
+      else
+        os << "?,"; // whoever builds from a block refuses such a one
+    }
+    os << ')' << op.getAttrDictionary() << ':';
+    for (Value result : op.getResults()) {
+      number(result);
+      os << result.getType() << ',';
+    }
+    os << ';';
+  }
+  return text;
+}
+
+} // namespace attn

@@ -1,0 +1,73 @@
+#include "passes/kernels/spec/Rows.h"
+
+#include "llvm/Support/FormatVariadic.h"
+
+using namespace mlir;
+
+namespace attn {
+namespace {
+
+std::string shapeText(MemRefType type) {
+  std::string text;
+  for (int64_t size : type.getShape())
+    text += (text.empty() ? "" : "x") + (ShapedType::isDynamic(size) ? std::string("n") : std::to_string(size));
+  return text;
+}
+
+bool fail(std::string *reason, const Twine &text) {
+  if (reason)
+    *reason = text.str();
+  return false;
+}
+
+MemRefType bufferOf(Value tensor) {
+  auto type = cast<RankedTensorType>(tensor.getType());
+  return MemRefType::get(type.getShape(), type.getElementType());
+}
+
+} // namespace
+
+RowSoftmaxSpec RowSoftmaxSpec::get(SoftmaxOp op, TargetAttr target) {
+  return {bufferOf(op.getInput()), op.getLog(), target.getF32Lanes()};
+}
+
+std::string RowSoftmaxSpec::symbol() const {
+  return llvm::formatv("{0}softmax_{1}_{2}_v{3}", log ? "log_" : "", type.getElementType(), shapeText(type), lanes);
+}
+
+bool canBuildRowSoftmax(const RowSoftmaxSpec &spec, std::string *reason) {
+  if (!spec.type.getElementType().isF32())
+    return fail(reason, "only f32 has a kernel so far");
+  if (spec.type.getRank() == 0)
+    return fail(reason, "a scalar has no rows");
+  return true;
+}
+
+LayerNormSpec LayerNormSpec::get(LayerNormOp op, TargetAttr target) {
+  LayerNormSpec spec;
+  spec.type = bufferOf(op.getInput());
+  spec.scaleType = bufferOf(op.getScale());
+  if (op.getBias())
+    spec.biasType = bufferOf(op.getBias());
+  spec.axis = op.getAxis();
+  spec.epsilon = op.getEpsilon().convertToFloat();
+  spec.lanes = target.getF32Lanes();
+  return spec;
+}
+
+std::string LayerNormSpec::symbol() const {
+  return llvm::formatv("layer_norm_{0}_{1}_a{2}_s{3}_{4}_eps{5:x-}_v{6}", type.getElementType(), shapeText(type), axis,
+                       shapeText(scaleType), biasType ? "b" + shapeText(biasType) : "nobias",
+                       APFloat(epsilon).bitcastToAPInt().getZExtValue(), lanes);
+}
+
+bool canBuildLayerNorm(const LayerNormSpec &spec, std::string *reason) {
+  for (MemRefType type : {spec.type, spec.scaleType, spec.biasType})
+    if (type && !type.getElementType().isF32())
+      return fail(reason, "only f32 has a kernel so far");
+  if (spec.axis < 0 || spec.axis >= spec.type.getRank())
+    return fail(reason, "axis " + Twine(spec.axis) + " is outside of a tensor of rank " + Twine(spec.type.getRank()));
+  return true;
+}
+
+} // namespace attn

@@ -1,0 +1,40 @@
+#ifndef PASSES_KERNELS_SPEC_ROWS_H
+#define PASSES_KERNELS_SPEC_ROWS_H
+
+#include "dialects/attn/AttnOps.h"
+#include <string>
+
+namespace attn {
+
+/// A softmax over the last dimension.
+struct RowSoftmaxSpec {
+  mlir::MemRefType type; ///< of input and result; identity layout
+  bool log = false;
+  int64_t lanes = 4; ///< f32 lanes of a register
+
+  /// `op` for `target`; its `dim` must be the last one.
+  static RowSoftmaxSpec get(SoftmaxOp op, TargetAttr target);
+  /// Names the kernel; equal symbols mean identical code.
+  std::string symbol() const;
+};
+
+bool canBuildRowSoftmax(const RowSoftmaxSpec &spec, std::string *reason = nullptr);
+
+/// A layer normalisation over the dimensions from `axis` on.
+struct LayerNormSpec {
+  mlir::MemRefType type; ///< of input and result; identity layout
+  mlir::MemRefType scaleType;
+  mlir::MemRefType biasType; ///< null: no bias
+  int64_t axis = 0;
+  float epsilon = 0;
+  int64_t lanes = 4;
+
+  static LayerNormSpec get(LayerNormOp op, TargetAttr target);
+  std::string symbol() const;
+};
+
+bool canBuildLayerNorm(const LayerNormSpec &spec, std::string *reason = nullptr);
+
+} // namespace attn
+
+#endif // PASSES_KERNELS_SPEC_ROWS_H

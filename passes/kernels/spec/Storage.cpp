@@ -1,0 +1,36 @@
+#include "passes/kernels/spec/Storage.h"
+
+using namespace mlir;
+
+namespace attn {
+
+std::optional<WeightStorage> WeightStorage::parse(StringRef text) {
+  if (text == "f32")
+    return WeightStorage();
+  if (text == "bf16")
+    return WeightStorage{PanelStorage::BF16};
+  WeightStorage result{PanelStorage::I8};
+  if (text.consume_front("int8:") && !text.getAsInteger(10, result.group) && result.group > 0)
+    return result;
+  return text == "int8" ? std::optional(result) : std::nullopt;
+}
+
+Type elementType(PanelStorage storage, MLIRContext *context) {
+  switch (storage) {
+  case PanelStorage::F32:
+    return Float32Type::get(context);
+  case PanelStorage::F16:
+    return Float16Type::get(context);
+  case PanelStorage::BF16:
+    return BFloat16Type::get(context);
+  case PanelStorage::I8:
+    return IntegerType::get(context, 8);
+  }
+  llvm_unreachable("covered switch");
+}
+
+bool hasNarrowProducts(TargetAttr target) {
+  return target.getF32Lanes() == 16 && target.getFeatures().contains("+avx512bf16");
+}
+
+} // namespace attn

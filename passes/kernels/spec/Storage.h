@@ -1,0 +1,31 @@
+#ifndef PASSES_KERNELS_SPEC_STORAGE_H
+#define PASSES_KERNELS_SPEC_STORAGE_H
+
+#include "dialects/attn/AttnOps.h"
+#include "llvm/ADT/StringRef.h"
+#include <optional>
+
+namespace attn {
+
+/// How the panels of B are stored; what is narrower is widened to f32 in
+/// registers. See #attn.narrow_panels; those of f16 are #attn.pack_panels.
+enum class PanelStorage { F32, F16, BF16, I8 };
+
+/// Of the panels' elements in memory.
+mlir::Type elementType(PanelStorage storage, mlir::MLIRContext *context);
+
+/// What `--weights` asks of constant operands.
+struct WeightStorage {
+  PanelStorage storage = PanelStorage::F32;
+  int64_t group = 0; ///< I8: rows that share a scale; 0: all
+
+  /// Of "f32", "bf16", "int8" or "int8:GROUP".
+  static std::optional<WeightStorage> parse(llvm::StringRef text);
+};
+
+/// Whether the target has vdpbf16ps; feature bits alone decide.
+bool hasNarrowProducts(TargetAttr target);
+
+} // namespace attn
+
+#endif // PASSES_KERNELS_SPEC_STORAGE_H
