@@ -37,6 +37,7 @@ public:
 
 private:
   bool addInputs();
+  std::optional<Tensor> constantInput(const InputSpec &spec);
   Expr boundedDimension(StringRef name, Value size);
   bool addInitializers();
   bool addOutputs();
@@ -51,11 +52,11 @@ private:
 };
 } // namespace
 
-static func::FuncOp makeEntry(ModuleOp module, const ImportOptions &options) {
+static func::FuncOp makeEntry(ModuleOp module, Location loc, const ImportOptions &options) {
   OpBuilder b = OpBuilder::atBlockEnd(module.getBody());
   // A name that a caller chose could be that of a function of libm.
   std::string symbol = options.isOneOfSeveral ? "entry." + options.entry : options.entry;
-  auto entry = func::FuncOp::create(b, module.getLoc(), symbol, b.getFunctionType({}, {}));
+  auto entry = func::FuncOp::create(b, loc, symbol, b.getFunctionType({}, {}));
   entry->setAttr(AttnDialect::kEntryAttr,
                  options.isOneOfSeveral ? Attribute(b.getStringAttr(options.entry)) : Attribute(b.getUnitAttr()));
   entry.addEntryBlock();
@@ -64,7 +65,7 @@ static func::FuncOp makeEntry(ModuleOp module, const ImportOptions &options) {
 
 Importer::Importer(Reporter &reporter, const ImportOptions &options, const Graph &graph, ModuleOp module,
                    WeightStore &weights)
-    : reporter(reporter), options(options), graph(graph), entry(makeEntry(module, options)),
+    : reporter(reporter), options(options), graph(graph), entry(makeEntry(module, reporter.fileLoc(), options)),
       state(reporter, module, entry, weights) {
   state.values.resize(graph.values.size());
   state.names = graph.values;
@@ -85,6 +86,10 @@ bool Importer::addInputs() {
     for (const InputDim &dim : spec.dims)
       taken.insert(dim.name);
   for (auto [spec, input] : llvm::zip_equal(*specs, graph.inputs)) {
+    if (std::optional<Tensor> known = constantInput(spec)) {
+      state.values[input.first] = std::move(known);
+      continue;
+    }
     SmallVector<int64_t> sizes;
     SmallVector<std::string> names;
     for (const InputDim &dim : spec.dims) {
@@ -120,6 +125,22 @@ bool Importer::addInputs() {
   if (!bounds.empty())
     entry->setAttr(kDimBoundsAttr, b.getDictionaryAttr(bounds));
   return true;
+}
+
+/// An input of at most one dimension that the options set.
+std::optional<Tensor> Importer::constantInput(const InputSpec &spec) {
+  auto known = options.constants.find(spec.name);
+  if (known == options.constants.end() || isFloat(spec.dtype) || isNarrow(spec.dtype) || spec.dims.size() > 1)
+    return std::nullopt;
+  int64_t count = spec.dims.empty() ? 1 : spec.dims[0].size.value_or(1);
+  if (count > int64_t(Tensor::kMaxElements))
+    return std::nullopt;
+  Tensor t;
+  t.dtype = spec.dtype;
+  if (!spec.dims.empty())
+    t.shape.push_back(Expr(count));
+  t.elements = SmallVector<Scalar, 4>(count, Scalar(Expr(known->second)));
+  return t;
 }
 
 /// The dimension `name` of value `size`, within the bounds that the options give it.

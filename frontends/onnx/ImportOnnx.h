@@ -6,6 +6,7 @@
 #include "llvm/ADT/StringRef.h"
 #include <cstdint>
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -22,6 +23,10 @@ struct ImportOptions {
   /// `--dim=seq:1..512`: least and greatest size of named dimensions that stay
   /// open; the entry requires them.
   std::map<std::string, std::pair<int64_t, int64_t>> dimRanges;
+  /// Inputs of integers or bools that are one value, and no inputs of the entry.
+  std::map<std::string, int64_t> constants;
+  /// Inputs whose last dimension, if it is open, is 1, whatever others of its name are.
+  std::set<std::string> singles;
   /// A loop that asks for more ends the run.
   int64_t maxLoopIterations = int64_t(1) << 24;
   /// Name of the entry.

@@ -196,6 +196,8 @@ bool InputReader::applyDims(std::vector<InputSpec> &specs) {
   }
   for (InputSpec &spec : specs) {
     llvm::SmallVector<int64_t> known;
+    if (options.singles.count(spec.name) && !spec.dims.empty() && !spec.dims.back().size)
+      spec.dims.back().size = 1;
     for (InputDim &dim : spec.dims) {
       if (auto it = constants.find(dim.name); !dim.size && !dim.name.empty() && it != constants.end())
         dim.size = it->second;
