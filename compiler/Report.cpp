@@ -37,6 +37,7 @@ LogicalResult describeTensors(FunctionOpInterface entry, StringRef key, std::vec
     llvm::append_range(tensor.shape, attrs.getAs<DenseI64ArrayAttr>("shape").asArrayRef());
     for (auto dim : attrs.getAs<ArrayAttr>("dims").getAsRange<StringAttr>())
       tensor.dimNames.push_back(cString(dim));
+    tensor.isOptional = attrs.contains("optional");
     tensors.push_back(std::move(tensor));
   }
   return success();

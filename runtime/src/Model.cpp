@@ -156,6 +156,10 @@ static bool isSound(const attnrt_entry &entry) {
   for (int32_t i = 0; i < entry.num_outputs; ++i)
     if (!isSound(entry.outputs[i]))
       return false;
+  for (int32_t i = 0; entry.optional_inputs && i < entry.num_inputs; ++i)
+    for (int32_t dim = 0; entry.optional_inputs[i] && dim < entry.inputs[i].rank; ++dim)
+      if (entry.inputs[i].dims[dim].size != -1 || *entry.inputs[i].dims[dim].name)
+        return false;
   if (entry.num_states < 0 || (entry.num_states && !entry.states))
     return false;
   for (int32_t i = 0; i < entry.num_states; ++i) {
@@ -233,8 +237,8 @@ attnrt_status attnrt_model::planEntries() {
     const attnrt_entry &entry = describedEntries[i];
     EntryPlan &plan = entries[i];
     plan.entry = &entry;
-    plan.info = {entry.name,    entry.num_inputs,     entry.num_outputs, entry.inputs,
-                 entry.outputs, entry.num_states > 0, entry.num_states,  entry.states};
+    plan.info = {entry.name,           entry.num_inputs, entry.num_outputs, entry.inputs,         entry.outputs,
+                 entry.num_states > 0, entry.num_states, entry.states,      entry.optional_inputs};
     entryInfos[i] = &plan.info;
     if (!planNames(entry, plan))
       return failMemory(sizeof(EntryPlan), "an entry");

@@ -16,6 +16,18 @@ static bool isAligned(const void *data, uint64_t alignment) {
 // Before the entry: check and stage what the caller gave
 //===----------------------------------------------------------------------===//
 
+// `tensor` as one of no elements, for an optional input.
+static const DLTensor *leaveOut(const attnrt_tensor_info &declared, DLTensor &tensor) {
+  static int64_t none[kMaxRank];
+  tensor = {};
+  tensor.data = emptyTensor;
+  tensor.device = {kDLCPU, 0};
+  tensor.ndim = declared.rank;
+  tensor.dtype = {uint8_t(declared.dtype >> 8), uint8_t(declared.dtype & 0xff), 1};
+  tensor.shape = none;
+  return &tensor;
+}
+
 attnrt_status attnrt_session::takeInputs(const attnrt_entry &entry, const EntryPlan &plan, const DLTensor *const *given,
                                          int32_t count, attnrt_state *state) {
   int32_t expected = entry.num_inputs - (state ? entry.num_states : 0);
@@ -32,6 +44,8 @@ attnrt_status attnrt_session::takeInputs(const attnrt_entry &entry, const EntryP
   for (int32_t i = 0, next = 0; i < entry.num_inputs; ++i) {
     bool isKept = state && state->findInput(i);
     tensors[i] = isKept ? nullptr : given[next++];
+    if (!isKept && !tensors[i] && entry.optional_inputs && entry.optional_inputs[i])
+      tensors[i] = leaveOut(entry.inputs[i], absent[uint64_t(i)]);
     if (!isKept)
       if (attnrt_status status = check(i))
         return status;
@@ -306,6 +320,16 @@ static void reportMark(attnrt_run *abi, int32_t region, int64_t flops, int64_t b
     options.on_mark(options.mark_context, region, flops, bytes);
 }
 
+static int32_t reportToken(attnrt_run *abi, int64_t row, int64_t step, int64_t token) {
+  Run &run = runOf(abi);
+  const attnrt_run_options &options = *run.options;
+  if (!options.on_token || !options.on_token(options.token_context, row, step, token))
+    return 0;
+  run.status = fail(ATTNRT_CANCELLED, "the run of entry '%s' was ended by on_token at token %lld of row %lld",
+                    run.plan->entry->name, (long long)step, (long long)row);
+  return 1;
+}
+
 static const char *messageOf(const attnrt_entry &entry, int32_t message) {
   return message >= 0 && message < entry.num_messages && entry.messages[message]
              ? entry.messages[message]
@@ -457,6 +481,7 @@ attnrt_status attnrt_session::run(Run &run, const attnrt_run_options &options, c
   run.options = &options;
   run.abi.struct_size = sizeof(run.abi);
   run.abi.mark = reportMark;
+  run.abi.token = reportToken;
   run.stop.cancel = options.cancel ? &options.cancel->requested : nullptr;
   if (options.timeout_ns && __builtin_add_overflow(start, options.timeout_ns, &run.stop.deadline))
     run.stop.deadline = INT64_MAX;

@@ -33,7 +33,8 @@ attnrt_status attnrt_session::initialize(const attnrt_session_options &options) 
   bool spins = quotaCpus("") == 0;
   if (!pool.initialize(threads, options.cpus, options.num_cpus, spins) || !inputs.allocate(uint64_t(numInputs)) ||
       !inputViews.allocate(uint64_t(numInputs)) || !allInputs.allocate(uint64_t(numInputs)) ||
-      !outputs.allocate(uint64_t(numOutputs)) || !inputStaging || !outputStaging)
+      !absent.allocate(uint64_t(numInputs)) || !outputs.allocate(uint64_t(numOutputs)) || !inputStaging ||
+      !outputStaging)
     return failMemory(sizeof(attnrt_session), "a session");
   if (!model->library.gpu)
     return ATTNRT_OK;

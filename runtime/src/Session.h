@@ -74,6 +74,7 @@ struct attnrt_session {
   attn::rt::Array<attnrt_buffer> inputs;
   attn::rt::Array<attn::rt::TensorView> inputViews;
   attn::rt::Array<const DLTensor *> allInputs; // the caller's and those of the state, in the entry's order
+  attn::rt::Array<DLTensor> absent;            // of no elements, for inputs that were left out
   attn::rt::GrowingBuffer *inputStaging = nullptr;
   attn::rt::GrowingBuffer *outputStaging = nullptr;
   attn::rt::Array<attn::rt::OutputSlot> outputs;

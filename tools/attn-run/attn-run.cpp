@@ -81,6 +81,12 @@ int run(CommandLine &line, runner::Model &model, runner::Model *reference, Strin
       return reportFault(fault, error);
 
   runner::Failure failure;
+  if (line.has(OPT_stream))
+    model.onToken([](int64_t row, int64_t step, int64_t token) {
+      outs() << row << ' ' << step << ' ' << token << '\n';
+      outs().flush();
+      return !outs().has_error(); // a reader that is gone wants no more
+    });
   if (!model.run(inputs, outputs, failure))
     return reportFailure(name, failure);
   std::vector<Tensor> references;

@@ -53,6 +53,8 @@ defm attention_maps : Eq<"attention-maps", "DIR",
     "draws them; a model is compiled with --expose-attention for it", g_run, [RunVis]>;
 defm attention_labels : Eq<"attention-labels", "FILE",
     "what --attention-maps calls queries and keys: a label on each line, for each axis that has as many", g_run, [RunVis]>;
+def stream : SimpleFlag<"stream",
+    "print each token of a search as soon as it is chosen, as 'row step token' (no beams)", g_run, [RunVis]>;
 def info : SimpleFlag<"info", "print what the library holds instead of running it", g_run, [RunVis]>;
 
 //===----------------------------------------------------------------------===//
@@ -148,9 +150,12 @@ defm generate : Eq<"generate", "HOW",
     "add an entry 'generate' that searches around a decoder step: greedy, beam:WIDTH or sample; or that decodes "
     "scores of frames: ctc-greedy or ctc-beam:WIDTH", g_search, [AttncVis]>;
 defm step : Eq<"step", "ENTRY", "the entry that is one step (default: step, or the only one)", g_search, [AttncVis]>;
-defm init : Eq<"init", "ENTRY",
-    "an entry that runs before: its outputs are the states and constants of the step of the same names, and the first "
-    "scores if it returns them", g_search, [AttncVis]>;
+defm init : Eq<"init", "ENTRY,...",
+    "entries that run before: their outputs are the states and constants of the step of the same names, and the first "
+    "scores if they return them; of several, each takes what those before it return", g_search, [AttncVis]>;
+defm map : Eq<"map", "ENTRY.OUTPUT:ENTRY.INPUT",
+    "an output of an entry of --init that is an input of a later one, or of the step, under another name", g_search,
+    [AttncVis]>;
 defm bos : Eq<"bos", "ID", "the first token, or 'input': one a row, an input of 'generate'", g_search, [AttncVis]>;
 defm eos : Eq<"eos", "ID,...", "tokens that end a hypothesis", g_search, [AttncVis]>;
 defm max_length : Eq<"max-length", "N",

@@ -93,7 +93,16 @@ private:
       states.push_back(make({number32(state.input), number32(state.output), number32(state.dim)}));
     return make({number32(sizeof(attnrt_entry)), number32(inputs.size()), number32(outputs.size()),
                  number32(messages.size()), number32(states.size()), number32(0), text(e.name),
-                 module.getFunction(e.function), array(inputs), array(outputs), array(messages), array(states)});
+                 module.getFunction(e.function), array(inputs), array(outputs), array(messages), array(states),
+                 optionalInputs(e)});
+  }
+
+  llvm::Constant *optionalInputs(const EntryDescription &e) {
+    std::vector<uint8_t> flags;
+    for (const TensorDescription &t : e.inputs)
+      flags.push_back(t.isOptional);
+    return llvm::is_contained(flags, 1) ? global(llvm::ConstantDataArray::get(context, flags))
+                                        : llvm::ConstantPointerNull::get(pointer);
   }
 
   llvm::Constant *tensor(const TensorDescription &t) {
@@ -189,8 +198,10 @@ static llvm::json::Array tensorsToJson(llvm::ArrayRef<TensorDescription> tensors
       else
         shape.push_back(nullptr);
     }
-    result.push_back(
-        llvm::json::Object{{"name", llvm::json::fixUTF8(t.name)}, {"dtype", t.dtype}, {"shape", std::move(shape)}});
+    llvm::json::Object object{{"name", llvm::json::fixUTF8(t.name)}, {"dtype", t.dtype}, {"shape", std::move(shape)}};
+    if (t.isOptional)
+      object["optional"] = true;
+    result.push_back(std::move(object));
   }
   return result;
 }

@@ -17,6 +17,7 @@ struct TensorDescription {
   std::string dtype;                 // as NumPy spells it
   llvm::SmallVector<int64_t> shape;  // -1 where the run decides
   std::vector<std::string> dimNames; // one a dimension, "" for none
+  bool isOptional = false;           // of an input: a caller may leave it out
 };
 
 struct EntryDescription {

@@ -1,4 +1,5 @@
 #include "dialects/attn/LoopOps.h"
+#include "dialects/attn/OptionalInput.h"
 #include "passes/Passes.h"
 #include "passes/lowering/buffers/ExpandAppends.h"
 #include "passes/lowering/buffers/LoopTies.h"
@@ -58,12 +59,14 @@ private:
       shape.push_back(ShapedType::isDynamic(size) ? -1 : size);
     if (!dims || static_cast<int64_t>(dims.size()) != type.getRank())
       dims = b.getStrArrayAttr(SmallVector<StringRef>(type.getRank(), ""));
-    return b.getDictionaryAttr({
-        b.getNamedAttr("name", name ? name : b.getStringAttr(fallback)),
-        b.getNamedAttr("dtype", dtype ? dtype : b.getStringAttr(dtypeName(type.getElementType()))),
-        b.getNamedAttr("dims", dims),
-        b.getNamedAttr("shape", b.getDenseI64ArrayAttr(shape)),
-    });
+    NamedAttrList described;
+    described.set("name", name ? name : b.getStringAttr(fallback));
+    described.set("dtype", dtype ? dtype : b.getStringAttr(dtypeName(type.getElementType())));
+    described.set("dims", dims);
+    described.set("shape", b.getDenseI64ArrayAttr(shape));
+    if (attrs && attrs.contains(kOptionalAttr))
+      described.set("optional", b.getUnitAttr());
+    return described.getDictionary(b.getContext());
   }
 
   /// What a frontend that says nothing means.

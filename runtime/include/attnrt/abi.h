@@ -245,6 +245,11 @@ typedef struct attnrt_run {
   // outputs, workspace and `weights` are addresses of the device. NULL: the run
   // is on the CPU.
   const attnrt_device *device;
+
+  // Row `row` of a search took `token` in step `step`, counted from 0. Nonzero: the
+  // entry must return ATTNRT_RUN_STOPPED. Runtimes that do not know it set no such
+  // field (struct_size), and nobody is told.
+  int32_t (*token)(struct attnrt_run *run, int64_t row, int64_t step, int64_t token);
 } attnrt_run;
 
 #define ATTNRT_FAIL_UNSUPPORTED 0x40000000
@@ -279,6 +284,9 @@ typedef struct attnrt_entry {
   const attnrt_tensor_info *outputs;
   const char *const *messages;
   const attnrt_state_info *states; // each input and output in one at most
+  // For each input 1 where a caller may leave it out, which gives the code a tensor of no elements: all its dimensions
+  // are open and without a name. NULL: none may be. A runtime that does not know the field wants such a tensor given.
+  const uint8_t *optional_inputs;
 } attnrt_entry;
 
 typedef struct attnrt_weight_info {

@@ -153,6 +153,7 @@ typedef struct attnrt_entry_info {
   int32_t has_state;                 // whether a run takes an attnrt_state
   int32_t num_states;                // inputs that the state keeps
   const attnrt_state_info *states;   // num_states of them
+  const uint8_t *optional_inputs;    // num_inputs of them, 1: a run's input may be NULL; NULL: none may be
 } attnrt_entry_info;
 
 typedef struct attnrt_model_info {
@@ -336,8 +337,14 @@ typedef struct attnrt_run_options {
   // the manifest's "regions". Returns soon: its time counts as the next region's.
   void (*on_mark)(void *context, int32_t region, int64_t flops, int64_t bytes);
   void *mark_context;
+  // For an entry that searches on the CPU, and not by a beam: called on the thread of
+  // the run, with `token_context`, as soon as row `row` has its token number `step`,
+  // counted from 0; rows that have ended get none. Nonzero: the run ends with
+  // ATTNRT_CANCELLED.
+  int32_t (*on_token)(void *context, int64_t row, int64_t step, int64_t token);
+  void *token_context;
 } attnrt_run_options;
-#define ATTNRT_RUN_OPTIONS_INIT {sizeof(attnrt_run_options), NULL, NULL, 0, NULL, NULL, 0, NULL, NULL}
+#define ATTNRT_RUN_OPTIONS_INIT {sizeof(attnrt_run_options), NULL, NULL, 0, NULL, NULL, 0, NULL, NULL, NULL, NULL}
 
 // Where an output goes. {NULL, 0, NULL}: the runtime allocates it.
 typedef struct attnrt_output {
@@ -355,7 +362,8 @@ typedef struct attnrt_output {
   DLManagedTensor *tensor;
 } attnrt_output;
 
-// Runs an entry. `inputs` are in the order of the entry's inputs, on the CPU, or
+// Runs an entry. `inputs` are in the order of the entry's inputs (NULL for one that
+// is optional: attnrt_entry_info.optional_inputs), on the CPU, or
 // on the GPU (kDLCUDA) where the library has GPU code: what is not there yet is
 // copied to it, outputs for the CPU are copied back. Inputs are only read. Dense
 // row-major inputs, aligned to their element, are used where they lie; others

@@ -335,9 +335,15 @@ Fault makeInputs(const attnrt_entry_info &entry, const InputOptions &options, st
         known.emplace(dim.name, InputOptions::kOpenDim);
 
   for (size_t i = 0; i < inputs.size(); ++i) {
+    const attnrt_tensor_info &info = entry.inputs[i];
     if (given[i])
       continue;
-    const attnrt_tensor_info &info = entry.inputs[i];
+    if (entry.optional_inputs && entry.optional_inputs[i] && !options.shapes.count(info.name)) {
+      // Left out: of no elements.
+      if (!Tensor::create(info.dtype, std::vector<int64_t>(info.rank), inputs[i], error))
+        return Fault::Request;
+      continue;
+    }
     if (madeUp)
       madeUp->push_back(info.name);
     std::vector<int64_t> shape;

@@ -134,6 +134,12 @@ bool Model::run(std::vector<Tensor> &inputs, std::vector<Tensor> &outputs, Failu
   options.mark_context = markContext;
   options.state = state;
   options.stream = runStream;
+  if (tokenFn) {
+    options.on_token = [](void *context, int64_t row, int64_t step, int64_t token) {
+      return int32_t(!static_cast<Model *>(context)->tokenFn(row, step, token));
+    };
+    options.token_context = this;
+  }
   if (!check(attnrt_session_run(session, &options, pointers.data(), static_cast<int32_t>(pointers.size()),
                                 results.data(), static_cast<int32_t>(given.size())),
              failure))

@@ -53,6 +53,10 @@ public:
     markContext = context;
   }
 
+  /// Called for each token of a search (attnrt_run_options.on_token); false: the run is to end.
+  using TokenFn = bool (*)(int64_t row, int64_t step, int64_t token);
+  void onToken(TokenFn function) { tokenFn = function; }
+
 private:
   bool isKeptInput(int32_t input) const;
   const attnrt_state_info *keptOutput(int32_t output) const;
@@ -69,6 +73,7 @@ private:
   const attnrt_entry_info *chosen = nullptr;
   MarkFn markFn = nullptr;
   void *markContext = nullptr;
+  TokenFn tokenFn = nullptr;
   void *runStream = nullptr;
 };
 

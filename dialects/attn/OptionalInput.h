@@ -1,0 +1,15 @@
+// Inputs that a caller of an entry may leave out.
+#ifndef DIALECTS_ATTN_OPTIONALINPUT_H
+#define DIALECTS_ATTN_OPTIONALINPUT_H
+
+#include "llvm/ADT/StringRef.h"
+
+namespace attn {
+
+/// On an argument of an entry (unit): a caller may leave it out. It is then a tensor of no elements, so that its type
+/// has a dimension that the run decides, and no dimension with a name.
+inline constexpr llvm::StringLiteral kOptionalAttr = "attn.optional";
+
+} // namespace attn
+
+#endif // DIALECTS_ATTN_OPTIONALINPUT_H
