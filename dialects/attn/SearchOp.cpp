@@ -27,6 +27,8 @@ LogicalResult SearchOp::verify() {
     return emitOpError("expects first to be tokens (rank 1, i64) or scores (rank 2, f32), got ") << first;
   if (static_cast<bool>(getAlignment()) != getAlignmentResult().has_value())
     return emitOpError("expects an alignment to be returned exactly where alignment_result is given");
+  if (failed(verifySettings()))
+    return failure();
   int64_t rank = isBeam() ? 3 : 2;
   auto expect = [&](Value result, int64_t want, bool isFloat) -> LogicalResult {
     auto type = cast<RankedTensorType>(result.getType());
@@ -40,6 +42,39 @@ LogicalResult SearchOp::verify() {
       failed(expect(getScores(), rank - 1, true)))
     return failure();
   return getAlignment() ? expect(getAlignment(), rank + 1, true) : success();
+}
+
+/// What `given` may name: a type that fits, and whether it changes scores.
+static std::optional<bool> changesScores(StringRef name, Type type) {
+  auto list = dyn_cast<RankedTensorType>(type);
+  bool isList = list && list.getElementType().isInteger(64);
+  if (name == "prompt" && isList && list.getRank() == 2)
+    return false;
+  if (llvm::is_contained({"suppressed", "begin_suppressed"}, name) && isList && list.getRank() == 1)
+    return true;
+  if (llvm::is_contained({"min_length", "top_k", "seed"}, name) && type.isInteger(64))
+    return false;
+  if (llvm::is_contained({"temperature", "top_p"}, name) && type.isF64())
+    return false;
+  if (llvm::is_contained({"no_repeat_ngram", "forced_bos", "forced_eos"}, name) && type.isInteger(64))
+    return true;
+  return name == "repetition_penalty" && type.isF64() ? std::optional(true) : std::nullopt;
+}
+
+/// C7
+LogicalResult SearchOp::verifySettings() {
+  SmallVector<StringRef> names(getGiven().getAsValueRange<StringAttr>());
+  if (names.size() != getSettings().size())
+    return emitOpError("expects a setting for each of ") << names.size() << " names, got " << getSettings().size();
+  for (auto [number, name] : llvm::enumerate(names)) {
+    Type type = getSettings()[number].getType();
+    std::optional<bool> changes = changesScores(name, type);
+    if (!changes || llvm::is_contained(ArrayRef(names).drop_front(number + 1), name))
+      return emitOpError("cannot be given '") << name << "' of type " << type << (changes ? " twice" : "");
+    if (*changes && !llvm::is_contained(names, "prompt"))
+      return emitOpError("expects a 'prompt' beside '") << name << "'";
+  }
+  return success();
 }
 
 LogicalResult SearchOp::verifySymbolUses(SymbolTableCollection &symbols) {

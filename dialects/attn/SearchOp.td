@@ -5,7 +5,7 @@ include "dialects/attn/AttnDialect.td"
 include "mlir/IR/SymbolInterfaces.td"
 include "mlir/Interfaces/SideEffectInterfaces.td"
 
-def Attn_SearchOp : Attn_Op<"search", [DeclareOpInterfaceMethods<SymbolUserOpInterface>]> {
+def Attn_SearchOp : Attn_Op<"search", [AttrSizedOperandSegments, DeclareOpInterfaceMethods<SymbolUserOpInterface>]> {
   let summary = "search for the most probable outputs of a decoder step";
   let description = [{
     `step` is an entry that takes the last token of each row and some state, and
@@ -70,6 +70,15 @@ def Attn_SearchOp : Attn_Op<"search", [DeclareOpInterfaceMethods<SymbolUserOpInt
     [batch, n_best]), best first, and with `alignment_result` that result of the step in
     which each token was chosen ([.., length, source], zeros where padded or where the token came of `first`).
 
+    `given` names settings that are operands, each of which takes the place of the attribute of its name:
+    `min_length`, `top_k`, `seed` (i64), `temperature`, `top_p` (f64). With a `prompt` (i64 [batch, tokens], what
+    stands before the first token that is chosen) scores are first changed as transformers' processors do, in this
+    order: tokens of the prompt and those chosen count `repetition_penalty` (f64) less, a token that would repeat an
+    n-gram of `no_repeat_ngram` (i64, 0: any) gets -inf, all but `forced_bos` (i64, -1: none; in the first step behind a
+    prompt of one token) or `forced_eos` (in step `max_length`) do, `suppressed` tokens (i64 [n]) do, and in the first
+    step those of `begin_suppressed`. logp is then the changed score less the logarithm of the sum as it was; a beam
+    changes logarithms of probabilities.
+
     A run ends with a message where a row of scores has a NaN or +inf or nothing
     but -inf, or where `max_length` is less than 1 or more than `fuel`.
 
@@ -78,7 +87,8 @@ def Attn_SearchOp : Attn_Op<"search", [DeclareOpInterfaceMethods<SymbolUserOpInt
     * (C3) `kind` is greedy, beam or sample; `width` and `n_best` are positive, and n_best at most width; only beam has a width other than 1;
     * (C4) tokens of `eos` lie in the vocabulary, where its size is known;
     * (C5) with a width other than 1, the rows of `step` are a dynamic dimension;
-    * (C6) `coverage_penalty` is 0 but for a beam with `alignment_result`.
+    * (C6) `coverage_penalty` is 0 but for a beam with `alignment_result`;
+    * (C7) `settings` are those of `given`, of their types, each once; those that change scores come with a `prompt`.
 
     ```mlir
     %t, %n, %s = attn.search "beam" @"entry.step" from %bos max %c50 (%h, %memory : tensor<?x24xf32>, tensor<?x?x24xf32>)
@@ -88,7 +98,7 @@ def Attn_SearchOp : Attn_Op<"search", [DeclareOpInterfaceMethods<SymbolUserOpInt
     ```
   }];
   let arguments = (ins StrAttr:$kind /*C3*/, FlatSymbolRefAttr:$step /*C1*/, AnyRankedTensor:$first, Index:$max_length,
-      Variadic<AnyRankedTensor>:$inits /*C2*/, DenseI64ArrayAttr:$sources, DenseI64ArrayAttr:$batch_dims,
+      Variadic<AnyRankedTensor>:$inits /*C2*/, Variadic<AnyType>:$settings /*C7*/, DenseI64ArrayAttr:$sources, DenseI64ArrayAttr:$batch_dims,
       DenseI64ArrayAttr:$grow_dims, I64Attr:$logits_result, OptionalAttr<I64Attr>:$alignment_result,
       DefaultValuedAttr<I64Attr, "1">:$width /*C3*/, DefaultValuedAttr<I64Attr, "1">:$n_best /*C3*/,
       DefaultValuedAttr<DenseI64ArrayAttr, "{}">:$eos /*C4*/, DefaultValuedAttr<I64Attr, "0">:$min_length,
@@ -96,20 +106,37 @@ def Attn_SearchOp : Attn_Op<"search", [DeclareOpInterfaceMethods<SymbolUserOpInt
       DefaultValuedAttr<F64Attr, "0.0">:$coverage_penalty /*C6*/, UnitAttr:$gnmt, UnitAttr:$shrink, UnitAttr:$early_stop,
       DefaultValuedAttr<F64Attr, "1.0">:$temperature, DefaultValuedAttr<I64Attr, "0">:$top_k,
       DefaultValuedAttr<F64Attr, "1.0">:$top_p, DefaultValuedAttr<I64Attr, "0">:$seed,
-      DefaultValuedAttr<I64Attr, "16777216">:$fuel);
+      DefaultValuedAttr<I64Attr, "16777216">:$fuel,
+      DefaultValuedAttr<StrArrayAttr, "{}">:$given /*C7*/);
   let results = (outs AnyRankedTensor:$tokens, AnyRankedTensor:$lengths, AnyRankedTensor:$scores,
                       Optional<AnyRankedTensor>:$alignment);
   let assemblyFormat = [{
-    $kind $step `from` $first `max` $max_length (`(` $inits^ `:` type($inits) `)`)? attr-dict
+    $kind $step `from` $first `max` $max_length (`(` $inits^ `:` type($inits) `)`)?
+    (`with` `(` $settings^ `:` type($settings) `)`)? attr-dict
     `:` type($first) `->` type(results)
   }];
   let extraClassDeclaration = [{
     static constexpr int64_t kToken = -1, kConstant = -2, kPosition = -3, kMask = -4;
+    ::llvm::LogicalResult verifySettings();
     bool isBeam() { return getKind() == "beam"; }
     /// Whether `first` holds scores and not tokens.
     bool startsWithScores() { return ::mlir::cast<::mlir::RankedTensorType>(getFirst().getType()).getRank() == 2; }
   }];
   let hasVerifier = 1;
+}
+
+def Attn_TellOp : Attn_Op<"tell", []> {
+  let summary = "tell the caller of the run of a token";
+  let description = [{
+    Row `row` of a search that is no beam took `token` in step `step`, counted from 0. The run ends where the caller wants
+    it to.
+
+    ```mlir
+    attn.tell %token row %row step %step
+    ```
+  }];
+  let arguments = (ins I64:$token, Index:$row, Index:$step);
+  let assemblyFormat = "$token `row` $row `step` $step attr-dict";
 }
 
 def Attn_CtcSearchOp : Attn_Op<"ctc_search", [Pure]> {

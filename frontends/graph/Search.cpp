@@ -90,7 +90,8 @@ SearchOptions readOptions(const Json &search, const std::string &kind) {
   options.nBest = fields.integer("n_best", 1);
   options.entry = fields.text("entry", "generate");
   options.step = fields.text("step");
-  options.init = fields.text("init");
+  if (std::string init = fields.text("init"); !init.empty())
+    options.init.push_back(init);
   options.bos = fields.text("bos", "input");
   if (const Json *ends = search.find("eos"))
     for (const Json &end : ends->items)

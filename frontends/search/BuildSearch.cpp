@@ -1,11 +1,15 @@
 #include "frontends/search/BuildSearch.h"
 #include "dialects/attn/DimBounds.h"
 #include "dialects/attn/NodeLocation.h"
+#include "frontends/search/Beginning.h"
+#include "frontends/search/DecoderInputs.h"
+#include "frontends/search/SearchSettings.h"
 #include "frontends/search/SearchTensors.h"
 #include "frontends/search/StepRoles.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/ADT/StringSet.h"
@@ -23,38 +27,65 @@ public:
 
   LogicalResult run() {
     step = findEntry(module, options.step);
-    init = options.init.empty() ? func::FuncOp() : findEntry(module, options.init);
     if (!step)
       return module.emitError() << "has no entry '" << options.step
                                 << "' for --generate to search around: name it with "
                                 << "--step= (" << listEntries(module) << ")";
-    if (!options.init.empty() && !init)
-      return module.emitError() << "has no entry '" << options.init << "' for --init to start a search from ("
-                                << listEntries(module) << ")";
+    for (const std::string &name : options.init) {
+      init.push_back(findEntry(module, name));
+      if (!init.back())
+        return module.emitError() << "has no entry '" << name << "' for --init to start a search from ("
+                                  << listEntries(module) << ")";
+    }
     if (findEntry(module, options.entry))
       return module.emitError() << "has an entry '" << options.entry << "' already";
+    loc = step.getLoc();
+    bool isWhole = options.prompts && !hasPast(step) && options.states.empty();
+    func::FuncOp given = step;
+    if (isWhole && !(step = makeStepOfWhole(module, step, "logits")))
+      return failure();
+    if (isWhole && options.hidesParts)
+      given.erase();
     FailureOr<StepRoles> found = findRoles(step, options);
     if (failed(found) || failed(checkEnds(*found)))
       return failure();
     roles = *found;
     reportRoles();
-    for (func::FuncOp each : {step, init})
-      if (each)
-        for (unsigned n = 0; n < each.getNumArguments(); ++n)
-          for (StringRef dim : dimsOfInput(each, n))
-            takenDims.insert(dim);
+    for (func::FuncOp each : parts())
+      for (unsigned n = 0; n < each.getNumArguments(); ++n)
+        for (StringRef dim : dimsOfInput(each, n))
+          takenDims.insert(dim);
     b.setInsertionPointToEnd(module.getBody());
     entry = func::FuncOp::create(b, loc, "entry." + options.entry, b.getFunctionType({}, {}));
     entry->setAttr(AttnDialect::kEntryAttr, b.getStringAttr(options.entry));
     b.setInsertionPointToStart(entry.addEntryBlock());
-    if (init)
-      callInit();
-    if (failed(takeArguments()) || failed(takeFirst()) || failed(takeLength()))
+    auto addInput = [this](Type type, DictionaryAttr attrs) { return this->addInput(type, attrs); };
+    beginning.emplace(step, nameOfOutput(step, roles.logits), options, b, addInput);
+    if (failed(beginning->call(init, isWhole)) || failed(takeArguments()) || failed(takeFirst()) ||
+        failed(takeLength()))
       return failure();
-    return finish();
+    settings = makeSettings(b, loc, options, *beginning, addInput, length);
+    if (failed(finish()) || failed(beginning->checkUses()))
+      return failure();
+    for (func::FuncOp each : parts())
+      if (options.hidesParts || llvm::is_contained(options.hidden, nameOfEntry(each)))
+        hide(each);
+    return success();
   }
 
 private:
+  SmallVector<func::FuncOp> parts() {
+    SmallVector<func::FuncOp> result(init);
+    result.push_back(step);
+    return result;
+  }
+
+  /// What only the search uses.
+  static void hide(func::FuncOp part) {
+    part->removeAttr(AttnDialect::kEntryAttr);
+    part.setPrivate();
+  }
+
   InFlightDiagnostic error() { return entry.emitError() << "the search around '" << options.step << "' "; }
 
   /// Says what names were taken for: a wrong guess shows before the first run.
@@ -67,7 +98,7 @@ private:
         states.push_back("'" + printableName(nameOfInput(step, n)) + "' from '" +
                          printableName(nameOfOutput(step, source)) + "'");
     auto note = [&](DiagnosticSeverity severity) {
-      Diagnostic diagnostic(module.getLoc(), severity);
+      Diagnostic diagnostic(loc, severity);
       diagnostic << "the search around '" << options.step << "' ";
       return diagnostic;
     };
@@ -128,62 +159,15 @@ private:
     return name;
   }
 
-  void callInit() {
-    SmallVector<Value> operands;
-    for (auto [n, type] : llvm::enumerate(init.getArgumentTypes()))
-      operands.push_back(addInput(type, init.getArgAttrDict(n)));
-    initResults = SmallVector<Value>(func::CallOp::create(b, loc, init, operands).getResults());
-  }
-
-  Value initInput(StringRef name) {
-    for (unsigned n = 0; init && n < init.getNumArguments(); ++n)
-      if (nameOfInput(init, n) == name && !name.empty())
-        return entry.getBody().front().getArgument(n);
-    return {};
-  }
-
-  /// The output of `init` that is the input `number` of the first step.
+  /// The output of an entry before that is the input `number` of the first step.
   Value initOutput(unsigned number) {
-    StringRef name = nameOfInput(step, number);
     int64_t state = roles.sources[number];
-    StringRef later = state >= 0 ? nameOfOutput(step, state) : StringRef();
-    for (int pass = 0; pass < 3; ++pass)
-      for (unsigned n = 0; init && n < init.getNumResults(); ++n) {
-        StringRef output = nameOfOutput(init, n);
-        if (pass == 0 ? output == name : pass == 1 ? !later.empty() && output == later : isStatePair(name, output))
-          return initResults[n];
-      }
-    return {};
-  }
-
-  /// `given` as the step takes it; sizes that only the run knows are required.
-  FailureOr<Value> fitTo(Value given, unsigned number) {
-    auto have = cast<RankedTensorType>(given.getType());
-    auto want = cast<RankedTensorType>(step.getArgumentTypes()[number]);
-    if (have == want)
-      return given;
-    std::string name = printableName(nameOfInput(step, number));
-    bool fits = have.getRank() == want.getRank() && have.getElementType() == want.getElementType();
-    for (int64_t dim = 0; fits && dim < have.getRank(); ++dim)
-      fits = have.isDynamicDim(dim) || want.isDynamicDim(dim) || have.getDimSize(dim) == want.getDimSize(dim);
-    if (!fits) {
-      options.blameStep();
-      return error() << "gets " << have << " for '" << name << "', of which the step takes " << want;
-    }
-    for (int64_t dim = 0; dim < have.getRank(); ++dim) {
-      if (!have.isDynamicDim(dim) || want.isDynamicDim(dim))
-        continue;
-      Value size = sizeOf(b, loc, given, dim), expected = arith::ConstantIndexOp::create(b, loc, want.getDimSize(dim));
-      Value same = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::eq, size, expected);
-      RequireOp::create(b, loc, same, "search: '" + name + "' has size {0} in a dimension, the step takes {1}",
-                        ValueRange{size, expected});
-    }
-    return tensor::CastOp::create(b, loc, want, given).getResult();
+    return beginning->output(step, nameOfInput(step, number), state >= 0 ? nameOfOutput(step, state) : StringRef());
   }
 
   /// Positions of the first step behind what `init` was given: the number of ones of its mask, or its length.
   Value firstPositions(unsigned number) {
-    Value prompt = initInput(nameOfInput(step, roles.tokens)), mask = initInput("attention_mask");
+    Value prompt = beginning->input(nameOfInput(step, roles.tokens)), mask = beginning->input("attention_mask");
     auto want = cast<RankedTensorType>(step.getArgumentTypes()[number]);
     auto promptType = prompt ? dyn_cast<RankedTensorType>(prompt.getType()) : nullptr;
     if (!promptType || promptType.getRank() != 2 || want.getRank() > 2)
@@ -213,15 +197,17 @@ private:
       int64_t source = roles.sources[n];
       if (source == SearchOp::kToken)
         continue;
-      Value given = initOutput(n);
+      Value given = beginning->made(n);
+      if (!given)
+        given = initOutput(n);
       if (!given && source == SearchOp::kPosition)
         given = firstPositions(n);
       if (!given)
-        if (Value shared = initInput(nameOfInput(step, n)))
+        if (Value shared = beginning->input(nameOfInput(step, n)))
           given = source == SearchOp::kMask ? extendMask(b, loc, shared) : shared;
       if (!given)
         given = addInput(step.getArgumentTypes()[n], step.getArgAttrDict(n));
-      FailureOr<Value> fitted = fitTo(given, n);
+      FailureOr<Value> fitted = beginning->fit(given, step.getArgumentTypes()[n], nameOfInput(step, n));
       if (failed(fitted))
         return failure();
       inits.push_back(*fitted);
@@ -237,14 +223,8 @@ private:
   }
 
   LogicalResult takeFirst() {
-    StringRef logits = nameOfOutput(step, roles.logits);
-    for (unsigned n = 0; init && n < init.getNumResults(); ++n) {
-      auto type = cast<RankedTensorType>(init.getResultTypes()[n]);
-      if (nameOfOutput(init, n) != logits || !type.getElementType().isF32() || type.getRank() < 2 || type.getRank() > 3)
-        continue;
-      first = type.getRank() == 2 ? initResults[n] : lastPosition(b, loc, initResults[n], options.init);
+    if ((first = beginning->first()))
       return success();
-    }
     if (options.bos == "input") {
       int64_t count = cast<RankedTensorType>(step.getArgumentTypes()[roles.tokens]).getDimSize(0);
       std::string name = batchName();
@@ -258,9 +238,7 @@ private:
       return error() << "cannot begin with the token '" << options.bos << "'";
     if (!batch)
       return error() << "cannot tell how many rows there are from the inputs of the step: --bos=input tells";
-    Value number = arith::ConstantIntOp::create(b, loc, token, 64);
-    Value empty = tensor::EmptyOp::create(b, loc, ArrayRef<OpFoldResult>{batch}, b.getI64Type());
-    first = linalg::FillOp::create(b, loc, number, empty).getResult(0);
+    first = filled(b, loc, {OpFoldResult(batch)}, b.getI64IntegerAttr(token));
     return success();
   }
 
@@ -285,6 +263,8 @@ private:
       if (fixed < options.minLength)
         return error() << "cannot have a least length of " << options.minLength << " and a greatest of " << fixed;
       length = arith::ConstantIndexOp::create(b, loc, fixed);
+      if (Value prompt = beginning->promptLength(); prompt && options.countsPrompt)
+        length = arith::SubIOp::create(b, loc, length, prompt);
       return success();
     }
     auto [name, more] = text.rsplit('+');
@@ -305,8 +285,8 @@ private:
   /// What bounds a dimension of the step or of `init` bounds that of an input here.
   void keepBounds() {
     NamedAttrList kept;
-    for (func::FuncOp each : {step, init})
-      if (auto bounds = each ? each->getAttrOfType<DictionaryAttr>(kDimBoundsAttr) : DictionaryAttr())
+    for (func::FuncOp each : parts())
+      if (auto bounds = each->getAttrOfType<DictionaryAttr>(kDimBoundsAttr))
         for (NamedAttribute bound : bounds)
           if (!kept.get(bound.getName()) && requireBound(bound))
             kept.append(bound);
@@ -379,6 +359,14 @@ private:
     keepBounds();
     SmallVector<Value> operands{first, length};
     llvm::append_range(operands, inits);
+    SmallVector<StringRef> given;
+    for (const Setting &setting : settings) {
+      given.push_back(setting.name);
+      operands.push_back(setting.value);
+    }
+    attrs.set("given", b.getStrArrayAttr(given));
+    attrs.set("operandSegmentSizes",
+              b.getDenseI32ArrayAttr({1, 1, static_cast<int>(inits.size()), static_cast<int>(given.size())}));
     auto search = SearchOp::create(b, loc, types, operands, attrs);
     SmallVector<Value> returned(search.getResults());
     if (hasAlignment && options.alignmentArgmax) {
@@ -402,8 +390,8 @@ private:
       for (auto [d, dim] : llvm::enumerate(dimsOfInput(step, n))) {
         if (dim != name)
           continue;
-        auto made = dyn_cast_if_present<OpResult>(initOutput(n));
-        StringRef outer = made ? dimsOfOutput(init, made.getResultNumber())[d] : name;
+        Value made = initOutput(n);
+        StringRef outer = made ? beginning->dimsOf(made)[d] : name;
         for (DictionaryAttr attrs : inputAttrs)
           if (auto dims = attrs.getAs<ArrayAttr>(AttnDialect::kDimsAttr); dims && !outer.empty())
             if (llvm::is_contained(dims.getAsRange<StringAttr>(), b.getStringAttr(outer)))
@@ -436,17 +424,21 @@ private:
   const SearchOptions &options;
   OpBuilder b;
   Location loc;
-  func::FuncOp step, init, entry;
+  func::FuncOp step, entry;
+  SmallVector<func::FuncOp> init;
+  std::optional<Beginning> beginning;
   StepRoles roles;
   SmallVector<DictionaryAttr> inputAttrs;
   llvm::StringSet<> takenDims;
-  SmallVector<Value> initResults, inits;
+  SmallVector<Value> inits;
+  SmallVector<Setting> settings;
   Value batch, first, length;
 };
 } // namespace
 
 LogicalResult attn::buildSearch(ModuleOp module, const SearchOptions &options) {
-  module->getContext()->loadDialect<AttnDialect, arith::ArithDialect, linalg::LinalgDialect, tensor::TensorDialect>();
+  module->getContext()
+      ->loadDialect<AttnDialect, arith::ArithDialect, linalg::LinalgDialect, scf::SCFDialect, tensor::TensorDialect>();
   SearchOptions named = options;
   if (named.step.empty()) {
     SmallVector<StringRef> entries;

@@ -5,26 +5,54 @@
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/Support/LogicalResult.h"
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
 namespace attn {
+
+/// An output of an entry that is an input of a later one: "encode.last_hidden_state:step.encoder_hidden_states".
+struct NameMap {
+  std::string entry, output, step, input;
+};
 
 /// What a search asks for that a model does not say. Empty texts: found by name.
 struct SearchOptions {
   std::string kind = "greedy";
   int64_t width = 1, nBest = 1;
   /// `step` may be empty: the only entry, or "step".
-  std::string entry = "generate", step, init;
+  std::string entry = "generate", step;
+  /// Entries that run before, each with what those before it return.
+  std::vector<std::string> init;
+  std::vector<NameMap> maps;
+  /// The search begins with prompts of any number of tokens: it makes their masks and positions, and empty caches.
+  bool prompts = false;
+  /// With prompts: `maxLength` counts their tokens, too.
+  bool countsPrompt = false;
+  /// The entries that it calls are no entries of the library: all of them, or these.
+  bool hidesParts = false;
+  std::vector<std::string> hidden;
   /// The first token ("1"), or "input": one a row, given by the caller. Not
   /// needed where the entry `init` returns scores.
   std::string bos;
   std::vector<int64_t> eos;
+  /// What stands behind the end of a result: the first of `eos`, or 0, if none is given.
+  std::optional<int64_t> pad;
   /// "50", "input", or "dim:NAME", "dim:NAME+50": of an input of the search.
   std::string maxLength;
   int64_t minLength = 0;
   double lengthPenalty = 0, coveragePenalty = 0;
   bool gnmt = false, shrink = false, earlyStop = false;
+  /// With prompts: `minLength` counts their tokens, too.
+  bool minCountsPrompt = false;
+  /// As transformers has them: what tokens that were there before count less, n-grams that are there once (0: any),
+  /// tokens that the first and the last step take (-1: any), tokens that no step, or not the first one, takes. They
+  /// need `prompts`.
+  double repetitionPenalty = 1;
+  int64_t noRepeatNgram = 0, forcedBos = -1, forcedEos = -1;
+  std::vector<int64_t> suppressed, beginSuppressed;
+  /// The entry has an optional input for each of these, and for lengths and drawing.
+  bool runSettings = false;
   double temperature = 1, topP = 1;
   int64_t topK = 0, seed = 0, fuel = int64_t(1) << 24;
   std::string tokens, logits, alignment;

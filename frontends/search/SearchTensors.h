@@ -12,6 +12,30 @@ mlir::Value sizeOf(mlir::OpBuilder &b, mlir::Location loc, mlir::Value tensor, i
 /// The mask [rows, length] with a column of ones behind it, for the token of the first step.
 mlir::Value extendMask(mlir::OpBuilder &b, mlir::Location loc, mlir::Value given);
 
+/// `tensor` as `type`, sizes that only the run knows as they are.
+mlir::Value castTensor(mlir::OpBuilder &b, mlir::Location loc, mlir::Value tensor, mlir::RankedTensorType type);
+
+/// Integers as integers or floats of another type.
+mlir::Value castElements(mlir::OpBuilder &b, mlir::Location loc, mlir::Value tensor, mlir::Type element);
+
+/// `number` everywhere.
+mlir::Value filled(mlir::OpBuilder &b, mlir::Location loc, llvm::ArrayRef<mlir::OpFoldResult> sizes,
+                   mlir::TypedAttr number);
+
+/// 0, 1, 2, ... in i64 along the last of one or two dimensions.
+mlir::Value countUp(mlir::OpBuilder &b, mlir::Location loc, llvm::ArrayRef<mlir::OpFoldResult> sizes);
+
+/// [rows, length] in i64: the number of ones before each position of the mask, so that what is masked on the left does
+/// not count.
+mlir::Value positionsOf(mlir::OpBuilder &b, mlir::Location loc, mlir::Value mask);
+
+/// [rows, count] from column `begin` on.
+mlir::Value columns(mlir::OpBuilder &b, mlir::Location loc, mlir::Value matrix, mlir::OpFoldResult begin,
+                    mlir::OpFoldResult count);
+
+/// The run ends with `message` unless `a` is `c`; {0} and {1} are both.
+void requireEqual(mlir::OpBuilder &b, mlir::Location loc, mlir::Value a, mlir::Value c, const llvm::Twine &message);
+
 /// [rows]: how many ones each row of the integers [rows, length] has.
 mlir::Value countOnes(mlir::OpBuilder &b, mlir::Location loc, mlir::Value mask, mlir::OpFoldResult rows);
 

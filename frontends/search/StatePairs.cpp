@@ -17,14 +17,8 @@ std::string StatePair::describe() const {
 }
 
 std::string attn::describePairable(func::FuncOp entry) {
-  auto list = [&](int64_t count, StringRef (*nameOf)(func::FuncOp, unsigned)) {
-    std::string names;
-    for (int64_t n = 0; n < count; ++n)
-      names += (n ? ", '" : "'") + printableName(nameOf(entry, n)) + "'";
-    return names;
-  };
-  return "'" + printableName(entry.getName()) + "' has inputs " + list(entry.getNumArguments(), nameOfInput) +
-         " and outputs " + list(entry.getNumResults(), nameOfOutput);
+  return "'" + printableName(entry.getName()) + "' has inputs " + listNames(entry, /*ofInputs=*/true) +
+         " and outputs " + listNames(entry, /*ofInputs=*/false);
 }
 
 static int64_t find(func::FuncOp entry, StringRef name, int64_t count, StringRef (*nameOf)(func::FuncOp, unsigned)) {

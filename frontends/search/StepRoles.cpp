@@ -1,5 +1,6 @@
 #include "frontends/search/StepRoles.h"
 #include "dialects/attn/NodeLocation.h"
+#include "frontends/search/DecoderInputs.h"
 #include "frontends/search/StateBranches.h"
 
 #include "mlir/IR/TypeUtilities.h"
@@ -44,26 +45,30 @@ std::string attn::shapeAndType(Type type) {
   return text;
 }
 
+StringRef attn::nameOfEntry(func::FuncOp entry) {
+  auto given = entry->getAttrOfType<StringAttr>(AttnDialect::kEntryAttr);
+  return given ? given.getValue() : entry.getSymName();
+}
+
+std::string attn::listNames(func::FuncOp entry, bool ofInputs) {
+  std::string names;
+  for (unsigned n = 0, count = ofInputs ? entry.getNumArguments() : entry.getNumResults(); n < count; ++n)
+    names += (n ? ", '" : "'") + printableName(ofInputs ? nameOfInput(entry, n) : nameOfOutput(entry, n)) + "'";
+  return names.empty() ? "nothing" : names;
+}
+
 func::FuncOp attn::findEntry(ModuleOp module, StringRef name) {
-  for (auto function : module.getOps<func::FuncOp>()) {
-    Attribute entry = function->getAttr(AttnDialect::kEntryAttr);
-    if (!entry)
-      continue;
-    auto given = dyn_cast<StringAttr>(entry);
-    if ((given ? given.getValue() : function.getSymName()) == name)
+  for (auto function : module.getOps<func::FuncOp>())
+    if (function->hasAttr(AttnDialect::kEntryAttr) && nameOfEntry(function) == name)
       return function;
-  }
   return {};
 }
 
 std::string attn::listEntries(ModuleOp module) {
   std::string text;
   for (auto function : module.getOps<func::FuncOp>())
-    if (Attribute entry = function->getAttr(AttnDialect::kEntryAttr)) {
-      auto given = dyn_cast<StringAttr>(entry);
-      text +=
-          (text.empty() ? "it has '" : ", '") + printableName(given ? given.getValue() : function.getSymName()) + "'";
-    }
+    if (function->hasAttr(AttnDialect::kEntryAttr))
+      text += (text.empty() ? "it has '" : ", '") + printableName(nameOfEntry(function)) + "'";
   return text.empty() ? "it has none" : text;
 }
 
@@ -158,7 +163,8 @@ private:
     }
     for (int64_t n = 0; options.states.empty() && n < inputs; ++n)
       for (int64_t r = 0; r < outputs && roles.sources[n] < 0; ++r)
-        if (!isPaired(r) && isStatePair(nameOfInput(step, n), nameOfOutput(step, r)) && canPair(n, r))
+        if (!isPaired(r) && isStatePair(nameOfInput(step, n), nameOfOutput(step, r)) && canPair(n, r) &&
+            !isCrossCache(nameOfInput(step, n)))
           roles.sources[n] = r;
     for (int64_t n = 0; n < inputs; ++n) {
       int64_t r = roles.sources[n];
@@ -305,8 +311,8 @@ private:
       bool counts = llvm::is_contained({"position_ids", "cache_position", "position", "positions"}, name);
       if (counts && type.getElementType().isInteger() && type.getElementTypeBitWidth() >= 32)
         roles.sources[n] = SearchOp::kPosition;
-      bool isMask = llvm::is_contained({"attention_mask", "decoder_attention_mask"}, name) && type.getRank() == 2 &&
-                    type.isDynamicDim(1) && roles.rowDims[n] == 0;
+      bool isMask =
+          purposeOf(step, n) == Purpose::Mask && type.getRank() == 2 && type.isDynamicDim(1) && roles.rowDims[n] == 0;
       if (grows && isMask && !constant.contains(dimsOfInput(step, n)[1])) {
         roles.sources[n] = SearchOp::kMask;
         roles.growDims[n] = 1;

@@ -27,6 +27,12 @@ std::string shapeAndType(mlir::Type type);
 /// The entry of that name, null where there is none.
 mlir::func::FuncOp findEntry(mlir::ModuleOp module, llvm::StringRef name);
 
+/// What an entry is called.
+llvm::StringRef nameOfEntry(mlir::func::FuncOp entry);
+
+/// "'x', 'mask'": names of inputs or outputs, for errors.
+std::string listNames(mlir::func::FuncOp entry, bool ofInputs);
+
 /// "it has 'encode', 'decode'", for errors.
 std::string listEntries(mlir::ModuleOp module);
 

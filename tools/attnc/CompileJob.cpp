@@ -7,6 +7,7 @@
 #include "frontends/search/OwnStates.h"
 #include "frontends/search/StepRoles.h"
 #include "tools/attnc/Diagnostics.h"
+#include "tools/attnc/GenerationParts.h"
 #include "tools/attnc/NaNGuards.h"
 #include "tools/options/Console.h"
 
@@ -71,8 +72,31 @@ void noteEmptyDims(const CompileJob &job) {
                  "take; give a size of at least 1, or leave the dimension open");
 }
 
+/// The models of a search, which is told how they are called.
+int importParts(const CompileJob &job, MLIRContext &context, OwningOpRef<ModuleOp> &module, WeightStore &weights,
+                SearchOptions &search) {
+  auto importPart = [&](StringRef path, const onnx::ImportOptions &options) {
+    return importModel(path, options, context, module, weights);
+  };
+  if (job.folder)
+    return importGeneration(*job.folder, job.import, module, search, importPart);
+  if (int code = importAll(job, context, module, weights))
+    return code;
+  auto pathOf = [&](StringRef name) {
+    for (const auto &[entry, path] : job.entries)
+      if (entry == name)
+        return path;
+    return job.input;
+  };
+  return StringRef(job.input).ends_with(".onnx") && !search.isCtc()
+             ? splitMerged(job.import, module, search, pathOf, importPart)
+             : static_cast<int>(ExitSuccess);
+}
+
 int import(const CompileJob &job, MLIRContext &context, OwningOpRef<ModuleOp> &module, WeightStore &weights) {
-  if (int code = importAll(job, context, module, weights)) {
+  SearchOptions search = job.search.value_or(SearchOptions());
+  int code = job.search ? importParts(job, context, module, weights, search) : importAll(job, context, module, weights);
+  if (code != ExitSuccess) {
     if (code != ExitUsage)
       noteEmptyDims(job);
     return code;
@@ -81,7 +105,6 @@ int import(const CompileJob &job, MLIRContext &context, OwningOpRef<ModuleOp> &m
     return ExitUsage;
   if (!job.search)
     return ExitSuccess;
-  SearchOptions search = *job.search;
   bool stepIsUnfit = false;
   search.stepIsUnfit = &stepIsUnfit;
   if (failed(buildSearch(*module, search)))

@@ -5,6 +5,7 @@
 #include "compiler/Compiler.h"
 #include "frontends/onnx/ImportOnnx.h"
 #include "frontends/search/BuildSearch.h"
+#include "tools/attnc/HubFolder.h"
 #include "tools/attnc/Worker.h"
 #include <optional>
 #include <string>
@@ -16,6 +17,8 @@ struct CompileJob {
   onnx::ImportOptions import;
   /// Several models as entries of one library, by name; the first is `input`.
   std::vector<std::pair<std::string, std::string>> entries;
+  /// A folder whose models are the parts of a generation; `input` is the folder.
+  std::optional<HubFolder> folder;
   /// One more entry, which searches.
   std::optional<SearchOptions> search;
   /// The library keeps what runs hand on: `states`, or what names say.

@@ -1,4 +1,5 @@
 #include "tools/attnc/GenerateOptions.h"
+#include "tools/attnc/HubFolder.h"
 
 #include "llvm/ADT/StringExtras.h"
 
@@ -27,15 +28,17 @@ bool readKind(CommandLine &line, SearchOptions &search) {
   return true;
 }
 
-void readLimits(CommandLine &line, SearchOptions &search) {
-  search.bos = line.text(OPT_bos).str();
+void readLimits(CommandLine &line, SearchOptions &search, bool isFolder) {
+  search.bos = line.text(OPT_bos, search.bos).str();
   int64_t number = 0;
-  // An entry that runs before may have the first scores.
-  if (!line.has(OPT_bos) && !line.has(OPT_init) && !search.isCtc())
+  // An entry that runs before may have the first scores, and a prompt needs none.
+  if (search.bos.empty() && !line.has(OPT_init) && !search.isCtc() && !isFolder)
     line.fail("--generate=" + search.kind + " needs a first token: --bos=ID, or --bos=input");
   if (!search.bos.empty() && search.bos != "input" && (StringRef(search.bos).getAsInteger(10, number) || number < 0))
     line.fail("--bos expects a token or 'input', not '" + search.bos + "'");
   SmallVector<StringRef> ends;
+  if (line.has(OPT_eos))
+    search.eos.clear();
   line.text(OPT_eos).split(ends, ',', -1, /*KeepEmpty=*/false);
   for (StringRef end : ends) {
     if (end.getAsInteger(10, number) || number < 0)
@@ -47,35 +50,40 @@ void readLimits(CommandLine &line, SearchOptions &search) {
     line.fail("--eos expects tokens as 2 or 2,5, not '" + line.text(OPT_eos) + "'");
   if (search.eos.size() > kMaxEnds)
     line.fail("--eos names " + Twine(search.eos.size()) + " tokens, the limit is " + Twine(kMaxEnds));
-  search.maxLength = line.text(OPT_max_length).str();
+  if (line.has(OPT_max_length))
+    search.countsPrompt = false;
+  search.maxLength = line.text(OPT_max_length, search.maxLength).str();
   StringRef length = search.maxLength;
   if (length.empty() && !search.isCtc())
     line.fail("--generate=" + search.kind + " needs --max-length");
   else if (!length.empty() && length != "input" && !length.starts_with("dim:") &&
            (length.getAsInteger(10, number) || number < 1))
     line.fail("--max-length expects a number of at least 1, dim:NAME, dim:NAME+N or 'input', not '" + length + "'");
-  search.minLength = line.number(OPT_min_length, 0);
+  if (line.has(OPT_min_length))
+    search.minCountsPrompt = false;
+  search.minLength = line.number(OPT_min_length, search.minLength);
   search.fuel = line.number(OPT_max_loop_iterations, search.fuel, 1, INT64_MAX);
 }
 
 void readScores(CommandLine &line, SearchOptions &search) {
-  StringRef penalty = line.text(OPT_length_penalty, "0");
+  StringRef penalty = line.text(OPT_length_penalty);
   search.gnmt = penalty.consume_front("gnmt:");
-  if (penalty.getAsDouble(search.lengthPenalty) || !(search.lengthPenalty >= -100 && search.lengthPenalty <= 100))
+  if ((line.has(OPT_length_penalty) && penalty.getAsDouble(search.lengthPenalty)) ||
+      !(search.lengthPenalty >= -100 && search.lengthPenalty <= 100))
     line.fail("--length-penalty expects A or gnmt:A with A from -100 to 100, not '" + line.text(OPT_length_penalty) +
               "'");
   StringRef ended = line.text(OPT_ended, "refill");
   search.shrink = ended == "shrink";
   if (ended != "refill" && ended != "shrink")
     line.fail("--ended expects refill or shrink, not '" + ended + "'");
-  search.earlyStop = line.has(OPT_early_stop);
-  search.temperature = line.real(OPT_temperature, 1);
+  search.earlyStop |= line.has(OPT_early_stop);
+  search.temperature = line.real(OPT_temperature, search.temperature);
   if (!(search.temperature >= 1e-6 && search.temperature <= 1e6))
     line.fail("--temperature expects a number from 1e-6 to 1e6");
-  search.topP = line.real(OPT_top_p, 1);
+  search.topP = line.real(OPT_top_p, search.topP);
   if (search.topP <= 0 || search.topP > 1)
     line.fail("--top-p expects a number above 0 and not above 1");
-  search.topK = line.number(OPT_top_k, 0);
+  search.topK = line.number(OPT_top_k, search.topK);
   search.seed = line.number(OPT_sample_seed, 0);
   StringRef coverage = line.text(OPT_coverage_penalty, "0");
   if (coverage.getAsDouble(search.coveragePenalty) || !(search.coveragePenalty >= 0 && search.coveragePenalty <= 100))
@@ -105,6 +113,7 @@ void readScores(CommandLine &line, SearchOptions &search) {
   belongs(OPT_frames, "frames", isCtc, "ctc-greedy or ctc-beam");
   belongs(OPT_time_major, "time-major", isCtc, "ctc-greedy or ctc-beam");
   for (auto [id, name] : {std::pair<OptionId, StringRef>{OPT_init, "init"},
+                          {OPT_map, "map"},
                           {OPT_bos, "bos"},
                           {OPT_eos, "eos"},
                           {OPT_max_length, "max-length"},
@@ -113,6 +122,27 @@ void readScores(CommandLine &line, SearchOptions &search) {
                           {OPT_alignment, "alignment"},
                           {OPT_state, "state"}})
     belongs(id, name, !isCtc, "greedy, beam or sample");
+}
+
+/// What runs before the step, and what goes where.
+void readParts(CommandLine &line, SearchOptions &search) {
+  SmallVector<StringRef> entries;
+  line.text(OPT_init).split(entries, ',', -1, /*KeepEmpty=*/false);
+  for (StringRef entry : entries)
+    search.init.push_back(entry.str());
+  search.prompts = entries.size() > 1;
+  for (StringRef text : line.all(OPT_map)) {
+    auto [from, to] = text.split(':');
+    NameMap map;
+    for (auto [side, entry, name] : {std::tuple(from, &map.entry, &map.output), {to, &map.step, &map.input}}) {
+      auto [first, rest] = side.split('.');
+      *entry = first.str();
+      *name = rest.str();
+      if (first.empty() || rest.empty())
+        return line.fail("--map expects ENTRY.OUTPUT:ENTRY.INPUT, not '" + text + "'");
+    }
+    search.maps.push_back(map);
+  }
 }
 
 void readNames(CommandLine &line, SearchOptions &search) {
@@ -141,10 +171,11 @@ std::vector<StatePair> readStatePairs(CommandLine &line) {
   return result;
 }
 
-std::optional<SearchOptions> readGenerateOptions(CommandLine &line) {
+std::optional<SearchOptions> readGenerateOptions(CommandLine &line, StringRef folder) {
   if (!line.has(OPT_generate)) {
     for (auto [id, name] : {std::pair<OptionId, StringRef>{OPT_step, "step"},
                             {OPT_init, "init"},
+                            {OPT_map, "map"},
                             {OPT_bos, "bos"},
                             {OPT_eos, "eos"},
                             {OPT_max_length, "max-length"}})
@@ -153,11 +184,16 @@ std::optional<SearchOptions> readGenerateOptions(CommandLine &line) {
     return std::nullopt;
   }
   SearchOptions search;
+  search.kind = line.text(OPT_generate).split(':').first.str();
+  if (std::string error; !folder.empty() && !readHubConfig(folder, search, error)) {
+    line.fail(error);
+    return search;
+  }
   if (!readKind(line, search)) // what belongs to it cannot be told
     return search;
   search.step = line.text(OPT_step).str();
-  search.init = line.text(OPT_init).str();
-  readLimits(line, search);
+  readParts(line, search);
+  readLimits(line, search, !folder.empty());
   readScores(line, search);
   readNames(line, search);
   return search;

@@ -9,8 +9,9 @@
 
 namespace attn::tools {
 
-/// What the command line asks for; nullopt without --generate. Reports what is wrong.
-std::optional<SearchOptions> readGenerateOptions(CommandLine &line);
+/// What the command line asks for; nullopt without --generate. Reports what is wrong. `folder`, or "", is one whose
+/// configuration says what the command line does not.
+std::optional<SearchOptions> readGenerateOptions(CommandLine &line, llvm::StringRef folder);
 
 /// The pairs of --state.
 std::vector<StatePair> readStatePairs(CommandLine &line);

@@ -37,11 +37,30 @@ uint64_t machineMemory() {
   return pages > 0 && size > 0 ? uint64_t(pages) * uint64_t(size) : 0;
 }
 
+/// A folder of models: the parts of one generation, or each an entry.
+void readFolder(CommandLine &line, StringRef path, CompileJob &job) {
+  std::string error;
+  job.input = path.str();
+  job.folder = readHubFolder(path, error);
+  if (!job.folder)
+    return line.fail(error);
+  if (line.has(OPT_generate)) {
+    if (job.folder->decoder.empty())
+      line.fail(path + ": has no decoder to generate with: decoder_model.onnx, decoder_model_merged.onnx, "
+                       "decoder_with_past_model.onnx or model.onnx");
+    return;
+  }
+  job.entries = job.folder->models;
+  job.folder.reset();
+}
+
 /// "model.onnx", or "encode=encoder.onnx step=decoder.onnx": entries of one library.
 void readInputs(CommandLine &line, CompileJob &job) {
   std::vector<StringRef> inputs = line.positional();
   if (inputs.empty())
     return line.fail("no model given");
+  if (inputs.size() == 1 && sys::fs::is_directory(inputs[0]))
+    return readFolder(line, inputs[0], job);
   for (StringRef input : inputs) {
     auto [name, path] = input.split('=');
     bool isName = !name.empty() && !isDigit(name[0]) && all_of(name, [](char c) { return isAlnum(c) || c == '_'; });
@@ -209,7 +228,7 @@ void readImportOptions(CommandLine &line, onnx::ImportOptions &options) {
 
 /// --generate, --own-state and what belongs to them.
 void readStates(CommandLine &line, CompileJob &job) {
-  job.search = readGenerateOptions(line);
+  job.search = readGenerateOptions(line, job.folder ? StringRef(job.input) : "");
   job.ownState = line.has(OPT_own_state);
   if (job.ownState)
     job.states = readStatePairs(line);
@@ -235,7 +254,7 @@ void readReports(CommandLine &line, Request &request) {
   request.verifyFusion = line.has(OPT_verify_fusion);
   if (!request.verifyFusion)
     return;
-  if (request.job.entries.size() > 1)
+  if (request.job.entries.size() > 1 || request.job.folder)
     line.fail("--verify-fusion takes one model");
   if (options.weights != "f32" || options.precision != "f32")
     line.fail("--verify-fusion compares forms in f32: leave out --weights, --precision and --fp32-math; attn-run "
@@ -252,7 +271,10 @@ void readOutput(CommandLine &line, Request &request) {
   StringRef suffix = extension(job.compile.emit);
   bool isText = suffix.empty();
   SmallString<128> beside(sys::path::filename(job.input));
-  sys::path::replace_extension(beside, suffix);
+  if (job.folder)
+    beside += suffix;
+  else
+    sys::path::replace_extension(beside, suffix);
   request.output = line.text(OPT_o, isText ? "-" : beside.str()).str();
   if (job.entries.size() > 1 && !isText && !line.has(OPT_o))
     line.fail("a library of several models needs a name: -o FILE");

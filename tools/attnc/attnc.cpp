@@ -26,7 +26,7 @@ namespace {
 constexpr ToolInfo kTool = {
     "attnc",
     AttncVis,
-    "attnc [options] MODEL.onnx | GRAPH.json | ENTRY=MODEL.onnx...",
+    "attnc [options] MODEL.onnx | GRAPH.json | ENTRY=MODEL.onnx... | FOLDER",
     "Compiles an ONNX model into a library that libattnrt, attn-run and attn-bench load and run.\n"
     "A graph written by hand (MODEL.json, docs/graphs.md) and a model in the compiler's own\n"
     "textual IR (MODEL.mlir) are accepted too.",
@@ -36,7 +36,8 @@ constexpr ToolInfo kTool = {
     "  attnc model.onnx --fusion-report=-                with verdicts on each attention\n"
     "  attnc encode=enc.onnx step=dec.onnx -o model.so   two entries in one library\n"
     "  attnc encode=enc.onnx step=dec.onnx --generate=beam:4 --init=encode --bos=1 --eos=2 \\\n"
-    "        --max-length=50 -o model.so                 with a third entry, which searches\n",
+    "        --max-length=50 -o model.so                 with a third entry, which searches\n"
+    "  attnc FOLDER --generate=beam:4 -o model.so        a folder of the Hugging Face hub (docs/hub.md)\n",
     "  0  the output is written\n"
     "  1  the command line is wrong, or a file cannot be read or written\n"
     "  2  the model needs what attnc does not support, --require-fused is not met, or\n"

@@ -15,8 +15,6 @@ struct SearchKernelSpec {
   int64_t width = 1;
   llvm::ArrayRef<int64_t> eos;
   bool shrink = false, earlyStop = false, coverage = false;
-  double temperature = 1, topP = 1;
-  int64_t topK = 0, seed = 0;
   bool forGpu = false; ///< without vectors, as launchSearchKernel takes it
 
   /// What stands behind the end of a result.
@@ -29,9 +27,16 @@ struct SearchKernelSpec {
 /// tokens i64 likewise, log of the sum of exponentials f32 [rows]): the best of each row, best first.
 mlir::func::FuncOp buildSearchRows(mlir::OpBuilder &b, llvm::StringRef symbol, const SearchKernelSpec &spec);
 
-/// (scores, no end yet: i1, step: i64) -> (value f32 [rows, 1], token i64 [rows, 1],
-/// log of the sum [rows], weights f32 [rows, vocabulary] as scratch): one drawn from each row.
+/// (scores, no end yet: i1, step: i64, seed: i64, temperature: f32, top k: i64, top p: f64) -> (value f32 [rows, 1],
+/// token i64 [rows, 1], log of the sum [rows], weights f32 [rows, vocabulary] as scratch): one drawn from each row.
 mlir::func::FuncOp buildSearchSample(mlir::OpBuilder &b, llvm::StringRef symbol, const SearchKernelSpec &spec);
+
+/// (scores f32 [rows, vocabulary], prompt i64 [batch, prompt], tokens i64 [steps, rows], parents likewise, suppressed
+/// tokens, those that are in the first step, steps until now, repetition penalty f32, n of the n-grams that do not
+/// repeat i64 (0: all may), a forced token i64 (-1: none), sequence i64 [prompt + steps, rows]) -> (sequence, scores
+/// anew, the log sums of what they were). As the processors of transformers: a beam's penalty is one of logarithms of
+/// probabilities. Without a beam parents are not read.
+mlir::func::FuncOp buildSearchAdjust(mlir::OpBuilder &b, llvm::StringRef symbol, const SearchKernelSpec &spec);
 
 /// (values, tokens, log sums, scores f32 [batch, width], complete scores f32 [batch, width],
 /// complete i64 [batch, width, 3], open i64 [batch], penalty f32, step i64, last: i1, kin i64 [rows, width + 1],

@@ -75,9 +75,8 @@ private:
 
   /// Weights in (0, 1], 0 for what is not allowed.
   void weigh(const Num &greatest) {
-    Num temperature = k.f32(spec.temperature);
     auto store = [&](Index n) {
-      Num x = exp((row.scores(row.row, n) - greatest) / temperature);
+      Num x = exp((row.scores(row.row, n) - greatest) / row.temperature);
       Mask banned = isEnd(k, spec.eos, toNum(n, i32)) & row.noEnd;
       row.weights.set(select(banned, k.f32(0), x), row.row, n);
     };
@@ -108,23 +107,24 @@ private:
 
   /// What a weight must be at least to be drawn.
   Num leastWeight() {
-    Num least = k.i32(0);
-    if (spec.topK > 0) {
-      Num limit = convert(minimum(toNum(row.size, i64), spec.topK), i32);
-      least = search(least, [&](Num bar) { return countFrom(bar) >= limit; });
-    }
-    if (spec.topP < 1) {
-      Num wanted = massFrom(bitcast(least, f32)) * spec.topP;
-      least = search(least, [&](Num bar) { return massFrom(bar) >= wanted; });
-    }
-    return bitcast(least, f32);
+    Num least;
+    auto first = [&] {
+      Num limit = convert(minimum(toNum(row.size, i64), row.topK), i32);
+      return search(k.i32(0), [&](Num bar) { return countFrom(bar) >= limit; });
+    };
+    least = k.choose(row.topK > 0, first, [&] { return k.i32(0); });
+    auto probable = [&] {
+      Num wanted = massFrom(bitcast(least, f32)) * row.topP;
+      return search(least, [&](Num bar) { return massFrom(bar) >= wanted; });
+    };
+    return bitcast(k.choose(row.topP < 1.0, probable, [&] { return least; }), f32);
   }
 
   /// A number in [0, 1) that seed, row and step determine.
   Num uniform() {
     auto mix = [](const Num &x, int shift) { return x ^ (x >> shift); };
     Num hash = k.i64(0);
-    for (const Num &term : {k.i64(spec.seed), toNum(row.row, i64), row.step}) {
+    for (const Num &term : {row.seed, toNum(row.row, i64), row.step}) {
       Num z = hash + term + 0x9e3779b97f4a7c15;
       hash = mix(mix(mix(z, 30) * 0xbf58476d1ce4e5b9, 27) * 0x94d049bb133111eb, 31);
     }
@@ -166,6 +166,10 @@ SampledRow attn::sampledRow(KernelFunction &f, Buffer &logSums) {
   row.scores = f.buffer({kDynamic, kDynamic}, f32);
   row.noEnd = f.truth();
   row.step = f.number(i64);
+  row.seed = f.number(i64);
+  row.temperature = f.number(f32);
+  row.topK = f.number(i64);
+  row.topP = f.number(f.k.b.getF64Type());
   row.values = f.buffer({kDynamic, 1}, f32);
   row.tokens = f.buffer({kDynamic, 1}, i64);
   logSums = f.buffer({kDynamic}, f32);

@@ -63,7 +63,7 @@ Index makeRoom(Code &k, int64_t last, const Num &x, llvm::function_ref<Num(Index
 struct SampledRow {
   Index row, size;
   Mask noEnd; ///< no token that ends
-  Num step;
+  Num step, seed, temperature, topK, topP;
   Buffer scores, values, tokens, weights; ///< as buildSearchSample has them
 };
 /// Declares the arguments of `f`, and which row is to be set.

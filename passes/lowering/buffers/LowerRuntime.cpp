@@ -1,6 +1,7 @@
 #include "dialects/attn/CacheOps.h"
 #include "dialects/attn/DeviceOps.h"
 #include "dialects/attn/LoopOps.h"
+#include "dialects/attn/SearchOp.h"
 #include "passes/Passes.h"
 #include "passes/lowering/buffers/KernelParameters.h"
 #include "passes/lowering/buffers/RuntimeFunction.h"
@@ -76,14 +77,14 @@ private:
     current = op;
     b.setInsertionPoint(op);
     bool stops = isa<OutputOp, CacheOp, WorkspaceOp, ParallelForOp, RequireOp, KernelOp, FetchOp, ProductOp,
-                     HostWorkspaceOp, DownloadOp, UploadOp, BeginLoopOp, EndLoopOp, gpu::LaunchFuncOp>(op);
+                     HostWorkspaceOp, DownloadOp, UploadOp, BeginLoopOp, EndLoopOp, TellOp, gpu::LaunchFuncOp>(op);
     if (stops && function->hasAttr(AttnDialect::kTaskAttr))
       return op->emitOpError("cannot stand in a parallel loop");
     auto result =
         llvm::TypeSwitch<Operation *, LogicalResult>(op)
             .Case<OutputOp, CacheOp, WorkspaceOp, ParallelForOp, RequireOp, KernelOp, CheckIndexOp, WeightOp, PollOp,
                   FetchOp, DeviceErrorOp, ExactArchOp, DeviceLimitsOp, MarkOp, NumThreadsOp, HasTilesOp, ProductOp,
-                  HostWorkspaceOp, DownloadOp, UploadOp, BeginLoopOp, EndLoopOp, gpu::LaunchFuncOp>(
+                  HostWorkspaceOp, DownloadOp, UploadOp, BeginLoopOp, EndLoopOp, TellOp, gpu::LaunchFuncOp>(
                 [&](auto each) { return lower(each); })
             .Default([](Operation *other) { return other->emitOpError("has no lowering to the runtime"); });
     if (succeeded(result))
@@ -177,6 +178,23 @@ private:
   Value poll() {
     Value none = LLVM::ZeroOp::create(b, loc(), ptr);
     return callRuntime(offsetof(attnrt_run, parallel_for), i32, {none, none, constant(i64, 0)});
+  }
+
+  LogicalResult lower(TellOp op) {
+    // The first runtimes of this version do not have the field.
+    Value size = load(i32, runContext, offsetof(attnrt_run, struct_size));
+    Value isThere =
+        LLVM::ICmpOp::create(b, loc(), LLVM::ICmpPredicate::ugt, size, constant(i32, offsetof(attnrt_run, token)));
+    Block *block = b.getInsertionBlock();
+    Block *rest = block->splitBlock(b.getInsertionPoint());
+    b.createBlock(rest);
+    Block *there = b.getInsertionBlock();
+    stopIf(isNonzero(
+        callRuntime(offsetof(attnrt_run, token), i32, {asI64(op.getRow()), asI64(op.getStep()), op.getToken()})));
+    cf::BranchOp::create(b, loc(), rest);
+    b.setInsertionPointToEnd(block);
+    cf::CondBranchOp::create(b, loc(), isThere, there, rest);
+    return success();
   }
 
   LogicalResult lower(MarkOp op) {

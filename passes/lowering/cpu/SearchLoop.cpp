@@ -30,10 +30,6 @@ SearchLoop::SearchLoop(SearchOp op, KernelTable &kernels, bool forGpu)
   spec.eos = op.getEos();
   spec.shrink = op.getShrink();
   spec.earlyStop = op.getEarlyStop();
-  spec.temperature = op.getTemperature().convertToDouble();
-  spec.topP = op.getTopP().convertToDouble();
-  spec.topK = op.getTopK();
-  spec.seed = op.getSeed();
   spec.coverage = !op.getCoveragePenalty().isZero();
   spec.forGpu = forGpu;
 }
@@ -88,10 +84,6 @@ SmallVector<Value> SearchLoop::call(StringRef role, ValueRange ins,
   llvm::raw_string_ostream text(key);
   text << role << "_w" << width << "_b" << op.getNBest() << (spec.shrink ? "_s" : "") << (spec.earlyStop ? "_e" : "")
        << (spec.coverage ? "_c" : "");
-  if (op.getKind() == "sample")
-    text << "_k" << spec.topK << "_r" << static_cast<uint64_t>(spec.seed) << "_t"
-         << llvm::utohexstr(llvm::bit_cast<uint64_t>(spec.temperature)) << "_p"
-         << llvm::utohexstr(llvm::bit_cast<uint64_t>(spec.topP));
   for (int64_t id : spec.eos)
     text << "_" << id;
   FailureOr<func::FuncOp> kernel = kernels.getOrBuild(key, [&](OpBuilder &at) {
@@ -246,6 +238,7 @@ void SearchLoop::startLoop() {
   }
   if (op.getAlignmentResult())
     alignments = carry(makeHistory(f32, {rows, alignmentSize()}));
+  carrySequence();
   if (spec.coverage)
     coverage =
         carry(fill(RankedTensorType::get({kDynamic, kDynamic}, f32), {rows, alignmentSize()}, b.getF32FloatAttr(0)));
@@ -425,33 +418,39 @@ Value SearchLoop::penaltyAt(Value count) {
 /// beams what is kin; asks for the run's end where there is nothing to choose
 /// from. `hypotheses` end in kin with beams, `covered` is null where coverage
 /// does not count.
-SmallVector<Value> SearchLoop::choose(Value scores, ValueRange hypotheses, Value number, Value covered) {
+SmallVector<Value> SearchLoop::choose(Value scores, ValueRange hypotheses, Value number, const StepTokens &before,
+                                      Value covered) {
   Type f32 = b.getF32Type(), i64 = b.getI64Type();
   OpFoldResult candidates = b.getIndexAttr(spec.candidates()), columns = b.getIndexAttr(width);
   auto matrix = RankedTensorType::get({kDynamic, kDynamic}, f32);
-  scores = castTo(scores, matrix);
+  auto [changed, logSums] = adjust(castTo(scores, matrix), number, before);
+  scores = changed;
   OpFoldResult vocabulary = sizeOf(scores, 1);
   auto type = [&](ArrayRef<int64_t> shape, Type element) { return RankedTensorType::get(shape, element); };
   auto values = type({kDynamic, spec.candidates()}, f32), ids = type({kDynamic, spec.candidates()}, i64);
   auto vector = type({kDynamic}, i64), reals = type({kDynamic}, f32);
   Value count = arith::IndexCastOp::create(b, loc, i64, number);
-  Value noEnd = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::sle, count, integer(op.getMinLength()));
+  Value noEnd =
+      arith::CmpIOp::create(b, loc, arith::CmpIPredicate::sle, count, integerSetting("min_length", op.getMinLength()));
   Value last = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::sge, number, op.getMaxLength());
   SmallVector<Value> drawn;
   if (op.getKind() == "sample")
-    drawn =
-        call("search_sample", {scores, noEnd, count},
-             {{values, {rows, candidates}}, {ids, {rows, candidates}}, {reals, {rows}}, {matrix, {rows, vocabulary}}},
-             [&](OpBuilder &at, StringRef symbol) {
-               return spec.forGpu ? buildGpuSearchSample(at, loc, symbol, spec) : buildSearchSample(at, symbol, spec);
-             });
+    drawn = call(
+        "search_sample",
+        {scores, noEnd, count, integerSetting("seed", op.getSeed()),
+         realSetting("temperature", op.getTemperature().convertToDouble(), f32), integerSetting("top_k", op.getTopK()),
+         realSetting("top_p", op.getTopP().convertToDouble(), b.getF64Type())},
+        {{values, {rows, candidates}}, {ids, {rows, candidates}}, {reals, {rows}}, {matrix, {rows, vocabulary}}},
+        [&](OpBuilder &at, StringRef symbol) {
+          return spec.forGpu ? buildGpuSearchSample(at, loc, symbol, spec) : buildSearchSample(at, symbol, spec);
+        });
   else
     drawn =
         call("search_rows", {scores, noEnd}, {{values, {rows, candidates}}, {ids, {rows, candidates}}, {reals, {rows}}},
              [&](OpBuilder &at, StringRef symbol) {
                return spec.forGpu ? buildGpuSearchRows(at, loc, symbol, spec) : buildSearchRows(at, symbol, spec);
              });
-  SmallVector<Value> ins{drawn[0], drawn[1], drawn[2]};
+  SmallVector<Value> ins{drawn[0], drawn[1], logSums ? logSums : drawn[2]};
   llvm::append_range(ins, hypotheses.take_front(4));
   ins.append({penaltyAt(count), count, last});
   llvm::append_range(ins, hypotheses.drop_front(4));
@@ -512,11 +511,15 @@ void SearchLoop::fillBody() {
   if (op.isBeam())
     hypotheses.push_back(inside[kin]);
   Value covered = spec.coverage ? coveredBy(returned[*op.getAlignmentResult()]) : Value();
-  SmallVector<Value> chosen = choose(lastScores(returned[op.getLogitsResult()]), hypotheses, number, covered);
+  SmallVector<Value> chosen =
+      choose(lastScores(returned[op.getLogitsResult()]), hypotheses, number, chosenBefore(inside), covered);
+  tell(chosen[5], chosen[2], number);
   yielded.assign(inside.begin(), inside.end());
   yielded[go] = chosen[6];
   yielded[steps] = number;
   yielded[tokens] = chosen[5];
+  if (sequenceAfter)
+    yielded[sequence] = sequenceAfter;
   const size_t places[] = {live, best, info, open};
   for (auto [place, value] : llvm::zip(places, chosen))
     yielded[place] = value;
@@ -571,6 +574,10 @@ LogicalResult SearchLoop::run() {
   b.setInsertionPointAfter(loop);
   results = loop.getResults();
   finish();
+  auto module = op->getParentOfType<ModuleOp>();
   op.erase();
+  // A step that is no entry has its text in the loop.
+  if (step.isPrivate() && step.symbolKnownUseEmpty(module))
+    step.erase();
   return success();
 }

@@ -30,6 +30,11 @@ private:
     mlir::Value inside, length;                  // in the body
   };
 
+  /// What was chosen until now: buffers of the loop.
+  struct StepTokens {
+    mlir::Value history, parents, sequence;
+  };
+
   using BuildFn = llvm::function_ref<mlir::func::FuncOp(mlir::OpBuilder &, llvm::StringRef symbol)>;
 
   mlir::Value index(int64_t value);
@@ -64,9 +69,16 @@ private:
   mlir::Value lastScores(mlir::Value logits);
   mlir::Value penaltyAt(mlir::Value count);
   llvm::SmallVector<mlir::Value> choose(mlir::Value scores, mlir::ValueRange hypotheses, mlir::Value number,
-                                        mlir::Value covered = {});
+                                        const StepTokens &before, mlir::Value covered = {});
   mlir::Value coveredBy(mlir::Value weights);
   mlir::Value coverageTerms(mlir::Value covered);
+  mlir::Value given(llvm::StringRef name);
+  mlir::Value integerSetting(llvm::StringRef name, int64_t fallback);
+  mlir::Value realSetting(llvm::StringRef name, double fallback, mlir::Type type);
+  StepTokens chosenBefore(mlir::ValueRange carried);
+  void tell(mlir::Value tokens, mlir::Value info, mlir::Value number);
+  void carrySequence();
+  std::pair<mlir::Value, mlir::Value> adjust(mlir::Value scores, mlir::Value number, const StepTokens &before);
   mlir::Value firstKin();
   void chooseFirst();
   mlir::OpFoldResult alignmentSize();
@@ -94,7 +106,8 @@ private:
   mlir::IRMapping outer, inner;
   // Places in what the loop carries.
   size_t go = 0, steps = 0, tokens = 0, live = 0, best = 0, info = 0, open = 0, history = 0, parents = 0, kin = 0,
-         alignments = 0, coverage = 0;
+         alignments = 0, coverage = 0, sequence = 0;
+  mlir::Value sequenceAfter; // null where nothing looks at it
 };
 
 /// Replaces `op` by calls of kernels; `forGpu`: that are launches.

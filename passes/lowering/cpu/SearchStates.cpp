@@ -288,10 +288,14 @@ void SearchLoop::chooseFirst() {
   SmallVector<Value> hypotheses{inits[live], inits[best], inits[info], inits[open]};
   if (op.isBeam())
     hypotheses.push_back(inits[kin]);
-  SmallVector<Value> chosen = choose(scores, hypotheses, one, spec.coverage ? inits[coverage] : Value());
+  SmallVector<Value> chosen =
+      choose(scores, hypotheses, one, chosenBefore(inits), spec.coverage ? inits[coverage] : Value());
+  tell(chosen[5], chosen[2], one);
   inits[go] = chosen[6];
   inits[steps] = one;
   inits[tokens] = chosen[5];
+  if (sequenceAfter)
+    inits[sequence] = sequenceAfter;
   const size_t places[] = {live, best, info, open};
   for (auto [place, value] : llvm::zip(places, chosen))
     inits[place] = value;

@@ -1,0 +1,166 @@
+#include "frontends/search/SearchSettings.h"
+#include "dialects/attn/AttnOps.h"
+#include "dialects/attn/OptionalInput.h"
+#include "frontends/search/SearchTensors.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
+
+using namespace mlir;
+using namespace attn;
+
+namespace {
+class SettingsBuilder {
+public:
+  SettingsBuilder(OpBuilder &b, Location loc, const SearchOptions &options, Beginning &beginning,
+                  const Beginning::AddInput &addInput)
+      : b(b), loc(loc), options(options), beginning(beginning), addInput(addInput) {}
+
+  SmallVector<Setting> run(Value &length) {
+    takeLengths(length);
+    if (options.kind == "sample")
+      takeDrawing();
+    bool changes = options.repetitionPenalty != 1 || options.noRepeatNgram > 0 || options.forcedBos >= 0 ||
+                   options.forcedEos >= 0 || !options.suppressed.empty() || !options.beginSuppressed.empty();
+    if (beginning.prompt() && (changes || options.runSettings))
+      takeScores();
+    return std::move(settings);
+  }
+
+private:
+  Value integer(int64_t number) { return arith::ConstantIntOp::create(b, loc, number, 64); }
+  Value real(double number) { return arith::ConstantOp::create(b, loc, b.getF64FloatAttr(number)); }
+
+  /// An optional input of one dimension.
+  Value addOptional(StringRef name, Type element, StringRef dtype) {
+    NamedAttrList attrs;
+    attrs.set(AttnDialect::kNameAttr, b.getStringAttr(name));
+    attrs.set(AttnDialect::kDTypeAttr, b.getStringAttr(dtype));
+    attrs.set(AttnDialect::kDimsAttr, b.getStrArrayAttr({""}));
+    attrs.set(kOptionalAttr, b.getUnitAttr());
+    return addInput(RankedTensorType::get({ShapedType::kDynamic}, element), attrs.getDictionary(b.getContext()));
+  }
+
+  Value isThere(Value list) {
+    Value none = arith::ConstantIndexOp::create(b, loc, 0);
+    return arith::CmpIOp::create(b, loc, arith::CmpIPredicate::ne, sizeOf(b, loc, list, 0), none);
+  }
+
+  /// The first element of `list`, or `fallback` where it has none.
+  Value firstOr(Value list, Value fallback) {
+    auto choice = scf::IfOp::create(b, loc, TypeRange{fallback.getType()}, isThere(list), /*addThenBlock=*/true,
+                                    /*addElseBlock=*/true);
+    OpBuilder there = choice.getThenBodyBuilder(), absent = choice.getElseBodyBuilder();
+    Value first = arith::ConstantIndexOp::create(there, loc, 0);
+    Value element = tensor::ExtractOp::create(there, loc, list, first);
+    if (element.getType() != fallback.getType())
+      element = arith::ExtFOp::create(there, loc, fallback.getType(), element);
+    scf::YieldOp::create(there, loc, element);
+    scf::YieldOp::create(absent, loc, fallback);
+    return choice.getResult(0);
+  }
+
+  Value integerInput(StringRef name, Value fallback) {
+    return options.runSettings ? firstOr(addOptional(name, b.getI64Type(), "int64"), fallback) : fallback;
+  }
+  Value realInput(StringRef name, double fallback) {
+    return options.runSettings ? firstOr(addOptional(name, b.getF32Type(), "float32"), real(fallback)) : real(fallback);
+  }
+  Value tokensInput(StringRef name, const std::vector<int64_t> &fallback) {
+    auto type = RankedTensorType::get({ShapedType::kDynamic}, b.getI64Type());
+    auto known = RankedTensorType::get({static_cast<int64_t>(fallback.size())}, b.getI64Type());
+    Value list = castTensor(
+        b, loc, arith::ConstantOp::create(b, loc, DenseElementsAttr::get(known, ArrayRef<int64_t>(fallback))), type);
+    if (!options.runSettings)
+      return list;
+    Value given = addOptional(name, b.getI64Type(), "int64");
+    auto choice = scf::IfOp::create(b, loc, TypeRange{type}, isThere(given), /*addThenBlock=*/true,
+                                    /*addElseBlock=*/true);
+    OpBuilder there = choice.getThenBodyBuilder(), absent = choice.getElseBodyBuilder();
+    scf::YieldOp::create(there, loc, given);
+    scf::YieldOp::create(absent, loc, list);
+    return choice.getResult(0);
+  }
+
+  void requireAtLeast(StringRef name, Value number, int64_t least) {
+    Value holds = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::sge, number, integer(least));
+    Value shown = arith::IndexCastOp::create(b, loc, b.getIndexType(), number);
+    RequireOp::create(b, loc, holds, ("search: input '" + name + "' is {0}, which is less than " + Twine(least)).str(),
+                      ValueRange{shown});
+  }
+  void requireBetween(StringRef name, Value number, StringRef least, StringRef most) {
+    std::string message = ("search: input '" + name + "' is not a number from " + least + " to " + most).str();
+    double lower = 0, upper = 0;
+    least.getAsDouble(lower);
+    most.getAsDouble(upper);
+    Value above = arith::CmpFOp::create(b, loc, arith::CmpFPredicate::OGE, number, real(lower));
+    Value below = arith::CmpFOp::create(b, loc, arith::CmpFPredicate::OLE, number, real(upper));
+    RequireOp::create(b, loc, arith::AndIOp::create(b, loc, above, below).getResult(), message, ValueRange());
+  }
+
+  void takeLengths(Value &length) {
+    Value prompt = beginning.promptLength();
+    if (options.runSettings) {
+      Value given = addOptional("max_new_tokens", b.getI64Type(), "int64");
+      Value known = arith::IndexCastOp::create(b, loc, b.getI64Type(), length);
+      length = arith::IndexCastOp::create(b, loc, b.getIndexType(), firstOr(given, known));
+    }
+    if (prompt) {
+      Value some =
+          arith::CmpIOp::create(b, loc, arith::CmpIPredicate::sge, length, arith::ConstantIndexOp::create(b, loc, 1));
+      RequireOp::create(b, loc, some,
+                        "search: a prompt of {0} tokens leaves no room for another: the configuration's greatest "
+                        "length counts the prompt, --max-length and max_new_tokens do not",
+                        ValueRange{prompt});
+    }
+    Value least = integer(options.minLength);
+    if (prompt && options.minCountsPrompt && options.minLength) {
+      Value before = arith::IndexCastOp::create(b, loc, b.getI64Type(), prompt);
+      least = arith::MaxSIOp::create(b, loc, arith::SubIOp::create(b, loc, least, before), integer(0));
+    }
+    least = integerInput("min_new_tokens", least);
+    if (options.runSettings)
+      requireAtLeast("min_new_tokens", least, 0);
+    if (options.runSettings || (prompt && options.minCountsPrompt))
+      settings.push_back({"min_length", least});
+  }
+
+  void takeDrawing() {
+    if (!options.runSettings)
+      return;
+    Value seed = integerInput("seed", integer(options.seed)), topK = integerInput("top_k", integer(options.topK));
+    Value temperature = realInput("temperature", options.temperature), topP = realInput("top_p", options.topP);
+    requireAtLeast("top_k", topK, 0);
+    requireBetween("temperature", temperature, "1e-6", "1e6");
+    requireBetween("top_p", topP, "1e-6", "1");
+    settings.append({{"seed", seed}, {"top_k", topK}, {"temperature", temperature}, {"top_p", topP}});
+  }
+
+  void takeScores() {
+    Value penalty = realInput("repetition_penalty", options.repetitionPenalty);
+    Value ngram = integerInput("no_repeat_ngram_size", integer(options.noRepeatNgram));
+    requireBetween("repetition_penalty", penalty, "1e-6", "1e6");
+    requireAtLeast("no_repeat_ngram_size", ngram, 0);
+    settings.append({{"prompt", beginning.prompt()},
+                     {"repetition_penalty", penalty},
+                     {"no_repeat_ngram", ngram},
+                     {"forced_bos", integerInput("forced_bos_token_id", integer(options.forcedBos))},
+                     {"forced_eos", integerInput("forced_eos_token_id", integer(options.forcedEos))},
+                     {"suppressed", tokensInput("suppress_tokens", options.suppressed)},
+                     {"begin_suppressed", tokensInput("begin_suppress_tokens", options.beginSuppressed)}});
+  }
+
+  OpBuilder &b;
+  Location loc;
+  const SearchOptions &options;
+  Beginning &beginning;
+  const Beginning::AddInput &addInput;
+  SmallVector<Setting> settings;
+};
+} // namespace
+
+SmallVector<Setting> attn::makeSettings(OpBuilder &b, Location loc, const SearchOptions &options, Beginning &beginning,
+                                        const Beginning::AddInput &addInput, Value &length) {
+  return SettingsBuilder(b, loc, options, beginning, addInput).run(length);
+}

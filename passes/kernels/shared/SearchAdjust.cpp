@@ -1,0 +1,120 @@
+// What a search does to scores before it chooses from them.
+#include "passes/kernels/shared/KernelFunction.h"
+#include "passes/kernels/shared/SearchRow.h"
+
+#include <limits>
+
+using namespace mlir;
+using namespace attn;
+
+namespace {
+constexpr int64_t kDynamic = ShapedType::kDynamic;
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+class Adjust {
+public:
+  Adjust(OpBuilder &b, StringRef symbol, const SearchKernelSpec &spec)
+      : spec(spec), f(b, symbol), k(f.k), f32(b.getF32Type()), i64(b.getI64Type()) {
+    scores = f.buffer({kDynamic, kDynamic}, f32);
+    prompt = f.buffer({kDynamic, kDynamic}, i64);
+    history = f.buffer({kDynamic, kDynamic}, i64);
+    parents = f.buffer({kDynamic, kDynamic}, i64);
+    suppressed = f.buffer({kDynamic}, i64);
+    atBegin = f.buffer({kDynamic}, i64);
+    steps = f.index();
+    penalty = f.number(f32);
+    ngram = f.number(i64);
+    forced = f.number(i64);
+    f.buffer({kDynamic, kDynamic}, i64); // the sequence as it was
+    sequence = f.buffer({kDynamic, kDynamic}, i64);
+    adjusted = f.buffer({kDynamic, kDynamic}, f32);
+    logSums = f.buffer({kDynamic}, f32);
+    size = scores.dim(1);
+  }
+
+  func::FuncOp emit() {
+    k.parallel(scores.dim(0), [&](Index number) {
+      row = number;
+      sum = logSumOfRow();
+      logSums.set(sum, row);
+      Index length = writeSequence();
+      k.loop(0, size, 1, [&](Index n) { adjusted.set(scores(row, n), row, n); });
+      k.when(penalty != 1.0, [&] { k.loop(0, length, 1, [&](Index n) { punish(sequence(n, row)); }); });
+      k.when((ngram > 0) & (toNum(length, i64) + 1 > ngram), [&] { banRepeated(length); });
+      force();
+      k.loop(0, suppressed.dim(0), 1, [&](Index n) { ban(suppressed(n)); });
+      k.loop(0, select(steps == 0, atBegin.dim(0), k.index(0)), 1, [&](Index n) { ban(atBegin(n)); });
+    });
+    return f.function;
+  }
+
+private:
+  Num logSumOfRow() {
+    Team alone(k);
+    if (spec.forGpu)
+      return logSum(alone, size, [&](Index n) { return scores(row, n); }).value;
+    Num nothing = k.f32(-kInfinity);
+    return logSumOfVectors(k, size, [&](Index n) { return scores.padded(nothing, kRowLanes, row, n); }).value;
+  }
+
+  /// All tokens of the row until now, back through its parents; how many.
+  Index writeSequence() {
+    Index before = prompt.dim(1), item = row / spec.width;
+    k.loop(0, before, 1, [&](Index n) { sequence.set(prompt(item, n), n, row); });
+    k.loop(0, steps, 1, toNum(row, i64), [&](Index back, Num at) {
+      Index place = steps - back - 1, from = toIndex(at);
+      sequence.set(history(place, from), before + place, row);
+      return spec.isBeam ? parents(place, from) : at;
+    });
+    return before + steps;
+  }
+
+  /// A prompt may hold what the step does not score.
+  void whereScored(const Num &token, llvm::function_ref<void(Index)> then) {
+    k.when((token >= 0) & (token < toNum(size, i64)), [&] { then(toIndex(token)); });
+  }
+  void ban(const Num &token) {
+    whereScored(token, [&](Index n) { adjusted.set(k.f32(-kInfinity), row, n); });
+  }
+
+  /// A beam's scores are logarithms of probabilities, a row's own are as they are.
+  void punish(const Num &token) {
+    Num zero = spec.isBeam ? sum : k.f32(0);
+    whereScored(token, [&](Index n) {
+      Num x = scores(row, n) - zero;
+      adjusted.set(select(x < 0.0, x * penalty, x / penalty) + zero, row, n);
+    });
+  }
+
+  /// The tokens that would end an n-gram that was there before.
+  void banRepeated(Index length) {
+    Index more = toIndex(ngram) - 1, last = length - more;
+    k.loop(0, last, 1, [&](Index begin) {
+      Num equal = k.loop(0, more, 1, k.i64(1), [&](Index n, Num equal) {
+        return select(sequence(begin + n, row) == sequence(last + n, row), equal, k.i64(0));
+      });
+      k.when(equal != 0, [&] { ban(sequence(begin + more, row)); });
+    });
+  }
+
+  /// One token alone, of probability 1.
+  void force() {
+    whereScored(forced, [&](Index n) {
+      k.loop(0, size, 1, [&](Index other) { adjusted.set(k.f32(-kInfinity), row, other); });
+      adjusted.set(sum, row, n);
+    });
+  }
+
+  const SearchKernelSpec &spec;
+  KernelFunction f;
+  Code &k;
+  Type f32, i64;
+  Buffer scores, prompt, history, parents, suppressed, atBegin, sequence, adjusted, logSums;
+  Index steps, size, row;
+  Num penalty, ngram, forced, sum;
+};
+} // namespace
+
+func::FuncOp attn::buildSearchAdjust(OpBuilder &b, StringRef symbol, const SearchKernelSpec &spec) {
+  return Adjust(b, symbol, spec).emit();
+}
