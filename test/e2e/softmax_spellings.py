@@ -95,6 +95,8 @@ def logarithms():
     lse = "  l = ReduceLogSumExp<keepdims = 1>({0}, last)\n  d = Sub(z, l)\n  p = Exp(d)" + WEIGH
     parts = (MAXIMUM.format("z") + "  e = Exp(shifted)\n" + SUM.format("e")
              + "  log = Log(total)\n  l = Add(log, top)\n  d = Sub(z, l)\n  p = Exp(d)" + WEIGH)
+    after = (MAXIMUM.format("z") + "  e = Exp(shifted)\n" + SUM.format("e")
+             + "  l = Log(total)\n  d = Sub(shifted, l)\n  p = Exp(d)" + WEIGH)
     plain = "  e = Exp(z)\n" + SUM.format("e") + "  l = Log(total)\n  d = Sub(z, l)\n  p = Exp(d)" + WEIGH
     of_mask = lambda s, m, q, k: softmax(s + m)
     other = "  t = Add(z, z)\n" + lse.format("t")
@@ -107,6 +109,7 @@ def logarithms():
         Case("lse_row", MASKED + lse.format("z"), of_mask, mask=hidden([3])),
         Case("lse_large", MASKED + lse.format("z"), of_mask, scale=300),
         Case("lse_parts", MASKED + parts, of_mask, mask=hidden([3])),
+        Case("lse_after", MASKED + after, of_mask, scale=300, mask=hidden([3])),
         # Where the exponentials overflow, its weights are 0.
         Case("lse_plain", MASKED + plain, of_mask, says=("missed", "none", REPEATED), mask=hidden([3])),
         Case("lse_other", MASKED + other, of_other,
@@ -175,6 +178,8 @@ def sums():
     relu = "  x = Relu(s)\n"
     exp = "  e = Exp(s)\n  x = Mul(e, m)\n"
     shift = MAXIMUM.format("s") + "  e = Exp(shifted)\n  x = Mul(e, m)\n"
+    ones = "  unit = Constant<value = int64[1] {1}>()\n  n = Shape<start = 3>(e)\n  size = Concat<axis = 0>(n, unit)\n"
+    ones += "  ones = Expand(one, size)\n  total = MatMul(e, ones)\n  p = Div(e, total)" + WEIGH
     after = "  t = Mul(s, m)\n  e = Softmax<axis = -1>(t)\n  x = Mul(e, m)\n"
 
     def over(x, more):
@@ -196,6 +201,8 @@ def sums():
         Case("shift_mask", shift + SUM.format("x") + eps.format("x", 1e-6), of_shift(1e-6), soft, mask=shown()),
         Case("shift_half", shift + SUM.format("x") + eps.format("x", 0.5), of_shift(0.5), soft, mask=shown()),
         Case("shift_plain", shift + SUM.format("x") + "  p = Div(x, total)" + WEIGH, of_shift(0), soft, mask=shown()),
+        Case("shift_ones", MASKED + MAXIMUM.format("z") + "  e = Exp(shifted)\n" + ones,
+             lambda s, m, q, k: softmax(s + m), mask=hidden([3])),
         Case("shift_static", shift + SUM.format("x") + eps.format("x", 1e-6), of_shift(1e-6), soft, mask=shown(),
              declared=STATIC),
         Case("after", after + SUM.format("x") + eps.format("x", 1e-13),

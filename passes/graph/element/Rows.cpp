@@ -37,10 +37,14 @@ std::optional<Quotient> RowReader::quotient(unsigned side) {
   if (!isProduct && (side == 1 || !whole || !getAs<arith::DivFOp>(*whole)))
     return std::nullopt;
   std::optional<Element> numerator = tensor(operand(*whole, side)), denominator = tensor(operand(*whole, 1 - side));
-  if (isProduct && denominator) { // x * (1 / y)
+  if (isProduct && denominator) { // x * (1 / y), x * y^-1
     Element inverse = strip(*denominator);
-    bool isInverse = getAs<arith::DivFOp>(inverse) && numberOf(of(inverse, 0)) == 1;
-    denominator = isInverse ? tensor(operand(inverse, 1)) : std::nullopt;
+    if (getAs<arith::DivFOp>(inverse) && numberOf(of(inverse, 0)) == 1)
+      denominator = tensor(operand(inverse, 1));
+    else if (getAs<math::PowFOp>(inverse) && numberOf(of(inverse, 1)) == -1)
+      denominator = tensor(operand(inverse, 0));
+    else
+      return std::nullopt;
   }
   return numerator && denominator && numerator->at == at(root).at ? std::optional(Quotient{*numerator, *denominator})
                                                                   : std::nullopt;
@@ -139,18 +143,28 @@ std::optional<Places> RowReader::replaced(AffineMap theirs, AffineMap mine, Arra
   return isRow ? std::optional(keys) : std::nullopt;
 }
 
-std::optional<Places> RowReader::combined(const Element &reduced, const Element &term, Combiner combiner) {
-  Element sum = strip(reduced);
-  auto op = sum.value.getDefiningOp<linalg::LinalgOp>();
-  if (getReduction(op) != combiner)
+std::optional<Reduced> RowReader::reduced(const Element &element, Combiner combiner) {
+  auto op = element.value.getDefiningOp<linalg::LinalgOp>();
+  bool isProduct = combiner == Combiner::sum && isContraction(op) && isZeroFill(op.getDpsInits()[0]);
+  if (!isProduct && getReduction(op) != combiner)
     return std::nullopt;
-  Element read = strip(sources(sum).front()), own = strip(term);
-  if (read.value != own.value)
+  SmallVector<Element> read = sources(element);
+  if (isProduct) // with ones
+    llvm::erase_if(read, [&](const Element &factor) { return numberOf(strip(factor)) == 1; });
+  if (read.size() != 1)
     return std::nullopt;
+  Reduced found{strip(read.front()), {}};
   SmallVector<unsigned> loops;
   op.getReductionDims(loops);
-  auto summed = llvm::map_to_vector(loops, [&](unsigned loop) { return inner({op, loop, sum.at}); });
-  return replaced(read.at, own.at, summed);
+  for (unsigned loop : loops)
+    found.loops.push_back(inner({op, loop, element.at}));
+  return found;
+}
+
+std::optional<Places> RowReader::combined(const Element &element, const Element &term, Combiner combiner) {
+  std::optional<Reduced> found = reduced(strip(element), combiner);
+  Element own = strip(term);
+  return found && found->element.value == own.value ? replaced(found->element.at, own.at, found->loops) : std::nullopt;
 }
 
 /// A divisor is made of its sum in few steps.
@@ -242,28 +256,35 @@ bool RowReader::isFiniteMaximum(const Element &shift, const Element &term, const
 }
 
 std::optional<Places> RowReader::logSumExp(const Element &logs, const Element &term) {
+  Element result = strip(logs), own = strip(term);
+  auto findExponents = [&](const Element &log) {
+    std::optional<Reduced> sum = reduced(of(log, 0), Combiner::sum);
+    if (sum && !getAs<math::ExpOp>(sum->element))
+      sum.reset();
+    if (sum)
+      sum->element = of(sum->element, 0);
+    return sum;
+  };
+  auto findRow = [&](const Element &element, const Places &summed) {
+    return element.value == own.value ? replaced(element.at, own.at, summed) : std::nullopt;
+  };
+  if (getAs<math::LogOp>(result)) { // log(sum(exp(y))), y = x - max(x)
+    std::optional<Reduced> exponents = findExponents(result);
+    std::optional<Places> keys = exponents ? findRow(exponents->element, exponents->loops) : std::nullopt;
+    bool isBelowMaximum =
+        keys && getAs<arith::SubFOp>(own) && combines(operand(own, 1), operand(own, 0), Combiner::maximum, *keys);
+    return isBelowMaximum ? keys : std::nullopt;
+  }
   // log(sum(exp(x - max(x)))) + max(x); without the maximum, exponentials may overflow
-  Element result = strip(logs);
-  if (!getAs<arith::AddFOp>(result))
-    return std::nullopt;
   for (unsigned n : {0, 1}) {
+    if (!getAs<arith::AddFOp>(result))
+      break;
     Element log = of(result, n), shift = of(result, 1 - n);
     std::optional<Places> highest = getAs<math::LogOp>(log) ? finiteMaximum(shift, term) : std::nullopt;
-    Element sum = highest ? of(log, 0) : log;
-    auto reduction = sum.value.getDefiningOp<linalg::LinalgOp>();
-    if (!highest || getReduction(reduction) != Combiner::sum)
+    std::optional<Reduced> exponents = highest ? findExponents(log) : std::nullopt;
+    if (!exponents || !getAs<arith::SubFOp>(exponents->element) || !isSame(of(exponents->element, 1), shift))
       continue;
-    Element exponential = strip(sources(sum).front());
-    if (!getAs<math::ExpOp>(exponential))
-      continue;
-    Element difference = of(exponential, 0);
-    if (!getAs<arith::SubFOp>(difference) || !isSame(of(difference, 1), shift))
-      continue;
-    Element element = of(difference, 0), own = strip(term);
-    SmallVector<unsigned> loops;
-    reduction.getReductionDims(loops);
-    auto summed = llvm::map_to_vector(loops, [&](unsigned loop) { return inner({reduction, loop, sum.at}); });
-    if (element.value == own.value && replaced(element.at, own.at, summed) == highest)
+    if (findRow(of(exponents->element, 0), exponents->loops) == highest)
       return highest;
   }
   return std::nullopt;

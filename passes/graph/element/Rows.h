@@ -31,6 +31,12 @@ struct Total {
   Places keys;
 };
 
+/// What a reduction combines, and its loops over it.
+struct Reduced {
+  Element element;
+  Places loops;
+};
+
 /// Reads elements through changes between float types, and finds what combines their rows. The row of a slice is not
 /// that of the tensor.
 class RowReader : public ElementReader {
@@ -46,11 +52,13 @@ public:
   /// The element of another tensor that `element` is, if its tensor is a view.
   std::optional<Element> throughView(const Element &element);
 
-  /// The root as x / y or x * (1 / y), x being operand `side` of its division (0) or product (0, 1).
+  /// The root as x / y, x * (1 / y) or x * y^-1, x being operand `side` of its division (0) or product (0, 1).
   std::optional<Quotient> quotient(unsigned side);
 
+  /// What `element`, of a reduction or of a product with ones, combines.
+  std::optional<Reduced> reduced(const Element &element, Combiner combiner);
   /// The places of `term` along which `element` combines its row.
-  std::optional<Places> combined(const Element &reduced, const Element &term, Combiner combiner);
+  std::optional<Places> combined(const Element &element, const Element &term, Combiner combiner);
   /// Whether `element` combines the row of `term` along `keys`.
   bool combines(const Element &element, const Element &term, Combiner combiner, const Places &keys) {
     std::optional<Places> found = combined(element, term, combiner);
@@ -62,8 +70,8 @@ public:
   std::optional<Total> total(const Element &element, const Element &term);
   /// Whether `shift` is the maximum of the row of `term` where that is finite.
   bool isFiniteMaximum(const Element &shift, const Element &term, const Places &keys);
-  /// Where `logs` is the log of the sum of the exponentials of the row of `term`, taken with the maximum subtracted,
-  /// so that none overflows.
+  /// Where `logs` is the log of the sum of the exponentials of the row of `term`, none of which overflows: taken with
+  /// the maximum subtracted, or of what is not above 0.
   std::optional<Places> logSumExp(const Element &logs, const Element &term);
 
   /// The first of the dimensions of a tensor read at `at` that together have `keys`, and how many they are.

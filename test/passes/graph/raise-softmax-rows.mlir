@@ -110,3 +110,258 @@ func.func @part_of_row(%s: tensor<4x7xf32>) -> tensor<4x7xf32> {
   } -> tensor<4x7xf32>
   return %p : tensor<4x7xf32>
 }
+
+// -----
+
+#id2 = affine_map<(d0, d1) -> (d0, d1)>
+#row2 = affine_map<(d0, d1) -> (d0)>
+#one = affine_map<(d0) -> (d0)>
+// exp(y - log(sum(exp(y)))), y = s - max(s); with half of the maximum, exponentials may overflow.
+// CHECK-LABEL: func.func @log_of_shifted
+// CHECK: %[[P:.+]] = attn.softmax %arg0 dim 1
+// CHECK: return %[[P]]
+func.func @log_of_shifted(%s: tensor<4x7xf32>) -> tensor<4x7xf32> {
+  %zero = arith.constant 0.0 : f32
+  %low = arith.constant 0xFF800000 : f32
+  %half = arith.constant 0.5 : f32
+  %es = tensor.empty() : tensor<4x7xf32>
+  %er = tensor.empty() : tensor<4xf32>
+  %fz = linalg.fill ins(%zero : f32) outs(%er : tensor<4xf32>) -> tensor<4xf32>
+  %fm = linalg.fill ins(%low : f32) outs(%er : tensor<4xf32>) -> tensor<4xf32>
+  %m = linalg.generic {indexing_maps = [#id2, #row2], iterator_types = ["parallel", "reduction"]}
+      ins(%s : tensor<4x7xf32>) outs(%fm : tensor<4xf32>) {
+  ^bb0(%x: f32, %y: f32):
+    %r = arith.maximumf %y, %x : f32
+    linalg.yield %r : f32
+  } -> tensor<4xf32>
+  %d = linalg.generic {indexing_maps = [#id2, #row2, #id2], iterator_types = ["parallel", "parallel"]}
+      ins(%s, %m : tensor<4x7xf32>, tensor<4xf32>) outs(%es : tensor<4x7xf32>) {
+  ^bb0(%x: f32, %y: f32, %o: f32):
+    %r = arith.subf %x, %y : f32
+    linalg.yield %r : f32
+  } -> tensor<4x7xf32>
+  %e = linalg.generic {indexing_maps = [#id2, #id2], iterator_types = ["parallel", "parallel"]}
+      ins(%d : tensor<4x7xf32>) outs(%es : tensor<4x7xf32>) {
+  ^bb0(%x: f32, %o: f32):
+    %r = math.exp %x : f32
+    linalg.yield %r : f32
+  } -> tensor<4x7xf32>
+  %z = linalg.generic {indexing_maps = [#id2, #row2], iterator_types = ["parallel", "reduction"]}
+      ins(%e : tensor<4x7xf32>) outs(%fz : tensor<4xf32>) {
+  ^bb0(%x: f32, %y: f32):
+    %r = arith.addf %y, %x : f32
+    linalg.yield %r : f32
+  } -> tensor<4xf32>
+  %l = linalg.generic {indexing_maps = [#one, #one], iterator_types = ["parallel"]}
+      ins(%z : tensor<4xf32>) outs(%er : tensor<4xf32>) {
+  ^bb0(%x: f32, %o: f32):
+    %r = math.log %x : f32
+    linalg.yield %r : f32
+  } -> tensor<4xf32>
+  %w = linalg.generic {indexing_maps = [#id2, #row2, #id2], iterator_types = ["parallel", "parallel"]}
+      ins(%d, %l : tensor<4x7xf32>, tensor<4xf32>) outs(%es : tensor<4x7xf32>) {
+  ^bb0(%x: f32, %y: f32, %o: f32):
+    %r = arith.subf %x, %y : f32
+    linalg.yield %r : f32
+  } -> tensor<4x7xf32>
+  %p = linalg.generic {indexing_maps = [#id2, #id2], iterator_types = ["parallel", "parallel"]}
+      ins(%w : tensor<4x7xf32>) outs(%es : tensor<4x7xf32>) {
+  ^bb0(%x: f32, %o: f32):
+    %r = math.exp %x : f32
+    linalg.yield %r : f32
+  } -> tensor<4x7xf32>
+  return %p : tensor<4x7xf32>
+}
+// CHECK-LABEL: func.func @log_of_half_shifted
+// CHECK-NOT: attn.softmax
+// CHECK: return
+func.func @log_of_half_shifted(%s: tensor<4x7xf32>) -> tensor<4x7xf32> {
+  %zero = arith.constant 0.0 : f32
+  %low = arith.constant 0xFF800000 : f32
+  %half = arith.constant 0.5 : f32
+  %es = tensor.empty() : tensor<4x7xf32>
+  %er = tensor.empty() : tensor<4xf32>
+  %fz = linalg.fill ins(%zero : f32) outs(%er : tensor<4xf32>) -> tensor<4xf32>
+  %fm = linalg.fill ins(%low : f32) outs(%er : tensor<4xf32>) -> tensor<4xf32>
+  %m = linalg.generic {indexing_maps = [#id2, #row2], iterator_types = ["parallel", "reduction"]}
+      ins(%s : tensor<4x7xf32>) outs(%fm : tensor<4xf32>) {
+  ^bb0(%x: f32, %y: f32):
+    %r = arith.maximumf %y, %x : f32
+    linalg.yield %r : f32
+  } -> tensor<4xf32>
+  %h = linalg.generic {indexing_maps = [#one, #one], iterator_types = ["parallel"]}
+      ins(%m : tensor<4xf32>) outs(%er : tensor<4xf32>) {
+  ^bb0(%x: f32, %o: f32):
+    %r = arith.mulf %x, %half : f32
+    linalg.yield %r : f32
+  } -> tensor<4xf32>
+  %d = linalg.generic {indexing_maps = [#id2, #row2, #id2], iterator_types = ["parallel", "parallel"]}
+      ins(%s, %h : tensor<4x7xf32>, tensor<4xf32>) outs(%es : tensor<4x7xf32>) {
+  ^bb0(%x: f32, %y: f32, %o: f32):
+    %r = arith.subf %x, %y : f32
+    linalg.yield %r : f32
+  } -> tensor<4x7xf32>
+  %e = linalg.generic {indexing_maps = [#id2, #id2], iterator_types = ["parallel", "parallel"]}
+      ins(%d : tensor<4x7xf32>) outs(%es : tensor<4x7xf32>) {
+  ^bb0(%x: f32, %o: f32):
+    %r = math.exp %x : f32
+    linalg.yield %r : f32
+  } -> tensor<4x7xf32>
+  %z = linalg.generic {indexing_maps = [#id2, #row2], iterator_types = ["parallel", "reduction"]}
+      ins(%e : tensor<4x7xf32>) outs(%fz : tensor<4xf32>) {
+  ^bb0(%x: f32, %y: f32):
+    %r = arith.addf %y, %x : f32
+    linalg.yield %r : f32
+  } -> tensor<4xf32>
+  %l = linalg.generic {indexing_maps = [#one, #one], iterator_types = ["parallel"]}
+      ins(%z : tensor<4xf32>) outs(%er : tensor<4xf32>) {
+  ^bb0(%x: f32, %o: f32):
+    %r = math.log %x : f32
+    linalg.yield %r : f32
+  } -> tensor<4xf32>
+  %w = linalg.generic {indexing_maps = [#id2, #row2, #id2], iterator_types = ["parallel", "parallel"]}
+      ins(%d, %l : tensor<4x7xf32>, tensor<4xf32>) outs(%es : tensor<4x7xf32>) {
+  ^bb0(%x: f32, %y: f32, %o: f32):
+    %r = arith.subf %x, %y : f32
+    linalg.yield %r : f32
+  } -> tensor<4x7xf32>
+  %p = linalg.generic {indexing_maps = [#id2, #id2], iterator_types = ["parallel", "parallel"]}
+      ins(%w : tensor<4x7xf32>) outs(%es : tensor<4x7xf32>) {
+  ^bb0(%x: f32, %o: f32):
+    %r = math.exp %x : f32
+    linalg.yield %r : f32
+  } -> tensor<4x7xf32>
+  return %p : tensor<4x7xf32>
+}
+// A product by the sum to the power of -1, and of -2.
+// CHECK-LABEL: func.func @power
+// CHECK: %[[P:.+]] = attn.softmax %arg0 dim 1
+// CHECK: return %[[P]]
+func.func @power(%s: tensor<4x7xf32>) -> tensor<4x7xf32> {
+  %zero = arith.constant 0.0 : f32
+  %low = arith.constant 0xFF800000 : f32
+  %n = arith.constant -1.0 : f32
+  %es = tensor.empty() : tensor<4x7xf32>
+  %er = tensor.empty() : tensor<4xf32>
+  %fz = linalg.fill ins(%zero : f32) outs(%er : tensor<4xf32>) -> tensor<4xf32>
+  %fm = linalg.fill ins(%low : f32) outs(%er : tensor<4xf32>) -> tensor<4xf32>
+  %e = linalg.generic {indexing_maps = [#id2, #id2], iterator_types = ["parallel", "parallel"]}
+      ins(%s : tensor<4x7xf32>) outs(%es : tensor<4x7xf32>) {
+  ^bb0(%x: f32, %o: f32):
+    %r = math.exp %x : f32
+    linalg.yield %r : f32
+  } -> tensor<4x7xf32>
+  %z = linalg.generic {indexing_maps = [#id2, #row2], iterator_types = ["parallel", "reduction"]}
+      ins(%e : tensor<4x7xf32>) outs(%fz : tensor<4xf32>) {
+  ^bb0(%x: f32, %y: f32):
+    %r = arith.addf %y, %x : f32
+    linalg.yield %r : f32
+  } -> tensor<4xf32>
+  %i = linalg.generic {indexing_maps = [#one, #one], iterator_types = ["parallel"]}
+      ins(%z : tensor<4xf32>) outs(%er : tensor<4xf32>) {
+  ^bb0(%x: f32, %o: f32):
+    %r = math.powf %x, %n : f32
+    linalg.yield %r : f32
+  } -> tensor<4xf32>
+  %p = linalg.generic {indexing_maps = [#id2, #row2, #id2], iterator_types = ["parallel", "parallel"]}
+      ins(%e, %i : tensor<4x7xf32>, tensor<4xf32>) outs(%es : tensor<4x7xf32>) {
+  ^bb0(%x: f32, %y: f32, %o: f32):
+    %r = arith.mulf %x, %y : f32
+    linalg.yield %r : f32
+  } -> tensor<4x7xf32>
+  return %p : tensor<4x7xf32>
+}
+// CHECK-LABEL: func.func @other_power
+// CHECK-NOT: attn.softmax
+// CHECK: return
+func.func @other_power(%s: tensor<4x7xf32>) -> tensor<4x7xf32> {
+  %zero = arith.constant 0.0 : f32
+  %low = arith.constant 0xFF800000 : f32
+  %n = arith.constant -2.0 : f32
+  %es = tensor.empty() : tensor<4x7xf32>
+  %er = tensor.empty() : tensor<4xf32>
+  %fz = linalg.fill ins(%zero : f32) outs(%er : tensor<4xf32>) -> tensor<4xf32>
+  %fm = linalg.fill ins(%low : f32) outs(%er : tensor<4xf32>) -> tensor<4xf32>
+  %e = linalg.generic {indexing_maps = [#id2, #id2], iterator_types = ["parallel", "parallel"]}
+      ins(%s : tensor<4x7xf32>) outs(%es : tensor<4x7xf32>) {
+  ^bb0(%x: f32, %o: f32):
+    %r = math.exp %x : f32
+    linalg.yield %r : f32
+  } -> tensor<4x7xf32>
+  %z = linalg.generic {indexing_maps = [#id2, #row2], iterator_types = ["parallel", "reduction"]}
+      ins(%e : tensor<4x7xf32>) outs(%fz : tensor<4xf32>) {
+  ^bb0(%x: f32, %y: f32):
+    %r = arith.addf %y, %x : f32
+    linalg.yield %r : f32
+  } -> tensor<4xf32>
+  %i = linalg.generic {indexing_maps = [#one, #one], iterator_types = ["parallel"]}
+      ins(%z : tensor<4xf32>) outs(%er : tensor<4xf32>) {
+  ^bb0(%x: f32, %o: f32):
+    %r = math.powf %x, %n : f32
+    linalg.yield %r : f32
+  } -> tensor<4xf32>
+  %p = linalg.generic {indexing_maps = [#id2, #row2, #id2], iterator_types = ["parallel", "parallel"]}
+      ins(%e, %i : tensor<4x7xf32>, tensor<4xf32>) outs(%es : tensor<4x7xf32>) {
+  ^bb0(%x: f32, %y: f32, %o: f32):
+    %r = arith.mulf %x, %y : f32
+    linalg.yield %r : f32
+  } -> tensor<4x7xf32>
+  return %p : tensor<4x7xf32>
+}
+
+// -----
+
+#id2 = affine_map<(d0, d1) -> (d0, d1)>
+#row2 = affine_map<(d0, d1) -> (d0)>
+#key = affine_map<(d0, d1) -> (d1)>
+// The sum as a product with ones; with twos it is another number.
+// CHECK-LABEL: func.func @ones
+// CHECK: attn.softmax %arg0 dim 1
+// CHECK: return
+func.func @ones(%s: tensor<4x7xf32>) -> tensor<4x7xf32> {
+  %zero = arith.constant 0.0 : f32
+  %w = arith.constant dense<1.0> : tensor<7xf32>
+  %es = tensor.empty() : tensor<4x7xf32>
+  %er = tensor.empty() : tensor<4xf32>
+  %fz = linalg.fill ins(%zero : f32) outs(%er : tensor<4xf32>) -> tensor<4xf32>
+  %e = linalg.generic {indexing_maps = [#id2, #id2], iterator_types = ["parallel", "parallel"]}
+      ins(%s : tensor<4x7xf32>) outs(%es : tensor<4x7xf32>) {
+  ^bb0(%x: f32, %o: f32):
+    %r = math.exp %x : f32
+    linalg.yield %r : f32
+  } -> tensor<4x7xf32>
+  %z = linalg.contract indexing_maps = [#id2, #key, #row2] ins(%e, %w : tensor<4x7xf32>, tensor<7xf32>)
+      outs(%fz : tensor<4xf32>) -> tensor<4xf32>
+  %p = linalg.generic {indexing_maps = [#id2, #row2, #id2], iterator_types = ["parallel", "parallel"]}
+      ins(%e, %z : tensor<4x7xf32>, tensor<4xf32>) outs(%es : tensor<4x7xf32>) {
+  ^bb0(%x: f32, %y: f32, %o: f32):
+    %r = arith.divf %x, %y : f32
+    linalg.yield %r : f32
+  } -> tensor<4x7xf32>
+  return %p : tensor<4x7xf32>
+}
+// CHECK-LABEL: func.func @twos
+// CHECK-NOT: attn.softmax
+// CHECK: return
+func.func @twos(%s: tensor<4x7xf32>) -> tensor<4x7xf32> {
+  %zero = arith.constant 0.0 : f32
+  %w = arith.constant dense<2.0> : tensor<7xf32>
+  %es = tensor.empty() : tensor<4x7xf32>
+  %er = tensor.empty() : tensor<4xf32>
+  %fz = linalg.fill ins(%zero : f32) outs(%er : tensor<4xf32>) -> tensor<4xf32>
+  %e = linalg.generic {indexing_maps = [#id2, #id2], iterator_types = ["parallel", "parallel"]}
+      ins(%s : tensor<4x7xf32>) outs(%es : tensor<4x7xf32>) {
+  ^bb0(%x: f32, %o: f32):
+    %r = math.exp %x : f32
+    linalg.yield %r : f32
+  } -> tensor<4x7xf32>
+  %z = linalg.contract indexing_maps = [#id2, #key, #row2] ins(%e, %w : tensor<4x7xf32>, tensor<7xf32>)
+      outs(%fz : tensor<4xf32>) -> tensor<4xf32>
+  %p = linalg.generic {indexing_maps = [#id2, #row2, #id2], iterator_types = ["parallel", "parallel"]}
+      ins(%e, %z : tensor<4x7xf32>, tensor<4xf32>) outs(%es : tensor<4x7xf32>) {
+  ^bb0(%x: f32, %y: f32, %o: f32):
+    %r = arith.divf %x, %y : f32
+    linalg.yield %r : f32
+  } -> tensor<4x7xf32>
+  return %p : tensor<4x7xf32>
+}
