@@ -1,5 +1,6 @@
 #include "passes/graph/masks/MaskMining.h"
 #include "passes/graph/Structured.h"
+#include "passes/graph/element/Element.h"
 #include "passes/graph/element/PositionQuotient.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -29,64 +30,68 @@ constexpr double kInfinity = std::numeric_limits<double>::infinity();
 /// Constants beyond are left alone, so that sums stay far from overflow.
 constexpr int64_t kLimit = int64_t(1) << 36;
 
-std::optional<Linear> parse(Value value, unsigned depth = 0) {
-  IntegerAttr constant;
-  if (depth > 16)
-    return std::nullopt;
-  if (matchPattern(value, m_Constant(&constant))) {
-    Linear linear;
+/// Integers of a score region as sums of positions, a constant and a multiple of one capture.
+class Sums final : public ElementDomain<std::optional<Linear>> {
+public:
+  explicit Sums(ElementReader &reader) : ElementDomain(reader, std::nullopt) {}
+
+private:
+  std::optional<Linear> compute(const Element &element) override;
+  std::optional<Linear> ofSum(const Element &element);
+};
+
+std::optional<Linear> Sums::compute(const Element &element) {
+  Linear linear;
+  Type type = element.value.getType();
+  if (auto constant = dyn_cast_or_null<IntegerAttr>(splatConstant(element.value))) {
     if (constant.getValue().getSignificantBits() > 40)
       return std::nullopt;
     linear.constant = constant.getValue().getSExtValue();
     return linear;
   }
-  if (auto argument = dyn_cast<BlockArgument>(value)) {
-    if (!isa<IntegerType, IndexType>(value.getType()) || value.getType().isInteger(1))
+  if (auto argument = dyn_cast<BlockArgument>(element.value)) {
+    if (!isa<IntegerType, IndexType>(type) || type.isInteger(1))
       return std::nullopt;
-    Linear linear;
     linear.capture = argument;
     linear.scale = 1;
     return linear;
   }
-  Operation *op = value.getDefiningOp();
-  if (auto index = dyn_cast<IndexOp>(op)) {
-    Linear linear;
-    if (index.getDim() == AttentionOp::I)
-      linear.i = 1;
-    else if (index.getDim() == AttentionOp::J)
-      linear.j = 1;
-    else
-      return std::nullopt;
-    return linear;
+  if (auto index = dyn_cast<IndexOp>(element.getOp())) {
+    linear.i = index.getDim() == AttentionOp::I;
+    linear.j = index.getDim() == AttentionOp::J;
+    return linear.i + linear.j == 1 ? std::optional(linear) : std::nullopt;
   }
-  if (isa<arith::IndexCastOp, arith::ExtSIOp>(op)) {
-    if (value.getType().isInteger() && value.getType().getIntOrFloatBitWidth() < 32)
-      return std::nullopt; // a position may be cut
-    return parse(op->getOperand(0), depth + 1);
-  }
-  if (isa<arith::TruncIOp>(op) && value.getType().getIntOrFloatBitWidth() >= 32) {
-    // What a run brings may have more bits; positions have not.
-    std::optional<Linear> linear = parse(op->getOperand(0), depth + 1);
-    return linear && !linear->capture && std::abs(linear->constant) <= INT32_MAX / 2 ? linear : std::nullopt;
-  }
-  if (!isa<arith::AddIOp, arith::SubIOp>(op) ||
-      (value.getType().isInteger() && value.getType().getIntOrFloatBitWidth() < 32))
+  bool isWide = type.isIndex() || (type.isInteger() && type.getIntOrFloatBitWidth() >= 32);
+  if (!isWide) // a position may be cut
     return std::nullopt;
-  std::optional<Linear> lhs = parse(op->getOperand(0), depth + 1), rhs = parse(op->getOperand(1), depth + 1);
+  if (isa<arith::IndexCastOp, arith::ExtSIOp>(element.getOp()))
+    return ofOperand(element, 0);
+  if (isa<arith::TruncIOp>(element.getOp())) {
+    // What a run brings may have more bits; positions have not.
+    std::optional<Linear> whole = ofOperand(element, 0);
+    return whole && !whole->capture && std::abs(whole->constant) <= INT32_MAX / 2 ? whole : std::nullopt;
+  }
+  return isa<arith::AddIOp, arith::SubIOp>(element.getOp()) ? ofSum(element) : std::nullopt;
+}
+
+std::optional<Linear> Sums::ofSum(const Element &element) {
+  std::optional<Linear> lhs = ofOperand(element, 0), rhs = ofOperand(element, 1);
   if (!lhs || !rhs || (lhs->capture && rhs->capture))
     return std::nullopt;
-  int64_t sign = isa<arith::SubIOp>(op) ? -1 : 1;
+  int64_t sign = isa<arith::SubIOp>(element.getOp()) ? -1 : 1;
   Linear sum{lhs->i + sign * rhs->i, lhs->j + sign * rhs->j, lhs->constant + sign * rhs->constant,
              lhs->capture ? lhs->scale : sign * rhs->scale, lhs->capture ? lhs->capture : rhs->capture};
-  if (std::abs(sum.constant) > kLimit)
-    return std::nullopt;
-  return sum;
+  return std::abs(sum.constant) <= kLimit ? std::optional(sum) : std::nullopt;
 }
 
 class MaskReader {
 public:
   MaskReader(AttentionOp op, bool takesFinite, bool listsBlocks)
-      : op(op), context(op.getContext()), takesFinite(takesFinite), listsBlocks(listsBlocks) {}
+      : op(op), context(op.getContext()), takesFinite(takesFinite), listsBlocks(listsBlocks), reader(op), sums(reader) {
+    // A term takes a capture as it is.
+    for (BlockArgument argument : op.getScore().getArguments())
+      reader.stopAt(argument);
+  }
 
   ProvedMask read() {
     auto yield = cast<YieldOp>(op.getScore().front().back());
@@ -95,6 +100,7 @@ public:
   }
 
 private:
+  std::optional<Linear> parse(Value value) { return sums.of(reader.at(value)); }
   bool dependsOnScore(Value value) {
     if (value == op.getScore().front().getArgument(0))
       return true;
@@ -269,7 +275,7 @@ private:
   }
 
   /// x such that the key is visible where x <= 0.
-  static std::optional<Linear> visibleWhereNotPositive(arith::CmpIOp compare, bool negated) {
+  std::optional<Linear> visibleWhereNotPositive(arith::CmpIOp compare, bool negated) {
     using Predicate = arith::CmpIPredicate;
     Predicate predicate = negated ? arith::invertPredicate(compare.getPredicate()) : compare.getPredicate();
     std::optional<Linear> lhs = parse(compare.getLhs()), rhs = parse(compare.getRhs());
@@ -418,6 +424,8 @@ private:
   AttentionOp op;
   MLIRContext *context;
   bool takesFinite, listsBlocks;
+  ElementReader reader;
+  Sums sums;
   double scale = 1; ///< of the score at hand in what the region yields
   ProvedMask mask;
 };
