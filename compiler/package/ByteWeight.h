@@ -9,7 +9,7 @@ namespace attn {
 /// source or the parameters do not fit.
 mlir::FailureOr<llvm::SmallVector<int64_t>> byteShape(GlobalOp global, mlir::RankedTensorType source);
 
-/// The bytes of a verified global with one of these expressions.
+/// The bytes, or words of i32, of a verified global with one of these expressions.
 WeightBytes packBytes(GlobalOp global, mlir::RankedTensorType type, const WeightBytes &source);
 
 } // namespace attn

@@ -91,6 +91,9 @@ def Attn_PanelScalesAttr : Attn_Attr<"PanelScales", "panel_scales"> {
   }];
 }
 
+// As i32 they are words: ceil(N / width) x ceil(K / group) x width, a word the `group` rows of a column in 32 / group
+// bits each, from 0 on (numbers of a source that is not `unsigned` get half their range added). Byte i of a word holds
+// rows i, i + 4, ..., the first one in its low bits.
 def Attn_BytePanelsAttr : Attn_Attr<"BytePanels", "byte_panels"> {
   let summary = "an i8 matrix as column panels whose rows lie in groups, as products of bytes read them";
   let description = [{
