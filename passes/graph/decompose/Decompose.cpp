@@ -7,6 +7,7 @@
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Arith/Utils/Utils.h"
 #include "mlir/Dialect/Bufferization/IR/Bufferization.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
@@ -179,7 +180,14 @@ struct DecomposePass : impl::DecomposePassBase<DecomposePass> {
     populateDecomposeProductPatterns(patterns);
     populateDecomposeBlockPatterns(patterns);
     populateDecomposeTopKPatterns(patterns);
-    if (failed(applyPatternsGreedily(getOperation(), std::move(patterns))))
+    FrozenRewritePatternSet frozen(std::move(patterns));
+    // Kernels hold none of these ops and most of the module.
+    WalkResult result = getOperation()->walk<WalkOrder::PreOrder>([&](func::FuncOp function) {
+      bool isKernel = function->hasAttr(AttnDialect::kKernelAttr);
+      return isKernel || succeeded(applyPatternsGreedily(function, frozen)) ? WalkResult::skip()
+                                                                            : WalkResult::interrupt();
+    });
+    if (result.wasInterrupted())
       signalPassFailure();
   }
 };

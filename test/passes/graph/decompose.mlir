@@ -63,3 +63,13 @@ func.func @attention(%q: tensor<?x?x6x4xf32>, %k: tensor<?x?x1x4xf32>, %v: tenso
     }
   return %o : tensor<?x?x6x4xf32>
 }
+
+// -----
+
+// What a kernel holds is its builder's matter.
+// CHECK-LABEL: func.func @kernel
+// CHECK: attn.softmax
+func.func @kernel(%x: tensor<?x?xf32>) -> tensor<?x?xf32> attributes {attn.kernel} {
+  %y = attn.softmax %x dim 1 : tensor<?x?xf32>
+  return %y : tensor<?x?xf32>
+}
