@@ -1,4 +1,5 @@
 #include "compiler/Compiler.h"
+#include "compiler/KernelModules.h"
 #include "compiler/Report.h"
 #include "compiler/Target.h"
 #include "compiler/emit/cpu/CHeader.h"
@@ -16,6 +17,7 @@
 #include "llvm/Config/llvm-config.h"
 #include "llvm/IR/LLVMContext.h"
 #include "llvm/IR/Module.h"
+#include "llvm/Linker/Linker.h"
 #include "llvm/Support/Path.h"
 #include "llvm/Support/raw_ostream.h"
 
@@ -75,6 +77,9 @@ public:
       return failure();
     reportFusion(ir, report); // again: it is known now which have a kernel
     reportProducts(ir, report);
+    usesCpuFeatures = optionalCpuFeatures(ir);
+    if (machine->separatesKernels())
+      kernels = separateKernels(ir);
     if (failed(assignBuffers()))
       return failure();
     if (failed(machine->compileDevice(ir, stages)))
@@ -104,7 +109,7 @@ private:
           refused = diagnostic.getLocation();
         return success();
       });
-      done = runPasses("buffers", [&](PassManager &pm) { buildBufferPipeline(pm); });
+      done = runPasses("buffers", [&](PassManager &pm) { buildBufferPipeline(pm, options.optLevel); });
     }
     if (refused && failed(done)) {
       report.unsupported = true;
@@ -163,41 +168,74 @@ private:
     for (GlobalOp global : llvm::make_early_inc_range(module->getOps<GlobalOp>()))
       global->moveBefore(globals->getBody(), globals->getBody()->end());
 
-    std::string error;
-    llvm::LLVMContext context;
-    std::unique_ptr<llvm::Module> code;
-    {
-      TimingScope scope = stage("LLVM IR");
-      code = translateModuleToLLVMIR(*module, context, "attn");
-      if (!code)
-        return failure();
-      emitLibraryTable(*code, *library);
-    }
-    llvm::SmallVector<char, 0> object, elf;
-    ObjectCache cache(options.emit == EmitKind::Llvm ? "" : options.cacheDir, kCompilerName);
-    bool isKnown = cache.load(*code, target, options.optLevel, object);
-    if (!isKnown) {
-      TimingScope scope = stage("LLVM optimisation");
-      if (!optimizeModule(*code, target, options.optLevel, error))
-        return fail(error);
-    }
+    for (const KernelModule &kernel : kernels)
+      sharedFunctions.insert(kernel.name);
+    if (failed(emitCode(*module, &*library, [&](StringRef name) { return stage(name); })) || failed(emitKernels()))
+      return failure();
     if (options.emit == EmitKind::Llvm)
-      return writeText([&](llvm::raw_ostream &os) { code->print(os, nullptr); });
-    if (!isKnown) {
-      TimingScope scope = stage("code generation");
-      if (!emitObject(*code, target, options.optLevel, object, error))
-        return fail(error);
-      cache.store(object);
-    }
-    code.reset();
-    if (options.emit == EmitKind::Obj)
-      return writeBytes(object);
+      return writeText([&](llvm::raw_ostream &os) { text->print(os, nullptr); });
+    std::string error;
+    ObjectBytes linked;
     {
       TimingScope scope = stage("linking");
-      if (!linkLibrary(object, elf, error))
+      auto link = options.emit == EmitKind::Obj ? joinObjects : linkLibrary;
+      if (!link(objects, linked, error))
         return fail(error);
     }
-    return writeLibrary(elf);
+    return options.emit == EmitKind::Obj ? writeBytes(linked) : writeLibrary(linked);
+  }
+
+  /// The kernels were set aside when they were built, at the level of loops.
+  LogicalResult emitKernels() {
+    if (kernels.empty())
+      return success();
+    TimingScope scope = stage("kernel code");
+    PassManager pm(module->getContext());
+    buildKernelCodePipeline(pm);
+    stages.watch(pm, scope);
+    for (KernelModule &kernel : kernels) {
+      auto nest = [&](StringRef name) { return scope.nest(name); };
+      if (failed(pm.run(*kernel.module)) || failed(emitCode(*kernel.module, nullptr, nest)))
+        return failure();
+      kernel.module = nullptr;
+    }
+    return success();
+  }
+
+  /// The object of a module in the LLVM dialect; with `library`, which it then describes.
+  LogicalResult emitCode(ModuleOp lowered, const LibraryDescription *library,
+                         llvm::function_ref<TimingScope(StringRef)> nest) {
+    std::string error;
+    std::unique_ptr<llvm::Module> code;
+    {
+      TimingScope scope = nest("LLVM IR");
+      code = translateModuleToLLVMIR(lowered, context, "attn");
+      if (!code)
+        return failure();
+      if (library)
+        emitLibraryTable(*code, *library);
+    }
+    ObjectBytes &object = objects.emplace_back();
+    ObjectCache cache(options.emit == EmitKind::Llvm ? "" : options.cacheDir, kCompilerName);
+    if (cache.load(*code, target, options.optLevel, object))
+      return success();
+    {
+      TimingScope scope = nest("LLVM optimisation");
+      if (!optimizeModule(*code, target, options.optLevel, sharedFunctions, error))
+        return fail(error);
+    }
+    if (options.emit == EmitKind::Llvm) {
+      if (!text)
+        text = std::move(code);
+      else if (llvm::Linker::linkModules(*text, std::move(code)))
+        return fail("internal error: the modules of the library do not fit together");
+      return success();
+    }
+    TimingScope scope = nest("code generation");
+    if (!emitObject(*code, target, options.optLevel, object, error))
+      return fail(error);
+    cache.store(object);
+    return success();
   }
 
   FailureOr<LibraryDescription> describeLibrary() {
@@ -209,7 +247,7 @@ private:
     reportStates(library.entries, report);
     library.weights = plan.table();
     library.requiredCpuFeatures = requiredCpuFeatures(target);
-    library.optionalCpuFeatures = optionalCpuFeatures(*module);
+    library.optionalCpuFeatures = usesCpuFeatures;
     library.target = target.getTriple().str();
     library.compilerVersion = kCompilerName;
     machine->describe(library);
@@ -272,6 +310,12 @@ private:
   Stages stages;
   std::unique_ptr<Target> machine;
   TargetAttr target; ///< the host
+  std::vector<KernelModule> kernels;
+  std::string usesCpuFeatures;
+  llvm::StringSet<> sharedFunctions; ///< by several of `objects`
+  llvm::LLVMContext context;
+  std::unique_ptr<llvm::Module> text; ///< all code, for EmitKind::Llvm
+  std::vector<ObjectBytes> objects;
   WeightPlan plan;
 };
 

@@ -24,7 +24,7 @@ LogicalResult attn::writeReproducer(ModuleOp module, const CompileOptions &optio
   auto all = [](StringRef) { return true; };
   buildGraphPipeline(pm, options.optLevel, all, graph);
   machine->buildKernelPipeline(pm, all);
-  buildBufferPipeline(pm);
+  buildBufferPipeline(pm, options.optLevel);
   buildLoopPipeline(pm);
 
   std::string text;

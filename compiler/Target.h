@@ -22,6 +22,8 @@ public:
   virtual void buildSearchPipeline(mlir::OpPassManager &pm) const = 0;
   /// Kernels for what has one, linalg for the rest. A pass for whose argument `wants` is false is left out.
   virtual void buildKernelPipeline(mlir::OpPassManager &pm, llvm::function_ref<bool(llvm::StringRef)> wants) const = 0;
+  /// Whether each kernel is compiled by itself, for the host.
+  virtual bool separatesKernels() const { return true; }
   /// Makes code for devices of what is on buffers; the module keeps what the host does.
   virtual mlir::LogicalResult compileDevice(mlir::ModuleOp module, Stages &stages) { return mlir::success(); }
   /// The text for devices (EmitKind::Ptx), made by then.

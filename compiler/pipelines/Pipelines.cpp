@@ -17,7 +17,11 @@
 using namespace mlir;
 using namespace attn;
 
-void attn::buildBufferPipeline(OpPassManager &pm) {
+void attn::buildBufferPipeline(OpPassManager &pm, unsigned optLevel) {
+  if (optLevel > 0) {
+    pm.addPass(createCanonicalizerPass());
+    pm.addPass(createCSEPass());
+  }
   pm.addNestedPass<func::FuncOp>(createGuardIndicesPass());
   pm.addPass(createFinalizeEntriesPass());
   pm.addPass(createCanonicalizerPass());
@@ -52,6 +56,18 @@ void attn::buildLoopPipeline(OpPassManager &pm, bool marksRegions) {
   pm.addPass(createCanonicalizerPass());
   pm.addNestedPass<func::FuncOp>(createLoopInvariantCodeMotionPass());
   pm.addPass(createCSEPass());
+}
+
+void attn::buildKernelCodePipeline(OpPassManager &pm) {
+  pm.addPass(createCanonicalizerPass());
+  pm.addPass(createCSEPass());
+  pm.addNestedPass<func::FuncOp>(createPollLoopsPass());
+  pm.addPass(createOutlineParallelPass());
+  pm.addPass(createApproximateMathPass());
+  pm.addNestedPass<func::FuncOp>(createExpandHalfFloatsPass());
+  pm.addNestedPass<func::FuncOp>(createLoopInvariantCodeMotionPass());
+  pm.addPass(createCSEPass());
+  buildLlvmPipeline(pm);
 }
 
 void attn::buildLlvmPipeline(OpPassManager &pm) {

@@ -13,9 +13,11 @@ namespace attn {
 // every used weight in its place (attn.offset), to the LLVM dialect.
 
 /// Entries on tensors to entries on buffers, all from one workspace.
-void buildBufferPipeline(mlir::OpPassManager &pm);
+void buildBufferPipeline(mlir::OpPassManager &pm, unsigned optLevel);
 /// linalg on buffers to vector loops, parallel loops to tasks.
 void buildLoopPipeline(mlir::OpPassManager &pm, bool marksRegions = false);
+/// A module with kernels alone to the LLVM dialect.
+void buildKernelCodePipeline(mlir::OpPassManager &pm);
 /// To the LLVM dialect; the functions get the signatures of attnrt/abi.h.
 void buildLlvmPipeline(mlir::OpPassManager &pm);
 

@@ -22,8 +22,10 @@ LogicalResult Stages::runPasses(ModuleOp module, StringRef name, llvm::function_
   TimingScope scope = enter(name);
   PassManager pm(module->getContext());
   build(pm);
-  instrument(pm, options, scope, numPrinted);
+  watch(pm, scope);
   return pm.run(module);
 }
+
+void Stages::watch(PassManager &pm, TimingScope &scope) { instrument(pm, options, scope, numPrinted); }
 
 } // namespace attn

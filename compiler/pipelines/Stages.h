@@ -21,6 +21,9 @@ public:
   mlir::LogicalResult runPasses(mlir::ModuleOp module, llvm::StringRef name,
                                 llvm::function_ref<void(mlir::PassManager &)> build);
 
+  /// Prints, dumps and times the passes of a stage that runs them itself.
+  void watch(mlir::PassManager &pm, mlir::TimingScope &scope);
+
   const CompileOptions &options;
   CompileReport &report;
 

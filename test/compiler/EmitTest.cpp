@@ -169,9 +169,9 @@ TEST_F(Emit, LinkedTableIsWhatWasDescribed) {
   EXPECT_EQ((*manifest->getAsObject()->getArray("entries"))[0].getAsObject()->getString("name"), "main");
 
   std::string error;
-  llvm::SmallVector<char, 0> object, elf;
+  ObjectBytes object, elf;
   emitLibraryTable(module, d);
-  ASSERT_TRUE(optimizeModule(module, target("x86-64"), 2, error)) << error;
+  ASSERT_TRUE(optimizeModule(module, target("x86-64"), 2, {}, error)) << error;
   ASSERT_TRUE(emitObject(module, target("x86-64"), 2, object, error)) << error;
   ASSERT_TRUE(linkLibrary(object, elf, error)) << error;
 
@@ -204,6 +204,57 @@ TEST_F(Emit, LinkedTableIsWhatWasDescribed) {
   EXPECT_STREQ(library->required_cpu_features, "avx2,fma");
   EXPECT_STREQ(library->optional_cpu_features, "amx_tile,amx_bf16");
   EXPECT_STREQ(library->manifest_json, d.manifestJson.c_str());
+  dlclose(handle);
+}
+
+// One object calls a function of another: it is found, and nobody outside sees it.
+TEST_F(Emit, ObjectsOfALibrary) {
+  llvm::LLVMContext llvmContext;
+  llvm::SMDiagnostic diagnostic;
+  std::vector<ObjectBytes> objects(2);
+  std::string error;
+  llvm::StringSet<> shared;
+  shared.insert("main"); // a name with a meaning
+  const char *texts[] = {R"(
+    declare i32 @main(i32)
+    define ptr @attnrt_library_query(i32 %n) {
+      %r = call i32 @main(i32 %n)
+      %p = inttoptr i32 %r to ptr
+      ret ptr %p
+    })",
+                         R"(
+    define i32 @main(i32 %n) {
+      %r = call i32 @helper(i32 %n)
+      ret i32 %r
+    }
+    define i32 @helper(i32 %n) noinline {
+      %r = add i32 %n, 41
+      ret i32 %r
+    })"};
+  for (size_t n = 0; n < 2; ++n) {
+    std::unique_ptr<llvm::Module> module = llvm::parseAssemblyString(texts[n], diagnostic, llvmContext);
+    ASSERT_TRUE(module) << diagnostic.getMessage().str();
+    ASSERT_TRUE(optimizeModule(*module, target("x86-64"), 3, shared, error)) << error;
+    ASSERT_TRUE(emitObject(*module, target("x86-64"), 3, objects[n], error)) << error;
+  }
+  ObjectBytes elf, joined;
+  EXPECT_FALSE(linkLibrary(llvm::ArrayRef(objects).take_front(1), elf, error));
+  EXPECT_NE(error.find("needs the symbol 'attn.main'"), std::string::npos) << error;
+  elf.clear();
+  ASSERT_TRUE(joinObjects(objects, joined, error)) << error;
+  ASSERT_TRUE(linkLibrary(joined, elf, error)) << error;
+
+  char path[] = "/tmp/attnc-emit-XXXXXX";
+  int file = mkstemp(path);
+  ASSERT_EQ(write(file, elf.data(), elf.size()), static_cast<ssize_t>(elf.size()));
+  close(file);
+  void *handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+  unlink(path);
+  ASSERT_TRUE(handle) << dlerror();
+  auto query = reinterpret_cast<void *(*)(int)>(dlsym(handle, "attnrt_library_query"));
+  ASSERT_TRUE(query);
+  EXPECT_EQ(reinterpret_cast<uintptr_t>(query(1)), 42u);
+  EXPECT_EQ(dlsym(handle, "attn.main"), nullptr);
   dlclose(handle);
 }
 

@@ -56,8 +56,6 @@ public:
       contractions.weights = weights.str();
       contractions.precision = precision.str();
       add(createLowerContractionsPass(contractions));
-      add(createCanonicalizerPass());
-      add(createCSEPass());
     }
   }
 

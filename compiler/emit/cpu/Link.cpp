@@ -8,6 +8,7 @@
 #include "llvm/Support/raw_ostream.h"
 #include <cerrno>
 #include <cstring>
+#include <deque>
 #include <fcntl.h>
 #include <optional>
 #include <sys/mman.h>
@@ -56,26 +57,37 @@ bool isAllowedSymbol(llvm::StringRef name) {
   return name.consume_back("f") && kMath.contains(name);
 }
 
-/// False, with `error` set, where the object needs a symbol that a model library
+/// False, with `error` set, where the objects need a symbol that a model library
 /// may not count on: the link would succeed and loading fail, or worse.
-bool checkSymbols(llvm::ArrayRef<char> object, std::string &error) {
-  llvm::MemoryBufferRef bytes(llvm::StringRef(object.data(), object.size()), "model.o");
-  llvm::Expected<std::unique_ptr<llvm::object::ObjectFile>> file = llvm::object::ObjectFile::createELFObjectFile(bytes);
-  if (!file) {
-    error = "cannot read the object again: " + llvm::toString(file.takeError());
-    return false;
-  }
-  for (const llvm::object::SymbolRef &symbol : (*file)->symbols()) {
-    llvm::Expected<uint32_t> flags = symbol.getFlags();
-    llvm::Expected<llvm::StringRef> name = symbol.getName();
-    if (!flags || !name) {
-      llvm::consumeError(flags.takeError());
-      llvm::consumeError(name.takeError());
-      error = "cannot read the object's symbols";
+bool checkSymbols(llvm::ArrayRef<ObjectBytes> objects, std::string &error) {
+  llvm::StringSet<> defined, needed;
+  for (const ObjectBytes &object : objects) {
+    llvm::MemoryBufferRef bytes(llvm::StringRef(object.data(), object.size()), "model.o");
+    llvm::Expected<std::unique_ptr<llvm::object::ObjectFile>> file =
+        llvm::object::ObjectFile::createELFObjectFile(bytes);
+    if (!file) {
+      error = "cannot read the object again: " + llvm::toString(file.takeError());
       return false;
     }
-    if ((*flags & llvm::object::BasicSymbolRef::SF_Undefined) && !name->empty() && !isAllowedSymbol(*name)) {
-      error = "internal error: the code needs the symbol '" + name->str() + "', which no library of a run provides";
+    for (const llvm::object::SymbolRef &symbol : (*file)->symbols()) {
+      llvm::Expected<uint32_t> flags = symbol.getFlags();
+      llvm::Expected<llvm::StringRef> name = symbol.getName();
+      if (!flags || !name) {
+        llvm::consumeError(flags.takeError());
+        llvm::consumeError(name.takeError());
+        error = "cannot read the object's symbols";
+        return false;
+      }
+      if (*flags & llvm::object::BasicSymbolRef::SF_Undefined)
+        needed.insert(*name);
+      else if (*flags & llvm::object::BasicSymbolRef::SF_Global)
+        defined.insert(*name);
+    }
+  }
+  for (const auto &symbol : needed) {
+    llvm::StringRef name = symbol.getKey();
+    if (!name.empty() && !defined.contains(name) && !isAllowedSymbol(name)) {
+      error = "internal error: the code needs the symbol '" + name.str() + "', which no library of a run provides";
       return false;
     }
   }
@@ -84,15 +96,18 @@ bool checkSymbols(llvm::ArrayRef<char> object, std::string &error) {
 
 constexpr char kVersionScript[] = "{ global: attnrt_library_query; local: *; };\n";
 
-} // namespace
-
-bool linkLibrary(llvm::ArrayRef<char> object, llvm::SmallVectorImpl<char> &elf, std::string &error) {
-  if (!checkSymbols(object, error))
-    return false;
-  Descriptor input(memfd_create("model.o", MFD_CLOEXEC)), script(memfd_create("exports", MFD_CLOEXEC));
-  if (!input.write(object) || !script.write(llvm::ArrayRef<char>(kVersionScript, sizeof(kVersionScript) - 1))) {
-    error = std::string("cannot hold the object for the linker: ") + std::strerror(errno);
-    return false;
+/// Runs the linker over `objects` with `options` in front of them and `last` behind.
+bool runLinker(llvm::ArrayRef<ObjectBytes> objects, llvm::ArrayRef<const char *> options,
+               llvm::ArrayRef<const char *> last, ObjectBytes &result, std::string &error) {
+  std::deque<Descriptor> inputs;
+  std::deque<std::string> paths;
+  for (const ObjectBytes &object : objects) {
+    inputs.emplace_back(memfd_create("model.o", MFD_CLOEXEC));
+    if (!inputs.back().write(object)) {
+      error = std::string("cannot hold the object for the linker: ") + std::strerror(errno);
+      return false;
+    }
+    paths.push_back(inputs.back().path());
   }
   // Through a pipe: into a file, lld writes by a mapping of a temporary beside
   // it, which a memfd does not survive and a full disk answers with SIGBUS.
@@ -107,43 +122,65 @@ bool linkLibrary(llvm::ArrayRef<char> object, llvm::SmallVectorImpl<char> &elf, 
     char chunk[65536];
     ssize_t count;
     while ((count = read(source.fd, chunk, sizeof chunk)) > 0 || (count < 0 && errno == EINTR))
-      elf.append(chunk, chunk + std::max<ssize_t>(count, 0));
+      result.append(chunk, chunk + std::max<ssize_t>(count, 0));
   });
   std::string outputPath = output->path();
-  std::string inputPath = input.path(), exports = "--version-script=" + script.path();
-  std::vector<const char *> args = {"ld.lld",
-                                    "-shared",
-                                    "--hash-style=gnu",
-                                    "-z",
-                                    "now",
-                                    "-z",
-                                    "noexecstack",
-                                    "--build-id=none",
-                                    "--strip-debug",
-                                    "--gc-sections",
-                                    "--threads=1",
-                                    "-soname=attnc-model",
-                                    exports.c_str(),
-                                    "-o",
-                                    outputPath.c_str(),
-                                    inputPath.c_str()};
-  // Math that has no polynomial of ours comes from libm; needed only then.
-  static constexpr const char *kLibm[] = {"/lib/x86_64-linux-gnu/libm.so.6", "/lib64/libm.so.6", "/usr/lib/libm.so.6"};
-  for (const char *libm : kLibm) {
-    if (llvm::sys::fs::exists(libm)) {
-      args.insert(args.end(), {"--as-needed", libm});
-      break;
-    }
-  }
+  std::vector<const char *> args = {"ld.lld", "--threads=1", "-o", outputPath.c_str()};
+  args.insert(args.end(), options.begin(), options.end());
+  for (const std::string &path : paths)
+    args.push_back(path.c_str());
+  args.insert(args.end(), last.begin(), last.end());
   std::string messages;
   llvm::raw_string_ostream os(messages);
-  lld::Result result = lld::lldMain(args, os, os, {{lld::Gnu, &lld::elf::link}});
+  lld::Result done = lld::lldMain(args, os, os, {{lld::Gnu, &lld::elf::link}});
   output.reset(); // the end of the file, for the reader
   reader.join();
-  if (result.retCode == 0 && !elf.empty())
+  if (done.retCode == 0 && !result.empty())
     return true;
   error = "the linker failed: " + (messages.empty() ? std::string("no message") : messages);
   return false;
+}
+
+} // namespace
+
+bool linkLibrary(llvm::ArrayRef<ObjectBytes> objects, ObjectBytes &elf, std::string &error) {
+  if (!checkSymbols(objects, error))
+    return false;
+  Descriptor script(memfd_create("exports", MFD_CLOEXEC));
+  if (!script.write(llvm::ArrayRef<char>(kVersionScript, sizeof(kVersionScript) - 1))) {
+    error = std::string("cannot hold the list of exports for the linker: ") + std::strerror(errno);
+    return false;
+  }
+  std::string exports = "--version-script=" + script.path();
+  const char *options[] = {"-shared",
+                           "--hash-style=gnu",
+                           "-z",
+                           "now",
+                           "-z",
+                           "noexecstack",
+                           "--build-id=none",
+                           "--strip-debug",
+                           "--gc-sections",
+                           "-soname=attnc-model",
+                           exports.c_str()};
+  // Math that has no polynomial of ours comes from libm; needed only then.
+  static constexpr const char *kLibm[] = {"/lib/x86_64-linux-gnu/libm.so.6", "/lib64/libm.so.6", "/usr/lib/libm.so.6"};
+  std::vector<const char *> libraries;
+  for (const char *libm : kLibm) {
+    if (llvm::sys::fs::exists(libm)) {
+      libraries = {"--as-needed", libm};
+      break;
+    }
+  }
+  return runLinker(objects, options, libraries, elf, error);
+}
+
+bool joinObjects(llvm::ArrayRef<ObjectBytes> objects, ObjectBytes &joined, std::string &error) {
+  if (objects.size() == 1) {
+    joined = objects.front();
+    return true;
+  }
+  return runLinker(objects, {"-r"}, {}, joined, error);
 }
 
 } // namespace attn

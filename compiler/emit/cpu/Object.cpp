@@ -23,7 +23,8 @@ static llvm::OptimizationLevel levelOf(unsigned optLevel) {
   }
 }
 
-bool optimizeModule(llvm::Module &module, TargetAttr target, unsigned optLevel, std::string &error) {
+bool optimizeModule(llvm::Module &module, TargetAttr target, unsigned optLevel, const llvm::StringSet<> &shared,
+                    std::string &error) {
   std::unique_ptr<llvm::TargetMachine> machine = makeTargetMachine(target, optLevel, error);
   if (!machine)
     return false;
@@ -31,13 +32,19 @@ bool optimizeModule(llvm::Module &module, TargetAttr target, unsigned optLevel, 
   module.setDataLayout(machine->createDataLayout());
   std::string width = std::to_string(target.getF32Lanes() * 32);
   for (llvm::Function &function : module) {
-    if (function.isDeclaration())
+    bool isShared = shared.contains(function.getName());
+    if (function.isDeclaration() && !isShared)
       continue;
     if (function.getName() != "attnrt_library_query") {
       // One name of a kind: LLVM ascribes a meaning to some, such as "main".
       function.setName("attn." + function.getName());
-      function.setLinkage(llvm::GlobalValue::InternalLinkage);
+      if (isShared)
+        function.setVisibility(llvm::GlobalValue::HiddenVisibility);
+      else
+        function.setLinkage(llvm::GlobalValue::InternalLinkage);
     }
+    if (function.isDeclaration())
+      continue;
     function.addFnAttr("target-cpu", target.getCpu());
     function.addFnAttr("target-features", target.getFeatures());
     function.addFnAttr("prefer-vector-width", width);

@@ -3,6 +3,7 @@
 
 #include "dialects/attn/AttnOps.h"
 #include "llvm/ADT/SmallVector.h"
+#include "llvm/ADT/StringSet.h"
 #include <string>
 
 namespace llvm {
@@ -16,16 +17,23 @@ namespace attn {
 /// unroller are off: loops arrive as vectors and unrolled as their builders
 /// want them (a further unroll by 2 costs the GEMM's inner loop 2-4 %). In the
 /// end bf16 moves as words where the target has none.
+/// `shared` are the functions that one object of a library has and others call;
+/// all others but attnrt_library_query are seen in their object alone.
 /// False, with `error` set, when LLVM has no such target.
-bool optimizeModule(llvm::Module &module, TargetAttr target, unsigned optLevel, std::string &error);
+bool optimizeModule(llvm::Module &module, TargetAttr target, unsigned optLevel, const llvm::StringSet<> &shared,
+                    std::string &error);
 
 /// Writes the ELF object of an optimised module.
 bool emitObject(llvm::Module &module, TargetAttr target, unsigned optLevel, llvm::SmallVectorImpl<char> &object,
                 std::string &error);
 
-/// Links an object to a shared library in memory, in process. Only
+using ObjectBytes = llvm::SmallVector<char, 0>;
+
+/// Links objects to a shared library in memory, in process. Only
 /// attnrt_library_query is visible from outside.
-bool linkLibrary(llvm::ArrayRef<char> object, llvm::SmallVectorImpl<char> &elf, std::string &error);
+bool linkLibrary(llvm::ArrayRef<ObjectBytes> objects, ObjectBytes &elf, std::string &error);
+/// Links objects to one object.
+bool joinObjects(llvm::ArrayRef<ObjectBytes> objects, ObjectBytes &joined, std::string &error);
 
 } // namespace attn
 

@@ -171,9 +171,7 @@ std::string requiredCpuFeatures(TargetAttr target) {
 }
 
 std::string optionalCpuFeatures(ModuleOp module) {
-  WalkResult result = module.walk([](LLVM::CallIntrinsicOp call) {
-    return call.getIntrin() == "llvm.x86.ldtilecfg" ? WalkResult::interrupt() : WalkResult::advance();
-  });
+  WalkResult result = module.walk([](HasTilesOp) { return WalkResult::interrupt(); });
   return result.wasInterrupted() ? "amx_tile,amx_bf16" : "";
 }
 

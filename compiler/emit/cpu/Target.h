@@ -25,7 +25,7 @@ std::unique_ptr<llvm::TargetMachine> makeTargetMachine(TargetAttr target, unsign
 /// The CPU features that code for `target` may use, as
 /// attnrt_library.required_cpu_features spells them.
 std::string requiredCpuFeatures(TargetAttr target);
-/// Those that code in the LLVM dialect uses only where they are there.
+/// Those that the kernels of a module use only where they are there.
 std::string optionalCpuFeatures(mlir::ModuleOp module);
 
 } // namespace attn

@@ -82,12 +82,11 @@ public:
     if (options.optLevel > 0)
       add(createChooseGpuRowsPass({options.precision, sm90a}));
     pm.addPass(createDecomposePass());
-    if (options.optLevel > 0) {
+    if (options.optLevel > 0)
       add(createChooseGpuGemmsPass({options.precision, sm90a}));
-      pm.addPass(createCanonicalizerPass());
-      pm.addPass(createCSEPass());
-    }
   }
+
+  bool separatesKernels() const override { return false; }
 
   /// Launches in the entries, and the kernels as PTX and, where there is a
   /// ptxas, as machine code.

@@ -527,8 +527,14 @@ struct LowerRuntimePass : attn::impl::LowerRuntimePassBase<LowerRuntimePass> {
     for (auto function : getOperation().getOps<func::FuncOp>()) {
       bool ours = function->hasAttr(AttnDialect::kEntryAttr) || function->hasAttr(AttnDialect::kKernelAttr) ||
                   function->hasAttr(AttnDialect::kTaskAttr);
-      if (!ours || function.isExternal())
+      if (!ours)
         continue;
+      if (function.isExternal()) { // a kernel of another object
+        SmallVector<Type> arguments{LLVM::LLVMPointerType::get(&getContext())};
+        llvm::append_range(arguments, function.getArgumentTypes());
+        function.setFunctionType(FunctionType::get(&getContext(), arguments, IntegerType::get(&getContext(), 32)));
+        continue;
+      }
       if (failed(FunctionLowering(function, types, symbols, messages, polling).run()))
         return signalPassFailure();
     }

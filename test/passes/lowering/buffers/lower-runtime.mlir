@@ -107,3 +107,17 @@ func.func private @chooses(%n: memref<?xi1>) attributes {attn.kernel} {
   memref.store %yes, %n[%c0] : memref<?xi1>
   return
 }
+
+// -----
+
+// A kernel whose code is another object's: the declaration gets the run in front, like the kernel there.
+// CHECK-LABEL: func.func @calls
+// CHECK: %{{.*}} = call @elsewhere(%arg0, %{{.*}}, %{{.*}}) : (!llvm.ptr, memref<?xf32>, memref<?xf32>) -> i32
+// CHECK: func.func private @elsewhere(!llvm.ptr, memref<?xf32>, memref<?xf32>) -> i32 attributes {attn.kernel}
+// CHECK: func.func private @stranger(memref<?xf32>)
+func.func @calls(%x: memref<?xf32>, %y: memref<?xf32>) attributes {attn.entry} {
+  attn.kernel @elsewhere ins(%x : memref<?xf32>) outs(%y : memref<?xf32>)
+  return
+}
+func.func private @elsewhere(memref<?xf32>, memref<?xf32>) attributes {attn.kernel}
+func.func private @stranger(memref<?xf32>)
