@@ -33,7 +33,8 @@ enum class EmitKind {
 
 struct CompileOptions {
   EmitKind emit = EmitKind::Lib;
-  /// 0: no graph optimisation, LLVM O0. 1..3: LLVM's levels.
+  /// 0: no graph optimisation, LLVM O0. 1, 2: LLVM's levels. 3: LLVM's passes that
+  /// pay off for vector code.
   unsigned optLevel = 3;
   /// "native" (the features that CPUID reports, never the model name), or an
   /// LLVM CPU name ("x86-64-v3", "x86-64-v4", "x86-64", "znver5").

@@ -13,8 +13,8 @@ class Module;
 namespace attn {
 
 /// Sets triple, data layout and function attributes of `target` and runs
-/// LLVM's pipeline of `optLevel` (0..3) over `module`. The vectorisers and the
-/// unroller are off: loops arrive as vectors and unrolled as their builders
+/// LLVM's pipeline of `optLevel` (0..2), or the one of Object.cpp (3), over
+/// `module`. The vectorisers and the unroller are off: loops arrive as vectors and unrolled as their builders
 /// want them (a further unroll by 2 costs the GEMM's inner loop 2-4 %). In the
 /// end bf16 moves as words where the target has none.
 /// `shared` are the functions that one object of a library has and others call;

@@ -16,7 +16,7 @@ namespace {
 constexpr llvm::StringLiteral kMagic = "attncobj";
 constexpr size_t kDigestBytes = 32;
 // Changes with what the compiler does to a module between the key and the object.
-constexpr llvm::StringLiteral kVersion = "1 ";
+constexpr llvm::StringLiteral kVersion = "2 ";
 
 llvm::ArrayRef<uint8_t> bytesOf(llvm::StringRef text) { return {text.bytes_begin(), text.size()}; }
 
