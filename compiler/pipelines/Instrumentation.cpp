@@ -27,11 +27,15 @@ public:
     std::string path = llvm::formatv("{0}/{1,0+3}-{2}.mlir", folder, count++, name);
     std::error_code code;
     llvm::raw_fd_ostream file(path, code);
+    if (!code) {
+      print(file);
+      file.close();
+      code = file.error();
+      file.clear_error(); // else a full disk is a fatal error
+    }
     if (code && !reported) {
       llvm::errs() << "warning: cannot write '" << path << "': " << code.message() << '\n';
       reported = true;
-    } else if (!code) {
-      print(file);
     }
   }
 
