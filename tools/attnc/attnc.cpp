@@ -168,8 +168,11 @@ int finish(const Request &request, StagedOutput &staged, const Summary &summary,
 }
 
 /// Gives a failed compile's reproducer its name. A pass that fails or crashes
-/// leaves one; after any other death a second worker writes it.
+/// leaves one; after any other death a second worker writes it. A compile that
+/// was stopped has nothing to show.
 void keepReproducer(const Request &request, const WorkerResult &result) {
+  if (result.end == WorkerResult::End::TimedOut)
+    return;
   const CompileJob &job = request.job;
   const std::string &path = job.compile.reproducerPath;
   bool died = result.end != WorkerResult::End::Exited && result.stage != kImportStage;
