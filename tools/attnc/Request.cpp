@@ -29,7 +29,8 @@ void checkCpu(CommandLine &line, StringRef cpu) {
       best = distance;
       nearest = name;
     }
-  line.fail("unknown CPU '" + cpu + "'" + (nearest.empty() ? "" : ", did you mean '" + nearest.str() + "'?"));
+  line.fail("unknown CPU '" + cpu + "'" +
+            (nearest.empty() ? "; known are native, " + join(known, ", ") : ", did you mean '" + nearest.str() + "'?"));
 }
 
 uint64_t machineMemory() {
