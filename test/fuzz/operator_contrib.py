@@ -89,8 +89,8 @@ def nbits(d):
               d.array([n * blocks], low=0.01, high=0.1)]
     if d.maybe():
         inputs.append(packed(n * (-(-blocks * bits // 8))))
-    if d.maybe(0.2):
-        inputs += [None] * (4 - len(inputs)) + [d.data.integers(0, blocks, k).astype(np.int32)]
+    if bits == 4 and len(inputs) == 3 and d.maybe(0.3):  # with g_idx ONNX Runtime reads 4 bits and no zero points, whatever there is
+        inputs += [None, d.data.integers(0, blocks, k).astype(np.int32)]
     d.form.fixed = (1, 2, 3, 4)
     return {"K": k, "N": n, "bits": bits, "block_size": block, "accuracy_level": 1}, inputs
 
