@@ -56,7 +56,8 @@ def LowerContractionsPass : Pass<"attn-lower-contractions", "::mlir::ModuleOp"> 
 
     `weights` stores them in fewer bits (`#attn.narrow_panels`): `bf16`, or `int8`
     with a scale for each column, or, as `int8:64`, for each column and 64 rows.
-    They are widened in registers; activations and sums stay f32.
+    They are widened in registers; activations and sums stay f32. Without it a
+    weight that is f16 or bf16 widened (attn-widen-halves) is packed as it is stored.
 
     With `precision=bf16` weights not said otherwise are bf16; where the target
     has vdpbf16ps and K is even, the activation is rounded to bf16, too, once for
@@ -237,6 +238,9 @@ def LowerAttentionPass : Pass<"attn-lower-attention", "::mlir::ModuleOp"> {
     also writes the extra results; reduced ones are made of whole ones. What has
     no kernel (f64, a dynamic head width, a region that
     does not map to vectors) stays for `attn-decompose`.
+
+    Query, key, value and alignment that are f16 or bf16 widened are read as they
+    are stored, a cache above all.
 
     Remarks of category `attn-lower-attention`: passed with the kernel, or missed
     with the reason.
