@@ -9,6 +9,7 @@ import attnc
 import models
 import numpy as np
 import onnxruntime
+from attnc import _source
 
 DECODE = models.ROOT / "test/e2e/models/gpt2_decode_ts17/model.onnx"
 
@@ -141,6 +142,20 @@ class Folders(unittest.TestCase):
         self.put("step", "onnx/decoder_model.onnx")
         self.assertEqual(list(attnc.load(str(self.folder)).entries), ["main"])
         self.assertEqual(pickle.loads(pickle.dumps(attnc.load(self.folder))).path, attnc.load(self.folder).path)
+
+    def test_whole(self):
+        """Of a folder that a search is to be made of, attnc finds the parts; what it reads there names the library."""
+        self.put("encode", "onnx/encoder_model.onnx")
+        self.put("step", "onnx/decoder_model.onnx")
+
+        def opened(search):
+            return _source.open_source(self.folder, self.folder, search)[0]
+
+        self.assertEqual(opened(attnc.Beam(4)).arguments(), [str(self.folder)])
+        self.assertEqual(len(opened(attnc.Greedy(step="decoder_model")).arguments()), 2)
+        before = opened(attnc.Beam(4)).digest()
+        (self.folder / "generation_config.json").write_text('{"eos_token_id": 2}')
+        self.assertNotEqual(opened(attnc.Beam(4)).digest(), before)
 
     def test_none(self):
         self.put("step", "other.onnx")

@@ -230,8 +230,8 @@ def compile(
     """Compiles a model into the library ``out``, which is there whole or not at all.
 
     source       the path of an ONNX file, of a graph (.json) or of IR (.mlir); a mapping of entries to such paths; a
-                 folder of the hub, whose parts become entries (encoder_model, decoder_model, ...); an onnx.ModelProto;
-                 a program of torch.export
+                 folder of the hub, whose parts become entries (encoder_model, decoder_model, ...), or with a search
+                 that names no step one function; an onnx.ModelProto; a program of torch.export
     dims         sizes by the model's names for dimensions: 128, or bounds (1, 512)
     shapes       shapes by input; None leaves a size open
     weights      "f32", "bf16", "int8" or "int8:64": how constant operands of products are stored
@@ -258,7 +258,7 @@ def compile(
     """
     flags = _checked_flags(options)
     with tempfile.TemporaryDirectory(prefix="attnc-") as scratch:
-        opened, _ = open_source(source, pathlib.Path(scratch))
+        opened, _ = open_source(source, pathlib.Path(scratch), options.get("search"))
         return compile_source(opened, out, flags, timeout=timeout, memory=memory, progress=on_progress)
 
 

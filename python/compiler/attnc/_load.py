@@ -87,7 +87,7 @@ def load(source: Any, *, cache: bool = True, on_progress: Progress = None, **opt
     limits = {name: options.pop(name, None) for name in ("timeout", "memory")}
     flags = _checked_flags(options)
     with tempfile.TemporaryDirectory(prefix="attnc-") as scratch:
-        opened, lasting = open_source(source, pathlib.Path(scratch))
+        opened, lasting = open_source(source, pathlib.Path(scratch), options.get("search"))
 
         def compile_to(path: pathlib.Path) -> None:
             compile_source(opened, path, flags, progress=on_progress, **limits)

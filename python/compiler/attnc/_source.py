@@ -11,6 +11,8 @@ from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Set, 
 
 from attnc_runtime import InvalidArgument, NoSuchFile, Unsupported
 
+from ._search import Search
+
 Path = Union[str, "os.PathLike[str]"]
 
 # {key: "location", value: PATH} of an ONNX tensor's external_data, as it is serialised. What else looks so costs a file
@@ -134,7 +136,7 @@ def _export(program: Any, folder: pathlib.Path) -> pathlib.Path:
     return path
 
 
-def open_source(source: Any, scratch: pathlib.Path) -> Tuple[Source, bool]:
+def open_source(source: Any, scratch: pathlib.Path, search: Union[Search, None] = None) -> Tuple[Source, bool]:
     """The source, and whether it lies in files of the caller's. What does not is written into ``scratch``."""
     if isinstance(source, Written):
         source.folder = scratch
@@ -146,7 +148,7 @@ def open_source(source: Any, scratch: pathlib.Path) -> Tuple[Source, bool]:
             raise InvalidArgument("of several entries each is the path of a model")
         return Source({str(name): _existing(path) for name, path in source.items()}, named=True), True
     if isinstance(source, (str, os.PathLike)) and os.path.isdir(source):
-        return _folder(pathlib.Path(source)), True
+        return _folder(pathlib.Path(source), search is not None and search.step is None), True
     if isinstance(source, (str, os.PathLike)):
         return Source({"": _existing(source)}, named=False), True
     if hasattr(source, "SerializeToString") and hasattr(source, "graph"):
@@ -174,9 +176,24 @@ def models_in(folder: pathlib.Path) -> Dict[str, pathlib.Path]:
     return found
 
 
-def _folder(path: pathlib.Path) -> Source:
-    """A model alone, or each part as an entry of its name; of the decoder's forms the one with a file each."""
+class _Whole(Source):
+    """A folder of which attnc makes one function: it finds the parts, and their settings in the configurations."""
+
+    def __init__(self, path: pathlib.Path, found: Mapping[str, pathlib.Path]) -> None:
+        super().__init__({"": path}, named=False)
+        settings = (path / place / name for place in ("", "onnx") for name in ("config.json", "generation_config.json"))
+        self._parts = Source({**found, **{str(file): file for file in settings if file.is_file()}}, named=True)
+
+    def digest(self) -> str:
+        return self._parts.digest()
+
+
+def _folder(path: pathlib.Path, generates: bool) -> Source:
+    """A model alone, or each part as an entry of its name; of the decoder's forms the one with a file each. All of it if
+    it ``generates``."""
     found = models_in(path)
+    if found and generates:
+        return _Whole(path, found)
     if "decoder_model" in found and "decoder_with_past_model" in found:
         found.pop("decoder_model_merged", None)
         found.pop("model", None)
