@@ -121,9 +121,14 @@ bool InputReader::readShape(const proto::ValueInfoProto &info, InputSpec &spec) 
                          << printableName(dim.dim_param()) << "'";
       return false;
     }
+    result.name = dim.dim_param();
+    // torch.export writes sizes that it knows as names, "8", where it names others.
+    int64_t number = 0;
     if (dim.has_dim_value())
       result.size = dim.dim_value();
-    result.name = dim.dim_param();
+    else if (!llvm::StringRef(result.name).getAsInteger(10, number) && number >= 0 && !options.dims.count(result.name) &&
+             !options.dimRanges.count(result.name))
+      result.size = number;
   }
   return given == options.shapes.end() || applyShape(spec, given->second, type.has_shape());
 }
