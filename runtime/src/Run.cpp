@@ -314,22 +314,6 @@ static int32_t parallelFor(attnrt_run *abi, attnrt_task_fn fn, void *arg, int64_
   return !finished || __atomic_load_n(&abi->error_message, __ATOMIC_RELAXED) != 0;
 }
 
-static void reportMark(attnrt_run *abi, int32_t region, int64_t flops, int64_t bytes) {
-  const attnrt_run_options &options = *runOf(abi).options;
-  if (options.on_mark)
-    options.on_mark(options.mark_context, region, flops, bytes);
-}
-
-static int32_t reportToken(attnrt_run *abi, int64_t row, int64_t step, int64_t token) {
-  Run &run = runOf(abi);
-  const attnrt_run_options &options = *run.options;
-  if (!options.on_token || !options.on_token(options.token_context, row, step, token))
-    return 0;
-  run.status = fail(ATTNRT_CANCELLED, "the run of entry '%s' was ended by on_token at token %lld of row %lld",
-                    run.plan->entry->name, (long long)step, (long long)row);
-  return 1;
-}
-
 static const char *messageOf(const attnrt_entry &entry, int32_t message) {
   return message >= 0 && message < entry.num_messages && entry.messages[message]
              ? entry.messages[message]

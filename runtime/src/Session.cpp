@@ -141,3 +141,23 @@ void attnrt_cancel_reset(attnrt_cancel *cancel) {
 }
 
 void attnrt_cancel_destroy(attnrt_cancel *cancel) { destroy(cancel); }
+
+//===----------------------------------------------------------------------===//
+// What a run tells its caller
+//===----------------------------------------------------------------------===//
+
+void attn::rt::reportMark(attnrt_run *abi, int32_t region, int64_t flops, int64_t bytes) {
+  const attnrt_run_options &options = *reinterpret_cast<Run *>(abi)->options;
+  if (options.on_mark)
+    options.on_mark(options.mark_context, region, flops, bytes);
+}
+
+int32_t attn::rt::reportToken(attnrt_run *abi, int64_t row, int64_t step, int64_t token) {
+  Run &run = *reinterpret_cast<Run *>(abi);
+  const attnrt_run_options &options = *run.options;
+  if (!options.on_token || !options.on_token(options.token_context, row, step, token))
+    return 0;
+  run.status = fail(ATTNRT_CANCELLED, "the run of entry '%s' was ended by on_token at token %lld of row %lld",
+                    run.plan->entry->name, (long long)step, (long long)row);
+  return 1;
+}

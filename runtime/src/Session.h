@@ -59,6 +59,9 @@ OutputSlot *declareOutput(Run &run, int32_t index, int32_t rank, const int64_t *
 bool acceptsBuffer(Run &run, const OutputSlot &slot, const attnrt_tensor_info &declared);
 /// attnrt_run.workspace on the CPU.
 void *provideWorkspace(attnrt_run *abi, uint64_t bytes);
+/// attnrt_run.mark and attnrt_run.token.
+void reportMark(attnrt_run *abi, int32_t region, int64_t flops, int64_t bytes);
+int32_t reportToken(attnrt_run *abi, int64_t row, int64_t step, int64_t token);
 /// attnrt_run.fail.
 void reportFailure(attnrt_run *abi, int32_t message, int32_t numValues, const int64_t *values);
 

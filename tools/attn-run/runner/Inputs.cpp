@@ -284,13 +284,12 @@ static bool haveDims(const attnrt_entry_info &entry, const std::map<std::string,
   return true;
 }
 
-Fault makeInputs(const attnrt_entry_info &entry, const InputOptions &options, std::vector<Tensor> &inputs,
-                 std::string &error, std::vector<std::string> *madeUp) {
-  if (options.dimsAreOpen && !haveDims(entry, options.dims, error))
-    return Fault::Request;
+/// The inputs that --input gives, and which these are.
+static Fault readGiven(const attnrt_entry_info &entry, const InputOptions &options, std::vector<Tensor> &inputs,
+                       std::vector<bool> &given, std::string &error) {
   inputs.clear();
   inputs.resize(static_cast<size_t>(entry.num_inputs));
-  std::vector<bool> given(inputs.size());
+  given.assign(inputs.size(), false);
   for (const std::string &text : options.inputs) {
     std::string value;
     int i = findNamed(text, entry.inputs, entry.num_inputs, "input", value, error);
@@ -306,6 +305,16 @@ Fault makeInputs(const attnrt_entry_info &entry, const InputOptions &options, st
     }
     given[i] = true;
   }
+  return Fault::None;
+}
+
+Fault makeInputs(const attnrt_entry_info &entry, const InputOptions &options, std::vector<Tensor> &inputs,
+                 std::string &error, std::vector<std::string> *madeUp) {
+  if (options.dimsAreOpen && !haveDims(entry, options.dims, error))
+    return Fault::Request;
+  std::vector<bool> given;
+  if (Fault fault = readGiven(entry, options, inputs, given, error); fault != Fault::None)
+    return fault;
 
   // What a name stands for: the first given input that has it decides. Whether
   // inputs agree is for the runtime to say.
