@@ -92,6 +92,13 @@ bool InputReader::applyShape(InputSpec &spec, llvm::ArrayRef<int64_t> shape, boo
   return true;
 }
 
+/// torch.export writes sizes that it knows as names, "8", where it names others. Some name dimensions by their places.
+static std::optional<int64_t> sizeOfName(const std::string &name, size_t place) {
+  uint32_t number = 0;
+  bool isSize = !llvm::StringRef(name).getAsInteger(10, number) && std::to_string(number) == name && number > 1;
+  return isSize && number != place ? std::optional<int64_t>(number) : std::nullopt;
+}
+
 bool InputReader::readShape(const proto::ValueInfoProto &info, InputSpec &spec) {
   const proto::TypeProto::Tensor &type = info.type().tensor_type();
   auto given = options.shapes.find(spec.name);
@@ -122,13 +129,10 @@ bool InputReader::readShape(const proto::ValueInfoProto &info, InputSpec &spec) 
       return false;
     }
     result.name = dim.dim_param();
-    // torch.export writes sizes that it knows as names, "8", where it names others.
-    int64_t number = 0;
     if (dim.has_dim_value())
       result.size = dim.dim_value();
-    else if (!llvm::StringRef(result.name).getAsInteger(10, number) && number >= 0 && !options.dims.count(result.name) &&
-             !options.dimRanges.count(result.name))
-      result.size = number;
+    else if (given == options.shapes.end() && !options.dims.count(result.name) && !options.dimRanges.count(result.name))
+      result.size = sizeOfName(result.name, spec.dims.size() - 1);
   }
   return given == options.shapes.end() || applyShape(spec, given->second, type.has_shape());
 }

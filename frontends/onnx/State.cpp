@@ -162,6 +162,7 @@ static bool takesNarrow(StringRef op) {
                                     "Constant",
                                     "ConstantOfShape",
                                     "Gather",
+                                    "GatherBlockQuantized",
                                     "Concat",
                                     "Slice",
                                     "Split",

@@ -1,5 +1,6 @@
 #include "dialects/attn/AttnOps.h"
 #include "dialects/attn/DerivedGlobals.h"
+#include "dialects/attn/Rounding.h"
 #include "dialects/attn/TopKOp.h"
 #include "passes/Passes.h"
 #include "passes/graph/Structured.h"
@@ -77,6 +78,7 @@ private:
   SymbolTable symbols;
   DerivedGlobals globals;
   DenseMap<Value, Value> twins;
+  DenseMap<Value, Type> fromHalves; ///< tensors of f32 to which the graph converts those of this type
   DenseSet<Value> computed, constants;
 };
 
@@ -227,6 +229,8 @@ void Widening::widenGeneric(linalg::GenericOp op) {
     scalars.map(argument, block.addArgument(widenType(argument.getType()), argument.getLoc()));
   b.setInsertionPointToStart(&block);
   widenBody(b, body, scalars, readWide);
+  if (llvm::hasSingleElement(body.without_terminator()) && isa<arith::ExtFOp>(body.front()))
+    fromHalves[twin->getResult(0)] = body.front().getOperand(0).getType();
   replace(op, twin->getResults());
 }
 
@@ -269,6 +273,10 @@ void Widening::widen(Operation *op) {
     bool reads = false;
     generic.getBody()->walk([&](tensor::ExtractOp extract) { reads |= isHalf(extract.getType()); });
     if (!gives && !reads && llvm::none_of(op->getOperandTypes(), isTensor))
+      return;
+    // The graph asks for a rounding, which changes what was not in such a type before.
+    if (generic->removeAttr(kRoundsAttr) &&
+        fromHalves.lookup(generic.getDpsInputs()[0]) != getElementTypeOrSelf(op->getResult(0)))
       return;
     if (!generic.hasPureTensorSemantics() || (gives && widenView(op)))
       return;

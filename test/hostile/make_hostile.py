@@ -112,7 +112,7 @@ def no_graph(_):
     return b"\x08\x08"  # ir_version: 8
 
 
-@case(1, "is a folder, not a file")
+@case(1, "has no model (*.onnx)")
 def folder(at):
     os.makedirs(f"{at}/folder.onnx")
 

@@ -136,6 +136,14 @@ def blocks():
             if zeros:
                 inputs.append(("const", u8(20, 4 * bits // 8)))
             case(f"gather_blocks_{bits}_{zeros}", "GatherBlockQuantized", inputs, quantize_axis=1, block_size=16, bits=bits)
+    import ml_dtypes
+    for kind in (ml_dtypes.int4, ml_dtypes.uint4):
+        low = -8 if kind == ml_dtypes.int4 else 0
+        table = lambda *shape: ("const", RNG.integers(low, low + 16, shape).astype(kind))  # noqa: E731
+        case(f"gather_blocks_{kind.__name__}", "GatherBlockQuantized", [table(20, 64), ids, ("const", scale(20, 4))],
+             quantize_axis=1, block_size=16)
+        case(f"gather_blocks_{kind.__name__}_rows", "GatherBlockQuantized",
+             [table(32, 24), ids, ("const", scale(2, 24)), table(2, 24)], quantize_axis=0, block_size=16)
 
 
 def quantised_products():

@@ -54,16 +54,29 @@ private:
       sys::path::append(path = sys::path::parent_path(folder), name); // of FOLDER/onnx
     if (!sys::fs::exists(path))
       return true;
+    constexpr uint64_t kMostBytes = 64 << 20;
+    sys::fs::file_status status;
+    bool isKnown = !sys::fs::status(path, status), isRegular = isKnown && sys::fs::is_regular_file(status);
+    if (!isRegular || status.getSize() > kMostBytes) {
+      error = (path + (!isKnown    ? ": cannot be read"
+                       : isRegular ? ": is no configuration, it has more than 64 MiB"
+                                   : ": is not a regular file"))
+                  .str();
+      return false;
+    }
     auto file = MemoryBuffer::getFile(path, /*IsText=*/true);
-    constexpr size_t kMostBytes = 64 << 20;
-    if (!file || (*file)->getBufferSize() > kMostBytes) {
-      error = (path + (file ? ": is no configuration, it has more than 64 MiB" : ": cannot be read")).str();
+    if (!file) {
+      error = (path + ": cannot be read: " + file.getError().message()).str();
       return false;
     }
     graph::JsonError wrong;
     std::optional<Json> parsed = graph::parseJson((*file)->getBuffer(), wrong);
     if (!parsed) {
       error = (path + ":" + Twine(wrong.at.line) + ":" + Twine(wrong.at.column) + ": " + wrong.message).str();
+      return false;
+    }
+    if (!parsed->is(Json::Object)) {
+      error = (path + ": expects an object, has " + graph::kindName(parsed->kind)).str();
       return false;
     }
     json = std::move(*parsed);
@@ -140,8 +153,8 @@ private:
   /// What transformers does to scores before it chooses.
   void readProcessors() {
     search.repetitionPenalty = number("repetition_penalty").value_or(1);
-    if (!(search.repetitionPenalty > 0))
-      fail("repetition_penalty", "is not above 0");
+    if (!(search.repetitionPenalty >= 1e-6 && search.repetitionPenalty <= 1e6))
+      fail("repetition_penalty", "is not from 1e-6 to 1e6");
     search.noRepeatNgram = integer("no_repeat_ngram_size").value_or(0);
     search.forcedBos = integer("forced_bos_token_id").value_or(-1);
     // Of several one ends as well as another.
@@ -150,9 +163,13 @@ private:
     search.suppressed = list("suppress_tokens");
     search.beginSuppressed = list("begin_suppress_tokens");
     const Json *words = find("bad_words_ids");
+    if (words && !words->is(Json::Array))
+      fail("bad_words_ids", "is no list of words");
     for (const Json &word : words ? ArrayRef(words->items) : ArrayRef<Json>()) {
       if (word.items.size() != 1 || !word.items[0].is(Json::Integer))
         return fail("bad_words_ids", "has a word of more than one token, which no search of attnc leaves out");
+      if (word.items[0].integer < 0)
+        return fail("bad_words_ids", "has a word that is no token");
       search.suppressed.push_back(word.items[0].integer);
     }
     // What would change tokens, and is not served.

@@ -110,7 +110,7 @@ std::string formatProducts(const json::Array &products) {
          arithmetic = widthOf("arithmetic", "arithmetic");
   bool hasHalves = llvm::any_of(products, [](const json::Value &product) {
     const json::Object *fields = product.getAsObject();
-    return fields && StringRef(fields->getString("storage").value_or("")).contains("f");
+    return fields && StringRef(fields->getString("storage").value_or("")).contains("f16");
   });
   if (!products.empty())
     os << left_justify("product", node) << "  " << left_justify("weight", storage) << "  "

@@ -251,6 +251,8 @@ LogicalResult importGatherBlockQuantized(Node &n) {
   if (blocks.block < 16 || (blocks.block & (blocks.block - 1)) || (blocks.bits != 4 && blocks.bits != 8))
     return n.error() << "expects 4 or 8 bits and a block_size that is a power of 2 from 16 on, has " << blocks.bits
                      << " and " << blocks.block;
+  if (data.dtype != DType::U8 && blocks.bits != 4)
+    return n.error() << "expects 4 bits for data of " << dtypeName(data.dtype) << ", has " << blocks.bits;
   if (n.hasInput(3)) {
     if (failed(expectSameDType(n, 0, 3)))
       return failure();

@@ -1,7 +1,9 @@
+#include "dialects/attn/Rounding.h"
 #include "frontends/onnx/ops/Families.h"
 #include "frontends/onnx/ops/Formula.h"
 #include "frontends/onnx/ops/Narrow.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Linalg/IR/Linalg.h"
 
 // Operators of two and more operands, comparison, selection and conversion.
 
@@ -331,7 +333,11 @@ LogicalResult importWhere(Node &n) {
 LogicalResult castTo(Node &n, DType to) {
   if (isFloat8(to) && !n.intAttr("saturate", 1) && n.input(0).dtype != to)
     return setFormula(n, to, n.input(0), [&](ArrayRef<Num> v) { return narrowed(v[0], to, false); });
-  n.setOutput(0, n.cast(n.input(0), to));
+  Tensor cast = n.cast(n.input(0), to);
+  auto op = cast.value && n.input(0).dtype != to ? cast.value.getDefiningOp<linalg::GenericOp>() : nullptr;
+  if (op && (to == DType::F16 || to == DType::BF16))
+    op->setAttr(kRoundsAttr, UnitAttr::get(op.getContext()));
+  n.setOutput(0, cast);
   return success();
 }
 

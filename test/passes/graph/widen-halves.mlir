@@ -177,3 +177,69 @@ func.func @bits(%x: tensor<4xf16>) -> tensor<4xi16> {
   } -> tensor<4xi16>
   return %r : tensor<4xi16>
 }
+
+// -----
+
+// A Cast of the graph rounds what was in f32.
+// CHECK-LABEL: func.func @cast
+// CHECK: %[[H:.+]] = linalg.generic {{.*}} ins(%arg0 : tensor<4xf32>) outs(%{{.+}} : tensor<4xbf16>)
+// CHECK-NOT: attn.rounds
+// CHECK: arith.truncf %{{.+}} : f32 to bf16
+// CHECK: %[[W:.+]] = linalg.generic {{.*}} ins(%[[H]] : tensor<4xbf16>)
+// CHECK: arith.extf
+// CHECK: %[[Y:.+]] = linalg.generic {{.*}} ins(%[[W]] : tensor<4xf32>)
+// CHECK: return %[[Y]] : tensor<4xf32>
+func.func @cast(%x: tensor<4xf32>) -> tensor<4xf32> {
+  %e = tensor.empty() : tensor<4xbf16>
+  %h = linalg.generic {attn.rounds, indexing_maps = [affine_map<(i) -> (i)>, affine_map<(i) -> (i)>],
+      iterator_types = ["parallel"]} ins(%x : tensor<4xf32>) outs(%e : tensor<4xbf16>) {
+  ^bb0(%a: f32, %o: bf16):
+    %r = arith.truncf %a : f32 to bf16
+    linalg.yield %r : bf16
+  } -> tensor<4xbf16>
+  %f = tensor.empty() : tensor<4xf32>
+  %y = linalg.generic {indexing_maps = [affine_map<(i) -> (i)>, affine_map<(i) -> (i)>], iterator_types = ["parallel"]}
+      ins(%h : tensor<4xbf16>) outs(%f : tensor<4xf32>) {
+  ^bb0(%a: bf16, %o: f32):
+    %r = arith.extf %a : bf16 to f32
+    linalg.yield %r : f32
+  } -> tensor<4xf32>
+  return %y : tensor<4xf32>
+}
+
+// -----
+
+// Near miss: what comes from such numbers and goes back to them is not rounded on the way.
+// CHECK-LABEL: func.func @there_and_back
+// CHECK: arith.negf %{{.+}} : f32
+// CHECK-NOT: arith.truncf
+// CHECK: math.exp %{{.+}} : f32
+func.func @there_and_back(%x: tensor<4xf16>) -> tensor<4xf16> {
+  %e = tensor.empty() : tensor<4xf16>
+  %n = linalg.generic {indexing_maps = [affine_map<(i) -> (i)>, affine_map<(i) -> (i)>], iterator_types = ["parallel"]}
+      ins(%x : tensor<4xf16>) outs(%e : tensor<4xf16>) {
+  ^bb0(%a: f16, %o: f16):
+    %r = arith.negf %a : f16
+    linalg.yield %r : f16
+  } -> tensor<4xf16>
+  %f = tensor.empty() : tensor<4xf32>
+  %w = linalg.generic {indexing_maps = [affine_map<(i) -> (i)>, affine_map<(i) -> (i)>], iterator_types = ["parallel"]}
+      ins(%n : tensor<4xf16>) outs(%f : tensor<4xf32>) {
+  ^bb0(%a: f16, %o: f32):
+    %r = arith.extf %a : f16 to f32
+    linalg.yield %r : f32
+  } -> tensor<4xf32>
+  %h = linalg.generic {attn.rounds, indexing_maps = [affine_map<(i) -> (i)>, affine_map<(i) -> (i)>],
+      iterator_types = ["parallel"]} ins(%w : tensor<4xf32>) outs(%e : tensor<4xf16>) {
+  ^bb0(%a: f32, %o: f16):
+    %r = arith.truncf %a : f32 to f16
+    linalg.yield %r : f16
+  } -> tensor<4xf16>
+  %y = linalg.generic {indexing_maps = [affine_map<(i) -> (i)>, affine_map<(i) -> (i)>], iterator_types = ["parallel"]}
+      ins(%h : tensor<4xf16>) outs(%e : tensor<4xf16>) {
+  ^bb0(%a: f16, %o: f16):
+    %r = math.exp %a : f16
+    linalg.yield %r : f16
+  } -> tensor<4xf16>
+  return %y : tensor<4xf16>
+}
