@@ -89,9 +89,8 @@ public:
   bool isStoredIn(GlobalOp global, Type element) {
     if (isa<InitializerAttr>(global.getExpression()))
       return elementType(global) == element;
-    return llvm::all_of(weightSources(global), [&](FlatSymbolRefAttr source) {
-      return isStoredIn(lookup(source.getValue()), element);
-    });
+    return llvm::all_of(weightSources(global),
+                        [&](FlatSymbolRefAttr source) { return isStoredIn(lookup(source.getValue()), element); });
   }
 
   /// None, with a diagnostic, where an expression cannot hold its values.

@@ -147,32 +147,13 @@ static void sweepBlock(Block &block) {
 
 /// Whether an operator only moves or converts what it gets.
 static bool takesNarrow(StringRef op) {
-  static const StringRef known[] = {"Cast",
-                                    "CastLike",
-                                    "QuantizeLinear",
-                                    "DequantizeLinear",
-                                    "Identity",
-                                    "Reshape",
-                                    "Transpose",
-                                    "Flatten",
-                                    "Squeeze",
-                                    "Unsqueeze",
-                                    "Shape",
-                                    "Size",
-                                    "Constant",
-                                    "ConstantOfShape",
-                                    "Gather",
-                                    "GatherBlockQuantized",
-                                    "Concat",
-                                    "Slice",
-                                    "Split",
-                                    "BitCast",
-                                    "QLinearMatMul",
-                                    "Expand",
-                                    "Tile",
-                                    "Pad",
-                                    "ScatterND",
-                                    "ScatterElements"};
+  static const StringRef known[] = {"Cast",          "CastLike",        "QuantizeLinear", "DequantizeLinear",
+                                    "Identity",      "Reshape",         "Transpose",      "Flatten",
+                                    "Squeeze",       "Unsqueeze",       "Shape",          "Size",
+                                    "Constant",      "ConstantOfShape", "Gather",         "GatherBlockQuantized",
+                                    "Concat",        "Slice",           "Split",          "BitCast",
+                                    "QLinearMatMul", "Expand",          "Tile",           "Pad",
+                                    "ScatterND",     "ScatterElements"};
   return llvm::is_contained(known, op);
 }
 

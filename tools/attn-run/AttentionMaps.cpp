@@ -154,7 +154,8 @@ int writeAttentionMaps(const AttentionMapsOptions &options, StringRef model, con
     reportError(error);
     return ExitUsage;
   }
-  reportNote(Twine(exposed.size()) + (exposed.size() == 1 ? " output" : " outputs") + " of attentions; look at " + page);
+  reportNote(Twine(exposed.size()) + (exposed.size() == 1 ? " output" : " outputs") + " of attentions; look at " +
+             page);
   return ExitSuccess;
 }
 

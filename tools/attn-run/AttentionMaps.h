@@ -19,8 +19,8 @@ struct AttentionMapsOptions {
 /// Reads a label from each line of `path`; an exit code.
 int readLabels(llvm::StringRef path, std::vector<std::string> &labels);
 
-/// Writes each exposed output of `entry` into `options.folder` as N-NODE.WHAT.npy, and attention.html, a page that needs
-/// no network, which draws those that are whole weights; an exit code. `model` is what the page calls the model.
+/// Writes each exposed output of `entry` into `options.folder` as N-NODE.WHAT.npy, and attention.html, a page that
+/// needs no network, which draws those that are whole weights; an exit code. `model` is what the page calls the model.
 int writeAttentionMaps(const AttentionMapsOptions &options, llvm::StringRef model, const attnrt_model_info &info,
                        const attnrt_entry_info &entry, llvm::ArrayRef<runner::Tensor> outputs);
 

@@ -115,8 +115,8 @@ private:
     Type element = getElementTypeOrSelf(op.getValue());
     parts.value = filledTensor(b, loc, {sizes[A::J], b.getIndexAttr(1)}, element, 0);
     parts.maps.resize(result + 1);
-    parts.maps[value] = AffineMap::get(A::kDims, 0, {b.getAffineDimExpr(A::J), b.getAffineDimExpr(A::E)},
-                                       b.getContext());
+    parts.maps[value] =
+        AffineMap::get(A::kDims, 0, {b.getAffineDimExpr(A::J), b.getAffineDimExpr(A::E)}, b.getContext());
     SmallVector<int64_t> shape(cast<RankedTensorType>(op.getResult().getType()).getShape());
     for (auto [n, expr] : llvm::enumerate(op.getResultMap().getResults()))
       if (expr == b.getAffineDimExpr(A::E))
