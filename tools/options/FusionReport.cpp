@@ -108,10 +108,6 @@ std::string formatProducts(const json::Array &products) {
   };
   size_t node = widthOf("product", "node"), storage = widthOf("weight", "storage"),
          arithmetic = widthOf("arithmetic", "arithmetic");
-  bool hasHalves = llvm::any_of(products, [](const json::Value &product) {
-    const json::Object *fields = product.getAsObject();
-    return fields && StringRef(fields->getString("storage").value_or("")).contains("f16");
-  });
   if (!products.empty())
     os << left_justify("product", node) << "  " << left_justify("weight", storage) << "  "
        << left_justify("arithmetic", arithmetic) << "  kernel\n";
@@ -127,7 +123,7 @@ std::string formatProducts(const json::Array &products) {
   }
   if (!products.empty())
     os << kernels << " of " << products.size() << (products.size() == 1 ? " product" : " products")
-       << (hasHalves ? " of operands in fewer bits than f32" : " of quantised operands") << " by a kernel\n";
+       << " of operands in fewer bits than f32 by a kernel\n";
   return table;
 }
 

@@ -1,5 +1,5 @@
-#include "dialects/attn/NodeLocation.h"
 #include "passes/Passes.h"
+#include "passes/graph/ProductReport.h"
 #include "passes/graph/Structured.h"
 #include "passes/graph/products/Blocks.h"
 #include "passes/graph/products/QuantizedOperand.h"
@@ -79,16 +79,6 @@ public:
     if (!reason.empty())
       miss(op, found.matrix, reason);
   }
-  /// Writes what stays, and why, to the module's `attn.product_report`.
-  void report() {
-    if (missed.empty())
-      return;
-    SmallVector<Attribute> all;
-    if (auto known = module->getAttrOfType<ArrayAttr>(AttnDialect::kProductReportAttr))
-      llvm::append_range(all, known);
-    llvm::append_range(all, missed);
-    module->setAttr(AttnDialect::kProductReportAttr, rewriter.getArrayAttr(all));
-  }
 
 private:
   static remark::RemarkOpts remarkNamed() {
@@ -119,19 +109,14 @@ private:
 
   void miss(linalg::LinalgOp op, DequantizeBlocksOp matrix, StringRef reason) {
     remark::missed(op.getLoc(), remarkNamed()) << remark::reason("{0}", reason);
-    auto field = [&](StringRef name, const Twine &value) {
-      return rewriter.getNamedAttr(name, rewriter.getStringAttr(value));
-    };
-    missed.push_back(rewriter.getDictionaryAttr(
-        {field("node", nodeName(op.getLoc())),
-         field("storage", Twine(matrix.getIsUnsigned() ? "u" : "s") + Twine(matrix.getBits()) + " blocks of " +
-                              Twine(matrix.getBlock())),
-         field("arithmetic", "f32, dequantised"), field("reason", reason)}));
+    reportProduct(module, op.getLoc(),
+                  Twine(matrix.getIsUnsigned() ? "u" : "s") + Twine(matrix.getBits()) + " blocks of " +
+                      Twine(matrix.getBlock()),
+                  "f32, dequantised", ProductVerdict::reason, reason);
   }
 
   ModuleOp module;
   IRRewriter rewriter;
-  SmallVector<Attribute> missed;
 };
 
 /// An element of a dequantised tensor is computed where it is read.
@@ -160,7 +145,6 @@ struct RaiseBlockProductsPass : impl::RaiseBlockProductsPassBase<RaiseBlockProdu
     BlockProductRaiser raiser(getOperation());
     for (linalg::LinalgOp op : ops)
       raiser.raise(op);
-    raiser.report();
   }
 };
 

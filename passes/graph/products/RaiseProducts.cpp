@@ -1,9 +1,9 @@
 #include "dialects/attn/IntegerProductOp.h"
-#include "dialects/attn/NodeLocation.h"
 #include "passes/Passes.h"
-#include "passes/graph/element/ConstantTable.h"
 #include "passes/graph/Pipeline.h"
+#include "passes/graph/ProductReport.h"
 #include "passes/graph/Structured.h"
+#include "passes/graph/element/ConstantTable.h"
 #include "passes/graph/products/QuantizedOperand.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -46,11 +46,6 @@ public:
       : module(module), symbols(module), weights(weights), rewriter(module.getContext()) {}
 
   void raise(linalg::LinalgOp op);
-  /// Writes what stays, and why, to the module's `attn.product_report`.
-  void report() {
-    if (!missed.empty())
-      module->setAttr(AttnDialect::kProductReportAttr, rewriter.getArrayAttr(missed));
-  }
 
 private:
   void miss(linalg::LinalgOp op, StringRef reason);
@@ -69,7 +64,6 @@ private:
   SymbolTable symbols;
   const WeightStore *weights;
   IRRewriter rewriter;
-  SmallVector<Attribute> missed;
 };
 
 bool fail(std::string &reason, const Twine &text) {
@@ -276,12 +270,7 @@ void ProductRaiser::miss(linalg::LinalgOp op, StringRef reason) {
   if (!readsWeight(op)) // of an attention, say: it has a report of its own
     return;
   bool isInteger = getElementTypeOrSelf(op->getResult(0)).isInteger(32);
-  auto field = [&](StringRef name, StringRef value) {
-    return rewriter.getNamedAttr(name, rewriter.getStringAttr(value));
-  };
-  missed.push_back(rewriter.getDictionaryAttr({field("node", nodeName(op.getLoc())), field("storage", "i8"),
-                                               field("arithmetic", isInteger ? "s32" : "f32, dequantised"),
-                                               field("reason", reason)}));
+  reportProduct(module, op.getLoc(), "i8", isInteger ? "s32" : "f32, dequantised", ProductVerdict::reason, reason);
 }
 
 void ProductRaiser::raise(linalg::LinalgOp op) {
@@ -323,7 +312,6 @@ struct RaiseProductsPass : impl::RaiseProductsPassBase<RaiseProductsPass> {
     ProductRaiser raiser(getOperation(), weights);
     for (linalg::LinalgOp op : ops)
       raiser.raise(op);
-    raiser.report();
   }
 
   const WeightStore *weights = nullptr;

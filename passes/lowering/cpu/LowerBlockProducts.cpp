@@ -1,7 +1,7 @@
 #include "dialects/attn/BlockProductOps.h"
 #include "dialects/attn/DerivedGlobals.h"
-#include "dialects/attn/NodeLocation.h"
 #include "passes/Passes.h"
+#include "passes/graph/ProductReport.h"
 #include "passes/kernels/cpu/BlockGemm.h"
 #include "passes/lowering/choose/Epilogue.h"
 #include "passes/lowering/choose/KernelCall.h"
@@ -58,7 +58,7 @@ private:
   Value packed(BlockProductOp op, Value matrix, int64_t width);
   Value emitCall(BlockProductOp op, const std::optional<Epilogue> &epilogue, const BlockGemmSpec &spec,
                  func::FuncOp kernel);
-  void report(BlockProductOp op, StringRef arithmetic, StringRef key, StringRef text);
+  void report(BlockProductOp op, StringRef arithmetic, ProductVerdict verdict, StringRef text);
 
   ModuleOp module;
   SymbolTable symbols;
@@ -66,7 +66,6 @@ private:
   DerivedGlobals globals;
   TargetAttr target;
   IRRewriter rewriter;
-  SmallVector<Attribute> verdicts;
 };
 
 unsigned leadingDims(BlockProductOp op) { return cast<RankedTensorType>(op.getLhs().getType()).getRank() - 1; }
@@ -77,15 +76,10 @@ RankedTensorType resultType(BlockProductOp op, const std::optional<Epilogue> &ep
   return cast<RankedTensorType>(linalg::GenericOp(epilogue->op)->getResult(0).getType());
 }
 
-void BlockProductLowering::report(BlockProductOp op, StringRef arithmetic, StringRef key, StringRef text) {
-  auto field = [&](StringRef name, const Twine &value) {
-    return rewriter.getNamedAttr(name, rewriter.getStringAttr(value));
-  };
-  verdicts.push_back(
-      rewriter.getDictionaryAttr({field("node", nodeName(op.getLoc())),
-                                  field("storage", Twine(op.getIsUnsigned() ? "u" : "s") + Twine(op.getBits()) +
-                                                       " blocks of " + Twine(op.getBlock())),
-                                  field("arithmetic", arithmetic), field(key, text)}));
+void BlockProductLowering::report(BlockProductOp op, StringRef arithmetic, ProductVerdict verdict, StringRef text) {
+  reportProduct(module, op.getLoc(),
+                Twine(op.getIsUnsigned() ? "u" : "s") + Twine(op.getBits()) + " blocks of " + Twine(op.getBlock()),
+                arithmetic, verdict, text);
 }
 
 BlockGemmSpec BlockProductLowering::makeSpec(BlockProductOp op, const std::optional<Epilogue> &epilogue) {
@@ -159,7 +153,7 @@ void BlockProductLowering::lower(BlockProductOp op) {
   std::string reason;
   auto missed = [&](StringRef why) {
     remark::missed(op.getLoc(), remarkNamed("product")) << remark::reason("{0}", why);
-    report(op, "f32, dequantised", "reason", why);
+    report(op, "f32, dequantised", ProductVerdict::reason, why);
   };
   if (!op.getCodes().getDefiningOp<WeightOp>())
     return missed("the matrix is no weight");
@@ -181,7 +175,7 @@ void BlockProductLowering::lower(BlockProductOp op) {
   if (failed(kernel))
     return missed("the name '" + spec.symbol() + "' is taken");
   remark::passed(op.getLoc(), remarkNamed("product")) << remark::add("{0}", spec.symbol());
-  report(op, spec.hasByteRows ? "s8 blocks in s32" : "f32, unpacked", "kernel", spec.symbol());
+  report(op, spec.hasByteRows ? "s8 blocks in s32" : "f32, unpacked", ProductVerdict::kernel, spec.symbol());
   Operation *last = op;
   if (epilogue)
     last = epilogue->op;
@@ -192,14 +186,10 @@ void BlockProductLowering::lower(BlockProductOp op) {
 }
 
 void BlockProductLowering::run() {
-  if (auto known = module->getAttrOfType<ArrayAttr>(AttnDialect::kProductReportAttr))
-    llvm::append_range(verdicts, known);
   SmallVector<BlockProductOp> ops;
   module.walk([&](BlockProductOp op) { ops.push_back(op); });
   for (BlockProductOp op : ops)
     lower(op);
-  if (!verdicts.empty())
-    module->setAttr(AttnDialect::kProductReportAttr, rewriter.getArrayAttr(verdicts));
 }
 
 struct LowerBlockProductsPass : attn::impl::LowerBlockProductsPassBase<LowerBlockProductsPass> {

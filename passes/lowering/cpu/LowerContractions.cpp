@@ -1,6 +1,6 @@
 #include "dialects/attn/AttnOps.h"
-#include "dialects/attn/NodeLocation.h"
 #include "passes/Passes.h"
+#include "passes/graph/ProductReport.h"
 #include "passes/kernels/cpu/Gemm.h"
 #include "passes/kernels/cpu/PackPanels.h"
 #include "passes/lowering/choose/ContractionMatch.h"
@@ -66,8 +66,6 @@ public:
   }
 
   void run() {
-    if (auto known = module->getAttrOfType<ArrayAttr>(AttnDialect::kProductReportAttr)) // of integers
-      llvm::append_range(verdicts, known);
     SmallVector<linalg::LinalgOp> ops;
     module.walk([&](linalg::LinalgOp op) {
       if (linalg::isaContractionOpInterface(op))
@@ -79,13 +77,11 @@ public:
       lower(op);
     }
     linkProducts(rewriter, products);
-    if (!verdicts.empty())
-      module->setAttr(AttnDialect::kProductReportAttr, rewriter.getArrayAttr(verdicts));
   }
 
 private:
   void lower(linalg::LinalgOp op);
-  void report(linalg::LinalgOp op, PanelStorage storage, StringRef key, StringRef text);
+  void report(linalg::LinalgOp op, PanelStorage storage, ProductVerdict verdict, StringRef text);
   GemmSpec makeSpec(const Contraction &match, const std::optional<Epilogue> &epilogue);
   Value emitCall(const Contraction &match, const std::optional<Epilogue> &epilogue, const GemmSpec &spec,
                  func::FuncOp kernel);
@@ -122,8 +118,7 @@ private:
   IRRewriter rewriter;
   DenseMap<Value, Value> narrowed;
   DenseMap<Value, SmallVector<Value>> split;
-  SmallVector<ProductCall> products; // by weights
-  SmallVector<Attribute> verdicts;
+  SmallVector<ProductCall> products;          // by weights
   llvm::SmallPtrSet<Operation *, 16> pending; // contractions that are not lowered yet
   PackedWeights panels;
 };
@@ -286,20 +281,15 @@ GemmSpec ContractionLowering::makeSpec(const Contraction &match, const std::opti
 }
 
 /// Notes how a product by a weight is computed that the model stores in 16 bits.
-void ContractionLowering::report(linalg::LinalgOp op, PanelStorage storage, StringRef key, StringRef text) {
+void ContractionLowering::report(linalg::LinalgOp op, PanelStorage storage, ProductVerdict verdict, StringRef text) {
   PanelStorage stored = PanelStorage::F32;
   for (Value operand : op->getOperands())
     if (auto weight = operand.getDefiningOp<WeightOp>())
       stored = panels.getStorage(weight.getGlobalAttr(), target);
   if (stored == PanelStorage::F32)
     return;
-  auto field = [&](StringRef name, StringRef value) {
-    return rewriter.getNamedAttr(name, rewriter.getStringAttr(value));
-  };
   StringRef names[] = {"f32", "f16", "bf16", "s8"};
-  verdicts.push_back(rewriter.getDictionaryAttr({field("node", nodeName(op.getLoc())),
-                                                 field("storage", names[static_cast<int>(storage)]),
-                                                 field("arithmetic", narrowsRows ? "bf16" : "f32"), field(key, text)}));
+  reportProduct(module, op.getLoc(), names[static_cast<int>(storage)], narrowsRows ? "bf16" : "f32", verdict, text);
 }
 
 void ContractionLowering::lower(linalg::LinalgOp op) {
@@ -308,7 +298,7 @@ void ContractionLowering::lower(linalg::LinalgOp op) {
   Location loc = op.getLoc();
   auto missed = [&](StringRef why) {
     remark::missed(loc, remarkNamed("gemm")) << remark::reason("{0}", why);
-    report(op, PanelStorage::F32, "reason", why);
+    report(op, PanelStorage::F32, ProductVerdict::reason, why);
   };
   if (failed(matchContraction(op, match, reason)))
     return missed(reason);
@@ -333,7 +323,7 @@ void ContractionLowering::lower(linalg::LinalgOp op) {
   if (!match.global && failed(getPacking(spec, loc)))
     return missed("the name of the kernel that packs is taken");
   remark::passed(loc, remarkNamed("gemm")) << remark::add("{0}", spec.symbol());
-  report(op, spec.storage, "kernel", spec.symbol());
+  report(op, spec.storage, ProductVerdict::kernel, spec.symbol());
 
   rewriter.setInsertionPoint(last);
   Value result = emitCall(match, epilogue, spec, *kernel);

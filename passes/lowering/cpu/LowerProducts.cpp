@@ -1,7 +1,7 @@
 #include "dialects/attn/DerivedGlobals.h"
 #include "dialects/attn/IntegerProductOp.h"
-#include "dialects/attn/NodeLocation.h"
 #include "passes/Passes.h"
+#include "passes/graph/ProductReport.h"
 #include "passes/graph/Structured.h"
 #include "passes/kernels/cpu/IntegerGemm.h"
 #include "passes/kernels/cpu/Range.h"
@@ -52,7 +52,7 @@ private:
                                 const IntegerGemmSpec &spec, Location loc, SmallVectorImpl<int64_t> &elementwise);
   Value emitCall(IntegerProductOp op, WeightOp weight, const std::optional<Epilogue> &epilogue,
                  const IntegerGemmSpec &spec, func::FuncOp kernel);
-  void report(IntegerProductOp op, StringRef key, StringRef text);
+  void report(IntegerProductOp op, ProductVerdict verdict, StringRef text);
 
   ModuleOp module;
   SymbolTable symbols;
@@ -60,17 +60,12 @@ private:
   DerivedGlobals globals;
   TargetAttr target;
   IRRewriter rewriter;
-  SmallVector<Attribute> verdicts;
 };
 
 unsigned leadingDims(IntegerProductOp op) { return cast<RankedTensorType>(op.getLhs().getType()).getRank() - 1; }
 
-void ProductLowering::report(IntegerProductOp op, StringRef key, StringRef text) {
-  Builder &b = rewriter;
-  auto field = [&](StringRef name, StringRef value) { return b.getNamedAttr(name, b.getStringAttr(value)); };
-  verdicts.push_back(
-      b.getDictionaryAttr({field("node", nodeName(op.getLoc())), field("storage", op.getIsUnsigned() ? "u8" : "s8"),
-                           field("arithmetic", "u8 x s8 in s32"), field(key, text)}));
+void ProductLowering::report(IntegerProductOp op, ProductVerdict verdict, StringRef text) {
+  reportProduct(module, op.getLoc(), op.getIsUnsigned() ? "u8" : "s8", "u8 x s8 in s32", verdict, text);
 }
 
 IntegerGemmSpec ProductLowering::makeSpec(IntegerProductOp op, const std::optional<Epilogue> &epilogue) {
@@ -152,7 +147,7 @@ void ProductLowering::lower(IntegerProductOp op) {
   std::string reason;
   auto missed = [&](StringRef why) {
     remark::missed(op.getLoc(), remarkNamed("product")) << remark::reason("{0}", why);
-    report(op, "reason", why);
+    report(op, ProductVerdict::reason, why);
   };
   auto weight = op.getRhs().getDefiningOp<WeightOp>();
   if (!weight)
@@ -172,7 +167,7 @@ void ProductLowering::lower(IntegerProductOp op) {
   if (failed(kernel))
     return missed("the name '" + spec.symbol() + "' is taken");
   remark::passed(op.getLoc(), remarkNamed("product")) << remark::add("{0}", spec.symbol());
-  report(op, "kernel", spec.symbol());
+  report(op, ProductVerdict::kernel, spec.symbol());
   Operation *last = op;
   if (epilogue)
     last = epilogue->op;
@@ -183,14 +178,10 @@ void ProductLowering::lower(IntegerProductOp op) {
 }
 
 void ProductLowering::run() {
-  if (auto known = module->getAttrOfType<ArrayAttr>(AttnDialect::kProductReportAttr)) // what was not raised
-    llvm::append_range(verdicts, known);
   SmallVector<IntegerProductOp> ops;
   module.walk([&](IntegerProductOp op) { ops.push_back(op); });
   for (IntegerProductOp op : ops)
     lower(op);
-  if (!verdicts.empty())
-    module->setAttr(AttnDialect::kProductReportAttr, rewriter.getArrayAttr(verdicts));
 }
 
 //===----------------------------------------------------------------------===//
