@@ -1,6 +1,7 @@
 #include "dialects/attn/AttnOps.h"
 #include "dialects/attn/NodeLocation.h"
 #include "passes/Passes.h"
+#include "passes/graph/FusionVerdict.h"
 #include "passes/graph/Pipeline.h"
 #include "passes/graph/Structured.h"
 
@@ -249,32 +250,21 @@ private:
 
   /// Adds `exposed` or `not_exposed` to the verdicts, which stand in the order of the attentions of one name.
   void complete() {
-    auto report = getOperation()->getAttrOfType<ArrayAttr>(AttnDialect::kFusionReportAttr);
-    if (!report)
-      return;
     Builder b(&getContext());
-    SmallVector<Attribute> verdicts(report.getValue());
-    for (const Entry &entry : entries) {
-      auto *verdict = llvm::find_if(verdicts, [&](Attribute attr) {
-        auto fields = dyn_cast<DictionaryAttr>(attr);
-        return fields && fields.getAs<BoolAttr>("fused") == b.getBoolAttr(true) &&
-               fields.getAs<StringAttr>("node") == b.getStringAttr(entry.node) && !fields.contains("not_exposed");
-      });
-      if (verdict == verdicts.end())
-        continue;
-      NamedAttrList list(cast<DictionaryAttr>(*verdict));
-      if (!entry.reason.empty()) {
-        list.set("not_exposed", b.getStringAttr(entry.reason));
-      } else {
-        auto before = dyn_cast_or_null<ArrayAttr>(list.get("exposed"));
-        SmallVector<Attribute> outputs(before ? before.getValue() : ArrayRef<Attribute>());
-        for (const std::string &name : entry.outputs)
-          outputs.push_back(b.getStringAttr(name));
-        list.set("exposed", b.getArrayAttr(outputs));
-      }
-      *verdict = list.getDictionary(&getContext());
-    }
-    getOperation()->setAttr(AttnDialect::kFusionReportAttr, b.getArrayAttr(verdicts));
+    for (const Entry &entry : entries)
+      editVerdict(
+          getOperation(), entry.node, [](DictionaryAttr known, size_t) { return !known.contains("not_exposed"); },
+          [&](NamedAttrList &list) {
+            if (!entry.reason.empty()) {
+              list.set("not_exposed", b.getStringAttr(entry.reason));
+              return;
+            }
+            auto before = dyn_cast_or_null<ArrayAttr>(list.get("exposed"));
+            SmallVector<Attribute> outputs(before ? before.getValue() : ArrayRef<Attribute>());
+            for (const std::string &name : entry.outputs)
+              outputs.push_back(b.getStringAttr(name));
+            list.set("exposed", b.getArrayAttr(outputs));
+          });
   }
 
   SmallVector<AttentionOp> attentions;

@@ -1,6 +1,6 @@
 #include "passes/graph/masks/MaskReport.h"
 
-#include "dialects/attn/AttnOps.h"
+#include "passes/graph/FusionVerdict.h"
 
 #include "mlir/IR/Builders.h"
 
@@ -9,28 +9,18 @@ using namespace mlir;
 namespace attn {
 
 void MaskReport::set(StringRef node, StringRef mask, StringRef assumption) {
-  auto report = module->getAttrOfType<ArrayAttr>(AttnDialect::kFusionReportAttr);
-  if (!report)
-    return;
   Builder b(module.getContext());
-  SmallVector<Attribute> verdicts(report.getValue());
-  for (auto [n, verdict] : llvm::enumerate(verdicts)) {
-    auto fields = dyn_cast<DictionaryAttr>(verdict);
-    if (!fields || fields.getAs<BoolAttr>("fused") != b.getBoolAttr(true) ||
-        fields.getAs<StringAttr>("node") != b.getStringAttr(node) || !reported.insert(n).second)
-      continue;
-    NamedAttrList list(fields);
-    list.set("mask", b.getStringAttr(mask));
-    if (!assumption.empty()) {
-      auto before = fields.getAs<ArrayAttr>("assumes");
-      SmallVector<Attribute> assumptions(before ? before.getValue() : ArrayRef<Attribute>());
-      assumptions.push_back(b.getStringAttr(assumption));
-      list.set("assumes", b.getArrayAttr(assumptions));
-    }
-    verdict = list.getDictionary(module.getContext());
-    break;
-  }
-  module->setAttr(AttnDialect::kFusionReportAttr, b.getArrayAttr(verdicts));
+  editVerdict(
+      module, node, [&](DictionaryAttr, size_t n) { return reported.insert(n).second; },
+      [&](NamedAttrList &list) {
+        list.set("mask", b.getStringAttr(mask));
+        if (assumption.empty())
+          return;
+        auto before = dyn_cast_or_null<ArrayAttr>(list.get("assumes"));
+        SmallVector<Attribute> assumptions(before ? before.getValue() : ArrayRef<Attribute>());
+        assumptions.push_back(b.getStringAttr(assumption));
+        list.set("assumes", b.getArrayAttr(assumptions));
+      });
 }
 
 } // namespace attn

@@ -6,7 +6,7 @@
 #include "passes/kernels/cpu/Gemm.h"
 #include "passes/lowering/choose/KernelCall.h"
 #include "passes/lowering/cpu/BlockWeights.h"
-#include "passes/lowering/cpu/FusionVerdict.h"
+#include "passes/graph/FusionVerdict.h"
 #include "passes/lowering/cpu/NarrowValues.h"
 
 #include "mlir/Dialect/Affine/IR/AffineOps.h"

@@ -1,7 +1,7 @@
 #include "dialects/attn/AttnOps.h"
 #include "dialects/attn/NodeLocation.h"
 #include "passes/Passes.h"
-#include "passes/lowering/cpu/FusionVerdict.h"
+#include "passes/graph/FusionVerdict.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
