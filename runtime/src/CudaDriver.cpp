@@ -57,6 +57,7 @@ attnrt_status load() {
                         ATTNRT_CUDA(cuStreamCreate),
                         ATTNRT_CUDA(cuStreamDestroy_v2),
                         ATTNRT_CUDA(cuStreamSynchronize),
+                        ATTNRT_CUDA(cuStreamGetCtx),
                         ATTNRT_CUDA(cuStreamIsCapturing),
                         ATTNRT_CUDA(cuStreamBeginCapture_v2),
                         ATTNRT_CUDA(cuStreamEndCapture),

@@ -36,6 +36,7 @@ struct CudaDriver {
   int (*cuStreamCreate)(void **, unsigned);
   int (*cuStreamDestroy_v2)(void *);
   int (*cuStreamSynchronize)(void *);
+  int (*cuStreamGetCtx)(void *, void **);
   int (*cuStreamIsCapturing)(void *, int *);
   int (*cuStreamBeginCapture_v2)(void *, int);
   int (*cuStreamEndCapture)(void *, void **);

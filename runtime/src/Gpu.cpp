@@ -27,11 +27,20 @@ static void describe(const attnrt_gpu_code &code, Text &text) {
              code.images[i].kind == ATTNRT_IMAGE_PTX ? "PTX" : "cubin");
 }
 
-attnrt_status GpuModel::load(const attnrt_library &library, const char *name, const uint8_t *bytes, uint64_t size) {
+attnrt_status GpuModel::load(const attnrt_library &library, int32_t number, const char *name, const uint8_t *bytes,
+                             uint64_t size) {
   code = library.gpu;
   if (attnrt_status status = openCudaDriver(driver))
     return status;
-  if (int result = driver->cuDeviceGet(&device, 0))
+  int count = 0;
+  if (int result = driver->cuDeviceGetCount(&count))
+    return failCuda(*driver, result, "cuDeviceGetCount", name);
+  if (number >= count)
+    return fail(ATTNRT_INVALID_ARGUMENT,
+                "attnrt_session_options: device is %d, but the NVIDIA driver finds %d GPU%s, numbered from 0; "
+                "CUDA_VISIBLE_DEVICES says which of them it shows",
+                number, count, count == 1 ? "" : "s");
+  if (int result = driver->cuDeviceGet(&device, number))
     return failCuda(*driver, result, "cuDeviceGet", name);
   if (int result = driver->cuDevicePrimaryCtxRetain(&context, device))
     return failCuda(*driver, result, "cuDevicePrimaryCtxRetain", name);

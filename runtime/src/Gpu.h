@@ -15,8 +15,8 @@ namespace attn::rt {
 
 struct Run;
 
-/// What a model with GPU code holds on the device, shared by its sessions: the
-/// primary context, the code and the weights.
+/// What a model with GPU code holds on one device, shared by its sessions there:
+/// the primary context, the code and the weights.
 class GpuModel {
 public:
   GpuModel() = default;
@@ -26,10 +26,12 @@ public:
   /// Whether this is the process that opened the device: no child of fork() may touch it.
   bool isOurs() const { return process == getpid(); }
 
-  attnrt_status load(const attnrt_library &library, const char *name, const uint8_t *weights, uint64_t weightsSize);
+  attnrt_status load(const attnrt_library &library, int32_t number, const char *name, const uint8_t *weights,
+                     uint64_t weightsSize);
   /// Copies [offset, offset + size) of the weights to the device again.
   attnrt_status update(const uint8_t *weights, uint64_t offset, uint64_t size);
 
+  GpuModel *next = nullptr; ///< the model on another device
   const CudaDriver *driver = nullptr;
   int device = 0;
   void *context = nullptr;

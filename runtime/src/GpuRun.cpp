@@ -10,7 +10,7 @@
 using namespace attn::rt;
 
 static Run &runOf(attnrt_run *run) { return *reinterpret_cast<Run *>(run); }
-static const CudaDriver &driverOf(Run &run) { return *run.session->model->gpu->driver; }
+static const CudaDriver &driverOf(Run &run) { return *run.session->gpu->model.driver; }
 
 //===----------------------------------------------------------------------===//
 // During the entry
@@ -247,33 +247,35 @@ attnrt_status attnrt_session::enqueue(Run &run) {
 namespace {
 struct DeviceTensor {
   DLManagedTensor tensor;
-  attnrt_model *model;
+  attnrt_model *model; ///< which owns `gpu`
+  const GpuModel *gpu;
   int64_t shape[kMaxRank], strides[kMaxRank];
 };
 } // namespace
 
 static void freeDeviceTensor(DLManagedTensor *self) {
   auto *tensor = static_cast<DeviceTensor *>(self->manager_ctx);
-  if (tensor->model->gpu->isOurs()) {
-    GpuScope scope(*tensor->model->gpu);
-    tensor->model->gpu->driver->cuMemFree_v2(reinterpret_cast<DeviceAddress>(tensor->tensor.dl_tensor.data));
+  if (tensor->gpu->isOurs()) {
+    GpuScope scope(*tensor->gpu);
+    tensor->gpu->driver->cuMemFree_v2(reinterpret_cast<DeviceAddress>(tensor->tensor.dl_tensor.data));
   }
   attnrt_model_release(tensor->model);
   destroy(tensor);
 }
 
-static attnrt_status createOnDevice(attnrt_model *model, const attnrt_tensor_info &declared, const OutputSlot &slot,
-                                    DLManagedTensor **result) {
+static attnrt_status createOnDevice(attnrt_model *model, const GpuModel &gpu, const attnrt_tensor_info &declared,
+                                    const OutputSlot &slot, DLManagedTensor **result) {
   DeviceTensor *tensor = make<DeviceTensor>();
   if (!tensor)
     return failMemory(sizeof(DeviceTensor), "an output");
   DeviceAddress memory = 0;
-  if (int code = model->gpu->driver->cuMemAlloc_v2(&memory, slot.bytes ? slot.bytes : 1)) {
+  if (int code = gpu.driver->cuMemAlloc_v2(&memory, slot.bytes ? slot.bytes : 1)) {
     destroy(tensor);
-    return failCuda(*model->gpu->driver, code, "cuMemAlloc", declared.name);
+    return failCuda(*gpu.driver, code, "cuMemAlloc", declared.name);
   }
   attnrt_model_retain(model);
   tensor->model = model;
+  tensor->gpu = &gpu;
   int64_t stride = 1;
   for (int32_t dim = declared.rank - 1; dim >= 0; --dim) {
     tensor->shape[dim] = slot.shape[dim];
@@ -282,7 +284,7 @@ static attnrt_status createOnDevice(attnrt_model *model, const attnrt_tensor_inf
   }
   DLTensor &view = tensor->tensor.dl_tensor;
   view = {pointerTo(memory),
-          {kDLCUDA, model->gpu->device},
+          {kDLCUDA, gpu.device},
           declared.rank,
           {uint8_t(declared.dtype >> 8), uint8_t(declared.dtype & 0xff), 1},
           tensor->shape,
@@ -311,7 +313,7 @@ attnrt_status attnrt_session::collect(Run &run) {
     if (!slot.given->buffer) {
       toDevice = run.outputDevice == kDLCUDA;
       attnrt_status status =
-          toDevice ? createOnDevice(model, entry.outputs[i], slot, &slot.tensor)
+          toDevice ? createOnDevice(model, gpu->model, entry.outputs[i], slot, &slot.tensor)
                    : attnrt_tensor_create(entry.outputs[i].dtype, entry.outputs[i].rank, slot.shape, &slot.tensor);
       if (status != ATTNRT_OK) {
         driver.cuStreamSynchronize(run.stream);
@@ -368,6 +370,14 @@ attnrt_status attnrt_session::runOnGpu(Run &run, const attnrt_run_options &optio
   if (scope.code)
     return failCuda(driver, scope.code, "cuCtxPushCurrent", "a run");
   if (options.stream) {
+    void *context = nullptr;
+    if (int code = driver.cuStreamGetCtx(options.stream, &context))
+      return failCuda(driver, code, "cuStreamGetCtx", "the caller's stream");
+    if (context != gpu->model.context)
+      return fail(ATTNRT_INVALID_ARGUMENT,
+                  "attnrt_run_options: stream belongs to another CUDA context than the primary one of device %d, on "
+                  "which the session runs",
+                  gpu->model.device);
     int capturing = 0;
     if (driver.cuStreamIsCapturing(options.stream, &capturing) == kCudaSuccess && capturing)
       return fail(ATTNRT_UNSUPPORTED, "the caller's stream is being captured; a run waits for its work");

@@ -35,7 +35,10 @@ static void pathOfElf(const LibraryFile &file, char (&path)[64]) {
 attnrt_model::~attnrt_model() {
   for (uint32_t i = 0; entries.data() && i < library.num_entries; ++i)
     free(entries[i].sameNames);
-  destroy(gpu);
+  while (GpuModel *gpu = gpus) {
+    gpus = gpu->next;
+    destroy(gpu);
+  }
   if (code) {
     char path[64];
     pathOfElf(file, path);
@@ -258,7 +261,7 @@ attnrt_status attnrt_model::find(const char *name, const EntryPlan *&plan) const
   return fail(ATTNRT_NOT_FOUND, "%s: no entry '%s'; there is %s", file.name(), name, names.str());
 }
 
-attnrt_status attnrt_model::openGpu() {
+attnrt_status attnrt_model::openGpu(int32_t device, GpuModel *&gpu) {
   // Whoever changes a weight meanwhile would change the device's copy, too.
   pthread_rwlock_rdlock(&weightsLock);
   pthread_mutex_lock(&gpuLock);
@@ -266,17 +269,20 @@ attnrt_status attnrt_model::openGpu() {
     pthread_mutex_unlock(&gpuLock);
     pthread_rwlock_unlock(&weightsLock);
   });
-  if (gpu)
-    return ATTNRT_OK;
+  for (gpu = gpus; gpu; gpu = gpu->next)
+    if (gpu->device == device)
+      return ATTNRT_OK;
   GpuModel *made = make<GpuModel>();
   if (!made)
     return failMemory(sizeof(GpuModel), "a model");
-  attnrt_status status = made->load(library, file.name(), file.weights(), file.footer().weights_size);
-  if (status == ATTNRT_OK)
-    gpu = made;
-  else
+  attnrt_status status = made->load(library, device, file.name(), file.weights(), file.footer().weights_size);
+  if (status != ATTNRT_OK) {
     destroy(made);
-  return status;
+    return status;
+  }
+  made->next = gpus;
+  gpu = gpus = made;
+  return ATTNRT_OK;
 }
 
 attnrt_status attnrt_model::beginRun() {

@@ -26,10 +26,10 @@ struct EntryPlan {
 struct attnrt_model {
   std::atomic<int32_t> references{1};
   attn::rt::LibraryFile file;
-  void *code = nullptr;              // from dlopen
-  attnrt_library library = {};       // a copy: of an older one, what it does not have is 0
-  bool hasTiles = false;             // its code multiplies tiles, and may here
-  attn::rt::GpuModel *gpu = nullptr; // owned; the first session of a library with GPU code makes it
+  void *code = nullptr;               // from dlopen
+  attnrt_library library = {};        // a copy: of an older one, what it does not have is 0
+  bool hasTiles = false;              // its code multiplies tiles, and may here
+  attn::rt::GpuModel *gpus = nullptr; // owned; a device's first session of a library with GPU code makes it
   attnrt_model_info info = {};
   attnrt_gpu_code gpuCode = {};                   // what library.gpu points to
   attn::rt::Array<attnrt_entry> describedEntries; // copies
@@ -47,8 +47,8 @@ struct attnrt_model {
   attnrt_status load(int descriptor, const char *name, const attnrt_load_options &options);
   attnrt_status find(const char *name, const attn::rt::EntryPlan *&plan) const;
 
-  /// Makes `gpu`, if nobody has. A model can be looked at without a GPU.
-  attnrt_status openGpu();
+  /// `gpu` is the model on GPU number `device`, made now if nobody has. A model can be looked at without a GPU.
+  attnrt_status openGpu(int32_t device, attn::rt::GpuModel *&gpu);
 
   /// Between the two the weights don't change. beginRun fails if the file did.
   attnrt_status beginRun();

@@ -38,9 +38,10 @@ attnrt_status attnrt_session::initialize(const attnrt_session_options &options) 
     return failMemory(sizeof(attnrt_session), "a session");
   if (!model->library.gpu)
     return ATTNRT_OK;
-  if (attnrt_status status = model->openGpu())
+  GpuModel *opened = nullptr;
+  if (attnrt_status status = model->openGpu(options.device, opened))
     return status;
-  gpu = make<GpuSession>(*model->gpu);
+  gpu = make<GpuSession>(*opened);
   if (!gpu)
     return failMemory(sizeof(GpuSession), "a session");
   if (options.own_products)
@@ -85,6 +86,13 @@ attnrt_status attnrt_session_create(attnrt_model *model, const attnrt_session_op
   if (options.num_cpus < 0 || (options.num_cpus > 0 && !options.cpus))
     return fail(ATTNRT_INVALID_ARGUMENT, "attnrt_session_options: num_cpus is %d and cpus %s", options.num_cpus,
                 options.cpus ? "set" : "NULL");
+  if (options.device < 0)
+    return fail(ATTNRT_INVALID_ARGUMENT, "attnrt_session_options: device is %d; GPUs are numbered from 0",
+                options.device);
+  if (options.device && !model->library.gpu)
+    return fail(ATTNRT_INVALID_ARGUMENT,
+                "attnrt_session_options: device is %d, but '%s' runs on the CPU: compile it with --target=cuda",
+                options.device, model->file.name());
   attnrt_session *made = make<attnrt_session>(model);
   if (!made)
     return failMemory(sizeof(attnrt_session), "a session");

@@ -209,12 +209,13 @@ attnrt_status attnrt_model_set_weight(attnrt_model *model, const char *name, con
   AtExit unlock([&] { pthread_rwlock_unlock(&model->weightsLock); });
   if (attnrt_status status = writePlaces(*model, name, data, view.bytes))
     return status;
-  if (!model->gpu)
-    return ATTNRT_OK;
+  // A GPU that is lost keeps no other from its new weights.
   attnrt_status status = ATTNRT_OK;
-  forEachPlace(*model, name, [&](const attnrt_weight_info &weight) {
-    status = model->gpu->update(model->file.weights(), weight.offset, weight.size);
-    return status == ATTNRT_OK;
-  });
+  for (GpuModel *gpu = model->gpus; gpu; gpu = gpu->next)
+    forEachPlace(*model, name, [&](const attnrt_weight_info &weight) {
+      attnrt_status updated = gpu->update(model->file.weights(), weight.offset, weight.size);
+      status = updated ? updated : status;
+      return updated == ATTNRT_OK;
+    });
   return status;
 }

@@ -42,7 +42,7 @@ Driver &fake::driver() {
 }
 
 Stream &fake::streamOf(void *handle) {
-  return reinterpret_cast<uintptr_t>(handle) <= 2 ? driver().defaultStream : *static_cast<Stream *>(handle);
+  return reinterpret_cast<uintptr_t>(handle) <= 2 ? device().defaultStream : *static_cast<Stream *>(handle);
 }
 
 namespace {
@@ -62,7 +62,7 @@ int sharedLimit() {
 Result launch(const Kernel &kernel, Dim3 grid, Dim3 block, uint32_t shared, std::vector<uint8_t> parameters,
               bool isCooperative) {
   Driver &d = driver();
-  Launch launch{kernel, d.memory, grid, block, std::move(parameters), shared, {}, 0};
+  Launch launch{kernel, device().memory, grid, block, std::move(parameters), shared, {}, 0};
   launch.options.cooperative = isCooperative;
   launch.options.seed = uint64_t(d.setting("seed", 1));
   launch.options.lazy = d.setting("lazy", 1);
@@ -98,7 +98,13 @@ extern "C" __attribute__((visibility("default"))) void attnFakeCudaConfigure(con
   driver().launches = 0;
 }
 /// Bytes of device memory in use, for leak tests.
-extern "C" __attribute__((visibility("default"))) uint64_t attnFakeCudaUsed() { return driver().memory.used(); }
+extern "C" __attribute__((visibility("default"))) uint64_t attnFakeCudaUsed() {
+  LOCKED;
+  uint64_t used = 0;
+  for (auto &[number, device] : driver().devices)
+    used += device->memory.used();
+  return used;
+}
 
 extern "C" __attribute__((visibility("default"))) long long attnFakeCudaSetting(const char *name, long long fallback) {
   LOCKED;
@@ -111,7 +117,7 @@ extern "C" __attribute__((visibility("default"))) int attnFakeCudaEnqueue(void *
 }
 extern "C" __attribute__((visibility("default"))) void *attnFakeCudaMemory(uint64_t address, uint64_t bytes) {
   LOCKED;
-  return driver().memory.find(address, bytes);
+  return device().memory.find(address, bytes);
 }
 
 /// The targets of all images given to cuModuleLoadDataEx, "sm_90a sm_80 ", since the last call.
@@ -170,53 +176,24 @@ FAKE cuDeviceGetAttribute(int *value, int attribute, int) {
   }
   return InvalidValue;
 }
-FAKE cuDevicePrimaryCtxRetain(void **context, int) {
-  LOCKED;
-  if (!driver().initialized)
-    return NotInitialized;
-  ++driver().references;
-  *context = &driver();
-  return Success;
-}
-FAKE cuDevicePrimaryCtxRelease_v2(int) {
-  LOCKED;
-  if (driver().references == 0)
-    return InvalidContext;
-  if (--driver().references == 0) {
-    // The context and what it holds are gone, a sticky error with them.
-    driver().sticky = Success;
-    driver().memory = GlobalMemory();
-  }
-  return Success;
-}
-FAKE cuCtxPushCurrent_v2(void *context) { return context ? Success : InvalidContext; }
-FAKE cuCtxPopCurrent_v2(void **context) {
-  *context = &driver();
-  return Success;
-}
-FAKE cuCtxSynchronize() {
-  LOCKED;
-  return driver().drainAll();
-}
-
 FAKE cuMemAlloc_v2(uint64_t *address, size_t bytes) {
   LOCKED;
-  Driver &d = driver();
+  Device &d = device();
   if (d.sticky)
     return d.sticky;
   if (bytes == 0)
     return InvalidValue;
-  if (bytes > uint64_t(d.setting("memory", 1ll << 32)) -
-                  std::min<uint64_t>(d.memory.used(), uint64_t(d.setting("memory", 1ll << 32))))
+  auto limit = uint64_t(driver().setting("memory", 1ll << 32));
+  if (bytes > limit - std::min(d.memory.used(), limit))
     return OutOfMemory;
   *address = d.memory.allocate(bytes);
   return Success;
 }
 FAKE cuMemFree_v2(uint64_t address) {
   LOCKED;
-  if (Result result = driver().drainAll())
+  if (Result result = device().drainAll())
     return result;
-  return driver().memory.free(address) ? Success : InvalidValue;
+  return device().memory.free(address) ? Success : InvalidValue;
 }
 FAKE cuMemcpyHtoDAsync_v2(uint64_t to, const void *from, size_t bytes, void *stream) {
   LOCKED;
@@ -226,7 +203,7 @@ FAKE cuMemcpyHtoDAsync_v2(uint64_t to, const void *from, size_t bytes, void *str
     return CaptureUnsupported;
   auto data = std::make_shared<std::vector<uint8_t>>(begin, begin + bytes);
   return enqueue(stream, [=] {
-    uint8_t *memory = driver().memory.find(to, bytes);
+    uint8_t *memory = device().memory.find(to, bytes);
     if (!memory)
       return Result(IllegalAddress);
     memcpy(memory, data->data(), bytes);
@@ -238,7 +215,7 @@ FAKE cuMemcpyDtoHAsync_v2(void *to, uint64_t from, size_t bytes, void *stream) {
   if (streamOf(stream).capture)
     return CaptureUnsupported;
   return enqueue(stream, [=] {
-    uint8_t *memory = driver().memory.find(from, bytes);
+    uint8_t *memory = device().memory.find(from, bytes);
     if (!memory)
       return Result(IllegalAddress);
     memcpy(to, memory, bytes);
@@ -248,9 +225,9 @@ FAKE cuMemcpyDtoHAsync_v2(void *to, uint64_t from, size_t bytes, void *stream) {
 FAKE cuMemcpyDtoDAsync_v2(uint64_t to, uint64_t from, size_t bytes, void *stream) {
   LOCKED;
   return enqueue(stream, [=] {
-    uint8_t *source = driver().memory.find(from, bytes);
-    uint8_t *target = source ? driver().memory.find(to, bytes) : nullptr;
-    if (!target || !(source = driver().memory.find(from, bytes)))
+    uint8_t *source = device().memory.find(from, bytes);
+    uint8_t *target = source ? device().memory.find(to, bytes) : nullptr;
+    if (!target || !(source = device().memory.find(from, bytes)))
       return Result(IllegalAddress);
     memmove(target, source, bytes);
     return Result(Success);
@@ -259,7 +236,7 @@ FAKE cuMemcpyDtoDAsync_v2(uint64_t to, uint64_t from, size_t bytes, void *stream
 FAKE cuMemsetD8Async(uint64_t to, unsigned char value, size_t bytes, void *stream) {
   LOCKED;
   return enqueue(stream, [=] {
-    uint8_t *memory = driver().memory.find(to, bytes);
+    uint8_t *memory = device().memory.find(to, bytes);
     if (!memory)
       return Result(IllegalAddress);
     memset(memory, value, bytes);
@@ -270,8 +247,9 @@ FAKE cuMemsetD8Async(uint64_t to, unsigned char value, size_t bytes, void *strea
 FAKE cuModuleLoadDataEx(void **handle, const void *image, unsigned count, int *options, void **values) {
   LOCKED;
   Driver &d = driver();
-  if (d.sticky)
-    return d.sticky;
+  Device &on = device();
+  if (on.sticky)
+    return on.sticky;
   constexpr int kErrorLog = 5, kErrorLogSize = 6;
   char *log = nullptr;
   size_t room = 0;
@@ -292,8 +270,8 @@ FAKE cuModuleLoadDataEx(void **handle, const void *image, unsigned count, int *o
   auto loaded = std::make_unique<LoadedModule>();
   try {
     loaded->module = parse(text, [&](const std::vector<uint8_t> &bytes, uint32_t) {
-      uint64_t address = d.memory.allocate(bytes.size());
-      memcpy(d.memory.find(address, bytes.size()), bytes.data(), bytes.size());
+      uint64_t address = on.memory.allocate(bytes.size());
+      memcpy(on.memory.find(address, bytes.size()), bytes.data(), bytes.size());
       loaded->variables.push_back(address);
       return address;
     });
@@ -310,16 +288,16 @@ FAKE cuModuleLoadDataEx(void **handle, const void *image, unsigned count, int *o
   if (exact ? arch != cc : arch > cc)
     return NoBinaryForGpu;
   for (auto &[name, kernel] : loaded->module.kernels)
-    loaded->functions[name] = {&kernel};
+    loaded->functions[name] = {&kernel, &on};
   *handle = loaded.release();
   return Success;
 }
 FAKE cuModuleUnload(void *handle) {
   LOCKED;
-  driver().drainAll();
+  device().drainAll();
   auto *module = static_cast<LoadedModule *>(handle);
   for (uint64_t address : module->variables)
-    driver().memory.free(address);
+    device().memory.free(address);
   delete module;
   return Success;
 }
@@ -351,6 +329,8 @@ FAKE cuFuncSetAttribute(void *handle, int attribute, int value) {
 Result fake::prepare(const LaunchRequest &request, bool isCooperative, Work &work) {
   auto [function, grid, block, shared, parameters, extra] = request;
   const Kernel &kernel = *function->kernel;
+  if (function->device != &device())
+    return InvalidHandle;
   constexpr unsigned kMostX = 0x7fffffff, kMostYZ = 65535, kMostThreads = 1024, kMostThreadsZ = 64;
   uint64_t threads = uint64_t(block.x) * block.y * block.z;
   if (!grid.x || !grid.y || !grid.z || !threads || grid.x > kMostX || grid.y > kMostYZ || grid.z > kMostYZ ||

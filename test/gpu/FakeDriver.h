@@ -38,9 +38,11 @@ enum : Result {
 };
 
 using Work = std::function<Result()>;
+struct Device;
 struct Graph;
 struct Stream {
-  std::vector<Work> queue;
+  Device *device;
+  std::vector<Work> queue = {};
   Graph *capture = nullptr;
 };
 struct Event {
@@ -48,6 +50,7 @@ struct Event {
 };
 struct Function {
   const ptx::Kernel *kernel;
+  Device *device;                ///< that its module was loaded on
   uint32_t maxShared = 48 << 10; ///< bytes that a launch may have
 };
 struct LoadedModule {
@@ -56,15 +59,35 @@ struct LoadedModule {
   std::vector<uint64_t> variables;
 };
 
+/// One device with its primary context. Addresses say whose they are, as they do with a real driver.
+struct Device {
+  explicit Device(int number) : number(number) {}
+  ptx::GlobalMemory newMemory() const { return ptx::GlobalMemory((uint64_t(0x7f) << 32) + (uint64_t(number) << 42)); }
+
+  const int number;
+  ptx::GlobalMemory memory = newMemory();
+  std::vector<Stream *> streams;
+  Stream defaultStream = {this};
+  int references = 0;
+  Result sticky = Success;
+
+  Result drain(Stream &stream);
+  Result drainAll();
+};
+
+/// Makes `device` current on this thread for the scope.
+class Current {
+public:
+  explicit Current(Device *device);
+  Current(const Current &) = delete;
+  ~Current();
+};
+
 struct Driver {
   std::recursive_mutex lock;
   std::map<std::string, long long> settings;
   bool configured = false, initialized = false;
-  ptx::GlobalMemory memory;
-  std::vector<Stream *> streams;
-  Stream defaultStream;
-  int references = 0;
-  Result sticky = Success;
+  std::map<int, std::unique_ptr<Device>> devices; ///< those that were used
   long long launches = 0, graphs = 0, synchronizations = 0;
   /// cudaGraphSetConditional: the value of each handle; null outside of graphs.
   std::map<uint64_t, uint32_t> *conditions = nullptr;
@@ -85,24 +108,11 @@ struct Driver {
       rest = comma == std::string::npos ? "" : rest.substr(comma + 1);
     }
   }
-  Result drain(Stream &stream) {
-    std::vector<Work> queue = std::move(stream.queue);
-    stream.queue.clear();
-    for (Work &work : queue)
-      if (!sticky)
-        if (Result result = work())
-          sticky = result;
-    return sticky;
-  }
-  Result drainAll() {
-    drain(defaultStream);
-    for (Stream *stream : streams)
-      drain(*stream);
-    return sticky;
-  }
 };
 
 Driver &driver();
+/// The device whose context is current on this thread; the first where none is.
+Device &device();
 Stream &streamOf(void *handle);
 /// `work` behind what is on the stream, or into the graph that it captures.
 Result enqueue(void *stream, Work work);

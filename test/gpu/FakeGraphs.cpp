@@ -63,8 +63,10 @@ struct fake::Graph {
 
 Result fake::enqueue(void *handle, Work work) {
   Stream &stream = streamOf(handle);
-  if (driver().sticky)
-    return driver().sticky;
+  if (stream.device != &device())
+    return InvalidHandle;
+  if (device().sticky)
+    return device().sticky;
   if (!stream.capture) {
     stream.queue.push_back(std::move(work));
     return Success;
@@ -83,18 +85,18 @@ Result fake::enqueue(void *handle, Work work) {
 
 FAKE cuStreamCreate(void **handle, unsigned) {
   LOCKED;
-  if (driver().sticky)
-    return driver().sticky;
-  auto *stream = new Stream();
-  driver().streams.push_back(stream);
+  if (device().sticky)
+    return device().sticky;
+  auto *stream = new Stream{&device()};
+  device().streams.push_back(stream);
   *handle = stream;
   return Success;
 }
 FAKE cuStreamDestroy_v2(void *handle) {
   LOCKED;
   auto *stream = static_cast<Stream *>(handle);
-  Result result = driver().drain(*stream);
-  auto &streams = driver().streams;
+  Result result = stream->device->drain(*stream);
+  auto &streams = stream->device->streams;
   for (size_t i = 0; i < streams.size(); ++i)
     if (streams[i] == stream)
       streams.erase(streams.begin() + long(i--));
@@ -106,7 +108,12 @@ FAKE cuStreamSynchronize(void *handle) {
   if (streamOf(handle).capture)
     return CaptureUnsupported;
   ++driver().synchronizations;
-  return driver().drain(streamOf(handle));
+  return streamOf(handle).device->drain(streamOf(handle));
+}
+FAKE cuStreamGetCtx(void *handle, void **context) {
+  LOCKED;
+  *context = streamOf(handle).device;
+  return Success;
 }
 FAKE cuStreamIsCapturing(void *handle, int *status) {
   LOCKED;
@@ -120,8 +127,8 @@ FAKE cuStreamBeginCapture_v2(void *handle, int) {
   Stream &stream = streamOf(handle);
   if (stream.capture)
     return CaptureUnsupported;
-  if (driver().sticky)
-    return driver().sticky;
+  if (device().sticky)
+    return device().sticky;
   stream.capture = new Graph();
   return Success;
 }
@@ -188,7 +195,7 @@ FAKE cuGraphConditionalHandleCreate(uint64_t *handle, void *graph, void *context
   constexpr unsigned kAssignDefault = 1;
   if (long long refused = driver().setting("conditional", 0))
     return Result(refused);
-  if (context != &driver() || flags != kAssignDefault)
+  if (context != &device() || flags != kAssignDefault)
     return InvalidValue;
   static uint64_t next = 0x1000;
   graphOf(graph).conditions[ *handle = ++next] = value;
@@ -197,7 +204,7 @@ FAKE cuGraphConditionalHandleCreate(uint64_t *handle, void *graph, void *context
 FAKE cuGraphAddNode(void **node, void *graph, void *const *after, size_t count, attn::rt::CudaConditionalNode *wanted) {
   constexpr int kConditional = 13, kWhile = 1;
   if (!areIn(graph, after, count) || wanted->type != kConditional || wanted->kind != kWhile || wanted->size != 1 ||
-      wanted->context != &driver() || !graphOf(graph).conditions.count(wanted->handle))
+      wanted->context != &device() || !graphOf(graph).conditions.count(wanted->handle))
     return InvalidValue;
   Graph::Node made;
   made.graph = std::make_shared<Graph>();
@@ -216,8 +223,8 @@ FAKE cuGraphInstantiateWithFlags(void **exec, void *graph, unsigned long long) {
   LOCKED;
   if (long long refused = driver().setting("instantiate", 0))
     return Result(refused);
-  if (driver().sticky)
-    return driver().sticky;
+  if (device().sticky)
+    return device().sticky;
   if (!graphOf(graph).isSound(/*isBody=*/false))
     return InvalidValue;
   *exec = new Executable(std::make_shared<Graph>(graphOf(graph)));
@@ -260,7 +267,7 @@ FAKE cuEventRecord(void *event, void *stream) {
 }
 FAKE cuEventSynchronize(void *) {
   LOCKED;
-  return driver().drainAll();
+  return device().drainAll();
 }
 FAKE cuEventElapsedTime(float *milliseconds, void *begin, void *end) {
   *milliseconds = float(static_cast<Event *>(end)->time - static_cast<Event *>(begin)->time);

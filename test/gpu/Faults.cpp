@@ -1,105 +1,19 @@
 // What can go wrong with a driver, each in turn in one process, on the stand-in
 // for libcuda: a message each time, and the process works afterwards.
 //     gpu-faults GPU-LIBRARY CPU-LIBRARY RECURRENT-GPU-LIBRARY PRODUCTS-LIBRARY LOOP-LIBRARY SEARCH-LIBRARY
-#include "attnrt/attnrt.h"
+#include "test/gpu/StandIn.h"
 
 #include <cmath>
-#include <cstdio>
-#include <cstring>
-#include <dlfcn.h>
-#include <string>
 #include <sys/wait.h>
 #include <unistd.h>
-#include <vector>
+
+using namespace fake;
 
 namespace {
 
-void (*configure)(const char *);
-uint64_t (*usedMemory)(), (*launchedGraphs)(), (*synchronizations)();
+uint64_t (*launchedGraphs)(), (*synchronizations)();
 const char *(*givenImages)();
 long long (*libraryProducts)(), (*libraryQuestions)();
-int problems = 0;
-
-void expect(bool holds, const char *what) {
-  if (holds)
-    return;
-  printf("FAILED: %s (last error: %s)\n", what, attnrt_last_error());
-  ++problems;
-}
-
-/// Whether `status` is `wanted` and the message contains `text`.
-void expectFailure(const char *what, attnrt_status status, attnrt_status wanted, const char *text) {
-  bool holds = status == wanted && strstr(attnrt_last_error(), text);
-  printf("%s: %s: %s\n", what, attnrt_status_name(status), attnrt_last_error());
-  expect(holds, what);
-}
-
-/// Inputs of zeros, open dimensions of size `open`.
-struct Inputs {
-  std::vector<std::vector<int64_t>> shapes;
-  std::vector<std::vector<char>> bytes;
-  std::vector<DLTensor> tensors;
-  std::vector<const DLTensor *> pointers;
-
-  explicit Inputs(const attnrt_entry_info &entry, int64_t open = 4) {
-    for (int32_t i = 0; i < entry.num_inputs; ++i) {
-      const attnrt_tensor_info &info = entry.inputs[i];
-      size_t size = attnrt_dtype_size(info.dtype);
-      shapes.emplace_back();
-      for (int32_t d = 0; d < info.rank; ++d) {
-        shapes.back().push_back(info.dims[d].size < 0 ? open : info.dims[d].size);
-        size *= size_t(shapes.back().back());
-      }
-      bytes.emplace_back(size, 0);
-    }
-    for (int32_t i = 0; i < entry.num_inputs; ++i)
-      tensors.push_back({bytes[i].data(),
-                         {kDLCPU, 0},
-                         int32_t(shapes[i].size()),
-                         {uint8_t(entry.inputs[i].dtype >> 8), uint8_t(entry.inputs[i].dtype), 1},
-                         shapes[i].data(),
-                         nullptr,
-                         0});
-    for (DLTensor &tensor : tensors)
-      pointers.push_back(&tensor);
-  }
-};
-
-attnrt_status runOnce(attnrt_session *session, attnrt_model *model, void *stream = nullptr, int64_t fill = 0,
-                      int64_t open = 4, std::vector<char> *bytes = nullptr, attnrt_cancel *cancel = nullptr,
-                      const char *name = nullptr) {
-  const attnrt_entry_info *entry;
-  attnrt_model_find_entry(model, name, &entry);
-  Inputs inputs(*entry, open);
-  for (size_t i = 0; i < inputs.bytes.size(); ++i)
-    if (fill && entry->inputs[i].dtype == ATTNRT_I64)
-      for (size_t at = 0; at < inputs.bytes[i].size(); at += 8)
-        memcpy(&inputs.bytes[i][at], &fill, 8);
-    else if (fill && entry->inputs[i].dtype == ATTNRT_F32)
-      for (size_t at = 0; at < inputs.bytes[i].size(); at += 4) {
-        float value = float(at % 28) / 16 - float(fill);
-        memcpy(&inputs.bytes[i][at], &value, 4);
-      }
-  std::vector<attnrt_output> outputs(size_t(entry->num_outputs), attnrt_output{nullptr, 0, nullptr});
-  attnrt_run_options options = ATTNRT_RUN_OPTIONS_INIT;
-  options.stream = stream;
-  options.cancel = cancel;
-  options.entry = name;
-  attnrt_status status = attnrt_session_run(session, &options, inputs.pointers.data(), entry->num_inputs,
-                                            outputs.data(), entry->num_outputs);
-  for (attnrt_output &output : outputs) {
-    if (!output.tensor)
-      continue;
-    const DLTensor &tensor = output.tensor->dl_tensor;
-    size_t size = tensor.dtype.bits / 8;
-    for (int32_t d = 0; d < tensor.ndim; ++d)
-      size *= size_t(tensor.shape[d]);
-    if (bytes)
-      bytes->insert(bytes->end(), static_cast<char *>(tensor.data), static_cast<char *>(tensor.data) + size);
-    output.tensor->deleter(output.tensor);
-  }
-  return status;
-}
 
 /// A library works from loading to running, and leaves no more device memory
 /// than there was.
@@ -360,25 +274,6 @@ void checkFork(const char *gpu, const char *cpu) {
   attnrt_model_release(model);
 }
 
-/// Tensors of another device than the model's.
-void checkDevices(const char *path) {
-  attnrt_model *model = nullptr;
-  attnrt_session *session = nullptr;
-  const attnrt_entry_info *entry = nullptr;
-  expect(attnrt_model_load(path, nullptr, &model) == ATTNRT_OK, "load for devices");
-  expect(attnrt_session_create(model, nullptr, &session) == ATTNRT_OK, "create for devices");
-  attnrt_model_find_entry(model, nullptr, &entry);
-  Inputs inputs(*entry);
-  inputs.tensors[0].device = {kDLCUDA, 1};
-  std::vector<attnrt_output> outputs(size_t(entry->num_outputs), attnrt_output{nullptr, 0, nullptr});
-  expectFailure("an input of another GPU",
-                attnrt_session_run(session, nullptr, inputs.pointers.data(), entry->num_inputs, outputs.data(),
-                                   entry->num_outputs),
-                ATTNRT_INVALID_ARGUMENT, "is on CUDA device 1, the model runs on device 0");
-  attnrt_session_destroy(session);
-  attnrt_model_release(model);
-}
-
 /// Which image each compute capability takes: the exact one on its own alone.
 void checkImages(const char *path) {
   const struct {
@@ -408,15 +303,11 @@ int main(int argc, char **argv) {
                     "SEARCH-GPU-LIBRARY\n");
     return 1;
   }
-  void *fake = dlopen("libcuda.so.1", RTLD_NOW);
-  if (!fake || !(configure = reinterpret_cast<void (*)(const char *)>(dlsym(fake, "attnFakeCudaConfigure")))) {
-    printf("libcuda.so.1 is not the stand-in\n");
+  if (!openStandIn())
     return 1;
-  }
-  usedMemory = reinterpret_cast<uint64_t (*)()>(dlsym(fake, "attnFakeCudaUsed"));
-  launchedGraphs = reinterpret_cast<uint64_t (*)()>(dlsym(fake, "attnFakeCudaGraphs"));
-  synchronizations = reinterpret_cast<uint64_t (*)()>(dlsym(fake, "attnFakeCudaSynchronizations"));
-  givenImages = reinterpret_cast<const char *(*)()>(dlsym(fake, "attnFakeCudaImages"));
+  launchedGraphs = standIn<uint64_t()>("attnFakeCudaGraphs");
+  synchronizations = standIn<uint64_t()>("attnFakeCudaSynchronizations");
+  givenImages = standIn<const char *()>("attnFakeCudaImages");
   void *products = dlopen("libcublasLt.so.13", RTLD_NOW);
   libraryProducts = reinterpret_cast<long long (*)()>(dlsym(products, "attnFakeCublasLtProducts"));
   libraryQuestions = reinterpret_cast<long long (*)()>(dlsym(products, "attnFakeCublasLtQuestions"));
@@ -443,7 +334,6 @@ int main(int argc, char **argv) {
   expectWorks(gpu, "the GPU library after these");
   checkImages(gpu);
   configure("");
-  checkDevices(gpu);
   checkFork(gpu, cpu);
 
   configure("");
@@ -483,9 +373,9 @@ int main(int argc, char **argv) {
   attnrt_model_release(other);
 
   // A caller's stream that is being captured: refused, because a run waits for its work.
-  int (*create)(void **, unsigned) = reinterpret_cast<int (*)(void **, unsigned)>(dlsym(fake, "cuStreamCreate"));
-  int (*capture)(void *, int) = reinterpret_cast<int (*)(void *, int)>(dlsym(fake, "cuStreamBeginCapture_v2"));
-  int (*destroy)(void *) = reinterpret_cast<int (*)(void *)>(dlsym(fake, "cuStreamDestroy_v2"));
+  auto *create = standIn<int(void **, unsigned)>("cuStreamCreate");
+  auto *capture = standIn<int(void *, int)>("cuStreamBeginCapture_v2");
+  auto *destroy = standIn<int(void *)>("cuStreamDestroy_v2");
   void *stream = nullptr;
   create(&stream, 0);
   expect(runOnce(session, model, stream) == ATTNRT_OK, "a run on the caller's stream");

@@ -28,7 +28,6 @@ KNOWN = dict.fromkeys([
     "LowerContractions.cpp ContractionLowering::emitCall",
     "SearchLoop.cpp",
     "PackageTest.cpp TEST_F",
-    "Faults.cpp",
     "Faults.cpp main",
     "Parser.cpp",
 ], "what is to be split")

@@ -40,7 +40,7 @@ struct DeviceTimer::Driver {
   }
 };
 
-std::unique_ptr<DeviceTimer> DeviceTimer::create(std::string &error) {
+std::unique_ptr<DeviceTimer> DeviceTimer::create(int device, std::string &error) {
   constexpr unsigned kNonBlocking = 1;
   std::unique_ptr<DeviceTimer> timer(new DeviceTimer());
   timer->driver = std::make_unique<Driver>();
@@ -54,9 +54,9 @@ std::unique_ptr<DeviceTimer> DeviceTimer::create(std::string &error) {
       error = std::string(call) + " failed with " + std::to_string(code);
     return code == 0;
   };
-  // The runtime uses the first device, and its primary context.
+  // The runtime uses the device's primary context.
   void *context = nullptr;
-  if (!works(driver.cuDeviceGet(&driver.device, 0), "cuDeviceGet") ||
+  if (!works(driver.cuDeviceGet(&driver.device, device), "cuDeviceGet") ||
       !works(driver.cuDevicePrimaryCtxRetain(&context, driver.device), "cuDevicePrimaryCtxRetain"))
     return nullptr;
   timer->hasContext = true;

@@ -11,8 +11,8 @@ namespace attn::tools {
 /// The driver is the libcuda.so.1 that the runtime has loaded with the library.
 class DeviceTimer {
 public:
-  /// Null, with `error` set, where the driver refuses.
-  static std::unique_ptr<DeviceTimer> create(std::string &error);
+  /// For runs on GPU number `device`. Null, with `error` set, where the driver refuses.
+  static std::unique_ptr<DeviceTimer> create(int device, std::string &error);
   ~DeviceTimer();
   DeviceTimer(const DeviceTimer &) = delete;
 

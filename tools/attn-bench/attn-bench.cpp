@@ -183,10 +183,12 @@ bool writeProfile(const Breakdown &regions, StringRef path, double peak) {
 }
 
 /// Loads what was compiled or given; the fusion report says what it has of it. An exit code.
-int load(CommandLine &line, LibraryArgument &library, int32_t threads, runner::Model &model, Measurement &result) {
+int load(CommandLine &line, LibraryArgument &library, int32_t threads, int32_t device, runner::Model &model,
+         Measurement &result) {
   runner::Failure failure;
   double start = nowMs();
   model.useOwnProducts(line.has(OPT_own_products));
+  model.useDevice(device);
   bool loaded = model.load(library.path(), line.text(OPT_entry).str(), threads, failure);
   loaded = loaded && (!line.has(OPT_own_state) || model.keepState(failure));
   result.loadMs = nowMs() - start;
@@ -211,16 +213,16 @@ int lookInside(runner::Model &model, StringRef name, Breakdown &regions) {
 }
 
 /// Events around the runs on a GPU, or null.
-std::unique_ptr<DeviceTimer> timeDevice(runner::Model &model) {
+std::unique_ptr<DeviceTimer> timeDevice(runner::Model &model, int32_t device) {
   if (!hasGpuCode(model.info()))
     return nullptr;
   std::string error;
-  std::unique_ptr<DeviceTimer> device = DeviceTimer::create(error);
-  if (device)
-    model.useStream(device->stream());
+  std::unique_ptr<DeviceTimer> timer = DeviceTimer::create(device, error);
+  if (timer)
+    model.useStream(timer->stream());
   else
     reportNote("no times of the GPU: " + error);
-  return device;
+  return timer;
 }
 
 int runTool(int argc, char **argv) {
@@ -234,6 +236,7 @@ int runTool(int argc, char **argv) {
   }
   runner::InputOptions options = inputOptions(*line);
   auto threads = static_cast<int32_t>(line->number(OPT_threads, 0, 1, 4096));
+  auto deviceNumber = static_cast<int32_t>(line->number(OPT_device, 0, 0, runner::kMostDevices));
   // --runs alone is exact, --min-time has a floor.
   uint64_t runs = line->number(OPT_runs, 0, 1, 100000000);
   double minMs = line->real(OPT_min_time, runs ? 0 : 1) * 1e3;
@@ -245,7 +248,7 @@ int runTool(int argc, char **argv) {
 
   Measurement result;
   runner::Model model;
-  if ((code = load(*line, *library, threads, model, result)))
+  if ((code = load(*line, *library, threads, deviceNumber, model, result)))
     return code;
 
   keepBounds(model.info(), model.entry().name, options);
@@ -262,7 +265,7 @@ int runTool(int argc, char **argv) {
   bool looksInside = line->has(OPT_breakdown) || line->has(OPT_profile);
   if (looksInside && (code = lookInside(model, library->name(), regions)))
     return code;
-  std::unique_ptr<DeviceTimer> device = timeDevice(model);
+  std::unique_ptr<DeviceTimer> device = timeDevice(model, deviceNumber);
   runner::Failure failure;
   if (!measure(model, inputs, outputs, runs ? runs : 3, minMs, result, looksInside ? &regions : nullptr, device.get(),
                failure))

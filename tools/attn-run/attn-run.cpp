@@ -122,6 +122,7 @@ int runTool(int argc, char **argv) {
   runner::InputOptions options = inputOptions(*line);
   double rtol = line->real(OPT_rtol, 1e-3), atol = line->real(OPT_atol, 1e-4);
   auto threads = static_cast<int32_t>(line->number(OPT_threads, 0, 1, 4096));
+  auto device = static_cast<int32_t>(line->number(OPT_device, 0, 0, runner::kMostDevices));
   if (StringRef kind = line->text(OPT_compare); line->has(OPT_compare)) {
     StringRef path = line->positional().empty() ? "" : line->positional().front();
     if (kind != "f32")
@@ -149,8 +150,10 @@ int runTool(int argc, char **argv) {
   runner::Failure failure;
   std::string entry = line->text(OPT_entry).str();
   bool onlyInfo = line->has(OPT_info);
-  for (runner::Model *each : {&model, &referenceModel})
+  for (runner::Model *each : {&model, &referenceModel}) {
     each->useOwnProducts(line->has(OPT_own_products));
+    each->useDevice(device);
+  }
   bool loaded = onlyInfo ? model.open(library->path(), entry, failure)
                          : model.load(library->path(), entry, threads, failure) &&
                                (!reference || referenceModel.load(reference->path(), entry, threads, failure));

@@ -44,6 +44,8 @@ defm seed : Eq<"seed", "N",
     "a dimension the model leaves open is 8, or what --dim says", g_run, runners>;
 defm entry : Eq<"entry", "NAME", "the entry to run (default: the first)", g_run, runners>;
 defm threads : Eq<"threads", "N", "threads to run with (default: all processors)", g_run, runners>;
+defm device : Eq<"device", "N",
+    "for --target=cuda: the GPU to run on, by the number the CUDA driver gives it (default 0)", g_run, runners>;
 def own_products : SimpleFlag<"own-products",
     "for --target=cuda: products are made by the library's own kernels, also where this machine has cuBLASLt", g_run, runners>;
 defm compare : Eq<"compare", "f32",

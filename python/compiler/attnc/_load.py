@@ -16,7 +16,7 @@ from ._compile import Progress, _checked_flags, compile_source
 from ._search import Search
 from ._source import Source, open_source
 
-_RUNTIME_OPTIONS = ("threads", "sessions", "cpus", "copy_weights", "own_products", "verify")
+_RUNTIME_OPTIONS = ("threads", "sessions", "cpus", "copy_weights", "own_products", "device", "verify")
 
 
 class Model(attnc_runtime.Model):
@@ -69,6 +69,7 @@ def load(source: Any, *, cache: bool = True, on_progress: Progress = None, **opt
     cpus          CPUs to pin the threads to
     copy_weights  weights are copied into this process, so that the file may vanish
     own_products  on a GPU: products by the library's own kernels alone
+    device        on a GPU: its number, as the CUDA driver counts (default 0)
     verify        whether a load reads the whole library and compares its digest: "always", "once" (per file and user;
                   what was verified is noted in the user's cache folder), or "never" (where storage is trusted)
     cache         False: compile anew, and keep nothing

@@ -36,6 +36,7 @@ class Engine:
         cpus: Sequence[int],
         copy_weights: bool,
         own_products: bool,
+        device: int,
         verify: int,
     ) -> None: ...
     def info(self) -> Dict[str, Any]: ...

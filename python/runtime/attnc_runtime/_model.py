@@ -182,11 +182,14 @@ class Model:
         cpus: Sequence[int] = (),
         copy_weights: bool = False,
         own_products: bool = False,
+        device: int = 0,
         verify: str = "always",
     ) -> None:
         for name, value in (("threads", threads), ("sessions", sessions)):
             if value is not None and not 1 <= value <= 1 << 16:
                 raise _errors.InvalidArgument(f"{name} expects a number from 1 to 65536, not {value}")
+        if not 0 <= device < 1 << 31:
+            raise _errors.InvalidArgument(f"device expects the number of a GPU, from 0 on, not {device}")
         if verify not in _VERIFY:
             raise _errors.InvalidArgument(f"verify expects {', '.join(map(repr, _VERIFY))}, not {verify!r}")
         self.path = os.path.abspath(os.fspath(path))
@@ -196,12 +199,20 @@ class Model:
             cpus=tuple(cpus),
             copy_weights=copy_weights,
             own_products=own_products,
+            device=device,
             verify=verify,
         )
         if not os.path.exists(self.path):
             raise _errors.NoSuchFile(f"{self.path}: no such file")
         self._engine = _core.Engine(
-            self.path, threads or 0, sessions or 0, list(cpus), copy_weights, own_products, _VERIFY.index(verify)
+            self.path,
+            threads or 0,
+            sessions or 0,
+            list(cpus),
+            copy_weights,
+            own_products,
+            device,
+            _VERIFY.index(verify),
         )
         self._info = self._engine.info()
         rows = self._info["entries"]

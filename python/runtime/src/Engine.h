@@ -32,6 +32,7 @@ struct EngineOptions {
   int32_t threads = 0, sessions = 0;
   std::vector<int32_t> cpus;
   bool ownProducts = false;
+  int32_t device = 0; ///< GPU that libraries with GPU code run on
 };
 
 /// Sessions are made when they are needed, `most` of them. What is here is guarded by the GIL, so that a fork(),

@@ -114,11 +114,11 @@ NB_MODULE(_core, module) {
   nb::class_<Engine>(module, "Engine")
       .def("__init__",
            [](Engine *self, const std::string &path, int32_t threads, int32_t sessions, std::vector<int32_t> cpus,
-              bool copyWeights, bool ownProducts, int32_t verify) {
+              bool copyWeights, bool ownProducts, int32_t device, int32_t verify) {
              attnrt_load_options load = ATTNRT_LOAD_OPTIONS_INIT;
              load.copy_weights = copyWeights;
              load.verify = verify;
-             new (self) Engine(path, {threads, sessions, std::move(cpus), ownProducts}, load);
+             new (self) Engine(path, {threads, sessions, std::move(cpus), ownProducts, device}, load);
            })
       .def("info", &Engine::info)
       .def("run", run, nb::arg(), nb::arg(), nb::arg().none(), nb::arg(), nb::arg().none(), nb::arg().none(), nb::arg())

@@ -70,6 +70,7 @@ std::unique_ptr<Session> SessionPool::take(int64_t deadline) {
   native.num_cpus = int32_t(options.cpus.size());
   native.cpus = options.cpus.data();
   native.own_products = options.ownProducts;
+  native.device = options.device;
   if (attnrt_status status = attnrt_session_create(model, &native, &session->handle))
     raise(status);
   ++made;

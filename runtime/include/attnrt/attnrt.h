@@ -218,11 +218,20 @@ typedef struct attnrt_session_options {
   // cuBLASLt where this machine has it (libcublasLt.so.13 or .12) and it serves
   // them. The two round differently.
   int32_t own_products;
+  // The GPU that runs a library with GPU code, by the CUDA driver's number, which
+  // CUDA_VISIBLE_DEVICES rules. Sessions of one model may be on several; each GPU
+  // gets one copy of the weights, with the first session on it.
+  int32_t device;
 } attnrt_session_options;
-#define ATTNRT_SESSION_OPTIONS_INIT {sizeof(attnrt_session_options), 0, 0, NULL, 0}
+#define ATTNRT_SESSION_OPTIONS_INIT {sizeof(attnrt_session_options), 0, 0, NULL, 0, 0}
 
 // `options` may be NULL. The session keeps the model alive. Worker threads are
 // started by the first run.
+//   invalid_argument  a number of threads or CPUs out of range; no such GPU, or a
+//                     GPU other than 0 for a library without GPU code
+//   incompatible      the library has no code for that GPU
+//   out_of_memory     of the process or of the GPU
+//   device            no usable GPU; or it was opened before fork()
 ATTNRT_API attnrt_status attnrt_session_create(attnrt_model *model, const attnrt_session_options *options,
                                                attnrt_session **session);
 
@@ -328,7 +337,8 @@ typedef struct attnrt_run_options {
   // state does not keep, in their order.
   attnrt_state *state;
   // For a library with GPU code: the CUstream on which the run's work goes, behind
-  // what is there already. NULL: the session's own. The run waits for its work.
+  // what is there already; one of the primary context of the session's GPU. NULL:
+  // the session's own. The run waits for its work.
   void *stream;
   // Where outputs lie that the runtime allocates: kDLCPU (or 0), or kDLCUDA.
   int32_t output_device;

@@ -25,6 +25,7 @@ constexpr uint64_t kSharedWindow = uint64_t(1) << 52, kLocalWindow = uint64_t(1)
 /// that code which confuses the two is found.
 class GlobalMemory {
 public:
+  explicit GlobalMemory(uint64_t first = uint64_t(0x7f) << 32) : next(first) {}
   /// New memory holds 0xff: a NaN, or an index out of range.
   uint64_t allocate(uint64_t bytes);
   bool free(uint64_t address);
@@ -35,7 +36,7 @@ public:
 
 private:
   std::map<uint64_t, std::vector<uint8_t>> allocations; // by their first address
-  uint64_t next = uint64_t(0x7f) << 32, total = 0;
+  uint64_t next, total = 0;
   uint64_t lastBegin = 1, lastEnd = 0;
   uint8_t *lastBytes = nullptr;
 };

@@ -33,6 +33,7 @@ bool Model::load(const std::string &path, const std::string &entry, int32_t thre
   attnrt_session_options options = ATTNRT_SESSION_OPTIONS_INIT;
   options.num_threads = threads;
   options.own_products = ownProducts;
+  options.device = device;
   if (!open(path, entry, failure))
     return false;
   auto start = std::chrono::steady_clock::now();

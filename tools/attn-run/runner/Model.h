@@ -12,6 +12,9 @@ struct Failure {
   std::string message;
 };
 
+/// The largest number of a GPU that tools take.
+inline constexpr uint64_t kMostDevices = 4095;
+
 class Model {
 public:
   Model() = default;
@@ -24,6 +27,8 @@ public:
 
   /// load() then leaves no product to cuBLASLt.
   void useOwnProducts(bool yes) { ownProducts = yes; }
+  /// load() then takes this GPU, of a library with GPU code.
+  void useDevice(int32_t number) { device = number; }
 
   /// Loads a library and prepares to run its entry called `entry` ("": the
   /// first) with `threads` threads (0: all processors).
@@ -68,6 +73,7 @@ private:
   attnrt_state *state = nullptr;
   double msOfSession = 0;
   bool ownProducts = false;
+  int32_t device = 0;
   int64_t stateLength = -1; ///< rows of the caches before each run; -1: not filled yet
   const attnrt_model_info *description = nullptr;
   const attnrt_entry_info *chosen = nullptr;
