@@ -2,6 +2,7 @@
 #include "dialects/attn/NodeLocation.h"
 #include "frontends/onnx/Functions.h"
 #include "frontends/onnx/Limits.h"
+#include "frontends/onnx/NodeOrder.h"
 #include "frontends/onnx/OperatorSchema.h"
 #include "llvm/ADT/StringSet.h"
 #include <utility>
@@ -39,6 +40,8 @@ public:
       : functions(functions), registry(registry), reporter(reporter), graph(graph), nodes(&graph.nodes) {}
 
   bool run(proto::ModelProto &model, const OpsetImports &opsets);
+  /// Whether nodes stood before what they use.
+  bool isReordered = false;
 
 private:
   bool checkName(llvm::StringRef name, const char *what);
@@ -159,7 +162,7 @@ bool Flattener::resolveInputs(const proto::NodeProto &node, mlir::Location loc, 
     if (!value) {
       if (scope.isLater(input))
         reporter.invalid(loc) << "uses '" << printableName(input)
-                              << "' before it is made: the nodes are not in order, or form a cycle";
+                              << "', which cannot be made: nodes on the way to it form a cycle";
       else
         reporter.invalid(loc) << "uses '" << printableName(input) << "', which no input, initialiser or node provides";
       return false;
@@ -413,9 +416,12 @@ bool Flattener::addNodes(const google::protobuf::RepeatedPtrField<proto::NodePro
   for (const proto::NodeProto &node : nodes)
     for (const std::string &output : node.output())
       scope.later.insert(output);
-  for (const proto::NodeProto &node : nodes)
-    if (!addNode(node, nodeDisplayName(node, scope.path), scope))
+  std::vector<const proto::NodeProto *> order = inOrder(nodes);
+  for (const proto::NodeProto *node : order)
+    if (!addNode(*node, nodeDisplayName(*node, scope.path), scope))
       return false;
+  for (int n = 0; n < nodes.size() && !isReordered; ++n)
+    isReordered = order[size_t(n)] != &nodes[n];
   return true;
 }
 
@@ -456,5 +462,13 @@ bool attn::onnx::flatten(proto::ModelProto &model, const OpsetImports &opsets, c
   Functions functions(registry, reporter);
   if (!functions.read(model) || !functions.check(model, opsets))
     return false;
-  return Flattener(functions, registry, reporter, graph).run(model, opsets);
+  Flattener flattener(functions, registry, reporter, graph);
+  if (!flattener.run(model, opsets))
+    return false;
+  if (flattener.isReordered) {
+    mlir::Diagnostic note(reporter.fileLoc(), mlir::DiagnosticSeverity::Note);
+    note << "nodes stand before what they use, which ONNX forbids; they were sorted";
+    reporter.getContext()->getDiagEngine().emit(std::move(note));
+  }
+  return true;
 }

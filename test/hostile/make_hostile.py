@@ -289,7 +289,7 @@ def too_few_inputs(_):
 # Structure
 # ---------------------------------------------------------------------------
 
-@case(3, "uses 'b' before it is made: the nodes are not in order, or form a cycle")
+@case(3, "uses 'b', which cannot be made: nodes on the way to it form a cycle")
 def cycle(_):
     return model([identity("b", "a", "one"), identity("a", "b", "two"), identity("b", "y", "three")])
 
