@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import functools
 import html
 import json
@@ -97,6 +96,8 @@ class Entry:
 
     async def arun(self, inputs: Mapping[str, Any], **options: Any) -> Dict[str, Any]:
         """``run`` for asyncio; see Model.arun."""
+        import asyncio  # a seventh of what a process takes to start, most of which never await
+
         cancel = options.pop("cancel", None) or Cancel()
         call = functools.partial(self.run, inputs, cancel=cancel, **options)
         running = asyncio.get_running_loop().run_in_executor(None, call)
