@@ -105,13 +105,13 @@ bool Functions::checkNode(const proto::NodeProto &node, const OpsetImports &opse
       return false;
   } else {
     std::string domain = canonicalDomain(node.domain());
-    auto opset = opsets.find(domain);
+    std::optional<int> opset = opsetOf(opsets, domain);
     int version;
-    if (opset == opsets.end() && domain.empty()) {
+    if (!opset) {
       reporter.invalid(loc) << "is of the default domain, of which the model imports no version";
       return false;
     }
-    if (opset == opsets.end() || !registry.lookup(domain, node.op_type(), opset->second, version)) {
+    if (!registry.lookup(domain, node.op_type(), *opset, version)) {
       std::string op = (domain.empty() ? "" : printableName(domain) + ".") + printableName(node.op_type());
       unsupported[op].push_back(printableName(name));
     }

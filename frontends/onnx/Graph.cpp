@@ -298,7 +298,7 @@ bool Flattener::addNode(const proto::NodeProto &node, const std::string &name, S
   if (node.op_type() == "If" && canonicalDomain(node.domain()).empty() && !checkBranches(result, loc))
     return false;
   std::string domain = canonicalDomain(node.domain());
-  result.import = registry.lookup(domain, node.op_type(), scope.opsets->at(domain), result.version);
+  result.import = registry.lookup(domain, node.op_type(), *opsetOf(*scope.opsets, domain), result.version);
   assert(result.import && "unsupported operators are reported before");
   result.schema = OperatorSchema::find(domain, node.op_type(), result.version);
   if (!resolveOutputs(node, loc, scope, result) || (result.schema && !checkSignature(result, loc, reporter)))

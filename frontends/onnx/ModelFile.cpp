@@ -94,6 +94,13 @@ bool attn::onnx::isUtf8(llvm::StringRef text) {
 
 std::string attn::onnx::canonicalDomain(llvm::StringRef domain) { return domain == "ai.onnx" ? "" : domain.str(); }
 
+std::optional<int> attn::onnx::opsetOf(const OpsetImports &imports, const std::string &domain) {
+  auto found = imports.find(domain);
+  if (found != imports.end())
+    return found->second;
+  return domain.empty() ? std::nullopt : std::optional(1);
+}
+
 bool attn::onnx::readOpsetImports(const google::protobuf::RepeatedPtrField<proto::OperatorSetIdProto> &imports,
                                   Reporter &reporter, OpsetImports &result) {
   for (const proto::OperatorSetIdProto &import : imports) {

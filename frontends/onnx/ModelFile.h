@@ -46,6 +46,11 @@ std::unique_ptr<proto::ModelProto> readModelFile(Reporter &reporter);
 /// The opset imports of a model or function by domain ("ai.onnx" is ""); false
 /// after a diagnostic.
 using OpsetImports = std::map<std::string, int>;
+
+/// The version that the model imports of a domain. Of another one than ONNX's own it may import none, as optimisers
+/// leave it: that is version 1.
+std::optional<int> opsetOf(const OpsetImports &imports, const std::string &domain);
+
 bool readOpsetImports(const google::protobuf::RepeatedPtrField<proto::OperatorSetIdProto> &imports, Reporter &reporter,
                       OpsetImports &result);
 

@@ -36,6 +36,7 @@ void attn::onnx::registerAllOps(OpRegistry &registry) {
   registerContribAttentionOps(registry);
   registerGroupQueryAttentionOps(registry);
   registerSliceOps(registry);
+  registerContribFusedOps(registry);
   registerContribQuantizedOps(registry);
   registerBlockQuantizedOps(registry);
   registerDetectionOps(registry);

@@ -86,6 +86,17 @@ def products():
     case("fused_matmul", "FusedMatMul", [floats(2, 4, 5), floats(2, 5, 3)], alpha=0.5)
     case("fused_matmul_trans", "FusedMatMul", [floats(2, 5, 4), floats(2, 3, 5)], transA=1, transB=1)
     case("fused_matmul_batch", "FusedMatMul", [floats(4, 2, 5), floats(2, 5, 3)], transBatchA=1)
+    for name, numbers in (("Relu", {}), ("Tanh", {}), ("Sigmoid", {}), ("LeakyRelu", {"activation_alpha": 0.3}),
+                          ("HardSigmoid", {"activation_alpha": 0.3, "activation_beta": 0.4})):
+        case(f"fused_gemm_{name}", "FusedGemm", [floats(3, 5), floats(4, 5), floats(4)], transB=1, alpha=0.7, beta=1.3,
+             activation=name, **numbers)
+    case("fused_gemm_no_c", "FusedGemm", [floats(5, 3), floats(5, 4)], transA=1, activation="Relu")
+    for name, params in (("Relu", None), ("Tanh", None), ("LeakyRelu", [0.2]), ("Clip", [-0.5, 0.75]), ("HardSigmoid", [0.3, 0.4])):
+        more = {} if params is None else {"activation_params": params}
+        case(f"fused_conv_{name}", "FusedConv", [floats(1, 4, 9, 8), floats(6, 4, 3, 3), floats(6)], activation=name,
+             pads=[1, 1, 1, 1], kernel_shape=[3, 3], **more)
+    case("fused_conv_residual", "FusedConv", [floats(1, 4, 9, 8), floats(6, 4, 3, 3), floats(6), floats(1, 6, 9, 8)],
+         activation="Relu", pads=[1, 1, 1, 1], kernel_shape=[3, 3])
     for bits, block, k, zeros in ((4, 16, 64, None), (4, 32, 80, "packed"), (8, 16, 48, None), (4, 16, 64, "float")):
         n, blocks = 6, (k + block - 1) // block
         weights = RNG.integers(0, 256, (n, blocks, block * bits // 8)).astype(np.uint8)

@@ -221,24 +221,28 @@ FailureOr<Tensor> uprightBias(Node &n, const Tensor &bias, const Expr &channels,
   return n.reshape(bias, upright);
 }
 
-namespace {
-
-LogicalResult importConv(Node &n) {
+FailureOr<Tensor> convolution(Node &n) {
   if (failed(expectInputs(n, 2)) || failed(expectFloat(n, 0)) || failed(expectSameDType(n, 0, 1)))
     return failure();
   FailureOr<Tensor> y = convolve(n, n.input(0), n.input(1));
-  if (failed(y))
-    return failure();
-  if (!n.hasInput(2)) {
-    n.setOutput(0, *y);
-    return success();
-  }
+  if (failed(y) || !n.hasInput(2))
+    return y;
   if (failed(expectSameDType(n, 0, 2)))
     return failure();
   FailureOr<Tensor> column = uprightBias(n, n.input(2), n.input(1).shape[0], y->rank());
   if (failed(column))
     return failure();
-  return setFormula(n, y->dtype, {*y, *column}, [](ArrayRef<Num> v) { return v[0] + v[1]; });
+  return formula(n, y->dtype, {*y, *column}, [](ArrayRef<Num> v) { return v[0] + v[1]; });
+}
+
+namespace {
+
+LogicalResult importConv(Node &n) {
+  FailureOr<Tensor> y = convolution(n);
+  if (failed(y))
+    return failure();
+  n.setOutput(0, *y);
+  return success();
 }
 
 } // namespace

@@ -182,11 +182,13 @@ LogicalResult importMatMulInteger(Node &n) {
   return success();
 }
 
+} // namespace
+
 //===----------------------------------------------------------------------===//
 // Gemm
 //===----------------------------------------------------------------------===//
 
-LogicalResult importGemm(Node &n) {
+FailureOr<Tensor> gemm(Node &n) {
   if (failed(expectNumbers(n)))
     return failure();
   const Tensor &a = n.input(0), &b = n.input(1);
@@ -210,14 +212,21 @@ LogicalResult importGemm(Node &n) {
       return n.error() << "expects C of rank at most 2, has rank " << n.input(2).rank();
     operands.push_back(n.input(2));
   }
-  if (!hasC && alpha == 1) {
-    n.setOutput(0, *y);
-    return success();
-  }
-  return setFormula(n, a.dtype, operands, [&](ArrayRef<Num> v) {
+  if (!hasC && alpha == 1)
+    return y;
+  return formula(n, a.dtype, operands, [&](ArrayRef<Num> v) {
     Num sum = alpha == 1 ? v[0] : alpha * v[0];
     return !hasC ? sum : sum + (beta == 1 ? v[1] : beta * v[1]);
   });
+}
+
+namespace {
+LogicalResult importGemm(Node &n) {
+  FailureOr<Tensor> y = gemm(n);
+  if (failed(y))
+    return failure();
+  n.setOutput(0, *y);
+  return success();
 }
 
 } // namespace

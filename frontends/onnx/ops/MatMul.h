@@ -43,6 +43,12 @@ mlir::FailureOr<Tensor> withoutZeroPoint(Node &n, const Tensor &x, size_t zeroPo
 /// its bias: x [N, C, spatial...], w [M, C / group, window...], of one type.
 mlir::FailureOr<Tensor> convolve(Node &n, const Tensor &x, const Tensor &w);
 
+/// What the node says as a Conv: inputs X, W and, where there is one, the bias B.
+mlir::FailureOr<Tensor> convolution(Node &n);
+
+/// What the node says as a Gemm: alpha A B + beta C, with inputs A, B and, where there is one, C.
+mlir::FailureOr<Tensor> gemm(Node &n);
+
 /// A vector of `channels` elements upright, for a result whose dimension 1 is
 /// the channels.
 mlir::FailureOr<Tensor> uprightBias(Node &n, const Tensor &bias, const Expr &channels, int64_t rank);
