@@ -41,6 +41,8 @@ if lit_config.params.get("full"):
 transformers = os.path.join(config.attn_source_dir, ".venv-transformers")
 if glob.glob(transformers + "/.requirements-*"):  # all of them are there
     config.available_features.add("transformers")
+if glob.glob(transformers + "/lib/python*/site-packages/ray"):  # requirements-serve.txt
+    config.available_features.add("serve")
 config.substitutions.append(("%transformers-python", transformers + "/bin/python"))
 
 # What makes the documentation site (requirements-docs.txt): the same installs it.

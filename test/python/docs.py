@@ -34,6 +34,9 @@ with tempfile.TemporaryDirectory() as name:
     shutil.copy(models.ROOT / "test/e2e/models/gpt2_decode_ts17/model.onnx", f"{name}/decoder.onnx")
     for entry in ("encode", "step"):
         shutil.copy(models.DATES / f"{entry}.onnx", name)
+    shutil.copytree(folder, f"{name}/text-encoder")
+    (pathlib.Path(name) / "texts").mkdir()
+    (pathlib.Path(name) / "texts/a.jsonl").write_text('{"text": "the rain"}\n{"text": "bread"}\n')
     os.chdir(name)
     for page in sys.argv[1:]:
         run(models.ROOT / "docs" / page)

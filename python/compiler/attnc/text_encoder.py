@@ -95,7 +95,8 @@ class TextEncoder:
             token = settings.get("pad_token") or "[PAD]"
             token = token.get("content", "[PAD]") if isinstance(token, dict) else token
             known = {"pad_token": token, "pad_id": self._tokenizer.token_to_id(token) or 0}
-        self._tokenizer.enable_padding(**known)
+        self._tokenizer.no_padding()
+        self._padding = known
         self.model = self._load(options)
 
     def _read_modules(self) -> None:
@@ -157,7 +158,18 @@ class TextEncoder:
         return np.empty((0, self.dimension), np.float32) if result is None else result
 
     def _encode(self, texts: List[str]) -> Array:
-        encodings = self._tokenizer.encode_batch(texts)
+        return self.embed(self.tokenize(texts))
+
+    def tokenize(self, texts: Sequence[str]) -> List[Any]:
+        """The ``tokenizers.Encoding`` of each text, cut to ``max_length``."""
+        return list(self._tokenizer.encode_batch(list(texts)))
+
+    def embed(self, encodings: Sequence[Any], **options: Any) -> Array:
+        """Embeddings of what ``tokenize`` made, float32 [texts, dimension], in one run. ``encodings`` are padded to the
+        longest of them, in place; ``options`` are those of Model.run."""
+        longest = max((len(encoding) for encoding in encodings), default=0)
+        for encoding in encodings:
+            encoding.pad(longest, **self._padding)
         columns = {"input_ids": "ids", "attention_mask": "attention_mask", "token_type_ids": "type_ids"}
         feeds = {}
         for info in self.model.inputs:
@@ -165,7 +177,7 @@ class TextEncoder:
                 raise Unsupported(f"the model has an input '{info.name}', which a tokenizer does not make")
             feeds[info.name] = np.array([getattr(e, columns[info.name]) for e in encodings], info.dtype)
         mask = np.array([e.attention_mask for e in encodings], np.int64)
-        outputs = self.model.run(feeds)
+        outputs = self.model.run(feeds, **options)
         if "sentence_embedding" in outputs:
             rows = np.asarray(outputs["sentence_embedding"], np.float32)
         else:

