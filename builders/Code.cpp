@@ -54,9 +54,9 @@ ValueRange Code::emitWhile(Values init, llvm::function_ref<Mask(ValueRange)> con
   return op.getResults();
 }
 
-void Code::parallel(const Index &count, llvm::function_ref<void(Index)> body) {
-  scf::ParallelOp::create(b, loc, ValueRange{index(0)}, ValueRange{count.value()}, ValueRange{index(1)},
-                          [&](OpBuilder &, Location, ValueRange place) { body(asIndex(place.front())); });
+Operation *Code::parallel(const Index &count, llvm::function_ref<void(Index)> body) {
+  return scf::ParallelOp::create(b, loc, ValueRange{index(0)}, ValueRange{count.value()}, ValueRange{index(1)},
+                                 [&](OpBuilder &, Location, ValueRange place) { body(asIndex(place.front())); });
 }
 
 void Code::when(const Mask &condition, llvm::function_ref<void()> then, llvm::function_ref<void()> otherwise) {
@@ -68,6 +68,22 @@ void Code::when(const Mask &condition, llvm::function_ref<void()> then, llvm::fu
     b.setInsertionPointToStart(&op.getElseRegion().front());
     otherwise();
   }
+}
+
+void Code::match(const Index &number, int64_t least, int64_t most, llvm::function_ref<void(int64_t)> body) {
+  if (least == most)
+    return body(most);
+  SmallVector<int64_t> cases = llvm::to_vector(llvm::seq(least, most));
+  auto op = scf::IndexSwitchOp::create(b, loc, TypeRange(), number, cases, cases.size());
+  OpBuilder::InsertionGuard guard(b);
+  auto emit = [&](Region &region, int64_t n) {
+    b.setInsertionPointToStart(&region.emplaceBlock());
+    body(n);
+    scf::YieldOp::create(b, loc);
+  };
+  for (auto [region, n] : llvm::zip_equal(op.getCaseRegions(), cases))
+    emit(region, n);
+  emit(op.getDefaultRegion(), most);
 }
 
 // What a branch gives is known once it has been emitted: one without results

@@ -82,8 +82,8 @@ public:
                                [&](mlir::ValueRange now) { return Mask(applyTo(condition, unflatten(init, now))); },
                                [&](mlir::ValueRange now) { return flatten(T(applyTo(body, unflatten(init, now)))); }));
   }
-  /// `body(Index)` for each below `count`, in any order or at once.
-  void parallel(const Index &count, llvm::function_ref<void(Index)> body);
+  /// `body(Index)` for each below `count`, in any order or at once. Returns the loop.
+  mlir::Operation *parallel(const Index &count, llvm::function_ref<void(Index)> body);
 
   //===--- branches -------------------------------------------------------===//
   void when(const Mask &condition, llvm::function_ref<void()> then, llvm::function_ref<void()> otherwise = nullptr);
@@ -95,6 +95,8 @@ public:
         emitChoice(condition, [&] { return flatten(*(like = then())); }, [&] { return flatten(T(otherwise())); });
     return unflatten(*like, results);
   }
+  /// `body(n)` for the n of [least, most] that `number` is; greater numbers count as `most`.
+  void match(const Index &number, int64_t least, int64_t most, llvm::function_ref<void(int64_t)> body);
 
 private:
   using Values = llvm::SmallVector<mlir::Value>;

@@ -173,6 +173,9 @@ inline Vec convertUnsigned(const Vec &x, mlir::Type to) { return x.with(emit::co
 /// 1 where the mask holds, else 0.
 inline Num toNum(const Mask &x, mlir::Type to) { return Num(x.builder(), x.location(), emit::convert(x, to, true)); }
 inline Num toNum(const Index &x, mlir::Type to) { return Num(x.builder(), x.location(), emit::convert(x, to, false)); }
+inline Index toIndex(const Mask &x) {
+  return Index(x.builder(), x.location(), emit::convert(x, x.builder().getIndexType(), true));
+}
 inline Index toIndex(const Num &x) {
   return Index(x.builder(), x.location(), emit::convert(x, x.builder().getIndexType(), false));
 }

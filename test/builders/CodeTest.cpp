@@ -166,6 +166,19 @@ TEST_P(CodeTest, ReadsAndWritesNoMoreThanItMay) {
   }
 }
 
+TEST_P(CodeTest, MatchesNumbers) {
+  auto kernel = compile(twoFloats, [&](Code &k, ArrayRef<Buffer> given) {
+    k.loop(0, given[1].dim(0), 1, [&](Index n) {
+      k.match(n + toIndex(n < 2), 1, 3, [&](int64_t known) { given[1].set(given[0](known) * 10, n); });
+    });
+    k.match(given[0].dim(0), 2, 2, [&](int64_t known) { given[1].set(given[0](known), 0); });
+  });
+  ASSERT_TRUE(kernel);
+  Array in = numbers(4), out({5});
+  ASSERT_TRUE(kernel->call({&in, &out}));
+  EXPECT_EQ(out.values(), (std::vector<float>{3, 30, 30, 40, 40}));
+}
+
 TEST_P(CodeTest, WordsOfBytes) {
   auto kernel =
       compile([](OpBuilder &b) { return SmallVector<Type>{dynamic(b, b.getI8Type()), dynamic(b, b.getI32Type())}; },

@@ -2,7 +2,7 @@
 #define PASSES_KERNELS_CPU_RECURRENTEMITTER_H
 
 #include "passes/kernels/cpu/Recurrent.h"
-#include "passes/kernels/shared/LaneBuilder.h"
+#include "passes/kernels/shared/RecurrentCell.h"
 
 namespace attn {
 
@@ -10,98 +10,71 @@ namespace attn {
 /// RecurrentTiles.cpp what becomes of one panel.
 class RecurrentEmitter {
 public:
-  using Values = LaneBuilder::Values;
+  RecurrentEmitter(KernelFunction &f, const RecurrentSpec &spec)
+      : k(f.k), spec(spec), lanes(spec.lanes), hidden(spec.hidden), sweeps(spec.sweeps()),
+        arguments(RecurrentBuffers::take(f, spec, weightTypes(),
+                                         {spec.numPlanes(), spec.numDirections(), spec.batch, spec.paddedHidden()})),
+        places(spec, spec.paddedHidden(), arguments.projected) {}
 
-  RecurrentEmitter(mlir::OpBuilder &builder, mlir::Location loc, const RecurrentSpec &spec)
-      : b(builder), loc(loc), spec(spec), k(builder, loc, spec.lanes, /*hasScalef=*/spec.lanes == 16),
-        sweeps(spec.sweeps()), padded(spec.paddedHidden()) {}
-
-  mlir::func::FuncOp emit();
+  void emit();
 
 private:
-  /// Planes of the scratch memory behind those of h.
-  enum { kPlaneC = 2, kPlaneUpdate = 2, kPlaneReset = 3 };
+  using Vecs = llvm::SmallVector<Vec>;
 
-  /// The kernel's buffers, each as one dimension.
-  struct Buffers {
-    llvm::SmallVector<mlir::Value> panels, scales;
-    mlir::Value projected, resetBias, peephole, lengths, initialH, initialC, sequence, lastH, lastC, scratch;
-  };
   /// What a tile works on.
-  struct Place {
-    mlir::Value direction, time, parity; ///< parity: the plane of h that the step reads
-    mlir::Value firstRow, rows, blocks;  ///< of the group, and the blocks that its rows are cut into
+  struct Task {
+    Index direction, time, parity; ///< parity: the plane of h that the step reads
+    Index firstRow, rows;          ///< of the group
   };
+  class Cell;
 
-  llvm::SmallVector<mlir::Type> argumentTypes();
-  Buffers flatten(mlir::func::FuncOp function);
+  llvm::SmallVector<mlir::MemRefType> weightTypes();
+  const Buffer &panels(unsigned sweep) { return at.weights[sweep]; }
+  const Buffer &scales(unsigned sweep) { return at.weights[sweeps.size() + sweep]; }
+
+  void emitGroups();
+  void emitChunks();
+  void emitInitial(const Task &task);
+  void emitFinal(const Task &task, Index count);
+  void emitPadding(const Task &task, Index count);
+  Index countSteps(const Task &task);
+  /// `body(row, unit, rest)` for each row of the group and each register of units; `rest` units are left.
+  void forEachRegister(const Task &task, int64_t units, llvm::function_ref<void(Index, Index, Index)> body);
+
   int64_t tileRows(const RecurrentSpec::Sweep &sweep);
-
-  void emitGroups(mlir::func::FuncOp function);
-  void emitChunks(mlir::func::FuncOp function);
-  void emitInitial(const Place &place);
-  void emitFinal(const Place &place, mlir::Value steps);
-  void emitPadding(const Place &place, mlir::Value steps);
-  mlir::Value countSteps(const Place &place);
-  mlir::Value timeOf(mlir::Value direction, mlir::Value step, mlir::Value steps);
-  void emitPanels(const Place &place, unsigned sweep, mlir::Value panel);
-  void emitBlock(const Place &place, unsigned sweep, mlir::Value panel, mlir::Value row, int64_t height);
-  llvm::SmallVector<mlir::Value> emitSums(const Place &place, unsigned sweep, mlir::Value panel, mlir::Value row,
-                                          int64_t height);
+  void emitPanels(const Task &task, unsigned sweep, Index panel);
+  void emitBlock(const Task &task, unsigned sweep, Index panel, Index row, int64_t height);
+  Vecs emitSums(const Task &task, unsigned sweep, Index panel, Index row, int64_t height);
   /// Part of a panel times the states of a few rows.
   struct Products {
     unsigned sweep;
     int64_t height, vectors;
-    mlir::Value panelAt;
-    llvm::ArrayRef<mlir::Value> states; ///< where each row's begins
+    Index panelAt;
+    llvm::ArrayRef<Index> states; ///< where each row's begins
   };
-  Values addProducts(const Products &of, mlir::Value begin, mlir::Value end, mlir::ValueRange inits);
-  mlir::Value loadWeights(unsigned sweep, mlir::Value offset, int64_t part);
-  void emitUnits(const Place &place, unsigned sweep, mlir::Value row, mlir::Value unit,
-                 llvm::ArrayRef<mlir::Value> gates);
+  Vecs addProducts(const Products &of, Index begin, Index end, Vecs sums);
+  Vec loadWeights(unsigned sweep, Index offset, int64_t part);
+  Vec multiplyAdd(const Vec &x, const Vec &y, const Vec &sum);
 
-  mlir::Value rnnState(llvm::ArrayRef<mlir::Value> gates) { return function(0, gates[0]); }
-  mlir::Value lstmState(const Place &place, mlir::Value row, mlir::Value unit, llvm::ArrayRef<mlir::Value> gates,
-                        mlir::Value active);
-
-  //===--- places ---------------------------------------------------------===//
-  mlir::Value projectedAt(const Place &place, mlir::Value row, int64_t gate, mlir::Value unit);
-  mlir::Value sequenceAt(mlir::Value direction, mlir::Value time, mlir::Value row, mlir::Value unit);
-  mlir::Value stateAt(mlir::Value direction, mlir::Value row, mlir::Value unit);
-  mlir::Value scratchAt(mlir::Value plane, mlir::Value direction, mlir::Value row, mlir::Value unit);
-  mlir::Value scratchAt(int64_t plane, mlir::Value direction, mlir::Value row, mlir::Value unit) {
-    return scratchAt(k.index(plane), direction, row, unit);
+  Vec splat(double value) { return k.splat(k.f32(value), lanes); }
+  /// A register of units of a dense row, from `unit` on, 0 beyond the last.
+  Vec loadUnits(const Buffer &flat, Index offset, Index unit) {
+    return isWhole() ? flat.vector(lanes, offset) : flat.first(hidden - unit, lanes, offset);
   }
-  /// `lanes` units of a dense row from `unit` on, 0 beyond the last.
-  mlir::Value loadUnits(mlir::Value flat, mlir::Value offset, mlir::Value unit) {
-    return isWhole() ? k.loadVector(flat, offset)
-                     : k.loadFirst(flat, offset, k.sub(k.index(spec.hidden), unit), k.lanes);
-  }
-  void storeUnits(mlir::Value vector, mlir::Value flat, mlir::Value offset, mlir::Value unit) {
-    if (isWhole())
-      k.store(vector, flat, offset);
-    else
-      k.storeFirst(vector, flat, offset, k.sub(k.index(spec.hidden), unit));
+  void storeUnits(const Vec &x, const Buffer &flat, Index offset, Index unit) {
+    isWhole() ? flat.setVector(x, offset) : flat.setFirst(x, hidden - unit, offset);
   }
   bool isWhole() {
-    return llvm::all_of(sweeps, [&](auto &sweep) { return spec.hidden % spec.panelUnits(sweep) == 0; });
+    return llvm::all_of(sweeps, [&](auto &sweep) { return hidden % spec.panelUnits(sweep) == 0; });
   }
 
-  //===--- arithmetic -----------------------------------------------------===//
-  mlir::Value multiplyAdd(mlir::Value x, mlir::Value y, mlir::Value sum);
-  mlir::Value function(int64_t number, mlir::Value x, bool clipped = true);
-  mlir::Value sigmoid(mlir::Value x);
-  mlir::Value tanh(mlir::Value x);
-  mlir::Value limited(mlir::Value x);
-
-  mlir::OpBuilder &b;
-  mlir::Location loc;
+  Code &k;
   const RecurrentSpec &spec;
-  LaneBuilder k;
+  const int64_t lanes, hidden;
   const llvm::SmallVector<RecurrentSpec::Sweep> sweeps;
-  const int64_t padded;
-  Buffers at;
-  mlir::Value steps, batch;
+  const RecurrentBuffers arguments;
+  const RecurrentPlaces places;
+  RecurrentBuffers at; ///< the flat ones where code is emitted
 };
 
 } // namespace attn

@@ -1,7 +1,7 @@
 #include "passes/kernels/gpu/Recurrent.h"
-#include "dialects/attn/Activation.h"
 #include "dialects/attn/DeviceOps.h"
 #include "passes/kernels/gpu/ThreadCode.h"
+#include "passes/kernels/shared/RecurrentCell.h"
 
 #include "mlir/Dialect/GPU/IR/GPUDialect.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
@@ -24,15 +24,14 @@ class GpuRecurrentEmitter {
 public:
   GpuRecurrentEmitter(KernelFunction &f, const RecurrentSpec &spec)
       : k(f.k.b, f.k.loc), spec(spec), hidden(spec.hidden), directions(spec.numDirections()), gates(spec.numGates()),
-        pitch(pitchOf(spec)), width(widthOf(spec)), items(spec.batch == 1 ? 1 : kItems), sweeps(spec.sweeps()) {
-    takeArguments(f);
-  }
+        pitch(pitchOf(spec)), width(widthOf(spec)), items(spec.batch == 1 ? 1 : kItems), sweeps(spec.sweeps()),
+        arguments(RecurrentBuffers::take(f, spec, weightTypes(), gpuRecurrentStates(spec))),
+        counters(f.buffer(gpuRecurrentCounters(spec), k.b.getI64Type()).flat()),
+        places(spec, pitch, arguments.projected), buffers(arguments.flat()) {}
 
   void emit();
 
 private:
-  enum { kPlaneC = 2, kPlaneUpdate = 2, kPlaneReset = 3 };
-
   /// How the work is split; on the host.
   struct Split {
     Index units, parts;  ///< units of a part, parts of a direction
@@ -44,100 +43,42 @@ private:
     Index direction, firstUnit, units, firstItem, items;
     Index time, parity; ///< parity: the plane of h that the step reads
   };
+  class Cell;
 
-  void takeArguments(KernelFunction &f);
+  MemRefType weightTypes() { return MemRefType::get({directions, gates * hidden, hidden}, k.b.getF32Type()); }
   Split split();
   void emitStart();
   void emitSteps(const Split &split, bool isShared);
   void keepWeights(const Place &place);
   Index countSteps(const Place &place);
-  Index timeOf(const Place &place, Index step, Index count);
   void emitSweep(const Place &place, unsigned number, bool isShared);
   SmallVector<Nums> sumUp(const Place &place, unsigned number, Index own, Index first, bool isShared);
   Nums weightsAt(const Place &place, Index own, int64_t gate, Index at, bool isShared);
   void forEachOwn(const Place &place, llvm::function_ref<void(Index own, Index first)> body);
   void asOwner(const Place &place, Index own, Index first, llvm::function_ref<void(Index item, Index unit)> body);
   void update(const Place &place, unsigned sweep, Index item, Index unit, Nums sums);
-  Num lstmState(const Place &place, Index item, Index unit, const Nums &sums, const Mask &isActive);
   void emitEnd(const Place &place, Index count);
+
+  Num input(const Place &place, Index item, int64_t gate, Index unit) {
+    return buffers.projected(places.projected(place.direction, place.time, item, gate, unit));
+  }
 
   /// What `read` gives where the condition holds, else 0; nothing is read then.
   Num orZero(const Mask &condition, llvm::function_ref<Num()> read) {
     return k.choose(condition, read, [&] { return k.f32(0); });
   }
 
-  Index projectedAt(const Place &place, Index item, int64_t gate, Index unit);
-  Index sequenceAt(const Place &place, Index time, Index item, Index unit);
-  Index resultAt(Index direction, Index item, Index unit);
-  Index stateAt(Index plane, Index direction, Index item, Index unit);
-  Index stateAt(int64_t plane, const Place &place, Index item, Index unit) {
-    return stateAt(k.index(plane), place.direction, item, unit);
-  }
-  Num function(int64_t number, Num x, bool isClipped = true);
-
   ThreadCode k;
   const RecurrentSpec &spec;
   const int64_t hidden, directions, gates, pitch, width, items;
   const SmallVector<RecurrentSpec::Sweep> sweeps;
-  Index steps, batch, lane, team;
+  const RecurrentBuffers arguments;
+  const Buffer counters;
+  const RecurrentPlaces places;
+  const RecurrentBuffers buffers; ///< the flat ones
+  Index lane, team;
   Buffer kept; ///< weights in shared memory
-  Buffer projected, recurrence, resetBias, peephole, lengths, initialH, initialC, sequence, lastH, lastC, states,
-      counters;
 };
-
-void GpuRecurrentEmitter::takeArguments(KernelFunction &f) {
-  Type f32 = k.b.getF32Type();
-  SmallVector<int64_t> input{spec.steps, spec.batch, directions, gates * hidden},
-      output{spec.steps, directions, spec.batch, hidden}, state{directions, spec.batch, hidden};
-  if (spec.batchFirst) {
-    std::swap(input[0], input[1]);
-    output = {spec.batch, spec.steps, directions, hidden};
-    std::swap(state[0], state[1]);
-  }
-  auto take = [&](Buffer &buffer, ArrayRef<int64_t> shape, Type element, bool isThere = true) {
-    if (isThere)
-      buffer = f.buffer(shape, element).flat();
-  };
-  Buffer first = f.buffer(input, f32);
-  steps = first.dim(spec.batchFirst ? 1 : 0);
-  batch = first.dim(spec.batchFirst ? 0 : 1);
-  projected = first.flat();
-  take(recurrence, {directions, gates * hidden, hidden}, f32);
-  take(resetBias, {directions, hidden}, f32, spec.hasResetBias);
-  take(peephole, {directions, 3 * hidden}, f32, spec.hasPeephole);
-  take(lengths, {spec.batch}, k.b.getI32Type(), spec.hasLengths);
-  take(initialH, state, f32, spec.hasInitialH);
-  take(initialC, state, f32, spec.hasInitialC);
-  take(sequence, output, f32);
-  take(lastH, state, f32);
-  take(lastC, state, f32, spec.cell == RecurrentLayer::Lstm);
-  take(states, gpuRecurrentStates(spec), f32);
-  take(counters, gpuRecurrentCounters(spec), k.b.getI64Type());
-}
-
-//===----------------------------------------------------------------------===//
-// Places
-//===----------------------------------------------------------------------===//
-
-Index GpuRecurrentEmitter::projectedAt(const Place &place, Index item, int64_t gate, Index unit) {
-  Index row = spec.batchFirst ? item * steps + place.time : place.time * batch + item;
-  return ((row * directions + place.direction) * gates + gate) * hidden + unit;
-}
-
-Index GpuRecurrentEmitter::sequenceAt(const Place &place, Index time, Index item, Index unit) {
-  Index row = spec.batchFirst ? (item * steps + time) * directions + place.direction
-                              : (time * directions + place.direction) * batch + item;
-  return row * hidden + unit;
-}
-
-Index GpuRecurrentEmitter::resultAt(Index direction, Index item, Index unit) {
-  Index row = spec.batchFirst ? item * directions + direction : direction * batch + item;
-  return row * hidden + unit;
-}
-
-Index GpuRecurrentEmitter::stateAt(Index plane, Index direction, Index item, Index unit) {
-  return ((plane * directions + direction) * batch + item) * pitch + unit;
-}
 
 //===----------------------------------------------------------------------===//
 // The split
@@ -155,9 +96,9 @@ GpuRecurrentEmitter::Split GpuRecurrentEmitter::split() {
   split.units = minimum(split.units, maximum(least, sharedBytes / unitBytes));
   split.fits = split.units * unitBytes < sharedBytes + 1;
   split.parts = ceilDiv(units, split.units);
-  Index groups = minimum(maximum(one, perDirection / split.parts), attn::ceilDiv(batch, items));
-  split.items = maximum(one, ceilDiv(batch, maximum(one, groups)));
-  split.groups = ceilDiv(batch, split.items);
+  Index groups = minimum(maximum(one, perDirection / split.parts), attn::ceilDiv(places.batch, items));
+  split.items = maximum(one, ceilDiv(places.batch, maximum(one, groups)));
+  split.groups = ceilDiv(places.batch, split.items);
   return split;
 }
 
@@ -174,22 +115,22 @@ void GpuRecurrentEmitter::emit() {
 /// Initial states, zeros behind the units and in the counters.
 void GpuRecurrentEmitter::emitStart() {
   OpBuilder::InsertionGuard guard(k.b);
-  Index count = batch * directions * pitch;
+  Index count = places.batch * directions * pitch;
   k.launch(attn::ceilDiv(count, kThreads), kThreads, {});
   Index id = k.block * kThreads + k.thread;
   k.when(id < count, [&] {
-    Index row = id / pitch, unit = id % pitch, direction = row / batch, item = row % batch;
+    Index row = id / pitch, unit = id % pitch, direction = row / places.batch, item = row % places.batch;
     Mask isUnit = unit < hidden;
     auto read = [&](const Buffer &from) {
-      return from.value() ? orZero(isUnit, [&] { return from(resultAt(direction, item, unit)); }) : k.f32(0);
+      return from.value() ? orZero(isUnit, [&] { return from(places.result(direction, item, unit)); }) : k.f32(0);
     };
-    auto plane = [&](int64_t number) { return stateAt(k.index(number), direction, item, unit); };
-    states.set(read(initialH), plane(0));
-    states.set(k.f32(0), plane(1));
+    auto plane = [&](int64_t number) { return places.state(number, direction, item, unit); };
+    buffers.states.set(read(buffers.initialH), plane(0));
+    buffers.states.set(k.f32(0), plane(1));
     if (spec.cell == RecurrentLayer::Lstm)
-      states.set(read(initialC), plane(kPlaneC));
+      buffers.states.set(read(buffers.initialC), plane(places.kPlaneC));
     if (spec.hasTwoSweeps())
-      states.set(k.f32(0), plane(kPlaneReset));
+      buffers.states.set(k.f32(0), plane(places.kPlaneReset));
     k.when(unit == 0, [&] { counters.set(k.i64(0), row); });
   });
 }
@@ -215,14 +156,14 @@ void GpuRecurrentEmitter::emitSteps(const Split &split, bool isShared) {
   place.firstUnit = part * split.units;
   place.units = minimum(split.units, k.index(hidden) - place.firstUnit);
   place.firstItem = group * split.items;
-  place.items = minimum(split.items, batch - place.firstItem);
+  place.items = minimum(split.items, places.batch - place.firstItem);
   if (isShared)
     keepWeights(place);
   Index count = countSteps(place);
   // Blocks with the same items and direction count together.
-  Index counter = place.direction * batch + group;
+  Index counter = place.direction * places.batch + group;
   k.rolledLoop(0, count, 1, [&](Index step) {
-    place.time = timeOf(place, step, count);
+    place.time = places.timeOf(place.direction, step, count);
     place.parity = step % 2;
     for (unsigned number = 0; number < sweeps.size(); ++number) {
       emitSweep(place, number, isShared);
@@ -245,7 +186,7 @@ void GpuRecurrentEmitter::keepWeights(const Place &place) {
   k.rolledLoop(k.thread, count, kThreads, [&](Index n) {
     Index at = n % pitch, row = n / pitch, own = row / gates, gate = row % gates;
     Index from = (place.direction * gates + gate) * hidden + (place.firstUnit + own);
-    auto read = [&] { return recurrence(from * hidden + at); };
+    auto read = [&] { return buffers.weights[0](from * hidden + at); };
     kept.set(pitch == hidden ? read() : orZero(at < hidden, read), n);
   });
   k.barrier();
@@ -254,18 +195,11 @@ void GpuRecurrentEmitter::keepWeights(const Place &place) {
 /// Steps of the block: those of its longest item.
 Index GpuRecurrentEmitter::countSteps(const Place &place) {
   if (!spec.hasLengths)
-    return steps;
+    return places.steps;
   Index longest = k.rolledLoop(0, place.items, 1, k.index(0), [&](Index n, Index most) {
-    return maximum(most, toIndex(lengths(place.firstItem + n)));
+    return maximum(most, toIndex(buffers.lengths(place.firstItem + n)));
   });
-  return minimum(longest, steps);
-}
-
-Index GpuRecurrentEmitter::timeOf(const Place &place, Index step, Index count) {
-  Index backwards = count - 1 - step;
-  if (spec.direction != Direction::bidirectional)
-    return spec.direction == Direction::forward ? step : backwards;
-  return select(place.direction == 0, step, backwards);
+  return minimum(longest, places.steps);
 }
 
 /// `body` for each number of a unit in the block and each first of a few items,
@@ -308,11 +242,11 @@ Nums GpuRecurrentEmitter::weightsAt(const Place &place, Index own, int64_t gate,
     return k.load4(kept, (own * gates + gate) * pitch + at);
   Index from = ((place.direction * gates + gate) * hidden + (place.firstUnit + own)) * hidden;
   if (pitch == hidden)
-    return k.load4(recurrence, from + at);
+    return k.load4(buffers.weights[0], from + at);
   Nums four;
   for (int64_t n = 0; n < 4; ++n) {
     Index column = at + n, last = k.index(hidden - 1);
-    Num weight = recurrence(from + minimum(column, last));
+    Num weight = buffers.weights[0](from + minimum(column, last));
     four.push_back(select(last < column, k.f32(0), weight));
   }
   return four;
@@ -323,12 +257,12 @@ Nums GpuRecurrentEmitter::weightsAt(const Place &place, Index own, int64_t gate,
 SmallVector<Nums> GpuRecurrentEmitter::sumUp(const Place &place, unsigned number, Index own, Index first,
                                              bool isShared) {
   const RecurrentSpec::Sweep &sweep = sweeps[number];
-  Index source = number == 1 ? k.index(kPlaneReset) : place.parity;
+  Index source = number == 1 ? k.index(places.kPlaneReset) : place.parity;
   own = minimum(own, place.units - 1);
   SmallVector<Index> rows;
   for (int64_t n = 0; n < items; ++n) {
     Index item = minimum(first + n, place.items - 1);
-    rows.push_back(stateAt(source, place.direction, place.firstItem + item, k.index(0)));
+    rows.push_back(places.state(source, place.direction, place.firstItem + item, k.index(0)));
   }
   Nums none(sweep.numGates * items, k.f32(0));
   Nums sums = k.rolledLoop(lane * 4, pitch, 4 * width, none, [&](Index at, Nums next) {
@@ -336,7 +270,7 @@ SmallVector<Nums> GpuRecurrentEmitter::sumUp(const Place &place, unsigned number
     for (int64_t g = 0; g < sweep.numGates; ++g)
       weights.push_back(weightsAt(place, own, sweep.firstGate + g, at, isShared));
     for (int64_t n = 0; n < items; ++n) {
-      Nums state = k.load4(states, rows[n] + at);
+      Nums state = k.load4(buffers.states, rows[n] + at);
       for (int64_t g = 0; g < sweep.numGates; ++g)
         for (int64_t e = 0; e < 4; ++e)
           next[g * items + n] = fma(weights[g][e], state[e], next[g * items + n]);
@@ -354,69 +288,43 @@ SmallVector<Nums> GpuRecurrentEmitter::sumUp(const Place &place, unsigned number
 // Cells
 //===----------------------------------------------------------------------===//
 
-Num GpuRecurrentEmitter::function(int64_t number, Num x, bool isClipped) {
-  Value clipped = spec.clip && isClipped ? emitClip(k.b, k.loc, *spec.clip, x) : x.value();
-  return k.asNum(emitActivation(k.b, k.loc, spec.functions[number], clipped));
-}
+class GpuRecurrentEmitter::Cell : public RecurrentCell<Num> {
+public:
+  Cell(GpuRecurrentEmitter &e, const Place &place, Index item, Index unit, Num old)
+      : RecurrentCell(e.k, e.spec, e.spec.hasLengths ? place.time < toIndex(e.buffers.lengths(item)) : Mask()), e(e),
+        place(place), item(item), unit(unit), old(old) {}
 
-/// The new h of an LSTM; c is updated where it lies.
-Num GpuRecurrentEmitter::lstmState(const Place &place, Index item, Index unit, const Nums &sums, const Mask &isActive) {
-  enum { I, O, F, C };
-  Index at = stateAt(kPlaneC, place, item, unit);
-  Num old = states(at);
-  auto gate = [&](int64_t gate, int64_t position, Num cell) {
-    if (!spec.hasPeephole)
-      return function(0, sums[gate]);
-    Index row = (place.direction * 3 + position) * hidden;
-    return function(0, fma(peephole(row + unit), cell, sums[gate]));
-  };
-  Num i = gate(I, 0, old), f = spec.inputForget ? 1.0 - i : gate(F, 2, old);
-  Num cell = fma(f, old, i * function(1, sums[C]));
-  states.set(isActive.value() ? select(isActive, cell, old) : cell, at);
-  return gate(O, 1, cell) * function(2, cell, /*isClipped=*/false);
-}
+private:
+  Num lastH() override { return old; }
+  void setH(const Num &x) override { e.buffers.states.set(x, at(1 - place.parity)); }
+  Num state(int64_t plane) override { return e.buffers.states(at(k.index(plane))); }
+  void setState(const Num &x, int64_t plane) override { e.buffers.states.set(x, at(k.index(plane))); }
+  Num projected(int64_t gate) override { return e.input(place, item, gate, unit); }
+  Num peephole(int64_t position) override {
+    return e.buffers.peephole((place.direction * 3 + position) * e.hidden + unit);
+  }
+  void show(const Num &x) override {
+    e.buffers.sequence.set(x, e.places.sequence(place.direction, place.time, item, unit));
+  }
+  Index at(Index plane) { return e.places.state(plane, place.direction, item, unit); }
+
+  GpuRecurrentEmitter &e;
+  const Place &place;
+  Index item, unit;
+  Num old;
+};
 
 /// What follows the sums of a sweep's gates for one unit of one item.
 void GpuRecurrentEmitter::update(const Place &place, unsigned sweep, Index item, Index unit, Nums sums) {
-  auto input = [&](int64_t gate) { return projected(projectedAt(place, item, gate, unit)); };
-  for (auto [n, sum] : llvm::enumerate(sums))
-    if (int64_t gate = sweeps[sweep].firstGate + n; gate != 2 || !spec.linearBeforeReset)
-      sum = input(gate) + sum;
-  Num old = states(stateAt(place.parity, place.direction, item, unit)), h;
-  if (spec.hasTwoSweeps() && sweep == 0) {
-    states.set(function(0, sums[0]), stateAt(kPlaneUpdate, place, item, unit));
-    states.set(function(0, sums[1]) * old, stateAt(kPlaneReset, place, item, unit));
-    return;
+  for (auto [n, sum] : llvm::enumerate(sums)) {
+    int64_t gate = sweeps[sweep].firstGate + n;
+    if (gate != 2 || !spec.linearBeforeReset)
+      sum = input(place, item, gate, unit) + sum;
+    else if (spec.hasResetBias)
+      sum = buffers.resetBias(place.direction * hidden + unit) + sum;
   }
-  Mask isActive;
-  if (spec.hasLengths)
-    isActive = place.time < toIndex(lengths(item));
-  if (spec.cell == RecurrentLayer::Lstm) {
-    h = lstmState(place, item, unit, sums, isActive);
-  } else if (spec.cell == RecurrentLayer::Rnn) {
-    h = function(0, sums[0]);
-  } else {
-    Num z, n;
-    if (spec.linearBeforeReset) {
-      Num linear = spec.hasResetBias ? resetBias(place.direction * hidden + unit) + sums[2] : sums[2];
-      z = function(0, sums[0]);
-      n = function(1, fma(function(0, sums[1]), linear, input(2)));
-    } else {
-      z = states(stateAt(kPlaneUpdate, place, item, unit));
-      n = function(1, sums[0]);
-    }
-    Num rest = 1.0 - z;
-    if (spec.mirrored)
-      std::swap(rest, z);
-    h = fma(z, old, rest * n);
-  }
-  Num shown = h;
-  if (isActive.value()) {
-    shown = select(isActive, h, k.f32(0));
-    h = select(isActive, h, old);
-  }
-  states.set(h, stateAt(k.index(1) - place.parity, place.direction, item, unit));
-  sequence.set(shown, sequenceAt(place, place.time, item, unit));
+  Num old = buffers.states(places.state(place.parity, place.direction, item, unit));
+  Cell(*this, place, item, unit, old).update(sweep, sums);
 }
 
 /// The last states, and zeros in the sequence from step `count` on.
@@ -424,12 +332,14 @@ void GpuRecurrentEmitter::emitEnd(const Place &place, Index count) {
   Index parity = count % 2;
   forEachOwn(place, [&](Index own, Index first) {
     asOwner(place, own, first, [&](Index item, Index unit) {
-      Index to = resultAt(place.direction, item, unit);
-      lastH.set(states(stateAt(parity, place.direction, item, unit)), to);
+      Index to = places.result(place.direction, item, unit);
+      buffers.lastH.set(buffers.states(places.state(parity, place.direction, item, unit)), to);
       if (spec.cell == RecurrentLayer::Lstm)
-        lastC.set(states(stateAt(kPlaneC, place, item, unit)), to);
+        buffers.lastC.set(buffers.states(places.state(places.kPlaneC, place.direction, item, unit)), to);
       if (spec.hasLengths)
-        k.rolledLoop(count, steps, 1, [&](Index time) { sequence.set(k.f32(0), sequenceAt(place, time, item, unit)); });
+        k.rolledLoop(count, places.steps, 1, [&](Index time) {
+          buffers.sequence.set(k.f32(0), places.sequence(place.direction, time, item, unit));
+        });
     });
   });
 }

@@ -1,4 +1,5 @@
 #include "passes/kernels/shared/LaneBuilder.h"
+#include "passes/kernels/shared/Exponential.h"
 
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/Math/IR/Math.h"
@@ -88,8 +89,6 @@ Value LaneBuilder::acrossLanes(Value x, llvm::function_ref<Value(Value, Value)> 
   return x;
 }
 
-// The coefficients are minimax fits of 2^f, on [0, 1) with vscalefps and on
-// [-0.5, 0.5] without.
 Value LaneBuilder::addEstimatedQuotient(Value sum, Value x, Value y) {
   auto all = arith::ConstantOp::create(b, loc, b.getI16IntegerAttr(-1));
   Value estimate = LLVM::CallIntrinsicOp::create(b, loc, y.getType(), b.getStringAttr("llvm.x86.avx512.rcp14.ps.512"),
@@ -99,60 +98,12 @@ Value LaneBuilder::addEstimatedQuotient(Value sum, Value x, Value y) {
   Value left = fma(arith::NegFOp::create(b, loc, y), estimate, splat(1));
   return fma(x, fma(estimate, left, estimate), sum);
 }
-Value LaneBuilder::exp2(Value x) {
-  auto horner = [&](Value f, std::initializer_list<float> coefficients) {
-    Value p;
-    for (float c : coefficients)
-      p = p ? fma(p, f, splat(c)) : splat(c);
-    return p;
-  };
-  auto vector = vectorType();
-  if (hasScalef) {
-    // f = x - floor(x) in one instruction, and 2^floor(x) * p in another:
-    // right for -inf, overflow and denormal results without a test.
-    auto i16 = b.getI16Type(), i32 = b.getI32Type();
-    Value all = arith::ConstantOp::create(b, loc, b.getIntegerAttr(i16, -1));
-    auto imm = [&](int32_t n) -> Value { return arith::ConstantOp::create(b, loc, b.getIntegerAttr(i32, n)); };
-    Value zero = splat(0);
-    Value f = LLVM::CallIntrinsicOp::create(b, loc, vector, b.getStringAttr("llvm.x86.avx512.mask.reduce.ps.512"),
-                                            ValueRange{x, imm(1), zero, all, imm(4)})
-                  .getResult(0);
-    Value p = horner(f, {1.877576667e-03f, 8.989340110e-03f, 5.582631804e-02f, 2.401536170e-01f, 6.931530732e-01f,
-                         9.999999251e-01f});
-    return LLVM::CallIntrinsicOp::create(b, loc, vector, b.getStringAttr("llvm.x86.avx512.mask.scalef.ps.512"),
-                                         ValueRange{p, x, zero, all, imm(4)})
-        .getResult(0);
-  }
-  // x + 1.5 * 2^23 rounds x to an integer that stands in the low bits of the
-  // sum; shifted into the exponent it is added to p in [0.7, 1.42).
-  auto ints = VectorType::get({lanes}, b.getI32Type());
-  Value magic = splat(12582912.0f), floor = splat(-126.0f);
-  Value clamped = maxf(floor, x); // NaN stays NaN: maxf gives its second operand
-  Value shifted = addf(clamped, magic);
-  Value f = subf(clamped, subf(shifted, magic));
-  Value p = horner(
-      f, {1.327647194e-03f, 9.675541334e-03f, 5.550713274e-02f, 2.402211972e-01f, 6.931469671e-01f, 1.000000072e+00f});
-  Value shift = arith::ConstantOp::create(b, loc, SplatElementsAttr::get(ints, b.getI32IntegerAttr(23)));
-  Value exponent = arith::ShLIOp::create(b, loc, vector::BitCastOp::create(b, loc, ints, shifted), shift);
-  Value scaled = arith::AddIOp::create(b, loc, vector::BitCastOp::create(b, loc, ints, p), exponent);
-  Value result = vector::BitCastOp::create(b, loc, vector, scaled);
-  return select(compare(arith::CmpFPredicate::OLT, x, floor), splat(0), result);
-}
 
-Value LaneBuilder::expTwice(Value x) {
-  auto ints = VectorType::get({lanes}, b.getI32Type());
-  Value magic = splat(12582912.0f), c = splat(2.885390082f);
-  Value shifted = fma(x, c, magic), n = subf(shifted, magic);
-  Value f = fma(x, splat(3.85192607e-08f), fma(x, c, subf(splat(0), n)));
-  Value p;
-  for (float coefficient : {1.534581178e-04f, 1.339993122e-03f, 9.618488958e-03f, 5.550328777e-02f, 2.402264689e-01f,
-                            6.931472057e-01f, 1.0f})
-    p = p ? fma(p, f, splat(coefficient)) : splat(coefficient);
-  Value shift = arith::ConstantOp::create(b, loc, SplatElementsAttr::get(ints, b.getI32IntegerAttr(23)));
-  Value exponent = arith::ShLIOp::create(b, loc, vector::BitCastOp::create(b, loc, ints, shifted), shift);
-  Value scaled = arith::AddIOp::create(b, loc, vector::BitCastOp::create(b, loc, ints, p), exponent);
-  return vector::BitCastOp::create(b, loc, vectorType(), scaled);
+Value LaneBuilder::exp2(Value x) {
+  Code k(b, loc);
+  return attn::exp2(k, k.asVec(x), hasScalef);
 }
+Value LaneBuilder::expTwice(Value x) { return attn::expTwice(Vec(b, loc, x)); }
 
 Value LaneBuilder::maxAbs(Value x, Value y) {
   Value magnitude = math::AbsFOp::create(b, loc, y);

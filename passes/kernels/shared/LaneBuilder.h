@@ -72,11 +72,8 @@ public:
   /// sum + x / y by vrcp14ps (16 lanes) and a step of Newton's: relative error of
   /// the quotient 2e-7 where y is normal and at most 2^126.
   mlir::Value addEstimatedQuotient(mlir::Value sum, mlir::Value x, mlir::Value y);
-  /// 2^x with relative error 1.5e-7 for x <= 127; 0 below -126 (down to -149
-  /// with hasScalef and denormals) and for -inf; NaN for NaN. x > 127 gives inf or garbage
-  /// without hasScalef.
+  /// See Exponential.h.
   mlir::Value exp2(mlir::Value x);
-  /// e^2x with relative error 1e-7 for |x| <= 30, garbage beyond.
   mlir::Value expTwice(mlir::Value x);
   /// The greater of x and |y|; infinity where y is NaN.
   mlir::Value maxAbs(mlir::Value x, mlir::Value y);
