@@ -71,7 +71,7 @@ public:
     return graph;
   }
 
-  void buildSearchPipeline(OpPassManager &pm) const override { pm.addPass(createLowerSearchPass({/*gpu=*/true})); }
+  void buildSearchPipeline(OpPassManager &pm) const override { pm.addPass(createLowerGpuSearchPass()); }
 
   void buildKernelPipeline(OpPassManager &pm, llvm::function_ref<bool(StringRef)> wants) const override {
     auto add = [&](std::unique_ptr<Pass> pass) {

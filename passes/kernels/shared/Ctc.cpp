@@ -47,7 +47,7 @@ protected:
                           : scores.padded(nothing, kRowLanes, item, time, label);
   }
   LogSum sumOf(Index time) {
-    if (!spec.forGpu)
+    if (spec.hasVectors)
       return logSumOfVectors(k, size, [&](Index label) { return padded(time, label); });
     Team alone(k);
     return logSum(alone, size, [&](Index label) { return score(time, label); });
@@ -219,7 +219,7 @@ private:
 
   /// All longer prefixes; sixteen labels of which none can enter are passed over.
   void addLabels() {
-    if (spec.forGpu)
+    if (!spec.hasVectors)
       return k.loop(0, size, 1, [&](Index label) { addLabel(label); });
     k.loop(0, size, kRowLanes, [&](Index first) {
       Vec sums = total + convert(padded(time, first) - logSum, f64);

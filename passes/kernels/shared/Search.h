@@ -15,7 +15,7 @@ struct SearchKernelSpec {
   int64_t width = 1;
   llvm::ArrayRef<int64_t> eos;
   bool shrink = false, earlyStop = false, coverage = false;
-  bool forGpu = false; ///< without vectors, as launchSearchKernel takes it
+  bool hasVectors = true;
 
   /// What stands behind the end of a result.
   int64_t pad() const { return eos.empty() ? 0 : eos.front(); }
@@ -56,8 +56,7 @@ struct SearchMoveSpec {
   int64_t width;
   mlir::RankedTensorType state;
   int64_t rowsDim, growDim;
-  bool forGpu = false; ///< each copy by a block of kGpuThreads
-  static constexpr int64_t kGpuThreads = 128;
+  int64_t threads = 1; ///< that share a copy: a block of a GPU, or one with vectors
 };
 
 /// (parents and kin as in buildSearchBeam, of one and the same step, three counts, of elements of a row from growDim
@@ -78,7 +77,7 @@ struct CtcKernelSpec {
   int64_t width = 0; // 0: greedy
   int64_t best = 1, blank = 0;
   bool timeMajor = false;
-  bool forGpu = false; ///< without vectors, as launchSearchKernel takes it; with a width
+  bool hasVectors = true;
 };
 
 /// (scores f32 [batch, time, labels], frames i64 [batch]) -> (labels i64 [batch, best, time], lengths i64 [batch,

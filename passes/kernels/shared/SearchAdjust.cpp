@@ -51,7 +51,7 @@ public:
 private:
   Num logSumOfRow() {
     Team alone(k);
-    if (spec.forGpu)
+    if (!spec.hasVectors)
       return logSum(alone, size, [&](Index n) { return scores(row, n); }).value;
     Num nothing = k.f32(-kInfinity);
     return logSumOfVectors(k, size, [&](Index n) { return scores.padded(nothing, kRowLanes, row, n); }).value;

@@ -16,12 +16,12 @@ static Index product(Code &k, const Buffer &buffer, int64_t begin, int64_t end) 
 
 /// Copies elements [begin, end) behind `there` to those behind `here`.
 static void copy(Code &k, const Buffer &from, Index there, const Buffer &to, Index here, Place begin, Index end,
-                 bool forGpu) {
+                 int64_t threads) {
   auto one = [&](Index n) { to.set(from(there + n), here + n); };
   Index first = k.asIndex(begin.at(end));
-  if (forGpu) { // by a block
+  if (threads > 1) { // by a block
     Index thread = k.asIndex(gpu::ThreadIdOp::create(k.b, k.loc, gpu::Dimension::x));
-    return k.loop(first + thread, end, SearchMoveSpec::kGpuThreads, one);
+    return k.loop(first + thread, end, threads, one);
   }
   constexpr int64_t kLanes = 16;
   Index whole = end - (end - first) % kLanes;
@@ -63,14 +63,14 @@ func::FuncOp attn::buildSearchMove(OpBuilder &b, StringRef symbol, const SearchM
       // The positions of a row lie side by side: a copy for each dimension between the two.
       Index row = n / middle % rows, parent = toIndex(parents(row)), here = n * stride;
       Index there = here + (parent - row) * (middle * stride);
-      copy(k, from, there, to, here, shared(row, parent), columns, spec.forGpu);
+      copy(k, from, there, to, here, shared(row, parent), columns, spec.threads);
     } else {
       // The rows of a position lie side by side: a copy for each position.
       Index line = n % lines, row = line % rows, parent = toIndex(parents(row)), position = lines * stride;
       Index start = n / lines * room * position + line * stride;
       k.loop(shared(row, parent), columns, 1, [&](Index at) {
         Index here = start + at * position, there = here + (parent - row) * stride;
-        copy(k, from, there, to, here, 0, stride, spec.forGpu);
+        copy(k, from, there, to, here, 0, stride, spec.threads);
       });
     }
   });

@@ -23,11 +23,8 @@ def LowerSearchPass : Pass<"attn-lower-search", "::mlir::ModuleOp"> {
     }
     ```
   }];
-  let options = [
-    Option<"gpu", "gpu", "bool", "false", "kernels are launches">
-  ];
   let dependentDialects = [
-    "::attn::AttnDialect", "::mlir::arith::ArithDialect", "::mlir::func::FuncDialect", "::mlir::gpu::GPUDialect",
+    "::attn::AttnDialect", "::mlir::arith::ArithDialect", "::mlir::func::FuncDialect",
     "::mlir::linalg::LinalgDialect", "::mlir::math::MathDialect", "::mlir::memref::MemRefDialect",
     "::mlir::scf::SCFDialect", "::mlir::tensor::TensorDialect", "::mlir::vector::VectorDialect"
   ];

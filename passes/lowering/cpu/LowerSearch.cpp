@@ -1,10 +1,7 @@
-#include "dialects/attn/SearchOp.h"
 #include "passes/Passes.h"
-#include "passes/lowering/cpu/SearchLoop.h"
+#include "passes/lowering/search/SearchLoop.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
-#include "mlir/Dialect/GPU/IR/GPUDialect.h"
-#include "mlir/Dialect/LLVMIR/NVVMDialect.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
@@ -17,30 +14,11 @@ namespace attn {
 #include "passes/Passes.h.inc"
 } // namespace attn
 
-using namespace mlir;
-using namespace attn;
-
 namespace {
 struct LowerSearchPass : attn::impl::LowerSearchPassBase<LowerSearchPass> {
-  using LowerSearchPassBase::LowerSearchPassBase;
-
-  void getDependentDialects(DialectRegistry &registry) const override {
-    LowerSearchPassBase::getDependentDialects(registry);
-    registry.insert<NVVM::NVVMDialect>(); // of kernels for a GPU
-  }
-
   void runOnOperation() override {
-    SmallVector<SearchOp> searches;
-    getOperation().walk([&](SearchOp op) { searches.push_back(op); });
-    KernelTable kernels(getOperation());
-    for (SearchOp op : searches)
-      if (failed(SearchLoop(op, kernels, gpu).run()))
-        return signalPassFailure();
-    SmallVector<CtcSearchOp> labellings;
-    getOperation().walk([&](CtcSearchOp op) { labellings.push_back(op); });
-    for (CtcSearchOp op : labellings)
-      if (failed(lowerCtcSearch(op, kernels, gpu)))
-        return signalPassFailure();
+    if (failed(attn::lowerSearches(getOperation(), attn::SearchKernels())))
+      signalPassFailure();
   }
 };
 } // namespace

@@ -14,6 +14,18 @@ defvar gpuKernelOptions = [
          "kernels for images of sm_90a alone: none, also (beside the others) or only (in their place)">
 ];
 
+def LowerGpuSearchPass : Pass<"attn-lower-gpu-search", "mlir::ModuleOp"> {
+  let summary = "attn-lower-search with kernels that are launches";
+  let description = [{
+    The loop is that of `attn-lower-search`. The kernels of rows have a block of threads for each row, the others a
+    thread for each item, and what lives on is moved by blocks. Nobody hears of a token before the end.
+  }];
+  let dependentDialects = ["::mlir::gpu::GPUDialect", "::mlir::scf::SCFDialect", "::mlir::arith::ArithDialect",
+                           "::mlir::memref::MemRefDialect", "::mlir::math::MathDialect", "::mlir::vector::VectorDialect",
+                           "::mlir::tensor::TensorDialect", "::mlir::linalg::LinalgDialect",
+                           "::mlir::NVVM::NVVMDialect", "::mlir::func::FuncDialect", "::attn::AttnDialect"];
+}
+
 def ChooseGpuRowsPass : Pass<"attn-choose-gpu-rows", "mlir::ModuleOp"> {
   let summary = "attention, softmax and layer normalisation become kernels for a GPU";
   let description = [{

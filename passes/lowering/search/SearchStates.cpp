@@ -1,7 +1,6 @@
 // What a search makes of states, histories and results; SearchLoop.cpp has the loop.
 #include "dialects/attn/LoopOps.h"
-#include "passes/kernels/gpu/Search.h"
-#include "passes/lowering/cpu/SearchLoop.h"
+#include "passes/lowering/search/SearchLoop.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Arith/Utils/Utils.h"
@@ -87,19 +86,15 @@ Value SearchLoop::moveRows(const Argument &argument, Value buffer, Value length,
   for (int64_t dim = argument.growDim + 1; argument.rowsDim < argument.growDim && dim < argument.type.getRank(); ++dim)
     for (Value &count : counts)
       count = arith::MulIOp::create(b, loc, count, value(sizes[dim]));
-  SearchMoveSpec move{width, argument.type, argument.rowsDim, argument.growDim, spec.forGpu};
+  SearchMoveSpec move{width, argument.type, argument.rowsDim, argument.growDim};
   std::string symbol;
   llvm::raw_string_ostream text(symbol);
   text << "search_move_w" << width << "_r" << move.rowsDim << "_g" << move.growDim;
   for (int64_t size : argument.type.getShape())
     ShapedType::isDynamic(size) ? text << "_n" : text << "_" << size;
   text << "_" << argument.type.getElementType();
-  FailureOr<func::FuncOp> kernel = kernels.getOrBuild(symbol, [&](OpBuilder &at) {
-    func::FuncOp function = buildSearchMove(at, symbol, move);
-    if (spec.forGpu)
-      launchSearchKernel(function, SearchMoveSpec::kGpuThreads, /*perBlock=*/true);
-    return FailureOr<func::FuncOp>(function);
-  });
+  FailureOr<func::FuncOp> kernel =
+      kernels.getOrBuild(symbol, [&](OpBuilder &at) { return FailureOr<func::FuncOp>(target.move(at, symbol, move)); });
   assert(succeeded(kernel) && "a symbol of the model has the name of a kernel");
   // It writes nothing that it reads, which is as good as elementwise.
   return KernelOp::create(b, loc, argument.type, SymbolRefAttr::get(*kernel),

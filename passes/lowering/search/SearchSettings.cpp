@@ -1,6 +1,6 @@
 // What a run may set of a search, and what it does to scores before it chooses.
 #include "dialects/attn/LoopOps.h"
-#include "passes/lowering/cpu/SearchLoop.h"
+#include "passes/lowering/search/SearchLoop.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
@@ -33,7 +33,7 @@ Value SearchLoop::realSetting(StringRef name, double fallback, Type type) {
 
 /// The caller hears of the token of each row that had not ended before step `number`: then its length is that.
 void SearchLoop::tell(Value tokens, Value info, Value number) {
-  if (op.isBeam() || spec.forGpu)
+  if (op.isBeam() || !target.showsTokens())
     return;
   Value step = arith::SubIOp::create(b, loc, number, index(1)), zero = index(0);
   Value count = arith::IndexCastOp::create(b, loc, b.getI64Type(), number);

@@ -1,9 +1,9 @@
-#ifndef PASSES_LOWERING_CPU_SEARCHLOOP_H
-#define PASSES_LOWERING_CPU_SEARCHLOOP_H
+#ifndef PASSES_LOWERING_SEARCH_SEARCHLOOP_H
+#define PASSES_LOWERING_SEARCH_SEARCHLOOP_H
 
 #include "dialects/attn/SearchOp.h"
-#include "passes/kernels/shared/Search.h"
 #include "passes/lowering/choose/KernelCall.h"
+#include "passes/lowering/search/SearchKernels.h"
 
 #include "mlir/IR/IRMapping.h"
 #include "llvm/ADT/StringMap.h"
@@ -14,8 +14,7 @@ namespace attn {
 /// choose, and the states in the order of the rows that live on.
 class SearchLoop {
 public:
-  /// `forGpu`: with kernels that are launches.
-  SearchLoop(SearchOp op, KernelTable &kernels, bool forGpu);
+  SearchLoop(SearchOp op, KernelTable &kernels, const SearchKernels &target);
 
   mlir::LogicalResult run();
 
@@ -92,6 +91,7 @@ private:
 
   SearchOp op;
   KernelTable &kernels;
+  const SearchKernels &target;
   mlir::func::FuncOp step;
   mlir::OpBuilder b;
   mlir::Location loc;
@@ -110,9 +110,12 @@ private:
   mlir::Value sequenceAfter; // null where nothing looks at it
 };
 
-/// Replaces `op` by calls of kernels; `forGpu`: that are launches.
-mlir::LogicalResult lowerCtcSearch(CtcSearchOp op, KernelTable &kernels, bool forGpu);
+/// Replaces `op` by calls of kernels.
+void lowerCtcSearch(CtcSearchOp op, KernelTable &kernels, const SearchKernels &target);
+
+/// All searches of a module.
+mlir::LogicalResult lowerSearches(mlir::ModuleOp module, const SearchKernels &target);
 
 } // namespace attn
 
-#endif // PASSES_LOWERING_CPU_SEARCHLOOP_H
+#endif // PASSES_LOWERING_SEARCH_SEARCHLOOP_H
