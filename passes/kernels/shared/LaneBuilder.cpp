@@ -1,4 +1,6 @@
 #include "passes/kernels/shared/LaneBuilder.h"
+
+#include "builders/Lanes.h"
 #include "passes/kernels/shared/Exponential.h"
 
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
@@ -69,34 +71,20 @@ Value LaneBuilder::unlikely(Value condition) {
 }
 
 Value LaneBuilder::tree(ArrayRef<Value> values, llvm::function_ref<Value(Value, Value)> combine) {
-  Values level(values);
-  while (level.size() > 1) {
-    Values next;
-    for (size_t n = 0; n + 1 < level.size(); n += 2)
-      next.push_back(combine(level[n], level[n + 1]));
-    if (level.size() % 2)
-      next.push_back(level.back());
-    level = std::move(next);
-  }
-  return level.front();
+  return attn::tree(values, combine);
 }
 
 Value LaneBuilder::acrossLanes(Value x, llvm::function_ref<Value(Value, Value)> combine) {
-  for (int64_t distance = lanes / 2; distance; distance /= 2) {
-    auto partners = llvm::map_to_vector(llvm::seq<int64_t>(lanes), [&](int64_t n) { return n ^ distance; });
-    x = combine(x, vector::ShuffleOp::create(b, loc, x, x, partners));
-  }
-  return x;
+  return attn::acrossLanes(Vec(b, loc, x), [&](Vec x, Vec y) { return x.with(combine(x, y)); });
 }
 
 Value LaneBuilder::addEstimatedQuotient(Value sum, Value x, Value y) {
-  auto all = arith::ConstantOp::create(b, loc, b.getI16IntegerAttr(-1));
-  Value estimate = LLVM::CallIntrinsicOp::create(b, loc, y.getType(), b.getStringAttr("llvm.x86.avx512.rcp14.ps.512"),
-                                                 ValueRange{y, splat(0), all})
-                       .getResult(0);
+  Code k(b, loc);
+  Num all = k.number(b.getI16Type(), int64_t(-1));
+  Vec d = k.asVec(y), r = k.asVec(k.intrinsic("llvm.x86.avx512.rcp14.ps.512", y.getType(), {y, splat(0), all}));
   // r + r (1 - y r), which squares the error.
-  Value left = fma(arith::NegFOp::create(b, loc, y), estimate, splat(1));
-  return fma(x, fma(estimate, left, estimate), sum);
+  Vec left = attn::fma(-d, r, constantLike(d, 1.0));
+  return attn::fma(k.asVec(x), attn::fma(r, left, r), k.asVec(sum));
 }
 
 Value LaneBuilder::exp2(Value x) {
@@ -112,69 +100,41 @@ Value LaneBuilder::maxAbs(Value x, Value y) {
 }
 
 Value LaneBuilder::clamp(Value x, float bound) {
-  Value high = splat(bound), low = splat(-bound);
-  x = select(compare(arith::CmpFPredicate::OLT, high, x), high, x);
-  return maxf(low, x);
+  Vec v(b, loc, x);
+  return maxf(splat(-bound), atMost(v, constantLike(v, bound)));
 }
 
 Value LaneBuilder::scalar(float value) { return arith::ConstantOp::create(b, loc, b.getF32FloatAttr(value)); }
 Value LaneBuilder::extract(Value vector, int64_t lane) { return vector::ExtractOp::create(b, loc, vector, lane); }
 
-Value LaneBuilder::toF32(Value x) {
-  if (getElementTypeOrSelf(x.getType()).isF32())
-    return x;
-  Type type = b.getF32Type();
-  if (auto vector = dyn_cast<VectorType>(x.getType()))
-    type = vector.clone(type);
-  return arith::ExtFOp::create(b, loc, type, x);
-}
+Value LaneBuilder::toF32(Value x) { return emit::convert(Num(b, loc, x), b.getF32Type(), /*isUnsigned=*/false); }
 
-Value LaneBuilder::fromF32(Value x, Type type) {
-  if (type.isF32())
-    return x;
-  if (auto vector = dyn_cast<VectorType>(x.getType()))
-    type = vector.clone(type);
-  return arith::TruncFOp::create(b, loc, type, x);
-}
+Value LaneBuilder::fromF32(Value x, Type type) { return emit::convert(Num(b, loc, x), type, /*isUnsigned=*/false); }
 
-Value LaneBuilder::isNonZero(Value x) {
-  Value zero = arith::ConstantOp::create(b, loc, b.getZeroAttr(x.getType()));
-  return arith::CmpIOp::create(b, loc, arith::CmpIPredicate::ne, x, zero);
-}
+Value LaneBuilder::isNonZero(Value x) { return Num(b, loc, x) != 0; }
 
 //===----------------------------------------------------------------------===//
 // pairs
 //===----------------------------------------------------------------------===//
 
-static VectorType pairsType(LaneBuilder &k) { return VectorType::get({2 * k.lanes}, k.b.getBF16Type()); }
-
 Value LaneBuilder::pack(Value low, Value high) {
-  auto halves = LLVM::CallIntrinsicOp::create(
-      b, loc, pairsType(*this), b.getStringAttr("llvm.x86.avx512bf16.cvtne2ps2bf16.512"), ValueRange{high, low});
+  Type pairs = VectorType::get({2 * lanes}, b.getBF16Type());
+  Vec halves(b, loc, Code(b, loc).intrinsic("llvm.x86.avx512bf16.cvtne2ps2bf16.512", pairs, {high, low}));
   SmallVector<int64_t> order;
   for (int64_t n = 0; n < lanes; ++n)
     order.append({n, lanes + n});
-  Value mixed = vector::ShuffleOp::create(b, loc, halves.getResult(0), halves.getResult(0), order);
-  return vector::BitCastOp::create(b, loc, vectorType(), mixed);
+  return bitcast(attn::shuffle(halves, halves, order), b.getF32Type());
 }
 
 std::pair<Value, Value> LaneBuilder::unpack(Value pairs) {
-  auto ints = VectorType::get({lanes}, b.getI32Type());
-  auto words = [&](int64_t value) -> Value {
-    return arith::ConstantOp::create(b, loc, DenseElementsAttr::get(ints, APInt(32, value)));
-  };
-  Value bits = vector::BitCastOp::create(b, loc, ints, pairs);
-  Value low = arith::ShLIOp::create(b, loc, bits, words(16)),
-        high = arith::AndIOp::create(b, loc, bits, words(0xffff0000));
-  return {vector::BitCastOp::create(b, loc, vectorType(), low), vector::BitCastOp::create(b, loc, vectorType(), high)};
+  Vec words = bitcast(Vec(b, loc, pairs), b.getI32Type());
+  return {bitcast(words << 16, b.getF32Type()), bitcast(words & 0xffff0000, b.getF32Type())};
 }
 
 Value LaneBuilder::addProducts(Value sum, Value x, Value y) {
-  x = vector::BitCastOp::create(b, loc, pairsType(*this), x);
-  y = vector::BitCastOp::create(b, loc, pairsType(*this), y);
-  return LLVM::CallIntrinsicOp::create(b, loc, vectorType(), b.getStringAttr("llvm.x86.avx512bf16.dpbf16ps.512"),
-                                       ValueRange{sum, x, y})
-      .getResult(0);
+  Type bf16 = b.getBF16Type();
+  return Code(b, loc).intrinsic("llvm.x86.avx512bf16.dpbf16ps.512", vectorType(),
+                                {sum, bitcast(Vec(b, loc, x), bf16), bitcast(Vec(b, loc, y), bf16)});
 }
 
 Value LaneBuilder::broadcastPair(Value flat, Value offset) {
@@ -187,8 +147,7 @@ std::pair<Value, Value> LaneBuilder::interleave(Value x, Value y) {
     SmallVector<int64_t> order;
     for (int64_t n = 0; n < lanes; ++n)
       order.append({first + n, 2 * lanes + first + n});
-    Value mixed = vector::ShuffleOp::create(b, loc, x, y, order);
-    return vector::BitCastOp::create(b, loc, vectorType(), mixed);
+    return bitcast(attn::shuffle(Vec(b, loc, x), Vec(b, loc, y), order), b.getF32Type());
   };
   return {half(0), half(lanes)};
 }
@@ -221,38 +180,24 @@ void LaneBuilder::withoutDenormals(llvm::function_ref<void()> body) {
   call("llvm.x86.sse.ldmxcsr", 0);
 }
 
-Value LaneBuilder::flatten(Value memref) {
-  auto type = cast<MemRefType>(memref.getType());
-  Value size = index(1);
-  for (int64_t n = 0; n < type.getRank(); ++n)
-    size = mul(size, b.createOrFold<memref::DimOp>(loc, memref, n));
-  auto flat = MemRefType::get({ShapedType::kDynamic}, type.getElementType());
-  return memref::ReinterpretCastOp::create(b, loc, flat, memref, OpFoldResult(b.getIndexAttr(0)),
-                                           ArrayRef<OpFoldResult>{size}, ArrayRef<OpFoldResult>{b.getIndexAttr(1)});
-}
+Value LaneBuilder::flatten(Value memref) { return Buffer(b, loc, memref).flat(); }
 
 Value LaneBuilder::load(Value flat, Value offset) { return memref::LoadOp::create(b, loc, flat, offset); }
 
 Value LaneBuilder::loadVector(Value flat, Value offset, int64_t length) {
-  auto type = VectorType::get({length}, cast<MemRefType>(flat.getType()).getElementType());
-  return vector::LoadOp::create(b, loc, type, flat, offset);
+  return Buffer(b, loc, flat).vector(length, Index(b, loc, offset));
 }
 
 Value LaneBuilder::loadFirst(Value flat, Value offset, Value count, int64_t length) {
-  auto type = VectorType::get({length}, cast<MemRefType>(flat.getType()).getElementType());
-  Value mask = vector::CreateMaskOp::create(b, loc, VectorType::get({length}, b.getI1Type()), count);
-  Value zero = arith::ConstantOp::create(b, loc, b.getZeroAttr(type));
-  return vector::MaskedLoadOp::create(b, loc, type, flat, offset, mask, zero);
+  return Buffer(b, loc, flat).first(Index(b, loc, count), length, Index(b, loc, offset));
 }
 
 void LaneBuilder::store(Value vector, Value flat, Value offset) {
-  vector::StoreOp::create(b, loc, vector, flat, offset);
+  Buffer(b, loc, flat).setVector(Vec(b, loc, vector), Index(b, loc, offset));
 }
 
 void LaneBuilder::storeFirst(Value vector, Value flat, Value offset, Value count) {
-  auto type = VectorType::get(cast<VectorType>(vector.getType()).getShape(), b.getI1Type());
-  Value mask = vector::CreateMaskOp::create(b, loc, type, count);
-  vector::MaskedStoreOp::create(b, loc, flat, offset, mask, vector);
+  Buffer(b, loc, flat).setFirst(Vec(b, loc, vector), Index(b, loc, count), Index(b, loc, offset));
 }
 
 // Rows r, r + C, r + 2C... side by side in one vector make blocks of C x C that
