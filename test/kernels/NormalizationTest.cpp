@@ -26,6 +26,12 @@ protected:
       return buildRowSoftmax(b, loc, {f32(b, shape), log, target.getF32Lanes()});
     });
   }
+  std::unique_ptr<Kernel> columnSoftmax(ArrayRef<int64_t> shape, int64_t dim, bool log) {
+    return Kernel::compile(GetParam(), [&](OpBuilder &b, Location loc) {
+      TargetAttr target = makeTarget(*b.getContext(), GetParam());
+      return buildColumnSoftmax(b, loc, {f32(b, shape), dim, log, target.getF32Lanes()});
+    });
+  }
   std::unique_ptr<Kernel> layerNorm(ArrayRef<int64_t> shape, int64_t axis, bool hasBias, float epsilon) {
     return Kernel::compile(GetParam(), [&](OpBuilder &b, Location loc) {
       TargetAttr target = makeTarget(*b.getContext(), GetParam());
@@ -81,6 +87,38 @@ TEST_P(NormalizationTest, SoftmaxOfEverySize) {
         ASSERT_TRUE(kernel->call({&x, &x}, 2)); // in place, in another cut
         ASSERT_EQ(x.values(), y.values()) << size;
       }
+  }
+}
+
+/// x[outer, n, column] as rows [outer, column, n].
+Buffer asRows(const Buffer &x, int64_t size, int64_t columns) {
+  Buffer rows({x.size() / std::max<int64_t>(1, size), size});
+  for (int64_t n = 0; n < x.size(); ++n) {
+    int64_t column = n % columns, row = n / columns % size, outer = n / columns / size;
+    rows[(outer * columns + column) * size + row] = x[n];
+  }
+  return rows;
+}
+
+TEST_P(NormalizationTest, SoftmaxDownColumns) {
+  for (bool log : {false, true}) {
+    auto kernel = columnSoftmax({ShapedType::kDynamic, ShapedType::kDynamic, ShapedType::kDynamic, 3}, 1, log);
+    ASSERT_TRUE(kernel);
+    for (int64_t size : {0, 1, 2, 17})
+      for (int64_t width : {0, 1, 2, 3, 5, 6, 11}) // 3 times as many columns: all tails of 4, 8 and 16
+        for (float scale : {1.0f, 30.0f}) {
+          Buffer x = random({2, size, width, 3}, scale), y({2, size, width, 3});
+          if (x.size() > 3)
+            x[1] = -INFINITY, x[x.size() - 1] = NAN;
+          ASSERT_TRUE(kernel->call({&x, &y}));
+          ASSERT_TRUE(y.guardIntact());
+          if (x.size())
+            expectSoftmax(asRows(x, size, 3 * width), asRows(y, size, 3 * width), size, log);
+          ASSERT_TRUE(kernel->call({&x, &x}, 3)); // in place, in another cut
+          ASSERT_TRUE(x.guardIntact());
+          for (int64_t n = 0; n < x.size(); ++n)
+            ASSERT_TRUE(x[n] == y[n] || (std::isnan(x[n]) && std::isnan(y[n]))) << n;
+        }
   }
 }
 

@@ -143,6 +143,37 @@ FailureOr<func::FuncOp> buildRowSoftmax(OpBuilder &builder, Location loc, const 
   return emitRows(builder, loc, spec.symbol(), {spec.type, spec.type}, spec.type.getRank() - 1, spec.lanes, emitRow);
 }
 
+FailureOr<func::FuncOp> buildColumnSoftmax(OpBuilder &builder, Location loc, const ColumnSoftmaxSpec &spec) {
+  std::string reason;
+  if (!canBuildColumnSoftmax(spec, &reason))
+    return emitError(loc, "cannot build a softmax kernel: ") << reason;
+  KernelFunction f(builder, loc, spec.symbol());
+  f.function->setAttr(kPollsAttr, builder.getUnitAttr());
+  Code &k = f.k;
+  Buffer input = f.buffer(spec.type), output = f.buffer(spec.type);
+  Index matrices = countElements(k, input, 0, spec.dim), rows = input.dim(spec.dim);
+  Index columns = countElements(k, input, spec.dim + 1, spec.type.getRank()), perRow = ceilDiv(columns, spec.lanes);
+  k.parallel(matrices * perRow, [&](Index n) {
+    Buffer from = input.flat(), to = output.flat();
+    Index column = n % perRow * spec.lanes, left = columns - column, first = n / perRow * (rows * columns) + column;
+    auto at = [&](Index row) { return first + row * columns; };
+    auto load = [&](const Buffer &x, Index row) { return x.first(left, spec.lanes, at(row)); };
+    Vec top = k.rolledLoop(0, rows, 1, k.splat(k.f32(-kInfinity), spec.lanes),
+                           [&](Index row, Vec top) { return greater(top, load(from, row)); });
+    Vec sum = k.rolledLoop(0, rows, 1, k.splat(k.f32(0), spec.lanes), [&](Index row, Vec sum) {
+      Vec weight = exp(load(from, row) - top);
+      if (!spec.log)
+        to.setFirst(weight, left, at(row));
+      return sum + weight;
+    });
+    Vec last = spec.log ? log(sum) : 1.0 / sum;
+    k.rolledLoop(0, rows, 1, [&](Index row) {
+      to.setFirst(spec.log ? load(from, row) - top - last : load(to, row) * last, left, at(row));
+    });
+  });
+  return f.function;
+}
+
 //===----------------------------------------------------------------------===//
 // Layer normalisation
 //===----------------------------------------------------------------------===//

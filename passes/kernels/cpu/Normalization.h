@@ -14,6 +14,11 @@ namespace attn {
 mlir::FailureOr<mlir::func::FuncOp> buildRowSoftmax(mlir::OpBuilder &builder, mlir::Location loc,
                                                     const RowSoftmaxSpec &spec);
 
+/// The same down columns, a register of which lie side by side. One scf.parallel
+/// over registers of columns.
+mlir::FailureOr<mlir::func::FuncOp> buildColumnSoftmax(mlir::OpBuilder &builder, mlir::Location loc,
+                                                       const ColumnSoftmaxSpec &spec);
+
 /// Emits the kernel `spec.symbol()` with the arguments (input, scale, bias if
 /// any, result). Mean, then the variance about it, then the result: the sum of
 /// squares is never taken about 0, where it would cancel. Input and result may

@@ -43,6 +43,24 @@ bool canBuildRowSoftmax(const RowSoftmaxSpec &spec, std::string *reason) {
   return true;
 }
 
+ColumnSoftmaxSpec ColumnSoftmaxSpec::get(SoftmaxOp op, TargetAttr target) {
+  return {bufferOf(op.getInput()), static_cast<int64_t>(op.getDim()), op.getLog(), target.getF32Lanes()};
+}
+
+std::string ColumnSoftmaxSpec::symbol() const {
+  return llvm::formatv("{0}softmax_{1}_{2}_d{3}_v{4}", log ? "log_" : "", type.getElementType(), shapeText(type), dim,
+                       lanes);
+}
+
+bool canBuildColumnSoftmax(const ColumnSoftmaxSpec &spec, std::string *reason) {
+  if (!spec.type.getElementType().isF32())
+    return fail(reason, "only f32 has a kernel so far");
+  if (spec.dim < 0 || spec.dim + 1 >= spec.type.getRank())
+    return fail(reason, "dimension " + Twine(spec.dim) + " of a tensor of rank " + Twine(spec.type.getRank()) +
+                            " has none behind it");
+  return true;
+}
+
 LayerNormSpec LayerNormSpec::get(LayerNormOp op, TargetAttr target) {
   LayerNormSpec spec;
   spec.type = bufferOf(op.getInput());

@@ -20,6 +20,20 @@ struct RowSoftmaxSpec {
 
 bool canBuildRowSoftmax(const RowSoftmaxSpec &spec, std::string *reason = nullptr);
 
+/// A softmax over dimension `dim`, which is not the last one: down the columns of
+/// matrices whose rows are the dimensions behind it.
+struct ColumnSoftmaxSpec {
+  mlir::MemRefType type; ///< of input and result; identity layout
+  int64_t dim = 0;
+  bool log = false;
+  int64_t lanes = 4;
+
+  static ColumnSoftmaxSpec get(SoftmaxOp op, TargetAttr target);
+  std::string symbol() const;
+};
+
+bool canBuildColumnSoftmax(const ColumnSoftmaxSpec &spec, std::string *reason = nullptr);
+
 /// A layer normalisation over the dimensions from `axis` on.
 struct LayerNormSpec {
   mlir::MemRefType type; ///< of input and result; identity layout

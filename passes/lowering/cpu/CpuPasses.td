@@ -273,16 +273,18 @@ def LowerAttentionPass : Pass<"attn-lower-attention", "::mlir::ModuleOp"> {
 }
 
 def LowerNormalizationPass : Pass<"attn-lower-normalization", "::mlir::ModuleOp"> {
-  let summary = "attn.softmax over the last dimension and attn.layer_norm become kernel calls";
+  let summary = "attn.softmax, attn.layer_norm and attn.top_k become kernel calls";
   let description = [{
     On f32; the rest stays for `attn-decompose`. The result may take the buffer
-    of the input. `attn.top_k` of any type becomes one too; where it is not over the
+    of the input. A softmax over another dimension than the last one takes the
+    columns of the matrix behind it side by side, unless they are known to fill
+    less than half a register. `attn.top_k` of any type becomes one too; where it is not over the
     last dimension, input and results are transposed.
 
     Remarks of category `attn-lower-normalization`: passed `softmax`, `layer_norm`
     or `top_k` with the kernel, or missed with the reason.
 
-    Numerical effect: sums are taken in 4 vectors at once and then pairwise.
+    Numerical effect: sums of a row are taken in 4 vectors at once and then pairwise, those of columns in order.
 
     ```mlir
     %y = attn.softmax %x dim 1 : tensor<?x?xf32>

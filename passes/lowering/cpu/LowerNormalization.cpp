@@ -62,12 +62,14 @@ public:
   explicit NormalizationLowering(ModuleOp module) : kernels(module), target(TargetAttr::lookup(module)) {}
 
   void lower(SoftmaxOp op) {
-    if (static_cast<int64_t>(op.getDim()) + 1 != cast<ShapedType>(op.getInput().getType()).getRank()) {
-      missed(op, "softmax", "it is not over the last dimension");
-      return;
-    }
-    RowSoftmaxSpec spec = RowSoftmaxSpec::get(op, target);
-    lowerTo(op, "softmax", spec, canBuildRowSoftmax, buildRowSoftmax, op.getInput());
+    ArrayRef<int64_t> behind = cast<ShapedType>(op.getInput().getType()).getShape().drop_front(op.getDim() + 1);
+    if (behind.empty())
+      lowerTo(op, "softmax", RowSoftmaxSpec::get(op, target), canBuildRowSoftmax, buildRowSoftmax, op.getInput());
+    else if (!ShapedType::isDynamicShape(behind) && 2 * ShapedType::getNumElements(behind) < target.getF32Lanes())
+      missed(op, "softmax", "its columns do not fill half a register");
+    else
+      lowerTo(op, "softmax", ColumnSoftmaxSpec::get(op, target), canBuildColumnSoftmax, buildColumnSoftmax,
+              op.getInput());
   }
   void lower(LayerNormOp op) {
     LayerNormSpec spec = LayerNormSpec::get(op, target);

@@ -18,6 +18,16 @@ func.func @softmax(%x: tensor<?x12x?xf32>) -> tensor<?x12x?xf32> {
   return %c : tensor<?x12x?xf32>
 }
 
+// Over another dimension than the last one.
+// CHECK-LABEL: func.func @columns
+// CHECK: attn.kernel @softmax_f32_nx12xn_d1_v4 ins(%{{.*}} : tensor<?x12x?xf32>) outs(%{{.*}}) elementwise [0]
+// CHECK: attn.kernel @log_softmax_f32_nx12xn_d0_v4
+func.func @columns(%x: tensor<?x12x?xf32>) -> tensor<?x12x?xf32> {
+  %a = attn.softmax %x dim 1 : tensor<?x12x?xf32>
+  %b = attn.softmax %a dim 0 log : tensor<?x12x?xf32>
+  return %b : tensor<?x12x?xf32>
+}
+
 // CHECK-LABEL: func.func @layer_norm
 // CHECK: attn.kernel @layer_norm_f32_nx4x8_a1_s4x8_nobias_eps{{[0-9a-f]*}}_v4 ins(%{{.*}}, %{{.*}} : tensor<?x4x8xf32>, tensor<4x8xf32>)
 // CHECK: attn.kernel @layer_norm_f32_nx4x8_a2_s8_b8_eps{{[0-9a-f]*}}_v4 ins(%{{.*}}, %{{.*}}, %{{.*}} : tensor<?x4x8xf32>, tensor<8xf32>, tensor<8xf32>) outs(%{{.*}} : tensor<?x4x8xf32>) elementwise [0]
@@ -31,16 +41,19 @@ func.func @layer_norm(%x: tensor<?x4x8xf32>, %s: tensor<4x8xf32>, %t: tensor<8xf
 // CHECK-LABEL: func.func @missed
 // CHECK: attn.softmax
 // CHECK: attn.softmax
+// CHECK: attn.softmax
 // CHECK: attn.layer_norm
-// REMARK: remark: [Missed] softmax {{.*}}Reason="it is not over the last dimension"
+// REMARK: remark: [Missed] softmax {{.*}}Reason="its columns do not fill half a register"
+// REMARK: remark: [Missed] softmax {{.*}}Reason="only f32 has a kernel so far"
 // REMARK: remark: [Missed] softmax {{.*}}Reason="only f32 has a kernel so far"
 // REMARK: remark: [Missed] layer_norm {{.*}}Reason="only f32 has a kernel so far"
-func.func @missed(%x: tensor<3x4xf32>, %y: tensor<3x4xf64>, %s: tensor<4xf64>)
-    -> (tensor<3x4xf32>, tensor<3x4xf64>, tensor<3x4xf64>) {
-  %a = attn.softmax %x dim 0 : tensor<3x4xf32>
+func.func @missed(%x: tensor<3x1xf32>, %y: tensor<3x4xf64>, %s: tensor<4xf64>)
+    -> (tensor<3x1xf32>, tensor<3x4xf64>, tensor<3x4xf64>, tensor<3x4xf64>) {
+  %few = attn.softmax %x dim 0 : tensor<3x1xf32>
+  %a = attn.softmax %y dim 0 : tensor<3x4xf64>
   %b = attn.softmax %y dim 1 : tensor<3x4xf64>
   %c = attn.layer_norm %y, %s axis 1 epsilon 1.0e-5 : tensor<3x4xf64>, tensor<4xf64>
-  return %a, %b, %c : tensor<3x4xf32>, tensor<3x4xf64>, tensor<3x4xf64>
+  return %few, %a, %b, %c : tensor<3x1xf32>, tensor<3x4xf64>, tensor<3x4xf64>, tensor<3x4xf64>
 }
 // CHECK-DAG: func.func @softmax_f32_nx12xn_v4
 // CHECK-DAG: func.func @log_softmax_f32_nx12xn_v4
