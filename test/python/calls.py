@@ -1,11 +1,16 @@
 """Calls of a model: arrays of every kind in and out, what does not fit, timeouts, and what a model says of itself."""
 import importlib.util
+import pathlib
 import pickle
+import subprocess
+import sys
+import tempfile
 import threading
 import time
 import unittest
 
 import attnc
+import attnc_runtime
 import models
 import numpy as np
 from onnx import TensorProto
@@ -240,6 +245,33 @@ def _is_busy(model, feeds):
     except attnc.DeadlineExceeded as error:
         return "all 1 sessions were busy" in str(error)
     return False
+
+
+class Installed(unittest.TestCase):
+    def import_beside(self, change):
+        """What the import of a copy says whose stub is changed."""
+        built = pathlib.Path(attnc_runtime.__file__).parent
+        with tempfile.TemporaryDirectory() as name:
+            copy = pathlib.Path(name) / "attnc_runtime"
+            copy.mkdir()
+            for file in built.glob("[_a-z]*.*"):
+                (copy / file.name).symlink_to(file.absolute())
+            stub = copy / "_core.pyi"
+            text = stub.read_text()
+            stub.unlink()
+            stub.write_text(text + change)
+            command = [sys.executable, "-c", "import attnc_runtime"]
+            return subprocess.run(command, env={"PYTHONPATH": name}, capture_output=True, text=True, check=False)
+
+    def test_module_of_another_version(self):
+        done = self.import_beside("def more() -> None: ...\n")
+        self.assertEqual(done.returncode, 1)
+        self.assertRegex(
+            done.stderr,
+            r"ImportError: .*_core\S*\.so \(version \d\S+\) has interface [0-9a-f]{12}, and the package beside it expects "
+            r"[0-9a-f]{12}: .*\./dev build.*pip install --force-reinstall attnc-runtime",
+        )
+        self.assertEqual(self.import_beside("").returncode, 0)
 
 
 if __name__ == "__main__":

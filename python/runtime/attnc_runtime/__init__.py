@@ -1,5 +1,6 @@
 """Runs model libraries that attnc compiled. The package ``attnc`` has this and the compiler."""
 
+from . import _interface  # isort: skip  # before what uses the module that it checks
 from ._attention import AttentionMaps
 from ._core import version as __version__
 from ._errors import (

@@ -1,6 +1,7 @@
 from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 version: str
+interface: str
 
 TensorRow = Tuple[str, str, Tuple[Any, ...]]
 

@@ -79,6 +79,7 @@ NB_MODULE(_core, module) {
   // Arrays that outlive the interpreter's last collection are no fault.
   nb::set_leak_warnings(false);
   module.attr("version") = attnrt_version();
+  module.attr("interface") = ATTNC_INTERFACE;
   Tensor::bind(module);
 
   nb::class_<Cancel>(module, "Cancel").def(nb::init<>()).def("request", [](Cancel &cancel) {
