@@ -12,13 +12,6 @@ SmallVector<OpFoldResult> attn::onnx::sizesOf(Node &node, ArrayRef<Expr> shape) 
                              [&](const Expr &size) { return node.symbols().size(node.builder(), node.loc(), size); });
 }
 
-Expr attn::onnx::product(ArrayRef<Expr> shape) {
-  Expr result(1);
-  for (const Expr &size : shape)
-    result = result * size;
-  return result;
-}
-
 Value attn::onnx::castTo(Node &node, Value value, Type type) {
   if (value.getType() == type)
     return value;

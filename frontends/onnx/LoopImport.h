@@ -108,7 +108,6 @@ private:
 //===----------------------------------------------------------------------===//
 
 llvm::SmallVector<mlir::OpFoldResult> sizesOf(Node &node, llvm::ArrayRef<Expr> shape);
-Expr product(llvm::ArrayRef<Expr> shape);
 mlir::Value castTo(Node &node, mlir::Value value, mlir::Type type);
 /// The type of a buffer whose dimension `dim` has room.
 mlir::RankedTensorType bufferType(Node &node, DType dtype, llvm::ArrayRef<Expr> shape, int64_t dim);

@@ -8,13 +8,6 @@ using namespace mlir;
 using namespace attn;
 using namespace attn::onnx;
 
-static Expr product(ArrayRef<Expr> sizes) {
-  Expr result(1);
-  for (const Expr &size : sizes)
-    result = result * size;
-  return result;
-}
-
 static std::optional<SmallVector<int64_t>> constants(ArrayRef<Expr> shape) {
   SmallVector<int64_t> result;
   for (const Expr &size : shape) {

@@ -83,6 +83,13 @@ Expr operator+(const Expr &a, const Expr &b) {
 
 Expr operator-(const Expr &a, const Expr &b) { return a + b * Expr(-1); }
 
+Expr product(ArrayRef<Expr> factors) {
+  Expr result(1);
+  for (const Expr &factor : factors)
+    result = result * factor;
+  return result;
+}
+
 } // namespace attn::onnx
 
 /// Degree first, then lexicographic: an order that multiplication keeps, so

@@ -52,6 +52,9 @@ private:
   std::map<Monomial, int64_t> terms; // no zero coefficients
 };
 
+/// 1 of none: the number of elements of a shape.
+Expr product(llvm::ArrayRef<Expr> factors);
+
 /// The atoms of one import, what is known of them, and their values in the IR.
 ///
 /// Named dimensions are at least 0: a caller may pass an empty tensor. So

@@ -49,13 +49,6 @@ FailureOr<Convolution> readConvolution(Node &n, const Tensor &x, const Tensor &w
   return c;
 }
 
-Expr product(ArrayRef<Expr> factors) {
-  Expr result(1);
-  for (const Expr &factor : factors)
-    result = result * factor;
-  return result;
-}
-
 /// Patches that tile the input, [N, spatial', C, window]: a view of the input
 /// transposed. What is left of the last stride is cut off.
 FailureOr<Tensor> tiledPatches(Node &n, const Convolution &c) {

@@ -6,13 +6,6 @@ using namespace attn::onnx;
 
 // What changes no element: shapes as values, and values under other shapes.
 
-static Expr product(ArrayRef<Expr> sizes) {
-  Expr result(1);
-  for (const Expr &size : sizes)
-    result = result * size;
-  return result;
-}
-
 static SmallVector<Scalar> scalars(ArrayRef<Expr> exprs) {
   SmallVector<Scalar> result;
   for (const Expr &expr : exprs)
