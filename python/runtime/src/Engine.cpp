@@ -1,6 +1,7 @@
 #include "Engine.h"
 #include "Interrupt.h"
 
+#include <algorithm>
 #include <chrono>
 #include <cstring>
 
@@ -24,6 +25,7 @@ static Signature signatureOf(const attnrt_entry_info &entry, bool stepping) {
     if (!stepping || !isKept(entry, i, true)) {
       result.inputs.push_back(&entry.inputs[i]);
       result.inputNames.push_back(intern(entry.inputs[i].name));
+      result.isOptional.push_back(entry.optional_inputs && entry.optional_inputs[i]);
     }
   for (int32_t i = 0; i < entry.num_outputs; ++i)
     if (!stepping || !isKept(entry, i, false)) {
@@ -127,7 +129,7 @@ static std::string listOf(const std::vector<const attnrt_tensor_info *> &infos) 
   return text;
 }
 
-/// The caller's arrays in the order of the entry's inputs, borrowed.
+/// The caller's arrays in the order of the entry's inputs, borrowed; null for one that is left out.
 static std::vector<PyObject *> arrange(const Entry &entry, const Signature &signature, PyObject *positional,
                                        PyObject *named) {
   size_t count = signature.inputs.size();
@@ -158,7 +160,7 @@ static std::vector<PyObject *> arrange(const Entry &entry, const Signature &sign
               quoted + " has no input '" + nb::str(key).c_str() + "'; its inputs are " + listOf(signature.inputs));
     }
   for (size_t i = 0; i < count; ++i)
-    if (!arrays[i])
+    if (!arrays[i] && !signature.isOptional[i])
       raise(ATTNRT_INVALID_ARGUMENT, std::string("input '") + signature.inputs[i]->name + "' (" +
                                          describe(*signature.inputs[i]) + ") is missing");
   return arrays;
@@ -235,6 +237,10 @@ nb::object Engine::call(int32_t index, PyObject *positional, PyObject *named, co
   inputs.reserve(arrays.size());
   std::vector<const DLTensor *> tensors;
   for (size_t i = 0; i < arrays.size(); ++i) {
+    if (!arrays[i]) {
+      tensors.push_back(nullptr);
+      continue;
+    }
     std::string what = std::string("input '") + signature.inputs[i]->name + "'";
     inputs.emplace_back(arrays[i], *signature.inputs[i], what.c_str(), /*writable=*/false);
     tensors.push_back(&inputs.back().tensor);
@@ -270,7 +276,8 @@ nb::object Engine::call(int32_t index, PyObject *positional, PyObject *named, co
   if (status)
     raise(status);
 
-  Kind kind(arrays.empty() ? nullptr : arrays.front());
+  auto first = std::find_if(arrays.begin(), arrays.end(), [](PyObject *array) { return array != nullptr; });
+  Kind kind(first == arrays.end() ? nullptr : *first);
   auto result = [&](size_t i) {
     return outputs[i].tensor ? kind.wrap(outputs[i].tensor)
                              : nb::borrow(PyDict_GetItem(options.buffers, signature.outputNames[i].ptr()));

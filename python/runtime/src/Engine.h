@@ -83,6 +83,7 @@ public:
 struct Signature {
   std::vector<const attnrt_tensor_info *> inputs, outputs;
   std::vector<nanobind::object> inputNames, outputNames;
+  std::vector<bool> isOptional; ///< inputs that a call may leave out
 };
 
 struct Entry {
