@@ -6,6 +6,7 @@
 #include "mlir/Support/LogicalResult.h"
 #include <cstdint>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -53,6 +54,8 @@ struct SearchOptions {
   std::vector<int64_t> suppressed, beginSuppressed;
   /// The entry has an optional input for each of these, and for lengths and drawing.
   bool runSettings = false;
+  /// Of "seed", "temperature", "top_k" and "top_p" those that are optional inputs in any case.
+  std::set<std::string> drawnBy;
   double temperature = 1, topP = 1;
   int64_t topK = 0, seed = 0, fuel = int64_t(1) << 24;
   std::string tokens, logits, alignment;

@@ -61,11 +61,12 @@ private:
     return choice.getResult(0);
   }
 
+  bool isInput(StringRef name) const { return options.runSettings || options.drawnBy.count(name.str()); }
   Value integerInput(StringRef name, Value fallback) {
-    return options.runSettings ? firstOr(addOptional(name, b.getI64Type(), "int64"), fallback) : fallback;
+    return isInput(name) ? firstOr(addOptional(name, b.getI64Type(), "int64"), fallback) : fallback;
   }
   Value realInput(StringRef name, double fallback) {
-    return options.runSettings ? firstOr(addOptional(name, b.getF32Type(), "float32"), real(fallback)) : real(fallback);
+    return isInput(name) ? firstOr(addOptional(name, b.getF32Type(), "float32"), real(fallback)) : real(fallback);
   }
   Value tokensInput(StringRef name, const std::vector<int64_t> &fallback) {
     auto type = RankedTensorType::get({ShapedType::kDynamic}, b.getI64Type());
@@ -127,7 +128,7 @@ private:
   }
 
   void takeDrawing() {
-    if (!options.runSettings)
+    if (!options.runSettings && options.drawnBy.empty())
       return;
     Value seed = integerInput("seed", integer(options.seed)), topK = integerInput("top_k", integer(options.topK));
     Value temperature = realInput("temperature", options.temperature), topP = realInput("top_p", options.topP);

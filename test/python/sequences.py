@@ -182,6 +182,28 @@ class Searches(unittest.TestCase):
         with self.assertRaisesRegex(attnc.InvalidArgument, "'source'.*missing"):
             model.generate(lengths=feeds["lengths"])
 
+    def test_sampling_by_the_run(self):
+        """Settings that a run gives or leaves out: those of the compile draw the same."""
+        want = np.load(models.DATES / "expected.npz")
+        feeds = {name: want[name].astype(np.int64) for name in ("source", "lengths")}
+        entries = {"encode": models.DATES / "encode.onnx", "step": models.DATES / "step.onnx"}
+        fixed = dict(init="encode", bos=0, eos=1, max_length=16)
+
+        def generate(search, **settings):
+            return attnc.load(entries, search=search, threads=1).generate(**feeds, **settings)["tokens"]
+
+        by_run = attnc.Sample(seed="input", temperature="input", top_k="input", top_p="input", **fixed)
+        given = dict(seed=np.array([7]), temperature=np.array([3], np.float32), top_k=np.array([9]),
+                     top_p=np.array([0.75], np.float32))  # fmt: skip
+        drawn = generate(by_run, **given)
+        np.testing.assert_array_equal(drawn, generate(attnc.Sample(seed=7, temperature=3, top_k=9, top_p=0.75, **fixed)))
+        self.assertFalse(np.array_equal(drawn, generate(by_run, **{**given, "seed": np.array([8])})))
+        np.testing.assert_array_equal(generate(by_run), generate(attnc.Sample(**fixed)))
+        with self.assertRaisesRegex(attnc.InvalidArgument, "'temperature' is not a number from 1e-6 to 1e6"):
+            generate(by_run, temperature=np.array([0], np.float32))
+        with self.assertRaisesRegex(attnc.InvalidArgument, "'source'.*is missing"):
+            attnc.load(entries, search=by_run, threads=1).generate(lengths=feeds["lengths"])
+
     def test_without_a_search(self):
         model = attnc.load(models.scaled())
         with self.assertRaisesRegex(attnc.InvalidArgument, "no entry 'generate': attnc.load\\(..., search=attnc.Beam"):
@@ -195,6 +217,8 @@ class Searches(unittest.TestCase):
         self.assertEqual(beam.flags(), ["--generate=beam:4", "--bos=0", "--eos=1,2", "--max-length=dim:source+5",
                                         "--state=a:b", "--length-penalty=gnmt:0.6", "--n-best=2", "--ended=shrink",
                                         "--early-stop"])
+        self.assertEqual(attnc.Sample(seed="input", temperature="input").flags(),
+                         ["--generate=sample", "--sample-seed=input", "--temperature=input"])  # fmt: skip
         self.assertEqual(attnc.Sample(top_k=3, seed=1, bos="input").flags(),
                          ["--generate=sample", "--bos=input", "--sample-seed=1", "--top-k=3"])
 

@@ -65,6 +65,28 @@ void readLimits(CommandLine &line, SearchOptions &search, bool isFolder) {
   search.fuel = line.number(OPT_max_loop_iterations, search.fuel, 1, INT64_MAX);
 }
 
+/// What sampling draws by; each may be 'input', for the caller of a run to say.
+void readDrawing(CommandLine &line, SearchOptions &search) {
+  auto isInput = [&](OptionId id, StringRef name) {
+    bool result = line.text(id) == "input";
+    if (result)
+      search.drawnBy.insert(name.str());
+    return result;
+  };
+  if (!isInput(OPT_temperature, "temperature"))
+    search.temperature = line.real(OPT_temperature, search.temperature);
+  if (!(search.temperature >= 1e-6 && search.temperature <= 1e6))
+    line.fail("--temperature expects a number from 1e-6 to 1e6, or 'input'");
+  if (!isInput(OPT_top_p, "top_p"))
+    search.topP = line.real(OPT_top_p, search.topP);
+  if (search.topP <= 0 || search.topP > 1)
+    line.fail("--top-p expects a number above 0 and not above 1, or 'input'");
+  if (!isInput(OPT_top_k, "top_k"))
+    search.topK = line.number(OPT_top_k, search.topK);
+  if (!isInput(OPT_sample_seed, "seed"))
+    search.seed = line.number(OPT_sample_seed, 0);
+}
+
 void readScores(CommandLine &line, SearchOptions &search) {
   StringRef penalty = line.text(OPT_length_penalty);
   search.gnmt = penalty.consume_front("gnmt:");
@@ -77,14 +99,7 @@ void readScores(CommandLine &line, SearchOptions &search) {
   if (ended != "refill" && ended != "shrink")
     line.fail("--ended expects refill or shrink, not '" + ended + "'");
   search.earlyStop |= line.has(OPT_early_stop);
-  search.temperature = line.real(OPT_temperature, search.temperature);
-  if (!(search.temperature >= 1e-6 && search.temperature <= 1e6))
-    line.fail("--temperature expects a number from 1e-6 to 1e6");
-  search.topP = line.real(OPT_top_p, search.topP);
-  if (search.topP <= 0 || search.topP > 1)
-    line.fail("--top-p expects a number above 0 and not above 1");
-  search.topK = line.number(OPT_top_k, search.topK);
-  search.seed = line.number(OPT_sample_seed, 0);
+  readDrawing(line, search);
   StringRef coverage = line.text(OPT_coverage_penalty, "0");
   if (coverage.getAsDouble(search.coveragePenalty) || !(search.coveragePenalty >= 0 && search.coveragePenalty <= 100))
     line.fail("--coverage-penalty expects a number from 0 to 100, not '" + coverage + "'");

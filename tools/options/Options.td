@@ -170,10 +170,11 @@ defm ended : Eq<"ended", "RULE",
     "refill: a beam stays as wide as it is when hypotheses end (default); shrink: they leave it", g_search, [AttncVis]>;
 def early_stop : SimpleFlag<"early-stop", "a beam is done as soon as it has as many complete hypotheses as it is wide",
     g_search, [AttncVis]>;
-defm temperature : Eq<"temperature", "T", "of sample (default 1)", g_search, [AttncVis]>;
-defm top_k : Eq<"top-k", "K", "sample from the K most probable tokens (default 0: all)", g_search, [AttncVis]>;
-defm top_p : Eq<"top-p", "P", "sample from the tokens that together have probability P (default 1)", g_search, [AttncVis]>;
-defm sample_seed : Eq<"sample-seed", "N", "seed of sample (default 0)", g_search, [AttncVis]>;
+defm temperature : Eq<"temperature", "T", "of sample, or 'input' (default 1)", g_search, [AttncVis]>;
+defm top_k : Eq<"top-k", "K", "sample from the K most probable tokens, or 'input' (default 0: all)", g_search, [AttncVis]>;
+defm top_p : Eq<"top-p", "P",
+    "sample from the tokens that together have probability P, or 'input' (default 1)", g_search, [AttncVis]>;
+defm sample_seed : Eq<"sample-seed", "N", "seed of sample, or 'input' (default 0)", g_search, [AttncVis]>;
 defm tokens : Eq<"tokens", "INPUT", "the input of the step that takes the last token", g_search, [AttncVis]>;
 defm logits : Eq<"logits", "OUTPUT", "the output of the step that holds scores of the next one", g_search, [AttncVis]>;
 defm coverage_penalty : Eq<"coverage-penalty", "B",

@@ -94,12 +94,15 @@ class Beam(Search):
 
 @dataclass(frozen=True, kw_only=True)
 class Sample(Search):
-    """A token drawn at each step, from the ``top_k`` most probable and those that together have probability ``top_p``."""
+    """A token drawn at each step, from the ``top_k`` most probable and those that together have probability ``top_p``.
 
-    seed: Optional[int] = None
-    temperature: Optional[float] = None
-    top_k: Optional[int] = None
-    top_p: Optional[float] = None
+    What is "input" each run may give under its name, as an array of one number (float32, and int64 of seed and top_k).
+    """
+
+    seed: Union[int, str, None] = None
+    temperature: Union[float, str, None] = None
+    top_k: Union[int, str, None] = None
+    top_p: Union[float, str, None] = None
 
     def _kind(self) -> str:
         return "sample"
