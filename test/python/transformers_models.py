@@ -172,15 +172,50 @@ class Generators(Folders):
         self.compare(searches=False, no_repeat_ngram_size=2, batches=(1, 3))
         self.compare(searches=False, no_repeat_ngram_size=2, num_beams=3, num_return_sequences=2, batches=(1, 3))
 
-    def test_sampling(self):
+    def test_sampling_loop(self):
+        """By torch's generator, what torch draws."""
         torch.manual_seed(1)
         inputs = self.inputs(3)
-        for width in (1, 2):
-            call = dict(do_sample=True, top_k=5, max_new_tokens=6, num_beams=width)
+        for more in (dict(no_repeat_ngram_size=2), dict(num_beams=2)):
+            call = dict(do_sample=True, top_k=5, max_new_tokens=6, **more)
             torch.manual_seed(5)
             want = self.torch.generate(**inputs, **call)
             torch.manual_seed(5)
             self.assertTrue(torch.equal(self.model.generate(**inputs, **call), want))
+
+    def probabilities(self, inputs, temperature, top_k, top_p):
+        """Of the first new token, by torch's scores in float64."""
+        made = self.torch.generate(**inputs, max_new_tokens=1, do_sample=False, output_logits=True,
+                                   return_dict_in_generate=True)  # fmt: skip
+        scores = made.logits[0][0].double() / temperature
+        scores[scores < scores.topk(top_k).values[-1]] = -torch.inf
+        falling, order = scores.softmax(0).sort(descending=True)
+        falling[falling.cumsum(0) - falling >= top_p] = 0
+        return torch.zeros_like(falling).scatter(0, order, falling / falling.sum())
+
+    def test_sampling(self):
+        """By a compiled search, with settings of each run: draws as often as they should be."""
+        torch.manual_seed(1)
+        inputs = self.inputs(1)
+        count = 4000
+        for temperature, top_k, top_p in ((1.0, WORDS, 1.0), (2.5, 9, 1.0), (4.0, WORDS, 0.8)):
+            call = dict(do_sample=True, temperature=temperature, top_k=top_k, top_p=top_p, max_new_tokens=1)
+            expected = self.probabilities(inputs, temperature, top_k, top_p)
+            with mock.patch.object(GenerationMixin, "_sample") as looped:
+                torch.manual_seed(5)
+                drawn = self.model.generate(**inputs, num_return_sequences=count, **call)[:, -1]
+                torch.manual_seed(5)
+                again = self.model.generate(**inputs, num_return_sequences=count, **call)[:, -1]
+                other = self.model.generate(**inputs, num_return_sequences=count, **call)[:, -1]
+            self.assertFalse(looped.called)
+            self.assertTrue(torch.equal(drawn, again))
+            self.assertFalse(torch.equal(drawn, other) and expected.max() < 0.999)
+            frequency = drawn.bincount(minlength=WORDS).double() / count
+            self.assertEqual(frequency[expected == 0].sum(), 0)
+            # Five standard deviations of each, and of what is rare a draw more.
+            bound = 5 * (expected * (1 - expected) / count).sqrt() + 1 / count
+            self.assertTrue((frequency - expected).abs().le(bound).all(), f"{frequency} is not {expected}")
+        self.assertEqual(sum(isinstance(search, attnc.Sample) for search in self.model._searches), 1)
 
 
 class Gpt2(Generators):

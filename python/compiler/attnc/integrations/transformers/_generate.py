@@ -13,12 +13,12 @@ from transformers.models.whisper.generation_whisper import WhisperGenerationMixi
 from transformers.utils import logging
 
 from ..._load import Model, load
-from ..._search import Search
+from ..._search import Sample, Search
 from ._decoder import Decoder, StepCache
 from ._folder import Folder
 from ._model import AttncModel
 from ._runner import as_input
-from ._search import Unmapped, padded, search_of
+from ._search import Unmapped, drawing, padded, search_of
 
 logger = logging.get_logger(__name__)
 
@@ -195,7 +195,10 @@ class Generator(AttncModel, GenerationMixin):
         if search not in self._searches:
             self._searches[search] = self._library(search)
         model = self._searches[search]
-        found = model.generate(**self._search_inputs(model, input_ids[::width], width, generation_config, inputs))
+        feeds = self._search_inputs(model, input_ids[::width], width, generation_config, inputs)
+        if isinstance(search, Sample):
+            feeds.update(drawing(logits_processor))
+        found = model.generate(**feeds)
         tokens, lengths = found["tokens"], found["lengths"].flatten()
         pad, eos = generation_config._pad_token_tensor, generation_config._eos_token_tensor
         # As transformers fills: behind a beam, a padding token of 0 counts as none.
@@ -229,6 +232,8 @@ class Generator(AttncModel, GenerationMixin):
         feeds = {}
         for info in model.entries["generate"].inputs:
             value = given.get(info.name)
+            if value is None and info.name in ("seed", "temperature", "top_k", "top_p"):
+                continue  # of Sample
             if value is None and info.name.startswith("past_key_values."):
                 value = torch.zeros([size if isinstance(size, int) else 0 for size in (len(tokens), *info.shape[1:])])
             if value is None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, Optional, Tuple
+import math
+from typing import Any, Dict, Optional, Tuple
 
 import torch
 from transformers.generation import (
@@ -13,9 +14,12 @@ from transformers.generation import (
     MinLengthLogitsProcessor,
     MinNewTokensLengthLogitsProcessor,
     StoppingCriteriaList,
+    TemperatureLogitsWarper,
+    TopKLogitsWarper,
+    TopPLogitsWarper,
 )
 
-from ..._search import Beam, Greedy, Search
+from ..._search import Beam, Greedy, Sample, Search
 
 
 class Unmapped(Exception):
@@ -33,8 +37,8 @@ def search_of(
     tokens that ``init`` looks at. What it is made of is all that it is told by: a processor or criterion that is not
     known here raises Unmapped."""
     _check_outputs(settings)
-    if settings.do_sample:
-        raise Unmapped("sampling by torch's generator")
+    if settings.do_sample and settings.num_beams > 1:
+        raise Unmapped("sampling of beams")
     eos: Tuple[int, ...] = ()
     for criterion in criteria:
         if type(criterion) is EosTokenCriteria:
@@ -47,8 +51,11 @@ def search_of(
             least = max(least, processor.min_length - prompt)
         elif type(processor) is MinNewTokensLengthLogitsProcessor:
             least = max(least, processor.min_new_tokens + processor.prompt_length_to_skip - prompt)
-        else:
+        elif not (settings.do_sample and _draws(processor)):
             raise Unmapped(type(processor).__name__)
+    drawn = [_DRAWN.index(type(processor)) for processor in processors if type(processor) in _DRAWN]
+    if drawn != sorted(set(drawn)):
+        raise Unmapped("other order of temperature, top_k and top_p")
     common: Any = dict(
         init=init,
         step="step",
@@ -58,6 +65,8 @@ def search_of(
         max_length="input",
         min_length=least or None,
     )
+    if settings.do_sample:
+        return Sample(seed="input", temperature="input", top_k="input", top_p="input", **common)
     if settings.num_beams == 1:
         return Greedy(**common)
     if settings.early_stopping == "never" and settings.length_penalty > 0:
@@ -69,6 +78,30 @@ def search_of(
         n_best=settings.num_return_sequences,
         **common,
     )
+
+
+# In the order in which a compiled sampling has them.
+_DRAWN = (TemperatureLogitsWarper, TopKLogitsWarper, TopPLogitsWarper)
+
+
+def _draws(processor: Any) -> bool:
+    """Whether it is one that a compiled sampling has as well."""
+    least = getattr(processor, "min_tokens_to_keep", 1)
+    return type(processor) in _DRAWN and least == 1 and getattr(processor, "filter_value", -math.inf) == -math.inf
+
+
+def drawing(processors: LogitsProcessorList) -> Dict[str, torch.Tensor]:
+    """What a run of ``Sample`` is given. Torch's generator makes the seed, so that ``torch.manual_seed`` determines the
+    tokens; they are others than torch draws, of the same distribution."""
+    given = {"seed": torch.randint(1 << 62, (1,))}
+    for processor in processors:
+        if type(processor) is TemperatureLogitsWarper:
+            given["temperature"] = torch.tensor([processor.temperature], dtype=torch.float32)
+        elif type(processor) is TopKLogitsWarper:
+            given["top_k"] = torch.tensor([processor.top_k])
+        elif type(processor) is TopPLogitsWarper:
+            given["top_p"] = torch.tensor([processor.top_p], dtype=torch.float32)
+    return given
 
 
 def _check_outputs(settings: GenerationConfig) -> None:
