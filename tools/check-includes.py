@@ -14,6 +14,7 @@ import hashlib
 import json
 import os
 import pathlib
+import re
 import shlex
 import subprocess
 import sys
@@ -87,7 +88,16 @@ def check(entry):
     return file, done.returncode, done.stderr, False
 
 
-entries = [e for e in json.loads((build / "compile_commands.json").read_text())
+def parts(entry):
+    """A unity file stands for those that it includes, each of which is compiled by itself."""
+    path = pathlib.Path(entry["file"])
+    if path.parent.name != "Unity":
+        return [entry]
+    files = re.findall(r'^#include "(.*)"', path.read_text(), re.M)
+    return [{**entry, "file": file, "command": entry["command"].replace(entry["file"], file)} for file in files]
+
+
+entries = [e for each in json.loads((build / "compile_commands.json").read_text()) for e in parts(each)
            if "-include-pch" in e["command"] and (not only or any(name in e["file"] for name in only))]
 failed = known = 0
 with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:

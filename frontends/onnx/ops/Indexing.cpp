@@ -20,7 +20,7 @@ using namespace attn::onnx;
 static bool isIndexType(DType dtype) { return dtype == DType::I64 || dtype == DType::I32; }
 
 /// An element of an index tensor made safe for a dimension of `size`.
-static Value checkedIndex(OpBuilder &b, Location loc, Value element, Value size, StringRef message) {
+static Value inBounds(OpBuilder &b, Location loc, Value element, Value size, StringRef message) {
   Value index = arith::IndexCastOp::create(b, loc, b.getIndexType(), element);
   return CheckIndexOp::create(b, loc, b.getIndexType(), index, size, b.getStringAttr(message));
 }
@@ -117,12 +117,12 @@ FailureOr<Tensor> attn::onnx::gather(Node &node, const Tensor &data, const Tenso
         SmallVector<Value> from;
         for (size_t dim = 0; dim < rank; ++dim) {
           if (int64_t(dim) == axis)
-            from.push_back(checkedIndex(b, loc, arguments[0], size, message));
+            from.push_back(inBounds(b, loc, arguments[0], size, message));
           if (int64_t(dim) < axis || dim >= axis + indexRank)
             from.push_back(linalg::IndexOp::create(b, loc, dim));
         }
         if (int64_t(rank) == axis) // a rank-0 index into the last dimension
-          from.push_back(checkedIndex(b, loc, arguments[0], size, message));
+          from.push_back(inBounds(b, loc, arguments[0], size, message));
         linalg::YieldOp::create(b, loc, tensor::ExtractOp::create(b, loc, source, from).getResult());
       });
   result.value = generic.getResult(0);
@@ -181,7 +181,7 @@ static LogicalResult importGatherElements(Node &node) {
       [&](OpBuilder &b, Location loc, ValueRange arguments) {
         SmallVector<Value> from;
         for (size_t dim = 0; dim < rank; ++dim)
-          from.push_back(int64_t(dim) == *axis ? checkedIndex(b, loc, arguments[0], size, message)
+          from.push_back(int64_t(dim) == *axis ? inBounds(b, loc, arguments[0], size, message)
                                                : linalg::IndexOp::create(b, loc, dim).getResult());
         linalg::YieldOp::create(b, loc, tensor::ExtractOp::create(b, loc, source, from).getResult());
       });
@@ -225,7 +225,7 @@ static LogicalResult importGatherND(Node &node) {
       SmallVector<Value> place(at.take_front(lead));
       place.push_back(arith::ConstantIndexOp::create(b, loc, n));
       Value element = tensor::ExtractOp::create(b, loc, index, place);
-      from.push_back(checkedIndex(b, loc, element, sizes[batch + n], message));
+      from.push_back(inBounds(b, loc, element, sizes[batch + n], message));
     }
     llvm::append_range(from, at.drop_front(lead));
     return tensor::ExtractOp::create(b, loc, source, from);

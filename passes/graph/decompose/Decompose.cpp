@@ -21,8 +21,6 @@ namespace attn {
 #define GEN_PASS_DEF_DECOMPOSEPASS
 #include "passes/Passes.h.inc"
 
-static constexpr double kInfinity = std::numeric_limits<double>::infinity();
-
 /// The identity on `rank` dimensions without result `dim`.
 static AffineMap dropDim(OpBuilder &b, int64_t rank, int64_t dim) {
   return b.getMultiDimIdentityMap(rank).dropResult(dim);

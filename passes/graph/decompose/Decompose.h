@@ -5,8 +5,11 @@
 
 #include "mlir/IR/Builders.h"
 #include "mlir/IR/PatternMatch.h"
+#include <limits>
 
 namespace attn {
+
+inline constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 /// softmax over `dim` of `input`, taken and given in the accumulator's
 /// precision inside; a row of -inf only becomes what `maskedRows` says (as nan

@@ -17,8 +17,6 @@ using namespace mlir;
 namespace attn {
 namespace {
 
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
-
 using Operand = MappedTensor;
 using Dim = AttentionOp::Dim;
 

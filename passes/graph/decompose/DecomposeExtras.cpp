@@ -15,8 +15,6 @@ namespace attn {
 using Operand = MappedTensor;
 using Dim = AttentionOp::Dim;
 
-static constexpr double kInfinity = std::numeric_limits<double>::infinity();
-
 /// Whether `x` comes before `y` in descending order, NaN first.
 static Value exceeds(OpBuilder &b, Location loc, Value x, Value y) {
   Value greater = arith::CmpFOp::create(b, loc, arith::CmpFPredicate::OGT, x, y);

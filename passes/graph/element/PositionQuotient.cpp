@@ -17,7 +17,7 @@ namespace {
 constexpr int64_t kExactPositions = int64_t(1) << 23;
 
 /// Such a quotient, or on the way to one.
-struct Quotient {
+struct PartOfPosition {
   unsigned dim;
   int64_t divisor = 1;
   bool isReal = false;
@@ -25,15 +25,15 @@ struct Quotient {
   bool usesReals = false; ///< somewhere on the way
 };
 
-class Quotients final : public ElementDomain<std::optional<Quotient>> {
+class Quotients final : public ElementDomain<std::optional<PartOfPosition>> {
 public:
   explicit Quotients(ElementReader &reader) : ElementDomain(reader, std::nullopt) {}
 
 private:
-  std::optional<Quotient> compute(const Element &element) override;
+  std::optional<PartOfPosition> compute(const Element &element) override;
 };
 
-std::optional<Quotient> divide(Quotient quotient, Value divisor) {
+std::optional<PartOfPosition> divide(PartOfPosition quotient, Value divisor) {
   int64_t number = 0;
   IntegerAttr integer;
   FloatAttr real;
@@ -64,7 +64,7 @@ bool isExactlyReal(AttentionOp op, unsigned dim) {
   return false;
 }
 
-std::optional<Quotient> Quotients::compute(const Element &element) {
+std::optional<PartOfPosition> Quotients::compute(const Element &element) {
   Operation *op = element.getOp();
   Type type = element.value.getType();
   std::optional<uint64_t> loop;
@@ -74,12 +74,13 @@ std::optional<Quotient> Quotients::compute(const Element &element) {
     loop = index.getDim();
   if (loop) {
     auto dim = dyn_cast<AffineDimExpr>(element.at.getResult(*loop));
-    return dim && dim.getPosition() < AttentionOp::kDims ? std::optional(Quotient{dim.getPosition()}) : std::nullopt;
+    return dim && dim.getPosition() < AttentionOp::kDims ? std::optional(PartOfPosition{dim.getPosition()})
+                                                         : std::nullopt;
   }
   bool isNarrow = type.isIntOrFloat() && type.getIntOrFloatBitWidth() < 32;
   if (!op || isNarrow || op->getNumOperands() == 0 || isa<RankedTensorType>(type))
     return std::nullopt;
-  std::optional<Quotient> from = ofOperand(element, 0);
+  std::optional<PartOfPosition> from = ofOperand(element, 0);
   if (!from)
     return std::nullopt;
   if (isa<arith::IndexCastOp, arith::ExtSIOp>(op))
@@ -103,7 +104,7 @@ std::optional<Quotient> Quotients::compute(const Element &element) {
 
 std::optional<PositionQuotient> PositionQuotient::find(AttentionOp op, Value scalar) {
   ElementReader reader(op);
-  std::optional<Quotient> quotient = Quotients(reader).of(reader.at(scalar));
+  std::optional<PartOfPosition> quotient = Quotients(reader).of(reader.at(scalar));
   if (!quotient || quotient->isExact || (quotient->usesReals && !isExactlyReal(op, quotient->dim)))
     return std::nullopt;
   return PositionQuotient{quotient->dim, quotient->divisor};

@@ -30,8 +30,6 @@ namespace attn {
 
 namespace {
 
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
-
 /// Added to a constant as low as this one, a score that is none leaves it as it is.
 constexpr double kTakesIn = -1e30;
 
@@ -393,7 +391,7 @@ AttentionOp TermWriter::run() {
   }
   simplifyRegions(rewriter, to);
   // The finite constant closest to 0.
-  double nearest = -kInfinity;
+  double nearest = -std::numeric_limits<double>::infinity();
   for (const MaskStep &step : mask.steps)
     if (std::isfinite(step.fill))
       nearest = std::max(nearest, step.fill);
