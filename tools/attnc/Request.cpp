@@ -305,6 +305,7 @@ Request readRequest(CommandLine &line) {
   readStates(line, request.job);
   readReports(line, request);
   readOutput(line, request);
+  request.arguments = line.argumentsBesides({OPT_o, OPT_json, OPT_progress});
   return request;
 }
 

@@ -9,8 +9,9 @@ namespace attn::tools {
 
 struct Request {
   CompileJob job;
-  std::string output;     ///< "-": standard output
-  std::string reproducer; ///< where it goes if one is written
+  std::string output;                 ///< "-": standard output
+  std::string reproducer;             ///< where it goes if one is written
+  std::vector<std::string> arguments; ///< of the command line, but for what changes no result
   WorkerLimits limits;
   std::string fusionReport, header;
   unsigned requireFused = 0;

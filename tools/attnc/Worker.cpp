@@ -1,7 +1,5 @@
 #include "tools/attnc/Worker.h"
 
-#include "tools/options/Console.h"
-
 #include "llvm/Support/ErrorHandling.h"
 #include "llvm/Support/raw_ostream.h"
 #include <cerrno>
@@ -154,7 +152,8 @@ void takeMessages(std::string &buffer, WorkerResult &result, bool &outOfMemory, 
       result.fatal = std::move(text);
       break;
     case 'P':
-      noteReport(static_cast<Severity>(text[0] - '0'), StringRef(text).drop_front());
+      result.said.push_back({static_cast<Severity>(text[0] - '0'), text.substr(1)});
+      noteReport(result.said.back().first, result.said.back().second);
       break;
     case 'M':
       outOfMemory = true;

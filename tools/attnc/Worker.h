@@ -3,10 +3,14 @@
 #ifndef TOOLS_ATTNC_WORKER_H
 #define TOOLS_ATTNC_WORKER_H
 
+#include "tools/options/Console.h"
+
 #include "llvm/ADT/STLFunctionalExtras.h"
 #include "llvm/ADT/StringRef.h"
 #include <cstdint>
 #include <string>
+#include <utility>
+#include <vector>
 
 namespace attn::tools {
 
@@ -43,6 +47,8 @@ struct WorkerResult {
   std::string stage;  ///< the last one begun
   std::string report; ///< what the worker reported
   std::string fatal;  ///< LLVM's last words
+  /// What it printed.
+  std::vector<std::pair<Severity, std::string>> said;
 };
 
 /// Runs `body` in a forked process under `limits` and waits for its end;

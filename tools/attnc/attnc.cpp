@@ -1,5 +1,6 @@
 // The compiler's driver: checks the command line, compiles in a worker process,
 // and gives the output its name once it is whole.
+#include "tools/attnc/LibraryCache.h"
 #include "tools/attnc/Request.h"
 #include "tools/attnc/Summary.h"
 #include "tools/attnc/Worker.h"
@@ -217,14 +218,21 @@ int compile(Request request) {
 
   auto start = std::chrono::steady_clock::now();
   std::string name = sys::path::filename(job.input).str();
-  WorkerResult result = runWorker(
-      request.limits, [&](WorkerChannel &channel) { return runCompileJob(job, channel); },
-      [&](StringRef stage) {
-        if (request.progress)
-          errs() << "progress: " + stage.str() + "\n"; // at once: the worker process writes here, too
-        else
-          showProgress((name + ": " + stage).str());
-      });
+  auto onStage = [&](StringRef stage) {
+    if (request.progress)
+      errs() << "progress: " + stage.str() + "\n"; // at once: the worker process writes here, too
+    else
+      showProgress((name + ": " + stage).str());
+  };
+  LibraryCache cache(request);
+  WorkerResult result;
+  if (cache.load(job.output, result)) {
+    onStage("found in " + job.compile.cacheDir);
+  } else {
+    result = runWorker(request.limits, [&](WorkerChannel &channel) { return runCompileJob(job, channel); }, onStage);
+    if (result.end == WorkerResult::End::Exited && result.code == ExitSuccess)
+      cache.store(request, job.output, result);
+  }
   showProgress("");
   double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 

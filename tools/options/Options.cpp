@@ -235,6 +235,14 @@ std::vector<std::string> CommandLine::compileArguments(bool withReports) const {
   return std::vector<std::string>(rendered.begin(), rendered.end());
 }
 
+std::vector<std::string> CommandLine::argumentsBesides(ArrayRef<OptionId> left) const {
+  ArgStringList rendered;
+  for (const Arg *arg : args)
+    if (none_of(left, [&](OptionId id) { return arg->getOption().matches(id); }))
+      arg->render(args, rendered);
+  return std::vector<std::string>(rendered.begin(), rendered.end());
+}
+
 std::optional<std::vector<int64_t>> parseShape(StringRef text) {
   std::vector<int64_t> shape;
   if (text.empty())

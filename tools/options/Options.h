@@ -68,6 +68,9 @@ public:
   /// without reports, those alone that change what is computed.
   std::vector<std::string> compileArguments(bool withReports = true) const;
 
+  /// All options and inputs but those.
+  std::vector<std::string> argumentsBesides(llvm::ArrayRef<OptionId> left) const;
+
   /// Reports a usage error.
   void fail(const llvm::Twine &message);
   /// Whether there was one; the first time, points to --help behind them all.

@@ -192,8 +192,8 @@ def time_major : SimpleFlag<"time-major",
 defm shape : Eq<"shape", "INPUT:2x128", "fix the shape of an input; ? leaves a dimension open", g_compile, everyTool>;
 
 defm cache_dir : Eq<"cache-dir", "DIR",
-    "keep compiled code in DIR, and take from there what an earlier compile made of the same; several compiles may "
-    "share it (as trusted as the compiler itself)", g_compile, everyTool>;
+    "keep compiled code and libraries (up to 10 GiB) in DIR, and take from there what an earlier compile made of the "
+    "same; several compiles may share it (as trusted as the compiler itself)", g_compile, everyTool>;
 
 //===----------------------------------------------------------------------===//
 // Limits of a compile
