@@ -8,6 +8,7 @@
 #include "tools/options/FusionReport.h"
 #include "tools/options/StagedOutput.h"
 
+#include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/Format.h"
 #include "llvm/Support/JSON.h"
