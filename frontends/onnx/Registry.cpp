@@ -37,6 +37,7 @@ void attn::onnx::registerAllOps(OpRegistry &registry) {
   registerGroupQueryAttentionOps(registry);
   registerSliceOps(registry);
   registerContribFusedOps(registry);
+  registerContribQLinearOps(registry);
   registerContribQuantizedOps(registry);
   registerBlockQuantizedOps(registry);
   registerDetectionOps(registry);

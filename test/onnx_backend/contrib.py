@@ -45,6 +45,7 @@ def build(op, inputs, outputs, domain, attributes):
     node = helper.make_node(op, names, made, "node", domain=domain, **attributes)
     kinds = [TensorProto.INT32 if op == "EmbedLayerNormalization" and i == 1 else
              TensorProto.UINT8 if op == "QGemm" and len(inputs) > 7 else
+             helper.np_dtype_to_tensor_dtype(next(iter(feeds.values())).dtype) if op.startswith("QLinear") else
              helper.np_dtype_to_tensor_dtype(next(v for v in feeds.values() if v.dtype.kind == "f").dtype)
              if any(v.dtype.kind == "f" for v in feeds.values()) else TensorProto.FLOAT for i in range(len(made))]
     graph = helper.make_graph([node], "g", declared, [helper.make_tensor_value_info(n, k, None)
@@ -108,6 +109,36 @@ def products():
             inputs.append(("const", floats(n, blocks)))
         case(f"nbits_{bits}_{block}_{zeros}", "MatMulNBits", inputs, rtol=2e-2, atol=2e-2, K=k, N=n, bits=bits,
              block_size=block)
+
+
+def operator_form():
+    """What stands between quantised products; a result may lie one step beside ONNX Runtime's, which has tables."""
+    u8 = lambda *shape: RNG.integers(0, 256, shape).astype(np.uint8)  # noqa: E731
+    i8 = lambda *shape: RNG.integers(-128, 128, shape).astype(np.int8)  # noqa: E731
+    f = lambda value: ("const", np.array(value, np.float32))  # noqa: E731
+
+    def z(value, of=np.uint8):
+        return "const", np.array(value, of)
+
+    for name in ("QLinearAdd", "QLinearMul"):
+        case(f"{name}_u8", name, [u8(2, 3, 40), f(0.03), z(120), u8(2, 3, 40), f(0.05), z(7), f(0.09), z(100)], atol=1)
+        case(f"{name}_i8", name, [i8(2, 3, 40), f(0.03), z(-9, np.int8), i8(40), f(0.02), z(0, np.int8), f(0.04), z(5, np.int8)], atol=1)
+        case(f"{name}_no_zero", name, [u8(5, 1, 33), f(0.01), z(0), u8(4, 33), f(0.02), z(3), f(0.03)], atol=1)
+    case("QLinearSigmoid", "QLinearSigmoid", [u8(3, 50), f(0.07), z(128), f(1 / 256), z(0)], atol=1)
+    case("QLinearSigmoid_i8", "QLinearSigmoid", [i8(3, 50), f(0.07), z(3, np.int8), f(1 / 256), z(-128, np.int8)], atol=1)
+    case("QLinearLeakyRelu", "QLinearLeakyRelu", [u8(3, 50), f(0.07), z(100), f(0.05), z(60)], atol=1, alpha=0.2)
+    for opset, axis in ((13, -1), (13, 1), (12, 1), (12, 2)):
+        case(f"QLinearSoftmax_{opset}_{axis}", "QLinearSoftmax", [u8(2, 5, 7), f(0.05), z(128), f(1 / 256), z(0)], atol=1,
+             axis=axis, opset=opset)
+    case("QLinearConcat", "QLinearConcat", [f(0.06), z(90), u8(2, 3, 5), f(0.05), z(128), u8(2, 4, 5), f(0.08), z(10)], atol=1, axis=1)
+    case("QLinearConcat_one", "QLinearConcat", [f(0.06), z(90), u8(2, 3), f(0.05), z(128)], atol=1, axis=0)
+    case("QLinearAveragePool", "QLinearAveragePool", [u8(2, 3, 9, 8), f(0.05), z(128), f(0.04), z(100)], atol=1,
+         kernel_shape=[3, 2], strides=[2, 1], pads=[1, 0, 1, 1])
+    case("QLinearAveragePool_pads", "QLinearAveragePool", [i8(1, 2, 9, 8), f(0.05), z(4, np.int8), f(0.04), z(0, np.int8)], atol=1,
+         kernel_shape=[3, 3], pads=[1, 1, 1, 1], count_include_pad=1)
+    for last in (0, 1):
+        case(f"QLinearGlobalAveragePool_{last}", "QLinearGlobalAveragePool", [u8(2, 6, 7, 5), f(0.05), z(128), f(0.02), z(100)],
+             atol=1, channels_last=last)
 
 
 def blocks():
@@ -241,7 +272,7 @@ def main():
     p.add_argument("--only", default="")
     p.add_argument("--server", default=backend.SERVER)
     args = p.parse_args()
-    for family in (activations, normalisations, products, blocks, quantised_products, rotary, attentions, grouped):
+    for family in (activations, normalisations, products, operator_form, blocks, quantised_products, rotary, attentions, grouped):
         family()
     server, passed, failed = backend.Server(args.server), 0, 0
     for name, op, inputs, outputs, rtol, atol, domain, check, oracle, attributes in CASES:

@@ -23,6 +23,7 @@ void registerContribOps(OpRegistry &);             // Contrib.cpp: com.microsoft
 void registerContribAttentionOps(OpRegistry &);    // ContribAttention.cpp: com.microsoft
 void registerGroupQueryAttentionOps(OpRegistry &); // GroupQueryAttention.cpp: com.microsoft
 void registerContribFusedOps(OpRegistry &);        // ContribFused.cpp: com.microsoft
+void registerContribQLinearOps(OpRegistry &);      // ContribQLinear.cpp: com.microsoft
 void registerContribQuantizedOps(OpRegistry &);    // ContribQuantized.cpp: com.microsoft
 void registerBlockQuantizedOps(OpRegistry &);      // BlockQuantized.cpp: com.microsoft
 void registerSliceOps(OpRegistry &);               // Slice.cpp

@@ -140,15 +140,28 @@ Tensor windowCounts(Node &n, const Tensor &x, const Window &w, bool countPads) {
   return pool(n, Combine::Sum, padded(n, ones, inside, zero), inside);
 }
 
-LogicalResult importAveragePool(Node &n) {
+} // namespace
+
+FailureOr<Tensor> averagePool(Node &n, const Tensor &x) {
   FailureOr<Window> w = readPooling(n);
-  if (failed(w) || failed(expectFloat(n, 0)))
+  if (failed(w))
     return failure();
-  const Tensor &x = n.input(0);
   Num zero = constantNum(n.builder(), n.loc(), x.dtype, 0.0);
   Tensor sum = pool(n, Combine::Sum, padded(n, x, *w, zero), *w);
   Tensor counts = windowCounts(n, x, *w, n.intAttr("count_include_pad", 0) != 0);
-  return setFormula(n, x.dtype, {sum, counts}, [](ArrayRef<Num> v) { return v[0] / v[1]; });
+  return formula(n, x.dtype, {sum, counts}, [](ArrayRef<Num> v) { return v[0] / v[1]; });
+}
+
+namespace {
+
+LogicalResult importAveragePool(Node &n) {
+  if (failed(expectInputs(n, 1)) || failed(expectFloat(n, 0)))
+    return failure();
+  FailureOr<Tensor> y = averagePool(n, n.input(0));
+  if (failed(y))
+    return failure();
+  n.setOutput(0, *y);
+  return success();
 }
 
 /// (sum |x|^p)^(1/p) over the window, or over everything.

@@ -60,11 +60,12 @@ FailureOr<Tensor> parameter(Node &n, size_t i, const Tensor &x) {
   return n.reshape(t, shape);
 }
 
+} // namespace
+
 bool isQuantized(DType dtype) {
   return dtype == DType::U8 || dtype == DType::I8 || dtype == DType::U16 || dtype == DType::I16;
 }
 
-/// round(x) + zero in the range of `to`; NaN is its least value.
 Num saturated(const Num &x, const std::optional<Num> &zero, DType to) {
   Num shifted = roundEven(x);
   if (zero)
@@ -81,6 +82,8 @@ Num saturated(const Num &x, const std::optional<Num> &zero, DType to) {
   Value word = b.createOrFold<arith::FPToSIOp>(x.location(), b.getI32Type(), inside.value());
   return convert(Num(b, x.location(), DType::I32, word), to);
 }
+
+namespace {
 
 LogicalResult importQuantizeLinear(Node &n) {
   if (failed(expectInputs(n, 2)) || failed(expectFloat(n, 1)))

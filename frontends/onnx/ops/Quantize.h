@@ -2,8 +2,15 @@
 #define FRONTENDS_ONNX_OPS_QUANTIZE_H
 
 #include "frontends/onnx/Importer.h"
+#include "frontends/onnx/ops/Num.h"
 
 namespace attn::onnx {
+
+/// Whether QuantizeLinear makes integers of this type: of 8 or 16 bits.
+bool isQuantized(DType dtype);
+
+/// round(x) + zero in the range of `to`; NaN is its least value.
+Num saturated(const Num &x, const std::optional<Num> &zero, DType to);
 
 /// x, quantised to u8 with one scale and zero point that the run finds.
 struct Quantized {

@@ -33,6 +33,9 @@ mlir::FailureOr<Window> readWindow(Node &n, const Tensor &x, llvm::ArrayRef<Expr
 /// of the window.
 Tensor padded(Node &n, const Tensor &x, const Window &window, const Num &value);
 
+/// What the node says as an AveragePool, of `x`: floats, of the shape of input 0.
+mlir::FailureOr<Tensor> averagePool(Node &n, const Tensor &x);
+
 /// The index expression of spatial dimension `d`: position * stride + offset *
 /// dilation, for the loop dimensions `position` and `offset`.
 mlir::AffineExpr windowIndex(mlir::MLIRContext *context, const Window &window, size_t d, unsigned position,
