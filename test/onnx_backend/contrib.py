@@ -141,6 +141,26 @@ def operator_form():
              atol=1, channels_last=last)
 
 
+def quantised_attentions():
+    def u8(*shape):
+        return RNG.integers(0, 256, shape).astype(np.uint8)
+
+    f = lambda value: ("const", np.array(value, np.float32))  # noqa: E731
+    weights = "const", RNG.integers(-128, 128, (16, 48)).astype(np.int8)
+    scales = "const", RNG.uniform(0.002, 0.01, 48).astype(np.float32)
+    zero, none = ("const", np.array(120, np.uint8)), ("const", np.array(0, np.int8))
+    bias = "const", floats(48)
+    mask = np.array([[1, 1, 1, 1, 0], [1, 1, 1, 1, 1]], np.int32)
+    for name, w, more, attributes in (
+        ("plain", f(0.004), [], {}), ("causal", f(0.004), [], {"unidirectional": 1}), ("mask", f(0.004), [mask], {}),
+        ("columns", scales, [mask], {}), ("scale", scales, [], {"scale": 0.3}),
+    ):
+        padded = [*more, *[None] * (1 - len(more))]
+        case(f"qattention_{name}", "QAttention", [u8(2, 5, 16), weights, bias, f(0.02), w, *padded, zero, none], num_heads=4, **attributes)
+    case("qattention_past", "QAttention", [u8(2, 3, 16), weights, bias, f(0.02), f(0.004), None, zero, none, floats(2, 2, 4, 6, 4)],
+         0b11, num_heads=4, unidirectional=1)
+
+
 def blocks():
     """Codes of a few bits beside ONNX Runtime, in matrices that are large enough to be stored apart."""
     n = 70
@@ -272,7 +292,7 @@ def main():
     p.add_argument("--only", default="")
     p.add_argument("--server", default=backend.SERVER)
     args = p.parse_args()
-    for family in (activations, normalisations, products, operator_form, blocks, quantised_products, rotary, attentions, grouped):
+    for family in (activations, normalisations, products, operator_form, quantised_attentions, blocks, quantised_products, rotary, attentions, grouped):
         family()
     server, passed, failed = backend.Server(args.server), 0, 0
     for name, op, inputs, outputs, rtol, atol, domain, check, oracle, attributes in CASES:

@@ -3,6 +3,7 @@
 #include "frontends/onnx/ops/Families.h"
 #include "frontends/onnx/ops/Loops.h"
 #include "frontends/onnx/ops/MatMul.h"
+#include "frontends/onnx/ops/Quantize.h"
 #include "frontends/onnx/ops/Reduce.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include <cmath>
@@ -132,8 +133,8 @@ FailureOr<HeadTensor> withPast(Node &n, const Tensor &past, const HeadTensor &t)
 }
 
 /// Query, key and value attended to under the mask of input `mask` and the bias
-/// of input 5, to no later key where the node is unidirectional.
-LogicalResult attendMasked(Node &n, const HeadTensor (&parts)[3], const Expr &past, size_t mask) {
+/// of input `bias`, to no later key where the node is unidirectional.
+LogicalResult attendMasked(Node &n, const HeadTensor (&parts)[3], const Expr &past, size_t mask, size_t bias = 5) {
   AttentionOperands o{parts[0], parts[1], parts[2], true, 1, past, {}, std::nullopt, std::nullopt};
   if (failed(checkSizes(n, o)))
     return failure();
@@ -141,7 +142,7 @@ LogicalResult attendMasked(Node &n, const HeadTensor (&parts)[3], const Expr &pa
   if (failed(scale))
     return failure();
   ScoreRule rule = ScoreRule::scaled(*scale);
-  if (failed(addMasks(n, rule, mask, 5, o.sizes)))
+  if (failed(addMasks(n, rule, mask, bias, o.sizes)))
     return failure();
   if (n.intAttr("unidirectional", 0))
     rule.addWindow(-1, 0, past.is(0) ? std::nullopt : std::optional(scalarTensor(DType::I64, past)));
@@ -188,29 +189,36 @@ LogicalResult readWidths(Node &n, const Expr &all, SmallVector<Expr, 3> &widths)
   return n.requireEqual(widths[0] + widths[1] + widths[2], all, "query, key and value have {0} columns of {1}");
 }
 
-LogicalResult importAttention(Node &n) {
-  if (failed(expectInputs(n, 2)) || failed(expectFloat(n, 0)) || failed(expectSameDType(n, 0, 1)))
-    return failure();
+/// Numbers of inputs that Attention and QAttention have at different places.
+struct AttentionInputs {
+  size_t mask, past, scoreBias;
+};
+
+LogicalResult expectProjection(Node &n) {
   for (StringRef name : {"do_rotary", "past_present_share_buffer"})
     if (n.intAttr(name, 0))
       return n.unsupported() << name << " = 1";
-  FailureOr<int64_t> heads = readHeadCount(n, "num_heads");
-  if (failed(heads))
-    return failure();
   if (n.input(0).rank() != 3 || n.input(1).rank() != 2)
     return n.error() << "expects an input of rank 3 and weights of rank 2, has ranks " << n.input(0).rank() << " and "
                      << n.input(1).rank();
-  FailureOr<Tensor> projected = matmul(n, n.input(0), n.input(1), n.input(0).dtype);
+  return success();
+}
+
+/// The attention of `projected`, the product of inputs 0 and 1, and the bias, input 2.
+LogicalResult attendProjected(Node &n, const Tensor &projected, const AttentionInputs &inputs) {
+  FailureOr<int64_t> heads = readHeadCount(n, "num_heads");
   SmallVector<Expr, 3> widths;
-  if (failed(projected) || failed(readWidths(n, n.input(1).shape[1], widths)))
+  if (failed(heads) || failed(readWidths(n, n.input(1).shape[1], widths)))
     return failure();
   std::optional<Tensor> bias;
   if (n.hasInput(2))
     bias = n.input(2);
+  if (bias && bias->dtype != projected.dtype)
+    return n.error() << "expects a bias of " << dtypeName(projected.dtype) << ", has " << dtypeName(bias->dtype);
   HeadTensor parts[3];
   Expr begin(0);
   for (auto [part, width] : llvm::zip_equal(parts, widths)) {
-    FailureOr<Tensor> own = columns(n, *projected, bias, begin, width);
+    FailureOr<Tensor> own = columns(n, projected, bias, begin, width);
     if (failed(own))
       return failure();
     FailureOr<HeadTensor> split = splitHeads(n, *own, *heads);
@@ -220,10 +228,11 @@ LogicalResult importAttention(Node &n) {
     begin = begin + width;
   }
   Expr past(0);
-  if (n.hasInput(4)) {
-    past = n.input(4).rank() == 5 ? n.input(4).shape[3] : Expr(0);
+  if (n.hasInput(inputs.past)) {
+    const Tensor &cache = n.input(inputs.past);
+    past = cache.rank() == 5 ? cache.shape[3] : Expr(0);
     for (int64_t i : {0, 1}) {
-      FailureOr<Tensor> row = cacheRow(n, n.input(4), i);
+      FailureOr<Tensor> row = cacheRow(n, cache, i);
       if (failed(row))
         return failure();
       FailureOr<HeadTensor> whole = withPast(n, *row, parts[i + 1]);
@@ -238,7 +247,33 @@ LogicalResult importAttention(Node &n) {
       return failure();
     n.setOutput(1, *present);
   }
-  return attendMasked(n, parts, past, 3);
+  return attendMasked(n, parts, past, inputs.mask, inputs.scoreBias);
+}
+
+LogicalResult importAttention(Node &n) {
+  if (failed(expectInputs(n, 2)) || failed(expectFloat(n, 0)) || failed(expectSameDType(n, 0, 1)) ||
+      failed(expectProjection(n)))
+    return failure();
+  FailureOr<Tensor> projected = matmul(n, n.input(0), n.input(1), n.input(0).dtype);
+  return failed(projected) ? failure() : attendProjected(n, *projected, {/*mask=*/3, /*past=*/4, /*scoreBias=*/5});
+}
+
+/// QAttention: the projection is a product of integers, all behind it is in f32.
+LogicalResult importQAttention(Node &n) {
+  if (failed(expectInputs(n, 5)) || failed(expectFloat(n, 3)) || failed(expectSameDType(n, 3, 4)) ||
+      failed(expectProjection(n)))
+    return failure();
+  FailureOr<Tensor> x = withoutZeroPoint(n, n.input(0), 6, -1), w = withoutZeroPoint(n, n.input(1), 7, 1);
+  if (failed(x) || failed(w))
+    return failure();
+  FailureOr<Tensor> sum = matmul(n, *x, *w, DType::I32);
+  FailureOr<Tensor> scaleX = alongDim(n, 3, 0, 3), scaleW = alongDim(n, 4, 2, 3);
+  if (failed(sum) || failed(scaleX) || failed(scaleW))
+    return failure();
+  FailureOr<Tensor> projected = formula(n, scaleX->dtype, {*sum, *scaleX, *scaleW},
+                                        [](ArrayRef<Num> v) { return convert(v[0], v[1].dtype()) * (v[1] * v[2]); });
+  constexpr size_t kNone = 9; // it takes 0 to 8
+  return failed(projected) ? failure() : attendProjected(n, *projected, {/*mask=*/5, /*past=*/8, kNone});
 }
 
 //===----------------------------------------------------------------------===//
@@ -327,6 +362,7 @@ LogicalResult importMultiHeadAttention(Node &n) {
 
 void registerContribAttentionOps(OpRegistry &registry) {
   registry.add("Attention", {1}, importAttention, "com.microsoft");
+  registry.add("QAttention", {1}, importQAttention, "com.microsoft");
   registry.add("MultiHeadAttention", {1}, importMultiHeadAttention, "com.microsoft");
 }
 

@@ -6,9 +6,9 @@
 #include "frontends/onnx/ops/Reduce.h"
 #include "frontends/onnx/ops/Window.h"
 
-// What stands between quantised products in files of ONNX Runtime's operator form (com.microsoft.QLinear*): each operand
-// is (x - zero point) * scale, and the result is quantised again. ONNX Runtime computes in f32, too, some of them by
-// tables of 256 results.
+// What stands between quantised products in files of ONNX Runtime's operator form (com.microsoft.QLinear*): each
+// operand is (x - zero point) * scale, and the result is quantised again. ONNX Runtime computes in f32, too, some of
+// them by tables of 256 results.
 
 using namespace mlir;
 
@@ -89,7 +89,8 @@ LogicalResult importBinary(Node &n) {
   if (failed(b))
     return failure();
   bool isSum = n.opType() == "QLinearAdd";
-  FailureOr<Tensor> y = formula(n, DType::F32, {*a, *b}, [&](ArrayRef<Num> v) { return isSum ? v[0] + v[1] : v[0] * v[1]; });
+  FailureOr<Tensor> y =
+      formula(n, DType::F32, {*a, *b}, [&](ArrayRef<Num> v) { return isSum ? v[0] + v[1] : v[0] * v[1]; });
   return setQuantized(n, y, 6, n.input(0).dtype);
 }
 
@@ -116,8 +117,8 @@ LogicalResult importSoftmax(Node &n) {
     return failure();
   Tensor rows = *x;
   if (joins) {
-    FailureOr<Tensor> matrix = n.reshape(*x, {product(ArrayRef<Expr>(x->shape).take_front(*axis)),
-                                              product(ArrayRef<Expr>(x->shape).drop_front(*axis))});
+    FailureOr<Tensor> matrix = n.reshape(
+        *x, {product(ArrayRef<Expr>(x->shape).take_front(*axis)), product(ArrayRef<Expr>(x->shape).drop_front(*axis))});
     if (failed(matrix))
       return failure();
     rows = *matrix;
