@@ -43,7 +43,7 @@ def build(op, inputs, outputs, domain, attributes):
                                                       value.shape))
     made = [f"o{i}" if outputs >> i & 1 else "" for i in range(outputs.bit_length())]
     node = helper.make_node(op, names, made, "node", domain=domain, **attributes)
-    kinds = [TensorProto.INT32 if op == "EmbedLayerNormalization" and i == 1 else
+    kinds = [TensorProto.INT32 if op.endswith("EmbedLayerNormalization") and i == 1 else
              TensorProto.UINT8 if op == "QGemm" and len(inputs) > 7 else
              helper.np_dtype_to_tensor_dtype(next(iter(feeds.values())).dtype) if op.startswith("QLinear") else
              helper.np_dtype_to_tensor_dtype(next(v for v in feeds.values() if v.dtype.kind == "f").dtype)
@@ -139,6 +139,20 @@ def operator_form():
     for last in (0, 1):
         case(f"QLinearGlobalAveragePool_{last}", "QLinearGlobalAveragePool", [u8(2, 6, 7, 5), f(0.05), z(128), f(0.02), z(100)],
              atol=1, channels_last=last)
+
+
+def quantised_embeddings():
+    u8 = lambda *shape: ("const", RNG.integers(0, 256, shape).astype(np.uint8))  # noqa: E731
+    scales = [("const", np.array(s, np.float32)) for s in (0.02, 0.01, 0.03, 0.01, 0.004)]
+    zeros = [("const", np.array(z, np.uint8)) for z in (120, 128, 130, 3, 99)]
+    ids = RNG.integers(0, 20, (2, 7)).astype(np.int32)
+    segments = RNG.integers(0, 3, (2, 7)).astype(np.int32)
+    mask = np.array([[1, 1, 1, 1, 0, 0, 0], [1] * 7], np.int32)
+    tables = [u8(20, 16), u8(12, 16)]
+    case("qembed_ln", "QEmbedLayerNormalization", [ids, segments, *tables, u8(3, 16), u8(16), u8(16), mask, *scales, *zeros], 0b11,
+         epsilon=1e-5)
+    case("qembed_ln_no_segments", "QEmbedLayerNormalization",
+         [ids, None, *tables, None, u8(16), u8(16), None, *scales[:2], None, *scales[3:], *zeros[:2], None, *zeros[3:]], 0b11)
 
 
 def quantised_attentions():
@@ -292,7 +306,7 @@ def main():
     p.add_argument("--only", default="")
     p.add_argument("--server", default=backend.SERVER)
     args = p.parse_args()
-    for family in (activations, normalisations, products, operator_form, quantised_attentions, blocks, quantised_products, rotary, attentions, grouped):
+    for family in (activations, normalisations, products, operator_form, quantised_embeddings, quantised_attentions, blocks, quantised_products, rotary, attentions, grouped):
         family()
     server, passed, failed = backend.Server(args.server), 0, 0
     for name, op, inputs, outputs, rtol, atol, domain, check, oracle, attributes in CASES:

@@ -3,6 +3,7 @@
 #include "frontends/onnx/ops/Loops.h"
 #include "frontends/onnx/ops/MatMul.h"
 #include "frontends/onnx/ops/Normalize.h"
+#include "frontends/onnx/ops/Quantize.h"
 #include "frontends/onnx/ops/Reduce.h"
 #include "frontends/onnx/ops/Rotary.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -89,7 +90,13 @@ FailureOr<Tensor> maskIndex(Node &n, const Expr &batch) {
   return zeros;
 }
 
+/// EmbedLayerNormalization, and with five operands quantised (2 to 6, scales from 8 and zero points from 13 on)
+/// QEmbedLayerNormalization.
 LogicalResult importEmbedLayerNormalization(Node &n) {
+  bool isQuantized = n.opType() == "QEmbedLayerNormalization";
+  auto real = [&](FailureOr<Tensor> t, size_t i) {
+    return failed(t) || !isQuantized ? t : dequantized(n, *t, i + 6, i + 11);
+  };
   if (failed(expectInputs(n, 1)))
     return failure();
   for (size_t i : {2, 3, 5, 6})
@@ -98,9 +105,9 @@ LogicalResult importEmbedLayerNormalization(Node &n) {
   const Tensor &ids = n.input(0);
   if (ids.rank() != 2)
     return n.error() << "expects input_ids of rank 2, has rank " << ids.rank();
-  FailureOr<Tensor> words = gatherRows(n, n.input(2), ids);
+  FailureOr<Tensor> words = real(gatherRows(n, n.input(2), ids), 2);
   Tensor positions;
-  if (n.hasInput(8)) {
+  if (!isQuantized && n.hasInput(8)) {
     positions = n.input(8);
   } else {
     positions.dtype = DType::I64;
@@ -109,23 +116,24 @@ LogicalResult importEmbedLayerNormalization(Node &n) {
       return fromIndex(b, loc, DType::I64, at[1]).value();
     });
   }
-  FailureOr<Tensor> places = gatherRows(n, n.input(3), positions);
+  FailureOr<Tensor> places = real(gatherRows(n, n.input(3), positions), 3);
   if (failed(words) || failed(places))
     return failure();
   std::vector<Tensor> terms{*words, *places};
   if (n.hasInput(1) != n.hasInput(4))
     return n.error() << "expects segment_ids and segment_embedding together, has one";
   if (n.hasInput(1)) {
-    FailureOr<Tensor> segments = gatherRows(n, n.input(4), n.input(1));
+    FailureOr<Tensor> segments = real(gatherRows(n, n.input(4), n.input(1)), 4);
     if (failed(segments))
       return failure();
     terms.push_back(*segments);
   }
   FailureOr<Tensor> sum =
       formula(n, words->dtype, terms, [](ArrayRef<Num> v) { return v.size() > 2 ? v[0] + v[1] + v[2] : v[0] + v[1]; });
-  if (failed(sum))
+  FailureOr<Tensor> gamma = real(n.input(5), 5), beta = real(n.input(6), 6);
+  if (failed(sum) || failed(gamma) || failed(beta))
     return failure();
-  FailureOr<Tensor> y = layerNormalized(n, *sum, n.input(5), n.input(6), 2, n.floatAttr("epsilon", 1e-12));
+  FailureOr<Tensor> y = layerNormalized(n, *sum, *gamma, *beta, 2, n.floatAttr("epsilon", 1e-12));
   FailureOr<Tensor> mask = maskIndex(n, ids.shape[0]);
   if (failed(y) || failed(mask))
     return failure();
@@ -234,7 +242,8 @@ void registerContribOps(OpRegistry &registry) {
     registry.add(name, {1}, importGelu, domain);
   for (const char *name : {"SkipLayerNormalization", "SkipSimplifiedLayerNormalization"})
     registry.add(name, {1}, importSkipNormalization, domain);
-  registry.add("EmbedLayerNormalization", {1}, importEmbedLayerNormalization, domain);
+  for (const char *name : {"EmbedLayerNormalization", "QEmbedLayerNormalization"})
+    registry.add(name, {1}, importEmbedLayerNormalization, domain);
   registry.add("FusedMatMul", {1}, importFusedMatMul, domain);
   registry.add("RotaryEmbedding", {1}, importRotary, domain);
 }

@@ -23,24 +23,26 @@ FailureOr<Tensor> oneNumber(Node &n, size_t i, const char *what) {
   return n.reshape(t, {});
 }
 
-/// Input `i` in f32, with its scale and, where there is one, its zero point behind it.
-FailureOr<Tensor> dequantized(Node &n, size_t i) {
-  if (!n.hasInput(i) || !n.hasInput(i + 1))
-    return n.error() << "has no input " << (n.hasInput(i) ? i + 1 : i);
-  const Tensor &x = n.input(i);
+} // namespace
+
+FailureOr<Tensor> dequantized(Node &n, const Tensor &x, size_t scale, size_t zero) {
+  if (!n.hasInput(scale))
+    return n.error() << "has no input " << scale;
   if (!isQuantized(x.dtype))
-    return n.error() << "expects input " << i << " of 8 or 16 bits, has " << dtypeName(x.dtype);
-  if (n.input(i + 1).dtype != DType::F32)
-    return n.error() << "expects a scale of float32, has " << dtypeName(n.input(i + 1).dtype);
-  FailureOr<Tensor> scale = oneNumber(n, i + 1, "scale");
-  if (failed(scale))
+    return n.error() << "expects quantised operands of 8 or 16 bits, has " << dtypeName(x.dtype);
+  if (n.input(scale).dtype != DType::F32)
+    return n.error() << "expects a scale of float32, has " << dtypeName(n.input(scale).dtype);
+  FailureOr<Tensor> factor = oneNumber(n, scale, "scale");
+  if (failed(factor))
     return failure();
-  std::vector<Tensor> operands{x, *scale};
-  if (n.hasInput(i + 2)) {
-    FailureOr<Tensor> zero = oneNumber(n, i + 2, "zero point");
-    if (failed(zero) || failed(expectSameDType(n, i, i + 2)))
+  std::vector<Tensor> operands{x, *factor};
+  if (n.hasInput(zero)) {
+    FailureOr<Tensor> origin = oneNumber(n, zero, "zero point");
+    if (failed(origin))
       return failure();
-    operands.push_back(*zero);
+    if (origin->dtype != x.dtype)
+      return n.error() << "expects a zero point of " << dtypeName(x.dtype) << ", has " << dtypeName(origin->dtype);
+    operands.push_back(*origin);
   }
   return formula(n, DType::F32, operands, [](ArrayRef<Num> v) {
     Num value = convert(v[0], DType::I32);
@@ -48,6 +50,15 @@ FailureOr<Tensor> dequantized(Node &n, size_t i) {
       value = value - convert(v[2], DType::I32);
     return convert(value, DType::F32) * v[1];
   });
+}
+
+namespace {
+
+/// Input `i` in f32, with its scale and, where there is one, its zero point behind it.
+FailureOr<Tensor> dequantized(Node &n, size_t i) {
+  if (!n.hasInput(i))
+    return n.error() << "has no input " << i;
+  return dequantized(n, n.input(i), i + 1, i + 2);
 }
 
 /// `x` quantised as the inputs `scale` and, where there is one, `scale` + 1 say; without a zero point as `fallback`.

@@ -20,6 +20,9 @@ struct Quantized {
 /// As DynamicQuantizeLinear-11 does it.
 mlir::FailureOr<Quantized> quantizeDynamically(Node &n, const Tensor &x);
 
+/// (x - zero) * scale in f32 of integers `x`, with one scale and at most one zero point: inputs of these numbers.
+mlir::FailureOr<Tensor> dequantized(Node &n, const Tensor &x, size_t scale, size_t zero);
+
 /// Input `i` of one element, or one a slice of dimension `dim` of a tensor of
 /// rank `rank`, in a shape that broadcasts to that tensor.
 mlir::FailureOr<Tensor> alongDim(Node &n, size_t i, int64_t dim, int64_t rank);
