@@ -49,7 +49,7 @@ FailureOr<Tensor> parameter(Node &n, size_t i, const Tensor &x) {
   if (failed(axis))
     return failure();
   int64_t block = n.intAttr("block_size", 0);
-  if (block > 0 && t.rank() == x.rank())
+  if (block > 0)
     return blockwise(n, t, *axis, block, x.shape[*axis]);
   if (t.rank() != 1)
     return n.error() << "expects input " << i << " of rank 0 or 1, has rank " << t.rank();
@@ -85,8 +85,20 @@ Num saturated(const Num &x, const std::optional<Num> &zero, DType to) {
 
 namespace {
 
+/// Blocks have scales and zero points in a tensor of the operand's rank.
+LogicalResult expectBlocked(Node &n) {
+  int64_t block = n.intAttr("block_size", 0), rank = n.input(0).rank();
+  if (block < 0)
+    return n.error() << "expects a block_size from 0 on, has " << block;
+  for (size_t i : {1, 2})
+    if (block > 0 && n.hasInput(i) && n.input(i).rank() != rank)
+      return n.error() << "has block_size " << block << ", so input " << i << " has to be of rank " << rank << ", not "
+                       << n.input(i).rank();
+  return success();
+}
+
 LogicalResult importQuantizeLinear(Node &n) {
-  if (failed(expectInputs(n, 2)) || failed(expectFloat(n, 1)))
+  if (failed(expectInputs(n, 2)) || failed(expectFloat(n, 1)) || failed(expectBlocked(n)))
     return failure();
   const Tensor &x = n.input(0);
   DType to = DType::U8;
@@ -140,7 +152,7 @@ LogicalResult dequantizeCodes(Node &n, int64_t block) {
 }
 
 LogicalResult importDequantizeLinear(Node &n) {
-  if (failed(expectInputs(n, 2)) || failed(expectFloat(n, 1)))
+  if (failed(expectInputs(n, 2)) || failed(expectFloat(n, 1)) || failed(expectBlocked(n)))
     return failure();
   const Tensor &x = n.input(0);
   if (isFloat(x.dtype) || x.dtype == DType::Bool)
@@ -150,7 +162,7 @@ LogicalResult importDequantizeLinear(Node &n) {
     to = dtypeFromProto(given).value_or(to);
   bool isCode = x.dtype == DType::I4 || x.dtype == DType::U4 || x.dtype == DType::I8 || x.dtype == DType::U8;
   int64_t block = n.intAttr("block_size", 0);
-  if (isCode && block > 0 && n.input(1).rank() == x.rank() && to == n.input(1).dtype)
+  if (isCode && block > 0 && to == n.input(1).dtype)
     return dequantizeCodes(n, block);
   FailureOr<Tensor> scale = parameter(n, 1, x);
   if (failed(scale))
