@@ -247,8 +247,6 @@ LogicalResult importGatherBlockQuantized(Node &n) {
   FailureOr<int64_t> axis = n.axis(n.intAttr("quantize_axis", 1), data.rank());
   if (failed(gatherAxis) || failed(axis))
     return failure();
-  if (*gatherAxis == *axis)
-    return n.error() << "gathers along dimension " << *axis << ", in which the blocks lie (quantize_axis)";
   Blocks blocks{data, n.input(2), {}, *axis, n.intAttr("block_size", 128), n.intAttr("bits", 4)};
   if (blocks.block < 16 || (blocks.block & (blocks.block - 1)) || (blocks.bits != 4 && blocks.bits != 8))
     return n.error() << "expects 4 or 8 bits and a block_size that is a power of 2 from 16 on, has " << blocks.bits
@@ -263,6 +261,9 @@ LogicalResult importGatherBlockQuantized(Node &n) {
   if (data.dtype == DType::U8) {
     if (*axis != data.rank() - 1)
       return n.error() << "expects packed data quantised along its last dimension, not " << *axis;
+    if (*gatherAxis == *axis)
+      return n.error() << "gathers packed data along dimension " << *axis
+                       << ", in which the blocks lie (quantize_axis)";
     blocks.zeroPoint = int64_t(1) << (blocks.bits - 1);
     int64_t size = data.shape.back().constant().value_or(0) * 8 / blocks.bits;
     FailureOr<Tensor> codes = unpackedInput(n, 0, size, blocks.bits);
