@@ -240,8 +240,9 @@ LogicalResult setRequantized(Node &n, const Tensor &sum, const Tensor &scaleA, c
     return n.error() << "expects a result of 8 or 16 bits, has " << dtypeName(to);
   return setFormula(n, to, operands, [&](ArrayRef<Num> v) {
     // An int32 sum is exact in f64 only.
-    Num factor = convert(v[1], DType::F64) * convert(v[2], DType::F64) / convert(v[3], DType::F64);
-    return saturated(convert(v[0], DType::F64) * factor, v.size() > 4 ? std::optional(v[4]) : std::nullopt, to);
+    DType wide = sum.dtype == DType::I32 ? DType::F64 : DType::F32;
+    Num factor = convert(v[1], wide) * convert(v[2], wide) / convert(v[3], wide);
+    return saturated(convert(v[0], wide) * factor, v.size() > 4 ? std::optional(v[4]) : std::nullopt, to);
   });
 }
 
@@ -263,6 +264,12 @@ LogicalResult importDynamicQuantizeLinear(Node &n) {
 // Products
 //===----------------------------------------------------------------------===//
 
+/// Whether both operands are bytes that the run computes, as scores and values of an attention are.
+bool areComputedBytes(Node &n, const Tensor &a, const Tensor &b) {
+  auto isByte = [](DType dtype) { return dtype == DType::U8 || dtype == DType::I8; };
+  return isByte(a.dtype) && isByte(b.dtype) && !n.constantBytes(a) && !n.constantBytes(b);
+}
+
 LogicalResult importQLinearMatMul(Node &n) {
   if (failed(expectInputs(n, 8)))
     return failure();
@@ -274,7 +281,15 @@ LogicalResult importQLinearMatMul(Node &n) {
   FailureOr<Tensor> right = withoutZeroPoint(n, b, 5, b.rank() - 1);
   if (failed(left) || failed(right))
     return failure();
-  FailureOr<Tensor> sum = matmul(n, *left, *right, DType::I32);
+  // Integers as f32 are what attentions are made of. Their sums are exact up to 2^24 (258 products of any bytes); a
+  // larger one is rounded to 24 bits, as it is where it is scaled.
+  DType summed = areComputedBytes(n, a, b) ? DType::F32 : DType::I32;
+  for (FailureOr<Tensor> *operand : {&left, &right})
+    if (summed == DType::F32)
+      *operand = formula(n, summed, {**operand}, [](ArrayRef<Num> v) { return convert(v[0], DType::F32); });
+  if (failed(left) || failed(right))
+    return failure();
+  FailureOr<Tensor> sum = matmul(n, *left, *right, summed);
   if (failed(sum))
     return failure();
   FailureOr<Tensor> scaleA = alongDim(n, 1, sum->rank() - 2, sum->rank());
