@@ -62,9 +62,9 @@ void BlockGemmEmitter::emitTask(const Index &task) {
   bool isFew = !ShapedType::isDynamic(spec.m) && spec.m <= BlockGemmSpec::kFewRows;
   sums = k.scratch({isFew ? std::max<int64_t>(spec.m, 1) : most, width}, f32);
   if (!isFew && spec.hasByteRows)
-    unpacked = k.scratch({BlockGemmSpec::kDepth / 4, width}, i32);
+    unpacked = k.scratch({spec.depth() / 4, width}, i32);
   else if (!isFew)
-    unpacked = k.scratch({BlockGemmSpec::kDepth, width}, f32);
+    unpacked = k.scratch({spec.depth(), width}, f32);
   panel = task % spec.numPanels();
   firstRow = minimum(task / spec.numPanels() * chunkRows, rows);
   taskRows = minimum(chunkRows, rows - firstRow);
@@ -228,11 +228,10 @@ Vecs BlockGemmEmitter::addBlock(int64_t height, const Index &number, int64_t siz
 void BlockGemmEmitter::emitMany() {
   if (spec.hasByteRows)
     return emitManyBytes();
-  constexpr int64_t kDepth = BlockGemmSpec::kDepth;
-  int64_t perDepth = kDepth / spec.block;
+  const int64_t most = spec.depth(), perDepth = most / spec.block;
   Index numTiles = ceilDiv(taskRows, spec.tileRows);
-  k.rolledLoop(0, spec.k, kDepth, [&](Index depth) {
-    Index size = minimum(k.index(kDepth), k.index(spec.k) - depth);
+  k.rolledLoop(0, spec.k, most, [&](Index depth) {
+    Index size = minimum(k.index(most), k.index(spec.k) - depth);
     unpack(depth / spec.block, minimum(k.index(perDepth), k.index(spec.numBlocks()) - depth / spec.block));
     k.rolledLoop(0, numTiles, 1, [&](Index tile) {
       Index height = minimum(k.index(spec.tileRows), taskRows - tile * spec.tileRows);

@@ -17,8 +17,8 @@ enum class BlockZeros {
 /// q, which are codes of a few bits, and s.
 ///
 /// Up to kFewRows rows the codes are unpacked in registers: sums of a block, then times its scale. Of more rows a
-/// panel's blocks are written out as f32 once for all rows of a chunk, to a scratch that stays in the second-level
-/// cache. The order of a sum is that of k in both.
+/// panel's blocks are written out as f32 once for all rows of a chunk, to a scratch that stays in the first-level
+/// cache unless blocks are of 256. The order of a sum is that of k in both.
 struct BlockGemmSpec {
   int64_t m = mlir::ShapedType::kDynamic; ///< rows of A, or kDynamic
   int64_t k = 0, n = 0;                   ///< of the weight: fixed
@@ -41,14 +41,19 @@ struct BlockGemmSpec {
 
   /// Rows of A for which codes are unpacked in registers.
   static constexpr int64_t kFewRows = 4;
-  /// Rows of A that share what is unpacked, and depth of it.
-  static constexpr int64_t kChunkRows = 96, kDepth = 256;
+  /// Rows of A that share what is unpacked.
+  static constexpr int64_t kChunkRows = 96;
+  /// Blocks are divisors of it.
+  static constexpr int64_t kMostBlock = 256;
 
   /// The best tile of the target's instruction set; feature bits alone decide.
   static BlockGemmSpec forTarget(TargetAttr target, int64_t m, int64_t k, int64_t n);
 
   /// Rows of the weight in a word of the panels, the `group` of #attn.byte_panels.
   int64_t group() const { return 32 / bits; }
+  /// Rows of the weight that are written out at a time. In f32 128 of them take 32 KB, which the first-level cache
+  /// holds beside the rows of A.
+  int64_t depth() const { return hasByteRows ? kMostBlock : std::max(kMostBlock / 2, block); }
   int64_t numBlocks() const { return (k + block - 1) / block; }
   int64_t panelWidth() const { return tileVectors * lanes; }
   int64_t numPanels() const { return (n + panelWidth() - 1) / panelWidth(); }

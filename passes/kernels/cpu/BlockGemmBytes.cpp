@@ -138,8 +138,7 @@ Vecs BlockGemmEmitter::addByteBlock(int64_t height, const Index &number, const V
 }
 
 void BlockGemmEmitter::emitManyBytes() {
-  constexpr int64_t kDepth = BlockGemmSpec::kDepth;
-  int64_t perDepth = kDepth / spec.block;
+  int64_t perDepth = spec.depth() / spec.block;
   Index numTiles = ceilDiv(taskRows, spec.tileRows);
   k.rolledLoop(0, numTiles * spec.tileRows, 1, [&](Index r) {
     for (int64_t v = 0; v < spec.tileVectors; ++v)

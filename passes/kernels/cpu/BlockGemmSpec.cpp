@@ -54,9 +54,9 @@ bool canBuildBlockGemm(const BlockGemmSpec &spec, std::string *reason) {
   };
   if (spec.bits != 2 && spec.bits != 4 && spec.bits != 8)
     return fail("codes have " + Twine(spec.bits) + " bits, not 2, 4 or 8");
-  if (spec.block < 1 || spec.block % spec.group() || BlockGemmSpec::kDepth % spec.block)
+  if (spec.block < 1 || spec.block % spec.group() || BlockGemmSpec::kMostBlock % spec.block)
     return fail("blocks of " + Twine(spec.block) + " are not whole words of " + Twine(spec.group()) +
-                " codes, or do not divide " + Twine(BlockGemmSpec::kDepth));
+                " codes, or do not divide " + Twine(BlockGemmSpec::kMostBlock));
   int64_t half = int64_t(1) << (spec.bits - 1), least = spec.isUnsigned ? 0 : -half;
   if (spec.zeroPoint < least || spec.zeroPoint >= least + 2 * half)
     return fail("the zero point " + Twine(spec.zeroPoint) + " is outside the codes' range");
