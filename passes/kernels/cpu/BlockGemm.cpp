@@ -1,9 +1,9 @@
 #include "passes/kernels/cpu/BlockGemmEmitter.h"
 #include "passes/kernels/cpu/RegionVectorizer.h"
+#include "passes/kernels/cpu/TileHeights.h"
 
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
-#include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
 
 using namespace mlir;
@@ -76,7 +76,8 @@ void BlockGemmEmitter::emitTask(const Index &task) {
         arith::ConstantOp::create(k.b, k.loc, DenseElementsAttr::get(VectorType::get({16}, f32), ArrayRef(values))));
   }
   auto few = [&] {
-    atHeight(taskRows, heightsUpTo(BlockGemmSpec::kFewRows), [&](int64_t height) { emitFew(height); });
+    atHeight(k.b, k.loc, taskRows.value(), heightsUpTo(BlockGemmSpec::kFewRows),
+             [&](int64_t height) { emitFew(height); });
   };
   if (isFew)
     few();
@@ -92,25 +93,6 @@ SmallVector<int64_t> BlockGemmEmitter::heightsUpTo(int64_t most) {
   if (ShapedType::isDynamic(spec.m) || spec.m > BlockGemmSpec::kFewRows)
     return llvm::to_vector(llvm::seq_inclusive<int64_t>(1, most));
   return {spec.m};
-}
-
-/// Runs what `emitHeight` emits for one of `heights`, the last of which is any other number.
-void BlockGemmEmitter::atHeight(const Index &rows, ArrayRef<int64_t> heights,
-                                llvm::function_ref<void(int64_t)> emitHeight) {
-  int64_t tallest = heights.back();
-  heights = heights.drop_back();
-  if (heights.empty())
-    return emitHeight(tallest);
-  auto choice = scf::IndexSwitchOp::create(k.b, k.loc, TypeRange(), rows.value(), heights, heights.size());
-  OpBuilder::InsertionGuard guard(k.b);
-  auto fill = [&](Region &region, int64_t height) {
-    k.b.setInsertionPointToStart(&region.emplaceBlock());
-    emitHeight(height);
-    scf::YieldOp::create(k.b, k.loc);
-  };
-  for (auto [region, height] : llvm::zip_equal(choice.getCaseRegions(), heights))
-    fill(region, height);
-  fill(choice.getDefaultRegion(), tallest);
 }
 
 /// Asks for codes that lie ahead of those of `step`: where each is read once they are a stream from memory.
@@ -236,7 +218,8 @@ void BlockGemmEmitter::emitMany() {
     k.rolledLoop(0, numTiles, 1, [&](Index tile) {
       Index height = minimum(k.index(spec.tileRows), taskRows - tile * spec.tileRows);
       SmallVector<int64_t> heights = llvm::to_vector(llvm::seq_inclusive<int64_t>(1, spec.tileRows));
-      atHeight(height, heights, [&](int64_t rows) { addDepth(rows, tile, depth, size, depth == 0); });
+      atHeight(k.b, k.loc, height.value(), heights,
+               [&](int64_t rows) { addDepth(rows, tile, depth, size, depth == 0); });
     });
   });
 }

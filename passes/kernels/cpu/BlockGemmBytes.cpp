@@ -1,4 +1,5 @@
 #include "passes/kernels/cpu/BlockGemmEmitter.h"
+#include "passes/kernels/cpu/TileHeights.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 
@@ -150,7 +151,8 @@ void BlockGemmEmitter::emitManyBytes() {
     k.rolledLoop(0, numTiles, 1, [&](Index tile) {
       Index height = minimum(k.index(spec.tileRows), taskRows - tile * spec.tileRows);
       SmallVector<int64_t> heights = llvm::to_vector(llvm::seq_inclusive<int64_t>(1, spec.tileRows));
-      atHeight(height, heights, [&](int64_t rows) { addByteDepth(rows, tile, firstBlock, blocks); });
+      atHeight(k.b, k.loc, height.value(), heights,
+               [&](int64_t rows) { addByteDepth(rows, tile, firstBlock, blocks); });
     });
   });
 }

@@ -26,7 +26,6 @@ private:
 
   void declareArguments();
   void emitTask(const Index &task);
-  void atHeight(const Index &rows, llvm::ArrayRef<int64_t> heights, llvm::function_ref<void(int64_t)> emitHeight);
   llvm::SmallVector<int64_t> heightsUpTo(int64_t most);
   void emitFew(int64_t height);
   Vecs addBlock(int64_t height, const Index &number, int64_t size, const Vecs &totals);

@@ -1,6 +1,7 @@
 #include "passes/kernels/cpu/GemmEmitter.h"
 
 #include "passes/kernels/cpu/RegionVectorizer.h"
+#include "passes/kernels/cpu/TileHeights.h"
 
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/Math/IR/Math.h"
@@ -209,34 +210,10 @@ void GemmEmitter::emitTask(Value task) {
   if (spec.prefetchesNext)
     emitNext(number, group, inGroup, isStream);
 
-  // The heights that occur: all for dynamic M, else M / blocks and one more.
-  SmallVector<int64_t> heights;
-  if (ShapedType::isDynamic(spec.m)) {
-    for (int64_t h = 1; h <= spec.tileRows; ++h)
-      heights.push_back(h);
-  } else if (spec.m > 0) {
-    int64_t count = llvm::divideCeil(spec.m, spec.tileRows);
-    heights.push_back(spec.m / count);
-    if (spec.m % count)
-      heights.push_back(spec.m / count + 1);
-  }
+  SmallVector<int64_t> heights = tileHeights(spec.m, spec.tileRows);
   if (heights.empty())
     return;
-  int64_t tallest = heights.pop_back_val();
-  if (heights.empty()) {
-    emitTile(tallest);
-  } else {
-    auto choice = scf::IndexSwitchOp::create(b, loc, TypeRange(), tileHeight, heights, heights.size());
-    OpBuilder::InsertionGuard guard(b);
-    for (auto [region, h] : llvm::zip_equal(choice.getCaseRegions(), heights)) {
-      b.setInsertionPointToStart(&region.emplaceBlock());
-      emitTile(h);
-      scf::YieldOp::create(b, loc);
-    }
-    b.setInsertionPointToStart(&choice.getDefaultRegion().emplaceBlock());
-    emitTile(tallest);
-    scf::YieldOp::create(b, loc);
-  }
+  atHeight(b, loc, tileHeight, heights, [&](int64_t height) { emitTile(height); });
   if (!isDirect)
     emitStaged();
 }

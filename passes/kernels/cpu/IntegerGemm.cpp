@@ -1,9 +1,9 @@
 #include "passes/kernels/cpu/IntegerGemm.h"
 #include "passes/kernels/cpu/RegionVectorizer.h"
+#include "passes/kernels/cpu/TileHeights.h"
 #include "passes/kernels/shared/KernelFunction.h"
 
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
-#include "mlir/Dialect/SCF/IR/SCF.h"
 
 using namespace mlir;
 
@@ -36,7 +36,6 @@ private:
   Num rowSum(Index row);
   void emitRows();
   void emitElements(Index row, int64_t vector, int64_t count, Vec sum);
-  void forHeight(llvm::function_ref<void(int64_t height)> emitTile);
   void forColumns(llvm::function_ref<void(int64_t count)> emitColumns);
 
   /// A vector of a buffer's elements, of which the first `count` are there.
@@ -115,35 +114,10 @@ void IntegerGemmEmitter::emitTask(Index task) {
   Index next = minimum(panel + 1, numPanels - 1);
   prefetchAt = next * panelBytes + at * prefetchStep * spec.panelShape()[1];
   prefetchAt = select(blocks == 1, panel * panelBytes + kStreamAhead, prefetchAt);
-  forHeight([&](int64_t height) { emitTile(height); });
+  atHeight(k.b, k.loc, tileHeight.value(), tileHeights(spec.m, spec.tileRows),
+           [&](int64_t height) { emitTile(height); });
   if (spec.m != 0)
     emitRows();
-}
-
-/// Runs `emitTile` for the height of the tile at hand: any for dynamic M, else M / blocks or one more.
-void IntegerGemmEmitter::forHeight(llvm::function_ref<void(int64_t)> emitTile) {
-  SmallVector<int64_t> heights;
-  if (ShapedType::isDynamic(spec.m)) {
-    llvm::append_range(heights, llvm::seq_inclusive<int64_t>(1, spec.tileRows));
-  } else if (spec.m > 0) {
-    int64_t count = llvm::divideCeil(spec.m, spec.tileRows);
-    heights.push_back(spec.m / count);
-    if (spec.m % count)
-      heights.push_back(spec.m / count + 1);
-  }
-  if (heights.empty())
-    return;
-  int64_t tallest = heights.pop_back_val();
-  auto choice = scf::IndexSwitchOp::create(k.b, k.loc, TypeRange(), tileHeight, heights, heights.size());
-  OpBuilder::InsertionGuard guard(k.b);
-  auto emitCase = [&](Region &region, int64_t height) {
-    k.b.setInsertionPointToStart(&region.emplaceBlock());
-    emitTile(height);
-    scf::YieldOp::create(k.b, k.loc);
-  };
-  for (auto [region, height] : llvm::zip_equal(choice.getCaseRegions(), heights))
-    emitCase(region, height);
-  emitCase(choice.getDefaultRegion(), tallest);
 }
 
 /// The sums of `height` rows and one panel, to the scratch.
