@@ -64,6 +64,24 @@ Value findWeights(Value value) {
   return isAmbiguous ? Value() : found;
 }
 
+/// The one dimension of a softmax's weights over which `value` is their sum, that of the heads for instance. The others
+/// keep their order, and the softmax does not run over it.
+std::optional<int64_t> readSummedDim(Value value) {
+  auto sum = value.getDefiningOp<linalg::LinalgOp>();
+  if (!sum || getReduction(sum) != Combiner::sum || sum.getNumReductionLoops() != 1)
+    return std::nullopt;
+  auto softmax = sum->getOperand(0).getDefiningOp<SoftmaxOp>();
+  AffineMap read = sum.getMatchingIndexingMap(sum.getDpsInputOperand(0));
+  SmallVector<unsigned> loops;
+  sum.getReductionDims(loops);
+  std::optional<unsigned> dim = read.getResultPosition(getAffineDimExpr(loops.front(), value.getContext()));
+  if (!softmax || !dim || *dim == softmax.getDim() ||
+      getElementTypeOrSelf(softmax.getType()) != getElementTypeOrSelf(value) ||
+      read.dropResult(*dim) != sum.getMatchingIndexingMap(sum.getDpsInitOperand(0)))
+    return std::nullopt;
+  return *dim;
+}
+
 /// The two inputs of an elementwise op that computes an `Op` of them.
 template <typename... Ops> std::optional<std::pair<OpOperand *, OpOperand *>> readOperands(linalg::LinalgOp op) {
   Operation *scalar = getScalarOp(op);
@@ -85,9 +103,11 @@ public:
   Value overSum();
   Value beforeFactor();
   Value beforePlace();
+  Value beforeReduction();
 
 private:
   Value weights() { return op->getOperand(side); }
+  Value overPlaces(Value x, int64_t dim, unsigned &at);
   /// How the contraction's loops read an input of the elementwise op that makes the weights.
   AffineMap mapOf(OpOperand *input) {
     auto made = cast<linalg::LinalgOp>(input->getOwner());
@@ -137,7 +157,7 @@ Value Distributor::overSum() {
                      });
 }
 
-/// (w y) v -> w (y v), where y is one place of a softmax and w the same for all keys.
+/// (w y) v -> w (y v), where y is one place of a softmax, or its sum over heads, and w the same for all keys.
 Value Distributor::beforeFactor() {
   auto product = weights().getDefiningOp<linalg::LinalgOp>();
   auto type = cast<RankedTensorType>(op.getResult(0).getType());
@@ -145,7 +165,8 @@ Value Distributor::beforeFactor() {
   AffineMap same = b.getMultiDimIdentityMap(type.getRank());
   if (std::optional<double> factor = product ? constantFactor(product) : std::nullopt) {
     OpOperand *rest = product.getDpsInputOperand(0);
-    if (!readOnePlace(rest->get()) || mapOf(rest).getNumResults() != maps[side].getNumResults())
+    if ((!readOnePlace(rest->get()) && !readSummedDim(rest->get())) ||
+        mapOf(rest).getNumResults() != maps[side].getNumResults())
       return {};
     Value part = contract(rest->get(), mapOf(rest)).getResult(0);
     return elementwise(b, op.getLoc(), sizes, type.getElementType(), part, same,
@@ -180,16 +201,15 @@ Value Distributor::beforeFactor() {
   return {};
 }
 
-/// x[n] v -> (x v)[n]
-Value Distributor::beforePlace() {
-  std::optional<OnePlace> place = readOnePlace(weights());
-  if (!place || !findWeights(place->source))
-    return {};
+/// x v for every place of `x`, weights before one place of dimension `dim` was taken or all were summed; that dimension
+/// of the result is `at`. Null where it has no place there.
+Value Distributor::overPlaces(Value x, int64_t dim, unsigned &at) {
   // The new loop stands beside the one that it stands beside in the weights, so that heads stay neighbours.
-  unsigned loops = op.getNumLoops(), at = 0;
+  unsigned loops = op.getNumLoops();
   AffineExpr loop = b.getAffineDimExpr(loops);
-  if (place->dim != 0) {
-    std::optional<unsigned> before = maps[2].getResultPosition(maps[side].getResult(place->dim - 1));
+  at = 0;
+  if (dim != 0) {
+    std::optional<unsigned> before = maps[2].getResultPosition(maps[side].getResult(dim - 1));
     if (!before)
       return {};
     at = *before + 1;
@@ -201,20 +221,54 @@ Value Distributor::beforePlace() {
     return AffineMap::get(loops + 1, 0, exprs, b.getContext());
   };
   SmallVector<AffineMap> changed{insert(maps[0], std::nullopt), insert(maps[1], std::nullopt), insert(maps[2], at)};
-  changed[side] = insert(maps[side], place->dim);
+  changed[side] = insert(maps[side], dim);
   Location loc = op.getLoc();
-  auto type = cast<RankedTensorType>(op.getResult(0).getType());
   SmallVector<OpFoldResult> sizes = tensor::getMixedSizes(b, loc, op.getDpsInits()[0]);
-  sizes.insert(sizes.begin() + at, tensor::getMixedSize(b, loc, place->source, place->dim));
+  sizes.insert(sizes.begin() + at, tensor::getMixedSize(b, loc, x, dim));
   SmallVector<Value> inputs{op->getOperand(0), op->getOperand(1)};
-  inputs[side] = place->source;
-  Value init = filledTensor(b, loc, sizes, type.getElementType(), 0);
-  Value whole =
-      linalg::ContractOp::create(b, loc, init.getType(), inputs, init, b.getAffineMapArrayAttr(changed)).getResult(0);
+  inputs[side] = x;
+  Value init = filledTensor(b, loc, sizes, getElementTypeOrSelf(op.getResult(0)), 0);
+  return linalg::ContractOp::create(b, loc, init.getType(), inputs, init, b.getAffineMapArrayAttr(changed))
+      .getResult(0);
+}
+
+/// x[n] v -> (x v)[n]
+Value Distributor::beforePlace() {
+  std::optional<OnePlace> place = readOnePlace(weights());
+  if (!place || !findWeights(place->source))
+    return {};
+  unsigned at = 0;
+  Value whole = overPlaces(place->source, place->dim, at);
+  if (!whole)
+    return {};
+  Location loc = op.getLoc();
+  SmallVector<OpFoldResult> sizes = tensor::getMixedSizes(b, loc, whole);
   SmallVector<OpFoldResult> offsets(sizes.size(), b.getIndexAttr(0)), strides(sizes.size(), b.getIndexAttr(1));
   offsets[at] = b.getIndexAttr(place->offset);
   sizes[at] = b.getIndexAttr(1);
-  return tensor::ExtractSliceOp::create(b, loc, type, whole, offsets, sizes, strides);
+  return tensor::ExtractSliceOp::create(b, loc, cast<RankedTensorType>(op.getResult(0).getType()), whole, offsets,
+                                        sizes, strides);
+}
+
+/// (sum over h of x[h]) v -> sum over h of x[h] v, where the softmax that x comes from runs over the keys.
+Value Distributor::beforeReduction() {
+  std::optional<int64_t> dim = readSummedDim(weights());
+  if (!dim)
+    return {};
+  Value x = weights().getDefiningOp<linalg::LinalgOp>()->getOperand(0);
+  int64_t keys = x.getDefiningOp<SoftmaxOp>().getDim();
+  if (maps[2].getResultPosition(maps[side].getResult(keys - (keys > *dim))))
+    return {};
+  unsigned at = 0;
+  Value whole = overPlaces(x, *dim, at);
+  if (!whole)
+    return {};
+  return linalg::ReduceOp::create(b, op.getLoc(), ValueRange(whole), ValueRange(op.getDpsInits()[0]), {int64_t(at)},
+                                  [](OpBuilder &b, Location loc, ValueRange args) {
+                                    linalg::YieldOp::create(
+                                        b, loc, arith::AddFOp::create(b, loc, args[0], args[1]).getResult());
+                                  })
+      .getResult(0);
 }
 
 } // namespace
@@ -230,6 +284,8 @@ bool distributeSum(RewriterBase &rewriter, linalg::ContractOp op) {
       made = distributor.beforeFactor();
     if (!made)
       made = distributor.beforePlace();
+    if (!made)
+      made = distributor.beforeReduction();
     if (made) {
       remark::passed(op.getLoc(), remark::RemarkOpts::name("Contraction").category("attn-raise-contraction"))
           << "a sum weighted by several softmaxes is one of several sums";

@@ -363,3 +363,59 @@ func.func @half_factor(%s: tensor<3x2x5x7xf16>, %x: tensor<3x7x4xf16>, %c: tenso
       outs(%fo : tensor<3x5x4xf32>) -> tensor<3x5x4xf32>
   return %y : tensor<3x5x4xf32>
 }
+
+// -----
+
+#p = affine_map<(b, i, j, h) -> (b, h, i, j)>
+#r = affine_map<(b, i, j, h) -> (b, i, j)>
+#w = affine_map<(b, i, e, j) -> (b, i, j)>
+#v = affine_map<(b, i, e, j) -> (b, j, e)>
+#o = affine_map<(b, i, e, j) -> (b, i, e)>
+// Heads that share their values: the sum of their weights weighs the values as each head does, summed.
+// CHECK-DAG: #[[W:.*]] = affine_map<(d0, d1, d2, d3, d4) -> (d0, d4, d1, d3)>
+// CHECK-DAG: #[[V:.*]] = affine_map<(d0, d1, d2, d3, d4) -> (d0, d3, d2)>
+// CHECK-DAG: #[[O:.*]] = affine_map<(d0, d1, d2, d3, d4) -> (d0, d4, d1, d2)>
+// CHECK-LABEL: func.func @sum_of_heads
+// CHECK: %[[P:.*]] = attn.softmax %arg0
+// CHECK: %[[X:.*]] = linalg.contract indexing_maps = [#[[W]], #[[V]], #[[O]]] ins(%[[P]], %arg1
+// CHECK: linalg.reduce ins(%[[X]] {{.*}} dimensions = [1]
+func.func @sum_of_heads(%s: tensor<2x3x?x?xf32>, %x: tensor<2x?x4xf32>, %m: index, %n: index) -> tensor<2x?x4xf32> {
+  %zero = arith.constant 0.0 : f32
+  %a = attn.softmax %s dim 3 : tensor<2x3x?x?xf32>
+  %e = tensor.empty(%m, %n) : tensor<2x?x?xf32>
+  %f = linalg.fill ins(%zero : f32) outs(%e : tensor<2x?x?xf32>) -> tensor<2x?x?xf32>
+  %d = linalg.generic {indexing_maps = [#p, #r], iterator_types = ["parallel", "parallel", "parallel", "reduction"]}
+      ins(%a : tensor<2x3x?x?xf32>) outs(%f : tensor<2x?x?xf32>) {
+  ^bb0(%p: f32, %out: f32):
+    %t = arith.addf %p, %out : f32
+    linalg.yield %t : f32
+  } -> tensor<2x?x?xf32>
+  %eo = tensor.empty(%m) : tensor<2x?x4xf32>
+  %fo = linalg.fill ins(%zero : f32) outs(%eo : tensor<2x?x4xf32>) -> tensor<2x?x4xf32>
+  %y = linalg.contract indexing_maps = [#w, #v, #o] ins(%d, %x : tensor<2x?x?xf32>, tensor<2x?x4xf32>)
+      outs(%fo : tensor<2x?x4xf32>) -> tensor<2x?x4xf32>
+  return %y : tensor<2x?x4xf32>
+}
+// A softmax over the queries: its weighted sum is no attention's, and stays one product.
+// CHECK-LABEL: func.func @over_queries
+// CHECK: linalg.generic
+// CHECK: linalg.contract
+// CHECK-NOT: linalg.reduce
+// CHECK: return
+func.func @over_queries(%s: tensor<2x3x?x?xf32>, %x: tensor<2x?x4xf32>, %m: index, %n: index) -> tensor<2x?x4xf32> {
+  %zero = arith.constant 0.0 : f32
+  %a = attn.softmax %s dim 2 : tensor<2x3x?x?xf32>
+  %e = tensor.empty(%m, %n) : tensor<2x?x?xf32>
+  %f = linalg.fill ins(%zero : f32) outs(%e : tensor<2x?x?xf32>) -> tensor<2x?x?xf32>
+  %d = linalg.generic {indexing_maps = [#p, #r], iterator_types = ["parallel", "parallel", "parallel", "reduction"]}
+      ins(%a : tensor<2x3x?x?xf32>) outs(%f : tensor<2x?x?xf32>) {
+  ^bb0(%p: f32, %out: f32):
+    %t = arith.addf %p, %out : f32
+    linalg.yield %t : f32
+  } -> tensor<2x?x?xf32>
+  %eo = tensor.empty(%m) : tensor<2x?x4xf32>
+  %fo = linalg.fill ins(%zero : f32) outs(%eo : tensor<2x?x4xf32>) -> tensor<2x?x4xf32>
+  %y = linalg.contract indexing_maps = [#w, #v, #o] ins(%d, %x : tensor<2x?x?xf32>, tensor<2x?x4xf32>)
+      outs(%fo : tensor<2x?x4xf32>) -> tensor<2x?x4xf32>
+  return %y : tensor<2x?x4xf32>
+}
