@@ -390,7 +390,7 @@ def others():
         Case("best_both", both, lambda s, m, q, k: of_best(s / 2.8284271 / 1.7, m, q, k),
              ("given", None, "its scores are stored before: " + REPEATED), declared=STATIC),
         Case("hard", hard, lambda s, m, q, k: np.eye(S)[softmax(s).argmax(-1)],
-             ("none", None, "no weighted sum: the largest weight selects a value (hard attention)"), tables=picks,
+             ("none", None, "not an attention: the largest weight alone selects a value (hard attention)"), tables=picks,
              declared=STATIC),
     ]
 

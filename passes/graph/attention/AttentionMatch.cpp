@@ -180,6 +180,13 @@ SmallVector<OpOperand *> findWeightedSums(Value weights) {
   return found;
 }
 
+/// Whether another contraction reads what `sum` makes, through elementwise ops and views.
+static bool isWeighedBehind(Operation *sum) {
+  return hasUse(
+      sum->getResult(0), [](OpOperand &use) { return isContraction(use.getOwner()); },
+      [](Operation *user) { return isView(user) || isPointwise(user); });
+}
+
 FailureOr<AttentionMatch> matchAttention(const Normalization &softmax, OpOperand &weights, const ScoreSource &source,
                                          Follow follow, Miss &miss) {
   auto sum = cast<linalg::LinalgOp>(weights.getOwner());
@@ -235,6 +242,11 @@ FailureOr<AttentionMatch> matchAttention(const Normalization &softmax, OpOperand
   Atoms sorted(normalized);
   llvm::sort(sorted);
   llvm::sort(match.keys);
+  auto isKey = [&](unsigned atom) { return llvm::is_contained(match.keys, atom); };
+  if (isStatic(values) && llvm::none_of(normalized, isKey) && isWeighedBehind(sum))
+    return fail("the weights of several rows are mixed before they weigh values (talking heads): each needs the rows "
+                "of all heads",
+                sum.getLoc());
   if (sorted != match.keys)
     return fail("the weights are summed over other dimensions than the softmax runs over", sum.getLoc());
   match.keys = normalized;

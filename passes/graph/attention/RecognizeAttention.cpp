@@ -112,7 +112,7 @@ Miss whyNotContracted(const Normalization &softmax) {
   if (found)
     return *found;
   if (!gates && selectsValues(positions))
-    return {"no weighted sum: the largest weight selects a value (hard attention)", softmax.location};
+    return {"not an attention: the largest weight alone selects a value (hard attention)", softmax.location};
   return {gates ? "no contraction: its weights multiply values, and are not summed over them"
                 : "not an attention: its result is not contracted",
           softmax.location};
@@ -138,6 +138,12 @@ bool dependsOnRow(const Normalization &gate) {
       return isComputedFrom(other, score, visited);
     });
   });
+}
+
+/// Whether each row of `softmax` has one score only, of which no mask can make another weight.
+bool isOverOne(const Normalization &softmax) {
+  return softmax.kind == Normalizer::softmax && !softmax.sink && !softmax.sinkScore &&
+         cast<RankedTensorType>(softmax.result.getType()).getDimSize(softmax.dim) == 1;
 }
 
 struct RecognizeAttentionPass : impl::RecognizeAttentionPassBase<RecognizeAttentionPass> {
@@ -196,6 +202,9 @@ private:
   void visit(const Normalization &softmax, OpOperand *gate = nullptr) {
     IRRewriter rewriter(&getContext());
     SmallVector<OpOperand *> sums = gate ? SmallVector<OpOperand *>{gate} : findWeightedSums(softmax.result);
+    if (sums.empty() && isOverOne(softmax))
+      return addMissed(softmax, "none",
+                       {"not an attention: it is over one score, whose weight is always 1", softmax.location});
     if (sums.empty())
       return addMissed(softmax, "none", whyNotContracted(softmax));
     dropReductions(sums, softmax.result);
@@ -262,6 +271,9 @@ private:
                        {"not an attention: its weights depend on the other scores of their row, not by their sum alone "
                         "(a threshold as of sparsemax, a norm)",
                         softmax.location});
+    if (!fused && isOverOne(softmax))
+      return addMissed(softmax, "none",
+                       {"not an attention: it is over one score, whose weight is always 1", softmax.location});
     if (!fused)
       return addMissed(softmax, StringRef(first->reason).starts_with("no contraction") ? "none" : "missed", *first);
     // What replaces the score matrix is dead unless the weights are used elsewhere too.

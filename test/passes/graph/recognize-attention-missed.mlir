@@ -132,3 +132,41 @@ func.func @other_dimension(%q: tensor<2x7x8xf32>, %k: tensor<2x7x8xf32>, %v: ten
       outs(%fo : tensor<2x7x8xf32>) -> tensor<2x7x8xf32>
   return %o : tensor<2x7x8xf32>
 }
+
+// -----
+
+#mixed = affine_map<(i, j, g, h) -> (i, j, h)>
+#mix = affine_map<(i, j, g, h) -> (g, h)>
+#weights = affine_map<(i, j, g, h) -> (g, i, j)>
+#w = affine_map<(g, i, e, j) -> (g, i, j)>
+#v = affine_map<(g, i, e, j) -> (g, j, e)>
+#o = affine_map<(g, i, e, j) -> (g, i, e)>
+// Talking heads: a learnt matrix mixes the heads' weights of each pair, then values are weighed.
+// CHECK: fused = false, {{.*}}reason = "the weights of several rows are mixed before they weigh values (talking heads): each needs the rows of all heads"
+// CHECK-LABEL: func.func @talking_heads
+func.func @talking_heads(%s: tensor<6x7x3xf32>, %x: tensor<3x7x4xf32>) -> tensor<3x6x4xf32> {
+  %zero = arith.constant 0.0 : f32
+  %m = arith.constant dense<[[1.0, 2.0, 3.0], [0.5, 0.25, 0.125], [4.0, 3.0, 1.0]]> : tensor<3x3xf32>
+  %p = attn.softmax %s dim 1 : tensor<6x7x3xf32>
+  %e = tensor.empty() : tensor<3x6x7xf32>
+  %f = linalg.fill ins(%zero : f32) outs(%e : tensor<3x6x7xf32>) -> tensor<3x6x7xf32>
+  %t = linalg.contract indexing_maps = [#mixed, #mix, #weights] ins(%p, %m : tensor<6x7x3xf32>, tensor<3x3xf32>)
+      outs(%f : tensor<3x6x7xf32>) -> tensor<3x6x7xf32>
+  %eo = tensor.empty() : tensor<3x6x4xf32>
+  %fo = linalg.fill ins(%zero : f32) outs(%eo : tensor<3x6x4xf32>) -> tensor<3x6x4xf32>
+  %y = linalg.contract indexing_maps = [#w, #v, #o] ins(%t, %x : tensor<3x6x7xf32>, tensor<3x7x4xf32>)
+      outs(%fo : tensor<3x6x4xf32>) -> tensor<3x6x4xf32>
+  return %y : tensor<3x6x4xf32>
+}
+
+// -----
+
+// One score a row: its weight is 1, whatever reads it. Of two, it may be a classifier.
+// CHECK-DAG: reason = "not an attention: it is over one score, whose weight is always 1"
+// CHECK-DAG: reason = "not an attention: its result is not contracted"
+// CHECK-LABEL: func.func @one_score
+func.func @one_score(%s: tensor<5x1xf32>, %t: tensor<5x2xf32>) -> (tensor<5x1xf32>, tensor<5x2xf32>) {
+  %p = attn.softmax %s dim 1 : tensor<5x1xf32>
+  %q = attn.softmax %t dim 1 : tensor<5x2xf32>
+  return %p, %q : tensor<5x1xf32>, tensor<5x2xf32>
+}
