@@ -78,6 +78,14 @@ std::optional<std::pair<Part, Part>> getFactors(Value value) {
   return std::pair(factors[0], factors[1]);
 }
 
+/// Whether elementwise ops and views make `value` of the weights of a softmax.
+bool isOfSoftmax(Value value) {
+  return worklist(Values{value}, [](Value next, Values &list) {
+    followTensors(next.getDefiningOp(), list);
+    return static_cast<bool>(next.getDefiningOp<SoftmaxOp>());
+  });
+}
+
 struct SplitConcatPass : impl::SplitConcatPassBase<SplitConcatPass> {
   void runOnOperation() override {
     SmallVector<linalg::ContractOp> contractions;
@@ -103,6 +111,9 @@ private:
         unsigned loop = cast<AffineDimExpr>(expr).getPosition();
         std::optional<unsigned> other = maps[1 - side].getResultPosition(getAffineDimExpr(loop, op.getContext()));
         if (!llvm::is_contained(sums, loop) || !other)
+          continue;
+        // Values of keys of several kinds: an attention weighs all of them at once.
+        if (isOfSoftmax(op->getOperand(1 - side)))
           continue;
         SmallVector<Part> parts = getParts(op->getOperand(side), dim);
         if (parts.size() < 2)

@@ -192,3 +192,34 @@ func.func @repeated_both(%a: tensor<2x5x8xf32>, %b: tensor<2x5x8xf32>, %w: tenso
       outs(%fo : tensor<2x5x7x1xf32>) -> tensor<2x5x7x1xf32>
   return %o : tensor<2x5x7x1xf32>
 }
+
+// -----
+
+#rep = affine_map<(b, g, k, e) -> (b, k, e)>
+#id = affine_map<(b, g, k, e) -> (b, g, k, e)>
+#x = affine_map<(b, g, i, e, k) -> (b, g, i, k)>
+#v = affine_map<(b, g, i, e, k) -> (b, g, k, e)>
+#o = affine_map<(b, g, i, e, k) -> (b, g, i, e)>
+// A softmax weighs the keys of a block and some that are repeated for each: one weighted sum, which is an attention.
+// CHECK-LABEL: func.func @weights
+// CHECK: %[[P:.+]] = attn.softmax
+// CHECK: linalg.contract {{.*}} ins(%[[P]], %{{.+}} : tensor<2x3x4x6xf32>, tensor<2x3x6x8xf32>)
+// CHECK-NOT: linalg.contract
+func.func @weights(%s: tensor<2x3x4x6xf32>, %own: tensor<2x3x4x8xf32>, %all: tensor<2x2x8xf32>) -> tensor<2x3x4x8xf32> {
+  %zero = arith.constant 0.0 : f32
+  %p = attn.softmax %s dim 3 : tensor<2x3x4x6xf32>
+  %er = tensor.empty() : tensor<2x3x2x8xf32>
+  %r = linalg.generic {indexing_maps = [#rep, #id], iterator_types = ["parallel", "parallel", "parallel", "parallel"]}
+      ins(%all : tensor<2x2x8xf32>) outs(%er : tensor<2x3x2x8xf32>) {
+  ^bb0(%e: f32, %y: f32):
+    linalg.yield %e : f32
+  } -> tensor<2x3x2x8xf32>
+  %ec = tensor.empty() : tensor<2x3x6x8xf32>
+  %c1 = tensor.insert_slice %own into %ec[0, 0, 0, 0] [2, 3, 4, 8] [1, 1, 1, 1] : tensor<2x3x4x8xf32> into tensor<2x3x6x8xf32>
+  %c = tensor.insert_slice %r into %c1[0, 0, 4, 0] [2, 3, 2, 8] [1, 1, 1, 1] : tensor<2x3x2x8xf32> into tensor<2x3x6x8xf32>
+  %eo = tensor.empty() : tensor<2x3x4x8xf32>
+  %fo = linalg.fill ins(%zero : f32) outs(%eo : tensor<2x3x4x8xf32>) -> tensor<2x3x4x8xf32>
+  %o = linalg.contract indexing_maps = [#x, #v, #o] ins(%p, %c : tensor<2x3x4x6xf32>, tensor<2x3x6x8xf32>)
+      outs(%fo : tensor<2x3x4x8xf32>) -> tensor<2x3x4x8xf32>
+  return %o : tensor<2x3x4x8xf32>
+}
