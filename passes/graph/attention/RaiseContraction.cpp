@@ -2,6 +2,7 @@
 #include "passes/Passes.h"
 #include "passes/graph/Structured.h"
 #include "passes/graph/attention/DistributeSum.h"
+#include "passes/graph/attention/JoinSums.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
@@ -80,9 +81,16 @@ struct RaiseContractionPass : impl::RaiseContractionPassBase<RaiseContractionPas
     for (linalg::LinalgOp sum : sums)
       if (!raise(sum))
         dropUnitSum(sum);
+    IRRewriter rewriter(&getContext());
+    SmallVector<linalg::LinalgOp> totals;
+    getOperation()->walk([&](linalg::LinalgOp op) {
+      if (isPointwise(op))
+        totals.push_back(op);
+    });
+    for (linalg::LinalgOp total : llvm::reverse(totals)) // the whole sum before a part of it
+      joinSums(rewriter, total);
     SmallVector<linalg::ContractOp> contractions;
     getOperation()->walk([&](linalg::ContractOp op) { contractions.push_back(op); });
-    IRRewriter rewriter(&getContext());
     for (linalg::ContractOp op : llvm::reverse(contractions))
       distribute(rewriter, op);
   }

@@ -419,3 +419,63 @@ func.func @over_queries(%s: tensor<2x3x?x?xf32>, %x: tensor<2x?x4xf32>, %m: inde
       outs(%fo : tensor<2x?x4xf32>) -> tensor<2x?x4xf32>
   return %y : tensor<2x?x4xf32>
 }
+
+// -----
+
+#w = affine_map<(b, g, i, e, k) -> (b, g, i, k)>
+#all = affine_map<(b, g, i, e, k) -> (b, k, e)>
+#own = affine_map<(b, g, i, e, k) -> (b, g, k, e)>
+#o = affine_map<(b, g, i, e, k) -> (b, g, i, e)>
+#id = affine_map<(b, g, i, e) -> (b, g, i, e)>
+// Global keys and those of a block, of which each has its part of one softmax: one sum over both. The global values are
+// repeated for each block.
+// CHECK-DAG: #[[W:.*]] = affine_map<(d0, d1, d2, d3, d4) -> (d0, d1, d2, d4)>
+// CHECK-DAG: #[[V:.*]] = affine_map<(d0, d1, d2, d3, d4) -> (d0, d1, d4, d3)>
+// CHECK-LABEL: func.func @global_and_local
+// CHECK: %[[P:.*]] = attn.softmax
+// CHECK: tensor.insert_slice {{.*}}[0, 0, 0, 0]
+// CHECK: %[[X:.*]] = tensor.insert_slice {{.*}}[0, 0, 2, 0]
+// CHECK: %[[Y:.*]] = linalg.contract indexing_maps = [#[[W]], #[[V]], #{{.*}}] ins(%[[P]], %[[X]]
+// CHECK: return %[[Y]]
+func.func @global_and_local(%s: tensor<2x3x4x7xf32>, %x: tensor<2x2x8xf32>, %y: tensor<2x3x5x8xf32>) -> tensor<2x3x4x8xf32> {
+  %zero = arith.constant 0.0 : f32
+  %p = attn.softmax %s dim 3 : tensor<2x3x4x7xf32>
+  %l = tensor.extract_slice %p[0, 0, 0, 0] [2, 3, 4, 2] [1, 1, 1, 1] : tensor<2x3x4x7xf32> to tensor<2x3x4x2xf32>
+  %r = tensor.extract_slice %p[0, 0, 0, 2] [2, 3, 4, 5] [1, 1, 1, 1] : tensor<2x3x4x7xf32> to tensor<2x3x4x5xf32>
+  %e = tensor.empty() : tensor<2x3x4x8xf32>
+  %f = linalg.fill ins(%zero : f32) outs(%e : tensor<2x3x4x8xf32>) -> tensor<2x3x4x8xf32>
+  %a = linalg.contract indexing_maps = [#w, #all, #o] ins(%l, %x : tensor<2x3x4x2xf32>, tensor<2x2x8xf32>)
+      outs(%f : tensor<2x3x4x8xf32>) -> tensor<2x3x4x8xf32>
+  %b = linalg.contract indexing_maps = [#w, #own, #o] ins(%r, %y : tensor<2x3x4x5xf32>, tensor<2x3x5x8xf32>)
+      outs(%f : tensor<2x3x4x8xf32>) -> tensor<2x3x4x8xf32>
+  %t = linalg.generic {indexing_maps = [#id, #id, #id], iterator_types = ["parallel", "parallel", "parallel", "parallel"]}
+      ins(%b, %a : tensor<2x3x4x8xf32>, tensor<2x3x4x8xf32>) outs(%e : tensor<2x3x4x8xf32>) {
+  ^bb0(%m: f32, %n: f32, %out: f32):
+    %u = arith.addf %m, %n : f32
+    linalg.yield %u : f32
+  } -> tensor<2x3x4x8xf32>
+  return %t : tensor<2x3x4x8xf32>
+}
+// One key between both parts is in neither: they stay two sums.
+// CHECK-LABEL: func.func @key_left_out
+// CHECK-COUNT-2: linalg.contract
+// CHECK: return
+func.func @key_left_out(%s: tensor<2x3x4x8xf32>, %x: tensor<2x2x8xf32>, %y: tensor<2x3x5x8xf32>) -> tensor<2x3x4x8xf32> {
+  %zero = arith.constant 0.0 : f32
+  %p = attn.softmax %s dim 3 : tensor<2x3x4x8xf32>
+  %l = tensor.extract_slice %p[0, 0, 0, 0] [2, 3, 4, 2] [1, 1, 1, 1] : tensor<2x3x4x8xf32> to tensor<2x3x4x2xf32>
+  %r = tensor.extract_slice %p[0, 0, 0, 3] [2, 3, 4, 5] [1, 1, 1, 1] : tensor<2x3x4x8xf32> to tensor<2x3x4x5xf32>
+  %e = tensor.empty() : tensor<2x3x4x8xf32>
+  %f = linalg.fill ins(%zero : f32) outs(%e : tensor<2x3x4x8xf32>) -> tensor<2x3x4x8xf32>
+  %a = linalg.contract indexing_maps = [#w, #all, #o] ins(%l, %x : tensor<2x3x4x2xf32>, tensor<2x2x8xf32>)
+      outs(%f : tensor<2x3x4x8xf32>) -> tensor<2x3x4x8xf32>
+  %b = linalg.contract indexing_maps = [#w, #own, #o] ins(%r, %y : tensor<2x3x4x5xf32>, tensor<2x3x5x8xf32>)
+      outs(%f : tensor<2x3x4x8xf32>) -> tensor<2x3x4x8xf32>
+  %t = linalg.generic {indexing_maps = [#id, #id, #id], iterator_types = ["parallel", "parallel", "parallel", "parallel"]}
+      ins(%b, %a : tensor<2x3x4x8xf32>, tensor<2x3x4x8xf32>) outs(%e : tensor<2x3x4x8xf32>) {
+  ^bb0(%m: f32, %n: f32, %out: f32):
+    %u = arith.addf %m, %n : f32
+    linalg.yield %u : f32
+  } -> tensor<2x3x4x8xf32>
+  return %t : tensor<2x3x4x8xf32>
+}

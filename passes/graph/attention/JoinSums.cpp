@@ -1,0 +1,173 @@
+#include "passes/graph/attention/JoinSums.h"
+
+#include "dialects/attn/AttnOps.h"
+#include "passes/graph/Structured.h"
+#include "passes/graph/attention/AttentionMatch.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "mlir/IR/Remarks.h"
+
+using namespace mlir;
+
+namespace attn {
+namespace {
+
+/// A sum of `values` weighed by the keys of `softmax` from `offset` on. The maps are from the dimensions of the result,
+/// and the key behind them.
+struct PartialSum {
+  SoftmaxOp softmax;
+  Value values;
+  AffineMap weightMap, valueMap;
+  int64_t offset, size;
+};
+
+/// The weights of some keys, and all other dimensions of the softmax.
+bool readSlice(Value weights, PartialSum &term) {
+  auto slice = weights.getDefiningOp<tensor::ExtractSliceOp>();
+  term.softmax = slice ? slice.getSource().getDefiningOp<SoftmaxOp>() : SoftmaxOp();
+  if (!term.softmax || slice.getType().getRank() != slice.getSourceType().getRank())
+    return false;
+  for (int64_t n = 0; n != slice.getSourceType().getRank(); ++n) {
+    std::optional<int64_t> offset = getConstantIntValue(slice.getMixedOffsets()[n]);
+    std::optional<int64_t> size = getConstantIntValue(slice.getMixedSizes()[n]);
+    if (!offset || !isConstantIntValue(slice.getMixedStrides()[n], 1))
+      return false;
+    if (n == int64_t(term.softmax.getDim())) {
+      if (!size)
+        return false;
+      term.offset = *offset;
+      term.size = *size;
+    } else if (*offset != 0 || !(Extent::of(slice.getMixedSizes()[n]) == Extent::of(slice.getSource(), n))) {
+      return false;
+    }
+  }
+  return true;
+}
+
+std::optional<PartialSum> readTerm(Value value) {
+  auto op = value.getDefiningOp<linalg::ContractOp>();
+  if (!op || !op->hasOneUse() || !isContraction(op) || !isZeroFill(op.getDpsInits()[0]) ||
+      op.getNumReductionLoops() != 1)
+    return std::nullopt;
+  SmallVector<AffineMap> maps = op.getIndexingMapsArray();
+  SmallVector<unsigned> keys;
+  op.getReductionDims(keys);
+  // The loops in the order of the result, and the key.
+  unsigned rank = maps[2].getNumResults();
+  if (rank + 1 != op.getNumLoops())
+    return std::nullopt;
+  SmallVector<AffineExpr> renamed(op.getNumLoops());
+  for (auto [n, expr] : llvm::enumerate(maps[2].getResults()))
+    renamed[cast<AffineDimExpr>(expr).getPosition()] = getAffineDimExpr(n, op.getContext());
+  renamed[keys.front()] = getAffineDimExpr(rank, op.getContext());
+  for (unsigned side : {0, 1}) {
+    PartialSum term;
+    if (!readSlice(op->getOperand(side), term))
+      continue;
+    term.values = op->getOperand(1 - side);
+    term.weightMap = maps[side].replaceDimsAndSymbols(renamed, {}, rank + 1, 0);
+    term.valueMap = maps[1 - side].replaceDimsAndSymbols(renamed, {}, rank + 1, 0);
+    // The sum runs over what the softmax runs over.
+    if (term.weightMap.getResult(term.softmax.getDim()) == renamed[keys.front()] && term.valueMap.isFunctionOfDim(rank))
+      return term;
+  }
+  return std::nullopt;
+}
+
+/// The terms of `op` as an elementwise sum, in the order of their keys; none where it is another thing.
+SmallVector<PartialSum> readPartialSums(linalg::LinalgOp op) {
+  SmallVector<PartialSum> terms;
+  bool fails = worklist(Values{op->getResult(0)}, [&](Value next, Values &list) {
+    if (std::optional<PartialSum> term = readTerm(next)) {
+      terms.push_back(*term);
+      return false;
+    }
+    auto sum = next.getDefiningOp<linalg::LinalgOp>();
+    if (!sum || !isPointwise(sum) || (sum != op && !sum->hasOneUse()) ||
+        !llvm::all_of(sum.getIndexingMapsArray(), [](AffineMap map) { return map.isIdentity(); }))
+      return true;
+    // Each input is added once.
+    Block *body = sum.getBlock();
+    if (int64_t(body->getOperations().size()) != sum.getNumDpsInputs() ||
+        !llvm::all_of(body->without_terminator(), llvm::IsaPred<arith::AddFOp>))
+      return true;
+    for (OpOperand *input : sum.getDpsInputOperands()) {
+      if (!sum.getMatchingBlockArgument(input).hasOneUse() || input->get().getType() != op->getResult(0).getType())
+        return true;
+      list.push_back(input->get());
+    }
+    return false;
+  });
+  if (fails || terms.size() < 2)
+    return {};
+  llvm::sort(terms, [](const PartialSum &x, const PartialSum &y) { return x.offset < y.offset; });
+  int64_t end = 0;
+  for (const PartialSum &term : terms) {
+    if (term.softmax != terms.front().softmax || term.weightMap != terms.front().weightMap || term.offset != end ||
+        getElementTypeOrSelf(term.values) != getElementTypeOrSelf(terms.front().values))
+      return {};
+    end += term.size;
+  }
+  SoftmaxOp softmax = terms.front().softmax;
+  return end == softmax.getType().getDimSize(softmax.getDim()) ? terms : SmallVector<PartialSum>();
+}
+
+} // namespace
+
+bool joinSums(RewriterBase &b, linalg::LinalgOp op) {
+  if (!isPointwise(op) || !isa<RankedTensorType>(op->getResult(0).getType()))
+    return false;
+  SmallVector<PartialSum> terms = readPartialSums(op);
+  if (terms.empty())
+    return false;
+  b.setInsertionPoint(op);
+  Location loc = op.getLoc();
+  SoftmaxOp softmax = terms.front().softmax;
+  unsigned rank = cast<RankedTensorType>(op->getResult(0).getType()).getRank();
+  // Dimensions of the joined values: what the weights share with them, the key, and the width.
+  SmallVector<unsigned> order;
+  auto isOfValues = [&](unsigned dim) {
+    return llvm::any_of(terms, [&](const PartialSum &term) { return term.valueMap.isFunctionOfDim(dim); });
+  };
+  for (unsigned dim = 0; dim != rank; ++dim)
+    if (isOfValues(dim) && terms.front().weightMap.isFunctionOfDim(dim))
+      order.push_back(dim);
+  unsigned key = order.size();
+  order.push_back(rank);
+  for (unsigned dim = 0; dim != rank; ++dim)
+    if (isOfValues(dim) && !terms.front().weightMap.isFunctionOfDim(dim))
+      order.push_back(dim);
+  SmallVector<OpFoldResult> outer = tensor::getMixedSizes(b, loc, op.getDpsInits()[0]);
+  SmallVector<OpFoldResult> sizes, offsets(order.size(), b.getIndexAttr(0)), strides(order.size(), b.getIndexAttr(1));
+  SmallVector<AffineExpr> places(rank + 1, b.getAffineConstantExpr(0)), exprs;
+  for (auto [n, dim] : llvm::enumerate(order)) {
+    sizes.push_back(dim == rank ? tensor::getMixedSize(b, loc, softmax.getResult(), softmax.getDim()) : outer[dim]);
+    places[dim] = b.getAffineDimExpr(n);
+    exprs.push_back(b.getAffineDimExpr(dim));
+  }
+  Type element = getElementTypeOrSelf(terms.front().values);
+  Value joined = tensor::EmptyOp::create(b, loc, sizes, element);
+  for (const PartialSum &term : terms) {
+    sizes[key] = b.getIndexAttr(term.size);
+    offsets[key] = b.getIndexAttr(term.offset);
+    AffineMap read = term.valueMap.replaceDimsAndSymbols(places, {}, order.size(), 0);
+    Value part = elementwise(b, loc, sizes, element, term.values, read,
+                             [](OpBuilder &, Location, ValueRange args) { return args.front(); });
+    joined = tensor::InsertSliceOp::create(b, loc, part, joined, offsets, sizes, strides);
+  }
+  Value init = filledTensor(b, loc, outer, getElementTypeOrSelf(op->getResult(0)), 0);
+  AffineMap valueMap = AffineMap::get(rank + 1, 0, exprs, b.getContext());
+  AffineMap written = b.getMultiDimIdentityMap(rank + 1).dropResult(rank);
+  Value whole = linalg::ContractOp::create(b, loc, init.getType(), ValueRange{softmax.getResult(), joined}, init,
+                                           b.getAffineMapArrayAttr({terms.front().weightMap, valueMap, written}))
+                    .getResult(0);
+  if (whole.getType() != op->getResult(0).getType())
+    whole = tensor::CastOp::create(b, loc, op->getResult(0).getType(), whole);
+  remark::passed(loc, remark::RemarkOpts::name("Contraction").category("attn-raise-contraction"))
+      << "sums weighted by parts of a softmax are one";
+  b.replaceOp(op, whole);
+  return true;
+}
+
+} // namespace attn
