@@ -1,11 +1,13 @@
 """Models of transformers, with small random weights, exported and run through attnc: what torch gives, they give."""
 import contextlib
+import gc
 import io
 import logging
 import os
 import pathlib
 import re
 import shutil
+import sys
 import tempfile
 import unittest
 import warnings
@@ -19,6 +21,9 @@ import transformers  # noqa: E402
 from attnc.integrations.transformers import AttncExporter, AttncModel  # noqa: E402
 from transformers import GenerationMixin  # noqa: E402
 from transformers.exporters.base import ExportedModel  # noqa: E402
+
+sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "e2e/hub"))
+import hub_models  # noqa: E402
 
 warnings.filterwarnings("ignore")
 transformers.logging.set_verbosity_error()
@@ -170,6 +175,7 @@ class Generators(Folders):
     def test_loop(self):
         """Transformers' own, over compiled steps: each look at the caches that the rows before it left."""
         self.compare(searches=False, no_repeat_ngram_size=2, batches=(1, 3))
+        self.compare(searches=False, repetition_penalty=1.7, batches=(1, 3))
         self.compare(searches=False, no_repeat_ngram_size=2, num_beams=3, num_return_sequences=2, batches=(1, 3))
 
     def test_sampling_loop(self):
@@ -263,6 +269,18 @@ class Gpt2(Generators):
         wide = self.model(input_ids=ids.flip(0).repeat_interleave(2, 0)[:, 4:], past_key_values=cache)
         self.assertEqual(wide.logits.shape[0], 4)
 
+    def test_one_file_of_two_branches(self):
+        """And with a configuration that does not say what it is of."""
+        with tempfile.TemporaryDirectory() as name:
+            model, folder = hub_models.write(name, "gpt2", "merged")
+            merged = AttncModel.from_pretrained(folder, threads=1)
+            for rows in (1, 3):
+                ids = torch.randint(3, 90, (rows, 6))
+                inputs = dict(input_ids=ids, attention_mask=torch.ones_like(ids))
+                for settings in (dict(), dict(num_beams=3), dict(no_repeat_ngram_size=2)):
+                    call = dict(max_new_tokens=8, do_sample=False, **settings)
+                    self.assertTrue(torch.equal(merged.generate(**inputs, **call), model.generate(**inputs, **call)))
+
     def test_arguments(self):
         with self.assertRaisesRegex(attnc.InvalidArgument, "no argument 'attention_musk'.*attention_mask"):
             self.model.generate(torch.ones(1, 2, dtype=torch.int64), attention_musk=1)
@@ -280,8 +298,9 @@ class Gpt2(Generators):
             (folder / "decoder_model.onnx").touch()
             with self.assertRaisesRegex(attnc.Unsupported, "no decoder_with_past_model.onnx"):
                 AttncModel.from_pretrained(folder)
-            (folder / "decoder_model.onnx").rename(folder / "decoder_model_merged.onnx")
-            with self.assertRaisesRegex(attnc.Unsupported, "two branches"):
+            (folder / "decoder_model.onnx").unlink()
+            shutil.copy(self.path / "model.onnx", folder / "decoder_model_merged.onnx")
+            with self.assertRaisesRegex(attnc.Unsupported, "no If of its graph reads the input 'use_cache_branch'"):
                 AttncModel.from_pretrained(folder)
 
 
@@ -293,6 +312,22 @@ class T5(Generators):
                                          decoder_start_token_id=0)  # fmt: skip
         ids = torch.randint(3, WORDS, (2, 7))
         cls.load(transformers.T5ForConditionalGeneration(settings), input_ids=ids, attention_mask=torch.ones_like(ids))
+
+    def test_one_file_of_two_branches(self):
+        with tempfile.TemporaryDirectory() as name:
+            folder = shutil.copytree(self.path, pathlib.Path(name) / "merged")
+            hub_models.merge(folder)
+            self.assertEqual(sorted(path.name for path in folder.glob("*.onnx")),
+                             ["decoder_model_merged.onnx", "encoder_model.onnx"])  # fmt: skip
+            merged = AttncModel.from_pretrained(folder, threads=1)
+            scratch = merged.folder.step.parent
+            with mock.patch.object(type(self), "model", merged):
+                self.compare()
+                self.compare(num_beams=4)
+                self.test_loop()
+            del merged
+            gc.collect()
+            self.assertFalse(scratch.exists())
 
 
 class Bart(Generators):

@@ -21,7 +21,8 @@ _LOCATION = re.compile(rb"\x0a\x08location\x12([\x01-\x7f]|[\x80-\xff][\x01-\x7f
 _MODEL_SUFFIXES = (".onnx", ".json", ".mlir")
 
 
-def _external_files(data: bytes) -> Set[str]:
+def external_files(data: bytes) -> Set[str]:
+    """Names of the files that hold tensors of an ONNX model."""
     found = set()
     for match in _LOCATION.finditer(data):
         length = match[1]
@@ -49,7 +50,7 @@ def _files_beside(path: pathlib.Path, data: bytes) -> List[pathlib.Path]:
         except (ValueError, AttributeError):
             pass  # attnc says what is wrong with it
     else:
-        names = _external_files(data)
+        names = external_files(data)
     files = (path.parent / name for name in sorted(names) if name and "\0" not in name)
     return [file for file in files if file.is_file()]
 

@@ -13,6 +13,7 @@ from transformers.models.auto import modeling_auto
 from transformers.utils import ModelOutput
 
 from ..._load import Model, load
+from ..._source import models_in
 from ._folder import Folder, find
 from ._runner import as_input, check_device
 
@@ -45,7 +46,8 @@ class AttncModel:
             raise NoSuchFile(f"{folder / 'config.json'}: no such file; it says what the model is")
         config = AutoConfig.from_pretrained(folder)
         kind: Type[AttncModel] = Encoder
-        generates = _generates(config)
+        # Where the configuration does not say what it is of, the files do.
+        generates = _generates(config) or not {"decoder_model", "decoder_model_merged"}.isdisjoint(models_in(folder))
         if generates:
             from ._generate import Generator, WhisperGenerator
 
