@@ -1,5 +1,6 @@
 """Calls of a model: arrays of every kind in and out, what does not fit, timeouts, and what a model says of itself."""
 import importlib.util
+import json
 import pathlib
 import pickle
 import subprocess
@@ -146,6 +147,39 @@ class Calls(unittest.TestCase):
         self.check("'b'.*released", lambda: model(a, released))
         np.testing.assert_array_equal(model(a, b), 3 * a)  # nothing is broken by what failed
 
+    def test_arguments_of_other_kinds(self):
+        model, feeds = self.model, {"a": rows(), "b": rows()}
+        self.check("has no input 'a.udcff'", lambda: model.run({"a\udcff": rows()}))
+        self.check("there is no output '.udc00'", lambda: model.run(feeds, out={"\udc00": rows()}))
+        self.check("inputs expects a mapping of names to arrays, not list", lambda: model.run([rows(), rows()]))
+        self.check("out expects a mapping of names to arrays, not ndarray", lambda: model.run(feeds, out=rows()))
+        self.check("output 'y' overlaps input 'a'", lambda: model.run(feeds, out={"y": feeds["a"]}))
+        self.check("cancel expects an attnc.Cancel, not int", lambda: model.run(feeds, cancel=3))
+        self.check("state expects an attnc.State, not str", lambda: model.run(feeds, state="s"))
+        for timeout in (-1, float("nan"), "1"):
+            self.check(f"timeout expects seconds above 0, not {timeout!r}", lambda: model.run(feeds, timeout=timeout))
+        for option, message in ((dict(threads="2"), "threads expects a number from 1 to 65536, not '2'"),
+                                (dict(sessions=0), "sessions expects a number from 1 to 65536, not 0"),
+                                (dict(cpus=[1 << 20]), "cpus expects numbers of CPUs from 0 to .*, not 1048576"),
+                                (dict(device="cuda"), "device expects the number of a GPU from 0 to .*, not 'cuda'")):
+            self.check(message, lambda: attnc.load(model.path, **option))
+        self.check("no weight", lambda: model.set_weight(3, rows()), attnc.NotFound)
+        self.check("path of the model is empty", lambda: attnc.load(""))
+        self.check("no such file", lambda: attnc.load("a\0b.onnx"), attnc.NoSuchFile)
+
+    def test_statuses(self):
+        """One hierarchy, each with the builtin that it is a kind of."""
+        kinds = [(attnc.InvalidArgument, ValueError), (attnc.OutOfRange, IndexError), (attnc.NotFound, LookupError),
+                 (attnc.CorruptFile, attnc.Error), (attnc.Incompatible, attnc.Error), (attnc.OutOfMemory, MemoryError),
+                 (attnc.Cancelled, attnc.Error), (attnc.DeadlineExceeded, TimeoutError), (attnc.Internal, attnc.Error),
+                 (attnc.Unsupported, NotImplementedError), (attnc.FileError, OSError), (attnc.DeviceError, attnc.Error)]
+        for status, (kind, builtin) in enumerate(kinds, 1):
+            error = attnc_runtime._errors.from_status(status, kind.status, "node 'n' (Op): no")
+            self.assertIs(type(error), kind)
+            self.assertIsInstance(error, builtin)
+            self.assertEqual((error.status, error.node, error.operator, str(error)),
+                             (kind.status, "n", "Op", "node 'n' (Op): no"))  # fmt: skip
+
     def test_index_out_of_range(self):
         bert = attnc.load(models.BERT)
         ids = np.full((1, 4), 1000, np.int64)
@@ -202,6 +236,11 @@ class Calls(unittest.TestCase):
         self.assertEqual((bert.threads, len(bert.digest)), (1, 64))
         self.assertIn("input_ids: int64", repr(bert))
         self.assertGreater(len(bert.weights), 5)
+        self.assertEqual(bert.manifest["entries"][0]["name"], "main")
+        self.assertIsInstance(bert.entries["main"], attnc.Entry)
+        for each, kind in ((bert.inputs[0], attnc.TensorInfo), (bert.weights[0], attnc.WeightInfo),
+                           (bert.fusion, attnc.FusionReport), (bert.fusion[0], attnc.Verdict)):
+            self.assertIsInstance(each, kind)
         with self.assertRaises(TypeError):
             bert.entries["x"] = None
 
@@ -215,6 +254,12 @@ class Calls(unittest.TestCase):
         self.assertTrue(any(region.flops for region in profile))
         self.assertIn("<table>", profile._repr_html_())
         self.assertIn("attention", str(profile))
+        self.assertIsInstance(profile, attnc.Profile)
+        self.assertIsInstance(profile[0], attnc.Region)
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder) / "timeline.json"
+            profile.write_timeline(path)
+            self.assertTrue(json.loads(path.read_text())["traceEvents"])
         library = attnc.Model(bert.path)
         self.check("was not compiled to be profiled", lambda: library.profile(input_ids=ids, attention_mask=ids))
 

@@ -31,6 +31,8 @@ class Compile(unittest.TestCase):
         out = self.folder / "model.so"
         done = attnc.compile(models.BERT, out, on_progress=lambda stage, seconds: seen.append((stage, seconds)))
         self.assertEqual((done.path, done.bytes, done.fused, done.softmaxes), (str(out), out.stat().st_size, 2, 2))
+        self.assertIsInstance(done, attnc.Compiled)
+        self.assertEqual(done.details["bytes"], done.bytes)
         stages = [stage for stage, _ in seen]
         self.assertEqual((stages[0], stages[-1]), ("importing", ""))
         self.assertIn("code generation", stages)
@@ -87,6 +89,9 @@ class Compile(unittest.TestCase):
         self.check("no option 'wieghts'; the options of a compile are", attnc.InvalidArgument, models.BERT, out, wieghts="int8")
         self.check("--weights expects f32, bf16, int8", attnc.InvalidArgument, models.BERT, out, weights="int3")
         self.check("dims: 'seq' expects a size or \\(least, most\\), not '5'", attnc.InvalidArgument, models.BERT, out, dims={"seq": "5"})
+        for option, message in (("dims", "a mapping of names to sizes"), ("shapes", "a mapping of inputs to shapes"),
+                                ("states", "a mapping of inputs to outputs"), ("search", "attnc.Greedy, Beam or Sample")):
+            self.check(f"{option} expects {message}, not str", attnc.InvalidArgument, models.BERT, out, **{option: "n"})
         self.check("no dimension 'sq'", attnc.InvalidArgument, models.BERT, out, dims={"sq": 5})
         self.check("cannot write", attnc.FileError, models.BERT, self.folder / "no" / "such" / "model.so")
         self.check("fused", attnc.Unsupported, models.BERT, out, require_fused=3)

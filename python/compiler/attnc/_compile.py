@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections import abc
 from dataclasses import dataclass
 from typing import IO, Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple, Type, Union
 
@@ -73,6 +74,14 @@ def flags_of(
     expose_attention_as: Optional[Sequence[str]] = None,
 ) -> List[str]:
     """What changes the library, for the command line of attnc, in an order that says the same of equal options."""
+    for option, given, kind, what in (
+        ("dims", dims, abc.Mapping, "a mapping of names to sizes"),
+        ("shapes", shapes, abc.Mapping, "a mapping of inputs to shapes"),
+        ("states", states, abc.Mapping, "a mapping of inputs to outputs"),
+        ("search", search, Search, "attnc.Greedy, Beam or Sample"),
+    ):
+        if given is not None and not isinstance(given, kind):
+            raise InvalidArgument(f"{option} expects {what}, not {type(given).__name__}")
     flags = [_dim(name, size) for name, size in sorted((dims or {}).items())]
     for name, shape in sorted((shapes or {}).items()):
         flags.append(f"--shape={name}:" + "x".join("?" if size is None else str(size) for size in shape))

@@ -108,7 +108,7 @@ def _is_library(source: Any) -> bool:
     try:
         with open(source, "rb") as file:
             return file.read(4) == b"\x7fELF"
-    except OSError:
+    except (OSError, ValueError):  # ValueError: a path with a zero byte
         return False
 
 

@@ -208,6 +208,8 @@ def _folder(path: pathlib.Path, generates: bool) -> Source:
 
 def _existing(path: Path) -> pathlib.Path:
     result = pathlib.Path(path)
+    if not os.fspath(path):
+        raise InvalidArgument("the path of the model is empty")
     if not result.exists():
         raise NoSuchFile(f"{result}: no such file")
     if result.is_dir():

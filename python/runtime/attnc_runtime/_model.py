@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import collections.abc
 import functools
 import html
 import json
+import numbers
 import os
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -55,9 +57,20 @@ def view_as(bits: Any, name: str) -> Any:
 def _nanoseconds(timeout: Optional[float]) -> int:
     if timeout is None:
         return 0
-    if not timeout > 0:
-        raise _errors.InvalidArgument(f"timeout expects seconds above 0, not {timeout}")
-    return max(int(min(timeout, 9e9) * 1e9), 1)
+    if not isinstance(timeout, numbers.Real) or not timeout > 0:
+        raise _errors.InvalidArgument(f"timeout expects seconds above 0, not {timeout!r}")
+    return max(int(min(float(timeout), 9e9) * 1e9), 1)
+
+
+def _arrays(what: str, given: Mapping[str, Any]) -> Dict[str, Any]:
+    if not isinstance(given, collections.abc.Mapping):
+        raise _errors.InvalidArgument(f"{what} expects a mapping of names to arrays, not {type(given).__name__}")
+    return dict(given)
+
+
+def _check_number(name: str, value: Any, least: int, most: int, what: str = "a number") -> None:
+    if not isinstance(value, numbers.Integral) or not least <= int(value) <= most:
+        raise _errors.InvalidArgument(f"{name} expects {what} from {least} to {most}, not {value!r}")
 
 
 class Entry:
@@ -85,13 +98,15 @@ class Entry:
         state: Optional["State"] = None,
     ) -> Dict[str, Any]:
         """Runs with ``inputs`` by name and returns all outputs by name; see Model.run."""
+        for name, value, kind in (("cancel", cancel, Cancel), ("state", state, State)):
+            if value is not None and not isinstance(value, kind):
+                raise _errors.InvalidArgument(f"{name} expects an attnc.{kind.__name__}, not {type(value).__name__}")
         native = None if cancel is None else cancel._native
         kept = None if state is None else state._native
         if kept is not None and state is not None and state._engine is not self._engine:
             raise _errors.InvalidArgument("the state belongs to another model")
-        result = self._engine.run(
-            self._index, dict(inputs), None if out is None else dict(out), _nanoseconds(timeout), native, kept, True
-        )
+        given, buffers = _arrays("inputs", inputs), None if out is None else _arrays("out", out)
+        result = self._engine.run(self._index, given, buffers, _nanoseconds(timeout), native, kept, True)
         return dict(result)
 
     async def arun(self, inputs: Mapping[str, Any], **options: Any) -> Dict[str, Any]:
@@ -187,10 +202,11 @@ class Model:
         verify: str = "always",
     ) -> None:
         for name, value in (("threads", threads), ("sessions", sessions)):
-            if value is not None and not 1 <= value <= 1 << 16:
-                raise _errors.InvalidArgument(f"{name} expects a number from 1 to 65536, not {value}")
-        if not 0 <= device < 1 << 31:
-            raise _errors.InvalidArgument(f"device expects the number of a GPU, from 0 on, not {device}")
+            if value is not None:
+                _check_number(name, value, 1, 1 << 16)
+        for cpu in cpus:
+            _check_number("cpus", cpu, 0, (os.cpu_count() or 1) - 1, "numbers of CPUs")
+        _check_number("device", device, 0, (1 << 31) - 1, "the number of a GPU")
         if verify not in _VERIFY:
             raise _errors.InvalidArgument(f"verify expects {', '.join(map(repr, _VERIFY))}, not {verify!r}")
         self.path = os.path.abspath(os.fspath(path))
@@ -364,7 +380,7 @@ class Model:
 
     def set_weight(self, name: str, value: Any) -> None:
         """Replaces a weight of ``weights`` by a copy of ``value``, for all sessions; waits until running runs end."""
-        self._engine.set_weight(name, value)
+        self._engine.set_weight(str(name), value)
 
     def _entry(self, name: Optional[str]) -> Entry:
         if name is None:

@@ -82,6 +82,13 @@ static nb::object withoutExtendedType(PyObject *array, DLDataType &type) {
   return {};
 }
 
+std::string textOf(nb::handle object) {
+  nb::object bytes = nb::steal(PyUnicode_AsEncodedString(nb::str(object).ptr(), "utf-8", "backslashreplace"));
+  if (!bytes.is_valid())
+    throw nb::python_error();
+  return {PyBytes_AsString(bytes.ptr()), size_t(PyBytes_Size(bytes.ptr()))};
+}
+
 Borrowed::Borrowed(PyObject *array, const attnrt_tensor_info &info, const char *what, bool writable) {
   int flags = PyBUF_FORMAT | PyBUF_STRIDES | (writable ? PyBUF_WRITABLE : 0);
   if (PyObject_CheckBuffer(array)) {
@@ -99,8 +106,7 @@ Borrowed::Borrowed(PyObject *array, const attnrt_tensor_info &info, const char *
       tensor.dtype = type;
       return;
     }
-    raise(ATTNRT_INVALID_ARGUMENT,
-          std::string(what) + " (" + describe(info) + "): " + nb::str(failure.value()).c_str());
+    raise(ATTNRT_INVALID_ARGUMENT, std::string(what) + " (" + describe(info) + "): " + textOf(failure.value()));
   }
   if (PyObject_HasAttrString(array, "__dlpack__")) {
     fromDLPack(array, what, writable);
@@ -164,7 +170,7 @@ void Borrowed::fromDLPack(PyObject *array, const char *what, bool writable) {
   } catch (nb::python_error &error) {
     if (!error.matches(PyExc_Exception))
       throw;
-    raise(ATTNRT_INVALID_ARGUMENT, std::string(what) + ": its __dlpack__ says: " + nb::str(error.value()).c_str());
+    raise(ATTNRT_INVALID_ARGUMENT, std::string(what) + ": its __dlpack__ says: " + textOf(error.value()));
   }
   managed = static_cast<DLManagedTensor *>(PyCapsule_GetPointer(capsule.ptr(), "dltensor"));
   if (!managed)

@@ -18,6 +18,9 @@ namespace attn::python {
 /// "float32 [batch, 384]"
 std::string describe(const attnrt_tensor_info &info);
 
+/// str() of an object; what UTF-8 does not have, lone halves of pairs, is escaped.
+std::string textOf(nanobind::handle object);
+
 /// An array of the caller's as a tensor, borrowed for as long as this lives. Made and destroyed with the GIL held.
 class Borrowed {
 public:

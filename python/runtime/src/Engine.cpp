@@ -157,7 +157,7 @@ static std::vector<PyObject *> arrange(const Entry &entry, const Signature &sign
         known |= name.equal(key);
       if (!known)
         raise(ATTNRT_INVALID_ARGUMENT,
-              quoted + " has no input '" + nb::str(key).c_str() + "'; its inputs are " + listOf(signature.inputs));
+              quoted + " has no input '" + textOf(key) + "'; its inputs are " + listOf(signature.inputs));
     }
   for (size_t i = 0; i < count; ++i)
     if (!arrays[i] && !signature.isOptional[i])
@@ -178,7 +178,7 @@ static std::vector<Borrowed> borrowBuffers(const Signature &signature, PyObject 
     size_t place = 0;
     while (place < signature.outputs.size() && !signature.outputNames[place].equal(key))
       ++place;
-    std::string what = std::string("output '") + nb::str(key).c_str() + "'";
+    std::string what = std::string("output '") + textOf(key) + "'";
     if (place == signature.outputs.size())
       raise(ATTNRT_INVALID_ARGUMENT, "there is no " + what + "; the outputs are " + listOf(signature.outputs));
     borrowed.emplace_back(value.ptr(), *signature.outputs[place], what.c_str(), /*writable=*/true);
