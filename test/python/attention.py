@@ -21,6 +21,7 @@ class Attention(unittest.TestCase):
 
     def test_weights(self):
         maps = self.model.attention(**self.feeds)
+        self.assertIsInstance(maps, attnc.AttentionMaps)
         self.assertEqual(len(maps), 2)  # a layer each
         for node, weights in maps.items():
             self.assertEqual(weights.shape, (2, 4, 7, 7))

@@ -50,6 +50,9 @@ class Caches(unittest.TestCase):
         self.assertTrue(self.load(3.0)[1])
         self.assertFalse(self.load()[1])
         self.assertEqual(len(self.libraries()), 4)
+        model, _ = self.load()
+        self.assertEqual(attnc.Cache().find(pathlib.Path(model.path).stem), pathlib.Path(model.path))
+        self.assertIsNone(attnc.Cache().find("0" * 40))
         self.assertTrue(self.load(cache=False)[1])
         self.assertEqual(len(self.libraries()), 4)
 

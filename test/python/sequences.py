@@ -47,6 +47,7 @@ class States(unittest.TestCase):
 
     def test_steps(self):
         state = self.model.state()
+        self.assertIsInstance(state, attnc.State)
         self.assertEqual(len(state), 0)
         for step, expected in enumerate(self.expected(12)):
             logits = self.model.step(state, **self.feeds(step))
@@ -217,6 +218,11 @@ class Searches(unittest.TestCase):
         self.assertEqual(beam.flags(), ["--generate=beam:4", "--bos=0", "--eos=1,2", "--max-length=dim:source+5",
                                         "--state=a:b", "--length-penalty=gnmt:0.6", "--n-best=2", "--ended=shrink",
                                         "--early-stop"])
+        beam = attnc.Beam(3, min_length=2, alignment="w", coverage_penalty=0.2)
+        self.assertEqual(beam.flags(), ["--generate=beam:3", "--min-length=2", "--alignment=w", "--coverage-penalty=0.2"])
+        greedy = attnc.Greedy(eos=3).completed_by(attnc.Beam(4, bos=1, eos=2, length_penalty=1.0))
+        self.assertEqual(greedy, attnc.Greedy(bos=1, eos=3))
+        self.assertIsInstance(greedy, attnc.Search)
         self.assertEqual(attnc.Sample(seed="input", temperature="input").flags(),
                          ["--generate=sample", "--sample-seed=input", "--temperature=input"])  # fmt: skip
         self.assertEqual(attnc.Sample(top_k=3, seed=1, bos="input").flags(),

@@ -105,6 +105,7 @@ class Encoders(unittest.TestCase):
         np.testing.assert_allclose(self.encoder.encode(SENTENCES[0]), found[0], atol=1e-6)
         np.testing.assert_allclose(self.encoder.encode("rain", prompt="the "), self.expected("the rain"), atol=1e-5)
         self.assertEqual(self.encoder.encode([]).shape, (0, 32))
+        np.testing.assert_array_equal(self.encoder.embed(self.encoder.tokenize(SENTENCES[:2])), found[:2])
         self.assertEqual((self.encoder.dimension, self.encoder.max_length, self.encoder.normalizes), (32, 8, True))
         self.assertEqual(self.encoder.model.fusion.fused, 2)
         self.assertIn("mean_tokens, normalised, 32 wide", repr(self.encoder))

@@ -99,6 +99,8 @@ def _locked(path: pathlib.Path, *, wait: bool = True) -> Iterator[bool]:
 
 
 class Cache:
+    """The libraries in a folder (default: that of ``attnc.load``), by name."""
+
     def __init__(self, folder: Optional[pathlib.Path] = None) -> None:
         self.folder = folder or cache_folder()
 
