@@ -176,6 +176,8 @@ class Generators(Folders):
         """Transformers' own, over compiled steps: each look at the caches that the rows before it left."""
         self.compare(searches=False, no_repeat_ngram_size=2, batches=(1, 3))
         self.compare(searches=False, repetition_penalty=1.7, batches=(1, 3))
+        self.compare(searches=False, use_cache=False, batches=(1, 3))
+        self.compare(searches=False, use_cache=False, num_beams=2, batches=(2,))
         self.compare(searches=False, no_repeat_ngram_size=2, num_beams=3, num_return_sequences=2, batches=(1, 3))
 
     def test_sampling_loop(self):
@@ -284,6 +286,8 @@ class Gpt2(Generators):
     def test_arguments(self):
         with self.assertRaisesRegex(attnc.InvalidArgument, "no argument 'attention_musk'.*attention_mask"):
             self.model.generate(torch.ones(1, 2, dtype=torch.int64), attention_musk=1)
+        with self.assertRaisesRegex(attnc.Unsupported, "leave assistant_model and prompt_lookup_num_tokens out"):
+            self.model.generate(torch.ones(1, 2, dtype=torch.int64), prompt_lookup_num_tokens=3, max_new_tokens=2)
         with self.assertRaisesRegex(attnc.InvalidArgument, "DynamicCache"):
             self.model.generate(torch.ones(1, 2, dtype=torch.int64), past_key_values=transformers.DynamicCache())
 

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 from typing import Any, Dict, Optional
 
 import torch
-from attnc_runtime import InvalidArgument
+from attnc_runtime import InvalidArgument, Unsupported
 from transformers import GenerationConfig, GenerationMixin, PreTrainedConfig
 from transformers.modeling_outputs import BaseModelOutput, CausalLMOutputWithPast, Seq2SeqLMOutput
 from transformers.models.whisper.generation_whisper import WhisperGenerationMixin
@@ -126,13 +126,14 @@ class Generator(AttncModel, GenerationMixin):
     ) -> Any:
         """A look at tokens behind those of ``past_key_values``, which is changed and returned."""
         cache = past_key_values if past_key_values is not None else StepCache(self.decoder())
+        kept = None if use_cache is False else cache
         given: Dict[str, Optional[torch.Tensor]] = {"position_ids": position_ids}
         if self._encoder is None:
             assert input_ids is not None
             given.update(input_ids=input_ids, attention_mask=attention_mask)
             if position_ids is not None:
                 given["position_ids"] = position_ids[:, -input_ids.shape[1] :].expand(input_ids.shape)
-            return CausalLMOutputWithPast(logits=self.decoder().look(cache, given), past_key_values=cache)
+            return CausalLMOutputWithPast(logits=self.decoder().look(cache, given), past_key_values=kept)
         if encoder_outputs is None:
             main = {self.main_input_name: input_ids} if self.main_input_name == "input_ids" else {}
             encoder_outputs = self._encoder(**{**main, **named, "attention_mask": attention_mask})
@@ -144,7 +145,13 @@ class Generator(AttncModel, GenerationMixin):
             decoder_attention_mask=decoder_attention_mask,
         )
         logits = self.decoder().look(cache, given)
-        return Seq2SeqLMOutput(logits=logits, past_key_values=cache, encoder_last_hidden_state=states)
+        return Seq2SeqLMOutput(logits=logits, past_key_values=kept, encoder_last_hidden_state=states)
+
+    def _assisted_decoding(self, *_: Any, **__: Any) -> Any:
+        raise Unsupported(
+            "generate() of a compiled model has no assisted decoding: leave assistant_model and "
+            "prompt_lookup_num_tokens out"
+        )
 
     # Compiled searches.
 
@@ -162,8 +169,7 @@ class Generator(AttncModel, GenerationMixin):
         settings: GenerationConfig = named["generation_config"]
         found = self._searched(input_ids, settings.num_beams, **named)
         if found is None:
-            named.setdefault("past_key_values", None)
-            if named["past_key_values"] is None and settings.use_cache is not False:
+            if named.get("past_key_values") is None and settings.use_cache is not False:
                 named["past_key_values"] = StepCache(self.decoder(), settings.num_beams)
             return super()._beam_search(input_ids, **named)
         return found
