@@ -112,6 +112,11 @@ def text(rows, words, *, left=False):
     return dict(input_ids=ids, attention_mask=mask.flip(1) if left else mask)
 
 
+def both_sides(**sizes):
+    """Of an encoder and of a decoder."""
+    return {f"{side}_{name}": size for side in ("encoder", "decoder") for name, size in sizes.items()}
+
+
 class Bert(Model):
     """bert-base."""
 
@@ -173,8 +178,7 @@ class Bart(Writer):
 
     @staticmethod
     def made():
-        sizes = {f"{side}_{what}": size for side in ("encoder", "decoder")
-                 for what, size in (("layers", 6), ("attention_heads", 12), ("ffn_dim", 3072))}  # fmt: skip
+        sizes = both_sides(layers=6, attention_heads=12, ffn_dim=3072)
         settings = transformers.BartConfig(d_model=768, tie_word_embeddings=False, **sizes)
         return random(transformers.BartForConditionalGeneration, settings, spread=0.5)
 
@@ -188,8 +192,7 @@ class Marian(Writer):
 
     @staticmethod
     def made():
-        sizes = {f"{side}_{what}": size for side in ("encoder", "decoder")
-                 for what, size in (("layers", 6), ("attention_heads", 8), ("ffn_dim", 2048))}  # fmt: skip
+        sizes = both_sides(layers=6, attention_heads=8, ffn_dim=2048)
         settings = transformers.MarianConfig(d_model=512, max_position_embeddings=512, scale_embedding=True,
                                              activation_function="swish", tie_word_embeddings=False, **sizes)  # fmt: skip
         return random(transformers.MarianMTModel, settings, spread=0.5)
@@ -204,9 +207,8 @@ class Whisper(Writer):
 
     @staticmethod
     def made():
-        sizes = dict(d_model=384, encoder_layers=4, decoder_layers=4, encoder_attention_heads=6,
-                     decoder_attention_heads=6, encoder_ffn_dim=1536, decoder_ffn_dim=1536)  # fmt: skip
-        return random(transformers.WhisperForConditionalGeneration, transformers.WhisperConfig(**sizes), spread=2.5)
+        settings = transformers.WhisperConfig(d_model=384, **both_sides(layers=4, attention_heads=6, ffn_dim=1536))
+        return random(transformers.WhisperForConditionalGeneration, settings, spread=2.5)
 
     @staticmethod
     def inputs(rows):
