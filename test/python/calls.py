@@ -273,6 +273,19 @@ class Calls(unittest.TestCase):
         self.check("no weight", lambda: bert.set_weight("other", before), attnc.NotFound)
         self.check(plain.name, lambda: bert.set_weight(plain.name, np.zeros((1, 1), np.float32)))
 
+    def test_a_library_needs_no_compiler(self):
+        """What a process imports that loads a library and runs it: each module is time until its first answer."""
+        program = f"""
+import sys, attnc
+model = attnc.load({attnc.load(models.scaled()).path!r})
+later = [f"attnc.{{name}}" for name in ("_cache", "_compile", "_compile_and_load", "_search", "_source", "text_encoder")]
+print(*(name for name in [*later, "attnc_runtime._report", "numpy", "json"] if name in sys.modules))
+print(*(name for name in attnc.__all__ if getattr(attnc, name, None) is None or name not in dir(attnc)))
+print(hasattr(attnc, "nothing"), hasattr(attnc.compile, "__call__"))
+"""
+        done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120, check=True)
+        self.assertEqual(done.stdout.splitlines(), ["", "", "False True"])
+
     def test_pickle(self):
         path = models.BERT
         bert = attnc.load(path, dims={"seq": (1, 16)}, threads=1)

@@ -1,20 +1,18 @@
-"""Models that are compiled when they are loaded, once."""
+"""Models as programs load them."""
 
 from __future__ import annotations
 
 import os
-import pathlib
-import tempfile
-import warnings
-from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple
+from typing import TYPE_CHECKING, Any, Callable, Dict, Mapping, Optional, Tuple
 
 import attnc_runtime
-from attnc_runtime import CorruptFile, FileError, InvalidArgument, Profile
+from attnc_runtime import InvalidArgument
 
-from ._cache import Cache, CacheUnusable, CacheWarning, key_of
-from ._compile import Progress, _checked_flags, compile_source
-from ._search import Search
-from ._source import Source, open_source
+if TYPE_CHECKING:
+    from attnc_runtime import Profile
+
+    from ._compile import Progress
+    from ._search import Search
 
 _RUNTIME_OPTIONS = ("threads", "sessions", "cpus", "copy_weights", "own_products", "device", "verify")
 
@@ -85,22 +83,12 @@ def load(source: Any, *, cache: bool = True, on_progress: Progress = None, **opt
         if options:
             raise InvalidArgument(f"{os.fspath(source)} is compiled already: {next(iter(options))}= has no meaning for it")
         return Model(source, **runtime)
-    limits = {name: options.pop(name, None) for name in ("timeout", "memory")}
-    flags = _checked_flags(options)
-    with tempfile.TemporaryDirectory(prefix="attnc-") as scratch:
-        opened, lasting = open_source(source, pathlib.Path(scratch), options.get("search"))
+    from ._compile_and_load import compile_and_load  # a process that finds a library needs no compiler
 
-        def compile_to(path: pathlib.Path) -> None:
-            compile_source(opened, path, flags, progress=on_progress, **limits)
-
-        model = _from_cache(opened, flags, runtime, compile_to) if cache else None
-        if model is None:
-            path = pathlib.Path(scratch) / "model.so"
-            compile_to(path)
-            model = Model(path, **runtime)
-        if lasting:
-            model._source = opened.pickled()
-            model._compile_options = options
+    model, opened = compile_and_load(source, runtime, options, keep=cache, progress=on_progress)
+    if opened is not None:
+        model._source = opened.pickled()
+        model._compile_options = options
     return model
 
 
@@ -110,32 +98,3 @@ def _is_library(source: Any) -> bool:
             return file.read(4) == b"\x7fELF"
     except (OSError, ValueError):  # ValueError: a path with a zero byte
         return False
-
-
-def _from_cache(
-    source: Source, flags: List[str], runtime: Mapping[str, Any], compile_to: Callable[[pathlib.Path], None]
-) -> Optional[Model]:
-    """None, after a warning, if the cache cannot be used."""
-    kept = Cache()
-    try:
-        key = key_of(source.digest(), flags)
-        path = kept.find(key) or kept.make(key, source.name, flags, compile_to)
-        try:
-            return Model(path, **runtime)
-        except (CorruptFile, attnc_runtime.NoSuchFile):
-            # Damaged since, or removed by another process between the two lines above.
-            kept.remove(path)
-            return Model(kept.make(key, source.name, flags, compile_to), **runtime)
-    except CacheUnusable as error:
-        reason = str(error)
-    except FileError as error:
-        if str(kept.folder) not in str(error):
-            raise
-        reason = str(error).splitlines()[0]
-    warnings.warn(
-        f"the cache cannot be used, the model is compiled for this process alone: {reason}; "
-        "ATTNC_CACHE names another folder",
-        CacheWarning,
-        stacklevel=3,
-    )
-    return None

@@ -1,7 +1,10 @@
 """Runs model libraries that attnc compiled. The package ``attnc`` has this and the compiler."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, List
+
 from . import _interface  # isort: skip  # before what uses the module that it checks
-from ._attention import AttentionMaps
 from ._core import version as __version__
 from ._errors import (
     Cancelled,
@@ -20,7 +23,10 @@ from ._errors import (
     Unsupported,
 )
 from ._model import Cancel, Entry, Model, State, TensorInfo, WeightInfo
-from ._report import FusionReport, Profile, Region, Verdict
+
+if TYPE_CHECKING:
+    from ._attention import AttentionMaps
+    from ._report import FusionReport, Profile, Region, Verdict
 
 __all__ = [
     "AttentionMaps",
@@ -50,3 +56,17 @@ __all__ = [
     "WeightInfo",
     "__version__",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """What shows a model to people: most processes run it, and start sooner without."""
+    if name not in ("AttentionMaps", "FusionReport", "Profile", "Region", "Verdict"):
+        raise AttributeError(f"module 'attnc_runtime' has no attribute '{name}'")
+    from . import _attention, _report
+
+    value = globals()[name] = getattr(_attention if name == "AttentionMaps" else _report, name)
+    return value
+
+
+def __dir__() -> List[str]:
+    return sorted({*globals(), *__all__})

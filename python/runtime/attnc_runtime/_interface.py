@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import hashlib
-import pathlib
+import os
 
 from . import _core
 
 
 def _check() -> None:
-    stub = pathlib.Path(__file__).with_name("_core.pyi")
-    expected = hashlib.sha256(stub.read_bytes()).hexdigest()[:12]
+    with open(os.path.join(os.path.dirname(__file__), "_core.pyi"), "rb") as stub:
+        expected = hashlib.sha256(stub.read()).hexdigest()[:12]
     found = getattr(_core, "interface", "none")
     if found != expected:
         raise ImportError(

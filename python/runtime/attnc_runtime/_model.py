@@ -4,23 +4,22 @@ from __future__ import annotations
 
 import collections.abc
 import functools
-import html
-import json
 import numbers
 import os
-from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, Callable, Dict, Mapping, Optional, Sequence, Tuple, Union
+from typing import TYPE_CHECKING, Any, Callable, Dict, Mapping, NamedTuple, Optional, Sequence, Tuple, Union
 
-from . import _attention, _core, _errors, _report
+from . import _core, _errors
+
+if TYPE_CHECKING:
+    from . import _attention, _report
 
 Path = Union[str, "os.PathLike[str]"]
 
 _VERIFY = ("always", "once", "never")  # by attnrt_verify
 
 
-@dataclass(frozen=True)
-class TensorInfo:
+class TensorInfo(NamedTuple):
     """An input or output. Of ``shape`` an int is a fixed size; a name is one that each run chooses, "" one without a
     name. Equal names are one size in a run."""
 
@@ -32,8 +31,7 @@ class TensorInfo:
         return f"{self.name}: {self.dtype} [{', '.join(str(size) or '?' for size in self.shape)}]"
 
 
-@dataclass(frozen=True)
-class WeightInfo:
+class WeightInfo(NamedTuple):
     """A weight as the library stores it; ``layout`` says how."""
 
     name: str
@@ -266,11 +264,15 @@ class Model:
     @property
     def fusion(self) -> _report.FusionReport:
         """A verdict for each softmax: whether its attention was fused, and why."""
+        from . import _report
+
         return _report.FusionReport(self.manifest.get("fusion", []))
 
     @property
     def manifest(self) -> Dict[str, Any]:
         """All that the compiler wrote into the library about it (docs/reports.md)."""
+        import json
+
         result: Dict[str, Any] = json.loads(self._info["manifest"])
         return result
 
@@ -337,6 +339,8 @@ class Model:
     def profile(self, *, runs: int = 10, entry: Optional[str] = None, **named: Any) -> _report.Profile:
         """Runs ``runs`` times with inputs by name, and says where the time of the fastest run went. For a library that
         was compiled for it (``profiling=True``)."""
+        from . import _report
+
         manifest = self.manifest
         if not manifest.get("regions"):
             raise _errors.InvalidArgument(
@@ -360,6 +364,8 @@ class Model:
 
         labels  texts, one for each position, such as the tokens
         """
+        from . import _attention
+
         chosen = self._entry(entry)
         names = {output.name for output in chosen.outputs}
         exposed = [name for verdict in self.fusion for name in verdict.fields.get("exposed", []) if name in names]
@@ -399,6 +405,10 @@ class Model:
         return f"<attnc model {os.path.basename(self.path)}: {'; '.join(map(repr, self._entries.values()))}>"
 
     def _repr_html_(self) -> str:
+        import html
+
+        from . import _report
+
         rows = []
         for entry in self._entries.values():
             for way, tensors in (("input", entry.inputs), ("output", entry.outputs)):
