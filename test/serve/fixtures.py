@@ -1,5 +1,6 @@
 """Models that the tests of attnc.serve share, and one Ray for all of a test's servers."""
 import contextlib
+import itertools
 import json
 import os
 import pathlib
@@ -7,6 +8,8 @@ import shutil
 import socket
 import sys
 import tempfile
+import threading
+import time
 import urllib.error
 import urllib.request
 
@@ -52,6 +55,44 @@ def greedy(tokens, count):
         new.append(int(scores[0].argmax()))
         tokens.append(new[-1])
     return new
+
+
+def under_load(handle, act, threads=6):
+    """Requests x = their number from several threads while ``act()`` breaks something and for two seconds more. Each
+    one's answer, or the exception in its place, by number."""
+    stop, results, numbers = threading.Event(), {}, itertools.count(1)
+
+    def ask():
+        while not stop.is_set():
+            number = next(numbers)
+            try:
+                results[number] = handle.infer.remote({"x": np.full((1, 2), number)}).result(timeout_s=60)["y"]
+            except Exception as error:
+                results[number] = error
+
+    workers = [threading.Thread(target=ask) for _ in range(threads)]
+    for worker in workers:
+        worker.start()
+    time.sleep(1)
+    act()
+    time.sleep(2)
+    stop.set()
+    for worker in workers:
+        worker.join(90)
+        assert not worker.is_alive(), "a request without an answer"
+    return results
+
+
+def judge(test, results, least=100):
+    """Each request has its own answer, or was refused because a replica died."""
+    failed = {number: r for number, r in results.items() if isinstance(r, Exception)}
+    for number in results.keys() - failed.keys():
+        test.assertTrue((results[number] == number).all(), "another one's answer")
+    kinds = {type(error).__name__ for error in failed.values()}
+    test.assertLessEqual(kinds, {"ActorDiedError", "ActorUnavailableError", "RayActorError"})
+    test.assertGreater(len(results) - len(failed), least)
+    print(f"{test.id()}: {len(results)} requests, {len(failed)} refused")
+    return failed
 
 
 PORT = 8000

@@ -75,6 +75,7 @@ class Settings(BaseModel):
             "num_replicas": self.replicas,
             "max_ongoing_requests": self.max_ongoing,
             "max_queued_requests": self.max_queued,
+            "backpressure_config": {"retry_after_s": 1},  # beside status 503
             "graceful_shutdown_timeout_s": self.drain,
             "graceful_shutdown_wait_loop_s": 0.2,
             "health_check_period_s": 5,
