@@ -1,4 +1,5 @@
-"""A node that is lost under load."""
+"""A node that is lost under load, and a timeline of requests and runs: each has a Ray of its own."""
+import json
 import os
 import shutil
 import tempfile
@@ -12,6 +13,11 @@ from ray.cluster_utils import Cluster
 
 os.environ["PYTHONPATH"] = os.pathsep.join([str(fixtures.ROOT / "test/serve"), os.environ.get("PYTHONPATH", "")])
 NODE = {"num_cpus": 1, "object_store_memory": 80 << 20}
+
+
+def lies_in(inner, outer):
+    row = [(event["pid"], event["tid"]) for event in (inner, outer)]
+    return row[0] == row[1] and outer["ts"] <= inner["ts"] and inner["ts"] + inner["dur"] <= outer["ts"] + outer["dur"]
 
 
 class Nodes(unittest.TestCase):
@@ -41,6 +47,31 @@ class Nodes(unittest.TestCase):
         self.assertEqual(handle.infer.remote({"x": np.ones((1, 1), int)}).result(timeout_s=30)["y"].tolist(), [[1]])
         cluster.add_node(**NODE)
         self.wait_for(2)
+
+
+class Timeline(unittest.TestCase):
+    def test_runs_stand_beside_the_requests(self):
+        os.environ.update(RAY_PROFILING="1", RAY_SERVE_ENABLE_TASK_EVENTS="1", RAY_task_events_report_interval_ms="100")
+        fixtures.start_ray(2)
+        self.addCleanup(fixtures.stop_ray)
+        fixtures.start_http()
+        handle = serve.run(serve.Settings(model=__file__, name="seen", backend="peers:slow"))
+        for n in range(5):
+            handle.infer.remote({"x": np.full((3, 2), n)}).result(timeout_s=30)
+        with tempfile.NamedTemporaryFile(suffix=".json") as file:
+            for _ in range(6):  # Ray gathers its own after a while
+                self.assertEqual(serve.timeline(handle, file.name), 5)
+                events = json.load(open(file.name))
+                tasks = [event for event in events if event["cat"].startswith("task:")]
+                runs = [event for event in events if event["cat"] == "attnc"]
+                around = [[t for t in tasks if lies_in(run, t)] for run in runs]
+                if all(around):
+                    break
+        for run, tasks in zip(runs, around):
+            self.assertEqual((run["name"], run["args"]["requests"], run["args"]["rows"]), ("seen", 1, 3))
+            self.assertGreaterEqual(run["dur"], 1e5)
+            self.assertTrue(tasks, "a run lies within a task of Ray, in the same row")
+
 
 
 if __name__ == "__main__":

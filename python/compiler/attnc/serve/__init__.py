@@ -22,8 +22,9 @@ except ImportError as error:
 from ._decoder import Decoder, Request
 from ._replica import Replica
 from ._settings import Settings
+from ._timeline import timeline
 
-__all__ = ["Decoder", "Replica", "Request", "Settings", "app", "run"]
+__all__ = ["Decoder", "Replica", "Request", "Settings", "app", "run", "timeline"]
 
 
 def app(args: Settings) -> Any:

@@ -12,6 +12,7 @@ from typing import Any, Callable, Hashable, List, Optional, Sequence
 from attnc_runtime import Cancel, DeadlineExceeded, Error
 from ray.util import metrics
 
+from . import _timeline
 from ._settings import Settings
 
 
@@ -58,6 +59,7 @@ class Meters:
     """What Ray's Prometheus endpoint shows, beside its own metrics."""
 
     def __init__(self, model: str) -> None:
+        self.model = model
         tags = {"tag_keys": ("model",)}
         milliseconds = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10000]
         self._all: dict[str, Any] = {
@@ -146,7 +148,7 @@ class Batcher:
             item.answer.add_done_callback(left)
         # The run goes on as long as one of its callers may still wait.
         timeout = max(item.deadline for item in batch) - start
-        call = functools.partial(self._run, [item.value for item in batch], timeout=timeout, cancel=cancel)
+        call = functools.partial(self._traced_run, batch, timeout=timeout, cancel=cancel)
         answers: Sequence[Any]
         try:
             answers = await asyncio.get_running_loop().run_in_executor(self._thread, call)
@@ -167,13 +169,22 @@ class Batcher:
             else:
                 item.answer.set_result(answer)
 
+    def _traced_run(self, batch: List[Item], **options: Any) -> List[Any]:
+        began = time.monotonic()
+        try:
+            return self._run([item.value for item in batch], **options)
+        finally:
+            waited = 1e3 * (began - min(item.arrived for item in batch))
+            rows = sum(item.rows for item in batch)
+            _timeline.note(self._meters.model, began, requests=len(batch), rows=rows, tokens=padded(batch), queue_ms=waited)
+
     async def _one_by_one(self, batch: List[Item], error: Error) -> Sequence[Any]:
         """One request's data (a token out of range, say) must not fail its neighbours."""
         if len(batch) == 1 or error.status in ("cancelled", "deadline exceeded"):
             return [error] * len(batch)
         answers: List[Any] = []
         for item in batch:
-            call = functools.partial(self._run, [item.value], timeout=max(item.deadline - time.monotonic(), 1e-3), cancel=None)
+            call = functools.partial(self._traced_run, [item], timeout=max(item.deadline - time.monotonic(), 1e-3), cancel=None)
             try:
                 answers += await asyncio.get_running_loop().run_in_executor(self._thread, call)
             except Exception as alone:

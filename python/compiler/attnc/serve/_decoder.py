@@ -12,6 +12,8 @@ from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 import numpy as np
 from attnc_runtime import Cancelled, DeadlineExceeded, InvalidArgument, Unsupported
 
+from . import _timeline
+
 
 @dataclasses.dataclass
 class Request:
@@ -257,7 +259,9 @@ class Decoder:
             "position_ids": positions,
         }
         feeds = {name: feeds[name].astype(self._inputs[name].dtype, copy=False) for name in self._inputs}
+        began = time.monotonic()
         logits = np.asarray(self._model.run(feeds, state=self._state)[self._logits])
+        _timeline.note("step", began, rows=len(self._rows), tokens=sum(map(len, tokens)), columns=self._columns)
         self._columns += count
         self.steps += 1
         self.fed += sum(map(len, tokens))

@@ -13,7 +13,7 @@ from attnc_runtime import CorruptFile, DeviceError, Error, Internal, InvalidArgu
 from fastapi import FastAPI, Request
 from fastapi.responses import JSONResponse, Response, StreamingResponse
 
-from . import _decoder, _protocol
+from . import _decoder, _protocol, _timeline
 from ._batches import Batcher, Item, Meters
 from ._models import Models, open_runner
 from ._settings import Settings
@@ -223,6 +223,10 @@ class Replica:
         """Asked by Ray, which replaces a replica that raises."""
         if self._broken is not None:
             raise self._broken
+
+    def runs(self) -> List[Dict[str, Any]]:
+        """The latest runs of this process, for ``serve.timeline``."""
+        return _timeline.noted()
 
     # For HTTP.
 
