@@ -19,7 +19,6 @@ import json
 import math
 import os
 import pathlib
-import platform
 import statistics
 import subprocess
 import sys
@@ -34,6 +33,7 @@ import sequence
 import sides
 import stored
 import verdict
+from machine import machine
 
 models.MODELS |= sequence.MODELS
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -262,27 +262,6 @@ def bandwidth(threads):
         subprocess.run([os.environ.get("CC", "clang-22"), "-O3", "-march=native", "-pthread",
                         pathlib.Path(__file__).with_name("bandwidth.c"), "-o", program], check=True)
         return float(subprocess.run([program, str(threads)], check=True, capture_output=True, text=True).stdout)
-
-
-def machine():
-    with open("/proc/cpuinfo") as f:
-        model = next((line.split(":")[1].strip() for line in f if line.startswith("model name")), platform.processor())
-    with open("/proc/meminfo") as f:
-        memory = int(f.readline().split()[1]) // 2**20
-    commit = subprocess.run(["git", "-C", ROOT, "rev-parse", "--short", "HEAD"], capture_output=True, text=True).stdout.strip()
-    return {"cpu": model, "cores": os.cpu_count(), "memory_gb": memory, "system": platform.platform(terse=True),
-            "load_before": os.getloadavg()[0], "commit": commit, "versions": versions()}
-
-
-def versions():
-    import importlib.metadata
-    found = {}
-    for package in ("onnxruntime", "openvino", "torch", "numpy"):
-        try:
-            found[package] = importlib.metadata.version(package)
-        except importlib.metadata.PackageNotFoundError:
-            pass
-    return found
 
 
 def main():

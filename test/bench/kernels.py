@@ -94,7 +94,7 @@ def main():
     parser.add_argument("--json", type=pathlib.Path)
     args = parser.parse_args()
     sys.path.insert(0, str(pathlib.Path(__file__).parent))
-    from bench import machine
+    from machine import machine
     facts, results = machine(), []
     print(f"{'type':5s}{'M':>6s}{'N':>6s}{'K':>6s} |{'ours hot':>9s}{'cold':>7s}{'share':>7s}{'GB/s':>7s} |{'oneDNN':>8s}{'cold':>7s} |{'OpenBLAS':>9s}{'cold':>7s}")
     for kind in args.types.split(","):
