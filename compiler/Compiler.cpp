@@ -10,6 +10,7 @@
 #include "compiler/package/LibraryFile.h"
 #include "compiler/package/WeightPlan.h"
 #include "compiler/pipelines/Pipelines.h"
+#include "passes/graph/attention/Formula.h"
 #include "runtime/include/attnrt/abi.h"
 
 #include "mlir/Pass/PassManager.h"
@@ -70,6 +71,7 @@ public:
         })))
       return failure();
     noteUnrecognized(ir, options.optLevel);
+    noteFormulas(ir);
     reportFusion(ir, report);
     if (options.emit == EmitKind::Linalg)
       return writeText([&](llvm::raw_ostream &os) { ir.print(os); });

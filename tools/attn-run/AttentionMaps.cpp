@@ -1,6 +1,7 @@
 #include "tools/attn-run/AttentionMaps.h"
 #include "tools/attn-run/runner/Npy.h"
 #include "tools/options/Console.h"
+#include "tools/options/Page.h"
 #include "tools/options/StagedOutput.h"
 
 #include "llvm/ADT/STLExtras.h"
@@ -19,9 +20,8 @@ namespace attn::tools {
 namespace {
 
 constexpr const char kPage[] =
-#include "tools/attn-run/AttentionPage.inc"
+#include "tools/pages/attention.inc"
     ;
-constexpr StringRef kPlaceOfData = "@ATTENTION_DATA@";
 
 /// An output that shows the weights of an attention.
 struct Exposed {
@@ -87,18 +87,6 @@ json::Object describeLayer(const Exposed &exposed, ArrayRef<std::string> labels)
   return layer;
 }
 
-/// JSON that may stand in a script element.
-std::string escaped(const json::Value &value) {
-  std::string text, result;
-  raw_string_ostream(text) << value;
-  for (char c : text)
-    if (c == '<')
-      result += "\\u003c";
-    else
-      result += c;
-  return result;
-}
-
 /// A file's name of what a node is called.
 std::string fileName(size_t number, StringRef output) {
   std::string name = utostr(number) + "-";
@@ -146,11 +134,10 @@ int writeAttentionMaps(const AttentionMapsOptions &options, StringRef model, con
     if (one.isWhole())
       layers.push_back(describeLayer(one, options.labels));
   }
-  auto [front, back] = StringRef(kPage).split(kPlaceOfData);
   json::Object data{{"model", json::fixUTF8(sys::path::filename(model))}, {"layers", std::move(layers)}};
   SmallString<128> page(options.folder);
   sys::path::append(page, "attention.html");
-  if (!writeTextFile(page, (front + escaped(std::move(data)) + back).str(), error)) {
+  if (!writeTextFile(page, fillPage(kPage, "@ATTENTION_DATA@", std::move(data)), error)) {
     reportError(error);
     return ExitUsage;
   }

@@ -127,8 +127,13 @@ int finish(const Request &request, StagedOutput &staged, const Summary &summary,
   }
   unsigned verified = 0;
   if (request.verifyFusion) {
-    if (int code = verifyFusion(request.job, request.limits, staged.path(), summary.fusionPasses, summary.assumptions,
-                                verified))
+    int code =
+        verifyFusion(request.job, request.limits, staged.path(), summary.fusionPasses, summary.assumptions, verified);
+    bool isDecided = code == ExitSuccess || code == ExitDifferent;
+    if (isDecided && StringRef(request.fusionReport).ends_with(".html")) // again: the page says how it ended
+      code = std::max(code, reportFusion(request.job.input, summary.fusion, summary.products, request.fusionReport, 0,
+                                         Verification{code == ExitSuccess, verified}));
+    if (code)
       return code;
   }
   uint64_t size = 0;

@@ -1,18 +1,24 @@
 #include "tools/options/FusionReport.h"
 
 #include "tools/options/Console.h"
+#include "tools/options/Page.h"
 #include "tools/options/StagedOutput.h"
 
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/FormatVariadic.h"
 #include "llvm/Support/JSON.h"
+#include "llvm/Support/Path.h"
 #include "llvm/Support/raw_ostream.h"
 
 using namespace llvm;
 
 namespace attn::tools {
 namespace {
+
+constexpr const char kPage[] =
+#include "tools/pages/fusion.inc"
+    ;
 
 struct Row {
   std::string node, verdict, kind, mask;
@@ -143,13 +149,28 @@ json::Array readArray(StringRef text) {
   return list ? std::move(*list) : json::Array();
 }
 
+std::string formatPage(StringRef model, const json::Array &verdicts, json::Array products,
+                       std::optional<Verification> verified) {
+  json::Object data{{"model", json::fixUTF8(sys::path::filename(model))},
+                    {"verdicts", json::Array(verdicts)},
+                    {"products", std::move(products)}};
+  if (verified)
+    data["verified"] = json::Object{{"same", verified->same}, {"runs", verified->runs}};
+  return fillPage(kPage, "@FUSION_DATA@", std::move(data));
+}
+
 } // namespace
 
-int reportFusion(StringRef model, StringRef verdicts, StringRef products, StringRef path, uint64_t required) {
+int reportFusion(StringRef model, StringRef verdicts, StringRef products, StringRef path, uint64_t required,
+                 std::optional<Verification> verified) {
   json::Array list = readArray(verdicts);
-  std::string error;
-  std::string text = path == "-" ? formatTable(list) + formatProducts(readArray(products))
-                                 : formatv("{0:2}\n", json::Value(json::Array(list))).str();
+  std::string error, text;
+  if (path == "-")
+    text = formatTable(list) + formatProducts(readArray(products));
+  else if (path.ends_with(".html"))
+    text = formatPage(model, list, readArray(products), verified);
+  else
+    text = formatv("{0:2}\n", json::Value(json::Array(list)));
   if (!path.empty() && !writeTextFile(path, text, error)) {
     reportError(error);
     return ExitUsage;

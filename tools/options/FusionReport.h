@@ -3,18 +3,26 @@
 
 #include "llvm/ADT/StringRef.h"
 #include <cstdint>
+#include <optional>
 
 namespace attn::tools {
+
+/// What --verify-fusion found: whether the results are the same, on how many sets of inputs.
+struct Verification {
+  bool same;
+  unsigned runs;
+};
 
 /// What --fusion-report=`path` ("": nothing) and --require-fused=`required` ask
 /// of the verdicts on the softmaxes of `model`, a JSON array as a compile reports
 /// and a library keeps it. On "-" it is a table: a line a softmax and, below it,
 /// what was assumed, copied, or why not; then a line for each of `products`, of
-/// quantised operands, a JSON array likewise. An exit code, told if not 0:
+/// quantised operands, a JSON array likewise. In a file that ends in .html it is a page, with what `verified` says.
+/// An exit code, told if not 0:
 /// ExitUsage where the file cannot be written, ExitUnsupported where too few are
 /// fused.
 int reportFusion(llvm::StringRef model, llvm::StringRef verdicts, llvm::StringRef products, llvm::StringRef path,
-                 uint64_t required);
+                 uint64_t required, std::optional<Verification> verified = std::nullopt);
 
 } // namespace attn::tools
 

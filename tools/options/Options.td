@@ -92,7 +92,7 @@ defm emit_header : Eq<"emit-header", "FILE",
     "write a C header with one typed function an entry and the model's names for sizes; its names begin as the library's "
     "(-o) does", g_output, [AttncVis]>;
 defm fusion_report : Eq<"fusion-report", "FILE",
-    "write a verdict for each softmax, fused or not, and why: JSON, or a table to standard output (-); docs/reports.md explains both", g_output, everyTool>;
+    "write a verdict for each softmax, fused or not, and why: JSON, a page (FILE.html), or a table to standard output (-); docs/reports.md explains them", g_output, everyTool>;
 defm require_fused : Eq<"require-fused", "N",
     "fail unless at least N attentions were fused (exit 2, nothing is written)", g_output, everyTool>;
 

@@ -218,6 +218,7 @@ private:
     std::optional<Miss> first;
     std::optional<Miss> stored;
     AttentionOp fused;
+    SmallVector<Operation *> replaced;
     for (OpOperand *weights : sums) {
       judged.insert(weights->getOwner());
       Miss miss{"", softmax.location};
@@ -245,6 +246,8 @@ private:
               early = takeOtherUses(*match);
             Operation *last = match->result.value.getDefiningOp();
             op = buildAttention(rewriter, *match, miss);
+            if (succeeded(op))
+              replaced.push_back(last);
             for (Operation *user : succeeded(op) ? early : SmallVector<Operation *>()) {
               rewriter.moveOpAfter(user, last);
               last = user;
@@ -284,7 +287,7 @@ private:
     if (!gate && isLive(softmax.result.getDefiningOp(), seen))
       note.reason += (note.reason.empty() ? "" : "; ") +
                      std::string("its weights are used elsewhere too, where they are computed again");
-    addFused(fused, softmax.location, note, softmax.assumption);
+    addFused(fused, softmax.location, note, softmax.assumption, findReplaced(replaced));
   }
 
   /// Leaves out sums of products of the weights with what is made of them element
@@ -383,7 +386,7 @@ private:
   }
 
   void add(Location softmax, Region *region, bool fused, StringRef kind, Normalizer normalizer, StringRef mask,
-           StringRef reason, StringRef reasonNode, StringRef assumption = "") {
+           StringRef reason, StringRef reasonNode, StringRef assumption = "", ArrayRef<StringRef> nodes = {}) {
     Builder b(&getContext());
     NamedAttrList list({
         b.getNamedAttr("node", b.getStringAttr(nodeName(softmax))),
@@ -399,13 +402,38 @@ private:
       list.set("normalizer", b.getStringAttr(stringifyNormalizer(normalizer)));
     if (!assumption.empty())
       list.set("assumes", b.getStrArrayAttr({assumption}));
+    if (!nodes.empty())
+      list.set("nodes", b.getStrArrayAttr(nodes));
     verdicts.push_back(list.getDictionary(&getContext()));
   }
 
-  void addFused(AttentionOp op, Location softmax, const Miss &note, StringRef assumption = "") {
+  /// The nodes of what only `sums`, which nobody needs any more, were computed from.
+  static SmallVector<StringRef> findReplaced(ArrayRef<Operation *> sums) {
+    SmallVector<StringRef> nodes;
+    worklist(SmallVector<Operation *>(sums), [&](Operation *op, SmallVector<Operation *> &list) {
+      DenseSet<Operation *> seen;
+      if (isLive(op, seen))
+        return false;
+      op->getLoc()->walk([&](Location part) {
+        StringRef name = isa<NameLoc>(part) ? nodeName(part) : StringRef();
+        if (!name.empty() && !llvm::is_contained(nodes, name))
+          nodes.push_back(name);
+        return WalkResult::advance();
+      });
+      for (Value operand : op->getOperands())
+        if (Operation *source = operand.getDefiningOp())
+          list.push_back(source);
+      return false;
+    });
+    std::reverse(nodes.begin(), nodes.end());
+    return nodes;
+  }
+
+  void addFused(AttentionOp op, Location softmax, const Miss &note, StringRef assumption = "",
+                ArrayRef<StringRef> nodes = {}) {
     std::string mask = nameMask(op);
     add(softmax, op->getParentRegion(), true, stringifyScoreKind(op.getKind()), op.getNormalizer(), mask, note.reason,
-        note.reason.empty() ? "" : nodeName(note.location), assumption);
+        note.reason.empty() ? "" : nodeName(note.location), assumption, nodes);
     remark::passed(softmax, remark::RemarkOpts::name("Attention").category("attn-recognize-attention"))
         << "fused into one attention, mask: " << mask;
   }

@@ -1,12 +1,12 @@
 #include "dialects/attn/NodeLocation.h"
 #include "passes/Passes.h"
+#include "passes/graph/FusionVerdict.h"
 #include "passes/graph/decompose/Decompose.h"
 #include "passes/kernels/cpu/Attention.h"
 #include "passes/kernels/cpu/AttentionRow.h"
 #include "passes/kernels/cpu/Gemm.h"
 #include "passes/lowering/choose/KernelCall.h"
 #include "passes/lowering/cpu/BlockWeights.h"
-#include "passes/graph/FusionVerdict.h"
 #include "passes/lowering/cpu/NarrowValues.h"
 
 #include "mlir/Dialect/Affine/IR/AffineOps.h"
@@ -96,8 +96,9 @@ SmallVector<Value> getStoredOperands(AttentionOp op, RewriterBase &rewriter) {
 }
 
 /// Replaces `op` by a kernel; otherwise it stays, to be decomposed, and the
-/// reason comes back.
-std::string lower(AttentionOp op, KernelTable &kernels, TargetAttr target, RoundedValues *rounded) {
+/// reason comes back. `symbol` becomes the kernel's name.
+std::string lower(AttentionOp op, KernelTable &kernels, TargetAttr target, RoundedValues *rounded,
+                  std::string &symbol) {
   std::string reason;
   IRRewriter rewriter(op);
   AttentionSpec spec = AttentionSpec::get(op, target, /*narrow=*/rounded);
@@ -116,7 +117,8 @@ std::string lower(AttentionOp op, KernelTable &kernels, TargetAttr target, Round
   ReifiedRankedShapedTypeDims shapes;
   if (failed(op.reifyResultShapes(rewriter, shapes)))
     return "the sizes of the result are unknown";
-  remark::passed(op.getLoc(), remarkOpts()) << remark::add("{0}", spec.symbol());
+  symbol = spec.symbol();
+  remark::passed(op.getLoc(), remarkOpts()) << remark::add("{0}", symbol);
   noteFlops(op, rewriter);
   replaceByKernel(rewriter, op, *kernel, operands, shapes);
   return "";
@@ -137,14 +139,16 @@ struct LowerAttentionPass : attn::impl::LowerAttentionPassBase<LowerAttentionPas
     getOperation().walk(collect);
     for (AttentionOp op : ops) {
       Location loc = op.getLoc();
-      std::string reason = lower(op, kernels, TargetAttr::lookup(op), precision == "bf16" ? &rounded : nullptr);
+      std::string symbol;
+      std::string reason = lower(op, kernels, TargetAttr::lookup(op), precision == "bf16" ? &rounded : nullptr, symbol);
       if (!reason.empty())
         remark::missed(loc, remarkOpts()) << remark::reason("{0}", reason);
       // Fusion without a kernel is worth little.
       Builder b(&getContext());
       completeVerdict(getOperation(), nodeName(loc),
                       {b.getNamedAttr("kernel", b.getBoolAttr(reason.empty())),
-                       b.getNamedAttr("kernel_reason", b.getStringAttr(reason))});
+                       b.getNamedAttr("kernel_reason", b.getStringAttr(reason)),
+                       b.getNamedAttr("kernel_symbol", b.getStringAttr(symbol))});
     }
   }
 

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import base64
-import html
-import json
 import os
 import pathlib
 import re
 from typing import Any, Dict, Iterator, Mapping, Optional, Sequence, Union
 
-_PLACE = "@ATTENTION_DATA@"
-
+from . import _page
 
 def _is_whole(name: str, array: Any) -> bool:
     """Whether an exposed output has all weights of a node: "NODE.weights", or "NODE.weights.2"."""
@@ -57,17 +54,15 @@ class AttentionMaps(Mapping[str, Any]):
 
     def page(self) -> str:
         """The page as HTML. It needs no network; labels name each axis that has as many positions."""
-        template = pathlib.Path(__file__).with_name("attention.html").read_text(encoding="utf-8")
-        data = {"model": self.model, "layers": [self._layer(node) for node in self]}
-        return template.replace(_PLACE, json.dumps(data).replace("<", "\\u003c"), 1)
+        layers = [self._layer(node) for node in self]
+        return _page.fill("attention.html", "@ATTENTION_DATA@", {"model": self.model, "layers": layers})
 
     def save(self, path: Union[str, "os.PathLike[str]"]) -> None:
         """Writes the page into a file."""
         pathlib.Path(path).write_text(self.page(), encoding="utf-8")
 
     def _repr_html_(self) -> str:
-        frame = "width:100%;height:48rem;border:0"
-        return f'<iframe style="{frame}" title="Attention maps" srcdoc="{html.escape(self.page(), quote=True)}"></iframe>'
+        return _page.frame("Attention maps", self.page())
 
     def __repr__(self) -> str:
         shapes = ", ".join(f"{node}: {'x'.join(map(str, array.shape))}" for node, array in self.items())

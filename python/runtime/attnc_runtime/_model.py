@@ -266,7 +266,9 @@ class Model:
         """A verdict for each softmax: whether its attention was fused, and why."""
         from . import _report
 
-        return _report.FusionReport(self.manifest.get("fusion", []))
+        manifest = self.manifest
+        name = os.path.basename(self.path)
+        return _report.FusionReport(manifest.get("fusion", []), name, manifest.get("products", []))
 
     @property
     def manifest(self) -> Dict[str, Any]:

@@ -8,18 +8,18 @@ import pathlib
 from dataclasses import dataclass, field
 from typing import Any, Dict, Iterator, List, Mapping, Sequence, Tuple, Union
 
+from . import _page
+
 _STYLE = "text-align:left;padding:1px 10px 1px 0;font-family:monospace;vertical-align:top"
-_COLOURS = {"fused": "#1a7f37", "missed": "#cf222e"}
 
 
-def table(title: str, header: Sequence[str], rows: Sequence[Sequence[str]], colours: Sequence[str] = ()) -> str:
+def table(title: str, header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """An HTML table that needs nothing from outside."""
     parts = [f"<b>{html.escape(title)}</b><table><tr>"]
     parts += [f'<th style="{_STYLE}">{html.escape(text)}</th>' for text in header]
     parts.append("</tr>")
-    for number, row in enumerate(rows):
-        colour = f";color:{colours[number]}" if number < len(colours) and colours[number] else ""
-        parts.append("<tr>" + "".join(f'<td style="{_STYLE}{colour}">{html.escape(cell)}</td>' for cell in row) + "</tr>")
+    for row in rows:
+        parts.append("<tr>" + "".join(f'<td style="{_STYLE}">{html.escape(cell)}</td>' for cell in row) + "</tr>")
     return "".join(parts) + "</table>"
 
 
@@ -44,9 +44,14 @@ class Verdict:
 
 
 class FusionReport(Sequence[Verdict]):
-    """A verdict for each softmax of the model, fused or not, and why."""
+    """A verdict for each softmax of the model, fused or not, and why. Shows itself as a page in a notebook; ``save``
+    writes that page."""
 
-    def __init__(self, verdicts: Sequence[Mapping[str, Any]]) -> None:
+    def __init__(
+        self, verdicts: Sequence[Mapping[str, Any]], model: str = "", products: Sequence[Mapping[str, Any]] = ()
+    ) -> None:
+        self.model = model
+        self.products = list(products)
         self._verdicts = [
             Verdict(v.get("node", ""), v.get("entry", ""), bool(v.get("fused")), v.get("verdict", ""),
                     v.get("kind", ""), v.get("mask", ""), v.get("reason", ""), v)
@@ -78,10 +83,18 @@ class FusionReport(Sequence[Verdict]):
     def __repr__(self) -> str:
         return f"<FusionReport: {self.fused} of {len(self)} softmaxes fused>"
 
+    def page(self) -> str:
+        """The page as HTML. It needs no network."""
+        verdicts = [dict(v.fields) for v in self]
+        data = {"model": self.model, "verdicts": verdicts, "products": self.products}
+        return _page.fill("fusion.html", "@FUSION_DATA@", data)
+
+    def save(self, path: Union[str, "pathlib.Path"]) -> None:
+        """Writes the page into a file."""
+        pathlib.Path(path).write_text(self.page(), encoding="utf-8")
+
     def _repr_html_(self) -> str:
-        header, rows = self._rows()
-        colours = [_COLOURS.get(v.verdict, "") for v in self]
-        return table(f"{self.fused} of {len(self)} softmaxes fused", header, rows, colours)
+        return _page.frame("Fusion report", self.page())
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,15 @@
+#ifndef TOOLS_OPTIONS_PAGE_H
+#define TOOLS_OPTIONS_PAGE_H
+
+#include "llvm/ADT/StringRef.h"
+#include "llvm/Support/JSON.h"
+#include <string>
+
+namespace attn::tools {
+
+/// `page`, HTML, with `data` in the place that is marked `place`, inside of a script element.
+std::string fillPage(llvm::StringRef page, llvm::StringRef place, const llvm::json::Value &data);
+
+} // namespace attn::tools
+
+#endif // TOOLS_OPTIONS_PAGE_H
