@@ -49,6 +49,9 @@ config.substitutions.append(("%transformers-python", transformers + "/bin/python
 if os.path.exists(os.path.join(os.path.dirname(config.attn_python), "mkdocs")):
     config.available_features.add("mkdocs")
 
+if shutil.which("chromium", path=config.environment["PATH"]):  # draws the pages
+    config.available_features.add("chromium")
+
 # The assembler of a CUDA toolkit, which neither a build nor a compile needs. What runs in the interpreter is PTX, so that
 # libraries hold PTX alone here: machine code for them costs a third of the GPU tests' time.
 config.environment["CUDA_ROOT"] = config.test_exec_root
