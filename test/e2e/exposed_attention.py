@@ -147,6 +147,13 @@ def check_errors(model, folder):
     assert not target.exists()
     done = call(RUN, folder / "plain.so", f"--attention-maps={folder}/maps", status=1)
     assert "--expose-attention" in done.stderr, done
+    for more, message in (([f"--attention-image={model}"], "is neither a PNG nor a JPEG file"),
+                          ([f"--attention-image={folder}/gone.png"], "--attention-image: cannot read"),
+                          ([f"--attention-labels={model}"] * 3, "not 3 files")):
+        done = call(RUN, folder / "exposed.so", f"--attention-maps={folder}/maps", *more, status=1)
+        assert message in done.stderr, done
+    done = call(RUN, folder / "exposed.so", f"--attention-image={model}", status=1)
+    assert "--attention-image belongs to --attention-maps" in done.stderr, done
     print("errors agree")
 
 

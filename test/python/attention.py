@@ -45,6 +45,16 @@ class Attention(unittest.TestCase):
         self.assertNotIn("https://", page)
         self.assertIn("srcdoc=", maps._repr_html_())
 
+    def test_key_labels_and_picture(self):
+        queries, keys = [f"q{n}" for n in range(7)], [f"k{n}" for n in range(7)]
+        maps = self.model.attention(labels=queries, key_labels=keys, image=b"\x89PNG pixels", **self.feeds)
+        text, = re.findall(r'id="data">(.*?)</script>', maps.page(), re.S)
+        data = json.loads(text)
+        self.assertEqual((data["layers"][0]["queryLabels"], data["layers"][0]["keyLabels"]), (queries, keys))
+        self.assertTrue(data["image"].startswith("data:image/png;base64,"))
+        with self.assertRaisesRegex(attnc.InvalidArgument, "neither PNG nor JPEG"):
+            self.model.attention(image=b"GIF89a", **self.feeds)
+
     def test_nothing_exposed(self):
         with self.assertRaisesRegex(attnc.InvalidArgument, "expose_attention='all'"):
             self.plain.attention(**self.feeds)

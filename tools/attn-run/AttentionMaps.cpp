@@ -23,6 +23,9 @@ constexpr const char kPage[] =
 #include "tools/pages/attention.inc"
     ;
 
+/// The output of a search that has the weights of each step: [batch, hypothesis, step, key].
+constexpr StringRef kAlignment = "alignment";
+
 /// An output that shows the weights of an attention.
 struct Exposed {
   std::string output; ///< "NODE.weights"
@@ -34,7 +37,7 @@ struct Exposed {
     auto [front, back] = name.rsplit('.');
     if (all_of(back, isDigit)) // of a node that became several attentions
       name = front;
-    return name.ends_with(".weights") && tensor->shape().size() == 4;
+    return (name.ends_with(".weights") || name == kAlignment) && tensor->shape().size() == 4;
   }
 };
 
@@ -57,6 +60,10 @@ std::vector<Exposed> findExposed(const attnrt_model_info &info, const attnrt_ent
         if (name.getAsString() == StringRef(entry.outputs[n].name))
           found.push_back({entry.outputs[n].name, &outputs[n]});
   }
+  bool isSearch = entry.num_outputs && entry.outputs[0].name == StringRef("tokens");
+  for (int32_t n = 1; isSearch && n < entry.num_outputs; ++n)
+    if (entry.outputs[n].name == kAlignment)
+      found.push_back({entry.outputs[n].name, &outputs[n]});
   return found;
 }
 
@@ -73,17 +80,19 @@ std::string encodeWeights(const Tensor &tensor) {
   return encodeBase64(bytes);
 }
 
-json::Object describeLayer(const Exposed &exposed, ArrayRef<std::string> labels) {
+json::Object describeLayer(const Exposed &exposed, const AttentionMapsOptions &options) {
   const std::vector<int64_t> &shape = exposed.tensor->shape();
   json::Object layer{{"name", json::fixUTF8(StringRef(exposed.output).rsplit(".weights").first)},
                      {"shape", json::Array(shape)},
                      {"weights", encodeWeights(*exposed.tensor)}};
-  json::Array texts;
-  for (const std::string &label : labels)
-    texts.push_back(json::fixUTF8(label));
-  for (auto [key, size] : {std::pair("queryLabels", shape[2]), std::pair("keyLabels", shape[3])})
-    if (!labels.empty() && static_cast<size_t>(size) == labels.size())
-      layer[key] = json::Array(texts);
+  for (auto [key, labels, size] : {std::tuple("queryLabels", &options.queryLabels, shape[2]),
+                                   std::tuple("keyLabels", &options.keyLabels, shape[3])}) {
+    json::Array texts;
+    for (const std::string &label : *labels)
+      texts.push_back(json::fixUTF8(label));
+    if (!texts.empty() && static_cast<size_t>(size) == texts.size())
+      layer[key] = std::move(texts);
+  }
   return layer;
 }
 
@@ -95,18 +104,55 @@ std::string fileName(size_t number, StringRef output) {
   return name.substr(0, 200) + ".npy";
 }
 
-} // namespace
-
-int readLabels(StringRef path, std::vector<std::string> &labels) {
+/// Reads a label from each line of `path`.
+bool readLabels(StringRef path, std::vector<std::string> &labels) {
   ErrorOr<std::unique_ptr<MemoryBuffer>> buffer = MemoryBuffer::getFile(path, /*IsText=*/true);
   if (!buffer) {
     reportError("--attention-labels: cannot read " + path + ": " + buffer.getError().message());
-    return ExitUsage;
+    return false;
   }
   StringRef text = (*buffer)->getBuffer();
   text.consume_back("\n");
   for (StringRef label : split(text, '\n'))
     labels.push_back(label.rtrim('\r').str());
+  return true;
+}
+
+/// A picture as a page holds it.
+bool readImage(StringRef path, std::string &image) {
+  ErrorOr<std::unique_ptr<MemoryBuffer>> buffer = MemoryBuffer::getFile(path);
+  if (!buffer) {
+    reportError("--attention-image: cannot read " + path + ": " + buffer.getError().message());
+    return false;
+  }
+  StringRef bytes = (*buffer)->getBuffer();
+  bool isPng = bytes.starts_with("\x89PNG"), isJpeg = bytes.starts_with("\xff\xd8\xff");
+  if (!isPng && !isJpeg) {
+    reportError("--attention-image: " + path + " is neither a PNG nor a JPEG file");
+    return false;
+  }
+  image = (isPng ? "data:image/png;base64," : "data:image/jpeg;base64,") + encodeBase64(bytes);
+  return true;
+}
+
+} // namespace
+
+int readMapsOptions(CommandLine &line, AttentionMapsOptions &options) {
+  options.folder = line.text(OPT_attention_maps).str();
+  std::vector<StringRef> labels = line.all(OPT_attention_labels);
+  for (auto [id, flag] :
+       {std::pair(OPT_attention_labels, "--attention-labels"), std::pair(OPT_attention_image, "--attention-image")})
+    if (line.has(id) && options.folder.empty())
+      line.fail(Twine(flag) + " belongs to --attention-maps");
+  if (labels.size() > 2)
+    line.fail("--attention-labels expects a file for queries and one for keys, not " + Twine(labels.size()) + " files");
+  if (line.failed())
+    return ExitUsage;
+  if (!labels.empty() &&
+      (!readLabels(labels.front(), options.queryLabels) || !readLabels(labels.back(), options.keyLabels)))
+    return ExitUsage;
+  if (line.has(OPT_attention_image) && !readImage(line.text(OPT_attention_image), options.image))
+    return ExitUsage;
   return ExitSuccess;
 }
 
@@ -115,7 +161,7 @@ int writeAttentionMaps(const AttentionMapsOptions &options, StringRef model, con
   std::vector<Exposed> exposed = findExposed(info, entry, outputs);
   if (exposed.empty()) {
     reportError("--attention-maps: entry '" + Twine(entry.name) + "' of " + model +
-                " exposes no attention; compile it with --expose-attention");
+                " exposes no attention; compile it with --expose-attention, a search with --alignment");
     return ExitUsage;
   }
   if (std::error_code failed = sys::fs::create_directories(options.folder)) {
@@ -132,9 +178,13 @@ int writeAttentionMaps(const AttentionMapsOptions &options, StringRef model, con
       return ExitUsage;
     }
     if (one.isWhole())
-      layers.push_back(describeLayer(one, options.labels));
+      layers.push_back(describeLayer(one, options));
   }
   json::Object data{{"model", json::fixUTF8(sys::path::filename(model))}, {"layers", std::move(layers)}};
+  if (!options.image.empty())
+    data["image"] = options.image;
+  if (exposed.front().output == kAlignment)
+    data["heads"] = "Hypothesis";
   SmallString<128> page(options.folder);
   sys::path::append(page, "attention.html");
   if (!writeTextFile(page, fillPage(kPage, "@ATTENTION_DATA@", std::move(data)), error)) {

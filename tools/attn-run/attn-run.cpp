@@ -135,13 +135,9 @@ int runTool(int argc, char **argv) {
     else if (line->has(OPT_info))
       line->fail("--info runs nothing that --compare could compare");
   }
-  AttentionMapsOptions maps{line->text(OPT_attention_maps).str(), {}};
-  if (line->has(OPT_attention_labels)) {
-    if (maps.folder.empty())
-      line->fail("--attention-labels belongs to --attention-maps");
-    else if ((code = readLabels(line->text(OPT_attention_labels), maps.labels)))
-      return code;
-  }
+  AttentionMapsOptions maps;
+  if ((code = readMapsOptions(*line, maps)))
+    return code;
   std::unique_ptr<LibraryArgument> library = LibraryArgument::prepare(*line, code), reference;
   if (library && line->has(OPT_compare) && !(reference = LibraryArgument::prepareReference(*line, code)))
     library.reset();

@@ -54,7 +54,10 @@ defm attention_maps : Eq<"attention-maps", "DIR",
     "write the attention weights that the library exposes into DIR, as .npy files and as attention.html, a page that "
     "draws them; a model is compiled with --expose-attention for it", g_run, [RunVis]>;
 defm attention_labels : Eq<"attention-labels", "FILE",
-    "what --attention-maps calls queries and keys: a label on each line, for each axis that has as many", g_run, [RunVis]>;
+    "what --attention-maps calls queries and keys: a label on each line, for each axis that has as many (twice: one file "
+    "for queries, one for keys)", g_run, [RunVis]>;
+defm attention_image : Eq<"attention-image", "FILE",
+    "the PNG or JPEG picture whose parts the keys are: the page of --attention-maps shows what each head looks at", g_run, [RunVis]>;
 def stream : SimpleFlag<"stream",
     "print each token of a search as soon as it is chosen, as 'row step token' (no beams)", g_run, [RunVis]>;
 def info : SimpleFlag<"info", "print what the library holds instead of running it", g_run, [RunVis]>;

@@ -8,11 +8,20 @@ import pathlib
 import re
 from typing import Any, Dict, Iterator, Mapping, Optional, Sequence, Union
 
-from . import _page
+from . import _errors, _page
 
 def _is_whole(name: str, array: Any) -> bool:
     """Whether an exposed output has all weights of a node: "NODE.weights", or "NODE.weights.2"."""
     return re.search(r"\.weights(\.\d+)?$", name) is not None and array.ndim == 4
+
+
+def _data_uri(image: Union[str, "os.PathLike[str]", bytes]) -> str:
+    """A picture, or the file that has it, as a page holds it."""
+    name, content = ("", image) if isinstance(image, bytes) else (f"{image} is ", pathlib.Path(image).read_bytes())
+    for start, kind in ((b"\x89PNG", "png"), (b"\xff\xd8\xff", "jpeg")):
+        if content.startswith(start):
+            return f"data:image/{kind};base64,{base64.b64encode(content).decode()}"
+    raise _errors.InvalidArgument(f"image: {name or 'the bytes are '}neither PNG nor JPEG")
 
 
 class AttentionMaps(Mapping[str, Any]):
@@ -22,10 +31,20 @@ class AttentionMaps(Mapping[str, Any]):
     outputs  all outputs of the run by name, reductions (``expose_attention_as``) among them
     """
 
-    def __init__(self, model: str, exposed: Sequence[str], outputs: Dict[str, Any], labels: Optional[Sequence[str]]) -> None:
+    def __init__(
+        self,
+        model: str,
+        exposed: Sequence[str],
+        outputs: Dict[str, Any],
+        labels: Optional[Sequence[str]] = None,
+        key_labels: Optional[Sequence[str]] = None,
+        image: Union[str, "os.PathLike[str]", bytes, None] = None,
+    ) -> None:
         self.model = model
         self.outputs = outputs
         self.labels = None if labels is None else [str(label) for label in labels]
+        self.key_labels = self.labels if key_labels is None else [str(label) for label in key_labels]
+        self._image = None if image is None else _data_uri(image)
         self._weights = {
             re.sub(r"\.weights(\.\d+)?$", r"\1", name): outputs[name]
             for name in exposed
@@ -47,15 +66,20 @@ class AttentionMaps(Mapping[str, Any]):
         weights = numpy.asarray(self._weights[node], numpy.float64)
         words = numpy.round(65535 * numpy.clip(numpy.nan_to_num(weights), 0, 1)).astype("<u2")
         layer = {"name": node, "shape": list(weights.shape), "weights": base64.b64encode(words.tobytes()).decode()}
-        for key, size in (("queryLabels", weights.shape[2]), ("keyLabels", weights.shape[3])):
-            if self.labels is not None and len(self.labels) == size:
-                layer[key] = self.labels
+        for key, labels, size in (
+            ("queryLabels", self.labels, weights.shape[2]),
+            ("keyLabels", self.key_labels, weights.shape[3]),
+        ):
+            if labels is not None and len(labels) == size:
+                layer[key] = labels
         return layer
 
     def page(self) -> str:
         """The page as HTML. It needs no network; labels name each axis that has as many positions."""
-        layers = [self._layer(node) for node in self]
-        return _page.fill("attention.html", "@ATTENTION_DATA@", {"model": self.model, "layers": layers})
+        data: Dict[str, Any] = {"model": self.model, "layers": [self._layer(node) for node in self]}
+        if self._image is not None:
+            data["image"] = self._image
+        return _page.fill("attention.html", "@ATTENTION_DATA@", data)
 
     def save(self, path: Union[str, "os.PathLike[str]"]) -> None:
         """Writes the page into a file."""

@@ -357,6 +357,8 @@ class Model:
         self,
         *,
         labels: Optional[Sequence[str]] = None,
+        key_labels: Optional[Sequence[str]] = None,
+        image: Union[str, "os.PathLike[str]", bytes, None] = None,
         entry: Optional[str] = None,
         timeout: Optional[float] = None,
         **named: Any,
@@ -364,7 +366,9 @@ class Model:
         """Runs an entry with inputs by name, and returns the weights of its attentions, which show themselves in a
         notebook. For a library that exposes them (``expose_attention="all"``).
 
-        labels  texts, one for each position, such as the tokens
+        labels      texts, one for each position, such as the tokens
+        key_labels  the same for keys, where they are other positions than the queries
+        image       a PNG or JPEG picture whose parts the keys are, as a path or its bytes: the page draws weights on it
         """
         from . import _attention
 
@@ -375,7 +379,9 @@ class Model:
             raise _errors.InvalidArgument(
                 f"{self.path} exposes no attention: attnc.load(..., expose_attention='all'), or attnc --expose-attention"
             )
-        return _attention.AttentionMaps(os.path.basename(self.path), exposed, chosen.run(named, timeout=timeout), labels)
+        outputs = chosen.run(named, timeout=timeout)
+        name = os.path.basename(self.path)
+        return _attention.AttentionMaps(name, exposed, outputs, labels, key_labels, image)
 
     def generate(self, *, timeout: Optional[float] = None, **named: Any) -> Dict[str, Any]:
         """Runs the compiled search, the entry ``generate``: its outputs by name (``tokens``, ``lengths``, ``scores``

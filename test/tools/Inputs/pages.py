@@ -4,8 +4,10 @@ PICTURES: a folder that those for the documentation are written to.
 """
 import json
 import pathlib
+import struct
 import subprocess
 import sys
+import zlib
 
 import numpy as np
 
@@ -54,7 +56,9 @@ def check_attention():
     model, maps, labels = MODELS / "bert_eager_ts14" / "model.onnx", FOLDER / "maps", FOLDER / "labels.txt"
     words = "[CLS] the page shows what each head looks at [SEP]".split()
     labels.write_text("\n".join(words) + "\n")
-    call(RUN, model, "--dim=batch:1", f"--dim=seq:{len(words)}", f"--attention-maps={maps}", f"--attention-labels={labels}")
+    ones = ",".join("1" for _ in words)
+    call(RUN, model, "--dim=batch:1", f"--dim=seq:{len(words)}", f"--input=attention_mask=1x{len(words)}xi64={ones}",
+         f"--attention-maps={maps}", f"--attention-labels={labels}")
     page = maps / "attention.html"
     seen = browser.structure(page, """
         const shown = () => document.getElementById("cell").textContent;
@@ -63,11 +67,15 @@ def check_attention():
         return { size: [matrix.width, matrix.height], before, after: shown(),
                  buttons: document.querySelectorAll("#grid button").length,
                  entropy: [...document.querySelectorAll("#entropy td")].map((cell) => cell.textContent),
+                 columns: [...document.querySelectorAll("#columns span")].map((text) => text.textContent),
+                 picture: !document.getElementById("pictureSection").hidden,
                  words: [...document.querySelectorAll("#pairs .query")].map((text) => text.textContent),
                  wide: document.documentElement.scrollWidth > innerWidth };""")
-    weights = [np.load(file).astype(np.float64) for file in sorted(maps.glob("*.npy"))]
+    # A compile for one item calls its heads a batch; the page shows them as heads.
+    weights = [np.load(file).astype(np.float64).reshape(1, -1, len(words), len(words)) for file in sorted(maps.glob("*.npy"))]
     entropies = [-(np.where(w > 0, w * np.log2(np.where(w > 0, w, 1)), 0)).sum(-1).mean(-1)[0] for w in weights]
-    assert seen["size"] == [len(words)] * 2 and seen["words"] == words, seen
+    assert seen["size"] == [len(words)] * 2 and seen["words"] == seen["columns"] == words, seen
+    assert not seen["picture"], "there is none"
     assert seen["before"].startswith("query [CLS] → key [CLS]: ") and seen["after"].startswith("query the → key page: "), seen
     assert abs(float(seen["after"].split()[-1]) - weights[0][0, 0, 1, 2]) < 1e-4, seen
     assert seen["buttons"] == sum(w.shape[1] for w in weights), seen
@@ -79,5 +87,55 @@ def check_attention():
     print("attention: as the files")
 
 
+def check_alignment():
+    """A search's alignment: rows are what it wrote, columns what it read."""
+    dates, maps = MODELS.parent / "dates", FOLDER / "alignment"
+    read, written = "may 3 1998".replace(" ", "␣"), [*"1998-05-03", "end"]
+    for name, labels in (("read", read), ("written", written)):
+        (FOLDER / f"{name}.txt").write_text("\n".join(labels) + "\n")
+    call(ATTNC, f"encode={dates}/encode.onnx", f"step={dates}/step.onnx", "-o", FOLDER / "dates.so", "--generate=beam:5",
+         "--init=encode", "--bos=0", "--eos=1", "--max-length=16", "--alignment=alignment")
+    call(RUN, FOLDER / "dates.so", "--entry=generate", "--input=source=1x10xi64=13,1,25,0,30,0,28,36,36,35",
+         "--input=lengths=1xi64=10", f"--attention-maps={maps}", f"--attention-labels={FOLDER}/written.txt",
+         f"--attention-labels={FOLDER}/read.txt")
+    seen = browser.structure(maps / "attention.html", """
+        const texts = (place) => [...document.querySelectorAll(`#${place} span`)].map((text) => text.textContent);
+        const matrix = document.getElementById("matrix");
+        return { size: [matrix.width, matrix.height], rows: texts("rows"), columns: texts("columns"),
+                 title: document.getElementById("headTitle").textContent };""")
+    assert seen == {"size": [10, 11], "rows": written, "columns": [*read], "title": "Hypothesis"}, seen
+    browser.screenshot(maps / "attention.html", PICTURES / "alignment-page.png", (1200, 1000))
+    print("alignment: as the files")
+
+
+def check_picture():
+    """A page with a picture: a canvas for each head, the parts of the picture where the weights say."""
+    gallery, maps = MODELS.parents[2] / "examples" / "gallery", FOLDER / "digits"
+    digit = np.load(gallery / "digits.npz")["image"][3:4]
+    np.save(FOLDER / "digit.npy", digit)
+    write_png(FOLDER / "digit.png", np.round(255 * digit[0, 0]).astype(np.uint8))
+    call(RUN, gallery / "digits.onnx", f"--input=image=@{FOLDER}/digit.npy", f"--attention-maps={maps}",
+         f"--attention-image={FOLDER}/digit.png")
+    seen = browser.structure(maps / "attention.html", """
+        showPictures();
+        return { canvases: document.querySelectorAll("#pictures canvas").length, parts: partsOf(17, 1),
+                 hidden: document.getElementById("pictureSection").hidden };""")
+    assert not seen["hidden"] and seen["canvases"] == 4, seen
+    assert (seen["parts"]["before"], seen["parts"]["columns"], seen["parts"]["rows"]) == (1, 4, 4), seen
+    browser.screenshot(maps / "attention.html", PICTURES / "picture-page.png", (1200, 1300))
+    print("picture: as the files")
+
+
+def write_png(path, grey):
+    """8 bits of grey."""
+    def chunk(kind, data):
+        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+    rows = b"".join(b"\0" + row.tobytes() for row in grey)
+    path.write_bytes(b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", struct.pack(">IIBBBBB", *grey.shape[::-1], 8, 0, 0, 0, 0)) +
+                     chunk(b"IDAT", zlib.compress(rows)) + chunk(b"IEND", b""))
+
+
 check_fusion()
 check_attention()
+check_alignment()
+check_picture()
