@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <chrono>
 #include <map>
+#include <numeric>
 #include <thread>
 #if defined(__x86_64__)
 #include <immintrin.h>
@@ -169,7 +170,7 @@ void Breakdown::writeTrace(raw_ostream &os, double peak) const {
 }
 
 //===----------------------------------------------------------------------===//
-// Peak
+// Peak and bandwidth
 //===----------------------------------------------------------------------===//
 
 // Twelve independent sums hide the latency of four cycles on two ports.
@@ -207,18 +208,34 @@ static double spinBest() {
 static double spinBest() { return 0; }
 #endif
 
-double measurePeak(int32_t threads) {
+/// Bytes/s of one thread that sums an array which no cache holds: the best of some sweeps.
+static double sweepBest() {
+  std::vector<uint64_t> array(size_t(16) << 20, 1); // 128 MiB
+  double best = 0;
+  for (int attempt = 0; attempt < 5; ++attempt) {
+    double before = nowMs();
+    uint64_t sum = 0;
+    for (uint64_t word : array)
+      sum += word;
+    asm volatile("" : : "r"(sum)); // it is needed
+    best = std::max(best, static_cast<double>(array.size() * sizeof(uint64_t)) / ((nowMs() - before) * 1e-3));
+  }
+  return best;
+}
+
+/// What `threads` threads reach together, each by `one`.
+static double sumOverThreads(int32_t threads, double (*one)()) {
   std::vector<double> found(static_cast<size_t>(std::max(threads, 1)));
   std::vector<std::thread> others;
   for (size_t i = 1; i < found.size(); ++i)
-    others.emplace_back([&found, i] { found[i] = spinBest(); });
-  found[0] = spinBest();
+    others.emplace_back([&found, i, one] { found[i] = one(); });
+  found[0] = one();
   for (std::thread &other : others)
     other.join();
-  double sum = 0;
-  for (double each : found)
-    sum += each;
-  return sum;
+  return std::accumulate(found.begin(), found.end(), 0.0);
 }
+
+double measurePeak(int32_t threads) { return sumOverThreads(threads, spinBest); }
+double measureBandwidth(int32_t threads) { return sumOverThreads(threads, sweepBest); }
 
 } // namespace attn::tools

@@ -55,6 +55,8 @@ private:
 
 /// FLOP/s of fused multiply-adds in registers, in `threads` threads at once.
 double measurePeak(int32_t threads);
+/// Bytes/s that `threads` threads at once read from memory.
+double measureBandwidth(int32_t threads);
 
 } // namespace attn::tools
 

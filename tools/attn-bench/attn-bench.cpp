@@ -3,11 +3,14 @@
 #include "tools/attn-bench/DeviceTimer.h"
 #include "tools/options/Console.h"
 #include "tools/options/LibraryArgument.h"
+#include "tools/options/Page.h"
 #include "tools/options/RunArguments.h"
+#include "tools/options/StagedOutput.h"
 
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/Format.h"
 #include "llvm/Support/JSON.h"
+#include "llvm/Support/Path.h"
 #include "llvm/Support/raw_ostream.h"
 #include <algorithm>
 #include <chrono>
@@ -21,6 +24,10 @@ using runner::Tensor;
 
 namespace {
 
+constexpr const char kRoofline[] =
+#include "tools/pages/roofline.inc"
+    ;
+
 constexpr ToolInfo kTool = {
     "attn-bench",
     BenchVis,
@@ -29,7 +36,7 @@ constexpr ToolInfo kTool = {
     "At least 3 runs and 0.2 s of warm-up are not counted. Outputs are those of the last run.",
     "  attn-bench model.so --threads=2\n"
     "  attn-bench model.so --dim=batch:1 --dim=seq:128 --runs=100 --json\n"
-    "  attn-bench model.onnx --breakdown --profile=trace.json\n"
+    "  attn-bench model.onnx --breakdown --profile=trace.json --roofline=roof.html\n"
     "  attn-bench model.onnx --mcpu=x86-64-v3 --input=x=@x.npy --output=y=@y.npy\n",
     "  0  the model was measured\n"
     "  1  the command line is wrong, or a file cannot be read or written\n"
@@ -182,6 +189,20 @@ bool writeProfile(const Breakdown &regions, StringRef path, double peak) {
   return !error;
 }
 
+/// A page: the regions below the roof that this machine has.
+bool writeRoofline(const Breakdown &regions, StringRef path, StringRef model, int32_t threads, double peak) {
+  json::Object data = regions.toJson(peak);
+  data["model"] = json::fixUTF8(sys::path::filename(model));
+  data["threads"] = threads;
+  data["peak"] = peak;
+  data["bandwidth"] = measureBandwidth(threads);
+  std::string error;
+  bool isWritten = writeTextFile(path, fillPage(kRoofline, "@ROOFLINE_DATA@", std::move(data)), error);
+  if (!isWritten)
+    reportError(error);
+  return isWritten;
+}
+
 /// Loads what was compiled or given; the fusion report says what it has of it. An exit code.
 int load(CommandLine &line, LibraryArgument &library, int32_t threads, int32_t device, runner::Model &model,
          Measurement &result) {
@@ -230,10 +251,11 @@ int runTool(int argc, char **argv) {
   std::optional<CommandLine> line = CommandLine::parse(kTool, argc, argv, code);
   if (!line)
     return code;
-  if (line->text(OPT_profile) == "-") {
-    reportError("--profile expects a file: standard output has the times");
-    return ExitUsage;
-  }
+  for (auto [id, flag] : {std::pair(OPT_profile, "--profile"), std::pair(OPT_roofline, "--roofline")})
+    if (line->text(id) == "-") {
+      reportError(Twine(flag) + " expects a file: standard output has the times");
+      return ExitUsage;
+    }
   runner::InputOptions options = inputOptions(*line);
   auto threads = static_cast<int32_t>(line->number(OPT_threads, 0, 1, 4096));
   auto deviceNumber = static_cast<int32_t>(line->number(OPT_device, 0, 0, runner::kMostDevices));
@@ -262,7 +284,7 @@ int runTool(int argc, char **argv) {
     if (runner::Fault fault = runner::makeInputs(model.entry(), options, set, error); fault != runner::Fault::None)
       return reportFault(fault, error);
   Breakdown regions;
-  bool looksInside = line->has(OPT_breakdown) || line->has(OPT_profile);
+  bool looksInside = line->has(OPT_breakdown) || line->has(OPT_profile) || line->has(OPT_roofline);
   if (looksInside && (code = lookInside(model, library->name(), regions)))
     return code;
   std::unique_ptr<DeviceTimer> device = timeDevice(model, deviceNumber);
@@ -281,6 +303,9 @@ int runTool(int argc, char **argv) {
   if (breaksDown && !line->has(OPT_json))
     regions.print(outs(), peak);
   if (line->has(OPT_profile) && !writeProfile(regions, line->text(OPT_profile), peak))
+    return ExitUsage;
+  if (line->has(OPT_roofline) &&
+      !writeRoofline(regions, line->text(OPT_roofline), library->name(), model.threads(), peak))
     return ExitUsage;
   return ExitSuccess;
 }

@@ -1,4 +1,4 @@
-"""pages.py ATTNC ATTN_RUN MODELS FOLDER [PICTURES]: what the pages draw is what the files say. With screenshots in FOLDER.
+"""pages.py ATTNC ATTN_RUN ATTN_BENCH MODELS FOLDER [PICTURES]: what the pages draw is what the files say. With screenshots in FOLDER.
 
 PICTURES: a folder that those for the documentation are written to.
 """
@@ -13,9 +13,9 @@ import numpy as np
 
 import browser
 
-ATTNC, RUN = sys.argv[1:3]
-MODELS, FOLDER = map(pathlib.Path, sys.argv[3:5])
-PICTURES = pathlib.Path(sys.argv[5]) if len(sys.argv) > 5 else FOLDER
+ATTNC, RUN, BENCH = sys.argv[1:4]
+MODELS, FOLDER = map(pathlib.Path, sys.argv[4:6])
+PICTURES = pathlib.Path(sys.argv[6]) if len(sys.argv) > 6 else FOLDER
 
 
 def call(*arguments):
@@ -126,6 +126,26 @@ def check_picture():
     print("picture: as the files")
 
 
+def check_roofline():
+    """A row for each region, and a point for each whose operations are known."""
+    page = FOLDER / "roofline.html"
+    call(BENCH, MODELS.parents[2] / "examples" / "gallery" / "digits.onnx", "--dim=batch:64", "--runs=20", f"--roofline={page}")
+    seen = browser.structure(page, """
+        const rows = document.querySelectorAll("#rows tr");
+        rows[0].focus();
+        rows[0].dispatchEvent(new KeyboardEvent("keydown", { key: "ArrowDown", bubbles: true }));
+        return { rows: rows.length, points: document.querySelectorAll("circle").length, names: data.regions.map((r) => r.region),
+                 known: data.regions.filter((r) => r.flops && r.bytes).length, moved: document.activeElement === rows[1],
+                 placed: [...document.querySelectorAll("circle")].every((c) => c.cx.baseVal.value >= 70 && c.cy.baseVal.value <= 385),
+                 wide: document.documentElement.scrollWidth > innerWidth };""")
+    assert seen["rows"] == len(seen["names"]) and seen["points"] == seen["known"] > 0, seen
+    assert any(name.startswith("attention_f32") for name in seen["names"]), seen
+    assert seen["moved"] and seen["placed"] and not seen["wide"], seen
+    browser.screenshot(page, PICTURES / "roofline-page.png", (1200, 1100))
+    browser.screenshot(page, FOLDER / "roofline-dark.png", (1200, 1100), dark=True)
+    print("roofline: as the regions")
+
+
 def write_png(path, grey):
     """8 bits of grey."""
     def chunk(kind, data):
@@ -139,3 +159,4 @@ check_fusion()
 check_attention()
 check_alignment()
 check_picture()
+check_roofline()
