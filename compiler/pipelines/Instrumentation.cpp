@@ -1,10 +1,12 @@
 #include "compiler/pipelines/Instrumentation.h"
 
 #include "mlir/Pass/Pass.h"
+#include "mlir/Pass/PassInstrumentation.h"
 #include "mlir/Pass/PassManager.h"
 #include "mlir/Support/Timing.h"
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/FormatVariadic.h"
+#include "llvm/Support/TimeProfiler.h"
 #include "llvm/Support/raw_ostream.h"
 
 using namespace mlir;
@@ -44,6 +46,36 @@ private:
   std::string folder;
   unsigned &count;
 };
+
+/// Passes as entries of llvm/Support/TimeProfiler.h. Its state belongs to a thread, and passes run on others than the
+/// one that compiles: each gets a state for as long as it runs a pass.
+struct Tracer : PassInstrumentation {
+  void runBeforePass(Pass *pass, Operation *) override {
+    if (!llvm::timeTraceProfilerEnabled()) {
+      llvm::timeTraceProfilerInitialize(kGranularityMicroseconds, "attnc");
+      isBorrowed = true;
+    }
+    ++depth;
+    llvm::timeTraceProfilerBegin(pass->getArgument().empty() ? pass->getName() : pass->getArgument(), "");
+  }
+  void runAfterPass(Pass *, Operation *) override { end(); }
+  void runAfterPassFailed(Pass *, Operation *) override { end(); }
+
+private:
+  static constexpr unsigned kGranularityMicroseconds = 10;
+
+  static void end() {
+    llvm::timeTraceProfilerEnd();
+    if (--depth == 0 && std::exchange(isBorrowed, false))
+      llvm::timeTraceProfilerFinishThread();
+  }
+
+  static thread_local unsigned depth; ///< passes within passes
+  static thread_local bool isBorrowed;
+};
+
+thread_local unsigned Tracer::depth = 0;
+thread_local bool Tracer::isBorrowed = false;
 } // namespace
 
 void attn::instrument(PassManager &pm, const CompileOptions &options, TimingScope &timing, unsigned &numPrinted) {
@@ -60,4 +92,6 @@ void attn::instrument(PassManager &pm, const CompileOptions &options, TimingScop
     pm.enableCrashReproducerGeneration(options.reproducerPath);
   if (options.timing)
     pm.enableTiming(timing);
+  if (llvm::timeTraceProfilerEnabled())
+    pm.addInstrumentation(std::make_unique<Tracer>());
 }

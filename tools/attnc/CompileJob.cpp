@@ -10,10 +10,12 @@
 #include "tools/attnc/GenerationParts.h"
 #include "tools/attnc/NaNGuards.h"
 #include "tools/options/Console.h"
+#include "tools/options/StagedOutput.h"
 
 #include "mlir/IR/MLIRContext.h"
 #include "mlir/Parser/Parser.h"
 #include "llvm/Support/JSON.h"
+#include "llvm/Support/TimeProfiler.h"
 #include "llvm/Support/raw_ostream.h"
 
 using namespace llvm;
@@ -178,6 +180,47 @@ std::string toJson(const CompileReport &report, const std::vector<KeptState> &se
   return text;
 }
 
+/// The stages of a compile, one behind the other; passes and LLVM add theirs inside of them.
+class Timeline {
+public:
+  explicit Timeline(const CompileJob &job) : path(job.profile) {
+    if (!path.empty())
+      timeTraceProfilerInitialize(/*TimeTraceGranularity=*/10, "attnc");
+  }
+
+  void enter(StringRef stage) {
+    leave();
+    inside = true;
+    timeTraceProfilerBegin(stage, "");
+  }
+
+  /// False where the file cannot be written, which is reported.
+  bool write() {
+    leave();
+    if (path.empty())
+      return true;
+    std::string error;
+    raw_svector_ostream os(buffer);
+    timeTraceProfilerWrite(os);
+    timeTraceProfilerCleanup();
+    if (writeTextFile(path, buffer, error))
+      return true;
+    reportError(error);
+    return false;
+  }
+
+private:
+  void leave() {
+    if (inside)
+      timeTraceProfilerEnd();
+    inside = false;
+  }
+
+  const std::string &path;
+  SmallString<0> buffer;
+  bool inside = false;
+};
+
 } // namespace
 
 int writeJobReproducer(const CompileJob &job) {
@@ -194,6 +237,8 @@ int writeJobReproducer(const CompileJob &job) {
 }
 
 int runCompileJob(const CompileJob &job, WorkerChannel &channel) {
+  Timeline timeline(job);
+  timeline.enter(kImportStage);
   channel.stage(kImportStage);
   DialectRegistry registry;
   registerCompilerDialects(registry);
@@ -213,6 +258,7 @@ int runCompileJob(const CompileJob &job, WorkerChannel &channel) {
   std::string stage;
   options.onStage = [&](StringRef name) {
     stage = name.str();
+    timeline.enter(name);
     channel.stage(name);
   };
   CompileReport report;
@@ -222,8 +268,9 @@ int runCompileJob(const CompileJob &job, WorkerChannel &channel) {
   LogicalResult compiled = compileModule(std::move(module), weights, options, job.output, &report);
   // Also of a failed compile: its verdicts tell what was not fused.
   channel.report(toJson(report, searched, hasNaNGuard, masks));
+  bool isWritten = timeline.write();
   if (succeeded(compiled))
-    return ExitSuccess;
+    return isWritten ? ExitSuccess : ExitUsage;
   if (report.outputFailed)
     return ExitUsage;
   if (report.unsupported && diagnostics.errors())

@@ -25,7 +25,8 @@ struct CompileJob {
   bool ownState = false;
   std::vector<StatePair> states;
   CompileOptions compile;
-  std::string output; ///< a path or "-"
+  std::string output;  ///< a path or "-"
+  std::string profile; ///< where the timeline of the compile goes ("": nowhere)
 };
 
 /// The stage in which a model is read; compileModule names the later ones.

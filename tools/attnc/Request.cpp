@@ -252,6 +252,9 @@ void readReports(CommandLine &line, Request &request) {
   request.requireFused = line.number(OPT_require_fused, 0, 0, UINT32_MAX);
   request.json = line.has(OPT_json);
   request.progress = line.has(OPT_progress);
+  request.job.profile = line.text(OPT_profile).str();
+  if (request.job.profile == "-")
+    line.fail("--profile expects a file: standard output may have the IR");
   request.verifyFusion = line.has(OPT_verify_fusion);
   if (!request.verifyFusion)
     return;
