@@ -1,4 +1,5 @@
 """The parts of attnc.serve without a server: batches, rows, the protocol, models of a folder, the decoder."""
+import asyncio
 import concurrent.futures
 import json
 import random
@@ -6,11 +7,13 @@ import shutil
 import threading
 import time
 import unittest
+from types import SimpleNamespace
+from unittest import mock
 
 import attnc
 import fixtures
 import numpy as np
-from attnc.serve import Decoder, Request, Settings, _batches, _models, _protocol, _tensors
+from attnc.serve import Decoder, Request, Settings, _batches, _decoder, _models, _protocol, _tensors
 from pydantic import ValidationError
 
 
@@ -50,6 +53,33 @@ class Batches(unittest.TestCase):
         self.assertEqual(len(self.check([FakeItem(500), FakeItem(500)], 80, 64, 0)), 2, "too large alone: served alone")
 
 
+class BatcherTest(unittest.TestCase):
+    class Meters:
+        model = "m"
+
+        def count(self, *_):
+            pass
+
+        observe = count
+
+    def test_one_bad_request_is_alone_with_its_error(self):
+        for kind in (ValueError, attnc.InvalidArgument):
+
+            def run(values, **_):
+                if 3 in values:
+                    raise kind("three")
+                return [10 * value for value in values]
+
+            async def ask():
+                batcher = _batches.Batcher(Settings(model=__file__, wait=0.05), run, self.Meters())
+                items = [_batches.Item(n, time.monotonic() + 9) for n in range(5)]
+                return await asyncio.gather(*map(batcher.submit, items), return_exceptions=True)
+
+            answers = asyncio.run(ask())
+            self.assertIsInstance(answers.pop(3), kind)
+            self.assertEqual(answers, [0, 10, 20, 40])
+
+
 class RowsTest(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
@@ -69,8 +99,6 @@ class RowsTest(unittest.TestCase):
         return {"input_ids": ids, "attention_mask": np.ones_like(ids)}
 
     def items(self, rows, requests):
-        import asyncio
-
         async def make():
             return [rows.item(request, time.monotonic() + 9) for request in requests]
 
@@ -96,7 +124,8 @@ class RowsTest(unittest.TestCase):
             ({"ids": good["input_ids"]}, "no input 'ids'"),
             ({"input_ids": good["input_ids"].astype(np.int32)}, "is int32 of rank 2"),
             ({"input_ids": good["input_ids"][0]}, "of rank 1"),
-            ({"input_ids": good["input_ids"][:1]}, "inputs differ in dimension 'batch'"),
+            ({"input_ids": good["input_ids"][:1]}, "'input_ids' and 'attention_mask' differ in dimension 'batch': 1 and 2"),
+            ({"input_ids": good["input_ids"][:, :3]}, "'input_ids' and 'attention_mask' differ in dimension 'seq': 3 and 4"),
         ):
             with self.subTest(text), self.assertRaisesRegex(attnc.InvalidArgument, text):
                 self.items(rows, [{**good, **change}])
@@ -214,6 +243,48 @@ class ModelsTest(unittest.TestCase):
         self.assertIs(models.take("m0"), held)
         self.assertEqual(models.loaded(), ["m0"])
 
+    def test_cancelled_while_it_opens(self):
+        opening, go = threading.Event(), threading.Event()
+
+        def make(name, path):
+            opening.set()
+            go.wait(20)
+            return name
+
+        models = _models.Models(Settings(model=str(self.folder), max_models=1), make)
+
+        async def use(name):
+            async with _models.held(models, name) as model:
+                return model
+
+        async def leave():
+            task = asyncio.ensure_future(use("m0"))
+            await asyncio.to_thread(opening.wait, 20)
+            task.cancel()
+            with self.assertRaises(asyncio.CancelledError):
+                await task
+            go.set()
+            return await use("m1")
+
+        self.assertEqual(asyncio.run(leave()), "m1")
+        models.take("m2")
+        self.assertEqual(models.loaded(), ["m2"], "nobody holds those before")
+
+    def test_bytes_are_those_of_the_library(self):
+        """An ONNX file may have its weights beside it."""
+        library = self.folder / "m0.so"
+
+        def make(name, path):
+            return SimpleNamespace(model=SimpleNamespace(path=str(library)))
+
+        (self.folder / "g").mkdir()
+        (self.folder / "g/model.onnx").write_bytes(b"")
+        models = _models.Models(Settings(model=str(self.folder), max_bytes=150), make)
+        for name in ("f", "g"):
+            models.take(name)
+            models.give_back(name)
+        self.assertEqual(models.loaded(), ["g"])
+
     def test_opened_once(self):
         models = self.models(max_models=8)
         with concurrent.futures.ThreadPoolExecutor(16) as pool:
@@ -283,6 +354,19 @@ class DecoderTest(unittest.TestCase):
         self.assertEqual(seen[-1], attnc.Cancelled)
         self.assertEqual(decoder.generate(Request([3, 4], max_new_tokens=12)), free, "the batch is in order")
 
+    def test_one_that_fails_ends_alone(self):
+        decoder, choose = self.decoder(slots=2), _decoder._Row.choose
+
+        def failing(row, logits):
+            return choose(row, np.full_like(logits, np.nan) if row.request.seed == 7 and row.made == 3 else logits)
+
+        with mock.patch.object(_decoder._Row, "choose", failing), threads(2) as pool:
+            good = pool.submit(decoder.generate, Request([3, 4], max_new_tokens=40))
+            bad = pool.submit(decoder.generate, Request([3, 4], max_new_tokens=40, temperature=1.0, seed=7))
+            self.assertEqual(good.result(), fixtures.greedy([3, 4], 40))
+            with self.assertRaisesRegex(ValueError, "not finite, after 3 tokens"):
+                bad.result()
+
     def test_draws(self):
         decoder = self.decoder(slots=4)
         one = [decoder.generate(Request([3], max_new_tokens=20, temperature=2.0, seed=s)) for s in (1, 1, 2)]
@@ -305,7 +389,9 @@ class DecoderTest(unittest.TestCase):
         decoder = self.decoder(places=16)
         for given, text in (({"tokens": []}, "at least one token"), ({"tokens": [23]}, "vocabulary of 23"),
                             ({"tokens": [-1]}, "from 0 on"), ({"tokens": [1], "max_new_tokens": 17}, "16 positions"),
-                            ({"tokens": [1], "temperature": float("nan")}, "temperature"), ({"tokens": [1], "top_p": 0}, "top_p")):
+                            ({"tokens": [1], "temperature": float("nan")}, "temperature"),
+                            ({"tokens": [1], "temperature": 1e-320}, "temperature"), ({"tokens": [1], "seed": -1}, "seed"),
+                            ({"tokens": [1], "top_p": 0}, "top_p")):
             with self.subTest(text), self.assertRaisesRegex(attnc.InvalidArgument, text):
                 decoder.generate(Request(**{"max_new_tokens": 4, **given}))
         fixtures.folders.write(self.folder / "pair", "past", True)

@@ -9,7 +9,7 @@ import time
 from dataclasses import dataclass, field
 from typing import Any, Callable, Hashable, List, Optional, Sequence
 
-from attnc_runtime import Cancel, DeadlineExceeded, Error
+from attnc_runtime import Cancel, Cancelled, DeadlineExceeded, Error
 from ray.util import metrics
 
 from . import _timeline
@@ -152,10 +152,8 @@ class Batcher:
         answers: Sequence[Any]
         try:
             answers = await asyncio.get_running_loop().run_in_executor(self._thread, call)
-        except Error as error:
-            answers = await self._one_by_one(batch, error)
         except Exception as error:
-            answers = [error] * len(batch)
+            answers = await self._one_by_one(batch, error)
         real = sum(item.rows * item.length for item in batch)
         self._meters.observe("run_ms", 1e3 * (time.monotonic() - start))
         self._meters.observe("rows", sum(item.rows for item in batch))
@@ -178,9 +176,9 @@ class Batcher:
             rows = sum(item.rows for item in batch)
             _timeline.note(self._meters.model, began, requests=len(batch), rows=rows, tokens=padded(batch), queue_ms=waited)
 
-    async def _one_by_one(self, batch: List[Item], error: Error) -> Sequence[Any]:
+    async def _one_by_one(self, batch: List[Item], error: Exception) -> Sequence[Any]:
         """One request's data (a token out of range, say) must not fail its neighbours."""
-        if len(batch) == 1 or error.status in ("cancelled", "deadline exceeded"):
+        if len(batch) == 1 or isinstance(error, (Cancelled, DeadlineExceeded)):
             return [error] * len(batch)
         answers: List[Any] = []
         for item in batch:

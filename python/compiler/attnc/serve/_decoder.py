@@ -34,9 +34,13 @@ class Request:
             (len(self.tokens) > 0, "a prompt has at least one token"),
             (all(isinstance(t, (int, np.integer)) and t >= 0 for t in self.tokens), "tokens are numbers from 0 on"),
             (self.max_new_tokens >= 1, f"max_new_tokens expects a number above 0, not {self.max_new_tokens}"),
-            (0 <= self.temperature < float("inf"), f"temperature expects a number from 0 on, not {self.temperature}"),
+            (
+                self.temperature == 0 or 1e-6 <= self.temperature <= 1e6,
+                f"temperature expects 0, or a number from 1e-6 to 1e6, not {self.temperature}",
+            ),
             (self.top_k >= 0, f"top_k expects a number from 0 on, not {self.top_k}"),
             (0 < self.top_p <= 1, f"top_p expects a number above 0 and at most 1, not {self.top_p}"),
+            (self.seed >= 0, f"seed expects a number from 0 on, not {self.seed}"),
         ):
             if not holds:
                 raise InvalidArgument(text)
@@ -69,6 +73,8 @@ class _Row:
     def choose(self, logits: "np.ndarray[Any, Any]") -> int:
         r = self.request
         scores = np.asarray(logits, np.float64)
+        if not np.isfinite(scores.max()):
+            raise ValueError(f"the model gives scores of tokens that are not finite, after {self.made} tokens")
         if not r.temperature:
             return int(scores.argmax())
         scores = scores / r.temperature
@@ -269,9 +275,19 @@ class Decoder:
             row.position += len(taken)
             row.pending = row.pending[len(taken) :]
             if not row.pending:
-                self._hand_out(row, row.choose(logits[n, -1]))
+                self._continue(row, logits[n, -1])
         if any(row.done for row in self._rows):
             self._gather([i for i, row in enumerate(self._rows) if not row.done], [])
+
+    def _continue(self, row: _Row, logits: "np.ndarray[Any, Any]") -> None:
+        """By its next token, or to its end where there is none: its neighbours go on."""
+        try:
+            token = row.choose(logits)
+        except Exception as error:
+            row.done = True
+            row.on_token(None, error)
+        else:
+            self._hand_out(row, token)
 
     def _hand_out(self, row: _Row, token: int) -> None:
         row.made += 1

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import collections
+import contextlib
 import importlib
+import os
 import pathlib
 import threading
-from typing import Any, Callable, Dict, List, Mapping, Optional, OrderedDict, Protocol, Sequence
+from typing import Any, AsyncIterator, Callable, Dict, List, Mapping, Optional, OrderedDict, Protocol, Sequence
 
 from attnc_runtime import NoSuchFile
 
@@ -75,6 +78,12 @@ def _step_of(folder: pathlib.Path) -> pathlib.Path:
     raise NoSuchFile(f"{folder} has no decoder with a cache: {', '.join(names)}")
 
 
+def _mapped_bytes(made: Any, path: pathlib.Path) -> int:
+    """Of its library, which has the weights that an ONNX file may keep beside it; of the file, for another engine."""
+    library = getattr(getattr(made, "model", None), "path", None)
+    return os.stat(library or path).st_size
+
+
 class Models:
     """The models of a folder by name. At most ``max_models`` of them, or ``max_bytes`` of weights, are open: the one
     that was not used for longest is closed first, unless a request holds it. Opening one maps its library; its session
@@ -119,7 +128,7 @@ class Models:
             made = self._make(name, path)
             with self._lock:
                 self._open[name] = made
-                self._bytes[name] = path.stat().st_size
+                self._bytes[name] = _mapped_bytes(made, path)
                 held = self._hold(name)
                 self._shrink()
                 return held
@@ -146,3 +155,18 @@ class Models:
                 return
             if not self._users[name]:
                 del self._open[name], self._bytes[name], self._users[name]
+
+
+@contextlib.asynccontextmanager
+async def held(models: Models, name: str) -> AsyncIterator[Any]:
+    """The open model, opened in a thread. A caller that is cancelled meanwhile leaves nothing held."""
+    taking = asyncio.get_running_loop().run_in_executor(None, models.take, name)
+    try:
+        model = await asyncio.shield(taking)
+    except asyncio.CancelledError:
+        taking.add_done_callback(lambda done: None if done.exception() else models.give_back(name))
+        raise
+    try:
+        yield model
+    finally:
+        models.give_back(name)

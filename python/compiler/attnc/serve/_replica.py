@@ -15,7 +15,7 @@ from fastapi.responses import JSONResponse, Response, StreamingResponse
 
 from . import _decoder, _protocol, _timeline
 from ._batches import Batcher, Item, Meters
-from ._models import Models, open_runner
+from ._models import Models, held, open_runner
 from ._settings import Settings
 from ._tensors import Rows, tokens_of
 
@@ -191,14 +191,10 @@ class Replica:
         self._need("tensors")
         name = model or self._settings.name
         deadline = self._deadline(timeout)
-        loop = asyncio.get_running_loop()
         with self._watch():
-            held = await loop.run_in_executor(None, self._models.take, name)
-            try:
-                answer: Dict[str, Any] = await held.infer({key: np.asarray(inputs[key]) for key in inputs}, deadline)
+            async with held(self._models, name) as opened:
+                answer: Dict[str, Any] = await opened.infer({key: np.asarray(inputs[key]) for key in inputs}, deadline)
                 return answer
-            finally:
-                self._models.give_back(name)
 
     async def embed(self, texts: Sequence[str], *, timeout: Optional[float] = None) -> "np.ndarray[Any, Any]":
         """Embeddings [texts, dimension] in float32."""
@@ -279,12 +275,9 @@ class Replica:
             about["inputs"] = [{"name": "text_input", "datatype": "BYTES", "shape": [1]}]
             about["outputs"] = [{"name": "text_output", "datatype": "BYTES", "shape": [1]}]
         else:
-            held = await asyncio.get_running_loop().run_in_executor(None, self._models.take, name)
-            try:
-                about["inputs"] = _protocol.describe(held.model.inputs)
-                about["outputs"] = _protocol.describe(held.model.outputs)
-            finally:
-                self._models.give_back(name)
+            async with held(self._models, name) as opened:
+                about["inputs"] = _protocol.describe(opened.model.inputs)
+                about["outputs"] = _protocol.describe(opened.model.outputs)
         return about
 
     async def _infer_json(self, name: str, request: Request) -> Any:

@@ -45,12 +45,13 @@ class Rows:
         return length
 
     def item(self, arrays: Arrays, deadline: float) -> Item:
-        """InvalidArgument: names, types or ranks are not the model's."""
+        """InvalidArgument: names, types or ranks are not the model's, or inputs differ in a dimension of one name."""
         known = {tensor.name: tensor for tensor in self._model.inputs}
         for name in arrays:
             if name not in known:
                 raise InvalidArgument(f"the model has no input '{name}', but {', '.join(known)}")
         key: List[Hashable] = []
+        sizes: Dict[str, Tuple[int, str]] = {}
         rows, length = 1, 1
         for name, tensor in known.items():
             if name not in arrays:
@@ -62,13 +63,17 @@ class Rows:
                 )
             shape: List[Any] = list(array.shape)
             for axis, size in enumerate(tensor.shape):
+                if isinstance(size, str) and size:
+                    count, first = sizes.setdefault(size, (array.shape[axis], name))
+                    if count != array.shape[axis]:
+                        raise InvalidArgument(
+                            f"inputs '{first}' and '{name}' differ in dimension '{size}': {count} and {array.shape[axis]}"
+                        )
                 if size == self._length and self._length:
                     length, shape[axis] = array.shape[axis], None
             if self.batch:
                 rows, shape[0] = array.shape[0], None
             key.append((name, *shape))
-        if self.batch and len({arrays[name].shape[0] for name in known}) > 1:
-            raise InvalidArgument(f"inputs differ in dimension '{self.batch}': " + _shapes(arrays))
         alone = not self.batch or rows == 0
         return Item(arrays, deadline, max(rows, 1), max(length, 1), object() if alone else tuple(key))
 
@@ -119,7 +124,3 @@ class Rows:
 def tokens_of(arrays: Arrays) -> int:
     """A request's size where nothing says more: the largest input's elements per row."""
     return max((math.prod(a.shape[1:]) for a in arrays.values() if a.dtype.kind in "iu"), default=1)
-
-
-def _shapes(arrays: Arrays) -> str:
-    return ", ".join(f"'{name}' {list(array.shape)}" for name, array in arrays.items())
