@@ -119,6 +119,15 @@ class Corpora(unittest.TestCase):
         data.embed(good, self.folder / "one", model=self.model)
         with self.assertRaisesRegex(attnc.InvalidArgument, "a job with other column"):
             data.embed(good, self.folder / "one", model=self.model, column="id")
+        with self.assertRaisesRegex(attnc.InvalidArgument, "a job with other options"):
+            data.embed(good, self.folder / "one", model=self.model, weights="int8")
+        self.assertEqual(data.embed(good, self.folder / "one", model=self.model, batch_size=2).kept, 1)
+        copied = pathlib.Path(shutil.copytree(self.model, self.folder / "copied"))
+        (copied / "model.onnx_data").write_bytes(b"1")  # weights beside a model
+        data.embed(good, self.folder / "two", model=copied)
+        (copied / "model.onnx_data").write_bytes(b"2")
+        with self.assertRaisesRegex(attnc.InvalidArgument, "a job with other model"):
+            data.embed(good, self.folder / "two", model=copied)
         good.write_text(lines(4))
         with self.assertRaisesRegex(attnc.InvalidArgument, "a job with other files"):
             data.embed(good, self.folder / "one", model=self.model)

@@ -111,7 +111,8 @@ def embed(
     folder = pathlib.Path(target)
     files = _find(source)
     parts = list(_divide(files, rows_per_file))
-    _agree_on_plan(folder, files, {"rows_per_file": rows_per_file, "column": column, "output": output, "model": _digest(model)})
+    job = {"rows_per_file": rows_per_file, "column": column, "output": output, "model": _digest(model)}
+    _agree_on_plan(folder, files, {**job, "options": _spelled(options)})
     missing = [part for part in parts if not (folder / part.name).exists()]
     if missing:
         made = ray.data.from_items([{"part": part} for part in missing], override_num_blocks=len(missing))
@@ -262,16 +263,30 @@ def _read(piece: Tuple[str, int, int]) -> Any:
 
 
 def _digest(model: Path) -> str:
-    """Names what embeddings depend on: the model's files by name and contents."""
+    """Names what embeddings depend on: the model's files by name and contents, hidden ones aside."""
     digest = hashlib.sha256()
     root = pathlib.Path(model)
     if not root.exists():
         raise NoSuchFile(f"{root}: no such folder")
-    for file in sorted(f for f in root.rglob("*") if f.suffix in (".json", ".onnx", ".safetensors", ".txt", ".model")):
+    files = (f for f in root.rglob("*") if f.is_file())
+    for file in sorted(f for f in files if not any(part.startswith(".") for part in f.relative_to(root).parts)):
         digest.update(f"{file.relative_to(root)}\0{file.stat().st_size}\0".encode())
         with open(file, "rb") as contents:
             digest.update(hashlib.file_digest(contents, "sha256").digest())
     return digest.hexdigest()
+
+
+# Options of Embedder that change no embedding.
+_FREE = ("batch_size", "threads", "sessions", "cpus", "verify", "cache", "on_progress")
+
+
+def _spelled(options: Dict[str, Any]) -> Dict[str, str]:
+    """As texts that are equal where the options are."""
+    return {
+        name: f"{value.__module__}.{value.__qualname__}" if callable(value) else repr(value)
+        for name, value in options.items()
+        if name not in _FREE
+    }
 
 
 def _agree_on_plan(folder: pathlib.Path, files: Sequence[str], job: Dict[str, Any]) -> None:
