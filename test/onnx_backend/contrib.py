@@ -127,6 +127,7 @@ def operator_form():
     case("QLinearSigmoid", "QLinearSigmoid", [u8(3, 50), f(0.07), z(128), f(1 / 256), z(0)], atol=1)
     case("QLinearSigmoid_i8", "QLinearSigmoid", [i8(3, 50), f(0.07), z(3, np.int8), f(1 / 256), z(-128, np.int8)], atol=1)
     case("QLinearLeakyRelu", "QLinearLeakyRelu", [u8(3, 50), f(0.07), z(100), f(0.05), z(60)], atol=1, alpha=0.2)
+    case("QLinearSoftmax_12", "QLinearSoftmax", [u8(2, 5, 7), f(0.05), z(128), f(1 / 256), z(0)], atol=1, opset=12)  # by its last dimension
     for opset, axis in ((13, -1), (13, 1), (12, 1), (12, 2)):
         case(f"QLinearSoftmax_{opset}_{axis}", "QLinearSoftmax", [u8(2, 5, 7), f(0.05), z(128), f(1 / 256), z(0)], atol=1,
              axis=axis, opset=opset)

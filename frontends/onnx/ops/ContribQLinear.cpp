@@ -123,7 +123,7 @@ LogicalResult importSoftmax(Node &n) {
   if (failed(x))
     return failure();
   bool joins = n.intAttr("opset", 13) < 13;
-  FailureOr<int64_t> axis = n.axis(n.intAttr("axis", joins ? 1 : -1), x->rank());
+  FailureOr<int64_t> axis = n.axis(n.intAttr("axis", -1), x->rank());
   if (failed(axis))
     return failure();
   Tensor rows = *x;
