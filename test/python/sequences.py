@@ -84,7 +84,8 @@ class States(unittest.TestCase):
         state.gather(np.array([2], np.int32), dim="batch")
         for name in self.kept:
             np.testing.assert_array_equal(state[name], before[name][:1])
-        for rows, message in (([1], "1"), ([-2], "-2"), ([[0]], "one contiguous dimension of int64")):
+        wrong = ([[0]], [0.5], "0", None, [None])
+        for rows, message in (([1], "1"), ([-2], "-2"), *((rows, "whole numbers, one per row") for rows in wrong)):
             with self.assertRaisesRegex(attnc.InvalidArgument, message):
                 state.gather(rows)
         with self.assertRaisesRegex(attnc.Error, "other"):
@@ -95,6 +96,11 @@ class States(unittest.TestCase):
         self.model.step(state, **self.feeds(0))
         with self.assertRaisesRegex(attnc.InvalidArgument, "2"):
             state.truncate(2)
+        for wrong in (0.5, "1", None):
+            with self.assertRaisesRegex(attnc.InvalidArgument, f"whole number, not {wrong!r}"):
+                state.truncate(wrong)
+            with self.assertRaisesRegex(attnc.InvalidArgument, f"whole number, not {wrong!r}"):
+                state.limit(wrong)
         with self.assertRaisesRegex(attnc.NotFound, "other"):
             state["other"] = np.zeros(1, np.float32)
         with self.assertRaisesRegex(attnc.InvalidArgument, "float64"):

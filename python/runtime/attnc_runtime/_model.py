@@ -52,6 +52,12 @@ def view_as(bits: Any, name: str) -> Any:
     return bits.view(getattr(ml_dtypes, name))
 
 
+def _whole(name: str, value: Any) -> int:
+    if not isinstance(value, numbers.Integral):
+        raise _errors.InvalidArgument(f"{name} expects a whole number, not {value!r}")
+    return int(value)
+
+
 def _nanoseconds(timeout: Optional[float]) -> int:
     if timeout is None:
         return 0
@@ -152,7 +158,7 @@ class State:
 
     def truncate(self, length: int) -> None:
         """Forgets all rows of the caches behind the first ``length``, without a copy."""
-        self._native.truncate(length)
+        self._native.truncate(_whole("length", length))
 
     def gather(self, rows: Any, dim: Optional[str] = None) -> None:
         """Row n becomes what row ``rows[n]`` was, in every kept input along the dimension ``dim`` (default: the first,
@@ -160,7 +166,12 @@ class State:
         ended); -1 gives a row of zeros. ``rows`` are integers, whose number is the dimension's size afterwards."""
         import numpy
 
-        self._native.gather(numpy.ascontiguousarray(rows, numpy.int64), dim)
+        found = numpy.asarray(rows)
+        if found.size == 0 and found.ndim == 1:
+            found = found.astype(numpy.int64)
+        if found.ndim != 1 or found.dtype.kind not in "iu":
+            raise _errors.InvalidArgument(f"rows expects whole numbers, one per row, not {rows!r}")
+        self._native.gather(numpy.ascontiguousarray(found, numpy.int64), dim)
 
     def reset(self) -> None:
         """Empty again; its memory is kept."""
@@ -172,7 +183,7 @@ class State:
 
     def limit(self, rows: int) -> None:
         """Makes room for ``rows`` rows in each cache, of which a run that needs more fails; 0: no limit, as at first."""
-        self._native.set_limit(rows)
+        self._native.set_limit(_whole("rows", rows))
 
     def __setitem__(self, input: str, value: Any) -> None:
         """Replaces the contents for an input by a copy of an array on the CPU."""
