@@ -167,8 +167,12 @@ class Encoders(unittest.TestCase):
             attnc.TextEncoder(empty)
         with self.assertRaisesRegex(attnc.InvalidArgument, "sentence 1 is of type int"):
             self.encoder.encode(["a", 1])
-        with self.assertRaisesRegex(attnc.InvalidArgument, "batch_size expects"):
-            self.encoder.encode(["a"], batch_size=0)
+        for size in (0, 1.5, "8", None):
+            with self.assertRaisesRegex(attnc.InvalidArgument, f"batch_size expects .* not {size!r}"):
+                self.encoder.encode(["a"], batch_size=size)
+        for sentences in (None, 3, {"a": "b"}):
+            with self.assertRaisesRegex(attnc.InvalidArgument, f"expects a str .* not {type(sentences).__name__}"):
+                self.encoder.encode(sentences)
 
 
 if __name__ == "__main__":

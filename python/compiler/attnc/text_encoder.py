@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import numbers
 import os
 import pathlib
 import tempfile
+from collections.abc import Iterable, Mapping
 from typing import Any, Dict, List, Optional, Sequence, Union
 
 import numpy as np
@@ -141,8 +143,10 @@ class TextEncoder:
         if isinstance(sentences, str):
             alone: Array = self.encode([sentences], batch_size=batch_size, prompt=prompt)[0]
             return alone
-        if batch_size < 1:
-            raise InvalidArgument(f"batch_size expects a number above 0, not {batch_size}")
+        if not isinstance(batch_size, numbers.Integral) or batch_size < 1:
+            raise InvalidArgument(f"batch_size expects a number above 0, not {batch_size!r}")
+        if not isinstance(sentences, Iterable) or isinstance(sentences, Mapping):
+            raise InvalidArgument(f"encode expects a str or a sequence of them, not {type(sentences).__name__}")
         texts = list(sentences)
         for number, text in enumerate(texts):
             if not isinstance(text, str):
