@@ -239,6 +239,12 @@ class Gpt2(Generators):
         inputs = super().inputs(rows)
         return {**inputs, "attention_mask": inputs["attention_mask"].flip(1)}  # padded on the left
 
+    def test_padding_on_the_right(self):
+        """The last token of a prompt is where a compiled search goes on."""
+        with mock.patch.object(self, "inputs", super().inputs):
+            self.compare(searches=False, batches=(2, 5))
+            self.compare(searches=False, batches=(3,), num_beams=2)
+
     def test_beams_of_other_kinds(self):
         self.compare(batches=(3, 2), num_beams=3, num_return_sequences=3, length_penalty=0.5, early_stopping=True)
         self.compare(batches=(3,), min_new_tokens=6)

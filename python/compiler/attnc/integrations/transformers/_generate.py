@@ -194,6 +194,9 @@ class Generator(AttncModel, GenerationMixin):
             for name in ("past_key_values", "inputs_embeds", "decoder_attention_mask"):
                 if inputs.get(name) is not None:
                     raise Unmapped(f"input '{name}'")
+            mask = inputs.get("attention_mask")
+            if self._encoder is None and mask is not None and not mask[:, -1].all():
+                raise Unmapped("prompts padded on the right")
             search = search_of(generation_config, logits_processor, stopping_criteria, prompt, "first")
         except Unmapped as reason:
             logger.warning_once(f"attnc: transformers' loop calls compiled steps, as compiled searches have no {reason}")
