@@ -35,9 +35,12 @@ def padded(items: Sequence[Item]) -> int:
     return sum(item.rows for item in items) * max(item.length for item in items)
 
 
-def divide(items: Sequence[Item], max_tokens: int, max_rows: int, max_padding: float) -> List[List[Item]]:
+def divide(items: Sequence[Item], max_tokens: int, max_rows: int, max_padding: int) -> List[List[Item]]:
     """Batches of equal keys and similar lengths, the shortest first: at most ``max_tokens``, padding included, and
-    ``max_rows``, unless one item has more, and at most ``max_padding`` of a batch is padding."""
+    ``max_rows``, unless one item has more, and at most ``max_padding`` tokens of a batch are padding.
+
+    A number and no share: what padding has to save is a run, whose cost beside its tokens does not grow with them. Of
+    lengths 1, 2, 3... batches of four or five cost least where a run costs as much as 8 tokens, however long they are."""
     batches: List[List[Item]] = []
     order = sorted(range(len(items)), key=lambda i: (items[i].length, i))
     open_batches: dict[Hashable, List[Item]] = {}
@@ -47,7 +50,7 @@ def divide(items: Sequence[Item], max_tokens: int, max_rows: int, max_padding: f
             grown = [*batch, item]
             real = sum(each.rows * each.length for each in grown)
             fits = padded(grown) <= max_tokens and sum(each.rows for each in grown) <= max_rows
-            if fits and padded(grown) - real <= max_padding * padded(grown):
+            if fits and padded(grown) - real <= max_padding:
                 batch.append(item)
                 continue
         open_batches[item.key] = [item]

@@ -29,7 +29,7 @@ class Settings(BaseModel):
     cpus: int = Field(1, ge=1, description="CPUs that Ray reserves per replica, and threads of a run")
     max_tokens: int = Field(4096, ge=1, description="of a batch, padding included: rows times the longest one's length")
     max_rows: int = Field(64, ge=1, description="of a batch")
-    max_padding: float = Field(0.25, ge=0, le=1, description="share of a batch that may be padding")
+    max_padding: int = Field(8, ge=0, description="tokens of a batch that may be padding: what a run costs beside its own")
     wait: float = Field(0.0, ge=0, le=10, description="seconds that an idle replica waits for a batch to fill")
     timeout: float = Field(30.0, gt=0, description="seconds from arrival to answer, where a request names none")
     max_ongoing: int = Field(256, ge=1, description="requests per replica at a time; more wait in Ray's queue")
