@@ -1,4 +1,4 @@
-"""Corpora to embeddings with Ray Data: ``pip install attnc[serve]``.
+"""Corpora to embeddings with Ray Data: ``pip install attnc[data]``.
 
     from attnc import data
     data.embed("texts/*.jsonl", "embedded", model="all-MiniLM-L6-v2", column="text")
@@ -105,7 +105,7 @@ def embed(
         import pyarrow  # noqa: F401
         import ray
     except ImportError as error:
-        raise Unsupported(f"attnc.data needs Ray: pip install attnc[serve] ({error})") from None
+        raise Unsupported(f"attnc.data needs Ray: pip install attnc[data] ({error})") from None
     if rows_per_file < 1 or workers < 1 or cpus < 1:
         raise InvalidArgument("rows_per_file, workers and cpus expect numbers above 0")
     folder = pathlib.Path(target)
