@@ -15,9 +15,11 @@ import pathlib
 import sys
 import time
 
-# Ray's own setting for throughput, for all sides: requests by gRPC, one loop per process. (What it says of HTTP does not
-# concern handles.) Before Ray is imported.
-os.environ.update(RAY_SERVE_THROUGHPUT_OPTIMIZED="1", RAY_SERVE_ENABLE_DIRECT_INGRESS="0")
+# Ray's own setting for throughput, for all sides: requests by gRPC, one loop per replica. What it says of HTTP does not
+# concern handles, and a router in the client's own loop outlives it. Before Ray is imported.
+os.environ.update(
+    RAY_SERVE_THROUGHPUT_OPTIMIZED="1", RAY_SERVE_ENABLE_DIRECT_INGRESS="0", RAY_SERVE_RUN_ROUTER_IN_SEPARATE_LOOP="1"
+)
 
 import fixtures  # noqa: E402
 import load  # noqa: E402
