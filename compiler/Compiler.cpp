@@ -59,6 +59,7 @@ public:
       return fail(missing);
     }
 
+    machine->permit(ir);
     auto wanted = [&](StringRef argument) { return wants(argument); };
     if (options.optLevel == 0)
       noteUnrecognized(ir, 0); // before the softmaxes are dissolved

@@ -46,8 +46,10 @@ struct CompileOptions {
   /// "bf16": the products of GEMMs with constant operands are of bf16 values, and where
   /// the processor multiplies such those of attention; sums and all else f32. "bf16x3",
   /// "bf16x6": the products of such GEMMs are made of three or six of bf16 parts of their
-  /// factors, to be about what f32 gives; the CPU must have them. For a GPU also "tf32"
-  /// and "f16": all GEMMs and attention.
+  /// factors, to be about what f32 gives; the CPU must have them. "int8": rows that are
+  /// multiplied by a matrix stored in blocks are rounded to 8 bits, each block with a
+  /// scale of its own, where the processor multiplies bytes; all else f32. For a GPU also
+  /// "tf32" and "f16": all GEMMs and attention.
   std::string precision = "f32";
   /// For an NVIDIA GPU: its architectures, as "sm_90a,sm_80". "": for the CPU.
   /// `cpu` is then the host's, which computes sizes and launches kernels.

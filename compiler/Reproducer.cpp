@@ -18,6 +18,7 @@ LogicalResult attn::writeReproducer(ModuleOp module, const CompileOptions &optio
   // Up to where the weights, which are not in the text, get their places.
   PassManager pm(module.getContext());
   std::unique_ptr<Target> machine = makeTarget(options);
+  machine->permit(module);
   machine->buildSearchPipeline(pm);
   GraphOptions graph = machine->graphOptions();
   graph.exactMasks = options.exactMasks;

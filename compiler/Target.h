@@ -16,6 +16,8 @@ public:
 
   /// What the options ask for and `cpu`, the host's machine facts, does not have; "": nothing.
   virtual std::string findMissing(TargetAttr cpu) const { return ""; }
+  /// Notes on the ops, as a file would, what the options permit them.
+  virtual void permit(mlir::ModuleOp module) const {}
   /// What passes/graph asks about kernels.
   virtual GraphOptions graphOptions() const = 0;
   /// Searches to loops, before all else.

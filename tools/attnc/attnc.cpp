@@ -74,6 +74,26 @@ int reportDeath(const Request &request, const WorkerResult &result) {
   return ExitInternal;
 }
 
+/// How many products --precision=int8 made of bytes.
+std::string describeByteRows(const Summary &summary) {
+  Expected<json::Value> parsed = json::parse(summary.products);
+  if (!parsed) {
+    consumeError(parsed.takeError());
+    return "";
+  }
+  size_t blocks = 0, bytes = 0;
+  for (const json::Value &product : *parsed->getAsArray()) {
+    const json::Object &fields = *product.getAsObject();
+    blocks += fields.getString("storage").value_or("").contains(" blocks of ");
+    bytes += fields.getString("arithmetic").value_or("") == "s8 blocks in s32";
+  }
+  if (blocks == 0)
+    return "--precision=int8 changes nothing: the model stores no matrix of a product in blocks";
+  return (Twine("rows are rounded to 8 bits in ") + Twine(bytes) + " of " + Twine(blocks) +
+          " products by matrices in blocks" + (bytes < blocks ? "; --fusion-report=- lists them" : ""))
+      .str();
+}
+
 /// What fewer bits cost a library: "" where the command line asks for none.
 std::string describeNarrowing(const Request &request, const Summary &summary) {
   const CompileOptions &options = request.job.compile;
@@ -86,6 +106,8 @@ std::string describeNarrowing(const Request &request, const Summary &summary) {
     os << "no weights are stored in " << storage;
   else if (summary.narrowed != "[]")
     os << "weights in " << storage << " differ by " << format("%.2g %%", 100 * summary.narrowingError);
+  if (options.precision == "int8")
+    os << (text.empty() ? "" : "; ") << describeByteRows(summary);
   return text;
 }
 

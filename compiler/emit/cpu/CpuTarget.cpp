@@ -1,4 +1,5 @@
 #include "compiler/Target.h"
+#include "dialects/attn/BlockProductOps.h"
 #include "passes/Passes.h"
 #include "passes/kernels/cpu/Gemm.h"
 
@@ -22,6 +23,17 @@ public:
            ") need avx512_bf16, which the processor to compile for does not have";
   }
 
+  void permit(ModuleOp module) const override {
+    if (options.precision != "int8")
+      return;
+    module.walk([](Operation *op) {
+      if (auto matrix = dyn_cast<DequantizeBlocksOp>(op))
+        matrix.setNarrowRows(true);
+      else if (auto product = dyn_cast<BlockProductOp>(op))
+        product.setNarrowRows(true);
+    });
+  }
+
   GraphOptions graphOptions() const override {
     GraphOptions graph;
     graph.listsBlocks = graph.hasIntegerProducts = graph.widensHalves = true;
@@ -35,7 +47,8 @@ public:
       if (wants(pass->getArgument()))
         pm.addPass(std::move(pass));
     };
-    StringRef weights = options.weights, precision = options.precision;
+    // int8 is about products by matrices in blocks, which have it in the IR by now.
+    StringRef weights = options.weights, precision = options.precision == "int8" ? "f32" : StringRef(options.precision);
     if (options.optLevel > 0) {
       add(createMergeProjectionsPass());
       LowerRecurrentPassOptions recurrent;

@@ -44,6 +44,15 @@ DenseElementsAttr packConstant(DenseElementsAttr matrix, bool transposed, int64_
   return DenseElementsAttr::get(RankedTensorType::get({panels, k, width}, type.getElementType()), packed);
 }
 
+/// Why the rows of a product that may be rounded are not; "" where they are.
+StringRef rowsObstacle(const BlockGemmSpec &spec, TargetAttr target) {
+  if (!BlockGemmSpec::hasByteProducts(target))
+    return "the processor does not multiply bytes";
+  if (spec.zeros == BlockZeros::Float)
+    return "the zero points are floats";
+  return spec.block % spec.lanes ? "its blocks are not whole registers" : "";
+}
+
 class BlockProductLowering {
 public:
   explicit BlockProductLowering(ModuleOp module)
@@ -94,8 +103,7 @@ BlockGemmSpec BlockProductLowering::makeSpec(BlockProductOp op, const std::optio
     spec.zeros = !getElementTypeOrSelf(zeros).isInteger() ? BlockZeros::Float
                  : spec.isUnsigned                        ? BlockZeros::Unsigned
                                                           : BlockZeros::Signed;
-  spec.hasByteRows = op.getNarrowRows() && BlockGemmSpec::hasByteProducts(target) && spec.zeros != BlockZeros::Float &&
-                     spec.block % spec.lanes == 0;
+  spec.hasByteRows = op.getNarrowRows() && rowsObstacle(spec, target).empty();
   if (epilogue) {
     spec.epilogue = linalg::GenericOp(epilogue->op).getBody();
     spec.accumulator = epilogue->accumulator;
@@ -174,6 +182,8 @@ void BlockProductLowering::lower(BlockProductOp op) {
       kernels.getOrBuild(spec.symbol(), [&](OpBuilder &builder) { return buildBlockGemm(builder, op.getLoc(), spec); });
   if (failed(kernel))
     return missed("the name '" + spec.symbol() + "' is taken");
+  if (op.getNarrowRows() && !spec.hasByteRows)
+    remark::missed(op.getLoc(), remarkNamed("rows")) << remark::reason("{0}", rowsObstacle(spec, target));
   remark::passed(op.getLoc(), remarkNamed("product")) << remark::add("{0}", spec.symbol());
   report(op, spec.hasByteRows ? "s8 blocks in s32" : "f32, unpacked", ProductVerdict::kernel, spec.symbol());
   Operation *last = op;

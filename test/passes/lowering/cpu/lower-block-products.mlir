@@ -2,6 +2,9 @@
 // RUN: attn-opt %s --attn-lower-block-products | FileCheck %s --check-prefix=GLOBAL
 // RUN: attn-opt %s --attn-lower-block-products --remarks-filter=attn-lower-block-products --remark-format=emitRemark \
 // RUN:   -o /dev/null 2>&1 | FileCheck %s --check-prefix=REMARK
+// RUN: sed s/+avx512vnni,// %s | attn-opt --attn-lower-block-products --remarks-filter=attn-lower-block-products \
+// RUN:   --remark-format=emitRemark -o /dev/null 2>&1 | FileCheck %s --check-prefix=PLAIN
+// PLAIN: remark: {{.*}}the processor does not multiply bytes
 
 module attributes {attn.target = #attn.target<triple = "x86_64-unknown-linux-gnu", cpu = "x86-64-v4",
     features = "+avx512vnni,-prefer-256-bit", isa = "avx512", l1 = 49152, l2 = 2097152>} {
@@ -11,6 +14,7 @@ module attributes {attn.target = #attn.target<triple = "x86_64-unknown-linux-gnu
 // CHECK-SAME: {arithmetic = "f32, unpacked", kernel = "gemm_qu4b32_mx_k80_n70_fma_6x4x16_z8_e{{[0-9a-f]*}}", node = "", storage = "u4 blocks of 32"}
 // CHECK-SAME: {arithmetic = "f32, unpacked", kernel = "gemm_qs8b16h_m1_k32_n6_fma_6x1x16_zs", node = "", storage = "s8 blocks of 16"}
 // CHECK-SAME: {arithmetic = "s8 blocks in s32", kernel = "gemm_qu4b32_m2_k80_n70_fma_6x4x16_z8_i8", node = "", storage = "u4 blocks of 32"}
+// CHECK-SAME: {arithmetic = "f32, unpacked", kernel = "gemm_qu4b32_m2_k80_n70_fma_6x4x16_zf", node = "", storage = "u4 blocks of 32"}
 // CHECK-SAME: {arithmetic = "f32, dequantised", node = "", reason = "the matrix is no weight", storage = "u4 blocks of 32"}
 // CHECK-SAME: {arithmetic = "f32, dequantised", node = "", reason = "blocks of 24 are not whole words of 8 codes, or do not divide 256", storage = "u4 blocks of 24"}
 attn.global @q : tensor<70x80xi8> = #attn.initializer<"q">
@@ -68,6 +72,18 @@ func.func @narrow(%x: tensor<2x80xf32>) -> tensor<2x70xf32> {
   %s = attn.weight @s : tensor<70x3xf32>
   %y = attn.block_product %x by %q scales %s block 32 bits 4 zero_point 8 transposed unsigned narrow_rows
       : tensor<2x80xf32> by tensor<70x80xi8> scales tensor<70x3xf32> -> tensor<2x70xf32>
+  return %y : tensor<2x70xf32>
+}
+
+// With zero points that are floats rows stay as they are.
+// CHECK-LABEL: func.func @shifted
+// CHECK: attn.kernel @gemm_qu4b32_m2_k80_n70_fma_6x4x16_zf ins
+// REMARK: remark: {{.*}}the zero points are floats
+func.func @shifted(%x: tensor<2x80xf32>) -> tensor<2x70xf32> {
+  %q = attn.weight @q : tensor<70x80xi8>
+  %s = attn.weight @s : tensor<70x3xf32>
+  %y = attn.block_product %x by %q scales %s zeros %s block 32 bits 4 transposed unsigned narrow_rows
+      : tensor<2x80xf32> by tensor<70x80xi8> scales tensor<70x3xf32> zeros tensor<70x3xf32> -> tensor<2x70xf32>
   return %y : tensor<2x70xf32>
 }
 
