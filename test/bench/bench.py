@@ -113,6 +113,8 @@ def our_sides(name, folder, sets, args):
     if model and args.forms:
         forms |= {"attnc-bf16": ["--precision=bf16"]} if model.bf16 else {}
         forms |= {"attnc-weights-bf16": ["--weights=bf16"], "attnc-weights-int8": ["--weights=int8"]} if model.narrow else {}
+    if name in stored.TARGETS and name.endswith(".int4"):  # rows rounded, too, as accuracy_level 4 lets a file's products
+        forms |= {"attnc-int8": ["--precision=int8"]}
     caches = json.loads((folder / "caches.json").read_text()) if model and model.narrow and not model.search else []
     is_fixed = model or name in stored.TARGETS
     fixed = list(model.search) if model and model.search else [f"--shape={n}:{'x'.join(map(str, v.shape))}" for n, v in sets[0].items()] if is_fixed else []

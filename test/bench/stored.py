@@ -5,7 +5,8 @@
     fp16          weights and values in half precision, inputs and outputs in f32
     int4          MatMulNBits of com.microsoft, symmetric blocks of 32
 
-All sides run the same file; attnc-f32 runs the model that it was made of.
+All sides run the same file; attnc-f32 runs the model that it was made of. attnc-int8 runs an int4 file with
+--precision=int8, which rounds the rows of its products, too.
 """
 import dataclasses
 import logging
