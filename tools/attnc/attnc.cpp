@@ -88,7 +88,7 @@ std::string describeByteRows(const Summary &summary) {
     bytes += fields.getString("arithmetic").value_or("") == "s8 blocks in s32";
   }
   if (blocks == 0)
-    return "--precision=int8 changes nothing: the model stores no matrix of a product in blocks";
+    return "--precision=int8 changes nothing: no product by a matrix that is stored in blocks was found";
   return (Twine("rows are rounded to 8 bits in ") + Twine(bytes) + " of " + Twine(blocks) +
           " products by matrices in blocks" + (bytes < blocks ? "; --fusion-report=- lists them" : ""))
       .str();
