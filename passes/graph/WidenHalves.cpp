@@ -1,4 +1,5 @@
 #include "dialects/attn/AttnOps.h"
+#include "dialects/attn/BlockProductOps.h"
 #include "dialects/attn/DerivedGlobals.h"
 #include "dialects/attn/Rounding.h"
 #include "dialects/attn/TopKOp.h"
@@ -286,7 +287,7 @@ void Widening::widen(Operation *op) {
     return;
   if (auto contract = dyn_cast<linalg::ContractOp>(op))
     return contract.hasPureTensorSemantics() ? widenContraction(contract) : void();
-  if (isa<SoftmaxOp, LayerNormOp, RnnOp, GruOp, LstmOp, TopKOp>(op))
+  if (isa<SoftmaxOp, LayerNormOp, RnnOp, GruOp, LstmOp, TopKOp, DequantizeBlocksOp>(op))
     return rebuild(op);
   if (!gives)
     return;

@@ -100,6 +100,18 @@ def main(bin, folder):
     none = {"x": one, "xs": many[:, :0]}
     run.check(nbits, 2, none, {"y": one @ plain.T, "z": np.zeros((2, 0, N))}, {"y": rounding["y"], "z": 0}, int8)
 
+    # In f16: rows and scales, as a file has them whose products are to be of that type; results are rounded to it.
+    halves = [store("w", packed[..., ::2] | packed[..., 1::2] << 4), store("s", scales.astype(np.float16).reshape(-1)), constants[2]]
+    nodes = [helper.make_node("MatMulNBits", ["x", "w", "s"], ["y"], domain="com.microsoft", **sizes),
+             helper.make_node("MatMulNBits", ["xs", "w", "s", "o"], ["z"], domain="com.microsoft", **sizes)]
+    half_file = run.folder / "halves.onnx"
+    half = TensorProto.FLOAT16
+    save(half_file, nodes, [("x", half, [1, K]), ("xs", half, [2, "length", K])], [("y", half, [1, N]), ("z", half, [2, "length", N])], halves)
+    x16, xs16, s16 = (value.astype(np.float16) for value in (one, many, scales))
+    want = {"y": x16.astype(np.float64) @ ((codes - 8.0) * each(s16)).T, "z": xs16.astype(np.float64) @ ((codes - each(zeros)) * each(s16)).T}
+    rounded = {name: np.abs(value) * 2.0**-11 + 1e-4 for name, value in want.items()}
+    run.check(half_file, 2, {"x": x16, "xs": xs16}, want, rounded)
+
     # DequantizeLinear of int4 as K x N, and of uint4 as N x K behind a Transpose and in a Gemm.
     constants = [narrow("w", TensorProto.INT4, codes.T.astype(np.int8) - 8), store("s", scales.T.copy()),
                  narrow("v", TensorProto.UINT4, codes), store("t", scales), narrow("o", TensorProto.UINT4, zeros), store("b", bias)]

@@ -6,6 +6,7 @@
 #include "passes/lowering/choose/Epilogue.h"
 #include "passes/lowering/choose/KernelCall.h"
 #include "passes/lowering/cpu/RowProduct.h"
+#include "passes/lowering/cpu/StoredHalves.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
@@ -57,12 +58,13 @@ class BlockProductLowering {
 public:
   explicit BlockProductLowering(ModuleOp module)
       : module(module), symbols(module), kernels(module), globals(module, symbols), target(TargetAttr::lookup(module)),
-        rewriter(module.getContext()) {}
+        halves(symbols, globals), rewriter(module.getContext()) {}
 
   void run();
 
 private:
   void lower(BlockProductOp op);
+  void readHalves(BlockProductOp op);
   BlockGemmSpec makeSpec(BlockProductOp op, const std::optional<Epilogue> &epilogue);
   Value packed(BlockProductOp op, Value matrix, int64_t width);
   Value emitCall(BlockProductOp op, const std::optional<Epilogue> &epilogue, const BlockGemmSpec &spec,
@@ -74,6 +76,7 @@ private:
   KernelTable kernels;
   DerivedGlobals globals;
   TargetAttr target;
+  StoredHalves halves;
   IRRewriter rewriter;
 };
 
@@ -110,6 +113,26 @@ BlockGemmSpec BlockProductLowering::makeSpec(BlockProductOp op, const std::optio
     spec.operands = epilogue->kinds;
   }
   return spec;
+}
+
+/// Scales, and zero points that are floats, in f16 where the model has them so.
+void BlockProductLowering::readHalves(BlockProductOp op) {
+  SmallVector<OpOperand *> parts = {&op.getScalesMutable()};
+  if (op.getZeros() && !getElementTypeOrSelf(op.getZeros()).isInteger())
+    parts.push_back(&*op.getZerosMutable().begin());
+  auto isStored = [&](OpOperand *part) {
+    auto weight = part->get().getDefiningOp<WeightOp>();
+    return weight && getElementTypeOrSelf(weight.getType()).isF32() &&
+           halves.getStorage(weight.getGlobalAttr(), target) == PanelStorage::F16;
+  };
+  if (!llvm::all_of(parts, isStored))
+    return;
+  rewriter.setInsertionPoint(op);
+  for (OpOperand *part : parts) {
+    auto weight = part->get().getDefiningOp<WeightOp>();
+    Type type = cast<RankedTensorType>(weight.getType()).clone(rewriter.getF16Type());
+    part->set(WeightOp::create(rewriter, op.getLoc(), type, halves.get(weight.getGlobalAttr(), op.getLoc())));
+  }
 }
 
 /// A stored matrix of scales or zero points in panels; null where it is not stored.
@@ -168,6 +191,7 @@ void BlockProductLowering::lower(BlockProductOp op) {
   for (Value part : {op.getScales(), op.getZeros()})
     if (part && !part.getDefiningOp<WeightOp>() && !matchPattern(part, m_Constant()))
       return missed("the scales or zero points are not stored");
+  readHalves(op);
   std::optional<Epilogue> epilogue = matchEpilogue(op->getResult(0), leadingDims(op), 1, reason);
   BlockGemmSpec spec = makeSpec(op, epilogue);
   if (epilogue && !canBuildBlockGemm(spec, &reason)) {

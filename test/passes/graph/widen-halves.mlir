@@ -243,3 +243,26 @@ func.func @there_and_back(%x: tensor<4xf16>) -> tensor<4xf16> {
   } -> tensor<4xf16>
   return %y : tensor<4xf16>
 }
+
+// -----
+
+// Numbers in blocks are computed in f32; their scales are stored as they were.
+// CHECK-LABEL: func.func @blocks
+// CHECK: %[[S:.+]] = attn.weight @scales_f32 : tensor<6x3xf32>
+// CHECK: %[[W:.+]] = attn.dequantize_blocks %{{.+}} scales %[[S]] axis 1 block 32 bits 4 unsigned : tensor<6x80xi8> scales tensor<6x3xf32> -> tensor<6x80xf32>
+// CHECK: linalg.contract {{.*}} ins(%{{.+}}, %[[W]] : tensor<2x80xf32>, tensor<6x80xf32>)
+// CHECK: attn.global @scales_f32 : tensor<6x3xf32> = #attn.reshape<@scales>
+attn.global @codes : tensor<6x80xi8> = #attn.initializer<"codes">
+attn.global @scales : tensor<6x3xf16> = #attn.initializer<"scales">
+func.func @blocks(%x: tensor<2x80xf16>) -> tensor<2x6xf32> {
+  %q = attn.weight @codes : tensor<6x80xi8>
+  %s = attn.weight @scales : tensor<6x3xf16>
+  %w = attn.dequantize_blocks %q scales %s axis 1 block 32 bits 4 unsigned
+      : tensor<6x80xi8> scales tensor<6x3xf16> -> tensor<6x80xf16>
+  %zero = arith.constant 0.0 : f32
+  %e = tensor.empty() : tensor<2x6xf32>
+  %f = linalg.fill ins(%zero : f32) outs(%e : tensor<2x6xf32>) -> tensor<2x6xf32>
+  %y = linalg.contract indexing_maps = [affine_map<(m, n, k) -> (m, k)>, affine_map<(m, n, k) -> (n, k)>,
+      affine_map<(m, n, k) -> (m, n)>] ins(%x, %w : tensor<2x80xf16>, tensor<6x80xf16>) outs(%f : tensor<2x6xf32>) -> tensor<2x6xf32>
+  return %y : tensor<2x6xf32>
+}

@@ -87,6 +87,24 @@ func.func @shifted(%x: tensor<2x80xf32>) -> tensor<2x70xf32> {
   return %y : tensor<2x70xf32>
 }
 
+// Scales that were widened are read as they are stored; near miss: not where zero points, which have their type, are in f32.
+// CHECK-LABEL: func.func @widened
+// CHECK: attn.kernel @gemm_qu4b32h_m2_k80_n70_fma_6x4x16_z8 ins
+// CHECK: attn.kernel @gemm_qu4b32_m2_k80_n70_fma_6x4x16_zf ins
+// GLOBAL-DAG: attn.global @h_panels : tensor<2x3x64xf16> = #attn.pack_panels<@h, transposed = true, width = 64>
+attn.global @h : tensor<70x3xf16> = #attn.initializer<"h">
+attn.global @h_f32 : tensor<70x3xf32> = #attn.reshape<@h>
+func.func @widened(%x: tensor<2x80xf32>) -> (tensor<2x70xf32>, tensor<2x70xf32>) {
+  %q = attn.weight @q : tensor<70x80xi8>
+  %h = attn.weight @h_f32 : tensor<70x3xf32>
+  %s = attn.weight @s : tensor<70x3xf32>
+  %y = attn.block_product %x by %q scales %h block 32 bits 4 zero_point 8 transposed unsigned
+      : tensor<2x80xf32> by tensor<70x80xi8> scales tensor<70x3xf32> -> tensor<2x70xf32>
+  %z = attn.block_product %x by %q scales %h zeros %s block 32 bits 4 transposed unsigned
+      : tensor<2x80xf32> by tensor<70x80xi8> scales tensor<70x3xf32> zeros tensor<70x3xf32> -> tensor<2x70xf32>
+  return %y, %z : tensor<2x70xf32>, tensor<2x70xf32>
+}
+
 // CHECK-LABEL: func.func @computed
 // CHECK: attn.block_product
 // REMARK: remark: {{.*}}the matrix is no weight
