@@ -128,9 +128,10 @@ def OutlineParallelPass : Pass<"attn-outline-parallel", "mlir::ModuleOp"> {
   let summary = "parallel loops become tasks of the runtime";
   let description = [{
     Each outermost one-dimensional `scf.parallel` from 0 in steps of 1 becomes
-    a function over a piece of its iterations and an `attn.parallel_for`. All
-    others stay and run serially. A `memref.alloca` of static size moves to the
-    entry of its function.
+    a function over a piece of its iterations and an `attn.parallel_for`. Loops
+    that differ in what they capture alone share one function. All others stay
+    and run serially. A `memref.alloca` of static size moves to the entry of its
+    function.
   }];
   let dependentDialects = ["::mlir::scf::SCFDialect", "::mlir::arith::ArithDialect",
                            "::mlir::func::FuncDialect", "::attn::AttnDialect"];

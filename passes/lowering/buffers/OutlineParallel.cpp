@@ -31,7 +31,38 @@ bool canOutline(scf::ParallelOp loop) {
          isConstantIntValue(loop.getStep()[0], 1) && !loop->getParentOfType<scf::ParallelOp>();
 }
 
-void outline(scf::ParallelOp loop, func::FuncOp parent, SymbolTable &symbols) {
+/// The tasks of a module, each piece of code once: the blocks of a model differ in their operands only.
+class Tasks {
+public:
+  /// The task that `made` is to be called as: an equal one that came before, for which it is erased, or itself.
+  StringAttr share(func::FuncOp made, SymbolTable &symbols) {
+    llvm::hash_code hash = hashOf(made);
+    for (func::FuncOp before : byHash[hash])
+      if (before.getFunctionType() == made.getFunctionType() &&
+          OperationEquivalence::isRegionEquivalentTo(&before.getBody(), &made.getBody(),
+                                                     OperationEquivalence::IgnoreLocations)) {
+        symbols.erase(made);
+        return before.getSymNameAttr();
+      }
+    byHash[hash].push_back(made);
+    return made.getSymNameAttr();
+  }
+
+private:
+  static llvm::hash_code hashOf(func::FuncOp task) {
+    llvm::hash_code hash = llvm::hash_value(task.getFunctionType().getAsOpaquePointer());
+    task.getBody().walk([&](Operation *op) {
+      hash = llvm::hash_combine(hash, OperationEquivalence::computeHash(op, OperationEquivalence::ignoreHashValue,
+                                                                        OperationEquivalence::ignoreHashValue,
+                                                                        OperationEquivalence::IgnoreLocations));
+    });
+    return hash;
+  }
+
+  llvm::DenseMap<size_t, SmallVector<func::FuncOp, 1>> byHash;
+};
+
+void outline(scf::ParallelOp loop, func::FuncOp parent, SymbolTable &symbols, Tasks &tasks) {
   OpBuilder b(parent);
   Location loc = loop.getLoc();
   llvm::SetVector<Value> used;
@@ -50,7 +81,7 @@ void outline(scf::ParallelOp loop, func::FuncOp parent, SymbolTable &symbols) {
   auto task = func::FuncOp::create(b, loc, (parent.getName() + "_task").str(), b.getFunctionType(arguments, {}));
   task.setPrivate();
   task->setAttr(AttnDialect::kTaskAttr, b.getUnitAttr());
-  StringAttr name = symbols.insert(task, std::next(Block::iterator(parent)));
+  symbols.insert(task, std::next(Block::iterator(parent)));
 
   Block *entry = task.addEntryBlock();
   b.setInsertionPointToStart(entry);
@@ -69,7 +100,7 @@ void outline(scf::ParallelOp loop, func::FuncOp parent, SymbolTable &symbols) {
 
   b.setInsertionPoint(loop);
   auto least = loop->getAttrOfType<IntegerAttr>(AttnDialect::kMinIterationsAttr);
-  ParallelForOp::create(b, loc, FlatSymbolRefAttr::get(name), loop.getUpperBound()[0], captures,
+  ParallelForOp::create(b, loc, FlatSymbolRefAttr::get(tasks.share(task, symbols)), loop.getUpperBound()[0], captures,
                         b.getI64IntegerAttr(least ? least.getInt() : 2));
   loop.erase();
 }
@@ -89,6 +120,7 @@ void hoistScratch(func::FuncOp function) {
 struct OutlineParallelPass : attn::impl::OutlineParallelPassBase<OutlineParallelPass> {
   void runOnOperation() override {
     SymbolTable symbols(getOperation());
+    Tasks tasks;
     SmallVector<func::FuncOp> functions(getOperation().getOps<func::FuncOp>());
     for (func::FuncOp function : functions) {
       if (!function->hasAttr(AttnDialect::kEntryAttr) && !function->hasAttr(AttnDialect::kKernelAttr))
@@ -99,7 +131,7 @@ struct OutlineParallelPass : attn::impl::OutlineParallelPassBase<OutlineParallel
           loops.push_back(loop);
       });
       for (scf::ParallelOp loop : loops)
-        outline(loop, function, symbols);
+        outline(loop, function, symbols, tasks);
     }
     for (func::FuncOp function : getOperation().getOps<func::FuncOp>())
       hoistScratch(function);

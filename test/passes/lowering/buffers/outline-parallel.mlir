@@ -37,3 +37,32 @@ func.func @serial(%n: index, %y: memref<?xf32>) attributes {attn.entry} {
   }
   return
 }
+
+// -----
+
+// Loops that differ in what they capture alone are one task; another constant makes another one.
+// CHECK: func.func private @same_task(
+// CHECK: func.func private @same_task_1(
+// CHECK-NOT: func.func private
+// CHECK: attn.parallel_for @same_task %{{.*}} captures(%arg1 : memref<?xf32>)
+// CHECK-NEXT: attn.parallel_for @same_task %{{.*}} captures(%arg2 : memref<?xf32>)
+// CHECK-NEXT: attn.parallel_for @same_task_1 %{{.*}} captures(%arg2 : memref<?xf32>)
+func.func @same(%n: index, %x: memref<?xf32>, %y: memref<?xf32>) attributes {attn.entry} {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %v = arith.constant 1.0 : f32
+  %w = arith.constant 2.0 : f32
+  scf.parallel (%i) = (%c0) to (%n) step (%c1) {
+    memref.store %v, %x[%i] : memref<?xf32>
+    scf.reduce
+  }
+  scf.parallel (%i) = (%c0) to (%n) step (%c1) {
+    memref.store %v, %y[%i] : memref<?xf32>
+    scf.reduce
+  }
+  scf.parallel (%i) = (%c0) to (%n) step (%c1) {
+    memref.store %w, %y[%i] : memref<?xf32>
+    scf.reduce
+  }
+  return
+}
