@@ -21,14 +21,31 @@ static void emitBlock(LaneBuilder &k, const AttentionSpec &spec, ValueRange buff
   if (known)
     vectors = std::min(vectors, std::max<int64_t>(llvm::divideCeil(*known, k.lanes), 1));
   AttentionScratch scratch = AttentionScratch::allocate(k, spec, vectors);
-  auto emit = [&](int64_t count) { emitAttentionBlock(k, spec, buffers, scratch, batch, head, begin, count); };
+  // Whether rows are to be computed again, and the first row that was read.
+  auto emit = [&](int64_t count) -> LaneBuilder::Values {
+    Value isAgain = emitAttentionBlock(k, spec, buffers, scratch, batch, head, begin, count);
+    if (!isAgain)
+      return {};
+    return {isAgain, k.max(k.min(begin, k.sub(rows, k.index(count * k.lanes))), k.index(0))};
+  };
+  LaneBuilder::Values again;
   // The last block may be a half one.
   int64_t tail = known ? *known % (vectors * k.lanes) : 1;
-  if (vectors == 1 || tail == 0 || tail > k.lanes)
-    return emit(vectors);
-  k.branch(
-      k.less(k.index(k.lanes), k.sub(rows, begin)), TypeRange(), [&] { return emit(vectors), LaneBuilder::Values(); },
-      [&] { return emit(1), LaneBuilder::Values(); });
+  if (vectors == 1 || tail == 0 || tail > k.lanes) {
+    again = emit(vectors);
+  } else {
+    SmallVector<Type> types;
+    if (spec.letsHiddenTakePart())
+      types.append({k.b.getI1Type(), k.b.getIndexType()});
+    again = k.branch(
+        k.less(k.index(k.lanes), k.sub(rows, begin)), types, [&] { return emit(vectors); }, [&] { return emit(1); });
+  }
+  if (again.empty())
+    return;
+  k.branch(k.unlikely(again[0]), [&] {
+    emitEmptyRows(k, spec, buffers, scratch, batch, head, begin, again[1],
+                  k.min(k.add(begin, vectors * k.lanes), rows));
+  });
 }
 
 FailureOr<func::FuncOp> buildAttention(OpBuilder &builder, Location loc, const AttentionSpec &spec) {

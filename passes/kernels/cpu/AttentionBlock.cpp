@@ -44,6 +44,9 @@ BlockEmitter::BlockEmitter(LaneBuilder &k, const AttentionSpec &spec, ValueRange
     captures.push_back(view(spec.firstCapture + n));
   for (size_t operand : spec.denseMasks)
     dense.push_back(view(operand));
+  auto readsRows = [](const HeadView &view) { return view.has(Dim::I) && view.isContiguous(Dim::J); };
+  joinsEdge = k.lanes == 16 && llvm::none_of(captures, readsRows) && llvm::none_of(dense, readsRows) &&
+              (spec.kind != ScoreKind::given || !readsRows(query));
   bounds = mask.bounds(begin, k.sub(k.min(k.add(begin, rows), queries.numRows), k.index(1)));
   bool needsAll = spec.needsAllKeys() || !this->takesPart.empty();
   // Whole tiles, but for the end of all keys.
@@ -52,7 +55,7 @@ BlockEmitter::BlockEmitter(LaneBuilder &k, const AttentionSpec &spec, ValueRange
   bounds.upper = needsAll ? numKeys : k.min(cut, numKeys);
 }
 
-void BlockEmitter::emit() {
+Value BlockEmitter::emit() {
   loadQueries();
   for (const HeadView &capture : captures)
     readers.emplace_back(k, capture, queries);
@@ -63,13 +66,13 @@ void BlockEmitter::emit() {
   mask.setQueries(queries);
   if (!canMask) {
     attend();
-    return;
+    return {};
   }
   auto boolean = [&](bool value) -> Value { return arith::ConstantOp::create(k.b, k.loc, k.b.getBoolAttr(value)); };
   if (!takesPart.empty()) {
     isCareful = boolean(true);
     attend();
-    return;
+    return {};
   }
   // A masked key has weight 0, and 0 times an infinite or NaN value must not
   // count. Where a result is not finite the block is computed once more with
@@ -104,11 +107,11 @@ void BlockEmitter::emit() {
         });
   });
   if (!isFinite)
-    return;
-  // Once more, with hidden keys in the rows that see no other.
+    return {};
   Values empty(llvm::drop_begin(end, 2));
-  k.branch(k.unlikely(k.any(k.tree(empty, either))),
-           [&] { BlockEmitter(k, spec, buffers, scratch, batch, head, begin, vectors, empty).emit(); });
+  for (int64_t v = 0; v < vectors; ++v)
+    k.store(k.select(empty[v], k.splat(1), k.splat(0)), scratch.emptyRows, k.index(v * k.lanes));
+  return k.any(k.tree(empty, either));
 }
 
 //===----------------------------------------------------------------------===//
@@ -247,18 +250,18 @@ BlockEmitter::State BlockEmitter::sweepKeys(Sweep sweep, const State &start) {
 BlockEmitter::State BlockEmitter::sweepBlock(Sweep sweep, Value first, const State &start, ValueRange carried) {
   bool isReducing = sweep != Sweep::Weights;
   std::optional<int64_t> keys = LaneBuilder::constant(numKeys);
-  bool hasEdge = !keys || *keys % spec.keyTile;
+  bool hasEdge = !keys || *keys % spec.keyTile, hasOwnEdge = hasEdge && !joinsEdge;
   Value count = k.min(k.sub(bounds.upper, first), k.index(spec.keyBlock));
-  Value whole = k.floorTo(count, spec.keyTile);
+  Value whole = hasOwnEdge ? k.floorTo(count, spec.keyTile) : count;
   // The rows of weights that some tile of keys fills; partial sums of this block.
   Values values{isPacked ? k.index(0) : count, k.index(0)};
   values.append(carried.begin(), carried.end());
   if (isReducing)
     values.append(vectors, k.splat(0));
   values = k.loop(k.index(0), whole, spec.keyTile, values, [&](Value row, ValueRange inner) {
-    return sweepTile(sweep, first, row, /*isEdge=*/false, start, inner);
+    return sweepTile(sweep, first, row, /*isEdge=*/hasEdge && !hasOwnEdge, start, inner);
   });
-  if (hasEdge)
+  if (hasOwnEdge)
     values = k.branch(
         k.less(whole, count), ValueRange(values).getTypes(),
         [&] { return sweepTile(sweep, first, whole, /*isEdge=*/true, start, values); }, [&] { return values; });
@@ -277,7 +280,8 @@ BlockEmitter::State BlockEmitter::sweepBlock(Sweep sweep, Value first, const Sta
   return state;
 }
 
-/// One tile of keys, `row` keys behind `first`, where the block of keys starts.
+/// One tile of keys, `row` keys behind `first`, where the block of keys starts; with `isEdge` it may reach beyond the
+/// last key.
 /// `values`: the range of filled rows of weights, then the state.
 LaneBuilder::Values BlockEmitter::sweepTile(Sweep sweep, Value first, Value row, bool isEdge, const State &start,
                                             ValueRange values) {
@@ -287,11 +291,13 @@ LaneBuilder::Values BlockEmitter::sweepTile(Sweep sweep, Value first, Value row,
     tileMarks = k.mul(row, vectors * k.lanes / spec.keyTile);
     isLive = needsAll ? Value() : isListedTile();
     row = values[1];
-    filled = k.add(row, isEdge ? k.sub(numKeys, keyIndex) : k.index(spec.keyTile));
+    Value rest = k.index(spec.keyTile);
+    filled = k.add(row, isEdge ? k.min(k.sub(numKeys, keyIndex), rest) : rest);
   }
-  if (spec.isWindow() && !isEdge)
+  bool isOwnEdge = isEdge && !joinsEdge;
+  if (spec.isWindow() && !isOwnEdge)
     prefetchNext(keyIndex);
-  else if (!isEdge && takesPart.empty())
+  else if (!isOwnEdge && takesPart.empty())
     prefetchNextBlock(keyIndex);
   auto compute = [&]() -> Values {
     State state = isReducing ? stateOf(values.drop_front(2)) : start;
@@ -487,6 +493,8 @@ AttentionScratch AttentionScratch::allocate(LaneBuilder &k, const AttentionSpec 
   }
   if (!spec.types[spec.value].getElementType().isF32())
     scratch.values = k.scratch(spec.keyBlock * width);
+  if (spec.letsHiddenTakePart())
+    scratch.emptyRows = k.scratch(rows);
   if (!spec.extras.empty())
     scratch.tile = k.scratch(spec.keyTile * rows);
   if (!spec.blockLists.empty()) {
@@ -496,9 +504,20 @@ AttentionScratch AttentionScratch::allocate(LaneBuilder &k, const AttentionSpec 
   return scratch;
 }
 
-void emitAttentionBlock(LaneBuilder &k, const AttentionSpec &spec, ValueRange buffers, const AttentionScratch &scratch,
-                        Value batch, Value head, Value begin, int64_t vectors) {
-  BlockEmitter(k, spec, buffers, scratch, batch, head, begin, vectors).emit();
+Value emitAttentionBlock(LaneBuilder &k, const AttentionSpec &spec, ValueRange buffers, const AttentionScratch &scratch,
+                         Value batch, Value head, Value begin, int64_t vectors) {
+  return BlockEmitter(k, spec, buffers, scratch, batch, head, begin, vectors).emit();
+}
+
+void emitEmptyRows(LaneBuilder &k, const AttentionSpec &spec, ValueRange buffers, const AttentionScratch &scratch,
+                   Value batch, Value head, Value begin, Value first, Value end) {
+  Value rows = getDimSize(k, spec, buffers, Dim::I);
+  k.loop(begin, end, k.lanes, [&](Value row) {
+    // Where the block begins, one of a single register may reach back less far than that of more.
+    Value own = k.max(k.min(row, k.sub(rows, k.index(k.lanes))), k.index(0));
+    Value isEmpty = k.compare(Predicate::OGT, k.loadVector(scratch.emptyRows, k.sub(own, first)), k.splat(0));
+    BlockEmitter(k, spec, buffers, scratch, batch, head, row, /*vectors=*/1, {isEmpty}).emit();
+  });
 }
 
 } // namespace attn

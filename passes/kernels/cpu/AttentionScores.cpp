@@ -33,14 +33,22 @@ BlockEmitter::Values BlockEmitter::scoreTile(Value first, Value row, bool isEdge
   keepScores(ExtraSource::masked_scores, first, isEdge, scores);
   for (Value &score : scores)
     score = roundToSoftmaxType(score);
-  Value hidden = k.splat(spec.normalizer == Normalizer::softmax ? -kInfinity : 0);
-  if (isEdge)
-    for (int64_t r = 1; r < spec.keyTile; ++r) {
-      Value isKey = k.less(k.add(first, r), numKeys);
-      for (int64_t v = 0; v < vectors; ++v)
-        scores[r * vectors + v] = k.select(isKey, scores[r * vectors + v], hidden);
-    }
-  return scores;
+  if (!isEdge)
+    return scores;
+  Value isPartial = k.less(numKeys, k.add(first, spec.keyTile));
+  return k.branch(
+      isPartial, ValueRange(scores).getTypes(),
+      [&] {
+        Value hidden = k.splat(spec.normalizer == Normalizer::softmax ? -kInfinity : 0);
+        Values shown(scores);
+        for (int64_t r = 1; r < spec.keyTile; ++r) {
+          Value isKey = k.less(k.add(first, r), numKeys);
+          for (int64_t v = 0; v < vectors; ++v)
+            shown[r * vectors + v] = k.select(isKey, shown[r * vectors + v], hidden);
+        }
+        return shown;
+      },
+      [&] { return scores; });
 }
 
 /// Scores of a stage that is asked for as a result.
