@@ -5,7 +5,7 @@
 #include "compiler/emit/cpu/CHeader.h"
 #include "compiler/emit/cpu/LibraryTable.h"
 #include "compiler/emit/cpu/Object.h"
-#include "compiler/emit/cpu/ObjectCache.h"
+#include "compiler/emit/cpu/ObjectJobs.h"
 #include "compiler/emit/cpu/Target.h"
 #include "compiler/package/LibraryFile.h"
 #include "compiler/package/WeightPlan.h"
@@ -16,8 +16,6 @@
 #include "mlir/Pass/PassManager.h"
 #include "mlir/Target/LLVMIR/Export.h"
 #include "llvm/Config/llvm-config.h"
-#include "llvm/IR/LLVMContext.h"
-#include "llvm/IR/Module.h"
 #include "llvm/Linker/Linker.h"
 #include "llvm/Support/Path.h"
 #include "llvm/Support/raw_ostream.h"
@@ -173,11 +171,22 @@ private:
 
     for (const KernelModule &kernel : kernels)
       sharedFunctions.insert(kernel.name);
-    if (failed(emitCode(*module, &*library, [&](StringRef name) { return stage(name); })) || failed(emitKernels()))
-      return failure();
-    if (options.emit == EmitKind::Llvm)
+    if (options.emit == EmitKind::Llvm) {
+      TimingScope scope = stage("LLVM IR");
+      if (!emitModules(*library, scope, [&](MakeModule make) { return addText(make(context)); }))
+        return failure();
       return writeText([&](llvm::raw_ostream &os) { text->print(os, nullptr); });
+    }
     std::string error;
+    std::vector<ObjectBytes> objects;
+    {
+      TimingScope scope = stage("code generation");
+      ObjectJobs jobs({target, options.optLevel, sharedFunctions, ObjectCache(options.cacheDir, kCompilerName)}, scope);
+      if (!emitModules(*library, scope, [&](MakeModule make) { return jobs.add(make); }))
+        return failure();
+      if (!jobs.finish(objects, error))
+        return fail(error);
+    }
     ObjectBytes linked;
     {
       TimingScope scope = stage("linking");
@@ -188,57 +197,46 @@ private:
     return options.emit == EmitKind::Obj ? writeBytes(linked) : writeLibrary(linked);
   }
 
-  /// The kernels were set aside when they were built, at the level of loops.
-  LogicalResult emitKernels() {
+  using MakeModule = llvm::function_ref<std::unique_ptr<llvm::Module>(llvm::LLVMContext &)>;
+
+  /// Hands the LLVM IR of the entries, with the library's description, and that of each kernel to `add`. The kernels
+  /// were set aside when they were built, at the level of loops.
+  bool emitModules(const LibraryDescription &library, TimingScope &timing, llvm::function_ref<bool(MakeModule)> add) {
+    auto entries = [&](llvm::LLVMContext &own) {
+      std::unique_ptr<llvm::Module> code = translateModuleToLLVMIR(*module, own, "attn");
+      if (code)
+        emitLibraryTable(*code, library);
+      return code;
+    };
+    if (!add(entries))
+      return false;
     if (kernels.empty())
-      return success();
-    TimingScope scope = stage("kernel code");
+      return true;
+    TimingScope scope = timing.nest("kernels");
     PassManager pm(module->getContext());
     buildKernelCodePipeline(pm);
     stages.watch(pm, scope);
     for (KernelModule &kernel : kernels) {
-      auto nest = [&](StringRef name) { return scope.nest(name); };
-      if (failed(pm.run(*kernel.module)) || failed(emitCode(*kernel.module, nullptr, nest)))
-        return failure();
+      if (failed(pm.run(*kernel.module)) ||
+          !add([&](llvm::LLVMContext &own) { return translateModuleToLLVMIR(*kernel.module, own, "attn"); }))
+        return false;
       kernel.module = nullptr;
     }
-    return success();
+    return true;
   }
 
-  /// The object of a module in the LLVM dialect; with `library`, which it then describes.
-  LogicalResult emitCode(ModuleOp lowered, const LibraryDescription *library,
-                         llvm::function_ref<TimingScope(StringRef)> nest) {
+  /// Adds optimised `code` to what --emit=llvm prints.
+  bool addText(std::unique_ptr<llvm::Module> code) {
     std::string error;
-    std::unique_ptr<llvm::Module> code;
-    {
-      TimingScope scope = nest("LLVM IR");
-      code = translateModuleToLLVMIR(lowered, context, "attn");
-      if (!code)
-        return failure();
-      if (library)
-        emitLibraryTable(*code, *library);
-    }
-    ObjectBytes &object = objects.emplace_back();
-    ObjectCache cache(options.emit == EmitKind::Llvm ? "" : options.cacheDir, kCompilerName);
-    if (cache.load(*code, target, options.optLevel, object))
-      return success();
-    {
-      TimingScope scope = nest("LLVM optimisation");
-      if (!optimizeModule(*code, target, options.optLevel, sharedFunctions, error))
-        return fail(error);
-    }
-    if (options.emit == EmitKind::Llvm) {
-      if (!text)
-        text = std::move(code);
-      else if (llvm::Linker::linkModules(*text, std::move(code)))
-        return fail("internal error: the modules of the library do not fit together");
-      return success();
-    }
-    TimingScope scope = nest("code generation");
-    if (!emitObject(*code, target, options.optLevel, object, error))
-      return fail(error);
-    cache.store(object);
-    return success();
+    if (!code)
+      return false;
+    if (!optimizeModule(*code, target, options.optLevel, sharedFunctions, error))
+      return succeeded(fail(error));
+    if (!text)
+      text = std::move(code);
+    else if (llvm::Linker::linkModules(*text, std::move(code)))
+      return succeeded(fail("internal error: the modules of the library do not fit together"));
+    return true;
   }
 
   FailureOr<LibraryDescription> describeLibrary() {
@@ -318,7 +316,6 @@ private:
   llvm::StringSet<> sharedFunctions; ///< by several of `objects`
   llvm::LLVMContext context;
   std::unique_ptr<llvm::Module> text; ///< all code, for EmitKind::Llvm
-  std::vector<ObjectBytes> objects;
   WeightPlan plan;
 };
 

@@ -42,7 +42,7 @@ class Compile(unittest.TestCase):
 
     def test_a_listener_that_raises(self):
         def listen(stage, seconds):
-            if stage == "LLVM IR":
+            if stage == "code generation":
                 raise KeyError(stage)
 
         with self.assertRaises(KeyError):
