@@ -11,6 +11,16 @@ namespace attn {
 
 double Narrowing::meanError() const { return squaredValue > 0 ? std::sqrt(squaredError / squaredValue) : 0; }
 
+void Narrowing::note(float value, double stored) {
+  double error = std::fabs(stored - value), size = std::fabs(value);
+  if (!std::isfinite(error))
+    return;
+  maxError = std::max(maxError, error);
+  maxValue = std::max(maxValue, size);
+  squaredError += error * error;
+  squaredValue += size * size;
+}
+
 void Narrowing::merge(const Narrowing &other) {
   elements += other.elements;
   maxError = std::max(maxError, other.maxError);
@@ -131,16 +141,6 @@ float widenF16(uint16_t half) {
   return half & 0x8000 ? -value : value;
 }
 
-void note(Narrowing &narrowing, float value, double stored) {
-  double error = std::fabs(stored - value), size = std::fabs(value);
-  if (!std::isfinite(error)) // an infinity or NaN that stays what it is
-    return;
-  narrowing.maxError = std::max(narrowing.maxError, error);
-  narrowing.maxValue = std::max(narrowing.maxValue, size);
-  narrowing.squaredError += error * error;
-  narrowing.squaredValue += size * size;
-}
-
 } // namespace
 
 FailureOr<SmallVector<int64_t>> narrowShape(GlobalOp global, RankedTensorType source) {
@@ -181,7 +181,7 @@ static WeightBytes narrowElements(RankedTensorType declared, const WeightBytes &
     std::memcpy(&value, source.bytes.data() + n * sizeof value, sizeof value);
     uint16_t half = isF16 ? roundToF16(value) : roundToBf16(value);
     std::memcpy(result->data() + n * sizeof half, &half, sizeof half);
-    note(lost, value, isF16 ? widenF16(half) : widenBf16(half));
+    lost.note(value, isF16 ? widenF16(half) : widenBf16(half));
   }
   if (narrowing)
     narrowing->merge(lost);
@@ -228,7 +228,7 @@ WeightBytes narrowWeight(GlobalOp global, RankedTensorType type, const WeightByt
             stored += widenBf16(half);
             rest = std::isfinite(value) ? rest - widenBf16(half) : 0;
           }
-          note(lost, value, stored);
+          lost.note(value, stored);
         }
       target += sizeof(uint16_t) * panels.pairs() * panels.pairElements();
       continue;
@@ -249,7 +249,7 @@ WeightBytes narrowWeight(GlobalOp global, RankedTensorType type, const WeightByt
           float value = block[row * panels.width + column], scale = scales[column];
           // The quotient by a denormal scale may be beyond 127.
           float step = scale > 0 ? roundToWhole(std::clamp(value / scale, -127.0f, 127.0f)) : 0;
-          note(lost, value, step * scale);
+          lost.note(value, step * scale);
           target[column] = static_cast<char>(static_cast<int8_t>(step));
         }
     }

@@ -13,6 +13,8 @@ struct Narrowing {
   double squaredError = 0;  ///< sum of (w' - w)^2
   double squaredValue = 0;  ///< sum of w^2
   double meanError() const; ///< root of the ratio of the sums: relative
+  /// Counts that `value` is stored as `stored`; not where that stays an infinity or a NaN.
+  void note(float value, double stored);
   void merge(const Narrowing &other);
 };
 

@@ -1,5 +1,6 @@
 #include "compiler/package/WeightExpression.h"
 
+#include "compiler/package/BlockWeight.h"
 #include "compiler/package/ByteWeight.h"
 #include "compiler/package/NarrowWeight.h"
 
@@ -31,8 +32,8 @@ std::optional<uint64_t> weightTensorBytes(RankedTensorType type) {
 SmallVector<FlatSymbolRefAttr> weightSources(GlobalOp global) {
   using Sources = SmallVector<FlatSymbolRefAttr>;
   return llvm::TypeSwitch<Attribute, Sources>(global.getExpression())
-      .Case<TransposeAttr, ReshapeAttr, SliceAttr, PackPanelsAttr, NarrowPanelsAttr, PanelScalesAttr, BytePanelsAttr,
-            ColumnSumsAttr>([](auto e) { return Sources{e.getSource()}; })
+      .Case<TransposeAttr, ReshapeAttr, SliceAttr, PackPanelsAttr, NarrowPanelsAttr, PanelScalesAttr, BlockCodesAttr,
+            BlockScalesAttr, BytePanelsAttr, ColumnSumsAttr>([](auto e) { return Sources{e.getSource()}; })
       .Case<ConcatAttr>([](ConcatAttr e) { return Sources(e.getSources()); })
       .Default([](Attribute) { return Sources{}; });
 }
@@ -110,6 +111,8 @@ static FailureOr<SmallVector<int64_t>> resultShape(GlobalOp global, ArrayRef<Ran
   }
   if (isa<BytePanelsAttr, ColumnSumsAttr>(expression))
     return byteShape(global, sources.front());
+  if (isa<BlockCodesAttr, BlockScalesAttr>(expression))
+    return blockShape(global, sources.front());
   if (!isa<PackPanelsAttr>(expression))
     return narrowShape(global, sources.front());
   auto pack = cast<PackPanelsAttr>(expression);
@@ -125,8 +128,10 @@ LogicalResult verifyWeightExpression(GlobalOp global, ArrayRef<RankedTensorType>
     return global.emitOpError("expects elements that are numbers, got ") << declared.getElementType();
   if (!weightTensorBytes(declared))
     return global.emitOpError("is larger than a library can hold");
-  bool converts = isa<NarrowPanelsAttr, PanelScalesAttr, BytePanelsAttr, ColumnSumsAttr>(global.getExpression()) ||
-                  convertsElements(global, sources);
+  bool converts =
+      isa<NarrowPanelsAttr, PanelScalesAttr, BlockCodesAttr, BlockScalesAttr, BytePanelsAttr, ColumnSumsAttr>(
+          global.getExpression()) ||
+      convertsElements(global, sources);
   for (RankedTensorType source : sources)
     if (!converts && source.getElementType() != declared.getElementType())
       return global.emitOpError("expects sources of its element type, got ")
@@ -218,6 +223,8 @@ WeightBytes applyWeightExpression(GlobalOp global, ArrayRef<RankedTensorType> ty
     return sources.front();
   if (isa<BytePanelsAttr, ColumnSumsAttr>(expression))
     return packBytes(global, types.front(), sources.front());
+  if (isa<BlockCodesAttr, BlockScalesAttr>(expression))
+    return storeInBlocks(global, types.front(), sources.front(), narrowing);
   if (isa<NarrowPanelsAttr, PanelScalesAttr, ReshapeAttr>(expression))
     return narrowWeight(global, types.front(), sources.front(), narrowing);
 

@@ -82,7 +82,17 @@ public:
       return !elementType(global).isF32() && elementType(lookup(reshape.getSource().getValue())).isF32();
     if (isa<NarrowPanelsAttr>(global.getExpression()))
       return !isStoredIn(global, elementType(global));
+    if (codeBits(global))
+      return true;
     return isa<ConcatAttr>(global.getExpression()) && isNarrow(lookup(weightSources(global).front().getValue()));
+  }
+
+  /// The bits of the codes that `global` is panels of; 0 where the compiler made none.
+  int64_t codeBits(GlobalOp global) {
+    auto panels = dyn_cast<BytePanelsAttr>(global.getExpression());
+    auto codes =
+        panels ? dyn_cast<BlockCodesAttr>(lookup(panels.getSource().getValue()).getExpression()) : BlockCodesAttr();
+    return codes ? codes.getBits() : 0;
   }
 
   /// Whether all numbers of `global` are of type `element` in the model.
@@ -283,9 +293,10 @@ LogicalResult WeightPlan::write(ModuleOp module, WeightStore &store, function_re
       auto type = cast<RankedTensorType>(global.getType());
       std::string name = place.sources.empty() ? place.symbol : llvm::join(place.sources, " + ");
       narrowed->push_back({name,
-                           type.getElementType().isBF16()  ? "bf16"
-                           : type.getElementType().isF16() ? "f16"
-                                                           : "int8",
+                           type.getElementType().isBF16()      ? "bf16"
+                           : type.getElementType().isF16()     ? "f16"
+                           : expressions.codeBits(global) == 4 ? "int4"
+                                                               : "int8",
                            lost});
     }
     at = place.offset + place.size;

@@ -91,6 +91,33 @@ def Attn_PanelScalesAttr : Attn_Attr<"PanelScales", "panel_scales"> {
   }];
 }
 
+def Attn_BlockCodesAttr : Attn_Attr<"BlockCodes", "block_codes"> {
+  let summary = "an f32 matrix as codes of 4 or 8 bits, in blocks along K that share a scale";
+  let description = [{
+    A source of shape K x N (or N x K when `transposed`) becomes i8 of the same
+    shape: w / scale rounded to the nearest, from -2^(bits - 1) to 2^(bits - 1) - 1,
+    where `#attn.block_scales` of the same parameters holds the scale of each column
+    and `block` rows.
+  }];
+  let parameters = (ins "::mlir::FlatSymbolRefAttr":$source, "bool":$transposed, "int64_t":$block, "int64_t":$bits);
+  let assemblyFormat = [{
+    `<` $source `,` `transposed` `=` $transposed `,` `block` `=` $block `,` `bits` `=` $bits `>`
+  }];
+}
+
+def Attn_BlockScalesAttr : Attn_Attr<"BlockScales", "block_scales"> {
+  let summary = "ceil(K / block) x N, or N x ceil(K / block) when `transposed`: the scales of block_codes, in f32";
+  let description = [{
+    The greatest |w| of the block over the greatest code, or, of 4 bits, that w over
+    the least, whichever leaves the smaller sum of squared errors; 0 where all of it
+    is 0.
+  }];
+  let parameters = (ins "::mlir::FlatSymbolRefAttr":$source, "bool":$transposed, "int64_t":$block, "int64_t":$bits);
+  let assemblyFormat = [{
+    `<` $source `,` `transposed` `=` $transposed `,` `block` `=` $block `,` `bits` `=` $bits `>`
+  }];
+}
+
 // As i32 they are words: ceil(N / width) x ceil(K / group) x width, a word the `group` rows of a column in 32 / group
 // bits each, from 0 on (numbers of a source that is not `unsigned` get half their range added). Byte i of a word holds
 // rows i, i + 4, ..., the first one in its low bits.

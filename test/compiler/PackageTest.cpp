@@ -481,6 +481,16 @@ TEST_F(Weights, WrongExpressionsAreRefused) {
          "expects scales in f32");
   expect(R"(attn.global @x : tensor<1x3x4xi8> = #attn.narrow_panels<@w, transposed = true, width = 4, group = 1>)",
          "expects the type of its expression");
+  expect(R"(attn.global @x : tensor<3x4xi8> = #attn.block_codes<@w, transposed = false, block = 0, bits = 4>)",
+         "an f32 matrix to store and blocks of 1 or more");
+  expect(R"(attn.global @x : tensor<3x4xf32> = #attn.block_codes<@w, transposed = false, block = 2, bits = 4>)",
+         "expects codes in i8");
+  expect(R"(attn.global @x : tensor<2x4xi8> = #attn.block_scales<@w, transposed = false, block = 2, bits = 4>)",
+         "expects scales in f32");
+  expect(R"(attn.global @x : tensor<3x4xi8> = #attn.block_codes<@w, transposed = false, block = 2, bits = 3>)",
+         "expects codes of 4 or 8 bits, got 3");
+  expect(R"(attn.global @x : tensor<2x4xf32> = #attn.block_scales<@w, transposed = true, block = 2, bits = 4>)",
+         "expects the type of its expression");
   expect(R"(attn.global @x : tensor<1x3x4xi8> = #attn.narrow_panels<@w, transposed = false, width = 0, group = 1>)",
          "an f32 matrix to pack and a width");
   expect(R"(attn.global @x : tensor<3x4xf32> = #attn.transpose<@x, [0, 1]>)", "goes in a circle");

@@ -65,7 +65,11 @@ TEST(GemmSpecTest, SaysWhatItRefuses) {
   EXPECT_FALSE(GemmSpec::mayHaveTiles(makeTarget(context, "avx512bf16")));
   EXPECT_TRUE(GemmSpec::mayHaveTiles(makeTarget(context, "amx")));
   EXPECT_EQ(WeightStorage::parse("int8:64")->group, 64);
-  for (const char *text : {"int8:0", "int8:-1", "int8:", "int4", "", "int8:1x", "bf16:4"})
+  EXPECT_EQ(WeightStorage::parse("int8:64")->block, 0);
+  EXPECT_EQ(WeightStorage::parse("int4:32")->block, 32);
+  EXPECT_EQ(WeightStorage::parse("int4:32")->storage, PanelStorage::F32);
+  for (const char *text :
+       {"int4:24", "int4:512", "int4:-32", "int4:32x", "int8:0", "int8:-1", "int8:", "int4", "", "int8:1x", "bf16:4"})
     EXPECT_FALSE(WeightStorage::parse(text)) << text;
   auto refused = [&](StringRef type, StringRef body) {
     std::string text = ("func.func @f(%t: tensor<4x" + type +

@@ -157,7 +157,8 @@ ArrayRef<StringRef> precisionsOf(StringRef target) {
 void readTypes(CommandLine &line, CompileOptions &options) {
   options.weights = line.text(OPT_weights, "f32").str();
   if (!isWeightStorage(options.weights))
-    line.fail("--weights expects f32, bf16, int8 or int8:GROUP, not '" + options.weights + "'");
+    line.fail("--weights expects f32, bf16, int8, int8:GROUP or int4:BLOCK (of 16, 32, 64, 128 or 256), not '" +
+              options.weights + "'");
   else if (options.weights != "f32" && options.optLevel == 0)
     line.fail("--weights=" + options.weights + " needs kernels, which -O0 does not choose");
   options.precision = line.text(OPT_precision, "f32").str();

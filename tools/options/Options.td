@@ -117,13 +117,14 @@ defm mcpu : Eq<"mcpu", "CPU",
     "the processor to compile for: native (default; its features, not its name), x86-64-v3, x86-64-v4, or any LLVM name",
     g_compile, everyTool>;
 defm weights : Eq<"weights", "TYPE",
-    "store the constant operands of matrix products as f32 (default), bf16, int8 (a scale a column) or int8:64 "
-    "(a scale a column and 64 rows); activations and sums stay f32", g_compile, everyTool>;
+    "store the constant operands of matrix products as f32 (default), bf16, int8 (a scale per column), int8:64 "
+    "(a scale per column and 64 rows), or int4:32 (codes of 4 bits, a scale per column and 32 rows); activations and "
+    "sums stay f32", g_compile, everyTool>;
 defm precision : Eq<"precision", "TYPE",
     "f32 (default), or bf16: GEMMs with constant operands and attention make products of bf16 values where the processor "
     "has such (avx512_bf16); where it has none the constant operands alone are rounded; sums, scores and norms stay "
-    "f32; or int8: rows multiplied by matrices that the file stores in blocks of 2, 4 or 8 bits are rounded to 8 bits, each "
-    "block with its scale, where the processor multiplies bytes (VNNI); for --target=cuda tf32, bf16 or f16: all GEMMs and attention, by matrix units", g_compile, everyTool>;
+    "f32; or int8: rows multiplied by matrices in blocks of 2, 4 or 8 bits, the file's or those of --weights=int4, are rounded "
+    "to 8 bits, each block with its scale, where the processor multiplies bytes (VNNI); for --target=cuda tf32, bf16 or f16: all GEMMs and attention, by matrix units", g_compile, everyTool>;
 defm fp32_math : Eq<"fp32-math", "HOW",
     "how products of f32 are made, where an operand is constant: f32 (default), or by the bf16 products of AMX or "
     "avx512_bf16: bf16x3 (of three, relative error 2^-16 of each product) or bf16x6 (of six, about as exact as f32)",

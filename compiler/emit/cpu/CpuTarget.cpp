@@ -58,6 +58,9 @@ public:
       add(createPrepareAttentionPass());
       add(createLowerAttentionPass({precision.str()}));
       add(createLowerNormalizationPass());
+      std::optional<WeightStorage> storage = WeightStorage::parse(weights);
+      if (storage && storage->block)
+        add(createStoreBlocksPass({weights.str(), options.precision == "int8"}));
       add(createLowerProductsPass());
       add(createLowerBlockProductsPass());
     }

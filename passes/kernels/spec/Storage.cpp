@@ -9,6 +9,11 @@ std::optional<WeightStorage> WeightStorage::parse(StringRef text) {
     return WeightStorage();
   if (text == "bf16")
     return WeightStorage{PanelStorage::BF16};
+  if (text.starts_with("int4:")) {
+    WeightStorage blocks;
+    bool isWhole = !text.drop_front(5).getAsInteger(10, blocks.block);
+    return isWhole && llvm::is_contained({16, 32, 64, 128, 256}, blocks.block) ? std::optional(blocks) : std::nullopt;
+  }
   WeightStorage result{PanelStorage::I8};
   if (text.consume_front("int8:") && !text.getAsInteger(10, result.group) && result.group > 0)
     return result;

@@ -18,8 +18,9 @@ mlir::Type elementType(PanelStorage storage, mlir::MLIRContext *context);
 struct WeightStorage {
   PanelStorage storage = PanelStorage::F32;
   int64_t group = 0; ///< I8: rows that share a scale; 0: all
+  int64_t block = 0; ///< of products in blocks: codes of 4 bits that share a scale; 0: there are none
 
-  /// Of "f32", "bf16", "int8" or "int8:GROUP".
+  /// Of "f32", "bf16", "int8", "int8:GROUP" or "int4:BLOCK", whose blocks are of 16, 32, 64, 128 or 256.
   static std::optional<WeightStorage> parse(llvm::StringRef text);
 };
 

@@ -19,6 +19,17 @@ LoopDims inOrder(const LoopDims &order, const LoopDims &set) {
   return llvm::filter_to_vector(order, [&](unsigned dim) { return llvm::is_contained(set, dim); });
 }
 
+StringRef findRowsObstacle(const Contraction &match) {
+  if (!match.global)
+    return "the run computes both operands";
+  if (match.sums.size() != 1 || match.columns.size() != 1 || match.right.getType().getRank() != 2)
+    return "its weight has more than two dimensions";
+  if (getDims(match.activationMap) != concat(match.rows, match.sums) ||
+      getDims(match.resultMap) != concat(match.rows, match.columns))
+    return "rows are not the first dimensions of its operand and its result";
+  return match.rows.empty() ? "it has one row" : "";
+}
+
 namespace {
 
 // Of products whose right-hand side the run has to pack.

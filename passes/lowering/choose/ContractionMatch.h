@@ -40,6 +40,9 @@ struct Contraction {
 /// `reason` says why not.
 llvm::LogicalResult matchContraction(mlir::linalg::LinalgOp op, Contraction &match, std::string &reason);
 
+/// Why `match` is not of rows, in the order of their tensors, by a weight that is a matrix; "" where it is.
+llvm::StringRef findRowsObstacle(const Contraction &match);
+
 /// The loops that a projected permutation reads, in the order of its results.
 LoopDims getDims(mlir::AffineMap map);
 /// Where `map` reads loop `dim`.

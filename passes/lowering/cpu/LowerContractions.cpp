@@ -438,7 +438,7 @@ struct LowerContractionsPass : attn::impl::LowerContractionsPassBase<LowerContra
   void runOnOperation() override {
     std::optional<WeightStorage> storage = WeightStorage::parse(weights);
     if (!storage) {
-      getOperation().emitError("expects weights in f32, bf16, int8 or int8:GROUP, got '") << weights << "'";
+      getOperation().emitError("expects weights in f32, bf16, int8, int8:GROUP or int4:BLOCK, got '") << weights << "'";
       return signalPassFailure();
     }
     int64_t parts =

@@ -204,7 +204,7 @@ struct LowerRecurrentPass : attn::impl::LowerRecurrentPassBase<LowerRecurrentPas
   void runOnOperation() override {
     std::optional<WeightStorage> storage = WeightStorage::parse(weights);
     if (!storage) {
-      getOperation().emitError("expects weights in f32, bf16, int8 or int8:GROUP, got '") << weights << "'";
+      getOperation().emitError("expects weights in f32, bf16, int8, int8:GROUP or int4:BLOCK, got '") << weights << "'";
       return signalPassFailure();
     }
     RecurrentLowering lowering(getOperation(), *storage);

@@ -3,7 +3,7 @@
 // RUN: attn-opt %s --attn-lower-contractions=weights=int8:24 | FileCheck %s --check-prefixes=CHECK,GROUP
 // RUN: not attn-opt %s --attn-lower-contractions=weights=int4 2>&1 | FileCheck %s --check-prefix=WRONG
 
-// WRONG: expects weights in f32, bf16, int8 or int8:GROUP, got 'int4'
+// WRONG: expects weights in f32, bf16, int8, int8:GROUP or int4:BLOCK, got 'int4'
 
 #x = affine_map<(m, n, k) -> (m, k)>
 #wt = affine_map<(m, n, k) -> (n, k)>

@@ -4,7 +4,7 @@
 // RUN: attn-opt %s --attn-lower-recurrent=weights=bf16 | FileCheck %s --check-prefix=BF16
 // RUN: attn-opt %s --attn-lower-recurrent=weights=int8:8 | FileCheck %s --check-prefix=INT8
 // RUN: not attn-opt %s --attn-lower-recurrent=weights=int4 2>&1 | FileCheck %s --check-prefix=WRONG
-// WRONG: expects weights in f32, bf16, int8 or int8:GROUP, got 'int4'
+// WRONG: expects weights in f32, bf16, int8, int8:GROUP or int4:BLOCK, got 'int4'
 // REMARK-DAG: remark: [Passed] lstm {{.*}}lstm_f32_forward_sx_b4_h16_v16
 // REMARK-DAG: remark: [Missed] rnn {{.*}} Reason="only f32 has a kernel so far"
 // REMARK-DAG: remark: [Missed] rnn {{.*}} Reason="its recurrent weights are no constant"
