@@ -81,16 +81,16 @@ std::string describeByteRows(const Summary &summary) {
     consumeError(parsed.takeError());
     return "";
   }
-  size_t blocks = 0, bytes = 0;
+  size_t plain = 0, bytes = 0;
   for (const json::Value &product : *parsed->getAsArray()) {
-    const json::Object &fields = *product.getAsObject();
-    blocks += fields.getString("storage").value_or("").contains(" blocks of ");
-    bytes += fields.getString("arithmetic").value_or("") == "s8 blocks in s32";
+    StringRef arithmetic = product.getAsObject()->getString("arithmetic").value_or("");
+    plain += arithmetic.starts_with("f32");
+    bytes += arithmetic == "s8 blocks in s32" || arithmetic == "s8 rows in s32";
   }
-  if (blocks == 0)
-    return "--precision=int8 changes nothing: no product by a matrix that is stored in blocks was found";
-  return (Twine("rows are rounded to 8 bits in ") + Twine(bytes) + " of " + Twine(blocks) +
-          " products by matrices in blocks" + (bytes < blocks ? "; --fusion-report=- lists them" : ""))
+  if (plain + bytes == 0)
+    return "--precision=int8 changes nothing: no product of rows by a weight was found";
+  return (Twine("rows are rounded to 8 bits in ") + Twine(bytes) + " of " + Twine(plain + bytes) +
+          " products by weights" + (plain ? "; --fusion-report=- lists them" : ""))
       .str();
 }
 

@@ -47,7 +47,7 @@ public:
       if (wants(pass->getArgument()))
         pm.addPass(std::move(pass));
     };
-    // int8 is about products by matrices in blocks, which have it in the IR by now.
+    // int8 is about products whose rows are rounded, by then others than contractions.
     StringRef weights = options.weights, precision = options.precision == "int8" ? "f32" : StringRef(options.precision);
     if (options.optLevel > 0) {
       add(createMergeProjectionsPass());
@@ -61,6 +61,8 @@ public:
       std::optional<WeightStorage> storage = WeightStorage::parse(weights);
       if (storage && storage->block)
         add(createStoreBlocksPass({weights.str(), options.precision == "int8"}));
+      else if (options.precision == "int8")
+        add(createRoundRowsPass());
       add(createLowerProductsPass());
       add(createLowerBlockProductsPass());
     }

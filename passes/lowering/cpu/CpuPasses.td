@@ -97,6 +97,36 @@ def LowerContractionsPass : Pass<"attn-lower-contractions", "::mlir::ModuleOp"> 
   ];
 }
 
+def RoundRowsPass : Pass<"attn-round-rows", "::mlir::ModuleOp"> {
+  let summary = "products by a weight become attn.integer_product, rows and weight rounded to 8 bits";
+  let description = [{
+    A contraction of rows and an f32 weight, a matrix, becomes `attn.integer_product`
+    of the rows, rounded in the run by max |x| / 127 of each, and of what
+    `#attn.block_codes` of 8 bits makes of the weight, a scale per column. The sums
+    times both scales are fused into the elementwise op behind, so that
+    attn-lower-products finds one epilogue. Rows are rounded once for all products
+    that read them. A contraction with another shape, of fewer than 32 terms or 16
+    columns, or for a processor that does not multiply bytes, stays f32, and the
+    module's `attn.product_report` says why.
+
+    Numerical effect: an element of a row differs by at most 1/254 of the greatest in
+    it, a weight by as much of the greatest in its column. A row with an infinity or
+    a NaN gives NaN or infinities.
+
+    ```mlir
+    %c = linalg.contract indexing_maps = [(s, n, k) -> (s, k), (s, n, k) -> (k, n), (s, n, k) -> (s, n)]
+        ins(%x, %w : tensor<?x80xf32>, tensor<80x60xf32>) outs(%zeros : tensor<?x60xf32>)
+    // becomes
+    attn.global @w_bytes : tensor<80x60xi8> = #attn.block_codes<@w, transposed = false, block = 80, bits = 8>
+    %s = attn.integer_product %rounded zero %c128 by %codes
+        : tensor<?x80xi8> zero tensor<i8> by tensor<80x60xi8> -> tensor<?x60xi32>
+    %c = linalg.generic ins(%s, %row_scales, %column_scales) { sitofp, mulf, mulf } -> tensor<?x60xf32>
+    ```
+  }];
+  let dependentDialects = ["::attn::AttnDialect", "::mlir::arith::ArithDialect", "::mlir::linalg::LinalgDialect",
+                           "::mlir::math::MathDialect", "::mlir::tensor::TensorDialect"];
+}
+
 def StoreBlocksPass : Pass<"attn-store-blocks", "::mlir::ModuleOp"> {
   let summary = "products by a weight become attn.block_product, the weight codes of 4 bits";
   let description = [{

@@ -65,6 +65,10 @@ private:
 unsigned leadingDims(IntegerProductOp op) { return cast<RankedTensorType>(op.getLhs().getType()).getRank() - 1; }
 
 void ProductLowering::report(IntegerProductOp op, ProductVerdict verdict, StringRef text) {
+  auto weight = op.getRhs().getDefiningOp<WeightOp>();
+  auto global = weight ? symbols.lookup<GlobalOp>(weight.getGlobal()) : GlobalOp();
+  if (global && isa<BlockCodesAttr>(global.getExpression())) // attn-round-rows
+    return reportProduct(module, op.getLoc(), "s8 columns", "s8 rows in s32", verdict, text);
   reportProduct(module, op.getLoc(), op.getIsUnsigned() ? "u8" : "s8", "u8 x s8 in s32", verdict, text);
 }
 

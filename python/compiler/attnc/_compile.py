@@ -244,7 +244,8 @@ def compile(
     dims         sizes by the model's names for dimensions: 128, or bounds (1, 512)
     shapes       shapes by input; None leaves a size open
     weights      "f32", "bf16", "int8", "int8:64" or "int4:32": how constant operands of products are stored
-    precision    "f32", "bf16" or "int8" (target "cuda": "tf32", "bf16", "f16"): of products
+    precision    "f32", "bf16" or "int8" (target "cuda": "tf32", "bf16", "f16"): of products; int8 rounds their rows in
+                 the run and their weights to bytes
     fp32_math    "f32", "bf16x3" or "bf16x6": how products of f32 are made
     cpu          "native", "x86-64-v3", "x86-64-v4", or a name of LLVM's
     target       "cpu" or "cuda"; gpu_arch and allow_host_ops belong to the latter
