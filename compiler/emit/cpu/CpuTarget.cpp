@@ -51,6 +51,7 @@ public:
     StringRef weights = options.weights, precision = options.precision == "int8" ? "f32" : StringRef(options.precision);
     if (options.optLevel > 0) {
       add(createMergeProjectionsPass());
+      add(createLiftConstantsPass());
       LowerRecurrentPassOptions recurrent;
       // The states stay f32: rounding them would add up over the steps.
       recurrent.weights = precision == "bf16" && weights == "f32" ? "bf16" : weights.str();

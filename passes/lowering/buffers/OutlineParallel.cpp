@@ -20,10 +20,12 @@ using namespace attn;
 
 namespace {
 /// Whether each task makes `value` again rather than take it: constants and
-/// vector.step, which hoisting moves out of the loop.
+/// vector.step, which hoisting moves out of the loop. Not the address of a
+/// table, with which tasks on several tables are one.
 bool isMadeInTask(Operation *def) {
-  return def && (def->hasTrait<OpTrait::ConstantLike>() ||
-                 (def->getNumOperands() == 0 && def->getNumRegions() == 0 && isPure(def)));
+  return def && !isa<memref::GetGlobalOp>(def) &&
+         (def->hasTrait<OpTrait::ConstantLike>() ||
+          (def->getNumOperands() == 0 && def->getNumRegions() == 0 && isPure(def)));
 }
 
 bool canOutline(scf::ParallelOp loop) {

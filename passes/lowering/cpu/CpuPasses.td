@@ -97,6 +97,26 @@ def LowerContractionsPass : Pass<"attn-lower-contractions", "::mlir::ModuleOp"> 
   ];
 }
 
+def LiftConstantsPass : Pass<"attn-lift-constants", "::mlir::ModuleOp"> {
+  let summary = "ops that differ in constants alone take them as operands";
+  let description = [{
+    Elementwise ops and attentions that are the same but for f32 constants in their
+    regions, as those of a quantised model's blocks are for their scales, get these
+    as operands of rank 0, so that one kernel, or one task, serves all. Constants
+    that all of them share stay. An attention whose scores are its products times a
+    constant keeps that: its kernel has it in the queries.
+
+    ```mlir
+    %a = linalg.generic ins(%x) { mulf %in, 0.1 }
+    %b = linalg.generic ins(%y) { mulf %in, 0.2 }
+    // becomes
+    %a = linalg.generic ins(%x, %c0_1 : tensor<?xf32>, tensor<f32>) { mulf %in, %in_0 }
+    %b = linalg.generic ins(%y, %c0_2 : tensor<?xf32>, tensor<f32>) { mulf %in, %in_0 }
+    ```
+  }];
+  let dependentDialects = ["::mlir::arith::ArithDialect"];
+}
+
 def RoundRowsPass : Pass<"attn-round-rows", "::mlir::ModuleOp"> {
   let summary = "products by a weight become attn.integer_product, rows and weight rounded to 8 bits";
   let description = [{
