@@ -240,6 +240,22 @@ void readStates(CommandLine &line, CompileJob &job) {
     line.fail("--own-state is for --target=cpu: on a GPU a library keeps no state yet");
 }
 
+/// --calibrate.
+void readCalibration(CommandLine &line, Request &request) {
+  request.calibration = line.text(OPT_calibrate).str();
+  if (!line.has(OPT_calibrate))
+    return;
+  const CompileJob &job = request.job;
+  if (request.calibration.empty())
+    line.fail("--calibrate expects a file of numpy.savez");
+  if (job.entries.size() > 1 || job.folder || job.search)
+    line.fail("--calibrate takes one model, and no --generate");
+  if (job.compile.weights == "f32" && job.compile.precision == "f32")
+    line.fail("--calibrate measures what fewer bits cost, and all is in f32: give --weights or --precision");
+  if (job.compile.emit != EmitKind::Lib)
+    line.fail("--calibrate runs a model library, not --emit=" + line.text(OPT_emit, "lib"));
+}
+
 /// What is asked for beside the output: limits, reports and checks.
 void readReports(CommandLine &line, Request &request) {
   request.limits.memoryBytes = line.bytes(OPT_max_memory, machineMemory());
@@ -308,8 +324,9 @@ Request readRequest(CommandLine &line) {
   readImportOptions(line, request.job.import);
   readStates(line, request.job);
   readReports(line, request);
+  readCalibration(line, request);
   readOutput(line, request);
-  request.arguments = line.argumentsBesides({OPT_o, OPT_json, OPT_progress});
+  request.arguments = line.argumentsBesides({OPT_o, OPT_json, OPT_progress, OPT_calibrate});
   return request;
 }
 

@@ -16,6 +16,7 @@ struct Request {
   std::string fusionReport, header;
   unsigned requireFused = 0;
   bool verifyFusion = false;
+  std::string calibration; ///< an .npz file of inputs ("": none)
   bool json = false;
   bool progress = false;
 };

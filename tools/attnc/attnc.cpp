@@ -1,5 +1,6 @@
 // The compiler's driver: checks the command line, compiles in a worker process,
 // and gives the output its name once it is whole.
+#include "tools/attnc/Calibrate.h"
 #include "tools/attnc/LibraryCache.h"
 #include "tools/attnc/Request.h"
 #include "tools/attnc/Summary.h"
@@ -158,6 +159,10 @@ int finish(const Request &request, StagedOutput &staged, const Summary &summary,
     if (code)
       return code;
   }
+  std::string calibration;
+  if (!request.calibration.empty())
+    if (int code = calibrate(request, staged.path(), calibration))
+      return code;
   uint64_t size = 0;
   if (staged.path() != "-")
     sys::fs::file_size(staged.path(), size);
@@ -172,6 +177,8 @@ int finish(const Request &request, StagedOutput &staged, const Summary &summary,
        << ",\"fused\":" << summary.fused << ",\"softmaxes\":" << summary.softmaxes;
     if (request.verifyFusion)
       os << ",\"verified_runs\":" << verified;
+    if (!calibration.empty())
+      os << ",\"calibrated\":" << calibration;
     os << ",\"states\":" << summary.states << ",\"narrowing_error\":" << format("%.3g", summary.narrowingError)
        << ",\"narrowed\":" << summary.narrowed << ",\"host_ops\":" << json::Value(json::Array(summary.hostOps))
        << ",\"products\":" << summary.products << "}\n";
@@ -193,6 +200,10 @@ int finish(const Request &request, StagedOutput &staged, const Summary &summary,
   } else if (!narrowing.empty()) {
     reportNote(request.job.input + ": " + narrowing);
   }
+  SmallVector<StringRef> distances;
+  StringRef(calibration).split(distances, '\n', -1, /*KeepEmpty=*/false);
+  for (StringRef distance : distances)
+    reportNote(request.job.input + ": output " + distance);
   return ExitSuccess;
 }
 
@@ -224,6 +235,8 @@ int compile(Request request) {
   std::vector<std::string> inputs{request.job.input};
   for (const auto &entry : request.job.entries)
     inputs.push_back(entry.second);
+  if (!request.calibration.empty())
+    inputs.push_back(request.calibration);
   for (const std::string &input : inputs)
     if (!sys::fs::exists(input)) {
       reportError(input + ": no such file");

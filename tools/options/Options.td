@@ -107,6 +107,10 @@ def verify_fusion : SimpleFlag<"verify-fusion",
     "compile the unfused form too, run both on adversarial inputs, and print where they differ and the pass that "
     "made it so (exit 5, nothing is written)", g_output, [AttncVis]>;
 
+defm calibrate : Eq<"calibrate", "FILE.npz",
+    "compile the model a second time in f32, run both on the inputs in FILE.npz (numpy.savez, arrays by the names of inputs), "
+    "and print what --weights and --precision cost each output", g_output, [AttncVis]>;
+
 //===----------------------------------------------------------------------===//
 // Compiling
 //===----------------------------------------------------------------------===//

@@ -194,7 +194,28 @@ void transpose(const char *from, char *to, const std::vector<int64_t> &shape, ui
   }
 }
 
-bool readOpened(int fd, Tensor &tensor, std::string &error) {
+std::string header(const Tensor &tensor) {
+  std::string descr = "|V1";
+  for (const Named &named : kDescrs)
+    if (named.dtype == tensor.dtype() && descr == "|V1")
+      descr = named.descr;
+  std::string text = "{'descr': '" + descr + "', 'fortran_order': False, 'shape': (";
+  for (size_t d = 0; d < tensor.shape().size(); ++d)
+    text += (d ? " " : "") + std::to_string(tensor.shape()[d]) +
+            (tensor.shape().size() == 1 || d + 1 < tensor.shape().size() ? "," : "");
+  text += "), }";
+  // Magic, version, length and header end at a multiple of 64, in a newline.
+  size_t total = (10 + text.size() + 1 + 63) / 64 * 64;
+  text.resize(total - 10 - 1, ' ');
+  text += '\n';
+  std::string result(kMagic, kMagicSize);
+  result += {'\1', '\0', static_cast<char>(text.size() & 0xff), static_cast<char>(text.size() >> 8)};
+  return result + text;
+}
+
+} // namespace
+
+bool readNpy(int fd, Tensor &tensor, std::string &error) {
   auto fail = [&error](std::string what) {
     error = std::move(what);
     return false;
@@ -207,7 +228,8 @@ bool readOpened(int fd, Tensor &tensor, std::string &error) {
   auto fileSize = static_cast<uint64_t>(info.st_size);
 
   unsigned char start[12];
-  if (fileSize < 10 || !readAll(fd, start, 10) || std::memcmp(start, kMagic, kMagicSize) != 0)
+  if (lseek(fd, 0, SEEK_SET) != 0 || fileSize < 10 || !readAll(fd, start, 10) ||
+      std::memcmp(start, kMagic, kMagicSize) != 0)
     return fail("not an .npy file");
   unsigned major = start[6];
   if (major < 1 || major > 3)
@@ -265,27 +287,6 @@ bool readOpened(int fd, Tensor &tensor, std::string &error) {
   return true;
 }
 
-std::string header(const Tensor &tensor) {
-  std::string descr = "|V1";
-  for (const Named &named : kDescrs)
-    if (named.dtype == tensor.dtype() && descr == "|V1")
-      descr = named.descr;
-  std::string text = "{'descr': '" + descr + "', 'fortran_order': False, 'shape': (";
-  for (size_t d = 0; d < tensor.shape().size(); ++d)
-    text += (d ? " " : "") + std::to_string(tensor.shape()[d]) +
-            (tensor.shape().size() == 1 || d + 1 < tensor.shape().size() ? "," : "");
-  text += "), }";
-  // Magic, version, length and header end at a multiple of 64, in a newline.
-  size_t total = (10 + text.size() + 1 + 63) / 64 * 64;
-  text.resize(total - 10 - 1, ' ');
-  text += '\n';
-  std::string result(kMagic, kMagicSize);
-  result += {'\1', '\0', static_cast<char>(text.size() & 0xff), static_cast<char>(text.size() >> 8)};
-  return result + text;
-}
-
-} // namespace
-
 bool readNpy(const std::string &path, Tensor &tensor, std::string &error) {
   // Not blocking: opening a pipe must not wait for its writer, it is refused anyway.
   File file(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
@@ -293,7 +294,7 @@ bool readNpy(const std::string &path, Tensor &tensor, std::string &error) {
     error = path + ": " + std::strerror(errno);
     return false;
   }
-  if (readOpened(file.get(), tensor, error))
+  if (readNpy(file.get(), tensor, error))
     return true;
   error = path + ": " + error;
   return false;

@@ -14,6 +14,9 @@ namespace attn::runner {
 /// False with `error` set, which begins with the path.
 bool readNpy(const std::string &path, Tensor &tensor, std::string &error);
 
+/// The same of an opened regular file, which it reads from the start; `error` does not name it.
+bool readNpy(int file, Tensor &tensor, std::string &error);
+
 /// Writes through a temporary file and a rename, if `path` is not a device.
 bool writeNpy(const std::string &path, const Tensor &tensor, std::string &error);
 
