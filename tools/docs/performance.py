@@ -14,7 +14,8 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 PAGE, BENCH = ROOT / "docs/performance.md", ROOT / "test/bench"
-TITLES = {"models": "Models", "sequence": "Sequence models", "attention": "Attention alone"}
+TITLES = {"models": "Models", "sequence": "Sequence models", "attention": "Attention alone",
+          "stored": "Files in fewer bits"}
 PEERS = {"onnxruntime": "ONNX Runtime", "onnxruntime-operator": "its operator", "onnxruntime-beam": "its beam search",
          "openvino": "OpenVINO", "torch": "PyTorch", "torch-compiled": "compiled", "torch-flex": "FlexAttention"}
 HEAD = """# Performance
@@ -25,6 +26,8 @@ Written by `tools/docs/performance.py` from `test/bench/results` and `test/bench
 rounds, in milliseconds. A factor says how many times as long as attnc another side takes, so more than 1 means that attnc
 is faster. What attnc takes with narrower weights or products (`--weights`, `--precision`) is a factor, too: less than 1
 means that it is faster than attnc in f32. OpenVINO in bf16 is compared with attnc in bf16 by the quotient of both.
+Of a file in fewer bits all sides run that file; `f32` is attnc on the model that it was made of, and `int8` attnc on the
+file with `--precision=int8`.
 
 Speed is measured here and never asserted in a test.
 """
@@ -34,8 +37,8 @@ def latest():
     """{(kind, processor): results} of the latest files."""
     found = {}
     for file in sorted((BENCH / "results").glob("*.json")):
-        kind = re.fullmatch(r"[\d-]+-(\w+)", file.stem)[1]
-        if kind not in TITLES:  # docs/serving.md has what was measured of servers
+        kind = re.fullmatch(r"[\d-]+-(.+)", file.stem)[1]
+        if kind not in TITLES:  # docs/serving.md has what was measured of servers, and some cases alone are no table
             continue
         results = json.loads(file.read_text())
         found[kind, results["machine"]["cpu"]] = file.name, results
