@@ -52,15 +52,15 @@ if os.path.exists(os.path.join(os.path.dirname(config.attn_python), "mkdocs")):
 if shutil.which("chromium", path=config.environment["PATH"]):  # draws the pages
     config.available_features.add("chromium")
 
-# The assembler of a CUDA toolkit, which neither a build nor a compile needs. What runs in the interpreter is PTX, so that
-# libraries hold PTX alone here: machine code for them costs a third of the GPU tests' time.
+# What runs in the interpreter is PTX, so that libraries hold PTX alone here: machine code for them costs a third of the GPU
+# tests' time.
 config.environment["CUDA_ROOT"] = config.test_exec_root
-ptxas = shutil.which("ptxas") or shutil.which("ptxas", path="/usr/local/cuda/bin")
-if ptxas:
-    config.available_features.add("ptxas")
-    config.environment["PATH"] += os.pathsep + os.path.dirname(ptxas)
-if shutil.which("nvdisasm", path=config.environment["PATH"]):  # the disassembler of a toolkit
-    config.available_features.add("nvdisasm")
+# Assembler and disassembler of a CUDA toolkit, which neither a build nor a compile needs. PyTorch's Triton has both.
+toolkits = ["/usr/local/cuda/bin", *glob.glob(transformers + "/lib/python*/site-packages/triton/backends/nvidia/bin")]
+for tool in ("ptxas", "nvdisasm"):
+    if found := shutil.which(tool) or shutil.which(tool, path=os.pathsep.join(toolkits)):
+        config.available_features.add(tool)
+        config.environment["PATH"] += os.pathsep + os.path.dirname(found)
 
 config.available_features.add("host-" + platform.machine())
 
