@@ -35,6 +35,7 @@ TESTS_AT_ONCE = max(1, min(8, (os.cpu_count() or 1) // 2))
 ENDS = {"quick": {"tests": 1.0}, "bench": {"attention": 0.5, "models": 0.93, "kernels": 1.0}, "ncu": {"profiles": 1.0},
         "all": {"tests": 0.3, "attention": 0.65, "models": 0.94, "kernels": 1.0}}
 SECONDS = {"quick": 300, "bench": 540, "ncu": 300, "all": 520}
+SMALL = 1e7  # floating-point operations, of what is timed in a rehearsal
 
 
 def card():
@@ -80,10 +81,13 @@ def run_tests(results, descriptions, end):
             results.left_out(name, "left out for time") if text is None else results.test(name, text)
 
 
-def time_kernels(results, descriptions, end):
+def time_kernels(results, descriptions, end, small):
     """By attn-bench, which counts copies of inputs and outputs, too."""
     for name, description in descriptions.items():
         if "bench" not in description:
+            continue
+        if small and description["flops"] > SMALL:
+            results.left_out(name, "too large for a rehearsal")
             continue
         if time.monotonic() > end:
             results.left_out(name, "left out for time")
@@ -132,7 +136,7 @@ def main():
         if compiler:
             compiler.pool.shutdown(cancel_futures=True)
     if "kernels" in ends:
-        time_kernels(results, descriptions, ends["kernels"])
+        time_kernels(results, descriptions, ends["kernels"], args.small)
     if "profiles" in ends:
         on_card_ncu.profile(results, descriptions, ends["profiles"])
     results["clocks_after"] = card()
