@@ -204,6 +204,12 @@ template <typename T> void addArithmetic(Table &table, const std::string &type) 
   def("selp", select<T>);
 }
 
+/// Of sm_90 and newer: what is below 0 becomes 0.
+template <int32_t (*Function)(int32_t, int32_t)> int32_t nonNegative(int32_t a, int32_t b) {
+  int32_t result = Function(a, b);
+  return result < 0 ? 0 : result;
+}
+
 template <typename T> void addLogic(Table &table, const std::string &type) {
   auto def = [&](const std::string &name, Execute execute) { table[name + "." + type] = {execute, false}; };
   def("and", binary<T, bitAnd<T>>), def("or", binary<T, bitOr<T>>), def("xor", binary<T, bitXor<T>>);
@@ -220,6 +226,8 @@ void addIntegerInstructions(Table &table) {
   addArithmetic<int32_t>(table, "s32"), addArithmetic<uint32_t>(table, "u32");
   addArithmetic<int64_t>(table, "s64"), addArithmetic<uint64_t>(table, "u64");
   addLogic<uint16_t>(table, "b16"), addLogic<uint32_t>(table, "b32"), addLogic<uint64_t>(table, "b64");
+  table["min.relu.s32"] = {binary<int32_t, nonNegative<least<int32_t>>>, false};
+  table["max.relu.s32"] = {binary<int32_t, nonNegative<greatest<int32_t>>>, false};
   table["and.pred"] = {binary<uint8_t, bitAnd<uint8_t>>, false};
   table["or.pred"] = {binary<uint8_t, bitOr<uint8_t>>, false};
   table["xor.pred"] = {binary<uint8_t, bitXor<uint8_t>>, false};
