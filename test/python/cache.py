@@ -170,6 +170,14 @@ class Caches(unittest.TestCase):
             self.kept.mkdir(mode=0o500)
             self.unusable("Permission")
 
+    def test_a_folder_in_the_place_of_a_library(self):
+        self.load()
+        [name] = self.libraries()
+        (self.kept / name).unlink()
+        (self.kept / name).mkdir()
+        self.unusable(f"{name}: is a folder")
+        self.assertEqual(attnc.Cache().list(), [])
+
     def test_a_full_disk(self):
         # A limit on the size of files ends a write as a full disk does; the scratch folder is as full.
         child = textwrap.dedent(f"""

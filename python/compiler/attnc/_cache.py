@@ -107,7 +107,7 @@ class Cache:
     def find(self, key: str) -> Optional[pathlib.Path]:
         """The library of this name, which counts as used now."""
         path = self.folder / f"{key}.so"
-        if not path.exists():
+        if not path.is_file():
             return None
         # Not the library itself: its time tells the runtime that it was written to.
         with contextlib.suppress(OSError):
@@ -124,6 +124,8 @@ class Cache:
                 if found:
                     return found
                 path = self.folder / f"{key}.so"
+                if path.is_dir():
+                    raise CacheUnusable(f"{path}: is a folder")
                 compile(path)
                 note = path.with_suffix(".json")
                 staged = note.with_suffix(f".{os.getpid()}.tmp")
@@ -145,6 +147,8 @@ class Cache:
         """All libraries, the most recently used first."""
         result = []
         for path in self.folder.glob("*.so") if self.folder.is_dir() else ():
+            if not path.is_file():
+                continue  # no library of ours
             note: Dict[str, Any] = {}
             with contextlib.suppress(OSError, ValueError):
                 note = json.loads(path.with_suffix(".json").read_text())
