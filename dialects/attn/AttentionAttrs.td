@@ -34,6 +34,9 @@ def Attn_MaskedRowsAttr : Attn_EnumAttrOf<Attn_MaskedRows, "masked_rows">;
 def Attn_WindowBase : Attn_Enum<"WindowBase", "where a window stands", [
     I32EnumAttrCase<"diagonal", 0>, I32EnumAttrCase<"offset", 1>, I32EnumAttrCase<"centre", 2>]>;
 
+def Attn_WeightsAxis : Attn_Enum<"WeightsAxis", "an axis of the weights as the graph has them", [
+    I32EnumAttrCase<"batch", 0>, I32EnumAttrCase<"head", 1>, I32EnumAttrCase<"query", 2>, I32EnumAttrCase<"key", 3>]>;
+
 def Attn_ExtraSource : Attn_Enum<"ExtraSource", "what an extra result holds", [
     I32EnumAttrCase<"lse", 0>, I32EnumAttrCase<"raw_scores", 1>, I32EnumAttrCase<"scores", 2>,
     I32EnumAttrCase<"masked_scores", 3>, I32EnumAttrCase<"weights", 4>, I32EnumAttrCase<"final_weights", 5>]>;
@@ -155,6 +158,20 @@ def Attn_ExtraAttr : Attn_Attr<"Extra", "extra"> {
       return getReduction() == Reduction::argmax || getReduction() == Reduction::topk_indices;
     }
   }];
+}
+
+//===----------------------------------------------------------------------===//
+// The graph's own axes
+//===----------------------------------------------------------------------===//
+
+def Attn_AxisPartAttr : Attn_Attr<"AxisPart", "axis_part"> {
+  let summary = "a part of an axis of the graph's weights, and where attn.attention has it";
+  let description = [{
+    `#attn.axis_part<head of 2, 4>` is a part of the head axis of 4 elements that the op has in dimension i (0 to 3 are
+    b, h, i and j). `?` is an open size.
+  }];
+  let parameters = (ins EnumParameter<Attn_WeightsAxis>:$axis, "unsigned":$dim, "int64_t":$size);
+  let assemblyFormat = "`<` $axis `of` $dim `,` custom<DynamicOrInteger>($size) `>`";
 }
 
 #endif // DIALECTS_ATTN_ATTENTIONATTRS_TD

@@ -145,6 +145,7 @@ AttentionParts AttentionOp::getParts() {
   parts.mask.assign(getMask().begin(), getMask().end());
   parts.extras.assign(getExtras().begin(), getExtras().end());
   parts.softmaxType = getSoftmaxType().value_or(Type());
+  parts.axes = getAxesAttr();
   parts.maps.assign(getIndexingMaps().getAsValueRange<AffineMapAttr>().begin(),
                     getIndexingMaps().getAsValueRange<AffineMapAttr>().end());
   parts.types.assign(getResultTypes().begin(), getResultTypes().end());
@@ -176,6 +177,7 @@ void AttentionOp::build(OpBuilder &b, OperationState &state, const AttentionPart
   properties.setExtras(b.getArrayAttr(parts.extras));
   if (parts.softmaxType)
     properties.setSoftmaxType(TypeAttr::get(parts.softmaxType));
+  properties.setAxes(parts.axes);
   properties.setIndexingMaps(b.getAffineMapArrayAttr(parts.maps));
 
   Type compute = b.getF32Type();

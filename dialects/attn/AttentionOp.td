@@ -57,6 +57,11 @@ def Attn_AttentionOp : Attn_Op<"attention", [Pure, IsolatedFromAbove, AttrSizedO
     Extra results (`#attn.extra`) come from the same sweep. Their maps name b
     and h as the result does.
 
+    `axes` says which axis of the graph's weights, [batch, head, query, key],
+    each of b, h, i and j is, where it isn't one each: the heads of a group
+    can be rows of i. It lists parts of batch, then of head, query and key, the
+    outer ones first. It changes nothing that is computed.
+
     Constraints:
 
     * (C1) query, key, value, alignment and result have one float element type;
@@ -89,7 +94,10 @@ def Attn_AttentionOp : Attn_Op<"attention", [Pure, IsolatedFromAbove, AttrSizedO
            map and element type are those that #attn.extra asks for;
     * (C12) the masked region stands with `masked_rows finite` only; without
            normalizer, masked_rows is zero;
-    * (C13) softmax_type is a float type and stands with softmax only.
+    * (C13) softmax_type is a float type and stands with softmax only;
+    * (C14) `axes` holds #attn.axis_part in the order of axes; parts of one
+           dimension make up its size, at most one of them open, and each of b,
+           h, i and j that a map of an operand names has parts, no other.
 
     Example:
 
@@ -121,6 +129,7 @@ def Attn_AttentionOp : Attn_Op<"attention", [Pure, IsolatedFromAbove, AttrSizedO
     DefaultValuedAttr<ArrayAttr, "{}">:$mask /*C8*/,
     DefaultValuedAttr<ArrayAttr, "{}">:$extras /*C11*/,
     OptionalAttr<TypeAttr>:$softmax_type /*C13*/,
+    OptionalAttr<ArrayAttr>:$axes /*C14*/,
     AffineMapArrayAttr:$indexing_maps /*C2*/,
     AnyRankedTensor:$query /*C1*/,
     Optional<AnyRankedTensor>:$key /*C1, C7*/,

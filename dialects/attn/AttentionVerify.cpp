@@ -5,7 +5,7 @@
 #include "llvm/Support/MathExtras.h"
 #include "llvm/Support/raw_ostream.h"
 
-// verify() of attn.attention: the constraints C1..C13 of its description.
+// verify() of attn.attention: the constraints C1..C14 of its description.
 
 using namespace mlir;
 using namespace attn;
@@ -60,6 +60,7 @@ private:
   LogicalResult verifyRoleNames(const Role &role);
   LogicalResult verifyBatchNames();
   LogicalResult verifySizes();
+  LogicalResult verifyAxes(ArrayRef<int64_t> sizes);
   LogicalResult verifyMaskElement(const Role &role);
   LogicalResult verifyExtra(const Role &role);
 
@@ -335,6 +336,43 @@ LogicalResult Verifier::verifySizes() {
         return op.emitOpError("expects ") << blocks << " blocks of queries for " << sizes[Dim::I] << " queries, got "
                                           << size << " by " << role.name;
     }
+  return verifyAxes(sizes);
+}
+
+// C14
+LogicalResult Verifier::verifyAxes(ArrayRef<int64_t> sizes) {
+  ArrayAttr axes = op.getAxesAttr();
+  if (!axes)
+    return success();
+  int64_t product[kDims] = {1, 1, 1, 1, 1, 1};
+  unsigned open[kDims] = {};
+  SmallVector<unsigned> found, named;
+  auto last = WeightsAxis::batch;
+  for (Attribute attr : axes) {
+    auto part = dyn_cast<AxisPartAttr>(attr);
+    bool isOpen = part && ShapedType::isDynamic(part.getSize());
+    if (!part || part.getDim() > Dim::J || (!isOpen && part.getSize() < 1))
+      return op.emitOpError("expects parts of dimensions 0 to 3 with positive sizes in axes, got ") << attr;
+    if (part.getAxis() < last)
+      return op.emitOpError("expects axes in the order batch, head, query, key, got ") << axes;
+    last = part.getAxis();
+    if (!llvm::is_contained(found, part.getDim()))
+      found.push_back(part.getDim());
+    open[part.getDim()] += isOpen;
+    if (!isOpen && llvm::MulOverflow(product[part.getDim()], part.getSize(), product[part.getDim()]))
+      return op.emitOpError("expects sizes below 2^63 in axes, got ") << attr;
+  }
+  for (unsigned dim : {Dim::B, Dim::H, Dim::I, Dim::J})
+    if (op.isNamed(dim))
+      named.push_back(dim);
+  llvm::sort(found);
+  if (found != named)
+    return op.emitOpError("expects parts of ") << listDims(named) << " in axes, got " << listDims(found);
+  for (unsigned dim : named) {
+    bool divides = sizes[dim] % product[dim] == 0, isWhole = open[dim] || sizes[dim] == product[dim];
+    if (open[dim] > 1 || (!ShapedType::isDynamic(sizes[dim]) && !(divides && isWhole)))
+      return op.emitOpError("expects parts of ") << kDimNames[dim] << " that make up its size, one open, in axes";
+  }
   return success();
 }
 

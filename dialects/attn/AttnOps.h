@@ -49,6 +49,7 @@ struct AttentionParts {
   llvm::SmallVector<mlir::Value> captures, maskOperands;
   llvm::SmallVector<mlir::Attribute> mask, extras;
   mlir::Type softmaxType;
+  mlir::ArrayAttr axes; ///< null: each dimension is the axis of its name
   llvm::SmallVector<mlir::AffineMap> maps;
   llvm::SmallVector<mlir::Type> types;
 };

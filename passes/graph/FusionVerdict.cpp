@@ -1,12 +1,21 @@
 #include "passes/graph/FusionVerdict.h"
 
 #include "dialects/attn/AttnOps.h"
+#include "dialects/attn/NodeLocation.h"
+
+#include "mlir/Interfaces/FunctionInterfaces.h"
 
 using namespace mlir;
 
 namespace attn {
 
-void editVerdict(ModuleOp module, StringRef node, llvm::function_ref<bool(DictionaryAttr, size_t)> isMeant,
+VerdictName::VerdictName(Operation *attention) : node(nodeName(attention->getLoc())) {
+  auto function = attention->getParentOfType<FunctionOpInterface>();
+  if (auto name = function ? function->getAttrOfType<StringAttr>(AttnDialect::kEntryAttr) : StringAttr())
+    entry = name.getValue();
+}
+
+void editVerdict(ModuleOp module, VerdictName name, llvm::function_ref<bool(DictionaryAttr, size_t)> isMeant,
                  llvm::function_ref<void(NamedAttrList &)> edit) {
   auto report = module->getAttrOfType<ArrayAttr>(AttnDialect::kFusionReportAttr);
   if (!report)
@@ -15,8 +24,10 @@ void editVerdict(ModuleOp module, StringRef node, llvm::function_ref<bool(Dictio
   SmallVector<Attribute> verdicts(report.getValue());
   for (auto [n, verdict] : llvm::enumerate(verdicts)) {
     auto fields = dyn_cast<DictionaryAttr>(verdict);
-    if (!fields || fields.getAs<BoolAttr>("fused") != b.getBoolAttr(true) ||
-        fields.getAs<StringAttr>("node") != b.getStringAttr(node) || !isMeant(fields, n))
+    auto entry = fields ? fields.getAs<StringAttr>("entry") : StringAttr();
+    bool isElsewhere = entry && !name.entry.empty() && entry.getValue() != name.entry;
+    if (!fields || fields.getAs<BoolAttr>("fused") != b.getBoolAttr(true) || isElsewhere ||
+        fields.getAs<StringAttr>("node") != b.getStringAttr(name.node) || !isMeant(fields, n))
       continue;
     NamedAttrList list(fields);
     edit(list);
@@ -26,9 +37,9 @@ void editVerdict(ModuleOp module, StringRef node, llvm::function_ref<bool(Dictio
   module->setAttr(AttnDialect::kFusionReportAttr, b.getArrayAttr(verdicts));
 }
 
-void completeVerdict(ModuleOp module, StringRef node, ArrayRef<NamedAttribute> fields) {
+void completeVerdict(ModuleOp module, VerdictName name, ArrayRef<NamedAttribute> fields) {
   editVerdict(
-      module, node, [&](DictionaryAttr known, size_t) { return !known.contains(fields.front().getName()); },
+      module, name, [&](DictionaryAttr known, size_t) { return !known.contains(fields.front().getName()); },
       [&](NamedAttrList &list) {
         for (NamedAttribute field : fields)
           list.set(field.getName(), field.getValue());

@@ -340,7 +340,8 @@ def ExposeAttentionPass : Pass<"attn-expose-attention", "::mlir::ModuleOp"> {
     key], `NODE.head_mean` [batch, query, key], `NODE.argmax` (the key of the
     largest weight) and `NODE.entropy` (-sum w log w) [batch, head, query],
     `NODE.top_k_weights` and `NODE.top_k_keys` [batch, head, query, K] (0
-    behind the last key; no more than there are, if their number is fixed). A dimension that the attention lacks has size 1.
+    behind the last key; no more than there are, if their number is fixed).
+    These are the axes of the graph's weights; one that they lack has size 1.
 
     They come from a second attention with the same scores and values of width
     1, so that the first one and all other outputs keep their bits.
@@ -359,7 +360,7 @@ def ExposeAttentionPass : Pass<"attn-expose-attention", "::mlir::ModuleOp"> {
     The fusion report says which outputs an attention has (`exposed`), or why
     none (`not_exposed`). Numerical effect: none.
   }];
-  let options = [ListOption<"nodes", "nodes", "std::string", "names of nodes, or all">,
+  let options = [ListOption<"nodes", "nodes", "std::string", "names of nodes, ENTRY:NODE, or all">,
                  ListOption<"as", "as", "std::string", "weights, head-mean, argmax, entropy, top-k:K">];
   let dependentDialects = ["::mlir::linalg::LinalgDialect", "::mlir::tensor::TensorDialect"];
 }

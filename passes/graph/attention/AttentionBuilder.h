@@ -34,6 +34,8 @@ private:
   mlir::LogicalResult sumTerms(llvm::ArrayRef<AttentionMatch::Operand> terms, AttentionMatch::Operand &sum,
                                llvm::StringRef what);
   mlir::LogicalResult assignIndices();
+  std::optional<llvm::SmallVector<Atoms>> findAxes(const Access &access) const;
+  mlir::ArrayAttr axesOfWeights();
   bool mergeUnits(llvm::SmallVector<Unit> &units, bool divided, bool ofKnownSize = false);
   bool widenCaptures(llvm::ArrayRef<Unit> classUnits, size_t firstCapture);
   void repeatCaptures();

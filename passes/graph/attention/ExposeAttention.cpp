@@ -1,10 +1,12 @@
 #include "dialects/attn/AttnOps.h"
 #include "dialects/attn/NodeLocation.h"
+#include "dialects/attn/SearchOp.h"
 #include "passes/Passes.h"
 #include "passes/graph/FusionVerdict.h"
 #include "passes/graph/Pipeline.h"
 #include "passes/graph/Structured.h"
 
+#include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
@@ -28,8 +30,9 @@ struct Shown {
   int64_t count = 0; ///< of a top-k
 
   bool isIndex() const { return reduction == Reduction::argmax || reduction == Reduction::topk_indices; }
-  bool has(unsigned dim) const {
-    return reduction == Reduction::none || (reduction == Reduction::mean ? dim != A::H : dim != A::J);
+  bool has(WeightsAxis axis) const {
+    return reduction == Reduction::none ||
+           axis != (reduction == Reduction::mean ? WeightsAxis::head : WeightsAxis::key);
   }
 };
 
@@ -52,8 +55,10 @@ FailureOr<SmallVector<Shown>> parseShown(StringRef word) {
 
 /// Why the weights of `op` are not what its graph multiplies with the values, or cannot leave the entry; "" otherwise.
 StringRef whyNot(AttentionOp op) {
+  if (op->getParentOfType<SearchOp>())
+    return "it stands in a search, which gives the weights of its steps by --alignment alone";
   if (!isa<func::FuncOp>(op->getParentOp()))
-    return "it stands in a loop, a branch or a search";
+    return "it stands in a loop or a branch";
   for (Attribute attr : op.getExtras()) {
     auto extra = cast<ExtraAttr>(attr);
     if (extra.getSource() == ExtraSource::lse || extra.getReduction() != Reduction::none)
@@ -68,41 +73,86 @@ StringRef nameOfNode(AttentionOp op) {
   return name.empty() ? node : name.rsplit('\'').first;
 }
 
+/// A part of an axis of the graph's weights, and the dimension of the attention that has it.
+struct Part {
+  WeightsAxis axis;
+  unsigned dim;
+  OpFoldResult size;
+};
+
 class Exposer {
 public:
   Exposer(AttentionOp op, ArrayRef<Shown> shown) : op(op), shown(shown), b(op), loc(op.getLoc()) {
     b.setInsertionPointAfter(op);
     sizes = op.getIterationSizes(b, loc);
+    findParts();
   }
 
-  /// One value for each of `shown`, with the dimensions batch, head, query, key that it has; of size 1 where the
-  /// attention lacks one.
+  /// One value for each of `shown`, with the axes batch, head, query, key of the graph's weights that it has; of size 1
+  /// where they lack one.
   SmallVector<Value> expose() {
     SmallVector<Value> outputs;
     AttentionOp twin = createTwin();
-    for (auto [one, result] : llvm::zip_equal(shown, twin.getExtraResults()))
-      outputs.push_back(addMissingDims(one, result));
+    for (auto [one, result] : llvm::zip_equal(shown, twin.getExtraResults())) {
+      bool isMean = one.reduction == Reduction::mean && !hasMean;
+      Shown whole = isMean ? Shown{one.suffix} : one;
+      Value output = toAxes(whole, result);
+      outputs.push_back(isMean ? meanOverHeads(output) : output);
+    }
     return outputs;
   }
 
 private:
+  void findParts() {
+    ArrayAttr axes = op.getAxesAttr();
+    for (unsigned dim = A::B; !axes && dim <= A::J; ++dim)
+      if (op.isNamed(dim))
+        parts.push_back({static_cast<WeightsAxis>(dim), dim, sizes[dim]});
+    for (Attribute attr : axes ? axes.getValue() : ArrayRef<Attribute>()) {
+      auto part = cast<AxisPartAttr>(attr);
+      bool isOpen = ShapedType::isDynamic(part.getSize());
+      parts.push_back(
+          {part.getAxis(), part.getDim(), isOpen ? openSize(part.getDim()) : b.getIndexAttr(part.getSize())});
+    }
+    // The kernel takes the mean over h.
+    hasMean = llvm::all_of(
+        parts, [](const Part &part) { return (part.axis == WeightsAxis::head) == (part.dim == unsigned(A::H)); });
+  }
+
+  /// Of the part of `dim` whose size is open: what the others leave.
+  OpFoldResult openSize(unsigned dim) {
+    int64_t others = 1;
+    for (auto part : op.getAxesAttr().getAsRange<AxisPartAttr>())
+      if (part.getDim() == dim && !ShapedType::isDynamic(part.getSize()))
+        others *= part.getSize();
+    if (others == 1)
+      return sizes[dim];
+    if (std::optional<int64_t> size = getConstantIntValue(sizes[dim]))
+      return b.getIndexAttr(*size / others);
+    Value whole = getValueOrCreateConstantIndexOp(b, loc, sizes[dim]);
+    return arith::DivUIOp::create(b, loc, whole, arith::ConstantIndexOp::create(b, loc, others)).getResult();
+  }
+
   /// Of a top-k; no more than there are keys, where their number is fixed.
   int64_t countOf(const Shown &one) const {
     return std::min(one.count, getConstantIntValue(sizes[A::J]).value_or(one.count));
   }
 
+  /// The dimensions of the attention that its kernel leaves.
   SmallVector<unsigned> dimsOf(const Shown &one) {
+    bool isWhole = one.reduction == Reduction::none || (one.reduction == Reduction::mean && !hasMean);
+    unsigned reduced = one.reduction == Reduction::mean ? A::H : A::J;
     SmallVector<unsigned> dims;
     for (unsigned dim : {A::B, A::H, A::I, A::J})
-      if (one.has(dim) && op.isNamed(dim))
+      if (op.isNamed(dim) && (isWhole || dim != reduced))
         dims.push_back(dim);
     return dims;
   }
 
-  RankedTensorType typeOf(const Shown &one, ArrayRef<unsigned> dims) {
+  RankedTensorType typeOf(const Shown &one, ArrayRef<OpFoldResult> extents) {
     SmallVector<int64_t> shape;
-    for (unsigned dim : dims)
-      shape.push_back(op.isNamed(dim) ? getConstantIntValue(sizes[dim]).value_or(ShapedType::kDynamic) : 1);
+    for (OpFoldResult extent : extents)
+      shape.push_back(getConstantIntValue(extent).value_or(ShapedType::kDynamic));
     if (one.count)
       shape.push_back(countOf(one));
     return RankedTensorType::get(shape, one.isIndex() ? Type(b.getI64Type()) : op.getComputeType());
@@ -111,57 +161,148 @@ private:
   /// The same scores and weights once more, summed over values of width 1, so that the results of `op` keep their bits:
   /// kernels that give weights add in another order.
   AttentionOp createTwin() {
-    AttentionParts parts = op.getParts();
+    AttentionParts twinParts = op.getParts();
     unsigned value = op.getKey() ? 2 : 1, result = op.getNumOperands();
     Type element = getElementTypeOrSelf(op.getValue());
-    parts.value = filledTensor(b, loc, {sizes[A::J], b.getIndexAttr(1)}, element, 0);
-    parts.maps.resize(result + 1);
-    parts.maps[value] =
+    twinParts.value = filledTensor(b, loc, {sizes[A::J], b.getIndexAttr(1)}, element, 0);
+    twinParts.maps.resize(result + 1);
+    twinParts.maps[value] =
         AffineMap::get(A::kDims, 0, {b.getAffineDimExpr(A::J), b.getAffineDimExpr(A::E)}, b.getContext());
     SmallVector<int64_t> shape(cast<RankedTensorType>(op.getResult().getType()).getShape());
     for (auto [n, expr] : llvm::enumerate(op.getResultMap().getResults()))
       if (expr == b.getAffineDimExpr(A::E))
         shape[n] = 1;
-    parts.types = {RankedTensorType::get(shape, element)};
-    parts.extras.clear();
+    twinParts.types = {RankedTensorType::get(shape, element)};
+    twinParts.extras.clear();
+    twinParts.axes = {};
     for (const Shown &one : shown) {
-      SmallVector<unsigned> dims = dimsOf(one);
       SmallVector<AffineExpr> exprs;
-      for (unsigned dim : dims)
+      SmallVector<OpFoldResult> extents;
+      for (unsigned dim : dimsOf(one)) {
         exprs.push_back(b.getAffineDimExpr(dim));
-      parts.extras.push_back(ExtraAttr::get(b.getContext(), ExtraSource::final_weights, one.reduction));
-      parts.maps.push_back(AffineMap::get(A::kDims, 0, exprs, b.getContext()));
-      parts.types.push_back(typeOf(one, dims));
+        extents.push_back(sizes[dim]);
+      }
+      bool isMean = one.reduction == Reduction::mean && !hasMean;
+      twinParts.extras.push_back(
+          ExtraAttr::get(b.getContext(), ExtraSource::final_weights, isMean ? Reduction::none : one.reduction));
+      twinParts.maps.push_back(AffineMap::get(A::kDims, 0, exprs, b.getContext()));
+      twinParts.types.push_back(typeOf(one, extents));
     }
-    auto twin = AttentionOp::create(b, loc, parts);
+    auto twin = AttentionOp::create(b, loc, twinParts);
     IRMapping mapping;
     for (auto [to, from] : llvm::zip_equal(twin->getRegions(), op->getRegions()))
       from.cloneInto(&to, mapping);
     return twin;
   }
 
-  Value addMissingDims(const Shown &one, Value result) {
-    SmallVector<unsigned> all;
-    for (unsigned dim : {A::B, A::H, A::I, A::J})
-      if (one.has(dim))
-        all.push_back(dim);
-    SmallVector<OpFoldResult> to;
+  /// `result`, with the dimensions of the attention, as the axes that `one` has, and the places of a top-k.
+  Value toAxes(const Shown &one, Value result) {
+    // Each dimension as its parts.
+    SmallVector<OpFoldResult> extents;
     SmallVector<ReassociationIndices> groups;
-    ReassociationIndices open;
-    for (auto [n, dim] : llvm::enumerate(all)) {
-      open.push_back(n);
-      to.push_back(op.isNamed(dim) ? sizes[dim] : OpFoldResult(b.getIndexAttr(1)));
-      if (op.isNamed(dim))
-        groups.push_back(std::exchange(open, {}));
+    SmallVector<unsigned> order; // of `parts`
+    for (unsigned dim : dimsOf(one)) {
+      groups.emplace_back();
+      for (auto [n, part] : llvm::enumerate(parts))
+        if (part.dim == dim) {
+          groups.back().push_back(order.size());
+          order.push_back(n);
+          extents.push_back(part.size);
+        }
     }
     if (one.count) {
-      open.push_back(all.size());
-      to.push_back(b.getIndexAttr(countOf(one)));
-      groups.push_back(std::exchange(open, {}));
+      groups.push_back({static_cast<int64_t>(order.size())});
+      order.push_back(parts.size());
+      extents.push_back(b.getIndexAttr(countOf(one)));
     }
-    llvm::append_range(groups.back(), open);
-    auto type = typeOf(one, all);
-    return type == result.getType() ? result : tensor::ExpandShapeOp::create(b, loc, type, result, groups, to);
+    Type element = getElementTypeOrSelf(result);
+    auto expand = [&](ArrayRef<OpFoldResult> to, ArrayRef<ReassociationIndices> by) {
+      if (to.size() == by.size())
+        return;
+      SmallVector<int64_t> shape;
+      for (OpFoldResult extent : to)
+        shape.push_back(getConstantIntValue(extent).value_or(ShapedType::kDynamic));
+      result = tensor::ExpandShapeOp::create(b, loc, RankedTensorType::get(shape, element), result, by, to);
+    };
+    expand(extents, groups);
+    // In the graph's order.
+    SmallVector<unsigned> sorted(order);
+    llvm::sort(sorted);
+    SmallVector<OpFoldResult> sortedExtents;
+    SmallVector<AffineExpr> exprs;
+    for (unsigned part : sorted)
+      sortedExtents.push_back(extents[llvm::find(order, part) - order.begin()]);
+    for (unsigned part : order)
+      exprs.push_back(b.getAffineDimExpr(llvm::find(sorted, part) - sorted.begin()));
+    if (sorted != order)
+      result =
+          elementwise(b, loc, sortedExtents, element, result, AffineMap::get(order.size(), 0, exprs, b.getContext()),
+                      [](OpBuilder &, Location, ValueRange args) { return args.front(); });
+    return joinParts(one, result, sorted, expand);
+  }
+
+  /// The parts of an axis become one dimension, and an axis without any has size 1.
+  Value joinParts(const Shown &one, Value &result, ArrayRef<unsigned> sorted,
+                  llvm::function_ref<void(ArrayRef<OpFoldResult>, ArrayRef<ReassociationIndices>)> expand) {
+    SmallVector<ReassociationIndices> joined, added;
+    ReassociationIndices open;
+    SmallVector<OpFoldResult> axes;
+    auto add = [&](ArrayRef<unsigned> members, OpFoldResult extent) {
+      open.push_back(axes.size());
+      axes.push_back(extent);
+      if (members.empty())
+        return;
+      joined.emplace_back(members.begin(), members.end());
+      added.push_back(std::exchange(open, {}));
+    };
+    for (WeightsAxis axis : {WeightsAxis::batch, WeightsAxis::head, WeightsAxis::query, WeightsAxis::key}) {
+      if (!one.has(axis))
+        continue;
+      SmallVector<unsigned> members;
+      Value total;
+      int64_t known = 1;
+      for (auto [n, part] : llvm::enumerate(sorted)) {
+        if (part == parts.size() || parts[part].axis != axis)
+          continue;
+        members.push_back(n);
+        if (std::optional<int64_t> size = getConstantIntValue(parts[part].size)) {
+          known *= *size;
+          continue;
+        }
+        Value size = getValueOrCreateConstantIndexOp(b, loc, parts[part].size);
+        total = total ? arith::MulIOp::create(b, loc, total, size).getResult() : size;
+      }
+      if (total && known != 1)
+        total = arith::MulIOp::create(b, loc, total, arith::ConstantIndexOp::create(b, loc, known));
+      add(members, total ? OpFoldResult(total) : b.getIndexAttr(known));
+    }
+    if (one.count)
+      add({static_cast<unsigned>(sorted.size() - 1)}, b.getIndexAttr(countOf(one)));
+    if (!added.empty())
+      llvm::append_range(added.back(), open);
+    if (joined.size() != sorted.size())
+      result = tensor::CollapseShapeOp::create(b, loc, result, joined);
+    expand(axes, added);
+    return result;
+  }
+
+  /// Of [batch, head, query, key], in the order of the heads.
+  Value meanOverHeads(Value weights) {
+    SmallVector<OpFoldResult> extents = tensor::getMixedSizes(b, loc, weights), kept(extents);
+    kept.erase(kept.begin() + 1);
+    Type element = getElementTypeOrSelf(weights);
+    AffineMap all = b.getMultiDimIdentityMap(4), axes = all.dropResult(1);
+    Value sum = reduction(b, loc, weights, all, filledTensor(b, loc, kept, element, 0), axes,
+                          [](OpBuilder &b, Location loc, ValueRange args) -> Value {
+                            return arith::AddFOp::create(b, loc, args[0], args[1]);
+                          });
+    Value heads = getValueOrCreateConstantIndexOp(b, loc, extents[1]);
+    Value count = arith::IndexCastOp::create(b, loc, b.getI64Type(), heads);
+    count = arith::UIToFPOp::create(b, loc, element, count);
+    return elementwise(b, loc, kept, element, sum, b.getMultiDimIdentityMap(3),
+                       [&](OpBuilder &b, Location loc, ValueRange args) -> Value {
+                         return arith::DivFOp::create(b, loc, args[0], count);
+                       });
   }
 
   AttentionOp op;
@@ -169,6 +310,8 @@ private:
   OpBuilder b;
   Location loc;
   SmallVector<OpFoldResult> sizes;
+  SmallVector<Part> parts; ///< in the order of the axes
+  bool hasMean = false;    ///< whether heads are h, all of it
 };
 
 struct ExposeAttentionPass : impl::ExposeAttentionPassBase<ExposeAttentionPass> {
@@ -185,7 +328,11 @@ struct ExposeAttentionPass : impl::ExposeAttentionPassBase<ExposeAttentionPass> 
       shown.append(*more);
     }
     getOperation().walk([&](AttentionOp op) {
-      if (llvm::is_contained(nodes, "all") || llvm::is_contained(nodes, nameOfNode(op)))
+      StringRef name = nameOfNode(op), entry = VerdictName(op).entry;
+      if (llvm::any_of(nodes, [&](StringRef node) {
+            return node == "all" || node == name ||
+                   (node.consume_front(entry) && node.consume_front(":") && node == name);
+          }))
         attentions.push_back(op);
     });
     for (AttentionOp op : attentions)
@@ -197,14 +344,13 @@ struct ExposeAttentionPass : impl::ExposeAttentionPassBase<ExposeAttentionPass> 
 private:
   /// What the fusion report says of an attention.
   struct Entry {
-    StringRef node;
-    SmallVector<std::string> outputs;
-    StringRef reason;
+    VerdictName name;
+    SmallVector<std::string> outputs = {};
+    StringRef reason = {};
   };
 
   void expose(AttentionOp op, ArrayRef<Shown> shown) {
-    Entry &entry = entries.emplace_back();
-    entry.node = nodeName(op.getLoc());
+    Entry &entry = entries.emplace_back(Entry{VerdictName(op)});
     auto function = op->getParentOfType<func::FuncOp>();
     entry.reason = whyNot(op);
     if (entry.reason.empty() && !function->hasAttr(AttnDialect::kEntryAttr))
@@ -253,7 +399,7 @@ private:
     Builder b(&getContext());
     for (const Entry &entry : entries)
       editVerdict(
-          getOperation(), entry.node, [](DictionaryAttr known, size_t) { return !known.contains("not_exposed"); },
+          getOperation(), entry.name, [](DictionaryAttr known, size_t) { return !known.contains("not_exposed"); },
           [&](NamedAttrList &list) {
             if (!entry.reason.empty()) {
               list.set("not_exposed", b.getStringAttr(entry.reason));

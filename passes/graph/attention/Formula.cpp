@@ -214,9 +214,17 @@ ArrayAttr formulaOf(AttentionOp op, Builder &b) {
   return b.getStrArrayAttr({score, weights, result});
 }
 
-/// Sizes of b, h, i, j; kDynamic where a size is open, 1 where no operand has the dimension.
+/// Sizes of batch, head, query and key; kDynamic where a size is open, 1 where no operand has the dimension.
 SmallVector<int64_t> scoreShape(AttentionOp op) {
   SmallVector<int64_t> sizes(4, 1);
+  if (ArrayAttr axes = op.getAxesAttr()) {
+    for (auto part : axes.getAsRange<AxisPartAttr>()) {
+      int64_t &size = sizes[static_cast<unsigned>(part.getAxis())];
+      bool isOpen = ShapedType::isDynamic(size) || ShapedType::isDynamic(part.getSize());
+      size = isOpen ? ShapedType::kDynamic : size * part.getSize();
+    }
+    return sizes;
+  }
   for (auto [n, operand] : llvm::enumerate(op.getMappedOperands())) {
     AffineMap map = op.getMap(n);
     auto type = dyn_cast<RankedTensorType>(operand.getType());
@@ -244,7 +252,7 @@ void noteFormulas(ModuleOp module) {
     for (int64_t size : scoreShape(op))
       shape.push_back(b.getI64IntegerAttr(ShapedType::isDynamic(size) ? -1 : size));
     completeVerdict(
-        module, nodeName(op.getLoc()),
+        module, VerdictName(op),
         {b.getNamedAttr("formula", formulaOf(op, b)), b.getNamedAttr("score_shape", b.getArrayAttr(shape))});
   });
 }

@@ -232,7 +232,7 @@ struct ListBlocksPass : impl::ListBlocksPassBase<ListBlocksPass> {
         isListed = true;
       }
       if (isListed)
-        report.set(nodeName(op.getLoc()), nameMask(op));
+        report.set(op, nameMask(op));
     }
   }
 

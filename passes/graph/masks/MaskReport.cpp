@@ -8,10 +8,10 @@ using namespace mlir;
 
 namespace attn {
 
-void MaskReport::set(StringRef node, StringRef mask, StringRef assumption) {
+void MaskReport::set(Operation *attention, StringRef mask, StringRef assumption) {
   Builder b(module.getContext());
   editVerdict(
-      module, node, [&](DictionaryAttr, size_t n) { return reported.insert(n).second; },
+      module, VerdictName(attention), [&](DictionaryAttr, size_t n) { return reported.insert(n).second; },
       [&](NamedAttrList &list) {
         list.set("mask", b.getStringAttr(mask));
         if (assumption.empty())

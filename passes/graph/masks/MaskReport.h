@@ -11,8 +11,8 @@ namespace attn {
 class MaskReport {
 public:
   explicit MaskReport(mlir::ModuleOp module) : module(module) {}
-  /// The attention of `node` has `mask`, which takes `assumption` for granted ("": nothing).
-  void set(llvm::StringRef node, llvm::StringRef mask, llvm::StringRef assumption = "");
+  /// `attention` has `mask`, which takes `assumption` for granted ("": nothing).
+  void set(mlir::Operation *attention, llvm::StringRef mask, llvm::StringRef assumption = "");
 
 private:
   mlir::ModuleOp module;

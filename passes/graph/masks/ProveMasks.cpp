@@ -445,7 +445,7 @@ struct ProveMasksPass : impl::ProveMasksPassBase<ProveMasksPass> {
       if (!with)
         continue;
       std::string mask = nameMask(with);
-      report.set(nodeName(with.getLoc()), mask, assumption);
+      report.set(with, mask, assumption);
       remark::passed(with.getLoc(), remark::RemarkOpts::name("Mask").category("attn-prove-masks"))
           << ("proved the mask: " + mask);
     }

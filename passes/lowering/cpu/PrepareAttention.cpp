@@ -165,7 +165,7 @@ struct PrepareAttentionPass : attn::impl::PrepareAttentionPassBase<PrepareAttent
       SmallVector<NamedAttribute> fields{rewriter.getNamedAttr("form", rewriter.getStringAttr(form))};
       if (!copies.empty())
         fields.push_back(rewriter.getNamedAttr("copies", rewriter.getArrayAttr(copies)));
-      completeVerdict(getOperation(), nodeName(op.getLoc()), fields);
+      completeVerdict(getOperation(), VerdictName(op), fields);
     }
   }
 };

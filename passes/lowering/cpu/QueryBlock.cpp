@@ -133,6 +133,7 @@ void QueryBlock::moveMask(AttentionOp op, AttentionParts &parts, SmallVectorImpl
 
 SmallVector<Value> QueryBlock::attention(AttentionOp op) {
   AttentionParts parts = op.getParts();
+  parts.axes = {}; // of the whole attention
   unsigned firstMask = op.getNumOperands() - op.getMaskOperands().size();
   auto sliced = [&](Value operand, AffineMap map) {
     for (auto [n, expr] : llvm::enumerate(map.getResults()))

@@ -42,6 +42,7 @@ public:
 
   AttentionOp run() {
     AttentionParts parts = op.getParts();
+    parts.axes = {}; // of the whole attention
     for (unsigned n = 0; n != op.getNumOperands(); ++n)
       parts.maps[n] = newMap(op.getMap(n));
     parts.query = split(parts.query, op.getQueryMap());

@@ -291,3 +291,111 @@ func.func @softmax_type_of_sum(%q: tensor<2x4x3x8xf32>, %k: tensor<2x4x5x8xf32>,
     }
   return
 }
+
+// -----
+
+// attention C14
+func.func @axes_not_parts(%q: tensor<2x4x3x8xf32>, %k: tensor<2x4x5x8xf32>, %v: tensor<2x4x5x6xf32>) {
+  // expected-error @below {{expects parts of dimensions 0 to 3 with positive sizes in axes, got 7}}
+  %o = attn.attention masked_rows zero
+      maps [affine_map<(b, h, i, j, d, e) -> (b, h, i, d)>,
+            affine_map<(b, h, i, j, d, e) -> (b, h, j, d)>,
+            affine_map<(b, h, i, j, d, e) -> (b, h, j, e)>,
+            affine_map<(b, h, i, j, d, e) -> (b, h, i, e)>]
+      ins(%q, %k, %v : tensor<2x4x3x8xf32>, tensor<2x4x5x8xf32>, tensor<2x4x5x6xf32>) -> tensor<2x4x3x6xf32>
+    score {
+    ^bb0(%s: f32):
+      attn.yield %s : f32
+    } {axes = [7]}
+  return
+}
+
+// -----
+
+// attention C14
+func.func @axes_size(%q: tensor<2x4x3x8xf32>, %k: tensor<2x4x5x8xf32>, %v: tensor<2x4x5x6xf32>) {
+  // expected-error @below {{expects parts of dimensions 0 to 3 with positive sizes in axes, got #attn.axis_part<batch of 0, 0>}}
+  %o = attn.attention masked_rows zero
+      maps [affine_map<(b, h, i, j, d, e) -> (b, h, i, d)>,
+            affine_map<(b, h, i, j, d, e) -> (b, h, j, d)>,
+            affine_map<(b, h, i, j, d, e) -> (b, h, j, e)>,
+            affine_map<(b, h, i, j, d, e) -> (b, h, i, e)>]
+      ins(%q, %k, %v : tensor<2x4x3x8xf32>, tensor<2x4x5x8xf32>, tensor<2x4x5x6xf32>) -> tensor<2x4x3x6xf32>
+    score {
+    ^bb0(%s: f32):
+      attn.yield %s : f32
+    } {axes = [#attn.axis_part<batch of 0, 0>]}
+  return
+}
+
+// -----
+
+// attention C14
+func.func @axes_order(%q: tensor<2x4x3x8xf32>, %k: tensor<2x4x5x8xf32>, %v: tensor<2x4x5x6xf32>) {
+  // expected-error @below {{expects axes in the order batch, head, query, key}}
+  %o = attn.attention masked_rows zero
+      maps [affine_map<(b, h, i, j, d, e) -> (b, h, i, d)>,
+            affine_map<(b, h, i, j, d, e) -> (b, h, j, d)>,
+            affine_map<(b, h, i, j, d, e) -> (b, h, j, e)>,
+            affine_map<(b, h, i, j, d, e) -> (b, h, i, e)>]
+      ins(%q, %k, %v : tensor<2x4x3x8xf32>, tensor<2x4x5x8xf32>, tensor<2x4x5x6xf32>) -> tensor<2x4x3x6xf32>
+    score {
+    ^bb0(%s: f32):
+      attn.yield %s : f32
+    } {axes = [#attn.axis_part<head of 1, 4>, #attn.axis_part<batch of 0, 2>, #attn.axis_part<query of 2, 3>, #attn.axis_part<key of 3, 5>]}
+  return
+}
+
+// -----
+
+// attention C14
+func.func @axes_missing(%q: tensor<2x4x3x8xf32>, %k: tensor<2x4x5x8xf32>, %v: tensor<2x4x5x6xf32>) {
+  // expected-error @below {{expects parts of b, h, i, j in axes, got b, h, i}}
+  %o = attn.attention masked_rows zero
+      maps [affine_map<(b, h, i, j, d, e) -> (b, h, i, d)>,
+            affine_map<(b, h, i, j, d, e) -> (b, h, j, d)>,
+            affine_map<(b, h, i, j, d, e) -> (b, h, j, e)>,
+            affine_map<(b, h, i, j, d, e) -> (b, h, i, e)>]
+      ins(%q, %k, %v : tensor<2x4x3x8xf32>, tensor<2x4x5x8xf32>, tensor<2x4x5x6xf32>) -> tensor<2x4x3x6xf32>
+    score {
+    ^bb0(%s: f32):
+      attn.yield %s : f32
+    } {axes = [#attn.axis_part<batch of 0, 2>, #attn.axis_part<head of 1, 4>, #attn.axis_part<query of 2, 3>]}
+  return
+}
+
+// -----
+
+// attention C14
+func.func @axes_whole(%q: tensor<2x4x3x8xf32>, %k: tensor<2x4x5x8xf32>, %v: tensor<2x4x5x6xf32>) {
+  // expected-error @below {{expects parts of h that make up its size, one open, in axes}}
+  %o = attn.attention masked_rows zero
+      maps [affine_map<(b, h, i, j, d, e) -> (b, h, i, d)>,
+            affine_map<(b, h, i, j, d, e) -> (b, h, j, d)>,
+            affine_map<(b, h, i, j, d, e) -> (b, h, j, e)>,
+            affine_map<(b, h, i, j, d, e) -> (b, h, i, e)>]
+      ins(%q, %k, %v : tensor<2x4x3x8xf32>, tensor<2x4x5x8xf32>, tensor<2x4x5x6xf32>) -> tensor<2x4x3x6xf32>
+    score {
+    ^bb0(%s: f32):
+      attn.yield %s : f32
+    } {axes = [#attn.axis_part<batch of 0, 2>, #attn.axis_part<head of 1, 3>, #attn.axis_part<query of 2, 3>, #attn.axis_part<key of 3, 5>]}
+  return
+}
+
+// -----
+
+// attention C14
+func.func @axes_open(%q: tensor<2x4x3x8xf32>, %k: tensor<2x4x5x8xf32>, %v: tensor<2x4x5x6xf32>) {
+  // expected-error @below {{expects parts of h that make up its size, one open, in axes}}
+  %o = attn.attention masked_rows zero
+      maps [affine_map<(b, h, i, j, d, e) -> (b, h, i, d)>,
+            affine_map<(b, h, i, j, d, e) -> (b, h, j, d)>,
+            affine_map<(b, h, i, j, d, e) -> (b, h, j, e)>,
+            affine_map<(b, h, i, j, d, e) -> (b, h, i, e)>]
+      ins(%q, %k, %v : tensor<2x4x3x8xf32>, tensor<2x4x5x8xf32>, tensor<2x4x5x6xf32>) -> tensor<2x4x3x6xf32>
+    score {
+    ^bb0(%s: f32):
+      attn.yield %s : f32
+    } {axes = [#attn.axis_part<batch of 0, 2>, #attn.axis_part<head of 1, ?>, #attn.axis_part<head of 2, 3>, #attn.axis_part<query of 1, ?>, #attn.axis_part<key of 3, 5>]}
+  return
+}

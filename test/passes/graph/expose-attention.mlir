@@ -1,5 +1,6 @@
 // RUN: attn-opt %s -attn-expose-attention="nodes=all as=weights,head-mean,argmax,top-k:4" -split-input-file | FileCheck %s
 // RUN: attn-opt %s -attn-expose-attention="nodes=other as=entropy" -split-input-file | FileCheck %s --check-prefix=OTHER
+// RUN: attn-opt %s -attn-expose-attention="nodes=second:soft as=entropy" -split-input-file | FileCheck %s --check-prefix=TWO
 
 #q = affine_map<(b, h, i, j, d, e) -> (b, h, i, d)>
 #k = affine_map<(b, h, i, j, d, e) -> (b, h, j, d)>
@@ -63,7 +64,7 @@ func.func @plain(%q: tensor<?x8xf32>, %k: tensor<5x8xf32>, %v: tensor<5x8xf32>)
 #o = affine_map<(b, h, i, j, d, e) -> (i, e)>
 // Not where it stands in a loop, and the report says so.
 // CHECK: module attributes {attn.fusion_report = [{fused = true, node = "node 'soft' (Softmax)",
-// CHECK-SAME: not_exposed = "it stands in a loop, a branch or a search"}]}
+// CHECK-SAME: not_exposed = "it stands in a loop or a branch"}]}
 // CHECK-LABEL: func.func @loop
 // CHECK-SAME: -> (tensor<4x8xf32> {attn.name = "y"})
 module attributes {attn.fusion_report = [{fused = true, node = "node 'soft' (Softmax)"}]} {
@@ -80,6 +81,104 @@ module attributes {attn.fusion_report = [{fused = true, node = "node 'soft' (Sof
       scf.yield %r : tensor<4x8xf32>
     }
     return %y : tensor<4x8xf32>
+  }
+}
+#node = loc("node 'soft' (Softmax)")
+
+// -----
+
+#q = affine_map<(b, h, i, j, d, e) -> (b, h, i, d)>
+#k = affine_map<(b, h, i, j, d, e) -> (b, h, j, d)>
+#v = affine_map<(b, h, i, j, d, e) -> (b, h, j, e)>
+#o = affine_map<(b, h, i, j, d, e) -> (b, h, i, e)>
+// Outputs have the axes of the graph, whose four heads are two of h with two rows each, and whose mean is therefore taken
+// behind the kernel.
+// CHECK-LABEL: func.func @axes
+// CHECK-SAME: tensor<?x4x1x?xf32> {{.*}}attn.name = "soft.weights"}
+// CHECK-SAME: tensor<?x1x?xf32> {{.*}}attn.name = "soft.head_mean"}
+// CHECK-SAME: tensor<?x4x1xi64> {{.*}}attn.name = "soft.argmax"}
+// CHECK: attn.attention
+// CHECK: %[[NONE:.*]], %[[W:.*]]:5 = attn.attention
+// CHECK-SAME: extras [#attn.extra<final_weights>, #attn.extra<final_weights>, #attn.extra<final_weights, argmax>,
+// CHECK-NOT: axes
+// CHECK: tensor.collapse_shape %[[W]]#0 {{\[}}[0], [1, 2], [3]] : tensor<?x2x2x?xf32> into tensor<?x4x?xf32>
+// CHECK: tensor.expand_shape {{.*}}[0], [1], [2, 3]{{.*}} into tensor<?x4x1x?xf32>
+// CHECK: iterator_types = ["parallel", "reduction", "parallel", "parallel"]
+// CHECK: arith.divf
+func.func @axes(%q: tensor<?x2x2x8xf32>, %k: tensor<?x2x?x8xf32>, %v: tensor<?x2x?x8xf32>)
+    -> (tensor<?x2x2x8xf32> {attn.name = "y"}) attributes {attn.entry} {
+  %r = attn.attention masked_rows nan maps [#q, #k, #v, #o]
+      ins(%q, %k, %v : tensor<?x2x2x8xf32>, tensor<?x2x?x8xf32>, tensor<?x2x?x8xf32>) -> tensor<?x2x2x8xf32> score {
+  ^bb0(%s: f32):
+    attn.yield %s : f32
+  } {axes = [#attn.axis_part<batch of 0, ?>, #attn.axis_part<head of 1, 2>, #attn.axis_part<head of 2, 2>,
+             #attn.axis_part<key of 3, ?>]} loc(#node)
+  return %r : tensor<?x2x2x8xf32>
+}
+#node = loc("node 'soft' (Softmax)")
+
+// -----
+
+#q = affine_map<(b, h, i, j, d, e) -> (b, h, i, d)>
+#k = affine_map<(b, h, i, j, d, e) -> (b, h, j, d)>
+#v = affine_map<(b, h, i, j, d, e) -> (b, h, j, e)>
+#o = affine_map<(b, h, i, j, d, e) -> (b, h, i, e)>
+// Heads are three of b by two of i, batch is h: parts are cut out, moved and joined.
+// CHECK-LABEL: func.func @parts
+// CHECK-SAME: tensor<?x6x?x?xf32> {{.*}}attn.name = "soft.weights"}
+// CHECK-DAG: %[[C2:.*]] = arith.constant 2 : index
+// CHECK-DAG: %[[I:.*]] = tensor.dim %{{.*}}, %c2
+// CHECK: %[[QUERIES:.*]] = arith.divui %[[I]], %[[C2]]
+// CHECK: attn.attention
+// CHECK-NOT: axes
+// CHECK: %[[W:.*]] = tensor.expand_shape {{.*}} {{\[}}[0], [1], [2, 3], [4]] output_shape [3, %[[B:[^,]+]], 2, %[[QUERIES]],
+// CHECK-SAME: into tensor<3x?x2x?x?xf32>
+// CHECK: linalg.generic {{.*}} ins(%[[W]]{{.*}} outs({{.*}} : tensor<?x3x2x?x?xf32>)
+// CHECK: tensor.collapse_shape {{.*}} {{\[}}[0], [1, 2], [3], [4]] : tensor<?x3x2x?x?xf32> into tensor<?x6x?x?xf32>
+func.func @parts(%q: tensor<3x?x?x8xf32>, %k: tensor<3x?x?x8xf32>, %v: tensor<3x?x?x8xf32>)
+    -> (tensor<3x?x?x8xf32> {attn.name = "y"}) attributes {attn.entry} {
+  %r = attn.attention masked_rows nan maps [#q, #k, #v, #o]
+      ins(%q, %k, %v : tensor<3x?x?x8xf32>, tensor<3x?x?x8xf32>, tensor<3x?x?x8xf32>) -> tensor<3x?x?x8xf32> score {
+  ^bb0(%s: f32):
+    attn.yield %s : f32
+  } {axes = [#attn.axis_part<batch of 1, ?>, #attn.axis_part<head of 0, 3>, #attn.axis_part<head of 2, 2>,
+             #attn.axis_part<query of 2, ?>, #attn.axis_part<key of 3, ?>]} loc(#node)
+  return %r : tensor<3x?x?x8xf32>
+}
+#node = loc("node 'soft' (Softmax)")
+
+// -----
+
+#q = affine_map<(b, h, i, j, d, e) -> (i, d)>
+#k = affine_map<(b, h, i, j, d, e) -> (j, d)>
+#v = affine_map<(b, h, i, j, d, e) -> (j, e)>
+#o = affine_map<(b, h, i, j, d, e) -> (i, e)>
+// Where entries have nodes of one name, an entry's name before the node's means one of them, and its verdict says so.
+// TWO: {attn.fusion_report = [{entry = "first", fused = true, node = "node 'soft' (Softmax)"},
+// TWO-SAME: {entry = "second", exposed = ["soft.entropy"], fused = true, node = "node 'soft' (Softmax)"}]}
+// TWO-LABEL: func.func @first
+// TWO-COUNT-1: attn.attention
+// TWO-LABEL: func.func @second
+// TWO-COUNT-2: attn.attention
+module attributes {attn.fusion_report = [{fused = true, node = "node 'soft' (Softmax)", entry = "first"},
+                                         {fused = true, node = "node 'soft' (Softmax)", entry = "second"}]} {
+  func.func @first(%q: tensor<4x8xf32>, %k: tensor<5x8xf32>) -> (tensor<4x8xf32> {attn.name = "y"})
+      attributes {attn.entry = "first"} {
+    %r = attn.attention masked_rows nan maps [#q, #k, #v, #o]
+        ins(%q, %k, %k : tensor<4x8xf32>, tensor<5x8xf32>, tensor<5x8xf32>) -> tensor<4x8xf32> score {
+    ^bb0(%s: f32):
+      attn.yield %s : f32
+    } loc(#node)
+    return %r : tensor<4x8xf32>
+  }
+  func.func @second(%q: tensor<4x8xf32>, %k: tensor<5x8xf32>) -> (tensor<4x8xf32> {attn.name = "y"})
+      attributes {attn.entry = "second"} {
+    %r = attn.attention masked_rows nan maps [#q, #k, #v, #o]
+        ins(%q, %k, %k : tensor<4x8xf32>, tensor<5x8xf32>, tensor<5x8xf32>) -> tensor<4x8xf32> score {
+    ^bb0(%s: f32):
+      attn.yield %s : f32
+    } loc(#node)
+    return %r : tensor<4x8xf32>
   }
 }
 #node = loc("node 'soft' (Softmax)")

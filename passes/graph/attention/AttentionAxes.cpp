@@ -1,0 +1,108 @@
+#include "passes/graph/attention/AttentionBuilder.h"
+
+// Which axis of the graph's weights, batch, head, query or key, each dimension of an attention is: a size of 1 has no
+// dimension, and heads that share their keys may be queries of it.
+
+using namespace mlir;
+
+namespace attn {
+
+/// The atoms of each axis of the weights that are read at `access`, or nothing where that is not seen.
+std::optional<SmallVector<Atoms>> AttentionBuilder::findAxes(const Access &access) const {
+  using A = AttentionOp;
+  auto isOf = [&](unsigned atom, unsigned dim) { return llvm::is_contained(units[dim], atom); };
+  auto isAllOf = [&](const Atoms &atoms, unsigned dim) {
+    return !atoms.empty() && llvm::all_of(atoms, [&](unsigned atom) { return isOf(atom, dim); });
+  };
+  SmallVector<Atoms> axes(4);
+  Access others;
+  unsigned keyDims = 0;
+  for (const Atoms &atoms : access) {
+    if (!isAllOf(atoms, A::J)) {
+      others.push_back(atoms);
+      continue;
+    }
+    llvm::append_range(axes[A::J], atoms);
+    ++keyDims;
+  }
+  // Queries stand last, in as many dimensions as keys do, or where the graph has put them.
+  size_t end = others.size();
+  if (end > 1 && others.back().empty()) {
+    others.pop_back();
+  } else if (end && isAllOf(others.back(), A::I)) {
+    size_t first = end - 1;
+    while (end - first < keyDims && first && isAllOf(others[first - 1], A::I))
+      --first;
+    for (const Atoms &atoms : ArrayRef(others).drop_front(first))
+      llvm::append_range(axes[A::I], atoms);
+    others.resize(first);
+  } else {
+    llvm::erase_if(others, [&](const Atoms &atoms) {
+      bool isQuery = isAllOf(atoms, A::I);
+      if (isQuery)
+        llvm::append_range(axes[A::I], atoms);
+      return isQuery;
+    });
+  }
+  // Of what is left, batch stands first where one of them is of size 1 or no query puts both in order; else the
+  // attention knows.
+  bool hasUnit = llvm::any_of(others, [](const Atoms &atoms) { return atoms.empty(); });
+  bool isNamed = !units[A::B].empty() && !units[A::H].empty();
+  Atoms ordered = flatten(match.query.access);
+  bool isOrdered = match.kind != ScoreKind::given &&
+                   llvm::all_of(flatten(others), [&](unsigned atom) { return llvm::is_contained(ordered, atom); });
+  bool byPlace = others.size() > 1 && (!isOrdered || (hasUnit && !isNamed));
+  for (auto [n, atoms] : llvm::enumerate(others))
+    for (unsigned atom : atoms) {
+      if (isOf(atom, A::J))
+        return std::nullopt;
+      bool isBatch = byPlace ? n == 0 : isOf(atom, A::B);
+      axes[isBatch ? A::B : A::H].push_back(atom);
+    }
+  return axes;
+}
+
+/// The attribute that says so, or null where each dimension is the axis of its name, or it is not seen.
+ArrayAttr AttentionBuilder::axesOfWeights() {
+  Access access = match.weights.access;
+  match.space.resolve(access);
+  std::optional<SmallVector<Atoms>> axes = findAxes(access);
+  if (!match.weights.value || !axes)
+    return {};
+  struct Part {
+    unsigned axis, dim;
+    Atoms atoms;
+  };
+  SmallVector<Part> parts;
+  SmallVector<Atoms> found(4);
+  for (auto [axis, atoms] : llvm::enumerate(*axes))
+    for (unsigned atom : atoms) {
+      unsigned dim = llvm::find_if(units, [&](const Unit &unit) { return llvm::is_contained(unit, atom); }) - units;
+      if (dim > AttentionOp::J)
+        return {};
+      if (parts.empty() || parts.back().axis != axis || parts.back().dim != dim)
+        parts.push_back({static_cast<unsigned>(axis), dim, {}});
+      parts.back().atoms.push_back(atom);
+      found[dim].push_back(atom);
+    }
+  bool isPlain = true;
+  SmallVector<unsigned> open(4);
+  for (unsigned dim = 0; dim != found.size(); ++dim)
+    if (found[dim] != units[dim])
+      return {};
+  SmallVector<Attribute> attrs;
+  for (const Part &part : parts) {
+    Extent extent(1);
+    for (unsigned atom : part.atoms)
+      extent = extent * this->extent(atom);
+    std::optional<int64_t> size = extent.constant();
+    isPlain &= part.axis == part.dim && part.atoms == units[part.dim];
+    if (!size && ++open[part.dim] > 1)
+      return {};
+    attrs.push_back(AxisPartAttr::get(b.getContext(), static_cast<WeightsAxis>(part.axis), part.dim,
+                                      size.value_or(ShapedType::kDynamic)));
+  }
+  return isPlain ? ArrayAttr() : b.getArrayAttr(attrs);
+}
+
+} // namespace attn
