@@ -407,16 +407,19 @@ private:
     verdicts.push_back(list.getDictionary(&getContext()));
   }
 
-  /// The nodes of what only `sums`, which nobody needs any more, were computed from.
-  static SmallVector<StringRef> findReplaced(ArrayRef<Operation *> sums) {
+  /// The nodes of what only `sums`, which nobody needs any more, were computed from, but those that an attention before
+  /// has: a mask's view may be called after its first user.
+  SmallVector<StringRef> findReplaced(ArrayRef<Operation *> sums) {
     SmallVector<StringRef> nodes;
+    StringRef entry = sums.empty() ? "" : entryOf(sums.front()->getParentRegion());
     worklist(SmallVector<Operation *>(sums), [&](Operation *op, SmallVector<Operation *> &list) {
       DenseSet<Operation *> seen;
-      if (isLive(op, seen))
+      // What holds no elements of its own may be shared with another attention's, and called after it.
+      if (isLive(op, seen) || isa<tensor::DimOp, tensor::EmptyOp, linalg::FillOp>(op))
         return false;
       op->getLoc()->walk([&](Location part) {
         StringRef name = isa<NameLoc>(part) ? nodeName(part) : StringRef();
-        if (!name.empty() && !llvm::is_contained(nodes, name))
+        if (!name.empty() && taken.insert({entry, name}).second)
           nodes.push_back(name);
         return WalkResult::advance();
       });
@@ -446,8 +449,9 @@ private:
   }
 
   SmallVector<Attribute> verdicts;
-  DenseSet<Operation *> judged; ///< weighted sums that have a verdict
-  DenseSet<Value> overFeatures; ///< softmaxes of linear attentions
+  DenseSet<std::pair<StringRef, StringRef>> taken; ///< entries and nodes that an attention took in
+  DenseSet<Operation *> judged;                       ///< weighted sums that have a verdict
+  DenseSet<Value> overFeatures;                       ///< softmaxes of linear attentions
 };
 
 } // namespace
