@@ -37,7 +37,8 @@ def Attn_Dialect : Dialect {
     /// On a kernel that is a matrix product (A, B, ..., C), whatever its epilogue.
     static constexpr ::llvm::StringLiteral kProductAttr = "attn.product";
     /// On an attn.kernel: floating-point operations of its products, where the
-    /// compile knows them.
+    /// compile knows them: a number, then the input and the dimension of each
+    /// size by which it is multiplied.
     static constexpr ::llvm::StringLiteral kFlopsAttr = "attn.flops";
     /// On the module: what its attn.mark ops count, an array of dictionaries
     /// with the keys name, entry (strings) and nodes (array of strings).

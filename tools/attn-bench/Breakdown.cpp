@@ -212,7 +212,7 @@ static double spinBest() { return 0; }
 static double sweepBest() {
   std::vector<uint64_t> array(size_t(16) << 20, 1); // 128 MiB
   double best = 0;
-  for (int attempt = 0; attempt < 5; ++attempt) {
+  for (int attempt = 0; attempt < 30; ++attempt) {
     double before = nowMs();
     uint64_t sum = 0;
     for (uint64_t word : array)

@@ -251,11 +251,20 @@ int runTool(int argc, char **argv) {
   std::optional<CommandLine> line = CommandLine::parse(kTool, argc, argv, code);
   if (!line)
     return code;
-  for (auto [id, flag] : {std::pair(OPT_profile, "--profile"), std::pair(OPT_roofline, "--roofline")})
-    if (line->text(id) == "-") {
-      reportError(Twine(flag) + " expects a file: standard output has the times");
-      return ExitUsage;
-    }
+  // Before the time is spent on a measurement.
+  for (auto [id, flag] : {std::pair(OPT_profile, "--profile"), std::pair(OPT_roofline, "--roofline")}) {
+    if (!line->has(id))
+      continue;
+    std::string why;
+    if (StringRef path = line->text(id); path.empty() || path == "-")
+      why = std::string(flag) + " expects a file" + (path.empty() ? "" : ": standard output has the times");
+    else if (!StagedOutput::create(path, why))
+      why = std::string(flag) + ": " + why;
+    if (why.empty())
+      continue;
+    reportError(why);
+    return ExitUsage;
+  }
   runner::InputOptions options = inputOptions(*line);
   auto threads = static_cast<int32_t>(line->number(OPT_threads, 0, 1, 4096));
   auto deviceNumber = static_cast<int32_t>(line->number(OPT_device, 0, 0, runner::kMostDevices));

@@ -94,8 +94,13 @@ private:
     auto kernel = dyn_cast<KernelOp>(op);
     if (!kernel)
       return constant(0);
-    if (auto known = kernel->getAttrOfType<IntegerAttr>(AttnDialect::kFlopsAttr))
-      return constant(known.getInt());
+    if (auto known = kernel->getAttrOfType<DenseI64ArrayAttr>(AttnDialect::kFlopsAttr)) {
+      ArrayRef<int64_t> factors = known;
+      Value flops = constant(factors.front());
+      for (size_t n = 1; n + 1 < factors.size(); n += 2)
+        flops = mul(flops, sizeOf(kernel.getInputs()[factors[n]], factors[n + 1]));
+      return flops;
+    }
     auto callee = symbols.lookup<func::FuncOp>(kernel.getCallee());
     if (!callee || !callee->hasAttr(AttnDialect::kProductAttr))
       return constant(0);

@@ -35,18 +35,30 @@ namespace {
 
 remark::RemarkOpts remarkOpts() { return remark::RemarkOpts::name("attention").category("attn-lower-attention"); }
 
-/// Notes what the products of `op` cost, for profiles, where its sizes are
-/// fixed: of all pairs, though masks may hide some.
+/// Notes what the products of `op` cost, for profiles: of all pairs, though masks may hide some.
 void noteFlops(AttentionOp op, RewriterBase &rewriter) {
-  int64_t sizes[6];
-  for (auto [i, size] : llvm::enumerate(op.getIterationSizes(rewriter, op.getLoc()))) {
-    std::optional<int64_t> number = getConstantIntValue(size);
-    if (!number)
+  SmallVector<OpFoldResult> sizes = op.getIterationSizes(rewriter, op.getLoc());
+  std::optional<int64_t> d = getConstantIntValue(sizes[AttentionOp::D]), e = getConstantIntValue(sizes[AttentionOp::E]);
+  if (!d || !e)
+    return;
+  // A number, and the operand and the dimension of each size that is open.
+  SmallVector<int64_t> factors{2 * (*d + *e)};
+  for (unsigned dim : {AttentionOp::B, AttentionOp::H, AttentionOp::I, AttentionOp::J}) {
+    if (std::optional<int64_t> size = getConstantIntValue(sizes[dim])) {
+      factors.front() *= *size;
+      continue;
+    }
+    size_t known = factors.size();
+    for (unsigned n = 0; n != op->getNumOperands() && factors.size() == known; ++n)
+      for (auto [place, expr] : llvm::enumerate(op.getMap(n).getResults()))
+        if (AttentionOp::getNamedDim(expr) == dim && AttentionOp::getDivisor(expr) == 1) {
+          factors.append({n, static_cast<int64_t>(place)});
+          break;
+        }
+    if (factors.size() == known)
       return;
-    sizes[i] = *number;
   }
-  auto [b, h, i, j, d, e] = sizes;
-  op->setAttr(AttnDialect::kFlopsAttr, rewriter.getI64IntegerAttr(2 * b * h * i * j * (d + e)));
+  op->setAttr(AttnDialect::kFlopsAttr, rewriter.getDenseI64ArrayAttr(factors));
 }
 
 /// Whether `op` on f32 is worth rounding to bf16: its products are of pairs then.
@@ -139,13 +151,14 @@ struct LowerAttentionPass : attn::impl::LowerAttentionPassBase<LowerAttentionPas
     getOperation().walk(collect);
     for (AttentionOp op : ops) {
       Location loc = op.getLoc();
+      VerdictName name(op);
       std::string symbol;
       std::string reason = lower(op, kernels, TargetAttr::lookup(op), precision == "bf16" ? &rounded : nullptr, symbol);
       if (!reason.empty())
         remark::missed(loc, remarkOpts()) << remark::reason("{0}", reason);
       // Fusion without a kernel is worth little.
       Builder b(&getContext());
-      completeVerdict(getOperation(), nodeName(loc),
+      completeVerdict(getOperation(), name,
                       {b.getNamedAttr("kernel", b.getBoolAttr(reason.empty())),
                        b.getNamedAttr("kernel_reason", b.getStringAttr(reason)),
                        b.getNamedAttr("kernel_symbol", b.getStringAttr(symbol))});
@@ -156,13 +169,14 @@ private:
   /// Reductions of the weights become ops behind the attention, and both of them blocks of queries.
   void reduceWeights(AttentionOp op) {
     IRRewriter rewriter(op);
-    std::string node = nodeName(op.getLoc()).str(), note;
+    VerdictName name(op);
+    std::string note;
     op = reduceExtraResults(op, rewriter);
     Location loc = op.getLoc();
     if (blockWeights(op, rewriter, TargetAttr::lookup(op), note))
       remark::passed(loc, remarkOpts()) << ("weights are " + note);
     if (!note.empty())
-      completeVerdict(getOperation(), node, rewriter.getNamedAttr("weights", rewriter.getStringAttr(note)));
+      completeVerdict(getOperation(), name, rewriter.getNamedAttr("weights", rewriter.getStringAttr(note)));
   }
 };
 

@@ -49,7 +49,7 @@ Value emitRowProduct(RewriterBase &rewriter, Location loc, const RowProduct &pro
   auto call = KernelOp::create(rewriter, loc, TypeRange(ValueRange(inits)), FlatSymbolRefAttr::get(kernel), inputs,
                                inits, rewriter.getDenseI64ArrayAttr(elementwise));
   if (!ShapedType::isDynamic(product.m))
-    call->setAttr(AttnDialect::kFlopsAttr, rewriter.getI64IntegerAttr(2 * product.m * product.k * product.n));
+    call->setAttr(AttnDialect::kFlopsAttr, rewriter.getDenseI64ArrayAttr({2 * product.m * product.k * product.n}));
   Value result = call->getResults().back();
   if (leading == 0)
     result = tensor::CollapseShapeOp::create(rewriter, loc, result, ArrayRef{dimRange(0, 2)});

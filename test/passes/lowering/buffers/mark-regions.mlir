@@ -24,8 +24,12 @@ func.func private @task(%begin: index, %end: index, %x: memref<16xf32>) attribut
 // CHECK:     memref.dim
 // CHECK:     attn.mark 1 flops
 // CHECK:     attn.kernel @other
-// CHECK:     arith.constant 77
-// CHECK:     attn.mark 2 flops
+// CHECK:     %[[C77:.*]] = arith.constant 77
+// CHECK:     %[[ROWS:.*]] = memref.dim %{{.*}}, %c0
+// CHECK:     %[[ONE:.*]] = arith.muli %[[C77]], %[[ROWS]]
+// CHECK:     %[[COLUMNS:.*]] = memref.dim %{{.*}}, %c1
+// CHECK:     %[[FLOPS:.*]] = arith.muli %[[ONE]], %[[COLUMNS]]
+// CHECK:     attn.mark 2 flops(%[[FLOPS]])
 // CHECK:     scf.for
 // CHECK:       attn.parallel_for
 // CHECK:       attn.mark 3 flops
@@ -44,7 +48,7 @@ func.func @main(%a: memref<?x8xf32>, %b: memref<2x8x48xbf16>, %c: memref<?x96xf3
   %c16 = arith.constant 16 : index
   %zero = arith.constant 0.0 : f32
   attn.kernel @product ins(%a, %b : memref<?x8xf32>, memref<2x8x48xbf16>) outs(%c : memref<?x96xf32>) loc(#both)
-  attn.kernel @other ins(%a : memref<?x8xf32>) outs(%d : memref<?x8xf32>) {attn.flops = 77 : i64}
+  attn.kernel @other ins(%a : memref<?x8xf32>) outs(%d : memref<?x8xf32>) {attn.flops = array<i64: 77, 0, 0, 0, 1>}
   scf.for %i = %c0 to %c16 step %c1 {
     attn.parallel_for @task %c16 captures(%x : memref<16xf32>) min_iterations 2
   }
