@@ -61,6 +61,7 @@ private:
   int compile() {
     CompileJob job = request.job;
     job.output = reference;
+    job.profile = job.annotated = "";
     job.profile.clear();
     job.compile.weights = job.compile.precision = "f32";
     job.compile.reproducerPath.clear();

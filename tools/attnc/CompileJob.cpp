@@ -6,6 +6,7 @@
 #include "frontends/graph/ImportGraph.h"
 #include "frontends/search/OwnStates.h"
 #include "frontends/search/StepRoles.h"
+#include "tools/attnc/AnnotatedModel.h"
 #include "tools/attnc/Diagnostics.h"
 #include "tools/attnc/GenerationParts.h"
 #include "tools/attnc/NaNGuards.h"
@@ -269,6 +270,8 @@ int runCompileJob(const CompileJob &job, WorkerChannel &channel) {
   // Also of a failed compile: its verdicts tell what was not fused.
   channel.report(toJson(report, searched, hasNaNGuard, masks));
   bool isWritten = timeline.write();
+  if (succeeded(compiled) && !job.annotated.empty())
+    isWritten &= writeAnnotatedModel(context, job.input, report, job.annotated);
   if (succeeded(compiled))
     return isWritten ? ExitSuccess : ExitUsage;
   if (report.outputFailed)

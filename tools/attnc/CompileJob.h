@@ -25,8 +25,9 @@ struct CompileJob {
   bool ownState = false;
   std::vector<StatePair> states;
   CompileOptions compile;
-  std::string output;  ///< a path or "-"
-  std::string profile; ///< where the timeline of the compile goes ("": nowhere)
+  std::string output;    ///< a path or "-"
+  std::string profile;   ///< where the timeline of the compile goes ("": nowhere)
+  std::string annotated; ///< where the model goes with what became of its nodes ("": nowhere)
 };
 
 /// The stage in which a model is read; compileModule names the later ones.

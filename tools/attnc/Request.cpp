@@ -1,6 +1,7 @@
 #include "tools/attnc/Request.h"
 #include "compiler/emit/gpu/GpuArch.h"
 #include "passes/graph/Pipeline.h"
+#include "tools/attnc/AnnotatedModel.h"
 #include "tools/attnc/GenerateOptions.h"
 
 #include "llvm/ADT/StringExtras.h"
@@ -256,6 +257,20 @@ void readCalibration(CommandLine &line, Request &request) {
     line.fail("--calibrate runs a model library, not --emit=" + line.text(OPT_emit, "lib"));
 }
 
+/// --annotate.
+void readAnnotated(CommandLine &line, CompileJob &job) {
+  job.annotated = line.text(OPT_annotate).str();
+  if (!line.has(OPT_annotate))
+    return;
+  if (!isAnnotatedName(job.annotated))
+    line.fail("--annotate expects FILE.onnx (for Netron) or FILE.json (for Model Explorer), not '" + job.annotated +
+              "'");
+  if (job.entries.size() > 1 || job.folder || job.search || !StringRef(job.input).ends_with(".onnx"))
+    line.fail("--annotate takes one ONNX model, and no --generate");
+  if (sys::fs::equivalent(job.annotated, job.input))
+    line.fail("--annotate would write over the model '" + job.input + "'");
+}
+
 /// What is asked for beside the output: limits, reports and checks.
 void readReports(CommandLine &line, Request &request) {
   request.limits.memoryBytes = line.bytes(OPT_max_memory, machineMemory());
@@ -269,6 +284,7 @@ void readReports(CommandLine &line, Request &request) {
   request.requireFused = line.number(OPT_require_fused, 0, 0, UINT32_MAX);
   request.json = line.has(OPT_json);
   request.progress = line.has(OPT_progress);
+  readAnnotated(line, request.job);
   request.job.profile = line.text(OPT_profile).str();
   if (request.job.profile == "-")
     line.fail("--profile expects a file: standard output may have the IR");

@@ -57,6 +57,7 @@ private:
   /// Compiles the form in which the first `numPasses` passes ran. Exit code.
   int compile(const std::string &output, size_t numPasses) {
     CompileJob part = job;
+    part.profile = part.annotated = ""; // which are about the library itself
     part.output = output;
     part.compile.maxFusionPasses = numPasses;
     part.compile.reproducerPath.clear();

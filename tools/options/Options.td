@@ -100,6 +100,9 @@ defm emit_header : Eq<"emit-header", "FILE",
     "(-o) does", g_output, [AttncVis]>;
 defm fusion_report : Eq<"fusion-report", "FILE",
     "write a verdict for each softmax, fused or not, and why: JSON, a page (FILE.html), or a table to standard output (-); docs/reports.md explains them", g_output, everyTool>;
+defm annotate : Eq<"annotate", "FILE",
+    "write the ONNX model once more, each node with what became of it: FILE.onnx for Netron, FILE.json for Model Explorer",
+    g_output, [AttncVis]>;
 defm require_fused : Eq<"require-fused", "N",
     "fail unless at least N attentions were fused (exit 2, nothing is written)", g_output, everyTool>;
 
