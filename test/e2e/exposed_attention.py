@@ -73,10 +73,62 @@ def given_scores(path):
     return {"s": rng.standard_normal((6, 2)).astype(np.float32), "v": rng.standard_normal((2, 4)).astype(np.float32)}
 
 
+def one_item(path):
+    """A batch of one item, which no dimension of the compiled attention stands for."""
+    heads = [1, 4, "n", 8]
+    save_model(path, [node("Transpose", ["k"], "kt", perm=[0, 1, 3, 2]), node("MatMul", ["q", "kt"], "s"),
+                      *attention("s", False, "v")],
+               [info("q", heads), info("k", heads), info("v", heads)], [info("y", heads)], [SCALE])
+    rng = np.random.default_rng(4)
+    return {x: rng.standard_normal((1, 4, 7, 8)).astype(np.float32) for x in "qkv"}
+
+
+def repeated(name):
+    """Nodes that repeat two heads of keys for four of queries."""
+    return [node("Unsqueeze", [name, "two"], f"{name}5"), node("Expand", [f"{name}5", "groups"], f"{name}e"),
+            node("Reshape", [f"{name}e", "heads"], f"{name}r")]
+
+
+def grouped_step(path):
+    """One query, whose heads share the keys in pairs: the attention has them as queries."""
+    save_model(path, [*repeated("k"), *repeated("v"), node("Transpose", ["kr"], "kt", perm=[0, 1, 3, 2]),
+                      node("MatMul", ["q", "kt"], "s"), *attention("s", False, "vr")],
+               [info("q", ["b", 4, 1, 8]), info("k", ["b", 2, "n", 8]), info("v", ["b", 2, "n", 8])],
+               [info("y", ["b", 4, 1, 8])],
+               [SCALE, numpy_helper.from_array(np.array([2]), "two"),
+                numpy_helper.from_array(np.array([1, 1, 2, 1, 1]), "groups"),
+                numpy_helper.from_array(np.array([0, 4, -1, 8]), "heads")])
+    rng = np.random.default_rng(5)
+    return {"q": rng.standard_normal((3, 4, 1, 8)).astype(np.float32)} | {
+        x: rng.standard_normal((3, 2, 9, 8)).astype(np.float32) for x in "kv"}
+
+
+def by_feature(path):
+    """A softmax over positions for each feature of its own, whose scores come of learned queries: features are heads."""
+    rng = np.random.default_rng(6)
+    queries = rng.standard_normal((12, 12)).astype(np.float32)
+    save_model(path, [node("MatMul", ["x", "queries"], "s"), node("Mul", ["s", "scale"], "scaled"),
+                      node("Softmax", ["scaled"], "w", NODE, axis=1), node("Mul", ["w", "x"], "p"),
+                      node("ReduceSum", ["p", "one"], "y", keepdims=0)],
+               [info("x", ["b", "n", 12])], [info("y", ["b", 12])],
+               [SCALE, numpy_helper.from_array(queries, "queries"), numpy_helper.from_array(np.array([1]), "one")])
+    return {"x": rng.standard_normal((3, 5, 12)).astype(np.float32)}, {"queries": queries}
+
+
+def scores_of(f):
+    """Of the feeds: [.., query, key]."""
+    if "s" in f:
+        return f["s"]
+    if "x" in f:
+        return np.swapaxes(f["x"] @ f["queries"], 1, 2)[:, :, None]
+    k = f["k"] if f["k"].ndim < 4 else np.repeat(f["k"], f["q"].shape[1] // f["k"].shape[1], axis=1)
+    return f["q"] @ np.swapaxes(k, -1, -2)
+
+
 def reference(feeds):
     """Weights [batch, head, query, key] in float64."""
     f = {name: value.astype(np.float64) for name, value in feeds.items()}
-    s = f["s"] if "s" in f else f["q"] @ np.swapaxes(f["k"], -1, -2)
+    s = scores_of(f)
     s = 0.5 * s + f.get("mask", 0)
     w = np.exp(s - s.max(-1, keepdims=True))
     w /= w.sum(-1, keepdims=True)
@@ -115,7 +167,7 @@ def check(name, write):
     folder = FOLDER / name
     folder.mkdir()
     model = folder / "model.onnx"
-    feeds = write(model)
+    feeds, learned = made if isinstance(made := write(model), tuple) else (made, {})
     call(ATTNC, model, "-o", folder / "plain.so", "--require-fused=1")
     call(ATTNC, model, "-o", folder / "exposed.so", f"--expose-attention={NODE}", f"--expose-attention-as={FORMS}",
          f"--fusion-report={folder}/report.json")
@@ -124,7 +176,7 @@ def check(name, write):
     plain, = run(folder / "plain.so", feeds, ["y"], folder)
     y, *shown = run(folder / "exposed.so", feeds, ["y", *verdict["exposed"]], folder)
     assert y.tobytes() == plain.tobytes(), "the output has other bits"
-    for (what, want), got in zip(expected(reference(feeds), name == "self").items(), shown):
+    for (what, want), got in zip(expected(reference(feeds | learned), name not in ("cross", "scores")).items(), shown):
         assert got.shape == want.shape, (what, got.shape, want.shape)
         assert got.dtype == (np.int64 if want.dtype.kind == "i" else np.float32), (what, got.dtype)
         np.testing.assert_allclose(got, want, rtol=2e-6, atol=2e-7, err_msg=what)
@@ -135,7 +187,7 @@ def check(name, write):
 def check_errors(model, folder):
     target = folder / "refused.so"
     done = call(ATTNC, model, "-o", target, "--expose-attention=Nothing", status=1)
-    assert f"no fused attention 'Nothing'" in done.stderr and "there are" not in done.stderr or NODE in done.stderr, done
+    assert f"no fused attention 'Nothing'; there are: {NODE}" in done.stderr, done
     for arguments in (["--expose-attention", "-O0"], ["--expose-attention", "--expose-attention-as=top-k:0"],
                       ["--expose-attention-as=weights"], ["--expose-attention", "--verify-fusion"]):
         done = call(ATTNC, model, "-o", target, *arguments, status=1)
@@ -152,9 +204,31 @@ def check_errors(model, folder):
                           ([f"--attention-labels={model}"] * 3, "not 3 files")):
         done = call(RUN, folder / "exposed.so", f"--attention-maps={folder}/maps", *more, status=1)
         assert message in done.stderr, done
+    cut = folder / "cut.png"
+    cut.write_bytes(b"\x89PNG\r\n\x1a\n" + bytes(30))
+    done = call(RUN, folder / "exposed.so", f"--attention-maps={folder}/maps", f"--attention-image={cut}", status=1)
+    assert "is damaged or cut off" in done.stderr, done
+    done = call(RUN, folder / "exposed.so", "--attention-maps=", status=1)
+    assert "--attention-maps expects a folder" in done.stderr, done
     done = call(RUN, folder / "exposed.so", f"--attention-image={model}", status=1)
     assert "--attention-image belongs to --attention-maps" in done.stderr, done
     print("errors agree")
+
+
+def check_entries(model, folder):
+    """Entries with nodes of one name: one of them, or both, each with its own output."""
+    library = folder / "entries.so"
+    for nodes, shown in ((f"two:{NODE}", [[], [f"{NODE}.weights"]]), ("all", [[f"{NODE}.weights"]] * 2)):
+        call(ATTNC, f"one={model}", f"two={model}", "-o", library, f"--expose-attention={nodes}",
+             f"--fusion-report={folder}/report.json")
+        verdicts = json.loads((folder / "report.json").read_text())
+        assert [v.get("exposed", []) for v in verdicts] == shown, verdicts
+        maps = folder / f"maps-{len(shown[0])}"
+        call(RUN, library, "--entry=two", f"--attention-maps={maps}", "--dim=n:5")
+        assert len(list(maps.glob("*.npy"))) == 1
+        done = call(RUN, library, "--entry=one", f"--attention-maps={maps}", "--dim=n:5", status=0 if shown[0] else 1)
+        assert shown[0] or "--entry=NAME takes another one: two" in done.stderr, done
+    print("entries agree")
 
 
 def check_page(model, folder, feeds):
@@ -174,11 +248,27 @@ def check_page(model, folder, feeds):
     import base64
     drawn = np.frombuffer(base64.b64decode(layer["weights"]), "<u2").reshape(want.shape) / 65535
     np.testing.assert_allclose(drawn, want, atol=1 / 65535)
+    # What an earlier run has left goes; what is not its own stays.
+    (maps / "9-other.weights.npy").write_bytes(b"")
+    (maps / "9-other.npy").write_bytes(b"")
+    few = folder / "few.txt"
+    few.write_text("a\nb\n")
+    done = call(RUN, folder / "exposed.so", f"--attention-maps={maps}", "--dim=n:5", f"--attention-labels={few}")
+    assert "2 labels are not shown: attentions have 5 keys" in done.stderr, done
+    assert not (maps / "9-other.weights.npy").exists() and (maps / "9-other.npy").exists()
+    # Reductions alone are no page.
+    call(ATTNC, model, "-o", folder / "mean.so", "--expose-attention", "--expose-attention-as=head-mean")
+    done = call(RUN, folder / "mean.so", f"--attention-maps={maps}", "--dim=n:5")
+    assert "whole weights" in done.stderr and not (maps / "attention.html").exists(), done
     print("page agrees")
 
 
 model, folder, feeds = check("self", self_attention)
 check("cross", cross_attention)
 check("scores", given_scores)
+check("one", one_item)
+check("grouped", grouped_step)
+check("feature", by_feature)
 check_errors(model, folder)
+check_entries(model, folder)
 check_page(model, folder, feeds)

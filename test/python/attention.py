@@ -2,12 +2,23 @@
 import json
 import pathlib
 import re
+import struct
 import tempfile
 import unittest
+import zlib
 
 import attnc
 import models
 import numpy as np
+
+
+def png(rows):
+    """A grey picture of one column."""
+    def chunk(kind, data):
+        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+    header = struct.pack(">IIBBBBB", 1, rows, 8, 0, 0, 0, 0)
+    pixels = zlib.compress(b"\0\x80" * rows)
+    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", pixels) + chunk(b"IEND", b"")
 
 
 class Attention(unittest.TestCase):
@@ -47,17 +58,51 @@ class Attention(unittest.TestCase):
 
     def test_key_labels_and_picture(self):
         queries, keys = [f"q{n}" for n in range(7)], [f"k{n}" for n in range(7)]
-        maps = self.model.attention(labels=queries, key_labels=keys, image=b"\x89PNG pixels", **self.feeds)
+        maps = self.model.attention(labels=queries, key_labels=keys, image=png(7), **self.feeds)
         text, = re.findall(r'id="data">(.*?)</script>', maps.page(), re.S)
         data = json.loads(text)
         self.assertEqual((data["layers"][0]["queryLabels"], data["layers"][0]["keyLabels"]), (queries, keys))
         self.assertTrue(data["image"].startswith("data:image/png;base64,"))
         with self.assertRaisesRegex(attnc.InvalidArgument, "neither PNG nor JPEG"):
             self.model.attention(image=b"GIF89a", **self.feeds)
+        for damaged in (png(7)[:-5], png(7).replace(b"IDAT", b"IDAX"), b"\x89PNG pixels", b"\xff\xd8\xff cut"):
+            with self.assertRaisesRegex(attnc.InvalidArgument, "damaged or cut off"):
+                self.model.attention(image=damaged, **self.feeds)
+
+    def test_labels_of_another_length(self):
+        with self.assertRaisesRegex(attnc.InvalidArgument, "labels: 3 texts for attentions of 7 queries and 7 keys"):
+            self.model.attention(labels=["a", "b", "c"], **self.feeds)
+        with self.assertRaisesRegex(attnc.InvalidArgument, "key_labels: 6 texts for attentions of 7 keys"):
+            self.model.attention(labels=["x"] * 7, key_labels=["y"] * 6, **self.feeds)
+
+    def test_spellings(self):
+        for more in ({"expose_attention": True, "expose_attention_as": "head-mean"},
+                     {"expose_attention": "all", "expose_attention_as": ["head-mean"]}):
+            model = attnc.load(models.BERT, threads=1, **more)
+            self.assertEqual([o.name.endswith(".head_mean") for o in model.outputs], [False, True, True])
+            maps = model.attention(**self.feeds)
+            self.assertEqual((len(maps), len(maps.outputs)), (0, 3))
+            self.assertIn("no whole weights", maps.page())
+        for wrong in ({"expose_attention": 3}, {"expose_attention": "all", "expose_attention_as": [1]}):
+            with self.assertRaisesRegex(attnc.InvalidArgument, "expects a text or a list of texts, not int"):
+                attnc.load(models.BERT, **wrong)
+
+    def test_entries(self):
+        model = attnc.load({"a": models.BERT, "b": models.BERT}, threads=1, expose_attention=f"b:{self.node()}")
+        with self.assertRaisesRegex(attnc.InvalidArgument, "entry 'a' of .* exposes no attention: .*: 'b'"):
+            model.attention(**self.feeds)
+        maps = model.attention(entry="b", **self.feeds)
+        self.assertEqual(list(maps), [self.node()])
+        self.assertIn(f'"model": "{pathlib.Path(models.BERT).name}"', maps.page())
+
+    def node(self):
+        return next(iter(self.model.attention(**self.feeds)))
 
     def test_nothing_exposed(self):
         with self.assertRaisesRegex(attnc.InvalidArgument, "expose_attention='all'"):
-            self.plain.attention(**self.feeds)
+            attnc.load(self.plain.path, threads=1).attention(**self.feeds)
+        # A model that is given as a file is compiled once more.
+        self.assertEqual(len(self.plain.attention(**self.feeds)), 2)
         with self.assertRaisesRegex(attnc.InvalidArgument, "no fused attention 'nothing'"):
             attnc.load(models.BERT, expose_attention="nothing", cache=False)
 

@@ -7,11 +7,16 @@
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/Base64.h"
+#include "llvm/Support/CRC.h"
+#include "llvm/Support/Endian.h"
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/JSON.h"
 #include "llvm/Support/MemoryBuffer.h"
 #include "llvm/Support/Path.h"
+#include "llvm/Support/Regex.h"
 #include <cmath>
+#include <set>
+#include <tuple>
 
 using namespace llvm;
 using attn::runner::Tensor;
@@ -25,6 +30,8 @@ constexpr const char kPage[] =
 
 /// The output of a search that has the weights of each step: [batch, hypothesis, step, key].
 constexpr StringRef kAlignment = "alignment";
+constexpr StringRef kPageFile = "attention.html";
+constexpr size_t kLargePage = size_t(32) << 20;
 
 /// An output that shows the weights of an attention.
 struct Exposed {
@@ -55,6 +62,9 @@ std::vector<Exposed> findExposed(const attnrt_model_info &info, const attnrt_ent
   for (const json::Value &verdict : verdicts ? *verdicts : json::Array()) {
     const json::Object *one = verdict.getAsObject();
     const json::Array *names = one ? one->getArray("exposed") : nullptr;
+    // Entries may have outputs of one name.
+    if (std::optional<StringRef> of = one ? one->getString("entry") : std::nullopt; of && *of != entry.name)
+      continue;
     for (const json::Value &name : names ? *names : json::Array())
       for (int32_t n = 0; n != entry.num_outputs; ++n)
         if (name.getAsString() == StringRef(entry.outputs[n].name))
@@ -104,6 +114,51 @@ std::string fileName(size_t number, StringRef output) {
   return name.substr(0, 200) + ".npy";
 }
 
+/// The other entries of a library that show attentions, "a, b".
+std::string entriesThatExpose(const attnrt_model_info &info, const attnrt_entry_info &entry) {
+  std::vector<std::string> names;
+  for (uint32_t n = 0; n != info.num_entries; ++n) {
+    const attnrt_entry_info &other = *info.entries[n];
+    // What it would show needs no outputs.
+    std::vector<Tensor> none(static_cast<size_t>(other.num_outputs));
+    if (other.name != StringRef(entry.name) && !findExposed(info, other, none).empty())
+      names.push_back(printable(other.name));
+  }
+  return join(names, ", ");
+}
+
+/// Removes what an earlier run has left in `folder`: it may have had more attentions.
+void removeOldFiles(StringRef folder) {
+  static const Regex map(
+      "^[0-9]+-(alignment|.*\\.(weights|head_mean|argmax|entropy|top_k_weights|top_k_keys)(\\.[0-9]+)?)"
+      "\\.npy$");
+  std::error_code error;
+  for (sys::fs::directory_iterator file(folder, error), end; !error && file != end; file.increment(error))
+    if (StringRef name = sys::path::filename(file->path()); name == kPageFile || map.match(name))
+      sys::fs::remove(file->path());
+}
+
+/// Says so where no attention has as many positions as there are labels.
+void warnOfLabels(const AttentionMapsOptions &options, ArrayRef<Exposed> exposed) {
+  for (auto [labels, axis, what] :
+       {std::tuple(&options.queryLabels, 2, "queries"), std::tuple(&options.keyLabels, 3, "keys")}) {
+    std::set<int64_t> sizes;
+    for (const Exposed &one : exposed)
+      if (one.isWhole())
+        sizes.insert(one.tensor->shape()[axis]);
+    if (labels->empty() || sizes.count(static_cast<int64_t>(labels->size())))
+      continue;
+    std::vector<std::string> texts;
+    for (int64_t size : sizes)
+      texts.push_back(std::to_string(size));
+    // One file may be of queries or keys alone.
+    if (options.queryLabels == options.keyLabels && labels == &options.queryLabels)
+      continue;
+    report(Severity::Warning, "--attention-labels: " + Twine(labels->size()) +
+                                  " labels are not shown: attentions have " + join(texts, " or ") + " " + what);
+  }
+}
+
 /// Reads a label from each line of `path`.
 bool readLabels(StringRef path, std::vector<std::string> &labels) {
   ErrorOr<std::unique_ptr<MemoryBuffer>> buffer = MemoryBuffer::getFile(path, /*IsText=*/true);
@@ -116,6 +171,24 @@ bool readLabels(StringRef path, std::vector<std::string> &labels) {
   for (StringRef label : split(text, '\n'))
     labels.push_back(label.rtrim('\r').str());
   return true;
+}
+
+/// Whether the chunks of a PNG file are whole, up to the last one.
+bool isWholePng(StringRef bytes) {
+  constexpr size_t kFrame = 12; // length, type and checksum of a chunk
+  StringRef rest = bytes.drop_front(std::min<size_t>(8, bytes.size()));
+  while (rest.size() >= kFrame) {
+    uint64_t length = support::endian::read32be(rest.data());
+    if (length > rest.size() - kFrame)
+      return false;
+    StringRef chunk = rest.substr(4, 4 + length);
+    if (crc32(arrayRefFromStringRef(chunk)) != support::endian::read32be(rest.data() + 8 + length))
+      return false;
+    if (chunk.starts_with("IEND"))
+      return true;
+    rest = rest.drop_front(kFrame + length);
+  }
+  return false;
 }
 
 /// A picture as a page holds it.
@@ -131,6 +204,10 @@ bool readImage(StringRef path, std::string &image) {
     reportError("--attention-image: " + path + " is neither a PNG nor a JPEG file");
     return false;
   }
+  if (isPng ? !isWholePng(bytes) : !bytes.contains("\xff\xd9")) { // the end of a JPEG
+    reportError("--attention-image: " + path + " is damaged or cut off");
+    return false;
+  }
   image = (isPng ? "data:image/png;base64," : "data:image/jpeg;base64,") + encodeBase64(bytes);
   return true;
 }
@@ -140,9 +217,11 @@ bool readImage(StringRef path, std::string &image) {
 int readMapsOptions(CommandLine &line, AttentionMapsOptions &options) {
   options.folder = line.text(OPT_attention_maps).str();
   std::vector<StringRef> labels = line.all(OPT_attention_labels);
+  if (line.has(OPT_attention_maps) && options.folder.empty())
+    line.fail("--attention-maps expects a folder");
   for (auto [id, flag] :
        {std::pair(OPT_attention_labels, "--attention-labels"), std::pair(OPT_attention_image, "--attention-image")})
-    if (line.has(id) && options.folder.empty())
+    if (line.has(id) && !line.has(OPT_attention_maps))
       line.fail(Twine(flag) + " belongs to --attention-maps");
   if (labels.size() > 2)
     line.fail("--attention-labels expects a file for queries and one for keys, not " + Twine(labels.size()) + " files");
@@ -160,14 +239,17 @@ int writeAttentionMaps(const AttentionMapsOptions &options, StringRef model, con
                        const attnrt_entry_info &entry, ArrayRef<Tensor> outputs) {
   std::vector<Exposed> exposed = findExposed(info, entry, outputs);
   if (exposed.empty()) {
-    reportError("--attention-maps: entry '" + Twine(entry.name) + "' of " + model +
-                " exposes no attention; compile it with --expose-attention, a search with --alignment");
+    std::string others = entriesThatExpose(info, entry);
+    reportError("--attention-maps: entry '" + Twine(entry.name) + "' of " + model + " exposes no attention; " +
+                (others.empty() ? "compile it with --expose-attention, a search with --alignment"
+                                : "--entry=NAME takes another one: " + others));
     return ExitUsage;
   }
   if (std::error_code failed = sys::fs::create_directories(options.folder)) {
     reportError("cannot make the folder '" + options.folder + "' of --attention-maps: " + failed.message());
     return ExitUsage;
   }
+  removeOldFiles(options.folder);
   std::string error;
   json::Array layers;
   for (auto [n, one] : enumerate(exposed)) {
@@ -180,19 +262,29 @@ int writeAttentionMaps(const AttentionMapsOptions &options, StringRef model, con
     if (one.isWhole())
       layers.push_back(describeLayer(one, options));
   }
+  std::string written = utostr(exposed.size()) + (exposed.size() == 1 ? " output" : " outputs") + " of attentions";
+  if (layers.empty()) {
+    reportNote(written + " in " + options.folder +
+               "; a page draws whole weights, which --expose-attention-as=" + "weights gives");
+    return ExitSuccess;
+  }
+  warnOfLabels(options, exposed);
   json::Object data{{"model", json::fixUTF8(sys::path::filename(model))}, {"layers", std::move(layers)}};
   if (!options.image.empty())
     data["image"] = options.image;
   if (exposed.front().output == kAlignment)
     data["heads"] = "Hypothesis";
   SmallString<128> page(options.folder);
-  sys::path::append(page, "attention.html");
-  if (!writeTextFile(page, fillPage(kPage, "@ATTENTION_DATA@", std::move(data)), error)) {
+  sys::path::append(page, kPageFile);
+  std::string text = fillPage(kPage, "@ATTENTION_DATA@", std::move(data));
+  if (!writeTextFile(page, text, error)) {
     reportError(error);
     return ExitUsage;
   }
-  reportNote(Twine(exposed.size()) + (exposed.size() == 1 ? " output" : " outputs") + " of attentions; look at " +
-             page);
+  reportNote(written + "; look at " + page);
+  if (text.size() > kLargePage)
+    reportNote(page + " has " + formatBytes(text.size()) +
+               ", which browsers open slowly; --expose-attention=NODE shows one attention");
   return ExitSuccess;
 }
 

@@ -84,14 +84,23 @@ int run(CommandLine &line, runner::Model &model, runner::Model *reference, Strin
       return reportFault(fault, error);
 
   runner::Failure failure;
+  bool hasStreamed = false;
   if (line.has(OPT_stream))
-    model.onToken([](int64_t row, int64_t step, int64_t token) {
+    model.onToken([&hasStreamed](int64_t row, int64_t step, int64_t token) {
+      hasStreamed = true;
       outs() << row << ' ' << step << ' ' << token << '\n';
       outs().flush();
       return !outs().has_error(); // a reader that is gone wants no more
     });
-  if (!model.run(inputs, outputs, failure))
-    return reportFailure(name, failure);
+  if (!model.run(inputs, outputs, failure)) {
+    int code = reportFailure(name, failure);
+    if (options.inputs.empty() && !madeUp.empty() && code != ExitInternal)
+      reportNote("the inputs were made up: --input=NAME=@FILE.npy gives real ones, --dim=NAME:N another size");
+    return code;
+  }
+  if (line.has(OPT_stream) && !hasStreamed)
+    reportNote("--stream: entry '" + Twine(entry.name) +
+               "' gave no token before its end; a search with one hypothesis does, of beams none is final");
   std::vector<Tensor> references;
   if (reference && !reference->run(inputs, references, failure))
     return reportFailure(name, failure);

@@ -58,9 +58,15 @@ void Summary::readFusion(const json::Object &object) {
       if (const json::Object *fields = verdict.getAsObject()) {
         if (const json::Array *list = fields->getArray("assumes"))
           assumptions.keepsLogitsSmall |= !list->empty();
+        StringRef node = fields->getString("node").value_or("").split('\'').second.rsplit('\'').first;
+        StringRef entry = fields->getString("entry").value_or("");
+        std::string name = (entry.empty() ? "" : entry.str() + ":") + node.str();
+        if (fields->getBoolean("fused").value_or(false) && !is_contained(attentions, name))
+          attentions.push_back(name);
         std::optional<StringRef> reason = fields->getString("not_exposed");
         if (reason || fields->get("exposed"))
-          exposed.push_back({fields->getString("node").value_or("").str(), reason.value_or("").str()});
+          exposed.push_back({fields->getString("node").value_or("").str(), fields->getString("entry").value_or("").str(),
+                             reason.value_or("").str()});
       }
   if (const json::Value *verdicts = object.get("fusion")) {
     fusion.clear();

@@ -13,6 +13,7 @@ namespace attn::tools {
 /// An attention that --expose-attention names.
 struct ExposedAttention {
   std::string node;   ///< "node 'NAME' (OPERATOR)"
+  std::string entry;  ///< "" where the library has one
   std::string reason; ///< why it has no outputs
 };
 
@@ -29,6 +30,8 @@ struct Summary {
   std::vector<std::string> fusionPasses;
   FusionAssumptions assumptions;
   std::vector<ExposedAttention> exposed;
+  /// What --expose-attention can name: the nodes of fused attentions, behind their entry where there are several.
+  std::vector<std::string> attentions;
 
   /// Of WorkerResult::report; what is not there keeps its default.
   static Summary parse(llvm::StringRef text);

@@ -7,6 +7,7 @@
 #include "tools/attnc/Worker.h"
 #include "tools/options/Console.h"
 #include "tools/options/FusionReport.h"
+#include "tools/options/Page.h"
 #include "tools/options/StagedOutput.h"
 
 #include "llvm/ADT/StringExtras.h"
@@ -114,24 +115,33 @@ std::string describeNarrowing(const Request &request, const Summary &summary) {
 
 /// Whether each node of --expose-attention has outputs now; says which have none, and why.
 bool checkExposure(const Request &request, const Summary &summary) {
-  std::vector<std::string> exposed;
+  auto isMeant = [](const ExposedAttention &one, StringRef node) {
+    StringRef name = StringRef(one.node).split('\'').second.rsplit('\'').first;
+    return node == "all" || node == name || node == one.entry + ":" + name.str();
+  };
+  bool isShown = false;
   for (const ExposedAttention &one : summary.exposed) {
-    if (one.reason.empty())
-      exposed.push_back(one.node);
-    else
-      reportNote(request.job.input + ": " + printable(one.node) + ": its weights are no output: " + one.reason);
+    isShown |= one.reason.empty();
+    if (!one.reason.empty())
+      reportNote((one.entry.empty() ? request.job.input : "entry '" + printable(one.entry) + "'") + ": " +
+                 printable(one.node) + ": its weights are no output: " + one.reason);
   }
   for (const std::string &node : request.job.compile.exposedNodes) {
-    bool isKnown = node == "all" ? !exposed.empty() : any_of(exposed, [&](StringRef known) {
-      return known.split('\'').second.rsplit('\'').first == node || known == node;
-    });
-    if (isKnown)
+    auto isExposed = [&](const ExposedAttention &one) { return one.reason.empty() && isMeant(one, node); };
+    if (any_of(summary.exposed, isExposed))
       continue;
-    std::string what = node != "all"             ? "there is no fused attention '" + node + "'"
-                       : summary.exposed.empty() ? "there is no fused attention"
-                                                 : "no fused attention can be shown";
-    reportError(request.job.input + ": --expose-attention: " + printable(what) +
-                (exposed.empty() ? "; --fusion-report=- says why" : "; there are: " + printable(join(exposed, ", "))));
+    std::string text = request.job.input + ": --expose-attention: ";
+    if (any_of(summary.exposed, [&](const ExposedAttention &one) { return isMeant(one, node); }))
+      text += "no attention of " + printable(node) + " can be shown";
+    else if (node != "all")
+      text += "there is no fused attention '" + printable(node) + "'";
+    else
+      text += "there is no fused attention";
+    if (summary.attentions.empty())
+      text += "; --fusion-report=- says why";
+    else
+      text += "; there are: " + printable(join(summary.attentions, ", "));
+    reportError(text);
     return false;
   }
   return true;
@@ -153,7 +163,7 @@ int finish(const Request &request, StagedOutput &staged, const Summary &summary,
     int code =
         verifyFusion(request.job, request.limits, staged.path(), summary.fusionPasses, summary.assumptions, verified);
     bool isDecided = code == ExitSuccess || code == ExitDifferent;
-    if (isDecided && StringRef(request.fusionReport).ends_with(".html")) // again: the page says how it ended
+    if (isDecided && isPage(request.fusionReport)) // again: the page says how it ended
       code = std::max(code, reportFusion(request.job.input, summary.fusion, summary.products, request.fusionReport, 0,
                                          Verification{code == ExitSuccess, verified}));
     if (code)

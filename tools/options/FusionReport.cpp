@@ -167,7 +167,7 @@ int reportFusion(StringRef model, StringRef verdicts, StringRef products, String
   std::string error, text;
   if (path == "-")
     text = formatTable(list) + formatProducts(readArray(products));
-  else if (path.ends_with(".html"))
+  else if (isPage(path))
     text = formatPage(model, list, readArray(products), verified);
   else
     text = formatv("{0:2}\n", json::Value(json::Array(list)));

@@ -44,6 +44,15 @@ class Compiled:
     details: Mapping[str, Any]
 
 
+def _texts_of(option: str, given: Any) -> List[str]:
+    """A text, or several."""
+    texts = [given] if isinstance(given, str) else list(given) if isinstance(given, abc.Iterable) else [given]
+    for text in texts:
+        if not isinstance(text, str):
+            raise InvalidArgument(f"{option} expects a text or a list of texts, not {type(text).__name__}")
+    return texts
+
+
 def _dim(name: str, size: Any) -> str:
     if isinstance(size, int) and not isinstance(size, bool):
         return f"--dim={name}:{size}"
@@ -70,8 +79,8 @@ def flags_of(
     search: Optional[Search] = None,
     profiling: bool = False,
     require_fused: Optional[int] = None,
-    expose_attention: Union[str, Sequence[str], None] = None,
-    expose_attention_as: Optional[Sequence[str]] = None,
+    expose_attention: Union[bool, str, Sequence[str], None] = None,
+    expose_attention_as: Union[str, Sequence[str], None] = None,
 ) -> List[str]:
     """What changes the library, for the command line of attnc, in an order that says the same of equal options."""
     for option, given, kind, what in (
@@ -99,10 +108,10 @@ def flags_of(
             flags.append(f"--{flag}={value}")
     if optimize is not None:
         flags.append(f"-O{optimize}")
-    nodes = [expose_attention] if isinstance(expose_attention, str) else list(expose_attention or ())
+    nodes = _texts_of("expose_attention", "all" if expose_attention is True else expose_attention or ())
     flags += [f"--expose-attention={node}" for node in nodes]
     if expose_attention_as is not None:
-        flags.append("--expose-attention-as=" + ",".join(expose_attention_as))
+        flags.append("--expose-attention-as=" + ",".join(_texts_of("expose_attention_as", expose_attention_as)))
     if states:
         flags.append("--state=" + ",".join(f"{input}:{output}" for input, output in states.items()))
     flags += [flag for flag, on in (("--allow-host-ops", allow_host_ops), ("--own-state", own_state),
@@ -255,8 +264,9 @@ def compile(
     search       Greedy, Beam or Sample: an entry ``generate`` that searches around a step
     profiling    the library can be asked where its time goes (Model.profile)
     require_fused  fail unless so many attentions are fused
-    expose_attention  "all", or names of nodes: attention weights become outputs (Model.attention); expose_attention_as:
-                 a list of "weights" (default), "head-mean", "argmax", "entropy", "top-k:K"
+    expose_attention  "all" (or True), or names of nodes, "ENTRY:NODE" of an entry: attention weights become outputs
+                 (Model.attention); expose_attention_as: one or a list of "weights" (default), "head-mean", "argmax",
+                 "entropy", "top-k:K"
     timeout      seconds; memory: address space, as "4G"
     on_progress  called with the name of each stage and the seconds so far, with "" at the end; True, False: whether a
                  line shows it; None: where somebody looks

@@ -9,7 +9,7 @@ import attnc_runtime
 from attnc_runtime import InvalidArgument
 
 if TYPE_CHECKING:
-    from attnc_runtime import Profile
+    from attnc_runtime import AttentionMaps, Profile, State
 
     from ._compile import Progress
     from ._search import Search
@@ -40,6 +40,15 @@ class Model(attnc_runtime.Model):
         if self._source is not None and not self._compile_options.get("profiling"):
             return self._with(profiling=True).profile(runs=runs, entry=entry, **named)
         return super().profile(runs=runs, entry=entry, **named)
+
+    def attention(self, *, entry: Optional[str] = None, state: Optional[State] = None, **options: Any) -> AttentionMaps:
+        """Runs an entry with inputs by name, and returns the weights of its attentions, which show themselves in a
+        notebook; options as of ``attnc_runtime.Model.attention``. A model that exposes none is compiled a second time,
+        with ``expose_attention="all"``."""
+        if self._source is not None and state is None and not self._exposed(self._entry(entry)):
+            if not self._compile_options.get("expose_attention"):
+                return self._with(expose_attention="all").attention(entry=entry, **options)
+        return super().attention(entry=entry, state=state, **options)
 
     def generate(
         self, *, search: Optional[Search] = None, timeout: Optional[float] = None, **named: Any
@@ -88,6 +97,7 @@ def load(source: Any, *, cache: bool = True, on_progress: Progress = None, **opt
     model, opened = compile_and_load(source, runtime, options, keep=cache, progress=on_progress)
     if opened is not None:
         model._source = opened.pickled()
+        model._name = opened.name
         model._compile_options = options
     return model
 

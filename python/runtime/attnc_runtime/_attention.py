@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import binascii
 import os
 import pathlib
 import re
@@ -11,8 +12,21 @@ from typing import Any, Dict, Iterator, Mapping, Optional, Sequence, Union
 from . import _errors, _page
 
 def _is_whole(name: str, array: Any) -> bool:
-    """Whether an exposed output has all weights of a node: "NODE.weights", or "NODE.weights.2"."""
-    return re.search(r"\.weights(\.\d+)?$", name) is not None and array.ndim == 4
+    """Whether an output has all weights of a node, "NODE.weights" or "NODE.weights.2", or those of a search."""
+    return re.search(r"(\.weights(\.\d+)?|^alignment)$", name) is not None and array.ndim == 4
+
+
+def _is_whole_png(content: bytes) -> bool:
+    """Whether the chunks of a PNG file are whole, up to the last one."""
+    at = 8
+    while at + 12 <= len(content):
+        end = at + 8 + int.from_bytes(content[at : at + 4], "big")
+        if binascii.crc32(content[at + 4 : end]) != int.from_bytes(content[end : end + 4], "big"):
+            return False
+        if content[at + 4 : at + 8] == b"IEND":
+            return True
+        at = end + 4
+    return False
 
 
 def _data_uri(image: Union[str, "os.PathLike[str]", bytes]) -> str:
@@ -20,6 +34,8 @@ def _data_uri(image: Union[str, "os.PathLike[str]", bytes]) -> str:
     name, content = ("", image) if isinstance(image, bytes) else (f"{image} is ", pathlib.Path(image).read_bytes())
     for start, kind in ((b"\x89PNG", "png"), (b"\xff\xd8\xff", "jpeg")):
         if content.startswith(start):
+            if not (_is_whole_png(content) if kind == "png" else b"\xff\xd9" in content):
+                raise _errors.InvalidArgument(f"image: {name or 'the bytes are '}damaged or cut off")
             return f"data:image/{kind};base64,{base64.b64encode(content).decode()}"
     raise _errors.InvalidArgument(f"image: {name or 'the bytes are '}neither PNG nor JPEG")
 
@@ -50,6 +66,17 @@ class AttentionMaps(Mapping[str, Any]):
             for name in exposed
             if name in outputs and _is_whole(name, outputs[name])
         }
+        self._heads = "Hypothesis" if list(self._weights) == ["alignment"] else None
+        self._check_labels(labels, key_labels)
+
+    def _check_labels(self, labels: Optional[Sequence[str]], key_labels: Optional[Sequence[str]]) -> None:
+        axes = {"queries": 2, "keys": 3} if labels is key_labels or key_labels is None else {"queries": 2}
+        for name, texts, wanted in (("labels", labels, axes), ("key_labels", key_labels, {"keys": 3})):
+            sizes = {w: sorted({array.shape[axis] for array in self._weights.values()}) for w, axis in wanted.items()}
+            if texts is None or not self._weights or any(len(texts) in known for known in sizes.values()):
+                continue
+            have = " and ".join(f"{' or '.join(map(str, known))} {what}" for what, known in sizes.items())
+            raise _errors.InvalidArgument(f"{name}: {len(texts)} texts for attentions of {have}")
 
     def __getitem__(self, node: str) -> Any:
         return self._weights[node]
@@ -79,6 +106,8 @@ class AttentionMaps(Mapping[str, Any]):
         data: Dict[str, Any] = {"model": self.model, "layers": [self._layer(node) for node in self]}
         if self._image is not None:
             data["image"] = self._image
+        if self._heads is not None:
+            data["heads"] = self._heads
         return _page.fill("attention.html", "@ATTENTION_DATA@", data)
 
     def save(self, path: Union[str, "os.PathLike[str]"]) -> None:

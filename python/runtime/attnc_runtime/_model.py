@@ -7,7 +7,7 @@ import functools
 import numbers
 import os
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Callable, Dict, Mapping, NamedTuple, Optional, Sequence, Tuple, Union
+from typing import TYPE_CHECKING, Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple, Union
 
 from . import _core, _errors
 
@@ -228,6 +228,8 @@ class Model:
             device=device,
             verify=verify,
         )
+        #: What pages call the model.
+        self._name = os.path.basename(self.path)
         if not os.path.exists(self.path):
             raise _errors.NoSuchFile(f"{self.path}: no such file")
         self._engine = _core.Engine(
@@ -278,8 +280,7 @@ class Model:
         from . import _report
 
         manifest = self.manifest
-        name = os.path.basename(self.path)
-        return _report.FusionReport(manifest.get("fusion", []), name, manifest.get("products", []))
+        return _report.FusionReport(manifest.get("fusion", []), self._name, manifest.get("products", []))
 
     @property
     def manifest(self) -> Dict[str, Any]:
@@ -372,27 +373,40 @@ class Model:
         image: Union[str, "os.PathLike[str]", bytes, None] = None,
         entry: Optional[str] = None,
         timeout: Optional[float] = None,
+        state: Optional[State] = None,
         **named: Any,
     ) -> _attention.AttentionMaps:
         """Runs an entry with inputs by name, and returns the weights of its attentions, which show themselves in a
-        notebook. For a library that exposes them (``expose_attention="all"``).
+        notebook. For a library that exposes them (``expose_attention="all"``), and for a search with ``alignment``,
+        whose queries are the tokens that it wrote.
 
         labels      texts, one for each position, such as the tokens
         key_labels  the same for keys, where they are other positions than the queries
         image       a PNG or JPEG picture whose parts the keys are, as a path or its bytes: the page draws weights on it
+        entry, timeout, state  as for ``run``
+
+        InvalidArgument  the entry exposes nothing; as many labels as no attention has positions; a damaged picture
         """
         from . import _attention
 
         chosen = self._entry(entry)
-        names = {output.name for output in chosen.outputs}
-        exposed = [name for verdict in self.fusion for name in verdict.fields.get("exposed", []) if name in names]
+        exposed = self._exposed(chosen)
         if not exposed:
-            raise _errors.InvalidArgument(
-                f"{self.path} exposes no attention: attnc.load(..., expose_attention='all'), or attnc --expose-attention"
+            others = [f"'{other.name}'" for other in self._entries.values() if self._exposed(other)]
+            hint = f"entry= takes another one: {', '.join(others)}" if others else (
+                "attnc.load(..., expose_attention='all'), or attnc --expose-attention; a search has alignment="
             )
-        outputs = chosen.run(named, timeout=timeout)
-        name = os.path.basename(self.path)
-        return _attention.AttentionMaps(name, exposed, outputs, labels, key_labels, image)
+            raise _errors.InvalidArgument(f"entry '{chosen.name}' of {self._name} exposes no attention: {hint}")
+        outputs = chosen.run(named, timeout=timeout, state=state)
+        return _attention.AttentionMaps(self._name, exposed, outputs, labels, key_labels, image)
+
+    def _exposed(self, entry: Entry) -> List[str]:
+        """The outputs of an entry that show attentions."""
+        names = [output.name for output in entry.outputs]
+        # Entries may have outputs of one name.
+        verdicts = [verdict for verdict in self.fusion if verdict.entry in ("", entry.name)]
+        exposed = [name for verdict in verdicts for name in verdict.fields.get("exposed", []) if name in names]
+        return exposed + [name for name in names if name == "alignment" and names[0] == "tokens"]
 
     def generate(self, *, timeout: Optional[float] = None, **named: Any) -> Dict[str, Any]:
         """Runs the compiled search, the entry ``generate``: its outputs by name (``tokens``, ``lengths``, ``scores``
@@ -421,7 +435,7 @@ class Model:
         raise _errors.Unsupported(f"no entry of {self.path} keeps a state: compile with own_state=True (attnc --own-state)")
 
     def __repr__(self) -> str:
-        return f"<attnc model {os.path.basename(self.path)}: {'; '.join(map(repr, self._entries.values()))}>"
+        return f"<attnc model {self._name}: {'; '.join(map(repr, self._entries.values()))}>"
 
     def _repr_html_(self) -> str:
         import html
@@ -435,7 +449,7 @@ class Model:
                     shape = ", ".join(str(size) or "?" for size in tensor.shape)
                     rows.append((entry.name, way, tensor.name, tensor.dtype, f"[{shape}]"))
         size = self._info["file_size"] / 1e6
-        title = f"{os.path.basename(self.path)}, {size:.1f} MB, {self._info['compiler_version']}, {self._info['target']}"
+        title = f"{self._name}, {size:.1f} MB, {self._info['compiler_version']}, {self._info['target']}"
         fused = html.escape(repr(self.fusion).strip("<>"))
         return _report.table(title, ("entry", "", "name", "dtype", "shape"), rows) + f"<p>{fused}</p>"
 

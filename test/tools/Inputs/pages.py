@@ -71,8 +71,8 @@ def check_attention():
                  picture: !document.getElementById("pictureSection").hidden,
                  words: [...document.querySelectorAll("#pairs .query")].map((text) => text.textContent),
                  wide: document.documentElement.scrollWidth > innerWidth };""")
-    # A compile for one item calls its heads a batch; the page shows them as heads.
-    weights = [np.load(file).astype(np.float64).reshape(1, -1, len(words), len(words)) for file in sorted(maps.glob("*.npy"))]
+    weights = [np.load(file).astype(np.float64) for file in sorted(maps.glob("*.npy"))]
+    assert all(w.shape == (1, 4, len(words), len(words)) for w in weights), "a batch of one is no head"
     entropies = [-(np.where(w > 0, w * np.log2(np.where(w > 0, w, 1)), 0)).sum(-1).mean(-1)[0] for w in weights]
     assert seen["size"] == [len(words)] * 2 and seen["words"] == seen["columns"] == words, seen
     assert not seen["picture"], "there is none"
@@ -84,6 +84,15 @@ def check_attention():
     browser.screenshot(page, PICTURES / "attention-page.png", (1200, 1050))
     browser.screenshot(page, FOLDER / "attention-dark.png", (1200, 1050), dark=True)
     browser.screenshot(page, FOLDER / "attention-narrow.png", (500, 1400))
+    # No items, and a picture that the keys are no parts of, draw what there is, without an error.
+    call(ATTNC, model, "-o", FOLDER / "open.so", "--expose-attention")
+    call(RUN, FOLDER / "open.so", "--dim=batch:0", "--dim=seq:5", f"--attention-maps={FOLDER}/none")
+    assert browser.structure(FOLDER / "none" / "attention.html", "return document.querySelectorAll('#grid button').length;") == 8
+    write_png(FOLDER / "tall.png", np.zeros((40, 2), np.uint8))
+    call(RUN, model, f"--dim=seq:{len(words)}", f"--attention-maps={maps}", f"--attention-image={FOLDER}/tall.png")
+    seen = browser.structure(page, """showPictures();
+        return { text: document.getElementById("pictureText").textContent, canvases: document.querySelectorAll("#pictures canvas").length };""")
+    assert "10 keys are no parts of one with 2 by 40 pixels" in seen["text"] and not seen["canvases"], seen
     print("attention: as the files")
 
 

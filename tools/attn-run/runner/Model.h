@@ -4,6 +4,8 @@
 
 #include "tools/attn-run/runner/Tensor.h"
 
+#include <functional>
+
 namespace attn::runner {
 
 /// What the runtime said about a call that failed.
@@ -59,8 +61,8 @@ public:
   }
 
   /// Called for each token of a search (attnrt_run_options.on_token); false: the run is to end.
-  using TokenFn = bool (*)(int64_t row, int64_t step, int64_t token);
-  void onToken(TokenFn function) { tokenFn = function; }
+  using TokenFn = std::function<bool(int64_t row, int64_t step, int64_t token)>;
+  void onToken(TokenFn function) { tokenFn = std::move(function); }
 
 private:
   bool isKeptInput(int32_t input) const;
@@ -79,7 +81,7 @@ private:
   const attnrt_entry_info *chosen = nullptr;
   MarkFn markFn = nullptr;
   void *markContext = nullptr;
-  TokenFn tokenFn = nullptr;
+  TokenFn tokenFn;
   void *runStream = nullptr;
 };
 
