@@ -1,13 +1,12 @@
 #!/usr/bin/env python3
 """A vision transformer on scikit-learn's digits (8 x 8 pixels): 16 patches of 2 x 2 and a class token. A minute or two on two cores.
 
-Writes digits.onnx and digits.npz; the test split is the last fifth, by other writers than the rest.
+Writes digits.onnx and digits.npz.
 """
 import torch
-from sklearn.datasets import load_digits
 from torch import nn
 
-from layers import EncoderLayer, store, train
+from layers import EncoderLayer, digits, store, train
 
 
 class Vit(nn.Module):
@@ -36,12 +35,9 @@ def shifted(images):
 
 def main():
     torch.manual_seed(1)
-    digits = load_digits()
-    images = torch.from_numpy(digits.images).float()[:, None] / 16
-    labels = torch.from_numpy(digits.target)
-    split = len(labels) * 4 // 5
+    images, labels, split = digits()
     model = train(Vit(), images[:split], labels[:split], 60, 3e-3, shifted)
-    store("digits", model, "image", images[split:], labels[split:], {0: "batch"})
+    store("digits", model, "image", images[split:], labels[split:])
 
 
 if __name__ == "__main__":

@@ -118,9 +118,9 @@ def main():
     labels = torch.tensor([item[0] for item in items])
     test = torch.tensor([item[1] for item in items])
     print(f"{len(items)} docstrings, {test.sum()} of them for the test")
-    for name, model, inputs, axes in (("bert", Bert(), flat, {0: "batch"}), ("hierarchical", Hierarchical(), nested, {0: "batch"})):
+    for name, model, inputs in (("bert", Bert(), flat), ("hierarchical", Hierarchical(), nested)):
         trained = train(model, inputs[~test], labels[~test], 8, 4e-3)
-        store(name, trained, "words", inputs[test], labels[test], axes)
+        store(name, trained, "words", inputs[test], labels[test])
 
 
 if __name__ == "__main__":

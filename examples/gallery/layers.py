@@ -4,6 +4,7 @@ import time
 
 import numpy as np
 import torch
+from sklearn.datasets import load_digits
 from torch import nn
 
 HERE = pathlib.Path(__file__).parent
@@ -50,16 +51,31 @@ def train(model, inputs, labels, epochs, rate, change=lambda x: x):
     return model.eval()
 
 
-def store(name, model, input_name, inputs, labels, axes):
+def digits():
+    """scikit-learn's digits [1797, 1, 8, 8] from 0 to 1, their labels, and how many of them are for training.
+
+    The test split is the last fifth, by other writers than the rest.
+    """
+    found = load_digits()
+    images = torch.from_numpy(found.images).float()[:, None] / 16
+    return images, torch.from_numpy(found.target), len(images) * 4 // 5
+
+
+def say(name, right, count):
+    print(f"{name}: {right} of {count} right ({100 * right / count:.1f} %)")
+
+
+def store(name, model, input_name, inputs, labels, outputs=("logits",), opset=17):
     """NAME.onnx, and NAME.npz: the test split, and what PyTorch makes of it."""
     with torch.no_grad():
-        logits = model(inputs)
-    right = (logits.argmax(1) == labels).sum().item()
-    print(f"{name}: {right} of {len(labels)} right ({100 * right / len(labels):.1f} %)")
+        made = model(inputs)
+    made = dict(zip(outputs, made if isinstance(made, tuple) else (made,)))
+    if "logits" in made:
+        say(name, (made["logits"].argmax(1) == labels).sum().item(), len(labels))
     small = inputs.numpy()
     if small.dtype == np.int64:
         small = small.astype(np.int16)
     np.savez_compressed(HERE / f"{name}.npz", **{input_name: small}, labels=labels.numpy().astype(np.int8),
-                        logits=logits.numpy())
-    torch.onnx.export(model, (inputs[:2],), HERE / f"{name}.onnx", input_names=[input_name], output_names=["logits"],
-                      dynamic_axes={input_name: axes, "logits": {0: "batch"}}, dynamo=False, opset_version=17)
+                        **{output: value.numpy() for output, value in made.items()})
+    torch.onnx.export(model, (inputs[:2],), HERE / f"{name}.onnx", input_names=[input_name], output_names=list(made),
+                      dynamic_axes={each: {0: "batch"} for each in (input_name, *made)}, dynamo=False, opset_version=opset)
