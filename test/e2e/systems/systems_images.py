@@ -85,3 +85,76 @@ def driving(net, _, cube, h, c):
 def feature_wise(net, _, state, encoded):
     e = np.tanh(net.linear("query", state)[:, None] + encoded.swapaxes(0, 1))
     return dict(probability=softmax(e, 1), energy=e)
+
+
+def address(net, name, h, memory, before):
+    """Where a head of the Turing machine is: by content, kept or not, shifted, sharpened."""
+    unit = lambda x: x / (np.linalg.norm(x, axis=-1, keepdims=True) + 1e-6)
+    similar = np.einsum("bw,bnw->bn", unit(net.linear(name + "_key", h)), unit(memory))
+    content = softmax(softplus(net.linear(name + "_beta", h)) * similar)
+    gate = sigmoid(net.linear(name + "_gate", h))
+    w = gate * content + (1 - gate) * before
+    shift = softmax(net.linear(name + "_moves", h))
+    w = sum(shift[:, n: n + 1] * np.roll(w, 1 - n, 1) for n in range(3))
+    w = w ** (1 + softplus(net.linear(name + "_gamma", h)))
+    return w / w.sum(1, keepdims=True)
+
+
+def tapes(rng):
+    cases = []
+    for b, t, n in ((2, 4, 7), (1, 1, 12), (3, 6, 2)):
+        at = softmax(floats(rng, 2, b, n)).astype(np.float32)
+        cases.append(("", dict(x=floats(rng, b, t, 8), memory=floats(rng, b, n, 12), read_start=at[0], write_start=at[1],
+                               h=np.tanh(floats(rng, b, H)), c=floats(rng, b, H))))
+    return cases
+
+
+def head(name):
+    return (linear(name + "_key", 12, H) | linear(name + "_beta", 1, H, gain=3) | linear(name + "_gate", 1, H) | linear(name + "_moves", 3, H, gain=2) |
+            linear(name + "_gamma", 1, H, gain=2))
+
+
+@system("ntm", 0, {f"run.{k}": v for k, v in (recurrent("cell", "lstm", H, 20, cell=True) | head("read") | head("write") | linear("erase", 12, H) |
+                                              linear("add", 12, H) | linear("said", 6, 36)).items()}, tapes)
+def ntm(net, _, x, memory, read_start, write_start, h, c):
+    m, read_at, write_at, said, places = memory.astype(np.float64), read_start, write_start, [], []
+    for t in range(x.shape[1]):
+        heard = np.concatenate([x[:, t], np.einsum("bn,bnw->bw", read_at, m)], 1)
+        h, c = net.lstm_cell("run.cell", heard, h, c)
+        read_at, write_at = address(net, "run.read", h, m, read_at), address(net, "run.write", h, m, write_at)
+        erase, add = sigmoid(net.linear("run.erase", h)), net.linear("run.add", h)
+        m = m * (1 - write_at[..., None] * erase[:, None]) + write_at[..., None] * add[:, None]
+        read = np.einsum("bn,bnw->bw", read_at, m)
+        said.append(sigmoid(net.linear("run.said", np.concatenate([h, read], 1))))
+        places.append(read_at)
+    return dict(said=np.stack(said, 1), places=np.stack(places, 1), next_memory=m)
+
+
+@system("autoencoder", 0, linear("squeezed", 32, 64) | linear("code", 6, 32) | linear("widened", 32, 6) | linear("painted", 64, 32),
+        lambda rng: [("", dict(image=floats(rng, b, 1, 8, 8))) for b in (2, 1, 5)])
+def autoencoder(net, _, image):
+    code = net.linear("code", relu(net.linear("squeezed", image.reshape(len(image), 64))))
+    picture = sigmoid(net.linear("painted", relu(net.linear("widened", code))))
+    return dict(picture=picture.reshape(-1, 1, 8, 8), code=code)
+
+
+@system("implicit_attention", 0, {"edges.weight": (6, 1, 5, 5, 1.0), "edges.bias": (6, 0.5), "parts.weight": (8, 6, 3, 3, 1.0), "parts.bias": (8, 0.5)} |
+        linear("feature", 24, 72) | linear("order", 2, 72), lambda rng: [("", dict(frames=floats(rng, b, 3, 1, 24, 24))) for b in (2, 1)])
+def implicit_attention(net, _, frames):
+    def pool(x):
+        return x.reshape(*x.shape[:2], x.shape[2] // 2, 2, x.shape[3] // 2, 2).max((3, 5))
+
+    x = frames.reshape(-1, 1, 24, 24)
+    x = pool(relu(convolve(x, net["edges.weight"], net["edges.bias"], stride=2, padding=2)))
+    x = relu(convolve(x, net["parts.weight"], net["parts.bias"], padding=1))
+    f = relu(net.linear("feature", pool(x).reshape(len(x), 72))).reshape(-1, 72)
+    return dict(log_probs=log_softmax(net.linear("order", f)), preferred=x.sum(1).reshape(-1, 3, 6, 6))
+
+
+@system("foveal_glimpses", 0, linear("filtered", 16, 20, bias=False) | embedding("where_", 9, 16) | linear("total", H, 16) |
+        {"agreement": (5, H, 3.0), "prior": (5, 0.5)},
+        lambda rng: [("", dict(retina=floats(rng, b, k, 20), places=rng.integers(0, 9, (b, k)))) for b, k in ((2, 4), (1, 1), (3, 7))])
+def foveal_glimpses(net, _, retina, places):
+    total = net.linear("total", (net.linear("filtered", retina) * sigmoid(net.embed("where_", places))).sum(1))
+    energy = softplus(total[:, None] + net["agreement"]).sum(2) + net["prior"]
+    return dict(log_probs=log_softmax(energy), hidden_units=sigmoid(total))
