@@ -1,8 +1,10 @@
+#include "dialects/attn/WeightStore.h"
 #include "frontends/onnx/Limits.h"
 #include "frontends/onnx/State.h"
 #include "frontends/onnx/ops/Narrow.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include <cmath>
+#include <cstring>
 
 using namespace mlir;
 using namespace attn;
@@ -153,4 +155,55 @@ Tensor Node::cast(const Tensor &t, DType to) {
     return castScalar(b, loc, arguments[0], t.dtype, to);
   });
   return result;
+}
+
+/// Elements of `width` bytes of a tensor of `shape`, in the order of its transpose.
+static std::vector<char> transposed(ArrayRef<char> bytes, ArrayRef<int64_t> shape, ArrayRef<int64_t> permutation,
+                                    int64_t width) {
+  size_t rank = shape.size();
+  SmallVector<int64_t> strides(rank, 1), index(rank, 0);
+  for (size_t dim = rank; dim > 1; --dim)
+    strides[dim - 2] = strides[dim - 1] * shape[dim - 1];
+  std::vector<char> result(bytes.size());
+  int64_t from = 0;
+  for (size_t at = 0; at < result.size(); at += width) {
+    std::memcpy(result.data() + at, bytes.data() + from * width, width);
+    for (size_t dim = rank; dim-- > 0;) { // of the result
+      from += strides[permutation[dim]];
+      if (++index[dim] != shape[permutation[dim]])
+        break;
+      from -= index[dim] * strides[permutation[dim]];
+      index[dim] = 0;
+    }
+  }
+  return result;
+}
+
+std::optional<std::vector<char>> Node::weightBytes(const Tensor &t) const {
+  std::optional<std::vector<char>> bytes;
+  if (t.weight.empty())
+    return bytes;
+  // From the weight itself on.
+  SmallVector<GlobalOp> chain;
+  FlatSymbolRefAttr next = FlatSymbolRefAttr::get(impl.state.module.getContext(), t.weight);
+  while (next) {
+    auto global = impl.state.module.lookupSymbol<GlobalOp>(next.getAttr());
+    if (!global)
+      return bytes;
+    chain.push_back(global);
+    auto transpose = dyn_cast<TransposeAttr>(global.getExpression());
+    auto reshape = dyn_cast<ReshapeAttr>(global.getExpression());
+    next = transpose ? transpose.getSource() : reshape ? reshape.getSource() : FlatSymbolRefAttr();
+  }
+  auto typeOf = [](GlobalOp global) { return ::llvm::cast<RankedTensorType>(global.getType()); };
+  auto initializer = dyn_cast<InitializerAttr>(chain.back().getExpression());
+  ArrayRef<char> stored = initializer ? impl.state.weights.lookup(initializer.getName()) : ArrayRef<char>();
+  int64_t width = dtypeBytes(t.dtype);
+  if (stored.empty() || static_cast<int64_t>(stored.size()) != width * typeOf(chain.back()).getNumElements())
+    return bytes;
+  bytes.emplace(stored.begin(), stored.end());
+  for (size_t n = chain.size() - 1; n-- > 0;)
+    if (auto transpose = dyn_cast<TransposeAttr>(chain[n].getExpression()))
+      bytes = transposed(*bytes, typeOf(chain[n + 1]).getShape(), transpose.getPermutation(), width);
+  return bytes;
 }

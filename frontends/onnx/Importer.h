@@ -136,6 +136,8 @@ public:
   /// The elements of `t` as they are stored, row-major, where they stand in the
   /// model; nothing for what is computed, also from a weight.
   std::optional<std::vector<char>> constantBytes(const Tensor &t) const;
+  /// The same of a weight, and of what transposes and reshapes make of one; nothing for other tensors.
+  std::optional<std::vector<char>> weightBytes(const Tensor &t) const;
   /// Integers of input `i` as expressions: its elements, or, for a rank-0 or
   /// rank-1 tensor of static length, values read from the tensor at run time.
   std::optional<llvm::SmallVector<Expr>> exprs(size_t i);

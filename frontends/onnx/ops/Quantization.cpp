@@ -6,6 +6,8 @@
 #include "frontends/onnx/ops/Reduce.h"
 #include "frontends/onnx/ops/Taps.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
+#include <cmath>
+#include <cstring>
 
 // Numbers as scaled integers: QuantizeLinear and its relatives, and the
 // operators that compute on them. Sums are int32, as in the specification.
@@ -97,6 +99,66 @@ LogicalResult expectBlocked(Node &n) {
   return success();
 }
 
+/// The scale or zero point of each of a weight's elements, in their order: `count` of them, each for `run` elements.
+struct Spread {
+  std::vector<char> bytes;
+  int64_t count = 1, run = 1;
+  template <typename T> T at(int64_t element) const {
+    T value;
+    std::memcpy(&value, bytes.data() + element / run % count * sizeof(T), sizeof(T));
+    return value;
+  }
+};
+
+/// Input `i` of a quantised weight of `shape`, one for all or one a slice of `axis`; nothing where it is not known.
+std::optional<Spread> spread(Node &n, size_t i, ArrayRef<int64_t> shape) {
+  const Tensor &t = n.input(i);
+  std::optional<std::vector<char>> bytes = n.constantBytes(t);
+  if (!bytes)
+    return std::nullopt;
+  Spread result;
+  result.bytes = std::move(*bytes);
+  result.count = static_cast<int64_t>(result.bytes.size()) / dtypeBytes(t.dtype);
+  if (result.count == 1)
+    return result;
+  FailureOr<int64_t> axis = n.axis(n.intAttr("axis", 1), shape.size());
+  if (failed(axis) || t.rank() != 1 || result.count != shape[*axis])
+    return std::nullopt;
+  for (int64_t size : shape.drop_front(*axis + 1))
+    result.run *= size;
+  return result;
+}
+
+/// A weight that the model stores as floats and quantises: its bytes, computed here, not in each run. Nothing where it
+/// is no weight, or its parameters are not known.
+std::optional<Tensor> quantizedWeight(Node &n, const Tensor &x, DType to) {
+  bool isByte = to == DType::U8 || to == DType::I8;
+  if (!isByte || x.dtype != DType::F32 || n.input(1).dtype != DType::F32 || n.intAttr("block_size", 0) > 0)
+    return std::nullopt;
+  std::optional<std::vector<char>> floats = n.weightBytes(x);
+  if (!floats)
+    return std::nullopt;
+  SmallVector<int64_t> shape;
+  for (const Expr &size : x.shape)
+    shape.push_back(*size.constant());
+  std::optional<Spread> scales = spread(n, 1, shape), zeros;
+  if (!scales || (n.hasInput(2) && !(zeros = spread(n, 2, shape))))
+    return std::nullopt;
+  float low = to == DType::U8 ? 0 : -128, high = low + 255;
+  std::vector<char> bytes(floats->size() / sizeof(float));
+  for (size_t at = 0; at < bytes.size(); ++at) {
+    float value;
+    std::memcpy(&value, floats->data() + at * sizeof(float), sizeof(float));
+    float shifted = std::nearbyint(value / scales->at<float>(at));
+    if (zeros)
+      shifted +=
+          to == DType::U8 ? static_cast<float>(zeros->at<uint8_t>(at)) : static_cast<float>(zeros->at<int8_t>(at));
+    float inside = shifted > low ? shifted < high ? shifted : high : low; // a NaN is not greater
+    bytes[at] = static_cast<char>(static_cast<int>(inside));
+  }
+  return n.constantTensor(to, shape, bytes);
+}
+
 LogicalResult importQuantizeLinear(Node &n) {
   if (failed(expectInputs(n, 2)) || failed(expectFloat(n, 1)) || failed(expectBlocked(n)))
     return failure();
@@ -114,6 +176,10 @@ LogicalResult importQuantizeLinear(Node &n) {
     return n.error() << "expects an integer type of at most 16 bits or an 8-bit float to quantise to, has "
                      << dtypeName(to);
   bool saturate = n.intAttr("saturate", 1) != 0;
+  if (std::optional<Tensor> bytes = quantizedWeight(n, x, to)) {
+    n.setOutput(0, *bytes);
+    return success();
+  }
   FailureOr<Tensor> scale = parameter(n, 1, x);
   if (failed(scale))
     return failure();

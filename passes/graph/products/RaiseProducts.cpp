@@ -1,3 +1,4 @@
+#include "dialects/attn/BlockProductOps.h"
 #include "dialects/attn/IntegerProductOp.h"
 #include "passes/Passes.h"
 #include "passes/graph/Pipeline.h"
@@ -20,7 +21,11 @@ namespace attn {
 
 namespace {
 
-/// A contraction whose operands are both quantised, the second one a weight.
+/// Elements of a matrix with one scale a column: as many as kernels take in a block.
+constexpr int64_t kWholeBlock = 256;
+
+/// A contraction whose operands are both quantised, the second one a weight; or that one alone, and `lhs.stored` is
+/// what it is multiplied by.
 struct Product {
   linalg::LinalgOp op;
   QuantizedOperand lhs, rhs;
@@ -51,6 +56,9 @@ private:
   void miss(linalg::LinalgOp op, StringRef reason);
   bool match(linalg::LinalgOp op, unsigned side, Product &product, std::string &reason);
   bool matchLoops(Product &product, std::string &reason);
+  bool raiseByBlocks(linalg::LinalgOp op, unsigned side, std::string &reason);
+  template <typename T>
+  std::optional<SmallVector<T>> readColumns(const Parameter &parameter, const Product &product, int64_t columns);
   bool isFree(ArrayRef<Parameter> scales, unsigned loop);
   bool isZero(const Parameter &parameter);
   static int64_t zeroPoint(TypedAttr constant, bool isUnsigned);
@@ -253,6 +261,93 @@ Value ProductRaiser::scaled(const Product &product, Value sums, Location loc) {
   return value.getType() == type ? value : tensor::CastOp::create(rewriter, loc, type, value).getResult();
 }
 
+/// The numbers of a scale or zero point, one for all columns or one for each; nothing where they are not known.
+template <typename T>
+std::optional<SmallVector<T>> ProductRaiser::readColumns(const Parameter &parameter, const Product &product,
+                                                         int64_t columns) {
+  if (!parameter.read) {
+    if (auto number = dyn_cast<FloatAttr>(parameter.constant))
+      return SmallVector<T>{static_cast<T>(number.getValueAsDouble())};
+    return SmallVector<T>{static_cast<T>(zeroPoint(parameter.constant, product.rhs.isUnsigned))};
+  }
+  bool isByColumn = false;
+  for (AffineExpr expr : parameter.read->map.getResults()) {
+    isByColumn |= loopOf(expr) == product.column;
+    if (std::optional<unsigned> loop = loopOf(expr); loop && loop != product.column)
+      return std::nullopt;
+  }
+  auto type = cast<RankedTensorType>(parameter.read->tensor.getType());
+  ConstantTable table = ConstantTable::read(parameter.read->tensor, symbols, weights);
+  bool isKnown = table.width == sizeof(T) && table.size() == (isByColumn ? columns : 1) &&
+                 (std::is_same_v<T, float> ? type.getElementType().isF32() : type.getElementType().isInteger(8));
+  if (table.bytes.empty() || !isKnown)
+    return std::nullopt;
+  SmallVector<T> numbers(table.size());
+  std::memcpy(numbers.data(), table.bytes.data(), table.bytes.size());
+  return numbers;
+}
+
+/// Rows of f32 by a weight that is dequantised with one scale, or one a column: a matrix in blocks of equal scales, so
+/// that no matrix of floats is written in each run.
+bool ProductRaiser::raiseByBlocks(linalg::LinalgOp op, unsigned side, std::string &reason) {
+  OpOperand *left = op.getDpsInputOperand(1 - side), *right = op.getDpsInputOperand(side);
+  std::optional<QuantizedOperand> rhs = readQuantized(right->get(), op.getMatchingIndexingMap(right));
+  if (!rhs)
+    return false;
+  Product product;
+  product.op = op;
+  product.rhs = *rhs;
+  product.lhs.stored = {left->get(), op.getMatchingIndexingMap(left)};
+  auto rows = cast<RankedTensorType>(left->get().getType()), sums = cast<RankedTensorType>(op->getResult(0).getType());
+  if (!matchLoops(product, reason))
+    return false;
+  if (!rows.getElementType().isF32() || !sums.getElementType().isF32())
+    return fail(reason, "it is not summed in f32, of f32");
+  auto matrix = cast<RankedTensorType>(product.rhs.stored.tensor.getType());
+  int64_t k = matrix.getDimSize(product.transposed ? 1 : 0), n = matrix.getDimSize(product.transposed ? 0 : 1);
+  if (rows.getShape().back() != k || !matrix.hasStaticShape())
+    return fail(reason, "the length of its rows is not known");
+  SmallVector<float> scales{1};
+  for (const Parameter &scale : rhs->scales) {
+    std::optional<SmallVector<float>> factors = readColumns<float>(scale, product, n);
+    if (!factors)
+      return fail(reason, "a scale is not stored, or goes along the sum");
+    scales.resize(std::max(scales.size(), factors->size()), scales.front());
+    for (auto [column, one] : llvm::enumerate(scales))
+      one *= (*factors)[factors->size() == 1 ? 0 : column];
+  }
+  SmallVector<int8_t> zeros{0};
+  if (rhs->zero) {
+    std::optional<SmallVector<int8_t>> numbers = readColumns<int8_t>(*rhs->zero, product, n);
+    if (!numbers || (rhs->zero->read && rhs->zeroIsUnsigned != rhs->isUnsigned))
+      return fail(reason, "a zero point is not stored as its weight is");
+    zeros = *numbers;
+  }
+  Location loc = op.getLoc();
+  rewriter.setInsertionPoint(op);
+  int64_t blocks = llvm::divideCeil(k, kWholeBlock);
+  SmallVector<int64_t> shape = product.transposed ? SmallVector<int64_t>{n, blocks} : SmallVector<int64_t>{blocks, n};
+  // In each block the same.
+  auto repeated = [&](auto numbers, Type element) -> Value {
+    using T = typename decltype(numbers)::value_type;
+    SmallVector<T> all;
+    for (int64_t at = 0; numbers.size() > 1 && at != blocks * n; ++at)
+      all.push_back(numbers[product.transposed ? at / blocks : at % n]);
+    auto type = RankedTensorType::get(shape, element);
+    return arith::ConstantOp::create(
+        rewriter, loc, DenseElementsAttr::get(type, numbers.size() > 1 ? ArrayRef<T>(all) : ArrayRef<T>(numbers)));
+  };
+  Value zeroPoints = zeros.size() > 1 ? repeated(zeros, rewriter.getI8Type()) : Value();
+  int64_t zero = zeroPoints ? 0 : rhs->isUnsigned ? int64_t(uint8_t(zeros.front())) : zeros.front();
+  remark::passed(loc, remark::RemarkOpts::name("Product").category("attn-raise-products"))
+      << remark::add("{0}", "of rows by a dequantised weight");
+  rewriter.replaceOpWithNewOp<BlockProductOp>(op, sums, left->get(), product.rhs.stored.tensor,
+                                              repeated(scales, rewriter.getF32Type()), zeroPoints, kWholeBlock,
+                                              /*bits=*/8, zero, product.transposed, rhs->isUnsigned,
+                                              /*narrow_rows=*/false);
+  return true;
+}
+
 /// Whether an operand of `op` is a dequantised weight.
 bool readsWeight(linalg::LinalgOp op) {
   return llvm::any_of(op.getDpsInputOperands(), [&](OpOperand *input) {
@@ -280,8 +375,10 @@ void ProductRaiser::raise(linalg::LinalgOp op) {
   Product product;
   std::string reason, other;
   if (!match(op, 1, product, reason) && !match(op, 0, product, other)) {
-    if (!reason.empty())
-      miss(op, reason);
+    std::string why;
+    bool isByBlocks = element.isF32() && (raiseByBlocks(op, 1, why) || raiseByBlocks(op, 0, why));
+    if (!isByBlocks && !reason.empty())
+      miss(op, why.empty() ? reason : why);
     return;
   }
   Location loc = op.getLoc();

@@ -78,13 +78,18 @@ func.func @dequantised(%x: tensor<4x8xi8>, %sa: tensor<f32>, %sw: tensor<6xf32>,
   return %s : tensor<4x6xf32>
 }
 
-// Near misses: a scale along the sum, an activation that is not quantised, sums that could pass 2^31.
-// CHECK-LABEL: @missed
+// No products of integers, but rows of f32 by a matrix in blocks of one scale: a scale of the activation along the sum, an
+// activation that is not quantised, sums that could pass 2^31.
+// CHECK-LABEL: @rows
 // CHECK-NOT: attn.integer_product
-// REMARK: remark: {{.*}}a scale goes along the sum
-// REMARK: remark: {{.*}}only one of its operands is quantised
-// REMARK: remark: {{.*}}sums of 40000 products may not fit 32 bits
-func.func @missed(%x: tensor<4x8xi8>, %y: tensor<4x8xf32>, %d: tensor<4x40000xi8>, %sa: tensor<8xf32>, %e: tensor<4x8xf32>,
+// CHECK-DAG: %[[ONES:.*]] = arith.constant dense<1.000000e+00> : tensor<1x6xf32>
+// CHECK-DAG: %[[MANY:.*]] = arith.constant dense<1.000000e+00> : tensor<157x6xf32>
+// CHECK-DAG: %[[W:.*]] = attn.weight @w
+// CHECK: attn.block_product %{{.*}} by %[[W]] scales %[[ONES]] block 256 bits 8 : tensor<4x8xf32>
+// CHECK: attn.block_product %{{.*}} by %[[W]] scales %[[ONES]] block 256 bits 8 : tensor<4x8xf32>
+// CHECK: attn.block_product %{{.*}} scales %[[MANY]] block 256 bits 8 : tensor<4x40000xf32>
+// REMARK-COUNT-3: remark: {{.*}}of rows by a dequantised weight
+func.func @rows(%x: tensor<4x8xi8>, %y: tensor<4x8xf32>, %d: tensor<4x40000xi8>, %sa: tensor<8xf32>, %e: tensor<4x8xf32>,
                   %h: tensor<4x40000xf32>, %f: tensor<8x6xf32>, %g: tensor<40000x6xf32>, %zeros: tensor<4x6xf32>)
     -> (tensor<4x6xf32>, tensor<4x6xf32>, tensor<4x6xf32>) {
   %c0 = arith.constant 0.0 : f32
@@ -120,4 +125,60 @@ func.func @missed(%x: tensor<4x8xi8>, %y: tensor<4x8xf32>, %d: tensor<4x40000xi8
   %t = linalg.matmul ins(%y, %b : tensor<4x8xf32>, tensor<8x6xf32>) outs(%init : tensor<4x6xf32>) -> tensor<4x6xf32>
   %u = linalg.matmul ins(%deepA, %deepB : tensor<4x40000xf32>, tensor<40000x6xf32>) outs(%init : tensor<4x6xf32>) -> tensor<4x6xf32>
   return %s, %t, %u : tensor<4x6xf32>, tensor<4x6xf32>, tensor<4x6xf32>
+}
+
+// A scale and a zero point a column, of a weight that is stored N x K: each block has the same.
+// CHECK-LABEL: @by_column
+// CHECK-SAME: %[[X:[^:]*]]: tensor<?x8xf32>
+// CHECK-DAG: %[[S:.*]] = arith.constant dense<{{\[}}[5.000000e-01], [2.500000e-01], [1.000000e+00], [2.000000e+00], [4.000000e+00], [8.000000e+00]]> : tensor<6x1xf32>
+// CHECK-DAG: %[[Z:.*]] = arith.constant dense<{{\[}}[-128], [1], [2], [3], [4], [5]]> : tensor<6x1xi8>
+// CHECK-DAG: %[[T:.*]] = attn.weight @t
+// CHECK: attn.block_product %[[X]] by %[[T]] scales %[[S]] zeros %[[Z]] block 256 bits 8 transposed unsigned
+func.func @by_column(%x: tensor<?x8xf32>, %f: tensor<6x8xf32>, %zeros: tensor<?x6xf32>) -> tensor<?x6xf32> {
+  %c0 = arith.constant 0.0 : f32
+  %w = attn.weight @t : tensor<6x8xi8>
+  %scales = arith.constant dense<[0.5, 0.25, 1.0, 2.0, 4.0, 8.0]> : tensor<6xf32>
+  %points = arith.constant dense<[-128, 1, 2, 3, 4, 5]> : tensor<6xi8>
+  %b = linalg.generic {indexing_maps = [affine_map<(i, k) -> (i, k)>, affine_map<(i, k) -> (i)>, affine_map<(i, k) -> (i)>, affine_map<(i, k) -> (i, k)>], iterator_types = ["parallel", "parallel"]}
+      ins(%w, %points, %scales : tensor<6x8xi8>, tensor<6xi8>, tensor<6xf32>) outs(%f : tensor<6x8xf32>) {
+    ^bb0(%p: i8, %z: i8, %s: f32, %out: f32):
+      %0 = arith.uitofp %p : i8 to f32
+      %1 = arith.uitofp %z : i8 to f32
+      %2 = arith.subf %0, %1 : f32
+      %3 = arith.mulf %2, %s : f32
+      linalg.yield %3 : f32
+  } -> tensor<6x8xf32>
+  %init = linalg.fill ins(%c0 : f32) outs(%zeros : tensor<?x6xf32>) -> tensor<?x6xf32>
+  %s = linalg.contract indexing_maps = [affine_map<(i, n, k) -> (i, k)>, affine_map<(i, n, k) -> (n, k)>, affine_map<(i, n, k) -> (i, n)>]
+      ins(%x, %b : tensor<?x8xf32>, tensor<6x8xf32>) outs(%init : tensor<?x6xf32>) -> tensor<?x6xf32>
+  return %s : tensor<?x6xf32>
+}
+
+// Near misses: a scale of the weight along the sum, one that the run has.
+// CHECK-LABEL: @missed
+// CHECK-NOT: attn.block_product
+// REMARK-COUNT-2: remark: {{.*}}a scale is not stored, or goes along the sum
+func.func @missed(%x: tensor<4x8xf32>, %given: tensor<6xf32>, %f: tensor<8x6xf32>, %zeros: tensor<4x6xf32>)
+    -> (tensor<4x6xf32>, tensor<4x6xf32>) {
+  %c0 = arith.constant 0.0 : f32
+  %w = attn.weight @w : tensor<8x6xi8>
+  %scales = arith.constant dense<[0.5, 0.25, 1.0, 2.0, 4.0, 8.0, 3.0, 5.0]> : tensor<8xf32>
+  %a = linalg.generic {indexing_maps = [affine_map<(k, n) -> (k, n)>, affine_map<(k, n) -> (k)>, affine_map<(k, n) -> (k, n)>], iterator_types = ["parallel", "parallel"]}
+      ins(%w, %scales : tensor<8x6xi8>, tensor<8xf32>) outs(%f : tensor<8x6xf32>) {
+    ^bb0(%p: i8, %s: f32, %out: f32):
+      %0 = arith.sitofp %p : i8 to f32
+      %1 = arith.mulf %0, %s : f32
+      linalg.yield %1 : f32
+  } -> tensor<8x6xf32>
+  %b = linalg.generic {indexing_maps = [affine_map<(k, n) -> (k, n)>, affine_map<(k, n) -> (n)>, affine_map<(k, n) -> (k, n)>], iterator_types = ["parallel", "parallel"]}
+      ins(%w, %given : tensor<8x6xi8>, tensor<6xf32>) outs(%f : tensor<8x6xf32>) {
+    ^bb0(%p: i8, %s: f32, %out: f32):
+      %0 = arith.sitofp %p : i8 to f32
+      %1 = arith.mulf %0, %s : f32
+      linalg.yield %1 : f32
+  } -> tensor<8x6xf32>
+  %init = linalg.fill ins(%c0 : f32) outs(%zeros : tensor<4x6xf32>) -> tensor<4x6xf32>
+  %s = linalg.matmul ins(%x, %a : tensor<4x8xf32>, tensor<8x6xf32>) outs(%init : tensor<4x6xf32>) -> tensor<4x6xf32>
+  %t = linalg.matmul ins(%x, %b : tensor<4x8xf32>, tensor<8x6xf32>) outs(%init : tensor<4x6xf32>) -> tensor<4x6xf32>
+  return %s, %t : tensor<4x6xf32>, tensor<4x6xf32>
 }
