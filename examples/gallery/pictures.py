@@ -109,22 +109,27 @@ def hierarchical():
 
 
 def speech():
-    """The alignment of what a search spelled, below the sound."""
+    """The sound, the alignment of what a search spelled, and what CTC says of each frame."""
     data = stored("speech")
     item = int(np.argmax(data["frames"]))
     frames = int(data["frames"][item])
     sound = data["sound"][item: item + 1, : 2 * frames].astype(np.float32) / 32
-    tokens, alignment = run("speech.json", dict(sound=sound.reshape(1, frames, 24), frames=np.array([frames])),
-                            ["tokens", "alignment"], ["--entry=generate"])
-    letters = "<> " + "".join(sorted(set("zeroonetwothreefourfivesixseveneightnine")))
-    text = [letters[t].replace(" ", "␣").replace("<", "end") for t in tokens.reshape(-1)]
-    figure, axes = plt.subplots(2, 1, figsize=(7, 4), dpi=90, height_ratios=[1, 2.2])
+    inputs = dict(sound=sound.reshape(1, frames, 24), frames=np.array([frames]))
+    tokens, alignment = run("speech.json", inputs, ["tokens", "alignment"], ["--entry=generate"])
+    log_probs, = run("ctc.json", inputs, ["logits"], ["--entry=listen"])
+    letters = ["-", "", "␣", *data["letters"][3:]]
+    text = ["end" if t == 0 else letters[t] for t in tokens.reshape(-1)]
+    figure, axes = plt.subplots(3, 1, figsize=(7, 6.2), dpi=90, height_ratios=[1, 2, 2])
     axes[0].imshow(sound[0].T, aspect="auto", cmap="magma", origin="lower")
     axes[0].set_ylabel("bands")
-    axes[1].imshow(alignment.reshape(len(text), frames), aspect="auto", cmap="Blues", vmin=0, vmax=1)
-    axes[1].set_yticks(range(len(text)), text, family="monospace", fontsize=7)
-    axes[1].set_xlabel("frames, two at a time")
-    axes[0].set_xticks([])
+    for each, picture, rows, name in ((axes[1], alignment.reshape(len(text), frames), text, "attention"),
+                                      (axes[2], np.exp(log_probs[0]).T, letters, "CTC")):
+        each.imshow(picture, aspect="auto", cmap="Blues", vmin=0, vmax=1)
+        each.set_yticks(range(len(rows)), rows, family="monospace", fontsize=7)
+        each.set_ylabel(name)
+    axes[2].set_xlabel("frames, two at a time")
+    for each in axes[:2]:
+        each.set_xticks([])
     save(figure, "speech")
 
 
@@ -142,6 +147,8 @@ def glimpses():
         each.imshow(image[n, 0], cmap="Greys")
         each.plot(x, y, "-o", color="#c44e52", markersize=3, linewidth=1)
         each.add_patch(plt.Rectangle((x[-1] - 4, y[-1] - 4), 8, 8, fill=False, edgecolor="#4c72b0", linewidth=1.5))
+        each.set_xlim(-0.5, 19.5)
+        each.set_ylim(19.5, -0.5)
         each.set_title(f"{log_probs[n].argmax()}", fontsize=10, color="black" if log_probs[n].argmax() == data["labels"][n] else "#c44e52")
     save(figure, "glimpses")
 

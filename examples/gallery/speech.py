@@ -107,11 +107,11 @@ def tensors(sound, frames, target):
     return torch.from_numpy(sound).float() / 32, torch.from_numpy(frames), torch.from_numpy(target)
 
 
-def train(model, rng, voice, seconds=90):
-    optimiser, begin, step = torch.optim.Adam(model.parameters(), 3e-3), time.time(), 0
-    while (spent := time.time() - begin) < seconds:
+def train(model, rng, voice, steps=1000):
+    optimiser, begin = torch.optim.Adam(model.parameters()), time.time()
+    for step in range(steps):
         for group in optimiser.param_groups:
-            group["lr"] = 4e-3 * (1 - spent / seconds) + 1e-5
+            group["lr"] = 4e-3 * (1 - step / steps)
         sound, frames, target = tensors(*speak(rng, voice, 48))
         memory, keys, visible, state, alignment = model.start(sound, frames)
         lengths = (target != 0).sum(1)
@@ -130,8 +130,7 @@ def train(model, rng, voice, seconds=90):
         nn.utils.clip_grad_norm_(model.parameters(), 2)
         optimiser.step()
         if step % 100 == 0:
-            print(f"step {step}, {spent:.0f} s, loss {loss.item():.3f}", flush=True)
-        step += 1
+            print(f"step {step}, {time.time() - begin:.0f} s, loss {loss.item():.3f}", flush=True)
 
 
 def collapsed(best, frames):
@@ -163,7 +162,7 @@ def main():
     weights = {name: value.squeeze() if name == "attend.score.weight" else value for name, value in model.state_dict().items()}
     save_file(weights, HERE / "speech.safetensors")
     np.savez_compressed(HERE / "speech.npz", sound=sound, frames=frames.astype(np.int16), target=target.astype(np.int8),
-                        tokens=tokens.numpy().astype(np.int8), labels=labels.astype(np.int8))
+                        letters=np.array(list(LETTERS)), tokens=tokens.numpy().astype(np.int8), labels=labels.astype(np.int8))
 
 
 if __name__ == "__main__":
