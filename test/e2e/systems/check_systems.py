@@ -99,12 +99,12 @@ def check(system, args, folder):
     for n, (entry, feeds) in enumerate(system.cases(np.random.default_rng(7))):
         want = system.reference(registry.net(weights), entry, **feeds)
         problems += compare(f"case {n}", library(entry, feeds, want), want)
-    for twin, convert in twins.TWINS.get(system.name, []):
-        problems += check_twin(system, args, folder, graph, args.twins / twin, convert)
+    for twin, convert, more in twins.TWINS.get(system.name, []):
+        problems += check_twin(system, args, folder, graph, args.twins / twin, convert, more)
     return problems
 
 
-def check_twin(system, args, folder, graph, twin, convert):
+def check_twin(system, args, folder, graph, twin, convert, more):
     """The graph with the weights of an ONNX model, on its cases."""
     save_file({k: np.ascontiguousarray(v) for k, v in convert(twins.Initialisers(twin / "model.onnx")).items()},
               folder / f"{system.name}.safetensors")
@@ -116,7 +116,7 @@ def check_twin(system, args, folder, graph, twin, convert):
     for case in sorted(twin.glob("inputs_*.npz")):
         feeds, stored = dict(np.load(case)), dict(np.load(case.with_name(case.name.replace("in", "out", 1))))
         entry = system.twin_entry
-        got = ours(entry, feeds, stored)
+        got = ours(entry, feeds | {name: make(feeds) for name, make in more.items()}, stored)
         problems += compare(f"{twin.name} {case.stem}, stored", got, stored, meta["rtol"], meta["atol"])
         problems += compare(f"{twin.name} {case.stem}, compiled", got, theirs("", feeds, stored), meta["rtol"], meta["atol"])
     return problems

@@ -36,11 +36,16 @@ class Initialisers(dict):
                 if k.startswith(old + ".")}
 
 
-def twin(system, model):
+def twin(system, model, **more):
+    """`more`: inputs that the graph has and the model has not, from those that it has."""
     def register(convert):
-        TWINS.setdefault(system, []).append((model, convert))
+        TWINS.setdefault(system, []).append((model, convert, more))
         return convert
     return register
+
+
+def no_types(feeds):
+    return np.zeros_like(feeds["input_ids"])
 
 
 @twin("cho", "cho_gru_ts17")
@@ -150,3 +155,79 @@ def mpcn(o):
     return o.renamed(words="emb", output="out") | {
         "gate.weight": o.transposed(16, 16, 0), "gate.bias": o["gi.bias"], "value.weight": o.transposed(16, 16, 1), "value.bias": o["gu.bias"],
         "m0": o["m.0"], "m1": o["m.1"], "w0": o["w.0"], "w1": o["w.1"]}
+
+
+def parts_of_heads(o, old, new, names, matrices):
+    """Four products of an attention and two behind it, the n-th of each shape without a name."""
+    square, (wide, narrow) = matrices
+    result = {f"{new}.{part}.weight": square[n] for n, part in enumerate(("self.query", "self.key", "self.value", "self.output"))}
+    result |= {f"{new}.wide.weight": wide, f"{new}.narrow.weight": narrow}
+    return result | {f"{new}.{ours}.{end}": o[f"{old}.{theirs}.{end}"] for ours, theirs in names.items() for end in ("weight", "bias")
+                     if f"{old}.{theirs}.{end}" in o}
+
+
+def matrices(o, layer):
+    return [o.transposed(32, 32, 4 * layer + n) for n in range(4)], (o.transposed(32, 48, layer), o.transposed(48, 32, layer))
+
+
+BERT = {"self.query": "attention.self.query", "self.key": "attention.self.key", "self.value": "attention.self.value",
+        "self.output": "attention.output.dense", "norm_self": "attention.output.LayerNorm", "wide": "intermediate.dense", "narrow": "output.dense",
+        "normed": "output.LayerNorm"}
+HEAD = {"output.weight": np.zeros((3, 32), np.float32), "output.bias": np.zeros(3, np.float32)}  # which the models have not
+POOLED = {"pooled.weight": np.zeros((32, 32), np.float32), "pooled.bias": np.zeros(32, np.float32)} | HEAD
+
+
+@twin("bert", "bert_sdpa_ts17", token_type_ids=no_types)
+def bert(o):
+    e = "m.embeddings."
+    result = {"word.weight": o[e + "word_embeddings.weight"], "place.weight": o[e + "position_embeddings.weight"],
+              "part.weight": o[e + "token_type_embeddings.weight"]}
+    for n in (0, 1):
+        result |= parts_of_heads(o, f"m.encoder.layer.{n}", f"encoder.{n}", BERT, matrices(o, n))
+    return result | o.renamed(placed="m.embeddings.LayerNorm") | POOLED
+
+
+@twin("roberta", "roberta_ts17")
+def roberta(o):
+    result = bert(o)
+    # Of its one type, which is added to each word.
+    result["word.weight"] = result["word.weight"] + result.pop("part.weight")
+    return {k.replace("pooled", "dense"): v for k, v in result.items()}
+
+
+@twin("albert", "albert_dynamo18", token_type_ids=no_types)
+def albert(o):
+    e, group = "m.embeddings.", "m.encoder.albert_layer_groups.0.albert_layers.0"
+    names = {"self.query": "attention.query", "self.key": "attention.key", "self.value": "attention.value", "self.output": "attention.dense",
+             "norm_self": "attention.LayerNorm", "wide": "ffn", "narrow": "ffn_output", "normed": "full_layer_layer_norm"}
+    return parts_of_heads(o, group, "layer", names, matrices(o, 0)) | o.renamed(narrow_normed="m.embeddings.LayerNorm") | POOLED | {
+        "word.weight": o[e + "word_embeddings.weight"], "place.weight": o[e + "position_embeddings.weight"],
+        "part.weight": o[e + "token_type_embeddings.weight"], "placed.weight": o.transposed(16, 32),
+        "placed.bias": o["m.encoder.embedding_hidden_mapping_in.bias"]}
+
+
+@twin("vit", "vit_ts17")
+def vit(o):
+    names = {"self.query": "attention.q_proj", "self.key": "attention.k_proj", "self.value": "attention.v_proj", "self.output": "attention.o_proj",
+             "norm_self": "layernorm_before", "norm_wide": "layernorm_after", "wide": "mlp.fc1", "narrow": "mlp.fc2"}
+    result = {"token_row": o["m.embeddings.cls_token"], "places": o["m.embeddings.position_embeddings"]}
+    for n in (0, 1):
+        result |= parts_of_heads(o, f"m.layers.{n}", f"encoder.{n}", names, matrices(o, n))
+    return result | o.renamed(patches="m.embeddings.patch_embeddings.projection", norm="m.layernorm") | HEAD
+
+
+@twin("xlnet", "xlnet_ts17", token_type_ids=no_types)
+def xlnet(o):
+    result = {"word.weight": o["m.word_embedding.weight"], "rates": (1 / 10000 ** (np.arange(0, 32, 2) / 32)).astype(np.float32),
+              "logits.weight": np.zeros((5, 32), np.float32), "logits.bias": np.zeros(5, np.float32)}
+    for n in (0, 1):
+        old, new = f"m.layer.{n}.", f"stack.{n}."
+        for ours, theirs in {"query": "q", "key": "k", "value": "v", "distant": "r"}.items():
+            result[f"{new}{ours}.weight"] = o[f"{old}rel_attn.{theirs}"].reshape(32, 32).T
+        result |= {new + "output.weight": o[old + "rel_attn.o"].reshape(32, 32), new + "u": o[old + "rel_attn.r_w_bias"],
+                   new + "v": o[old + "rel_attn.r_r_bias"], new + "s": np.zeros((4, 8), np.float32),
+                   new + "segment": np.zeros((2, 4, 8), np.float32), new + "wide.weight": o.transposed(32, 48, n),
+                   new + "narrow.weight": o.transposed(48, 32, n)}
+        for ours, theirs in {"norm_self": "rel_attn.layer_norm", "normed": "ff.layer_norm", "wide": "ff.layer_1", "narrow": "ff.layer_2"}.items():
+            result |= {f"{new}{ours}.{end}": o[f"{old}{theirs}.{end}"] for end in ("weight", "bias") if f"{old}{theirs}.{end}" in o}
+    return result
