@@ -1,6 +1,6 @@
 """Runs each model of the gallery on its stored test split: gallery.py ATTNC ATTN_RUN GALLERY FOLDER.
 
-The .npz beside a model has its inputs, the right answers, and what PyTorch computed in float32.
+The .npz beside a model has its inputs, the right answers, and what PyTorch computed in float32. docs/gallery.md has the counts.
 """
 import json
 import pathlib
@@ -11,6 +11,7 @@ import numpy as np
 
 ATTNC, RUN = sys.argv[1:3]
 GALLERY, FOLDER = map(pathlib.Path, sys.argv[3:])
+PAGE = (GALLERY.parents[1] / "docs/gallery.md").read_text().splitlines()
 
 
 def classes(name):
@@ -94,6 +95,7 @@ def check(name):
     ours, torch = right(outputs, stored), right({output: stored[output] for output in names}, stored)
     count = len(stored[names[0]])
     assert ours == torch and ours > count / 2, f"{name}: {ours} of {count} right, {torch} in PyTorch"
+    assert any(f"[`{name}`]" in line and line.endswith(f"{ours} of {count} |") for line in PAGE), "docs/gallery.md has another count"
     verdicts = json.loads(report.read_text())
     fused = [v for v in verdicts if v["verdict"] == "fused"]
     assert len(fused) == attentions and all(v["kernel"] for v in fused), verdicts
