@@ -52,8 +52,8 @@ def verdicts_table(verdicts):
     rows, formulas = {}, {}
     for verdict in verdicts:
         name = layer_of(verdict)
-        reason = re.sub(r"^[a-z ]+: ", "", verdict["reason"])
-        rows.setdefault((verdict.get("entry", ""), name, verdict["verdict"], verdict["kind"] if verdict["fused"] else "", verdict["mask"], reason), []).append(name)
+        reason, kind = verdict["reason"].removeprefix(verdict["verdict"] + ": "), verdict["kind"] if verdict["fused"] else ""
+        rows.setdefault((verdict.get("entry", ""), name, verdict["verdict"], kind, verdict["mask"], reason), []).append(name)
         if verdict["fused"]:
             formulas.setdefault(tuple(verdict["formula"]), []).append(name)
     lines = ["| softmax | verdict | kind | mask | reason |", "|-|-|-|-|-|"]
@@ -85,7 +85,7 @@ def page(name, entry, tools):
     made = {graph: compiled(graph, tools) for graph in graphs}
     files = {f"systems/{graph}.svg": diagram.draw(found, {(v.get("entry", ""), layer_of(v)): tone(v) for v in verdicts})
              for graph, (found, verdicts) in made.items()}
-    text = f"{MARK}# {entry['title']}\n\n{entry['paper']}. What attends: {entry['attends']}.\n\n```\n{entry['formula'].strip()}\n```\n\n"
+    text = f"{MARK}# {entry['title']}\n\n{entry['paper']}. Attention: {entry['attends']}.\n\n```\n{entry['formula'].strip()}\n```\n\n"
     if "trained" in entry:
         section, picture, words = entry["trained"]
         picture = picture.removeprefix("../") if picture.startswith("../") else f"gallery/{picture}"
@@ -103,7 +103,7 @@ def index(entries):
     text = (f"{MARK}# Systems of the literature\n\nEach page has a system's formulas, its graph as [a file](graphs.md), and what the compiler "
             "makes of it. Sizes are small and weights random; the [gallery](gallery.md) has trained models.\n")
     for group in dict.fromkeys(entry["group"] for entry in entries.values()):
-        text += f"\n## {group}\n\n| system | paper | what attends |\n|-|-|-|\n"
+        text += f"\n## {group}\n\n| system | paper | attention |\n|-|-|-|\n"
         for name, entry in entries.items():
             if entry["group"] == group:
                 text += f"| [{entry['title']}](systems/{name}.md) | {entry['paper']} | {entry['attends']} |\n"
