@@ -71,7 +71,8 @@ def verdicts_table(verdicts):
 
 def graph_part(name, graph, verdicts, alone):
     comment = graph.get("comment", "")
-    text = "" if alone else f"### {graph['name'].partition(': ')[2].capitalize()}\n\n"
+    title = graph["name"].partition(": ")[2]
+    text = "" if alone else f"### {title[0].upper()}{title[1:]}\n\n"
     text += f"[{name}.json](../../test/e2e/systems/{name}.json)" + (f". {comment}" if comment else "") + "\n\n"
     text += f"![the layers of {name}]({name}.svg)\n\n"
     if not verdicts:
