@@ -6,6 +6,7 @@
     bench.py sequence           recurrent encoders, decoder steps and their search, against the targets of verdict.py
     bench.py models             whole models, in bf16 and with narrow weights too, against the targets of verdict.py
     bench.py stored             the same models as int8, fp16 and int4 files, against the targets of stored.py
+    bench.py exposed            what it costs that attention weights are outputs, as head means and whole
 
 A round lets every side run the case for a while, one after the other; each
 round gives one ratio (the peer's median over ours). The median of the ratios
@@ -83,6 +84,7 @@ def stored_model(name, folder):
     return [feeds]
 
 
+EXPOSED = ["minilm-b1-s128", "bert-base-b1-s128"]
 CASES = {
     "minilm-b1-s32": lambda folder: minilm(1, 32, folder),
     "minilm-b1-s128": lambda folder: minilm(1, 128, folder),
@@ -113,10 +115,12 @@ def our_sides(name, folder, sets, args):
     if model and args.forms:
         forms |= {"attnc-bf16": ["--precision=bf16"]} if model.bf16 else {}
         forms |= {"attnc-weights-bf16": ["--weights=bf16"], "attnc-weights-int8": ["--weights=int8"]} if model.narrow else {}
+    if args.exposes:
+        forms |= {f"attnc-{form}": ["--expose-attention", f"--expose-attention-as={form}"] for form in ("head-mean", "weights")}
     if name in stored.TARGETS and name.endswith(".int4"):  # rows rounded, too, as accuracy_level 4 lets a file's products
         forms |= {"attnc-int8": ["--precision=int8"]}
     caches = json.loads((folder / "caches.json").read_text()) if model and model.narrow and not model.search else []
-    is_fixed = model or name in stored.TARGETS
+    is_fixed = model or args.exposes or name in stored.TARGETS
     fixed = list(model.search) if model and model.search else [f"--shape={n}:{'x'.join(map(str, v.shape))}" for n, v in sets[0].items()] if is_fixed else []
     opened = [sides.Attnc(TOOLS, folder, args.threads, case.rotate if case else 1, form, fixed + options)
               for form, options in forms.items()]
@@ -276,12 +280,15 @@ def main():
     parser.add_argument("--json", type=pathlib.Path, help="write the results here (default: test/bench/results/DATE-CASES.json)")
     args = parser.parse_args()
     args.forms = "models" in args.cases or "sequence" in args.cases
-    asked = [part for part in args.cases if part not in ("models", "sequence", "stored")]
+    args.exposes = "exposed" in args.cases
+    asked = [part for part in args.cases if part not in ("models", "sequence", "stored", "exposed")]
     pool = [name for name in CASES if name not in stored.TARGETS]
     if args.forms:
         pool = [name for name in models.MODELS if (name in sequence.MODELS) == ("sequence" in args.cases)]
     if "stored" in args.cases:
         pool = list(stored.TARGETS)
+    if args.exposes:
+        pool, args.sides = EXPOSED, "none"
     chosen = [c for c in pool if not asked or any(part in c for part in asked)]
     if not chosen:
         parser.error(f"no case is called like {args.cases}; there are {', '.join(CASES)}")
@@ -289,10 +296,12 @@ def main():
     facts = machine()
     if facts["load_before"] > 0.5:
         print(f"warning: the machine is busy (load {facts['load_before']:.1f}); these figures will not count", file=sys.stderr)
-    results = [measure(case, args) for case in chosen]
     path = args.json or ROOT / "test" / "bench" / "results" / f"{time.strftime('%Y-%m-%d-%H%M')}-{'-'.join(args.cases) or 'all'}.json"
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps({"machine": facts, "results": results}, indent=1) + "\n")
+    results = []
+    for case in chosen:  # what was measured stays, whatever becomes of the rest
+        results.append(measure(case, args))
+        path.write_text(json.dumps({"machine": facts, "results": results}, indent=1) + "\n")
     verdict.print_targets(results)
     if any(r.get("targets") for r in results):
         verdict.draw(results, path.with_suffix(".png"))
