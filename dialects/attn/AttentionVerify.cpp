@@ -60,7 +60,7 @@ private:
   LogicalResult verifyRoleNames(const Role &role);
   LogicalResult verifyBatchNames();
   LogicalResult verifySizes();
-  LogicalResult verifyAxes(ArrayRef<int64_t> sizes);
+  LogicalResult verifyAxes(ArrayAttr axes, ArrayRef<int64_t> sizes);
   LogicalResult verifyMaskElement(const Role &role);
   LogicalResult verifyExtra(const Role &role);
 
@@ -336,14 +336,11 @@ LogicalResult Verifier::verifySizes() {
         return op.emitOpError("expects ") << blocks << " blocks of queries for " << sizes[Dim::I] << " queries, got "
                                           << size << " by " << role.name;
     }
-  return verifyAxes(sizes);
+  return op.getAxesAttr() ? verifyAxes(op.getAxesAttr(), sizes) : success();
 }
 
 // C14
-LogicalResult Verifier::verifyAxes(ArrayRef<int64_t> sizes) {
-  ArrayAttr axes = op.getAxesAttr();
-  if (!axes)
-    return success();
+LogicalResult Verifier::verifyAxes(ArrayAttr axes, ArrayRef<int64_t> sizes) {
   int64_t product[kDims] = {1, 1, 1, 1, 1, 1};
   unsigned open[kDims] = {};
   SmallVector<unsigned> found, named;

@@ -231,6 +231,20 @@ def check_entries(model, folder):
     print("entries agree")
 
 
+def check_unchanged(model):
+    """What exposes nothing is the same code, beside an entry that exposes all, and every kernel that was there."""
+    def functions(*options):
+        ir = call(ATTNC, f"one={model}", f"two={model}", "--emit=llvm", "-o", "-", *options).stdout
+        groups = dict(re.findall(r"^attributes (#\d+) = (.*)$", ir, re.M))  # numbered as they come
+        ir = re.sub(r"#\d+", lambda number: groups.get(number[0], number[0]), ir)
+        return {found[1]: found[0] for found in re.finditer(r"^define [^@]*@([^(]+)\(.*?^}", ir, re.S | re.M)}
+
+    plain, exposed = functions(), functions(f"--expose-attention=two:{NODE}")
+    changed = {name for name in plain if exposed.get(name) != plain[name]}
+    assert changed == {"attn.entry.two", "attnrt_library_query"}, changed
+    print("code unchanged")
+
+
 def check_page(model, folder, feeds):
     labels = folder / "labels.txt"
     labels.write_text("".join(f"token {n} </script>\n" for n in range(17)))
@@ -271,4 +285,5 @@ check("grouped", grouped_step)
 check("feature", by_feature)
 check_errors(model, folder)
 check_entries(model, folder)
+check_unchanged(model)
 check_page(model, folder, feeds)

@@ -113,8 +113,8 @@ void addProcessor(Key &key) {
 std::string keyOf(const Request &request) {
   const CompileJob &job = request.job;
   const CompileOptions &options = job.compile;
-  bool looksInside = options.printIrAfterAll || !options.dumpIrDir.empty() || options.timing ||
-                     request.verifyFusion || !job.profile.empty() || !job.annotated.empty();
+  bool looksInside = options.printIrAfterAll || !options.dumpIrDir.empty() || options.timing || request.verifyFusion ||
+                     !job.profile.empty() || !job.annotated.empty();
   // A GPU's code also depends on the ptxas of the machine, a folder on what lies in it.
   if (options.cacheDir.empty() || options.emit != EmitKind::Lib || !options.gpuArchs.empty() || looksInside ||
       job.folder)

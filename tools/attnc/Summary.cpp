@@ -65,8 +65,8 @@ void Summary::readFusion(const json::Object &object) {
           attentions.push_back(name);
         std::optional<StringRef> reason = fields->getString("not_exposed");
         if (reason || fields->get("exposed"))
-          exposed.push_back({fields->getString("node").value_or("").str(), fields->getString("entry").value_or("").str(),
-                             reason.value_or("").str()});
+          exposed.push_back({fields->getString("node").value_or("").str(),
+                             fields->getString("entry").value_or("").str(), reason.value_or("").str()});
       }
   if (const json::Value *verdicts = object.get("fusion")) {
     fusion.clear();

@@ -450,8 +450,8 @@ private:
 
   SmallVector<Attribute> verdicts;
   DenseSet<std::pair<StringRef, StringRef>> taken; ///< entries and nodes that an attention took in
-  DenseSet<Operation *> judged;                       ///< weighted sums that have a verdict
-  DenseSet<Value> overFeatures;                       ///< softmaxes of linear attentions
+  DenseSet<Operation *> judged;                    ///< weighted sums that have a verdict
+  DenseSet<Value> overFeatures;                    ///< softmaxes of linear attentions
 };
 
 } // namespace
