@@ -592,9 +592,14 @@ def RaiseProductsPass : Pass<"attn-raise-products", "::mlir::ModuleOp"> {
     %s = attn.integer_product %x zero %z by %w : tensor<?x8xi8> zero tensor<i8> by tensor<8x6xi8> -> tensor<?x6xi32>
     ```
 
+    Where the weight alone is dequantised, with one scale or one a column that are
+    stored, it is a matrix in blocks of equal scales (attn.block_product). What
+    makes bytes of a transpose or reads them goes before it, so that attentions
+    read their keys as they lie.
+
     Numerical effect: none on integers. Of dequantised factors the sum becomes
     exact, and one product by the scales is rounded instead of each term; what
-    is too deep for sums of 32 bits (K above 33,025) stays.
+    is too deep for sums of 32 bits (K above 33,025) has rows of floats.
   }];
   let dependentDialects = ["::attn::AttnDialect", "::mlir::arith::ArithDialect", "::mlir::linalg::LinalgDialect",
                            "::mlir::tensor::TensorDialect"];

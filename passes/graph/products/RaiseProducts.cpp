@@ -12,6 +12,7 @@
 #include "mlir/IR/Matchers.h"
 #include "mlir/IR/PatternMatch.h"
 #include "mlir/IR/Remarks.h"
+#include "mlir/Transforms/WalkPatternRewriteDriver.h"
 
 using namespace mlir;
 
@@ -396,11 +397,52 @@ void ProductRaiser::raise(linalg::LinalgOp op) {
   rewriter.replaceOp(op, result);
 }
 
+/// q(transpose(x)) becomes transpose(q(x)) where q makes bytes or reads them: an attention, whose operands are followed
+/// through transposes, then reads its keys as they lie, and a transpose that stays moves a quarter.
+struct SinkTranspose : OpRewritePattern<linalg::GenericOp> {
+  using OpRewritePattern::OpRewritePattern;
+
+  LogicalResult matchAndRewrite(linalg::GenericOp op, PatternRewriter &rewriter) const override {
+    auto fail = [&](StringRef why) { return rewriter.notifyMatchFailure(op, why); };
+    if (!isPointwise(op) || op.hasIndexSemantics() || !op.getMatchingIndexingMap(op.getDpsInitOperand(0)).isIdentity())
+      return fail("it is not elementwise, in the order of its result");
+    OpOperand *moved = nullptr;
+    for (OpOperand *input : op.getDpsInputOperands()) {
+      AffineMap map = op.getMatchingIndexingMap(input);
+      if (llvm::none_of(map.getResults(), [](AffineExpr expr) { return isa<AffineDimExpr>(expr); }))
+        continue; // one scale, one zero point
+      if (moved || !map.isIdentity())
+        return fail("it reads several tensors");
+      moved = input;
+    }
+    auto transpose = moved ? moved->get().getDefiningOp<linalg::TransposeOp>() : linalg::TransposeOp();
+    auto type = dyn_cast<RankedTensorType>(op->getResult(0).getType());
+    if (!transpose || !transpose->hasOneUse() || !type)
+      return fail("it reads no transpose that is its own");
+    if (!type.getElementType().isInteger(8) && !getElementTypeOrSelf(moved->get()).isInteger(8))
+      return fail("it neither makes bytes nor reads them");
+    Location loc = op.getLoc();
+    Value source = transpose.getInput();
+    SmallVector<Value> inputs(op.getDpsInputs());
+    inputs[moved->getOperandNumber()] = source;
+    Value init = emptyTensor(rewriter, loc, tensor::getMixedSizes(rewriter, loc, source), type.getElementType());
+    auto twin = linalg::GenericOp::create(rewriter, loc, init.getType(), inputs, init, op.getIndexingMapsArray(),
+                                          op.getIteratorTypesArray());
+    rewriter.cloneRegionBefore(op.getRegion(), twin.getRegion(), twin.getRegion().begin());
+    rewriter.replaceOpWithNewOp<linalg::TransposeOp>(op, twin->getResult(0), op.getDpsInits()[0],
+                                                     transpose.getPermutation());
+    return success();
+  }
+};
+
 struct RaiseProductsPass : impl::RaiseProductsPassBase<RaiseProductsPass> {
   RaiseProductsPass() = default;
   explicit RaiseProductsPass(const WeightStore *weights) : weights(weights) {}
 
   void runOnOperation() override {
+    RewritePatternSet patterns(&getContext());
+    patterns.add<SinkTranspose>(&getContext());
+    walkAndApplyPatterns(getOperation(), std::move(patterns));
     SmallVector<linalg::LinalgOp> ops;
     getOperation().walk([&](linalg::LinalgOp op) {
       if (linalg::isaContractionOpInterface(op))
