@@ -83,6 +83,27 @@ def one_item(path):
     return {x: rng.standard_normal((1, 4, 7, 8)).astype(np.float32) for x in "qkv"}
 
 
+def one_key(path):
+    """One key: neither it nor the batch has a dimension, and queries still are queries."""
+    save_model(path, [node("Transpose", ["k"], "kt", perm=[0, 1, 3, 2]), node("MatMul", ["q", "kt"], "s"),
+                      *attention("s", False, "v")],
+               [info("q", [1, 2, 17, 8]), info("k", [1, 2, 1, 8]), info("v", [1, 2, 1, 8])], [info("y", [1, 2, 17, 8])], [SCALE])
+    rng = np.random.default_rng(7)
+    return {"q": rng.standard_normal((1, 2, 17, 8)).astype(np.float32)} | {
+        x: rng.standard_normal((1, 2, 1, 8)).astype(np.float32) for x in "kv"}
+
+
+def one_query(path):
+    """Heads that stand before a dimension of one, with one query."""
+    save_model(path, [node("Transpose", ["k"], "kt", perm=[0, 1, 2, 4, 3]), node("MatMul", ["q", "kt"], "s"),
+                      *attention("s", False, "v")],
+               [info("q", [1, 2, 1, 1, 8]), info("k", [1, 2, 1, "n", 8]), info("v", [1, 2, 1, "n", 8])],
+               [info("y", [1, 2, 1, 1, 8])], [SCALE])
+    rng = np.random.default_rng(8)
+    return {"q": rng.standard_normal((1, 2, 1, 1, 8)).astype(np.float32)} | {
+        x: rng.standard_normal((1, 2, 1, 5, 8)).astype(np.float32) for x in "kv"}
+
+
 def repeated(name):
     """Nodes that repeat two heads of keys for four of queries."""
     return [node("Unsqueeze", [name, "two"], f"{name}5"), node("Expand", [f"{name}5", "groups"], f"{name}e"),
@@ -121,7 +142,7 @@ def scores_of(f):
         return f["s"]
     if "x" in f:
         return np.swapaxes(f["x"] @ f["queries"], 1, 2)[:, :, None]
-    k = f["k"] if f["k"].ndim < 4 else np.repeat(f["k"], f["q"].shape[1] // f["k"].shape[1], axis=1)
+    k = f["k"] if f["k"].ndim != 4 else np.repeat(f["k"], f["q"].shape[1] // f["k"].shape[1], axis=1)
     return f["q"] @ np.swapaxes(k, -1, -2)
 
 
@@ -134,6 +155,8 @@ def reference(feeds):
     w /= w.sum(-1, keepdims=True)
     if w.ndim == 3:
         return w[:, None]
+    if w.ndim == 5:
+        return w[:, :, 0]
     return w.reshape((1,) * (4 - w.ndim) + w.shape)
 
 
@@ -176,7 +199,7 @@ def check(name, write):
     plain, = run(folder / "plain.so", feeds, ["y"], folder)
     y, *shown = run(folder / "exposed.so", feeds, ["y", *verdict["exposed"]], folder)
     assert y.tobytes() == plain.tobytes(), "the output has other bits"
-    for (what, want), got in zip(expected(reference(feeds | learned), name not in ("cross", "scores")).items(), shown):
+    for (what, want), got in zip(expected(reference(feeds | learned), name not in ("cross", "scores", "key")).items(), shown):
         assert got.shape == want.shape, (what, got.shape, want.shape)
         assert got.dtype == (np.int64 if want.dtype.kind == "i" else np.float32), (what, got.dtype)
         np.testing.assert_allclose(got, want, rtol=2e-6, atol=2e-7, err_msg=what)
@@ -281,6 +304,8 @@ model, folder, feeds = check("self", self_attention)
 check("cross", cross_attention)
 check("scores", given_scores)
 check("one", one_item)
+check("key", one_key)
+check("query", one_query)
 check("grouped", grouped_step)
 check("feature", by_feature)
 check_errors(model, folder)

@@ -25,6 +25,8 @@ std::optional<SmallVector<Atoms>> AttentionBuilder::findAxes(const Access &acces
     llvm::append_range(axes[A::J], atoms);
     ++keyDims;
   }
+  if (keyDims == 0 && !others.empty() && others.back().empty()) // one key
+    others.pop_back();
   // Queries stand last, in as many dimensions as keys do, or where the graph has put them.
   size_t end = others.size();
   if (end > 1 && others.back().empty()) {
@@ -63,7 +65,7 @@ std::optional<SmallVector<Atoms>> AttentionBuilder::findAxes(const Access &acces
 }
 
 /// The attribute that says so, or null where each dimension is the axis of its name, or it is not seen.
-ArrayAttr AttentionBuilder::axesOfWeights() {
+ArrayAttr AttentionBuilder::axesOfWeights(ArrayRef<AffineMap> maps) {
   Access access = match.weights.access;
   match.space.resolve(access);
   std::optional<SmallVector<Atoms>> axes = findAxes(access);
@@ -75,7 +77,12 @@ ArrayAttr AttentionBuilder::axesOfWeights() {
   };
   SmallVector<Part> parts;
   SmallVector<Atoms> found(4);
-  for (auto [axis, atoms] : llvm::enumerate(*axes))
+  for (auto [axis, atoms] : llvm::enumerate(*axes)) {
+    // One query or one key has a dimension where an operand has to name it.
+    bool isUnit = axis >= AttentionOp::I && units[axis].empty() &&
+                  llvm::any_of(maps, [&, axis = axis](AffineMap map) { return AttentionOp::names(map, axis); });
+    if (isUnit)
+      parts.push_back({static_cast<unsigned>(axis), static_cast<unsigned>(axis), {}});
     for (unsigned atom : atoms) {
       unsigned dim = llvm::find_if(units, [&](const Unit &unit) { return llvm::is_contained(unit, atom); }) - units;
       if (dim > AttentionOp::J)
@@ -85,6 +92,7 @@ ArrayAttr AttentionBuilder::axesOfWeights() {
       parts.back().atoms.push_back(atom);
       found[dim].push_back(atom);
     }
+  }
   bool isPlain = true;
   SmallVector<unsigned> open(4);
   for (unsigned dim = 0; dim != found.size(); ++dim)

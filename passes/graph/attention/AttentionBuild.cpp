@@ -489,7 +489,7 @@ FailureOr<AttentionOp> AttentionBuilder::build() {
     parts.maps.push_back(AffineMap::get(AttentionOp::kDims, 0, weightExprs, b.getContext()));
     parts.types.push_back(RankedTensorType::get(weightShape, getElementTypeOrSelf(match.weights.value)));
   }
-  parts.axes = axesOfWeights();
+  parts.axes = axesOfWeights(parts.maps);
   auto op = AttentionOp::create(b, loc, parts);
   // Both regions take every capture.
   auto adopt = [&](Region &into, Region &from, ArrayRef<unsigned> used) {

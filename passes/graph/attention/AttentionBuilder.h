@@ -35,7 +35,7 @@ private:
                                llvm::StringRef what);
   mlir::LogicalResult assignIndices();
   std::optional<llvm::SmallVector<Atoms>> findAxes(const Access &access) const;
-  mlir::ArrayAttr axesOfWeights();
+  mlir::ArrayAttr axesOfWeights(llvm::ArrayRef<mlir::AffineMap> maps);
   bool mergeUnits(llvm::SmallVector<Unit> &units, bool divided, bool ofKnownSize = false);
   bool widenCaptures(llvm::ArrayRef<Unit> classUnits, size_t firstCapture);
   void repeatCaptures();
