@@ -13,6 +13,10 @@ import numpy as np
 import torch
 import transformers
 
+ROOT = pathlib.Path(__file__).parents[2]
+sys.path.append(str(ROOT / "test/tools/Inputs"))
+import png
+
 FOLDER, MINILM = map(pathlib.Path, sys.argv[1:])
 logging.disable(logging.WARNING)
 warnings.filterwarnings("ignore")
@@ -82,15 +86,14 @@ def bert():
 
 
 def vit():
-    from sklearn.datasets import load_sample_image
-    from PIL import Image
-    picture = Image.fromarray(load_sample_image("flower.jpg")).resize((96, 64))
-    picture.save(FOLDER / "flower.png")
-    pixels = torch.tensor(np.array(picture), dtype=torch.float32).permute(2, 0, 1)[None] / 255 - 0.5
-    config = transformers.ViTConfig(image_size=(64, 96), patch_size=16, hidden_size=48, num_hidden_layers=3, num_attention_heads=4,
-                                    intermediate_size=64, attn_implementation="eager")
+    digit = np.load(ROOT / "examples/gallery/digits.npz")["image"][3, 0]
+    picture = np.round(255 * np.kron(digit, np.ones((8, 12)))).astype(np.uint8)
+    (FOLDER / "digit.png").write_bytes(png.grey(picture))
+    pixels = torch.tensor(picture / 255 - 0.5, dtype=torch.float32)[None, None]
+    config = transformers.ViTConfig(image_size=(64, 96), num_channels=1, patch_size=16, hidden_size=48, num_hidden_layers=3,
+                                    num_attention_heads=4, intermediate_size=64, attn_implementation="eager")
     return attended("vit", random(transformers.ViTModel, config), {"pixel_values": pixels}, {"pixel_values": {0: "batch"}},
-                    f"--attention-image={FOLDER}/flower.png")
+                    f"--attention-image={FOLDER}/digit.png")
 
 
 def whisper():

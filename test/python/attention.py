@@ -2,23 +2,18 @@
 import json
 import pathlib
 import re
-import struct
+import sys
 import tempfile
 import unittest
-import zlib
 
 import attnc
 import models
 import numpy as np
 
+sys.path.append(str(pathlib.Path(__file__).parents[1] / "tools/Inputs"))
+import png
 
-def png(rows):
-    """A grey picture of one column."""
-    def chunk(kind, data):
-        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
-    header = struct.pack(">IIBBBBB", 1, rows, 8, 0, 0, 0, 0)
-    pixels = zlib.compress(b"\0\x80" * rows)
-    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", pixels) + chunk(b"IEND", b"")
+PICTURE = png.grey(np.full((7, 1), 128, np.uint8))
 
 
 class Attention(unittest.TestCase):
@@ -58,14 +53,14 @@ class Attention(unittest.TestCase):
 
     def test_key_labels_and_picture(self):
         queries, keys = [f"q{n}" for n in range(7)], [f"k{n}" for n in range(7)]
-        maps = self.model.attention(labels=queries, key_labels=keys, image=png(7), **self.feeds)
+        maps = self.model.attention(labels=queries, key_labels=keys, image=PICTURE, **self.feeds)
         text, = re.findall(r'id="data">(.*?)</script>', maps.page(), re.S)
         data = json.loads(text)
         self.assertEqual((data["layers"][0]["queryLabels"], data["layers"][0]["keyLabels"]), (queries, keys))
         self.assertTrue(data["image"].startswith("data:image/png;base64,"))
         with self.assertRaisesRegex(attnc.InvalidArgument, "neither PNG nor JPEG"):
             self.model.attention(image=b"GIF89a", **self.feeds)
-        for damaged in (png(7)[:-5], png(7).replace(b"IDAT", b"IDAX"), b"\x89PNG pixels", b"\xff\xd8\xff cut"):
+        for damaged in (PICTURE[:-5], PICTURE.replace(b"IDAT", b"IDAX"), b"\x89PNG pixels", b"\xff\xd8\xff cut"):
             with self.assertRaisesRegex(attnc.InvalidArgument, "damaged or cut off"):
                 self.model.attention(image=damaged, **self.feeds)
 

@@ -4,14 +4,13 @@ PICTURES: a folder that those for the documentation are written to.
 """
 import json
 import pathlib
-import struct
 import subprocess
 import sys
-import zlib
 
 import numpy as np
 
 import browser
+import png
 
 ATTNC, RUN, BENCH = sys.argv[1:4]
 MODELS, FOLDER = map(pathlib.Path, sys.argv[4:6])
@@ -88,7 +87,7 @@ def check_attention():
     call(ATTNC, model, "-o", FOLDER / "open.so", "--expose-attention")
     call(RUN, FOLDER / "open.so", "--dim=batch:0", "--dim=seq:5", f"--attention-maps={FOLDER}/none")
     assert browser.structure(FOLDER / "none" / "attention.html", "return document.querySelectorAll('#grid button').length;") == 8
-    write_png(FOLDER / "tall.png", np.zeros((40, 2), np.uint8))
+    (FOLDER / "tall.png").write_bytes(png.grey(np.zeros((40, 2), np.uint8)))
     call(RUN, model, f"--dim=seq:{len(words)}", f"--attention-maps={maps}", f"--attention-image={FOLDER}/tall.png")
     seen = browser.structure(page, """showPictures();
         return { text: document.getElementById("pictureText").textContent, canvases: document.querySelectorAll("#pictures canvas").length };""")
@@ -122,7 +121,7 @@ def check_picture():
     gallery, maps = MODELS.parents[2] / "examples" / "gallery", FOLDER / "digits"
     digit = np.load(gallery / "digits.npz")["image"][3:4]
     np.save(FOLDER / "digit.npy", digit)
-    write_png(FOLDER / "digit.png", np.round(255 * digit[0, 0]).astype(np.uint8))
+    (FOLDER / "digit.png").write_bytes(png.grey(np.round(255 * digit[0, 0]).astype(np.uint8)))
     call(RUN, gallery / "digits.onnx", f"--input=image=@{FOLDER}/digit.npy", f"--attention-maps={maps}",
          f"--attention-image={FOLDER}/digit.png")
     seen = browser.structure(maps / "attention.html", """
@@ -153,15 +152,6 @@ def check_roofline():
     browser.screenshot(page, PICTURES / "roofline-page.png", (1200, 1100))
     browser.screenshot(page, FOLDER / "roofline-dark.png", (1200, 1100), dark=True)
     print("roofline: as the regions")
-
-
-def write_png(path, grey):
-    """8 bits of grey."""
-    def chunk(kind, data):
-        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
-    rows = b"".join(b"\0" + row.tobytes() for row in grey)
-    path.write_bytes(b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", struct.pack(">IIBBBBB", *grey.shape[::-1], 8, 0, 0, 0, 0)) +
-                     chunk(b"IDAT", zlib.compress(rows)) + chunk(b"IEND", b""))
 
 
 check_fusion()
