@@ -95,8 +95,10 @@ attnrt_status LibraryFile::open(int descriptor, const char *name, const attnrt_l
 #endif
   }
   Elf64_Ehdr header;
-  if (trailer.elf_size < sizeof(header) || !readAt(elf, &header, sizeof(header), 0) ||
-      memcmp(header.e_ident, ELFMAG, SELFMAG) != 0 || header.e_ident[EI_CLASS] != ELFCLASS64 || header.e_type != ET_DYN)
+  if (trailer.elf_size >= sizeof(header) && !readAt(elf, &header, sizeof(header), 0))
+    return fail(ATTNRT_IO, "%s: the copy of its code cannot be read: %s", name, strerror(errno));
+  if (trailer.elf_size < sizeof(header) || memcmp(header.e_ident, ELFMAG, SELFMAG) != 0 ||
+      header.e_ident[EI_CLASS] != ELFCLASS64 || header.e_type != ET_DYN)
     return fail(ATTNRT_CORRUPT_FILE, "%s: does not begin with an ELF shared object", name);
   if (header.e_machine != kMachine)
     return fail(ATTNRT_INCOMPATIBLE, "%s: compiled for ELF machine %u, this is %u (%s)", name, header.e_machine,
