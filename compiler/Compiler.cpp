@@ -62,7 +62,7 @@ public:
     if (options.optLevel == 0)
       noteUnrecognized(ir, 0); // before the softmaxes are dissolved
     if (failed(runPasses("graph", [&](PassManager &pm) {
-          machine->buildSearchPipeline(pm);
+          machine->buildSearchPipeline(pm, !options.exposedNodes.empty());
           GraphOptions graph = machine->graphOptions();
           graph.exactMasks = options.exactMasks, graph.weights = &weights;
           graph.exposedNodes = options.exposedNodes, graph.exposedAs = options.exposedAs;

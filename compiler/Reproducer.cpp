@@ -19,7 +19,7 @@ LogicalResult attn::writeReproducer(ModuleOp module, const CompileOptions &optio
   PassManager pm(module.getContext());
   std::unique_ptr<Target> machine = makeTarget(options);
   machine->permit(module);
-  machine->buildSearchPipeline(pm);
+  machine->buildSearchPipeline(pm, !options.exposedNodes.empty());
   GraphOptions graph = machine->graphOptions();
   graph.exactMasks = options.exactMasks;
   auto all = [](StringRef) { return true; };

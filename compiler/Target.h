@@ -21,7 +21,8 @@ public:
   /// What passes/graph asks about kernels.
   virtual GraphOptions graphOptions() const = 0;
   /// Searches to loops, before all else.
-  virtual void buildSearchPipeline(mlir::OpPassManager &pm) const = 0;
+  /// With `traces`, attn-expose-attention follows.
+  virtual void buildSearchPipeline(mlir::OpPassManager &pm, bool traces) const = 0;
   /// Kernels for what has one, linalg for the rest. A pass for whose argument `wants` is false is left out.
   virtual void buildKernelPipeline(mlir::OpPassManager &pm, llvm::function_ref<bool(llvm::StringRef)> wants) const = 0;
   /// Whether each kernel is compiled by itself, for the host.

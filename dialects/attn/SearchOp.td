@@ -125,6 +125,23 @@ def Attn_SearchOp : Attn_Op<"search", [AttrSizedOperandSegments, DeclareOpInterf
   let hasVerifier = 1;
 }
 
+def Attn_TraceOp : Attn_Op<"trace", []> {
+  let summary = "the rows in which the tokens of a search were chosen";
+  let description = [{
+    `steps` is a result of the loop of a search, an scf.while whose body is a step of `count` rows. For each token that
+    is returned `rows` ([batch, length], for a beam [batch, n_best, length]) has the row in which it was chosen; -1: there
+    is no token. Token t was chosen in iteration t; with `begun` in t - 1, the first one before the loop.
+
+    `attn-lower-search` writes it for `attn-expose-attention`, which removes it.
+
+    ```mlir
+    attn.trace %rows of %count in %steps : tensor<?x1x?xi64>
+    ```
+  }];
+  let arguments = (ins AnyRankedTensor:$rows, Index:$count, Index:$steps, UnitAttr:$begun);
+  let assemblyFormat = "$rows `of` $count `in` $steps attr-dict `:` type($rows)";
+}
+
 def Attn_TellOp : Attn_Op<"tell", []> {
   let summary = "tell the caller of the run of a token";
   let description = [{

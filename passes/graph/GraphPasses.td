@@ -335,13 +335,16 @@ def OpenMasksPass : Pass<"attn-open-masks", "::mlir::ModuleOp"> {
 def ExposeAttentionPass : Pass<"attn-expose-attention", "::mlir::ModuleOp"> {
   let summary = "weights of fused attentions become outputs of their entry";
   let description = [{
-    For each attention of `nodes` ("all": each) that stands in an entry, not in
-    a loop, the entry has more outputs: `NODE.weights` [batch, head, query,
+    For each attention of `nodes` ("all": each) that stands in an entry, or in
+    the loop of a search there, the entry has more outputs: `NODE.weights` [batch, head, query,
     key], `NODE.head_mean` [batch, query, key], `NODE.argmax` (the key of the
     largest weight) and `NODE.entropy` (-sum w log w) [batch, head, query],
     `NODE.top_k_weights` and `NODE.top_k_keys` [batch, head, query, K] (0
     behind the last key; no more than there are, if their number is fixed).
     These are the axes of the graph's weights; one that they lack has size 1.
+
+    In a search queries are the tokens that are returned, each with what the step of its choice showed of its last query,
+    behind batch stand the hypotheses of a beam, and keys are those of the longest of these steps, 0 behind those of a step.
 
     They come from a second attention with the same scores and values of width
     1, so that the first one and all other outputs keep their bits.
@@ -362,7 +365,7 @@ def ExposeAttentionPass : Pass<"attn-expose-attention", "::mlir::ModuleOp"> {
   }];
   let options = [ListOption<"nodes", "nodes", "std::string", "names of nodes, ENTRY:NODE, or all">,
                  ListOption<"as", "as", "std::string", "weights, head-mean, argmax, entropy, top-k:K">];
-  let dependentDialects = ["::mlir::linalg::LinalgDialect", "::mlir::tensor::TensorDialect"];
+  let dependentDialects = ["::mlir::linalg::LinalgDialect", "::mlir::scf::SCFDialect", "::mlir::tensor::TensorDialect"];
 }
 
 def ProveMasksPass : Pass<"attn-prove-masks", "::mlir::ModuleOp"> {

@@ -189,6 +189,21 @@ class Searches(unittest.TestCase):
         with self.assertRaisesRegex(attnc.InvalidArgument, "'source'.*missing"):
             model.generate(lengths=feeds["lengths"])
 
+    def test_attention(self):
+        """What its tokens attended to: as the step's own output says, for each hypothesis."""
+        want = np.load(models.DATES / "expected.npz")
+        feeds = {name: want[name][:3].astype(np.int64) for name in ("source", "lengths")}
+        search = attnc.Beam(4, n_best=2, init="encode", bos=0, eos=1, max_length=16, alignment="alignment")
+        entries = {"encode": models.DATES / "encode.onnx", "step": models.DATES / "step.onnx"}
+        maps = attnc.load(entries, search=search, expose_attention="all").attention(entry="generate", **feeds)
+        (node,) = set(maps) - {"alignment"}
+        self.assertEqual(maps[node].shape[:3], (3, 2, 1))
+        np.testing.assert_allclose(maps[node][:, :, 0], maps["alignment"], atol=1e-5)
+        layers = {one["name"]: one for one in (maps._layer(name) for name in maps)}
+        self.assertEqual(layers[node]["shape"], [6, *maps[node].shape[2:]])
+        self.assertEqual(layers[node]["hypotheses"], 2)
+        self.assertIn("hypothesis", maps.page())
+
     def test_sampling_by_the_run(self):
         """Settings that a run gives or leaves out: those of the compile draw the same."""
         want = np.load(models.DATES / "expected.npz")

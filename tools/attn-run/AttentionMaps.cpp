@@ -28,7 +28,8 @@ constexpr const char kPage[] =
 #include "tools/pages/attention.inc"
     ;
 
-/// The output of a search that has the weights of each step: [batch, hypothesis, step, key].
+/// The output of a search that has the weights of each step: [batch, step, key], for a beam [batch, hypothesis, step,
+/// key].
 constexpr StringRef kAlignment = "alignment";
 constexpr StringRef kPageFile = "attention.html";
 constexpr size_t kLargePage = size_t(32) << 20;
@@ -38,13 +39,28 @@ struct Exposed {
   std::string output; ///< "NODE.weights"
   const Tensor *tensor;
 
-  /// Whether it has all weights, [batch, head, query, key].
+  bool isAlignment() const { return output == kAlignment; }
+
+  /// Whether it has all weights, [batch, head, query, key], behind batch the hypotheses of a beam.
   bool isWhole() const {
     StringRef name = output;
     auto [front, back] = name.rsplit('.');
     if (all_of(back, isDigit)) // of a node that became several attentions
       name = front;
-    return (name.ends_with(".weights") || name == kAlignment) && tensor->shape().size() == 4;
+    size_t rank = tensor->shape().size();
+    return isAlignment() ? rank == 3 || rank == 4 : name.ends_with(".weights") && (rank == 4 || rank == 5);
+  }
+
+  /// As the page has it, with each hypothesis as an item; those of an alignment take the place of heads.
+  std::vector<int64_t> drawnShape() const {
+    std::vector<int64_t> shape = tensor->shape();
+    if (shape.size() == 3)
+      shape.insert(shape.begin() + 1, 1);
+    if (shape.size() == 5) {
+      shape[1] *= shape[0];
+      shape.erase(shape.begin());
+    }
+    return shape;
   }
 };
 
@@ -91,10 +107,12 @@ std::string encodeWeights(const Tensor &tensor) {
 }
 
 json::Object describeLayer(const Exposed &exposed, const AttentionMapsOptions &options) {
-  const std::vector<int64_t> &shape = exposed.tensor->shape();
+  std::vector<int64_t> shape = exposed.drawnShape();
   json::Object layer{{"name", json::fixUTF8(StringRef(exposed.output).rsplit(".weights").first)},
                      {"shape", json::Array(shape)},
                      {"weights", encodeWeights(*exposed.tensor)}};
+  if (exposed.tensor->shape().size() == 5)
+    layer["hypotheses"] = exposed.tensor->shape()[1];
   for (auto [key, labels, size] : {std::tuple("queryLabels", &options.queryLabels, shape[2]),
                                    std::tuple("keyLabels", &options.keyLabels, shape[3])}) {
     json::Array texts;
@@ -145,7 +163,7 @@ void warnOfLabels(const AttentionMapsOptions &options, ArrayRef<Exposed> exposed
     std::set<int64_t> sizes;
     for (const Exposed &one : exposed)
       if (one.isWhole())
-        sizes.insert(one.tensor->shape()[axis]);
+        sizes.insert(one.drawnShape()[axis]);
     if (labels->empty() || sizes.count(static_cast<int64_t>(labels->size())))
       continue;
     std::vector<std::string> texts;
@@ -272,7 +290,7 @@ int writeAttentionMaps(const AttentionMapsOptions &options, StringRef model, con
   json::Object data{{"model", json::fixUTF8(sys::path::filename(model))}, {"layers", std::move(layers)}};
   if (!options.image.empty())
     data["image"] = options.image;
-  if (exposed.front().output == kAlignment)
+  if (exposed.front().isAlignment() && exposed.front().tensor->shape().size() == 4)
     data["heads"] = "Hypothesis";
   SmallString<128> page(options.folder);
   sys::path::append(page, kPageFile);

@@ -40,7 +40,9 @@ public:
     return graph;
   }
 
-  void buildSearchPipeline(OpPassManager &pm) const override { pm.addPass(createLowerSearchPass()); }
+  void buildSearchPipeline(OpPassManager &pm, bool traces) const override {
+    pm.addPass(createLowerSearchPass({.traces = traces}));
+  }
 
   void buildKernelPipeline(OpPassManager &pm, llvm::function_ref<bool(StringRef)> wants) const override {
     auto add = [&](std::unique_ptr<Pass> pass) {

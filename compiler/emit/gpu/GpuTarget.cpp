@@ -71,7 +71,9 @@ public:
     return graph;
   }
 
-  void buildSearchPipeline(OpPassManager &pm) const override { pm.addPass(createLowerGpuSearchPass()); }
+  void buildSearchPipeline(OpPassManager &pm, bool traces) const override {
+    pm.addPass(createLowerGpuSearchPass({.traces = traces}));
+  }
 
   void buildKernelPipeline(OpPassManager &pm, llvm::function_ref<bool(StringRef)> wants) const override {
     auto add = [&](std::unique_ptr<Pass> pass) {

@@ -1,4 +1,5 @@
 #include "passes/graph/attention/AttentionBuilder.h"
+#include "passes/graph/attention/ExposeSteps.h"
 
 // Which axis of the graph's weights, batch, head, query or key, each dimension of an attention is: a size of 1 has no
 // dimension, and heads that share their keys may be queries of it.
@@ -6,6 +7,23 @@
 using namespace mlir;
 
 namespace attn {
+
+/// The rows of the tokens, where the attention stands in the loop of a search and dimension 0 of `access` is proved to
+/// begin with them. Hypotheses that share their keys are queries of the attention, as heads are that do.
+Atoms AttentionBuilder::rowsOfSearch(const Access &access) const {
+  TraceOp trace = traceAround(match.result.value.getDefiningOp());
+  if (!trace || access.empty())
+    return {};
+  Extent rows = Extent::of(OpFoldResult(trace.getCount())), product(1);
+  Atoms found;
+  for (unsigned atom : access.front()) {
+    if (product == rows)
+      break;
+    found.push_back(atom);
+    product = product * extent(atom);
+  }
+  return product == rows ? found : Atoms();
+}
 
 /// The atoms of each axis of the weights that are read at `access`, or nothing where that is not seen.
 std::optional<SmallVector<Atoms>> AttentionBuilder::findAxes(const Access &access) const {
@@ -15,9 +33,13 @@ std::optional<SmallVector<Atoms>> AttentionBuilder::findAxes(const Access &acces
     return !atoms.empty() && llvm::all_of(atoms, [&](unsigned atom) { return isOf(atom, dim); });
   };
   SmallVector<Atoms> axes(4);
-  Access others;
+  Access others, rest(access);
   unsigned keyDims = 0;
-  for (const Atoms &atoms : access) {
+  Atoms rows = rowsOfSearch(access);
+  if (!rows.empty())
+    rest.front().erase(rest.front().begin(), rest.front().begin() + rows.size());
+  axes[A::B] = rows;
+  for (const Atoms &atoms : rest) {
     if (!isAllOf(atoms, A::J)) {
       others.push_back(atoms);
       continue;
@@ -58,7 +80,7 @@ std::optional<SmallVector<Atoms>> AttentionBuilder::findAxes(const Access &acces
     for (unsigned atom : atoms) {
       if (isOf(atom, A::J))
         return std::nullopt;
-      bool isBatch = byPlace ? n == 0 : isOf(atom, A::B);
+      bool isBatch = rows.empty() && (byPlace ? n == 0 : isOf(atom, A::B));
       axes[isBatch ? A::B : A::H].push_back(atom);
     }
   return axes;

@@ -34,6 +34,7 @@ private:
   mlir::LogicalResult sumTerms(llvm::ArrayRef<AttentionMatch::Operand> terms, AttentionMatch::Operand &sum,
                                llvm::StringRef what);
   mlir::LogicalResult assignIndices();
+  Atoms rowsOfSearch(const Access &access) const;
   std::optional<llvm::SmallVector<Atoms>> findAxes(const Access &access) const;
   mlir::ArrayAttr axesOfWeights(llvm::ArrayRef<mlir::AffineMap> maps);
   bool mergeUnits(llvm::SmallVector<Unit> &units, bool divided, bool ofKnownSize = false);

@@ -1,10 +1,10 @@
 #include "dialects/attn/AttnOps.h"
 #include "dialects/attn/NodeLocation.h"
-#include "dialects/attn/SearchOp.h"
 #include "passes/Passes.h"
 #include "passes/graph/FusionVerdict.h"
 #include "passes/graph/Pipeline.h"
 #include "passes/graph/Structured.h"
+#include "passes/graph/attention/ExposeSteps.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -55,9 +55,7 @@ FailureOr<SmallVector<Shown>> parseShown(StringRef word) {
 
 /// Why the weights of `op` are not what its graph multiplies with the values, or cannot leave the entry; "" otherwise.
 StringRef whyNot(AttentionOp op) {
-  if (op->getParentOfType<SearchOp>())
-    return "it stands in a search, which gives the weights of its steps by --alignment alone";
-  if (!isa<func::FuncOp>(op->getParentOp()))
+  if (!isa<func::FuncOp>(op->getParentOp()) && !traceAround(op))
     return "it stands in a loop or a branch";
   for (Attribute attr : op.getExtras()) {
     auto extra = cast<ExtraAttr>(attr);
@@ -339,6 +337,7 @@ struct ExposeAttentionPass : impl::ExposeAttentionPassBase<ExposeAttentionPass> 
       expose(op, shown);
     if (!attentions.empty())
       complete();
+    getOperation().walk([](TraceOp trace) { trace.erase(); });
   }
 
 private:
@@ -357,12 +356,18 @@ private:
       entry.reason = "it stands in a function that is not an entry";
     if (!entry.reason.empty())
       return;
-    Operation *end = function.getBody().front().getTerminator();
     SmallVector<Value> outputs = Exposer(op, shown).expose();
     for (auto [one, output] : llvm::zip_equal(shown, outputs)) {
       std::string name = uniqueName(function, (nameOfNode(op) + "." + one.suffix).str());
       entry.outputs.push_back(name);
-      addOutput(function, end, output, name);
+      TraceOp trace = traceAround(op);
+      unsigned queryAxis = one.has(WeightsAxis::head) ? 2 : 1;
+      if (trace)
+        output = exposeSteps(trace, output, queryAxis, name);
+      SmallVector<Attribute> dims(cast<RankedTensorType>(output.getType()).getRank(), StringAttr::get(&getContext()));
+      if (trace)
+        nameDims(function, trace, queryAxis, dims);
+      addOutput(function, output, name, dims);
     }
   }
 
@@ -380,7 +385,17 @@ private:
     return candidate;
   }
 
-  void addOutput(func::FuncOp function, Operation *end, Value output, StringRef name) {
+  /// As the output of the tokens has them.
+  void nameDims(func::FuncOp function, TraceOp trace, unsigned queryAxis, MutableArrayRef<Attribute> dims) {
+    auto known = function.getResultAttrOfType<ArrayAttr>(0, AttnDialect::kDimsAttr);
+    size_t items = cast<RankedTensorType>(trace.getRows().getType()).getRank() - 1;
+    if (!known || known.size() != items + 1)
+      return;
+    llvm::copy(known.getValue().drop_back(), dims.begin());
+    dims[items + queryAxis - 1] = known.getValue().back();
+  }
+
+  void addOutput(func::FuncOp function, Value output, StringRef name, ArrayRef<Attribute> dims) {
     Builder b(&getContext());
     auto type = cast<RankedTensorType>(output.getType());
     bool isDouble = type.getElementType().isF64();
@@ -388,9 +403,10 @@ private:
     auto attrs = b.getDictionaryAttr({
         b.getNamedAttr(AttnDialect::kNameAttr, b.getStringAttr(name)),
         b.getNamedAttr(AttnDialect::kDTypeAttr, b.getStringAttr(dtype)),
-        b.getNamedAttr(AttnDialect::kDimsAttr, b.getStrArrayAttr(SmallVector<StringRef>(type.getRank(), ""))),
+        b.getNamedAttr(AttnDialect::kDimsAttr, b.getArrayAttr(dims)),
     });
     (void)function.insertResult(function.getNumResults(), type, attrs);
+    Operation *end = function.getBody().front().getTerminator();
     end->insertOperands(end->getNumOperands(), output);
   }
 

@@ -3,6 +3,10 @@
 
 include "mlir/Pass/PassBase.td"
 
+defvar searchOptions = [
+  Option<"traces", "traces", "bool", "false", "whether attn.trace stands behind each loop, for attn-expose-attention">
+];
+
 def LowerSearchPass : Pass<"attn-lower-search", "::mlir::ModuleOp"> {
   let summary = "attn.search becomes a loop around a copy of its step";
   let description = [{
@@ -23,6 +27,7 @@ def LowerSearchPass : Pass<"attn-lower-search", "::mlir::ModuleOp"> {
     }
     ```
   }];
+  let options = searchOptions;
   let dependentDialects = [
     "::attn::AttnDialect", "::mlir::arith::ArithDialect", "::mlir::func::FuncDialect",
     "::mlir::linalg::LinalgDialect", "::mlir::math::MathDialect", "::mlir::memref::MemRefDialect",

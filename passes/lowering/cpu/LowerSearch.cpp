@@ -16,8 +16,10 @@ namespace attn {
 
 namespace {
 struct LowerSearchPass : attn::impl::LowerSearchPassBase<LowerSearchPass> {
+  using Base::Base;
+
   void runOnOperation() override {
-    if (failed(attn::lowerSearches(getOperation(), attn::SearchKernels())))
+    if (failed(attn::lowerSearches(getOperation(), attn::SearchKernels(), traces)))
       signalPassFailure();
   }
 };

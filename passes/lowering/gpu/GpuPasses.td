@@ -20,6 +20,7 @@ def LowerGpuSearchPass : Pass<"attn-lower-gpu-search", "mlir::ModuleOp"> {
     The loop is that of `attn-lower-search`. The kernels of rows have a block of threads for each row, the others a
     thread for each item, and what lives on is moved by blocks. Nobody hears of a token before the end.
   }];
+  let options = searchOptions;
   let dependentDialects = ["::mlir::gpu::GPUDialect", "::mlir::scf::SCFDialect", "::mlir::arith::ArithDialect",
                            "::mlir::memref::MemRefDialect", "::mlir::math::MathDialect", "::mlir::vector::VectorDialect",
                            "::mlir::tensor::TensorDialect", "::mlir::linalg::LinalgDialect",

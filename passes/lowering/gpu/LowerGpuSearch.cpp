@@ -54,8 +54,10 @@ class GpuSearchKernels : public SearchKernels {
 };
 
 struct LowerGpuSearchPass : attn::impl::LowerGpuSearchPassBase<LowerGpuSearchPass> {
+  using Base::Base;
+
   void runOnOperation() override {
-    if (failed(lowerSearches(getOperation(), GpuSearchKernels())))
+    if (failed(lowerSearches(getOperation(), GpuSearchKernels(), traces)))
       signalPassFailure();
   }
 };

@@ -3,12 +3,12 @@
 using namespace mlir;
 using namespace attn;
 
-LogicalResult attn::lowerSearches(ModuleOp module, const SearchKernels &target) {
+LogicalResult attn::lowerSearches(ModuleOp module, const SearchKernels &target, bool traces) {
   SmallVector<SearchOp> searches;
   module.walk([&](SearchOp op) { searches.push_back(op); });
   KernelTable kernels(module);
   for (SearchOp op : searches)
-    if (failed(SearchLoop(op, kernels, target).run()))
+    if (failed(SearchLoop(op, kernels, target, traces).run()))
       return failure();
   SmallVector<CtcSearchOp> labellings;
   module.walk([&](CtcSearchOp op) { labellings.push_back(op); });

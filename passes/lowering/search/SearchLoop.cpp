@@ -18,8 +18,8 @@ using namespace attn;
 
 static constexpr int64_t kDynamic = ShapedType::kDynamic;
 
-SearchLoop::SearchLoop(SearchOp op, KernelTable &kernels, const SearchKernels &target)
-    : op(op), kernels(kernels), target(target),
+SearchLoop::SearchLoop(SearchOp op, KernelTable &kernels, const SearchKernels &target, bool traces)
+    : op(op), kernels(kernels), target(target), traces(traces),
       step(SymbolTable::lookupNearestSymbolFrom<func::FuncOp>(op, op.getStepAttr())), b(op), loc(op.getLoc()),
       width(op.getWidth()) {
   spec.isBeam = op.isBeam();

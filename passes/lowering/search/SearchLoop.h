@@ -14,7 +14,7 @@ namespace attn {
 /// choose, and the states in the order of the rows that live on.
 class SearchLoop {
 public:
-  SearchLoop(SearchOp op, KernelTable &kernels, const SearchKernels &target);
+  SearchLoop(SearchOp op, KernelTable &kernels, const SearchKernels &target, bool traces);
 
   mlir::LogicalResult run();
 
@@ -51,6 +51,7 @@ private:
   mlir::Value appendOnes(Argument &argument, mlir::Value &length);
   mlir::Value countOn(mlir::Value positions);
   mlir::Value alignmentOf(mlir::Value chosenRows, mlir::Value lengths);
+  void trace(mlir::Value chosenRows);
   void finishRows(mlir::Value length);
   void finishBeams(mlir::Value length);
   /// The first results are written over the inputs at `inPlace`, which the kernel reads an element at a time.
@@ -92,6 +93,7 @@ private:
   SearchOp op;
   KernelTable &kernels;
   const SearchKernels &target;
+  bool traces;
   mlir::func::FuncOp step;
   mlir::OpBuilder b;
   mlir::Location loc;
@@ -113,8 +115,8 @@ private:
 /// Replaces `op` by calls of kernels.
 void lowerCtcSearch(CtcSearchOp op, KernelTable &kernels, const SearchKernels &target);
 
-/// All searches of a module.
-mlir::LogicalResult lowerSearches(mlir::ModuleOp module, const SearchKernels &target);
+/// All searches of a module. With `traces` an attn.trace stands behind each loop.
+mlir::LogicalResult lowerSearches(mlir::ModuleOp module, const SearchKernels &target, bool traces);
 
 } // namespace attn
 

@@ -368,14 +368,16 @@ void SearchLoop::finishRows(Value length) {
   op.getTokens().replaceAllUsesWith(castTo(chosen, op.getTokens().getType()));
   op.getLengths().replaceAllUsesWith(castTo(lengths, op.getLengths().getType()));
   op.getScores().replaceAllUsesWith(castTo(scores, op.getScores().getType()));
-  if (!op.getAlignment())
+  if (!op.getAlignment() && !traces)
     return;
   Value own = perToken([&](OpBuilder &at, Location where, Value row, Value, Value ended) {
     Value number = arith::IndexCastOp::create(at, where, at.getI64Type(), row);
     Value none = arith::ConstantIntOp::create(at, where, -1, 64);
     return arith::SelectOp::create(at, where, ended, none, number).getResult();
   });
-  op.getAlignment().replaceAllUsesWith(castTo(alignmentOf(Value(), own), op.getAlignment().getType()));
+  if (op.getAlignment())
+    op.getAlignment().replaceAllUsesWith(castTo(alignmentOf(Value(), own), op.getAlignment().getType()));
+  trace(own);
 }
 
 void SearchLoop::finishBeams(Value length) {
@@ -396,6 +398,12 @@ void SearchLoop::finishBeams(Value length) {
   op.getScores().replaceAllUsesWith(castTo(scores, op.getScores().getType()));
   if (op.getAlignment())
     op.getAlignment().replaceAllUsesWith(castTo(alignmentOf(traced[1], Value()), op.getAlignment().getType()));
+  trace(traced[1]);
+}
+
+void SearchLoop::trace(Value chosenRows) {
+  if (traces)
+    TraceOp::create(b, loc, chosenRows, rows, results[steps], op.startsWithScores());
 }
 
 void SearchLoop::finish() {

@@ -13,7 +13,18 @@ from . import _errors, _page
 
 def _is_whole(name: str, array: Any) -> bool:
     """Whether an output has all weights of a node, "NODE.weights" or "NODE.weights.2", or those of a search."""
-    return re.search(r"(\.weights(\.\d+)?|^alignment)$", name) is not None and array.ndim == 4
+    if name == "alignment":
+        return bool(array.ndim in (3, 4))
+    return re.search(r"\.weights(\.\d+)?$", name) is not None and array.ndim in (4, 5)
+
+
+def _drawn(weights: Any) -> Any:
+    """As the page has it: [batch, head, query, key], with each hypothesis of a beam as an item."""
+    if weights.ndim == 3:
+        return weights[:, None]
+    if weights.ndim == 5:
+        return weights.reshape(weights.shape[0] * weights.shape[1], *weights.shape[2:])
+    return weights
 
 
 def _is_whole_png(content: bytes) -> bool:
@@ -41,8 +52,9 @@ def _data_uri(image: Union[str, "os.PathLike[str]", bytes]) -> str:
 
 
 class AttentionMaps(Mapping[str, Any]):
-    """Attention weights by node: float32 arrays [batch, head, query, key], as the fused kernels computed them. Shows
-    itself as a page in a notebook; ``save`` writes that page.
+    """Attention weights by node: float32 arrays [batch, head, query, key], as the fused kernels computed them. In a
+    search queries are the tokens that it wrote, and a beam's have its hypotheses behind batch. Shows itself as a page in
+    a notebook; ``save`` writes that page.
 
     outputs  all outputs of the run by name, reductions (``expose_attention_as``) among them
     """
@@ -66,12 +78,13 @@ class AttentionMaps(Mapping[str, Any]):
             for name in exposed
             if name in outputs and _is_whole(name, outputs[name])
         }
-        self._heads = "Hypothesis" if list(self._weights) == ["alignment"] else None
+        shapes = {node: array.shape for node, array in self._weights.items()}
+        self._heads = "Hypothesis" if list(shapes) == ["alignment"] and len(shapes["alignment"]) == 4 else None
         self._check_labels(labels, key_labels)
 
     def _check_labels(self, labels: Optional[Sequence[str]], key_labels: Optional[Sequence[str]]) -> None:
-        axes = {"queries": 2, "keys": 3} if labels is key_labels or key_labels is None else {"queries": 2}
-        for name, texts, wanted in (("labels", labels, axes), ("key_labels", key_labels, {"keys": 3})):
+        axes = {"queries": -2, "keys": -1} if labels is key_labels or key_labels is None else {"queries": -2}
+        for name, texts, wanted in (("labels", labels, axes), ("key_labels", key_labels, {"keys": -1})):
             sizes = {w: sorted({array.shape[axis] for array in self._weights.values()}) for w, axis in wanted.items()}
             if texts is None or not self._weights or any(len(texts) in known for known in sizes.values()):
                 continue
@@ -90,9 +103,11 @@ class AttentionMaps(Mapping[str, Any]):
     def _layer(self, node: str) -> Dict[str, Any]:
         import numpy
 
-        weights = numpy.asarray(self._weights[node], numpy.float64)
+        weights = _drawn(numpy.asarray(self._weights[node], numpy.float64))
         words = numpy.round(65535 * numpy.clip(numpy.nan_to_num(weights), 0, 1)).astype("<u2")
         layer = {"name": node, "shape": list(weights.shape), "weights": base64.b64encode(words.tobytes()).decode()}
+        if self._weights[node].ndim == 5:
+            layer["hypotheses"] = self._weights[node].shape[1]
         for key, labels, size in (
             ("queryLabels", self.labels, weights.shape[2]),
             ("keyLabels", self.key_labels, weights.shape[3]),

@@ -377,8 +377,8 @@ class Model:
         **named: Any,
     ) -> _attention.AttentionMaps:
         """Runs an entry with inputs by name, and returns the weights of its attentions, which show themselves in a
-        notebook. For a library that exposes them (``expose_attention="all"``), and for a search with ``alignment``,
-        whose queries are the tokens that it wrote.
+        notebook. For a library that exposes them (``expose_attention="all"``), and for a search with ``alignment``. The
+        queries of a search are the tokens that it wrote: ``entry="generate"``.
 
         labels      texts, one for each position, such as the tokens
         key_labels  the same for keys, where they are other positions than the queries

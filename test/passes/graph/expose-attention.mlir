@@ -182,3 +182,52 @@ module attributes {attn.fusion_report = [{fused = true, node = "node 'soft' (Sof
   }
 }
 #node = loc("node 'soft' (Softmax)")
+
+// -----
+
+#q = affine_map<(b, h, i, j, d, e) -> (b, h, i, d)>
+#k = affine_map<(b, h, i, j, d, e) -> (b, h, j, d)>
+#v = affine_map<(b, h, i, j, d, e) -> (b, h, j, e)>
+#o = affine_map<(b, h, i, j, d, e) -> (b, h, i, e)>
+// In the loop of a search, whose trace goes: the loop carries the last query of each step, behind the others, in slabs that
+// grow; behind the loop each token has the row in which it was chosen.
+// CHECK-LABEL: func.func @search
+// CHECK-SAME: tensor<?x2x3x?x?xf32> {attn.dims = ["batch", "best", "", "length", ""], {{.*}}attn.name = "soft.weights"}
+// CHECK-SAME: tensor<?x2x?x?xf32> {attn.dims = ["batch", "best", "length", ""], {{.*}}attn.name = "soft.head_mean"}
+// CHECK-SAME: tensor<?x2x3x?xi64> {attn.dims = ["batch", "best", "", "length"], {{.*}}attn.name = "soft.argmax"}
+// CHECK: scf.while
+// CHECK: attn.attention
+// CHECK: attn.attention
+// CHECK: attn.require {{.*}} "search: 'soft.weights' has {0} rows, the tokens have {1}"
+// CHECK: %[[LAST:.*]] = tensor.extract_slice %{{.*}} : tensor<?x3x4x?xf32> to tensor<?x3x1x?xf32>
+// CHECK: %[[ROW:.*]] = tensor.collapse_shape %[[LAST]]
+// CHECK: %[[ROOM:.*]] = attn.grow %{{.*}} dim 0 : tensor<?xf32>
+// CHECK: tensor.insert_slice %[[ROW]] into %[[ROOM]]
+// CHECK: scf.yield
+// CHECK: linalg.generic {{.*}} ins(%{{.*}} : tensor<?x2x?xi64>) outs(%{{.*}} : tensor<?x2x3x?x?xf32>)
+// CHECK-NOT: attn.trace
+// OTHER-LABEL: func.func @search
+// OTHER-NOT: attn.grow
+// OTHER-NOT: attn.trace
+func.func @search(%q: tensor<?x3x4x8xf32>, %k: tensor<?x3x?x8xf32>, %rows: tensor<?x2x?xi64>, %n: index)
+    -> (tensor<?x2x?xi64> {attn.name = "tokens", attn.dims = ["batch", "best", "length"]}) attributes {attn.entry} {
+  %zero = arith.constant 0 : index
+  %one = arith.constant 1 : index
+  %count = tensor.dim %q, %zero : tensor<?x3x4x8xf32>
+  %steps, %y = scf.while (%t = %zero, %x = %q) : (index, tensor<?x3x4x8xf32>) -> (index, tensor<?x3x4x8xf32>) {
+    %more = arith.cmpi ult, %t, %n : index
+    scf.condition(%more) %t, %x : index, tensor<?x3x4x8xf32>
+  } do {
+  ^bb0(%t: index, %x: tensor<?x3x4x8xf32>):
+    %next = arith.addi %t, %one : index
+    %r = attn.attention masked_rows nan maps [#q, #k, #v, #o]
+        ins(%x, %k, %k : tensor<?x3x4x8xf32>, tensor<?x3x?x8xf32>, tensor<?x3x?x8xf32>) -> tensor<?x3x4x8xf32> score {
+    ^bb0(%s: f32):
+      attn.yield %s : f32
+    } loc(#node)
+    scf.yield %next, %r : index, tensor<?x3x4x8xf32>
+  }
+  attn.trace %rows of %count in %steps : tensor<?x2x?xi64>
+  return %rows : tensor<?x2x?xi64>
+}
+#node = loc("node 'soft' (Softmax)")

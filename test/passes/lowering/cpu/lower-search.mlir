@@ -1,4 +1,5 @@
-// RUN: attn-opt %s -attn-lower-search | FileCheck %s
+// RUN: attn-opt %s -attn-lower-search | FileCheck %s --implicit-check-not=attn.trace
+// RUN: attn-opt %s -attn-lower-search=traces | FileCheck %s --check-prefix=TRACE
 
 // A greedy search: what depends on constants alone stands before the loop, the step in it; the state that grows is
 // appended to in place.
@@ -31,6 +32,10 @@ func.func @step(%t: tensor<?xi64>, %h: tensor<?x?x4xf32>, %m: tensor<?x1x4xf32>)
 // CHECK: attn.kernel @search_greedy_w1_b1_2 {{.*}} elementwise [3, 4, 5, 6]
 // CHECK: attn.require {{.*}} "search: in step {0} the scores of item {1} have a NaN or +inf, or nothing but -inf; a mask
 // CHECK: attn.kernel @search_length_w1_b1_2
+// For attn-expose-attention: the rows in which tokens were chosen, behind the loop.
+// TRACE-LABEL: func.func @greedy
+// TRACE: %[[LOOP:.*]]:{{[0-9]+}} = scf.while
+// TRACE: attn.trace %{{.*}} of %{{.*}} in %[[LOOP]]#1 : tensor<?x?xi64>
 func.func @greedy(%f: tensor<?xi64>, %max: index, %h: tensor<?x?x4xf32>, %m: tensor<?x1x4xf32>)
     -> (tensor<?x?xi64>, tensor<?xi64>, tensor<?xf32>) {
   %a, %b, %c = attn.search "greedy" @step from %f max %max (%h, %m : tensor<?x?x4xf32>, tensor<?x1x4xf32>)
@@ -50,6 +55,10 @@ func.func @greedy(%f: tensor<?xi64>, %max: index, %h: tensor<?x?x4xf32>, %m: ten
 // CHECK: attn.kernel @search_move_w3_r0_g1_n_n_4_f32 ins(%[[CHOSEN]]#4, %{{.*}}, %{{.*}}, %{{.*}}, %{{.*}}, %[[FULL]] :
 // CHECK-SAME: outs(%[[FULL]] : tensor<?x?x4xf32>) elementwise [5]
 // CHECK: attn.kernel @search_trace_w3_b2_2
+// TRACE-LABEL: func.func @beam
+// TRACE: %[[LOOP:.*]]:{{[0-9]+}} = scf.while
+// TRACE: %[[TRACE:.*]]:3 = attn.kernel @search_trace_w3_b2_2
+// TRACE: attn.trace %[[TRACE]]#1 of %{{.*}} in %[[LOOP]]#1 : tensor<?x2x?xi64>
 func.func @beam(%f: tensor<?xi64>, %max: index, %h: tensor<?x?x4xf32>, %m: tensor<?x1x4xf32>)
     -> (tensor<?x2x?xi64>, tensor<?x2xi64>, tensor<?x2xf32>) {
   %a, %b, %c = attn.search "beam" @step from %f max %max (%h, %m : tensor<?x?x4xf32>, tensor<?x1x4xf32>)
