@@ -2,6 +2,7 @@ import glob
 import os
 import platform
 import shutil
+import subprocess
 import sys
 
 import lit.formats
@@ -61,6 +62,11 @@ for tool in ("ptxas", "nvdisasm"):
     if found := shutil.which(tool) or shutil.which(tool, path=os.pathsep.join(toolkits)):
         config.available_features.add(tool)
         config.environment["PATH"] += os.pathsep + os.path.dirname(found)
+
+# Samples by the clock, which containers may forbid.
+if shutil.which("perf") and not subprocess.run(["perf", "record", "-q", "-e", "cpu-clock", "-o", os.devnull, "true"],
+                                               capture_output=True).returncode:
+    config.available_features.add("perf")
 
 config.available_features.add("host-" + platform.machine())
 

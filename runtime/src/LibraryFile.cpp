@@ -4,6 +4,9 @@
 #include "VerifiedFiles.h"
 #include <algorithm>
 #include <cerrno>
+#include <climits>
+#include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <elf.h>
 #include <fcntl.h>
@@ -80,7 +83,7 @@ attnrt_status LibraryFile::open(int descriptor, const char *name, const attnrt_l
   if (options.verify == ATTNRT_VERIFY_ONCE && !isTrusted)
     noteAsVerified(opened, trailer.digest);
 
-  // Nobody can change the code between here and the end of the process.
+  // Nobody can change the code between here and the end of the process; a named copy has no seals.
   fcntl(elf, F_ADD_SEALS, F_SEAL_WRITE | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL);
   if (copied) {
     mprotect(map, mapSize, PROT_READ);
@@ -183,7 +186,21 @@ attnrt_status LibraryFile::checkVersion() const {
   return ATTNRT_OK;
 }
 
+/// In ATTNRT_PERF_DIR, which stays: profilers know code by the path that is mapped, and read its names there.
+attnrt_status LibraryFile::createNamedCopy(const char *folder) {
+  char path[PATH_MAX];
+  int length = snprintf(path, sizeof(path), "%s/attnrt-%lld-XXXXXX.so", folder, (long long)getpid());
+  errno = ENAMETOOLONG;
+  elf = length < PATH_MAX ? mkostemps(path, 3, O_CLOEXEC) : -1;
+  if (elf < 0)
+    return fail(ATTNRT_IO, "%s: cannot create a file for the code in '%s' (ATTNRT_PERF_DIR): %s", name(), folder,
+                strerror(errno));
+  return ATTNRT_OK;
+}
+
 attnrt_status LibraryFile::createElfCopy() {
+  if (const char *folder = secure_getenv("ATTNRT_PERF_DIR"); folder && *folder)
+    return createNamedCopy(folder);
   unsigned flags = MFD_CLOEXEC | MFD_ALLOW_SEALING;
 #ifdef MFD_EXEC
   elf = memfd_create("attnrt-model", flags | MFD_EXEC);

@@ -8,7 +8,8 @@
 namespace attn::rt {
 
 /// The file of a model library, verified: its weights mapped, its ELF object
-/// copied to a sealed memfd, so that what is executed is what was hashed.
+/// copied to a sealed memfd, so that what is executed is what was hashed; to a
+/// file in the folder ATTNRT_PERF_DIR where the environment names one.
 class LibraryFile {
 public:
   LibraryFile() = default;
@@ -44,6 +45,7 @@ private:
   attnrt_status readFooterHead(uint64_t fileSize);
   attnrt_status checkVersion() const;
   attnrt_status createElfCopy();
+  attnrt_status createNamedCopy(const char *folder);
   attnrt_status mapWeights();
   attnrt_status verifyDigest(int elfCopy, uint8_t *weightsCopy);
   bool protect(uint64_t offset, uint64_t size, bool writable);

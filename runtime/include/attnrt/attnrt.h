@@ -127,9 +127,13 @@ typedef struct attnrt_load_options {
 //
 // `options` may be NULL. `*model` is owned by the caller, who releases it.
 //
+// Profilers such as perf find no names in code that no file holds. Where the
+// environment has ATTNRT_PERF_DIR, the code is mapped from a file that is made
+// in that folder, attnrt-PID-*.so, and stays there.
+//
 //   not_found     there is no such file
 //   io            the file cannot be read; the code cannot be mapped, which takes
-//                 memfd_create and a mounted /proc
+//                 memfd_create and a mounted /proc; ATTNRT_PERF_DIR cannot be written
 //   corrupt_file  no model library, cut short, or the digest differs
 //   incompatible  another ABI version or architecture, or the CPU lacks features
 ATTNRT_API attnrt_status attnrt_model_load(const char *path, const attnrt_load_options *options, attnrt_model **model);
