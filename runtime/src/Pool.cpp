@@ -62,12 +62,13 @@ struct Piece {
   void *arg;
   int64_t begin, end;
   StopCondition *stop;
+  const PieceObserver *observer;
 };
 } // namespace
 
 // Runs a piece, in parts if it may have to stop in the middle: regions can take
 // seconds. Parts grow from one iteration to about a millisecond.
-static void runPiece(const Piece &piece) {
+static void runParts(const Piece &piece) {
   if (!piece.stop->isNeeded())
     return piece.fn(piece.arg, piece.begin, piece.end);
   int64_t part = 1, before = monotonicNow();
@@ -82,6 +83,14 @@ static void runPiece(const Piece &piece) {
     else if (taken > 4'000'000 && part > 1)
       part /= 2;
   }
+}
+
+static void runPiece(const Piece &piece, int32_t thread) {
+  if (!piece.observer)
+    return runParts(piece);
+  int64_t begin = monotonicNow();
+  runParts(piece);
+  piece.observer->fn(piece.observer->context, thread, begin, monotonicNow());
 }
 
 // A worker's mailbox. The caller writes `piece` while the state is Idle or
@@ -182,7 +191,7 @@ void Pool::pinCaller() {
     pinThread(pthread_self(), cpuList[0]);
 }
 
-bool Pool::run(attnrt_task_fn fn, void *arg, int64_t n, StopCondition &stop) {
+bool Pool::run(attnrt_task_fn fn, void *arg, int64_t n, StopCondition &stop, const PieceObserver *observer) {
   if (stop.isNeeded() && stop.poll())
     return false;
   if (n <= 0)
@@ -193,17 +202,17 @@ bool Pool::run(attnrt_task_fn fn, void *arg, int64_t n, StopCondition &stop) {
   auto beginOf = [&](int64_t piece) { return piece * size + std::min(piece, rest); };
   for (int64_t i = 1; i < numPieces; ++i) {
     Slot &slot = slots[i - 1];
-    slot.piece = {fn, arg, beginOf(i), beginOf(i + 1), &stop};
+    slot.piece = {fn, arg, beginOf(i), beginOf(i + 1), &stop, observer};
     if (slot.state.exchange(Posted, std::memory_order_acq_rel) == Asleep)
       wake(slot.state);
   }
-  runPiece({fn, arg, 0, beginOf(1), &stop});
+  runPiece({fn, arg, 0, beginOf(1), &stop, observer}, 0);
   for (int64_t i = 1; i < numPieces; ++i) {
     Slot &slot = slots[i - 1];
     uint32_t posted = Posted;
     if (slot.state.load(std::memory_order_relaxed) == Posted &&
         slot.state.compare_exchange_strong(posted, Idle, std::memory_order_acquire))
-      runPiece(slot.piece);
+      runPiece(slot.piece, 0);
   }
   for (int64_t i = 1; i < numPieces; ++i)
     waitForEnd(slots[i - 1]);
@@ -240,7 +249,7 @@ void *Pool::work(void *argument) {
   Slot &slot = *static_cast<Slot *>(argument);
   DefaultFloatingPoint environment;
   while (slot.pool->waitForPost(slot)) {
-    runPiece(slot.piece);
+    runPiece(slot.piece, slot.index);
     slot.pool->finish(slot);
   }
   return nullptr;

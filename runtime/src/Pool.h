@@ -24,6 +24,12 @@ struct StopCondition {
 
 int64_t monotonicNow(); ///< nanoseconds
 
+/// Hears of each piece that a thread has done (attnrt_run_options.on_piece).
+struct PieceObserver {
+  void (*fn)(void *context, int32_t thread, int64_t begin, int64_t end);
+  void *context;
+};
+
 /// Worker threads that share a loop with the thread that calls `run`.
 ///
 /// [0, n) is cut into min(n, threads) contiguous pieces, piece t for thread t;
@@ -51,8 +57,8 @@ public:
   void endRun();
 
   /// fn over [0, n). Returns when all pieces are done. False: `stop` said so,
-  /// and pieces are missing. Not from within fn.
-  bool run(attnrt_task_fn fn, void *arg, int64_t n, StopCondition &stop);
+  /// and pieces are missing. Not from within fn. `observer` may be null.
+  bool run(attnrt_task_fn fn, void *arg, int64_t n, StopCondition &stop, const PieceObserver *observer = nullptr);
 
   int32_t numThreads() const { return threads.load(std::memory_order_relaxed); }
 

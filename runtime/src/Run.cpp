@@ -309,7 +309,8 @@ static void *provideCache(attnrt_run *abi, int32_t number, int32_t rank, const i
 
 static int32_t parallelFor(attnrt_run *abi, attnrt_task_fn fn, void *arg, int64_t n) {
   Run &run = runOf(abi);
-  bool finished = run.session->pool.run(fn, arg, n, run.stop);
+  const PieceObserver observer = {run.options->on_piece, run.options->piece_context};
+  bool finished = run.session->pool.run(fn, arg, n, run.stop, observer.fn ? &observer : nullptr);
   // After an index out of range nothing that follows is of use.
   return !finished || __atomic_load_n(&abi->error_message, __ATOMIC_RELAXED) != 0;
 }

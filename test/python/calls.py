@@ -248,7 +248,7 @@ class Calls(unittest.TestCase):
             bert.entries["x"] = None
 
     def test_profile(self):
-        bert = attnc.load(models.BERT, threads=1)
+        bert = attnc.load(models.BERT, threads=2)
         ids = np.ones((1, 8), np.int64)
         profile = bert.profile(input_ids=ids, attention_mask=ids, runs=3)
         self.assertEqual(profile.runs, 3)
@@ -262,7 +262,16 @@ class Calls(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             path = pathlib.Path(folder) / "timeline.json"
             profile.write_timeline(path)
-            self.assertTrue(json.loads(path.read_text())["traceEvents"])
+            events = json.loads(path.read_text())["traceEvents"]
+        rows = {e["tid"]: e["args"]["name"] for e in events if e["ph"] == "M" and e["name"] == "thread_name"}
+        self.assertEqual(list(rows.values()), ["runs", "thread 0, of the run", "thread 1"])
+        spans = {tid: [e for e in events if e["ph"] == "X" and e["tid"] == tid] for tid in rows}
+        self.assertEqual([e["name"].partition(",")[0] for e in spans[0]], ["run 1", "run 2", "run 3"])
+        self.assertEqual(sum("fastest" in e["name"] for e in spans[0]), 1)
+        regions = {e["name"] for e in spans[1]} - {"at work"}
+        self.assertLessEqual({e["name"] for e in spans[2]}, regions)  # it may come too late
+        self.assertEqual({e["name"] for e in events if e["ph"] == "C"}, {"GFLOP/s", "GB/s", "threads at work"})
+        self.assertLessEqual(max(e["args"]["value"] for e in events if e["name"] == "threads at work"), 2)
         library = attnc.Model(bert.path)
         self.check("was not compiled to be profiled", lambda: library.profile(input_ids=ids, attention_mask=ids))
 

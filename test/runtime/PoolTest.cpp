@@ -1,6 +1,7 @@
 #include "Pool.h"
 #include "gtest/gtest.h"
 
+#include <array>
 #include <chrono>
 #include <mutex>
 #include <thread>
@@ -55,6 +56,40 @@ TEST(PoolTest, Pieces) {
     expectTiles(piecesOf(pool, INT64_MAX, stop), INT64_MAX, threads);
     pool.endRun();
   }
+}
+
+// Each piece is told once, by a thread of the pool, with times within those of the loop.
+TEST(PoolTest, Observer) {
+  struct Heard {
+    std::mutex mutex;
+    std::vector<std::array<int64_t, 3>> pieces;
+  };
+  auto hear = [](void *context, int32_t thread, int64_t begin, int64_t end) {
+    auto &heard = *static_cast<Heard *>(context);
+    std::lock_guard<std::mutex> lock(heard.mutex);
+    heard.pieces.push_back({thread, begin, end});
+  };
+  for (int32_t threads : {1, 2, 5})
+    for (bool spins : {true, false}) {
+      Pool pool;
+      ASSERT_TRUE(pool.initialize(threads, nullptr, 0, spins));
+      pool.beginRun();
+      for (int64_t n : {0, 1, 3, 100}) {
+        Heard heard;
+        PieceObserver observer = {hear, &heard};
+        StopCondition stop;
+        Record record;
+        int64_t before = monotonicNow();
+        EXPECT_TRUE(pool.run(Record::task, &record, n, stop, &observer));
+        int64_t after = monotonicNow();
+        EXPECT_EQ(heard.pieces.size(), record.pieces.size());
+        for (auto [thread, begin, end] : heard.pieces) {
+          EXPECT_TRUE(thread >= 0 && thread < threads) << thread;
+          EXPECT_TRUE(before <= begin && begin <= end && end <= after);
+        }
+      }
+      pool.endRun();
+    }
 }
 
 void add(void *counts, int64_t begin, int64_t end) {

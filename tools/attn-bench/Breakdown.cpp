@@ -17,13 +17,14 @@ using namespace llvm;
 namespace attn::tools {
 namespace {
 
-double nowMs() {
-  return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now().time_since_epoch()).count();
+/// Of CLOCK_MONOTONIC, as the runtime counts.
+int64_t nowNs() {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
+      .count();
 }
 
-/// Of one piece of work, in %; 0: unknown.
-double shareOfPeak(int64_t flops, double ms, double peak) {
-  return flops > 0 && ms > 0 && peak > 0 ? 100 * static_cast<double>(flops) / (ms * 1e-3) / peak : 0;
+double nowMs() {
+  return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
 } // namespace
@@ -41,7 +42,7 @@ bool Breakdown::initialize(StringRef manifest, std::string &error) {
     return false;
   }
   for (const json::Value &each : *list) {
-    Region &region = regions.emplace_back();
+    ProfiledRegion &region = regions.emplace_back();
     const json::Object *fields = each.getAsObject();
     if (!fields)
       continue;
@@ -53,26 +54,41 @@ bool Breakdown::initialize(StringRef manifest, std::string &error) {
   return true;
 }
 
-void Breakdown::attach(runner::Model &model) {
+void Breakdown::attach(runner::Model &model, bool hearsThreads) {
   model.onMark(
       [](void *context, int32_t region, int64_t flops, int64_t bytes) {
         auto &self = *static_cast<Breakdown *>(context);
-        double now = nowMs() - self.start;
-        double begin = self.current.empty() ? 0 : self.current.back().end;
+        int64_t now = nowNs();
+        int64_t begin = self.current.marks.empty() ? self.current.begin : self.current.marks.back().end;
         if (region >= 0 && static_cast<size_t>(region) < self.regions.size())
-          self.current.push_back({region, flops, bytes, begin, now});
+          self.current.marks.push_back({region, flops, bytes, begin, now});
+      },
+      this);
+  if (!hearsThreads)
+    return;
+  current.pieces.resize(static_cast<size_t>(model.threads()));
+  model.onPiece(
+      [](void *context, int32_t thread, int64_t begin, int64_t end) {
+        static_cast<Breakdown *>(context)->current.pieces[static_cast<size_t>(thread)].push_back({begin, end});
       },
       this);
 }
 
 void Breakdown::beginRun() {
-  current.clear();
-  start = nowMs();
+  current.marks.clear();
+  for (std::vector<ProfiledRun::Piece> &pieces : current.pieces)
+    pieces.clear();
+  ++current.number;
+  current.begin = nowNs();
 }
 
 void Breakdown::endRun() {
-  if (best.empty() || duration(current) < duration(best))
-    std::swap(best, current);
+  if (!current.pieces.empty() && first.size() < kFirstRuns && numMarks < kMostMarks) {
+    first.push_back(current);
+    numMarks += current.marks.size();
+  }
+  if (best.marks.empty() || current.duration() < best.duration())
+    best = current;
 }
 
 /// `text` on `width` columns: its begin and its end. --profile has all of it.
@@ -90,13 +106,13 @@ static std::string elide(StringRef text, size_t width) {
 
 std::vector<Breakdown::Line> Breakdown::lines() const {
   std::map<std::pair<std::string, int64_t>, Line> byKey;
-  for (auto [i, mark] : enumerate(best)) {
+  for (auto [i, mark] : enumerate(best.marks)) {
     Line &line = byKey[{regions[static_cast<size_t>(mark.region)].name, mark.bytes}];
     if (line.count++ == 0) {
       line.first = i;
       line.region = mark.region;
     }
-    line.ms += mark.end - mark.begin;
+    line.ms += static_cast<double>(mark.end - mark.begin) * 1e-6;
     line.flops += mark.flops;
     line.bytes += mark.bytes;
   }
@@ -108,13 +124,13 @@ std::vector<Breakdown::Line> Breakdown::lines() const {
 }
 
 void Breakdown::print(raw_ostream &os, double peak) const {
-  double total = duration(best);
+  double total = static_cast<double>(best.duration()) * 1e-6;
   os << format("  regions of the fastest run, %.3f ms in all", total);
   if (peak > 0)
     os << format("; peak %.0f GFLOP/s", peak * 1e-9);
   os << "\n         ms      %   times   GFLOP/s  peak %    GB/s  region (nodes of the first)\n";
   for (const Line &line : lines()) {
-    const Region &region = regions[static_cast<size_t>(line.region)];
+    const ProfiledRegion &region = regions[static_cast<size_t>(line.region)];
     os << format("  %9.4f  %5.1f  %6zu", line.ms, total > 0 ? 100 * line.ms / total : 0, line.count);
     if (line.flops > 0)
       os << format("  %8.1f  %6.1f", static_cast<double>(line.flops) / line.ms * 1e-6,
@@ -132,7 +148,7 @@ void Breakdown::print(raw_ostream &os, double peak) const {
 json::Object Breakdown::toJson(double peak) const {
   json::Array rows;
   for (const Line &line : lines()) {
-    const Region &region = regions[static_cast<size_t>(line.region)];
+    const ProfiledRegion &region = regions[static_cast<size_t>(line.region)];
     json::Object row{{"region", json::fixUTF8(region.name)},
                      {"nodes", json::fixUTF8(region.nodes)},
                      {"ms", line.ms},
@@ -144,29 +160,14 @@ json::Object Breakdown::toJson(double peak) const {
     }
     rows.push_back(std::move(row));
   }
-  return json::Object{{"ms", duration(best)}, {"regions", std::move(rows)}};
+  return json::Object{{"ms", static_cast<double>(best.duration()) * 1e-6}, {"regions", std::move(rows)}};
 }
 
-void Breakdown::writeTrace(raw_ostream &os, double peak) const {
-  json::Array events;
-  for (const Mark &mark : best) {
-    const Region &region = regions[static_cast<size_t>(mark.region)];
-    double ms = mark.end - mark.begin;
-    json::Object facts{{"nodes", json::fixUTF8(region.nodes)}, {"bytes", mark.bytes}};
-    if (mark.flops > 0) {
-      facts["flops"] = mark.flops;
-      facts["peak_percent"] = shareOfPeak(mark.flops, ms, peak);
-    }
-    events.push_back(json::Object{{"name", json::fixUTF8(region.name)},
-                                  {"ph", "X"},
-                                  {"pid", 1},
-                                  {"tid", 1},
-                                  {"ts", mark.begin * 1e3},
-                                  {"dur", ms * 1e3},
-                                  {"args", std::move(facts)}});
-  }
-  os << formatv("{0}", json::Value(json::Object{{"traceEvents", std::move(events)}, {"displayTimeUnit", "ns"}}))
-     << '\n';
+void Breakdown::writeTimeline(raw_ostream &os, double peak) const {
+  std::vector<ProfiledRun> runs(first);
+  if (none_of(runs, [&](const ProfiledRun &run) { return run.number == best.number; }))
+    runs.push_back(best);
+  attn::tools::writeTimeline(os, regions, runs, best.number, peak);
 }
 
 //===----------------------------------------------------------------------===//

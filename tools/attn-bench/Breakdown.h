@@ -2,6 +2,7 @@
 #ifndef TOOLS_ATTN_BENCH_BREAKDOWN_H
 #define TOOLS_ATTN_BENCH_BREAKDOWN_H
 
+#include "tools/attn-bench/Timeline.h"
 #include "tools/attn-run/runner/Model.h"
 #include "llvm/Support/JSON.h"
 #include "llvm/Support/raw_ostream.h"
@@ -10,14 +11,15 @@
 
 namespace attn::tools {
 
-/// Keeps the marks of the fastest run.
+/// Keeps the marks of the fastest run, and for a timeline those of the first ones.
 class Breakdown {
 public:
   /// Reads the regions from a manifest; false with `error` set where it has none.
   bool initialize(llvm::StringRef manifest, std::string &error);
 
-  void attach(runner::Model &model);
-  /// Around each run: what it marked is kept if it took least so far.
+  /// `hearsThreads`: for a timeline, what each thread does, which costs runs a few percent.
+  void attach(runner::Model &model, bool hearsThreads);
+  /// Around each run.
   void beginRun();
   void endRun();
 
@@ -26,18 +28,10 @@ public:
   void print(llvm::raw_ostream &os, double peak) const;
   /// The same as a JSON object.
   llvm::json::Object toJson(double peak) const;
-  /// The fastest run as a JSON array of trace events.
-  void writeTrace(llvm::raw_ostream &os, double peak) const;
+  /// The first runs and the fastest as trace events.
+  void writeTimeline(llvm::raw_ostream &os, double peak) const;
 
 private:
-  struct Region {
-    std::string name, nodes;
-  };
-  struct Mark {
-    int32_t region;
-    int64_t flops, bytes;
-    double begin, end; // ms from the start of the run
-  };
   /// Marks of one region and size.
   struct Line {
     double ms = 0;
@@ -46,11 +40,14 @@ private:
     int32_t region = 0;
   };
   std::vector<Line> lines() const; ///< of the fastest run, the longest first
-  double duration(const std::vector<Mark> &run) const { return run.empty() ? 0 : run.back().end; }
 
-  std::vector<Region> regions;
-  std::vector<Mark> current, best;
-  double start = 0;
+  /// Runs of a timeline, and a limit for those of many regions: Perfetto reads some 10 MB well.
+  static constexpr size_t kFirstRuns = 10, kMostMarks = 20'000;
+
+  std::vector<ProfiledRegion> regions;
+  ProfiledRun current, best;
+  std::vector<ProfiledRun> first;
+  size_t numMarks = 0; ///< of `first`
 };
 
 /// FLOP/s of fused multiply-adds in registers, in `threads` threads at once.

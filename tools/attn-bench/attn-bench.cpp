@@ -179,7 +179,7 @@ bool writeProfile(const Breakdown &regions, StringRef path, double peak) {
   std::error_code error;
   raw_fd_ostream os(path, error, sys::fs::OF_None);
   if (!error) {
-    regions.writeTrace(os, peak);
+    regions.writeTimeline(os, peak);
     os.close();
     error = os.error();
     os.clear_error();
@@ -219,7 +219,7 @@ int load(CommandLine &line, LibraryArgument &library, int32_t threads, int32_t d
 }
 
 /// Has the regions of a run timed. An exit code.
-int lookInside(runner::Model &model, StringRef name, Breakdown &regions) {
+int lookInside(runner::Model &model, StringRef name, bool hearsThreads, Breakdown &regions) {
   if (hasGpuCode(model.info())) {
     reportError(name + " is for --target=cuda, whose regions are not timed; a profile of its kernels: nsys");
     return ExitUsage;
@@ -229,7 +229,7 @@ int lookInside(runner::Model &model, StringRef name, Breakdown &regions) {
     reportError(name + " cannot be profiled: " + error);
     return ExitUsage;
   }
-  regions.attach(model);
+  regions.attach(model, hearsThreads);
   return ExitSuccess;
 }
 
@@ -294,7 +294,7 @@ int runTool(int argc, char **argv) {
       return reportFault(fault, error);
   Breakdown regions;
   bool looksInside = line->has(OPT_breakdown) || line->has(OPT_profile) || line->has(OPT_roofline);
-  if (looksInside && (code = lookInside(model, library->name(), regions)))
+  if (looksInside && (code = lookInside(model, library->name(), line->has(OPT_profile), regions)))
     return code;
   std::unique_ptr<DeviceTimer> device = timeDevice(model, deviceNumber);
   runner::Failure failure;

@@ -353,7 +353,7 @@ class Model:
     def profile(self, *, runs: int = 10, entry: Optional[str] = None, **named: Any) -> _report.Profile:
         """Runs ``runs`` times with inputs by name, and says where the time of the fastest run went. For a library that
         was compiled for it (``profiling=True``)."""
-        from . import _report
+        from . import _report, _timeline
 
         manifest = self.manifest
         if not manifest.get("regions"):
@@ -363,7 +363,8 @@ class Model:
         if runs < 1:
             raise _errors.InvalidArgument(f"runs expects a number above 0, not {runs}")
         chosen = self._entry(entry)
-        return _report.profile_of(manifest, [self._engine.profile(chosen._index, named) for _ in range(runs)])
+        done = [_timeline.Run(*self._engine.profile(chosen._index, named)) for _ in range(runs)]
+        return _report.profile_of(manifest, done)
 
     def attention(
         self,

@@ -6,9 +6,9 @@ import html
 import json
 import pathlib
 from dataclasses import dataclass, field
-from typing import Any, Dict, Iterator, List, Mapping, Sequence, Tuple, Union
+from typing import Any, Callable, Dict, Iterator, List, Mapping, Sequence, Tuple, Union
 
-from . import _page
+from . import _page, _timeline
 
 _STYLE = "text-align:left;padding:1px 10px 1px 0;font-family:monospace;vertical-align:top"
 
@@ -112,11 +112,13 @@ class Region:
 class Profile(Sequence[Region]):
     """The regions of the fastest of ``runs`` runs, in the order in which they first ran."""
 
-    def __init__(self, regions: Sequence[Region], seconds: float, runs: int, marks: Sequence[Tuple[str, float]]) -> None:
+    def __init__(
+        self, regions: Sequence[Region], seconds: float, runs: int, timeline: Callable[[], List[Dict[str, Any]]]
+    ) -> None:
         self._regions = list(regions)
         self.seconds = seconds
         self.runs = runs
-        self._marks = list(marks)
+        self._timeline = timeline
 
     def __getitem__(self, index: Any) -> Any:
         return self._regions[index]
@@ -128,12 +130,8 @@ class Profile(Sequence[Region]):
         return iter(self._regions)
 
     def write_timeline(self, path: Union[str, "pathlib.Path"]) -> None:
-        """Writes the run for https://ui.perfetto.dev or chrome://tracing."""
-        events, start = [], 0.0
-        for name, seconds in self._marks:
-            events.append({"name": name, "ph": "X", "pid": 0, "tid": 0, "ts": start * 1e6, "dur": seconds * 1e6})
-            start += seconds
-        pathlib.Path(path).write_text(json.dumps({"traceEvents": events}))
+        """Writes all runs for https://ui.perfetto.dev or chrome://tracing: a row for each thread, and counters."""
+        pathlib.Path(path).write_text(json.dumps({"traceEvents": self._timeline(), "displayTimeUnit": "ns"}))
 
     def _rows(self) -> Tuple[Sequence[str], List[Sequence[str]]]:
         header = ("region", "nodes", "us", "share", "times", "GFLOP/s")
@@ -157,23 +155,24 @@ class Profile(Sequence[Region]):
         return table(f"{self.seconds * 1e3:.3f} ms, the fastest of {self.runs} runs", header, rows)
 
 
-def profile_of(manifest: Mapping[str, Any], runs: Sequence[Tuple[int, Sequence[Tuple[int, int, int, int]]]]) -> Profile:
+def profile_of(manifest: Mapping[str, Any], runs: Sequence[_timeline.Run]) -> Profile:
     """From what the binding's ``profile`` answered for each run."""
-    total, marks = min(runs, key=lambda run: run[0])
-    described: Dict[int, Mapping[str, Any]] = {}
-    for number, region in enumerate(manifest.get("regions", [])):
-        described[number] = region if isinstance(region, dict) else {"name": str(region)}
+    fastest = min(runs, key=lambda run: run.total)
+    listed = [one if isinstance(one, dict) else {"name": str(one)} for one in manifest.get("regions", [])]
+    names = [str(one.get("name", f"region {number}")) for number, one in enumerate(listed)]
+    nodes = [tuple(one.get("nodes", ())) for one in listed]
     sums: Dict[int, List[int]] = {}
-    for region_number, ns, flops, size in marks:
-        sum_ = sums.setdefault(region_number, [0, 0, 0, 0])
-        for place, value in enumerate((ns, 1, flops, size)):
+    for number, begin, end, flops, size in fastest.marks:
+        sum_ = sums.setdefault(number, [0, 0, 0, 0])
+        for place, value in enumerate((end - begin, 1, flops, size)):
             sum_[place] += value
-
-    def name(number: int) -> str:
-        return str(described.get(number, {}).get("name", f"region {number}"))
-
     regions = [
-        Region(name(number), tuple(described.get(number, {}).get("nodes", ())), ns / 1e9, times, flops, size)
+        Region(names[number], nodes[number], ns / 1e9, times, flops, size)
         for number, (ns, times, flops, size) in sums.items()
     ]
-    return Profile(regions, total / 1e9, len(runs), [(name(mark[0]), mark[1] / 1e9) for mark in marks])
+    return Profile(
+        regions,
+        fastest.total / 1e9,
+        len(runs),
+        lambda: _timeline.events_of(runs, names, [", ".join(of) for of in nodes]),
+    )

@@ -189,19 +189,20 @@ static std::vector<Borrowed> borrowBuffers(const Signature &signature, PyObject 
   return borrowed;
 }
 
-namespace {
-struct Marks {
-  std::vector<std::array<int64_t, 4>> *list;
-  Clock::time_point last;
-
-  static void note(void *context, int32_t region, int64_t flops, int64_t bytes) {
-    auto &marks = *static_cast<Marks *>(context);
-    auto now = Clock::now();
-    marks.list->push_back({region, (now - marks.last).count(), flops, bytes});
-    marks.last = now;
-  }
-};
-} // namespace
+/// Has the run tell `profiled` of its regions and of what its threads do.
+static void watch(ProfiledRun &profiled, int32_t threads, attnrt_run_options &options) {
+  profiled.pieces.resize(size_t(threads));
+  profiled.begin = Clock::now().time_since_epoch().count();
+  options.on_mark = [](void *context, int32_t region, int64_t flops, int64_t bytes) {
+    auto &run = *static_cast<ProfiledRun *>(context);
+    int64_t begin = run.marks.empty() ? run.begin : run.marks.back()[2];
+    run.marks.push_back({region, begin, Clock::now().time_since_epoch().count(), flops, bytes});
+  };
+  options.on_piece = [](void *context, int32_t thread, int64_t begin, int64_t end) {
+    static_cast<ProfiledRun *>(context)->pieces[size_t(thread)].push_back({begin, end});
+  };
+  options.mark_context = options.piece_context = &profiled;
+}
 
 /// A run that a Ctrl-C ended is made anew if Python's handler of it returns.
 static attnrt_status runInterruptibly(Session &session, attnrt_run_options &options, const DLTensor *const *inputs,
@@ -260,11 +261,8 @@ nb::object Engine::call(int32_t index, PyObject *positional, PyObject *named, co
   // What waiting took counts.
   if (deadline)
     native.timeout_ns = std::max<int64_t>(deadline - Clock::now().time_since_epoch().count(), 1);
-  Marks marks{options.marks, Clock::now()};
-  if (options.marks) {
-    native.on_mark = Marks::note;
-    native.mark_context = &marks;
-  }
+  if (options.profiled)
+    watch(*options.profiled, attnrt_session_num_threads(session->handle), native);
   attnrt_status status;
   try {
     status = runInterruptibly(*session, native, tensors.data(), int32_t(tensors.size()), outputs);
@@ -291,16 +289,22 @@ nb::object Engine::call(int32_t index, PyObject *positional, PyObject *named, co
 }
 
 nb::object Engine::profile(int32_t index, const nb::dict &named) {
-  std::vector<std::array<int64_t, 4>> marks;
+  ProfiledRun run;
   CallOptions options;
-  options.marks = &marks;
+  options.profiled = &run;
   auto start = Clock::now();
   call(index, nullptr, named.ptr(), options);
   int64_t total = (Clock::now() - start).count();
-  nb::list list;
-  for (const auto &mark : marks)
-    list.append(nb::make_tuple(mark[0], mark[1], mark[2], mark[3]));
-  return nb::make_tuple(total, list);
+  nb::list marks, threads;
+  for (const auto &[region, begin, end, flops, bytes] : run.marks)
+    marks.append(nb::make_tuple(region, begin, end, flops, bytes));
+  for (const auto &thread : run.pieces) {
+    nb::list pieces;
+    for (auto [begin, end] : thread)
+      pieces.append(nb::make_tuple(begin, end));
+    threads.append(pieces);
+  }
+  return nb::make_tuple(total, run.begin, marks, threads);
 }
 
 State *Engine::makeState(nb::object self, int32_t index) {

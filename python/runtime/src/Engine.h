@@ -91,6 +91,13 @@ struct Entry {
   Signature whole, stepping;
 };
 
+/// What a profiled run did, in nanoseconds of CLOCK_MONOTONIC.
+struct ProfiledRun {
+  int64_t begin = 0;
+  std::vector<std::array<int64_t, 5>> marks;                    // region, begin, end, flops, bytes
+  std::vector<std::vector<std::pair<int64_t, int64_t>>> pieces; // begin and end, by thread
+};
+
 /// What a call asks for besides its inputs.
 struct CallOptions {
   int64_t timeout = 0; // ns
@@ -98,7 +105,7 @@ struct CallOptions {
   State *state = nullptr;
   PyObject *buffers = nullptr; // a dict of outputs, or null
   bool asDict = false;
-  std::vector<std::array<int64_t, 4>> *marks = nullptr; // region, ns, flops, bytes
+  ProfiledRun *profiled = nullptr;
 };
 
 class Engine {

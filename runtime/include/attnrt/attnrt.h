@@ -357,8 +357,15 @@ typedef struct attnrt_run_options {
   // ATTNRT_CANCELLED.
   int32_t (*on_token)(void *context, int64_t row, int64_t step, int64_t token);
   void *token_context;
+  // For a timeline: called with `piece_context` when a thread has done its piece of a
+  // loop on the CPU, by that thread, by several at once. `thread` counts from 0, which
+  // is that of the run, to those of the session; `begin` and `end` are nanoseconds of
+  // CLOCK_MONOTONIC. Returns soon: the loop waits.
+  void (*on_piece)(void *context, int32_t thread, int64_t begin, int64_t end);
+  void *piece_context;
 } attnrt_run_options;
-#define ATTNRT_RUN_OPTIONS_INIT {sizeof(attnrt_run_options), NULL, NULL, 0, NULL, NULL, 0, NULL, NULL, NULL, NULL}
+#define ATTNRT_RUN_OPTIONS_INIT                                                                                        \
+  {sizeof(attnrt_run_options), NULL, NULL, 0, NULL, NULL, 0, NULL, NULL, NULL, NULL, NULL, NULL}
 
 // Where an output goes. {NULL, 0, NULL}: the runtime allocates it.
 typedef struct attnrt_output {

@@ -133,6 +133,8 @@ bool Model::run(std::vector<Tensor> &inputs, std::vector<Tensor> &outputs, Failu
   options.entry = chosen->name;
   options.on_mark = markFn;
   options.mark_context = markContext;
+  options.on_piece = pieceFn;
+  options.piece_context = pieceContext;
   options.state = state;
   options.stream = runStream;
   if (tokenFn) {

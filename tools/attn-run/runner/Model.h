@@ -60,6 +60,13 @@ public:
     markContext = context;
   }
 
+  /// Called by each thread for its pieces of loops (attnrt_run_options.on_piece).
+  using PieceFn = void (*)(void *context, int32_t thread, int64_t begin, int64_t end);
+  void onPiece(PieceFn function, void *context) {
+    pieceFn = function;
+    pieceContext = context;
+  }
+
   /// Called for each token of a search (attnrt_run_options.on_token); false: the run is to end.
   using TokenFn = std::function<bool(int64_t row, int64_t step, int64_t token)>;
   void onToken(TokenFn function) { tokenFn = std::move(function); }
@@ -81,6 +88,8 @@ private:
   const attnrt_entry_info *chosen = nullptr;
   MarkFn markFn = nullptr;
   void *markContext = nullptr;
+  PieceFn pieceFn = nullptr;
+  void *pieceContext = nullptr;
   TokenFn tokenFn;
   void *runStream = nullptr;
 };
