@@ -69,7 +69,8 @@ def fused_matmul(d):
 @ms("DynamicQuantizeMatMul", "MatMulIntegerToFloat")
 def quantised_matmul(d):
     m, k, n = d.size(1), d.r.choice([1, 7, 40]), d.r.choice([1, 5, 50])
-    weights = d.array([k, n], "int8", -100, 100)
+    # In 7 bits: on processors without VNNI ONNX Runtime adds pairs of products in 16 bits, which saturate.
+    weights = d.array([k, n], "int8", -64, 63)
     scale = d.array([n] if d.maybe() else [], low=0.01, high=0.1)
     zero = np.zeros(scale.shape, "int8")  # ONNX Runtime's kernels take no others of a column
     bias = [d.array([n])] if d.maybe() else []
