@@ -7,8 +7,8 @@ import unittest
 
 from sources import settle
 
-lengths, names, passes, worklists = map(importlib.import_module,
-                                        ("check-lengths", "check-names", "check-passes", "check-worklists"))
+faults, lengths, names, passes, worklists = map(
+    importlib.import_module, ("check-faults", "check-lengths", "check-names", "check-passes", "check-worklists"))
 
 
 def tree(**files):
@@ -28,6 +28,21 @@ class Lengths(unittest.TestCase):
 
     def test_files(self):
         self.assertEqual(list(lengths.too_long(tree(a_DOT_cpp=501 * "int x;\n", b_DOT_h=500 * "int x;\n"))), ["a.cpp"])
+
+
+class Faults(unittest.TestCase):
+    ROWS = "".join(f"| {cell} | a fault | `a.test`, `B.cpp: Fails` |\n" for cell in faults.WANTED)
+
+    def found(self, rows):
+        return faults.untested(tree(test__faults_DOT_md=rows, test__a_DOT_test="RUN: a", test__B_DOT_cpp="TEST(B, Fails)"))
+
+    def test_all(self):
+        self.assertEqual(self.found(self.ROWS), {})
+
+    def test_gaps(self):
+        self.assertEqual(list(self.found(self.ROWS.replace("| L4 |", "| L3 |"))), ["L4", "L3"])
+        for change in (("`a.test`, `B.cpp: Fails`", "none"), ("a.test", "b.test"), ("Fails", "Fail"), ("Fails", "B, Fails,")):
+            self.assertEqual(len(self.found(self.ROWS.replace(*change, 1))), 1, change)
 
 
 class Worklists(unittest.TestCase):

@@ -3,8 +3,11 @@
 
 #include <fcntl.h>
 #include <malloc.h>
+#include <sched.h>
 #include <sys/mman.h>
+#include <sys/mount.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 
 using namespace attn::test;
@@ -131,6 +134,31 @@ TEST_F(FaultTest, NoDescriptors) {
     }
     return regionsWork(session.get());
   }));
+}
+
+// What runs is a copy in memory, so that a file system without execution has libraries, too.
+TEST_F(FaultTest, NoExecution) {
+  std::string folder = dir / "mounted";
+  ASSERT_EQ(mkdir(folder.c_str(), 0700), 0);
+  Bytes bytes = readFile(file);
+  constexpr int kCannot = 77;
+  pid_t child = fork();
+  if (child == 0) {
+    if (unshare(CLONE_NEWNS) != 0 || mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0 ||
+        mount("none", folder.c_str(), "tmpfs", MS_NOEXEC, nullptr) != 0)
+      _exit(kCannot);
+    writeFile(folder + "/model.so", bytes);
+    attnrt_model *loaded = nullptr;
+    attnrt_session *made = nullptr;
+    bool works = attnrt_model_load((folder + "/model.so").c_str(), nullptr, &loaded) == ATTNRT_OK &&
+                 attnrt_session_create(loaded, nullptr, &made) == ATTNRT_OK && regionsWork(made);
+    _exit(works ? 0 : 1);
+  }
+  int status = -1;
+  waitpid(child, &status, 0);
+  if (WIFEXITED(status) && WEXITSTATUS(status) == kCannot)
+    GTEST_SKIP() << "mounts are not allowed here";
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0);
 }
 
 // Failing loads and runs give back what they took.
