@@ -3,11 +3,12 @@ import random
 
 import numpy as np
 import onnx
-from onnx import TensorProto, helper, numpy_helper
+from onnx import TensorProto, helper
 
 from graph_data import NUMPY, kept, scale_of, score_letters, weights
 from graph_masks import ELEMENT, MaskEmitter
 from graph_spec import STEPS
+from graph_writer import Writer
 
 INPUT_DIMS = {"x": ["B", "Sq", None], "y": ["B", "Sk", None], "lens": ["B"], "padding": ["B", "T"], "segments": ["B", "Sq"],
               "past_k": ["B", None, "P", None], "past_v": ["B", None, "P", None], "centre": ["B"]}
@@ -16,14 +17,11 @@ LAYOUT_DIMS = {"bhsd": ["B", None, "S", None], "kt": ["B", None, "S", None], "bs
                "step": ["B", "S", None], "time": ["S", "B", None], "keras": ["B", "S", None, None]}
 
 
-class Emitter(MaskEmitter):
+class Emitter(MaskEmitter, Writer):
     def __init__(self, spec, feeds):
+        super().__init__(random.Random(spec["style"]), NUMPY[spec["dtype"]], spec["opset"])
         self.s, self.d, self.feeds = spec, spec["dims"], feeds
-        self.r = random.Random(spec["style"])
-        self.dtype = NUMPY[spec["dtype"]]
         self.w = weights(spec)
-        self.nodes, self.inits, self.inputs, self.outputs = [], [], [], []
-        self.count = 0
         self.dynamic = set(spec["dynamic"])
         self.alias = {} if spec["cross"] else {"Sk": "Sq"}
         self.where = {}  # a dynamic dimension -> (input, axis)
@@ -62,46 +60,6 @@ class Emitter(MaskEmitter):
             else:
                 shape.append(size)
         self.inputs.append(helper.make_tensor_value_info(name, ELEMENT[value.dtype], shape))
-
-    def op(self, op_type, *inputs, n=1, name=None, **attributes):
-        outputs = [name] if name else [f"{op_type.lower()}_{self.count}" + (f"_{i}" if n > 1 else "") for i in range(n)]
-        self.nodes.append(helper.make_node(op_type, list(inputs), outputs, name=f"/{op_type}_{self.count}", **attributes))
-        self.count += 1
-        return outputs[0] if n == 1 else outputs
-
-    def const(self, value, dtype=None):
-        value = np.asarray(value, dtype or self.dtype)
-        name = f"c{self.count}"
-        self.count += 1
-        tensor = numpy_helper.from_array(value, name)
-        if self.r.random() < 0.5:
-            self.inits.append(tensor)
-        else:
-            self.nodes.append(helper.make_node("Constant", [], [name], name=f"/Constant_{self.count}", value=tensor))
-        return name
-
-    def scalar(self, value):
-        return self.const(np.full([1] * self.r.choice([0, 0, 1]), value))
-
-    def ints(self, *values):
-        return self.const(values, np.int64)
-
-    def commute(self, op_type, a, b):
-        return self.op(op_type, b, a) if self.r.random() < 0.3 else self.op(op_type, a, b)
-
-    def unsqueeze(self, x, *axes):
-        return self.op("Unsqueeze", x, self.ints(*axes))
-
-    def squeeze(self, x, *axes):
-        return self.op("Squeeze", x, self.ints(*axes))
-
-    def reduce_sum(self, x, axis, keepdims):
-        return self.op("ReduceSum", x, self.ints(axis), keepdims=keepdims)
-
-    def reduce(self, op_type, x, axis, keepdims):
-        if self.s["opset"] >= 18:
-            return self.op(op_type, x, self.ints(axis), keepdims=keepdims)
-        return self.op(op_type, x, axes=[axis], keepdims=keepdims)
 
     def size(self, n):
         """A dimension as an int64[1]."""

@@ -6,8 +6,9 @@
 //
 //   {"model": FILE, "library": FILE, "inputs": ["name=@file.npy", ...], "outputs": [["name", "file.npy"], ...]}
 //
-// with "gpu": "sm_80" for that architecture's CUDA instead of the CPU,
-// and its answer a line on standard output, with the exit code that attn-run
+// with "gpu": "sm_80" for that architecture's CUDA instead of the CPU, "level": 0 for
+// -O0, "keep": true to leave the library there, and without "model" to run one that
+// is there, and its answer a line on standard output, with the exit code that attn-run
 // would have ended with:
 //
 //   {"code": 0, "message": "", "fused": 1, "softmaxes": 1, "compile_ms": 23.5}
@@ -27,6 +28,7 @@
 #include <chrono>
 #include <cstring>
 #include <iostream>
+#include <optional>
 #include <string>
 #include <unistd.h>
 
@@ -153,12 +155,15 @@ Answer serve(const json::Object &request) {
   std::string library = request.getString("library").value_or("").str();
   CompileOptions options;
   options.gpuArchs = request.getString("gpu").value_or("").str();
+  options.optLevel = request.getInteger("level").value_or(options.optLevel);
   auto begin = std::chrono::steady_clock::now();
-  compile(request.getString("model").value_or("").str(), library, options, answer);
+  if (std::optional<llvm::StringRef> model = request.getString("model"))
+    compile(model->str(), library, options, answer);
   answer.milliseconds = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count();
   if (answer.code == 0) {
     run(library, request, answer);
-    unlink(library.c_str());
+    if (!request.getBoolean("keep").value_or(false))
+      unlink(library.c_str());
   }
   return answer;
 }

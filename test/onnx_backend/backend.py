@@ -73,19 +73,20 @@ class Server:
             raise Refused(INTERNAL, f"died with status {code}")
         return json.loads(line)
 
-    def run(self, model, feeds, names):
-        """Compiles `model` and runs it: the outputs called `names`, and what the server says."""
-        files, answer = self.run_bytes(model.SerializeToString(), feeds, names)
+    def run(self, model, feeds, names, compiled=False, **more):
+        """Compiles `model`, unless it is `compiled`, and runs it: the outputs called `names`, and what the server says."""
+        files, answer = self.run_bytes(None if compiled else model.SerializeToString(), feeds, names, **more)
         declared = {o.name: o.type.tensor_type.elem_type for o in model.graph.output}
         return [loaded(np.load(file), declared[name]) for name, file in files], answer
 
-    def run_bytes(self, model, feeds, names=()):
-        """Likewise for the bytes of a file: [(name, file)] of the outputs."""
-        path = os.path.join(self.folder, "model.onnx")
-        with open(path, "wb") as file:
-            file.write(model)
-        request = {"model": path, "library": os.path.join(self.folder, "model.so"), "inputs": [], "outputs": [],
-                   "gpu": self.gpu}
+    def run_bytes(self, model, feeds, names=(), **more):
+        """Likewise for the bytes of a file, None for the library that the last request said to keep: [(name, file)] of
+        the outputs. `more` goes into the request (CaseServer.cpp)."""
+        request = {"library": os.path.join(self.folder, "model.so"), "inputs": [], "outputs": [], "gpu": self.gpu, **more}
+        if model is not None:
+            request["model"] = os.path.join(self.folder, "model.onnx")
+            with open(request["model"], "wb") as file:
+                file.write(model)
         for i, (name, value) in enumerate(feeds.items()):
             # Strings, sequences and narrow floats cannot be given: the compile must say so.
             if not isinstance(value, np.ndarray) or not (value.dtype.kind in "biuf" or value.dtype.name in STORED):
