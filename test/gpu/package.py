@@ -3,12 +3,15 @@
 
     package.py [--out=build/gpu-tests] [--archs=sm_90a] [--filter=PATTERN]
 
-Machine code goes in where ptxas is at hand. Inputs are drawn again there, and of large outputs some rows are stored. Brings along attn-run, attn-bench, libattnrt, build/bin/attnc-static (as bin/attnc) if it has been built, and the libraries
+Machine code goes in where ptxas is at hand. Inputs are drawn again there, and of large outputs some rows are stored.
+Brings along attn-run, attn-bench, libattnrt, build/bin/attnc-static (as bin/attnc) if it has been built, and the libraries
 that they need beside libc; and graphs without weights, which are compiled on that machine (card_graphs.py).
 """
 import argparse
 import itertools
 import json
+import lzma
+import math
 import pathlib
 import re
 import shutil
@@ -97,6 +100,16 @@ def sampled(array):
     return np.unique(np.concatenate([others, np.arange(rows)[:2], np.arange(rows)[-2:]]))
 
 
+def shortened(array, bound):
+    """Numbers of f32 without the bits that lie far below the bound, so that they take less: off by a 256th of it."""
+    cut = min(20, 23 - math.ceil(-math.log2(bound / 256)) + 1) if bound and array.dtype == np.float32 else 0
+    if cut <= 0:
+        return array
+    bits = np.ascontiguousarray(array).view(np.uint32)
+    rounded = ((bits + (1 << (cut - 1))) >> cut << cut).astype(np.uint32).view(np.float32)
+    return np.where(np.isfinite(array) & np.isfinite(rounded), rounded, array)
+
+
 class Package:
     def __init__(self, folder, tools, archs):
         self.folder, self.tools, self.archs, self.refused, self.libraries = folder, tools, archs, [], 0
@@ -104,7 +117,8 @@ class Package:
 
     def is_small(self, inputs):
         """What cannot be drawn again is stored."""
-        return sum(a.nbytes for a in inputs.values() if not self.draws.recipe(a)) <= MAX_BYTES
+        recipes = {name: self.draws.recipe(a) for name, a in inputs.items()}
+        return sum(recipes[name][1].nbytes if recipes[name] else a.nbytes for name, a in inputs.items()) <= MAX_BYTES
 
     def compile(self, sources, library, precision, flags):
         """What attnc says when it refuses, or None."""
@@ -119,16 +133,19 @@ class Package:
         risk = next((n for n, pattern in enumerate(RISKS) if re.search(pattern, name)), len(RISKS))
         description |= {"risk": risk, "inputs": {}, "outputs": {}}
         for n, (key, array) in enumerate((inputs or {}).items()):
-            recipe = self.draws.recipe(array)
-            if not recipe:
-                np.save(case / f"inputs{n}.npy", array)
-            description["inputs"][key] = recipe or f"inputs{n}.npy"
+            file = f"inputs{n}.npy"
+            recipe, stored = self.draws.recipe(array) or (file, array)
+            if stored.size or recipe == file:
+                np.save(case / file, stored)
+            if stored is not array and stored.size:
+                recipe["changed"] = file
+            description["inputs"][key] = recipe
         for n, (key, array) in enumerate((outputs or {}).items()):
             stored = {"file": f"outputs{n}.npy"}
             if array.nbytes > SAMPLED and array.ndim > 1:
                 rows = sampled(array)
                 stored["rows"], array = rows.tolist(), array.reshape(-1, array.shape[-1])[rows]
-            np.save(case / stored["file"], array)
+            np.save(case / stored["file"], shortened(array, min(description["rtol"], description["atol"])))
             description["outputs"][key] = stored
         (case / "case.json").write_text(json.dumps(description))
 
@@ -195,6 +212,27 @@ def copy_programs(out, tools):
         shutil.copy2(source, out / ("run.py" if source.stem == "on_card" else source.name))
 
 
+def pack(folder, archive):
+    """A tar whose parts are compressed as what they hold wants it: code of the CPU, libraries, which are text and machine code
+    of GPUs and have much in common, and numbers of four bytes."""
+    best = {"id": lzma.FILTER_LZMA2, "preset": 9}
+    parts = {"programs": [{"id": lzma.FILTER_X86}, best], "libraries": [best], "numbers": [best | {"lc": 2, "lp": 2}]}
+    part_of = lambda path: "programs" if path.parent.name == "bin" else "numbers" if path.suffix == ".npy" else "libraries"
+    files = sorted(path for path in folder.rglob("*") if path.is_file())
+    with tempfile.TemporaryFile() as plain, open(archive, "wb") as packed:
+        ends = [0]
+        with tarfile.open(fileobj=plain, mode="w") as tar:
+            for part in parts:
+                for path in files:
+                    if part_of(path) == part:
+                        tar.add(path, arcname=path.relative_to(folder.parent))
+                ends.append(plain.tell())
+        ends[-1] = plain.seek(0, 2)  # and what ends a tar
+        plain.seek(0)
+        for filters, begin, end in zip(parts.values(), ends, ends[1:]):
+            packed.write(lzma.compress(plain.read(end - begin), filters=filters))
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=pathlib.Path, default=ROOT / "build/gpu-tests")
@@ -236,8 +274,7 @@ def main():
     beside = card_graphs.write(args.out / "card", args.filter)
     model.unlink(missing_ok=True)
     archive = args.out.with_suffix(".tar.xz")
-    with tarfile.open(archive, "w:xz") as tar:
-        tar.add(args.out, arcname=args.out.name)
+    pack(args.out, archive)
     cases = len(list(args.out.glob("cases/*/case.json")))
     print(f"{archive}: {archive.stat().st_size / 2**20:.1f} MiB, {cases} cases, {len(beside)} graphs; unpack it and run python3 {args.out.name}/run.py")
     for text in package.refused:
