@@ -12,8 +12,7 @@ using Unit = Atoms;
 /// All atoms of `access`, in the order of its dimensions.
 Atoms flatten(const Access &access);
 
-/// Assigns atoms to the dimensions b, h, i, j, d, e (AttentionDims.cpp), and
-/// builds the op (AttentionBuild.cpp).
+/// Assigns atoms to the dimensions b, h, i, j, d, e, and builds the op on operands that have these.
 class AttentionBuilder {
 public:
   AttentionBuilder(mlir::RewriterBase &b, AttentionMatch &match, Miss &miss)
@@ -22,31 +21,63 @@ public:
   mlir::FailureOr<AttentionOp> build();
 
 private:
+  using A = AttentionOp;
+  using Operand = AttentionMatch::Operand;
+
   mlir::LogicalResult fail(const llvm::Twine &reason, mlir::Location location) {
     miss = {reason.str(), location};
     return mlir::failure();
   }
+  bool hasSink() const { return match.sink.value || match.sinkScore; }
+
+  // AttentionBuild.cpp
+  mlir::LogicalResult makeOperands();
+  mlir::LogicalResult placeOperands(AttentionParts &parts);
+  void addResult(AttentionParts &parts, llvm::ArrayRef<unsigned> dims, mlir::Type element);
+  void addRows(AttentionParts &parts, llvm::ArrayRef<unsigned> dims);
+  std::optional<llvm::SmallVector<unsigned>> addWeights(AttentionParts &parts);
+  void moveRegions(AttentionOp op);
+
+  // AttentionDims.cpp
+  struct Classes;
   mlir::LogicalResult classify();
+  mlir::LogicalResult readOperands(Classes &of);
+  mlir::LogicalResult sortAtoms(Classes &of);
+  void joinRows(Classes &of);
+  void joinBatch(Classes &of);
+  mlir::LogicalResult nameBatch(llvm::ArrayRef<Unit> batch);
+  bool mergeUnits(llvm::SmallVector<Unit> &units, bool divided, bool ofKnownSize = false);
+  bool widenCaptures(llvm::ArrayRef<Unit> classUnits, size_t firstCapture);
+  mlir::LogicalResult unify(llvm::SmallVector<Unit> &units, AttentionOp::Dim dim, llvm::StringRef what);
+  std::optional<std::pair<unsigned, Atoms>> segment(llvm::ArrayRef<unsigned> atoms, size_t at) const;
+
+  // AttentionOperands.cpp
+  mlir::LogicalResult sumTerms(llvm::ArrayRef<Operand> terms, Operand &sum, llvm::StringRef what);
   void repeatQuery();
+  void repeatCaptures();
+  void sumRepeatedCaptures();
   mlir::Value onesOf(mlir::OpFoldResult size, mlir::Type element);
+
+  // AttentionPlace.cpp
+  struct Pieces;
+  mlir::LogicalResult arrange(Operand &operand, llvm::ArrayRef<unsigned> mustName, mlir::AffineMap &map,
+                              llvm::StringRef what);
+  mlir::LogicalResult cut(const Operand &operand, Pieces &found, llvm::StringRef what);
+  void nameUnit(Pieces &found, unsigned dim, mlir::RankedTensorType type);
+  void joinNeighbours(Operand &operand, Pieces &found);
+  mlir::FailureOr<mlir::AffineExpr> placeOf(unsigned dim, const Atoms &atoms);
+  mlir::LogicalResult assignIndices();
+  std::optional<llvm::SmallVector<unsigned>> wholeDims(const Access &access) const;
+  mlir::Value toTarget(mlir::Value value, llvm::ArrayRef<unsigned> dims, const Operand &target);
+
+  // AttentionRows.cpp
   mlir::FailureOr<mlir::Value> scaleBySink(AttentionOp op, llvm::ArrayRef<unsigned> dims);
   mlir::Value divideRows(AttentionOp op, llvm::ArrayRef<unsigned> dims);
-  mlir::LogicalResult sumTerms(llvm::ArrayRef<AttentionMatch::Operand> terms, AttentionMatch::Operand &sum,
-                               llvm::StringRef what);
-  mlir::LogicalResult assignIndices();
+
+  // AttentionAxes.cpp
   Atoms rowsOfSearch(const Access &access) const;
   std::optional<llvm::SmallVector<Atoms>> findAxes(const Access &access) const;
   mlir::ArrayAttr axesOfWeights(llvm::ArrayRef<mlir::AffineMap> maps);
-  bool mergeUnits(llvm::SmallVector<Unit> &units, bool divided, bool ofKnownSize = false);
-  bool widenCaptures(llvm::ArrayRef<Unit> classUnits, size_t firstCapture);
-  void repeatCaptures();
-  void sumRepeatedCaptures();
-  mlir::LogicalResult unify(llvm::SmallVector<Unit> &units, AttentionOp::Dim dim, llvm::StringRef what);
-  std::optional<std::pair<unsigned, Atoms>> segment(llvm::ArrayRef<unsigned> atoms, size_t at) const;
-  mlir::LogicalResult arrange(AttentionMatch::Operand &operand, llvm::ArrayRef<unsigned> mustName, mlir::AffineMap &map,
-                              llvm::StringRef what);
-  mlir::Value toTarget(mlir::Value value, llvm::ArrayRef<unsigned> dims, const AttentionMatch::Operand &target);
-  std::optional<llvm::SmallVector<unsigned>> wholeDims(const Access &access) const;
 
   const Extent &extent(unsigned atom) const { return match.space.getExtent(atom); }
   mlir::OpFoldResult size(llvm::ArrayRef<unsigned> atoms) {

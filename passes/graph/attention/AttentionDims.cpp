@@ -8,7 +8,6 @@ namespace attn {
 namespace {
 
 using AtomSet = llvm::SmallSet<unsigned, 8>;
-using Operand = AttentionMatch::Operand;
 
 AtomSet setOf(ArrayRef<unsigned> atoms) { return AtomSet(atoms.begin(), atoms.end()); }
 
@@ -103,42 +102,45 @@ LogicalResult AttentionBuilder::unify(SmallVector<Unit> &classUnits, AttentionOp
   return success();
 }
 
-LogicalResult AttentionBuilder::classify() {
+/// The atoms of the operands, and what they number.
+struct AttentionBuilder::Classes {
+  AtomSet query, key, value, result, captured;
+  Atoms order;             ///< of the query, then of the others
+  size_t firstCapture = 0; ///< in `sequences`
+  SmallVector<Unit> batch, rows, keys, widths, values;
+};
+
+/// Lists the atoms of every operand and index, by what names them.
+LogicalResult AttentionBuilder::readOperands(Classes &of) {
   bool isAdditive = match.kind == ScoreKind::additive;
-  AtomSet q, k, v, out, captured, keys, widths;
-  Atoms order; // of the query, then of the others
-  auto add = [&](Operand &operand, AtomSet *set) -> LogicalResult {
-    match.space.resolve(operand.access);
-    sequences.push_back(flatten(operand.access));
-    if (setOf(sequences.back()).size() != sequences.back().size())
-      return fail("an operand is read along its diagonal", operand.value.getLoc());
-    if (set)
-      set->insert(sequences.back().begin(), sequences.back().end());
-    if (set != &captured)
-      llvm::append_range(order, sequences.back());
-    return success();
-  };
   SmallVector<std::pair<Operand *, AtomSet *>> operands;
   for (Operand &term : match.queryTerms)
-    operands.push_back({&term, &q});
+    operands.push_back({&term, &of.query});
   if (!isAdditive)
-    operands.push_back({&match.query, &q});
-  operands.push_back({&match.result, &out});
+    operands.push_back({&match.query, &of.query});
+  operands.push_back({&match.result, &of.result});
   for (Operand &term : match.keyTerms)
-    operands.push_back({&term, &k});
+    operands.push_back({&term, &of.key});
   if (match.kind == ScoreKind::dot)
-    operands.push_back({&match.key, &k});
-  operands.push_back({&match.value, &v});
+    operands.push_back({&match.key, &of.key});
+  operands.push_back({&match.value, &of.value});
   if (match.alignment.value)
     operands.push_back({&match.alignment, nullptr});
-  size_t firstCapture = operands.size();
+  of.firstCapture = operands.size();
   for (Operand &capture : match.captures)
-    operands.push_back({&capture, &captured});
+    operands.push_back({&capture, &of.captured});
   if (match.sink.value)
-    operands.push_back({&match.sink, &captured});
-  for (auto [operand, set] : operands)
-    if (failed(add(*operand, set)))
-      return failure();
+    operands.push_back({&match.sink, &of.captured});
+  for (auto [operand, set] : operands) {
+    match.space.resolve(operand->access);
+    const Atoms &atoms = sequences.emplace_back(flatten(operand->access));
+    if (setOf(atoms).size() != atoms.size())
+      return fail("an operand is read along its diagonal", operand->value.getLoc());
+    if (set)
+      set->insert(atoms.begin(), atoms.end());
+    if (set != &of.captured)
+      llvm::append_range(of.order, atoms);
+  }
   // An index in a region is an operand of its own to what may be joined.
   for (auto &[index, atoms] : match.indices) {
     match.space.resolve(atoms);
@@ -146,47 +148,52 @@ LogicalResult AttentionBuilder::classify() {
   }
   match.space.resolve(match.keys);
   match.space.resolve(match.widths);
-  keys = setOf(match.keys);
-  widths = setOf(match.widths);
+  return success();
+}
 
-  SmallVector<Unit> batch, rows, keyUnits, widthUnits, valueUnits;
+/// Says of each atom whether it numbers batches, queries, keys or one of the widths.
+LogicalResult AttentionBuilder::sortAtoms(Classes &of) {
+  bool isAdditive = match.kind == ScoreKind::additive, isGiven = match.kind == ScoreKind::given;
+  AtomSet keys = setOf(match.keys), widths = setOf(match.widths), seen;
   for (unsigned atom : match.keys)
-    keyUnits.push_back({atom});
+    of.keys.push_back({atom});
   for (unsigned atom : match.widths)
-    widthUnits.push_back({atom});
-  AtomSet seen;
-  for (unsigned atom : order) {
+    of.widths.push_back({atom});
+  for (unsigned atom : of.order) {
     if (!seen.insert(atom).second || keys.count(atom) || widths.count(atom))
       continue;
-    if (!out.count(atom))
+    bool inQuery = of.query.count(atom), inKey = of.key.count(atom), inValue = of.value.count(atom),
+         isCaptured = of.captured.count(atom);
+    if (!of.result.count(atom))
       return fail("a dimension of the scores is summed beside the keys", loc);
-    if (!q.count(atom) && !k.count(atom) && v.count(atom) && !captured.count(atom))
-      valueUnits.push_back({atom});
-    else if (!k.count(atom) && !v.count(atom) &&
-             (q.count(atom) || ((isAdditive || match.repeatsQuery) && captured.count(atom))))
-      rows.push_back({atom});
-    else if (q.count(atom) || k.count(atom) || v.count(atom) || captured.count(atom))
-      batch.push_back({atom});
+    if (!inQuery && !inKey && inValue && !isCaptured)
+      of.values.push_back({atom});
+    else if (!inKey && !inValue && (inQuery || ((isAdditive || match.repeatsQuery) && isCaptured)))
+      of.rows.push_back({atom});
+    else if (inQuery || inKey || inValue || isCaptured)
+      of.batch.push_back({atom});
     else
       return fail("the weights are repeated along a dimension that no operand has", loc);
   }
-  const AtomSet &scored = match.kind == ScoreKind::given ? q : k;
+  const AtomSet &scored = isGiven ? of.query : of.key;
   for (unsigned atom : match.keys)
-    if ((match.kind != ScoreKind::given && q.count(atom)) || out.count(atom) || !scored.count(atom) || !v.count(atom))
+    if ((!isGiven && of.query.count(atom)) || of.result.count(atom) || !scored.count(atom) || !of.value.count(atom))
       return fail("the key position is not one of key and value alone", loc);
   for (unsigned atom : match.widths)
-    if (v.count(atom) || out.count(atom) || captured.count(atom))
+    if (of.value.count(atom) || of.result.count(atom) || of.captured.count(atom))
       return fail("the width of the score's contraction is used outside of it", loc);
+  return success();
+}
 
-  // Queries in several dimensions: what cannot be joined is a batch dimension
-  // that only the query has.
-  while (rows.size() > 1 && mergeUnits(rows, /*divided=*/false)) {
+/// Queries in several dimensions: what cannot be joined is a batch dimension that only the query has.
+void AttentionBuilder::joinRows(Classes &of) {
+  while (of.rows.size() > 1 && mergeUnits(of.rows, /*divided=*/false)) {
   }
-  while (rows.size() > 1) {
+  while (of.rows.size() > 1) {
     // One that follows a batch dimension everywhere is a head of a group; else the one whose place in the row no mask
     // asks for, and whose size is known.
     auto isMember = [&](const Unit &row) {
-      SmallVector<Unit> trial(batch);
+      SmallVector<Unit> trial(of.batch);
       trial.push_back(row);
       while (mergeUnits(trial, /*divided=*/true)) {
       }
@@ -198,16 +205,21 @@ LogicalResult AttentionBuilder::classify() {
     auto isNumbered = [&](const Unit &row) {
       return llvm::any_of(match.indices, [&](const auto &index) { return llvm::is_contained(index.second, row[0]); });
     };
-    auto *head = llvm::find_if(rows, isMember);
-    if (head == rows.end())
-      head = llvm::find_if(rows, [&](const Unit &row) { return isKnown(row) && !isNumbered(row); });
-    if (head == rows.end())
-      head = llvm::find_if(rows, isKnown);
-    if (head == rows.end())
-      head = rows.begin();
-    batch.push_back(*head);
-    rows.erase(head);
+    auto *head = llvm::find_if(of.rows, isMember);
+    if (head == of.rows.end())
+      head = llvm::find_if(of.rows, [&](const Unit &row) { return isKnown(row) && !isNumbered(row); });
+    if (head == of.rows.end())
+      head = llvm::find_if(of.rows, isKnown);
+    if (head == of.rows.end())
+      head = of.rows.begin();
+    of.batch.push_back(*head);
+    of.rows.erase(head);
   }
+}
+
+/// Joins what may be one dimension, of batch and of keys.
+void AttentionBuilder::joinBatch(Classes &of) {
+  SmallVector<Unit> &batch = of.batch, &keys = of.keys;
   // Head groups first: h floordiv c says more than a batch of heads.
   while (batch.size() > 2 && mergeUnits(batch, /*divided=*/true)) {
   }
@@ -215,31 +227,27 @@ LogicalResult AttentionBuilder::classify() {
   while (batch.size() > 2 &&
          (mergeUnits(batch, /*divided=*/false, /*ofKnownSize=*/true) || mergeUnits(batch, /*divided=*/false))) {
   }
-  while (batch.size() > 2 && widenCaptures(batch, firstCapture))
+  while (batch.size() > 2 && widenCaptures(batch, of.firstCapture))
     while (mergeUnits(batch, /*divided=*/false)) {
     }
   // A bias for each row of an image and one for each column, which the keys number together. Where a sum of them is
   // made before, whole captures have that instead.
-  while (keyUnits.size() > 1 && mergeUnits(keyUnits, /*divided=*/false)) {
+  while (keys.size() > 1 && mergeUnits(keys, /*divided=*/false)) {
   }
-  while (match.wholeCaptures && keyUnits.size() > 1 && widenCaptures(keyUnits, firstCapture))
-    while (mergeUnits(keyUnits, /*divided=*/false)) {
+  while (match.wholeCaptures && keys.size() > 1 && widenCaptures(keys, of.firstCapture))
+    while (mergeUnits(keys, /*divided=*/false)) {
     }
-  if (batch.size() > 2)
-    return fail("more than two batch dimensions that are not side by side", loc);
-  if (failed(unify(rows, AttentionOp::I, "query")) || failed(unify(keyUnits, AttentionOp::J, "key")) ||
-      failed(unify(widthUnits, AttentionOp::D, "key width")) ||
-      failed(unify(valueUnits, AttentionOp::E, "value width")))
-    return failure();
+}
 
-  // What the alignment differs along is h.
+/// Makes the units of `batch`, two at most, b and h: what the alignment differs along is h, and so is a unit that some
+/// operand names in part, which is read at h floordiv c.
+LogicalResult AttentionBuilder::nameBatch(ArrayRef<Unit> batch) {
   auto isAligned = [&](ArrayRef<unsigned> atoms) {
     return match.alignment.value && llvm::any_of(flatten(match.alignment.access),
                                                  [&](unsigned atom) { return llvm::is_contained(atoms, atom); });
   };
   if (isAligned(units[AttentionOp::I]))
     return fail("the vector over the width differs from query to query", match.alignment.value.getLoc());
-  // A unit that some operand names in part is read at h floordiv c, so it is h.
   auto isHead = [&](const Unit &unit) {
     return isAligned(unit) || llvm::any_of(sequences, [&](const Atoms &sequence) {
              return llvm::is_contained(sequence, unit.front()) && !llvm::is_contained(sequence, unit.back());
@@ -256,6 +264,20 @@ LogicalResult AttentionBuilder::classify() {
     units[AttentionOp::H] = batch[swapped ? 0 : 1];
   }
   return success();
+}
+
+LogicalResult AttentionBuilder::classify() {
+  Classes of;
+  if (failed(readOperands(of)) || failed(sortAtoms(of)))
+    return failure();
+  joinRows(of);
+  joinBatch(of);
+  if (of.batch.size() > 2)
+    return fail("more than two batch dimensions that are not side by side", loc);
+  if (failed(unify(of.rows, AttentionOp::I, "query")) || failed(unify(of.keys, AttentionOp::J, "key")) ||
+      failed(unify(of.widths, AttentionOp::D, "key width")) || failed(unify(of.values, AttentionOp::E, "value width")))
+    return failure();
+  return nameBatch(of.batch);
 }
 
 /// The run of atoms from `at` that belongs to one dimension.

@@ -187,6 +187,78 @@ static bool isWeighedBehind(Operation *sum) {
       [](Operation *user) { return isView(user) || isPointwise(user); });
 }
 
+/// Reads the weighted sum of which `weights` is an operand: its values, its result, and over what it sums. Gives how
+/// the weights are read.
+static std::optional<Access> readWeightedSum(AttentionMatch &match, OpOperand &weights) {
+  auto sum = cast<linalg::LinalgOp>(weights.getOwner());
+  SmallVector<Atoms> loops(sum.getNumLoops());
+  SmallVector<bool> known(sum.getNumLoops(), false);
+  SmallVector<AffineMap> maps = sum.getIndexingMapsArray();
+  unsigned number = weights.getOperandNumber();
+  Value values = sum->getOperand(1 - number);
+  std::optional<Access> weightAccess = nameLoops(match.space, weights.get(), maps[number], loops, known);
+  std::optional<Access> valueAccess = nameLoops(match.space, values, maps[1 - number], loops, known);
+  if (!weightAccess || !valueAccess)
+    return std::nullopt;
+  match.value = {values, *valueAccess};
+  match.result.value = sum->getResult(0);
+  for (AffineExpr expr : maps[2].getResults())
+    match.result.access.push_back(loops[cast<AffineDimExpr>(expr).getPosition()]);
+  SmallVector<unsigned> sums;
+  sum.getReductionDims(sums);
+  for (unsigned loop : sums)
+    llvm::append_range(match.keys, loops[loop]);
+  return weightAccess;
+}
+
+/// Sees to it that the normaliser, whose result is read at `access`, and the weighted sum run over the same atoms.
+static LogicalResult matchKeys(AttentionMatch &match, const Normalization &softmax, const Access &access, Miss &miss) {
+  Operation *sum = match.result.value.getDefiningOp();
+  match.space.resolve(match.keys);
+  Atoms normalized;
+  if (softmax.kind != Normalizer::none || softmax.divisor) {
+    normalized = access[softmax.dim];
+  } else { // all that is summed, in the order of the weights
+    for (const Atoms &atoms : access)
+      llvm::copy_if(atoms, std::back_inserter(normalized),
+                    [&](unsigned atom) { return llvm::is_contained(match.keys, atom); });
+  }
+  Atoms sorted(normalized);
+  llvm::sort(sorted);
+  llvm::sort(match.keys);
+  auto isKey = [&](unsigned atom) { return llvm::is_contained(match.keys, atom); };
+  if (isStatic(match.value.value) && llvm::none_of(normalized, isKey) && isWeighedBehind(sum)) {
+    miss = {"the weights of several rows are mixed before they weigh values (talking heads): each needs the rows "
+            "of all heads",
+            sum->getLoc()};
+    return failure();
+  }
+  if (sorted != match.keys) {
+    miss = {"the weights are summed over other dimensions than the softmax runs over", sum->getLoc()};
+    return failure();
+  }
+  match.keys = normalized;
+  return success();
+}
+
+/// Takes from `softmax`, whose result is read at `access`, how it normalises rows.
+static void readNormalizer(AttentionMatch &match, const Normalization &softmax, const Access &access) {
+  match.normalizer = softmax.kind;
+  match.sinkScore = softmax.sinkScore;
+  match.isSinkShifted = softmax.isSinkShifted;
+  match.isSinkInMaximum = softmax.isSinkInMaximum;
+  if (softmax.sink) {
+    match.sink.value = softmax.sink;
+    for (int64_t dim : softmax.sinkDims)
+      match.sink.access.push_back(dim < 0 ? Atoms() : access[dim]);
+    match.space.walkUp(match.sink.value, match.sink.access);
+  }
+  if ((softmax.sink || softmax.sinkScore) && !softmax.isSinkLost)
+    match.maskedRows = MaskedRows::zero; // the sink takes all of such a row
+  if (softmax.kind == Normalizer::none)
+    match.maskedRows = MaskedRows::zero; // whatever it says
+}
+
 FailureOr<AttentionMatch> matchAttention(const Normalization &softmax, OpOperand &weights, const ScoreSource &source,
                                          Follow follow, Miss &miss) {
   auto sum = cast<linalg::LinalgOp>(weights.getOwner());
@@ -203,72 +275,23 @@ FailureOr<AttentionMatch> matchAttention(const Normalization &softmax, OpOperand
   match.wholeCaptures = follow != Follow::everything && follow != Follow::captures;
   match.wholeOperands = follow != Follow::everything && follow != Follow::operands;
   match.computeType = accumulatorType(getElementTypeOrSelf(sum->getResult(0)));
-  SmallVector<Atoms> loops(sum.getNumLoops());
-  SmallVector<bool> known(sum.getNumLoops(), false);
-  SmallVector<AffineMap> maps = sum.getIndexingMapsArray();
-  unsigned weightNumber = weights.getOperandNumber();
-  Value values = sum->getOperand(1 - weightNumber);
-  std::optional<Access> weightAccess = nameLoops(match.space, weights.get(), maps[weightNumber], loops, known);
-  std::optional<Access> valueAccess = nameLoops(match.space, values, maps[1 - weightNumber], loops, known);
-  if (!weightAccess || !valueAccess)
+  std::optional<Access> weightAccess = readWeightedSum(match, weights);
+  if (!weightAccess)
     return fail("the weighted sum is not over plain dimensions", sum.getLoc());
-  match.value = {values, *valueAccess};
-  match.result.value = sum->getResult(0);
-  for (AffineExpr expr : maps[2].getResults())
-    match.result.access.push_back(loops[cast<AffineDimExpr>(expr).getPosition()]);
-  SmallVector<unsigned> sums;
-  sum.getReductionDims(sums);
-  for (unsigned loop : sums)
-    llvm::append_range(match.keys, loops[loop]);
-
   RegionWriter writer(match, softmax.result, "the softmax and the weighted sum", match.weightCaptures, miss);
   FailureOr<std::unique_ptr<Region>> region = writer.write(weights.get(), *weightAccess);
   if (failed(region))
     return failure();
   match.weight = std::move(*region);
-
-  // The softmax and the sum run over the same atoms.
-  Access softmaxAccess = *writer.targetAccess;
-  match.space.resolve(softmaxAccess);
-  match.space.resolve(match.keys);
-  Atoms normalized;
-  if (softmax.kind != Normalizer::none || softmax.divisor) {
-    normalized = softmaxAccess[softmax.dim];
-  } else { // all that is summed, in the order of the weights
-    for (const Atoms &atoms : softmaxAccess)
-      llvm::copy_if(atoms, std::back_inserter(normalized),
-                    [&](unsigned atom) { return llvm::is_contained(match.keys, atom); });
-  }
-  Atoms sorted(normalized);
-  llvm::sort(sorted);
-  llvm::sort(match.keys);
-  auto isKey = [&](unsigned atom) { return llvm::is_contained(match.keys, atom); };
-  if (isStatic(values) && llvm::none_of(normalized, isKey) && isWeighedBehind(sum))
-    return fail("the weights of several rows are mixed before they weigh values (talking heads): each needs the rows "
-                "of all heads",
-                sum.getLoc());
-  if (sorted != match.keys)
-    return fail("the weights are summed over other dimensions than the softmax runs over", sum.getLoc());
-  match.keys = normalized;
-
-  match.weights = {softmax.result, softmaxAccess};
-  if (softmax.divisor && failed(matchDivisor(match, softmax, softmaxAccess, miss)))
+  Access access = *writer.targetAccess;
+  match.space.resolve(access);
+  if (failed(matchKeys(match, softmax, access, miss)))
     return failure();
-  match.normalizer = softmax.kind;
-  match.sinkScore = softmax.sinkScore;
-  match.isSinkShifted = softmax.isSinkShifted;
-  match.isSinkInMaximum = softmax.isSinkInMaximum;
-  if (softmax.sink) {
-    match.sink.value = softmax.sink;
-    for (int64_t dim : softmax.sinkDims)
-      match.sink.access.push_back(dim < 0 ? Atoms() : softmaxAccess[dim]);
-    match.space.walkUp(match.sink.value, match.sink.access);
-  }
-  if ((softmax.sink || softmax.sinkScore) && !softmax.isSinkLost)
-    match.maskedRows = MaskedRows::zero; // the sink takes all of such a row
-  if (softmax.kind == Normalizer::none)
-    match.maskedRows = MaskedRows::zero; // whatever it says
-  if (failed(matchScores(match, softmax, softmaxAccess, source, miss)))
+  match.weights = {softmax.result, access};
+  if (softmax.divisor && failed(matchDivisor(match, softmax, access, miss)))
+    return failure();
+  readNormalizer(match, softmax, access);
+  if (failed(matchScores(match, softmax, access, source, miss)))
     return failure();
   if (!match.wholeOperands)
     match.space.walkUp(match.value.value, match.value.access);

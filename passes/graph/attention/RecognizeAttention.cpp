@@ -198,96 +198,119 @@ private:
           overFeatures.insert(softmax.getResult());
   }
 
+  /// What became of a weighted sum.
+  struct Fusion {
+    AttentionOp op;                  ///< null where it was not fused
+    Operation *replaced = nullptr;   ///< what `op` stands for
+    std::optional<Miss> better = {}; ///< why not the best source, whose scores would not be stored
+  };
+
   /// Fuses each sum weighted by `softmax` (of a gate: the one that it is of).
   void visit(const Normalization &softmax, OpOperand *gate = nullptr) {
     IRRewriter rewriter(&getContext());
     SmallVector<OpOperand *> sums = gate ? SmallVector<OpOperand *>{gate} : findWeightedSums(softmax.result);
     if (sums.empty() && isOverOne(softmax))
-      return addMissed(softmax, "none",
-                       {"not an attention: it is over one score, whose weight is always 1", softmax.location});
+      return addOverOne(softmax);
     if (sums.empty())
       return addMissed(softmax, "none", whyNotContracted(softmax));
     dropReductions(sums, softmax.result);
-    if (!gate && sums.size() == 1)
+    bool isOnly = !gate && sums.size() == 1;
+    if (isOnly)
       unshare(rewriter, *sums.front(), softmax.result);
-    if (!softmax.flaw.empty()) {
-      for (OpOperand *weights : sums)
-        judged.insert(weights->getOwner());
+    for (OpOperand *weights : sums)
+      judged.insert(weights->getOwner());
+    if (!softmax.flaw.empty())
       return addMissed(softmax, "missed", {softmax.flaw, softmax.location});
-    }
     std::optional<Miss> first;
-    std::optional<Miss> stored;
-    AttentionOp fused;
+    Fusion last;
     SmallVector<Operation *> replaced;
     for (OpOperand *weights : sums) {
-      judged.insert(weights->getOwner());
-      Miss miss{"", softmax.location};
-      FailureOr<AttentionOp> op = failure();
-      // Why not the best source, whose scores would not be stored: a dot product if there is one.
-      std::optional<Miss> better;
-      bool sawDot = false;
-      for (const ScoreSource &source : findScoreSources(softmax)) {
-        if (gate && source.kind == ScoreKind::given)
-          break;
-        bool ofFeatures =
-            !source.product || isStatic(source.product->getOperand(0)) || isStatic(source.product->getOperand(1));
-        if (ofFeatures && overFeatures.contains(softmax.result)) {
-          better = {"no contraction: it normalises features (linear attention)", softmax.location};
-          continue;
-        }
-        for (Follow follow :
-             {Follow::everything, Follow::operands, Follow::result, Follow::captures, Follow::nothing}) {
-          if (succeeded(op))
-            break;
-          FailureOr<AttentionMatch> match = matchAttention(softmax, *weights, source, follow, miss);
-          if (succeeded(match)) {
-            SmallVector<Operation *> early;
-            if (!gate && sums.size() == 1)
-              early = takeOtherUses(*match);
-            Operation *last = match->result.value.getDefiningOp();
-            op = buildAttention(rewriter, *match, miss);
-            if (succeeded(op))
-              replaced.push_back(last);
-            for (Operation *user : succeeded(op) ? early : SmallVector<Operation *>()) {
-              rewriter.moveOpAfter(user, last);
-              last = user;
-            }
-          }
-          bool isDot = source.kind == ScoreKind::dot;
-          if (failed(op) && (!better || (isDot && !sawDot)))
-            better = miss;
-          sawDot |= isDot;
-        }
+      Fusion fusion = fuse(rewriter, softmax, *weights, gate != nullptr, isOnly);
+      if (fusion.op) {
+        replaced.push_back(fusion.replaced);
+        last = fusion;
+      } else if (!first) {
+        first = fusion.better;
       }
-      if (failed(op)) {
-        if (!first)
-          first = better.value_or(miss);
-        continue;
-      }
-      simplifyRegions(rewriter, *op);
-      (*op)->setLoc(softmax.location); // what later verdicts and diagnostics name
-      fused = *op;
-      stored = op->getKind() == ScoreKind::given ? better : std::nullopt;
     }
-    if (!fused && gate && dependsOnRow(softmax))
+    if (last.op)
+      return noteFused(softmax, gate != nullptr, last, replaced);
+    if (gate && dependsOnRow(softmax))
       return addMissed(softmax, "none",
                        {"not an attention: its weights depend on the other scores of their row, not by their sum alone "
                         "(a threshold as of sparsemax, a norm)",
                         softmax.location});
-    if (!fused && isOverOne(softmax))
-      return addMissed(softmax, "none",
-                       {"not an attention: it is over one score, whose weight is always 1", softmax.location});
-    if (!fused)
-      return addMissed(softmax, StringRef(first->reason).starts_with("no contraction") ? "none" : "missed", *first);
+    if (isOverOne(softmax))
+      return addOverOne(softmax);
+    addMissed(softmax, StringRef(first->reason).starts_with("no contraction") ? "none" : "missed", *first);
+  }
+
+  /// Fuses the sum that `weights` weigh, with the first of the sources of scores, and the most views followed, of which
+  /// an attention can be built. With `takesUses`, other uses of the weights become the attention's.
+  Fusion fuse(RewriterBase &rewriter, const Normalization &softmax, OpOperand &weights, bool isGate, bool takesUses) {
+    Fusion found;
+    Miss miss{"", softmax.location};
+    bool sawDot = false;
+    for (const ScoreSource &source : findScoreSources(softmax)) {
+      if (isGate && source.kind == ScoreKind::given)
+        break;
+      bool ofFeatures =
+          !source.product || isStatic(source.product->getOperand(0)) || isStatic(source.product->getOperand(1));
+      if (ofFeatures && overFeatures.contains(softmax.result)) {
+        found.better = {"no contraction: it normalises features (linear attention)", softmax.location};
+        continue;
+      }
+      bool isDot = source.kind == ScoreKind::dot;
+      for (Follow follow : {Follow::everything, Follow::operands, Follow::result, Follow::captures, Follow::nothing}) {
+        FailureOr<AttentionMatch> match = matchAttention(softmax, weights, source, follow, miss);
+        if (succeeded(match) && replace(rewriter, *match, takesUses, found, miss)) {
+          simplifyRegions(rewriter, found.op);
+          found.op->setLoc(softmax.location); // what later verdicts and diagnostics name
+          return found;
+        }
+        if (!found.better || (isDot && !sawDot)) // a dot product is the best, if there is one
+          found.better = miss;
+        sawDot |= isDot;
+      }
+    }
+    if (!found.better)
+      found.better = miss;
+    return found;
+  }
+
+  /// Builds the attention of `match`, and moves what else uses its weights behind it.
+  static bool replace(RewriterBase &rewriter, AttentionMatch &match, bool takesUses, Fusion &found, Miss &miss) {
+    SmallVector<Operation *> early;
+    if (takesUses)
+      early = takeOtherUses(match);
+    Operation *last = match.result.value.getDefiningOp();
+    FailureOr<AttentionOp> op = buildAttention(rewriter, match, miss);
+    if (failed(op))
+      return false;
+    found.op = *op;
+    found.replaced = last;
+    for (Operation *user : early) {
+      rewriter.moveOpAfter(user, last);
+      last = user;
+    }
+    return true;
+  }
+
+  /// The verdict of a fused softmax; `last` is the last of its attentions.
+  void noteFused(const Normalization &softmax, bool isGate, const Fusion &last, ArrayRef<Operation *> replaced) {
+    Miss note{"", softmax.location};
+    if (AttentionOp op = last.op; op.getKind() == ScoreKind::given && last.better)
+      note = {"its scores are stored before: " + last.better->reason, last.better->location};
     // What replaces the score matrix is dead unless the weights are used elsewhere too.
     DenseSet<Operation *> seen;
-    Miss note{"", softmax.location};
-    if (stored)
-      note = {"its scores are stored before: " + stored->reason, stored->location};
-    if (!gate && isLive(softmax.result.getDefiningOp(), seen))
+    if (!isGate && isLive(softmax.result.getDefiningOp(), seen))
       note.reason += (note.reason.empty() ? "" : "; ") +
                      std::string("its weights are used elsewhere too, where they are computed again");
-    addFused(fused, softmax.location, note, softmax.assumption, findReplaced(replaced));
+    addFused(last.op, softmax.location, note, softmax.assumption, findReplaced(replaced));
+  }
+
+  void addOverOne(const Normalization &softmax) {
+    addMissed(softmax, "none", {"not an attention: it is over one score, whose weight is always 1", softmax.location});
   }
 
   /// Leaves out sums of products of the weights with what is made of them element

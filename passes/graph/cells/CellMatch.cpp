@@ -1,7 +1,6 @@
 #include "passes/graph/cells/CellMatch.h"
 
 #include "passes/graph/Structured.h"
-#include "passes/graph/element/Element.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Math/IR/Math.h"
@@ -23,32 +22,6 @@ bool GateTerm::hasWeightOf(const GateTerm &other) const {
 
 namespace {
 
-/// The first of the columns that are read at `at`, of all rows; sizes of 1 aside.
-std::optional<int64_t> readColumns(const ElementReader &reader, ArrayRef<AffineExpr> at) {
-  if (at.empty() || reader.numRootPlaces() == 0)
-    return std::nullopt;
-  MLIRContext *context = at.front().getContext();
-  unsigned last = reader.numRootPlaces() - 1;
-  SmallVector<AffineExpr> rows, read;
-  auto add = [&](SmallVector<AffineExpr> &list, AffineExpr place) {
-    if (reader.plain(place) != getAffineConstantExpr(0, context))
-      list.push_back(place);
-  };
-  for (unsigned n = 0; n != last; ++n)
-    add(rows, getAffineDimExpr(n, context));
-  for (AffineExpr place : at.drop_back())
-    add(read, place);
-  auto first = dyn_cast<AffineConstantExpr>(at.back() - getAffineDimExpr(last, context));
-  return first && read == rows ? std::optional(first.getValue()) : std::nullopt;
-}
-
-/// Whether a slice leaves out columns only.
-bool takesAllRows(tensor::ExtractSliceOp slice) {
-  return llvm::all_of(llvm::seq<int64_t>(slice.getSourceType().getRank() - 1), [&](int64_t dim) {
-    return Extent::of(slice.getMixedSizes()[dim]) == Extent::of(slice.getSource(), dim);
-  });
-}
-
 /// The input of an elementwise op that `scalar` is an element of, and the op; null if it is none.
 OpOperand *inputOf(Value scalar, linalg::LinalgOp &op) {
   auto argument = dyn_cast<BlockArgument>(scalar);
@@ -60,46 +33,7 @@ OpOperand *inputOf(Value scalar, linalg::LinalgOp &op) {
   return op.isDpsInput(operand) && isAligned ? operand : nullptr;
 }
 
-/// Where `element` comes from as far as rows are rows and columns follow each other: a scalar op in a body, or a tensor
-/// that is no view and no elementwise op (`onlyViews`: no change of unit dimensions).
-CellElement resolve(CellElement element, bool onlyViews = false) {
-  Value root = element.value;
-  if (!isa<RankedTensorType>(root.getType())) {
-    auto op = dyn_cast_or_null<linalg::LinalgOp>(root.getParentRegion()->getParentOp());
-    if (!op || op->getNumResults() != 1)
-      return element;
-    root = op->getResult(0);
-  }
-  ElementReader reader(root);
-  Element from = reader.at(element.value);
-  int64_t column = 0;
-  while (std::optional<Element> next = reader.step(from)) {
-    auto slice = from.value.getDefiningOp<tensor::ExtractSliceOp>();
-    std::optional<int64_t> first = readColumns(reader, next->at.getResults());
-    if (!first || (slice && !takesAllRows(slice)) ||
-        (onlyViews && (slice || !isa<RankedTensorType>(next->value.getType()))))
-      break;
-    from = *next;
-    column = *first;
-  }
-  return {from.value, element.column + column};
-}
-
-template <typename Op> Op getOp(const CellElement &element) { return element.value.getDefiningOp<Op>(); }
-
-CellElement operand(const CellElement &of, unsigned n) {
-  return resolve({of.value.getDefiningOp()->getOperand(n), of.column});
-}
-
-bool isNumber(const CellElement &element, double number) {
-  auto constant = dyn_cast_or_null<FloatAttr>(splatConstant(element.value));
-  return constant && constant.getValueAsDouble() == number;
-}
-
-std::optional<double> getNumber(const CellElement &element) {
-  auto constant = dyn_cast_or_null<FloatAttr>(splatConstant(element.value));
-  return constant ? std::optional(constant.getValueAsDouble()) : std::nullopt;
-}
+bool isNumber(const CellElement &element, double number) { return getNumber(element) == number; }
 
 /// select(x < bound, bound, x), or > for an upper bound: x.
 std::optional<CellElement> matchBound(const CellElement &element, bool isLower, double bound) {
@@ -485,10 +419,6 @@ bool CellMatcher::matchRnn(const CellElement &state) {
 }
 
 } // namespace
-
-Value rootOf(Value value) {
-  return isa<RankedTensorType>(value.getType()) ? resolve({value, 0}, /*onlyViews=*/true).value : value;
-}
 
 bool dependsOn(Value value, Operation *source) {
   return worklist(Values{value}, [&](Value next, Values &list) {

@@ -2,6 +2,7 @@
 #define PASSES_GRAPH_CELLS_CELLMATCH_H
 
 #include "dialects/attn/RecurrentLayer.h"
+#include "passes/graph/cells/CellElement.h"
 
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include "llvm/ADT/SmallVector.h"
@@ -13,14 +14,6 @@
 // slices of columns, unit dimensions and elementwise ops.
 
 namespace attn {
-
-/// Element [rows..., column + n] of a tensor, for each unit n; or what an
-/// elementwise op computes from such elements, a scalar of its body.
-struct CellElement {
-  mlir::Value value;
-  int64_t column = 0;
-  bool operator==(const CellElement &other) const { return value == other.value && column == other.column; }
-};
 
 /// A summand of a gate: `input` times a part of a constant matrix; or (no weight) columns of `input` as they are.
 struct GateTerm {
@@ -67,9 +60,6 @@ std::optional<CellMatch> matchCell(mlir::linalg::LinalgOp op, bool splitInputs);
 
 /// Whether `value` is computed from results of `source`, an op of its block or of one around it.
 bool dependsOn(mlir::Value value, mlir::Operation *source);
-
-/// `value` without casts and changes of unit dimensions.
-mlir::Value rootOf(mlir::Value value);
 
 } // namespace attn
 

@@ -1,7 +1,7 @@
 #include "passes/graph/masks/MaskMining.h"
 #include "passes/graph/Structured.h"
-#include "passes/graph/element/Element.h"
 #include "passes/graph/element/PositionQuotient.h"
+#include "passes/graph/masks/PositionSums.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Math/IR/Math.h"
@@ -19,70 +19,7 @@ using namespace mlir;
 namespace attn {
 namespace {
 
-/// i * query + j * key + constant + scale * capture
-struct Linear {
-  int64_t i = 0, j = 0, constant = 0, scale = 0;
-  BlockArgument capture;
-};
-
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
-
-/// Constants beyond are left alone, so that sums stay far from overflow.
-constexpr int64_t kLimit = int64_t(1) << 36;
-
-/// Integers of a score region as sums of positions, a constant and a multiple of one capture.
-class Sums final : public ElementDomain<std::optional<Linear>> {
-public:
-  explicit Sums(ElementReader &reader) : ElementDomain(reader, std::nullopt) {}
-
-private:
-  std::optional<Linear> compute(const Element &element) override;
-  std::optional<Linear> ofSum(const Element &element);
-};
-
-std::optional<Linear> Sums::compute(const Element &element) {
-  Linear linear;
-  Type type = element.value.getType();
-  if (auto constant = dyn_cast_or_null<IntegerAttr>(splatConstant(element.value))) {
-    if (constant.getValue().getSignificantBits() > 40)
-      return std::nullopt;
-    linear.constant = constant.getValue().getSExtValue();
-    return linear;
-  }
-  if (auto argument = dyn_cast<BlockArgument>(element.value)) {
-    if (!isa<IntegerType, IndexType>(type) || type.isInteger(1))
-      return std::nullopt;
-    linear.capture = argument;
-    linear.scale = 1;
-    return linear;
-  }
-  if (auto index = dyn_cast<IndexOp>(element.getOp())) {
-    linear.i = index.getDim() == AttentionOp::I;
-    linear.j = index.getDim() == AttentionOp::J;
-    return linear.i + linear.j == 1 ? std::optional(linear) : std::nullopt;
-  }
-  bool isWide = type.isIndex() || (type.isInteger() && type.getIntOrFloatBitWidth() >= 32);
-  if (!isWide) // a position may be cut
-    return std::nullopt;
-  if (isa<arith::IndexCastOp, arith::ExtSIOp>(element.getOp()))
-    return ofOperand(element, 0);
-  if (isa<arith::TruncIOp>(element.getOp())) {
-    // What a run brings may have more bits; positions have not.
-    std::optional<Linear> whole = ofOperand(element, 0);
-    return whole && !whole->capture && std::abs(whole->constant) <= INT32_MAX / 2 ? whole : std::nullopt;
-  }
-  return isa<arith::AddIOp, arith::SubIOp>(element.getOp()) ? ofSum(element) : std::nullopt;
-}
-
-std::optional<Linear> Sums::ofSum(const Element &element) {
-  std::optional<Linear> lhs = ofOperand(element, 0), rhs = ofOperand(element, 1);
-  if (!lhs || !rhs || (lhs->capture && rhs->capture))
-    return std::nullopt;
-  int64_t sign = isa<arith::SubIOp>(element.getOp()) ? -1 : 1;
-  Linear sum{lhs->i + sign * rhs->i, lhs->j + sign * rhs->j, lhs->constant + sign * rhs->constant,
-             lhs->capture ? lhs->scale : sign * rhs->scale, lhs->capture ? lhs->capture : rhs->capture};
-  return std::abs(sum.constant) <= kLimit ? std::optional(sum) : std::nullopt;
-}
 
 class MaskReader {
 public:
@@ -290,7 +227,7 @@ private:
              lhs->capture ? lhs->scale : -rhs->scale, lhs->capture ? lhs->capture : rhs->capture};
     if (!x.capture)
       x.scale = 0;
-    return std::abs(x.constant) <= kLimit ? std::optional(x) : std::nullopt;
+    return std::abs(x.constant) <= Linear::kLimit ? std::optional(x) : std::nullopt;
   }
 
   /// j < n or j <= n, both floats (which hold each position below 2^24, of which no score has more).
@@ -425,7 +362,7 @@ private:
   MLIRContext *context;
   bool takesFinite, listsBlocks;
   ElementReader reader;
-  Sums sums;
+  PositionSums sums;
   double scale = 1; ///< of the score at hand in what the region yields
   ProvedMask mask;
 };

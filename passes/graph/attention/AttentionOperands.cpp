@@ -1,0 +1,152 @@
+// Operands of an attention that the graph does not have as they are: sums, repetitions, ones.
+
+#include "passes/graph/attention/AttentionBuilder.h"
+
+#include "passes/graph/MappedTensor.h"
+#include "passes/graph/Structured.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
+
+using namespace mlir;
+
+namespace attn {
+
+/// Makes `sum` the sum of `terms`: a tensor with a dimension for each one of
+/// the attention that a term names.
+LogicalResult AttentionBuilder::sumTerms(ArrayRef<Operand> terms, Operand &sum, StringRef what) {
+  if (terms.size() == 1 && !terms.front().isNegated) {
+    sum = terms.front();
+    return success();
+  }
+  SmallVector<OpFoldResult> sizes, shape;
+  for (const Unit &unit : units)
+    sizes.push_back(size(unit));
+  SmallVector<MappedTensor> plain;
+  SmallVector<unsigned> dims;
+  for (Operand term : terms) {
+    AffineMap map;
+    if (failed(arrange(term, {}, map, what)))
+      return failure();
+    plain.push_back(readPlainly(b, loc, term.value, map, sizes));
+    for (AffineExpr expr : plain.back().map.getResults())
+      if (unsigned dim = *AttentionOp::getNamedDim(expr); !llvm::is_contained(dims, dim))
+        dims.push_back(dim);
+  }
+  SmallVector<int64_t> loops(AttentionOp::kDims, 0);
+  for (auto [n, dim] : llvm::enumerate(dims)) {
+    loops[dim] = n;
+    shape.push_back(sizes[dim]);
+    sum.access.push_back(units[dim]);
+  }
+  SmallVector<Value> inputs;
+  SmallVector<AffineMap> maps;
+  for (const MappedTensor &term : plain) {
+    SmallVector<AffineExpr> exprs;
+    for (AffineExpr expr : term.map.getResults())
+      exprs.push_back(b.getAffineDimExpr(loops[*AttentionOp::getNamedDim(expr)]));
+    inputs.push_back(term.value);
+    maps.push_back(AffineMap::get(dims.size(), 0, exprs, b.getContext()));
+  }
+  sum.value = elementwise(b, loc, shape, getElementTypeOrSelf(inputs.front()), inputs, maps,
+                          [&](OpBuilder &b, Location loc, ValueRange args) {
+                            Value total = args.front();
+                            if (terms.front().isNegated)
+                              total = arith::NegFOp::create(b, loc, total);
+                            // The last argument is the init.
+                            for (auto [arg, term] : llvm::zip(args.drop_front().drop_back(), terms.drop_front()))
+                              total = term.isNegated ? arith::SubFOp::create(b, loc, total, arg).getResult()
+                                                     : arith::AddFOp::create(b, loc, total, arg).getResult();
+                            return total;
+                          });
+  return success();
+}
+
+/// Repeats a query that is the same for every i; only a mask differs.
+void AttentionBuilder::repeatQuery() {
+  match.space.resolve(match.query.access);
+  Atoms named = flatten(match.query.access);
+  if (units[AttentionOp::I].empty() || llvm::is_contained(named, units[AttentionOp::I].front()))
+    return;
+  Value query = match.query.value;
+  SmallVector<OpFoldResult> sizes{size(units[AttentionOp::I])};
+  llvm::append_range(sizes, tensor::getMixedSizes(b, loc, query));
+  AffineMap map = b.getMultiDimIdentityMap(sizes.size()).dropResult(0);
+  match.query.value = elementwise(b, loc, sizes, getElementTypeOrSelf(query), query, map,
+                                  [](OpBuilder &, Location, ValueRange args) { return args.front(); });
+  match.query.access.insert(match.query.access.begin(), units[AttentionOp::I]);
+}
+
+/// Each capture that classify has widened, with the dimension that it lacked.
+void AttentionBuilder::repeatCaptures() {
+  for (const Widening &widening : widenings) {
+    Value &value = match.captures[widening.capture].value;
+    SmallVector<OpFoldResult> sizes = tensor::getMixedSizes(b, loc, value);
+    sizes.insert(sizes.begin() + widening.dim, size(widening.atoms));
+    AffineMap map = b.getMultiDimIdentityMap(sizes.size()).dropResult(widening.dim);
+    value = elementwise(b, loc, sizes, getElementTypeOrSelf(value), value, map,
+                        [](OpBuilder &, Location, ValueRange args) { return args.front(); });
+  }
+}
+
+/// (s + a) + b becomes s + (a + b) where both captures are repeated to one shape: half as much is read for each score.
+void AttentionBuilder::sumRepeatedCaptures() {
+  Block &block = match.score->front();
+  auto repeated = [&](Value value) -> std::optional<unsigned> {
+    auto argument = dyn_cast<BlockArgument>(value);
+    if (!argument || argument.getArgNumber() == 0 || !argument.hasOneUse())
+      return std::nullopt;
+    unsigned number = match.scoreCaptures[argument.getArgNumber() - 1];
+    bool isRepeated = llvm::any_of(widenings, [&](const Widening &widening) { return widening.capture == number; });
+    // One that is known now may be a mask, which a sum would hide.
+    if (!isRepeated || isStatic(match.captures[number].value) || llvm::is_contained(match.weightCaptures, number))
+      return std::nullopt;
+    return number;
+  };
+  for (auto outer : llvm::make_early_inc_range(block.getOps<arith::AddFOp>())) {
+    // As the right operand: the left one is what the score is until then.
+    auto takeRepeated = [&](arith::AddFOp add) {
+      if (repeated(add.getLhs()))
+        add->setOperands({add.getRhs(), add.getLhs()});
+      return repeated(add.getRhs());
+    };
+    std::optional<unsigned> last = takeRepeated(outer), first;
+    auto inner = outer.getLhs().getDefiningOp<arith::AddFOp>();
+    if (last && inner && inner->hasOneUse())
+      first = takeRepeated(inner);
+    if (!first || match.captures[*first].access != match.captures[*last].access)
+      continue;
+    Value &sum = match.captures[*first].value;
+    SmallVector<OpFoldResult> sizes = tensor::getMixedSizes(b, loc, sum);
+    AffineMap map = b.getMultiDimIdentityMap(sizes.size());
+    sum = elementwise(b, loc, sizes, getElementTypeOrSelf(sum), {sum, match.captures[*last].value}, {map, map},
+                      [](OpBuilder &b, Location loc, ValueRange args) -> Value {
+                        return arith::AddFOp::create(b, loc, args[0], args[1]);
+                      });
+    // The last one is read no more.
+    unsigned place = cast<BlockArgument>(outer.getRhs()).getArgNumber();
+    outer.getResult().replaceAllUsesWith(inner.getResult());
+    outer.erase();
+    block.eraseArgument(place);
+    match.scoreCaptures.erase(match.scoreCaptures.begin() + place - 1);
+    match.captures.erase(match.captures.begin() + *last);
+    llvm::erase_if(widenings, [&](const Widening &widening) { return widening.capture == *last; });
+    auto renumber = [&](unsigned &number) { number -= number > *last; };
+    llvm::for_each(match.scoreCaptures, renumber);
+    llvm::for_each(match.weightCaptures, renumber);
+    for (Widening &widening : widenings)
+      renumber(widening.capture);
+  }
+}
+
+/// A vector of ones.
+Value AttentionBuilder::onesOf(OpFoldResult size, Type element) {
+  FloatAttr one = b.getFloatAttr(element, 1);
+  if (std::optional<int64_t> known = getConstantIntValue(size))
+    return arith::ConstantOp::create(b, loc, DenseElementsAttr::get(RankedTensorType::get({*known}, element), one));
+  return elementwise(b, loc, size, element, {}, {}, [&](OpBuilder &b, Location loc, ValueRange) -> Value {
+    return arith::ConstantOp::create(b, loc, one);
+  });
+}
+
+} // namespace attn
