@@ -13,9 +13,9 @@ namespace attn {
 inline constexpr float kLog2E = 1.44269504f;
 inline constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
-/// Emits one block of queries. AttentionBlock.cpp holds the order of things and
-/// the softmax, AttentionScores.cpp the scores of a tile, AttentionTiles.cpp
-/// what goes in and out and the product with the values.
+/// Emits one block of queries. AttentionBlock.cpp holds the order of things,
+/// AttentionScores.cpp the scores of a tile, AttentionBlockWeights.cpp what they
+/// become, AttentionTiles.cpp what goes in and out and the product with the values.
 class BlockEmitter {
 public:
   using Values = LaneBuilder::Values;

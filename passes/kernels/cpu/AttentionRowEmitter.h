@@ -6,6 +6,7 @@
 #include "passes/kernels/shared/AttentionMask.h"
 #include "passes/kernels/shared/AttentionOperands.h"
 #include "llvm/Support/MathExtras.h"
+#include <limits>
 
 namespace attn {
 
@@ -30,18 +31,27 @@ public:
   KeyMask::Bounds bounds;
 
 private:
+  static constexpr float kLog2E = 1.44269504f;
+  static constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  /// Keys and values are prefetched by this many rows.
+  static constexpr int64_t kAhead = 32;
+  /// Wider keys are taken a register at a time in a loop, with the query in memory.
+  static constexpr int64_t kInRegisters = 8;
+
+  // AttentionRowScores.cpp
   Values loadRow(const HeadView &view, mlir::Value base);
   mlir::Value term(mlir::Value elements, mlir::Value query, mlir::Value weight, int64_t rest, mlir::Value sum);
   mlir::Value products(mlir::Value first, bool isEdge);
   mlir::Value scoreTile(mlir::Value first, bool isEdge);
   mlir::Value sumLanes(Values rows);
   mlir::Value readCapture(const HeadView &capture, mlir::Value first, bool isEdge);
+  mlir::Value maximumOf(mlir::Value first, mlir::Value count);
+
   void addPickedKeys(mlir::Value first, mlir::Value upper, mlir::Value count);
   /// The key at `position`: itself, unless keys are picked.
   mlir::Value keyAt(mlir::Value position) { return isPicked ? k.load(scratch.keys, position) : position; }
   /// The last position that may be read at the end of the keys.
   mlir::Value lastPosition() { return k.sub(isPicked ? end : numKeys, k.index(1)); }
-  mlir::Value maximumOf(mlir::Value first, mlir::Value count);
   void addValues(mlir::Value first, mlir::Value count, mlir::Value factor);
   mlir::Value normaliser(mlir::Value sum);
   void storeResult(mlir::Value factor);

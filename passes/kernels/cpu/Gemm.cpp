@@ -62,7 +62,8 @@ scf::ForOp GemmEmitter::createLoop(Value begin, Value end, ValueRange inits) {
   return loop;
 }
 
-func::FuncOp GemmEmitter::emit() {
+/// The function without a body; its arguments get their names.
+func::FuncOp GemmEmitter::createFunction() {
   Type f32 = b.getF32Type();
   auto memref = [&](ArrayRef<int64_t> shape) { return MemRefType::get(shape, f32); };
   Type rowType = spec.hasNarrowRows ? panelType : f32;
@@ -94,8 +95,7 @@ func::FuncOp GemmEmitter::emit() {
   function->setAttr(AttnDialect::kKernelAttr, b.getUnitAttr());
   function->setAttr(AttnDialect::kProductAttr, b.getUnitAttr());
 
-  OpBuilder::InsertionGuard guard(b);
-  b.setInsertionPointToStart(function.addEntryBlock());
+  function.addEntryBlock();
   a = function.getArgument(0);
   panels = function.getArgument(1);
   if (hasScales)
@@ -105,18 +105,23 @@ func::FuncOp GemmEmitter::emit() {
   llvm::append_range(rowParts, others.take_front(spec.parts - 1));
   llvm::append_range(operands, others.drop_front(spec.parts - 1));
   c = function.getArguments().back();
-  auto flatten = [&](Value cube) -> Value {
-    Value flat = memref::CollapseShapeOp::create(b, loc, cube, ArrayRef<ReassociationIndices>{{0, 1, 2}});
-    auto type = MemRefType::get({ShapedType::kDynamic}, panelType);
-    return flat.getType() == type ? flat : memref::CastOp::create(b, loc, type, flat).getResult();
-  };
-  prefetched = flatPanels = flatten(panels);
+  return function;
+}
 
+Value GemmEmitter::flatten(Value cube) {
+  Value flat = memref::CollapseShapeOp::create(b, loc, cube, ArrayRef<ReassociationIndices>{{0, 1, 2}});
+  auto type = MemRefType::get({ShapedType::kDynamic}, panelType);
+  return flat.getType() == type ? flat : memref::CastOp::create(b, loc, type, flat).getResult();
+}
+
+Value GemmEmitter::atLeastOne(Value x) { return arith::MaxUIOp::create(b, loc, x, constant(1)); }
+
+/// Writes the sizes of a product and of its tiles; the number of tasks.
+Value GemmEmitter::emitSizes() {
   zero = constant(0);
   auto sizeOf = [&](int64_t size, Value buffer, int64_t dim) -> Value {
     return ShapedType::isDynamic(size) ? memref::DimOp::create(b, loc, buffer, dim).getResult() : constant(size);
   };
-  auto atLeastOne = [&](Value x) -> Value { return arith::MaxUIOp::create(b, loc, x, constant(1)); };
   kSize = sizeOf(spec.k, a, 1);
   steps = spec.rowsPerStep() == 1 ? kSize : constant(llvm::divideCeil(spec.k, 2));
   Value panelSteps = spec.rowsPerStep() == 1 ? kSize : constant(spec.panelShape()[1]);
@@ -141,25 +146,34 @@ func::FuncOp GemmEmitter::emit() {
   // Elements that the prefetch pointer moves a step, so that the blocks of one
   // panel together fetch the next one.
   prefetchStep = arith::CeilDivUIOp::create(b, loc, constant(rowElements), divisor);
-
   Value tasks = mul(numPanels, blocks);
-  if (batches)
-    tasks = mul(tasks, batches);
+  return batches ? mul(tasks, batches) : tasks;
+}
+
+/// Writes which part of the panels in `next`, of the next product, each of `tasks` asks for.
+void GemmEmitter::emitPieces(Value next, Value tasks) {
+  flatNext = flatten(next);
+  nextPanels = memref::DimOp::create(b, loc, next, 0);
+  nextElements = mul(memref::DimOp::create(b, loc, next, 1), memref::DimOp::create(b, loc, next, 2));
+  // As the runtime cuts parallel loops.
+  pieces = atLeastOne(arith::MinUIOp::create(b, loc, tasks, NumThreadsOp::create(b, loc, b.getIndexType())));
+  pieceSize = arith::DivUIOp::create(b, loc, tasks, pieces);
+  longPieces = arith::RemUIOp::create(b, loc, tasks, pieces);
+}
+
+func::FuncOp GemmEmitter::emit() {
+  func::FuncOp function = createFunction();
+  OpBuilder::InsertionGuard guard(b);
+  b.setInsertionPointToStart(&function.front());
+  prefetched = flatPanels = flatten(panels);
+  Value tasks = emitSizes();
   if (spec.hasTiles) {
     Value hasTiles = HasTilesOp::create(b, loc, b.getI1Type());
     emitTileTasks(hasTiles);
     tasks = arith::SelectOp::create(b, loc, hasTiles, zero, tasks);
   }
-  if (spec.prefetchesNext) {
-    Value next = function.getArgument(function.getNumArguments() - 2);
-    flatNext = flatten(next);
-    nextPanels = memref::DimOp::create(b, loc, next, 0);
-    nextElements = mul(memref::DimOp::create(b, loc, next, 1), memref::DimOp::create(b, loc, next, 2));
-    // As the runtime cuts parallel loops.
-    pieces = atLeastOne(arith::MinUIOp::create(b, loc, tasks, NumThreadsOp::create(b, loc, b.getIndexType())));
-    pieceSize = arith::DivUIOp::create(b, loc, tasks, pieces);
-    longPieces = arith::RemUIOp::create(b, loc, tasks, pieces);
-  }
+  if (spec.prefetchesNext)
+    emitPieces(function.getArgument(function.getNumArguments() - 2), tasks);
   auto parallel = scf::ParallelOp::create(b, loc, ValueRange{zero}, ValueRange{tasks}, ValueRange{constant(1)});
   b.setInsertionPointToStart(parallel.getBody());
   emitTask(parallel.getInductionVars()[0]);
@@ -401,100 +415,6 @@ SmallVector<Value> GemmEmitter::loadScale(Value group) {
     vectors.push_back(
         vector::LoadOp::create(b, loc, vectorType, scales, ValueRange{panelAt, group, constant(v * spec.lanes)}));
   return vectors;
-}
-
-void GemmEmitter::forPanelColumns(function_ref<void(int64_t)> emitColumns) {
-  int64_t rest = ShapedType::isDynamic(spec.n) ? ShapedType::kDynamic : spec.n % width;
-  if (rest == 0)
-    return emitColumns(width);
-  if (spec.numPanels() == 1)
-    return emitColumns(rest);
-  Value last = arith::SubIOp::create(b, loc, numPanels, constant(1));
-  Value isLast = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::eq, panel, last);
-  auto choice = scf::IfOp::create(b, loc, isLast, /*withElseRegion=*/true);
-  OpBuilder::InsertionGuard guard(b);
-  b.setInsertionPointToStart(choice.thenBlock());
-  emitColumns(rest);
-  b.setInsertionPointToStart(choice.elseBlock());
-  emitColumns(width);
-}
-
-/// The vectors that hold `count` columns: all that a panel has where only the
-/// run knows.
-int64_t GemmEmitter::vectorsOf(int64_t count) const {
-  return ShapedType::isDynamic(count) ? spec.tileVectors : llvm::divideCeil(count, spec.lanes);
-}
-
-void GemmEmitter::emitDirect(int64_t height, ArrayRef<Value> sums) {
-  forPanelColumns([&](int64_t count) {
-    for (int64_t r = 0; r < height; ++r)
-      for (int64_t v = 0; v < vectorsOf(count); ++v)
-        emitElement(add(row, constant(r)), v, count, sums[r * spec.tileVectors + v]);
-  });
-}
-
-void GemmEmitter::emitStaged() {
-  scf::ForOp loop = createLoop(zero, tileHeight, ValueRange());
-  OpBuilder::InsertionGuard guard(b);
-  b.setInsertionPointToStart(loop.getBody());
-  Value r = loop.getInductionVar(), at = add(row, r);
-  forPanelColumns([&](int64_t count) {
-    for (int64_t v = 0; v < vectorsOf(count); ++v) {
-      Value sum = vector::LoadOp::create(b, loc, vectorType, scratch, ValueRange{r, constant(v * spec.lanes)});
-      emitElement(at, v, count, sum);
-    }
-  });
-}
-
-Value GemmEmitter::load(Value buffer, ValueRange indices, Value mask) {
-  if (!mask)
-    return vector::LoadOp::create(b, loc, vectorType, buffer, indices);
-  Value none = arith::ConstantOp::create(b, loc, b.getZeroAttr(vectorType));
-  return vector::MaskedLoadOp::create(b, loc, vectorType, buffer, indices, mask, none);
-}
-
-/// Applies the epilogue to the vector `vectorNumber` of a row whose panel has
-/// `count` columns, and stores it.
-void GemmEmitter::emitElement(Value row, int64_t vectorNumber, int64_t count, Value sum) {
-  int64_t first = vectorNumber * spec.lanes;
-  Value column = add(firstColumn, constant(first));
-  Value mask;
-  auto maskType = VectorType::get({spec.lanes}, b.getI1Type());
-  if (ShapedType::isDynamic(count)) // what is left may be less than nothing: no lane then
-    mask = vector::CreateMaskOp::create(b, loc, maskType, ValueRange{arith::SubIOp::create(b, loc, columns, column)});
-  else if (count - first < spec.lanes)
-    mask = vector::ConstantMaskOp::create(b, loc, maskType, ArrayRef<int64_t>{count - first});
-  Value result = sum;
-  if (spec.epilogue) {
-    SmallVector<Value> arguments;
-    for (auto [kind, buffer] : llvm::zip_equal(spec.operands, operands)) {
-      if (arguments.size() == spec.accumulator)
-        arguments.push_back(sum);
-      switch (kind) {
-      case EpilogueOperand::Scalar:
-        arguments.push_back(memref::LoadOp::create(b, loc, buffer, ValueRange()));
-        break;
-      case EpilogueOperand::RowVector:
-        arguments.push_back(load(buffer, {column}, mask));
-        break;
-      case EpilogueOperand::Column:
-        arguments.push_back(memref::LoadOp::create(b, loc, buffer, row));
-        break;
-      case EpilogueOperand::Full:
-        arguments.push_back(load(buffer, {row, column}, mask));
-        break;
-      }
-    }
-    // The accumulator when it comes last, then what nothing uses.
-    arguments.resize(spec.epilogue->getNumArguments(), sum);
-    result = *vectorizeBlock(b, *spec.epilogue, arguments, spec.lanes, nullptr);
-  }
-  if (spec.hasNarrowResult)
-    result = arith::TruncFOp::create(b, loc, VectorType::get({spec.lanes}, b.getBF16Type()), result);
-  if (mask)
-    vector::MaskedStoreOp::create(b, loc, c, ValueRange{row, column}, mask, result);
-  else
-    vector::StoreOp::create(b, loc, result, c, ValueRange{row, column});
 }
 
 FailureOr<func::FuncOp> buildGemm(OpBuilder &builder, Location loc, const GemmSpec &spec) {

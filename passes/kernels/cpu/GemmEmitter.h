@@ -23,7 +23,12 @@ private:
   mlir::Value add(mlir::Value x, mlir::Value y) { return mlir::arith::AddIOp::create(b, loc, x, y); }
   mlir::Value mul(mlir::Value x, mlir::Value y) { return mlir::arith::MulIOp::create(b, loc, x, y); }
   mlir::scf::ForOp createLoop(mlir::Value begin, mlir::Value end, mlir::ValueRange inits);
+  mlir::Value flatten(mlir::Value cube);
+  mlir::Value atLeastOne(mlir::Value x);
 
+  mlir::func::FuncOp createFunction();
+  mlir::Value emitSizes();
+  void emitPieces(mlir::Value next, mlir::Value tasks);
   /// Tasks that do the work where the run has tiles, and none where not.
   void emitTileTasks(mlir::Value hasTiles);
   void emitTask(mlir::Value task);
@@ -39,6 +44,8 @@ private:
   llvm::SmallVector<mlir::Value> loadScale(mlir::Value group);
   llvm::SmallVector<mlir::Value> loopSteps(int64_t height, mlir::Value begin, mlir::Value end,
                                            mlir::ArrayRef<mlir::Value> scale, mlir::ValueRange inits);
+
+  // GemmEpilogue.cpp
   void emitDirect(int64_t height, mlir::ArrayRef<mlir::Value> sums);
   void emitStaged();
   /// Runs `emitColumns(count)` for the number of columns of the panel at hand:

@@ -85,6 +85,9 @@ private:
   GemmSpec makeSpec(const Contraction &match, const std::optional<Epilogue> &epilogue);
   Value emitCall(const Contraction &match, const std::optional<Epilogue> &epilogue, const GemmSpec &spec,
                  func::FuncOp kernel);
+  SmallVector<Value> makeInputs(const Contraction &match, const std::optional<Epilogue> &epilogue, const GemmSpec &spec,
+                                func::FuncOp kernel, Location loc, SmallVectorImpl<int64_t> &elementwise);
+  Value unfold(Value matrix, RankedTensorType type, ArrayRef<OpFoldResult> sizes, unsigned numRows, Location loc);
   FailureOr<func::FuncOp> getPacking(const GemmSpec &spec, Location loc);
   Value packAtRun(const Contraction &match, const GemmSpec &spec, Location loc);
   Value narrow(Value value, Location loc);
@@ -342,6 +345,60 @@ void ContractionLowering::lower(linalg::LinalgOp op) {
     rewriter.eraseOp(op);
 }
 
+/// The operands of `kernel`: rows, panels, what the epilogue reads (`elementwise` gets those that have an element for
+/// each of the result), and what is prefetched.
+SmallVector<Value> ContractionLowering::makeInputs(const Contraction &match, const std::optional<Epilogue> &epilogue,
+                                                   const GemmSpec &spec, func::FuncOp kernel, Location loc,
+                                                   SmallVectorImpl<int64_t> &elementwise) {
+  unsigned numRows = match.rows.size();
+  SmallVector<Value> activations = {match.activation};
+  if (spec.hasNarrowRows)
+    activations = getParts(match.activation, loc);
+  for (Value &part : activations)
+    part = toMatrix(rewriter, loc, arrange(part, match.activationMap, concat(match.rows, match.sums), loc), numRows);
+  SmallVector<Value> inputs = {activations.front()};
+  if (match.global)
+    llvm::append_range(inputs, panels.get(rewriter, match, spec, loc));
+  else
+    inputs.push_back(packAtRun(match, spec, loc));
+  llvm::append_range(inputs, llvm::drop_begin(activations));
+  if (epilogue)
+    for (auto [kind, operand] : llvm::zip_equal(epilogue->kinds, epilogue->operands)) {
+      if (kind == EpilogueOperand::Full && !spec.hasNarrowResult)
+        elementwise.push_back(inputs.size());
+      inputs.push_back(flattenOperand(rewriter, loc, operand, kind, numRows));
+    }
+  if (spec.prefetchesNext)
+    inputs.push_back(inputs[1]); // linkProducts knows better
+  // One operand may know a size that another does not.
+  for (auto [input, type] : llvm::zip(inputs, kernel.getArgumentTypes()))
+    input = castTo(input, RankedTensorType::get(cast<MemRefType>(type).getShape(), getElementTypeOrSelf(type)), loc);
+  return inputs;
+}
+
+/// `matrix`, of rows and columns, as a tensor of type `type` and these sizes, the first `numRows` of which are rows.
+Value ContractionLowering::unfold(Value matrix, RankedTensorType type, ArrayRef<OpFoldResult> sizes, unsigned numRows,
+                                  Location loc) {
+  Type element = type.getElementType();
+  unsigned rank = type.getRank();
+  // What comes next may know sizes that the kernel's type does not.
+  if (numRows)
+    matrix = castTo(
+        matrix,
+        RankedTensorType::get({countElements(type, 0, numRows), countElements(type, numRows, rank - numRows)}, element),
+        loc);
+  if (numRows == 0) {
+    matrix = tensor::CollapseShapeOp::create(rewriter, loc, matrix, ArrayRef{dimRange(0, 2)});
+    matrix = castTo(matrix, RankedTensorType::get({countElements(type, 0, rank)}, element), loc);
+    if (rank > 1)
+      matrix = tensor::ExpandShapeOp::create(rewriter, loc, type, matrix, ArrayRef{dimRange(0, rank)}, sizes);
+  } else if (rank > 2) {
+    matrix = tensor::ExpandShapeOp::create(rewriter, loc, type, matrix,
+                                           ArrayRef{dimRange(0, numRows), dimRange(numRows, rank)}, sizes);
+  }
+  return matrix;
+}
+
 /// Calls `kernel` in place of the contraction, or of its epilogue, and returns
 /// what that op yields.
 Value ContractionLowering::emitCall(const Contraction &match, const std::optional<Epilogue> &epilogue,
@@ -369,31 +426,9 @@ Value ContractionLowering::emitCall(const Contraction &match, const std::optiona
   for (unsigned dim : concat(match.rows, match.columns))
     order.push_back(getPosition(match.resultMap, dim));
   SmallVector<OpFoldResult> sizes = applyPermutation(resultSizes, order);
-  auto expandedType = RankedTensorType::get(applyPermutation(resultType.getShape(), order), element);
 
-  SmallVector<Value> activations = {match.activation};
-  if (spec.hasNarrowRows)
-    activations = getParts(match.activation, loc);
-  for (Value &part : activations)
-    part = toMatrix(rewriter, loc, arrange(part, match.activationMap, concat(match.rows, match.sums), loc), numRows);
-  SmallVector<Value> inputs = {activations.front()};
-  if (match.global)
-    llvm::append_range(inputs, panels.get(rewriter, match, spec, loc));
-  else
-    inputs.push_back(packAtRun(match, spec, loc));
-  llvm::append_range(inputs, llvm::drop_begin(activations));
   SmallVector<int64_t> elementwise;
-  if (epilogue)
-    for (auto [kind, operand] : llvm::zip_equal(epilogue->kinds, epilogue->operands)) {
-      if (kind == EpilogueOperand::Full && !spec.hasNarrowResult)
-        elementwise.push_back(inputs.size());
-      inputs.push_back(flattenOperand(rewriter, loc, operand, kind, numRows));
-    }
-  if (spec.prefetchesNext)
-    inputs.push_back(inputs[1]); // linkProducts knows better
-  // One operand may know a size that another does not.
-  for (auto [input, type] : llvm::zip(inputs, kernel.getArgumentTypes()))
-    input = castTo(input, RankedTensorType::get(cast<MemRefType>(type).getShape(), getElementTypeOrSelf(type)), loc);
+  SmallVector<Value> inputs = makeInputs(match, epilogue, spec, kernel, loc, elementwise);
   OpFoldResult rows = rewriter.getIndexAttr(spec.m), columns = rewriter.getIndexAttr(spec.n);
   if (ShapedType::isDynamic(spec.m)) // of the kernel's type, though the sizes may all be known
     rows = getValueOrCreateConstantIndexOp(rewriter, loc,
@@ -406,25 +441,8 @@ Value ContractionLowering::emitCall(const Contraction &match, const std::optiona
                                rewriter.getDenseI64ArrayAttr(elementwise));
   if (match.global)
     products.push_back({call, spec.prefetchesNext});
-  Value result = call->getResult(0);
-
-  unsigned rank = expandedType.getRank();
-  // What comes next may know sizes that the kernel's type does not.
-  if (numRows)
-    result = castTo(
-        result,
-        RankedTensorType::get(
-            {countElements(expandedType, 0, numRows), countElements(expandedType, numRows, rank - numRows)}, element),
-        loc);
-  if (numRows == 0) {
-    result = tensor::CollapseShapeOp::create(rewriter, loc, result, ArrayRef{dimRange(0, 2)});
-    result = castTo(result, RankedTensorType::get({countElements(expandedType, 0, rank)}, element), loc);
-    if (rank > 1)
-      result = tensor::ExpandShapeOp::create(rewriter, loc, expandedType, result, ArrayRef{dimRange(0, rank)}, sizes);
-  } else if (rank > 2) {
-    result = tensor::ExpandShapeOp::create(rewriter, loc, expandedType, result,
-                                           ArrayRef{dimRange(0, numRows), dimRange(numRows, rank)}, sizes);
-  }
+  auto expandedType = RankedTensorType::get(applyPermutation(resultType.getShape(), order), element);
+  Value result = unfold(call->getResult(0), expandedType, sizes, numRows, loc);
   if (!llvm::is_sorted(order)) {
     Value permuted = tensor::EmptyOp::create(rewriter, loc, resultSizes, element);
     result = linalg::TransposeOp::create(rewriter, loc, result, permuted, invertPermutationVector(order))->getResult(0);
