@@ -295,26 +295,11 @@ void checkImages(const char *path) {
   }
 }
 
-} // namespace
-
-int main(int argc, char **argv) {
-  if (argc != 7) {
-    fprintf(stderr, "usage: gpu-faults GPU-LIBRARY CPU-LIBRARY RECURRENT-GPU-LIBRARY PRODUCTS-LIBRARY LOOP-GPU-LIBRARY "
-                    "SEARCH-GPU-LIBRARY\n");
-    return 1;
-  }
-  if (!openStandIn())
-    return 1;
-  launchedGraphs = standIn<uint64_t()>("attnFakeCudaGraphs");
-  synchronizations = standIn<uint64_t()>("attnFakeCudaSynchronizations");
-  givenImages = standIn<const char *()>("attnFakeCudaImages");
-  void *products = dlopen("libcublasLt.so.13", RTLD_NOW);
-  libraryProducts = reinterpret_cast<long long (*)()>(dlsym(products, "attnFakeCublasLtProducts"));
-  libraryQuestions = reinterpret_cast<long long (*)()>(dlsym(products, "attnFakeCublasLtQuestions"));
-  const char *gpu = argv[1], *cpu = argv[2], *recurrent = argv[3];
-  attnrt_model *model = nullptr;
+/// What a driver may refuse when a session is made of the library `gpu`; each time the one for the CPU works.
+void checkRefusals(const char *gpu, const char *cpu) {
   auto refuses = [&](const char *what, const char *settings, attnrt_status wanted, const char *text) {
     configure(settings);
+    attnrt_model *model = nullptr;
     attnrt_session *none = nullptr;
     expect(attnrt_model_load(gpu, nullptr, &model) == ATTNRT_OK, "a library can be looked at without a GPU");
     expectFailure(what, attnrt_session_create(model, nullptr, &none), wanted, text);
@@ -332,6 +317,80 @@ int main(int argc, char **argv) {
           "fatal: refused as asked");
   configure("");
   expectWorks(gpu, "the GPU library after these");
+}
+
+/// Blocks that wait for each other run all at once, or not at all.
+void checkResidence(const char *path) {
+  attnrt_model *model = nullptr;
+  attnrt_session *session = nullptr;
+  expect(attnrt_model_load(path, nullptr, &model) == ATTNRT_OK, "load a recurrent model");
+  expect(attnrt_session_create(model, nullptr, &session) == ATTNRT_OK, "create a recurrent session");
+  configure("resident=0");
+  expectFailure("blocks that cannot all run at once", runOnce(session, model), ATTNRT_DEVICE,
+                "CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE");
+  configure("");
+  expect(runOnce(session, model) == ATTNRT_OK, "the same session with room");
+  attnrt_session_destroy(session);
+  attnrt_model_release(model);
+}
+
+/// A caller's stream that is being captured is refused, because a run waits for its work.
+void checkStream(attnrt_session *session, attnrt_model *model) {
+  auto *create = standIn<int(void **, unsigned)>("cuStreamCreate");
+  auto *capture = standIn<int(void *, int)>("cuStreamBeginCapture_v2");
+  auto *destroy = standIn<int(void *)>("cuStreamDestroy_v2");
+  void *stream = nullptr;
+  create(&stream, 0);
+  expect(runOnce(session, model, stream) == ATTNRT_OK, "a run on the caller's stream");
+  capture(stream, 0);
+  expectFailure("a stream that is captured", runOnce(session, model, stream), ATTNRT_UNSUPPORTED, "being captured");
+  destroy(stream);
+}
+
+/// What may fail in a run of `gpu`, last the error that stays.
+void checkRuns(const char *gpu, const char *cpu, const char *recurrent) {
+  attnrt_model *model = nullptr;
+  attnrt_session *session = nullptr;
+  configure("");
+  expect(attnrt_model_load(gpu, nullptr, &model) == ATTNRT_OK, "load");
+  expect(attnrt_session_create(model, nullptr, &session) == ATTNRT_OK, "create");
+  configure(("memory=" + std::to_string(usedMemory() + 64)).c_str());
+  expectFailure("memory in a run", runOnce(session, model), ATTNRT_OUT_OF_MEMORY, "CUDA_ERROR_OUT_OF_MEMORY");
+  configure("");
+  expect(runOnce(session, model) == ATTNRT_OK, "the same session with memory");
+  expectFailure("an index out of range", runOnce(session, model, nullptr, 1 << 30), ATTNRT_OUT_OF_RANGE,
+                "an index is out of range: 1073741824 in a dimension of size ");
+  expect(runOnce(session, model) == ATTNRT_OK, "the same session with good indices");
+  checkResidence(recurrent);
+  checkStream(session, model);
+  configure("launch=2");
+  expectFailure("a kernel fails", runOnce(session, model), ATTNRT_DEVICE, "CUDA_ERROR_ILLEGAL_ADDRESS");
+  configure("");
+  expectFailure("the error stays", runOnce(session, model), ATTNRT_DEVICE, "CUDA_ERROR_ILLEGAL_ADDRESS");
+  expectWorks(cpu, "a CPU library after a sticky error");
+  attnrt_session_destroy(session);
+  attnrt_model_release(model);
+  expectWorks(gpu, "the GPU library, loaded again");
+}
+
+} // namespace
+
+int main(int argc, char **argv) {
+  if (argc != 7) {
+    fprintf(stderr, "usage: gpu-faults GPU-LIBRARY CPU-LIBRARY RECURRENT-GPU-LIBRARY PRODUCTS-LIBRARY LOOP-GPU-LIBRARY "
+                    "SEARCH-GPU-LIBRARY\n");
+    return 1;
+  }
+  if (!openStandIn())
+    return 1;
+  launchedGraphs = standIn<uint64_t()>("attnFakeCudaGraphs");
+  synchronizations = standIn<uint64_t()>("attnFakeCudaSynchronizations");
+  givenImages = standIn<const char *()>("attnFakeCudaImages");
+  void *products = dlopen("libcublasLt.so.13", RTLD_NOW);
+  libraryProducts = reinterpret_cast<long long (*)()>(dlsym(products, "attnFakeCublasLtProducts"));
+  libraryQuestions = reinterpret_cast<long long (*)()>(dlsym(products, "attnFakeCublasLtQuestions"));
+  const char *gpu = argv[1], *cpu = argv[2], *recurrent = argv[3];
+  checkRefusals(gpu, cpu);
   checkImages(gpu);
   configure("");
   checkFork(gpu, cpu);
@@ -347,50 +406,7 @@ int main(int argc, char **argv) {
   expect(usedMemory() == before, "device memory is left by loops");
   checkSearch(argv[6]);
   expect(usedMemory() == before, "device memory is left by searches");
-
-  attnrt_session *session = nullptr;
-  configure("");
-  expect(attnrt_model_load(gpu, nullptr, &model) == ATTNRT_OK, "load");
-  expect(attnrt_session_create(model, nullptr, &session) == ATTNRT_OK, "create");
-  configure(("memory=" + std::to_string(usedMemory() + 64)).c_str());
-  expectFailure("memory in a run", runOnce(session, model), ATTNRT_OUT_OF_MEMORY, "CUDA_ERROR_OUT_OF_MEMORY");
-  configure("");
-  expect(runOnce(session, model) == ATTNRT_OK, "the same session with memory");
-  expectFailure("an index out of range", runOnce(session, model, nullptr, 1 << 30), ATTNRT_OUT_OF_RANGE,
-                "an index is out of range: 1073741824 in a dimension of size ");
-  expect(runOnce(session, model) == ATTNRT_OK, "the same session with good indices");
-
-  attnrt_model *other = nullptr;
-  attnrt_session *otherSession = nullptr;
-  expect(attnrt_model_load(recurrent, nullptr, &other) == ATTNRT_OK, "load a recurrent model");
-  expect(attnrt_session_create(other, nullptr, &otherSession) == ATTNRT_OK, "create a recurrent session");
-  configure("resident=0");
-  expectFailure("blocks that cannot all run at once", runOnce(otherSession, other), ATTNRT_DEVICE,
-                "CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE");
-  configure("");
-  expect(runOnce(otherSession, other) == ATTNRT_OK, "the same session with room");
-  attnrt_session_destroy(otherSession);
-  attnrt_model_release(other);
-
-  // A caller's stream that is being captured: refused, because a run waits for its work.
-  auto *create = standIn<int(void **, unsigned)>("cuStreamCreate");
-  auto *capture = standIn<int(void *, int)>("cuStreamBeginCapture_v2");
-  auto *destroy = standIn<int(void *)>("cuStreamDestroy_v2");
-  void *stream = nullptr;
-  create(&stream, 0);
-  expect(runOnce(session, model, stream) == ATTNRT_OK, "a run on the caller's stream");
-  capture(stream, 0);
-  expectFailure("a stream that is captured", runOnce(session, model, stream), ATTNRT_UNSUPPORTED, "being captured");
-  destroy(stream);
-
-  configure("launch=2");
-  expectFailure("a kernel fails", runOnce(session, model), ATTNRT_DEVICE, "CUDA_ERROR_ILLEGAL_ADDRESS");
-  configure("");
-  expectFailure("the error stays", runOnce(session, model), ATTNRT_DEVICE, "CUDA_ERROR_ILLEGAL_ADDRESS");
-  expectWorks(cpu, "a CPU library after a sticky error");
-  attnrt_session_destroy(session);
-  attnrt_model_release(model);
-  expectWorks(gpu, "the GPU library, loaded again");
+  checkRuns(gpu, cpu, recurrent);
   printf("%d problems\n", problems);
   return problems != 0;
 }

@@ -1,8 +1,7 @@
 #include "test/gpu/interpreter/Ptx.h"
+#include "test/gpu/interpreter/Scanner.h"
 
 #include <algorithm>
-
-#include <cctype>
 #include <cstdlib>
 #include <cstring>
 #include <optional>
@@ -24,12 +23,6 @@ constexpr uint32_t kMaxParameters = 4352, kMaxParametersOf81 = 32764;
 
 uint32_t alignTo(uint32_t value, uint32_t align) { return (value + align - 1) / align * align; }
 
-bool isDigit(char c) { return c >= '0' && c <= '9'; }
-bool isNamePart(char c) {
-  return isDigit(c) || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' || c == '$';
-}
-bool isNameStart(char c) { return c == '%' || (isNamePart(c) && !isDigit(c)); }
-
 /// Bytes of a type without its dot ("b32"), 0 if it is none.
 uint32_t typeBytes(const std::string &type) {
   if (type == "pred")
@@ -40,9 +33,9 @@ uint32_t typeBytes(const std::string &type) {
   return uint32_t(atoi(type.c_str() + digits)) / 8;
 }
 
-class Parser {
+class Parser : Scanner {
 public:
-  Parser(const std::string &text, const PlaceGlobal &place) : text(stripComments(text)), place(place) {}
+  Parser(const std::string &text, const PlaceGlobal &place) : Scanner(text), place(place) {}
 
   Module run() {
     for (;;) {
@@ -54,83 +47,6 @@ public:
   }
 
 private:
-  //===--------------------------------------------------------------------===//
-  // Characters
-  //===--------------------------------------------------------------------===//
-
-  static std::string stripComments(const std::string &in) {
-    std::string out;
-    out.reserve(in.size());
-    for (size_t i = 0; i < in.size(); ++i) {
-      if (in[i] != '/') {
-        out += in[i];
-      } else if (in.compare(i, 2, "//") == 0) {
-        while (i < in.size() && in[i] != '\n')
-          ++i;
-        out += '\n';
-      } else if (in.compare(i, 2, "/*") == 0) {
-        for (i += 2; i < in.size() && in.compare(i, 2, "*/") != 0; ++i)
-          if (in[i] == '\n')
-            out += '\n';
-        ++i;
-      } else {
-        out += in[i];
-      }
-    }
-    return out;
-  }
-
-  [[noreturn]] void error(const std::string &message) {
-    throw Error("ptx line " + std::to_string(line) + ": " + message);
-  }
-
-  void skipSpace() {
-    for (; at < text.size() && isspace(uint8_t(text[at])); ++at)
-      line += text[at] == '\n';
-  }
-  bool take(char c) {
-    skipSpace();
-    if (at == text.size() || text[at] != c)
-      return false;
-    ++at;
-    return true;
-  }
-  void expect(char c) {
-    if (!take(c))
-      error(std::string("expected '") + c + "' at '" + text.substr(at, 20) + "'");
-  }
-  /// A run of name characters and dots: ".entry", "add.rn.f32", "%r1", "%tid.x".
-  std::string word() {
-    skipSpace();
-    size_t begin = at;
-    while (at < text.size() && (isNamePart(text[at]) || text[at] == '.' || text[at] == '%' ||
-                                (text[at] == ':' && at + 1 < text.size() && text[at + 1] == ':')))
-      at += text[at] == ':' ? 2 : 1;
-    return text.substr(begin, at - begin);
-  }
-  std::string name() {
-    skipSpace();
-    size_t begin = at;
-    if (at < text.size() && isNameStart(text[at]))
-      for (++at; at < text.size() && isNamePart(text[at]); ++at) {
-      }
-    if (begin == at)
-      error("expected a name at '" + text.substr(at, 20) + "'");
-    return text.substr(begin, at - begin);
-  }
-  int64_t integer() {
-    skipSpace();
-    char *end;
-    const char *begin = text.c_str() + at;
-    int64_t value = *begin == '-' ? strtoll(begin, &end, 0) : int64_t(strtoull(begin, &end, 0));
-    if (end == begin)
-      error("expected a number at '" + text.substr(at, 20) + "'");
-    if (*end == 'U')
-      ++end;
-    at += size_t(end - begin);
-    return value;
-  }
-
   //===--------------------------------------------------------------------===//
   // Module
   //===--------------------------------------------------------------------===//
@@ -503,19 +419,6 @@ private:
       placeDynamic(part);
   }
 
-  uint64_t immediate() {
-    skipSpace();
-    // 0fXXXXXXXX and 0dXXXXXXXXXXXXXXXX are bits of a float.
-    if (text[at] == '0' && (text[at + 1] == 'f' || text[at + 1] == 'd' || text[at + 1] == 'F' || text[at + 1] == 'D')) {
-      at += 2;
-      size_t begin = at;
-      while (isxdigit(uint8_t(text[at])))
-        ++at;
-      return strtoull(text.substr(begin, at - begin).c_str(), nullptr, 16);
-    }
-    return uint64_t(integer());
-  }
-
   Operand operand() {
     Operand result;
     skipSpace();
@@ -571,10 +474,7 @@ private:
     return result;
   }
 
-  std::string text;
   const PlaceGlobal &place;
-  size_t at = 0;
-  unsigned line = 1;
   Module module;
   Kernel *kernel = nullptr;
   struct Bank {
