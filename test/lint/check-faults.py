@@ -29,4 +29,4 @@ def untested(root):
 
 
 if __name__ == "__main__":
-    sys.exit(settle(untested(pathlib.Path(sys.argv[1]).resolve()), {}))
+    sys.exit(settle(untested(pathlib.Path(sys.argv[1]).resolve())))

@@ -41,4 +41,4 @@ for name in tracked(root):
             if re.search(r"[A-Z_]", flag) and not re.search(r"\s", flag) and re.fullmatch(r"-*[\w-]+=?", flag) and "_" in flag:
                 problems[name] = f"flag {flag} is not kebab-case"
 
-sys.exit(settle(problems, {}))
+sys.exit(settle(problems))

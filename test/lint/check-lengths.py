@@ -9,26 +9,6 @@ import sys
 from sources import functions, settle, tracked
 
 MAX_FILE, MAX_FUNCTION = 500, 80
-KNOWN = dict.fromkeys([
-    "AttentionBuild.cpp",
-    "AttentionBuild.cpp AttentionBuilder::arrange",
-    "AttentionBuild.cpp AttentionBuilder::build",
-    "AttentionDims.cpp AttentionBuilder::classify",
-    "AttentionMatch.cpp matchAttention",
-    "AttentionScores.cpp",
-    "CellMatch.cpp",
-    "MaskMining.cpp",
-    "RecognizeAttention.cpp visit",
-    "AttentionBlock.cpp",
-    "AttentionRow.cpp",
-    "Gemm.cpp",
-    "Gemm.cpp GemmEmitter::emit",
-    "LowerRuntime.cpp",
-    "LowerContractions.cpp ContractionLowering::emitCall",
-    "PackageTest.cpp TEST_F",
-    "Faults.cpp main",
-    "Parser.cpp",
-], "what is to be split")
 
 
 def too_long(root):
@@ -45,4 +25,4 @@ def too_long(root):
 
 
 if __name__ == "__main__":
-    sys.exit(settle(too_long(pathlib.Path(sys.argv[1])), KNOWN))
+    sys.exit(settle(too_long(pathlib.Path(sys.argv[1]))))

@@ -74,4 +74,4 @@ def stale(root):
 
 
 if __name__ == "__main__":
-    sys.exit(settle(stale(pathlib.Path(sys.argv[1]).resolve()), {}))
+    sys.exit(settle(stale(pathlib.Path(sys.argv[1]).resolve())))

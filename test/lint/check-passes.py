@@ -49,4 +49,4 @@ def misnamed(root):
 
 
 if __name__ == "__main__":
-    sys.exit(settle(misnamed(pathlib.Path(sys.argv[1])), {}))
+    sys.exit(settle(misnamed(pathlib.Path(sys.argv[1]))))

@@ -56,4 +56,4 @@ def hand_made(root):
 
 
 if __name__ == "__main__":
-    sys.exit(settle(hand_made(pathlib.Path(sys.argv[1])), {}))
+    sys.exit(settle(hand_made(pathlib.Path(sys.argv[1]))))

@@ -126,11 +126,8 @@ def name_of(head):
     return re.sub(r"\s", "", match[1]) if match else "?"
 
 
-def settle(problems, known):
-    """Prints what of `problems` (name: what is wrong) is not `known` (end of a name: why it still stands), and what no
-    longer is wrong although known says so. The exit status."""
-    listed = {name: end for name in problems for end in known if f"/{name}".endswith(f"/{end}")}
-    new = [f"{name}: {wrong}" for name, wrong in problems.items() if name not in listed]
-    gone = [f"{end}: is mended; strike it off the list of {known[end]}" for end in known if end not in listed.values()]
-    print("\n".join(new + gone), end="\n" if new or gone else "")
-    return bool(new or gone)
+def settle(problems):
+    """Prints `problems` (name: what is wrong). The exit status."""
+    for name, wrong in problems.items():
+        print(f"{name}: {wrong}")
+    return bool(problems)
