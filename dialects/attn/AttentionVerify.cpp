@@ -1,4 +1,5 @@
 #include "dialects/attn/AttnOps.h"
+#include "dialects/attn/MaskTerms.h"
 
 #include "mlir/IR/AffineMap.h"
 #include "mlir/IR/TypeUtilities.h"
@@ -115,19 +116,13 @@ LogicalResult Verifier::verifyMaskTerms() {
     if (takesMaskOperand(term))
       operandTerms.push_back(term);
     // C10
-    SmallVector<int64_t, 2> bounds, sizes;
-    if (auto causal = dyn_cast<CausalAttr>(term))
-      bounds = {causal.getOffset()};
-    else if (auto window = dyn_cast<WindowAttr>(term))
-      bounds = {window.getLeft(), window.getRight()};
-    else if (auto prefix = dyn_cast<PrefixAttr>(term))
-      bounds = {prefix.getSize()};
-    else if (auto blocks = dyn_cast<BlocksAttr>(term))
+    SmallVector<int64_t, 2> sizes;
+    if (auto blocks = dyn_cast<BlocksAttr>(term))
       sizes = {blocks.getRows(), blocks.getColumns()};
-    for (int64_t bound : bounds) {
-      bool isFree = isa<WindowAttr>(term) ? bound == WindowAttr::kInf : ShapedType::isDynamic(bound);
-      if (!isFree && (bound < -kMaxBound || bound > kMaxBound))
+    for (const KeyBound &bound : getKeyBounds(term)) {
+      if (bound.offset < -kMaxBound || bound.offset > kMaxBound)
         return op.emitOpError("expects bounds of a mask term in [-2^40, 2^40], got ") << term;
+      sizes.push_back(bound.step);
     }
     for (int64_t size : sizes)
       if (size < 1 || size > kMaxBound)
@@ -377,8 +372,7 @@ LogicalResult Verifier::verifyAxes(ArrayAttr axes, ArrayRef<int64_t> sizes) {
 LogicalResult Verifier::verifyMaskElement(const Role &role) {
   Type element = getElementTypeOrSelf(role.value);
   Attribute term = termOf(role.number);
-  auto window = dyn_cast<WindowAttr>(term);
-  bool mayBeFloat = window && window.getBase() == WindowBase::centre;
+  bool mayBeFloat = getMaskJoin(term) == MaskJoin::near && !dependsOnQuery(term);
   if (element.isInteger() || (!isa<DenseMaskAttr>(term) && element.isIndex()) ||
       (mayBeFloat && isa<FloatType>(element)))
     return success();

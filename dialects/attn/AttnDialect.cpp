@@ -101,20 +101,6 @@ void AttnDialect::initialize() {
       >();
 }
 
-bool attn::isMaskTerm(Attribute term) {
-  return isa_and_nonnull<CausalAttr, WindowAttr, PrefixAttr, LengthsAttr, BlocksAttr, DenseMaskAttr>(term);
-}
-
-bool attn::takesMaskOperand(Attribute term) {
-  if (auto causal = dyn_cast<CausalAttr>(term))
-    return ShapedType::isDynamic(causal.getOffset());
-  if (auto window = dyn_cast<WindowAttr>(term))
-    return window.getBase() != WindowBase::diagonal;
-  if (auto prefix = dyn_cast<PrefixAttr>(term))
-    return ShapedType::isDynamic(prefix.getSize());
-  return isa<LengthsAttr, BlocksAttr, DenseMaskAttr>(term);
-}
-
 TargetAttr TargetAttr::lookup(Operation *op) {
   auto module = isa<ModuleOp>(op) ? cast<ModuleOp>(op) : op->getParentOfType<ModuleOp>();
   if (module)

@@ -1,6 +1,7 @@
 #include "passes/graph/attention/Formula.h"
 
 #include "dialects/attn/AttnOps.h"
+#include "dialects/attn/MaskTerms.h"
 #include "dialects/attn/NodeLocation.h"
 #include "passes/graph/FusionVerdict.h"
 
@@ -9,6 +10,7 @@
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/ADT/TypeSwitch.h"
 #include "llvm/Support/Format.h"
+#include "llvm/Support/FormatVariadic.h"
 
 using namespace mlir;
 
@@ -138,45 +140,48 @@ std::string shifted(const std::string &text, int64_t by) {
   return by == 0 ? text : text + (by < 0 ? " - " : " + ") + std::to_string(std::abs(by));
 }
 
-std::string describeWindow(WindowAttr window, const std::string &operand) {
-  std::string centre = "i";
-  if (window.getBase() == WindowBase::offset)
-    centre = "i + " + operand;
-  else if (window.getBase() == WindowBase::centre)
-    centre = operand;
+/// Where a bound stands: "i + n + 3", "n - 1", "4".
+std::string describePlace(const KeyBound &bound, const std::string &operand) {
+  SmallVector<std::string> parts;
+  if (bound.movesWithQuery)
+    parts.push_back(bound.step == 1 ? "i" : llvm::formatv("{0}⌊i/{0}⌋", bound.step).str());
+  if (!operand.empty())
+    parts.push_back(operand);
+  return parts.empty() ? std::to_string(bound.offset) : shifted(llvm::join(parts, " + "), bound.offset);
+}
+
+/// Where the keys of a term stand: "i - 2 ≤ j ≤ i", "j < n".
+std::string describeBounds(ArrayRef<KeyBound> bounds, const std::string &operand) {
   std::string text = "j";
-  if (window.getLeft() != WindowAttr::kInf)
-    text = shifted(centre, -window.getLeft()) + " ≤ " + text;
-  if (window.getRight() != WindowAttr::kInf)
-    text += " ≤ " + shifted(centre, window.getRight());
+  for (KeyBound bound : bounds) {
+    bool isCount = bound.isUpper && !bound.movesWithQuery && (operand.empty() || bound.offset == -1);
+    bound.offset += isCount;
+    std::string place = describePlace(bound, operand);
+    text = bound.isUpper ? text + (isCount ? " < " : " ≤ ") + place : place + " ≤ " + text;
+  }
   return text;
 }
 
 /// Which keys query i sees; "" for all of them.
 std::string describeMask(AttentionOp op) {
-  SmallVector<std::string> all, positions, prefixes;
+  SmallVector<std::string> all, near, prefixes;
   unsigned operands = 0;
   for (const MaskTerm &mask : op.getMaskTerms()) {
     std::string operand =
         mask.operand ? indexed("n" + (operands++ ? std::to_string(operands) : std::string()), mask.map) : "";
-    llvm::TypeSwitch<Attribute>(mask.term)
-        .Case([&](CausalAttr term) {
-          positions.push_back("j ≤ " + (mask.operand ? "i + " + operand : shifted("i", term.getOffset())));
-        })
-        .Case([&](WindowAttr term) { positions.push_back(describeWindow(term, operand)); })
-        .Case([&](PrefixAttr term) {
-          prefixes.push_back("j < " + (mask.operand ? operand : std::to_string(term.getSize())));
-        })
-        .Case([&](LengthsAttr) { all.push_back("j < " + operand); })
-        .Case([&](BlocksAttr term) {
-          all.push_back("its tile of " + std::to_string(term.getRows()) + " × " + std::to_string(term.getColumns()) +
-                        " listed in " + operand);
-        })
-        .Case([&](DenseMaskAttr) { all.push_back(operand + " ≠ 0"); });
+    MaskJoin join = getMaskJoin(mask.term);
+    auto &list = join == MaskJoin::near ? near : join == MaskJoin::prefix ? prefixes : all;
+    if (!isTable(mask.term))
+      list.push_back(describeBounds(getKeyBounds(mask.term), operand));
+    else if (auto blocks = dyn_cast<BlocksAttr>(mask.term))
+      all.push_back("its tile of " + std::to_string(blocks.getRows()) + " × " + std::to_string(blocks.getColumns()) +
+                    " listed in " + operand);
+    else
+      all.push_back(operand + " ≠ 0");
   }
-  if (!positions.empty()) {
-    std::string near = llvm::join(positions, " and ");
-    all.push_back(prefixes.empty() ? near : "(" + near + " or " + llvm::join(prefixes, " or ") + ")");
+  if (!near.empty()) {
+    std::string joined = llvm::join(near, " and ");
+    all.push_back(prefixes.empty() ? joined : "(" + joined + " or " + llvm::join(prefixes, " or ") + ")");
   }
   return llvm::join(all, " and ");
 }

@@ -1,4 +1,6 @@
 #include "passes/graph/decompose/DecomposeMask.h"
+
+#include "dialects/attn/MaskTerms.h"
 #include "passes/graph/Structured.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -45,8 +47,8 @@ private:
   Value extract(OpBuilder &b, const MaskTerm &term, Value last = {});
   Value integer(OpBuilder &b, Value scalar);
   Value tableOf(const MaskTerm &term);
-  Value window(OpBuilder &b, WindowAttr window, const MaskTerm &term);
-  Value realWindow(OpBuilder &b, WindowAttr window, Value centre);
+  Value isWithin(OpBuilder &b, const KeyBound &bound, Value place);
+  Value limitOf(OpBuilder &b, const KeyBound &bound, Value operand);
   /// The test of a term that is no list of blocks.
   Value test(OpBuilder &b, const MaskTerm &term);
 
@@ -66,8 +68,7 @@ void VisibilityEmitter::collectDims(const MaskTerm &term) {
     for (unsigned dim : {Dim::B, Dim::H, Dim::I})
       if (AttentionOp::names(term.map, dim))
         used.set(dim);
-  auto window = dyn_cast<WindowAttr>(term.term);
-  if (isa<CausalAttr>(term.term) || (window && window.getBase() != WindowBase::centre))
+  if (!isTable(term.term) && dependsOnQuery(term.term))
     used.set(Dim::I);
   dims.clear();
   for (unsigned dim : used.set_bits())
@@ -97,64 +98,51 @@ Value VisibilityEmitter::integer(OpBuilder &b, Value scalar) {
   return arith::MinSIOp::create(b, loc, scalar, constant(b, kMaxBound));
 }
 
-Value VisibilityEmitter::realWindow(OpBuilder &b, WindowAttr window, Value centre) {
-  auto type = cast<FloatType>(centre.getType());
+/// Whether the key is within `bound` of a place that may be a fraction.
+Value VisibilityEmitter::isWithin(OpBuilder &b, const KeyBound &bound, Value place) {
+  auto type = cast<FloatType>(place.getType());
   if (type.getWidth() < 32) {
     type = b.getF32Type();
-    centre = convertFloat(b, loc, centre, type);
+    place = convertFloat(b, loc, place, type);
   }
   Value j = arith::IndexCastOp::create(b, loc, b.getI64Type(), index(b, Dim::J));
-  Value distance = arith::SubFOp::create(b, loc, arith::SIToFPOp::create(b, loc, type, j), centre);
-  // A centre that is NaN shows nothing.
-  Value visible = arith::CmpFOp::create(b, loc, arith::CmpFPredicate::ORD, distance, distance);
-  auto bound = [&](int64_t side, arith::CmpFPredicate predicate, double sign) {
-    if (side == WindowAttr::kInf)
-      return;
-    Value limit = floatConstant(b, loc, type, sign * static_cast<double>(side));
-    Value inside = arith::CmpFOp::create(b, loc, predicate, distance, limit);
-    visible = arith::AndIOp::create(b, loc, visible, inside);
-  };
-  bound(window.getLeft(), arith::CmpFPredicate::OGE, -1);
-  bound(window.getRight(), arith::CmpFPredicate::OLE, 1);
-  return visible;
+  Value distance = arith::SubFOp::create(b, loc, arith::SIToFPOp::create(b, loc, type, j), place);
+  // A place that is NaN shows nothing.
+  auto predicate = bound.isUpper ? arith::CmpFPredicate::OLE : arith::CmpFPredicate::OGE;
+  Value limit = floatConstant(b, loc, type, static_cast<double>(bound.offset));
+  return arith::CmpFOp::create(b, loc, predicate, distance, limit);
 }
 
-Value VisibilityEmitter::window(OpBuilder &b, WindowAttr window, const MaskTerm &term) {
-  Value centre;
-  if (term.operand) {
-    Value scalar = extract(b, term);
-    if (isa<FloatType>(scalar.getType()))
-      return realWindow(b, window, scalar);
-    centre = integer(b, scalar);
+/// The first or last key that a term shows.
+Value VisibilityEmitter::limitOf(OpBuilder &b, const KeyBound &bound, Value operand) {
+  Value limit = constant(b, bound.offset);
+  if (operand)
+    limit = b.createOrFold<arith::AddIOp>(loc, integer(b, operand), limit);
+  if (!bound.movesWithQuery)
+    return limit;
+  Value query = index(b, Dim::I);
+  if (bound.step != 1) {
+    Value step = constant(b, bound.step);
+    query = arith::MulIOp::create(b, loc, arith::DivUIOp::create(b, loc, query, step), step);
   }
-  if (window.getBase() == WindowBase::diagonal)
-    centre = index(b, Dim::I);
-  else if (window.getBase() == WindowBase::offset)
-    centre = arith::AddIOp::create(b, loc, index(b, Dim::I), centre);
-  Value distance = arith::SubIOp::create(b, loc, index(b, Dim::J), centre);
-  Value visible = arith::ConstantIntOp::create(b, loc, b.getI1Type(), 1);
-  if (window.getLeft() != WindowAttr::kInf)
-    visible = compare(b, Predicate::sge, distance, constant(b, -window.getLeft()));
-  if (window.getRight() != WindowAttr::kInf) {
-    Value inside = compare(b, Predicate::sle, distance, constant(b, window.getRight()));
-    visible = arith::AndIOp::create(b, loc, visible, inside);
-  }
-  return visible;
+  return arith::AddIOp::create(b, loc, query, limit);
 }
 
 Value VisibilityEmitter::test(OpBuilder &b, const MaskTerm &term) {
-  if (auto attr = dyn_cast<WindowAttr>(term.term))
-    return window(b, attr, term);
-  if (isa<DenseMaskAttr>(term.term))
-    return isSet(b, loc, extract(b, term));
-  Value j = index(b, Dim::J);
-  if (auto causal = dyn_cast<CausalAttr>(term.term)) {
-    Value offset = term.operand ? integer(b, extract(b, term)) : constant(b, causal.getOffset());
-    return compare(b, Predicate::sle, j, arith::AddIOp::create(b, loc, index(b, Dim::I), offset));
+  Value operand = term.operand ? extract(b, term) : Value();
+  if (isTable(term.term))
+    return isSet(b, loc, operand);
+  Value visible = arith::ConstantIntOp::create(b, loc, b.getI1Type(), 1);
+  for (const KeyBound &bound : getKeyBounds(term.term)) {
+    Value inside;
+    if (operand && isa<FloatType>(operand.getType()))
+      inside = isWithin(b, bound, operand);
+    else
+      inside =
+          compare(b, bound.isUpper ? Predicate::sle : Predicate::sge, index(b, Dim::J), limitOf(b, bound, operand));
+    visible = b.createOrFold<arith::AndIOp>(loc, visible, inside);
   }
-  auto prefix = dyn_cast<PrefixAttr>(term.term);
-  Value count = term.operand ? integer(b, extract(b, term)) : constant(b, prefix.getSize());
-  return compare(b, Predicate::slt, j, count);
+  return visible;
 }
 
 /// A list of blocks as a table: i8 over `dims`, 1 where the key's block is listed.
@@ -203,9 +191,10 @@ MappedTensor VisibilityEmitter::emit() {
           if (isa<BlocksAttr>(term.term))
             continue;
           Value one = test(b, term);
-          if (isa<PrefixAttr>(term.term))
+          MaskJoin join = getMaskJoin(term.term);
+          if (join == MaskJoin::prefix)
             prefix = prefix ? Value(arith::OrIOp::create(b, loc, prefix, one)) : one;
-          else if (isa<CausalAttr, WindowAttr>(term.term))
+          else if (join == MaskJoin::near)
             near = arith::AndIOp::create(b, loc, near, one);
           else
             shown = arith::AndIOp::create(b, loc, shown, one);

@@ -1,4 +1,6 @@
 #include "passes/graph/masks/MaskMining.h"
+
+#include "dialects/attn/MaskTerms.h"
 #include "passes/graph/Structured.h"
 #include "passes/graph/element/PositionQuotient.h"
 #include "passes/graph/masks/PositionSums.h"
@@ -9,7 +11,6 @@
 #include "mlir/IR/Matchers.h"
 #include "mlir/IR/PatternMatch.h"
 #include "llvm/ADT/StringExtras.h"
-#include "llvm/ADT/TypeSwitch.h"
 #include "llvm/Support/SaveAndRestore.h"
 #include <cmath>
 #include <limits>
@@ -168,8 +169,8 @@ private:
     else if (auto compare = dyn_cast_or_null<arith::CmpFOp>(definition))
       terms = lengthsTerm(compare, negated);
     // A prefix would widen another band's terms, too.
-    if (terms && hasTerm<PrefixAttr>() &&
-        llvm::any_of(*terms, [](const ProvedTerm &term) { return isa<CausalAttr, WindowAttr>(term.term); }))
+    if (terms && hasTerm(MaskJoin::prefix) &&
+        llvm::any_of(*terms, [](const ProvedTerm &term) { return getMaskJoin(term.term) == MaskJoin::near; }))
       terms = std::nullopt;
     if (terms)
       accept(condition, negated, *terms);
@@ -177,9 +178,10 @@ private:
       mask.hasOther = true;
   }
 
-  template <typename... Attrs> bool hasTerm() {
-    return llvm::any_of(mask.terms, [](const ProvedTerm &term) { return isa<Attrs...>(term.term); }) ||
-           llvm::any_of(op.getMask(), [](Attribute term) { return isa<Attrs...>(term); });
+  bool hasTerm(MaskJoin join) {
+    auto joins = [&](Attribute term) { return getMaskJoin(term) == join; };
+    return llvm::any_of(mask.terms, [&](const ProvedTerm &term) { return joins(term.term); }) ||
+           llvm::any_of(op.getMask(), joins);
   }
 
   /// j <= i + offset, or j < n: causal with a prefix.
@@ -188,11 +190,11 @@ private:
       auto bandTest = either->getOperand(n).getDefiningOp<arith::CmpIOp>(),
            prefixTest = either->getOperand(1 - n).getDefiningOp<arith::CmpIOp>();
       // More than one prefix would widen each other's terms.
-      if (!bandTest || !prefixTest || hasTerm<CausalAttr, WindowAttr, PrefixAttr>())
+      if (!bandTest || !prefixTest || hasTerm(MaskJoin::near) || hasTerm(MaskJoin::prefix))
         break;
       std::optional<SmallVector<ProvedTerm>> terms = termsOf(bandTest, negated);
       std::optional<Linear> difference = visibleWhereNotPositive(prefixTest, negated);
-      if (!terms || !difference || terms->size() != 1 || !isa<CausalAttr, WindowAttr>(terms->front().term) ||
+      if (!terms || !difference || terms->size() != 1 || getMaskJoin(terms->front().term) != MaskJoin::near ||
           difference->i != 0 || difference->j != 1 || !namesNoKey(difference->capture))
         continue;
       int64_t size = 1 - difference->constant;
@@ -367,16 +369,6 @@ private:
   ProvedMask mask;
 };
 
-StringRef nameTerm(Attribute term) {
-  return llvm::TypeSwitch<Attribute, StringRef>(term)
-      .Case([](CausalAttr) { return "causal"; })
-      .Case([](WindowAttr) { return "window"; })
-      .Case([](PrefixAttr) { return "prefix"; })
-      .Case([](LengthsAttr) { return "lengths"; })
-      .Case([](BlocksAttr blocks) { return blocks.getRows() == 1 && blocks.getColumns() == 1 ? "edges" : "blocks"; })
-      .Default([](Attribute) { return "dense"; });
-}
-
 } // namespace
 
 ProvedMask proveMask(AttentionOp op, bool takesFinite, bool listsBlocks) {
@@ -402,10 +394,10 @@ std::string nameMask(AttentionOp op) {
       names.push_back(name);
   };
   for (Attribute term : op.getMask())
-    add(nameTerm(term));
+    add(getMaskName(term));
   DenseSet<Value> explained;
   for (const ProvedTerm &term : mask.terms) {
-    add(nameTerm(term.term));
+    add(getMaskName(term.term));
     explained.insert(term.capture);
   }
   for (size_t n = 0; n != op.getCaptures().size(); ++n) {

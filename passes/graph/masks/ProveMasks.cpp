@@ -1,3 +1,4 @@
+#include "dialects/attn/MaskTerms.h"
 #include "dialects/attn/NodeLocation.h"
 #include "passes/Passes.h"
 #include "passes/graph/Pipeline.h"
@@ -269,16 +270,13 @@ bool TermWriter::bringsBack(double limit) {
 bool TermWriter::seesSomeKey(AttentionOp to) {
   bool first = true, own = true;
   for (Attribute term : to.getMask()) {
-    if (auto causal = dyn_cast<CausalAttr>(term)) {
-      bool shows = !ShapedType::isDynamic(causal.getOffset()) && causal.getOffset() >= 0;
-      first &= shows;
-      own &= shows;
-    } else if (auto window = dyn_cast<WindowAttr>(term)) {
-      bool reaches = window.getBase() == WindowBase::diagonal && window.getRight() >= 0;
-      first &= reaches && window.getLeft() == WindowAttr::kInf;
-      own &= reaches && window.getLeft() >= 0;
-    } else if (!isa<PrefixAttr>(term)) {
+    if (getMaskJoin(term) == MaskJoin::prefix)
+      continue;
+    if (isTable(term) || takesMaskOperand(term))
       return false;
+    for (const KeyBound &bound : getKeyBounds(term)) {
+      first &= bound.isUpper && bound.offset >= 0;
+      own &= bound.isUpper ? bound.offset >= bound.step - 1 : bound.offset <= 0;
     }
   }
   if (first || !own)

@@ -65,7 +65,7 @@ AttentionRowScratch AttentionRowScratch::allocate(LaneBuilder &k, const Attentio
   if (spec.kind != ScoreKind::given)
     scratch.queries = k.scratch(plan.heads * plan.rows * queryWidth(spec));
   // A prefix shows keys outside the bounds of a row.
-  if (listsKeys(spec) && llvm::none_of(spec.limits, [](const KeyLimit &limit) { return limit.isPrefix; }))
+  if (listsKeys(spec) && llvm::none_of(spec.limits, [](const KeyLimit &limit) { return limit.isPrefix(); }))
     scratch.keys = k.scratch(llvm::alignTo(spec.keyBlock, k.lanes), k.b.getIndexType());
   return scratch;
 }

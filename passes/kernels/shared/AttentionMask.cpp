@@ -21,23 +21,24 @@ static constexpr int64_t kFar = int64_t(1) << 30;
 KeyMask::KeyMask(LaneBuilder &k, const AttentionSpec &spec, ValueRange buffers, Value batch, Value head, Value numKeys)
     : k(k), spec(spec), numKeys(numKeys) {
   for (const KeyLimit &limit : spec.limits)
-    (limit.isPrefix ? prefixes : limits).push_back(makeLimit(limit, buffers, batch, head));
+    (limit.isPrefix() ? prefixes : limits).push_back(makeLimit(limit, buffers, batch, head));
   // A prefix widens; alone it says nothing.
   if (llvm::none_of(limits, [](const Limit &limit) { return limit.isWidened; }))
     prefixes.clear();
 }
 
 KeyMask::Limit KeyMask::makeLimit(const KeyLimit &from, ValueRange buffers, Value batch, Value head) {
-  int64_t constant = std::clamp(from.offset, -kFar, kFar);
-  Limit limit{from.isUpper, from.movesWithQuery, from.isWidened, k.index(constant), {}, constant, {}};
+  Limit limit{from, /*isWidened=*/from.join == MaskJoin::near, {}, {}, {}};
+  limit.offset = std::clamp(from.offset, -kFar, kFar);
+  limit.place = k.index(limit.offset);
   if (from.operand < 0)
     return limit;
   HeadView view = viewHead(k, buffers[from.operand], spec.maps[from.operand], batch, head);
   limit.perQuery = view;
   if (view.has(Dim::I))
-    limit.offset = Value();
+    limit.place = Value();
   else
-    limit.offset = toIndex(k.load(view.flat, view.base), limit);
+    limit.place = toIndex(k.load(view.flat, view.base), limit);
   return limit;
 }
 
@@ -63,25 +64,28 @@ Value KeyMask::toIndex(Value element, const Limit &limit) {
   if (!element.getType().isIndex())
     element = arith::IndexCastOp::create(k.b, k.loc, k.b.getIndexType(), element);
   element = k.max(k.min(element, k.index(kFar)), k.index(-kFar));
-  element = k.add(element, limit.constant);
+  element = k.add(element, limit.offset);
   return k.max(k.min(element, k.index(kFar)), k.index(-kFar));
 }
 
 /// The limit of one query.
 Value KeyMask::limitOf(const Limit &limit, Value query) {
-  Value offset = limit.offset;
-  if (!offset) {
+  Value place = limit.place;
+  if (!place) {
     const HeadView &view = limit.perQuery;
-    offset = toIndex(k.load(view.flat, view.along(k, view.base, Dim::I, query)), limit);
+    place = toIndex(k.load(view.flat, view.along(k, view.base, Dim::I, query)), limit);
   }
-  return limit.movesWithQuery ? k.add(offset, query) : offset;
+  if (!limit.movesWithQuery)
+    return place;
+  Value moved = limit.step == 1 ? query : k.floorTo(query, limit.step);
+  return k.add(place, moved);
 }
 
 /// Least and greatest limit of the queries [first, last].
 std::pair<Value, Value> KeyMask::rangeOf(const Limit &limit, Value first, Value last) {
   Value least = limitOf(limit, first);
-  if (limit.offset || first == last)
-    return {least, limit.offset ? limitOf(limit, last) : least};
+  if (limit.place || first == last)
+    return {least, limit.place ? limitOf(limit, last) : least};
   auto range = k.loop(k.add(first, 1), k.add(last, 1), 1, {least, least}, [&](Value query, ValueRange carried) {
     Value one = limitOf(limit, query);
     return Values{k.min(carried[0], one), k.max(carried[1], one)};
@@ -112,7 +116,8 @@ KeyMask::Bounds KeyMask::bounds(Value first, Value last) {
   Bounds strict = collect(false), wide = collect(true);
   for (const Limit &prefix : prefixes) {
     auto [least, greatest] = rangeOf(prefix, first, last);
-    Value all = k.max(k.min(least, numKeys), zero), some = k.max(k.min(greatest, numKeys), zero);
+    auto count = [&](Value lastKey) { return k.max(k.min(k.add(lastKey, 1), numKeys), zero); };
+    Value all = count(least), some = count(greatest);
     wide.lower = k.select(k.less(zero, some), zero, wide.lower);
     wide.upper = k.max(wide.upper, some);
     // Where the prefix reaches the keys that all see, it joins them; else it is tested.
@@ -130,13 +135,13 @@ void KeyMask::setQueries(const QueryBlock &queries) {
   for (Limit &limit : llvm::concat<Limit>(limits, prefixes))
     for (int64_t v = 0; v < queries.vectors; ++v) {
       Values elements;
-      if (limit.offset && !limit.movesWithQuery) {
-        limit.lanes.push_back(vector::BroadcastOp::create(k.b, k.loc, ints, narrow(limit.offset)));
+      if (limit.place && !limit.movesWithQuery) {
+        limit.lanes.push_back(vector::BroadcastOp::create(k.b, k.loc, ints, narrow(limit.place)));
         continue;
       }
-      if (limit.offset) {
+      if (limit.place && limit.step == 1) {
         auto iota = llvm::to_vector(llvm::seq<int32_t>(v * k.lanes, (v + 1) * k.lanes));
-        Value first = vector::BroadcastOp::create(k.b, k.loc, ints, narrow(k.add(limit.offset, queries.first)));
+        Value first = vector::BroadcastOp::create(k.b, k.loc, ints, narrow(k.add(limit.place, queries.first)));
         Value lane = arith::ConstantOp::create(k.b, k.loc, k.b.getI32VectorAttr(iota));
         limit.lanes.push_back(arith::AddIOp::create(k.b, k.loc, first, lane));
         continue;
@@ -148,15 +153,15 @@ void KeyMask::setQueries(const QueryBlock &queries) {
 }
 
 /// All strict tests, and all widened ones or one of a prefix.
-Value KeyMask::combine(llvm::function_ref<Value(const Limit &, bool)> test) {
+Value KeyMask::combine(llvm::function_ref<Value(const Limit &)> test) {
   Value strict, widened;
   for (const Limit &limit : limits) {
     Value &sofar = limit.isWidened && !prefixes.empty() ? widened : strict;
-    Value passes = test(limit, /*isPrefix=*/false);
+    Value passes = test(limit);
     sofar = sofar ? k.both(sofar, passes) : passes;
   }
   for (const Limit &prefix : prefixes)
-    widened = k.either(widened, test(prefix, /*isPrefix=*/true));
+    widened = k.either(widened, test(prefix));
   return strict && widened ? k.both(strict, widened) : strict ? strict : widened;
 }
 
@@ -164,10 +169,8 @@ Value KeyMask::visibleTo(int64_t vector, Value key) {
   auto ints = VectorType::get({k.lanes}, k.b.getI32Type());
   Value narrow = arith::IndexCastOp::create(k.b, k.loc, k.b.getI32Type(), key);
   Value keys = vector::BroadcastOp::create(k.b, k.loc, ints, narrow);
-  return combine([&](const Limit &limit, bool isPrefix) -> Value {
-    auto predicate = isPrefix        ? arith::CmpIPredicate::sgt
-                     : limit.isUpper ? arith::CmpIPredicate::sge
-                                     : arith::CmpIPredicate::sle;
+  return combine([&](const Limit &limit) -> Value {
+    auto predicate = limit.isUpper ? arith::CmpIPredicate::sge : arith::CmpIPredicate::sle;
     return arith::CmpIOp::create(k.b, k.loc, predicate, limit.lanes[vector], keys);
   });
 }
@@ -181,10 +184,8 @@ Value KeyMask::visibleKeys(Value query, Value key) {
   auto iota = llvm::to_vector(llvm::seq<int32_t>(0, k.lanes));
   Value keys =
       arith::AddIOp::create(k.b, k.loc, spread(key), arith::ConstantOp::create(k.b, k.loc, k.b.getI32VectorAttr(iota)));
-  return combine([&](const Limit &limit, bool isPrefix) -> Value {
-    auto predicate = isPrefix        ? arith::CmpIPredicate::slt
-                     : limit.isUpper ? arith::CmpIPredicate::sle
-                                     : arith::CmpIPredicate::sge;
+  return combine([&](const Limit &limit) -> Value {
+    auto predicate = limit.isUpper ? arith::CmpIPredicate::sle : arith::CmpIPredicate::sge;
     return arith::CmpIOp::create(k.b, k.loc, predicate, keys, spread(limitOf(limit, query)));
   });
 }

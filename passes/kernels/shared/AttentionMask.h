@@ -33,19 +33,18 @@ public:
   mlir::Value visibleKeys(mlir::Value query, mlir::Value key);
 
 private:
-  /// The last (or first) key that a query sees, or the number of those in a prefix.
-  struct Limit {
-    bool isUpper, movesWithQuery, isWidened;
-    mlir::Value offset; ///< where all queries agree
-    HeadView perQuery;  ///< elsewhere, added to `constant`
-    int64_t constant;
+  /// The last (or first) key that a query sees.
+  struct Limit : KeyBound {
+    bool isWidened;                       ///< by prefixes
+    mlir::Value place;                    ///< where all queries agree, without their own
+    HeadView perQuery;                    ///< elsewhere, added to `offset`
     llvm::SmallVector<mlir::Value> lanes; ///< the limit itself, by query vector
   };
   Limit makeLimit(const KeyLimit &limit, mlir::ValueRange buffers, mlir::Value batch, mlir::Value head);
   mlir::Value toIndex(mlir::Value element, const Limit &limit);
   mlir::Value limitOf(const Limit &limit, mlir::Value query);
   std::pair<mlir::Value, mlir::Value> rangeOf(const Limit &limit, mlir::Value first, mlir::Value last);
-  mlir::Value combine(llvm::function_ref<mlir::Value(const Limit &, bool isPrefix)> test);
+  mlir::Value combine(llvm::function_ref<mlir::Value(const Limit &)> test);
 
   LaneBuilder &k;
   const AttentionSpec &spec;

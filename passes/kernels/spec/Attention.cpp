@@ -103,27 +103,6 @@ static Block *blockOf(Region &region) {
   return block.getTerminator()->getOperand(0) == block.getArgument(0) ? nullptr : &block;
 }
 
-/// The limits that a mask term sets.
-static void addLimits(AttentionSpec &spec, Attribute term, int64_t operand) {
-  auto add = [&](bool isUpper, bool moves, int64_t offset, int64_t operand) -> KeyLimit & {
-    spec.limits.push_back({isUpper, moves, /*isPrefix=*/false, /*isWidened=*/true, offset, operand});
-    return spec.limits.back();
-  };
-  if (auto causal = dyn_cast<CausalAttr>(term)) {
-    add(true, true, operand < 0 ? causal.getOffset() : 0, operand);
-  } else if (auto window = dyn_cast<WindowAttr>(term)) {
-    bool moves = window.getBase() != WindowBase::centre;
-    if (window.getLeft() != WindowAttr::kInf)
-      add(false, moves, -window.getLeft(), operand);
-    if (window.getRight() != WindowAttr::kInf)
-      add(true, moves, window.getRight(), operand);
-  } else if (auto prefix = dyn_cast<PrefixAttr>(term)) {
-    add(true, false, operand < 0 ? prefix.getSize() : 0, operand).isPrefix = true;
-  } else if (isa<LengthsAttr>(term)) {
-    add(true, false, -1, operand).isWidened = false;
-  }
-}
-
 AttentionSpec AttentionSpec::get(AttentionOp op, TargetAttr target, bool narrow, ValueRange operands) {
   AttentionSpec spec;
   auto addType = [&](Value value) { spec.types.push_back(getBufferType(value)); };
@@ -162,7 +141,8 @@ AttentionSpec AttentionSpec::get(AttentionOp op, TargetAttr target, bool narrow,
     else if (auto blocks = dyn_cast<BlocksAttr>(term))
       spec.blockLists.push_back({blocks.getRows(), blocks.getColumns(), static_cast<size_t>(position)});
     else
-      addLimits(spec, term, position);
+      for (const KeyBound &bound : getKeyBounds(term))
+        spec.limits.push_back({bound, getMaskJoin(term), position});
   }
   if (spec.letsHiddenTakePart() && spec.wants(ExtraSource::masked_scores))
     spec.unsupported = "no kernel for masked scores as a result where hidden keys may take part";
@@ -280,12 +260,16 @@ std::string AttentionSpec::key() const {
     os << "|b" << list.rows << 'x' << list.columns << '@' << list.operand;
   for (const Extra &extra : extras)
     os << '|' << stringifyExtraSource(extra.source);
-  for (const KeyLimit &limit : limits)
-    os << "|"
-       << (limit.isPrefix  ? 'p'
-           : limit.isUpper ? 'u'
-                           : 'l')
-       << (limit.movesWithQuery ? 'i' : '-') << (limit.isWidened ? 'w' : '-') << limit.offset << '@' << limit.operand;
+  for (const KeyLimit &limit : limits) {
+    os << '|'
+       << (limit.isPrefix() ? 'p'
+           : limit.isUpper  ? 'u'
+                            : 'l')
+       << (limit.movesWithQuery ? 'i' : '-') << (limit.join == MaskJoin::always ? '-' : 'w') << limit.offset << '@'
+       << limit.operand;
+    if (limit.step != 1)
+      os << '/' << limit.step;
+  }
   return text;
 }
 

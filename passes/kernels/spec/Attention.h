@@ -2,6 +2,7 @@
 #define PASSES_KERNELS_SPEC_ATTENTION_H
 
 #include "dialects/attn/AttnOps.h"
+#include "dialects/attn/MaskTerms.h"
 #include <optional>
 #include <string>
 
@@ -11,17 +12,12 @@ namespace attn {
 /// has made, or the front of a cache in the memory of a state or a loop.
 mlir::MemRefType getBufferType(mlir::Value operand);
 
-/// The last key that a query sees (or the first one, or the number of keys that
-/// it sees in any case): `offset`, plus an element of the operand of the kernel
-/// at position `operand` if that is not negative, plus the query if the limit
-/// moves with it.
-struct KeyLimit {
-  bool isUpper = true;
-  bool movesWithQuery = false;
-  bool isPrefix = false;
-  bool isWidened = false; ///< keys of a prefix are seen in spite of it
-  int64_t offset = 0;
+/// A bound that a term of the mask sets; where the term takes an operand, that of the kernel at position `operand`.
+struct KeyLimit : KeyBound {
+  MaskJoin join = MaskJoin::always;
   int64_t operand = -1;
+
+  bool isPrefix() const { return join == MaskJoin::prefix; }
 };
 
 /// The blocks of `columns` keys that each block of `rows` queries sees: a list

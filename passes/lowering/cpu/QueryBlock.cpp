@@ -1,5 +1,7 @@
 #include "passes/lowering/cpu/QueryBlock.h"
 
+#include "dialects/attn/MaskTerms.h"
+
 #include "mlir/Dialect/Affine/IR/AffineOps.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Arith/Utils/Utils.h"
@@ -16,6 +18,12 @@ namespace attn {
 using Dim = AttentionOp::Dim;
 
 bool QueryBlock::canTake(AttentionOp op, int64_t block, std::string &reason) {
+  for (Attribute term : op.getMask())
+    for (const KeyBound &bound : getKeyBounds(term))
+      if (block % bound.step) {
+        reason = "blocks of queries of another size";
+        return false;
+      }
   for (unsigned n = 0; n != op.getNumOperands(); ++n)
     for (AffineExpr expr : op.getMap(n).getResults())
       if (AttentionOp::getNamedDim(expr) == unsigned(Dim::I) && block % AttentionOp::getDivisor(expr)) {
@@ -106,17 +114,14 @@ void QueryBlock::moveMask(AttentionOp op, AttentionParts &parts, SmallVectorImpl
   };
   AffineMap none = AffineMap::get(AttentionOp::kDims, 0, b.getContext());
   for (Attribute term : op.getMask()) {
-    auto causal = dyn_cast<CausalAttr>(term);
-    auto window = dyn_cast<WindowAttr>(term);
-    bool moves = causal || (window && window.getBase() != WindowBase::centre);
+    bool moves = !isTable(term) && dependsOnQuery(term);
     if (!takesMaskOperand(term)) {
-      if (causal) {
-        Value by = arith::ConstantIndexOp::create(b, loc, causal.getOffset());
-        add(scalar(b.createOrFold<arith::AddIOp>(loc, offset, by)), none);
-        term = CausalAttr::get(b.getContext(), ShapedType::kDynamic);
-      } else if (window) {
-        add(scalar(offset), none);
-        term = WindowAttr::get(b.getContext(), window.getLeft(), window.getRight(), WindowBase::offset);
+      if (moves) {
+        auto [counted, by] = countFromOperand(term);
+        Value first =
+            by == 0 ? offset : b.createOrFold<arith::AddIOp>(loc, offset, arith::ConstantIndexOp::create(b, loc, by));
+        add(scalar(first), none);
+        term = counted;
       }
       parts.mask.push_back(term);
       continue;

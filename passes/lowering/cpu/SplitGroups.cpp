@@ -1,5 +1,7 @@
 #include "passes/lowering/cpu/BlockWeights.h"
 
+#include "dialects/attn/MaskTerms.h"
+
 #include "mlir/Dialect/Affine/IR/AffineOps.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/Dialect/Utils/ReshapeOpsUtils.h"
@@ -24,11 +26,7 @@ public:
     bool readsIndex = false;
     for (Region &region : op->getRegions())
       region.walk([&](IndexOp index) { readsIndex |= index.getDim() == Dim::I || index.getDim() == Dim::H; });
-    auto isAboutQuery = [](Attribute term) {
-      auto window = dyn_cast<WindowAttr>(term);
-      return isa<CausalAttr, BlocksAttr>(term) || (window && window.getBase() != WindowBase::centre);
-    };
-    if (readsIndex || llvm::any_of(op.getMask(), isAboutQuery))
+    if (readsIndex || llvm::any_of(op.getMask(), dependsOnQuery))
       return false;
     for (unsigned n = 0; n != op.getIndexingMaps().size(); ++n) {
       AffineMap map = op.getMap(n);
