@@ -80,6 +80,20 @@ def Attn_WindowAttr : Attn_Attr<"Window", "window"> {
   }];
 }
 
+def Attn_ChunksAttr : Attn_Attr<"Chunks", "chunks"> {
+  let summary = "keys from left chunks before the query's own to right chunks behind it";
+  let description = [{
+    Positions come in chunks of `size`. `#attn.chunks<8, 0, 0>` is the query's
+    own chunk, `#attn.chunks<8, inf, 0>` that and all before it, whatever stands
+    later in it. With `offset` queries are counted from the operand (integers or
+    index, a multiple of `size`), whose map names b or h.
+  }];
+  let parameters = (ins "int64_t":$size, "int64_t":$left, "int64_t":$right,
+      Attn_DefaultedEnum<Attn_WindowBase, "::attn::WindowBase::diagonal">:$base);
+  let assemblyFormat = "`<` $size `,` custom<Bound>($left) `,` custom<Bound>($right) (`,` $base^)? `>`";
+  let genVerifyDecl = 1;
+}
+
 def Attn_PrefixAttr : Attn_Attr<"Prefix", "prefix"> {
   let summary = "keys j < n, whatever causal and window terms say";
   let description = [{

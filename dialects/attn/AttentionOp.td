@@ -39,8 +39,8 @@ def Attn_AttentionOp : Attn_Op<"attention", [Pure, IsolatedFromAbove, AttrSizedO
     empty region is the identity; score is never empty.
 
     `mask` is a list of terms. Key j is visible to query i when every `dense`,
-    `lengths` and `blocks` term shows it, and every `causal` and `window` term
-    or one `prefix` term does. A hidden key has weight 0 in every stage, and a
+    `lengths`, `blocks` and `chunks` term shows it, and every `causal` and
+    `window` term or one `prefix` term does. A hidden key has weight 0 in every stage, and a
     NaN in its score or value reaches nothing. (The score region may mask too,
     by -inf; such a key only has a score of -inf.)
 

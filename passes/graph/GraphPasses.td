@@ -380,9 +380,9 @@ def ProveMasksPass : Pass<"attn-prove-masks", "::mlir::ModuleOp"> {
     score { %y = select(%j <= %i, %s, -inf) }
     ```
 
-    becomes `mask [#attn.causal<0>]` and `score { %s }`. Equal quotients of
-    positions, floor(i / 64) = floor(j / 64), or such with a bounded difference,
-    become a `blocks` term, where kernels go by lists of blocks.
+    becomes `mask [#attn.causal<0>]` and `score { %s }`. Quotients of positions
+    that are compared, floor(j / 64) = floor(i / 64) or <=, or whose difference
+    is bounded, become a `chunks` term.
 
     A finite constant of -1e4 or less hides keys only from rows that see others:
     unless every row is proved to see a key, `masked_rows` becomes `finite` and

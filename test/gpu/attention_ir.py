@@ -135,6 +135,15 @@ def blocks(maker, rows, columns, entries, layout):
     return [one, both]
 
 
+@case("ir", (1, 2, 1, 70, 130, 16, 16), (2, 2, 2, 40, 100, 32, 24), (1, 2, 1, 1, 700, 16, 16))
+@case("ir_warpgroups", (2, 2, 1, 260, 300, 64, 64))
+def chunks(maker):
+    """The query's own chunk with the one before it, and all up to it, beside lengths."""
+    lengths = maker.lengths([maker.sizes["j"] // 2] * maker.sizes["b"])
+    return [maker.hide(maker.attention(mask=[Term("#attn.chunks<24, 1, 0>")])),
+            maker.hide(maker.attention(rows="nan", mask=[Term("#attn.chunks<16, inf, 0>"), lengths]))]
+
+
 @case("ir", (2, 2, 1, 40, 70, 16, 16), (1, 2, 2, 70, 33, 64, 64), (2, 1, 1, 20, 40, 128, 128), (2, 2, 1, 3, 300, 16, 24))
 @case("ir_warpgroups", (2, 2, 1, 260, 300, 64, 64))
 def policies(maker):

@@ -11,6 +11,15 @@ namespace attn::test {
 constexpr char kScale[] = "%k = arith.constant 0.125 : f32\n%y = arith.mulf %s, %k : f32";
 inline double scaled(double s, const At &) { return 0.125 * s; }
 
+/// Makes `buffer` hold `values`, again and again.
+template <typename T> void set(const Buffer &buffer, std::initializer_list<T> values) {
+  int64_t n = 0;
+  while (n < buffer.size())
+    for (T value : values)
+      if (n < buffer.size())
+        buffer.data<T>()[n++] = value;
+}
+
 /// A test of attention kernels for each step of the ISA that this machine has.
 class AttentionFixture : public testing::TestWithParam<const char *> {
 protected:

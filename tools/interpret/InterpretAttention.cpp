@@ -209,8 +209,13 @@ FailureOr<bool> AttentionEvaluator::shows(unsigned n, const Point &point) {
     return j < Wide(x.integer);
   if (isa<DenseMaskAttr>(term))
     return x.integer != 0;
-  auto window = cast<WindowAttr>(term);
   constexpr int64_t kInf = WindowAttr::kInf;
+  if (auto chunks = dyn_cast<ChunksAttr>(term)) {
+    Wide size = chunks.getSize(), own = i / size;
+    return (chunks.getLeft() == kInf || j >= (own - chunks.getLeft()) * size + x.integer) &&
+           (chunks.getRight() == kInf || j < (own + chunks.getRight() + 1) * size + x.integer);
+  }
+  auto window = cast<WindowAttr>(term);
   if (terms[n].operand && isa<FloatType>(getElementTypeOrSelf(terms[n].operand))) {
     double distance = double(point[Dim::J]) - x.real;
     return !std::isnan(distance) && (window.getLeft() == kInf || distance >= -double(window.getLeft())) &&

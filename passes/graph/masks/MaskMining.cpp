@@ -22,6 +22,34 @@ namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
+/// How integers are compared so; no quotient of positions is NaN.
+std::optional<arith::CmpIPredicate> asIntegers(arith::CmpFPredicate predicate) {
+  using F = arith::CmpFPredicate;
+  using I = arith::CmpIPredicate;
+  switch (predicate) {
+  case F::OEQ:
+  case F::UEQ:
+    return I::eq;
+  case F::ONE:
+  case F::UNE:
+    return I::ne;
+  case F::OLT:
+  case F::ULT:
+    return I::slt;
+  case F::OLE:
+  case F::ULE:
+    return I::sle;
+  case F::OGT:
+  case F::UGT:
+    return I::sgt;
+  case F::OGE:
+  case F::UGE:
+    return I::sge;
+  default:
+    return std::nullopt;
+  }
+}
+
 class MaskReader {
 public:
   MaskReader(AttentionOp op, bool takesFinite, bool listsBlocks)
@@ -162,7 +190,9 @@ private:
     if (negated ? isAnd : isOr)
       return provePrefix(definition, negated);
     std::optional<SmallVector<ProvedTerm>> terms;
-    if (std::optional<ProvedTerm> blocks = blocksTerm(definition, negated))
+    if (std::optional<ProvedTerm> chunks = chunksTerm(definition, negated))
+      terms = {*chunks};
+    else if (std::optional<ProvedTerm> blocks = blocksTerm(definition, negated))
       terms = {*blocks};
     else if (auto compare = dyn_cast_or_null<arith::CmpIOp>(definition))
       terms = termsOf(compare, negated);
@@ -303,6 +333,60 @@ private:
     if (x->i == 0 && x->j == -1) // j >= scale * capture - bound
       return one(WindowAttr::get(context, 0, inf, WindowBase::centre), x->capture, x->scale, -bound);
     return std::nullopt;
+  }
+
+  /// The number by which the positions of query and key are divided in `first` and `second`.
+  std::optional<int64_t> chunkOf(Value first, Value second) {
+    std::optional<PositionQuotient> query = PositionQuotient::find(op, first), key = PositionQuotient::find(op, second);
+    bool fits =
+        query && key && query->divisor == key->divisor && query->dim == AttentionOp::I && key->dim == AttentionOp::J;
+    return fits ? std::optional(query->divisor) : std::nullopt;
+  }
+
+  /// floor(i / n) compared with floor(j / n), or |floor(i / n) - floor(j / n)| with a constant.
+  std::optional<ProvedTerm> chunksTerm(Operation *test, bool negated) {
+    using Predicate = arith::CmpIPredicate;
+    auto integers = dyn_cast_or_null<arith::CmpIOp>(test);
+    auto reals = dyn_cast_or_null<arith::CmpFOp>(test);
+    std::optional<Predicate> predicate;
+    if (integers)
+      predicate = integers.getPredicate();
+    else if (reals)
+      predicate = asIntegers(reals.getPredicate());
+    if (!predicate)
+      return std::nullopt;
+    if (negated)
+      predicate = arith::invertPredicate(*predicate);
+    Value lhs = test->getOperand(0), rhs = test->getOperand(1);
+    bool isStrict = predicate == Predicate::slt || predicate == Predicate::sgt;
+    bool isLess = predicate == Predicate::slt || predicate == Predicate::sle;
+    auto make = [&](int64_t size, int64_t left, int64_t right) {
+      return ProvedTerm{ChunksAttr::get(context, size, left, right, WindowBase::diagonal), {}};
+    };
+    if (auto absolute = lhs.getDefiningOp<math::AbsIOp>()) {
+      auto difference = absolute.getOperand().getDefiningOp<arith::SubIOp>();
+      IntegerAttr width;
+      if (!isLess || !difference || !matchPattern(rhs, m_Constant(&width)) ||
+          width.getValue().getSignificantBits() > 16)
+        return std::nullopt;
+      int64_t reach = width.getValue().getSExtValue() - isStrict;
+      std::optional<int64_t> size = chunkOf(difference.getLhs(), difference.getRhs());
+      if (!size)
+        size = chunkOf(difference.getRhs(), difference.getLhs());
+      return size && reach >= 0 ? std::optional(make(*size, reach, reach)) : std::nullopt;
+    }
+    bool isGreater = predicate == Predicate::sgt || predicate == Predicate::sge;
+    if (!isLess && !isGreater && predicate != Predicate::eq)
+      return std::nullopt;
+    std::optional<int64_t> size = chunkOf(lhs, rhs);
+    bool isKeyLess = size ? isGreater : isLess;
+    if (!size)
+      size = chunkOf(rhs, lhs);
+    if (!size)
+      return std::nullopt;
+    if (predicate == Predicate::eq)
+      return make(*size, 0, 0);
+    return isKeyLess ? make(*size, WindowAttr::kInf, -isStrict) : make(*size, -isStrict, WindowAttr::kInf);
   }
 
   /// floor(i / n) == floor(j / n), or |floor(i / n) - floor(j / n)| <= w.

@@ -15,7 +15,7 @@
 
 // Every mask term, with and without operands; lse, head mean, column sums, top-k.
 // CHECK-LABEL: func.func @masked
-// CHECK: attn.attention masked_rows zero mask [#attn.causal<3>, #attn.causal<?>, #attn.window<4, -1>, #attn.window<inf, 2, offset>, #attn.window<10, 10, centre>, #attn.prefix<5>, #attn.lengths, #attn.blocks<64, 32>, #attn.dense] maps
+// CHECK: attn.attention masked_rows zero mask [#attn.causal<3>, #attn.causal<?>, #attn.window<4, -1>, #attn.window<inf, 2, offset>, #attn.window<10, 10, centre>, #attn.chunks<8, 1, 0>, #attn.prefix<5>, #attn.lengths, #attn.blocks<64, 32>, #attn.dense] maps
 // CHECK-SAME: mask_operands(%{{.*}} : tensor<?xi64>, tensor<?xi32>, tensor<?x4x?xf32>, tensor<?xindex>, tensor<?x8xi64>, tensor<?x?xi8>)
 // CHECK-SAME: extras [#attn.extra<lse>, #attn.extra<weights, mean>, #attn.extra<final_weights, sum>, #attn.extra<weights, topk_indices>] : tensor<?x4x?xf32>, tensor<?x?x?xf32>, tensor<?x4x?xf32>, tensor<?x4x?x3xi64>
 func.func @masked(%q: tensor<?x4x?x8xf32>, %k: tensor<?x2x?x8xf32>, %v: tensor<?x2x?x6xf32>, %n: tensor<?xi64>,
@@ -23,7 +23,7 @@ func.func @masked(%q: tensor<?x4x?x8xf32>, %k: tensor<?x2x?x8xf32>, %v: tensor<?
                   %m: tensor<?x?xi8>) -> tensor<?x4x?x6xf32> {
   %o:5 = attn.attention masked_rows zero
       mask [#attn.causal<3>, #attn.causal<?>, #attn.window<4, -1>, #attn.window<inf, 2, offset>,
-            #attn.window<10, 10, centre>, #attn.prefix<5>, #attn.lengths, #attn.blocks<64, 32>, #attn.dense]
+            #attn.window<10, 10, centre>, #attn.chunks<8, 1, 0>, #attn.prefix<5>, #attn.lengths, #attn.blocks<64, 32>, #attn.dense]
       maps [#q, #k, #v, #n, #n, #r, #n, #g, #m, #o, #r, affine_map<(b, h, i, j, d, e) -> (b, i, j)>, #c, #r]
       ins(%q, %k, %v : tensor<?x4x?x8xf32>, tensor<?x2x?x8xf32>, tensor<?x2x?x6xf32>)
       mask_operands(%n, %p, %x, %l, %t, %m

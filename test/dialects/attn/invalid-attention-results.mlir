@@ -59,6 +59,60 @@ func.func @offset_range(%q: tensor<2x4x3x8xf32>, %k: tensor<2x4x5x8xf32>, %v: te
 // -----
 
 // attention C10
+func.func @chunks_range(%q: tensor<2x4x3x8xf32>, %k: tensor<2x4x5x8xf32>, %v: tensor<2x4x5x6xf32>) {
+  // expected-error @below {{expects bounds of a mask term in [-2^40, 2^40], got #attn.chunks<1024, 1152921504606846976, 0>}}
+  %o = attn.attention masked_rows zero mask [#attn.chunks<1024, 1152921504606846976, 0>]
+      maps [affine_map<(b, h, i, j, d, e) -> (b, h, i, d)>,
+            affine_map<(b, h, i, j, d, e) -> (b, h, j, d)>,
+            affine_map<(b, h, i, j, d, e) -> (b, h, j, e)>,
+            affine_map<(b, h, i, j, d, e) -> (b, h, i, e)>]
+      ins(%q, %k, %v : tensor<2x4x3x8xf32>, tensor<2x4x5x8xf32>, tensor<2x4x5x6xf32>) -> tensor<2x4x3x6xf32>
+    score {
+    ^bb0(%s: f32):
+      attn.yield %s : f32
+    }
+  return
+}
+
+// -----
+
+// attention C10
+func.func @chunks_size(%q: tensor<2x4x3x8xf32>, %k: tensor<2x4x5x8xf32>, %v: tensor<2x4x5x6xf32>) {
+  // expected-error @below {{expects chunks of 1 position or more, got 0}}
+  %o = attn.attention masked_rows zero mask [#attn.chunks<0, 0, 0>]
+      maps [affine_map<(b, h, i, j, d, e) -> (b, h, i, d)>,
+            affine_map<(b, h, i, j, d, e) -> (b, h, j, d)>,
+            affine_map<(b, h, i, j, d, e) -> (b, h, j, e)>,
+            affine_map<(b, h, i, j, d, e) -> (b, h, i, e)>]
+      ins(%q, %k, %v : tensor<2x4x3x8xf32>, tensor<2x4x5x8xf32>, tensor<2x4x5x6xf32>) -> tensor<2x4x3x6xf32>
+    score {
+    ^bb0(%s: f32):
+      attn.yield %s : f32
+    }
+  return
+}
+
+// -----
+
+// attention C10
+func.func @chunks_base(%q: tensor<2x4x3x8xf32>, %k: tensor<2x4x5x8xf32>, %v: tensor<2x4x5x6xf32>) {
+  // expected-error @below {{expects chunks of the diagonal or of an offset, got centre}}
+  %o = attn.attention masked_rows zero mask [#attn.chunks<4, 0, 0, centre>]
+      maps [affine_map<(b, h, i, j, d, e) -> (b, h, i, d)>,
+            affine_map<(b, h, i, j, d, e) -> (b, h, j, d)>,
+            affine_map<(b, h, i, j, d, e) -> (b, h, j, e)>,
+            affine_map<(b, h, i, j, d, e) -> (b, h, i, e)>]
+      ins(%q, %k, %v : tensor<2x4x3x8xf32>, tensor<2x4x5x8xf32>, tensor<2x4x5x6xf32>) -> tensor<2x4x3x6xf32>
+    score {
+    ^bb0(%s: f32):
+      attn.yield %s : f32
+    }
+  return
+}
+
+// -----
+
+// attention C10
 func.func @block_size(%q: tensor<2x4x3x8xf32>, %k: tensor<2x4x5x8xf32>, %v: tensor<2x4x5x6xf32>, %m0: tensor<4xi64>) {
   // expected-error @below {{expects blocks of a size in [1, 2^40], got #attn.blocks<0, 4>}}
   %o = attn.attention masked_rows zero mask [#attn.blocks<0, 4>]

@@ -165,6 +165,13 @@ return {', '.join(f'%o#{n}' for n in returned)} : {returned_types}
                     near = near & (j >= centre - int(words[0]))
                 if words[1] != INF:
                     near = near & (j <= centre + int(words[1]))
+            elif name == "chunks":
+                size, own = int(words[0]), i // int(words[0])
+                chunk = (j - (0 if at is None else at)) // size
+                if words[1] != INF:
+                    shown = shown & (chunk >= own - int(words[1]))
+                if words[2] != INF:
+                    shown = shown & (chunk <= own + int(words[2]))
             elif name == "prefix":
                 prefix = prefix | (j < (int(words[0]) if at is None else at))
             elif name == "lengths":
@@ -288,6 +295,12 @@ def cases(rng):
     centre = Operand(np.array([[0.5, 2.25, 9.0, np.nan, -3.0], [3, 3.5, 4, 6, 1e9]], np.float32), "bi")
     yield "real centre", dot(mask=[Term("#attn.window<1, 1, centre>", centre)], rows="zero"), True
     yield "start", dot(mask=[Term("#attn.window<0, inf, centre>", integers([0, 4], "b"))], rows="nan"), False
+    yield "chunks", dot(mask=[Term("#attn.chunks<2, 0, 0>")], rows="zero"), True
+    yield "chunks before", dot(mask=[Term("#attn.chunks<3, inf, 0>"), Term("#attn.chunks<2, 1, inf>")], rows="zero"), False
+    yield "no chunk", dot(mask=[Term("#attn.chunks<2, inf, -1>")], rows="uniform"), True
+    yield "chunks offset", dot(mask=[Term("#attn.chunks<2, 0, 1, offset>", integers([-4, 2], "b", np.int32))], rows="zero"), True
+    yield "chunks and a prefix", dot(mask=[Term("#attn.causal<0>"), Term("#attn.chunks<2, 1, 0>"), Term("#attn.prefix<3>")],
+                                     rows="zero"), False
     yield "prefix", dot(mask=[Term("#attn.causal<0>"), Term("#attn.prefix<3>"), Term("#attn.lengths", integers([2, 9], "b"))],
                         rows="zero"), True
     lengths = integers(rng.integers(-2, 9, (2, 4)), "bh")

@@ -1,20 +1,16 @@
 // RUN: attn-opt %s -attn-recognize-attention -attn-prove-masks -split-input-file | FileCheck %s
 
-// Equal quotients of positions are lists of blocks.
+// Equal quotients of positions are chunks.
 #q = affine_map<(b, h, i, j, d, e) -> (i, d)>
 #k = affine_map<(b, h, i, j, d, e) -> (j, d)>
 #v = affine_map<(b, h, i, j, d, e) -> (j, e)>
 #m = affine_map<(b, h, i, j, d, e) -> (j)>
 #o = affine_map<(b, h, i, j, d, e) -> (i, e)>
-// Positions over 16, one of them from a vector: own block and its neighbours.
-// CHECK-LABEL: func @blocks
-// CHECK: %[[Q:.+]] = tensor.dim %arg0
-// CHECK: arith.ceildivui %[[Q]]
-// CHECK: %[[L:.+]] = linalg.generic {{.+}} outs(%{{.+}} : tensor<?x3xi64>)
-// CHECK: masked_rows nan mask [#attn.blocks<16, 16>]
-// CHECK-SAME: mask_operands(%[[L]] : tensor<?x3xi64>)
+// Positions over 16, one of them from a vector: own chunk and its neighbours.
+// CHECK-LABEL: func @neighbours
+// CHECK: masked_rows nan mask [#attn.chunks<16, 1, 1>]
 // CHECK-NOT: select
-func.func @blocks(%q: tensor<?x4xf32>, %k: tensor<?x4xf32>, %v: tensor<?x4xf32>, %keys: index) -> tensor<?x4xf32> {
+func.func @neighbours(%q: tensor<?x4xf32>, %k: tensor<?x4xf32>, %v: tensor<?x4xf32>, %keys: index) -> tensor<?x4xf32> {
   %e = tensor.empty(%keys) : tensor<?xi64>
   %m = linalg.generic {indexing_maps = [affine_map<(a) -> (a)>], iterator_types = ["parallel"]} outs(%e : tensor<?xi64>) {
   ^bb0(%old: i64):
@@ -50,9 +46,9 @@ func.func @blocks(%q: tensor<?x4xf32>, %k: tensor<?x4xf32>, %v: tensor<?x4xf32>,
 #v = affine_map<(b, h, i, j, d, e) -> (j, e)>
 #o = affine_map<(b, h, i, j, d, e) -> (i, e)>
 // Near misses: other divisors, a shifted position, a divisor that is not known to be positive.
-// CHECK-LABEL: func @no_blocks
-// CHECK-NOT: attn.blocks
-func.func @no_blocks(%q: tensor<?x4xf32>, %k: tensor<?x4xf32>, %v: tensor<?x4xf32>) -> (tensor<?x4xf32>, tensor<?x4xf32>, tensor<?x4xf32>) {
+// CHECK-LABEL: func @no_chunks
+// CHECK-NOT: attn.chunks
+func.func @no_chunks(%q: tensor<?x4xf32>, %k: tensor<?x4xf32>, %v: tensor<?x4xf32>) -> (tensor<?x4xf32>, tensor<?x4xf32>, tensor<?x4xf32>) {
   %r = attn.attention masked_rows nan maps [#q, #k, #v, #o] ins(%q, %k, %v : tensor<?x4xf32>, tensor<?x4xf32>, tensor<?x4xf32>)
       -> tensor<?x4xf32> score {
   ^bb0(%s: f32):
@@ -106,10 +102,10 @@ func.func @no_blocks(%q: tensor<?x4xf32>, %k: tensor<?x4xf32>, %v: tensor<?x4xf3
 #o = affine_map<(b, h, i, j, d, e) -> (i, e)>
 // The quotient of a key is read through a reshape and a slice of more positions. A slice that begins at the second one
 // has the quotients of others.
-// CHECK-LABEL: func @blocks_of_a_view
-// CHECK: mask [#attn.blocks<8, 8>]
-// CHECK-NOT: attn.blocks
-func.func @blocks_of_a_view(%q: tensor<?x4xf32>, %k: tensor<?x4xf32>, %v: tensor<?x4xf32>, %keys: index, %all: index)
+// CHECK-LABEL: func @chunks_of_a_view
+// CHECK: mask [#attn.chunks<8, 0, 0>]
+// CHECK-NOT: attn.chunks
+func.func @chunks_of_a_view(%q: tensor<?x4xf32>, %k: tensor<?x4xf32>, %v: tensor<?x4xf32>, %keys: index, %all: index)
     -> (tensor<?x4xf32>, tensor<?x4xf32>) {
   %e = tensor.empty(%all) : tensor<?xi64>
   %c8 = arith.constant 8 : i64
@@ -149,4 +145,104 @@ func.func @blocks_of_a_view(%q: tensor<?x4xf32>, %k: tensor<?x4xf32>, %v: tensor
     attn.yield %y : f32
   }
   return %r, %t : tensor<?x4xf32>, tensor<?x4xf32>
+}
+
+// -----
+
+#q = affine_map<(b, h, i, j, d, e) -> (i, d)>
+#k = affine_map<(b, h, i, j, d, e) -> (j, d)>
+#v = affine_map<(b, h, i, j, d, e) -> (j, e)>
+#o = affine_map<(b, h, i, j, d, e) -> (i, e)>
+// All chunks before, the own one with or without them, and all behind.
+// CHECK-LABEL: func @sides
+// CHECK: mask [#attn.chunks<8, inf, 0>]
+// CHECK: mask [#attn.chunks<8, inf, -1>]
+// CHECK: mask [#attn.chunks<8, 0, inf>]
+// CHECK: mask [#attn.chunks<8, -1, inf>]
+func.func @sides(%q: tensor<?x4xf32>, %k: tensor<?x4xf32>, %v: tensor<?x4xf32>) -> (tensor<?x4xf32>, tensor<?x4xf32>, tensor<?x4xf32>, tensor<?x4xf32>) {
+  %r0 = attn.attention masked_rows nan maps [#q, #k, #v, #o] ins(%q, %k, %v : tensor<?x4xf32>, tensor<?x4xf32>, tensor<?x4xf32>)
+      -> tensor<?x4xf32> score {
+  ^bb0(%s: f32):
+    %i = attn.index 2 : index
+    %j = attn.index 3 : index
+    %c8 = arith.constant 8 : index
+    %inf = arith.constant 0xFF800000 : f32
+    %own = arith.divui %i, %c8 : index
+    %other = arith.divui %j, %c8 : index
+    %shown = arith.cmpi sge, %own, %other : index
+    %y = arith.select %shown, %s, %inf : f32
+    attn.yield %y : f32
+  }
+  %r1 = attn.attention masked_rows nan maps [#q, #k, #v, #o] ins(%q, %k, %v : tensor<?x4xf32>, tensor<?x4xf32>, tensor<?x4xf32>)
+      -> tensor<?x4xf32> score {
+  ^bb0(%s: f32):
+    %i = attn.index 2 : index
+    %j = attn.index 3 : index
+    %c8 = arith.constant 8 : index
+    %inf = arith.constant 0xFF800000 : f32
+    %own = arith.divui %i, %c8 : index
+    %other = arith.divui %j, %c8 : index
+    %shown = arith.cmpi slt, %other, %own : index
+    %y = arith.select %shown, %s, %inf : f32
+    attn.yield %y : f32
+  }
+  %r2 = attn.attention masked_rows nan maps [#q, #k, #v, #o] ins(%q, %k, %v : tensor<?x4xf32>, tensor<?x4xf32>, tensor<?x4xf32>)
+      -> tensor<?x4xf32> score {
+  ^bb0(%s: f32):
+    %i = attn.index 2 : index
+    %j = attn.index 3 : index
+    %c8 = arith.constant 8 : index
+    %inf = arith.constant 0xFF800000 : f32
+    %own = arith.divui %i, %c8 : index
+    %other = arith.divui %j, %c8 : index
+    %shown = arith.cmpi sle, %own, %other : index
+    %y = arith.select %shown, %s, %inf : f32
+    attn.yield %y : f32
+  }
+  %r3 = attn.attention masked_rows nan maps [#q, #k, #v, #o] ins(%q, %k, %v : tensor<?x4xf32>, tensor<?x4xf32>, tensor<?x4xf32>)
+      -> tensor<?x4xf32> score {
+  ^bb0(%s: f32):
+    %i = attn.index 2 : index
+    %j = attn.index 3 : index
+    %c8 = arith.constant 8 : index
+    %inf = arith.constant 0xFF800000 : f32
+    %own = arith.divui %i, %c8 : index
+    %other = arith.divui %j, %c8 : index
+    %shown = arith.cmpi sgt, %other, %own : index
+    %y = arith.select %shown, %s, %inf : f32
+    attn.yield %y : f32
+  }
+  return %r0, %r1, %r2, %r3 : tensor<?x4xf32>, tensor<?x4xf32>, tensor<?x4xf32>, tensor<?x4xf32>
+}
+
+// -----
+
+#q = affine_map<(b, h, i, j, d, e) -> (i, d)>
+#k = affine_map<(b, h, i, j, d, e) -> (j, d)>
+#v = affine_map<(b, h, i, j, d, e) -> (j, e)>
+#o = affine_map<(b, h, i, j, d, e) -> (i, e)>
+// Floors of few positions, hidden where the key's chunk is later.
+// CHECK-LABEL: func @floors
+// CHECK: mask [#attn.chunks<8, inf, 0>]
+func.func @floors(%q: tensor<24x4xf32>, %k: tensor<32x4xf32>, %v: tensor<32x4xf32>) -> tensor<24x4xf32> {
+  %r = attn.attention masked_rows nan maps [#q, #k, #v, #o] ins(%q, %k, %v : tensor<24x4xf32>, tensor<32x4xf32>, tensor<32x4xf32>)
+      -> tensor<24x4xf32> score {
+  ^bb0(%s: f32):
+    %i = attn.index 2 : index
+    %j = attn.index 3 : index
+    %eight = arith.constant 8.0 : f32
+    %inf = arith.constant 0xFF800000 : f32
+    %i64 = arith.index_cast %i : index to i64
+    %j64 = arith.index_cast %j : index to i64
+    %x = arith.sitofp %i64 : i64 to f32
+    %z = arith.sitofp %j64 : i64 to f32
+    %a = arith.divf %x, %eight : f32
+    %b = arith.divf %z, %eight : f32
+    %own = math.floor %a : f32
+    %other = math.floor %b : f32
+    %hidden = arith.cmpf ogt, %other, %own : f32
+    %y = arith.select %hidden, %inf, %s : f32
+    attn.yield %y : f32
+  }
+  return %r : tensor<24x4xf32>
 }
