@@ -38,7 +38,7 @@ void attn::buildGraphPipeline(OpPassManager &pm, unsigned optLevel, llvm::functi
   add(createComputePositionsPass());
   add(createRecognizeAttentionPass());
   add(createOpenMasksPass());
-  add(createProveMasksPass(options.exactMasks, options.weights, options.listsBlocks));
+  add(createProveMasksPass(options.exactMasks, options.weights));
   if (options.listsBlocks)
     add(createListBlocksPass(options.weights));
   add(createFoldLayoutPass());

@@ -52,8 +52,8 @@ std::optional<arith::CmpIPredicate> asIntegers(arith::CmpFPredicate predicate) {
 
 class MaskReader {
 public:
-  MaskReader(AttentionOp op, bool takesFinite, bool listsBlocks)
-      : op(op), context(op.getContext()), takesFinite(takesFinite), listsBlocks(listsBlocks), reader(op), sums(reader) {
+  MaskReader(AttentionOp op, bool takesFinite)
+      : op(op), context(op.getContext()), takesFinite(takesFinite), reader(op), sums(reader) {
     // A term takes a capture as it is.
     for (BlockArgument argument : op.getScore().getArguments())
       reader.stopAt(argument);
@@ -192,8 +192,6 @@ private:
     std::optional<SmallVector<ProvedTerm>> terms;
     if (std::optional<ProvedTerm> chunks = chunksTerm(definition, negated))
       terms = {*chunks};
-    else if (std::optional<ProvedTerm> blocks = blocksTerm(definition, negated))
-      terms = {*blocks};
     else if (auto compare = dyn_cast_or_null<arith::CmpIOp>(definition))
       terms = termsOf(compare, negated);
     else if (auto compare = dyn_cast_or_null<arith::CmpFOp>(definition))
@@ -389,43 +387,6 @@ private:
     return isKeyLess ? make(*size, WindowAttr::kInf, -isStrict) : make(*size, -isStrict, WindowAttr::kInf);
   }
 
-  /// floor(i / n) == floor(j / n), or |floor(i / n) - floor(j / n)| <= w.
-  std::optional<ProvedTerm> blocksTerm(Operation *compare, bool negated) {
-    using Predicate = arith::CmpIPredicate;
-    Value lhs, rhs;
-    int64_t reach = 0;
-    if (auto integers = dyn_cast_or_null<arith::CmpIOp>(compare); integers && listsBlocks) {
-      Predicate predicate = negated ? arith::invertPredicate(integers.getPredicate()) : integers.getPredicate();
-      lhs = integers.getLhs(), rhs = integers.getRhs();
-      bool isStrict = predicate == Predicate::slt;
-      if (isStrict || predicate == Predicate::sle) {
-        auto absolute = lhs.getDefiningOp<math::AbsIOp>();
-        auto difference = absolute ? absolute.getOperand().getDefiningOp<arith::SubIOp>() : arith::SubIOp();
-        IntegerAttr width;
-        if (!difference || !matchPattern(rhs, m_Constant(&width)) || width.getValue().getSignificantBits() > 16)
-          return std::nullopt;
-        reach = width.getValue().getSExtValue() - isStrict;
-        lhs = difference.getLhs(), rhs = difference.getRhs();
-      } else if (predicate != Predicate::eq) {
-        return std::nullopt;
-      }
-    } else if (auto reals = dyn_cast_or_null<arith::CmpFOp>(compare); reals && listsBlocks) {
-      bool isEqual = reals.getPredicate() == (negated ? arith::CmpFPredicate::UNE : arith::CmpFPredicate::OEQ);
-      if (!isEqual)
-        return std::nullopt;
-      lhs = reals.getLhs(), rhs = reals.getRhs();
-    } else {
-      return std::nullopt;
-    }
-    std::optional<PositionQuotient> first = PositionQuotient::find(op, lhs), second = PositionQuotient::find(op, rhs);
-    if (!first || !second || reach < 0 || first->divisor != second->divisor ||
-        std::min(first->dim, second->dim) != AttentionOp::I || std::max(first->dim, second->dim) != AttentionOp::J)
-      return std::nullopt;
-    ProvedTerm term{BlocksAttr::get(context, first->divisor, first->divisor), {}};
-    term.before = term.after = reach;
-    return term;
-  }
-
   /// j == i + constant, or j == scale * capture + constant.
   std::optional<SmallVector<ProvedTerm>> equalityTerm(arith::CmpIOp compare) {
     std::optional<Linear> lhs = parse(compare.getLhs()), rhs = parse(compare.getRhs());
@@ -446,7 +407,7 @@ private:
 
   AttentionOp op;
   MLIRContext *context;
-  bool takesFinite, listsBlocks;
+  bool takesFinite;
   ElementReader reader;
   PositionSums sums;
   double scale = 1; ///< of the score at hand in what the region yields
@@ -455,9 +416,7 @@ private:
 
 } // namespace
 
-ProvedMask proveMask(AttentionOp op, bool takesFinite, bool listsBlocks) {
-  return MaskReader(op, takesFinite, listsBlocks).read();
-}
+ProvedMask proveMask(AttentionOp op, bool takesFinite) { return MaskReader(op, takesFinite).read(); }
 
 bool reachesScores(Value value) {
   auto isFound = [](OpOperand &use) {

@@ -24,8 +24,6 @@ struct ProvedTerm {
   int64_t scale = 1, constant = 0;
   /// Of a capture of floats: how it is rounded first, and whether NaN shows all keys, or none.
   bool roundsUp = false, showsNaN = false;
-  /// Of a `blocks` term: each block of queries sees so many blocks of keys before and after its own.
-  int64_t before = 0, after = 0;
 };
 
 /// One step on the way from the score to what the region yields that hides keys.
@@ -55,8 +53,8 @@ struct ProvedMask {
 
 /// Reads the selects and the sums at the end of the score region, those that
 /// hide by -inf and, with `takesFinite`, those that do by a constant of at most
-/// kFiniteMask. Blocks of positions are terms with `listsBlocks`.
-ProvedMask proveMask(AttentionOp op, bool takesFinite = false, bool listsBlocks = false);
+/// kFiniteMask.
+ProvedMask proveMask(AttentionOp op, bool takesFinite = false);
 
 /// Whether keys that the score region of `op` hides may become hidden by terms.
 bool canTakeTerms(AttentionOp op);

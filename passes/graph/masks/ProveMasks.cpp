@@ -11,7 +11,6 @@
 
 #include "mlir/Analysis/SliceAnalysis.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
-#include "mlir/Dialect/Arith/Utils/Utils.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
@@ -90,7 +89,6 @@ private:
   bool bringsBack(double limit);
   bool seesSomeKey(AttentionOp to);
   Value makeOperand(const ProvedTerm &term, AffineMap &map);
-  Value makeLists(const ProvedTerm &term, AffineMap &map);
 
   AttentionOp op;
   RewriterBase &rewriter;
@@ -293,26 +291,6 @@ bool TermWriter::seesSomeKey(AttentionOp to) {
   return queries && keys && *queries == *keys;
 }
 
-/// The lists of a block's own number and of those around it; below the first
-/// they are negative, above the last no key has them.
-Value TermWriter::makeLists(const ProvedTerm &term, AffineMap &map) {
-  Location loc = op.getLoc();
-  int64_t rows = cast<BlocksAttr>(term.term).getRows();
-  AffineExpr block = rewriter.getAffineDimExpr(AttentionOp::I).floorDiv(rows);
-  map = AffineMap::get(AttentionOp::kDims, 0, {block}, op.getContext());
-  Value queries = getValueOrCreateConstantIndexOp(rewriter, loc, op.getIterationSizes(rewriter, loc)[AttentionOp::I]);
-  Value size = arith::ConstantIndexOp::create(rewriter, loc, rows);
-  OpFoldResult blocks = getAsOpFoldResult(rewriter.createOrFold<arith::CeilDivUIOp>(loc, queries, size));
-  SmallVector<OpFoldResult> sizes{blocks, rewriter.getIndexAttr(term.before + term.after + 1)};
-  return elementwise(rewriter, loc, sizes, rewriter.getI64Type(), {}, {},
-                     [&](OpBuilder &b, Location loc, ValueRange) -> Value {
-                       Value own = linalg::IndexOp::create(b, loc, 0), n = linalg::IndexOp::create(b, loc, 1);
-                       Value before = arith::ConstantIndexOp::create(b, loc, term.before);
-                       Value listed = arith::AddIOp::create(b, loc, arith::SubIOp::create(b, loc, own, before), n);
-                       return arith::IndexCastOp::create(b, loc, b.getI64Type(), listed);
-                     });
-}
-
 /// The integer that limits positions as `x`, a float, does.
 Value roundLimit(OpBuilder &b, Location loc, Value x, const ProvedTerm &term) {
   x = term.roundsUp ? math::CeilOp::create(b, loc, x).getResult() : math::FloorOp::create(b, loc, x).getResult();
@@ -333,8 +311,6 @@ Value TermWriter::makeOperand(const ProvedTerm &term, AffineMap &map) {
   Location loc = op.getLoc();
   Type type = rewriter.getI64Type();
   map = AffineMap::get(AttentionOp::kDims, 0, {}, op.getContext());
-  if (isa<BlocksAttr>(term.term))
-    return makeLists(term, map);
   if (!term.capture)
     return arith::ConstantOp::create(
         rewriter, loc,
@@ -417,10 +393,7 @@ AttentionOp TermWriter::run() {
 
 struct ProveMasksPass : impl::ProveMasksPassBase<ProveMasksPass> {
   using ProveMasksPassBase::ProveMasksPassBase;
-  ProveMasksPass(bool isExact, const WeightStore *weights, bool listsBlocks)
-      : weights(weights), listsBlocks(listsBlocks) {
-    exact = isExact;
-  }
+  ProveMasksPass(bool isExact, const WeightStore *weights) : weights(weights) { exact = isExact; }
 
   void runOnOperation() override {
     SymbolTable symbols(getOperation());
@@ -436,7 +409,7 @@ struct ProveMasksPass : impl::ProveMasksPassBase<ProveMasksPass> {
       for (bool finite : {true, false}) {
         if (with || (finite && exact))
           continue;
-        TermWriter writer(op, rewriter, proveMask(op, finite, listsBlocks), symbols, weights);
+        TermWriter writer(op, rewriter, proveMask(op, finite), symbols, weights);
         with = writer.run();
         assumption = with ? writer.assumption : "";
       }
@@ -451,13 +424,12 @@ struct ProveMasksPass : impl::ProveMasksPassBase<ProveMasksPass> {
 
 private:
   const WeightStore *weights = nullptr;
-  bool listsBlocks = true;
 };
 
 } // namespace
 
-std::unique_ptr<Pass> createProveMasksPass(bool exact, const WeightStore *weights, bool listsBlocks) {
-  return std::make_unique<ProveMasksPass>(exact, weights, listsBlocks);
+std::unique_ptr<Pass> createProveMasksPass(bool exact, const WeightStore *weights) {
+  return std::make_unique<ProveMasksPass>(exact, weights);
 }
 
 } // namespace attn
