@@ -159,7 +159,8 @@ std::unique_ptr<LibraryArgument> LibraryArgument::compile(const CommandLine &lin
     }
     argument->library = argument->folder->path() + "/model.so";
   }
-  std::vector<std::string> command = {findAttnc(), "-o", argument->library};
+  std::vector<std::string> command = {findAttnc(), "-o", argument->library,
+                                      "--started-by=" + std::string(line.tool().name)};
   if (line.has(OPT_json))
     command.push_back("--json-errors");
   for (std::string &option : options)

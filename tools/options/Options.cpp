@@ -102,7 +102,7 @@ void CommandLine::fail(const Twine &message) {
 
 bool CommandLine::failed() {
   if (wrong && !noted)
-    reportNote("'" + Twine(info->name) + " --help' lists the options");
+    reportNote("'" + text(OPT_started_by, info->name) + " --help' lists the options");
   noted |= wrong;
   return wrong;
 }

@@ -247,6 +247,7 @@ def progress : SimpleFlag<"progress",
     "write each stage of the compile to standard error as it begins, as a line 'progress: STAGE'", g_general, [AttncVis]>;
 // For attn-run and attn-bench, which start attnc and have the result: no help.
 def json_errors : Flag<["--"], "json-errors">, Group<g_general>, Visibility<[AttncVis]>;
+def started_by : Joined<["--"], "started-by=">, Group<g_general>, Visibility<[AttncVis]>;
 def help : SimpleFlag<"help", "print this text", g_general, everyTool>;
 def h : Flag<["-"], "h">, Alias<help>, Group<g_general>, Visibility<everyTool>;
 def version : SimpleFlag<"version", "print the version", g_general, everyTool>;
