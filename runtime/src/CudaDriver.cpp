@@ -65,6 +65,11 @@ attnrt_status load() {
                         ATTNRT_CUDA(cuGraphLaunch),
                         ATTNRT_CUDA(cuGraphDestroy),
                         ATTNRT_CUDA(cuGraphExecDestroy),
+                        ATTNRT_CUDA(cuEventCreate),
+                        ATTNRT_CUDA(cuEventRecord),
+                        ATTNRT_CUDA(cuEventSynchronize),
+                        ATTNRT_CUDA(cuEventElapsedTime),
+                        ATTNRT_CUDA(cuEventDestroy_v2),
                         ATTNRT_CUDA(cuGetErrorName),
                         ATTNRT_CUDA(cuGetErrorString)};
   const Name ofLoops[] = {ATTNRT_CUDA(cuGraphCreate),

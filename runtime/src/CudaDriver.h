@@ -44,6 +44,11 @@ struct CudaDriver {
   int (*cuGraphLaunch)(void *, void *);
   int (*cuGraphDestroy)(void *);
   int (*cuGraphExecDestroy)(void *);
+  int (*cuEventCreate)(void **, unsigned);
+  int (*cuEventRecord)(void *, void *);
+  int (*cuEventSynchronize)(void *);
+  int (*cuEventElapsedTime)(float *, void *, void *);
+  int (*cuEventDestroy_v2)(void *);
   int (*cuGetErrorName)(int, const char **);
   int (*cuGetErrorString)(int, const char **);
   // For loops within graphs, which CUDA 12.4 brought; all of them are there where `hasLoops`.

@@ -5,6 +5,8 @@
 
 using namespace attn::rt;
 
+GpuLaunches::GpuLaunches(GpuModel &model) : trace(*model.driver), model(model) {}
+
 void GpuLaunches::begin() {
   size = count = numLoops = 0;
   isWhole = true;
@@ -29,6 +31,7 @@ int GpuLaunches::launch(const Shape &shape, const void *parameters, void *stream
   if (shape.kernel == kProductLaunch) {
     attnrt_product product;
     memcpy(&product, parameters, sizeof(product));
+    GpuTrace::Span span(trace, "product by cuBLASLt");
     return products.enqueue(product, stream);
   }
   void *function = model.functions[uint64_t(shape.kernel)];
@@ -39,6 +42,7 @@ int GpuLaunches::launch(const Shape &shape, const void *parameters, void *stream
   // CU_LAUNCH_PARAM_BUFFER_POINTER, _BUFFER_SIZE, _END
   void *extra[] = {reinterpret_cast<void *>(1), const_cast<void *>(parameters), reinterpret_cast<void *>(2), &bytes,
                    nullptr};
+  GpuTrace::Span span(trace, model.code->kernels[shape.kernel]);
   if (shape.cooperative) {
     constexpr int kCooperative = 2; // CU_LAUNCH_ATTRIBUTE_COOPERATIVE
     CudaLaunchAttribute attribute = {kCooperative, {}, 1, {}};
@@ -179,7 +183,7 @@ void *GpuLaunches::capture(Range range, void *stream) {
 }
 
 int GpuLaunches::finish(Target &target) {
-  if (!isWhole || numLoops || refuses || count < kFewest)
+  if (!isWhole || numLoops || refuses || count < kFewest || trace.isOn())
     return flush(target);
   uint64_t hash = hashOf(kept, size);
   Known *before = find(all(), hash);
@@ -207,4 +211,5 @@ void GpuLaunches::release() {
     model.driver->cuModuleUnload(setterModule);
   setterModule = setter = nullptr;
   products.release();
+  trace.release();
 }

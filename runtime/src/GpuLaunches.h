@@ -3,6 +3,7 @@
 
 #include "CudaDriver.h"
 #include "GpuProducts.h"
+#include "GpuTrace.h"
 #include "Memory.h"
 
 namespace attn::rt {
@@ -23,7 +24,7 @@ uint64_t hashOf(const uint8_t *bytes, uint64_t size);
 /// and all that the entry computes have been compared when the parameters have.
 class GpuLaunches {
 public:
-  explicit GpuLaunches(GpuModel &model) : model(model) {}
+  explicit GpuLaunches(GpuModel &model);
   GpuLaunches(const GpuLaunches &) = delete;
   ~GpuLaunches() { free(kept); }
 
@@ -63,6 +64,7 @@ public:
   int finish(Target &target);
 
   GpuProducts products;
+  GpuTrace trace; ///< while it is on, there are no graphs
 
 private:
   struct Known {

@@ -198,7 +198,7 @@ int GpuLaunches::runSteps(Range body, DeviceAddress condition, Target &target) {
       code = driver.cuStreamSynchronize(target.stream);
     if (code || !goesOn || target.isToStop(target.run))
       return code;
-    if (!isFirst || refuses)
+    if (!isFirst || refuses || trace.isOn())
       continue;
     step = find(body, hash);
     if (!step)
@@ -215,7 +215,7 @@ int GpuLaunches::runSteps(Range body, DeviceAddress condition, Target &target) {
 
 int GpuLaunches::runLoops(Target &target) {
   const CudaDriver &driver = *model.driver;
-  if (driver.hasLoops && !refusesLoops && !target.mayStop) {
+  if (driver.hasLoops && !refusesLoops && !target.mayStop && !trace.isOn()) {
     uint64_t hash = hashOf(kept, size);
     Known *whole = find(all(), hash);
     if (!whole)

@@ -154,6 +154,7 @@ static int32_t send(attnrt_run *abi, void *to, const void *from, uint64_t bytes)
   GpuLaunches::Target target = targetOf(run);
   int code = run.session->gpu->launches.flush(target);
   if (!code && bytes) {
+    GpuTrace::Span span(run.session->gpu->launches.trace, "copy to the GPU, by the entry");
     // Pageable memory is read before the call returns.
     target.call = "cuMemcpyHtoD";
     code = driver.cuMemcpyHtoDAsync_v2(reinterpret_cast<DeviceAddress>(to), from, bytes, run.stream);
@@ -169,8 +170,10 @@ static int32_t fetch(attnrt_run *abi, void *to, const void *from, uint64_t bytes
   if (code)
     return outcome(run, code, target);
   target.call = "cuMemcpyDtoH";
-  if (bytes)
+  if (bytes) {
+    GpuTrace::Span span(run.session->gpu->launches.trace, "copy from the GPU, for the entry");
     code = driver.cuMemcpyDtoHAsync_v2(to, reinterpret_cast<DeviceAddress>(from), bytes, run.stream);
+  }
   if (!code)
     code = driver.cuStreamSynchronize(run.stream);
   return outcome(run, code, target);
@@ -209,6 +212,7 @@ attnrt_status attnrt_session::stageGpuInputs(Run &run, const DLTensor *const *te
       copyDense(*tensors[i], view.data, copy);
       from = static_cast<const char *>(copy);
     }
+    GpuTrace::Span span(gpu->launches.trace, "copy of an input");
     int code = view.onDevice ? gpu->model.driver->cuMemcpyDtoDAsync_v2(memory, reinterpret_cast<DeviceAddress>(from),
                                                                        view.bytes, run.stream)
                              : gpu->model.driver->cuMemcpyHtoDAsync_v2(memory, from, view.bytes, run.stream);
@@ -321,9 +325,11 @@ attnrt_status attnrt_session::collect(Run &run) {
       }
       to = static_cast<char *>(slot.tensor->dl_tensor.data);
     }
-    if (slot.bytes)
-      code = toDevice ? driver.cuMemcpyDtoDAsync_v2(reinterpret_cast<DeviceAddress>(to), from, slot.bytes, run.stream)
-                      : driver.cuMemcpyDtoHAsync_v2(to, from, slot.bytes, run.stream);
+    if (!slot.bytes)
+      continue;
+    GpuTrace::Span span(gpu->launches.trace, "copy of an output");
+    code = toDevice ? driver.cuMemcpyDtoDAsync_v2(reinterpret_cast<DeviceAddress>(to), from, slot.bytes, run.stream)
+                    : driver.cuMemcpyDtoHAsync_v2(to, from, slot.bytes, run.stream);
   }
   int waited = driver.cuStreamSynchronize(run.stream);
   if (code || waited)
@@ -385,11 +391,19 @@ attnrt_status attnrt_session::runOnGpu(Run &run, const attnrt_run_options &optio
   if (attnrt_status status = model->beginRun())
     return status;
   AtExit end([&] { model->endRun(); });
+  GpuTrace &trace = gpu->launches.trace;
+  if (options.on_kernel)
+    trace.begin(run.stream);
+  AtExit quiet([&] { trace.cancel(); });
   attnrt_status status = stageGpuInputs(run, tensors);
   if (status == ATTNRT_OK)
     status = enqueue(run);
-  if (status == ATTNRT_OK)
-    return collect(run);
+  if (status == ATTNRT_OK) {
+    status = collect(run);
+    if (status == ATTNRT_OK && trace.isOn())
+      trace.end(options.on_kernel, options.kernel_context);
+    return status;
+  }
   // What was launched still uses the session's memory.
   driver.cuStreamSynchronize(run.stream);
   driver.cuMemsetD8Async(gpu->error.address, 0, sizeof(attnrt_device_error), run.stream);

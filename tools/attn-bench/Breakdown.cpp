@@ -74,8 +74,16 @@ void Breakdown::attach(runner::Model &model, bool hearsThreads) {
       this);
 }
 
+void Breakdown::attachStream(runner::Model &model) {
+  hearsStream = true;
+  model.onKernel([](void *context, const char *name, int64_t begin,
+                    int64_t end) { static_cast<Breakdown *>(context)->current.stream.push_back({name, begin, end}); },
+                 this);
+}
+
 void Breakdown::beginRun() {
   current.marks.clear();
+  current.stream.clear();
   for (std::vector<ProfiledRun::Piece> &pieces : current.pieces)
     pieces.clear();
   ++current.number;
@@ -83,11 +91,11 @@ void Breakdown::beginRun() {
 }
 
 void Breakdown::endRun() {
-  if (!current.pieces.empty() && first.size() < kFirstRuns && numMarks < kMostMarks) {
+  if ((hearsStream || !current.pieces.empty()) && first.size() < kFirstRuns && numMarks < kMostMarks) {
     first.push_back(current);
-    numMarks += current.marks.size();
+    numMarks += current.marks.size() + current.stream.size();
   }
-  if (best.marks.empty() || current.duration() < best.duration())
+  if (best.isEmpty() || current.duration() < best.duration())
     best = current;
 }
 

@@ -19,6 +19,8 @@ public:
 
   /// `hearsThreads`: for a timeline, what each thread does, which costs runs a few percent.
   void attach(runner::Model &model, bool hearsThreads);
+  /// The same of a model on a GPU, whose runs have no regions: what is on their stream.
+  void attachStream(runner::Model &model);
   /// Around each run.
   void beginRun();
   void endRun();
@@ -48,6 +50,7 @@ private:
   ProfiledRun current, best;
   std::vector<ProfiledRun> first;
   size_t numMarks = 0; ///< of `first`
+  bool hearsStream = false;
 };
 
 /// FLOP/s of fused multiply-adds in registers, in `threads` threads at once.

@@ -18,10 +18,14 @@ public:
 
   void write(ArrayRef<ProfiledRun> runs, size_t fastest) {
     os << "{\"displayTimeUnit\":\"ns\",\"traceEvents\":[";
-    size_t threads = 1;
+    // Of runs on a GPU the threads are not told of.
+    bool onGpu = any_of(runs, [](const ProfiledRun &run) { return !run.stream.empty(); });
+    size_t threads = onGpu ? 0 : 1;
     for (const ProfiledRun &run : runs)
       threads = std::max(threads, run.pieces.size());
     nameRow(kRuns, "runs");
+    if (onGpu)
+      nameRow(kFirstThread, "stream of the GPU");
     for (size_t n = 0; n != threads; ++n)
       nameRow(kFirstThread + n, n ? formatv("thread {0}", n).str() : "thread 0, of the run");
     int64_t start = 0, last = 0;
@@ -74,6 +78,10 @@ private:
     int64_t end = run.begin + run.duration();
     std::string name = formatv("run {0}{1}", run.number, isFastest ? ", the fastest" : "");
     span(kRuns, name, run.begin, end, json::Object());
+    for (const ProfiledRun::Work &work : run.stream)
+      span(kFirstThread, work.name, work.begin, work.end, json::Object());
+    if (!run.stream.empty())
+      return;
     for (const ProfiledRun::Mark &mark : run.marks)
       writeMark(mark);
     for (auto [thread, pieces] : enumerate(run.pieces))

@@ -219,10 +219,15 @@ int load(CommandLine &line, LibraryArgument &library, int32_t threads, int32_t d
 }
 
 /// Has the regions of a run timed. An exit code.
-int lookInside(runner::Model &model, StringRef name, bool hearsThreads, Breakdown &regions) {
+int lookInside(const CommandLine &line, runner::Model &model, StringRef name, Breakdown &regions) {
+  bool hearsThreads = line.has(OPT_profile);
   if (hasGpuCode(model.info())) {
-    reportError(name + " is for --target=cuda, whose regions are not timed; a profile of its kernels: nsys");
-    return ExitUsage;
+    if (line.has(OPT_breakdown) || line.has(OPT_roofline)) {
+      reportError(name + " is for --target=cuda, whose regions are not timed; --profile shows its kernels");
+      return ExitUsage;
+    }
+    regions.attachStream(model);
+    return ExitSuccess;
   }
   std::string error;
   if (!regions.initialize(model.info().manifest_json, error)) {
@@ -294,7 +299,7 @@ int runTool(int argc, char **argv) {
       return reportFault(fault, error);
   Breakdown regions;
   bool looksInside = line->has(OPT_breakdown) || line->has(OPT_profile) || line->has(OPT_roofline);
-  if (looksInside && (code = lookInside(model, library->name(), line->has(OPT_profile), regions)))
+  if (looksInside && (code = lookInside(*line, model, library->name(), regions)))
     return code;
   std::unique_ptr<DeviceTimer> device = timeDevice(model, deviceNumber);
   runner::Failure failure;
@@ -303,7 +308,7 @@ int runTool(int argc, char **argv) {
     return reportFailure(library->name(), failure);
   if (!writeOutputs(written, model.entry(), outputs))
     return ExitUsage;
-  double peak = looksInside ? measurePeak(model.threads()) : 0;
+  double peak = looksInside && !hasGpuCode(model.info()) ? measurePeak(model.threads()) : 0;
   bool breaksDown = line->has(OPT_breakdown);
   if (line->has(OPT_json))
     printJson(result, model.threads(), breaksDown ? std::optional(regions.toJson(peak)) : std::nullopt);

@@ -99,8 +99,8 @@ void readTarget(CommandLine &line, CompileOptions &options) {
   if (options.weights != "f32")
     line.fail("--weights is for --target=cpu; for a GPU --precision=bf16|f16 stores weights of products in 16 bits");
   if (line.has(OPT_mark_regions))
-    line.fail(
-        "--mark-regions (attn-bench --breakdown and --profile) is for --target=cpu; attn-bench times a GPU as a whole");
+    line.fail("--mark-regions (attn-bench --breakdown and --roofline) is for --target=cpu; attn-bench --profile shows "
+              "kernels");
   options.gpuArchs = line.text(OPT_gpu_arch, "sm_80").str();
   options.allowHostOps = line.has(OPT_allow_host_ops);
   std::string error;

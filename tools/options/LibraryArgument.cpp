@@ -129,7 +129,9 @@ std::unique_ptr<LibraryArgument> LibraryArgument::prepare(CommandLine &line, int
   // Not beside the library, which is about to go.
   if (!line.has(OPT_reproducer))
     options.push_back("--reproducer=" + sys::path::stem(argument->given).str() + ".reproducer.mlir");
-  if (line.has(OPT_breakdown) || line.has(OPT_profile) || line.has(OPT_roofline))
+  // A GPU has no regions, but its stream has a timeline.
+  bool isTraced = line.has(OPT_profile) && line.text(OPT_target, "cpu") == "cpu";
+  if (line.has(OPT_breakdown) || isTraced || line.has(OPT_roofline))
     options.push_back("--mark-regions");
   if (line.has(OPT_attention_maps) && !line.has(OPT_expose_attention))
     options.push_back("--expose-attention=all");

@@ -76,7 +76,7 @@ def breakdown : SimpleFlag<"breakdown",
     g_bench, [BenchVis]>;
 defm profile : Eq<"profile", "FILE",
     "write a timeline for Perfetto or Chrome: of the stages and passes of a compile, or of the first runs and the "
-    "fastest, a row for each thread (a library as for --breakdown)", g_bench, [AttncVis, BenchVis]>;
+    "fastest, a row for each thread (a library as for --breakdown) or, for a GPU, for its stream", g_bench, [AttncVis, BenchVis]>;
 defm roofline : Eq<"roofline", "FILE",
     "write a page with the regions of the fastest run below the peak and the bandwidth of this machine, and what to do "
     "next; a library as for --breakdown", g_bench, [BenchVis]>;

@@ -363,9 +363,17 @@ typedef struct attnrt_run_options {
   // CLOCK_MONOTONIC. Returns soon: the loop waits.
   void (*on_piece)(void *context, int32_t thread, int64_t begin, int64_t end);
   void *piece_context;
+  // The same for what a run has put on its stream, of a library with GPU code: called
+  // on the thread of the run, when its work is done, for each kernel, product of
+  // cuBLASLt and copy, in their order. `name` is the kernel's, or says what is copied;
+  // it is read before the call returns. Times are those of events around each, on the
+  // clock of on_piece. Such a run makes no CUDA graphs, and loops come back to the
+  // host with each step.
+  void (*on_kernel)(void *context, const char *name, int64_t begin, int64_t end);
+  void *kernel_context;
 } attnrt_run_options;
 #define ATTNRT_RUN_OPTIONS_INIT                                                                                        \
-  {sizeof(attnrt_run_options), NULL, NULL, 0, NULL, NULL, 0, NULL, NULL, NULL, NULL, NULL, NULL}
+  {sizeof(attnrt_run_options), NULL, NULL, 0, NULL, NULL, 0, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL}
 
 // Where an output goes. {NULL, 0, NULL}: the runtime allocates it.
 typedef struct attnrt_output {

@@ -135,6 +135,8 @@ bool Model::run(std::vector<Tensor> &inputs, std::vector<Tensor> &outputs, Failu
   options.mark_context = markContext;
   options.on_piece = pieceFn;
   options.piece_context = pieceContext;
+  options.on_kernel = kernelFn;
+  options.kernel_context = kernelContext;
   options.state = state;
   options.stream = runStream;
   if (tokenFn) {

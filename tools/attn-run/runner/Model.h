@@ -67,6 +67,13 @@ public:
     pieceContext = context;
   }
 
+  /// Called after a run for each kernel and copy that it put on its stream (attnrt_run_options.on_kernel).
+  using KernelFn = void (*)(void *context, const char *name, int64_t begin, int64_t end);
+  void onKernel(KernelFn function, void *context) {
+    kernelFn = function;
+    kernelContext = context;
+  }
+
   /// Called for each token of a search (attnrt_run_options.on_token); false: the run is to end.
   using TokenFn = std::function<bool(int64_t row, int64_t step, int64_t token)>;
   void onToken(TokenFn function) { tokenFn = std::move(function); }
@@ -90,6 +97,8 @@ private:
   void *markContext = nullptr;
   PieceFn pieceFn = nullptr;
   void *pieceContext = nullptr;
+  KernelFn kernelFn = nullptr;
+  void *kernelContext = nullptr;
   TokenFn tokenFn;
   void *runStream = nullptr;
 };
