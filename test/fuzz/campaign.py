@@ -1,0 +1,159 @@
+#!/usr/bin/env python3
+"""The long run of all generators, from where it stopped; ./dev campaign calls it.
+
+    campaign.py [--hours=N | --graphs=N] [--only=models] [--folder=build/campaign] [--jobs=2]
+
+Generators take turns. FOLDER keeps what was done (state.json), each failure in a folder of its own, and results.md, a page of what was tried and what differs. Called again it goes on with the next
+seeds; another commit begins a state of its own, from seeds of its own. --graphs counts the models of models.py.
+"""
+import argparse
+import collections
+import json
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import time
+
+HERE = pathlib.Path(__file__).resolve().parent
+ROOT = HERE.parents[1]
+sys.path.insert(0, str(HERE))
+import models  # noqa: E402
+
+# A turn of each: its script, models in a turn, and the options that name the compiler.
+OTHERS = {"attention": ("attention_graphs.py", 40, "--tools={}"),
+          "operators": ("operators.py", 80, "--server={}/onnx-case-server"),
+          "programs": ("programs.py", 60, "--server={}/onnx-case-server"),
+          "mutations": ("mutations.py", 60, "--server={}/onnx-case-server")}
+TURN = 100
+WHAT = {"models": "models of several layers against float64, ONNX Runtime and -O0", "attention": "attention graphs against float64",
+        "operators": "models of one operator against the reference", "programs": "models of several operators against ONNX Runtime",
+        "mutations": "spoilt files, which end with a message"}
+
+
+class Campaign:
+    def __init__(self, args):
+        self.args, self.folder = args, args.folder.resolve()
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self.file = self.folder / "state.json"
+        now = models.commit()
+        state = json.loads(self.file.read_text()) if self.file.exists() else {}
+        if state.get("commit") != now:
+            if state:
+                self.file.rename(self.folder / f"state-{state['commit'][:7]}.json")
+            state = {"commit": now, "seconds": 0, "first": models.seed_number("commit"), "next": {}, "counts": {}, "failures": [], "operators": {}}
+        self.state, self.start = state, time.monotonic()
+
+    def save(self):
+        now = time.monotonic()
+        self.state["seconds"] += now - self.start
+        self.start = now
+        for name, text in (("state.json", json.dumps(self.state, indent=1)), ("results.md", self.page())):
+            path = self.folder / (name + ".new")
+            path.write_text(text + "\n")
+            path.rename(self.folder / name)
+
+    def seed(self, name):
+        return self.state["next"].setdefault(name, self.state["first"])
+
+    def count(self, name, kind, n=1):
+        counts = self.state["counts"].setdefault(name, {})
+        counts[kind] = counts.get(kind, 0) + n
+
+    def fail(self, name, seed, text, folder):
+        self.state["failures"].append({"generator": name, "seed": seed, "text": text[:400], "folder": str(folder)})
+        print(f"{name}: seed {seed}: {text[:300]}", flush=True)
+
+    def models_turn(self, most):
+        """Up to so many models of several layers."""
+        first = self.seed("models")
+        seeds = range(first, first + min(TURN, most))
+        for n, (seed, kind, text, names) in enumerate(models.judged(seeds, self.args)):
+            self.count("models", kind)
+            for name in names.split():
+                self.state["operators"][name] = self.state["operators"].get(name, 0) + 1
+            if kind in models.FAILURES:
+                self.fail("models", seed, f"{kind}: {text}", self.args.failures / f"{kind}-{seed}")
+            self.state["next"]["models"] = seed + 1
+            if n % 10 == 9:
+                self.save()
+        self.save()
+
+    def others_turn(self, name):
+        script, count, tools = OTHERS[name]
+        seed, failures = self.seed(name), self.folder / name
+        command = [sys.executable, HERE / script, f"--seed={seed}", f"--count={count}", tools.format(self.args.tools.resolve()),
+                   f"--failures={failures}", f"--jobs={self.args.jobs}"]
+        done = subprocess.run(command, capture_output=True, text=True, errors="replace", cwd=self.folder)
+        tried = count
+        if found := re.search(r"(\d+) of (\d+) (agree|answered), (\d+) fail", done.stdout):
+            tried = int(found[2])
+        failed = [line for line in done.stdout.splitlines() if re.match(r"FAIL|seed \d+: (wrong|crash|refused)", line)]
+        if done.returncode and not failed and not re.search(r"\b0 (fail|wrong)", done.stdout):
+            failed = [f"{script} ends with {done.returncode}: {(done.stderr or done.stdout)[-300:]}"]
+        self.count(name, "pass", tried - len(failed))
+        for line in failed:
+            self.count(name, "failed")
+            self.fail(name, seed, line, failures)
+        self.state["next"][name] = seed + 4 * count + 20  # draws that come to nothing are drawn again
+        self.save()
+
+    def graphs(self):
+        return sum(self.state["counts"].get("models", {}).values())
+
+    def run(self):
+        names = self.args.only or ["models", *OTHERS]
+        end = time.monotonic() + self.args.hours * 3600 if self.args.hours else None
+        wanted = self.args.graphs
+        while (end is None or time.monotonic() < end) and (wanted is None or self.graphs() < wanted):
+            for name in names:
+                if name == "models":
+                    self.models_turn(TURN if wanted is None else wanted - self.graphs())
+                elif end is None or time.monotonic() < end:
+                    self.others_turn(name)
+        self.save()
+        tried = sum(sum(counts.values()) for counts in self.state["counts"].values())
+        print(f"{self.folder / 'results.md'}: {tried} tried, {len(self.state['failures'])} failures")
+        return int(bool(self.state["failures"]))
+
+    def page(self):
+        s = self.state
+        lines = ["# Campaign", "", f"Commit {s['commit'][:12]}, {s['seconds'] / 3600:.2f} hours with {self.args.jobs} processes.", "",
+                 "| generator | what | seeds | tried | agree | left open | failures |", "|-|-|-|-:|-:|-:|-:|"]
+        for name, counts in s["counts"].items():
+            bad = sum(n for kind, n in counts.items() if kind == "failed" or name == "models" and kind in models.FAILURES)
+            left = counts.get("open", 0) + counts.get("void", 0)
+            lines.append(f"| {name} | {WHAT[name]} | {s['first']} to {s['next'][name] - 1} | {sum(counts.values())} | "
+                         f"{counts.get('pass', 0)} | {left} | {bad} |")
+        lines += ["", "Left open: a size has to be known that the model leaves open, or no reference could run the model.", "",
+                  f"## {len(s['failures'])} failures", ""]
+        lines += [f"- {f['generator']}, seed {f['seed']}: {' '.join(f['text'].split())} (`{f['folder']}`)" for f in s["failures"]]
+        kinds = collections.Counter(s["operators"])
+        lines += ["", f"## {len(kinds)} operators in models of several layers", "",
+                  ", ".join(f"{name} {n}" for name, n in kinds.most_common())]
+        return "\n".join(lines)
+
+
+def main():
+    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    how_long = p.add_mutually_exclusive_group()
+    how_long.add_argument("--hours", type=float)
+    how_long.add_argument("--graphs", type=int)
+    p.add_argument("--only", type=lambda text: text.split(","), help="generators, with commas: models, " + ", ".join(OTHERS))
+    p.add_argument("--folder", type=pathlib.Path, default=ROOT / "build/campaign")
+    p.add_argument("--tools", type=pathlib.Path, default=ROOT / "build/bin")
+    p.add_argument("--jobs", type=int, default=os.cpu_count())
+    args = p.parse_args()
+    if not args.hours and not args.graphs:
+        p.error("how long is not given: --hours=N or --graphs=N")
+    if unknown := set(args.only or []) - {"models", *OTHERS}:
+        p.error(f"no generator is called {', '.join(sorted(unknown))}")
+    if args.graphs and args.only and "models" not in args.only:
+        p.error("--graphs counts models, which --only leaves out: --hours=N")
+    args.failures = args.folder / "models"
+    return Campaign(args).run()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
