@@ -23,62 +23,60 @@ struct Name {
   void **place;
 };
 
+#define ATTNRT_CUDA(name) {#name, reinterpret_cast<void **>(&table.name)}
+const Name names[] = {ATTNRT_CUDA(cuInit),
+                      ATTNRT_CUDA(cuDriverGetVersion),
+                      ATTNRT_CUDA(cuDeviceGetCount),
+                      ATTNRT_CUDA(cuDeviceGet),
+                      ATTNRT_CUDA(cuDeviceGetName),
+                      ATTNRT_CUDA(cuDeviceGetAttribute),
+                      ATTNRT_CUDA(cuDevicePrimaryCtxRetain),
+                      ATTNRT_CUDA(cuDevicePrimaryCtxRelease_v2),
+                      ATTNRT_CUDA(cuCtxPushCurrent_v2),
+                      ATTNRT_CUDA(cuCtxPopCurrent_v2),
+                      ATTNRT_CUDA(cuMemAlloc_v2),
+                      ATTNRT_CUDA(cuMemFree_v2),
+                      ATTNRT_CUDA(cuMemcpyHtoDAsync_v2),
+                      ATTNRT_CUDA(cuMemcpyDtoHAsync_v2),
+                      ATTNRT_CUDA(cuMemcpyDtoDAsync_v2),
+                      ATTNRT_CUDA(cuMemsetD8Async),
+                      ATTNRT_CUDA(cuModuleLoadDataEx),
+                      ATTNRT_CUDA(cuModuleUnload),
+                      ATTNRT_CUDA(cuModuleGetFunction),
+                      ATTNRT_CUDA(cuFuncGetAttribute),
+                      ATTNRT_CUDA(cuFuncSetAttribute),
+                      ATTNRT_CUDA(cuLaunchKernel),
+                      ATTNRT_CUDA(cuLaunchKernelEx),
+                      ATTNRT_CUDA(cuStreamCreate),
+                      ATTNRT_CUDA(cuStreamDestroy_v2),
+                      ATTNRT_CUDA(cuStreamSynchronize),
+                      ATTNRT_CUDA(cuStreamGetCtx),
+                      ATTNRT_CUDA(cuStreamIsCapturing),
+                      ATTNRT_CUDA(cuStreamBeginCapture_v2),
+                      ATTNRT_CUDA(cuStreamEndCapture),
+                      ATTNRT_CUDA(cuGraphInstantiateWithFlags),
+                      ATTNRT_CUDA(cuGraphLaunch),
+                      ATTNRT_CUDA(cuGraphDestroy),
+                      ATTNRT_CUDA(cuGraphExecDestroy),
+                      ATTNRT_CUDA(cuEventCreate),
+                      ATTNRT_CUDA(cuEventRecord),
+                      ATTNRT_CUDA(cuEventSynchronize),
+                      ATTNRT_CUDA(cuEventElapsedTime),
+                      ATTNRT_CUDA(cuEventDestroy_v2),
+                      ATTNRT_CUDA(cuGetErrorName),
+                      ATTNRT_CUDA(cuGetErrorString)};
+const Name ofLoops[] = {ATTNRT_CUDA(cuGraphCreate),
+                        ATTNRT_CUDA(cuGraphAddKernelNode_v2),
+                        ATTNRT_CUDA(cuGraphKernelNodeSetAttribute),
+                        ATTNRT_CUDA(cuGraphAddChildGraphNode),
+                        ATTNRT_CUDA(cuGraphConditionalHandleCreate),
+                        ATTNRT_CUDA(cuGraphAddNode)};
+#undef ATTNRT_CUDA
+
 attnrt_status load() {
   void *library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
   if (!library)
     return fail(ATTNRT_DEVICE, "no NVIDIA driver: %s", dlerror());
-#define ATTNRT_CUDA(name)                                                                                              \
-  {                                                                                                                    \
-    #name, reinterpret_cast<void **>(&table.name)                                                                      \
-  }
-  const Name names[] = {ATTNRT_CUDA(cuInit),
-                        ATTNRT_CUDA(cuDriverGetVersion),
-                        ATTNRT_CUDA(cuDeviceGetCount),
-                        ATTNRT_CUDA(cuDeviceGet),
-                        ATTNRT_CUDA(cuDeviceGetName),
-                        ATTNRT_CUDA(cuDeviceGetAttribute),
-                        ATTNRT_CUDA(cuDevicePrimaryCtxRetain),
-                        ATTNRT_CUDA(cuDevicePrimaryCtxRelease_v2),
-                        ATTNRT_CUDA(cuCtxPushCurrent_v2),
-                        ATTNRT_CUDA(cuCtxPopCurrent_v2),
-                        ATTNRT_CUDA(cuMemAlloc_v2),
-                        ATTNRT_CUDA(cuMemFree_v2),
-                        ATTNRT_CUDA(cuMemcpyHtoDAsync_v2),
-                        ATTNRT_CUDA(cuMemcpyDtoHAsync_v2),
-                        ATTNRT_CUDA(cuMemcpyDtoDAsync_v2),
-                        ATTNRT_CUDA(cuMemsetD8Async),
-                        ATTNRT_CUDA(cuModuleLoadDataEx),
-                        ATTNRT_CUDA(cuModuleUnload),
-                        ATTNRT_CUDA(cuModuleGetFunction),
-                        ATTNRT_CUDA(cuFuncGetAttribute),
-                        ATTNRT_CUDA(cuFuncSetAttribute),
-                        ATTNRT_CUDA(cuLaunchKernel),
-                        ATTNRT_CUDA(cuLaunchKernelEx),
-                        ATTNRT_CUDA(cuStreamCreate),
-                        ATTNRT_CUDA(cuStreamDestroy_v2),
-                        ATTNRT_CUDA(cuStreamSynchronize),
-                        ATTNRT_CUDA(cuStreamGetCtx),
-                        ATTNRT_CUDA(cuStreamIsCapturing),
-                        ATTNRT_CUDA(cuStreamBeginCapture_v2),
-                        ATTNRT_CUDA(cuStreamEndCapture),
-                        ATTNRT_CUDA(cuGraphInstantiateWithFlags),
-                        ATTNRT_CUDA(cuGraphLaunch),
-                        ATTNRT_CUDA(cuGraphDestroy),
-                        ATTNRT_CUDA(cuGraphExecDestroy),
-                        ATTNRT_CUDA(cuEventCreate),
-                        ATTNRT_CUDA(cuEventRecord),
-                        ATTNRT_CUDA(cuEventSynchronize),
-                        ATTNRT_CUDA(cuEventElapsedTime),
-                        ATTNRT_CUDA(cuEventDestroy_v2),
-                        ATTNRT_CUDA(cuGetErrorName),
-                        ATTNRT_CUDA(cuGetErrorString)};
-  const Name ofLoops[] = {ATTNRT_CUDA(cuGraphCreate),
-                          ATTNRT_CUDA(cuGraphAddKernelNode_v2),
-                          ATTNRT_CUDA(cuGraphKernelNodeSetAttribute),
-                          ATTNRT_CUDA(cuGraphAddChildGraphNode),
-                          ATTNRT_CUDA(cuGraphConditionalHandleCreate),
-                          ATTNRT_CUDA(cuGraphAddNode)};
-#undef ATTNRT_CUDA
   for (const Name &name : names) {
     *name.place = dlsym(library, name.name);
     if (!*name.place) {
