@@ -15,7 +15,8 @@ import transformers
 
 import hub_models
 
-KINDS = {"greedy": dict(num_beams=1), "beam:4": dict(num_beams=4)}
+# A draw from the best token alone is the best token, whatever the seed.
+KINDS = {"greedy": dict(num_beams=1), "beam:4": dict(num_beams=4), "sample": dict(num_beams=1)}
 
 
 def inputs_of(arch, rng, batch, prompt, start):
@@ -74,8 +75,9 @@ def check(attnc, attn_run, folder, arch, kind, work, count=50):
         for first in range(0, count if batch == 8 else 6, batch):
             given = inputs_of(arch, rng, batch, prompt, model.generation_config.decoder_start_token_id)
             wanted, totals = generate(model, given, kind)
-            tokens, lengths, scores = run(attn_run, library, given, work)
-            if kind != "greedy":
+            best = dict(top_k=np.array([1])) if kind == "sample" else {}
+            tokens, lengths, scores = run(attn_run, library, given | best, work)
+            if kind == "beam:4":
                 tokens, lengths, scores = tokens[:, 0], lengths[:, 0], scores[:, 0]
             begin = prompt if "decoder_input_ids" in given or hub_models.source(arch) is None else 1
             for row in range(batch):

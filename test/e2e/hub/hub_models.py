@@ -173,7 +173,7 @@ def export(module, path, inputs, outputs, dims):
 
 def export_decoder(model, arch, folder, name, has_past, has_present, tokens=3, past=4):
     config = model.config.get_text_config(decoder=True) if arch != "vision" else model.config.decoder
-    layers = next(n for n in (getattr(config, a, None) for a in ("decoder_layers", "num_decoder_layers", "num_hidden_layers")) if n)
+    layers = next(n for n in (getattr(config, a, None) for a in ("num_decoder_layers", "num_hidden_layers", "decoder_layers")) if n)
     heads = getattr(config, "num_key_value_heads", None) or config.num_attention_heads
     width = getattr(config, "d_kv", None) or config.hidden_size // config.num_attention_heads
     batch = 2
