@@ -2,6 +2,7 @@
 
     exposed_attention.py ATTNC ATTN-RUN FOLDER
 """
+import base64
 import json
 import pathlib
 import re
@@ -268,6 +269,15 @@ def check_unchanged(model):
     print("code unchanged")
 
 
+def layers_of(page):
+    """What a page draws, and it itself: rows of words, 65535 being 1."""
+    text, = re.findall(r'<script type="application/json" id="data">(.*?)</script>', page, re.S)
+    data = json.loads(text)
+    for layer in data["layers"]:
+        layer["drawn"] = np.frombuffer(base64.b64decode(layer["weights"]), "<u2").reshape(layer["shape"]) / 65535
+    return data
+
+
 def check_page(model, folder, feeds):
     labels = folder / "labels.txt"
     labels.write_text("".join(f"token {n} </script>\n" for n in range(17)))
@@ -278,13 +288,11 @@ def check_page(model, folder, feeds):
     np.testing.assert_allclose(np.load(stored), want, rtol=2e-6, atol=2e-7)
     page = (maps / "attention.html").read_text()
     assert "http://" not in page and "https://" not in page and " src=" not in page, "the page needs a network"
-    text, = re.findall(r'<script type="application/json" id="data">(.*?)</script>', page, re.S)
-    layer, = json.loads(text)["layers"]
+    layer, = layers_of(page)["layers"]
     assert layer["name"] == NODE and layer["shape"] == list(want.shape), layer["name"]
     assert layer["keyLabels"][16] == "token 16 </script>"
-    import base64
-    drawn = np.frombuffer(base64.b64decode(layer["weights"]), "<u2").reshape(want.shape) / 65535
-    np.testing.assert_allclose(drawn, want, atol=1 / 65535)
+    np.testing.assert_allclose(layer["drawn"], want, atol=1 / 65535)
+    np.testing.assert_allclose(np.reshape(layer["bits"], (2, 3)), expected(want, True)["entropy"].mean(-1) / np.log(2), atol=1e-5)
     # What an earlier run has left goes; what is not its own stays.
     (maps / "9-other.weights.npy").write_bytes(b"")
     (maps / "9-other.npy").write_bytes(b"")
@@ -293,11 +301,51 @@ def check_page(model, folder, feeds):
     done = call(RUN, folder / "exposed.so", f"--attention-maps={maps}", "--dim=n:5", f"--attention-labels={few}")
     assert "2 labels are not shown: attentions have 5 keys" in done.stderr, done
     assert not (maps / "9-other.weights.npy").exists() and (maps / "9-other.npy").exists()
-    # Reductions alone are no page.
-    call(ATTNC, model, "-o", folder / "mean.so", "--expose-attention", "--expose-attention-as=head-mean")
-    done = call(RUN, folder / "mean.so", f"--attention-maps={maps}", "--dim=n:5")
-    assert "whole weights" in done.stderr and not (maps / "attention.html").exists(), done
     print("page agrees")
+
+
+def check_reductions(model, folder, feeds):
+    """Reductions are drawn where there are no whole weights."""
+    call(ATTNC, model, "-o", folder / "few.so", "--expose-attention", "--expose-attention-as=head-mean,argmax,entropy,top-k:3")
+    maps = folder / "few"
+    run(folder / "few.so", feeds, [], folder, f"--attention-maps={maps}")
+    layers = {layer["form"]: layer for layer in layers_of((maps / "attention.html").read_text())["layers"]}
+    want = expected(reference(feeds), True)
+    w, rows = want["weights"], np.indices((2, 3, 17))
+    largest, top = np.zeros_like(w), np.zeros_like(w)
+    largest[(*rows, want["argmax"])] = 1
+    for n in range(3):
+        top[(*rows, want["top_k_keys"][..., n])] = want["top_k_weights"][..., n]
+    entropy = np.swapaxes(want["entropy"], 1, 2)[:, None] / np.log(2)
+    for form, drawn in {"mean": want["head_mean"][:, None], "argmax": largest, "top": top,
+                        "entropy": entropy / entropy.max()}.items():
+        np.testing.assert_allclose(layers[form]["drawn"], drawn[..., : layers[form]["shape"][3]], atol=2e-5, err_msg=form)
+    assert len(layers) == 4 and all(layer["name"] == NODE for layer in layers.values()), layers.keys()
+    np.testing.assert_allclose(layers["entropy"]["most"], entropy.max(), rtol=1e-5)
+    np.testing.assert_allclose(np.reshape(layers["entropy"]["bits"], (2, 3)), entropy[:, 0].mean(1), atol=1e-5)
+    assert "bits" not in layers["mean"] and "bits" not in layers["top"]
+    print("reductions agree")
+
+
+def check_large(model, folder):
+    """A page is bounded: it draws some of many items, and groups of many positions."""
+    maps = folder / "large"
+    for sizes, shape, group, items in (({"b": 2, "h": 3, "n": 1030}, [2, 3, 344, 344], 3, 2),
+                                       ({"b": 300, "h": 2, "n": 150}, [75, 2, 150, 150], 1, 300)):
+        done = call(RUN, folder / "exposed.so", f"--attention-maps={maps}", *(f"--dim={n}:{size}" for n, size in sizes.items()))
+        assert "draws a part of them" in done.stderr, done
+        page = (maps / "attention.html").read_text()
+        data = layers_of(page)
+        layer, = data["layers"]
+        assert layer["shape"] == shape and layer["group"] == [group] * 2 and data["items"] == items, (layer["shape"], layer["group"])
+        assert layer["positions"] == [sizes["n"]] * 2 and len(page) < 13e6
+        w, = (np.load(file)[: shape[0]].astype(np.float64) for file in maps.glob("*.weights.npy"))
+        starts = range(0, sizes["n"], group)
+        sums = np.add.reduceat(np.add.reduceat(w, starts, 2), starts, 3)
+        sums /= np.diff([*starts, sizes["n"]])[:, None]
+        np.testing.assert_allclose(layer["drawn"], sums, atol=1 / 65535)
+        np.testing.assert_allclose(layer["bits"], expected(w, True)["entropy"].mean(-1).ravel() / np.log(2), rtol=1e-4)
+    print("large page agrees")
 
 
 model, folder, feeds = check("self", self_attention)
@@ -312,3 +360,5 @@ check_errors(model, folder)
 check_entries(model, folder)
 check_unchanged(model)
 check_page(model, folder, feeds)
+check_reductions(model, folder, feeds)
+check_large(model, folder)

@@ -1,4 +1,5 @@
 """Model.attention: weights of a fused model, and the page that draws them."""
+import base64
 import json
 import pathlib
 import re
@@ -14,6 +15,18 @@ sys.path.append(str(pathlib.Path(__file__).parents[1] / "tools/Inputs"))
 import png
 
 PICTURE = png.grey(np.full((7, 1), 128, np.uint8))
+
+
+def data_of(page):
+    """What a page draws."""
+    data = json.loads(re.search(r'id="data">(.*?)</script>', page, re.S)[1])
+    for layer in data["layers"]:
+        layer["drawn"] = np.frombuffer(base64.b64decode(layer["weights"]), "<u2").reshape(layer["shape"]) / 65535
+    return data
+
+
+def layers_of(maps):
+    return data_of(maps.page())["layers"]
 
 
 class Attention(unittest.TestCase):
@@ -77,10 +90,45 @@ class Attention(unittest.TestCase):
             self.assertEqual([o.name.endswith(".head_mean") for o in model.outputs], [False, True, True])
             maps = model.attention(**self.feeds)
             self.assertEqual((len(maps), len(maps.outputs)), (0, 3))
-            self.assertIn("no whole weights", maps.page())
+            self.assertEqual([layer["form"] for layer in layers_of(maps)], ["mean", "mean"])
         for wrong in ({"expose_attention": 3}, {"expose_attention": "all", "expose_attention_as": [1]}):
             with self.assertRaisesRegex(attnc.InvalidArgument, "expects a text or a list of texts, not int"):
                 attnc.load(models.BERT, **wrong)
+
+    def test_reductions(self):
+        """Where there are no whole weights a page draws what there is."""
+        model = attnc.load(models.BERT, threads=1, expose_attention="all",
+                           expose_attention_as=["argmax", "entropy", "top-k:2"])
+        whole, maps = self.model.attention(**self.feeds), model.attention(**self.feeds)
+        layers = layers_of(maps)
+        self.assertEqual(len(layers), 6)
+        for node, weights in whole.items():
+            drawn = {layer["form"]: layer for layer in layers if layer["name"] == node}
+            top = np.where(weights >= np.sort(weights, -1)[..., -2:-1], weights, 0)
+            largest = np.arange(7) == weights.argmax(-1)[..., None]
+            for form, want in (("top", top), ("argmax", largest)):
+                keys = drawn[form]["shape"][3]
+                np.testing.assert_allclose(drawn[form]["drawn"], want[..., :keys], atol=1e-4)
+            bits = -np.where(weights > 0, weights * np.log2(np.where(weights > 0, weights, 1)), 0).sum(-1)
+            np.testing.assert_allclose(drawn["entropy"]["drawn"][:, 0] * drawn["entropy"]["most"], np.swapaxes(bits, 1, 2), atol=1e-3)
+            np.testing.assert_allclose(drawn["entropy"]["bits"], bits.mean(-1).ravel(), atol=1e-3)
+
+    def test_large_page(self):
+        """A page is bounded: it draws some of many items, and groups of many positions."""
+        ids = np.random.default_rng(1).integers(3, 50, (5, 700))
+        model = attnc.load(models.ROOT / "test/e2e/models/t5_encoder_ts17/model.onnx", threads=1, expose_attention="all")
+        maps = model.attention(input_ids=ids, attention_mask=np.ones_like(ids), labels=[str(n) for n in range(700)])
+        page = maps.page()
+        self.assertLess(len(page), 13e6)
+        data = data_of(page)
+        self.assertEqual(data["items"], 5)
+        for layer, weights in zip(data["layers"], maps.values()):
+            self.assertEqual((layer["shape"], layer["group"], layer["positions"]), ([3, 4, 350, 350], [2, 2], [700, 700]))
+            means = weights[:3].reshape(3, 4, 350, 2, 350, 2).sum(5).mean(3)
+            np.testing.assert_allclose(layer["drawn"], means, atol=2e-5)
+            bits = -(weights[:3] * np.log2(np.maximum(weights[:3], 1e-30))).sum(-1).mean(-1)
+            np.testing.assert_allclose(layer["bits"], bits.ravel(), rtol=1e-3)
+            self.assertEqual(len(layer["keyLabels"]), 700)
 
     def test_entries(self):
         model = attnc.load({"a": models.BERT, "b": models.BERT}, threads=1, expose_attention=f"b:{self.node()}")

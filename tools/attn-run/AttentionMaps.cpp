@@ -1,7 +1,7 @@
 #include "tools/attn-run/AttentionMaps.h"
+#include "tools/attn-run/AttentionPage.h"
 #include "tools/attn-run/runner/Npy.h"
 #include "tools/options/Console.h"
-#include "tools/options/Page.h"
 #include "tools/options/StagedOutput.h"
 
 #include "llvm/ADT/STLExtras.h"
@@ -14,7 +14,6 @@
 #include "llvm/Support/MemoryBuffer.h"
 #include "llvm/Support/Path.h"
 #include "llvm/Support/Regex.h"
-#include <cmath>
 #include <set>
 #include <tuple>
 
@@ -24,50 +23,13 @@ using attn::runner::Tensor;
 namespace attn::tools {
 namespace {
 
-constexpr const char kPage[] =
-#include "tools/pages/attention.inc"
-    ;
-
-/// The output of a search that has the weights of each step: [batch, step, key], for a beam [batch, hypothesis, step,
-/// key].
-constexpr StringRef kAlignment = "alignment";
 constexpr StringRef kPageFile = "attention.html";
-constexpr size_t kLargePage = size_t(32) << 20;
-
-/// An output that shows the weights of an attention.
-struct Exposed {
-  std::string output; ///< "NODE.weights"
-  const Tensor *tensor;
-
-  bool isAlignment() const { return output == kAlignment; }
-
-  /// Whether it has all weights, [batch, head, query, key], behind batch the hypotheses of a beam.
-  bool isWhole() const {
-    StringRef name = output;
-    auto [front, back] = name.rsplit('.');
-    if (all_of(back, isDigit)) // of a node that became several attentions
-      name = front;
-    size_t rank = tensor->shape().size();
-    return isAlignment() ? rank == 3 || rank == 4 : name.ends_with(".weights") && (rank == 4 || rank == 5);
-  }
-
-  /// As the page has it, with each hypothesis as an item; those of an alignment take the place of heads.
-  std::vector<int64_t> drawnShape() const {
-    std::vector<int64_t> shape = tensor->shape();
-    if (shape.size() == 3)
-      shape.insert(shape.begin() + 1, 1);
-    if (shape.size() == 5) {
-      shape[1] *= shape[0];
-      shape.erase(shape.begin());
-    }
-    return shape;
-  }
-};
 
 /// In the order of the fusion report.
 std::vector<Exposed> findExposed(const attnrt_model_info &info, const attnrt_entry_info &entry,
                                  ArrayRef<Tensor> outputs) {
   std::vector<Exposed> found;
+  bool isSearch = entry.num_outputs && entry.outputs[0].name == StringRef("tokens");
   Expected<json::Value> manifest = json::parse(info.manifest_json);
   if (!manifest) {
     consumeError(manifest.takeError());
@@ -84,44 +46,12 @@ std::vector<Exposed> findExposed(const attnrt_model_info &info, const attnrt_ent
     for (const json::Value &name : names ? *names : json::Array())
       for (int32_t n = 0; n != entry.num_outputs; ++n)
         if (name.getAsString() == StringRef(entry.outputs[n].name))
-          found.push_back({entry.outputs[n].name, &outputs[n]});
+          found.push_back(Exposed(entry.outputs[n].name, &outputs[n], isSearch));
   }
-  bool isSearch = entry.num_outputs && entry.outputs[0].name == StringRef("tokens");
   for (int32_t n = 1; isSearch && n < entry.num_outputs; ++n)
-    if (entry.outputs[n].name == kAlignment)
-      found.push_back({entry.outputs[n].name, &outputs[n]});
+    if (entry.outputs[n].name == StringRef("alignment"))
+      found.push_back(Exposed(entry.outputs[n].name, &outputs[n], isSearch));
   return found;
-}
-
-/// Two bytes a weight, 65535 being 1.
-std::string encodeWeights(const Tensor &tensor) {
-  std::string bytes;
-  bytes.reserve(2 * tensor.elements());
-  for (uint64_t n = 0; n != tensor.elements(); ++n) {
-    double weight = tensor.at(n);
-    auto word = static_cast<uint16_t>(weight > 0 ? std::lround(65535 * std::min(weight, 1.0)) : 0);
-    bytes.push_back(static_cast<char>(word & 255));
-    bytes.push_back(static_cast<char>(word >> 8));
-  }
-  return encodeBase64(bytes);
-}
-
-json::Object describeLayer(const Exposed &exposed, const AttentionMapsOptions &options) {
-  std::vector<int64_t> shape = exposed.drawnShape();
-  json::Object layer{{"name", json::fixUTF8(StringRef(exposed.output).rsplit(".weights").first)},
-                     {"shape", json::Array(shape)},
-                     {"weights", encodeWeights(*exposed.tensor)}};
-  if (exposed.tensor->shape().size() == 5)
-    layer["hypotheses"] = exposed.tensor->shape()[1];
-  for (auto [key, labels, size] : {std::tuple("queryLabels", &options.queryLabels, shape[2]),
-                                   std::tuple("keyLabels", &options.keyLabels, shape[3])}) {
-    json::Array texts;
-    for (const std::string &label : *labels)
-      texts.push_back(json::fixUTF8(label));
-    if (!texts.empty() && static_cast<size_t>(size) == texts.size())
-      layer[key] = std::move(texts);
-  }
-  return layer;
 }
 
 /// A file's name of what a node is called.
@@ -157,13 +87,10 @@ void removeOldFiles(StringRef folder) {
 }
 
 /// Says so where no attention has as many positions as there are labels.
-void warnOfLabels(const AttentionMapsOptions &options, ArrayRef<Exposed> exposed) {
+void warnOfLabels(const AttentionMapsOptions &options, const AttentionPage &page) {
   for (auto [labels, axis, what] :
-       {std::tuple(&options.queryLabels, 2, "queries"), std::tuple(&options.keyLabels, 3, "keys")}) {
-    std::set<int64_t> sizes;
-    for (const Exposed &one : exposed)
-      if (one.isWhole())
-        sizes.insert(one.drawnShape()[axis]);
+       {std::tuple(&options.queryLabels, 0, "queries"), std::tuple(&options.keyLabels, 1, "keys")}) {
+    std::set<int64_t> sizes = page.positions(axis);
     if (labels->empty() || sizes.count(static_cast<int64_t>(labels->size())))
       continue;
     std::vector<std::string> texts;
@@ -269,7 +196,6 @@ int writeAttentionMaps(const AttentionMapsOptions &options, StringRef model, con
   }
   removeOldFiles(options.folder);
   std::string error;
-  json::Array layers;
   for (auto [n, one] : enumerate(exposed)) {
     SmallString<128> path(options.folder);
     sys::path::append(path, fileName(n, one.output));
@@ -277,32 +203,19 @@ int writeAttentionMaps(const AttentionMapsOptions &options, StringRef model, con
       reportError(error);
       return ExitUsage;
     }
-    if (one.isWhole())
-      layers.push_back(describeLayer(one, options));
   }
-  std::string written = utostr(exposed.size()) + (exposed.size() == 1 ? " output" : " outputs") + " of attentions";
-  if (layers.empty()) {
-    reportNote(written + " in " + options.folder +
-               "; a page draws whole weights, which --expose-attention-as=" + "weights gives");
-    return ExitSuccess;
-  }
-  warnOfLabels(options, exposed);
-  json::Object data{{"model", json::fixUTF8(sys::path::filename(model))}, {"layers", std::move(layers)}};
-  if (!options.image.empty())
-    data["image"] = options.image;
-  if (exposed.front().isAlignment() && exposed.front().tensor->shape().size() == 4)
-    data["heads"] = "Hypothesis";
-  SmallString<128> page(options.folder);
-  sys::path::append(page, kPageFile);
-  std::string text = fillPage(kPage, "@ATTENTION_DATA@", std::move(data));
-  if (!writeTextFile(page, text, error)) {
+  AttentionPage page(exposed, options);
+  warnOfLabels(options, page);
+  SmallString<128> path(options.folder);
+  sys::path::append(path, kPageFile);
+  if (!writeTextFile(path, page.text(sys::path::filename(model)), error)) {
     reportError(error);
     return ExitUsage;
   }
-  reportNote(written + "; look at " + page);
-  if (text.size() > kLargePage)
-    reportNote(page + " has " + formatBytes(text.size()) +
-               ", which browsers open slowly; --expose-attention=NODE shows one attention");
+  reportNote(Twine(exposed.size()) + (exposed.size() == 1 ? " output" : " outputs") + " of attentions; look at " +
+             path);
+  if (page.isReduced())
+    reportNote(path + " draws a part of them, as it says; the .npy files beside it have all");
   return ExitSuccess;
 }
 

@@ -23,8 +23,7 @@ struct AttentionMapsOptions {
 int readMapsOptions(CommandLine &line, AttentionMapsOptions &options);
 
 /// Writes each exposed output of `entry` into `options.folder` as N-NODE.WHAT.npy, and attention.html, a page that
-/// needs no network, which draws those that are whole weights, and the alignment of a search; an exit code. `model` is
-/// what the page calls the model.
+/// needs no network, which draws them; an exit code. `model` is what the page calls the model.
 int writeAttentionMaps(const AttentionMapsOptions &options, llvm::StringRef model, const attnrt_model_info &info,
                        const attnrt_entry_info &entry, llvm::ArrayRef<runner::Tensor> outputs);
 

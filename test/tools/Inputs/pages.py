@@ -95,6 +95,40 @@ def check_attention():
     print("attention: as the files")
 
 
+def check_forms():
+    """Reductions, more than a page holds, names that are long or look like tags: nothing is wider than the page."""
+    model, labels = MODELS / "bert_eager_ts14" / "model.onnx", FOLDER / "odd.txt"
+    odd = ["<img src=x onerror=document.title='read'>", "x" * 300, "日本語 🙂", "&lt;", "", "a</script>b"]
+    labels.write_text("\n".join(odd) + "\n")
+    call(RUN, model, "--dim=batch:2", "--dim=seq:6", f"--attention-maps={FOLDER}/forms", f"--attention-labels={labels}",
+         "--expose-attention", "--expose-attention-as=head-mean,argmax,entropy,top-k:2")
+    look = """
+        const texts = (place) => [...document.querySelectorAll(place)].map((one) => one.textContent), seen = [];
+        for (let layer = 0; layer < layers.length; ++layer) {
+          choose({ layer });
+          seen.push([document.getElementById("formTitle").textContent, texts("#rows span"), document.getElementById("matrix").width,
+                     document.documentElement.scrollWidth > innerWidth]);
+        }
+        const buttons = [...document.querySelectorAll("#grid button")].map((one) => one.getBoundingClientRect());
+        return { seen, title: document.title, images: document.images.length, bits: document.querySelectorAll("#entropy td").length,
+                 reduced: document.getElementById("reduced").textContent,
+                 square: buttons.every((box) => box.width < 70 && box.height < 70) };"""
+    seen = browser.structure(FOLDER / "forms" / "attention.html", look)
+    assert [one[0] for one in seen["seen"]] == 2 * ["Mean weights of all heads", "Key of each query’s largest weight",
+                                                    "Entropy of each query and head", "Largest weights of each query"], seen
+    assert all(rows == odd and not wide for _, rows, _, wide in seen["seen"]), seen
+    assert [one[2] for one in seen["seen"] if "Entropy" in one[0]] == [4, 4] and seen["bits"] == 8, seen
+    assert seen["title"] == "Attention of model.onnx" and not seen["images"] and not seen["reduced"], seen
+    browser.screenshot(FOLDER / "forms" / "attention.html", FOLDER / "forms.png", (1200, 1400))
+    browser.screenshot(FOLDER / "forms" / "attention.html", FOLDER / "forms-dark.png", (1200, 1400), dark=True)
+    call(RUN, MODELS / "t5_encoder_ts17" / "model.onnx", "--dim=batch:5", "--dim=seq:600", f"--attention-maps={FOLDER}/large")
+    seen = browser.structure(FOLDER / "large" / "attention.html", look)
+    assert "the first 5 of" not in seen["reduced"] and "up to 2 positions as one" in seen["reduced"], seen["reduced"]
+    assert seen["square"] and all(width == 300 for _, _, width, _ in seen["seen"]), seen["seen"]
+    browser.screenshot(FOLDER / "large" / "attention.html", FOLDER / "large.png", (1200, 1400))
+    print("forms: as the files")
+
+
 def check_alignment():
     """A search's alignment: rows are what it wrote, columns what it read."""
     dates, maps = MODELS.parent / "dates", FOLDER / "alignment"
@@ -156,6 +190,7 @@ def check_roofline():
 
 check_fusion()
 check_attention()
+check_forms()
 check_alignment()
 check_picture()
 check_roofline()
