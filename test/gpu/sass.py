@@ -3,7 +3,8 @@
     sass.py [--tools=build/bin]          with ptxas and nvdisasm of a CUDA toolkit on the path
 
 Says, of each kernel, the matrix instructions of its loop, those of the softmax beside them, registers and barriers. Wrong is:
-another number of products or exponentials than the tile has, local memory (a spill), more instructions a tile than LIMITS has.
+another number of products or exponentials than the tile has, local memory (a spill), more instructions a tile than LIMITS has,
+a bound by attention_cycles.py below BOUNDS.
 """
 import argparse
 import collections
@@ -18,11 +19,14 @@ import numpy as np
 import onnx
 from onnx import helper
 
+import attention_cycles
+
 LINE = re.compile(r"/\*([0-9a-f]{4,})\*/\s+(?:@!?U?P\w+\s+)?([A-Z][\w.]*)([^;]*);")
 LABEL = re.compile(r"^(\.L_x_\d+):")
 TARGET = re.compile(r"`\((\.L_x_\d+)\)")
 # Of an attention by warpgroups without a mask: head to instructions a tile between the two products.
 LIMITS = {64: 360, 128: 390, 256: 310}
+BOUNDS = {64: 460, 128: 620, 256: 630}  # TFLOP/s of such an attention, both warpgroups in lock step
 KEYS = {64: 128, 128: 128, 256: 64}  # of a tile
 
 
@@ -117,6 +121,15 @@ def softmax_part(code):
     return code[wait + 1:end]
 
 
+def bound_of(tile, head):
+    """Of a loop of an attention; instructions run beside a product where they wait for all but the last of those under way."""
+    waits = [n for n, each in enumerate(tile) if each.opcode.startswith("WARPGROUP.DEPBAR")]
+    begin = next((n for n in waits if "0x1" in tile[n].rest), len(tile))
+    end = next((n for n in waits if n > begin), len(tile))
+    names = lambda part: [each.opcode for each in part if not each.opcode.startswith("HGMMA")]
+    return attention_cycles.tile_of(head, KEYS[head], names(tile[begin:end]), names(tile[:begin] + tile[end:]))
+
+
 def check_attention(report, head, built):
     found, registers, warnings = built
     name, (code, labels) = next((name, each) for name, each in found.items() if count(each[0], "HGMMA"))
@@ -124,14 +137,17 @@ def check_attention(report, head, built):
     tile = code[begin:end]
     part, keys = softmax_part(tile), KEYS[head]
     kinds = collections.Counter(each.opcode.split(".")[0] for each in part)
+    bound = bound_of(tile, head)
     print(f"attention d{head}: {count(tile, 'HGMMA')} HGMMA, {len(part)} instructions beside them a tile of {keys} keys, "
-          f"{registers[name]} registers; {', '.join(f'{n} {kind}' for kind, n in kinds.most_common(8))}")
+          f"{registers[name]} registers; {', '.join(f'{n} {kind}' for kind, n in kinds.most_common(8))}; "
+          f"at most {bound.in_lock_step():.0f} TFLOP/s in lock step, {bound.apart():.0f} apart")
     report.common(f"attention d{head}", code, registers, warnings)
     # A warpgroup has 64 queries: 16 deep of scores along the head, of results along the keys.
     report.expect(count(tile, "HGMMA") == head // 16 + keys // 16, f"expected {head // 16} + {keys // 16} HGMMA")
     # 128 threads share 64 x keys weights, and each rescales two rows.
     report.expect(kinds["MUFU"] == keys // 2 + 2, f"expected {keys // 2 + 2} exponentials, got {kinds['MUFU']}")
     report.expect(len(part) <= LIMITS[head], f"more than {LIMITS[head]} instructions a tile")
+    report.expect(bound.in_lock_step() >= BOUNDS[head], f"a bound below {BOUNDS[head]} TFLOP/s")
 
 
 def check_gemm(report, columns, built):
