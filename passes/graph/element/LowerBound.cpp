@@ -14,6 +14,10 @@ namespace attn {
 
 constexpr double kNoBound = -std::numeric_limits<double>::infinity();
 
+/// Elements that one bound looks at. What layers of products and residual sums hand on is read at places of its own in
+/// each layer, so that their number doubles with each.
+constexpr unsigned kMaxSteps = 1000;
+
 LowerBound::LowerBound(ElementReader &reader) : ElementDomain(reader, kNoBound) {}
 
 static std::optional<double> numberOf(Value value) {
@@ -40,24 +44,29 @@ double LowerBound::ofChosen(const Element &select, bool isTrue) {
   return isAbove && limit ? std::max(bound, *limit) : bound;
 }
 
+double LowerBound::ofSum(const Element &element) {
+  double first = ofOperand(element, 0);
+  return first == kNoBound ? kNoBound : first + ofOperand(element, 1);
+}
+
 /// Of a product or a quotient.
 double LowerBound::ofProduct(const Element &element) {
   bool isProduct = isa<arith::MulFOp>(element.getOp());
   if (isProduct && isSame(reader.operand(element, 0), reader.operand(element, 1)))
     return 0;
-  double bounds[] = {ofOperand(element, 0), ofOperand(element, 1)};
-  if (bounds[0] >= 0 && bounds[1] >= 0)
-    return 0;
   for (unsigned n : {0, 1})
     if (std::optional<double> number = constantOperand(element, n); number && *number > 0 && std::isfinite(*number)) {
       if (isProduct)
-        return bounds[1 - n] * *number;
-      return n == 1 ? bounds[0] / *number : kNoBound;
+        return ofOperand(element, 1 - n) * *number;
+      if (n == 1)
+        return ofOperand(element, 0) / *number;
     }
-  return kNoBound;
+  return ofOperand(element, 0) >= 0 && ofOperand(element, 1) >= 0 ? 0 : kNoBound;
 }
 
 double LowerBound::compute(const Element &element) {
+  if (++steps > kMaxSteps)
+    return kNoBound;
   if (std::optional<double> number = numberOf(element.value))
     return std::isnan(*number) ? kNoBound : *number;
   Operation *op = element.getOp();
@@ -81,7 +90,7 @@ double LowerBound::compute(const Element &element) {
   if (isa<arith::MinimumFOp, arith::MinNumFOp>(op))
     return std::min(of(0), of(1));
   if (isa<arith::AddFOp>(op))
-    return of(0) + of(1);
+    return ofSum(element);
   if (isa<arith::ExtFOp, arith::TruncFOp>(op))
     return of(0);
   if (isa<arith::SelectOp>(op))

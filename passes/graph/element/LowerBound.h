@@ -12,10 +12,13 @@ public:
 
 private:
   double compute(const Element &element) override;
+  double ofSum(const Element &element);
   double ofProduct(const Element &element);
   double ofChosen(const Element &select, bool isTrue);
   std::optional<double> constantOperand(const Element &element, unsigned n);
   bool isSame(const Element &a, const Element &b) { return reader.resolve(a) == reader.resolve(b); }
+
+  unsigned steps = 0;
 };
 
 /// Whether no element of `tensor` is below 0.
