@@ -140,6 +140,9 @@ def guards():
     finite = "  most = ReduceMax<keepdims = 1>(z, last)\n  b = IsInf(most)\n  top = Where(b, zero, most)\n"
     finite += "  shifted = Sub(z, top)\n" + quotient
     large = finite.replace("IsInf(most)", "Less(most, low)").replace("  b =", "  low = Constant<value = float {-1e8}>()\n  b =")
+    middle = "  mean = ReduceMean<keepdims = 1>(z, last)\n  shifted = Sub(z, mean)\n"
+    with_more = "  e = Exp(shifted)\n" + SUM.format("e")
+    with_more += "  eps = Constant<value = float {1e-9}>()\n  more = Add(total, eps)\n  w = Div(e, more)\n"
     low = np.nan_to_num(hidden([3]), neginf=-1e9)
 
     def masked(s, m):
@@ -154,10 +157,11 @@ def guards():
         return weights
 
     of_mask = lambda s, m, q, k: softmax(masked(s, m))
-    of_whole, of_none = over(np.max), over(lambda z: 0)
+    of_whole, of_none, of_mean = over(np.max), over(lambda z: 0), over(lambda z: z.mean(-1, keepdims=True))
     missed, own = ("missed", "sum", REPEATED), ("dot", "sum")
     stored = "its scores are stored before: " + REPEATED
     given, given_sum = ("given", None, stored), ("given", "sum", stored)
+    changed = "the weights are changed after they are divided by more than their sum"
     return [
         Case("guard_whole", MASKED + whole + nan, of_whole, missed, mask=low),
         Case("guard_whole_sum", MASKED + whole + above, of_whole, missed, mask=low),
@@ -165,6 +169,13 @@ def guards():
         Case("guard_whole_only", MASKED + whole + "  p = Identity(w)" + WEIGH, of_mask, given, mask=hidden([])),
         Case("guard_none", MASKED + none + nan, of_none, own, mask=low),
         Case("guard_large", MASKED + large + nan, of_none, given_sum, mask=low),
+        # Exponentials that overflow: inf / inf is replaced, and all else beside inf is 0.
+        Case("guard_overflow", MASKED + none + nan, of_none, own, scale=1e5),
+        Case("guard_overflow_mean", MASKED + middle + quotient + nan, of_mean, missed, scale=1e5),
+        Case("guard_overflow_sink", MASKED + "  shifted = Identity(z)\n" + with_more + late, of_none, ("dot", "none"), scale=1e5),
+        Case("guard_overflow_sink_mean", MASKED + middle + with_more + late, of_mean, ("missed", "none", REPEATED),
+             scale=1e5),
+        Case("guard_sink", MASKED + MAXIMUM.format("z") + with_more + nan, of_mask, ("missed", None, changed), mask=low),
         Case("guard_twice", MASKED + twice + nan, of_mask, given, mask=low),
         Case("guard_row", MASKED + MAXIMUM.format("z") + quotient + nan, of_mask, mask=low),
         Case("guard_finite", MASKED + finite + nan, lambda s, m, q, k: np.nan_to_num(softmax(s + m)), given,

@@ -117,7 +117,43 @@ static std::optional<Normalization> findScaledRows(RowReader &rows, Value result
   return found;
 }
 
-/// exp(x) / (c + sum(exp(x))): one more score, log(c).
+/// Whether a body of `op` asks whether a number is NaN or infinite, or (`any`) compares numbers in any way.
+static bool comparesFloats(Operation *op, bool any) {
+  auto isInfinite = [](Value value) {
+    auto number = dyn_cast_or_null<FloatAttr>(splatConstant(value));
+    return number && number.getValue().isInfinity();
+  };
+  auto isTest = [&](Operation *inner) {
+    auto compare = dyn_cast<arith::CmpFOp>(inner);
+    return isa<math::IsNaNOp, math::IsInfOp, math::IsFiniteOp>(inner) ||
+           (compare &&
+            (any || compare.getLhs() == compare.getRhs() || isInfinite(compare.getLhs()) ||
+             isInfinite(compare.getRhs()) ||
+             llvm::is_contained({arith::CmpFPredicate::UNO, arith::CmpFPredicate::ORD}, compare.getPredicate())));
+  };
+  return op->walk([&](Operation *inner) { return isTest(inner) ? WalkResult::interrupt() : WalkResult::advance(); })
+      .wasInterrupted();
+}
+
+bool hasGuard(Value exponentials) {
+  using Reached = std::pair<Value, unsigned>; // and whether it is near
+  return worklist(SmallVector<Reached>{{exponentials, true}}, [](Reached reached, SmallVectorImpl<Reached> &list) {
+    auto [value, isNear] = reached;
+    for (Operation *user : value.getUsers()) {
+      if (comparesFloats(user, isNear))
+        return true;
+      bool staysNear = isNear && (isView(user) || isPointwise(user) || getReduction(user) == Combiner::sum);
+      ValueRange results =
+          user->hasTrait<OpTrait::IsTerminator>() ? user->getParentOp()->getResults() : ValueRange(user->getResults());
+      for (Value result : results)
+        list.push_back({result, staysNear});
+    }
+    return false;
+  });
+}
+
+/// exp(x) / (c + sum(exp(x))): one more score, log(c). Not where exponentials may overflow and the graph replaces what
+/// becomes of them.
 static std::optional<Normalization> findConstantSink(RowReader &rows, Value result, const Quotient &quotient) {
   Element sum = rows.strip(quotient.denominator), exponential = rows.strip(quotient.numerator);
   std::optional<Element> scores =
@@ -132,6 +168,8 @@ static std::optional<Normalization> findConstantSink(RowReader &rows, Value resu
     std::optional<int64_t> dim = keys ? rows.findDim(*keys) : std::nullopt;
     if (!dim)
       continue;
+    if (!findUnshifted(scores->value, 0, *dim) && hasGuard(quotient.numerator.value))
+      return std::nullopt;
     Normalization found(Normalizer::softmax, scores->value, result, *dim);
     found.sinkScore = std::log(*number);
     return found;

@@ -73,6 +73,10 @@ mlir::LogicalResult divideFirst(mlir::RewriterBase &rewriter, mlir::linalg::Lina
 /// that their weights vanish, which the softmax notes.
 mlir::LogicalResult raiseRenormalized(mlir::RewriterBase &rewriter, mlir::linalg::LinalgOp op);
 
+/// Whether the graph does something about rows whose `exponentials` are all 0 or overflow: their sum or the quotient is
+/// compared, or what becomes of them is asked whether it is a number.
+bool hasGuard(mlir::Value exponentials);
+
 /// Whether `value` is the same in every run, but for its sizes.
 bool isStatic(mlir::Value value);
 

@@ -76,43 +76,6 @@ Value stripFactors(Value value, double &factor) {
   return value;
 }
 
-/// Whether a body of `op` asks whether a number is NaN or infinite, or (`any`) compares numbers in any way.
-bool comparesFloats(Operation *op, bool any) {
-  auto isInfinite = [](Value value) {
-    auto number = dyn_cast_or_null<FloatAttr>(splatConstant(value));
-    return number && number.getValue().isInfinity();
-  };
-  auto isTest = [&](Operation *inner) {
-    auto compare = dyn_cast<arith::CmpFOp>(inner);
-    return isa<math::IsNaNOp, math::IsInfOp, math::IsFiniteOp>(inner) ||
-           (compare &&
-            (any || compare.getLhs() == compare.getRhs() || isInfinite(compare.getLhs()) ||
-             isInfinite(compare.getRhs()) ||
-             llvm::is_contained({arith::CmpFPredicate::UNO, arith::CmpFPredicate::ORD}, compare.getPredicate())));
-  };
-  return op->walk([&](Operation *inner) { return isTest(inner) ? WalkResult::interrupt() : WalkResult::advance(); })
-      .wasInterrupted();
-}
-
-/// Whether the graph does something about rows whose `exponentials` are all 0 or overflow: their sum or the quotient is
-/// compared, or what becomes of them is asked whether it is a number.
-bool hasGuard(Value exponentials) {
-  using Reached = std::pair<Value, unsigned>; // and whether it is near
-  return worklist(SmallVector<Reached>{{exponentials, true}}, [](Reached reached, SmallVectorImpl<Reached> &list) {
-    auto [value, isNear] = reached;
-    for (Operation *user : value.getUsers()) {
-      if (comparesFloats(user, isNear))
-        return true;
-      bool staysNear = isNear && (isView(user) || isPointwise(user) || getReduction(user) == Combiner::sum);
-      ValueRange results =
-          user->hasTrait<OpTrait::IsTerminator>() ? user->getParentOp()->getResults() : ValueRange(user->getResults());
-      for (Value result : results)
-        list.push_back({result, staysNear});
-    }
-    return false;
-  });
-}
-
 /// Whether the greatest of each row of `scores` along `dim` is 0: a factor > 0 times x - max(x), or < 0 times
 /// max(x) - x.
 bool isBelowOwnMaximum(Value scores, int64_t dim) {

@@ -385,11 +385,15 @@ void simplifyRegions(RewriterBase &rewriter, AttentionOp op) {
   bool givesWeights = false;
   for (unsigned n = 0; n != op.getExtraResults().size(); ++n)
     givesWeights |= op.getExtra(n).getSource() == ExtraSource::weights;
-  // The weight is NaN in rows without a visible key (and where a score is NaN).
+  // The weight is NaN in rows without a visible key (and where a score is NaN). So it is where exponentials that are
+  // not of differences overflow, and then the row is no empty one.
+  bool mayOverflow = op.getNormalizer() == Normalizer::sum && llvm::any_of(op.getScore().front(), [](Operation &inner) {
+                       return isa<math::ExpOp, math::Exp2Op, math::PowFOp, math::ExpM1Op>(inner);
+                     });
   Block &block = op.getWeight().front();
   for (Operation *user : llvm::make_early_inc_range(block.getArgument(0).getUsers()))
     if (auto select = dyn_cast<arith::SelectOp>(user);
-        select && !givesWeights && isGuard(select, block.getArgument(0))) {
+        select && !givesWeights && !mayOverflow && isGuard(select, block.getArgument(0))) {
       rewriter.replaceOp(select, block.getArgument(0));
       op.setMaskedRows(MaskedRows::zero);
       break;
