@@ -30,6 +30,7 @@ void buildLaunchPipeline(OpPassManager &pm, bool allowHostOps) {
 
 /// A module with that gpu.module alone to the LLVM and NVVM dialects.
 void buildDevicePipeline(OpPassManager &pm) {
+  pm.addPass(createExpandDoublesPass());
   // NVPTX knows no pow; exp and log of its parts are polynomials then.
   math::MathExpandOpsPassOptions expanded;
   expanded.opMnemonics = {"powf"};

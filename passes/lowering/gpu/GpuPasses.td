@@ -61,7 +61,7 @@ def ChooseGpuGemmsPass : Pass<"attn-choose-gpu-gemms", "mlir::ModuleOp"> {
 def MoveToHostPass : Pass<"attn-move-to-host", "mlir::ModuleOp"> {
   let summary = "what has no kernel on the GPU is an error, or runs on the CPU";
   let description = [{
-    A linalg op of an entry that has no kernel (a function without code, most of them of f64; a
+    A linalg op of an entry that has no kernel (a function of f64 without code; a
     result that depends on a reduced dimension) is reported with its node. With
     `allow` it becomes a kernel of the CPU, `attn.on_host`, on copies:
 
@@ -162,6 +162,16 @@ def OutlineLaunchesPass : Pass<"attn-outline-launches", "mlir::ModuleOp"> {
     `attn.gpu_kernels` lists the names.
   }];
   let dependentDialects = ["::mlir::gpu::GPUDialect", "::mlir::memref::MemRefDialect"];
+}
+
+def ExpandDoublesPass : Pass<"attn-expand-doubles", "mlir::ModuleOp"> {
+  let summary = "functions of f64 as arithmetic";
+  let description = [{
+    A GPU has no instructions for exponentials, logarithms, angles, erf and powers of
+    f64, and what a CUDA toolkit has in their place is not here. Within three units in the
+    last place, for arguments of any size; scalars alone.
+  }];
+  let dependentDialects = ["::mlir::arith::ArithDialect", "::mlir::math::MathDialect", "::mlir::scf::SCFDialect"];
 }
 
 def LowerKernelsPass : Pass<"attn-lower-kernels", "mlir::gpu::GPUModuleOp"> {

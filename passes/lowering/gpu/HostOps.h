@@ -6,7 +6,7 @@
 
 namespace attn {
 
-/// Whether a GPU has no code for a scalar op: most functions of f64, and remainders of floats.
+/// Whether a GPU has no code for a scalar op: some functions of f64.
 bool lacksGpuCode(mlir::Operation *op);
 
 /// Why a linalg op on buffers has no kernel on a GPU; "": it has one.

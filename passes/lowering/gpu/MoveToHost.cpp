@@ -1,6 +1,7 @@
 #include "dialects/attn/DeviceOps.h"
 #include "dialects/attn/NodeLocation.h"
 #include "passes/Passes.h"
+#include "passes/kernels/gpu/DoubleFunctions.h"
 #include "passes/lowering/gpu/HostOps.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -28,7 +29,8 @@ bool lacksGpuCode(Operation *op) {
       "math.isnan", "math.round", "math.isnormal", "math.roundeven", "math.sqrt", "math.trunc",    "math.rsqrt"};
   return op->getName().getDialectNamespace() == "math" && op->getNumOperands() &&
          getElementTypeOrSelf(op->getOperand(0).getType()).isF64() &&
-         !llvm::is_contained(kInstructions, op->getName().getStringRef());
+         !llvm::is_contained(kInstructions, op->getName().getStringRef()) &&
+         !findDoubleFunction(op->getName().getStringRef());
 }
 
 std::string whyNoGpuKernel(linalg::LinalgOp op) {
