@@ -21,7 +21,8 @@ import ml_dtypes
 import numpy as np
 import onnx
 
-import half_cases  # noqa: F401  its cases are among those
+import block_cases  # noqa: F401  its cases are among those
+import half_cases  # noqa: F401
 import kernel_cases
 from kernel_cases import CASES, SIZES, TURNED, Bounded, model
 

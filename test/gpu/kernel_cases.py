@@ -34,7 +34,8 @@ def model(nodes, inputs, outputs, weights=None, opset=18, free=None):
     graph = helper.make_graph(
         nodes, "g", [value(n, a, False) for n, a in inputs.items()], [value(n, a, True) for n, a in outputs.items()],
         [onnx.numpy_helper.from_array(a, n) for n, a in (weights or {}).items()])
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=10)
+    domains = {"": opset} | {node.domain: 1 for node in nodes if node.domain}
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid(*domain) for domain in domains.items()], ir_version=10)
 
 
 rng = np.random.default_rng(7)

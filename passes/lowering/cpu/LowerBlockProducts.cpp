@@ -31,20 +31,6 @@ remark::RemarkOpts remarkNamed(StringRef name) {
   return remark::RemarkOpts::name(name).category("attn-lower-block-products");
 }
 
-/// A constant matrix in panels, as #attn.pack_panels has those of a global.
-DenseElementsAttr packConstant(DenseElementsAttr matrix, bool transposed, int64_t width) {
-  auto type = cast<RankedTensorType>(matrix.getType());
-  int64_t k = type.getDimSize(transposed ? 1 : 0), n = type.getDimSize(transposed ? 0 : 1);
-  int64_t panels = llvm::divideCeil(n, width);
-  Attribute zero = Builder(matrix.getContext()).getZeroAttr(type.getElementType());
-  SmallVector<Attribute> source(matrix.getValues<Attribute>()), packed(panels * k * width, zero);
-  for (int64_t row = 0; row < k; ++row)
-    for (int64_t column = 0; column < n; ++column)
-      packed[(column / width * k + row) * width + column % width] =
-          source[transposed ? column * k + row : row * n + column];
-  return DenseElementsAttr::get(RankedTensorType::get({panels, k, width}, type.getElementType()), packed);
-}
-
 /// Why the rows of a product that may be rounded are not; "" where they are.
 StringRef rowsObstacle(const BlockGemmSpec &spec, TargetAttr target) {
   if (!BlockGemmSpec::hasByteProducts(target))
@@ -66,7 +52,6 @@ private:
   void lower(BlockProductOp op);
   void readHalves(BlockProductOp op);
   BlockGemmSpec makeSpec(BlockProductOp op, const std::optional<Epilogue> &epilogue);
-  Value packed(BlockProductOp op, Value matrix, int64_t width);
   Value emitCall(BlockProductOp op, const std::optional<Epilogue> &epilogue, const BlockGemmSpec &spec,
                  func::FuncOp kernel);
   void report(BlockProductOp op, StringRef arithmetic, ProductVerdict verdict, StringRef text);
@@ -135,23 +120,6 @@ void BlockProductLowering::readHalves(BlockProductOp op) {
   }
 }
 
-/// A stored matrix of scales or zero points in panels; null where it is not stored.
-Value BlockProductLowering::packed(BlockProductOp op, Value matrix, int64_t width) {
-  bool transposed = op.getTransposed();
-  Location loc = op.getLoc();
-  DenseElementsAttr constant;
-  if (matchPattern(matrix, m_Constant(&constant)))
-    return arith::ConstantOp::create(rewriter, loc, packConstant(constant, transposed, width));
-  FlatSymbolRefAttr source = matrix.getDefiningOp<WeightOp>().getGlobalAttr();
-  auto type = cast<RankedTensorType>(matrix.getType());
-  auto panels =
-      RankedTensorType::get({static_cast<int64_t>(llvm::divideCeil(type.getDimSize(transposed ? 0 : 1), width)),
-                             type.getDimSize(transposed ? 1 : 0), width},
-                            type.getElementType());
-  Attribute expression = PackPanelsAttr::get(rewriter.getContext(), source, transposed, width);
-  return WeightOp::create(rewriter, loc, panels, globals.get(source.getValue() + "_panels", panels, expression, loc));
-}
-
 /// Calls `kernel` in place of the product, or of its epilogue, and returns what that op yields.
 Value BlockProductLowering::emitCall(BlockProductOp op, const std::optional<Epilogue> &epilogue,
                                      const BlockGemmSpec &spec, func::FuncOp kernel) {
@@ -164,10 +132,11 @@ Value BlockProductLowering::emitCall(BlockProductOp op, const std::optional<Epil
                                              spec.group(), op.getIsUnsigned());
   Value codes =
       WeightOp::create(rewriter, loc, words, globals.get(source.getValue() + "_words", words, expression, loc));
-  SmallVector<Value> inputs = {toMatrix(rewriter, loc, op.getLhs(), leadingDims(op)), codes,
-                               packed(op, op.getScales(), spec.panelWidth())};
+  SmallVector<Value> inputs = {
+      toMatrix(rewriter, loc, op.getLhs(), leadingDims(op)), codes,
+      readPanels(rewriter, loc, globals, op.getScales(), op.getTransposed(), spec.panelWidth())};
   if (op.getZeros())
-    inputs.push_back(packed(op, op.getZeros(), spec.panelWidth()));
+    inputs.push_back(readPanels(rewriter, loc, globals, op.getZeros(), op.getTransposed(), spec.panelWidth()));
   SmallVector<int64_t> elementwise;
   if (epilogue)
     addEpilogueInputs(rewriter, loc, *epilogue, rewriter.getF32Type(), leadingDims(op), inputs, elementwise);

@@ -1,7 +1,9 @@
 #include "passes/lowering/cpu/RowProduct.h"
 
+#include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Arith/Utils/Utils.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "mlir/IR/Matchers.h"
 #include "mlir/IR/TypeUtilities.h"
 
 using namespace mlir;
@@ -10,6 +12,35 @@ namespace attn {
 
 static Value castTo(OpBuilder &b, Location loc, Value value, RankedTensorType type) {
   return value.getType() == type ? value : tensor::CastOp::create(b, loc, type, value).getResult();
+}
+
+/// A constant matrix in panels, as #attn.pack_panels has those of a global.
+static DenseElementsAttr packConstant(DenseElementsAttr matrix, bool transposed, int64_t width) {
+  auto type = cast<RankedTensorType>(matrix.getType());
+  int64_t k = type.getDimSize(transposed ? 1 : 0), n = type.getDimSize(transposed ? 0 : 1);
+  int64_t panels = llvm::divideCeil(n, width);
+  Attribute zero = Builder(matrix.getContext()).getZeroAttr(type.getElementType());
+  SmallVector<Attribute> source(matrix.getValues<Attribute>()), packed(panels * k * width, zero);
+  for (int64_t row = 0; row < k; ++row)
+    for (int64_t column = 0; column < n; ++column)
+      packed[(column / width * k + row) * width + column % width] =
+          source[transposed ? column * k + row : row * n + column];
+  return DenseElementsAttr::get(RankedTensorType::get({panels, k, width}, type.getElementType()), packed);
+}
+
+Value readPanels(RewriterBase &rewriter, Location loc, DerivedGlobals &globals, Value matrix, bool transposed,
+                 int64_t width) {
+  DenseElementsAttr constant;
+  if (matchPattern(matrix, m_Constant(&constant)))
+    return arith::ConstantOp::create(rewriter, loc, packConstant(constant, transposed, width));
+  FlatSymbolRefAttr source = matrix.getDefiningOp<WeightOp>().getGlobalAttr();
+  auto type = cast<RankedTensorType>(matrix.getType());
+  auto panels =
+      RankedTensorType::get({static_cast<int64_t>(llvm::divideCeil(type.getDimSize(transposed ? 0 : 1), width)),
+                             type.getDimSize(transposed ? 1 : 0), width},
+                            type.getElementType());
+  Attribute expression = PackPanelsAttr::get(rewriter.getContext(), source, transposed, width);
+  return WeightOp::create(rewriter, loc, panels, globals.get(source.getValue() + "_panels", panels, expression, loc));
 }
 
 void addEpilogueInputs(RewriterBase &rewriter, Location loc, const Epilogue &epilogue, Type result, unsigned leading,

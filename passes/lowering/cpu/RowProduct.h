@@ -2,6 +2,7 @@
 #define PASSES_LOWERING_CPU_ROWPRODUCT_H
 
 #include "dialects/attn/AttnOps.h"
+#include "dialects/attn/DerivedGlobals.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/PatternMatch.h"
 #include "passes/lowering/choose/Epilogue.h"
@@ -16,6 +17,11 @@ struct RowProduct {
 
   unsigned leading() const { return mlir::cast<mlir::RankedTensorType>(lhs.getType()).getRank() - 1; }
 };
+
+/// A K x N matrix (N x K when transposed) that is a weight or a constant in panels of `width` columns, as
+/// #attn.pack_panels has them.
+mlir::Value readPanels(mlir::RewriterBase &rewriter, mlir::Location loc, DerivedGlobals &globals, mlir::Value matrix,
+                       bool transposed, int64_t width);
 
 /// Adds the operands of an epilogue to a kernel's `inputs`, and to `elementwise` which of them may be its result.
 void addEpilogueInputs(mlir::RewriterBase &rewriter, mlir::Location loc, const Epilogue &epilogue, mlir::Type result,

@@ -34,7 +34,7 @@ struct ChooseGpuRowsPass : attn::impl::ChooseGpuRowsPassBase<ChooseGpuRowsPass> 
 
   void getDependentDialects(DialectRegistry &registry) const override {
     ChooseGpuRowsPassBase::getDependentDialects(registry);
-    registry.insert<linalg::LinalgDialect>(); // of recurrent layers the product in front
+    registry.insert<linalg::LinalgDialect>(); // of recurrent layers the product in front, and that with blocks
   }
 
   void runOnOperation() override {
@@ -42,6 +42,7 @@ struct ChooseGpuRowsPass : attn::impl::ChooseGpuRowsPassBase<ChooseGpuRowsPass> 
       return signalPassFailure();
     KernelTable kernels(getOperation());
     chooseGpuRecurrent(getOperation(), kernels, getArgument());
+    chooseGpuBlocks(getOperation(), kernels, getArgument());
     auto target = TargetAttr::lookup(getOperation());
     SmallVector<AttentionOp> attentions;
     getOperation().walk([&](AttentionOp op) { attentions.push_back(op); });

@@ -11,6 +11,11 @@ namespace attn {
 /// A remark of `category` says why another layer stays, to be decomposed.
 void chooseGpuRecurrent(mlir::ModuleOp module, KernelTable &kernels, llvm::StringRef category);
 
+/// The part that is for matrices stored in blocks: up to eight rows are multiplied by the codes as they are unpacked;
+/// for more of them the matrix is written out in f32, for attn-choose-gpu-gemms. The host chooses where the run tells
+/// how many.
+void chooseGpuBlocks(mlir::ModuleOp module, KernelTable &kernels, llvm::StringRef category);
+
 } // namespace attn
 
 #endif // PASSES_LOWERING_GPU_CHOOSEGPUROWS_H
