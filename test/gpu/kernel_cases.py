@@ -491,6 +491,20 @@ def layer(size):
     return nodes, arrays, weights, dict(zip(names, want))
 
 
+@case("rows", (64, 512, "float32"), (65, 504, "float32"), (64, 520, "float16"), (33, 1000, "float16"), (70, 513, "float32"), (3, 8, "float32"),
+      free={("x", 0): "rows"})
+def wide_elements(size):
+    """So many elements that a thread takes 16 bytes, or too few; operands by rows, columns, turned round; bytes and words."""
+    m, n, kind = size
+    x, t, row, column = (rng.standard_normal(shape).astype(kind) for shape in ((m, n), (n, m), (m, 1), (n,)))
+    nodes = [helper.make_node("Transpose", ["t"], ["u"], perm=[1, 0]), helper.make_node("Max", ["x", "u"], ["a"]),
+             helper.make_node("Max", ["a", "row"], ["b"]), helper.make_node("Max", ["b", "column"], ["y"]),
+             helper.make_node("Less", ["x", "row"], ["l"]), helper.make_node("Where", ["l", "row", "x"], ["z"])]
+    want = {"y": np.maximum.reduce([x, t.T, np.broadcast_to(row, (m, n)), np.broadcast_to(column, (m, n))]),
+            "z": np.where(x < row, row, x)}
+    return nodes, {"x": x, "t": t, "row": row}, {"column": column}, {k: Bounded(v.astype(float), 0, x.dtype) for k, v in want.items()}
+
+
 # Of "d": the number of items, and of steps.
 SIZES = {("x", 0): "steps", ("x", 1): "items", ("lens", 0): "items", ("h", 1): "items", ("c", 1): "items"}
 TURNED = {("x", 0): "items", ("x", 1): "steps", ("lens", 0): "items", ("h", 0): "items", ("c", 0): "items"}

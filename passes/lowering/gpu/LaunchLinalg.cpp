@@ -77,6 +77,12 @@ public:
     for (unsigned dim : parallel)
       count = arith::MulIOp::create(b, loc, count, sizes[dim]);
     position.resize(kinds.size());
+    int64_t width = chooseWidth();
+    if (width > 1) {
+      Value &last = sizes[parallel.back()];
+      count = arith::DivUIOp::create(b, loc, count, constant(b, loc, width));
+      last = arith::DivUIOp::create(b, loc, last, constant(b, loc, width));
+    }
     Value id = openLaunch(b, loc, count, reduction.empty() ? "elementwise" : "reduction");
     for (unsigned dim : llvm::reverse(parallel)) {
       if (dim == parallel.front()) {
@@ -86,6 +92,11 @@ public:
       position[dim] = arith::RemUIOp::create(b, loc, id, sizes[dim]);
       id = arith::DivUIOp::create(b, loc, id, sizes[dim]);
     }
+    if (width > 1) {
+      emitWide(width);
+      op->erase();
+      return success();
+    }
     SmallVector<Value> results = reduce(0, startValues());
     for (auto [init, value] : llvm::zip(op.getDpsInitsMutable(), results))
       memref::StoreOp::create(b, loc, value, init.get(), indices(init));
@@ -94,6 +105,72 @@ public:
   }
 
 private:
+  /// Whether elements that are neighbours in the last loop are so in memory, from multiples of the loop's size on.
+  bool isWide(OpOperand &operand) {
+    auto type = dyn_cast<MemRefType>(operand.get().getType());
+    AffineMap map = op.getMatchingIndexingMap(&operand);
+    unsigned inner = op.getNumLoops() - 1;
+    if (!type || !map.getNumResults() || !map.isProjectedPermutation() || !type.getLayout().isIdentity() ||
+        !type.getElementType().isIntOrFloat() || type.getElementTypeBitWidth() % 8 ||
+        operand.get().getDefiningOp<memref::GetGlobalOp>())
+      return false;
+    return map.getResults().back() == getAffineDimExpr(inner, map.getContext()) &&
+           type.getShape().back() == op.getStaticLoopRanges()[inner];
+  }
+  /// How many elements a thread computes: of an elementwise op so many that its widest accesses have 16 bytes.
+  int64_t chooseWidth() {
+    constexpr int64_t kBytes = 16, kFewElements = 1 << 15, kMostOps = 32;
+    if (!reduction.empty() || parallel.empty())
+      return 1;
+    for (Operation &each : op.getBlock()->without_terminator())
+      if (each.getNumRegions() || !isMemoryEffectFree(&each))
+        return 1;
+    int64_t widest = 0;
+    for (OpOperand &operand : op->getOpOperands())
+      if (isWide(operand))
+        widest = std::max<int64_t>(widest, cast<MemRefType>(operand.get().getType()).getElementTypeBitWidth() / 8);
+      else if (op.isDpsInit(&operand))
+        return 1;
+    SmallVector<int64_t> ranges = op.getStaticLoopRanges();
+    int64_t known = 1, width = widest ? kBytes / widest : 1;
+    for (int64_t range : ranges)
+      known = ShapedType::isDynamic(known) || ShapedType::isDynamic(range) ? ShapedType::kDynamic : known * range;
+    // Few elements have a thread each.
+    bool isFew = !ShapedType::isDynamic(known) && known < kFewElements;
+    bool isLong = llvm::range_size(op.getBlock()->without_terminator()) > kMostOps;
+    return isFew || isLong || ShapedType::isDynamic(ranges.back()) || ranges.back() % width ? 1 : width;
+  }
+  static void align(Operation *access, StringAttr name, VectorType type) {
+    int64_t bytes = type.getNumElements() * type.getElementTypeBitWidth() / 8;
+    access->setAttr(name, Builder(access->getContext()).getI64IntegerAttr(bytes));
+  }
+  /// A thread's elements, `width` of them side by side.
+  void emitWide(int64_t width) {
+    Value &place = position[parallel.back()];
+    Value first = place = arith::MulIOp::create(b, loc, place, constant(b, loc, width));
+    auto vectorOf = [&](OpOperand &operand) {
+      return VectorType::get({width}, cast<MemRefType>(operand.get().getType()).getElementType());
+    };
+    for (OpOperand &operand : op->getOpOperands())
+      if (op.payloadUsesValueFromOperand(&operand) && isWide(operand)) {
+        auto load = vector::LoadOp::create(b, loc, vectorOf(operand), operand.get(), indices(operand));
+        align(load, load.getAlignmentAttrName(), vectorOf(operand));
+        loaded[&operand] = load;
+      }
+    SmallVector<SmallVector<Value>> results(op.getNumDpsInits());
+    for (lane = 0; lane < width; ++lane) {
+      place = lane ? arith::AddIOp::create(b, loc, first, constant(b, loc, lane)) : first;
+      for (auto [values, value] : llvm::zip_equal(results, body(startValues())))
+        values.push_back(value);
+    }
+    place = first;
+    for (auto [init, values] : llvm::zip_equal(op.getDpsInitsMutable(), results)) {
+      Value all = vector::FromElementsOp::create(b, loc, vectorOf(init), values);
+      auto store = vector::StoreOp::create(b, loc, all, init.get(), indices(init));
+      align(store, store.getAlignmentAttrName(), vectorOf(init));
+    }
+  }
+
   SmallVector<Value> indices(OpOperand &operand) {
     AffineMap map = op.getMatchingIndexingMap(&operand);
     SmallVector<Value> result;
@@ -111,6 +188,8 @@ private:
   Value read(OpOperand &operand) {
     if (!isa<MemRefType>(operand.get().getType()))
       return operand.get();
+    if (Value vector = loaded.lookup(&operand))
+      return vector::ExtractOp::create(b, loc, vector, lane);
     return memref::LoadOp::create(b, loc, operand.get(), indices(operand));
   }
   /// What the accumulators hold before the reduction; null where the body does not read them.
@@ -166,6 +245,8 @@ private:
   Location loc;
   SmallVector<unsigned> parallel, reduction;
   SmallVector<Value> sizes, position;
+  DenseMap<OpOperand *, Value> loaded; ///< what is read as a vector, whose element `lane` counts
+  int64_t lane = 0;
 };
 
 struct LaunchLinalgPass : attn::impl::LaunchLinalgPassBase<LaunchLinalgPass> {

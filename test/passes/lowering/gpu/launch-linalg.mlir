@@ -91,3 +91,44 @@ func.func @rounded(%x: memref<?x64xf32>, %w: memref<64x48xf16>, %y: memref<?x48x
   attn.kernel @kernel ins(%x, %w : memref<?x64xf32>, memref<64x48xf16>) outs(%y, %s : memref<?x48xf32>, memref<?xf32>)
   return
 }
+
+// -----
+
+// Where there are many elements a thread has as many as 16 bytes hold, side by side; a row's number is read once, and what
+// lies otherwise element by element.
+// CHECK-LABEL: func.func @wide
+// CHECK: gpu.launch {{.*}} threads(
+// CHECK: arith.muli %{{.*}}, %[[W:.*]] : index
+// CHECK: %[[X:.*]] = vector.load %{{.*}} {alignment = 16 : i64} : memref<?x512xf16>, vector<8xf16>
+// CHECK: vector.extract %[[X]][0] : f16 from vector<8xf16>
+// CHECK: memref.load %{{.*}} : memref<512x?xf16>
+// CHECK: vector.extract %[[X]][7] : f16 from vector<8xf16>
+// CHECK: %[[Y:.*]] = vector.from_elements {{.*}} : vector<8xf16>
+// CHECK: vector.store %[[Y]], %{{.*}} {alignment = 16 : i64} : memref<?x512xf16>, vector<8xf16>
+func.func @wide(%x: memref<?x512xf16>, %t: memref<512x?xf16>, %r: memref<?xf16>, %y: memref<?x512xf16>) attributes {attn.entry = "wide"} {
+  linalg.generic {indexing_maps = [affine_map<(i, j) -> (i, j)>, affine_map<(i, j) -> (j, i)>, affine_map<(i, j) -> (i)>, affine_map<(i, j) -> (i, j)>],
+                  iterator_types = ["parallel", "parallel"]}
+      ins(%x, %t, %r : memref<?x512xf16>, memref<512x?xf16>, memref<?xf16>) outs(%y : memref<?x512xf16>) {
+  ^bb0(%a: f16, %b: f16, %c: f16, %o: f16):
+    %0 = arith.addf %a, %b : f16
+    %1 = arith.mulf %0, %c : f16
+    linalg.yield %1 : f16
+  }
+  return
+}
+
+// -----
+
+// Rows that are no multiple of 16 bytes do not begin at one.
+// CHECK-LABEL: func.func @odd
+// CHECK-NOT: vector.load
+// CHECK: memref.load
+func.func @odd(%x: memref<?x509xf32>, %y: memref<?x509xf32>) attributes {attn.entry = "odd"} {
+  linalg.generic {indexing_maps = [affine_map<(i, j) -> (i, j)>, affine_map<(i, j) -> (i, j)>], iterator_types = ["parallel", "parallel"]}
+      ins(%x : memref<?x509xf32>) outs(%y : memref<?x509xf32>) {
+  ^bb0(%a: f32, %o: f32):
+    %0 = arith.negf %a : f32
+    linalg.yield %0 : f32
+  }
+  return
+}
