@@ -132,7 +132,7 @@ FailureOr<Tensor> contractPatches(Node &n, const Convolution &c, const Tensor &p
   return contractLabels(n, c.x.dtype, a, b, out);
 }
 
-FailureOr<Tensor> asMatrixProduct(Node &n, const Convolution &c) {
+FailureOr<Tensor> asMatrixProduct(Node &n, const Convolution &c, FinishSums finish) {
   FailureOr<Tensor> patches = failure();
   if (c.window.tiles())
     patches = tiledPatches(n, c);
@@ -141,14 +141,15 @@ FailureOr<Tensor> asMatrixProduct(Node &n, const Convolution &c) {
   if (failed(patches))
     return failure();
   FailureOr<Tensor> y = contractPatches(n, c, *patches);
+  if (succeeded(y) && c.groups > 1)
+    y = n.reshape(*y, {c.x.shape[0], product(c.window.output), c.w.shape[0]});
+  if (succeeded(y)) // in rows, as the kernel of a product has them
+    y = finish(*y, 2);
   if (failed(y))
     return failure();
-  SmallVector<int64_t> toChannels{0, 2, 1};
-  if (c.groups > 1)
-    toChannels = {0, 2, 3, 1};
   SmallVector<Expr, 4> shape{c.x.shape[0], c.w.shape[0]};
   shape.append(c.window.output.begin(), c.window.output.end());
-  return n.reshape(n.transpose(*y, toChannels), shape);
+  return n.reshape(n.transpose(*y, {0, 2, 1}), shape);
 }
 
 /// One loop nest over [N, G, M, spatial', C, window].
@@ -196,36 +197,39 @@ FailureOr<Tensor> direct(Node &n, const Convolution &c) {
 
 } // namespace
 
-FailureOr<Tensor> convolve(Node &n, const Tensor &x, const Tensor &w) {
+FailureOr<Tensor> convolve(Node &n, const Tensor &x, const Tensor &w, FinishSums finish) {
   FailureOr<Convolution> c = readConvolution(n, x, w);
   if (failed(c))
     return failure();
   bool depthwise = c->groups > 1 && c->channels.constant().value_or(2) < 2;
-  return depthwise ? direct(n, *c) : asMatrixProduct(n, *c);
+  if (!depthwise)
+    return asMatrixProduct(n, *c, finish);
+  FailureOr<Tensor> y = direct(n, *c);
+  return failed(y) ? y : finish(*y, 1);
 }
 
-FailureOr<Tensor> uprightBias(Node &n, const Tensor &bias, const Expr &channels, int64_t rank) {
+FailureOr<Tensor> uprightBias(Node &n, const Tensor &bias, const Expr &channels, int64_t rank, int64_t dim) {
   if (bias.rank() != 1)
     return n.error() << "expects a vector for the bias, has rank " << bias.rank();
   if (failed(n.requireEqual(bias.shape[0], channels, "the bias has {0} elements, W {1} filters")))
     return failure();
-  SmallVector<Expr, 4> upright(rank - 1, Expr(1));
+  SmallVector<Expr, 4> upright(rank - dim, Expr(1));
   upright[0] = bias.shape[0];
   return n.reshape(bias, upright);
 }
 
 FailureOr<Tensor> convolution(Node &n) {
-  if (failed(expectInputs(n, 2)) || failed(expectFloat(n, 0)) || failed(expectSameDType(n, 0, 1)))
+  if (failed(expectInputs(n, 2)) || failed(expectFloat(n, 0)) || failed(expectSameDType(n, 0, 1)) ||
+      (n.hasInput(2) && failed(expectSameDType(n, 0, 2))))
     return failure();
-  FailureOr<Tensor> y = convolve(n, n.input(0), n.input(1));
-  if (failed(y) || !n.hasInput(2))
-    return y;
-  if (failed(expectSameDType(n, 0, 2)))
-    return failure();
-  FailureOr<Tensor> column = uprightBias(n, n.input(2), n.input(1).shape[0], y->rank());
-  if (failed(column))
-    return failure();
-  return formula(n, y->dtype, {*y, *column}, [](ArrayRef<Num> v) { return v[0] + v[1]; });
+  return convolve(n, n.input(0), n.input(1), [&](const Tensor &sums, int64_t filters) -> FailureOr<Tensor> {
+    if (!n.hasInput(2))
+      return sums;
+    FailureOr<Tensor> bias = uprightBias(n, n.input(2), n.input(1).shape[0], sums.rank(), filters);
+    if (failed(bias))
+      return failure();
+    return formula(n, sums.dtype, {sums, *bias}, [](ArrayRef<Num> v) { return v[0] + v[1]; });
+  });
 }
 
 namespace {

@@ -85,6 +85,14 @@ FailureOr<Tensor> withoutZeroPoint(Node &n, const Tensor &x, size_t zeroPoint, i
   }
   if (failed(zero))
     return failure();
+  FailureOr<SmallVector<Expr>> shape = n.broadcast({x.shape, zero->shape});
+  if (failed(shape))
+    return failure();
+  // As it mostly is, one a filter or column too; it would stand in the way of a filter's reshapes.
+  std::optional<std::vector<char>> bytes = n.constantBytes(*zero);
+  bool isZero = bytes && llvm::all_of(*bytes, [](char byte) { return byte == 0; });
+  if (isZero && ArrayRef<Expr>(*shape) == ArrayRef<Expr>(x.shape))
+    return n.cast(x, DType::I32);
   return formula(n, DType::I32, {x, *zero},
                  [](ArrayRef<Num> v) { return convert(v[0], DType::I32) - convert(v[1], DType::I32); });
 }

@@ -39,9 +39,13 @@ mlir::FailureOr<Tensor> matmul(Node &n, const Tensor &a, const Tensor &b, DType 
 /// one a column (`dim` = last).
 mlir::FailureOr<Tensor> withoutZeroPoint(Node &n, const Tensor &x, size_t zeroPoint, int64_t dim);
 
+/// Elementwise what is made of a convolution's sums, whose dimension `filters` is the filters.
+using FinishSums = llvm::function_ref<mlir::FailureOr<Tensor>(const Tensor &sums, int64_t filters)>;
+
 /// A convolution as ONNX Conv describes it, of the node's attributes, without
 /// its bias: x [N, C, spatial...], w [M, C / group, window...], of one type.
-mlir::FailureOr<Tensor> convolve(Node &n, const Tensor &x, const Tensor &w);
+/// `finish` sees the sums before they are put in the order of the result.
+mlir::FailureOr<Tensor> convolve(Node &n, const Tensor &x, const Tensor &w, FinishSums finish);
 
 /// What the node says as a Conv: inputs X, W and, where there is one, the bias B.
 mlir::FailureOr<Tensor> convolution(Node &n);
@@ -49,9 +53,9 @@ mlir::FailureOr<Tensor> convolution(Node &n);
 /// What the node says as a Gemm: alpha A B + beta C, with inputs A, B and, where there is one, C.
 mlir::FailureOr<Tensor> gemm(Node &n);
 
-/// A vector of `channels` elements upright, for a result whose dimension 1 is
-/// the channels.
-mlir::FailureOr<Tensor> uprightBias(Node &n, const Tensor &bias, const Expr &channels, int64_t rank);
+/// A vector of `channels` elements upright, for a result whose dimension `dim`
+/// is the channels.
+mlir::FailureOr<Tensor> uprightBias(Node &n, const Tensor &bias, const Expr &channels, int64_t rank, int64_t dim = 1);
 
 } // namespace attn::onnx
 

@@ -288,8 +288,8 @@ FailureOr<Tensor> alongDim(Node &n, size_t i, int64_t dim, int64_t rank) {
   return n.reshape(t, shape);
 }
 
-LogicalResult setRequantized(Node &n, const Tensor &sum, const Tensor &scaleA, const Tensor &scaleB, size_t scaleY,
-                             size_t zeroY, DType fallback, int64_t dim) {
+FailureOr<Tensor> requantized(Node &n, const Tensor &sum, const Tensor &scaleA, const Tensor &scaleB, size_t scaleY,
+                              size_t zeroY, DType fallback, int64_t dim) {
   FailureOr<Tensor> outScale = alongDim(n, scaleY, dim, sum.rank());
   if (failed(outScale))
     return failure();
@@ -304,12 +304,21 @@ LogicalResult setRequantized(Node &n, const Tensor &sum, const Tensor &scaleA, c
   }
   if (!isQuantized(to))
     return n.error() << "expects a result of 8 or 16 bits, has " << dtypeName(to);
-  return setFormula(n, to, operands, [&](ArrayRef<Num> v) {
+  return formula(n, to, operands, [&](ArrayRef<Num> v) {
     // An int32 sum is exact in f64 only.
     DType wide = sum.dtype == DType::I32 ? DType::F64 : DType::F32;
     Num factor = convert(v[1], wide) * convert(v[2], wide) / convert(v[3], wide);
     return saturated(convert(v[0], wide) * factor, v.size() > 4 ? std::optional(v[4]) : std::nullopt, to);
   });
+}
+
+LogicalResult setRequantized(Node &n, const Tensor &sum, const Tensor &scaleA, const Tensor &scaleB, size_t scaleY,
+                             size_t zeroY, DType fallback, int64_t dim) {
+  FailureOr<Tensor> y = requantized(n, sum, scaleA, scaleB, scaleY, zeroY, fallback, dim);
+  if (failed(y))
+    return failure();
+  n.setOutput(0, *y);
+  return success();
 }
 
 namespace {
@@ -371,7 +380,7 @@ LogicalResult importConvInteger(Node &n) {
   FailureOr<Tensor> x = withoutZeroPoint(n, n.input(0), 2, -1), w = withoutZeroPoint(n, n.input(1), 3, 0);
   if (failed(x) || failed(w))
     return failure();
-  FailureOr<Tensor> y = convolve(n, *x, *w);
+  FailureOr<Tensor> y = convolve(n, *x, *w, [](const Tensor &sums, int64_t) { return sums; });
   if (failed(y))
     return failure();
   n.setOutput(0, *y);
@@ -387,22 +396,27 @@ LogicalResult importQLinearConv(Node &n) {
   FailureOr<Tensor> x = withoutZeroPoint(n, n.input(0), 2, -1), w = withoutZeroPoint(n, n.input(3), 5, 0);
   if (failed(x) || failed(w))
     return failure();
-  FailureOr<Tensor> sum = convolve(n, *x, *w);
-  if (failed(sum))
-    return failure();
-  if (n.hasInput(8)) {
-    FailureOr<Tensor> bias = uprightBias(n, n.input(8), n.input(3).shape[0], sum->rank());
-    if (failed(bias))
+  FailureOr<Tensor> y = convolve(n, *x, *w, [&](Tensor sum, int64_t filters) -> FailureOr<Tensor> {
+    int64_t rank = sum.rank();
+    if (n.hasInput(8)) {
+      FailureOr<Tensor> bias = uprightBias(n, n.input(8), n.input(3).shape[0], rank, filters);
+      if (failed(bias))
+        return failure();
+      FailureOr<Tensor> total =
+          formula(n, DType::I32, {sum, *bias}, [](ArrayRef<Num> v) { return v[0] + convert(v[1], DType::I32); });
+      if (failed(total))
+        return failure();
+      sum = *total;
+    }
+    FailureOr<Tensor> scaleX = alongDim(n, 1, filters, rank), scaleW = alongDim(n, 4, filters, rank);
+    if (failed(scaleX) || failed(scaleW))
       return failure();
-    sum = formula(n, DType::I32, {*sum, *bias}, [](ArrayRef<Num> v) { return v[0] + convert(v[1], DType::I32); });
-  }
-  FailureOr<Tensor> scaleW = alongDim(n, 4, 1, n.input(0).rank());
-  if (failed(sum) || failed(scaleW))
+    return requantized(n, sum, *scaleX, *scaleW, 6, 7, n.input(0).dtype, filters);
+  });
+  if (failed(y))
     return failure();
-  FailureOr<Tensor> scaleX = alongDim(n, 1, 1, n.input(0).rank());
-  if (failed(scaleX))
-    return failure();
-  return setRequantized(n, *sum, *scaleX, *scaleW, 6, 7, n.input(0).dtype, 1);
+  n.setOutput(0, *y);
+  return success();
 }
 
 } // namespace

@@ -27,9 +27,12 @@ mlir::FailureOr<Tensor> dequantized(Node &n, const Tensor &x, size_t scale, size
 /// rank `rank`, in a shape that broadcasts to that tensor.
 mlir::FailureOr<Tensor> alongDim(Node &n, size_t i, int64_t dim, int64_t rank);
 
-/// round(sum * (scale a * scale b / scale y)) + zero y, as output 0: inputs
-/// `scaleY` and `zeroY` of the node, which go along `dim`; without a zero point
-/// the result is of type `fallback`.
+/// round(sum * (scale a * scale b / scale y)) + zero y: inputs `scaleY` and
+/// `zeroY` of the node, which go along `dim`; without a zero point the result is
+/// of type `fallback`.
+mlir::FailureOr<Tensor> requantized(Node &n, const Tensor &sum, const Tensor &scaleA, const Tensor &scaleB,
+                                    size_t scaleY, size_t zeroY, DType fallback, int64_t dim);
+/// That, as output 0.
 mlir::LogicalResult setRequantized(Node &n, const Tensor &sum, const Tensor &scaleA, const Tensor &scaleB,
                                    size_t scaleY, size_t zeroY, DType fallback, int64_t dim);
 
