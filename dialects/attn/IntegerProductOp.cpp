@@ -16,8 +16,10 @@ LogicalResult IntegerProductOp::verify() {
   if (!result.getElementType().isInteger(32))
     return emitOpError("expects a result of i32, got ") << result;
   // C2
-  if (lhs.getRank() < 1 || rhs.getRank() != 2)
+  if (lhs.getRank() < 1 || rhs.getRank() < 2 || getNumBatch() >= lhs.getRank())
     return emitOpError("expects rows by a matrix, got ") << lhs << " by " << rhs;
+  if (failed(verifyCompatibleShape(rhs.getShape().drop_back(2), lhs.getShape().take_front(getNumBatch()))))
+    return emitOpError("expects a matrix for each of the first dimensions of lhs, got ") << lhs << " by " << rhs;
   // C3
   if (failed(verifyCompatibleShape({lhs.getShape().back()}, {getDepth()})))
     return emitOpError("expects the rows of lhs to be as long as the columns of rhs, got ")
@@ -41,7 +43,7 @@ LogicalResult IntegerProductOp::verify() {
 
 LogicalResult IntegerProductOp::reifyResultShapes(OpBuilder &b, ReifiedRankedShapedTypeDims &shapes) {
   SmallVector<OpFoldResult> sizes = tensor::getMixedSizes(b, getLoc(), getLhs());
-  sizes.back() = tensor::getMixedSize(b, getLoc(), getRhs(), getTransposed() ? 0 : 1);
+  sizes.back() = tensor::getMixedSize(b, getLoc(), getRhs(), getNumBatch() + (getTransposed() ? 0 : 1));
   // The result's type is what its sizes must be written as.
   auto type = cast<RankedTensorType>(getResult().getType());
   for (auto [n, size] : llvm::enumerate(sizes))

@@ -12,7 +12,8 @@ def Attn_IntegerProductOp : Attn_Op<"integer_product", [Pure, AttrSizedOperandSe
     `result[.., n] = sum_k (lhs[.., k] - lhs_zero) * (rhs[k, n] - rhs_zero[n])` in
     32 bits, modulo 2^32. `lhs` has elements from 0 to 255, `rhs` from -128 to 127,
     or from 0 to 255 with `unsigned`; each zero point has the range of its tensor.
-    With `transposed` rhs is N x K. A zero point that is missing is 0.
+    With `transposed` rhs is N x K. A zero point that is missing is 0. Dimensions of
+    rhs before the last two are the first ones of lhs: a matrix for each of them.
 
     Rationale. Every spelling of a quantised product ends in this op: what an exporter
     does before it makes `lhs`, and scales, bias, activation and the next
@@ -28,12 +29,13 @@ def Attn_IntegerProductOp : Attn_Op<"integer_product", [Pure, AttrSizedOperandSe
     |-|-|-|
     | `lhs` | `.. x K` | u8 |
     | `lhs_zero` | rank 0 | u8 |
-    | `rhs` | `K x N`, transposed `N x K` | s8, with `unsigned` u8 |
+    | `rhs` | `.. x K x N`, transposed `.. x N x K` | s8, with `unsigned` u8 |
     | `rhs_zero` | rank 0, or `N` | as rhs |
     | `result` | `.. x N` | s32 |
 
     * (C1) lhs, rhs and their zero points have i8 elements, the result i32;
-    * (C2) lhs has a dimension at least, rhs two;
+    * (C2) lhs has a dimension at least, rhs two, and those before them are the first
+           ones of lhs;
     * (C3) lhs and rhs have the same K;
     * (C4) the result has the sizes of lhs but for the last, which is N;
     * (C5) lhs_zero has rank 0, rhs_zero rank 0 or the shape N.
@@ -51,12 +53,17 @@ def Attn_IntegerProductOp : Attn_Op<"integer_product", [Pure, AttrSizedOperandSe
     attr-dict `:` type($lhs) (`zero` type($lhs_zero)^)? `by` type($rhs) (`zero` type($rhs_zero)^)? `->` type($result)
   }];
   let extraClassDeclaration = [{
+    /// Dimensions of rhs before those of a matrix.
+    int64_t getNumBatch() { return ::llvm::cast<::mlir::RankedTensorType>(getRhs().getType()).getRank() - 2; }
     /// K and N of rhs, or kDynamic.
     int64_t getDepth() { return rhsSize(getTransposed() ? 1 : 0); }
     int64_t getColumns() { return rhsSize(getTransposed() ? 0 : 1); }
 
   private:
-    int64_t rhsSize(int64_t dim) { return ::llvm::cast<::mlir::RankedTensorType>(getRhs().getType()).getDimSize(dim); }
+    int64_t rhsSize(int64_t dim) {
+      auto type = ::llvm::cast<::mlir::RankedTensorType>(getRhs().getType());
+      return type.getDimSize(type.getRank() - 2 + dim);
+    }
   }];
   let hasVerifier = 1;
 }

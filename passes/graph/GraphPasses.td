@@ -574,6 +574,33 @@ def MergeProjectionsPass : Pass<"attn-merge-projections", "::mlir::ModuleOp"> {
                            "::mlir::tensor::TensorDialect"];
 }
 
+def ViewBytesPass : Pass<"attn-view-bytes", "::mlir::ModuleOp"> {
+  let summary = "transposes, reshapes, paddings and patches of widened bytes are made of the bytes";
+  let description = [{
+    What multiplies a stored matrix reads views of bytes: of an operand that is a view
+    of widened bytes (dequantised, or less a zero point) the view goes before the
+    widening, and moves a quarter. A filter becomes the matrix that a convolution's
+    patches are multiplied by, a weight itself (`#attn.reshape`, `#attn.transpose`).
+    Padding with 0 becomes padding with the zero point. A scale or a zero point that
+    goes along a dimension goes along it still, so a view that cuts or joins that one
+    stays.
+
+    ```mlir
+    %f = linalg.generic {(uitofp x - 128) * 0.5} ins(%x : tensor<1x3x4x4xi8>) -> tensor<1x3x4x4xf32>
+    %p = tensor.pad %f {0.0} : tensor<1x3x4x4xf32> to tensor<1x3x6x6xf32>
+    // becomes
+    %q = tensor.pad %x {128} : tensor<1x3x4x4xi8> to tensor<1x3x6x6xi8>
+    %p = linalg.generic {(uitofp x - 128) * 0.5} ins(%q : tensor<1x3x6x6xi8>) -> tensor<1x3x6x6xf32>
+    ```
+
+    Elsewhere what makes bytes of a transpose, or of keys that several heads share,
+    or reads them, goes before it, so that attentions read their keys as they lie.
+    Numerical effect: none.
+  }];
+  let dependentDialects = ["::attn::AttnDialect", "::mlir::arith::ArithDialect", "::mlir::linalg::LinalgDialect",
+                           "::mlir::tensor::TensorDialect"];
+}
+
 def RaiseProductsPass : Pass<"attn-raise-products", "::mlir::ModuleOp"> {
   let summary = "a contraction of quantised operands becomes attn.integer_product";
   let description = [{
@@ -584,8 +611,11 @@ def RaiseProductsPass : Pass<"attn-raise-products", "::mlir::ModuleOp"> {
     before elementwise ops are joined: the bytes that one quantisation gives feed
     several products. A signed activation gets 128 added.
 
-    What stays is told by a missed remark: a weight that is not stored, one of
-    another rank, zero points or scales along the sum.
+    Operands in i32 that the run both has, matrices for each of some dimensions
+    (groups of a convolution) and few constants are products, too, whose right-hand
+    side the run packs. What stays is told by a missed remark: zero points or scales
+    along the sum. So do products of floats both of which the run dequantises:
+    attentions are made of them, and the f32 kernel multiplies them as fast.
 
     ```mlir
     %a = linalg.generic {extui x - extui z} ins(%x, %z : tensor<?x8xi8>, tensor<i8>) -> tensor<?x8xi32>
@@ -596,9 +626,7 @@ def RaiseProductsPass : Pass<"attn-raise-products", "::mlir::ModuleOp"> {
     ```
 
     Where the weight alone is dequantised, with one scale or one a column that are
-    stored, it is a matrix in blocks of equal scales (attn.block_product). What
-    makes bytes of a transpose or reads them goes before it, so that attentions
-    read their keys as they lie.
+    stored, it is a matrix in blocks of equal scales (attn.block_product).
 
     Numerical effect: none on integers. Of dequantised factors the sum becomes
     exact, and one product by the scales is rounded instead of each term; what

@@ -27,8 +27,10 @@ void attn::buildGraphPipeline(OpPassManager &pm, unsigned optLevel, llvm::functi
   // and the guard after a softmax are then still ops of their own.
   add(createRaiseSoftmaxPass(options.exactMasks));
   add(createRaiseContractionPass());
-  if (options.hasIntegerProducts)
+  if (options.hasIntegerProducts) {
+    add(createViewBytesPass());
     add(createRaiseProductsPass(options.weights));
+  }
   add(createRaiseBlockProductsPass());
   add(createRecognizeCellsPass());
   add(createCSEPass());

@@ -144,11 +144,102 @@ def dequantised(run, rng):
             assert (np.abs(y - want) <= 1e-5 * (1 + np.abs(want)) + doubtful * step).all(), np.abs(y - want).max()
 
 
+def patches(x, kernel, strides, pads, dilations, padding):
+    """[N, y, x, C, window] of x, with `padding` around it."""
+    top, left, bottom, right = pads
+    x = np.pad(x, ((0, 0), (0, 0), (top, bottom), (left, right)), constant_values=padding)
+    extent = [(k - 1) * d + 1 for k, d in zip(kernel, dilations)]
+    windows = np.lib.stride_tricks.sliding_window_view(x, extent, (2, 3))
+    return windows[:, :, ::strides[0], ::strides[1], ::dilations[0], ::dilations[1]].transpose(0, 2, 3, 1, 4, 5)
+
+
+CONVOLUTIONS = [  # x, w, size, filters, window, strides, pads, dilations
+    ("u1", "i1", (3, 32, 48), 20, (16, 16), (16, 16), (0, 0, 0, 0), (1, 1)),
+    ("i1", "i1", (3, 19, 14), 24, (4, 4), (4, 4), (0, 0, 0, 0), (1, 1)),
+    ("u1", "i1", (17, 9, 8), 70, (3, 3), (1, 1), (1, 1, 1, 1), (1, 1)),
+    ("i1", "u1", (9, 13, 11), 33, (3, 5), (2, 1), (1, 2, 0, 3), (1, 2)),
+    ("u1", "i1", (48, 7, 5), 40, (1, 1), (1, 1), (0, 0, 0, 0), (1, 1)),
+    ("u1", "u1", (16, 6, 6), 80, (1, 1), (2, 2), (0, 0, 0, 0), (1, 1))]
+
+
+def convolutions(run, rng):
+    """ConvInteger, QLinearConv and dequantised Conv: patches that tile, overlap, are padded and have gaps."""
+    node, draw = helper.make_node, lambda kind, *shape: rng.integers(0, 256, shape).astype(np.uint8).view(kind)
+    for number, (kind, other, (c, *size), m, window, strides, pads, dilations) in enumerate(CONVOLUTIONS):
+        filters = {name: draw(other, m, c, *window) for name in ("sums", "bytes", "floats")}
+        zx, zw = draw(kind), draw(other, m) if number == 5 else draw(other) if other == "u1" else np.zeros((), other)
+        scale, scales, out = np.float32(0.03), rng.uniform(0.01, 0.02, m).astype(np.float32), np.float32(4.0)
+        bias, zy = rng.integers(-9999, 9999, m).astype(np.int32), draw("u1")
+        constants = {f"w_{name}": w for name, w in filters.items()}
+        constants |= {"zx": zx, "zw": zw, "s": scale, "ws": scales, "ys": out, "zy": zy, "bias": bias,
+                      "bs": (scale * scales).astype(np.float32), "wz": np.broadcast_to(zw, m).copy()}
+        attributes = {"strides": strides, "pads": pads, "dilations": dilations, "kernel_shape": window}
+        nodes = [node("ConvInteger", ["x", "w_sums", "zx", "zw"], ["sums"], **attributes),
+                 node("QLinearConv", ["x", "s", "zx", "w_bytes", "ws", "wz", "ys", "zy", "bias"], ["bytes"], **attributes),
+                 node("DequantizeLinear", ["x", "s", "zx"], ["dx"]), node("DequantizeLinear", ["w_floats", "ws", "wz"], ["dw"], axis=0),
+                 node("DequantizeLinear", ["bias", "bs"], ["db"], axis=0), node("Conv", ["dx", "dw", "db"], ["floats"], **attributes)]
+        path = run.folder / f"convolution{number}.onnx"
+        save(path, nodes, [("x", kind, ["b", c, *size])],
+             [(name, dtype, ["b", m, "h", "v"]) for name, dtype in (("sums", "i4"), ("bytes", "u1"), ("floats", "f4"))], constants)
+        for options in TARGETS[number % len(TARGETS):][:1]:
+            library = run.library(path, 3, options)
+            for batch in (1, 3):
+                x = draw(kind, batch, c, *size)
+                rows = patches(x.astype(np.int64) - int(zx), window, strides, pads, dilations, 0)
+                zeros = zw.astype(np.int64).reshape(-1, 1, 1, 1)
+                sums = {name: np.einsum("nyxcij,mcij->nmyx", rows, w.astype(np.int64) - zeros) for name, w in filters.items()}
+                upright = lambda v: v.reshape(-1, 1, 1)  # noqa: E731
+                factor = np.float64(scale) * scales.astype(np.float64)
+                got = dict(zip(("sums", "bytes", "floats"), run.outputs(library, {"x": x}, ["sums", "bytes", "floats"])))
+                np.testing.assert_array_equal(got["sums"], sums["sums"], f"{path} {options}")
+                want = np.clip(np.rint((sums["bytes"] + upright(bias)) * upright(factor / np.float64(out))) + int(zy), 0, 255)
+                np.testing.assert_array_equal(got["bytes"], want, f"{path} {options}")
+                np.testing.assert_allclose(got["floats"], (sums["floats"] + upright(bias)) * upright(factor), rtol=1e-5, atol=1e-2)
+
+
+def two_computed(run, rng):
+    """MatMulInteger of two operands that the run has, of every sign, and a filter of few bytes or of groups."""
+    node = helper.make_node
+    draw = lambda kind, *shape: rng.integers(0, 256, shape).astype(np.uint8).view(kind)  # noqa: E731
+    cases = [("u1", "i1", ["b", 2, "m", K], ["b", 2, K, "n"], False), ("i1", "u1", ["b", 2, "m", K], ["b", 2, "n", K], True),
+             ("u1", "u1", ["b", 3, "m", "k"], [3, "k", "n"], False), ("i1", "i1", ["m", "k"], ["k", "n"], False),
+             ("u1", "i1", [2, "m", 20], [2, 20, 17], False), ("i1", "u1", ["b", 2, "m", K], [K, 9], False)]
+    for number, (left, right, a, b, turned) in enumerate(cases):
+        zeros = {"za": draw(left), "zb": draw(right)}
+        nodes = [node("Transpose", ["y"], ["t"], perm=[0, 1, 3, 2])] * turned
+        nodes.append(node("MatMulInteger", ["x", "t" if turned else "y", "za", "zb"], ["sums"]))
+        path = run.folder / f"pair{number}.onnx"
+        result = a[:-1] + [b[-2] if turned else b[-1]]
+        save(path, nodes, [("x", left, a), ("y", right, b)], [("sums", "i4", result)], zeros)
+        for options in TARGETS[number % len(TARGETS):][:1]:
+            library = run.library(path, 1, options)
+            for sizes in ({"b": 1, "m": 1, "k": 1, "n": 1}, {"b": 3, "m": 13, "k": 65, "n": 33}, {"b": 2, "m": 8, "k": 64, "n": 48}):
+                x, y = (draw(kind, *(sizes.get(size, size) for size in shape)) for kind, shape in ((left, a), (right, b)))
+                [got] = run.outputs(library, {"x": x, "y": y}, ["sums"])
+                matrix = y.astype(np.int64) - int(zeros["zb"])
+                want = (x.astype(np.int64) - int(zeros["za"])) @ (matrix.swapaxes(-1, -2) if turned else matrix)
+                np.testing.assert_array_equal(got, want, f"{path} {options} {sizes}")
+    for number, (c, m, groups) in enumerate([(3, 5, 1), (8, 12, 2), (6, 66, 3)]):
+        w = draw("i1", m, c // groups, 3, 3)
+        path = run.folder / f"few{number}.onnx"
+        save(path, [node("ConvInteger", ["x", "w"], ["sums"], pads=[1] * 4, group=groups)], [("x", "u1", [2, c, 7, 6])],
+             [("sums", "i4", [2, m, 7, 6])], {"w": w})
+        for options in TARGETS[number % len(TARGETS):][:1]:
+            x = draw("u1", 2, c, 7, 6)
+            [got] = run.outputs(run.library(path, 1, options), {"x": x}, ["sums"])
+            rows = patches(x.astype(np.int64), (3, 3), (1, 1), [1] * 4, (1, 1), 0)
+            split = rows.reshape(*rows.shape[:3], groups, c // groups, 3, 3)
+            want = np.einsum("nyxgcij,gmcij->ngmyx", split, w.astype(np.int64).reshape(groups, m // groups, c // groups, 3, 3))
+            np.testing.assert_array_equal(got, want.reshape(got.shape), f"{path} {options}")
+
+
 def main(bin, folder):
     run, rng = Run(bin, folder), np.random.default_rng(5)
     integer_products(run, rng)
     dynamic(run, rng)
     dequantised(run, rng)
+    convolutions(run, rng)
+    two_computed(run, rng)
     print("quantised products agree")
 
 

@@ -112,7 +112,7 @@ def conv_transpose(d):
 @operator("ConvInteger", since=10)
 def conv_integer(d):
     kernel, attributes, sizes = window(d, 2)
-    c, m = d.r.choice([1, 2]), d.r.choice([1, 3])
+    c, m = d.r.choice([1, 2, 17]), d.r.choice([1, 3, 50])
     inputs = [d.array([1, c, *sizes], "uint8", 0, 100), d.array([m, c, *kernel], "uint8", 0, 100)]
     if d.maybe():
         inputs.append(np.asarray(d.r.randint(0, 20), "uint8"))
@@ -131,7 +131,7 @@ def qlinear_matmul(d):
 def qlinear_conv(d):
     kernel, attributes, sizes = window(d, 2)
     group, kind = d.r.choice([1, 1, 2]), d.r.choice(["uint8", "int8"])
-    c, m = group * d.r.choice([1, 2]), group * d.r.choice([1, 3])
+    c, m = group * d.r.choice([1, 2, 9]), group * d.r.choice([1, 3, 50])
     scale, zero = lambda *s: d.array(s, low=0.01, high=0.1), lambda: d.array([], kind, 0, 20)  # noqa: E731
     weights = d.array([m, c // group, *kernel], kind, -100, 100)
     # A scale for each row of the weights, whose zero points are then 0 in ONNX Runtime.

@@ -429,9 +429,10 @@ def dynamic_quantize(d):
 
 @operator("MatMulInteger", since=10)
 def matmul_integer(d):
-    m, k, n = d.size(1), d.size(1), d.size(1)
+    m, k, n, batch = d.size(1), d.size(1), d.size(1), d.r.choice([[], [], [2], [3, 2]])
     kinds = [d.r.choice(["uint8", "int8"]) for _ in range(2)]
-    inputs = [d.array([m, k], kinds[0], -100, 100), d.array([k, n], kinds[1], -100, 100)]
+    shared = batch[d.r.randint(0, len(batch)):]  # of its leading dimensions
+    inputs = [d.array([*batch, m, k], kinds[0], -100, 100), d.array([*shared, k, n], kinds[1], -100, 100)]
     if d.maybe():
         inputs += [d.array([], kinds[0], 0, 20), d.array([], kinds[1], 0, 20)]
     return {}, inputs, 1, [1, 2, 3]

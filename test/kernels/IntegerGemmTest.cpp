@@ -1,6 +1,7 @@
 // The GEMM kernel of bytes against exact sums, at every edge of its tiles. Sums are equal to the last bit; an epilogue
 // in f32 is of the sum rounded once, and within 4 u of the reference.
 #include "passes/kernels/cpu/IntegerGemm.h"
+#include "passes/kernels/cpu/PackBytes.h"
 #include "test/kernels/KernelHarness.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -197,6 +198,91 @@ TEST_P(IntegerGemm, ZeroPointsOfBothSides) {
       checkSums({9, 70, 50, false, hasRowZero, zero});
 }
 
+/// Matrices that the run packs, each for some rows: both kernels, for fixed sizes or any.
+struct Pair {
+  int64_t batches, m, k, n;
+};
+
+class PackedPair {
+public:
+  PackedPair(StringRef isa, TargetAttr target, int64_t k, int64_t n, bool isTransposed, bool isUnsigned)
+      : spec(IntegerGemmSpec::forTarget(target, ShapedType::kDynamic, k, n)), isTransposed(isTransposed),
+        isUnsigned(isUnsigned) {
+    spec.isBatched = spec.hasRowZero = true;
+    spec.columnZero = ZeroPoint::ByColumn;
+    pack = Kernel::compile(isa, [&](OpBuilder &b, Location loc) -> FailureOr<func::FuncOp> {
+      return buildPackBytes(b, loc, {k, n, isTransposed, isUnsigned, spec.panelWidth(), spec.group(), spec.lanes});
+    });
+    gemm = Kernel::compile(isa, [&](OpBuilder &b, Location loc) { return buildIntegerGemm(b, loc, spec); });
+  }
+
+  /// Both, cut in several ways, beside the sums.
+  void check(const Pair &p) {
+    ASSERT_TRUE(pack && gemm);
+    std::mt19937 random(p.batches * 7 + p.m * 131 + p.k * 17 + p.n);
+    std::vector<int8_t> a = randomBytes(p.batches * p.m * p.k, random, false),
+                        b = randomBytes(p.batches * p.k * p.n, random, false), zb = randomBytes(p.n, random, false),
+                        za = randomBytes(1, random, false);
+    std::vector<int32_t> expected;
+    for (int64_t row = 0; row < p.batches * p.m; ++row)
+      for (int64_t n = 0; n < p.n; ++n) {
+        int64_t sum = 0, matrix = row / p.m * p.k * p.n;
+        for (int64_t k = 0; k < p.k; ++k) {
+          int8_t byte = b[matrix + (isTransposed ? n * p.k + k : k * p.n + n)];
+          int64_t right = isUnsigned ? static_cast<uint8_t>(byte) - 128 : byte; // as it is stored
+          sum += (static_cast<uint8_t>(a[row * p.k + k]) - static_cast<uint8_t>(za[0])) * (right - zb[n]);
+        }
+        expected.push_back(static_cast<int32_t>(sum));
+      }
+    int64_t count = p.batches * llvm::divideCeil(p.n, spec.panelWidth()), steps = llvm::divideCeil(p.k, spec.group());
+    std::vector<int64_t> matrices = {p.batches, p.k, p.n};
+    if (isTransposed)
+      std::swap(matrices[1], matrices[2]);
+    Buffer left({p.batches * p.m, p.k}, a), right(matrices, b), rowZero({}, za), columnZero({p.n}, zb);
+    Buffer panels({count, steps, spec.panelWidth() * spec.group()}, 1), sums({count, spec.panelWidth()}, 4),
+        c({p.batches * p.m, p.n}, 4);
+    for (int64_t pieces : {1, 3}) {
+      panels.poison();
+      sums.poison();
+      c.poison();
+      ASSERT_TRUE(pack->call({&right, &panels, &sums}, pieces));
+      ASSERT_TRUE(gemm->call({&left, &panels, &sums, &rowZero, &columnZero, &c}, pieces));
+      EXPECT_EQ(c.values<int32_t>(), expected) << p.batches << "x" << p.m << "x" << p.k << "x" << p.n;
+      EXPECT_TRUE(c.guardIntact() && panels.guardIntact() && sums.guardIntact());
+    }
+  }
+
+private:
+  IntegerGemmSpec spec;
+  bool isTransposed, isUnsigned;
+  std::unique_ptr<Kernel> pack, gemm;
+};
+
+TEST_P(IntegerGemm, MatricesThatTheRunPacks) {
+  constexpr int64_t kAny = ShapedType::kDynamic;
+  TargetAttr target = makeTarget(context, GetParam());
+  for (bool isTransposed : {false, true})
+    for (bool isUnsigned : {false, true}) {
+      PackedPair any(GetParam(), target, kAny, kAny, isTransposed, isUnsigned);
+      for (Pair p : {Pair{1, 1, 1, 1},
+                     {2, 3, 5, 7},
+                     {3, 9, 70, 50},
+                     {2, 8, 64, 48},
+                     {1, 17, 33, 97},
+                     {2, 2, 0, 9},
+                     {0, 4, 8, 8},
+                     {2, 0, 8, 8},
+                     {2, 4, 6, 0},
+                     {2, 5, 15, 16}})
+        any.check(p);
+    }
+  PackedPair fixed(GetParam(), target, 70, 50, false, false), turned(GetParam(), target, 9, 48, true, true);
+  for (int64_t m : {1, 6, 13}) {
+    fixed.check({3, m, 70, 50});
+    turned.check({2, m, 9, 48});
+  }
+}
+
 TEST_P(IntegerGemm, NothingSaturates) {
   Problem p{4, 256, 32};
   p.isExtreme = true;
@@ -270,6 +356,10 @@ TEST(IntegerGemmSpec, SaysWhatItCannotBuild) {
   empty.k = 0;
   EXPECT_FALSE(canBuildIntegerGemm(empty, &reason));
   EXPECT_EQ(reason, "the sizes M, K, N (4, 0, 16) are not positive");
+  IntegerGemmSpec batched = spec;
+  batched.isBatched = true;
+  EXPECT_FALSE(canBuildIntegerGemm(batched, &reason));
+  EXPECT_EQ(reason, "the rows of a batch are fixed at 4");
   IntegerGemmSpec narrow = spec;
   narrow.lanes = 4;
   EXPECT_FALSE(canBuildIntegerGemm(narrow, &reason));

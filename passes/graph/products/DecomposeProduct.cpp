@@ -1,6 +1,6 @@
 #include "dialects/attn/IntegerProductOp.h"
-#include "passes/graph/decompose/Decompose.h"
 #include "passes/graph/Structured.h"
+#include "passes/graph/decompose/Decompose.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
@@ -23,9 +23,11 @@ struct DecomposeProduct : OpRewritePattern<IntegerProductOp> {
     AffineMap result = b.getMultiDimIdentityMap(rank + 1).dropResult(rank);
     SmallVector<AffineExpr> row(result.getResults().drop_back());
     row.push_back(depth);
-    SmallVector<AffineExpr> element = {depth, column};
+    SmallVector<AffineExpr> element(result.getResults().take_front(op.getNumBatch()));
     if (op.getTransposed())
-      std::swap(element[0], element[1]);
+      element.append({column, depth});
+    else
+      element.append({depth, column});
     auto mapOf = [&](ArrayRef<AffineExpr> exprs) { return AffineMap::get(rank + 1, 0, exprs, b.getContext()); };
     SmallVector<Value> inputs = {op.getLhs(), op.getRhs()};
     SmallVector<AffineMap> maps = {mapOf(row), mapOf(element)};

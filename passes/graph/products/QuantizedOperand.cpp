@@ -174,6 +174,25 @@ void followViews(LoopRead &read) {
   }
 }
 
+int64_t zeroPoint(TypedAttr constant, bool isUnsigned) {
+  if (auto integer = dyn_cast<IntegerAttr>(constant))
+    return integer.getType().isInteger(8) && isUnsigned ? integer.getValue().getZExtValue()
+                                                        : integer.getValue().getSExtValue();
+  return static_cast<int64_t>(cast<FloatAttr>(constant).getValueAsDouble());
+}
+
+std::optional<int64_t> constantZero(const QuantizedOperand &operand) {
+  if (!operand.zero)
+    return 0;
+  if (operand.zero->read)
+    return std::nullopt;
+  int64_t zero = zeroPoint(operand.zero->constant, operand.isUnsigned), low = operand.isUnsigned ? 0 : -128;
+  auto number = dyn_cast<FloatAttr>(operand.zero->constant);
+  if (zero < low || zero > low + 255 || (number && number.getValueAsDouble() != static_cast<double>(zero)))
+    return std::nullopt;
+  return zero;
+}
+
 std::optional<QuantizedOperand> readQuantized(Value value, AffineMap map) { return Reader().tensor({value, map}); }
 
 } // namespace attn

@@ -31,6 +31,13 @@ struct QuantizedOperand {
 /// `value`, read at `map`, as such an operand; nothing where it is computed otherwise.
 std::optional<QuantizedOperand> readQuantized(mlir::Value value, mlir::AffineMap map);
 
+/// A constant zero point as a number.
+int64_t zeroPoint(mlir::TypedAttr constant, bool isUnsigned);
+
+/// The zero point of `operand`, 0 where it has none; nothing where it is no constant, or no number of the type of what
+/// it belongs to.
+std::optional<int64_t> constantZero(const QuantizedOperand &operand);
+
 /// Goes from `read` to what its tensor is a view of, as far as its indices stay loops and constants.
 void followViews(LoopRead &read);
 

@@ -5,14 +5,13 @@
 #include "passes/graph/ProductReport.h"
 #include "passes/graph/Structured.h"
 #include "passes/graph/element/ConstantTable.h"
-#include "passes/graph/products/QuantizedOperand.h"
+#include "passes/graph/products/IntegerSums.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/IR/Matchers.h"
 #include "mlir/IR/PatternMatch.h"
 #include "mlir/IR/Remarks.h"
-#include "mlir/Transforms/WalkPatternRewriteDriver.h"
 
 using namespace mlir;
 
@@ -57,16 +56,14 @@ private:
   void miss(linalg::LinalgOp op, StringRef reason);
   bool match(linalg::LinalgOp op, unsigned side, Product &product, std::string &reason);
   bool matchLoops(Product &product, std::string &reason);
+  bool checkNumbers(const Product &product, std::string &reason);
+  void finish(const Product &product, Value sums);
+  bool raisePair(linalg::LinalgOp op, std::string &reason);
   bool raiseByBlocks(linalg::LinalgOp op, unsigned side, std::string &reason);
   template <typename T>
   std::optional<SmallVector<T>> readColumns(const Parameter &parameter, const Product &product, int64_t columns);
   bool isFree(ArrayRef<Parameter> scales, unsigned loop);
   bool isZero(const Parameter &parameter);
-  static int64_t zeroPoint(TypedAttr constant, bool isUnsigned);
-  Value lhsZero(const Product &product, Location loc);
-  Value rhsZero(const Product &product, Location loc);
-  Value flipped(Value bytes, Location loc);
-  Value asRank(LoopRead read, Location loc);
   Value scaled(const Product &product, Value sums, Location loc);
 
   ModuleOp module;
@@ -92,14 +89,6 @@ bool ProductRaiser::isZero(const Parameter &parameter) {
     return zeroPoint(parameter.constant, false) == 0;
   ConstantTable table = ConstantTable::read(parameter.read->tensor, symbols, weights);
   return !table.bytes.empty() && llvm::all_of(table.bytes, [](char byte) { return byte == 0; });
-}
-
-/// A constant zero point as a number; -1 where it is none of 8 bits.
-int64_t ProductRaiser::zeroPoint(TypedAttr constant, bool isUnsigned) {
-  if (auto integer = dyn_cast<IntegerAttr>(constant))
-    return integer.getType().isInteger(8) && isUnsigned ? integer.getValue().getZExtValue()
-                                                        : integer.getValue().getSExtValue();
-  return static_cast<int64_t>(cast<FloatAttr>(constant).getValueAsDouble());
 }
 
 /// Rows in the order of the result, one sum, one column.
@@ -143,86 +132,97 @@ bool ProductRaiser::match(linalg::LinalgOp op, unsigned side, Product &product, 
   product.rhs = *rhs;
   if (!matchLoops(product, reason))
     return false;
+  return checkNumbers(product, reason);
+}
+
+/// Whether sums of the bytes of both operands are the product, but for scales that multiply it.
+bool ProductRaiser::checkNumbers(const Product &product, std::string &reason) {
+  const QuantizedOperand &lhs = product.lhs, &rhs = product.rhs;
+  linalg::LinalgOp op = product.op;
   bool isInteger = getElementTypeOrSelf(op->getResult(0)).isInteger(32);
-  if (isInteger && (!lhs->scales.empty() || !rhs->scales.empty()))
+  if (isInteger && (!lhs.scales.empty() || !rhs.scales.empty()))
     return fail(reason, "operands of integers have scales");
   // Two bytes less their zero points give up to 255^2.
   constexpr int64_t kDeepest = (int64_t(1) << 31) / (255 * 255);
-  int64_t depth = cast<RankedTensorType>(product.rhs.stored.tensor.getType()).getDimSize(product.transposed ? 1 : 0);
-  if (!isInteger && depth > kDeepest)
-    return fail(reason, "sums of " + Twine(depth) + " products may not fit 32 bits");
-  if (!isFree(lhs->scales, product.depth) || !isFree(rhs->scales, product.depth))
+  int64_t depth = op.getStaticLoopRanges()[product.depth];
+  if (!isInteger && (depth > kDeepest || ShapedType::isDynamic(depth)))
+    return fail(reason, "sums of " + (ShapedType::isDynamic(depth) ? "so many" : Twine(depth)) +
+                            " products may not fit 32 bits");
+  if (!isFree(lhs.scales, product.depth) || !isFree(rhs.scales, product.depth))
     return fail(reason, "a scale goes along the sum");
-  for (const QuantizedOperand *operand : {&product.lhs, &product.rhs})
+  for (const QuantizedOperand *operand : {&lhs, &rhs})
     if (operand->zero && operand->zeroIsUnsigned != operand->isUnsigned && operand->zero->read)
       return fail(reason, "a zero point has another sign than what it is subtracted from");
-  // A zero point is a number of the type of what it belongs to.
-  for (const QuantizedOperand *operand : {&product.lhs, &product.rhs}) {
-    if (!operand->zero || operand->zero->read)
-      continue;
-    int64_t zero = zeroPoint(operand->zero->constant, operand->isUnsigned), low = operand->isUnsigned ? 0 : -128;
-    auto number = dyn_cast<FloatAttr>(operand->zero->constant);
-    if (zero < low || zero > low + 255 || (number && number.getValueAsDouble() != static_cast<double>(zero)))
+  for (const QuantizedOperand *operand : {&lhs, &rhs})
+    if (operand->zero && !operand->zero->read && !constantZero(*operand))
       return fail(reason, "a zero point is no number of 8 bits");
-  }
   auto isScalar = [](const LoopRead &zero) {
     return llvm::none_of(zero.map.getResults(), [](AffineExpr expr) { return loopOf(expr); });
   };
-  if (lhs->zero && lhs->zero->read && !isScalar(*lhs->zero->read))
+  if (lhs.zero && lhs.zero->read && !isScalar(*lhs.zero->read))
     return fail(reason, "the activation has several zero points");
-  if (rhs->zero && rhs->zero->read && !isScalar(*rhs->zero->read)) {
-    AffineMap map = rhs->zero->read->map;
-    if (map.getNumResults() != 1 || loopOf(map.getResult(0)) != product.column)
-      return fail(reason, "the weight has zero points that do not go by column");
-  }
+  auto isOther = [&](AffineExpr expr) { return loopOf(expr).value_or(product.column) != product.column; };
+  if (rhs.zero && rhs.zero->read && llvm::any_of(rhs.zero->read->map.getResults(), isOther))
+    return fail(reason, "the weight has zero points that do not go by column");
   return true;
 }
 
-/// u8 as s8, or the other way around: each less 128, and more 128.
-Value ProductRaiser::flipped(Value bytes, Location loc) {
-  auto type = cast<RankedTensorType>(bytes.getType());
-  SmallVector<OpFoldResult> sizes = tensor::getMixedSizes(rewriter, loc, bytes);
-  AffineMap map = rewriter.getMultiDimIdentityMap(type.getRank());
-  return elementwise(rewriter, loc, sizes, type.getElementType(), bytes, map,
-                     [](OpBuilder &b, Location loc, ValueRange args) -> Value {
-                       Value top = arith::ConstantOp::create(b, loc, b.getI8IntegerAttr(-128));
-                       return arith::XOrIOp::create(b, loc, args[0], top);
-                     });
-}
-
-/// A zero point in rank 0, or 1 where it goes by column.
-Value ProductRaiser::asRank(LoopRead read, Location loc) {
-  auto type = cast<RankedTensorType>(read.tensor.getType());
-  bool isByColumn = llvm::any_of(read.map.getResults(), [](AffineExpr expr) { return loopOf(expr); });
-  if (isByColumn || type.getRank() == 0)
-    return read.tensor;
-  return tensor::CollapseShapeOp::create(rewriter, loc, RankedTensorType::get({}, type.getElementType()), read.tensor,
-                                         ArrayRef<ReassociationIndices>{});
-}
-
-Value byteConstant(OpBuilder &b, Location loc, int64_t value) {
-  auto type = RankedTensorType::get({}, b.getI8Type());
-  return arith::ConstantOp::create(b, loc, DenseElementsAttr::get(type, APInt(8, value & 0xff)));
-}
-
-/// The zero point of the activation as a number from 0 to 255.
-Value ProductRaiser::lhsZero(const Product &product, Location loc) {
-  const std::optional<Parameter> &zero = product.lhs.zero;
-  bool isUnsigned = product.lhs.isUnsigned;
-  if (!zero || !zero->read) {
-    int64_t number = (zero ? zeroPoint(zero->constant, isUnsigned) : 0) + (isUnsigned ? 0 : 128);
-    return number ? byteConstant(rewriter, loc, number) : Value();
+/// A product of bytes that no stored matrix is a factor of in rows: of integers, of groups, or by few numbers. Of
+/// floats both of which the run computes the f32 kernel makes as much, and attentions are made of those.
+bool ProductRaiser::raisePair(linalg::LinalgOp op, std::string &reason) {
+  if (op.getNumDpsInputs() != 2 || op.getNumReductionLoops() != 1)
+    return false;
+  // The last dimension of the result is one of the right-hand side.
+  AffineExpr last = op.getMatchingIndexingMap(op.getDpsInitOperand(0)).getResults().back();
+  bool isFirst = loopOf(last) && !op.getMatchingIndexingMap(op.getDpsInputOperand(1)).isFunctionOfDim(*loopOf(last));
+  Product product;
+  product.op = op;
+  for (unsigned number : {0, 1}) {
+    OpOperand *input = op.getDpsInputOperand(number);
+    std::optional<QuantizedOperand> operand = readQuantized(input->get(), op.getMatchingIndexingMap(input));
+    if (!operand)
+      return false;
+    followViews(operand->stored);
+    (isFirst == (number == 0) ? product.rhs : product.lhs) = *operand;
   }
-  Value given = asRank(*zero->read, loc);
-  return isUnsigned ? given : flipped(given, loc);
+  auto isStored = [](const QuantizedOperand &operand) {
+    Operation *made = operand.stored.tensor.getDefiningOp();
+    return isa_and_nonnull<WeightOp, arith::ConstantOp>(made);
+  };
+  Type element = getElementTypeOrSelf(op->getResult(0));
+  if (!element.isInteger(32) && !isStored(product.lhs) && !isStored(product.rhs))
+    return false;
+  SmallVector<unsigned> sums, columns;
+  AffineMap right = op.getMatchingIndexingMap(op.getDpsInputOperand(isFirst ? 0 : 1)),
+            left = op.getMatchingIndexingMap(op.getDpsInputOperand(isFirst ? 1 : 0));
+  op.getReductionDims(sums);
+  for (unsigned loop = 0; loop != op.getNumLoops(); ++loop)
+    if (right.isFunctionOfDim(loop) && !left.isFunctionOfDim(loop))
+      columns.push_back(loop);
+  if (columns.size() != 1)
+    return fail(reason, "the right-hand side has " + Twine(columns.size()) + " dimensions of its own");
+  product.depth = sums.front();
+  product.column = columns.front();
+  if (!checkNumbers(product, reason))
+    return false;
+  rewriter.setInsertionPoint(op);
+  if (product.rhs.zero && isZero(*product.rhs.zero))
+    product.rhs.zero.reset();
+  Value result = sumPair(rewriter, op, {product.lhs, product.rhs, product.depth, product.column});
+  finish(product, result);
+  return true;
 }
 
-Value ProductRaiser::rhsZero(const Product &product, Location loc) {
-  const std::optional<Parameter> &zero = product.rhs.zero;
-  if (!zero || isZero(*zero))
-    return {};
-  return zero->read ? asRank(*zero->read, loc)
-                    : byteConstant(rewriter, loc, zeroPoint(zero->constant, product.rhs.isUnsigned));
+/// Puts `sums`, times the scales, in the place of a product.
+void ProductRaiser::finish(const Product &product, Value sums) {
+  linalg::LinalgOp op = product.op;
+  Location loc = op.getLoc();
+  bool isFloat = getElementTypeOrSelf(op->getResult(0)).isF32();
+  if (isFloat)
+    sums = scaled(product, sums, loc);
+  remark::passed(loc, remark::RemarkOpts::name("Product").category("attn-raise-products"))
+      << remark::add("{0}", isFloat ? "of dequantised factors" : "of integers");
+  rewriter.replaceOp(op, sums);
 }
 
 /// The sums as f32, times all scales.
@@ -377,6 +377,8 @@ void ProductRaiser::raise(linalg::LinalgOp op) {
   std::string reason, other;
   if (!match(op, 1, product, reason) && !match(op, 0, product, other)) {
     std::string why;
+    if (raisePair(op, why))
+      return;
     bool isByBlocks = element.isF32() && (raiseByBlocks(op, 1, why) || raiseByBlocks(op, 0, why));
     if (!isByBlocks && !reason.empty())
       miss(op, why.empty() ? reason : why);
@@ -384,65 +386,20 @@ void ProductRaiser::raise(linalg::LinalgOp op) {
   }
   Location loc = op.getLoc();
   rewriter.setInsertionPoint(op);
-  Value lhs = product.lhs.stored.tensor;
-  if (!product.lhs.isUnsigned)
-    lhs = flipped(lhs, loc);
+  if (product.rhs.zero && isZero(*product.rhs.zero))
+    product.rhs.zero.reset();
   auto type = cast<RankedTensorType>(op->getResult(0).getType()).clone(rewriter.getI32Type());
-  Value result = IntegerProductOp::create(rewriter, loc, type, lhs, lhsZero(product, loc), product.rhs.stored.tensor,
-                                          rhsZero(product, loc), product.transposed, product.rhs.isUnsigned);
-  if (element.isF32())
-    result = scaled(product, result, loc);
-  remark::passed(loc, remark::RemarkOpts::name("Product").category("attn-raise-products"))
-      << remark::add("{0}", element.isF32() ? "of dequantised factors" : "of integers");
-  rewriter.replaceOp(op, result);
+  Value sums = IntegerProductOp::create(
+      rewriter, loc, type, unsignedBytes(rewriter, loc, product.lhs), unsignedZero(rewriter, loc, product.lhs),
+      product.rhs.stored.tensor, storedZero(rewriter, loc, product.rhs), product.transposed, product.rhs.isUnsigned);
+  finish(product, sums);
 }
-
-/// q(transpose(x)) becomes transpose(q(x)) where q makes bytes or reads them: an attention, whose operands are followed
-/// through transposes, then reads its keys as they lie, and a transpose that stays moves a quarter.
-struct SinkTranspose : OpRewritePattern<linalg::GenericOp> {
-  using OpRewritePattern::OpRewritePattern;
-
-  LogicalResult matchAndRewrite(linalg::GenericOp op, PatternRewriter &rewriter) const override {
-    auto fail = [&](StringRef why) { return rewriter.notifyMatchFailure(op, why); };
-    if (!isPointwise(op) || op.hasIndexSemantics() || !op.getMatchingIndexingMap(op.getDpsInitOperand(0)).isIdentity())
-      return fail("it is not elementwise, in the order of its result");
-    OpOperand *moved = nullptr;
-    for (OpOperand *input : op.getDpsInputOperands()) {
-      AffineMap map = op.getMatchingIndexingMap(input);
-      if (llvm::none_of(map.getResults(), [](AffineExpr expr) { return isa<AffineDimExpr>(expr); }))
-        continue; // one scale, one zero point
-      if (moved || !map.isIdentity())
-        return fail("it reads several tensors");
-      moved = input;
-    }
-    auto transpose = moved ? moved->get().getDefiningOp<linalg::TransposeOp>() : linalg::TransposeOp();
-    auto type = dyn_cast<RankedTensorType>(op->getResult(0).getType());
-    if (!transpose || !transpose->hasOneUse() || !type)
-      return fail("it reads no transpose that is its own");
-    if (!type.getElementType().isInteger(8) && !getElementTypeOrSelf(moved->get()).isInteger(8))
-      return fail("it neither makes bytes nor reads them");
-    Location loc = op.getLoc();
-    Value source = transpose.getInput();
-    SmallVector<Value> inputs(op.getDpsInputs());
-    inputs[moved->getOperandNumber()] = source;
-    Value init = emptyTensor(rewriter, loc, tensor::getMixedSizes(rewriter, loc, source), type.getElementType());
-    auto twin = linalg::GenericOp::create(rewriter, loc, init.getType(), inputs, init, op.getIndexingMapsArray(),
-                                          op.getIteratorTypesArray());
-    rewriter.cloneRegionBefore(op.getRegion(), twin.getRegion(), twin.getRegion().begin());
-    rewriter.replaceOpWithNewOp<linalg::TransposeOp>(op, twin->getResult(0), op.getDpsInits()[0],
-                                                     transpose.getPermutation());
-    return success();
-  }
-};
 
 struct RaiseProductsPass : impl::RaiseProductsPassBase<RaiseProductsPass> {
   RaiseProductsPass() = default;
   explicit RaiseProductsPass(const WeightStore *weights) : weights(weights) {}
 
   void runOnOperation() override {
-    RewritePatternSet patterns(&getContext());
-    patterns.add<SinkTranspose>(&getContext());
-    walkAndApplyPatterns(getOperation(), std::move(patterns));
     SmallVector<linalg::LinalgOp> ops;
     getOperation().walk([&](linalg::LinalgOp op) {
       if (linalg::isaContractionOpInterface(op))

@@ -16,6 +16,12 @@ constexpr int64_t kLineBytes = 64;
 /// How far ahead of it lines are asked for where one block of rows reads all panels: a stream from memory.
 constexpr int64_t kStreamAhead = 4096;
 
+/// Columns of a panel: a fixed number, or what is left in the last one.
+struct Columns {
+  int64_t count = 0;
+  std::optional<Index> left;
+};
+
 class IntegerGemmEmitter {
 public:
   IntegerGemmEmitter(KernelFunction &f, const IntegerGemmSpec &spec)
@@ -33,14 +39,21 @@ private:
   void multiply(Vecs &sums, int64_t height, const Vecs &right, llvm::function_ref<Vec(int64_t)> left);
   Vec dot(const Vec &sum, const Vec &left, const Vec &right);
   Vec rowBytes(Index row, Index first, int64_t count);
+  Vec lastBytes(Index row, Index first, Index count);
   Num rowSum(Index row);
   void emitRows();
-  void emitElements(Index row, int64_t vector, int64_t count, Vec sum);
-  void forColumns(llvm::function_ref<void(int64_t count)> emitColumns);
+  void emitElements(Index row, int64_t vector, const Columns &columns, Vec sum);
+  void forColumns(llvm::function_ref<void(const Columns &columns)> emitColumns);
 
-  /// A vector of a buffer's elements, of which the first `count` are there.
-  template <typename... Places> Vec loadColumns(const Buffer &buffer, int64_t count, const Places &...at) {
-    return count == spec.lanes ? buffer.vector(spec.lanes, at...) : buffer.first(k.index(count), spec.lanes, at...);
+  /// A vector of a buffer's elements, number `v` of `columns`.
+  template <typename... Places>
+  Vec loadColumns(const Buffer &buffer, const Columns &columns, int64_t v, const Places &...at) {
+    std::optional<Index> left = leftIn(columns, v);
+    return left ? buffer.first(*left, spec.lanes, at...) : buffer.vector(spec.lanes, at...);
+  }
+  std::optional<Index> leftIn(const Columns &columns, int64_t vector);
+  int64_t vectorsOf(const Columns &columns) const {
+    return columns.left ? spec.tileVectors : llvm::divideCeil(columns.count, spec.lanes);
   }
   Vec sumsOf(int64_t value) { return k.splat(k.i32(value), spec.lanes); }
 
@@ -52,9 +65,9 @@ private:
   Buffer a, panels, flatPanels, columnSums, columnZero, c, scratch;
   Num rowZero;
   SmallVector<Buffer> operands;
-  Index rows, blocks, height, extra, numPanels, panelBytes, prefetchStep;
-  // Of the task at hand.
-  Index panel, row, tileHeight, prefetchAt;
+  Index rows, depth, allColumns, blocks, height, extra, numPanels, allPanels, panelBytes, prefetchStep;
+  // Of the task at hand; panelAt counts those of other matrices, too.
+  Index panel, panelAt, row, tileHeight, prefetchAt;
 };
 
 void IntegerGemmEmitter::takeArguments(KernelFunction &f) {
@@ -86,19 +99,32 @@ void IntegerGemmEmitter::takeArguments(KernelFunction &f) {
 void IntegerGemmEmitter::emit() {
   flatPanels = panels.flat();
   rows = a.dim(0);
-  numPanels = k.index(spec.numPanels());
-  panelBytes = k.index(spec.panelShape()[1] * stepBytes);
+  depth = a.dim(1);
+  allColumns = c.dim(1);
+  numPanels = ceilDiv(allColumns, width);
+  allPanels = panels.dim(0);
+  panelBytes = panels.dim(1) * stepBytes;
+  Index batches = k.index(1);
+  if (spec.isBatched) {
+    batches = allPanels / maximum(numPanels, 1);
+    rows = rows / maximum(batches, 1);
+  }
   // ceil(M / tileRows) blocks whose heights differ by one at most: the first `extra` have one row more.
   blocks = ceilDiv(rows, spec.tileRows);
   Index divisor = maximum(blocks, 1);
   height = rows / divisor;
   extra = rows % divisor;
-  k.parallel(numPanels * blocks, [&](Index task) { emitTask(task); });
+  k.parallel(batches * numPanels * blocks, [&](Index task) { emitTask(task); });
 }
 
 void IntegerGemmEmitter::emitTask(Index task) {
   scratch = k.scratch({spec.tileRows, width}, i32);
-  Index inChunk = blocks, firstBlock = k.index(0);
+  Index inChunk = blocks, firstBlock = k.index(0), batch = k.index(0);
+  if (spec.isBatched) {
+    Index ofOne = numPanels * blocks;
+    batch = task / ofOne;
+    task = task % ofOne;
+  }
   if (spec.chunkBlocks) { // all chunks are whole but the last
     Index perChunk = numPanels * spec.chunkBlocks;
     firstBlock = task / perChunk * spec.chunkBlocks;
@@ -107,13 +133,14 @@ void IntegerGemmEmitter::emitTask(Index task) {
   }
   panel = task / inChunk;
   Index at = task % inChunk, block = firstBlock + at;
-  row = block * height + minimum(block, extra);
+  row = batch * rows + block * height + minimum(block, extra);
+  panelAt = batch * numPanels + panel;
   tileHeight = height + k.asIndex(toNum(block < extra, k.b.getIndexType()));
   // The blocks of a panel together ask for the next one; a single block for what it will read itself.
   prefetchStep = (inChunk - 1 + stepBytes) / inChunk;
-  Index next = minimum(panel + 1, numPanels - 1);
-  prefetchAt = next * panelBytes + at * prefetchStep * spec.panelShape()[1];
-  prefetchAt = select(blocks == 1, panel * panelBytes + kStreamAhead, prefetchAt);
+  Index next = minimum(panelAt + 1, allPanels - 1);
+  prefetchAt = next * panelBytes + at * prefetchStep * panels.dim(1);
+  prefetchAt = select(blocks == 1, panelAt * panelBytes + kStreamAhead, prefetchAt);
   atHeight(k.b, k.loc, tileHeight.value(), tileHeights(spec.m, spec.tileRows),
            [&](int64_t height) { emitTile(height); });
   if (spec.m != 0)
@@ -122,11 +149,12 @@ void IntegerGemmEmitter::emitTask(Index task) {
 
 /// The sums of `height` rows and one panel, to the scratch.
 void IntegerGemmEmitter::emitTile(int64_t height) {
-  int64_t vectors = spec.tileVectors, whole = spec.k / group, tail = spec.k % group;
+  int64_t vectors = spec.tileVectors, tail = ShapedType::isDynamic(spec.k) ? 0 : spec.k % group;
+  Index whole = depth / group;
   auto loadRight = [&](Index step) {
     Vecs right;
     for (int64_t v = 0; v < vectors; ++v)
-      right.push_back(panels.vector(spec.lanes * group, panel, step, v * spec.lanes * group));
+      right.push_back(panels.vector(spec.lanes * group, panelAt, step, v * spec.lanes * group));
     return right;
   };
   std::tuple<Vecs, Index> carried(Vecs(height * vectors, sumsOf(0)), prefetchAt);
@@ -140,9 +168,15 @@ void IntegerGemmEmitter::emitTile(int64_t height) {
     return std::tuple(sums, at + prefetchStep);
   });
   Vecs &sums = std::get<0>(carried);
-  if (tail) // the panel has zeros there, A has not
-    multiply(sums, height, loadRight(k.index(whole)),
-             [&](int64_t r) { return rowBytes(row + r, k.index(whole * group), tail); });
+  // The panel has zeros there, A has not.
+  if (tail)
+    multiply(sums, height, loadRight(whole), [&](int64_t r) { return rowBytes(row + r, whole * group, tail); });
+  if (ShapedType::isDynamic(spec.k) && group > 1)
+    sums = k.rolledLoop(whole, ceilDiv(depth, group), 1, sums, [&](Index step, Vecs sums) {
+      Index first = step * group;
+      multiply(sums, height, loadRight(step), [&](int64_t r) { return lastBytes(row + r, first, depth - first); });
+      return sums;
+    });
   for (int64_t r = 0; r < height; ++r)
     for (int64_t v = 0; v < vectors; ++v)
       scratch.setVector(sums[r * vectors + v], r, v * spec.lanes);
@@ -192,36 +226,48 @@ Vec IntegerGemmEmitter::rowBytes(Index row, Index first, int64_t count) {
   return bitcast(k.splat(bits, spec.lanes), i8);
 }
 
+/// The same of a number of bytes that the run knows, one at least.
+Vec IntegerGemmEmitter::lastBytes(Index row, Index first, Index count) {
+  Type word = k.b.getIntegerType(8 * group);
+  Num bits = k.number(word, int64_t(0));
+  for (int64_t n = 0; n < group; ++n) {
+    Num byte = convertUnsigned(a(row, first + minimum(count - 1, n)), word) << 8 * n;
+    bits = bits | select(count > n, byte, k.number(word, int64_t(0)));
+  }
+  return bitcast(k.splat(bits, spec.lanes), i8);
+}
+
 /// The sum of a row of A.
 Num IntegerGemmEmitter::rowSum(Index row) {
-  int64_t bytes = spec.lanes * group, whole = spec.k / bytes * bytes, rest = spec.k % bytes;
+  int64_t bytes = spec.lanes * group;
+  Index whole = depth / bytes * bytes;
   Vec ones = k.splat(k.number(i8, int64_t(1)), bytes);
   Vec sum = k.rolledLoop(0, whole, bytes, sumsOf(0),
                          [&](Index first, Vec sum) { return dot(sum, a.vector(bytes, row, first), ones); });
-  if (rest)
-    sum = dot(sum, a.first(k.index(rest), bytes, row, whole), ones);
+  if (ShapedType::isDynamic(spec.k) || spec.k % bytes)
+    sum = dot(sum, a.first(depth - whole, bytes, row, whole), ones);
   return sumOfLanes(sum);
 }
 
 /// Corrects the sums by the zero points, applies the epilogue and stores the rows of the tile.
 void IntegerGemmEmitter::emitRows() {
-  forColumns([&](int64_t count) {
-    int64_t vectors = llvm::divideCeil(count, spec.lanes);
+  forColumns([&](const Columns &columns) {
+    int64_t vectors = vectorsOf(columns);
     Vecs corrections, zeros;
     for (int64_t v = 0; v < vectors; ++v) {
-      int64_t first = v * spec.lanes, lanes = std::min(count - first, spec.lanes);
+      int64_t first = v * spec.lanes;
       if (spec.hasRowZero)
-        corrections.push_back(rowZero * columnSums.vector(spec.lanes, panel, first));
+        corrections.push_back(rowZero * columnSums.vector(spec.lanes, panelAt, first));
       if (spec.columnZero == ZeroPoint::Scalar)
         zeros.push_back(k.splat(convert(columnZero(), i32), spec.lanes));
       else if (spec.columnZero == ZeroPoint::ByColumn)
-        zeros.push_back(convert(loadColumns(columnZero, lanes, panel * width + first), i32));
+        zeros.push_back(convert(loadColumns(columnZero, columns, v, panel * width + first), i32));
     }
     k.rolledLoop(0, tileHeight, 1, [&](Index r) {
       Index at = row + r;
       Vec difference;
       if (spec.columnZero != ZeroPoint::None) { // K za - sum of the row
-        Num all = spec.hasRowZero ? rowZero * spec.k : k.i32(0);
+        Num all = spec.hasRowZero ? rowZero * toNum(depth, i32) : k.i32(0);
         difference = k.splat(all - rowSum(at), spec.lanes);
       }
       for (int64_t v = 0; v < vectors; ++v) {
@@ -230,26 +276,39 @@ void IntegerGemmEmitter::emitRows() {
           sum = sum - corrections[v];
         if (spec.columnZero != ZeroPoint::None)
           sum = sum + zeros[v] * difference;
-        emitElements(at, v, count, sum);
+        emitElements(at, v, columns, sum);
       }
     });
   });
 }
 
-/// Runs `emitColumns` for the number of columns of the panel at hand: all, or what is left in the last one.
-void IntegerGemmEmitter::forColumns(function_ref<void(int64_t)> emitColumns) {
+/// Runs `emitColumns` for the columns of the panel at hand: all, or what is left in the last one.
+void IntegerGemmEmitter::forColumns(function_ref<void(const Columns &)> emitColumns) {
+  if (ShapedType::isDynamic(spec.n)) {
+    Index left = allColumns - panel * width;
+    return k.when(left < width, [&] { emitColumns({0, left}); }, [&] { emitColumns({width, std::nullopt}); });
+  }
   int64_t rest = spec.n % width;
   if (rest == 0)
-    return emitColumns(width);
+    return emitColumns({width, std::nullopt});
   if (spec.numPanels() == 1)
-    return emitColumns(rest);
-  k.when(panel == spec.numPanels() - 1, [&] { emitColumns(rest); }, [&] { emitColumns(width); });
+    return emitColumns({rest, std::nullopt});
+  k.when(
+      panel == spec.numPanels() - 1, [&] { emitColumns({rest, std::nullopt}); },
+      [&] { emitColumns({width, std::nullopt}); });
 }
 
-/// Applies the epilogue to vector number `vector` of a row whose panel has `count` columns, and stores it.
-void IntegerGemmEmitter::emitElements(Index row, int64_t vector, int64_t count, Vec sum) {
-  int64_t first = vector * spec.lanes, lanes = std::min(count - first, spec.lanes);
-  Index column = panel * width + first;
+/// How many of the columns of vector number `vector` are there; nothing where all are.
+std::optional<Index> IntegerGemmEmitter::leftIn(const Columns &columns, int64_t vector) {
+  int64_t first = vector * spec.lanes;
+  if (columns.left) // of later vectors less than nothing, which is none
+    return *columns.left - first;
+  return columns.count - first < spec.lanes ? std::optional(k.index(columns.count - first)) : std::nullopt;
+}
+
+/// Applies the epilogue to vector number `vector` of a row whose panel has `columns`, and stores it.
+void IntegerGemmEmitter::emitElements(Index row, int64_t vector, const Columns &columns, Vec sum) {
+  Index column = panel * width + vector * spec.lanes;
   Vec result = sum;
   if (spec.epilogue) {
     auto read = [&](EpilogueOperand kind, const Buffer &buffer) -> Value {
@@ -257,11 +316,11 @@ void IntegerGemmEmitter::emitElements(Index row, int64_t vector, int64_t count, 
       case EpilogueOperand::Scalar:
         return buffer();
       case EpilogueOperand::RowVector:
-        return loadColumns(buffer, lanes, column);
+        return loadColumns(buffer, columns, vector, column);
       case EpilogueOperand::Column:
         return buffer(row);
       case EpilogueOperand::Full:
-        return loadColumns(buffer, lanes, row, column);
+        return loadColumns(buffer, columns, vector, row, column);
       }
       llvm_unreachable("covered switch");
     };
@@ -274,8 +333,8 @@ void IntegerGemmEmitter::emitElements(Index row, int64_t vector, int64_t count, 
       arguments.push_back(k.number(argument.getType(), int64_t(0)));
     result = k.asVec(*vectorizeBlock(k.b, *spec.epilogue, arguments, spec.lanes, nullptr));
   }
-  if (lanes < spec.lanes)
-    c.setFirst(result, k.index(lanes), row, column);
+  if (std::optional<Index> left = leftIn(columns, vector))
+    c.setFirst(result, *left, row, column);
   else
     c.setVector(result, row, column);
 }

@@ -19,8 +19,9 @@ enum class ZeroPoint { None, Scalar, ByColumn };
 /// the sum in i32, modulo 2^32. It is exact, so that its bits depend on nothing but the operands.
 struct IntegerGemmSpec {
   int64_t m = mlir::ShapedType::kDynamic; ///< rows of A, or kDynamic
-  int64_t k = 0, n = 0;                   ///< of the weight: fixed
-  bool hasRowZero = false;                ///< za is an operand
+  int64_t k = 0, n = 0;                   ///< of a weight: fixed; else each may be kDynamic
+  bool isBatched = false;  ///< B is matrices that the run packs (buildPackBytes), each for as many rows of A; m is open
+  bool hasRowZero = false; ///< za is an operand
   ZeroPoint columnZero = ZeroPoint::None; ///< zb is one
 
   ByteDot dot = ByteDot::Single;
@@ -41,11 +42,13 @@ struct IntegerGemmSpec {
   /// Rows of B that a lane takes in at once, the `group` of #attn.byte_panels.
   int64_t group() const { return dot == ByteDot::Quads ? 4 : dot == ByteDot::Pairs ? 2 : 1; }
   int64_t panelWidth() const { return tileVectors * lanes; }
+  /// Of one matrix, where n is fixed.
   int64_t numPanels() const { return (n + panelWidth() - 1) / panelWidth(); }
   llvm::SmallVector<int64_t> panelShape() const {
-    return {numPanels(), (k + group() - 1) / group(), panelWidth() * group()};
+    int64_t steps = mlir::ShapedType::isDynamic(k) ? k : (k + group() - 1) / group();
+    return {isBatched ? mlir::ShapedType::kDynamic : numPanels(), steps, panelWidth() * group()};
   }
-  llvm::SmallVector<int64_t> sumShape() const { return {numPanels(), panelWidth()}; }
+  llvm::SmallVector<int64_t> sumShape() const { return {panelShape().front(), panelWidth()}; }
   mlir::Type resultType(mlir::MLIRContext *context) const;
 
   /// The kernel's name and cache key: equal names, identical code.
@@ -58,7 +61,7 @@ bool canBuildIntegerGemm(const IntegerGemmSpec &spec, std::string *reason = null
 /// Emits the kernel `spec.symbol()` at the builder's insertion point. Arguments:
 ///
 ///   A         memref<MxKxi8>
-///   B         panels as #attn.byte_panels
+///   B         panels as #attn.byte_panels, of all matrices where it is batched
 ///   sums      memref<PxWxi32>, as #attn.column_sums
 ///   za        with hasRowZero: memref<i8>
 ///   zb        memref<i8>, or memref<Nxi8> by column

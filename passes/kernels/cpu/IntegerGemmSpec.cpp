@@ -22,8 +22,9 @@ IntegerGemmSpec IntegerGemmSpec::forTarget(TargetAttr target, int64_t m, int64_t
   spec.tileVectors = spec.lanes == 16 ? 3 : 2;
   // A chunk of A and the panel at hand share the second-level cache; a chunk of few blocks costs more than it saves.
   constexpr int64_t kFewest = 12;
-  int64_t room = target.getL2() / 4 * 3 - k * spec.panelWidth();
-  spec.chunkBlocks = std::max<int64_t>(room, 0) / (std::max<int64_t>(k, 1) * spec.tileRows);
+  int64_t depth = ShapedType::isDynamic(k) ? 1024 : std::max<int64_t>(k, 1);
+  int64_t room = target.getL2() / 4 * 3 - depth * spec.panelWidth();
+  spec.chunkBlocks = std::max<int64_t>(room, 0) / (depth * spec.tileRows);
   if (spec.chunkBlocks < kFewest)
     spec.chunkBlocks = 0;
   if (spec.chunkBlocks && !ShapedType::isDynamic(m)) {
@@ -39,10 +40,10 @@ Type IntegerGemmSpec::resultType(MLIRContext *context) const {
 
 std::string IntegerGemmSpec::symbol() const {
   StringRef dots[] = {"quads", "pairs", "single"}, zeros[] = {"", "_zs", "_zc"};
-  std::string name =
-      llvm::formatv("gemm_i8_m{0}_k{1}_n{2}_{3}_{4}x{5}x{6}{7}{8}", ShapedType::isDynamic(m) ? "x" : std::to_string(m),
-                    k, n, dots[static_cast<int>(dot)], tileRows, tileVectors, lanes, hasRowZero ? "_za" : "",
-                    zeros[static_cast<int>(columnZero)]);
+  auto size = [](int64_t number) { return ShapedType::isDynamic(number) ? "x" : std::to_string(number); };
+  std::string name = llvm::formatv("gemm_i8_{0}m{1}_k{2}_n{3}_{4}_{5}x{6}x{7}{8}{9}", isBatched ? "b_" : "", size(m),
+                                   size(k), size(n), dots[static_cast<int>(dot)], tileRows, tileVectors, lanes,
+                                   hasRowZero ? "_za" : "", zeros[static_cast<int>(columnZero)]);
   if (chunkBlocks)
     name += "_c" + std::to_string(chunkBlocks);
   if (!epilogue)
@@ -59,9 +60,12 @@ bool canBuildIntegerGemm(const IntegerGemmSpec &spec, std::string *reason) {
       *reason = text.str();
     return false;
   };
-  if (spec.k < 1 || spec.n < 1 || (spec.m < 0 && !ShapedType::isDynamic(spec.m)))
+  auto isSize = [&](int64_t size) { return size > 0 || (spec.isBatched && ShapedType::isDynamic(size)); };
+  if (!isSize(spec.k) || !isSize(spec.n) || (spec.m < 0 && !ShapedType::isDynamic(spec.m)))
     return fail("the sizes M, K, N (" + Twine(spec.m) + ", " + Twine(spec.k) + ", " + Twine(spec.n) +
                 ") are not positive");
+  if (spec.isBatched && !ShapedType::isDynamic(spec.m))
+    return fail("the rows of a batch are fixed at " + Twine(spec.m));
   if (spec.lanes < 1 || spec.tileRows < 1 || spec.tileVectors < 1)
     return fail("the tile is empty");
   if (spec.dot != ByteDot::Single && spec.lanes != 16 && spec.lanes != 8)

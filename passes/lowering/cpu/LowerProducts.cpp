@@ -4,12 +4,14 @@
 #include "passes/graph/ProductReport.h"
 #include "passes/graph/Structured.h"
 #include "passes/kernels/cpu/IntegerGemm.h"
+#include "passes/kernels/cpu/PackBytes.h"
 #include "passes/kernels/cpu/Range.h"
 #include "passes/lowering/choose/Epilogue.h"
 #include "passes/lowering/choose/KernelCall.h"
 #include "passes/lowering/cpu/RowProduct.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Arith/Utils/Utils.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
@@ -48,10 +50,13 @@ private:
   void lower(IntegerProductOp op);
   IntegerGemmSpec makeSpec(IntegerProductOp op, const std::optional<Epilogue> &epilogue);
   Value signedZero(IntegerProductOp op, Location loc);
-  SmallVector<Value> makeInputs(IntegerProductOp op, WeightOp weight, const std::optional<Epilogue> &epilogue,
+  FailureOr<func::FuncOp> getPacking(IntegerProductOp op, const IntegerGemmSpec &spec);
+  SmallVector<Value> packAtRun(IntegerProductOp op, const IntegerGemmSpec &spec, Location loc);
+  SmallVector<Value> storedPanels(IntegerProductOp op, WeightOp weight, const IntegerGemmSpec &spec, Location loc);
+  SmallVector<Value> makeInputs(IntegerProductOp op, const std::optional<Epilogue> &epilogue,
                                 const IntegerGemmSpec &spec, Location loc, SmallVectorImpl<int64_t> &elementwise);
-  Value emitCall(IntegerProductOp op, WeightOp weight, const std::optional<Epilogue> &epilogue,
-                 const IntegerGemmSpec &spec, func::FuncOp kernel);
+  Value emitCall(IntegerProductOp op, const std::optional<Epilogue> &epilogue, const IntegerGemmSpec &spec,
+                 func::FuncOp kernel);
   void report(IntegerProductOp op, ProductVerdict verdict, StringRef text);
 
   ModuleOp module;
@@ -62,6 +67,11 @@ private:
   IRRewriter rewriter;
 };
 
+/// The stored matrix that is multiplied by, or null.
+WeightOp storedMatrix(IntegerProductOp op) {
+  return op.getNumBatch() ? WeightOp() : op.getRhs().getDefiningOp<WeightOp>();
+}
+
 unsigned leadingDims(IntegerProductOp op) { return cast<RankedTensorType>(op.getLhs().getType()).getRank() - 1; }
 
 void ProductLowering::report(IntegerProductOp op, ProductVerdict verdict, StringRef text) {
@@ -69,15 +79,23 @@ void ProductLowering::report(IntegerProductOp op, ProductVerdict verdict, String
   auto global = weight ? symbols.lookup<GlobalOp>(weight.getGlobal()) : GlobalOp();
   if (global && isa<BlockCodesAttr>(global.getExpression())) // attn-round-rows
     return reportProduct(module, op.getLoc(), "s8 columns", "s8 rows in s32", verdict, text);
-  reportProduct(module, op.getLoc(), op.getIsUnsigned() ? "u8" : "s8", "u8 x s8 in s32", verdict, text);
+  StringRef storage = op.getIsUnsigned() ? "u8" : "s8";
+  if (!weight)
+    storage = op.getIsUnsigned() ? "u8, computed" : "s8, computed";
+  reportProduct(module, op.getLoc(), storage, "u8 x s8 in s32", verdict, text);
 }
 
 IntegerGemmSpec ProductLowering::makeSpec(IntegerProductOp op, const std::optional<Epilogue> &epilogue) {
   auto type = cast<RankedTensorType>(op.getResult().getType());
   if (epilogue)
     type = cast<RankedTensorType>(linalg::GenericOp(epilogue->op)->getResult(0).getType());
-  IntegerGemmSpec spec =
-      IntegerGemmSpec::forTarget(target, countElements(type, 0, leadingDims(op)), op.getDepth(), op.getColumns());
+  auto known = [](int64_t size, int64_t other) { return ShapedType::isDynamic(size) ? other : size; };
+  int64_t k = known(op.getDepth(), cast<RankedTensorType>(op.getLhs().getType()).getShape().back()),
+          n = known(op.getColumns(), type.getShape().back());
+  bool isStored = storedMatrix(op) != nullptr;
+  IntegerGemmSpec spec = IntegerGemmSpec::forTarget(
+      target, isStored ? countElements(type, 0, leadingDims(op)) : ShapedType::kDynamic, k, n);
+  spec.isBatched = !isStored;
   spec.hasRowZero = static_cast<bool>(op.getLhsZero());
   if (Value zero = op.getRhsZero())
     spec.columnZero = cast<RankedTensorType>(zero.getType()).getRank() ? ZeroPoint::ByColumn : ZeroPoint::Scalar;
@@ -108,9 +126,57 @@ Value ProductLowering::signedZero(IntegerProductOp op, Location loc) {
                      });
 }
 
-SmallVector<Value> ProductLowering::makeInputs(IntegerProductOp op, WeightOp weight,
-                                               const std::optional<Epilogue> &epilogue, const IntegerGemmSpec &spec,
-                                               Location loc, SmallVectorImpl<int64_t> &elementwise) {
+/// The kernel that packs what the run multiplies by.
+FailureOr<func::FuncOp> ProductLowering::getPacking(IntegerProductOp op, const IntegerGemmSpec &spec) {
+  PackBytesSpec pack{spec.k,       spec.n,    op.getTransposed(), op.getIsUnsigned(), spec.panelWidth(),
+                     spec.group(), spec.lanes};
+  return kernels.getOrBuild(pack.symbol(),
+                            [&](OpBuilder &builder) { return buildPackBytes(builder, op.getLoc(), pack); });
+}
+
+/// Panels of what the run multiplies by and the sums of their columns, packed by that kernel.
+SmallVector<Value> ProductLowering::packAtRun(IntegerProductOp op, const IntegerGemmSpec &spec, Location loc) {
+  Value right = op.getRhs();
+  auto type = cast<RankedTensorType>(right.getType());
+  SmallVector<OpFoldResult> sizes = tensor::getMixedSizes(rewriter, loc, right);
+  int64_t rank = type.getRank(), numBatch = op.getNumBatch();
+  OpFoldResult batches = multiplySizes(rewriter, loc, ArrayRef(sizes).take_front(numBatch));
+  ArrayRef<OpFoldResult> matrix = ArrayRef(sizes).drop_front(numBatch);
+  if (numBatch == 0)
+    right = tensor::ExpandShapeOp::create(
+        rewriter, loc, RankedTensorType::get({1, type.getDimSize(0), type.getDimSize(1)}, type.getElementType()), right,
+        ArrayRef<ReassociationIndices>{{0, 1}, {2}}, ArrayRef{batches, matrix[0], matrix[1]});
+  else if (numBatch > 1)
+    right = tensor::CollapseShapeOp::create(
+        rewriter, loc, right, ArrayRef<ReassociationIndices>{dimRange(0, numBatch), {rank - 2}, {rank - 1}});
+  Type i8 = rewriter.getI8Type();
+  SmallVector<int64_t> shape = {ShapedType::kDynamic, spec.k, spec.n};
+  if (op.getTransposed())
+    std::swap(shape[1], shape[2]);
+  if (auto cube = RankedTensorType::get(shape, i8); right.getType() != cube)
+    right = tensor::CastOp::create(rewriter, loc, cube, right);
+  auto pieces = [&](int64_t dim, int64_t step) -> Value {
+    Value size = getValueOrCreateConstantIndexOp(rewriter, loc, matrix[dim]);
+    return arith::CeilDivUIOp::create(rewriter, loc, size, arith::ConstantIndexOp::create(rewriter, loc, step));
+  };
+  Value count = arith::MulIOp::create(rewriter, loc, getValueOrCreateConstantIndexOp(rewriter, loc, batches),
+                                      pieces(op.getTransposed() ? 0 : 1, spec.panelWidth()));
+  SmallVector<int64_t> panels = spec.panelShape();
+  OpFoldResult steps = rewriter.getIndexAttr(panels[1]);
+  if (ShapedType::isDynamic(spec.k))
+    steps = pieces(op.getTransposed() ? 1 : 0, spec.group());
+  Value inits[] = {
+      tensor::EmptyOp::create(rewriter, loc, {OpFoldResult(count), steps, rewriter.getIndexAttr(panels[2])}, i8),
+      tensor::EmptyOp::create(rewriter, loc, {OpFoldResult(count), rewriter.getIndexAttr(spec.panelWidth())},
+                              rewriter.getI32Type())};
+  auto call =
+      KernelOp::create(rewriter, loc, TypeRange(ValueRange(inits)), FlatSymbolRefAttr::get(*getPacking(op, spec)),
+                       right, inits, rewriter.getDenseI64ArrayAttr({}));
+  return llvm::to_vector_of<Value>(call->getResults());
+}
+
+SmallVector<Value> ProductLowering::storedPanels(IntegerProductOp op, WeightOp weight, const IntegerGemmSpec &spec,
+                                                 Location loc) {
   MLIRContext *context = rewriter.getContext();
   FlatSymbolRefAttr source = weight.getGlobalAttr();
   bool transposed = op.getTransposed(), isUnsigned = op.getIsUnsigned();
@@ -122,18 +188,27 @@ SmallVector<Value> ProductLowering::makeInputs(IntegerProductOp op, WeightOp wei
                      BytePanelsAttr::get(context, source, transposed, spec.panelWidth(), spec.group(), isUnsigned));
   Value sums = get("sums", RankedTensorType::get(spec.sumShape(), rewriter.getI32Type()),
                    ColumnSumsAttr::get(context, source, transposed, spec.panelWidth(), isUnsigned));
-  SmallVector<Value> inputs = {toMatrix(rewriter, loc, op.getLhs(), leadingDims(op)), panels, sums};
+  return {panels, sums};
+}
+
+SmallVector<Value> ProductLowering::makeInputs(IntegerProductOp op, const std::optional<Epilogue> &epilogue,
+                                               const IntegerGemmSpec &spec, Location loc,
+                                               SmallVectorImpl<int64_t> &elementwise) {
+  SmallVector<Value> inputs = {toMatrix(rewriter, loc, op.getLhs(), leadingDims(op))};
+  WeightOp weight = storedMatrix(op);
+  llvm::append_range(inputs, weight ? storedPanels(op, weight, spec, loc) : packAtRun(op, spec, loc));
   if (spec.hasRowZero)
     inputs.push_back(op.getLhsZero());
   if (spec.columnZero != ZeroPoint::None)
     inputs.push_back(signedZero(op, loc));
   if (epilogue)
-    addEpilogueInputs(rewriter, loc, *epilogue, spec.resultType(context), leadingDims(op), inputs, elementwise);
+    addEpilogueInputs(rewriter, loc, *epilogue, spec.resultType(rewriter.getContext()), leadingDims(op), inputs,
+                      elementwise);
   return inputs;
 }
 
 /// Calls `kernel` in place of the product, or of its epilogue, and returns what that op yields.
-Value ProductLowering::emitCall(IntegerProductOp op, WeightOp weight, const std::optional<Epilogue> &epilogue,
+Value ProductLowering::emitCall(IntegerProductOp op, const std::optional<Epilogue> &epilogue,
                                 const IntegerGemmSpec &spec, func::FuncOp kernel) {
   Location loc = op.getLoc();
   auto type = cast<RankedTensorType>(op.getResult().getType());
@@ -143,8 +218,12 @@ Value ProductLowering::emitCall(IntegerProductOp op, WeightOp weight, const std:
     type = cast<RankedTensorType>(last->getResult(0).getType());
   }
   SmallVector<int64_t> elementwise;
-  SmallVector<Value> inputs = makeInputs(op, weight, epilogue, spec, loc, elementwise);
-  return emitRowProduct(rewriter, loc, {op.getLhs(), type, spec.m, spec.k, spec.n}, kernel, inputs, elementwise);
+  SmallVector<Value> inputs = makeInputs(op, epilogue, spec, loc, elementwise);
+  Value columns;
+  if (ShapedType::isDynamic(spec.n))
+    columns = tensor::DimOp::create(rewriter, loc, op.getRhs(), op.getNumBatch() + (op.getTransposed() ? 0 : 1));
+  return emitRowProduct(rewriter, loc, {op.getLhs(), type, spec.m, spec.k, spec.n, columns}, kernel, inputs,
+                        elementwise);
 }
 
 void ProductLowering::lower(IntegerProductOp op) {
@@ -153,9 +232,6 @@ void ProductLowering::lower(IntegerProductOp op) {
     remark::missed(op.getLoc(), remarkNamed("product")) << remark::reason("{0}", why);
     report(op, ProductVerdict::reason, why);
   };
-  auto weight = op.getRhs().getDefiningOp<WeightOp>();
-  if (!weight)
-    return missed("the matrix is no weight");
   std::optional<Epilogue> epilogue = matchEpilogue(op->getResult(0), leadingDims(op), 1, reason);
   IntegerGemmSpec spec = makeSpec(op, epilogue);
   if (epilogue && !canBuildIntegerGemm(spec, &reason)) {
@@ -170,13 +246,15 @@ void ProductLowering::lower(IntegerProductOp op) {
       spec.symbol(), [&](OpBuilder &builder) { return buildIntegerGemm(builder, op.getLoc(), spec); });
   if (failed(kernel))
     return missed("the name '" + spec.symbol() + "' is taken");
+  if (spec.isBatched && failed(getPacking(op, spec)))
+    return missed("the name of the kernel that packs is taken");
   remark::passed(op.getLoc(), remarkNamed("product")) << remark::add("{0}", spec.symbol());
   report(op, ProductVerdict::kernel, spec.symbol());
   Operation *last = op;
   if (epilogue)
     last = epilogue->op;
   rewriter.setInsertionPoint(last);
-  rewriter.replaceOp(last, emitCall(op, weight, epilogue, spec, *kernel));
+  rewriter.replaceOp(last, emitCall(op, epilogue, spec, *kernel));
   if (epilogue)
     rewriter.eraseOp(op);
 }

@@ -61,7 +61,10 @@ Value emitRowProduct(RewriterBase &rewriter, Location loc, const RowProduct &pro
   unsigned leading = product.leading();
   RankedTensorType type = product.type;
   SmallVector<OpFoldResult> sizes = tensor::getMixedSizes(rewriter, loc, product.lhs);
-  sizes.back() = rewriter.getIndexAttr(product.n);
+  OpFoldResult columns = rewriter.getIndexAttr(product.n);
+  if (product.columns)
+    columns = product.columns;
+  sizes.back() = columns;
   for (unsigned n = 0; n < leading; ++n)
     if (!type.isDynamicDim(n))
       sizes[n] = rewriter.getIndexAttr(type.getDimSize(n));
@@ -71,20 +74,23 @@ Value emitRowProduct(RewriterBase &rewriter, Location loc, const RowProduct &pro
                                            multiplySizes(rewriter, loc, ArrayRef(sizes).take_front(leading)));
   Type element = type.getElementType();
   SmallVector<Value> inits;
-  auto addInit = [&](int64_t columns, Type element) {
-    inits.push_back(tensor::EmptyOp::create(rewriter, loc, {rows, rewriter.getIndexAttr(columns)}, element));
+  auto addInit = [&](OpFoldResult columns, Type element) {
+    inits.push_back(tensor::EmptyOp::create(rewriter, loc, {rows, columns}, element));
   };
   for (RankedTensorType part : scratch)
-    addInit(part.getDimSize(1), part.getElementType());
-  addInit(product.n, element);
+    addInit(rewriter.getIndexAttr(part.getDimSize(1)), part.getElementType());
+  addInit(columns, element);
   auto call = KernelOp::create(rewriter, loc, TypeRange(ValueRange(inits)), FlatSymbolRefAttr::get(kernel), inputs,
                                inits, rewriter.getDenseI64ArrayAttr(elementwise));
-  if (!ShapedType::isDynamic(product.m))
+  if (!ShapedType::isDynamic(product.m) && !ShapedType::isDynamic(product.k) && !ShapedType::isDynamic(product.n))
     call->setAttr(AttnDialect::kFlopsAttr, rewriter.getDenseI64ArrayAttr({2 * product.m * product.k * product.n}));
   Value result = call->getResults().back();
-  if (leading == 0)
+  if (leading) // the op may know sizes that the kernel's type does not
+    result = castTo(rewriter, loc, result,
+                    RankedTensorType::get({countElements(type, 0, leading), type.getShape().back()}, element));
+  else
     result = tensor::CollapseShapeOp::create(rewriter, loc, result, ArrayRef{dimRange(0, 2)});
-  else if (leading > 1)
+  if (leading > 1)
     result = tensor::ExpandShapeOp::create(rewriter, loc, RankedTensorType::get(type.getShape(), element), result,
                                            ArrayRef{dimRange(0, leading), dimRange(leading, leading + 1)}, sizes);
   return castTo(rewriter, loc, result, type);

@@ -9,11 +9,12 @@
 
 namespace attn {
 
-/// A kernel's product of rows by a stored K x N matrix.
+/// A kernel's product of rows by K x N matrices.
 struct RowProduct {
   mlir::Value lhs;             ///< its last dimension is K
   mlir::RankedTensorType type; ///< of the result, with the epilogue
   int64_t m = 0, k = 0, n = 0; ///< as the kernel has them: m may be dynamic
+  mlir::Value columns;         ///< how many there are, where n is dynamic
 
   unsigned leading() const { return mlir::cast<mlir::RankedTensorType>(lhs.getType()).getRank() - 1; }
 };

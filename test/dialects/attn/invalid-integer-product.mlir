@@ -27,6 +27,24 @@ func.func @rank(%x: tensor<2x8xi8>, %w: tensor<8xi8>) {
 
 // -----
 
+// integer_product C2
+func.func @batch(%x: tensor<2x4x8xi8>, %w: tensor<3x8x6xi8>) {
+  // expected-error @below {{expects a matrix for each of the first dimensions of lhs, got 'tensor<2x4x8xi8>' by 'tensor<3x8x6xi8>'}}
+  %a = attn.integer_product %x by %w : tensor<2x4x8xi8> by tensor<3x8x6xi8> -> tensor<2x4x6xi32>
+  return
+}
+
+// -----
+
+// integer_product C2
+func.func @batches(%x: tensor<2x8xi8>, %w: tensor<2x2x8x6xi8>) {
+  // expected-error @below {{expects rows by a matrix, got 'tensor<2x8xi8>' by 'tensor<2x2x8x6xi8>'}}
+  %a = attn.integer_product %x by %w : tensor<2x8xi8> by tensor<2x2x8x6xi8> -> tensor<2x6xi32>
+  return
+}
+
+// -----
+
 // integer_product C3
 func.func @depth(%x: tensor<2x8xi8>, %w: tensor<8x6xi8>) {
   // expected-error @below {{expects the rows of lhs to be as long as the columns of rhs, got 8 and 6}}

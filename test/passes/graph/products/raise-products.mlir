@@ -182,3 +182,56 @@ func.func @missed(%x: tensor<4x8xf32>, %given: tensor<6xf32>, %f: tensor<8x6xf32
   %t = linalg.matmul ins(%x, %b : tensor<4x8xf32>, tensor<8x6xf32>) outs(%init : tensor<4x6xf32>) -> tensor<4x6xf32>
   return %s, %t : tensor<4x6xf32>, tensor<4x6xf32>
 }
+
+// Two operands that the run has, a matrix for each head, in other orders of dimensions than the op has them: copies in
+// its order, and the sums in that of the result.
+// CHECK-LABEL: @pair
+// CHECK-SAME: %[[X:[^:]*]]: tensor<?x2x8xi8>, %[[Y:[^:]*]]: tensor<2x6x8xi8>, %[[Z:[^:]*]]: tensor<i8>
+// CHECK: %[[ROWS:.*]] = linalg.generic {{.*}}(d0, d1, d2) -> (d1, d0, d2){{.*}} ins(%[[X]] : tensor<?x2x8xi8>) outs(%{{.*}} : tensor<2x?x8xi8>)
+// CHECK: %[[S:.*]] = attn.integer_product %[[ROWS]] zero %[[Z]] by %[[Y]] transposed : tensor<2x?x8xi8> zero tensor<i8> by tensor<2x6x8xi8> -> tensor<2x?x6xi32>
+// CHECK: linalg.transpose ins(%[[S]] : tensor<2x?x6xi32>) outs(%{{.*}} : tensor<?x2x6xi32>) permutation = [1, 0, 2]
+func.func @pair(%x: tensor<?x2x8xi8>, %y: tensor<2x6x8xi8>, %z: tensor<i8>, %e: tensor<?x2x8xi32>, %f: tensor<2x6x8xi32>, %zeros: tensor<?x2x6xi32>)
+    -> tensor<?x2x6xi32> {
+  %c0 = arith.constant 0 : i32
+  %a = linalg.generic {indexing_maps = [affine_map<(i, h, k) -> (i, h, k)>, affine_map<(i, h, k) -> ()>, affine_map<(i, h, k) -> (i, h, k)>], iterator_types = ["parallel", "parallel", "parallel"]}
+      ins(%x, %z : tensor<?x2x8xi8>, tensor<i8>) outs(%e : tensor<?x2x8xi32>) {
+    ^bb0(%p: i8, %zero: i8, %out: i32):
+      %0 = arith.extui %p : i8 to i32
+      %1 = arith.extui %zero : i8 to i32
+      %2 = arith.subi %0, %1 : i32
+      linalg.yield %2 : i32
+  } -> tensor<?x2x8xi32>
+  %b = linalg.generic {indexing_maps = [affine_map<(h, n, k) -> (h, n, k)>, affine_map<(h, n, k) -> (h, n, k)>], iterator_types = ["parallel", "parallel", "parallel"]}
+      ins(%y : tensor<2x6x8xi8>) outs(%f : tensor<2x6x8xi32>) {
+    ^bb0(%p: i8, %out: i32):
+      %0 = arith.extsi %p : i8 to i32
+      linalg.yield %0 : i32
+  } -> tensor<2x6x8xi32>
+  %init = linalg.fill ins(%c0 : i32) outs(%zeros : tensor<?x2x6xi32>) -> tensor<?x2x6xi32>
+  %s = linalg.contract indexing_maps = [affine_map<(i, h, n, k) -> (i, h, k)>, affine_map<(i, h, n, k) -> (h, n, k)>, affine_map<(i, h, n, k) -> (i, h, n)>]
+      ins(%a, %b : tensor<?x2x8xi32>, tensor<2x6x8xi32>) outs(%init : tensor<?x2x6xi32>) -> tensor<?x2x6xi32>
+  return %s : tensor<?x2x6xi32>
+}
+
+// The same of floats stays: an attention may be made of it, and the f32 kernel.
+// CHECK-LABEL: @pair_of_floats
+// CHECK-NOT: attn.integer_product
+// CHECK: linalg.matmul
+func.func @pair_of_floats(%x: tensor<4x8xi8>, %y: tensor<8x6xi8>, %e: tensor<4x8xf32>, %f: tensor<8x6xf32>, %zeros: tensor<4x6xf32>) -> tensor<4x6xf32> {
+  %c0 = arith.constant 0.0 : f32
+  %a = linalg.generic {indexing_maps = [affine_map<(i, k) -> (i, k)>, affine_map<(i, k) -> (i, k)>], iterator_types = ["parallel", "parallel"]}
+      ins(%x : tensor<4x8xi8>) outs(%e : tensor<4x8xf32>) {
+    ^bb0(%p: i8, %out: f32):
+      %0 = arith.uitofp %p : i8 to f32
+      linalg.yield %0 : f32
+  } -> tensor<4x8xf32>
+  %b = linalg.generic {indexing_maps = [affine_map<(i, k) -> (i, k)>, affine_map<(i, k) -> (i, k)>], iterator_types = ["parallel", "parallel"]}
+      ins(%y : tensor<8x6xi8>) outs(%f : tensor<8x6xf32>) {
+    ^bb0(%p: i8, %out: f32):
+      %0 = arith.sitofp %p : i8 to f32
+      linalg.yield %0 : f32
+  } -> tensor<8x6xf32>
+  %init = linalg.fill ins(%c0 : f32) outs(%zeros : tensor<4x6xf32>) -> tensor<4x6xf32>
+  %s = linalg.matmul ins(%a, %b : tensor<4x8xf32>, tensor<8x6xf32>) outs(%init : tensor<4x6xf32>) -> tensor<4x6xf32>
+  return %s : tensor<4x6xf32>
+}

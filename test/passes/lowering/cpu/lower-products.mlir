@@ -10,7 +10,10 @@ module attributes {attn.target = #attn.target<triple = "x86_64-unknown-linux-gnu
 // CHECK: module attributes {attn.product_report = [
 // CHECK-SAME: {arithmetic = "u8 x s8 in s32", kernel = "gemm_i8_mx_k8_n6_quads_8x3x16_za_c{{[0-9]*}}_e{{[0-9a-f]*}}", node = "", storage = "s8"}
 // CHECK-SAME: {arithmetic = "u8 x s8 in s32", kernel = "gemm_i8_m1_k8_n6_quads_8x3x16_zs", node = "", storage = "u8"}
-// CHECK-SAME: {arithmetic = "u8 x s8 in s32", node = "", reason = "the matrix is no weight", storage = "s8"}
+// CHECK-SAME: {arithmetic = "u8 x s8 in s32", kernel = "gemm_i8_b_mx_k8_n6_quads_8x3x16_c{{[0-9]*}}", node = "", storage = "s8, computed"}
+// CHECK-SAME: {arithmetic = "u8 x s8 in s32", kernel = "gemm_i8_b_mx_kx_nx_quads_8x3x16_zs_c{{[0-9]*}}", node = "", storage = "u8, computed"}
+// CHECK-SAME: {arithmetic = "u8 x s8 in s32", kernel = "gemm_i8_b_mx_k8_n6_quads_8x3x16_c{{[0-9]*}}", node = "", storage = "s8, computed"}
+// CHECK-SAME: {arithmetic = "u8 x s8 in s32", node = "", reason = "the sizes M, K, N ({{.*}}, 0, 6) are not positive", storage = "s8, computed"}
 attn.global @w : tensor<8x6xi8> = #attn.initializer<"w">
 attn.global @t : tensor<6x8xi8> = #attn.initializer<"t">
 // GLOBAL-DAG: attn.global @w_bytes : tensor<1x2x192xi8> = #attn.byte_panels<@w, transposed = false, width = 48, group = 4, unsigned = false>
@@ -51,11 +54,45 @@ func.func @unsigned(%x: tensor<8xi8>) -> tensor<6xi32> {
   return %p : tensor<6xi32>
 }
 
+// What the run computes it packs.
 // CHECK-LABEL: func.func @computed
-// CHECK: attn.integer_product
-// REMARK: remark: {{.*}}the matrix is no weight
+// CHECK-SAME: %[[X:[^:]*]]: tensor<4x8xi8>, %[[W:[^:]*]]: tensor<8x6xi8>
+// CHECK: %[[CUBE:.*]] = tensor.expand_shape %[[W]] {{\[\[}}0, 1], [2]] output_shape [1, 8, 6]
+// CHECK: %[[P:.*]]:2 = attn.kernel @pack_bytes_k8_n6_w48x4x16 ins(%{{.*}} : tensor<?x8x6xi8>) outs(%{{.*}}, %{{.*}} : tensor<?x2x192xi8>, tensor<?x48xi32>)
+// CHECK: attn.kernel @gemm_i8_b_mx_k8_n6_quads_8x3x16_c{{[0-9]*}} ins(%{{.*}}, %[[P]]#0, %[[P]]#1 : tensor<?x8xi8>, tensor<?x2x192xi8>, tensor<?x48xi32>)
 func.func @computed(%x: tensor<4x8xi8>, %w: tensor<8x6xi8>) -> tensor<4x6xi32> {
   %p = attn.integer_product %x by %w : tensor<4x8xi8> by tensor<8x6xi8> -> tensor<4x6xi32>
+  return %p : tensor<4x6xi32>
+}
+
+// A matrix for each of two dimensions, all sizes open.
+// CHECK-LABEL: func.func @matrices
+// CHECK-SAME: %[[X:[^:]*]]: tensor<?x?x?x?xi8>, %[[W:[^:]*]]: tensor<?x?x?x?xi8>
+// CHECK: %[[CUBE:.*]] = tensor.collapse_shape %[[W]] {{\[\[}}0, 1], [2], [3]]
+// CHECK: attn.kernel @pack_bytes_kx_nx_w48x4x16_t_u ins(%[[CUBE]] : tensor<?x?x?xi8>)
+// CHECK: attn.kernel @gemm_i8_b_mx_kx_nx_quads_8x3x16_zs_c
+// CHECK: tensor.expand_shape {{.*}} tensor<?x?xi32> into tensor<?x?x?x?xi32>
+func.func @matrices(%x: tensor<?x?x?x?xi8>, %w: tensor<?x?x?x?xi8>) -> tensor<?x?x?x?xi32> {
+  %p = attn.integer_product %x by %w transposed unsigned
+      : tensor<?x?x?x?xi8> by tensor<?x?x?x?xi8> -> tensor<?x?x?x?xi32>
+  return %p : tensor<?x?x?x?xi32>
+}
+
+// The op knows more sizes than the kernel, whose rows are open.
+// CHECK-LABEL: func.func @known
+// CHECK: %[[K:.*]] = attn.kernel @gemm_i8_b_mx_k8_n6
+// CHECK: %[[C:.*]] = tensor.cast %[[K]] : tensor<?x6xi32> to tensor<84x6xi32>
+// CHECK: tensor.expand_shape %[[C]] {{\[\[}}0, 1], [2]] output_shape [2, 42, 6]
+func.func @known(%x: tensor<2x42x8xi8>, %w: tensor<8x6xi8>) -> tensor<2x42x6xi32> {
+  %p = attn.integer_product %x by %w : tensor<2x42x8xi8> by tensor<8x6xi8> -> tensor<2x42x6xi32>
+  return %p : tensor<2x42x6xi32>
+}
+
+// CHECK-LABEL: func.func @empty
+// CHECK: attn.integer_product
+// REMARK: remark: {{.*}}the sizes M, K, N ({{.*}}, 0, 6) are not positive
+func.func @empty(%x: tensor<4x0xi8>, %w: tensor<0x6xi8>) -> tensor<4x6xi32> {
+  %p = attn.integer_product %x by %w : tensor<4x0xi8> by tensor<0x6xi8> -> tensor<4x6xi32>
   return %p : tensor<4x6xi32>
 }
 

@@ -1,0 +1,27 @@
+#ifndef PASSES_GRAPH_PRODUCTS_INTEGERSUMS_H
+#define PASSES_GRAPH_PRODUCTS_INTEGERSUMS_H
+
+#include "passes/graph/products/QuantizedOperand.h"
+
+namespace attn {
+
+/// The bytes of an operand as numbers from 0 to 255: of signed ones, each with 128 added.
+mlir::Value unsignedBytes(mlir::OpBuilder &b, mlir::Location loc, const QuantizedOperand &operand);
+/// Its one zero point as such a number, in rank 0; null for 0.
+mlir::Value unsignedZero(mlir::OpBuilder &b, mlir::Location loc, const QuantizedOperand &operand);
+/// The zero point of an operand that is taken as it is stored, in rank 0, or 1 where it goes by column; null for none.
+mlir::Value storedZero(mlir::OpBuilder &b, mlir::Location loc, const QuantizedOperand &operand);
+
+/// Two operands of a contraction with one loop that is summed and one that is the right-hand side's own.
+struct BytePair {
+  QuantizedOperand lhs, rhs;
+  unsigned depth = 0, column = 0;
+};
+
+/// The sums of `op`, a contraction of `pair`, in i32 and in the order of its result: an attn.integer_product of copies
+/// whose dimensions stand as it has them, where they do not already.
+mlir::Value sumPair(mlir::OpBuilder &b, mlir::linalg::LinalgOp op, const BytePair &pair);
+
+} // namespace attn
+
+#endif // PASSES_GRAPH_PRODUCTS_INTEGERSUMS_H
