@@ -1,6 +1,8 @@
 """States that a library keeps, and compiled searches."""
+import json
 import pathlib
 import pickle
+import re
 import shutil
 import tempfile
 import unittest
@@ -199,7 +201,8 @@ class Searches(unittest.TestCase):
         (node,) = set(maps) - {"alignment"}
         self.assertEqual(maps[node].shape[:3], (3, 2, 1))
         np.testing.assert_allclose(maps[node][:, :, 0], maps["alignment"], atol=1e-5)
-        layers = {one["name"]: one for one in (maps._layer(name) for name in maps)}
+        data = json.loads(re.search(r'id="data">(.*?)</script>', maps.page(), re.S)[1])
+        layers = {one["name"]: one for one in data["layers"]}
         self.assertEqual(layers[node]["shape"], [6, *maps[node].shape[2:]])
         self.assertEqual(layers[node]["hypotheses"], 2)
         self.assertIn("hypothesis", maps.page())
