@@ -4,6 +4,7 @@
 
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Utils/StaticValueUtils.h"
+#include <limits>
 
 using namespace mlir;
 
@@ -45,16 +46,18 @@ private:
   Vec multiplyAdd(const Vec &x, const Vec &y, const Vec &sum) override { return e.multiplyAdd(x, y, sum); }
   Vec activation(ActivationAttr kind, const Vec &x) override {
     if (kind.getKind() == ActivationKind::sigmoid)
-      return 1.0 / (1.0 + exp2Limited(x * -1.44269504f));
+      return 1.0 / (1.0 + exp2Unlimited(x * -1.44269504f));
     if (kind.getKind() == ActivationKind::tanh)
-      return 1.0 - 2.0 / (1.0 + exp2Limited(x * 2.88539008f));
+      return 1.0 - 2.0 / (1.0 + exp2Unlimited(x * 2.88539008f));
     return RecurrentCell::activation(kind, x);
   }
 
-  /// At most 126, where exp2 needs it; NaN stays NaN.
-  Vec exp2Limited(const Vec &x) {
-    bool hasScalef = e.lanes == 16;
-    return exp2(k, hasScalef ? x : atMost(x, constantLike(x, 126.0)), hasScalef);
+  /// 2^x, which is infinite where exp2 alone is not to be asked: a gate that a state of infinity shuts is 0.
+  Vec exp2Unlimited(const Vec &x) {
+    if (e.lanes == 16)
+      return exp2(k, x, /*hasScalef=*/true);
+    Vec infinity = constantLike(x, std::numeric_limits<double>::infinity());
+    return select(x > constantLike(x, 126.0), infinity, exp2(k, x, /*hasScalef=*/false));
   }
   Index place(Index plane) { return e.places.state(plane, task.direction, row, unit); }
 
