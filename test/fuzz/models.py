@@ -277,8 +277,8 @@ class Worker:
         if cls.server is None:
             cls.server = backend.Server(str(tools / "onnx-case-server"), timeout=SECONDS)
         kind, text, run = verdict(cls.server, model, runs)
-        # In 16 bits the unfused form rounds where the fused one does not.
-        if kind == "pass" and seed % 10 == 0 and not is_narrow(model):
+        # In 16 bits the unfused form rounds where the fused one does not; a choice among NaN differs from form to form.
+        if kind == "pass" and seed % 10 == 0 and not is_narrow(model) and not chooses(model):
             text = verified(tools / "attnc", model, pathlib.Path(cls.server.folder))
             kind, text = ("unfused", text) if text else (kind, "")
         if kind in FAILURES:
@@ -289,6 +289,10 @@ class Worker:
 def is_narrow(model):
     return any(i.type.tensor_type.elem_type in (onnx.TensorProto.FLOAT16, onnx.TensorProto.BFLOAT16)
                for i in [*model.graph.value_info, *model.graph.input])
+
+
+def chooses(model):
+    return any(name in ("ArgMax", "ArgMin", "TopK") for name in operator_names(model).split())
 
 
 def operator_names(model):
