@@ -178,15 +178,23 @@ private:
       return writeText([&](llvm::raw_ostream &os) { text->print(os, nullptr); });
     }
     std::string error;
-    std::vector<ObjectBytes> objects;
+    std::vector<Object> made;
     {
       TimingScope scope = stage("code generation");
       ObjectJobs jobs({target, options.optLevel, sharedFunctions, ObjectCache(options.cacheDir, kCompilerName)}, scope);
       if (!emitModules(*library, scope, [&](MakeModule make) { return jobs.add(make); }))
         return failure();
-      if (!jobs.finish(objects, error))
+      if (!jobs.finish(made, error))
         return fail(error);
     }
+    // The entries come first, and kernels call none of each other.
+    uint64_t stackSize = 0;
+    std::vector<ObjectBytes> objects;
+    for (Object &object : llvm::drop_begin(made))
+      stackSize = std::max(stackSize, object.stackSize);
+    stackSize += made.front().stackSize;
+    for (Object &object : made)
+      objects.push_back(std::move(object.bytes));
     ObjectBytes linked;
     {
       TimingScope scope = stage("linking");
@@ -194,7 +202,7 @@ private:
       if (!link(objects, linked, error))
         return fail(error);
     }
-    return options.emit == EmitKind::Obj ? writeBytes(linked) : writeLibrary(linked);
+    return options.emit == EmitKind::Obj ? writeBytes(linked) : writeLibrary(linked, stackSize);
   }
 
   using MakeModule = llvm::function_ref<std::unique_ptr<llvm::Module>(llvm::LLVMContext &)>;
@@ -259,7 +267,7 @@ private:
     return library;
   }
 
-  LogicalResult writeLibrary(ArrayRef<char> elf) {
+  LogicalResult writeLibrary(ArrayRef<char> elf, uint64_t stackSize) {
     TimingScope scope = stage("writing");
     std::string error;
     std::unique_ptr<LibraryFile> file = LibraryFile::create(outputPath, error, options.outputName);
@@ -275,7 +283,7 @@ private:
       report.unsupported = true; // a number that a narrow type cannot hold
       return failure();
     }
-    if (!file->commitLibrary(elf.size(), offset, plan.totalBytes(), error))
+    if (!file->commitLibrary(elf.size(), offset, plan.totalBytes(), stackSize, error))
       return failOutput(error);
     report.elfBytes = elf.size();
     report.weightBytes = plan.totalBytes();

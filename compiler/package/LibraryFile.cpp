@@ -178,13 +178,15 @@ bool LibraryFile::commit(std::string &error) {
   return true;
 }
 
-bool LibraryFile::commitLibrary(uint64_t elfSize, uint64_t weightsOffset, uint64_t weightsSize, std::string &error) {
+bool LibraryFile::commitLibrary(uint64_t elfSize, uint64_t weightsOffset, uint64_t weightsSize, uint64_t stackSize,
+                                std::string &error) {
   attnrt_footer footer = {};
   footer.abi_version = ATTNRT_ABI_VERSION;
   footer.needed_abi = ATTNRT_ABI_NEEDED;
   footer.elf_size = elfSize;
   footer.weights_offset = weightsOffset;
   footer.weights_size = weightsSize;
+  footer.stack_size = stackSize;
   footer.file_size = written + sizeof(footer);
   footer.footer_size = sizeof(footer);
   std::memcpy(footer.magic, ATTNRT_FOOTER_MAGIC, sizeof(footer.magic));

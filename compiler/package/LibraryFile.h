@@ -33,7 +33,8 @@ public:
   bool commit(std::string &error);
   /// Appends the attnrt_footer of a library whose ELF object are the first
   /// `elfSize` bytes and whose weights start at `weightsOffset`, then commits.
-  bool commitLibrary(uint64_t elfSize, uint64_t weightsOffset, uint64_t weightsSize, std::string &error);
+  bool commitLibrary(uint64_t elfSize, uint64_t weightsOffset, uint64_t weightsSize, uint64_t stackSize,
+                     std::string &error);
 
 private:
   LibraryFile() = default;

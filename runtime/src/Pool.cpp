@@ -18,7 +18,7 @@ static constexpr int64_t kSpinBeforeYield = 20'000;      // ns; other sessions m
 static constexpr int64_t kSpinAfterRun = 100'000;        // ns; twice a wake-up, so back-to-back runs find us awake
 static constexpr int64_t kSpinWithoutRegion = 5'000'000; // ns; a long serial stretch in a run
 static constexpr int kPausesBetweenClocks = 64;
-// Generated tasks keep tiles on the stack; a ulimit must not decide whether they fit.
+// A ulimit must not decide whether generated tasks fit.
 static constexpr size_t kStackSize = 8u << 20;
 
 int64_t attn::rt::monotonicNow() {

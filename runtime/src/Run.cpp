@@ -458,6 +458,8 @@ attnrt_status attnrt_session::run(Run &run, const attnrt_run_options &options, c
   const attnrt_entry &entry = *run.plan->entry;
   if (options.timeout_ns < 0)
     return fail(ATTNRT_INVALID_ARGUMENT, "attnrt_run_options: timeout_ns is %lld", (long long)options.timeout_ns);
+  if (attnrt_status status = checkStack(entry.name, model->file.footer().stack_size))
+    return status;
   if (attnrt_status status = takeInputs(entry, *run.plan, tensors, numInputs, run.state))
     return status;
   if (attnrt_status status = takeOutputs(entry, results, numOutputs, run.state))

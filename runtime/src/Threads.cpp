@@ -1,7 +1,7 @@
 #include "Threads.h"
 
 #include "CpuQuota.h"
-#include "attnrt/attnrt.h"
+#include "Error.h"
 #include <algorithm>
 #include <csignal>
 #include <cstdlib>
@@ -57,6 +57,39 @@ void attn::rt::pinThread(pthread_t thread, int32_t cpu) {
     CPU_SET(cpu, &cpus);
     pthread_setaffinity_np(thread, sizeof(cpus), &cpus);
   }
+}
+
+size_t attn::rt::stackLeft() {
+  // For the main thread the system reads /proc/self/maps: once a thread.
+  static thread_local uintptr_t begin = 0, end = 0;
+  uintptr_t here = reinterpret_cast<uintptr_t>(__builtin_frame_address(0));
+  if (!end) {
+    end = 1;
+    pthread_attr_t attributes;
+    if (pthread_getattr_np(pthread_self(), &attributes) == 0) {
+      void *address = nullptr;
+      size_t size = 0;
+      if (pthread_attr_getstack(&attributes, &address, &size) == 0) {
+        begin = reinterpret_cast<uintptr_t>(address);
+        end = begin + size;
+      }
+      pthread_attr_destroy(&attributes);
+    }
+  }
+  return here >= begin && here < end ? here - begin : SIZE_MAX;
+}
+
+// Beside an entry's code: the runtime's frames in front of it and behind, libm's, and a signal's (11 KiB with AMX).
+static constexpr size_t kOwnStack = 16u << 10;
+
+attnrt_status attn::rt::checkStack(const char *name, uint64_t needed) {
+  size_t left = needed ? stackLeft() : SIZE_MAX;
+  if (left == SIZE_MAX || (left >= kOwnStack && left - kOwnStack >= needed))
+    return ATTNRT_OK;
+  return fail(ATTNRT_OUT_OF_MEMORY,
+              "entry '%s' takes up to %llu bytes of stack, beside %llu of the runtime, and the calling thread has %llu "
+              "left: run it on a thread with a larger stack",
+              name, (unsigned long long)needed, (unsigned long long)kOwnStack, (unsigned long long)left);
 }
 
 #if defined(__x86_64__)

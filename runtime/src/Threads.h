@@ -1,6 +1,7 @@
 #ifndef RUNTIME_SRC_THREADS_H
 #define RUNTIME_SRC_THREADS_H
 
+#include "attnrt/attnrt.h"
 #include <cstddef>
 #include <cstdint>
 #include <pthread.h>
@@ -27,6 +28,13 @@ bool startThread(pthread_t &thread, void *(*function)(void *), void *argument, s
 
 /// Pins a thread to one CPU; one that cannot be used is ignored.
 void pinThread(pthread_t thread, int32_t cpu);
+
+/// Bytes between the caller and the end of the calling thread's stack. SIZE_MAX: the system does not say, or the
+/// program made itself another stack on this thread.
+size_t stackLeft();
+
+/// Whether entry `name`, whose code takes `needed` bytes of stack (0: not known), can be called on this thread.
+attnrt_status checkStack(const char *name, uint64_t needed);
 
 /// Sets the floating-point environment to the default (round to nearest, no
 /// flush to zero) for its lifetime: results do not depend on what the caller

@@ -169,11 +169,12 @@ TEST_F(Emit, LinkedTableIsWhatWasDescribed) {
   EXPECT_EQ((*manifest->getAsObject()->getArray("entries"))[0].getAsObject()->getString("name"), "main");
 
   std::string error;
-  ObjectBytes object, elf;
+  Object object;
+  ObjectBytes elf;
   emitLibraryTable(module, d);
   ASSERT_TRUE(optimizeModule(module, target("x86-64"), 2, {}, error)) << error;
   ASSERT_TRUE(emitObject(module, target("x86-64"), 2, object, error)) << error;
-  ASSERT_TRUE(linkLibrary(object, elf, error)) << error;
+  ASSERT_TRUE(linkLibrary(object.bytes, elf, error)) << error;
 
   char path[] = "/tmp/attnc-emit-XXXXXX";
   int file = mkstemp(path);
@@ -235,7 +236,9 @@ TEST_F(Emit, ObjectsOfALibrary) {
     std::unique_ptr<llvm::Module> module = llvm::parseAssemblyString(texts[n], diagnostic, llvmContext);
     ASSERT_TRUE(module) << diagnostic.getMessage().str();
     ASSERT_TRUE(optimizeModule(*module, target("x86-64"), 3, shared, error)) << error;
-    ASSERT_TRUE(emitObject(*module, target("x86-64"), 3, objects[n], error)) << error;
+    Object made;
+    ASSERT_TRUE(emitObject(*module, target("x86-64"), 3, made, error)) << error;
+    objects[n] = std::move(made.bytes);
   }
   ObjectBytes elf, joined;
   EXPECT_FALSE(linkLibrary(llvm::ArrayRef(objects).take_front(1), elf, error));
@@ -256,6 +259,40 @@ TEST_F(Emit, ObjectsOfALibrary) {
   EXPECT_EQ(reinterpret_cast<uintptr_t>(query(1)), 42u);
   EXPECT_EQ(dlsym(handle, "attn.main"), nullptr);
   dlclose(handle);
+}
+
+// The deepest chain of calls counts, and a task as called where it is handed to the runtime.
+TEST_F(Emit, StackOfAnObject) {
+  constexpr char kText[] = R"(
+    declare void @use(ptr)
+    declare i32 @other(ptr)
+    define internal void @task(ptr %arg, i64 %begin, i64 %end) {
+      %a = alloca [3000 x i8]
+      call void @use(ptr %a)
+      ret void
+    }
+    define internal void @wide() noinline {
+      %a = alloca [2000 x i8]
+      call void @use(ptr %a)
+      ret void
+    }
+    define ptr @attnrt_library_query(i32 %n) {
+      %a = alloca [5000 x i8]
+      call void @use(ptr %a)
+      call void @wide()
+      call i32 @other(ptr @task)
+      ret ptr null
+    })";
+  llvm::LLVMContext llvmContext;
+  llvm::SMDiagnostic diagnostic;
+  std::unique_ptr<llvm::Module> module = llvm::parseAssemblyString(kText, diagnostic, llvmContext);
+  ASSERT_TRUE(module) << diagnostic.getMessage().str();
+  Object object;
+  std::string error;
+  ASSERT_TRUE(optimizeModule(*module, target("x86-64"), 3, {}, error)) << error;
+  ASSERT_TRUE(emitObject(*module, target("x86-64"), 3, object, error)) << error;
+  EXPECT_GE(object.stackSize, 8000u);
+  EXPECT_LT(object.stackSize, 9000u);
 }
 
 } // namespace

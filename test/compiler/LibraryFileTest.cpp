@@ -34,7 +34,7 @@ TEST_F(Files, FooterAndDigestAreThoseOfTheAbi) {
     EXPECT_TRUE(file->append(elf) && file->padTo(ATTNRT_PAGE_SIZE));
     EXPECT_EQ(file->size(), 8192u);
     EXPECT_TRUE(file->append(weights));
-    ASSERT_TRUE(file->commitLibrary(5000, 8192, weights.size(), error)) << error;
+    ASSERT_TRUE(file->commitLibrary(5000, 8192, weights.size(), 4711, error)) << error;
   }
   std::vector<char> bytes = read(path);
   attnrt_footer footer;
@@ -44,6 +44,7 @@ TEST_F(Files, FooterAndDigestAreThoseOfTheAbi) {
   EXPECT_EQ(footer.file_size, bytes.size());
   EXPECT_EQ(footer.elf_size, 5000u);
   EXPECT_EQ(footer.weights_offset, 8192u);
+  EXPECT_EQ(footer.stack_size, 4711u);
   // The digest again, from the definition.
   std::vector<unsigned char> leaves;
   size_t end = bytes.size() - sizeof(footer);

@@ -289,7 +289,7 @@ TEST_F(DamageTest, Truncation) {
   std::vector<size_t> sizes;
   for (size_t cut = 1; cut <= 200; ++cut)
     sizes.push_back(sound.size() - cut);
-  for (size_t size = 0; size < 100; ++size)
+  for (size_t size = 0; size < sizeof(attnrt_footer) + 4; ++size)
     sizes.push_back(size);
   while (sizes.size() < 2000)
     sizes.push_back(random() % sound.size());
@@ -302,6 +302,7 @@ TEST_F(DamageTest, Truncation) {
 }
 
 TEST_F(DamageTest, BitFlips) {
+  constexpr int kFooterBits = 8 * sizeof(attnrt_footer);
   writeFile(file, sound);
   int fd = open(file.c_str(), O_RDWR);
   for (int i = 0; i < 2000; ++i) {
@@ -309,9 +310,9 @@ TEST_F(DamageTest, BitFlips) {
     size_t elf = fixtureElf().size(), byte = random() % sound.size();
     if (i < 500)
       byte = random() % elf;
-    else if (i < 500 + 8 * 96)
+    else if (i < 500 + kFooterBits)
       byte = sound.size() - 1 - size_t(i - 500) / 8;
-    unsigned bit = i >= 500 && i < 500 + 8 * 96 ? unsigned(i - 500) % 8 : unsigned(random() % 8);
+    unsigned bit = i >= 500 && i < 500 + kFooterBits ? unsigned(i - 500) % 8 : unsigned(random() % 8);
     char flipped = char(sound[byte] ^ (1 << bit));
     ASSERT_EQ(pwrite(fd, &flipped, 1, off_t(byte)), 1);
     expectDamaged("bit " + std::to_string(bit) + " of byte " + std::to_string(byte));
@@ -363,7 +364,7 @@ TEST_F(ModifiedTest, TouchingIsFine) {
 TEST_F(ModifiedTest, WritingIsNoticed) {
   Bytes bytes = readFile(file);
   int fd = open(file.c_str(), O_RDWR);
-  size_t byte = bytes.size() - 100; // the last weights
+  size_t byte = bytes.size() - sizeof(attnrt_footer) - 4; // the last weights
   char other = char(bytes[byte] + 1);
   ASSERT_EQ(pwrite(fd, &other, 1, off_t(byte)), 1);
   timespec times[] = {{2, 0}, {2, 0}}; // the clock of a file system may be coarser than this test

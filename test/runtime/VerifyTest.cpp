@@ -31,7 +31,7 @@ protected:
   /// The last weight is another one, the digest is not.
   void damage() {
     Bytes bytes = readFile(file);
-    bytes[bytes.size() - 100] ^= 1;
+    bytes[bytes.size() - sizeof(attnrt_footer) - 4] ^= 1;
     writeFile(file, bytes);
   }
   /// What a note says of a file, from the files' status and footer.

@@ -1,6 +1,7 @@
 #include "compiler/emit/cpu/Object.h"
 
 #include "compiler/emit/cpu/BfloatWords.h"
+#include "compiler/emit/cpu/StackUse.h"
 #include "compiler/emit/cpu/Target.h"
 #include "llvm/IR/LegacyPassManager.h"
 #include "llvm/IR/Module.h"
@@ -95,18 +96,19 @@ bool optimizeModule(llvm::Module &module, TargetAttr target, unsigned optLevel, 
   return true;
 }
 
-bool emitObject(llvm::Module &module, TargetAttr target, unsigned optLevel, llvm::SmallVectorImpl<char> &object,
-                std::string &error) {
+bool emitObject(llvm::Module &module, TargetAttr target, unsigned optLevel, Object &object, std::string &error) {
   std::unique_ptr<llvm::TargetMachine> machine = makeTargetMachine(target, optLevel, error);
   if (!machine)
     return false;
-  llvm::raw_svector_ostream os(object);
+  StackUse stack(module);
+  llvm::raw_svector_ostream os(object.bytes);
   llvm::legacy::PassManager passes;
   if (machine->addPassesToEmitFile(passes, os, nullptr, llvm::CodeGenFileType::ObjectFile, /*DisableVerify=*/true)) {
     error = "LLVM's " + target.getTriple().str() + " backend writes no object files";
     return false;
   }
   passes.run(module);
+  object.stackSize = stack.deepest();
   return true;
 }
 

@@ -23,11 +23,16 @@ namespace attn {
 bool optimizeModule(llvm::Module &module, TargetAttr target, unsigned optLevel, const llvm::StringSet<> &shared,
                     std::string &error);
 
-/// Writes the ELF object of an optimised module.
-bool emitObject(llvm::Module &module, TargetAttr target, unsigned optLevel, llvm::SmallVectorImpl<char> &object,
-                std::string &error);
-
 using ObjectBytes = llvm::SmallVector<char, 0>;
+
+/// An ELF object, and the bytes of stack that a call of its functions takes at most, without what other objects add.
+struct Object {
+  ObjectBytes bytes;
+  uint64_t stackSize = 0;
+};
+
+/// Makes the object of an optimised module.
+bool emitObject(llvm::Module &module, TargetAttr target, unsigned optLevel, Object &object, std::string &error);
 
 /// Links objects to a shared library in memory, in process. Only
 /// attnrt_library_query is visible from outside.

@@ -3,6 +3,7 @@
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Bitcode/BitcodeWriter.h"
 #include "llvm/IR/Module.h"
+#include "llvm/Support/Endian.h"
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/MemoryBuffer.h"
 #include "llvm/Support/Path.h"
@@ -12,18 +13,17 @@
 namespace attn {
 namespace {
 
-// An entry is this, the SHA-256 of the object, and the object.
+// An entry is this, the SHA-256 of what follows, the object's stack size in eight bytes, and the object.
 constexpr llvm::StringLiteral kMagic = "attncobj";
 constexpr size_t kDigestBytes = 32;
 // Changes with what the compiler does to a module between the key and the object.
-constexpr llvm::StringLiteral kVersion = "2 ";
+constexpr llvm::StringLiteral kVersion = "3 ";
 
 llvm::ArrayRef<uint8_t> bytesOf(llvm::StringRef text) { return {text.bytes_begin(), text.size()}; }
 
 } // namespace
 
-bool ObjectCache::load(const llvm::Module &module, TargetAttr target, unsigned optLevel,
-                       llvm::SmallVectorImpl<char> &object) {
+bool ObjectCache::load(const llvm::Module &module, TargetAttr target, unsigned optLevel, Object &object) {
   if (folder.empty())
     return false;
   std::string text;
@@ -44,11 +44,14 @@ bool ObjectCache::load(const llvm::Module &module, TargetAttr target, unsigned o
   llvm::StringRef payload = rest.drop_front(kDigestBytes);
   if (bytesOf(rest.take_front(kDigestBytes)) != llvm::ArrayRef<uint8_t>(llvm::SHA256::hash(bytesOf(payload))))
     return false;
-  object.assign(payload.begin(), payload.end());
+  if (payload.size() < sizeof(uint64_t))
+    return false;
+  object.stackSize = llvm::support::endian::read64le(payload.data());
+  object.bytes.assign(payload.begin() + sizeof(uint64_t), payload.end());
   return true;
 }
 
-void ObjectCache::store(llvm::ArrayRef<char> object) const {
+void ObjectCache::store(const Object &object) const {
   if (key.empty() || llvm::sys::fs::create_directories(folder))
     return;
   llvm::SmallString<256> model(folder), temporary, path(folder);
@@ -57,7 +60,10 @@ void ObjectCache::store(llvm::ArrayRef<char> object) const {
   int descriptor;
   if (llvm::sys::fs::createUniqueFile(model, descriptor, temporary))
     return;
-  llvm::StringRef payload(object.data(), object.size());
+  char stackSize[sizeof(uint64_t)];
+  llvm::support::endian::write64le(stackSize, object.stackSize);
+  std::string payload(stackSize, sizeof(stackSize));
+  payload.append(object.bytes.begin(), object.bytes.end());
   auto digest = llvm::SHA256::hash(bytesOf(payload));
   llvm::raw_fd_ostream os(descriptor, /*shouldClose=*/true);
   os << kMagic;

@@ -1,9 +1,7 @@
 #ifndef COMPILER_EMIT_CPU_OBJECTCACHE_H
 #define COMPILER_EMIT_CPU_OBJECTCACHE_H
 
-#include "dialects/attn/AttnOps.h"
-#include "llvm/ADT/SmallVector.h"
-#include <string>
+#include "compiler/emit/cpu/Object.h"
 
 namespace llvm {
 class Module;
@@ -23,8 +21,8 @@ public:
   ObjectCache(llvm::StringRef folder, llvm::StringRef compiler) : folder(folder.str()), compiler(compiler.str()) {}
 
   /// Looks the object of `module` up, and remembers its key for `store`.
-  bool load(const llvm::Module &module, TargetAttr target, unsigned optLevel, llvm::SmallVectorImpl<char> &object);
-  void store(llvm::ArrayRef<char> object) const;
+  bool load(const llvm::Module &module, TargetAttr target, unsigned optLevel, Object &object);
+  void store(const Object &object) const;
 
 private:
   std::string folder, compiler, key;

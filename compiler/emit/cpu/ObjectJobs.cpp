@@ -16,7 +16,7 @@ bool ObjectJobs::add(llvm::function_ref<std::unique_ptr<llvm::Module>(llvm::LLVM
   return true;
 }
 
-bool ObjectJobs::finish(std::vector<ObjectBytes> &objects, std::string &error) {
+bool ObjectJobs::finish(std::vector<Object> &objects, std::string &error) {
   threads.wait();
   for (Job &job : jobs) {
     if (!job.error.empty()) {

@@ -29,13 +29,13 @@ public:
   /// nothing, having said why.
   bool add(llvm::function_ref<std::unique_ptr<llvm::Module>(llvm::LLVMContext &)> make);
   /// Waits for the objects, in the order in which they were added; false, with `error` set, where one failed.
-  bool finish(std::vector<ObjectBytes> &objects, std::string &error);
+  bool finish(std::vector<Object> &objects, std::string &error);
 
 private:
   struct Job {
     llvm::LLVMContext context;
     std::unique_ptr<llvm::Module> module;
-    ObjectBytes object;
+    Object object;
     std::string error;
   };
   void run(Job &job);

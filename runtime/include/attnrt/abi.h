@@ -43,6 +43,7 @@ typedef struct attnrt_footer {
   uint64_t weights_offset; // multiple of ATTNRT_PAGE_SIZE
   uint64_t weights_size;   // bytes
   uint64_t file_size;      // bytes of the whole file, footer included
+  uint64_t stack_size;     // bytes of the calling thread's stack that the code takes at most; 0: not known
   // New fields come here; what follows stays at the end of the file.
 
   // BLAKE3 over the concatenated BLAKE3 hashes of consecutive leaves of

@@ -411,7 +411,8 @@ typedef struct attnrt_output {
 //                      state that is in use, at its limit or of another entry
 //   out_of_range       an index in an input is beyond the axis it selects from
 //   not_found          no such entry
-//   out_of_memory      workspace or outputs cannot be allocated
+//   out_of_memory      workspace or outputs cannot be allocated; the calling thread's
+//                      stack is too small for the library's code
 //   cancelled, deadline_exceeded
 //   device             the GPU or its driver failed; where its context is lost,
 //                      so are all models of the process that use it
