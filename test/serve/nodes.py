@@ -22,7 +22,9 @@ def lies_in(inner, outer):
 
 class Nodes(unittest.TestCase):
     def wait_for(self, count):
-        for _ in range(300):
+        # A node that joins starts a dozen Python processes, each of which imports Ray.
+        end = time.monotonic() + 180
+        while time.monotonic() < end:
             if len(fixtures.replicas("node")) == count:
                 return
             time.sleep(0.1)
@@ -71,7 +73,6 @@ class Timeline(unittest.TestCase):
             self.assertEqual((run["name"], run["args"]["requests"], run["args"]["rows"]), ("seen", 1, 3))
             self.assertGreaterEqual(run["dur"], 1e5)
             self.assertTrue(tasks, "a run lies within a task of Ray, in the same row")
-
 
 
 if __name__ == "__main__":
