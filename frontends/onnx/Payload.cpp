@@ -256,6 +256,27 @@ static OwnedBytes readExternal(const proto::TensorProto &tensor, uint64_t expect
   return result;
 }
 
+bool attn::onnx::embedExternal(proto::TensorProto &tensor, ExternalFiles &files, std::string &error) {
+  std::optional<DType> dtype = dtypeFromProto(tensor.data_type());
+  llvm::SmallVector<int64_t> shape(tensor.dims().begin(), tensor.dims().end());
+  std::optional<int64_t> bytes = dtype && llvm::all_of(shape, [](int64_t size) { return size >= 0; })
+                                     ? checkedBytes(shape, dtypeBytes(*dtype))
+                                     : std::nullopt;
+  if (!bytes) {
+    error = "of shape " + shapeText(shape) + " and element type " + std::to_string(tensor.data_type()) + " has no bytes";
+    return false;
+  }
+  if (*dtype == DType::I4 || *dtype == DType::U4)
+    *bytes = (*bytes + 1) / 2; // in the file
+  OwnedBytes data = readExternal(tensor, *bytes, files, error);
+  if (!error.empty())
+    return false;
+  tensor.set_raw_data(data.bytes.data(), data.bytes.size());
+  tensor.clear_external_data();
+  tensor.clear_data_location();
+  return true;
+}
+
 std::string attn::onnx::dataTypeName(int64_t type) {
   bool isKnown = type > 0 && type <= INT32_MAX && proto::TensorProto::DataType_IsValid(int(type));
   return isKnown ? proto::TensorProto::DataType_Name(proto::TensorProto::DataType(type)) : "";

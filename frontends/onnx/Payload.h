@@ -29,6 +29,9 @@ struct PayloadError {
 /// `tensor` must outlive the payload.
 std::optional<Payload> readPayload(proto::TensorProto &tensor, bool take, ExternalFiles &files, PayloadError &error);
 
+/// Takes a tensor's external data into it; false with the reason in `error`.
+bool embedExternal(proto::TensorProto &tensor, ExternalFiles &files, std::string &error);
+
 /// TensorProto's name of a data type; "" for a number that is none.
 std::string dataTypeName(int64_t type);
 

@@ -12,7 +12,7 @@ namespace attn::tools {
 namespace {
 
 // OptTable::printHelp sorts the groups by name and does not wrap.
-constexpr OptionId kGroups[] = {OPT_g_run,    OPT_g_bench,  OPT_g_output, OPT_g_compile,
+constexpr OptionId kGroups[] = {OPT_g_run,    OPT_g_bench,  OPT_g_reduce, OPT_g_output, OPT_g_compile,
                                 OPT_g_search, OPT_g_limits, OPT_g_inside, OPT_g_general};
 constexpr unsigned kColumn = 30, kWidth = 100;
 

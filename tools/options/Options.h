@@ -1,4 +1,4 @@
-// The command line that attnc, attn-run and attn-bench share: parsing, help and
+// The command line that attnc, attn-run, attn-bench and attn-reduce share: parsing, help and
 // checked values. The options themselves are in Options.td.
 #ifndef TOOLS_OPTIONS_OPTIONS_H
 #define TOOLS_OPTIONS_OPTIONS_H
@@ -14,7 +14,7 @@
 namespace attn::tools {
 
 /// Which tools have an option, as a mask.
-enum OptionVisibility : unsigned { AttncVis = 1u << 4, RunVis = 1u << 5, BenchVis = 1u << 6 };
+enum OptionVisibility : unsigned { AttncVis = 1u << 4, RunVis = 1u << 5, BenchVis = 1u << 6, ReduceVis = 1u << 7 };
 
 enum OptionId : unsigned {
   OPT_INVALID = 0,

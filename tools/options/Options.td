@@ -1,4 +1,4 @@
-// Every option of attnc, attn-run and attn-bench. One table, so that a flag
+// Every option of attnc, attn-run, attn-bench and attn-reduce. One table, so that a flag
 // means the same everywhere; an option's visibility says which tools have it.
 // Each value option can be written --flag=VALUE or --flag VALUE.
 include "llvm/Option/OptParser.td"
@@ -6,13 +6,16 @@ include "llvm/Option/OptParser.td"
 def AttncVis : OptionVisibility;
 def RunVis : OptionVisibility;
 def BenchVis : OptionVisibility;
+def ReduceVis : OptionVisibility;
 
 defvar everyTool = [AttncVis, RunVis, BenchVis];
 defvar runners = [RunVis, BenchVis];
+defvar all = [AttncVis, RunVis, BenchVis, ReduceVis];
 
 // The groups, in the order --help prints them (Help.cpp).
 def g_run : OptionGroup<"Running">;
 def g_bench : OptionGroup<"Measuring">;
+def g_reduce : OptionGroup<"Reducing">;
 def g_output : OptionGroup<"Output">;
 def g_compile : OptionGroup<"Compiling">;
 def g_search : OptionGroup<"Generating">;
@@ -85,12 +88,22 @@ defm rotate : Eq<"rotate", "N",
     g_bench, [BenchVis]>;
 
 //===----------------------------------------------------------------------===//
+// Reducing
+//===----------------------------------------------------------------------===//
+
+defm test : Eq<"test", "PROGRAM",
+    "what says whether a candidate still fails: called with its path, PROGRAM exits with 0 if it does", g_reduce, [ReduceVis]>;
+defm test_arg : Eq<"test-arg", "ARG", "an argument of PROGRAM, before the path; may be given again", g_reduce, [ReduceVis]>;
+defm test_timeout : Eq<"test-timeout", "SECONDS",
+    "a candidate for which PROGRAM has not ended by then does not count as failing (default 300)", g_reduce, [ReduceVis]>;
+
+//===----------------------------------------------------------------------===//
 // Output
 //===----------------------------------------------------------------------===//
 
 // Not joined: -output=... would be -o with a strange name.
-def o : Separate<["-"], "o">, MetaVarName<"FILE">, Group<g_output>, Visibility<everyTool>,
-    HelpText<"write to FILE (- : standard output, for text; default: the model's name, with .so or .o; IR goes to standard output)">,
+def o : Separate<["-"], "o">, MetaVarName<"FILE">, Group<g_output>, Visibility<all>,
+    HelpText<"write to FILE (- : standard output, for text; default: the model's name, with .so, .o or .reduced.onnx; IR goes to standard output)">,
     HelpTextForVariants<[RunVis, BenchVis], "keep the library compiled from an ONNX model in FILE">;
 defm emit : Eq<"emit", "KIND",
     "attn (IR as imported), linalg (after graph passes), llvm (LLVM IR), ptx (with --target=cuda: PTX of the newest architecture), obj (object file), lib (model library, default)",
@@ -242,12 +255,12 @@ defm reproducer : Eq<"reproducer", "FILE",
 // General
 //===----------------------------------------------------------------------===//
 
-def json : SimpleFlag<"json", "print the result, or the error, as one JSON object (docs/reports.md)", g_general, everyTool>;
+def json : SimpleFlag<"json", "print the result, or the error, as one JSON object (docs/reports.md)", g_general, all>;
 def progress : SimpleFlag<"progress",
     "write each stage of the compile to standard error as it begins, as a line 'progress: STAGE'", g_general, [AttncVis]>;
 // For attn-run and attn-bench, which start attnc and have the result: no help.
 def json_errors : Flag<["--"], "json-errors">, Group<g_general>, Visibility<[AttncVis]>;
 def started_by : Joined<["--"], "started-by=">, Group<g_general>, Visibility<[AttncVis]>;
-def help : SimpleFlag<"help", "print this text", g_general, everyTool>;
-def h : Flag<["-"], "h">, Alias<help>, Group<g_general>, Visibility<everyTool>;
-def version : SimpleFlag<"version", "print the version", g_general, everyTool>;
+def help : SimpleFlag<"help", "print this text", g_general, all>;
+def h : Flag<["-"], "h">, Alias<help>, Group<g_general>, Visibility<all>;
+def version : SimpleFlag<"version", "print the version", g_general, all>;
