@@ -3,8 +3,10 @@
 
     campaign.py [--hours=N | --graphs=N] [--only=models] [--folder=build/campaign] [--jobs=2]
 
-Generators take turns. FOLDER keeps what was done (state.json), each failure in a folder of its own, and results.md, a page of what was tried and what differs. Called again it goes on with the next
-seeds; another commit begins a state of its own, from seeds of its own. --graphs counts the models of models.py.
+Generators take turns. FOLDER keeps what was done (state.json), each failure in a folder of its own, those of
+models.py with a smaller one beside it (reduced.onnx), and results.md, a page of what was tried and what differs.
+Called again it goes on with the next seeds; another commit begins a state of its own, from seeds of its own.
+--graphs counts the models of models.py.
 """
 import argparse
 import collections
@@ -74,7 +76,10 @@ class Campaign:
             for name in names.split():
                 self.state["operators"][name] = self.state["operators"].get(name, 0) + 1
             if kind in models.FAILURES:
-                self.fail("models", seed, f"{kind}: {text}", self.args.failures / f"{kind}-{seed}")
+                folder = self.args.failures / f"{kind}-{seed}"
+                self.fail("models", seed, f"{kind}: {text}", folder)
+                if kind != "generator":
+                    print(models.reduce(folder, self.args.tools)[0], flush=True)
             self.state["next"]["models"] = seed + 1
             if n % 10 == 9:
                 self.save()

@@ -3,6 +3,7 @@
 
     models.py [--seed=1] [--count=200] [--jobs=2]
     models.py --replay FOLDER          a failure that an earlier run kept
+    models.py --reduce FOLDER          makes it smaller with attn-reduce: reduced.onnx
     models.py --still wrong MODEL --inputs=FILE.npz    status 0 if the model fails in this way
 
 Seed n is always the same model (model_graphs.py), spelled for an opset from 7 to 28 (model_versions.py), and run at two
@@ -262,6 +263,19 @@ def fails(server, path, inputs, attnc=None):
     return verdict(server, model, [feeds])[:2]
 
 
+def reduce(folder, tools):
+    """Makes a kept failure smaller; what attn-reduce says, and its exit code."""
+    kind = (folder / "failure.txt").read_text().partition(":")[0]
+    model = onnx.load(folder / "model.onnx")
+    typed = folder / "typed.onnx"
+    onnx.save(onnx.shape_inference.infer_shapes(model), typed)  # what has a type can be cut
+    test = [__file__, f"--tools={tools.resolve()}", f"--still={kind}", f"--inputs={folder.resolve() / 'inputs.npz'}"]
+    done = subprocess.run([tools / "attn-reduce", typed, "-o", folder / "reduced.onnx", f"--test={sys.executable}",
+                           *(f"--test-arg={argument}" for argument in test)], capture_output=True, text=True)
+    typed.unlink()
+    return (done.stdout + done.stderr).strip(), done.returncode
+
+
 class Worker:
     """A process that judges seeds, with a compiler that it asks."""
     server = None
@@ -325,11 +339,16 @@ def main():
     p.add_argument("--tools", type=pathlib.Path, default=pathlib.Path("build/bin"))
     p.add_argument("--failures", type=pathlib.Path, default=pathlib.Path("model-failures"))
     p.add_argument("--replay", type=pathlib.Path)
+    p.add_argument("--reduce", type=pathlib.Path)
     p.add_argument("--still", metavar="KIND")
     p.add_argument("--inputs", type=pathlib.Path)
     p.add_argument("model", nargs="?", type=pathlib.Path)
     args = p.parse_args()
     warnings.simplefilter("ignore")
+    if args.reduce:
+        text, code = reduce(args.reduce, args.tools)
+        print(text)
+        return code
     if args.replay or args.still:
         server = backend.Server(str(args.tools / "onnx-case-server"), timeout=SECONDS)
         path = args.model or args.replay / "model.onnx"
