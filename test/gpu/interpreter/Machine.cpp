@@ -105,6 +105,7 @@ void Step::loadShared(uint64_t address, void *to, uint32_t bytes, uint32_t align
 
 void Step::storeShared(uint64_t address, const void *from, uint32_t bytes, uint32_t align) {
   checkShared(*this, address, bytes, align);
+  checkUnread(*this, address, bytes);
   if (block.races)
     block.races->store(*this, address, bytes, /*isAsync=*/false,
                        isWritten(&block.written[address], bytes) && !memcmp(&block.shared[address], from, bytes));
@@ -128,6 +129,7 @@ void Step::storeSharedAsync(uint64_t address, const void *from, uint32_t bytes) 
 
 void Step::startCopy(uint64_t address, uint32_t bytes) {
   checkShared(*this, address, bytes, 0);
+  checkUnread(*this, address, bytes);
   for (uint32_t i = 0; i < bytes; ++i)
     if (block.written[address + i] >= kUnfenced)
       fail("overwrites shared memory of which warp " + std::to_string(block.written[address + i] - kUnfenced) +

@@ -91,6 +91,7 @@ struct Warp {
   std::vector<std::vector<PendingProduct>> productGroups;
   std::vector<PendingProduct> products;
   std::map<uint32_t, std::vector<float>> sums; ///< [register][lane]
+  std::vector<uint8_t> lent;                   ///< of each register, whether it belongs to a product; empty: none does
   bool isFenced = false;                       ///< by wgmma.fence, since the last wait
   uint64_t numProducts = 0;                    ///< so far
   uint32_t registersPerThread = 0;             ///< by setmaxnreg; 0: unknown
@@ -285,6 +286,11 @@ void addControlInstructions(Table &);
 void addMatrixInstructions(Table &);
 void addWarpgroupInstructions(Table &);
 void addPhaseInstructions(Table &);
+
+/// Fails where the instruction uses a register that belongs to a wgmma under way, of which the warp has some.
+void checkLent(Step &step);
+/// Fails where a wgmma under way, of any warp of the block, reads that shared memory.
+void checkUnread(Step &step, uint64_t address, uint32_t bytes);
 
 //===----------------------------------------------------------------------===//
 // Half precision

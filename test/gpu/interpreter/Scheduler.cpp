@@ -169,6 +169,8 @@ private:
     Step step{launch, *warp.block, warp, in, mask};
     // Ahead of the instruction, which may branch or end lanes.
     warp.moveTo(group, pc + 1);
+    if (mask && !warp.lent.empty())
+      checkLent(step);
     if (mask)
       in.execute(step);
     if (++launch.executed > launch.options.maxInstructions)

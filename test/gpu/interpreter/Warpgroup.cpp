@@ -36,20 +36,41 @@ uint64_t swizzled(uint64_t address) { return address ^ (address >> 7 & 7) << 4; 
 
 constexpr unsigned kDepth = 16;
 
-/// Calls f(outer, k, element) for those of an operand: `k` along the 128 bytes, or `outer` where `transposed`. Eight
-/// neighbours lie in 16 bytes, whatever the swizzle.
-template <typename F>
-void forElements(Step &s, const Descriptor &at, bool transposed, unsigned first, unsigned count, F f) {
+/// Calls f(address, outer, k) for each 16 bytes of an operand, which whatever the swizzle hold eight neighbours: of `k`
+/// along the 128 bytes, or of `outer` where `transposed`.
+constexpr unsigned kPiece = 16;
+template <typename F> void forPieces(const Descriptor &at, bool transposed, unsigned first, unsigned count, F f) {
   for (unsigned outer = 0; outer < count; outer += transposed ? 8 : 1)
     for (unsigned k = 0; k < kDepth; k += transposed ? 1 : 8) {
       unsigned row = first + outer;
       uint64_t address = transposed ? at.begin + row / 64 * at.leading + row % 64 * 2 + k / 8 * at.stride + k % 8 * 128
                                     : at.begin + row / 8 * at.stride + row % 8 * 128 + k * 2;
-      uint16_t values[8];
-      s.loadSharedAsync(swizzled(address), values, sizeof(values));
-      for (unsigned i = 0; i < 8; ++i)
-        f(outer + (transposed ? i : 0), k + (transposed ? 0 : i), values[i]);
+      f(swizzled(address), outer, k);
     }
+}
+
+/// Calls f(outer, k, element).
+template <typename F>
+void forElements(Step &s, const Descriptor &at, bool transposed, unsigned first, unsigned count, F f) {
+  forPieces(at, transposed, first, count, [&](uint64_t address, unsigned outer, unsigned k) {
+    uint16_t values[kPiece / 2];
+    s.loadSharedAsync(address, values, sizeof(values));
+    for (unsigned i = 0; i < kPiece / 2; ++i)
+      f(outer + (transposed ? i : 0), k + (transposed ? 0 : i), values[i]);
+  });
+}
+
+/// The two operands of a product; of A only what is in memory, and only the rows of the warp.
+struct Operands {
+  bool inRegisters, transposesA, transposesB;
+  unsigned firstRow, columns;
+};
+constexpr unsigned kRows = 16;
+Operands operandsOf(Step &s, const PendingProduct &product, const Warp &warp) {
+  const std::vector<Operand> &operands = product.in->operands;
+  bool inRegisters = operands[1].kind == Operand::Vector;
+  return {inRegisters, !inRegisters && s.read(operands[6], 0), bool(s.read(operands.back(), 0)), warp.id % 4 * kRows,
+          unsigned(2 * operands[0].parts.size())};
 }
 
 //===----------------------------------------------------------------------===//
@@ -59,32 +80,30 @@ void forElements(Step &s, const Descriptor &at, bool transposed, unsigned first,
 /// Sums of a warp: register j of lane l has row l/4 + 8 (j/2 % 2), column 8 (j/4) + 2 (l%4) + j%2 (9.7.15.5.1.1).
 template <float (*Extend)(uint16_t)> void multiply(Step &s, const PendingProduct &product, std::vector<float> &sums) {
   const std::vector<Operand> &operands = product.in->operands;
-  size_t count = operands[0].parts.size();
-  bool inRegisters = operands[1].kind == Operand::Vector;
-  bool transposesA = !inRegisters && s.read(operands[6], 0), transposesB = s.read(operands.back(), 0);
-  size_t columns = 2 * count;
-  double a[16][kDepth];
+  const Operands of = operandsOf(s, product, s.warp);
+  const unsigned columns = of.columns;
+  double a[kRows][kDepth];
   std::vector<double> b(kDepth * columns), total(columns);
-  if (!inRegisters)
-    forElements(s, readDescriptor(s, product.left), transposesA, s.warp.id % 4 * 16, 16,
+  if (!of.inRegisters)
+    forElements(s, readDescriptor(s, product.left), of.transposesA, of.firstRow, kRows,
                 [&](unsigned row, unsigned k, uint16_t value) { a[row][k] = Extend(value); });
-  for (unsigned row = 0; inRegisters && row < 16; ++row)
+  for (unsigned row = 0; of.inRegisters && row < kRows; ++row)
     for (unsigned k = 0; k < kDepth; ++k) {
       const Operand &part = operands[1].parts[k / 8 * 2 + row / 8];
       a[row][k] = Extend(uint16_t(s.as<uint32_t>(part, row % 8 * 4 + k % 8 / 2) >> 16 * (k % 2)));
     }
-  forElements(s, readDescriptor(s, product.right), transposesB, 0, unsigned(columns),
+  forElements(s, readDescriptor(s, product.right), of.transposesB, 0, columns,
               [&](unsigned column, unsigned k, uint16_t value) { b[k * columns + column] = Extend(value); });
-  for (unsigned row = 0; row < 16; ++row) {
-    auto sum = [&](size_t column) -> float & {
+  for (unsigned row = 0; row < kRows; ++row) {
+    auto sum = [&](unsigned column) -> float & {
       return sums[(column / 8 * 4 + row / 8 * 2 + column % 2) * kLanes + row % 8 * 4 + column % 8 / 2];
     };
-    for (size_t column = 0; column < columns; ++column)
+    for (unsigned column = 0; column < columns; ++column)
       total[column] = product.accumulates ? sum(column) : 0.0f;
     for (unsigned k = 0; k < kDepth; ++k)
-      for (size_t column = 0; column < columns; ++column)
+      for (unsigned column = 0; column < columns; ++column)
         total[column] += a[row][k] * b[k * columns + column];
-    for (size_t column = 0; column < columns; ++column)
+    for (unsigned column = 0; column < columns; ++column)
       sum(column) = float(total[column]);
   }
 }
@@ -110,6 +129,39 @@ void agree(Step &s, const PendingProduct &product) {
     group.products.pop_front();
     ++group.first;
   }
+}
+
+//===----------------------------------------------------------------------===//
+// What belongs to products under way (9.7.15.7.1)
+//===----------------------------------------------------------------------===//
+
+/// Of each register: whether a product under way adds to it or has it as A.
+enum Lent : uint8_t { kFree, kSum, kLeft };
+
+void lend(Warp &warp, const PendingProduct &product) {
+  auto mark = [&](const Operand &operand, Lent as) {
+    for (const Operand &part : operand.parts)
+      if (part.kind == Operand::Register)
+        warp.lent[part.index] = as;
+  };
+  warp.lent.resize(warp.registers.size() / kLanes, kFree);
+  mark(product.in->operands[0], kSum);
+  mark(product.in->operands[1], kLeft);
+}
+
+template <typename F> void forProducts(const Warp &warp, F f) {
+  for (auto &group : warp.productGroups)
+    for (const PendingProduct &product : group)
+      f(product);
+  for (const PendingProduct &product : warp.products)
+    f(product);
+}
+
+void checkFree(Step &s, const Operand &operand, Lent mayBe) {
+  if (operand.kind == Operand::Register && s.warp.lent[operand.index] != kFree && s.warp.lent[operand.index] != mayBe)
+    s.fail("uses a register of a product that was not waited for");
+  for (const Operand &part : operand.parts)
+    checkFree(s, part, mayBe);
 }
 
 /// wgmma.mma_async D, A or its descriptor, B's descriptor, scale-d, 1, 1, [transpose A,] transpose B. In
@@ -142,6 +194,7 @@ void multiplyAsync(Step &s) {
   if (!s.launch.options.lazy)
     execute(s, product);
   s.warp.products.push_back(product);
+  lend(s.warp, product);
 }
 
 void fence(Step &s) {
@@ -171,17 +224,14 @@ void wait(Step &s) {
           s.write(parts[j], lane, sums->second[j * kLanes + lane]);
     }
   }
-  // What no product under way adds to is the program's again.
+  // What belongs to no product under way is the program's again.
   std::map<uint32_t, std::vector<float>> rest;
-  auto keep = [&](const PendingProduct &product) {
+  s.warp.lent.clear();
+  forProducts(s.warp, [&](const PendingProduct &product) {
     uint32_t first = product.in->operands[0].parts[0].index;
     rest[first] = s.warp.sums.at(first);
-  };
-  for (auto &group : groups)
-    for (const PendingProduct &product : group)
-      keep(product);
-  for (const PendingProduct &product : s.warp.products)
-    keep(product);
+    lend(s.warp, product);
+  });
   s.warp.sums = std::move(rest);
   s.warp.isFenced = false;
 }
@@ -214,6 +264,27 @@ template <bool IsMore> void setRegisters(Step &s) {
 }
 
 } // namespace
+
+void checkLent(Step &s) {
+  bool isProduct = s.in.execute == multiplyAsync;
+  for (size_t n = 0; n < s.numOperands(); ++n)
+    checkFree(s, s.operand(n), isProduct && n == 0 ? kSum : isProduct && n == 1 ? kLeft : kFree);
+}
+
+void checkUnread(Step &s, uint64_t address, uint32_t bytes) {
+  for (const Warp &warp : s.block.warps)
+    forProducts(warp, [&](const PendingProduct &product) {
+      auto check = [&](uint64_t piece, unsigned, unsigned) {
+        if (piece < address + bytes && address < piece + kPiece)
+          s.fail("overwrites shared memory that a product of warp " + std::to_string(warp.id) +
+                 " reads, which was not waited for, at " + std::to_string(piece));
+      };
+      const Operands of = operandsOf(s, product, warp);
+      if (!of.inRegisters)
+        forPieces(readDescriptor(s, product.left), of.transposesA, of.firstRow, kRows, check);
+      forPieces(readDescriptor(s, product.right), of.transposesB, 0, of.columns, check);
+    });
+}
 
 void addWarpgroupInstructions(Table &table) {
   for (unsigned n = 8; n <= 256; n += 8)
