@@ -136,7 +136,7 @@ def blocks(maker, rows, columns, entries, layout):
 
 
 @case("ir", (1, 2, 1, 70, 130, 16, 16), (2, 2, 2, 40, 100, 32, 24), (1, 2, 1, 1, 700, 16, 16))
-@case("ir_warpgroups", (2, 2, 1, 260, 300, 64, 64))
+@case("ir_warpgroups", (2, 2, 1, 260, 300, 64, 64), (1, 1, 1, 257, 130, 128, 100), (1, 1, 1, 256, 129, 256, 136))
 def chunks(maker):
     """The query's own chunk with the one before it, and all up to it, beside lengths."""
     lengths = maker.lengths([maker.sizes["j"] // 2] * maker.sizes["b"])
@@ -145,7 +145,7 @@ def chunks(maker):
 
 
 @case("ir", (2, 2, 1, 40, 70, 16, 16), (1, 2, 2, 70, 33, 64, 64), (2, 1, 1, 20, 40, 128, 128), (2, 2, 1, 3, 300, 16, 24))
-@case("ir_warpgroups", (2, 2, 1, 260, 300, 64, 64))
+@case("ir_warpgroups", (2, 2, 1, 260, 300, 64, 64), (1, 1, 1, 257, 130, 128, 100), (1, 1, 1, 256, 129, 256, 136))
 def policies(maker):
     """Rows that see no key, by limits, lengths, a table and lists; with the log-sum-exp."""
     isParted = maker.sizes["i"] <= 16 and maker.sizes["j"] >= 256
@@ -191,7 +191,7 @@ def additive(maker):
 
 
 @case("ir", (2, 2, 1, 40, 70, 16, 16), (1, 2, 2, 70, 33, 6, 10), (2, 2, 1, 3, 300, 16, 24))
-@case("ir_warpgroups", (1, 2, 1, 260, 130, 64, 40))
+@case("ir_warpgroups", (1, 2, 1, 260, 130, 64, 40), (1, 1, 1, 256, 129, 128, 128))
 def captured(maker):
     """Tables in the score region, and operands in orders that no row of them is a piece of memory in."""
     turned = dict(key=maker.normal("bhdj", {"h": maker.groups}), value=maker.normal("behj", {"h": maker.groups}), result="beih")

@@ -314,7 +314,7 @@ def causal(size):
 
 
 @case("attention", *ATTENTION[1:4], opset=23)
-@case("warpgroups", LONG[0], opset=23)
+@case("warpgroups", *LONG[:3], opset=23)
 def dense_mask_and_bias(size):
     q, k, v = qkv(*size)
     seen = rng.random((size[3], size[4])) < 0.6

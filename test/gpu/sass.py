@@ -3,8 +3,8 @@
     sass.py [--tools=build/bin]          with ptxas and nvdisasm of a CUDA toolkit on the path
 
 Says, of each kernel, the matrix instructions of its loop, those of the softmax beside them, registers and barriers. Wrong is:
-another number of products or exponentials than the tile has, local memory (a spill), more instructions a tile than LIMITS has,
-a bound by attention_cycles.py below BOUNDS.
+another number of products or exponentials than the tile has, an exponential that is not made beside a product, local memory (a
+spill), more instructions a tile than LIMITS has, a bound by attention_cycles.py below BOUNDS.
 """
 import argparse
 import collections
@@ -26,7 +26,7 @@ LABEL = re.compile(r"^(\.L_x_\d+):")
 TARGET = re.compile(r"`\((\.L_x_\d+)\)")
 # Of an attention by warpgroups without a mask: head to instructions a tile between the two products.
 LIMITS = {64: 360, 128: 390, 256: 310}
-BOUNDS = {64: 460, 128: 620, 256: 630}  # TFLOP/s of such an attention, both warpgroups in lock step
+BOUNDS = {64: 495, 128: 740, 256: 715}  # TFLOP/s of such an attention, both warpgroups in lock step
 KEYS = {64: 128, 128: 128, 256: 64}  # of a tile
 
 
@@ -115,17 +115,22 @@ class Report:
 
 
 def softmax_part(code):
-    """What stands between the scores and the product with values: behind the first wait, before the next product."""
+    """What stands behind the wait for the scores: until the next product, which is that of the next round where tiles overlap."""
     wait = next(n for n, each in enumerate(code) if each.opcode.startswith("WARPGROUP.DEPBAR"))
     end = next((n for n in range(wait, len(code)) if code[n].opcode.startswith("WARPGROUP.ARRIVE")), len(code))
     return code[wait + 1:end]
 
 
-def bound_of(tile, head):
-    """Of a loop of an attention; instructions run beside a product where they wait for all but the last of those under way."""
+def beside_product(tile):
+    """What of a loop runs beside a product: between a wait for all but the last of those under way and one for that."""
     waits = [n for n, each in enumerate(tile) if each.opcode.startswith("WARPGROUP.DEPBAR")]
     begin = next((n for n in waits if "0x1" in tile[n].rest), len(tile))
-    end = next((n for n in waits if n > begin), len(tile))
+    return begin, next((n for n in waits if n > begin), len(tile))
+
+
+def bound_of(tile, head):
+    """Of a loop of an attention."""
+    begin, end = beside_product(tile)
     names = lambda part: [each.opcode for each in part if not each.opcode.startswith("HGMMA")]
     return attention_cycles.tile_of(head, KEYS[head], names(tile[begin:end]), names(tile[:begin] + tile[end:]))
 
@@ -146,6 +151,10 @@ def check_attention(report, head, built):
     report.expect(count(tile, "HGMMA") == head // 16 + keys // 16, f"expected {head // 16} + {keys // 16} HGMMA")
     # 128 threads share 64 x keys weights, and each rescales two rows.
     report.expect(kinds["MUFU"] == keys // 2 + 2, f"expected {keys // 2 + 2} exponentials, got {kinds['MUFU']}")
+    begin, end = beside_product(tile)
+    late = kinds["MUFU"] - count(tile[begin:end], "MUFU")
+    report.expect(not late, f"{late} exponentials are not beside a product")
+    report.expect(count(tile[:begin], "HGMMA") == count(tile, "HGMMA"), "a product starts after the scores are waited for")
     report.expect(len(part) <= LIMITS[head], f"more than {LIMITS[head]} instructions a tile")
     report.expect(bound.in_lock_step() >= BOUNDS[head], f"a bound below {BOUNDS[head]} TFLOP/s")
 

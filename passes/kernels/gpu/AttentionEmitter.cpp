@@ -188,10 +188,14 @@ Values AttentionEmitter::sweepTiles(Value begin, Value end, const KeyMask::Bound
                 [&](Value key, ValueRange carried) { return sweepOne(key, k.add(key, keysPerTile), bounds, carried); });
 }
 
-Values AttentionEmitter::sweepOne(Value key, Value next, const KeyMask::Bounds &bounds, ValueRange state) {
+void AttentionEmitter::setTile(Value key, Value next, const KeyMask::Bounds &bounds) {
   Value end = k.add(key, keysPerTile);
   isEdge = k.either(k.less(key, bounds.innerLower), k.less(bounds.innerUpper, end));
   following = next;
+}
+
+Values AttentionEmitter::sweepOne(Value key, Value next, const KeyMask::Bounds &bounds, ValueRange state) {
+  setTile(key, next, bounds);
   return sweepTile(key, state);
 }
 

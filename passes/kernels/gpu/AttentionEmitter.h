@@ -39,6 +39,11 @@ protected:
                      const KeyMask::Bounds &bounds);
   /// The loop over tiles; the state behind the last.
   Values sweepTiles(mlir::Value begin, mlir::Value end, const KeyMask::Bounds &bounds);
+  Values startState();
+  /// The tile from `key` on is the one at hand, `next` the one after it.
+  void setTile(mlir::Value key, mlir::Value next, const KeyMask::Bounds &bounds);
+  /// sweepTile for it.
+  Values sweepOne(mlir::Value key, mlir::Value next, const KeyMask::Bounds &bounds, mlir::ValueRange state);
   /// Arrays of f32 in shared memory.
   virtual llvm::SmallVector<int64_t> sharedElements() { return {}; }
   /// Before the tiles.
@@ -91,6 +96,9 @@ protected:
   /// Weights of scores of the tile from `key` on; `state` has maximum, sum and columns of each row, `next`
   /// gets them, columns scaled to the new maximum.
   Values weigh(const Values &scores, mlir::Value key, mlir::ValueRange state, Values &next);
+  /// The same, but for the columns of `next`, which scaleColumns scales by `factors` then.
+  Values weighTile(const Values &scores, mlir::Value key, mlir::ValueRange state, Values &next, Values &factors);
+  void scaleColumns(Values &state, mlir::ArrayRef<mlir::Value> factors);
 
   BlockBuilder k;
   const AttentionSpec &spec;
@@ -128,8 +136,6 @@ private:
 
   Values sweepTwice(mlir::Value exchange, mlir::Value begin, mlir::Value end, const KeyMask::Bounds &bounds);
   Values sweepListedTiles(mlir::Value begin, mlir::Value end, const KeyMask::Bounds &bounds);
-  Values sweepOne(mlir::Value key, mlir::Value next, const KeyMask::Bounds &bounds, mlir::ValueRange state);
-  Values startState();
   Values sweepWeights(mlir::Value exchange, mlir::Value begin, mlir::Value end, const KeyMask::Bounds &bounds,
                       mlir::ValueRange state);
   /// Scores or weights of the tile from `key` on to the extra results that ask for `stage`.

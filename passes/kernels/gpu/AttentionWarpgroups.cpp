@@ -9,8 +9,8 @@
 // Products by warpgroups, on sm_90a. A launch of its own rounds keys and values,
 // unless they are of 16 bits, once for all queries of a group of heads, to tiles that are in memory what they
 // are in shared memory. Of a block then one warp copies tiles into a ring and two
-// warpgroups of 64 queries multiply: while one makes weights the other has the
-// matrix units.
+// warpgroups of 64 queries multiply, in turns: while one makes weights the other has the
+// matrix units, and its own results of the tile before come from them, too.
 
 using namespace mlir;
 
@@ -21,6 +21,8 @@ using Values = LaneBuilder::Values;
 
 namespace {
 
+// Named barriers: 0 is the block's, one of each warpgroup, one for each turn.
+constexpr int64_t kOwn = 1, kTurns = kOwn + 2;
 constexpr int64_t kMaxWidth = 256, kStages = 2, kConsumers = 2, kPackThreads = 256;
 /// Fewer are faster without the launch that packs; a guess, no card has told.
 constexpr int64_t kFewQueries = 256;
@@ -48,11 +50,17 @@ struct Operand {
 struct Packing {
   Operand keys, values;
   int64_t keysPerTile;
+  bool isAhead;                 ///< scores come a tile before results
   std::optional<int64_t> ratio; ///< heads of a group; all of them
 
   explicit Packing(const AttentionSpec &spec)
-      : keys(spec, spec.keyOperand, Dim::J, Dim::D), values(spec, spec.value, Dim::J, Dim::E),
-        keysPerTile(std::max(keys.padded, values.padded) > 128 || isBusy(spec) ? 64 : 128) {
+      : keys(spec, spec.keyOperand, Dim::J, Dim::D), values(spec, spec.value, Dim::J, Dim::E) {
+    // What leaves ptxas without registers, up to 224 bytes of them: scores of 128 keys and a table beside heads
+    // wider than 64, and anything computed for each score beside heads wider than 128 and a tile ahead.
+    int64_t widest = std::max(keys.padded, values.padded);
+    bool hasTable = !spec.denseMasks.empty();
+    keysPerTile = widest > 128 || isBusy(spec) || (widest > 64 && hasTable) ? 64 : 128;
+    isAhead = widest <= 128 || !(isBusy(spec) || hasTable);
     for (size_t position : {keys.position, values.position})
       for (AffineExpr expr : spec.maps[position].getResults()) {
         std::optional<int64_t> found;
@@ -126,7 +134,12 @@ private:
   void sweep(ArrayRef<Value> shared, Value begin, Value end, const KeyMask::Bounds &bounds) override;
   void produce(Value begin, Value end);
   void stageQueries();
-  Values sweepTile(Value key, ValueRange state) override;
+  Values sweepTile(Value key, ValueRange state) override {
+    return packing.isAhead ? sweepOverlapped(key, state) : sweepInOrder(key, state);
+  }
+  Values sweepInOrder(Value key, ValueRange state);
+  Values sweepAhead(Value begin, Value end, const KeyMask::Bounds &bounds);
+  Values sweepOverlapped(Value key, ValueRange carried);
 
   static constexpr int64_t kThreadsInAll = (1 + kConsumers) * Warpgroups::kThreads;
   int64_t stageBytes() const { return packing.elementsPerTile() * 4; }
@@ -134,14 +147,32 @@ private:
   int64_t sharedBytes() const { return barriersBegin() + 8 * numPhases * kStages; }
 
   Value place(int64_t bytes) { return k.add(shared, bytes); }
+  /// Of the ring, and the parity of the phase in which a tile is there.
+  struct Slot {
+    Value number, parity;
+  };
   Value barrier(Phase phase, Value slot) { return k.add(place(barriersBegin() + 8 * phase * kStages), k.mul(slot, 8)); }
   Value keysAt(Value slot) { return k.add(place(queries.bytes(queriesPerBlock)), k.mul(slot, stageBytes())); }
   Value valuesAt(Value slot) { return k.add(keysAt(slot), packing.keys.bytes(keysPerTile)); }
-  void findSlot(Value key) {
+  Slot slotOf(Value key) {
     Value step = k.div(k.sub(key, firstKey), k.index(keysPerTile));
-    slot = k.rem(step, k.index(kStages)), parity = k.rem(k.div(step, k.index(kStages)), k.index(2));
+    return {k.rem(step, k.index(kStages)), k.rem(k.div(step, k.index(kStages)), k.index(2))};
   }
-  void release(Phase phase);
+  void wait(Phase phase, const Slot &slot) { w.wait(barrier(phase, slot.number), slot.parity); }
+  void release(Phase phase, const Slot &slot);
+
+  // Products of the tile in a slot, under way; what they are then, and what they are of, in the order of the emitter.
+  Values startScores(const Slot &slot);
+  Values startResult(ValueRange state, ValueRange packed, const Slot &slot);
+  Values scoresOf(ValueRange made);
+  Values packWeights(ArrayRef<Value> weights);
+  int64_t placeOf(int64_t n) { return 2 * rows + n % 4 / 2 * width + n / 4 * 2 + n % 2; }
+  void setColumns(Values &state, ArrayRef<Value> made) {
+    for (auto [n, column] : llvm::enumerate(made))
+      state[placeOf(n)] = column;
+  }
+  void takeTurn();
+  void giveTurn();
 
   // The thread's number is that among the consumers.
   Value warp() { return k.div(k.thread, k.index(32)); }
@@ -158,7 +189,7 @@ private:
   const Operand queries;
   Warpgroups w;
   Value scratch, numTiles, groups, tilesInAll; ///< the latter three from outside of launches
-  Value shared, firstKey, slot, parity;
+  Value shared, firstKey;
 };
 
 //===----------------------------------------------------------------------===//
@@ -260,7 +291,7 @@ void WarpgroupsEmitter::sweep(ArrayRef<Value> memory, Value begin, Value end, co
     w.setRegisters(Warpgroups::kManyRegisters, true);
     k.thread = k.sub(k.thread, k.index(Warpgroups::kThreads));
     stageQueries();
-    store(sweepTiles(begin, end, bounds));
+    store(packing.isAhead ? sweepAhead(begin, end, bounds) : sweepTiles(begin, end, bounds));
     return {};
   };
   auto copyTiles = [&]() -> Values {
@@ -275,19 +306,19 @@ void WarpgroupsEmitter::sweep(ArrayRef<Value> memory, Value begin, Value end, co
 void WarpgroupsEmitter::produce(Value begin, Value end) {
   Value outer = k.mul(k.add(k.mul(batch, groups), packing.groupOf(k, head)), numTiles);
   k.loop(begin, end, keysPerTile, [&](Value key) {
-    findSlot(key);
+    Slot slot = slotOf(key);
     Value tile = k.add(outer, k.div(key, k.index(keysPerTile)));
-    Value offset = k.mul(tile, packing.elementsPerTile()), before = k.sub(k.index(1), parity);
+    Value offset = k.mul(tile, packing.elementsPerTile()), before = k.sub(k.index(1), slot.parity);
     auto fill = [&](Phase empty, Phase full, Value to, int64_t bytes) {
-      w.wait(barrier(empty, slot), before);
+      w.wait(barrier(empty, slot.number), before);
       k.branch(k.less(k.thread, k.index(1)), [&] {
-        w.arriveExpecting(barrier(full, slot), bytes);
-        w.copy(to, scratch, offset, bytes, barrier(full, slot));
+        w.arriveExpecting(barrier(full, slot.number), bytes);
+        w.copy(to, scratch, offset, bytes, barrier(full, slot.number));
       });
       offset = k.add(offset, bytes / 4);
     };
-    fill(keysEmpty, keysFull, keysAt(slot), packing.keys.bytes(keysPerTile));
-    fill(valuesEmpty, valuesFull, valuesAt(slot), packing.values.bytes(keysPerTile));
+    fill(keysEmpty, keysFull, keysAt(slot.number), packing.keys.bytes(keysPerTile));
+    fill(valuesEmpty, valuesFull, valuesAt(slot.number), packing.values.bytes(keysPerTile));
   });
 }
 
@@ -305,39 +336,118 @@ void WarpgroupsEmitter::stageQueries() {
     w.storePiece(words, k.add(queriesOfGroup(), at));
   }
   w.publishStores();
-  w.barrier(k.add(warpgroup(), 1), Warpgroups::kThreads); // 0 is the block's
+  w.barrier(k.add(warpgroup(), kOwn), Warpgroups::kThreads);
 }
 
 /// The warp has read what the slot holds.
-void WarpgroupsEmitter::release(Phase phase) {
-  k.branch(k.less(lane(), k.index(1)), [&] { w.arrive(barrier(phase, slot)); });
+void WarpgroupsEmitter::release(Phase phase, const Slot &slot) {
+  k.branch(k.less(lane(), k.index(1)), [&] { w.arrive(barrier(phase, slot.number)); });
 }
 
-Values WarpgroupsEmitter::sweepTile(Value key, ValueRange state) {
-  findSlot(key);
-  w.wait(barrier(keysFull, slot), parity);
-  Values made =
-      w.multiplyShared({}, queriesOfGroup(), Warpgroups::kRows, keysAt(slot), keysPerTile, queries.padded, precision);
-  release(keysEmpty);
+Values WarpgroupsEmitter::startScores(const Slot &slot) {
+  wait(keysFull, slot);
+  return w.startShared({}, queriesOfGroup(), Warpgroups::kRows, keysAt(slot.number), keysPerTile, queries.padded,
+                       precision);
+}
+
+Values WarpgroupsEmitter::startResult(ValueRange state, ValueRange packed, const Slot &slot) {
+  wait(valuesFull, slot);
+  Values sums;
+  for (int64_t n = 0; n < rows * width; ++n)
+    sums.push_back(state[placeOf(n)]);
+  return w.startProducts(sums, packed, valuesAt(slot.number), keysPerTile, precision);
+}
+
+Values WarpgroupsEmitter::scoresOf(ValueRange made) {
   Values raw(rows * columns);
   for (auto [n, sum] : llvm::enumerate(made))
     raw[n % 4 / 2 * columns + n / 4 * 2 + n % 2] = sum;
-  Values next, weights = weigh(finishScores(raw, key), key, state, next), packed;
+  return raw;
+}
+
+Values WarpgroupsEmitter::packWeights(ArrayRef<Value> weights) {
+  Values packed;
   for (int64_t c = 0; c < columns; c += 4) {
-    Values top = k.packed(ArrayRef(weights).slice(c, 4), precision);
-    Values bottom = k.packed(ArrayRef(weights).slice(columns + c, 4), precision);
-    packed.append({top[0], bottom[0], top[1], bottom[1]});
+    Values top = k.packed(weights.slice(c, 4), precision), bottom = k.packed(weights.slice(columns + c, 4), precision);
+    for (Value word : {top[0], bottom[0], top[1], bottom[1]})
+      packed.push_back(k.bitcast(word, k.b.getI32Type()));
   }
-  w.wait(barrier(valuesFull, slot), parity);
-  auto placeOf = [&](int64_t n) { return 2 * rows + n % 4 / 2 * width + n / 4 * 2 + n % 2; };
-  Values sums;
-  for (int64_t n = 0; n < rows * width; ++n)
-    sums.push_back(next[placeOf(n)]);
-  sums = w.addProducts(sums, packed, valuesAt(slot), keysPerTile, precision);
-  release(valuesEmpty);
-  for (auto [n, sum] : llvm::enumerate(sums))
-    next[placeOf(n)] = sum;
+  return packed;
+}
+
+/// One product after the other.
+Values WarpgroupsEmitter::sweepInOrder(Value key, ValueRange state) {
+  Slot slot = slotOf(key);
+  Values made = w.finish(startScores(slot));
+  release(keysEmpty, slot);
+  Values next, weights = weigh(finishScores(scoresOf(made), key), key, state, next);
+  setColumns(next, w.finish(startResult(next, packWeights(weights), slot)));
+  release(valuesEmpty, slot);
   return next;
+}
+
+//===----------------------------------------------------------------------===//
+// One tile ahead
+//===----------------------------------------------------------------------===//
+
+// Scores come one tile before results: while the weights of a tile are made, those of the tile before meet their
+// values. Behind the state stand the packed weights of the tile before.
+
+Values WarpgroupsEmitter::sweepAhead(Value begin, Value end, const KeyMask::Bounds &bounds) {
+  auto sweepAll = [&]() -> Values {
+    Slot slot = slotOf(begin);
+    k.branch(k.less(k.index(0), warpgroup()), [&] { giveTurn(); });
+    takeTurn();
+    Values made = startScores(slot);
+    giveTurn();
+    made = w.finish(made);
+    release(keysEmpty, slot);
+    setTile(begin, k.add(begin, keysPerTile), bounds);
+    Values carried, factors, state = startState();
+    Values weights = weighTile(finishScores(scoresOf(made), begin), begin, state, carried, factors);
+    carried.append(packWeights(weights));
+    carried = k.loop(k.add(begin, keysPerTile), end, keysPerTile, carried, [&](Value key, ValueRange carried) {
+      return sweepOne(key, k.add(key, keysPerTile), bounds, carried);
+    });
+    Values next(ArrayRef(carried).take_front(state.size()));
+    Slot last = slotOf(k.sub(end, k.index(1)));
+    takeTurn();
+    made = startResult(next, ArrayRef(carried).drop_front(state.size()), last);
+    k.branch(k.less(warpgroup(), k.index(1)), [&] { giveTurn(); });
+    setColumns(next, w.finish(made));
+    return next;
+  };
+  Values none = startState();
+  return k.branch(k.less(begin, end), ValueRange(none).getTypes(), sweepAll, [&] { return none; });
+}
+
+/// The product of the tile before is under way until the weights are made.
+Values WarpgroupsEmitter::sweepOverlapped(Value key, ValueRange carried) {
+  int64_t count = 2 * rows + rows * width;
+  ValueRange state = carried.take_front(count), packed = carried.drop_front(count);
+  Slot slot = slotOf(key), before = slotOf(k.sub(key, k.index(keysPerTile)));
+  takeTurn();
+  Values scores = startScores(slot), sums = startResult(state, packed, before);
+  giveTurn();
+  scores = w.finish(scores, 1);
+  release(keysEmpty, slot);
+  Values next, factors, weights = weighTile(finishScores(scoresOf(scores), key), key, state, next, factors);
+  // A branch behind which ptxas moves no exponential.
+  wait(valuesFull, before);
+  sums.append(weights);
+  sums = w.finish(sums);
+  release(valuesEmpty, before);
+  setColumns(next, ArrayRef(sums).take_front(rows * width));
+  scaleColumns(next, factors);
+  next.append(packWeights(ArrayRef(sums).drop_front(rows * width)));
+  return next;
+}
+
+/// The warpgroups start their products in turns, so that one makes weights beside those of the other.
+void WarpgroupsEmitter::takeTurn() { w.barrier(k.add(warpgroup(), kTurns), kConsumers * Warpgroups::kThreads); }
+void WarpgroupsEmitter::giveTurn() {
+  Value other = k.sub(k.index(kTurns + 1), warpgroup());
+  w.barrier(other, kConsumers * Warpgroups::kThreads, false);
 }
 
 //===----------------------------------------------------------------------===//

@@ -31,6 +31,13 @@ Value AttentionEmitter::roundToSoftmaxType(Value x) {
 }
 
 Values AttentionEmitter::weigh(const Values &s, Value key, ValueRange state, Values &next) {
+  Values factors, weights = weighTile(s, key, state, next, factors);
+  if (pass == Pass::online)
+    scaleColumns(next, factors);
+  return weights;
+}
+
+Values AttentionEmitter::weighTile(const Values &s, Value key, ValueRange state, Values &next, Values &factors) {
   next.assign(state.begin(), state.end());
   if (pass == Pass::weights)
     return finalWeights(s, key);
@@ -57,10 +64,17 @@ Values AttentionEmitter::weigh(const Values &s, Value key, ValueRange state, Val
       weights.push_back(weightOf(score, base));
     next[r] = top;
     next[rows + r] = addUp(k.mulf(state[rows + r], factor), ArrayRef(weights).take_back(columns));
-    for (int64_t e = 0; e < width && pass == Pass::online; ++e)
-      next[2 * rows + r * width + e] = k.mulf(state[2 * rows + r * width + e], factor);
+    factors.push_back(factor);
   }
   return weights;
+}
+
+void AttentionEmitter::scaleColumns(Values &state, ArrayRef<Value> factors) {
+  for (auto [r, factor] : llvm::enumerate(factors))
+    for (int64_t e = 0; e < width; ++e) {
+      Value &column = state[2 * rows + r * width + e];
+      column = k.mulf(column, factor);
+    }
 }
 
 /// A second sweep, by the maxima and sums of the first, which stay in the state.

@@ -174,8 +174,8 @@ Nums WarpgroupsGemm::sumUp() {
     w.wait(barrier(true, slot), parity);
     Index left = stageAt(slot) + warpgroup * (Warpgroups::kRows * Warpgroups::kRowBytes);
     Index right = stageAt(slot) + bytesOf(sides[0]);
-    Nums next = k.nums(w.multiplyShared(ThreadCode::values<Num>(sums), left, Warpgroups::kRows, right, tile.columns,
-                                        Warpgroups::kPanel, spec.precision));
+    Nums next = k.nums(w.finish(w.startShared(ThreadCode::values<Num>(sums), left, Warpgroups::kRows, right,
+                                              tile.columns, Warpgroups::kPanel, spec.precision)));
     k.when(isFirst, [&] { w.arrive(barrier(false, slot)); });
     return next;
   });

@@ -99,9 +99,9 @@ void Warpgroups::copy(Value place, Value flat, Value offset, int64_t bytes, Valu
 //===----------------------------------------------------------------------===//
 
 void Warpgroups::publishStores() { assembly("fence.proxy.async.shared::cta;", "~{memory}", {}); }
-void Warpgroups::barrier(Value number, int64_t threads) {
+void Warpgroups::barrier(Value number, int64_t threads, bool waits) {
   Value word = arith::IndexCastOp::create(k.b, k.loc, k.b.getI32Type(), number);
-  assembly("bar.sync $0, " + Twine(threads) + ";", "r,~{memory}", word);
+  assembly((waits ? "bar.sync $0, " : "bar.arrive $0, ") + Twine(threads) + ";", "r,~{memory}", word);
 }
 void Warpgroups::setRegisters(int64_t count, bool isMore) {
   assembly("setmaxnreg." + Twine(isMore ? "inc" : "dec") + ".sync.aligned.u32 " + Twine(count) + ";", "~{memory}", {});
@@ -129,7 +129,7 @@ static std::string opcode(int64_t columns, Precision precision) {
 
 static constexpr const char *kBegin = "{\n.reg .pred none, all;\nsetp.ne.b32 none, 0, 0;\nsetp.ne.b32 all, 1, 0;\n"
                                       "wgmma.fence.sync.aligned;\n";
-static constexpr const char *kEnd = "wgmma.commit_group.sync.aligned;\nwgmma.wait_group.sync.aligned 0;\n}";
+static constexpr const char *kEnd = "wgmma.commit_group.sync.aligned;\n}";
 
 /// Constraints of so many sums, and of as many operands that they begin with.
 static std::string sumConstraints(int64_t count, bool isTied) {
@@ -139,8 +139,8 @@ static std::string sumConstraints(int64_t count, bool isTied) {
   return isTied ? text + ties : text;
 }
 
-Values Warpgroups::multiplyShared(ValueRange sums, Value left, int64_t leftRows, Value right, int64_t columns,
-                                  int64_t depth, Precision precision) {
+Values Warpgroups::startShared(ValueRange sums, Value left, int64_t leftRows, Value right, int64_t columns,
+                               int64_t depth, Precision precision) {
   int64_t count = columns / 2, steps = depth / 16, at = count + sums.size();
   std::string text = kBegin, constraints = sumConstraints(count, !sums.empty());
   Values operands(sums);
@@ -157,7 +157,7 @@ Values Warpgroups::multiplyShared(ValueRange sums, Value left, int64_t leftRows,
   return assembly(text + kEnd, constraints + ",~{memory}", operands, SmallVector<Type>(count, k.b.getF32Type()));
 }
 
-Values Warpgroups::addProducts(ValueRange sums, ValueRange left, Value right, int64_t depth, Precision precision) {
+Values Warpgroups::startProducts(ValueRange sums, ValueRange left, Value right, int64_t depth, Precision precision) {
   int64_t count = sums.size(), columns = 2 * count, steps = depth / 16;
   std::string text = kBegin, constraints = sumConstraints(count, true);
   Values operands(sums);
@@ -172,6 +172,13 @@ Values Warpgroups::addProducts(ValueRange sums, ValueRange left, Value right, in
     constraints += ",r,r,r,r,l";
   }
   return assembly(text + kEnd, constraints + ",~{memory}", operands, SmallVector<Type>(count, k.b.getF32Type()));
+}
+
+Values Warpgroups::finish(ValueRange values, int64_t underWay) {
+  // Tied to the values, so that no use of one comes before the wait.
+  int64_t count = values.size();
+  return assembly("wgmma.wait_group.sync.aligned " + Twine(underWay) + ";", sumConstraints(count, true) + ",~{memory}",
+                  values, SmallVector<Type>(count, k.b.getF32Type()));
 }
 
 } // namespace attn

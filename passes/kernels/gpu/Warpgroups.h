@@ -49,21 +49,25 @@ public:
   //===--- warpgroups ------------------------------------------------------===//
   /// What the thread has stored is there for products, after a barrier.
   void publishStores();
-  void barrier(mlir::Value number, int64_t threads);
+  /// Of `threads` in all; who does not wait only says that it is there.
+  void barrier(mlir::Value number, int64_t threads, bool waits = true);
   /// Each thread of the warpgroup gets so many registers.
   void setRegisters(int64_t count, bool isMore);
 
-  /// A (64 rows, of panels from `left` on, `leftRows` in each) times the transpose
+  /// Starts A (64 rows, of panels from `left` on, `leftRows` in each) times the transpose
   /// of B (`columns` rows from `right` on), over `depth`. Of the result a lane has
   /// rows g and g + 8 of its warp's 16, columns 2t and 2t + 1 of each 8:
-  /// [8 columns][row][two]. `sums` are added to; none: zeros.
-  Values multiplyShared(mlir::ValueRange sums, mlir::Value left, int64_t leftRows, mlir::Value right, int64_t columns,
-                        int64_t depth, Precision precision);
-  /// `sums`, so laid out, plus A times B (`depth` rows of panels from `right` on).
+  /// [8 columns][row][two]. `sums` are added to; none: zeros. Until `finish` all of these belong to the product.
+  Values startShared(mlir::ValueRange sums, mlir::Value left, int64_t leftRows, mlir::Value right, int64_t columns,
+                     int64_t depth, Precision precision);
+  /// Starts `sums`, so laid out, plus A times B (`depth` rows of panels from `right` on).
   /// Of each 16 of A's columns four packed registers: rows g and g + 8 at 2t, the
   /// same at 2t + 8.
-  Values addProducts(mlir::ValueRange sums, mlir::ValueRange left, mlir::Value right, int64_t depth,
-                     Precision precision);
+  Values startProducts(mlir::ValueRange sums, mlir::ValueRange left, mlir::Value right, int64_t depth,
+                       Precision precision);
+  /// Until all products but the last `underWay` are done. `values`, all f32, are there then: their sums, and what else
+  /// is to be computed before the wait ends.
+  Values finish(mlir::ValueRange values, int64_t underWay = 0);
 
 private:
   mlir::Value bits(mlir::Value index);
