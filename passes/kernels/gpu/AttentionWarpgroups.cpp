@@ -177,9 +177,8 @@ private:
   // The thread's number is that among the consumers.
   Value warp() { return k.div(k.thread, k.index(32)); }
   Value lane() { return k.rem(k.thread, k.index(32)); }
-  Value warpgroup() { return k.div(k.thread, k.index(Warpgroups::kThreads)); }
   Value member() { return k.rem(k.thread, k.index(4)); }
-  Value queriesOfGroup() { return k.add(shared, k.mul(warpgroup(), queries.bytes(Warpgroups::kRows))); }
+  Value queriesOfGroup() { return k.add(shared, k.mul(warpgroup, queries.bytes(Warpgroups::kRows))); }
   Value row(int64_t r) override { return k.add(k.add(k.mul(warp(), 16), k.div(lane(), k.index(4))), 8 * r); }
   Value keyPlace(int64_t c) override { return k.add(k.mul(member(), 2), c / 2 * 8 + c % 2); }
   Value columnPlace(int64_t e) override { return keyPlace(e); }
@@ -189,7 +188,7 @@ private:
   const Operand queries;
   Warpgroups w;
   Value scratch, numTiles, groups, tilesInAll; ///< the latter three from outside of launches
-  Value shared, firstKey;
+  Value shared, firstKey, warpgroup;
 };
 
 //===----------------------------------------------------------------------===//
@@ -290,6 +289,7 @@ void WarpgroupsEmitter::sweep(ArrayRef<Value> memory, Value begin, Value end, co
   auto consume = [&]() -> Values {
     w.setRegisters(Warpgroups::kManyRegisters, true);
     k.thread = k.sub(k.thread, k.index(Warpgroups::kThreads));
+    warpgroup = w.sameInWarp(k.div(k.thread, k.index(Warpgroups::kThreads)));
     stageQueries();
     store(packing.isAhead ? sweepAhead(begin, end, bounds) : sweepTiles(begin, end, bounds));
     return {};
@@ -326,7 +326,7 @@ void WarpgroupsEmitter::produce(Value begin, Value end) {
 void WarpgroupsEmitter::stageQueries() {
   int64_t pieces = queries.padded / 8;
   Value thread = k.rem(k.thread, k.index(Warpgroups::kThreads));
-  Value begin = k.add(first, k.mul(warpgroup(), Warpgroups::kRows));
+  Value begin = k.add(first, k.mul(warpgroup, Warpgroups::kRows));
   for (int64_t n = 0; n < Warpgroups::kRows * pieces; n += Warpgroups::kThreads) {
     Value number = k.add(thread, n), row = k.div(number, k.index(pieces)), piece = k.rem(number, k.index(pieces));
     Value source = k.add(begin, row), isRow = k.less(source, numQueries);
@@ -336,7 +336,7 @@ void WarpgroupsEmitter::stageQueries() {
     w.storePiece(words, k.add(queriesOfGroup(), at));
   }
   w.publishStores();
-  w.barrier(k.add(warpgroup(), kOwn), Warpgroups::kThreads);
+  w.barrier(k.add(warpgroup, kOwn), Warpgroups::kThreads);
 }
 
 /// The warp has read what the slot holds.
@@ -396,7 +396,7 @@ Values WarpgroupsEmitter::sweepInOrder(Value key, ValueRange state) {
 Values WarpgroupsEmitter::sweepAhead(Value begin, Value end, const KeyMask::Bounds &bounds) {
   auto sweepAll = [&]() -> Values {
     Slot slot = slotOf(begin);
-    k.branch(k.less(k.index(0), warpgroup()), [&] { giveTurn(); });
+    k.branch(k.less(k.index(0), warpgroup), [&] { giveTurn(); });
     takeTurn();
     Values made = startScores(slot);
     giveTurn();
@@ -413,7 +413,7 @@ Values WarpgroupsEmitter::sweepAhead(Value begin, Value end, const KeyMask::Boun
     Slot last = slotOf(k.sub(end, k.index(1)));
     takeTurn();
     made = startResult(next, ArrayRef(carried).drop_front(state.size()), last);
-    k.branch(k.less(warpgroup(), k.index(1)), [&] { giveTurn(); });
+    k.branch(k.less(warpgroup, k.index(1)), [&] { giveTurn(); });
     setColumns(next, w.finish(made));
     return next;
   };
@@ -444,9 +444,9 @@ Values WarpgroupsEmitter::sweepOverlapped(Value key, ValueRange carried) {
 }
 
 /// The warpgroups start their products in turns, so that one makes weights beside those of the other.
-void WarpgroupsEmitter::takeTurn() { w.barrier(k.add(warpgroup(), kTurns), kConsumers * Warpgroups::kThreads); }
+void WarpgroupsEmitter::takeTurn() { w.barrier(k.add(warpgroup, kTurns), kConsumers * Warpgroups::kThreads); }
 void WarpgroupsEmitter::giveTurn() {
-  Value other = k.sub(k.index(kTurns + 1), warpgroup());
+  Value other = k.sub(k.index(kTurns + 1), warpgroup);
   w.barrier(other, kConsumers * Warpgroups::kThreads, false);
 }
 

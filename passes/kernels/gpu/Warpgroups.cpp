@@ -103,15 +103,30 @@ void Warpgroups::barrier(Value number, int64_t threads, bool waits) {
   Value word = arith::IndexCastOp::create(k.b, k.loc, k.b.getI32Type(), number);
   assembly((waits ? "bar.sync $0, " : "bar.arrive $0, ") + Twine(threads) + ";", "r,~{memory}", word);
 }
+Value Warpgroups::sameInWarp(Value x) {
+  OpBuilder &b = k.b;
+  Value word = arith::IndexCastOp::create(b, k.loc, b.getI32Type(), x);
+  auto first = gpu::ShuffleOp::create(b, k.loc, word, 0, 32, gpu::ShuffleMode::IDX);
+  return arith::IndexCastOp::create(b, k.loc, b.getIndexType(), first.getShuffleResult());
+}
 void Warpgroups::setRegisters(int64_t count, bool isMore) {
   assembly("setmaxnreg." + Twine(isMore ? "inc" : "dec") + ".sync.aligned.u32 " + Twine(count) + ";", "~{memory}", {});
 }
 
-Value Warpgroups::descriptor(Value place, int64_t leading, int64_t stride) {
+Warpgroups::Matrix Warpgroups::matrix(Value place, int64_t leading, int64_t stride) {
+  Value word = arith::IndexCastOp::create(k.b, k.loc, k.b.getI32Type(), place);
+  Value bits14 = arith::ShRUIOp::create(k.b, k.loc, word, arith::ConstantIntOp::create(k.b, k.loc, 4, 32));
+  Value low = arith::ConstantIntOp::create(k.b, k.loc, leading / 16 << 16, 32);
+  return {arith::OrIOp::create(k.b, k.loc, bits14, low), stride};
+}
+
+Value Warpgroups::descriptor(const Matrix &matrix, int64_t bytes) {
   constexpr int64_t kExchanged = int64_t(1) << 62; // 128 bytes
-  // Only 18 bits of a place are there, all that shared memory has.
-  Value bits14 = k.div(place, k.index(16));
-  return arith::OrIOp::create(k.b, k.loc, bits14, k.index(kExchanged | stride / 16 << 32 | leading / 16 << 16));
+  OpBuilder &b = k.b;
+  // Shared memory has 18 bits of places: a sum stays within its 14.
+  Value low = arith::AddIOp::create(b, k.loc, matrix.low, arith::ConstantIntOp::create(b, k.loc, bytes / 16, 32));
+  Value high = arith::ConstantIntOp::create(b, k.loc, kExchanged | matrix.stride / 16 << 32, 64);
+  return arith::OrIOp::create(b, k.loc, arith::ExtUIOp::create(b, k.loc, b.getI64Type(), low), high);
 }
 
 /// "{$from, $from+1, ...}".
@@ -144,12 +159,12 @@ Values Warpgroups::startShared(ValueRange sums, Value left, int64_t leftRows, Va
   int64_t count = columns / 2, steps = depth / 16, at = count + sums.size();
   std::string text = kBegin, constraints = sumConstraints(count, !sums.empty());
   Values operands(sums);
+  Matrix a = matrix(left, 16, 8 * kRowBytes), b = matrix(right, 16, 8 * kRowBytes);
   for (int64_t step = 0; step < steps; ++step, at += 2) {
     // 16 columns are 32 bytes of a row; the exchange goes by the address.
     int64_t panel = step * 16 / kPanel, within = step * 16 % kPanel * 2;
-    Value a = descriptor(k.add(left, panel * leftRows * kRowBytes + within), 16, 8 * kRowBytes);
-    Value b = descriptor(k.add(right, panel * columns * kRowBytes + within), 16, 8 * kRowBytes);
-    operands.push_back(bits(a)), operands.push_back(bits(b));
+    operands.push_back(descriptor(a, panel * leftRows * kRowBytes + within));
+    operands.push_back(descriptor(b, panel * columns * kRowBytes + within));
     text += opcode(columns, precision) + registers(0, count) + ", $" + std::to_string(at) + ", $" +
             std::to_string(at + 1) + ", " + (step || !sums.empty() ? "all" : "none") + ", 1, 1, 0, 0;\n";
     constraints += ",l,l";
@@ -161,12 +176,13 @@ Values Warpgroups::startProducts(ValueRange sums, ValueRange left, Value right, 
   int64_t count = sums.size(), columns = 2 * count, steps = depth / 16;
   std::string text = kBegin, constraints = sumConstraints(count, true);
   Values operands(sums);
+  // The next 64 columns stand in the next panel.
+  Matrix b = matrix(right, depth * kRowBytes, 8 * kRowBytes);
   int64_t at = 2 * count;
   for (int64_t step = 0; step < steps; ++step, at += 5) {
     for (Value word : left.slice(4 * step, 4))
       operands.push_back(k.bitcast(word, k.b.getI32Type()));
-    // Rows of 16 further; the next 64 columns stand in the next panel.
-    operands.push_back(bits(descriptor(k.add(right, step * 16 * kRowBytes), depth * kRowBytes, 8 * kRowBytes)));
+    operands.push_back(descriptor(b, step * 16 * kRowBytes));
     text += opcode(columns, precision) + registers(0, count) + ", " + registers(at, 4) + ", $" +
             std::to_string(at + 4) + ", all, 1, 1, 1;\n";
     constraints += ",r,r,r,r,l";

@@ -51,6 +51,8 @@ public:
   void publishStores();
   /// Of `threads` in all; who does not wait only says that it is there.
   void barrier(mlir::Value number, int64_t threads, bool waits = true);
+  /// What is the same in all threads of a warp, so that the compiler knows, too.
+  mlir::Value sameInWarp(mlir::Value x);
   /// Each thread of the warpgroup gets so many registers.
   void setRegisters(int64_t count, bool isMore);
 
@@ -73,7 +75,14 @@ private:
   mlir::Value bits(mlir::Value index);
   Values assembly(const llvm::Twine &text, llvm::StringRef constraints, mlir::ValueRange operands,
                   mlir::TypeRange results = {});
-  mlir::Value descriptor(mlir::Value place, int64_t leading, int64_t stride);
+  /// An operand in shared memory, and the descriptor of what is so many bytes further. What changes is 32 bits wide, so
+  /// that an addition in front of a product is all that it takes.
+  struct Matrix {
+    mlir::Value low;
+    int64_t stride;
+  };
+  Matrix matrix(mlir::Value place, int64_t leading, int64_t stride);
+  mlir::Value descriptor(const Matrix &matrix, int64_t bytes);
 
   BlockBuilder &k;
   mlir::Value memory, begin; ///< all of the launch's shared memory, and its first place
