@@ -2,7 +2,7 @@
 import math
 
 import numpy as np
-from layers import convolve, gelu_tanh, masked_softmax
+from layers import convolve, gelu_tanh, masked_softmax, relu
 from registry import embedding, floats, heads, linear, norm, system
 
 D, F, V, E = 32, 48, 40, 16
@@ -45,6 +45,15 @@ def bert(net, _, input_ids, attention_mask, token_type_ids):
     for n in ("encoder.0.", "encoder.1."):
         x = behind(net, n, x, attention_mask[:, None, None] != 0)
     return dict(last_hidden_state=x, logits=net.linear("output", np.tanh(net.linear("pooled", x[:, 0]))))
+
+
+@system("distilbert", 2, embedding("word", V, D) | embedding("place", 64, D) | norm("placed", D) | layer("encoder.0.") | layer("encoder.1.") |
+        linear("pooled", D, D) | linear("output", 3, D), texts(False))
+def distilbert(net, _, input_ids, attention_mask):
+    x = normed(net, "placed", net.embed("word", input_ids) + net.embed("place", np.arange(input_ids.shape[1])))
+    for n in ("encoder.0.", "encoder.1."):
+        x = behind(net, n, x, attention_mask[:, None, None] != 0)
+    return dict(last_hidden_state=x, logits=net.linear("output", relu(net.linear("pooled", x[:, 0]))))
 
 
 @system("roberta", 2, embedding("word", V, D) | embedding("place", 64, D) | norm("placed", D) | layer("encoder.0.") | layer("encoder.1.") |

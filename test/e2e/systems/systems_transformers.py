@@ -38,6 +38,17 @@ def transformer(net, _, source, lengths, target):
     return dict(log_probs=log_softmax(net.linear("output", y)))
 
 
+@system("gpt", 2, merge([heads(f"stack.{n}.self", D) | norm(f"stack.{n}.norm_self", D) | linear(f"stack.{n}.wide", F, D) | linear(f"stack.{n}.narrow", D, F) |
+                         norm(f"stack.{n}.normed", D) for n in (0, 1)]) | embedding("words", V, D) | embedding("places", 64, D),
+        lambda rng: [("", dict(tokens=words(rng, b, t))) for b, t in ((2, 7), (1, 1), (3, 12))])
+def gpt(net, _, tokens):
+    x = net.embed("words", tokens) + net.embed("places", np.arange(tokens.shape[1]))
+    for n in ("stack.0", "stack.1"):
+        x = net.layer_norm(n + ".norm_self", x + net.multi_head(n + ".self", x, x, x, 4, np.tri(tokens.shape[1], dtype=bool))[0])
+        x = net.layer_norm(n + ".normed", x + net.linear(n + ".narrow", gelu_tanh(net.linear(n + ".wide", x))))
+    return dict(logits=x @ net["words.weight"].T)
+
+
 @system("gpt2", 2, merge([heads(f"stack.{n}.self", D) | norm(f"stack.{n}.norm_self", D) | norm(f"stack.{n}.norm_wide", D) | linear(f"stack.{n}.wide", F, D) |
                           linear(f"stack.{n}.narrow", D, F) for n in (0, 1)]) | embedding("words", V, D) | embedding("places", 64, D) | norm("norm", D),
         lambda rng: [("", dict(tokens=words(rng, b, t), positions=np.arange(p, p + t),

@@ -157,6 +157,23 @@ def mpcn(o):
         "m0": o["m.0"], "m1": o["m.1"], "w0": o["w.0"], "w1": o["w.1"]}
 
 
+@twin("memory_network", "memn2n_ts17")
+def memory_network(o):
+    return {"order": o["pe"]} | {f"{new}{k}.weight": o[old.format(k)] for k in range(4) for new, old in (("words", "e.{}.weight"), ("age", "t.{}"))}
+
+
+@twin("co_attention", "coattention_parallel_dynamo18")
+def co_attention(o):
+    factors = {"across": (20, 20), "of_image": (20, 12, 0), "of_text": (20, 12, 1), "image_score": (12, 1, 0), "text_score": (12, 1, 1)}
+    return o.renamed(text="emb") | {f"{name}.weight": o.transposed(*factor) for name, factor in factors.items()}
+
+
+@twin("self_attentive", "self_attentive_embedding_ts17")
+def self_attentive(o):
+    return o.renamed(words="emb", output="out") | o.recurrent("LSTM", "encoder") | {
+        "hidden.weight": o.transposed(24, 16), "hops.weight": o.transposed(16, 4), "identity": np.eye(4, dtype=np.float32)}
+
+
 def parts_of_heads(o, old, new, names, matrices):
     """Four products of an attention and two behind it, the n-th of each shape without a name."""
     square, (wide, narrow) = matrices
@@ -184,6 +201,16 @@ def bert(o):
               "part.weight": o[e + "token_type_embeddings.weight"]}
     for n in (0, 1):
         result |= parts_of_heads(o, f"m.encoder.layer.{n}", f"encoder.{n}", BERT, matrices(o, n))
+    return result | o.renamed(placed="m.embeddings.LayerNorm") | POOLED
+
+
+@twin("distilbert", "distilbert_ts14")
+def distilbert(o):
+    names = {"self.query": "attention.q_lin", "self.key": "attention.k_lin", "self.value": "attention.v_lin", "self.output": "attention.out_lin",
+             "norm_self": "sa_layer_norm", "wide": "ffn.lin1", "narrow": "ffn.lin2", "normed": "output_layer_norm"}
+    result = {"word.weight": o["m.embeddings.word_embeddings.weight"], "place.weight": o["m.embeddings.position_embeddings.weight"]}
+    for n in (0, 1):
+        result |= parts_of_heads(o, f"m.transformer.layer.{n}", f"encoder.{n}", names, matrices(o, n))
     return result | o.renamed(placed="m.embeddings.LayerNorm") | POOLED
 
 
