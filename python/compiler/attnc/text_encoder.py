@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import numbers
 import os
@@ -11,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Dict, List, Optional, Sequence, Union
 
 import numpy as np
-from attnc_runtime import InvalidArgument, NoSuchFile, Unsupported
+from attnc_runtime import AttentionMaps, InvalidArgument, NoSuchFile, Unsupported
 from numpy.typing import NDArray
 
 from ._bert import write_bert
@@ -99,6 +100,7 @@ class TextEncoder:
             known = {"pad_token": token, "pad_id": self._tokenizer.token_to_id(token) or 0}
         self._tokenizer.no_padding()
         self._padding = known
+        self._options = options
         self.model = self._load(options)
 
     def _read_modules(self) -> None:
@@ -174,14 +176,8 @@ class TextEncoder:
         longest = max((len(encoding) for encoding in encodings), default=0)
         for encoding in encodings:
             encoding.pad(longest, **self._padding)
-        columns = {"input_ids": "ids", "attention_mask": "attention_mask", "token_type_ids": "type_ids"}
-        feeds = {}
-        for info in self.model.inputs:
-            if info.name not in columns:
-                raise Unsupported(f"the model has an input '{info.name}', which a tokenizer does not make")
-            feeds[info.name] = np.array([getattr(e, columns[info.name]) for e in encodings], info.dtype)
         mask = np.array([e.attention_mask for e in encodings], np.int64)
-        outputs = self.model.run(feeds, **options)
+        outputs = self.model.run(self._feeds(encodings), **options)
         if "sentence_embedding" in outputs:
             rows = np.asarray(outputs["sentence_embedding"], np.float32)
         else:
@@ -193,6 +189,30 @@ class TextEncoder:
         if self.normalizes:
             rows = rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), np.float32(1e-12))
         return np.asarray(rows, np.float32)
+
+    def _feeds(self, encodings: Sequence[Any]) -> Dict[str, Any]:
+        columns = {"input_ids": "ids", "attention_mask": "attention_mask", "token_type_ids": "type_ids"}
+        feeds = {}
+        for info in self.model.inputs:
+            if info.name not in columns:
+                raise Unsupported(f"the model has an input '{info.name}', which a tokenizer does not make")
+            feeds[info.name] = np.array([getattr(e, columns[info.name]) for e in encodings], info.dtype)
+        return feeds
+
+    @functools.cached_property
+    def _attending(self) -> Model:
+        if self._options.get("expose_attention"):
+            return self.model
+        return self._load({**self._options, "expose_attention": "all"})
+
+    def attention(self, text: str, **options: Any) -> AttentionMaps:
+        """What each head looks at when it reads ``text``: weights whose positions have the names of the tokens, and that
+        show themselves in a notebook. ``maps.save("attention.html")`` writes the page that draws them. ``options`` are
+        those of Model.attention. A model that exposes none is compiled a second time, at the first call."""
+        if not isinstance(text, str):
+            raise InvalidArgument(f"attention expects a str, not {type(text).__name__}")
+        encodings = self.tokenize([text])
+        return self._attending.attention(**{"labels": encodings[0].tokens, **options}, **self._feeds(encodings))
 
     def __repr__(self) -> str:
         pooled = "+".join(self._modes) or "mean_tokens"
