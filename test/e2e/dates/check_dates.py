@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Compares `generate` of a compiled library with what PyTorch's beam search found: check_dates.py ATTN_RUN LIBRARY WORK [PICTURE].
+"""Compares `generate` of a compiled library with what PyTorch's beam search found, and its alignments with those of the
+model's steps in ONNX Runtime: check_dates.py ATTN_RUN LIBRARY WORK [PICTURE].
 
 PICTURE: also draws the alignment of one sentence, for the README.
 """
@@ -8,10 +9,24 @@ import subprocess
 import sys
 
 import numpy as np
+import onnxruntime
 
 HERE = pathlib.Path(__file__).parent
 SOURCE = " " + "abcdefghijklmnopqrstuvwxyz0123456789,./-'"
 TARGET = "<>0123456789-"
+
+
+def attended(source, lengths, tokens):
+    """What each step attended to, by ONNX Runtime, which is given the tokens [sentence, time] that were written."""
+    encode, step = (onnxruntime.InferenceSession(HERE / f"{name}.onnx", providers=["CPUExecutionProvider"]) for name in ("encode", "step"))
+    memory, keys, state, mask = encode.run(["memory", "keys", "state", "mask"], {"source": source, "lengths": lengths})
+    given = dict(memory=memory, keys=keys, mask=mask)
+    rows, token = [], np.zeros(len(tokens), np.int64)
+    for following in tokens.T:
+        _, state, weights = step.run(["log_probs", "next_state", "alignment"], dict(given, token=token, state=state))
+        rows.append(weights)
+        token = following
+    return np.stack(rows, 1)
 
 
 def main(attn_run, library, work, picture=None):
@@ -27,11 +42,12 @@ def main(attn_run, library, work, picture=None):
     assert (tokens == want["tokens"][:, : tokens.shape[1]]).all(), np.flatnonzero((tokens != want["tokens"][:, : tokens.shape[1]]).any(1))
     assert (want["tokens"][:, tokens.shape[1] :] == 1).all()
     np.testing.assert_allclose(scores, want["scores"], atol=1e-4, rtol=0)
+    eager = attended(want["source"].astype(np.int64), want["lengths"].astype(np.int64), tokens)
     for n, weights in enumerate(alignment):
-        np.testing.assert_allclose(weights[: lengths[n]].sum(1), 1, atol=1e-5)
+        np.testing.assert_allclose(weights[: lengths[n]], eager[n, : lengths[n]], rtol=0, atol=1e-5)
         assert (weights[:, want["lengths"][n] :] == 0).all() and (weights[lengths[n] :] == 0).all()
     worst = np.abs(scores - want["scores"]).max()
-    print(f"{len(tokens)} sentences equal, {int(want['right'])} right, scores within {worst:.1e}")
+    print(f"{len(tokens)} sentences equal, {int(want['right'])} right, scores within {worst:.1e}, alignments as each step has them")
     if picture:
         draw(want, tokens, lengths, alignment, picture)
 
