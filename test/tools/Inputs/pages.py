@@ -45,9 +45,7 @@ def check_fusion():
         assert seen["first"] == verdicts[0].get("formula", []) and seen["last"] == verdicts[-1].get("formula", []), seen
         assert seen["current"] and f"'{seen['title']}'" in verdicts[-1]["node"], seen
         assert not seen["wide"], "the page is wider than its window"
-        browser.screenshot(page, PICTURES / f"{name}.png", (1200, 1050))
-        browser.screenshot(page, FOLDER / f"{name}-dark.png", (1200, 1050), dark=True)
-        browser.screenshot(page, FOLDER / f"{name}-narrow.png", (500, 1400))
+        browser.screenshots(page, (PICTURES if name == "fusion-report" else FOLDER) / f"{name}.png", FOLDER)
     print("fusion: as the report")
 
 
@@ -80,9 +78,7 @@ def check_attention():
     assert seen["buttons"] == sum(w.shape[1] for w in weights), seen
     np.testing.assert_allclose([float(text) for text in seen["entropy"]], np.concatenate(entropies), atol=0.006)
     assert not seen["wide"], "the page is wider than its window"
-    browser.screenshot(page, PICTURES / "attention-page.png", (1200, 1050))
-    browser.screenshot(page, FOLDER / "attention-dark.png", (1200, 1050), dark=True)
-    browser.screenshot(page, FOLDER / "attention-narrow.png", (500, 1400))
+    browser.screenshots(page, PICTURES / "attention-page.png", FOLDER)
     # No items, and a picture that the keys are no parts of, draw what there is, without an error.
     call(ATTNC, model, "-o", FOLDER / "open.so", "--expose-attention")
     call(RUN, FOLDER / "open.so", "--dim=batch:0", "--dim=seq:5", f"--attention-maps={FOLDER}/none")
@@ -119,13 +115,12 @@ def check_forms():
     assert all(rows == odd and not wide for _, rows, _, wide in seen["seen"]), seen
     assert [one[2] for one in seen["seen"] if "Entropy" in one[0]] == [4, 4] and seen["bits"] == 8, seen
     assert seen["title"] == "Attention of model.onnx" and not seen["images"] and not seen["reduced"], seen
-    browser.screenshot(FOLDER / "forms" / "attention.html", FOLDER / "forms.png", (1200, 1400))
-    browser.screenshot(FOLDER / "forms" / "attention.html", FOLDER / "forms-dark.png", (1200, 1400), dark=True)
+    browser.screenshots(FOLDER / "forms" / "attention.html", FOLDER / "forms.png", FOLDER)
     call(RUN, MODELS / "t5_encoder_ts17" / "model.onnx", "--dim=batch:5", "--dim=seq:600", f"--attention-maps={FOLDER}/large")
     seen = browser.structure(FOLDER / "large" / "attention.html", look)
     assert "the first 5 of" not in seen["reduced"] and "up to 2 positions as one" in seen["reduced"], seen["reduced"]
     assert seen["square"] and all(width == 300 for _, _, width, _ in seen["seen"]), seen["seen"]
-    browser.screenshot(FOLDER / "large" / "attention.html", FOLDER / "large.png", (1200, 1400))
+    browser.screenshots(FOLDER / "large" / "attention.html", FOLDER / "large.png", FOLDER)
     print("forms: as the files")
 
 
@@ -146,7 +141,7 @@ def check_alignment():
         return { size: [matrix.width, matrix.height], rows: texts("rows"), columns: texts("columns"),
                  title: document.getElementById("headTitle").textContent };""")
     assert seen == {"size": [10, 11], "rows": written, "columns": [*read], "title": "Hypothesis"}, seen
-    browser.screenshot(maps / "attention.html", PICTURES / "alignment-page.png", (1200, 1000))
+    browser.screenshots(maps / "attention.html", PICTURES / "alignment-page.png", FOLDER)
     print("alignment: as the files")
 
 
@@ -164,7 +159,7 @@ def check_picture():
                  hidden: document.getElementById("pictureSection").hidden };""")
     assert not seen["hidden"] and seen["canvases"] == 4, seen
     assert (seen["parts"]["before"], seen["parts"]["columns"], seen["parts"]["rows"]) == (1, 4, 4), seen
-    browser.screenshot(maps / "attention.html", PICTURES / "picture-page.png", (1200, 1300))
+    browser.screenshots(maps / "attention.html", PICTURES / "picture-page.png", FOLDER)
     print("picture: as the files")
 
 
@@ -183,8 +178,7 @@ def check_roofline():
     assert seen["rows"] == len(seen["names"]) and seen["points"] == seen["known"] > 0, seen
     assert any(name.startswith("attention_f32") for name in seen["names"]), seen
     assert seen["moved"] and seen["placed"] and not seen["wide"], seen
-    browser.screenshot(page, PICTURES / "roofline-page.png", (1200, 1100))
-    browser.screenshot(page, FOLDER / "roofline-dark.png", (1200, 1100), dark=True)
+    browser.screenshots(page, PICTURES / "roofline-page.png", FOLDER)
     print("roofline: as the regions")
 
 
