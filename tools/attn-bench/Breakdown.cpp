@@ -6,11 +6,6 @@
 #include <algorithm>
 #include <chrono>
 #include <map>
-#include <numeric>
-#include <thread>
-#if defined(__x86_64__)
-#include <immintrin.h>
-#endif
 
 using namespace llvm;
 
@@ -21,10 +16,6 @@ namespace {
 int64_t nowNs() {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
       .count();
-}
-
-double nowMs() {
-  return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
 } // namespace
@@ -177,74 +168,5 @@ void Breakdown::writeTimeline(raw_ostream &os, double peak) const {
     runs.push_back(best);
   attn::tools::writeTimeline(os, regions, runs, best.number, peak);
 }
-
-//===----------------------------------------------------------------------===//
-// Peak and bandwidth
-//===----------------------------------------------------------------------===//
-
-// Twelve independent sums hide the latency of four cycles on two ports.
-constexpr int kSums = 12;
-
-#if defined(__x86_64__)
-#define SPIN(NAME, TARGET, VECTOR, SET, FMA, CONSTRAINT)                                                               \
-  [[gnu::target(TARGET)]] static void NAME(int64_t rounds) {                                                           \
-    VECTOR sums[kSums], x = SET(0.999f), y = SET(0.001f);                                                              \
-    for (auto &sum : sums)                                                                                             \
-      sum = SET(1);                                                                                                    \
-    for (int64_t i = 0; i < rounds; ++i)                                                                               \
-      for (auto &sum : sums) {                                                                                         \
-        sum = FMA(sum, x, y);                                                                                          \
-        asm volatile("" : "+" CONSTRAINT(sum)); /* neither folded nor moved out */                                     \
-      }                                                                                                                \
-  }
-SPIN(spin16, "avx512f", __m512, _mm512_set1_ps, _mm512_fmadd_ps, "v")
-SPIN(spin8, "avx2,fma", __m256, _mm256_set1_ps, _mm256_fmadd_ps, "x")
-#undef SPIN
-
-/// FLOP/s of one thread: the best of some short tries.
-static double spinBest() {
-  int lanes = __builtin_cpu_supports("avx512f") ? 16 : __builtin_cpu_supports("fma") ? 8 : 0;
-  constexpr int64_t kRounds = 1 << 17;
-  double best = 0;
-  for (int attempt = 0; lanes && attempt < 40; ++attempt) {
-    double before = nowMs();
-    lanes == 16 ? spin16(kRounds) : spin8(kRounds);
-    best = std::max(best, 2.0 * kSums * lanes * kRounds / ((nowMs() - before) * 1e-3));
-  }
-  return best;
-}
-#else
-static double spinBest() { return 0; }
-#endif
-
-/// Bytes/s of one thread that sums an array which no cache holds: the best of some sweeps.
-static double sweepBest() {
-  std::vector<uint64_t> array(size_t(16) << 20, 1); // 128 MiB
-  double best = 0;
-  for (int attempt = 0; attempt < 30; ++attempt) {
-    double before = nowMs();
-    uint64_t sum = 0;
-    for (uint64_t word : array)
-      sum += word;
-    asm volatile("" : : "r"(sum)); // it is needed
-    best = std::max(best, static_cast<double>(array.size() * sizeof(uint64_t)) / ((nowMs() - before) * 1e-3));
-  }
-  return best;
-}
-
-/// What `threads` threads reach together, each by `one`.
-static double sumOverThreads(int32_t threads, double (*one)()) {
-  std::vector<double> found(static_cast<size_t>(std::max(threads, 1)));
-  std::vector<std::thread> others;
-  for (size_t i = 1; i < found.size(); ++i)
-    others.emplace_back([&found, i, one] { found[i] = one(); });
-  found[0] = one();
-  for (std::thread &other : others)
-    other.join();
-  return std::accumulate(found.begin(), found.end(), 0.0);
-}
-
-double measurePeak(int32_t threads) { return sumOverThreads(threads, spinBest); }
-double measureBandwidth(int32_t threads) { return sumOverThreads(threads, sweepBest); }
 
 } // namespace attn::tools

@@ -53,11 +53,6 @@ private:
   bool hearsStream = false;
 };
 
-/// FLOP/s of fused multiply-adds in registers, in `threads` threads at once.
-double measurePeak(int32_t threads);
-/// Bytes/s that `threads` threads at once read from memory.
-double measureBandwidth(int32_t threads);
-
 } // namespace attn::tools
 
 #endif // TOOLS_ATTN_BENCH_BREAKDOWN_H

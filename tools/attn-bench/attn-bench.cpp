@@ -1,6 +1,7 @@
 // Times the runs of a model.
 #include "tools/attn-bench/Breakdown.h"
 #include "tools/attn-bench/DeviceTimer.h"
+#include "tools/attn-bench/Machine.h"
 #include "tools/options/Console.h"
 #include "tools/options/LibraryArgument.h"
 #include "tools/options/Page.h"
@@ -31,7 +32,7 @@ constexpr const char kRoofline[] =
 constexpr ToolInfo kTool = {
     "attn-bench",
     BenchVis,
-    "attn-bench [options] MODEL.so|MODEL.onnx|GRAPH.json",
+    "attn-bench [options] MODEL.so|MODEL.onnx|GRAPH.json\n       attn-bench --machine [--threads=N]",
     "Times the runs of a model library, or of an ONNX model or an in-house graph that it compiles first.\n"
     "At least 3 runs and 0.2 s of warm-up are not counted. Outputs are those of the last run.",
     "  attn-bench model.so --threads=2\n"
@@ -251,11 +252,33 @@ std::unique_ptr<DeviceTimer> timeDevice(runner::Model &model, int32_t device) {
   return timer;
 }
 
+/// Prints the roof that --roofline draws, without a model. An exit code.
+int printMachine(CommandLine &line) {
+  auto threads = static_cast<int32_t>(line.number(OPT_threads, 0, 1, 4096));
+  if (!line.positional().empty())
+    line.fail("--machine takes no model");
+  if (line.failed())
+    return ExitUsage;
+  if (!threads)
+    threads = attnrt_available_cpus();
+  double peak = measurePeak(threads), bandwidth = measureBandwidth(threads);
+  if (line.has(OPT_json)) {
+    jsonResult() << json::Value(json::Object{{"threads", threads}, {"peak", peak}, {"bandwidth", bandwidth}}) << '\n';
+    return ExitSuccess;
+  }
+  outs() << threads << (threads == 1 ? " thread: " : " threads: ")
+         << format("%.1f GFLOP/s of f32 in registers, %.1f GB/s from memory; they meet at %.1f operations a byte\n",
+                   peak * 1e-9, bandwidth * 1e-9, peak / bandwidth);
+  return ExitSuccess;
+}
+
 int runTool(int argc, char **argv) {
   int code = ExitSuccess;
   std::optional<CommandLine> line = CommandLine::parse(kTool, argc, argv, code);
   if (!line)
     return code;
+  if (line->has(OPT_machine))
+    return printMachine(*line);
   // Before the time is spent on a measurement.
   for (auto [id, flag] : {std::pair(OPT_profile, "--profile"), std::pair(OPT_roofline, "--roofline")}) {
     if (!line->has(id))

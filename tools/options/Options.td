@@ -83,6 +83,8 @@ defm profile : Eq<"profile", "FILE",
 defm roofline : Eq<"roofline", "FILE",
     "write a page with the regions of the fastest run below the peak and the bandwidth of this machine, and what to do "
     "next; a library as for --breakdown", g_bench, [BenchVis]>;
+def machine : SimpleFlag<"machine",
+    "print the peak and the bandwidth that --roofline would draw, and no more: without a model", g_bench, [BenchVis]>;
 defm rotate : Eq<"rotate", "N",
     "hold N copies of the inputs, which runs take in turn: a run then finds none of them in a cache (default 1)",
     g_bench, [BenchVis]>;
