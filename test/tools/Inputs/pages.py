@@ -8,6 +8,7 @@ import subprocess
 import sys
 
 import numpy as np
+from onnx import TensorProto, helper, numpy_helper, save
 
 import browser
 import png
@@ -124,6 +125,38 @@ def check_forms():
     print("forms: as the files")
 
 
+def write_named(path, names):
+    """A model with an attention of each name, one behind the other."""
+    nodes, source = [], "q"
+    for n, name in enumerate(names):
+        for operator, inputs, output in (("Transpose", ["k"], "kt"), ("MatMul", [source, f"kt{n}"], "s"), ("Mul", [f"s{n}", "scale"], "e"),
+                                         ("Softmax", [f"e{n}"], "w"), ("MatMul", [f"w{n}", "v"], "y")):
+            more = {"perm": [0, 2, 1]} if operator == "Transpose" else {}
+            nodes.append(helper.make_node(operator, inputs, [f"{output}{n}"], name=name if output == "w" else f"{output}{n}", **more))
+        source = f"y{n}"
+    tensors = {x: helper.make_tensor_value_info(x, TensorProto.FLOAT, [2, 6, 8]) for x in ("q", "k", "v", source)}
+    graph = helper.make_graph(nodes, "g", [tensors[x] for x in "qkv"], [tensors[source]], [numpy_helper.from_array(np.float32(0.5), "scale")])
+    save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), path)
+
+
+def check_names():
+    """Names of nodes that look like tags or paths, and long ones, are texts on each page."""
+    names = ["</script><img src=x onerror=document.title='read'>'\"/..\\", "../../a/b", "日本語" * 60, "&lt;b&gt;"]
+    model = FOLDER / "<b>named.onnx"
+    write_named(model, names)
+    pages = {"fusion": FOLDER / "named.html", "roofline": FOLDER / "named-roofline.html", "attention": FOLDER / "named" / "attention.html"}
+    call(ATTNC, model, "-o", FOLDER / "m.so", f"--fusion-report={pages['fusion']}")
+    call(BENCH, model, "--runs=3", f"--roofline={pages['roofline']}")
+    call(RUN, model, f"--attention-maps={FOLDER}/named")
+    for name, page in pages.items():
+        seen = browser.structure(page, """return { title: document.title, images: document.images.length, bold: document.querySelectorAll("h1 b").length,
+            texts: [...document.querySelectorAll("#detail h2, #layer option, #rows small")].map((one) => one.textContent) };""")
+        assert seen["title"].endswith("of <b>named.onnx") and not seen["images"] and not seen["bold"], seen
+        assert any(names[0] in text for text in seen["texts"]), (name, seen)
+        browser.screenshots(page, FOLDER / f"named-{name}.png", FOLDER)
+    print("names: as texts")
+
+
 def check_alignment():
     """A search's alignment: rows are what it wrote, columns what it read."""
     dates, maps = MODELS.parent / "dates", FOLDER / "alignment"
@@ -185,6 +218,7 @@ def check_roofline():
 check_fusion()
 check_attention()
 check_forms()
+check_names()
 check_alignment()
 check_picture()
 check_roofline()
