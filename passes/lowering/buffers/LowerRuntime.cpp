@@ -303,6 +303,8 @@ private:
   LogicalResult lower(ParallelForOp op) {
     Type structType = captureStruct(op.getCaptures().getTypes());
     Value argument = stack(structType, 1);
+    LLVM::LifetimeStartOp::create(b, loc(), argument);
+    auto release = [&] { LLVM::LifetimeEndOp::create(b, loc(), argument); }; // loops of an entry share a place
     int32_t next = 0;
     auto put = [&](Value value) { LLVM::StoreOp::create(b, loc(), value, structField(argument, structType, next++)); };
     put(runContext);
@@ -329,9 +331,11 @@ private:
     Block *many = b.createBlock(rest);
     Value task = cast(func::ConstantOp::create(b, loc(), taskType, op.getTaskAttr()), ptr);
     Value status = callRuntime(offsetof(attnrt_run, parallel_for), i32, {task, argument, count});
+    release();
     cf::CondBranchOp::create(b, loc(), isNonzero(status), stopBlock(), rest);
     Block *one = b.createBlock(many);
     func::CallOp::create(b, loc(), op.getTask(), TypeRange(), ValueRange{argument, constant(i64, 0), count});
+    release();
     if (polling.contains(op.getTask())) // it may have stopped in the middle
       stopIf(isNonzero(poll()));
     cf::BranchOp::create(b, loc(), rest);

@@ -2,10 +2,16 @@
 
 // CHECK: module attributes {attn.messages = ["node 'a' (Add): {0} is bad"]}
 // CHECK-LABEL: func.func @main(%arg0: !llvm.ptr, %arg1: !llvm.ptr) -> i32
+// What a loop's tasks are told lies on the stack as long as the loop takes.
+// CHECK: %[[TOLD:.*]] = llvm.alloca {{.*}} x !llvm.struct
 // CHECK: cf.cond_br %{{.*}}, ^[[GO:.*]], ^[[BAD:.*]]
 // CHECK: ^[[GO]]:
 // CHECK: llvm.icmp "eq"
+// CHECK: llvm.intr.lifetime.start %[[TOLD]]
 // CHECK: call @main_task
+// CHECK-NEXT: llvm.intr.lifetime.end %[[TOLD]]
+// CHECK: llvm.call %{{.*}}(%arg0, %{{.*}}, %[[TOLD]], %{{.*}})
+// CHECK-NEXT: llvm.intr.lifetime.end %[[TOLD]]
 // CHECK: return %{{.*}} : i32
 // CHECK-LABEL: func.func private @main_task(%arg0: !llvm.ptr, %arg1: i64, %arg2: i64)
 attn.global @w : tensor<4xf32> = #attn.initializer<"w"> {attn.offset = 64 : i64}
