@@ -35,13 +35,17 @@ CASES = {f"attention {t} {d} {q}x{k}": attention(t, d, q, k)
          for t in TYPES for d in (64, 128, 256, 512, 1024) for q, k in ((1, 300), (70, 300))}
 CASES |= {f"{op} {n}": recurrent(op, gates, n) for op, gates in (("LSTM", 4), ("GRU", 3), ("RNN", 1)) for n in (64, 512)}
 CASES |= {f"product {t} {m}": product(t, m, 768, 500) for t in TYPES for m in (1, 7, 128)}
+CASES["product of bytes"] = (
+    [h.make_node("DynamicQuantizeLinear", ["q"], ["a", "s", "z"]),
+     h.make_node("MatMulInteger", ["a", "w", "z"], ["b"]), h.make_node("Cast", ["b"], ["y"], to=T.FLOAT)],
+    {"w": np.ones((768, 500), np.int8)}, [("f32", [70, 768])])
 CASES["product of inputs"] = ([h.make_node("MatMul", ["q", "k"], ["y"])], {}, [("f32", [70, 700]), ("f32", [700, 333])])
 
 
 def main(attnc, runner, folder, *flags):
     for number, (name, (nodes, weights, inputs)) in enumerate(CASES.items()):
         dtype = inputs[0][0]
-        initializers = [onnx.numpy_helper.from_array(w.astype(NUMPY[dtype]), n) for n, w in weights.items()]
+        initializers = [onnx.numpy_helper.from_array(w if w.dtype == np.int8 else w.astype(NUMPY[dtype]), n) for n, w in weights.items()]
         graph = h.make_graph(nodes, "g", [h.make_tensor_value_info(n, TYPES[t], s) for n, (t, s) in zip("qkv", inputs)],
                              [h.make_tensor_value_info("y", TYPES[dtype], None)], initializers)
         path = f"{folder}/{number}.onnx"

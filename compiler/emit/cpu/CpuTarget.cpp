@@ -77,6 +77,7 @@ public:
       contractions.precision = precision.str();
       add(createLowerContractionsPass(contractions));
     }
+    pm.addPass(createAssignScratchPass());
   }
 
 private:

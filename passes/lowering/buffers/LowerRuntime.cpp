@@ -2,7 +2,9 @@
 #include "dialects/attn/LoopOps.h"
 #include "dialects/attn/SearchOp.h"
 #include "passes/Passes.h"
+#include "passes/kernels/spec/KernelAttrs.h"
 #include "passes/lowering/buffers/DeviceFunction.h"
+#include "passes/lowering/buffers/TaskScratch.h"
 #include "runtime/include/attnrt/abi.h"
 
 #include "mlir/Conversion/LLVMCommon/TypeConverter.h"
@@ -39,12 +41,29 @@ private:
   llvm::MapVector<std::string, int32_t, std::map<std::string, unsigned>> texts;
 };
 
+/// What callers of tasks know of them.
+struct Tasks {
+  explicit Tasks(ModuleOp module) {
+    module.walk([&](Operation *op) {
+      auto function = op->getParentOfType<func::FuncOp>();
+      if (!function || !function->hasAttr(AttnDialect::kTaskAttr))
+        return;
+      if (isa<PollOp>(op))
+        polling.insert(function.getName());
+      if (auto place = op->getAttrOfType<DenseI64ArrayAttr>(kTaskScratchAttr))
+        scratch[function.getName()] = place[1];
+    });
+  }
+  llvm::StringSet<> polling;        ///< those that may stop in the middle
+  llvm::StringMap<int64_t> scratch; ///< bytes
+};
+
 /// Lowers one entry, kernel or task.
 class FunctionLowering : DeviceFunction {
 public:
   FunctionLowering(func::FuncOp function, LLVMTypeConverter &types, SymbolTable &symbols, Messages &messages,
-                   const llvm::StringSet<> &polling)
-      : DeviceFunction(function, types), symbols(symbols), messages(messages), polling(polling) {}
+                   const Tasks &tasks)
+      : DeviceFunction(function, types), symbols(symbols), messages(messages), tasks(tasks) {}
 
   LogicalResult run() {
     SmallVector<Operation *> ops;
@@ -53,16 +72,21 @@ public:
         ops.push_back(op);
     });
     b.setInsertionPointToStart(&function.getBody().front());
-    if (function->hasAttr(AttnDialect::kTaskAttr))
+    bool isTask = function->hasAttr(AttnDialect::kTaskAttr);
+    LLVM::LLVMStructType captures;
+    if (isTask) {
+      captures = structOf(function.getName(), function.getArgumentTypes().drop_front(2));
       takeCaptures();
-    else if (function->hasAttr(AttnDialect::kEntryAttr))
+    } else if (function->hasAttr(AttnDialect::kEntryAttr)) {
       takeInputs();
-    else
+      requestScratch();
+    } else {
       takeRun();
+    }
     for (Operation *op : ops)
       if (failed(lower(op)))
         return failure();
-    return success();
+    return isTask ? placeTaskScratch(captures) : placeScratch();
   }
 
 private:
@@ -86,6 +110,60 @@ private:
       op->erase();
     current = nullptr;
     return result;
+  }
+
+  /// Of an entry, as much as the kernels that it calls need at most.
+  void requestScratch() {
+    int64_t bytes = 0, taskBytes = 0;
+    function.walk([&](KernelOp op) {
+      auto [ofCall, ofTask] = scratchOf(symbols.lookup<func::FuncOp>(op.getCallee()));
+      bytes = std::max(bytes, ofCall);
+      taskBytes = std::max(taskBytes, ofTask);
+    });
+    if (!bytes && !taskBytes)
+      return;
+    Value ofTasks = LLVM::MulOp::create(b, loc(), numThreads(), constant(i64, taskBytes + kSlotFlagBytes));
+    scratch = callRuntime(offsetof(attnrt_run, workspace), ptr,
+                          {LLVM::AddOp::create(b, loc(), ofTasks, constant(i64, bytes))});
+    stopIf(LLVM::ICmpOp::create(b, loc(), LLVM::ICmpPredicate::eq, scratch, LLVM::ZeroOp::create(b, loc(), ptr)));
+  }
+
+  Value numThreads() {
+    return LLVM::SExtOp::create(b, loc(), i64, load(i32, runContext, offsetof(attnrt_run, num_threads)));
+  }
+
+  LogicalResult placeScratch() {
+    b.setInsertionPointToStart(&function.getBody().front());
+    for (memref::AllocaOp alloca : allocationsWith(kScratchAttr)) {
+      int64_t place = alloca->getAttrOfType<IntegerAttr>(kScratchAttr).getInt();
+      alloca.replaceAllUsesWith(describe(alloca.getType(), field(scratch, place), {}));
+      alloca.erase();
+    }
+    return success();
+  }
+
+  LogicalResult placeTaskScratch(LLVM::LLVMStructType captures) {
+    Block &entry = function.getBody().front();
+    b.setInsertionPointToStart(&entry);
+    SmallVector<int64_t> places;
+    for (memref::AllocaOp alloca : allocationsWith(kTaskScratchAttr)) {
+      places.push_back(alloca->getAttrOfType<DenseI64ArrayAttr>(kTaskScratchAttr)[0]);
+      alloca.replaceAllUsesWith(describe(alloca.getType(), entry.addArgument(ptr, loc()), {}));
+      alloca.erase();
+    }
+    function.setFunctionType(b.getFunctionType(entry.getArgumentTypes(), {}));
+    if (int64_t bytes = tasks.scratch.lookup(function.getName()))
+      takeSlot(function, bytes, captures, places, symbols);
+    return success();
+  }
+
+  SmallVector<memref::AllocaOp> allocationsWith(StringRef attribute) {
+    SmallVector<memref::AllocaOp> found;
+    function.walk([&](memref::AllocaOp alloca) {
+      if (alloca->hasAttr(attribute))
+        found.push_back(alloca);
+    });
+    return found;
   }
 
   LogicalResult lower(OutputOp op) {
@@ -281,11 +359,11 @@ private:
     auto callee = symbols.lookup<func::FuncOp>(op.getCallee());
     if (!callee || !callee->hasAttr(AttnDialect::kKernelAttr))
       return op.emitOpError("expects '") << op.getCallee() << "' to name a kernel";
-    // A kernel that is already lowered has the run in front.
-    TypeRange expected = callee.getArgumentTypes();
-    if (expected.size() == op->getNumOperands() + 1)
-      expected = expected.drop_front();
+    // A kernel that is already lowered has the run, and its scratch, in front.
+    TypeRange expected = TypeRange(callee.getArgumentTypes()).take_back(op->getNumOperands());
     SmallVector<Value> operands{runContext};
+    if (callee->hasAttr(kScratchAttr))
+      operands.push_back(scratch);
     for (auto [operand, type] : llvm::zip(op->getOperands(), expected)) {
       if (operand.getType() == type) {
         operands.push_back(operand);
@@ -301,7 +379,7 @@ private:
   }
 
   LogicalResult lower(ParallelForOp op) {
-    Type structType = captureStruct(op.getCaptures().getTypes());
+    Type structType = structOf(op.getTask(), op.getCaptures().getTypes());
     Value argument = stack(structType, 1);
     LLVM::LifetimeStartOp::create(b, loc(), argument);
     auto release = [&] { LLVM::LifetimeEndOp::create(b, loc(), argument); }; // loops of an entry share a place
@@ -325,6 +403,8 @@ private:
     }
     auto taskType = FunctionType::get(b.getContext(), {ptr, i64, i64}, {});
     Value count = asI64(op.getIterations());
+    if (tasks.scratch.contains(op.getTask()))
+      llvm::for_each(prepareSlots(count), put);
     Value few = arith::CmpIOp::create(b, loc(), arith::CmpIPredicate::slt, count, constant(i64, op.getMinIterations()));
     Block *block = b.getInsertionBlock();
     Block *rest = block->splitBlock(b.getInsertionPoint());
@@ -336,7 +416,7 @@ private:
     Block *one = b.createBlock(many);
     func::CallOp::create(b, loc(), op.getTask(), TypeRange(), ValueRange{argument, constant(i64, 0), count});
     release();
-    if (polling.contains(op.getTask())) // it may have stopped in the middle
+    if (tasks.polling.contains(op.getTask())) // it may have stopped in the middle
       stopIf(isNonzero(poll()));
     cf::BranchOp::create(b, loc(), rest);
     b.setInsertionPointToEnd(block);
@@ -344,9 +424,29 @@ private:
     return success();
   }
 
+  LLVM::LLVMStructType structOf(StringRef task, TypeRange captures) {
+    LLVM::LLVMStructType type = captureStruct(captures);
+    if (!tasks.scratch.contains(task))
+      return type;
+    SmallVector<Type> fields(type.getBody());
+    llvm::append_range(fields, taskScratchFields(b.getContext()));
+    return LLVM::LLVMStructType::getLiteral(b.getContext(), fields);
+  }
+
+  /// Frees all slots for a loop of `count` iterations, and returns what its tasks are told of them.
+  std::array<Value, 3> prepareSlots(Value count) {
+    Value atLeastOne = arith::MaxSIOp::create(b, loc(), count, constant(i64, 1));
+    Value slots = arith::MinSIOp::create(b, loc(), atLeastOne, numThreads());
+    Value piece = arith::CeilDivUIOp::create(b, loc(), atLeastOne, slots);
+    Value part = field(scratch, scratchOf(function).first);
+    LLVM::MemsetOp::create(b, loc(), part, constant(b.getI8Type(), 0),
+                           LLVM::MulOp::create(b, loc(), slots, constant(i64, kSlotFlagBytes)), /*isVolatile=*/false);
+    return {part, slots, piece};
+  }
+
   SymbolTable &symbols;
   Messages &messages;
-  const llvm::StringSet<> &polling;
+  const Tasks &tasks;
 };
 
 struct LowerRuntimePass : attn::impl::LowerRuntimePassBase<LowerRuntimePass> {
@@ -358,24 +458,19 @@ struct LowerRuntimePass : attn::impl::LowerRuntimePassBase<LowerRuntimePass> {
     if (auto known = getOperation()->getAttrOfType<ArrayAttr>(AttnDialect::kMessagesAttr))
       for (auto text : known.getAsRange<StringAttr>())
         messages.add(text);
-    llvm::StringSet<> polling; // tasks that may stop in the middle
-    getOperation().walk([&](PollOp op) {
-      auto function = op->getParentOfType<func::FuncOp>();
-      if (function->hasAttr(AttnDialect::kTaskAttr))
-        polling.insert(function.getName());
-    });
+    Tasks tasks(getOperation());
     for (auto function : getOperation().getOps<func::FuncOp>()) {
       bool ours = function->hasAttr(AttnDialect::kEntryAttr) || function->hasAttr(AttnDialect::kKernelAttr) ||
                   function->hasAttr(AttnDialect::kTaskAttr);
       if (!ours)
         continue;
       if (function.isExternal()) { // a kernel of another object
-        SmallVector<Type> arguments{LLVM::LLVMPointerType::get(&getContext())};
+        SmallVector<Type> arguments(function->hasAttr(kScratchAttr) ? 2 : 1, LLVM::LLVMPointerType::get(&getContext()));
         llvm::append_range(arguments, function.getArgumentTypes());
         function.setFunctionType(FunctionType::get(&getContext(), arguments, IntegerType::get(&getContext(), 32)));
         continue;
       }
-      if (failed(FunctionLowering(function, types, symbols, messages, polling).run()))
+      if (failed(FunctionLowering(function, types, symbols, messages, tasks).run()))
         return signalPassFailure();
     }
     for (auto kernels : llvm::make_early_inc_range(getOperation().getOps<gpu::GPUModuleOp>()))

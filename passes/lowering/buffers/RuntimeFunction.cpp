@@ -1,6 +1,7 @@
 #include "passes/lowering/buffers/RuntimeFunction.h"
 
 #include "dialects/attn/AttnOps.h"
+#include "passes/kernels/spec/KernelAttrs.h"
 #include "runtime/include/attnrt/abi.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -151,7 +152,10 @@ void RuntimeFunction::takeInputs() {
 }
 
 void RuntimeFunction::takeRun() {
-  runContext = function.getBody().front().insertArgument(0u, ptr, loc());
+  Block &entry = function.getBody().front();
+  runContext = entry.insertArgument(0u, ptr, loc());
+  if (function->hasAttr(kScratchAttr))
+    scratch = entry.insertArgument(1u, ptr, loc());
   returnStatus();
 }
 

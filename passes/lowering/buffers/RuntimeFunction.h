@@ -44,7 +44,7 @@ protected:
 
   /// (attnrt_run *, const attnrt_buffer *) -> int32_t
   void takeInputs();
-  /// (attnrt_run *, buffers...) -> int32_t
+  /// (attnrt_run *, buffers...) -> int32_t, and where the caller provides scratch (attnrt_run *, scratch, buffers...)
   void takeRun();
   void returnStatus();
   /// What a capture takes in the struct: a dense buffer its address and
@@ -61,6 +61,7 @@ protected:
   mlir::Type ptr, i32, i64;
   mlir::Operation *current = nullptr;
   mlir::Value runContext;
+  mlir::Value scratch; ///< that an entry asked for, or of a kernel
   mlir::Block *stop = nullptr;
 };
 

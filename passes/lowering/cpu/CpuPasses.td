@@ -122,6 +122,28 @@ def LiftConstantsPass : Pass<"attn-lift-constants", "::mlir::ModuleOp"> {
   let dependentDialects = ["::mlir::arith::ArithDialect"];
 }
 
+def AssignScratchPass : Pass<"attn-assign-scratch", "::mlir::ModuleOp"> {
+  let summary = "large scratch of kernels lies in memory of the session, not on the stack";
+  let description = [{
+    Entries run on the caller's thread, whose stack may be small. Where the
+    `memref.alloca`s of a kernel, or those of one of its tasks, take more than 8 KiB
+    together, those of 1 KiB and more get places in scratch that the caller of the
+    kernel provides: one piece for the call, and one for each task that runs at a
+    time. The kernel says how many bytes these have. `attn-lower-runtime` hands them
+    on. Kernels that are called by kernels keep theirs on the stack.
+
+    ```mlir
+    func.func @k(%x: memref<?xf32>) attributes {attn.kernel} {
+      scf.parallel (%i) = (%c0) to (%n) step (%c1) {
+        %rows = memref.alloca() {alignment = 64 : i64} : memref<4096xf32>
+    // becomes
+    func.func @k(%x: memref<?xf32>) attributes {attn.kernel, attn.scratch = array<i64: 0, 16384>} {
+      scf.parallel (%i) = (%c0) to (%n) step (%c1) {
+        %rows = memref.alloca() {alignment = 64 : i64, attn.task_scratch = array<i64: 0, 16384>} : memref<4096xf32>
+    ```
+  }];
+}
+
 def RoundRowsPass : Pass<"attn-round-rows", "::mlir::ModuleOp"> {
   let summary = "products by a weight become attn.integer_product, rows and weight rounded to 8 bits";
   let description = [{
