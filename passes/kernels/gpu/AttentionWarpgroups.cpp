@@ -1,4 +1,4 @@
-#include "passes/kernels/gpu/AttentionEmitter.h"
+#include "passes/kernels/gpu/AttentionPacking.h"
 #include "passes/kernels/gpu/Warpgroups.h"
 
 #include "mlir/Dialect/Math/IR/Math.h"
@@ -27,88 +27,6 @@ constexpr int64_t kMaxWidth = 256, kStages = 2, kConsumers = 2, kPackThreads = 2
 /// Fewer are faster without the launch that packs; a guess, no card has told.
 constexpr int64_t kFewQueries = 256;
 
-/// Rows of 16 bits in whole panels, as they are packed.
-struct Operand {
-  size_t position; ///< in spec.types
-  unsigned rowDim, dim;
-  int64_t width, padded;
-  int64_t piece; ///< so many columns, up to 16 bytes, are an aligned piece of memory
-  bool isF32;
-
-  Operand(const AttentionSpec &spec, size_t position, unsigned rowDim, unsigned dim)
-      : position(position), rowDim(rowDim), dim(dim), width(*spec.getStaticSize(dim)),
-        padded(llvm::alignTo(width, Warpgroups::kPanel)), isF32(attn::isF32(spec)) {
-    for (piece = isF32 ? 4 : 8; piece > 1 && !hasPieces(spec, position, dim, piece);)
-      piece = piece == 8 ? 4 : 1;
-  }
-  int64_t bytes(int64_t rows) const { return rows * padded * 2; }
-};
-
-/// Where packed keys and values are, in f32 elements of the scratch: tile by tile
-/// of each (batch, group of heads), keys before values, and behind all tiles for
-/// each whether it has a value that is not finite in 16 bits.
-struct Packing {
-  Operand keys, values;
-  int64_t keysPerTile;
-  bool isAhead;                 ///< scores come a tile before results
-  std::optional<int64_t> ratio; ///< heads of a group; all of them
-
-  explicit Packing(const AttentionSpec &spec)
-      : keys(spec, spec.keyOperand, Dim::J, Dim::D), values(spec, spec.value, Dim::J, Dim::E) {
-    // What leaves ptxas without registers, up to 224 bytes of them: scores of 128 keys and a table beside heads
-    // wider than 64, and anything computed for each score beside heads wider than 128 and a tile ahead.
-    int64_t widest = std::max(keys.padded, values.padded);
-    bool hasTable = !spec.denseMasks.empty();
-    keysPerTile = widest > 128 || isBusy(spec) || (widest > 64 && hasTable) ? 64 : 128;
-    isAhead = widest <= 128 || !(isBusy(spec) || hasTable);
-    for (size_t position : {keys.position, values.position})
-      for (AffineExpr expr : spec.maps[position].getResults()) {
-        std::optional<int64_t> found;
-        if (expr == getAffineDimExpr(Dim::H, expr.getContext()))
-          found = 1;
-        else if (auto group = dyn_cast<AffineBinaryOpExpr>(expr))
-          found = cast<AffineConstantExpr>(group.getRHS()).getValue();
-        if (found)
-          ratio = std::min(ratio.value_or(*found), *found);
-      }
-  }
-  /// Whether the scores of 128 keys and what is computed for each leave ptxas without registers: with a region beyond a
-  /// scale it spilled up to 276 bytes, with a table beside limits up to 32, with a log-sum-exp up to 28.
-  static bool isBusy(const AttentionSpec &spec) {
-    return !spec.extras.empty() || !spec.getPureScale() || (!spec.denseMasks.empty() && !spec.limits.empty());
-  }
-  int64_t elementsPerTile() const { return (keys.bytes(keysPerTile) + values.bytes(keysPerTile)) / 4; }
-  Value groups(LaneBuilder &k, Value heads) const { return ratio ? k.ceilDiv(heads, *ratio) : k.index(1); }
-  Value groupOf(LaneBuilder &k, Value head) const { return ratio ? k.div(head, k.index(*ratio)) : k.index(0); }
-  Value headOf(LaneBuilder &k, Value group) const { return ratio ? k.mul(group, *ratio) : group; }
-};
-
-/// The words of eight columns of a row from `column` on; zeros where nothing is.
-Values readPiece(BlockBuilder &k, const HeadView &view, const Operand &operand, Value row, Value isRow, Value column,
-                 Precision precision) {
-  Values eight;
-  Value offset = view.along(k, view.base, operand.rowDim, row);
-  for (int64_t e = 0; e < 8; e += operand.piece) {
-    Value place = k.add(column, e), isInside = isRow;
-    if (operand.padded != operand.width)
-      isInside = k.both(isRow, k.less(place, k.index(operand.width)));
-    // The address must be valid even where nothing is wanted.
-    Value at = k.select(isInside, view.along(k, offset, operand.dim, place), k.index(0));
-    if (operand.piece == 8) {
-      Values words = k.loadWords(view.flat, at, 4);
-      for (Value &word : words)
-        word = k.select(isInside, word, arith::ConstantIntOp::create(k.b, k.loc, 0, 32));
-      return words;
-    }
-    Values read = operand.piece == 1 ? Values{k.toF32(k.load(view.flat, at))}
-                  : operand.isF32    ? k.load4(view.flat, at)
-                                     : k.loadWide(view.flat, at, 4);
-    for (Value x : read)
-      eight.push_back(k.select(isInside, x, k.scalar(0)));
-  }
-  return Warpgroups(k).piece(eight, precision);
-}
-
 class WarpgroupsEmitter : public AttentionEmitter {
 public:
   WarpgroupsEmitter(OpBuilder &b, Location loc, const AttentionSpec &spec, Precision precision)
@@ -126,7 +44,7 @@ private:
 
   void measure(ValueRange buffers);
   void pack(ValueRange buffers);
-  Value packRows(const Operand &operand, const HeadView &view, Value begin, Value offset, bool findsInfinite);
+  Value packRows(const PackedOperand &operand, const HeadView &view, Value begin, Value offset, bool findsInfinite);
   Value hasInfinite(BlockBuilder &k, Value batch, Value head);
 
   Values launch(Value blocks) override { return {w.launch(blocks, kThreadsInAll, sharedBytes())}; }
@@ -185,7 +103,7 @@ private:
 
   const Precision precision;
   const Packing packing;
-  const Operand queries;
+  const PackedOperand queries;
   Warpgroups w;
   Value scratch, numTiles, groups, tilesInAll; ///< the latter three from outside of launches
   Value shared, firstKey, warpgroup;
@@ -217,7 +135,7 @@ void WarpgroupsEmitter::pack(ValueRange buffers) {
     k.barrier();
   }
   this->numKeys = numKeys;
-  auto view = [&](const Operand &operand) {
+  auto view = [&](const PackedOperand &operand) {
     return viewHead(k, buffers[operand.position], spec.maps[operand.position], batch, head);
   };
   packRows(packing.keys, view(packing.keys), begin, offset, false);
@@ -236,7 +154,7 @@ void WarpgroupsEmitter::pack(ValueRange buffers) {
 
 /// The rows from `begin` on of a tile to `offset` of the scratch; whether what the
 /// thread has read is finite in 16 bits, if asked.
-Value WarpgroupsEmitter::packRows(const Operand &operand, const HeadView &view, Value begin, Value offset,
+Value WarpgroupsEmitter::packRows(const PackedOperand &operand, const HeadView &view, Value begin, Value offset,
                                   bool findsInfinite) {
   // Below it a finite number stays finite.
   Value limit = k.scalar(precision == Precision::f16 ? 65504.0f : 3.38e38f), isFine;
@@ -244,7 +162,7 @@ Value WarpgroupsEmitter::packRows(const Operand &operand, const HeadView &view, 
   for (int64_t n = 0; n < keysPerTile * pieces; n += kPackThreads) {
     Value number = k.add(k.thread, n), row = k.div(number, k.index(pieces)), piece = k.rem(number, k.index(pieces));
     Value source = k.add(begin, row);
-    Values words = readPiece(k, view, operand, source, k.less(source, numKeys), k.mul(piece, 8), precision), numbers;
+    Values words = operand.readPiece(k, view, source, k.less(source, numKeys), k.mul(piece, 8), precision), numbers;
     for (Value word : findsInfinite ? words : Values())
       llvm::append_range(numbers, k.unpacked(word, precision));
     for (Value &word : words)
@@ -330,7 +248,7 @@ void WarpgroupsEmitter::stageQueries() {
   for (int64_t n = 0; n < Warpgroups::kRows * pieces; n += Warpgroups::kThreads) {
     Value number = k.add(thread, n), row = k.div(number, k.index(pieces)), piece = k.rem(number, k.index(pieces));
     Value source = k.add(begin, row), isRow = k.less(source, numQueries);
-    Values words = readPiece(k, views[spec.query], queries, source, isRow, k.mul(piece, 8), precision);
+    Values words = queries.readPiece(k, views[spec.query], source, isRow, k.mul(piece, 8), precision);
     Value panel = k.mul(k.div(piece, k.index(8)), Warpgroups::kRows * Warpgroups::kRowBytes);
     Value at = k.add(panel, k.mul(w.pieceAt(row, k.rem(piece, k.index(8))), 16));
     w.storePiece(words, k.add(queriesOfGroup(), at));

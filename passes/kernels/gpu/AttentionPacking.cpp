@@ -1,0 +1,71 @@
+#include "passes/kernels/gpu/AttentionPacking.h"
+#include "passes/kernels/gpu/Warpgroups.h"
+
+#include "llvm/Support/MathExtras.h"
+
+using namespace mlir;
+
+namespace attn {
+
+using Dim = AttentionOp::Dim;
+using Values = LaneBuilder::Values;
+
+PackedOperand::PackedOperand(const AttentionSpec &spec, size_t position, unsigned rowDim, unsigned dim)
+    : position(position), rowDim(rowDim), dim(dim), width(*spec.getStaticSize(dim)),
+      padded(llvm::alignTo(width, Warpgroups::kPanel)), isF32(attn::isF32(spec)) {
+  for (piece = isF32 ? 4 : 8; piece > 1 && !hasPieces(spec, position, dim, piece);)
+    piece = piece == 8 ? 4 : 1;
+}
+
+Values PackedOperand::readPiece(BlockBuilder &k, const HeadView &view, Value row, Value isRow, Value column,
+                                Precision precision) const {
+  Values eight;
+  Value offset = view.along(k, view.base, rowDim, row);
+  for (int64_t e = 0; e < 8; e += piece) {
+    Value place = k.add(column, e), isInside = isRow;
+    if (padded != width)
+      isInside = k.both(isRow, k.less(place, k.index(width)));
+    // The address must be valid even where nothing is wanted.
+    Value at = k.select(isInside, view.along(k, offset, dim, place), k.index(0));
+    if (piece == 8) {
+      Values words = k.loadWords(view.flat, at, 4);
+      for (Value &word : words)
+        word = k.select(isInside, word, arith::ConstantIntOp::create(k.b, k.loc, 0, 32));
+      return words;
+    }
+    Values read = piece == 1 ? Values{k.toF32(k.load(view.flat, at))}
+                  : isF32    ? k.load4(view.flat, at)
+                             : k.loadWide(view.flat, at, 4);
+    for (Value x : read)
+      eight.push_back(k.select(isInside, x, k.scalar(0)));
+  }
+  return Warpgroups(k).piece(eight, precision);
+}
+
+/// Whether the scores of 128 keys and what is computed for each leave ptxas without registers: with a region beyond a
+/// scale it spilled up to 276 bytes, with a table beside limits up to 32, with a log-sum-exp up to 28.
+static bool isBusy(const AttentionSpec &spec) {
+  return !spec.extras.empty() || !spec.getPureScale() || (!spec.denseMasks.empty() && !spec.limits.empty());
+}
+
+Packing::Packing(const AttentionSpec &spec)
+    : keys(spec, spec.keyOperand, Dim::J, Dim::D), values(spec, spec.value, Dim::J, Dim::E) {
+  // What leaves ptxas without registers, up to 224 bytes of them: scores of 128 keys and a table beside heads
+  // wider than 64, and anything computed for each score beside heads wider than 128 and a tile ahead.
+  int64_t widest = std::max(keys.padded, values.padded);
+  bool hasTable = !spec.denseMasks.empty();
+  keysPerTile = widest > 128 || isBusy(spec) || (widest > 64 && hasTable) ? 64 : 128;
+  isAhead = widest <= 128 || !(isBusy(spec) || hasTable);
+  for (size_t position : {keys.position, values.position})
+    for (AffineExpr expr : spec.maps[position].getResults()) {
+      std::optional<int64_t> found;
+      if (expr == getAffineDimExpr(Dim::H, expr.getContext()))
+        found = 1;
+      else if (auto group = dyn_cast<AffineBinaryOpExpr>(expr))
+        found = cast<AffineConstantExpr>(group.getRHS()).getValue();
+      if (found)
+        ratio = std::min(ratio.value_or(*found), *found);
+    }
+}
+
+} // namespace attn

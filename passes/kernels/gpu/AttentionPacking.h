@@ -1,0 +1,43 @@
+#ifndef PASSES_KERNELS_GPU_ATTENTIONPACKING_H
+#define PASSES_KERNELS_GPU_ATTENTIONPACKING_H
+
+#include "passes/kernels/gpu/AttentionEmitter.h"
+
+namespace attn {
+
+/// Rows of 16 bits in whole panels, as they are packed.
+struct PackedOperand {
+  size_t position; ///< in spec.types
+  unsigned rowDim, dim;
+  int64_t width, padded;
+  int64_t piece; ///< so many columns, up to 16 bytes, are an aligned piece of memory
+  bool isF32;
+
+  PackedOperand(const AttentionSpec &spec, size_t position, unsigned rowDim, unsigned dim);
+  int64_t bytes(int64_t rows) const { return rows * padded * 2; }
+  /// The words of eight columns of a row from `column` on; zeros where nothing is.
+  LaneBuilder::Values readPiece(BlockBuilder &k, const HeadView &view, mlir::Value row, mlir::Value isRow,
+                                mlir::Value column, Precision precision) const;
+};
+
+/// Where packed keys and values are, in f32 elements of the scratch: tile by tile
+/// of each (batch, group of heads), keys before values, and behind all tiles for
+/// each whether it has a value that is not finite in 16 bits.
+struct Packing {
+  PackedOperand keys, values;
+  int64_t keysPerTile;
+  bool isAhead;                 ///< scores come a tile before results
+  std::optional<int64_t> ratio; ///< heads of a group; all of them
+
+  explicit Packing(const AttentionSpec &spec);
+  int64_t elementsPerTile() const { return (keys.bytes(keysPerTile) + values.bytes(keysPerTile)) / 4; }
+  mlir::Value groups(LaneBuilder &k, mlir::Value heads) const { return ratio ? k.ceilDiv(heads, *ratio) : k.index(1); }
+  mlir::Value groupOf(LaneBuilder &k, mlir::Value head) const {
+    return ratio ? k.div(head, k.index(*ratio)) : k.index(0);
+  }
+  mlir::Value headOf(LaneBuilder &k, mlir::Value group) const { return ratio ? k.mul(group, *ratio) : group; }
+};
+
+} // namespace attn
+
+#endif // PASSES_KERNELS_GPU_ATTENTIONPACKING_H
