@@ -155,6 +155,9 @@ def check_attention(report, head, built):
     late = kinds["MUFU"] - count(tile[begin:end], "MUFU")
     report.expect(not late, f"{late} exponentials are not beside a product")
     report.expect(count(tile[:begin], "HGMMA") == count(tile, "HGMMA"), "a product starts after the scores are waited for")
+    # Of each of two rows a thread has a fourth of the columns, two side by side.
+    stores = collections.Counter(each.opcode for each in code if each.opcode.startswith("STG"))
+    report.expect(stores == {"STG.E": head // 4}, f"expected {head // 4} stores of 32 bits, got {dict(stores)}")
     report.expect(len(part) <= LIMITS[head], f"more than {LIMITS[head]} instructions a tile")
     report.expect(bound.in_lock_step() >= BOUNDS[head], f"a bound below {BOUNDS[head]} TFLOP/s")
 

@@ -69,7 +69,8 @@ protected:
 
   // Sizes, set by the form: of a thread and of a block; columns of the result a thread.
   int64_t rows = 0, columns = 0, width = 0, groupWidth = 0, queriesPerBlock = 0, keysPerTile = 0;
-  int64_t valueWidth; ///< of them all
+  int64_t neighbours = 0; ///< columns of the result that a thread has side by side
+  int64_t valueWidth;     ///< of them all
 
   mlir::Value query(int64_t r) { return k.min(k.add(first, row(r)), k.sub(numQueries, k.index(1))); }
   mlir::Value keyOf(mlir::Value key, int64_t c) { return k.add(key, keyPlace(c)); }

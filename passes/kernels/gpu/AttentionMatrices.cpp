@@ -47,7 +47,7 @@ public:
       while (tile->piece > 1 && !hasPieces(spec, tile->operand, tile->dim, tile->piece))
         tile->piece /= isF32(spec) ? 4 : 2;
     }
-    queriesPerBlock = kQueries, groupWidth = 4;
+    queriesPerBlock = kQueries, groupWidth = 4, neighbours = 2;
     rows = 2, columns = keysPerTile / 4, width = values.padded / 4;
   }
 

@@ -67,19 +67,28 @@ Value AttentionEmitter::shiftOf(Value maximum) {
 void AttentionEmitter::store(ValueRange state) {
   const HeadView &view = views[spec.result];
   Value member = k.rem(k.thread, k.index(groupWidth));
+  // As many columns a store as the memory has in one piece.
+  int64_t together = neighbours;
+  while (together > 1 && !hasPieces(spec, spec.result, Dim::E, together))
+    together /= 2;
   for (int64_t r = 0; r < rows; ++r) {
     Value sum = sumOfRow(state[rows + r]), i = k.add(first, row(r));
     k.branch(k.less(i, numQueries), [&] {
       Value offset = view.along(k, view.base, Dim::I, i), factor = normalizer(sum);
       auto put = [&](Value x, Value column) { storeF32(x, view, view.along(k, offset, Dim::E, column)); };
       auto usual = [&] {
-        for (int64_t e = 0; e < width; ++e) {
+        for (int64_t e = 0; e < width; e += together) {
           Value column = columnPlace(e);
-          auto one = [&] { put(k.mulf(state[2 * rows + r * width + e], factor), column); };
+          auto putFew = [&] {
+            Values few;
+            for (int64_t n = e; n < e + together; ++n)
+              few.push_back(k.mulf(state[2 * rows + r * width + n], factor));
+            k.storeFew(few, view.flat, view.along(k, offset, Dim::E, column));
+          };
           if (width * groupWidth == valueWidth)
-            one();
+            putFew();
           else
-            k.branch(k.less(column, k.index(valueWidth)), one);
+            k.branch(k.less(column, k.index(valueWidth)), putFew);
         }
         return Values();
       };

@@ -54,6 +54,7 @@ public:
   ThreadsEmitter(OpBuilder &b, Location loc, const AttentionSpec &spec)
       : AttentionEmitter(b, loc, spec), cut(*chooseCut(spec)) {
     rows = cut.rows, columns = cut.keys, width = cut.valuePitch() / kGroup, groupWidth = kGroup;
+    neighbours = 4;
     queriesPerBlock = cut.queries(), keysPerTile = cut.tile();
   }
 

@@ -33,7 +33,7 @@ public:
       : AttentionEmitter(b, loc, spec), precision(precision), packing(spec), queries(spec, spec.query, Dim::I, Dim::D),
         w(k) {
     keysPerTile = packing.keysPerTile;
-    queriesPerBlock = kConsumers * Warpgroups::kRows, groupWidth = 4;
+    queriesPerBlock = kConsumers * Warpgroups::kRows, groupWidth = 4, neighbours = 2;
     rows = 2, columns = keysPerTile / 4, width = packing.values.padded / 4;
   }
 

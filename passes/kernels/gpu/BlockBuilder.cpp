@@ -107,8 +107,12 @@ LaneBuilder::Values BlockBuilder::loadWide(Value flat, Value offset, int64_t cou
 }
 
 void BlockBuilder::storeFew(ArrayRef<Value> values, Value flat, Value offset) {
-  auto type = VectorType::get({static_cast<int64_t>(values.size())}, values.front().getType());
-  Value vector = vector::FromElementsOp::create(b, loc, type, values);
+  auto given = VectorType::get({static_cast<int64_t>(values.size())}, values.front().getType());
+  Type element = cast<MemRefType>(flat.getType()).getElementType();
+  Value vector = vector::FromElementsOp::create(b, loc, given, values);
+  if (element != given.getElementType())
+    vector = fromF32(vector, element);
+  auto type = cast<VectorType>(vector.getType());
   auto store = vector::StoreOp::create(b, loc, vector, flat, offset);
   store->setAttr(store.getAlignmentAttrName(), align(b, type.getNumElements() * type.getElementTypeBitWidth() / 8));
 }

@@ -47,7 +47,7 @@ public:
   Values loadWords(mlir::Value flat, mlir::Value offset, int64_t count);
   /// The `count` elements of f32 or 16 bits from `offset` on, a multiple of it, as f32.
   Values loadWide(mlir::Value flat, mlir::Value offset, int64_t count);
-  /// Values of the buffer's type.
+  /// Side by side; f32 is rounded to the buffer's type. Memory from `offset` on is aligned to them all.
   void storeFew(mlir::ArrayRef<mlir::Value> values, mlir::Value flat, mlir::Value offset);
   void store4(mlir::ArrayRef<mlir::Value> values, mlir::Value flat, mlir::Value offset) {
     storeFew(values, flat, offset);
