@@ -304,6 +304,12 @@ def full(size):
     return [helper.make_node("Attention", ["q", "k", "v"], ["y"])], {"q": q, "k": k, "v": v}, {}, {"y": attend(q, k, v)}
 
 
+@case("warpgroups", (1, 2, 1, 255, 130, 64, 64), (1, 1, 1, 256, 130, 64, 64), (1, 2, 1, 17, 130, 64, 64), opset=23, free={("q", 2): "queries"})
+def any_queries(size):
+    """The host chooses the kernel."""
+    return full(size)
+
+
 @case("attention", *ATTENTION[1:5], opset=23)
 @case("warpgroups", *LONG, opset=23)
 def causal(size):

@@ -388,7 +388,11 @@ func::FuncOp WarpgroupsEmitter::emit(StringRef symbol, Sm90a use) {
         return hasInfinite(k, batch, head);
       });
   };
-  k.branchOnSm90a(use, warpgroups, [&] { makeAttention(k.b, k.loc, spec, precision)->emitLaunches(buffers); });
+  Value isMany;
+  if (!spec.getStaticSize(Dim::I))
+    isMany = k.less(k.index(kFewQueries - 1), getDimSize(k, spec, buffers, Dim::I));
+  auto others = [&] { makeAttention(k.b, k.loc, spec, precision)->emitLaunches(buffers); };
+  k.branchOnSm90a(use, warpgroups, others, isMany);
   return function;
 }
 

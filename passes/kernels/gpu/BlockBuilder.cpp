@@ -57,13 +57,16 @@ void BlockBuilder::branch(Value condition, llvm::function_ref<void()> then, llvm
   branch(condition, TypeRange(), [&] { return nothing(then); }, [&] { return nothing(otherwise); });
 }
 
-void BlockBuilder::branchOnSm90a(Sm90a use, llvm::function_ref<void()> exact, llvm::function_ref<void()> others) {
-  if (use != Sm90a::also)
-    return use == Sm90a::only ? exact() : others();
+void BlockBuilder::branchOnSm90a(Sm90a use, llvm::function_ref<void()> exact, llvm::function_ref<void()> others,
+                                 Value isWanted) {
+  if (use == Sm90a::none)
+    return others();
+  if (use == Sm90a::only)
+    return isWanted ? branch(isWanted, exact, others) : exact();
   constexpr int64_t kArch = 90;
   Value arch = ExactArchOp::create(b, loc, b.getIndexType());
   Value isExact = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::eq, arch, index(kArch));
-  branch(isExact, exact, others);
+  branch(isWanted ? both(isExact, isWanted) : isExact, exact, others);
 }
 
 Value BlockBuilder::fma(Value x, Value y, Value z) { return math::FmaOp::create(b, loc, x, y, z); }

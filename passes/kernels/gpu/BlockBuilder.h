@@ -33,7 +33,9 @@ public:
   using LaneBuilder::branch;
   void branch(mlir::Value condition, llvm::function_ref<void()> then, llvm::function_ref<void()> otherwise);
   /// On the host, outside of launches: the first for images of sm_90a, the second for others, as far as `use` has them.
-  void branchOnSm90a(Sm90a use, llvm::function_ref<void()> exact, llvm::function_ref<void()> others);
+  /// Where `isWanted` is given and does not hold it is always the second.
+  void branchOnSm90a(Sm90a use, llvm::function_ref<void()> exact, llvm::function_ref<void()> others,
+                     mlir::Value isWanted = {});
 
   mlir::Value fma(mlir::Value x, mlir::Value y, mlir::Value z);
   void barrier();
