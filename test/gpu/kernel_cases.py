@@ -365,6 +365,12 @@ def hidden_values(size):
     return nodes, {"q": q, "k": k, "v": v}, {}, {"y": attend(q, k, v, seen)}
 
 
+@case("warpgroups", (1, 132, 2, 256, 130, 8, 8), opset=23)
+def many_heads(size):
+    """Heads that are made again have fewer blocks than blocks of queries."""
+    return hidden_values(size)
+
+
 @case("attention", (1, 2, 2, 90, 90, 16, 16, 20), (1, 1, 1, 70, 70, 32, 32, 3), opset=23)
 @case("warpgroups", (1, 2, 2, 400, 400, 64, 64, 60), opset=23)
 def window(size):

@@ -12,6 +12,8 @@ using Values = LaneBuilder::Values;
 
 static constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
+/// Blocks of a launch that may have nothing to do: two a processor.
+constexpr int64_t kFewBlocks = 264;
 /// What the threads of a block exchange, an element a warp; then the marks of lists, in bytes.
 constexpr int64_t kExchanged = AttentionEmitter::kThreads / 32;
 static int64_t markBytes(const AttentionSpec &spec, const TileSizes &sizes) {
@@ -73,18 +75,32 @@ void AttentionEmitter::emitLaunches(ValueRange buffers, IsWanted isWanted) {
   numQueries = getDimSize(k, spec, buffers, Dim::I), numKeys = getDimSize(k, spec, buffers, Dim::J);
   heads = getDimSize(k, spec, buffers, Dim::H);
   Value blocks = k.ceilDiv(numQueries, queriesPerBlock), numBatches = getDimSize(k, spec, buffers, Dim::B);
-  Value total = k.mul(k.mul(numBatches, heads), blocks);
-  Values shared = launch(k.mul(total, splits));
+  // Those that may have nothing to do are few, each for several blocks of queries.
+  Value outer = k.mul(numBatches, heads), perHead = blocks;
+  if (isWanted)
+    perHead = k.min(blocks, k.max(k.div(k.index(kFewBlocks), k.max(outer, k.index(1))), k.index(1)));
+  Values shared = launch(k.mul(k.mul(outer, perHead), splits));
   Operation *launched = k.b.getInsertionBlock()->getParentOp();
   split = k.rem(k.block, k.index(splits));
-  Value position = k.div(k.block, k.index(splits)), number = k.div(position, blocks);
+  Value position = k.div(k.block, k.index(splits)), number = k.div(position, perHead);
   batch = k.div(number, heads), head = k.rem(number, heads);
-  // Later queries see more keys where a limit moves: the longest work comes first.
-  first = k.mul(k.sub(k.sub(blocks, k.index(1)), k.rem(position, blocks)), queriesPerBlock);
-  if (isWanted)
-    k.branch(isWanted(k, batch, head), [&] { emitBlock(buffers, shared); });
-  else
+  auto emitFrom = [&](Value last) {
+    // Later queries see more keys where a limit moves: the longest work comes first.
+    first = k.mul(k.sub(k.sub(blocks, k.index(1)), last), queriesPerBlock);
     emitBlock(buffers, shared);
+  };
+  auto emitSome = [&] {
+    auto isLeft = [&](ValueRange at) { return k.less(at[0], blocks); };
+    k.repeat(k.rem(position, perHead), isLeft, [&](ValueRange at) -> Values {
+      emitFrom(at[0]);
+      k.barrier(); // shared memory has been read
+      return {k.add(at[0], perHead)};
+    });
+  };
+  if (isWanted)
+    k.branch(isWanted(k, batch, head), emitSome);
+  else
+    emitFrom(k.rem(position, perHead));
   if (splits == 1)
     return;
   k.b.setInsertionPointAfter(launched);
