@@ -14,7 +14,7 @@ import sys
 import numpy as np
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent / "search"))
-LENGTHS, BATCH, STEPS, WIDTH = (1000, 5000), 2, 10, 64
+LENGTHS, BATCH, STEPS, WIDTH = (5000, 25000), 2, 10, 64 # of caches that are reduced in as many parts as there may be
 
 
 def build(attnc, work):
