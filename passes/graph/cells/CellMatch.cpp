@@ -1,6 +1,7 @@
 #include "passes/graph/cells/CellMatch.h"
 
 #include "passes/graph/Structured.h"
+#include "passes/graph/element/Access.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Math/IR/Math.h"
