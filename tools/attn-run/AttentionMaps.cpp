@@ -54,12 +54,15 @@ std::vector<Exposed> findExposed(const attnrt_model_info &info, const attnrt_ent
   return found;
 }
 
-/// A file's name of what a node is called.
+/// A file's name of what a node is called. Of a long one the ends, as what the output shows stands behind the node.
 std::string fileName(size_t number, StringRef output) {
+  constexpr size_t kMost = 200, kEnd = 50;
   std::string name = utostr(number) + "-";
   for (char c : output)
     name += isAlnum(c) || c == '.' || c == '-' ? c : '_';
-  return name.substr(0, 200) + ".npy";
+  if (name.size() > kMost)
+    name.erase(kMost - kEnd, name.size() - kMost);
+  return name + ".npy";
 }
 
 /// The other entries of a library that show attentions, "a, b".
@@ -190,7 +193,7 @@ int writeAttentionMaps(const AttentionMapsOptions &options, StringRef model, con
                                 : "--entry=NAME takes another one: " + others));
     return ExitUsage;
   }
-  if (std::error_code failed = sys::fs::create_directories(options.folder)) {
+  if (std::error_code failed = sys::fs::create_directories(options.folder, /*IgnoreExisting=*/true, sys::fs::all_all)) {
     reportError("cannot make the folder '" + options.folder + "' of --attention-maps: " + failed.message());
     return ExitUsage;
   }

@@ -119,28 +119,21 @@ bool checkExposure(const Request &request, const Summary &summary) {
     StringRef name = StringRef(one.node).split('\'').second.rsplit('\'').first;
     return node == "all" || node == name || node == one.entry + ":" + name.str();
   };
-  bool isShown = false;
-  for (const ExposedAttention &one : summary.exposed) {
-    isShown |= one.reason.empty();
+  for (const ExposedAttention &one : summary.exposed)
     if (!one.reason.empty())
       reportNote((one.entry.empty() ? request.job.input : "entry '" + printable(one.entry) + "'") + ": " +
                  printable(one.node) + ": its weights are no output: " + one.reason);
-  }
   for (const std::string &node : request.job.compile.exposedNodes) {
     auto isExposed = [&](const ExposedAttention &one) { return one.reason.empty() && isMeant(one, node); };
     if (any_of(summary.exposed, isExposed))
       continue;
-    std::string text = request.job.input + ": --expose-attention: ";
+    std::string text = request.job.input + ": --expose-attention: ", quoted = "'" + printable(node) + "'";
     if (any_of(summary.exposed, [&](const ExposedAttention &one) { return isMeant(one, node); }))
-      text += "no attention of " + printable(node) + " can be shown";
-    else if (node != "all")
-      text += "there is no fused attention '" + printable(node) + "'";
+      text += node == "all" ? "no fused attention can be shown" : "the attention " + quoted + " cannot be shown";
+    else if (summary.attentions.empty())
+      text += "there is no fused attention; --fusion-report=- says why";
     else
-      text += "there is no fused attention";
-    if (summary.attentions.empty())
-      text += "; --fusion-report=- says why";
-    else
-      text += "; there are: " + printable(join(summary.attentions, ", "));
+      text += "there is no fused attention " + quoted + "; there are: " + printable(join(summary.attentions, ", "));
     reportError(text);
     return false;
   }
