@@ -347,7 +347,8 @@ def ExposeAttentionPass : Pass<"attn-expose-attention", "::mlir::ModuleOp"> {
     behind batch stand the hypotheses of a beam, and keys are those of the longest of these steps, 0 behind those of a step.
 
     They come from a second attention with the same scores and values of width
-    1, so that the first one and all other outputs keep their bits.
+    1, so that the first one and all other outputs keep their bits. What divides
+    the rows of the result behind it (an attention sink) divides the weights, too.
 
     ```mlir
     %r = attn.attention ins(%q, %k, %v) -> tensor<?x?x8xf32>
@@ -365,7 +366,8 @@ def ExposeAttentionPass : Pass<"attn-expose-attention", "::mlir::ModuleOp"> {
   }];
   let options = [ListOption<"nodes", "nodes", "std::string", "names of nodes, ENTRY:NODE, or all">,
                  ListOption<"as", "as", "std::string", "weights, head-mean, argmax, entropy, top-k:K">];
-  let dependentDialects = ["::mlir::linalg::LinalgDialect", "::mlir::scf::SCFDialect", "::mlir::tensor::TensorDialect"];
+  let dependentDialects = ["::mlir::arith::ArithDialect", "::mlir::linalg::LinalgDialect", "::mlir::math::MathDialect",
+                           "::mlir::scf::SCFDialect", "::mlir::tensor::TensorDialect"];
 }
 
 def ProveMasksPass : Pass<"attn-prove-masks", "::mlir::ModuleOp"> {

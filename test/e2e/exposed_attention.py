@@ -137,6 +137,39 @@ def by_feature(path):
     return {"x": rng.standard_normal((3, 5, 12)).astype(np.float32)}, {"queries": queries}
 
 
+def behind_a_sink(path):
+    """One more score of each row and head, whose weight is cut off: rows sum to less than 1."""
+    sinks = np.array([[[0.3]], [[-2.0]], [[4.0]]], np.float32)
+    rows = {name: numpy_helper.from_array(np.array(value), name) for name, value in
+            {"zero": [0], "three": [3], "one": [1], "minus": [-1]}.items()}
+    heads = ["b", 3, "n", 8]
+    save_model(path, [node("Transpose", ["k"], "kt", perm=[0, 1, 3, 2]), node("MatMul", ["q", "kt"], "s"), node("Mul", ["s", "scale"], "scaled"),
+                      node("Add", ["scaled", "mask"], "biased"), node("Shape", ["biased"], "sizes"), node("Slice", ["sizes", "zero", "three"], "lead"),
+                      node("Concat", ["lead", "one"], "column", axis=0), node("Expand", ["sinks", "column"], "sink"),
+                      node("Concat", ["biased", "sink"], "both", axis=-1), node("Softmax", ["both"], "all", NODE, axis=-1),
+                      node("Slice", ["all", "zero", "minus", "minus"], "w"), node("MatMul", ["w", "v"], "y")],
+               [info("q", heads), info("k", heads), info("v", heads), info("mask", ["b", 1, "n", "n"])], [info("y", heads)],
+               [SCALE, numpy_helper.from_array(sinks, "sinks"), *rows.values()])
+    rng = np.random.default_rng(9)
+    mask = np.zeros((2, 1, 9, 9), np.float32)
+    mask[1, ..., 6:] = mask[0, 0, 4] = -np.inf  # a row sees nothing but the sink
+    return {"mask": mask} | {x: rng.standard_normal((2, 3, 9, 8)).astype(np.float32) for x in "qkv"}, {"sinks": sinks}
+
+
+def over_more_than_their_sum(path):
+    """exp(s - max(s)) over the sum of a row and 0.5."""
+    half = numpy_helper.from_array(np.float32(0.5), "half")
+    heads = ["b", "h", "n", 8]
+    save_model(path, [node("Transpose", ["k"], "kt", perm=[0, 1, 3, 2]), node("MatMul", ["q", "kt"], "s"), node("Mul", ["s", "half"], "scaled"),
+                      node("ReduceMax", ["scaled"], "max", axes=[-1], keepdims=1), node("Sub", ["scaled", "max"], "shifted"),
+                      node("Exp", ["shifted"], "e"), node("ReduceSum", ["e", "last"], "sum", keepdims=1), node("Add", ["sum", "half"], "total"),
+                      node("Div", ["e", "total"], "w", NODE), node("MatMul", ["w", "v"], "y")],
+               [info("q", heads), info("k", heads), info("v", heads)], [info("y", heads)],
+               [half, numpy_helper.from_array(np.array([-1]), "last")])
+    rng = np.random.default_rng(10)
+    return {x: rng.standard_normal((2, 3, 7, 8)).astype(np.float32) for x in "qkv"}, {"more": np.float32(0.5)}
+
+
 def scores_of(f):
     """Of the feeds: [.., query, key]."""
     if "s" in f:
@@ -149,11 +182,13 @@ def scores_of(f):
 
 def reference(feeds):
     """Weights [batch, head, query, key] in float64."""
-    f = {name: value.astype(np.float64) for name, value in feeds.items()}
+    f = {name: np.asarray(value, np.float64) for name, value in feeds.items()}
     s = scores_of(f)
     s = 0.5 * s + f.get("mask", 0)
-    w = np.exp(s - s.max(-1, keepdims=True))
-    w /= w.sum(-1, keepdims=True)
+    most = s.max(-1, keepdims=True)
+    most = np.maximum(most, f["sinks"]) if "sinks" in f else most
+    w = np.exp(s - most)
+    w /= w.sum(-1, keepdims=True) + f.get("more", 0) + (np.exp(f["sinks"] - most) if "sinks" in f else 0)
     if w.ndim == 3:
         return w[:, None]
     if w.ndim == 5:
@@ -253,6 +288,19 @@ def check_entries(model, folder):
         done = call(RUN, library, "--entry=one", f"--attention-maps={maps}", "--dim=n:5", status=0 if shown[0] else 1)
         assert shown[0] or "--entry=NAME takes another one: two" in done.stderr, done
     print("entries agree")
+
+
+def check_long_names(folder):
+    """The file of a long name says what it shows, and goes with the next run."""
+    maps = folder / "long"
+    for name in ("x" * 300 + "é", "y/z"):
+        path = folder / "long.onnx"
+        save_model(path, [node("Softmax", ["s"], "w", name, axis=-1), node("MatMul", ["w", "v"], "y")],
+                   [info("s", ["n", 2]), info("v", [2, 4])], [info("y", ["n", 4])])
+        call(RUN, path, f"--attention-maps={maps}", "--dim=n:3")
+        stored, = maps.glob("*.npy")
+        assert stored.name.endswith(".weights.npy") and len(stored.name) < 210, stored
+    print("long names agree")
 
 
 def check_unchanged(model):
@@ -356,8 +404,11 @@ check("key", one_key)
 check("query", one_query)
 check("grouped", grouped_step)
 check("feature", by_feature)
+check("sink", behind_a_sink)
+check("more", over_more_than_their_sum)
 check_errors(model, folder)
 check_entries(model, folder)
+check_long_names(folder)
 check_unchanged(model)
 check_page(model, folder, feeds)
 check_reductions(model, folder, feeds)

@@ -5,10 +5,12 @@
 #include "passes/graph/Pipeline.h"
 #include "passes/graph/Structured.h"
 #include "passes/graph/attention/ExposeSteps.h"
+#include "passes/graph/attention/RowDivisor.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
+#include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/Dialect/Utils/StaticValueUtils.h"
 #include "mlir/IR/IRMapping.h"
@@ -57,11 +59,11 @@ FailureOr<SmallVector<Shown>> parseShown(StringRef word) {
 StringRef whyNot(AttentionOp op) {
   if (!isa<func::FuncOp>(op->getParentOp()) && !traceAround(op))
     return "it stands in a loop or a branch";
-  for (Attribute attr : op.getExtras()) {
-    auto extra = cast<ExtraAttr>(attr);
-    if (extra.getSource() == ExtraSource::lse || extra.getReduction() != Reduction::none)
-      return "its weights are scaled behind it (an attention sink, or a sum that they are divided by)";
-  }
+  bool isScaled = llvm::any_of(op.getExtras().getAsRange<ExtraAttr>(), [](ExtraAttr extra) {
+    return extra.getSource() == ExtraSource::lse || extra.getReduction() != Reduction::none;
+  });
+  if (isScaled && !RowDivisor::find(op))
+    return "its weights are scaled behind it, by what is not understood";
   return "";
 }
 
@@ -80,8 +82,12 @@ struct Part {
 
 class Exposer {
 public:
-  Exposer(AttentionOp op, ArrayRef<Shown> shown) : op(op), shown(shown), b(op), loc(op.getLoc()) {
-    b.setInsertionPointAfter(op);
+  Exposer(AttentionOp op, ArrayRef<Shown> shown)
+      : op(op), shown(shown), divisor(RowDivisor::find(op)), b(op), loc(op.getLoc()) {
+    if (divisor)
+      b.setInsertionPoint(divisor->place());
+    else
+      b.setInsertionPointAfter(op);
     sizes = op.getIterationSizes(b, loc);
     findParts();
   }
@@ -92,15 +98,28 @@ public:
     SmallVector<Value> outputs;
     AttentionOp twin = createTwin();
     for (auto [one, result] : llvm::zip_equal(shown, twin.getExtraResults())) {
-      bool isMean = one.reduction == Reduction::mean && !hasMean;
-      Shown whole = isMean ? Shown{one.suffix} : one;
-      Value output = toAxes(whole, result);
-      outputs.push_back(isMean ? meanOverHeads(output) : output);
+      Value rows = result;
+      if (divisor && !one.isIndex())
+        rows = divisor->divide(b, loc, rows, dimsOf(one), one.count ? 1 : 0);
+      bool isWhole = ofKernel(one) == Reduction::none;
+      Value output = toAxes(isWhole ? Shown{one.suffix} : one, rows);
+      if (isWhole && one.reduction == Reduction::mean)
+        output = meanOverHeads(output);
+      if (isWhole && one.reduction == Reduction::entropy)
+        output = entropyOverKeys(output);
+      outputs.push_back(output);
     }
     return outputs;
   }
 
 private:
+  /// What the kernel reduces for `one`; what it cannot is reduced behind it.
+  Reduction ofKernel(const Shown &one) const {
+    bool isBehind =
+        one.reduction == Reduction::mean ? !hasMean || divisor : one.reduction == Reduction::entropy && divisor;
+    return isBehind ? Reduction::none : one.reduction;
+  }
+
   void findParts() {
     ArrayAttr axes = op.getAxesAttr();
     for (unsigned dim = A::B; !axes && dim <= A::J; ++dim)
@@ -138,7 +157,7 @@ private:
 
   /// The dimensions of the attention that its kernel leaves.
   SmallVector<unsigned> dimsOf(const Shown &one) {
-    bool isWhole = one.reduction == Reduction::none || (one.reduction == Reduction::mean && !hasMean);
+    bool isWhole = ofKernel(one) == Reduction::none;
     unsigned reduced = one.reduction == Reduction::mean ? A::H : A::J;
     SmallVector<unsigned> dims;
     for (unsigned dim : {A::B, A::H, A::I, A::J})
@@ -180,9 +199,7 @@ private:
         exprs.push_back(b.getAffineDimExpr(dim));
         extents.push_back(sizes[dim]);
       }
-      bool isMean = one.reduction == Reduction::mean && !hasMean;
-      twinParts.extras.push_back(
-          ExtraAttr::get(b.getContext(), ExtraSource::final_weights, isMean ? Reduction::none : one.reduction));
+      twinParts.extras.push_back(ExtraAttr::get(b.getContext(), ExtraSource::final_weights, ofKernel(one)));
       twinParts.maps.push_back(AffineMap::get(A::kDims, 0, exprs, b.getContext()));
       twinParts.types.push_back(typeOf(one, extents));
     }
@@ -303,8 +320,25 @@ private:
                        });
   }
 
+  /// The same.
+  Value entropyOverKeys(Value weights) {
+    SmallVector<OpFoldResult> kept = tensor::getMixedSizes(b, loc, weights);
+    kept.pop_back();
+    Type element = getElementTypeOrSelf(weights);
+    AffineMap all = b.getMultiDimIdentityMap(4);
+    return reduction(b, loc, weights, all, filledTensor(b, loc, kept, element, 0), all.dropResult(3),
+                     [&](OpBuilder &b, Location loc, ValueRange args) -> Value {
+                       Value zero = arith::ConstantOp::create(b, loc, b.getFloatAttr(element, 0));
+                       Value some = arith::CmpFOp::create(b, loc, arith::CmpFPredicate::UGT, args[0], zero);
+                       Value part = arith::MulFOp::create(b, loc, args[0], math::LogOp::create(b, loc, args[0]));
+                       part = arith::SelectOp::create(b, loc, some, part, zero);
+                       return arith::SubFOp::create(b, loc, args[1], part);
+                     });
+  }
+
   AttentionOp op;
   ArrayRef<Shown> shown;
+  std::optional<RowDivisor> divisor;
   OpBuilder b;
   Location loc;
   SmallVector<OpFoldResult> sizes;
