@@ -49,4 +49,17 @@ def Attn_PollOp : Attn_Op<"poll", []> {
   let assemblyFormat = "attr-dict";
 }
 
+def Attn_IsEndingOp : Attn_Op<"is_ending", []> {
+  let summary = "whether the run was cancelled, is past its deadline or has failed";
+  let description = [{
+    For code that has something to put back before it ends: it leaves its loops. What it computes no longer matters.
+
+    ```mlir
+    %ends = attn.is_ending
+    ```
+  }];
+  let results = (outs I1:$ends);
+  let assemblyFormat = "attr-dict";
+}
+
 #endif // DIALECTS_ATTN_LOOPOPS_TD

@@ -22,7 +22,7 @@ static struct Region {
 } regions[kRegions];
 static int numRegions;
 
-// A span lasts from one poll (or the start) to the next (or the end).
+// A span lasts from one poll of a loop of the entry (or the start) to the next (or the end).
 static int watching, numSpans;
 static long pages[kSpans], allocations[kSpans];
 static int span;
@@ -159,9 +159,16 @@ static void nextSpan(void) {
 }
 
 static int32_t (*realParallelFor)(attnrt_run *, attnrt_task_fn, void *, int64_t);
+static void *(*realWorkspace)(attnrt_run *, uint64_t);
+static void *entryFrame; // of what an entry calls; what its kernels call has frames further down
+
+static void *workspace(attnrt_run *run, uint64_t bytes) {
+  entryFrame = __builtin_frame_address(0);
+  return realWorkspace(run, bytes);
+}
 
 static int32_t parallelFor(attnrt_run *run, attnrt_task_fn fn, void *arg, int64_t n) {
-  if (n == 0)
+  if (n == 0 && (!entryFrame || __builtin_frame_address(0) == entryFrame))
     nextSpan();
   return realParallelFor(run, fn, arg, n);
 }
@@ -172,11 +179,15 @@ static int32_t callEntry(int number, attnrt_run *run, const attnrt_buffer *input
   if (!watching)
     return realEntries[number](run, inputs);
   realParallelFor = run->parallel_for;
+  realWorkspace = run->workspace;
   run->parallel_for = parallelFor;
+  run->workspace = workspace;
+  entryFrame = NULL;
   nextSpan();
   int32_t status = realEntries[number](run, inputs);
   protectAll(0);
   run->parallel_for = realParallelFor;
+  run->workspace = realWorkspace;
   return status;
 }
 

@@ -2,6 +2,7 @@
 
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "passes/kernels/cpu/AttentionBlockEmitter.h"
+#include "passes/kernels/shared/KernelFunction.h"
 #include "llvm/Support/MathExtras.h"
 
 using namespace mlir;
@@ -164,6 +165,7 @@ BlockEmitter::State BlockEmitter::sweepKeys(Sweep sweep, const State &start) {
     Values end = k.loop(bounds.lower, bounds.upper, spec.keyBlock, init, [&](Value first, ValueRange carried) {
       return sweepBlock(sweep, first, start, carried).flat();
     });
+    markLong(k.b);
     return isReducing ? stateOf(end) : start;
   }
   // Blocks of keys before the next one that a list names are left out.
@@ -182,6 +184,7 @@ BlockEmitter::State BlockEmitter::sweepKeys(Sweep sweep, const State &start) {
       isListed = k.either(isListed, seesAll);
     return k.branch(isListed, carried.getTypes(), mark, [&] { return Values(carried); });
   });
+  markLong(k.b);
   isPacked = false;
   return isReducing ? stateOf(ValueRange(end).drop_front()) : start;
 }

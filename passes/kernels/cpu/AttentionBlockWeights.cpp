@@ -1,6 +1,7 @@
 // What a block makes of its scores: weights, and their rows.
 
 #include "passes/kernels/cpu/AttentionBlockEmitter.h"
+#include "passes/kernels/shared/KernelFunction.h"
 
 using namespace mlir;
 
@@ -61,6 +62,7 @@ void BlockEmitter::fillUniformRows(State &state) {
     Value before = std::exchange(isCareful, arith::ConstantOp::create(k.b, k.loc, k.b.getBoolAttr(true)));
     k.loop(k.index(0), numKeys, spec.keyBlock,
            [&](Value first) { addValues(first, k.index(0), k.min(k.sub(numKeys, first), k.index(spec.keyBlock))); });
+    markLong(k.b);
     isCareful = before;
   });
   Value all = countKeys();

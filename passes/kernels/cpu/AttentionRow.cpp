@@ -2,6 +2,7 @@
 
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "passes/kernels/cpu/RegionVectorizer.h"
+#include "passes/kernels/shared/KernelFunction.h"
 
 using namespace mlir;
 
@@ -173,6 +174,7 @@ void RowEmitter::finish() {
     all.begin();
     k.loop(k.index(0), numKeys, spec.keyBlock,
            [&](Value first) { all.addKeys(first, k.min(k.add(first, spec.keyBlock), numKeys)); });
+    markLong(k.b);
     all.finish();
     return Values();
   };
@@ -228,6 +230,7 @@ Value RowEmitter::normaliser(Value sum) {
       k.loop(k.index(0), k.index(spec.keyBlock), k.lanes, [&](Value n) { k.store(one, weights, n); });
       k.loop(k.index(0), numKeys, spec.keyBlock,
              [&](Value first) { addValues(first, k.min(k.sub(numKeys, first), k.index(spec.keyBlock)), one); });
+      markLong(k.b);
     });
     Value count = arith::IndexCastOp::create(k.b, k.loc, k.b.getI64Type(), numKeys);
     Value all = k.broadcast(arith::SIToFPOp::create(k.b, k.loc, k.b.getF32Type(), count));

@@ -1,4 +1,5 @@
 #include "passes/kernels/cpu/AttentionRowEmitter.h"
+#include "passes/kernels/shared/KernelFunction.h"
 
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include <numeric>
@@ -175,9 +176,9 @@ void RowTask::emit(Value position) {
     lower = k.min(k.add(lower, k.mul(chunk, share)), upper);
     upper = k.min(k.add(lower, share), upper);
   }
-  if (!spec.blockLists.empty())
+  if (!spec.blockLists.empty()) {
     fold({}, void_([&](RowEmitter &row) { row.addListedKeys(lower, upper); }));
-  else
+  } else {
     k.loop(lower, upper, spec.keyBlock, [&](Value first) {
       Value last = k.min(k.add(first, spec.keyBlock), upper);
       fold({}, void_([&](RowEmitter &row) {
@@ -187,6 +188,8 @@ void RowTask::emit(Value position) {
              k.branch(k.less(from, to), [&] { row.addKeys(from, to); });
            }));
     });
+    markLong(k.b);
+  }
   auto finish = [&] { fold({}, void_([](RowEmitter &row) { row.finish(); })); };
   if (partials)
     k.branch(isWhole, finish);

@@ -74,6 +74,7 @@ void RecurrentEmitter::emitPadding(const Task &task, Index count) {
       at.sequence.setFirst(splat(0), rest, places.sequence(task.direction, time, row, unit));
     });
   });
+  markLong(k.b);
 }
 
 //===----------------------------------------------------------------------===//
@@ -107,6 +108,7 @@ void RecurrentEmitter::emitGroups() {
         k.rolledLoop(0, panels, 1, [&](Index n) { emitPanels(task, sweep, select(isOdd, panels - 1 - n, n)); });
       }
     });
+    markLong(k.b);
     emitPadding(task, count);
     emitFinal(task, count);
   });
@@ -135,6 +137,7 @@ void RecurrentEmitter::emitChunks() {
                     k.b.getI64IntegerAttr(std::max<int64_t>(2, 2 * kMinChunkFloats / perPanel)));
     }
   });
+  markLong(k.b);
   emitPadding(task, count);
   emitFinal(task, count);
 }

@@ -1,6 +1,9 @@
 #include "passes/kernels/shared/KernelFunction.h"
 
 #include "dialects/attn/AttnOps.h"
+#include "passes/kernels/spec/KernelAttrs.h"
+
+#include "mlir/Dialect/SCF/IR/SCF.h"
 
 using namespace mlir;
 using namespace attn;
@@ -19,3 +22,7 @@ Value KernelFunction::argument(Type type) {
 }
 
 Buffer KernelFunction::buffer(ArrayRef<int64_t> shape, Type element) { return buffer(MemRefType::get(shape, element)); }
+
+void attn::markLong(OpBuilder &b) {
+  cast<scf::ForOp>(*std::prev(b.getInsertionPoint()))->setAttr(kPollsAttr, b.getUnitAttr());
+}

@@ -28,6 +28,9 @@ public:
   Code k;
 };
 
+/// Says of the loop that was written last, right before `b`, that it may be long (kPollsAttr).
+void markLong(mlir::OpBuilder &b);
+
 } // namespace attn
 
 #endif // PASSES_KERNELS_SHARED_KERNELFUNCTION_H

@@ -6,7 +6,7 @@
 namespace attn {
 
 /// On a kernel: its loops run over whole rows, which may be long, and look whether the run is to end
-/// (`attn-poll-loops`).
+/// (`attn-poll-loops`). On a loop of another kernel: it may be long, and is left where the run is to end.
 inline constexpr llvm::StringLiteral kPollsAttr = "attn.polls";
 
 /// On a kernel: two numbers, the bytes of scratch that its caller provides for a call and for each task that runs at a

@@ -144,6 +144,8 @@ def PollLoopsPass : Pass<"attn-poll-loops", "mlir::func::FuncOp"> {
     a row of a region, may take seconds. Loops of entries, and of kernels with
     `attn.polls`, are cut into pieces of some 2^18 scalar operations, with an
     `attn.poll` between two of them. A loop that is known to be shorter stays.
+    Loops with `attn.polls` of other kernels are cut, too, and left by way of
+    `attn.is_ending`: the kernel puts back what it has set.
 
     ```mlir
     scf.for %i = %c0 to %n step %c1 { ... }  // 8 operations

@@ -48,7 +48,7 @@ struct Tasks {
       auto function = op->getParentOfType<func::FuncOp>();
       if (!function || !function->hasAttr(AttnDialect::kTaskAttr))
         return;
-      if (isa<PollOp>(op))
+      if (isa<PollOp, IsEndingOp>(op))
         polling.insert(function.getName());
       if (auto place = op->getAttrOfType<DenseI64ArrayAttr>(kTaskScratchAttr))
         scratch[function.getName()] = place[1];
@@ -83,9 +83,17 @@ public:
     } else {
       takeRun();
     }
+    bool leavesLoops = llvm::any_of(ops, llvm::IsaPred<IsEndingOp>);
+    SmallVector<func::ReturnOp> ends;
+    if (leavesLoops && !isTask) // whoever calls a task looks behind it
+      function.walk([&](func::ReturnOp op) { ends.push_back(op); });
     for (Operation *op : ops)
       if (failed(lower(op)))
         return failure();
+    for (func::ReturnOp end : ends) {
+      b.setInsertionPoint(end);
+      stopIf(isNonzero(poll()));
+    }
     return isTask ? placeTaskScratch(captures) : placeScratch();
   }
 
@@ -102,8 +110,8 @@ private:
     auto result =
         llvm::TypeSwitch<Operation *, LogicalResult>(op)
             .Case<OutputOp, CacheOp, WorkspaceOp, ParallelForOp, RequireOp, KernelOp, CheckIndexOp, WeightOp, PollOp,
-                  FetchOp, DeviceErrorOp, ExactArchOp, DeviceLimitsOp, MarkOp, NumThreadsOp, HasTilesOp, ProductOp,
-                  HostWorkspaceOp, DownloadOp, UploadOp, BeginLoopOp, EndLoopOp, TellOp, gpu::LaunchFuncOp>(
+                  IsEndingOp, FetchOp, DeviceErrorOp, ExactArchOp, DeviceLimitsOp, MarkOp, NumThreadsOp, HasTilesOp,
+                  ProductOp, HostWorkspaceOp, DownloadOp, UploadOp, BeginLoopOp, EndLoopOp, TellOp, gpu::LaunchFuncOp>(
                 [&](auto each) { return lower(each); })
             .Default([](Operation *other) { return other->emitOpError("has no lowering to the runtime"); });
     if (succeeded(result))
@@ -244,6 +252,11 @@ private:
 
   LogicalResult lower(PollOp) {
     stopIf(isNonzero(poll()));
+    return success();
+  }
+
+  LogicalResult lower(IsEndingOp op) {
+    op.replaceAllUsesWith(isNonzero(poll()));
     return success();
   }
 

@@ -105,9 +105,22 @@ bool isShort(scf::ForOp loop, const std::optional<int64_t> &cost) {
   return cost && from && to && step && (*to <= *from || (*to - *from + *step - 1) / *step <= kBudget / *cost);
 }
 
+/// The end of a piece of `outer` that would go on to `end`.
+Value leave(OpBuilder &b, Location loc, scf::ForOp outer, Value end) {
+  Value from = outer.getInductionVar();
+  Value isFirst = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::eq, from, outer.getLowerBound());
+  auto goOn = [&](OpBuilder &inner, Location at) { scf::YieldOp::create(inner, at, end); };
+  auto look = [&](OpBuilder &inner, Location at) {
+    Value ends = IsEndingOp::create(inner, at, inner.getI1Type());
+    scf::YieldOp::create(inner, at, arith::SelectOp::create(inner, at, ends, from, end).getResult());
+  };
+  return scf::IfOp::create(b, loc, isFirst, goOn, look).getResult(0);
+}
+
 /// for i = a to b -> for o = a to b by pieces { for i = o to min(o + piece, b); poll if that is not b }: a loop shorter
-/// than a piece pays a comparison.
-void split(scf::ForOp loop) {
+/// than a piece pays a comparison. Where the loop `isLeft`, a piece behind the first looks and has no iterations where
+/// the run is to end: the function goes on behind the loop.
+void split(scf::ForOp loop, bool isLeft) {
   OpBuilder b(findPlace(loop));
   Location loc = loop.getLoc();
   Value cost = CostModel(b, loop).of(*loop.getBody());
@@ -123,12 +136,16 @@ void split(scf::ForOp loop) {
   b.setInsertionPointToEnd(outer.getBody());
   Value next = arith::AddIOp::create(b, loc, outer.getInductionVar(), stride);
   Value end = arith::MinSIOp::create(b, loc, next, loop.getUpperBound());
+  if (isLeft)
+    end = leave(b, loc, outer, end);
   loop->moveBefore(outer.getBody(), outer.getBody()->end());
-  Value isLast = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::slt, end, loop.getUpperBound());
-  scf::IfOp::create(b, loc, isLast, [&](OpBuilder &inner, Location at) {
-    PollOp::create(inner, at);
-    scf::YieldOp::create(inner, at);
-  });
+  if (!isLeft) {
+    Value isLast = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::slt, end, loop.getUpperBound());
+    scf::IfOp::create(b, loc, isLast, [&](OpBuilder &inner, Location at) {
+      PollOp::create(inner, at);
+      scf::YieldOp::create(inner, at);
+    });
+  }
   scf::YieldOp::create(b, loc, loop.getResults());
   loop.getLowerBoundMutable().assign(outer.getInductionVar());
   loop.getUpperBoundMutable().assign(end);
@@ -138,10 +155,11 @@ void split(scf::ForOp loop) {
 struct PollLoopsPass : attn::impl::PollLoopsPassBase<PollLoopsPass> {
   void runOnOperation() override {
     func::FuncOp function = getOperation();
-    if (!function->hasAttr(AttnDialect::kEntryAttr) && !function->hasAttr(kPollsAttr))
-      return;
+    bool isWhole = function->hasAttr(AttnDialect::kEntryAttr) || function->hasAttr(kPollsAttr);
     SmallVector<scf::ForOp> loops;
     function.walk<WalkOrder::PreOrder>([&](scf::ForOp loop) {
+      if (!isWhole && !loop->removeAttr(kPollsAttr))
+        return;
       bool isPlain = true; // a look ends the function: nothing but control flow stands around it
       for (Operation *parent = loop->getParentOp(); parent != function; parent = parent->getParentOp())
         isPlain &= isa<scf::SCFDialect>(parent->getDialect());
@@ -149,7 +167,7 @@ struct PollLoopsPass : attn::impl::PollLoopsPassBase<PollLoopsPass> {
         loops.push_back(loop);
     });
     for (scf::ForOp loop : loops) // outer ones first: the cost of what is cut depends on its pieces
-      split(loop);
+      split(loop, /*isLeft=*/!isWhole);
   }
 };
 } // namespace

@@ -98,6 +98,8 @@ func.func @lstm(%x: tensor<3x4x8xf64>, %w: tensor<1x64x8xf64>, %r: tensor<1x64x1
 func.func @loop_words(%x: tensor<2x?xf32>, %n: index) -> tensor<2x?xf32> {
   // CHECK: attn.poll
   attn.poll
+  // CHECK: %{{.*}} = attn.is_ending
+  %ends = attn.is_ending
   // CHECK: attn.grow %{{.*}} to %{{.*}} dim 1 : tensor<2x?xf32>
   %y = attn.grow %x to %n dim 1 : tensor<2x?xf32>
   return %y : tensor<2x?xf32>
