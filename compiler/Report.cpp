@@ -1,4 +1,5 @@
 #include "compiler/Report.h"
+#include "dialects/attn/BroadcastForm.h"
 #include "dialects/attn/CacheOps.h"
 #include "dialects/attn/DeviceOps.h"
 #include "dialects/attn/DimBounds.h"
@@ -91,7 +92,7 @@ FailureOr<std::vector<EntryDescription>> describeEntries(ModuleOp module) {
     for (auto message : list.getAsRange<StringAttr>())
       messages.push_back(cString(message));
   for (auto entry : module.getOps<FunctionOpInterface>()) {
-    if (!entry->hasAttr(AttnDialect::kEntryAttr))
+    if (!entry->hasAttr(AttnDialect::kEntryAttr) || entry->hasAttr(kBroadcastFormAttr))
       continue;
     EntryDescription description;
     description.name = description.function = entry.getName().str();
@@ -107,6 +108,13 @@ FailureOr<std::vector<EntryDescription>> describeEntries(ModuleOp module) {
           description.dimBounds.push_back({cString(dim.getName().strref()), range[0], range[1]});
     if (auto bytes = entry->getAttrOfType<IntegerAttr>(kMaxWorkspaceAttr))
       description.maxWorkspace = bytes.getInt();
+    for (auto form : module.getOps<FunctionOpInterface>()) { // runs of which may need more
+      auto of = form->getAttrOfType<FlatSymbolRefAttr>(kBroadcastFormAttr);
+      auto bytes = form->getAttrOfType<IntegerAttr>(kMaxWorkspaceAttr);
+      if (of && of.getValue() == entry.getName() && description.maxWorkspace)
+        description.maxWorkspace =
+            bytes ? std::optional(std::max(*description.maxWorkspace, bytes.getInt())) : std::nullopt;
+    }
     auto reasons = entry->getAttrOfType<ArrayAttr>(kStateReasonsAttr);
     if (auto states = entry->getAttrOfType<ArrayAttr>(kStatesAttr))
       for (auto [n, state] : llvm::enumerate(states.getAsRange<DenseI64ArrayAttr>())) {
@@ -151,6 +159,8 @@ void noteUnrecognized(ModuleOp module, unsigned optLevel) {
                                 : "attention was not looked for: the pass attn-recognize-attention did not run";
   SmallVector<Attribute> verdicts;
   module->walk([&](SoftmaxOp softmax) {
+    if (softmax->getParentOfType<FunctionOpInterface>()->hasAttr(kBroadcastFormAttr))
+      return;
     verdicts.push_back(b.getDictionaryAttr({b.getNamedAttr("node", b.getStringAttr(nodeName(softmax.getLoc()))),
                                             b.getNamedAttr("fused", b.getBoolAttr(false)),
                                             b.getNamedAttr("reason", b.getStringAttr(why))}));

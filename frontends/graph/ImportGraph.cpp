@@ -238,12 +238,13 @@ onnx::ImportStatus attn::graph::importGraph(MLIRContext *context, StringRef path
     return fail(location->at, nullptr, "weights '" + printableName(location->text) + "': " + what);
   OwningOpRef<ModuleOp> fresh;
   OwningOpRef<ModuleOp> &target = module ? module : fresh;
+  onnx::ImportOptions each = options;
+  each.servesBroadcasts = false;
   if (!entries) {
-    Entry(reporter, *file, *file, weights, location).build(options, target, store);
+    Entry(reporter, *file, *file, weights, location).build(each, target, store);
   } else {
     if (options.isOneOfSeveral)
       return fail(entries->at, nullptr, "has entries of its own, and is to be the entry '" + options.entry + "'");
-    onnx::ImportOptions each = options;
     each.isOneOfSeveral = true;
     for (const Json::Member &entry : entries->members) {
       each.entry = entry.key;

@@ -106,6 +106,34 @@ static Tensor withUnitSizes(Node &node, const Tensor &t) {
   return known;
 }
 
+Tensor Node::stretch(const Tensor &t, ArrayRef<Expr> shape) {
+  if (!impl.state.broadcastsInRun || t.scalar())
+    return t;
+  OpBuilder &b = builder();
+  SmallVector<Value> isUnit(t.rank());
+  Tensor wide = t;
+  for (auto [n, size] : llvm::enumerate(wide.shape)) {
+    if (size.is(1) || symbols().isEqual(size, shape[n]) == true)
+      continue;
+    isUnit[n] = arith::CmpIOp::create(b, impl.loc, arith::CmpIPredicate::eq, symbols().materialize(b, impl.loc, size),
+                                      arith::ConstantIndexOp::create(b, impl.loc, 1));
+    size = shape[n];
+  }
+  if (ArrayRef<Expr>(wide.shape) == ArrayRef<Expr>(t.shape))
+    return t;
+  Value source = value(t), zero = arith::ConstantIndexOp::create(b, impl.loc, 0);
+  wide.elements.reset();
+  wide.weight.clear();
+  wide.value = generate(t.dtype, wide.shape, [&](OpBuilder &b, Location loc, ValueRange indices) -> Value {
+    SmallVector<Value> from(indices);
+    for (auto [index, unit] : llvm::zip_equal(from, isUnit))
+      if (unit)
+        index = arith::SelectOp::create(b, loc, unit, zero, index);
+    return tensor::ExtractOp::create(b, loc, source, from);
+  });
+  return wide;
+}
+
 Value Node::elementwise(DType result, ArrayRef<Expr> shape, ArrayRef<Tensor> operands, ElementwiseBody body) {
   OpBuilder &b = builder();
   MLIRContext *context = b.getContext();
@@ -116,7 +144,7 @@ Value Node::elementwise(DType result, ArrayRef<Expr> shape, ArrayRef<Tensor> ope
   SmallVector<AffineMap> maps;
   for (const Tensor &given : operands) {
     Operand operand;
-    Tensor t = withUnitSizes(*this, given);
+    Tensor t = stretch(withUnitSizes(*this, given), shape.take_back(given.rank()));
     if (std::optional<Scalar> scalar = t.scalar()) {
       const Expr *expr = std::get_if<Expr>(&*scalar);
       if (!expr || expr->constant()) {

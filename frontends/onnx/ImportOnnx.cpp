@@ -1,4 +1,5 @@
 #include "frontends/onnx/ImportOnnx.h"
+#include "dialects/attn/BroadcastForm.h"
 #include "dialects/attn/DimBounds.h"
 #include "dialects/attn/NodeLocation.h"
 #include "frontends/onnx/Entry.h"
@@ -52,11 +53,17 @@ private:
 };
 } // namespace
 
-static func::FuncOp makeEntry(ModuleOp module, Location loc, const ImportOptions &options) {
-  OpBuilder b = OpBuilder::atBlockEnd(module.getBody());
+static std::string symbolOf(const ImportOptions &options, bool isBroadcastForm) {
   // A name that a caller chose could be that of a function of libm.
   std::string symbol = options.isOneOfSeveral ? "entry." + options.entry : options.entry;
-  auto entry = func::FuncOp::create(b, loc, symbol, b.getFunctionType({}, {}));
+  return isBroadcastForm ? "broadcast." + symbol : symbol;
+}
+
+static func::FuncOp makeEntry(ModuleOp module, Location loc, const ImportOptions &options) {
+  OpBuilder b = OpBuilder::atBlockEnd(module.getBody());
+  auto entry = func::FuncOp::create(b, loc, symbolOf(options, options.isBroadcastForm), b.getFunctionType({}, {}));
+  if (options.isBroadcastForm)
+    entry->setAttr(kBroadcastFormAttr, FlatSymbolRefAttr::get(module.getContext(), symbolOf(options, false)));
   entry->setAttr(AttnDialect::kEntryAttr,
                  options.isOneOfSeveral ? Attribute(b.getStringAttr(options.entry)) : Attribute(b.getUnitAttr()));
   entry.addEntryBlock();
@@ -71,6 +78,9 @@ Importer::Importer(Reporter &reporter, const ImportOptions &options, const Graph
   state.names = graph.values;
   state.ranks = graph.ranks;
   state.maxLoopIterations = options.maxLoopIterations;
+  state.broadcastsInRun = options.isBroadcastForm;
+  if (options.servesBroadcasts && !options.isBroadcastForm)
+    state.otherwise = symbolOf(options, /*isBroadcastForm=*/true);
 }
 
 bool Importer::addInputs() {
@@ -219,8 +229,11 @@ bool Importer::addOutputs() {
 }
 
 bool Importer::run(llvm::function_ref<bool(ImportState &)> body) {
-  if (!addInputs() || !addInitializers() || !body(state) || !addOutputs())
+  if (!addInputs() || !addInitializers() || !body(state) || !addOutputs()) {
+    if (options.isBroadcastForm)
+      state.abandon();
     return false;
+  }
   state.sweep();
   return true;
 }
@@ -228,7 +241,7 @@ bool Importer::run(llvm::function_ref<bool(ImportState &)> body) {
 bool attn::onnx::buildEntry(Reporter &reporter, const ImportOptions &options, const Graph &graph,
                             OwningOpRef<ModuleOp> &module, WeightStore &weights,
                             llvm::function_ref<bool(ImportState &)> body) {
-  if (module && options.isOneOfSeveral && module->lookupSymbol("entry." + options.entry)) {
+  if (module && options.isOneOfSeveral && module->lookupSymbol(symbolOf(options, options.isBroadcastForm))) {
     reporter.invalid() << "is to be entry '" << options.entry << "', of which there is one already";
     return false;
   }
@@ -247,9 +260,8 @@ void attn::onnx::loadImportDialects(MLIRContext *context) {
                        scf::SCFDialect, tensor::TensorDialect>();
 }
 
-ImportStatus attn::onnx::importOnnx(MLIRContext *context, StringRef path, const ImportOptions &options,
-                                    OwningOpRef<ModuleOp> &module, WeightStore &weights) {
-  loadImportDialects(context);
+static ImportStatus importEntry(MLIRContext *context, StringRef path, const ImportOptions &options,
+                                OwningOpRef<ModuleOp> &module, WeightStore &weights) {
   Reporter reporter(context, path);
   std::unique_ptr<proto::ModelProto> model = readModelFile(reporter);
   OpsetImports opsets;
@@ -263,5 +275,26 @@ ImportStatus attn::onnx::importOnnx(MLIRContext *context, StringRef path, const 
   if (!buildEntry(reporter, options, graph, module, weights,
                   [&](ImportState &state) { return state.importNodes(graph.nodes); }))
     return reporter.getStatus();
+  return ImportStatus::Ok;
+}
+
+ImportStatus attn::onnx::importOnnx(MLIRContext *context, StringRef path, const ImportOptions &options,
+                                    OwningOpRef<ModuleOp> &module, WeightStore &weights) {
+  loadImportDialects(context);
+  if (ImportStatus status = importEntry(context, path, options, module, weights); status != ImportStatus::Ok)
+    return status;
+  SmallVector<RequireOp> undecided;
+  module->lookupSymbol<func::FuncOp>(symbolOf(options, /*isBroadcastForm=*/false)).walk([&](RequireOp op) {
+    if (op->hasAttr(kOtherwiseAttr))
+      undecided.push_back(op);
+  });
+  if (undecided.empty())
+    return ImportStatus::Ok;
+  ImportOptions form = options;
+  form.isBroadcastForm = true;
+  ScopedDiagnosticHandler silence(context, [](Diagnostic &) { return success(); });
+  if (importEntry(context, path, form, module, weights) != ImportStatus::Ok)
+    for (RequireOp op : undecided) // the run says what it asks for
+      op->removeAttr(kOtherwiseAttr);
   return ImportStatus::Ok;
 }

@@ -33,6 +33,11 @@ struct ImportOptions {
   std::string entry = "main";
   /// One of several models: `shapes` and `dims` may name what only others have.
   bool isOneOfSeveral = false;
+  /// A run in which one of two sizes that the model names differently is 1 is
+  /// served by a second form of the entry.
+  bool servesBroadcasts = false;
+  /// It is this form.
+  bool isBroadcastForm = false;
 };
 
 enum class ImportStatus {

@@ -201,6 +201,14 @@ public:
   /// where just one of them is 1 in a run, the run says that the model is to be
   /// compiled for that; otherwise as requireEqual.
   mlir::LogicalResult requireBroadcast(const Expr &a, const Expr &b, llvm::StringRef message);
+  /// The one dimension that such two are: `a` after requireBroadcast, and in the
+  /// form for runs in which one of them is 1, the other one.
+  mlir::FailureOr<Expr> joinSizes(const Expr &a, const Expr &b, llvm::StringRef message);
+  /// `own` is `size`, or in that form 1, and what has it is to be stretched.
+  mlir::LogicalResult requireStretches(const Expr &own, const Expr &size, llvm::StringRef message);
+  /// `t` under `shape`, of its rank: in that form repeated where a size that is
+  /// not 1 at import is 1 in the run.
+  Tensor stretch(const Tensor &t, llvm::ArrayRef<Expr> shape);
 
   /// The run ends with "node 'name' (Op): <message>" unless a == b, in the
   /// message {0} is a and {1} is b. Nothing is emitted where equality is proved

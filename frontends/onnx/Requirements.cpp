@@ -1,3 +1,4 @@
+#include "dialects/attn/BroadcastForm.h"
 #include "dialects/attn/NodeLocation.h"
 #include "frontends/onnx/Limits.h"
 #include "frontends/onnx/State.h"
@@ -10,10 +11,12 @@ using namespace attn;
 using namespace attn::onnx;
 
 static void emitRequire(Node &node, Value condition, StringRef message, ArrayRef<Value> values,
-                        bool unsupported = false) {
+                        bool unsupported = false, FlatSymbolRefAttr otherwise = {}) {
   OpBuilder &b = node.builder();
-  RequireOp::create(b, node.loc(), condition, b.getStringAttr(node.describe() + ": " + message.str()), values,
-                    unsupported);
+  auto require = RequireOp::create(b, node.loc(), condition, b.getStringAttr(node.describe() + ": " + message.str()),
+                                   values, unsupported);
+  if (otherwise)
+    require->setAttr(kOtherwiseAttr, otherwise);
 }
 
 /// The message with its values in place, for a requirement that fails now.
@@ -186,14 +189,21 @@ static std::string fixToOne(const Symbols &symbols, const Expr &size, const std:
   return "no --dim fixes the size that is 1, as the run computes it";
 }
 
+/// Whether what `a` is made of is known when a run begins.
+static bool isKnownAtEntry(const Symbols &symbols, const Expr &a) { return !StringRef(symbols.print(a)).contains('?'); }
+
 /// A size that is 1 only in a run would be broadcast by ONNX. Code for both would cost every model whose names differ
-/// for equal sizes ("total", "past + seq") its fusion, so the run says that the model is to be compiled for it.
-static void requireDecided(Node &node, const Expr &a, const Expr &b) {
+/// for equal sizes ("total", "past + seq") its fusion, so another form of the entry does such a run; without one the
+/// run says that the model is to be compiled for it.
+static void requireDecided(Node &node, const Expr &a, const Expr &b, FlatSymbolRefAttr otherwise) {
   OpBuilder &builder = node.builder();
   Location loc = node.loc();
   Symbols &symbols = node.symbols();
   if (symbols.isEqual(a, b) || a.overflowed() || b.overflowed())
     return;
+  OpBuilder::InsertionGuard guard(builder);
+  if (otherwise) // also of a loop's body: it is the entry that the run leaves, before it begins
+    builder.setInsertionPointToEnd(symbols.getHomes().front());
   Value x = symbols.materialize(builder, loc, a), y = symbols.materialize(builder, loc, b);
   Value one = arith::ConstantIndexOp::create(builder, loc, 1);
   auto compare = [&](arith::CmpIPredicate predicate, Value a, Value b) -> Value {
@@ -216,13 +226,15 @@ static void requireDecided(Node &node, const Expr &a, const Expr &b) {
       return;
     Value isLonger = compare(arith::CmpIPredicate::ne, value, one);
     emitRequire(node, builder.createOrFold<arith::OrIOp>(loc, same, isLonger), sizes + fixToOne(symbols, size, text),
-                {x, y}, /*unsupported=*/true);
+                {x, y}, /*unsupported=*/true, otherwise);
   };
   requireLonger(a, x, textOfA);
   requireLonger(b, y, textOfB);
 }
 
 LogicalResult Node::requireBroadcast(const Expr &a, const Expr &b, StringRef message) {
+  if (symbols().isCapped(a, b) || symbols().isCapped(b, a))
+    return requireEqual(a, b, message);
   // In no run are they equal, in some one of them is 1.
   const Expr one(1);
   if (symbols().isEqual(a, b) == false && !symbols().isEqual(a, one) && !symbols().isEqual(b, one)) {
@@ -231,8 +243,47 @@ LogicalResult Node::requireBroadcast(const Expr &a, const Expr &b, StringRef mes
                   << fixToOne(symbols(), fixed, printableName(symbols().print(fixed)));
     return failure();
   }
-  requireDecided(*this, a, b);
+  FlatSymbolRefAttr otherwise;
+  if (!impl.state.otherwise.empty() && isKnownAtEntry(symbols(), a) && isKnownAtEntry(symbols(), b))
+    otherwise = FlatSymbolRefAttr::get(builder().getContext(), impl.state.otherwise);
+  requireDecided(*this, a, b, otherwise);
   return requireEqual(a, b, message);
+}
+
+FailureOr<Expr> Node::joinSizes(const Expr &a, const Expr &b, StringRef message) {
+  ImportState &state = impl.state;
+  std::optional<bool> same = symbols().isEqual(a, b);
+  bool isOpen = !same && !symbols().isCapped(a, b) && !symbols().isCapped(b, a);
+  if (!state.broadcastsInRun || !isOpen) {
+    if (failed(requireBroadcast(a, b, message)))
+      return failure();
+    return a;
+  }
+  for (const ImportState::Join &join : state.joins)
+    for (const Expr *part : {&a, &b})
+      if (join.size == (part == &a ? b : a) && llvm::is_contained(join.parts, *part))
+        return join.size;
+  Value x = symbols().materialize(builder(), impl.loc, a), y = symbols().materialize(builder(), impl.loc, b);
+  Value one = arith::ConstantIndexOp::create(builder(), impl.loc, 1);
+  auto equal = [&](Value x, Value y) {
+    return builder().createOrFold<arith::CmpIOp>(impl.loc, arith::CmpIPredicate::eq, x, y);
+  };
+  Value isUnit = builder().createOrFold<arith::OrIOp>(impl.loc, equal(x, one), equal(y, one));
+  Value fits = builder().createOrFold<arith::OrIOp>(impl.loc, equal(x, y), isUnit);
+  emitRequire(*this, fits, nameSizes(symbols(), message, {a, b}), {x, y});
+  ImportState::Join join{symbols().select(symbols().equal(a, Expr(1)), b, a), {a, b}};
+  for (const ImportState::Join &known : state.joins)
+    if (known.size == a || known.size == b)
+      llvm::append_range(join.parts, known.parts);
+  state.joins.push_back(join);
+  return join.size;
+}
+
+LogicalResult Node::requireStretches(const Expr &own, const Expr &size, StringRef message) {
+  FailureOr<Expr> joined = joinSizes(own, size, message);
+  if (failed(joined))
+    return failure();
+  return requireEqual(*joined, size, message);
 }
 
 /// Asks for 1 where a size is to be repeated to `other`: because it is 0 or 1 in a run, as a slice of the first element
@@ -277,10 +328,14 @@ FailureOr<SmallVector<Expr>> Node::broadcast(ArrayRef<ArrayRef<Expr>> shapes) {
         bool isDecided = size.is(1) || symbols().isEqual(size, other) == true;
         if (!isDecided && requireOne(*this, other, size))
           continue;
-        if (size.is(1) || (!isDecided && requireOne(*this, size, other)))
+        if (size.is(1) || (!isDecided && requireOne(*this, size, other))) {
           size = other;
-        else if (failed(requireBroadcast(size, other, "sizes {0} and {1} do not broadcast")))
+          continue;
+        }
+        FailureOr<Expr> joined = joinSizes(size, other, "sizes {0} and {1} do not broadcast");
+        if (failed(joined))
           return failure();
+        size = *joined;
       }
   }
   return result;

@@ -19,6 +19,9 @@ ImportState::ImportState(Reporter &reporter, ModuleOp module, func::FuncOp entry
   symbols.setHome(&entry.getBody().front());
   for (auto symbol : module.getOps<SymbolOpInterface>())
     symbolCounts[symbol.getName()] = 1;
+  for (auto global : module.getOps<GlobalOp>())
+    if (!isa<InitializerAttr>(global.getExpression()))
+      derived[{global.getExpression(), global.getType()}] = global.getSymName().str();
 }
 
 std::string ImportState::uniqueSymbol(StringRef base) {
@@ -234,7 +237,15 @@ void ImportState::leaveRegion(Operation *region) {
 
 void ImportState::sweep() {
   sweepBlock(entry.getBody().front());
+  sweepGlobals();
+}
 
+void ImportState::abandon() {
+  entry.erase();
+  sweepGlobals();
+}
+
+void ImportState::sweepGlobals() {
   // A global is alive when an entry names it or an alive global's expression does.
   llvm::StringMap<GlobalOp> globals;
   for (auto global : module.getOps<GlobalOp>())

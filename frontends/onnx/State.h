@@ -29,6 +29,17 @@ public:
   size_t importedNodes = 0; // a loop's body counts each time it is tried
   int64_t maxLoopIterations = 0;
 
+  /// Sizes of which only the run knows whether one is 1: in the form for such
+  /// runs both are looked at and joined, each join once; elsewhere they are taken
+  /// to be equal, and `otherwise` names that form ("": there is none).
+  bool broadcastsInRun = false;
+  std::string otherwise;
+  struct Join {
+    Expr size;
+    llvm::SmallVector<Expr, 2> parts;
+  };
+  std::vector<Join> joins;
+
   /// Imports nodes in order, at the builder's insertion point. False after a
   /// diagnostic.
   bool importNodes(llvm::ArrayRef<GraphNode> nodes);
@@ -53,8 +64,11 @@ public:
 
   /// Drops operations and weights that nothing uses.
   void sweep();
+  /// Drops the entry and what only it used.
+  void abandon();
 
 private:
+  void sweepGlobals();
   bool checkInputs(const GraphNode &node, mlir::Location loc);
   mlir::Value weightValue(llvm::StringRef symbol, mlir::RankedTensorType type, mlir::Location loc);
   std::string uniqueSymbol(llvm::StringRef base);

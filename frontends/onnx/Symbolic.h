@@ -100,6 +100,9 @@ public:
   /// Decides a comparison for every value the atoms can have; nullopt: open.
   std::optional<bool> isEqual(const Expr &a, const Expr &b) const;
   std::optional<bool> isLess(const Expr &a, const Expr &b) const; // a < b
+  /// Whether `a` is the lesser of `b` and of what is never less than 2, as a slice
+  /// of a table has it: where one of them is 1, both are.
+  bool isCapped(const Expr &a, const Expr &b) const;
   /// From here on a == b (an attn.require said so): isEqual knows, also inside
   /// products.
   void assumeEqual(const Expr &a, const Expr &b);

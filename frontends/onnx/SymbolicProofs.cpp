@@ -147,6 +147,17 @@ std::optional<bool> Symbols::isLess(const Expr &a, const Expr &b) const {
   return std::nullopt;
 }
 
+bool Symbols::isCapped(const Expr &a, const Expr &b) const {
+  const auto &terms = a.getTerms();
+  if (terms.size() != 1 || terms.begin()->first.size() != 1 || terms.begin()->second != 1 || a.overflowed())
+    return false;
+  const Atom &atom = storage->atoms[terms.begin()->first.front()];
+  if (atom.kind != Kind::Min)
+    return false;
+  const Expr &x = atom.operands[0], &y = atom.operands[1];
+  return (x == b && lowerBound(y).value_or(0) >= 2) || (y == b && lowerBound(x).value_or(0) >= 2);
+}
+
 void Symbols::assumeEqual(const Expr &a, const Expr &b) {
   if (isEqual(a, b))
     return;

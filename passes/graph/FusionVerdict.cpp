@@ -1,6 +1,7 @@
 #include "passes/graph/FusionVerdict.h"
 
 #include "dialects/attn/AttnOps.h"
+#include "dialects/attn/BroadcastForm.h"
 #include "dialects/attn/NodeLocation.h"
 
 #include "mlir/Interfaces/FunctionInterfaces.h"
@@ -13,12 +14,13 @@ VerdictName::VerdictName(Operation *attention) : node(nodeName(attention->getLoc
   auto function = attention->getParentOfType<FunctionOpInterface>();
   if (auto name = function ? function->getAttrOfType<StringAttr>(AttnDialect::kEntryAttr) : StringAttr())
     entry = name.getValue();
+  isReported = !function || !function->hasAttr(kBroadcastFormAttr);
 }
 
 void editVerdict(ModuleOp module, VerdictName name, llvm::function_ref<bool(DictionaryAttr, size_t)> isMeant,
                  llvm::function_ref<void(NamedAttrList &)> edit) {
   auto report = module->getAttrOfType<ArrayAttr>(AttnDialect::kFusionReportAttr);
-  if (!report)
+  if (!report || !name.isReported)
     return;
   Builder b(module.getContext());
   SmallVector<Attribute> verdicts(report.getValue());

@@ -10,6 +10,7 @@ namespace attn {
 struct VerdictName {
   explicit VerdictName(mlir::Operation *attention);
   llvm::StringRef node, entry; ///< live as long as the context
+  bool isReported = true;      ///< not in a form of another entry
 };
 
 /// Changes a verdict on a fused attention of `name` in the fusion report of `module`, if it has one: the first that

@@ -68,7 +68,9 @@ void compile(const std::string &model, const std::string &library, CompileOption
   FirstError errors(&context, answer.message);
   OwningOpRef<ModuleOp> module;
   WeightStore weights;
-  onnx::ImportStatus status = onnx::importOnnx(&context, model, {}, module, weights);
+  onnx::ImportOptions served;
+  served.servesBroadcasts = true;
+  onnx::ImportStatus status = onnx::importOnnx(&context, model, served, module, weights);
   if (status != onnx::ImportStatus::Ok) {
     answer.code = status == onnx::ImportStatus::Unsupported ? 2 : status == onnx::ImportStatus::Request ? 1 : 3;
     return;

@@ -54,9 +54,11 @@ int importAll(const CompileJob &job, MLIRContext &context, OwningOpRef<ModuleOp>
       }
     return ExitSuccess;
   }
-  if (job.entries.empty())
-    return importModel(job.input, job.import, context, module, weights);
   onnx::ImportOptions options = job.import;
+  // The steps of a search are no entries, and a state or an exposed attention belongs to one form.
+  options.servesBroadcasts = !job.search && !job.ownState && job.compile.exposedNodes.empty();
+  if (job.entries.empty())
+    return importModel(job.input, options, context, module, weights);
   options.isOneOfSeveral = true;
   for (const auto &[name, path] : job.entries) {
     options.entry = name;

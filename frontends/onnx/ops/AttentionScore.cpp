@@ -15,7 +15,7 @@ static FailureOr<Tensor> lengthened(Node &n, const Tensor &mask, const Expr &key
     return n.error() << "expects a mask of rank 1 to 4, has rank " << mask.rank();
   Expr own = mask.shape.back();
   if (n.version() < 24) {
-    if (!own.is(1) && failed(n.requireBroadcast(own, keys, "the mask has {0} keys, there are {1}")))
+    if (!own.is(1) && failed(n.requireStretches(own, keys, "the mask has {0} keys, there are {1}")))
       return failure();
     return mask;
   }
@@ -113,21 +113,23 @@ LogicalResult ScoreRule::addMask(Node &n, Tensor mask, const AttentionSizes &siz
     return n.error() << "expects a mask of rank 1 to 4, has rank " << mask.rank();
   if (mask.dtype != DType::Bool && !isFloat(mask.dtype)) // integers are added, too
     mask = n.cast(mask, DType::F32);
-  const Tensor *whole = &mask;
   const Expr full[] = {sizes.batch, sizes.heads, sizes.queries, sizes.keys};
-  SmallVector<Expr, 4> shape;
+  SmallVector<Expr, 4> wide(mask.shape);
   SmallVector<int64_t> dims;
-  for (int64_t d = 0; d < whole->rank(); ++d) {
-    int64_t dim = 4 - whole->rank() + d;
-    const Expr &own = whole->shape[d];
-    if (own.is(1))
+  for (auto [d, size] : llvm::enumerate(wide)) {
+    int64_t dim = 4 - mask.rank() + d;
+    if (size.is(1))
       continue; // broadcast
-    if (failed(n.requireBroadcast(own, full[dim], "the mask has size {0} where the scores have {1}")))
+    if (failed(n.requireStretches(size, full[dim], "the mask has size {0} where the scores have {1}")))
       return failure();
-    shape.push_back(own);
+    size = full[dim];
     dims.push_back(dim);
   }
-  FailureOr<Tensor> view = n.reshape(*whole, shape);
+  mask = n.stretch(mask, wide);
+  SmallVector<Expr, 4> shape;
+  for (int64_t dim : dims)
+    shape.push_back(mask.shape[dim - 4 + mask.rank()]);
+  FailureOr<Tensor> view = n.reshape(mask, shape);
   if (failed(view))
     return failure();
   this->mask = operands.size();

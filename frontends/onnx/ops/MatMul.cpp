@@ -32,10 +32,14 @@ LogicalResult collectSizes(Node &n, const LabelledTensor &t, LabelSizes &sizes) 
     auto [it, isNew] = sizes.try_emplace(label, dim);
     if (isNew || dim.is(1))
       continue;
-    if (it->second.is(1))
+    if (it->second.is(1)) {
       it->second = dim;
-    else if (failed(n.requireBroadcast(it->second, dim, "sizes {0} and {1} of one dimension differ")))
+      continue;
+    }
+    FailureOr<Expr> joined = n.joinSizes(it->second, dim, "sizes {0} and {1} of one dimension differ");
+    if (failed(joined))
       return failure();
+    it->second = *joined;
   }
   return success();
 }
@@ -49,6 +53,7 @@ FailureOr<Tensor> contractLabels(Node &n, DType result, LabelledTensor a, Labell
     if (failed(dropped))
       return failure();
     *t = *dropped;
+    t->tensor = n.stretch(t->tensor, llvm::map_to_vector(t->labels, [&](Label label) { return sizes.at(label); }));
   }
   // Iteration order: the result's dimensions, then the contracted ones.
   SmallVector<Label> order(out);

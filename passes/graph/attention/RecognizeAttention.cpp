@@ -1,3 +1,4 @@
+#include "dialects/attn/BroadcastForm.h"
 #include "dialects/attn/NodeLocation.h"
 #include "passes/Passes.h"
 #include "passes/graph/Structured.h"
@@ -400,7 +401,9 @@ private:
 
   /// The name of the entry that `region` is in, if there are several.
   StringRef entryOf(Region *region) {
-    auto isEntry = [](FunctionOpInterface function) { return function->hasAttr(AttnDialect::kEntryAttr); };
+    auto isEntry = [](FunctionOpInterface function) {
+      return function->hasAttr(AttnDialect::kEntryAttr) && !function->hasAttr(kBroadcastFormAttr);
+    };
     auto function = region ? region->getParentOfType<FunctionOpInterface>() : FunctionOpInterface();
     if (!function || llvm::count_if(getOperation().getOps<FunctionOpInterface>(), isEntry) < 2)
       return "";
@@ -410,6 +413,9 @@ private:
 
   void add(Location softmax, Region *region, bool fused, StringRef kind, Normalizer normalizer, StringRef mask,
            StringRef reason, StringRef reasonNode, StringRef assumption = "", ArrayRef<StringRef> nodes = {}) {
+    if (auto function = region ? region->getParentOfType<FunctionOpInterface>() : FunctionOpInterface();
+        function && function->hasAttr(kBroadcastFormAttr))
+      return; // the entry that it is a form of has told
     Builder b(&getContext());
     NamedAttrList list({
         b.getNamedAttr("node", b.getStringAttr(nodeName(softmax))),

@@ -1,3 +1,4 @@
+#include "dialects/attn/BroadcastForm.h"
 #include "dialects/attn/LoopOps.h"
 #include "dialects/attn/OptionalInput.h"
 #include "passes/Passes.h"
@@ -157,6 +158,11 @@ private:
       prologue.insert(&op);
     }
     prologueEnd = last;
+    // Elsewhere the run has begun, and no other form can do it.
+    entry.walk([&](RequireOp require) {
+      if (!prologue.contains(require))
+        require->removeAttr(kOtherwiseAttr);
+    });
   }
 
   /// `tensor` is what a loop carried, and dimension `dim` does not grow: what the

@@ -1,3 +1,4 @@
+#include "dialects/attn/BroadcastForm.h"
 #include "dialects/attn/CacheOps.h"
 #include "dialects/attn/LoopOps.h"
 #include "dialects/attn/SearchOp.h"
@@ -316,6 +317,13 @@ private:
     Block *block = b.getInsertionBlock();
     Block *rest = block->splitBlock(b.getInsertionPoint());
     Block *bad = b.createBlock(&function.getBody(), function.getBody().end());
+    if (auto otherwise = op->getAttrOfType<FlatSymbolRefAttr>(kOtherwiseAttr)) {
+      auto call = func::CallOp::create(b, loc(), otherwise, TypeRange(i32), function.getArguments());
+      func::ReturnOp::create(b, loc(), call.getResults());
+      b.setInsertionPointToEnd(block);
+      cf::CondBranchOp::create(b, loc(), op.getCondition(), rest, bad);
+      return success();
+    }
     Value array = storeSizes(op.getValues());
     callRuntime(offsetof(attnrt_run, fail), LLVM::LLVMVoidType::get(b.getContext()),
                 {constant(i32, messages.add(op.getMessage()) | (op.getUnsupported() ? ATTNRT_FAIL_UNSUPPORTED : 0)),

@@ -1,4 +1,5 @@
 #include "dialects/attn/AttnOps.h"
+#include "dialects/attn/BroadcastForm.h"
 #include "dialects/attn/LoopOps.h"
 #include "dialects/attn/NodeLocation.h"
 #include "passes/Passes.h"
@@ -133,7 +134,8 @@ struct MarkRegionsPass : attn::impl::MarkRegionsPassBase<MarkRegionsPass> {
     SymbolTable symbols(getOperation());
     SmallVector<Attribute> regions;
     for (auto function : getOperation().getOps<func::FuncOp>())
-      if (function->hasAttr(AttnDialect::kEntryAttr) && !function.isExternal())
+      if (function->hasAttr(AttnDialect::kEntryAttr) && !function->hasAttr(kBroadcastFormAttr) &&
+          !function.isExternal())
         Marker(function, symbols, regions).run();
     getOperation()->setAttr(AttnDialect::kRegionsAttr, ArrayAttr::get(&getContext(), regions));
   }

@@ -66,3 +66,25 @@ func.func @required(%a: tensor<?xf32>) -> tensor<?xf32> attributes {attn.entry} 
 func.func @other(%a: tensor<4xf32>) -> tensor<4xf32> {
   return %a : tensor<4xf32>
 }
+
+// -----
+
+// Another form does a run that has not begun; behind a value that is computed there is none any more.
+// CHECK-LABEL: func.func @served
+// CHECK: attn.require unsupported {{.*}} {attn.otherwise = @form}
+// CHECK: attn.output
+// CHECK: attn.require unsupported %{{.*}}, "late"
+// CHECK-NOT: otherwise
+func.func @served(%a: tensor<?xf32>) -> tensor<?xf32> attributes {attn.entry} {
+  %c0 = arith.constant 0 : index
+  %zero = arith.constant 0.0 : f32
+  %n = tensor.dim %a, %c0 : tensor<?xf32>
+  %e = tensor.empty(%n) : tensor<?xf32>
+  %s = linalg.exp ins(%a : tensor<?xf32>) outs(%e : tensor<?xf32>) -> tensor<?xf32>
+  %v = tensor.extract %s[%c0] : tensor<?xf32>
+  %late = arith.cmpf ogt, %v, %zero : f32
+  attn.require unsupported %late, "late" {attn.otherwise = @form}
+  %ok = arith.cmpi ne, %n, %c0 : index
+  attn.require unsupported %ok, "node 'e' (Exp): size {0} is empty" (%n) {attn.otherwise = @form}
+  return %s : tensor<?xf32>
+}

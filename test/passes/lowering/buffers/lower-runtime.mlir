@@ -46,6 +46,24 @@ func.func @unsupported(%x: memref<?xf32>) attributes {attn.entry} {
 
 // -----
 
+// A run that another form of the entry does, which says how it went.
+// CHECK: module attributes {attn.messages = []}
+// CHECK-LABEL: func.func @served(%arg0: !llvm.ptr, %arg1: !llvm.ptr) -> i32
+// CHECK: %[[DONE:.*]] = call @form(%arg0, %arg1) : (!llvm.ptr, !llvm.ptr) -> i32
+// CHECK-NEXT: return %[[DONE]]
+func.func @served(%x: memref<?xf32>) attributes {attn.entry} {
+  %c0 = arith.constant 0 : index
+  %n = memref.dim %x, %c0 : memref<?xf32>
+  %ok = arith.cmpi ne, %n, %c0 : index
+  attn.require unsupported %ok, "node 'a' (Add): {0} is beyond us" (%n) {attn.otherwise = @form}
+  return
+}
+func.func @form(%x: memref<?xf32>) attributes {attn.entry, attn.broadcast_form = @served} {
+  return
+}
+
+// -----
+
 // An index out of range: whoever finds no message yet has the index and the size.
 // CHECK: module attributes {attn.messages = ["node 'g' (Gather): an index is out of range: {0} in a dimension of size {1}"]}
 // CHECK-LABEL: func.func private @checked_task

@@ -1,0 +1,138 @@
+#!/usr/bin/env python3
+"""Inputs whose sizes have different names and are equal in a run, or one of them is 1, against NumPy: joined_sizes.py FOLDER"""
+import json
+import subprocess
+import sys
+
+import numpy as np
+import onnx
+from onnx import parser
+
+HEAD = '<ir_version: 8, opset_import: ["" : 17]>\n'
+MODELS = {
+    "attention": """g (float[b,2,s,8] q, float[b,2,t,8] k, float[b,2,t,8] v, float[m,1,r,t] mask) => (float[] y) {
+  turned = Transpose<perm = [0, 1, 3, 2]>(k)
+  products = MatMul(q, turned)
+  scale = Constant<value = float {0.35}>()
+  scores = Mul(products, scale)
+  masked = Add(scores, mask)
+  weights = Softmax<axis = -1>(masked)
+  sums = MatMul(weights, v)
+  rows = Transpose<perm = [0, 2, 1, 3]>(sums)
+  shape = Constant<value = int64[3] {0, 0, -1}>()
+  y = Reshape(rows, shape)
+}""",
+    "where": """g (bool[b,s] c, float[n,s] x, float[t] z) => (float[] y) {
+  gelu = Tanh(x)
+  y = Where(c, gelu, z)
+}""",
+    "product": """g (float[b,2,s,4] x, float[m,2,4,t] z) => (float[] y) { y = MatMul(x, z) }""",
+    "chain": """g (float[n] x, float[m] z, float[k] w) => (float[] y) {
+  a = Add(x, z)
+  c = Mul(a, w)
+  d = Sub(c, x)
+  e = Add(d, z)
+  total = ReduceSum<keepdims = 1>(e)
+  y = Div(e, total)
+}""",
+    "loop": """g (float[n] x, float[m] z) => (float[] y) {
+  trips = Constant<value = int64 {3}>()
+  y = Loop(trips, , x)<body = body (int64 i, bool c, float[l] a) => (bool d, float[l] b) {
+    d = Identity(c)
+    b = Add(a, z)
+  }>
+}""",
+    "weight": """g (float[n,m] x) => (float[] y)
+<float[2,4] w = {1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0}> { y = Add(x, w) }""",
+}
+
+
+def softmax(x):
+    e = np.exp(x - x.max(-1, keepdims=True)) if x.size else x
+    return e / e.sum(-1, keepdims=True)
+
+
+def attention(q, k, v, mask):
+    y = softmax(q @ k.transpose(0, 1, 3, 2) * np.float32(0.35) + mask) @ v
+    return y.transpose(0, 2, 1, 3).reshape(y.shape[0], y.shape[2], -1)
+
+
+def chain(x, z, w):
+    e = (x + z) * w - x + z
+    return e / e.sum(keepdims=True)
+
+
+WEIGHT = np.arange(1, 9, dtype=np.float32).reshape(2, 4)
+FORMULA = {"attention": attention, "where": lambda c, x, z: np.where(c, np.tanh(x), z), "product": lambda x, z: np.matmul(x, z),
+           "chain": chain, "loop": lambda x, z: x + z + z + z, "weight": lambda x: x + WEIGHT}
+
+
+def attention_shapes(b, s, t, m, r):
+    return {"q": (b, 2, s, 8), "k": (b, 2, t, 8), "v": (b, 2, t, 8), "mask": (m, 1, r, t)}
+
+
+def where_shapes(b, n, s, t):
+    return {"c": (b, s), "x": (n, s), "z": (t,)}
+
+
+CASES = {
+    "attention": [attention_shapes(*sizes) for sizes in ((3, 5, 7, 3, 5), (3, 5, 7, 1, 5), (3, 5, 7, 3, 1), (2, 40, 33, 1, 1),
+                                                         (1, 5, 7, 3, 5), (2, 1, 7, 1, 5), (3, 5, 7, 2, 5))],
+    "where": [where_shapes(*sizes) for sizes in ((3, 3, 17, 17), (3, 1, 17, 17), (1, 3, 17, 1), (3, 3, 1, 17), (1, 1, 1, 9),
+                                                 (1, 4, 17, 1), (1, 0, 17, 1), (3, 2, 17, 17), (3, 3, 17, 4))],
+    "product": [{"x": (b, 2, 5, 4), "z": (m, 2, 4, 3)} for b, m in ((3, 3), (3, 1), (1, 3), (1, 1), (3, 2))],
+    "chain": [{"x": (n,), "z": (m,), "w": (k,)} for n, m, k in ((9, 9, 9), (9, 1, 9), (1, 9, 1), (1, 1, 9), (9, 1, 1), (9, 8, 9))],
+    "loop": [{"x": (n,), "z": (m,)} for n, m in ((5, 5), (5, 1), (1, 5), (1, 1), (5, 4))],
+    "weight": [{"x": (2, 4)}, {"x": (1, 4)}, {"x": (2, 1)}],
+}
+
+
+def values(shapes, rng):
+    return {name: rng.standard_normal(shape).astype(np.float32) if name != "c" else rng.random(shape) < 0.5
+            for name, shape in shapes.items()}
+
+
+def run(folder, library, feeds, entry=()):
+    args = ["attn-run", library, *entry, f"--output=y=@{folder}/y.npy"]
+    for name, value in feeds.items():
+        np.save(f"{folder}/{name}.npy", value)
+        args.append(f"--input={name}=@{folder}/{name}.npy")
+    return subprocess.run(args, capture_output=True, text=True)
+
+
+def check(folder, library, name, feeds, entry=()):
+    done = run(folder, library, feeds, entry)
+    try:
+        want = FORMULA[name](**feeds)
+    except ValueError: # NumPy does not broadcast them
+        assert done.returncode == 3 and "sizes" in done.stderr or "has size" in done.stderr, (name, done)
+        return
+    assert done.returncode == 0, (name, {n: v.shape for n, v in feeds.items()}, done)
+    np.testing.assert_allclose(np.load(f"{folder}/y.npy"), want, rtol=2e-5, atol=2e-6)
+
+
+def main(folder):
+    rng = np.random.default_rng(7)
+    for name, text in MODELS.items():
+        onnx.save(parser.parse_model(HEAD + text), f"{folder}/{name}.onnx")
+        for flags in ([], ["-O0"]):
+            library = f"{folder}/{name}.so"
+            subprocess.run(["attnc", f"{folder}/{name}.onnx", "-o", library, f"--fusion-report={folder}/report.json", *flags],
+                           check=True)
+            for shapes in CASES[name]:
+                check(folder, library, name, values(shapes, rng))
+            if not flags:
+                with open(f"{folder}/report.json", encoding="utf-8") as file:
+                    verdicts = json.load(file)
+                fused = sum(v["fused"] for v in verdicts)
+                print(f"{name}: {len(CASES[name])} runs as expected" + (f", {fused} fused" if verdicts else ""))
+    both = f"{folder}/both.so"
+    subprocess.run(["attnc", f"a={folder}/where.onnx", f"b={folder}/chain.onnx", "-o", both], check=True)
+    for entry, name in (("a", "where"), ("b", "chain")):
+        for shapes in CASES[name]:
+            check(folder, both, name, values(shapes, rng), [f"--entry={entry}"])
+    print("both entries serve them")
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
