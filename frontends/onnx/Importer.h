@@ -25,9 +25,9 @@ namespace attn::onnx {
 /// ONNX element types that the importer knows. The IR's types are signless and
 /// bool is i8 (0 or 1), so signedness and bool-ness live here.
 ///
-/// The narrow ones (8-bit floats, 4-bit integers) are stored one a byte, as the
-/// float's bits or the integer's value. They can be moved and converted, and
-/// nothing else: isFloat(F8...) is false.
+/// The narrow ones (floats of 8 and 4 bits, integers of 4 and 2) are stored one
+/// a byte, as the float's bits or the integer's value. They can be moved and
+/// converted, and nothing else: isFloat(F8...) is false.
 enum class DType {
   F32,
   F64,
@@ -46,17 +46,22 @@ enum class DType {
   F8E4M3FNUZ,
   F8E5M2,
   F8E5M2FNUZ,
+  F8E8M0, ///< a power of two, and neither sign nor zero
+  F4E2M1,
   I4,
-  U4
+  U4,
+  I2,
+  U2
 };
 bool isFloat(DType);
 bool isNarrow(DType);
-bool isFloat8(DType);
+bool isNarrowFloat(DType);
 bool isSigned(DType); // floats and signed integers
 /// NumPy's name ("float32", "bool").
 llvm::StringRef dtypeName(DType);
-/// Bytes of an element in a tensor.
+/// Bytes of an element in a tensor, and bits of one in a file.
 int64_t dtypeBytes(DType);
+int64_t dtypeBits(DType);
 /// TensorProto.DataType's number; nullopt for what the importer does not know.
 std::optional<DType> dtypeFromProto(int64_t type);
 /// Type of an element in a tensor.

@@ -18,25 +18,58 @@ bool attn::onnx::isFloat(DType dtype) {
   return dtype == DType::F32 || dtype == DType::F64 || dtype == DType::F16 || dtype == DType::BF16;
 }
 
-bool attn::onnx::isFloat8(DType dtype) { return dtype >= DType::F8E4M3FN && dtype <= DType::F8E5M2FNUZ; }
+bool attn::onnx::isNarrowFloat(DType dtype) { return dtype >= DType::F8E4M3FN && dtype <= DType::F4E2M1; }
 bool attn::onnx::isNarrow(DType dtype) { return dtype >= DType::F8E4M3FN; }
 
 bool attn::onnx::isSigned(DType dtype) {
-  return isFloat(dtype) || dtype == DType::I4 || dtype == DType::I8 || dtype == DType::I16 || dtype == DType::I32 ||
-         dtype == DType::I64;
+  return isFloat(dtype) || dtype == DType::I2 || dtype == DType::I4 || dtype == DType::I8 || dtype == DType::I16 ||
+         dtype == DType::I32 || dtype == DType::I64;
 }
 
 StringRef attn::onnx::dtypeName(DType dtype) {
-  static constexpr StringLiteral names[] = {
-      "float32",         "float64",     "float16",         "bfloat16", "int8",   "int16", "int32",
-      "int64",           "uint8",       "uint16",          "uint32",   "uint64", "bool",  "float8_e4m3fn",
-      "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz", "int4",     "uint4"};
+  static constexpr StringLiteral names[] = {"float32",
+                                            "float64",
+                                            "float16",
+                                            "bfloat16",
+                                            "int8",
+                                            "int16",
+                                            "int32",
+                                            "int64",
+                                            "uint8",
+                                            "uint16",
+                                            "uint32",
+                                            "uint64",
+                                            "bool",
+                                            "float8_e4m3fn",
+                                            "float8_e4m3fnuz",
+                                            "float8_e5m2",
+                                            "float8_e5m2fnuz",
+                                            "float8_e8m0fnu",
+                                            "float4_e2m1fn",
+                                            "int4",
+                                            "uint4",
+                                            "int2",
+                                            "uint2"};
   return names[unsigned(dtype)];
 }
 
 int64_t attn::onnx::dtypeBytes(DType dtype) {
-  static constexpr int64_t bytes[] = {4, 8, 2, 2, 1, 2, 4, 8, 1, 2, 4, 8, 1, 1, 1, 1, 1, 1, 1};
+  static constexpr int64_t bytes[] = {4, 8, 2, 2, 1, 2, 4, 8, 1, 2, 4, 8, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1};
   return bytes[unsigned(dtype)];
+}
+
+int64_t attn::onnx::dtypeBits(DType dtype) {
+  switch (dtype) {
+  case DType::F4E2M1:
+  case DType::I4:
+  case DType::U4:
+    return 4;
+  case DType::I2:
+  case DType::U2:
+    return 2;
+  default:
+    return 8 * dtypeBytes(dtype);
+  }
 }
 
 Type attn::onnx::elementType(MLIRContext *context, DType dtype) {
@@ -94,6 +127,14 @@ std::optional<DType> attn::onnx::dtypeFromProto(int64_t type) {
     return DType::I4;
   case proto::TensorProto::UINT4:
     return DType::U4;
+  case proto::TensorProto::INT2:
+    return DType::I2;
+  case proto::TensorProto::UINT2:
+    return DType::U2;
+  case proto::TensorProto::FLOAT4E2M1:
+    return DType::F4E2M1;
+  case proto::TensorProto::FLOAT8E8M0:
+    return DType::F8E8M0;
   default:
     return std::nullopt;
   }

@@ -3,6 +3,7 @@
 #include "frontends/onnx/Limits.h"
 #include "llvm/ADT/APFloat.h"
 #include "llvm/ADT/StringExtras.h"
+#include "llvm/Support/MathExtras.h"
 #include <cstring>
 
 using namespace attn;
@@ -84,11 +85,15 @@ bool attn::onnx::writeScalar(const Scalar &scalar, DType dtype, char *to) {
   case DType::F8E4M3FNUZ:
   case DType::F8E5M2:
   case DType::F8E5M2FNUZ:
+  case DType::F8E8M0:
     return writeInt<uint8_t>(*value, to);
   case DType::I4:
-    return writeInt<int8_t>(*value, to) && *value >= -8 && *value <= 7;
+  case DType::I2:
+    return writeInt<int8_t>(*value, to) && llvm::isIntN(dtypeBits(dtype), *value);
   case DType::U4:
-    return writeInt<uint8_t>(*value, to) && *value <= 15;
+  case DType::U2:
+  case DType::F4E2M1:
+    return writeInt<uint8_t>(*value, to) && llvm::isUIntN(dtypeBits(dtype), *value);
   default:
     return false;
   }
@@ -114,6 +119,7 @@ std::optional<Scalar> Payload::element(int64_t i) const {
     value.convert(llvm::APFloat::IEEEdouble(), llvm::APFloat::rmNearestTiesToEven, &inexact);
     return Scalar(value.convertToDouble());
   }
+  case DType::I2:
   case DType::I4:
   case DType::I8:
     return Scalar(Expr(load<int8_t>(from)));
@@ -127,7 +133,10 @@ std::optional<Scalar> Payload::element(int64_t i) const {
   case DType::F8E4M3FNUZ:
   case DType::F8E5M2:
   case DType::F8E5M2FNUZ:
+  case DType::F8E8M0:
+  case DType::F4E2M1:
   case DType::U4:
+  case DType::U2:
   case DType::Bool:
   case DType::U8:
     return Scalar(Expr(load<uint8_t>(from)));
@@ -188,8 +197,12 @@ static OwnedBytes readTyped(const proto::TensorProto &tensor, DType dtype, std::
     return copyField<int8_t>(tensor.int32_data(), false, error);
   case DType::U16:
     return copyField<uint16_t>(tensor.int32_data(), false, error);
+  case DType::F4E2M1: // two in an element, or four
   case DType::I4:
-  case DType::U4: // two in an element
+  case DType::U4:
+  case DType::I2:
+  case DType::U2:
+  case DType::F8E8M0:
   case DType::F8E4M3FN:
   case DType::F8E4M3FNUZ:
   case DType::F8E5M2:
@@ -210,12 +223,14 @@ static int64_t numTyped(const proto::TensorProto &tensor) {
          tensor.int64_data_size() + tensor.uint64_data_size() + tensor.string_data_size();
 }
 
-/// Two 4-bit integers a byte, the lower one first, as `count` bytes of their own.
-static OwnedBytes unpackNibbles(llvm::ArrayRef<char> packed, int64_t count, bool isSigned) {
+/// Numbers of 4 or 2 bits, the first in a byte's low ones, as `count` bytes of their own.
+static OwnedBytes unpack(llvm::ArrayRef<char> packed, int64_t count, DType dtype) {
   auto apart = std::make_shared<std::vector<char>>(count);
+  int64_t bits = dtypeBits(dtype), perByte = 8 / bits;
+  bool isSigned = attn::onnx::isSigned(dtype);
   for (int64_t i = 0; i < count; ++i) {
-    int value = (uint8_t(packed[i / 2]) >> (i % 2 * 4)) & 15;
-    (*apart)[i] = char(isSigned && value > 7 ? value - 16 : value);
+    int value = (uint8_t(packed[i / perByte]) >> (i % perByte * bits)) & ((1 << bits) - 1);
+    (*apart)[i] = char(isSigned && value >> (bits - 1) ? value - (1 << bits) : value);
   }
   return {llvm::ArrayRef<char>(*apart), apart};
 }
@@ -309,10 +324,10 @@ std::optional<Payload> attn::onnx::readPayload(proto::TensorProto &tensor, bool 
   if (!bytes)
     return fail("of shape " + shapeText(payload.shape) + " is larger than the limit of " +
                 std::to_string(kMaxTensorBytes) + " bytes");
-  bool isNibble = *dtype == DType::I4 || *dtype == DType::U4;
+  bool isPacked = dtypeBits(*dtype) < 8;
   int64_t count = *bytes;
-  if (isNibble)
-    *bytes = (count + 1) / 2; // in the file
+  if (isPacked)
+    *bytes = (count * dtypeBits(*dtype) + 7) / 8; // in the file
   if (tensor.has_segment())
     return fail("is stored in segments, which ONNX does not define");
 
@@ -345,8 +360,8 @@ std::optional<Payload> attn::onnx::readPayload(proto::TensorProto &tensor, bool 
   if (int64_t(payload.data.bytes.size()) != *bytes)
     return fail("has " + std::to_string(payload.data.bytes.size()) + " bytes, but its shape " +
                 shapeText(payload.shape) + " of " + dtypeName(*dtype).str() + " needs " + std::to_string(*bytes));
-  if (isNibble)
-    payload.data = unpackNibbles(payload.data.bytes, count, *dtype == DType::I4);
+  if (isPacked)
+    payload.data = unpack(payload.data.bytes, count, *dtype);
   if (*dtype == DType::Bool && llvm::any_of(payload.data.bytes, [](char c) { return c != 0 && c != 1; })) {
     auto clean = std::make_shared<std::vector<char>>(payload.data.bytes.begin(), payload.data.bytes.end());
     for (char &c : *clean)

@@ -31,8 +31,12 @@ static constexpr DType kDTypes[] = {
     {ATTNRT_F8_E4M3FNUZ, 1, "float8_e4m3fnuz"},
     {ATTNRT_F8_E5M2, 1, "float8_e5m2"},
     {ATTNRT_F8_E5M2FNUZ, 1, "float8_e5m2fnuz"},
+    {ATTNRT_F8_E8M0, 1, "float8_e8m0fnu"},
+    {ATTNRT_F4_E2M1, 1, "float4_e2m1fn"},
     {ATTNRT_I4, 1, "int4"},
     {ATTNRT_U4, 1, "uint4"},
+    {ATTNRT_I2, 1, "int2"},
+    {ATTNRT_U2, 1, "uint2"},
 };
 
 static const DType *findDType(int32_t value) {

@@ -103,12 +103,13 @@ class Server:
 
 # Types that NumPy's files do not know, and what they are stored as.
 STORED = {"bfloat16": "V2", "float8_e4m3fn": "u1", "float8_e4m3fnuz": "u1", "float8_e5m2": "u1", "float8_e5m2fnuz": "u1",
-          "int4": "i1", "uint4": "u1"}
+          "float8_e8m0fnu": "u1", "float4_e2m1fn": "u1", "int4": "i1", "uint4": "u1", "int2": "i1", "uint2": "u1"}
+PACKED = ("int4", "uint4", "int2", "uint2") # a byte each
 
 
 def stored(value):
     name = value.dtype.name
-    if name.endswith("int4"): # a byte each
+    if name in PACKED:
         return value.astype(STORED[name]).view("u1")
     return value.view(STORED[name]) if name in STORED else value
 
@@ -117,7 +118,7 @@ def loaded(value, declared):
     dtype = onnx.helper.tensor_dtype_to_np_dtype(declared) if declared else value.dtype
     if dtype.name not in STORED:
         return value
-    if dtype.name.endswith("int4"):
+    if dtype.name in PACKED:
         return value.view(STORED[dtype.name]).astype(dtype)
     return value.view(dtype)
 

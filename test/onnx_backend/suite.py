@@ -147,7 +147,7 @@ def complaint(got, want, rtol):
         return "expects something that is not a tensor"
     if got.shape != want.shape or got.dtype != want.dtype:
         return f"{got.dtype}{list(got.shape)}, expected {want.dtype}{list(want.shape)}"
-    if want.dtype.name.startswith("float8"):
+    if want.dtype.name.startswith(("float8", "float4")):
         wrong = int((~np.isclose(got.astype(np.float32), want.astype(np.float32), rtol=0, atol=0, equal_nan=True)).sum())
         return f"{wrong} of {want.size} elements differ" if wrong else None
     if want.dtype.name not in TOLERANCE:

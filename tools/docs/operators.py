@@ -20,8 +20,8 @@ Written by tools/docs/operators.py; do not edit. Versions are the since_versions
 that are implemented. Cases are those of the onnx package's backend suite whose model uses the
 operator, passing of all, with shapes as declared, with open dimensions and with inputs as
 constants. Element types are those that ONNX allows, but strings, complex numbers, optionals,
-sequences and types below 8 bits, where no note says other. Cases whose inputs or outputs are sequences
-are refused: sequences within a model are compiled.
+sequences and floats of 6 bits, where no note says other; integers below 8 bits and floats up to 8 are moved and
+converted. Cases whose inputs or outputs are sequences are refused: sequences within a model are compiled.
 Integers wrap; x / 0 and x mod 0 of integers are 0. An index out of range ends the run with the name of the node, the index and the size;
 an operator whose result nothing needs (no output, or only what a constant condition leaves out) is not computed, and reports nothing.
 """

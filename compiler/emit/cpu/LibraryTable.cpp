@@ -30,8 +30,12 @@ int32_t abiDType(llvm::StringRef name) {
       .Case("float8_e4m3fnuz", ATTNRT_F8_E4M3FNUZ)
       .Case("float8_e5m2", ATTNRT_F8_E5M2)
       .Case("float8_e5m2fnuz", ATTNRT_F8_E5M2FNUZ)
+      .Case("float8_e8m0fnu", ATTNRT_F8_E8M0)
+      .Case("float4_e2m1fn", ATTNRT_F4_E2M1)
       .Case("int4", ATTNRT_I4)
       .Case("uint4", ATTNRT_U4)
+      .Case("int2", ATTNRT_I2)
+      .Case("uint2", ATTNRT_U2)
       .Default(0);
 }
 

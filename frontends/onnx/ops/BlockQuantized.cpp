@@ -241,7 +241,8 @@ LogicalResult importGatherBlockQuantized(Node &n) {
   if (failed(expectInputs(n, 3)) || failed(expectFloat(n, 2)))
     return failure();
   const Tensor &data = n.input(0);
-  if (data.rank() < 1 || (!isNarrow(data.dtype) && data.dtype != DType::U8) || isFloat8(data.dtype))
+  bool isCode = data.dtype == DType::I4 || data.dtype == DType::U4 || data.dtype == DType::U8;
+  if (data.rank() < 1 || !isCode)
     return n.error() << "expects data of int4, uint4 or uint8, has " << dtypeName(data.dtype);
   FailureOr<int64_t> gatherAxis = n.axis(n.intAttr("gather_axis", 0), data.rank());
   FailureOr<int64_t> axis = n.axis(n.intAttr("quantize_axis", 1), data.rank());

@@ -4,6 +4,7 @@
 #include "frontends/onnx/ops/Narrow.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
+#include "llvm/ADT/StringSwitch.h"
 
 // Operators of two and more operands, comparison, selection and conversion.
 
@@ -331,8 +332,18 @@ LogicalResult importWhere(Node &n) {
 }
 
 LogicalResult castTo(Node &n, DType to) {
-  if (isFloat8(to) && !n.intAttr("saturate", 1) && n.input(0).dtype != to)
-    return setFormula(n, to, n.input(0), [&](ArrayRef<Num> v) { return narrowed(v[0], to, false); });
+  std::string mode = n.stringAttr("round_mode", "up");
+  std::optional<PowerRounding> rounding = llvm::StringSwitch<std::optional<PowerRounding>>(mode)
+                                              .Case("up", PowerRounding::up)
+                                              .Case("down", PowerRounding::down)
+                                              .Case("nearest", PowerRounding::nearest)
+                                              .Default(std::nullopt);
+  if (!rounding)
+    return n.error() << "expects round_mode up, down or nearest, has '" << mode << "'";
+  bool saturate = n.intAttr("saturate", 1);
+  bool isUsual = saturate && (to != DType::F8E8M0 || rounding == PowerRounding::up);
+  if (isNarrowFloat(to) && !isUsual && n.input(0).dtype != to)
+    return setFormula(n, to, n.input(0), [&](ArrayRef<Num> v) { return narrowed(v[0], to, saturate, *rounding); });
   Tensor cast = n.cast(n.input(0), to);
   auto op = cast.value && n.input(0).dtype != to ? cast.value.getDefiningOp<linalg::GenericOp>() : nullptr;
   if (op && (to == DType::F16 || to == DType::BF16))

@@ -73,8 +73,9 @@ Num saturated(const Num &x, const std::optional<Num> &zero, DType to) {
   if (zero)
     shifted = shifted + convert(*zero, shifted.dtype());
   if (isNarrow(to)) {
-    Num low = constantNum(x.builder(), x.location(), DType::I64, int64_t(to == DType::I4 ? -8 : 0));
-    return narrowed(clampedInteger(shifted, low, low.constant(to == DType::I4 ? 7 : 15)), to, true);
+    int64_t count = int64_t(1) << dtypeBits(to), least = isSigned(to) ? -count / 2 : 0;
+    Num low = constantNum(x.builder(), x.location(), DType::I64, least);
+    return narrowed(clampedInteger(shifted, low, low.constant(least + count - 1)), to, true);
   }
   // Bounds of 16 bits are exact as floats, so that one conversion to 32 bits follows, which vectors have.
   Num limits = constantNum(x.builder(), x.location(), to, int64_t(0));
@@ -172,8 +173,8 @@ LogicalResult importQuantizeLinear(Node &n) {
   }
   if (n.hasInput(2))
     to = n.input(2).dtype;
-  if (!isQuantized(to) && !isNarrow(to))
-    return n.error() << "expects an integer type of at most 16 bits or an 8-bit float to quantise to, has "
+  if ((!isQuantized(to) && !isNarrow(to)) || to == DType::F8E8M0)
+    return n.error() << "expects an integer type of at most 16 bits or a float of 8 or 4 to quantise to, has "
                      << dtypeName(to);
   bool saturate = n.intAttr("saturate", 1) != 0;
   if (std::optional<Tensor> bytes = quantizedWeight(n, x, to)) {
@@ -195,7 +196,7 @@ LogicalResult importQuantizeLinear(Node &n) {
     // The quotient of half floats is a half float.
     if (computeDType(scale->dtype) != scale->dtype && x.dtype == scale->dtype)
       ratio = convert(convert(ratio, scale->dtype), v[1].dtype());
-    if (isFloat8(to))
+    if (isNarrowFloat(to))
       return narrowed(ratio, to, saturate);
     return saturated(ratio, v.size() > 2 ? std::optional(v[2]) : std::nullopt, to);
   });
@@ -207,7 +208,7 @@ LogicalResult dequantizeCodes(Node &n, int64_t block) {
   FailureOr<int64_t> axis = n.axis(n.intAttr("axis", 1), x.rank());
   if (failed(axis) || (n.hasInput(2) && failed(expectSameDType(n, 0, 2))))
     return failure();
-  Blocks blocks{x, n.input(1), {}, *axis, block, isNarrow(x.dtype) ? 4 : 8};
+  Blocks blocks{x, n.input(1), {}, *axis, block, dtypeBits(x.dtype)};
   if (n.hasInput(2))
     blocks.zeros = n.input(2);
   FailureOr<Tensor> y = dequantizeBlocks(n, blocks);
@@ -226,7 +227,7 @@ LogicalResult importDequantizeLinear(Node &n) {
   DType to = n.input(1).dtype;
   if (int64_t given = n.intAttr("output_dtype", 0))
     to = dtypeFromProto(given).value_or(to);
-  bool isCode = x.dtype == DType::I4 || x.dtype == DType::U4 || x.dtype == DType::I8 || x.dtype == DType::U8;
+  bool isCode = (isNarrow(x.dtype) && !isNarrowFloat(x.dtype)) || x.dtype == DType::I8 || x.dtype == DType::U8;
   int64_t block = n.intAttr("block_size", 0);
   if (isCode && block > 0 && to == n.input(1).dtype)
     return dequantizeCodes(n, block);

@@ -54,11 +54,10 @@ static DLDataType dtypeOf(const char *format, Py_ssize_t size) {
 static const struct {
   const char *name;
   attnrt_dtype dtype;
-} kExtended[] = {{"bfloat16", ATTNRT_BF16},
-                 {"float8_e4m3fn", ATTNRT_F8_E4M3FN},
-                 {"float8_e4m3fnuz", ATTNRT_F8_E4M3FNUZ},
-                 {"float8_e5m2", ATTNRT_F8_E5M2},
-                 {"float8_e5m2fnuz", ATTNRT_F8_E5M2FNUZ}};
+} kExtended[] = {
+    {"bfloat16", ATTNRT_BF16},        {"float8_e4m3fn", ATTNRT_F8_E4M3FN},     {"float8_e4m3fnuz", ATTNRT_F8_E4M3FNUZ},
+    {"float8_e5m2", ATTNRT_F8_E5M2},  {"float8_e5m2fnuz", ATTNRT_F8_E5M2FNUZ}, {"float8_e8m0fnu", ATTNRT_F8_E8M0},
+    {"float4_e2m1fn", ATTNRT_F4_E2M1}};
 
 static DLDataType unpack(int32_t dtype) {
   return {uint8_t(dtype >> 8), uint8_t((dtype & 0xff) < 8 ? 8 : dtype & 0xff), 1};

@@ -73,8 +73,12 @@ typedef enum attnrt_dtype {
   ATTNRT_F8_E4M3FNUZ = 0x0b08,
   ATTNRT_F8_E5M2 = 0x0c08,
   ATTNRT_F8_E5M2FNUZ = 0x0d08,
+  ATTNRT_F8_E8M0 = 0x0e08,
+  ATTNRT_F4_E2M1 = 0x1104, // this and what follows: a byte each, not packed
   ATTNRT_I4 = 0x0004,
-  ATTNRT_U4 = 0x0104 // a byte each, not packed
+  ATTNRT_U4 = 0x0104,
+  ATTNRT_I2 = 0x0002,
+  ATTNRT_U2 = 0x0102
 } attnrt_dtype;
 
 // One dimension in a tensor's declared shape.

@@ -104,6 +104,7 @@ int64_t Tensor::intAt(uint64_t i) const {
   switch (type) {
   case ATTNRT_I8:
   case ATTNRT_I4:
+  case ATTNRT_I2:
     return load<int8_t>(data(), i);
   case ATTNRT_I16:
     return load<int16_t>(data(), i);
@@ -111,6 +112,9 @@ int64_t Tensor::intAt(uint64_t i) const {
     return load<int32_t>(data(), i);
   case ATTNRT_U8:
   case ATTNRT_U4:
+  case ATTNRT_U2:
+  case ATTNRT_F4_E2M1:
+  case ATTNRT_F8_E8M0:
   case ATTNRT_BOOL:
   case ATTNRT_F8_E4M3FN: // the bits
   case ATTNRT_F8_E4M3FNUZ:
