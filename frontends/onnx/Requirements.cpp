@@ -108,7 +108,9 @@ static Value toReport(OpBuilder &b, Location loc, Value estimate) {
   return arith::IndexCastOp::create(b, loc, b.getIndexType(), integer);
 }
 
-void Node::require(Value condition, StringRef message) { emitRequire(*this, condition, message, {}); }
+void Node::require(Value condition, StringRef message, bool unsupported) {
+  emitRequire(*this, condition, message, {}, unsupported);
+}
 
 LogicalResult Node::requireFits(const Expr &a, StringRef message) {
   if (a.overflowed())

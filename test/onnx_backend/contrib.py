@@ -210,6 +210,12 @@ def blocks():
         nbits(f"narrow_{rows}", zeros="packed", accuracy_level=4, x=(x.reshape(rows, 96) / 64).astype(np.float32))
     nbits("groups_in_order", groups=lambda k, count: (np.arange(k) // 32).astype(np.int32))
     nbits("groups", groups=lambda k, count: RNG.integers(0, count, k).astype(np.int32))
+    for kind, k, n, block, rows in ((0, 64, 12, 16, (3,)), (1, 96, 20, 64, (2, 40)), (1, 35, 7, 32, (1,)), (0, 1, 1, 16, (5,))):
+        absmax = scale((k * n + block - 1) // block)
+        for given in (False, True):
+            packed = u8((k * n + 1) // 2)
+            weights = [packed, absmax] if given else [("const", packed), ("const", absmax)]
+            case(f"bnb4_{kind}_{k}_{given}", "MatMulBnb4", [floats(*rows, k), *weights], K=k, N=n, block_size=block, quant_type=kind)
     ids = RNG.integers(0, 20, (2, 5)).astype(np.int64)
     for bits in (4, 8):
         for zeros in (False, True):

@@ -1,4 +1,5 @@
 #include "dialects/attn/BlockProductOps.h"
+#include "frontends/onnx/Limits.h"
 #include "frontends/onnx/ops/Blocks.h"
 #include "frontends/onnx/ops/Families.h"
 #include "frontends/onnx/ops/Formula.h"
@@ -177,6 +178,26 @@ FailureOr<Tensor> matrixOf(Node &n, const PackedMatrix &w, DType dtype) {
   return dequantizeBlocks(n, blocks);
 }
 
+/// `a` times the transpose of `matrix`, N x K, and what input `bias` adds.
+LogicalResult setProduct(Node &n, const Tensor &a, const Tensor &matrix, size_t bias) {
+  LabelledTensor left{a, {}}, right{matrix, {-1, -2}};
+  SmallVector<Label> out;
+  for (int64_t d = 0; d + 1 < a.rank(); ++d) {
+    left.labels.push_back(d);
+    out.push_back(d);
+  }
+  left.labels.push_back(-2);
+  out.push_back(-1);
+  FailureOr<Tensor> y = contractLabels(n, a.dtype, left, right, out);
+  if (failed(y))
+    return failure();
+  if (!n.hasInput(bias)) {
+    n.setOutput(0, *y);
+    return success();
+  }
+  return setFormula(n, a.dtype, {*y, n.input(bias)}, [](ArrayRef<Num> v) { return v[0] + v[1]; });
+}
+
 LogicalResult importMatMulNBits(Node &n) {
   if (failed(expectInputs(n, 3)) || failed(expectFloat(n, 0)))
     return failure();
@@ -196,24 +217,95 @@ LogicalResult importMatMulNBits(Node &n) {
   if (a.rank() < 1 || failed(n.requireEqual(a.shape.back(), Expr(w.k), "A has {0} columns, K is {1}")))
     return a.rank() < 1 ? n.error() << "expects A of rank at least 1" : failure();
   FailureOr<Tensor> weights = matrixOf(n, w, a.dtype);
-  if (failed(weights))
-    return failure();
-  LabelledTensor left{a, {}}, right{*weights, {-1, -2}};
-  SmallVector<Label> out;
-  for (int64_t d = 0; d + 1 < a.rank(); ++d) {
-    left.labels.push_back(d);
-    out.push_back(d);
+  return failed(weights) ? failure() : setProduct(n, a, *weights, 5);
+}
+
+//===----------------------------------------------------------------------===//
+// MatMulBnb4
+//===----------------------------------------------------------------------===//
+
+/// What codes of bitsandbytes stand for: FP4 (quant_type 0) and NF4 (1).
+constexpr float kBnb4Values[2][16] = {
+    {0.0f, 5.208333333e-03f, 0.66666667f, 1.0f, 0.33333333f, 0.5f, 0.16666667f, 0.25f, -0.0f, -5.208333333e-03f,
+     -0.66666667f, -1.0f, -0.33333333f, -0.5f, -0.16666667f, -0.25f},
+    {-1.0f, -0.6961928009986877f, -0.5250730514526367f, -0.39491748809814453f, -0.28444138169288635f,
+     -0.18477343022823334f, -0.09105003625154495f, 0.0f, 0.07958029955625534f, 0.16093020141124725f,
+     0.24611230194568634f, 0.33791524171829224f, 0.44070982933044434f, 0.5626170039176941f, 0.7229568362236023f, 1.0f}};
+
+/// The matrix N x K: element i is the value of code i, two codes a byte and the first in its high bits, times the
+/// scale of block i / block.
+FailureOr<Tensor> bnb4Matrix(Node &n, int64_t type, const PackedMatrix &w, DType dtype) {
+  std::vector<char> table(sizeof(kBnb4Values[type]));
+  std::memcpy(table.data(), kBnb4Values[type], table.size());
+  Value values = n.value(n.constantTensor(DType::F32, {16}, table));
+  Value codes = n.value(n.input(1)), scales = n.value(n.input(2));
+  Tensor out;
+  out.dtype = dtype;
+  out.shape.append({Expr(w.n), Expr(w.k)});
+  out.value = n.generate(dtype, out.shape, [&](OpBuilder &b, Location loc, ValueRange at) -> Value {
+    auto number = [&](int64_t value) -> Value { return arith::ConstantIndexOp::create(b, loc, value); };
+    Value place = arith::AddIOp::create(b, loc, arith::MulIOp::create(b, loc, at[0], number(w.k)), at[1]);
+    Value byte = arith::DivUIOp::create(b, loc, place, number(2)),
+          odd = arith::RemUIOp::create(b, loc, place, number(2));
+    Num pair = convert(load(b, loc, codes, DType::U8, byte), DType::I32);
+    Num code = select(fromIndex(b, loc, DType::I32, odd) == pair.constant(0), pair >> 4, pair & pair.constant(15));
+    Value index = arith::IndexCastOp::create(b, loc, b.getIndexType(), code.value());
+    Value block = arith::DivUIOp::create(b, loc, place, number(w.block));
+    Num scale = convert(load(b, loc, scales, n.input(2).dtype, block), DType::F32);
+    return convert(load(b, loc, values, DType::F32, index) * scale, dtype).value();
+  });
+  return out;
+}
+
+/// The same of a model's weights, computed here and not in each run.
+std::optional<Tensor> bnb4Weight(Node &n, int64_t type, const PackedMatrix &w) {
+  std::optional<std::vector<char>> codes = n.constantBytes(n.input(1)), scales = n.constantBytes(n.input(2));
+  if (!codes || !scales || n.input(2).dtype != DType::F32)
+    return std::nullopt;
+  std::vector<char> numbers(w.n * w.k * sizeof(float));
+  for (int64_t i = 0; i < w.n * w.k; ++i) {
+    auto pair = static_cast<uint8_t>((*codes)[i / 2]);
+    float scale, number;
+    std::memcpy(&scale, scales->data() + i / w.block * sizeof(float), sizeof(float));
+    number = kBnb4Values[type][i % 2 ? pair & 15 : pair >> 4] * scale;
+    std::memcpy(numbers.data() + i * sizeof(float), &number, sizeof(float));
   }
-  left.labels.push_back(-2);
-  out.push_back(-1);
-  FailureOr<Tensor> y = contractLabels(n, a.dtype, left, right, out);
-  if (failed(y))
+  return n.constantTensor(DType::F32, {w.n, w.k}, numbers);
+}
+
+LogicalResult importMatMulBnb4(Node &n) {
+  if (failed(expectInputs(n, 3)) || failed(expectFloat(n, 0)))
     return failure();
-  if (!n.hasInput(5)) {
-    n.setOutput(0, *y);
-    return success();
+  const Tensor &a = n.input(0);
+  PackedMatrix w{n.intAttr("N", 0), n.intAttr("K", 0), 4, n.intAttr("block_size", 0)};
+  int64_t type = n.intAttr("quant_type", -1);
+  if (type != 0 && type != 1)
+    return n.error() << "expects quant_type 0 (FP4) or 1 (NF4), has " << type;
+  if (n.intAttr("transB", 1) != 1 || n.intAttr("training_mode", 0))
+    return n.unsupported() << "transB = 0 or training_mode = 1";
+  if (w.n < 1 || w.k < 1 || w.block < 16 || (w.block & (w.block - 1)) || w.n > INT32_MAX || w.k > INT32_MAX ||
+      w.block > INT32_MAX || !checkedBytes({w.n, w.k}, sizeof(float)))
+    return n.error() << "expects N and K of at least 1 and block_size a power of 2 from 16 on, has " << w.n << ", "
+                     << w.k << " and " << w.block;
+  if (n.input(1).dtype != DType::U8 || !isFloat(n.input(2).dtype))
+    return n.error() << "expects uint8 weights and float scales, has " << dtypeName(n.input(1).dtype) << " and "
+                     << dtypeName(n.input(2).dtype);
+  int64_t count = w.n * w.k;
+  for (auto [i, size] : {std::pair(1, (count + 1) / 2), std::pair(2, (count + w.block - 1) / w.block)}) {
+    const Tensor &t = n.input(i);
+    if (t.rank() != 1)
+      return n.error() << "expects input " << i << " of rank 1, has rank " << t.rank();
+    if (failed(n.requireEqual(t.shape[0], Expr(size), "{0} elements of B or absmax, N and K ask for {1}")))
+      return failure();
   }
-  return setFormula(n, a.dtype, {*y, n.input(5)}, [](ArrayRef<Num> v) { return v[0] + v[1]; });
+  if (a.rank() < 1 || failed(n.requireEqual(a.shape.back(), Expr(w.k), "A has {0} columns, K is {1}")))
+    return a.rank() < 1 ? n.error() << "expects A of rank at least 1" : failure();
+  FailureOr<Tensor> matrix = failure();
+  if (std::optional<Tensor> weight = bnb4Weight(n, type, w))
+    matrix = n.cast(*weight, a.dtype);
+  else
+    matrix = bnb4Matrix(n, type, w, a.dtype);
+  return failed(matrix) ? failure() : setProduct(n, a, *matrix, 3);
 }
 
 //===----------------------------------------------------------------------===//
@@ -293,6 +385,7 @@ LogicalResult importGatherBlockQuantized(Node &n) {
 void registerBlockQuantizedOps(OpRegistry &registry) {
   const char *domain = "com.microsoft";
   registry.add("MatMulNBits", {1}, importMatMulNBits, domain);
+  registry.add("MatMulBnb4", {1}, importMatMulBnb4, domain);
   registry.add("GatherBlockQuantized", {1}, importGatherBlockQuantized, domain);
 }
 

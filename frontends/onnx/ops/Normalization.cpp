@@ -282,13 +282,41 @@ LogicalResult importGroupNormalization(Node &n) {
   return success();
 }
 
+/// Mean and variance of the batch itself, which the running ones move towards.
+LogicalResult trainBatchNormalization(Node &n) {
+  const Tensor &x = n.input(0);
+  SmallVector<int64_t> dims = dimsFrom(0, x.rank());
+  dims.erase(dims.begin() + 1);
+  double epsilon = n.floatAttr("epsilon", 1e-5), momentum = n.floatAttr("momentum", 0.9);
+  FailureOr<Moments> own = moments(n, x, dims);
+  if (failed(own))
+    return failure();
+  for (auto [i, moment] : {std::pair(1, &own->mean), std::pair(2, &own->variance)}) {
+    const Tensor &running = n.input(i + 2);
+    FailureOr<Tensor> batch = n.reshape(*moment, {x.shape[1]});
+    if (failed(batch))
+      return failure();
+    FailureOr<Tensor> next = formula(n, running.dtype, {running, *batch}, [&](ArrayRef<Num> v) {
+      Num before = convert(v[0], v[1].dtype());
+      return convert(before * momentum + v[1] * (1 - momentum), v[0].dtype());
+    });
+    if (failed(next) || failed(n.requireEqual(running.shape[0], x.shape[1], "{0} running values for {1} channels")))
+      return failure();
+    n.setOutput(i, *next);
+  }
+  FailureOr<Tensor> y = formula(n, own->mean.dtype, {x, own->mean, own->variance}, [&](ArrayRef<Num> v) {
+    return (convert(v[0], v[1].dtype()) - v[1]) / sqrt(v[2] + epsilon);
+  });
+  return failed(y) ? failure() : setScaledPerChannel(n, x, *y);
+}
+
 LogicalResult importBatchNormalization(Node &n) {
   if (failed(expectChannels(n, 5, 2)))
     return failure();
   if (n.version() < 7 && !n.intAttr("is_test", 0))
     return n.unsupported() << "is_test = 0";
   if (n.intAttr("training_mode", 0))
-    return n.unsupported() << "training_mode = 1";
+    return trainBatchNormalization(n);
   if (n.version() < 9 && n.intAttr("spatial", 1) == 0)
     return n.unsupported() << "spatial = 0";
   for (size_t i = 1; i < 5; ++i)

@@ -1,5 +1,7 @@
 #include "frontends/onnx/Limits.h"
 #include "frontends/onnx/ops/RuntimeAxes.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
 
 using namespace mlir;
 using namespace attn::onnx;
@@ -270,6 +272,35 @@ static LogicalResult importIdentity(Node &node) {
   return success();
 }
 
+/// Dropout in training mode draws numbers, unless its ratio is 0: what the run asks for.
+static LogicalResult requireIdle(Node &node) {
+  OpBuilder &b = node.builder();
+  Location loc = node.loc();
+  std::optional<SmallVector<double>> ratio;
+  if (node.hasInput(1))
+    ratio = node.constantFloats(1);
+  if (ratio && ratio->size() == 1 && ratio->front() == 0)
+    return success();
+  if (node.constantInts(2) && (!node.hasInput(1) || ratio))
+    return node.unsupported() << "dropout in training mode", failure();
+  Value isIdle;
+  for (size_t i = 1; i < 3; ++i) {
+    if (!node.hasInput(i))
+      continue;
+    const Tensor &t = node.input(i);
+    if (t.rank() > 1 || (t.rank() == 1 && failed(node.requireEqual(t.shape[0], Expr(1), "{0} elements, expected {1}"))))
+      return node.error() << "expects input " << i << " of one element, has rank " << t.rank();
+    SmallVector<Value> first(t.rank(), arith::ConstantIndexOp::create(b, loc, 0));
+    Value element = tensor::ExtractOp::create(b, loc, node.value(i), first);
+    Value holds = arith::XOrIOp::create(
+        b, loc, Node::castScalar(b, loc, element, t.dtype == DType::Bool ? DType::U8 : t.dtype, DType::Bool),
+        arith::ConstantIntOp::create(b, loc, 1, 1));
+    isIdle = isIdle ? arith::OrIOp::create(b, loc, isIdle, holds).getResult() : holds;
+  }
+  node.require(isIdle, "dropout in training mode", /*unsupported=*/true);
+  return success();
+}
+
 /// In inference: the input, and a mask that keeps everything.
 static LogicalResult importDropout(Node &node) {
   const Tensor &t = node.input(0);
@@ -277,8 +308,8 @@ static LogicalResult importDropout(Node &node) {
     return node.unsupported() << "is_test = 0", failure();
   if (node.version() >= 12 && node.hasInput(2)) {
     std::optional<SmallVector<int64_t>> training = node.constantInts(2);
-    if (!training || training->size() != 1 || training->front() != 0)
-      return node.unsupported() << "dropout in training mode", failure();
+    if ((!training || training->size() != 1 || training->front() != 0) && failed(requireIdle(node)))
+      return failure();
   }
   node.setOutput(0, t);
   if (node.hasOutput(1)) {
