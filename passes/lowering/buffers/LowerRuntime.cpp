@@ -72,6 +72,7 @@ public:
       if (isa<AttnDialect>(op->getDialect()) || isa<gpu::LaunchFuncOp>(op))
         ops.push_back(op);
     });
+    sharesStack = function.getBody().hasOneBlock();
     b.setInsertionPointToStart(&function.getBody().front());
     bool isTask = function->hasAttr(AttnDialect::kTaskAttr);
     LLVM::LLVMStructType captures;
@@ -402,8 +403,12 @@ private:
   LogicalResult lower(ParallelForOp op) {
     Type structType = structOf(op.getTask(), op.getCaptures().getTypes());
     Value argument = stack(structType, 1);
-    LLVM::LifetimeStartOp::create(b, loc(), argument);
-    auto release = [&] { LLVM::LifetimeEndOp::create(b, loc(), argument); }; // loops of an entry share a place
+    if (sharesStack)
+      LLVM::LifetimeStartOp::create(b, loc(), argument);
+    auto release = [&] {
+      if (sharesStack)
+        LLVM::LifetimeEndOp::create(b, loc(), argument);
+    };
     int32_t next = 0;
     auto put = [&](Value value) { LLVM::StoreOp::create(b, loc(), value, structField(argument, structType, next++)); };
     put(runContext);
@@ -468,6 +473,9 @@ private:
   SymbolTable &symbols;
   Messages &messages;
   const Tasks &tasks;
+  /// Loops, one behind the other, use one place of the stack. Equal blocks of branches are merged by later passes, and
+  /// LLVM does not take an end of a place that only the run knows.
+  bool sharesStack = false;
 };
 
 struct LowerRuntimePass : attn::impl::LowerRuntimePassBase<LowerRuntimePass> {

@@ -33,6 +33,32 @@ func.func private @main_task(%b: index, %e: index, %y: memref<?xf32>, %w: memref
 
 // -----
 
+// Not between branches: blocks of two may be merged, and then no one place ends.
+// CHECK-LABEL: func.func @branches
+// CHECK-NOT: lifetime
+func.func @branches(%x: memref<?xf32>, %c: memref<i1>) attributes {attn.entry} {
+  %c0 = arith.constant 0 : index
+  %n = memref.dim %x, %c0 : memref<?xf32>
+  %y = attn.output 0 (%n) : memref<?xf32>
+  %go = memref.load %c[] : memref<i1>
+  cf.cond_br %go, ^then, ^else
+^then:
+  attn.parallel_for @first_task %n captures(%y : memref<?xf32>) min_iterations 2
+  cf.br ^end
+^else:
+  attn.parallel_for @first_task %n captures(%y : memref<?xf32>) min_iterations 2
+  cf.br ^end
+^end:
+  return
+}
+func.func private @first_task(%b: index, %e: index, %y: memref<?xf32>) attributes {attn.task} {
+  %v = arith.constant 1.0 : f32
+  memref.store %v, %y[%b] : memref<?xf32>
+  return
+}
+
+// -----
+
 // The bit that says whose fault it is: 2^30 + 0.
 // CHECK-LABEL: func.func @unsupported
 // CHECK: llvm.mlir.constant(1073741824 : i32)
