@@ -73,9 +73,14 @@ double sweepBest(int64_t bytes) {
   return best;
 }
 
+/// More than there are processors reach no more.
+int32_t atOnce(int32_t threads) {
+  return std::clamp(threads, 1, std::max(1, static_cast<int32_t>(std::thread::hardware_concurrency())));
+}
+
 /// What `threads` threads reach together, each by `one`.
 template <typename Function> double sumOverThreads(int32_t threads, Function one) {
-  std::vector<double> found(static_cast<size_t>(std::max(threads, 1)));
+  std::vector<double> found(static_cast<size_t>(threads));
   std::vector<std::thread> others;
   for (size_t i = 1; i < found.size(); ++i)
     others.emplace_back([&found, i, one] { found[i] = one(); });
@@ -87,12 +92,13 @@ template <typename Function> double sumOverThreads(int32_t threads, Function one
 
 } // namespace
 
-double measurePeak(int32_t threads) { return sumOverThreads(threads, spinBest); }
+double measurePeak(int32_t threads) { return sumOverThreads(atOnce(threads), spinBest); }
 
 double measureBandwidth(int32_t threads) {
-  constexpr int64_t kLeast = int64_t(64) << 20, kMost = int64_t(1) << 30;
+  constexpr int64_t kLeast = int64_t(32) << 20, kMost = int64_t(1) << 30;
+  threads = atOnce(threads);
   // Twice what the caches hold, in parts.
-  int64_t bytes = std::clamp(2 * cacheBytes() / std::max(threads, 1), kLeast, kMost);
+  int64_t bytes = std::clamp(2 * cacheBytes() / threads, kLeast, kMost);
   return sumOverThreads(threads, [bytes] { return sweepBest(bytes); });
 }
 

@@ -254,13 +254,12 @@ std::unique_ptr<DeviceTimer> timeDevice(runner::Model &model, int32_t device) {
 
 /// Prints the roof that --roofline draws, without a model. An exit code.
 int printMachine(CommandLine &line) {
-  auto threads = static_cast<int32_t>(line.number(OPT_threads, 0, 1, 4096));
+  int32_t cpus = attnrt_available_cpus();
+  auto threads = static_cast<int32_t>(line.number(OPT_threads, cpus, 1, cpus));
   if (!line.positional().empty())
     line.fail("--machine takes no model");
   if (line.failed())
     return ExitUsage;
-  if (!threads)
-    threads = attnrt_available_cpus();
   double peak = measurePeak(threads), bandwidth = measureBandwidth(threads);
   if (line.has(OPT_json)) {
     jsonResult() << json::Value(json::Object{{"threads", threads}, {"peak", peak}, {"bandwidth", bandwidth}}) << '\n';
