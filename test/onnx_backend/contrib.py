@@ -308,6 +308,10 @@ def grouped():
     gqa("gqa_rotary", 5, 0, [4, 4], rest=caches, d=16, do_rotary=1)
     gqa("gqa_rotary_decode", 1, 6, [6, 6], rest=caches, d=16, do_rotary=1)
     gqa("gqa_rotary_interleaved", 1, 6, [6, 6], rest=caches, d=16, do_rotary=1, rotary_interleaved=1)
+    for s, past in ((5, 0), (1, 6)):
+        gqa(f"gqa_smooth_{s}", s, past, [past + s - 1] * 2, smooth_softmax=1)
+        gqa(f"gqa_sink_{s}", s, past, [past + s - 1] * 2, rest=[None, None, None, None, floats(4)])
+    gqa("gqa_sink_window", 7, 0, [6, 6], rest=[None, None, None, None, floats(4)], local_window_size=3)
     gqa("gqa_ragged_prompt", 5, 0, [2, 4], check=lambda o: [o[0][0, :3], o[0][1], o[1][0, :, :3], o[1][1]])
 
 

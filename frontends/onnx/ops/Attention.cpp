@@ -1,6 +1,7 @@
 #include "dialects/attn/AttnOps.h"
 #include "frontends/onnx/Schema.h"
 #include "frontends/onnx/ops/AttentionForm.h"
+#include "frontends/onnx/ops/Concatenate.h"
 #include "frontends/onnx/ops/Families.h"
 #include "frontends/onnx/ops/MatMul.h"
 #include "frontends/onnx/ops/Reduce.h"
@@ -337,15 +338,33 @@ FailureOr<Tensor> decomposed(Node &n, const AttentionOperands &o, const ScoreRul
 
 } // namespace
 
-FailureOr<Tensor> attend(Node &n, const AttentionOperands &o, const ScoreRule &rule) {
-  FailureOr<Tensor> y = failure();
-  if (o.query.tensor.dtype == DType::F64)
-    y = decomposed(n, o, rule);
-  else
-    y = fused(n, o, rule);
+/// The result of heads as the operands came.
+static FailureOr<Tensor> packed(Node &n, const AttentionOperands &o, FailureOr<Tensor> y) {
   if (succeeded(y) && o.isPacked)
     y = n.reshape(*y, {y->shape[0], y->shape[1], y->shape[2] * y->shape[3]});
   return y;
+}
+
+FailureOr<Tensor> attend(Node &n, const AttentionOperands &o, const ScoreRule &rule) {
+  return packed(n, o, o.query.tensor.dtype == DType::F64 ? decomposed(n, o, rule) : fused(n, o, rule));
+}
+
+FailureOr<Tensor> attendWithSink(Node &n, const AttentionOperands &o, const ScoreRule &rule, const Tensor &sink) {
+  FailureOr<Tensor> scores = rawScores(n, o);
+  if (succeeded(scores))
+    scores = ruledScores(n, *scores, rule, ScoreRule::Masked);
+  if (failed(scores))
+    return failure();
+  FailureOr<Tensor> column = n.reshape(n.cast(sink, scores->dtype), {Expr(1), o.sizes.heads, Expr(1), Expr(1)});
+  if (failed(column))
+    return failure();
+  SmallVector<Expr, 4> shape(scores->shape);
+  shape[3] = Expr(1);
+  Tensor last = n.expand(*column, shape);
+  shape[3] = o.sizes.keys + Expr(1);
+  Tensor all = concatenate(n, {*scores, last}, 3, shape);
+  all.value = SoftmaxOp::create(n.builder(), n.loc(), n.value(all), 3);
+  return packed(n, o, weightedValues(n, o, n.slice(all, 3, Expr(0), o.sizes.keys)));
 }
 
 namespace {

@@ -38,6 +38,9 @@ mlir::LogicalResult checkSizes(Node &n, AttentionOperands &o);
 /// when the operands were.
 mlir::FailureOr<Tensor> attend(Node &n, const AttentionOperands &o, const ScoreRule &rule);
 
+/// The same with one more score in each row's softmax, which has no value: `sink` [heads] of them.
+mlir::FailureOr<Tensor> attendWithSink(Node &n, const AttentionOperands &o, const ScoreRule &rule, const Tensor &sink);
+
 /// q . k in the type of the computation, [batch, heads, queries, keys].
 mlir::FailureOr<Tensor> rawScores(Node &n, const AttentionOperands &o);
 /// weights . value, in the layout and type of the query.

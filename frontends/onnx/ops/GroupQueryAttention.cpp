@@ -19,15 +19,34 @@ struct GroupQuery {
 };
 
 LogicalResult refuseGroupQuery(Node &n) {
-  for (size_t i = 11; i < 16; ++i)
+  for (size_t i = 12; i < 16; ++i)
     if (n.hasInput(i))
-      return n.unsupported() << "input " << i << " (sinks, quantised caches or normalised heads)";
+      return n.unsupported() << "input " << i << " (quantised caches or normalised heads)";
   if (n.hasOutput(3) || n.intAttr("qk_output", 0))
     return n.unsupported() << "the output output_qk";
-  for (StringRef name : {"smooth_softmax", "sliding_window_cache"})
-    if (n.intAttr(name, 0) > 0)
-      return n.unsupported() << name << " = 1";
+  if (n.intAttr("sliding_window_cache", 0) > 0)
+    return n.unsupported() << "sliding_window_cache = 1";
   return success();
+}
+
+/// A score for each head that takes part in its softmaxes: input 11, or 0 of smooth_softmax.
+FailureOr<std::optional<Tensor>> readSink(Node &n, const GroupQuery &g) {
+  if (n.hasInput(11)) {
+    const Tensor &sink = n.input(11);
+    if (sink.rank() != 1 || !isFloat(sink.dtype))
+      return n.error() << "expects head_sink as floats of rank 1, has " << dtypeName(sink.dtype) << " of rank "
+                       << sink.rank();
+    if (failed(n.requireEqual(sink.shape[0], g.query.heads(), "{0} sinks for {1} heads")))
+      return failure();
+    return std::optional<Tensor>(sink);
+  }
+  if (n.intAttr("smooth_softmax", 0) <= 0)
+    return std::optional<Tensor>();
+  Tensor zeros;
+  zeros.dtype = DType::F32;
+  zeros.shape.push_back(g.query.heads());
+  zeros.value = n.filled(DType::F32, zeros.shape, n.constant(DType::F32, 0));
+  return std::optional<Tensor>(zeros);
 }
 
 /// Lengths and offsets from seqlens_k (keys in all, minus one) and the total: a
@@ -212,7 +231,10 @@ LogicalResult importGroupQueryAttention(Node &n) {
   if (causal || window >= 0)
     // ONNX Runtime counts the query's own key as one of the window.
     rule.addWindow(window >= 0 ? std::max<int64_t>(window - 1, 0) : -1, causal ? 0 : -1, g->offsets);
-  FailureOr<Tensor> y = attend(n, o, rule);
+  FailureOr<std::optional<Tensor>> sink = readSink(n, *g);
+  if (failed(sink))
+    return failure();
+  FailureOr<Tensor> y = *sink ? attendWithSink(n, o, rule, **sink) : attend(n, o, rule);
   if (failed(y))
     return failure();
   n.setOutput(0, *y);
