@@ -44,6 +44,7 @@ def build(op, inputs, outputs, domain, attributes):
     made = [f"o{i}" if outputs >> i & 1 else "" for i in range(outputs.bit_length())]
     node = helper.make_node(op, names, made, "node", domain=domain, **attributes)
     kinds = [TensorProto.INT32 if op.endswith("EmbedLayerNormalization") and i == 1 else
+             helper.np_dtype_to_tensor_dtype(inputs[-1][1].dtype) if op == "QuantizeLinear" else
              TensorProto.UINT8 if op == "QGemm" and len(inputs) > 7 else
              helper.np_dtype_to_tensor_dtype(next(iter(feeds.values())).dtype) if op.startswith("QLinear") else
              helper.np_dtype_to_tensor_dtype(next(v for v in feeds.values() if v.dtype.kind == "f").dtype)
@@ -120,6 +121,12 @@ def operator_form():
     def z(value, of=np.uint8):
         return "const", np.array(value, of)
 
+    for kind in (np.uint8, np.int8, np.uint16, np.int16):
+        limits = np.iinfo(kind)
+        codes = RNG.integers(limits.min, limits.max, (3, 8)).astype(kind)
+        scales, zeros = ("const", np.linspace(0.01, 0.1, 8, dtype=np.float32)), ("const", codes[0])
+        case(f"quantize_{kind.__name__}", "QuantizeLinear", [floats(3, 8), scales, zeros], axis=1, atol=1)
+        case(f"dequantize_{kind.__name__}", "DequantizeLinear", [codes, scales, zeros], axis=1)
     for name in ("QLinearAdd", "QLinearMul"):
         case(f"{name}_u8", name, [u8(2, 3, 40), f(0.03), z(120), u8(2, 3, 40), f(0.05), z(7), f(0.09), z(100)], atol=1)
         case(f"{name}_i8", name, [i8(2, 3, 40), f(0.03), z(-9, np.int8), i8(40), f(0.02), z(0, np.int8), f(0.04), z(5, np.int8)], atol=1)

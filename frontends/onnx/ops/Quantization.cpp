@@ -425,6 +425,9 @@ LogicalResult importQLinearConv(Node &n) {
 void registerQuantizationOps(OpRegistry &registry) {
   registry.add("QuantizeLinear", {10, 13, 19, 21, 23, 24, 25, 28}, importQuantizeLinear);
   registry.add("DequantizeLinear", {10, 13, 19, 21, 23, 24, 25, 28}, importDequantizeLinear);
+  // Those of ONNX Runtime had more types than the standard's once.
+  registry.add("QuantizeLinear", {1}, importQuantizeLinear, "com.microsoft");
+  registry.add("DequantizeLinear", {1}, importDequantizeLinear, "com.microsoft");
   registry.add("DynamicQuantizeLinear", {11}, importDynamicQuantizeLinear);
   registry.add("QLinearMatMul", {10, 21}, importQLinearMatMul);
   registry.add("ConvInteger", {10}, importConvInteger);
