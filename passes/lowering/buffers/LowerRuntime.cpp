@@ -5,6 +5,7 @@
 #include "passes/Passes.h"
 #include "passes/kernels/spec/KernelAttrs.h"
 #include "passes/lowering/buffers/DeviceFunction.h"
+#include "passes/lowering/buffers/Messages.h"
 #include "passes/lowering/buffers/TaskScratch.h"
 #include "runtime/include/attnrt/abi.h"
 
@@ -16,7 +17,6 @@
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/IR/SymbolTable.h"
-#include "llvm/ADT/MapVector.h"
 #include "llvm/ADT/StringSet.h"
 #include "llvm/ADT/TypeSwitch.h"
 #include <cstddef>
@@ -30,18 +30,6 @@ using namespace mlir;
 using namespace attn;
 
 namespace {
-/// The texts of the module, each once; the runtime is told their positions.
-class Messages {
-public:
-  int32_t add(StringRef text) { return texts.try_emplace(text.str(), texts.size()).first->second; }
-  SmallVector<StringRef> list() const {
-    return llvm::map_to_vector(texts, [](auto &entry) { return StringRef(entry.first); });
-  }
-
-private:
-  llvm::MapVector<std::string, int32_t, std::map<std::string, unsigned>> texts;
-};
-
 /// What callers of tasks know of them.
 struct Tasks {
   explicit Tasks(ModuleOp module) {
@@ -260,12 +248,6 @@ private:
   LogicalResult lower(IsEndingOp op) {
     op.replaceAllUsesWith(isNonzero(poll()));
     return success();
-  }
-
-  /// Nonzero: the run is to end. A region of no iterations does nothing but look.
-  Value poll() {
-    Value none = LLVM::ZeroOp::create(b, loc(), ptr);
-    return callRuntime(offsetof(attnrt_run, parallel_for), i32, {none, none, constant(i64, 0)});
   }
 
   LogicalResult lower(TellOp op) {

@@ -64,6 +64,11 @@ Value RuntimeFunction::callRuntime(int64_t offset, Type result, ValueRange argum
   return callTable(runContext, offset, result, arguments);
 }
 
+Value RuntimeFunction::poll() { // a region of no iterations does nothing but look
+  Value none = LLVM::ZeroOp::create(b, loc(), ptr);
+  return callRuntime(offsetof(attnrt_run, parallel_for), i32, {none, none, constant(i64, 0)});
+}
+
 Value RuntimeFunction::deviceTable() { return load(ptr, runContext, offsetof(attnrt_run, device)); }
 
 Value RuntimeFunction::callDevice(int64_t offset, Type result, ValueRange arguments) {

@@ -29,6 +29,8 @@ protected:
   mlir::Value storeSizes(mlir::ValueRange sizes);
   /// Calls the function pointer at `offset` of attnrt_run.
   mlir::Value callRuntime(int64_t offset, mlir::Type result, mlir::ValueRange arguments);
+  /// Nonzero: the run is to end.
+  mlir::Value poll();
   /// The attnrt_device of an entry with GPU code, and a call of its function pointer at `offset`.
   mlir::Value deviceTable();
   mlir::Value callDevice(int64_t offset, mlir::Type result, mlir::ValueRange arguments);
