@@ -167,6 +167,7 @@ TEST(PtxWarpgroup, UnderWay) {
   reports(barrier + started + commit + copy("sb", 0) + kFinish, isRead);
   reports(barrier + started + "st.shared.b16 [sb], %h1;\n" + kFinish, isRead);
   reports(barrier + ready + product("%rd10", true) + commit + copy("sa", 0) + kFinish, isRead + "0");
+  reports(started + "cp.async.cg.shared.global [sb], [%in], 16;\n" + kFinish, isRead);
   std::string text = errorOfProduct(barrier + ready + product("%rd10", true) + copy("sb+2048", 0) + kFinish);
   EXPECT_EQ(text.find(isRead), std::string::npos) << text;
 }

@@ -144,6 +144,13 @@ def chunks(maker):
             maker.hide(maker.attention(rows="nan", mask=[Term("#attn.chunks<16, inf, 0>"), lengths]))]
 
 
+@case("ir_warpgroups", (2, 2, 1, 260, 300, 64, 64), (1, 1, 1, 257, 258, 128, 128), (1, 2, 2, 256, 1, 72, 40), (1, 2, 1, 256, 128, 24, 104),
+      (1, 1, 1, 256, 129, 68, 64))
+def plain(maker):
+    """Rows of 16 bits that are copied as they lie, and such as are packed first; with and without a mask."""
+    return [maker.attention(), maker.hide(maker.attention(mask=[CAUSAL])), maker.attention(mask=[CAUSAL])]
+
+
 @case("ir", (2, 2, 1, 40, 70, 16, 16), (1, 2, 2, 70, 33, 64, 64), (2, 1, 1, 20, 40, 128, 128), (2, 2, 1, 3, 300, 16, 24))
 @case("ir_warpgroups", (2, 2, 1, 260, 300, 64, 64), (1, 1, 1, 257, 130, 128, 100), (1, 1, 1, 256, 129, 256, 136))
 def policies(maker):

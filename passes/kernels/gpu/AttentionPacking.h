@@ -2,6 +2,7 @@
 #define PASSES_KERNELS_GPU_ATTENTIONPACKING_H
 
 #include "passes/kernels/gpu/AttentionEmitter.h"
+#include "passes/kernels/gpu/Warpgroups.h"
 
 namespace attn {
 
@@ -18,15 +19,20 @@ struct PackedOperand {
   /// The words of eight columns of a row from `column` on; zeros where nothing is.
   LaneBuilder::Values readPiece(BlockBuilder &k, const HeadView &view, mlir::Value row, mlir::Value isRow,
                                 mlir::Value column, Precision precision) const;
+  /// The threads of a warpgroup start to copy `rows` rows from `begin` on to `place` in shared memory, as they would be
+  /// packed; zeros from row `end` on. Rows are pieces of 16 bytes.
+  void startCopies(BlockBuilder &k, const HeadView &view, mlir::Value begin, mlir::Value end, int64_t rows,
+                   mlir::Value place) const;
 };
 
-/// Where packed keys and values are, in f32 elements of the scratch: tile by tile
+/// How keys and values come to shared memory, and where packed ones are, in f32 elements of the scratch: tile by tile
 /// of each (batch, group of heads), keys before values, and behind all tiles for
 /// each whether it has a value that is not finite in 16 bits.
 struct Packing {
   PackedOperand keys, values;
   int64_t keysPerTile;
   bool isAhead;                 ///< scores come a tile before results
+  bool isPacked;                ///< by a launch of its own; else copied from where they are
   std::optional<int64_t> ratio; ///< heads of a group; all of them
 
   explicit Packing(const AttentionSpec &spec);

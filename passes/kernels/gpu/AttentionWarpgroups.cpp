@@ -8,9 +8,9 @@
 
 // Products by warpgroups, on sm_90a. A launch of its own rounds keys and values,
 // unless they are of 16 bits, once for all queries of a group of heads, to tiles that are in memory what they
-// are in shared memory. Of a block then one warp copies tiles into a ring and two
-// warpgroups of 64 queries multiply, in turns: while one makes weights the other has the
-// matrix units, and its own results of the tile before come from them, too.
+// are in shared memory. Of a block then one warp copies tiles into a ring, or a warpgroup rows of 16 bits from where
+// they are, and two warpgroups of 64 queries multiply, in turns: while one makes weights the other has the matrix
+// units, and its own results of the tile before come from them, too.
 
 using namespace mlir;
 
@@ -24,8 +24,18 @@ namespace {
 // Named barriers: 0 is the block's, one of each warpgroup, one for each turn.
 constexpr int64_t kOwn = 1, kTurns = kOwn + 2;
 constexpr int64_t kMaxWidth = 256, kStages = 2, kConsumers = 2, kPackThreads = 256;
+/// Registers where rows are copied, which takes more than to copy tiles: with 40 ptxas spilled 40 bytes.
+constexpr int64_t kFewForRows = 56, kManyBesideRows = 224;
 /// Fewer are faster without the launch that packs; a guess, no card has told.
 constexpr int64_t kFewQueries = 256;
+
+bool needsScratch(const AttentionSpec &spec, const Packing &packing) { return packing.isPacked || spec.canMask(); }
+
+/// Of a head, one for each warp of each block.
+Value countMarks(LaneBuilder &k, Value numQueries) {
+  constexpr int64_t kWarps = kConsumers * Warpgroups::kThreads / 32;
+  return k.mul(k.ceilDiv(numQueries, kConsumers * Warpgroups::kRows), kWarps);
+}
 
 class WarpgroupsEmitter : public AttentionEmitter {
 public:
@@ -46,11 +56,14 @@ private:
   void pack(ValueRange buffers);
   Value packRows(const PackedOperand &operand, const HeadView &view, Value begin, Value offset, bool findsInfinite);
   Value hasInfinite(BlockBuilder &k, Value batch, Value head);
+  void markNan(ValueRange state);
+  Value hasNan(BlockBuilder &k, Value batch, Value head);
 
   Values launch(Value blocks) override { return {w.launch(blocks, kThreadsInAll, sharedBytes())}; }
   bool canSweepAgain() const override { return false; }
   void sweep(ArrayRef<Value> shared, Value begin, Value end, const KeyMask::Bounds &bounds) override;
   void produce(Value begin, Value end);
+  void produceRows(Value begin, Value end);
   void stageQueries();
   Values sweepTile(Value key, ValueRange state) override {
     return packing.isAhead ? sweepOverlapped(key, state) : sweepInOrder(key, state);
@@ -105,7 +118,8 @@ private:
   const Packing packing;
   const PackedOperand queries;
   Warpgroups w;
-  Value scratch, numTiles, groups, tilesInAll; ///< the latter three from outside of launches
+  Value scratch, numTiles, groups, tilesInAll; ///< the latter three from outside of launches, as the next
+  Value numHeads, marksOfHead;
   Value shared, firstKey, warpgroup;
 };
 
@@ -117,6 +131,8 @@ void WarpgroupsEmitter::measure(ValueRange buffers) {
   groups = packing.groups(k, getDimSize(k, spec, buffers, Dim::H));
   numTiles = k.ceilDiv(getDimSize(k, spec, buffers, Dim::J), keysPerTile);
   tilesInAll = k.mul(k.mul(getDimSize(k, spec, buffers, Dim::B), groups), numTiles);
+  numHeads = getDimSize(k, spec, buffers, Dim::H);
+  marksOfHead = countMarks(k, getDimSize(k, spec, buffers, Dim::I));
 }
 
 /// A launch with a block for each tile of keys and values.
@@ -190,6 +206,28 @@ Value WarpgroupsEmitter::hasInfinite(BlockBuilder &k, Value batch, Value head) {
   return k.compare(arith::CmpFPredicate::ONE, k.acrossThreads(found, 32, max), k.scalar(0));
 }
 
+/// Says in the scratch whether a result of the warp is NaN, as one is that 0 times a hidden value reached.
+void WarpgroupsEmitter::markNan(ValueRange state) {
+  Value sum = k.tree(Values(state.drop_front(2 * rows)), [&](Value x, Value y) { return k.addf(x, y); });
+  Value isNan = k.compare(arith::CmpFPredicate::UNO, sum, sum);
+  Value mark =
+      k.acrossThreads(k.select(isNan, k.scalar(1), k.scalar(0)), 32, [&](Value x, Value y) { return k.greater(x, y); });
+  Value ofHead = k.mul(k.add(k.mul(batch, numHeads), head), marksOfHead);
+  Value at = k.add(ofHead, k.add(k.div(first, k.index(Warpgroups::kRows / 4)), warp()));
+  k.branch(k.less(lane(), k.index(1)), [&] { memref::StoreOp::create(k.b, k.loc, mark, scratch, at); });
+}
+
+/// Whether a warp said so.
+Value WarpgroupsEmitter::hasNan(BlockBuilder &k, Value batch, Value head) {
+  Value ofHead = k.mul(k.add(k.mul(batch, numHeads), head), marksOfHead);
+  auto max = [&](Value x, Value y) { return k.greater(x, y); };
+  Value begin = k.mul(k.rem(k.thread, k.index(32)), 4);
+  Value found = k.loop(begin, marksOfHead, 128, {k.scalar(0)}, [&](Value at, ValueRange carried) -> Values {
+    return {max(carried[0], k.tree(k.load4(scratch, k.add(ofHead, at)), max))};
+  })[0];
+  return k.compare(arith::CmpFPredicate::ONE, k.acrossThreads(found, 32, max), k.scalar(0));
+}
+
 //===----------------------------------------------------------------------===//
 // A block
 //===----------------------------------------------------------------------===//
@@ -199,22 +237,30 @@ void WarpgroupsEmitter::sweep(ArrayRef<Value> memory, Value begin, Value end, co
   k.branch(k.less(k.thread, k.index(1)), [&] {
     for (int64_t n = 0; n < kStages; ++n)
       for (Phase phase : {keysFull, keysEmpty, valuesFull, valuesEmpty})
-        w.initialize(barrier(phase, k.index(n)),
-                     phase == keysFull || phase == valuesFull ? 1 : kConsumers * Warpgroups::kThreads / 32);
+        w.initialize(barrier(phase, k.index(n)), phase == keysEmpty || phase == valuesEmpty
+                                                     ? kConsumers * Warpgroups::kThreads / 32
+                                                 : packing.isPacked ? 1
+                                                                    : Warpgroups::kThreads);
     w.publishBarriers();
   });
   k.barrier();
   auto consume = [&]() -> Values {
-    w.setRegisters(Warpgroups::kManyRegisters, true);
+    w.setRegisters(packing.isPacked ? Warpgroups::kManyRegisters : kManyBesideRows, true);
     k.thread = k.sub(k.thread, k.index(Warpgroups::kThreads));
     warpgroup = w.sameInWarp(k.div(k.thread, k.index(Warpgroups::kThreads)));
     stageQueries();
-    store(packing.isAhead ? sweepAhead(begin, end, bounds) : sweepTiles(begin, end, bounds));
+    Values state = packing.isAhead ? sweepAhead(begin, end, bounds) : sweepTiles(begin, end, bounds);
+    if (canHide() && !packing.isPacked)
+      markNan(state);
+    store(state);
     return {};
   };
   auto copyTiles = [&]() -> Values {
-    w.setRegisters(Warpgroups::kFewRegisters, false);
-    k.branch(k.less(k.thread, k.index(32)), [&] { produce(begin, end); });
+    w.setRegisters(packing.isPacked ? Warpgroups::kFewRegisters : kFewForRows, false);
+    if (packing.isPacked)
+      k.branch(k.less(k.thread, k.index(32)), [&] { produce(begin, end); });
+    else
+      produceRows(begin, end);
     return {};
   };
   k.branch(k.less(k.thread, k.index(Warpgroups::kThreads)), TypeRange(), copyTiles, consume);
@@ -238,6 +284,28 @@ void WarpgroupsEmitter::produce(Value begin, Value end) {
     fill(keysEmpty, keysFull, keysAt(slot.number), packing.keys.bytes(keysPerTile));
     fill(valuesEmpty, valuesFull, valuesAt(slot.number), packing.values.bytes(keysPerTile));
   });
+}
+
+/// All threads copy. A tile is said to be there when the copies of the next one have begun.
+void WarpgroupsEmitter::produceRows(Value begin, Value end) {
+  auto start = [&](const PackedOperand &operand, Phase empty, const Slot &slot, Value key, Value place) {
+    w.wait(barrier(empty, slot.number), k.sub(k.index(1), slot.parity));
+    operand.startCopies(k, views[operand.position], key, numKeys, keysPerTile, place);
+    k.commitCopies();
+  };
+  auto publish = [&](Phase full, const Slot &slot, int64_t underWay) {
+    k.waitForCopies(underWay);
+    w.publishStores();
+    w.arrive(barrier(full, slot.number));
+  };
+  k.loop(begin, end, keysPerTile, [&](Value key) {
+    Slot slot = slotOf(key);
+    start(packing.keys, keysEmpty, slot, key, keysAt(slot.number));
+    k.branch(k.less(begin, key), [&] { publish(valuesFull, slotOf(k.sub(key, k.index(keysPerTile))), 1); });
+    start(packing.values, valuesEmpty, slot, key, valuesAt(slot.number));
+    publish(keysFull, slot, 1);
+  });
+  k.branch(k.less(begin, end), [&] { publish(valuesFull, slotOf(k.sub(end, k.index(1))), 0); });
 }
 
 /// The warpgroup's queries, rounded, to shared memory.
@@ -374,18 +442,20 @@ void WarpgroupsEmitter::giveTurn() {
 
 func::FuncOp WarpgroupsEmitter::emit(StringRef symbol, Sm90a use) {
   SmallVector<Type> types(spec.types.begin(), spec.types.end());
-  types.push_back(MemRefType::get({ShapedType::kDynamic}, k.b.getF32Type()));
+  if (needsScratch(spec, packing))
+    types.push_back(MemRefType::get({ShapedType::kDynamic}, k.b.getF32Type()));
   func::FuncOp function = k.function(symbol, types);
-  ValueRange buffers = function.getArguments().drop_back();
+  ValueRange buffers = function.getArguments().take_front(spec.types.size());
   scratch = function.getArguments().back();
   auto warpgroups = [&] {
     measure(buffers);
-    pack(buffers);
+    if (packing.isPacked)
+      pack(buffers);
     emitLaunches(buffers);
     // Where 0 times a hidden value is not 0 the heads are made once more.
     if (canHide())
       makeAttention(k.b, k.loc, spec, precision)->emitLaunches(buffers, [&](BlockBuilder &k, Value batch, Value head) {
-        return hasInfinite(k, batch, head);
+        return packing.isPacked ? hasInfinite(k, batch, head) : hasNan(k, batch, head);
       });
   };
   Value isMany;
@@ -408,6 +478,10 @@ bool canUseWarpgroups(const AttentionSpec &spec, Precision precision) {
 
 Value countWarpgroupsScratch(LaneBuilder &k, const AttentionSpec &spec, llvm::function_ref<Value(int64_t)> sizeOf) {
   Packing packing(spec);
+  if (!needsScratch(spec, packing))
+    return {};
+  if (!packing.isPacked)
+    return k.mul(k.mul(sizeOf(Dim::B), sizeOf(Dim::H)), countMarks(k, sizeOf(Dim::I)));
   Value groups = k.mul(sizeOf(Dim::B), packing.groups(k, sizeOf(Dim::H)));
   Value tiles = k.mul(groups, k.ceilDiv(sizeOf(Dim::J), packing.keysPerTile));
   return k.mul(tiles, packing.elementsPerTile() + 1);

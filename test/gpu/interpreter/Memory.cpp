@@ -344,6 +344,7 @@ void copyAsync(Step &s) {
       return perform(s, copy);
     if (copy.to % copy.bytes)
       s.fail("is misaligned in shared memory");
+    checkUnread(s, copy.to, copy.bytes);
     s.forgetShared(copy.to, copy.bytes); // until it is waited for
     s.warp.uncommitted[lane].push_back(copy);
   });

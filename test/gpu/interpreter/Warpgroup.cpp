@@ -49,6 +49,13 @@ template <typename F> void forPieces(const Descriptor &at, bool transposed, unsi
     }
 }
 
+/// Whether pieces of an operand of `count` rows may lie there; false saves a look at each.
+bool mayReach(const Descriptor &at, bool transposed, unsigned count, uint64_t address, uint32_t bytes) {
+  constexpr uint64_t kPattern = 1024;
+  uint64_t last = transposed ? count / 64 * at.leading + at.stride : count / 8 * at.stride;
+  return address + bytes > at.begin / kPattern * kPattern && address < at.begin + last + 2 * kPattern;
+}
+
 /// Calls f(outer, k, element).
 template <typename F>
 void forElements(Step &s, const Descriptor &at, bool transposed, unsigned first, unsigned count, F f) {
@@ -279,10 +286,15 @@ void checkUnread(Step &s, uint64_t address, uint32_t bytes) {
           s.fail("overwrites shared memory that a product of warp " + std::to_string(warp.id) +
                  " reads, which was not waited for, at " + std::to_string(piece));
       };
+      auto look = [&](uint64_t bits, bool transposed, unsigned first, unsigned count) {
+        Descriptor at = readDescriptor(s, bits);
+        if (mayReach(at, transposed, first + count, address, bytes))
+          forPieces(at, transposed, first, count, check);
+      };
       const Operands of = operandsOf(s, product, warp);
       if (!of.inRegisters)
-        forPieces(readDescriptor(s, product.left), of.transposesA, of.firstRow, kRows, check);
-      forPieces(readDescriptor(s, product.right), of.transposesB, 0, of.columns, check);
+        look(product.left, of.transposesA, of.firstRow, kRows);
+      look(product.right, of.transposesB, 0, of.columns);
     });
 }
 
