@@ -2,6 +2,7 @@
 #include "compiler/emit/cpu/BfloatWords.h"
 #include "compiler/emit/cpu/LibraryTable.h"
 #include "compiler/emit/cpu/Object.h"
+#include "compiler/emit/cpu/SingleLaneStores.h"
 #include "compiler/emit/cpu/Target.h"
 #include "mlir/IR/Builders.h"
 #include "llvm/AsmParser/Parser.h"
@@ -119,6 +120,36 @@ TEST_F(Emit, BfloatMovesAsWords) {
   for (llvm::Instruction &inst : instructions(*module->getFunction("moves")))
     count += isa<llvm::PHINode, llvm::SelectInst, llvm::ShuffleVectorInst, llvm::StoreInst, llvm::CallInst>(inst);
   EXPECT_EQ(count, 2u + 1 + 1 + 2 + 3);
+}
+
+TEST(SingleLaneStoresTest, OneElementIsStored) {
+  llvm::LLVMContext llvmContext;
+  llvm::SMDiagnostic diagnostic;
+  std::unique_ptr<llvm::Module> module = llvm::parseAssemblyString(R"(
+    declare void @llvm.masked.store.v4i8.p0(<4 x i8>, ptr, <4 x i1>)
+    define void @stores(<4 x i32> %x, ptr %p, <4 x i1> %mask) {
+      %y = trunc <4 x i32> %x to <4 x i8>
+      call void @llvm.masked.store.v4i8.p0(<4 x i8> %y, ptr align 1 %p, <4 x i1> <i1 0, i1 0, i1 1, i1 0>)
+      call void @llvm.masked.store.v4i8.p0(<4 x i8> %y, ptr align 1 %p, <4 x i1> <i1 1, i1 1, i1 0, i1 0>)
+      call void @llvm.masked.store.v4i8.p0(<4 x i8> %y, ptr align 1 %p, <4 x i1> %mask)
+      ret void
+    })",
+                                                                   diagnostic, llvmContext);
+  ASSERT_TRUE(module) << diagnostic.getMessage().str();
+  storeSingleLanes(*module);
+  std::string text;
+  llvm::raw_string_ostream os(text);
+  EXPECT_FALSE(verifyModule(*module, &os)) << text;
+  module->print(os, nullptr);
+  EXPECT_NE(text.find("extractelement <4 x i8> %y, i64 2"), std::string::npos) << text;
+  EXPECT_NE(text.find("getelementptr inbounds i8, ptr %p, i32 2"), std::string::npos) << text;
+  size_t calls = 0, stores = 0;
+  for (llvm::Instruction &inst : instructions(*module->getFunction("stores"))) {
+    calls += isa<llvm::CallInst>(inst);
+    stores += isa<llvm::StoreInst>(inst);
+  }
+  EXPECT_EQ(calls, 2u);
+  EXPECT_EQ(stores, 1u);
 }
 
 /// The entry of LinkedTableIsWhatWasDescribed.

@@ -1,6 +1,7 @@
 #include "compiler/emit/cpu/Object.h"
 
 #include "compiler/emit/cpu/BfloatWords.h"
+#include "compiler/emit/cpu/SingleLaneStores.h"
 #include "compiler/emit/cpu/StackUse.h"
 #include "compiler/emit/cpu/Target.h"
 #include "llvm/IR/LegacyPassManager.h"
@@ -91,6 +92,7 @@ bool optimizeModule(llvm::Module &module, TargetAttr target, unsigned optLevel, 
     return false;
   }
   passes.run(module, modules);
+  storeSingleLanes(module);
   if (!target.getFeatures().contains("+avx512bf16"))
     moveBfloatAsWords(module);
   return true;
