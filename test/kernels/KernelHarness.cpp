@@ -45,6 +45,7 @@
 #include "llvm/TargetParser/Host.h"
 #include "llvm/Transforms/Utils/Cloning.h"
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 using namespace mlir;
@@ -92,6 +93,13 @@ bool Buffer::guardIntact() const {
 // Target
 //===----------------------------------------------------------------------===//
 
+/// Whether the operating system lets this process use the registers of AMX.
+static bool mayUseTiles() {
+  constexpr int kRequestPermission = 0x1023; // ARCH_REQ_XCOMP_PERM
+  constexpr int kTileData = 18;
+  return syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
+}
+
 bool hostRuns(StringRef isa) {
   if (isa == "portable")
     return true;
@@ -102,7 +110,7 @@ bool hostRuns(StringRef isa) {
   if (isa == "avx512bf16")
     return hostRuns("avx512") && has({"avx512bf16"});
   if (isa == "amx")
-    return hostRuns("avx512bf16") && has({"amx-tile", "amx-bf16"});
+    return hostRuns("avx512bf16") && has({"amx-tile", "amx-bf16"}) && mayUseTiles();
   if (isa == "avx512vnni")
     return hostRuns("avx512") && has({"avx512vnni"});
   if (isa == "avxvnni")
