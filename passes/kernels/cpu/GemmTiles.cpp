@@ -1,7 +1,7 @@
 // The sums of a product by AMX: tiles of 16 x 16, two by two of them at a time.
 #include "passes/kernels/cpu/GemmEmitter.h"
+#include "passes/kernels/cpu/TileRegisters.h"
 
-#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
 #include <algorithm>
@@ -12,27 +12,21 @@ namespace attn {
 
 namespace {
 
-constexpr int64_t kTileRows = 16;
-constexpr int64_t kTileColumns = 16; // of sums, and of B in pairs of rows
-constexpr int64_t kTileDepth = 32;   // elements of A's rows, rows of B
-constexpr int64_t kBlockRows = 2 * kTileRows;
-constexpr int64_t kTileBytes = 64; // a row of any tile
+constexpr int64_t kTileRows = TileRegisters::kRows;
+constexpr int64_t kTileBytes = TileRegisters::kBytes;
+constexpr int64_t kBlockRows = TileRegisters::kBlock;
+constexpr int64_t kTileDepth = 32; // elements of A's rows, rows of B
 // While a part of the panel stays in the first-level cache, so many rows pass it.
 constexpr int64_t kGroupBlocks = 4, kGroupRows = kGroupBlocks * kBlockRows;
 constexpr int64_t kCachedSteps = 8;
 constexpr int64_t kHalfBytes = 2, kSumBytes = 4;
-
-// The eight tile registers.
-constexpr int64_t sumTile(int64_t i, int64_t j) { return 2 * i + j; }
-constexpr int64_t rowTile(int64_t i) { return 4 + i; }
-constexpr int64_t columnTile(int64_t j) { return 6 + j; }
 
 } // namespace
 
 /// Emits the tasks of one kernel.
 class GemmEmitter::Tiles {
 public:
-  Tiles(GemmEmitter &gemm) : gemm(gemm), b(gemm.b), loc(gemm.loc), spec(gemm.spec) {}
+  Tiles(GemmEmitter &gemm) : gemm(gemm), b(gemm.b), loc(gemm.loc), k(b, loc), spec(gemm.spec), registers(k) {}
 
   void emit(Value task, Value groups);
 
@@ -47,35 +41,27 @@ private:
   Value constant(int64_t value) { return gemm.constant(value); }
   Value add(Value x, Value y) { return gemm.add(x, y); }
   Value mul(Value x, int64_t y) { return gemm.mul(x, constant(y)); }
-  void call(StringRef name, ValueRange operands) {
-    LLVM::CallIntrinsicOp::create(b, loc, b.getStringAttr(name), operands);
-  }
-  Value tile(int64_t number) { return arith::ConstantOp::create(b, loc, b.getI8IntegerAttr(number)); }
-  Value addressOf(Value buffer) { return memref::ExtractAlignedPointerAsIndexOp::create(b, loc, buffer); }
-  Value pointer(Value address) {
-    Value number = arith::IndexCastOp::create(b, loc, b.getI64Type(), address);
-    return LLVM::IntToPtrOp::create(b, loc, LLVM::LLVMPointerType::get(b.getContext()), number);
-  }
-  void access(StringRef name, int64_t number, Value address, int64_t stride) {
-    Value bytes = arith::ConstantOp::create(b, loc, b.getI64IntegerAttr(stride));
-    call(name, {tile(number), pointer(address), bytes});
-  }
+  Value addressOf(Value buffer) { return k.asBuffer(buffer).address(); }
   void branch(Value condition, function_ref<void()> then, function_ref<void()> otherwise = nullptr);
 
+  Index asIndex(Value x) { return k.asIndex(x); }
+  void configure(Value top, Value bottom) { registers.configure(asIndex(top), asIndex(bottom)); }
+
   void copyTails();
-  void configure(Value top, Value bottom);
   void emitBlocks(const Blocks &blocks);
   void emitPass(const Blocks &blocks, Value firstStep, Value endStep, bool isFirst, bool isTail);
-  void moveSums(StringRef name, Value block, bool isHigh);
+  void forSums(Value block, bool isHigh, function_ref<void(int64_t number, Index address, Index stride)> body);
   void emitStep(Value block, bool isHigh, Value step, bool isTail);
   void prefetch(Value block, Value step);
 
   GemmEmitter &gemm;
   OpBuilder &b;
   Location loc;
+  Code k;
   const GemmSpec &spec;
+  TileRegisters registers;
   SmallVector<Value> rows; // addresses of A's parts
-  Value panels, sums, tails, tailBuffer, config;
+  Value panels, sums, tails, tailBuffer;
 };
 
 void GemmEmitter::Tiles::branch(Value condition, function_ref<void()> then, function_ref<void()> otherwise) {
@@ -95,7 +81,6 @@ void GemmEmitter::Tiles::emit(Value task, Value groups) {
     return memref::AllocaOp::create(b, loc, MemRefType::get(shape, type), ValueRange(), b.getI64IntegerAttr(64));
   };
   gemm.scratch = scratch({kGroupRows, gemm.width}, b.getF32Type());
-  config = scratch({64}, b.getI8Type());
   Value inChunk = groups, firstGroup = gemm.zero;
   if (spec.tileGroups) {
     Value size = constant(spec.tileGroups), perChunk = gemm.mul(gemm.numPanels, size);
@@ -144,7 +129,7 @@ void GemmEmitter::Tiles::emit(Value task, Value groups) {
     branch(isGreater(rest, gemm.zero), [&] { branch(isGreater(rest, full), emitHigh, emitLow); });
   else if (spec.m % kBlockRows)
     branch(isGreater(rest, gemm.zero), [&] { spec.m % kBlockRows > kTileRows ? emitHigh() : emitLow(); });
-  call("llvm.x86.tilerelease", {});
+  registers.release();
   gemm.emitStaged();
 }
 
@@ -163,28 +148,6 @@ void GemmEmitter::Tiles::copyTails() {
     Value tail = vector::MaskedLoadOp::create(b, loc, halves, buffer, ValueRange{add(gemm.row, at), from}, mask, none);
     vector::StoreOp::create(b, loc, tail, tailBuffer, ValueRange{constant(part), at, gemm.zero});
   }
-}
-
-/// Gives the tiles of the upper sums `top` rows and those below `bottom`, all
-/// others 16; each row has 64 bytes. All tiles are zero then.
-void GemmEmitter::Tiles::configure(Value top, Value bottom) {
-  SmallVector<int8_t> bytes(64, 0);
-  bytes[0] = 1; // the palette of 8 tiles of 1 KB
-  for (int64_t n = 0; n < 8; ++n) {
-    bytes[16 + 2 * n] = kTileBytes;
-    bytes[48 + n] = kTileRows;
-  }
-  auto type = VectorType::get({64}, b.getI8Type());
-  Value all = arith::ConstantOp::create(b, loc, DenseElementsAttr::get(type, ArrayRef<int8_t>(bytes)));
-  vector::StoreOp::create(b, loc, all, config, gemm.zero);
-  auto setRows = [&](Value count, int64_t number) {
-    Value byte = arith::IndexCastOp::create(b, loc, b.getI8Type(), count);
-    memref::StoreOp::create(b, loc, byte, config, constant(48 + number));
-  };
-  for (int64_t i = 0; i < 2; ++i)
-    for (int64_t number : {sumTile(i, 0), sumTile(i, 1), rowTile(i)})
-      setRows(i == 0 ? top : bottom, number);
-  call("llvm.x86.ldtilecfg", pointer(addressOf(config)));
 }
 
 void GemmEmitter::Tiles::emitBlocks(const Blocks &blocks) {
@@ -214,9 +177,10 @@ void GemmEmitter::Tiles::emitPass(const Blocks &blocks, Value firstStep, Value e
   Value block = overBlocks.getInductionVar();
   if (isFirst)
     for (int64_t number = 0; number < (blocks.isHigh ? 4 : 2); ++number)
-      call("llvm.x86.tilezero", tile(number));
+      registers.zero(number);
   else
-    moveSums("llvm.x86.tileloadd64", block, blocks.isHigh);
+    forSums(block, blocks.isHigh,
+            [&](int64_t number, Index address, Index stride) { registers.load(number, address, stride); });
   scf::ForOp overSteps = gemm.createLoop(firstStep, endStep, ValueRange());
   {
     OpBuilder::InsertionGuard inner(b);
@@ -224,15 +188,18 @@ void GemmEmitter::Tiles::emitPass(const Blocks &blocks, Value firstStep, Value e
     emitStep(block, blocks.isHigh, overSteps.getInductionVar(), isTail);
     prefetch(block, overSteps.getInductionVar());
   }
-  moveSums("llvm.x86.tilestored64", block, blocks.isHigh);
+  forSums(block, blocks.isHigh,
+          [&](int64_t number, Index address, Index stride) { registers.store(number, address, stride); });
 }
 
-void GemmEmitter::Tiles::moveSums(StringRef name, Value block, bool isHigh) {
+/// Runs `body` for the tiles of a block's sums and where they are kept.
+void GemmEmitter::Tiles::forSums(Value block, bool isHigh, function_ref<void(int64_t, Index, Index)> body) {
   int64_t stride = gemm.width * kSumBytes;
   Value first = add(sums, mul(block, kBlockRows * stride));
   for (int64_t i = 0; i < (isHigh ? 2 : 1); ++i)
     for (int64_t j = 0; j < 2; ++j)
-      access(name, sumTile(i, j), add(first, constant(i * kTileRows * stride + j * kTileBytes)), stride);
+      body(TileRegisters::sum(i, j), asIndex(add(first, constant(i * kTileRows * stride + j * kTileBytes))),
+           k.index(stride));
 }
 
 /// One step of 32 along the sum. Of factors in parts, neighbouring products
@@ -247,13 +214,15 @@ void GemmEmitter::Tiles::emitStep(Value block, bool isHigh, Value step, bool isT
   auto loadRows = [&](int64_t part) {
     Value base = isTail ? add(tails, constant(part * kGroupRows * rowStride)) : rows[part];
     for (int64_t i = 0; i < height; ++i)
-      access("llvm.x86.tileloadd64", rowTile(i), add(add(base, place), constant(i * kTileRows * rowStride)), rowStride);
+      registers.load(TileRegisters::rows(i), asIndex(add(add(base, place), constant(i * kTileRows * rowStride))),
+                     k.index(rowStride));
   };
   int64_t loaded = -1;
   for (int64_t right = 0; right < spec.parts; ++right) {
     for (int64_t j = 0; j < 2; ++j)
-      access("llvm.x86.tileloadd64", columnTile(j),
-             add(panel, constant(2 * right * gemm.width * kHalfBytes + j * kTileBytes)), pairStride);
+      registers.load(TileRegisters::columns(j),
+                     asIndex(add(panel, constant(2 * right * gemm.width * kHalfBytes + j * kTileBytes))),
+                     k.index(pairStride));
     int64_t count = spec.parts - right;
     for (int64_t n = 0; n < count; ++n) {
       int64_t left = right % 2 ? n : count - 1 - n;
@@ -261,7 +230,7 @@ void GemmEmitter::Tiles::emitStep(Value block, bool isHigh, Value step, bool isT
         loadRows(loaded = left);
       for (int64_t i = 0; i < height; ++i)
         for (int64_t j = 0; j < 2; ++j)
-          call("llvm.x86.tdpbf16ps", {tile(sumTile(i, j)), tile(rowTile(i)), tile(columnTile(j))});
+          registers.multiply("llvm.x86.tdpbf16ps", i, j);
     }
   }
 }
