@@ -106,10 +106,10 @@ def Attn_ExactArchOp : Attn_Op<"exact_arch", [Pure]> {
 }
 
 def Attn_HasTilesOp : Attn_Op<"has_tiles", [Pure]> {
-  let summary = "whether this run may multiply tiles of bf16 (AMX)";
+  let summary = "whether this run may multiply tiles (AMX)";
   let description = [{
-    `attnrt_run.has_tiles`: the processor has such tiles, and the operating system
-    lets the process use them.
+    `attnrt_run.has_tiles`: the processor has the tiles of the target, of bf16 and
+    of bytes, and the operating system lets the process use them.
 
     ```mlir
     %yes = attn.has_tiles : i1

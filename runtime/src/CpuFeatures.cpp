@@ -144,16 +144,17 @@ static bool haveFeature(const char *name, size_t length) {
 }
 
 // Documentation/arch/x86/xstate.rst. Granted once, it holds for every thread.
-bool attn::rt::mayUseTiles() {
+bool attn::rt::mayUseTiles(const char *features) {
   constexpr int kRequestPermission = 0x1023; // ARCH_REQ_XCOMP_PERM
   constexpr int kTileData = 18;
   Text missing;
-  return haveCpuFeatures("amx_tile,amx_bf16", missing) && syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
+  return strstr(features, "amx_tile") && haveCpuFeatures(features, missing) &&
+         syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
 }
 
 #else
 
-bool attn::rt::mayUseTiles() { return false; }
+bool attn::rt::mayUseTiles(const char *) { return false; }
 
 static bool haveFeature(const char *name, size_t length) { return listedByKernel(name, length); }
 

@@ -11,9 +11,10 @@ namespace attn::rt {
 /// names that are not in our table.
 bool haveCpuFeatures(const char *list, Text &missing);
 
-/// Whether all threads of the process may use the registers of AMX, for which
-/// this asks the operating system: it then saves 8 KB more for each that does.
-bool mayUseTiles();
+/// Whether this CPU has all features in the list, some of AMX among them, and all
+/// threads of the process may use its registers, for which this asks the operating
+/// system: it then saves 8 KB more for each that does.
+bool mayUseTiles(const char *features);
 
 } // namespace attn::rt
 

@@ -134,7 +134,7 @@ attnrt_status attnrt_model::openCode() {
   if (library.required_cpu_features && !haveCpuFeatures(library.required_cpu_features, missing))
     return fail(ATTNRT_INCOMPATIBLE, "%s: needs CPU features that this machine lacks: %s (of %s)", name, missing.str(),
                 library.required_cpu_features);
-  hasTiles = library.optional_cpu_features && strstr(library.optional_cpu_features, "amx_tile") && mayUseTiles();
+  hasTiles = library.optional_cpu_features && mayUseTiles(library.optional_cpu_features);
   return ATTNRT_OK;
 }
 

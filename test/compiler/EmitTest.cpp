@@ -67,6 +67,7 @@ TEST_F(Emit, RequiredFeaturesAreTheKernelsNames) {
   EXPECT_EQ(target("haswell").getFeatures().find("+avxvnni,"), llvm::StringRef::npos);
   EXPECT_NE(target("icelake-server").getFeatures().find("+avx512vnni,"), llvm::StringRef::npos);
   EXPECT_NE(target("sapphirerapids").getFeatures().find("+amx-tile,+amx-bf16,"), llvm::StringRef::npos);
+  EXPECT_NE(target("sapphirerapids").getFeatures().find("+amx-int8,"), llvm::StringRef::npos);
   EXPECT_EQ(target("znver5").getFeatures().find("+amx"), llvm::StringRef::npos);
   EXPECT_NE(target("znver5").getFeatures().find("-avx512vbmi,"), llvm::StringRef::npos);
   EXPECT_NE(v4.find("abm,bmi1,bmi2,f16c,fma,avx,avx2,avx512f"), std::string::npos) << v4;

@@ -2,13 +2,16 @@
 // in f32 is of the sum rounded once, and within 4 u of the reference.
 #include "passes/kernels/cpu/IntegerGemm.h"
 #include "passes/kernels/cpu/PackBytes.h"
+#include "passes/kernels/cpu/PackRows.h"
 #include "test/kernels/KernelHarness.h"
+#include "test/kernels/TileEmulator.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include "mlir/Parser/Parser.h"
 #include "gtest/gtest.h"
 #include <cmath>
+#include <optional>
 #include <random>
 
 using namespace mlir;
@@ -79,6 +82,25 @@ std::unique_ptr<Kernel> compile(StringRef isa, const Problem &problem) {
   });
 }
 
+/// The rows of `matrices` matrices as the kernel of tiles reads them: packed by the kernel for that, in several pieces.
+class RowPacking {
+public:
+  RowPacking(StringRef isa, int64_t m, int64_t k)
+      : kernel(Kernel::compile(isa, [&](OpBuilder &builder, Location loc) -> FailureOr<func::FuncOp> {
+          return buildPackRows(builder, loc, PackRowsSpec{m, k});
+        })) {}
+
+  Buffer pack(const Buffer &a, int64_t matrices) {
+    int64_t rows = a.shape()[0] / std::max<int64_t>(matrices, 1);
+    Buffer packed({matrices, (rows + 31) / 32, (a.shape()[1] + 63) / 64, 2048}, 1);
+    EXPECT_TRUE(kernel && kernel->call({&a, &packed}, 3) && packed.guardIntact());
+    return packed;
+  }
+
+private:
+  std::unique_ptr<Kernel> kernel;
+};
+
 std::vector<int8_t> randomBytes(int64_t count, std::mt19937 &random, bool isExtreme) {
   std::vector<int8_t> bytes(count);
   for (int8_t &byte : bytes)
@@ -123,11 +145,17 @@ struct Case {
 };
 
 /// Runs the kernel on guarded buffers, cut in several ways, and gives C's bytes, the same each time.
-std::vector<char> run(Kernel &kernel, const Problem &p, const Case &data, const Buffer *operand, size_t resultBytes) {
+std::vector<char> run(Kernel &kernel, const Problem &p, const Case &data, const Buffer *operand, size_t resultBytes,
+                      RowPacking *packing) {
   Buffer a({p.m, p.k}, data.a), rowZero({}, data.rowZero), c({p.m, p.n}, resultBytes);
   Buffer columnZero(p.columnZero == ZeroPoint::Scalar ? std::vector<int64_t>{} : std::vector<int64_t>{p.n},
                     data.columnZero);
   std::vector<const Buffer *> buffers = {&a, &data.panels, &data.sums};
+  std::optional<Buffer> packed;
+  if (packing) {
+    packed.emplace(packing->pack(a, 1));
+    buffers.insert(buffers.begin() + 1, &*packed);
+  }
   if (p.hasRowZero)
     buffers.push_back(&rowZero);
   if (p.columnZero != ZeroPoint::None)
@@ -150,11 +178,22 @@ std::vector<char> run(Kernel &kernel, const Problem &p, const Case &data, const 
 
 class IntegerGemm : public testing::TestWithParam<const char *> {
 protected:
+  /// A machine without tiles emulates their instructions.
   void SetUp() override {
-    if (!hostRuns(GetParam()))
-      GTEST_SKIP() << "this machine has no " << GetParam();
+    bool hasTiles = GetParam() == StringRef("amxint8");
+    const char *needed = hasTiles ? "avx512vnni" : GetParam();
+    if (!hostRuns(needed))
+      GTEST_SKIP() << "this machine has no " << needed;
+    if (hasTiles && !hostRuns("amxint8"))
+      emulateTiles();
   }
   IntegerGemmSpec spec(const Problem &problem) { return specOf(problem, makeTarget(context, GetParam())); }
+  std::vector<char> run(Kernel &kernel, const Problem &p, const Case &data, const Buffer *operand, size_t resultBytes) {
+    std::optional<RowPacking> packing;
+    if (spec(p).hasTiles)
+      packing.emplace(GetParam(), p.isOpen ? ShapedType::kDynamic : p.m, p.k);
+    return ::run(kernel, p, data, operand, resultBytes, packing ? &*packing : nullptr);
+  }
   void checkSums(const Problem &p) {
     SCOPED_TRACE(testing::Message() << GetParam() << " M " << p.m << " K " << p.k << " N " << p.n);
     std::unique_ptr<Kernel> kernel = compile(GetParam(), p);
@@ -177,13 +216,20 @@ TEST_P(IntegerGemm, SumsAreExactAtEveryEdge) {
     checkSums({3, k, 20, false, true, ZeroPoint::ByColumn});
   for (int64_t m : {0, 1, 8, 17})
     checkSums({m, 12, 33});
+  if (GetParam() != StringRef("amxint8"))
+    return;
+  // Around a tile, two of them, and a part of a panel that stays in the first-level cache.
+  for (int64_t m : {7, 15, 16, 31, 32, 33, 129})
+    checkSums({m, 64, 32});
+  for (int64_t k : {63, 64, 767, 768, 769, 833, 1600})
+    checkSums({40, k, 31, false, true, ZeroPoint::ByColumn});
 }
 
 TEST_P(IntegerGemm, AnyNumberOfRows) {
   Problem open{0, 9, 50, true, true};
   std::unique_ptr<Kernel> kernel = compile(GetParam(), open);
   ASSERT_TRUE(kernel);
-  for (int64_t m : {0, 1, 2, 7, 8, 9, 31}) {
+  for (int64_t m : {0, 1, 2, 7, 8, 9, 16, 17, 31, 32, 33, 127, 128, 129, 300}) {
     Problem p = open;
     p.m = m;
     Case data(p, spec(p));
@@ -214,6 +260,8 @@ public:
       return buildPackBytes(b, loc, {k, n, isTransposed, isUnsigned, spec.panelWidth(), spec.group(), spec.lanes});
     });
     gemm = Kernel::compile(isa, [&](OpBuilder &b, Location loc) { return buildIntegerGemm(b, loc, spec); });
+    if (spec.hasTiles)
+      rows.emplace(isa, ShapedType::kDynamic, k);
   }
 
   /// Both, cut in several ways, beside the sums.
@@ -241,12 +289,18 @@ public:
     Buffer left({p.batches * p.m, p.k}, a), right(matrices, b), rowZero({}, za), columnZero({p.n}, zb);
     Buffer panels({count, steps, spec.panelWidth() * spec.group()}, 1), sums({count, spec.panelWidth()}, 4),
         c({p.batches * p.m, p.n}, 4);
+    std::vector<const Buffer *> arguments = {&left, &panels, &sums, &rowZero, &columnZero, &c};
+    std::optional<Buffer> packed;
+    if (rows) {
+      packed.emplace(rows->pack(left, p.batches));
+      arguments.insert(arguments.begin() + 1, &*packed);
+    }
     for (int64_t pieces : {1, 3}) {
       panels.poison();
       sums.poison();
       c.poison();
       ASSERT_TRUE(pack->call({&right, &panels, &sums}, pieces));
-      ASSERT_TRUE(gemm->call({&left, &panels, &sums, &rowZero, &columnZero, &c}, pieces));
+      ASSERT_TRUE(gemm->call(arguments, pieces));
       EXPECT_EQ(c.values<int32_t>(), expected) << p.batches << "x" << p.m << "x" << p.k << "x" << p.n;
       EXPECT_TRUE(c.guardIntact() && panels.guardIntact() && sums.guardIntact());
     }
@@ -256,6 +310,7 @@ private:
   IntegerGemmSpec spec;
   bool isTransposed, isUnsigned;
   std::unique_ptr<Kernel> pack, gemm;
+  std::optional<RowPacking> rows;
 };
 
 TEST_P(IntegerGemm, MatricesThatTheRunPacks) {
@@ -273,7 +328,12 @@ TEST_P(IntegerGemm, MatricesThatTheRunPacks) {
                      {0, 4, 8, 8},
                      {2, 0, 8, 8},
                      {2, 4, 6, 0},
-                     {2, 5, 15, 16}})
+                     {2, 5, 15, 16},
+                     {2, 16, 64, 32},
+                     {3, 33, 65, 31},
+                     {2, 130, 130, 65},
+                     {2, 35, 0, 33},
+                     {1, 50, 1000, 40}})
         any.check(p);
     }
   PackedPair fixed(GetParam(), target, 70, 50, false, false), turned(GetParam(), target, 9, 48, true, true);
@@ -333,17 +393,59 @@ TEST_P(IntegerGemm, EpilogueToBytes) {
 }
 
 TEST_P(IntegerGemm, TakesTheBestInstruction) {
-  std::unique_ptr<Kernel> kernel = compile(GetParam(), {8, 64, 48});
+  std::unique_ptr<Kernel> kernel = compile(GetParam(), {0, 64, 48, /*isOpen=*/true});
   ASSERT_TRUE(kernel);
   StringRef isa = GetParam(), assembly = kernel->assembly();
-  bool hasQuads = isa == "avx512vnni" || isa == "avxvnni";
+  bool hasQuads = isa == "avx512vnni" || isa == "avxvnni" || isa == "amxint8";
   EXPECT_EQ(hasQuads, assembly.contains("vpdpbusd"));
   EXPECT_EQ(!hasQuads && isa != "portable", assembly.contains("vpmaddwd"));
   EXPECT_FALSE(assembly.contains("vpmaddubsw")); // saturates
+  for (StringRef name : {"ldtilecfg", "tilezero", "tileloadd", "tdpbusd", "tilestored", "tilerelease"})
+    EXPECT_EQ(isa == "amxint8", assembly.contains(name)) << name.str();
 }
 
-INSTANTIATE_TEST_SUITE_P(Isas, IntegerGemm, testing::Values("portable", "avx2", "avxvnni", "avx512", "avx512vnni"),
+INSTANTIATE_TEST_SUITE_P(Isas, IntegerGemm,
+                         testing::Values("portable", "avx2", "avxvnni", "avx512", "avx512vnni", "amxint8"),
                          [](const testing::TestParamInfo<const char *> &info) { return std::string(info.param); });
+
+/// A library for machines with tiles runs on others, too: the same kernel there.
+TEST(IntegerGemmTiles, WithoutTiles) {
+  if (!hostRuns("avx512vnni"))
+    GTEST_SKIP() << "this machine has no avx512vnni";
+  MLIRContext context;
+  context.loadDialect<AttnDialect>();
+  Problem p{0, 70, 50, true, true};
+  IntegerGemmSpec spec = specOf(p, makeTarget(context, "amxint8"));
+  auto kernel = Kernel::compile("avx512vnni", [&](OpBuilder &builder, Location loc) {
+    return buildIntegerGemm(builder, loc, specOf(p, makeTarget(*builder.getContext(), "amxint8")));
+  });
+  RowPacking packing("avx512vnni", ShapedType::kDynamic, p.k);
+  ASSERT_TRUE(kernel && spec.hasTiles);
+  for (int64_t m : {1, 12, 13, 40}) {
+    p.m = m;
+    Case data(p, spec);
+    std::vector<char> got = run(*kernel, p, data, nullptr, sizeof(int32_t), &packing);
+    EXPECT_EQ(0, std::memcmp(got.data(), data.expected.data(), got.size())) << m;
+  }
+}
+
+/// Products of few rows and of many share a weight: their panels are the same, and few rows have no tiles.
+TEST(IntegerGemmSpec, FewRowsHaveNoTiles) {
+  MLIRContext context;
+  context.loadDialect<AttnDialect>();
+  TargetAttr target = makeTarget(context, "amxint8");
+  IntegerGemmSpec few = IntegerGemmSpec::forTarget(target, IntegerGemmSpec::kFewestTileRows - 1, 768, 768);
+  IntegerGemmSpec many = IntegerGemmSpec::forTarget(target, IntegerGemmSpec::kFewestTileRows, 768, 768);
+  EXPECT_FALSE(few.hasTiles);
+  EXPECT_TRUE(many.hasTiles);
+  EXPECT_EQ(few.panelShape(), many.panelShape());
+  EXPECT_FALSE(IntegerGemmSpec::mayHaveTiles(makeTarget(context, "avx512vnni")));
+  EXPECT_FALSE(IntegerGemmSpec::mayHaveTiles(makeTarget(context, "amx"))); // of bf16 alone
+  many.tileVectors = 3;
+  std::string reason;
+  EXPECT_FALSE(canBuildIntegerGemm(many, &reason));
+  EXPECT_EQ(reason, "tiles need products of 4 bytes and panels of 32 columns");
+}
 
 TEST(IntegerGemmSpec, SaysWhatItCannotBuild) {
   MLIRContext context;

@@ -113,6 +113,8 @@ bool hostRuns(StringRef isa) {
     return hostRuns("avx512bf16") && has({"amx-tile", "amx-bf16"}) && mayUseTiles();
   if (isa == "avx512vnni")
     return hostRuns("avx512") && has({"avx512vnni"});
+  if (isa == "amxint8")
+    return hostRuns("avx512vnni") && has({"amx-tile", "amx-int8"}) && mayUseTiles();
   if (isa == "avxvnni")
     return hostRuns("avx2") && has({"avxvnni"});
   bool avx2 = has({"avx2", "fma", "f16c", "bmi", "bmi2"});
@@ -128,6 +130,8 @@ TargetAttr makeTarget(MLIRContext &context, StringRef isa) {
     return make("x86-64-v4", "+amx-bf16,+amx-tile,+avx512bf16,-prefer-256-bit", "avx512");
   if (isa == "avx512bf16")
     return make("x86-64-v4", "+avx512bf16,-prefer-256-bit", "avx512");
+  if (isa == "amxint8")
+    return make("x86-64-v4", "+amx-int8,+amx-tile,+avx512vnni,-prefer-256-bit", "avx512");
   if (isa == "avx512vnni")
     return make("x86-64-v4", "+avx512vnni,-prefer-256-bit", "avx512");
   if (isa == "avxvnni")

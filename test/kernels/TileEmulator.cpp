@@ -131,12 +131,34 @@ float widen(const uint8_t *half) {
   return flushed(value);
 }
 
+/// The tiles of a product, which must fit each other.
+struct Factors {
+  Tile &c, &a, &b;
+  Factors(int to, int left, int right) : c(configuredTile(to)), a(configuredTile(left)), b(configuredTile(right)) {
+    if (to == left || to == right || left == right)
+      refuse("a product: a tile comes twice");
+    if (a.rows != c.rows || b.bytes != c.bytes || a.bytes % 4 || c.bytes % 4 || a.bytes / 4 != b.rows)
+      refuse("a product: tiles that do not fit");
+  }
+};
+
+/// TDPBUSD: bytes from 0 to 255 by bytes from -128 to 127; sums wrap.
+void multiplyBytes(int to, int left, int right) {
+  auto [c, a, b] = Factors(to, left, right);
+  for (int m = 0; m < c.rows; ++m)
+    for (int n = 0; n < c.bytes / 4; ++n) {
+      uint32_t sum;
+      std::memcpy(&sum, &c.data[m][4 * n], sizeof sum);
+      for (int k = 0; k < a.bytes; ++k)
+        sum += a.data[m][k] * static_cast<int8_t>(b.data[k / 4][4 * n + k % 4]);
+      std::memcpy(&c.data[m][4 * n], &sum, sizeof sum);
+    }
+  ++state.counts.products;
+}
+
+/// TDPBF16PS.
 void multiply(int to, int left, int right) {
-  if (to == left || to == right || left == right)
-    refuse("TDPBF16PS: a tile comes twice");
-  Tile &c = configuredTile(to), &a = configuredTile(left), &b = configuredTile(right);
-  if (a.rows != c.rows || b.bytes != c.bytes || a.bytes % 4 || c.bytes % 4 || a.bytes / 4 != b.rows)
-    refuse("TDPBF16PS: tiles that do not fit");
+  auto [c, a, b] = Factors(to, left, right);
   for (int m = 0; m < c.rows; ++m) {
     float sums[2][kBytes / 4] = {};
     for (int k = 0; k < a.bytes / 4; ++k)
@@ -188,6 +210,11 @@ bool run(const Instruction &at) {
     if (!at.isMemory || at.prefix == None)
       return false;
     move(at, at.prefix == OxF3);
+    return true;
+  case 0x5e:
+    if (at.isMemory || at.prefix != Ox66)
+      return false;
+    multiplyBytes(at.reg, at.rm, at.vvvv);
     return true;
   case 0x5c:
     if (at.isMemory || at.prefix != OxF3)

@@ -99,10 +99,14 @@ TEST(CpuFeaturesTest, AgreesWithTheKernel) {
 // A kernel that lists tiles grants them, unless it is told not to; then or
 // without them no library uses any.
 TEST(CpuFeaturesTest, TilesNeedPermission) {
-  bool may = mayUseTiles();
-  EXPECT_EQ(may, mayUseTiles());
-  if (!have("amx_tile") || !have("amx_bf16"))
+  constexpr char kAll[] = "amx_tile,amx_bf16,amx_int8";
+  bool may = mayUseTiles(kAll);
+  EXPECT_EQ(may, mayUseTiles(kAll));
+  if (!have(kAll))
     EXPECT_FALSE(may);
+  EXPECT_FALSE(mayUseTiles(""));
+  EXPECT_FALSE(mayUseTiles("avx2"));
+  EXPECT_FALSE(mayUseTiles("amx_tile,avx9000"));
 }
 
 TEST(CpuFeaturesTest, Lists) {

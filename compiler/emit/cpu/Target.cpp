@@ -110,7 +110,7 @@ FailureOr<TargetAttr> makeTarget(MLIRContext *context, StringRef cpu, std::strin
     bool v3 = v2 && has({"avx", "avx2", "bmi", "bmi2", "f16c", "fma", "lzcnt", "movbe"});
     bool v4 = v3 && has({"avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"});
     name = v4 ? "x86-64-v4" : v3 ? "x86-64-v3" : v2 ? "x86-64-v2" : "x86-64";
-    for (StringRef extra : {"avx512bf16", "avx512vnni", "amx-tile", "amx-bf16"})
+    for (StringRef extra : {"avx512bf16", "avx512vnni", "amx-tile", "amx-bf16", "amx-int8"})
       if (v4 && host.lookup(extra))
         features += ("+" + extra + ",").str();
     if (v3 && !v4 && host.lookup("avxvnni"))
@@ -153,6 +153,8 @@ FailureOr<TargetAttr> makeTarget(MLIRContext *context, StringRef cpu, std::strin
     features = "+avx512bf16," + features;
   if (avx512 && subtarget->checkFeatures("+amx-tile,+amx-bf16") && !StringRef(features).contains("+amx-bf16"))
     features = "+amx-tile,+amx-bf16," + features;
+  if (avx512 && subtarget->checkFeatures("+amx-tile,+amx-int8") && !StringRef(features).contains("+amx-int8"))
+    features = (StringRef(features).contains("+amx-tile") ? "+amx-int8," : "+amx-tile,+amx-int8,") + features;
   return TargetAttr::get(context, kTriple, name, features,
                          avx512 ? "avx512"
                          : avx2 ? "avx2"
@@ -172,7 +174,14 @@ std::string requiredCpuFeatures(TargetAttr target) {
 
 std::string optionalCpuFeatures(ModuleOp module) {
   WalkResult result = module.walk([](HasTilesOp) { return WalkResult::interrupt(); });
-  return result.wasInterrupted() ? "amx_tile,amx_bf16" : "";
+  if (!result.wasInterrupted())
+    return "";
+  StringRef features = TargetAttr::lookup(module).getFeatures();
+  std::string names = "amx_tile";
+  for (auto [llvmName, kernelName] : {std::pair("+amx-bf16", ",amx_bf16"), std::pair("+amx-int8", ",amx_int8")})
+    if (features.contains(llvmName))
+      names += kernelName;
+  return names;
 }
 
 } // namespace attn

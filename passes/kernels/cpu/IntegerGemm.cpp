@@ -1,7 +1,7 @@
-#include "passes/kernels/cpu/IntegerGemm.h"
+#include "passes/kernels/cpu/IntegerGemmEmitter.h"
+#include "passes/kernels/cpu/PackRows.h"
 #include "passes/kernels/cpu/RegionVectorizer.h"
 #include "passes/kernels/cpu/TileHeights.h"
-#include "passes/kernels/shared/KernelFunction.h"
 
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 
@@ -10,65 +10,11 @@ using namespace mlir;
 namespace attn {
 namespace {
 
-using Vecs = SmallVector<Vec>;
-
 constexpr int64_t kLineBytes = 64;
 /// How far ahead of it lines are asked for where one block of rows reads all panels: a stream from memory.
 constexpr int64_t kStreamAhead = 4096;
 
-/// Columns of a panel: a fixed number, or what is left in the last one.
-struct Columns {
-  int64_t count = 0;
-  std::optional<Index> left;
-};
-
-class IntegerGemmEmitter {
-public:
-  IntegerGemmEmitter(KernelFunction &f, const IntegerGemmSpec &spec)
-      : k(f.k), spec(spec), width(spec.panelWidth()), group(spec.group()), stepBytes(width * group),
-        i8(k.b.getI8Type()), i32(k.b.getI32Type()) {
-    takeArguments(f);
-  }
-
-  void emit();
-
-private:
-  void takeArguments(KernelFunction &f);
-  void emitTask(Index task);
-  void emitTile(int64_t height);
-  void multiply(Vecs &sums, int64_t height, const Vecs &right, llvm::function_ref<Vec(int64_t)> left);
-  Vec dot(const Vec &sum, const Vec &left, const Vec &right);
-  Vec rowBytes(Index row, Index first, int64_t count);
-  Vec lastBytes(Index row, Index first, Index count);
-  Num rowSum(Index row);
-  void emitRows();
-  void emitElements(Index row, int64_t vector, const Columns &columns, Vec sum);
-  void forColumns(llvm::function_ref<void(const Columns &columns)> emitColumns);
-
-  /// A vector of a buffer's elements, number `v` of `columns`.
-  template <typename... Places>
-  Vec loadColumns(const Buffer &buffer, const Columns &columns, int64_t v, const Places &...at) {
-    std::optional<Index> left = leftIn(columns, v);
-    return left ? buffer.first(*left, spec.lanes, at...) : buffer.vector(spec.lanes, at...);
-  }
-  std::optional<Index> leftIn(const Columns &columns, int64_t vector);
-  int64_t vectorsOf(const Columns &columns) const {
-    return columns.left ? spec.tileVectors : llvm::divideCeil(columns.count, spec.lanes);
-  }
-  Vec sumsOf(int64_t value) { return k.splat(k.i32(value), spec.lanes); }
-
-  Code &k;
-  const IntegerGemmSpec &spec;
-  const int64_t width, group, stepBytes; ///< of a panel: columns; rows and bytes of a step
-  const Type i8, i32;
-
-  Buffer a, panels, flatPanels, columnSums, columnZero, c, scratch;
-  Num rowZero;
-  SmallVector<Buffer> operands;
-  Index rows, depth, allColumns, blocks, height, extra, numPanels, allPanels, panelBytes, prefetchStep;
-  // Of the task at hand; panelAt counts those of other matrices, too.
-  Index panel, panelAt, row, tileHeight, prefetchAt;
-};
+} // namespace
 
 void IntegerGemmEmitter::takeArguments(KernelFunction &f) {
   auto take = [&](EpilogueOperand kind, Type element) {
@@ -85,6 +31,8 @@ void IntegerGemmEmitter::takeArguments(KernelFunction &f) {
     llvm_unreachable("covered switch");
   };
   a = f.buffer({spec.m, spec.k}, i8);
+  if (spec.hasTiles)
+    packedRows = f.buffer(PackRowsSpec{spec.m, spec.k}.shape(), i8);
   panels = f.buffer(spec.panelShape(), i8);
   columnSums = f.buffer(spec.sumShape(), i32);
   if (spec.hasRowZero)
@@ -104,7 +52,7 @@ void IntegerGemmEmitter::emit() {
   numPanels = ceilDiv(allColumns, width);
   allPanels = panels.dim(0);
   panelBytes = panels.dim(1) * stepBytes;
-  Index batches = k.index(1);
+  batches = k.index(1);
   if (spec.isBatched) {
     batches = allPanels / maximum(numPanels, 1);
     rows = rows / maximum(batches, 1);
@@ -114,7 +62,14 @@ void IntegerGemmEmitter::emit() {
   Index divisor = maximum(blocks, 1);
   height = rows / divisor;
   extra = rows % divisor;
-  k.parallel(batches * numPanels * blocks, [&](Index task) { emitTask(task); });
+  Index tasks = batches * numPanels * blocks;
+  if (spec.hasTiles) {
+    Mask hasTiles = k.asMask(HasTilesOp::create(k.b, k.loc, k.b.getI1Type()));
+    hasTiles = hasTiles & (rows >= IntegerGemmSpec::kFewestTileRows);
+    emitTileTasks(hasTiles);
+    tasks = select(hasTiles, k.index(0), tasks);
+  }
+  k.parallel(tasks, [&](Index task) { emitTask(task); });
 }
 
 void IntegerGemmEmitter::emitTask(Index task) {
@@ -144,7 +99,7 @@ void IntegerGemmEmitter::emitTask(Index task) {
   atHeight(k.b, k.loc, tileHeight.value(), tileHeights(spec.m, spec.tileRows),
            [&](int64_t height) { emitTile(height); });
   if (spec.m != 0)
-    emitRows();
+    emitRows(row, k.index(0), tileHeight);
 }
 
 /// The sums of `height` rows and one panel, to the scratch.
@@ -249,29 +204,30 @@ Num IntegerGemmEmitter::rowSum(Index row) {
   return sumOfLanes(sum);
 }
 
-/// Corrects the sums by the zero points, applies the epilogue and stores the rows of the tile.
-void IntegerGemmEmitter::emitRows() {
+/// Corrects `count` rows of sums, which stand in the scratch from row `place` on, by the zero points, applies the
+/// epilogue and stores them from row `first` on.
+void IntegerGemmEmitter::emitRows(const Index &first, const Index &place, const Index &count) {
   forColumns([&](const Columns &columns) {
     int64_t vectors = vectorsOf(columns);
     Vecs corrections, zeros;
     for (int64_t v = 0; v < vectors; ++v) {
-      int64_t first = v * spec.lanes;
+      int64_t offset = v * spec.lanes;
       if (spec.hasRowZero)
-        corrections.push_back(rowZero * columnSums.vector(spec.lanes, panelAt, first));
+        corrections.push_back(rowZero * columnSums.vector(spec.lanes, panelAt, offset));
       if (spec.columnZero == ZeroPoint::Scalar)
         zeros.push_back(k.splat(convert(columnZero(), i32), spec.lanes));
       else if (spec.columnZero == ZeroPoint::ByColumn)
-        zeros.push_back(convert(loadColumns(columnZero, columns, v, panel * width + first), i32));
+        zeros.push_back(convert(loadColumns(columnZero, columns, v, panel * width + offset), i32));
     }
-    k.rolledLoop(0, tileHeight, 1, [&](Index r) {
-      Index at = row + r;
+    k.rolledLoop(0, count, 1, [&](Index r) {
+      Index at = first + r;
       Vec difference;
       if (spec.columnZero != ZeroPoint::None) { // K za - sum of the row
         Num all = spec.hasRowZero ? rowZero * toNum(depth, i32) : k.i32(0);
         difference = k.splat(all - rowSum(at), spec.lanes);
       }
       for (int64_t v = 0; v < vectors; ++v) {
-        Vec sum = scratch.vector(spec.lanes, r, v * spec.lanes);
+        Vec sum = scratch.vector(spec.lanes, place + r, v * spec.lanes);
         if (spec.hasRowZero)
           sum = sum - corrections[v];
         if (spec.columnZero != ZeroPoint::None)
@@ -338,8 +294,6 @@ void IntegerGemmEmitter::emitElements(Index row, int64_t vector, const Columns &
   else
     c.setVector(result, row, column);
 }
-
-} // namespace
 
 FailureOr<func::FuncOp> buildIntegerGemm(OpBuilder &builder, Location loc, const IntegerGemmSpec &spec) {
   std::string reason;

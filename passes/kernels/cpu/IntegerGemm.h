@@ -29,6 +29,10 @@ struct IntegerGemmSpec {
   int64_t tileRows = 4, tileVectors = 2;
   /// Blocks of tileRows rows that stay in the second-level cache while the panels go by; 0: all of A.
   int64_t chunkBlocks = 0;
+  /// A run that may use tiles of bytes (AMX) does for kFewestTileRows rows or more (of a matrix); all others do as
+  /// without. Quads, panels of 32 columns.
+  bool hasTiles = false;
+  int64_t tileGroups = 0; ///< of 128 rows, as chunkBlocks of those; 0: all of A
 
   /// A block of scalar ops that yields the element of C; null: the sum itself. As in GemmSpec, but the sum is i32, and
   /// operands and result have the types that the block says.
@@ -36,6 +40,14 @@ struct IntegerGemmSpec {
   unsigned accumulator = 0;
   llvm::SmallVector<EpilogueOperand> operands;
 
+  /// Of 8 rows tiles and vpdpbusd make as many sums, of 12 tiles 1.5 times as many, of 4 vpdpbusd 1.3 times (768 x 768
+  /// from the second-level cache, Emerald Rapids; weights from memory come as fast for both).
+  static constexpr int64_t kFewestTileRows = 8;
+  /// Rows of A that pass a part of a panel while it stays in the first-level cache.
+  static constexpr int64_t kGroupRows = 128;
+
+  /// Whether the target may have tiles of bytes.
+  static bool mayHaveTiles(TargetAttr target);
   /// The best tile of the target's instruction set; feature bits alone decide.
   static IntegerGemmSpec forTarget(TargetAttr target, int64_t m, int64_t k, int64_t n);
 
@@ -61,6 +73,7 @@ bool canBuildIntegerGemm(const IntegerGemmSpec &spec, std::string *reason = null
 /// Emits the kernel `spec.symbol()` at the builder's insertion point. Arguments:
 ///
 ///   A         memref<MxKxi8>
+///   rows      with hasTiles: A as buildPackRows leaves it
 ///   B         panels as #attn.byte_panels, of all matrices where it is batched
 ///   sums      memref<PxWxi32>, as #attn.column_sums
 ///   za        with hasRowZero: memref<i8>

@@ -8,6 +8,18 @@ using namespace mlir;
 
 namespace attn {
 
+/// As many groups of A's rows as half the second-level cache holds; 0 where that is all of them.
+static int64_t groupsInCache(TargetAttr target, int64_t m, int64_t depth) {
+  int64_t groups = std::max<int64_t>(target.getL2() / 2 / (IntegerGemmSpec::kGroupRows * depth), 1);
+  return !ShapedType::isDynamic(m) && groups * IntegerGemmSpec::kGroupRows >= m ? 0 : groups;
+}
+
+bool IntegerGemmSpec::mayHaveTiles(TargetAttr target) {
+  StringRef features = target.getFeatures();
+  return target.getF32Lanes() == 16 && features.contains("+avx512vnni") && features.contains("+amx-tile") &&
+         features.contains("+amx-int8");
+}
+
 IntegerGemmSpec IntegerGemmSpec::forTarget(TargetAttr target, int64_t m, int64_t k, int64_t n) {
   IntegerGemmSpec spec;
   spec.m = m;
@@ -20,9 +32,19 @@ IntegerGemmSpec IntegerGemmSpec::forTarget(TargetAttr target, int64_t m, int64_t
   // As the f32 kernel: 24 + 3 + 1 of 32 registers; 12 + 2 + 1 and 8 + 2 + 1 of 16.
   spec.tileRows = spec.lanes == 16 ? 8 : spec.lanes == 8 ? 6 : 4;
   spec.tileVectors = spec.lanes == 16 ? 3 : 2;
+  // Panels of two tiles, for few rows, too: products of different numbers of rows share a weight.
+  bool hasTilePanels = mayHaveTiles(target);
+  if (hasTilePanels) {
+    spec.tileRows = 12; // without tiles: 24 + 2 + 1 registers
+    spec.tileVectors = 2;
+  }
   // A chunk of A and the panel at hand share the second-level cache; a chunk of few blocks costs more than it saves.
   constexpr int64_t kFewest = 12;
   int64_t depth = ShapedType::isDynamic(k) ? 1024 : std::max<int64_t>(k, 1);
+  if (hasTilePanels && (ShapedType::isDynamic(m) || m >= kFewestTileRows)) {
+    spec.hasTiles = true;
+    spec.tileGroups = groupsInCache(target, m, depth);
+  }
   int64_t room = target.getL2() / 4 * 3 - depth * spec.panelWidth();
   spec.chunkBlocks = std::max<int64_t>(room, 0) / (depth * spec.tileRows);
   if (spec.chunkBlocks < kFewest)
@@ -46,6 +68,8 @@ std::string IntegerGemmSpec::symbol() const {
                                    hasRowZero ? "_za" : "", zeros[static_cast<int>(columnZero)]);
   if (chunkBlocks)
     name += "_c" + std::to_string(chunkBlocks);
+  if (hasTiles)
+    name += "_amx" + std::to_string(tileGroups);
   if (!epilogue)
     return name;
   std::string key = blockSignature(*epilogue) + std::to_string(accumulator);
@@ -70,6 +94,8 @@ bool canBuildIntegerGemm(const IntegerGemmSpec &spec, std::string *reason) {
     return fail("the tile is empty");
   if (spec.dot != ByteDot::Single && spec.lanes != 16 && spec.lanes != 8)
     return fail("products of " + Twine(spec.group()) + " bytes need 8 or 16 lanes, not " + Twine(spec.lanes));
+  if (spec.hasTiles && (spec.dot != ByteDot::Quads || spec.lanes != 16 || spec.tileVectors != 2 || spec.tileGroups < 0))
+    return fail("tiles need products of 4 bytes and panels of 32 columns");
   if (!spec.epilogue)
     return spec.operands.empty() || fail("there are operands but no epilogue");
   if (!canVectorizeBlock(*spec.epilogue, reason))

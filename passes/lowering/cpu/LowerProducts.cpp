@@ -5,6 +5,7 @@
 #include "passes/graph/Structured.h"
 #include "passes/kernels/cpu/IntegerGemm.h"
 #include "passes/kernels/cpu/PackBytes.h"
+#include "passes/kernels/cpu/PackRows.h"
 #include "passes/kernels/cpu/Range.h"
 #include "passes/lowering/choose/Epilogue.h"
 #include "passes/lowering/choose/KernelCall.h"
@@ -51,6 +52,8 @@ private:
   IntegerGemmSpec makeSpec(IntegerProductOp op, const std::optional<Epilogue> &epilogue);
   Value signedZero(IntegerProductOp op, Location loc);
   FailureOr<func::FuncOp> getPacking(IntegerProductOp op, const IntegerGemmSpec &spec);
+  FailureOr<func::FuncOp> getRowPacking(IntegerProductOp op, const IntegerGemmSpec &spec);
+  Value packRows(IntegerProductOp op, const IntegerGemmSpec &spec, Value matrix, Location loc);
   SmallVector<Value> packAtRun(IntegerProductOp op, const IntegerGemmSpec &spec, Location loc);
   SmallVector<Value> storedPanels(IntegerProductOp op, WeightOp weight, const IntegerGemmSpec &spec, Location loc);
   SmallVector<Value> makeInputs(IntegerProductOp op, const std::optional<Epilogue> &epilogue,
@@ -65,6 +68,7 @@ private:
   DerivedGlobals globals;
   TargetAttr target;
   IRRewriter rewriter;
+  llvm::MapVector<Value, KernelOp> packedRows; ///< of left-hand sides, by the last kernel that packed them
 };
 
 /// The stored matrix that is multiplied by, or null.
@@ -134,6 +138,49 @@ FailureOr<func::FuncOp> ProductLowering::getPacking(IntegerProductOp op, const I
                             [&](OpBuilder &builder) { return buildPackBytes(builder, op.getLoc(), pack); });
 }
 
+FailureOr<func::FuncOp> ProductLowering::getRowPacking(IntegerProductOp op, const IntegerGemmSpec &spec) {
+  PackRowsSpec pack{spec.m, spec.k};
+  return kernels.getOrBuild(pack.symbol(),
+                            [&](OpBuilder &builder) { return buildPackRows(builder, op.getLoc(), pack); });
+}
+
+/// The rows of `matrix`, which the product has on its left, as tiles; once for products of the same rows by a weight.
+Value ProductLowering::packRows(IntegerProductOp op, const IntegerGemmSpec &spec, Value matrix, Location loc) {
+  Block *block = rewriter.getInsertionBlock();
+  KernelOp &last = packedRows[op.getLhs()];
+  func::FuncOp kernel = *getRowPacking(op, spec);
+  if (!spec.isBatched && last && last->getBlock() == block && last.getCallee() == kernel.getSymName() &&
+      (rewriter.getInsertionPoint() == block->end() || last->isBeforeInBlock(&*rewriter.getInsertionPoint())))
+    return last->getResult(0);
+  auto asValue = [&](OpFoldResult size) { return getValueOrCreateConstantIndexOp(rewriter, loc, size); };
+  auto pieces = [&](Value size, int64_t step) -> Value {
+    return arith::CeilDivUIOp::create(rewriter, loc, size, arith::ConstantIndexOp::create(rewriter, loc, step));
+  };
+  SmallVector<OpFoldResult> sizes = tensor::getMixedSizes(rewriter, loc, matrix);
+  Value rows = asValue(sizes[0]), count = arith::ConstantIndexOp::create(rewriter, loc, 1);
+  if (spec.isBatched) {
+    SmallVector<OpFoldResult> right = tensor::getMixedSizes(rewriter, loc, op.getRhs());
+    count = asValue(multiplySizes(rewriter, loc, ArrayRef(right).take_front(op.getNumBatch())));
+    Value one = arith::ConstantIndexOp::create(rewriter, loc, 1);
+    rows = arith::DivUIOp::create(rewriter, loc, rows, arith::MaxUIOp::create(rewriter, loc, count, one));
+  }
+  SmallVector<int64_t> shape = PackRowsSpec{spec.m, spec.k}.shape();
+  OpFoldResult steps = rewriter.getIndexAttr(shape[2]);
+  if (ShapedType::isDynamic(shape[2]))
+    steps = pieces(asValue(sizes[1]), PackRowsSpec::kDepth);
+  Value init = tensor::EmptyOp::create(
+      rewriter, loc,
+      {OpFoldResult(count), OpFoldResult(pieces(rows, PackRowsSpec::kRows)), steps, rewriter.getIndexAttr(shape[3])},
+      rewriter.getI8Type());
+  if (auto type = RankedTensorType::get(shape, rewriter.getI8Type()); init.getType() != type)
+    init = tensor::CastOp::create(rewriter, loc, type, init);
+  if (auto type = RankedTensorType::get({spec.m, spec.k}, rewriter.getI8Type()); matrix.getType() != type)
+    matrix = tensor::CastOp::create(rewriter, loc, type, matrix);
+  last = KernelOp::create(rewriter, loc, init.getType(), FlatSymbolRefAttr::get(kernel), matrix, init,
+                          rewriter.getDenseI64ArrayAttr({}));
+  return last->getResult(0);
+}
+
 /// Panels of what the run multiplies by and the sums of their columns, packed by that kernel.
 SmallVector<Value> ProductLowering::packAtRun(IntegerProductOp op, const IntegerGemmSpec &spec, Location loc) {
   Value right = op.getRhs();
@@ -195,6 +242,8 @@ SmallVector<Value> ProductLowering::makeInputs(IntegerProductOp op, const std::o
                                                const IntegerGemmSpec &spec, Location loc,
                                                SmallVectorImpl<int64_t> &elementwise) {
   SmallVector<Value> inputs = {toMatrix(rewriter, loc, op.getLhs(), leadingDims(op))};
+  if (spec.hasTiles)
+    inputs.push_back(packRows(op, spec, inputs.front(), loc));
   WeightOp weight = storedMatrix(op);
   llvm::append_range(inputs, weight ? storedPanels(op, weight, spec, loc) : packAtRun(op, spec, loc));
   if (spec.hasRowZero)
@@ -246,7 +295,7 @@ void ProductLowering::lower(IntegerProductOp op) {
       spec.symbol(), [&](OpBuilder &builder) { return buildIntegerGemm(builder, op.getLoc(), spec); });
   if (failed(kernel))
     return missed("the name '" + spec.symbol() + "' is taken");
-  if (spec.isBatched && failed(getPacking(op, spec)))
+  if ((spec.isBatched && failed(getPacking(op, spec))) || (spec.hasTiles && failed(getRowPacking(op, spec))))
     return missed("the name of the kernel that packs is taken");
   remark::passed(op.getLoc(), remarkNamed("product")) << remark::add("{0}", spec.symbol());
   report(op, ProductVerdict::kernel, spec.symbol());

@@ -202,8 +202,8 @@ typedef struct attnrt_run {
   // the other two. All are read after the entry returns.
   int32_t error_message;
 
-  // Nonzero: amx_tile and amx_bf16 are there, and the process may use tiles on
-  // all its threads. Code that does leaves them released.
+  // Nonzero: the library's optional_cpu_features are there, and the process may
+  // use tiles on all its threads. Code that does leaves them released.
   int32_t has_tiles;
 
   int64_t error_index; // as the model has it: negative ones not yet wrapped
@@ -347,7 +347,7 @@ typedef struct attnrt_library {
   const char *manifest_json;    // all of this and the fusion verdicts, for people and tools
   const attnrt_gpu_code *gpu;   // NULL: the library runs on the CPU
   // CPU features that some of the code uses where all of them are there, spelt
-  // as above: "amx_tile,amx_bf16" (see attnrt_run.has_tiles); "": none.
+  // as above: "amx_tile,amx_bf16,amx_int8" (see attnrt_run.has_tiles); "": none.
   const char *optional_cpu_features;
 } attnrt_library;
 
