@@ -57,18 +57,16 @@ void PackedOperand::startCopies(BlockBuilder &k, const HeadView &view, Value beg
 }
 
 /// Whether the scores of 128 keys and what is computed for each leave ptxas without registers: with a region beyond a
-/// scale it spilled up to 276 bytes, with a table beside limits up to 32, with a log-sum-exp up to 28.
-static bool isBusy(const AttentionSpec &spec) {
-  return !spec.extras.empty() || !spec.getPureScale() || (!spec.denseMasks.empty() && !spec.limits.empty());
-}
+/// scale it spilled up to 276 bytes, with a log-sum-exp up to 28.
+static bool isBusy(const AttentionSpec &spec) { return !spec.extras.empty() || !spec.getPureScale(); }
 
 Packing::Packing(const AttentionSpec &spec)
     : keys(spec, spec.keyOperand, Dim::J, Dim::D), values(spec, spec.value, Dim::J, Dim::E) {
-  // What leaves ptxas without registers, up to 224 bytes of them: scores of 128 keys and a table beside heads
-  // wider than 64, and anything computed for each score beside heads wider than 128 and a tile ahead.
+  // What leaves ptxas without registers, up to 224 bytes of them: scores of 128 keys beside a table, and anything
+  // computed for each score beside heads wider than 128 and a tile ahead.
   int64_t widest = std::max(keys.padded, values.padded);
   bool hasTable = !spec.denseMasks.empty();
-  keysPerTile = widest > 128 || isBusy(spec) || (widest > 64 && hasTable) ? 64 : 128;
+  keysPerTile = widest > 128 || isBusy(spec) || hasTable ? 64 : 128;
   isAhead = widest <= 128 || !(isBusy(spec) || hasTable);
   // Wider rows and such with a rest take more registers than the threads have that copy.
   auto isWhole = [](const PackedOperand &operand) { return operand.piece == 8 && operand.padded == operand.width; };
