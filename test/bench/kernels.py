@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 """The GEMM kernel beside oneDNN (in OpenVINO) and OpenBLAS (in NumPy), one thread each.
 
-    kernels.py [M...] [--types=f32,bf16,int8]
+    kernels.py [M...] [--types=f32,bf16,int8,bytes]
 
 Cold figures rotate over more weights than the caches hold, as a network does. Shares are of the peak of fp32 FMAs
-measured beside each shape; bf16 products have twice that on a processor with vdpbf16ps at full rate. Results go to
+measured beside each shape; bf16 products have twice that on a processor with vdpbf16ps at full rate. Shares of bytes
+by bytes, for processors that have tdpbusd (AMX) or vpdpbusd, are of what that makes in registers. Results go to
 test/bench/results as JSON.
 """
 import os
@@ -76,8 +77,8 @@ def onednn(m, n, k, kind):
 
 
 def ours(kind, rows):
-    program = ROOT / "build" / "bin" / "bench-gemm"
-    done = subprocess.run([program, kind, "--json", *map(str, rows)], check=True, capture_output=True, text=True)
+    call = ["bench-integer-gemm"] if kind == "bytes" else ["bench-gemm", kind]
+    done = subprocess.run([ROOT / "build" / "bin" / call[0], *call[1:], "--json", *map(str, rows)], check=True, capture_output=True, text=True)
     seen = {}
     for line in done.stdout.splitlines():
         row = json.loads(line)
@@ -102,7 +103,7 @@ def main():
             m, n, k = row["m"], row["n"], row["k"]
             flops = 2e-9 * m * n * k
             peers = {}
-            if not args.no_peers and kind != "int8":
+            if not args.no_peers and kind in ("f32", "bf16"):
                 peers["onednn"] = onednn(m, n, k, kind)
             if not args.no_peers and kind == "f32":
                 peers["openblas"] = openblas(m, n, k)
