@@ -88,6 +88,11 @@ def recurrent(op, gates, steps, batch, width, **more):
     return node, weights, [[steps, batch, width]], steps * shape[0] * batch * gates * width * width
 
 
+def product(sums):
+    """Of inputs: the right one is packed into a panel of 16 columns at least."""
+    return h.make_node("MatMul", ["q", "k"], ["y"]), {}, [[2, sums], [sums, 4]], sums * 16
+
+
 CASES = {
     "one query": attention(1, 1 << 18, 128),
     "queries": attention(40, 1 << 16, 128),
@@ -97,6 +102,7 @@ CASES = {
     "LSTM of two directions": recurrent("LSTM", 4, 2000, 3, 64, direction="bidirectional"),
     "GRU": recurrent("GRU", 3, 5000, 1, 64),
     "RNN": recurrent("RNN", 1, 20000, 1, 64),
+    "packed panel": product(1 << 20),
 }
 
 

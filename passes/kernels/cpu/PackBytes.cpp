@@ -94,6 +94,7 @@ void PackBytesEmitter::packRows(bool isWhole) {
   };
   totals = k.rolledLoop(0, whole, 1, totals,
                         [&](Index step, SmallVector<Vec> totals) { return packStep(step, totals, std::nullopt); });
+  markLong(k.b);
   if (ShapedType::isDynamic(spec.k) || spec.k % spec.group)
     totals = k.rolledLoop(whole, ceilDiv(depth, spec.group), 1, totals, [&](Index step, SmallVector<Vec> totals) {
       return packStep(step, totals, depth - step * spec.group);
@@ -125,6 +126,7 @@ void PackBytesEmitter::packColumns() {
             store(x, row, true);
             return total + convert(x, i32);
           });
+          markLong(k.b);
           Vec zeros = k.splat(k.number(i8, int64_t(0)), bytes);
           Vec rest = select(firstLanes(depth - whole, bytes),
                             flipped(source.first(depth - whole, bytes, matrix, from, whole)), zeros);

@@ -31,6 +31,7 @@ func::FuncOp buildPackPanels(OpBuilder &b, Location loc, const PackPanelsSpec &s
           target.setVector(x, at, row, n);
         }
       });
+      markLong(k.b);
     };
     k.when(first + spec.width <= columns, [&] { copyRows(true); }, [&] { copyRows(false); });
   });
