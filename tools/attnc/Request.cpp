@@ -298,8 +298,32 @@ void readReports(CommandLine &line, Request &request) {
               "--compare=f32 says what they cost");
   if (!options.exposedNodes.empty())
     line.fail("--verify-fusion compares the model's own outputs: leave out --expose-attention");
+  if (options.optLevel == 0)
+    line.fail("--verify-fusion compares with what -O0 makes: leave out -O0");
   if (options.emit != EmitKind::Lib)
     line.fail("--verify-fusion runs a model library, not --emit=" + emit);
+}
+
+/// Two files of one name would be one, the later written.
+void checkApart(CommandLine &line, const Request &request) {
+  std::pair<StringRef, StringRef> files[] = {{"-o", request.output},
+                                             {"--fusion-report", request.fusionReport},
+                                             {"--emit-header", request.header},
+                                             {"--annotate", request.job.annotated},
+                                             {"--profile", request.job.profile}};
+  auto isOne = [](StringRef a, StringRef b) {
+    SmallString<128> paths[] = {a, b};
+    for (SmallString<128> &path : paths) {
+      (void)sys::fs::make_absolute(path);
+      sys::path::remove_dots(path, /*remove_dot_dot=*/true);
+    }
+    return paths[0] == paths[1];
+  };
+  for (auto *first = std::begin(files); first != std::end(files); ++first)
+    for (auto *second = first + 1; second != std::end(files); ++second)
+      if (!first->second.empty() && !second->second.empty() && first->second != "-" &&
+          isOne(first->second, second->second))
+        line.fail(first->first + " and " + second->first + " would both be '" + first->second + "'");
 }
 
 /// Where the output goes, and that nothing else goes there.
@@ -342,6 +366,7 @@ Request readRequest(CommandLine &line) {
   readReports(line, request);
   readCalibration(line, request);
   readOutput(line, request);
+  checkApart(line, request);
   request.arguments = line.argumentsBesides({OPT_o, OPT_json, OPT_progress, OPT_calibrate});
   return request;
 }
