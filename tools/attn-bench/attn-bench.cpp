@@ -258,6 +258,11 @@ int printMachine(CommandLine &line) {
   auto threads = static_cast<int32_t>(line.number(OPT_threads, cpus, 1, cpus));
   if (!line.positional().empty())
     line.fail("--machine takes no model");
+  for (auto [id, flag] :
+       {std::pair(OPT_runs, "--runs"), std::pair(OPT_min_time, "--min-time"), std::pair(OPT_breakdown, "--breakdown"),
+        std::pair(OPT_profile, "--profile"), std::pair(OPT_roofline, "--roofline")})
+    if (line.has(id))
+      line.fail(Twine(flag) + " is of a model's runs, and --machine takes no model");
   if (line.failed())
     return ExitUsage;
   double peak = measurePeak(threads), bandwidth = measureBandwidth(threads);

@@ -72,13 +72,14 @@ int run(CommandLine &line, runner::Model &model, runner::Model *reference, Strin
   std::vector<Tensor> inputs, outputs, wanted(expected.size());
   if (runner::Fault fault = runner::makeInputs(entry, options, inputs, error, &madeUp); fault != runner::Fault::None)
     return reportFault(fault, error);
-  // Who gives some may have forgotten the others, and who compares may take the distance for one on real data.
-  if ((!options.inputs.empty() || reference) && !madeUp.empty())
+  // Who gives some may have forgotten the others, and who compares or looks may take what comes of it for real.
+  if ((!options.inputs.empty() || reference || !maps.folder.empty()) && !madeUp.empty())
     reportNote("made from the seed " + Twine(options.seed) + ", as --input does not give " +
                (madeUp.size() == 1 ? "it: " : "them: ") + printable(join(madeUp, ", ")) +
                (reference
                     ? "; on such inputs, whose integers are 0 or 1, models can lie further from f32 than on real ones"
-                    : ""));
+                : !maps.folder.empty() ? "; a mask made so hides half of the keys"
+                                       : ""));
   for (size_t i = 0; i < expected.size(); ++i)
     if (runner::Fault fault = runner::parseTensor(expected[i].value, wanted[i], error); fault != runner::Fault::None)
       return reportFault(fault, error);

@@ -119,7 +119,7 @@ defm annotate : Eq<"annotate", "FILE",
     "write the ONNX model once more, each node with what became of it: FILE.onnx for Netron, FILE.json for Model Explorer",
     g_output, [AttncVis]>;
 defm require_fused : Eq<"require-fused", "N",
-    "fail unless at least N attentions were fused (exit 2, nothing is written)", g_output, everyTool>;
+    "fail unless at least N attentions were fused (exit 2; no library is written, reports are)", g_output, everyTool>;
 
 def verify_fusion : SimpleFlag<"verify-fusion",
     "compile the unfused form too, run both on adversarial inputs, and print where they differ and the pass that "
