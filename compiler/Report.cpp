@@ -44,6 +44,23 @@ LogicalResult describeTensors(FunctionOpInterface entry, StringRef key, std::vec
   return success();
 }
 
+/// What holds of runs that `form` does instead of the entry, too.
+LogicalResult addForm(FunctionOpInterface form, EntryDescription &entry) {
+  std::vector<TensorDescription> outputs;
+  if (failed(describeTensors(form, AttnDialect::kOutputsAttr, outputs)))
+    return failure();
+  for (auto [output, other] : llvm::zip_equal(entry.outputs, outputs))
+    for (auto [n, size] : llvm::enumerate(output.shape))
+      if (size != other.shape[n] || output.dimNames[n] != other.dimNames[n]) {
+        size = -1;
+        output.dimNames[n].clear();
+      }
+  auto bytes = form->getAttrOfType<IntegerAttr>(kMaxWorkspaceAttr);
+  if (entry.maxWorkspace)
+    entry.maxWorkspace = bytes ? std::optional(std::max(*entry.maxWorkspace, bytes.getInt())) : std::nullopt;
+  return success();
+}
+
 json::Value toJson(Attribute attr) {
   if (auto text = dyn_cast<StringAttr>(attr))
     return json::fixUTF8(text.getValue());
@@ -108,13 +125,10 @@ FailureOr<std::vector<EntryDescription>> describeEntries(ModuleOp module) {
           description.dimBounds.push_back({cString(dim.getName().strref()), range[0], range[1]});
     if (auto bytes = entry->getAttrOfType<IntegerAttr>(kMaxWorkspaceAttr))
       description.maxWorkspace = bytes.getInt();
-    for (auto form : module.getOps<FunctionOpInterface>()) { // runs of which may need more
-      auto of = form->getAttrOfType<FlatSymbolRefAttr>(kBroadcastFormAttr);
-      auto bytes = form->getAttrOfType<IntegerAttr>(kMaxWorkspaceAttr);
-      if (of && of.getValue() == entry.getName() && description.maxWorkspace)
-        description.maxWorkspace =
-            bytes ? std::optional(std::max(*description.maxWorkspace, bytes.getInt())) : std::nullopt;
-    }
+    for (auto form : module.getOps<FunctionOpInterface>())
+      if (auto of = form->getAttrOfType<FlatSymbolRefAttr>(kBroadcastFormAttr); of && of.getValue() == entry.getName())
+        if (failed(addForm(form, description)))
+          return failure();
     auto reasons = entry->getAttrOfType<ArrayAttr>(kStateReasonsAttr);
     if (auto states = entry->getAttrOfType<ArrayAttr>(kStatesAttr))
       for (auto [n, state] : llvm::enumerate(states.getAsRange<DenseI64ArrayAttr>())) {

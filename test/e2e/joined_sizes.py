@@ -44,6 +44,20 @@ MODELS = {
 }""",
     "weight": """g (float[n,m] x) => (float[] y)
 <float[2,4] w = {1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0}> { y = Add(x, w) }""",
+    # Outputs of another size than where n is 4; more than one of them.
+    "flat": """g (float[n,4] x, float[4,4] z) => (float[] y, float[] v) {
+  y = Add(x, z)
+  shape = Constant<value = int64[1] {-1}>()
+  v = Reshape(x, shape)
+}""",
+    # A requirement of two sizes that are the same only where those are that the form joins.
+    "mask": """g (float[s,8] q, float[t,8] k, float[u,8] v, float[r,w] mask) => (float[] y) {
+  turned = Transpose<perm = [1, 0]>(k)
+  products = MatMul(q, turned)
+  masked = Add(products, mask)
+  weights = Softmax<axis = -1>(masked)
+  y = MatMul(weights, v)
+}""",
 }
 
 
@@ -63,7 +77,8 @@ def chain(x, z, w):
 
 
 WEIGHT = np.arange(1, 9, dtype=np.float32).reshape(2, 4)
-FORMULA = {"attention": attention, "where": lambda c, x, z: np.where(c, np.tanh(x), z), "product": lambda x, z: np.matmul(x, z),
+FORMULA = {"flat": lambda x, z: (x + z, x.reshape(-1)),
+           "mask": lambda q, k, v, mask: np.matmul(softmax(q @ k.T + mask), v), "attention": attention, "where": lambda c, x, z: np.where(c, np.tanh(x), z), "product": lambda x, z: np.matmul(x, z),
            "chain": chain, "loop": lambda x, z: x + z + z + z, "weight": lambda x: x + WEIGHT}
 
 
@@ -84,6 +99,8 @@ CASES = {
     "chain": [{"x": (n,), "z": (m,), "w": (k,)} for n, m, k in ((9, 9, 9), (9, 1, 9), (1, 9, 1), (1, 1, 9), (9, 1, 1), (9, 8, 9))],
     "loop": [{"x": (n,), "z": (m,)} for n, m in ((5, 5), (5, 1), (1, 5), (1, 1), (5, 4))],
     "weight": [{"x": (2, 4)}, {"x": (1, 4)}, {"x": (2, 1)}],
+    "flat": [{"x": (n, 4), "z": (4, 4)} for n in (4, 1, 3)],
+    "mask": [{"q": (2, 8), "k": (t, 8), "v": (u, 8), "mask": (2, w)} for t in (1, 7) for u in (1, 7) for w in (1, 7)],
 }
 
 
@@ -92,8 +109,8 @@ def values(shapes, rng):
             for name, shape in shapes.items()}
 
 
-def run(folder, library, feeds, entry=()):
-    args = ["attn-run", library, *entry, f"--output=y=@{folder}/y.npy"]
+def run(folder, library, feeds, outputs, entry=()):
+    args = ["attn-run", library, *entry, *(f"--output={name}=@{folder}/{name}.npy" for name in outputs)]
     for name, value in feeds.items():
         np.save(f"{folder}/{name}.npy", value)
         args.append(f"--input={name}=@{folder}/{name}.npy")
@@ -101,14 +118,17 @@ def run(folder, library, feeds, entry=()):
 
 
 def check(folder, library, name, feeds, entry=()):
-    done = run(folder, library, feeds, entry)
+    outputs = "yv" if name == "flat" else "y"
+    done = run(folder, library, feeds, outputs, entry)
     try:
         want = FORMULA[name](**feeds)
-    except ValueError: # NumPy does not broadcast them
-        assert done.returncode == 3 and "sizes" in done.stderr or "has size" in done.stderr, (name, done)
+    except ValueError: # NumPy does not broadcast or multiply them
+        assert done.returncode == 3, (name, done)
+        assert any(text in done.stderr for text in ("sizes", "has size", "columns")), (name, done)
         return
     assert done.returncode == 0, (name, {n: v.shape for n, v in feeds.items()}, done)
-    np.testing.assert_allclose(np.load(f"{folder}/y.npy"), want, rtol=2e-5, atol=2e-6)
+    for output, value in zip(outputs, want if isinstance(want, tuple) else (want,)):
+        np.testing.assert_allclose(np.load(f"{folder}/{output}.npy"), value, rtol=2e-5, atol=2e-6)
 
 
 def main(folder):

@@ -158,11 +158,37 @@ private:
       prologue.insert(&op);
     }
     prologueEnd = last;
+    askFormsFirst();
     // Elsewhere the run has begun, and no other form can do it.
     entry.walk([&](RequireOp require) {
       if (!prologue.contains(require))
         require->removeAttr(kOtherwiseAttr);
     });
+  }
+
+  /// What leaves a run to another form stands before what ends it.
+  void askFormsFirst() {
+    llvm::SmallPtrSet<Operation *, 16> asked; // with what they need: sizes of inputs
+    for (Operation &op : llvm::reverse(block()))
+      if (prologue.contains(&op) && (asked.contains(&op) || op.hasAttr(kOtherwiseAttr))) {
+        asked.insert(&op);
+        for (Value operand : op.getOperands())
+          if (Operation *maker = operand.getDefiningOp())
+            asked.insert(maker);
+      }
+    Operation *last = nullptr;
+    for (Operation &op : llvm::make_early_inc_range(block())) {
+      if (!asked.contains(&op))
+        continue;
+      if (last)
+        op.moveAfter(last);
+      else
+        op.moveBefore(&block(), block().begin());
+      last = &op;
+    }
+    for (Operation &op : block())
+      if (prologue.contains(&op))
+        prologueEnd = &op;
   }
 
   /// `tensor` is what a loop carried, and dimension `dim` does not grow: what the

@@ -88,3 +88,21 @@ func.func @served(%a: tensor<?xf32>) -> tensor<?xf32> attributes {attn.entry} {
   attn.require unsupported %ok, "node 'e' (Exp): size {0} is empty" (%n) {attn.otherwise = @form}
   return %s : tensor<?xf32>
 }
+
+// -----
+
+// What another form can do is asked before what ends the run, and what computes sizes for it goes in front, too.
+// CHECK-LABEL: func.func @asked_first
+// CHECK: attn.require unsupported %{{.*}}, "n or 1"{{.*}}{attn.otherwise = @form}
+// CHECK: attn.require %{{.*}}, "n is k"
+func.func @asked_first(%a: tensor<?xf32>, %b: tensor<?xf32>) -> tensor<?xf32> attributes {attn.entry} {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %n = tensor.dim %a, %c0 : tensor<?xf32>
+  %k = tensor.dim %b, %c0 : tensor<?xf32>
+  %same = arith.cmpi eq, %n, %k : index
+  attn.require %same, "n is k" (%n, %k)
+  %longer = arith.cmpi ne, %n, %c1 : index
+  attn.require unsupported %longer, "n or 1" (%n) {attn.otherwise = @form}
+  return %a : tensor<?xf32>
+}
