@@ -293,6 +293,9 @@ LogicalResult trainBatchNormalization(Node &n) {
     return failure();
   for (auto [i, moment] : {std::pair(1, &own->mean), std::pair(2, &own->variance)}) {
     const Tensor &running = n.input(i + 2);
+    if (running.rank() != 1)
+      return n.error() << "expects running values of rank 1, one per channel, input " << i + 2 << " has rank "
+                       << running.rank();
     FailureOr<Tensor> batch = n.reshape(*moment, {x.shape[1]});
     if (failed(batch))
       return failure();
