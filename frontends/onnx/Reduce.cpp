@@ -100,21 +100,35 @@ void removeComments(proto::GraphProto &graph) {
   }
 }
 
-/// Bodies of control flow hold weights, too.
+bool embedWeights(proto::GraphProto &graph, ExternalFiles &files, std::string &error);
+
+/// Attributes of nodes hold weights, and so do bodies of control flow.
+bool embedWeights(google::protobuf::RepeatedPtrField<proto::NodeProto> &nodes, ExternalFiles &files,
+                  std::string &error) {
+  bool isWhole = true;
+  for (proto::NodeProto &node : nodes) {
+    for (proto::AttributeProto &attribute : *node.mutable_attribute())
+      if (attribute.has_t() && attribute.t().data_location() == proto::TensorProto::EXTERNAL)
+        isWhole = isWhole && embedExternal(*attribute.mutable_t(), files, error);
+    forEachGraph(node, [&](proto::GraphProto &inner) { isWhole = isWhole && embedWeights(inner, files, error); });
+  }
+  return isWhole;
+}
+
 bool embedWeights(proto::GraphProto &graph, ExternalFiles &files, std::string &error) {
   for (proto::TensorProto &tensor : *graph.mutable_initializer())
     if (tensor.data_location() == proto::TensorProto::EXTERNAL && !embedExternal(tensor, files, error)) {
       error = "initialiser '" + printableName(tensor.name()) + "' " + error;
       return false;
     }
-  bool isWhole = true;
-  for (proto::NodeProto &node : *graph.mutable_node()) {
-    for (proto::AttributeProto &attribute : *node.mutable_attribute())
-      if (attribute.has_t() && attribute.t().data_location() == proto::TensorProto::EXTERNAL)
-        isWhole &= embedExternal(*attribute.mutable_t(), files, error);
-    forEachGraph(node, [&](proto::GraphProto &inner) { isWhole = isWhole && embedWeights(inner, files, error); });
-  }
-  return isWhole;
+  return embedWeights(*graph.mutable_node(), files, error);
+}
+
+bool embedWeights(proto::ModelProto &model, ExternalFiles &files, std::string &error) {
+  for (proto::FunctionProto &function : *model.mutable_functions())
+    if (!embedWeights(*function.mutable_node(), files, error))
+      return false;
+  return embedWeights(*model.mutable_graph(), files, error);
 }
 
 } // namespace
@@ -198,6 +212,8 @@ bool ReducibleModel::State::takeBranch(size_t number) {
         return false;
       for (proto::TensorProto &tensor : *branch.mutable_initializer())
         *graph.add_initializer() = std::move(tensor);
+      for (proto::SparseTensorProto &tensor : *branch.mutable_sparse_initializer())
+        *graph.add_sparse_initializer() = std::move(tensor);
       for (proto::NodeProto &inner : *branch.mutable_node())
         *graph.add_node() = std::move(inner);
       // Where nothing makes it in the branch, an Identity has the name that the graph knows.
@@ -298,7 +314,7 @@ std::unique_ptr<ReducibleModel> ReducibleModel::read(mlir::MLIRContext *context,
   std::unique_ptr<proto::ModelProto> model = readModelFile(reporter);
   ExternalFiles files(path);
   std::string error;
-  if (model && !embedWeights(*model->mutable_graph(), files, error))
+  if (model && !embedWeights(*model, files, error))
     reporter.invalid() << error;
   else if (model && model->ByteSizeLong() > INT32_MAX)
     reporter.unsupported() << "has " << model->ByteSizeLong() << " bytes with its weights; one file holds "

@@ -46,7 +46,7 @@ std::vector<std::pair<func::ReturnOp, unsigned>> resultsOf(ModuleOp module) {
 Value standIn(OpResult result) {
   Operation *op = result.getOwner();
   for (Value operand : op->getOperands())
-    if (operand.getType() == result.getType())
+    if (operand.getType() == result.getType() && operand.getDefiningOp() != op) // graph regions have cycles
       return operand;
   auto function = op->getParentOfType<func::FuncOp>();
   if (!function || failed(function.insertArgument(function.getNumArguments(), result.getType(), {}, op->getLoc())))
