@@ -24,7 +24,7 @@ def info(name, shape):
 
 def save_model(path, nodes, inputs, outputs, initializers=()):
     save(helper.make_model(helper.make_graph(nodes, "g", inputs, outputs, list(initializers)),
-                           opset_imports=[helper.make_opsetid("", 17)], ir_version=9), path)
+                           opset_imports=[helper.make_opsetid("", 17), helper.make_opsetid("com.microsoft", 1)], ir_version=9), path)
 
 
 def node(op, inputs, output, name=None, **attributes):
@@ -111,18 +111,45 @@ def repeated(name):
             node("Reshape", [f"{name}e", "heads"], f"{name}r")]
 
 
+GROUPS = [numpy_helper.from_array(np.array(value), name) for name, value in
+          {"two": [2], "groups": [1, 1, 2, 1, 1], "heads": [0, 4, -1, 8]}.items()]
+
+
 def grouped_step(path):
     """One query, whose heads share the keys in pairs: the attention has them as queries."""
     save_model(path, [*repeated("k"), *repeated("v"), node("Transpose", ["kr"], "kt", perm=[0, 1, 3, 2]),
                       node("MatMul", ["q", "kt"], "s"), *attention("s", False, "vr")],
                [info("q", ["b", 4, 1, 8]), info("k", ["b", 2, "n", 8]), info("v", ["b", 2, "n", 8])],
                [info("y", ["b", 4, 1, 8])],
-               [SCALE, numpy_helper.from_array(np.array([2]), "two"),
-                numpy_helper.from_array(np.array([1, 1, 2, 1, 1]), "groups"),
-                numpy_helper.from_array(np.array([0, 4, -1, 8]), "heads")])
+               [SCALE, *GROUPS])
     rng = np.random.default_rng(5)
     return {"q": rng.standard_normal((3, 4, 1, 8)).astype(np.float32)} | {
         x: rng.standard_normal((3, 2, 9, 8)).astype(np.float32) for x in "kv"}
+
+
+def grouped_item(path):
+    """A batch of one item whose heads share the keys in pairs, queries before heads: the attention has both as heads."""
+    save_model(path, [*repeated("k"), *repeated("v"), node("Transpose", ["kr"], "kt", perm=[0, 1, 3, 2]),
+                      node("Transpose", ["x"], "q", perm=[0, 2, 1, 3]), node("MatMul", ["q", "kt"], "s"),
+                      *attention("s", False, "vr")[:-1], node("MatMul", ["w", "vr"], "t"),
+                      node("Transpose", ["t"], "y", perm=[0, 2, 1, 3])],
+               [info("x", [1, "n", 4, 8]), info("k", [1, 2, "n", 8]), info("v", [1, 2, "n", 8])],
+               [info("y", [1, "n", 4, 8])], [SCALE, *GROUPS])
+    rng = np.random.default_rng(11)
+    q = rng.standard_normal((1, 4, 9, 8)).astype(np.float32)
+    return {"x": q.swapaxes(1, 2)} | {x: rng.standard_normal((1, 2, 9, 8)).astype(np.float32) for x in "kv"}, {"q": q}
+
+
+def grouped_apart(path):
+    """The same, with groups in a dimension of their own."""
+    queries, keys = [1, 2, 2, "n", 8], [1, 2, 1, "n", 8]
+    save_model(path, [node("Transpose", ["k"], "kt", perm=[0, 1, 2, 4, 3]), node("Transpose", ["x"], "q", perm=[0, 2, 3, 1, 4]),
+                      node("MatMul", ["q", "kt"], "s"), *attention("s", False, "v")],
+               [info("x", [1, "n", 2, 2, 8]), info("k", keys), info("v", keys)], [info("y", queries)], [SCALE])
+    rng = np.random.default_rng(13)
+    q = rng.standard_normal((1, 2, 2, 9, 8)).astype(np.float32)
+    feeds = {"x": np.moveaxis(q, 3, 1)} | {x: rng.standard_normal((1, 2, 1, 9, 8)).astype(np.float32) for x in "kv"}
+    return feeds, {"q": q.reshape(1, 4, 9, 8), "k": feeds["k"][:, :, 0]}
 
 
 def by_feature(path):
@@ -156,6 +183,21 @@ def behind_a_sink(path):
     return {"mask": mask} | {x: rng.standard_normal((2, 3, 9, 8)).astype(np.float32) for x in "qkv"}, {"sinks": sinks}
 
 
+def grouped_sink(path):
+    """GroupQueryAttention with a sink and a batch of one item: 2 heads of keys, 4 of queries."""
+    sinks = np.array([0.3, -2, 4, 1], np.float32)
+    group = helper.make_node("GroupQueryAttention", [*"qkv", "", "", "last", "total", *[""] * 4, "sinks"], [*"y", "keys", "values"],
+                             NODE, domain="com.microsoft", num_heads=4, kv_num_heads=2, scale=0.5)
+    counts = [numpy_helper.from_array(np.array([value], np.int32), name) for name, value in (("last", 8), ("total", 9))]
+    save_model(path, [group], [info("q", [1, 9, 32]), info("k", [1, 9, 16]), info("v", [1, 9, 16])], [info("y", [1, 9, 32])],
+               [*counts, numpy_helper.from_array(sinks, "sinks")])
+    rng = np.random.default_rng(12)
+    feeds = {x: rng.standard_normal((1, 9, 8 * n)).astype(np.float32) for x, n in (("q", 4), ("k", 2), ("v", 2))}
+    split = {x: value.reshape(1, 9, -1, 8).swapaxes(1, 2) for x, value in feeds.items()}
+    later = np.where(np.tri(9, dtype=bool), 0, -np.inf)
+    return feeds, split | {"mask": later, "sinks": sinks[:, None, None]}
+
+
 def over_more_than_their_sum(path):
     """exp(s - max(s)) over the sum of a row and 0.5."""
     half = numpy_helper.from_array(np.float32(0.5), "half")
@@ -174,7 +216,7 @@ def scores_of(f):
     """Of the feeds: [.., query, key]."""
     if "s" in f:
         return f["s"]
-    if "x" in f:
+    if "queries" in f:
         return np.swapaxes(f["x"] @ f["queries"], 1, 2)[:, :, None]
     k = f["k"] if f["k"].ndim != 4 else np.repeat(f["k"], f["q"].shape[1] // f["k"].shape[1], axis=1)
     return f["q"] @ np.swapaxes(k, -1, -2)
@@ -403,8 +445,11 @@ check("one", one_item)
 check("key", one_key)
 check("query", one_query)
 check("grouped", grouped_step)
+check("grouped-item", grouped_item)
+check("grouped-apart", grouped_apart)
 check("feature", by_feature)
 check("sink", behind_a_sink)
+check("grouped-sink", grouped_sink)
 check("more", over_more_than_their_sum)
 check_errors(model, folder)
 check_entries(model, folder)

@@ -25,6 +25,12 @@ Atoms AttentionBuilder::rowsOfSearch(const Access &access) const {
   return product == rows ? found : Atoms();
 }
 
+/// Whether no key differs along h: the heads of a group.
+bool AttentionBuilder::sharesKeys() const {
+  Atoms ofKey = flatten(match.key.access);
+  return llvm::none_of(units[A::H], [&](unsigned atom) { return llvm::is_contained(ofKey, atom); });
+}
+
 /// The atoms of each axis of the weights that are read at `access`, or nothing where that is not seen.
 std::optional<SmallVector<Atoms>> AttentionBuilder::findAxes(const Access &access) const {
   using A = AttentionOp;
@@ -69,13 +75,14 @@ std::optional<SmallVector<Atoms>> AttentionBuilder::findAxes(const Access &acces
     });
   }
   // Of what is left, batch stands first where one of them is of size 1 or no query puts both in order; else the
-  // attention knows.
+  // attention knows. What it calls b and h may both be heads behind a batch of 1: kv heads, and those of a group.
   bool hasUnit = llvm::any_of(others, [](const Atoms &atoms) { return atoms.empty(); });
   bool isNamed = !units[A::B].empty() && !units[A::H].empty();
+  bool isBatchOfOne = others.size() > 1 && others.front().empty() && (others.size() == 2 || sharesKeys());
   Atoms ordered = flatten(match.query.access);
   bool isOrdered = match.kind != ScoreKind::given &&
                    llvm::all_of(flatten(others), [&](unsigned atom) { return llvm::is_contained(ordered, atom); });
-  bool byPlace = others.size() > 1 && (!isOrdered || (hasUnit && !isNamed));
+  bool byPlace = others.size() > 1 && (!isOrdered || isBatchOfOne || (hasUnit && !isNamed));
   for (auto [n, atoms] : llvm::enumerate(others))
     for (unsigned atom : atoms) {
       if (isOf(atom, A::J))

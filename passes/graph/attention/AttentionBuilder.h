@@ -76,6 +76,7 @@ private:
 
   // AttentionAxes.cpp
   Atoms rowsOfSearch(const Access &access) const;
+  bool sharesKeys() const;
   std::optional<llvm::SmallVector<Atoms>> findAxes(const Access &access) const;
   mlir::ArrayAttr axesOfWeights(llvm::ArrayRef<mlir::AffineMap> maps);
 
