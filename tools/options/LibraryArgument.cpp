@@ -3,6 +3,7 @@
 #include "tools/options/Console.h"
 
 #include "llvm/ADT/STLExtras.h"
+#include "llvm/Support/FileSystem.h"
 #include "llvm/Support/Path.h"
 #include <cerrno>
 #include <csignal>
@@ -99,6 +100,8 @@ std::unique_ptr<LibraryArgument> LibraryArgument::prepare(CommandLine &line, int
     line.fail(models.empty() ? "no model given" : "one model expected, not " + Twine(models.size()));
   if (line.has(OPT_json) && line.text(OPT_fusion_report) == "-")
     line.fail("--json and --fusion-report=- would both write to standard output");
+  if (models.size() == 1 && sys::fs::is_directory(models.front()))
+    line.fail("'" + models.front() + "' is a folder: attnc makes a library of the models in it (docs/hub.md)");
   exitCode = ExitUsage;
   if (line.failed())
     return nullptr;
