@@ -142,6 +142,15 @@ private:
     return llvm::all_of(op.getResultTypes(), [](Type type) { return type.isIntOrIndexOrFloat(); });
   }
 
+  /// Moves `op` behind `last`, to the front if there is none, and makes it the last.
+  void moveBehind(Operation *&last, Operation &op) {
+    if (last)
+      op.moveAfter(last);
+    else
+      op.moveBefore(&block(), block().begin());
+    last = &op;
+  }
+
   /// Moves to the front what can be computed from the inputs alone.
   void hoistPrologue() {
     Operation *last = nullptr;
@@ -150,11 +159,7 @@ private:
             return !operand.getDefiningOp() || prologue.contains(operand.getDefiningOp());
           }))
         continue;
-      if (last)
-        op.moveAfter(last);
-      else
-        op.moveBefore(&block(), block().begin());
-      last = &op;
+      moveBehind(last, op);
       prologue.insert(&op);
     }
     prologueEnd = last;
@@ -180,11 +185,7 @@ private:
     for (Operation &op : llvm::make_early_inc_range(block())) {
       if (!asked.contains(&op))
         continue;
-      if (last)
-        op.moveAfter(last);
-      else
-        op.moveBefore(&block(), block().begin());
-      last = &op;
+      moveBehind(last, op);
     }
     for (Operation &op : block())
       if (prologue.contains(&op))
