@@ -21,6 +21,8 @@ struct CudaDriver {
   int (*cuCtxPopCurrent_v2)(void **);
   int (*cuMemAlloc_v2)(DeviceAddress *, size_t);
   int (*cuMemFree_v2)(DeviceAddress);
+  int (*cuMemHostAlloc)(void **, size_t, unsigned);
+  int (*cuMemFreeHost)(void *);
   int (*cuMemcpyHtoDAsync_v2)(DeviceAddress, const void *, size_t, void *);
   int (*cuMemcpyDtoHAsync_v2)(void *, DeviceAddress, size_t, void *);
   int (*cuMemcpyDtoDAsync_v2)(DeviceAddress, DeviceAddress, size_t, void *);

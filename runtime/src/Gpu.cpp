@@ -182,6 +182,11 @@ attnrt_status GpuSession::initialize(int32_t numInputs, int32_t numOutputs) {
   int result = scope.code ? scope.code : model.driver->cuStreamCreate(&stream, kNonBlocking);
   if (result)
     return failCuda(*model.driver, result, "cuStreamCreate", "a session");
+  void *read = nullptr;
+  result = model.driver->cuMemHostAlloc(&read, sizeof(attnrt_device_error), 0);
+  if (result)
+    return failCuda(*model.driver, result, "cuMemHostAlloc", "a session");
+  errorRead = static_cast<attnrt_device_error *>(read);
   attnrt_status status = ATTNRT_OK;
   if (!atLeast(error, sizeof(attnrt_device_error), "a session", status))
     return status;
@@ -234,6 +239,8 @@ GpuSession::~GpuSession() {
   for (uint64_t i = 0; outputs.data() && i < outputs.size(); ++i)
     release(outputs[i]);
   release(error);
+  if (errorRead)
+    model.driver->cuMemFreeHost(errorRead);
   release(products);
   if (stream)
     model.driver->cuStreamDestroy_v2(stream);

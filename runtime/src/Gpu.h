@@ -105,7 +105,10 @@ public:
   void *stream = nullptr; ///< the session's own
   Array<DeviceBuffer> inputs, outputs;
   GpuPiece *workspace = nullptr;
-  DeviceBuffer error;    ///< an attnrt_device_error, 0 between runs
+  DeviceBuffer error; ///< an attnrt_device_error, 0 between runs
+  /// What a run found there. Page-locked: a copy to other memory of the host holds up every call that concerns the
+  /// stream, from any thread, until it is over.
+  attnrt_device_error *errorRead = nullptr;
   DeviceBuffer products; ///< workspace of cuBLASLt
   GpuLaunches launches;
 };

@@ -304,7 +304,7 @@ static attnrt_status createOnDevice(attnrt_model *model, const GpuModel &gpu, co
 attnrt_status attnrt_session::collect(Run &run) {
   const attnrt_entry &entry = *run.plan->entry;
   const CudaDriver &driver = *gpu->model.driver;
-  attnrt_device_error error = {};
+  attnrt_device_error &error = *gpu->errorRead;
   int code = driver.cuMemcpyDtoHAsync_v2(&error, gpu->error.address, sizeof(error), run.stream);
   for (int32_t i = 0; i < entry.num_outputs && !code; ++i) {
     OutputSlot &slot = outputs[uint64_t(i)];

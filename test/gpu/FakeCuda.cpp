@@ -16,7 +16,8 @@
 //   resident=N    blocks that run at once (as many as processors)
 //   seed=N        of the scheduler            lazy=0|1     asynchronous copies (1)
 //   log=1         prints every launch to stderr
-//   count=1       prints at the process' end how often it waited for a stream and launched a graph
+//   count=1       prints at the process' end how often it waited for a stream, launched a graph and copied to
+//                 memory of the host that is not page-locked
 //   cublaslt=1    libcublasLt is there, too; its own settings are in FakeCublasLt.cpp
 
 #include "test/gpu/FakeCuda.h"
@@ -34,8 +35,8 @@ Driver &fake::driver() {
     only->configure(getenv("ATTN_FAKE_CUDA"));
     if (only->setting("count", 0))
       atexit([] {
-        fprintf(stderr, "fake cuda: waited %lld times, launched %lld graphs\n", driver().synchronizations,
-                driver().graphs);
+        fprintf(stderr, "fake cuda: waited %lld times, launched %lld graphs, copied to pageable memory %lld times\n",
+                driver().synchronizations, driver().graphs, driver().pageableCopies);
       });
   }
   return *only;
@@ -195,6 +196,24 @@ FAKE cuMemFree_v2(uint64_t address) {
     return result;
   return device().memory.free(address) ? Success : InvalidValue;
 }
+FAKE cuMemHostAlloc(void **memory, size_t bytes, unsigned) {
+  LOCKED;
+  if (Result sticky = device().sticky)
+    return sticky;
+  *memory = bytes ? malloc(bytes) : nullptr;
+  if (!*memory)
+    return bytes ? OutOfMemory : InvalidValue;
+  driver().pageLocked[static_cast<uint8_t *>(*memory)] = bytes;
+  return Success;
+}
+FAKE cuMemFreeHost(void *memory) {
+  LOCKED;
+  if (!driver().pageLocked.erase(static_cast<uint8_t *>(memory)))
+    return InvalidValue;
+  Result result = device().drainAll();
+  free(memory);
+  return result;
+}
 FAKE cuMemcpyHtoDAsync_v2(uint64_t to, const void *from, size_t bytes, void *stream) {
   LOCKED;
   // Pageable memory is read before the call returns.
@@ -214,13 +233,18 @@ FAKE cuMemcpyDtoHAsync_v2(void *to, uint64_t from, size_t bytes, void *stream) {
   LOCKED;
   if (streamOf(stream).capture)
     return CaptureUnsupported;
-  return enqueue(stream, [=] {
+  Result result = enqueue(stream, [=] {
     uint8_t *memory = device().memory.find(from, bytes);
     if (!memory)
       return Result(IllegalAddress);
     memcpy(to, memory, bytes);
     return Result(Success);
   });
+  if (driver().isPageLocked(to, bytes))
+    return result;
+  // The call returns when the copy is done.
+  ++driver().pageableCopies;
+  return result ? result : device().drain(streamOf(stream));
 }
 FAKE cuMemcpyDtoDAsync_v2(uint64_t to, uint64_t from, size_t bytes, void *stream) {
   LOCKED;

@@ -88,7 +88,8 @@ struct Driver {
   std::map<std::string, long long> settings;
   bool configured = false, initialized = false;
   std::map<int, std::unique_ptr<Device>> devices; ///< those that were used
-  long long launches = 0, graphs = 0, synchronizations = 0;
+  long long launches = 0, graphs = 0, synchronizations = 0, pageableCopies = 0;
+  std::map<uint8_t *, size_t> pageLocked; ///< memory of the host, with its bytes
   /// cudaGraphSetConditional: the value of each handle; null outside of graphs.
   std::map<uint64_t, uint32_t> *conditions = nullptr;
   std::string images; ///< targets of the images that were to be loaded, one after the other
@@ -97,6 +98,11 @@ struct Driver {
   long long setting(const char *name, long long fallback) {
     auto found = settings.find(name);
     return found == settings.end() ? fallback : found->second;
+  }
+  bool isPageLocked(const void *memory, size_t bytes) const {
+    auto *begin = static_cast<uint8_t *>(const_cast<void *>(memory));
+    auto next = pageLocked.upper_bound(begin);
+    return next != pageLocked.begin() && begin + bytes <= std::prev(next)->first + std::prev(next)->second;
   }
   void configure(const char *text) {
     settings.clear();
