@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 """Makes a folder, and a tar of it, with all GPU tests compiled: for a machine with a card and no compiler.
 
-    package.py [--out=build/gpu-tests] [--archs=sm_90a] [--filter=PATTERN]
+    package.py [--out=build/gpu-tests] [--archs=sm_90a] [--filter=PATTERN] [--call=quick|bench|ncu]
 
 Machine code goes in where ptxas is at hand. Inputs are drawn again there, and of large outputs some rows are stored.
 Brings along attn-run, attn-bench, libattnrt, build/bin/attnc-static (as bin/attnc) if it has been built, and the libraries
-that they need beside libc; and graphs without weights, which are compiled on that machine (card_graphs.py).
+that they need beside libc; and graphs without weights, which are compiled on that machine (card_graphs.py). With --call only
+what that call of run.py uses, which is half as large.
 """
 import argparse
 import itertools
@@ -194,14 +195,36 @@ class Package:
                 self.add_together(group[first:first + TOGETHER], precision, description)
 
 
-def copy_programs(out, tools):
+def add_tests(package, wanted):
+    for family in kernel_cases.CASES:
+        for precision in PRECISIONS.get(family, ("f32",)):
+            package.add_family(family, precision, wanted)
+    for folder in sorted((ROOT / "test/e2e/models").iterdir()):
+        first = folder / "inputs_0.npz"
+        if not re.search(wanted, f"model_{folder.name}") or not first.exists():
+            continue
+        meta = json.loads((folder / "meta.json").read_text())
+        package.add(f"model_{folder.name}", folder / "model.onnx", {"rtol": meta["rtol"], "atol": meta["atol"], "products": True},
+                    dict(np.load(first)), dict(np.load(folder / "outputs_0.npz")))
+    with tempfile.TemporaryDirectory() as temporary:
+        model = pathlib.Path(temporary) / "m.onnx"
+        for name, built, inputs, outputs in loops():
+            if re.search(wanted, name):
+                onnx.save(built, model)
+                package.add(name, model, {"rtol": 1e-5, "atol": 1e-5}, inputs, outputs, flags=["--max-loop-iterations=99"])
+        for name, step, flags, inputs, outputs in searches(pathlib.Path(temporary), package.tools, wanted):
+            package.add(name, f"step={step}", {"rtol": 1e-4, "atol": 1e-5, "entry": "generate"}, inputs, outputs,
+                        flags=["--max-length=input", *flags])
+
+
+def copy_programs(out, tools, calls):
     (out / "bin").mkdir(parents=True)
     (out / "lib").mkdir()
     runtime = tools.parent / "lib/libattnrt.so.0"
     copies = {tools / "attn-run": "bin/attn-run", tools / "attn-bench": "bin/attn-bench", runtime: "lib/libattnrt.so.0"}
-    if (tools / "attnc-static").exists():
+    if "bench" in calls and (tools / "attnc-static").exists():
         copies[tools / "attnc-static"] = "bin/attnc"
-    for name, target in INSTRUCTION_TESTS.items():
+    for name, target in INSTRUCTION_TESTS.items() if "quick" in calls else ():
         copies[tools.parent / "test/unit" / name] = target
     for source, target in copies.items():
         shutil.copy2(source, out / target)
@@ -239,40 +262,26 @@ def main():
     parser.add_argument("--tools", type=pathlib.Path, default=ROOT / "build/bin")
     parser.add_argument("--archs", default="sm_90a")
     parser.add_argument("--filter", default="", help="a regular expression: only what has it in its name")
+    parser.add_argument("--call", choices=("quick", "bench", "ncu"), help="of run.py: only what it uses")
     args = parser.parse_args()
     if args.out.exists():
         if not (args.out / "run.py").exists():
             sys.exit(f"'{args.out}' exists and is no such package")
         shutil.rmtree(args.out)
-    copy_programs(args.out, args.tools)
+    calls = {args.call} if args.call else {"quick", "bench", "ncu"}
+    copy_programs(args.out, args.tools, calls)
     package = Package(args.out, args.tools, args.archs)
+    if "quick" in calls:
+        add_tests(package, args.filter)
     model = args.out / "m.onnx"
-    for family in kernel_cases.CASES:
-        for precision in PRECISIONS.get(family, ("f32",)):
-            package.add_family(family, precision, args.filter)
-    for folder in sorted((ROOT / "test/e2e/models").iterdir()):
-        first = folder / "inputs_0.npz"
-        if not re.search(args.filter, f"model_{folder.name}") or not first.exists():
-            continue
-        meta = json.loads((folder / "meta.json").read_text())
-        package.add(f"model_{folder.name}", folder / "model.onnx", {"rtol": meta["rtol"], "atol": meta["atol"], "products": True},
-                    dict(np.load(first)), dict(np.load(folder / "outputs_0.npz")))
-    for name, built, inputs, outputs in loops():
-        if re.search(args.filter, name):
-            onnx.save(built, model)
-            package.add(name, model, {"rtol": 1e-5, "atol": 1e-5}, inputs, outputs, flags=["--max-loop-iterations=99"])
-    with tempfile.TemporaryDirectory() as temporary:
-        for name, step, flags, inputs, outputs in searches(pathlib.Path(temporary), args.tools, args.filter):
-            package.add(name, f"step={step}", {"rtol": 1e-4, "atol": 1e-5, "entry": "generate"}, inputs, outputs,
-                        flags=["--max-length=input", *flags])
     for name, nodes, inputs, outputs, opset, flops in bench_models():
-        if re.search(args.filter, f"bench_{name}"):
+        if re.search(args.filter, f"bench_{name}") and calls & {"bench", "ncu"}:
             onnx.save(kernel_cases.model(nodes, inputs, outputs, opset=opset), model)
             for precision in ("f32", "bf16"):
                 package.add(f"bench_{name}_{precision}", model, {"bench": [], "flops": flops, "rtol": 0, "atol": 0},
                             precision=precision)
-    beside = card_graphs.write(args.out / "card", args.filter)
     model.unlink(missing_ok=True)
+    beside = card_graphs.write(args.out / "card", args.filter) if "bench" in calls else []
     archive = args.out.with_suffix(".tar.xz")
     pack(args.out, archive)
     cases = len(list(args.out.glob("cases/*/case.json")))
