@@ -45,13 +45,20 @@ GpuGemmSpec::Lines::Lines(const GpuGemmSpec &spec, bool isFewLeft, int64_t rows)
     return product;
   };
   int64_t sums = guess(spec.sums, 1024), columns = guess(isFewLeft ? spec.columns : spec.rows, 64);
-  int64_t batches = guess(spec.batch, 1), warpSums = sumLanes * laneSums;
+  int64_t batches = guess(spec.batch, 1);
+  auto countBlocks = [&] { return llvm::divideCeil(columns, kWarp / sumLanes * laneColumns) * batches; };
+  // Where whole lines leave processors without work, the lanes of a warp take narrower pieces of more rows, down to a
+  // sector of 32 bytes, or longer ones of fewer columns.
+  constexpr int64_t kSector = 32;
+  int64_t mostLanes = isDeep ? kWarp : kWarp / (kSector / kLoad);
+  while (sumLanes < mostLanes && 2 * sumLanes * laneSums <= sums && countBlocks() < kProcessors)
+    sumLanes *= 2;
+  int64_t warpSums = sumLanes * laneSums;
   // More threads of a block cost less than more blocks, whose sums another launch adds, but must do with fewer
   // registers.
   int64_t kept = rows * laneColumns, most = kept <= 8 ? 32 : kept <= 32 ? 16 : 8;
   sumWarps = 8;
-  while (sumWarps < most && 2 * sumWarps * warpSums <= sums &&
-         llvm::divideCeil(columns, kWarp / sumLanes * laneColumns) * batches < kProcessors)
+  while (sumWarps < most && 2 * sumWarps * warpSums <= sums && countBlocks() < kProcessors)
     sumWarps *= 2;
   while (sumWarps > 1 && sumWarps * warpSums >= 2 * sums)
     sumWarps /= 2, columnWarps *= 2;
