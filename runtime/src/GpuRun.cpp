@@ -209,7 +209,8 @@ attnrt_status attnrt_session::stageGpuInputs(Run &run, const DLTensor *const *te
       void *copy = inputStaging[i].atLeast(view.bytes);
       if (!copy)
         return failMemory(view.bytes, "a dense copy of an input");
-      copyDense(*tensors[i], view.data, copy);
+      if (!copyDense(*tensors[i], view.data, copy, &pool, &run.stop))
+        return checkCall(run, ATTNRT_RUN_STOPPED);
       from = static_cast<const char *>(copy);
     }
     GpuTrace::Span span(gpu->launches.trace, "copy of an input");

@@ -112,7 +112,9 @@ attnrt_status attnrt_session::takeOutputs(const attnrt_entry &entry, attnrt_outp
   return ATTNRT_OK;
 }
 
-attnrt_status attnrt_session::stageInputs(const attnrt_entry &entry) {
+// False: the run is to end.
+bool attnrt_session::stageInputs(Run &run) {
+  const attnrt_entry &entry = *run.plan->entry;
   const DLTensor *const *tensors = allInputs.data();
   for (int32_t i = 0; i < entry.num_inputs; ++i) {
     const TensorView &view = inputViews[uint64_t(i)];
@@ -124,11 +126,12 @@ attnrt_status attnrt_session::stageInputs(const attnrt_entry &entry) {
     } else if (!view.dense || !isAligned(view.data, attnrt_dtype_size(entry.inputs[i].dtype))) {
       buffer.data = inputStaging[i].atLeast(view.bytes);
       if (!buffer.data)
-        return failMemory(view.bytes, "a dense copy of an input");
-      copyDense(*tensors[i], view.data, buffer.data);
+        run.status = failMemory(view.bytes, "a dense copy of an input");
+      if (!buffer.data || !copyDense(*tensors[i], view.data, buffer.data, &pool, &run.stop))
+        return false;
     }
   }
-  return ATTNRT_OK;
+  return true;
 }
 
 //===----------------------------------------------------------------------===//
@@ -315,54 +318,35 @@ static int32_t parallelFor(attnrt_run *abi, attnrt_task_fn fn, void *arg, int64_
   return !finished || __atomic_load_n(&abi->error_message, __ATOMIC_RELAXED) != 0;
 }
 
-static const char *messageOf(const attnrt_entry &entry, int32_t message) {
-  return message >= 0 && message < entry.num_messages && entry.messages[message]
-             ? entry.messages[message]
-             : "the model's code reports an error without a message";
-}
-
-// `status` with a message of `entry`, and `values` where it has places for them.
-static attnrt_status failWith(attnrt_status status, const attnrt_entry &entry, int32_t message, int32_t numValues,
-                              const int64_t *values) {
-  Text text;
-  for (const char *next = messageOf(entry, message); *next;) {
-    // {0}, {1}, ... up to {99}; other braces are text.
-    char *end;
-    if (*next == '{' && next[1] >= '0' && next[1] <= '9') {
-      unsigned long position = strtoul(next + 1, &end, 10);
-      if (*end == '}' && end - next <= 3 && position < (unsigned long)(numValues > 0 ? numValues : 0)) {
-        text.add("%lld", (long long)values[position]);
-        next = end + 1;
-        continue;
-      }
-    }
-    size_t length = 1 + strcspn(next + 1, "{");
-    text.add("%.*s", int(length), next);
-    next += length;
-  }
-  return fail(status, "%s", text.str());
-}
-
-void attn::rt::reportFailure(attnrt_run *abi, int32_t message, int32_t numValues, const int64_t *values) {
-  Run &run = runOf(abi);
-  attnrt_status status = message & ATTNRT_FAIL_UNSUPPORTED ? ATTNRT_UNSUPPORTED : ATTNRT_INVALID_ARGUMENT;
-  run.status = failWith(status, *run.plan->entry, message & ~ATTNRT_FAIL_UNSUPPORTED, numValues, values);
-}
-
 //===----------------------------------------------------------------------===//
 // The run
 //===----------------------------------------------------------------------===//
 
+// From aligned memory to the caller's; where the run is to end meanwhile, `run.stop` says so.
+void attnrt_session::copyStagedOutputs(Run &run) {
+  for (int32_t i = 0; i < run.plan->entry->num_outputs; ++i) {
+    const OutputSlot &slot = outputs[uint64_t(i)];
+    if (!slot.staged)
+      continue;
+    RowCopy copy = {static_cast<const char *>(slot.staging->atLeast(slot.bytes)), slot.view.data, 0, 0, slot.bytes};
+    if (!copy.run(1, &pool, &run.stop))
+      return;
+  }
+}
+
 // Calls the entry and finds out how it went.
 attnrt_status attnrt_session::call(Run &run) {
   const attnrt_entry &entry = *run.plan->entry;
-  int32_t result;
+  int32_t result = ATTNRT_RUN_STOPPED;
   {
     DefaultFloatingPoint environment;
     pool.beginRun();
     run.abi.num_threads = pool.numThreads();
     run.abi.has_tiles = model->hasTiles;
-    result = entry.fn(&run.abi, inputs.data());
+    if (stageInputs(run))
+      result = entry.fn(&run.abi, inputs.data());
+    if (result == ATTNRT_RUN_DONE)
+      copyStagedOutputs(run);
     pool.endRun();
   }
   return checkCall(run, result);
@@ -402,8 +386,6 @@ attnrt_status attnrt_session::handOver(const attnrt_entry &entry) {
       slot.given->tensor = slot.tensor;
       continue;
     }
-    if (slot.staged)
-      memcpy(slot.view.data, slot.staging->atLeast(slot.bytes), slot.bytes);
     if (!slot.given->capacity)
       continue;
     int64_t stride = 1;
@@ -479,8 +461,6 @@ attnrt_status attnrt_session::run(Run &run, const attnrt_run_options &options, c
     dropOutputs(entry.num_outputs);
     return status;
   }
-  if (attnrt_status status = stageInputs(entry))
-    return status;
   run.abi.weights = model->file.weights();
   run.nextPiece = &workspace;
   run.abi.workspace = provideWorkspace;

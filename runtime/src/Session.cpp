@@ -3,6 +3,7 @@
 #include "CpuQuota.h"
 #include "Threads.h"
 #include <algorithm>
+#include <cstring>
 
 using namespace attn::rt;
 
@@ -153,6 +154,39 @@ void attnrt_cancel_destroy(attnrt_cancel *cancel) { destroy(cancel); }
 //===----------------------------------------------------------------------===//
 // What a run tells its caller
 //===----------------------------------------------------------------------===//
+
+static const char *messageOf(const attnrt_entry &entry, int32_t message) {
+  return message >= 0 && message < entry.num_messages && entry.messages[message]
+             ? entry.messages[message]
+             : "the model's code reports an error without a message";
+}
+
+attnrt_status attn::rt::failWith(attnrt_status status, const attnrt_entry &entry, int32_t message, int32_t numValues,
+                                 const int64_t *values) {
+  Text text;
+  for (const char *next = messageOf(entry, message); *next;) {
+    // {0}, {1}, ... up to {99}; other braces are text.
+    char *end;
+    if (*next == '{' && next[1] >= '0' && next[1] <= '9') {
+      unsigned long position = strtoul(next + 1, &end, 10);
+      if (*end == '}' && end - next <= 3 && position < (unsigned long)(numValues > 0 ? numValues : 0)) {
+        text.add("%lld", (long long)values[position]);
+        next = end + 1;
+        continue;
+      }
+    }
+    size_t length = 1 + strcspn(next + 1, "{");
+    text.add("%.*s", int(length), next);
+    next += length;
+  }
+  return fail(status, "%s", text.str());
+}
+
+void attn::rt::reportFailure(attnrt_run *abi, int32_t message, int32_t numValues, const int64_t *values) {
+  Run &run = *reinterpret_cast<Run *>(abi);
+  attnrt_status status = message & ATTNRT_FAIL_UNSUPPORTED ? ATTNRT_UNSUPPORTED : ATTNRT_INVALID_ARGUMENT;
+  run.status = failWith(status, *run.plan->entry, message & ~ATTNRT_FAIL_UNSUPPORTED, numValues, values);
+}
 
 void attn::rt::reportMark(attnrt_run *abi, int32_t region, int64_t flops, int64_t bytes) {
   const attnrt_run_options &options = *reinterpret_cast<Run *>(abi)->options;

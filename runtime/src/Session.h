@@ -62,6 +62,9 @@ void *provideWorkspace(attnrt_run *abi, uint64_t bytes);
 /// attnrt_run.mark and attnrt_run.token.
 void reportMark(attnrt_run *abi, int32_t region, int64_t flops, int64_t bytes);
 int32_t reportToken(attnrt_run *abi, int64_t row, int64_t step, int64_t token);
+/// Fails with `status` and a message of `entry`, and with `values` where it has places for them.
+attnrt_status failWith(attnrt_status status, const attnrt_entry &entry, int32_t message, int32_t numValues,
+                       const int64_t *values);
 /// attnrt_run.fail.
 void reportFailure(attnrt_run *abi, int32_t message, int32_t numValues, const int64_t *values);
 
@@ -95,10 +98,11 @@ private:
   attnrt_status takeInputs(const attnrt_entry &entry, const attn::rt::EntryPlan &plan, const DLTensor *const *tensors,
                            int32_t count, attnrt_state *state);
   attnrt_status takeOutputs(const attnrt_entry &entry, attnrt_output *results, int32_t count, attnrt_state *state);
-  attnrt_status stageInputs(const attnrt_entry &entry);
+  bool stageInputs(attn::rt::Run &run);
   attnrt_status run(attn::rt::Run &run, const attnrt_run_options &options, const DLTensor *const *tensors,
                     int32_t numInputs, attnrt_output *results, int32_t numOutputs);
   attnrt_status call(attn::rt::Run &run);
+  void copyStagedOutputs(attn::rt::Run &run);
   attnrt_status handOver(const attnrt_entry &entry);
   // On a GPU, in GpuRun.cpp.
   attnrt_status runOnGpu(attn::rt::Run &run, const attnrt_run_options &options, const DLTensor *const *tensors);

@@ -10,19 +10,25 @@ using namespace attn::rt;
 // Memory
 //===----------------------------------------------------------------------===//
 
-static void copyBlocks(void *arg, int64_t begin, int64_t end) {
+static constexpr uint64_t kCopiedAtOnce = 1 << 16; // bytes; fewer are copied before a thread has begun
+
+static void copyPieces(void *arg, int64_t begin, int64_t end) {
   const RowCopy &copy = *static_cast<const RowCopy *>(arg);
-  for (int64_t n = begin; n < end; ++n)
-    memcpy(copy.to + uint64_t(n) * copy.toStride, copy.from + uint64_t(n) * copy.fromStride, copy.bytes);
+  uint64_t perRow = (copy.bytes - 1) / kCopiedAtOnce + 1;
+  for (uint64_t n = uint64_t(begin); n < uint64_t(end); ++n) {
+    uint64_t row = n / perRow, at = n % perRow * kCopiedAtOnce;
+    memcpy(copy.to + row * copy.toStride + at, copy.from + row * copy.fromStride + at,
+           std::min(copy.bytes - at, kCopiedAtOnce));
+  }
 }
 
 bool RowCopy::run(int64_t outer, Pool *pool, StopCondition *stop) {
-  constexpr uint64_t kFew = 1 << 16; // bytes that are copied before a thread has begun
   if (outer <= 0 || bytes == 0)
     return true;
-  if (pool && uint64_t(outer) * bytes > kFew)
-    return pool->run(copyBlocks, this, outer, *stop);
-  copyBlocks(this, 0, outer);
+  int64_t pieces = outer * int64_t((bytes - 1) / kCopiedAtOnce + 1);
+  if (pool && uint64_t(outer) * bytes > kCopiedAtOnce)
+    return pool->run(copyPieces, this, pieces, *stop);
+  copyPieces(this, 0, pieces);
   return true;
 }
 

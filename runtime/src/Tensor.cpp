@@ -167,38 +167,67 @@ attnrt_status attn::rt::checkTensor(const DLTensor *tensor, const char *what, co
   return ATTNRT_OK;
 }
 
-void attn::rt::copyDense(const DLTensor &tensor, const char *from, void *to) {
+namespace {
+struct DenseCopy {
+  const char *from;
+  char *to;
+  int64_t count; // of all elements
+  uint64_t element;
+  int32_t rank; // at least 1
+  int64_t shape[kMaxRank], strides[kMaxRank];
+};
+} // namespace
+
+static constexpr int64_t kCopiedAtOnce = 4096; // elements
+
+static void copyRun(const DenseCopy &copy, const char *from, char *to, int64_t count) {
+  int64_t stride = copy.strides[copy.rank - 1] * int64_t(copy.element);
+  if (stride == int64_t(copy.element))
+    memcpy(to, from, size_t(count) * copy.element);
+  else
+    for (int64_t i = 0; i < count; ++i, to += copy.element)
+      memcpy(to, from + i * stride, copy.element);
+}
+
+// Runs of the last dimension, and an odometer over the others.
+static void copyPieces(void *arg, int64_t begin, int64_t end) {
+  const DenseCopy &copy = *static_cast<const DenseCopy *>(arg);
+  int64_t at = begin * kCopiedAtOnce, last = end > copy.count / kCopiedAtOnce ? copy.count : end * kCopiedAtOnce;
+  int64_t index[kMaxRank], rest = at, row = copy.shape[copy.rank - 1];
+  for (int32_t dim = copy.rank - 1; dim >= 0; rest /= copy.shape[dim--])
+    index[dim] = rest % copy.shape[dim];
+  int64_t first = index[copy.rank - 1];
+  while (at < last) {
+    int64_t offset = first * copy.strides[copy.rank - 1];
+    for (int32_t dim = 0; dim < copy.rank - 1; ++dim)
+      offset += index[dim] * copy.strides[dim];
+    int64_t count = row - first < last - at ? row - first : last - at;
+    copyRun(copy, copy.from + offset * int64_t(copy.element), copy.to + uint64_t(at) * copy.element, count);
+    at += count;
+    first = 0;
+    for (int32_t dim = copy.rank - 2; dim >= 0 && ++index[dim] == copy.shape[dim]; --dim)
+      index[dim] = 0;
+  }
+}
+
+bool attn::rt::copyDense(const DLTensor &tensor, const char *from, void *to, Pool *pool, StopCondition *stop) {
+  constexpr uint64_t kFew = 1 << 16; // bytes that are copied before a thread has begun
   uint64_t bytes, element = attnrt_dtype_size(dtypeOf(tensor.dtype));
   denseBytes(dtypeOf(tensor.dtype), tensor.ndim, tensor.shape, bytes);
   if (bytes == 0)
-    return;
-  if (isDense(tensor)) {
-    memcpy(to, from, bytes);
-    return;
+    return true;
+  DenseCopy copy = {from, static_cast<char *>(to), int64_t(bytes / element), element, 1, {}, {1}};
+  copy.shape[0] = copy.count;
+  if (!isDense(tensor)) {
+    copy.rank = tensor.ndim;
+    memcpy(copy.shape, tensor.shape, size_t(copy.rank) * sizeof(int64_t));
+    memcpy(copy.strides, tensor.strides, size_t(copy.rank) * sizeof(int64_t));
   }
-  // An odometer over all dimensions but the last.
-  int32_t last = tensor.ndim - 1;
-  int64_t index[kMaxRank] = {};
-  int64_t rowSize = tensor.shape[last], rowStride = tensor.strides[last] * int64_t(element);
-  char *out = static_cast<char *>(to);
-  for (;;) {
-    int64_t offset = 0;
-    for (int32_t dim = 0; dim < last; ++dim)
-      offset += index[dim] * tensor.strides[dim];
-    const char *row = from + offset * int64_t(element);
-    if (rowStride == int64_t(element)) {
-      memcpy(out, row, size_t(rowSize) * element);
-      out += size_t(rowSize) * element;
-    } else {
-      for (int64_t i = 0; i < rowSize; ++i, out += element)
-        memcpy(out, row + i * rowStride, element);
-    }
-    int32_t dim = last - 1;
-    for (; dim >= 0 && ++index[dim] == tensor.shape[dim]; --dim)
-      index[dim] = 0;
-    if (dim < 0)
-      return;
-  }
+  int64_t pieces = (copy.count - 1) / kCopiedAtOnce + 1;
+  if (pool && bytes > kFew)
+    return pool->run(copyPieces, &copy, pieces, *stop);
+  copyPieces(&copy, 0, pieces);
+  return true;
 }
 
 attnrt_status attnrt_tensor_create(int32_t dtype, int32_t rank, const int64_t *shape, DLManagedTensor **tensor) {

@@ -2,6 +2,7 @@
 #define RUNTIME_SRC_TENSOR_H
 
 #include "Error.h"
+#include "Pool.h"
 
 namespace attn::rt {
 
@@ -30,8 +31,9 @@ bool denseBytes(int32_t dtype, int32_t rank, const int64_t *shape, uint64_t &byt
 attnrt_status checkTensor(const DLTensor *tensor, const char *what, const attnrt_tensor_info &declared,
                           uint64_t capacity, TensorView &view, int32_t gpu = -1);
 
-/// Copies a tensor of any strides to dense row-major memory.
-void copyDense(const DLTensor &tensor, const char *from, void *to);
+/// Copies a tensor of any strides to dense row-major memory. The threads of `pool` share the work until `stop` says so;
+/// without one the caller does it all. False: it stopped.
+bool copyDense(const DLTensor &tensor, const char *from, void *to, Pool *pool = nullptr, StopCondition *stop = nullptr);
 
 } // namespace attn::rt
 

@@ -132,6 +132,37 @@ TEST_F(RunTest, ReadsBroadcastInputs) {
   EXPECT_EQ(valuesOf<float>(*y), (Floats{17, 18.25, 19.5, 20.75, 10, 11.25, 12.5, 13.75, 12, 13.25, 14.5, 15.75}));
 }
 
+// Larger than what is copied at once, by threads that begin in the middle of a row.
+TEST_F(RunTest, ReadsLargeStridedInputs) {
+  constexpr int64_t kRows = 5003;
+  Tensor<int64_t> ids({2 * kRows});
+  Tensor<float> x({4, kRows}, 0, 1), dense({kRows + 1, 4}, 0, 1);
+  for (int64_t n = 0; n < 2 * kRows; ++n)
+    ids.data()[n] = n % 2 ? -1 : n / 2 % 8;
+  ids.shape = {kRows};
+  ids.strides = {2};
+  ids.view.strides = ids.strides.data();
+  x.shape = {kRows, 4};
+  x.strides = {1, kRows};
+  x.view.strides = x.strides.data();
+  dense.shape[0] = kRows;
+  dense.view.byte_offset = 2; // misaligned
+  memmove(reinterpret_cast<char *>(dense.data()) + 2, dense.data(), kRows * 4 * sizeof(float));
+  for (int32_t threads : {1, 3}) {
+    session = makeSession(threads);
+    for (int repeat = 0; repeat < 2; ++repeat) { // the first run starts the threads
+      Managed y = run("lookup", {&ids.view, &x.view}), z = run("lookup", {&ids.view, &dense.view});
+      ASSERT_TRUE(y && z);
+      Floats values = valuesOf<float>(*y), others = valuesOf<float>(*z);
+      for (int64_t n = 0; n < kRows * 4; ++n) {
+        float looked = float(n / 4 % 8) + 0.25f * float(n % 4);
+        ASSERT_EQ(values[size_t(n)], looked + float(n % 4 * kRows + n / 4)) << n;
+        ASSERT_EQ(others[size_t(n)], looked + float(n)) << n;
+      }
+    }
+  }
+}
+
 TEST_F(RunTest, ReadsMisalignedInputs) {
   LookupInputs in;
   char bytes[8 * 3 + 1];
