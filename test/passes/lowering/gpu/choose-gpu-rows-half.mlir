@@ -10,7 +10,7 @@
 // CHECK: func.func @gpu_layer_norm_bf16
 // CHECK: arith.extf %{{.*}} : bf16 to f32
 // CHECK: math.sqrt %{{.*}} : f32
-// CHECK: arith.truncf %{{.*}} : f32 to bf16
+// CHECK: arith.truncf %{{.*}} : vector<4xf32> to vector<4xbf16>
 // REMARK: remark: [Missed] rows {{.*}} Reason="only f32, f16 and bf16 have a kernel so far"
 func.func @rows(%x: tensor<?x20xbf16>, %s: tensor<20xbf16>, %z: tensor<?x20xf64>) -> (tensor<?x20xbf16>, tensor<?x20xf64>) {
   %n = attn.layer_norm %x, %s, %s axis 1 epsilon 1.0e-05 : tensor<?x20xbf16>, tensor<20xbf16>, tensor<20xbf16>
