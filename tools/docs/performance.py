@@ -15,7 +15,7 @@ import sys
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 PAGE, BENCH = ROOT / "docs/performance.md", ROOT / "test/bench"
 TITLES = {"models": "Models", "sequence": "Sequence models", "attention": "Attention alone",
-          "stored": "Files in fewer bits", "exposed": "Attention weights as outputs"}
+          "stored": "Files in fewer bits", "exposed": "Attention weights as outputs", "card": "On a GPU"}
 PEERS = {"onnxruntime": "ONNX Runtime", "onnxruntime-operator": "its operator", "onnxruntime-beam": "its beam search",
          "openvino": "OpenVINO", "torch": "PyTorch", "torch-compiled": "compiled", "torch-flex": "FlexAttention"}
 HEAD = """# Performance
@@ -41,7 +41,7 @@ def latest():
         if kind not in TITLES:  # docs/serving.md has what was measured of servers, and some cases alone are no table
             continue
         results = json.loads(file.read_text())
-        found[kind, results["machine"]["cpu"]] = file.name, results
+        found[kind, results["device"]["name"] if kind == "card" else results["machine"]["cpu"]] = file.name, results
     return dict(sorted(found.items(), key=lambda item: (list(TITLES).index(item[0][0]), item[0][1])))
 
 
@@ -64,7 +64,37 @@ def table(results):
     return "\n".join("|" + "|".join(f" {cell} " if cell != "-" else "-" for cell in row) + "|" for row in rows)
 
 
+def card_table(cases):
+    """As `table`, of what a package of GPU tests stored: per case its turns, each with its sides. A search for a token."""
+    sides = [s for s in dict.fromkeys(t["side"] for turns in cases.values() for turn in turns for t in turn["times"] if "ms" in t)]
+    ours = [s for s in sides if s.startswith("attnc")]
+    others = ours[1:] + [s for s in sides if s not in ours]
+    rows = [["case", ours[0], "TFLOP/s", *others], ["-"] * (len(sides) + 2)]
+    for case, turns in cases.items():
+        times = {}
+        for turn in turns:
+            for t in turn["times"]:
+                times[t["side"]] = min(t.get("ms", float("inf")), times.get(t["side"], float("inf")))
+        steps, flops = turns[0].get("steps", 1), turns[0].get("flops")
+        factors = [f"{times[s] / times[ours[0]]:.2f}" if times.get(s, float("inf")) < float("inf") else "" for s in others]
+        speed = f"{flops / times[ours[0]] * 1e-9:.0f}" if flops else ""
+        rows.append([case + f", a token of {steps}" * (steps > 1), f"{times[ours[0]] / steps:.3g}", speed, *factors])
+    return "\n".join("|" + "|".join(f" {cell} " if cell != "-" else "-" for cell in row) + "|" for row in rows) + "\n"
+
+
+def card_section(name, results):
+    device, torch, timed = results["device"], results["torch"], {}
+    for case, turns in results["beside"].items():
+        if turns := [turn for turn in turns if turn.get("times")]:
+            timed.setdefault("attention" if case.startswith("attention") else "models", {})[case] = turns
+    text = (f"\n## On a GPU: {device['name']}\n\nDriver {device['driver_version']}, {torch['torch']} of PyTorch, CUDA {torch['cuda']}. "
+            f"{torch['how'][0].upper()}{torch['how'][1:]}; searches on the host's clock. Commit {results['commit']} (`{name}`).\n")
+    return text + "".join(f"\n{card_table(cases)}" for cases in timed.values())
+
+
 def section(kind, name, results):
+    if kind == "card":
+        return card_section(name, results)
     machine = results["machine"]
     versions = ", ".join(f"{peer} {version}" for peer, version in machine["versions"].items())
     threads = sorted({r["threads"] for r in results["results"]})
