@@ -1,5 +1,6 @@
 #include "GpuLaunches.h"
 #include "Gpu.h"
+#include "Pool.h"
 
 #include <cstring>
 
@@ -11,7 +12,14 @@ void GpuLaunches::begin() {
   size = count = numLoops = 0;
   isWhole = true;
   isInLoop = false;
+  current = nullptr;
+  begun = monotonicNow();
   ++runs;
+}
+
+void GpuLaunches::ended() {
+  if (current)
+    current->isBrief = monotonicNow() - begun < kBriefNs;
 }
 
 bool GpuLaunches::reserve(uint64_t bytes) {
@@ -94,11 +102,47 @@ int GpuLaunches::launchAll(Range range, void *stream, int32_t &kernel) {
   return kCudaSuccess;
 }
 
+/// Marks what has been launched, and waits for the mark before.
+int GpuLaunches::pace(uint64_t group, Target &target) {
+  constexpr unsigned kNoTiming = 2; // CU_EVENT_DISABLE_TIMING
+  const CudaDriver &driver = *model.driver;
+  void *&mark = marks[group % 2];
+  target.call = "cuEventRecord";
+  int code = mark ? kCudaSuccess : driver.cuEventCreate(&mark, kNoTiming);
+  if (!code)
+    code = driver.cuEventRecord(mark, target.stream);
+  if (!code && group) {
+    target.call = "cuEventSynchronize";
+    code = driver.cuEventSynchronize(marks[(group + 1) % 2]);
+  }
+  return code;
+}
+
+/// As above, in groups where the run may stop: until it is to.
+int GpuLaunches::launchAll(Range range, Target &target) {
+  if (!target.mayStop) {
+    target.call = "cuLaunchKernel";
+    return launchAll(range, target.stream, target.kernel);
+  }
+  uint64_t group = 0;
+  for (Range few = {range.begin, range.begin}; few.begin < range.end && !target.isToStop(target.run);
+       few.begin = few.end) {
+    for (uint64_t n = 0; n < kPace && few.end < range.end; ++n)
+      few.end += bytesOf(shapeAt(few.end));
+    target.call = "cuLaunchKernel";
+    if (int code = launchAll(few, target.stream, target.kernel))
+      return code;
+    if (int code = pace(group++, target))
+      return code;
+  }
+  return kCudaSuccess;
+}
+
 int GpuLaunches::flush(Target &target) {
   target.call = "cuLaunchKernel";
   if (isInLoop)
     return kCudaInvalidValue;
-  int code = numLoops ? runLoops(target) : launchAll(all(), target.stream, target.kernel);
+  int code = numLoops ? runLoops(target) : launchAll(all(), target);
   size = count = numLoops = 0;
   isWhole = false;
   return code;
@@ -150,7 +194,7 @@ GpuLaunches::Known *GpuLaunches::remember(Range range, uint64_t hash) {
   if (!bytes)
     return nullptr;
   memcpy(bytes, kept + range.begin, length);
-  *place = {bytes, length, hash, runs, nullptr, nullptr};
+  *place = {bytes, length, hash, runs, nullptr, nullptr, false};
   return place;
 }
 
@@ -187,11 +231,11 @@ int GpuLaunches::finish(Target &target) {
     return flush(target);
   uint64_t hash = hashOf(kept, size);
   Known *before = find(all(), hash);
-  if (!before) {
-    remember(all(), hash);
+  current = before ? before : remember(all(), hash);
+  if (current)
+    current->lastUse = runs;
+  if (!before || (target.mayStop && !before->isBrief))
     return flush(target);
-  }
-  before->lastUse = runs;
   if (!before->graph) {
     before->graph = capture(all(), target.captureStream);
     refuses = !before->graph;
@@ -210,6 +254,11 @@ void GpuLaunches::release() {
   if (setterModule)
     model.driver->cuModuleUnload(setterModule);
   setterModule = setter = nullptr;
+  for (void *&mark : marks) {
+    if (mark)
+      model.driver->cuEventDestroy_v2(mark);
+    mark = nullptr;
+  }
   products.release();
   trace.release();
 }

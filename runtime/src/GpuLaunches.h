@@ -22,6 +22,8 @@ uint64_t hashOf(const uint8_t *bytes, uint64_t size);
 /// reads from the device. A run whose launches are those of an earlier one, to
 /// the last parameter, goes to the device as one CUDA graph: shapes, addresses
 /// and all that the entry computes have been compared when the parameters have.
+/// A run that may stop is a few launches ahead of the device, so that it can answer
+/// soon; where one of the same launches was brief it goes as any other.
 class GpuLaunches {
 public:
   explicit GpuLaunches(GpuModel &model);
@@ -60,8 +62,10 @@ public:
   bool inLoop() const { return isInLoop; }
   /// All that is kept to the stream; the run gets no graph but for its loops.
   int flush(Target &target);
-  /// The same at a run's end, by a graph if there is one.
+  /// The same at a run's end, by a graph if there is one. Where the run is to stop, some of it is not launched.
   int finish(Target &target);
+  /// All of the run since `begin` is done.
+  void ended();
 
   GpuProducts products;
   GpuTrace trace; ///< while it is on, there are no graphs
@@ -72,6 +76,7 @@ private:
     uint64_t size, hash, lastUse;
     void *graph;  ///< instantiated; null: seen once
     void *source; ///< what it was made of, where that has conditions
+    bool isBrief; ///< its last run took less than kBriefNs
   };
   /// A part of `kept`.
   struct Range {
@@ -79,11 +84,17 @@ private:
   };
   static constexpr uint64_t kMaxBytes = 1 << 20, kMaxLoopBytes = 16 << 20;
   static constexpr int kMaxKnown = 16, kFewest = 2;
+  /// A run or step that cannot be stopped takes less than that. Of one that can, the device has twice kPace launches
+  /// before it at most.
+  static constexpr int64_t kBriefNs = 20'000'000;
+  static constexpr uint64_t kPace = 4;
 
   Range all() const { return {0, size}; }
   Shape shapeAt(uint64_t at) const;
   static uint64_t bytesOf(const Shape &shape) { return sizeof(Shape) + (shape.parameterBytes + 7) / 8 * 8; }
   int launchAll(Range range, void *stream, int32_t &kernel);
+  int launchAll(Range range, Target &target);
+  int pace(uint64_t group, Target &target);
   int launch(const Shape &shape, const void *parameters, void *stream);
   bool reserve(uint64_t bytes);
   void forget(Known &known);
@@ -112,6 +123,9 @@ private:
   bool refusesLoops = false; ///< the driver makes no graphs of loops
   void *setterModule = nullptr, *setter = nullptr;
   Known known[kMaxKnown] = {};
+  Known *current = nullptr; ///< what this run is, as a whole
+  int64_t begun = 0;        ///< when it was, in nanoseconds
+  void *marks[2] = {};      ///< events behind the last groups of kPace launches
 };
 
 } // namespace attn::rt

@@ -2,6 +2,7 @@
 
 #include "Gpu.h"
 #include "GpuLaunches.h"
+#include "Pool.h"
 
 #include <cstring>
 
@@ -180,15 +181,16 @@ int GpuLaunches::runSteps(Range body, DeviceAddress condition, Target &target) {
   const CudaDriver &driver = *model.driver;
   uint64_t hash = hashOf(kept + body.begin, body.end - body.begin);
   Known *step = nullptr;
+  bool isBrief = !target.mayStop;
   for (bool isFirst = true;; isFirst = false) {
-    if (step && step->graph) {
+    int64_t start = monotonicNow();
+    if (step && step->graph && isBrief) {
       target.kernel = last;
       target.call = "cuGraphLaunch";
       if (int code = driver.cuGraphLaunch(step->graph, target.stream))
         return code;
     } else {
-      target.call = "cuLaunchKernel";
-      if (int code = launchAll(body, target.stream, target.kernel))
+      if (int code = launchAll(body, target))
         return code;
     }
     int64_t goesOn = 0;
@@ -198,6 +200,7 @@ int GpuLaunches::runSteps(Range body, DeviceAddress condition, Target &target) {
       code = driver.cuStreamSynchronize(target.stream);
     if (code || !goesOn || target.isToStop(target.run))
       return code;
+    isBrief = !target.mayStop || monotonicNow() - start < kBriefNs;
     if (!isFirst || refuses || trace.isOn())
       continue;
     step = find(body, hash);
@@ -234,11 +237,10 @@ int GpuLaunches::runLoops(Target &target) {
   for (uint64_t at = 0; at < size;) {
     DeviceAddress condition = 0;
     Range loop = nextLoop(at, condition);
-    target.call = "cuLaunchKernel";
-    if (int code = launchAll({at, loop.begin}, target.stream, target.kernel))
+    if (int code = launchAll({at, loop.begin}, target))
       return code;
     at = loop.end;
-    if (loop.begin == size)
+    if (loop.begin == size || (target.mayStop && target.isToStop(target.run)))
       break;
     Range body = {loop.begin + sizeof(Shape), loop.end - sizeof(Shape) - sizeof(condition)};
     if (int code = runSteps(body, condition, target))

@@ -245,7 +245,9 @@ attnrt_status attnrt_session::enqueue(Run &run) {
     return status;
   GpuLaunches::Target target = targetOf(run);
   int code = gpu->launches.finish(target);
-  return code ? failRun(run, code, target.call) : ATTNRT_OK;
+  if (code)
+    return failRun(run, code, target.call);
+  return checkCall(run, result); // it may have stopped in between
 }
 
 // The device memory of a tensor that the caller frees.
@@ -335,6 +337,7 @@ attnrt_status attnrt_session::collect(Run &run) {
   int waited = driver.cuStreamSynchronize(run.stream);
   if (code || waited)
     return failRun(run, waited ? waited : code, waited ? "cuStreamSynchronize" : "cuMemcpyDtoH");
+  gpu->launches.ended();
   if (!error.claims)
     return ATTNRT_OK;
   driver.cuMemsetD8Async(gpu->error.address, 0, sizeof(error), run.stream);

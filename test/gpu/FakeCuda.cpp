@@ -74,7 +74,9 @@ Result launch(const Kernel &kernel, Dim3 grid, Dim3 block, uint32_t shared, std:
         found->second = value;
       return found != d.conditions->end();
     };
-  if (++d.launches == d.setting("launch", 0)) {
+  if (++d.launches == d.watchedLaunch)
+    d.onLaunch(d.launchContext);
+  if (d.launches == d.setting("launch", 0)) {
     fprintf(stderr, "fake cuda: launch %lld of '%s' fails as asked\n", d.launches, kernel.name.c_str());
     return IllegalAddress;
   }
@@ -135,6 +137,19 @@ extern "C" __attribute__((visibility("default"))) uint64_t attnFakeCudaGraphs() 
 /// How often somebody waited for a stream.
 extern "C" __attribute__((visibility("default"))) uint64_t attnFakeCudaSynchronizations() {
   return uint64_t(driver().synchronizations);
+}
+
+/// Kernels that have begun since the last call of attnFakeCudaConfigure.
+extern "C" __attribute__((visibility("default"))) uint64_t attnFakeCudaLaunches() {
+  return uint64_t(driver().launches);
+}
+/// Calls `fn` when that many have.
+extern "C" __attribute__((visibility("default"))) void attnFakeCudaAtLaunch(long long number, void (*fn)(void *),
+                                                                            void *context) {
+  LOCKED;
+  driver().watchedLaunch = number;
+  driver().onLaunch = fn;
+  driver().launchContext = context;
 }
 
 FAKE cuInit(unsigned) {

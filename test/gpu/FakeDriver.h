@@ -89,6 +89,9 @@ struct Driver {
   bool configured = false, initialized = false;
   std::map<int, std::unique_ptr<Device>> devices; ///< those that were used
   long long launches = 0, graphs = 0, synchronizations = 0, pageableCopies = 0;
+  long long watchedLaunch = 0; ///< at which `onLaunch` is called, once
+  void (*onLaunch)(void *) = nullptr;
+  void *launchContext = nullptr;
   std::map<uint8_t *, size_t> pageLocked; ///< memory of the host, with its bytes
   /// cudaGraphSetConditional: the value of each handle; null outside of graphs.
   std::map<uint64_t, uint32_t> *conditions = nullptr;

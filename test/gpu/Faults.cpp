@@ -11,7 +11,8 @@ using namespace fake;
 
 namespace {
 
-uint64_t (*launchedGraphs)(), (*synchronizations)();
+uint64_t (*launchedGraphs)(), (*synchronizations)(), (*launches)();
+void (*atLaunch)(long long, void (*)(void *), void *);
 const char *(*givenImages)();
 long long (*libraryProducts)(), (*libraryQuestions)();
 
@@ -81,6 +82,33 @@ void checkGraphs(const char *path) {
   }
   attnrt_model_release(model);
   printf("graphs: done\n");
+}
+
+/// A run that is cancelled while its kernels are under way starts a few more at most; the next one is whole.
+void checkStops(const char *path) {
+  configure("");
+  attnrt_model *model = nullptr;
+  attnrt_session *session = nullptr;
+  attnrt_cancel *cancel = nullptr;
+  expect(attnrt_model_load(path, nullptr, &model) == ATTNRT_OK, "load for stops");
+  expect(attnrt_session_create(model, nullptr, &session) == ATTNRT_OK, "create for stops");
+  expect(attnrt_cancel_create(&cancel) == ATTNRT_OK, "create a flag");
+  std::vector<char> want, got;
+  auto run = [&](std::vector<char> *bytes = nullptr) { return runOnce(session, model, nullptr, 0, 4, bytes, cancel); };
+  expect(run(&want) == ATTNRT_OK, "a run that may stop");
+  uint64_t all = launches(), few = 2 + 2 * 4;
+  expect(all > 2 * few, "a model with many launches");
+  configure("");
+  atLaunch(2, [](void *flag) { attnrt_cancel_request(static_cast<attnrt_cancel *>(flag)); }, cancel);
+  expectFailure("a run is cancelled at its second kernel", run(), ATTNRT_CANCELLED, "");
+  expect(launches() <= few, "kernels begin behind a run that is cancelled");
+  attnrt_cancel_destroy(cancel);
+  expect(attnrt_cancel_create(&cancel) == ATTNRT_OK, "create a second flag");
+  expect(run(&got) == ATTNRT_OK && got == want, "a run behind one that was cancelled");
+  attnrt_session_destroy(session);
+  attnrt_cancel_destroy(cancel);
+  attnrt_model_release(model);
+  printf("stops: done\n");
 }
 
 /// Products by cuBLASLt: the same numbers, the heuristic asked once a shape, graphs as ever; without the library, its
@@ -385,6 +413,8 @@ int main(int argc, char **argv) {
     return 1;
   launchedGraphs = standIn<uint64_t()>("attnFakeCudaGraphs");
   synchronizations = standIn<uint64_t()>("attnFakeCudaSynchronizations");
+  launches = standIn<uint64_t()>("attnFakeCudaLaunches");
+  atLaunch = standIn<void(long long, void (*)(void *), void *)>("attnFakeCudaAtLaunch");
   givenImages = standIn<const char *()>("attnFakeCudaImages");
   void *products = dlopen("libcublasLt.so.13", RTLD_NOW);
   libraryProducts = reinterpret_cast<long long (*)()>(dlsym(products, "attnFakeCublasLtProducts"));
@@ -400,6 +430,8 @@ int main(int argc, char **argv) {
   checkGraphs(gpu);
   checkGraphs(recurrent); // with launches whose blocks wait for each other
   expect(usedMemory() == before, "device memory is left by graphs");
+  checkStops(gpu);
+  expect(usedMemory() == before, "device memory is left by runs that stop");
   checkProducts(argv[4]);
   expect(usedMemory() == before, "device memory is left by products");
   checkLoops(argv[5]);
