@@ -1,4 +1,6 @@
 """Cases of check_kernels.py on buffers of f16 and bf16. Products of those are exact, sums are in f32."""
+import math
+
 import ml_dtypes
 import numpy as np
 from onnx import helper
@@ -50,6 +52,26 @@ def half_epilogues(size, kind):
     return [one([add("q")], {"r": r}, p, q, t),
             one([helper.make_node("Gelu", ["q"], ["y"], approximate="tanh")], {}, 1.2 * p, 1.2 * q, gelu),  # its slope is less
             one([relu, add("s")], {"r": r}, p, q, s + r.astype(float))]
+
+
+@case("half", (9, 520, 255), (12, 528, 256), (33, 515, 264), opset=20)
+@case("half_warpgroups", (257, 264, 264), opset=20)
+@halves
+def half_long_sums(size, kind):
+    """From sums of 256 on cuBLASLt makes what it can of an epilogue, and a launch in place the rest: an activation that it
+    does not have, with other operands, or an addend behind one."""
+    m, n, k = size
+    a, w, c, r, row = (normal(*shape).astype(kind) for shape in ((m, k), (k, n), (n,), (m, n), (m, 1)))
+    p = a.astype(float) @ (w := (w.astype(float) / 16).astype(kind)).astype(float)
+    q = p + c.astype(float)
+    gelu, relu = 0.5 * q * (1 + np.vectorize(math.erf)(q / np.sqrt(2))), np.maximum(q, 0)
+    start = [helper.make_node("MatMul", ["a", "w"], ["p"]), helper.make_node("Add", ["p", "c"], ["q"])]
+    one = lambda steps, inputs, *values: ([*start, *steps], {"a": a, **inputs}, {"w": w, "c": c}, {"y": in_steps(kind, *values)})
+    return [one([helper.make_node("Gelu", ["q"], ["y"])], {}, 1.2 * p, 1.2 * q, gelu),
+            one([helper.make_node("Gelu", ["q"], ["s"]), helper.make_node("Add", ["s", "row"], ["t"]), helper.make_node("Add", ["r", "t"], ["y"])],
+                {"r": r, "row": row}, 1.2 * p, 1.2 * q, gelu, gelu + row.astype(float), gelu + row.astype(float) + r.astype(float)),
+            one([helper.make_node("Relu", ["q"], ["s"]), helper.make_node("Mul", ["s", "r"], ["y"])], {"r": r},
+                r.astype(float) * p, r.astype(float) * q, relu * r.astype(float))]
 
 
 @case("half", (33, 136, 264, 40), (33, 130, 257, 18))

@@ -97,6 +97,15 @@ constexpr llvm::StringLiteral kFewRowsAttr = "attn.few_rows";
 /// multiply in f32 whatever the precision.
 mlir::func::FuncOp buildGpuGemm(mlir::OpBuilder &builder, mlir::Location loc, const GpuGemmSpec &spec);
 
+/// The ops of an epilogue between `made`, a value in it, and its result, in order.
+llvm::SmallVector<mlir::Operation *> opsBehind(mlir::Block &epilogue, mlir::Value made);
+
+/// Emits what `spec`'s epilogue has behind `made`, which the result holds when it begins, with the arguments (operands
+/// of the epilogue..., result): an elementwise op in place, for a product whose other part is made elsewhere.
+mlir::func::FuncOp buildGpuGemmRest(mlir::OpBuilder &builder, mlir::Location loc, const GpuGemmSpec &spec,
+                                    mlir::Value made);
+std::string nameOfGpuGemmRest(const GpuGemmSpec &spec);
+
 /// How many f32 of scratch the kernel wants, given the loops' sizes; null: none.
 mlir::Value countGpuGemmScratch(mlir::OpBuilder &builder, mlir::Location loc, const GpuGemmSpec &spec,
                                 llvm::function_ref<mlir::Value(unsigned dim)> sizeOf);

@@ -161,14 +161,18 @@ struct ChooseGpuGemmsPass : attn::impl::ChooseGpuGemmsPassBase<ChooseGpuGemmsPas
     }
     spec.result = bufferOf(last->getResult(0));
     spec.chooseForm(products, images);
-    DictionaryAttr product = spec.hasTiles ? findLibraryProduct(op.getContext(), spec) : nullptr;
-    spec.hasRoundedFactor = product && spec.left.getElementType() != spec.right.getElementType();
+    LibraryProduct product = spec.hasTiles ? findLibraryProduct(op.getContext(), spec) : LibraryProduct();
+    spec.hasRoundedFactor = product.attribute && spec.left.getElementType() != spec.right.getElementType();
     FailureOr<func::FuncOp> kernel =
         kernels.getOrBuild(spec.symbol(), [&](OpBuilder &b) { return buildGpuGemm(b, op.getLoc(), spec); });
     if (failed(kernel))
       return "the name '" + spec.symbol() + "' is taken";
-    if (product)
-      (*kernel)->setAttr(kLibraryProductAttr, product);
+    if (product.attribute)
+      (*kernel)->setAttr(kLibraryProductAttr, product.attribute);
+    if (product.made && failed(kernels.getOrBuild(nameOfGpuGemmRest(spec), [&](OpBuilder &b) {
+          return buildGpuGemmRest(b, op.getLoc(), spec, product.made);
+        })))
+      return "the name '" + nameOfGpuGemmRest(spec) + "' is taken";
 
     IRRewriter rewriter(last);
     Value destination = fill.getOutputs()[0];

@@ -317,11 +317,22 @@ struct LaunchLinalgPass : attn::impl::LaunchLinalgPassBase<LaunchLinalgPass> {
       done.getDefiningOp()->walk(
           [&](gpu::LaunchOp launch) { launch->setAttr(kKernelNameAttr, b.getStringAttr("rounding")); });
       auto choice = scf::IfOp::create(b, op.getLoc(), done, /*withElseRegion=*/true);
+      if (auto rest = product.getAs<FlatSymbolRefAttr>(kProductRest))
+        cloneBody(choice.getThenBodyBuilder(), symbols.lookup<func::FuncOp>(rest.getAttr()),
+                  ArrayRef(arguments).drop_front(2));
       for (Operation *each : body)
         each->moveBefore(choice.elseBlock()->getTerminator());
     }
     op.erase();
     return success();
+  }
+
+  /// The ops of a kernel on `operands`, of which there may be more.
+  static void cloneBody(OpBuilder b, func::FuncOp kernel, ArrayRef<Value> operands) {
+    IRMapping map;
+    map.map(kernel.getArguments(), operands.take_front(kernel.getNumArguments()));
+    for (Operation &each : kernel.getBody().front().without_terminator())
+      b.clone(each, map);
   }
 
   static bool isTable(Value buffer) {

@@ -135,6 +135,7 @@ struct LibraryEpilogue {
   double scale = 1;
   int64_t bias = -1, addend = -1; ///< positions among the operands
   int32_t activation = ATTNRT_ACTIVATION_NONE;
+  Value made; ///< what it gives, where a rest follows
 };
 
 class EpilogueMatch {
@@ -142,13 +143,30 @@ public:
   EpilogueMatch(const GpuGemmSpec &spec) : spec(spec), block(*spec.epilogue), narrow(narrowResult(spec)) {}
 
   std::optional<LibraryEpilogue> run() {
-    Value result = unrounded(block.getTerminator()->getOperand(0), narrow);
-    if (addTerms(result))
+    if (match(block.getTerminator()->getOperand(0)))
       return epilogue;
+    SmallVector<Value> parts = {block.getArgument(spec.accumulator)};
+    for (Operation &op : block.without_terminator())
+      parts.push_back(op.getResult(0));
+    for (Value part : llvm::reverse(parts))
+      if (canEndAt(part) && match(part)) {
+        epilogue.made = part;
+        return epilogue;
+      }
+    return std::nullopt;
+  }
+
+private:
+  /// Whether `result` is what a library's epilogue gives.
+  bool match(Value result) {
+    result = unrounded(result, narrow);
+    epilogue = {};
+    if (addTerms(result))
+      return true;
     epilogue = {};
     if (Value x = findRelu(result)) {
       epilogue.activation = ATTNRT_ACTIVATION_RELU;
-      return addTerms(x) ? std::optional(epilogue) : std::nullopt;
+      return addTerms(x);
     }
     // The activation's argument is the sum of all terms: the last of them in the block that it can be.
     SmallVector<Value> candidates = {block.getArgument(spec.accumulator)};
@@ -159,12 +177,31 @@ public:
       epilogue = {};
       epilogue.activation = ATTNRT_ACTIVATION_GELU;
       if (x != result && addTerms(x) && isTanhGelu(result, x, narrow))
-        return epilogue;
+        return true;
     }
-    return std::nullopt;
+    return false;
   }
 
-private:
+  /// Whether a launch behind the library's can go on from `value`, as it is in the result's type.
+  bool canEndAt(Value value) const {
+    auto widened = value.getDefiningOp<arith::ExtFOp>();
+    if (narrow ? value.getType() != narrow && !(widened && widened.getIn().getType() == narrow)
+               : !value.getType().isF32())
+      return false;
+    Value sum = block.getArgument(spec.accumulator);
+    auto readsSum = [&](Operation *op) { return value != sum && llvm::is_contained(op->getOperands(), sum); };
+    return isLong() && llvm::none_of(opsBehind(block, value), readsSum);
+  }
+  /// On an H100 a multiply-add along the sums takes a wave of blocks about 17 (mma.sync) to 28 ns (wgmma) longer in a
+  /// kernel of ours. A launch takes 3 us, and 1 ps an element: 0.5 or 4 us for such a wave. So the depth alone decides.
+  bool isLong() const {
+    constexpr int64_t kLeastSums = 256;
+    int64_t sums = 1;
+    for (unsigned dim : spec.sums)
+      sums = ShapedType::isDynamic(spec.sizes[dim]) ? 0 : sums * spec.sizes[dim];
+    return spec.precision != Precision::f32 && sums >= kLeastSums;
+  }
+
   /// `value` as scale * sum + bias + addend, the sum exactly once and the others at most.
   bool addTerms(Value value) {
     hasSum = false;
@@ -228,7 +265,7 @@ constexpr int32_t kNumbers[] = {0, 1, 3, 2}; ///< of f32, tf32, f16, bf16 in att
 
 } // namespace
 
-DictionaryAttr findLibraryProduct(MLIRContext *context, const GpuGemmSpec &spec) {
+LibraryProduct findLibraryProduct(MLIRContext *context, const GpuGemmSpec &spec) {
   LoopDims left = getDims(spec.leftMap), right = getDims(spec.rightMap), result = getDims(spec.resultMap);
   LoopDims batch = inOrder(result, spec.batch), rows = inOrder(result, spec.rows),
            columns = inOrder(result, spec.columns), sums = inOrder(left, spec.sums);
@@ -275,7 +312,9 @@ DictionaryAttr findLibraryProduct(MLIRContext *context, const GpuGemmSpec &spec)
     attributes.append("left_transposed", b.getUnitAttr());
   if (isRightTransposed)
     attributes.append("right_transposed", b.getUnitAttr());
-  return attributes.getDictionary(context);
+  if (epilogue->made)
+    attributes.append(kProductRest, FlatSymbolRefAttr::get(context, nameOfGpuGemmRest(spec)));
+  return {attributes.getDictionary(context), epilogue->made};
 }
 
 Value emitLibraryProduct(OpBuilder &b, Location loc, DictionaryAttr product, ValueRange operands) {

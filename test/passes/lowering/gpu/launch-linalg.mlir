@@ -94,6 +94,43 @@ func.func @rounded(%x: memref<?x64xf32>, %w: memref<64x48xf16>, %y: memref<?x48x
 
 // -----
 
+// Where a library made a part of the epilogue, another launch does the rest; otherwise the kernel does all of it.
+// CHECK-LABEL: func.func @with_rest
+// CHECK: %[[DONE:.*]] = attn.product %{{.*}}, %{{.*}}, %[[Y:.*]] sizes(
+// CHECK: scf.if %[[DONE]] {
+// CHECK: gpu.launch blocks
+// CHECK: %[[V:.*]] = memref.load %[[Y]]
+// CHECK: math.erf %[[V]] : f32
+// CHECK: memref.store %{{.*}}, %[[Y]]
+// CHECK: attn.kernel_name = "elementwise"
+// CHECK: } else {
+// CHECK: gpu.launch blocks
+// CHECK-NOT: math.erf
+// CHECK: attn.kernel_name = "kernel"
+func.func @kernel(%x: memref<8x64xf32>, %w: memref<64x48xf32>, %y: memref<8x48xf32>) attributes {attn.kernel,
+    attn.library_product = {activation = 0 : i32, batch = array<i64>, columns = array<i64: 1, 1>, precision = 2 : i32, rest = @rest,
+                            result = 2 : i64, rows = array<i64: 0, 0>, scale = 1.0 : f32, sums = array<i64: 0, 1>}} {
+  %c1 = arith.constant 1 : index
+  gpu.launch blocks(%i, %j, %k) in (%a = %c1, %b = %c1, %c = %c1) threads(%l, %m, %n) in (%d = %c1, %e = %c1, %f = %c1) {
+    gpu.terminator
+  }
+  return
+}
+func.func @rest(%y: memref<8x48xf32>) attributes {attn.kernel} {
+  linalg.generic {indexing_maps = [affine_map<(i, j) -> (i, j)>], iterator_types = ["parallel", "parallel"]} outs(%y : memref<8x48xf32>) {
+  ^bb0(%o: f32):
+    %0 = math.erf %o : f32
+    linalg.yield %0 : f32
+  }
+  return
+}
+func.func @with_rest(%x: memref<8x64xf32>, %w: memref<64x48xf32>, %y: memref<8x48xf32>) attributes {attn.entry = "main"} {
+  attn.kernel @kernel ins(%x, %w : memref<8x64xf32>, memref<64x48xf32>) outs(%y : memref<8x48xf32>)
+  return
+}
+
+// -----
+
 // Where there are many elements a thread has as many as 16 bytes hold, side by side; a row's number is read once, and what
 // lies otherwise element by element.
 // CHECK-LABEL: func.func @wide
