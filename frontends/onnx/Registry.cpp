@@ -36,6 +36,7 @@ void attn::onnx::registerAllOps(OpRegistry &registry) {
   registerContribAttentionOps(registry);
   registerGroupQueryAttentionOps(registry);
   registerSliceOps(registry);
+  registerContribDiffusionOps(registry);
   registerContribFusedOps(registry);
   registerContribQLinearOps(registry);
   registerContribQuantizedOps(registry);

@@ -24,7 +24,7 @@ def floats(*shape, dtype=np.float32):
 
 def case(name, op, inputs, outputs=1, rtol=1e-3, atol=1e-4, domain=MS, check=None, oracle=None, **attributes):
     """`inputs`: arrays, None for a missing one, or ("const", array) for an initialiser. `oracle`: the same in
-    another layout, where ONNX Runtime's CPU lacks this one."""
+    another layout, or its results by NumPy, where ONNX Runtime's CPU lacks this one."""
     CASES.append((name, op, inputs, outputs, rtol, atol, domain, check, oracle, attributes))
 
 
@@ -46,7 +46,7 @@ def build(op, inputs, outputs, domain, attributes):
     kinds = [TensorProto.INT32 if op.endswith("EmbedLayerNormalization") and i == 1 else
              helper.np_dtype_to_tensor_dtype(inputs[-1][1].dtype) if op == "QuantizeLinear" else
              TensorProto.UINT8 if op == "QGemm" and len(inputs) > 7 else
-             helper.np_dtype_to_tensor_dtype(next(iter(feeds.values())).dtype) if op.startswith("QLinear") else
+             helper.np_dtype_to_tensor_dtype(next(iter(feeds.values())).dtype) if op.startswith(("QLinear", "NhwcMaxPool")) else
              helper.np_dtype_to_tensor_dtype(next(v for v in feeds.values() if v.dtype.kind == "f").dtype)
              if any(v.dtype.kind == "f" for v in feeds.values()) else TensorProto.FLOAT for i in range(len(made))]
     graph = helper.make_graph([node], "g", declared, [helper.make_tensor_value_info(n, k, None)
@@ -147,6 +147,85 @@ def operator_form():
     for last in (0, 1):
         case(f"QLinearGlobalAveragePool_{last}", "QLinearGlobalAveragePool", [u8(2, 6, 7, 5), f(0.05), z(128), f(0.02), z(100)],
              atol=1, channels_last=last)
+
+
+def convolved(x, w, bias):
+    """x [N, H, W, C] by w [M, C / 2, 3, 3] in two groups, with a border of one."""
+    padded, (m, c, _, _), (n, h, v, _) = np.pad(x, ((0, 0), (1, 1), (1, 1), (0, 0))), w.shape, x.shape
+    y = np.zeros((n, h, v, m))
+    for filter in range(m):
+        for i, j in np.ndindex(3, 3):
+            own = padded[:, i:i + h, j:j + v, filter // (m // 2) * c:][..., :c]
+            y[..., filter] += own.astype(np.float64) @ w[filter, :, i, j]
+    return y + bias
+
+
+def channels_last():
+    u8 = lambda *shape: RNG.integers(0, 256, shape).astype(np.uint8)  # noqa: E731
+    f = lambda value: ("const", np.array(value, np.float32))  # noqa: E731
+    z = lambda value, of=np.uint8: ("const", np.array(value, of))  # noqa: E731
+    window = dict(kernel_shape=[3, 2], strides=[2, 1], pads=[1, 0, 1, 1])
+    for name, more in (("plain", {}), ("dilated", {"dilations": [1, 2]}), ("groups", {"group": 2})):
+        w = "const", RNG.integers(-128, 128, (6, 4 // more.get("group", 1), 3, 2)).astype(np.int8)
+        case(f"QLinearConv_last_{name}", "QLinearConv",
+             [u8(2, 9, 8, 4), f(0.05), z(120), w, f(0.02), z(0, np.int8), f(0.3), z(99), ("const", RNG.integers(-99, 99, 6).astype(np.int32))],
+             atol=1, channels_last=1, **window, **more)
+    case("QLinearAveragePool_last", "QLinearAveragePool", [u8(2, 9, 8, 3), f(0.05), z(128), f(0.04), z(100)], atol=1,
+         channels_last=1, **window)
+    case("NhwcMaxPool", "NhwcMaxPool", [u8(2, 9, 8, 3)], **window)
+    x, w, bias, z4 = floats(1, 9, 8, 4), floats(6, 2, 3, 3), floats(6), floats(1, 9, 8, 6)
+    for name, inner, more in (("NhwcConv", w.transpose(0, 2, 3, 1), {}), ("NhwcFusedConv", w, {"activation": "Relu"})):
+        want = lambda z=0, relu=bool(more): [(lambda y: np.maximum(y, 0) if relu else y)(convolved(x, w, bias) + z)]  # noqa: E731
+        case(name, name, [x, np.ascontiguousarray(inner), bias], oracle=want, group=2, pads=[1, 1, 1, 1], **more)
+        if more:
+            case(f"{name}_sum", name, [x, w, bias, z4], oracle=lambda want=want: want(z4), group=2, pads=[1, 1, 1, 1], **more)
+
+
+def diffusion():
+    from math import erf
+    x, bias, skip = floats(2, 5, 24), floats(24), floats(2, 5, 24)
+
+    def split_gelu():
+        left, right = np.split((x + bias).astype(np.float64), 2, -1)
+        return [left * right * 0.5 * (1 + np.vectorize(erf)(right / np.sqrt(2)))]
+
+    case("bias_split_gelu", "BiasSplitGelu", [x, bias], oracle=split_gelu)
+    case("bias_add", "BiasAdd", [x, bias, skip], oracle=lambda: [x + bias + skip])
+
+    def softmax(s, axis):
+        e = np.exp(s.astype(np.float64) - s.max(tuple(range(axis, s.ndim)), keepdims=True))
+        return [e / e.sum(tuple(range(axis, s.ndim)), keepdims=True)]
+
+    scores = floats(2, 3, 4, 5)
+    for axis, mask in ((3, (2, 1, 1, 5)), (-1, (4, 5)), (2, (1, 3, 4, 5))):
+        added = floats(*mask)
+        case(f"bias_softmax_{axis}", "BiasSoftmax", [scores, added], axis=axis, is_inner_broadcast=1,
+             oracle=lambda added=added, axis=axis % 4: softmax(scores + added, axis))
+    for last in (0, 1):
+        for activation in (0, 1):
+            group_norms(last, activation)
+
+
+def group_norms(last, activation):
+    size, channels, groups = (2, 4, 3, 12), 12, 4
+    put = lambda t: np.ascontiguousarray(t if last else np.moveaxis(t, -1, 1))  # noqa: E731
+    x, gamma, beta, bias = floats(*size) * 3 + 1, floats(channels), floats(channels), floats(channels)
+
+    def norm(s):
+        g = s.astype(np.float64).reshape(2, 12, groups, channels // groups)
+        y = (g - g.mean((1, 3), keepdims=True)) / np.sqrt(g.var((1, 3), keepdims=True) + 1e-4)
+        y = y.reshape(size) * gamma + beta
+        return put(y / (1 + np.exp(-y)) if activation else y)
+
+    more = dict(groups=groups, epsilon=1e-4, channels_last=last, activation=activation)
+    case(f"group_norm_{last}_{activation}", "GroupNorm", [put(x), gamma, beta], oracle=lambda: [norm(x)], **more)
+    for name, skip in (("whole", floats(*size)), ("row", floats(2, 1, 1, channels)), ("matrix", floats(2, channels))):
+        own = skip.reshape(2, 1, 1, channels) if skip.ndim == 2 else skip
+        for b in (None, bias):
+            s = x + own + (0 if b is None else b)
+            case(f"skip_group_norm_{last}_{activation}_{name}_{b is not None}", "SkipGroupNorm",
+                 [put(x), gamma, beta, skip if skip.ndim == 2 else put(skip), *([] if b is None else [b])], 0b11,
+                 oracle=lambda s=s: [norm(s), put(s)], **more)
 
 
 def quantised_embeddings():
@@ -328,7 +407,7 @@ def main():
     p.add_argument("--only", default="")
     p.add_argument("--server", default=backend.SERVER)
     args = p.parse_args()
-    for family in (activations, normalisations, products, operator_form, quantised_embeddings, quantised_attentions, blocks, quantised_products, rotary, attentions, grouped):
+    for family in (activations, normalisations, products, operator_form, channels_last, diffusion, quantised_embeddings, quantised_attentions, blocks, quantised_products, rotary, attentions, grouped):
         family()
     options = onnxruntime.SessionOptions()
     # Without it, sums of two products saturate in 16 bits on processors without VNNI.
@@ -338,10 +417,13 @@ def main():
         if args.only not in name:
             continue
         model, feeds, names = build(op, inputs, outputs, domain, attributes)
-        asked, known = (model, feeds) if oracle is None else build(op, oracle, outputs, domain, attributes)[:2]
+        asked, known = (model, feeds) if not isinstance(oracle, list) else build(op, oracle, outputs, domain, attributes)[:2]
         try:
-            session = onnxruntime.InferenceSession(asked.SerializeToString(), options, providers=["CPUExecutionProvider"])
-            want = session.run(names, known)
+            if callable(oracle):
+                want = oracle()
+            else:
+                session = onnxruntime.InferenceSession(asked.SerializeToString(), options, providers=["CPUExecutionProvider"])
+                want = session.run(names, known)
         except Exception as error:  # of no common class
             failed += 1
             print(f"FAIL {name}: ONNX Runtime refuses it: " + " ".join(str(error).split())[:300])

@@ -2,6 +2,7 @@
 #include "frontends/onnx/ops/Families.h"
 #include "frontends/onnx/ops/Formula.h"
 #include "frontends/onnx/ops/MatMul.h"
+#include "frontends/onnx/ops/Window.h"
 
 // Products with an activation, as ONNX Runtime's optimiser joins them (com.microsoft).
 
@@ -68,13 +69,18 @@ LogicalResult importFusedGemm(Node &n) {
   return setFormula(n, y->dtype, *y, [&](ArrayRef<Num> v) { return (*activation)(v[0]); });
 }
 
-/// activation(Conv(X, W, B) + Z).
+/// activation(Conv(X, W, B) + Z). In NhwcFusedConv channels are last, but in W; in NhwcConv there, too: its files have
+/// W as [M, spatial..., C / group], whatever its documentation says.
 LogicalResult importFusedConv(Node &n) {
   FailureOr<Activation> activation =
       readActivation(n, n.floatsAttr("activation_params").value_or(SmallVector<double>()));
-  if (failed(activation))
+  if (failed(activation) || failed(expectConvolution(n)))
     return failure();
-  FailureOr<Tensor> y = convolution(n);
+  bool isLast = n.opType() != "FusedConv";
+  FailureOr<Tensor> y = convolution(n, isLast ? channelsFirst(n, n.input(0)) : n.input(0),
+                                    n.opType() == "NhwcConv" ? channelsFirst(n, n.input(1)) : n.input(1));
+  if (succeeded(y) && isLast)
+    y = channelsLast(n, *y);
   if (failed(y))
     return failure();
   std::vector<Tensor> terms{*y};
@@ -97,7 +103,8 @@ LogicalResult importFusedConv(Node &n) {
 
 void registerContribFusedOps(OpRegistry &registry) {
   registry.add("FusedGemm", {1}, importFusedGemm, "com.microsoft");
-  registry.add("FusedConv", {1}, importFusedConv, "com.microsoft");
+  for (const char *name : {"FusedConv", "NhwcConv", "NhwcFusedConv"})
+    registry.add(name, {1}, importFusedConv, "com.microsoft");
 }
 
 } // namespace attn::onnx

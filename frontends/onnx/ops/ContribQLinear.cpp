@@ -174,10 +174,12 @@ LogicalResult importConcat(Node &n) {
 }
 
 LogicalResult importAveragePool(Node &n) {
-  if (n.intAttr("channels_last", 0))
-    return n.unsupported() << "channels_last = 1";
   FailureOr<Tensor> x = dequantized(n, 0);
-  return setQuantized(n, failed(x) ? x : averagePool(n, *x), 3, n.input(0).dtype);
+  if (failed(x))
+    return failure();
+  bool isLast = n.intAttr("channels_last", 0) != 0;
+  FailureOr<Tensor> y = averagePool(n, isLast ? channelsFirst(n, *x) : *x);
+  return setQuantized(n, failed(y) || !isLast ? y : channelsLast(n, *y), 3, n.input(0).dtype);
 }
 
 LogicalResult importGlobalAveragePool(Node &n) {

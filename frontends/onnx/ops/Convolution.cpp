@@ -218,14 +218,16 @@ FailureOr<Tensor> uprightBias(Node &n, const Tensor &bias, const Expr &channels,
   return n.reshape(bias, upright);
 }
 
-FailureOr<Tensor> convolution(Node &n) {
-  if (failed(expectInputs(n, 2)) || failed(expectFloat(n, 0)) || failed(expectSameDType(n, 0, 1)) ||
-      (n.hasInput(2) && failed(expectSameDType(n, 0, 2))))
-    return failure();
-  return convolve(n, n.input(0), n.input(1), [&](const Tensor &sums, int64_t filters) -> FailureOr<Tensor> {
+LogicalResult expectConvolution(Node &n) {
+  return failure(failed(expectInputs(n, 2)) || failed(expectFloat(n, 0)) || failed(expectSameDType(n, 0, 1)) ||
+                 (n.hasInput(2) && failed(expectSameDType(n, 0, 2))));
+}
+
+FailureOr<Tensor> convolution(Node &n, const Tensor &x, const Tensor &w) {
+  return convolve(n, x, w, [&](const Tensor &sums, int64_t filters) -> FailureOr<Tensor> {
     if (!n.hasInput(2))
       return sums;
-    FailureOr<Tensor> bias = uprightBias(n, n.input(2), n.input(1).shape[0], sums.rank(), filters);
+    FailureOr<Tensor> bias = uprightBias(n, n.input(2), w.shape[0], sums.rank(), filters);
     if (failed(bias))
       return failure();
     return formula(n, sums.dtype, {sums, *bias}, [](ArrayRef<Num> v) { return v[0] + v[1]; });
@@ -235,7 +237,9 @@ FailureOr<Tensor> convolution(Node &n) {
 namespace {
 
 LogicalResult importConv(Node &n) {
-  FailureOr<Tensor> y = convolution(n);
+  if (failed(expectConvolution(n)))
+    return failure();
+  FailureOr<Tensor> y = convolution(n, n.input(0), n.input(1));
   if (failed(y))
     return failure();
   n.setOutput(0, *y);

@@ -22,6 +22,7 @@ void registerLinearAttentionOps(OpRegistry &);     // LinearAttention.cpp: Linea
 void registerContribOps(OpRegistry &);             // Contrib.cpp: com.microsoft
 void registerContribAttentionOps(OpRegistry &);    // ContribAttention.cpp: com.microsoft
 void registerGroupQueryAttentionOps(OpRegistry &); // GroupQueryAttention.cpp: com.microsoft
+void registerContribDiffusionOps(OpRegistry &);    // ContribDiffusion.cpp: com.microsoft
 void registerContribFusedOps(OpRegistry &);        // ContribFused.cpp: com.microsoft
 void registerContribQLinearOps(OpRegistry &);      // ContribQLinear.cpp: com.microsoft
 void registerContribQuantizedOps(OpRegistry &);    // ContribQuantized.cpp: com.microsoft

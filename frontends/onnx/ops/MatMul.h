@@ -47,8 +47,10 @@ using FinishSums = llvm::function_ref<mlir::FailureOr<Tensor>(const Tensor &sums
 /// `finish` sees the sums before they are put in the order of the result.
 mlir::FailureOr<Tensor> convolve(Node &n, const Tensor &x, const Tensor &w, FinishSums finish);
 
-/// What the node says as a Conv: inputs X, W and, where there is one, the bias B.
-mlir::FailureOr<Tensor> convolution(Node &n);
+/// What the node says as a Conv of `x` and `w`, its inputs X and W, and, where there is one, the bias B.
+mlir::FailureOr<Tensor> convolution(Node &n, const Tensor &x, const Tensor &w);
+/// Error unless it has X and W, of one float type with B.
+mlir::LogicalResult expectConvolution(Node &n);
 
 /// What the node says as a Gemm: alpha A B + beta C, with inputs A, B and, where there is one, C.
 mlir::FailureOr<Tensor> gemm(Node &n);

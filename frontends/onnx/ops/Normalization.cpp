@@ -143,6 +143,17 @@ FailureOr<Tensor> rmsNormalized(Node &n, const Tensor &x, const Tensor &scale, i
                  [&](ArrayRef<Num> v) { return convert(v[0] * v[1], computeDType(result)) * v[2]; });
 }
 
+FailureOr<Tensor> standardized(Node &n, const Tensor &x, ArrayRef<int64_t> dims, double epsilon) {
+  FailureOr<Moments> m = moments(n, x, dims);
+  if (failed(m))
+    return failure();
+  FailureOr<Tensor> inverse = inverseRoot(n, m->variance, epsilon);
+  if (failed(inverse))
+    return failure();
+  return formula(n, computeDType(x.dtype), {x, m->mean, *inverse},
+                 [](ArrayRef<Num> v) { return (v[0] - v[1]) * v[2]; });
+}
+
 namespace {
 
 LogicalResult importLayerNormalization(Node &n) {
@@ -197,18 +208,6 @@ LogicalResult importRMSNormalization(Node &n) {
 //===----------------------------------------------------------------------===//
 // Per channel
 //===----------------------------------------------------------------------===//
-
-/// (x - mean) * inverse over the dimensions `dims` of `x`.
-FailureOr<Tensor> standardized(Node &n, const Tensor &x, ArrayRef<int64_t> dims, double epsilon) {
-  FailureOr<Moments> m = moments(n, x, dims);
-  if (failed(m))
-    return failure();
-  FailureOr<Tensor> inverse = inverseRoot(n, m->variance, epsilon);
-  if (failed(inverse))
-    return failure();
-  return formula(n, computeDType(x.dtype), {x, m->mean, *inverse},
-                 [](ArrayRef<Num> v) { return (v[0] - v[1]) * v[2]; });
-}
 
 /// A vector of channels as [C, 1, 1, ...] for a tensor of rank `rank` that has
 /// its channels in dimension 1.

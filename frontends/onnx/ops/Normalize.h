@@ -3,7 +3,7 @@
 
 #include "frontends/onnx/Importer.h"
 
-// Normalisations over trailing dimensions, of several domains.
+// Normalisations of several domains.
 
 namespace attn::onnx {
 
@@ -15,6 +15,9 @@ mlir::FailureOr<Tensor> layerNormalized(Node &n, const Tensor &x, const Tensor &
 /// x / sqrt(mean(x^2) + epsilon), rounded to `result`, times scale.
 mlir::FailureOr<Tensor> rmsNormalized(Node &n, const Tensor &x, const Tensor &scale, int64_t axis, double epsilon,
                                       DType result);
+
+/// (x - mean) / sqrt(variance + epsilon) of `x` over the dimensions `dims`, in f32 (f64 for f64).
+mlir::FailureOr<Tensor> standardized(Node &n, const Tensor &x, llvm::ArrayRef<int64_t> dims, double epsilon);
 
 } // namespace attn::onnx
 

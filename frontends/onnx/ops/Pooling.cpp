@@ -44,10 +44,7 @@ Tensor pool(Node &n, Combine how, const Tensor &x, const Window &w) {
   return y;
 }
 
-FailureOr<Window> readPooling(Node &n) {
-  if (failed(expectInputs(n, 1)))
-    return failure();
-  const Tensor &x = n.input(0);
+FailureOr<Window> readPooling(Node &n, const Tensor &x) {
   if (x.dtype == DType::Bool)
     return n.error() << "expects numbers, has bool";
   std::optional<SmallVector<int64_t>> kernel = n.intsAttr("kernel_shape");
@@ -108,15 +105,21 @@ void setIndices(Node &n, const Window &w) {
 }
 
 LogicalResult importMaxPool(Node &n) {
-  FailureOr<Window> w = readPooling(n);
+  if (failed(expectInputs(n, 1)))
+    return failure();
+  bool isLast = n.opType() == "NhwcMaxPool";
+  Tensor x = isLast ? channelsFirst(n, n.input(0)) : n.input(0);
+  FailureOr<Window> w = readPooling(n, x);
   if (failed(w))
     return failure();
-  const Tensor &x = n.input(0);
+  if (n.hasOutput(1) && isLast)
+    return n.error() << "has a second output";
   if (n.hasOutput(1))
     setIndices(n, *w);
   Num lowest = constantNum(n.builder(), n.loc(), x.dtype, int64_t(0)).lowest();
   Tensor y = pool(n, Combine::Max, padded(n, x, *w, lowest), *w);
-  n.setOutput(0, n.cast(y, x.dtype));
+  y = n.cast(y, x.dtype);
+  n.setOutput(0, isLast ? channelsLast(n, y) : y);
   return success();
 }
 
@@ -143,7 +146,7 @@ Tensor windowCounts(Node &n, const Tensor &x, const Window &w, bool countPads) {
 } // namespace
 
 FailureOr<Tensor> averagePool(Node &n, const Tensor &x) {
-  FailureOr<Window> w = readPooling(n);
+  FailureOr<Window> w = readPooling(n, x);
   if (failed(w))
     return failure();
   Num zero = constantNum(n.builder(), n.loc(), x.dtype, 0.0);
@@ -178,7 +181,7 @@ LogicalResult importLpPool(Node &n) {
     return failure();
   FailureOr<Tensor> sum = failure();
   if (n.opType() == "LpPool") {
-    FailureOr<Window> w = readPooling(n);
+    FailureOr<Window> w = readPooling(n, x);
     if (failed(w))
       return failure();
     sum = pool(n, Combine::Sum, padded(n, *powers, *w, constantNum(n.builder(), n.loc(), powers->dtype, 0.0)), *w);
@@ -216,6 +219,7 @@ LogicalResult importGlobalPool(Node &n) {
 
 void registerPoolingOps(OpRegistry &registry) {
   registry.add("MaxPool", {1, 8, 10, 11, 12, 22}, importMaxPool);
+  registry.add("NhwcMaxPool", {1}, importMaxPool, "com.microsoft");
   registry.add("AveragePool", {1, 7, 10, 11, 19, 22}, importAveragePool);
   registry.add("LpPool", {2, 11, 18, 22}, importLpPool);
   registry.add("GlobalLpPool", {2, 22}, importLpPool);

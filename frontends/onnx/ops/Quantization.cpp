@@ -5,6 +5,7 @@
 #include "frontends/onnx/ops/Quantize.h"
 #include "frontends/onnx/ops/Reduce.h"
 #include "frontends/onnx/ops/Taps.h"
+#include "frontends/onnx/ops/Window.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include <cmath>
 #include <cstring>
@@ -394,7 +395,9 @@ LogicalResult importQLinearConv(Node &n) {
   for (size_t i : {1, 4, 6})
     if (failed(expectFloat(n, i)))
       return failure();
-  FailureOr<Tensor> x = withoutZeroPoint(n, n.input(0), 2, -1), w = withoutZeroPoint(n, n.input(3), 5, 0);
+  bool isLast = n.intAttr("channels_last", 0) != 0; // of ONNX Runtime
+  FailureOr<Tensor> x = withoutZeroPoint(n, isLast ? channelsFirst(n, n.input(0)) : n.input(0), 2, -1);
+  FailureOr<Tensor> w = withoutZeroPoint(n, n.input(3), 5, 0);
   if (failed(x) || failed(w))
     return failure();
   FailureOr<Tensor> y = convolve(n, *x, *w, [&](Tensor sum, int64_t filters) -> FailureOr<Tensor> {
@@ -416,7 +419,7 @@ LogicalResult importQLinearConv(Node &n) {
   });
   if (failed(y))
     return failure();
-  n.setOutput(0, *y);
+  n.setOutput(0, isLast ? channelsLast(n, *y) : *y);
   return success();
 }
 
@@ -432,6 +435,7 @@ void registerQuantizationOps(OpRegistry &registry) {
   registry.add("QLinearMatMul", {10, 21}, importQLinearMatMul);
   registry.add("ConvInteger", {10}, importConvInteger);
   registry.add("QLinearConv", {10}, importQLinearConv);
+  registry.add("QLinearConv", {1}, importQLinearConv, "com.microsoft");
 }
 
 } // namespace attn::onnx

@@ -1,4 +1,5 @@
 #include "frontends/onnx/ops/Window.h"
+#include "frontends/onnx/ops/Reduce.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 
 using namespace mlir;
@@ -109,6 +110,20 @@ Tensor padded(Node &n, const Tensor &x, const Window &window, const Num &value) 
   Value v = tensor::PadOp::create(b, n.loc(), n.type(x.dtype, out.shape), n.value(x), low, high, value.value());
   out.value = v;
   return out;
+}
+
+Tensor channelsFirst(Node &n, const Tensor &x) {
+  SmallVector<int64_t> order = dimsFrom(0, x.rank());
+  if (order.size() > 2)
+    std::rotate(order.begin() + 1, order.end() - 1, order.end());
+  return n.transpose(x, order);
+}
+
+Tensor channelsLast(Node &n, const Tensor &x) {
+  SmallVector<int64_t> order = dimsFrom(0, x.rank());
+  if (order.size() > 2)
+    std::rotate(order.begin() + 1, order.begin() + 2, order.end());
+  return n.transpose(x, order);
 }
 
 AffineExpr windowIndex(MLIRContext *context, const Window &window, size_t d, unsigned position, unsigned offset) {

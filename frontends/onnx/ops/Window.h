@@ -33,7 +33,11 @@ mlir::FailureOr<Window> readWindow(Node &n, const Tensor &x, llvm::ArrayRef<Expr
 /// of the window.
 Tensor padded(Node &n, const Tensor &x, const Window &window, const Num &value);
 
-/// What the node says as an AveragePool, of `x`: floats, of the shape of input 0.
+/// [N, spatial..., C] as [N, C, spatial...], and back.
+Tensor channelsFirst(Node &n, const Tensor &x);
+Tensor channelsLast(Node &n, const Tensor &x);
+
+/// What the node says as an AveragePool, of `x`: floats.
 mlir::FailureOr<Tensor> averagePool(Node &n, const Tensor &x);
 
 /// The index expression of spatial dimension `d`: position * stride + offset *
