@@ -38,6 +38,7 @@ void attn::onnx::registerAllOps(OpRegistry &registry) {
   registerSliceOps(registry);
   registerContribDiffusionOps(registry);
   registerContribFusedOps(registry);
+  registerMixtureOps(registry);
   registerContribQLinearOps(registry);
   registerContribQuantizedOps(registry);
   registerBlockQuantizedOps(registry);

@@ -24,7 +24,7 @@ def floats(*shape, dtype=np.float32):
 
 def case(name, op, inputs, outputs=1, rtol=1e-3, atol=1e-4, domain=MS, check=None, oracle=None, **attributes):
     """`inputs`: arrays, None for a missing one, or ("const", array) for an initialiser. `oracle`: the same in
-    another layout, or its results by NumPy, where ONNX Runtime's CPU lacks this one."""
+    another layout, with attributes where they differ, or its results by NumPy, where ONNX Runtime's CPU lacks this one."""
     CASES.append((name, op, inputs, outputs, rtol, atol, domain, check, oracle, attributes))
 
 
@@ -336,6 +336,55 @@ def quantised_products():
     case("qgemm_bytes", "QGemm", [*a, w, one(0.1), one(0, np.int8), None, one(3.0), one(128, np.uint8)], atol=1)
 
 
+def experts():
+    t, d, h, e = 5, 32, 64, 4
+    x, router = floats(t, d), floats(t, e)
+    w = lambda *shape: ("const", floats(*shape) * 0.3)  # noqa: E731
+    for name, k, more in (("relu", 1, {}), ("gelu", 2, {}), ("silu", 4, {"normalize_routing_weights": 1}), ("identity", 2, {}),
+                          ("swiglu", 2, {"swiglu_fusion": 1, "activation_alpha": 1.7, "activation_beta": 1.0, "swiglu_limit": 0.9})):
+        rows = 2 * h if name == "swiglu" else h
+        weights = [w(e, rows, d), w(e, rows), w(e, d, h), w(e, d)]
+        case(f"moe_{name}", "MoE", [x, router, *weights], k=k, activation_type=name, **more)
+        case(f"moe_{name}_plain", "MoE", [x.reshape(1, t, d), router, weights[0], None, weights[2]], k=k, activation_type=name, **more)
+
+    # The forms that ONNX Runtime's CPU lacks are others of the same numbers.
+    gate, linear, second = floats(e, h, d), floats(e, h, d), w(e, d, h)
+    mixed = np.stack([gate, linear], 2).reshape(e, 2 * h, d)
+    more = dict(k=2, activation_type="swiglu", normalize_routing_weights=1)
+    wanted = [x, router, ("const", mixed), None, second]
+    case("moe_swiglu_apart", "MoE", [x, router, ("const", gate), None, second, None, ("const", linear)],
+         oracle=(wanted, {"swiglu_fusion": 1}), **more)
+    case("moe_swiglu_halves", "MoE", [x, router, ("const", np.concatenate([gate, linear], 1)), None, second],
+         oracle=(wanted, {"swiglu_fusion": 1}), swiglu_fusion=2, **more)
+    for bits in (4, 8):
+        for block in (0, 16, 32):
+            for zeros in (False, True):
+                quantised_experts(bits, block, zeros)
+
+
+def quantised_experts(bits, block, zeros):
+    t, d, h, e = 5, 32, 64, 4
+    u8 = lambda *shape: ("const", RNG.integers(0, 256, shape).astype(np.uint8))  # noqa: E731
+    scale = lambda *shape: ("const", RNG.uniform(0.01, 0.04, shape).astype(np.float32) * 16 / 2**bits)  # noqa: E731
+    x, router = floats(t, d), floats(t, e)
+    for name, more in (("silu", {}), ("swiglu", {"swiglu_fusion": 1}), ("relu", {"weights": True})):
+        n = 2 * h if name == "swiglu" else h
+        layers = []
+        for rows, columns in ((n, d), (d, h)):
+            blocks = [columns // block] if block else []
+            zero = (u8(e, rows, -(-columns // block * bits // 8)) if block else u8(e, rows * bits // 8)) if zeros else None
+            layers.append((u8(e, rows, columns * bits // 8), scale(e, rows, *blocks), ("const", floats(e, rows)), zero))
+        (w1, s1, b1, z1), (w2, s2, b2, z2) = layers
+        inputs = [x, router, w1, s1, b1, w2, s2, b2, None, None, None, z1, z2, None]
+        inputs.append(np.abs(floats(t, e)) if more.pop("weights", False) else None)
+        while inputs[-1] is None:
+            inputs.pop()
+        # Blocks of 8 bits it multiplies by rows of bytes.
+        error = 0.1 if bits == 8 and block else 2e-3
+        case(f"qmoe_{bits}_{block}_{zeros}_{name}", "QMoE", inputs, k=2, activation_type=name, expert_weight_bits=bits,
+             normalize_routing_weights=1, rtol=error, atol=error, **({"block_size": block} if block else {}), **more)
+
+
 def rotary():
     caches = [floats(20, 4), floats(20, 4)]
     ids = RNG.integers(0, 20, (2, 5)).astype(np.int64)
@@ -407,7 +456,7 @@ def main():
     p.add_argument("--only", default="")
     p.add_argument("--server", default=backend.SERVER)
     args = p.parse_args()
-    for family in (activations, normalisations, products, operator_form, channels_last, diffusion, quantised_embeddings, quantised_attentions, blocks, quantised_products, rotary, attentions, grouped):
+    for family in (activations, normalisations, products, operator_form, channels_last, diffusion, quantised_embeddings, quantised_attentions, blocks, quantised_products, experts, rotary, attentions, grouped):
         family()
     options = onnxruntime.SessionOptions()
     # Without it, sums of two products saturate in 16 bits on processors without VNNI.
@@ -417,7 +466,10 @@ def main():
         if args.only not in name:
             continue
         model, feeds, names = build(op, inputs, outputs, domain, attributes)
-        asked, known = (model, feeds) if not isinstance(oracle, list) else build(op, oracle, outputs, domain, attributes)[:2]
+        asked, known = model, feeds
+        if isinstance(oracle, (list, tuple)):
+            given, more = oracle if isinstance(oracle, tuple) else (oracle, {})
+            asked, known = build(op, given, outputs, domain, {**attributes, **more})[:2]
         try:
             if callable(oracle):
                 want = oracle()

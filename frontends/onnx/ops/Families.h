@@ -26,6 +26,7 @@ void registerContribDiffusionOps(OpRegistry &);    // ContribDiffusion.cpp: com.
 void registerContribFusedOps(OpRegistry &);        // ContribFused.cpp: com.microsoft
 void registerContribQLinearOps(OpRegistry &);      // ContribQLinear.cpp: com.microsoft
 void registerContribQuantizedOps(OpRegistry &);    // ContribQuantized.cpp: com.microsoft
+void registerMixtureOps(OpRegistry &);             // MixtureOfExperts.cpp: com.microsoft
 void registerBlockQuantizedOps(OpRegistry &);      // BlockQuantized.cpp: com.microsoft
 void registerSliceOps(OpRegistry &);               // Slice.cpp
 void registerDetectionOps(OpRegistry &);           // Detection.cpp: NonMaxSuppression, RoiAlign
