@@ -341,9 +341,10 @@ def dense_mask_and_bias(size):
     return [boolean, added]
 
 
-@case("attention", (1, 2, 2, 1, 300, 64, 64), (2, 4, 2, 1, 1100, 16, 24), (1, 2, 1, 5, 700, 128, 128), opset=23)
+@case("attention", (1, 2, 2, 1, 300, 64, 64), (2, 4, 2, 1, 1100, 16, 24), (1, 2, 1, 5, 700, 128, 128), (1, 2, 1, 2, 1603, 64, 64),
+      (1, 1, 1, 3, 70, 12, 20), (2, 70, 70, 1, 63, 64, 64), (1, 2, 2, 1, 64, 64, 64), (1, 2, 2, 4, 65, 128, 128), opset=23)
 def decode(size):
-    """Few queries: the keys in parts. A dense mask, and lengths."""
+    """Few queries, and rows of fewer pieces than a group has lanes: many keys are in parts. A dense mask."""
     q, k, v = qkv(*size)
     seen = rng.random((size[3], size[4])) < 0.6
     seen[:, 0] = True
@@ -361,7 +362,7 @@ def decode_any_length(size):
     return [helper.make_node("Attention", ["q", "k", "v"], ["y"])], {"q": q, "k": k, "v": v}, {}, {"y": attend(q, k, v)}
 
 
-@case("attention", (1, 2, 1, 40, 70, 64, 64), (1, 1, 1, 66, 100, 128, 128), opset=23)
+@case("attention", (1, 2, 1, 40, 70, 64, 64), (1, 1, 1, 66, 100, 128, 128), (1, 2, 1, 3, 100, 64, 64), opset=23)
 @case("warpgroups", (1, 2, 1, 256, 300, 64, 64), (1, 1, 1, 258, 140, 128, 128), opset=23)
 def hidden_values(size):
     """Values of hidden keys that are NaN, infinite or too large for 16 bits, and such values that are seen."""

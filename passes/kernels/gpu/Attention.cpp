@@ -26,6 +26,13 @@ int64_t countGpuAttentionSplits(const AttentionSpec &spec) {
   if (!i || *i > kFewQueries || spec.hasWeightSweep() || storesTiles(spec))
     return 1;
   int64_t blocks = spec.getStaticSize(Dim::B).value_or(1) * spec.getStaticSize(Dim::H).value_or(1);
+  // A launch that merges parts takes as long as a block that reads so much, which lines do at once.
+  constexpr int64_t kBlockBytes = 384 * 1024;
+  if (j && canUseLines(spec)) {
+    int64_t width = *spec.getStaticSize(Dim::D) + *spec.getStaticSize(Dim::E);
+    if (*j * width * spec.types[spec.value].getElementTypeBitWidth() / 8 <= kBlockBytes)
+      return 1;
+  }
   int64_t splits = std::min(kMaxSplits, 2 * kProcessors / std::max<int64_t>(blocks, 1));
   if (j)
     splits = std::min(splits, *j / kFewKeys);
@@ -57,6 +64,8 @@ Value countGpuAttentionScratch(OpBuilder &builder, Location loc, const Attention
 
 std::unique_ptr<AttentionEmitter> makeAttention(OpBuilder &builder, Location loc, const AttentionSpec &spec,
                                                 Precision precision) {
+  if (canUseLines(spec))
+    return makeLinesAttention(builder, loc, spec);
   return canUseMatrices(spec, precision) ? makeMatricesAttention(builder, loc, spec, precision)
                                          : makeThreadsAttention(builder, loc, spec);
 }

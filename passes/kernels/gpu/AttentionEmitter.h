@@ -107,32 +107,35 @@ protected:
   mlir::Value isEdge;    ///< the tile is not seen in full by all queries, or has keys behind the last
   mlir::Value following; ///< the tile after the one at hand
   llvm::SmallVector<HeadView> views;
+  const int64_t splits;
 
   void store(mlir::ValueRange state);
+  /// The same where other blocks have the other keys.
+  void storePart(mlir::ValueRange state);
+  /// Sum of the parts that the threads of a group have.
+  virtual mlir::Value sumOfRow(mlir::Value part);
+  /// The exponential of a difference of scores, that of a maximum's units.
+  mlir::Value exponential(mlir::Value x);
+  /// What scores are relative to.
+  mlir::Value shiftOf(mlir::Value maximum);
 
 private:
   static std::optional<float> powerScaleOf(const AttentionSpec &spec);
   void emitBlock(mlir::ValueRange buffers, mlir::ArrayRef<mlir::Value> shared);
-  /// The exponential of a difference of scores, that of a maximum's units.
-  mlir::Value exponential(mlir::Value x);
   /// Weights of scores relative to `shift`, which is in the units of a maximum.
   mlir::Value weightOf(mlir::Value score, mlir::Value shift);
   mlir::Value roundToSoftmaxType(mlir::Value x);
   mlir::Value regionAt(mlir::Block &block, mlir::Value root, mlir::Value score, mlir::Value i, mlir::Value j);
   Values masked(const Values &values, mlir::Value key);
   KeyMask::Bounds seenKeys(KeyMask &mask);
-  /// Sum of the parts that the threads of a group have; whether no key counts in the row then.
-  mlir::Value sumOfRow(mlir::Value part);
+  /// Whether no key counts in the row.
   mlir::Value isEmptyRow(mlir::Value sum);
-  /// What scores are relative to.
-  mlir::Value shiftOf(mlir::Value maximum);
   /// What a row's columns are multiplied by in the end.
   mlir::Value normalizer(mlir::Value sum);
   mlir::Value orWithoutKeys(mlir::Value x);
   mlir::Value numKeysAsFloat();
   mlir::Value meanOfValues(const HeadView &value, mlir::Value column);
   void storeLogSum(mlir::ArrayRef<HeadView> views, mlir::Value i, mlir::Value shift, mlir::Value sum);
-  void storePart(mlir::ValueRange state);
   void mergeParts(mlir::ValueRange buffers);
 
   Values sweepTwice(mlir::Value exchange, mlir::Value begin, mlir::Value end, const KeyMask::Bounds &bounds);
@@ -155,7 +158,6 @@ private:
   Values seen;           ///< keys of the tile by row, if they are kept
   /// Of each row, for the final weights: weights are exponentials relative to a shift, times a factor, plus a share.
   Values shifts, factors, shares;
-  const int64_t splits;
   /// Scores are products times a factor and nothing else, and this is it times log2(e): they stay as they are, and
   /// maxima are kept in units of powers of 2. What may overflow by it is left to the score region.
   const std::optional<float> powerScale;
@@ -170,6 +172,10 @@ inline bool isF32(const AttentionSpec &spec) { return spec.types[spec.query].get
 /// Elements of f32 that all forms have in shared memory beside their own.
 int64_t countCommonElements(const AttentionSpec &spec, const TileSizes &sizes);
 
+/// Few queries, in f32: a key's lanes lie side by side in its row, and threads share the keys (AttentionLines.cpp).
+bool canUseLines(const AttentionSpec &spec);
+std::unique_ptr<AttentionEmitter> makeLinesAttention(mlir::OpBuilder &builder, mlir::Location loc,
+                                                     const AttentionSpec &spec);
 /// In f32, products one by one (AttentionThreads.cpp).
 bool canUseThreads(const AttentionSpec &spec);
 std::unique_ptr<AttentionEmitter> makeThreadsAttention(mlir::OpBuilder &builder, mlir::Location loc,
@@ -178,7 +184,7 @@ std::unique_ptr<AttentionEmitter> makeThreadsAttention(mlir::OpBuilder &builder,
 bool canUseMatrices(const AttentionSpec &spec, Precision precision);
 std::unique_ptr<AttentionEmitter> makeMatricesAttention(mlir::OpBuilder &builder, mlir::Location loc,
                                                         const AttentionSpec &spec, Precision precision);
-/// The latter where it can be used, else the former.
+/// The first of these that can be used: lines, matrices, threads.
 std::unique_ptr<AttentionEmitter> makeAttention(mlir::OpBuilder &builder, mlir::Location loc, const AttentionSpec &spec,
                                                 Precision precision);
 /// The same by those of warpgroups, on sm_90a (AttentionWarpgroups.cpp). With
