@@ -3,6 +3,7 @@
 
 include "passes/graph/GraphPasses.td"
 include "passes/lowering/buffers/BufferPasses.td"
+include "passes/lowering/choose/ChoosePasses.td"
 include "passes/lowering/cpu/CpuPasses.td"
 include "passes/lowering/gpu/GpuPasses.td"
 

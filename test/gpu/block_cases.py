@@ -57,3 +57,27 @@ def signed_columns(size):
              helper.make_node("MatMul", ["x", "v"], ["p"]), helper.make_node("Add", ["p", "b"], ["q"]), helper.make_node("Relu", ["q"], ["y"])]
     want = x.astype(float) @ (w * np.repeat(scales.astype(float), block, 0)) + bias
     return nodes, {"x": x}, {"w": w, "s": scales, "b": bias}, {"y": np.maximum(want, 0)}
+
+
+def representable(size):
+    """A product of f32 by weights that codes of that many bits hold, to a scale's rounding: each block has the largest code."""
+    m, k, n, block, bits = size
+    most = 2**(bits - 1) - 1
+    codes = rng.integers(-most, most + 1, (-(-k // block), block, n))
+    codes[:, 0] = most
+    weights = (codes * (rng.uniform(0.5, 1, (codes.shape[0], 1, n)) / most)).reshape(-1, n)[:k].astype(np.float32)
+    x, bias = normal(m, k), normal(n)
+    nodes = [helper.make_node("MatMul", ["x", "w"], ["p"]), helper.make_node("Add", ["p", "b"], ["y"])]
+    return nodes, {"x": x}, {"w": weights, "b": bias}, {"y": x.astype(float) @ weights + bias}
+
+
+@case("blocks", (1, 80, 33, 32, 4), (9, 80, 40, 32, 4), flags=["--weights=int4:32"])
+@case("blocks", (3, 80, 33, 16, 8), flags=["--weights=int8:16"])
+@case("blocks", (1, 90, 34, 90, 8), (33, 90, 65, 90, 8), flags=["--weights=int8"])
+def narrowed(size):
+    return representable(size)
+
+
+@case("blocks", *((m, 80, 33, 32, 4) for m in (0, 1, 8, 9)), free=ROWS, flags=["--weights=int4:32"])
+def narrowed_open(size):
+    return representable(size)

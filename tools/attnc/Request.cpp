@@ -96,8 +96,9 @@ void readTarget(CommandLine &line, CompileOptions &options) {
     return line.fail("--emit=ptx is for --target=cuda");
   if (target == "cpu")
     return;
-  if (options.weights != "f32")
-    line.fail("--weights is for --target=cpu; for a GPU --precision=bf16|f16 stores weights of products in 16 bits");
+  if (options.weights == "bf16")
+    line.fail(
+        "--weights=bf16 is for --target=cpu; for a GPU --precision=bf16|f16 stores weights of products in 16 bits");
   if (line.has(OPT_mark_regions))
     line.fail("--mark-regions (attn-bench --breakdown and --roofline) is for --target=cpu; attn-bench --profile shows "
               "kernels");

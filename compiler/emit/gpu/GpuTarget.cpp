@@ -82,6 +82,8 @@ public:
         pm.addPass(std::move(pass));
     };
     std::string sm90a = useOfSm90a().str();
+    if (options.optLevel > 0 && options.weights != "f32")
+      add(createStoreBlocksPass({options.weights, /*narrowsRows=*/false}));
     if (options.optLevel > 0)
       add(createChooseGpuRowsPass({options.precision, sm90a}));
     pm.addPass(createDecomposePass());

@@ -174,34 +174,6 @@ def RoundRowsPass : Pass<"attn-round-rows", "::mlir::ModuleOp"> {
                            "::mlir::math::MathDialect", "::mlir::tensor::TensorDialect"];
 }
 
-def StoreBlocksPass : Pass<"attn-store-blocks", "::mlir::ModuleOp"> {
-  let summary = "products by a weight become attn.block_product, the weight codes of 4 bits";
-  let description = [{
-    A contraction of rows and an f32 weight, a matrix, becomes `attn.block_product`
-    by codes that the compiler makes of it (`#attn.block_codes`, `#attn.block_scales`).
-    attn-lower-block-products finds their kernel. A contraction with another shape
-    stays f32, and the module's `attn.product_report` says why.
-
-    Numerical effect: a weight differs by at most 1/14 of the greatest in its block,
-    or, with codes down to -8, the one nearest to it on the other side by 1/8.
-
-    ```mlir
-    %c = linalg.contract indexing_maps = [(s, n, k) -> (s, k), (s, n, k) -> (k, n), (s, n, k) -> (s, n)]
-        ins(%x, %w : tensor<?x80xf32>, tensor<80x6xf32>) outs(%zeros : tensor<?x6xf32>)
-    // becomes
-    attn.global @w_blocks32 : tensor<80x6xi8> = #attn.block_codes<@w, transposed = false, block = 32, bits = 4>
-    attn.global @w_blocks32_scales : tensor<3x6xf32> = #attn.block_scales<@w, transposed = false, block = 32, bits = 4>
-    %c = attn.block_product %x by %codes scales %scales block 32 bits 4
-        : tensor<?x80xf32> by tensor<80x6xi8> scales tensor<3x6xf32> -> tensor<?x6xf32>
-    ```
-  }];
-  let options = [
-    Option<"weights", "weights", "std::string", "\"int4:32\"", "int4:BLOCK, of 16, 32, 64, 128 or 256">,
-    Option<"narrowsRows", "narrow-rows", "bool", "false", "rows may be rounded to 8 bits">
-  ];
-  let dependentDialects = ["::attn::AttnDialect"];
-}
-
 def LowerBlockProductsPass : Pass<"attn-lower-block-products", "::mlir::ModuleOp"> {
   let summary = "attn.block_product by a weight becomes a call of a GEMM kernel that unpacks its codes";
   let description = [{

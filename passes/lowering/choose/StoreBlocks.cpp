@@ -18,13 +18,15 @@ using namespace attn;
 
 namespace {
 
-/// Codes of 4 bits: words of 8.
-constexpr int64_t kCodeBits = 4;
+/// How many rows share a scale, 0: all, and of how many bits a code is.
+struct BlockForm {
+  int64_t rows, bits;
+};
 
 class BlockStorage {
 public:
-  BlockStorage(ModuleOp module, int64_t block, bool narrowsRows)
-      : module(module), symbols(module), globals(module, symbols), block(block), narrowsRows(narrowsRows),
+  BlockStorage(ModuleOp module, BlockForm form, bool narrowsRows)
+      : module(module), symbols(module), globals(module, symbols), form(form), narrowsRows(narrowsRows),
         rewriter(module.getContext()) {}
 
   void run() {
@@ -43,7 +45,7 @@ private:
   ModuleOp module;
   SymbolTable symbols;
   DerivedGlobals globals;
-  int64_t block;
+  BlockForm form;
   bool narrowsRows;
   IRRewriter rewriter;
 };
@@ -64,21 +66,22 @@ void BlockStorage::store(linalg::LinalgOp op) {
   ArrayRef<int64_t> shape = match.right.getType().getShape();
   bool transposed = match.isTransposed;
   SmallVector<int64_t> scaleShape(shape);
-  scaleShape[transposed ? 1 : 0] = llvm::divideCeil(shape[transposed ? 1 : 0], block);
+  int64_t &depth = scaleShape[transposed ? 1 : 0], bits = form.bits, block = form.rows ? form.rows : depth;
+  depth = llvm::divideCeil(depth, block);
   auto codes = RankedTensorType::get(shape, rewriter.getI8Type());
   auto scales = RankedTensorType::get(scaleShape, rewriter.getF32Type());
   StringRef name = match.global.getValue();
-  std::string suffix = (transposed ? "_tblocks" : "_blocks") + std::to_string(block);
+  std::string suffix = (transposed ? "_tblocks" : "_blocks") + std::to_string(block) + (bits == 8 ? "_bytes" : "");
   rewriter.setInsertionPoint(op);
   Value matrix = WeightOp::create(
       rewriter, loc, codes,
-      globals.get(name + suffix, codes, BlockCodesAttr::get(context, match.global, transposed, block, kCodeBits), loc));
+      globals.get(name + suffix, codes, BlockCodesAttr::get(context, match.global, transposed, block, bits), loc));
   Value factors =
       WeightOp::create(rewriter, loc, scales,
                        globals.get(name + suffix + "_scales", scales,
-                                   BlockScalesAttr::get(context, match.global, transposed, block, kCodeBits), loc));
+                                   BlockScalesAttr::get(context, match.global, transposed, block, bits), loc));
   rewriter.replaceOpWithNewOp<BlockProductOp>(op, op->getResult(0).getType(), match.activation, matrix, factors,
-                                              /*zeros=*/Value(), block, kCodeBits, /*zero_point=*/0, transposed,
+                                              /*zeros=*/Value(), block, bits, /*zero_point=*/0, transposed,
                                               /*is_unsigned=*/false, narrowsRows);
 }
 
@@ -87,12 +90,15 @@ struct StoreBlocksPass : attn::impl::StoreBlocksPassBase<StoreBlocksPass> {
 
   void runOnOperation() override {
     std::optional<WeightStorage> storage = WeightStorage::parse(weights);
-    if (!storage || !storage->block) {
-      getOperation().emitError("expects weights in int4:16, int4:32, int4:64, int4:128 or int4:256, got '")
+    bool isBytes = storage && storage->storage == PanelStorage::I8;
+    if (!isBytes && !(storage && storage->block)) {
+      getOperation().emitError(
+          "expects weights in int4:16, int4:32, int4:64, int4:128, int4:256, int8 or int8:GROUP, got '")
           << weights << "'";
       return signalPassFailure();
     }
-    BlockStorage(getOperation(), storage->block, narrowsRows).run();
+    BlockForm form = isBytes ? BlockForm{storage->group, 8} : BlockForm{storage->block, 4};
+    BlockStorage(getOperation(), form, narrowsRows).run();
   }
 };
 

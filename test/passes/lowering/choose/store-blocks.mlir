@@ -1,8 +1,16 @@
 // RUN: attn-opt %s --attn-store-blocks | FileCheck %s
 // RUN: attn-opt %s --attn-store-blocks | FileCheck %s --check-prefix=GLOBAL
 // RUN: attn-opt %s --attn-store-blocks="weights=int4:16 narrow-rows" | FileCheck %s --check-prefix=NARROW
-// RUN: not attn-opt %s --attn-store-blocks=weights=int8 2>&1 | FileCheck %s --check-prefix=WRONG
-// WRONG: error: expects weights in int4:16, int4:32, int4:64, int4:128 or int4:256, got 'int8'
+// RUN: attn-opt %s --attn-store-blocks=weights=int8 | FileCheck %s --check-prefix=BYTES
+// RUN: attn-opt %s --attn-store-blocks=weights=int8:16 | FileCheck %s --check-prefix=GROUPS
+// RUN: not attn-opt %s --attn-store-blocks=weights=bf16 2>&1 | FileCheck %s --check-prefix=WRONG
+// WRONG: error: expects weights in int4:16, int4:32, int4:64, int4:128, int4:256, int8 or int8:GROUP, got 'bf16'
+
+// A scale for each column, or for each column's 16 rows.
+// BYTES-DAG: attn.global @w_blocks80_bytes : tensor<80x6xi8> = #attn.block_codes<@w, transposed = false, block = 80, bits = 8>
+// BYTES-DAG: attn.global @t_tblocks80_bytes_scales : tensor<6x1xf32> = #attn.block_scales<@t, transposed = true, block = 80, bits = 8>
+// BYTES-DAG: attn.block_product %arg0 by %{{.*}} scales %{{.*}} block 80 bits 8 : tensor<?x80xf32> by tensor<80x6xi8> scales tensor<1x6xf32>
+// GROUPS-DAG: attn.block_product %arg0 by %{{.*}} scales %{{.*}} block 16 bits 8 : tensor<?x80xf32> by tensor<80x6xi8> scales tensor<5x6xf32>
 
 // What stays f32 is said.
 // CHECK: module attributes {attn.product_report = [
