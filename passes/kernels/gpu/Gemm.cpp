@@ -18,7 +18,8 @@ func::FuncOp buildGpuGemm(OpBuilder &builder, Location loc, const GpuGemmSpec &s
   take(spec.left), take(spec.right);
   llvm::for_each(spec.operands, take);
   take(spec.result);
-  bool hasScratch = spec.warpgroupColumns || spec.hasRoundedFactor || (spec.lines && spec.lines->splits > 1);
+  auto isSplit = [](const std::optional<GpuGemmSpec::Lines> &lines) { return lines && lines->splits > 1; };
+  bool hasScratch = spec.warpgroupColumns || spec.hasRoundedFactor || isSplit(spec.lines) || isSplit(spec.singleLines);
   Buffer scratch = hasScratch ? f.buffer({ShapedType::kDynamic}, builder.getF32Type()) : Buffer();
   auto emitTiles = [&] {
     if (!spec.warpgroupColumns)
@@ -36,7 +37,12 @@ func::FuncOp buildGpuGemm(OpBuilder &builder, Location loc, const GpuGemmSpec &s
   } else {
     Index rows = GpuGemmEmitter(builder, loc, spec, spec.tile).countOuter(buffers, spec.lines->isFewLeft ? 0 : 1);
     Mask isFew = (0 < rows) & (rows < GpuGemmSpec::kFewRows + 1);
-    k.when(isFew, emitLines, emitTiles);
+    auto emitSingle = [&] {
+      GpuGemmSpec single = spec;
+      single.lines = spec.singleLines;
+      emitGemv(builder, loc, single, buffers, scratch);
+    };
+    k.when(isFew, [&] { k.when(rows < 2, emitSingle, emitLines); }, emitTiles);
     builder.getInsertionBlock()->getTerminator()->getPrevNode()->setAttr(kFewRowsAttr, builder.getUnitAttr());
   }
   return f.function;
@@ -53,11 +59,12 @@ Value countGpuGemmScratch(OpBuilder &builder, Location loc, const GpuGemmSpec &s
   };
   auto padded = [&](Index size, int64_t step) { return ceilDiv(size, step) * step; };
   Index elements;
-  if (spec.lines && spec.lines->splits > 1) {
-    Index columns = product(spec.lines->isFewLeft ? spec.columns : spec.rows);
-    elements = product(spec.batch) * columns * (spec.lines->splits * spec.lines->rows);
-  }
   auto atLeast = [&](Index more) { elements = elements.value() ? maximum(elements, more) : more; };
+  for (const auto &lines : {spec.lines, spec.singleLines})
+    if (lines && lines->splits > 1) {
+      Index columns = product(lines->isFewLeft ? spec.columns : spec.rows);
+      atLeast(product(spec.batch) * columns * (lines->splits * lines->rows));
+    }
   if (spec.hasRoundedFactor) {
     bool isLeft = spec.left.getElementType().isF32();
     Index count = product(spec.batch) * (product(isLeft ? spec.rows : spec.columns) * product(spec.sums));

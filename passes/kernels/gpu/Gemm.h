@@ -62,7 +62,9 @@ struct GpuGemmSpec {
   };
   static constexpr int64_t kFewRows = 8;
   std::optional<Lines> lines;
-  /// Whether the other form is there, too, for more rows than that, as the run tells.
+  /// The same for a single row, where the run tells how many there are.
+  std::optional<Lines> singleLines;
+  /// Whether the other form is there, too, for more rows than `lines` has, as the run tells.
   bool hasTiles = true;
 
   /// Whether one factor is in 16 bits and the other one has room in scratch to be rounded to these, for a library.

@@ -63,8 +63,10 @@ void GpuGemmSpec::chooseLines() {
     return;
   }
   // Rows of a number that the run tells, times weights.
-  if (isRows != isColumns && (isRows ? numColumns : numRows) <= kFewRows)
+  if (isRows != isColumns && (isRows ? numColumns : numRows) <= kFewRows) {
     lines.emplace(*this, !isRows, kFewRows);
+    singleLines.emplace(*this, !isRows, 1);
+  }
 }
 
 void GpuGemmSpec::chooseTile() {

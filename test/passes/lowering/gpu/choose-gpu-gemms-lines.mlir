@@ -45,3 +45,26 @@ func.func @lines(%x: tensor<1x768xbf16>, %w: tensor<768x8448xbf16>) -> tensor<1x
   %y = linalg.matmul ins(%x, %w : tensor<1x768xbf16>, tensor<768x8448xbf16>) outs(%f : tensor<1x8448xf32>) -> tensor<1x8448xf32>
   return %y : tensor<1x8448xf32>
 }
+
+// -----
+
+// As many rows as the run has: one has as many threads as above, up to eight have registers for their sums.
+// CHECK-LABEL: func.func @any
+// CHECK: func.func @gpu_gemm_
+// CHECK: scf.if
+// CHECK: scf.if
+// CHECK: gpu.launch blocks({{.*}}) in (%{{.*}} = %c48, {{.*}}) threads({{.*}}) in (%{{.*}} = %c192,
+// CHECK: else
+// CHECK: gpu.launch blocks({{.*}}) in (%{{.*}} = %c48, {{.*}}) threads({{.*}}) in (%{{.*}} = %c192,
+// CHECK: memref<{{.*}}xf32, #gpu.address_space<workgroup>>
+// CHECK: else
+// CHECK: nvvm.mma.sync
+func.func @any(%x: tensor<?x768xbf16>, %w: tensor<768x768xbf16>) -> tensor<?x768xf32> {
+  %c0 = arith.constant 0 : index
+  %zero = arith.constant 0.0 : f32
+  %m = tensor.dim %x, %c0 : tensor<?x768xbf16>
+  %e = tensor.empty(%m) : tensor<?x768xf32>
+  %f = linalg.fill ins(%zero : f32) outs(%e : tensor<?x768xf32>) -> tensor<?x768xf32>
+  %y = linalg.matmul ins(%x, %w : tensor<?x768xbf16>, tensor<768x768xbf16>) outs(%f : tensor<?x768xf32>) -> tensor<?x768xf32>
+  return %y : tensor<?x768xf32>
+}
