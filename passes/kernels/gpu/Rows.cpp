@@ -62,12 +62,15 @@ public:
     flat = llvm::map_to_vector(buffers, [](const Buffer &buffer) { return buffer.flat(); });
     int64_t widest = kVectorBytes * 8 / type.getElementTypeBitWidth();
     if (!ShapedType::isDynamic(known)) {
-      launch(rows, chooseForm(known, widest), row);
+      launch(rows, chooseForm(known, widest), [&](const RowForm &form) { work(form, row); });
       return f.function;
     }
+    // Threads choose, not the host: a loop whose steps are launches alone can stay on the device.
     RowForm wide{256, widest, 16 / widest}, any{256, 1, 4, /*isHeld=*/false};
-    Mask isWide = (size % widest == 0) & (size > 0) & (size <= wide.round());
-    k.when(isWide, [&] { launch(rows, wide, row); }, [&] { launch(rows, any, row); });
+    launch(rows, wide, [&](const RowForm &wide) {
+      Mask isWide = (size % widest == 0) & (size > 0) & (size <= wide.round());
+      k.when(isWide, [&] { work(wide, row); }, [&] { work(any, row); });
+    });
     return f.function;
   }
 
@@ -126,27 +129,28 @@ private:
     SmallVector<SmallVector<Nums>> others; ///< of each other operand
   };
 
-  void launch(const Index &rows, const RowForm &chosen, llvm::function_ref<void()> row) {
-    form = chosen, reductions = 0;
+  /// `work` has a row of threads as in `form`.
+  void launch(const Index &rows, const RowForm &form, llvm::function_ref<void(const RowForm &)> work) {
     int64_t warps = form.threads / kWarp, rowsOfBlock = warps == 1 ? 4 : 1;
-    OpBuilder::InsertionGuard guard(k.b);
     SmallVector<Buffer> shared =
         k.launch(ceilDiv(rows, rowsOfBlock), form.threads * rowsOfBlock,
                  warps == 1 ? ArrayRef<int64_t>() : ArrayRef<int64_t>(kReductions * placesOf(warps)));
     thread = warps > 1 ? k.thread : k.thread % kWarp;
-    first = thread * form.width;
     Index number = warps > 1 ? k.block : k.block * rowsOfBlock + k.thread / kWarp;
     base = number * size;
-    auto work = [&] {
-      if (form.isHeld)
-        held = load(first, /*withOthers=*/true);
-      row();
-    };
     if (warps > 1) {
       partial = shared[0];
-      return work();
+      return work(form);
     }
-    k.when(number < rows, work); // all of a warp or none
+    k.when(number < rows, [&] { work(form); }); // all of a warp or none
+  }
+
+  void work(const RowForm &chosen, llvm::function_ref<void()> row) {
+    form = chosen, reductions = 0;
+    first = thread * form.width;
+    if (form.isHeld)
+      held = load(first, /*withOthers=*/true);
+    row();
   }
 
   /// The thread's groups from `at` on. All accesses stand in front of the first use, without branches: a group that
