@@ -226,6 +226,18 @@ def any_rows(size):
     return nodes, {"a": a}, {"w": w, "c": c}, {"y": near(a) @ near(stored(w)) + c}
 
 
+@case("rows", (2, 3, 5, 1), (4, 130, 66, 2), (4, 140, 64, 3), (4, 140, 64, 4))
+@case("rows", (2, 3, 5, 1), (1, 9, 64, 4), free={("x", 0): "b", ("x", 1): "n", ("row", 0): "b", ("more", 0): "b", ("more", 1): "n"})
+def side_by_side(size):
+    """Parts of a result are written by 16 bytes where they begin and end so."""
+    b, n, d, few = size
+    x, row, more, y = normal(b, n, d), normal(b, 1, d), normal(b, n, few), normal(37)
+    nodes = [helper.make_node("Concat", ["x", "row"], ["behind"], axis=1), helper.make_node("Concat", ["row", "x"], ["front"], axis=1),
+             helper.make_node("Concat", ["x", "more"], ["beside"], axis=2), helper.make_node("Neg", ["y"], ["minus"])]
+    want = {"behind": np.concatenate([x, row], 1), "front": np.concatenate([row, x], 1), "beside": np.concatenate([x, more], 2), "minus": -y}
+    return nodes, {"x": x, "row": row, "more": more, "y": y}, {}, {name: array.astype(float) for name, array in want.items()}
+
+
 # Of a warp, of a block; in accesses of 16 bytes, 8 and 4; whole, with idle threads, too long for registers.
 ROWS = [(3, 1), (9, 31), (4, 33), (6, 256), (2, 257), (5, 1024), (3, 1025), (2, 1026), (1, 1280), (2, 3000), (1, 16384), (1, 16388), (2, 16385)]
 # The last one is misaligned, the one before it too long for registers.

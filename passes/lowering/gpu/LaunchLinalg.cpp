@@ -51,6 +51,13 @@ Value openLaunch(OpBuilder &b, Location loc, Value count, StringRef name) {
   return id;
 }
 
+/// Whether `buffer` is a view of constants that lie in the code.
+bool isTable(Value buffer) {
+  while (auto view = buffer.getDefiningOp<ViewLikeOpInterface>())
+    buffer = view.getViewSource();
+  return buffer.getDefiningOp<memref::GetGlobalOp>();
+}
+
 /// What the kernel `symbol` computes: "gpu_attention_dot_d64_..." is "attention_dot". Its sizes are left out, since
 /// kernels with the same code are one.
 std::string nameOfKernel(StringRef symbol) {
@@ -105,17 +112,26 @@ public:
   }
 
 private:
-  /// Whether elements that are neighbours in the last loop are so in memory, from multiples of the loop's size on.
-  bool isWide(OpOperand &operand) {
+  /// Whether `many` elements that are neighbours in the last loop are so in memory, from multiples of theirs on.
+  bool isWide(OpOperand &operand, int64_t many) {
     auto type = dyn_cast<MemRefType>(operand.get().getType());
     AffineMap map = op.getMatchingIndexingMap(&operand);
     unsigned inner = op.getNumLoops() - 1;
-    if (!type || !map.getNumResults() || !map.isProjectedPermutation() || !type.getLayout().isIdentity() ||
-        !type.getElementType().isIntOrFloat() || type.getElementTypeBitWidth() % 8 ||
-        operand.get().getDefiningOp<memref::GetGlobalOp>())
+    if (!type || !map.getNumResults() || !map.isProjectedPermutation() || !type.getElementType().isIntOrFloat() ||
+        type.getElementTypeBitWidth() % 8 || isTable(operand.get()))
       return false;
-    return map.getResults().back() == getAffineDimExpr(inner, map.getContext()) &&
-           type.getShape().back() == op.getStaticLoopRanges()[inner];
+    int64_t extent = op.getStaticLoopRanges()[inner];
+    if (map.getResults().back() != getAffineDimExpr(inner, map.getContext()) || type.getShape().back() != extent ||
+        ShapedType::isDynamic(extent) || extent % many)
+      return false;
+    if (type.getLayout().isIdentity())
+      return true;
+    SmallVector<int64_t> places;
+    int64_t offset = 0;
+    if (failed(type.getStridesAndOffset(places, offset)) || places.pop_back_val() != 1)
+      return false;
+    places.push_back(offset);
+    return llvm::all_of(places, [&](int64_t place) { return !ShapedType::isDynamic(place) && place % many == 0; });
   }
   /// How many elements a thread computes: of an elementwise op so many that its widest accesses have 16 bytes.
   int64_t chooseWidth() {
@@ -125,20 +141,26 @@ private:
     for (Operation &each : op.getBlock()->without_terminator())
       if (each.getNumRegions() || !isMemoryEffectFree(&each))
         return 1;
-    int64_t widest = 0;
-    for (OpOperand &operand : op->getOpOperands())
-      if (isWide(operand))
-        widest = std::max<int64_t>(widest, cast<MemRefType>(operand.get().getType()).getElementTypeBitWidth() / 8);
-      else if (op.isDpsInit(&operand))
-        return 1;
     SmallVector<int64_t> ranges = op.getStaticLoopRanges();
-    int64_t known = 1, width = widest ? kBytes / widest : 1;
+    int64_t known = 1;
     for (int64_t range : ranges)
       known = ShapedType::isDynamic(known) || ShapedType::isDynamic(range) ? ShapedType::kDynamic : known * range;
     // Few elements have a thread each.
     bool isFew = !ShapedType::isDynamic(known) && known < kFewElements;
     bool isLong = llvm::range_size(op.getBlock()->without_terminator()) > kMostOps;
-    return isFew || isLong || ShapedType::isDynamic(ranges.back()) || ranges.back() % width ? 1 : width;
+    if (isFew || isLong)
+      return 1;
+    int64_t widest = 0;
+    for (OpOperand &operand : op->getOpOperands()) {
+      auto type = dyn_cast<MemRefType>(operand.get().getType());
+      int64_t bytes = type && type.getElementType().isIntOrFloat() ? type.getElementTypeBitWidth() / 8 : 0;
+      if (bytes && isWide(operand, std::max<int64_t>(1, kBytes / bytes)))
+        widest = std::max(widest, bytes);
+    }
+    if (!widest ||
+        !llvm::all_of(op.getDpsInitsMutable(), [&](OpOperand &init) { return isWide(init, kBytes / widest); }))
+      return 1;
+    return kBytes / widest;
   }
   static void align(Operation *access, StringAttr name, VectorType type) {
     int64_t bytes = type.getNumElements() * type.getElementTypeBitWidth() / 8;
@@ -152,7 +174,7 @@ private:
       return VectorType::get({width}, cast<MemRefType>(operand.get().getType()).getElementType());
     };
     for (OpOperand &operand : op->getOpOperands())
-      if (op.payloadUsesValueFromOperand(&operand) && isWide(operand)) {
+      if (op.payloadUsesValueFromOperand(&operand) && isWide(operand, width)) {
         auto load = vector::LoadOp::create(b, loc, vectorOf(operand), operand.get(), indices(operand));
         align(load, load.getAlignmentAttrName(), vectorOf(operand));
         loaded[&operand] = load;
@@ -333,12 +355,6 @@ struct LaunchLinalgPass : attn::impl::LaunchLinalgPassBase<LaunchLinalgPass> {
     map.map(kernel.getArguments(), operands.take_front(kernel.getNumArguments()));
     for (Operation &each : kernel.getBody().front().without_terminator())
       b.clone(each, map);
-  }
-
-  static bool isTable(Value buffer) {
-    while (auto view = buffer.getDefiningOp<ViewLikeOpInterface>())
-      buffer = view.getViewSource();
-    return buffer.getDefiningOp<memref::GetGlobalOp>();
   }
 
   void lowerCheck(CheckIndexOp op, func::FuncOp function) {

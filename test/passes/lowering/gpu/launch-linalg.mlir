@@ -169,3 +169,45 @@ func.func @odd(%x: memref<?x509xf32>, %y: memref<?x509xf32>) attributes {attn.en
   }
   return
 }
+
+// -----
+
+// Rows of a larger buffer that begin and end at multiples of 16 bytes, too.
+// CHECK-LABEL: func.func @part
+// CHECK: vector.load %{{.*}} {alignment = 16 : i64} : memref<512x64xf16>, vector<8xf16>
+// CHECK: vector.store %{{.*}} {alignment = 16 : i64} : memref<512x64xf16, strided<[72, 1], offset: 8>>, vector<8xf16>
+func.func @part(%x: memref<512x64xf16>, %y: memref<512x72xf16>) attributes {attn.entry = "part"} {
+  %part = memref.subview %y[0, 8] [512, 64] [1, 1] : memref<512x72xf16> to memref<512x64xf16, strided<[72, 1], offset: 8>>
+  linalg.generic {indexing_maps = [affine_map<(i, j) -> (i, j)>, affine_map<(i, j) -> (i, j)>], iterator_types = ["parallel", "parallel"]}
+      ins(%x : memref<512x64xf16>) outs(%part : memref<512x64xf16, strided<[72, 1], offset: 8>>) {
+  ^bb0(%a: f16, %o: f16):
+    linalg.yield %a : f16
+  }
+  return
+}
+
+// -----
+
+// Near misses: such rows that begin between them.
+// CHECK-LABEL: func.func @offset
+// CHECK-NOT: vector.
+// CHECK-LABEL: func.func @stride
+// CHECK-NOT: vector.
+func.func @offset(%x: memref<512x64xf16>, %y: memref<512x72xf16>) attributes {attn.entry = "offset"} {
+  %part = memref.subview %y[0, 4] [512, 64] [1, 1] : memref<512x72xf16> to memref<512x64xf16, strided<[72, 1], offset: 4>>
+  linalg.generic {indexing_maps = [affine_map<(i, j) -> (i, j)>, affine_map<(i, j) -> (i, j)>], iterator_types = ["parallel", "parallel"]}
+      ins(%x : memref<512x64xf16>) outs(%part : memref<512x64xf16, strided<[72, 1], offset: 4>>) {
+  ^bb0(%a: f16, %o: f16):
+    linalg.yield %a : f16
+  }
+  return
+}
+func.func @stride(%x: memref<512x64xf16>, %y: memref<512x68xf16>) attributes {attn.entry = "stride"} {
+  %part = memref.subview %y[0, 0] [512, 64] [1, 1] : memref<512x68xf16> to memref<512x64xf16, strided<[68, 1]>>
+  linalg.generic {indexing_maps = [affine_map<(i, j) -> (i, j)>, affine_map<(i, j) -> (i, j)>], iterator_types = ["parallel", "parallel"]}
+      ins(%x : memref<512x64xf16>) outs(%part : memref<512x64xf16, strided<[68, 1]>>) {
+  ^bb0(%a: f16, %o: f16):
+    linalg.yield %a : f16
+  }
+  return
+}
