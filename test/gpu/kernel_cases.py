@@ -229,7 +229,7 @@ def any_rows(size):
 @case("rows", (2, 3, 5, 1), (4, 130, 66, 2), (4, 140, 64, 3), (4, 140, 64, 4))
 @case("rows", (2, 3, 5, 1), (1, 9, 64, 4), free={("x", 0): "b", ("x", 1): "n", ("row", 0): "b", ("more", 0): "b", ("more", 1): "n"})
 def side_by_side(size):
-    """Parts of a result are written by 16 bytes where they begin and end so."""
+    """Ops that do not need each other are one launch; parts of a result are written by 16 bytes where they begin and end so."""
     b, n, d, few = size
     x, row, more, y = normal(b, n, d), normal(b, 1, d), normal(b, n, few), normal(37)
     nodes = [helper.make_node("Concat", ["x", "row"], ["behind"], axis=1), helper.make_node("Concat", ["row", "x"], ["front"], axis=1),

@@ -2,6 +2,7 @@
 #include "passes/Passes.h"
 #include "passes/lowering/gpu/ExpandRemainder.h"
 #include "passes/lowering/gpu/HostOps.h"
+#include "passes/lowering/gpu/LaunchGroups.h"
 #include "passes/lowering/gpu/LibraryProduct.h"
 #include "passes/lowering/gpu/StageTables.h"
 
@@ -34,23 +35,6 @@ constexpr int64_t kThreads = 128;
 
 Value constant(OpBuilder &b, Location loc, int64_t value) { return arith::ConstantIndexOp::create(b, loc, value); }
 
-/// A launch of ceildiv(count, kThreads) blocks; `b` then stands where thread
-/// `id` < count computes, which is returned.
-Value openLaunch(OpBuilder &b, Location loc, Value count, StringRef name) {
-  Value one = constant(b, loc, 1), threads = constant(b, loc, kThreads);
-  Value blocks = arith::CeilDivUIOp::create(b, loc, count, threads);
-  auto launch = gpu::LaunchOp::create(b, loc, blocks, one, one, threads, one, one);
-  launch->setAttr(kKernelNameAttr, b.getStringAttr(name));
-  b.setInsertionPointToStart(&launch.getBody().front());
-  Value first = arith::MulIOp::create(b, loc, launch.getBlockIds().x, constant(b, loc, kThreads));
-  Value id = arith::AddIOp::create(b, loc, first, launch.getThreadIds().x);
-  Value isInside = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::ult, id, count);
-  auto guard = scf::IfOp::create(b, loc, isInside);
-  gpu::TerminatorOp::create(b, loc);
-  b.setInsertionPointToStart(guard.thenBlock());
-  return id;
-}
-
 /// Whether `buffer` is a view of constants that lie in the code.
 bool isTable(Value buffer) {
   while (auto view = buffer.getDefiningOp<ViewLikeOpInterface>())
@@ -68,11 +52,17 @@ std::string nameOfKernel(StringRef symbol) {
   return end == words.begin() ? "kernel" : llvm::join(words.begin(), end, "_");
 }
 
+/// One op: first what the host computes, then the code of a thread.
 class LinalgEmitter {
 public:
-  LinalgEmitter(linalg::LinalgOp op) : op(op), b(op), loc(op.getLoc()) {}
+  /// Writes where `b` stands.
+  LinalgEmitter(linalg::LinalgOp op, OpBuilder &b) : op(op), b(b), loc(op.getLoc()) {}
 
-  LogicalResult run() {
+  Value count; ///< of the threads
+
+  bool isReduction() const { return !reduction.empty(); }
+
+  LogicalResult prepare() {
     SmallVector<utils::IteratorType> kinds = op.getIteratorTypesArray();
     for (auto [dim, kind] : llvm::enumerate(kinds))
       (kind == utils::IteratorType::parallel ? parallel : reduction).push_back(dim);
@@ -80,17 +70,21 @@ public:
       return op.emitError(reason);
     for (const Range &range : op.createLoopRanges(b, loc))
       sizes.push_back(getValueOrCreateConstantIndexOp(b, loc, range.size));
-    Value count = constant(b, loc, 1);
+    count = constant(b, loc, 1);
     for (unsigned dim : parallel)
       count = arith::MulIOp::create(b, loc, count, sizes[dim]);
     position.resize(kinds.size());
-    int64_t width = chooseWidth();
+    width = chooseWidth();
     if (width > 1) {
       Value &last = sizes[parallel.back()];
       count = arith::DivUIOp::create(b, loc, count, constant(b, loc, width));
       last = arith::DivUIOp::create(b, loc, last, constant(b, loc, width));
     }
-    Value id = openLaunch(b, loc, count, reduction.empty() ? "elementwise" : "reduction");
+    return success();
+  }
+
+  /// The work of thread `id` < count.
+  void emit(Value id) {
     for (unsigned dim : llvm::reverse(parallel)) {
       if (dim == parallel.front()) {
         position[dim] = id;
@@ -99,16 +93,11 @@ public:
       position[dim] = arith::RemUIOp::create(b, loc, id, sizes[dim]);
       id = arith::DivUIOp::create(b, loc, id, sizes[dim]);
     }
-    if (width > 1) {
-      emitWide(width);
-      op->erase();
-      return success();
-    }
+    if (width > 1)
+      return emitWide();
     SmallVector<Value> results = reduce(0, startValues());
     for (auto [init, value] : llvm::zip(op.getDpsInitsMutable(), results))
       memref::StoreOp::create(b, loc, value, init.get(), indices(init));
-    op->erase();
-    return success();
   }
 
 private:
@@ -167,7 +156,7 @@ private:
     access->setAttr(name, Builder(access->getContext()).getI64IntegerAttr(bytes));
   }
   /// A thread's elements, `width` of them side by side.
-  void emitWide(int64_t width) {
+  void emitWide() {
     Value &place = position[parallel.back()];
     Value first = place = arith::MulIOp::create(b, loc, place, constant(b, loc, width));
     auto vectorOf = [&](OpOperand &operand) {
@@ -263,13 +252,60 @@ private:
   }
 
   linalg::LinalgOp op;
-  OpBuilder b;
+  OpBuilder &b;
   Location loc;
+  int64_t width = 1; ///< elements of a thread, side by side
   SmallVector<unsigned> parallel, reduction;
   SmallVector<Value> sizes, position;
   DenseMap<OpOperand *, Value> loaded; ///< what is read as a vector, whose element `lane` counts
   int64_t lane = 0;
 };
+
+/// A launch for all of `group`, each of which has blocks of its own.
+LogicalResult emitLaunch(ArrayRef<linalg::LinalgOp> group) {
+  linalg::LinalgOp last = group.back();
+  OpBuilder b(last);
+  Location loc = last.getLoc();
+  SmallVector<LinalgEmitter, 0> emitters;
+  for (linalg::LinalgOp op : group)
+    emitters.emplace_back(op, b);
+  Value one = constant(b, loc, 1), threads = constant(b, loc, kThreads), all;
+  SmallVector<Value> blocks;
+  for (LinalgEmitter &each : emitters) {
+    if (failed(each.prepare()))
+      return failure();
+    blocks.push_back(arith::CeilDivUIOp::create(b, loc, each.count, threads));
+    all = all ? arith::AddIOp::create(b, loc, all, blocks.back()) : blocks.back();
+  }
+  auto launch = gpu::LaunchOp::create(b, loc, all, one, one, threads, one, one);
+  bool reduces = llvm::any_of(emitters, [](LinalgEmitter &each) { return each.isReduction(); });
+  launch->setAttr(kKernelNameAttr, b.getStringAttr(reduces ? "reduction" : "elementwise"));
+  b.setInsertionPointToStart(&launch.getBody().front());
+  gpu::TerminatorOp::create(b, loc);
+  b.setInsertionPointToStart(&launch.getBody().front());
+  Value block = launch.getBlockIds().x;
+  for (auto [emitter, own] : llvm::zip_equal(emitters, blocks)) {
+    scf::IfOp choice;
+    if (&emitter != &emitters.back()) {
+      Value isOwn = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::ult, block, own);
+      choice = scf::IfOp::create(b, loc, isOwn, /*withElseRegion=*/true);
+      b.setInsertionPointToStart(choice.thenBlock());
+    }
+    Value first = arith::MulIOp::create(b, loc, block, constant(b, loc, kThreads));
+    Value id = arith::AddIOp::create(b, loc, first, launch.getThreadIds().x);
+    Value isInside = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::ult, id, emitter.count);
+    auto guard = scf::IfOp::create(b, loc, isInside);
+    b.setInsertionPointToStart(guard.thenBlock());
+    emitter.emit(id);
+    if (choice) {
+      b.setInsertionPointToStart(choice.elseBlock());
+      block = arith::SubIOp::create(b, loc, block, own);
+    }
+  }
+  for (linalg::LinalgOp op : group)
+    op->erase();
+  return success();
+}
 
 struct LaunchLinalgPass : attn::impl::LaunchLinalgPassBase<LaunchLinalgPass> {
   void runOnOperation() override {
@@ -287,11 +323,9 @@ struct LaunchLinalgPass : attn::impl::LaunchLinalgPassBase<LaunchLinalgPass> {
       for (KernelOp op : kernels)
         if (failed(inlineKernel(op, symbols)))
           return signalPassFailure();
-      SmallVector<linalg::LinalgOp> ops;
-      function.walk([&](linalg::LinalgOp op) { ops.push_back(op); });
       bool isSound = true; // all that has no kernel is reported
-      for (linalg::LinalgOp op : ops)
-        isSound &= succeeded(LinalgEmitter(op).run());
+      for (ArrayRef<linalg::LinalgOp> group : groupLaunches(function))
+        isSound &= succeeded(emitLaunch(group));
       if (!isSound)
         return signalPassFailure();
       function.walk([&](gpu::LaunchOp op) { expandRemainders(op); });

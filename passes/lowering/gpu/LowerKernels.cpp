@@ -120,6 +120,8 @@ struct LowerKernelsPass : attn::impl::LowerKernelsPassBase<LowerKernelsPass> {
     // Without it ptxas ignores setmaxnreg, and spills for the sake of a second block that is never there.
     Builder b(&getContext());
     for (auto kernel : getOperation().getOps<LLVM::LLVMFuncOp>()) {
+      // A launch for several ops compares the number of a block with few others: faster than a table of places to go to.
+      kernel.setPassthroughAttr(b.getArrayAttr(b.getStrArrayAttr({"no-jump-tables", "true"})));
       bool isAlone = kernel->hasAttr(attn::AttnDialect::kOnlyExactAttr) || kernel->hasAttr(attn::kCooperativeAttr);
       auto blocks = kernel->getAttrOfType<IntegerAttr>(attn::kResidentBlocksAttr);
       if (isAlone || blocks)
