@@ -151,6 +151,13 @@ def plain(maker):
     return [maker.attention(), maker.hide(maker.attention(mask=[CAUSAL])), maker.attention(mask=[CAUSAL])]
 
 
+@case("ir_warpgroups", (2, 2, 1, 390, 300, 64, 64), (1, 2, 1, 300, 260, 72, 40), (1, 2, 1, 260, 129, 256, 192))
+def rounds(maker):
+    """More blocks of queries than processors, where those are few: a block of threads has several. Some see no key."""
+    lengths = maker.lengths([0] + [maker.sizes["j"] // 2] * (maker.sizes["b"] - 1))
+    return [maker.attention(), maker.hide(maker.attention(rows="zero", mask=[maker.causal(-130)])), maker.attention(rows="zero", mask=[lengths])]
+
+
 @case("ir", (2, 2, 1, 40, 70, 16, 16), (1, 2, 2, 70, 33, 64, 64), (2, 1, 1, 20, 40, 128, 128), (2, 2, 1, 3, 300, 16, 24))
 @case("ir_warpgroups", (2, 2, 1, 260, 300, 64, 64), (1, 1, 1, 257, 130, 128, 100), (1, 1, 1, 256, 129, 256, 136))
 def policies(maker):

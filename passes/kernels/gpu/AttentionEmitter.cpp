@@ -74,40 +74,57 @@ void AttentionEmitter::emitLaunches(ValueRange buffers, IsWanted isWanted) {
   OpBuilder::InsertionGuard guard(k.b);
   numQueries = getDimSize(k, spec, buffers, Dim::I), numKeys = getDimSize(k, spec, buffers, Dim::J);
   heads = getDimSize(k, spec, buffers, Dim::H);
-  Value blocks = k.ceilDiv(numQueries, queriesPerBlock), numBatches = getDimSize(k, spec, buffers, Dim::B);
+  Value numBatches = getDimSize(k, spec, buffers, Dim::B);
+  blocksOfHead = k.ceilDiv(numQueries, queriesPerBlock);
   // Those that may have nothing to do are few, each for several blocks of queries.
-  Value outer = k.mul(numBatches, heads), perHead = blocks;
+  Value outer = k.mul(numBatches, heads), perHead = blocksOfHead;
   if (isWanted)
-    perHead = k.min(blocks, k.max(k.div(k.index(kFewBlocks), k.max(outer, k.index(1))), k.index(1)));
+    perHead = k.min(perHead, k.max(k.div(k.index(kFewBlocks), k.max(outer, k.index(1))), k.index(1)));
   Values shared = launch(k.mul(k.mul(outer, perHead), splits));
   Operation *launched = k.b.getInsertionBlock()->getParentOp();
-  split = k.rem(k.block, k.index(splits));
-  Value position = k.div(k.block, k.index(splits)), number = k.div(position, perHead);
-  batch = k.div(number, heads), head = k.rem(number, heads);
-  auto emitFrom = [&](Value last) {
-    // Later queries see more keys where a limit moves: the longest work comes first.
-    first = k.mul(k.sub(k.sub(blocks, k.index(1)), last), queriesPerBlock);
-    emitBlock(buffers, shared);
-  };
-  auto emitSome = [&] {
-    auto isLeft = [&](ValueRange at) { return k.less(at[0], blocks); };
-    k.repeat(k.rem(position, perHead), isLeft, [&](ValueRange at) -> Values {
-      emitFrom(at[0]);
+  auto emitSome = [&](Value begin) {
+    auto isLeft = [&](ValueRange at) { return k.less(at[0], blocksOfHead); };
+    k.repeat(begin, isLeft, [&](ValueRange at) -> Values {
+      setQueries(at[0]);
+      emitBlock(buffers, shared,
+                [&](Value begin, Value end, const KeyMask::Bounds &bounds) { sweep(shared, begin, end, bounds); });
       k.barrier(); // shared memory has been read
       return {k.add(at[0], perHead)};
     });
   };
-  if (isWanted)
-    k.branch(isWanted(k, batch, head), emitSome);
-  else
-    emitFrom(k.rem(position, perHead));
+  if (isWanted) {
+    Value begin = setHead(k.block, perHead);
+    k.branch(isWanted(k, batch, head), [&] { emitSome(begin); });
+  } else {
+    emitBlocks(buffers, shared);
+  }
   if (splits == 1)
     return;
   k.b.setInsertionPointAfter(launched);
   mergeParts(buffers);
 }
 
-void AttentionEmitter::emitBlock(ValueRange buffers, ArrayRef<Value> shared) {
+Value AttentionEmitter::setHead(Value number, Value perHead) {
+  Value outer = k.div(number, perHead);
+  batch = k.div(outer, heads), head = k.rem(outer, heads);
+  return k.rem(number, perHead);
+}
+
+void AttentionEmitter::setQueries(Value last) {
+  first = k.mul(k.sub(k.sub(blocksOfHead, k.index(1)), last), queriesPerBlock);
+}
+
+void AttentionEmitter::setBlock(Value number) { setQueries(setHead(number, blocksOfHead)); }
+
+void AttentionEmitter::emitBlocks(ValueRange buffers, ArrayRef<Value> shared) {
+  split = k.rem(k.block, k.index(splits));
+  setBlock(k.div(k.block, k.index(splits)));
+  emitBlock(buffers, shared,
+            [&](Value begin, Value end, const KeyMask::Bounds &bounds) { sweep(shared, begin, end, bounds); });
+}
+
+void AttentionEmitter::emitBlock(ValueRange buffers, ArrayRef<Value> shared, Sweep sweep) {
+  views.clear();
   for (auto [buffer, map] : llvm::zip_equal(buffers, spec.maps))
     views.push_back(viewHead(k, buffer, map, batch, head));
   KeyMask mask(k, spec, buffers, batch, head, numKeys);
@@ -126,7 +143,7 @@ void AttentionEmitter::emitBlock(ValueRange buffers, ArrayRef<Value> shared) {
     begin = k.add(begin, k.mul(split, part));
     end = k.min(end, k.add(begin, part));
   }
-  sweep(shared, begin, end, bounds);
+  sweep(begin, end, bounds);
   keyMask = nullptr, lists = nullptr;
 }
 

@@ -34,9 +34,15 @@ public:
 protected:
   /// Opens the launch; what it returns comes back in start and sweep.
   virtual Values launch(mlir::Value blocks);
-  /// The keys [begin, end) of a block, and its result.
+  /// What a block of threads does: one block of queries, or several.
+  virtual void emitBlocks(mlir::ValueRange buffers, mlir::ArrayRef<mlir::Value> shared);
+  /// The keys [begin, end) of a block of queries, and its result.
   virtual void sweep(mlir::ArrayRef<mlir::Value> shared, mlir::Value begin, mlir::Value end,
                      const KeyMask::Bounds &bounds);
+  using Sweep = llvm::function_ref<void(mlir::Value begin, mlir::Value end, const KeyMask::Bounds &bounds)>;
+  void emitBlock(mlir::ValueRange buffers, mlir::ArrayRef<mlir::Value> shared, Sweep sweep);
+  /// The block of queries at hand is number `number` of them all.
+  void setBlock(mlir::Value number);
   /// The loop over tiles; the state behind the last.
   Values sweepTiles(mlir::Value begin, mlir::Value end, const KeyMask::Bounds &bounds);
   Values startState();
@@ -103,7 +109,7 @@ protected:
 
   BlockBuilder k;
   const AttentionSpec &spec;
-  mlir::Value batch, head, first, numQueries, numKeys;
+  mlir::Value batch, head, first, numQueries, numKeys, blocksOfHead;
   mlir::Value isEdge;    ///< the tile is not seen in full by all queries, or has keys behind the last
   mlir::Value following; ///< the tile after the one at hand
   llvm::SmallVector<HeadView> views;
@@ -121,7 +127,10 @@ protected:
 
 private:
   static std::optional<float> powerScaleOf(const AttentionSpec &spec);
-  void emitBlock(mlir::ValueRange buffers, mlir::ArrayRef<mlir::Value> shared);
+  /// Sets batch and head; the rest of `number`, of `perHead` to each.
+  mlir::Value setHead(mlir::Value number, mlir::Value perHead);
+  /// Later queries see more keys where a limit moves: the longest work comes first.
+  void setQueries(mlir::Value last);
   /// Weights of scores relative to `shift`, which is in the units of a maximum.
   mlir::Value weightOf(mlir::Value score, mlir::Value shift);
   mlir::Value roundToSoftmaxType(mlir::Value x);

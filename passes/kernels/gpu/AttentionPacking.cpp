@@ -44,16 +44,21 @@ Values PackedOperand::readPiece(BlockBuilder &k, const HeadView &view, Value row
 void PackedOperand::startCopies(BlockBuilder &k, const HeadView &view, Value begin, Value end, int64_t rows,
                                 Value place) const {
   Warpgroups w(k);
-  // A multiple of 8 rows each time: the place within a pattern stays the same.
-  int64_t pieces = padded / 8, step = Warpgroups::kThreads / pieces;
-  Value row = k.div(k.thread, k.index(pieces)), number = k.rem(k.thread, k.index(pieces)), column = k.mul(number, 8);
-  Value panel = k.mul(k.div(number, k.index(8)), rows * Warpgroups::kRowBytes);
-  Value to = k.add(k.add(place, panel), k.mul(w.pieceAt(row, k.rem(number, k.index(8))), 16));
+  // Eight threads a row, one panel after the other: a multiple of 8 rows each time, so that the place within a pattern
+  // stays the same.
+  constexpr int64_t kPieces = Warpgroups::kRowBytes / 16, kStep = Warpgroups::kThreads / kPieces;
+  Value row = k.div(k.thread, k.index(kPieces)), number = k.rem(k.thread, k.index(kPieces));
+  Value to = k.add(place, k.mul(w.pieceAt(row, number), 16));
   Value source = k.add(begin, row), left = k.sub(end, source);
-  Value offset = view.along(k, view.along(k, view.base, dim, column), rowDim, source);
-  for (int64_t n = 0; n < rows; n += step)
-    w.copyPiece(k.add(to, n * Warpgroups::kRowBytes), view.flat, view.along(k, offset, rowDim, k.index(n)),
-                k.less(k.index(n), left));
+  Value offset = view.along(k, view.along(k, view.base, dim, k.mul(number, 8)), rowDim, source);
+  for (int64_t n = 0; n < rows; n += kStep) {
+    Value isRow = k.less(k.index(n), left);
+    // The address must be valid even where nothing is read.
+    Value at = k.select(isRow, view.along(k, offset, rowDim, k.index(n)), k.index(0));
+    for (int64_t e = 0; e < padded; e += Warpgroups::kPanel)
+      w.copyPiece(k.add(to, (e * rows + n * Warpgroups::kPanel) * 2), view.flat, view.along(k, at, dim, k.index(e)),
+                  isRow);
+  }
 }
 
 /// Whether the scores of 128 keys and what is computed for each leave ptxas without registers: with a region beyond a
@@ -68,9 +73,7 @@ Packing::Packing(const AttentionSpec &spec)
   bool hasTable = !spec.denseMasks.empty();
   keysPerTile = widest > 128 || isBusy(spec) || hasTable ? 64 : 128;
   isAhead = widest <= 128 || !(isBusy(spec) || hasTable);
-  // Wider rows and such with a rest take more registers than the threads have that copy.
-  auto isWhole = [](const PackedOperand &operand) { return operand.piece == 8 && operand.padded == operand.width; };
-  isPacked = !isWhole(keys) || !isWhole(values) || widest > 128;
+  isPacked = !keys.isWhole() || !values.isWhole() || widest > 128;
   for (size_t position : {keys.position, values.position})
     for (AffineExpr expr : spec.maps[position].getResults()) {
       std::optional<int64_t> found;

@@ -15,6 +15,8 @@ struct PackedOperand {
   bool isF32;
 
   PackedOperand(const AttentionSpec &spec, size_t position, unsigned rowDim, unsigned dim);
+  /// Rows are pieces of 16 bytes and fill their panels.
+  bool isWhole() const { return piece == 8 && padded == width; }
   int64_t bytes(int64_t rows) const { return rows * padded * 2; }
   /// The words of eight columns of a row from `column` on; zeros where nothing is.
   LaneBuilder::Values readPiece(BlockBuilder &k, const HeadView &view, mlir::Value row, mlir::Value isRow,

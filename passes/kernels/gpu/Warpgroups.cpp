@@ -56,8 +56,7 @@ void Warpgroups::storePiece(ArrayRef<Value> words, Value place) {
 void Warpgroups::copyPiece(Value place, Value flat, Value offset, Value isWanted) {
   int64_t bytes = cast<MemRefType>(flat.getType()).getElementTypeBitWidth() / 8;
   Value base = memref::ExtractAlignedPointerAsIndexOp::create(k.b, k.loc, flat);
-  // The address must be valid even where nothing is read.
-  Value source = k.add(base, k.mul(k.select(isWanted, offset, k.index(0)), bytes));
+  Value source = k.add(base, k.mul(offset, bytes));
   auto number = [&](int64_t value) -> Value { return arith::ConstantIntOp::create(k.b, k.loc, value, 32); };
   assembly("cp.async.cg.shared.global [$0], [$1], 16, $2;", "l,l,r,~{memory}",
            {bits(place), bits(source), k.select(isWanted, number(16), number(0))});
@@ -67,10 +66,16 @@ Value Warpgroups::bits(Value index) { return arith::IndexCastOp::create(k.b, k.l
 
 Values Warpgroups::assembly(const Twine &text, StringRef constraints, ValueRange operands, TypeRange results) {
   OpBuilder &b = k.b;
-  Type type = results.empty() ? Type() : LLVM::LLVMStructType::getLiteral(b.getContext(), SmallVector<Type>(results));
+  Type type;
+  if (results.size() == 1)
+    type = results.front();
+  else if (!results.empty())
+    type = LLVM::LLVMStructType::getLiteral(b.getContext(), SmallVector<Type>(results));
   auto op = LLVM::InlineAsmOp::create(b, k.loc, type ? TypeRange(type) : TypeRange(), operands, text.str(), constraints,
                                       /*has_side_effects=*/true, /*is_align_stack=*/false, LLVM::TailCallKind::None,
                                       LLVM::AsmDialectAttr(), ArrayAttr());
+  if (results.size() == 1)
+    return {op.getRes()};
   Values values;
   for (size_t n = 0; n < results.size(); ++n)
     values.push_back(LLVM::ExtractValueOp::create(b, k.loc, op.getRes(), n));
@@ -118,6 +123,10 @@ Value Warpgroups::sameInWarp(Value x) {
   Value word = arith::IndexCastOp::create(b, k.loc, b.getI32Type(), x);
   auto first = gpu::ShuffleOp::create(b, k.loc, word, 0, 32, gpu::ShuffleMode::IDX);
   return arith::IndexCastOp::create(b, k.loc, b.getIndexType(), first.getShuffleResult());
+}
+Value Warpgroups::fromHere(Value x) {
+  Value same = assembly("mov.b64 $0, $1;", "=l,l", bits(x), k.b.getI64Type())[0];
+  return arith::IndexCastOp::create(k.b, k.loc, k.b.getIndexType(), same);
 }
 void Warpgroups::setRegisters(int64_t count, bool isMore) {
   assembly("setmaxnreg." + Twine(isMore ? "inc" : "dec") + ".sync.aligned.u32 " + Twine(count) + ";", "~{memory}", {});

@@ -35,7 +35,7 @@ public:
   mlir::Value pieceAt(mlir::Value row, mlir::Value piece);
   void storePiece(mlir::ArrayRef<mlir::Value> words, mlir::Value place);
 
-  /// Starts to copy 16 bytes from element `offset` of a flat buffer; zeros where they are not wanted.
+  /// Starts to copy 16 bytes from element `offset` of a flat buffer, which has it; zeros where they are not wanted.
   void copyPiece(mlir::Value place, mlir::Value flat, mlir::Value offset, mlir::Value isWanted);
 
   //===--- mbarriers -------------------------------------------------------===//
@@ -56,6 +56,8 @@ public:
   void barrier(mlir::Value number, int64_t threads, bool waits = true);
   /// What is the same in all threads of a warp, so that the compiler knows, too.
   mlir::Value sameInWarp(mlir::Value x);
+  /// `x`, of which nothing is computed before this place: values that a loop keeps for later take registers.
+  mlir::Value fromHere(mlir::Value x);
   /// Each thread of the warpgroup gets so many registers.
   void setRegisters(int64_t count, bool isMore);
 

@@ -1,0 +1,278 @@
+#include "passes/kernels/gpu/AttentionWarpgroups.h"
+
+#include "mlir/Dialect/SCF/IR/SCF.h"
+
+// What a block does: who copies, and who multiplies.
+
+using namespace mlir;
+
+namespace attn {
+
+using Dim = AttentionOp::Dim;
+using Values = LaneBuilder::Values;
+
+//===----------------------------------------------------------------------===//
+// A block
+//===----------------------------------------------------------------------===//
+
+void WarpgroupsEmitter::emitBlocks(ValueRange buffers, ArrayRef<Value> memory) {
+  shared = memory[0];
+  initializeBarriers();
+  auto consumeAll = [&] {
+    w.setRegisters(Warpgroups::kManyRegisters, true);
+    k.thread = k.sub(k.thread, k.index(Warpgroups::kThreads));
+    warpgroup = w.sameInWarp(k.div(k.thread, k.index(Warpgroups::kThreads)));
+    if (packing.isAhead)
+      k.branch(k.less(k.index(0), warpgroup), [&] { giveTurn(); });
+    forBlocks(buffers, memory,
+              [&](Value begin, Value end, const KeyMask::Bounds &bounds) { consume(begin, end, bounds); });
+    if (packing.isAhead) // what the other one has given last
+      k.branch(k.less(warpgroup, k.index(1)), [&] { takeTurn(); });
+  };
+  auto copyAll = [&] {
+    w.setRegisters(Warpgroups::kFewRegisters, false);
+    auto tiles = [&](Value begin, Value end, const KeyMask::Bounds &) { produce(begin, end); };
+    auto rows = [&](Value begin, Value end, const KeyMask::Bounds &) { produceRows(begin, end); };
+    if (packing.isPacked)
+      k.branch(k.less(k.thread, k.index(32)), [&] { forBlocks(buffers, memory, tiles); });
+    else
+      forBlocks(buffers, memory, rows);
+  };
+  k.branch(k.less(k.thread, k.index(Warpgroups::kThreads)), copyAll, consumeAll);
+}
+
+void WarpgroupsEmitter::initializeBarriers() {
+  auto arrivals = [&](Phase phase) -> int64_t {
+    bool isFull = phase == keysFull || phase == valuesFull;
+    return isFull ? (packing.isPacked ? 1 : Warpgroups::kThreads) : kConsumers * Warpgroups::kThreads / 32;
+  };
+  k.branch(k.less(k.thread, k.index(1)), [&] {
+    for (int64_t n = 0; n < kStages; ++n)
+      for (Phase phase : {keysFull, keysEmpty, valuesFull, valuesEmpty})
+        w.initialize(barrier(phase, k.index(n)), arrivals(phase));
+    w.publishBarriers();
+  });
+  k.barrier();
+}
+
+void WarpgroupsEmitter::forBlocks(ValueRange buffers, ArrayRef<Value> memory, Body body) {
+  auto isLeft = [&](ValueRange at) { return k.less(at[1], blocksInAll); };
+  Value zero = k.index(0);
+  k.repeat({zero, k.block, zero}, isLeft, [&](ValueRange at) -> Values {
+    Value round = k.add(at[0], 1), tiles;
+    shared = w.fromHere(memory[0]);
+    firstStep = at[2];
+    setBlock(at[1]);
+    emitBlock(buffers, memory, [&](Value begin, Value end, const KeyMask::Bounds &bounds) {
+      firstKey = begin;
+      tiles = k.ceilDiv(k.sub(k.max(end, begin), begin), keysPerTile);
+      body(begin, end, bounds);
+    });
+    return {round, blockOfRound(round), k.add(at[2], tiles)};
+  });
+}
+
+/// Every other round goes the other way: who had a long block of queries in one has a short one in the next.
+Value WarpgroupsEmitter::blockOfRound(Value round) {
+  Value back = k.sub(k.sub(grid, k.index(1)), k.block), isBack = k.less(k.index(0), k.rem(round, k.index(2)));
+  return k.add(k.mul(round, grid), k.select(isBack, back, k.block));
+}
+
+void WarpgroupsEmitter::consume(Value begin, Value end, const KeyMask::Bounds &bounds) {
+  if (!copiesQueries())
+    stageQueries();
+  Values state = packing.isAhead ? sweepAhead(begin, end, bounds) : sweepTiles(begin, end, bounds);
+  if (canHide() && !packing.isPacked)
+    markNan(state);
+  store(state);
+}
+
+/// One warp, of which one thread copies.
+void WarpgroupsEmitter::produce(Value begin, Value end) {
+  Value outer = k.mul(k.add(k.mul(batch, groups), packing.groupOf(k, head)), numTiles);
+  k.loop(begin, end, keysPerTile, [&](Value key) {
+    Slot slot = slotOf(key);
+    Value tile = k.add(outer, k.div(key, k.index(keysPerTile)));
+    Value offset = k.mul(tile, packing.elementsPerTile()), before = k.sub(k.index(1), slot.parity);
+    auto fill = [&](Phase empty, Phase full, Value to, int64_t bytes) {
+      w.wait(barrier(empty, slot.number), before);
+      k.branch(k.less(k.thread, k.index(1)), [&] {
+        w.arriveExpecting(barrier(full, slot.number), bytes);
+        w.copy(to, scratch, offset, bytes, barrier(full, slot.number));
+      });
+      offset = k.add(offset, bytes / 4);
+    };
+    fill(keysEmpty, keysFull, keysAt(slot.number), packing.keys.bytes(keysPerTile));
+    fill(valuesEmpty, valuesFull, valuesAt(slot.number), packing.values.bytes(keysPerTile));
+  });
+}
+
+/// All threads copy. A tile is said to be there when the copies of the next one have begun, and queries are with the
+/// first keys.
+void WarpgroupsEmitter::produceRows(Value begin, Value end) {
+  auto startKeys = [&](Value key) {
+    Slot slot = slotOf(key);
+    w.wait(barrier(keysEmpty, slot.number), k.sub(k.index(1), slot.parity));
+    packing.keys.startCopies(k, views[spec.keyOperand], key, numKeys, keysPerTile, keysAt(slot.number));
+  };
+  auto publish = [&](Phase full, const Slot &slot) {
+    k.commitCopies();
+    k.waitForCopies(1);
+    w.publishStores();
+    w.arrive(barrier(full, slot.number));
+  };
+  k.branch(k.less(begin, end), [&] {
+    startKeys(begin);
+    if (copiesQueries())
+      copyQueries();
+    k.commitCopies();
+  });
+  k.loop(begin, end, keysPerTile, [&](Value key) {
+    Slot slot = slotOf(key);
+    Value next = k.add(key, keysPerTile);
+    w.wait(barrier(valuesEmpty, slot.number), k.sub(k.index(1), slot.parity));
+    packing.values.startCopies(k, views[spec.value], key, numKeys, keysPerTile, valuesAt(slot.number));
+    publish(keysFull, slot);
+    k.branch(k.less(next, end), [&] { startKeys(next); });
+    publish(valuesFull, slot);
+  });
+}
+
+/// Those of both warpgroups, when the last scores of the block before are there.
+void WarpgroupsEmitter::copyQueries() {
+  k.branch(k.less(k.index(0), firstStep), [&] { wait(keysEmpty, slotOfStep(k.sub(firstStep, k.index(1)))); });
+  for (int64_t n = 0; n < kConsumers; ++n)
+    queries.startCopies(k, views[spec.query], k.add(first, n * Warpgroups::kRows), numQueries, Warpgroups::kRows,
+                        place(n * queries.bytes(Warpgroups::kRows)));
+}
+
+/// The warpgroup's queries, rounded, to shared memory.
+void WarpgroupsEmitter::stageQueries() {
+  int64_t pieces = queries.padded / 8;
+  Value thread = k.rem(k.thread, k.index(Warpgroups::kThreads));
+  Value begin = k.add(first, k.mul(warpgroup, Warpgroups::kRows));
+  w.barrier(k.add(warpgroup, kOwn), Warpgroups::kThreads); // all have read those of the block before
+  for (int64_t n = 0; n < Warpgroups::kRows * pieces; n += Warpgroups::kThreads) {
+    Value number = k.add(thread, n), row = k.div(number, k.index(pieces)), piece = k.rem(number, k.index(pieces));
+    Value source = k.add(begin, row), isRow = k.less(source, numQueries);
+    Values words = queries.readPiece(k, views[spec.query], source, isRow, k.mul(piece, 8), precision);
+    Value panel = k.mul(k.div(piece, k.index(8)), Warpgroups::kRows * Warpgroups::kRowBytes);
+    Value at = k.add(panel, k.mul(w.pieceAt(row, k.rem(piece, k.index(8))), 16));
+    w.storePiece(words, k.add(queriesOfGroup(), at));
+  }
+  w.publishStores();
+  w.barrier(k.add(warpgroup, kOwn), Warpgroups::kThreads);
+}
+
+/// The warp has read what the slot holds.
+void WarpgroupsEmitter::release(Phase phase, const Slot &slot) {
+  k.branch(k.less(lane(), k.index(1)), [&] { w.arrive(barrier(phase, slot.number)); });
+}
+
+Values WarpgroupsEmitter::startScores(const Slot &slot) {
+  wait(keysFull, slot);
+  return w.startShared({}, queriesOfGroup(), Warpgroups::kRows, keysAt(slot.number), keysPerTile, queries.padded,
+                       precision);
+}
+
+Values WarpgroupsEmitter::startResult(ValueRange state, ValueRange packed, const Slot &slot) {
+  wait(valuesFull, slot);
+  Values sums;
+  for (int64_t n = 0; n < rows * width; ++n)
+    sums.push_back(state[placeOf(n)]);
+  return w.startProducts(sums, packed, valuesAt(slot.number), keysPerTile, precision);
+}
+
+Values WarpgroupsEmitter::scoresOf(ValueRange made) {
+  Values raw(rows * columns);
+  for (auto [n, sum] : llvm::enumerate(made))
+    raw[n % 4 / 2 * columns + n / 4 * 2 + n % 2] = sum;
+  return raw;
+}
+
+Values WarpgroupsEmitter::packWeights(ArrayRef<Value> weights) {
+  Values packed;
+  for (int64_t c = 0; c < columns; c += 4) {
+    Values top = k.packed(weights.slice(c, 4), precision), bottom = k.packed(weights.slice(columns + c, 4), precision);
+    for (Value word : {top[0], bottom[0], top[1], bottom[1]})
+      packed.push_back(k.bitcast(word, k.b.getI32Type()));
+  }
+  return packed;
+}
+
+/// One product after the other.
+Values WarpgroupsEmitter::sweepInOrder(Value key, ValueRange state) {
+  Slot slot = slotOf(key);
+  Values made = w.finish(startScores(slot));
+  release(keysEmpty, slot);
+  Values next, weights = weigh(finishScores(scoresOf(made), key), key, state, next);
+  setColumns(next, w.finish(startResult(next, packWeights(weights), slot)));
+  release(valuesEmpty, slot);
+  return next;
+}
+
+//===----------------------------------------------------------------------===//
+// One tile ahead
+//===----------------------------------------------------------------------===//
+
+// Scores come one tile before results: while the weights of a tile are made, those of the tile before meet their
+// values. Behind the state stand the packed weights of the tile before.
+
+Values WarpgroupsEmitter::sweepAhead(Value begin, Value end, const KeyMask::Bounds &bounds) {
+  auto sweepAll = [&]() -> Values {
+    Slot slot = slotOf(begin);
+    takeTurn();
+    Values made = startScores(slot);
+    giveTurn();
+    made = w.finish(made);
+    release(keysEmpty, slot);
+    setTile(begin, k.add(begin, keysPerTile), bounds);
+    Values carried, factors, state = startState();
+    Values weights = weighTile(finishScores(scoresOf(made), begin), begin, state, carried, factors);
+    carried.append(packWeights(weights));
+    carried = k.loop(k.add(begin, keysPerTile), end, keysPerTile, carried, [&](Value key, ValueRange carried) {
+      return sweepOne(key, k.add(key, keysPerTile), bounds, carried);
+    });
+    Values next(ArrayRef(carried).take_front(state.size()));
+    Slot last = slotOf(k.sub(end, k.index(1)));
+    takeTurn();
+    made = startResult(next, ArrayRef(carried).drop_front(state.size()), last);
+    giveTurn();
+    setColumns(next, w.finish(made));
+    release(valuesEmpty, last);
+    return next;
+  };
+  Values none = startState();
+  return k.branch(k.less(begin, end), ValueRange(none).getTypes(), sweepAll, [&] { return none; });
+}
+
+/// The product of the tile before is under way until the weights are made.
+Values WarpgroupsEmitter::sweepOverlapped(Value key, ValueRange carried) {
+  int64_t count = 2 * rows + rows * width;
+  ValueRange state = carried.take_front(count), packed = carried.drop_front(count);
+  Slot slot = slotOf(key), before = slotOf(k.sub(key, k.index(keysPerTile)));
+  takeTurn();
+  Values scores = startScores(slot), sums = startResult(state, packed, before);
+  giveTurn();
+  scores = w.finish(scores, 1);
+  release(keysEmpty, slot);
+  Values next, factors, weights = weighTile(finishScores(scoresOf(scores), key), key, state, next, factors);
+  // A branch behind which ptxas moves no exponential.
+  wait(valuesFull, before);
+  sums.append(weights);
+  sums = w.finish(sums);
+  release(valuesEmpty, before);
+  setColumns(next, ArrayRef(sums).take_front(rows * width));
+  scaleColumns(next, factors);
+  next.append(packWeights(ArrayRef(sums).drop_front(rows * width)));
+  return next;
+}
+
+/// The warpgroups start their products in turns, so that one makes weights beside those of the other.
+void WarpgroupsEmitter::takeTurn() { w.barrier(k.add(warpgroup, kTurns), kConsumers * Warpgroups::kThreads); }
+void WarpgroupsEmitter::giveTurn() {
+  Value other = k.sub(k.index(kTurns + 1), warpgroup);
+  w.barrier(other, kConsumers * Warpgroups::kThreads, false);
+}
+
+} // namespace attn

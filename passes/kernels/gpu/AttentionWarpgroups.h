@@ -1,0 +1,119 @@
+#ifndef PASSES_KERNELS_GPU_ATTENTIONWARPGROUPS_H
+#define PASSES_KERNELS_GPU_ATTENTIONWARPGROUPS_H
+
+#include "passes/kernels/gpu/AttentionPacking.h"
+
+namespace attn {
+
+// Products by warpgroups, on sm_90a. A launch of its own rounds keys and values,
+// unless they are of 16 bits, once for all queries of a group of heads, to tiles that are in memory what they
+// are in shared memory. Of a block then one warp copies tiles into a ring, or a warpgroup rows of 16 bits from where
+// they are, and two warpgroups of 64 queries multiply, in turns: while one makes weights the other has the matrix
+// units, and its own results of the tile before come from them, too. A processor has one such block, which goes from
+// one block of queries to the next: what it needs of that is copied while the results of the one before are stored.
+
+class WarpgroupsEmitter : public AttentionEmitter {
+public:
+  WarpgroupsEmitter(mlir::OpBuilder &b, mlir::Location loc, const AttentionSpec &spec, Precision precision);
+
+  mlir::func::FuncOp emit(llvm::StringRef symbol, Sm90a use);
+
+private:
+  // Named barriers: 0 is the block's, one of each warpgroup, one for each turn.
+  static constexpr int64_t kOwn = 1, kTurns = kOwn + 2;
+  static constexpr int64_t kStages = 2, kConsumers = 2;
+  enum Phase { keysFull, keysEmpty, valuesFull, valuesEmpty, numPhases };
+
+  void measure(mlir::ValueRange buffers);
+  void pack(mlir::ValueRange buffers);
+  mlir::Value packRows(const PackedOperand &operand, const HeadView &view, mlir::Value begin, mlir::Value offset,
+                       bool findsInfinite);
+  mlir::Value hasInfinite(BlockBuilder &k, mlir::Value batch, mlir::Value head);
+  void markNan(mlir::ValueRange state);
+  mlir::Value hasNan(BlockBuilder &k, mlir::Value batch, mlir::Value head);
+
+  Values launch(mlir::Value blocks) override;
+  void emitBlocks(mlir::ValueRange buffers, mlir::ArrayRef<mlir::Value> memory) override;
+  /// `body` for each block of queries that this one has.
+  using Body = llvm::function_ref<void(mlir::Value begin, mlir::Value end, const KeyMask::Bounds &bounds)>;
+  void forBlocks(mlir::ValueRange buffers, mlir::ArrayRef<mlir::Value> memory, Body body);
+  mlir::Value blockOfRound(mlir::Value round);
+  bool canSweepAgain() const override { return false; }
+  void initializeBarriers();
+  void consume(mlir::Value begin, mlir::Value end, const KeyMask::Bounds &bounds);
+  void produce(mlir::Value begin, mlir::Value end);
+  void produceRows(mlir::Value begin, mlir::Value end);
+  void stageQueries();
+  void copyQueries();
+  Values sweepTile(mlir::Value key, mlir::ValueRange state) override {
+    return packing.isAhead ? sweepOverlapped(key, state) : sweepInOrder(key, state);
+  }
+  Values sweepInOrder(mlir::Value key, mlir::ValueRange state);
+  Values sweepAhead(mlir::Value begin, mlir::Value end, const KeyMask::Bounds &bounds);
+  Values sweepOverlapped(mlir::Value key, mlir::ValueRange carried);
+
+  /// Whether those who copy keys copy queries, too. Else who multiplies reads, rounds and stores them.
+  bool copiesQueries() const { return !packing.isPacked && queries.isWhole(); }
+
+  static constexpr int64_t kThreadsInAll = (1 + kConsumers) * Warpgroups::kThreads;
+  int64_t stageBytes() const { return packing.elementsPerTile() * 4; }
+  int64_t barriersBegin() const { return queries.bytes(queriesPerBlock) + kStages * stageBytes(); }
+  int64_t sharedBytes() const { return barriersBegin() + 8 * numPhases * kStages; }
+
+  mlir::Value place(int64_t bytes) { return k.add(shared, bytes); }
+  /// Of the ring, and the parity of the phase in which a tile is there.
+  struct Slot {
+    mlir::Value number, parity;
+  };
+  mlir::Value barrier(Phase phase, mlir::Value slot) {
+    return k.add(place(barriersBegin() + 8 * phase * kStages), k.mul(slot, 8));
+  }
+  mlir::Value keysAt(mlir::Value slot) {
+    return k.add(place(queries.bytes(queriesPerBlock)), k.mul(slot, stageBytes()));
+  }
+  mlir::Value valuesAt(mlir::Value slot) { return k.add(keysAt(slot), packing.keys.bytes(keysPerTile)); }
+  Slot slotOfStep(mlir::Value step) {
+    return {k.rem(step, k.index(kStages)), k.rem(k.div(step, k.index(kStages)), k.index(2))};
+  }
+  Slot slotOf(mlir::Value key) {
+    return slotOfStep(k.add(firstStep, k.div(k.sub(key, firstKey), k.index(keysPerTile))));
+  }
+  void wait(Phase phase, const Slot &slot) { w.wait(barrier(phase, slot.number), slot.parity); }
+  void release(Phase phase, const Slot &slot);
+
+  // Products of the tile in a slot, under way; what they are then, and what they are of, in the order of the emitter.
+  Values startScores(const Slot &slot);
+  Values startResult(mlir::ValueRange state, mlir::ValueRange packed, const Slot &slot);
+  Values scoresOf(mlir::ValueRange made);
+  Values packWeights(mlir::ArrayRef<mlir::Value> weights);
+  int64_t placeOf(int64_t n) { return 2 * rows + n % 4 / 2 * width + n / 4 * 2 + n % 2; }
+  void setColumns(Values &state, mlir::ArrayRef<mlir::Value> made) {
+    for (auto [n, column] : llvm::enumerate(made))
+      state[placeOf(n)] = column;
+  }
+  void takeTurn();
+  void giveTurn();
+
+  // The thread's number is that among the consumers.
+  mlir::Value warp() { return k.div(k.thread, k.index(32)); }
+  mlir::Value lane() { return k.rem(k.thread, k.index(32)); }
+  mlir::Value member() { return k.rem(k.thread, k.index(4)); }
+  mlir::Value queriesOfGroup() { return k.add(shared, k.mul(warpgroup, queries.bytes(Warpgroups::kRows))); }
+  mlir::Value row(int64_t r) override { return k.add(k.add(k.mul(warp(), 16), k.div(lane(), k.index(4))), 8 * r); }
+  mlir::Value keyPlace(int64_t c) override { return k.add(k.mul(member(), 2), c / 2 * 8 + c % 2); }
+  mlir::Value columnPlace(int64_t e) override { return keyPlace(e); }
+
+  const Precision precision;
+  const Packing packing;
+  const PackedOperand queries;
+  Warpgroups w;
+  mlir::Value scratch, numTiles, groups, tilesInAll; ///< the latter three from outside of launches, as the next
+  mlir::Value numHeads, marksOfHead;
+  mlir::Value shared, warpgroup;
+  mlir::Value firstKey, firstStep; ///< of the block of queries at hand, and tiles before it
+  mlir::Value blocksInAll, grid;   ///< from outside of launches
+};
+
+} // namespace attn
+
+#endif // PASSES_KERNELS_GPU_ATTENTIONWARPGROUPS_H
