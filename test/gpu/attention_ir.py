@@ -145,7 +145,7 @@ def chunks(maker):
 
 
 @case("ir_warpgroups", (2, 2, 1, 260, 300, 64, 64), (1, 1, 1, 257, 258, 128, 128), (1, 2, 2, 256, 1, 72, 40), (1, 2, 1, 256, 128, 24, 104),
-      (1, 1, 1, 256, 129, 68, 64))
+      (1, 1, 1, 256, 129, 68, 64), (1, 1, 1, 256, 129, 256, 192))
 def plain(maker):
     """Rows of 16 bits that are copied as they lie, and such as are packed first; with and without a mask."""
     return [maker.attention(), maker.hide(maker.attention(mask=[CAUSAL])), maker.attention(mask=[CAUSAL])]

@@ -73,7 +73,7 @@ Packing::Packing(const AttentionSpec &spec)
   bool hasTable = !spec.denseMasks.empty();
   keysPerTile = widest > 128 || isBusy(spec) || hasTable ? 64 : 128;
   isAhead = widest <= 128 || !(isBusy(spec) || hasTable);
-  isPacked = !keys.isWhole() || !values.isWhole() || widest > 128;
+  isPacked = !keys.isWhole() || !values.isWhole();
   for (size_t position : {keys.position, values.position})
     for (AffineExpr expr : spec.maps[position].getResults()) {
       std::optional<int64_t> found;
