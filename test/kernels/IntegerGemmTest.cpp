@@ -223,6 +223,11 @@ TEST_P(IntegerGemm, SumsAreExactAtEveryEdge) {
     checkSums({m, 64, 32});
   for (int64_t k : {63, 64, 767, 768, 769, 833, 1600})
     checkSums({40, k, 31, false, true, ZeroPoint::ByColumn});
+  // Blocks of 32 rows one after the other, each finished during the next one: of one step, of one pass or of several,
+  // and a last one of fewer rows.
+  for (auto [m, k] : {std::pair{64, 1}, {96, 64}, {100, 65}, {160, 200}, {128, 769}, {150, 1600}})
+    for (bool isOpen : {false, true})
+      checkSums({m, k, 33, isOpen, true, ZeroPoint::ByColumn});
 }
 
 TEST_P(IntegerGemm, AnyNumberOfRows) {
@@ -352,7 +357,7 @@ TEST_P(IntegerGemm, NothingSaturates) {
 TEST_P(IntegerGemm, EpilogueInFloat) {
   for (EpilogueOperand kind :
        {EpilogueOperand::Scalar, EpilogueOperand::RowVector, EpilogueOperand::Column, EpilogueOperand::Full}) {
-    Problem p{9, 20, 50, false, true};
+    Problem p{70, 80, 50, false, true};
     p.epilogue = kScaled;
     p.operand = kind;
     std::unique_ptr<Kernel> kernel = compile(GetParam(), p);
@@ -400,7 +405,7 @@ TEST_P(IntegerGemm, TakesTheBestInstruction) {
   EXPECT_EQ(hasQuads, assembly.contains("vpdpbusd"));
   EXPECT_EQ(!hasQuads && isa != "portable", assembly.contains("vpmaddwd"));
   EXPECT_FALSE(assembly.contains("vpmaddubsw")); // saturates
-  for (StringRef name : {"ldtilecfg", "tilezero", "tileloadd", "tdpbusd", "tilestored", "tilerelease"})
+  for (StringRef name : {"ldtilecfg", "tilezero", "tileloadd", "tileloaddt1", "tdpbusd", "tilestored", "tilerelease"})
     EXPECT_EQ(isa == "amxint8", assembly.contains(name)) << name.str();
 }
 

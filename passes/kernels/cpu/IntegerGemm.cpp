@@ -65,7 +65,7 @@ void IntegerGemmEmitter::emit() {
   Index tasks = batches * numPanels * blocks;
   if (spec.hasTiles) {
     Mask hasTiles = k.asMask(HasTilesOp::create(k.b, k.loc, k.b.getI1Type()));
-    hasTiles = hasTiles & (rows >= IntegerGemmSpec::kFewestTileRows);
+    hasTiles = hasTiles & (rows >= IntegerGemmSpec::kFewestTileRows) & (depth > 0);
     emitTileTasks(hasTiles);
     tasks = select(hasTiles, k.index(0), tasks);
   }

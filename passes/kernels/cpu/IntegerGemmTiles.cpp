@@ -19,15 +19,14 @@ static_assert(kBlockRows == PackRowsSpec::kRows && kTileDepth == kTileBytes);
 // So much of a panel stays in the first-level cache beside the rows that pass it: 24 KB of 48.
 constexpr int64_t kCachedSteps = 12;
 constexpr int64_t kSumBytes = 4;
-constexpr int64_t kStepLines = 32; // of a panel
+constexpr int64_t kStepBytes = 2 * kTileRows * kTileBytes; // of a panel
+constexpr int64_t kGroupBlocks = kGroupRows / kBlockRows;
 
 } // namespace
 
-/// Whether all of a panel stays in the first-level cache, or need not: a single block meets it once.
-static bool needsOnePass(const IntegerGemmSpec &spec) {
-  bool isShort =
-      !ShapedType::isDynamic(spec.k) && llvm::divideCeil(spec.k, kTileDepth) <= static_cast<uint64_t>(kCachedSteps);
-  return isShort || (!ShapedType::isDynamic(spec.m) && spec.m <= kBlockRows);
+/// Whether all of a panel stays in the first-level cache.
+static bool isPanelCached(const IntegerGemmSpec &spec) {
+  return !ShapedType::isDynamic(spec.k) && llvm::divideCeil(spec.k, kTileDepth) <= static_cast<uint64_t>(kCachedSteps);
 }
 
 /// Emits the tasks of one kernel.
@@ -35,7 +34,8 @@ class IntegerGemmEmitter::Tiles {
 public:
   explicit Tiles(IntegerGemmEmitter &gemm)
       : gemm(gemm), k(gemm.k), spec(gemm.spec), hasTail(ShapedType::isDynamic(spec.k) || spec.k % kTileDepth),
-        isOnePass(needsOnePass(spec)), registers(k) {}
+        isOneBlock(!ShapedType::isDynamic(spec.m) && spec.m <= kBlockRows),
+        isOnePass(isOneBlock || isPanelCached(spec)), sumStride(gemm.width * kSumBytes), registers(k) {}
 
   void emit(Index task, const Index &groups);
 
@@ -43,20 +43,28 @@ private:
   void findPlace(Index task, const Index &groups);
   void copyTail();
   void emitBlock(const Index &block, const Index &first, const Index &end);
+  void begin(const Index &block, const Index &first, const Mask &isWhole);
   /// The row of the scratch where a block's sums are kept.
   Index placeOf(const Index &block) { return isOnePass ? k.index(0) : block * kBlockRows; }
-  void forSums(const Index &block, function_ref<void(int64_t number, const Index &address)> body);
-  void addProducts(const Index &left, const Index &right);
-  void prefetch(const Index &block, const Index &step);
+  Index sumOf(const Index &block, int64_t number);
+  void store(const Index &block, int64_t number) { registers.store(number, sumOf(block, number), k.index(sumStride)); }
+  void start(const Index &block, const Index &first, int64_t number);
+  void addProducts(const Index &left, const Index &right, bool keepsRows,
+                   function_ref<void(int64_t number)> beforeProduct = nullptr);
+  Index nextPanel(const Index &block, const Index &step);
+  void prefetch(const Index &at);
 
   IntegerGemmEmitter &gemm;
   Code &k;
   const IntegerGemmSpec &spec;
-  const bool hasTail;   ///< the last step fills no tile, or may not
-  const bool isOnePass; ///< the sums of a block are made at once
+  const bool hasTail;    ///< the last step fills no tile, or may not
+  const bool isOneBlock; ///< that of a task, which meets its panel once
+  const bool isOnePass;  ///< the sums of a block are made at once
+  const int64_t sumStride;
   TileRegisters registers;
   Buffer rightTail;
-  Index steps, whole;            ///< of 64, and those that B has all of
+  Index steps, whole; ///< of 64, and those that B has all of
+  Index lastBlock;
   Index leftAt, rightAt, sumsAt; ///< addresses: of the task's rows, of its panel, of its sums
   Index pieceBytes;              ///< what a block asks for of a step of the next panel
 };
@@ -72,7 +80,8 @@ void IntegerGemmEmitter::Tiles::emit(Index task, const Index &groups) {
   if (hasTail)
     copyTail();
   Index blocks = ceilDiv(gemm.tileHeight, kBlockRows);
-  pieceBytes = (kStepLines - 1 + blocks) / blocks * kTileBytes;
+  lastBlock = blocks - 1;
+  pieceBytes = (kStepBytes / kTileBytes - 1 + blocks) / blocks * kTileBytes;
 
   // A part of the panel at a time, which stays in the first-level cache for all blocks.
   auto pass = [&](const Index &first, const Index &end) {
@@ -81,10 +90,15 @@ void IntegerGemmEmitter::Tiles::emit(Index task, const Index &groups) {
   if (isOnePass) {
     pass(k.index(0), steps);
   } else {
-    Index passes = maximum(ceilDiv(steps, kCachedSteps), 1), perPass = (steps + passes - 1) / passes;
+    Index passes = select(blocks == 1, k.index(1), ceilDiv(steps, kCachedSteps));
+    Index perPass = (steps + passes - 1) / passes;
     k.rolledLoop(0, passes, 1, [&](Index number) { pass(number * perPass, minimum((number + 1) * perPass, steps)); });
   }
+  for (int64_t number = 0; number < 4; ++number)
+    store(lastBlock, number);
   registers.release();
+  Index done = lastBlock * kBlockRows;
+  gemm.emitRows(gemm.row + done, placeOf(lastBlock), gemm.tileHeight - done);
 }
 
 void IntegerGemmEmitter::Tiles::findPlace(Index task, const Index &groups) {
@@ -122,62 +136,114 @@ void IntegerGemmEmitter::Tiles::copyTail() {
   });
 }
 
-/// Adds the products of steps [first, end) to the sums of a block, and finishes them with the last one.
+/// Adds the products of steps [first, end), one at least, to the sums of a block. What is left to do for the block
+/// before happens on the way, while the tiles are at work: its sums leave their registers one by one as this block
+/// takes these, and of its rows a few are finished with each step.
 void IntegerGemmEmitter::Tiles::emitBlock(const Index &block, const Index &first, const Index &end) {
-  Index height = minimum(k.index(kBlockRows), gemm.tileHeight - block * kBlockRows);
-  // A tile of fewer rows costs as much less. The lower one has a row at least, of which nothing is kept.
-  k.when((block == 0) | (height < kBlockRows),
-         [&] { registers.configure(minimum(height, kTileRows), maximum(height - kTileRows, 1)); });
-  k.when(
-      first == 0, [&] { forSums(block, [&](int64_t number, const Index &) { registers.zero(number); }); },
-      [&] {
-        forSums(block, [&](int64_t number, const Index &address) {
-          registers.load(number, address, k.index(gemm.width * kSumBytes));
-        });
+  Mask isWhole = (block > 0) & (gemm.tileHeight - block * kBlockRows >= kBlockRows);
+  begin(block, first, isWhole);
+  Index before = block - 1, left = leftAt + (block * steps + first) * (kBlockRows * kTileDepth);
+  Index finished = select((end == steps) & (block > 0), k.index(kBlockRows), k.index(0));
+  Index count = end - first, perStep = (count + (kBlockRows - 1)) / count;
+  // Addresses are carried: worked out from the number of the step, they don't fit the registers.
+  std::tuple<Index, Index, Index, Index> places(left, rightAt + first * kStepBytes, nextPanel(block, first),
+                                                k.index(0));
+  k.rolledLoop(first, end, 1, places, [&](Index step, Index left, Index right, Index next, Index row) {
+    Index columns = hasTail ? select(step < whole, right, rightTail.address()) : right;
+    auto addOnly = [&] {
+      k.when(
+          lastBlock == 0, [&] { addProducts(left, columns, /*keepsRows=*/true); },
+          [&] { addProducts(left, columns, /*keepsRows=*/false); });
+    };
+    auto addFirst = [&] {
+      addProducts(left, columns, /*keepsRows=*/false, [&](int64_t number) {
+        store(before, number);
+        start(block, first, number);
       });
-  Index left = leftAt + block * (steps * (kBlockRows * kTileDepth));
-  auto leftOf = [&](const Index &step) { return left + step * (kBlockRows * kTileDepth); };
-  k.rolledLoop(first, minimum(end, whole), 1, [&](Index step) {
-    addProducts(leftOf(step), rightAt + step * (kWords * gemm.stepBytes));
-    prefetch(block, step);
+    };
+    if (isOneBlock)
+      addProducts(left, columns, /*keepsRows=*/true);
+    else
+      k.when((step == first) & isWhole, addFirst, addOnly);
+    prefetch(next);
+    Index rest = row;
+    if (!isOneBlock) {
+      Index count = minimum(perStep, finished - row);
+      gemm.emitRows(gemm.row + before * kBlockRows + row, placeOf(before) + row, count);
+      rest = row + count;
+    }
+    return std::tuple(left + kBlockRows * kTileDepth, right + kStepBytes, next + kStepBytes, rest);
   });
-  if (hasTail)
-    k.when((end == steps) & (whole < steps), [&] { addProducts(leftOf(whole), rightTail.address()); });
-  forSums(block, [&](int64_t number, const Index &address) {
-    registers.store(number, address, k.index(gemm.width * kSumBytes));
-  });
-  k.when(end == steps, [&] { gemm.emitRows(gemm.row + block * kBlockRows, placeOf(block), height); });
 }
 
-/// Runs `body` for the tiles of a block's sums and where they are kept.
-void IntegerGemmEmitter::Tiles::forSums(const Index &block, function_ref<void(int64_t, const Index &)> body) {
-  int64_t stride = gemm.width * kSumBytes;
-  Index first = sumsAt + placeOf(block) * stride;
-  for (int64_t i = 0; i < 2; ++i)
-    for (int64_t j = 0; j < 2; ++j)
-      body(TileRegisters::sum(i, j), first + (i * kTileRows * stride + j * kTileBytes));
+/// Makes the registers ready for a block, where they are not as the block before left them.
+void IntegerGemmEmitter::Tiles::begin(const Index &block, const Index &first, const Mask &isWhole) {
+  k.when(!isWhole, [&] {
+    if (!isOneBlock) {
+      Index before = select(block == 0, lastBlock, block - 1);
+      k.when((block > 0) | (first > 0), [&] {
+        for (int64_t number = 0; number < 4; ++number)
+          store(before, number);
+      });
+    }
+    // A tile of fewer rows costs as much less. The lower one has a row at least, of which nothing is kept.
+    Index height = minimum(k.index(kBlockRows), gemm.tileHeight - block * kBlockRows);
+    registers.configure(minimum(height, kTileRows), maximum(height - kTileRows, 1));
+    for (int64_t number = 0; number < 4; ++number)
+      start(block, first, number);
+  });
 }
 
-/// One step along the sum, of the rows and the panel at these addresses.
-void IntegerGemmEmitter::Tiles::addProducts(const Index &left, const Index &right) {
+/// Where a sum of a block is kept.
+Index IntegerGemmEmitter::Tiles::sumOf(const Index &block, int64_t number) {
+  int64_t inBlock = number / 2 * kTileRows * sumStride + number % 2 * kTileBytes;
+  return sumsAt + placeOf(block) * sumStride + inBlock;
+}
+
+/// A sum is zero before its first step, or what the last pass left.
+void IntegerGemmEmitter::Tiles::start(const Index &block, const Index &first, int64_t number) {
+  if (isOnePass)
+    return registers.zero(number);
+  k.when(
+      first == 0, [&] { registers.zero(number); },
+      [&] { registers.load(number, sumOf(block, number), k.index(sumStride)); });
+}
+
+/// One step along the sum, of the rows and the panel at these addresses. The first-level cache keeps what is read again
+/// soonest: rows that the next panel meets at once, else the panel.
+void IntegerGemmEmitter::Tiles::addProducts(const Index &left, const Index &right, bool keepsRows,
+                                            function_ref<void(int64_t)> beforeProduct) {
   Index ofRows = k.index(kTileDepth), ofWords = k.index(gemm.stepBytes);
+  auto load = [&](bool keeps, int64_t number, const Index &address, const Index &stride) {
+    keeps ? registers.load(number, address, stride) : registers.loadOnce(number, address, stride);
+  };
   for (int64_t j = 0; j < 2; ++j)
-    registers.load(TileRegisters::columns(j), right + j * kTileBytes, ofWords);
+    load(!keepsRows, TileRegisters::columns(j), right + j * kTileBytes, ofWords);
   for (int64_t i = 0; i < 2; ++i) {
-    registers.load(TileRegisters::rows(i), left + i * (kTileRows * kTileDepth), ofRows);
-    for (int64_t j = 0; j < 2; ++j)
+    load(keepsRows, TileRegisters::rows(i), left + i * (kTileRows * kTileDepth), ofRows);
+    for (int64_t j = 0; j < 2; ++j) {
+      if (beforeProduct)
+        beforeProduct(TileRegisters::sum(i, j));
       registers.multiply("llvm.x86.tdpbusd", i, j);
+    }
   }
 }
 
-/// The blocks of a task together ask for the next panel.
-void IntegerGemmEmitter::Tiles::prefetch(const Index &block, const Index &step) {
+/// Where a block asks for its share of a step of the next panel: those of a task together ask for all of it.
+Index IntegerGemmEmitter::Tiles::nextPanel(const Index &block, const Index &step) {
   Index next = minimum(gemm.panelAt + 1, gemm.allPanels - 1);
-  Index at = next * gemm.panelBytes + step * (kStepLines * kTileBytes) + block * pieceBytes;
-  k.rolledLoop(0, pieceBytes, kTileBytes, [&](Index byte) {
-    memref::PrefetchOp::create(k.b, k.loc, gemm.flatPanels, ValueRange{at + byte}, /*isWrite=*/false,
-                               /*localityHint=*/2, /*isDataCache=*/true);
-  });
+  return next * gemm.panelBytes + step * kStepBytes + block * pieceBytes;
+}
+
+void IntegerGemmEmitter::Tiles::prefetch(const Index &at) {
+  auto ask = [&](const Index &byte) {
+    memref::PrefetchOp::create(k.b, k.loc, gemm.flatPanels, ValueRange{byte}, /*isWrite=*/false, /*localityHint=*/2,
+                               /*isDataCache=*/true);
+  };
+  constexpr int64_t kLeast = kStepBytes / kGroupBlocks; // the share of one of all blocks
+  for (int64_t byte = 0; byte < kLeast; byte += kTileBytes)
+    ask(at + byte);
+  k.rolledLoop(kLeast, pieceBytes, kTileBytes, [&](Index byte) { ask(at + byte); });
 }
 
 void IntegerGemmEmitter::emitTileTasks(const Mask &isWanted) {

@@ -27,6 +27,10 @@ public:
   void load(int64_t number, const Index &address, const Index &stride) {
     move("llvm.x86.tileloadd64", number, address, stride);
   }
+  /// The same of what is not read again soon: it takes no place in the first-level cache from what is.
+  void loadOnce(int64_t number, const Index &address, const Index &stride) {
+    move("llvm.x86.tileloaddt164", number, address, stride);
+  }
   void store(int64_t number, const Index &address, const Index &stride) {
     move("llvm.x86.tilestored64", number, address, stride);
   }
