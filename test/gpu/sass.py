@@ -4,7 +4,7 @@
 
 Says, of each kernel, the matrix instructions of its loop, those of the softmax beside them, registers and barriers. Wrong is:
 another number of products or exponentials than the tile has, an exponential that is not made beside a product, local memory (a
-spill), more instructions a tile than LIMITS has, a bound by attention_cycles.py below BOUNDS.
+spill), more instructions a tile than LIMITS and MASKED have, a bound by attention_cycles.py below BOUNDS.
 """
 import argparse
 import collections
@@ -26,6 +26,7 @@ LABEL = re.compile(r"^(\.L_x_\d+):")
 TARGET = re.compile(r"`\((\.L_x_\d+)\)")
 # Of an attention by warpgroups without a mask: head to instructions a tile between the two products.
 LIMITS = {64: 356, 128: 388, 256: 308}
+MASKED = 180  # instructions more where a tile is tested against a causal mask, at most; 64 comparisons and selections of a thread
 BOUNDS = {64: 520, 128: 790, 256: 755}  # TFLOP/s of such an attention, both warpgroups in lock step
 KEYS = {64: 128, 128: 128, 256: 64}  # of a tile
 
@@ -85,10 +86,10 @@ def compiled(tools, folder, model, precision):
     return disassemble(folder / "m.ptx", folder)
 
 
-def attention(head, length):
+def attention(head, length, causal=0):
     kind = onnx.TensorProto.BFLOAT16
     value = lambda name: helper.make_tensor_value_info(name, kind, [1, 2, length, head])
-    graph = helper.make_graph([helper.make_node("Attention", ["q", "k", "v"], ["y"])], "g", [value("q"), value("k"), value("v")], [value("y")])
+    graph = helper.make_graph([helper.make_node("Attention", ["q", "k", "v"], ["y"], is_causal=causal)], "g", [value("q"), value("k"), value("v")], [value("y")])
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 23)], ir_version=10)
 
 
@@ -163,6 +164,19 @@ def check_attention(report, head, built):
     report.expect(bound.in_lock_step() >= BOUNDS[head], f"a bound below {BOUNDS[head]} TFLOP/s")
 
 
+def tile_of(built):
+    """The loop over tiles of an attention."""
+    code, labels = next(each for each in built[0].values() if count(each[0], "HGMMA"))
+    begin, end = max(loops(code, labels), key=lambda each: count(code[each[0]:each[1]], "HGMMA"))
+    return code[begin:end]
+
+
+def check_mask(report, head, full, causal):
+    more = len(softmax_part(tile_of(causal))) - len(softmax_part(tile_of(full)))
+    print(f"attention d{head} behind a causal mask: {more} instructions more in a tile that is tested")
+    report.expect(more <= MASKED, f"more than {MASKED} instructions to test 64 scores")
+
+
 def check_gemm(report, columns, built):
     found, registers, warnings = built
     name, (code, labels) = next((name, each) for name, each in found.items() if count(each[0], "HGMMA"))
@@ -184,7 +198,10 @@ def main():
     with tempfile.TemporaryDirectory() as temporary:
         folder = pathlib.Path(temporary)
         for head in LIMITS:
-            check_attention(report, head, compiled(args.tools, folder, attention(head, 4096), "bf16"))
+            full = compiled(args.tools, folder, attention(head, 4096), "bf16")
+            check_attention(report, head, full)
+            if KEYS[head] == 128:
+                check_mask(report, head, full, compiled(args.tools, folder, attention(head, 4096, 1), "bf16"))
         for rows, columns in ((512, 128), (8192, 256)):
             check_gemm(report, columns, compiled(args.tools, folder, gemm(rows, rows, 512), "bf16"))
     print(f"{report.problems} problems")

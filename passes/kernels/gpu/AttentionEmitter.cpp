@@ -328,8 +328,8 @@ Values AttentionEmitter::masked(const Values &values, Value key) {
       Value score = values[result.size()], i = query(r), place = keyOf(key, c);
       Value j = k.min(place, k.sub(numKeys, k.index(1)));
       Value isSeen;
-      if (!keyMask->isFull())
-        isSeen = k.extract(keyMask->visibleKeys(i, j), 0);
+      if (!keyMask->isFull()) // what it says of keys behind the last does not matter
+        isSeen = k.extract(keyMask->visibleKeys(i, place), 0);
       auto join = [&](Value bit) { isSeen = isSeen ? k.both(isSeen, bit) : bit; };
       for (size_t operand : spec.denseMasks)
         join(k.isNonZero(readAt(operand, i, j)));
