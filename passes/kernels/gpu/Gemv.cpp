@@ -13,7 +13,6 @@ using namespace mlir;
 namespace attn {
 
 constexpr int64_t kWarp = 32, kProcessors = 132;
-constexpr int64_t kRegisterThreads = 256; ///< which have as many registers as a thread can
 
 /// Of those that have more than one element the innermost dimension of an operand, which then lie side by side.
 static std::optional<unsigned> findContiguous(const GpuGemmSpec &spec, AffineMap map) {
@@ -124,8 +123,7 @@ void GemvEmitter::emitLaunches(ArrayRef<Buffer> buffers, const Buffer &scratch) 
     Index perBatch = tiles * splits;
     shared = k.launch(perBatch * product(spec.batch), lines.threads(),
                       {lines.sumWarps * lines.rows * lines.tileColumns()})[0];
-    if (lines.threads() > kRegisterThreads)
-      k.setResidentBlocks(1);
+    k.setResidentBlocks(1); // else ptxas waits for some loads before it asks for the others, to save registers
     batch = k.block / perBatch;
     batchIndices = delinearize(batch, sizesOf(spec.batch));
     Index position = k.block % perBatch, split = position / tiles;

@@ -5,6 +5,9 @@
 // CHECK: func.func @gpu_gemm_
 // CHECK-NOT: gpu.launch
 // CHECK: gpu.launch blocks({{.*}}) in (%{{.*}} = %c48, {{.*}}) threads({{.*}}) in (%{{.*}} = %c192,
+// There are registers for all that a thread asks for at once.
+// CHECK: gpu.terminator
+// CHECK-NEXT: } {attn.resident_blocks = 1 : i64}
 // CHECK-NOT: gpu.launch
 func.func @sectors(%x: tensor<1x768xbf16>, %w: tensor<768x768xbf16>) -> tensor<1x768xf32> {
   %zero = arith.constant 0.0 : f32
