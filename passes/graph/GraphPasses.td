@@ -569,9 +569,15 @@ def MergeProjectionsPass : Pass<"attn-merge-projections", "::mlir::ModuleOp"> {
     %k = tensor.extract_slice %p[0, 0, 96] [1, 8, 48] [1, 1, 1]
     ```
 
-    Stands with the choice of CPU kernels. Numerical effect: rounding, where a
+    With `any-rows`, for a GPU, where each launch costs: of any number of rows,
+    of weights of any width, and of f16 and bf16, where the op behind a product
+    rounds, and may add a bias and round again. Weights by columns are one weight in
+    the library then, of which none can be replaced alone.
+
+    Stands with the choice of kernels. Numerical effect: rounding, where a
     wider product is cut into other blocks.
   }];
+  let options = [Option<"anyRows", "any-rows", "bool", "false", "of any number of rows, and in 16 bits, too">];
   let dependentDialects = ["::attn::AttnDialect", "::mlir::arith::ArithDialect", "::mlir::linalg::LinalgDialect",
                            "::mlir::tensor::TensorDialect"];
 }

@@ -84,8 +84,10 @@ public:
     std::string sm90a = useOfSm90a().str();
     if (options.optLevel > 0 && options.weights != "f32")
       add(createStoreBlocksPass({options.weights, /*narrowsRows=*/false}));
-    if (options.optLevel > 0)
+    if (options.optLevel > 0) {
+      add(createMergeProjectionsPass({/*anyRows=*/true}));
       add(createChooseGpuRowsPass({options.precision, sm90a}));
+    }
     pm.addPass(createDecomposePass());
     if (options.optLevel > 0)
       add(createChooseGpuGemmsPass({options.precision, sm90a}));

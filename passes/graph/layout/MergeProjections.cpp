@@ -1,5 +1,6 @@
 #include "dialects/attn/AttnOps.h"
 #include "dialects/attn/CacheOps.h"
+#include "dialects/attn/DerivedGlobals.h"
 #include "passes/Passes.h"
 #include "passes/graph/Structured.h"
 
@@ -40,6 +41,8 @@ struct Projection {
   unsigned weightDim = 0;  // of the weight: the columns
   linalg::GenericOp adder; // of the bias; null for none
   DenseFPElementsAttr bias;
+  Value vector; // of an adder that rounds, too: a constant, a weight, or null
+  bool rounds() { return adder && !bias; }
 
   Operation *last() {
     if (adder)
@@ -90,20 +93,60 @@ void matchBias(Projection &projection) {
   projection.bias = bias;
 }
 
-std::optional<Projection> matchProjection(linalg::ContractOp op, const SymbolTable &symbols) {
-  auto type = dyn_cast<RankedTensorType>(op->getResult(0).getType());
-  if (!type || !op.hasPureTensorSemantics() || type.getRank() < 2 || type.isDynamicDim(type.getRank() - 1) ||
-      !type.getElementType().isF32())
-    return std::nullopt;
+/// The generic behind a projection of 16 bits: it rounds, and may add a vector first and round again.
+void matchRounding(Projection &projection) {
+  Value value = projection.contract.getResult(0);
+  auto adder = value.hasOneUse() ? dyn_cast<linalg::GenericOp>(*value.user_begin()) : linalg::GenericOp();
+  if (!adder || !isPointwise(adder) || adder.getNumDpsInits() != 1 ||
+      !adder.getMatchingIndexingMap(adder.getDpsInitOperand(0)).isIdentity() ||
+      !llvm::all_of(adder.getBody()->without_terminator(),
+                    llvm::IsaPred<arith::AddFOp, arith::ExtFOp, arith::TruncFOp>))
+    return;
+  Value vector;
+  AffineMap last =
+      AffineMap::get(adder.getNumLoops(), 0, getAffineDimExpr(adder.getNumLoops() - 1, adder.getContext()));
+  for (OpOperand *input : adder.getDpsInputOperands()) {
+    AffineMap map = adder.getMatchingIndexingMap(input);
+    if (input->get() == value && map.isIdentity())
+      continue;
+    DenseFPElementsAttr constant;
+    if (vector || map != last ||
+        (!input->get().getDefiningOp<WeightOp>() && !matchPattern(input->get(), m_Constant(&constant))))
+      return;
+    vector = input->get();
+  }
+  projection.adder = adder;
+  projection.vector = vector;
+}
+
+/// Whether what rounds two projections is one op for both.
+bool areAlike(Projection &a, Projection &b) {
+  if (!a.rounds() || !b.rounds())
+    return a.rounds() == b.rounds();
+  auto isWeight = [](Projection &p) { return p.vector && p.vector.getDefiningOp<WeightOp>(); };
+  auto element = [](Value value) { return value ? getElementTypeOrSelf(value.getType()) : Type(); };
+  return isWeight(a) == isWeight(b) && element(a.vector) == element(b.vector) &&
+         element(a.adder->getResult(0)) == element(b.adder->getResult(0)) &&
+         a.adder.getIndexingMaps() == b.adder.getIndexingMaps() &&
+         OperationEquivalence::isRegionEquivalentTo(&a.adder.getRegion(), &b.adder.getRegion(),
+                                                    OperationEquivalence::IgnoreLocations);
+}
+
+/// Whether there are so few rows that one product for several counts on a CPU.
+bool hasFewRows(RankedTensorType type) {
   int64_t rows = 1;
-  if (type.getShape().back() == 0)
-    return std::nullopt;
   for (int64_t size : type.getShape().drop_back()) {
     if (ShapedType::isDynamic(size) || size > kMaxRows)
-      return std::nullopt;
+      return false;
     rows = std::min(rows * size, kMaxRows + 1);
   }
-  if (rows > kMaxRows)
+  return rows <= kMaxRows;
+}
+
+std::optional<Projection> matchProjection(linalg::ContractOp op, const SymbolTable &symbols, bool anyRows) {
+  auto type = dyn_cast<RankedTensorType>(op->getResult(0).getType());
+  if (!type || !op.hasPureTensorSemantics() || type.getRank() < 2 || type.isDynamicDim(type.getRank() - 1) ||
+      !type.getElementType().isF32() || type.getShape().back() == 0 || (!anyRows && !hasFewRows(type)))
     return std::nullopt;
   auto fill = op.getOutputs()[0].getDefiningOp<linalg::FillOp>();
   if (!fill || !matchPattern(fill.getInputs().front(), m_AnyZeroFloat()))
@@ -123,10 +166,15 @@ std::optional<Projection> matchProjection(linalg::ContractOp op, const SymbolTab
     projection.weightDim = *dim;
     projection.input = op.getInputs()[1 - number];
   }
-  if (!projection.weight || !getElementTypeOrSelf(projection.weight.getType()).isF32() ||
-      !getElementTypeOrSelf(projection.input.getType()).isF32())
+  if (!projection.weight)
+    return std::nullopt;
+  Type element = getElementTypeOrSelf(projection.weight.getType());
+  if (getElementTypeOrSelf(projection.input.getType()) != element ||
+      !(element.isF32() || (anyRows && (element.isF16() || element.isBF16()))))
     return std::nullopt;
   matchBias(projection);
+  if (!projection.adder && anyRows)
+    matchRounding(projection);
   if (!feedsAttention(projection.last()->getResult(0)))
     return std::nullopt;
   return projection;
@@ -144,7 +192,8 @@ bool isOfWholePanels(ArrayRef<Projection> projections) {
 
 class Merger {
 public:
-  Merger(ModuleOp module) : module(module), symbols(module), rewriter(module.getContext()) {
+  Merger(ModuleOp module, bool anyRows)
+      : module(module), anyRows(anyRows), symbols(module), derived(module, symbols), rewriter(module.getContext()) {
     for (GlobalOp global : module.getOps<GlobalOp>())
       if (isa<ConcatAttr>(global.getExpression()))
         concats.try_emplace(global.getExpression(), global);
@@ -153,13 +202,16 @@ public:
   void run() {
     llvm::MapVector<Key, SmallVector<Projection>> groups;
     module.walk([&](linalg::ContractOp op) {
-      std::optional<Projection> found = matchProjection(op, symbols);
+      std::optional<Projection> found = matchProjection(op, symbols, anyRows);
       if (!found)
         return;
       int64_t depth = cast<RankedTensorType>(found->weight.getType()).getDimSize(1 - found->weightDim);
-      groups[{op->getBlock(), found->input, op.getIndexingMapsAttr(), found->weightNumber, depth}].push_back(*found);
+      auto &group = groups[{op->getBlock(), found->input, op.getIndexingMapsAttr(), found->weightNumber, depth}];
+      if (group.empty() || areAlike(group.front(), *found))
+        group.push_back(*found);
     });
-    groups.remove_if([](auto &group) { return group.second.size() < 2 || !isOfWholePanels(group.second); });
+    groups.remove_if(
+        [&](auto &group) { return group.second.size() < 2 || (!anyRows && !isOfWholePanels(group.second)); });
     findOtherReaders(groups.getArrayRef());
     for (auto &[key, projections] : groups)
       if (llvm::none_of(projections, [&](Projection &projection) { return shared.contains(projection.weight); }))
@@ -171,9 +223,12 @@ private:
   void merge(MutableArrayRef<Projection> projections);
   GlobalOp mergeWeights(MutableArrayRef<Projection> projections, int64_t columns);
   Value addBias(MutableArrayRef<Projection> projections, Value sum, Value init);
+  Value joinVectors(MutableArrayRef<Projection> projections, int64_t columns);
 
   ModuleOp module;
+  bool anyRows;
   SymbolTable symbols;
+  DerivedGlobals derived;
   IRRewriter rewriter;
   DenseMap<Attribute, GlobalOp> concats;
   llvm::SmallPtrSet<Operation *, 16> shared; // weights that would be stored once more
@@ -225,6 +280,28 @@ GlobalOp Merger::mergeWeights(MutableArrayRef<Projection> projections, int64_t c
   return global;
 }
 
+/// What the adders that round add, one vector behind the other.
+Value Merger::joinVectors(MutableArrayRef<Projection> projections, int64_t columns) {
+  Location loc = projections.front().adder.getLoc();
+  auto type = RankedTensorType::get({columns}, getElementTypeOrSelf(projections.front().vector.getType()));
+  SmallVector<APFloat> values;
+  SmallVector<FlatSymbolRefAttr> parts;
+  std::string name;
+  for (Projection &projection : projections) {
+    DenseFPElementsAttr constant;
+    if (matchPattern(projection.vector, m_Constant(&constant))) {
+      llvm::append_range(values, constant.getValues<APFloat>());
+      continue;
+    }
+    parts.push_back(projection.vector.getDefiningOp<WeightOp>().getGlobalAttr());
+    name += (name.empty() ? "" : "+") + parts.back().getValue().str();
+  }
+  if (parts.empty())
+    return arith::ConstantOp::create(rewriter, loc, DenseElementsAttr::get(type, values));
+  return WeightOp::create(rewriter, loc, type,
+                          derived.get(name, type, ConcatAttr::get(module.getContext(), parts, 0), loc));
+}
+
 /// sum + the vectors, one after the other.
 Value Merger::addBias(MutableArrayRef<Projection> projections, Value sum, Value init) {
   auto known = llvm::find_if(projections, [](Projection &projection) { return projection.adder; });
@@ -270,7 +347,9 @@ void Merger::merge(MutableArrayRef<Projection> projections) {
   SmallVector<OpFoldResult> sizes =
       made ? made.getMixedSizes() : tensor::getMixedSizes(rewriter, loc, contract.getOutputs()[0]);
   sizes.back() = rewriter.getIndexAttr(columns);
-  Value empty = emptyTensor(rewriter, loc, sizes, rewriter.getF32Type());
+  linalg::GenericOp adder = first.rounds() ? first.adder : linalg::GenericOp();
+  Type element = adder ? getElementTypeOrSelf(adder->getResult(0).getType()) : rewriter.getF32Type();
+  Value empty = emptyTensor(rewriter, loc, sizes, element);
   Value zeros = filledTensor(rewriter, loc, sizes, rewriter.getF32Type(), 0);
 
   GlobalOp global = mergeWeights(projections, columns);
@@ -280,7 +359,15 @@ void Merger::merge(MutableArrayRef<Projection> projections) {
   Value merged =
       linalg::ContractOp::create(rewriter, loc, zeros.getType(), inputs, zeros, contract.getIndexingMapsAttr())
           ->getResult(0);
-  merged = addBias(projections, merged, empty);
+  if (adder) {
+    SmallVector<Value> operands;
+    for (Value input : adder.getDpsInputs())
+      operands.push_back(input == contract->getResult(0) ? merged : joinVectors(projections, columns));
+    operands.push_back(empty);
+    merged = clone(rewriter, adder, TypeRange{empty.getType()}, operands)->getResult(0);
+  } else {
+    merged = addBias(projections, merged, empty);
+  }
 
   SmallVector<OpFoldResult> offsets(sizes.size(), rewriter.getIndexAttr(0)),
       strides(sizes.size(), rewriter.getIndexAttr(1));
@@ -302,7 +389,8 @@ void Merger::merge(MutableArrayRef<Projection> projections) {
 }
 
 struct MergeProjectionsPass : impl::MergeProjectionsPassBase<MergeProjectionsPass> {
-  void runOnOperation() override { Merger(getOperation()).run(); }
+  using MergeProjectionsPassBase::MergeProjectionsPassBase;
+  void runOnOperation() override { Merger(getOperation(), anyRows).run(); }
 };
 
 } // namespace
