@@ -220,6 +220,31 @@ def RecognizeAttentionPass : Pass<"attn-recognize-attention", "::mlir::ModuleOp"
                            "::mlir::math::MathDialect", "::mlir::tensor::TensorDialect"];
 }
 
+def MoveConversionsPass : Pass<"attn-move-conversions"> {
+  let summary = "move floats while they are narrow";
+  let description = [{
+    Elements are narrowed in front of transposes and reshapes and widened behind
+    them, where nothing else uses what lies between. A contraction of two factors
+    that were widened from one type takes them as they were. For GPUs, whose
+    kernels read halves; on CPUs `attn-widen-halves` has made them f32.
+
+    ```mlir
+    %1 = linalg.transpose ins(%x : tensor<?x8xf32>) ...
+    %2 = linalg.generic {truncf} ins(%1 : tensor<8x?xf32>)
+    ```
+
+    becomes
+
+    ```mlir
+    %1 = linalg.generic {truncf} ins(%x : tensor<?x8xf32>)
+    %2 = linalg.transpose ins(%1 : tensor<?x8xbf16>) ...
+    ```
+
+    Numerical effect: none; products of halves are exact in f32.
+  }];
+  let dependentDialects = ["::mlir::linalg::LinalgDialect", "::mlir::tensor::TensorDialect"];
+}
+
 def FuseElementwisePass : Pass<"attn-fuse-elementwise"> {
   let summary = "join chains of elementwise linalg.generic ops";
   let description = [{

@@ -43,6 +43,8 @@ void attn::buildGraphPipeline(OpPassManager &pm, unsigned optLevel, llvm::functi
   add(createProveMasksPass(options.exactMasks, options.weights));
   if (options.listsBlocks)
     add(createListBlocksPass(options.weights));
+  if (!options.widensHalves)
+    add(createMoveConversionsPass());
   add(createFoldLayoutPass());
   add(createCanonicalizerPass());
   add(createCSEPass());

@@ -128,6 +128,22 @@ def half_by_f32(size, kind):
     return [(text, {"a": a, "b": b}, {}, {"y": near(a.astype(np.float32)) @ near(b)})]
 
 
+@case("half", (2, 3, 8, 12, 4), (1, 2, 6, 9, 3))
+@case("half", (2, 3, 8, 12, 4), free={("x", 0): "images"})
+@halves
+def half_patches(size, kind):
+    """Halves are widened for a convolution alone, whose result is rounded and turned: they are multiplied as they are."""
+    images, channels, side, features, patch = size
+    x, w = normal(images, channels, side, side).astype(kind), normal(features, channels, patch, patch).astype(kind)
+    cast = lambda name, made, to: helper.make_node("Cast", [name], [made], to=to)
+    narrow = helper.np_dtype_to_tensor_dtype(np.dtype(kind))
+    nodes = [cast("x", "wide", 1), cast("w", "wide_w", 1), helper.make_node("Conv", ["wide", "wide_w"], ["made"], strides=[patch, patch]),
+             cast("made", "halves", narrow), helper.make_node("Transpose", ["halves"], ["y"], perm=[0, 2, 3, 1])]
+    tiles = x.astype(float).reshape(images, channels, side // patch, patch, side // patch, patch)
+    want = in_steps(kind, np.einsum("bcipjq,fcpq->bijf", tiles, w.astype(float)))
+    return [(nodes, {"x": x}, {"w": w}, {"y": want})]
+
+
 @case("half", *ROWS)
 @case("half", *OPEN_ROWS, free={("x", 0): "rows", ("x", 1): "columns"})
 @halves
