@@ -55,10 +55,10 @@ def half_epilogues(size, kind):
 
 
 @case("half", (9, 520, 255), (12, 528, 256), (33, 515, 264), opset=20)
-@case("half_warpgroups", (257, 264, 264), opset=20)
+@case("half_warpgroups", (257, 520, 264), (257, 520, 384), opset=20)
 @halves
 def half_long_sums(size, kind):
-    """From sums of 256 on cuBLASLt makes what it can of an epilogue, and a launch in place the rest: an activation that it
+    """From sums of 256 or 384 on cuBLASLt makes what it can of an epilogue, and a launch in place the rest: an activation that it
     does not have, with other operands, or an addend behind one."""
     m, n, k = size
     a, w, c, r, row = (normal(*shape).astype(kind) for shape in ((m, k), (k, n), (n,), (m, n), (m, 1)))

@@ -193,13 +193,13 @@ private:
     return isLong() && llvm::none_of(opsBehind(block, value), readsSum);
   }
   /// On an H100 a multiply-add along the sums takes a wave of blocks about 17 (mma.sync) to 28 ns (wgmma) longer in a
-  /// kernel of ours. A launch takes 3 us, and 1 ps an element: 0.5 or 4 us for such a wave. So the depth alone decides.
+  /// kernel of ours. A launch takes 3 us, and 1.7 ps an element: 1 or 7 us for such a wave. So the depth alone decides.
   bool isLong() const {
-    constexpr int64_t kLeastSums = 256;
+    const int64_t leastSums = spec.warpgroupColumns ? 384 : 256;
     int64_t sums = 1;
     for (unsigned dim : spec.sums)
       sums = ShapedType::isDynamic(spec.sizes[dim]) ? 0 : sums * spec.sizes[dim];
-    return spec.precision != Precision::f32 && sums >= kLeastSums;
+    return spec.precision != Precision::f32 && sums >= leastSums;
   }
 
   /// `value` as scale * sum + bias + addend, the sum exactly once and the others at most.
