@@ -171,8 +171,13 @@ void Functions::reportUnsupported() {
   mlir::InFlightDiagnostic error = reporter.unsupported();
   error << "uses " << unsupported.size() << (unsupported.size() == 1 ? " operator that is" : " operators that are")
         << " not supported: " << text;
-  error.attachNote()
-      << "write it with operators of docs/operators.md, or give the model a function of its name that does";
+  if (llvm::any_of(unsupported,
+                   [](const auto &row) { return llvm::StringRef(row.first).starts_with("com.microsoft.nchwc."); }))
+    error.attachNote() << "ONNX Runtime laid it out for the processor on which it was saved (ORT_ENABLE_ALL), and the "
+                          "file does not say which; save it with ORT_ENABLE_EXTENDED at most";
+  else
+    error.attachNote()
+        << "write it with operators of docs/operators.md, or give the model a function of its name that does";
 }
 
 bool Functions::check(const proto::ModelProto &model, const OpsetImports &opsets) {
