@@ -46,7 +46,8 @@ def build(op, inputs, outputs, domain, attributes):
     kinds = [TensorProto.INT32 if op.endswith("EmbedLayerNormalization") and i == 1 else
              helper.np_dtype_to_tensor_dtype(inputs[-1][1].dtype) if op == "QuantizeLinear" else
              TensorProto.UINT8 if op == "QGemm" and len(inputs) > 7 else
-             helper.np_dtype_to_tensor_dtype(next(iter(feeds.values())).dtype) if op.startswith(("QLinear", "NhwcMaxPool")) else
+             helper.np_dtype_to_tensor_dtype(next(v for v in feeds.values() if v.dtype.kind != "b").dtype)
+             if op.startswith(("QLinear", "NhwcMaxPool")) else
              helper.np_dtype_to_tensor_dtype(next(v for v in feeds.values() if v.dtype.kind == "f").dtype)
              if any(v.dtype.kind == "f" for v in feeds.values()) else TensorProto.FLOAT for i in range(len(made))]
     graph = helper.make_graph([node], "g", declared, [helper.make_tensor_value_info(n, k, None)
@@ -138,6 +139,18 @@ def operator_form():
     for opset, axis in ((13, -1), (13, 1), (12, 1), (12, 2)):
         case(f"QLinearSoftmax_{opset}_{axis}", "QLinearSoftmax", [u8(2, 5, 7), f(0.05), z(128), f(1 / 256), z(0)], atol=1,
              axis=axis, opset=opset)
+    cond = RNG.integers(0, 2, (2, 3, 1)).astype(bool)
+    case("QLinearWhere", "QLinearWhere", [cond, u8(2, 3, 40), f(0.03), z(120), u8(3, 40), f(0.05), z(7), f(0.09), z(100)], atol=1)
+    means = u8(2, 3, 40, 5)
+    for axes, keep in (([1, -1], 1), ([2], 0), (None, 1)):
+        own = tuple(axes) if axes else None
+
+        def mean(own=own, keep=keep):
+            real = ((means.astype(np.float64) - 120) * 0.03).mean(own, keepdims=bool(keep))
+            return [np.clip(np.rint(real / 0.01) + 100, 0, 255)]
+
+        case(f"QLinearReduceMean_{keep}_{axes and len(axes)}", "QLinearReduceMean", [means, f(0.03), z(120), f(0.01), z(100)],
+             atol=1, keepdims=keep, oracle=mean, **({"axes": axes} if axes else {}))
     case("QLinearConcat", "QLinearConcat", [f(0.06), z(90), u8(2, 3, 5), f(0.05), z(128), u8(2, 4, 5), f(0.08), z(10)], atol=1, axis=1)
     case("QLinearConcat_one", "QLinearConcat", [f(0.06), z(90), u8(2, 3), f(0.05), z(128)], atol=1, axis=0)
     case("QLinearAveragePool", "QLinearAveragePool", [u8(2, 3, 9, 8), f(0.05), z(128), f(0.04), z(100)], atol=1,
@@ -336,6 +349,24 @@ def quantised_products():
     case("qgemm_bytes", "QGemm", [*a, w, one(0.1), one(0, np.int8), None, one(3.0), one(128, np.uint8)], atol=1)
 
 
+def quantised_recurrence():
+    """The state is not rounded, which ONNX Runtime does to a 255th of its range in each step."""
+    steps, batch, size, units = 7, 3, 12, 16
+    x = floats(steps, batch, size)
+    for name, kind, columns, more in (("i8", np.int8, False, {}), ("u8", np.uint8, False, {"direction": "reverse"}),
+                                      ("columns", np.int8, True, {}), ("both", np.int8, True, {"direction": "bidirectional"})):
+        ways, limits = 2 if name == "both" else 1, np.iinfo(kind)
+        matrix = lambda rows: ("const", RNG.integers(limits.min, limits.max + 1, (ways, rows, 4 * units)).astype(kind))  # noqa: E731
+        shape = (ways, 4 * units) if columns else (ways,)
+        scale = lambda: ("const", RNG.uniform(0.002, 0.004, shape).astype(np.float32))  # noqa: E731
+        zero = ("const", np.full(shape, 128 if kind == np.uint8 else 0, kind))
+        bias, lengths = ("const", floats(ways, 8 * units)), np.array([7, 3, 5], np.int32)
+        states = [floats(ways, batch, units), floats(ways, batch, units)] if name == "columns" else [None, None]
+        case(f"quantised_lstm_{name}", "DynamicQuantizeLSTM",
+             [x, matrix(size), matrix(units), bias, lengths if name == "u8" else None, *states, None, scale(), zero, scale(), zero],
+             0b111, rtol=2e-2, atol=1e-2, hidden_size=units, **more)
+
+
 def experts():
     t, d, h, e = 5, 32, 64, 4
     x, router = floats(t, d), floats(t, e)
@@ -456,7 +487,7 @@ def main():
     p.add_argument("--only", default="")
     p.add_argument("--server", default=backend.SERVER)
     args = p.parse_args()
-    for family in (activations, normalisations, products, operator_form, channels_last, diffusion, quantised_embeddings, quantised_attentions, blocks, quantised_products, experts, rotary, attentions, grouped):
+    for family in (activations, normalisations, products, operator_form, channels_last, diffusion, quantised_embeddings, quantised_attentions, blocks, quantised_products, quantised_recurrence, experts, rotary, attentions, grouped):
         family()
     options = onnxruntime.SessionOptions()
     # Without it, sums of two products saturate in 16 bits on processors without VNNI.

@@ -195,6 +195,43 @@ LogicalResult importGlobalAveragePool(Node &n) {
   return setQuantized(n, failed(y) ? y : keepDims(n, *y, dims, rank), 3, n.input(0).dtype);
 }
 
+/// QLinearWhere: the condition, X, its scale and zero point, Y and its, those of the result.
+LogicalResult importQuantizedWhere(Node &n) {
+  if (failed(expectInputs(n, 9)))
+    return failure();
+  if (n.input(0).dtype != DType::Bool)
+    return n.error() << "expects a condition of bool, has " << dtypeName(n.input(0).dtype);
+  FailureOr<Tensor> x = dequantized(n, 1), y = failed(x) ? x : dequantized(n, 4);
+  if (failed(y))
+    return failure();
+  FailureOr<Tensor> z =
+      formula(n, DType::F32, {n.input(0), *x, *y}, [](ArrayRef<Num> v) { return select(v[0], v[1], v[2]); });
+  return setQuantized(n, z, 7, n.input(1).dtype);
+}
+
+LogicalResult importQuantizedMean(Node &n) {
+  FailureOr<Tensor> x = dequantized(n, 0);
+  if (failed(x))
+    return failure();
+  int64_t rank = x->rank();
+  SmallVector<int64_t> dims = dimsFrom(0, rank);
+  if (std::optional<SmallVector<int64_t>> axes = n.intsAttr("axes"); axes && !axes->empty()) {
+    dims.clear();
+    for (int64_t given : *axes) {
+      FailureOr<int64_t> dim = n.axis(given, rank);
+      if (failed(dim))
+        return failure();
+      if (!llvm::is_contained(dims, *dim))
+        dims.push_back(*dim);
+    }
+    llvm::sort(dims);
+  }
+  FailureOr<Tensor> y = divideByCount(n, reduce(n, Combine::Sum, *x, dims), countOf(*x, dims));
+  if (succeeded(y) && n.intAttr("keepdims", 1))
+    y = keepDims(n, *y, dims, rank);
+  return setQuantized(n, y, 3, n.input(0).dtype);
+}
+
 } // namespace
 
 void registerContribQLinearOps(OpRegistry &registry) {
@@ -204,6 +241,8 @@ void registerContribQLinearOps(OpRegistry &registry) {
   for (const char *name : {"QLinearSigmoid", "QLinearLeakyRelu"})
     registry.add(name, {1}, importUnary, domain);
   registry.add("QLinearSoftmax", {1}, importSoftmax, domain);
+  registry.add("QLinearWhere", {1}, importQuantizedWhere, domain);
+  registry.add("QLinearReduceMean", {1}, importQuantizedMean, domain);
   registry.add("QLinearConcat", {1}, importConcat, domain);
   registry.add("QLinearAveragePool", {1}, importAveragePool, domain);
   registry.add("QLinearGlobalAveragePool", {1}, importGlobalAveragePool, domain);

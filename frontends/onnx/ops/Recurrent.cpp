@@ -1,11 +1,13 @@
 #include "dialects/attn/AttnOps.h"
 #include "dialects/attn/RecurrentLayer.h"
 #include "frontends/onnx/ops/Formula.h"
+#include "frontends/onnx/ops/Quantize.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include <cmath>
 
-// RNN, GRU and LSTM: attn has a word for each.
+// RNN, GRU and LSTM: attn has a word for each. And DynamicQuantizeLSTM of ONNX Runtime (com.microsoft): an LSTM of
+// stored bytes, whose input is rounded as it says, while the state, which it rounds in each step, is not.
 
 using namespace mlir;
 
@@ -41,8 +43,8 @@ public:
   RecurrentImport(Node &n, Cell cell) : n(n), b(n.builder()), cell(cell) {}
 
   LogicalResult run() {
-    if (failed(expectInputs(n, 3)) || failed(expectFloat(n, 0)) || failed(readAttributes()) || failed(readSizes()) ||
-        failed(readOperands()) || failed(readLengths()))
+    if (failed(expectInputs(n, 3)) || failed(expectFloat(n, 0)) || failed(readMatrices()) || failed(readAttributes()) ||
+        failed(readSizes()) || failed(readOperands()) || failed(readLengths()))
       return failure();
     emit();
     return success();
@@ -51,10 +53,12 @@ public:
 private:
   LogicalResult readAttributes();
   LogicalResult readActivations();
+  LogicalResult readMatrices();
   LogicalResult readSizes();
   LogicalResult readOperands();
   LogicalResult readLengths();
   FailureOr<Value> operand(size_t i, StringRef name, ArrayRef<Expr> shape);
+  FailureOr<Value> inShape(const Tensor &t, StringRef name, ArrayRef<Expr> shape);
   void emit();
 
   int64_t numGates() const { return cell == RecurrentLayer::Lstm ? 4 : cell == RecurrentLayer::Gru ? 3 : 1; }
@@ -69,6 +73,7 @@ private:
   SmallVector<Attribute> activations;
   FloatAttr clip;
   int64_t hidden = 0;
+  Tensor x, matrices[2]; // X, W and R
   Expr steps, batch, inputs;
   SmallVector<Expr, 4> stateShape, sequenceShape;
   Value input, weight, recurrence, bias, lengths, initialH, initialC, peephole;
@@ -127,15 +132,68 @@ LogicalResult RecurrentImport::readActivations() {
   return success();
 }
 
-LogicalResult RecurrentImport::readSizes() {
+/// W or R of a DynamicQuantizeLSTM, input `i` [directions, K, 4 * units], as an LSTM has it. Its scale and its zero
+/// point, inputs `scale` and `scale` + 1, are one a direction, or one a direction and column.
+FailureOr<Tensor> dequantizedMatrix(Node &n, size_t i, size_t scale) {
+  const Tensor &bytes = n.input(i);
+  if (bytes.dtype != DType::I8 && bytes.dtype != DType::U8)
+    return n.error() << "expects weights of int8 or uint8, has " << dtypeName(bytes.dtype);
+  std::vector<Tensor> operands{bytes};
+  for (size_t at : {scale, scale + 1}) {
+    if (!n.hasInput(at))
+      return n.error() << "has no input " << at;
+    const Tensor &t = n.input(at);
+    DType expected = at == scale ? DType::F32 : bytes.dtype;
+    if (t.dtype != expected || t.rank() < 1 || t.rank() > 2)
+      return n.error() << "expects input " << at << " as " << dtypeName(expected) << " of rank 1 or 2, has "
+                       << dtypeName(t.dtype) << " of rank " << t.rank();
+    for (int64_t d = 0; d < t.rank(); ++d)
+      if (failed(n.requireEqual(t.shape[d], bytes.shape[d ? 2 : 0],
+                                "a scale or zero point has {0} elements in a dimension, the weights {1}")))
+        return failure();
+    FailureOr<Tensor> upright = n.reshape(t, {t.shape[0], Expr(1), t.rank() > 1 ? t.shape[1] : Expr(1)});
+    if (failed(upright))
+      return failure();
+    operands.push_back(*upright);
+  }
+  FailureOr<Tensor> numbers = formula(n, DType::F32, operands, [](ArrayRef<Num> v) {
+    return convert(convert(v[0], DType::I32) - convert(v[2], DType::I32), DType::F32) * v[1];
+  });
+  return failed(numbers) ? numbers : FailureOr<Tensor>(n.transpose(*numbers, {0, 2, 1}));
+}
+
+LogicalResult RecurrentImport::readMatrices() {
   for (size_t i : {0, 1, 2})
     if (n.input(i).rank() != 3)
       return n.error() << "expects input " << i << " of rank 3, has rank " << n.input(i).rank();
-  const Tensor &x = n.input(0);
+  x = n.input(0);
+  if (n.opType() != "DynamicQuantizeLSTM") {
+    for (size_t i : {0, 1})
+      matrices[i] = n.input(i + 1);
+    return success(succeeded(expectSameDType(n, 0, 1)) && succeeded(expectSameDType(n, 0, 2)));
+  }
+  if (x.dtype != DType::F32)
+    return n.error() << "expects X of float32, has " << dtypeName(x.dtype);
+  FailureOr<Tensor> w = dequantizedMatrix(n, 1, 8), r = failed(w) ? w : dequantizedMatrix(n, 2, 10);
+  FailureOr<Quantized> rounded = failed(r) ? FailureOr<Quantized>(failure()) : quantizeDynamically(n, x);
+  if (failed(rounded))
+    return failure();
+  FailureOr<Tensor> back = formula(n, DType::F32, {rounded->bytes, rounded->scale, rounded->zero}, [](ArrayRef<Num> v) {
+    return convert(convert(v[0], DType::I32) - convert(v[2], DType::I32), DType::F32) * v[1];
+  });
+  if (failed(back))
+    return failure();
+  x = *back;
+  matrices[0] = *w;
+  matrices[1] = *r;
+  return success();
+}
+
+LogicalResult RecurrentImport::readSizes() {
   steps = x.shape[batchFirst ? 1 : 0];
   batch = x.shape[batchFirst ? 0 : 1];
   inputs = x.shape[2];
-  std::optional<int64_t> size = n.input(2).shape[2].constant();
+  std::optional<int64_t> size = matrices[1].shape[2].constant();
   if (n.hasAttr("hidden_size"))
     size = n.intAttr("hidden_size", 0);
   if (!size)
@@ -161,7 +219,10 @@ FailureOr<Value> RecurrentImport::operand(size_t i, StringRef name, ArrayRef<Exp
     return Value();
   if (failed(expectSameDType(n, 0, i)))
     return failure();
-  const Tensor &t = n.input(i);
+  return inShape(n.input(i), name, shape);
+}
+
+FailureOr<Value> RecurrentImport::inShape(const Tensor &t, StringRef name, ArrayRef<Expr> shape) {
   if (t.rank() != int64_t(shape.size()))
     return n.error() << "expects " << name << " of rank " << shape.size() << ", has rank " << t.rank(), failure();
   for (auto [dim, size] : llvm::enumerate(shape))
@@ -182,10 +243,14 @@ LogicalResult RecurrentImport::readOperands() {
       into = *value;
     return LogicalResult(value);
   };
-  input = n.value(0);
-  if (failed(read(weight, 1, "W", {directions, Expr(rows), inputs})) ||
-      failed(read(recurrence, 2, "R", {directions, Expr(rows), Expr(hidden)})) ||
-      failed(read(bias, 3, "B", {directions, Expr(2 * rows)})) || failed(read(initialH, 5, "initial_h", stateShape)))
+  input = n.value(x);
+  FailureOr<Value> w = inShape(matrices[0], "W", {directions, Expr(rows), inputs});
+  FailureOr<Value> r = failed(w) ? w : inShape(matrices[1], "R", {directions, Expr(rows), Expr(hidden)});
+  if (failed(r))
+    return failure();
+  weight = *w;
+  recurrence = *r;
+  if (failed(read(bias, 3, "B", {directions, Expr(2 * rows)})) || failed(read(initialH, 5, "initial_h", stateShape)))
     return failure();
   if (!isLstm())
     return success();
@@ -247,6 +312,7 @@ void registerRecurrentOps(OpRegistry &registry) {
   registry.add("RNN", {7, 14, 22}, importRecurrent<RecurrentLayer::Rnn>);
   registry.add("GRU", {7, 14, 22}, importRecurrent<RecurrentLayer::Gru>);
   registry.add("LSTM", {7, 14, 22}, importRecurrent<RecurrentLayer::Lstm>);
+  registry.add("DynamicQuantizeLSTM", {1}, importRecurrent<RecurrentLayer::Lstm>, "com.microsoft");
 }
 
 } // namespace attn::onnx
