@@ -1,5 +1,6 @@
 #include "dialects/attn/AttnOps.h"
 #include "dialects/attn/MaskTerms.h"
+#include "dialects/attn/ScoreKinds.h"
 
 #include "mlir/IR/AffineMap.h"
 #include "mlir/IR/TypeUtilities.h"
@@ -81,14 +82,14 @@ private:
 // C7
 LogicalResult Verifier::verifyKind() {
   StringRef kind = stringifyScoreKind(op.getKind());
-  bool needsKey = op.getKind() != ScoreKind::given, isAdditive = op.getKind() == ScoreKind::additive;
-  if (bool(op.getKey()) != needsKey)
-    return op.emitOpError("expects ") << (needsKey ? "a key" : "no key") << " with kind " << kind << ", got "
+  ScoreFormula formula = getScoreFormula(op.getKind());
+  if (bool(op.getKey()) != formula.hasKey)
+    return op.emitOpError("expects ") << (formula.hasKey ? "a key" : "no key") << " with kind " << kind << ", got "
                                       << (op.getKey() ? "one" : "none");
-  if (bool(op.getAlignment()) != isAdditive)
-    return op.emitOpError("expects ") << (isAdditive ? "an" : "no") << " alignment with kind " << kind << ", got "
-                                      << (op.getAlignment() ? "one" : "none");
-  if (!op.getActivation().empty() && !isAdditive)
+  if (bool(op.getAlignment()) != formula.hasAlignment)
+    return op.emitOpError("expects ") << (formula.hasAlignment ? "an" : "no") << " alignment with kind " << kind
+                                      << ", got " << (op.getAlignment() ? "one" : "none");
+  if (!op.getActivation().empty() && !formula.hasAlignment)
     return op.emitOpError("expects no activation region with kind ") << kind << ", got one";
   // C12
   if (!op.getMasked().empty() && op.getMaskedRows() != MaskedRows::finite)
@@ -242,11 +243,7 @@ LogicalResult Verifier::verifyRoleNames(const Role &role) {
   using D = AttentionOp;
   switch (role.kind) {
   case Role::Query:
-    if (op.getKind() == ScoreKind::given)
-      return verifyNames(role, {D::J}, {D::D, D::E});
-    if (op.getKind() == ScoreKind::additive)
-      return verifyNames(role, {D::D}, {D::J, D::E});
-    return verifyNames(role, {D::I, D::D}, {D::J, D::E});
+    return verifyNames(role, getScoreFormula(op.getKind()).getQueryDims(), {op.getKey() ? D::J : D::D, D::E});
   case Role::Key:
     return verifyNames(role, {D::J, D::D}, {D::I, D::E});
   case Role::Value:

@@ -60,6 +60,7 @@ private:
   LogicalResult findSizes();
   LogicalResult evaluateRow(Point point);
   FailureOr<double> rawScore(Point point);
+  FailureOr<double> termOfScore(const Point &point);
   FailureOr<double> runBody(ScalarBody &body, double x, const Point &point);
   FailureOr<bool> isVisible(const Point &point);
   FailureOr<bool> shows(unsigned term, const Point &point);
@@ -156,26 +157,38 @@ FailureOr<double> AttentionEvaluator::rawScore(Point point) {
   }
   double sum = 0;
   for (point[Dim::D] = 0; point[Dim::D] < sizes[Dim::D]; ++point[Dim::D]) {
-    FailureOr<Scalar> q = query.at(point), k = key.at(point);
-    if (failed(q) || failed(k))
-      return outside();
-    if (op.getKind() == ScoreKind::dot) {
-      sum += q->real * k->real;
-      continue;
-    }
+    FailureOr<double> term = termOfScore(point);
+    if (failed(term))
+      return failure();
+    sum += *term;
+  }
+  return sum;
+}
+
+/// What one place of the width adds to a score that is not given.
+FailureOr<double> AttentionEvaluator::termOfScore(const Point &point) {
+  FailureOr<Scalar> q = query.at(point), k = key.at(point);
+  if (failed(q) || failed(k))
+    return outside();
+  switch (op.getKind()) {
+  case ScoreKind::dot:
+    return q->real * k->real;
+  case ScoreKind::additive: {
     FailureOr<Scalar> a = alignment.at(point);
     if (failed(a))
       return outside();
     double x = q->real + k->real;
-    if (activation) {
-      FailureOr<ArrayRef<Scalar>> y = activation->run(Scalar::of(x), {});
-      if (failed(y))
-        return failure();
-      x = y->front().real;
-    }
-    sum += a->real * x;
+    if (!activation)
+      return a->real * x;
+    FailureOr<ArrayRef<Scalar>> y = activation->run(Scalar::of(x), {});
+    if (failed(y))
+      return failure();
+    return a->real * y->front().real;
   }
-  return sum;
+  case ScoreKind::given:
+    break;
+  }
+  llvm_unreachable("given scores have no terms");
 }
 
 /// Whether term number `n` shows key j to query i.

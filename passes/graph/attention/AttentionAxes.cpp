@@ -80,7 +80,7 @@ std::optional<SmallVector<Atoms>> AttentionBuilder::findAxes(const Access &acces
   bool isNamed = !units[A::B].empty() && !units[A::H].empty();
   bool isBatchOfOne = others.size() > 1 && others.front().empty() && (others.size() == 2 || sharesKeys());
   Atoms ordered = flatten(match.query.access);
-  bool isOrdered = match.kind != ScoreKind::given &&
+  bool isOrdered = getScoreFormula(match.kind).hasKey &&
                    llvm::all_of(flatten(others), [&](unsigned atom) { return llvm::is_contained(ordered, atom); });
   bool byPlace = others.size() > 1 && (!isOrdered || isBatchOfOne || (hasUnit && !isNamed));
   for (auto [n, atoms] : llvm::enumerate(others))

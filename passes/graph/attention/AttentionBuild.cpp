@@ -10,7 +10,7 @@ namespace attn {
 
 /// Makes the operands that the graph does not have as they are.
 LogicalResult AttentionBuilder::makeOperands() {
-  if (match.kind == ScoreKind::additive &&
+  if (!match.queryTerms.empty() &&
       (failed(sumTerms(match.queryTerms, match.query, "query")) || failed(sumTerms(match.keyTerms, match.key, "key"))))
     return failure();
   if (match.repeatsQuery)
@@ -22,25 +22,20 @@ LogicalResult AttentionBuilder::makeOperands() {
 
 /// Gives `parts` the operands and their maps.
 LogicalResult AttentionBuilder::placeOperands(AttentionParts &parts) {
-  bool isAdditive = match.kind == ScoreKind::additive, isGiven = match.kind == ScoreKind::given;
+  ScoreFormula formula = getScoreFormula(match.kind);
   auto place = [&](Operand &operand, ArrayRef<unsigned> mustName, StringRef what, Value &into) -> LogicalResult {
     if (failed(arrange(operand, mustName, parts.maps.emplace_back(), what)))
       return failure();
     into = operand.value;
     return success();
   };
-  SmallVector<unsigned> queryNames{A::I, A::D};
-  if (isAdditive)
-    queryNames = {A::D};
-  else if (isGiven)
-    queryNames = {A::J};
-  if (failed(place(match.query, queryNames, isGiven ? "scores" : "query", parts.query)) ||
-      (!isGiven && failed(place(match.key, {A::J, A::D}, "key", parts.key))) ||
+  if (failed(place(match.query, formula.getQueryDims(), formula.hasKey ? "query" : "scores", parts.query)) ||
+      (formula.hasKey && failed(place(match.key, {A::J, A::D}, "key", parts.key))) ||
       failed(place(match.value, {A::J, A::E}, "value", parts.value)))
     return failure();
-  if (isAdditive && !match.alignment.value)
+  if (formula.hasAlignment && !match.alignment.value)
     match.alignment = {onesOf(size(units[A::D]), getElementTypeOrSelf(match.result.value)), {units[A::D]}};
-  if (isAdditive && failed(place(match.alignment, {A::D}, "alignment", parts.alignment)))
+  if (formula.hasAlignment && failed(place(match.alignment, {A::D}, "alignment", parts.alignment)))
     return failure();
   for (Operand &capture : match.captures)
     if (failed(place(capture, {}, "captured tensor", parts.captures.emplace_back())))

@@ -112,16 +112,15 @@ struct AttentionBuilder::Classes {
 
 /// Lists the atoms of every operand and index, by what names them.
 LogicalResult AttentionBuilder::readOperands(Classes &of) {
-  bool isAdditive = match.kind == ScoreKind::additive;
   SmallVector<std::pair<Operand *, AtomSet *>> operands;
   for (Operand &term : match.queryTerms)
     operands.push_back({&term, &of.query});
-  if (!isAdditive)
+  if (match.queryTerms.empty())
     operands.push_back({&match.query, &of.query});
   operands.push_back({&match.result, &of.result});
   for (Operand &term : match.keyTerms)
     operands.push_back({&term, &of.key});
-  if (match.kind == ScoreKind::dot)
+  if (match.key.value)
     operands.push_back({&match.key, &of.key});
   operands.push_back({&match.value, &of.value});
   if (match.alignment.value)
@@ -153,7 +152,8 @@ LogicalResult AttentionBuilder::readOperands(Classes &of) {
 
 /// Says of each atom whether it numbers batches, queries, keys or one of the widths.
 LogicalResult AttentionBuilder::sortAtoms(Classes &of) {
-  bool isAdditive = match.kind == ScoreKind::additive, isGiven = match.kind == ScoreKind::given;
+  ScoreFormula formula = getScoreFormula(match.kind);
+  bool mayLackRows = match.repeatsQuery || (formula.hasKey && !formula.queryNamesRows);
   AtomSet keys = setOf(match.keys), widths = setOf(match.widths), seen;
   for (unsigned atom : match.keys)
     of.keys.push_back({atom});
@@ -168,16 +168,17 @@ LogicalResult AttentionBuilder::sortAtoms(Classes &of) {
       return fail("a dimension of the scores is summed beside the keys", loc);
     if (!inQuery && !inKey && inValue && !isCaptured)
       of.values.push_back({atom});
-    else if (!inKey && !inValue && (inQuery || ((isAdditive || match.repeatsQuery) && isCaptured)))
+    else if (!inKey && !inValue && (inQuery || (mayLackRows && isCaptured)))
       of.rows.push_back({atom});
     else if (inQuery || inKey || inValue || isCaptured)
       of.batch.push_back({atom});
     else
       return fail("the weights are repeated along a dimension that no operand has", loc);
   }
-  const AtomSet &scored = isGiven ? of.query : of.key;
+  const AtomSet &scored = formula.hasKey ? of.key : of.query;
   for (unsigned atom : match.keys)
-    if ((!isGiven && of.query.count(atom)) || of.result.count(atom) || !scored.count(atom) || !of.value.count(atom))
+    if ((formula.hasKey && of.query.count(atom)) || of.result.count(atom) || !scored.count(atom) ||
+        !of.value.count(atom))
       return fail("the key position is not one of key and value alone", loc);
   for (unsigned atom : match.widths)
     if (of.value.count(atom) || of.result.count(atom) || of.captured.count(atom))

@@ -1,7 +1,7 @@
 #ifndef PASSES_GRAPH_ATTENTION_ATTENTIONMATCH_H
 #define PASSES_GRAPH_ATTENTION_ATTENTIONMATCH_H
 
-#include "dialects/attn/AttnOps.h"
+#include "dialects/attn/ScoreKinds.h"
 #include "passes/graph/attention/Normalization.h"
 #include "passes/graph/element/Access.h"
 
@@ -45,7 +45,7 @@ struct AttentionMatch {
   mlir::FloatType computeType;
   /// `query` holds the scores when they are given, and there is no key then.
   Operand query, key, value;
-  /// Of an additive score, whose query and key are sums of these; `alignment`
+  /// Of a score of a sum of query and key, which are sums of these; `alignment`
   /// is null where all elements count alike, or where the sum itself is the score.
   llvm::SmallVector<Operand> queryTerms, keyTerms;
   Operand alignment;

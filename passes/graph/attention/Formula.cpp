@@ -3,6 +3,7 @@
 #include "dialects/attn/AttnOps.h"
 #include "dialects/attn/MaskTerms.h"
 #include "dialects/attn/NodeLocation.h"
+#include "dialects/attn/ScoreKinds.h"
 #include "passes/graph/FusionVerdict.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -194,17 +195,12 @@ SmallVector<Term> arguments(AttentionOp op, Term first) {
 }
 
 Term rawScore(AttentionOp op) {
-  switch (op.getKind()) {
-  case ScoreKind::dot:
-    return {"q[i]·k[j]", Product};
-  case ScoreKind::additive: {
-    Term sum = RegionText(op.getActivation(), Term{"q[i] + k[j]", Sum}).write();
-    return {"a·" + sum.inside(Atom), Product};
-  }
-  case ScoreKind::given:
+  if (!op.getKey())
     return {indexed("r", op.getQueryMap())};
-  }
-  llvm_unreachable("a kind without a formula");
+  auto activate = [&](StringRef sum) {
+    return RegionText(op.getActivation(), Term{sum.str(), Sum}).write().inside(Atom);
+  };
+  return {describeScore(op.getKind(), activate), Product};
 }
 
 ArrayAttr formulaOf(AttentionOp op, Builder &b) {

@@ -300,7 +300,7 @@ private:
   /// The verdict of a fused softmax; `last` is the last of its attentions.
   void noteFused(const Normalization &softmax, bool isGate, const Fusion &last, ArrayRef<Operation *> replaced) {
     Miss note{"", softmax.location};
-    if (AttentionOp op = last.op; op.getKind() == ScoreKind::given && last.better)
+    if (AttentionOp op = last.op; !op.getKey() && last.better)
       note = {"its scores are stored before: " + last.better->reason, last.better->location};
     // What replaces the score matrix is dead unless the weights are used elsewhere too.
     DenseSet<Operation *> seen;

@@ -1,3 +1,4 @@
+#include "dialects/attn/ScoreKinds.h"
 #include "passes/graph/MappedTensor.h"
 #include "passes/graph/Structured.h"
 #include "passes/graph/decompose/AttentionDecomposer.h"
@@ -108,25 +109,27 @@ Value AttentionDecomposer::cloneRegion(Region &body, OpBuilder &b, ValueRange ar
 //===----------------------------------------------------------------------===//
 
 Operand AttentionDecomposer::rawScores() {
-  if (op.getKind() == ScoreKind::given)
+  ScoreFormula formula = getScoreFormula(op.getKind());
+  if (!formula.hasKey)
     return query;
+  SmallVector<Operand> inputs{query, key};
+  if (formula.hasAlignment)
+    inputs.push_back(alignment);
   // The product has the dimensions that its operands name.
   SmallVector<unsigned> productDims;
   for (unsigned dim : dims)
-    if (names(query.map, dim) || names(key.map, dim) ||
-        (op.getKind() == ScoreKind::additive && names(alignment.map, dim)))
+    if (llvm::any_of(inputs, [&](const Operand &input) { return names(input.map, dim); }))
       productDims.push_back(dim);
-  if (op.getKind() == ScoreKind::dot)
+  if (formula.isProduct)
     return contract(query, key, productDims);
-  return reduce(productDims, compute, 0, {query, key, alignment},
-                [&](OpBuilder &b, Location loc, ValueRange args) -> Value {
-                  Value q = convertFloat(b, loc, args[0], compute), k = convertFloat(b, loc, args[1], compute);
-                  Value x = arith::AddFOp::create(b, loc, q, k);
-                  if (!op.getActivation().empty())
-                    x = cloneRegion(op.getActivation(), b, x, {});
-                  Value term = arith::MulFOp::create(b, loc, convertFloat(b, loc, args[2], compute), x);
-                  return arith::AddFOp::create(b, loc, args[3], term);
-                });
+  return reduce(productDims, compute, 0, inputs, [&](OpBuilder &b, Location loc, ValueRange args) -> Value {
+    auto input = [&](unsigned n) { return convertFloat(b, loc, args[n], compute); };
+    ScoreElements at{input(0), input(1), formula.hasAlignment ? input(2) : Value()};
+    auto [x, y] = makeScoreFactors(op.getKind(), b, loc, at, [&](Value sum) {
+      return op.getActivation().empty() ? sum : cloneRegion(op.getActivation(), b, sum, {});
+    });
+    return arith::AddFOp::create(b, loc, args.back(), arith::MulFOp::create(b, loc, x, y));
+  });
 }
 
 Operand AttentionDecomposer::regionScores(const Operand &raw) {

@@ -25,9 +25,9 @@ BlockEmitter::BlockEmitter(LaneBuilder &k, const AttentionSpec &spec, ValueRange
   query = view(spec.query);
   value = view(spec.value);
   result = view(spec.result);
-  if (spec.kind != ScoreKind::given)
+  if (spec.formula().hasKey)
     key = view(spec.keyOperand);
-  if (spec.kind == ScoreKind::additive)
+  if (spec.formula().hasAlignment)
     alignment = view(spec.alignment);
   int64_t rows = vectors * k.lanes;
   queries.numRows = getDimSize(k, spec, buffers, Dim::I);
@@ -43,7 +43,7 @@ BlockEmitter::BlockEmitter(LaneBuilder &k, const AttentionSpec &spec, ValueRange
     dense.push_back(view(operand));
   auto readsRows = [](const HeadView &view) { return view.has(Dim::I) && view.isContiguous(Dim::J); };
   joinsEdge = k.lanes == 16 && llvm::none_of(captures, readsRows) && llvm::none_of(dense, readsRows) &&
-              (spec.kind != ScoreKind::given || !readsRows(query));
+              (spec.formula().hasKey || !readsRows(query));
   bounds = mask.bounds(begin, k.sub(k.min(k.add(begin, rows), queries.numRows), k.index(1)));
   bool needsAll = spec.needsAllKeys() || !this->takesPart.empty();
   // Whole tiles, but for the end of all keys.
@@ -58,7 +58,7 @@ Value BlockEmitter::emit() {
     readers.emplace_back(k, capture, queries);
   for (const HeadView &view : dense)
     denseReaders.emplace_back(k, view, queries);
-  if (spec.kind == ScoreKind::given)
+  if (!spec.formula().hasKey)
     givenReader.emplace(k, query, queries);
   mask.setQueries(queries);
   if (!canMask) {
@@ -279,9 +279,9 @@ AttentionScratch AttentionScratch::allocate(LaneBuilder &k, const AttentionSpec 
   AttentionScratch scratch;
   scratch.results = k.scratch(width * rows);
   scratch.weights = k.scratch(std::max(spec.keyBlock, width) * rows);
-  if (spec.kind != ScoreKind::given) {
+  if (spec.formula().hasKey) {
     scratch.queries = k.scratch(d * rows);
-    bool isWidened = spec.kind == ScoreKind::dot && !spec.types[spec.keyOperand].getElementType().isF32();
+    bool isWidened = spec.formula().isProduct && !spec.types[spec.keyOperand].getElementType().isF32();
     if (spec.isTanh() || (isWidened && !spec.hasNarrowProducts))
       scratch.keys = k.scratch(padded * spec.keyTile);
   }

@@ -74,7 +74,7 @@ private:
   //===--- scores ---------------------------------------------------------===//
   Values scoreTile(mlir::Value key, mlir::Value row, bool isEdge, const State &state);
   Values dotTile(mlir::Value key, bool isEdge, const State &state);
-  Values additiveTile(mlir::Value key, bool isEdge);
+  Values sumTile(mlir::Value key, bool isEdge);
   Values tanhTile(int64_t shared);
   Values givenTile(mlir::Value key, bool isEdge);
   Values keyRows(mlir::Value key, bool isEdge);

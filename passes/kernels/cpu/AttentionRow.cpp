@@ -24,9 +24,9 @@ RowEmitter::RowEmitter(LaneBuilder &k, const AttentionSpec &spec, ValueRange buf
       lists(k, spec, buffers, batch, head, numKeys), weights(scratch.weights) {
   auto view = [&](size_t n) { return viewHead(k, buffers[n], spec.maps[n], batch, head); };
   query = view(spec.query);
-  if (spec.kind != ScoreKind::given)
+  if (spec.formula().hasKey)
     key = view(spec.keyOperand);
-  if (spec.kind == ScoreKind::additive)
+  if (spec.formula().hasAlignment)
     alignment = view(spec.alignment);
   for (size_t operand : spec.denseMasks)
     dense.push_back(view(operand));
@@ -64,12 +64,12 @@ void RowEmitter::prefetch(const HeadView &view, Value offset) {
 void RowEmitter::begin() {
   for (int64_t n = 0; n < chunks(valueWidth) + 2; ++n)
     k.store(k.splat(n == chunks(valueWidth) ? -kInfinity : 0), place.records, sumsAt(n));
-  if (spec.kind == ScoreKind::given)
+  if (!spec.formula().hasKey)
     return;
   Values staged = loadRow(query, query.along(k, query.base, Dim::I, row));
   for (Value &chunk : staged)
     chunk = pureScale ? k.mulf(chunk, k.splat(*pureScale * kLog2E)) : chunk;
-  if (spec.kind == ScoreKind::additive)
+  if (spec.formula().hasAlignment)
     staged.append(loadRow(alignment, alignment.base));
   for (auto [n, chunk] : llvm::enumerate(staged))
     k.store(chunk, scratch.queries, k.add(place.query, n * k.lanes));
@@ -78,10 +78,10 @@ void RowEmitter::begin() {
 void RowEmitter::addKeys(Value first, Value upper) {
   end = upper;
   queryChunks.clear(), alignmentChunks.clear();
-  int64_t all = spec.kind == ScoreKind::given ? 0 : chunks(keyWidth);
+  int64_t all = !spec.formula().hasKey ? 0 : chunks(keyWidth);
   for (int64_t n = 0; n < all; ++n) {
     queryChunks.push_back(k.loadVector(scratch.queries, k.add(place.query, n * k.lanes)));
-    if (spec.kind == ScoreKind::additive)
+    if (spec.formula().hasAlignment)
       alignmentChunks.push_back(k.loadVector(scratch.queries, k.add(place.query, (all + n) * k.lanes)));
   }
   Value count = k.sub(upper, first), before = loadRecord(maximumAt(place.record));
@@ -324,7 +324,7 @@ bool canEmitAttentionRow(const AttentionSpec &spec) {
   // Sums of one feature have no rows of keys.
   bool hasRows = isDense(spec.keyOperand, Dim::D) || (listsKeys(spec) && spec.getStaticSize(Dim::D) == 1);
   return spec.normalizer == Normalizer::softmax && !spec.weight && !spec.softmaxType && keepsWeights && canSkip &&
-         isDense(spec.value, Dim::E) && (spec.kind == ScoreKind::given || hasRows);
+         isDense(spec.value, Dim::E) && (!spec.formula().hasKey || hasRows);
 }
 
 } // namespace attn

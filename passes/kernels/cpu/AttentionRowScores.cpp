@@ -48,26 +48,28 @@ Value RowEmitter::maximumOf(Value first, Value count) {
 /// The share of one chunk of the key width, of which `rest` lanes exist, in a
 /// score; added to `sum`.
 Value RowEmitter::term(Value elements, Value query, Value weight, int64_t rest, Value sum) {
-  if (spec.kind == ScoreKind::dot)
-    return k.fma(elements, query, sum);
-  Value x = k.addf(elements, query);
-  if (spec.isTanh()) {
-    // tanh x = 1 - 2 / (1 + exp(2x))
-    Value e = k.exp2(k.mulf(k.clamp(x, 20), k.splat(2 * kLog2E)));
-    x = k.subf(k.splat(1), k.divf(k.splat(2), k.addf(e, k.splat(1))));
-  } else if (spec.activation) {
-    x = *vectorizeBlock(k.b, *spec.activation, x, k.lanes, nullptr);
-    if (rest < k.lanes) { // beyond the key width the activation may be anything
-      auto type = VectorType::get({k.lanes}, k.b.getI1Type());
-      x = k.select(vector::CreateMaskOp::create(k.b, k.loc, type, k.index(rest)), x, k.splat(0));
+  auto activate = [&](Value x) -> Value {
+    if (spec.isTanh()) {
+      // tanh x = 1 - 2 / (1 + exp(2x))
+      Value e = k.exp2(k.mulf(k.clamp(x, 20), k.splat(2 * kLog2E)));
+      return k.subf(k.splat(1), k.divf(k.splat(2), k.addf(e, k.splat(1))));
     }
-  }
-  return k.fma(x, weight, sum);
+    if (!spec.activation)
+      return x;
+    x = *vectorizeBlock(k.b, *spec.activation, x, k.lanes, nullptr);
+    if (rest >= k.lanes)
+      return x;
+    // Beyond the key width the activation may be anything.
+    auto type = VectorType::get({k.lanes}, k.b.getI1Type());
+    return k.select(vector::CreateMaskOp::create(k.b, k.loc, type, k.index(rest)), x, k.splat(0));
+  };
+  auto [left, right] = makeScoreFactors(spec.kind, k.b, k.loc, {query, elements, weight}, activate);
+  return k.fma(right, left, sum);
 }
 
 /// What the kind makes of a register of keys from `first` on.
 Value RowEmitter::products(Value first, bool isEdge) {
-  if (spec.kind == ScoreKind::given) {
+  if (!spec.formula().hasKey) {
     Value scores = k.toF32(readCapture(query, first, isEdge));
     return isa<VectorType>(scores.getType()) ? scores : k.broadcast(scores);
   }

@@ -15,7 +15,7 @@ using Values = LaneBuilder::Values;
 static int64_t countSharingHeads(const AttentionSpec &spec) {
   int64_t common = 0;
   SmallVector<size_t, 2> operands{spec.value};
-  if (spec.kind != ScoreKind::given)
+  if (spec.formula().hasKey)
     operands.push_back(spec.keyOperand);
   for (size_t operand : operands)
     for (AffineExpr expr : spec.maps[operand].getResults())
@@ -63,7 +63,7 @@ AttentionRowScratch AttentionRowScratch::allocate(LaneBuilder &k, const Attentio
   AttentionRowScratch scratch;
   scratch.weights = k.scratch(llvm::alignTo(spec.keyBlock, k.lanes));
   scratch.records = k.scratch(plan.heads * plan.rows * AttentionRowPlan::recordSize(spec));
-  if (spec.kind != ScoreKind::given)
+  if (spec.formula().hasKey)
     scratch.queries = k.scratch(plan.heads * plan.rows * queryWidth(spec));
   // A prefix shows keys outside the bounds of a row.
   if (listsKeys(spec) && llvm::none_of(spec.limits, [](const KeyLimit &limit) { return limit.isPrefix(); }))
@@ -73,7 +73,7 @@ AttentionRowScratch AttentionRowScratch::allocate(LaneBuilder &k, const Attentio
 
 int64_t AttentionRowScratch::queryWidth(const AttentionSpec &spec) {
   int64_t width = llvm::alignTo(*spec.getStaticSize(Dim::D), spec.lanes);
-  return spec.kind == ScoreKind::additive ? 2 * width : width;
+  return spec.formula().hasAlignment ? 2 * width : width;
 }
 
 namespace {

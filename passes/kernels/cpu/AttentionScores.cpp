@@ -21,9 +21,10 @@ static float rangeOf(int64_t columns) { return 42.0f / columns; }
 /// otherwise. Hidden keys and those beyond the last one score -inf (0 without
 /// softmax). `row` is their place in the block of keys.
 BlockEmitter::Values BlockEmitter::scoreTile(Value first, Value row, bool isEdge, const State &state) {
-  Values scores = spec.kind == ScoreKind::dot        ? dotTile(first, isEdge, state)
-                  : spec.kind == ScoreKind::additive ? additiveTile(first, isEdge)
-                                                     : givenTile(first, isEdge);
+  ScoreFormula formula = spec.formula();
+  Values scores = formula.isProduct ? dotTile(first, isEdge, state)
+                  : formula.hasKey  ? sumTile(first, isEdge)
+                                    : givenTile(first, isEdge);
   keepScores(ExtraSource::raw_scores, first, isEdge, scores);
   if (!pureScale)
     applyRegion(*spec.score, spec.scoreValue, scores, first, isEdge);
@@ -155,8 +156,8 @@ BlockEmitter::Values BlockEmitter::givenTile(Value first, bool isEdge) {
   return scores;
 }
 
-/// sum_d alignment[d] * activation(q[d] + k[d]).
-BlockEmitter::Values BlockEmitter::additiveTile(Value first, bool isEdge) {
+/// sum_d of the products of the factors that the kind makes of q[d] and k[d].
+BlockEmitter::Values BlockEmitter::sumTile(Value first, bool isEdge) {
   Values rows = keyRows(first, isEdge);
   if (spec.isTanh()) {
     Value top = k.addf(stageKeys(rows, /*isTanh=*/true), queryMaximum);
@@ -170,19 +171,22 @@ BlockEmitter::Values BlockEmitter::additiveTile(Value first, bool isEdge) {
     // Four with an estimated reciprocal: additive B8 n64 m256 d512 on one thread 5.9 instead of 6.6 ms (Intel).
     return spec.hasSlowDivision ? shared(4, pairs) : pairs();
   }
+  auto activate = [&](Value x) {
+    return spec.activation ? *vectorizeBlock(k.b, *spec.activation, x, k.lanes, nullptr) : x;
+  };
   Values zeros(spec.keyTile * vectors, k.splat(0));
   return k.loop(k.index(0), k.index(keyWidth), 1, zeros, [&](Value d, ValueRange carried) {
     Values columns, next;
     for (int64_t v = 0; v < vectors; ++v)
       columns.push_back(k.loadVector(scratch.queries, at(d, v)));
-    Value a = k.broadcast(k.toF32(k.load(alignment.flat, alignment.along(k, alignment.base, Dim::D, d))));
+    Value a;
+    if (spec.formula().hasAlignment)
+      a = k.broadcast(k.toF32(k.load(alignment.flat, alignment.along(k, alignment.base, Dim::D, d))));
     for (int64_t r = 0; r < spec.keyTile; ++r) {
       Value element = k.broadcast(k.toF32(k.load(key.flat, key.along(k, rows[r], Dim::D, d))));
       for (int64_t v = 0; v < vectors; ++v) {
-        Value x = k.addf(columns[v], element);
-        if (spec.activation)
-          x = *vectorizeBlock(k.b, *spec.activation, x, k.lanes, nullptr);
-        next.push_back(k.fma(a, x, carried[r * vectors + v]));
+        auto [left, right] = makeScoreFactors(spec.kind, k.b, k.loc, {columns[v], element, a}, activate);
+        next.push_back(k.fma(left, right, carried[r * vectors + v]));
       }
     }
     return next;

@@ -15,7 +15,7 @@ using Predicate = arith::CmpFPredicate;
 //===----------------------------------------------------------------------===//
 
 void BlockEmitter::loadQueries() {
-  if (spec.kind == ScoreKind::given)
+  if (!spec.formula().hasKey)
     return;
   int64_t columns = isNarrow ? keyWidth / 2 : keyWidth; // of the scratch
   if (!query.isContiguous(Dim::D) || query.isContiguous(Dim::I)) {
@@ -253,7 +253,7 @@ void BlockEmitter::prefetchNext(Value first) {
 void BlockEmitter::prefetchNextBlock(Value first) {
   bool isMoving = llvm::any_of(spec.limits, [](const KeyLimit &limit) { return limit.movesWithQuery; });
   // Blocks come in another order, or wait for arithmetic.
-  if (isMoving || spec.kind != ScoreKind::dot)
+  if (isMoving || !spec.formula().isProduct)
     return;
   constexpr int64_t kRows = 2; // of queries, a tile: 128 keys suffice for a block
   int64_t rows = vectors * k.lanes;

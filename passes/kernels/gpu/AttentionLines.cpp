@@ -266,7 +266,7 @@ Values LinesEmitter::mergeBlock(ValueRange state, Value shared) {
 
 bool canUseLines(const AttentionSpec &spec) {
   std::optional<int64_t> i = spec.getStaticSize(Dim::I), d = spec.getStaticSize(Dim::D), e = spec.getStaticSize(Dim::E);
-  if (!i || *i < 1 || *i > kMostQueries || !d || !e || spec.kind != ScoreKind::dot)
+  if (!i || *i < 1 || *i > kMostQueries || !d || !e || !spec.formula().isProduct)
     return false;
   bool isPlain = spec.blockLists.empty() && !spec.hasWeightSweep() && !spec.letsHiddenTakePart() && !storesTiles(spec);
   Type type = spec.types[spec.query].getElementType();

@@ -78,7 +78,7 @@ private:
   Values sweepTile(Value key, ValueRange state) override;
 
   /// Scores are not given.
-  bool hasKeys() const { return spec.kind == ScoreKind::dot; }
+  bool hasKeys() const { return spec.formula().hasKey; }
   void copy(const Tile &tile, Value begin);
   void copyEach(const Tile &tile, Value offset, Value isRow, Value column, Value to);
   void finishCopy(const Tile &tile, bool findsInfinite);
@@ -382,8 +382,9 @@ bool canUseMatrices(const AttentionSpec &spec, Precision precision) {
   // What is no softmax's weight may be beyond f16.
   bool isBounded = spec.normalizer == Normalizer::softmax && !spec.weight;
   int64_t common = countCommonElements(spec, {AttentionEmitter::kThreads, kQueries, kMostKeys});
+  ScoreFormula formula = spec.formula();
   return precision != Precision::f32 && d && e && *d <= kMaxWidth && *e <= kMaxWidth &&
-         spec.kind != ScoreKind::additive && !isFew && (isBounded || precision != Precision::f16) &&
+         (formula.isProduct || !formula.hasKey) && !isFew && (isBounded || precision != Precision::f16) &&
          kMostElements + common <= AttentionEmitter::kSharedElements;
 }
 

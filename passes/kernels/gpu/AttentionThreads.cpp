@@ -35,11 +35,11 @@ std::optional<Cut> chooseCut(const AttentionSpec &spec) {
   std::optional<int64_t> d = spec.getStaticSize(Dim::D), e = spec.getStaticSize(Dim::E), i = spec.getStaticSize(Dim::I);
   if (!d || !e)
     return std::nullopt;
-  bool isAdditive = spec.kind == ScoreKind::additive, isGiven = spec.kind == ScoreKind::given;
+  ScoreFormula formula = spec.formula();
   static constexpr std::pair<int64_t, int64_t> kCuts[] = {{4, 4}, {2, 4}, {2, 2}, {1, 4}, {1, 2}, {1, 1}};
   for (auto [rows, keys] : kCuts) {
-    Cut cut{rows, keys, isGiven ? 0 : *d, *e};
-    bool isTooMany = (i && rows > 1 && *i <= kGroups * rows / 2) || (isAdditive && rows * keys > 4);
+    Cut cut{rows, keys, formula.hasKey ? *d : 0, *e};
+    bool isTooMany = (i && rows > 1 && *i <= kGroups * rows / 2) || (formula.hasAlignment && rows * keys > 4);
     int64_t elements =
         cut.elements() + countCommonElements(spec, {AttentionEmitter::kThreads, cut.queries(), cut.tile()});
     // Accumulators: rows times the values' width over the group.
@@ -222,7 +222,8 @@ Values ThreadsEmitter::sweepTile(Value key, ValueRange state) {
 /// Raw scores of the thread's rows and keys.
 Values ThreadsEmitter::products() {
   Values zeros(cut.rows * cut.keys, k.scalar(0));
-  bool isAdditive = spec.kind == ScoreKind::additive;
+  bool hasAlignment = spec.formula().hasAlignment;
+  auto activate = [&](Value x) { return spec.activation ? k.cloneScalar(*spec.activation, x) : x; };
   // `count` columns from `d` on. Behind the last one are zeros, which a product may take, but a function may not.
   auto addColumns = [&](Value d, ValueRange carried, int64_t count) {
     auto read = [&](const Tile &tile, Value row) { return k.load4(tile.shared, k.add(k.mul(row, tile.pitch), d)); };
@@ -234,24 +235,20 @@ Values ThreadsEmitter::products() {
     Values next(carried);
     for (int64_t q = 0; q < count; ++q) {
       Value alignment;
-      if (isAdditive) {
+      if (hasAlignment) {
         const HeadView &view = views[spec.alignment];
         alignment = loadF32(view, view.along(k, view.base, Dim::D, k.add(d, q)));
       }
       for (int64_t r = 0; r < cut.rows; ++r)
         for (int64_t c = 0; c < cut.keys; ++c) {
+          auto [x, y] = makeScoreFactors(spec.kind, k.b, k.loc, {left[r][q], right[c][q], alignment}, activate);
           Value &sum = next[r * cut.keys + c];
-          if (!alignment) {
-            sum = k.fma(left[r][q], right[c][q], sum);
-            continue;
-          }
-          Value x = k.addf(left[r][q], right[c][q]);
-          sum = k.fma(spec.activation ? k.cloneScalar(*spec.activation, x) : x, alignment, sum);
+          sum = k.fma(x, y, sum);
         }
     }
     return next;
   };
-  int64_t rest = isAdditive ? cut.keyWidth % 4 : 0;
+  int64_t rest = hasAlignment ? cut.keyWidth % 4 : 0;
   Value whole = k.index(llvm::alignTo(cut.keyWidth - rest, 4));
   Values sums =
       k.loop(k.index(0), whole, 4, zeros, [&](Value d, ValueRange carried) { return addColumns(d, carried, 4); });

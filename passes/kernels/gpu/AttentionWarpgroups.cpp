@@ -185,7 +185,7 @@ bool canUseWarpgroups(const AttentionSpec &spec, Precision precision) {
   std::optional<int64_t> d = spec.getStaticSize(Dim::D), e = spec.getStaticSize(Dim::E);
   std::optional<int64_t> i = spec.getStaticSize(Dim::I);
   return (precision == Precision::bf16 || precision == Precision::f16) && d && e && *d <= kMaxWidth &&
-         *e <= kMaxWidth && spec.kind == ScoreKind::dot && (!i || *i >= kFewQueries) && spec.blockLists.empty() &&
+         *e <= kMaxWidth && spec.formula().isProduct && (!i || *i >= kFewQueries) && spec.blockLists.empty() &&
          spec.normalizer == Normalizer::softmax && !spec.hasWeightSweep() && !storesTiles(spec);
 }
 

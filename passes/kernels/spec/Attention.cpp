@@ -170,7 +170,7 @@ bool AttentionSpec::canMask() const {
 }
 
 bool AttentionSpec::readsPairs() const {
-  if (kind != ScoreKind::dot || getStaticSize(Dim::D).value_or(1) % 2 || !blockLists.empty())
+  if (!formula().isProduct || getStaticSize(Dim::D).value_or(1) % 2 || !blockLists.empty())
     return false;
   auto isDense = [&](size_t operand, unsigned dim) {
     AffineMap map = maps[operand];
@@ -212,7 +212,7 @@ std::optional<int64_t> AttentionSpec::getStaticSize(int64_t dim) const {
 }
 
 std::optional<double> AttentionSpec::getPureScale() const {
-  if (kind != ScoreKind::dot || normalizer != Normalizer::softmax || softmaxType || wants(ExtraSource::raw_scores) ||
+  if (!formula().isProduct || normalizer != Normalizer::softmax || softmaxType || wants(ExtraSource::raw_scores) ||
       wants(ExtraSource::scores) || wants(ExtraSource::masked_scores))
     return std::nullopt;
   double scale = 1;
@@ -316,7 +316,7 @@ bool canBuildAttention(const AttentionSpec &spec, std::string *reason) {
     return fail(reason, spec.unsupported);
   if (spec.types.size() != spec.maps.size() || spec.result >= spec.types.size())
     return fail(reason, "the number of maps differs from that of the operands");
-  size_t lastInput = spec.kind == ScoreKind::given ? 1 : spec.kind == ScoreKind::dot ? 2 : 3;
+  size_t lastInput = 1 + spec.formula().hasKey + spec.formula().hasAlignment;
   for (size_t n = 0; n < spec.types.size(); ++n) {
     MemRefType type = spec.types[n];
     Type element = type.getElementType();

@@ -3,6 +3,7 @@
 
 #include "dialects/attn/AttnOps.h"
 #include "dialects/attn/MaskTerms.h"
+#include "dialects/attn/ScoreKinds.h"
 #include <optional>
 #include <string>
 
@@ -87,6 +88,7 @@ struct AttentionSpec {
   /// nullopt where it is dynamic.
   std::optional<int64_t> getStaticSize(int64_t dim) const;
 
+  ScoreFormula formula() const { return getScoreFormula(kind); }
   /// The factor c when the scores are dot products times c and nothing else.
   std::optional<double> getPureScale() const;
   bool wants(ExtraSource source) const {

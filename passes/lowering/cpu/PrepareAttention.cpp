@@ -1,5 +1,6 @@
 #include "dialects/attn/AttnOps.h"
 #include "dialects/attn/NodeLocation.h"
+#include "dialects/attn/ScoreKinds.h"
 #include "passes/Passes.h"
 #include "passes/graph/FusionVerdict.h"
 
@@ -53,20 +54,17 @@ std::optional<unsigned> innermost(AttentionOp op, AffineMap map) {
   return std::nullopt;
 }
 
-StringRef formOf(AttentionOp op) {
-  bool isRow = staticSize(op, Dim::I) == 1;
+std::string formOf(AttentionOp op) {
+  std::string kind = stringifyScoreKind(op.getKind()).str();
+  ScoreFormula formula = getScoreFormula(op.getKind());
   bool isListed = llvm::any_of(op.getMask(), [](Attribute term) { return isa<BlocksAttr>(term); });
-  switch (op.getKind()) {
-  case ScoreKind::given:
-    return isListed ? "given-listed" : "given";
-  case ScoreKind::additive:
-    return staticSize(op, Dim::D) == 1 ? "additive-one" : "additive";
-  case ScoreKind::dot:
-    if (innermost(op, op.getKeyMap()) == unsigned(Dim::J) && staticSize(op, Dim::D) != 1)
-      return isRow ? "row-dot-columns" : "dot-columns";
-    return isRow ? "row-dot" : "dot";
-  }
-  llvm_unreachable("all kinds are handled");
+  if (!formula.hasKey)
+    return kind + (isListed ? "-listed" : "");
+  bool isOne = staticSize(op, Dim::D) == 1;
+  if (!formula.isProduct)
+    return kind + (isOne ? "-one" : "");
+  bool isColumns = innermost(op, op.getKeyMap()) == unsigned(Dim::J) && !isOne;
+  return (staticSize(op, Dim::I) == 1 ? "row-" : "") + kind + (isColumns ? "-columns" : "");
 }
 
 /// A quotient by a constant in the score region becomes a product: a division
@@ -93,10 +91,10 @@ public:
   /// The names of the operands that were copied.
   SmallVector<Attribute> run() {
     unsigned value = op.getKey() ? 2 : 1;
-    if (op.getKind() == ScoreKind::given)
-      arrange(0, "scores", {Dim::J, Dim::I});
-    else
+    if (op.getKey())
       arrange(0, "query", {Dim::D, Dim::I});
+    else
+      arrange(0, "scores", {Dim::J, Dim::I});
     if (op.getKey())
       arrange(1, "key", {Dim::D, Dim::J});
     arrange(value, "value", {Dim::E, Dim::J});
@@ -160,7 +158,7 @@ struct PrepareAttentionPass : attn::impl::PrepareAttentionPassBase<PrepareAttent
     for (AttentionOp op : ops) {
       multiplyScores(op, rewriter);
       SmallVector<Attribute> copies = Preparation(op, rewriter).run();
-      StringRef form = formOf(op);
+      std::string form = formOf(op);
       op->setAttr(kFormAttr, rewriter.getStringAttr(form));
       SmallVector<NamedAttribute> fields{rewriter.getNamedAttr("form", rewriter.getStringAttr(form))};
       if (!copies.empty())
