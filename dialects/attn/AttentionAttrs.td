@@ -19,7 +19,8 @@ class Attn_EnumAttrOf<EnumAttrInfo info, string mnemonic> : EnumAttr<Attn_Dialec
 }
 
 def Attn_ScoreKind : Attn_Enum<"ScoreKind", "what a score is made of", [
-    I32EnumAttrCase<"dot", 0>, I32EnumAttrCase<"additive", 1>, I32EnumAttrCase<"given", 2>]>;
+    I32EnumAttrCase<"dot", 0>, I32EnumAttrCase<"additive", 1>, I32EnumAttrCase<"given", 2>,
+    I32EnumAttrCase<"distance", 3>]>;
 def Attn_ScoreKindAttr : Attn_EnumAttrOf<Attn_ScoreKind, "score_kind">;
 
 def Attn_Normalizer : Attn_Enum<"Normalizer", "what makes weights of scores", [

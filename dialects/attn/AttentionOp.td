@@ -18,6 +18,7 @@ def Attn_AttentionOp : Attn_Op<"attention", [Pure, IsolatedFromAbove, AttrSizedO
 
         r[b,h,i,j]   = by kind: dot       sum_d query * key
                                 additive  sum_d alignment * activation(query + key)
+                                distance  sum_d (query - key)^2
                                 given     query
         s[b,h,i,j]   = score( r, captures... ), -inf (0 unless softmax) for a key that the mask hides
         w[b,h,i,:]   = by normalizer: softmax_j s, s / sum_j s (sum), s (none)
@@ -71,7 +72,7 @@ def Attn_AttentionOp : Attn_Op<"attention", [Pure, IsolatedFromAbove, AttrSizedO
     * (C3) each map result is a dimension, `h floordiv c` with c > 1, or
            the constant 0, and for a blocks term `i floordiv rows`; a map names
            each dimension at most once; maps of results hold no floordiv;
-    * (C4) query names i (unless additive or given) and d, not j or e; given
+    * (C4) query names i (if the kind is dot) and d, not j or e; given
            scores name j, not d or e; key names j and d, not i or e; value
            names j and e, not i or d; alignment names d, perhaps h; the result
            names i and e, not j or d; a capture names neither d nor e; the

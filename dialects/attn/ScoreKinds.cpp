@@ -24,6 +24,9 @@ ScoreFormula getScoreFormula(ScoreKind kind) {
     formula.hasAlignment = true;
     formula.queryNamesRows = false;
     return formula;
+  case ScoreKind::distance:
+    formula.queryNamesRows = false;
+    return formula;
   case ScoreKind::given:
     formula.hasKey = false;
     return formula;
@@ -38,6 +41,10 @@ std::pair<Value, Value> makeScoreFactors(ScoreKind kind, OpBuilder &b, Location 
     return {at.query, at.key};
   case ScoreKind::additive:
     return {at.alignment, activate(arith::AddFOp::create(b, loc, at.query, at.key))};
+  case ScoreKind::distance: {
+    Value difference = arith::SubFOp::create(b, loc, at.query, at.key);
+    return {difference, difference};
+  }
   case ScoreKind::given:
     break;
   }
@@ -50,6 +57,8 @@ std::string describeScore(ScoreKind kind, llvm::function_ref<std::string(StringR
     return "q[i]·k[j]";
   case ScoreKind::additive:
     return "a·" + activate("q[i] + k[j]");
+  case ScoreKind::distance:
+    return "|q[i] - k[j]|²";
   case ScoreKind::given:
     break;
   }

@@ -44,13 +44,13 @@ def cosine(q, k):
 
 # name, kind, text that makes s, scores
 CASES = [
-    ("squares", "additive", FORWARD + "  x = Mul(d, d)\n  t = ReduceSum<keepdims = 0>(x, last)\n  s = Mul(t, gamma)",
+    ("squares", "distance", FORWARD + "  x = Mul(d, d)\n  t = ReduceSum<keepdims = 0>(x, last)\n  s = Mul(t, gamma)",
      lambda q, k, w: -0.07 * squares(q, k)),
-    ("powers", "additive", BACKWARD + "  x = Pow(d, twice)\n  t = ReduceSum<keepdims = 0>(x, last)\n  s = Mul(t, gamma)",
+    ("powers", "distance", BACKWARD + "  x = Pow(d, twice)\n  t = ReduceSum<keepdims = 0>(x, last)\n  s = Mul(t, gamma)",
      lambda q, k, w: -0.07 * squares(q, k)),
-    ("sums_of_squares", "additive", FORWARD + "  t = ReduceSumSquare<axes = [-1], keepdims = 0>(d)\n  s = Mul(t, gamma)",
+    ("sums_of_squares", "distance", FORWARD + "  t = ReduceSumSquare<axes = [-1], keepdims = 0>(d)\n  s = Mul(t, gamma)",
      lambda q, k, w: -0.07 * squares(q, k)),
-    ("distances", "additive", FORWARD + "  t = ReduceL2<axes = [-1], keepdims = 0>(d)\n  s = Neg(t)",
+    ("distances", "distance", FORWARD + "  t = ReduceL2<axes = [-1], keepdims = 0>(d)\n  s = Neg(t)",
      lambda q, k, w: -np.sqrt(squares(q, k))),
     ("city_blocks", "additive", BACKWARD + "  x = Abs(d)\n  t = ReduceSum<keepdims = 0>(x, last)\n  s = Mul(t, gamma)",
      lambda q, k, w: -0.07 * np.abs(differences(q, k)).sum(-1)),

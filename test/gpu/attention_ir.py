@@ -204,6 +204,13 @@ def additive(maker):
     return [make("tanh", "hd"), make("exp", "d", mask=[maker.causal(1)]), make("relu", "hd", mask=[maker.dense(0)], rows="uniform", extras=[LSE])]
 
 
+@case("ir", (2, 2, 1, 20, 40, 6, 16), (1, 2, 2, 33, 37, 1, 8), (1, 2, 1, 17, 9, 65, 8))
+def distance(maker):
+    """Gaussians of distances."""
+    made = lambda **other: maker.attention(kind="distance", scale=-0.1, **other)
+    return [made(), made(mask=[maker.causal(1)], extras=[LSE])]
+
+
 @case("ir", (2, 2, 1, 40, 70, 16, 16), (1, 2, 2, 70, 33, 6, 10), (2, 2, 1, 3, 300, 16, 24))
 @case("ir_warpgroups", (1, 2, 1, 260, 130, 64, 40), (1, 1, 1, 256, 129, 128, 128))
 def captured(maker):

@@ -253,6 +253,10 @@ double Row::rawScore(At at) {
       sum += q * k;
       continue;
     }
+    if (a.kind == "distance") {
+      sum += (q - k) * (q - k);
+      continue;
+    }
     double v = readFloat(o.alignment, a.element, o.offset(a.alignment, at));
     sum += v * (reference.activation ? reference.activation(q + k) : q + k);
     magnitude = std::fmax(magnitude, std::fabs(v)); // how far the terms reach

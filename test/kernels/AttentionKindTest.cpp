@@ -117,6 +117,41 @@ TEST_P(AttentionKindTest, Additive) {
   }
 }
 
+// A Gaussian of the distance of query and key; near vectors that are far from 0, too, where products would cancel.
+TEST_P(AttentionKindTest, Distance) {
+  for (int64_t d : {1, 7, 16, 130}) {
+    if (isa != "avx512" && d != 7)
+      continue;
+    Attention a;
+    a.kind = "distance";
+    a.score = "%c = arith.constant -0.0625 : f32\n%y = arith.mulf %s, %c : f32";
+    a.dynamic = "ij";
+    a.mask = {{"lengths", "b", "i64"}};
+    a.maskedRows = "zero";
+    if (d == 16)
+      a.key = "bhdj";
+    Sizes sizes = {{'b', 2}, {'h', 2}, {'i', 1}, {'j', 1}, {'d', d}, {'e', 9}};
+    auto kernel = compileAttention(isa, a, sizes);
+    ASSERT_TRUE(kernel);
+    for (int64_t i : {1, 3, 37})
+      for (int64_t j : {0, 1, 21, 300}) {
+        sizes['i'] = i, sizes['j'] = j;
+        Operands o(a, sizes, i + j);
+        set<int64_t>(o.mask[0], {j, j / 2});
+        for (int64_t n = 0; n < o.query.size(); ++n)
+          o.query[n] += 100;
+        for (int64_t n = 0; n < o.key.size(); ++n)
+          o.key[n] += 100;
+        ASSERT_TRUE(kernel->call(o.all()));
+        Reference reference;
+        reference.score = [](double s, const At &) { return -0.0625 * s; };
+        reference.visible = [&](const At &at) { return at.at('j') < o.mask[0].data<int64_t>()[at.at('b')]; };
+        reference.emptyRow = 0;
+        ASSERT_EQ(compareWithReference(o, reference), "") << d << ": " << i << " queries, " << j << " keys";
+      }
+  }
+}
+
 TEST_P(AttentionKindTest, Given) {
   for (const char *normalizer : {"softmax", "sum", "none"})
     for (const char *layout : {"bhij", "bhji"}) {

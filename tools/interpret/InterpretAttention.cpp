@@ -173,6 +173,8 @@ FailureOr<double> AttentionEvaluator::termOfScore(const Point &point) {
   switch (op.getKind()) {
   case ScoreKind::dot:
     return q->real * k->real;
+  case ScoreKind::distance:
+    return (q->real - k->real) * (q->real - k->real);
   case ScoreKind::additive: {
     FailureOr<Scalar> a = alignment.at(point);
     if (failed(a))

@@ -52,6 +52,23 @@ static void yieldSummand(Region &activation, linalg::LinalgOp product) {
   yield->setOperand(0, convertFloat(b, loc, mapping.lookupOrDefault(summand), value.getType()));
 }
 
+static bool yieldsSquare(Region &activation) {
+  BlockArgument sum = activation.getArgument(0);
+  auto square = activation.front().getTerminator()->getOperand(0).getDefiningOp<arith::MulFOp>();
+  return square && square.getLhs() == sum && square.getRhs() == sum;
+}
+
+/// The squares of a sum of query and key are those of what the query is less the negated key, and of its negative.
+static void takeDistance(AttentionMatch &match) {
+  match.kind = ScoreKind::distance;
+  match.activation.reset();
+  bool isTurned = match.queryTerms.front().isNegated;
+  for (AttentionMatch::Operand &term : match.queryTerms)
+    term.isNegated ^= isTurned;
+  for (AttentionMatch::Operand &term : match.keyTerms)
+    term.isNegated ^= !isTurned;
+}
+
 /// The one tensor from which an elementwise op computes `tensor` with nothing
 /// but constants, or of which it is a view.
 std::optional<AttentionMatch::Operand> ScoreMatcher::onlyInput(const Operand &tensor) {
@@ -196,6 +213,8 @@ LogicalResult ScoreMatcher::matchAdditive(linalg::LinalgOp product) {
   match.activation = std::move(*activation);
   if (isOwn)
     yieldSummand(*match.activation, product);
+  if (isOwn && yieldsSquare(*match.activation))
+    takeDistance(match);
   for (const SmallVector<Operand> &terms : {match.queryTerms, match.keyTerms})
     for (unsigned atom : match.widths)
       if (llvm::none_of(terms, [&](const Operand &term) { return names(term.access, atom); }))

@@ -74,6 +74,20 @@ func.func @additive(%q: tensor<2x4x3x8xf32>, %k: tensor<2x2x5x8xf32>, %v: tensor
   return %o : tensor<2x4x3x6xf32>
 }
 
+// CHECK-LABEL: func.func @distance
+// CHECK: attn.attention kind distance masked_rows nan maps
+// CHECK-SAME: ins(%{{.*}}, %{{.*}}, %{{.*}} : tensor<2x4x3x8xf32>, tensor<2x2x5x8xf32>, tensor<2x2x5x6xf32>)
+func.func @distance(%q: tensor<2x4x3x8xf32>, %k: tensor<2x2x5x8xf32>, %v: tensor<2x2x5x6xf32>) -> tensor<2x4x3x6xf32> {
+  %o = attn.attention kind distance masked_rows nan maps [#q, #k, #v, #o]
+      ins(%q, %k, %v : tensor<2x4x3x8xf32>, tensor<2x2x5x8xf32>, tensor<2x2x5x6xf32>) -> tensor<2x4x3x6xf32>
+    score {
+    ^bb0(%s: f32):
+      %y = arith.negf %s : f32
+      attn.yield %y : f32
+    }
+  return %o : tensor<2x4x3x6xf32>
+}
+
 // CHECK-LABEL: func.func @given
 // CHECK: attn.attention kind given normalizer sum masked_rows nan maps
 // CHECK-SAME: ins(%{{.*}}, %{{.*}} : tensor<2x4x3x5xf64>, tensor<2x2x5x6xf64>) -> tensor<2x4x3x6xf64> score {

@@ -453,3 +453,22 @@ func.func @axes_open(%q: tensor<2x4x3x8xf32>, %k: tensor<2x4x5x8xf32>, %v: tenso
     } {axes = [#attn.axis_part<batch of 0, 2>, #attn.axis_part<head of 1, ?>, #attn.axis_part<head of 2, 3>, #attn.axis_part<query of 1, ?>, #attn.axis_part<key of 3, 5>]}
   return
 }
+
+// -----
+
+// attention C7
+func.func @alignment_of_distance(%q: tensor<2x4x3x8xf32>, %k: tensor<2x4x5x8xf32>, %v: tensor<2x4x5x6xf32>, %a: tensor<8xf32>) {
+  // expected-error @below {{expects no alignment with kind distance, got one}}
+  %o = attn.attention kind distance masked_rows zero
+      maps [affine_map<(b, h, i, j, d, e) -> (b, h, i, d)>,
+            affine_map<(b, h, i, j, d, e) -> (b, h, j, d)>,
+            affine_map<(b, h, i, j, d, e) -> (b, h, j, e)>,
+            affine_map<(b, h, i, j, d, e) -> (d)>,
+            affine_map<(b, h, i, j, d, e) -> (b, h, i, e)>]
+      ins(%q, %k, %v, %a : tensor<2x4x3x8xf32>, tensor<2x4x5x8xf32>, tensor<2x4x5x6xf32>, tensor<8xf32>) -> tensor<2x4x3x6xf32>
+    score {
+    ^bb0(%s: f32):
+      attn.yield %s : f32
+    }
+  return
+}

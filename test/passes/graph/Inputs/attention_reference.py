@@ -193,6 +193,8 @@ return {', '.join(f'%o#{n}' for n in returned)} : {returned_types}
             raw = q[..., 0, 0]
         elif self.kind == "dot":
             raw = np.einsum("bhijd,bhijd->bhij", q[..., 0], self.key.full(n)[..., 0])
+        elif self.kind == "distance":
+            raw = ((q - self.key.full(n)) ** 2).sum((4, 5))
         else:
             phi = ACTIVATIONS[self.activation][1]
             raw = (self.alignment.full(n) * phi(q + self.key.full(n))).sum((4, 5))
@@ -329,6 +331,9 @@ def cases(rng):
                                   mask=[Term("#attn.lengths", integers([3, 0], "b"))], rows="uniform"), True
     yield "additive, no query", dot(kind="additive", activation="tanh", query=operand("d"), key=operand("bjd"),
                                     alignment=operand("hd"), sizes=dict(sizes, i=1), rows="nan"), False
+    yield "distance", dot(kind="distance", scale=-0.5, rows="nan"), True
+    yield "distance for all heads", dot(kind="distance", scale=-0.5, query=operand("bid"), key=operand("bjd"), rows="zero",
+                                   mask=[Term("#attn.lengths", integers([3, 0], "b"))]), True
     yield "given", dot(kind="given", query=operand("bhij"), key=None, rows="nan"), True
     yield "given by key", dot(kind="given", query=operand("bj"), key=None, mask=[Term("#attn.causal<0>")], rows="zero"), False
     for rows in ("nan", "zero", "uniform", "finite"):
