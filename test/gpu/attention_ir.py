@@ -151,7 +151,8 @@ def plain(maker):
     return [maker.attention(), maker.hide(maker.attention(mask=[CAUSAL])), maker.attention(mask=[CAUSAL])]
 
 
-@case("ir_warpgroups", (2, 2, 1, 390, 300, 64, 64), (1, 2, 1, 300, 260, 72, 40), (1, 2, 1, 260, 129, 256, 192))
+@case("ir_warpgroups", (2, 2, 1, 390, 300, 64, 64), (1, 2, 1, 300, 260, 72, 40), (1, 2, 1, 260, 258, 128, 128),
+      (1, 2, 1, 260, 129, 256, 192))
 def rounds(maker):
     """More blocks of queries than processors, where those are few: a block of threads has several. Some see no key."""
     lengths = maker.lengths([0] + [maker.sizes["j"] // 2] * (maker.sizes["b"] - 1))

@@ -311,7 +311,7 @@ def qkv(b, h, g, i, j, d, e):
     return normal(b, h, i, d), normal(b, g, j, d), normal(b, g, j, e)
 
 
-# For warpgroups: heads of 64, 128, 256 and padded ones; more tiles than the ring has places, the last with one key or two.
+# For warpgroups: heads of 64, 128, 256 and padded ones; several tiles, the last with one key or two.
 LONG = [(1, 2, 1, 300, 257, 64, 64), (1, 1, 1, 257, 258, 128, 128), (1, 1, 1, 256, 130, 256, 192),
         (1, 1, 1, 260, 128, 80, 40), (1, 3, 3, 256, 1, 18, 6)]
 ATTENTION = [(1, 2, 2, 1, 7, 8, 8), (2, 2, 1, 5, 33, 16, 16), (1, 4, 2, 70, 70, 64, 64), (1, 1, 1, 33, 40, 6, 10),

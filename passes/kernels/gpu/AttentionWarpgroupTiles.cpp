@@ -47,7 +47,7 @@ void WarpgroupsEmitter::initializeBarriers() {
     return isFull ? (packing.isPacked ? 1 : Warpgroups::kThreads) : kConsumers * Warpgroups::kThreads / 32;
   };
   k.branch(k.less(k.thread, k.index(1)), [&] {
-    for (int64_t n = 0; n < kStages; ++n)
+    for (int64_t n = 0; n < stages; ++n)
       for (Phase phase : {keysFull, keysEmpty, valuesFull, valuesEmpty})
         w.initialize(barrier(phase, k.index(n)), arrivals(phase));
     w.publishBarriers();

@@ -34,6 +34,7 @@ WarpgroupsEmitter::WarpgroupsEmitter(OpBuilder &b, Location loc, const Attention
   keysPerTile = packing.keysPerTile;
   queriesPerBlock = kConsumers * Warpgroups::kRows, groupWidth = 4, neighbours = 2;
   rows = 2, columns = keysPerTile / 4, width = packing.values.padded / 4;
+  stages = countStages();
 }
 
 //===----------------------------------------------------------------------===//
