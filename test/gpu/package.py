@@ -39,6 +39,8 @@ BUNDLED = re.compile(r"(libstdc\+\+|libgcc_s)\S* => (\S+)")
 
 # Of a family; all others run in f32. Errors of rounding lie below the bounds, those of places far above.
 PRECISIONS = {"warpgroups": ("bf16", "f16"), "ir_warpgroups": ("bf16",), "gemm": ("f32", "bf16"), "attention": ("f32", "bf16")}
+# Of these cuBLASLt makes products, too, and does not round what it need not.
+PRODUCTS = ("gemm", "gemv", "half", "warpgroups")
 # What is run first: what has most that no interpreter can check. The first that is found in a case's name.
 RISKS = ("warpgroups_.*(weights|matmul|gemm|large)", "warpgroups", "gemm_bf16", "attention_bf16", "half", "gemv", "recurrent", "search",
          "loop", "model")
@@ -114,6 +116,7 @@ def shortened(array, bound):
 class Package:
     def __init__(self, folder, tools, archs):
         self.folder, self.tools, self.archs, self.refused, self.libraries = folder, tools, archs, [], 0
+        self.exact = {}  # of cases with products: outputs of factors that nobody rounds
         self.draws = card_draws.install()
 
     def is_small(self, inputs):
@@ -128,7 +131,7 @@ class Package:
                                "--mcpu=x86-64-v3", *flags, "-o", library], capture_output=True, text=True, errors="replace")
         return done.stderr.strip()[:300] if done.returncode else None
 
-    def describe(self, name, description, inputs, outputs):
+    def describe(self, name, description, inputs, outputs, exact=None):
         case = self.folder / "cases" / name
         case.mkdir(parents=True, exist_ok=True)
         risk = next((n for n, pattern in enumerate(RISKS) if re.search(pattern, name)), len(RISKS))
@@ -146,7 +149,12 @@ class Package:
             if array.nbytes > SAMPLED and array.ndim > 1:
                 rows = sampled(array)
                 stored["rows"], array = rows.tolist(), array.reshape(-1, array.shape[-1])[rows]
-            np.save(case / stored["file"], shortened(array, min(description["rtol"], description["atol"])))
+            bound = min(description["rtol"], description["atol"])
+            np.save(case / stored["file"], shortened(array, bound))
+            if exact and not np.allclose(exact[key].reshape(-1), outputs[key].reshape(-1), rtol=0, atol=bound / 16):
+                stored["exact"] = f"exact{n}.npy"
+                wide = exact[key].reshape(-1, exact[key].shape[-1])[stored["rows"]] if "rows" in stored else exact[key]
+                np.save(case / stored["exact"], shortened(wide, bound))
             description["outputs"][key] = stored
         (case / "case.json").write_text(json.dumps(description))
 
@@ -177,17 +185,23 @@ class Package:
             return None
         for n, (name, (_, inputs, _, outputs), _) in enumerate(cases):
             entry = {"library": f"../../libraries/{library.name}", "entry": f"e{n}"}
-            self.describe(name, description | entry, inputs, check_kernels.outputs_as_declared(inputs, outputs))
+            outputs, exact = (check_kernels.outputs_as_declared(inputs, each) for each in (outputs, self.exact.get(name, outputs)))
+            self.describe(name, description | entry, inputs, outputs, exact)
 
     def add_family(self, family, precision, wanted):
-        kernel_cases.PRECISION = precision
         cases, called = [], lambda label: f"{family}_{precision}_" + re.sub(r"[^\w.-]+", "_", label)
+        if precision != "f32" and family in PRODUCTS:
+            with self.draws.again():
+                kernel_cases.PRECISION = "f32"
+                for label, built, _ in check_kernels.cases_of(family, lambda label: re.search(wanted, called(label))):
+                    self.exact[called(label)] = built[3]
+        kernel_cases.PRECISION = precision
         for label, built, options in check_kernels.cases_of(family, lambda label: re.search(wanted, called(label))):
             outputs = check_kernels.outputs_as_declared(built[1], built[3])
             if self.is_small(built[1]) and not any(a.size == 0 for a in (*built[1].values(), *outputs.values())):
                 cases.append((called(label), built, options))
         bound = BOUNDS["bf16" if "half" in family else precision]
-        description = {"rtol": bound, "atol": bound, "products": family in ("gemm", "gemv", "half", "warpgroups")}
+        description = {"rtol": bound, "atol": bound, "products": family in PRODUCTS}
         alike = lambda case: (case[2].get("flags", []), isinstance(case[1][0], str))
         for _, group in itertools.groupby(sorted(cases, key=alike), alike):
             group = list(group)
