@@ -15,19 +15,20 @@ static constexpr double kInfinity = std::numeric_limits<double>::infinity();
 // Threads of a block
 //===----------------------------------------------------------------------===//
 
-BlockTeam BlockTeam::launch(KernelFunction &f, const Index &rows) {
-  constexpr int64_t kParts = kThreads + kWarp, kBytes = 8;
+BlockTeam BlockTeam::launch(KernelFunction &f, const Index &rows, int64_t threads) {
+  constexpr int64_t kBytes = 8;
+  const int64_t numParts = threads + kWarp;
   Code &k = f.k;
   BlockBuilder block(k.b, k.loc);
-  LaneBuilder::Values arrays = block.launch(rows, kThreads, {kThreads / kWarp}, {}, kParts * kBytes);
-  auto type = MemRefType::get({kParts}, k.b.getF64Type(), MemRefLayoutAttrInterface(),
+  LaneBuilder::Values arrays = block.launch(rows, threads, {threads / kWarp}, {}, numParts * kBytes);
+  auto type = MemRefType::get({numParts}, k.b.getF64Type(), MemRefLayoutAttrInterface(),
                               cast<MemRefType>(arrays[1].getType()).getMemorySpace());
   Value parts = memref::ViewOp::create(k.b, k.loc, type, arrays[1], k.index(0), ValueRange());
-  return BlockTeam(k, block, k.asBuffer(arrays[0]), k.asBuffer(parts));
+  return BlockTeam(k, block, threads, k.asBuffer(arrays[0]), k.asBuffer(parts));
 }
 
 Num BlockTeam::across(const Num &mine, llvm::function_ref<Num(Num, Num)> combine) {
-  return k.asNum(block.acrossBlock(mine, kThreads, words,
+  return k.asNum(block.acrossBlock(mine, threads, words,
                                    [&](Value x, Value y) -> Value { return combine(k.asNum(x), k.asNum(y)); }));
 }
 
@@ -42,23 +43,23 @@ Num BlockTeam::sumOfParts(Index first, int64_t count) {
   return loop(0, count, 1, k.f64(0), [&](Index n, Num sum) { return sum + parts(first + n); });
 }
 
-// f64: 256 parts by 32 threads, these by all.
+// f64: parts of all threads by 32 of them, these by all.
 Num BlockTeam::sum(const Num &mine) {
   if (!mine.type().isF64())
     return across(mine, [](Num x, Num y) { return x + y; });
-  constexpr int64_t kEach = kThreads / kWarp;
+  const int64_t each = threads / kWarp;
   parts.set(mine, thread);
   wait();
-  k.when(thread < kWarp, [&] { parts.set(sumOfParts(thread * kEach, kEach), thread + kThreads); });
+  k.when(thread < kWarp, [&] { parts.set(sumOfParts(thread * each, each), thread + threads); });
   wait();
-  return sumOfParts(k.index(kThreads), kWarp);
+  return sumOfParts(k.index(threads), kWarp);
 }
 
 std::pair<Num, Num> BlockTeam::sumsBefore(const Num &mine) {
   wait(); // the sums before have been read
   parts.set(mine, thread);
   wait();
-  auto [before, all] = loop(0, kThreads, 1, std::tuple(k.f64(0), k.f64(0)), [&](Index n, Num before, Num all) {
+  auto [before, all] = loop(0, threads, 1, std::tuple(k.f64(0), k.f64(0)), [&](Index n, Num before, Num all) {
     Num each = parts(n);
     return std::tuple(before + select(n < thread, each, k.f64(0)), all + each);
   });
@@ -81,7 +82,8 @@ func::FuncOp attn::buildGpuSearchRows(OpBuilder &b, Location loc, StringRef symb
   Buffer values = f.buffer({kDynamic, candidates}, f32), tokens = f.buffer({kDynamic, candidates}, i64);
   Buffer logSums = f.buffer({kDynamic}, f32);
   Index size = scores.dim(1);
-  BlockTeam team = BlockTeam::launch(f, scores.dim(0));
+  constexpr int64_t kThreads = 1024;
+  BlockTeam team = BlockTeam::launch(f, scores.dim(0), kThreads);
   LogSum sum = logSum(team, size, [&](Index n) { return scores(team.row, n); });
   team.once([&] { logSums.set(sum.value, team.row); });
   team.loop(0, candidates, 1, std::tuple(k.f32(kInfinity), k.i32(-1)), [&](Index n, Num last, Num lastPlace) {
@@ -106,7 +108,8 @@ func::FuncOp attn::buildGpuSearchSample(OpBuilder &b, Location loc, StringRef sy
   KernelFunction f(b, loc, symbol);
   Buffer logSums;
   SampledRow row = sampledRow(f, logSums);
-  BlockTeam team = BlockTeam::launch(f, row.scores.dim(0));
+  constexpr int64_t kThreads = 256; // their parts are summed up one after the other
+  BlockTeam team = BlockTeam::launch(f, row.scores.dim(0), kThreads);
   row.row = team.row;
   LogSum sum = logSum(team, row.size, [&](Index n) { return row.scores(row.row, n); });
   team.once([&] { logSums.set(sum.value, row.row); });

@@ -10,10 +10,8 @@ namespace attn {
 /// A block of threads that share a row of scores, by way of shared memory.
 class BlockTeam : public Team {
 public:
-  static constexpr int64_t kThreads = 256;
-
   /// Opens a launch of a block for each of `rows`; `f.k` stands in it.
-  static BlockTeam launch(KernelFunction &f, const Index &rows);
+  static BlockTeam launch(KernelFunction &f, const Index &rows, int64_t threads);
 
   Index row; ///< the block's
 
@@ -24,8 +22,8 @@ public:
   void wait() override { block.barrier(); }
 
 private:
-  BlockTeam(Code &k, BlockBuilder block, Buffer words, Buffer parts)
-      : Team(k, k.asIndex(block.thread), kThreads), row(k.asIndex(block.block)), block(block), words(words),
+  BlockTeam(Code &k, BlockBuilder block, int64_t threads, Buffer words, Buffer parts)
+      : Team(k, k.asIndex(block.thread), threads), row(k.asIndex(block.block)), block(block), words(words),
         parts(parts) {}
 
   Num across(const Num &mine, llvm::function_ref<Num(Num, Num)> combine);

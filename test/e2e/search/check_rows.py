@@ -15,9 +15,9 @@ import onnx.parser
 
 import reference
 
-VOCABULARY, EOS, LENGTH = 300, (7, 290), 4  # more than a block has threads, and no multiple of anything
+VOCABULARY, EOS, LENGTH = 9001, (7, 290), 4  # more than a block's threads ask for at once, and no multiple of anything
 STEP = """<ir_version: 8, opset_import: ["": 17]>
-agraph (int64[b] token, float[b,300] given) => (float[b,300] logits) {
+agraph (int64[b] token, float[b,9001] given) => (float[b,9001] logits) {
   zero = Constant<value = float[1,1] {0}>()
   axis = Constant<value = int64[1] {1}>()
   number = Cast<to = 1>(token)
@@ -29,13 +29,13 @@ agraph (int64[b] token, float[b,300] given) => (float[b,300] logits) {
 
 def rows():
     scores = np.random.default_rng(3).normal(size=(6, VOCABULARY)).astype(np.float32)
-    scores[0, [299, 44, 43, 21]] = 6  # by four threads, and by two of one warp
+    scores[0, [9000, 8195, 44, 43, 21]] = 6  # by five threads, and by two of one warp
     scores[1] = 0.5                   # all of them
     scores[2, :] = -np.inf
     scores[2, [5, 290, 292]] = 2, 1, 2
     scores[3, :] = -np.inf
     scores[3, 17] = -1e30             # the only one
-    scores[4, [7, 263]] = 9           # the end, and one that thread 7 sees as well
+    scores[4, [7, 1031]] = 9          # the end, and one that thread 7 sees as well
     scores[5, [290, 1, 0]] = 8, 8, -0.0
     return scores
 

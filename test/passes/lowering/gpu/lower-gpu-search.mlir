@@ -43,6 +43,9 @@ func.func @beam(%x: tensor<?x?x9xf32>, %n: tensor<?xi64>) -> tensor<?x2x?xi64> {
   return %a : tensor<?x2x?xi64>
 }
 
+// A block's threads sweep a row, each by eight scores at a time.
 // CHECK-DAG: func.func {{.*}}@search_rows_w1_b1_2
 // CHECK-NOT: vector.
 // CHECK: gpu.launch
+// CHECK-SAME: = %c1024
+// CHECK: scf.for %{{.*}} step %c8192
