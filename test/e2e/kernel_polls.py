@@ -93,6 +93,17 @@ def product(sums):
     return h.make_node("MatMul", ["q", "k"], ["y"]), {}, [[2, sums], [sums, 4]], sums * 16
 
 
+def tiles(rows, sums):
+    """Of inputs, on tiles of 16 columns."""
+    return h.make_node("MatMul", ["q", "k"], ["y"]), {}, [[rows, sums], [sums, 16]], rows * sums * 16
+
+
+def byte_tiles(rows, sums):
+    nodes = [h.make_node("Cast", [n], [n + "8"], to=T.UINT8) for n in "qk"]
+    nodes += [h.make_node("MatMulInteger", ["q8", "k8"], ["n"]), h.make_node("Cast", ["n"], ["y"], to=T.FLOAT)]
+    return nodes, {}, [[rows, sums], [sums, 16]], rows * sums * 16
+
+
 CASES = {
     "one query": attention(1, 1 << 18, 128),
     "queries": attention(40, 1 << 16, 128),
@@ -103,13 +114,15 @@ CASES = {
     "GRU": recurrent("GRU", 3, 5000, 1, 64),
     "RNN": recurrent("RNN", 1, 20000, 1, 64),
     "packed panel": product(1 << 20),
+    "long sums": tiles(80, 1 << 20),
+    "long sums of bytes": byte_tiles(80, 1 << 20),
 }
 
 
 def main(attnc, folder, *flags):
     rng = np.random.default_rng(3)
     for number, (name, (node, weights, shapes, work)) in enumerate(CASES.items()):
-        graph = h.make_graph([node], "g", [h.make_tensor_value_info(n, T.FLOAT, s) for n, s in zip("qkv", shapes)],
+        graph = h.make_graph(node if isinstance(node, list) else [node], "g", [h.make_tensor_value_info(n, T.FLOAT, s) for n, s in zip("qkv", shapes)],
                              [h.make_tensor_value_info("y", T.FLOAT, None)],
                              [onnx.numpy_helper.from_array(w, n) for n, w in weights.items()])
         path = f"{folder}/{number}.onnx"

@@ -2,6 +2,7 @@
 
 #include "passes/kernels/cpu/RegionVectorizer.h"
 #include "passes/kernels/cpu/TileHeights.h"
+#include "passes/kernels/shared/KernelFunction.h"
 
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/Math/IR/Math.h"
@@ -304,6 +305,7 @@ SmallVector<Value> GemmEmitter::emitSums(int64_t height) {
 SmallVector<Value> GemmEmitter::loopSteps(int64_t height, Value begin, Value end, ArrayRef<Value> scale,
                                           ValueRange inits) {
   scf::ForOp loop = createLoop(begin, end, inits);
+  markLong(b);
   OpBuilder::InsertionGuard guard(b);
   b.setInsertionPointToStart(loop.getBody());
   SmallVector<Value> sums(loop.getRegionIterArgs());

@@ -122,6 +122,7 @@ void IntegerGemmEmitter::emitTile(int64_t height) {
     multiply(sums, height, right, [&](int64_t r) { return rowBytes(row + r, first, group); });
     return std::tuple(sums, at + prefetchStep);
   });
+  markLong(k.b);
   Vecs &sums = std::get<0>(carried);
   // The panel has zeros there, A has not.
   if (tail)
@@ -199,6 +200,7 @@ Num IntegerGemmEmitter::rowSum(Index row) {
   Vec ones = k.splat(k.number(i8, int64_t(1)), bytes);
   Vec sum = k.rolledLoop(0, whole, bytes, sumsOf(0),
                          [&](Index first, Vec sum) { return dot(sum, a.vector(bytes, row, first), ones); });
+  markLong(k.b);
   if (ShapedType::isDynamic(spec.k) || spec.k % bytes)
     sum = dot(sum, a.first(depth - whole, bytes, row, whole), ones);
   return sumOfLanes(sum);

@@ -93,6 +93,7 @@ void IntegerGemmEmitter::Tiles::emit(Index task, const Index &groups) {
     Index passes = select(blocks == 1, k.index(1), ceilDiv(steps, kCachedSteps));
     Index perPass = (steps + passes - 1) / passes;
     k.rolledLoop(0, passes, 1, [&](Index number) { pass(number * perPass, minimum((number + 1) * perPass, steps)); });
+    markLong(k.b);
   }
   for (int64_t number = 0; number < 4; ++number)
     store(lastBlock, number);

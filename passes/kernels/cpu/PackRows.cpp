@@ -34,6 +34,7 @@ func::FuncOp buildPackRows(OpBuilder &b, Location loc, const PackRowsSpec &spec)
     k.rolledLoop(0, whole, 1, [&](Index step) {
       packed.setVector(a.vector(kDepth, row, step * kDepth), matrix, block, step, line);
     });
+    markLong(k.b);
     if (ShapedType::isDynamic(spec.k) || spec.k % kDepth)
       k.when(whole < packed.dim(2), [&] {
         packed.setVector(a.first(depth - whole * kDepth, kDepth, row, whole * kDepth), matrix, block, whole, line);
