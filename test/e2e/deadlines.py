@@ -132,7 +132,7 @@ def from_fuzz(op, domain):
 
 
 def growths(feeds):
-    """Ways to make inputs larger: functions of a factor. Sizes that are equal grow together."""
+    """Ways to make inputs larger: functions of a factor. Sizes that are equal grow together, then those of an axis."""
     sizes = sorted({s for v in feeds.values() for s in v.shape if s > 1})
     for size in sizes:
         yield f"size {size}", lambda f, size=size: {n: grown(v, f, {size}) for n, v in feeds.items()}
@@ -144,16 +144,24 @@ def growths(feeds):
         if value.dtype.kind in "iu" and value.size <= 8:
             for place in range(value.size):
                 yield f"{name}[{place}]", lambda f, name=name, place=place: scaled(feeds, name, place, f)
+    for axis in range(max(v.ndim for v in feeds.values())):
+        yield f"axis {axis}", lambda f, axis=axis: {n: repeated(v, f, axis) for n, v in feeds.items()}
 
 
 def grown(value, factor, sizes):
     """None beyond MOST."""
     for axis, size in enumerate(value.shape):
-        if size in sizes:
-            if value.nbytes * factor > MOST:
-                return None
-            value = np.concatenate([value] * factor, axis)
+        value = repeated(value, factor, axis) if size in sizes else value
+        if value is None:
+            return None
     return value
+
+
+def repeated(value, factor, axis):
+    """None beyond MOST."""
+    if value.ndim <= axis or value.shape[axis] == 1:
+        return value
+    return np.concatenate([value] * factor, axis) if value.nbytes * factor <= MOST else None
 
 
 def scaled(feeds, name, place, factor):
@@ -167,6 +175,8 @@ def worst_of(session, feeds, outputs):
     """(longest run, longest time between two looks, how) over all ways to grow."""
     most, worst, how = 0, 0, ""
     for way, grow in growths(feeds):
+        if most >= ENOUGH and way.startswith("axis"):
+            break
         for factor in itertools.accumulate(itertools.repeat(GROWTH, 20), operator.mul, initial=1):
             made = grow(factor)
             if any(v is None for v in made.values()) or sum(v.nbytes for v in made.values()) > MOST:
