@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Rehearses what is done on a card where there is none: unpacks a package elsewhere and makes each of its calls at small
+"""Rehearses what is done on a card where there is none: unpacks the package of each call elsewhere and makes it at small
 sizes, on the stand-in for libcuda, with no compiler on the path.
 
-    rehearse.py [--package=build/gpu-tests.tar.xz] [--call=quick ...] [--filter=PATTERN]
+    rehearse.py [--packages=build] [--call=quick ...] [--filter=PATTERN]     of gpu-tests-CALL.tar.xz
 
 Wrong is: a package larger than 40 MiB, a call that takes longer than it may, a test that fails. ncu is a stand-in, too, and
 looks at the library alone.
@@ -44,23 +44,23 @@ def make_call(call, run, work, only):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--package", type=pathlib.Path, default=ROOT / "build/gpu-tests.tar.xz")
+    parser.add_argument("--packages", type=pathlib.Path, default=ROOT / "build")
     parser.add_argument("--call", choices=SECONDS, action="append")
     parser.add_argument("--filter", default="", help="a regular expression: only what has it in its name")
     args = parser.parse_args()
-    problems, size = [], args.package.stat().st_size / 2**20
-    if size > LARGEST:
-        problems.append(f"{args.package}: {size:.1f} MiB, at most {LARGEST} are wanted")
-    with tempfile.TemporaryDirectory() as temporary:
-        work = pathlib.Path(temporary)
-        with tarfile.open(args.package) as tar:
-            tar.extractall(work)
-        (work / "tools").mkdir()
-        (work / "tools/ncu").write_text(NCU)
-        os.chmod(work / "tools/ncu", 0o755)
-        run = next(work.glob("*/run.py"))
-        for call in args.call or SECONDS:
-            if wrong := make_call(call, run, work, args.filter):
+    problems = []
+    for call in args.call or SECONDS:
+        package = args.packages / f"gpu-tests-{call}.tar.xz"
+        if (size := package.stat().st_size / 2**20) > LARGEST:
+            problems.append(f"{package}: {size:.1f} MiB, at most {LARGEST} are wanted")
+        with tempfile.TemporaryDirectory() as temporary:
+            work = pathlib.Path(temporary)
+            with tarfile.open(package) as tar:
+                tar.extractall(work)
+            (work / "tools").mkdir()
+            (work / "tools/ncu").write_text(NCU)
+            os.chmod(work / "tools/ncu", 0o755)
+            if wrong := make_call(call, next(work.glob("*/run.py")), work, args.filter):
                 problems.append(f"--{call}: {wrong}")
     print(*problems, f"{len(problems)} problems", sep="\n")
     return bool(problems)
