@@ -74,8 +74,10 @@ Result launch(const Kernel &kernel, Dim3 grid, Dim3 block, uint32_t shared, std:
         found->second = value;
       return found != d.conditions->end();
     };
-  if (++d.launches == d.watchedLaunch)
+  if (++d.launches == d.watchedLaunch) {
+    d.watchedLaunch = 0; // what it was asked for may be gone by the next one of that number
     d.onLaunch(d.launchContext);
+  }
   if (d.launches == d.setting("launch", 0)) {
     fprintf(stderr, "fake cuda: launch %lld of '%s' fails as asked\n", d.launches, kernel.name.c_str());
     return IllegalAddress;
