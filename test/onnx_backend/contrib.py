@@ -413,7 +413,7 @@ def quantised_experts(bits, block, zeros):
         # Blocks of 8 bits it multiplies by rows of bytes.
         error = 0.1 if bits == 8 and block else 2e-3
         case(f"qmoe_{bits}_{block}_{zeros}_{name}", "QMoE", inputs, k=2, activation_type=name, expert_weight_bits=bits,
-             normalize_routing_weights=1, rtol=error, atol=error, **({"block_size": block} if block else {}), **more)
+             normalize_routing_weights=int(name != "silu"), rtol=error, atol=error, **({"block_size": block} if block else {}), **more)
 
 
 def rotary():

@@ -225,7 +225,8 @@ FailureOr<Tensor> mixingWeights(Node &n, const Mixture &m) {
     return failure();
   Tensor count = reduce(n, Combine::Sum, *hits, int64_t(1));
   constexpr size_t kRouterWeights = 14; // of a QMoE
-  if (m.isQuantized && n.hasInput(kRouterWeights))
+  bool hasRouterWeights = m.isQuantized && n.hasInput(kRouterWeights);
+  if (hasRouterWeights)
     weights = n.cast(n.input(kRouterWeights), DType::F32);
   else
     weights.value = SoftmaxOp::create(b, n.loc(), n.value(scores), 1, /*log=*/false);
@@ -233,7 +234,9 @@ FailureOr<Tensor> mixingWeights(Node &n, const Mixture &m) {
   FailureOr<Tensor> kept = formula(n, DType::F32, {weights, count}, [](ArrayRef<Num> v) {
     return select(v[1] == v[1].constant(0), v[0].constant(0), v[0]);
   });
-  if (failed(kept) || !n.intAttr("normalize_routing_weights", 0))
+  // ONNX Runtime's QMoE takes the softmax over the experts that are chosen, whatever the attribute says.
+  bool isNormalised = (m.isQuantized && !hasRouterWeights) || n.intAttr("normalize_routing_weights", 0);
+  if (failed(kept) || !isNormalised)
     return kept;
   FailureOr<Tensor> sum = keepDims(n, reduce(n, Combine::Sum, *kept, int64_t(1)), int64_t(1), 2);
   if (failed(sum))
