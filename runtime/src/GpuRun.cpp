@@ -406,9 +406,10 @@ attnrt_status attnrt_session::runOnGpu(Run &run, const attnrt_run_options &optio
     status = collect(run);
     if (status == ATTNRT_OK && trace.isOn())
       trace.end(options.on_kernel, options.kernel_context);
-    return status;
   }
-  // What was launched still uses the session's memory.
+  if (status == ATTNRT_OK)
+    return status;
+  // What was launched still uses the session's memory, and the next run is not told of an error of this one.
   driver.cuStreamSynchronize(run.stream);
   driver.cuMemsetD8Async(gpu->error.address, 0, sizeof(attnrt_device_error), run.stream);
   driver.cuStreamSynchronize(run.stream);
