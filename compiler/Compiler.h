@@ -82,8 +82,10 @@ struct CompileOptions {
   bool timing = false;
   /// What messages call the output ("": its path).
   std::string outputName;
-  /// Where an MLIR reproducer goes if a pass fails or crashes ("" : nowhere).
+  /// Where an MLIR reproducer goes if a pass fails or crashes ("" : nowhere). Where there is one, the process ends
+  /// within kReproducerSeconds of that, by SIGALRM if need be: a crash may leave a lock held.
   std::string reproducerPath;
+  static constexpr unsigned kReproducerSeconds = 20;
   /// Called as each stage begins ("recognising attentions", "linking"), for
   /// progress and for the message of a compile that dies. May be empty.
   std::function<void(llvm::StringRef stage)> onStage;

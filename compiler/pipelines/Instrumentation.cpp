@@ -8,6 +8,7 @@
 #include "llvm/Support/FormatVariadic.h"
 #include "llvm/Support/TimeProfiler.h"
 #include "llvm/Support/raw_ostream.h"
+#include <unistd.h>
 
 using namespace mlir;
 
@@ -76,6 +77,31 @@ private:
 
 thread_local unsigned Tracer::depth = 0;
 thread_local bool Tracer::isBorrowed = false;
+
+/// The reproducer of a pass that failed or crashed. It is printed into memory and becomes a file when it is whole. A
+/// crash may have met its thread while that held a lock of the context, for which the printer then waits for ever: the
+/// process has CompileOptions::kReproducerSeconds left, and dies by SIGALRM.
+class Reproducer : public ReproducerStream {
+public:
+  explicit Reproducer(StringRef path) : path(path), stream(text) { alarm(attn::CompileOptions::kReproducerSeconds); }
+
+  ~Reproducer() override {
+    std::error_code code;
+    llvm::raw_fd_ostream file(path, code);
+    if (code)
+      return;
+    file << text;
+    file.close();
+    file.clear_error(); // else a full disk is a fatal error
+  }
+
+  StringRef description() override { return path; }
+  llvm::raw_ostream &os() override { return stream; }
+
+private:
+  std::string path, text;
+  llvm::raw_string_ostream stream;
+};
 } // namespace
 
 void attn::instrument(PassManager &pm, const CompileOptions &options, TimingScope &timing, unsigned &numPrinted) {
@@ -89,7 +115,8 @@ void attn::instrument(PassManager &pm, const CompileOptions &options, TimingScop
   // Each pass is tested with a verifier behind it. In a compile that costs a tenth of the passes' time.
   pm.enableVerifier(options.printIrAfterAll || !options.dumpIrDir.empty());
   if (!options.reproducerPath.empty())
-    pm.enableCrashReproducerGeneration(options.reproducerPath);
+    pm.enableCrashReproducerGeneration(
+        [path = options.reproducerPath](std::string &) { return std::make_unique<Reproducer>(path); });
   if (options.timing)
     pm.enableTiming(timing);
   if (llvm::timeTraceProfilerEnabled())

@@ -65,10 +65,13 @@ int reportDeath(const Request &request, const WorkerResult &result) {
     reportError(file + ": the compile was stopped after " + formatSeconds(request.limits.seconds) +
                 ", the limit set by --timeout" + during);
     break;
-  case WorkerResult::End::Died:
-    reportError(file + ": internal error: the compile died: " +
-                (result.fatal.empty() ? std::string(strsignal(result.code)) : result.fatal) + during);
+  case WorkerResult::End::Died: {
+    // Its own alarm stops a worker that a crash left waiting (CompileOptions::reproducerPath).
+    std::string signal = result.code == SIGALRM ? "a pass crashed" : strsignal(result.code);
+    reportError(file + ": internal error: the compile died: " + (result.fatal.empty() ? signal : result.fatal) +
+                during);
     break;
+  }
   default:
     reportError(file + ": cannot start a worker process: " + std::strerror(result.code));
     break;
