@@ -19,7 +19,9 @@ using namespace mlir;
 using namespace attn;
 
 namespace {
-constexpr int64_t kMostOnStack = 8192, kLeastInScratch = 1024, kAlignment = 64;
+constexpr int64_t kLeastInScratch = 1024, kAlignment = 64;
+/// Bytes of one frame. The caller's thread works on tasks, too: there a task's frame lies on top of its call's.
+constexpr int64_t kMostOfTask = 8192, kMostOfCall = 4096;
 
 /// Bytes of what can have a place; 0: nothing else than the stack serves it.
 int64_t bytesOf(memref::AllocaOp alloca) {
@@ -31,12 +33,12 @@ int64_t bytesOf(memref::AllocaOp alloca) {
 
 /// Scratch of what one function executes: those of its allocations that lie there, and their places.
 struct Scratch {
-  explicit Scratch(ArrayRef<memref::AllocaOp> all) {
+  Scratch(ArrayRef<memref::AllocaOp> all, int64_t mostOnStack) {
     int64_t onStack = 0;
     for (memref::AllocaOp alloca : all)
       onStack += bytesOf(alloca);
     for (memref::AllocaOp alloca : all)
-      if (int64_t size = bytesOf(alloca); onStack > kMostOnStack && size >= kLeastInScratch) {
+      if (int64_t size = bytesOf(alloca); onStack > mostOnStack && size >= kLeastInScratch) {
         places.emplace_back(alloca, bytes);
         bytes += llvm::alignTo(size, kAlignment);
       }
@@ -56,12 +58,12 @@ void assign(func::FuncOp kernel) {
       loop = around;
     (loop ? ofTasks[loop] : shared).push_back(alloca);
   });
-  Scratch call(shared);
+  Scratch call(shared, kMostOfCall);
   for (auto [alloca, at] : call.places)
     alloca->setAttr(kScratchAttr, b.getI64IntegerAttr(at));
   int64_t taskBytes = 0;
   for (auto &[loop, allocas] : ofTasks) {
-    Scratch task(allocas);
+    Scratch task(allocas, kMostOfTask);
     for (auto [alloca, at] : task.places)
       alloca->setAttr(kTaskScratchAttr, b.getDenseI64ArrayAttr({at, task.bytes}));
     taskBytes = std::max(taskBytes, task.bytes);

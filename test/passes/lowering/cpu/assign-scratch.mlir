@@ -50,14 +50,31 @@ func.func @several(%x: memref<?xf32>) attributes {attn.kernel} {
   return
 }
 
-// 8 KiB are no more than a stack has.
+// Of a call, 4 KiB are no more than a stack has; of a task, 8 KiB.
 // CHECK: func.func @fits(%{{.*}}) attributes {attn.kernel}
+// CHECK: memref.alloca() : memref<1024xf32>
 // CHECK: memref.alloca() : memref<2048xf32>
 func.func @fits(%x: memref<?xf32>) attributes {attn.kernel} {
   %c0 = arith.constant 0 : index
-  %rows = memref.alloca() : memref<2048xf32>
+  %c1 = arith.constant 1 : index
+  %n = memref.dim %x, %c0 : memref<?xf32>
+  %shared = memref.alloca() : memref<1024xf32>
+  scf.parallel (%i) = (%c0) to (%n) step (%c1) {
+    %rows = memref.alloca() : memref<2048xf32>
+    %v = memref.load %shared[%i] : memref<1024xf32>
+    memref.store %v, %rows[%i] : memref<2048xf32>
+    scf.reduce
+  }
+  return
+}
+
+// CHECK: func.func @shared(%{{.*}}) attributes {attn.kernel, attn.scratch = array<i64: 4160, 0>}
+// CHECK: memref.alloca() {attn.scratch = 0 : i64} : memref<1025xf32>
+func.func @shared(%x: memref<?xf32>) attributes {attn.kernel} {
+  %c0 = arith.constant 0 : index
+  %rows = memref.alloca() : memref<1025xf32>
   %v = memref.load %x[%c0] : memref<?xf32>
-  memref.store %v, %rows[%c0] : memref<2048xf32>
+  memref.store %v, %rows[%c0] : memref<1025xf32>
   return
 }
 
