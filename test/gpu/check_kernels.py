@@ -21,10 +21,15 @@ import ml_dtypes
 import numpy as np
 import onnx
 
-import block_cases  # noqa: F401  its cases are among those
-import half_cases  # noqa: F401
 import kernel_cases
-from kernel_cases import CASES, SIZES, TURNED, Bounded, model
+from kernel_cases import CASES, Bounded, model
+import product_cases  # noqa: F401  each registers its cases; in this order they run
+import row_cases  # noqa: F401
+import attention_cases  # noqa: F401
+from recurrent_cases import SIZES, TURNED
+import host_cases  # noqa: F401
+import block_cases  # noqa: F401
+import half_cases  # noqa: F401
 
 
 def run(command, environment=None, log=None):

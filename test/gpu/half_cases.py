@@ -5,7 +5,8 @@ import ml_dtypes
 import numpy as np
 from onnx import helper
 
-from kernel_cases import OPEN_ROWS, ROWS, Bounded, case, factor, normal
+from kernel_cases import Bounded, case, factor, normal
+from row_cases import OPEN_ROWS, ROWS
 
 
 def halves(make):
