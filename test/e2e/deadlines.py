@@ -261,9 +261,7 @@ def main():
     if not hasattr(c.CDLL(None), "watch_looks"):
         return preload()
     cases = [c for c in suite.load_cases().values() if isinstance(c, suite.Case)]
-    for family in (contrib.activations, contrib.normalisations, contrib.products, contrib.operator_form,
-                   contrib.quantised_embeddings, contrib.quantised_attentions, contrib.blocks,
-                   contrib.quantised_products, contrib.rotary, contrib.attentions, contrib.grouped):
+    for family in contrib.FAMILIES:
         family()
     wanted = set(filter(None, args.ops.split(",")))
     worst, counts = (0, "none"), {"measured": 0, "short": 0, "without a case": 0}
