@@ -26,7 +26,7 @@ from kernel_cases import CASES, Bounded, model
 import product_cases  # noqa: F401  each registers its cases; in this order they run
 import row_cases  # noqa: F401
 import attention_cases  # noqa: F401
-from recurrent_cases import SIZES, TURNED
+import recurrent_cases  # noqa: F401
 import host_cases  # noqa: F401
 import block_cases  # noqa: F401
 import half_cases  # noqa: F401
@@ -151,8 +151,6 @@ def cases_of(family, is_wanted, part="1/1"):
         if not is_wanted(label):
             continue
         built = function(size)
-        if "d" in str(size[-1]):
-            options = options | {"free": TURNED if "t" in size[-1] else SIZES}
         for n, one in enumerate(built if isinstance(built, list) else [built]):
             yield label + (f" #{n}" if n else ""), one, options
 
