@@ -19,7 +19,7 @@ enum class BlockZeros {
 /// Up to kFewRows rows the codes are unpacked in registers: sums of a block, then times its scale. Of more rows a
 /// panel's blocks are written out as f32 once for all rows of a chunk, to a scratch that stays in the first-level
 /// cache unless blocks are of 256. The order of a sum is that of k in both.
-struct BlockGemmSpec {
+struct BlockGemmSpec : EpilogueSpec {
   int64_t m = mlir::ShapedType::kDynamic; ///< rows of A, or kDynamic
   int64_t k = 0, n = 0;                   ///< of the weight: fixed
   int64_t block = 32, bits = 4;
@@ -33,11 +33,6 @@ struct BlockGemmSpec {
   int64_t lanes = 4;
   int64_t tileRows = 4, tileVectors = 2;
   bool hasFma = false; ///< fused multiply-add is one instruction
-
-  /// A block of scalar ops that yields the element of C; null: the sum itself. As in GemmSpec.
-  mlir::Block *epilogue = nullptr;
-  unsigned accumulator = 0;
-  llvm::SmallVector<EpilogueOperand> operands;
 
   /// Rows of A for which codes are unpacked in registers.
   static constexpr int64_t kFewRows = 4;

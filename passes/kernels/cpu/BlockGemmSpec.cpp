@@ -1,8 +1,6 @@
 #include "passes/kernels/cpu/BlockGemm.h"
-#include "passes/kernels/cpu/RegionVectorizer.h"
 
 #include "llvm/Support/FormatVariadic.h"
-#include "llvm/Support/xxhash.h"
 
 using namespace mlir;
 
@@ -38,43 +36,31 @@ std::string BlockGemmSpec::symbol() const {
     name += "_z" + std::to_string(zeroPoint);
   if (hasByteRows)
     name += "_i8";
-  if (!epilogue)
-    return name;
-  std::string key = blockSignature(*epilogue) + std::to_string(accumulator);
-  for (EpilogueOperand kind : operands)
-    key += std::to_string(static_cast<int>(kind));
-  return name + llvm::formatv("_e{0:x-16}", llvm::xxh3_64bits(key)).str();
+  return name + getEpilogueSuffix();
 }
 
 bool canBuildBlockGemm(const BlockGemmSpec &spec, std::string *reason) {
-  auto fail = [&](const Twine &text) {
-    if (reason)
-      *reason = text.str();
-    return false;
-  };
   if (spec.bits != 2 && spec.bits != 4 && spec.bits != 8)
-    return fail("codes have " + Twine(spec.bits) + " bits, not 2, 4 or 8");
+    return fail(reason, "codes have " + Twine(spec.bits) + " bits, not 2, 4 or 8");
   if (spec.block < 1 || spec.block % spec.group() || BlockGemmSpec::kMostBlock % spec.block)
-    return fail("blocks of " + Twine(spec.block) + " are not whole words of " + Twine(spec.group()) +
-                " codes, or do not divide " + Twine(BlockGemmSpec::kMostBlock));
+    return fail(reason, "blocks of " + Twine(spec.block) + " are not whole words of " + Twine(spec.group()) +
+                            " codes, or do not divide " + Twine(BlockGemmSpec::kMostBlock));
   int64_t half = int64_t(1) << (spec.bits - 1), least = spec.isUnsigned ? 0 : -half;
   if (spec.zeroPoint < least || spec.zeroPoint >= least + 2 * half)
-    return fail("the zero point " + Twine(spec.zeroPoint) + " is outside the codes' range");
+    return fail(reason, "the zero point " + Twine(spec.zeroPoint) + " is outside the codes' range");
   if (spec.hasByteRows && (spec.lanes < 8 || spec.zeros == BlockZeros::Float || spec.block % spec.lanes))
-    return fail("rows of bytes need 8 or 16 lanes, blocks of whole registers, and zero points of integers");
+    return fail(reason, "rows of bytes need 8 or 16 lanes, blocks of whole registers, and zero points of integers");
   // What a product of f32 may have for sizes and an epilogue.
   GemmSpec plain;
+  static_cast<EpilogueSpec &>(plain) = spec;
   plain.m = spec.m;
   plain.k = spec.k;
   plain.n = spec.n;
   plain.lanes = spec.lanes;
   plain.tileRows = spec.tileRows;
   plain.tileVectors = spec.tileVectors;
-  plain.epilogue = spec.epilogue;
-  plain.accumulator = spec.accumulator;
-  plain.operands = spec.operands;
   if (ShapedType::isDynamic(spec.k) || ShapedType::isDynamic(spec.n))
-    return fail("the matrix has no fixed size");
+    return fail(reason, "the matrix has no fixed size");
   return canBuildGemm(plain, reason);
 }
 

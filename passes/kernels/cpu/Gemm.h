@@ -4,6 +4,7 @@
 #include "dialects/attn/AttnOps.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/Builders.h"
+#include "passes/kernels/spec/Regions.h"
 #include "passes/kernels/spec/Storage.h"
 #include "llvm/ADT/SmallVector.h"
 #include <optional>
@@ -11,20 +12,12 @@
 
 namespace attn {
 
-/// How an epilogue reads an operand, and the buffer that it comes in.
-enum class EpilogueOperand {
-  Scalar,    ///< memref<f32>: one value
-  RowVector, ///< memref<Nxf32>: by column, as a bias
-  Column,    ///< memref<Mxf32>: by row
-  Full       ///< memref<MxNxf32>: at the element's position, as a residual
-};
-
 /// C[m,n] = epilogue( sum_k A[m,k] B[k,n], operands at (m,n) ), all f32; with
 /// isBatched, as many such products as there are B's, rows one below the other.
 ///
 /// The sum runs over k in order, one fused multiply-add at a time, for every
 /// tile height: a row's bits depend neither on the other rows nor on threads.
-struct GemmSpec {
+struct GemmSpec : EpilogueSpec {
   int64_t m = mlir::ShapedType::kDynamic; ///< rows of all of A, or kDynamic
   int64_t k = 0;                          ///< or kDynamic
   int64_t n = 0;                          ///< or kDynamic
@@ -59,14 +52,6 @@ struct GemmSpec {
   /// A further operand holds the panels of the product that runs next: with its
   /// last panel, each thread asks for the first one that it will need there.
   bool prefetchesNext = false;
-
-  /// A block of scalar ops that yields the element of C; null: the sum itself.
-  /// Argument number `accumulator` is the sum, the others in order are read as
-  /// `operands` say. Arguments beyond these (the outs of a linalg.generic) must
-  /// have no uses. Not owned.
-  mlir::Block *epilogue = nullptr;
-  unsigned accumulator = 0;
-  llvm::SmallVector<EpilogueOperand> operands;
 
   /// Whether the target may have tiles of bf16.
   static bool mayHaveTiles(TargetAttr target);

@@ -1,32 +1,10 @@
 #include "passes/kernels/cpu/Gemm.h"
-#include "passes/kernels/spec/Regions.h"
 
 #include "llvm/Support/FormatVariadic.h"
-#include "llvm/Support/xxhash.h"
 
 using namespace mlir;
 
 namespace attn {
-
-static StringRef getLetter(EpilogueOperand kind) {
-  switch (kind) {
-  case EpilogueOperand::Scalar:
-    return "s";
-  case EpilogueOperand::RowVector:
-    return "r";
-  case EpilogueOperand::Column:
-    return "c";
-  case EpilogueOperand::Full:
-    return "f";
-  }
-  llvm_unreachable("covered switch");
-}
-
-static bool fail(std::string *reason, const Twine &text) {
-  if (reason)
-    *reason = text.str();
-  return false;
-}
 
 bool GemmSpec::mayHaveTiles(TargetAttr target) {
   return hasNarrowProducts(target) && target.getFeatures().contains("+amx-tile") &&
@@ -115,12 +93,7 @@ std::string GemmSpec::symbol() const {
     name += "_next";
   if (chunkBlocks)
     name += "_c" + std::to_string(chunkBlocks);
-  if (!epilogue)
-    return name;
-  std::string key = blockSignature(*epilogue) + std::to_string(accumulator);
-  for (EpilogueOperand kind : operands)
-    key += getLetter(kind);
-  return name + llvm::formatv("_e{0:x-16}", llvm::xxh3_64bits(key)).str();
+  return name + getEpilogueSuffix();
 }
 
 bool canBuildGemm(const GemmSpec &spec, std::string *reason) {
@@ -147,25 +120,15 @@ bool canBuildGemm(const GemmSpec &spec, std::string *reason) {
     return fail(reason, "a group of " + Twine(spec.group) + " rows is empty");
   if (spec.lanes < 1 || spec.tileRows < 1 || spec.tileVectors < 1)
     return fail(reason, "the tile is empty");
-  if (!spec.epilogue)
-    return spec.operands.empty() || fail(reason, "there are operands but no epilogue");
-  if (!canVectorizeBlock(*spec.epilogue, reason))
+  if (!spec.canBuildEpilogue(reason))
     return false;
-  unsigned used = spec.operands.size() + 1;
-  if (spec.accumulator >= used || spec.epilogue->getNumArguments() < used)
-    return fail(reason, "the epilogue has " + Twine(spec.epilogue->getNumArguments()) + " arguments for the sum and " +
-                            Twine(spec.operands.size()) + " operands");
-  for (BlockArgument argument : spec.epilogue->getArguments()) {
-    if (argument.getArgNumber() >= used && !argument.use_empty())
-      return fail(reason, "the epilogue uses its argument number " + Twine(argument.getArgNumber()));
-    if (!argument.getType().isF32())
+  if (!spec.epilogue)
+    return true;
+  for (Type type : spec.epilogue->getArgumentTypes())
+    if (!type.isF32())
       return fail(reason, "an argument of the epilogue is not f32");
-  }
   if (!spec.epilogue->getTerminator()->getOperand(0).getType().isF32())
     return fail(reason, "the epilogue does not yield f32");
-  for (Operation &op : *spec.epilogue)
-    if (op.getName().getStringRef() == "linalg.index" || isa<IndexOp>(op))
-      return fail(reason, "the epilogue asks for its position");
   return true;
 }
 

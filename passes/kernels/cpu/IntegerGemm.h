@@ -16,8 +16,9 @@ enum class ByteDot {
 enum class ZeroPoint { None, Scalar, ByColumn };
 
 /// C[m,n] = epilogue( sum_k (A[m,k] - za) (B[k,n] - zb[n]), operands at (m,n) ): A from 0 to 255, B from -128 to 127,
-/// the sum in i32, modulo 2^32. It is exact, so that its bits depend on nothing but the operands.
-struct IntegerGemmSpec {
+/// the sum in i32, modulo 2^32; the other operands and the result have the types that the epilogue says. It is exact,
+/// so that its bits depend on nothing but the operands.
+struct IntegerGemmSpec : EpilogueSpec {
   int64_t m = mlir::ShapedType::kDynamic; ///< rows of A, or kDynamic
   int64_t k = 0, n = 0;                   ///< of a weight: fixed; else each may be kDynamic
   bool isBatched = false;  ///< B is matrices that the run packs (buildPackBytes), each for as many rows of A; m is open
@@ -33,12 +34,6 @@ struct IntegerGemmSpec {
   /// without. Quads, panels of 32 columns.
   bool hasTiles = false;
   int64_t tileGroups = 0; ///< of 128 rows, as chunkBlocks of those; 0: all of A
-
-  /// A block of scalar ops that yields the element of C; null: the sum itself. As in GemmSpec, but the sum is i32, and
-  /// operands and result have the types that the block says.
-  mlir::Block *epilogue = nullptr;
-  unsigned accumulator = 0;
-  llvm::SmallVector<EpilogueOperand> operands;
 
   /// Of 8 rows tiles and vpdpbusd make as many sums, of 12 tiles 1.5 times as many, of 4 vpdpbusd 1.3 times (768 x 768
   /// from the second-level cache, Emerald Rapids; weights from memory come as fast for both).

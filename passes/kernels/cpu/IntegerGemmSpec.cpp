@@ -1,8 +1,6 @@
 #include "passes/kernels/cpu/IntegerGemm.h"
-#include "passes/kernels/spec/Regions.h"
 
 #include "llvm/Support/FormatVariadic.h"
-#include "llvm/Support/xxhash.h"
 
 using namespace mlir;
 
@@ -70,48 +68,26 @@ std::string IntegerGemmSpec::symbol() const {
     name += "_c" + std::to_string(chunkBlocks);
   if (hasTiles)
     name += "_amx" + std::to_string(tileGroups);
-  if (!epilogue)
-    return name;
-  std::string key = blockSignature(*epilogue) + std::to_string(accumulator);
-  for (EpilogueOperand kind : operands)
-    key += std::to_string(static_cast<int>(kind));
-  return name + llvm::formatv("_e{0:x-16}", llvm::xxh3_64bits(key)).str();
+  return name + getEpilogueSuffix();
 }
 
 bool canBuildIntegerGemm(const IntegerGemmSpec &spec, std::string *reason) {
-  auto fail = [&](const Twine &text) {
-    if (reason)
-      *reason = text.str();
-    return false;
-  };
   auto isSize = [&](int64_t size) { return size > 0 || (spec.isBatched && ShapedType::isDynamic(size)); };
   if (!isSize(spec.k) || !isSize(spec.n) || (spec.m < 0 && !ShapedType::isDynamic(spec.m)))
-    return fail("the sizes M, K, N (" + Twine(spec.m) + ", " + Twine(spec.k) + ", " + Twine(spec.n) +
-                ") are not positive");
+    return fail(reason, "the sizes M, K, N (" + Twine(spec.m) + ", " + Twine(spec.k) + ", " + Twine(spec.n) +
+                            ") are not positive");
   if (spec.isBatched && !ShapedType::isDynamic(spec.m))
-    return fail("the rows of a batch are fixed at " + Twine(spec.m));
+    return fail(reason, "the rows of a batch are fixed at " + Twine(spec.m));
   if (spec.lanes < 1 || spec.tileRows < 1 || spec.tileVectors < 1)
-    return fail("the tile is empty");
+    return fail(reason, "the tile is empty");
   if (spec.dot != ByteDot::Single && spec.lanes != 16 && spec.lanes != 8)
-    return fail("products of " + Twine(spec.group()) + " bytes need 8 or 16 lanes, not " + Twine(spec.lanes));
+    return fail(reason, "products of " + Twine(spec.group()) + " bytes need 8 or 16 lanes, not " + Twine(spec.lanes));
   if (spec.hasTiles && (spec.dot != ByteDot::Quads || spec.lanes != 16 || spec.tileVectors != 2 || spec.tileGroups < 0))
-    return fail("tiles need products of 4 bytes and panels of 32 columns");
-  if (!spec.epilogue)
-    return spec.operands.empty() || fail("there are operands but no epilogue");
-  if (!canVectorizeBlock(*spec.epilogue, reason))
+    return fail(reason, "tiles need products of 4 bytes and panels of 32 columns");
+  if (!spec.canBuildEpilogue(reason))
     return false;
-  unsigned used = spec.operands.size() + 1;
-  if (spec.accumulator >= used || spec.epilogue->getNumArguments() < used)
-    return fail("the epilogue has " + Twine(spec.epilogue->getNumArguments()) + " arguments for the sum and " +
-                Twine(spec.operands.size()) + " operands");
-  if (!spec.epilogue->getArgument(spec.accumulator).getType().isInteger(32))
-    return fail("the epilogue does not take a sum of 32 bits");
-  for (BlockArgument argument : spec.epilogue->getArguments())
-    if (argument.getArgNumber() >= used && !argument.use_empty())
-      return fail("the epilogue uses its argument number " + Twine(argument.getArgNumber()));
-  for (Operation &op : *spec.epilogue)
-    if (op.getName().getStringRef() == "linalg.index" || isa<IndexOp>(op))
-      return fail("the epilogue asks for its position");
+  if (spec.epilogue && !spec.epilogue->getArgument(spec.accumulator).getType().isInteger(32))
+    return fail(reason, "the epilogue does not take a sum of 32 bits");
   return true;
 }
 

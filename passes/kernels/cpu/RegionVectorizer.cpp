@@ -80,12 +80,6 @@ private:
   DenseMap<Value, Value> splats;
 };
 
-bool fail(std::string *reason, const Twine &text) {
-  if (reason)
-    *reason = text.str();
-  return false;
-}
-
 } // namespace
 
 FailureOr<Value> vectorizeBlock(OpBuilder &builder, Block &block, ValueRange args, int64_t lanes,

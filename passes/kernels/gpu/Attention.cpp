@@ -1,16 +1,11 @@
 #include "passes/kernels/gpu/AttentionEmitter.h"
+#include "passes/kernels/spec/Regions.h"
 
 using namespace mlir;
 
 namespace attn {
 
 using Dim = AttentionOp::Dim;
-
-static bool fail(std::string *reason, const Twine &text) {
-  if (reason)
-    *reason = text.str();
-  return false;
-}
 
 bool canBuildGpuAttention(const AttentionSpec &spec, std::string *reason) {
   if (!canBuildAttention(spec, reason))

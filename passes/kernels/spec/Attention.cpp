@@ -287,12 +287,6 @@ std::string AttentionSpec::symbol() const {
 // canBuildAttention
 //===----------------------------------------------------------------------===//
 
-static bool fail(std::string *reason, const Twine &text) {
-  if (reason)
-    *reason = text.str();
-  return false;
-}
-
 /// `rows`: queries that share a list, where the operand holds lists.
 static bool checkMap(AffineMap map, std::optional<int64_t> rows, std::string *reason) {
   for (AffineExpr result : map.getResults()) {

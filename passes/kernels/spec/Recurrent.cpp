@@ -1,4 +1,5 @@
 #include "passes/kernels/spec/Recurrent.h"
+#include "passes/kernels/spec/Regions.h"
 
 #include "llvm/Support/FormatVariadic.h"
 #include "llvm/Support/raw_ostream.h"
@@ -10,12 +11,6 @@ namespace attn {
 namespace {
 
 std::string sizeText(int64_t size) { return ShapedType::isDynamic(size) ? "x" : std::to_string(size); }
-
-bool fail(std::string *reason, const Twine &text) {
-  if (reason)
-    *reason = text.str();
-  return false;
-}
 
 } // namespace
 

@@ -4,7 +4,9 @@
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include "mlir/IR/Matchers.h"
 #include "llvm/ADT/DenseMap.h"
+#include "llvm/Support/FormatVariadic.h"
 #include "llvm/Support/raw_ostream.h"
+#include "llvm/Support/xxhash.h"
 
 using namespace mlir;
 
@@ -25,13 +27,13 @@ TypedAttr getScalarConstant(Value value) {
   return dyn_cast<TypedAttr>(attribute);
 }
 
-namespace {
-
 bool fail(std::string *reason, const Twine &text) {
   if (reason)
     *reason = text.str();
   return false;
 }
+
+namespace {
 
 bool canVectorizeOp(Operation &op, std::string *reason) {
   StringRef name = op.getName().getStringRef();
@@ -98,6 +100,33 @@ std::string blockSignature(Block &block) {
     os << ';';
   }
   return text;
+}
+
+std::string EpilogueSpec::getEpilogueSuffix() const {
+  if (!epilogue)
+    return "";
+  std::string key = blockSignature(*epilogue) + std::to_string(accumulator);
+  for (EpilogueOperand kind : operands)
+    key += "srcf"[static_cast<int>(kind)]; // in the order of EpilogueOperand
+  return llvm::formatv("_e{0:x-16}", llvm::xxh3_64bits(key));
+}
+
+bool EpilogueSpec::canBuildEpilogue(std::string *reason) const {
+  if (!epilogue)
+    return operands.empty() || fail(reason, "there are operands but no epilogue");
+  if (!canVectorizeBlock(*epilogue, reason))
+    return false;
+  unsigned used = operands.size() + 1;
+  if (accumulator >= used || epilogue->getNumArguments() < used)
+    return fail(reason, "the epilogue has " + Twine(epilogue->getNumArguments()) + " arguments for the sum and " +
+                            Twine(operands.size()) + " operands");
+  for (BlockArgument argument : epilogue->getArguments())
+    if (argument.getArgNumber() >= used && !argument.use_empty())
+      return fail(reason, "the epilogue uses its argument number " + Twine(argument.getArgNumber()));
+  for (Operation &op : *epilogue)
+    if (getIndexDim(&op))
+      return fail(reason, "the epilogue asks for its position");
+  return true;
 }
 
 } // namespace attn

@@ -3,6 +3,8 @@
 
 #include "mlir/IR/Block.h"
 #include "mlir/IR/BuiltinAttributes.h"
+#include "llvm/ADT/SmallVector.h"
+#include "llvm/ADT/Twine.h"
 #include <optional>
 #include <string>
 
@@ -24,6 +26,33 @@ bool canVectorizeBlock(mlir::Block &block, std::string *reason = nullptr);
 /// from outside included: equal for blocks that compute the same thing by the
 /// same ops. Part of the key of a kernel that carries the block.
 std::string blockSignature(mlir::Block &block);
+
+/// Says in `reason`, if given, why something cannot be built; false.
+bool fail(std::string *reason, const llvm::Twine &text);
+
+/// How an epilogue reads an operand, and the buffer that it comes in.
+enum class EpilogueOperand {
+  Scalar,    ///< memref<f32>: one value
+  RowVector, ///< memref<Nxf32>: by column, as a bias
+  Column,    ///< memref<Mxf32>: by row
+  Full       ///< memref<MxNxf32>: at the element's position, as a residual
+};
+
+/// What a kernel makes of the sums of a product before it stores them.
+struct EpilogueSpec {
+  /// A block of scalar ops that yields an element of the result; null: the sum
+  /// itself. Argument number `accumulator` is the sum, the others in order are
+  /// read as `operands` say. Arguments beyond these (the outs of a
+  /// linalg.generic) must have no uses. Not owned.
+  mlir::Block *epilogue = nullptr;
+  unsigned accumulator = 0;
+  llvm::SmallVector<EpilogueOperand> operands;
+
+  /// What it adds to the name of a kernel: "_e" and a hash, or nothing.
+  std::string getEpilogueSuffix() const;
+  /// Whether it maps to vectors, and takes the sum and the operands alone.
+  bool canBuildEpilogue(std::string *reason) const;
+};
 
 } // namespace attn
 

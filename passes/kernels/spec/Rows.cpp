@@ -1,4 +1,5 @@
 #include "passes/kernels/spec/Rows.h"
+#include "passes/kernels/spec/Regions.h"
 
 #include "llvm/Support/FormatVariadic.h"
 
@@ -12,12 +13,6 @@ std::string shapeText(MemRefType type) {
   for (int64_t size : type.getShape())
     text += (text.empty() ? "" : "x") + (ShapedType::isDynamic(size) ? std::string("n") : std::to_string(size));
   return text;
-}
-
-bool fail(std::string *reason, const Twine &text) {
-  if (reason)
-    *reason = text.str();
-  return false;
 }
 
 MemRefType bufferOf(Value tensor) {
