@@ -14,6 +14,14 @@ struct Epilogue {
   llvm::SmallVector<mlir::Value> operands;  ///< the others
   llvm::SmallVector<mlir::AffineMap> maps;  ///< from the result's dimensions to theirs: of dimensions and constants
   llvm::SmallVector<EpilogueOperand> kinds; ///< matchEpilogue sets it
+
+  EpilogueSpec getSpec() const {
+    EpilogueSpec spec;
+    spec.epilogue = mlir::linalg::GenericOp(op).getBody();
+    spec.accumulator = accumulator;
+    spec.operands = kinds;
+    return spec;
+  }
 };
 
 /// The elementwise op that uses `product` alone, on the same elements. Without
@@ -23,6 +31,18 @@ std::optional<Epilogue> findEpilogue(mlir::OpResult product, std::string &reason
 /// The same where it reads its operands as panels' kernels can: `product` is a
 /// tensor of `rows` leading and then `columns` dimensions.
 std::optional<Epilogue> matchEpilogue(mlir::OpResult product, unsigned rows, unsigned columns, std::string &reason);
+
+/// The spec of a kernel, as `makeSpec` makes it, of a product and `epilogue`. An epilogue that `canBuild` refuses is
+/// dropped, and `reason` says why.
+template <typename Spec>
+Spec fitEpilogue(std::optional<Epilogue> &epilogue, llvm::function_ref<Spec()> makeSpec,
+                 llvm::function_ref<bool(const Spec &, std::string *)> canBuild, std::string &reason) {
+  Spec spec = makeSpec();
+  if (!epilogue || canBuild(spec, &reason))
+    return spec;
+  epilogue.reset();
+  return makeSpec();
+}
 
 /// The dimensions [first, end) as one group of a reshape.
 mlir::ReassociationIndices dimRange(int64_t first, int64_t end);

@@ -3,8 +3,6 @@
 #include "passes/Passes.h"
 #include "passes/graph/ProductReport.h"
 #include "passes/kernels/cpu/BlockGemm.h"
-#include "passes/lowering/choose/Epilogue.h"
-#include "passes/lowering/choose/KernelCall.h"
 #include "passes/lowering/cpu/RowProduct.h"
 #include "passes/lowering/cpu/StoredHalves.h"
 
@@ -27,10 +25,6 @@ using namespace attn;
 
 namespace {
 
-remark::RemarkOpts remarkNamed(StringRef name) {
-  return remark::RemarkOpts::name(name).category("attn-lower-block-products");
-}
-
 /// Why the rows of a product that may be rounded are not; "" where they are.
 StringRef rowsObstacle(const BlockGemmSpec &spec, TargetAttr target) {
   if (!BlockGemmSpec::hasByteProducts(target))
@@ -40,43 +34,33 @@ StringRef rowsObstacle(const BlockGemmSpec &spec, TargetAttr target) {
   return spec.block % spec.lanes ? "its blocks are not whole registers" : "";
 }
 
-class BlockProductLowering {
+class BlockProductLowering : public RowProductLowering<BlockProductOp, BlockGemmSpec> {
 public:
   explicit BlockProductLowering(ModuleOp module)
-      : module(module), symbols(module), kernels(module), globals(module, symbols), target(TargetAttr::lookup(module)),
-        halves(symbols, globals), rewriter(module.getContext()) {}
-
-  void run();
+      : RowProductLowering(module, "attn-lower-block-products"), halves(symbols, globals) {}
 
 private:
-  void lower(BlockProductOp op);
+  std::string prepare(BlockProductOp op) override;
   void readHalves(BlockProductOp op);
-  BlockGemmSpec makeSpec(BlockProductOp op, const std::optional<Epilogue> &epilogue);
+  BlockGemmSpec makeSpec(BlockProductOp op, const std::optional<Epilogue> &epilogue) override;
+  bool canBuild(const BlockGemmSpec &spec, std::string *reason) override { return canBuildBlockGemm(spec, reason); }
+  FailureOr<func::FuncOp> build(OpBuilder &builder, Location loc, const BlockGemmSpec &spec) override {
+    return buildBlockGemm(builder, loc, spec);
+  }
   Value emitCall(BlockProductOp op, const std::optional<Epilogue> &epilogue, const BlockGemmSpec &spec,
-                 func::FuncOp kernel);
-  void report(BlockProductOp op, StringRef arithmetic, ProductVerdict verdict, StringRef text);
+                 func::FuncOp kernel) override;
+  void report(BlockProductOp op, const BlockGemmSpec *spec, StringRef text) override;
 
-  ModuleOp module;
-  SymbolTable symbols;
-  KernelTable kernels;
-  DerivedGlobals globals;
-  TargetAttr target;
   StoredHalves halves;
-  IRRewriter rewriter;
 };
 
-unsigned leadingDims(BlockProductOp op) { return cast<RankedTensorType>(op.getLhs().getType()).getRank() - 1; }
-
-RankedTensorType resultType(BlockProductOp op, const std::optional<Epilogue> &epilogue) {
-  if (!epilogue)
-    return cast<RankedTensorType>(op.getResult().getType());
-  return cast<RankedTensorType>(linalg::GenericOp(epilogue->op)->getResult(0).getType());
-}
-
-void BlockProductLowering::report(BlockProductOp op, StringRef arithmetic, ProductVerdict verdict, StringRef text) {
+void BlockProductLowering::report(BlockProductOp op, const BlockGemmSpec *spec, StringRef text) {
+  StringRef arithmetic = !spec ? "f32, dequantised" : spec->hasByteRows ? "s8 blocks in s32" : "f32, unpacked";
+  if (spec && op.getNarrowRows() && !spec->hasByteRows)
+    remark::missed(op.getLoc(), remarkNamed("rows")) << remark::reason("{0}", rowsObstacle(*spec, target));
   reportProduct(module, op.getLoc(),
                 Twine(op.getIsUnsigned() ? "u" : "s") + Twine(op.getBits()) + " blocks of " + Twine(op.getBlock()),
-                arithmetic, verdict, text);
+                arithmetic, spec ? ProductVerdict::kernel : ProductVerdict::reason, text);
 }
 
 BlockGemmSpec BlockProductLowering::makeSpec(BlockProductOp op, const std::optional<Epilogue> &epilogue) {
@@ -92,11 +76,8 @@ BlockGemmSpec BlockProductLowering::makeSpec(BlockProductOp op, const std::optio
                  : spec.isUnsigned                        ? BlockZeros::Unsigned
                                                           : BlockZeros::Signed;
   spec.hasByteRows = op.getNarrowRows() && rowsObstacle(spec, target).empty();
-  if (epilogue) {
-    spec.epilogue = linalg::GenericOp(epilogue->op).getBody();
-    spec.accumulator = epilogue->accumulator;
-    spec.operands = epilogue->kinds;
-  }
+  if (epilogue)
+    static_cast<EpilogueSpec &>(spec) = epilogue->getSpec();
   return spec;
 }
 
@@ -123,9 +104,7 @@ void BlockProductLowering::readHalves(BlockProductOp op) {
 /// Calls `kernel` in place of the product, or of its epilogue, and returns what that op yields.
 Value BlockProductLowering::emitCall(BlockProductOp op, const std::optional<Epilogue> &epilogue,
                                      const BlockGemmSpec &spec, func::FuncOp kernel) {
-  Location loc = op.getLoc();
-  if (epilogue)
-    loc = rewriter.getFusedLoc({loc, linalg::GenericOp(epilogue->op).getLoc()});
+  Location loc = locationOf(op, epilogue);
   FlatSymbolRefAttr source = op.getCodes().getDefiningOp<WeightOp>().getGlobalAttr();
   auto words = RankedTensorType::get(spec.panelShape(), rewriter.getI32Type());
   Attribute expression = BytePanelsAttr::get(rewriter.getContext(), source, op.getTransposed(), spec.panelWidth(),
@@ -149,50 +128,14 @@ Value BlockProductLowering::emitCall(BlockProductOp op, const std::optional<Epil
                         elementwise, scratch);
 }
 
-void BlockProductLowering::lower(BlockProductOp op) {
-  std::string reason;
-  auto missed = [&](StringRef why) {
-    remark::missed(op.getLoc(), remarkNamed("product")) << remark::reason("{0}", why);
-    report(op, "f32, dequantised", ProductVerdict::reason, why);
-  };
+std::string BlockProductLowering::prepare(BlockProductOp op) {
   if (!op.getCodes().getDefiningOp<WeightOp>())
-    return missed("the matrix is no weight");
+    return "the matrix is no weight";
   for (Value part : {op.getScales(), op.getZeros()})
     if (part && !part.getDefiningOp<WeightOp>() && !matchPattern(part, m_Constant()))
-      return missed("the scales or zero points are not stored");
+      return "the scales or zero points are not stored";
   readHalves(op);
-  std::optional<Epilogue> epilogue = matchEpilogue(op->getResult(0), leadingDims(op), 1, reason);
-  BlockGemmSpec spec = makeSpec(op, epilogue);
-  if (epilogue && !canBuildBlockGemm(spec, &reason)) {
-    epilogue.reset();
-    spec = makeSpec(op, epilogue);
-  }
-  if (!epilogue && !reason.empty())
-    remark::missed(op.getLoc(), remarkNamed("epilogue")) << remark::reason("{0}", reason);
-  if (!canBuildBlockGemm(spec, &reason))
-    return missed(reason);
-  FailureOr<func::FuncOp> kernel =
-      kernels.getOrBuild(spec.symbol(), [&](OpBuilder &builder) { return buildBlockGemm(builder, op.getLoc(), spec); });
-  if (failed(kernel))
-    return missed("the name '" + spec.symbol() + "' is taken");
-  if (op.getNarrowRows() && !spec.hasByteRows)
-    remark::missed(op.getLoc(), remarkNamed("rows")) << remark::reason("{0}", rowsObstacle(spec, target));
-  remark::passed(op.getLoc(), remarkNamed("product")) << remark::add("{0}", spec.symbol());
-  report(op, spec.hasByteRows ? "s8 blocks in s32" : "f32, unpacked", ProductVerdict::kernel, spec.symbol());
-  Operation *last = op;
-  if (epilogue)
-    last = epilogue->op;
-  rewriter.setInsertionPoint(last);
-  rewriter.replaceOp(last, emitCall(op, epilogue, spec, *kernel));
-  if (epilogue)
-    rewriter.eraseOp(op);
-}
-
-void BlockProductLowering::run() {
-  SmallVector<BlockProductOp> ops;
-  module.walk([&](BlockProductOp op) { ops.push_back(op); });
-  for (BlockProductOp op : ops)
-    lower(op);
+  return "";
 }
 
 struct LowerBlockProductsPass : attn::impl::LowerBlockProductsPassBase<LowerBlockProductsPass> {

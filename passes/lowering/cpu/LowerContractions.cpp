@@ -274,12 +274,8 @@ GemmSpec ContractionLowering::makeSpec(const Contraction &match, const std::opti
     // A single block of rows streams its panels; there prefetching looks ahead by bytes.
     spec.prefetchesNext = ShapedType::isDynamic(m) || m > spec.tileRows;
   }
-  if (epilogue) {
-    linalg::GenericOp generic = epilogue->op;
-    spec.epilogue = generic.getBody();
-    spec.accumulator = epilogue->accumulator;
-    spec.operands = epilogue->kinds;
-  }
+  if (epilogue)
+    static_cast<EpilogueSpec &>(spec) = epilogue->getSpec();
   return spec;
 }
 
@@ -306,11 +302,7 @@ void ContractionLowering::lower(linalg::LinalgOp op) {
   if (failed(matchContraction(op, match, reason)))
     return missed(reason);
   std::optional<Epilogue> epilogue = matchEpilogue(match, reason);
-  GemmSpec spec = makeSpec(match, epilogue);
-  if (epilogue && !canBuildGemm(spec, &reason)) {
-    epilogue.reset();
-    spec = makeSpec(match, epilogue);
-  }
+  auto spec = fitEpilogue<GemmSpec>(epilogue, [&] { return makeSpec(match, epilogue); }, canBuildGemm, reason);
   if (!epilogue && !reason.empty())
     remark::missed(loc, remarkNamed("epilogue")) << remark::reason("{0}", reason);
   if (!canBuildGemm(spec, &reason))

@@ -7,8 +7,6 @@
 #include "passes/kernels/cpu/PackBytes.h"
 #include "passes/kernels/cpu/PackRows.h"
 #include "passes/kernels/cpu/Range.h"
-#include "passes/lowering/choose/Epilogue.h"
-#include "passes/lowering/choose/KernelCall.h"
 #include "passes/lowering/cpu/RowProduct.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -31,25 +29,26 @@ using namespace attn;
 
 namespace {
 
-remark::RemarkOpts remarkNamed(StringRef name) {
-  return remark::RemarkOpts::name(name).category("attn-lower-products");
-}
+constexpr StringLiteral kCategory = "attn-lower-products";
 
 //===----------------------------------------------------------------------===//
 // Products
 //===----------------------------------------------------------------------===//
 
-class ProductLowering {
+class ProductLowering : public RowProductLowering<IntegerProductOp, IntegerGemmSpec> {
 public:
-  explicit ProductLowering(ModuleOp module)
-      : module(module), symbols(module), kernels(module), globals(module, symbols), target(TargetAttr::lookup(module)),
-        rewriter(module.getContext()) {}
-
-  void run();
+  explicit ProductLowering(ModuleOp module) : RowProductLowering(module, kCategory) {}
 
 private:
-  void lower(IntegerProductOp op);
-  IntegerGemmSpec makeSpec(IntegerProductOp op, const std::optional<Epilogue> &epilogue);
+  IntegerGemmSpec makeSpec(IntegerProductOp op, const std::optional<Epilogue> &epilogue) override;
+  bool canBuild(const IntegerGemmSpec &spec, std::string *reason) override { return canBuildIntegerGemm(spec, reason); }
+  FailureOr<func::FuncOp> build(OpBuilder &builder, Location loc, const IntegerGemmSpec &spec) override {
+    return buildIntegerGemm(builder, loc, spec);
+  }
+  LogicalResult buildOthers(IntegerProductOp op, const IntegerGemmSpec &spec) override {
+    return failure((spec.isBatched && failed(getPacking(op, spec))) ||
+                   (spec.hasTiles && failed(getRowPacking(op, spec))));
+  }
   Value signedZero(IntegerProductOp op, Location loc);
   FailureOr<func::FuncOp> getPacking(IntegerProductOp op, const IntegerGemmSpec &spec);
   FailureOr<func::FuncOp> getRowPacking(IntegerProductOp op, const IntegerGemmSpec &spec);
@@ -59,15 +58,9 @@ private:
   SmallVector<Value> makeInputs(IntegerProductOp op, const std::optional<Epilogue> &epilogue,
                                 const IntegerGemmSpec &spec, Location loc, SmallVectorImpl<int64_t> &elementwise);
   Value emitCall(IntegerProductOp op, const std::optional<Epilogue> &epilogue, const IntegerGemmSpec &spec,
-                 func::FuncOp kernel);
-  void report(IntegerProductOp op, ProductVerdict verdict, StringRef text);
+                 func::FuncOp kernel) override;
+  void report(IntegerProductOp op, const IntegerGemmSpec *spec, StringRef text) override;
 
-  ModuleOp module;
-  SymbolTable symbols;
-  KernelTable kernels;
-  DerivedGlobals globals;
-  TargetAttr target;
-  IRRewriter rewriter;
   llvm::MapVector<Value, KernelOp> packedRows; ///< of left-hand sides, by the last kernel that packed them
 };
 
@@ -76,9 +69,8 @@ WeightOp storedMatrix(IntegerProductOp op) {
   return op.getNumBatch() ? WeightOp() : op.getRhs().getDefiningOp<WeightOp>();
 }
 
-unsigned leadingDims(IntegerProductOp op) { return cast<RankedTensorType>(op.getLhs().getType()).getRank() - 1; }
-
-void ProductLowering::report(IntegerProductOp op, ProductVerdict verdict, StringRef text) {
+void ProductLowering::report(IntegerProductOp op, const IntegerGemmSpec *spec, StringRef text) {
+  ProductVerdict verdict = spec ? ProductVerdict::kernel : ProductVerdict::reason;
   auto weight = op.getRhs().getDefiningOp<WeightOp>();
   auto global = weight ? symbols.lookup<GlobalOp>(weight.getGlobal()) : GlobalOp();
   if (global && isa<BlockCodesAttr>(global.getExpression())) // attn-round-rows
@@ -90,9 +82,7 @@ void ProductLowering::report(IntegerProductOp op, ProductVerdict verdict, String
 }
 
 IntegerGemmSpec ProductLowering::makeSpec(IntegerProductOp op, const std::optional<Epilogue> &epilogue) {
-  auto type = cast<RankedTensorType>(op.getResult().getType());
-  if (epilogue)
-    type = cast<RankedTensorType>(linalg::GenericOp(epilogue->op)->getResult(0).getType());
+  RankedTensorType type = resultType(op, epilogue);
   auto known = [](int64_t size, int64_t other) { return ShapedType::isDynamic(size) ? other : size; };
   int64_t k = known(op.getDepth(), cast<RankedTensorType>(op.getLhs().getType()).getShape().back()),
           n = known(op.getColumns(), type.getShape().back());
@@ -105,11 +95,8 @@ IntegerGemmSpec ProductLowering::makeSpec(IntegerProductOp op, const std::option
     spec.columnZero = cast<RankedTensorType>(zero.getType()).getRank() ? ZeroPoint::ByColumn : ZeroPoint::Scalar;
   else if (op.getIsUnsigned())
     spec.columnZero = ZeroPoint::Scalar;
-  if (epilogue) {
-    spec.epilogue = linalg::GenericOp(epilogue->op).getBody();
-    spec.accumulator = epilogue->accumulator;
-    spec.operands = epilogue->kinds;
-  }
+  if (epilogue)
+    static_cast<EpilogueSpec &>(spec) = epilogue->getSpec();
   return spec;
 }
 
@@ -259,60 +246,14 @@ SmallVector<Value> ProductLowering::makeInputs(IntegerProductOp op, const std::o
 /// Calls `kernel` in place of the product, or of its epilogue, and returns what that op yields.
 Value ProductLowering::emitCall(IntegerProductOp op, const std::optional<Epilogue> &epilogue,
                                 const IntegerGemmSpec &spec, func::FuncOp kernel) {
-  Location loc = op.getLoc();
-  auto type = cast<RankedTensorType>(op.getResult().getType());
-  if (epilogue) {
-    linalg::GenericOp last = epilogue->op;
-    loc = rewriter.getFusedLoc({loc, last.getLoc()});
-    type = cast<RankedTensorType>(last->getResult(0).getType());
-  }
+  Location loc = locationOf(op, epilogue);
   SmallVector<int64_t> elementwise;
   SmallVector<Value> inputs = makeInputs(op, epilogue, spec, loc, elementwise);
   Value columns;
   if (ShapedType::isDynamic(spec.n))
     columns = tensor::DimOp::create(rewriter, loc, op.getRhs(), op.getNumBatch() + (op.getTransposed() ? 0 : 1));
-  return emitRowProduct(rewriter, loc, {op.getLhs(), type, spec.m, spec.k, spec.n, columns}, kernel, inputs,
-                        elementwise);
-}
-
-void ProductLowering::lower(IntegerProductOp op) {
-  std::string reason;
-  auto missed = [&](StringRef why) {
-    remark::missed(op.getLoc(), remarkNamed("product")) << remark::reason("{0}", why);
-    report(op, ProductVerdict::reason, why);
-  };
-  std::optional<Epilogue> epilogue = matchEpilogue(op->getResult(0), leadingDims(op), 1, reason);
-  IntegerGemmSpec spec = makeSpec(op, epilogue);
-  if (epilogue && !canBuildIntegerGemm(spec, &reason)) {
-    epilogue.reset();
-    spec = makeSpec(op, epilogue);
-  }
-  if (!epilogue && !reason.empty())
-    remark::missed(op.getLoc(), remarkNamed("epilogue")) << remark::reason("{0}", reason);
-  if (!canBuildIntegerGemm(spec, &reason))
-    return missed(reason);
-  FailureOr<func::FuncOp> kernel = kernels.getOrBuild(
-      spec.symbol(), [&](OpBuilder &builder) { return buildIntegerGemm(builder, op.getLoc(), spec); });
-  if (failed(kernel))
-    return missed("the name '" + spec.symbol() + "' is taken");
-  if ((spec.isBatched && failed(getPacking(op, spec))) || (spec.hasTiles && failed(getRowPacking(op, spec))))
-    return missed("the name of the kernel that packs is taken");
-  remark::passed(op.getLoc(), remarkNamed("product")) << remark::add("{0}", spec.symbol());
-  report(op, ProductVerdict::kernel, spec.symbol());
-  Operation *last = op;
-  if (epilogue)
-    last = epilogue->op;
-  rewriter.setInsertionPoint(last);
-  rewriter.replaceOp(last, emitCall(op, epilogue, spec, *kernel));
-  if (epilogue)
-    rewriter.eraseOp(op);
-}
-
-void ProductLowering::run() {
-  SmallVector<IntegerProductOp> ops;
-  module.walk([&](IntegerProductOp op) { ops.push_back(op); });
-  for (IntegerProductOp op : ops)
-    lower(op);
+  return emitRowProduct(rewriter, loc, {op.getLhs(), resultType(op, epilogue), spec.m, spec.k, spec.n, columns}, kernel,
+                        inputs, elementwise);
 }
 
 //===----------------------------------------------------------------------===//
@@ -358,10 +299,11 @@ private:
   void lower(Value tensor, Range range) {
     Operation *first = range.greatest->isBeforeInBlock(range.least) ? range.greatest : range.least;
     Location loc = first->getLoc();
+    remark::RemarkOpts name = remark::RemarkOpts::name("range").category(kCategory);
     RangeSpec spec = RangeSpec::get(tensor, target);
     std::string reason;
     if (!canBuildRange(spec, &reason)) {
-      remark::missed(loc, remarkNamed("range")) << remark::reason("{0}", reason);
+      remark::missed(loc, name) << remark::reason("{0}", reason);
       return;
     }
     FailureOr<func::FuncOp> kernel =
@@ -374,7 +316,7 @@ private:
     SmallVector<Value> inits = {empty({2, RangeSpec::kParts}), empty({}), empty({})};
     auto call = KernelOp::create(rewriter, loc, TypeRange(ValueRange(inits)), FlatSymbolRefAttr::get(*kernel), tensor,
                                  inits, rewriter.getDenseI64ArrayAttr({}));
-    remark::passed(loc, remarkNamed("range")) << remark::add("{0}", spec.symbol());
+    remark::passed(loc, name) << remark::add("{0}", spec.symbol());
     rewriter.replaceOp(range.greatest, call->getResult(1));
     rewriter.replaceOp(range.least, call->getResult(2));
   }

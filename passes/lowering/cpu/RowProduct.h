@@ -5,7 +5,9 @@
 #include "dialects/attn/DerivedGlobals.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/PatternMatch.h"
+#include "mlir/IR/Remarks.h"
 #include "passes/lowering/choose/Epilogue.h"
+#include "passes/lowering/choose/KernelCall.h"
 
 namespace attn {
 
@@ -34,6 +36,97 @@ void addEpilogueInputs(mlir::RewriterBase &rewriter, mlir::Location loc, const E
 mlir::Value emitRowProduct(mlir::RewriterBase &rewriter, mlir::Location loc, const RowProduct &product,
                            mlir::func::FuncOp kernel, llvm::SmallVector<mlir::Value> inputs,
                            llvm::ArrayRef<int64_t> elementwise, llvm::ArrayRef<mlir::RankedTensorType> scratch = {});
+
+/// Replaces each `Op` of a module, a product of rows by a matrix, by the call of a kernel of `Spec`, which takes the
+/// elementwise op behind it, too, where it can. What no kernel serves stays, and a remark and the report say why.
+template <typename Op, typename Spec> class RowProductLowering {
+public:
+  RowProductLowering(mlir::ModuleOp module, llvm::StringRef category)
+      : module(module), symbols(module), kernels(module), globals(module, symbols), target(TargetAttr::lookup(module)),
+        rewriter(module.getContext()), category(category) {}
+  virtual ~RowProductLowering() = default;
+
+  void run() {
+    llvm::SmallVector<Op> ops;
+    module.walk([&](Op op) { ops.push_back(op); });
+    for (Op op : ops)
+      lower(op);
+  }
+
+protected:
+  using MaybeEpilogue = std::optional<Epilogue>;
+
+  /// Makes `op` what kernels take, whatever its epilogue. Why no kernel serves it, or "".
+  virtual std::string prepare(Op) { return ""; }
+  virtual Spec makeSpec(Op op, const MaybeEpilogue &epilogue) = 0;
+  virtual bool canBuild(const Spec &spec, std::string *reason) = 0;
+  virtual mlir::FailureOr<mlir::func::FuncOp> build(mlir::OpBuilder &builder, mlir::Location loc, const Spec &spec) = 0;
+  /// Builds what other kernels the call needs; fails where the name of one is taken.
+  virtual mlir::LogicalResult buildOthers(Op, const Spec &) { return mlir::success(); }
+  /// What stands in place of the product, or of its epilogue.
+  virtual mlir::Value emitCall(Op op, const MaybeEpilogue &epilogue, const Spec &spec, mlir::func::FuncOp kernel) = 0;
+  /// Notes the kernel of `spec`; without one why there is none.
+  virtual void report(Op op, const Spec *spec, llvm::StringRef text) = 0;
+
+  static unsigned leadingDims(Op op) { return mlir::cast<mlir::RankedTensorType>(op.getLhs().getType()).getRank() - 1; }
+  static mlir::RankedTensorType resultType(Op op, const MaybeEpilogue &epilogue) {
+    mlir::Value result = epilogue ? mlir::linalg::GenericOp(epilogue->op)->getResult(0) : op->getResult(0);
+    return mlir::cast<mlir::RankedTensorType>(result.getType());
+  }
+  mlir::Location locationOf(Op op, const MaybeEpilogue &epilogue) {
+    if (!epilogue)
+      return op.getLoc();
+    return rewriter.getFusedLoc({op.getLoc(), mlir::linalg::GenericOp(epilogue->op).getLoc()});
+  }
+  mlir::remark::RemarkOpts remarkNamed(llvm::StringRef name) const {
+    return mlir::remark::RemarkOpts::name(name).category(category);
+  }
+
+  mlir::ModuleOp module;
+  mlir::SymbolTable symbols;
+  KernelTable kernels;
+  DerivedGlobals globals;
+  TargetAttr target;
+  mlir::IRRewriter rewriter;
+
+private:
+  void lower(Op op);
+
+  llvm::StringRef category;
+};
+
+template <typename Op, typename Spec> void RowProductLowering<Op, Spec>::lower(Op op) {
+  auto missed = [&](llvm::StringRef why) {
+    mlir::remark::missed(op.getLoc(), remarkNamed("product")) << mlir::remark::reason("{0}", why);
+    report(op, nullptr, why);
+  };
+  if (std::string obstacle = prepare(op); !obstacle.empty())
+    return missed(obstacle);
+  std::string reason;
+  MaybeEpilogue epilogue = matchEpilogue(op->getResult(0), leadingDims(op), 1, reason);
+  auto spec = fitEpilogue<Spec>(
+      epilogue, [&] { return makeSpec(op, epilogue); },
+      [&](const Spec &fitted, std::string *why) { return canBuild(fitted, why); }, reason);
+  if (!epilogue && !reason.empty())
+    mlir::remark::missed(op.getLoc(), remarkNamed("epilogue")) << mlir::remark::reason("{0}", reason);
+  if (!canBuild(spec, &reason))
+    return missed(reason);
+  mlir::FailureOr<mlir::func::FuncOp> kernel =
+      kernels.getOrBuild(spec.symbol(), [&](mlir::OpBuilder &builder) { return build(builder, op.getLoc(), spec); });
+  if (failed(kernel))
+    return missed("the name '" + spec.symbol() + "' is taken");
+  if (failed(buildOthers(op, spec)))
+    return missed("the name of the kernel that packs is taken");
+  mlir::remark::passed(op.getLoc(), remarkNamed("product")) << mlir::remark::add("{0}", spec.symbol());
+  report(op, &spec, spec.symbol());
+  mlir::Operation *last = op;
+  if (epilogue)
+    last = epilogue->op;
+  rewriter.setInsertionPoint(last);
+  rewriter.replaceOp(last, emitCall(op, epilogue, spec, *kernel));
+  if (epilogue)
+    rewriter.eraseOp(op);
+}
 
 } // namespace attn
 
