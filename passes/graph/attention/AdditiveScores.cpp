@@ -162,6 +162,12 @@ LogicalResult ScoreMatcher::sortTerms(const Operand &sum) {
   return success();
 }
 
+void ScoreMatcher::walkUpTerms() {
+  for (SmallVector<Operand> *terms : {&match.queryTerms, &match.keyTerms})
+    for (Operand &term : *terms)
+      space.walkUp(term.value, term.access);
+}
+
 /// Of the operands of a contraction the first one becomes the vector over the width, or a constant vector for each
 /// head.
 LogicalResult ScoreMatcher::takeAlignment(Operand (&operands)[2], linalg::LinalgOp product) {
@@ -219,9 +225,7 @@ LogicalResult ScoreMatcher::matchAdditive(linalg::LinalgOp product) {
     for (unsigned atom : match.widths)
       if (llvm::none_of(terms, [&](const Operand &term) { return names(term.access, atom); }))
         return fail("a term of the score is the same over the width", product.getLoc());
-  for (SmallVector<Operand> *terms : {&match.queryTerms, &match.keyTerms})
-    for (Operand &term : *terms)
-      space.walkUp(term.value, term.access);
+  walkUpTerms();
   return success();
 }
 
@@ -248,14 +252,9 @@ LogicalResult ScoreMatcher::matchRankOne() {
   auto *sum = llvm::find_if(found, isSum);
   if (sum == found.end())
     return found.empty() ? fail("scores and values differ in element type", softmax.location) : failure();
-  RegionWriter writer(match, sum->value, kScores, match.scoreCaptures, miss);
-  FailureOr<std::unique_ptr<Region>> region = writer.write(softmax.input, access);
-  if (failed(region))
+  if (failed(writeScore(sum->value)))
     return failure();
-  match.score = std::move(*region);
-  for (SmallVector<Operand> *terms : {&match.queryTerms, &match.keyTerms})
-    for (Operand &term : *terms)
-      space.walkUp(term.value, term.access);
+  walkUpTerms();
   return success();
 }
 

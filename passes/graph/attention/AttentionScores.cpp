@@ -16,21 +16,30 @@ static bool covers(const Access &access, ArrayRef<unsigned> atoms) {
   return llvm::all_of(atoms, [&](unsigned atom) { return names(access, atom); });
 }
 
-/// Writes the score region from `product`, and finds how its operands are read.
-LogicalResult ScoreMatcher::readProduct(linalg::LinalgOp product, bool isRepeated, Operand (&operands)[2]) {
-  RegionWriter writer(match, product->getResult(0), kScores, match.scoreCaptures, miss);
+/// Writes the score region from `scores`, and finds how they are read.
+FailureOr<Access> ScoreMatcher::writeScore(Value scores, bool capturesThem) {
+  RegionWriter writer(match, scores, kScores, match.scoreCaptures, miss);
+  writer.capturesOfTarget = capturesThem;
   FailureOr<std::unique_ptr<Region>> region = writer.write(softmax.input, access);
   if (failed(region))
     return failure();
   match.score = std::move(*region);
+  return *writer.targetAccess;
+}
+
+/// Writes the score region from `product`, and finds how its operands are read.
+LogicalResult ScoreMatcher::readProduct(linalg::LinalgOp product, bool isRepeated, Operand (&operands)[2]) {
+  FailureOr<Access> result = writeScore(product->getResult(0));
+  if (failed(result))
+    return failure();
   if (!isZeroFill(product.getDpsInits()[0]))
     return fail("the scores' contraction accumulates onto other values", product.getLoc());
-  resolve(*writer.targetAccess);
+  resolve(*result);
   for (unsigned atom : allAtoms())
-    if (!names(*writer.targetAccess, atom) && (!isRepeated || !isRow(atom)))
+    if (!names(*result, atom) && (!isRepeated || !isRow(atom)))
       return fail("the scores' contraction is not made for each query and key", product.getLoc());
 
-  SmallVector<Atoms> loops = AtomSpace::loopAtoms(product, *writer.targetAccess);
+  SmallVector<Atoms> loops = AtomSpace::loopAtoms(product, *result);
   SmallVector<bool> known(product.getNumLoops(), false);
   SmallVector<unsigned> sums;
   product.getReductionDims(sums);
@@ -191,14 +200,11 @@ LogicalResult ScoreMatcher::matchGiven() {
   for (; scores + 1 != found.end() && comparesAgain(*scores, ArrayRef(scores + 1, found.end())); ++scores)
     ;
   match.query = *scores;
-  RegionWriter writer(match, match.query.value, kScores, match.scoreCaptures, miss);
-  // A threshold, say, below which scores are hidden.
-  writer.capturesOfTarget = match.normalizer == Normalizer::softmax;
-  FailureOr<std::unique_ptr<Region>> region = writer.write(softmax.input, access);
-  if (failed(region))
+  // A capture made of them: a threshold, say, below which scores are hidden.
+  FailureOr<Access> read = writeScore(match.query.value, match.normalizer == Normalizer::softmax);
+  if (failed(read))
     return failure();
-  match.score = std::move(*region);
-  match.query.access = *writer.targetAccess;
+  match.query.access = *read;
   space.walkUp(match.query.value, match.query.access);
   return success();
 }

@@ -56,6 +56,8 @@ private:
 
   mlir::LogicalResult takeAlignment(Operand (&operands)[2], mlir::linalg::LinalgOp product);
   mlir::LogicalResult readProduct(mlir::linalg::LinalgOp product, bool isRepeated, Operand (&operands)[2]);
+  mlir::FailureOr<Access> writeScore(mlir::Value scores, bool capturesThem = false);
+  void walkUpTerms();
   std::optional<Operand> onlyInput(const Operand &tensor);
   void collectTerms(Operand sum, llvm::SmallVectorImpl<Operand> &terms);
   mlir::LogicalResult sortTerms(const Operand &sum);
