@@ -6,6 +6,7 @@
     bench.py sequence           recurrent encoders, decoder steps and their search, against the targets of verdict.py
     bench.py models             whole models, in bf16 and with narrow weights too, against the targets of verdict.py
     bench.py stored             the same models as int8, fp16 and int4 files, against the targets of stored.py
+    bench.py layers             deformable, outlook and Longformer attention, with PyTorch
     bench.py exposed            what it costs that attention weights are outputs, as head means and whole
 
 A round lets every side run the case for a while, one after the other; each
@@ -29,6 +30,7 @@ import time
 import numpy as np
 
 import attention
+import layers
 import models
 import sequence
 import sides
@@ -73,6 +75,11 @@ def whole_model(model, folder):
     return [net.feeds]
 
 
+def one_layer(name, folder):
+    (folder / "model.onnx").unlink(missing_ok=True)
+    return [layers.write(name, folder)]
+
+
 def stored_model(name, folder):
     """f32.onnx, and what people make of it: model.onnx."""
     source, variant = name.rsplit(".", 1)
@@ -92,6 +99,7 @@ CASES = {
     "minilm-b16-s128": lambda folder: minilm(16, 128, folder),
     **{name: lambda folder, model=model: whole_model(model, folder) for name, model in models.MODELS.items() if model.make},
     **{name: lambda folder, case=case: one_attention(case, folder) for name, case in attention.CASES.items()},
+    **{name: lambda folder, name=name: one_layer(name, folder) for name in layers.NAMES},
     **{name: lambda folder, name=name: stored_model(name, folder) for name in stored.TARGETS},
 }
 
@@ -281,12 +289,14 @@ def main():
     args = parser.parse_args()
     args.forms = "models" in args.cases or "sequence" in args.cases
     args.exposes = "exposed" in args.cases
-    asked = [part for part in args.cases if part not in ("models", "sequence", "stored", "exposed")]
-    pool = [name for name in CASES if name not in stored.TARGETS]
+    asked = [part for part in args.cases if part not in ("models", "sequence", "stored", "layers", "exposed")]
+    pool = [name for name in CASES if name not in stored.TARGETS and name not in layers.NAMES]
     if args.forms:
         pool = [name for name in models.MODELS if (name in sequence.MODELS) == ("sequence" in args.cases)]
     if "stored" in args.cases:
         pool = list(stored.TARGETS)
+    if "layers" in args.cases:
+        pool = list(layers.NAMES)
     if args.exposes:
         pool, args.sides = EXPOSED, "none"
     chosen = [c for c in pool if not asked or any(part in c for part in asked)]

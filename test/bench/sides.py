@@ -177,17 +177,21 @@ class Torch:
         except ImportError as error:
             raise NotAvailable("not installed") from error
         import attention
-        if case not in attention.CASES:
-            raise NotAvailable("only for the attention cases")
+        import layers
+        if case not in attention.CASES and case not in layers.NAMES:
+            raise NotAvailable("only for the attention cases and the layers")
         torch.set_num_threads(threads)
         torch.set_grad_enabled(False)
-        self.torch = torch
-        self.function = attention.torch_function(attention.CASES[case], self.mode)
+        if case in layers.NAMES:
+            self.names, self.function = layers.torch_function(case, self.mode)
+        else:
+            self.names, self.function = "qkv", attention.torch_function(attention.CASES[case], self.mode)
         if self.function is None:
             raise NotAvailable("no such form of this case")
+        self.torch = torch
 
     def call(self, feeds):
-        return [self.function(*(self.torch.from_numpy(feeds[n]) for n in ("q", "k", "v")))]
+        return [self.function(*(self.torch.from_numpy(feeds[n]) for n in self.names))]
 
 
 class TorchCompiled(Torch):

@@ -13,12 +13,12 @@ def linear(inner=WIDTH, outer=WIDTH):
 class Deformable(nn.Module):
     """Deformable DETR: each query samples some places of several maps and weighs them."""
 
-    def __init__(self, heads=2, points=3, maps=((4, 4), (2, 2))):
+    def __init__(self, heads=2, points=3, maps=((4, 4), (2, 2)), width=WIDTH):
         super().__init__()
         self.heads, self.points, self.maps = heads, points, maps
-        self.offsets = linear(WIDTH, heads * len(maps) * points * 2)
-        self.weights = linear(WIDTH, heads * len(maps) * points)
-        self.values = linear()
+        self.offsets = linear(width, heads * len(maps) * points * 2)
+        self.weights = linear(width, heads * len(maps) * points)
+        self.values = linear(width, width)
 
     def forward(self, x, memory, places):
         b, n = x.shape[:2]
@@ -38,13 +38,13 @@ class Deformable(nn.Module):
 class Outlook(nn.Module):
     """VOLO: weights of a window come from its middle alone."""
 
-    def __init__(self, heads=2, kernel=3):
+    def __init__(self, heads=2, kernel=3, width=WIDTH):
         super().__init__()
         self.heads, self.kernel = heads, kernel
-        self.values, self.weights = linear(), linear(WIDTH, heads * kernel**4)
+        self.values, self.weights = linear(width, width), linear(width, heads * kernel**4)
 
     def forward(self, x):
-        b, u, v, c = x.shape
+        b, u, v, c = map(int, x.shape)  # of one size, which the exporter of fold asks for
         h, k = self.heads, self.kernel
         values = F.unfold(self.values(x).permute(0, 3, 1, 2), k, padding=1)
         values = values.reshape(b, h, c // h, k * k, u * v).permute(0, 1, 4, 3, 2)

@@ -1,0 +1,71 @@
+"""Layers of ./dev bench layers: attentions whose batch dimensions and windows are unlike a Transformer's, at the sizes of
+the models that they come from, as PyTorch's exporter writes them. Random weights.
+
+    deformable  encoder of deformable DETR: 8,500 queries sample four maps of an image of 640 x 640
+    outlook     VOLO-D1: windows of 3 x 3 over 28 x 28 places, four images
+    longformer  Longformer-base: one layer on 4,096 tokens, a window of 512, one global token
+"""
+import pathlib
+import sys
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "e2e" / "wild"))
+NAMES = ("deformable", "outlook", "longformer")
+MAPS = ((80, 80), (40, 40), (20, 20), (10, 10))
+OPSET = 18  # the first with Col2Im, which outlook attention ends with
+
+
+def deformable(torch):
+    from literature import Deformable
+    places = sum(u * v for u, v in MAPS)
+    return Deformable(heads=8, points=4, maps=MAPS, width=256), {
+        "x": torch.randn(1, places, 256), "memory": torch.randn(1, places, 256), "places": torch.rand(1, places, 2)}
+
+
+def outlook(torch):
+    from literature import Outlook
+    return Outlook(heads=6, kernel=3, width=192), {"x": torch.randn(4, 28, 28, 192)}
+
+
+def longformer(torch):
+    import transformers
+    config = transformers.LongformerConfig(attention_window=[512], num_hidden_layers=1, max_position_embeddings=4098,
+                                           pad_token_id=1, vocab_size=1000, attn_implementation="eager")
+
+    class Text(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.model = transformers.LongformerModel(config, add_pooling_layer=False)
+
+        def forward(self, ids, mask, first):
+            return self.model(input_ids=ids, attention_mask=mask, global_attention_mask=first)[0]
+
+    first = torch.zeros(1, 4096, dtype=torch.int64)
+    first[:, 0] = 1
+    return Text(), {"ids": torch.randint(3, 1000, (1, 4096)), "mask": torch.ones(1, 4096, dtype=torch.int64), "first": first}
+
+
+def make(name):
+    """The layer as a torch module, and its inputs by name; the same in each process."""
+    import torch
+    torch.manual_seed(3)
+    module, inputs = globals()[name](torch)
+    return module.eval(), inputs
+
+
+def write(name, folder):
+    """model.onnx; returns the inputs."""
+    import torch
+    module, inputs = make(name)
+    with torch.no_grad():
+        torch.onnx.export(module, tuple(inputs.values()), folder / "model.onnx", input_names=list(inputs),
+                          output_names=["y"], opset_version=OPSET,
+                          dynamo=False)
+    return {n: x.numpy() for n, x in inputs.items()}
+
+
+def torch_function(name, mode):
+    """The names of the layer's inputs and the layer in PyTorch: 'eager' or 'compiled'; None where there is no such form."""
+    import torch
+    module, inputs = make(name)
+    forms = {"eager": lambda: module, "compiled": lambda: torch.compile(module, dynamic=False), "flex": lambda: None}
+    return list(inputs), forms[mode]()
