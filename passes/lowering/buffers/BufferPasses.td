@@ -75,7 +75,8 @@ def PrepareBuffersPass : Pass<"attn-prepare-buffers", "mlir::func::FuncOp"> {
 def EliminateEmptiesPass : Pass<"attn-eliminate-empties", "mlir::ModuleOp"> {
   let summary = "what is inserted into a tensor is computed in its place";
   let description = [{
-    Upstream's elimination of `tensor.empty`, but for two cases: what the
+    Upstream's elimination of `tensor.empty`, once reshapes that only add
+    dimensions of size 1 are part of the insertion, but for two cases: what the
     destination is made of would move in front of the first writer, and with it
     what writes other parts of it. Where an `attn.require` stands in between,
     these would be as large as it has not allowed yet, so there it stays. So it

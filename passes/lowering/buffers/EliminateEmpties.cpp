@@ -6,7 +6,9 @@
 #include "mlir/Dialect/Bufferization/Transforms/OneShotModuleBufferize.h"
 #include "mlir/Dialect/Bufferization/Transforms/Transforms.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "mlir/Dialect/Tensor/Transforms/Transforms.h"
 #include "mlir/Interfaces/SubsetOpInterface.h"
+#include "mlir/Transforms/GreedyPatternRewriteDriver.h"
 
 namespace attn {
 #define GEN_PASS_DEF_ELIMINATEEMPTIESPASS
@@ -45,6 +47,11 @@ bool overwritesWhatIsRead(SubsetInsertionOpInterface insertion, Value empty,
 
 struct EliminateEmptiesPass : attn::impl::EliminateEmptiesPassBase<EliminateEmptiesPass> {
   void runOnOperation() override {
+    // A reshape that only adds dimensions of size 1, as of what is stacked, would keep what is inserted from its place.
+    RewritePatternSet patterns(&getContext());
+    tensor::populateReassociativeReshapeFoldingPatterns(patterns);
+    if (failed(applyPatternsGreedily(getOperation(), std::move(patterns))))
+      return signalPassFailure();
     bufferization::OneShotBufferizationOptions options;
     options.allowReturnAllocsFromLoops = options.bufferizeFunctionBoundaries = true;
     bufferization::OneShotAnalysisState state(getOperation(), options);

@@ -265,7 +265,12 @@ def PrepareAttentionPass : Pass<"attn-prepare-attention", "::mlir::ModuleOp"> {
     %o = attn.attention ... maps [..., affine_map<(b, h, i, j, d, e) -> (b, j, h, d)>, ...] ins(%q, %t, %v ... {attn.form = "dot"}
     ```
 
-    Numerical effect: none.
+    Where each of many batches has one query and values of its own, and all
+    share the keys (the sampled places of deformable attention), the scores are
+    one `linalg.contract` before a `given` attention: by itself a query would
+    read all keys.
+
+    Numerical effect: such scores are summed in another order.
   }];
   let dependentDialects = ["::attn::AttnDialect", "::mlir::linalg::LinalgDialect", "::mlir::tensor::TensorDialect"];
 }

@@ -3,6 +3,7 @@
 #include "dialects/attn/ScoreKinds.h"
 #include "passes/Passes.h"
 #include "passes/graph/FusionVerdict.h"
+#include "passes/lowering/cpu/StoreScores.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
@@ -27,28 +28,12 @@ using Dim = AttentionOp::Dim;
 /// On an attn.attention: its kernel form.
 constexpr StringLiteral kFormAttr = "attn.form";
 
-/// Static size of `dim`, or nullopt where it is dynamic; 1 where no map names it.
-std::optional<int64_t> staticSize(AttentionOp op, unsigned dim) {
-  bool isNamed = false;
-  SmallVector<Value> values(op->getOperands());
-  llvm::append_range(values, op->getResults());
-  for (auto [n, value] : llvm::enumerate(values))
-    for (auto [position, expr] : llvm::enumerate(op.getMap(n).getResults())) {
-      if (AttentionOp::getNamedDim(expr) != dim || AttentionOp::getDivisor(expr) > 1)
-        continue;
-      isNamed = true;
-      if (int64_t size = cast<RankedTensorType>(value.getType()).getDimSize(position); !ShapedType::isDynamic(size))
-        return size;
-    }
-  return isNamed ? std::nullopt : std::optional<int64_t>(1);
-}
-
 /// The innermost dimension along which `map` reads more than one element, or
 /// nullopt for none.
 std::optional<unsigned> innermost(AttentionOp op, AffineMap map) {
   for (int64_t n = map.getNumResults(); n-- > 0;) {
     std::optional<unsigned> dim = AttentionOp::getNamedDim(map.getResult(n));
-    if (dim && staticSize(op, *dim) != 1)
+    if (dim && getStaticSize(op, *dim) != 1)
       return dim;
   }
   return std::nullopt;
@@ -60,11 +45,11 @@ std::string formOf(AttentionOp op) {
   bool isListed = llvm::any_of(op.getMask(), [](Attribute term) { return isa<BlocksAttr>(term); });
   if (!formula.hasKey)
     return kind + (isListed ? "-listed" : "");
-  bool isOne = staticSize(op, Dim::D) == 1;
+  bool isOne = getStaticSize(op, Dim::D) == 1;
   if (!formula.isProduct)
     return kind + (isOne ? "-one" : "");
   bool isColumns = innermost(op, op.getKeyMap()) == unsigned(Dim::J) && !isOne;
-  return (staticSize(op, Dim::I) == 1 ? "row-" : "") + kind + (isColumns ? "-columns" : "");
+  return (getStaticSize(op, Dim::I) == 1 ? "row-" : "") + kind + (isColumns ? "-columns" : "");
 }
 
 /// A quotient by a constant in the score region becomes a product: a division
@@ -108,7 +93,7 @@ private:
     AffineMap map = op.getMap(n);
     std::optional<unsigned> last = innermost(op, map);
     if (last && !llvm::is_contained(wanted, *last) && AttentionOp::names(map, wanted.front()) &&
-        staticSize(op, wanted.front()) != 1)
+        getStaticSize(op, wanted.front()) != 1)
       moveLast(n, name, wanted.front());
   }
 
@@ -157,6 +142,7 @@ struct PrepareAttentionPass : attn::impl::PrepareAttentionPassBase<PrepareAttent
     IRRewriter rewriter(&getContext());
     for (AttentionOp op : ops) {
       multiplyScores(op, rewriter);
+      op = storeSharedScores(op, rewriter);
       SmallVector<Attribute> copies = Preparation(op, rewriter).run();
       std::string form = formOf(op);
       op->setAttr(kFormAttr, rewriter.getStringAttr(form));

@@ -77,3 +77,17 @@ func.func @alone(%x: tensor<?x1xi64>, %sum: memref<1xi64>) {
   bufferization.materialize_in_destination %r in restrict writable %sum : (tensor<1xi64>, memref<1xi64>) -> ()
   return
 }
+
+// What is stacked is computed in its place, too, through the reshape that adds the dimension.
+// CHECK-LABEL: func.func @stacked
+// CHECK: %[[PART:.*]] = tensor.extract_slice {{.*}}[0, 1, 0] [4, 1, 3] [1, 1, 1] : tensor<4x2x3xf32> to tensor<4x3xf32>
+// CHECK: linalg.exp {{.*}}outs(%[[PART]] :
+// CHECK-NOT: tensor.expand_shape
+// CHECK: return
+func.func @stacked(%x: tensor<4x3xf32>, %whole: tensor<4x2x3xf32>) -> tensor<4x2x3xf32> {
+  %e = tensor.empty() : tensor<4x3xf32>
+  %a = linalg.exp ins(%x : tensor<4x3xf32>) outs(%e : tensor<4x3xf32>) -> tensor<4x3xf32>
+  %one = tensor.expand_shape %a [[0], [1, 2]] output_shape [4, 1, 3] : tensor<4x3xf32> into tensor<4x1x3xf32>
+  %two = tensor.insert_slice %one into %whole[0, 1, 0] [4, 1, 3] [1, 1, 1] : tensor<4x1x3xf32> into tensor<4x2x3xf32>
+  return %two : tensor<4x2x3xf32>
+}

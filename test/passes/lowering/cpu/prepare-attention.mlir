@@ -127,3 +127,65 @@ func.func @not_multiplied(%q: tensor<2x3x4x8xf32>, %k: tensor<2x5x4x8xf32>) -> t
     }
   return %x : tensor<2x3x4x8xf32>
 }
+
+// -----
+
+#q = affine_map<(b, h, i, j, d, e) -> (i, b, d)>
+#k = affine_map<(b, h, i, j, d, e) -> (d, h, j)>
+#kb = affine_map<(b, h, i, j, d, e) -> (b, d, h, j)>
+#v = affine_map<(b, h, i, j, d, e) -> (h, b, j, e)>
+#vh = affine_map<(b, h, i, j, d, e) -> (h, j, e)>
+#o = affine_map<(b, h, i, j, d, e) -> (b, h, e, i)>
+
+// Queries that share keys, each with values of its own: one product makes all scores.
+// CHECK-DAG: #[[S:.+]] = affine_map<(d0, d1, d2, d3, d4, d5) -> (d2, d0, d1, d3)>
+// CHECK-DAG: #[[A:.+]] = affine_map<(d0, d1, d2, d3, d4) -> (d2, d0, d4)>
+// CHECK-DAG: #[[B:.+]] = affine_map<(d0, d1, d2, d3, d4) -> (d4, d1, d3)>
+// CHECK-DAG: #[[C:.+]] = affine_map<(d0, d1, d2, d3, d4) -> (d2, d0, d1, d3)>
+// CHECK-LABEL: func.func @sampled
+// CHECK: %[[SCORES:.+]] = linalg.contract indexing_maps = [#[[A]], #[[B]], #[[C]]] ins(%arg0, %arg1 : tensor<1x?x32xf32>, tensor<32x4x12xf32>) outs(%{{.+}} : tensor<1x?x4x12xf32>)
+// CHECK: attn.attention kind given masked_rows nan maps [#[[S]], #{{.+}}, #{{.+}}] ins(%[[SCORES]], %arg2 :
+// CHECK: attn.form = "given"
+func.func @sampled(%q: tensor<1x?x32xf32>, %k: tensor<32x4x12xf32>, %v: tensor<4x?x12x8xf32>) -> tensor<?x4x8x1xf32> {
+  %x = attn.attention masked_rows nan maps [#q, #k, #v, #o]
+      ins(%q, %k, %v : tensor<1x?x32xf32>, tensor<32x4x12xf32>, tensor<4x?x12x8xf32>) -> tensor<?x4x8x1xf32>
+    score {
+    ^bb0(%s: f32):
+      attn.yield %s : f32
+    }
+  return %x : tensor<?x4x8x1xf32>
+}
+
+// Not where they are few, share the values, have keys of their own, or are rows that read them together.
+// CHECK-LABEL: func.func @not_sampled
+// CHECK-NOT: linalg.contract
+// CHECK: return
+func.func @not_sampled(%q: tensor<1x?x32xf32>, %few: tensor<1x15x32xf32>, %rows: tensor<2x?x32xf32>, %k: tensor<32x4x12xf32>,
+                       %kb: tensor<?x32x4x12xf32>, %v: tensor<4x?x12x8xf32>, %v15: tensor<4x15x12x8xf32>, %vh: tensor<4x12x8xf32>)
+    -> (tensor<15x4x8x1xf32>, tensor<?x4x8x1xf32>, tensor<?x4x8x1xf32>, tensor<?x4x8x2xf32>) {
+  %w = attn.attention masked_rows nan maps [#q, #k, #v, #o]
+      ins(%few, %k, %v15 : tensor<1x15x32xf32>, tensor<32x4x12xf32>, tensor<4x15x12x8xf32>) -> tensor<15x4x8x1xf32>
+    score {
+    ^bb0(%s: f32):
+      attn.yield %s : f32
+    }
+  %x = attn.attention masked_rows nan maps [#q, #k, #vh, #o]
+      ins(%q, %k, %vh : tensor<1x?x32xf32>, tensor<32x4x12xf32>, tensor<4x12x8xf32>) -> tensor<?x4x8x1xf32>
+    score {
+    ^bb0(%s: f32):
+      attn.yield %s : f32
+    }
+  %y = attn.attention masked_rows nan maps [#q, #kb, #v, #o]
+      ins(%q, %kb, %v : tensor<1x?x32xf32>, tensor<?x32x4x12xf32>, tensor<4x?x12x8xf32>) -> tensor<?x4x8x1xf32>
+    score {
+    ^bb0(%s: f32):
+      attn.yield %s : f32
+    }
+  %z = attn.attention masked_rows nan maps [#q, #k, #v, #o]
+      ins(%rows, %k, %v : tensor<2x?x32xf32>, tensor<32x4x12xf32>, tensor<4x?x12x8xf32>) -> tensor<?x4x8x2xf32>
+    score {
+    ^bb0(%s: f32):
+      attn.yield %s : f32
+    }
+  return %w, %x, %y, %z : tensor<15x4x8x1xf32>, tensor<?x4x8x1xf32>, tensor<?x4x8x1xf32>, tensor<?x4x8x2xf32>
+}
