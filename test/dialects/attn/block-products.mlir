@@ -4,6 +4,9 @@
 // CHECK-LABEL: @numbers
 // CHECK: attn.dequantize_blocks %{{.*}} scales %{{.*}} axis 1 block 32 bits 4 zero_point 8 unsigned : tensor<6x80xi8> scales tensor<6x3xf32> -> tensor<6x80xf32>
 // CHECK: attn.dequantize_blocks %{{.*}} scales %{{.*}} zeros %{{.*}} axis 0 block 16 bits 8 : tensor<?x4xi8> scales tensor<?x4xf16> zeros tensor<?x4xi8> -> tensor<?x4xf16>
+// LINALG-DAG: #[[ROWS:.*]] = affine_map<(d0, d1, d2, d3) -> (d0, d1, d3)>
+// LINALG-DAG: #[[TURNED:.*]] = affine_map<(d0, d1, d2, d3) -> (d2, d3)>
+// LINALG-DAG: #[[MATRIX:.*]] = affine_map<(d0, d1, d2, d3) -> (d3, d2)>
 // LINALG-LABEL: @numbers
 // LINALG-NOT: attn.dequantize_blocks
 // LINALG: linalg.generic
@@ -31,9 +34,17 @@ func.func @numbers(%q: tensor<6x80xi8>, %s: tensor<6x3xf32>, %r: tensor<?x4xi8>,
 // CHECK: attn.block_product %{{.*}} by %{{.*}} scales %{{.*}} zeros %{{.*}} block 32 bits 4 transposed unsigned narrow_rows : tensor<?x2x80xf32> by tensor<6x80xi8> scales tensor<6x3xf32> zeros tensor<6x3xf32> -> tensor<?x2x6xf32>
 // LINALG-LABEL: @product
 // LINALG-NOT: attn.block_product
-// LINALG: linalg.contract indexing_maps = [#{{.*}}, #{{.*}}, #{{.*}}] ins(%{{.*}}, %{{.*}} : tensor<?x2x80xf32>, tensor<6x80xf32>)
+// LINALG: linalg.contract indexing_maps = [#[[ROWS]], #[[TURNED]], #{{.*}}] ins(%{{.*}}, %{{.*}} : tensor<?x2x80xf32>, tensor<6x80xf32>)
 func.func @product(%x: tensor<?x2x80xf32>, %q: tensor<6x80xi8>, %s: tensor<6x3xf32>, %z: tensor<6x3xf32>) -> tensor<?x2x6xf32> {
   %y = attn.block_product %x by %q scales %s zeros %z block 32 bits 4 transposed unsigned narrow_rows
       : tensor<?x2x80xf32> by tensor<6x80xi8> scales tensor<6x3xf32> zeros tensor<6x3xf32> -> tensor<?x2x6xf32>
+  return %y : tensor<?x2x6xf32>
+}
+
+// LINALG-LABEL: @product_by_columns
+// LINALG: linalg.contract indexing_maps = [#[[ROWS]], #[[MATRIX]], #{{.*}}] ins(%{{.*}}, %{{.*}} : tensor<?x2x80xf32>, tensor<80x6xf32>)
+func.func @product_by_columns(%x: tensor<?x2x80xf32>, %q: tensor<80x6xi8>, %s: tensor<3x6xf32>) -> tensor<?x2x6xf32> {
+  %y = attn.block_product %x by %q scales %s block 32 bits 4
+      : tensor<?x2x80xf32> by tensor<80x6xi8> scales tensor<3x6xf32> -> tensor<?x2x6xf32>
   return %y : tensor<?x2x6xf32>
 }

@@ -48,3 +48,13 @@ func.func @projected(%x: tensor<?x4x96xf32>, %r: tensor<2x48x16xf32>) -> tensor<
       mirrored ins(%x, %r : tensor<?x4x96xf32>, tensor<2x48x16xf32>) -> tensor<?x2x4x16xf32>, tensor<2x4x16xf32>
   return %y : tensor<?x2x4x16xf32>
 }
+
+// Each direction begins with its own state.
+// CHECK-LABEL: func.func @begun
+// CHECK: tensor.extract_slice %arg2[0, 0, 0] [1, 4, 16] [1, 1, 1] : tensor<2x4x16xf32> to tensor<4x16xf32>
+// CHECK: tensor.extract_slice %arg2[1, 0, 0] [1, 4, 16] [1, 1, 1] : tensor<2x4x16xf32> to tensor<4x16xf32>
+func.func @begun(%x: tensor<?x4x96xf32>, %r: tensor<2x48x16xf32>, %h0: tensor<2x4x16xf32>) -> tensor<?x2x4x16xf32> {
+  %y, %h = attn.gru bidirectional [#attn.activation<sigmoid>, #attn.activation<tanh>, #attn.activation<sigmoid>, #attn.activation<tanh>]
+      ins(%x, %r : tensor<?x4x96xf32>, tensor<2x48x16xf32>) initial_h(%h0 : tensor<2x4x16xf32>) -> tensor<?x2x4x16xf32>, tensor<2x4x16xf32>
+  return %y : tensor<?x2x4x16xf32>
+}

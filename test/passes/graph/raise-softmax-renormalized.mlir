@@ -180,3 +180,72 @@ func.func @any_size(%s: tensor<5x7xf32>, %m: tensor<7xf32>) -> tensor<5x7xf32> {
   } -> tensor<5x7xf32>
   return %p : tensor<5x7xf32>
 }
+
+// -----
+
+#ij = affine_map<(i, j) -> (i, j)>
+#i = affine_map<(i, j) -> (i)>
+// Near misses: the mask says what is hidden, and shows what is one number of several.
+// CHECK-LABEL: func.func @hidden
+// CHECK: attn.softmax %arg0 dim 1 : tensor
+// CHECK: arith.divf
+// CHECK-LABEL: func.func @numbered
+// CHECK: attn.softmax %arg0 dim 1 : tensor
+// CHECK: arith.divf
+func.func @hidden(%s: tensor<5x7xf32>, %m: tensor<5x7xi8>) -> tensor<5x7xf32> {
+  %zero = arith.constant 0.0 : f32
+  %no = arith.constant 0 : i8
+  %e = tensor.empty() : tensor<5x7xf32>
+  %er = tensor.empty() : tensor<5xf32>
+  %fr = linalg.fill ins(%zero : f32) outs(%er : tensor<5xf32>) -> tensor<5xf32>
+  %w = attn.softmax %s dim 1 : tensor<5x7xf32>
+  %x = linalg.generic {indexing_maps = [#ij, #ij, #ij], iterator_types = ["parallel", "parallel"]}
+      ins(%m, %w : tensor<5x7xi8>, tensor<5x7xf32>) outs(%e : tensor<5x7xf32>) {
+  ^bb0(%b: i8, %a: f32, %out: f32):
+    %c = arith.cmpi eq, %b, %no : i8
+    %r = arith.select %c, %a, %zero : f32
+    linalg.yield %r : f32
+  } -> tensor<5x7xf32>
+  %t = linalg.generic {indexing_maps = [#ij, #i], iterator_types = ["parallel", "reduction"]}
+      ins(%x : tensor<5x7xf32>) outs(%fr : tensor<5xf32>) {
+  ^bb0(%b: f32, %a: f32):
+    %r = arith.addf %a, %b : f32
+    linalg.yield %r : f32
+  } -> tensor<5xf32>
+  %p = linalg.generic {indexing_maps = [#ij, #i, #ij], iterator_types = ["parallel", "parallel"]}
+      ins(%x, %t : tensor<5x7xf32>, tensor<5xf32>) outs(%e : tensor<5x7xf32>) {
+  ^bb0(%a: f32, %b: f32, %out: f32):
+    %r = arith.divf %a, %b : f32
+    linalg.yield %r : f32
+  } -> tensor<5x7xf32>
+  return %p : tensor<5x7xf32>
+}
+
+func.func @numbered(%s: tensor<5x7xf32>, %m: tensor<5x7xi8>) -> tensor<5x7xf32> {
+  %zero = arith.constant 0.0 : f32
+  %no = arith.constant 3 : i8
+  %e = tensor.empty() : tensor<5x7xf32>
+  %er = tensor.empty() : tensor<5xf32>
+  %fr = linalg.fill ins(%zero : f32) outs(%er : tensor<5xf32>) -> tensor<5xf32>
+  %w = attn.softmax %s dim 1 : tensor<5x7xf32>
+  %x = linalg.generic {indexing_maps = [#ij, #ij, #ij], iterator_types = ["parallel", "parallel"]}
+      ins(%m, %w : tensor<5x7xi8>, tensor<5x7xf32>) outs(%e : tensor<5x7xf32>) {
+  ^bb0(%b: i8, %a: f32, %out: f32):
+    %c = arith.cmpi ne, %b, %no : i8
+    %r = arith.select %c, %a, %zero : f32
+    linalg.yield %r : f32
+  } -> tensor<5x7xf32>
+  %t = linalg.generic {indexing_maps = [#ij, #i], iterator_types = ["parallel", "reduction"]}
+      ins(%x : tensor<5x7xf32>) outs(%fr : tensor<5xf32>) {
+  ^bb0(%b: f32, %a: f32):
+    %r = arith.addf %a, %b : f32
+    linalg.yield %r : f32
+  } -> tensor<5xf32>
+  %p = linalg.generic {indexing_maps = [#ij, #i, #ij], iterator_types = ["parallel", "parallel"]}
+      ins(%x, %t : tensor<5x7xf32>, tensor<5xf32>) outs(%e : tensor<5x7xf32>) {
+  ^bb0(%a: f32, %b: f32, %out: f32):
+    %r = arith.divf %a, %b : f32
+    linalg.yield %r : f32
+  } -> tensor<5x7xf32>
+  return %p : tensor<5x7xf32>
+}

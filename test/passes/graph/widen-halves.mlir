@@ -266,3 +266,22 @@ func.func @blocks(%x: tensor<2x80xf16>) -> tensor<2x6xf32> {
       affine_map<(m, n, k) -> (m, n)>] ins(%x, %w : tensor<2x80xf16>, tensor<6x80xf16>) outs(%f : tensor<2x6xf32>) -> tensor<2x6xf32>
   return %y : tensor<2x6xf32>
 }
+
+// -----
+
+// What tells halves apart is no half.
+// CHECK-LABEL: func.func @compared
+// CHECK: %[[C:.+]] = arith.cmpf ogt, %[[A:.+]], %[[B:.+]] : f32
+// CHECK: arith.select %[[C]], %[[A]], %[[B]] : f32
+// CHECK: arith.truncf %{{.+}} : f32 to f16
+func.func @compared(%x: tensor<4xf16>, %y: tensor<4xf16>) -> tensor<4xf16> {
+  %e = tensor.empty() : tensor<4xf16>
+  %m = linalg.generic {indexing_maps = [affine_map<(i) -> (i)>, affine_map<(i) -> (i)>, affine_map<(i) -> (i)>],
+      iterator_types = ["parallel"]} ins(%x, %y : tensor<4xf16>, tensor<4xf16>) outs(%e : tensor<4xf16>) {
+  ^bb0(%a: f16, %b: f16, %o: f16):
+    %c = arith.cmpf ogt, %a, %b : f16
+    %r = arith.select %c, %a, %b : f16
+    linalg.yield %r : f16
+  } -> tensor<4xf16>
+  return %m : tensor<4xf16>
+}
