@@ -92,3 +92,22 @@ func.func @crossed(%a: tensor<1x4x16xf32>, %b: tensor<1x4x16xf32>, %h: tensor<1x
       -> tensor<1x1x4x16xf32>, tensor<1x4x16xf32>
   return %ha2, %hb2 : tensor<1x4x16xf32>, tensor<1x4x16xf32>
 }
+
+// -----
+
+// Nobody but the next step reads a cell. The sequence of one step is a part of that of all.
+// CHECK-LABEL: func.func @cells
+// CHECK: %[[Y:.*]], %[[LAST:.*]], %{{.*}} = attn.lstm {{.*}} -> tensor<2x1x4x16xf32>, tensor<1x4x16xf32>, tensor<1x4x16xf32>
+// CHECK-NOT: attn.lstm
+// CHECK: %[[FIRST:.*]] = tensor.extract_slice %[[Y]][0, 0, 0, 0] [1, 1, 4, 16] {{.*}} to tensor<1x1x4x16xf32>
+// CHECK: return %[[LAST]], %[[FIRST]]
+func.func @cells(%a: tensor<1x4x8xf32>, %h: tensor<1x4x16xf32>, %w: tensor<1x64x8xf32>, %r: tensor<1x64x16xf32>)
+    -> (tensor<1x4x16xf32>, tensor<1x1x4x16xf32>) {
+  %y0, %h0, %c0 = attn.lstm forward [#attn.activation<sigmoid>, #attn.activation<tanh>, #attn.activation<tanh>]
+      ins(%a, %w, %r : tensor<1x4x8xf32>, tensor<1x64x8xf32>, tensor<1x64x16xf32>) initial_h(%h : tensor<1x4x16xf32>)
+      initial_c(%h : tensor<1x4x16xf32>) -> tensor<1x1x4x16xf32>, tensor<1x4x16xf32>, tensor<1x4x16xf32>
+  %y1, %h1, %c1 = attn.lstm forward [#attn.activation<sigmoid>, #attn.activation<tanh>, #attn.activation<tanh>]
+      ins(%a, %w, %r : tensor<1x4x8xf32>, tensor<1x64x8xf32>, tensor<1x64x16xf32>) initial_h(%h0 : tensor<1x4x16xf32>)
+      initial_c(%c0 : tensor<1x4x16xf32>) -> tensor<1x1x4x16xf32>, tensor<1x4x16xf32>, tensor<1x4x16xf32>
+  return %h1, %y0 : tensor<1x4x16xf32>, tensor<1x1x4x16xf32>
+}

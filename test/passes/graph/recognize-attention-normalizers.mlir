@@ -408,3 +408,51 @@ func.func @square(%s: tensor<5x6xf32>, %t: tensor<5x6xf32>, %v: tensor<6x4xf32>)
       ins(%p2, %v : tensor<5x6xf32>, tensor<6x4xf32>) outs(%fo : tensor<5x4xf32>) -> tensor<5x4xf32>
   return %r, %r2 : tensor<5x4xf32>, tensor<5x4xf32>
 }
+
+// -----
+
+#q = affine_map<(i, j, d) -> (i, d)>
+#k = affine_map<(i, j, d) -> (j, d)>
+#s = affine_map<(i, j, d) -> (i, j)>
+#ij = affine_map<(i, j) -> (i, j)>
+#i = affine_map<(i, j) -> (i)>
+#w = affine_map<(i, e, j) -> (i, j)>
+#v = affine_map<(i, e, j) -> (j, e)>
+#o = affine_map<(i, e, j) -> (i, e)>
+// Near miss: half of a number is not more than nothing.
+// CHECK-NOT: fused = true
+// CHECK-LABEL: func.func @half_over_sum
+// CHECK-NOT: attn.attention
+func.func @half_over_sum(%q: tensor<5x8xf32>, %k: tensor<7x8xf32>, %v: tensor<7x4xf32>) -> tensor<5x4xf32> {
+  %zero = arith.constant 0.0 : f32
+  %half = arith.constant 0.5 : f32
+  %e = tensor.empty() : tensor<5x7xf32>
+  %f = linalg.fill ins(%zero : f32) outs(%e : tensor<5x7xf32>) -> tensor<5x7xf32>
+  %s = linalg.contract indexing_maps = [#q, #k, #s] ins(%q, %k : tensor<5x8xf32>, tensor<7x8xf32>)
+      outs(%f : tensor<5x7xf32>) -> tensor<5x7xf32>
+  %g = linalg.generic {indexing_maps = [#ij, #ij], iterator_types = ["parallel", "parallel"]}
+      ins(%s : tensor<5x7xf32>) outs(%e : tensor<5x7xf32>) {
+  ^bb0(%x: f32, %o: f32):
+    %r = arith.mulf %x, %half : f32
+    linalg.yield %r : f32
+  } -> tensor<5x7xf32>
+  %er = tensor.empty() : tensor<5xf32>
+  %fr = linalg.fill ins(%zero : f32) outs(%er : tensor<5xf32>) -> tensor<5xf32>
+  %sum = linalg.generic {indexing_maps = [#ij, #i], iterator_types = ["parallel", "reduction"]}
+      ins(%g : tensor<5x7xf32>) outs(%fr : tensor<5xf32>) {
+  ^bb0(%x: f32, %a: f32):
+    %r = arith.addf %a, %x : f32
+    linalg.yield %r : f32
+  } -> tensor<5xf32>
+  %p = linalg.generic {indexing_maps = [#ij, #i, #ij], iterator_types = ["parallel", "parallel"]}
+      ins(%g, %sum : tensor<5x7xf32>, tensor<5xf32>) outs(%e : tensor<5x7xf32>) {
+  ^bb0(%x: f32, %y: f32, %o: f32):
+    %r = arith.divf %x, %y : f32
+    linalg.yield %r : f32
+  } -> tensor<5x7xf32>
+  %eo = tensor.empty() : tensor<5x4xf32>
+  %fo = linalg.fill ins(%zero : f32) outs(%eo : tensor<5x4xf32>) -> tensor<5x4xf32>
+  %o = linalg.contract indexing_maps = [#w, #v, #o] ins(%p, %v : tensor<5x7xf32>, tensor<7x4xf32>)
+      outs(%fo : tensor<5x4xf32>) -> tensor<5x4xf32>
+  return %o : tensor<5x4xf32>
+}
