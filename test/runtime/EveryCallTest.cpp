@@ -135,6 +135,8 @@ protected:
       bool isDone = left > 0;
       EXPECT_TRUE(status == ATTNRT_OK || status == ATTNRT_OUT_OF_MEMORY || status == ATTNRT_IO)
           << "call " << n << ": " << attnrt_status_name(status) << ": " << attnrt_last_error();
+      if (fault == kMemory && status == ATTNRT_IO) // libc says no more
+        EXPECT_TRUE(errorSays("its code cannot be loaded")) << "call " << n;
       if (status != ATTNRT_OK)
         EXPECT_STRNE(attnrt_last_error(), "") << "call " << n;
       if (isDone) {

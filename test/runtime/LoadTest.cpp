@@ -41,7 +41,7 @@ TEST_F(LoadTest, DescribesTheModel) {
   const attnrt_model_info *info = nullptr;
   ASSERT_EQ(attnrt_model_get_info(model.get(), &info), ATTNRT_OK);
   EXPECT_EQ(info->abi_version, ATTNRT_ABI_VERSION);
-  EXPECT_EQ(info->num_entries, 18u);
+  EXPECT_EQ(info->num_entries, 19u);
   EXPECT_STREQ(info->entries[0]->name, "lookup");
   EXPECT_EQ(info->entries[0]->num_inputs, 2);
   EXPECT_STREQ(info->entries[0]->inputs[1].name, "x");
@@ -49,7 +49,7 @@ TEST_F(LoadTest, DescribesTheModel) {
   EXPECT_EQ(info->entries[0]->inputs[1].dims[0].size, -1);
   EXPECT_STREQ(info->entries[0]->inputs[1].dims[0].name, "n");
   EXPECT_EQ(info->entries[0]->has_state, 0);
-  EXPECT_EQ(info->num_weights, 9u);
+  EXPECT_EQ(info->num_weights, 12u);
   EXPECT_STREQ(info->weights[2].layout, "panels:4");
   EXPECT_STREQ(info->target, "x86_64-unknown-linux-gnu");
   EXPECT_STREQ(info->compiler_version, "by hand");
@@ -228,6 +228,11 @@ TEST_F(LoadTest, MissingCpuFeatures) {
   writeVariant("fixture-features.so");
   expectRefused(ATTNRT_INCOMPATIBLE,
                 "needs CPU features that this machine lacks: warp_drive, flux_capacitor (of sse2,");
+}
+
+TEST_F(LoadTest, AnOutputOfTooManyDimensions) {
+  writeVariant("fixture-deep.so");
+  expectRefused(ATTNRT_CORRUPT_FILE, "the description of entry 0 is not sound");
 }
 
 TEST_F(LoadTest, OtherArchitecture) {

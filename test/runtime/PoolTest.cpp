@@ -187,6 +187,18 @@ TEST(PoolTest, Oversubscribed) {
   EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(20));
 }
 
+// A piece that can be stopped is worked on in parts, which grow while they are short.
+TEST(PoolTest, PartsGrow) {
+  Pool pool;
+  ASSERT_TRUE(pool.initialize(1, nullptr, 0));
+  pool.beginRun();
+  std::atomic<int32_t> flag{0};
+  StopCondition stop;
+  stop.cancel = &flag;
+  EXPECT_LT(piecesOf(pool, 1 << 20, stop).size(), 1000u);
+  pool.endRun();
+}
+
 TEST(PoolTest, StoppedBeforeAndBetween) {
   Pool pool;
   ASSERT_TRUE(pool.initialize(2, nullptr, 0));

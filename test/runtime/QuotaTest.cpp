@@ -67,6 +67,10 @@ TEST_F(QuotaTest, Version1) {
   EXPECT_EQ(quota(), 1);
   write("/sys/fs/cgroup/cpu,cpuacct/docker/abc/cpu.cfs_quota_us", "600000\n");
   EXPECT_EQ(quota(), 6);
+  // Of another controller, which has the files, too.
+  write("/proc/self/cgroup", "12:memory:/docker/abc\n");
+  EXPECT_EQ(quota(), 0);
+  write("/proc/self/cgroup", "4:cpu,cpuacct:/docker/abc\n");
   // The same hierarchy by its other name, seen from within the container.
   write("/sys/fs/cgroup/cpu/cpu.cfs_quota_us", "300000\n");
   write("/sys/fs/cgroup/cpu/cpu.cfs_period_us", "100000\n");

@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cmath>
+#include <fstream>
 #if defined(__x86_64__)
 #include <xmmintrin.h>
 #endif
@@ -228,6 +229,24 @@ TEST_F(RunTest, WorkspaceGrowsAndStays) {
   }
 }
 
+// Large ones begin on huge pages; what is mapped to reach one is given back, and what a larger one replaces.
+TEST_F(RunTest, WorkspacesGoWithTheirSessions) {
+  auto pages = [] {
+    long count = 0;
+    std::ifstream("/proc/self/statm") >> count;
+    return count;
+  };
+  Tensor<int64_t> size({}, 3 << 20), more({}, 7 << 20);
+  long before = 0;
+  for (int n = 0; n < 64; ++n) {
+    session = makeSession(1);
+    run("hungry", {&size.view});
+    run("hungry", {&more.view});
+    before = n == 8 ? pages() : before;
+  }
+  EXPECT_LT(pages() - before, (8 << 20) / 4096);
+}
+
 TEST_F(RunTest, WorkspaceOutOfMemory) {
   for (int64_t bytes : {int64_t(1) << 46, int64_t(1) << 62, INT64_MAX, int64_t(-1)}) {
     Tensor<int64_t> size({}, bytes);
@@ -246,6 +265,10 @@ TEST_F(RunTest, CodeThatBreaksItsContract) {
   run("forgets", {}, ATTNRT_INTERNAL, "entry 'forgets' did not make output 'y'");
   run("misshapes", {}, ATTNRT_INTERNAL, "output 'y' with shape 63, dimension 0 is declared as 64");
   run("repeats", {}, ATTNRT_INTERNAL, "asked for output 0 of rank 1, which it doesn't declare or asked for before");
+  for (int64_t number : {1, 7, -1}) { // of a message
+    Tensor<int64_t> message({}, number);
+    run("mutes", {&message.view}, ATTNRT_OUT_OF_RANGE, "the model's code reports an error without a message");
+  }
 }
 
 #if defined(__x86_64__)
@@ -319,6 +342,15 @@ TEST_F(RunTest, OptionsOfOtherVersions) {
   attnrt_session_destroy(made);
   newer.extra = 1;
   EXPECT_EQ(attnrt_session_create(model.get(), &newer.known, &made), ATTNRT_UNSUPPORTED);
+  // Of any size that may be one.
+  alignas(attnrt_session_options) char largest[4097] = {};
+  for (size_t size : {7, 8, 4096, 4097}) {
+    memcpy(largest, &size, sizeof(size));
+    made = nullptr;
+    EXPECT_EQ(attnrt_session_create(model.get(), reinterpret_cast<attnrt_session_options *>(largest), &made),
+              size == 8 || size == 4096 ? ATTNRT_OK : ATTNRT_INVALID_ARGUMENT);
+    attnrt_session_destroy(made);
+  }
   newer.known.struct_size = 0;
   EXPECT_EQ(attnrt_session_create(model.get(), &newer.known, &made), ATTNRT_INVALID_ARGUMENT);
 }

@@ -230,6 +230,8 @@ TEST_F(StateTest, SetTruncateClone) {
   value.view.strides = value.strides.data();
   ASSERT_EQ(attnrt_state_set(state.get(), "past", &value.view), ATTNRT_OK) << attnrt_last_error();
   EXPECT_EQ(contents(state.get(), "past"), (Floats{0, 1, 2, 6, 7, 8, 3, 4, 5, 9, 10, 11}));
+  ASSERT_EQ(attnrt_state_set(state.get(), "past", &value.view), ATTNRT_OK) << "once more";
+  EXPECT_EQ(contents(state.get(), "past"), (Floats{0, 1, 2, 6, 7, 8, 3, 4, 5, 9, 10, 11}));
   attnrt_state *made = nullptr;
   ASSERT_EQ(attnrt_state_clone(state.get(), &made), ATTNRT_OK) << attnrt_last_error();
   State copy(made);
@@ -392,6 +394,11 @@ TEST_F(StateTest, ALimitThatCannotBeHadChangesNothing) {
   append(empty.get(), rows, ATTNRT_OUT_OF_MEMORY);
   ASSERT_EQ(attnrt_state_set_limit(empty.get(), 2), ATTNRT_OK);
   EXPECT_EQ(append(empty.get(), rows), 3);
+  EXPECT_EQ(append(empty.get(), rows), 6);
+  append(empty.get(), rows, ATTNRT_INVALID_ARGUMENT);
+  EXPECT_EQ(attnrt_state_set_limit(empty.get(), -1), ATTNRT_INVALID_ARGUMENT);
+  ASSERT_EQ(attnrt_state_set_limit(empty.get(), 0), ATTNRT_OK); // none
+  EXPECT_EQ(append(empty.get(), rows), 9);
 }
 
 TEST_F(StateTest, EmptyRuns) {

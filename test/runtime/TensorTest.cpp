@@ -66,6 +66,16 @@ TEST_F(TensorTest, DType) {
   expectRefused("input 'x' is of type unknown");
 }
 
+// A scalar may have dimensions of one element.
+TEST_F(TensorTest, Scalars) {
+  Tensor<int64_t> one({1, 1}, 5), two({1, 2}, 5), deep(std::vector<int64_t>(33, 1), 5);
+  EXPECT_EQ(valuesOf<int64_t>(*run("hungry", {&one.view})), std::vector<int64_t>{0});
+  run("hungry", {&two.view}, ATTNRT_INVALID_ARGUMENT, "has rank 2, in the model 0");
+  run("hungry", {&deep.view}, ATTNRT_INVALID_ARGUMENT, "has rank 33, in the model 0");
+  one.view.shape = nullptr;
+  run("hungry", {&one.view}, ATTNRT_INVALID_ARGUMENT, "");
+}
+
 TEST_F(TensorTest, Rank) {
   x.view.ndim = 1;
   expectRefused("input 'x' has rank 1, in the model 2");

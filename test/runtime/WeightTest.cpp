@@ -109,6 +109,10 @@ TEST_F(WeightTest, Refuses) {
   EXPECT_TRUE(errorSays("no weight 'nothing'"));
   EXPECT_EQ(attnrt_model_set_weight(model.get(), "folded", &vector.view), ATTNRT_UNSUPPORTED);
   EXPECT_TRUE(errorSays("weight 'folded' cannot be replaced alone"));
+  EXPECT_EQ(attnrt_model_set_weight(model.get(), "short", &vector.view), ATTNRT_UNSUPPORTED);
+  EXPECT_TRUE(errorSays("weight 'short' of shape 4 is stored as 'plain' in 12 bytes, which this runtime cannot write"));
+  EXPECT_EQ(attnrt_model_set_weight(model.get(), "flat", &vector.view), ATTNRT_UNSUPPORTED);
+  EXPECT_TRUE(errorSays("weight 'flat' of shape 4 is stored as 'panels:4' in 16 bytes"));
   EXPECT_EQ(attnrt_model_set_weight(model.get(), "matrix", &rank.view), ATTNRT_INVALID_ARGUMENT);
   EXPECT_TRUE(errorSays("weight 'matrix' has rank 1, in the model 2"));
   EXPECT_EQ(attnrt_model_set_weight(model.get(), "matrix", &wide.view), ATTNRT_INVALID_ARGUMENT);
@@ -119,6 +123,13 @@ TEST_F(WeightTest, Refuses) {
   EXPECT_EQ(attnrt_model_set_weight(model.get(), "matrix", &matrix.view), ATTNRT_INVALID_ARGUMENT);
   EXPECT_EQ(attnrt_model_set_weight(model.get(), nullptr, &matrix.view), ATTNRT_INVALID_ARGUMENT);
   EXPECT_EQ(stored(session.get())[0], counted(0, 10, 1));
+}
+
+// A last panel that is full.
+TEST_F(WeightTest, TakesWholePanels) {
+  Tensor<float> even({2, 4}, 1), high({8, 1}, 1);
+  EXPECT_EQ(attnrt_model_set_weight(model.get(), "even", &even.view), ATTNRT_OK) << attnrt_last_error();
+  EXPECT_EQ(attnrt_model_set_weight(model.get(), "even", &high.view), ATTNRT_INVALID_ARGUMENT);
 }
 
 TEST_F(WeightTest, RefusesAPlaceOfTwoNames) {
@@ -139,6 +150,9 @@ TEST_F(WeightTest, ForkedWhileOthersRun) {
     return values[0] == constant && values[1] == constant;
   };
   ASSERT_EQ(attnrt_model_set_weight(model.get(), "matrix", &ones.view), ATTNRT_OK);
+  attnrt_model *loaded = nullptr; // later than the one that is in use
+  ASSERT_EQ(attnrt_model_load(file.c_str(), nullptr, &loaded), ATTNRT_OK);
+  Model other(loaded);
   std::atomic<bool> ended{false};
   std::thread running([&] {
     Session mine = makeSession(2);

@@ -8,6 +8,7 @@
 //     704  folded  4 float32, derived
 //     768  tied, tied too: the same 4 float32
 //     832  brain   8 float32 as bf16
+//     848  even    2 x 4 float32 as panels:4
 //     896  half    8 float32 as f16
 #include "attnrt/abi.h"
 #include <float.h>
@@ -19,6 +20,9 @@
 #endif
 #ifndef FIXTURE_ABI
 #define FIXTURE_ABI ATTNRT_ABI_VERSION
+#endif
+#ifndef FIXTURE_RANK
+#define FIXTURE_RANK 2
 #endif
 #ifndef FIXTURE_LESS
 #define FIXTURE_LESS 0
@@ -72,7 +76,7 @@ static const attnrt_dim lookup_n[] = {{-1, "n"}};
 static const attnrt_dim lookup_n4[] = {{-1, "n"}, {4, ""}};
 static const attnrt_tensor_info lookup_inputs[] = {{"ids", "int64", ATTNRT_I64, 1, lookup_n},
                                                    {"x", "float32", ATTNRT_F32, 2, lookup_n4}};
-static const attnrt_tensor_info lookup_outputs[] = {{"y", "float32", ATTNRT_F32, 2, lookup_n4}};
+static const attnrt_tensor_info lookup_outputs[] = {{"y", "float32", ATTNRT_F32, FIXTURE_RANK, lookup_n4}};
 static const char *const lookup_messages[] = {
     "node 'emb' (Gather): an index is out of range: {0} in a dimension of size {1}"};
 
@@ -395,10 +399,7 @@ static int32_t stops(attnrt_run *run, const attnrt_buffer *inputs) {
 
 static int32_t turned(attnrt_run *run, const attnrt_buffer *inputs) { return stops(run, inputs); }
 
-static int32_t forgets(attnrt_run *run, const attnrt_buffer *inputs) {
-  (void)run, (void)inputs;
-  return ATTNRT_RUN_DONE;
-}
+static int32_t forgets(attnrt_run *run, const attnrt_buffer *inputs) { return stops(run, inputs), ATTNRT_RUN_DONE; }
 
 static int32_t misshapes(attnrt_run *run, const attnrt_buffer *inputs) {
   (void)inputs;
@@ -410,6 +411,12 @@ static int32_t repeats(attnrt_run *run, const attnrt_buffer *inputs) {
   (void)inputs;
   const int64_t n = 64;
   return run->output(run, 0, 1, &n) && run->output(run, 0, 1, &n) ? ATTNRT_RUN_DONE : ATTNRT_RUN_STOPPED;
+}
+
+// mutes: an error whose message the entry doesn't have
+static int32_t mutes(attnrt_run *run, const attnrt_buffer *inputs) {
+  run->error_message = (int32_t)*(const int64_t *)inputs[0].data;
+  return ATTNRT_RUN_DONE;
 }
 
 //===----------------------------------------------------------------------===//
@@ -449,15 +456,16 @@ static const struct described described[] = {
     ENTRY(replace, 2, replace_inputs, 2, replace_outputs, COUNT(append_messages), append_messages, 1, replace_states),
     ENTRY(wide, 4, wide_inputs, 3, wide_outputs, 0, 0, 2, wide_states),
     ENTRY(turned, 3, turned_tensors, 3, turned_tensors, 0, 0, 3, turned_states),
+    ENTRY(mutes, 1, scalar_input, 0, 0, 0, 0, 0, 0),
 };
 #define AT(n) &described[n].entry
 static const attnrt_entry *const entries[] = {
-    AT(0), AT(1),  AT(2),  AT(3),  AT(4),  AT(5),  AT(6),  AT(7),  AT(8),
-    AT(9), AT(10), AT(11), AT(12), AT(13), AT(14), AT(15), AT(16), AT(17),
+    AT(0),  AT(1),  AT(2),  AT(3),  AT(4),  AT(5),  AT(6),  AT(7),  AT(8),  AT(9),
+    AT(10), AT(11), AT(12), AT(13), AT(14), AT(15), AT(16), AT(17), AT(18),
 };
 
 static const int64_t table_shape[] = {8, 4}, matrix_shape[] = {5, 7}, turned_shape[] = {7, 5}, folded_shape[] = {4},
-                     narrow_shape[] = {8};
+                     narrow_shape[] = {8}, even_shape[] = {2, 4};
 static const attnrt_weight_info weight_table[] = {
     {"table", ATTNRT_F32, 2, table_shape, 0, 128, "plain"},
     {"matrix", ATTNRT_F32, 2, matrix_shape, 128, 140, "plain"},
@@ -468,6 +476,9 @@ static const attnrt_weight_info weight_table[] = {
     {"tied too", ATTNRT_F32, 1, folded_shape, 768, 16, "plain"},
     {"brain", ATTNRT_F32, 1, narrow_shape, 832, 16, "plain-bf16"},
     {"half", ATTNRT_F32, 1, narrow_shape, 896, 16, "plain-f16"},
+    {"short", ATTNRT_F32, 1, folded_shape, 736, 12, "plain"},
+    {"flat", ATTNRT_F32, 1, folded_shape, 752, 16, "panels:4"},
+    {"even", ATTNRT_F32, 2, even_shape, 848, 32, "panels:4"},
 };
 
 struct described_library {
