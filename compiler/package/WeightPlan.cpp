@@ -6,6 +6,7 @@
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/MathExtras.h"
 #include "llvm/Support/raw_ostream.h"
+#include <numeric>
 
 using namespace mlir;
 
@@ -186,6 +187,40 @@ std::string describeLayout(GlobalOp global, Expressions &expressions) {
   return (transposed ? "panels-t:" : "panels:") + std::to_string(pack.getWidth());
 }
 
+/// The same of initialiser `name` where several lie side by side: in rows of so many elements each has its own.
+std::string describeColumns(GlobalOp global, StringRef name, Expressions &expressions) {
+  std::string kind = "columns";
+  if (auto reshape = dyn_cast<ReshapeAttr>(global.getExpression())) {
+    GlobalOp source = expressions.lookup(reshape.getSource().getValue());
+    Type element = elementType(global);
+    if (element != elementType(source) && element.isF32())
+      return "derived";
+    if (element != elementType(source))
+      kind += element.isF16() ? "-f16" : "-bf16";
+    global = source;
+  }
+  auto concat = dyn_cast<ConcatAttr>(global.getExpression());
+  if (!concat)
+    return "derived";
+  auto rowOf = [&](GlobalOp each) {
+    ArrayRef<int64_t> shape = cast<RankedTensorType>(each.getType()).getShape().drop_front(concat.getDim());
+    return std::accumulate(shape.begin(), shape.end(), int64_t(1), std::multiplies<>());
+  };
+  std::optional<int64_t> found;
+  int64_t first = 0;
+  for (FlatSymbolRefAttr symbol : concat.getSources()) {
+    GlobalOp source = expressions.lookup(symbol.getValue());
+    auto initializer = dyn_cast<InitializerAttr>(source.getExpression());
+    bool isFound = initializer && initializer.getName() == name;
+    if (!initializer || (isFound && found)) // of one that stands there twice both would change
+      return "derived";
+    if (isFound)
+      found = first;
+    first += rowOf(source);
+  }
+  return kind + ":" + std::to_string(*found) + ":" + std::to_string(first);
+}
+
 } // namespace
 
 FailureOr<WeightPlan> WeightPlan::create(ModuleOp module, ArrayRef<StringRef> symbols, const WeightStore &store) {
@@ -200,10 +235,11 @@ FailureOr<WeightPlan> WeightPlan::create(ModuleOp module, ArrayRef<StringRef> sy
   // Each name that reads the place has its row, so that the runtime sees that
   // replacing one tensor would change another.
   auto addRows = [&](GlobalOp global, const llvm::SetVector<StringRef> &initializers, uint64_t offset) {
-    std::string layout = describeLayout(global, expressions);
+    const std::string known = describeLayout(global, expressions);
     for (StringRef name : initializers) {
       if (llvm::any_of(plan.rows, [&](const WeightRow &row) { return row.offset == offset && row.name == name; }))
         continue;
+      std::string layout = known == "derived" ? describeColumns(global, name, expressions) : known;
       auto type = cast<RankedTensorType>(initializerGlobals.lookup(name).getType());
       plan.rows.push_back(
           {name.str(), type.getElementType(), SmallVector<int64_t>(type.getShape()), offset, bytesOf(global), layout});

@@ -10,14 +10,42 @@ namespace {
 struct Layout {
   enum Kind { Plain, Bf16, F16, Panels, Derived } kind;
   bool transposed;
-  uint64_t width; // columns of a panel
+  uint64_t width;        // columns of a panel
+  uint64_t first, pitch; // of the tensor's elements in each row of so many; 0: it lies alone
+
+  uint64_t elementBytes(const attnrt_weight_info &weight) const {
+    return kind == Plain ? attnrt_dtype_size(weight.dtype) : sizeof(uint16_t);
+  }
+};
+
+// Where a tensor's elements lie: `count` rows of `length` elements.
+struct Rows {
+  uint64_t count, length;
 };
 } // namespace
 
+// "columns:F:P", "columns-bf16:F:P", "columns-f16:F:P".
+static bool parseColumns(const char *text, Layout &layout) {
+  const char *kinds[] = {":", "-bf16:", "-f16:"};
+  for (Layout::Kind kind : {Layout::Plain, Layout::Bf16, Layout::F16})
+    if (strncmp(text, kinds[kind], strlen(kinds[kind])) == 0) {
+      char *end;
+      layout.kind = kind;
+      layout.first = strtoull(text + strlen(kinds[kind]), &end, 10);
+      if (*end != ':')
+        return false;
+      layout.pitch = strtoull(end + 1, &end, 10);
+      return !*end && layout.pitch > layout.first && layout.pitch <= UINT64_MAX / 8;
+    }
+  return false;
+}
+
 static bool parseLayout(const char *text, Layout &layout) {
-  layout = {Layout::Plain, false, 0};
+  layout = {Layout::Plain, false, 0, 0, 0};
   if (strcmp(text, "plain") == 0)
     return true;
+  if (strncmp(text, "columns", 7) == 0)
+    return parseColumns(text + 7, layout);
   layout.kind = Layout::Bf16;
   if (strcmp(text, "plain-bf16") == 0)
     return true;
@@ -37,8 +65,23 @@ static bool parseLayout(const char *text, Layout &layout) {
   return *digits >= '1' && *digits <= '9' && !*end && layout.width <= 65536;
 }
 
-// Bytes that the packed form takes; false: it cannot be (not a matrix).
+// The rows of a tensor in a place that it shares with others; false: it does not fit there.
+static bool findRows(const attnrt_weight_info &weight, const Layout &layout, Rows &rows) {
+  uint64_t dense, element = attnrt_dtype_size(weight.dtype), rowBytes = layout.pitch * layout.elementBytes(weight);
+  if (!denseBytes(weight.dtype, weight.rank, weight.shape, dense) || weight.size % rowBytes || !weight.size ||
+      (layout.kind != Layout::Plain && weight.dtype != ATTNRT_F32))
+    return false;
+  rows.count = weight.size / rowBytes;
+  rows.length = dense / element / rows.count;
+  return rows.count * rows.length * element == dense && rows.length <= layout.pitch - layout.first;
+}
+
+// Bytes of the place that has the packed form; false: it cannot be (not a matrix).
 static bool packedBytes(const attnrt_weight_info &weight, const Layout &layout, uint64_t &bytes) {
+  if (Rows rows; layout.pitch) {
+    bytes = weight.size;
+    return findRows(weight, layout, rows);
+  }
   if (layout.kind == Layout::Plain)
     return denseBytes(weight.dtype, weight.rank, weight.shape, bytes);
   if (layout.kind == Layout::Bf16 || layout.kind == Layout::F16) // of as many bits, whichever
@@ -74,8 +117,8 @@ static uint16_t rounded(float value, bool isF16) {
   return uint16_t(sign | (size & 0x7fff));
 }
 
-static void roundAll(const attnrt_weight_info &weight, bool isF16, const char *from, char *to) {
-  for (uint64_t n = 0; n < weight.size / sizeof(uint16_t); ++n) {
+static void roundAll(uint64_t count, bool isF16, const char *from, char *to) {
+  for (uint64_t n = 0; n < count; ++n) {
     float value;
     memcpy(&value, from + n * sizeof value, sizeof value);
     uint16_t half = rounded(value, isF16);
@@ -103,12 +146,35 @@ static void packPanels(const attnrt_weight_info &weight, const Layout &layout, c
   }
 }
 
+// Row by row, beside the elements of other tensors.
+static void writeColumns(const attnrt_weight_info &weight, const Layout &layout, const char *from, char *to) {
+  Rows rows;
+  findRows(weight, layout, rows);
+  uint64_t element = layout.elementBytes(weight), bytes = rows.length * attnrt_dtype_size(weight.dtype);
+  to += layout.first * element;
+  for (uint64_t row = 0; row < rows.count; ++row, from += bytes, to += layout.pitch * element)
+    if (layout.kind == Layout::Plain)
+      memcpy(to, from, bytes);
+    else
+      roundAll(rows.length, layout.kind == Layout::F16, from, to);
+}
+
+// Whether two tensors of one place have columns of their own.
+static bool areBeside(const attnrt_weight_info &one, const attnrt_weight_info &other) {
+  Layout a, b;
+  Rows ofA, ofB;
+  return one.offset == other.offset && one.size == other.size && parseLayout(one.layout, a) &&
+         parseLayout(other.layout, b) && a.pitch && a.pitch == b.pitch && findRows(one, a, ofA) &&
+         findRows(other, b, ofB) && ofA.count == ofB.count &&
+         (a.first + ofA.length <= b.first || b.first + ofB.length <= a.first);
+}
+
 // Another weight whose bytes would change, too: equal tensors may be stored once.
 static const char *findNeighbour(const attnrt_library &library, const attnrt_weight_info &weight) {
   for (uint32_t i = 0; i < library.num_weights; ++i) {
     const attnrt_weight_info &other = library.weights[i];
     if (other.offset < weight.offset + weight.size && weight.offset < other.offset + other.size &&
-        strcmp(other.name, weight.name) != 0)
+        strcmp(other.name, weight.name) != 0 && !areBeside(weight, other))
       return other.name;
   }
   return nullptr;
@@ -171,10 +237,12 @@ static attnrt_status writePlaces(attnrt_model &model, const char *name, const ch
     Layout layout;
     parseLayout(weight.layout, layout);
     char *target = reinterpret_cast<char *>(model.file.weights() + weight.offset);
-    if (layout.kind == Layout::Plain)
+    if (layout.pitch)
+      writeColumns(weight, layout, data, target);
+    else if (layout.kind == Layout::Plain)
       memcpy(target, data, weight.size);
     else if (layout.kind == Layout::Bf16 || layout.kind == Layout::F16)
-      roundAll(weight, layout.kind == Layout::F16, data, target);
+      roundAll(weight.size / sizeof(uint16_t), layout.kind == Layout::F16, data, target);
     else
       packPanels(weight, layout, data, target);
     return true;

@@ -234,6 +234,31 @@ TEST_F(Weights, Layouts) {
                                                "panels-int8:16", "scales:16"}));
 }
 
+// Each in columns of its own can be replaced alone, unless it stands there twice or in another form.
+TEST_F(Weights, LayoutsOfColumns) {
+  addFloats("v", 6);
+  addFloats("w", 12, 100);
+  OwningOpRef<ModuleOp> module = parse(R"(
+    attn.global @v : tensor<3x2xf32> = #attn.initializer<"v">
+    attn.global @w : tensor<3x4xf32> = #attn.initializer<"w">
+    attn.global @t : tensor<4x3xf32> = #attn.transpose<@w, [1, 0]>
+    attn.global @u : tensor<3x4xf32> = #attn.transpose<@t, [1, 0]>
+    attn.global @vw : tensor<3x6xf32> = #attn.concat<[@v, @w], dim 1>
+    attn.global @wv : tensor<3x6xf32> = #attn.concat<[@w, @v], dim 1>
+    attn.global @bv : tensor<3x6xbf16> = #attn.reshape<@wv>
+    attn.global @vv : tensor<3x4xf32> = #attn.concat<[@v, @v], dim 1>
+    attn.global @vu : tensor<3x6xf32> = #attn.concat<[@v, @u], dim 1>
+    attn.global @p : tensor<1x3x8xf32> = #attn.pack_panels<@vw, transposed = false, width = 8>)");
+  FailureOr<WeightPlan> plan = WeightPlan::create(*module, {"vw", "bv", "vv", "vu", "p"}, store);
+  ASSERT_TRUE(succeeded(plan));
+  std::vector<std::pair<std::string, std::string>> rows, want;
+  for (const WeightRow &row : plan->table())
+    rows.emplace_back(row.name, row.layout);
+  want = {{"v", "columns:0:6"},      {"w", "columns:2:6"},      {"v", "derived"}, {"v", "derived"}, {"w", "derived"},
+          {"w", "columns-bf16:0:6"}, {"v", "columns-bf16:4:6"}, {"v", "derived"}, {"w", "derived"}};
+  EXPECT_EQ(rows, want);
+}
+
 TEST_F(Weights, WrongExpressionsAreRefused) {
   addFloats("w", 12);
   const std::string w = "attn.global @w : tensor<3x4xf32> = #attn.initializer<\"w\">\n";

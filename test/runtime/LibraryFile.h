@@ -26,7 +26,7 @@ inline void writeFile(const std::string &path, const Bytes &bytes) {
 }
 
 /// The weights that fixture.c describes, then zeros up to `size`.
-inline Bytes fixtureWeights(size_t size = 912) {
+inline Bytes fixtureWeights(size_t size = 1212) {
   Bytes bytes(size);
   auto at = [&](size_t offset) { return reinterpret_cast<float *>(bytes.data() + offset); };
   for (int i = 0; i < 32; ++i)

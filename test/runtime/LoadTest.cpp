@@ -49,14 +49,14 @@ TEST_F(LoadTest, DescribesTheModel) {
   EXPECT_EQ(info->entries[0]->inputs[1].dims[0].size, -1);
   EXPECT_STREQ(info->entries[0]->inputs[1].dims[0].name, "n");
   EXPECT_EQ(info->entries[0]->has_state, 0);
-  EXPECT_EQ(info->num_weights, 12u);
+  EXPECT_EQ(info->num_weights, 18u);
   EXPECT_STREQ(info->weights[2].layout, "panels:4");
   EXPECT_STREQ(info->target, "x86_64-unknown-linux-gnu");
   EXPECT_STREQ(info->compiler_version, "by hand");
   EXPECT_STREQ(info->manifest_json, "{\"entries\": []}");
   EXPECT_STREQ(info->required_cpu_features, "");
   EXPECT_EQ(info->file_size, bytes.size());
-  EXPECT_EQ(info->weights_size, 912u);
+  EXPECT_EQ(info->weights_size, 1212u);
   EXPECT_EQ(memcmp(info->digest, bytes.data() + bytes.size() - 48, 32), 0);
   const attnrt_entry_info *entry = nullptr;
   ASSERT_EQ(attnrt_model_find_entry(model.get(), "rows", &entry), ATTNRT_OK);

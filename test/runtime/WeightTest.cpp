@@ -59,9 +59,42 @@ TEST_F(WeightTest, RoundsWhatIsStoredIn16Bits) {
   options.entry = "narrow";
   attnrt_output output = {};
   ASSERT_EQ(attnrt_session_run(session.get(), &options, nullptr, 0, &output, 1), ATTNRT_OK) << attnrt_last_error();
+  std::vector<int64_t> got = valuesOf<int64_t>(*Managed(output.tensor));
+  got.resize(16);
   std::vector<int64_t> want = {0x3f80, 0x3f82, 0x8000, 0x3301, 0x4780, 0xff7f, 0x7f80, 0x7fc0,
                                0x3c04, 0x3c0c, 0x8000, 0x0001, 0x7bff, 0xfbff, 0x7c00, 0x7e00};
-  EXPECT_EQ(valuesOf<int64_t>(*Managed(output.tensor)), want);
+  EXPECT_EQ(got, want);
+}
+
+TEST_F(WeightTest, ReplacesColumnsBesideOthers) {
+  auto bits = [&] {
+    attnrt_run_options options = ATTNRT_RUN_OPTIONS_INIT;
+    options.entry = "narrow";
+    attnrt_output output = {};
+    EXPECT_EQ(attnrt_session_run(session.get(), &options, nullptr, 0, &output, 1), ATTNRT_OK) << attnrt_last_error();
+    std::vector<int64_t> all = valuesOf<int64_t>(*Managed(output.tensor));
+    return std::vector<int64_t>(all.begin() + 16, all.end());
+  };
+  // 1, 2, ... 9, and -1 everywhere.
+  Tensor<float> second({3, 3}, 1, 1), first({3, 2}, -1, 0);
+  std::vector<int64_t> want(30, 0);
+  ASSERT_EQ(attnrt_model_set_weight(model.get(), "second", &second.view), ATTNRT_OK) << attnrt_last_error();
+  for (size_t n = 0; n < 9; ++n) {
+    uint32_t word;
+    memcpy(&word, second.data() + n, sizeof word);
+    want[n / 3 * 5 + 2 + n % 3] = word;
+    want[15 + n / 3 * 5 + 2 + n % 3] = word >> 16;
+  }
+  EXPECT_EQ(bits(), want);
+  ASSERT_EQ(attnrt_model_set_weight(model.get(), "first", &first.view), ATTNRT_OK) << attnrt_last_error();
+  for (size_t n = 0; n < 6; ++n)
+    want[n / 2 * 5 + n % 2] = 0xbf800000;
+  EXPECT_EQ(bits(), want);
+  // Columns beyond the row, and columns that two have.
+  EXPECT_EQ(attnrt_model_set_weight(model.get(), "beyond", &second.view), ATTNRT_UNSUPPORTED);
+  EXPECT_TRUE(errorSays("is stored as 'columns:3:5' in 60 bytes, which this runtime cannot write"));
+  EXPECT_EQ(attnrt_model_set_weight(model.get(), "over", &second.view), ATTNRT_UNSUPPORTED);
+  EXPECT_TRUE(errorSays("it shares its bytes with weight 'under'"));
 }
 
 TEST_F(WeightTest, IsPrivateToTheModel) {

@@ -1,16 +1,8 @@
 // A model library made by hand: what the runtime's tests load. Each entry shows
-// one thing that compiled code can do. LibraryFile.h appends the weights:
-//
-//     0    table   8 x 4 float32, plain; row i is i, i + .25, i + .5, i + .75
-//     128  matrix  5 x 7 float32, plain: element (k, n) is 10 k + n
-//     320  matrix  the same as panels:4     (2 x 5 x 4)
-//     512  turned  7 x 5 float32 as panels-t:4, the transpose of `matrix`
-//     704  folded  4 float32, derived
-//     768  tied, tied too: the same 4 float32
-//     832  brain   8 float32 as bf16
-//     848  even    2 x 4 float32 as panels:4
-//     896  half    8 float32 as f16
-#include "attnrt/abi.h"
+// one thing that compiled code can do. LibraryFile.h appends the weights that
+// fixture-weights.h lists.
+#include "fixture-weights.h"
+
 #include <float.h>
 #include <math.h>
 #include <time.h>
@@ -105,19 +97,22 @@ static int32_t weights(attnrt_run *run, const attnrt_buffer *inputs) {
   return ATTNRT_RUN_DONE;
 }
 
-// narrow: the bits of what is stored in 16 of them
+// narrow: the bits of what is stored in 16 of them, and of what lies side by side
 static int32_t narrow(attnrt_run *run, const attnrt_buffer *inputs) {
   (void)inputs;
-  const int64_t shape[] = {16};
+  const int64_t shape[] = {46};
   int64_t *bits = run->output(run, 0, 1, shape);
   if (!bits)
     return ATTNRT_RUN_STOPPED;
   for (int i = 0; i < 16; ++i)
     bits[i] = ((const uint16_t *)(run->weights + (i < 8 ? 832 : 896)))[i % 8];
+  for (int i = 0; i < 15; ++i)
+    bits[16 + i] = ((const uint32_t *)(run->weights + 960))[i],
+              bits[31 + i] = ((const uint16_t *)(run->weights + 1024))[i];
   return ATTNRT_RUN_DONE;
 }
 
-static const attnrt_dim narrow_dims[] = {{16, ""}};
+static const attnrt_dim narrow_dims[] = {{46, ""}};
 static const attnrt_tensor_info narrow_outputs[] = {{"bits", "int64", ATTNRT_I64, 1, narrow_dims}};
 static const attnrt_dim weights_dims[] = {{5, ""}, {7, ""}};
 static const attnrt_tensor_info weights_outputs[] = {{"plain", "float32", ATTNRT_F32, 2, weights_dims},
@@ -462,23 +457,6 @@ static const struct described described[] = {
 static const attnrt_entry *const entries[] = {
     AT(0),  AT(1),  AT(2),  AT(3),  AT(4),  AT(5),  AT(6),  AT(7),  AT(8),  AT(9),
     AT(10), AT(11), AT(12), AT(13), AT(14), AT(15), AT(16), AT(17), AT(18),
-};
-
-static const int64_t table_shape[] = {8, 4}, matrix_shape[] = {5, 7}, turned_shape[] = {7, 5}, folded_shape[] = {4},
-                     narrow_shape[] = {8}, even_shape[] = {2, 4};
-static const attnrt_weight_info weight_table[] = {
-    {"table", ATTNRT_F32, 2, table_shape, 0, 128, "plain"},
-    {"matrix", ATTNRT_F32, 2, matrix_shape, 128, 140, "plain"},
-    {"matrix", ATTNRT_F32, 2, matrix_shape, 320, 160, "panels:4"},
-    {"turned", ATTNRT_F32, 2, turned_shape, 512, 160, "panels-t:4"},
-    {"folded", ATTNRT_F32, 1, folded_shape, 704, 16, "derived"},
-    {"tied", ATTNRT_F32, 1, folded_shape, 768, 16, "plain"},
-    {"tied too", ATTNRT_F32, 1, folded_shape, 768, 16, "plain"},
-    {"brain", ATTNRT_F32, 1, narrow_shape, 832, 16, "plain-bf16"},
-    {"half", ATTNRT_F32, 1, narrow_shape, 896, 16, "plain-f16"},
-    {"short", ATTNRT_F32, 1, folded_shape, 736, 12, "plain"},
-    {"flat", ATTNRT_F32, 1, folded_shape, 752, 16, "panels:4"},
-    {"even", ATTNRT_F32, 2, even_shape, 848, 32, "panels:4"},
 };
 
 struct described_library {

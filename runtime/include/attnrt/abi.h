@@ -304,7 +304,8 @@ typedef struct attnrt_weight_info {
   // How the model's tensor is stored: "plain", "plain-bf16" or "plain-f16" (f32,
   // rounded to the nearest; what is finite stays finite), or "panels:W" / "panels-t:W"
   // (see attn.pack_panels: column panels of width W, of the tensor or of its
-  // transpose), or "derived" (cannot be replaced alone). "panels-bf16:W",
+  // transpose), or "columns:F:P", "columns-bf16:F:P", "columns-f16:F:P" (beside others, in rows of P elements of
+  // which the tensor's begin at F), or "derived" (cannot be replaced alone). "panels-bf16:W",
   // "panels-int8:W" and "scales:W" are panels in fewer bits.
   const char *layout;
 } attnrt_weight_info;
