@@ -202,7 +202,7 @@ private:
       if (!link(objects, linked, error))
         return fail(error);
     }
-    return options.emit == EmitKind::Obj ? writeBytes(linked) : writeLibrary(linked, stackSize);
+    return options.emit == EmitKind::Obj ? writeBytes(linked) : writeLibrary(linked, stackSize, library->neededAbi);
   }
 
   using MakeModule = llvm::function_ref<std::unique_ptr<llvm::Module>(llvm::LLVMContext &)>;
@@ -267,7 +267,7 @@ private:
     return library;
   }
 
-  LogicalResult writeLibrary(ArrayRef<char> elf, uint64_t stackSize) {
+  LogicalResult writeLibrary(ArrayRef<char> elf, uint64_t stackSize, uint32_t neededAbi) {
     TimingScope scope = stage("writing");
     std::string error;
     std::unique_ptr<LibraryFile> file = LibraryFile::create(outputPath, error, options.outputName);
@@ -283,7 +283,7 @@ private:
       report.unsupported = true; // a number that a narrow type cannot hold
       return failure();
     }
-    if (!file->commitLibrary(elf.size(), offset, plan.totalBytes(), stackSize, error))
+    if (!file->commitLibrary(elf.size(), offset, plan.totalBytes(), stackSize, neededAbi, error))
       return failOutput(error);
     report.elfBytes = elf.size();
     report.weightBytes = plan.totalBytes();

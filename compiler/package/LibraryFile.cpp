@@ -179,10 +179,10 @@ bool LibraryFile::commit(std::string &error) {
 }
 
 bool LibraryFile::commitLibrary(uint64_t elfSize, uint64_t weightsOffset, uint64_t weightsSize, uint64_t stackSize,
-                                std::string &error) {
+                                uint32_t neededAbi, std::string &error) {
   attnrt_footer footer = {};
   footer.abi_version = ATTNRT_ABI_VERSION;
-  footer.needed_abi = ATTNRT_ABI_NEEDED;
+  footer.needed_abi = neededAbi;
   footer.elf_size = elfSize;
   footer.weights_offset = weightsOffset;
   footer.weights_size = weightsSize;

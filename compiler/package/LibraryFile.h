@@ -34,7 +34,7 @@ public:
   /// Appends the attnrt_footer of a library whose ELF object are the first
   /// `elfSize` bytes and whose weights start at `weightsOffset`, then commits.
   bool commitLibrary(uint64_t elfSize, uint64_t weightsOffset, uint64_t weightsSize, uint64_t stackSize,
-                     std::string &error);
+                     uint32_t neededAbi, std::string &error);
 
 private:
   LibraryFile() = default;

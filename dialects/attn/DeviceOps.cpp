@@ -11,6 +11,23 @@ static LogicalResult verifyDense(Operation *op) {
   return success();
 }
 
+LogicalResult MapTilesOp::verify() {
+  auto type = cast<MemRefType>(getTensor().getType());
+  auto [strides, offset] = type.getStridesAndOffset();
+  Type element = type.getElementType();
+  // C1
+  if (type.getRank() < 2 || type.getRank() > 5 || !element.isIntOrFloat() || element.getIntOrFloatBitWidth() != 16 ||
+      strides.back() != 1)
+    return emitOpError("expects 2 to 5 dimensions of 16-bit elements, the last one dense, got ") << type;
+  // C2
+  ArrayRef<int64_t> tile = getTile();
+  if (static_cast<int64_t>(tile.size()) != type.getRank() || tile.back() != 64 ||
+      llvm::any_of(tile, [](int64_t size) { return size < 1 || size > 256; }))
+    return emitOpError("expects tiles of 1 to 256 elements along each of ")
+           << type.getRank() << " dimensions, 64 along the last, got [" << tile << "]";
+  return success();
+}
+
 LogicalResult ProductOp::verify() {
   constexpr uint32_t kBf16 = 2, kF16 = 3;
   uint32_t precision = getPrecision();

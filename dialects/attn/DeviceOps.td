@@ -58,6 +58,42 @@ def Attn_ProductOp : Attn_Op<"product", [AttrSizedOperandSegments, MemoryEffects
   let hasVerifier = 1;
 }
 
+def Attn_TileMap : Type<VectorOfLengthAndType<[16], [I64]>.predicate, "map of tiles", "::mlir::VectorType">,
+                   BuildableType<"::mlir::VectorType::get({16}, $_builder.getI64Type())">;
+
+def Attn_MapTilesOp : Attn_Op<"map_tiles", [Pure]> {
+  let summary = "what a launch needs to copy tiles of a tensor at once (sm_90a)";
+  let description = [{
+    `attnrt_device.map_tiles`, on the host: of a buffer of 16-bit elements in tiles with so many along each dimension. A
+    launch takes it as it is, and its kernel asks for the place by `attn.tiles_address`.
+
+    * (C1) the buffer has 2 to 5 dimensions of 16-bit elements, which are neighbours along the last one.
+    * (C2) a tile has 1 to 256 elements along each dimension and 64 along the last.
+
+    ```mlir
+    %map = attn.map_tiles %w tile [64, 64] : memref<768x3072xbf16>
+    ```
+  }];
+  let arguments = (ins AnyMemRef:$tensor /*C1*/, DenseI64ArrayAttr:$tile /*C2*/);
+  let results = (outs Attn_TileMap:$map);
+  let assemblyFormat = "$tensor `tile` $tile attr-dict `:` type($tensor)";
+  let hasVerifier = 1;
+}
+
+def Attn_TilesAddressOp : Attn_Op<"tiles_address", [Pure]> {
+  let summary = "where a kernel's parameter from attn.map_tiles lies";
+  let description = [{
+    A generic address, on the device. The parameter stays where the launch has put it, which bulk copies ask for.
+
+    ```mlir
+    %place = attn.tiles_address %map
+    ```
+  }];
+  let arguments = (ins Attn_TileMap:$map);
+  let results = (outs I64:$address);
+  let assemblyFormat = "$map attr-dict";
+}
+
 def Attn_HostWorkspaceOp : Attn_Op<"host_workspace", [MemoryEffects<[MemWrite]>]> {
   let summary = "scratch memory of the host, aligned to 64 bytes";
   let description = [{

@@ -65,6 +65,7 @@ const Name names[] = {ATTNRT_CUDA(cuInit),
                       ATTNRT_CUDA(cuEventSynchronize),
                       ATTNRT_CUDA(cuEventElapsedTime),
                       ATTNRT_CUDA(cuEventDestroy_v2),
+                      ATTNRT_CUDA(cuTensorMapEncodeTiled),
                       ATTNRT_CUDA(cuGetErrorName),
                       ATTNRT_CUDA(cuGetErrorString)};
 const Name ofLoops[] = {ATTNRT_CUDA(cuGraphCreate),

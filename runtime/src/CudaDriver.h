@@ -6,6 +6,8 @@
 
 namespace attn::rt {
 
+constexpr uint64_t kTensorMapBytes = 128; // of a CUtensorMap
+
 /// The functions of libcuda.so.1 that the runtime calls, found by name when the
 /// first library with GPU code is loaded: a program without a GPU needs no CUDA.
 struct CudaDriver {
@@ -51,6 +53,8 @@ struct CudaDriver {
   int (*cuEventSynchronize)(void *);
   int (*cuEventElapsedTime)(float *, void *, void *);
   int (*cuEventDestroy_v2)(void *);
+  int (*cuTensorMapEncodeTiled)(void *, int, uint32_t, void *, const uint64_t *, const uint64_t *, const uint32_t *,
+                                const uint32_t *, int, int, int, int);
   int (*cuGetErrorName)(int, const char **);
   int (*cuGetErrorString)(int, const char **);
   // For loops within graphs, which CUDA 12.4 brought; all of them are there where `hasLoops`.

@@ -148,6 +148,32 @@ static int32_t product(attnrt_run *abi, const attnrt_product *wanted) {
   return outcome(run, gpu.launches.add(shape, &made, target), target) ? -1 : 1;
 }
 
+static int32_t mapTiles(attnrt_run *abi, void *map, const void *tensor, int32_t rank, const int64_t *sizes,
+                        const int64_t *strides, const int64_t *tile) {
+  Run &run = runOf(abi);
+  constexpr int kWords = 1, kPlain = 0, kSwizzle128 = 3, kPromote256 = 3, kZeros = 0; // CU_TENSOR_MAP_...
+  constexpr int32_t kMaxMapRank = 5;
+  constexpr uint64_t kBytes = 2;
+  alignas(64) uint8_t made[kTensorMapBytes] = {}; // as the driver wants it
+  uint64_t extents[kMaxMapRank], pitches[kMaxMapRank];
+  uint32_t box[kMaxMapRank], steps[kMaxMapRank];
+  bool isEmpty = rank > kMaxMapRank;
+  for (int32_t n = 0; n < rank && n < kMaxMapRank; ++n) { // the driver counts from the innermost one
+    int32_t dim = rank - 1 - n;
+    extents[n] = uint64_t(sizes[dim]), box[n] = uint32_t(tile[dim]), steps[n] = 1;
+    pitches[n] = kBytes * uint64_t(strides[dim]);
+    isEmpty |= sizes[dim] <= 0;
+  }
+  int code = kCudaSuccess;
+  GpuLaunches::Target target = targetOf(run);
+  target.call = "cuTensorMapEncodeTiled";
+  if (!isEmpty) // of nothing there is no map, and no kernel asks for it
+    code = driverOf(run).cuTensorMapEncodeTiled(made, kWords, uint32_t(rank), const_cast<void *>(tensor), extents,
+                                                pitches + 1, box, steps, kPlain, kSwizzle128, kPromote256, kZeros);
+  memcpy(map, made, sizeof(made));
+  return code ? outcome(run, code, target) : 0;
+}
+
 static int32_t send(attnrt_run *abi, void *to, const void *from, uint64_t bytes) {
   Run &run = runOf(abi);
   const CudaDriver &driver = driverOf(run);
@@ -374,7 +400,8 @@ attnrt_status attnrt_session::runOnGpu(Run &run, const attnrt_run_options &optio
                 attn::rt::provideWorkspace,
                 product,
                 beginLoop,
-                endLoop};
+                endLoop,
+                mapTiles};
   run.abi.device = &run.device;
   GpuScope scope(gpu->model);
   if (scope.code)

@@ -34,7 +34,7 @@ TEST_F(Files, FooterAndDigestAreThoseOfTheAbi) {
     EXPECT_TRUE(file->append(elf) && file->padTo(ATTNRT_PAGE_SIZE));
     EXPECT_EQ(file->size(), 8192u);
     EXPECT_TRUE(file->append(weights));
-    ASSERT_TRUE(file->commitLibrary(5000, 8192, weights.size(), 4711, error)) << error;
+    ASSERT_TRUE(file->commitLibrary(5000, 8192, weights.size(), 4711, ATTNRT_ABI_NEEDED, error)) << error;
   }
   std::vector<char> bytes = read(path);
   attnrt_footer footer;

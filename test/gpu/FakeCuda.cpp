@@ -367,6 +367,18 @@ FAKE cuFuncSetAttribute(void *handle, int attribute, int value) {
   return Success;
 }
 
+FAKE cuTensorMapEncodeTiled(void *map, int type, uint32_t rank, void *tensor, const uint64_t *sizes,
+                            const uint64_t *pitches, const uint32_t *tile, const uint32_t *steps, int interleave,
+                            int swizzle, int, int fill) {
+  TileMapRequest request = {type,    rank, reinterpret_cast<uint64_t>(tensor), sizes, pitches, tile, steps, interleave,
+                            swizzle, fill};
+  std::string problem = encodeTileMap(request, map);
+  if (problem.empty())
+    return Success;
+  fprintf(stderr, "fake cuda: cuTensorMapEncodeTiled: %s\n", problem.c_str());
+  return InvalidValue;
+}
+
 Result fake::prepare(const LaunchRequest &request, bool isCooperative, Work &work) {
   auto [function, grid, block, shared, parameters, extra] = request;
   const Kernel &kernel = *function->kernel;

@@ -47,7 +47,7 @@ private:
 bool ptx::test::onCard() { return std::getenv("PTX_ON_CARD"); }
 
 std::vector<uint8_t> ptx::test::runOnCard(const std::string &text, const std::vector<uint8_t> &in, size_t outBytes,
-                                          unsigned threads, unsigned blocks) {
+                                          unsigned threads, unsigned blocks, const Tiles *tiles) {
   static Driver *driver = new Driver(); // at the process' end the driver may be gone before it
   using Address = uint64_t;
   void *const stream = nullptr;
@@ -61,7 +61,12 @@ std::vector<uint8_t> ptx::test::runOnCard(const std::string &text, const std::ve
   driver->call("cuMemAlloc_v2", &result, outBytes);
   driver->call("cuMemcpyHtoDAsync_v2", given, static_cast<const void *>(in.data()), in.size(), stream);
   driver->call("cuMemsetD8Async", result, static_cast<unsigned char>(0), outBytes, stream);
-  void *parameters[] = {&given, &result};
+  alignas(kTileMapAlignment) uint8_t map[kTileMapBytes];
+  if (tiles)
+    driver->call("cuTensorMapEncodeTiled", static_cast<void *>(map), tiles->type, unsigned(tiles->sizes.size()),
+                 reinterpret_cast<void *>(given), tiles->sizes.data(), tiles->pitches.data(), tiles->tile.data(),
+                 tiles->steps.data(), 0, tiles->swizzle, 0, 0);
+  void *parameters[] = {&given, &result, map};
   driver->call("cuLaunchKernel", function, blocks, 1u, 1u, threads, 1u, 1u, 0u, stream,
                static_cast<void **>(parameters), static_cast<void **>(nullptr));
   driver->call("cuMemcpyDtoHAsync_v2", static_cast<void *>(out.data()), result, outBytes, stream);

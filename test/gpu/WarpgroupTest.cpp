@@ -48,9 +48,11 @@ std::string storeB(bool transposed) {
          "NOB:\n";
 }
 const char *const kSums = "{%f10, %f11, %f12, %f13}";
-std::string product(const std::string &left, bool transposed, const char *scale = "0", bool leftInMemory = true) {
+std::string product(const std::string &left, bool transposed, const char *scale = "0", bool leftInMemory = true,
+                    bool leftTransposed = false) {
   return "setp.ne.b32 %p3, " + std::string(scale) + ", 0;\n" + "wgmma.mma_async.sync.aligned.m64n8k16.f32.bf16.bf16 " +
-         kSums + ", " + left + ", %rd11, %p3, 1, 1, " + (leftInMemory ? "0, " : "") + (transposed ? "1" : "0") + ";\n";
+         kSums + ", " + left + ", %rd11, %p3, 1, 1, " + (leftInMemory ? leftTransposed ? "1, " : "0, " : "") +
+         (transposed ? "1" : "0") + ";\n";
 }
 const char *const kPublish = "fence.proxy.async; bar.sync 0; wgmma.fence.sync.aligned;\n";
 const char *const kFinish = "wgmma.commit_group.sync.aligned; wgmma.wait_group.sync.aligned 0;\n";
@@ -80,6 +82,22 @@ TEST(PtxWarpgroup, ProductsOfMemory) {
         for (unsigned j = 0; j < 4; ++j)
           ASSERT_EQ(out[4 * t + j], rowOf(t, j) + columnOf(t, j)) << t << " " << j << " " << transposed;
     }
+}
+
+TEST(PtxWarpgroup, ProductsOfATransposedLeftSide) {
+  std::string turned =
+      "setp.gt.u32 %p1, %t, 15; @%p1 bra NOA;\n" +
+      storeRow("sa", 64,
+               [](unsigned row) {
+                 return "mov.b32 %r4, " + number(row) + "; cvt.rn.f32.u32 %f3, %r4; add.rn.f32 %f1, %f2, %f3;";
+               }) +
+      "NOA:\n";
+  std::vector<float> out =
+      runProduct(turned + storeB(true) + descriptor("%rd10", "sa", 8192, 1024) + descriptor("%rd11", "sb", 8192, 1024) +
+                 kPublish + product("%rd10", true, "0", true, true) + kFinish);
+  for (unsigned t = 0; t < 128; ++t)
+    for (unsigned j = 0; j < 4; ++j)
+      ASSERT_EQ(out[4 * t + j], rowOf(t, j) + columnOf(t, j)) << t << " " << j;
 }
 
 TEST(PtxWarpgroup, ProductsAddUp) {

@@ -45,7 +45,7 @@ PRODUCTS = ("gemm", "gemv", "half", "warpgroups")
 RISKS = ("warpgroups_.*(weights|matmul|gemm|large)", "warpgroups", "gemm_bf16", "attention_bf16", "half", "gemv", "recurrent", "search",
          "loop", "model")
 # What runs first on a card: each instruction by itself.
-INSTRUCTION_TESTS = {"PtxInstructionTest": "bin/ptx-instructions", "PtxWarpgroupTest": "bin/ptx-warpgroups"}
+INSTRUCTION_TESTS = {"PtxInstructionTest": "bin/ptx-instructions", "PtxTileTest": "bin/ptx-tiles", "PtxWarpgroupTest": "bin/ptx-warpgroups"}
 BOUNDS = {"f32": 5e-5, "bf16": 2e-2, "f16": 5e-3}
 # Of an output, beyond which some rows are stored; of what else a case may store. Many tiles in one are compared with PyTorch.
 SAMPLED, MAX_BYTES = 10 << 10, 640 << 10

@@ -195,27 +195,28 @@ TEST_F(LoadTest, NewerThatNeedsNothingNew) {
 
 TEST_F(LoadTest, NeedsANewerRuntime) {
   writeEdited([](attnrt_footer &footer) { footer.abi_version = footer.needed_abi = ATTNRT_ABI_VERSION + 1; });
-  expectRefused(ATTNRT_INCOMPATIBLE, "needs ABI version 10, this runtime (0.1.0) serves 9 to 9: update the runtime, or "
-                                     "compile the model with an attnc of the runtime's version");
+  expectRefused(ATTNRT_INCOMPATIBLE,
+                "needs ABI version 11, this runtime (0.1.0) serves 9 to 10: update the runtime, or "
+                "compile the model with an attnc of the runtime's version");
   writeEdited([](attnrt_footer &footer) { footer.flags = 4; });
   expectRefused(ATTNRT_INCOMPATIBLE, "footer flags 0x4, this runtime (0.1.0) knows none");
   writeVariant("fixture-refuses.so");
-  expectRefused(ATTNRT_INCOMPATIBLE, "its code does not serve ABI version 9");
+  expectRefused(ATTNRT_INCOMPATIBLE, "its code does not serve ABI version 10");
 }
 
 TEST_F(LoadTest, TooOld) {
   writeEdited([](attnrt_footer &footer) { footer.abi_version = footer.needed_abi = ATTNRT_ABI_OLDEST - 1; });
   expectRefused(ATTNRT_INCOMPATIBLE,
-                "compiled for ABI version 8, this runtime (0.1.0) serves 9 to 9: compile the model again");
+                "compiled for ABI version 8, this runtime (0.1.0) serves 9 to 10: compile the model again");
   writeEdited([](attnrt_footer &footer) { memcpy(footer.magic, "ATTNLIB\1", 8); });
-  expectRefused(ATTNRT_INCOMPATIBLE, "compiled for an ABI version before 9, this runtime (0.1.0) serves 9 to 9");
+  expectRefused(ATTNRT_INCOMPATIBLE, "compiled for an ABI version before 9, this runtime (0.1.0) serves 9 to 10");
 }
 
 TEST_F(LoadTest, VersionsThatContradict) {
   writeEdited([](attnrt_footer &footer) { footer.needed_abi = ATTNRT_ABI_VERSION + 1; });
-  expectRefused(ATTNRT_CORRUPT_FILE, "compiled for ABI version 9, but says that it needs 10");
+  expectRefused(ATTNRT_CORRUPT_FILE, "compiled for ABI version 10, but says that it needs 11");
   writeVariant("fixture-newer.so");
-  expectRefused(ATTNRT_CORRUPT_FILE, "its code has ABI version 10, its footer says 9");
+  expectRefused(ATTNRT_CORRUPT_FILE, "its code has ABI version 11, its footer says 10");
   writeVariant("fixture-short.so");
   expectRefused(ATTNRT_CORRUPT_FILE, "its description has 79 bytes, fewer than 80");
   for (uint64_t size : {uint64_t(0), uint64_t(95), uint64_t(4097), UINT64_MAX}) {

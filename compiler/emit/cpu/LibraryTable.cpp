@@ -1,6 +1,5 @@
 #include "compiler/emit/cpu/LibraryTable.h"
 
-#include "attnrt/abi.h"
 #include "mlir/IR/BuiltinTypes.h"
 #include "llvm/ADT/StringSwitch.h"
 #include "llvm/IR/Constants.h"
@@ -182,7 +181,7 @@ void emitLibraryTable(llvm::Module &module, const LibraryDescription &descriptio
   auto *query = llvm::Function::Create(type, llvm::GlobalValue::ExternalLinkage, "attnrt_library_query", module);
   llvm::IRBuilder<> builder(llvm::BasicBlock::Create(context, "", query));
   // An older runtime gets nothing, and says so to its user.
-  llvm::Value *serves = builder.CreateICmpUGE(query->getArg(0), builder.getInt32(ATTNRT_ABI_NEEDED));
+  llvm::Value *serves = builder.CreateICmpUGE(query->getArg(0), builder.getInt32(description.neededAbi));
   builder.CreateRet(builder.CreateSelect(serves, library, llvm::ConstantPointerNull::get(pointer)));
 }
 
@@ -251,7 +250,7 @@ std::string makeManifest(const LibraryDescription &d, TargetAttr target, llvm::S
                                          {"size", row.size},
                                          {"layout", row.layout}});
   llvm::json::Object manifest{{"abi_version", ATTNRT_ABI_VERSION},
-                              {"needed_abi", ATTNRT_ABI_NEEDED},
+                              {"needed_abi", d.neededAbi},
                               {"compiler", d.compilerVersion},
                               {"target", llvm::json::Object{{"triple", d.target},
                                                             {"cpu", target.getCpu()},

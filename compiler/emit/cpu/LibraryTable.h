@@ -1,6 +1,7 @@
 #ifndef COMPILER_EMIT_CPU_LIBRARYTABLE_H
 #define COMPILER_EMIT_CPU_LIBRARYTABLE_H
 
+#include "attnrt/abi.h"
 #include "compiler/package/WeightPlan.h"
 #include <optional>
 #include <string>
@@ -62,6 +63,7 @@ struct LibraryDescription {
   std::string target;
   std::string compilerVersion;
   std::string manifestJson;
+  uint32_t neededAbi = ATTNRT_ABI_NEEDED; // the oldest version whose runtime runs it
   std::vector<RegionDescription> regions; // by their numbers; none: the library cannot be profiled
   std::vector<GpuImage> gpuImages;        // none: the code runs on the CPU
   std::vector<std::string> gpuKernels;    // names, by their numbers

@@ -1,5 +1,6 @@
 #include "compiler/Target.h"
 #include "compiler/emit/gpu/Ptx.h"
+#include "dialects/attn/DeviceOps.h"
 #include "passes/Passes.h"
 
 #include "mlir/Conversion/AffineToStandard/AffineToStandard.h"
@@ -105,6 +106,7 @@ public:
       stages.report.unsupported = true;
       return failure();
     }
+    host.walk([&](MapTilesOp) { mapsTiles = true; });
     OwningOpRef<ModuleOp> device = takeKernels(host);
     if (failed(stages.runPasses(*device, "kernels of the GPU", [](PassManager &pm) { buildDevicePipeline(pm); })))
       return failure();
@@ -127,6 +129,8 @@ public:
   void describe(LibraryDescription &library) override {
     library.gpuImages = std::move(images);
     library.gpuKernels = std::move(kernelNames);
+    if (mapsTiles)
+      library.neededAbi = ATTNRT_ABI_TILES;
   }
 
 private:
@@ -155,6 +159,7 @@ private:
   std::vector<GpuArch> archs;
   std::vector<GpuImage> images;
   std::vector<std::string> kernelNames;
+  bool mapsTiles = false; ///< whether the host asks the runtime to
 };
 } // namespace
 

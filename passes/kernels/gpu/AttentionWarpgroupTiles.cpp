@@ -171,8 +171,8 @@ void WarpgroupsEmitter::release(Phase phase, const Slot &slot) {
 
 Values WarpgroupsEmitter::startScores(const Slot &slot) {
   wait(keysFull, slot);
-  return w.startShared({}, queriesOfGroup(), Warpgroups::kRows, keysAt(slot.number), keysPerTile, queries.padded,
-                       precision);
+  return w.startShared({}, {queriesOfGroup(), Warpgroups::kRows}, {keysAt(slot.number), keysPerTile}, keysPerTile,
+                       queries.padded, precision);
 }
 
 Values WarpgroupsEmitter::startResult(ValueRange state, ValueRange packed, const Slot &slot) {

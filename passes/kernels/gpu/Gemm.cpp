@@ -19,7 +19,7 @@ func::FuncOp buildGpuGemm(OpBuilder &builder, Location loc, const GpuGemmSpec &s
   llvm::for_each(spec.operands, take);
   take(spec.result);
   auto isSplit = [](const std::optional<GpuGemmSpec::Lines> &lines) { return lines && lines->splits > 1; };
-  bool hasScratch = spec.warpgroupColumns || spec.hasRoundedFactor || isSplit(spec.lines) || isSplit(spec.singleLines);
+  bool hasScratch = spec.hasPackedSide() || spec.hasRoundedFactor || isSplit(spec.lines) || isSplit(spec.singleLines);
   Buffer scratch = hasScratch ? f.buffer({ShapedType::kDynamic}, builder.getF32Type()) : Buffer();
   auto emitTiles = [&] {
     if (!spec.warpgroupColumns)
@@ -70,10 +70,13 @@ Value countGpuGemmScratch(OpBuilder &builder, Location loc, const GpuGemmSpec &s
     Index count = product(spec.batch) * (product(isLeft ? spec.rows : spec.columns) * product(spec.sums));
     atLeast(ceilDiv(count, kRounded) * (kRounded / 2));
   }
-  if (!spec.warpgroupColumns)
+  if (!spec.hasPackedSide())
     return elements;
-  Index outer =
-      padded(product(spec.rows), GpuGemmSpec::kWarpgroupRows) + padded(product(spec.columns), spec.warpgroupColumns);
+  Index outer = k.index(0);
+  if (!spec.isTiled(/*isLeft=*/true))
+    outer = outer + padded(product(spec.rows), GpuGemmSpec::kWarpgroupRows);
+  if (!spec.isTiled(/*isLeft=*/false))
+    outer = outer + padded(product(spec.columns), spec.warpgroupColumns);
   // Two elements of 16 bits each.
   Index perBatch = outer * (ceilDiv(product(spec.sums), Warpgroups::kPanel) * (Warpgroups::kPanel / 2));
   atLeast(product(spec.batch) * perBatch);

@@ -72,6 +72,11 @@ struct GpuGemmSpec {
 
   /// Whether tiles of the left or right operand can be of the 16 bits that it is rounded to.
   bool canBeNarrow(bool isLeft) const;
+  /// Whether warpgroups take tiles of the left or right operand as they lie: it is a matrix in the 16 bits of
+  /// `precision`.
+  bool isTiled(bool isLeft) const;
+  /// Whether a launch in front of warpgroups packs a side.
+  bool hasPackedSide() const { return warpgroupColumns && !(isTiled(true) && isTiled(false)); }
   /// Lines where few rows are possible. The largest tile that leaves no multiprocessor
   /// without work. Operands are rounded as `products` says, two of the same 16 bits not at all.
   void chooseForm(Precision products, Sm90a images);

@@ -21,6 +21,23 @@ bool GpuGemmSpec::canBeNarrow(bool isLeft) const {
   return isInner && !ShapedType::isDynamic(sizes[last]) && sizes[last] % kVector == 0;
 }
 
+bool GpuGemmSpec::isTiled(bool isLeft) const {
+  AffineMap map = isLeft ? leftMap : rightMap;
+  Type element = (isLeft ? left : right).getElementType();
+  if (precision == Precision::f32 || precisionOf(element) != precision || !batch.empty() || !canBeNarrow(isLeft))
+    return false;
+  SmallVector<unsigned> outer(isLeft ? rows : columns), deep(sums), dims;
+  if (outer.empty() || deep.empty())
+    return false;
+  for (unsigned n = 0; n < map.getNumResults(); ++n)
+    dims.push_back(map.getDimPosition(n));
+  auto isInOrder = [&](SmallVector<unsigned> first, ArrayRef<unsigned> last) {
+    llvm::append_range(first, last);
+    return dims == first;
+  };
+  return isInOrder(outer, deep) || isInOrder(deep, outer);
+}
+
 static int64_t guessProduct(ArrayRef<int64_t> sizes, ArrayRef<unsigned> dims) {
   constexpr int64_t kGuess = 64, kMany = 1 << 20;
   int64_t product = 1;

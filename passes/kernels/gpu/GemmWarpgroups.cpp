@@ -5,10 +5,10 @@
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 
-// Products by warpgroups, on sm_90a. A launch for each side rounds it, once for
-// all tiles of the other, to pieces of a tile that are in memory what they are in
-// shared memory. Of a block then one warp copies pieces into a ring, and two
-// warpgroups have 64 rows each.
+// Products by warpgroups, on sm_90a. Of a block one warp copies tiles of both sides
+// into a ring, and two warpgroups have 64 rows each. Tiles of a matrix in the 16
+// bits of the product are copied as they lie. For any other side a launch in front
+// rounds it, once for all tiles of the other, to what they are in shared memory.
 
 using namespace mlir;
 
@@ -46,12 +46,19 @@ private:
     return memory + ((isFull ? 0 : 8 * kStages) + kStages * stageBytes()) + slot * 8;
   }
   Index stageAt(Index slot) { return memory + slot * stageBytes(); }
+  Value mapTiles(unsigned n);
+  void copySide(unsigned n, Index to, Index panel);
+  Warpgroups::Panels panelsOf(unsigned n, Index place) {
+    return {place, isAcross(n) ? Warpgroups::kPanel : sides[n].tile, isAcross(n)};
+  }
+  bool isAcross(unsigned n) const { return maps[n] && !sides[n].isDeep; }
   int64_t stageBytes() const { return bytesOf(sides[0]) + bytesOf(sides[1]); }
   void findSlot(Index panel) { slot = panel % kStages, parity = panel / kStages % 2; }
 
   Warpgroups w;
   Buffer scratch;
   Index panels, numBatches; ///< the latter two from outside of launches
+  Value maps[2];            ///< of the tiles of a side that is copied as it lies; null: it is packed
   Index begins[2];          ///< of the sides in the scratch
   Index packed[2];          ///< of the block's tiles in the scratch
   Index memory, slot, parity;
@@ -63,11 +70,29 @@ void WarpgroupsGemm::emitLaunches(ArrayRef<Buffer> buffers, const Buffer &scratc
   panels = ceilDiv(numSums, Warpgroups::kPanel), numBatches = product(spec.batch);
   Index offset = k.index(0);
   for (auto [n, side] : llvm::enumerate(sides)) {
+    if (spec.isTiled(/*isLeft=*/n == 0)) {
+      maps[n] = mapTiles(n);
+      continue;
+    }
     begins[n] = offset;
     pack(side, offset);
     offset = offset + numBatches * tilesOf(side) * panels * elementsOf(side);
   }
   multiply();
+}
+
+/// Of a side as a matrix: its dimensions along the sum are neighbours, and so are the others.
+Value WarpgroupsGemm::mapTiles(unsigned n) {
+  const Side &side = sides[n];
+  int64_t dims = side.map.getNumResults();
+  int64_t first = side.isDeep ? side.outer.size() : spec.sums.size();
+  SmallVector<ReassociationIndices> groups(2);
+  for (int64_t dim = 0; dim < dims; ++dim)
+    groups[dim < first ? 0 : 1].push_back(dim);
+  Value matrix = arguments[n];
+  if (dims > 2)
+    matrix = memref::CollapseShapeOp::create(k.b, k.loc, matrix, groups);
+  return w.mapTiles(matrix, {side.isDeep ? side.tile : Warpgroups::kPanel, Warpgroups::kPanel});
 }
 
 /// A launch with a block for each tile and 64 of the sum.
@@ -126,6 +151,8 @@ void WarpgroupsGemm::multiply() {
   batchIndices = delinearize(batch, sizesOf(spec.batch));
   for (auto [n, side] : llvm::enumerate(sides)) {
     side.first = numbers[n] * side.tile;
+    if (maps[n])
+      continue;
     Index tile = batch * counts[n] + numbers[n];
     packed[n] = begins[n] + tile * panels * elementsOf(side);
   }
@@ -157,12 +184,26 @@ void WarpgroupsGemm::produce() {
     k.when(k.thread < 1, [&] {
       w.arriveExpecting(barrier(true, slot), stageBytes());
       Index to = stageAt(slot);
-      for (auto [n, side] : llvm::enumerate(sides)) {
-        w.copy(to, scratch, packed[n] + panel * elementsOf(side), bytesOf(side), barrier(true, slot));
-        to = to + bytesOf(side);
+      for (unsigned n : {0, 1}) {
+        copySide(n, to, panel);
+        to = to + bytesOf(sides[n]);
       }
     });
   });
+}
+
+/// Panel `panel` along the sum.
+void WarpgroupsGemm::copySide(unsigned n, Index to, Index panel) {
+  const Side &side = sides[n];
+  Index depth = panel * Warpgroups::kPanel, full = barrier(true, slot);
+  if (!maps[n]) {
+    w.copy(to, scratch, packed[n] + panel * elementsOf(side), bytesOf(side), full);
+  } else if (side.isDeep) {
+    w.copyTile(to, maps[n], {side.first, depth}, full);
+  } else {
+    for (int64_t at = 0; at < side.tile; at += Warpgroups::kPanel)
+      w.copyTile(to + at * Warpgroups::kRowBytes, maps[n], {depth, side.first + at}, full);
+  }
 }
 
 Nums WarpgroupsGemm::sumUp() {
@@ -174,7 +215,7 @@ Nums WarpgroupsGemm::sumUp() {
     w.wait(barrier(true, slot), parity);
     Index left = stageAt(slot) + warpgroup * (Warpgroups::kRows * Warpgroups::kRowBytes);
     Index right = stageAt(slot) + bytesOf(sides[0]);
-    Nums next = k.nums(w.finish(w.startShared(ThreadCode::values<Num>(sums), left, Warpgroups::kRows, right,
+    Nums next = k.nums(w.finish(w.startShared(ThreadCode::values<Num>(sums), panelsOf(0, left), panelsOf(1, right),
                                               tile.columns, Warpgroups::kPanel, spec.precision)));
     k.when(isFirst, [&] { w.arrive(barrier(false, slot)); });
     return next;

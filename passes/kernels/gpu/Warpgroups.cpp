@@ -1,5 +1,7 @@
 #include "passes/kernels/gpu/Warpgroups.h"
 
+#include "dialects/attn/DeviceOps.h"
+
 #include "mlir/Dialect/GPU/IR/GPUDialect.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
@@ -109,6 +111,23 @@ void Warpgroups::copy(Value place, Value flat, Value offset, int64_t bytes, Valu
            "l,l,l,~{memory}", {bits(place), bits(source), bits(barrier)});
 }
 
+Value Warpgroups::mapTiles(Value buffer, ArrayRef<int64_t> tile) {
+  constexpr int64_t kWords = 16;
+  return MapTilesOp::create(k.b, k.loc, VectorType::get({kWords}, k.b.getI64Type()), buffer, tile);
+}
+void Warpgroups::copyTile(Value place, Value map, ArrayRef<Value> at, Value barrier) {
+  Values operands = {bits(place), TilesAddressOp::create(k.b, k.loc, k.b.getI64Type(), map), bits(barrier)};
+  std::string constraints = "l,l,l", coordinates;
+  for (Value index : llvm::reverse(at)) { // from the innermost one on
+    coordinates += (coordinates.empty() ? "$" : ", $") + std::to_string(operands.size());
+    operands.push_back(arith::IndexCastOp::create(k.b, k.loc, k.b.getI32Type(), index));
+    constraints += ",r";
+  }
+  assembly("cp.async.bulk.tensor." + Twine(at.size()) +
+               "d.shared::cluster.global.mbarrier::complete_tx::bytes [$0], [$1, {" + coordinates + "}], [$2];",
+           constraints + ",~{memory}", operands);
+}
+
 //===----------------------------------------------------------------------===//
 // Warpgroups
 //===----------------------------------------------------------------------===//
@@ -173,19 +192,28 @@ static std::string sumConstraints(int64_t count, bool isTied) {
   return isTied ? text + ties : text;
 }
 
-Values Warpgroups::startShared(ValueRange sums, Value left, int64_t leftRows, Value right, int64_t columns,
-                               int64_t depth, Precision precision) {
-  int64_t count = columns / 2, steps = depth / 16, at = count + sums.size();
+Warpgroups::Matrix Warpgroups::matrix(const Panels &panels) {
+  // Across, the next 64 rows (columns) stand in the next panel.
+  return matrix(panels.place, panels.isAcross ? panels.rows * kRowBytes : 16, 8 * kRowBytes);
+}
+
+/// Where 16 of the sum begin: across they are rows, else 32 bytes of a row, and the exchange goes by the address.
+int64_t Warpgroups::bytesTo(const Panels &panels, int64_t depth) {
+  return panels.isAcross ? depth * kRowBytes : depth / kPanel * panels.rows * kRowBytes + depth % kPanel * 2;
+}
+
+Values Warpgroups::startShared(ValueRange sums, const Panels &left, const Panels &right, int64_t columns, int64_t depth,
+                               Precision precision) {
+  int64_t count = columns / 2, at = count + sums.size();
   std::string text = kBegin, constraints = sumConstraints(count, !sums.empty());
   Values operands(sums);
-  Matrix a = matrix(left, 16, 8 * kRowBytes), b = matrix(right, 16, 8 * kRowBytes);
-  for (int64_t step = 0; step < steps; ++step, at += 2) {
-    // 16 columns are 32 bytes of a row; the exchange goes by the address.
-    int64_t panel = step * 16 / kPanel, within = step * 16 % kPanel * 2;
-    operands.push_back(descriptor(a, panel * leftRows * kRowBytes + within));
-    operands.push_back(descriptor(b, panel * columns * kRowBytes + within));
+  Matrix a = matrix(left), b = matrix(right);
+  for (int64_t from = 0; from < depth; from += 16, at += 2) {
+    operands.push_back(descriptor(a, bytesTo(left, from)));
+    operands.push_back(descriptor(b, bytesTo(right, from)));
     text += opcode(columns, precision) + registers(0, count) + ", $" + std::to_string(at) + ", $" +
-            std::to_string(at + 1) + ", " + (step || !sums.empty() ? "all" : "none") + ", 1, 1, 0, 0;\n";
+            std::to_string(at + 1) + ", " + (from || !sums.empty() ? "all" : "none") + ", 1, 1, " +
+            (left.isAcross ? "1, " : "0, ") + (right.isAcross ? "1" : "0") + ";\n";
     constraints += ",l,l";
   }
   return assembly(text + kEnd, constraints + ",~{memory}", operands, SmallVector<Type>(count, k.b.getF32Type()));

@@ -46,6 +46,10 @@ public:
   void arriveExpecting(mlir::Value barrier, int64_t bytes);
   /// Until the phase of `parity` is over; that before the first one has parity 1.
   void wait(mlir::Value barrier, mlir::Value parity);
+  /// On the host: what `copyTile` takes, of a buffer in tiles with so many elements along each dimension.
+  mlir::Value mapTiles(mlir::Value buffer, mlir::ArrayRef<int64_t> tile);
+  /// Copies the tile that begins at element `at`, with zeros beyond the buffer; `barrier` gets to know.
+  void copyTile(mlir::Value place, mlir::Value map, mlir::ArrayRef<mlir::Value> at, mlir::Value barrier);
   /// Copies from element `offset` of a flat buffer; `barrier` gets to know.
   void copy(mlir::Value place, mlir::Value flat, mlir::Value offset, int64_t bytes, mlir::Value barrier);
 
@@ -61,12 +65,18 @@ public:
   /// Each thread of the warpgroup gets so many registers.
   void setRegisters(int64_t count, bool isMore);
 
-  /// Starts A (64 rows, of panels from `left` on, `leftRows` in each) times the transpose
-  /// of B (`columns` rows from `right` on), over `depth`. Of the result a lane has
+  /// How an operand lies in shared memory: panels of 64 along the sum with a row for each row (column) of the product,
+  /// or, across, panels of 64 of these with a row for each of the sum.
+  struct Panels {
+    mlir::Value place;
+    int64_t rows; ///< in a panel
+    bool isAcross = false;
+  };
+  /// Starts A (64 rows) times the transpose of B (`columns` rows), over `depth`. Of the result a lane has
   /// rows g and g + 8 of its warp's 16, columns 2t and 2t + 1 of each 8:
   /// [8 columns][row][two]. `sums` are added to; none: zeros. Until `finish` all of these belong to the product.
-  Values startShared(mlir::ValueRange sums, mlir::Value left, int64_t leftRows, mlir::Value right, int64_t columns,
-                     int64_t depth, Precision precision);
+  Values startShared(mlir::ValueRange sums, const Panels &left, const Panels &right, int64_t columns, int64_t depth,
+                     Precision precision);
   /// Starts `sums`, so laid out, plus A times B (`depth` rows of panels from `right` on).
   /// Of each 16 of A's columns four packed registers: rows g and g + 8 at 2t, the
   /// same at 2t + 8.
@@ -87,6 +97,8 @@ private:
     int64_t stride;
   };
   Matrix matrix(mlir::Value place, int64_t leading, int64_t stride);
+  Matrix matrix(const Panels &panels);
+  static int64_t bytesTo(const Panels &panels, int64_t depth);
   mlir::Value descriptor(const Matrix &matrix, int64_t bytes);
 
   BlockBuilder &k;

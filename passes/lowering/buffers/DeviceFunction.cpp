@@ -14,6 +14,9 @@ using namespace mlir;
 
 namespace attn {
 
+/// Of a map of tiles on the host, which is words there.
+constexpr unsigned kWordBytes = 8;
+
 static int64_t bytesOf(Type element) { return element.isIndex() ? 8 : (element.getIntOrFloatBitWidth() + 7) / 8; }
 
 LogicalResult DeviceFunction::lower(ExactArchOp op) {
@@ -74,6 +77,14 @@ Value DeviceFunction::descriptorField(Value buffer, ArrayRef<int64_t> field) {
   return LLVM::ExtractValueOp::create(b, loc(), cast(buffer, types.convertType(buffer.getType())), field);
 }
 
+Value DeviceFunction::firstOf(Value buffer) {
+  auto type = ::cast<MemRefType>(buffer.getType());
+  Value data = descriptorField(buffer, {1});
+  if (type.getStridesAndOffset().second == 0)
+    return data;
+  return LLVM::GEPOp::create(b, loc(), ptr, types.convertType(type.getElementType()), data,
+                             ArrayRef<LLVM::GEPArg>{descriptorField(buffer, {2})});
+}
 Value DeviceFunction::addressOf(Value buffer) { return descriptorField(buffer, {1}); } // dense: no offset
 Value DeviceFunction::sizeOf(Value buffer, int64_t dim) { return descriptorField(buffer, {3, dim}); }
 
@@ -104,6 +115,25 @@ LogicalResult DeviceFunction::lower(ProductOp op) {
   return success();
 }
 
+LogicalResult DeviceFunction::lower(MapTilesOp op) {
+  auto type = ::cast<VectorType>(op.getMap().getType());
+  int64_t rank = ::cast<MemRefType>(op.getTensor().getType()).getRank();
+  auto store = [&](llvm::function_ref<Value(int64_t dim)> number) {
+    SmallVector<Value> numbers;
+    for (int64_t dim = 0; dim < rank; ++dim)
+      numbers.push_back(asIndex(number(dim)));
+    return storeSizes(numbers);
+  };
+  Value map = stack(i64, type.getNumElements());
+  Value sizes = store([&](int64_t dim) { return sizeOf(op.getTensor(), dim); });
+  Value strides = store([&](int64_t dim) { return descriptorField(op.getTensor(), {4, dim}); });
+  Value tile = store([&](int64_t dim) { return constant(i64, op.getTile()[dim]); });
+  stopIf(isNonzero(callDevice(offsetof(attnrt_device, map_tiles), i32,
+                              {map, firstOf(op.getTensor()), constant(i32, rank), sizes, strides, tile})));
+  op.replaceAllUsesWith(LLVM::LoadOp::create(b, loc(), type, map, kWordBytes).getResult());
+  return success();
+}
+
 LogicalResult DeviceFunction::lower(BeginLoopOp) {
   stopIf(isNonzero(callDevice(offsetof(attnrt_device, begin_loop), i32, {})));
   return success();
@@ -122,6 +152,10 @@ LogicalResult DeviceFunction::appendParameters(Operation *op, Value operand, Sma
   Value value = converted == operand.getType() ? operand : cast(operand, converted);
   auto memref = dyn_cast<MemRefType>(operand.getType());
   if (!memref) {
+    if (isTileMap(converted)) {
+      parts.push_back(value);
+      return success();
+    }
     if (!converted.isIntOrFloat() || converted.getIntOrFloatBitWidth() < 8)
       return op->emitOpError("cannot pass a value of type ") << operand.getType();
     parts.push_back(value);
@@ -147,14 +181,16 @@ LogicalResult DeviceFunction::lower(gpu::LaunchFuncOp op) {
   for (Value operand : op.getKernelOperands())
     if (failed(appendParameters(op, operand, parts)))
       return failure();
-  auto structType = LLVM::LLVMStructType::getLiteral(b.getContext(), SmallVector<Type>(ValueRange(parts).getTypes()));
-  Value parameters = stack(structType, 1);
   int64_t bytes = 0;
-  for (auto [i, part] : llvm::enumerate(parts)) {
-    int64_t size = isa<LLVM::LLVMPointerType>(part.getType()) ? 8 : part.getType().getIntOrFloatBitWidth() / 8;
-    bytes = llvm::alignTo(bytes, size) + size;
-    LLVM::StoreOp::create(b, loc(), part, structField(parameters, structType, i));
+  SmallVector<int64_t> places;
+  for (Value part : parts) {
+    ParameterRoom room = roomOf(part.getType());
+    places.push_back(llvm::alignTo(bytes, room.alignment));
+    bytes = places.back() + room.bytes;
   }
+  Value parameters = stack(i64, llvm::divideCeil(bytes, kWordBytes));
+  for (auto [part, place] : llvm::zip_equal(parts, places))
+    LLVM::StoreOp::create(b, loc(), part, field(parameters, place), isTileMap(part.getType()) ? kWordBytes : 0);
   Value grid = storeSizes({op.getGridSizeX(), op.getGridSizeY(), op.getGridSizeZ()});
   Value block = storeSizes({op.getBlockSizeX(), op.getBlockSizeY(), op.getBlockSizeZ()});
   Value shared = constant(i64, 0);

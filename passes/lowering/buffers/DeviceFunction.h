@@ -20,6 +20,7 @@ protected:
   mlir::LogicalResult lower(DownloadOp op);
   mlir::LogicalResult lower(UploadOp op);
   mlir::LogicalResult lower(ProductOp op);
+  mlir::LogicalResult lower(MapTilesOp op);
   mlir::LogicalResult lower(BeginLoopOp op);
   mlir::LogicalResult lower(EndLoopOp op);
   mlir::LogicalResult lower(mlir::gpu::LaunchFuncOp op);
@@ -32,6 +33,7 @@ private:
                                        llvm::SmallVectorImpl<mlir::Value> &parts);
   mlir::Value descriptorField(mlir::Value buffer, llvm::ArrayRef<int64_t> field);
   mlir::Value addressOf(mlir::Value buffer);
+  mlir::Value firstOf(mlir::Value buffer); ///< of any layout
   mlir::Value sizeOf(mlir::Value buffer, int64_t dim);
 };
 

@@ -1,6 +1,7 @@
 #ifndef ATTNC_PASSES_LOWERING_BUFFERS_KERNELPARAMETERS_H
 #define ATTNC_PASSES_LOWERING_BUFFERS_KERNELPARAMETERS_H
 
+#include "mlir/Dialect/LLVMIR/LLVMTypes.h"
 #include "mlir/IR/BuiltinTypes.h"
 #include <array>
 
@@ -24,6 +25,20 @@ inline llvm::SmallVector<std::array<int64_t, 2>> openFields(mlir::MemRefType typ
     if (mlir::ShapedType::isDynamic(strides[dim]))
       fields.push_back({4, dim});
   return fields;
+}
+
+/// Whether it is what attn.map_tiles gives.
+inline bool isTileMap(mlir::Type type) { return mlir::isa<mlir::VectorType>(type); }
+
+struct ParameterRoom {
+  int64_t bytes, alignment;
+};
+constexpr ParameterRoom kTilesRoom = {128, 64};
+inline ParameterRoom roomOf(mlir::Type type) {
+  if (isTileMap(type))
+    return kTilesRoom;
+  int64_t bytes = mlir::isa<mlir::LLVM::LLVMPointerType>(type) ? 8 : type.getIntOrFloatBitWidth() / 8;
+  return {bytes, bytes};
 }
 
 } // namespace attn

@@ -93,17 +93,16 @@ private:
   LogicalResult lower(Operation *op) {
     current = op;
     b.setInsertionPoint(op);
-    bool stops = isa<OutputOp, CacheOp, WorkspaceOp, ParallelForOp, RequireOp, KernelOp, FetchOp, ProductOp,
+    bool stops = isa<OutputOp, CacheOp, WorkspaceOp, ParallelForOp, RequireOp, KernelOp, FetchOp, ProductOp, MapTilesOp,
                      HostWorkspaceOp, DownloadOp, UploadOp, BeginLoopOp, EndLoopOp, TellOp, gpu::LaunchFuncOp>(op);
     if (stops && function->hasAttr(AttnDialect::kTaskAttr))
       return op->emitOpError("cannot stand in a parallel loop");
-    auto result =
-        llvm::TypeSwitch<Operation *, LogicalResult>(op)
-            .Case<OutputOp, CacheOp, WorkspaceOp, ParallelForOp, RequireOp, KernelOp, CheckIndexOp, WeightOp, PollOp,
-                  IsEndingOp, FetchOp, DeviceErrorOp, ExactArchOp, DeviceLimitsOp, MarkOp, NumThreadsOp, HasTilesOp,
-                  ProductOp, HostWorkspaceOp, DownloadOp, UploadOp, BeginLoopOp, EndLoopOp, TellOp, gpu::LaunchFuncOp>(
-                [&](auto each) { return lower(each); })
-            .Default([](Operation *other) { return other->emitOpError("has no lowering to the runtime"); });
+    auto result = llvm::TypeSwitch<Operation *, LogicalResult>(op)
+                      .Case<OutputOp, CacheOp, WorkspaceOp, ParallelForOp, RequireOp, KernelOp, CheckIndexOp, WeightOp,
+                            PollOp, IsEndingOp, FetchOp, DeviceErrorOp, ExactArchOp, DeviceLimitsOp, MarkOp,
+                            NumThreadsOp, HasTilesOp, ProductOp, MapTilesOp, HostWorkspaceOp, DownloadOp, UploadOp,
+                            BeginLoopOp, EndLoopOp, TellOp, gpu::LaunchFuncOp>([&](auto each) { return lower(each); })
+                      .Default([](Operation *other) { return other->emitOpError("has no lowering to the runtime"); });
     if (succeeded(result))
       op->erase();
     current = nullptr;

@@ -232,6 +232,8 @@ bool DeviceLoop::visit(Operation *op, bool isNested) {
     if (!isReshape(expand))
       return fail(op,
                   "it has a view of a part that is reshaped to several open sizes, one of which depends on the step");
+  if (isa<MapTilesOp>(op) && usesVarying(op))
+    return fail(op, "it copies tiles of a matrix whose size depends on the step");
   if (isMemoryEffectFree(op)) {
     if (usesVarying(op))
       for (Value result : op->getResults())

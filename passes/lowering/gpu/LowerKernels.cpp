@@ -69,11 +69,36 @@ void dropKnownFields(LLVM::LLVMFuncOp kernel, TypeRange types) {
   kernel.setFunctionType(LLVM::LLVMFunctionType::get(LLVM::LLVMVoidType::get(b.getContext()), left));
 }
 
+/// Maps of tiles stay where the launch has put them: their address is what copies take.
+void placeMaps(LLVM::LLVMFuncOp kernel) {
+  Builder b(kernel.getContext());
+  SmallVector<BlockArgument> maps = llvm::filter_to_vector(
+      kernel.getArguments(), [](BlockArgument argument) { return attn::isTileMap(argument.getType()); });
+  if (maps.empty())
+    return;
+  auto words = LLVM::LLVMArrayType::get(b.getI64Type(), attn::kTilesRoom.bytes / 8);
+  for (BlockArgument map : maps)
+    map.setType(LLVM::LLVMPointerType::get(kernel.getContext()));
+  kernel.walk([](attn::TilesAddressOp op) {
+    OpBuilder at(op);
+    op.replaceAllUsesWith(LLVM::PtrToIntOp::create(at, op.getLoc(), at.getI64Type(), op.getMap()).getResult());
+    op.erase();
+  });
+  auto types = llvm::to_vector(kernel.getBody().front().getArgumentTypes());
+  kernel.setFunctionType(LLVM::LLVMFunctionType::get(LLVM::LLVMVoidType::get(kernel.getContext()), types));
+  for (BlockArgument map : maps) {
+    unsigned number = map.getArgNumber();
+    kernel.setArgAttr(number, LLVM::LLVMDialect::getByValAttrName(), TypeAttr::get(words));
+    kernel.setArgAttr(number, LLVM::LLVMDialect::getAlignAttrName(), b.getI64IntegerAttr(attn::kTilesRoom.alignment));
+    kernel.setArgAttr(number, NVVM::NVVMDialect::getGridConstantAttrName(), b.getUnitAttr());
+  }
+}
+
 LogicalResult checkParameters(LLVM::LLVMFuncOp kernel) {
   int64_t bytes = 0;
   for (Type type : kernel.getArgumentTypes()) {
-    int64_t size = isa<LLVM::LLVMPointerType>(type) ? 8 : type.getIntOrFloatBitWidth() / 8;
-    bytes = llvm::alignTo(bytes, size) + size;
+    attn::ParameterRoom room = attn::roomOf(type);
+    bytes = llvm::alignTo(bytes, room.alignment) + room.bytes;
   }
   if (bytes <= attn::kMaxParameterBytes)
     return success();
@@ -109,6 +134,7 @@ struct LowerKernelsPass : attn::impl::LowerKernelsPassBase<LowerKernelsPass> {
       dropKnownFields(kernel, types);
       if (failed(checkParameters(kernel)))
         return signalPassFailure();
+      placeMaps(kernel);
     }
     // What MLIR makes of gpu.dynamic_shared_memory is an array of its own, which could lie over a kernel's other arrays
     // and counts beside what a launch asks for; `.extern .shared x[]` is what lies behind them.
@@ -120,7 +146,8 @@ struct LowerKernelsPass : attn::impl::LowerKernelsPassBase<LowerKernelsPass> {
     // Without it ptxas ignores setmaxnreg, and spills for the sake of a second block that is never there.
     Builder b(&getContext());
     for (auto kernel : getOperation().getOps<LLVM::LLVMFuncOp>()) {
-      // A launch for several ops compares the number of a block with few others: faster than a table of places to go to.
+      // A launch for several ops compares the number of a block with few others: faster than a table of places to go
+      // to.
       kernel.setPassthroughAttr(b.getArrayAttr(b.getStrArrayAttr({"no-jump-tables", "true"})));
       bool isAlone = kernel->hasAttr(attn::AttnDialect::kOnlyExactAttr) || kernel->hasAttr(attn::kCooperativeAttr);
       auto blocks = kernel->getAttrOfType<IntegerAttr>(attn::kResidentBlocksAttr);

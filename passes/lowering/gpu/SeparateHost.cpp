@@ -36,8 +36,8 @@ void launchStore(memref::StoreOp store) {
 /// Ops that only name memory, or that the runtime carries out.
 bool isHarmless(Operation *op) {
   return isa<ViewLikeOpInterface, gpu::LaunchOp, memref::DimOp, memref::GetGlobalOp, memref::AllocaOp, OutputOp,
-             WorkspaceOp, WeightOp, FetchOp, DeviceErrorOp, ProductOp, KernelOp, DownloadOp, UploadOp, func::ReturnOp,
-             memref::ExtractStridedMetadataOp, arith::SelectOp>(op) ||
+             WorkspaceOp, WeightOp, FetchOp, DeviceErrorOp, ProductOp, MapTilesOp, KernelOp, DownloadOp, UploadOp,
+             func::ReturnOp, memref::ExtractStridedMetadataOp, arith::SelectOp>(op) ||
          op->getNumRegions() > 0 || op->hasTrait<OpTrait::IsTerminator>();
 }
 

@@ -27,9 +27,10 @@
 extern "C" {
 #endif
 
-#define ATTNRT_ABI_VERSION 9u // that this header describes
-#define ATTNRT_ABI_OLDEST 9u  // the oldest whose libraries a runtime of this version runs
-#define ATTNRT_ABI_NEEDED 9u  // the oldest whose runtime runs what a compiler of this version emits
+#define ATTNRT_ABI_VERSION 10u // that this header describes
+#define ATTNRT_ABI_OLDEST 9u   // the oldest whose libraries a runtime of this version runs
+#define ATTNRT_ABI_NEEDED 9u   // the oldest whose runtime runs what a compiler of this version emits
+#define ATTNRT_ABI_TILES 10u   // the same for code that calls attnrt_device.map_tiles
 #define ATTNRT_FOOTER_MAGIC "ATTNLIB\2"
 #define ATTNRT_PAGE_SIZE 4096u
 #define ATTNRT_DIGEST_LEAF (1u << 20) // bytes
@@ -186,6 +187,14 @@ typedef struct attnrt_device {
   // as for launch.
   int32_t (*begin_loop)(struct attnrt_run *run);
   int32_t (*end_loop)(struct attnrt_run *run, const void *condition);
+
+  // Since ABI version 10. Writes what a kernel needs to copy tiles of a tensor at once: a CUtensorMap, of 128 bytes,
+  // which a launch takes among its parameters. The tensor, on the device, has `rank` dimensions, 2 to 5, of elements of
+  // 16 bits; `strides` are in elements, the last one 1, all others and its address multiples of 16 bytes. A tile has 1
+  // to 256 elements along each dimension, along the last one 64, whose pieces of 16 bytes are exchanged as wgmma wants
+  // them (CU_TENSOR_MAP_SWIZZLE_128B); zeros beyond the tensor. Nonzero as for launch.
+  int32_t (*map_tiles)(struct attnrt_run *run, void *map, const void *tensor, int32_t rank, const int64_t *sizes,
+                       const int64_t *strides, const int64_t *tile);
 } attnrt_device;
 
 // What the runtime offers a running entry. Every function pointer is set.

@@ -520,6 +520,42 @@ func.func @grow_beyond(%x: tensor<2x?xf32>, %n: index) {
 
 // -----
 
+// map_tiles C1
+func.func @tiles_of_floats(%x: memref<4x8xf32>) {
+  // expected-error @below {{expects 2 to 5 dimensions of 16-bit elements, the last one dense, got 'memref<4x8xf32>'}}
+  %map = attn.map_tiles %x tile [8, 64] : memref<4x8xf32>
+  return
+}
+
+// -----
+
+// map_tiles C1
+func.func @tiles_of_a_column(%x: memref<4x8xbf16, strided<[16, 2]>>) {
+  // expected-error @below {{expects 2 to 5 dimensions of 16-bit elements, the last one dense, got}}
+  %map = attn.map_tiles %x tile [8, 64] : memref<4x8xbf16, strided<[16, 2]>>
+  return
+}
+
+// -----
+
+// map_tiles C2
+func.func @too_many_rows(%x: memref<4x8xbf16>) {
+  // expected-error @below {{expects tiles of 1 to 256 elements along each of 2 dimensions, 64 along the last, got [257, 64]}}
+  %map = attn.map_tiles %x tile [257, 64] : memref<4x8xbf16>
+  return
+}
+
+// -----
+
+// map_tiles C2
+func.func @short_rows(%x: memref<4x8xbf16>) {
+  // expected-error @below {{expects tiles of 1 to 256 elements along each of 2 dimensions, 64 along the last, got [8, 32]}}
+  %map = attn.map_tiles %x tile [8, 32] : memref<4x8xbf16>
+  return
+}
+
+// -----
+
 // product C1
 func.func @product_of_doubles(%x: memref<4x4xf32>, %w: memref<4x4xf64>, %n: index) {
   // expected-error @below {{expects buffers of f32, got 'memref<4x4xf64>'}}

@@ -120,6 +120,10 @@ func.func @device_words(%x: memref<?x8xf32>, %w: memref<8x4xf32>, %y: memref<?x4
   // CHECK: attn.product {{.*}} bias(%{{.*}} : memref<4xbf16>) {{.*}} : memref<8x4xbf16>, memref<8x4xbf16>, memref<8x4xbf16>
   %halved = attn.product %v, %v, %v bias(%h : memref<4xbf16>) sizes(%n, %n, %n, %n)
       {activation = 0 : i32, narrow, precision = 2 : i32, scale = 1.0 : f32} : memref<8x4xbf16>, memref<8x4xbf16>, memref<8x4xbf16>
+  // CHECK: %[[MAP:.*]] = attn.map_tiles %{{.*}} tile [256, 64] : memref<8x4xbf16>
+  // CHECK: attn.tiles_address %[[MAP]]
+  %map = attn.map_tiles %v tile [256, 64] : memref<8x4xbf16>
+  %place = attn.tiles_address %map
   // CHECK: attn.host_workspace %{{.*}} : memref<?xi8>
   %arena = attn.host_workspace %n : memref<?xi8>
   %c0 = arith.constant 0 : index

@@ -154,6 +154,8 @@ uint8_t *Step::local(unsigned lane, uint64_t address, uint32_t bytes, uint32_t a
 }
 
 void Step::load(uint64_t address, unsigned lane, void *to, uint32_t bytes) {
+  if (address >= kParamWindow)
+    fail("reads a parameter by a generic address, which no kernel of the library does");
   if (address >= kLocalWindow)
     memcpy(to, local(lane, address - kLocalWindow, bytes, bytes), bytes);
   else if (address >= kSharedWindow)
@@ -163,6 +165,8 @@ void Step::load(uint64_t address, unsigned lane, void *to, uint32_t bytes) {
 }
 
 void Step::store(uint64_t address, unsigned lane, const void *from, uint32_t bytes) {
+  if (address >= kParamWindow)
+    fail("stores to a parameter");
   if (address >= kLocalWindow)
     memcpy(local(lane, address - kLocalWindow, bytes, bytes), from, bytes);
   else if (address >= kSharedWindow)
@@ -277,6 +281,7 @@ Execute findInstruction(const std::string &opcode, bool &converges) {
     addMatrixInstructions(result);
     addWarpgroupInstructions(result);
     addPhaseInstructions(result);
+    addTileInstructions(result);
     return result;
   }();
   auto found = table.find(opcode);

@@ -17,9 +17,10 @@ namespace ptx {
 constexpr unsigned kLanes = 32;
 constexpr uint8_t kUnwritten = 0, kWritten = 1, kUnfenced = 2; ///< Block::written
 
-/// Where generic addresses of shared and local memory begin (section 5.2 leaves
+/// Where generic addresses of shared and local memory and of parameters begin (section 5.2 leaves
 /// that to the machine). Addresses of global memory lie below.
-constexpr uint64_t kSharedWindow = uint64_t(1) << 52, kLocalWindow = uint64_t(1) << 53;
+constexpr uint64_t kSharedWindow = uint64_t(1) << 52, kLocalWindow = uint64_t(1) << 53,
+                   kParamWindow = uint64_t(1) << 54;
 
 /// Global memory: allocations at made-up addresses that no host pointer has, so
 /// that code which confuses the two is found.
@@ -41,10 +42,32 @@ private:
   uint8_t *lastBytes = nullptr;
 };
 
+/// What this machine makes of a CUtensorMap: a tensor of 16-bit elements, the innermost dimension first, in tiles of
+/// 128 bytes a row, which stand in shared memory with their 16-byte pieces exchanged (CU_TENSOR_MAP_SWIZZLE_128B).
+constexpr uint32_t kMaxMapRank = 5;
+struct TileMap {
+  uint64_t mark, tensor, sizes[kMaxMapRank], pitches[kMaxMapRank - 1];
+  uint32_t tile[kMaxMapRank], rank;
+};
+constexpr size_t kTileMapBytes = 128, kTileMapAlignment = 64;
+
+/// cuTensorMapEncodeTiled for such maps: what is wrong with the arguments, or "" and `to` is written.
+struct TileMapRequest {
+  int type;
+  uint32_t rank;
+  uint64_t tensor;
+  const uint64_t *sizes, *pitches;
+  const uint32_t *tile, *steps;
+  int interleave, swizzle, fill;
+};
+std::string encodeTileMap(const TileMapRequest &request, void *to);
+
 /// A copy by cp.async or cp.async.bulk that has not happened yet.
 struct PendingCopy {
   uint64_t to, from;
   uint32_t bytes, fromBytes;
+  const TileMap *tiles = nullptr; ///< of a tile that begins at `at`, the innermost dimension first; no `from` then
+  std::array<int32_t, kMaxMapRank> at{};
 };
 
 /// An mbarrier (section 9.7.13.15): a phase ends when all arrivals and bytes of
@@ -286,6 +309,13 @@ void addControlInstructions(Table &);
 void addMatrixInstructions(Table &);
 void addWarpgroupInstructions(Table &);
 void addPhaseInstructions(Table &);
+void addTileInstructions(Table &);
+
+/// The mbarrier at an address of shared memory, and what happens to it when a copy that it waits for begins or ends.
+PhaseBarrier &barrierAt(Step &step, uint64_t address);
+void startCopy(Step &step, PhaseBarrier &barrier, const PendingCopy &copy);
+/// Writes a tile, with zeros beyond the matrix.
+void copyTile(Step &step, const PendingCopy &copy);
 
 /// Fails where the instruction uses a register that belongs to a wgmma under way, of which the warp has some.
 void checkLent(Step &step);

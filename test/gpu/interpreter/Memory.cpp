@@ -385,10 +385,12 @@ void addMemoryInstructions(Table &table) {
   addSpace<Generic>(table, ""), addSpace<Global>(table, ".global"), addSpace<Shared>(table, ".shared");
   addSpace<Local>(table, ".local"), addSpace<Param>(table, ".param"), addSpace<Global>(table, ".const");
 
-  for (const char *space : {"global", "const", "param"}) {
+  for (const char *space : {"global", "const"}) {
     table["cvta." + std::string(space) + ".u64"] = {convertAddress<0>, false};
     table["cvta.to." + std::string(space) + ".u64"] = {convertAddress<0>, false};
   }
+  table["cvta.param.u64"] = {convertAddress<int64_t(kParamWindow)>, false};
+  table["cvta.to.param.u64"] = {convertAddress<-int64_t(kParamWindow)>, false};
   table["cvta.shared.u64"] = {convertAddress<int64_t(kSharedWindow)>, false};
   table["cvta.to.shared.u64"] = {convertAddress<-int64_t(kSharedWindow)>, false};
   table["cvta.local.u64"] = {convertAddress<int64_t(kLocalWindow)>, false};

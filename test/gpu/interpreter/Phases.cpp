@@ -3,7 +3,6 @@
 // Section 9.7.13.15 (mbarrier), 9.7.9.25.4 (bulk copies), 9.7.13.4 (fences between proxies).
 
 namespace ptx {
-namespace {
 
 PhaseBarrier &barrierAt(Step &s, uint64_t address) {
   auto found = s.block.phaseBarriers.find(address);
@@ -11,6 +10,8 @@ PhaseBarrier &barrierAt(Step &s, uint64_t address) {
     s.fail("names shared memory that holds no mbarrier, at " + std::to_string(address));
   return found->second;
 }
+
+namespace {
 
 void endPhase(Step &s, PhaseBarrier &barrier) {
   s.wakes = true;
@@ -51,7 +52,10 @@ template <bool Expects> void arrive(Step &s) {
 }
 
 void perform(Step &s, PhaseBarrier &barrier, const PendingCopy &copy) {
-  s.storeSharedAsync(copy.to, s.global(copy.from, copy.bytes, 16), copy.bytes);
+  if (copy.tiles)
+    copyTile(s, copy);
+  else
+    s.storeSharedAsync(copy.to, s.global(copy.from, copy.bytes, 16), copy.bytes);
   barrier.bytes -= copy.bytes;
 }
 
@@ -95,18 +99,7 @@ void copyBulk(Step &s) {
     PendingCopy copy{s.address(s.operand(0), lane), s.address(s.operand(1), lane), bytes, bytes};
     if (!bytes || (copy.to | copy.from | bytes) % 16)
       s.fail("copies " + std::to_string(bytes) + " bytes; they and both addresses must be multiples of 16");
-    PhaseBarrier &barrier = barrierAt(s, s.address(s.operand(3), lane));
-    s.startCopy(copy.to, bytes);
-    if (s.block.races)
-      s.block.races->release(s.warp.id, &barrier);
-    if (s.launch.options.lazy) {
-      s.forgetShared(copy.to, bytes);
-      barrier.copies.push_back(copy);
-      s.wakes = true;
-      return;
-    }
-    perform(s, barrier, copy);
-    endPhase(s, barrier);
+    startCopy(s, barrierAt(s, s.address(s.operand(3), lane)), copy);
   });
 }
 
@@ -123,6 +116,20 @@ void fenceProxy(Step &s) {
 void nothing(Step &) {}
 
 } // namespace
+
+void startCopy(Step &s, PhaseBarrier &barrier, const PendingCopy &copy) {
+  s.startCopy(copy.to, copy.bytes);
+  if (s.block.races)
+    s.block.races->release(s.warp.id, &barrier);
+  if (s.launch.options.lazy) {
+    s.forgetShared(copy.to, copy.bytes);
+    barrier.copies.push_back(copy);
+    s.wakes = true;
+    return;
+  }
+  perform(s, barrier, copy);
+  endPhase(s, barrier);
+}
 
 void addPhaseInstructions(Table &table) {
   for (std::string shared : {".shared.b64", ".shared::cta.b64"}) {
