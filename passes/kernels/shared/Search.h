@@ -59,10 +59,9 @@ struct SearchMoveSpec {
   int64_t threads = 1; ///< that share a copy: a block of a GPU, or one with vectors
 };
 
-/// (parents and kin as in buildSearchBeam, of one and the same step, three counts, of elements of a row from growDim
-/// on, or of positions where these come before the rows: `first`, which all rows of an item share, `each`, which a step
-/// adds, `columns`, which are there; state) -> state, in which each row is its parent's: moves in place what the two do
-/// not share.
+/// (parents and kin as in buildSearchBeam, of one and the same step, three counts of positions: `first`, which all rows
+/// of an item share, `added`, by a step, `columns`, which are there; state) -> state, in which each row is its
+/// parent's: moves in place what the two do not share.
 mlir::func::FuncOp buildSearchMove(mlir::OpBuilder &b, llvm::StringRef symbol, const SearchMoveSpec &spec);
 
 /// (complete [batch, width, 3]) -> (i64 [1]): the longest of the first `best` of each item.

@@ -37,7 +37,7 @@ func::FuncOp attn::buildSearchMove(OpBuilder &b, StringRef symbol, const SearchM
   Code &k = f.k;
   Type i64 = b.getI64Type();
   Buffer parents = f.buffer({kDynamic}, i64), kin = f.buffer({kDynamic, spec.width + 1}, i64);
-  Index first = f.index(), each = f.index(), columns = f.index();
+  Index first = f.index(), added = f.index(), columns = f.index();
   auto type = MemRefType::get(spec.state.getShape(), spec.state.getElementType());
   Buffer in = f.buffer(type), out = f.buffer(type);
 
@@ -46,6 +46,10 @@ func::FuncOp attn::buildSearchMove(OpBuilder &b, StringRef symbol, const SearchM
   Index rows = parents.dim(0), front = product(k, in, 0, before), middle = product(k, in, before + 1, behind);
   Index stride = product(k, in, rowsFirst ? behind : behind + 1, spec.state.getRank());
   Index lines = rows * middle, room = in.dim(before);
+  if (rowsFirst) { // positions to elements
+    Index each = product(k, in, behind + 1, spec.state.getRank());
+    first = first * each, added = added * each, columns = columns * each;
+  }
   Buffer from = in.flat(), to = out.flat();
   Mask inPlace = in.address() == out.address();
 
@@ -54,7 +58,7 @@ func::FuncOp attn::buildSearchMove(OpBuilder &b, StringRef symbol, const SearchM
     auto known = [&] {
       Index slot = parent - row / spec.width * spec.width;
       Index steps = toIndex(kin(row, slot));
-      return select(parent == row, columns, first + steps * each);
+      return select(parent == row, columns, first + steps * added);
     };
     return k.choose(inPlace, known, [&] { return k.index(0); });
   };

@@ -2,6 +2,7 @@
 #define PASSES_LOWERING_SEARCH_SEARCHKERNELS_H
 
 #include "passes/kernels/shared/Search.h"
+#include "passes/lowering/choose/KernelCall.h"
 
 namespace attn {
 
@@ -32,6 +33,12 @@ public:
   /// Makes of a kernel that is written for one thread what the target runs.
   virtual void finish(mlir::func::FuncOp) const {}
 };
+
+/// On the call of a kernel that moves a state: width, rowsDim and growDim of its spec.
+inline constexpr llvm::StringLiteral kMoveAttr = "attn.move";
+
+/// The kernel of `spec`, built where the module lacks it.
+mlir::func::FuncOp getMoveKernel(KernelTable &kernels, const SearchKernels &target, const SearchMoveSpec &spec);
 
 } // namespace attn
 

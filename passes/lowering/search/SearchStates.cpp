@@ -72,6 +72,19 @@ Value SearchLoop::appendOnes(Argument &argument, Value &length) {
                                        ArrayRef<OpFoldResult>{single, single});
 }
 
+func::FuncOp attn::getMoveKernel(KernelTable &kernels, const SearchKernels &target, const SearchMoveSpec &spec) {
+  std::string symbol;
+  llvm::raw_string_ostream text(symbol);
+  text << "search_move_w" << spec.width << "_r" << spec.rowsDim << "_g" << spec.growDim;
+  for (int64_t size : spec.state.getShape())
+    ShapedType::isDynamic(size) ? text << "_n" : text << "_" << size;
+  text << "_" << spec.state.getElementType();
+  FailureOr<func::FuncOp> kernel =
+      kernels.getOrBuild(symbol, [&](OpBuilder &at) { return FailureOr<func::FuncOp>(target.move(at, symbol, spec)); });
+  assert(succeeded(kernel) && "a symbol of the model has the name of a kernel");
+  return *kernel;
+}
+
 /// The first `length` positions of each row of `buffer` become those of its
 /// parent: what the two do not share moves in place. A step adds `added`
 /// positions, kDynamic if only the run knows.
@@ -81,26 +94,14 @@ Value SearchLoop::moveRows(const Argument &argument, Value buffer, Value length,
   int64_t before = isKnown && op.startsWithScores() ? added : 0;
   Value first = arith::SubIOp::create(b, loc, value(argument.sizes[argument.growDim]), index(before));
   Value each = index(isKnown ? added : 0);
-  SmallVector<OpFoldResult> sizes = argument.sizes;
-  Value counts[] = {first, each, length};
-  for (int64_t dim = argument.growDim + 1; argument.rowsDim < argument.growDim && dim < argument.type.getRank(); ++dim)
-    for (Value &count : counts)
-      count = arith::MulIOp::create(b, loc, count, value(sizes[dim]));
   SearchMoveSpec move{width, argument.type, argument.rowsDim, argument.growDim};
-  std::string symbol;
-  llvm::raw_string_ostream text(symbol);
-  text << "search_move_w" << width << "_r" << move.rowsDim << "_g" << move.growDim;
-  for (int64_t size : argument.type.getShape())
-    ShapedType::isDynamic(size) ? text << "_n" : text << "_" << size;
-  text << "_" << argument.type.getElementType();
-  FailureOr<func::FuncOp> kernel =
-      kernels.getOrBuild(symbol, [&](OpBuilder &at) { return FailureOr<func::FuncOp>(target.move(at, symbol, move)); });
-  assert(succeeded(kernel) && "a symbol of the model has the name of a kernel");
+  func::FuncOp kernel = getMoveKernel(kernels, target, move);
   // It writes nothing that it reads, which is as good as elementwise.
-  return KernelOp::create(b, loc, argument.type, SymbolRefAttr::get(*kernel),
-                          ValueRange{chosen, inside[kin], counts[0], counts[1], counts[2], buffer}, buffer,
-                          b.getDenseI64ArrayAttr({5}))
-      .getResult(0);
+  auto call = KernelOp::create(b, loc, argument.type, SymbolRefAttr::get(kernel),
+                               ValueRange{chosen, inside[kin], first, each, length, buffer}, buffer,
+                               b.getDenseI64ArrayAttr({5}));
+  call->setAttr(kMoveAttr, b.getDenseI64ArrayAttr({width, argument.rowsDim, argument.growDim}));
+  return call.getResult(0);
 }
 
 /// `state` is a concatenation that begins with what the step was given: only
