@@ -100,6 +100,56 @@ LogicalResult CacheOp::verify() {
   return success();
 }
 
+//===----------------------------------------------------------------------===//
+// NarrowRowsOp, WidenRowsOp
+//===----------------------------------------------------------------------===//
+
+static LogicalResult verifyRows(Operation *op, RankedTensorType numbers, RankedTensorType bytes) {
+  // C1
+  Type element = numbers.getElementType();
+  bool isFloat = element.isF32() || (isa<NarrowRowsOp>(op) && (element.isF16() || element.isBF16()));
+  if (!isFloat || !bytes.getElementType().isInteger(8))
+    return op->emitOpError("expects rows of floats and rows of i8, got ") << numbers << " and " << bytes;
+  // C2
+  int64_t rank = numbers.getRank();
+  if (rank == 0 || bytes.getRank() != rank || numbers.isDynamicDim(rank - 1) ||
+      bytes.getDimSize(rank - 1) != numbers.getDimSize(rank - 1) + kScaleBytes ||
+      bytes.getShape().drop_back() != numbers.getShape().drop_back())
+    return op->emitOpError("expects rows of i8 that are ")
+           << kScaleBytes << " longer than those of " << numbers << ", got " << bytes;
+  return success();
+}
+
+static void reifyRows(OpBuilder &b, Location loc, Value from, Type to, ReifiedRankedShapedTypeDims &shapes) {
+  SmallVector<OpFoldResult> sizes = tensor::getMixedSizes(b, loc, from);
+  sizes.back() = b.getIndexAttr(cast<RankedTensorType>(to).getShape().back());
+  shapes.push_back(std::move(sizes));
+}
+
+LogicalResult NarrowRowsOp::verify() {
+  return verifyRows(*this, cast<RankedTensorType>(getRows().getType()), cast<RankedTensorType>(getType()));
+}
+
+LogicalResult NarrowRowsOp::reifyResultShapes(OpBuilder &b, ReifiedRankedShapedTypeDims &shapes) {
+  reifyRows(b, getLoc(), getRows(), getType(), shapes);
+  return success();
+}
+
+LogicalResult WidenRowsOp::verify() {
+  return verifyRows(*this, cast<RankedTensorType>(getType()), cast<RankedTensorType>(getBytes().getType()));
+}
+
+LogicalResult WidenRowsOp::reifyResultShapes(OpBuilder &b, ReifiedRankedShapedTypeDims &shapes) {
+  reifyRows(b, getLoc(), getBytes(), getType(), shapes);
+  return success();
+}
+
+RankedTensorType attn::getNarrowType(RankedTensorType rows) {
+  SmallVector<int64_t> shape(rows.getShape());
+  shape.back() += kScaleBytes;
+  return RankedTensorType::get(shape, IntegerType::get(rows.getContext(), 8));
+}
+
 MemRefType attn::getFrontType(RankedTensorType type, int64_t dim) {
   SmallVector<int64_t> strides(type.getRank());
   int64_t stride = 1;

@@ -20,6 +20,15 @@ inline constexpr int64_t kOwnBuffer = -1, kWrittenOver = -2;
 /// none of its memory, an array of texts; "" for a state that is kept in place.
 inline constexpr llvm::StringLiteral kStateReasonsAttr = "attn.state_reasons";
 
+/// On a module: what attn-narrow-caches made of each cache, an array of dictionaries.
+inline constexpr llvm::StringLiteral kCacheReportAttr = "attn.cache_report";
+
+/// Behind the codes of a row of attn.narrow_rows: an f32.
+inline constexpr int64_t kScaleBytes = 4;
+
+/// What attn.narrow_rows makes of `rows`.
+mlir::RankedTensorType getNarrowType(mlir::RankedTensorType rows);
+
 /// The layout of a view of the front rows, along `dim`, of a dense tensor.
 mlir::MemRefType getFrontType(mlir::RankedTensorType type, int64_t dim);
 } // namespace attn

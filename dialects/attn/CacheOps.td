@@ -80,4 +80,51 @@ def Attn_CacheOp : Attn_Op<"cache", [MemoryEffects<[MemWrite]>]> {
   let hasVerifier = 1;
 }
 
+def Attn_NarrowRowsOp
+    : Attn_Op<"narrow_rows", [Pure,
+        DeclareOpInterfaceMethods<ReifyRankedShapedTypeOpInterface, ["reifyResultShapes"]>]> {
+  let summary = "rows of a cache as bytes, each row with a scale";
+  let description = [{
+    A row is what lies along the last dimension: D numbers x of `rows`, D + 4
+    bytes of `result`. Those are codes c, and behind them the bytes of their scale s, an f32, the lowest first:
+
+        top = max |x|,  s = top / 127,  c = round to even (x * (127 / top))
+
+    so that c * s differs from x by no more than top / 254, and a rounding. A row with nothing of 2^-100 or more is
+    one of zeros; in one with an infinity or a NaN no number is finite afterwards.
+
+    * (C1) `rows` are of f32, f16 or bf16, `result` is of i8;
+    * (C2) the last dimension is static, and that of `result` 4 longer; all others are the same.
+
+    ```mlir
+    %bytes = attn.narrow_rows %key : tensor<?x12x1x64xf32> -> tensor<?x12x1x68xi8>
+    ```
+  }];
+  let arguments = (ins AnyRankedTensor:$rows /*C1*/);
+  let results = (outs AnyRankedTensor:$result /*C1, C2*/);
+  let assemblyFormat = "$rows attr-dict `:` type($rows) `->` type($result)";
+  let hasVerifier = 1;
+}
+
+def Attn_WidenRowsOp
+    : Attn_Op<"widen_rows", [Pure,
+        DeclareOpInterfaceMethods<ReifyRankedShapedTypeOpInterface, ["reifyResultShapes"]>]> {
+  let summary = "the numbers that rows of bytes stand for";
+  let description = [{
+    What attn.narrow_rows has made of rows, as f32: each code times its row's
+    scale. An attention that reads it has a kernel that reads the bytes.
+
+    * (C1) `bytes` are of i8, `result` is of f32;
+    * (C2) the last dimension is static, and that of `bytes` 4 longer; all others are the same.
+
+    ```mlir
+    %keys = attn.widen_rows %cache : tensor<?x12x?x68xi8> -> tensor<?x12x?x64xf32>
+    ```
+  }];
+  let arguments = (ins AnyRankedTensor:$bytes /*C1*/);
+  let results = (outs AnyRankedTensor:$result /*C1, C2*/);
+  let assemblyFormat = "$bytes attr-dict `:` type($bytes) `->` type($result)";
+  let hasVerifier = 1;
+}
+
 #endif // DIALECTS_ATTN_CACHEOPS_TD

@@ -1,5 +1,6 @@
 #include "test/kernels/AttentionHarness.h"
 
+#include "dialects/attn/CacheOps.h"
 #include "mlir/Parser/Parser.h"
 #include "llvm/Support/FormatVariadic.h"
 #include "llvm/Support/MathExtras.h"
@@ -125,10 +126,12 @@ std::unique_ptr<Kernel> compileAttention(StringRef isa, const Attention &attenti
       Type stored = attention.stored == "f16"    ? Type(builder.getF16Type())
                     : attention.stored == "bf16" ? Type(builder.getBF16Type())
                                                  : Type();
+      bool isInBytes = attention.stored == "bytes";
       OpBuilder before(op);
-      if (stored)
+      if (stored || isInBytes)
         for (Value &operand : MutableArrayRef(operands).slice(1, attention.kind == "given" ? 1 : 2)) {
-          Type type = cast<RankedTensorType>(operand.getType()).clone(stored);
+          auto wide = cast<RankedTensorType>(operand.getType());
+          Type type = isInBytes ? getNarrowType(wide) : wide.clone(stored);
           operand = UnrealizedConversionCastOp::create(before, loc, type, operand).getResult(0);
         }
       kernel = buildAttention(builder, loc, AttentionSpec::get(op, target, /*narrow=*/isa == "avx512bf16", operands));
@@ -164,7 +167,20 @@ static void fill(const Buffer &buffer, const std::string &type, unsigned seed) {
   }
 }
 
+/// Rows of `width` codes, each with a scale behind it.
+static void fillBytes(const Buffer &buffer, int64_t width, unsigned seed) {
+  std::mt19937 random(seed);
+  for (int64_t row = 0; row < buffer.size(); row += width + kScaleBytes) {
+    for (int64_t n = 0; n < width; ++n)
+      buffer.data<int8_t>()[row + n] = static_cast<int8_t>(static_cast<int>(random() % 255) - 127);
+    float scale = static_cast<float>(1 + random() % 1000) / 50000;
+    std::memcpy(buffer.data<int8_t>() + row + width, &scale, sizeof(scale));
+  }
+}
+
 static size_t elementSize(StringRef type) {
+  if (type == "bytes")
+    return 1;
   if (type == "index")
     return 8;
   unsigned bits = 32;
@@ -172,15 +188,28 @@ static size_t elementSize(StringRef type) {
   return bits / 8;
 }
 
+/// Of keys or values.
+static std::vector<int64_t> storedShape(const Attention &a, const std::string &dims, const Sizes &sizes) {
+  std::vector<int64_t> shape = shapeOf(dims, sizes, a.group);
+  if (a.stored == "bytes" && !shape.empty())
+    shape.back() += kScaleBytes;
+  return shape;
+}
+
 Operands::Operands(const Attention &a, const Sizes &sizes, unsigned seed)
     : attention(a), sizes(sizes), query(shapeOf(a.query, sizes, 1), elementSize(a.element)),
-      key(shapeOf(a.kind == "given" ? "" : a.key, sizes, a.group), elementSize(a.storedElement())),
-      value(shapeOf(a.value, sizes, a.group), elementSize(a.storedElement())),
+      key(storedShape(a, a.kind == "given" ? "" : a.key, sizes), elementSize(a.storedElement())),
+      value(storedShape(a, a.value, sizes), elementSize(a.storedElement())),
       alignment(shapeOf(a.kind == "additive" ? a.alignment : "", sizes, 1), elementSize(a.element)),
       result(shapeOf(a.result, sizes, 1), elementSize(a.element)) {
   fill(query, a.element, seed);
-  fill(key, a.storedElement(), seed + 1);
-  fill(value, a.storedElement(), seed + 2);
+  if (a.stored == "bytes") {
+    fillBytes(key, sizes.at('d'), seed + 1);
+    fillBytes(value, sizes.at('e'), seed + 2);
+  } else {
+    fill(key, a.storedElement(), seed + 1);
+    fill(value, a.storedElement(), seed + 2);
+  }
   fill(alignment, a.element, seed + 3);
   for (auto &[dims, type] : a.captures) {
     captures.emplace_back(shapeOf(dims, sizes, 1), elementSize(type));
@@ -203,6 +232,17 @@ int64_t Operands::offset(const std::string &dims, const At &at, bool isGrouped) 
     position =
         dim == 'h' ? position * (sizes.at('h') / group) + at.at('h') / group : position * sizes.at(dim) + at.at(dim);
   return position;
+}
+
+double Operands::stored(const Buffer &buffer, const std::string &dims, const At &at) const {
+  int64_t n = offset(dims, at, true);
+  if (attention.stored != "bytes")
+    return readFloat(buffer, attention.storedElement(), n);
+  int64_t width = sizes.at(dims.back());
+  const int8_t *row = buffer.data<int8_t>() + n / width * (width + kScaleBytes);
+  float scale;
+  std::memcpy(&scale, row + width, sizeof(scale));
+  return static_cast<double>(row[n % width]) * scale;
 }
 
 std::vector<const Buffer *> Operands::all() const {
@@ -248,7 +288,7 @@ double Row::rawScore(At at) {
   double sum = 0;
   for (at['d'] = 0; at['d'] < o.sizes.at('d'); ++at['d']) {
     double q = readFloat(o.query, a.element, o.offset(a.query, at));
-    double k = readFloat(o.key, a.storedElement(), o.offset(a.key, at, true));
+    double k = o.keyAt(at);
     if (a.kind == "dot") {
       sum += q * k;
       continue;
@@ -330,7 +370,7 @@ std::string Row::compareResult(At at) {
       if (isHidden || (isEmpty && final[at['j']] == 0) ||
           (!reference.weight && !isEmpty && std::fabs(weights[at['j']] * sum) < 1e-45))
         continue;
-      double term = final[at['j']] * readFloat(o.value, a.storedElement(), o.offset(a.value, at, true));
+      double term = final[at['j']] * o.valueAt(at);
       expected += term;
       scale += std::fabs(term);
     }

@@ -42,7 +42,7 @@ struct Attention {
   std::string maskedRows = "nan", kind = "dot", normalizer = "softmax";
   /// Of query, key, value, alignment and result: f32, bf16 or f16.
   std::string element = "f32";
-  /// Of key and value as the kernel reads them, if not that.
+  /// Of key and value as the kernel reads them, if not that; "bytes" are rows of attn.narrow_rows.
   std::string stored;
   const std::string &storedElement() const { return stored.empty() ? element : stored; }
   std::string alignment = "hd";
@@ -74,11 +74,17 @@ struct Operands {
   /// Element of `buffer` at the iteration indices `at`.
   int64_t offset(const std::string &dims, const At &at, bool isGrouped = false) const;
   std::vector<const Buffer *> all() const;
+  /// What stands in the keys or values at `at`.
+  double keyAt(const At &at) const { return stored(key, attention.key, at); }
+  double valueAt(const At &at) const { return stored(value, attention.value, at); }
 
   const Attention &attention;
   Sizes sizes;
   Buffer query, key, value, alignment, result;
   std::vector<Buffer> captures, mask, extras;
+
+private:
+  double stored(const Buffer &buffer, const std::string &dims, const At &at) const;
 };
 
 /// Element `n` of a buffer of f32, bf16 or f16.

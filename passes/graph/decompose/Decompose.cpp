@@ -1,5 +1,6 @@
 #include "passes/graph/decompose/Decompose.h"
 #include "dialects/attn/AttnOps.h"
+#include "dialects/attn/CacheOps.h"
 #include "passes/Passes.h"
 #include "passes/graph/Structured.h"
 
@@ -169,10 +170,92 @@ struct DecomposeLayerNorm : OpRewritePattern<LayerNormOp> {
   }
 };
 
+constexpr double kGreatest = 127, kLeast = 0x1p-100;
+
+/// The element of `tensor` at this point of the loops, but for the last dimension, where it is that at `last`.
+Value elementAt(OpBuilder &b, Location loc, Value tensor, Value last) {
+  SmallVector<Value> position;
+  for (int64_t n = 0; n + 1 < cast<RankedTensorType>(tensor.getType()).getRank(); ++n)
+    position.push_back(linalg::IndexOp::create(b, loc, n));
+  position.push_back(last);
+  return tensor::ExtractOp::create(b, loc, tensor, position);
+}
+
+struct DecomposeNarrowRows : OpRewritePattern<NarrowRowsOp> {
+  using OpRewritePattern::OpRewritePattern;
+
+  LogicalResult matchAndRewrite(NarrowRowsOp op, PatternRewriter &rewriter) const override {
+    Location loc = op.getLoc();
+    auto type = cast<RankedTensorType>(op.getRows().getType());
+    int64_t rank = type.getRank(), width = type.getShape().back();
+    SmallVector<OpFoldResult> sizes = tensor::getMixedSizes(rewriter, loc, op.getRows());
+    AffineMap all = rewriter.getMultiDimIdentityMap(rank), byRow = all.dropResult(rank - 1);
+    Type f32 = rewriter.getF32Type(), i32 = rewriter.getI32Type(), i8 = rewriter.getI8Type();
+    Value zeros = filledTensor(rewriter, loc, ArrayRef(sizes).drop_back(), f32, 0);
+    Value tops = reduction(rewriter, loc, op.getRows(), all, zeros, byRow,
+                           [&](OpBuilder &b, Location loc, ValueRange args) -> Value {
+                             Value size = math::AbsFOp::create(b, loc, convertFloat(b, loc, args[0], f32));
+                             return arith::MaximumFOp::create(b, loc, args[1], size);
+                           });
+    sizes.back() = rewriter.getIndexAttr(width + kScaleBytes);
+    auto byte = [&](OpBuilder &b, Location loc, ValueRange args) -> Value {
+      auto constant = [&](double value) { return floatConstant(b, loc, f32, value); };
+      Value at = linalg::IndexOp::create(b, loc, rank - 1), end = arith::ConstantIndexOp::create(b, loc, width);
+      Value isCode = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::slt, at, end), top = args[0];
+      Value last = arith::ConstantIndexOp::create(b, loc, width - 1);
+      Value x = elementAt(b, loc, op.getRows(), arith::MinSIOp::create(b, loc, at, last));
+      Value isZero = arith::CmpFOp::create(b, loc, arith::CmpFPredicate::OLT, top, constant(kLeast));
+      Value factor =
+          arith::SelectOp::create(b, loc, isZero, constant(0), arith::DivFOp::create(b, loc, constant(kGreatest), top));
+      x = math::RoundEvenOp::create(b, loc, arith::MulFOp::create(b, loc, convertFloat(b, loc, x, f32), factor));
+      x = arith::MaxNumFOp::create(b, loc, x, constant(-kGreatest));
+      x = arith::MinNumFOp::create(b, loc, x, constant(kGreatest));
+      Value code = arith::FPToSIOp::create(b, loc, i32, x);
+      Value scale = arith::BitcastOp::create(b, loc, i32, arith::DivFOp::create(b, loc, top, constant(kGreatest)));
+      Value number = arith::MaxSIOp::create(b, loc, arith::SubIOp::create(b, loc, at, end),
+                                            arith::ConstantIndexOp::create(b, loc, 0));
+      Value bits = arith::MulIOp::create(b, loc, arith::IndexCastOp::create(b, loc, i32, number),
+                                         arith::ConstantIntOp::create(b, loc, i32, 8));
+      scale = arith::ShRUIOp::create(b, loc, scale, bits);
+      return arith::TruncIOp::create(b, loc, i8, arith::SelectOp::create(b, loc, isCode, code, scale));
+    };
+    Value bytes = elementwise(rewriter, loc, sizes, i8, tops, byRow, byte);
+    rewriter.replaceOpWithNewOp<tensor::CastOp>(op, op.getType(), bytes);
+    return success();
+  }
+};
+
+struct DecomposeWidenRows : OpRewritePattern<WidenRowsOp> {
+  using OpRewritePattern::OpRewritePattern;
+
+  LogicalResult matchAndRewrite(WidenRowsOp op, PatternRewriter &rewriter) const override {
+    Location loc = op.getLoc();
+    auto type = cast<RankedTensorType>(op.getType());
+    int64_t rank = type.getRank(), width = type.getShape().back();
+    SmallVector<OpFoldResult> sizes = tensor::getMixedSizes(rewriter, loc, op.getBytes());
+    sizes.back() = rewriter.getIndexAttr(width);
+    Type f32 = rewriter.getF32Type(), i32 = rewriter.getI32Type();
+    auto number = [&](OpBuilder &b, Location loc, ValueRange) -> Value {
+      Value at = linalg::IndexOp::create(b, loc, rank - 1), bits;
+      for (int64_t n = 0; n < kScaleBytes; ++n) {
+        Value byte = elementAt(b, loc, op.getBytes(), arith::ConstantIndexOp::create(b, loc, width + n));
+        byte = arith::ShLIOp::create(b, loc, arith::ExtUIOp::create(b, loc, i32, byte),
+                                     arith::ConstantIntOp::create(b, loc, i32, 8 * n));
+        bits = bits ? arith::OrIOp::create(b, loc, bits, byte).getResult() : byte;
+      }
+      Value code = arith::SIToFPOp::create(b, loc, f32, elementAt(b, loc, op.getBytes(), at));
+      return arith::MulFOp::create(b, loc, code, arith::BitcastOp::create(b, loc, f32, bits));
+    };
+    Value numbers = elementwise(rewriter, loc, sizes, f32, ValueRange(), {}, number);
+    rewriter.replaceOpWithNewOp<tensor::CastOp>(op, op.getType(), numbers);
+    return success();
+  }
+};
+
 struct DecomposePass : impl::DecomposePassBase<DecomposePass> {
   void runOnOperation() override {
     RewritePatternSet patterns(&getContext());
-    patterns.add<DecomposeSoftmax, DecomposeLayerNorm>(&getContext());
+    patterns.add<DecomposeSoftmax, DecomposeLayerNorm, DecomposeNarrowRows, DecomposeWidenRows>(&getContext());
     populateDecomposeAttentionPatterns(patterns);
     populateDecomposeRecurrentPatterns(patterns);
     populateDecomposeProductPatterns(patterns);

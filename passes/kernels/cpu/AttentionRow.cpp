@@ -195,6 +195,8 @@ void RowEmitter::addValues(Value first, Value count, Value factor) {
         Value isLive =
             pureScale && mask.isInterval() && dense.empty() ? Value() : k.compare(Predicate::UNE, weight, zero);
         Value offset = value.along(k, value.base, Dim::J, keyAt(k.add(first, position)));
+        if (spec.isInBytes(spec.value))
+          weight = k.mulf(weight, k.broadcastWord(value.flat, k.add(offset, valueWidth)));
         int64_t line = 64 / (value.elementType().getIntOrFloatBitWidth() / 8);
         for (int64_t e = 0; e < valueWidth && begin == 0 && !isPicked; e += line)
           prefetch(value, k.add(value.along(k, offset, Dim::J, k.index(kAhead)), e));

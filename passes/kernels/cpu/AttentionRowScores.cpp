@@ -80,7 +80,7 @@ Value RowEmitter::products(Value first, bool isEdge) {
       position = k.min(position, lastPosition());
     offsets.push_back(key.along(k, key.base, Dim::J, keyAt(position)));
   }
-  if (keyWidth == 1) {
+  if (keyWidth == 1 && !spec.isInBytes(spec.keyOperand)) {
     auto type = VectorType::get({k.lanes}, key.elementType());
     Values elements = llvm::map_to_vector(offsets, [&](Value offset) { return k.load(key.flat, offset); });
     auto everywhere = [&](ArrayRef<Value> chunks) {
@@ -115,6 +115,9 @@ Value RowEmitter::products(Value first, bool isEdge) {
   for (int64_t n = all > kInRegisters ? whole : 0; n < all; ++n)
     rows = step(k.index(n * k.lanes), queryChunks[n], alignmentChunks.empty() ? Value() : alignmentChunks[n],
                 std::min(k.lanes, keyWidth - n * k.lanes), rows);
+  if (spec.isInBytes(spec.keyOperand))
+    for (auto [offset, sum] : llvm::zip_equal(offsets, rows))
+      sum = k.mulf(sum, k.broadcastWord(key.flat, k.add(offset, keyWidth)));
   return sumLanes(rows);
 }
 

@@ -78,8 +78,11 @@ BlockEmitter::Values BlockEmitter::keyRows(Value first, bool isEdge) {
 Value BlockEmitter::stageKeys(ArrayRef<Value> rows, bool isTanh) {
   int64_t padded = llvm::alignTo(keyWidth, k.lanes);
   Value top = k.splat(0);
+  Value scale;
   auto stage = [&](Value raw, int64_t r, Value d) {
     raw = k.toF32(raw);
+    if (scale)
+      raw = k.mulf(raw, scale);
     if (isTanh) {
       k.store(raw, scratch.rawKeys, k.add(d, r * padded));
       top = k.maxAbs(top, raw);
@@ -89,6 +92,8 @@ Value BlockEmitter::stageKeys(ArrayRef<Value> rows, bool isTanh) {
     return top;
   };
   for (int64_t r = 0; r < spec.keyTile; ++r) {
+    if (spec.isInBytes(spec.keyOperand))
+      scale = k.broadcastWord(key.flat, k.add(rows[r], keyWidth));
     if (!key.isContiguous(Dim::D)) {
       for (int64_t d = 0; d < padded; d += k.lanes) {
         Values elements;
@@ -130,7 +135,7 @@ BlockEmitter::Values BlockEmitter::dotTile(Value first, bool isEdge, const State
     for (int64_t v = 0; v < vectors; ++v)
       columns.push_back(k.loadVector(scratch.queries, at(d, v)));
     for (int64_t r = 0; r < spec.keyTile; ++r) {
-      Value element = isNarrow ? k.broadcastPair(from.flat, k.add(rows[r], k.mul(d, 2)))
+      Value element = isNarrow ? k.broadcastWord(from.flat, k.add(rows[r], k.mul(d, 2)))
                                : k.broadcast(k.load(from.flat, from.along(k, rows[r], Dim::D, d)));
       for (int64_t v = 0; v < vectors; ++v) {
         Value sum = carried[r * vectors + v];

@@ -136,11 +136,14 @@ void BlockEmitter::stageValues(Value key, Value begin, Value end) {
       });
       return;
     }
+    bool isInBytes = spec.isInBytes(spec.value);
+    Value scale = isInBytes ? k.broadcastWord(value.flat, k.add(from, valueWidth)) : Value();
     for (int64_t e = 0; e < valueWidth; e += k.lanes) {
       int64_t rest = valueWidth - e;
       Value chunk = rest < k.lanes ? k.loadFirst(value.flat, k.add(from, e), k.index(rest), k.lanes)
                                    : k.loadVector(value.flat, k.add(from, e));
-      k.store(k.toF32(chunk), scratch.values, k.add(to, e));
+      chunk = k.toF32(chunk);
+      k.store(isInBytes ? k.mulf(chunk, scale) : chunk, scratch.values, k.add(to, e));
     }
   });
 }

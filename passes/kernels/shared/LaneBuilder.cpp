@@ -137,11 +137,6 @@ Value LaneBuilder::addProducts(Value sum, Value x, Value y) {
                                 {sum, bitcast(Vec(b, loc, x), bf16), bitcast(Vec(b, loc, y), bf16)});
 }
 
-Value LaneBuilder::broadcastPair(Value flat, Value offset) {
-  auto word = VectorType::get({1}, b.getF32Type());
-  return broadcast(extract(vector::BitCastOp::create(b, loc, word, loadVector(flat, offset, 2)), 0));
-}
-
 std::pair<Value, Value> LaneBuilder::interleave(Value x, Value y) {
   auto half = [&](int64_t first) -> Value {
     SmallVector<int64_t> order;
@@ -190,6 +185,12 @@ Value LaneBuilder::loadVector(Value flat, Value offset, int64_t length) {
 
 Value LaneBuilder::loadFirst(Value flat, Value offset, Value count, int64_t length) {
   return Buffer(b, loc, flat).first(Index(b, loc, count), length, Index(b, loc, offset));
+}
+
+Value LaneBuilder::broadcastWord(Value flat, Value offset) {
+  auto word = VectorType::get({1}, b.getF32Type());
+  unsigned bits = cast<MemRefType>(flat.getType()).getElementTypeBitWidth();
+  return broadcast(extract(vector::BitCastOp::create(b, loc, word, loadVector(flat, offset, 32 / bits)), 0));
 }
 
 void LaneBuilder::store(Value vector, Value flat, Value offset) {

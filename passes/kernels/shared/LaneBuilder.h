@@ -95,8 +95,6 @@ public:
   std::pair<mlir::Value, mlir::Value> unpack(mlir::Value pairs);
   /// sum + low * low + high * high, in f32; denormals are 0.
   mlir::Value addProducts(mlir::Value sum, mlir::Value x, mlir::Value y);
-  /// The pair at `offset` of a memref of bf16, in every lane.
-  mlir::Value broadcastPair(mlir::Value flat, mlir::Value offset);
   /// The pairs (x[n], y[n]) of two vectors of 2 * lanes bf16, in two vectors.
   std::pair<mlir::Value, mlir::Value> interleave(mlir::Value x, mlir::Value y);
 
@@ -111,6 +109,8 @@ public:
   mlir::Value loadVector(mlir::Value flat, mlir::Value offset, int64_t length);
   /// The first `count` of `length` elements, zero beyond; reads no others.
   mlir::Value loadFirst(mlir::Value flat, mlir::Value offset, mlir::Value count, int64_t length);
+  /// The 32 bits from `offset` on of a memref of narrower elements, in every lane.
+  mlir::Value broadcastWord(mlir::Value flat, mlir::Value offset);
   void store(mlir::Value vector, mlir::Value flat, mlir::Value offset);
   /// Stores the first `count` lanes only.
   void storeFirst(mlir::Value vector, mlir::Value flat, mlir::Value offset, mlir::Value count);

@@ -200,12 +200,13 @@ bool AttentionSpec::isWindow() const {
 
 std::optional<int64_t> AttentionSpec::getStaticSize(int64_t dim) const {
   bool isNamed = false;
-  for (auto [type, map] : llvm::zip_equal(types, maps))
-    for (auto [n, expr] : llvm::enumerate(map.getResults())) {
+  for (auto [operand, type] : llvm::enumerate(types))
+    for (auto [n, expr] : llvm::enumerate(maps[operand].getResults())) {
       if (expr != getAffineDimExpr(dim, expr.getContext()))
         continue;
+      bool endsInScale = isInBytes(operand) && n + 1 == maps[operand].getNumResults();
       if (!type.isDynamicDim(n))
-        return type.getDimSize(n);
+        return type.getDimSize(n) - (endsInScale ? kScaleBytes : 0);
       isNamed = true;
     }
   return isNamed ? std::nullopt : std::optional<int64_t>(1);
@@ -305,6 +306,17 @@ static bool checkMap(AffineMap map, std::optional<int64_t> rows, std::string *re
   return true;
 }
 
+/// Whether what is in bytes is so in whole rows, and keys are factors of products.
+static bool hasRowsOfBytes(const AttentionSpec &spec) {
+  auto isRow = [&](size_t operand, unsigned dim) {
+    AffineMap map = spec.maps[operand];
+    return !spec.isInBytes(operand) ||
+           (map.getNumResults() && map.getResults().back() == getAffineDimExpr(dim, map.getContext()));
+  };
+  bool hasKeys = spec.isInBytes(spec.keyOperand) && spec.formula().hasKey;
+  return isRow(spec.value, Dim::E) && (!hasKeys || (spec.formula().isProduct && isRow(spec.keyOperand, Dim::D)));
+}
+
 bool canBuildAttention(const AttentionSpec &spec, std::string *reason) {
   if (!spec.unsupported.empty())
     return fail(reason, spec.unsupported);
@@ -314,7 +326,7 @@ bool canBuildAttention(const AttentionSpec &spec, std::string *reason) {
   for (size_t n = 0; n < spec.types.size(); ++n) {
     MemRefType type = spec.types[n];
     Type element = type.getElementType();
-    bool isFloat = element.isF32() || element.isBF16() || element.isF16();
+    bool isFloat = element.isF32() || element.isBF16() || element.isF16() || spec.isInBytes(n);
     if ((n <= lastInput || n >= spec.result) && !isFloat)
       return fail(reason, "only attention on f32, f16 and bf16 has a kernel");
     if (!element.isIndex() && (!element.isIntOrFloat() || element.getIntOrFloatBitWidth() % 8))
@@ -326,6 +338,8 @@ bool canBuildAttention(const AttentionSpec &spec, std::string *reason) {
     if (!checkMap(spec.maps[n], isList ? std::optional(list->rows) : std::nullopt, reason))
       return false;
   }
+  if ((spec.isInBytes(spec.keyOperand) || spec.isInBytes(spec.value)) && !hasRowsOfBytes(spec))
+    return fail(reason, "keys or values in bytes are no rows of a product");
   if (spec.softmaxType && !spec.softmaxType.isF16() && !spec.softmaxType.isBF16())
     return fail(reason, "a softmax in f64 has no kernel");
   // Scratch of a block lies on the stack: 128 bytes for each of d and e.

@@ -84,6 +84,10 @@ struct AttentionSpec {
     return get(op, target, narrow, op->getOperands());
   }
 
+  /// Whether operand `n` is keys or values as rows of attn.narrow_rows.
+  bool isInBytes(size_t n) const {
+    return (n == value || (n == keyOperand && formula().hasKey)) && types[n].getElementType().isInteger(8);
+  }
   /// Static size of iteration dimension `dim` (1 where no map names it), or
   /// nullopt where it is dynamic.
   std::optional<int64_t> getStaticSize(int64_t dim) const;

@@ -83,4 +83,26 @@ bool canBuildLayerNorm(const LayerNormSpec &spec, std::string *reason) {
   return true;
 }
 
+NarrowRowsSpec NarrowRowsSpec::get(NarrowRowsOp op, TargetAttr target) {
+  return {bufferOf(op.getRows()), target.getF32Lanes()};
+}
+
+MemRefType NarrowRowsSpec::resultType() const {
+  RankedTensorType bytes = getNarrowType(RankedTensorType::get(type.getShape(), type.getElementType()));
+  return MemRefType::get(bytes.getShape(), bytes.getElementType());
+}
+
+std::string NarrowRowsSpec::symbol() const {
+  return llvm::formatv("narrow_rows_{0}_{1}_v{2}", type.getElementType(), shapeText(type), lanes);
+}
+
+bool canBuildNarrowRows(const NarrowRowsSpec &spec, std::string *reason) {
+  Type element = spec.type.getElementType();
+  if (!element.isF32() && !element.isF16() && !element.isBF16())
+    return fail(reason, "only rows of f32, f16 and bf16 have a kernel");
+  if (spec.type.getRank() == 0 || spec.type.isDynamicDim(spec.type.getRank() - 1))
+    return fail(reason, "the length of a row is dynamic");
+  return true;
+}
+
 } // namespace attn

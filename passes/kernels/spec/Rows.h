@@ -2,6 +2,7 @@
 #define PASSES_KERNELS_SPEC_ROWS_H
 
 #include "dialects/attn/AttnOps.h"
+#include "dialects/attn/CacheOps.h"
 #include <string>
 
 namespace attn {
@@ -48,6 +49,19 @@ struct LayerNormSpec {
 };
 
 bool canBuildLayerNorm(const LayerNormSpec &spec, std::string *reason = nullptr);
+
+/// Rows of a cache as bytes, attn.narrow_rows.
+struct NarrowRowsSpec {
+  mlir::MemRefType type; ///< of the rows; identity layout
+  int64_t lanes = 4;
+
+  static NarrowRowsSpec get(NarrowRowsOp op, TargetAttr target);
+  /// Of the bytes.
+  mlir::MemRefType resultType() const;
+  std::string symbol() const;
+};
+
+bool canBuildNarrowRows(const NarrowRowsSpec &spec, std::string *reason = nullptr);
 
 } // namespace attn
 

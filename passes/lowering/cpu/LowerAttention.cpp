@@ -1,3 +1,4 @@
+#include "dialects/attn/CacheOps.h"
 #include "dialects/attn/NodeLocation.h"
 #include "passes/Passes.h"
 #include "passes/graph/FusionVerdict.h"
@@ -97,14 +98,26 @@ AttentionOp roundOperands(AttentionOp op, RoundedValues &rounded, RewriterBase &
   return twin;
 }
 
-/// The operands of `op`; of query, key, value and alignment what is stored in 16 bits, as it is stored: the kernel
+/// The operands of `op`; of query, key, value and alignment what is stored in fewer bits, as it is stored: the kernel
 /// widens it in registers.
 SmallVector<Value> getStoredOperands(AttentionOp op, RewriterBase &rewriter) {
   SmallVector<Value> operands(op->getOperands());
+  for (unsigned n = 1, value = op.getKey() ? 2 : 1; n <= value; ++n)
+    if (auto rows = operands[n].getDefiningOp<WidenRowsOp>())
+      operands[n] = rows.getBytes();
   for (Value input : {op.getQuery(), op.getKey(), op.getValue(), op.getAlignment()})
     if (Value half = input ? getUnwidened(rewriter, input) : Value())
       *llvm::find(operands, input) = half;
   return operands;
+}
+
+/// Sizes are asked of the bytes, so that nothing keeps what they stand for.
+void readSizesOfBytes(WidenRowsOp rows) {
+  rows.getResult().replaceUsesWithIf(rows.getBytes(), [&](OpOperand &use) {
+    auto dim = dyn_cast<tensor::DimOp>(use.getOwner());
+    std::optional<int64_t> index = dim ? dim.getConstantIndex() : std::nullopt;
+    return index && *index + 1 < rows.getType().getRank();
+  });
 }
 
 /// Replaces `op` by a kernel; otherwise it stays, to be decomposed, and the
@@ -122,6 +135,8 @@ std::string lower(AttentionOp op, KernelTable &kernels, TargetAttr target, Round
   }
   SmallVector<Value> operands = getStoredOperands(op, rewriter);
   spec = AttentionSpec::get(op, target, /*narrow=*/rounded, operands);
+  if (!canBuildAttention(spec, &reason))
+    return reason;
   FailureOr<func::FuncOp> kernel =
       kernels.getOrBuild(spec.symbol(), [&](OpBuilder &builder) { return buildAttention(builder, op.getLoc(), spec); });
   if (failed(kernel))
@@ -132,7 +147,11 @@ std::string lower(AttentionOp op, KernelTable &kernels, TargetAttr target, Round
   symbol = spec.symbol();
   remark::passed(op.getLoc(), remarkOpts()) << remark::add("{0}", symbol);
   noteFlops(op, rewriter);
+  SmallVector<Value> before(op->getOperands());
   replaceByKernel(rewriter, op, *kernel, operands, shapes);
+  for (Value operand : before)
+    if (auto rows = operand.getDefiningOp<WidenRowsOp>())
+      readSizesOfBytes(rows);
   return "";
 }
 

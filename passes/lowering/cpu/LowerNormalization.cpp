@@ -1,5 +1,7 @@
+#include "dialects/attn/CacheOps.h"
 #include "dialects/attn/TopKOp.h"
 #include "passes/Passes.h"
+#include "passes/kernels/cpu/NarrowRows.h"
 #include "passes/kernels/cpu/Normalization.h"
 #include "passes/kernels/cpu/TopK.h"
 #include "passes/lowering/choose/KernelCall.h"
@@ -80,6 +82,10 @@ public:
     TopKSpec spec = TopKSpec::get(op, target);
     lowerTo(op, "top_k", spec, canBuildTopK, buildTopK, op.getInput());
   }
+  void lower(NarrowRowsOp op) {
+    NarrowRowsSpec spec = NarrowRowsSpec::get(op, target);
+    lowerTo(op, "narrow_rows", spec, canBuildNarrowRows, buildNarrowRows, op.getRows());
+  }
 
 private:
   static remark::RemarkOpts remarkNamed(StringRef name) {
@@ -106,7 +112,7 @@ private:
     remark::passed(op->getLoc(), remarkNamed(name)) << remark::add("{0}", spec.symbol());
     // A result of the input's sizes may take its buffer.
     SmallVector<int64_t> elementwise;
-    if (!isa<TopKOp>(op.getOperation()))
+    if (!isa<TopKOp, NarrowRowsOp>(op.getOperation()))
       elementwise.push_back(0);
     replaceByKernel(rewriter, op, *kernel, inputs, sizes, elementwise);
   }
@@ -120,7 +126,7 @@ struct LowerNormalizationPass : attn::impl::LowerNormalizationPassBase<LowerNorm
     NormalizationLowering lowering(getOperation());
     SmallVector<Operation *> ops;
     getOperation().walk([&](Operation *op) {
-      if (isa<SoftmaxOp, LayerNormOp, TopKOp>(op))
+      if (isa<SoftmaxOp, LayerNormOp, TopKOp, NarrowRowsOp>(op))
         ops.push_back(op);
     });
     for (Operation *op : ops) {
@@ -128,6 +134,8 @@ struct LowerNormalizationPass : attn::impl::LowerNormalizationPassBase<LowerNorm
         lowering.lower(softmax);
       else if (auto top = dyn_cast<TopKOp>(op))
         lowering.lower(top);
+      else if (auto rows = dyn_cast<NarrowRowsOp>(op))
+        lowering.lower(rows);
       else
         lowering.lower(cast<LayerNormOp>(op));
     }

@@ -116,3 +116,39 @@ func.func @negative_open(%cache: tensor<?x4xf32>) {
   %0 = attn.kv_open %cache state -1 : tensor<?x4xf32>
   return
 }
+
+// -----
+
+// narrow_rows C1
+func.func @narrow_type(%rows: tensor<2x8xf64>) {
+  // expected-error @below {{expects rows of floats and rows of i8, got 'tensor<2x8xf64>' and 'tensor<2x12xi8>'}}
+  %0 = attn.narrow_rows %rows : tensor<2x8xf64> -> tensor<2x12xi8>
+  return
+}
+
+// -----
+
+// narrow_rows C2
+func.func @narrow_size(%rows: tensor<2x8xf32>) {
+  // expected-error @below {{expects rows of i8 that are 4 longer than those of 'tensor<2x8xf32>', got 'tensor<2x8xi8>'}}
+  %0 = attn.narrow_rows %rows : tensor<2x8xf32> -> tensor<2x8xi8>
+  return
+}
+
+// -----
+
+// widen_rows C1
+func.func @wide_type(%bytes: tensor<2x12xi8>) {
+  // expected-error @below {{expects rows of floats and rows of i8, got 'tensor<2x8xf16>' and 'tensor<2x12xi8>'}}
+  %0 = attn.widen_rows %bytes : tensor<2x12xi8> -> tensor<2x8xf16>
+  return
+}
+
+// -----
+
+// widen_rows C2
+func.func @wide_size(%bytes: tensor<?x12xi8>) {
+  // expected-error @below {{expects rows of i8 that are 4 longer than those of 'tensor<2x8xf32>', got 'tensor<?x12xi8>'}}
+  %0 = attn.widen_rows %bytes : tensor<?x12xi8> -> tensor<2x8xf32>
+  return
+}

@@ -1,0 +1,51 @@
+#include "passes/kernels/cpu/NarrowRows.h"
+
+#include "passes/kernels/shared/KernelFunction.h"
+
+using namespace mlir;
+
+namespace attn {
+
+FailureOr<func::FuncOp> buildNarrowRows(OpBuilder &builder, Location loc, const NarrowRowsSpec &spec) {
+  std::string reason;
+  if (!canBuildNarrowRows(spec, &reason))
+    return emitError(loc, "cannot build a kernel for rows of bytes: ") << reason;
+  constexpr double kGreatest = 127, kLeast = 0x1p-100;
+  KernelFunction f(builder, loc, spec.symbol());
+  Code &k = f.k;
+  Buffer input = f.buffer(spec.type), output = f.buffer(spec.resultType());
+  int64_t rank = spec.type.getRank(), width = spec.type.getDimSize(rank - 1), lanes = spec.lanes;
+  int64_t whole = width / lanes * lanes;
+  Index rows = k.index(1);
+  for (int64_t n = 0; n + 1 < rank; ++n)
+    rows = rows * input.dim(n);
+  Type f32 = k.b.getF32Type(), i8 = k.b.getI8Type();
+  k.parallel(rows, [&](Index row) {
+    Buffer from = input.flat(), to = output.flat();
+    Index source = row * width, target = row * (width + kScaleBytes);
+    // Lanes beyond the row are 0.
+    Index rest = k.index(width - whole);
+    auto last = [&] { return convert(from.first(rest, lanes, source + whole), f32); };
+    auto load = [&](Index at) { return convert(from.vector(lanes, source + at), f32); };
+    Vec tops = k.rolledLoop(0, whole, lanes, k.splat(k.f32(0), lanes),
+                            [&](Index at, Vec tops) { return maximum(abs(load(at)), tops); });
+    if (whole < width)
+      tops = maximum(abs(last()), tops);
+    Num top = maximumOfLanes(tops);
+    Num factor = select(top < kLeast, k.f32(0), kGreatest / top);
+    auto codes = [&](const Vec &x) {
+      Vec code =
+          atMost(atLeast(roundEven(x * factor), k.splat(k.f32(-kGreatest), lanes)), k.splat(k.f32(kGreatest), lanes));
+      return convert(convert(code, k.b.getI32Type()), i8);
+    };
+    k.rolledLoop(0, whole, lanes, [&](Index at) { to.setVector(codes(load(at)), target + at); });
+    if (whole < width)
+      to.setFirst(codes(last()), rest, target + whole);
+    Num scale = bitcast(top / kGreatest, k.b.getI32Type());
+    for (int64_t n = 0; n < kScaleBytes; ++n)
+      to.set(convert(scale >> 8 * n, i8), target + width + n);
+  });
+  return f.function;
+}
+
+} // namespace attn
