@@ -78,6 +78,7 @@ public:
       return failure();
     reportFusion(ir, report); // again: it is known now which have a kernel
     reportProducts(ir, report);
+    reportCaches(ir, report);
     usesCpuFeatures = optionalCpuFeatures(ir);
     if (machine->separatesKernels())
       kernels = separateKernels(ir);

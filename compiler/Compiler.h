@@ -51,6 +51,9 @@ struct CompileOptions {
   /// scale of its own, where the processor multiplies bytes; all else f32. For a GPU also
   /// "tf32" and "f16": all GEMMs and attention.
   std::string precision = "f32";
+  /// How caches of keys and values are stored that a library or a search keeps: "model" (as the model computes
+  /// them), or from level 1 on "int8", a scale a row.
+  std::string cache = "model";
   /// For an NVIDIA GPU: its architectures, as "sm_90a,sm_80". "": for the CPU.
   /// `cpu` is then the host's, which computes sizes and launches kernels.
   std::string gpuArchs;
@@ -99,6 +102,13 @@ struct KeptState {
   bool grows = false;   ///< runs append to it, or a dimension has another name in the output
 };
 
+/// What became of a cache that was to be stored in fewer bits.
+struct StoredCache {
+  std::string entry, name;
+  std::string reason;                  ///< why it stays as the model computes it
+  uint64_t bytesBefore = 0, bytes = 0; ///< of one position of one sequence
+};
+
 /// What a compile did, for the tools to report.
 struct CompileReport {
   /// The compile failed because its output cannot be written.
@@ -125,6 +135,8 @@ struct CompileReport {
   /// Our own passes of the graph and kernel stages that ran, by argument, but
   /// for attn-decompose, which every form needs.
   std::vector<std::string> fusionPasses;
+  /// Of CompileOptions::cache.
+  std::vector<StoredCache> caches;
 };
 
 /// Whether `text` says how weights are stored (CompileOptions::weights).

@@ -158,6 +158,23 @@ void reportStates(ArrayRef<EntryDescription> entries, CompileReport &report) {
     }
 }
 
+void reportCaches(ModuleOp module, CompileReport &report) {
+  auto lines = module->getAttrOfType<ArrayAttr>(kCacheReportAttr);
+  if (!lines)
+    return;
+  for (auto fields : lines.getAsRange<DictionaryAttr>()) {
+    auto text = [&](StringRef key) {
+      auto attr = fields.getAs<StringAttr>(key);
+      return attr ? attr.str() : std::string();
+    };
+    auto number = [&](StringRef key) {
+      auto attr = fields.getAs<IntegerAttr>(key);
+      return attr ? static_cast<uint64_t>(attr.getInt()) : 0;
+    };
+    report.caches.push_back({text("entry"), text("cache"), text("reason"), number("bytes_before"), number("bytes")});
+  }
+}
+
 void reportHostOps(ModuleOp module, CompileReport &report) {
   for (auto function : module.getOps<func::FuncOp>())
     if (auto node = function->getAttrOfType<StringAttr>(kOnHostAttr);

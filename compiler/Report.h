@@ -16,6 +16,9 @@ std::vector<RegionDescription> describeRegions(mlir::ModuleOp module);
 /// Fills `states` of `report`.
 void reportStates(llvm::ArrayRef<EntryDescription> entries, CompileReport &report);
 
+/// Fills `caches` of `report` from the module's `attn.cache_report`.
+void reportCaches(mlir::ModuleOp module, CompileReport &report);
+
 /// Fills `hostOps` of `report` from the kernels that a module for the GPU runs on the CPU.
 void reportHostOps(mlir::ModuleOp module, CompileReport &report);
 

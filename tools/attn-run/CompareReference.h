@@ -21,7 +21,7 @@ struct Distance {
 
 Distance measureDistance(const runner::Tensor &output, const runner::Tensor &reference);
 
-/// A line for each output, or with `json` one array.
+/// A line for each output, or with `json` one array. Caches in bytes are compared by the numbers that they stand for.
 void describeDistances(llvm::raw_ostream &os, const attnrt_entry_info &entry,
                        const std::vector<runner::Tensor> &outputs, const std::vector<runner::Tensor> &references,
                        bool json);

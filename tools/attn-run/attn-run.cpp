@@ -2,6 +2,7 @@
 #include "tools/attn-run/AttentionMaps.h"
 #include "tools/attn-run/CompareReference.h"
 #include "tools/attn-run/Describe.h"
+#include "tools/attn-run/NarrowRows.h"
 #include "tools/options/Console.h"
 #include "tools/options/LibraryArgument.h"
 #include "tools/options/RunArguments.h"
@@ -70,7 +71,9 @@ int run(CommandLine &line, runner::Model &model, runner::Model *reference, Strin
   std::string error;
   std::vector<std::string> madeUp;
   std::vector<Tensor> inputs, outputs, wanted(expected.size());
-  if (runner::Fault fault = runner::makeInputs(entry, options, inputs, error, &madeUp); fault != runner::Fault::None)
+  // A reference takes caches as floats, and the model the same ones in bytes.
+  if (runner::Fault fault = runner::makeInputs(reference ? reference->entry() : entry, options, inputs, error, &madeUp);
+      fault != runner::Fault::None)
     return reportFault(fault, error);
   // Who gives some may have forgotten the others, and who compares or looks may take what comes of it for real.
   if ((!options.inputs.empty() || reference || !maps.folder.empty()) && !madeUp.empty())
@@ -93,6 +96,9 @@ int run(CommandLine &line, runner::Model &model, runner::Model *reference, Strin
       outs().flush();
       return !outs().has_error(); // a reader that is gone wants no more
     });
+  std::vector<Tensor> references;
+  if (reference && (!reference->run(inputs, references, failure) || !narrowInputs(entry, inputs, failure.message)))
+    return reportFailure(name, failure);
   if (!model.run(inputs, outputs, failure)) {
     int code = reportFailure(name, failure);
     if (options.inputs.empty() && !madeUp.empty() && code != ExitInternal)
@@ -102,9 +108,6 @@ int run(CommandLine &line, runner::Model &model, runner::Model *reference, Strin
   if (line.has(OPT_stream) && !hasStreamed)
     reportNote("--stream: entry '" + Twine(entry.name) +
                "' gave no token before its end; a search with one hypothesis does, of beams none is final");
-  std::vector<Tensor> references;
-  if (reference && !reference->run(inputs, references, failure))
-    return reportFailure(name, failure);
   if (!writeOutputs(written, entry, outputs))
     return ExitUsage;
   if (!maps.folder.empty())

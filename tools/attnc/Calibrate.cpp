@@ -1,6 +1,7 @@
 #include "tools/attnc/Calibrate.h"
 
 #include "tools/attn-run/CompareReference.h"
+#include "tools/attn-run/NarrowRows.h"
 #include "tools/attnc/Npz.h"
 #include "tools/options/RunArguments.h"
 #include "tools/options/ScratchFolder.h"
@@ -64,6 +65,7 @@ private:
     job.profile = job.annotated = "";
     job.profile.clear();
     job.compile.weights = job.compile.precision = "f32";
+    job.compile.cache = "model";
     job.compile.reproducerPath.clear();
     job.compile.dumpIrDir.clear();
     job.compile.printIrAfterAll = job.compile.timing = false;
@@ -102,12 +104,13 @@ private:
     if (!narrow.load(library, "", 0, failure) || !plain.load(reference, "", 0, failure))
       return reportFailure(name, failure);
     Tensors inputs, outputs, references;
-    if (int code = readInputs(narrow.entry(), inputs))
+    if (int code = readInputs(plain.entry(), inputs))
       return code;
-    if (!narrow.run(inputs, outputs, failure) || !plain.run(inputs, references, failure)) {
+    if (!plain.run(inputs, references, failure) || !narrowInputs(narrow.entry(), inputs, failure.message) ||
+        !narrow.run(inputs, outputs, failure)) {
       int code = reportFailure(request.calibration, failure);
       if (code == ExitInvalid)
-        reportNote("the model takes " + printable(listInputs(narrow.entry())));
+        reportNote("the model takes " + printable(listInputs(plain.entry())));
       return code;
     }
     std::string text;

@@ -153,6 +153,17 @@ std::string toJson(const CompileReport &report, const std::vector<KeptState> &se
                                     {"max_error", weight.lost.maxError},
                                     {"max_value", weight.lost.maxValue}});
   }
+  json::Array caches;
+  for (const StoredCache &cache : report.caches) {
+    json::Object fields{{"entry", json::fixUTF8(cache.entry)}, {"cache", json::fixUTF8(cache.name)}};
+    if (cache.reason.empty()) {
+      fields["bytes_before"] = static_cast<int64_t>(cache.bytesBefore);
+      fields["bytes"] = static_cast<int64_t>(cache.bytes);
+    } else {
+      fields["reason"] = json::fixUTF8(cache.reason);
+    }
+    caches.push_back(std::move(fields));
+  }
   json::Array states;
   for (const KeptState &state : report.states) {
     json::Object fields{{"entry", json::fixUTF8(state.entry)},
@@ -170,6 +181,7 @@ std::string toJson(const CompileReport &report, const std::vector<KeptState> &se
                                   {"output", json::fixUTF8(state.output)},
                                   {"grows", state.grows}});
   raw_string_ostream(text) << "{\"states\":" << json::Value(std::move(states))
+                           << ",\"caches\":" << json::Value(std::move(caches))
                            << ",\"narrowing_error\":" << json::Value(all.meanError())
                            << ",\"narrowed\":" << json::Value(std::move(narrowed))
                            << ",\"host_ops\":" << json::Value(toJsonArray(report.hostOps))

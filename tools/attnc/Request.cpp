@@ -242,6 +242,23 @@ void readStates(CommandLine &line, CompileJob &job) {
     line.fail("--own-state is for --target=cpu: on a GPU a library keeps no state yet");
 }
 
+/// --cache, once it is known what the library keeps and for what it is.
+void readCache(CommandLine &line, CompileJob &job) {
+  CompileOptions &options = job.compile;
+  options.cache = line.text(OPT_cache, "model").str();
+  std::string flag = "--cache=" + options.cache;
+  if (options.cache == "model")
+    return;
+  if (options.cache != "int8")
+    return line.fail("--cache expects model or int8, not '" + options.cache + "'");
+  if (!job.ownState && !job.search)
+    return line.fail(flag + " is about caches that a library keeps: give --own-state or --generate");
+  if (!options.gpuArchs.empty())
+    return line.fail(flag + " is for --target=cpu: on a GPU caches are stored as the model computes them");
+  if (options.optLevel == 0)
+    line.fail(flag + " needs kernels, which -O0 does not choose");
+}
+
 /// --calibrate.
 void readCalibration(CommandLine &line, Request &request) {
   request.calibration = line.text(OPT_calibrate).str();
@@ -252,8 +269,8 @@ void readCalibration(CommandLine &line, Request &request) {
     line.fail("--calibrate expects a file of numpy.savez");
   if (job.entries.size() > 1 || job.folder || job.search)
     line.fail("--calibrate takes one model, and no --generate");
-  if (job.compile.weights == "f32" && job.compile.precision == "f32")
-    line.fail("--calibrate measures what fewer bits cost, and all is in f32: give --weights or --precision");
+  if (job.compile.weights == "f32" && job.compile.precision == "f32" && job.compile.cache == "model")
+    line.fail("--calibrate measures what fewer bits cost, and all is in f32: give --weights, --precision or --cache");
   if (job.compile.emit != EmitKind::Lib)
     line.fail("--calibrate runs a model library, not --emit=" + line.text(OPT_emit, "lib"));
 }
@@ -294,9 +311,9 @@ void readReports(CommandLine &line, Request &request) {
     return;
   if (request.job.entries.size() > 1 || request.job.folder)
     line.fail("--verify-fusion takes one model");
-  if (options.weights != "f32" || options.precision != "f32")
-    line.fail("--verify-fusion compares forms in f32: leave out --weights, --precision and --fp32-math; attn-run "
-              "--compare=f32 says what they cost");
+  if (options.weights != "f32" || options.precision != "f32" || options.cache != "model")
+    line.fail("--verify-fusion compares forms in f32: leave out --weights, --precision, --fp32-math and --cache; "
+              "attn-run --compare=f32 says what they cost");
   if (!options.exposedNodes.empty())
     line.fail("--verify-fusion compares the model's own outputs: leave out --expose-attention");
   if (options.optLevel == 0)
@@ -364,6 +381,7 @@ Request readRequest(CommandLine &line) {
   readCompileOptions(line, request.job.compile);
   readImportOptions(line, request.job.import);
   readStates(line, request.job);
+  readCache(line, request.job);
   readReports(line, request);
   readCalibration(line, request);
   readOutput(line, request);

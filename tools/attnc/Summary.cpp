@@ -41,6 +41,8 @@ Summary Summary::parse(StringRef text) {
   summary.hostOps = texts(object->getArray("host_ops"));
   if (const json::Array *states = object->getArray("states"))
     summary.readStates(*states);
+  if (const json::Array *caches = object->getArray("caches"))
+    summary.readCaches(*caches);
   summary.readFusion(*object);
   if (const json::Value *products = object->get("products"))
     summary.products = formatv("{0}", *products).str();
@@ -83,6 +85,24 @@ void Summary::readStates(const json::Array &list) {
                               printable(fields->getString("input").value_or("")) +
                               "', and does not append to it: " + fields->getString("reason").value_or(""))
                                  .str());
+}
+
+void Summary::readCaches(const json::Array &list) {
+  caches = print(list);
+  for (const json::Value &cache : list) {
+    const json::Object *fields = cache.getAsObject();
+    if (!fields)
+      continue;
+    ++cacheCount;
+    if (std::optional<StringRef> reason = fields->getString("reason")) {
+      wideCaches.push_back(("entry '" + printable(fields->getString("entry").value_or("")) +
+                            "': " + printable(fields->getString("cache").value_or("")) +
+                            " is not stored in 8 bits: " + printable(*reason)));
+      continue;
+    }
+    cacheBytes += fields->getInteger("bytes").value_or(0);
+    cacheBytesBefore += fields->getInteger("bytes_before").value_or(0);
+  }
 }
 
 } // namespace attn::tools

@@ -24,6 +24,10 @@ struct Summary {
   double narrowingError = 0;
   std::string states = "[]";
   std::vector<std::string> copiedStates; ///< notes on those that grow
+  std::string caches = "[]";
+  std::vector<std::string> wideCaches;           ///< notes on those that --cache does not change
+  size_t cacheCount = 0;                         ///< these and the others, ...
+  uint64_t cacheBytes = 0, cacheBytesBefore = 0; ///< ... which take so much for a position of a sequence
   std::vector<std::string> hostOps;
   unsigned fused = 0, softmaxes = 0;
   std::string fusion = "[]", products = "[]", header;
@@ -39,6 +43,7 @@ struct Summary {
 private:
   void readFusion(const llvm::json::Object &object);
   void readStates(const llvm::json::Array &list);
+  void readCaches(const llvm::json::Array &list);
 };
 
 } // namespace attn::tools

@@ -99,21 +99,34 @@ std::string describeByteRows(const Summary &summary) {
       .str();
 }
 
+/// How many caches --cache=int8 stores in 8 bits, and what that saves.
+std::string describeCaches(const Summary &summary) {
+  size_t stored = summary.cacheCount - summary.wideCaches.size();
+  if (!stored)
+    return "--cache=int8 changes nothing: no cache of an attention is kept";
+  return (Twine(stored) + " of " + Twine(summary.cacheCount) + (summary.cacheCount == 1 ? " cache is" : " caches are") +
+          " stored in 8 bits: " + Twine(summary.cacheBytes) + " bytes a position, not " +
+          Twine(summary.cacheBytesBefore))
+      .str();
+}
+
 /// What fewer bits cost a library: "" where the command line asks for none.
 std::string describeNarrowing(const Request &request, const Summary &summary) {
   const CompileOptions &options = request.job.compile;
   StringRef storage = options.weights != "f32" ? options.weights : options.precision;
-  std::string text;
-  if (storage == "f32" || options.emit != EmitKind::Lib)
-    return text;
-  raw_string_ostream os(text);
+  std::vector<std::string> parts;
+  if (options.emit != EmitKind::Lib)
+    return "";
   if (summary.narrowed == "[]" && options.weights != "f32")
-    os << "no weights are stored in " << storage;
-  else if (summary.narrowed != "[]")
-    os << "weights in " << storage << " differ by " << format("%.2g %%", 100 * summary.narrowingError);
+    parts.push_back(("no weights are stored in " + storage).str());
+  else if (summary.narrowed != "[]" && storage != "f32")
+    raw_string_ostream(parts.emplace_back())
+        << "weights in " << storage << " differ by " << format("%.2g %%", 100 * summary.narrowingError);
   if (options.precision == "int8")
-    os << (text.empty() ? "" : "; ") << describeByteRows(summary);
-  return text;
+    parts.push_back(describeByteRows(summary));
+  if (options.cache == "int8")
+    parts.push_back(describeCaches(summary));
+  return join(parts, "; ");
 }
 
 /// Whether each node of --expose-attention has outputs now; says which have none, and why.
@@ -185,15 +198,18 @@ int finish(const Request &request, StagedOutput &staged, const Summary &summary,
       os << ",\"verified_runs\":" << verified;
     if (!calibration.empty())
       os << ",\"calibrated\":" << calibration;
-    os << ",\"states\":" << summary.states << ",\"narrowing_error\":" << format("%.3g", summary.narrowingError)
-       << ",\"narrowed\":" << summary.narrowed << ",\"host_ops\":" << json::Value(json::Array(summary.hostOps))
-       << ",\"products\":" << summary.products << "}\n";
+    os << ",\"states\":" << summary.states << ",\"caches\":" << summary.caches
+       << ",\"narrowing_error\":" << format("%.3g", summary.narrowingError) << ",\"narrowed\":" << summary.narrowed
+       << ",\"host_ops\":" << json::Value(json::Array(summary.hostOps)) << ",\"products\":" << summary.products
+       << "}\n";
     return ExitSuccess;
   }
   if (request.verifyFusion)
     reportNote("verify-fusion: " + Twine(summary.fused) + (summary.fused == 1 ? " attention, " : " attentions, ") +
                Twine(verified) + (verified == 1 ? " set" : " sets") + " of inputs, no difference");
   for (const std::string &note : summary.copiedStates)
+    reportNote(request.job.input + ": " + note);
+  for (const std::string &note : summary.wideCaches)
     reportNote(request.job.input + ": " + note);
   for (const std::string &node : summary.hostOps)
     reportNote(request.job.input + ": " + printable(node) + " runs on the CPU, between copies from and to the GPU");

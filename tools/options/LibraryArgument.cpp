@@ -148,6 +148,7 @@ std::unique_ptr<LibraryArgument> LibraryArgument::prepareReference(CommandLine &
   options.push_back("--weights=f32");
   options.push_back("--precision=f32");
   options.push_back("--fp32-math=f32");
+  options.push_back("--cache=model");
   return compile(line, std::move(argument), std::move(options), exitCode);
 }
 

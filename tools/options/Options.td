@@ -177,6 +177,10 @@ def own_state : SimpleFlag<"own-state",
     "the library can keep what runs hand on (an attnrt_state): inputs that are outputs of the run before, by their "
     "names or --state; caches are then appended to in place. Run with such a state, filled with the inputs given",
     g_compile, everyTool>;
+defm cache : Eq<"cache", "TYPE",
+    "how caches of keys and values are stored that --own-state or --generate keeps: model (default, as the model computes "
+    "them), or int8: each row of a head in bytes, with a scale. Attentions read the bytes; what that costs, --calibrate "
+    "and attn-run --compare=f32 print", g_compile, everyTool>;
 defm state : Eq<"state", "IN:OUT,...",
     "all inputs of the step, or of an entry with --own-state, that are outputs of the one before: these pairs and no "
     "others (default: those that names tell, past_x and present_x, x and x_out, ...)", g_compile, everyTool>;

@@ -58,6 +58,8 @@ public:
       // The states stay f32: rounding them would add up over the steps.
       recurrent.weights = precision == "bf16" && weights == "f32" ? "bf16" : weights.str();
       add(createLowerRecurrentPass(recurrent));
+      if (options.cache == "int8")
+        add(createNarrowCachesPass());
       add(createPrepareAttentionPass());
       add(createLowerAttentionPass({precision.str()}));
       add(createLowerNormalizationPass());

@@ -76,6 +76,7 @@ def flags_of(
     optimize: Optional[int] = None,
     own_state: bool = False,
     states: Optional[Mapping[str, str]] = None,
+    cache: Optional[str] = None,
     search: Optional[Search] = None,
     profiling: bool = False,
     require_fused: Optional[int] = None,
@@ -102,6 +103,7 @@ def flags_of(
         ("target", target),
         ("gpu-arch", gpu_arch),
         ("masks", masks),
+        ("cache", cache),
         ("require-fused", require_fused),
     ):
         if value is not None:
@@ -261,6 +263,7 @@ def compile(
     masks        "proved" or "exact"
     optimize     0 to 3
     own_state    the library can keep what runs hand on (Model.state); states: which inputs are which outputs
+    cache        "model" or "int8": how caches that the library or a search keeps are stored
     search       Greedy, Beam or Sample: an entry ``generate`` that searches around a step
     profiling    the library can be asked where its time goes (Model.profile)
     require_fused  fail unless so many attentions are fused
