@@ -15,7 +15,8 @@ import sys
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 PAGE, BENCH = ROOT / "docs/performance.md", ROOT / "test/bench"
 TITLES = {"models": "Models", "sequence": "Sequence models", "attention": "Attention alone",
-          "stored": "Files in fewer bits", "exposed": "Attention weights as outputs", "card": "On a GPU"}
+          "layers": "Layers unlike a Transformer's", "stored": "Files in fewer bits",
+          "exposed": "Attention weights as outputs", "card": "On a GPU"}
 PEERS = {"onnxruntime": "ONNX Runtime", "onnxruntime-operator": "its operator", "onnxruntime-beam": "its beam search",
          "openvino": "OpenVINO", "torch": "PyTorch", "torch-compiled": "compiled", "torch-flex": "FlexAttention"}
 HEAD = """# Performance
