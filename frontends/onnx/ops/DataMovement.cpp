@@ -1,4 +1,5 @@
 #include "dialects/attn/AttnOps.h"
+#include "frontends/onnx/Limits.h"
 #include "frontends/onnx/ops/Concatenate.h"
 #include "frontends/onnx/ops/RuntimeAxes.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -343,7 +344,20 @@ static LogicalResult importPad(Node &node) {
   return success();
 }
 
-/// Each repeated dimension becomes [repeats, size]: a broadcast, then a collapse.
+/// Dimension `dim` repeated, whatever stands around it.
+static FailureOr<Tensor> repeatDim(Node &node, const Tensor &t, int64_t dim, const Expr &repeat) {
+  ArrayRef<Expr> sizes(t.shape);
+  Expr before = product(sizes.take_front(dim)), after = product(sizes.drop_front(dim + 1));
+  FailureOr<Tensor> view = node.reshape(t, {before, Expr(1), sizes[dim], after});
+  if (failed(view))
+    return failure();
+  SmallVector<Expr> shape(sizes);
+  shape[dim] = sizes[dim] * repeat;
+  return node.reshape(node.expand(*view, {before, repeat, sizes[dim], after}), shape);
+}
+
+/// Each repeated dimension becomes [repeats, size]: a broadcast, then a collapse. Where these are too many for one
+/// tensor, one dimension is repeated after the other.
 static LogicalResult importTile(Node &node) {
   const Tensor &t = node.input(0);
   std::optional<SmallVector<Expr>> repeats = exprsOfLength(node, 1, t.rank());
@@ -361,9 +375,16 @@ static LogicalResult importTile(Node &node) {
     apart.push_back(size);
     wide.push_back(size.is(1) ? repeat : size);
   }
-  if (wide.size() > 8)
-    return node.unsupported() << "repeats of so many dimensions (" << wide.size() << " with the repeats, limit 8)",
-           failure();
+  if (wide.size() > kMaxRank) {
+    FailureOr<Tensor> repeated = t;
+    for (int64_t dim = 0; succeeded(repeated) && dim < t.rank(); ++dim)
+      if (!(*repeats)[dim].is(1))
+        repeated = repeatDim(node, *repeated, dim, (*repeats)[dim]);
+    if (failed(repeated))
+      return failure();
+    node.setOutput(0, *repeated);
+    return success();
+  }
   FailureOr<Tensor> view = node.reshape(t, apart);
   if (failed(view))
     return failure();

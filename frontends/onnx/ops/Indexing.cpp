@@ -407,6 +407,28 @@ static LogicalResult importEyeLike(Node &node) {
 
 /// values[1] where the index (negative: from the end) is the place, else
 /// values[0]; an index out of range hits nothing.
+/// Known values at known places of `depth`: how exporters make the repeats of a Tile from one number.
+static std::optional<SmallVector<Scalar>> oneHotElements(const Tensor &indices, const Tensor &values, const Expr &depth,
+                                                         int64_t axis) {
+  std::optional<int64_t> size = depth.constant();
+  if (!indices.elements || !values.elements || values.elements->size() != 2 || !size)
+    return std::nullopt;
+  int64_t inner = 1, count = indices.elements->size();
+  for (const Expr &extent : ArrayRef<Expr>(indices.shape).drop_front(axis))
+    inner *= *extent.constant();
+  if (count == 0 || *size > static_cast<int64_t>(Tensor::kMaxElements) / count)
+    return std::nullopt;
+  SmallVector<Scalar> result;
+  for (int64_t n = 0; n < count * *size; ++n) {
+    const Scalar &wanted = (*indices.elements)[n / (*size * inner) * inner + n % inner];
+    std::optional<int64_t> index = std::get<Expr>(wanted).constant();
+    if (!index)
+      return std::nullopt;
+    result.push_back((*values.elements)[n / inner % *size == (*index < 0 ? *index + *size : *index)]);
+  }
+  return result;
+}
+
 static LogicalResult importOneHot(Node &node) {
   const Tensor &values = node.input(2);
   Tensor indices = node.cast(node.input(0), DType::I64); // any numeric type
@@ -440,6 +462,8 @@ static LogicalResult importOneHot(Node &node) {
     return failure();
   SmallVector<Expr> shape(indices.shape.begin(), indices.shape.end());
   shape.insert(shape.begin() + *axis, depth->front());
+  if (std::optional<SmallVector<Scalar>> known = oneHotElements(indices, values, depth->front(), *axis))
+    return node.setElements(0, values.dtype, shape, *known), success();
 
   OpBuilder &b = node.builder();
   Location loc = node.loc();
