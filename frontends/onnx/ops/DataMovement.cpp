@@ -228,13 +228,16 @@ static FailureOr<PadSpec> readPad(Node &node) {
     if (node.hasAttr("value"))
       spec.value.elements->front() = Scalar(node.floatAttr("value", 0));
   } else {
-    if (node.hasInput(3)) { // since 18
-      std::optional<SmallVector<Expr>> given = node.exprs(3);
-      if (!given)
-        return node.unsupported() << "axes whose number is not known at import", failure();
+    std::optional<SmallVector<Expr>> given = node.hasInput(3) ? node.exprs(3) : axes; // an input since 18
+    if (given) {
       axes = *given;
+      pads = exprsOfLength(node, 1, 2 * axes.size());
+    } else { // any number of axes
+      FailureOr<SmallVector<Expr>> spread = spreadByAxis(node, 1, 3, t.rank(), 0, /*parts=*/2);
+      if (failed(spread))
+        return failure();
+      pads = *spread;
     }
-    pads = exprsOfLength(node, 1, 2 * axes.size());
     if (node.hasInput(2)) {
       spec.value = node.input(2);
       if (spec.value.dtype != t.dtype)

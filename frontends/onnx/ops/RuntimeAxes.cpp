@@ -96,25 +96,31 @@ FailureOr<SmallVector<Expr>> axisFlags(Node &n, size_t input, int64_t rank, int6
   return result;
 }
 
-FailureOr<SmallVector<Expr>> spreadByAxis(Node &n, size_t values, size_t axes, int64_t rank, int64_t fallback) {
+FailureOr<SmallVector<Expr>> spreadByAxis(Node &n, size_t values, size_t axes, int64_t rank, int64_t fallback,
+                                          int64_t parts) {
   FailureOr<Tensor> entries = integerVector(n, values), dims = *entries;
   if (succeeded(entries) && n.hasInput(axes))
     dims = integerVector(n, axes);
   if (failed(entries) || failed(dims))
     return failure();
-  if (failed(n.requireEqual(entries->shape[0], dims->shape[0], "there are {0} numbers for {1} axes")))
+  Expr count = n.hasInput(axes) ? dims->shape[0] : n.symbols().floorDiv(entries->shape[0], Expr(parts));
+  if (failed(n.requireEqual(entries->shape[0], count * Expr(parts), "there are {0} numbers, the axes ask for {1}")))
     return failure();
   OpBuilder &b = n.builder();
   Value list = n.value(*entries), names = n.value(*dims);
   Value bound = arith::ConstantIndexOp::create(b, n.loc(), rank);
-  Value spread = n.filled(DType::I64, Expr(rank), constantNum(b, n.loc(), DType::I64, fallback).value());
+  Value spread = n.filled(DType::I64, Expr(parts * rank), constantNum(b, n.loc(), DType::I64, fallback).value());
+  SmallVector<Value> bounds = sizeValues(n, {Expr(parts), count});
   auto body = [&](OpBuilder &b, Location loc, ValueRange at, ValueRange carried) -> SmallVector<Value> {
-    Value dim = n.hasInput(axes) ? load(b, loc, names, dims->dtype, at).value() : at[0];
-    Num entry = convert(load(b, loc, list, entries->dtype, at), DType::I64);
-    return {store(b, loc, entry, carried[0], checkedIndex(n, b, loc, dim, bound))};
+    auto placeOf = [&](Value size, Value i) -> Value {
+      return arith::AddIOp::create(b, loc, arith::MulIOp::create(b, loc, at[0], size), i);
+    };
+    Value dim = n.hasInput(axes) ? load(b, loc, names, dims->dtype, at[1]).value() : at[1];
+    Num entry = convert(load(b, loc, list, entries->dtype, placeOf(bounds[1], at[1])), DType::I64);
+    return {store(b, loc, entry, carried[0], placeOf(bound, checkedIndex(n, b, loc, dim, bound)))};
   };
-  spread = sequential(b, n.loc(), sizeValues(n, entries->shape), spread, body)[0];
-  return readBack(n, spread, rank, std::nullopt, std::nullopt);
+  spread = sequential(b, n.loc(), bounds, spread, body)[0];
+  return readBack(n, spread, parts * rank, std::nullopt, std::nullopt);
 }
 
 SmallVector<Expr> unflagged(Node &n, ArrayRef<Expr> sizes, ArrayRef<Expr> flags, int64_t count) {

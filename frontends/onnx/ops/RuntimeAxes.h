@@ -25,9 +25,10 @@ mlir::FailureOr<llvm::SmallVector<Expr>> axisFlags(Node &n, size_t input, int64_
 
 /// For each dimension the entry of input `values` at the place where input
 /// `axes` (without one: the dimensions in order) names it, and `fallback` where
-/// it does not.
+/// it does not. Of several parts, each with an entry for each axis, one stands
+/// behind the other, and so in the result.
 mlir::FailureOr<llvm::SmallVector<Expr>> spreadByAxis(Node &n, size_t values, size_t axes, int64_t rank,
-                                                      int64_t fallback);
+                                                      int64_t fallback, int64_t parts = 1);
 
 /// The sizes whose flag is 0, of which there are `count`, in order.
 llvm::SmallVector<Expr> unflagged(Node &n, llvm::ArrayRef<Expr> sizes, llvm::ArrayRef<Expr> flags, int64_t count);
