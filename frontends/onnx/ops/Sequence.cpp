@@ -168,15 +168,15 @@ static LogicalResult importSplitToSequence(Node &node) {
   std::optional<int64_t> extent = t.shape[*axis].constant();
   SmallVector<Expr> sizes;
   if (hasSplit && node.input(1).rank() == 1) {
-    std::optional<SmallVector<int64_t>> given = node.constantInts(1);
+    std::optional<SmallVector<Expr>> given = node.exprs(1);
     if (!given)
-      return node.unsupported() << "splits into sizes that are not known at import", failure();
+      return node.unsupported() << "splits into a number of tensors that is not known at import", failure();
+    sizes = *given;
     Expr total(0);
-    for (int64_t size : *given) {
-      if (size < 0)
-        return node.error() << "splits off " << size << " rows", failure();
-      sizes.push_back(Expr(size));
-      total = total + Expr(size);
+    for (const Expr &size : sizes) {
+      if (failed(node.requireAtMost(Expr(0), size, "splits off {1} rows")))
+        return failure();
+      total = total + size;
     }
     if (failed(node.requireEqual(total, t.shape[*axis], "splits {0} rows of a dimension of size {1}")))
       return failure();
