@@ -19,7 +19,7 @@ from contrib_cases import CASES, build
 FAMILIES = (floats.activations, floats.normalisations, floats.products, quantised.operator_form, quantised.channels_last,
             floats.diffusion, quantised.quantised_embeddings, quantised.quantised_attentions, quantised.blocks,
             quantised.quantised_products, quantised.quantised_recurrence, experts.experts, floats.rotary, floats.attentions,
-            floats.grouped)
+            floats.grouped, experts.routers)
 
 
 def main():

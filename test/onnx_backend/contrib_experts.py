@@ -51,3 +51,26 @@ def quantised_experts(bits, block, zeros):
         error = 0.1 if bits == 8 and block else 2e-3
         case(f"qmoe_{bits}_{block}_{zeros}_{name}", "QMoE", inputs, k=2, activation_type=name, expert_weight_bits=bits,
              normalize_routing_weights=int(name != "silu"), rtol=error, atol=error, **({"block_size": block} if block else {}), **more)
+
+
+def routers():
+    """Equal scores, of which the last is taken, and scores that are no number."""
+    d, h, e = 32, 16, 4
+    nan, inf = np.nan, np.inf
+    router = np.array([[1, 1, 1, 1], [2, 1, 1, 1], [1, 2, 1, 1], [0, 1, 1, 0], [0, -0.0, 0, -0.0], [nan, 1, 1, 0],
+                       [1, nan, 0, 2], [1, 2, nan, nan], [1, 0, 2, nan], [3, nan, 2, 1], [nan] * 4, [inf, inf, 0, 1],
+                       [-inf] * 4, [-inf, -inf, 1, -inf]], np.float32)
+    x, signed = floats(len(router), d), floats(len(router), e)
+    first, second = ("const", floats(e, h, d)), ("const", floats(e, d, h))
+    codes = [("const", RNG.integers(0, 256, shape).astype(np.uint8)) for shape in ((e, h, d // 2), (e, d, h // 2))]
+    scales = [("const", RNG.uniform(0.01, 0.04, (e, rows)).astype(np.float32)) for rows in (h, d)]
+    for k in (1, 2, 3):
+        for normalised in (0, 1):
+            more = dict(k=k, activation_type="silu", normalize_routing_weights=normalised)
+            case(f"moe_router_{k}_{normalised}", "MoE", [x, router, first, None, second], **more)
+            inputs = [x, router, codes[0], scales[0], None, codes[1], scales[1]]
+            case(f"qmoe_router_{k}_{normalised}", "QMoE", inputs, rtol=2e-3, atol=2e-3, expert_weight_bits=4, **more)
+            # Without a NaN among the first k of a row, whose place among the chosen is that of a heap.
+            rows = ~np.isnan(router[:, :k]).any(1)
+            given = [x[rows], router[rows], *inputs[2:], *[None] * 7, signed[rows]]
+            case(f"qmoe_weights_{k}_{normalised}", "QMoE", given, rtol=2e-3, atol=2e-3, expert_weight_bits=4, **more)

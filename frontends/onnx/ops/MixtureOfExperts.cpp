@@ -195,15 +195,24 @@ FailureOr<Tensor> hiddenRows(Node &n, const Mixture &m) {
   });
 }
 
-/// [T, E] in f32: what each expert counts for a row, 0 where the row does not choose it.
-FailureOr<Tensor> mixingWeights(Node &n, const Mixture &m) {
-  const Tensor &router = n.input(1);
-  Expr rows = m.x.shape[0], k(n.intAttr("k", 1));
-  if (failed(n.requireAtMost(1, k, "k is {1}")) || failed(n.requireAtMost(k, m.experts, "k is {0}, of {1} experts")))
-    return failure();
+/// 0, 1, ... for the experts.
+Tensor numbered(Node &n, const Mixture &m) {
+  Tensor experts;
+  experts.dtype = DType::I64;
+  experts.shape.push_back(m.experts);
+  experts.value = n.generate(DType::I64, experts.shape, [&](OpBuilder &b, Location loc, ValueRange at) -> Value {
+    return fromIndex(b, loc, DType::I64, at[0]).value();
+  });
+  return experts;
+}
+
+/// [T, E] in int32: 1 for the k experts of a row that have the greatest scores, of equal ones the last.
+FailureOr<Tensor> chosenExperts(Node &n, const Mixture &m, const Tensor &scores, const Expr &k) {
   OpBuilder &b = n.builder();
-  Tensor scores = n.cast(router, DType::F32), chosen, weights = scores;
-  auto top = TopKOp::create(b, n.loc(), n.type(DType::F32, {rows, k}), n.type(DType::I64, {rows, k}), n.value(scores),
+  Expr rows = m.x.shape[0], last = m.experts - Expr(1);
+  // attn.top_k takes the first of equal ones.
+  Tensor reversed = n.slice(scores, 1, last, m.experts, -1), chosen;
+  auto top = TopKOp::create(b, n.loc(), n.type(DType::F32, {rows, k}), n.type(DType::I64, {rows, k}), n.value(reversed),
                             n.symbols().materialize(b, n.loc(), k), 1, /*smallest=*/false, /*is_unsigned=*/false);
   chosen.dtype = DType::I64;
   chosen.shape.append({rows, k});
@@ -211,37 +220,57 @@ FailureOr<Tensor> mixingWeights(Node &n, const Mixture &m) {
   FailureOr<Tensor> places = n.reshape(chosen, {rows, k, Expr(1)});
   if (failed(places))
     return failure();
-  Tensor experts;
-  experts.dtype = DType::I64;
-  experts.shape.push_back(m.experts);
-  experts.value = n.generate(DType::I64, experts.shape, [&](OpBuilder &b, Location loc, ValueRange at) -> Value {
-    return fromIndex(b, loc, DType::I64, at[0]).value();
-  });
-  FailureOr<Tensor> hits = formula(n, DType::I32, {*places, experts}, [](ArrayRef<Num> v) {
+  Tensor end = scalarTensor(DType::I64, last);
+  FailureOr<Tensor> hits = formula(n, DType::I32, {*places, numbered(n, m), end}, [](ArrayRef<Num> v) {
     Num one = constantNum(v[0].builder(), v[0].location(), DType::I32, int64_t(1));
-    return select(v[0] == v[1], one, one.constant(0));
+    return select(v[0] + v[1] == v[2], one, one.constant(0));
   });
   if (failed(hits))
     return failure();
-  Tensor count = reduce(n, Combine::Sum, *hits, int64_t(1));
+  return reduce(n, Combine::Sum, *hits, int64_t(1));
+}
+
+/// The scores of a QMoE as the CPU of ONNX Runtime compares them: it begins with the first k experts, and takes none
+/// for them whose score is NaN. So such a score is the least; one of the first k makes NaN of all the row's weights.
+FailureOr<Tensor> comparedScores(Node &n, const Mixture &m, const Tensor &scores, int64_t k) {
+  return formula(n, DType::F32, {scores, numbered(n, m)}, [&](ArrayRef<Num> v) {
+    return select(isNaN(v[0]) & (v[1] >= v[1].constant(k)), v[0].lowest(), v[0]);
+  });
+}
+
+/// [T, E] in f32: what each expert counts for a row, 0 where the row does not choose it.
+FailureOr<Tensor> mixingWeights(Node &n, const Mixture &m) {
+  int64_t k = n.intAttr("k", 1);
+  if (failed(n.requireAtMost(1, k, "k is {1}")) || failed(n.requireAtMost(k, m.experts, "k is {0}, of {1} experts")))
+    return failure();
+  FailureOr<Tensor> scores = n.cast(n.input(1), DType::F32);
+  if (m.isQuantized)
+    scores = comparedScores(n, m, *scores, k);
+  FailureOr<Tensor> count = failed(scores) ? scores : chosenExperts(n, m, *scores, k);
+  if (failed(count))
+    return failure();
+  Tensor weights = *scores;
   constexpr size_t kRouterWeights = 14; // of a QMoE
   bool hasRouterWeights = m.isQuantized && n.hasInput(kRouterWeights);
   if (hasRouterWeights)
     weights = n.cast(n.input(kRouterWeights), DType::F32);
   else
-    weights.value = SoftmaxOp::create(b, n.loc(), n.value(scores), 1, /*log=*/false);
+    weights.value = SoftmaxOp::create(n.builder(), n.loc(), n.value(*scores), 1, /*log=*/false);
   weights.elements.reset();
-  FailureOr<Tensor> kept = formula(n, DType::F32, {weights, count}, [](ArrayRef<Num> v) {
+  FailureOr<Tensor> kept = formula(n, DType::F32, {weights, *count}, [](ArrayRef<Num> v) {
     return select(v[1] == v[1].constant(0), v[0].constant(0), v[0]);
   });
   // ONNX Runtime's QMoE takes the softmax over the experts that are chosen, whatever the attribute says.
-  bool isNormalised = (m.isQuantized && !hasRouterWeights) || n.intAttr("normalize_routing_weights", 0);
-  if (failed(kept) || !isNormalised)
-    return kept;
-  FailureOr<Tensor> sum = keepDims(n, reduce(n, Combine::Sum, *kept, int64_t(1)), int64_t(1), 2);
-  if (failed(sum))
+  if (succeeded(kept) && ((m.isQuantized && !hasRouterWeights) || n.intAttr("normalize_routing_weights", 0))) {
+    FailureOr<Tensor> sum = keepDims(n, reduce(n, Combine::Sum, *kept, int64_t(1)), int64_t(1), 2);
+    if (failed(sum))
+      return failure();
+    kept = formula(n, DType::F32, {*kept, *sum}, [](ArrayRef<Num> v) { return v[0] / v[1]; });
+  }
+  if (failed(kept))
     return failure();
-  return formula(n, DType::F32, {*kept, *sum}, [](ArrayRef<Num> v) { return v[0] / v[1]; });
+  // An expert counts with a weight above 0: not with a NaN.
+  return formula(n, DType::F32, *kept, [](ArrayRef<Num> v) { return select(v[0] > 0.0, v[0], v[0].constant(0)); });
 }
 
 LogicalResult refuseForms(Node &n) {
