@@ -55,4 +55,6 @@ void attn::onnx::registerAllOps(OpRegistry &registry) {
   registerFoldingOps(registry);
   registerFlexAttentionOps(registry);
   registerDeformConvOps(registry);
+  registerFeatureOps(registry);
+  registerTreeOps(registry);
 }

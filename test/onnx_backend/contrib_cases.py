@@ -42,6 +42,6 @@ def build(op, inputs, outputs, domain, attributes):
              if any(v.dtype.kind == "f" for v in feeds.values()) else TensorProto.FLOAT for i in range(len(made))]
     graph = helper.make_graph([node], "g", declared, [helper.make_tensor_value_info(n, k, None)
                                                       for n, k in zip(made, kinds) if n], initializers)
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17), helper.make_opsetid(MS, 1)],
-                              ir_version=8)
+    opsets = [helper.make_opsetid("", 17), helper.make_opsetid(MS, 1), helper.make_opsetid("ai.onnx.ml", 5)]
+    model = helper.make_model(graph, opset_imports=opsets, ir_version=8)
     return model, feeds, [n for n in made if n]

@@ -37,6 +37,8 @@ void registerDeterminantOps(OpRegistry &);         // Determinant.cpp: Det
 void registerFoldingOps(OpRegistry &);             // Folding.cpp: Col2Im, MaxUnpool
 void registerFlexAttentionOps(OpRegistry &);       // FlexAttention.cpp: FlexAttention
 void registerDeformConvOps(OpRegistry &);          // DeformConv.cpp: DeformConv
+void registerFeatureOps(OpRegistry &);             // Features.cpp: TfIdfVectorizer, Binarizer, ArrayFeatureExtractor
+void registerTreeOps(OpRegistry &);                // TreeEnsemble.cpp: ai.onnx.ml
 
 } // namespace attn::onnx
 
