@@ -35,6 +35,8 @@ void attn::onnx::registerAllOps(OpRegistry &registry) {
   registerContribOps(registry);
   registerContribAttentionOps(registry);
   registerGroupQueryAttentionOps(registry);
+  registerContribDecodingOps(registry);
+  registerContribPackedOps(registry);
   registerSliceOps(registry);
   registerContribDiffusionOps(registry);
   registerContribFusedOps(registry);

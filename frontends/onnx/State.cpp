@@ -156,7 +156,7 @@ static bool takesNarrow(StringRef op) {
                                     "Constant",      "ConstantOfShape", "Gather",         "GatherBlockQuantized",
                                     "Concat",        "Slice",           "Split",          "BitCast",
                                     "QLinearMatMul", "Expand",          "Tile",           "Pad",
-                                    "ScatterND",     "ScatterElements"};
+                                    "ScatterND",     "ScatterElements", "GemmFloat8"};
   return llvm::is_contained(known, op);
 }
 

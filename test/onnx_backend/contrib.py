@@ -11,6 +11,7 @@ import numpy as np
 
 import backend
 import contrib_classical as classical
+import contrib_decoders as decoders
 import contrib_experts as experts
 import contrib_floats as floats
 import contrib_quantised as quantised
@@ -20,7 +21,8 @@ from contrib_cases import CASES, build
 FAMILIES = (floats.activations, floats.normalisations, floats.products, quantised.operator_form, quantised.channels_last,
             floats.diffusion, quantised.quantised_embeddings, quantised.quantised_attentions, quantised.blocks,
             quantised.quantised_products, quantised.quantised_recurrence, experts.experts, floats.rotary, floats.attentions,
-            floats.grouped, experts.routers, classical.features, classical.trees)
+            floats.grouped, experts.routers, classical.features, classical.trees, decoders.packed, decoders.decoder,
+            decoders.sparse, decoders.float8_products)
 
 
 def main():

@@ -35,6 +35,7 @@ def build(op, inputs, outputs, domain, attributes):
     node = helper.make_node(op, names, made, "node", domain=domain, **attributes)
     kinds = [TensorProto.INT32 if op.endswith("EmbedLayerNormalization") and i == 1 else
              helper.np_dtype_to_tensor_dtype(inputs[-1][1].dtype) if op == "QuantizeLinear" else
+             attributes.get("dtype", TensorProto.FLOAT) if op == "GemmFloat8" else
              TensorProto.UINT8 if op == "QGemm" and len(inputs) > 7 else
              helper.np_dtype_to_tensor_dtype(next(v for v in feeds.values() if v.dtype.kind != "b").dtype)
              if op.startswith(("QLinear", "NhwcMaxPool")) else

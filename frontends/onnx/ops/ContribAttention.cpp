@@ -85,6 +85,17 @@ static FailureOr<Tensor> maskBias(Node &n, const Tensor &mask, const AttentionSi
   return bias;
 }
 
+LogicalResult readWidths(Node &n, const Expr &all, SmallVector<Expr, 3> &widths) {
+  if (std::optional<SmallVector<int64_t>> given = n.intsAttr("qkv_hidden_sizes")) {
+    if (given->size() != 3)
+      return n.error() << "expects 3 qkv_hidden_sizes, has " << given->size();
+    widths.assign(given->begin(), given->end());
+  } else {
+    widths.assign(3, n.symbols().floorDiv(all, 3));
+  }
+  return n.requireEqual(widths[0] + widths[1] + widths[2], all, "query, key and value have {0} columns of {1}");
+}
+
 LogicalResult addMasks(Node &n, ScoreRule &rule, size_t mask, size_t bias, const AttentionSizes &sizes) {
   std::optional<Tensor> all;
   if (n.hasInput(mask)) {
@@ -178,17 +189,6 @@ FailureOr<Tensor> stacked(Node &n, const Tensor &first, const Tensor &second) {
   return concatenate(n, {*a, *b}, 0, shape);
 }
 
-LogicalResult readWidths(Node &n, const Expr &all, SmallVector<Expr, 3> &widths) {
-  if (std::optional<SmallVector<int64_t>> given = n.intsAttr("qkv_hidden_sizes")) {
-    if (given->size() != 3)
-      return n.error() << "expects 3 qkv_hidden_sizes, has " << given->size();
-    widths.assign(given->begin(), given->end());
-  } else {
-    widths.assign(3, n.symbols().floorDiv(all, 3));
-  }
-  return n.requireEqual(widths[0] + widths[1] + widths[2], all, "query, key and value have {0} columns of {1}");
-}
-
 /// Numbers of inputs that Attention and QAttention have at different places.
 struct AttentionInputs {
   size_t mask, past, scoreBias;
@@ -256,6 +256,14 @@ LogicalResult importAttention(Node &n) {
     return failure();
   FailureOr<Tensor> projected = matmul(n, n.input(0), n.input(1), n.input(0).dtype);
   return failed(projected) ? failure() : attendProjected(n, *projected, {/*mask=*/3, /*past=*/4, /*scoreBias=*/5});
+}
+
+/// A decoder's step with its own projection. Buffers that past and present share have an order of their own.
+LogicalResult importDecoderMaskedSelfAttention(Node &n) {
+  for (size_t i : {7, 8})
+    if (n.hasInput(i))
+      return n.unsupported() << "input " << i << " (beam_width or cache_indirection)";
+  return importAttention(n);
 }
 
 /// QAttention: the projection is a product of integers, all behind it is in f32.
@@ -362,6 +370,7 @@ LogicalResult importMultiHeadAttention(Node &n) {
 
 void registerContribAttentionOps(OpRegistry &registry) {
   registry.add("Attention", {1}, importAttention, "com.microsoft");
+  registry.add("DecoderMaskedSelfAttention", {1}, importDecoderMaskedSelfAttention, "com.microsoft");
   registry.add("QAttention", {1}, importQAttention, "com.microsoft");
   registry.add("MultiHeadAttention", {1}, importMultiHeadAttention, "com.microsoft");
 }

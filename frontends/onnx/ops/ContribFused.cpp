@@ -99,9 +99,56 @@ LogicalResult importFusedConv(Node &n) {
                     [&](ArrayRef<Num> v) { return (*activation)(v.size() > 1 ? v[0] + v[1] : v[0]); });
 }
 
+/// Scales are of one element each. Activation, then the scale of the result, as cuBLASLt has them.
+LogicalResult importGemmFloat8(Node &n) {
+  if (failed(expectInputs(n, 2)))
+    return failure();
+  std::string name = n.stringAttr("activation", "NONE");
+  std::optional<DType> dtype = dtypeFromProto(n.intAttr("dtype", 1));
+  if (name != "NONE" && name != "RELU" && name != "GELU")
+    return n.unsupported() << "the activation '" << printableName(name) << "'";
+  if (!dtype || !(isFloat(*dtype) || isNarrowFloat(*dtype)))
+    return n.error() << "expects the dtype of a float type, has " << n.intAttr("dtype", 1);
+  Tensor factors[2];
+  for (int64_t i : {0, 1}) {
+    if (n.input(i).rank() != 2)
+      return n.error() << "expects matrices, input " << i << " has rank " << n.input(i).rank();
+    factors[i] = n.cast(n.input(i), DType::F32);
+    if (n.intAttr(i ? "transB" : "transA", 0))
+      factors[i] = n.transpose(factors[i], {1, 0});
+  }
+  FailureOr<Tensor> sum = matmul(n, factors[0], factors[1], DType::F32);
+  auto scaledBy = [&](size_t input) {
+    if (succeeded(sum) && n.hasInput(input)) {
+      FailureOr<Tensor> scale = n.reshape(n.cast(n.input(input), DType::F32), {});
+      sum = failed(scale) ? scale : formula(n, DType::F32, {*sum, *scale}, [](ArrayRef<Num> v) { return v[0] * v[1]; });
+    }
+  };
+  scaledBy(3);
+  scaledBy(4);
+  if (failed(sum))
+    return failure();
+  SmallVector<Tensor, 2> operands{*sum};
+  if (n.hasInput(2))
+    operands.push_back(n.cast(n.input(2), DType::F32));
+  double alpha = n.floatAttr("alpha", 1), beta = n.floatAttr("beta", 0);
+  sum = formula(n, DType::F32, operands, [&](ArrayRef<Num> v) {
+    Num y = v.size() > 1 ? alpha * v[0] + beta * v[1] : alpha * v[0];
+    if (name == "RELU")
+      return maximum(y, y.constant(0));
+    return name == "GELU" ? 0.5 * y * (1.0 + tanh(0.7978845608028654 * (y + 0.044715 * y * y * y))) : y;
+  });
+  scaledBy(5);
+  if (failed(sum))
+    return failure();
+  n.setOutput(0, n.cast(*sum, *dtype));
+  return success();
+}
+
 } // namespace
 
 void registerContribFusedOps(OpRegistry &registry) {
+  registry.add("GemmFloat8", {1}, importGemmFloat8, "com.microsoft");
   registry.add("FusedGemm", {1}, importFusedGemm, "com.microsoft");
   for (const char *name : {"FusedConv", "NhwcConv", "NhwcFusedConv"})
     registry.add(name, {1}, importFusedConv, "com.microsoft");

@@ -22,6 +22,8 @@ void registerLinearAttentionOps(OpRegistry &);     // LinearAttention.cpp: Linea
 void registerContribOps(OpRegistry &);             // Contrib.cpp: com.microsoft
 void registerContribAttentionOps(OpRegistry &);    // ContribAttention.cpp: com.microsoft
 void registerGroupQueryAttentionOps(OpRegistry &); // GroupQueryAttention.cpp: com.microsoft
+void registerContribDecodingOps(OpRegistry &);     // ContribDecoding.cpp: com.microsoft
+void registerContribPackedOps(OpRegistry &);       // ContribPacked.cpp: com.microsoft
 void registerContribDiffusionOps(OpRegistry &);    // ContribDiffusion.cpp: com.microsoft
 void registerContribFusedOps(OpRegistry &);        // ContribFused.cpp: com.microsoft
 void registerContribQLinearOps(OpRegistry &);      // ContribQLinear.cpp: com.microsoft

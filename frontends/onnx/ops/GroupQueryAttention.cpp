@@ -2,9 +2,10 @@
 #include "frontends/onnx/ops/Families.h"
 #include "frontends/onnx/ops/Loops.h"
 #include "frontends/onnx/ops/Rotary.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 
-// GroupQueryAttention of ONNX Runtime (com.microsoft): grouped heads, rotary
+// GroupQueryAttention and SparseAttention of ONNX Runtime (com.microsoft): grouped heads, rotary
 // embedding and a cache that begins elsewhere for each row of the batch.
 
 using namespace mlir;
@@ -49,17 +50,25 @@ FailureOr<std::optional<Tensor>> readSink(Node &n, const GroupQuery &g) {
   return std::optional<Tensor>(zeros);
 }
 
-/// Lengths and offsets from seqlens_k (keys in all, minus one) and the total: a
-/// prompt, whose queries are all the keys, begins at 0.
-LogicalResult readLengths(Node &n, GroupQuery &g) {
+/// Where an operator has its inputs, and what its numbers of keys count beside the last key's place.
+struct Inputs {
+  size_t lengths, total, cosine, positions;
+  int64_t more;
+};
+constexpr Inputs kGroupQuery{5, 6, 7, 9, 0}, kSparse{8, 7, 9, 11, 1};
+
+/// Lengths and offsets from the numbers of keys and the total: a prompt, whose
+/// queries are all the keys, begins at 0.
+LogicalResult readLengths(Node &n, GroupQuery &g, const Inputs &inputs) {
   const Expr batch = g.query.batch(), queries = g.query.length();
-  std::optional<SmallVector<Expr>> total = n.exprs(6);
+  std::optional<SmallVector<Expr>> total = n.exprs(inputs.total);
   if (!total || total->size() != 1)
-    return n.error() << "expects total_sequence_length (input 6) as an integer scalar";
+    return n.error() << "expects total_sequence_length (input " << inputs.total << ") as an integer scalar";
   g.total = total->front();
-  const Tensor &given = n.input(5);
+  const Tensor &given = n.input(inputs.lengths);
   if (given.dtype != DType::I32 && given.dtype != DType::I64)
-    return n.error() << "expects seqlens_k as int32, has " << dtypeName(given.dtype);
+    return n.error() << "expects numbers of keys (input " << inputs.lengths << ") as int32, has "
+                     << dtypeName(given.dtype);
   FailureOr<Tensor> ends = n.reshape(given, batch);
   if (failed(ends))
     return failure();
@@ -71,7 +80,8 @@ LogicalResult readLengths(Node &n, GroupQuery &g) {
   lengths.dtype = DType::I64;
   lengths.shape.push_back(batch);
   lengths.value = n.generate(DType::I64, lengths.shape, [&](OpBuilder &b, Location loc, ValueRange at) -> Value {
-    Num end = fromIndex(b, loc, DType::I64, placeIn(n, b, loc, load(b, loc, source, DType::I64, at).value(), bound));
+    Num last = load(b, loc, source, DType::I64, at);
+    Num end = fromIndex(b, loc, DType::I64, placeIn(n, b, loc, (last - last.constant(inputs.more)).value(), bound));
     return (end + end.constant(1)).value();
   });
   g.lengths = lengths;
@@ -88,8 +98,8 @@ LogicalResult readLengths(Node &n, GroupQuery &g) {
   return success();
 }
 
-FailureOr<GroupQuery> readGroupQuery(Node &n) {
-  if (failed(expectInputs(n, 1)) || failed(expectFloat(n, 0)) || failed(refuseGroupQuery(n)))
+FailureOr<GroupQuery> readGroupQuery(Node &n, const Inputs &inputs) {
+  if (failed(expectInputs(n, 1)) || failed(expectFloat(n, 0)))
     return failure();
   FailureOr<int64_t> heads = readHeadCount(n, "num_heads"), keyHeads = readHeadCount(n, "kv_num_heads");
   if (failed(heads) || failed(keyHeads))
@@ -119,18 +129,18 @@ FailureOr<GroupQuery> readGroupQuery(Node &n) {
     return failure();
   GroupQuery g{*query, *key, *value, {}, {}, {}};
   if (failed(n.requireEqual(g.query.length(), g.key.length(), "there are {0} queries and {1} new keys")) ||
-      failed(readLengths(n, g)))
+      failed(readLengths(n, g, inputs)))
     return failure();
   return g;
 }
 
 /// Query and key turned by the angles of their positions.
-LogicalResult rotate(Node &n, GroupQuery &g) {
-  if (!n.hasInput(7) || !n.hasInput(8))
+LogicalResult rotate(Node &n, GroupQuery &g, const Inputs &inputs) {
+  if (!n.hasInput(inputs.cosine) || !n.hasInput(inputs.cosine + 1))
     return n.error() << "has do_rotary = 1, and no cos_cache or no sin_cache";
   Tensor ids;
-  if (n.hasInput(9)) {
-    ids = n.input(9);
+  if (n.hasInput(inputs.positions)) {
+    ids = n.input(inputs.positions);
   } else {
     Value offsets = n.value(g.offsets);
     ids.dtype = DType::I64;
@@ -139,7 +149,8 @@ LogicalResult rotate(Node &n, GroupQuery &g) {
       return (load(b, loc, offsets, DType::I64, at[0]) + fromIndex(b, loc, DType::I64, at[1])).value();
     });
   }
-  FailureOr<Tensor> cosine = gatherRows(n, n.input(7), ids), sine = gatherRows(n, n.input(8), ids);
+  FailureOr<Tensor> cosine = gatherRows(n, n.input(inputs.cosine), ids);
+  FailureOr<Tensor> sine = gatherRows(n, n.input(inputs.cosine + 1), ids);
   if (failed(cosine) || failed(sine))
     return failure();
   for (HeadTensor *t : {&g.query, &g.key}) {
@@ -202,8 +213,10 @@ FailureOr<HeadTensor> cached(Node &n, const GroupQuery &g, size_t pastInput, con
 }
 
 LogicalResult importGroupQueryAttention(Node &n) {
-  FailureOr<GroupQuery> g = readGroupQuery(n);
-  if (failed(g) || (n.intAttr("do_rotary", 0) && failed(rotate(n, *g))))
+  if (failed(refuseGroupQuery(n)))
+    return failure();
+  FailureOr<GroupQuery> g = readGroupQuery(n, kGroupQuery);
+  if (failed(g) || (n.intAttr("do_rotary", 0) && failed(rotate(n, *g, kGroupQuery))))
     return failure();
   if (n.hasInput(3) != n.hasInput(4))
     return n.error() << "expects past_key and past_value together, has one";
@@ -241,9 +254,109 @@ LogicalResult importGroupQueryAttention(Node &n) {
   return success();
 }
 
+//===----------------------------------------------------------------------===//
+// SparseAttention
+//===----------------------------------------------------------------------===//
+
+/// [layouts, blocks, blocks]: which blocks of keys a block of queries sees, from rows of columns.
+FailureOr<Tensor> visibleBlocks(Node &n) {
+  const Tensor &rows = n.input(5), &columns = n.input(6);
+  if (rows.rank() != 2 || columns.rank() != 2 || rows.dtype != DType::I32 || columns.dtype != DType::I32)
+    return n.error() << "expects block_row_indices and block_col_indices as int32 of rank 2, has "
+                     << dtypeName(rows.dtype) << " and " << dtypeName(columns.dtype) << " of ranks " << rows.rank()
+                     << " and " << columns.rank();
+  if (failed(n.requireEqual(rows.shape[0], columns.shape[0], "{0} layouts of rows and {1} of columns")))
+    return failure();
+  Expr blocks = rows.shape[1] - Expr(1);
+  Value begins = n.value(rows), numbers = n.value(columns);
+  Value count = n.symbols().materialize(n.builder(), n.loc(), columns.shape[1]);
+  Tensor seen;
+  seen.dtype = DType::Bool;
+  seen.shape.append({rows.shape[0], blocks, blocks});
+  seen.value = n.generate(DType::Bool, seen.shape, [&](OpBuilder &b, Location loc, ValueRange at) -> Value {
+    Value one = arith::ConstantIndexOp::create(b, loc, 1), next = arith::AddIOp::create(b, loc, at[1], one);
+    Num first = load(b, loc, begins, DType::I32, {at[0], at[1]}), end = load(b, loc, begins, DType::I32, {at[0], next});
+    Num column = fromIndex(b, loc, DType::I32, at[2]);
+    auto body = [&](OpBuilder &b, Location loc, ValueRange k, ValueRange carried) -> SmallVector<Value> {
+      Num place = fromIndex(b, loc, DType::I32, k[0]);
+      Num hit = (place >= first) & (place < end) & (load(b, loc, numbers, DType::I32, {at[0], k[0]}) == column);
+      return {(Num(b, loc, DType::I8, carried[0]) | convert(hit, DType::I8)).value()};
+    };
+    Value none = constantNum(b, loc, DType::I8, int64_t(0)).value();
+    return sequential(b, loc, count, none, body)[0];
+  });
+  return seen;
+}
+
+/// [B, heads, queries, keys] of what each query sees.
+FailureOr<Tensor> visibleKeys(Node &n, const GroupQuery &g, const AttentionSizes &sizes) {
+  int64_t block = n.intAttr("sparse_block_size", 0);
+  FailureOr<Tensor> blocks = visibleBlocks(n);
+  if (failed(blocks))
+    return failure();
+  if (block < 1)
+    return n.error() << "expects a sparse_block_size of at least 1, has " << block;
+  if (failed(n.requireAtMost(sizes.keys, blocks->shape[1] * Expr(block), "blocks cover {1} of {0} keys")))
+    return failure();
+  Value table = n.value(*blocks), offsets = n.value(g.offsets);
+  Value layouts = n.symbols().materialize(n.builder(), n.loc(), blocks->shape[0]);
+  Tensor seen;
+  seen.dtype = DType::Bool;
+  seen.shape.append({sizes.batch, sizes.heads, sizes.queries, sizes.keys});
+  seen.value = n.generate(DType::Bool, seen.shape, [&](OpBuilder &b, Location loc, ValueRange at) -> Value {
+    Value size = arith::ConstantIndexOp::create(b, loc, block);
+    Value offset =
+        arith::IndexCastOp::create(b, loc, b.getIndexType(), load(b, loc, offsets, DType::I64, at[0]).value());
+    Value query = arith::DivUIOp::create(b, loc, arith::AddIOp::create(b, loc, offset, at[2]), size);
+    Value key = arith::DivUIOp::create(b, loc, at[3], size), layout = arith::RemUIOp::create(b, loc, at[1], layouts);
+    return tensor::ExtractOp::create(b, loc, table, ValueRange{layout, query, key});
+  });
+  return seen;
+}
+
+LogicalResult importSparseAttention(Node &n) {
+  if (failed(expectInputs(n, 1)))
+    return failure();
+  for (size_t i = 3; i < 9; ++i)
+    if (!n.hasInput(i))
+      return n.error() << "has no input " << i;
+  FailureOr<GroupQuery> g = readGroupQuery(n, kSparse);
+  if (failed(g) || (n.intAttr("do_rotary", 0) && failed(rotate(n, *g, kSparse))))
+    return failure();
+  if (n.input(3).rank() != 4)
+    return n.error() << "expects a past of rank 4, has rank " << n.input(3).rank();
+  Expr length = n.input(3).shape[2];
+  if (failed(n.requireAtMost(g->total, length, "there are {0} keys for a cache of {1}")))
+    return failure();
+  FailureOr<HeadTensor> key = cached(n, *g, 3, g->key, length), value = cached(n, *g, 4, g->value, length);
+  if (failed(key) || failed(value))
+    return failure();
+  n.setOutput(1, key->tensor);
+  n.setOutput(2, value->tensor);
+  // What is behind the last key is not looked at.
+  Tensor keys = n.slice(key->tensor, 2, 0, g->total), values = n.slice(value->tensor, 2, 0, g->total);
+  AttentionOperands o{g->query, {keys, false}, {values, false}, true, 1, std::nullopt, {}, std::nullopt, std::nullopt};
+  if (failed(checkSizes(n, o)))
+    return failure();
+  FailureOr<double> scale = readScale(n, o.query.width());
+  FailureOr<Tensor> seen = failed(scale) ? FailureOr<Tensor>() : visibleKeys(n, *g, o.sizes);
+  if (failed(seen))
+    return failure();
+  ScoreRule rule = ScoreRule::scaled(*scale);
+  if (failed(rule.addMask(n, *seen, o.sizes)) || failed(rule.addLengths(n, g->lengths, o.sizes)))
+    return failure();
+  rule.addWindow(-1, 0, g->offsets);
+  FailureOr<Tensor> y = attend(n, o, rule);
+  if (failed(y))
+    return failure();
+  n.setOutput(0, *y);
+  return success();
+}
+
 } // namespace
 
 void registerGroupQueryAttentionOps(OpRegistry &registry) {
+  registry.add("SparseAttention", {1}, importSparseAttention, "com.microsoft");
   registry.add("GroupQueryAttention", {1}, importGroupQueryAttention, "com.microsoft");
 }
 
