@@ -2,6 +2,7 @@
 // of K products in f32: (K + 8) u times the sum of their magnitudes.
 #include "passes/kernels/cpu/BlockGemm.h"
 #include "test/kernels/KernelHarness.h"
+#include "test/kernels/TileEmulator.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
@@ -47,6 +48,7 @@ BlockGemmSpec specOf(const Problem &p, TargetAttr target) {
   spec.zeros = p.zeros;
   spec.hasByteRows = p.hasByteRows;
   spec.zeroPoint = p.zeros == BlockZeros::Constant ? p.zeroPoint : 0;
+  spec.hasTiles = spec.mayHaveTiles(target);
   return spec;
 }
 
@@ -142,15 +144,19 @@ struct Case {
 
 class BlockGemm : public testing::TestWithParam<const char *> {
 protected:
+  /// A machine without tiles emulates their instructions.
   void SetUp() override {
-    if (!hostRuns(GetParam()))
-      GTEST_SKIP() << "this machine has no " << GetParam();
+    bool hasTiles = GetParam() == StringRef("amxint8");
+    const char *needed = hasTiles ? "avx512vnni" : GetParam();
+    if (!hostRuns(needed))
+      GTEST_SKIP() << "this machine has no " << needed;
+    if (hasTiles && !hostRuns("amxint8"))
+      emulateTiles();
   }
   BlockGemmSpec spec(const Problem &problem) { return specOf(problem, makeTarget(context, GetParam())); }
-  void check(Kernel &kernel, const Problem &p) {
-    SCOPED_TRACE(testing::Message() << GetParam() << " M " << p.m << " K " << p.k << " N " << p.n << " bits " << p.bits
-                                    << " block " << p.block << " zeros " << static_cast<int>(p.zeros));
-    Case data(p, spec(p));
+  std::vector<float> run(Kernel &kernel, const Problem &p) { return run(kernel, p, Case(p, spec(p))); }
+  /// Runs the kernel on guarded buffers, cut in several ways, and gives C, the same each time.
+  std::vector<float> run(Kernel &kernel, const Problem &p, const Case &data) {
     std::vector<std::vector<int64_t>> shapes = {{}, {p.n}, {p.m}, {p.m, p.n}};
     std::vector<int64_t> shape = shapes[static_cast<int>(p.bias)];
     int64_t count = 1;
@@ -164,20 +170,28 @@ protected:
     if (p.hasBias)
       buffers.push_back(&bias);
     BlockGemmSpec kernelSpec = spec(p);
-    Buffer rowBytes({p.m, kernelSpec.rowShape()[1]}, size_t(1)), rowScales({p.m, kernelSpec.numBlocks()}),
-        rowStarts({p.m, kernelSpec.numBlocks()});
+    int64_t rows = llvm::alignTo(p.m, kernelSpec.rowMultiple());
+    Buffer rowBytes({rows, kernelSpec.rowShape()[1]}, size_t(1)), rowScales({rows, kernelSpec.numBlocks()}),
+        rowStarts({rows, kernelSpec.numBlocks()});
     if (p.hasByteRows)
       buffers.append({&rowBytes, &rowScales, &rowStarts});
     buffers.push_back(&c);
     std::vector<float> first;
     for (int64_t pieces : {1, 3}) {
       c.poison();
-      ASSERT_TRUE(kernel.call(buffers, pieces));
+      EXPECT_TRUE(kernel.call(buffers, pieces));
       EXPECT_TRUE(c.guardIntact() && a.guardIntact());
       if (first.empty())
         first = c.values();
       EXPECT_EQ(0, std::memcmp(first.data(), c.data(), first.size() * sizeof(float))) << pieces << " pieces";
     }
+    return first;
+  }
+  void check(Kernel &kernel, const Problem &p) {
+    SCOPED_TRACE(testing::Message() << GetParam() << " M " << p.m << " K " << p.k << " N " << p.n << " bits " << p.bits
+                                    << " block " << p.block << " zeros " << static_cast<int>(p.zeros));
+    Case data(p, spec(p));
+    std::vector<float> c = run(kernel, p, data);
     for (int64_t i = 0; i < p.m * p.n; ++i) {
       int64_t at = p.bias == EpilogueOperand::Scalar      ? 0
                    : p.bias == EpilogueOperand::RowVector ? i % p.n
@@ -274,7 +288,50 @@ TEST_P(BlockGemmOfBytes, EveryEdge) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Isas, BlockGemmOfBytes, testing::Values("avxvnni", "avx512vnni"),
+TEST_P(BlockGemmOfBytes, Tiles) {
+  if (GetParam() != StringRef("amxint8"))
+    GTEST_SKIP() << "it has no tiles";
+  auto checkTiles = [&](Problem p) {
+    p.hasByteRows = true;
+    EXPECT_TRUE(spec(p).hasTiles);
+    check(p);
+  };
+  for (int64_t n : {1, 16, 97})
+    checkTiles({18, 40, n});
+  // One block, two on their way, an odd one behind pairs, and around what is unpacked at once.
+  for (int64_t k : {31, 64, 96, 256, 257, 600})
+    checkTiles({17, k, 20});
+  checkTiles({16, 530, 18, 16, 4, false, true, BlockZeros::Unsigned});
+  checkTiles({16, 530, 18, 64, 4, false, false, BlockZeros::Signed});
+  checkTiles({16, 530, 18, 128, 4, false, false, BlockZeros::Constant, -1});
+  checkTiles({16, 530, 18, 256, 4, false, true, BlockZeros::Constant, 1});
+  checkTiles({16, 80, 18, 32, 2, false, true, BlockZeros::Unsigned});
+  checkTiles({16, 300, 18, 256, 8, false, false, BlockZeros::Constant, 0});
+  checkTiles({16, 80, 18, 32, 8, false, true, BlockZeros::Constant, 128});
+  Problem wide{16, 300, 18, 32, 8, false, true, BlockZeros::Constant, 127}; // 255 - 127 is none of s8
+  wide.hasByteRows = true;
+  EXPECT_FALSE(spec(wide).hasTiles);
+}
+
+/// Whether a run has tiles does not show: all sums of a block are exact, and scaled in the same order.
+TEST_P(BlockGemmOfBytes, SameBitsWithoutTiles) {
+  if (GetParam() != StringRef("amxint8"))
+    GTEST_SKIP() << "it has no tiles";
+  Problem p{0, 300, 70, 32, 4, true, true, BlockZeros::Unsigned};
+  p.hasByteRows = p.hasBias = true;
+  std::unique_ptr<Kernel> tiles = compile(GetParam(), p), plain = compile("avx512vnni", p);
+  ASSERT_TRUE(tiles && plain);
+  for (StringRef name : {"ldtilecfg", "tilezero", "tileloadd", "tdpbssd", "tilestored", "tilerelease", "vpdpbusd"})
+    EXPECT_TRUE(StringRef(tiles->assembly()).contains(name)) << name.str();
+  // Around a tile and a chunk of rows.
+  for (int64_t m : {4, 5, 15, 16, 17, 31, 32, 33, 128, 129, 270}) {
+    p.m = m;
+    check(*tiles, p);
+    EXPECT_EQ(run(*tiles, p), run(*plain, p)) << m;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Isas, BlockGemmOfBytes, testing::Values("avxvnni", "avx512vnni", "amxint8"),
                          [](const testing::TestParamInfo<const char *> &info) { return std::string(info.param); });
 INSTANTIATE_TEST_SUITE_P(Isas, BlockGemm, testing::ValuesIn(kIsas),
                          [](const testing::TestParamInfo<const char *> &info) { return std::string(info.param); });

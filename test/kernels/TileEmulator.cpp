@@ -142,15 +142,16 @@ struct Factors {
   }
 };
 
-/// TDPBUSD: bytes from 0 to 255 by bytes from -128 to 127; sums wrap.
-void multiplyBytes(int to, int left, int right) {
+/// TDPBUSD and TDPBSSD: bytes from 0 to 255, or from -128 to 127 as `Left` has them, by bytes from -128 to 127; sums
+/// wrap.
+template <typename Left> void multiplyBytes(int to, int left, int right) {
   auto [c, a, b] = Factors(to, left, right);
   for (int m = 0; m < c.rows; ++m)
     for (int n = 0; n < c.bytes / 4; ++n) {
       uint32_t sum;
       std::memcpy(&sum, &c.data[m][4 * n], sizeof sum);
       for (int k = 0; k < a.bytes; ++k)
-        sum += a.data[m][k] * static_cast<int8_t>(b.data[k / 4][4 * n + k % 4]);
+        sum += static_cast<Left>(a.data[m][k]) * static_cast<int8_t>(b.data[k / 4][4 * n + k % 4]);
       std::memcpy(&c.data[m][4 * n], &sum, sizeof sum);
     }
   ++state.counts.products;
@@ -212,9 +213,9 @@ bool run(const Instruction &at) {
     move(at, at.prefix == OxF3);
     return true;
   case 0x5e:
-    if (at.isMemory || at.prefix != Ox66)
+    if (at.isMemory || (at.prefix != Ox66 && at.prefix != OxF2))
       return false;
-    multiplyBytes(at.reg, at.rm, at.vvvv);
+    (at.prefix == Ox66 ? multiplyBytes<uint8_t> : multiplyBytes<int8_t>)(at.reg, at.rm, at.vvvv);
     return true;
   case 0x5c:
     if (at.isMemory || at.prefix != OxF3)

@@ -36,8 +36,8 @@ void BlockGemmEmitter::declareArguments() {
     }
   if (spec.hasByteRows) {
     rowBytes = f.buffer(spec.rowShape(), i8);
-    rowScales = f.buffer({spec.m, spec.numBlocks()}, f32);
-    rowStarts = f.buffer({spec.m, spec.numBlocks()}, i32);
+    rowScales = f.buffer(spec.rowScaleShape(), f32);
+    rowStarts = f.buffer(spec.rowScaleShape(), i32);
   }
   c = f.buffer({spec.m, spec.n}, f32);
 }
@@ -51,10 +51,25 @@ func::FuncOp BlockGemmEmitter::emit() {
   Index chunks = ceilDiv(rows, BlockGemmSpec::kChunkRows);
   Index divisor = maximum(chunks, 1);
   chunkRows = ceilDiv((rows + divisor - 1) / divisor, spec.tileRows) * spec.tileRows;
+  Index tasks = chunks * spec.numPanels();
+  if (spec.hasTiles) {
+    usesTiles = k.asMask(HasTilesOp::create(k.b, k.loc, k.b.getI1Type()));
+    usesTiles = usesTiles & (rows >= BlockGemmSpec::kFewestTileRows);
+    tasks = select(usesTiles, k.index(0), tasks);
+  }
   if (spec.hasByteRows)
     roundRows();
-  k.parallel(chunks * spec.numPanels(), [&](Index task) { emitTask(task); });
+  if (spec.hasTiles)
+    emitTileTasks();
+  k.parallel(tasks, [&](Index task) { emitTask(task); });
   return f.function;
+}
+
+/// Finds the panel and the rows of a task.
+void BlockGemmEmitter::takeTask(const Index &task, const Index &rowsOfChunk) {
+  panel = task % spec.numPanels();
+  firstRow = minimum(task / spec.numPanels() * rowsOfChunk, rows);
+  taskRows = minimum(rowsOfChunk, rows - firstRow);
 }
 
 void BlockGemmEmitter::emitTask(const Index &task) {
@@ -65,9 +80,7 @@ void BlockGemmEmitter::emitTask(const Index &task) {
     unpacked = k.scratch({spec.depth() / 4, width}, i32);
   else if (!isFew)
     unpacked = k.scratch({spec.depth(), width}, f32);
-  panel = task % spec.numPanels();
-  firstRow = minimum(task / spec.numPanels() * chunkRows, rows);
-  taskRows = minimum(chunkRows, rows - firstRow);
+  takeTask(task, chunkRows);
   if (hasTable()) {
     SmallVector<float> values;
     for (int64_t code = 0; code < 16; ++code)

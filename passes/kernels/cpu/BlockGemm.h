@@ -29,6 +29,8 @@ struct BlockGemmSpec : EpilogueSpec {
   int64_t zeroPoint = 0; ///< if constant
   /// Rows of A are rounded to s8 first, one scale a block: products of bytes, by vpdpbusd.
   bool hasByteRows = false;
+  /// A run that may use tiles of bytes (AMX) does for kFewestTileRows rows or more, with the same sums.
+  bool hasTiles = false;
 
   int64_t lanes = 4;
   int64_t tileRows = 4, tileVectors = 2;
@@ -38,6 +40,12 @@ struct BlockGemmSpec : EpilogueSpec {
   static constexpr int64_t kFewRows = 4;
   /// Rows of A that share what is unpacked.
   static constexpr int64_t kChunkRows = 96;
+  /// As many sums as vpdpbusd makes of 8 rows tiles make of 16.
+  static constexpr int64_t kFewestTileRows = 16;
+  /// Rows of A in a tile. With tiles there is memory for whole ones.
+  static constexpr int64_t kTileRows = 16;
+  /// As kChunkRows.
+  static constexpr int64_t kTileChunkRows = 128;
   /// Blocks are divisors of it.
   static constexpr int64_t kMostBlock = 256;
 
@@ -56,13 +64,27 @@ struct BlockGemmSpec : EpilogueSpec {
   /// Of the scales and zero points.
   llvm::SmallVector<int64_t> scaleShape() const { return {numPanels(), numBlocks(), panelWidth()}; }
 
-  /// Of A in bytes: whole blocks.
-  llvm::SmallVector<int64_t> rowShape() const { return {m, numBlocks() * block}; }
+  /// Of A in bytes, and of a number for each of its blocks.
+  llvm::SmallVector<int64_t> rowShape() const { return {roundedRows(), numBlocks() * block}; }
+  llvm::SmallVector<int64_t> rowScaleShape() const { return {roundedRows(), numBlocks()}; }
+  /// What the rows there is memory for are a multiple of.
+  int64_t rowMultiple() const { return hasTiles ? kTileRows : 1; }
   /// Whether the target multiplies bytes.
   static bool hasByteProducts(TargetAttr target);
+  /// Whether codes less their zero point are bytes from -128 to 127, as tiles multiply them.
+  bool hasSignedCodes() const {
+    return bits < 8 || (zeros == BlockZeros::Constant && zeroPoint == (isUnsigned ? 128 : 0));
+  }
+  /// Whether `hasTiles` may be for the target.
+  bool mayHaveTiles(TargetAttr target) const;
 
   /// The kernel's name and cache key: equal names, identical code.
   std::string symbol() const;
+
+private:
+  int64_t roundedRows() const {
+    return mlir::ShapedType::isDynamic(m) ? m : static_cast<int64_t>(llvm::alignTo(m, rowMultiple()));
+  }
 };
 
 /// Whether buildBlockGemm can emit `spec`; otherwise `reason`, if given, says why not.
@@ -75,11 +97,12 @@ bool canBuildBlockGemm(const BlockGemmSpec &spec, std::string *reason = nullptr)
 ///   scales    memref<PxBxWxf32>, or f16: the scales in panels, as #attn.pack_panels
 ///   zeros     unless they are constant: the same of zero points
 ///   operands  see EpilogueOperand, in the order of spec.operands
-///   rows      with hasByteRows, written: memref<MxB*blockxi8>, memref<MxBxf32>, memref<MxBxi32>
+///   rows      with hasByteRows, written: memref<MxB*blockxi8>, memref<MxBxf32>, memref<MxBxi32>; with hasTiles M is
+///             rounded up to whole tiles
 ///   C         memref<MxNxf32>, written once, never read
 ///
-/// One scf.parallel runs over chunks of rows and, within one, panels; before it, one over rows that are rounded. Emits
-/// a diagnostic at `loc` where canBuildBlockGemm is false.
+/// One scf.parallel runs over chunks of rows and, within one, panels; before it, one over rows that are rounded, and
+/// one over chunks and panels of tiles. Emits a diagnostic at `loc` where canBuildBlockGemm is false.
 mlir::FailureOr<mlir::func::FuncOp> buildBlockGemm(mlir::OpBuilder &builder, mlir::Location loc,
                                                    const BlockGemmSpec &spec);
 

@@ -26,14 +26,21 @@ void BlockGemmEmitter::roundRows() {
 }
 
 void BlockGemmEmitter::roundRow(const Index &row) {
+  constexpr int64_t kTile = BlockGemmSpec::kTileRows;
   int64_t whole = spec.k / spec.block, rest = spec.k % spec.block;
-  k.rolledLoop(0, whole, 1, [&](Index number) { roundBlock(row, number, spec.block); });
+  // Blocks of a row follow each other, in tiles those of all rows that have the same number do.
+  Index first = row * spec.numBlocks(), step = k.index(1);
+  if (spec.hasTiles) {
+    first = select(usesTiles, row / kTile * (kTile * spec.numBlocks()) + row % kTile, first);
+    step = select(usesTiles, k.index(kTile), step);
+  }
+  k.rolledLoop(0, whole, 1, [&](Index number) { roundBlock(row, number, first + number * step, spec.block); });
   if (rest)
-    roundBlock(row, k.index(whole), rest);
+    roundBlock(row, k.index(whole), first + step * whole, rest);
 }
 
-/// Block `number` of a row, of which `size` elements are there; zeros behind them.
-void BlockGemmEmitter::roundBlock(const Index &row, const Index &number, int64_t size) {
+/// Block `number` of a row, of which `size` elements are there, to that place among all blocks; zeros behind them.
+void BlockGemmEmitter::roundBlock(const Index &row, const Index &number, const Index &place, int64_t size) {
   Index first = number * spec.block;
   Vecs parts;
   Vec most = zeroVec();
@@ -56,11 +63,11 @@ void BlockGemmEmitter::roundBlock(const Index &row, const Index &number, int64_t
     rounded = select(rounded > low, select(rounded < high, rounded, high), low); // a NaN is not greater
     Vec word = convert(rounded, i32);
     sum = sum + word;
-    rowBytes.setVector(convert(word, i8), row, first + static_cast<int64_t>(n) * spec.lanes);
+    rowBytes.flat().setVector(convert(word, i8), place * spec.block + static_cast<int64_t>(n) * spec.lanes);
   }
-  rowScales.set(scale, row, number);
+  rowScales.flat().set(scale, place);
   int64_t zero = spec.zeros == BlockZeros::Constant ? base() : 1;
-  rowStarts.set(sumOfLanes(sum) * -zero, row, number);
+  rowStarts.flat().set(sumOfLanes(sum) * -zero, place);
 }
 
 //===----------------------------------------------------------------------===//
@@ -79,14 +86,17 @@ Vec BlockGemmEmitter::dot(const Vec &sum, const Vec &codes, const Vec &rows) {
   return k.asVec(k.intrinsic(name, sum.type(), {sum, bitcast(codes, i8), bitcast(rows, i8)}));
 }
 
+/// The zero points of block `number` that a run has, of codes from 0 on.
+Vec BlockGemmEmitter::zeroPoints(const Index &number, const Index &column) {
+  Vec zero = zeros.vector(spec.lanes, panel, number, column);
+  return spec.isUnsigned ? convertUnsigned(zero, i32) : convert(zero, i32) + (int64_t(1) << (spec.bits - 1));
+}
+
 /// What the sums of block `number` start from: the zero points' part.
 Vecs BlockGemmEmitter::startBlock(int64_t height, const Index &firstRow, const Index &number) {
   Vecs points;
-  for (int64_t v = 0; v < spec.tileVectors && spec.zeros != BlockZeros::Constant; ++v) {
-    Vec zero = zeros.vector(spec.lanes, panel, number, v * spec.lanes);
-    zero = spec.isUnsigned ? convertUnsigned(zero, i32) : convert(zero, i32) + (int64_t(1) << (spec.bits - 1));
-    points.push_back(zero);
-  }
+  for (int64_t v = 0; v < spec.tileVectors && spec.zeros != BlockZeros::Constant; ++v)
+    points.push_back(zeroPoints(number, k.index(v * spec.lanes)));
   Vecs sums;
   for (int64_t r = 0; r < height; ++r) {
     Vec start = k.splat(rowStarts(firstRow + r, number), spec.lanes);

@@ -8,7 +8,7 @@
 namespace attn {
 
 /// Emits one GEMM kernel of blocks: tasks, the two ways to their sums, and the epilogue. With rows of bytes
-/// (BlockGemmBytes.cpp) A is rounded first.
+/// (BlockGemmBytes.cpp) A is rounded first, and tiles may multiply it (BlockGemmTiles.cpp).
 class BlockGemmEmitter {
 public:
   BlockGemmEmitter(mlir::OpBuilder &builder, mlir::Location loc, const BlockGemmSpec &spec)
@@ -25,6 +25,7 @@ private:
   };
 
   void declareArguments();
+  void takeTask(const Index &task, const Index &rowsOfChunk);
   void emitTask(const Index &task);
   llvm::SmallVector<int64_t> heightsUpTo(int64_t most);
   void emitFew(int64_t height);
@@ -46,7 +47,7 @@ private:
   // Rows of bytes.
   void roundRows();
   void roundRow(const Index &row);
-  void roundBlock(const Index &row, const Index &number, int64_t size);
+  void roundBlock(const Index &row, const Index &number, const Index &place, int64_t size);
   Vecs addByteBlock(int64_t height, const Index &number, const Vecs &totals);
   void emitManyBytes();
   void unpackBytes(const Index &firstWord, const Index &count);
@@ -56,7 +57,11 @@ private:
                  llvm::function_ref<void(int64_t r, int64_t v, const Vec &scaled, const Vec &rowScale)> add);
   Vec fourRows(const Vec &word, int64_t part);
   Vec dot(const Vec &sum, const Vec &codes, const Vec &rows);
+  Vec zeroPoints(const Index &number, const Index &column);
   void prefetchAhead(const Index &step);
+
+  class Tiles; // BlockGemmTiles.cpp
+  void emitTileTasks();
   bool hasTable() const { return spec.bits == 4 && spec.lanes == 16; }
   /// Subtracted from every stored code, which are from 0 on.
   int64_t base() const {
@@ -77,6 +82,7 @@ private:
   llvm::SmallVector<Buffer> operands;
   Vec table; ///< what each code of 4 bits stands for
   Index rows, chunkRows;
+  Mask usesTiles; ///< with hasTiles
   // Of the task at hand.
   Index panel, firstRow, taskRows;
 };

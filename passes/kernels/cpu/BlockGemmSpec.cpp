@@ -1,4 +1,5 @@
 #include "passes/kernels/cpu/BlockGemm.h"
+#include "passes/kernels/cpu/IntegerGemm.h"
 
 #include "llvm/Support/FormatVariadic.h"
 
@@ -26,6 +27,11 @@ bool BlockGemmSpec::hasByteProducts(TargetAttr target) {
   return (lanes == 16 && features.contains("+avx512vnni")) || (lanes == 8 && features.contains("+avxvnni"));
 }
 
+bool BlockGemmSpec::mayHaveTiles(TargetAttr target) const {
+  return hasByteRows && hasSignedCodes() && IntegerGemmSpec::mayHaveTiles(target) &&
+         (ShapedType::isDynamic(m) || m >= kFewestTileRows);
+}
+
 std::string BlockGemmSpec::symbol() const {
   StringRef kinds[] = {"", "_zs", "_zu", "_zf"};
   std::string name =
@@ -35,7 +41,7 @@ std::string BlockGemmSpec::symbol() const {
   if (zeros == BlockZeros::Constant)
     name += "_z" + std::to_string(zeroPoint);
   if (hasByteRows)
-    name += "_i8";
+    name += hasTiles ? "_amx" : "_i8";
   return name + getEpilogueSuffix();
 }
 
@@ -50,6 +56,8 @@ bool canBuildBlockGemm(const BlockGemmSpec &spec, std::string *reason) {
     return fail(reason, "the zero point " + Twine(spec.zeroPoint) + " is outside the codes' range");
   if (spec.hasByteRows && (spec.lanes < 8 || spec.zeros == BlockZeros::Float || spec.block % spec.lanes))
     return fail(reason, "rows of bytes need 8 or 16 lanes, blocks of whole registers, and zero points of integers");
+  if (spec.hasTiles && (!spec.hasByteRows || spec.lanes != 16 || !spec.hasSignedCodes()))
+    return fail(reason, "tiles need rows of bytes, 16 lanes, and codes of s8");
   // What a product of f32 may have for sizes and an epilogue.
   GemmSpec plain;
   static_cast<EpilogueSpec &>(plain) = spec;

@@ -6,12 +6,16 @@ using namespace mlir;
 
 namespace attn {
 
-void TileRegisters::configure(const Index &top, const Index &bottom) {
+void TileRegisters::configure(const Index &top, const Index &bottom, int64_t depth) {
   SmallVector<int8_t> bytes(64, 0);
   bytes[0] = 1; // the palette of 8 tiles of 1 KB
   for (int64_t number = 0; number < 8; ++number) {
     bytes[16 + 2 * number] = kBytes;
     bytes[48 + number] = kRows;
+  }
+  for (int64_t i = 0; i < 2; ++i) {
+    bytes[16 + 2 * rows(i)] = depth;
+    bytes[48 + columns(i)] = depth / 4;
   }
   auto type = VectorType::get({64}, k.b.getI8Type());
   Value all = arith::ConstantOp::create(k.b, k.loc, DenseElementsAttr::get(type, ArrayRef<int8_t>(bytes)));

@@ -19,8 +19,9 @@ public:
 
   explicit TileRegisters(const Code &code) : k(code), config(k.scratch({64}, k.b.getI8Type())) {}
 
-  /// Gives the upper sums and their rows `top` rows and the lower ones `bottom`; columns have 16. All are zero then.
-  void configure(const Index &top, const Index &bottom);
+  /// Gives the upper sums and their rows `top` rows and the lower ones `bottom`. A product takes in `depth` bytes: the
+  /// width of rows, and four times as many as columns have rows. All are zero then.
+  void configure(const Index &top, const Index &bottom, int64_t depth = kBytes);
   void release() { call("llvm.x86.tilerelease", {}); }
   void zero(int64_t number) { call("llvm.x86.tilezero", {constant(number)}); }
   /// Rows of 64 bytes, `stride` bytes apart.

@@ -184,8 +184,11 @@ def LowerBlockProductsPass : Pass<"attn-lower-block-products", "::mlir::ModuleOp
     What has no kernel stays for attn-decompose, and the module's
     `attn.product_report` says why.
 
-    Numerical effect: of a few rows a block's sum is multiplied by its scale, not
-    each of its terms.
+    Rows that may be rounded (`narrow_rows`) are where the target multiplies bytes,
+    16 of them or more on tiles where the run has those (AMX).
+
+    Numerical effect: of a few rows, and of rounded ones, a block's sum is multiplied
+    by its scale, not each of its terms. Rounding is that of `narrow_rows`.
 
     ```mlir
     %y = attn.block_product %x by %codes scales %s block 32 bits 4 zero_point 8 transposed unsigned

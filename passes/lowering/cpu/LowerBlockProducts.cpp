@@ -76,6 +76,7 @@ BlockGemmSpec BlockProductLowering::makeSpec(BlockProductOp op, const std::optio
                  : spec.isUnsigned                        ? BlockZeros::Unsigned
                                                           : BlockZeros::Signed;
   spec.hasByteRows = op.getNarrowRows() && rowsObstacle(spec, target).empty();
+  spec.hasTiles = spec.mayHaveTiles(target);
   if (epilogue)
     static_cast<EpilogueSpec &>(spec) = epilogue->getSpec();
   return spec;
@@ -122,10 +123,11 @@ Value BlockProductLowering::emitCall(BlockProductOp op, const std::optional<Epil
   SmallVector<RankedTensorType> scratch;
   if (spec.hasByteRows)
     scratch = {RankedTensorType::get(spec.rowShape(), rewriter.getI8Type()),
-               RankedTensorType::get({spec.m, spec.numBlocks()}, rewriter.getF32Type()),
-               RankedTensorType::get({spec.m, spec.numBlocks()}, rewriter.getI32Type())};
-  return emitRowProduct(rewriter, loc, {op.getLhs(), resultType(op, epilogue), spec.m, spec.k, spec.n}, kernel, inputs,
-                        elementwise, scratch);
+               RankedTensorType::get(spec.rowScaleShape(), rewriter.getF32Type()),
+               RankedTensorType::get(spec.rowScaleShape(), rewriter.getI32Type())};
+  RowProduct product{op.getLhs(),         resultType(op, epilogue), spec.m, spec.k, spec.n,
+                     /*columns=*/Value(), spec.rowMultiple()};
+  return emitRowProduct(rewriter, loc, product, kernel, inputs, elementwise, scratch);
 }
 
 std::string BlockProductLowering::prepare(BlockProductOp op) {

@@ -74,12 +74,19 @@ Value emitRowProduct(RewriterBase &rewriter, Location loc, const RowProduct &pro
                                            multiplySizes(rewriter, loc, ArrayRef(sizes).take_front(leading)));
   Type element = type.getElementType();
   SmallVector<Value> inits;
-  auto addInit = [&](OpFoldResult columns, Type element) {
+  auto addInit = [&](OpFoldResult rows, OpFoldResult columns, Type element) {
     inits.push_back(tensor::EmptyOp::create(rewriter, loc, {rows, columns}, element));
   };
+  OpFoldResult scratchRows = rows;
+  if (auto size = dyn_cast<Value>(rows); size && product.scratchMultiple > 1) {
+    Value multiple = arith::ConstantIndexOp::create(rewriter, loc, product.scratchMultiple);
+    Value count = arith::CeilDivUIOp::create(rewriter, loc, size, multiple);
+    scratchRows = arith::MulIOp::create(rewriter, loc, count, multiple).getResult();
+  }
   for (RankedTensorType part : scratch)
-    addInit(rewriter.getIndexAttr(part.getDimSize(1)), part.getElementType());
-  addInit(columns, element);
+    addInit(part.isDynamicDim(0) ? scratchRows : rewriter.getIndexAttr(part.getDimSize(0)),
+            rewriter.getIndexAttr(part.getDimSize(1)), part.getElementType());
+  addInit(rows, columns, element);
   auto call = KernelOp::create(rewriter, loc, TypeRange(ValueRange(inits)), FlatSymbolRefAttr::get(kernel), inputs,
                                inits, rewriter.getDenseI64ArrayAttr(elementwise));
   if (!ShapedType::isDynamic(product.m) && !ShapedType::isDynamic(product.k) && !ShapedType::isDynamic(product.n))

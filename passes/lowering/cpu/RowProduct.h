@@ -17,6 +17,7 @@ struct RowProduct {
   mlir::RankedTensorType type; ///< of the result, with the epilogue
   int64_t m = 0, k = 0, n = 0; ///< as the kernel has them: m may be dynamic
   mlir::Value columns;         ///< how many there are, where n is dynamic
+  int64_t scratchMultiple = 1; ///< rows of what the kernel writes for itself are the product's, rounded up to it
 
   unsigned leading() const { return mlir::cast<mlir::RankedTensorType>(lhs.getType()).getRank() - 1; }
 };
@@ -32,7 +33,7 @@ void addEpilogueInputs(mlir::RewriterBase &rewriter, mlir::Location loc, const E
                        llvm::SmallVectorImpl<int64_t> &elementwise);
 
 /// Calls `kernel` on `inputs`, cast to its arguments, and returns the result as `product.type`. What the kernel writes
-/// for itself, tensors of as many rows as the product, are results before it: of types `scratch`.
+/// for itself, matrices of types `scratch`, are results before it.
 mlir::Value emitRowProduct(mlir::RewriterBase &rewriter, mlir::Location loc, const RowProduct &product,
                            mlir::func::FuncOp kernel, llvm::SmallVector<mlir::Value> inputs,
                            llvm::ArrayRef<int64_t> elementwise, llvm::ArrayRef<mlir::RankedTensorType> scratch = {});
