@@ -129,13 +129,13 @@ void measure(StringRef isa, const Shape &shape, ArrayRef<int64_t> rows, double p
   Buffer scale({shape.n}, ones), bias({shape.n}, ones);
   for (int64_t m : rows) {
     Buffer a = randomBytes({m, shape.k}), c({m, shape.n});
-    Buffer packed({1, (m + 31) / 32, (shape.k + 63) / 64, 2048}, 1);
+    Buffer packed({1, (m + 31) / 32, (shape.k + 63) / 64, 2048}, 1), rowSums({m}, 4);
     std::vector<const Buffer *> arguments = {&a, &weights[0], &sums, &zero};
     if (used.hasTiles)
       arguments.insert(arguments.begin() + 1, &packed);
     auto call = [&] {
       if (used.hasTiles)
-        pack->call({&a, &packed});
+        pack->call({&a, &packed, &rowSums});
       kernel->call(arguments);
     };
     if (shape.epilogue)

@@ -90,10 +90,14 @@ public:
           return buildPackRows(builder, loc, PackRowsSpec{m, k});
         })) {}
 
-  Buffer pack(const Buffer &a, int64_t matrices) {
+  struct Rows {
+    Buffer tiles, sums;
+  };
+  Rows pack(const Buffer &a, int64_t matrices) {
     int64_t rows = a.shape()[0] / std::max<int64_t>(matrices, 1);
-    Buffer packed({matrices, (rows + 31) / 32, (a.shape()[1] + 63) / 64, 2048}, 1);
-    EXPECT_TRUE(kernel && kernel->call({&a, &packed}, 3) && packed.guardIntact());
+    Rows packed{Buffer({matrices, (rows + 31) / 32, (a.shape()[1] + 63) / 64, 2048}, 1), Buffer({a.shape()[0]}, 4)};
+    EXPECT_TRUE(kernel && kernel->call({&a, &packed.tiles, &packed.sums}, 3));
+    EXPECT_TRUE(packed.tiles.guardIntact() && packed.sums.guardIntact());
     return packed;
   }
 
@@ -151,10 +155,12 @@ std::vector<char> run(Kernel &kernel, const Problem &p, const Case &data, const 
   Buffer columnZero(p.columnZero == ZeroPoint::Scalar ? std::vector<int64_t>{} : std::vector<int64_t>{p.n},
                     data.columnZero);
   std::vector<const Buffer *> buffers = {&a, &data.panels, &data.sums};
-  std::optional<Buffer> packed;
+  std::optional<RowPacking::Rows> packed;
   if (packing) {
     packed.emplace(packing->pack(a, 1));
-    buffers.insert(buffers.begin() + 1, &*packed);
+    buffers.insert(buffers.begin() + 1, &packed->tiles);
+    if (p.columnZero != ZeroPoint::None)
+      buffers.insert(buffers.begin() + 2, &packed->sums);
   }
   if (p.hasRowZero)
     buffers.push_back(&rowZero);
@@ -295,10 +301,10 @@ public:
     Buffer panels({count, steps, spec.panelWidth() * spec.group()}, 1), sums({count, spec.panelWidth()}, 4),
         c({p.batches * p.m, p.n}, 4);
     std::vector<const Buffer *> arguments = {&left, &panels, &sums, &rowZero, &columnZero, &c};
-    std::optional<Buffer> packed;
+    std::optional<RowPacking::Rows> packed;
     if (rows) {
       packed.emplace(rows->pack(left, p.batches));
-      arguments.insert(arguments.begin() + 1, &*packed);
+      arguments.insert(arguments.begin() + 1, {&packed->tiles, &packed->sums});
     }
     for (int64_t pieces : {1, 3}) {
       panels.poison();

@@ -33,6 +33,8 @@ void IntegerGemmEmitter::takeArguments(KernelFunction &f) {
   a = f.buffer({spec.m, spec.k}, i8);
   if (spec.hasTiles)
     packedRows = f.buffer(PackRowsSpec{spec.m, spec.k}.shape(), i8);
+  if (spec.hasTiles && spec.columnZero != ZeroPoint::None)
+    rowSums = f.buffer({spec.m}, i32);
   panels = f.buffer(spec.panelShape(), i8);
   columnSums = f.buffer(spec.sumShape(), i32);
   if (spec.hasRowZero)
@@ -226,7 +228,7 @@ void IntegerGemmEmitter::emitRows(const Index &first, const Index &place, const 
       Vec difference;
       if (spec.columnZero != ZeroPoint::None) { // K za - sum of the row
         Num all = spec.hasRowZero ? rowZero * toNum(depth, i32) : k.i32(0);
-        difference = k.splat(all - rowSum(at), spec.lanes);
+        difference = k.splat(all - (hasRowSums ? rowSums(at) : rowSum(at)), spec.lanes);
       }
       for (int64_t v = 0; v < vectors; ++v) {
         Vec sum = scratch.vector(spec.lanes, place + r, v * spec.lanes);

@@ -68,7 +68,7 @@ bool canBuildIntegerGemm(const IntegerGemmSpec &spec, std::string *reason = null
 /// Emits the kernel `spec.symbol()` at the builder's insertion point. Arguments:
 ///
 ///   A         memref<MxKxi8>
-///   rows      with hasTiles: A as buildPackRows leaves it
+///   rows      with hasTiles: A as buildPackRows leaves it; with a zero point of B the sums of its rows, too
 ///   B         panels as #attn.byte_panels, of all matrices where it is batched
 ///   sums      memref<PxWxi32>, as #attn.column_sums
 ///   za        with hasRowZero: memref<i8>

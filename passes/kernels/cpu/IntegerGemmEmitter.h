@@ -58,10 +58,11 @@ private:
   const int64_t width, group, stepBytes; ///< of a panel: columns; rows and bytes of a step
   const mlir::Type i8, i32;
 
-  Buffer a, packedRows, panels, flatPanels, columnSums, columnZero, c, scratch;
+  Buffer a, packedRows, rowSums, panels, flatPanels, columnSums, columnZero, c, scratch;
   Num rowZero;
   llvm::SmallVector<Buffer> operands;
   Index rows, depth, allColumns, batches, blocks, height, extra, numPanels, allPanels, panelBytes, prefetchStep;
+  bool hasRowSums = false; ///< where code is emitted
   // Of the task at hand; panelAt counts those of other matrices, too.
   Index panel, panelAt, row, tileHeight, prefetchAt;
 };

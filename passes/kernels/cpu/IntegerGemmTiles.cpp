@@ -249,8 +249,10 @@ void IntegerGemmEmitter::Tiles::prefetch(const Index &at) {
 
 void IntegerGemmEmitter::emitTileTasks(const Mask &isWanted) {
   Index groups = ceilDiv(rows, kGroupRows);
+  hasRowSums = spec.columnZero != ZeroPoint::None; // to sum a row takes half as long as to multiply it by a panel
   k.parallel(select(isWanted, batches * numPanels * groups, k.index(0)),
              [&](Index task) { Tiles(*this).emit(task, groups); });
+  hasRowSums = false;
 }
 
 } // namespace attn

@@ -24,21 +24,30 @@ func::FuncOp buildPackRows(OpBuilder &b, Location loc, const PackRowsSpec &spec)
   f.function.setPrivate();
   Code &k = f.k;
   constexpr int64_t kDepth = PackRowsSpec::kDepth, kRows = PackRowsSpec::kRows;
-  Buffer a = f.buffer({spec.m, spec.k}, b.getI8Type()), packed = f.buffer(spec.shape(), b.getI8Type());
+  Type i8 = b.getI8Type();
+  Buffer a = f.buffer({spec.m, spec.k}, i8), packed = f.buffer(spec.shape(), i8),
+         sums = f.buffer({spec.m}, b.getI32Type());
   Index rows = a.dim(0), depth = a.dim(1), perMatrix = rows / maximum(packed.dim(0), 1);
   Mask hasTiles = k.asMask(HasTilesOp::create(b, loc, b.getI1Type()));
   hasTiles = hasTiles & (perMatrix >= IntegerGemmSpec::kFewestTileRows);
   k.parallel(select(hasTiles, rows, k.index(0)), [&](Index row) {
     Index matrix = row / perMatrix, inMatrix = row % perMatrix;
     Index block = inMatrix / kRows, line = inMatrix % kRows * kDepth, whole = depth / kDepth;
-    k.rolledLoop(0, whole, 1, [&](Index step) {
-      packed.setVector(a.vector(kDepth, row, step * kDepth), matrix, block, step, line);
+    Vec ones = k.splat(k.number(i8, int64_t(1)), kDepth), total = k.splat(k.i32(0), kDepth / 4);
+    auto take = [&](const Vec &bytes, const Index &step, const Vec &total) {
+      packed.setVector(bytes, matrix, block, step, line);
+      return k.asVec(k.intrinsic("llvm.x86.avx512.vpdpbusd.512", total.type(), {total, bytes, ones}));
+    };
+    total = k.rolledLoop(0, whole, 1, total, [&](Index step, Vec total) {
+      return take(a.vector(kDepth, row, step * kDepth), step, total);
     });
     markLong(k.b);
     if (ShapedType::isDynamic(spec.k) || spec.k % kDepth)
-      k.when(whole < packed.dim(2), [&] {
-        packed.setVector(a.first(depth - whole * kDepth, kDepth, row, whole * kDepth), matrix, block, whole, line);
-      });
+      total = k.choose(
+          whole < packed.dim(2),
+          [&] { return take(a.first(depth - whole * kDepth, kDepth, row, whole * kDepth), whole, total); },
+          [&] { return total; });
+    sums.set(sumOfLanes(total), row);
   });
   return f.function;
 }

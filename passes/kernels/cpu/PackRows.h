@@ -26,6 +26,7 @@ struct PackRowsSpec {
 ///   A  memref<MxKxi8>, the rows of as many matrices as P has
 ///   P  memref<?xBxSx2048xi8>: B = ceil(rows of a matrix / 32), S = ceil(K / 64); zeros behind a row, what was there
 ///      behind the last one; nothing is written where the run has no tiles or a matrix few rows
+///   S  memref<Mxi32>: the sum of each row of bytes from 0 to 255, as P
 ///
 /// One scf.parallel runs over all rows.
 mlir::func::FuncOp buildPackRows(mlir::OpBuilder &builder, mlir::Location loc, const PackRowsSpec &spec);

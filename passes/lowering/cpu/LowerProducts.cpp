@@ -52,7 +52,7 @@ private:
   Value signedZero(IntegerProductOp op, Location loc);
   FailureOr<func::FuncOp> getPacking(IntegerProductOp op, const IntegerGemmSpec &spec);
   FailureOr<func::FuncOp> getRowPacking(IntegerProductOp op, const IntegerGemmSpec &spec);
-  Value packRows(IntegerProductOp op, const IntegerGemmSpec &spec, Value matrix, Location loc);
+  KernelOp packRows(IntegerProductOp op, const IntegerGemmSpec &spec, Value matrix, Location loc);
   SmallVector<Value> packAtRun(IntegerProductOp op, const IntegerGemmSpec &spec, Location loc);
   SmallVector<Value> storedPanels(IntegerProductOp op, WeightOp weight, const IntegerGemmSpec &spec, Location loc);
   SmallVector<Value> makeInputs(IntegerProductOp op, const std::optional<Epilogue> &epilogue,
@@ -131,14 +131,15 @@ FailureOr<func::FuncOp> ProductLowering::getRowPacking(IntegerProductOp op, cons
                             [&](OpBuilder &builder) { return buildPackRows(builder, op.getLoc(), pack); });
 }
 
-/// The rows of `matrix`, which the product has on its left, as tiles; once for products of the same rows by a weight.
-Value ProductLowering::packRows(IntegerProductOp op, const IntegerGemmSpec &spec, Value matrix, Location loc) {
+/// The rows of `matrix`, which the product has on its left, as tiles, and their sums; once for products of the same
+/// rows by a weight.
+KernelOp ProductLowering::packRows(IntegerProductOp op, const IntegerGemmSpec &spec, Value matrix, Location loc) {
   Block *block = rewriter.getInsertionBlock();
   KernelOp &last = packedRows[op.getLhs()];
   func::FuncOp kernel = *getRowPacking(op, spec);
   if (!spec.isBatched && last && last->getBlock() == block && last.getCallee() == kernel.getSymName() &&
       (rewriter.getInsertionPoint() == block->end() || last->isBeforeInBlock(&*rewriter.getInsertionPoint())))
-    return last->getResult(0);
+    return last;
   auto asValue = [&](OpFoldResult size) { return getValueOrCreateConstantIndexOp(rewriter, loc, size); };
   auto pieces = [&](Value size, int64_t step) -> Value {
     return arith::CeilDivUIOp::create(rewriter, loc, size, arith::ConstantIndexOp::create(rewriter, loc, step));
@@ -163,9 +164,12 @@ Value ProductLowering::packRows(IntegerProductOp op, const IntegerGemmSpec &spec
     init = tensor::CastOp::create(rewriter, loc, type, init);
   if (auto type = RankedTensorType::get({spec.m, spec.k}, rewriter.getI8Type()); matrix.getType() != type)
     matrix = tensor::CastOp::create(rewriter, loc, type, matrix);
-  last = KernelOp::create(rewriter, loc, init.getType(), FlatSymbolRefAttr::get(kernel), matrix, init,
+  OpFoldResult sumSize =
+      ShapedType::isDynamic(spec.m) ? OpFoldResult(asValue(sizes[0])) : rewriter.getIndexAttr(spec.m);
+  Value inits[] = {init, tensor::EmptyOp::create(rewriter, loc, {sumSize}, rewriter.getI32Type())};
+  last = KernelOp::create(rewriter, loc, TypeRange(ValueRange(inits)), FlatSymbolRefAttr::get(kernel), matrix, inits,
                           rewriter.getDenseI64ArrayAttr({}));
-  return last->getResult(0);
+  return last;
 }
 
 /// Panels of what the run multiplies by and the sums of their columns, packed by that kernel.
@@ -229,8 +233,12 @@ SmallVector<Value> ProductLowering::makeInputs(IntegerProductOp op, const std::o
                                                const IntegerGemmSpec &spec, Location loc,
                                                SmallVectorImpl<int64_t> &elementwise) {
   SmallVector<Value> inputs = {toMatrix(rewriter, loc, op.getLhs(), leadingDims(op))};
-  if (spec.hasTiles)
-    inputs.push_back(packRows(op, spec, inputs.front(), loc));
+  if (spec.hasTiles) {
+    KernelOp packed = packRows(op, spec, inputs.front(), loc);
+    inputs.push_back(packed->getResult(0));
+    if (spec.columnZero != ZeroPoint::None)
+      inputs.push_back(packed->getResult(1));
+  }
   WeightOp weight = storedMatrix(op);
   llvm::append_range(inputs, weight ? storedPanels(op, weight, spec, loc) : packAtRun(op, spec, loc));
   if (spec.hasRowZero)
