@@ -9,11 +9,30 @@ namespace attn {
 using Dim = AttentionOp::Dim;
 using Values = LaneBuilder::Values;
 
+/// Whether an index follows from the batch and the head alone.
+static bool isOfHead(AffineExpr expr) {
+  bool isSound = true;
+  expr.walk([&](AffineExpr part) {
+    if (auto dim = dyn_cast<AffineDimExpr>(part))
+      isSound &= dim.getPosition() == Dim::B || dim.getPosition() == Dim::H;
+  });
+  return isSound;
+}
+
 PackedOperand::PackedOperand(const AttentionSpec &spec, size_t position, unsigned rowDim, unsigned dim)
     : position(position), rowDim(rowDim), dim(dim), width(*spec.getStaticSize(dim)),
-      padded(llvm::alignTo(width, Warpgroups::kPanel)), isF32(attn::isF32(spec)) {
+      padded(llvm::alignTo(width, Warpgroups::kPanel)), isF32(attn::isF32(spec)), map(spec.maps[position]) {
   for (piece = isF32 ? 4 : 8; piece > 1 && !hasPieces(spec, position, dim, piece);)
     piece = piece == 8 ? 4 : 1;
+  constexpr int64_t kMostDims = 5; // of a tensor map
+  int64_t rank = map.getNumResults();
+  isTiled = piece == 8 && rank == spec.types[position].getRank() && rank <= kMostDims &&
+            llvm::count(map.getResults(), getAffineDimExpr(rowDim, map.getContext())) == 1 &&
+            llvm::all_of(map.getResults(), [&](AffineExpr expr) {
+              auto known = dyn_cast<AffineDimExpr>(expr);
+              return known ? known.getPosition() == rowDim || known == map.getResults().back() || isOfHead(expr)
+                           : isOfHead(expr);
+            });
 }
 
 Values PackedOperand::readPiece(BlockBuilder &k, const HeadView &view, Value row, Value isRow, Value column,
@@ -41,23 +60,30 @@ Values PackedOperand::readPiece(BlockBuilder &k, const HeadView &view, Value row
   return Warpgroups(k).piece(eight, precision);
 }
 
-void PackedOperand::startCopies(BlockBuilder &k, const HeadView &view, Value begin, Value end, int64_t rows,
-                                Value place) const {
-  Warpgroups w(k);
-  // Eight threads a row, one panel after the other: a multiple of 8 rows each time, so that the place within a pattern
-  // stays the same.
-  constexpr int64_t kPieces = Warpgroups::kRowBytes / 16, kStep = Warpgroups::kThreads / kPieces;
-  Value row = k.div(k.thread, k.index(kPieces)), number = k.rem(k.thread, k.index(kPieces));
-  Value to = k.add(place, k.mul(w.pieceAt(row, number), 16));
-  Value source = k.add(begin, row), left = k.sub(end, source);
-  Value offset = view.along(k, view.along(k, view.base, dim, k.mul(number, 8)), rowDim, source);
-  for (int64_t n = 0; n < rows; n += kStep) {
-    Value isRow = k.less(k.index(n), left);
-    // The address must be valid even where nothing is read.
-    Value at = k.select(isRow, view.along(k, offset, rowDim, k.index(n)), k.index(0));
-    for (int64_t e = 0; e < padded; e += Warpgroups::kPanel)
-      w.copyPiece(k.add(to, (e * rows + n * Warpgroups::kPanel) * 2), view.flat, view.along(k, at, dim, k.index(e)),
-                  isRow);
+Value PackedOperand::mapTiles(BlockBuilder &k, Value buffer, int64_t rows) const {
+  SmallVector<int64_t> tile;
+  for (AffineExpr expr : map.getResults())
+    tile.push_back(expr == getAffineDimExpr(rowDim, map.getContext()) ? rows : 1);
+  tile.back() = Warpgroups::kPanel;
+  return Warpgroups(k).mapTiles(buffer, tile);
+}
+
+void PackedOperand::copyTiles(BlockBuilder &k, Value tiles, Value batch, Value head, Value begin, int64_t rows,
+                              Value place, Value barrier) const {
+  Values at;
+  for (AffineExpr expr : map.getResults()) {
+    auto known = dyn_cast<AffineDimExpr>(expr);
+    auto group = dyn_cast<AffineBinaryOpExpr>(expr);
+    if (known)
+      at.push_back(known.getPosition() == Dim::B ? batch : known.getPosition() == Dim::H ? head : begin);
+    else if (group)
+      at.push_back(k.div(head, k.index(cast<AffineConstantExpr>(group.getRHS()).getValue())));
+    else
+      at.push_back(k.index(cast<AffineConstantExpr>(expr).getValue()));
+  }
+  for (int64_t column = 0; column < padded; column += Warpgroups::kPanel) {
+    at.back() = k.index(column);
+    Warpgroups(k).copyTile(k.add(place, column * rows * 2), tiles, at, barrier);
   }
 }
 
@@ -73,11 +99,7 @@ Packing::Packing(const AttentionSpec &spec)
   bool hasTable = !spec.denseMasks.empty();
   keysPerTile = widest > 128 || isBusy(spec) || hasTable ? 64 : 128;
   isAhead = widest <= 128 || !(isBusy(spec) || hasTable);
-  // Wide rows come faster in bulk where each is read by enough queries to pay for the launch: 2.94 ms instead of 3.29
-  // at 16k keys of 256, as fast at 4k, and at 512 0.29 instead of 0.17 (H100).
-  constexpr int64_t kManyKeys = 8192;
-  bool isLong = widest > 128 && spec.getStaticSize(Dim::J).value_or(0) >= kManyKeys;
-  isPacked = isLong || !keys.isWhole() || !values.isWhole();
+  isPacked = !keys.isTiled || !values.isTiled;
   for (size_t position : {keys.position, values.position})
     for (AffineExpr expr : spec.maps[position].getResults()) {
       std::optional<int64_t> found;

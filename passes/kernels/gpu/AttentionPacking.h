@@ -15,16 +15,21 @@ struct PackedOperand {
   bool isF32;
 
   PackedOperand(const AttentionSpec &spec, size_t position, unsigned rowDim, unsigned dim);
-  /// Rows are pieces of 16 bytes and fill their panels.
-  bool isWhole() const { return piece == 8 && padded == width; }
+  /// Whether copies of tiles can take them from where they are.
+  bool isTiled;
   int64_t bytes(int64_t rows) const { return rows * padded * 2; }
   /// The words of eight columns of a row from `column` on; zeros where nothing is.
   LaneBuilder::Values readPiece(BlockBuilder &k, const HeadView &view, mlir::Value row, mlir::Value isRow,
                                 mlir::Value column, Precision precision) const;
-  /// The threads of a warpgroup start to copy `rows` rows from `begin` on to `place` in shared memory, as they would be
-  /// packed; zeros from row `end` on. Rows are pieces of 16 bytes.
-  void startCopies(BlockBuilder &k, const HeadView &view, mlir::Value begin, mlir::Value end, int64_t rows,
-                   mlir::Value place) const;
+  /// On the host: the map of tiles of `rows` rows of a panel.
+  mlir::Value mapTiles(BlockBuilder &k, mlir::Value buffer, int64_t rows) const;
+  /// Starts to copy `rows` rows of a head from `begin` on to `place` in shared memory, as they would be packed; zeros
+  /// beyond the last one. `barrier` gets to know.
+  void copyTiles(BlockBuilder &k, mlir::Value map, mlir::Value batch, mlir::Value head, mlir::Value begin, int64_t rows,
+                 mlir::Value place, mlir::Value barrier) const;
+
+private:
+  mlir::AffineMap map;
 };
 
 /// How keys and values come to shared memory, and where packed ones are, in f32 elements of the scratch: tile by tile
@@ -34,7 +39,7 @@ struct Packing {
   PackedOperand keys, values;
   int64_t keysPerTile;
   bool isAhead;                 ///< scores come a tile before results
-  bool isPacked;                ///< by a launch of its own; else copied from where they are
+  bool isPacked;                ///< by a launch of its own; else tiles are copied from where they are
   std::optional<int64_t> ratio; ///< heads of a group; all of them
 
   explicit Packing(const AttentionSpec &spec);

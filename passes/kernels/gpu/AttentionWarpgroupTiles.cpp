@@ -32,11 +32,7 @@ void WarpgroupsEmitter::emitBlocks(ValueRange buffers, ArrayRef<Value> memory) {
   auto copyAll = [&] {
     w.setRegisters(Warpgroups::kFewRegisters, false);
     auto tiles = [&](Value begin, Value end, const KeyMask::Bounds &) { produce(begin, end); };
-    auto rows = [&](Value begin, Value end, const KeyMask::Bounds &) { produceRows(begin, end); };
-    if (packing.isPacked)
-      k.branch(k.less(k.thread, k.index(32)), [&] { forBlocks(buffers, memory, tiles); });
-    else
-      forBlocks(buffers, memory, rows);
+    k.branch(k.less(k.thread, k.index(32)), [&] { forBlocks(buffers, memory, tiles); });
   };
   k.branch(k.less(k.thread, k.index(Warpgroups::kThreads)), copyAll, consumeAll);
 }
@@ -44,7 +40,7 @@ void WarpgroupsEmitter::emitBlocks(ValueRange buffers, ArrayRef<Value> memory) {
 void WarpgroupsEmitter::initializeBarriers() {
   auto arrivals = [&](Phase phase) -> int64_t {
     bool isFull = phase == keysFull || phase == valuesFull;
-    return isFull ? (packing.isPacked ? 1 : Warpgroups::kThreads) : kConsumers * Warpgroups::kThreads / 32;
+    return isFull ? 1 : kConsumers * Warpgroups::kThreads / 32;
   };
   k.branch(k.less(k.thread, k.index(1)), [&] {
     for (int64_t n = 0; n < stages; ++n)
@@ -87,63 +83,39 @@ void WarpgroupsEmitter::consume(Value begin, Value end, const KeyMask::Bounds &b
   store(state);
 }
 
-/// One warp, of which one thread copies.
+/// One warp, of which one thread copies. Queries come with the first keys.
 void WarpgroupsEmitter::produce(Value begin, Value end) {
-  Value outer = k.mul(k.add(k.mul(batch, groups), packing.groupOf(k, head)), numTiles);
   k.loop(begin, end, keysPerTile, [&](Value key) {
     Slot slot = slotOf(key);
-    Value tile = k.add(outer, k.div(key, k.index(keysPerTile)));
-    Value offset = k.mul(tile, packing.elementsPerTile()), before = k.sub(k.index(1), slot.parity);
-    auto fill = [&](Phase empty, Phase full, Value to, int64_t bytes) {
-      w.wait(barrier(empty, slot.number), before);
-      k.branch(k.less(k.thread, k.index(1)), [&] {
-        w.arriveExpecting(barrier(full, slot.number), bytes);
-        w.copy(to, scratch, offset, bytes, barrier(full, slot.number));
-      });
-      offset = k.add(offset, bytes / 4);
-    };
-    fill(keysEmpty, keysFull, keysAt(slot.number), packing.keys.bytes(keysPerTile));
-    fill(valuesEmpty, valuesFull, valuesAt(slot.number), packing.values.bytes(keysPerTile));
-  });
-}
-
-/// All threads copy. A tile is said to be there when the copies of the next one have begun, and queries are with the
-/// first keys.
-void WarpgroupsEmitter::produceRows(Value begin, Value end) {
-  auto startKeys = [&](Value key) {
-    Slot slot = slotOf(key);
-    w.wait(barrier(keysEmpty, slot.number), k.sub(k.index(1), slot.parity));
-    packing.keys.startCopies(k, views[spec.keyOperand], key, numKeys, keysPerTile, keysAt(slot.number));
-  };
-  auto publish = [&](Phase full, const Slot &slot) {
-    k.commitCopies();
-    k.waitForCopies(1);
-    w.publishStores();
-    w.arrive(barrier(full, slot.number));
-  };
-  k.branch(k.less(begin, end), [&] {
-    startKeys(begin);
     if (copiesQueries())
-      copyQueries();
-    k.commitCopies();
-  });
-  k.loop(begin, end, keysPerTile, [&](Value key) {
-    Slot slot = slotOf(key);
-    Value next = k.add(key, keysPerTile);
-    w.wait(barrier(valuesEmpty, slot.number), k.sub(k.index(1), slot.parity));
-    packing.values.startCopies(k, views[spec.value], key, numKeys, keysPerTile, valuesAt(slot.number));
-    publish(keysFull, slot);
-    k.branch(k.less(next, end), [&] { startKeys(next); });
-    publish(valuesFull, slot);
+      k.branch(
+          k.less(begin, key), [&] { fill(packing.keys, key, slot); }, [&] { fill(packing.keys, key, slot, true); });
+    else
+      fill(packing.keys, key, slot);
+    fill(packing.values, key, slot);
   });
 }
 
-/// Those of both warpgroups, when the last scores of the block before are there.
-void WarpgroupsEmitter::copyQueries() {
-  k.branch(k.less(k.index(0), firstStep), [&] { wait(keysEmpty, slotOfStep(k.sub(firstStep, k.index(1)))); });
-  for (int64_t n = 0; n < kConsumers; ++n)
-    queries.startCopies(k, views[spec.query], k.add(first, n * Warpgroups::kRows), numQueries, Warpgroups::kRows,
-                        place(n * queries.bytes(Warpgroups::kRows)));
+/// Copies a tile of keys or values to the slot when it is free.
+void WarpgroupsEmitter::fill(const PackedOperand &operand, Value key, const Slot &slot, bool hasQueries) {
+  bool isKeys = &operand == &packing.keys;
+  Value full = barrier(isKeys ? keysFull : valuesFull, slot.number);
+  Value to = isKeys ? keysAt(slot.number) : valuesAt(slot.number);
+  w.wait(barrier(isKeys ? keysEmpty : valuesEmpty, slot.number), k.sub(k.index(1), slot.parity));
+  if (hasQueries) // the last scores of the block before are there
+    k.branch(k.less(k.index(0), firstStep), [&] { wait(keysEmpty, slotOfStep(k.sub(firstStep, k.index(1)))); });
+  k.branch(k.less(k.thread, k.index(1)), [&] {
+    int64_t bytes = operand.bytes(keysPerTile);
+    w.arriveExpecting(full, bytes + (hasQueries ? queries.bytes(queriesPerBlock) : 0));
+    for (int64_t n = 0; n < (hasQueries ? kConsumers : 0); ++n)
+      queries.copyTiles(k, queryTiles, batch, head, k.add(first, n * Warpgroups::kRows), Warpgroups::kRows,
+                        place(n * queries.bytes(Warpgroups::kRows)), full);
+    if (!packing.isPacked)
+      return operand.copyTiles(k, isKeys ? keyTiles : valueTiles, batch, head, key, keysPerTile, to, full);
+    Value outer = k.mul(k.add(k.mul(batch, groups), packing.groupOf(k, head)), numTiles);
+    Value offset = k.mul(k.add(outer, k.div(key, k.index(keysPerTile))), packing.elementsPerTile());
+    w.copy(to, scratch, isKeys ? offset : k.add(offset, packing.keys.bytes(keysPerTile) / 4), bytes, full);
+  });
 }
 
 /// The warpgroup's queries, rounded, to shared memory.

@@ -49,6 +49,13 @@ void WarpgroupsEmitter::measure(ValueRange buffers) {
   marksOfHead = countMarks(k, getDimSize(k, spec, buffers, Dim::I));
 }
 
+void WarpgroupsEmitter::mapTiles(ValueRange buffers) {
+  keyTiles = packing.keys.mapTiles(k, buffers[packing.keys.position], keysPerTile);
+  valueTiles = packing.values.mapTiles(k, buffers[packing.values.position], keysPerTile);
+  if (copiesQueries())
+    queryTiles = queries.mapTiles(k, buffers[queries.position], Warpgroups::kRows);
+}
+
 /// A launch with a block for each tile of keys and values.
 void WarpgroupsEmitter::pack(ValueRange buffers) {
   OpBuilder::InsertionGuard guard(k.b);
@@ -167,6 +174,8 @@ func::FuncOp WarpgroupsEmitter::emit(StringRef symbol, Sm90a use) {
     measure(buffers);
     if (packing.isPacked)
       pack(buffers);
+    else
+      mapTiles(buffers);
     emitLaunches(buffers);
     // Where 0 times a hidden value is not 0 the heads are made once more.
     if (canHide())

@@ -28,6 +28,7 @@ private:
 
   void measure(mlir::ValueRange buffers);
   void pack(mlir::ValueRange buffers);
+  void mapTiles(mlir::ValueRange buffers);
   mlir::Value packRows(const PackedOperand &operand, const HeadView &view, mlir::Value begin, mlir::Value offset,
                        bool findsInfinite);
   mlir::Value hasInfinite(BlockBuilder &k, mlir::Value batch, mlir::Value head);
@@ -44,7 +45,6 @@ private:
   void initializeBarriers();
   void consume(mlir::Value begin, mlir::Value end, const KeyMask::Bounds &bounds);
   void produce(mlir::Value begin, mlir::Value end);
-  void produceRows(mlir::Value begin, mlir::Value end);
   void stageQueries();
   void copyQueries();
   Values sweepTile(mlir::Value key, mlir::ValueRange state) override {
@@ -55,7 +55,7 @@ private:
   Values sweepOverlapped(mlir::Value key, mlir::ValueRange carried);
 
   /// Whether those who copy keys copy queries, too. Else who multiplies reads, rounds and stores them.
-  bool copiesQueries() const { return !packing.isPacked && queries.isWhole(); }
+  bool copiesQueries() const { return !packing.isPacked && queries.isTiled; }
 
   static constexpr int64_t kThreadsInAll = (1 + kConsumers) * Warpgroups::kThreads;
   /// Places of the ring: as many as there is memory for, so that copies are under way early. An H100 took 6 % less time
@@ -89,6 +89,7 @@ private:
   }
   void wait(Phase phase, const Slot &slot) { w.wait(barrier(phase, slot.number), slot.parity); }
   void release(Phase phase, const Slot &slot);
+  void fill(const PackedOperand &operand, mlir::Value key, const Slot &slot, bool hasQueries = false);
 
   // Products of the tile in a slot, under way; what they are then, and what they are of, in the order of the emitter.
   Values startScores(const Slot &slot);
@@ -119,6 +120,7 @@ private:
   Warpgroups w;
   mlir::Value scratch, numTiles, groups, tilesInAll; ///< the latter three from outside of launches, as the next
   mlir::Value numHeads, marksOfHead;
+  mlir::Value keyTiles, valueTiles, queryTiles; ///< maps of what is copied from where it is, from outside of launches
   mlir::Value shared, warpgroup;
   mlir::Value firstKey, firstStep; ///< of the block of queries at hand, and tiles before it
   mlir::Value blocksInAll, grid;   ///< from outside of launches

@@ -55,15 +55,6 @@ void Warpgroups::storePiece(ArrayRef<Value> words, Value place) {
   LLVM::StoreOp::create(k.b, k.loc, vector, pointer, kBytes);
 }
 
-void Warpgroups::copyPiece(Value place, Value flat, Value offset, Value isWanted) {
-  int64_t bytes = cast<MemRefType>(flat.getType()).getElementTypeBitWidth() / 8;
-  Value base = memref::ExtractAlignedPointerAsIndexOp::create(k.b, k.loc, flat);
-  Value source = k.add(base, k.mul(offset, bytes));
-  auto number = [&](int64_t value) -> Value { return arith::ConstantIntOp::create(k.b, k.loc, value, 32); };
-  assembly("cp.async.cg.shared.global [$0], [$1], 16, $2;", "l,l,r,~{memory}",
-           {bits(place), bits(source), k.select(isWanted, number(16), number(0))});
-}
-
 Value Warpgroups::bits(Value index) { return arith::IndexCastOp::create(k.b, k.loc, k.b.getI64Type(), index); }
 
 Values Warpgroups::assembly(const Twine &text, StringRef constraints, ValueRange operands, TypeRange results) {

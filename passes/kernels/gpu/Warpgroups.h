@@ -35,9 +35,6 @@ public:
   mlir::Value pieceAt(mlir::Value row, mlir::Value piece);
   void storePiece(mlir::ArrayRef<mlir::Value> words, mlir::Value place);
 
-  /// Starts to copy 16 bytes from element `offset` of a flat buffer, which has it; zeros where they are not wanted.
-  void copyPiece(mlir::Value place, mlir::Value flat, mlir::Value offset, mlir::Value isWanted);
-
   //===--- mbarriers -------------------------------------------------------===//
   void initialize(mlir::Value barrier, int64_t arrivals);
   /// After all of them, before the block's barrier.
