@@ -104,27 +104,27 @@ Value sumPair(OpBuilder &b, linalg::LinalgOp op, const BytePair &pair) {
   AffineMap left, right;
   for (OpOperand *input : op.getDpsInputOperands()) {
     AffineMap map = op.getMatchingIndexingMap(input);
-    (map.isFunctionOfDim(pair.column) ? right : left) = map;
+    (map.isFunctionOfDim(pair.loops.column) ? right : left) = map;
   }
   // Batches in front, then rows, in the order of the result.
   Loops batch, rows;
   for (AffineExpr expr : result.getResults()) {
     unsigned loop = cast<AffineDimExpr>(expr).getPosition();
-    if (loop != pair.column)
+    if (loop != pair.loops.column)
       (right.isFunctionOfDim(loop) ? batch : rows).push_back(loop);
   }
   SmallVector<OpFoldResult> sizes = sizesOfLoops(b, op);
   Loops order = batch;
   llvm::append_range(order, rows);
   QuantizedOperand lhs = pair.lhs;
-  order.push_back(pair.depth);
+  order.push_back(pair.loops.depth);
   lhs.stored.tensor = arranged(b, loc, lhs.stored, order, sizes);
-  order.back() = pair.column;
+  order.back() = pair.loops.column;
   Loops rhsOrder = batch, turned = batch;
-  rhsOrder.append({pair.depth, pair.column});
-  turned.append({pair.column, pair.depth});
+  rhsOrder.append({pair.loops.depth, pair.loops.column});
+  turned.append({pair.loops.column, pair.loops.depth});
   ArrayRef<AffineExpr> read = pair.rhs.stored.map.getResults();
-  bool isTransposed = !read.empty() && read.back() == b.getAffineDimExpr(pair.depth);
+  bool isTransposed = !read.empty() && read.back() == b.getAffineDimExpr(pair.loops.depth);
   Value rhs = arranged(b, loc, pair.rhs.stored, isTransposed ? turned : rhsOrder, sizes);
 
   SmallVector<int64_t> ranges = op.getStaticLoopRanges(), shape, permutation;

@@ -15,7 +15,7 @@ mlir::Value storedZero(mlir::OpBuilder &b, mlir::Location loc, const QuantizedOp
 /// Two operands of a contraction with one loop that is summed and one that is the right-hand side's own.
 struct BytePair {
   QuantizedOperand lhs, rhs;
-  unsigned depth = 0, column = 0;
+  RowLoops loops;
 };
 
 /// The sums of `op`, a contraction of `pair`, in i32 and in the order of its result: an attn.integer_product of copies

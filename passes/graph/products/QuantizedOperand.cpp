@@ -169,6 +169,37 @@ private:
 
 } // namespace
 
+static std::nullopt_t refuse(std::string &reason, StringRef text) {
+  reason = text.str();
+  return std::nullopt;
+}
+
+std::optional<RowLoops> matchRows(linalg::LinalgOp op, AffineMap rows, std::string &reason) {
+  AffineMap map = op.getMatchingIndexingMap(op.getDpsInitOperand(0));
+  ArrayRef<AffineExpr> left = rows.getResults(), result = map.getResults();
+  if (result.empty() || left.size() != result.size())
+    return refuse(reason, "the activation has other dimensions than the result");
+  auto depth = dyn_cast<AffineDimExpr>(left.back()), column = dyn_cast<AffineDimExpr>(result.back());
+  if (!depth || !column || map.isFunctionOfDim(depth.getPosition()) || op.getNumReductionLoops() != 1)
+    return refuse(reason, "the sum does not run along the rows of the activation");
+  if (left.drop_back() != result.drop_back())
+    return refuse(reason, "the rows of the activation stand in another order than those of the result");
+  return RowLoops{depth.getPosition(), column.getPosition()};
+}
+
+std::optional<bool> matchTransposed(AffineMap matrix, const RowLoops &loops, std::string &reason) {
+  ArrayRef<AffineExpr> places = matrix.getResults();
+  if (places.size() != 2)
+    return refuse(reason, "the weight is no matrix");
+  AffineExpr depth = getAffineDimExpr(loops.depth, matrix.getContext()),
+             column = getAffineDimExpr(loops.column, matrix.getContext());
+  if (places[0] == column && places[1] == depth)
+    return true;
+  if (places[0] == depth && places[1] == column)
+    return false;
+  return refuse(reason, "the weight is not read as K x N or N x K");
+}
+
 void followViews(LoopRead &read) {
   while (followView(read)) {
   }

@@ -3,6 +3,7 @@
 
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include <optional>
+#include <string>
 
 namespace attn {
 
@@ -37,6 +38,20 @@ int64_t zeroPoint(mlir::TypedAttr constant, bool isUnsigned);
 /// The zero point of `operand`, 0 where it has none; nothing where it is no constant, or no number of the type of what
 /// it belongs to.
 std::optional<int64_t> constantZero(const QuantizedOperand &operand);
+
+/// The loops of a product of rows by a matrix.
+struct RowLoops {
+  unsigned depth = 0;  ///< is summed
+  unsigned column = 0; ///< of the right-hand side alone
+};
+
+/// The loops of `op`, of whose operands one is read at `rows`: the last dimension is summed, alone, the others stand as
+/// in the result. Nothing where it is no such product, and `reason` says why.
+std::optional<RowLoops> matchRows(mlir::linalg::LinalgOp op, mlir::AffineMap rows, std::string &reason);
+
+/// Whether the other operand, read at `matrix`, is columns x depth and not depth x columns. Nothing where it is
+/// neither, and `reason` says why.
+std::optional<bool> matchTransposed(mlir::AffineMap matrix, const RowLoops &loops, std::string &reason);
 
 /// Goes from `read` to what its tensor is a view of, as far as its indices stay loops and constants.
 void followViews(LoopRead &read);

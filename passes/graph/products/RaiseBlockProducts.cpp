@@ -1,4 +1,5 @@
 #include "passes/Passes.h"
+#include "passes/graph/Contractions.h"
 #include "passes/graph/ProductReport.h"
 #include "passes/graph/Structured.h"
 #include "passes/graph/products/Blocks.h"
@@ -41,21 +42,14 @@ bool match(linalg::LinalgOp op, unsigned side, BlockContraction &found, std::str
   if (!found.matrix || !isStored(found.matrix.getCodes()))
     return false;
   found.lhs = left->get();
-  ArrayRef<AffineExpr> rows = op.getMatchingIndexingMap(left).getResults(), matrix = read.map.getResults();
-  ArrayRef<AffineExpr> result = op.getMatchingIndexingMap(op.getDpsInitOperand(0)).getResults();
-  if (rows.empty() || rows.size() != result.size() || rows.drop_back() != result.drop_back())
-    return fail("the rows of the activation stand in another order than those of the result");
-  auto depth = dyn_cast<AffineDimExpr>(rows.back()), column = dyn_cast<AffineDimExpr>(result.back());
-  if (!depth || !column || depth == column || op.getNumReductionLoops() != 1)
-    return fail("the sum does not run along the rows of the activation");
-  if (matrix.size() != 2)
-    return fail("the weight is no matrix");
-  found.transposed = matrix[0] == column && matrix[1] == depth;
-  if (!found.transposed && (matrix[0] != depth || matrix[1] != column))
-    return fail("the weight is not read as K x N or N x K");
+  std::optional<RowLoops> loops = matchRows(op, op.getMatchingIndexingMap(left), reason);
+  std::optional<bool> transposed = loops ? matchTransposed(read.map, *loops, reason) : std::nullopt;
+  if (!transposed)
+    return false;
+  found.transposed = *transposed;
   if (static_cast<int64_t>(found.matrix.getAxis()) != (found.transposed ? 1 : 0))
     return fail("its blocks do not lie along the sum");
-  if (cast<RankedTensorType>(found.lhs.getType()).isDynamicDim(rows.size() - 1))
+  if (ShapedType::isDynamic(cast<RankedTensorType>(found.lhs.getType()).getShape().back()))
     return fail("the length of its rows is not known");
   Type scale = getElementTypeOrSelf(found.matrix.getScales()), element = getElementTypeOrSelf(found.lhs);
   if ((!scale.isF32() && !scale.isF16()) || (!element.isF32() && !element.isF16()) ||
@@ -137,13 +131,8 @@ struct RaiseBlockProductsPass : impl::RaiseBlockProductsPassBase<RaiseBlockProdu
     RewritePatternSet patterns(&getContext());
     patterns.add<ExtractFromBlocks>(&getContext());
     walkAndApplyPatterns(getOperation(), std::move(patterns));
-    SmallVector<linalg::LinalgOp> ops;
-    getOperation().walk([&](linalg::LinalgOp op) {
-      if (linalg::isaContractionOpInterface(op))
-        ops.push_back(op);
-    });
     BlockProductRaiser raiser(getOperation());
-    for (linalg::LinalgOp op : ops)
+    for (linalg::LinalgOp op : getContractions(getOperation()))
       raiser.raise(op);
   }
 };

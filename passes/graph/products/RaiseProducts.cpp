@@ -1,6 +1,7 @@
 #include "dialects/attn/BlockProductOps.h"
 #include "dialects/attn/IntegerProductOp.h"
 #include "passes/Passes.h"
+#include "passes/graph/Contractions.h"
 #include "passes/graph/Pipeline.h"
 #include "passes/graph/ProductReport.h"
 #include "passes/graph/Structured.h"
@@ -29,8 +30,7 @@ constexpr int64_t kWholeBlock = 256;
 struct Product {
   linalg::LinalgOp op;
   QuantizedOperand lhs, rhs;
-  unsigned depth = 0;  ///< the loop that is summed
-  unsigned column = 0; ///< the loop of rhs and the last dimension of the result
+  RowLoops loops;
   bool transposed = false;
 };
 
@@ -93,29 +93,16 @@ bool ProductRaiser::isZero(const Parameter &parameter) {
 
 /// Rows in the order of the result, one sum, one column.
 bool ProductRaiser::matchLoops(Product &product, std::string &reason) {
-  AffineMap result = product.op.getMatchingIndexingMap(product.op.getDpsInitOperand(0));
-  ArrayRef<AffineExpr> left = product.lhs.stored.map.getResults();
-  if (result.getNumResults() == 0 || left.size() != result.getNumResults())
-    return fail(reason, "the activation has other dimensions than the result");
-  std::optional<unsigned> column = loopOf(result.getResults().back()), depth = loopOf(left.back());
-  if (!column || !depth || result.isFunctionOfDim(*depth) || product.op.getNumReductionLoops() != 1)
-    return fail(reason, "the sum does not run along the rows of the activation");
-  if (left.drop_back() != result.getResults().drop_back())
-    return fail(reason, "the rows of the activation stand in another order than those of the result");
-  product.column = *column;
-  product.depth = *depth;
+  std::optional<RowLoops> loops = matchRows(product.op, product.lhs.stored.map, reason);
+  if (!loops)
+    return false;
+  product.loops = *loops;
   followViews(product.rhs.stored);
-  auto weight = product.rhs.stored.tensor.getDefiningOp<WeightOp>();
-  if (!weight)
+  if (!product.rhs.stored.tensor.getDefiningOp<WeightOp>())
     return fail(reason, "the matrix is no weight");
-  ArrayRef<AffineExpr> right = product.rhs.stored.map.getResults();
-  if (right.size() != 2)
-    return fail(reason, "the weight is no matrix");
-  std::optional<unsigned> first = loopOf(right[0]), second = loopOf(right[1]);
-  product.transposed = first == product.column && second == product.depth;
-  if (!product.transposed && (first != product.depth || second != product.column))
-    return fail(reason, "the weight is not read as K x N or N x K");
-  return true;
+  std::optional<bool> transposed = matchTransposed(product.rhs.stored.map, *loops, reason);
+  product.transposed = transposed.value_or(false);
+  return transposed.has_value();
 }
 
 bool ProductRaiser::match(linalg::LinalgOp op, unsigned side, Product &product, std::string &reason) {
@@ -144,11 +131,11 @@ bool ProductRaiser::checkNumbers(const Product &product, std::string &reason) {
     return fail(reason, "operands of integers have scales");
   // Two bytes less their zero points give up to 255^2.
   constexpr int64_t kDeepest = (int64_t(1) << 31) / (255 * 255);
-  int64_t depth = op.getStaticLoopRanges()[product.depth];
+  int64_t depth = op.getStaticLoopRanges()[product.loops.depth];
   if (!isInteger && (depth > kDeepest || ShapedType::isDynamic(depth)))
     return fail(reason, "sums of " + (ShapedType::isDynamic(depth) ? "so many" : Twine(depth)) +
                             " products may not fit 32 bits");
-  if (!isFree(lhs.scales, product.depth) || !isFree(rhs.scales, product.depth))
+  if (!isFree(lhs.scales, product.loops.depth) || !isFree(rhs.scales, product.loops.depth))
     return fail(reason, "a scale goes along the sum");
   for (const QuantizedOperand *operand : {&lhs, &rhs})
     if (operand->zero && operand->zeroIsUnsigned != operand->isUnsigned && operand->zero->read)
@@ -161,7 +148,7 @@ bool ProductRaiser::checkNumbers(const Product &product, std::string &reason) {
   };
   if (lhs.zero && lhs.zero->read && !isScalar(*lhs.zero->read))
     return fail(reason, "the activation has several zero points");
-  auto isOther = [&](AffineExpr expr) { return loopOf(expr).value_or(product.column) != product.column; };
+  auto isOther = [&](AffineExpr expr) { return loopOf(expr).value_or(product.loops.column) != product.loops.column; };
   if (rhs.zero && rhs.zero->read && llvm::any_of(rhs.zero->read->map.getResults(), isOther))
     return fail(reason, "the weight has zero points that do not go by column");
   return true;
@@ -201,14 +188,13 @@ bool ProductRaiser::raisePair(linalg::LinalgOp op, std::string &reason) {
       columns.push_back(loop);
   if (columns.size() != 1)
     return fail(reason, "the right-hand side has " + Twine(columns.size()) + " dimensions of its own");
-  product.depth = sums.front();
-  product.column = columns.front();
+  product.loops = {sums.front(), columns.front()};
   if (!checkNumbers(product, reason))
     return false;
   rewriter.setInsertionPoint(op);
   if (product.rhs.zero && isZero(*product.rhs.zero))
     product.rhs.zero.reset();
-  Value result = sumPair(rewriter, op, {product.lhs, product.rhs, product.depth, product.column});
+  Value result = sumPair(rewriter, op, {product.lhs, product.rhs, product.loops});
   finish(product, result);
   return true;
 }
@@ -273,8 +259,8 @@ std::optional<SmallVector<T>> ProductRaiser::readColumns(const Parameter &parame
   }
   bool isByColumn = false;
   for (AffineExpr expr : parameter.read->map.getResults()) {
-    isByColumn |= loopOf(expr) == product.column;
-    if (std::optional<unsigned> loop = loopOf(expr); loop && loop != product.column)
+    isByColumn |= loopOf(expr) == product.loops.column;
+    if (std::optional<unsigned> loop = loopOf(expr); loop && loop != product.loops.column)
       return std::nullopt;
   }
   auto type = cast<RankedTensorType>(parameter.read->tensor.getType());
@@ -400,13 +386,8 @@ struct RaiseProductsPass : impl::RaiseProductsPassBase<RaiseProductsPass> {
   explicit RaiseProductsPass(const WeightStore *weights) : weights(weights) {}
 
   void runOnOperation() override {
-    SmallVector<linalg::LinalgOp> ops;
-    getOperation().walk([&](linalg::LinalgOp op) {
-      if (linalg::isaContractionOpInterface(op))
-        ops.push_back(op);
-    });
     ProductRaiser raiser(getOperation(), weights);
-    for (linalg::LinalgOp op : ops)
+    for (linalg::LinalgOp op : getContractions(getOperation()))
       raiser.raise(op);
   }
 

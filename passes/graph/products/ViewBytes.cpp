@@ -1,6 +1,7 @@
 #include "dialects/attn/AttnOps.h"
 #include "dialects/attn/DerivedGlobals.h"
 #include "passes/Passes.h"
+#include "passes/graph/Contractions.h"
 #include "passes/graph/Structured.h"
 #include "passes/graph/products/QuantizedOperand.h"
 
@@ -372,14 +373,10 @@ struct ViewBytesPass : impl::ViewBytesPassBase<ViewBytesPass> {
     RewritePatternSet patterns(&getContext());
     patterns.add<SinkViews>(&getContext());
     walkAndApplyPatterns(getOperation(), std::move(patterns));
-    SmallVector<linalg::LinalgOp> ops;
-    getOperation().walk([&](linalg::LinalgOp op) {
-      if (linalg::isaContractionOpInterface(op) && op.hasPureTensorSemantics())
-        ops.push_back(op);
-    });
     ByteViews views(getOperation());
-    for (linalg::LinalgOp op : ops)
-      views.run(op);
+    for (linalg::LinalgOp op : getContractions(getOperation()))
+      if (op.hasPureTensorSemantics())
+        views.run(op);
   }
 };
 

@@ -1,7 +1,6 @@
 #include "passes/lowering/choose/ContractionMatch.h"
 #include "dialects/attn/AttnOps.h"
-
-#include "mlir/IR/Matchers.h"
+#include "passes/graph/Structured.h"
 
 using namespace mlir;
 
@@ -39,11 +38,6 @@ constexpr double kLeastWork = 1 << 15;
 LogicalResult fail(std::string &reason, const Twine &text) {
   reason = text.str();
   return failure();
-}
-
-bool isZeroFill(Value value) {
-  auto fill = value.getDefiningOp<linalg::FillOp>();
-  return fill && matchPattern(fill.getInputs().front(), m_AnyZeroFloat());
 }
 
 /// Sorts the loops, with operand `rightNumber` on the right.

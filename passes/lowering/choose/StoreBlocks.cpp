@@ -1,6 +1,7 @@
 #include "dialects/attn/BlockProductOps.h"
 #include "dialects/attn/DerivedGlobals.h"
 #include "passes/Passes.h"
+#include "passes/graph/Contractions.h"
 #include "passes/graph/ProductReport.h"
 #include "passes/kernels/spec/Storage.h"
 #include "passes/lowering/choose/ContractionMatch.h"
@@ -30,12 +31,7 @@ public:
         rewriter(module.getContext()) {}
 
   void run() {
-    SmallVector<linalg::LinalgOp> ops;
-    module.walk([&](linalg::LinalgOp op) {
-      if (linalg::isaContractionOpInterface(op))
-        ops.push_back(op);
-    });
-    for (linalg::LinalgOp op : ops)
+    for (linalg::LinalgOp op : getContractions(module))
       store(op);
   }
 

@@ -1,5 +1,6 @@
 #include "dialects/attn/AttnOps.h"
 #include "passes/Passes.h"
+#include "passes/graph/Contractions.h"
 #include "passes/graph/ProductReport.h"
 #include "passes/kernels/cpu/Gemm.h"
 #include "passes/kernels/cpu/PackPanels.h"
@@ -66,11 +67,7 @@ public:
   }
 
   void run() {
-    SmallVector<linalg::LinalgOp> ops;
-    module.walk([&](linalg::LinalgOp op) {
-      if (linalg::isaContractionOpInterface(op))
-        ops.push_back(op);
-    });
+    SmallVector<linalg::LinalgOp> ops = getContractions(module);
     pending.insert(ops.begin(), ops.end());
     for (linalg::LinalgOp op : ops) {
       pending.erase(op);

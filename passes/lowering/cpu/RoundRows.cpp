@@ -1,6 +1,7 @@
 #include "dialects/attn/DerivedGlobals.h"
 #include "dialects/attn/IntegerProductOp.h"
 #include "passes/Passes.h"
+#include "passes/graph/Contractions.h"
 #include "passes/graph/ProductReport.h"
 #include "passes/graph/Structured.h"
 #include "passes/kernels/cpu/BlockGemm.h"
@@ -35,12 +36,7 @@ public:
         rewriter(module.getContext()) {}
 
   void run() {
-    SmallVector<linalg::LinalgOp> ops;
-    module.walk([&](linalg::LinalgOp op) {
-      if (linalg::isaContractionOpInterface(op))
-        ops.push_back(op);
-    });
-    for (linalg::LinalgOp op : ops)
+    for (linalg::LinalgOp op : getContractions(module))
       lower(op);
   }
 

@@ -1,6 +1,7 @@
 #include "dialects/attn/AttnOps.h"
 #include "dialects/attn/DerivedGlobals.h"
 #include "passes/Passes.h"
+#include "passes/graph/Contractions.h"
 #include "passes/kernels/gpu/Gemm.h"
 #include "passes/lowering/choose/ContractionMatch.h"
 #include "passes/lowering/choose/Epilogue.h"
@@ -71,11 +72,7 @@ struct ChooseGpuGemmsPass : attn::impl::ChooseGpuGemmsPassBase<ChooseGpuGemmsPas
     if (!readOptions(getOperation(), precision, products, sm90a, images))
       return signalPassFailure();
     KernelTable kernels(getOperation());
-    SmallVector<linalg::LinalgOp> ops;
-    getOperation().walk([&](linalg::LinalgOp op) {
-      if (linalg::isaContractionOpInterface(op))
-        ops.push_back(op);
-    });
+    SmallVector<linalg::LinalgOp> ops = getContractions(getOperation());
     findNarrowWeights(ops);
     for (linalg::LinalgOp op : ops) {
       std::string reason = lower(op, kernels);

@@ -2,7 +2,7 @@
 // RUN: attn-opt %s --attn-raise-block-products --remarks-filter=attn-raise-block-products --remark-format=emitRemark \
 // RUN:   -o /dev/null 2>&1 | FileCheck %s --check-prefix=REMARK
 
-// CHECK: attn.product_report = [{arithmetic = "f32, dequantised", node = "", reason = "its blocks do not lie along the sum", storage = "s4 blocks of 4"}]
+// CHECK: attn.product_report = [{arithmetic = "f32, dequantised", node = "", reason = "its blocks do not lie along the sum", storage = "s4 blocks of 4"}, {{.*}}reason = "the rows of the activation stand in another order than those of the result", {{.*}}reason = "the sum does not run along the rows of the activation", {{.*}}]
 attn.global @q : tensor<6x64xi8> = #attn.initializer<"q">
 attn.global @s : tensor<6x2xf32> = #attn.initializer<"s">
 attn.global @h : tensor<6x2xf16> = #attn.initializer<"h">
@@ -56,6 +56,36 @@ func.func @across(%x: tensor<3x64xf32>, %s: tensor<2x64xf32>, %out: tensor<3x6xf
   %y = linalg.contract indexing_maps = [affine_map<(i, n, k) -> (i, k)>, affine_map<(i, n, k) -> (n, k)>, affine_map<(i, n, k) -> (i, n)>]
       ins(%x, %w : tensor<3x64xf32>, tensor<6x64xf32>) outs(%zeros : tensor<3x6xf32>) -> tensor<3x6xf32>
   return %y : tensor<3x6xf32>
+}
+
+// Near miss: rows that the result has in another order.
+// CHECK-LABEL: @order
+// CHECK: linalg.contract
+// REMARK: remark: {{.*}}the rows of the activation stand in another order than those of the result
+func.func @order(%x: tensor<3x?x64xf32>, %out: tensor<?x3x6xf32>) -> tensor<?x3x6xf32> {
+  %c0 = arith.constant 0.0 : f32
+  %q = attn.weight @q : tensor<6x64xi8>
+  %s = attn.weight @s : tensor<6x2xf32>
+  %w = attn.dequantize_blocks %q scales %s axis 1 block 32 bits 4 : tensor<6x64xi8> scales tensor<6x2xf32> -> tensor<6x64xf32>
+  %zeros = linalg.fill ins(%c0 : f32) outs(%out : tensor<?x3x6xf32>) -> tensor<?x3x6xf32>
+  %y = linalg.contract indexing_maps = [affine_map<(h, i, n, k) -> (h, i, k)>, affine_map<(h, i, n, k) -> (n, k)>, affine_map<(h, i, n, k) -> (i, h, n)>]
+      ins(%x, %w : tensor<3x?x64xf32>, tensor<6x64xf32>) outs(%zeros : tensor<?x3x6xf32>) -> tensor<?x3x6xf32>
+  return %y : tensor<?x3x6xf32>
+}
+
+// Near miss: the sum goes along columns of the activation.
+// CHECK-LABEL: @columns
+// CHECK: linalg.contract
+// REMARK: remark: {{.*}}the sum does not run along the rows of the activation
+func.func @columns(%x: tensor<64x?xf32>, %out: tensor<?x6xf32>) -> tensor<?x6xf32> {
+  %c0 = arith.constant 0.0 : f32
+  %q = attn.weight @q : tensor<6x64xi8>
+  %s = attn.weight @s : tensor<6x2xf32>
+  %w = attn.dequantize_blocks %q scales %s axis 1 block 32 bits 4 : tensor<6x64xi8> scales tensor<6x2xf32> -> tensor<6x64xf32>
+  %zeros = linalg.fill ins(%c0 : f32) outs(%out : tensor<?x6xf32>) -> tensor<?x6xf32>
+  %y = linalg.contract indexing_maps = [affine_map<(i, n, k) -> (k, i)>, affine_map<(i, n, k) -> (n, k)>, affine_map<(i, n, k) -> (i, n)>]
+      ins(%x, %w : tensor<64x?xf32>, tensor<6x64xf32>) outs(%zeros : tensor<?x6xf32>) -> tensor<?x6xf32>
+  return %y : tensor<?x6xf32>
 }
 
 // Near miss: codes that the run computes, as those of a cache.
