@@ -62,8 +62,9 @@ void BlockStorage::store(linalg::LinalgOp op) {
   ArrayRef<int64_t> shape = match.right.getType().getShape();
   bool transposed = match.isTransposed;
   SmallVector<int64_t> scaleShape(shape);
-  int64_t &depth = scaleShape[transposed ? 1 : 0], bits = form.bits, block = form.rows ? form.rows : depth;
-  depth = llvm::divideCeil(depth, block);
+  unsigned depth = transposed ? 1 : 0;
+  int64_t bits = form.bits, block = form.rows ? form.rows : shape[depth];
+  scaleShape[depth] = llvm::divideCeil(shape[depth], block);
   auto codes = RankedTensorType::get(shape, rewriter.getI8Type());
   auto scales = RankedTensorType::get(scaleShape, rewriter.getF32Type());
   StringRef name = match.global.getValue();

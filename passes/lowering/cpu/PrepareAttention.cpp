@@ -75,14 +75,13 @@ public:
 
   /// The names of the operands that were copied.
   SmallVector<Attribute> run() {
-    unsigned value = op.getKey() ? 2 : 1;
-    if (op.getKey())
+    if (op.getKey()) {
       arrange(0, "query", {Dim::D, Dim::I});
-    else
-      arrange(0, "scores", {Dim::J, Dim::I});
-    if (op.getKey())
       arrange(1, "key", {Dim::D, Dim::J});
-    arrange(value, "value", {Dim::E, Dim::J});
+    } else {
+      arrange(0, "scores", {Dim::J, Dim::I});
+    }
+    arrange(op.getKey() ? 2 : 1, "value", {Dim::E, Dim::J});
     return copies;
   }
 
