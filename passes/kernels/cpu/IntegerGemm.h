@@ -2,6 +2,7 @@
 #define PASSES_KERNELS_CPU_INTEGERGEMM_H
 
 #include "passes/kernels/cpu/Gemm.h"
+#include "passes/kernels/spec/IntegerProduct.h"
 
 namespace attn {
 
@@ -12,19 +13,8 @@ enum class ByteDot {
   Single ///< one product, in any instruction set
 };
 
-/// The zero point of B.
-enum class ZeroPoint { None, Scalar, ByColumn };
-
-/// C[m,n] = epilogue( sum_k (A[m,k] - za) (B[k,n] - zb[n]), operands at (m,n) ): A from 0 to 255, B from -128 to 127,
-/// the sum in i32, modulo 2^32; the other operands and the result have the types that the epilogue says. It is exact,
-/// so that its bits depend on nothing but the operands.
-struct IntegerGemmSpec : EpilogueSpec {
-  int64_t m = mlir::ShapedType::kDynamic; ///< rows of A, or kDynamic
-  int64_t k = 0, n = 0;                   ///< of a weight: fixed; else each may be kDynamic
-  bool isBatched = false;  ///< B is matrices that the run packs (buildPackBytes), each for as many rows of A; m is open
-  bool hasRowZero = false; ///< za is an operand
-  ZeroPoint columnZero = ZeroPoint::None; ///< zb is one
-
+/// The product by packed panels in registers.
+struct IntegerGemmSpec : IntegerProductSpec {
   ByteDot dot = ByteDot::Single;
   int64_t lanes = 4;
   int64_t tileRows = 4, tileVectors = 2;
@@ -56,7 +46,6 @@ struct IntegerGemmSpec : EpilogueSpec {
     return {isBatched ? mlir::ShapedType::kDynamic : numPanels(), steps, panelWidth() * group()};
   }
   llvm::SmallVector<int64_t> sumShape() const { return {panelShape().front(), panelWidth()}; }
-  mlir::Type resultType(mlir::MLIRContext *context) const;
 
   /// The kernel's name and cache key: equal names, identical code.
   std::string symbol() const;

@@ -54,16 +54,12 @@ IntegerGemmSpec IntegerGemmSpec::forTarget(TargetAttr target, int64_t m, int64_t
   return spec;
 }
 
-Type IntegerGemmSpec::resultType(MLIRContext *context) const {
-  return epilogue ? epilogue->getTerminator()->getOperand(0).getType() : Type(IntegerType::get(context, 32));
-}
-
 std::string IntegerGemmSpec::symbol() const {
-  StringRef dots[] = {"quads", "pairs", "single"}, zeros[] = {"", "_zs", "_zc"};
+  StringRef dots[] = {"quads", "pairs", "single"};
   auto size = [](int64_t number) { return ShapedType::isDynamic(number) ? "x" : std::to_string(number); };
-  std::string name = llvm::formatv("gemm_i8_{0}m{1}_k{2}_n{3}_{4}_{5}x{6}x{7}{8}{9}", isBatched ? "b_" : "", size(m),
-                                   size(k), size(n), dots[static_cast<int>(dot)], tileRows, tileVectors, lanes,
-                                   hasRowZero ? "_za" : "", zeros[static_cast<int>(columnZero)]);
+  std::string name =
+      llvm::formatv("gemm_i8_{0}m{1}_k{2}_n{3}_{4}_{5}x{6}x{7}{8}", isBatched ? "b_" : "", size(m), size(k), size(n),
+                    dots[static_cast<int>(dot)], tileRows, tileVectors, lanes, zeroKey());
   if (chunkBlocks)
     name += "_c" + std::to_string(chunkBlocks);
   if (hasTiles)
@@ -72,22 +68,14 @@ std::string IntegerGemmSpec::symbol() const {
 }
 
 bool canBuildIntegerGemm(const IntegerGemmSpec &spec, std::string *reason) {
-  auto isSize = [&](int64_t size) { return size > 0 || (spec.isBatched && ShapedType::isDynamic(size)); };
-  if (!isSize(spec.k) || !isSize(spec.n) || (spec.m < 0 && !ShapedType::isDynamic(spec.m)))
-    return fail(reason, "the sizes M, K, N (" + Twine(spec.m) + ", " + Twine(spec.k) + ", " + Twine(spec.n) +
-                            ") are not positive");
-  if (spec.isBatched && !ShapedType::isDynamic(spec.m))
-    return fail(reason, "the rows of a batch are fixed at " + Twine(spec.m));
+  if (!isIntegerProduct(spec, reason))
+    return false;
   if (spec.lanes < 1 || spec.tileRows < 1 || spec.tileVectors < 1)
     return fail(reason, "the tile is empty");
   if (spec.dot != ByteDot::Single && spec.lanes != 16 && spec.lanes != 8)
     return fail(reason, "products of " + Twine(spec.group()) + " bytes need 8 or 16 lanes, not " + Twine(spec.lanes));
   if (spec.hasTiles && (spec.dot != ByteDot::Quads || spec.lanes != 16 || spec.tileVectors != 2 || spec.tileGroups < 0))
     return fail(reason, "tiles need products of 4 bytes and panels of 32 columns");
-  if (!spec.canBuildEpilogue(reason))
-    return false;
-  if (spec.epilogue && !spec.epilogue->getArgument(spec.accumulator).getType().isInteger(32))
-    return fail(reason, "the epilogue does not take a sum of 32 bits");
   return true;
 }
 

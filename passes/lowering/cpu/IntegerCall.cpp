@@ -1,0 +1,148 @@
+#include "passes/lowering/cpu/IntegerCall.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Arith/Utils/Utils.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "passes/graph/ProductReport.h"
+#include "passes/graph/Structured.h"
+#include "passes/lowering/cpu/RowProduct.h"
+
+using namespace mlir;
+
+namespace attn {
+WeightOp storedMatrix(IntegerProductOp op) {
+  return op.getNumBatch() ? WeightOp() : op.getRhs().getDefiningOp<WeightOp>();
+}
+
+static unsigned leadingDims(IntegerProductOp op) { return cast<RankedTensorType>(op.getLhs().getType()).getRank() - 1; }
+
+void reportIntegerProduct(ModuleOp module, const SymbolTable &symbols, IntegerProductOp op, ProductVerdict verdict,
+                          StringRef text) {
+  auto weight = op.getRhs().getDefiningOp<WeightOp>();
+  auto global = weight ? symbols.lookup<GlobalOp>(weight.getGlobal()) : GlobalOp();
+  if (global && isa<BlockCodesAttr>(global.getExpression())) // attn-round-rows
+    return reportProduct(module, op.getLoc(), "s8 columns", "s8 rows in s32", verdict, text);
+  StringRef storage = op.getIsUnsigned() ? "u8" : "s8";
+  if (!weight)
+    storage = op.getIsUnsigned() ? "u8, computed" : "s8, computed";
+  reportProduct(module, op.getLoc(), storage, "u8 x s8 in s32", verdict, text);
+}
+
+IntegerProductSpec readIntegerProduct(IntegerProductOp op, const std::optional<Epilogue> &epilogue) {
+  auto type = cast<RankedTensorType>(op.getResult().getType());
+  if (epilogue)
+    type = cast<RankedTensorType>(linalg::GenericOp(epilogue->op)->getResult(0).getType());
+  auto known = [](int64_t size, int64_t other) { return ShapedType::isDynamic(size) ? other : size; };
+  IntegerProductSpec spec;
+  spec.isBatched = !storedMatrix(op);
+  spec.m = spec.isBatched ? ShapedType::kDynamic : countElements(type, 0, leadingDims(op));
+  spec.k = known(op.getDepth(), cast<RankedTensorType>(op.getLhs().getType()).getShape().back());
+  spec.n = known(op.getColumns(), type.getShape().back());
+  spec.hasRowZero = static_cast<bool>(op.getLhsZero());
+  if (Value zero = op.getRhsZero())
+    spec.columnZero = cast<RankedTensorType>(zero.getType()).getRank() ? ZeroPoint::ByColumn : ZeroPoint::Scalar;
+  else if (op.getIsUnsigned())
+    spec.columnZero = ZeroPoint::Scalar;
+  if (epilogue)
+    static_cast<EpilogueSpec &>(spec) = epilogue->getSpec();
+  return spec;
+}
+
+IntegerCall::IntegerCall(RewriterBase &rewriter, DerivedGlobals &globals, IntegerProductOp op,
+                         const std::optional<Epilogue> &epilogue)
+    : loc(epilogue ? rewriter.getFusedLoc({op.getLoc(), linalg::GenericOp(epilogue->op).getLoc()}) : op.getLoc()),
+      rewriter(rewriter), globals(globals), op(op), epilogue(epilogue) {}
+
+Value IntegerCall::rows() { return toMatrix(rewriter, loc, op.getLhs(), leadingDims(op)); }
+
+/// The zero point of a weight whose panels hold 128 less than its elements where these are unsigned.
+Value IntegerCall::signedZero() {
+  Value zero = op.getRhsZero();
+  if (!op.getIsUnsigned())
+    return zero;
+  Type i8 = rewriter.getI8Type();
+  if (!zero)
+    return arith::ConstantOp::create(rewriter, loc,
+                                     DenseElementsAttr::get(RankedTensorType::get({}, i8), APInt(8, 0x80)));
+  AffineMap map = rewriter.getMultiDimIdentityMap(cast<RankedTensorType>(zero.getType()).getRank());
+  return elementwise(rewriter, loc, tensor::getMixedSizes(rewriter, loc, zero), i8, zero, map,
+                     [](OpBuilder &b, Location loc, ValueRange args) -> Value {
+                       Value top = arith::ConstantOp::create(b, loc, b.getI8IntegerAttr(-128));
+                       return arith::XOrIOp::create(b, loc, args[0], top);
+                     });
+}
+
+SmallVector<Value> IntegerCall::packAtRun(const IntegerProductSpec &spec, const BytePanels &form, func::FuncOp kernel) {
+  Value right = op.getRhs();
+  auto type = cast<RankedTensorType>(right.getType());
+  SmallVector<OpFoldResult> sizes = tensor::getMixedSizes(rewriter, loc, right);
+  int64_t rank = type.getRank(), numBatch = op.getNumBatch();
+  OpFoldResult batches = multiplySizes(rewriter, loc, ArrayRef(sizes).take_front(numBatch));
+  ArrayRef<OpFoldResult> matrix = ArrayRef(sizes).drop_front(numBatch);
+  if (numBatch == 0)
+    right = tensor::ExpandShapeOp::create(
+        rewriter, loc, RankedTensorType::get({1, type.getDimSize(0), type.getDimSize(1)}, type.getElementType()), right,
+        ArrayRef<ReassociationIndices>{{0, 1}, {2}}, ArrayRef{batches, matrix[0], matrix[1]});
+  else if (numBatch > 1)
+    right = tensor::CollapseShapeOp::create(
+        rewriter, loc, right, ArrayRef<ReassociationIndices>{dimRange(0, numBatch), {rank - 2}, {rank - 1}});
+  Type i8 = rewriter.getI8Type();
+  SmallVector<int64_t> shape = {ShapedType::kDynamic, spec.k, spec.n};
+  if (op.getTransposed())
+    std::swap(shape[1], shape[2]);
+  if (auto cube = RankedTensorType::get(shape, i8); right.getType() != cube)
+    right = tensor::CastOp::create(rewriter, loc, cube, right);
+  auto pieces = [&](int64_t dim, int64_t step) -> Value {
+    Value size = getValueOrCreateConstantIndexOp(rewriter, loc, matrix[dim]);
+    return arith::CeilDivUIOp::create(rewriter, loc, size, arith::ConstantIndexOp::create(rewriter, loc, step));
+  };
+  Value count = arith::MulIOp::create(rewriter, loc, getValueOrCreateConstantIndexOp(rewriter, loc, batches),
+                                      pieces(op.getTransposed() ? 0 : 1, form.width));
+  ArrayRef<int64_t> panels = form.shape;
+  OpFoldResult steps = rewriter.getIndexAttr(panels[1]);
+  if (ShapedType::isDynamic(spec.k))
+    steps = pieces(op.getTransposed() ? 1 : 0, form.group);
+  Value inits[] = {
+      tensor::EmptyOp::create(rewriter, loc, {OpFoldResult(count), steps, rewriter.getIndexAttr(panels[2])}, i8),
+      tensor::EmptyOp::create(rewriter, loc, {OpFoldResult(count), rewriter.getIndexAttr(form.width)},
+                              rewriter.getI32Type())};
+  auto call = KernelOp::create(rewriter, loc, TypeRange(ValueRange(inits)), FlatSymbolRefAttr::get(kernel), right,
+                               inits, rewriter.getDenseI64ArrayAttr({}));
+  return llvm::to_vector_of<Value>(call->getResults());
+}
+
+SmallVector<Value> IntegerCall::storedPanels(const BytePanels &form) {
+  MLIRContext *context = rewriter.getContext();
+  FlatSymbolRefAttr source = storedMatrix(op).getGlobalAttr();
+  bool transposed = op.getTransposed(), isUnsigned = op.getIsUnsigned();
+  std::string name = (source.getValue() + (transposed ? "_t" : "_")).str();
+  auto get = [&](StringRef suffix, RankedTensorType type, Attribute expression) -> Value {
+    return WeightOp::create(rewriter, loc, type, globals.get(name + suffix, type, expression, loc));
+  };
+  Value panels = get("bytes", RankedTensorType::get(form.shape, rewriter.getI8Type()),
+                     BytePanelsAttr::get(context, source, transposed, form.width, form.group, isUnsigned));
+  Value sums = get("sums", RankedTensorType::get(form.sumShape, rewriter.getI32Type()),
+                   ColumnSumsAttr::get(context, source, transposed, form.width, isUnsigned));
+  return {panels, sums};
+}
+
+Value IntegerCall::emit(const IntegerProductSpec &spec, func::FuncOp kernel, SmallVector<Value> inputs) {
+  auto type = cast<RankedTensorType>(op.getResult().getType());
+  if (epilogue)
+    type = cast<RankedTensorType>(linalg::GenericOp(epilogue->op)->getResult(0).getType());
+  SmallVector<int64_t> elementwise;
+  if (spec.hasRowZero)
+    inputs.push_back(op.getLhsZero());
+  if (spec.columnZero != ZeroPoint::None)
+    inputs.push_back(signedZero());
+  if (epilogue)
+    addEpilogueInputs(rewriter, loc, *epilogue, spec.resultType(rewriter.getContext()), leadingDims(op), inputs,
+                      elementwise);
+  Value columns;
+  if (ShapedType::isDynamic(spec.n))
+    columns = tensor::DimOp::create(rewriter, loc, op.getRhs(), op.getNumBatch() + (op.getTransposed() ? 0 : 1));
+  return emitRowProduct(rewriter, loc, {op.getLhs(), type, spec.m, spec.k, spec.n, columns}, kernel, inputs,
+                        elementwise);
+}
+
+} // namespace attn
