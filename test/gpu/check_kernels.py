@@ -29,6 +29,7 @@ import attention_cases  # noqa: F401
 import recurrent_cases  # noqa: F401
 import host_cases  # noqa: F401
 import block_cases  # noqa: F401
+import byte_cases  # noqa: F401
 import half_cases  # noqa: F401
 
 
@@ -91,13 +92,14 @@ def difference(tools, folder, entry, built, options, log, setting=None):
         return text
     for key, want in outputs.items():
         got = np.load(folder / f"{key}.out.npy")
+        isExact = got.dtype.kind in "iu"
         got = (got.view(ml_dtypes.bfloat16) if got.dtype.kind == "V" else got).astype(float)  # NumPy knows no bf16
         want, slack = (want.want, want.slack) if isinstance(want, Bounded) else (want, 0)
         # The bound of a sum in f32 by its terms would be wider.
         if got.shape != want.shape:
             return f"output {key} has the shape {got.shape}, not {want.shape}"
         with np.errstate(invalid="ignore"):
-            isNear = np.abs(got - want) - slack <= 2e-5 + 2e-5 * np.abs(want)
+            isNear = np.abs(got - want) - slack <= (0 if isExact else 2e-5 + 2e-5 * np.abs(want))
         if not (isNear | (got == want) | (np.isnan(got) & np.isnan(want))).all():
             return f"output {key} is off by {np.nanmax(np.abs(got - want)):.2e}"
     return None
@@ -138,7 +140,7 @@ def check(tools, folder, cases, ptxas=False, again=None):
 def outputs_as_declared(inputs, outputs):
     """In the types of the model: of one on f64 that, else f32, unless a case says."""
     isDouble = any(array.dtype == np.float64 for array in inputs.values())
-    declared = lambda array: array if isDouble else array.astype(np.float32)
+    declared = lambda array: array if isDouble or array.dtype.kind in "iu" else array.astype(np.float32)
     return {name: array.want.astype(array.dtype) if isinstance(array, Bounded) else declared(array)
             for name, array in outputs.items()}
 

@@ -19,7 +19,7 @@ def case(family, *sizes, **options):
 def model(nodes, inputs, outputs, weights=None, opset=18, free=None):
     """`inputs`: name to array; a dimension of `outputs` is free, and those of `inputs` in `free`: (name, axis) to name."""
     types = {"float16": TensorProto.FLOAT16, "bfloat16": TensorProto.BFLOAT16, "float32": TensorProto.FLOAT, "float64": TensorProto.DOUBLE, "int32": TensorProto.INT32, "int64": TensorProto.INT64,
-             "bool": TensorProto.BOOL}
+             "bool": TensorProto.BOOL, "int8": TensorProto.INT8, "uint8": TensorProto.UINT8}
     def value(name, array, isOutput):
         shape = [f"{name}{n}" if isOutput else (free or {}).get((name, n), size) for n, size in enumerate(array.shape)]
         return helper.make_tensor_value_info(name, types[str(array.dtype)], shape)

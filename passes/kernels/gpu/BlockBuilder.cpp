@@ -75,8 +75,9 @@ void BlockBuilder::barrier() { gpu::BarrierOp::create(b, loc); }
 static IntegerAttr align(OpBuilder &b, int64_t bytes) { return b.getI64IntegerAttr(bytes); }
 
 LaneBuilder::Values BlockBuilder::loadFew(Value flat, Value offset, int64_t count) {
-  auto load = vector::LoadOp::create(b, loc, VectorType::get({count}, b.getF32Type()), flat, offset);
-  load->setAttr(load.getAlignmentAttrName(), align(b, 4 * count));
+  Type type = cast<MemRefType>(flat.getType()).getElementType();
+  auto load = vector::LoadOp::create(b, loc, VectorType::get({count}, type), flat, offset);
+  load->setAttr(load.getAlignmentAttrName(), align(b, type.getIntOrFloatBitWidth() / 8 * count));
   Values values;
   for (int64_t n = 0; n < count; ++n)
     values.push_back(extract(load, n));
@@ -85,7 +86,8 @@ LaneBuilder::Values BlockBuilder::loadFew(Value flat, Value offset, int64_t coun
 
 LaneBuilder::Values BlockBuilder::loadWords(Value flat, Value offset, int64_t count) {
   Type type = cast<MemRefType>(flat.getType()).getElementType();
-  auto load = vector::LoadOp::create(b, loc, VectorType::get({2 * count}, type), flat, offset);
+  int64_t inWord = 32 / type.getIntOrFloatBitWidth();
+  auto load = vector::LoadOp::create(b, loc, VectorType::get({inWord * count}, type), flat, offset);
   load->setAttr(load.getAlignmentAttrName(), align(b, 4 * count));
   Value vector = bitcast(load, VectorType::get({count}, b.getI32Type()));
   Values words;

@@ -8,7 +8,6 @@
 #include "passes/lowering/choose/KernelCall.h"
 #include "passes/lowering/gpu/ChooseGpuRows.h"
 #include "passes/lowering/gpu/GpuKernelCall.h"
-#include "passes/lowering/gpu/HostOps.h"
 #include "passes/lowering/gpu/LibraryProduct.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -22,7 +21,6 @@
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
-#include "mlir/IR/Matchers.h"
 #include "llvm/ADT/MapVector.h"
 #include "llvm/ADT/SmallPtrSet.h"
 
@@ -39,20 +37,6 @@ namespace {
 MemRefType bufferOf(Value value) {
   auto type = cast<RankedTensorType>(value.getType());
   return MemRefType::get(type.getShape(), type.getElementType());
-}
-
-/// Whether the ops of `block` use nothing from outside but constants, touch no memory and have code.
-bool isSelfContained(Block &block) {
-  for (Operation &op : block.without_terminator()) {
-    if (op.getNumRegions() || !isMemoryEffectFree(&op) || op.getNumResults() != 1 ||
-        isa<tensor::ExtractOp, CheckIndexOp>(op) || lacksGpuCode(&op))
-      return false;
-    for (Value operand : op.getOperands())
-      if (operand.getParentBlock() != &block && !matchPattern(operand, m_Constant()))
-        return false;
-  }
-  Value result = block.getTerminator()->getOperand(0);
-  return result.getParentBlock() == &block;
 }
 
 /// The elementwise op behind a contraction, where a tile can follow it.

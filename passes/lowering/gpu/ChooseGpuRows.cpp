@@ -34,12 +34,13 @@ struct ChooseGpuRowsPass : attn::impl::ChooseGpuRowsPassBase<ChooseGpuRowsPass> 
 
   void getDependentDialects(DialectRegistry &registry) const override {
     ChooseGpuRowsPassBase::getDependentDialects(registry);
-    registry.insert<linalg::LinalgDialect>(); // of recurrent layers the product in front, and that with blocks
+    registry.insert<linalg::LinalgDialect>(); // in front of products, as of recurrent layers, or with blocks
   }
 
   void runOnOperation() override {
     if (!readOptions(getOperation(), precision, products, sm90a, images))
       return signalPassFailure();
+    chooseGpuProducts(getOperation(), getArgument());
     KernelTable kernels(getOperation());
     chooseGpuRecurrent(getOperation(), kernels, getArgument());
     chooseGpuBlocks(getOperation(), kernels, getArgument());

@@ -16,6 +16,9 @@ void chooseGpuRecurrent(mlir::ModuleOp module, KernelTable &kernels, llvm::Strin
 /// how many.
 void chooseGpuBlocks(mlir::ModuleOp module, KernelTable &kernels, llvm::StringRef category);
 
+/// The part that is for products of integers, with the elementwise op behind each.
+void chooseGpuProducts(mlir::ModuleOp module, llvm::StringRef category);
+
 } // namespace attn
 
 #endif // PASSES_LOWERING_GPU_CHOOSEGPUROWS_H

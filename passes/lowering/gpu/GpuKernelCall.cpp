@@ -1,8 +1,12 @@
 #include "passes/lowering/gpu/GpuKernelCall.h"
+#include "dialects/attn/AttnOps.h"
 #include "passes/lowering/choose/KernelCall.h"
+#include "passes/lowering/gpu/HostOps.h"
 
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "mlir/IR/Matchers.h"
 #include "mlir/IR/Remarks.h"
+#include "mlir/Interfaces/SideEffectInterfaces.h"
 
 using namespace mlir;
 
@@ -10,6 +14,19 @@ namespace attn {
 
 void noteMissed(Operation *op, StringRef category, StringRef name, StringRef reason) {
   remark::missed(op->getLoc(), remark::RemarkOpts::name(name).category(category)) << remark::reason("{0}", reason);
+}
+
+bool isSelfContained(Block &block) {
+  for (Operation &op : block.without_terminator()) {
+    if (op.getNumRegions() || !isMemoryEffectFree(&op) || op.getNumResults() != 1 ||
+        isa<tensor::ExtractOp, CheckIndexOp>(op) || lacksGpuCode(&op))
+      return false;
+    for (Value operand : op.getOperands())
+      if (operand.getParentBlock() != &block && !matchPattern(operand, m_Constant()))
+        return false;
+  }
+  Value result = block.getTerminator()->getOperand(0);
+  return result.getParentBlock() == &block;
 }
 
 bool readOptions(ModuleOp module, StringRef text, Precision &precision, StringRef useText, Sm90a &sm90a) {

@@ -10,6 +10,9 @@ namespace attn {
 /// A remark that `op` has no kernel, and why.
 void noteMissed(mlir::Operation *op, llvm::StringRef category, llvm::StringRef name, llvm::StringRef reason);
 
+/// Whether the ops of `block` use nothing from outside but constants, touch no memory and have code.
+bool isSelfContained(mlir::Block &block);
+
 /// The options of passes that choose kernels; false, with a diagnostic, for unknown ones.
 bool readOptions(mlir::ModuleOp module, llvm::StringRef text, Precision &precision, llvm::StringRef useText,
                  Sm90a &sm90a);

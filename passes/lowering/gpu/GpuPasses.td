@@ -33,8 +33,9 @@ def ChooseGpuRowsPass : Pass<"attn-choose-gpu-rows", "mlir::ModuleOp"> {
     On f32, f16 and bf16. Attention of any normaliser runs in flash form. A
     softmax along the last dimension and a layer normalisation take a warp or a
     block of threads per row. All steps of a recurrent layer (f32 alone) are one
-    launch. A product with a matrix stored in blocks reads its codes. Sums are f32, and a 16-bit result is rounded once. The rest stays, to
-    be decomposed; a remark says why.
+    launch. A product with a matrix stored in blocks reads its codes. `attn.integer_product` multiplies bytes, with the
+    elementwise op behind it. Sums are f32, and a 16-bit result is rounded once. The rest stays, to be decomposed; a
+    remark says why.
   }];
   let options = gpuKernelOptions;
   let dependentDialects = ["::mlir::gpu::GPUDialect", "::mlir::scf::SCFDialect", "::mlir::arith::ArithDialect",

@@ -204,6 +204,17 @@ template <typename T> void addArithmetic(Table &table, const std::string &type) 
   def("selp", select<T>);
 }
 
+/// dp4a (9.7.1.23): the products of four bytes, as A and B have signs, and a sum that wraps.
+template <typename A, typename B> void multiplyFours(Step &s) {
+  Source a(s, 1), b(s, 2), c(s, 3);
+  s.each([&](unsigned lane) {
+    uint32_t sum = c.as<uint32_t>(lane);
+    for (unsigned shift = 0; shift < 32; shift += 8)
+      sum += uint32_t(int32_t(A(a.as<uint32_t>(lane) >> shift)) * int32_t(B(b.as<uint32_t>(lane) >> shift)));
+    return sum;
+  });
+}
+
 /// Of sm_90 and newer: what is below 0 becomes 0.
 template <int32_t (*Function)(int32_t, int32_t)> int32_t nonNegative(int32_t a, int32_t b) {
   int32_t result = Function(a, b);
@@ -228,6 +239,10 @@ void addIntegerInstructions(Table &table) {
   addLogic<uint16_t>(table, "b16"), addLogic<uint32_t>(table, "b32"), addLogic<uint64_t>(table, "b64");
   table["min.relu.s32"] = {binary<int32_t, nonNegative<least<int32_t>>>, false};
   table["max.relu.s32"] = {binary<int32_t, nonNegative<greatest<int32_t>>>, false};
+  table["dp4a.u32.u32"] = {multiplyFours<uint8_t, uint8_t>, false};
+  table["dp4a.u32.s32"] = {multiplyFours<uint8_t, int8_t>, false};
+  table["dp4a.s32.u32"] = {multiplyFours<int8_t, uint8_t>, false};
+  table["dp4a.s32.s32"] = {multiplyFours<int8_t, int8_t>, false};
   table["and.pred"] = {binary<uint8_t, bitAnd<uint8_t>>, false};
   table["or.pred"] = {binary<uint8_t, bitOr<uint8_t>>, false};
   table["xor.pred"] = {binary<uint8_t, bitXor<uint8_t>>, false};

@@ -92,6 +92,33 @@ void multiplyTf32(Step &s) {
   multiply(s, a, b, 8);
 }
 
+/// m16n8k32 of bytes with sums in s32 that wrap (9.7.14.5.10): a register of A has columns 4(l%4) to + 3 of row l/4, or
+/// of row l/4 + 8 (a1, a3), 16 columns further in a2 and a3; b0 rows 4(l%4) to + 3 of column l/4, b1 16 rows further.
+template <typename A, typename B> void multiplyBytes(Step &s) {
+  wholeWarp(s);
+  int32_t a[16][32], b[32][8];
+  for (unsigned lane = 0; lane < kLanes; ++lane) {
+    unsigned group = lane / 4, first = lane % 4 * 4;
+    for (unsigned byte = 0; byte < 4; ++byte) {
+      for (unsigned r = 0; r < 4; ++r)
+        a[group + r % 2 * 8][first + r / 2 * 16 + byte] = A(s.as<uint32_t>(s.operand(1).parts[r], lane) >> 8 * byte);
+      for (unsigned r = 0; r < 2; ++r)
+        b[first + r * 16 + byte][group] = B(s.as<uint32_t>(s.operand(2).parts[r], lane) >> 8 * byte);
+    }
+  }
+  uint32_t result[16][8];
+  for (unsigned row = 0; row < 16; ++row)
+    for (unsigned column = 0; column < 8; ++column) {
+      uint32_t sum = s.as<uint32_t>(s.operand(3).parts[row / 8 * 2 + column % 2], row % 8 * 4 + column / 2);
+      for (unsigned k = 0; k < 32; ++k)
+        sum += uint32_t(a[row][k] * b[k][column]);
+      result[row][column] = sum;
+    }
+  for (unsigned lane = 0; lane < kLanes; ++lane)
+    for (unsigned index = 0; index < 4; ++index)
+      s.write(s.operand(0).parts[index], lane, result[lane / 4 + index / 2 * 8][lane % 4 * 2 + index % 2]);
+}
+
 } // namespace
 
 void addMatrixInstructions(Table &table) {
@@ -107,6 +134,11 @@ void addMatrixInstructions(Table &table) {
   table["mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32"] = {multiplyHalf<fromBf16>, true};
   table["mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32"] = {multiplyHalf<fromF16>, true};
   table["mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32"] = {multiplyTf32, true};
+  std::string bytes = "mma.sync.aligned.m16n8k32.row.col.s32.";
+  table[bytes + "u8.u8.s32"] = {multiplyBytes<uint8_t, uint8_t>, true};
+  table[bytes + "u8.s8.s32"] = {multiplyBytes<uint8_t, int8_t>, true};
+  table[bytes + "s8.u8.s32"] = {multiplyBytes<int8_t, uint8_t>, true};
+  table[bytes + "s8.s8.s32"] = {multiplyBytes<int8_t, int8_t>, true};
 }
 
 } // namespace ptx
