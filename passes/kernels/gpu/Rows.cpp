@@ -113,6 +113,11 @@ public:
     k.rolledLoop(first, size, form.round(), [&](Index at) { store(load(at, /*withOthers=*/true), of); });
   }
 
+  /// The row's one result.
+  void writeOne(const Num &x) {
+    k.when(thread < 1, [&] { flat.back().set(x, number); });
+  }
+
 private:
   static constexpr int64_t kVectorBytes = 16, kReductions = 2;
 
@@ -136,7 +141,7 @@ private:
         k.launch(ceilDiv(rows, rowsOfBlock), form.threads * rowsOfBlock,
                  warps == 1 ? ArrayRef<int64_t>() : ArrayRef<int64_t>(kReductions * placesOf(warps)));
     thread = warps > 1 ? k.thread : k.thread % kWarp;
-    Index number = warps > 1 ? k.block : k.block * rowsOfBlock + k.thread / kWarp;
+    number = warps > 1 ? k.block : k.block * rowsOfBlock + k.thread / kWarp;
     base = number * size;
     if (warps > 1) {
       partial = shared[0];
@@ -194,7 +199,7 @@ private:
   MemRefType type;
   int64_t axis, known = 1; ///< the size of a row
   RowForm form;
-  Index size, base, thread, first; ///< `thread` of those of the row, whose first group is at `first`
+  Index size, number, base, thread, first; ///< `thread` of those of the row, whose first group is at `first`
   SmallVector<Buffer> flat;
   Round held;
   Buffer partial; ///< of each warp, for each reduction
@@ -238,6 +243,12 @@ func::FuncOp buildGpuLayerNorm(OpBuilder &builder, Location loc, StringRef symbo
       return spec.biasType ? fma(normal, scaleAndBias[0], scaleAndBias[1]) : normal * scaleAndBias[0];
     });
   });
+}
+
+func::FuncOp buildGpuRowMagnitudes(OpBuilder &builder, Location loc, StringRef symbol, MemRefType type) {
+  RowEmitter rows(builder, loc, symbol, type, type.getRank() - 1);
+  auto result = MemRefType::get(type.getShape().drop_back(), builder.getF32Type());
+  return rows.emit({type, result}, [&] { rows.writeOne(rows.reduce(0, greater, [](Num x) { return abs(x); })); });
 }
 
 } // namespace attn

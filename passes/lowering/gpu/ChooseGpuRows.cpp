@@ -44,6 +44,7 @@ struct ChooseGpuRowsPass : attn::impl::ChooseGpuRowsPassBase<ChooseGpuRowsPass> 
     KernelTable kernels(getOperation());
     chooseGpuRecurrent(getOperation(), kernels, getArgument());
     chooseGpuBlocks(getOperation(), kernels, getArgument());
+    chooseGpuExtremes(getOperation(), kernels);
     auto target = TargetAttr::lookup(getOperation());
     SmallVector<AttentionOp> attentions;
     getOperation().walk([&](AttentionOp op) { attentions.push_back(op); });

@@ -19,6 +19,10 @@ void chooseGpuBlocks(mlir::ModuleOp module, KernelTable &kernels, llvm::StringRe
 /// The part that is for products of integers, with the elementwise op behind each.
 void chooseGpuProducts(mlir::ModuleOp module, llvm::StringRef category);
 
+/// The part that is for the extremes of a tensor, and the greatest |x| of rows, of f32: what numbers are rounded to
+/// bytes by.
+void chooseGpuExtremes(mlir::ModuleOp module, KernelTable &kernels);
+
 } // namespace attn
 
 #endif // PASSES_LOWERING_GPU_CHOOSEGPUROWS_H
