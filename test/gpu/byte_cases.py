@@ -2,6 +2,7 @@
 import numpy as np
 from onnx import TensorProto, helper
 
+from block_cases import representable
 from kernel_cases import Bounded, case, normal, rng
 
 ROWS = {("x", 0): "rows"}
@@ -85,3 +86,15 @@ def dynamic(size):
              helper.make_node("Mul", ["f", "t"], ["p"]), helper.make_node("Add", ["p", "b"], ["c"]),
              helper.make_node("Relu", ["c"], ["d"]), helper.make_node("Add", ["d", "r"], ["y"])]
     return nodes, {"x": x, "r": r}, {"w": w, "ws": ws, "b": bias}, {"y": Bounded(want.astype(np.float32).astype(float), 1e-5 * np.abs(total * scale * 0.02))}
+
+
+@case("bytes", (1, 90, 34), (33, 90, 65), (34, 64, 32), flags=["--precision=int8"])
+def rounded_rows(size):
+    """Rows and columns that codes of 8 bits hold, to a scale's rounding."""
+    m, k, n = size
+    nodes, inputs, weights, _ = representable((m, k, n, k, 8))
+    codes = rng.integers(-127, 128, (m, k))
+    codes[:, 0] = 127
+    x = (codes * (rng.uniform(0.5, 1, (m, 1)) / 127)).astype(np.float32)
+    total = x.astype(float) @ weights["w"] + weights["b"]
+    return nodes, {"x": x}, weights, {"y": Bounded(total.astype(np.float32), 1e-6 * (np.abs(x.astype(float)) @ np.abs(weights["w"])))}

@@ -151,7 +151,7 @@ void readLevel(CommandLine &line, CompileOptions &options) {
 
 /// What --precision may be.
 ArrayRef<StringRef> precisionsOf(StringRef target) {
-  static constexpr StringRef cpu[] = {"f32", "bf16", "int8"}, cuda[] = {"f32", "tf32", "bf16", "f16"};
+  static constexpr StringRef cpu[] = {"f32", "bf16", "int8"}, cuda[] = {"f32", "tf32", "bf16", "f16", "int8"};
   return target == "cuda" ? ArrayRef(cuda) : ArrayRef(cpu);
 }
 

@@ -91,7 +91,7 @@ public:
     }
     pm.addPass(createDecomposePass());
     if (options.optLevel > 0)
-      add(createChooseGpuGemmsPass({options.precision, sm90a}));
+      add(createChooseGpuGemmsPass({options.precision == "int8" ? "f32" : options.precision, sm90a}));
   }
 
   bool separatesKernels() const override { return false; }

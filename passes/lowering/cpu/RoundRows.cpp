@@ -1,3 +1,4 @@
+#include "passes/lowering/cpu/RoundRows.h"
 #include "dialects/attn/DerivedGlobals.h"
 #include "dialects/attn/IntegerProductOp.h"
 #include "passes/Passes.h"
@@ -31,8 +32,8 @@ constexpr int64_t kLeastDepth = 32, kLeastColumns = 16;
 
 class RowRounding {
 public:
-  explicit RowRounding(ModuleOp module)
-      : module(module), symbols(module), globals(module, symbols), target(TargetAttr::lookup(module)),
+  RowRounding(ModuleOp module, bool multipliesBytes)
+      : module(module), symbols(module), globals(module, symbols), multipliesBytes(multipliesBytes),
         rewriter(module.getContext()) {}
 
   void run() {
@@ -55,13 +56,13 @@ private:
   ModuleOp module;
   SymbolTable symbols;
   DerivedGlobals globals;
-  TargetAttr target;
+  const bool multipliesBytes;
   IRRewriter rewriter;
   llvm::DenseMap<Value, Rows> rounded;
 };
 
 StringRef RowRounding::findObstacle(const Contraction &match) {
-  if (!BlockGemmSpec::hasByteProducts(target))
+  if (!multipliesBytes)
     return "the processor does not multiply bytes";
   if (StringRef obstacle = findRowsObstacle(match); !obstacle.empty())
     return obstacle;
@@ -105,8 +106,12 @@ const RowRounding::Rows &RowRounding::round(Value activation, Location loc) {
                            [&](OpBuilder &b, Location loc, ValueRange args) -> Value {
                              Value x =
                                  math::RoundEvenOp::create(b, loc, arith::MulFOp::create(b, loc, args[0], args[1]));
-                             x = arith::MaxNumFOp::create(b, loc, x, constant(b, loc, -kGreatestByte));
-                             x = arith::MinNumFOp::create(b, loc, x, constant(b, loc, kGreatestByte));
+                             Value low = constant(b, loc, -kGreatestByte), high = constant(b, loc, kGreatestByte);
+                             auto exceeds = [&](Value x, Value y) -> Value {
+                               return arith::CmpFOp::create(b, loc, arith::CmpFPredicate::OGT, x, y);
+                             };
+                             x = arith::SelectOp::create(b, loc, exceeds(x, low), x, low);
+                             x = arith::SelectOp::create(b, loc, exceeds(x, high), high, x);
                              Value whole = arith::FPToSIOp::create(b, loc, b.getI32Type(), x);
                              Value byte = arith::TruncIOp::create(b, loc, b.getI8Type(), whole);
                              Value top = arith::ConstantOp::create(b, loc, b.getI8IntegerAttr(-128));
@@ -187,7 +192,11 @@ void RowRounding::lower(linalg::LinalgOp op) {
 }
 
 struct RoundRowsPass : attn::impl::RoundRowsPassBase<RoundRowsPass> {
-  void runOnOperation() override { RowRounding(getOperation()).run(); }
+  void runOnOperation() override {
+    roundRows(getOperation(), BlockGemmSpec::hasByteProducts(TargetAttr::lookup(getOperation())));
+  }
 };
 
 } // namespace
+
+void attn::roundRows(ModuleOp module, bool multipliesBytes) { RowRounding(module, multipliesBytes).run(); }

@@ -5,6 +5,7 @@
 #include "passes/kernels/gpu/Attention.h"
 #include "passes/kernels/gpu/Rows.h"
 #include "passes/lowering/choose/KernelCall.h"
+#include "passes/lowering/cpu/RoundRows.h"
 #include "passes/lowering/gpu/GpuKernelCall.h"
 #include "passes/lowering/gpu/HostOps.h"
 
@@ -38,8 +39,12 @@ struct ChooseGpuRowsPass : attn::impl::ChooseGpuRowsPassBase<ChooseGpuRowsPass> 
   }
 
   void runOnOperation() override {
-    if (!readOptions(getOperation(), precision, products, sm90a, images))
+    // int8 is about products by weights, which are others than contractions then.
+    bool narrowsRows = precision == "int8";
+    if (!readOptions(getOperation(), narrowsRows ? "f32" : StringRef(precision), products, sm90a, images))
       return signalPassFailure();
+    if (narrowsRows)
+      roundRows(getOperation(), /*multipliesBytes=*/true);
     chooseGpuProducts(getOperation(), getArgument());
     KernelTable kernels(getOperation());
     chooseGpuRecurrent(getOperation(), kernels, getArgument());

@@ -34,8 +34,9 @@ def ChooseGpuRowsPass : Pass<"attn-choose-gpu-rows", "mlir::ModuleOp"> {
     softmax along the last dimension and a layer normalisation take a warp or a
     block of threads per row. All steps of a recurrent layer (f32 alone) are one
     launch. A product with a matrix stored in blocks reads its codes. `attn.integer_product` multiplies bytes, with the
-    elementwise op behind it. Both extremes of a tensor are one kernel, and so is the greatest |x| of rows. Sums are f32,
-    and a 16-bit result is rounded once. The rest stays, to be decomposed; a remark says why.
+    elementwise op behind it. Under precision `int8` products of f32 by weights become such ones, as by
+    attn-round-rows. Both extremes of a tensor are one kernel, and so is the greatest |x| of rows. Sums are f32, and a
+    16-bit result is rounded once. The rest stays, to be decomposed; a remark says why.
   }];
   let options = gpuKernelOptions;
   let dependentDialects = ["::mlir::gpu::GPUDialect", "::mlir::scf::SCFDialect", "::mlir::arith::ArithDialect",
