@@ -5,6 +5,7 @@
 #include "frontends/onnx/Entry.h"
 #include "frontends/onnx/Inputs.h"
 #include "frontends/onnx/Limits.h"
+#include "frontends/onnx/LoopImport.h"
 #include "frontends/onnx/State.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -38,6 +39,7 @@ public:
 
 private:
   bool addInputs();
+  bool addOutput(const Tensor &t, const std::string &name);
   std::optional<Tensor> constantInput(const InputSpec &spec);
   Expr boundedDimension(StringRef name, Value size);
   bool addInitializers();
@@ -50,6 +52,8 @@ private:
   func::FuncOp entry;
   ImportState state;
   SmallVector<NamedAttribute> bounds; // of dimensions, lower and upper
+  SmallVector<Value> results;
+  SmallVector<Attribute> resultAttributes;
 };
 } // namespace
 
@@ -199,10 +203,24 @@ Location Importer::makerOf(int value) const {
   return reporter.fileLoc();
 }
 
+bool Importer::addOutput(const Tensor &t, const std::string &name) {
+  SmallVector<std::string> names;
+  for (const Expr &size : t.shape)
+    names.push_back(state.symbols.outputName(size));
+  DictionaryAttr described = describeTensor(state.builder.getContext(), name, t.dtype, names);
+  for (Attribute other : resultAttributes)
+    if (cast<DictionaryAttr>(other).get(AttnDialect::kNameAttr) == described.get(AttnDialect::kNameAttr)) {
+      reporter.unsupported() << "has two outputs '" << printableName(name) << "', one of them in a sequence";
+      return false;
+    }
+  results.push_back(t.value ? t.value : state.materialize(t, reporter.fileLoc()));
+  resultAttributes.push_back(described);
+  return true;
+}
+
+/// The tensors of a sequence are outputs of their own. Where only the run knows how many there are, one has them all.
 bool Importer::addOutputs() {
   OpBuilder &b = state.builder;
-  SmallVector<Value> results;
-  SmallVector<Attribute> attributes;
   for (auto [number, info] : graph.outputs) {
     std::optional<Tensor> &t = state.values[number];
     if (!t) {
@@ -211,20 +229,34 @@ bool Importer::addOutputs() {
       reporter.unsupported(makerOf(number)) << "output '" << printableName(info->name()) << "': " << why;
       return false;
     }
-    if (t->sequence) {
-      reporter.unsupported(makerOf(number))
-          << "output '" << printableName(info->name()) << "' is a sequence; entries return tensors only";
-      return false;
+    const std::string &name = info->name();
+    std::vector<std::pair<std::string, Tensor>> parts;
+    if (!t->sequence) {
+      parts.push_back({name, *t});
+    } else if (const Sequence &sequence = *t->sequence; sequence.stack) {
+      OpRegistry none;
+      LogicalResult stacked = Operators(state, none).with("", name, makerOf(number), [&](Node &n) {
+        if (std::optional<Tensor> all = stackSequence(n, sequence))
+          parts.push_back({name, *all});
+        return success(!parts.empty());
+      });
+      if (failed(stacked))
+        return false;
+    } else {
+      for (auto [n, item] : llvm::enumerate(sequence.items))
+        parts.push_back({name + "." + std::to_string(n), item});
     }
-    results.push_back(t->value ? t->value : state.materialize(*t, reporter.fileLoc()));
-    SmallVector<std::string> names;
-    for (const Expr &size : t->shape)
-      names.push_back(state.symbols.outputName(size));
-    attributes.push_back(describeTensor(b.getContext(), info->name(), t->dtype, names));
+    for (const auto &part : parts)
+      if (!addOutput(part.second, part.first))
+        return false;
+  }
+  if (results.empty()) {
+    reporter.unsupported() << "has no outputs: all are sequences without tensors";
+    return false;
   }
   func::ReturnOp::create(b, reporter.fileLoc(), results);
   entry.setFunctionType(b.getFunctionType(entry.getBody().front().getArgumentTypes(), ValueRange(results).getTypes()));
-  entry.setResAttrsAttr(b.getArrayAttr(attributes));
+  entry.setResAttrsAttr(b.getArrayAttr(resultAttributes));
   return true;
 }
 

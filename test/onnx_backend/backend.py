@@ -35,6 +35,11 @@ class Refused(Exception):
         self.code, self.message = code, message
 
 
+def whole_of(names):
+    """The output that has all tensors of a sequence, whose own outputs are called `names`."""
+    return names[0].rpartition(".")[0]
+
+
 class Server:
     """One case server and the folder where its files are."""
 
@@ -74,10 +79,23 @@ class Server:
         return json.loads(line)
 
     def run(self, model, feeds, names, compiled=False, **more):
-        """Compiles `model`, unless it is `compiled`, and runs it: the outputs called `names`, and what the server says."""
-        files, answer = self.run_bytes(None if compiled else model.SerializeToString(), feeds, names, **more)
+        """Compiles `model`, unless it is `compiled`, and runs it: the outputs called `names`, and what the server says. A
+        list of names stands for a sequence, by its tensors or by one that has them all, and so does its value."""
+        flat = [each for name in names for each in (name + [whole_of(name)] if isinstance(name, list) else [name])]
+        files, answer = self.run_bytes(None if compiled else model.SerializeToString(), feeds, flat, **more)
         declared = {o.name: o.type.tensor_type.elem_type for o in model.graph.output}
-        return [loaded(np.load(file), declared[name]) for name, file in files], answer
+        values = {name: loaded(np.load(file), declared.get(name, 0)) for name, file in files if os.path.exists(file)}
+        for _, file in files:
+            if os.path.exists(file):
+                os.remove(file)
+
+        def value(name):
+            if not isinstance(name, list):
+                return values[name]
+            whole = values.get(whole_of(name))
+            return [values[each] for each in name] if whole is None else list(whole)
+
+        return [value(name) for name in names], answer
 
     def run_bytes(self, model, feeds, names=(), **more):
         """Likewise for the bytes of a file, None for the library that the last request said to keep: [(name, file)] of

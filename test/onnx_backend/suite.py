@@ -142,6 +142,10 @@ def to_array(value):
 
 def complaint(got, want, rtol):
     """What is wrong with `got`, or None."""
+    if isinstance(want, list):
+        if len(got) != len(want):
+            return f"a sequence of {len(got)}, expected {len(want)}"
+        return next(filter(None, (complaint(g, w, rtol) for g, w in zip(got, want))), None)
     want = to_array(want)
     if not isinstance(want, np.ndarray):
         return "expects something that is not a tensor"
@@ -176,8 +180,10 @@ def run_case(server, case, variant, fused=None):
             model, feeds = freeze(model, feeds)
         elif variant == "dynamic":
             model = open_dims(model)
+        wanted = [[f"{name}.{n}" for n in range(len(value))] if isinstance(value, list) and value else name
+                  for name, value in zip(names, outputs)]
         try:
-            got, answer = server.run(model, feeds, names)
+            got, answer = server.run(model, feeds, wanted)
         except backend.Refused as refusal:
             word = "refuse" if refusal.code == backend.UNSUPPORTED else "FAIL"
             text = refusal.message.split("model.onnx: ", 1)[-1].splitlines()

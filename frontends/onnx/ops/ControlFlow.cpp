@@ -17,7 +17,8 @@ namespace {
 /// takes its region.
 struct Branch {
   Operation *region = nullptr;
-  std::vector<Tensor> outputs;
+  std::vector<Tensor> outputs;               // the tensors of a sequence one by one
+  SmallVector<std::optional<size_t>> counts; // for each output of the node; of a sequence, how many it has
 };
 
 /// One output of both branches.
@@ -28,6 +29,22 @@ struct Joined {
 };
 } // namespace
 
+/// What a branch makes, with the tensors of sequences one by one.
+static LogicalResult spreadOutputs(Node &node, ArrayRef<Tensor> outputs, Branch &branch) {
+  for (const Tensor &t : outputs) {
+    if (t.sequence && t.sequence->stack)
+      return node.unsupported() << "makes a sequence whose length is not known at import in a branch that only the run "
+                                   "chooses",
+             failure();
+    branch.counts.push_back(t.sequence ? std::optional(t.sequence->items.size()) : std::nullopt);
+    if (t.sequence)
+      llvm::append_range(branch.outputs, t.sequence->items);
+    else
+      branch.outputs.push_back(t);
+  }
+  return success();
+}
+
 /// Imports a branch whose condition only the run knows.
 static LogicalResult importBranch(Node &node, StringRef name, Branch &branch) {
   const Subgraph *graph = node.subgraph(name);
@@ -35,13 +52,9 @@ static LogicalResult importBranch(Node &node, StringRef name, Branch &branch) {
     return failure();
   branch.region = node.enterRegion();
   FailureOr<std::vector<Tensor>> outputs = node.importSubgraph(*graph, {});
-  if (succeeded(outputs)) {
-    branch.outputs = std::move(*outputs);
+  bool done = succeeded(outputs) && succeeded(spreadOutputs(node, *outputs, branch));
+  if (done) {
     for (Tensor &t : branch.outputs) {
-      if (t.sequence) {
-        node.leaveRegion(branch.region);
-        return node.unsupported() << "makes a sequence in a branch that only the run chooses", failure();
-      }
       for (Expr &size : t.shape)
         size = node.symbols().simplify(size);
       bool isKnown = t.elements && llvm::all_of(*t.elements, [&](const Scalar &element) {
@@ -55,7 +68,7 @@ static LogicalResult importBranch(Node &node, StringRef name, Branch &branch) {
     }
   }
   node.leaveRegion(branch.region);
-  return success(succeeded(outputs));
+  return success(done);
 }
 
 /// The elements of an output when both branches know them and the outer code
@@ -140,15 +153,57 @@ static void finishIf(Node &node, const Expr &condition, Branch (&branches)[2], M
     OpBuilder inner = OpBuilder::atBlockEnd(&region.front());
     scf::YieldOp::create(inner, loc, yielded);
   }
-  for (auto [i, joined] : llvm::enumerate(outputs)) {
-    if (!joined.tensor.elements) {
-      joined.tensor.value = op.getResult(joined.result);
-      for (auto [dim, size] : llvm::enumerate(joined.tensor.shape))
-        if (size.overflowed())
-          size = node.symbols().opaque(tensor::DimOp::create(b, loc, joined.tensor.value, dim), 0);
-    }
-    node.setOutput(i, joined.tensor);
+  for (Joined &joined : outputs) {
+    if (joined.tensor.elements)
+      continue;
+    joined.tensor.value = op.getResult(joined.result);
+    for (auto [dim, size] : llvm::enumerate(joined.tensor.shape))
+      if (size.overflowed())
+        size = node.symbols().opaque(tensor::DimOp::create(b, loc, joined.tensor.value, dim), 0);
   }
+}
+
+/// An If whose condition only the run knows.
+static LogicalResult importOpenIf(Node &node, const Expr &condition) {
+  Branch branches[2];
+  if (failed(importBranch(node, "then_branch", branches[0])) || failed(importBranch(node, "else_branch", branches[1])))
+    return failure();
+  for (const Branch &branch : branches)
+    if (branch.counts.size() < node.numOutputs())
+      return node.error() << "has " << node.numOutputs() << " outputs, a branch " << branch.counts.size(), failure();
+  SmallVector<Joined, 0> joined;
+  for (size_t i = 0; i < node.numOutputs(); ++i) {
+    const std::optional<size_t> counts[] = {branches[0].counts[i], branches[1].counts[i]};
+    if (counts[0] != counts[1])
+      return node.unsupported() << "output " << i << " has " << counts[0].value_or(1) << " tensors in one branch, "
+                                << counts[1].value_or(1) << " in the other, and only the run chooses",
+             failure();
+    for (size_t end = joined.size() + counts[0].value_or(1); joined.size() < end;) {
+      size_t at = joined.size();
+      FailureOr<Joined> both = joinOutput(node, i, condition, branches[0].outputs[at], branches[1].outputs[at]);
+      if (failed(both))
+        return failure();
+      joined.push_back(std::move(*both));
+    }
+  }
+  finishIf(node, condition, branches, joined);
+  size_t at = 0;
+  for (size_t i = 0; i < node.numOutputs(); ++i) {
+    std::optional<size_t> count = branches[0].counts[i];
+    if (!count) {
+      node.setOutput(i, joined[at++].tensor);
+      continue;
+    }
+    Sequence sequence;
+    for (size_t end = at + *count; at < end; ++at) {
+      sequence.dtype = joined[at].tensor.dtype;
+      sequence.items.push_back(joined[at].tensor);
+    }
+    Tensor t;
+    t.sequence = std::make_shared<const Sequence>(std::move(sequence));
+    node.setOutput(i, std::move(t));
+  }
+  return success();
 }
 
 static LogicalResult importIf(Node &node) {
@@ -168,21 +223,7 @@ static LogicalResult importIf(Node &node) {
       node.setOutput(i, (*outputs)[i]);
     return success();
   }
-  Branch branches[2];
-  if (failed(importBranch(node, "then_branch", branches[0])) || failed(importBranch(node, "else_branch", branches[1])))
-    return failure();
-  SmallVector<Joined, 0> outputs;
-  for (size_t i = 0; i < node.numOutputs(); ++i) {
-    for (const Branch &branch : branches)
-      if (i >= branch.outputs.size())
-        return node.error() << "has " << node.numOutputs() << " outputs, a branch " << branch.outputs.size(), failure();
-    FailureOr<Joined> joined = joinOutput(node, i, (*condition)[0], branches[0].outputs[i], branches[1].outputs[i]);
-    if (failed(joined))
-      return failure();
-    outputs.push_back(std::move(*joined));
-  }
-  finishIf(node, (*condition)[0], branches, outputs);
-  return success();
+  return importOpenIf(node, (*condition)[0]);
 }
 
 //===----------------------------------------------------------------------===//

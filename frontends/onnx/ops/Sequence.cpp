@@ -320,6 +320,27 @@ static LogicalResult importConcatFromSequence(Node &node) {
 }
 
 //===----------------------------------------------------------------------===//
+// Optionals
+//===----------------------------------------------------------------------===//
+
+/// An optional that has a value is this value.
+static LogicalResult passValue(Node &node) {
+  if (node.isSequence(0)) {
+    setSequence(node, *node.sequence(0));
+    return success();
+  }
+  if (!node.hasInput(0))
+    return node.unsupported() << "an optional without a value", failure();
+  node.setOutput(0, node.input(0));
+  return success();
+}
+
+static LogicalResult importOptionalHasElement(Node &node) {
+  node.setElements(0, DType::Bool, {}, {Scalar(Expr(static_cast<int64_t>(node.hasInput(0))))});
+  return success();
+}
+
+//===----------------------------------------------------------------------===//
 // SequenceMap
 //===----------------------------------------------------------------------===//
 
@@ -377,4 +398,7 @@ void attn::onnx::registerSequenceOps(OpRegistry &registry) {
   registry.add("ConcatFromSequence", {11}, importConcatFromSequence);
   registry.add("SequenceMap", {17}, importSequenceMap);
   registry.add("SplitToSequence", {11, 24}, importSplitToSequence);
+  registry.add("Optional", {15, 28}, passValue);
+  registry.add("OptionalHasElement", {15, 18, 28}, importOptionalHasElement);
+  registry.add("OptionalGetElement", {15, 18, 28}, passValue);
 }
