@@ -214,6 +214,10 @@ TEST_F(StateTest, KeepsWhatDoesNotGrow) {
   ASSERT_EQ(attnrt_state_set(state.get(), "count", &ten.view), ATTNRT_OK);
   append(state.get(), rows, ATTNRT_OK, "step");
   EXPECT_EQ(contents(state.get(), "count"), Floats{11});
+  append(state.get(), rows, ATTNRT_OK, "step");
+  attnrt_state *made = nullptr; // of one that nobody looked at since
+  ASSERT_EQ(attnrt_state_clone(state.get(), &made), ATTNRT_OK) << attnrt_last_error();
+  EXPECT_EQ(contents(State(made).get(), "count"), Floats{12});
   EXPECT_EQ(attnrt_state_truncate(state.get(), 1), ATTNRT_UNSUPPORTED);
   EXPECT_TRUE(errorSays("state 'count' does not keep what it was before"));
   ASSERT_EQ(attnrt_state_reset(state.get()), ATTNRT_OK);
