@@ -27,10 +27,8 @@ void attn::buildGraphPipeline(OpPassManager &pm, unsigned optLevel, llvm::functi
   // and the guard after a softmax are then still ops of their own.
   add(createRaiseSoftmaxPass(options.exactMasks));
   add(createRaiseContractionPass());
-  if (options.hasIntegerProducts) {
-    add(createViewBytesPass());
-    add(createRaiseProductsPass(options.weights));
-  }
+  add(createViewBytesPass());
+  add(createRaiseProductsPass(options.weights));
   add(createRaiseBlockProductsPass());
   add(createRecognizeCellsPass());
   add(createCSEPass());

@@ -26,8 +26,6 @@ struct GraphOptions {
   const WeightStore *weights = nullptr;
   /// Whether kernels go by lists of blocks of keys.
   bool listsBlocks = true;
-  /// Whether there are kernels for products of integers (attn-raise-products).
-  bool hasIntegerProducts = true;
   /// Whether arithmetic on f16 and bf16 is done in f32 (attn-widen-halves); GPUs multiply such numbers as they are.
   bool widensHalves = true;
   /// Nodes of attentions whose weights become outputs ("all": each), and as what (attn-expose-attention).

@@ -36,7 +36,7 @@ public:
 
   GraphOptions graphOptions() const override {
     GraphOptions graph;
-    graph.listsBlocks = graph.hasIntegerProducts = graph.widensHalves = true;
+    graph.listsBlocks = graph.widensHalves = true;
     return graph;
   }
 
