@@ -6,9 +6,7 @@
 #include "mlir/Dialect/Bufferization/Transforms/OneShotModuleBufferize.h"
 #include "mlir/Dialect/Bufferization/Transforms/Transforms.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
-#include "mlir/Dialect/Tensor/Transforms/Transforms.h"
 #include "mlir/Interfaces/SubsetOpInterface.h"
-#include "mlir/Transforms/GreedyPatternRewriteDriver.h"
 
 namespace attn {
 #define GEN_PASS_DEF_ELIMINATEEMPTIESPASS
@@ -45,13 +43,24 @@ bool overwritesWhatIsRead(SubsetInsertionOpInterface insertion, Value empty,
   return llvm::any_of(chain, [&](OpOperand *operand) { return operand->get() != empty && !state.isInPlace(*operand); });
 }
 
+/// Inserts what a reshape only adds dimensions of size 1 to, as of what is stacked, as it is: the reshape would keep it
+/// from its place. Not where it has a dimension of size 1 itself: which of them a slice without all of them lacks
+/// follows from sizes and strides, and strides need not be known.
+void insertWithoutReshape(tensor::InsertSliceOp insertion) {
+  auto reshape = insertion.getSource().getDefiningOp<tensor::ExpandShapeOp>();
+  if (!reshape || llvm::is_contained(reshape.getSrcType().getShape(), 1))
+    return;
+  for (const ReassociationIndices &group : reshape.getReassociationIndices())
+    if (llvm::count_if(group, [&](int64_t dim) { return reshape.getResultType().getDimSize(dim) != 1; }) > 1)
+      return;
+  insertion.getSourceMutable().assign(reshape.getSrc());
+  if (reshape->use_empty())
+    reshape->erase();
+}
+
 struct EliminateEmptiesPass : attn::impl::EliminateEmptiesPassBase<EliminateEmptiesPass> {
   void runOnOperation() override {
-    // A reshape that only adds dimensions of size 1, as of what is stacked, would keep what is inserted from its place.
-    RewritePatternSet patterns(&getContext());
-    tensor::populateReassociativeReshapeFoldingPatterns(patterns);
-    if (failed(applyPatternsGreedily(getOperation(), std::move(patterns))))
-      return signalPassFailure();
+    getOperation().walk(insertWithoutReshape);
     bufferization::OneShotBufferizationOptions options;
     options.allowReturnAllocsFromLoops = options.bufferizeFunctionBoundaries = true;
     bufferization::OneShotAnalysisState state(getOperation(), options);

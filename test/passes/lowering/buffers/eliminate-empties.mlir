@@ -91,3 +91,15 @@ func.func @stacked(%x: tensor<4x3xf32>, %whole: tensor<4x2x3xf32>) -> tensor<4x2
   %two = tensor.insert_slice %one into %whole[0, 1, 0] [4, 1, 3] [1, 1, 1] : tensor<4x1x3xf32> into tensor<4x2x3xf32>
   return %two : tensor<4x2x3xf32>
 }
+
+// Not where a dimension of size 1 could be taken for the one that was added.
+// CHECK-LABEL: func.func @stacked_unit
+// CHECK: tensor.expand_shape
+// CHECK: return
+func.func @stacked_unit(%x: tensor<1x4x3xf32>, %whole: tensor<1x4x2x3xf32>) -> tensor<1x4x2x3xf32> {
+  %e = tensor.empty() : tensor<1x4x3xf32>
+  %a = linalg.exp ins(%x : tensor<1x4x3xf32>) outs(%e : tensor<1x4x3xf32>) -> tensor<1x4x3xf32>
+  %one = tensor.expand_shape %a [[0], [1], [2, 3]] output_shape [1, 4, 1, 3] : tensor<1x4x3xf32> into tensor<1x4x1x3xf32>
+  %two = tensor.insert_slice %one into %whole[0, 0, 1, 0] [1, 4, 1, 3] [1, 1, 1, 1] : tensor<1x4x1x3xf32> into tensor<1x4x2x3xf32>
+  return %two : tensor<1x4x2x3xf32>
+}
