@@ -19,6 +19,17 @@ static bool isOfHead(AffineExpr expr) {
   return isSound;
 }
 
+/// Whether each stride is a multiple of the next one, as cuTensorMapEncodeTiled asks: not of heads of 40 in rows of 288,
+/// which they share with heads of another width. A stride that isn't known is one.
+static bool hasNestedStrides(MemRefType type) {
+  SmallVector<int64_t> strides = type.getStridesAndOffset().first;
+  for (size_t n = 1; n < strides.size(); ++n)
+    if (!ShapedType::isDynamic(strides[n - 1]) && !ShapedType::isDynamic(strides[n]) &&
+        (strides[n] == 0 || strides[n - 1] % strides[n] != 0))
+      return false;
+  return true;
+}
+
 PackedOperand::PackedOperand(const AttentionSpec &spec, size_t position, unsigned rowDim, unsigned dim)
     : position(position), rowDim(rowDim), dim(dim), width(*spec.getStaticSize(dim)),
       padded(llvm::alignTo(width, Warpgroups::kPanel)), isF32(attn::isF32(spec)), map(spec.maps[position]) {
@@ -27,6 +38,7 @@ PackedOperand::PackedOperand(const AttentionSpec &spec, size_t position, unsigne
   constexpr int64_t kMostDims = 5; // of a tensor map
   int64_t rank = map.getNumResults();
   isTiled = piece == 8 && rank == spec.types[position].getRank() && rank <= kMostDims &&
+            hasNestedStrides(spec.types[position]) &&
             llvm::count(map.getResults(), getAffineDimExpr(rowDim, map.getContext())) == 1 &&
             llvm::all_of(map.getResults(), [&](AffineExpr expr) {
               auto known = dyn_cast<AffineDimExpr>(expr);

@@ -5,6 +5,7 @@
 #include "mlir/Dialect/Bufferization/Transforms/OneShotAnalysis.h"
 #include "mlir/Dialect/Bufferization/Transforms/OneShotModuleBufferize.h"
 #include "mlir/Dialect/Bufferization/Transforms/Transforms.h"
+#include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/Interfaces/SubsetOpInterface.h"
 
@@ -43,12 +44,14 @@ bool overwritesWhatIsRead(SubsetInsertionOpInterface insertion, Value empty,
   return llvm::any_of(chain, [&](OpOperand *operand) { return operand->get() != empty && !state.isInPlace(*operand); });
 }
 
-/// Inserts what a reshape only adds dimensions of size 1 to, as of what is stacked, as it is: the reshape would keep it
-/// from its place. Not where it has a dimension of size 1 itself: which of them a slice without all of them lacks
-/// follows from sizes and strides, and strides need not be known.
+/// Inserts what a reshape only adds dimensions of size 1 to, as of what is stacked, as it is: the reshape would keep what
+/// is computed into a tensor.empty from its place. Not where it has a dimension of size 1 itself: which of them a slice
+/// without all of them lacks follows from sizes and strides, and strides need not be known.
 void insertWithoutReshape(tensor::InsertSliceOp insertion) {
   auto reshape = insertion.getSource().getDefiningOp<tensor::ExpandShapeOp>();
-  if (!reshape || llvm::is_contained(reshape.getSrcType().getShape(), 1))
+  auto maker = reshape ? reshape.getSrc().getDefiningOp<linalg::LinalgOp>() : linalg::LinalgOp();
+  if (!maker || !maker.getDpsInits()[0].getDefiningOp<tensor::EmptyOp>() ||
+      llvm::is_contained(reshape.getSrcType().getShape(), 1))
     return;
   for (const ReassociationIndices &group : reshape.getReassociationIndices())
     if (llvm::count_if(group, [&](int64_t dim) { return reshape.getResultType().getDimSize(dim) != 1; }) > 1)

@@ -45,9 +45,11 @@ CacheValues::CacheValues(Value start) {
       return true;
     }
     int64_t width = type.getShape().back();
-    if (ShapedType::isDynamic(width) || width < kLeastWidth)
-      refuse("its rows are of " + (ShapedType::isDynamic(width) ? "any length" : Twine(width) + " numbers") +
-             ", and of less than " + Twine(kLeastWidth) + " the scales would take too much");
+    if (ShapedType::isDynamic(width))
+      refuse("its rows are of any length");
+    else if (width < kLeastWidth)
+      refuse("its rows are of " + Twine(width) + " numbers, and for less than " + Twine(kLeastWidth) +
+             " the scales would take too much");
     values.insert(value);
     if (auto argument = dyn_cast<BlockArgument>(value))
       followArgument(argument, list);
@@ -133,8 +135,10 @@ void CacheValues::followState(BlockArgument argument, List &list) {
   auto states = entry ? entry->getAttrOfType<ArrayAttr>(kStatesAttr) : ArrayAttr();
   if (states)
     for (auto state : states.getAsRange<DenseI64ArrayAttr>())
-      if (state[0] == argument.getArgNumber())
+      if (state[0] == argument.getArgNumber()) {
+        output = state[1];
         return list.push_back(argument.getOwner()->getTerminator()->getOperand(state[1]));
+      }
   refuse("it is made of an input that is no state");
 }
 
@@ -162,11 +166,8 @@ void CacheValues::followUse(OpOperand &use, List &list) {
   if (isMove(op))
     return list.push_back(op->getResult(0));
   if (isa<func::ReturnOp>(op)) {
-    auto states = op->getParentOp()->getAttrOfType<ArrayAttr>(kStatesAttr);
-    bool isState = states && llvm::any_of(states.getAsRange<DenseI64ArrayAttr>(),
-                                          [&](DenseI64ArrayAttr state) { return state[1] == number; });
-    if (!isState)
-      refuse("it is an output that is no state, too");
+    if (output != number)
+      refuse("it is another output, too");
     return;
   }
   refuse(describe(op) + " reads it, which is no attention");

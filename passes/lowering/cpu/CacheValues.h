@@ -43,6 +43,7 @@ private:
   void refuse(const llvm::Twine &reason);
 
   std::string obstacle;
+  std::optional<unsigned> output; ///< of the state
   bool isAppended = false;
 };
 

@@ -15,15 +15,14 @@ namespace {
 /// Queries that share keys from which on one product of all is faster than one each.
 constexpr int64_t kLeastQueries = 16;
 
-bool namesPart(AffineMap map) {
-  return llvm::any_of(map.getResults(), [](AffineExpr expr) { return AttentionOp::getDivisor(expr) > 1; });
-}
+/// Whether each dimension of the operand is one of the attention, whole: no part of one, nor one place of its own.
+bool isWhole(AffineMap map) { return llvm::all_of(map.getResults(), llvm::IsaPred<AffineDimExpr>); }
 
 bool sharesKeys(AttentionOp op) {
   if (!op.getKey() || !getScoreFormula(op.getKind()).isProduct || getStaticSize(op, Dim::I) != 1)
     return false;
   AffineMap query = op.getQueryMap(), key = op.getKeyMap(), value = op.getValueMap();
-  if (namesPart(query) || namesPart(key))
+  if (!isWhole(query) || !isWhole(key))
     return false;
   return llvm::any_of(ArrayRef<unsigned>{Dim::B, Dim::H}, [&](unsigned dim) {
     return AttentionOp::names(query, dim) && AttentionOp::names(value, dim) && !AttentionOp::names(key, dim) &&

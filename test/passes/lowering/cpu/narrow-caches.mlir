@@ -59,7 +59,7 @@ func.func @step(%q: tensor<?x8x1x8xf32>, %key: tensor<?x2x1x8xf32>, %value: tens
 // CHECK: cache = "state '0'", entry = "misses", reason = "no attention reads it"
 // CHECK-SAME: cache = "state '1'", entry = "misses", reason = "'linalg.reduce' reads it, which is no attention"
 // CHECK-SAME: cache = "state '2'", entry = "misses", reason = "'attn.attention' has keys that are not its rows"
-// CHECK-SAME: cache = "state '3'", entry = "misses", reason = "its rows are of 4 numbers, and of less than 8 the scales would take too much"
+// CHECK-SAME: cache = "state '3'", entry = "misses", reason = "its rows are of 4 numbers, and for less than 8 the scales would take too much"
 // CHECK-SAME: cache = "state '4'", entry = "misses", reason = "'attn.attention' reads it as something else than keys or values"
 // CHECK-LABEL: func.func @misses
 // CHECK-NOT: i8
