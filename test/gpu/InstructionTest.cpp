@@ -189,6 +189,8 @@ TEST(PtxInstruction, Conversions) {
            {"cvt.u32.u64", "0x100000002", "%r", 2},
            {"cvt.s32.s8", "0x80", "%r", 0xffffff80},
            {"cvt.u32.u8", "0x180", "%r", 0x80},
+           {"cvt.s8.s32", "-5", "%r", 0xfffffffb},
+           {"cvt.u8.u32", "0x1fb", "%r", 0xfb},
            {"cvt.rn.f32.s32", "-3", "%f", 0xc0400000},
            {"cvt.rn.f32.u32", "16777217", "%f", 0x4b800000}, // a tie, to even
            {"cvt.rn.f32.s64", "16777219", "%f", 0x4b800002},

@@ -96,6 +96,14 @@ LogicalResult readWidths(Node &n, const Expr &all, SmallVector<Expr, 3> &widths)
   return n.requireEqual(widths[0] + widths[1] + widths[2], all, "query, key and value have {0} columns of {1}");
 }
 
+LogicalResult expectBias(Node &n, size_t i, DType dtype, const Expr &begin, const Expr &columns) {
+  const Tensor &bias = n.input(i);
+  if (bias.rank() != 1 || bias.dtype != dtype)
+    return n.error() << "expects a bias of rank 1 and type " << dtypeName(dtype) << ", has rank " << bias.rank()
+                     << " and type " << dtypeName(bias.dtype);
+  return n.requireAtMost(begin + columns, bias.shape[0], "a bias of {1} numbers for {0} columns");
+}
+
 LogicalResult addMasks(Node &n, ScoreRule &rule, size_t mask, size_t bias, const AttentionSizes &sizes) {
   std::optional<Tensor> all;
   if (n.hasInput(mask)) {
@@ -213,8 +221,8 @@ LogicalResult attendProjected(Node &n, const Tensor &projected, const AttentionI
   std::optional<Tensor> bias;
   if (n.hasInput(2))
     bias = n.input(2);
-  if (bias && bias->dtype != projected.dtype)
-    return n.error() << "expects a bias of " << dtypeName(projected.dtype) << ", has " << dtypeName(bias->dtype);
+  if (bias && failed(expectBias(n, 2, projected.dtype, Expr(0), n.input(1).shape[1])))
+    return failure();
   HeadTensor parts[3];
   Expr begin(0);
   for (auto [part, width] : llvm::zip_equal(parts, widths)) {
@@ -321,6 +329,8 @@ FailureOr<HeadTensor> multiHeadPart(Node &n, int64_t i, int64_t heads, Expr &bia
     return n.error() << "expects input " << i << " of rank 3 to 5, has rank " << t.rank();
   FailureOr<Tensor> whole = t;
   if (bias) {
+    if (failed(expectBias(n, 3, t.dtype, biasBegin, t.shape[2])))
+      return failure();
     whole =
         formula(n, t.dtype, {t, n.slice(*bias, 0, biasBegin, t.shape[2])}, [](ArrayRef<Num> v) { return v[0] + v[1]; });
     biasBegin = biasBegin + t.shape[2];

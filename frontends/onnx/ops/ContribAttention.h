@@ -19,6 +19,9 @@ mlir::FailureOr<double> readScale(Node &n, const Expr &width);
 /// The mask and the bias (inputs, either of which may be missing) as one mask.
 mlir::LogicalResult addMasks(Node &n, ScoreRule &rule, size_t mask, size_t bias, const AttentionSizes &sizes);
 
+/// Input `i` as the bias of `columns` columns of `dtype` from column `begin` on: a vector that has them.
+mlir::LogicalResult expectBias(Node &n, size_t i, DType dtype, const Expr &begin, const Expr &columns);
+
 /// How many of `all` columns are query, key and value: qkv_hidden_sizes, or a third each.
 mlir::LogicalResult readWidths(Node &n, const Expr &all, llvm::SmallVector<Expr, 3> &widths);
 

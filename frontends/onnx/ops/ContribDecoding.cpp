@@ -44,6 +44,8 @@ FailureOr<SmallVector<Tensor, 3>> projections(Node &n) {
   for (Tensor &part : parts) {
     if (part.rank() != 3) // a key of another sequence has its bias
       continue;
+    if (failed(expectBias(n, Bias, part.dtype, begin, part.shape[2])))
+      return failure();
     FailureOr<Tensor> biased = formula(n, part.dtype, {part, n.slice(n.input(Bias), 0, begin, part.shape[2])},
                                        [](ArrayRef<Num> v) { return v[0] + v[1]; });
     if (failed(biased))

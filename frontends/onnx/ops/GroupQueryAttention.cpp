@@ -190,6 +190,8 @@ FailureOr<HeadTensor> cached(Node &n, const GroupQuery &g, size_t pastInput, con
     for (int64_t d : {0, 1, 3})
       if (failed(n.requireEqual(past.shape[d], out.shape[d], "sizes {0} of the past and {1} differ")))
         return failure();
+    if (failed(n.requireAtMost(past.shape[2], length, "a past of {0} rows for a cache of {1}")))
+      return failure();
     sizesOf(past);
     cache = tensor::InsertSliceOp::create(b, n.loc(), n.value(past), cache, offsets, sizes, strides);
   }
@@ -266,6 +268,9 @@ FailureOr<Tensor> visibleBlocks(Node &n) {
                      << dtypeName(rows.dtype) << " and " << dtypeName(columns.dtype) << " of ranks " << rows.rank()
                      << " and " << columns.rank();
   if (failed(n.requireEqual(rows.shape[0], columns.shape[0], "{0} layouts of rows and {1} of columns")))
+    return failure();
+  if (failed(n.requireAtMost(1, rows.shape[0], "there are {1} layouts")) ||
+      failed(n.requireAtMost(1, rows.shape[1], "rows of {1} numbers, one more than there are blocks")))
     return failure();
   Expr blocks = rows.shape[1] - Expr(1);
   Value begins = n.value(rows), numbers = n.value(columns);

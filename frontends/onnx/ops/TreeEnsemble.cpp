@@ -140,7 +140,8 @@ FailureOr<Forest> readForest(Node &n) {
   for (size_t i = 0; i < count; ++i) {
     TreeNode node{(*features)[i], static_cast<int64_t>((*modes)[i]), (*splits)[i], !missing.empty() && missing[i], {}};
     for (int side : {0, 1}) {
-      if (isOutside(next[side][i], isLeaf[side][i] ? leaves : count) || node.mode > Member || node.feature < 0)
+      if (isOutside(next[side][i], isLeaf[side][i] ? leaves : count) || node.mode > Member ||
+          isOutside(node.feature, INT32_MAX))
         return n.error() << "node " << i << " of its trees goes to " << next[side][i] << ", has mode " << node.mode
                          << " and feature " << node.feature << "; there are " << count << " nodes and " << leaves
                          << " leaves";

@@ -19,8 +19,8 @@ static bool isOfHead(AffineExpr expr) {
   return isSound;
 }
 
-/// Whether each stride is a multiple of the next one, as cuTensorMapEncodeTiled asks: not of heads of 40 in rows of 288,
-/// which they share with heads of another width. A stride that isn't known is one.
+/// Whether each stride is a multiple of the next one, as cuTensorMapEncodeTiled asks: not of heads of 40 in rows of
+/// 288, which they share with heads of another width. A stride that isn't known is one.
 static bool hasNestedStrides(MemRefType type) {
   SmallVector<int64_t> strides = type.getStridesAndOffset().first;
   for (size_t n = 1; n < strides.size(); ++n)

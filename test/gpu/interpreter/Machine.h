@@ -10,6 +10,7 @@
 #include <functional>
 #include <memory>
 #include <random>
+#include <type_traits>
 #include <unordered_map>
 
 namespace ptx {
@@ -203,9 +204,17 @@ struct Step {
     memcpy(&value, &bits, sizeof(T));
     return value;
   }
-  template <typename T> void write(const Operand &operand, unsigned lane, T value) {
+  /// A register as wide as any: a signed integer keeps its sign in it (section 9.4.1).
+  template <typename T> static uint64_t widened(T value) {
     uint64_t bits = 0;
-    memcpy(&bits, &value, sizeof(T));
+    if constexpr (std::is_integral_v<T> && std::is_signed_v<T>)
+      bits = static_cast<uint64_t>(static_cast<int64_t>(value));
+    else
+      memcpy(&bits, &value, sizeof(T));
+    return bits;
+  }
+  template <typename T> void write(const Operand &operand, unsigned lane, T value) {
+    uint64_t bits = widened(value);
     if (operand.kind == Operand::Register)
       warp.at(operand.index, lane) = bits;
     else if (operand.kind != Operand::Nothing)
@@ -226,12 +235,7 @@ struct Step {
     if (to.kind != Operand::Register)
       return lanes([&](unsigned lane) { write(to, lane, f(lane)); });
     uint64_t *at = &warp.at(to.index, 0);
-    lanes([&](unsigned lane) {
-      auto value = f(lane);
-      uint64_t bits = 0;
-      memcpy(&bits, &value, sizeof(value));
-      at[lane] = bits;
-    });
+    lanes([&](unsigned lane) { at[lane] = widened(f(lane)); });
   }
   const Operand &operand(size_t i) const {
     if (i >= in.operands.size())
