@@ -96,12 +96,34 @@ LogicalResult readWidths(Node &n, const Expr &all, SmallVector<Expr, 3> &widths)
   return n.requireEqual(widths[0] + widths[1] + widths[2], all, "query, key and value have {0} columns of {1}");
 }
 
-LogicalResult expectBias(Node &n, size_t i, DType dtype, const Expr &begin, const Expr &columns) {
+FailureOr<Tensor> addBias(Node &n, size_t i, const Tensor &t, const Expr &begin) {
   const Tensor &bias = n.input(i);
-  if (bias.rank() != 1 || bias.dtype != dtype)
-    return n.error() << "expects a bias of rank 1 and type " << dtypeName(dtype) << ", has rank " << bias.rank()
+  if (bias.rank() != 1 || bias.dtype != t.dtype)
+    return n.error() << "expects a bias of rank 1 and type " << dtypeName(t.dtype) << ", has rank " << bias.rank()
                      << " and type " << dtypeName(bias.dtype);
-  return n.requireAtMost(begin + columns, bias.shape[0], "a bias of {1} numbers for {0} columns");
+  const Expr &columns = t.shape.back();
+  if (failed(n.requireAtMost(begin + columns, bias.shape[0], "a bias of {1} numbers for {0} columns")))
+    return failure();
+  return formula(n, t.dtype, {t, n.slice(bias, 0, begin, columns)}, [](ArrayRef<Num> v) { return v[0] + v[1]; });
+}
+
+LogicalResult expectPast(Node &n, const Tensor &past, const Tensor &next) {
+  if (past.rank() != 4 || past.dtype != next.dtype)
+    return n.error() << "expects a past of rank 4 and type " << dtypeName(next.dtype) << ", has rank " << past.rank()
+                     << " and type " << dtypeName(past.dtype);
+  for (int64_t d : {0, 1, 3})
+    if (failed(n.requireEqual(past.shape[d], next.shape[d], "sizes {0} of the past and {1} differ")))
+      return failure();
+  return success();
+}
+
+FailureOr<HeadTensor> withPast(Node &n, const Tensor &past, const HeadTensor &t) {
+  Tensor next = headsOutside(n, t);
+  if (failed(expectPast(n, past, next)))
+    return failure();
+  SmallVector<Expr, 4> shape(next.shape);
+  shape[2] = past.shape[2] + next.shape[2];
+  return HeadTensor{concatenate(n, {past, next}, 2, shape), false};
 }
 
 LogicalResult addMasks(Node &n, ScoreRule &rule, size_t mask, size_t bias, const AttentionSizes &sizes) {
@@ -127,29 +149,6 @@ LogicalResult addMasks(Node &n, ScoreRule &rule, size_t mask, size_t bias, const
 }
 
 namespace {
-
-/// `count` columns of [B, S, columns] from `begin` on, plus the same of a bias.
-FailureOr<Tensor> columns(Node &n, const Tensor &t, const std::optional<Tensor> &bias, const Expr &begin,
-                          const Expr &count) {
-  Tensor part = n.slice(t, t.rank() - 1, begin, count);
-  if (!bias)
-    return part;
-  return formula(n, t.dtype, {part, n.slice(*bias, 0, begin, count)}, [](ArrayRef<Num> v) { return v[0] + v[1]; });
-}
-
-/// past [B, N, P, D] and then `t` in the length, heads outside.
-FailureOr<HeadTensor> withPast(Node &n, const Tensor &past, const HeadTensor &t) {
-  Tensor next = headsOutside(n, t);
-  if (past.rank() != 4 || past.dtype != next.dtype)
-    return n.error() << "expects a past of rank 4 and type " << dtypeName(next.dtype) << ", has rank " << past.rank()
-                     << " and type " << dtypeName(past.dtype);
-  for (int64_t d : {0, 1, 3})
-    if (failed(n.requireEqual(past.shape[d], next.shape[d], "sizes {0} of the past and {1} differ")))
-      return failure();
-  SmallVector<Expr, 4> shape(next.shape);
-  shape[2] = past.shape[2] + next.shape[2];
-  return HeadTensor{concatenate(n, {past, next}, 2, shape), false};
-}
 
 /// Query, key and value attended to under the mask of input `mask` and the bias
 /// of input `bias`, to no later key where the node is unidirectional.
@@ -218,15 +217,12 @@ LogicalResult attendProjected(Node &n, const Tensor &projected, const AttentionI
   SmallVector<Expr, 3> widths;
   if (failed(heads) || failed(readWidths(n, n.input(1).shape[1], widths)))
     return failure();
-  std::optional<Tensor> bias;
-  if (n.hasInput(2))
-    bias = n.input(2);
-  if (bias && failed(expectBias(n, 2, projected.dtype, Expr(0), n.input(1).shape[1])))
-    return failure();
   HeadTensor parts[3];
   Expr begin(0);
   for (auto [part, width] : llvm::zip_equal(parts, widths)) {
-    FailureOr<Tensor> own = columns(n, projected, bias, begin, width);
+    FailureOr<Tensor> own = n.slice(projected, projected.rank() - 1, begin, width);
+    if (n.hasInput(2))
+      own = addBias(n, 2, *own, begin);
     if (failed(own))
       return failure();
     FailureOr<HeadTensor> split = splitHeads(n, *own, *heads);
@@ -308,11 +304,8 @@ FailureOr<HeadTensor> packedPart(Node &n, const Tensor &t, int64_t i, int64_t co
 
 /// Query, key or value `i` of a MultiHeadAttention, its bias added.
 FailureOr<HeadTensor> multiHeadPart(Node &n, int64_t i, int64_t heads, Expr &biasBegin) {
-  std::optional<Tensor> bias;
-  if (n.hasInput(3))
-    bias = n.input(3);
   auto unbiased = [&](FailureOr<HeadTensor> t) -> FailureOr<HeadTensor> {
-    if (bias)
+    if (n.hasInput(3))
       return n.unsupported() << "a bias of packed operands";
     return t;
   };
@@ -328,11 +321,8 @@ FailureOr<HeadTensor> multiHeadPart(Node &n, int64_t i, int64_t heads, Expr &bia
   if (t.rank() != 3)
     return n.error() << "expects input " << i << " of rank 3 to 5, has rank " << t.rank();
   FailureOr<Tensor> whole = t;
-  if (bias) {
-    if (failed(expectBias(n, 3, t.dtype, biasBegin, t.shape[2])))
-      return failure();
-    whole =
-        formula(n, t.dtype, {t, n.slice(*bias, 0, biasBegin, t.shape[2])}, [](ArrayRef<Num> v) { return v[0] + v[1]; });
+  if (n.hasInput(3)) {
+    whole = addBias(n, 3, t, biasBegin);
     biasBegin = biasBegin + t.shape[2];
   }
   if (failed(whole))

@@ -19,8 +19,15 @@ mlir::FailureOr<double> readScale(Node &n, const Expr &width);
 /// The mask and the bias (inputs, either of which may be missing) as one mask.
 mlir::LogicalResult addMasks(Node &n, ScoreRule &rule, size_t mask, size_t bias, const AttentionSizes &sizes);
 
-/// Input `i` as the bias of `columns` columns of `dtype` from column `begin` on: a vector that has them.
-mlir::LogicalResult expectBias(Node &n, size_t i, DType dtype, const Expr &begin, const Expr &columns);
+/// `t` plus, in its last dimension, input `i` from number `begin` on: a bias, which has to be a vector of `t`'s type
+/// that has them.
+mlir::FailureOr<Tensor> addBias(Node &n, size_t i, const Tensor &t, const Expr &begin);
+
+/// Fails unless `past` is of the type, batch, heads and width of `next`, both [B, N, length, D].
+mlir::LogicalResult expectPast(Node &n, const Tensor &past, const Tensor &next);
+
+/// past [B, N, P, D] and then `t` in the length, heads outside.
+mlir::FailureOr<HeadTensor> withPast(Node &n, const Tensor &past, const HeadTensor &t);
 
 /// How many of `all` columns are query, key and value: qkv_hidden_sizes, or a third each.
 mlir::LogicalResult readWidths(Node &n, const Expr &all, llvm::SmallVector<Expr, 3> &widths);

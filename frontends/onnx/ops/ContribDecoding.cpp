@@ -44,10 +44,7 @@ FailureOr<SmallVector<Tensor, 3>> projections(Node &n) {
   for (Tensor &part : parts) {
     if (part.rank() != 3) // a key of another sequence has its bias
       continue;
-    if (failed(expectBias(n, Bias, part.dtype, begin, part.shape[2])))
-      return failure();
-    FailureOr<Tensor> biased = formula(n, part.dtype, {part, n.slice(n.input(Bias), 0, begin, part.shape[2])},
-                                       [](ArrayRef<Num> v) { return v[0] + v[1]; });
+    FailureOr<Tensor> biased = addBias(n, Bias, part, begin);
     if (failed(biased))
       return failure();
     begin = begin + part.shape[2];
@@ -65,18 +62,12 @@ struct Cache {
 
 FailureOr<Cache> appended(Node &n, const Tensor &past, const HeadTensor &t, const std::optional<Expr> &length) {
   Tensor next = headsOutside(n, t);
-  if (past.rank() != 4 || past.dtype != next.dtype)
-    return n.error() << "expects a past of rank 4 and type " << dtypeName(next.dtype) << ", has rank " << past.rank()
-                     << " and type " << dtypeName(past.dtype);
-  for (int64_t d : {0, 1, 3})
-    if (failed(n.requireEqual(past.shape[d], next.shape[d], "sizes {0} of the past and {1} differ")))
-      return failure();
   if (!length) {
-    SmallVector<Expr, 4> shape(next.shape);
-    shape[2] = past.shape[2] + next.shape[2];
-    Tensor present = concatenate(n, {past, next}, 2, shape);
-    return Cache{present, {present, false}};
+    FailureOr<HeadTensor> keys = withPast(n, past, t);
+    return failed(keys) ? FailureOr<Cache>() : Cache{keys->tensor, *keys};
   }
+  if (failed(expectPast(n, past, next)))
+    return failure();
   Expr all = *length + next.shape[2];
   if (failed(n.requireAtMost(0, *length, "past_sequence_length is {1}")) ||
       failed(n.requireAtMost(all, past.shape[2], "a past of {1} rows has no room for {0}")))

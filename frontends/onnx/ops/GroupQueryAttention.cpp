@@ -168,9 +168,10 @@ LogicalResult rotate(Node &n, GroupQuery &g, const Inputs &inputs) {
   return success();
 }
 
-/// The cache [B, N, length, D]: the past, and the new rows of each batch from
-/// its offset on.
-FailureOr<HeadTensor> cached(Node &n, const GroupQuery &g, size_t pastInput, const HeadTensor &t, const Expr &length) {
+/// The cache [B, N, length, D] of keys (`which` 0) or values (1), an output: the past, and the new rows of each batch
+/// from its offset on.
+FailureOr<HeadTensor> cached(Node &n, const GroupQuery &g, size_t which, const HeadTensor &t, const Expr &length) {
+  size_t pastInput = 3 + which;
   OpBuilder &b = n.builder();
   Tensor next = headsOutside(n, t), out;
   out.dtype = next.dtype;
@@ -211,6 +212,7 @@ FailureOr<HeadTensor> cached(Node &n, const GroupQuery &g, size_t pastInput, con
     return {tensor::InsertSliceOp::create(b, loc, row, carried[0], to, sizes, strides)};
   };
   out.value = sequential(b, n.loc(), n.symbols().materialize(b, n.loc(), next.shape[0]), cache, body)[0];
+  n.setOutput(1 + which, out);
   return HeadTensor{out, false};
 }
 
@@ -227,11 +229,9 @@ LogicalResult importGroupQueryAttention(Node &n) {
     length = n.symbols().max(length, n.input(3).shape[2]);
   if (failed(n.requireAtMost(g->query.length(), length, "there are {0} new keys for a cache of {1}")))
     return failure();
-  FailureOr<HeadTensor> key = cached(n, *g, 3, g->key, length), value = cached(n, *g, 4, g->value, length);
+  FailureOr<HeadTensor> key = cached(n, *g, 0, g->key, length), value = cached(n, *g, 1, g->value, length);
   if (failed(key) || failed(value))
     return failure();
-  n.setOutput(1, key->tensor);
-  n.setOutput(2, value->tensor);
   AttentionOperands o{g->query, *key, *value, true, 1, std::nullopt, {}, std::nullopt, std::nullopt};
   if (failed(checkSizes(n, o)))
     return failure();
@@ -333,11 +333,9 @@ LogicalResult importSparseAttention(Node &n) {
   Expr length = n.input(3).shape[2];
   if (failed(n.requireAtMost(g->total, length, "there are {0} keys for a cache of {1}")))
     return failure();
-  FailureOr<HeadTensor> key = cached(n, *g, 3, g->key, length), value = cached(n, *g, 4, g->value, length);
+  FailureOr<HeadTensor> key = cached(n, *g, 0, g->key, length), value = cached(n, *g, 1, g->value, length);
   if (failed(key) || failed(value))
     return failure();
-  n.setOutput(1, key->tensor);
-  n.setOutput(2, value->tensor);
   // What is behind the last key is not looked at.
   Tensor keys = n.slice(key->tensor, 2, 0, g->total), values = n.slice(value->tensor, 2, 0, g->total);
   AttentionOperands o{g->query, {keys, false}, {values, false}, true, 1, std::nullopt, {}, std::nullopt, std::nullopt};

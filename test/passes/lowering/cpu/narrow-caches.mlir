@@ -112,3 +112,28 @@ func.func @misses(%a: tensor<?x8xf32>, %b: tensor<?x8xf32>, %c: tensor<?x8xf32>,
       tensor<?x8xf32>, tensor<8xf32>, tensor<1x8xf32>, tensor<8x4xf32>, tensor<?x8xf32>
 }
 }
+
+// -----
+
+// Nor one that is also what another state, which each run makes anew, becomes: the manifest calls that one floats.
+// CHECK: cache = "state '0'", entry = "twice", reason = "it is another output, too"
+// CHECK-LABEL: func.func @twice
+// CHECK-NOT: i8
+#q = affine_map<(b, h, i, j, d, e) -> (i, d)>
+#k = affine_map<(b, h, i, j, d, e) -> (j, d)>
+#v = affine_map<(b, h, i, j, d, e) -> (j, e)>
+#o = affine_map<(b, h, i, j, d, e) -> (i, e)>
+module attributes {attn.target = #attn.target<triple = "x86_64-unknown-linux-gnu", cpu = "x86-64-v3", features = "", isa = "avx2", l1 = 32768, l2 = 1048576>} {
+func.func @twice(%a: tensor<?x8xf32>, %b: tensor<?x8xf32>, %row: tensor<1x8xf32>)
+    -> (tensor<?x8xf32>, tensor<?x8xf32>, tensor<1x8xf32>)
+    attributes {attn.entry, attn.states = [array<i64: 0, 0>, array<i64: 1, 1>]} {
+  %0 = attn.kv_append %row to %a dim 0 state 0 : tensor<1x8xf32>, tensor<?x8xf32> -> tensor<?x8xf32>
+  %r = attn.attention masked_rows nan maps [#q, #k, #v, #o]
+      ins(%row, %0, %0 : tensor<1x8xf32>, tensor<?x8xf32>, tensor<?x8xf32>) -> tensor<1x8xf32>
+    score {
+    ^bb0(%s: f32):
+      attn.yield %s : f32
+    }
+  return %0, %0, %r : tensor<?x8xf32>, tensor<?x8xf32>, tensor<1x8xf32>
+}
+}

@@ -133,6 +133,7 @@ func.func @not_multiplied(%q: tensor<2x3x4x8xf32>, %k: tensor<2x5x4x8xf32>) -> t
 #q = affine_map<(b, h, i, j, d, e) -> (i, b, d)>
 #k = affine_map<(b, h, i, j, d, e) -> (d, h, j)>
 #kb = affine_map<(b, h, i, j, d, e) -> (b, d, h, j)>
+#k0 = affine_map<(b, h, i, j, d, e) -> (0, d, h, j)>
 #v = affine_map<(b, h, i, j, d, e) -> (h, b, j, e)>
 #vh = affine_map<(b, h, i, j, d, e) -> (h, j, e)>
 #o = affine_map<(b, h, i, j, d, e) -> (b, h, e, i)>
@@ -156,13 +157,14 @@ func.func @sampled(%q: tensor<1x?x32xf32>, %k: tensor<32x4x12xf32>, %v: tensor<4
   return %x : tensor<?x4x8x1xf32>
 }
 
-// Not where they are few, share the values, have keys of their own, or are rows that read them together.
+// Not where they are few, share the values, have keys of their own, are rows that read them together, or where the keys
+// have a dimension of size 1 that is none of the attention.
 // CHECK-LABEL: func.func @not_sampled
 // CHECK-NOT: linalg.contract
 // CHECK: return
 func.func @not_sampled(%q: tensor<1x?x32xf32>, %few: tensor<1x15x32xf32>, %rows: tensor<2x?x32xf32>, %k: tensor<32x4x12xf32>,
-                       %kb: tensor<?x32x4x12xf32>, %v: tensor<4x?x12x8xf32>, %v15: tensor<4x15x12x8xf32>, %vh: tensor<4x12x8xf32>)
-    -> (tensor<15x4x8x1xf32>, tensor<?x4x8x1xf32>, tensor<?x4x8x1xf32>, tensor<?x4x8x2xf32>) {
+                       %kb: tensor<?x32x4x12xf32>, %k0: tensor<1x32x4x12xf32>, %v: tensor<4x?x12x8xf32>, %v15: tensor<4x15x12x8xf32>, %vh: tensor<4x12x8xf32>)
+    -> (tensor<15x4x8x1xf32>, tensor<?x4x8x1xf32>, tensor<?x4x8x1xf32>, tensor<?x4x8x2xf32>, tensor<?x4x8x1xf32>) {
   %w = attn.attention masked_rows nan maps [#q, #k, #v, #o]
       ins(%few, %k, %v15 : tensor<1x15x32xf32>, tensor<32x4x12xf32>, tensor<4x15x12x8xf32>) -> tensor<15x4x8x1xf32>
     score {
@@ -187,5 +189,12 @@ func.func @not_sampled(%q: tensor<1x?x32xf32>, %few: tensor<1x15x32xf32>, %rows:
     ^bb0(%s: f32):
       attn.yield %s : f32
     }
-  return %w, %x, %y, %z : tensor<15x4x8x1xf32>, tensor<?x4x8x1xf32>, tensor<?x4x8x1xf32>, tensor<?x4x8x2xf32>
+  %u = attn.attention masked_rows nan maps [#q, #k0, #v, #o]
+      ins(%q, %k0, %v : tensor<1x?x32xf32>, tensor<1x32x4x12xf32>, tensor<4x?x12x8xf32>) -> tensor<?x4x8x1xf32>
+    score {
+    ^bb0(%s: f32):
+      attn.yield %s : f32
+    }
+  return %w, %x, %y, %z, %u : tensor<15x4x8x1xf32>, tensor<?x4x8x1xf32>, tensor<?x4x8x1xf32>, tensor<?x4x8x2xf32>,
+      tensor<?x4x8x1xf32>
 }
