@@ -8,8 +8,8 @@
 
 Seed n is always the same model (model_graphs.py), spelled for an opset from 7 to 28 (model_versions.py), and run at two
 assignments of its open sizes. What it must compute is its float64 evaluation (float64.py); how far an answer may lie
-off is what rounding each value at random does to that evaluation. ONNX Runtime and the evaluation run in a child of
-their own, as some models end it. Where attnc differs from float64 the others vote:
+off is what rounding each value at random does to that evaluation. It and ONNX Runtime run in a child of their own, as
+some models end it. Where attnc differs from float64 the others are asked:
 
     wrong      one of them agrees with float64
     split      none agrees with it, nor with attnc
@@ -105,9 +105,9 @@ def by_onnxruntime(model, feeds):
         return None
 
 
-def references(model, runs, noise, samples):
+def expected(model, runs, noise, samples):
     evaluator = float64.Float64(model)
-    return [(Expected(evaluator, feeds, noise, samples), by_onnxruntime(model, feeds)) for feeds in runs]
+    return [Expected(evaluator, feeds, noise, samples) for feeds in runs]
 
 
 def in_child(function, *arguments):
@@ -164,29 +164,29 @@ def position(expected, got, other):
 
 def vote(server, model, feeds, got, names):
     """(kind, message) of outputs that differ from float64."""
-    answer = in_child(references, model, [feeds], 16, 8)
-    if answer is None:
+    exact = in_child(expected, model, [feeds], 16, 8)
+    if exact is None:
         return "void", ""
-    (expected, theirs), = answer
-    text = expected.complaint(got)
+    text = exact[0].complaint(got)
     if not text:
         return "pass", ""
+    theirs = in_child(by_onnxruntime, model, feeds)
     try:
         plain, _ = server.run(model, feeds, names, level=0)
     except backend.Refused as refusal:
         plain, text = None, f"{text}; -O0: {refusal}"
-    voices = [f"{who} {position(expected, got, x)}" for who, x in (("ONNX Runtime", theirs), ("-O0", plain))]
+    voices = [f"{who} {position(exact[0], got, x)}" for who, x in (("ONNX Runtime", theirs), ("-O0", plain))]
     text = f"{text}; {', '.join(voices)}"
-    if any(x is not None and not expected.complaint(x) for x in (theirs, plain)):
+    if any(x is not None and not exact[0].complaint(x) for x in (theirs, plain)):
         return "wrong", text
-    return ("reference" if agree(expected, got, theirs) and agree(expected, got, plain) else "split"), text
+    return ("reference" if agree(exact[0], got, theirs) and agree(exact[0], got, plain) else "split"), text
 
 
 def verdict(server, model, runs):
     """(kind, message, the run) of a model and its inputs: the first that does not pass."""
     names = [o.name for o in model.graph.output]
     try:
-        expected = in_child(references, model, runs, 8, 1)
+        exact = in_child(expected, model, runs, 8, 1)
     except ValueError as error:
         return "generator", str(error), 0
     for n, feeds in enumerate(runs):
@@ -197,9 +197,9 @@ def verdict(server, model, runs):
             if refusal.code == backend.UNSUPPORTED:
                 return ("open" if operators.OPEN.search(refusal.message) else "refused"), text, n
             return ("crash" if refusal.code == backend.INTERNAL else "wrong"), text, n
-        if expected is None or any(np.isnan(v).any() for v in expected[n][0].values if v.dtype == np.float64):
-            return "void", "the reference died" if expected is None else "NaN", n
-        if expected[n][0].complaint(got):
+        if exact is None or any(np.isnan(v).any() for v in exact[n].values if v.dtype == np.float64):
+            return "void", "the reference died" if exact is None else "NaN", n
+        if exact[n].complaint(got):
             kind, text = vote(server, model, feeds, got, names)
             if kind != "pass":
                 return kind, text, n
