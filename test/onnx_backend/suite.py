@@ -9,7 +9,7 @@
     suite.py --ops Add,MatMul                     cases whose model uses one of these operators
     suite.py --only reduce_,softmax               cases whose name contains one of these
     suite.py --sample 150 --seed 3                that many cases by chance
-    suite.py --only test_attention_ --fused 1     each of them has exactly one attention
+    suite.py --fused test_attention_:1            static cases with that in their names have exactly one attention
     suite.py --update                             write what is seen into status.txt
 
 status.txt has a line a case: its name, variants by first letter and `pass` or
@@ -255,7 +255,8 @@ def main():
     p.add_argument("--ops", default="")
     p.add_argument("--only", default="")
     p.add_argument("--case-list", help="a file with names of cases")
-    p.add_argument("--fused", type=int, help="how many attentions each case has")
+    p.add_argument("--fused", metavar="TEXT:N", type=lambda text: text.split(":"),
+                   help="static cases with TEXT in their names have exactly N attentions")
     p.add_argument("--refused", action="store_true", help="only cases that do not pass in every variant")
     p.add_argument("--sample", type=int, default=0)
     p.add_argument("--seed", type=int, default=0)
@@ -270,13 +271,16 @@ def main():
     cases, status = load_cases(), read_status(args.status)
     local = threading.local()
 
+    def is_counted(job):
+        return args.fused and job[1] == "static" and args.fused[0] in job[0]
+
     def work(job):
         name, variant = job
         if not hasattr(local, "server"):
             local.server = backend.Server(os.path.abspath(args.server), args.timeout, gpu=args.gpu)
         case = cases[name] if isinstance(cases[name], Case) else read_case(cases[name])
         began = time.time()
-        word, message = run_case(local.server, case, variant, args.fused)
+        word, message = run_case(local.server, case, variant, int(args.fused[1]) if is_counted(job) else None)
         return word, message, time.time() - began
 
     jobs, good, counts = selected(cases, args, status), 0, collections.Counter()
@@ -297,6 +301,8 @@ def main():
     if args.update:
         write_status(args.status, status)
     print(", ".join(f"{variant} {word}: {n}" for (variant, word), n in sorted(counts.items())))
+    if args.fused:
+        print(f"{sum(map(is_counted, jobs))} cases of {args.fused[0]} with {args.fused[1]} attentions each")
     print(f"{good} passed, {len(jobs) - good} failed")
     return 1 if good < len(jobs) or not jobs else 0
 
