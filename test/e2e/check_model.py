@@ -6,8 +6,9 @@
 One library with dynamic dimensions serves every case; a second one is compiled
 for the shapes of case 0, unless --dynamic-only says that another export's was. Outputs are compared with the stored float64 reference
 (rtol and atol of meta.json) and, for the dynamic library, with ONNX Runtime.
-Exactly as many attentions as meta.json says are fused, in both. With
---verify-fusion the fused form is compared with the unfused one, too.
+Exactly as many attentions as meta.json says are fused, in both, and no frame
+is large (frames.py). With --verify-fusion the fused form is compared with the
+unfused one, too.
 """
 import argparse
 import json
@@ -17,6 +18,8 @@ import sys
 import tempfile
 
 import numpy as np
+
+import frames
 
 
 def run(command):
@@ -91,6 +94,8 @@ def main():
             fused = sum(verdict["fused"] for verdict in json.loads(report.read_text()))
             if fused != meta["attention"]:
                 problems.append(f"{library.stem}: {fused} attentions are fused, expected {meta['attention']}")
+            if args.target == "cpu" and (size := frames.stack_size(library)) > frames.MOST:
+                problems.append(f"{library.stem}: frames of {size} bytes, more than {frames.MOST}")
 
         # Exit status 5 where the two differ; what is declared is a note.
         build(dynamic, *(["--verify-fusion"] if args.verify_fusion else []))

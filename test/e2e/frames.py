@@ -2,14 +2,16 @@
 """Generated functions have small frames: frames.py ATTNC FOLDER [MODEL...]
 
 Each model is compiled for CPUs with AVX2, with AVX-512 and with AMX. A library says how much stack its code takes along
-its deepest calls, which is as much as its largest frame at least: 16 KiB at most.
+its deepest calls, which is as much as its largest frame at least: 16 KiB at most. Without a MODEL it is all of them, for
+CPUs of two kinds: check_model.py looks at what it compiles for this one.
 """
 import pathlib
 import subprocess
 import sys
 
 MOST = 16 << 10
-CPUS = ("haswell", "skylake-avx512", "sapphirerapids")
+# By a flag of each kind, the newest first.
+CPUS = {"amx_tile": "sapphirerapids", "avx512f": "skylake-avx512", "avx2": "haswell"}
 MODELS = pathlib.Path(__file__).parent / "models"
 
 
@@ -22,10 +24,16 @@ def stack_size(library):
     return size
 
 
+def this_cpu():
+    flags = pathlib.Path("/proc/cpuinfo").read_text().split("flags", 1)[1].split("\n", 1)[0].split()
+    return next((cpu for flag, cpu in CPUS.items() if flag in flags), None)
+
+
 def main(attnc, folder, *names):
     too_large, worst = 0, (0, "")
+    cpus = [cpu for cpu in CPUS.values() if names or cpu != this_cpu()]
     for model in sorted(MODELS / n for n in names) if names else sorted(MODELS.iterdir()):
-        for cpu in CPUS:
+        for cpu in cpus:
             library = f"{folder}/{model.name}.so"
             subprocess.run([attnc, model / "model.onnx", "-o", library, f"--mcpu={cpu}"], check=True)
             size = stack_size(library)
