@@ -1,0 +1,49 @@
+"""What tools make of an exported model, for zoo.py: each rewrites the file at `path`."""
+import os
+
+import onnx
+import onnxruntime
+
+
+class Reader:
+    def __init__(self, draws):
+        self.draws = iter(draws)
+
+    def get_next(self):
+        return next(self.draws, None)
+
+
+def quantize_dynamic(path, draws):
+    from onnxruntime.quantization import quantize_dynamic as quantize
+    quantize(path, path)
+
+
+def quantize_static(path, draws):
+    from onnxruntime.quantization import quantize_static as quantize
+    from onnxruntime.quantization.shape_inference import quant_pre_process
+    quant_pre_process(path, path, skip_symbolic_shape=True)
+    taken = {i.name for i in onnx.load(path).graph.input}
+    quantize(path, path, Reader([{k: v for k, v in d.items() if k in taken} for d in draws]))
+
+
+def optimise(path, draws):
+    options = onnxruntime.SessionOptions()
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_EXTENDED
+    options.optimized_model_filepath = f"{path}.optimised"
+    onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
+    os.replace(f"{path}.optimised", path)
+
+
+def slim(path, draws):
+    import onnxslim
+    onnx.save(onnxslim.slim(onnx.load(path)), path)
+
+
+def halve(path, draws):
+    """f16 between inputs and outputs of float."""
+    from onnxruntime.transformers.float16 import convert_float_to_float16
+    onnx.save(convert_float_to_float16(onnx.load(path), keep_io_types=True), path)
+
+
+REWRITES = {"dynamic": quantize_dynamic, "qdq": quantize_static, "fused": optimise, "slim": slim,
+            "half": halve}
