@@ -42,6 +42,25 @@ func.func @required(%x: tensor<4xf32>, %n: index) -> tensor<?xf32> {
   return %two : tensor<?xf32>
 }
 
+// What is required behind the last part is in nobody's way.
+// CHECK-LABEL: func.func @required_later
+// CHECK: linalg.fill {{.*}}outs(%[[FIRST:.*]] :
+// CHECK: %[[SECOND:.*]] = tensor.extract_slice {{.*}}[4] [4] [1]
+// CHECK: linalg.exp {{.*}}outs(%[[SECOND]] :
+// CHECK: attn.require
+func.func @required_later(%x: tensor<4xf32>, %ok: i1, %n: index) -> tensor<8xf32> {
+  %c = arith.constant 1.0 : f32
+  %e = tensor.empty() : tensor<4xf32>
+  %a = linalg.exp ins(%x : tensor<4xf32>) outs(%e : tensor<4xf32>) -> tensor<4xf32>
+  %f = tensor.empty() : tensor<4xf32>
+  %b = linalg.fill ins(%c : f32) outs(%f : tensor<4xf32>) -> tensor<4xf32>
+  %whole = tensor.empty() : tensor<8xf32>
+  %one = tensor.insert_slice %b into %whole[0] [4] [1] : tensor<4xf32> into tensor<8xf32>
+  %two = tensor.insert_slice %a into %one[4] [4] [1] : tensor<4xf32> into tensor<8xf32>
+  attn.require %ok, "a dimension has size {0}"(%n)
+  return %two : tensor<8xf32>
+}
+
 // The zeros that are summed onto are an output, too: they are made in its buffer, not in the sum's.
 // CHECK-LABEL: func.func @shared
 // CHECK: %[[ZEROS:.*]] = bufferization.to_tensor %arg2

@@ -69,6 +69,28 @@ func.func @empty(%table: tensor<0xf32>, %ids: tensor<3xi64>, %init: tensor<3xf32
 
 // -----
 
+// No ids: a table of any size will do.
+// CHECK-LABEL: func.func @never
+// CHECK: %[[ALWAYS:.*]] = arith.constant true
+// CHECK: attn.require %[[ALWAYS]]
+#id = affine_map<(i) -> (i)>
+func.func @never(%table: tensor<?xf32>, %ids: tensor<0xi64>, %init: tensor<0xf32>) -> tensor<0xf32>
+    attributes {attn.entry} {
+  %c0 = arith.constant 0 : index
+  %n = tensor.dim %table, %c0 : tensor<?xf32>
+  %y = linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel"]}
+      ins(%ids : tensor<0xi64>) outs(%init : tensor<0xf32>) {
+  ^bb0(%id: i64, %o: f32):
+    %i = arith.index_cast %id : i64 to index
+    %k = attn.check_index %i, %n, "node 'emb' (Gather)" : index
+    %v = tensor.extract %table[%k] : tensor<?xf32>
+    linalg.yield %v : f32
+  } -> tensor<0xf32>
+  return %y : tensor<0xf32>
+}
+
+// -----
+
 // Outside an op that iterates, the check itself is guarded.
 // CHECK-LABEL: func.func @scalar
 // CHECK: attn.require %{{.*}}, "node 'g' (Gather): an index into a dimension of size {0}"

@@ -10,6 +10,7 @@
 // CHECK: llvm.intr.lifetime.start %[[TOLD]]
 // CHECK: call @main_task
 // CHECK-NEXT: llvm.intr.lifetime.end %[[TOLD]]
+// CHECK-NEXT: cf.br
 // CHECK: llvm.call %{{.*}}(%arg0, %{{.*}}, %[[TOLD]], %{{.*}})
 // CHECK-NEXT: llvm.intr.lifetime.end %[[TOLD]]
 // CHECK: return %{{.*}} : i32

@@ -1,4 +1,5 @@
 // RUN: attn-opt %s --attn-mark-regions | FileCheck %s
+// RUN: attn-opt %s --attn-mark-regions --canonicalize | FileCheck %s --check-prefix=NONE
 
 // A mark behind each kernel, parallel loop, copy and serial loop; a loop of the
 // model is none, what is in it is.
@@ -59,9 +60,20 @@ func.func @main(%a: memref<?x8xf32>, %b: memref<2x8x48xbf16>, %c: memref<?x96xf3
   return
 }
 
+// A kernel that is no product and does not say how much it computes: as much as the start, nothing.
+// CHECK-LABEL: func.func @unknown
+// NONE-LABEL: func.func @unknown
+// NONE:     attn.mark {{[0-9]+}} flops(%c0)
+// NONE:     attn.kernel @other
+// NONE:     attn.mark {{[0-9]+}} flops(%c0)
+func.func @unknown(%a: memref<?x8xf32>, %d: memref<?x8xf32>) attributes {attn.entry} {
+  attn.kernel @other ins(%a : memref<?x8xf32>) outs(%d : memref<?x8xf32>)
+  return
+}
+
 // No region but the start.
 // CHECK-LABEL: func.func @second
-// CHECK:     attn.mark 6
+// CHECK:     attn.mark {{[0-9]+}}
 // CHECK-NOT: attn.mark
 func.func @second(%x: memref<16xf32>) attributes {attn.entry} {
   return

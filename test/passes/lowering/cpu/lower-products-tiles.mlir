@@ -1,5 +1,6 @@
 // RUN: attn-opt %s --attn-lower-products | FileCheck %s
 // RUN: attn-opt %s --attn-lower-products | FileCheck %s --check-prefix=GLOBAL
+// RUN: attn-opt %s --attn-lower-products | FileCheck %s --check-prefix=FLOPS --implicit-check-not=attn.flops
 
 // Products of bytes on tiles (AMX): the rows are packed once for those that share them, and panels are 32 columns wide.
 // A zero point of the matrix asks for the sums of the rows, which come with them.
@@ -30,6 +31,8 @@ func.func @shared(%x: tensor<?x100xi8>, %z: tensor<i8>) -> (tensor<?x6xi32>, ten
 // CHECK-NOT: @pack_rows
 // CHECK: %[[P:.*]] = attn.weight @v_bytes : tensor<1x25x128xi8>
 // CHECK: attn.kernel @gemm_i8_m7_k100_n6_quads_12x2x16 ins(%{{.*}}, %[[P]],
+// How much a product computes is said where its sizes are known: 2 * 7 * 100 * 6.
+// FLOPS: attn.kernel @gemm_i8_m7_k100_n6_quads_12x2x16 {{.*}}attn.flops = array<i64: 8400>
 func.func @few(%x: tensor<7x100xi8>) -> tensor<7x6xi32> {
   %v = attn.weight @v : tensor<100x6xi8>
   %p = attn.integer_product %x by %v : tensor<7x100xi8> by tensor<100x6xi8> -> tensor<7x6xi32>
