@@ -37,6 +37,16 @@ FailureOr<Packing> readPacking(Node &n, size_t input, const Expr &tokens) {
   if (failed(n.requireEqual(p.ends.shape[0], p.batch + Expr(1), "{0} cumulated lengths, expected {1}")) ||
       failed(n.requireAtMost(tokens, p.batch * p.length, "there are {0} tokens, and token_offset has {1}")))
     return failure();
+  OpBuilder &b = n.builder();
+  Value ends = n.value(p.ends);
+  auto end = [&](const Expr &row) {
+    Value at = n.symbols().materialize(b, n.loc(), row);
+    return convert(load(b, n.loc(), ends, DType::I32, at), DType::I64);
+  };
+  Num first = end(0), last = end(p.batch);
+  Num count = fromIndex(b, n.loc(), DType::I64, n.symbols().materialize(b, n.loc(), tokens));
+  n.require(((first == first.constant(0)) & (last == count)).value(),
+            "cumulative_sequence_length does not go from 0 to the number of tokens");
   return p;
 }
 
@@ -65,7 +75,15 @@ FailureOr<Tensor> packed(Node &n, const Packing &p, const Tensor &t) {
   FailureOr<Tensor> places = n.reshape(p.offsets, {p.batch * p.length});
   if (failed(rows) || failed(places))
     return failure();
-  return gather(n, *rows, n.slice(*places, 0, 0, p.tokens), 0);
+  Tensor taken = n.slice(*places, 0, 0, p.tokens);
+  taken.value = n.value(taken); // as a tensor also where its elements are known
+  taken.elements.reset();
+  Value bound = n.symbols().materialize(n.builder(), n.loc(), p.batch * p.length);
+  taken.value = n.elementwise(DType::I64, taken.shape, taken, [&](OpBuilder &b, Location loc, ValueRange args) {
+    return arith::IndexCastOp::create(b, loc, b.getI64Type(), placeIn(n, b, loc, args[0], bound)).getResult();
+  });
+  taken.dtype = DType::I64;
+  return gather(n, *rows, taken, 0);
 }
 
 /// The attention of query, key and value [T, heads * width].

@@ -280,7 +280,11 @@ FailureOr<Tensor> visibleBlocks(Node &n) {
   seen.shape.append({rows.shape[0], blocks, blocks});
   seen.value = n.generate(DType::Bool, seen.shape, [&](OpBuilder &b, Location loc, ValueRange at) -> Value {
     Value one = arith::ConstantIndexOp::create(b, loc, 1), next = arith::AddIOp::create(b, loc, at[1], one);
-    Num first = load(b, loc, begins, DType::I32, {at[0], at[1]}), end = load(b, loc, begins, DType::I32, {at[0], next});
+    Value ends = arith::AddIOp::create(b, loc, count, one); // which [first, end) is within, in order
+    Value from = placeIn(n, b, loc, load(b, loc, begins, DType::I32, {at[0], at[1]}).value(), ends);
+    Num first = fromIndex(b, loc, DType::I32, from), last = load(b, loc, begins, DType::I32, {at[0], next});
+    Value size = placeIn(n, b, loc, (last - first).value(), arith::SubIOp::create(b, loc, ends, from));
+    Num end = first + fromIndex(b, loc, DType::I32, size);
     Num column = fromIndex(b, loc, DType::I32, at[2]);
     auto body = [&](OpBuilder &b, Location loc, ValueRange k, ValueRange carried) -> SmallVector<Value> {
       Num place = fromIndex(b, loc, DType::I32, k[0]);
