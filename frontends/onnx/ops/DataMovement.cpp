@@ -330,7 +330,9 @@ static LogicalResult importPad(Node &node) {
       sizes.push_back({});
       continue;
     }
-    if (failed(node.requireAtMost(Expr(1), t.shape[dim], "repeats a dimension of size {1}")))
+    if (failed(node.requireAtMost(Expr(1), t.shape[dim],
+                                  "mode '" + spec->mode + "' has nothing to pad dimension " + std::to_string(dim) +
+                                      " of size {1} with; mode 'constant' has")))
       return failure();
     before.push_back(symbols.materialize(b, loc, spec->before[dim]));
     sizes.push_back(symbols.materialize(b, loc, t.shape[dim]));
