@@ -67,6 +67,7 @@ struct Problem {
     spec.storage = storage;
     spec.group = group;
     spec.prefetchesNext = !next.empty();
+    spec.sharePanels();
     return spec;
   }
   bool isNarrow() const { return storage != PanelStorage::F32; }

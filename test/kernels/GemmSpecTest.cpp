@@ -27,6 +27,17 @@ TEST(GemmSpecTest, EqualNamesMeanEqualKernels) {
     EXPECT_EQ(narrow.symbol(), "gemm_f32_mx_k384_n1536_fma_8x3x16_" +
                                    (group ? "i8g" + std::to_string(group) : std::string("bf16")) + "_c58");
   }
+  // Rows share panels that are widened where there may be more than a tile has.
+  for (auto [storage, m, name] : std::initializer_list<std::tuple<PanelStorage, int64_t, std::string>>{
+           {PanelStorage::F16, ShapedType::kDynamic, "mx_k384_n1536_fma_8x3x16_f16_shared"},
+           {PanelStorage::BF16, 9, "m9_k384_n1536_fma_8x3x16_bf16_shared"},
+           {PanelStorage::F16, 8, "m8_k384_n1536_fma_8x3x16_f16"},
+           {PanelStorage::F32, 9, "m9_k384_n1536_fma_8x3x16"}}) {
+    GemmSpec shared = GemmSpec::forTarget(target, m, 384, 1536);
+    shared.storage = storage;
+    shared.sharePanels();
+    EXPECT_EQ(shared.symbol(), "gemm_f32_" + name);
+  }
   GemmSpec fixed = GemmSpec::forTarget(target, 128, 384, 1536);
   EXPECT_NE(spec.symbol(), fixed.symbol());
 }

@@ -101,7 +101,11 @@ func::FuncOp GemmEmitter::createFunction() {
   panels = function.getArgument(1);
   if (hasScales)
     scales = function.getArgument(2);
-  auto others = function.getArguments().drop_front(hasScales ? 3 : 2).drop_back(spec.prefetchesNext ? 2 : 1);
+  auto others = function.getArguments().drop_front(hasScales ? 3 : 2).drop_back();
+  if (spec.prefetchesNext) {
+    nextOperand = others.back();
+    others = others.drop_back();
+  }
   rowParts.push_back(a);
   llvm::append_range(rowParts, others.take_front(spec.parts - 1));
   llvm::append_range(operands, others.drop_front(spec.parts - 1));
@@ -151,11 +155,11 @@ Value GemmEmitter::emitSizes() {
   return batches ? mul(tasks, batches) : tasks;
 }
 
-/// Writes which part of the panels in `next`, of the next product, each of `tasks` asks for.
-void GemmEmitter::emitPieces(Value next, Value tasks) {
-  flatNext = flatten(next);
-  nextPanels = memref::DimOp::create(b, loc, next, 0);
-  nextElements = mul(memref::DimOp::create(b, loc, next, 1), memref::DimOp::create(b, loc, next, 2));
+/// Writes which part of the next product's panels each of `tasks` asks for.
+void GemmEmitter::emitPieces(Value tasks) {
+  flatNext = flatten(nextOperand);
+  nextPanels = memref::DimOp::create(b, loc, nextOperand, 0);
+  nextElements = mul(memref::DimOp::create(b, loc, nextOperand, 1), memref::DimOp::create(b, loc, nextOperand, 2));
   // As the runtime cuts parallel loops.
   pieces = atLeastOne(arith::MinUIOp::create(b, loc, tasks, NumThreadsOp::create(b, loc, b.getIndexType())));
   pieceSize = arith::DivUIOp::create(b, loc, tasks, pieces);
@@ -173,12 +177,16 @@ func::FuncOp GemmEmitter::emit() {
     emitTileTasks(hasTiles);
     tasks = arith::SelectOp::create(b, loc, hasTiles, zero, tasks);
   }
-  if (spec.prefetchesNext)
-    emitPieces(function.getArgument(function.getNumArguments() - 2), tasks);
-  auto parallel = scf::ParallelOp::create(b, loc, ValueRange{zero}, ValueRange{tasks}, ValueRange{constant(1)});
-  b.setInsertionPointToStart(parallel.getBody());
-  emitTask(parallel.getInductionVars()[0]);
-  b.setInsertionPointToEnd(&function.front());
+  if (spec.sharesPanels)
+    tasks = arith::SelectOp::create(b, loc, emitSharedTasks(), zero, tasks);
+  if (!spec.sharesPanels || ShapedType::isDynamic(spec.m)) {
+    if (nextOperand)
+      emitPieces(tasks);
+    auto parallel = scf::ParallelOp::create(b, loc, ValueRange{zero}, ValueRange{tasks}, ValueRange{constant(1)});
+    b.setInsertionPointToStart(parallel.getBody());
+    emitTask(parallel.getInductionVars()[0]);
+    b.setInsertionPointToEnd(&function.front());
+  }
   func::ReturnOp::create(b, loc);
   return function;
 }
@@ -288,8 +296,8 @@ SmallVector<Value> GemmEmitter::emitSums(int64_t height) {
         b, loc, loopSteps(height, begin, end, loadScale(groups.getInductionVar()), groups.getRegionIterArgs()));
     sums.assign(groups.result_begin(), groups.result_end());
   } else {
-    bool isOdd = spec.rowsPerStep() == 2 && spec.k % 2;
-    Value whole = isOdd ? constant(spec.k / 2) : steps;
+    bool isOdd = rowsPerStep() == 2 && spec.k % 2;
+    Value whole = isOdd ? constant(spec.k / 2) : wide ? kSize : steps;
     sums = loopSteps(height, zero, whole, {}, sums);
     if (isOdd)
       emitStep(height, whole, 1, {}, sums);
@@ -309,7 +317,7 @@ SmallVector<Value> GemmEmitter::loopSteps(int64_t height, Value begin, Value end
   OpBuilder::InsertionGuard guard(b);
   b.setInsertionPointToStart(loop.getBody());
   SmallVector<Value> sums(loop.getRegionIterArgs());
-  emitStep(height, loop.getInductionVar(), spec.rowsPerStep(), scale, sums);
+  emitStep(height, loop.getInductionVar(), rowsPerStep(), scale, sums);
   scf::YieldOp::create(b, loc, sums);
   return SmallVector<Value>(loop.getResults());
 }
@@ -323,14 +331,15 @@ void GemmEmitter::emitStep(int64_t height, Value step, int64_t numRows, ArrayRef
   // be asked for (M = 8, cold: 85 -> 115 GF). With more blocks the same lines are
   // asked for again, which costs nothing that can be measured.
   Value &at = sums.back();
-  for (int64_t p = 0; p < rowElements * elementBytes; p += kLineBytes)
+  int64_t stepBytes = (wide ? width : rowElements) * elementBytes;
+  for (int64_t p = 0; p < stepBytes; p += kLineBytes)
     memref::PrefetchOp::create(b, loc, prefetched, ValueRange{add(at, constant(p / elementBytes))}, /*isWrite=*/false,
                                /*localityHint=*/2, /*isDataCache=*/true);
   at = add(at, prefetchStep);
   if (spec.hasNarrowRows)
     return emitPairs(height, step, sums);
   for (int64_t i = 0; i < numRows; ++i) {
-    Value k = spec.rowsPerStep() == 1 ? step : add(mul(step, constant(2)), constant(i));
+    Value k = rowsPerStep() == 1 ? step : add(mul(step, constant(2)), constant(i));
     for (int64_t r = 0; r < height; ++r) {
       Value scalar = memref::LoadOp::create(b, loc, a, ValueRange{add(row, constant(r)), k});
       Value splat = vector::BroadcastOp::create(b, loc, vectorType, scalar);
@@ -385,6 +394,10 @@ SmallVector<Value> GemmEmitter::loadPanelRow(Value step, int64_t row, ArrayRef<V
   int64_t perLane = spec.rowsPerStep();
   auto stored = VectorType::get({spec.lanes * perLane}, panelType);
   SmallVector<Value> vectors;
+  for (int64_t v = 0; wide && v < spec.tileVectors; ++v)
+    vectors.push_back(vector::LoadOp::create(b, loc, vectorType, wide, ValueRange{step, constant(v * spec.lanes)}));
+  if (wide)
+    return vectors;
   for (int64_t v = 0; v < spec.tileVectors; ++v) {
     Value x =
         vector::LoadOp::create(b, loc, stored, panels, ValueRange{panelAt, step, constant(v * spec.lanes * perLane)});

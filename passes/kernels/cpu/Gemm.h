@@ -39,6 +39,8 @@ struct GemmSpec : EpilogueSpec {
   /// hasNarrowRows, panels of 32 columns and a depth of 32: see useTiles.
   bool hasTiles = false;
   int64_t tileGroups = 0; ///< of 128 rows, as chunkBlocks of those; 0: all of A
+  /// Of more rows than a micro-tile has, blocks share a panel that is written out as f32 for them: see sharePanels.
+  bool sharesPanels = false;
 
   // The micro-tile: tileRows x (tileVectors * lanes) sums stay in registers.
   int64_t lanes = 4;
@@ -63,6 +65,10 @@ struct GemmSpec : EpilogueSpec {
   /// matrices side by side. Not for panels that are widened in registers: too few
   /// are left.
   void fitColumns(TargetAttr target, llvm::ArrayRef<int64_t> parts = {});
+
+  /// Lets rows share panels of f16, or of bf16 by rows of f32, where there may be more than a micro-tile has; once all
+  /// else is known.
+  void sharePanels();
 
   /// Sets hasTiles and what goes with it, once all else is known.
   void useTiles(TargetAttr target);
@@ -101,7 +107,8 @@ bool canBuildGemm(const GemmSpec &spec, std::string *reason = nullptr);
 ///
 /// A Full operand may be C's buffer if both are f32. One scf.parallel runs over all micro-tiles,
 /// those of one panel and chunk one after the other; each prefetches its part of
-/// the next panel. Emits a diagnostic at `loc` where canBuildGemm is false.
+/// the next panel. With sharesPanels one before it runs over panels and the blocks of rows that share them. Emits a
+/// diagnostic at `loc` where canBuildGemm is false.
 mlir::FailureOr<mlir::func::FuncOp> buildGemm(mlir::OpBuilder &builder, mlir::Location loc, const GemmSpec &spec);
 
 } // namespace attn

@@ -28,10 +28,15 @@ private:
 
   mlir::func::FuncOp createFunction();
   mlir::Value emitSizes();
-  void emitPieces(mlir::Value next, mlir::Value tasks);
+  void emitPieces(mlir::Value tasks);
   /// Tasks that do the work where the run has tiles, and none where not.
   void emitTileTasks(mlir::Value hasTiles);
   void emitTask(mlir::Value task);
+  // GemmShared.cpp
+  /// Tasks that do the work where there are several blocks of rows, and none where not; whether there are.
+  mlir::Value emitSharedTasks();
+  void emitSharedTask(mlir::Value task, mlir::Value most);
+  void widenPanel(mlir::Value buffer);
   void emitNext(mlir::Value task, mlir::Value group, mlir::Value inGroup, mlir::Value isStream);
   void emitTile(int64_t height);
   llvm::SmallVector<mlir::Value> emitSums(int64_t height);
@@ -44,6 +49,9 @@ private:
   llvm::SmallVector<mlir::Value> loadScale(mlir::Value group);
   llvm::SmallVector<mlir::Value> loopSteps(int64_t height, mlir::Value begin, mlir::Value end,
                                            mlir::ArrayRef<mlir::Value> scale, mlir::ValueRange inits);
+
+  /// Rows of B that a step of the k loop takes in.
+  int64_t rowsPerStep() const { return wide ? 1 : spec.rowsPerStep(); }
 
   // GemmEpilogue.cpp
   void emitDirect(int64_t height, mlir::ArrayRef<mlir::Value> sums);
@@ -65,6 +73,8 @@ private:
   const bool isDirect;
 
   mlir::Value a, panels, flatPanels, scales, c, scratch;
+  /// The panel at hand as f32, where blocks share it; with prefetchesNext the panels of the next product.
+  mlir::Value wide, nextOperand;
   llvm::SmallVector<mlir::Value> operands, rowParts; // rowParts: A's, of which `a` is the first
   // rows, numPanels and blocks are those of one product of a batch.
   // With prefetchesNext: of the next product, and how tasks are cut into pieces.

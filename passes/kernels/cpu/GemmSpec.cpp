@@ -60,6 +60,13 @@ void GemmSpec::fitColumns(TargetAttr target, ArrayRef<int64_t> parts) {
   chooseChunks(target);
 }
 
+void GemmSpec::sharePanels() {
+  bool isWidened = storage == PanelStorage::F16 || (storage == PanelStorage::BF16 && !hasNarrowRows);
+  sharesPanels = isWidened && (ShapedType::isDynamic(m) || m > tileRows);
+  if (sharesPanels)
+    chunkBlocks = 0; // what shares a panel is a chunk
+}
+
 SmallVector<int64_t> GemmSpec::panelShape() const {
   int64_t panels = isBatched ? ShapedType::kDynamic : numPanels();
   if (storage == PanelStorage::BF16)
@@ -81,6 +88,8 @@ std::string GemmSpec::symbol() const {
     name += hasNarrowRows ? "_bf16dot" : "_bf16";
   if (parts > 1)
     name += "x" + std::to_string(parts * (parts + 1) / 2);
+  if (sharesPanels)
+    name += "_shared";
   if (panelDepth > 1)
     name += "_d" + std::to_string(panelDepth);
   if (storage == PanelStorage::I8)
@@ -116,6 +125,9 @@ bool canBuildGemm(const GemmSpec &spec, std::string *reason) {
     return fail(reason, "panels cannot be padded to " + Twine(spec.panelDepth) + " rows");
   if (spec.hasTiles && (!spec.hasNarrowRows || spec.panelWidth() != 32 || spec.panelDepth != 32 || spec.tileGroups < 0))
     return fail(reason, "tiles need factors in bf16 and panels of 32 columns, padded to 32 rows");
+  if (spec.sharesPanels &&
+      (spec.storage == PanelStorage::F32 || spec.storage == PanelStorage::I8 || spec.hasNarrowRows))
+    return fail(reason, "blocks of rows share panels of f16, or of bf16 by rows of f32");
   if (spec.storage == PanelStorage::I8 && spec.group < 1)
     return fail(reason, "a group of " + Twine(spec.group) + " rows is empty");
   if (spec.lanes < 1 || spec.tileRows < 1 || spec.tileVectors < 1)

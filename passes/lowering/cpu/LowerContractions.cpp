@@ -268,6 +268,7 @@ GemmSpec ContractionLowering::makeSpec(const Contraction &match, const std::opti
       spec.useTiles(target);
     else if (spec.parts == 1 && (spec.storage <= PanelStorage::F16 || spec.hasNarrowRows))
       spec.fitColumns(target, panels.getParts(match));
+    spec.sharePanels();
     // A single block of rows streams its panels; there prefetching looks ahead by bytes.
     spec.prefetchesNext = ShapedType::isDynamic(m) || m > spec.tileRows;
   }

@@ -5,7 +5,7 @@
 #avx512 = #attn.target<triple = "x86_64-unknown-linux-gnu", cpu = "x86-64-v4", features = "", isa = "avx512", l1 = 32768, l2 = 1048576>
 // CHECK-LABEL: func.func @half
 // CHECK-DAG: attn.global @w_f32_panels48_f16 : tensor<3x64x48xf16> = #attn.pack_panels<@w, transposed = false, width = 48>
-// CHECK-DAG: func.func private @gemm_f32_mx_k64_n100_fma_8x3x16_f16
+// CHECK-DAG: func.func private @gemm_f32_mx_k64_n100_fma_8x3x16_f16_shared_next(
 // INT8-LABEL: func.func @half
 // INT8: attn.global @{{.+}} : tensor<3x64x48xi8> = #attn.narrow_panels<@w_f32
 module attributes {attn.target = #avx512} {
