@@ -8,7 +8,9 @@
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include "mlir/Parser/Parser.h"
 #include "gtest/gtest.h"
+#include <algorithm>
 #include <cmath>
+#include <limits>
 #include <random>
 
 using namespace mlir;
@@ -146,11 +148,11 @@ class BlockGemm : public testing::TestWithParam<const char *> {
 protected:
   /// A machine without tiles emulates their instructions.
   void SetUp() override {
-    bool hasTiles = GetParam() == StringRef("amxint8");
-    const char *needed = hasTiles ? "avx512vnni" : GetParam();
+    StringRef isa = GetParam();
+    StringRef needed = isa == "amxint8" ? "avx512vnni" : isa == "amx" ? "avx512bf16" : isa;
     if (!hostRuns(needed))
-      GTEST_SKIP() << "this machine has no " << needed;
-    if (hasTiles && !hostRuns("amxint8"))
+      GTEST_SKIP() << "this machine has no " << needed.str();
+    if (isa.starts_with("amx") && !hostRuns(isa))
       emulateTiles();
   }
   BlockGemmSpec spec(const Problem &problem) { return specOf(problem, makeTarget(context, GetParam())); }
@@ -173,8 +175,11 @@ protected:
     int64_t rows = llvm::alignTo(p.m, kernelSpec.rowMultiple());
     Buffer rowBytes({rows, kernelSpec.rowShape()[1]}, size_t(1)), rowScales({rows, kernelSpec.numBlocks()}),
         rowStarts({rows, kernelSpec.numBlocks()});
+    Buffer rowParts({rows, kernelSpec.rowShape()[1]}, size_t(2));
     if (p.hasByteRows)
       buffers.append({&rowBytes, &rowScales, &rowStarts});
+    else if (kernelSpec.hasTiles)
+      buffers.push_back(&rowParts);
     buffers.push_back(&c);
     std::vector<float> first;
     for (int64_t pieces : {1, 3}) {
@@ -331,6 +336,77 @@ TEST_P(BlockGemmOfBytes, SameBitsWithoutTiles) {
   }
 }
 
+using BlockGemmOfParts = BlockGemm;
+
+TEST_P(BlockGemmOfParts, EveryEdge) {
+  auto checkTiles = [&](const Problem &p) {
+    EXPECT_TRUE(spec(p).hasTiles);
+    check(p);
+  };
+  for (int64_t n : {1, 16, 97})
+    checkTiles({18, 40, n});
+  // One block, two on their way, an odd one behind pairs, and around what is unpacked at once.
+  for (int64_t k : {1, 31, 64, 96, 128, 129, 300, 600})
+    checkTiles({17, k, 20});
+  for (int64_t block : {16, 64, 128, 256})
+    checkTiles({16, 530, 18, block});
+  for (int64_t bits : {2, 4, 8})
+    for (BlockZeros zeros : {BlockZeros::Constant, BlockZeros::Signed, BlockZeros::Unsigned})
+      checkTiles({19, 80, 18, 32, bits, false, zeros != BlockZeros::Signed, zeros, 1});
+  checkTiles({16, 80, 18, 32, 8, false, true, BlockZeros::Constant, 255});
+  Problem floats{16, 80, 18, 32, 4, false, true, BlockZeros::Float}, small{16, 80, 18, 8};
+  EXPECT_FALSE(spec(floats).hasTiles || spec(small).hasTiles);
+  check(small);
+}
+
+TEST_P(BlockGemmOfParts, AnyNumberOfRows) {
+  Problem p{0, 300, 70, 32, 4, true, true, BlockZeros::Unsigned};
+  p.hasBias = true;
+  std::unique_ptr<Kernel> kernel = compile(GetParam(), p);
+  ASSERT_TRUE(kernel);
+  EXPECT_TRUE(StringRef(kernel->assembly()).contains("tdpbf16ps"));
+  for (int64_t m : {1, 4, 5, 15, 16, 17, 31, 33, 128, 129, 270}) {
+    p.m = m;
+    check(*kernel, p);
+  }
+  p.hasBias = false;
+  p.m = 0;
+  check(p);
+}
+
+// Rows of any size, of which f32 keeps 24 bits, and what is no number.
+TEST_P(BlockGemmOfParts, NumbersOfAnySize) {
+  Problem p{16, 64, 20, 32, 4, false, true, BlockZeros::Constant, 8};
+  std::unique_ptr<Kernel> kernel = compile(GetParam(), p);
+  ASSERT_TRUE(kernel);
+  std::vector<float> plain = run(*kernel, p);
+  for (float factor : {0x1p-40f, 0x1p-80f, 0x1p100f}) {
+    Case other(p, spec(p));
+    for (float &x : other.a)
+      x *= factor;
+    std::vector<float> c = run(*kernel, p, other);
+    for (size_t i = 0; i < c.size(); ++i)
+      EXPECT_EQ(c[i], plain[i] * factor) << i;
+  }
+  const float infinity = std::numeric_limits<float>::infinity();
+  for (float special : {infinity, -infinity, std::nanf("")}) {
+    Case other(p, spec(p));
+    other.a[3 * p.k + 5] = special;
+    std::vector<float> c = run(*kernel, p, other);
+    for (int64_t i = 0; i < p.m * p.n; ++i) {
+      if (i / p.n != 3)
+        EXPECT_EQ(c[i], plain[i]) << i;
+      else if (std::isinf(special)) // times 0 it is no number, and else infinite
+        EXPECT_FALSE(std::isfinite(c[i])) << i;
+      else
+        EXPECT_TRUE(std::isnan(c[i])) << i;
+    }
+    EXPECT_EQ(std::isinf(special), std::any_of(c.begin(), c.end(), [](float x) { return std::isinf(x); }));
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Isas, BlockGemmOfParts, testing::Values("amx"),
+                         [](const testing::TestParamInfo<const char *> &info) { return std::string(info.param); });
 INSTANTIATE_TEST_SUITE_P(Isas, BlockGemmOfBytes, testing::Values("avxvnni", "avx512vnni", "amxint8"),
                          [](const testing::TestParamInfo<const char *> &info) { return std::string(info.param); });
 INSTANTIATE_TEST_SUITE_P(Isas, BlockGemm, testing::ValuesIn(kIsas),

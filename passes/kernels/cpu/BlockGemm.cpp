@@ -38,6 +38,8 @@ void BlockGemmEmitter::declareArguments() {
     rowBytes = f.buffer(spec.rowShape(), i8);
     rowScales = f.buffer(spec.rowScaleShape(), f32);
     rowStarts = f.buffer(spec.rowScaleShape(), i32);
+  } else if (spec.hasTiles) {
+    rowParts = f.buffer(spec.rowShape(), k.b.getBF16Type());
   }
   c = f.buffer({spec.m, spec.n}, f32);
 }
@@ -59,6 +61,8 @@ func::FuncOp BlockGemmEmitter::emit() {
   }
   if (spec.hasByteRows)
     roundRows();
+  else if (spec.hasTiles)
+    partRows();
   if (spec.hasTiles)
     emitTileTasks();
   k.parallel(tasks, [&](Index task) { emitTask(task); });
@@ -72,6 +76,17 @@ void BlockGemmEmitter::takeTask(const Index &task, const Index &rowsOfChunk) {
   taskRows = minimum(rowsOfChunk, rows - firstRow);
 }
 
+/// Writes what codes of 4 bits stand for, where one instruction looks them up.
+void BlockGemmEmitter::makeTable() {
+  if (!hasTable())
+    return;
+  SmallVector<float> values;
+  for (int64_t code = 0; code < 16; ++code)
+    values.push_back(static_cast<float>(code - base()));
+  table = k.asVec(
+      arith::ConstantOp::create(k.b, k.loc, DenseElementsAttr::get(VectorType::get({16}, f32), ArrayRef(values))));
+}
+
 void BlockGemmEmitter::emitTask(const Index &task) {
   int64_t most = llvm::alignTo(BlockGemmSpec::kChunkRows, spec.tileRows);
   bool isFew = !ShapedType::isDynamic(spec.m) && spec.m <= BlockGemmSpec::kFewRows;
@@ -81,13 +96,7 @@ void BlockGemmEmitter::emitTask(const Index &task) {
   else if (!isFew)
     unpacked = k.scratch({spec.depth(), width}, f32);
   takeTask(task, chunkRows);
-  if (hasTable()) {
-    SmallVector<float> values;
-    for (int64_t code = 0; code < 16; ++code)
-      values.push_back(static_cast<float>(code - base()));
-    table = k.asVec(
-        arith::ConstantOp::create(k.b, k.loc, DenseElementsAttr::get(VectorType::get({16}, f32), ArrayRef(values))));
-  }
+  makeTable();
   auto few = [&] {
     atHeight(k.b, k.loc, taskRows.value(), heightsUpTo(BlockGemmSpec::kFewRows),
              [&](int64_t height) { emitFew(height); });

@@ -29,7 +29,9 @@ struct BlockGemmSpec : EpilogueSpec {
   int64_t zeroPoint = 0; ///< if constant
   /// Rows of A are rounded to s8 first, one scale a block: products of bytes, by vpdpbusd.
   bool hasByteRows = false;
-  /// A run that may use tiles of bytes (AMX) does for kFewestTileRows rows or more, with the same sums.
+  /// A run that may use tiles (AMX) does for kFewestTileRows rows or more: of bytes, with the same sums, or of bf16, as
+  /// the sum of three of which an f32 is rows of A, and each code is one. Such products are those of f32, their sums of
+  /// a block take it in another order.
   bool hasTiles = false;
 
   int64_t lanes = 4;
@@ -40,6 +42,8 @@ struct BlockGemmSpec : EpilogueSpec {
   static constexpr int64_t kFewRows = 4;
   /// Rows of A that share what is unpacked.
   static constexpr int64_t kChunkRows = 96;
+  /// A number in f32 is the sum of so many in bf16.
+  static constexpr int64_t kParts = 3;
   /// As many sums as vpdpbusd makes of 8 rows tiles make of 16.
   static constexpr int64_t kFewestTileRows = 16;
   /// Rows of A in a tile. With tiles there is memory for whole ones.
@@ -64,8 +68,10 @@ struct BlockGemmSpec : EpilogueSpec {
   /// Of the scales and zero points.
   llvm::SmallVector<int64_t> scaleShape() const { return {numPanels(), numBlocks(), panelWidth()}; }
 
-  /// Of A in bytes, and of a number for each of its blocks.
-  llvm::SmallVector<int64_t> rowShape() const { return {roundedRows(), numBlocks() * block}; }
+  /// Of A in bytes or parts, and of a number for each of its blocks.
+  llvm::SmallVector<int64_t> rowShape() const {
+    return {roundedRows(), numBlocks() * block * (hasByteRows ? 1 : kParts)};
+  }
   llvm::SmallVector<int64_t> rowScaleShape() const { return {roundedRows(), numBlocks()}; }
   /// What the rows there is memory for are a multiple of.
   int64_t rowMultiple() const { return hasTiles ? kTileRows : 1; }
@@ -98,11 +104,11 @@ bool canBuildBlockGemm(const BlockGemmSpec &spec, std::string *reason = nullptr)
 ///   zeros     unless they are constant: the same of zero points
 ///   operands  see EpilogueOperand, in the order of spec.operands
 ///   rows      with hasByteRows, written: memref<MxB*blockxi8>, memref<MxBxf32>, memref<MxBxi32>; with hasTiles M is
-///             rounded up to whole tiles
+///             rounded up to whole tiles, and without hasByteRows it is memref<MxB*block*3xbf16>
 ///   C         memref<MxNxf32>, written once, never read
 ///
-/// One scf.parallel runs over chunks of rows and, within one, panels; before it, one over rows that are rounded, and
-/// one over chunks and panels of tiles. Emits a diagnostic at `loc` where canBuildBlockGemm is false.
+/// One scf.parallel runs over chunks of rows and, within one, panels; before it, one over rows that are rounded or
+/// parted, and one over chunks and panels of tiles. Emits a diagnostic at `loc` where canBuildBlockGemm is false.
 mlir::FailureOr<mlir::func::FuncOp> buildBlockGemm(mlir::OpBuilder &builder, mlir::Location loc,
                                                    const BlockGemmSpec &spec);
 

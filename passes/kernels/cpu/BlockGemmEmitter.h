@@ -8,7 +8,7 @@
 namespace attn {
 
 /// Emits one GEMM kernel of blocks: tasks, the two ways to their sums, and the epilogue. With rows of bytes
-/// (BlockGemmBytes.cpp) A is rounded first, and tiles may multiply it (BlockGemmTiles.cpp).
+/// (BlockGemmBytes.cpp) A is rounded first. Tiles may multiply it, or f32 in parts (BlockGemmTiles.cpp).
 class BlockGemmEmitter {
 public:
   BlockGemmEmitter(mlir::OpBuilder &builder, mlir::Location loc, const BlockGemmSpec &spec)
@@ -26,6 +26,7 @@ private:
 
   void declareArguments();
   void takeTask(const Index &task, const Index &rowsOfChunk);
+  void makeTable();
   void emitTask(const Index &task);
   llvm::SmallVector<int64_t> heightsUpTo(int64_t most);
   void emitFew(int64_t height);
@@ -62,6 +63,8 @@ private:
 
   class Tiles; // BlockGemmTiles.cpp
   void emitTileTasks();
+  void partRows();
+  void partBlock(const Index &row, const Index &number, const Index &place, int64_t size);
   bool hasTable() const { return spec.bits == 4 && spec.lanes == 16; }
   /// Subtracted from every stored code, which are from 0 on.
   int64_t base() const {
@@ -79,6 +82,7 @@ private:
   /// A in bytes, the scale of each of its blocks, and what starts a sum: minus its bytes' sum, times the zero point if
   /// that is constant.
   Buffer rowBytes, rowScales, rowStarts;
+  Buffer rowParts; ///< A as sums of bf16: of each block all parts, the smallest first
   llvm::SmallVector<Buffer> operands;
   Vec table; ///< what each code of 4 bits stands for
   Index rows, chunkRows;

@@ -28,8 +28,10 @@ bool BlockGemmSpec::hasByteProducts(TargetAttr target) {
 }
 
 bool BlockGemmSpec::mayHaveTiles(TargetAttr target) const {
-  return hasByteRows && hasSignedCodes() && IntegerGemmSpec::mayHaveTiles(target) &&
-         (ShapedType::isDynamic(m) || m >= kFewestTileRows);
+  bool hasFactors = hasByteRows
+                        ? hasSignedCodes() && IntegerGemmSpec::mayHaveTiles(target)
+                        : zeros != BlockZeros::Float && block % kTileRows == 0 && GemmSpec::mayHaveTiles(target);
+  return hasFactors && (ShapedType::isDynamic(m) || m >= kFewestTileRows);
 }
 
 std::string BlockGemmSpec::symbol() const {
@@ -42,6 +44,8 @@ std::string BlockGemmSpec::symbol() const {
     name += "_z" + std::to_string(zeroPoint);
   if (hasByteRows)
     name += hasTiles ? "_amx" : "_i8";
+  else if (hasTiles)
+    name += "_amx16";
   return name + getEpilogueSuffix();
 }
 
@@ -56,8 +60,10 @@ bool canBuildBlockGemm(const BlockGemmSpec &spec, std::string *reason) {
     return fail(reason, "the zero point " + Twine(spec.zeroPoint) + " is outside the codes' range");
   if (spec.hasByteRows && (spec.lanes < 8 || spec.zeros == BlockZeros::Float || spec.block % spec.lanes))
     return fail(reason, "rows of bytes need 8 or 16 lanes, blocks of whole registers, and zero points of integers");
-  if (spec.hasTiles && (!spec.hasByteRows || spec.lanes != 16 || !spec.hasSignedCodes()))
-    return fail(reason, "tiles need rows of bytes, 16 lanes, and codes of s8");
+  if (spec.hasTiles && spec.hasByteRows && (spec.lanes != 16 || !spec.hasSignedCodes()))
+    return fail(reason, "tiles of bytes need 16 lanes, and codes of s8");
+  if (spec.hasTiles && (spec.lanes != 16 || spec.zeros == BlockZeros::Float || spec.block % BlockGemmSpec::kTileRows))
+    return fail(reason, "tiles need 16 lanes, blocks of whole registers, and zero points of integers");
   // What a product of f32 may have for sizes and an epilogue.
   GemmSpec plain;
   static_cast<EpilogueSpec &>(plain) = spec;

@@ -1,6 +1,8 @@
-// The products of rows of bytes by codes with AMX. A tile of 16 rows by a block gives sums in i32, which leave the
-// registers and are scaled in vectors while the next block is multiplied.
+// The products of rows by codes with AMX. A tile of 16 rows by a block gives sums, which leave the registers and are
+// scaled in vectors while the next block is multiplied. Rows are bytes, or f32 in three parts of bf16: an f32 has 24
+// bits, a bf16 8 of them, and a code is a bf16, so that all products are exact.
 #include "passes/kernels/cpu/BlockGemmEmitter.h"
+#include "passes/kernels/cpu/HalfParts.h"
 #include "passes/kernels/cpu/TileRegisters.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -21,14 +23,17 @@ static_assert(kRows == TileRegisters::kRows);
 class BlockGemmEmitter::Tiles {
 public:
   explicit Tiles(BlockGemmEmitter &gemm)
-      : gemm(gemm), k(gemm.k), spec(gemm.spec), depth(std::min(spec.block, kTileBytes)),
-        perPass(spec.depth() / spec.block), registers(k) {}
+      : gemm(gemm), k(gemm.k), spec(gemm.spec), parts(spec.hasByteRows ? 1 : BlockGemmSpec::kParts),
+        bytes(spec.hasByteRows ? 1 : 2), depth(std::min(spec.block * bytes, kTileBytes)),
+        perPass(spec.depth() / spec.block), sumType(spec.hasByteRows ? gemm.i32 : gemm.f32), registers(k) {}
 
   void emit(const Index &task, const Index &rowsOfChunk);
 
 private:
   void emitPass(const Index &firstBlock, int64_t blocks);
   void unpack(const Index &firstBlock, int64_t blocks);
+  Vecs linesOfBytes(const Vec &word, const Vec &points);
+  Vecs linesOfPairs(const Vec &word, const BlockFactors &factors, int64_t vector);
   void emitTile(const Index &tile, const Index &vector, const Index &firstBlock, int64_t blocks);
   void begin(const Index &number, int64_t slot);
   void store(int64_t slot);
@@ -37,8 +42,11 @@ private:
   BlockGemmEmitter &gemm;
   Code &k;
   const BlockGemmSpec &spec;
-  const int64_t depth;   ///< that a product of tiles takes in
+  const int64_t parts;   ///< of a row
+  const int64_t bytes;   ///< of an element of a part
+  const int64_t depth;   ///< bytes that a product of tiles takes in
   const int64_t perPass; ///< blocks that are unpacked at a time
+  const Type sumType;    ///< of a block
   TileRegisters registers;
   Buffer columns;   ///< of each block and vector all words, less their zero points
   Buffer blockSums; ///< two tiles
@@ -48,9 +56,10 @@ private:
 
 void BlockGemmEmitter::Tiles::emit(const Index &task, const Index &rowsOfChunk) {
   gemm.sums = k.scratch({BlockGemmSpec::kTileChunkRows, gemm.width}, gemm.f32);
-  columns = k.scratch({perPass * spec.tileVectors, spec.block * spec.lanes}, gemm.i8);
-  blockSums = k.scratch({2, kRows * spec.lanes}, gemm.i32);
+  columns = k.scratch({perPass * spec.tileVectors, spec.block * spec.lanes * bytes}, gemm.i8);
+  blockSums = k.scratch({2, kRows * spec.lanes}, sumType);
   gemm.takeTask(task, rowsOfChunk);
+  gemm.makeTable();
   registers.configure(k.index(kRows), k.index(kRows), depth);
   int64_t whole = spec.numBlocks() / perPass * perPass, rest = spec.numBlocks() - whole;
   if (whole) {
@@ -71,13 +80,16 @@ void BlockGemmEmitter::Tiles::emitPass(const Index &firstBlock, int64_t blocks) 
   });
 }
 
-/// Writes blocks of the panel out as tiles of s8.
+/// Writes blocks of the panel out as tiles of s8, or of bf16.
 void BlockGemmEmitter::Tiles::unpack(const Index &firstBlock, int64_t blocks) {
-  int64_t parts = 8 / spec.bits, words = spec.block / gemm.group;
+  int64_t words = spec.block / gemm.group;
   Index last = k.index(spec.panelShape()[1] - 1);
   k.rolledLoop(0, blocks, 1, [&](Index number) {
     Vecs points;
-    for (int64_t v = 0; v < spec.tileVectors; ++v)
+    BlockFactors factors;
+    if (!spec.hasByteRows)
+      factors = gemm.factors(firstBlock + number);
+    for (int64_t v = 0; v < spec.tileVectors && spec.hasByteRows; ++v)
       points.push_back(
           spec.zeros == BlockZeros::Constant
               ? k.splat(k.number(gemm.i8, gemm.base()), kTileBytes)
@@ -86,14 +98,32 @@ void BlockGemmEmitter::Tiles::unpack(const Index &firstBlock, int64_t blocks) {
       Index step = minimum((firstBlock + number) * words + word, last); // beyond the end rows are 0
       gemm.prefetchAhead(step);
       for (int64_t v = 0; v < spec.tileVectors; ++v) {
-        Vec loaded = gemm.words(step, v);
-        for (int64_t part = 0; part < parts; ++part) {
-          Vec codes = bitcast(gemm.fourRows(loaded, part), gemm.i8) - points[v];
-          columns.setVector(codes, number * spec.tileVectors + v, (word * parts + part) * kTileBytes);
-        }
+        Vecs lines = spec.hasByteRows ? linesOfBytes(gemm.words(step, v), points[v])
+                                      : linesOfPairs(gemm.words(step, v), factors, v);
+        for (auto [n, line] : llvm::enumerate(lines))
+          columns.setVector(line, number * spec.tileVectors + v,
+                            (word * static_cast<int64_t>(lines.size()) + static_cast<int64_t>(n)) * kTileBytes);
       }
     });
   });
+}
+
+/// The codes of a word less their zero points, four rows a line.
+Vecs BlockGemmEmitter::Tiles::linesOfBytes(const Vec &word, const Vec &points) {
+  Vecs lines;
+  for (int64_t part = 0; part < 8 / spec.bits; ++part)
+    lines.push_back(bitcast(gemm.fourRows(word, part), gemm.i8) - points);
+  return lines;
+}
+
+/// The same as bf16, two rows a line: integers of 8 bits and a sign have no more bits than that.
+Vecs BlockGemmEmitter::Tiles::linesOfPairs(const Vec &word, const BlockFactors &factors, int64_t vector) {
+  Vecs lines;
+  for (int64_t place = 0; place < gemm.group; place += 2) {
+    Vec first = gemm.row(word, place, factors, vector), second = gemm.row(word, place + 1, factors, vector);
+    lines.push_back(bitcast(toPairs(first, second), gemm.i8));
+  }
+  return lines;
 }
 
 /// Adds `blocks` blocks to the sums of 16 rows by the columns of a vector. Two are on their way: the tiles of one are
@@ -134,13 +164,20 @@ void BlockGemmEmitter::Tiles::emitTile(const Index &tile, const Index &vector, c
 
 /// Sets the tiles to work on block `number` of this pass.
 void BlockGemmEmitter::Tiles::begin(const Index &number, int64_t slot) {
-  Index left = gemm.rowBytes.address() + (rowsAt + (firstNumber + number) * kRows) * spec.block;
-  Index right = columns.address() + (number * spec.tileVectors + column) * (spec.block * spec.lanes);
-  registers.zero(TileRegisters::sum(slot, slot));
-  for (int64_t at = 0; at < spec.block; at += depth) {
-    registers.load(TileRegisters::rows(slot), left + at, k.index(spec.block));
+  const Buffer &rows = spec.hasByteRows ? gemm.rowBytes : gemm.rowParts;
+  int64_t partBytes = spec.block * bytes, stride = partBytes * parts;
+  Index left = rows.address() + (rowsAt + (firstNumber + number) * kRows) * stride;
+  Index right = columns.address() + (number * spec.tileVectors + column) * (partBytes * spec.lanes);
+  int64_t sum = TileRegisters::sum(slot, slot);
+  registers.zero(sum);
+  for (int64_t at = 0; at < partBytes; at += depth) {
     registers.load(TileRegisters::columns(slot), right + at * spec.lanes, k.index(kTileBytes));
-    registers.multiply("llvm.x86.tdpbssd", slot, slot);
+    for (int64_t part = 0; part < parts; ++part) {
+      int64_t loaded = TileRegisters::rows((slot + part) % 2);
+      registers.load(loaded, left + part * partBytes + at, k.index(stride));
+      registers.multiply(spec.hasByteRows ? "llvm.x86.tdpbssd" : "llvm.x86.tdpbf16ps", sum, loaded,
+                         TileRegisters::columns(slot));
+    }
   }
 }
 
@@ -154,11 +191,40 @@ void BlockGemmEmitter::Tiles::finish(const Index &number, int64_t slot, Vecs &to
   Vec factor = gemm.scales.vector(spec.lanes, gemm.panel, firstNumber + number, column * spec.lanes);
   if (spec.hasHalfScales)
     factor = convert(factor, gemm.f32);
-  Buffer rowScales = gemm.rowScales.flat();
   for (int64_t r = 0; r < kRows; ++r) {
-    Vec scaled = convert(blockSums.vector(spec.lanes, slot, r * spec.lanes), gemm.f32) * factor;
-    Num rowScale = rowScales(rowsAt + (firstNumber + number) * kRows + r);
-    totals[r] = gemm.multiplyAdd(scaled, k.splat(rowScale, spec.lanes), totals[r]);
+    Vec sum = blockSums.vector(spec.lanes, slot, r * spec.lanes);
+    if (!spec.hasByteRows) {
+      totals[r] = gemm.multiplyAdd(sum, factor, totals[r]);
+      continue;
+    }
+    Num rowScale = gemm.rowScales.flat()(rowsAt + (firstNumber + number) * kRows + r);
+    totals[r] = gemm.multiplyAdd(convert(sum, gemm.f32) * factor, k.splat(rowScale, spec.lanes), totals[r]);
+  }
+}
+
+/// Writes the rows of A in parts where the run uses tiles.
+void BlockGemmEmitter::partRows() {
+  int64_t whole = spec.k / spec.block, rest = spec.k % spec.block;
+  k.parallel(select(usesTiles, rows, k.index(0)), [&](Index row) {
+    // As rows of bytes.
+    Index first = row / kRows * (kRows * spec.numBlocks()) + row % kRows;
+    k.rolledLoop(0, whole, 1, [&](Index number) { partBlock(row, number, first + number * kRows, spec.block); });
+    if (rest)
+      partBlock(row, k.index(whole), first + whole * kRows, rest);
+  });
+}
+
+/// The parts of block `number` of a row, of which `size` elements are there, to that place among all blocks; zeros
+/// behind them.
+void BlockGemmEmitter::partBlock(const Index &row, const Index &number, const Index &place, int64_t size) {
+  constexpr int64_t kParts = BlockGemmSpec::kParts;
+  Index first = number * spec.block;
+  for (int64_t at = 0; at < spec.block; at += spec.lanes) {
+    Vec x = at >= size                ? zeroVec()
+            : at + spec.lanes <= size ? a.vector(spec.lanes, row, first + at)
+                                      : a.first(k.index(size - at), spec.lanes, row, first + at);
+    for (auto [n, part] : llvm::enumerate(splitIntoHalves(x, kParts)))
+      rowParts.flat().setVector(toHalves(part), ((place + 1) * kParts - 1 - static_cast<int64_t>(n)) * spec.block + at);
   }
 }
 

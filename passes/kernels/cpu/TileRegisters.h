@@ -37,7 +37,11 @@ public:
   }
   /// Adds what `instruction` makes of rows i and columns j to their sum.
   void multiply(llvm::StringRef instruction, int64_t i, int64_t j) {
-    call(instruction, {constant(sum(i, j)), constant(rows(i)), constant(columns(j))});
+    multiply(instruction, sum(i, j), rows(i), columns(j));
+  }
+  /// The same of any three registers that fit each other.
+  void multiply(llvm::StringRef instruction, int64_t to, int64_t left, int64_t right) {
+    call(instruction, {constant(to), constant(left), constant(right)});
   }
 
 private:

@@ -184,11 +184,12 @@ def LowerBlockProductsPass : Pass<"attn-lower-block-products", "::mlir::ModuleOp
     What has no kernel stays for attn-decompose, and the module's
     `attn.product_report` says why.
 
-    Rows that may be rounded (`narrow_rows`) are where the target multiplies bytes,
-    16 of them or more on tiles where the run has those (AMX).
+    Rows that may be rounded (`narrow_rows`) are where the target multiplies bytes.
+    Of 16 rows or more, rounded or not, tiles make the sums where the run has them
+    (AMX): of bytes, or of bf16, three of which a number of f32 is.
 
-    Numerical effect: of a few rows, and of rounded ones, a block's sum is multiplied
-    by its scale, not each of its terms. Rounding is that of `narrow_rows`.
+    Numerical effect: of a few rows, of rounded ones and on tiles, a block's sum is
+    multiplied by its scale, not each of its terms. Rounding is that of `narrow_rows`.
 
     ```mlir
     %y = attn.block_product %x by %codes scales %s block 32 bits 4 zero_point 8 transposed unsigned

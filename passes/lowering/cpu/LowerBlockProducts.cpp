@@ -125,6 +125,8 @@ Value BlockProductLowering::emitCall(BlockProductOp op, const std::optional<Epil
     scratch = {RankedTensorType::get(spec.rowShape(), rewriter.getI8Type()),
                RankedTensorType::get(spec.rowScaleShape(), rewriter.getF32Type()),
                RankedTensorType::get(spec.rowScaleShape(), rewriter.getI32Type())};
+  else if (spec.hasTiles)
+    scratch = {RankedTensorType::get(spec.rowShape(), rewriter.getBF16Type())};
   RowProduct product{op.getLhs(),         resultType(op, epilogue), spec.m, spec.k, spec.n,
                      /*columns=*/Value(), spec.rowMultiple()};
   return emitRowProduct(rewriter, loc, product, kernel, inputs, elementwise, scratch);

@@ -1,0 +1,31 @@
+#include "passes/kernels/cpu/HalfParts.h"
+
+#include <limits>
+
+using namespace mlir;
+
+namespace attn {
+
+constexpr int64_t kHalfBits = 16, kUpperHalf = -(int64_t(1) << kHalfBits);
+
+static Vec wordsOf(const Vec &x) { return bitcast(x, x.builder().getI32Type()); }
+
+SmallVector<Vec> splitIntoHalves(const Vec &x, int64_t count) {
+  SmallVector<Vec> parts;
+  Vec left = x, none = constantLike(x, 0.0);
+  Mask isInfinite = abs(x) == std::numeric_limits<double>::infinity();
+  for (int64_t n = 0; n < count; ++n) {
+    parts.push_back(bitcast(wordsOf(left) & kUpperHalf, x.element()));
+    left = select(isInfinite, none, left - parts.back());
+  }
+  return parts;
+}
+
+Vec toHalves(const Vec &x) {
+  OpBuilder &b = x.builder();
+  return bitcast(convert(wordsOf(x) >> kHalfBits, b.getI16Type()), b.getBF16Type());
+}
+
+Vec toPairs(const Vec &first, const Vec &second) { return (wordsOf(first) >> kHalfBits) | wordsOf(second); }
+
+} // namespace attn

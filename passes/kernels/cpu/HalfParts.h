@@ -1,0 +1,21 @@
+#ifndef PASSES_KERNELS_CPU_HALFPARTS_H
+#define PASSES_KERNELS_CPU_HALFPARTS_H
+
+#include "builders/Code.h"
+
+// Numbers of f32 as sums of bf16, for tiles that multiply those exactly and sum in f32.
+namespace attn {
+
+/// Numbers that bf16 holds: the leading 8 bits of x, of what is left the next 8, and so on. Three of them are x, two
+/// are what an f16 can be, but for what lies below the least number of bf16. An infinity leaves nothing.
+llvm::SmallVector<Vec> splitIntoHalves(const Vec &x, int64_t count);
+
+/// Numbers that bf16 holds, as bf16.
+Vec toHalves(const Vec &x);
+
+/// Of numbers that bf16 holds those of two rows side by side, as words.
+Vec toPairs(const Vec &first, const Vec &second);
+
+} // namespace attn
+
+#endif // PASSES_KERNELS_CPU_HALFPARTS_H
