@@ -121,6 +121,8 @@ public:
       arguments.push_back(&extra);
     if (!problem.next.empty())
       arguments.push_back(&next.emplace(problem.next));
+    if (GemmSpec kernel = problem.spec(makeTarget(context, isa), problem.m); kernel.hasHalfTiles)
+      arguments.push_back(&parts.emplace(std::vector<int64_t>{(m + 31) / 32, kernel.rowPartShape()[1]}, size_t(2)));
     arguments.push_back(&c);
   }
 
@@ -221,6 +223,7 @@ private:
   std::vector<float> aValues, bValues;
   Buffer a, c;
   std::optional<Buffer> b, next; ///< next is too small for what is asked for: a prefetch never faults
+  std::optional<Buffer> parts;   ///< of A, which the kernel writes
   std::optional<NarrowPanels> narrow;
   std::vector<Buffer> extras;
   std::vector<const Buffer *> arguments;

@@ -68,6 +68,7 @@ struct Problem {
     spec.group = group;
     spec.prefetchesNext = !next.empty();
     spec.sharePanels();
+    spec.hasHalfTiles = spec.mayHaveHalfTiles(target);
     return spec;
   }
   bool isNarrow() const { return storage != PanelStorage::F32; }

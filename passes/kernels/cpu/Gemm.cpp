@@ -90,6 +90,8 @@ func::FuncOp GemmEmitter::createFunction() {
     }
   if (spec.prefetchesNext)
     types.push_back(MemRefType::get(SmallVector<int64_t>(3, ShapedType::kDynamic), panelType));
+  if (spec.hasHalfTiles)
+    types.push_back(MemRefType::get(spec.rowPartShape(), b.getBF16Type()));
   types.push_back(MemRefType::get({spec.m, spec.n}, spec.hasNarrowResult ? b.getBF16Type() : f32));
   auto function = func::FuncOp::create(b, loc, spec.symbol(), b.getFunctionType(types, {}));
   function.setPrivate();
@@ -102,6 +104,10 @@ func::FuncOp GemmEmitter::createFunction() {
   if (hasScales)
     scales = function.getArgument(2);
   auto others = function.getArguments().drop_front(hasScales ? 3 : 2).drop_back();
+  if (spec.hasHalfTiles) {
+    partedRows = others.back();
+    others = others.drop_back();
+  }
   if (spec.prefetchesNext) {
     nextOperand = others.back();
     others = others.drop_back();
@@ -177,8 +183,14 @@ func::FuncOp GemmEmitter::emit() {
     emitTileTasks(hasTiles);
     tasks = arith::SelectOp::create(b, loc, hasTiles, zero, tasks);
   }
+  Value usesTiles;
+  if (spec.hasHalfTiles) {
+    Value areMany = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::uge, rows, constant(GemmSpec::kFewestTileRows));
+    usesTiles = arith::AndIOp::create(b, loc, areMany, HasTilesOp::create(b, loc, b.getI1Type()));
+    emitHalfTiles(usesTiles);
+  }
   if (spec.sharesPanels)
-    tasks = arith::SelectOp::create(b, loc, emitSharedTasks(), zero, tasks);
+    tasks = arith::SelectOp::create(b, loc, emitSharedTasks(usesTiles), zero, tasks);
   if (!spec.sharesPanels || ShapedType::isDynamic(spec.m)) {
     if (nextOperand)
       emitPieces(tasks);

@@ -41,6 +41,12 @@ struct GemmSpec : EpilogueSpec {
   int64_t tileGroups = 0; ///< of 128 rows, as chunkBlocks of those; 0: all of A
   /// Of more rows than a micro-tile has, blocks share a panel that is written out as f32 for them: see sharePanels.
   bool sharesPanels = false;
+  /// F16: a run that may use tiles of bf16 (AMX) does for kFewestTileRows rows or more. A number of f32 is the sum of
+  /// kRowParts of bf16, one of f16 of two: such sums are as near as those of f32, in another order. Panels are shared.
+  bool hasHalfTiles = false;
+
+  static constexpr int64_t kRowParts = 3, kFewestTileRows = 16;
+  static constexpr int64_t kPartedRows = 32; ///< of a block of parts
 
   // The micro-tile: tileRows x (tileVectors * lanes) sums stay in registers.
   int64_t lanes = 4;
@@ -69,6 +75,11 @@ struct GemmSpec : EpilogueSpec {
   /// Lets rows share panels of f16, or of bf16 by rows of f32, where there may be more than a micro-tile has; once all
   /// else is known.
   void sharePanels();
+
+  /// Whether hasHalfTiles may be for the target.
+  bool mayHaveHalfTiles(TargetAttr target) const;
+  /// With hasHalfTiles: of A in parts.
+  llvm::SmallVector<int64_t> rowPartShape() const;
 
   /// Sets hasTiles and what goes with it, once all else is known.
   void useTiles(TargetAttr target);
@@ -103,11 +114,13 @@ bool canBuildGemm(const GemmSpec &spec, std::string *reason = nullptr);
 ///   operands  see EpilogueOperand, in the order of spec.operands
 ///   next      with prefetchesNext: memref<?x?x?xf32>, panels of the next product
 ///             in this one's type; none of it is read
+///   rows      with hasHalfTiles, written: memref<RxSxbf16>, see rowPartShape
 ///   C         memref<MxNxf32>, or bf16 with hasNarrowResult; written once, never read
 ///
 /// A Full operand may be C's buffer if both are f32. One scf.parallel runs over all micro-tiles,
 /// those of one panel and chunk one after the other; each prefetches its part of
-/// the next panel. With sharesPanels one before it runs over panels and the blocks of rows that share them. Emits a
+/// the next panel. With sharesPanels one before it runs over panels and the blocks of rows that share them; with
+/// hasHalfTiles two before that, over rows and over panels and 128 rows. Emits a
 /// diagnostic at `loc` where canBuildGemm is false.
 mlir::FailureOr<mlir::func::FuncOp> buildGemm(mlir::OpBuilder &builder, mlir::Location loc, const GemmSpec &spec);
 

@@ -17,7 +17,8 @@ public:
   mlir::func::FuncOp emit();
 
 private:
-  class Tiles; // GemmTiles.cpp
+  class Tiles;     // GemmTiles.cpp
+  class HalfTiles; // GemmHalfTiles.cpp
 
   mlir::Value constant(int64_t value) { return mlir::arith::ConstantIndexOp::create(b, loc, value); }
   mlir::Value add(mlir::Value x, mlir::Value y) { return mlir::arith::AddIOp::create(b, loc, x, y); }
@@ -31,10 +32,12 @@ private:
   void emitPieces(mlir::Value tasks);
   /// Tasks that do the work where the run has tiles, and none where not.
   void emitTileTasks(mlir::Value hasTiles);
+  void emitHalfTiles(mlir::Value usesTiles);
   void emitTask(mlir::Value task);
   // GemmShared.cpp
-  /// Tasks that do the work where there are several blocks of rows, and none where not; whether there are.
-  mlir::Value emitSharedTasks();
+  /// Tasks that do the work where there are several blocks of rows and `usesTiles`, if given, is false, and none where
+  /// not; whether there are.
+  mlir::Value emitSharedTasks(mlir::Value usesTiles);
   void emitSharedTask(mlir::Value task, mlir::Value most);
   void widenPanel(mlir::Value buffer);
   void emitNext(mlir::Value task, mlir::Value group, mlir::Value inGroup, mlir::Value isStream);
@@ -75,6 +78,7 @@ private:
   mlir::Value a, panels, flatPanels, scales, c, scratch;
   /// The panel at hand as f32, where blocks share it; with prefetchesNext the panels of the next product.
   mlir::Value wide, nextOperand;
+  mlir::Value partedRows;                            ///< with hasHalfTiles
   llvm::SmallVector<mlir::Value> operands, rowParts; // rowParts: A's, of which `a` is the first
   // rows, numPanels and blocks are those of one product of a batch.
   // With prefetchesNext: of the next product, and how tasks are cut into pieces.

@@ -20,7 +20,7 @@ constexpr int64_t kMostBlocks = 16, kTasksOfThread = 4;
 
 } // namespace
 
-Value GemmEmitter::emitSharedTasks() {
+Value GemmEmitter::emitSharedTasks(Value usesTiles) {
   Value one = constant(1), tiles = mul(numPanels, blocks);
   Value threads = mul(NumThreadsOp::create(b, loc, b.getIndexType()), constant(kTasksOfThread));
   Value most = arith::MinUIOp::create(b, loc, atLeastOne(arith::CeilDivUIOp::create(b, loc, tiles, threads)),
@@ -30,6 +30,8 @@ Value GemmEmitter::emitSharedTasks() {
   Value areSeveral = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::ugt, blocks, one);
   groups = arith::CeilDivUIOp::create(b, loc, blocks, atLeastOne(most));
   Value tasks = arith::SelectOp::create(b, loc, areSeveral, mul(numPanels, groups), zero);
+  if (usesTiles)
+    tasks = arith::SelectOp::create(b, loc, usesTiles, zero, tasks);
   GemmEmitter shared(*this);
   if (nextOperand)
     shared.emitPieces(tasks);

@@ -67,6 +67,11 @@ void GemmSpec::sharePanels() {
     chunkBlocks = 0; // what shares a panel is a chunk
 }
 
+bool GemmSpec::mayHaveHalfTiles(TargetAttr target) const {
+  return sharesPanels && storage == PanelStorage::F16 && lanes == 16 && mayHaveTiles(target) &&
+         (ShapedType::isDynamic(m) || m >= kFewestTileRows);
+}
+
 SmallVector<int64_t> GemmSpec::panelShape() const {
   int64_t panels = isBatched ? ShapedType::kDynamic : numPanels();
   if (storage == PanelStorage::BF16)
@@ -89,7 +94,7 @@ std::string GemmSpec::symbol() const {
   if (parts > 1)
     name += "x" + std::to_string(parts * (parts + 1) / 2);
   if (sharesPanels)
-    name += "_shared";
+    name += hasHalfTiles ? "_amx16" : "_shared";
   if (panelDepth > 1)
     name += "_d" + std::to_string(panelDepth);
   if (storage == PanelStorage::I8)
@@ -128,6 +133,8 @@ bool canBuildGemm(const GemmSpec &spec, std::string *reason) {
   if (spec.sharesPanels &&
       (spec.storage == PanelStorage::F32 || spec.storage == PanelStorage::I8 || spec.hasNarrowRows))
     return fail(reason, "blocks of rows share panels of f16, or of bf16 by rows of f32");
+  if (spec.hasHalfTiles && (!spec.sharesPanels || spec.storage != PanelStorage::F16 || spec.lanes != 16))
+    return fail(reason, "tiles of parts need panels of f16 that rows share, and 16 lanes");
   if (spec.storage == PanelStorage::I8 && spec.group < 1)
     return fail(reason, "a group of " + Twine(spec.group) + " rows is empty");
   if (spec.lanes < 1 || spec.tileRows < 1 || spec.tileVectors < 1)

@@ -66,12 +66,16 @@ def LowerContractionsPass : Pass<"attn-lower-contractions", "::mlir::ModuleOp"> 
     all its uses, and sums are in f32. A result that only such products read is
     stored in bf16; an erf before it may be off by 3.6e-6 (`afn`).
 
+    Of 16 rows or more by a weight in f16 the sums are made by tiles of bf16 (AMX)
+    where the run has them: of rows as sums of three, of the weight as that of two.
+
     With `precision=bf16x3` (`bf16x6`) both are the sum of two (three) parts in
     bf16, of whose products three (six) are summed: results as f32 has them, by
     products of bf16. Where these are of tiles (AMX), as the target may have them,
     the run chooses between them and vdpbf16ps.
 
-    Numerical effect: the sum over k keeps its order; multiply and add are fused.
+    Numerical effect: the sum over k keeps its order but on tiles; multiply and add
+    are fused.
     Narrow weights are rounded: by 2^-9 of themselves in bf16, by 1/254 of the
     greatest in their group in int8. What two parts lack is 2^-17 of the element;
     of an activation in parts an infinity, or what rounds to one in bf16, gives NaN.

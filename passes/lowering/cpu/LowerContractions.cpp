@@ -84,6 +84,7 @@ private:
                  func::FuncOp kernel);
   SmallVector<Value> makeInputs(const Contraction &match, const std::optional<Epilogue> &epilogue, const GemmSpec &spec,
                                 func::FuncOp kernel, Location loc, SmallVectorImpl<int64_t> &elementwise);
+  Value emptyParts(const GemmSpec &spec, OpFoldResult rows, Location loc);
   Value unfold(Value matrix, RankedTensorType type, ArrayRef<OpFoldResult> sizes, unsigned numRows, Location loc);
   FailureOr<func::FuncOp> getPacking(const GemmSpec &spec, Location loc);
   Value packAtRun(const Contraction &match, const GemmSpec &spec, Location loc);
@@ -269,6 +270,7 @@ GemmSpec ContractionLowering::makeSpec(const Contraction &match, const std::opti
     else if (spec.parts == 1 && (spec.storage <= PanelStorage::F16 || spec.hasNarrowRows))
       spec.fitColumns(target, panels.getParts(match));
     spec.sharePanels();
+    spec.hasHalfTiles = spec.mayHaveHalfTiles(target);
     // A single block of rows streams its panels; there prefetching looks ahead by bytes.
     spec.prefetchesNext = ShapedType::isDynamic(m) || m > spec.tileRows;
   }
@@ -389,6 +391,20 @@ Value ContractionLowering::unfold(Value matrix, RankedTensorType type, ArrayRef<
   return matrix;
 }
 
+/// Room for `rows` rows in parts.
+Value ContractionLowering::emptyParts(const GemmSpec &spec, OpFoldResult rows, Location loc) {
+  SmallVector<int64_t> shape = spec.rowPartShape();
+  OpFoldResult blocks = rewriter.getIndexAttr(shape[0]);
+  if (ShapedType::isDynamic(shape[0])) {
+    Value size = arith::ConstantIndexOp::create(rewriter, loc, GemmSpec::kPartedRows);
+    blocks = arith::CeilDivUIOp::create(rewriter, loc, getValueOrCreateConstantIndexOp(rewriter, loc, rows), size)
+                 .getResult();
+  }
+  Value empty =
+      tensor::EmptyOp::create(rewriter, loc, {blocks, rewriter.getIndexAttr(shape[1])}, rewriter.getBF16Type());
+  return castTo(empty, RankedTensorType::get(shape, rewriter.getBF16Type()), loc);
+}
+
 /// Calls `kernel` in place of the contraction, or of its epilogue, and returns
 /// what that op yields.
 Value ContractionLowering::emitCall(const Contraction &match, const std::optional<Epilogue> &epilogue,
@@ -426,13 +442,16 @@ Value ContractionLowering::emitCall(const Contraction &match, const std::optiona
   if (ShapedType::isDynamic(spec.n))
     columns = getValueOrCreateConstantIndexOp(rewriter, loc,
                                               multiplySizes(rewriter, loc, ArrayRef(sizes).drop_front(numRows)));
-  Value empty = tensor::EmptyOp::create(rewriter, loc, {rows, columns}, element);
-  auto call = KernelOp::create(rewriter, loc, empty.getType(), FlatSymbolRefAttr::get(kernel), inputs, empty,
-                               rewriter.getDenseI64ArrayAttr(elementwise));
+  SmallVector<Value> inits;
+  if (spec.hasHalfTiles)
+    inits.push_back(emptyParts(spec, rows, loc));
+  inits.push_back(tensor::EmptyOp::create(rewriter, loc, {rows, columns}, element));
+  auto call = KernelOp::create(rewriter, loc, TypeRange(ValueRange(inits)), FlatSymbolRefAttr::get(kernel), inputs,
+                               inits, rewriter.getDenseI64ArrayAttr(elementwise));
   if (match.global)
     products.push_back({call, spec.prefetchesNext});
   auto expandedType = RankedTensorType::get(applyPermutation(resultType.getShape(), order), element);
-  Value result = unfold(call->getResult(0), expandedType, sizes, numRows, loc);
+  Value result = unfold(call->getResults().back(), expandedType, sizes, numRows, loc);
   if (!llvm::is_sorted(order)) {
     Value permuted = tensor::EmptyOp::create(rewriter, loc, resultSizes, element);
     result = linalg::TransposeOp::create(rewriter, loc, result, permuted, invertPermutationVector(order))->getResult(0);

@@ -72,3 +72,29 @@ module attributes {attn.target = #portable} {
     return %c : tensor<?x100xf32>
   }
 }
+
+// -----
+
+// On tiles of bf16 (AMX) rows of f32 are three of them, which the kernel writes for itself by blocks of 32 rows; few rows
+// have none.
+#amx = #attn.target<triple = "x86_64-unknown-linux-gnu", cpu = "x86-64-v4", features = "+amx-bf16,+amx-tile,+avx512bf16,-prefer-256-bit", isa = "avx512", l1 = 49152, l2 = 2097152>
+// CHECK-LABEL: func.func @tiles
+// CHECK: %[[BLOCKS:.*]] = arith.ceildivui
+// CHECK: tensor.empty(%[[BLOCKS]]) : tensor<?x6144xbf16>
+// CHECK: attn.kernel @gemm_f32_mx_k64_n100_fma_8x3x16_f16_amx16_next ins({{.*}}) outs({{.*}} : tensor<?x6144xbf16>, tensor<?x100xf32>)
+// CHECK: attn.kernel @gemm_f32_m15_k64_n100_fma_8x3x16_f16_shared_next ins({{.*}}) outs({{[^,]*}} : tensor<15x100xf32>)
+module attributes {attn.target = #amx} {
+  attn.global @w : tensor<64x100xf16> = #attn.initializer<"w">
+  attn.global @w_f32 : tensor<64x100xf32> = #attn.reshape<@w>
+  func.func @tiles(%a: tensor<?x64xf32>, %b: tensor<15x64xf32>, %m: index) -> (tensor<?x100xf32>, tensor<15x100xf32>) {
+    %w = attn.weight @w_f32 : tensor<64x100xf32>
+    %zero = arith.constant 0.0 : f32
+    %e = tensor.empty(%m) : tensor<?x100xf32>
+    %z = linalg.fill ins(%zero : f32) outs(%e : tensor<?x100xf32>) -> tensor<?x100xf32>
+    %c = linalg.matmul ins(%a, %w : tensor<?x64xf32>, tensor<64x100xf32>) outs(%z : tensor<?x100xf32>) -> tensor<?x100xf32>
+    %f = tensor.empty() : tensor<15x100xf32>
+    %y = linalg.fill ins(%zero : f32) outs(%f : tensor<15x100xf32>) -> tensor<15x100xf32>
+    %d = linalg.matmul ins(%b, %w : tensor<15x64xf32>, tensor<64x100xf32>) outs(%y : tensor<15x100xf32>) -> tensor<15x100xf32>
+    return %c, %d : tensor<?x100xf32>, tensor<15x100xf32>
+  }
+}
