@@ -117,6 +117,40 @@ class States(unittest.TestCase):
             attnc.load(DECODE, own_state=True, threads=1).step(state, **self.feeds(2))
         with self.assertRaisesRegex(attnc.Unsupported, "own_state=True"):
             attnc.load(models.scaled()).state()
+        with self.assertRaisesRegex(attnc.InvalidArgument, "cache.* not 'int8'"):
+            attnc.load(DECODE, own_state=True, cache="int8")
+
+
+class NarrowStates(States):
+    """The same with caches in 8 bits: rows of a head and the scale of each."""
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        scratch = tempfile.TemporaryDirectory()
+        cls.addClassCleanup(scratch.cleanup)
+        library = pathlib.Path(scratch.name) / "narrow.so"
+        attnc.compile(DECODE, library, own_state=True, cache="int8")
+        cls.model = attnc.load(library, threads=1)
+        cls.entry = cls.model.entries["main"]
+        cls.empty = {name: np.zeros([*value.shape[:-1], value.shape[-1] + 4], np.int8) for name, value in cls.empty.items()}
+        cls.wide = {name: np.zeros([*value.shape[:-1], value.shape[-1] - 4], np.float32) for name, value in cls.empty.items()}
+
+    def test_steps(self):
+        state, caches = self.model.state(), dict(self.wide)
+        for step in range(12):
+            logits = self.model.step(state, **self.feeds(step))
+            outputs = self.peer.run(None, {**self.feeds(step), **caches})
+            by_name = dict(zip([o.name for o in self.peer.get_outputs()], outputs))
+            caches = {input: by_name[output] for input, output in self.entry.states}
+            expected = by_name[self.entry.outputs[0].name]
+            np.testing.assert_allclose(logits, expected, atol=0.05 * np.abs(expected).max(), rtol=0)
+        first, _ = self.entry.states[0]  # later layers are made from what attentions gave
+        rows = state[first]
+        self.assertEqual((rows.dtype, rows.shape), (np.int8, (*caches[first].shape[:-1], caches[first].shape[-1] + 4)))
+        scales = np.ascontiguousarray(rows[..., -4:]).view(np.float32)
+        top = np.abs(caches[first]).max(-1, keepdims=True)
+        self.assertTrue((np.abs(rows[..., :-4] * scales - caches[first]) <= top / 254 * 1.001).all())
 
 
 class Folders(unittest.TestCase):

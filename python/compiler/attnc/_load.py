@@ -85,6 +85,11 @@ def load(source: Any, *, cache: bool = True, on_progress: Progress = None, **opt
     Errors are those of ``compile``, and CorruptFile, Incompatible (another version, architecture or processor),
     OutOfMemory.
     """
+    if isinstance(cache, str):
+        raise InvalidArgument(
+            f"cache= says whether what is compiled is kept, True or False, not {cache!r}: how caches of keys and values are "
+            "stored is an option of attnc.compile, whose library attnc.load takes"
+        )
     runtime = {name: options.pop(name) for name in _RUNTIME_OPTIONS if options.get(name) is not None}
     for name in _RUNTIME_OPTIONS:
         options.pop(name, None)
