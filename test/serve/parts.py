@@ -410,6 +410,26 @@ class DecoderTest(unittest.TestCase):
             Decoder(attnc.load(self.folder / "pair/decoder_with_past_model.onnx", own_state=True))
 
 
+class NarrowDecoderTest(unittest.TestCase):
+    """A decoder whose library keeps its cache in 8 bits, beside the same in f32."""
+
+    def test_sequences_that_come_and_go(self):
+        folder, draw = fixtures.scratch(), random.Random(4)
+        self.addCleanup(shutil.rmtree, folder)
+        cases = [([draw.randrange(40) for _ in range(draw.randint(1, 12))], 8) for _ in range(30)]
+        written = []
+        for cache in ("model", "int8"):
+            library = folder / f"{cache}.so"
+            attnc.compile(fixtures.ROOT / "test/e2e/models/gpt2_decode_ts17/model.onnx", library, own_state=True, cache=cache)
+            decoder = Decoder(attnc.load(library), slots=4)
+            self.addCleanup(decoder.close)
+            with threads(8) as pool:
+                written.append(list(pool.map(lambda c: decoder.generate(Request(c[0], max_new_tokens=c[1])), cases)))
+        self.assertEqual({tensor.dtype for tensor in decoder._kept}, {"int8"})
+        # A close decision may fall otherwise.
+        self.assertGreater(sum(wide == narrow for wide, narrow in zip(*written)), 24)
+
+
 def threads(count):
     return concurrent.futures.ThreadPoolExecutor(count)
 
