@@ -1,14 +1,17 @@
 #!/usr/bin/env python3
 """Caches in 8 bits beside those of f32: int8_caches.py steps MODEL.onnx WIDE.so NARROW.so LIBATTNRT
                                      int8_caches.py beam MODEL.onnx STEP.so TOKENS.npy SCORES.npy LIBATTNRT
+                                     int8_caches.py halves MODEL.onnx float16|bfloat16 HALF.onnx
 
 steps: decodes by two libraries that keep caches, one in 8 bits: the rows that it keeps are those of the first layer to
 within half a step, and the scores differ by a little. beam: the score that a beam search by such caches gives its best
 hypothesis is that of its tokens, one behind the other, by a step with such caches: what moved between beams was right.
+halves: the model with weights, values and caches in 16 bits, and scores in f32.
 """
 import ctypes
 import sys
 
+import ml_dtypes
 import numpy as np
 import onnx
 
@@ -74,13 +77,16 @@ def steps(model, wide, narrow, runtime):
         error, total = error + np.square(got - want).sum(), total + np.square(want).sum()
     relative = np.sqrt(error / total)
     assert 0 < relative < 0.02, relative
-    for n, (name, heads, width) in enumerate(caches):
+    stored = next(x for x in onnx.load(model, load_external_data=False).graph.input if x.name == caches[0][0])
+    is_wide = stored.type.tensor_type.elem_type == onnx.TensorProto.FLOAT
+    for n, (name, heads, width) in enumerate(caches if is_wide else []):
         want, bytes_ = both[0].rows(name, np.float32), both[1].rows(name, np.int8)
-        assert bytes_.shape == (batch, heads, count, width + 4), (name, bytes_.shape)
         got, top = widen(bytes_), np.abs(want).max(-1, keepdims=True)
         # Behind the first layer rows are made from what attentions gave.
         bound = top / 254 * 1.0001 if n < 2 else 0.2 * top
         assert (np.abs(got - want) <= bound).all(), (name, np.abs(got - want).max())
+    for name, heads, width in caches:
+        assert both[1].rows(name, np.int8).shape == (batch, heads, count, width + 4), name
     length = ctypes.c_int64()
     for decoder in both:
         decoder.rt.call("attnrt_state_truncate", decoder.state, ctypes.c_int64(11))
@@ -105,5 +111,36 @@ def beam(model, library, tokens, scores, runtime, bos=1):
     print("the score is that of the tokens")
 
 
+def halves(path, kind, to):
+    """Every f32 of the model but its scores in 16 bits."""
+    model = onnx.load(path)
+    half, float_ = onnx.helper.np_dtype_to_tensor_dtype(np.dtype(getattr(ml_dtypes, kind, kind))), onnx.TensorProto.FLOAT
+    graph = model.graph
+
+    def narrow(tensor):
+        if tensor.data_type == float_:
+            with np.errstate(over="ignore"):
+                values = onnx.numpy_helper.to_array(tensor).astype(onnx.helper.tensor_dtype_to_np_dtype(half))
+            tensor.CopyFrom(onnx.numpy_helper.from_array(values, tensor.name))
+
+    for tensor in graph.initializer:
+        narrow(tensor)
+    for node in graph.node:
+        for attribute in node.attribute:
+            if attribute.type == onnx.AttributeProto.TENSOR:
+                narrow(attribute.t)
+            elif node.op_type == "Cast" and attribute.i == float_:
+                attribute.i = half
+    del graph.value_info[:]
+    for value in [*graph.input, *graph.output]:
+        if value.type.tensor_type.elem_type == float_ and "logits" not in value.name:
+            value.type.tensor_type.elem_type = half
+    scores = next(o.name for o in graph.output if "logits" in o.name)
+    for node in graph.node:
+        node.output[:] = ["narrow_scores" if name == scores else name for name in node.output]
+    graph.node.append(onnx.helper.make_node("Cast", ["narrow_scores"], [scores], name="scores", to=float_))
+    onnx.save(model, to)
+
+
 if __name__ == "__main__":
-    {"steps": steps, "beam": beam}[sys.argv[1]](*sys.argv[2:])
+    {"steps": steps, "beam": beam, "halves": halves}[sys.argv[1]](*sys.argv[2:])
