@@ -23,7 +23,7 @@ import transformers
 from transformers.models.auto.modeling_auto import MODEL_MAPPING_NAMES
 
 from shrink import Count, small
-from zoo_files import REWRITES
+from zoo_files import REWRITES, strip
 from zoo_libraries import CASES as LIBRARIES
 
 SETTINGS = {"deberta-v2": dict(relative_attention=True, pos_att_type=["c2p", "p2c"])}
@@ -208,6 +208,7 @@ def write(folder, name):
         choice.dynamic &= attempt != "one size"
         try:
             count, outputs, draws = export(model, all_draws, choice, path, precision)
+            strip(path)
             if variant in REWRITES:
                 REWRITES[variant](path, [{n: v.numpy() for n, v in d.items()} for d in draws])
             inputs, arrays = references(path, draws, outputs)

@@ -5,6 +5,25 @@ import onnx
 import onnxruntime
 
 
+def strip(path):
+    """Without notes of where the exporter found what."""
+    model = onnx.load(path)
+    functions = list(model.functions)
+    graphs = [model.graph]
+    for graph in graphs:
+        for node in graph.node:
+            graphs += [a.g for a in node.attribute if a.HasField("g")]
+    parts = [model, *graphs, *functions]
+    for whole in (*graphs, *functions):
+        parts += [*whole.node, *whole.value_info]
+    for graph in graphs:
+        parts += [*graph.input, *graph.output, *graph.initializer]
+    for part in parts:
+        part.ClearField("metadata_props")
+        part.ClearField("doc_string")
+    onnx.save(model, path)
+
+
 class Reader:
     def __init__(self, draws):
         self.draws = iter(draws)
