@@ -147,6 +147,7 @@ TEST_F(ThreadTest, Pinned) {
   EXPECT_TRUE(errorSays("num_threads is 5000, not between 0 and 4096"));
 }
 
+// Signals that come while a thread waits for a processor are one: on a busy machine as many take longer.
 TEST_F(ThreadTest, SignalStorm) {
   static std::atomic<int> signals;
   struct sigaction action = {}, before;
@@ -157,7 +158,7 @@ TEST_F(ThreadTest, SignalStorm) {
   std::vector<float> expected = sumRows(session.get(), x);
   auto start = std::chrono::steady_clock::now();
   int runs = 0;
-  for (; since(start) < 200ms; ++runs) {
+  for (; since(start) < 200ms || (signals <= 100 && since(start) < 60s); ++runs) {
     ASSERT_EQ(sumRows(session.get(), x), expected);
     if (runs % 50 == 0) {
       attnrt_model *again = nullptr;
