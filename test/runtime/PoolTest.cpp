@@ -1,8 +1,11 @@
 #include "Pool.h"
+#include "Threads.h"
 #include "gtest/gtest.h"
 
 #include <array>
+#include <atomic>
 #include <chrono>
+#include <malloc.h>
 #include <mutex>
 #include <thread>
 #include <vector>
@@ -90,6 +93,44 @@ TEST(PoolTest, Observer) {
       }
       pool.endRun();
     }
+}
+
+// A piece that the caller takes back from a worker is his own.
+TEST(PoolTest, ObserverKnowsWhoWorked) {
+  struct Told {
+    std::thread::id caller = std::this_thread::get_id();
+    std::atomic<int> callers{0}, wrong{0};
+  };
+  auto tell = [](void *context, int32_t thread, int64_t, int64_t) {
+    auto &told = *static_cast<Told *>(context);
+    bool isCaller = std::this_thread::get_id() == told.caller;
+    told.callers += isCaller;
+    told.wrong += isCaller != (thread == 0);
+  };
+  Pool pool;
+  ASSERT_TRUE(pool.initialize(16, nullptr, 0, /*spins=*/false));
+  Told told;
+  PieceObserver observer = {tell, &told};
+  StopCondition stop;
+  std::vector<int64_t> counts(16);
+  pool.beginRun();
+  int regions = 0;
+  for (; regions < 100 || (told.callers == regions && regions < 100000); ++regions)
+    ASSERT_TRUE(pool.run([](void *, int64_t, int64_t) {}, nullptr, 16, stop, &observer));
+  pool.endRun();
+  EXPECT_GT(told.callers, regions) << "none was taken back";
+  EXPECT_EQ(told.wrong, 0);
+}
+
+// What is asked about a thread's stack is given back.
+TEST(PoolTest, StackLeftKeepsNothing) {
+  auto ask = [](int threads) {
+    for (int n = 0; n < threads; ++n)
+      std::thread([] { EXPECT_GT(stackLeft(), 0u); }).join();
+    return mallinfo2().uordblks;
+  };
+  size_t before = ask(20);
+  EXPECT_LT(ask(400), before + 4000);
 }
 
 void add(void *counts, int64_t begin, int64_t end) {

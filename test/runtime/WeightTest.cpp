@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cfloat>
 #include <cmath>
+#include <fstream>
 #include <sys/wait.h>
 #include <thread>
 #include <unistd.h>
@@ -34,6 +35,14 @@ protected:
       values.push_back(valuesOf<float>(*Managed(output.tensor)));
     return values;
   }
+  /// Whether some page of the model's file can be written.
+  bool isWritable() {
+    std::ifstream maps("/proc/self/maps");
+    for (std::string line; std::getline(maps, line);)
+      if (line.find(file) != std::string::npos && line[line.find(' ') + 2] == 'w')
+        return true;
+    return false;
+  }
 };
 
 TEST_F(WeightTest, ReplacesEveryPlace) {
@@ -42,6 +51,7 @@ TEST_F(WeightTest, ReplacesEveryPlace) {
   Tensor<float> matrix({5, 7}, 100, 1);
   ASSERT_EQ(attnrt_model_set_weight(model.get(), "matrix", &matrix.view), ATTNRT_OK) << attnrt_last_error();
   EXPECT_EQ(stored(session.get()), (std::vector<Floats>{after, after, before}));
+  EXPECT_FALSE(isWritable());
   // Row-major 7 x 5, seen as its transpose.
   Tensor<float> turned({7, 5}, 100, 1);
   ASSERT_EQ(attnrt_model_set_weight(model.get(), "turned", &turned.view), ATTNRT_OK) << attnrt_last_error();
