@@ -163,14 +163,22 @@ private:
     return found;
   }
 
+  /// All sizes of a buffer, of which `open` are those that its type leaves open.
+  SmallVector<Value> shapeOf(MemRefType type, ValueRange open) {
+    SmallVector<Value> shape;
+    for (int64_t size : type.getShape())
+      if (ShapedType::isDynamic(size)) {
+        shape.push_back(open.front());
+        open = open.drop_front();
+      } else {
+        shape.push_back(arith::ConstantIndexOp::create(b, loc(), size));
+      }
+    return shape;
+  }
+
   LogicalResult lower(OutputOp op) {
     auto type = ::cast<MemRefType>(op.getType());
-    SmallVector<Value> shape, sizes;
-    size_t dynamic = 0;
-    for (int64_t dim = 0; dim < type.getRank(); ++dim)
-      shape.push_back(type.isDynamicDim(dim)
-                          ? op.getSizes()[dynamic++]
-                          : arith::ConstantIndexOp::create(b, loc(), type.getDimSize(dim)).getResult());
+    SmallVector<Value> shape = shapeOf(type, op.getSizes()), sizes;
     Value array = storeSizes(shape);
     Value data = callRuntime(offsetof(attnrt_run, output), ptr,
                              {constant(i32, op.getIndex()), constant(i32, type.getRank()), array});
@@ -183,12 +191,7 @@ private:
 
   LogicalResult lower(CacheOp op) {
     auto type = ::cast<MemRefType>(op.getType());
-    SmallVector<Value> shape, sizes;
-    size_t dynamic = 0;
-    for (int64_t dim = 0; dim < type.getRank(); ++dim)
-      shape.push_back(type.isDynamicDim(dim)
-                          ? op.getSizes()[dynamic++]
-                          : arith::ConstantIndexOp::create(b, loc(), type.getDimSize(dim)).getResult());
+    SmallVector<Value> shape = shapeOf(type, op.getSizes()), sizes;
     Value array = storeSizes(shape), capacity = stack(i64, 1);
     Value data = callRuntime(offsetof(attnrt_run, cache), ptr,
                              {constant(i32, op.getState()), constant(i32, type.getRank()), array, capacity});
