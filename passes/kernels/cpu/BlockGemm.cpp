@@ -1,5 +1,4 @@
 #include "passes/kernels/cpu/BlockGemmEmitter.h"
-#include "passes/kernels/cpu/RegionVectorizer.h"
 #include "passes/kernels/cpu/TileHeights.h"
 
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
@@ -19,21 +18,7 @@ void BlockGemmEmitter::declareArguments() {
   scales = f.buffer(spec.scaleShape(), scaleType);
   if (spec.zeros != BlockZeros::Constant)
     zeros = f.buffer(spec.scaleShape(), spec.zeros == BlockZeros::Float ? scaleType : Type(k.b.getI8Type()));
-  for (EpilogueOperand kind : spec.operands)
-    switch (kind) {
-    case EpilogueOperand::Scalar:
-      operands.push_back(f.buffer({}, f32));
-      break;
-    case EpilogueOperand::RowVector:
-      operands.push_back(f.buffer({spec.n}, f32));
-      break;
-    case EpilogueOperand::Column:
-      operands.push_back(f.buffer({spec.m}, f32));
-      break;
-    case EpilogueOperand::Full:
-      operands.push_back(f.buffer({spec.m, spec.n}, f32));
-      break;
-    }
+  result.takeOperands(f, spec.m);
   if (spec.hasByteRows) {
     rowBytes = f.buffer(spec.rowShape(), i8);
     rowScales = f.buffer(spec.rowScaleShape(), f32);
@@ -41,7 +26,7 @@ void BlockGemmEmitter::declareArguments() {
   } else if (spec.hasTiles) {
     rowParts = f.buffer(spec.rowShape(), k.b.getBF16Type());
   }
-  c = f.buffer({spec.m, spec.n}, f32);
+  result.takeResult(f.buffer({spec.m, spec.n}, f32));
 }
 
 func::FuncOp BlockGemmEmitter::emit() {
@@ -301,55 +286,12 @@ void BlockGemmEmitter::addDepth(int64_t height, const Index &tile, const Index &
 //===----------------------------------------------------------------------===//
 
 void BlockGemmEmitter::emitRows() {
-  auto emitColumns = [&](int64_t count) {
+  result.forColumns(panel, [&](const PanelColumns &columns) {
     k.rolledLoop(0, taskRows, 1, [&](Index r) {
-      for (int64_t v = 0; v * spec.lanes < count; ++v)
-        emitElements(firstRow + r, r, v, std::min(count - v * spec.lanes, spec.lanes));
+      for (int64_t v = 0; v < result.vectorsOf(columns); ++v)
+        result.store(sums.vector(spec.lanes, r, v * spec.lanes), firstRow + r, panel, columns, v);
     });
-  };
-  int64_t rest = spec.n % width;
-  if (rest == 0)
-    emitColumns(width);
-  else if (spec.numPanels() == 1)
-    emitColumns(rest);
-  else
-    k.when(panel == spec.numPanels() - 1, [&] { emitColumns(rest); }, [&] { emitColumns(width); });
-}
-
-/// Applies the epilogue to `count` lanes of a row's vector of sums, and stores them.
-void BlockGemmEmitter::emitElements(const Index &row, const Index &r, int64_t vector, int64_t count) {
-  Vec sum = sums.vector(spec.lanes, r, vector * spec.lanes), result = sum;
-  Index column = panel * width + vector * spec.lanes, present = k.index(count);
-  bool isWhole = count == spec.lanes;
-  if (spec.epilogue) {
-    SmallVector<Value> arguments;
-    for (auto [kind, buffer] : llvm::zip_equal(spec.operands, operands)) {
-      if (arguments.size() == spec.accumulator)
-        arguments.push_back(sum);
-      switch (kind) {
-      case EpilogueOperand::Scalar:
-        arguments.push_back(buffer());
-        break;
-      case EpilogueOperand::RowVector:
-        arguments.push_back(isWhole ? buffer.vector(spec.lanes, column) : buffer.first(present, spec.lanes, column));
-        break;
-      case EpilogueOperand::Column:
-        arguments.push_back(buffer(row));
-        break;
-      case EpilogueOperand::Full:
-        arguments.push_back(isWhole ? buffer.vector(spec.lanes, row, column)
-                                    : buffer.first(present, spec.lanes, row, column));
-        break;
-      }
-    }
-    // The accumulator when it comes last, then what nothing uses.
-    arguments.resize(spec.epilogue->getNumArguments(), sum);
-    result = k.asVec(*vectorizeBlock(k.b, *spec.epilogue, arguments, spec.lanes, nullptr));
-  }
-  if (isWhole)
-    c.setVector(result, row, column);
-  else
-    c.setFirst(result, present, row, column);
+  });
 }
 
 FailureOr<func::FuncOp> buildBlockGemm(OpBuilder &builder, Location loc, const BlockGemmSpec &spec) {

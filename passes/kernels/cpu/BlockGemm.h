@@ -19,7 +19,7 @@ enum class BlockZeros {
 /// Up to kFewRows rows the codes are unpacked in registers: sums of a block, then times its scale. Of more rows a
 /// panel's blocks are written out as f32 once for all rows of a chunk, to a scratch that stays in the first-level
 /// cache unless blocks are of 256. The order of a sum is that of k in both.
-struct BlockGemmSpec : EpilogueSpec {
+struct BlockGemmSpec : EpilogueSpec, PanelTile {
   int64_t m = mlir::ShapedType::kDynamic; ///< rows of A, or kDynamic
   int64_t k = 0, n = 0;                   ///< of the weight: fixed
   int64_t block = 32, bits = 4;
@@ -33,9 +33,6 @@ struct BlockGemmSpec : EpilogueSpec {
   /// the sum of three of which an f32 is rows of A, and each code is one. Such products are those of f32, their sums of
   /// a block take it in another order.
   bool hasTiles = false;
-
-  int64_t lanes = 4;
-  int64_t tileRows = 4, tileVectors = 2;
   bool hasFma = false; ///< fused multiply-add is one instruction
 
   /// Rows of A for which codes are unpacked in registers.
@@ -62,7 +59,6 @@ struct BlockGemmSpec : EpilogueSpec {
   /// holds beside the rows of A.
   int64_t depth() const { return hasByteRows ? kMostBlock : std::max(kMostBlock / 2, block); }
   int64_t numBlocks() const { return (k + block - 1) / block; }
-  int64_t panelWidth() const { return tileVectors * lanes; }
   int64_t numPanels() const { return (n + panelWidth() - 1) / panelWidth(); }
   llvm::SmallVector<int64_t> panelShape() const { return {numPanels(), (k + group() - 1) / group(), panelWidth()}; }
   /// Of the scales and zero points.

@@ -2,8 +2,7 @@
 #define PASSES_KERNELS_CPU_BLOCKGEMMEMITTER_H
 
 #include "passes/kernels/cpu/BlockGemm.h"
-#include "passes/kernels/shared/KernelFunction.h"
-#include "llvm/ADT/STLFunctionalExtras.h"
+#include "passes/kernels/cpu/PanelResult.h"
 
 namespace attn {
 
@@ -13,7 +12,8 @@ class BlockGemmEmitter {
 public:
   BlockGemmEmitter(mlir::OpBuilder &builder, mlir::Location loc, const BlockGemmSpec &spec)
       : f(builder, loc, spec.symbol()), k(f.k), spec(spec), width(spec.panelWidth()), group(spec.group()),
-        f32(builder.getF32Type()), i32(builder.getI32Type()), i8(builder.getI8Type()) {}
+        f32(builder.getF32Type()), i32(builder.getI32Type()), i8(builder.getI8Type()),
+        result(k, spec, spec.n, width, spec.lanes) {}
 
   mlir::func::FuncOp emit();
 
@@ -36,7 +36,6 @@ private:
   void unpackBlock(const Index &number, const Index &target, int64_t size);
   void addDepth(int64_t height, const Index &tile, const Index &depth, const Index &size, const Mask &isFirst);
   void emitRows();
-  void emitElements(const Index &row, const Index &r, int64_t vector, int64_t count);
 
   BlockFactors factors(const Index &number);
   /// Vector `v` of the words in step `step`, and row `place` of them less the zero points.
@@ -78,12 +77,12 @@ private:
   const int64_t width, group; ///< columns of a panel, rows in a word
   const mlir::Type f32, i32, i8;
 
-  Buffer a, codes, flatCodes, scales, zeros, c, sums, unpacked;
+  Buffer a, codes, flatCodes, scales, zeros, sums, unpacked;
   /// A in bytes, the scale of each of its blocks, and what starts a sum: minus its bytes' sum, times the zero point if
   /// that is constant.
   Buffer rowBytes, rowScales, rowStarts;
   Buffer rowParts; ///< A as sums of bf16: of each block all parts, the smallest first
-  llvm::SmallVector<Buffer> operands;
+  PanelResult result;
   Vec table; ///< what each code of 4 bits stands for
   Index rows, chunkRows;
   Mask usesTiles; ///< with hasTiles

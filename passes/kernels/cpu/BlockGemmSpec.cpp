@@ -67,12 +67,10 @@ bool canBuildBlockGemm(const BlockGemmSpec &spec, std::string *reason) {
   // What a product of f32 may have for sizes and an epilogue.
   GemmSpec plain;
   static_cast<EpilogueSpec &>(plain) = spec;
+  static_cast<PanelTile &>(plain) = spec;
   plain.m = spec.m;
   plain.k = spec.k;
   plain.n = spec.n;
-  plain.lanes = spec.lanes;
-  plain.tileRows = spec.tileRows;
-  plain.tileVectors = spec.tileVectors;
   if (ShapedType::isDynamic(spec.k) || ShapedType::isDynamic(spec.n))
     return fail(reason, "the matrix has no fixed size");
   return canBuildGemm(plain, reason);

@@ -4,6 +4,7 @@
 #include "dialects/attn/AttnOps.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/Builders.h"
+#include "passes/kernels/cpu/PanelTile.h"
 #include "passes/kernels/spec/Regions.h"
 #include "passes/kernels/spec/Storage.h"
 #include "llvm/ADT/SmallVector.h"
@@ -17,7 +18,7 @@ namespace attn {
 ///
 /// The sum runs over k in order, one fused multiply-add at a time, for every
 /// tile height: a row's bits depend neither on the other rows nor on threads.
-struct GemmSpec : EpilogueSpec {
+struct GemmSpec : EpilogueSpec, PanelCut {
   int64_t m = mlir::ShapedType::kDynamic; ///< rows of all of A, or kDynamic
   int64_t k = 0;                          ///< or kDynamic
   int64_t n = 0;                          ///< or kDynamic
@@ -38,7 +39,6 @@ struct GemmSpec : EpilogueSpec {
   /// A run that may use tiles of bf16 (AMX) does; all others do as without. With
   /// hasNarrowRows, panels of 32 columns and a depth of 32: see useTiles.
   bool hasTiles = false;
-  int64_t tileGroups = 0; ///< of 128 rows, as chunkBlocks of those; 0: all of A
   /// Of more rows than a micro-tile has, blocks share a panel that is written out as f32 for them: see sharePanels.
   bool sharesPanels = false;
   /// F16: a run that may use tiles of bf16 (AMX) does for kFewestTileRows rows or more. A number of f32 is the sum of
@@ -48,14 +48,7 @@ struct GemmSpec : EpilogueSpec {
   static constexpr int64_t kRowParts = 3, kFewestTileRows = 16;
   static constexpr int64_t kPartedRows = 32; ///< of a block of parts
 
-  // The micro-tile: tileRows x (tileVectors * lanes) sums stay in registers.
-  int64_t lanes = 4;
-  int64_t tileRows = 4;
-  int64_t tileVectors = 2;
   bool hasFma = false; ///< fused multiply-add is one instruction
-  /// Blocks of tileRows rows that stay in the second-level cache while the
-  /// panels go by, so that A comes once from beyond it; 0: all of A.
-  int64_t chunkBlocks = 0;
 
   /// A further operand holds the panels of the product that runs next: with its
   /// last panel, each thread asks for the first one that it will need there.
@@ -84,8 +77,6 @@ struct GemmSpec : EpilogueSpec {
   /// Sets hasTiles and what goes with it, once all else is known.
   void useTiles(TargetAttr target);
 
-  /// Columns of one panel of B, the `width` of #attn.pack_panels.
-  int64_t panelWidth() const { return tileVectors * lanes; }
   /// Panels of one B, or kDynamic.
   int64_t numPanels() const { return mlir::ShapedType::isDynamic(n) ? n : (n + panelWidth() - 1) / panelWidth(); }
   /// Rows of B in a row of its panels: 2 where they are interleaved.
@@ -98,7 +89,7 @@ struct GemmSpec : EpilogueSpec {
   std::string symbol() const;
 
 private:
-  void chooseChunks(TargetAttr target);
+  void fitCaches(TargetAttr target);
 };
 
 /// Whether buildGemm can emit `spec`; otherwise `reason`, if given, says why not.

@@ -34,8 +34,8 @@ SmallVector<int64_t> GemmSpec::rowPartShape() const {
 class GemmEmitter::HalfTiles {
 public:
   explicit HalfTiles(GemmEmitter &gemm)
-      : gemm(gemm), k(gemm.b, gemm.loc), spec(gemm.spec), steps(llvm::divideCeil(gemm.spec.k, kDepth)),
-        a(k.asBuffer(gemm.a)), panels(k.asBuffer(gemm.panels)), rowParts(k.asBuffer(gemm.partedRows)) {}
+      : gemm(gemm), k(gemm.k), spec(gemm.spec), steps(llvm::divideCeil(gemm.spec.k, kDepth)), a(gemm.a),
+        panels(gemm.panels), rowParts(gemm.partedRows) {}
 
   void partRows(const Mask &usesTiles);
   void emitTasks(const Mask &usesTiles);
@@ -49,7 +49,7 @@ private:
   void prefetch(const Index &turn, const Index &step);
 
   GemmEmitter &gemm;
-  Code k;
+  Code &k;
   const GemmSpec &spec;
   const int64_t steps;
   Buffer a, panels, rowParts;
@@ -97,7 +97,6 @@ void GemmEmitter::HalfTiles::emitTasks(const Mask &usesTiles) {
     Index first = task / numPanels * kGroupRows;
     firstBlock = first / kBlockRows;
     gemm.panel = gemm.panelAt = panel;
-    gemm.firstColumn = panel * gemm.width;
     gemm.row = first;
     Index height = minimum(rows - first, kGroupRows);
     gemm.tileHeight = height;
@@ -198,12 +197,10 @@ void GemmEmitter::HalfTiles::prefetch(const Index &turn, const Index &step) {
                                /*localityHint=*/2, /*isDataCache=*/true);
 }
 
-void GemmEmitter::emitHalfTiles(Value usesTiles) {
-  Code k(b, loc);
-  HalfTiles tiles(*this);
-  tiles.partRows(k.asMask(usesTiles));
+void GemmEmitter::emitHalfTiles(const Mask &usesTiles) {
+  HalfTiles(*this).partRows(usesTiles);
   GemmEmitter task(*this); // whose places those of other tasks are not
-  HalfTiles(task).emitTasks(k.asMask(usesTiles));
+  HalfTiles(task).emitTasks(usesTiles);
 }
 
 } // namespace attn

@@ -16,32 +16,15 @@ GemmSpec GemmSpec::forTarget(TargetAttr target, int64_t m, int64_t k, int64_t n)
   spec.m = m;
   spec.k = k;
   spec.n = n;
-  spec.lanes = target.getF32Lanes();
+  spec.fitRegisters(target);
   spec.hasFma = spec.lanes > 4;
-  // 24 + 3 + 1 of 32 registers; 12 + 2 + 1 and 8 + 2 + 1 of 16.
-  spec.tileRows = spec.lanes == 16 ? 8 : spec.lanes == 8 ? 6 : 4;
-  spec.tileVectors = spec.lanes == 16 ? 3 : 2;
-  spec.chooseChunks(target);
+  spec.fitCaches(target);
   return spec;
 }
 
-// A chunk of A and the panel at hand share the second-level cache. B comes once
-// more from beyond it for each chunk, A without chunks once for each panel: as
-// many bytes at 6 blocks of 8 rows a chunk. A deep panel leaves room for few, and
-// they cost more than they save (Zen 5, 128x3072x768: 92 % of the peak in chunks
-// of 5 blocks).
-void GemmSpec::chooseChunks(TargetAttr target) {
-  constexpr int64_t kFewest = 12;
-  int64_t depth = 4 * (ShapedType::isDynamic(k) ? 1024 : std::max<int64_t>(k, 1));
-  int64_t room = target.getL2() / 4 * 3 - depth * panelWidth();
-  chunkBlocks = std::max<int64_t>(room, 0) / (depth * tileRows);
-  if (chunkBlocks < kFewest)
-    chunkBlocks = 0;
-  if (chunkBlocks == 0 || ShapedType::isDynamic(m))
-    return;
-  // Chunks of one size, rather than a last one that reads all of B for a few rows.
-  int64_t blocks = llvm::divideCeilSigned(m, tileRows), chunks = llvm::divideCeilSigned(blocks, chunkBlocks);
-  chunkBlocks = chunks > 1 ? llvm::divideCeilSigned(blocks, chunks) : 0;
+void GemmSpec::fitCaches(TargetAttr target) {
+  constexpr int64_t kFloatBytes = 4, kOpenDepth = 1024;
+  chooseChunks(target, m, kFloatBytes * (ShapedType::isDynamic(k) ? kOpenDepth : std::max<int64_t>(k, 1)));
 }
 
 void GemmSpec::fitColumns(TargetAttr target, ArrayRef<int64_t> parts) {
@@ -57,7 +40,7 @@ void GemmSpec::fitColumns(TargetAttr target, ArrayRef<int64_t> parts) {
     return;
   tileRows = 6; // 24 + 4 + 1 registers
   tileVectors = 4;
-  chooseChunks(target);
+  fitCaches(target);
 }
 
 void GemmSpec::sharePanels() {

@@ -1,6 +1,5 @@
 #include "passes/kernels/cpu/IntegerGemmEmitter.h"
 #include "passes/kernels/cpu/PackRows.h"
-#include "passes/kernels/cpu/RegionVectorizer.h"
 #include "passes/kernels/cpu/TileHeights.h"
 
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
@@ -17,19 +16,6 @@ constexpr int64_t kStreamAhead = 4096;
 } // namespace
 
 void IntegerGemmEmitter::takeArguments(KernelFunction &f) {
-  auto take = [&](EpilogueOperand kind, Type element) {
-    switch (kind) {
-    case EpilogueOperand::Scalar:
-      return f.buffer({}, element);
-    case EpilogueOperand::RowVector:
-      return f.buffer({spec.n}, element);
-    case EpilogueOperand::Column:
-      return f.buffer({spec.m}, element);
-    case EpilogueOperand::Full:
-      return f.buffer({spec.m, spec.n}, element);
-    }
-    llvm_unreachable("covered switch");
-  };
   a = f.buffer({spec.m, spec.k}, i8);
   if (spec.hasTiles)
     packedRows = f.buffer(PackRowsSpec{spec.m, spec.k}.shape(), i8);
@@ -39,32 +25,20 @@ void IntegerGemmEmitter::takeArguments(KernelFunction &f) {
   columnSums = f.buffer(spec.sumShape(), i32);
   if (spec.hasRowZero)
     rowZero = convertUnsigned(f.buffer({}, i8)(), i32);
-  if (spec.columnZero != ZeroPoint::None)
-    columnZero = take(spec.columnZero == ZeroPoint::Scalar ? EpilogueOperand::Scalar : EpilogueOperand::RowVector, i8);
-  for (auto [n, kind] : llvm::enumerate(spec.operands))
-    operands.push_back(take(kind, spec.epilogue->getArgument(n + (n >= spec.accumulator)).getType()));
+  if (spec.columnZero == ZeroPoint::Scalar)
+    columnZero = f.buffer({}, i8);
+  else if (spec.columnZero == ZeroPoint::ByColumn)
+    columnZero = f.buffer({spec.n}, i8);
+  result.takeOperands(f, spec.m);
   c = f.buffer({spec.m, spec.n}, spec.resultType(k.b.getContext()));
+  result.takeResult(c);
 }
 
 void IntegerGemmEmitter::emit() {
   flatPanels = panels.flat();
-  rows = a.dim(0);
+  Index tasks = countTasks(a, panels, c);
   depth = a.dim(1);
-  allColumns = c.dim(1);
-  numPanels = ceilDiv(allColumns, width);
-  allPanels = panels.dim(0);
   panelBytes = panels.dim(1) * stepBytes;
-  batches = k.index(1);
-  if (spec.isBatched) {
-    batches = allPanels / maximum(numPanels, 1);
-    rows = rows / maximum(batches, 1);
-  }
-  // ceil(M / tileRows) blocks whose heights differ by one at most: the first `extra` have one row more.
-  blocks = ceilDiv(rows, spec.tileRows);
-  Index divisor = maximum(blocks, 1);
-  height = rows / divisor;
-  extra = rows % divisor;
-  Index tasks = batches * numPanels * blocks;
   if (spec.hasTiles) {
     Mask hasTiles = k.asMask(HasTilesOp::create(k.b, k.loc, k.b.getI1Type()));
     hasTiles = hasTiles & (rows >= IntegerGemmSpec::kFewestTileRows) & (depth > 0);
@@ -76,23 +50,7 @@ void IntegerGemmEmitter::emit() {
 
 void IntegerGemmEmitter::emitTask(Index task) {
   scratch = k.scratch({spec.tileRows, width}, i32);
-  Index inChunk = blocks, firstBlock = k.index(0), batch = k.index(0);
-  if (spec.isBatched) {
-    Index ofOne = numPanels * blocks;
-    batch = task / ofOne;
-    task = task % ofOne;
-  }
-  if (spec.chunkBlocks) { // all chunks are whole but the last
-    Index perChunk = numPanels * spec.chunkBlocks;
-    firstBlock = task / perChunk * spec.chunkBlocks;
-    task = task % perChunk;
-    inChunk = minimum(k.index(spec.chunkBlocks), blocks - firstBlock);
-  }
-  panel = task / inChunk;
-  Index at = task % inChunk, block = firstBlock + at;
-  row = batch * rows + block * height + minimum(block, extra);
-  panelAt = batch * numPanels + panel;
-  tileHeight = height + k.asIndex(toNum(block < extra, k.b.getIndexType()));
+  takeBlock(task);
   // The blocks of a panel together ask for the next one; a single block for what it will read itself.
   prefetchStep = (inChunk - 1 + stepBytes) / inChunk;
   Index next = minimum(panelAt + 1, allPanels - 1);
@@ -211,8 +169,8 @@ Num IntegerGemmEmitter::rowSum(Index row) {
 /// Corrects `count` rows of sums, which stand in the scratch from row `place` on, by the zero points, applies the
 /// epilogue and stores them from row `first` on.
 void IntegerGemmEmitter::emitRows(const Index &first, const Index &place, const Index &count) {
-  forColumns([&](const Columns &columns) {
-    int64_t vectors = vectorsOf(columns);
+  result.forColumns(panel, [&](const PanelColumns &columns) {
+    int64_t vectors = result.vectorsOf(columns);
     Vecs corrections, zeros;
     for (int64_t v = 0; v < vectors; ++v) {
       int64_t offset = v * spec.lanes;
@@ -221,7 +179,7 @@ void IntegerGemmEmitter::emitRows(const Index &first, const Index &place, const 
       if (spec.columnZero == ZeroPoint::Scalar)
         zeros.push_back(k.splat(convert(columnZero(), i32), spec.lanes));
       else if (spec.columnZero == ZeroPoint::ByColumn)
-        zeros.push_back(convert(loadColumns(columnZero, columns, v, panel * width + offset), i32));
+        zeros.push_back(convert(result.load(columnZero, columns, v, panel * width + offset), i32));
     }
     k.rolledLoop(0, count, 1, [&](Index r) {
       Index at = first + r;
@@ -236,67 +194,10 @@ void IntegerGemmEmitter::emitRows(const Index &first, const Index &place, const 
           sum = sum - corrections[v];
         if (spec.columnZero != ZeroPoint::None)
           sum = sum + zeros[v] * difference;
-        emitElements(at, v, columns, sum);
+        result.store(sum, at, panel, columns, v);
       }
     });
   });
-}
-
-/// Runs `emitColumns` for the columns of the panel at hand: all, or what is left in the last one.
-void IntegerGemmEmitter::forColumns(function_ref<void(const Columns &)> emitColumns) {
-  if (ShapedType::isDynamic(spec.n)) {
-    Index left = allColumns - panel * width;
-    return k.when(left < width, [&] { emitColumns({0, left}); }, [&] { emitColumns({width, std::nullopt}); });
-  }
-  int64_t rest = spec.n % width;
-  if (rest == 0)
-    return emitColumns({width, std::nullopt});
-  if (spec.numPanels() == 1)
-    return emitColumns({rest, std::nullopt});
-  k.when(
-      panel == spec.numPanels() - 1, [&] { emitColumns({rest, std::nullopt}); },
-      [&] { emitColumns({width, std::nullopt}); });
-}
-
-/// How many of the columns of vector number `vector` are there; nothing where all are.
-std::optional<Index> IntegerGemmEmitter::leftIn(const Columns &columns, int64_t vector) {
-  int64_t first = vector * spec.lanes;
-  if (columns.left) // of later vectors less than nothing, which is none
-    return *columns.left - first;
-  return columns.count - first < spec.lanes ? std::optional(k.index(columns.count - first)) : std::nullopt;
-}
-
-/// Applies the epilogue to vector number `vector` of a row whose panel has `columns`, and stores it.
-void IntegerGemmEmitter::emitElements(Index row, int64_t vector, const Columns &columns, Vec sum) {
-  Index column = panel * width + vector * spec.lanes;
-  Vec result = sum;
-  if (spec.epilogue) {
-    auto read = [&](EpilogueOperand kind, const Buffer &buffer) -> Value {
-      switch (kind) {
-      case EpilogueOperand::Scalar:
-        return buffer();
-      case EpilogueOperand::RowVector:
-        return loadColumns(buffer, columns, vector, column);
-      case EpilogueOperand::Column:
-        return buffer(row);
-      case EpilogueOperand::Full:
-        return loadColumns(buffer, columns, vector, row, column);
-      }
-      llvm_unreachable("covered switch");
-    };
-    SmallVector<Value> arguments;
-    for (auto [kind, buffer] : llvm::zip_equal(spec.operands, operands))
-      arguments.push_back(read(kind, buffer));
-    arguments.insert(arguments.begin() + spec.accumulator, sum.value());
-    // Arguments that nothing uses.
-    for (BlockArgument argument : spec.epilogue->getArguments().drop_front(arguments.size()))
-      arguments.push_back(k.number(argument.getType(), int64_t(0)));
-    result = k.asVec(*vectorizeBlock(k.b, *spec.epilogue, arguments, spec.lanes, nullptr));
-  }
-  if (std::optional<Index> left = leftIn(columns, vector))
-    c.setFirst(result, *left, row, column);
-  else
-    c.setVector(result, row, column);
 }
 
 FailureOr<func::FuncOp> buildIntegerGemm(OpBuilder &builder, Location loc, const IntegerGemmSpec &spec) {

@@ -14,22 +14,15 @@ enum class ByteDot {
 };
 
 /// The product by packed panels in registers.
-struct IntegerGemmSpec : IntegerProductSpec {
+struct IntegerGemmSpec : IntegerProductSpec, PanelCut {
   ByteDot dot = ByteDot::Single;
-  int64_t lanes = 4;
-  int64_t tileRows = 4, tileVectors = 2;
-  /// Blocks of tileRows rows that stay in the second-level cache while the panels go by; 0: all of A.
-  int64_t chunkBlocks = 0;
   /// A run that may use tiles of bytes (AMX) does for kFewestTileRows rows or more (of a matrix); all others do as
   /// without. Quads, panels of 32 columns.
   bool hasTiles = false;
-  int64_t tileGroups = 0; ///< of 128 rows, as chunkBlocks of those; 0: all of A
 
   /// Of 8 rows tiles and vpdpbusd make as many sums, of 12 tiles 1.5 times as many, of 4 vpdpbusd 1.3 times (768 x 768
   /// from the second-level cache, Emerald Rapids; weights from memory come as fast for both).
   static constexpr int64_t kFewestTileRows = 8;
-  /// Rows of A that pass a part of a panel while it stays in the first-level cache.
-  static constexpr int64_t kGroupRows = 128;
 
   /// Whether the target may have tiles of bytes.
   static bool mayHaveTiles(TargetAttr target);
@@ -38,7 +31,6 @@ struct IntegerGemmSpec : IntegerProductSpec {
 
   /// Rows of B that a lane takes in at once, the `group` of #attn.byte_panels.
   int64_t group() const { return dot == ByteDot::Quads ? 4 : dot == ByteDot::Pairs ? 2 : 1; }
-  int64_t panelWidth() const { return tileVectors * lanes; }
   /// Of one matrix, where n is fixed.
   int64_t numPanels() const { return (n + panelWidth() - 1) / panelWidth(); }
   llvm::SmallVector<int64_t> panelShape() const {

@@ -6,12 +6,6 @@ using namespace mlir;
 
 namespace attn {
 
-/// As many groups of A's rows as half the second-level cache holds; 0 where that is all of them.
-static int64_t groupsInCache(TargetAttr target, int64_t m, int64_t depth) {
-  int64_t groups = std::max<int64_t>(target.getL2() / 2 / (IntegerGemmSpec::kGroupRows * depth), 1);
-  return !ShapedType::isDynamic(m) && groups * IntegerGemmSpec::kGroupRows >= m ? 0 : groups;
-}
-
 bool IntegerGemmSpec::mayHaveTiles(TargetAttr target) {
   StringRef features = target.getFeatures();
   return target.getF32Lanes() == 16 && features.contains("+avx512vnni") && features.contains("+amx-tile") &&
@@ -23,34 +17,23 @@ IntegerGemmSpec IntegerGemmSpec::forTarget(TargetAttr target, int64_t m, int64_t
   spec.m = m;
   spec.k = k;
   spec.n = n;
-  spec.lanes = target.getF32Lanes();
+  spec.fitRegisters(target);
   StringRef features = target.getFeatures();
   bool hasQuads = spec.lanes == 16 ? features.contains("+avx512vnni") : features.contains("+avxvnni");
   spec.dot = spec.lanes == 4 ? ByteDot::Single : hasQuads ? ByteDot::Quads : ByteDot::Pairs;
-  // As the f32 kernel: 24 + 3 + 1 of 32 registers; 12 + 2 + 1 and 8 + 2 + 1 of 16.
-  spec.tileRows = spec.lanes == 16 ? 8 : spec.lanes == 8 ? 6 : 4;
-  spec.tileVectors = spec.lanes == 16 ? 3 : 2;
   // Panels of two tiles, for few rows, too: products of different numbers of rows share a weight.
   bool hasTilePanels = mayHaveTiles(target);
   if (hasTilePanels) {
     spec.tileRows = 12; // without tiles: 24 + 2 + 1 registers
     spec.tileVectors = 2;
   }
-  // A chunk of A and the panel at hand share the second-level cache; a chunk of few blocks costs more than it saves.
-  constexpr int64_t kFewest = 12;
-  int64_t depth = ShapedType::isDynamic(k) ? 1024 : std::max<int64_t>(k, 1);
+  constexpr int64_t kOpenDepth = 1024;
+  int64_t depth = ShapedType::isDynamic(k) ? kOpenDepth : std::max<int64_t>(k, 1);
   if (hasTilePanels && (ShapedType::isDynamic(m) || m >= kFewestTileRows)) {
     spec.hasTiles = true;
-    spec.tileGroups = groupsInCache(target, m, depth);
+    spec.chooseGroups(target, m, depth);
   }
-  int64_t room = target.getL2() / 4 * 3 - depth * spec.panelWidth();
-  spec.chunkBlocks = std::max<int64_t>(room, 0) / (depth * spec.tileRows);
-  if (spec.chunkBlocks < kFewest)
-    spec.chunkBlocks = 0;
-  if (spec.chunkBlocks && !ShapedType::isDynamic(m)) {
-    int64_t blocks = llvm::divideCeil(m, spec.tileRows), chunks = llvm::divideCeil(blocks, spec.chunkBlocks);
-    spec.chunkBlocks = chunks > 1 ? llvm::divideCeil(blocks, chunks) : 0;
-  }
+  spec.chooseChunks(target, m, depth);
   return spec;
 }
 

@@ -37,10 +37,9 @@ public:
         isOneBlock(!ShapedType::isDynamic(spec.m) && spec.m <= kBlockRows),
         isOnePass(isOneBlock || isPanelCached(spec)), sumStride(gemm.width * kSumBytes), registers(k) {}
 
-  void emit(Index task, const Index &groups);
+  void emit(const Index &task);
 
 private:
-  void findPlace(Index task, const Index &groups);
   void copyTail();
   void emitBlock(const Index &block, const Index &first, const Index &end);
   void begin(const Index &block, const Index &first, const Mask &isWhole);
@@ -70,9 +69,11 @@ private:
 };
 
 /// A task is one panel and up to 128 rows, whose sums pass through memory.
-void IntegerGemmEmitter::Tiles::emit(Index task, const Index &groups) {
+void IntegerGemmEmitter::Tiles::emit(const Index &task) {
   gemm.scratch = k.scratch({isOnePass ? kBlockRows : kGroupRows, gemm.width}, gemm.i32);
-  findPlace(task, groups);
+  Index group = gemm.takeGroup(task), stepsOfBlock = gemm.packedRows.dim(2) * (kBlockRows * kTileDepth);
+  Index block = gemm.batch * gemm.packedRows.dim(1) + group * kGroupBlocks;
+  leftAt = gemm.packedRows.address() + block * stepsOfBlock;
   steps = gemm.packedRows.dim(2);
   whole = gemm.depth / kTileDepth;
   rightAt = gemm.panels.address() + gemm.panelAt * gemm.panelBytes;
@@ -100,28 +101,6 @@ void IntegerGemmEmitter::Tiles::emit(Index task, const Index &groups) {
   registers.release();
   Index done = lastBlock * kBlockRows;
   gemm.emitRows(gemm.row + done, placeOf(lastBlock), gemm.tileHeight - done);
-}
-
-void IntegerGemmEmitter::Tiles::findPlace(Index task, const Index &groups) {
-  Index inChunk = groups, firstGroup = k.index(0), batch = k.index(0);
-  if (spec.isBatched) {
-    Index ofOne = gemm.numPanels * groups;
-    batch = task / ofOne;
-    task = task % ofOne;
-  }
-  if (spec.tileGroups) { // all chunks are whole but the last
-    Index perChunk = gemm.numPanels * spec.tileGroups;
-    firstGroup = task / perChunk * spec.tileGroups;
-    task = task % perChunk;
-    inChunk = minimum(k.index(spec.tileGroups), groups - firstGroup);
-  }
-  gemm.panel = task / inChunk;
-  gemm.panelAt = batch * gemm.numPanels + gemm.panel;
-  Index group = firstGroup + task % inChunk, inMatrix = group * kGroupRows;
-  gemm.tileHeight = minimum(k.index(kGroupRows), gemm.rows - inMatrix);
-  gemm.row = batch * gemm.rows + inMatrix;
-  Index block = batch * gemm.packedRows.dim(1) + group * (kGroupRows / kBlockRows);
-  leftAt = gemm.packedRows.address() + block * (gemm.packedRows.dim(2) * (kBlockRows * kTileDepth));
 }
 
 /// The last step of a panel: what follows in memory may be nobody's. A's rows have zeros there, so that any bytes do.
@@ -248,10 +227,8 @@ void IntegerGemmEmitter::Tiles::prefetch(const Index &at) {
 }
 
 void IntegerGemmEmitter::emitTileTasks(const Mask &isWanted) {
-  Index groups = ceilDiv(rows, kGroupRows);
   hasRowSums = spec.columnZero != ZeroPoint::None; // to sum a row takes half as long as to multiply it by a panel
-  k.parallel(select(isWanted, batches * numPanels * groups, k.index(0)),
-             [&](Index task) { Tiles(*this).emit(task, groups); });
+  k.parallel(select(isWanted, countGroups(), k.index(0)), [&](Index task) { Tiles(*this).emit(task); });
   hasRowSums = false;
 }
 

@@ -5,6 +5,7 @@
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/Builders.h"
 #include "passes/kernels/gpu/Precision.h"
+#include "passes/kernels/spec/Regions.h"
 #include <optional>
 #include <string>
 
@@ -13,7 +14,7 @@ namespace attn {
 /// C = epilogue(A · B) on a GPU, with sums in f32: with one rounding a multiply-add, or by matrix units on operands
 /// that are rounded first, which those in the 16 bits of `precision` need not be. All operands are read and written
 /// where they lie, in any order of dimensions.
-struct GpuGemmSpec {
+struct GpuGemmSpec : SumBlock {
   mlir::MemRefType left, right; ///< of f32, f16 or bf16; identity layout
   mlir::MemRefType result;      ///< what the epilogue gives; without one as the factors
   /// Projected permutations from the contraction's loops.
@@ -23,10 +24,7 @@ struct GpuGemmSpec {
   llvm::SmallVector<unsigned> batch, rows, columns, sums;
   llvm::SmallVector<int64_t> sizes; ///< of the loops, kDynamic where not known
 
-  /// The scalar ops on a sum, owned by an op; null: none. Argument `accumulator`
-  /// is the sum, the others are operands, read through maps from the result's dimensions.
-  mlir::Block *epilogue = nullptr;
-  unsigned accumulator = 0;
+  /// Of the epilogue, read through maps from the result's dimensions.
   llvm::SmallVector<mlir::MemRefType> operands;
   llvm::SmallVector<mlir::AffineMap> operandMaps;
 

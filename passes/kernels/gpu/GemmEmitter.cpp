@@ -185,7 +185,7 @@ void GpuGemmEmitter::storeResult(const Num &x, ArrayRef<Index> at) {
 Num GpuGemmEmitter::applyEpilogue(Num sum, ArrayRef<Index> at) {
   if (!spec.epilogue)
     return convert(sum, spec.result.getElementType());
-  sum = convert(sum, spec.epilogue->getArgument(spec.accumulator).getType());
+  sum = convert(sum, spec.getSum().getType());
   SmallVector<Value> values;
   for (auto [n, map] : llvm::enumerate(spec.operandMaps)) {
     SmallVector<Value> indices;
@@ -195,11 +195,7 @@ Num GpuGemmEmitter::applyEpilogue(Num sum, ArrayRef<Index> at) {
     }
     values.push_back(memref::LoadOp::create(k.b, k.loc, arguments[2 + n], indices));
   }
-  values.insert(values.begin() + spec.accumulator, sum.value());
-  // An output that the ops do not read is the last argument.
-  while (values.size() < spec.epilogue->getNumArguments())
-    values.push_back(sum);
-  return k.asNum(k.raw.cloneScalar(*spec.epilogue, values, [&](Operation &op) {
+  return k.asNum(k.raw.cloneScalar(*spec.epilogue, spec.getArguments(values, sum), [&](Operation &op) {
     auto index = dyn_cast<linalg::IndexOp>(op);
     return index ? at[index.getDim()].value() : Value();
   }));

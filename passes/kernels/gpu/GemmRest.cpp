@@ -38,7 +38,7 @@ func::FuncOp buildGpuGemmRest(OpBuilder &builder, Location loc, const GpuGemmSpe
   SmallVector<AffineMap> maps;
   for (unsigned n = 0; n < spec.operands.size(); ++n) {
     Value buffer = f.buffer(spec.operands[n]).value();
-    Value argument = spec.epilogue->getArgument(n + (n >= spec.accumulator));
+    Value argument = spec.getOperand(n);
     if (!isRead(argument))
       continue;
     inputs.push_back(buffer), arguments.push_back(argument), maps.push_back(spec.operandMaps[n]);

@@ -1,5 +1,4 @@
 #include "passes/kernels/gpu/Gemm.h"
-#include "passes/kernels/spec/Regions.h"
 
 #include "llvm/Support/FormatVariadic.h"
 #include "llvm/Support/MathExtras.h"

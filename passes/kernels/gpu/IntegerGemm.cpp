@@ -91,11 +91,7 @@ Nums GpuIntegerEmitter::finish(Nums sums, Index matrix, Index row, Index column)
   }
   for (int64_t n = 0; n < count; ++n) {
     SmallVector<Value> given = llvm::map_to_vector(values, [&](const Nums &each) { return each[n].value(); });
-    given.insert(given.begin() + spec.accumulator, sums[n].value());
-    // An output that the ops do not read is the last argument.
-    while (given.size() < spec.epilogue->getNumArguments())
-      given.push_back(sums[n]);
-    sums[n] = k.asNum(k.raw.cloneScalar(*spec.epilogue, given));
+    sums[n] = k.asNum(k.raw.cloneScalar(*spec.epilogue, spec.getArguments(given, sums[n])));
   }
   return sums;
 }
@@ -117,14 +113,7 @@ func::FuncOp buildGpuIntegerGemm(OpBuilder &builder, Location loc, const GpuInte
     arguments.push_back(f.buffer({}, i8));
   else if (spec.columnZero == ZeroPoint::ByColumn)
     arguments.push_back(f.buffer({spec.n}, i8));
-  for (auto [n, kind] : llvm::enumerate(spec.operands)) {
-    SmallVector<int64_t> shape;
-    if (kind == EpilogueOperand::Column || kind == EpilogueOperand::Full)
-      shape.push_back(spec.m);
-    if (kind == EpilogueOperand::RowVector || kind == EpilogueOperand::Full)
-      shape.push_back(spec.n);
-    arguments.push_back(f.buffer(shape, spec.operandType(n)));
-  }
+  llvm::append_range(arguments, takeOperands(f, spec, spec.m, spec.n));
   arguments.push_back(f.buffer({spec.m, spec.n}, spec.resultType(builder.getContext())));
 
   auto tiles = [&] { emitIntegerTiles(builder, loc, spec, arguments); };

@@ -23,6 +23,13 @@ Value KernelFunction::argument(Type type) {
 
 Buffer KernelFunction::buffer(ArrayRef<int64_t> shape, Type element) { return buffer(MemRefType::get(shape, element)); }
 
+SmallVector<Buffer> attn::takeOperands(KernelFunction &f, const EpilogueSpec &spec, int64_t m, int64_t n) {
+  SmallVector<Buffer> operands;
+  for (unsigned number = 0; number < spec.operands.size(); ++number)
+    operands.push_back(f.buffer(spec.getOperandShape(number, m, n), spec.getOperand(number).getType()));
+  return operands;
+}
+
 void attn::markLong(OpBuilder &b) {
   cast<scf::ForOp>(*std::prev(b.getInsertionPoint()))->setAttr(kPollsAttr, b.getUnitAttr());
 }

@@ -3,6 +3,7 @@
 
 #include "builders/Code.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "passes/kernels/spec/Regions.h"
 
 namespace attn {
 
@@ -27,6 +28,9 @@ public:
   mlir::func::FuncOp function;
   Code k;
 };
+
+/// Declares the operands of an epilogue, of a product of `m` rows and `n` columns.
+llvm::SmallVector<Buffer> takeOperands(KernelFunction &f, const EpilogueSpec &spec, int64_t m, int64_t n);
 
 /// Says of the loop that was written last, right before `b`, that it may be long (kPollsAttr).
 void markLong(mlir::OpBuilder &b);

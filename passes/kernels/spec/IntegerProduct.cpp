@@ -10,10 +10,6 @@ Type IntegerProductSpec::resultType(MLIRContext *context) const {
   return epilogue ? epilogue->getTerminator()->getOperand(0).getType() : Type(IntegerType::get(context, 32));
 }
 
-Type IntegerProductSpec::operandType(unsigned number) const {
-  return epilogue->getArgument(number < accumulator ? number : number + 1).getType();
-}
-
 std::string IntegerProductSpec::zeroKey() const {
   StringRef zeros[] = {"", "_zs", "_zc"};
   return ((hasRowZero ? "_za" : "") + zeros[static_cast<int>(columnZero)]).str();
@@ -28,7 +24,7 @@ bool isIntegerProduct(const IntegerProductSpec &spec, std::string *reason) {
     return fail(reason, "the rows of a batch are fixed at " + Twine(spec.m));
   if (!spec.canBuildEpilogue(reason))
     return false;
-  if (spec.epilogue && !spec.epilogue->getArgument(spec.accumulator).getType().isInteger(32))
+  if (spec.epilogue && !spec.getSum().getType().isInteger(32))
     return fail(reason, "the epilogue does not take a sum of 32 bits");
   return true;
 }

@@ -20,8 +20,6 @@ struct IntegerProductSpec : EpilogueSpec {
   ZeroPoint columnZero = ZeroPoint::None; ///< zb is one
 
   mlir::Type resultType(mlir::MLIRContext *context) const;
-  /// The type of the elements of operand `number` of the epilogue.
-  mlir::Type operandType(unsigned number) const;
   /// What a kernel's name has of the zero points.
   std::string zeroKey() const;
 };

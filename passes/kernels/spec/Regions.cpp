@@ -102,6 +102,27 @@ std::string blockSignature(Block &block) {
   return text;
 }
 
+SmallVector<Value> SumBlock::getArguments(ArrayRef<Value> operands, Value sum) const {
+  SmallVector<Value> arguments(operands);
+  arguments.insert(arguments.begin() + accumulator, sum);
+  arguments.resize(epilogue->getNumArguments(), sum);
+  return arguments;
+}
+
+SmallVector<int64_t> EpilogueSpec::getOperandShape(unsigned number, int64_t m, int64_t n) const {
+  switch (operands[number]) {
+  case EpilogueOperand::Scalar:
+    return {};
+  case EpilogueOperand::RowVector:
+    return {n};
+  case EpilogueOperand::Column:
+    return {m};
+  case EpilogueOperand::Full:
+    return {m, n};
+  }
+  llvm_unreachable("covered switch");
+}
+
 std::string EpilogueSpec::getEpilogueSuffix() const {
   if (!epilogue)
     return "";

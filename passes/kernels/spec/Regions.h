@@ -38,16 +38,28 @@ enum class EpilogueOperand {
   Full       ///< memref<MxNxf32>: at the element's position, as a residual
 };
 
-/// What a kernel makes of the sums of a product before it stores them.
-struct EpilogueSpec {
-  /// A block of scalar ops that yields an element of the result; null: the sum
-  /// itself. Argument number `accumulator` is the sum, the others in order are
-  /// read as `operands` say. Arguments beyond these (the outs of a
-  /// linalg.generic) must have no uses. Not owned.
+/// A block of scalar ops that makes an element of a result of a sum of products.
+struct SumBlock {
+  /// Yields the element; null: it is the sum itself. Argument number `accumulator` is the sum, the others in order are
+  /// operands. Arguments beyond these (the outs of a linalg.generic) must have no uses. Not owned.
   mlir::Block *epilogue = nullptr;
   unsigned accumulator = 0;
-  llvm::SmallVector<EpilogueOperand> operands;
 
+  /// The arguments that are the sum and operand `number`.
+  mlir::BlockArgument getSum() const { return epilogue->getArgument(accumulator); }
+  mlir::BlockArgument getOperand(unsigned number) const {
+    return epilogue->getArgument(number + (number >= accumulator));
+  }
+  /// All arguments, of `operands` and `sum`, which stands for those without uses, too.
+  llvm::SmallVector<mlir::Value> getArguments(llvm::ArrayRef<mlir::Value> operands, mlir::Value sum) const;
+};
+
+/// What a kernel makes of the sums of a product before it stores them.
+struct EpilogueSpec : SumBlock {
+  llvm::SmallVector<EpilogueOperand> operands; ///< how they are read
+
+  /// The shape of operand `number` of a product of `m` rows and `n` columns.
+  llvm::SmallVector<int64_t> getOperandShape(unsigned number, int64_t m, int64_t n) const;
   /// What it adds to the name of a kernel: "_e" and a hash, or nothing.
   std::string getEpilogueSuffix() const;
   /// Whether it maps to vectors, and takes the sum and the operands alone.

@@ -1,4 +1,5 @@
 #include "passes/lowering/choose/Epilogue.h"
+#include "passes/lowering/choose/KernelCall.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
@@ -53,6 +54,27 @@ Value toMatrix(OpBuilder &b, Location loc, Value value, unsigned leading) {
     return value;
   SmallVector<ReassociationIndices> groups = {dimRange(0, leading), dimRange(leading, rank)};
   return tensor::CollapseShapeOp::create(b, loc, value, groups);
+}
+
+Value fromMatrix(OpBuilder &b, Location loc, Value matrix, RankedTensorType type, ArrayRef<OpFoldResult> sizes,
+                 unsigned leading) {
+  Type element = type.getElementType();
+  unsigned rank = type.getRank();
+  // The result may know sizes that the matrix does not.
+  if (leading)
+    matrix = castTo(b, loc, matrix,
+                    RankedTensorType::get(
+                        {countElements(type, 0, leading), countElements(type, leading, rank - leading)}, element));
+  if (leading == 0) {
+    matrix = tensor::CollapseShapeOp::create(b, loc, matrix, ArrayRef{dimRange(0, 2)});
+    matrix = castTo(b, loc, matrix, RankedTensorType::get({countElements(type, 0, rank)}, element));
+    if (rank > 1)
+      matrix = tensor::ExpandShapeOp::create(b, loc, type, matrix, ArrayRef{dimRange(0, rank)}, sizes);
+  } else if (rank > 2) {
+    matrix = tensor::ExpandShapeOp::create(b, loc, type, matrix,
+                                           ArrayRef{dimRange(0, leading), dimRange(leading, rank)}, sizes);
+  }
+  return matrix;
 }
 
 Value flattenOperand(OpBuilder &b, Location loc, Value value, EpilogueOperand kind, unsigned rows) {

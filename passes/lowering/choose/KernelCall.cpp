@@ -24,6 +24,17 @@ FailureOr<func::FuncOp> KernelTable::getOrBuild(StringRef symbol, BuildFn build)
   return kernel;
 }
 
+Value castTo(OpBuilder &b, Location loc, Value value, Type type) {
+  return value.getType() == type ? value : tensor::CastOp::create(b, loc, type, value).getResult();
+}
+
+void castToArguments(OpBuilder &b, Location loc, func::FuncOp kernel, MutableArrayRef<Value> inputs) {
+  for (auto [input, argument] : llvm::zip(inputs, kernel.getArgumentTypes())) {
+    auto type = cast<MemRefType>(argument);
+    input = castTo(b, loc, input, RankedTensorType::get(type.getShape(), type.getElementType()));
+  }
+}
+
 SmallVector<Value> makeResultInits(RewriterBase &rewriter, Operation *op, ArrayRef<SmallVector<OpFoldResult>> sizes) {
   SmallVector<Value> inits;
   for (auto [result, shape] : llvm::zip_equal(op->getResults(), sizes)) {

@@ -120,32 +120,25 @@ void callRecurrent(RewriterBase &b, const RecurrentLayer &layer, func::FuncOp ke
   ReifiedRankedShapedTypeDims shapes;
   layer.reifyShapes(b, shapes);
   OpFoldResult batch = tensor::getMixedSize(b, loc, layer.input, layer.batchDim());
-  auto castTo = [&](Value value, Type type) -> Value {
-    return value.getType() == type ? value : Value(tensor::CastOp::create(b, loc, type, value));
-  };
-  // The kernel's types are what the layer was matched with; an operand may know more or less.
-  SmallVector<Value> operands, inits;
-  for (auto [n, argument] : llvm::enumerate(kernel.getArgumentTypes())) {
+  SmallVector<Value> operands(inputs), inits;
+  castToArguments(b, loc, kernel, operands);
+  for (auto [n, argument] : llvm::enumerate(kernel.getArgumentTypes().drop_front(inputs.size()))) {
     auto type = cast<MemRefType>(argument);
-    auto tensorType = RankedTensorType::get(type.getShape(), type.getElementType());
-    if (n < inputs.size()) {
-      operands.push_back(castTo(inputs[n], tensorType));
-      continue;
-    }
     SmallVector<OpFoldResult> shape;
-    if (n - inputs.size() < shapes.size()) {
-      shape = shapes[n - inputs.size()];
+    if (n < shapes.size()) {
+      shape = shapes[n];
     } else {
       for (int64_t size : type.getShape())
         shape.push_back(ShapedType::isDynamic(size) ? batch : OpFoldResult(b.getIndexAttr(size)));
     }
-    inits.push_back(castTo(tensor::EmptyOp::create(b, loc, shape, type.getElementType()), tensorType));
+    inits.push_back(castTo(b, loc, tensor::EmptyOp::create(b, loc, shape, type.getElementType()),
+                           RankedTensorType::get(type.getShape(), type.getElementType())));
   }
   auto call = KernelOp::create(b, loc, ValueRange(inits).getTypes(), SymbolRefAttr::get(kernel), operands, inits,
                                b.getDenseI64ArrayAttr({}));
   SmallVector<Value> results;
   for (auto [n, result] : llvm::enumerate(layer.op->getResults()))
-    results.push_back(castTo(call.getResult(n), result.getType()));
+    results.push_back(castTo(b, loc, call.getResult(n), result.getType()));
   b.replaceOp(layer.op, results);
 }
 

@@ -90,8 +90,7 @@ SmallVector<Value> IntegerCall::packAtRun(const IntegerProductSpec &spec, const 
   SmallVector<int64_t> shape = {ShapedType::kDynamic, spec.k, spec.n};
   if (op.getTransposed())
     std::swap(shape[1], shape[2]);
-  if (auto cube = RankedTensorType::get(shape, i8); right.getType() != cube)
-    right = tensor::CastOp::create(rewriter, loc, cube, right);
+  right = castTo(rewriter, loc, right, RankedTensorType::get(shape, i8));
   auto pieces = [&](int64_t dim, int64_t step) -> Value {
     Value size = getValueOrCreateConstantIndexOp(rewriter, loc, matrix[dim]);
     return arith::CeilDivUIOp::create(rewriter, loc, size, arith::ConstantIndexOp::create(rewriter, loc, step));

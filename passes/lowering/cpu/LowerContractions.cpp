@@ -9,6 +9,7 @@
 #include "passes/lowering/choose/KernelCall.h"
 #include "passes/lowering/cpu/NarrowValues.h"
 #include "passes/lowering/cpu/PackedWeights.h"
+#include "passes/lowering/cpu/RowProduct.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Arith/Utils/Utils.h"
@@ -85,7 +86,6 @@ private:
   SmallVector<Value> makeInputs(const Contraction &match, const std::optional<Epilogue> &epilogue, const GemmSpec &spec,
                                 func::FuncOp kernel, Location loc, SmallVectorImpl<int64_t> &elementwise);
   Value emptyParts(const GemmSpec &spec, OpFoldResult rows, Location loc);
-  Value unfold(Value matrix, RankedTensorType type, ArrayRef<OpFoldResult> sizes, unsigned numRows, Location loc);
   FailureOr<func::FuncOp> getPacking(const GemmSpec &spec, Location loc);
   Value packAtRun(const Contraction &match, const GemmSpec &spec, Location loc);
   Value narrow(Value value, Location loc);
@@ -94,9 +94,6 @@ private:
   bool isReadNarrow(Value value);
   Value arrange(Value value, AffineMap map, const LoopDims &dims, Location loc);
 
-  Value castTo(Value value, RankedTensorType type, Location loc) {
-    return value.getType() == type ? value : tensor::CastOp::create(rewriter, loc, type, value).getResult();
-  }
   /// Of the op that the kernel replaces.
   RankedTensorType getResultType(const Contraction &match, const std::optional<Epilogue> &epilogue) {
     linalg::LinalgOp last = match.op;
@@ -161,8 +158,8 @@ Value ContractionLowering::packAtRun(const Contraction &match, const GemmSpec &s
   SmallVector<OpFoldResult> packedSizes = {panels, ShapedType::isDynamic(spec.k) ? k : rewriter.getIndexAttr(spec.k),
                                            rewriter.getIndexAttr(spec.panelWidth())};
   Value empty = tensor::EmptyOp::create(rewriter, loc, packedSizes, type.getElementType());
-  Value input =
-      castTo(right, RankedTensorType::get({ShapedType::kDynamic, spec.k, spec.n}, type.getElementType()), loc);
+  Value input = castTo(rewriter, loc, right,
+                       RankedTensorType::get({ShapedType::kDynamic, spec.k, spec.n}, type.getElementType()));
   return KernelOp::create(rewriter, loc, empty.getType(), FlatSymbolRefAttr::get(*getPacking(spec, loc)), input, empty,
                           rewriter.getDenseI64ArrayAttr({}))
       ->getResult(0);
@@ -355,40 +352,12 @@ SmallVector<Value> ContractionLowering::makeInputs(const Contraction &match, con
     inputs.push_back(packAtRun(match, spec, loc));
   llvm::append_range(inputs, llvm::drop_begin(activations));
   if (epilogue)
-    for (auto [kind, operand] : llvm::zip_equal(epilogue->kinds, epilogue->operands)) {
-      if (kind == EpilogueOperand::Full && !spec.hasNarrowResult)
-        elementwise.push_back(inputs.size());
-      inputs.push_back(flattenOperand(rewriter, loc, operand, kind, numRows));
-    }
+    addEpilogueInputs(rewriter, loc, *epilogue, getElementTypeOrSelf(kernel.getArgumentTypes().back()), numRows, inputs,
+                      elementwise);
   if (spec.prefetchesNext)
     inputs.push_back(inputs[1]); // linkProducts knows better
-  // One operand may know a size that another does not.
-  for (auto [input, type] : llvm::zip(inputs, kernel.getArgumentTypes()))
-    input = castTo(input, RankedTensorType::get(cast<MemRefType>(type).getShape(), getElementTypeOrSelf(type)), loc);
+  castToArguments(rewriter, loc, kernel, inputs);
   return inputs;
-}
-
-/// `matrix`, of rows and columns, as a tensor of type `type` and these sizes, the first `numRows` of which are rows.
-Value ContractionLowering::unfold(Value matrix, RankedTensorType type, ArrayRef<OpFoldResult> sizes, unsigned numRows,
-                                  Location loc) {
-  Type element = type.getElementType();
-  unsigned rank = type.getRank();
-  // What comes next may know sizes that the kernel's type does not.
-  if (numRows)
-    matrix = castTo(
-        matrix,
-        RankedTensorType::get({countElements(type, 0, numRows), countElements(type, numRows, rank - numRows)}, element),
-        loc);
-  if (numRows == 0) {
-    matrix = tensor::CollapseShapeOp::create(rewriter, loc, matrix, ArrayRef{dimRange(0, 2)});
-    matrix = castTo(matrix, RankedTensorType::get({countElements(type, 0, rank)}, element), loc);
-    if (rank > 1)
-      matrix = tensor::ExpandShapeOp::create(rewriter, loc, type, matrix, ArrayRef{dimRange(0, rank)}, sizes);
-  } else if (rank > 2) {
-    matrix = tensor::ExpandShapeOp::create(rewriter, loc, type, matrix,
-                                           ArrayRef{dimRange(0, numRows), dimRange(numRows, rank)}, sizes);
-  }
-  return matrix;
 }
 
 /// Room for `rows` rows in parts.
@@ -402,7 +371,7 @@ Value ContractionLowering::emptyParts(const GemmSpec &spec, OpFoldResult rows, L
   }
   Value empty =
       tensor::EmptyOp::create(rewriter, loc, {blocks, rewriter.getIndexAttr(shape[1])}, rewriter.getBF16Type());
-  return castTo(empty, RankedTensorType::get(shape, rewriter.getBF16Type()), loc);
+  return castTo(rewriter, loc, empty, RankedTensorType::get(shape, rewriter.getBF16Type()));
 }
 
 /// Calls `kernel` in place of the contraction, or of its epilogue, and returns
@@ -451,12 +420,12 @@ Value ContractionLowering::emitCall(const Contraction &match, const std::optiona
   if (match.global)
     products.push_back({call, spec.prefetchesNext});
   auto expandedType = RankedTensorType::get(applyPermutation(resultType.getShape(), order), element);
-  Value result = unfold(call->getResults().back(), expandedType, sizes, numRows, loc);
+  Value result = fromMatrix(rewriter, loc, call->getResults().back(), expandedType, sizes, numRows);
   if (!llvm::is_sorted(order)) {
     Value permuted = tensor::EmptyOp::create(rewriter, loc, resultSizes, element);
     result = linalg::TransposeOp::create(rewriter, loc, result, permuted, invertPermutationVector(order))->getResult(0);
   }
-  return castTo(result, resultType, loc);
+  return castTo(rewriter, loc, result, resultType);
 }
 
 struct LowerContractionsPass : attn::impl::LowerContractionsPassBase<LowerContractionsPass> {

@@ -110,10 +110,8 @@ KernelOp ProductLowering::packRows(IntegerProductOp op, const IntegerGemmSpec &s
       rewriter, loc,
       {OpFoldResult(count), OpFoldResult(pieces(rows, PackRowsSpec::kRows)), steps, rewriter.getIndexAttr(shape[3])},
       rewriter.getI8Type());
-  if (auto type = RankedTensorType::get(shape, rewriter.getI8Type()); init.getType() != type)
-    init = tensor::CastOp::create(rewriter, loc, type, init);
-  if (auto type = RankedTensorType::get({spec.m, spec.k}, rewriter.getI8Type()); matrix.getType() != type)
-    matrix = tensor::CastOp::create(rewriter, loc, type, matrix);
+  init = castTo(rewriter, loc, init, RankedTensorType::get(shape, rewriter.getI8Type()));
+  matrix = castTo(rewriter, loc, matrix, RankedTensorType::get({spec.m, spec.k}, rewriter.getI8Type()));
   OpFoldResult sumSize =
       ShapedType::isDynamic(spec.m) ? OpFoldResult(asValue(sizes[0])) : rewriter.getIndexAttr(spec.m);
   Value inits[] = {init, tensor::EmptyOp::create(rewriter, loc, {sumSize}, rewriter.getI32Type())};

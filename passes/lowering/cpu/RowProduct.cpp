@@ -10,10 +10,6 @@ using namespace mlir;
 
 namespace attn {
 
-static Value castTo(OpBuilder &b, Location loc, Value value, RankedTensorType type) {
-  return value.getType() == type ? value : tensor::CastOp::create(b, loc, type, value).getResult();
-}
-
 /// A constant matrix in panels, as #attn.pack_panels has those of a global.
 static DenseElementsAttr packConstant(DenseElementsAttr matrix, bool transposed, int64_t width) {
   auto type = cast<RankedTensorType>(matrix.getType());
@@ -54,10 +50,7 @@ void addEpilogueInputs(RewriterBase &rewriter, Location loc, const Epilogue &epi
 
 Value emitRowProduct(RewriterBase &rewriter, Location loc, const RowProduct &product, func::FuncOp kernel,
                      SmallVector<Value> inputs, ArrayRef<int64_t> elementwise, ArrayRef<RankedTensorType> scratch) {
-  // One operand may know a size that another does not.
-  for (auto [input, argument] : llvm::zip(inputs, kernel.getArgumentTypes()))
-    input = castTo(rewriter, loc, input,
-                   RankedTensorType::get(cast<MemRefType>(argument).getShape(), getElementTypeOrSelf(argument)));
+  castToArguments(rewriter, loc, kernel, inputs);
   unsigned leading = product.leading();
   RankedTensorType type = product.type;
   SmallVector<OpFoldResult> sizes = tensor::getMixedSizes(rewriter, loc, product.lhs);
@@ -91,15 +84,7 @@ Value emitRowProduct(RewriterBase &rewriter, Location loc, const RowProduct &pro
                                inits, rewriter.getDenseI64ArrayAttr(elementwise));
   if (!ShapedType::isDynamic(product.m) && !ShapedType::isDynamic(product.k) && !ShapedType::isDynamic(product.n))
     call->setAttr(AttnDialect::kFlopsAttr, rewriter.getDenseI64ArrayAttr({2 * product.m * product.k * product.n}));
-  Value result = call->getResults().back();
-  if (leading) // the op may know sizes that the kernel's type does not
-    result = castTo(rewriter, loc, result,
-                    RankedTensorType::get({countElements(type, 0, leading), type.getShape().back()}, element));
-  else
-    result = tensor::CollapseShapeOp::create(rewriter, loc, result, ArrayRef{dimRange(0, 2)});
-  if (leading > 1)
-    result = tensor::ExpandShapeOp::create(rewriter, loc, RankedTensorType::get(type.getShape(), element), result,
-                                           ArrayRef{dimRange(0, leading), dimRange(leading, leading + 1)}, sizes);
+  Value result = fromMatrix(rewriter, loc, call->getResults().back(), type, sizes, leading);
   return castTo(rewriter, loc, result, type);
 }
 

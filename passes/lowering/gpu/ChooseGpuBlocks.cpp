@@ -103,7 +103,7 @@ private:
         linalg::ContractOp::create(b, loc, TypeRange(zeros.getType()), ValueRange{op.getLhs(), call.getResult(0)},
                                    ValueRange(zeros), b.getAffineMapArrayAttr({mapOf(row), mapOf(column), result}))
             .getResult(0);
-    return product.getType() == type ? product : tensor::CastOp::create(b, loc, type, product).getResult();
+    return castTo(b, loc, product, type);
   }
 
   /// The host asks how many rows there are.

@@ -134,8 +134,7 @@ struct ChooseGpuGemmsPass : attn::impl::ChooseGpuGemmsPassBase<ChooseGpuGemmsPas
     std::optional<Epilogue> epilogue = findEpilogue(op);
     Operation *last = epilogue ? epilogue->op.getOperation() : op.getOperation();
     if (epilogue) {
-      spec.epilogue = epilogue->op.getBody();
-      spec.accumulator = epilogue->accumulator;
+      static_cast<SumBlock &>(spec) = epilogue->getSpec();
       spec.operands = llvm::map_to_vector(epilogue->operands, bufferOf);
       spec.operandMaps = epilogue->maps;
       llvm::append_range(inputs, epilogue->operands);

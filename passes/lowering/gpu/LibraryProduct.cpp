@@ -145,7 +145,7 @@ public:
   std::optional<LibraryEpilogue> run() {
     if (match(block.getTerminator()->getOperand(0)))
       return epilogue;
-    SmallVector<Value> parts = {block.getArgument(spec.accumulator)};
+    SmallVector<Value> parts = {spec.getSum()};
     for (Operation &op : block.without_terminator())
       parts.push_back(op.getResult(0));
     for (Value part : llvm::reverse(parts))
@@ -169,7 +169,7 @@ private:
       return addTerms(x);
     }
     // The activation's argument is the sum of all terms: the last of them in the block that it can be.
-    SmallVector<Value> candidates = {block.getArgument(spec.accumulator)};
+    SmallVector<Value> candidates = {spec.getSum()};
     for (Operation &op : block.without_terminator())
       if (isa<arith::AddFOp, arith::MulFOp>(op))
         candidates.push_back(op.getResult(0));
@@ -188,7 +188,7 @@ private:
     if (narrow ? value.getType() != narrow && !(widened && widened.getIn().getType() == narrow)
                : !value.getType().isF32())
       return false;
-    Value sum = block.getArgument(spec.accumulator);
+    Value sum = spec.getSum();
     auto readsSum = [&](Operation *op) { return value != sum && llvm::is_contained(op->getOperands(), sum); };
     return isLong() && llvm::none_of(opsBehind(block, value), readsSum);
   }
@@ -211,7 +211,7 @@ private:
     value = unrounded(value, narrow);
     if (auto add = value.getDefiningOp<arith::AddFOp>())
       return addTerm(add.getLhs()) && addTerm(add.getRhs());
-    Value sum = block.getArgument(spec.accumulator);
+    Value sum = spec.getSum();
     if (auto product = value.getDefiningOp<arith::MulFOp>()) {
       for (auto [factor, other] :
            {std::pair(product.getLhs(), product.getRhs()), std::pair(product.getRhs(), product.getLhs())})

@@ -25,8 +25,8 @@ module attributes {attn.target = #attn.target<triple = "x86_64-unknown-linux-gnu
   // DOT:           attn.kernel @gemm_f32_mx_k64_n100_fma_8x3x16_bf16dot_next_c{{[0-9]+}} ins(%[[A]], %{{.*}} : tensor<?x64xbf16>, tensor<3x32x96xbf16>, tensor<?x?x?xbf16>)
   // DOT:           attn.kernel @gemm_f32_mx_k64_n48_fma_8x3x16_bf16dot_next_c{{[0-9]+}}
   // WIDEN-NOT:     linalg.generic
-  // WIDEN:         attn.kernel @gemm_f32_mx_k64_n100_fma_8x3x16_bf16_next_c
-  // WIDEN:         attn.kernel @gemm_f32_mx_k64_n48_fma_8x3x16_bf16_next_c
+  // WIDEN:         attn.kernel @gemm_f32_mx_k64_n100_fma_8x3x16_bf16_shared_next
+  // WIDEN:         attn.kernel @gemm_f32_mx_k64_n48_fma_8x3x16_bf16_shared_next
   // INT8-LABEL:  func.func @two
   // INT8-NOT:      linalg.generic
   // INT8:          attn.kernel @gemm_f32_mx_k64_n100_fma_8x3x16_i8g64_next_c
@@ -48,7 +48,7 @@ module attributes {attn.target = #attn.target<triple = "x86_64-unknown-linux-gnu
   // An odd K has no last pair: the weights alone are bf16.
   // CHECK-LABEL: func.func @odd_sum
   // CHECK-NOT:     arith.truncf
-  // CHECK:         attn.kernel @gemm_f32_mx_k63_n48_fma_8x3x16_bf16_next_c
+  // CHECK:         attn.kernel @gemm_f32_mx_k63_n48_fma_8x3x16_bf16_shared_next
   func.func @odd_sum(%x: tensor<?x?x63xf32>, %b: index, %s: index) -> tensor<?x?x48xf32> {
     %zero = arith.constant 0.0 : f32
     %w = attn.weight @odd : tensor<63x48xf32>

@@ -16,7 +16,7 @@ module attributes {attn.target = #attn.target<triple = "x86_64-unknown-linux-gnu
   // Two uses of one weight have one packing, a column's scales beside it.
   // CHECK-LABEL: func.func @twice
   // BF16:   %[[P:.*]] = attn.weight @w_tpanels48_bf16 : tensor<3x33x96xbf16>
-  // BF16:   attn.kernel @gemm_f32_mx_k65_n100_fma_8x3x16_bf16_next_c{{[0-9]+}} ins(%{{.*}}, %[[P]], %{{.*}} :
+  // BF16:   attn.kernel @gemm_f32_mx_k65_n100_fma_8x3x16_bf16_shared_next ins(%{{.*}}, %[[P]], %{{.*}} :
   // BF16:   attn.weight @w_tpanels48_bf16
   // INT8:   %[[P:.*]] = attn.weight @w_tpanels48_i8 : tensor<3x65x48xi8>
   // INT8:   %[[S:.*]] = attn.weight @w_tpanels48_i8_scales : tensor<3x1x48xf32>
