@@ -90,8 +90,7 @@ Value restoreUnitDims(OpBuilder &b, Location loc, Value value, RankedTensorType 
     auto expanded = RankedTensorType::get(shape, type.getElementType());
     value = tensor::ExpandShapeOp::create(b, loc, expanded, value, groups, sizes);
   }
-  if (value.getType() != type)
-    value = tensor::CastOp::create(b, loc, type, value);
+  value = castTo(b, loc, value, type);
   return value;
 }
 

@@ -42,6 +42,61 @@ Value reduction(OpBuilder &b, Location loc, ValueRange inputs, ArrayRef<AffineMa
   return generic(b, loc, inputs, maps, init, initMap, body);
 }
 
+Value contraction(OpBuilder &b, Location loc, ArrayRef<OpFoldResult> sizes, Type element, Value lhs, Value rhs,
+                  ArrayRef<AffineMap> maps) {
+  Value zeros = filledTensor(b, loc, sizes, element, 0);
+  return linalg::ContractOp::create(b, loc, zeros.getType(), ValueRange{lhs, rhs}, zeros, b.getAffineMapArrayAttr(maps))
+      .getResult(0);
+}
+
+SmallVector<AffineMap, 3> rowProductMaps(MLIRContext *context, unsigned rank, bool transposed, unsigned numBatch) {
+  AffineExpr column = getAffineDimExpr(rank - 1, context), depth = getAffineDimExpr(rank, context);
+  AffineMap result = AffineMap::getMultiDimIdentityMap(rank + 1, context).dropResult(rank);
+  SmallVector<AffineExpr> row(result.getResults().drop_back()), matrix(result.getResults().take_front(numBatch));
+  row.push_back(depth);
+  llvm::append_values(matrix, transposed ? column : depth, transposed ? depth : column);
+  return {AffineMap::get(rank + 1, 0, row, context), AffineMap::get(rank + 1, 0, matrix, context), result};
+}
+
+/// The offsets of what begins at `first` along `dim`, and strides of 1.
+static std::pair<SmallVector<OpFoldResult>, SmallVector<OpFoldResult>> beginAlong(OpBuilder &b, Value tensor,
+                                                                                  int64_t dim, OpFoldResult first) {
+  int64_t rank = cast<RankedTensorType>(tensor.getType()).getRank();
+  SmallVector<OpFoldResult> offsets(rank, b.getIndexAttr(0)), strides(rank, b.getIndexAttr(1));
+  offsets[dim] = first;
+  return {offsets, strides};
+}
+
+Value sliceAlong(OpBuilder &b, Location loc, Value tensor, int64_t dim, OpFoldResult first, OpFoldResult count) {
+  auto [offsets, strides] = beginAlong(b, tensor, dim, first);
+  SmallVector<OpFoldResult> sizes = tensor::getMixedSizes(b, loc, tensor);
+  sizes[dim] = count;
+  return tensor::ExtractSliceOp::create(b, loc, tensor, offsets, sizes, strides);
+}
+
+Value placeAlong(OpBuilder &b, Location loc, Value tensor, int64_t dim, OpFoldResult place) {
+  auto [offsets, strides] = beginAlong(b, tensor, dim, place);
+  SmallVector<OpFoldResult> sizes = tensor::getMixedSizes(b, loc, tensor);
+  sizes[dim] = b.getIndexAttr(1);
+  auto type = cast<RankedTensorType>(tensor.getType());
+  SmallVector<int64_t> shape(type.getShape());
+  shape.erase(shape.begin() + dim);
+  return tensor::ExtractSliceOp::create(b, loc, RankedTensorType::get(shape, type.getElementType()), tensor, offsets,
+                                        sizes, strides);
+}
+
+Value insertAlong(OpBuilder &b, Location loc, Value part, Value tensor, int64_t dim, OpFoldResult first) {
+  auto [offsets, strides] = beginAlong(b, tensor, dim, first);
+  SmallVector<OpFoldResult> sizes = tensor::getMixedSizes(b, loc, part);
+  if (sizes.size() < offsets.size())
+    sizes.insert(sizes.begin() + dim, b.getIndexAttr(1));
+  return tensor::InsertSliceOp::create(b, loc, part, tensor, offsets, sizes, strides);
+}
+
+Value castTo(OpBuilder &b, Location loc, Value value, Type type) {
+  return value.getType() == type ? value : tensor::CastOp::create(b, loc, type, value).getResult();
+}
+
 FloatType accumulatorType(Type element) {
   return element.isF64() ? FloatType(Float64Type::get(element.getContext()))
                          : FloatType(Float32Type::get(element.getContext()));

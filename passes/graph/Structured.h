@@ -32,6 +32,28 @@ mlir::Value elementwise(mlir::OpBuilder &b, mlir::Location loc, llvm::ArrayRef<m
 mlir::Value reduction(mlir::OpBuilder &b, mlir::Location loc, mlir::ValueRange inputs,
                       llvm::ArrayRef<mlir::AffineMap> maps, mlir::Value init, mlir::AffineMap initMap, ScalarBody body);
 
+/// The sum of products of two tensors, in `element`: linalg.contract of their maps and, last, the result's.
+mlir::Value contraction(mlir::OpBuilder &b, mlir::Location loc, llvm::ArrayRef<mlir::OpFoldResult> sizes,
+                        mlir::Type element, mlir::Value lhs, mlir::Value rhs, llvm::ArrayRef<mlir::AffineMap> maps);
+
+/// The maps of such a product of rows by K x N matrices (N x K when transposed), one for all rows or each for one place
+/// of the `numBatch` leading dimensions. Loops: those of the result's `rank` dimensions, then that of the sum.
+llvm::SmallVector<mlir::AffineMap, 3> rowProductMaps(mlir::MLIRContext *context, unsigned rank, bool transposed,
+                                                     unsigned numBatch = 0);
+
+/// `count` places of `tensor` along dimension `dim`, from `first` on.
+mlir::Value sliceAlong(mlir::OpBuilder &b, mlir::Location loc, mlir::Value tensor, int64_t dim,
+                       mlir::OpFoldResult first, mlir::OpFoldResult count);
+/// One place along `dim`, without that dimension.
+mlir::Value placeAlong(mlir::OpBuilder &b, mlir::Location loc, mlir::Value tensor, int64_t dim,
+                       mlir::OpFoldResult place);
+/// `tensor` with `part` in it from `first` on along `dim`, which a part of one place may lack.
+mlir::Value insertAlong(mlir::OpBuilder &b, mlir::Location loc, mlir::Value part, mlir::Value tensor, int64_t dim,
+                        mlir::OpFoldResult first);
+
+/// `value` in a type that knows more or fewer of its sizes.
+mlir::Value castTo(mlir::OpBuilder &b, mlir::Location loc, mlir::Value value, mlir::Type type);
+
 /// Type in which sums over elements of `element` are taken: f32, or f64 for f64.
 mlir::FloatType accumulatorType(mlir::Type element);
 

@@ -114,7 +114,7 @@ Value Widening::getTwin(Value half) {
                            [](OpBuilder &b, Location loc, ValueRange arguments) -> Value {
                              return arith::ExtFOp::create(b, loc, b.getF32Type(), arguments[0]);
                            });
-  return twin = wide.getType() == type ? wide : tensor::CastOp::create(b, loc, type, wide).getResult();
+  return twin = castTo(b, loc, wide, type);
 }
 
 /// Puts `wide`, results of an op's twin, in the place of its results: rounded to halves for who reads such.
@@ -132,8 +132,7 @@ void Widening::replace(Operation *op, ValueRange wide) {
                              [&](OpBuilder &b, Location loc, ValueRange arguments) -> Value {
                                return arith::TruncFOp::create(b, loc, element, arguments[0]);
                              });
-    if (half.getType() != result.getType())
-      half = tensor::CastOp::create(b, loc, result.getType(), half);
+    half = castTo(b, loc, half, result.getType());
     result.replaceAllUsesWith(half);
     twins[half] = twin;
     computed.insert(half);

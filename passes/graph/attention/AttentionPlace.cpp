@@ -1,6 +1,7 @@
 // How tensors have the dimensions of an attention.
 
 #include "passes/graph/attention/AttentionBuilder.h"
+#include "passes/graph/Structured.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
@@ -38,8 +39,7 @@ Value expandTo(OpBuilder &b, Location loc, Value value, ArrayRef<ReassociationIn
     source.push_back(product);
   }
   auto sourceType = RankedTensorType::get(source, getElementTypeOrSelf(value));
-  if (value.getType() != sourceType)
-    value = tensor::CastOp::create(b, loc, sourceType, value);
+  value = castTo(b, loc, value, sourceType);
   return tensor::ExpandShapeOp::create(b, loc, type, value, groups, exact);
 }
 
@@ -249,8 +249,7 @@ Value AttentionBuilder::toTarget(Value value, ArrayRef<unsigned> dims, const Ope
   }
   if (targetSizes.size() != collapse.size())
     value = expandTo(b, loc, value, unit, targetSizes);
-  if (value.getType() != target)
-    value = tensor::CastOp::create(b, loc, target, value);
+  value = castTo(b, loc, value, target);
   return value;
 }
 

@@ -227,9 +227,7 @@ Value Distributor::overPlaces(Value x, int64_t dim, unsigned &at) {
   sizes.insert(sizes.begin() + at, tensor::getMixedSize(b, loc, x, dim));
   SmallVector<Value> inputs{op->getOperand(0), op->getOperand(1)};
   inputs[side] = x;
-  Value init = filledTensor(b, loc, sizes, getElementTypeOrSelf(op.getResult(0)), 0);
-  return linalg::ContractOp::create(b, loc, init.getType(), inputs, init, b.getAffineMapArrayAttr(changed))
-      .getResult(0);
+  return contraction(b, loc, sizes, getElementTypeOrSelf(op.getResult(0)), inputs[0], inputs[1], changed);
 }
 
 /// x[n] v -> (x v)[n]
@@ -241,13 +239,8 @@ Value Distributor::beforePlace() {
   Value whole = overPlaces(place->source, place->dim, at);
   if (!whole)
     return {};
-  Location loc = op.getLoc();
-  SmallVector<OpFoldResult> sizes = tensor::getMixedSizes(b, loc, whole);
-  SmallVector<OpFoldResult> offsets(sizes.size(), b.getIndexAttr(0)), strides(sizes.size(), b.getIndexAttr(1));
-  offsets[at] = b.getIndexAttr(place->offset);
-  sizes[at] = b.getIndexAttr(1);
-  return tensor::ExtractSliceOp::create(b, loc, cast<RankedTensorType>(op.getResult(0).getType()), whole, offsets,
-                                        sizes, strides);
+  return castTo(b, op.getLoc(), placeAlong(b, op.getLoc(), whole, at, b.getIndexAttr(place->offset)),
+                op.getResult(0).getType());
 }
 
 /// (sum over h of x[h]) v -> sum over h of x[h] v, where the softmax that x comes from runs over the keys.

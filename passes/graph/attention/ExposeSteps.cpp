@@ -34,9 +34,7 @@ public:
     start = arith::IndexCastOp::create(b, loc, b.getIndexType(), start);
     Value end = arith::AddIOp::create(b, loc, start, sizeOf(row, 0));
     Value slabs = GrowOp::create(b, loc, before[kSlabs].getType(), before[kSlabs], end, 0);
-    slabs =
-        tensor::InsertSliceOp::create(b, loc, row, slabs, ArrayRef<OpFoldResult>{start},
-                                      tensor::getMixedSizes(b, loc, row), ArrayRef<OpFoldResult>{b.getIndexAttr(1)});
+    slabs = insertAlong(b, loc, row, slabs, 0, start);
     Value number = arith::AddIOp::create(b, loc, before[kNumber], index(1));
     Value room = arith::AddIOp::create(b, loc, number, index(1));
     Value ends = GrowOp::create(b, loc, before[kEnds].getType(), before[kEnds], room, 0);
@@ -100,15 +98,12 @@ private:
       RequireOp::create(b, loc, fits, "search: '" + printableName(output.str()) + "' has {0} rows, the tokens have {1}",
                         ValueRange{rows, wanted});
     }
-    SmallVector<OpFoldResult> sizes = tensor::getMixedSizes(b, loc, shown), offsets(sizes.size(), b.getIndexAttr(0));
-    SmallVector<OpFoldResult> strides(sizes.size(), b.getIndexAttr(1));
-    offsets[queryAxis] = arith::SubIOp::create(b, loc, sizeOf(shown, queryAxis), index(1)).getResult();
-    sizes[queryAxis] = b.getIndexAttr(1);
-    Value last = tensor::ExtractSliceOp::create(b, loc, shown, offsets, sizes, strides);
+    Value number = arith::SubIOp::create(b, loc, sizeOf(shown, queryAxis), index(1));
+    Value last = sliceAlong(b, loc, shown, queryAxis, number, b.getIndexAttr(1));
     SmallVector<ReassociationIndices> all{llvm::to_vector(llvm::seq<int64_t>(0, type.getRank()))};
     Value list = tensor::CollapseShapeOp::create(b, loc, last, all);
     auto open = RankedTensorType::get({ShapedType::kDynamic}, type.getElementType());
-    return list.getType() == open ? list : tensor::CastOp::create(b, loc, open, list).getResult();
+    return castTo(b, loc, list, open);
   }
 
   /// [items.., heads, tokens, keys]

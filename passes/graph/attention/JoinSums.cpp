@@ -139,7 +139,7 @@ bool joinSums(RewriterBase &b, linalg::LinalgOp op) {
     if (isOfValues(dim) && !terms.front().weightMap.isFunctionOfDim(dim))
       order.push_back(dim);
   SmallVector<OpFoldResult> outer = tensor::getMixedSizes(b, loc, op.getDpsInits()[0]);
-  SmallVector<OpFoldResult> sizes, offsets(order.size(), b.getIndexAttr(0)), strides(order.size(), b.getIndexAttr(1));
+  SmallVector<OpFoldResult> sizes;
   SmallVector<AffineExpr> places(rank + 1, b.getAffineConstantExpr(0)), exprs;
   for (auto [n, dim] : llvm::enumerate(order)) {
     sizes.push_back(dim == rank ? tensor::getMixedSize(b, loc, softmax.getResult(), softmax.getDim()) : outer[dim]);
@@ -150,23 +150,19 @@ bool joinSums(RewriterBase &b, linalg::LinalgOp op) {
   Value joined = tensor::EmptyOp::create(b, loc, sizes, element);
   for (const PartialSum &term : terms) {
     sizes[key] = b.getIndexAttr(term.size);
-    offsets[key] = b.getIndexAttr(term.offset);
     AffineMap read = term.valueMap.replaceDimsAndSymbols(places, {}, order.size(), 0);
     Value part = elementwise(b, loc, sizes, element, term.values, read,
                              [](OpBuilder &, Location, ValueRange args) { return args.front(); });
-    joined = tensor::InsertSliceOp::create(b, loc, part, joined, offsets, sizes, strides);
+    joined = insertAlong(b, loc, part, joined, key, b.getIndexAttr(term.offset));
   }
-  Value init = filledTensor(b, loc, outer, getElementTypeOrSelf(op->getResult(0)), 0);
   AffineMap valueMap = AffineMap::get(rank + 1, 0, exprs, b.getContext());
   AffineMap written = b.getMultiDimIdentityMap(rank + 1).dropResult(rank);
-  Value whole = linalg::ContractOp::create(b, loc, init.getType(), ValueRange{softmax.getResult(), joined}, init,
-                                           b.getAffineMapArrayAttr({terms.front().weightMap, valueMap, written}))
-                    .getResult(0);
-  if (whole.getType() != op->getResult(0).getType())
-    whole = tensor::CastOp::create(b, loc, op->getResult(0).getType(), whole);
+  Type type = op->getResult(0).getType();
+  Value whole = contraction(b, loc, outer, getElementTypeOrSelf(type), softmax.getResult(), joined,
+                            {terms.front().weightMap, valueMap, written});
   remark::passed(loc, remark::RemarkOpts::name("Contraction").category("attn-raise-contraction"))
       << "sums weighted by parts of a softmax are one";
-  b.replaceOp(op, whole);
+  b.replaceOp(op, castTo(b, loc, whole, type));
   return true;
 }
 

@@ -138,8 +138,7 @@ private:
       return;
     IRRewriter rewriter(sum);
     Value reshaped = tensor::CollapseShapeOp::create(rewriter, sum.getLoc(), input->get(), groups);
-    if (reshaped.getType() != result)
-      reshaped = tensor::CastOp::create(rewriter, sum.getLoc(), result, reshaped);
+    reshaped = castTo(rewriter, sum.getLoc(), reshaped, result);
     rewriter.replaceOp(sum, reshaped);
   }
 

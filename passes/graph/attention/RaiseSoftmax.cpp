@@ -1,6 +1,7 @@
 #include "dialects/attn/AttnOps.h"
 #include "passes/Passes.h"
 #include "passes/graph/Pipeline.h"
+#include "passes/graph/Structured.h"
 #include "passes/graph/attention/Normalization.h"
 #include "passes/graph/element/AssumeRequired.h"
 #include "passes/graph/element/LowerBound.h"
@@ -163,8 +164,7 @@ LogicalResult raiseQuotient(RewriterBase &rewriter, linalg::LinalgOp op) {
     rewriter.setInsertionPoint(op);
     Value raised =
         softmaxOver(rewriter, op.getLoc(), scaled(rewriter, op.getLoc(), found->scores, found->factor), found->dims);
-    if (raised.getType() != found->exponentials.getType())
-      raised = tensor::CastOp::create(rewriter, op.getLoc(), found->exponentials.getType(), raised);
+    raised = castTo(rewriter, op.getLoc(), raised, found->exponentials.getType());
     IRMapping mapping;
     mapping.map(found->exponentials, raised);
     for (Operation *view : llvm::reverse(found->views))
@@ -253,8 +253,7 @@ LogicalResult raiseExponential(RewriterBase &rewriter, linalg::LinalgOp op) {
     mapping.map(view->getOperand(0), weights);
     weights = rewriter.clone(*view, mapping)->getResult(0);
   }
-  if (weights.getType() != type)
-    weights = tensor::CastOp::create(rewriter, op.getLoc(), type, weights);
+  weights = castTo(rewriter, op.getLoc(), weights, type);
   rewriter.replaceOp(op, weights);
   return success();
 }

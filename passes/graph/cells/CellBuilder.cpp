@@ -131,22 +131,18 @@ Value CellBuilder::projectedInput() {
   if (llvm::all_of(llvm::enumerate(projected), isInPlace) &&
       cast<RankedTensorType>(flat.getType()).getDimSize(1) == columns)
     return asStep(b, loc, flat);
-  SmallVector<OpFoldResult> sizes = tensor::getMixedSizes(b, loc, flat), offsets(2, b.getIndexAttr(0)),
-                            strides(2, b.getIndexAttr(1)), part = sizes;
+  SmallVector<OpFoldResult> sizes = tensor::getMixedSizes(b, loc, flat);
   sizes[1] = b.getIndexAttr(columns);
-  part[1] = b.getIndexAttr(units);
   Value all = emptyTensor(b, loc, sizes, b.getF32Type());
   int64_t column = 0;
   for (ArrayRef<CellElement> elements : projected) {
     Value sum;
     for (const CellElement &element : elements) {
-      Value source = flatten(element.value);
-      offsets[1] = b.getIndexAttr(element.column);
-      Value columns = tensor::ExtractSliceOp::create(b, loc, source, offsets, part, strides);
+      Value columns =
+          sliceAlong(b, loc, flatten(element.value), 1, b.getIndexAttr(element.column), b.getIndexAttr(units));
       sum = sum ? add(sum, columns) : columns;
     }
-    offsets[1] = b.getIndexAttr(column);
-    all = tensor::InsertSliceOp::create(b, loc, sum, all, offsets, part, strides);
+    all = insertAlong(b, loc, sum, all, 1, b.getIndexAttr(column));
     column += units;
   }
   return asStep(b, loc, all);
@@ -165,18 +161,13 @@ Value CellBuilder::inputOf() {
     width += column.terms.front().size;
   sizes[1] = b.getIndexAttr(width);
   Value all = emptyTensor(b, loc, sizes, getElementTypeOrSelf(first));
-  SmallVector<OpFoldResult> offsets(2, b.getIndexAttr(0)), strides(2, b.getIndexAttr(1));
   int64_t offset = 0;
   for (const Column &column : inputs) {
-    offsets[1] = b.getIndexAttr(offset);
-    sizes[1] = b.getIndexAttr(column.terms.front().size);
-    offset += column.terms.front().size;
     Value part = flatten(column.input);
     auto wanted = RankedTensorType::get(
         {cast<RankedTensorType>(all.getType()).getDimSize(0), column.terms.front().size}, getElementTypeOrSelf(part));
-    if (part.getType() != wanted)
-      part = tensor::CastOp::create(b, loc, wanted, part);
-    all = tensor::InsertSliceOp::create(b, loc, part, all, offsets, sizes, strides);
+    all = insertAlong(b, loc, castTo(b, loc, part, wanted), all, 1, b.getIndexAttr(offset));
+    offset += column.terms.front().size;
   }
   return asStep(b, loc, all);
 }
@@ -269,9 +260,7 @@ Value CellBuilder::sumOf(ArrayRef<GateBias> biases) {
     if (int64_t rank = cast<RankedTensorType>(vector.getType()).getRank(); rank > 1)
       vector = tensor::CollapseShapeOp::create(b, loc, vector,
                                                ReassociationIndices(llvm::to_vector_of<int64_t>(llvm::seq(rank))));
-    Value part =
-        tensor::ExtractSliceOp::create(b, loc, type, vector, ValueRange(), ValueRange(), ValueRange(),
-                                       ArrayRef<int64_t>{bias.first}, ArrayRef<int64_t>{units}, ArrayRef<int64_t>{1});
+    Value part = sliceAlong(b, loc, vector, 0, b.getIndexAttr(bias.first), b.getIndexAttr(units));
     sum = sum ? add(sum, part) : part;
   }
   if (!hasKnown)
@@ -326,12 +315,11 @@ void CellBuilder::replace(linalg::LinalgOp op, Value state) {
     for (int64_t dim = 0; dim < type.getRank(); ++dim)
       groups[dim + 1 == type.getRank()].push_back(dim);
     RankedTensorType flat = tensor::CollapseShapeOp::inferCollapsedType(type, groups);
-    if (value.getType() != flat)
-      value = tensor::CastOp::create(b, loc, flat, value);
+    value = castTo(b, loc, value, flat);
     value =
         tensor::ExpandShapeOp::create(b, loc, type, value, groups, tensor::getMixedSizes(b, loc, op.getDpsInits()[0]));
-  } else if (value.getType() != type) {
-    value = tensor::CastOp::create(b, loc, type, value);
+  } else {
+    value = castTo(b, loc, value, type);
   }
   b.replaceAllUsesWith(old, value);
 }

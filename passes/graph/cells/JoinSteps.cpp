@@ -87,14 +87,11 @@ private:
     IRRewriter b(last.op);
     Location loc = first.op->getLoc();
     int64_t steps = chain.size();
-    SmallVector<OpFoldResult> sizes = tensor::getMixedSizes(b, loc, first.input), offsets(3, b.getIndexAttr(0)),
-                              strides(3, b.getIndexAttr(1)), whole = sizes;
+    SmallVector<OpFoldResult> sizes = tensor::getMixedSizes(b, loc, first.input), whole = sizes;
     whole[0] = b.getIndexAttr(steps);
     Value input = emptyTensor(b, loc, whole, first.elementType());
-    for (int64_t n = 0; n < steps; ++n) {
-      offsets[0] = b.getIndexAttr(n);
-      input = tensor::InsertSliceOp::create(b, loc, chain[n].input, input, offsets, sizes, strides);
-    }
+    for (int64_t n = 0; n < steps; ++n)
+      input = insertAlong(b, loc, chain[n].input, input, 0, b.getIndexAttr(n));
     SmallVector<int64_t> shape(typeOf(first.sequence).getShape());
     shape[0] = steps;
     Operation *joined = b.clone(*first.op);

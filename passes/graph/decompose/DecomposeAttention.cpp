@@ -78,11 +78,9 @@ Operand AttentionDecomposer::contract(const Operand &lhs, const Operand &rhs, Ar
   for (unsigned dim = 0; dim != AttentionOp::kDims; ++dim)
     if (names(lhs.map, dim) || names(rhs.map, dim))
       loops.push_back(dim);
-  Value init = filledTensor(b, loc, pick(resultDims), compute, 0);
-  ArrayAttr maps = b.getAffineMapArrayAttr(
-      {renumber(lhs.map, loops), renumber(rhs.map, loops), renumber(mapOf(b, resultDims), loops)});
   Value product =
-      linalg::ContractOp::create(b, loc, init.getType(), ValueRange{lhs.value, rhs.value}, init, maps).getResult(0);
+      contraction(b, loc, pick(resultDims), compute, lhs.value, rhs.value,
+                  {renumber(lhs.map, loops), renumber(rhs.map, loops), renumber(mapOf(b, resultDims), loops)});
   return {product, mapOf(b, resultDims)};
 }
 

@@ -83,9 +83,7 @@ Value LayerWriter::contract(Value a, Value rows, ArrayRef<OpFoldResult> leading,
   left.push_back(sum);
   result.push_back(column);
   auto map = [&](ArrayRef<AffineExpr> exprs) { return AffineMap::get(rank + 2, 0, exprs, b.getContext()); };
-  Value init = filledTensor(b, loc, sizes, acc, 0);
-  ArrayAttr maps = b.getAffineMapArrayAttr({map(left), map({column, sum}), map(result)});
-  return linalg::ContractOp::create(b, loc, init.getType(), ValueRange{a, rows}, init, maps).getResult(0);
+  return contraction(b, loc, sizes, acc, a, rows, {map(left), map({column, sum}), map(result)});
 }
 
 /// The input of all steps times the weight of direction `d`; an input that is projected has its directions side by
@@ -103,30 +101,13 @@ Value LayerWriter::project(int64_t d, ArrayRef<OpFoldResult> leading) {
 
 /// Part `d` of the first dimension.
 Value LayerWriter::dropDirection(Value value, int64_t d) {
-  if (!value)
-    return value;
-  auto type = cast<RankedTensorType>(value.getType());
-  SmallVector<OpFoldResult> offsets(type.getRank(), index(0)), sizes = tensor::getMixedSizes(b, loc, value),
-                                                               strides(type.getRank(), index(1));
-  offsets[0] = index(d);
-  sizes[0] = index(1);
-  auto reduced = RankedTensorType::get(type.getShape().drop_front(), type.getElementType());
-  return tensor::ExtractSliceOp::create(b, loc, reduced, value, offsets, sizes, strides);
+  return value ? placeAlong(b, loc, value, 0, index(d)) : value;
 }
 
 /// Elements [first, first + count) of the last dimension of a matrix, of the
 /// first one of a vector.
 Value LayerWriter::unitSlice(Value value, int64_t first, int64_t count) {
-  auto type = cast<RankedTensorType>(value.getType());
-  int64_t rank = type.getRank();
-  SmallVector<OpFoldResult> offsets(rank, index(0)), sizes = tensor::getMixedSizes(b, loc, value),
-                                                     strides(rank, index(1));
-  offsets.back() = index(first);
-  sizes.back() = index(count);
-  SmallVector<int64_t> shape(type.getShape());
-  shape.back() = count;
-  return tensor::ExtractSliceOp::create(b, loc, RankedTensorType::get(shape, type.getElementType()), value, offsets,
-                                        sizes, strides);
+  return sliceAlong(b, loc, value, cast<RankedTensorType>(value.getType()).getRank() - 1, index(first), index(count));
 }
 
 /// The initial state of direction `d` in the accumulator's type.
@@ -134,13 +115,7 @@ Value LayerWriter::stateOf(Value whole, int64_t d) {
   SmallVector<OpFoldResult> sizes{batch, index(hidden)};
   if (!whole)
     return filledTensor(b, loc, sizes, acc, 0);
-  unsigned dim = layer.stateDirectionDim();
-  SmallVector<OpFoldResult> offsets(3, index(0)), extents = tensor::getMixedSizes(b, loc, whole), strides(3, index(1));
-  offsets[dim] = index(d);
-  extents[dim] = index(1);
-  auto type = cast<RankedTensorType>(whole.getType());
-  auto reduced = RankedTensorType::get({type.getDimSize(layer.stateBatchDim()), hidden}, type.getElementType());
-  Value state = tensor::ExtractSliceOp::create(b, loc, reduced, whole, offsets, extents, strides);
+  Value state = placeAlong(b, loc, whole, layer.stateDirectionDim(), index(d));
   return elementwise(b, loc, sizes, acc, state, matrix(), [&](OpBuilder &b, Location loc, ValueRange args) -> Value {
     return convertFloat(b, loc, args[0], acc);
   });
@@ -282,9 +257,7 @@ Value LayerWriter::writeGru(const DirectionData &data, Value x, Value t, Value h
   int64_t d = data.number;
   enum { Z, R, N };
   auto rows = [&](int64_t first, int64_t count) -> Value {
-    SmallVector<OpFoldResult> offsets{index(first * hidden), index(0)}, sizes{index(count * hidden), index(hidden)},
-        strides(2, index(1));
-    return tensor::ExtractSliceOp::create(b, loc, data.recurrence, offsets, sizes, strides);
+    return sliceAlong(b, loc, data.recurrence, 0, index(first * hidden), index(count * hidden));
   };
   SmallVector<OpFoldResult> sizes{batch, index(hidden)};
   Value zr = contract(h, rows(0, 2), batch, 2 * hidden);
@@ -343,13 +316,7 @@ Value LayerWriter::writeGru(const DirectionData &data, Value x, Value t, Value h
 SmallVector<Value> LayerWriter::writeStep(const DirectionData &data, Value t, ValueRange states) {
   Value sequence = states[0], h = states[1], c = states.size() > 2 ? states[2] : Value();
   // The projected input of this step.
-  auto projected = cast<RankedTensorType>(data.projected.getType());
-  SmallVector<OpFoldResult> offsets(3, index(0)), sizes = tensor::getMixedSizes(b, loc, data.projected),
-                                                  strides(3, index(1));
-  offsets[layer.stepDim()] = t;
-  sizes[layer.stepDim()] = index(1);
-  auto stepType = RankedTensorType::get({projected.getDimSize(layer.batchDim()), projected.getDimSize(2)}, acc);
-  Value x = tensor::ExtractSliceOp::create(b, loc, stepType, data.projected, offsets, sizes, strides);
+  Value x = placeAlong(b, loc, data.projected, layer.stepDim(), t);
   if (layer.cell == RecurrentLayer::Lstm) {
     h = writeLstm(data, x, t, h, c);
   } else if (layer.cell == RecurrentLayer::Gru) {
@@ -412,15 +379,11 @@ void LayerWriter::writeDirection(int64_t d, SmallVector<Value> &results) {
   for (unsigned n = 1; n < results.size(); ++n) {
     auto type = cast<RankedTensorType>(results[n].getType());
     Value last = loop.getResult(n);
-    SmallVector<OpFoldResult> at(3, index(0)), extents{index(1), batch, index(hidden)}, ones(3, index(1));
-    if (layer.batchFirst)
-      std::swap(extents[0], extents[1]);
-    at[layer.stateDirectionDim()] = index(d);
     last = elementwise(b, loc, {batch, index(hidden)}, type.getElementType(), last, matrix(),
                        [&](OpBuilder &b, Location loc, ValueRange args) -> Value {
                          return convertFloat(b, loc, args[0], type.getElementType());
                        });
-    results[n] = tensor::InsertSliceOp::create(b, loc, last, results[n], at, extents, ones);
+    results[n] = insertAlong(b, loc, last, results[n], layer.stateDirectionDim(), index(d));
   }
 }
 
@@ -433,8 +396,7 @@ SmallVector<Value> LayerWriter::write() {
   for (int64_t d = 0; d < layer.numDirections(); ++d)
     writeDirection(d, results);
   for (auto [value, result] : llvm::zip_equal(results, layer.op->getResults()))
-    if (value.getType() != result.getType())
-      value = tensor::CastOp::create(b, loc, result.getType(), value);
+    value = castTo(b, loc, value, result.getType());
   return results;
 }
 

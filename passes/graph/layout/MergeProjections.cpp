@@ -369,18 +369,13 @@ void Merger::merge(MutableArrayRef<Projection> projections) {
     merged = addBias(projections, merged, empty);
   }
 
-  SmallVector<OpFoldResult> offsets(sizes.size(), rewriter.getIndexAttr(0)),
-      strides(sizes.size(), rewriter.getIndexAttr(1));
-  int64_t offset = 0;
+  int64_t offset = 0, dim = sizes.size() - 1;
   for (Projection &projection : projections) {
     Operation *last = projection.last();
-    offsets.back() = rewriter.getIndexAttr(offset);
-    sizes.back() = rewriter.getIndexAttr(projection.columns());
+    Value slice = sliceAlong(rewriter, last->getLoc(), merged, dim, rewriter.getIndexAttr(offset),
+                             rewriter.getIndexAttr(projection.columns()));
     offset += projection.columns();
-    Value slice = tensor::ExtractSliceOp::create(rewriter, last->getLoc(), merged, offsets, sizes, strides);
-    if (slice.getType() != last->getResult(0).getType())
-      slice = tensor::CastOp::create(rewriter, last->getLoc(), last->getResult(0).getType(), slice);
-    rewriter.replaceOp(last, slice);
+    rewriter.replaceOp(last, castTo(rewriter, last->getLoc(), slice, last->getResult(0).getType()));
     if (projection.adder)
       rewriter.eraseOp(projection.contract);
   }

@@ -189,9 +189,7 @@ private:
           return arith::SelectOp::create(b, loc, exists, convertFloat(b, loc, element, type.getElementType()),
                                          floatConstant(b, loc, type.getElementType(), 0));
         });
-    if (result.getType() != type)
-      result = tensor::CastOp::create(rewriter, loc, type, result);
-    rewriter.replaceOp(op, result);
+    rewriter.replaceOp(op, castTo(rewriter, loc, result, type));
     return success();
   }
 };

@@ -202,16 +202,13 @@ private:
       }
       AffineMap rename = AffineMap::get(loops, 0, made, b.getContext());
       auto inNewLoops = [&](AffineMap map) { return map.replaceDimsAndSymbols(renamed, {}, loops, 0); };
-      Value init = filledTensor(b, loc, shape, type.getElementType(), 0);
       SmallVector<Value> inputs{part.source, factor};
       SmallVector<AffineMap> newMaps{inNewLoops(read), inNewLoops(factorMap), rename};
       if (side == 1) {
         std::swap(inputs[0], inputs[1]);
         std::swap(newMaps[0], newMaps[1]);
       }
-      products.push_back(
-          linalg::ContractOp::create(b, loc, init.getType(), inputs, init, b.getAffineMapArrayAttr(newMaps))
-              .getResult(0));
+      products.push_back(contraction(b, loc, shape, type.getElementType(), inputs[0], inputs[1], newMaps));
       reads.push_back(AffineMap::get(type.getRank(), 0, used, b.getContext()));
     }
     Value sum = elementwise(b, loc, sizes, type.getElementType(), products, reads,
@@ -221,11 +218,9 @@ private:
                                 total = arith::AddFOp::create(b, loc, total, arg);
                               return total;
                             });
-    if (sum.getType() != type)
-      sum = tensor::CastOp::create(b, loc, type, sum);
     remark::passed(loc, remark::RemarkOpts::name("Contraction").category("attn-split-concat"))
         << "the product of a concatenation is a sum of products";
-    b.replaceOp(op, sum);
+    b.replaceOp(op, castTo(b, loc, sum, type));
   }
 
   /// Rows of `factor` for one part: of a weight another weight, so that they
@@ -247,11 +242,7 @@ private:
       StringAttr symbol = symbols.insert(global);
       return WeightOp::create(b, weight.getLoc(), sliced, FlatSymbolRefAttr::get(symbol));
     }
-    SmallVector<OpFoldResult> offsets(shape.size(), b.getIndexAttr(0)), strides(shape.size(), b.getIndexAttr(1));
-    offsets[dim] = b.getIndexAttr(part.offset);
-    SmallVector<OpFoldResult> sizes = tensor::getMixedSizes(b, factor.getLoc(), factor);
-    sizes[dim] = b.getIndexAttr(part.size);
-    return tensor::ExtractSliceOp::create(b, factor.getLoc(), factor, offsets, sizes, strides);
+    return sliceAlong(b, factor.getLoc(), factor, dim, b.getIndexAttr(part.offset), b.getIndexAttr(part.size));
   }
 };
 

@@ -103,9 +103,7 @@ struct SplitAtConcat : OpRewritePattern<linalg::GenericOp> {
       rewriter.cloneRegionBefore(op.getRegion(), piece.getRegion(), piece.getRegion().end());
       whole = tensor::InsertSliceOp::create(rewriter, loc, piece->getResult(0), whole, offsets, extents, strides);
     }
-    if (whole.getType() != op->getResult(0).getType())
-      whole = tensor::CastOp::create(rewriter, loc, op->getResult(0).getType(), whole);
-    rewriter.replaceOp(op, whole);
+    rewriter.replaceOp(op, castTo(rewriter, loc, whole, op->getResult(0).getType()));
     remark::passed(loc, remark::RemarkOpts::name("Elementwise").category("attn-split-elementwise"))
         << remark::add("computed part by part instead of from a concatenation of {0}", parts.size());
     return success();
@@ -172,9 +170,7 @@ struct SliceBeforeTranspose : OpRewritePattern<tensor::ExtractSliceOp> {
     Value moved = elementwise(rewriter, loc, op.getMixedSizes(), op.getType().getElementType(), slice,
                               AffineMap::get(permutation.size(), 0, read, getContext()),
                               [](OpBuilder &, Location, ValueRange elements) { return elements.front(); });
-    if (moved.getType() != op.getType())
-      moved = tensor::CastOp::create(rewriter, loc, op.getType(), moved);
-    rewriter.replaceOp(op, moved);
+    rewriter.replaceOp(op, castTo(rewriter, loc, moved, op.getType()));
     return success();
   }
 };

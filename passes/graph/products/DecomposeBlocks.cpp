@@ -53,9 +53,7 @@ struct DecomposeDequantization : OpRewritePattern<DequantizeBlocksOp> {
                                    at.push_back(linalg::IndexOp::create(b, loc, dim));
                                  return emitDequantized(b, loc, op, at);
                                });
-    if (result.getType() != type)
-      result = tensor::CastOp::create(rewriter, op.getLoc(), type, result);
-    rewriter.replaceOp(op, result);
+    rewriter.replaceOp(op, castTo(rewriter, op.getLoc(), result, type));
     return success();
   }
 };
@@ -80,23 +78,9 @@ struct DecomposeBlockProduct : OpRewritePattern<BlockProductOp> {
       right =
           elementwise(b, loc, tensor::getMixedSizes(b, loc, right), f32, right, b.getMultiDimIdentityMap(2),
                       [&](OpBuilder &b, Location loc, ValueRange args) { return convertFloat(b, loc, args[0], f32); });
-    // Loops: the dimensions of the result, then the one that is summed.
-    int64_t rank = type.getRank();
-    AffineExpr column = b.getAffineDimExpr(rank - 1), depth = b.getAffineDimExpr(rank);
-    AffineMap result = b.getMultiDimIdentityMap(rank + 1).dropResult(rank);
-    SmallVector<AffineExpr> row(result.getResults().drop_back()), element = {depth, column};
-    row.push_back(depth);
-    if (op.getTransposed())
-      std::swap(element[0], element[1]);
-    auto mapOf = [&](ArrayRef<AffineExpr> exprs) { return AffineMap::get(rank + 1, 0, exprs, b.getContext()); };
-    Value zeros = filledTensor(b, loc, sizes.front(), f32, 0);
-    Value product =
-        linalg::ContractOp::create(b, loc, TypeRange(zeros.getType()), ValueRange{op.getLhs(), right},
-                                   ValueRange(zeros), b.getAffineMapArrayAttr({mapOf(row), mapOf(element), result}))
-            .getResult(0);
-    if (product.getType() != type)
-      product = tensor::CastOp::create(b, loc, type, product);
-    rewriter.replaceOp(op, product);
+    Value product = contraction(b, loc, sizes.front(), f32, op.getLhs(), right,
+                                rowProductMaps(b.getContext(), type.getRank(), op.getTransposed()));
+    rewriter.replaceOp(op, castTo(b, loc, product, type));
     return success();
   }
 };

@@ -17,20 +17,11 @@ struct DecomposeProduct : OpRewritePattern<IntegerProductOp> {
   LogicalResult matchAndRewrite(IntegerProductOp op, PatternRewriter &rewriter) const override {
     Location loc = op.getLoc();
     OpBuilder &b = rewriter;
-    // Loops: the dimensions of the result, then the one that is summed.
     int64_t rank = cast<RankedTensorType>(op.getResult().getType()).getRank();
-    AffineExpr column = b.getAffineDimExpr(rank - 1), depth = b.getAffineDimExpr(rank);
-    AffineMap result = b.getMultiDimIdentityMap(rank + 1).dropResult(rank);
-    SmallVector<AffineExpr> row(result.getResults().drop_back());
-    row.push_back(depth);
-    SmallVector<AffineExpr> element(result.getResults().take_front(op.getNumBatch()));
-    if (op.getTransposed())
-      element.append({column, depth});
-    else
-      element.append({depth, column});
+    SmallVector<AffineMap> maps(rowProductMaps(b.getContext(), rank, op.getTransposed(), op.getNumBatch()));
+    AffineMap result = maps.pop_back_val();
     auto mapOf = [&](ArrayRef<AffineExpr> exprs) { return AffineMap::get(rank + 1, 0, exprs, b.getContext()); };
     SmallVector<Value> inputs = {op.getLhs(), op.getRhs()};
-    SmallVector<AffineMap> maps = {mapOf(row), mapOf(element)};
     if (Value zero = op.getLhsZero()) {
       inputs.push_back(zero);
       maps.push_back(mapOf({}));
@@ -38,7 +29,7 @@ struct DecomposeProduct : OpRewritePattern<IntegerProductOp> {
     if (Value zero = op.getRhsZero()) {
       bool isByColumn = cast<RankedTensorType>(zero.getType()).getRank() == 1;
       inputs.push_back(zero);
-      maps.push_back(isByColumn ? mapOf(column) : mapOf({}));
+      maps.push_back(isByColumn ? mapOf(b.getAffineDimExpr(rank - 1)) : mapOf({}));
     }
     ReifiedRankedShapedTypeDims sizes;
     if (failed(op.reifyResultShapes(rewriter, sizes)))

@@ -143,7 +143,7 @@ Value sumPair(OpBuilder &b, linalg::LinalgOp op, const BytePair &pair) {
     sums = linalg::TransposeOp::create(b, loc, sums, empty, permutation)->getResult(0);
   }
   Type type = cast<RankedTensorType>(op->getResult(0).getType()).clone(b.getI32Type());
-  return sums.getType() == type ? sums : tensor::CastOp::create(b, loc, type, sums).getResult();
+  return castTo(b, loc, sums, type);
 }
 
 } // namespace attn

@@ -91,8 +91,7 @@ private:
           elementwise(rewriter, loc, tensor::getMixedSizes(rewriter, loc, lhs), f32, lhs,
                       rewriter.getMultiDimIdentityMap(type.getRank()),
                       [&](OpBuilder &b, Location loc, ValueRange args) { return convertFloat(b, loc, args[0], f32); });
-      if (lhs.getType() != type.clone(f32))
-        lhs = tensor::CastOp::create(rewriter, loc, type.clone(f32), lhs);
+      lhs = castTo(rewriter, loc, lhs, type.clone(f32));
     }
     remark::passed(loc, remarkNamed()) << remark::add("of {0} bits", matrix.getBits());
     rewriter.replaceOpWithNewOp<BlockProductOp>(op, op->getResult(0).getType(), lhs, matrix.getCodes(),

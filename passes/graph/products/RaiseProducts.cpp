@@ -245,7 +245,7 @@ Value ProductRaiser::scaled(const Product &product, Value sums, Location loc) {
                                 multiply(arith::ConstantOp::create(b, loc, constant));
                               return factor ? arith::MulFOp::create(b, loc, sum, factor).getResult() : sum;
                             });
-  return value.getType() == type ? value : tensor::CastOp::create(rewriter, loc, type, value).getResult();
+  return castTo(rewriter, loc, value, type);
 }
 
 /// The numbers of a scale or zero point, one for all columns or one for each; nothing where they are not known.

@@ -1,5 +1,5 @@
 #include "passes/lowering/choose/Epilogue.h"
-#include "passes/lowering/choose/KernelCall.h"
+#include "passes/graph/Structured.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"

@@ -1,4 +1,5 @@
 #include "passes/lowering/choose/KernelCall.h"
+#include "passes/graph/Structured.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Arith/Utils/Utils.h"
@@ -22,10 +23,6 @@ FailureOr<func::FuncOp> KernelTable::getOrBuild(StringRef symbol, BuildFn build)
   if (succeeded(kernel))
     symbols.insert(*kernel);
   return kernel;
-}
-
-Value castTo(OpBuilder &b, Location loc, Value value, Type type) {
-  return value.getType() == type ? value : tensor::CastOp::create(b, loc, type, value).getResult();
 }
 
 void castToArguments(OpBuilder &b, Location loc, func::FuncOp kernel, MutableArrayRef<Value> inputs) {

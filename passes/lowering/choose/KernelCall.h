@@ -25,8 +25,6 @@ private:
   mlir::SymbolTable symbols;
 };
 
-/// `value` in a type that knows more or fewer of its sizes.
-mlir::Value castTo(mlir::OpBuilder &b, mlir::Location loc, mlir::Value value, mlir::Type type);
 /// The first arguments of `kernel`, of `inputs`: an operand may know a size that another one does not.
 void castToArguments(mlir::OpBuilder &b, mlir::Location loc, mlir::func::FuncOp kernel,
                      llvm::MutableArrayRef<mlir::Value> inputs);

@@ -1,4 +1,6 @@
 #include "passes/lowering/choose/RecurrentCall.h"
+#include "passes/graph/Structured.h"
+#include "passes/lowering/choose/KernelCall.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
@@ -15,19 +17,6 @@ bool hasEqualDirections(const RecurrentLayer &layer) {
       if (layer.activation(0, n) != layer.activation(d, n))
         return false;
   return true;
-}
-
-static Value generic(OpBuilder &b, Location loc, ArrayRef<OpFoldResult> sizes, ValueRange inputs,
-                     ArrayRef<AffineMap> maps, function_ref<Value(OpBuilder &, ValueRange)> body) {
-  Value empty = tensor::EmptyOp::create(b, loc, sizes, b.getF32Type());
-  SmallVector<AffineMap> all(maps);
-  all.push_back(b.getMultiDimIdentityMap(sizes.size()));
-  SmallVector<utils::IteratorType> loops(sizes.size(), utils::IteratorType::parallel);
-  return linalg::GenericOp::create(b, loc, empty.getType(), inputs, empty, all, loops,
-                                   [&](OpBuilder &b, Location, ValueRange args) {
-                                     linalg::YieldOp::create(b, loc, body(b, args.drop_back()));
-                                   })
-      .getResult(0);
 }
 
 /// The biases that are added to the projected input, D x G*H, or null. Not the
@@ -50,23 +39,21 @@ static Value inputBias(OpBuilder &b, const RecurrentLayer &layer) {
     return arith::ConstantOp::create(b, loc, DenseElementsAttr::get(type, ArrayRef<float>(sums)));
   }
   auto part = [&](int64_t first) -> Value {
-    SmallVector<OpFoldResult> offsets{b.getIndexAttr(0), b.getIndexAttr(first)},
-        sizes{b.getIndexAttr(directions), b.getIndexAttr(rows)}, strides(2, b.getIndexAttr(1));
-    return tensor::ExtractSliceOp::create(b, loc, layer.bias, offsets, sizes, strides);
+    return sliceAlong(b, loc, layer.bias, 1, b.getIndexAttr(first), b.getIndexAttr(rows));
   };
   AffineMap identity = b.getMultiDimIdentityMap(2);
-  return generic(b, loc, {b.getIndexAttr(directions), b.getIndexAttr(rows)}, {part(0), part(rows)},
-                 {identity, identity}, [&](OpBuilder &b, ValueRange args) -> Value {
-                   Value second = args[1];
-                   if (layer.linearBeforeReset) {
-                     Value limit = arith::ConstantIndexOp::create(b, loc, 2 * layer.hiddenSize());
-                     Value gate = linalg::IndexOp::create(b, loc, 1);
-                     Value isOther = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::ult, gate, limit);
-                     Value zero = arith::ConstantOp::create(b, loc, b.getF32FloatAttr(0));
-                     second = arith::SelectOp::create(b, loc, isOther, second, zero);
-                   }
-                   return arith::AddFOp::create(b, loc, args[0], second);
-                 });
+  return elementwise(b, loc, {b.getIndexAttr(directions), b.getIndexAttr(rows)}, b.getF32Type(), {part(0), part(rows)},
+                     {identity, identity}, [&](OpBuilder &b, Location loc, ValueRange args) -> Value {
+                       Value second = args[1];
+                       if (layer.linearBeforeReset) {
+                         Value limit = arith::ConstantIndexOp::create(b, loc, 2 * layer.hiddenSize());
+                         Value gate = linalg::IndexOp::create(b, loc, 1);
+                         Value isOther = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::ult, gate, limit);
+                         Value zero = arith::ConstantOp::create(b, loc, b.getF32FloatAttr(0));
+                         second = arith::SelectOp::create(b, loc, isOther, second, zero);
+                       }
+                       return arith::AddFOp::create(b, loc, args[0], second);
+                     });
 }
 
 Value projectInput(OpBuilder &b, const RecurrentLayer &layer) {
@@ -80,12 +67,8 @@ Value projectInput(OpBuilder &b, const RecurrentLayer &layer) {
   auto map = [&](ArrayRef<AffineExpr> exprs) { return AffineMap::get(5, 0, exprs, b.getContext()); };
   Value product;
   if (layer.weight) {
-    Value empty = tensor::EmptyOp::create(b, loc, sizes, b.getF32Type());
-    Value zero = arith::ConstantOp::create(b, loc, b.getF32FloatAttr(0));
-    Value init = linalg::FillOp::create(b, loc, zero, empty).getResult(0);
-    ArrayAttr maps = b.getAffineMapArrayAttr({map({s, i, k}), map({d, n, k}), map({s, i, d, n})});
-    product = linalg::ContractOp::create(b, loc, init.getType(), ValueRange{layer.input, layer.weight}, init, maps)
-                  .getResult(0);
+    product = contraction(b, loc, sizes, b.getF32Type(), layer.input, layer.weight,
+                          {map({s, i, k}), map({d, n, k}), map({s, i, d, n})});
   } else {
     SmallVector<int64_t> shape(cast<RankedTensorType>(layer.input.getType()).getShape().drop_back());
     shape.append({layer.numDirections(), rows});
@@ -97,18 +80,17 @@ Value projectInput(OpBuilder &b, const RecurrentLayer &layer) {
   if (!bias)
     return product;
   AffineMap identity = b.getMultiDimIdentityMap(4), perColumn = identity.getMinorSubMap(2);
-  return generic(b, loc, sizes, {product, bias}, {identity, perColumn}, [&](OpBuilder &b, ValueRange args) -> Value {
-    return arith::AddFOp::create(b, loc, args[0], args[1]);
-  });
+  return elementwise(b, loc, sizes, b.getF32Type(), {product, bias}, {identity, perColumn},
+                     [&](OpBuilder &b, Location loc, ValueRange args) -> Value {
+                       return arith::AddFOp::create(b, loc, args[0], args[1]);
+                     });
 }
 
 void appendRecurrentOperands(OpBuilder &b, const RecurrentLayer &layer, SmallVectorImpl<Value> &operands) {
   if (layer.linearBeforeReset && layer.bias) {
     int64_t hidden = layer.hiddenSize();
-    SmallVector<OpFoldResult> offsets{b.getIndexAttr(0), b.getIndexAttr(5 * hidden)},
-        sizes{b.getIndexAttr(layer.numDirections()), b.getIndexAttr(hidden)}, strides(2, b.getIndexAttr(1));
     operands.push_back(
-        tensor::ExtractSliceOp::create(b, layer.op->getLoc(), layer.bias, offsets, sizes, strides).getResult());
+        sliceAlong(b, layer.op->getLoc(), layer.bias, 1, b.getIndexAttr(5 * hidden), b.getIndexAttr(hidden)));
   }
   for (Value operand : {layer.peephole, layer.lengths, layer.initialH, layer.initialC})
     if (operand)

@@ -2,6 +2,7 @@
 #include "passes/Passes.h"
 #include "passes/graph/Contractions.h"
 #include "passes/graph/ProductReport.h"
+#include "passes/graph/Structured.h"
 #include "passes/kernels/cpu/Gemm.h"
 #include "passes/kernels/cpu/PackPanels.h"
 #include "passes/lowering/choose/ContractionMatch.h"

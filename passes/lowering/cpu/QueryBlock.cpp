@@ -1,6 +1,7 @@
 #include "passes/lowering/cpu/QueryBlock.h"
 
 #include "dialects/attn/MaskTerms.h"
+#include "passes/graph/Structured.h"
 
 #include "mlir/Dialect/Affine/IR/AffineOps.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -43,8 +44,6 @@ RankedTensorType QueryBlock::typeOf(Type type, int64_t dim) {
 }
 
 Value QueryBlock::slice(Value tensor, int64_t dim, int64_t divisor) {
-  SmallVector<OpFoldResult> sizes;
-  int64_t rank = cast<RankedTensorType>(tensor.getType()).getRank();
   auto divided = [&](OpFoldResult value, bool up) {
     AffineExpr symbol = b.getAffineSymbolExpr(0);
     return affine::makeComposedFoldedAffineApply(b, loc, up ? symbol.ceilDiv(divisor) : symbol.floorDiv(divisor),
@@ -56,26 +55,15 @@ Value QueryBlock::slice(Value tensor, int64_t dim, int64_t divisor) {
   auto fill = tensor.getDefiningOp<linalg::FillOp>();
   if (isEmpty || (fill && fill.getOutputs()[0].getDefiningOp<tensor::EmptyOp>())) {
     Value empty = isEmpty ? tensor : fill.getOutputs()[0];
-    sizes = empty.getDefiningOp<tensor::EmptyOp>().getMixedSizes();
+    SmallVector<OpFoldResult> sizes = empty.getDefiningOp<tensor::EmptyOp>().getMixedSizes();
     sizes[dim] = count;
     Value part = tensor::EmptyOp::create(b, loc, sizes, getElementTypeOrSelf(tensor));
     return isEmpty ? part : linalg::FillOp::create(b, loc, fill.getInputs()[0], part).getResult(0);
   }
-  SmallVector<OpFoldResult> offsets(rank, b.getIndexAttr(0)), strides(rank, b.getIndexAttr(1));
-  sizes = tensor::getMixedSizes(b, loc, tensor);
-  sizes[dim] = count;
-  offsets[dim] = divisor == 1 ? OpFoldResult(offset) : divided(offset, false);
-  return tensor::ExtractSliceOp::create(b, loc, tensor, offsets, sizes, strides);
+  return sliceAlong(b, loc, tensor, dim, divisor == 1 ? OpFoldResult(offset) : divided(offset, false), count);
 }
 
-Value QueryBlock::insert(Value part, Value into, int64_t dim) {
-  int64_t rank = cast<RankedTensorType>(into.getType()).getRank();
-  SmallVector<OpFoldResult> offsets(rank, b.getIndexAttr(0)), strides(rank, b.getIndexAttr(1));
-  SmallVector<OpFoldResult> sizes = tensor::getMixedSizes(b, loc, into);
-  sizes[dim] = rows;
-  offsets[dim] = offset;
-  return tensor::InsertSliceOp::create(b, loc, part, into, offsets, sizes, strides);
-}
+Value QueryBlock::insert(Value part, Value into, int64_t dim) { return insertAlong(b, loc, part, into, dim, offset); }
 
 //===----------------------------------------------------------------------===//
 // Attention

@@ -185,8 +185,7 @@ void RowRounding::lower(linalg::LinalgOp op) {
   Value sums = IntegerProductOp::create(rewriter, loc, type.clone(rewriter.getI32Type()), rows.bytes, middle, codes,
                                         /*rhs_zero=*/Value(), transposed, /*is_unsigned=*/false);
   Value result = scaleSums(sums, rows.scales, columnScales, loc);
-  if (result.getType() != type)
-    result = tensor::CastOp::create(rewriter, loc, type, result);
+  result = castTo(rewriter, loc, result, type);
   rewriter.replaceOp(op, result);
   fuseWithUser(result);
 }

@@ -1,4 +1,5 @@
 #include "passes/lowering/cpu/RowProduct.h"
+#include "passes/graph/Structured.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Arith/Utils/Utils.h"

@@ -72,12 +72,9 @@ AttentionOp storeSharedScores(AttentionOp op, RewriterBase &rewriter) {
                                               }),
                           rewriter.getContext());
   };
-  Value init = filledTensor(rewriter, op.getLoc(), scoreSizes, getElementTypeOrSelf(op.getQuery()), 0);
-  ArrayAttr maps = rewriter.getAffineMapArrayAttr(
+  Value scores = contraction(
+      rewriter, op.getLoc(), scoreSizes, getElementTypeOrSelf(op.getQuery()), op.getQuery(), op.getKey(),
       {renumbered(op.getQueryMap().getResults()), renumbered(op.getKeyMap().getResults()), renumbered(exprs)});
-  Value scores = linalg::ContractOp::create(rewriter, op.getLoc(), init.getType(),
-                                            ValueRange{op.getQuery(), op.getKey()}, init, maps)
-                     .getResult(0);
 
   AttentionParts parts = op.getParts();
   parts.kind = ScoreKind::given;

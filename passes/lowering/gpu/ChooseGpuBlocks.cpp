@@ -92,17 +92,8 @@ private:
                                  ValueRange(made), b.getDenseI64ArrayAttr({}));
     SmallVector<OpFoldResult> sizes = tensor::getMixedSizes(b, loc, op.getLhs());
     sizes.back() = b.getIndexAttr(spec.columns);
-    Value zeros = filledTensor(b, loc, sizes, f32, 0);
-    int64_t rank = leading + 1; // loops: the dimensions of the result, then the one that is summed
-    AffineMap result = AffineMap::get(rank + 1, 0, b.getMultiDimIdentityMap(rank).getResults(), b.getContext());
-    SmallVector<AffineExpr> row(result.getResults().drop_back()),
-        column = {b.getAffineDimExpr(rank), b.getAffineDimExpr(rank - 1)};
-    row.push_back(b.getAffineDimExpr(rank));
-    auto mapOf = [&](ArrayRef<AffineExpr> exprs) { return AffineMap::get(rank + 1, 0, exprs, b.getContext()); };
-    Value product =
-        linalg::ContractOp::create(b, loc, TypeRange(zeros.getType()), ValueRange{op.getLhs(), call.getResult(0)},
-                                   ValueRange(zeros), b.getAffineMapArrayAttr({mapOf(row), mapOf(column), result}))
-            .getResult(0);
+    Value product = contraction(b, loc, sizes, f32, op.getLhs(), call.getResult(0),
+                                rowProductMaps(b.getContext(), leading + 1, /*transposed=*/false));
     return castTo(b, loc, product, type);
   }
 

@@ -1,6 +1,7 @@
 #include "passes/lowering/search/SearchLoop.h"
 #include "dialects/attn/DimBounds.h"
 #include "dialects/attn/LoopOps.h"
+#include "passes/graph/Structured.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Arith/Utils/Utils.h"
@@ -313,11 +314,7 @@ SmallVector<Value> SearchLoop::choose(Value scores, ValueRange hypotheses, Value
 
 Value SearchLoop::appendRow(Value buffer, Value row, Value at, Value count) {
   buffer = GrowOp::create(b, loc, buffer.getType(), buffer, count, 0);
-  SmallVector<OpFoldResult> sizes = tensor::getMixedSizes(b, loc, row);
-  SmallVector<OpFoldResult> offsets(sizes.size() + 1, b.getIndexAttr(0)), strides(sizes.size() + 1, b.getIndexAttr(1));
-  offsets[0] = at;
-  sizes.insert(sizes.begin(), b.getIndexAttr(1));
-  return tensor::InsertSliceOp::create(b, loc, row, buffer, offsets, sizes, strides);
+  return insertAlong(b, loc, row, buffer, 0, at);
 }
 
 void SearchLoop::fillBody() {
