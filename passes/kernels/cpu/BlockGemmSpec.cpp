@@ -36,10 +36,9 @@ bool BlockGemmSpec::mayHaveTiles(TargetAttr target) const {
 
 std::string BlockGemmSpec::symbol() const {
   StringRef kinds[] = {"", "_zs", "_zu", "_zf"};
-  std::string name =
-      llvm::formatv("gemm_q{0}{1}b{2}{3}_m{4}_k{5}_n{6}_{7}_{8}x{9}x{10}{11}", isUnsigned ? "u" : "s", bits, block,
-                    hasHalfScales ? "h" : "", ShapedType::isDynamic(m) ? "x" : std::to_string(m), k, n,
-                    hasFma ? "fma" : "mul", tileRows, tileVectors, lanes, kinds[static_cast<int>(zeros)]);
+  std::string name = llvm::formatv("gemm_q{0}{1}b{2}{3}_m{4}_k{5}_n{6}_{7}_{8}x{9}x{10}{11}", isUnsigned ? "u" : "s",
+                                   bits, block, hasHalfScales ? "h" : "", sizeText(m), k, n, hasFma ? "fma" : "mul",
+                                   tileRows, tileVectors, lanes, kinds[static_cast<int>(zeros)]);
   if (zeros == BlockZeros::Constant)
     name += "_z" + std::to_string(zeroPoint);
   if (hasByteRows)

@@ -67,9 +67,8 @@ SmallVector<int64_t> GemmSpec::scaleShape() const {
 }
 
 std::string GemmSpec::symbol() const {
-  auto size = [](int64_t number) { return ShapedType::isDynamic(number) ? "x" : std::to_string(number); };
-  std::string name = llvm::formatv("gemm_f32{0}_m{1}_k{2}_n{3}_{4}_{5}x{6}x{7}", isBatched ? "_batch" : "", size(m),
-                                   size(k), size(n), hasFma ? "fma" : "mul", tileRows, tileVectors, lanes);
+  std::string name = llvm::formatv("gemm_f32{0}_m{1}_k{2}_n{3}_{4}_{5}x{6}x{7}", isBatched ? "_batch" : "", sizeText(m),
+                                   sizeText(k), sizeText(n), hasFma ? "fma" : "mul", tileRows, tileVectors, lanes);
   if (storage == PanelStorage::F16)
     name += "_f16";
   if (storage == PanelStorage::BF16)

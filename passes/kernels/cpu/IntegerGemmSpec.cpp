@@ -39,10 +39,9 @@ IntegerGemmSpec IntegerGemmSpec::forTarget(TargetAttr target, int64_t m, int64_t
 
 std::string IntegerGemmSpec::symbol() const {
   StringRef dots[] = {"quads", "pairs", "single"};
-  auto size = [](int64_t number) { return ShapedType::isDynamic(number) ? "x" : std::to_string(number); };
   std::string name =
-      llvm::formatv("gemm_i8_{0}m{1}_k{2}_n{3}_{4}_{5}x{6}x{7}{8}", isBatched ? "b_" : "", size(m), size(k), size(n),
-                    dots[static_cast<int>(dot)], tileRows, tileVectors, lanes, zeroKey());
+      llvm::formatv("gemm_i8_{0}m{1}_k{2}_n{3}_{4}_{5}x{6}x{7}{8}", isBatched ? "b_" : "", sizeText(m), sizeText(k),
+                    sizeText(n), dots[static_cast<int>(dot)], tileRows, tileVectors, lanes, zeroKey());
   if (chunkBlocks)
     name += "_c" + std::to_string(chunkBlocks);
   if (hasTiles)

@@ -145,8 +145,7 @@ void PackBytesEmitter::packColumns() {
 } // namespace
 
 std::string PackBytesSpec::symbol() const {
-  auto size = [](int64_t number) { return ShapedType::isDynamic(number) ? "x" : std::to_string(number); };
-  return llvm::formatv("pack_bytes_k{0}_n{1}_w{2}x{3}x{4}{5}{6}", size(k), size(n), width, group, lanes,
+  return llvm::formatv("pack_bytes_k{0}_n{1}_w{2}x{3}x{4}{5}{6}", sizeText(k), sizeText(n), width, group, lanes,
                        isTransposed ? "_t" : "", isUnsigned ? "_u" : "");
 }
 

@@ -8,8 +8,7 @@ using namespace mlir;
 namespace attn {
 
 std::string PackPanelsSpec::symbol() const {
-  auto size = [](int64_t number) { return ShapedType::isDynamic(number) ? "x" : std::to_string(number); };
-  return llvm::formatv("pack_panels_f32_k{0}_n{1}_w{2}x{3}", size(k), size(n), width, lanes);
+  return llvm::formatv("pack_panels_f32_k{0}_n{1}_w{2}x{3}", sizeText(k), sizeText(n), width, lanes);
 }
 
 func::FuncOp buildPackPanels(OpBuilder &b, Location loc, const PackPanelsSpec &spec) {

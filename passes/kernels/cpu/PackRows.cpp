@@ -14,10 +14,7 @@ SmallVector<int64_t> PackRowsSpec::shape() const {
           kRows * kDepth};
 }
 
-std::string PackRowsSpec::symbol() const {
-  auto size = [](int64_t number) { return ShapedType::isDynamic(number) ? "x" : std::to_string(number); };
-  return llvm::formatv("pack_rows_m{0}_k{1}", size(m), size(k));
-}
+std::string PackRowsSpec::symbol() const { return llvm::formatv("pack_rows_m{0}_k{1}", sizeText(m), sizeText(k)); }
 
 func::FuncOp buildPackRows(OpBuilder &b, Location loc, const PackRowsSpec &spec) {
   KernelFunction f(b, loc, spec.symbol());

@@ -8,8 +8,6 @@ namespace attn {
 
 bool GpuIntegerEmitter::areBytes(Type type) { return type.isIntOrFloat() && type.getIntOrFloatBitWidth() >= 8; }
 
-static std::string sizeText(int64_t size) { return ShapedType::isDynamic(size) ? "x" : std::to_string(size); }
-
 SmallVector<int64_t> GpuIntegerSpec::panelShape() const {
   auto pieces = [](int64_t size, int64_t step) {
     return ShapedType::isDynamic(size) ? size : (size + step - 1) / step;

@@ -8,8 +8,7 @@ using namespace mlir;
 namespace attn {
 
 std::string GpuPackBytesSpec::symbol() const {
-  auto size = [](int64_t number) { return ShapedType::isDynamic(number) ? "x" : std::to_string(number); };
-  return llvm::formatv("gpu_pack_bytes_k{0}_n{1}{2}{3}", size(k), size(n), isTransposed ? "_t" : "",
+  return llvm::formatv("gpu_pack_bytes_k{0}_n{1}{2}{3}", sizeText(k), sizeText(n), isTransposed ? "_t" : "",
                        isUnsigned ? "_u" : "");
 }
 

@@ -8,12 +8,6 @@
 using namespace mlir;
 
 namespace attn {
-namespace {
-
-std::string sizeText(int64_t size) { return ShapedType::isDynamic(size) ? "x" : std::to_string(size); }
-
-} // namespace
-
 RecurrentSpec RecurrentSpec::get(const RecurrentLayer &layer, TargetAttr target, WeightStorage weights) {
   RecurrentSpec spec;
   spec.cell = layer.cell;

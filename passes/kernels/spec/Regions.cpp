@@ -27,6 +27,8 @@ TypedAttr getScalarConstant(Value value) {
   return dyn_cast<TypedAttr>(attribute);
 }
 
+std::string sizeText(int64_t size) { return ShapedType::isDynamic(size) ? "x" : std::to_string(size); }
+
 bool fail(std::string *reason, const Twine &text) {
   if (reason)
     *reason = text.str();

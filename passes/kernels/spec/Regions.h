@@ -27,6 +27,9 @@ bool canVectorizeBlock(mlir::Block &block, std::string *reason = nullptr);
 /// same ops. Part of the key of a kernel that carries the block.
 std::string blockSignature(mlir::Block &block);
 
+/// A size as it stands in the names of kernels: x where the run knows it.
+std::string sizeText(int64_t size);
+
 /// Says in `reason`, if given, why something cannot be built; false.
 bool fail(std::string *reason, const llvm::Twine &text);
 

@@ -44,8 +44,7 @@ public:
     if (!canBuildGpuBlockProduct(spec, reason))
       return reason;
     bool isKnown = !ShapedType::isDynamic(spec.rows), isFew = isKnown && spec.rows <= GpuBlockSpec::kFewRows;
-    std::string rows = isKnown ? std::to_string(spec.rows) : "x";
-    few = "gpu_blocks_m" + rows + "_" + spec.symbol(), many = "gpu_unpack_" + spec.symbol();
+    few = "gpu_blocks_m" + sizeText(spec.rows) + "_" + spec.symbol(), many = "gpu_unpack_" + spec.symbol();
     auto product = kernels.getOrBuild(few, [&](OpBuilder &b) { return buildGpuBlockProduct(b, loc, few, spec); });
     auto unpacked = kernels.getOrBuild(many, [&](OpBuilder &b) { return buildGpuUnpackBlocks(b, loc, many, spec); });
     if (failed(product) || failed(unpacked))

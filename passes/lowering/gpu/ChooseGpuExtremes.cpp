@@ -1,5 +1,6 @@
 #include "passes/graph/Structured.h"
 #include "passes/kernels/gpu/Rows.h"
+#include "passes/kernels/spec/Regions.h"
 #include "passes/lowering/choose/Ranges.h"
 #include "passes/lowering/gpu/ChooseGpuRows.h"
 
@@ -19,8 +20,7 @@ static MemRefType bufferOf(Value value) {
 }
 
 static std::string nameOf(StringRef what, MemRefType type) {
-  auto size = [](int64_t extent) { return ShapedType::isDynamic(extent) ? "x" : std::to_string(extent); };
-  return ("gpu_" + what + "_" + llvm::join(llvm::map_range(type.getShape(), size), "_")).str();
+  return ("gpu_" + what + "_" + llvm::join(llvm::map_range(type.getShape(), sizeText), "_")).str();
 }
 
 /// Whether `op` gives the greatest |x| of each row of f32, or 0.
