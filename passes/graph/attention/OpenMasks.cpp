@@ -1,4 +1,5 @@
 #include "passes/Passes.h"
+#include "passes/graph/Collect.h"
 #include "passes/graph/Structured.h"
 #include "passes/graph/attention/AttentionMatch.h"
 #include "passes/graph/attention/RegionWriter.h"
@@ -233,10 +234,8 @@ AttentionOp openOne(AttentionOp op, IRRewriter &rewriter) {
 
 struct OpenMasksPass : impl::OpenMasksPassBase<OpenMasksPass> {
   void runOnOperation() override {
-    SmallVector<AttentionOp> ops;
-    getOperation().walk([&](AttentionOp op) { ops.push_back(op); });
     IRRewriter rewriter(&getContext());
-    for (AttentionOp op : ops)
+    for (AttentionOp op : collect<AttentionOp>(getOperation()))
       while (op && canTakeTerms(op))
         op = openOne(op, rewriter);
   }

@@ -1,5 +1,6 @@
 #include "dialects/attn/AttnOps.h"
 #include "passes/Passes.h"
+#include "passes/graph/Collect.h"
 #include "passes/graph/Structured.h"
 #include "passes/graph/attention/DistributeSum.h"
 #include "passes/graph/attention/JoinSums.h"
@@ -89,8 +90,7 @@ struct RaiseContractionPass : impl::RaiseContractionPassBase<RaiseContractionPas
     });
     for (linalg::LinalgOp total : llvm::reverse(totals)) // the whole sum before a part of it
       joinSums(rewriter, total);
-    SmallVector<linalg::ContractOp> contractions;
-    getOperation()->walk([&](linalg::ContractOp op) { contractions.push_back(op); });
+    SmallVector<linalg::ContractOp> contractions = collect<linalg::ContractOp>(getOperation());
     for (linalg::ContractOp op : llvm::reverse(contractions))
       distribute(rewriter, op);
   }

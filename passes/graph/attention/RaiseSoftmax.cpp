@@ -1,5 +1,6 @@
 #include "dialects/attn/AttnOps.h"
 #include "passes/Passes.h"
+#include "passes/graph/Collect.h"
 #include "passes/graph/Pipeline.h"
 #include "passes/graph/Structured.h"
 #include "passes/graph/attention/Normalization.h"
@@ -273,17 +274,13 @@ struct RaiseSoftmaxPass : impl::RaiseSoftmaxPassBase<RaiseSoftmaxPass> {
 
   void runOnOperation() override {
     assumeRequiredSizes(getOperation());
-    SmallVector<linalg::LinalgOp> ops;
-    getOperation()->walk([&](linalg::LinalgOp op) { ops.push_back(op); });
     IRRewriter rewriter(&getContext());
-    for (linalg::LinalgOp op : ops) {
+    for (linalg::LinalgOp op : collect<linalg::LinalgOp>(getOperation())) {
       dropMagnitudes(rewriter, op);
       if (isPointwise(op))
         (void)divideFirst(rewriter, op);
     }
-    ops.clear();
-    getOperation()->walk([&](linalg::LinalgOp op) { ops.push_back(op); });
-    for (linalg::LinalgOp op : ops)
+    for (linalg::LinalgOp op : collect<linalg::LinalgOp>(getOperation()))
       if (isPointwise(op) && failed(raiseQuotient(rewriter, op)))
         (void)raiseExponential(rewriter, op);
     getOperation()->walk([&](SoftmaxOp op) { dropMaximum(rewriter, op); });

@@ -1,6 +1,7 @@
 #include "passes/graph/element/AssumeRequired.h"
 
 #include "dialects/attn/AttnOps.h"
+#include "passes/graph/Collect.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 
@@ -80,9 +81,7 @@ void assume(RequireOp require) {
 } // namespace
 
 void assumeRequiredSizes(Operation *root) {
-  SmallVector<RequireOp> checks;
-  root->walk([&](RequireOp op) { checks.push_back(op); });
-  for (RequireOp op : checks)
+  for (RequireOp op : collect<RequireOp>(root))
     assume(op);
 }
 

@@ -1,5 +1,6 @@
 #include "dialects/attn/AttnOps.h"
 #include "passes/Passes.h"
+#include "passes/graph/Collect.h"
 #include "passes/graph/Structured.h"
 #include "passes/graph/element/Access.h"
 
@@ -88,13 +89,9 @@ bool isOfSoftmax(Value value) {
 
 struct SplitConcatPass : impl::SplitConcatPassBase<SplitConcatPass> {
   void runOnOperation() override {
-    SmallVector<linalg::ContractOp> contractions;
-    getOperation().walk([&](linalg::ContractOp op) { contractions.push_back(op); });
-    for (linalg::ContractOp op : contractions)
+    for (linalg::ContractOp op : collect<linalg::ContractOp>(getOperation()))
       visit(op);
-    contractions.clear();
-    getOperation().walk([&](linalg::ContractOp op) { contractions.push_back(op); });
-    for (linalg::ContractOp op : contractions)
+    for (linalg::ContractOp op : collect<linalg::ContractOp>(getOperation()))
       weighFactor(op);
   }
 

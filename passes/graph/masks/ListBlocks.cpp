@@ -1,5 +1,6 @@
 #include "dialects/attn/NodeLocation.h"
 #include "passes/Passes.h"
+#include "passes/graph/Collect.h"
 #include "passes/graph/Pipeline.h"
 #include "passes/graph/element/ConstantMask.h"
 #include "passes/graph/element/ConstantTable.h"
@@ -216,12 +217,10 @@ struct ListBlocksPass : impl::ListBlocksPassBase<ListBlocksPass> {
 
   void runOnOperation() override {
     SymbolTable symbols(getOperation());
-    SmallVector<AttentionOp> ops;
-    getOperation().walk([&](AttentionOp op) { ops.push_back(op); });
     IRRewriter rewriter(&getContext());
     MaskReport report(getOperation());
     EdgeListCache edges;
-    for (AttentionOp op : ops) {
+    for (AttentionOp op : collect<AttentionOp>(getOperation())) {
       bool isListed = false;
       while (AttentionOp with = listOne(op, rewriter, symbols, weights)) {
         op = with;

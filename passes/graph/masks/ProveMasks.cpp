@@ -1,6 +1,7 @@
 #include "dialects/attn/MaskTerms.h"
 #include "dialects/attn/NodeLocation.h"
 #include "passes/Passes.h"
+#include "passes/graph/Collect.h"
 #include "passes/graph/Pipeline.h"
 #include "passes/graph/Structured.h"
 #include "passes/graph/element/Access.h"
@@ -397,11 +398,9 @@ struct ProveMasksPass : impl::ProveMasksPassBase<ProveMasksPass> {
 
   void runOnOperation() override {
     SymbolTable symbols(getOperation());
-    SmallVector<AttentionOp> ops;
-    getOperation().walk([&](AttentionOp op) { ops.push_back(op); });
     IRRewriter rewriter(&getContext());
     MaskReport report(getOperation());
-    for (AttentionOp op : ops) {
+    for (AttentionOp op : collect<AttentionOp>(getOperation())) {
       if (!canTakeTerms(op))
         continue;
       std::string assumption;

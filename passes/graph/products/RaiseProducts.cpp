@@ -1,7 +1,7 @@
 #include "dialects/attn/BlockProductOps.h"
 #include "dialects/attn/IntegerProductOp.h"
 #include "passes/Passes.h"
-#include "passes/graph/Contractions.h"
+#include "passes/graph/Collect.h"
 #include "passes/graph/Pipeline.h"
 #include "passes/graph/ProductReport.h"
 #include "passes/graph/Structured.h"

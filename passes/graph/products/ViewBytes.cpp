@@ -1,7 +1,7 @@
 #include "dialects/attn/AttnOps.h"
 #include "dialects/attn/DerivedGlobals.h"
 #include "passes/Passes.h"
-#include "passes/graph/Contractions.h"
+#include "passes/graph/Collect.h"
 #include "passes/graph/Structured.h"
 #include "passes/graph/products/QuantizedOperand.h"
 

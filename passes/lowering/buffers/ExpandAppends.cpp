@@ -1,5 +1,6 @@
 #include "passes/lowering/buffers/ExpandAppends.h"
 #include "dialects/attn/CacheOps.h"
+#include "passes/graph/Collect.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Arith/Utils/Utils.h"
@@ -17,9 +18,7 @@ public:
   FailureOr<llvm::DenseMap<int64_t, AppendedState>> run() {
     if (failed(readStates()))
       return failure();
-    SmallVector<KvAppendOp> ops;
-    entry.walk([&](KvAppendOp op) { ops.push_back(op); });
-    for (KvAppendOp op : ops)
+    for (KvAppendOp op : collect<KvAppendOp>(entry))
       if (failed(expand(op)))
         return failure();
     SmallVector<KvOpenOp> opened(entry.getOps<KvOpenOp>());

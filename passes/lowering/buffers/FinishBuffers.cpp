@@ -1,5 +1,6 @@
 #include "dialects/attn/LoopOps.h"
 #include "passes/Passes.h"
+#include "passes/graph/Collect.h"
 
 #include "mlir/Dialect/Affine/IR/AffineOps.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -118,9 +119,7 @@ void densifyOperands(KernelOp op) {
 /// Bufferisation asks buffers for sizes that stood in the IR: with the values
 /// themselves, sizes of one origin stay one value and are known early.
 void resolveSizes(func::FuncOp function) {
-  SmallVector<memref::DimOp> dims;
-  function.walk([&](memref::DimOp op) { dims.push_back(op); });
-  for (memref::DimOp op : dims) {
+  for (memref::DimOp op : collect<memref::DimOp>(function)) {
     std::optional<int64_t> index = op.getConstantIndex();
     auto type = dyn_cast<MemRefType>(op.getSource().getType());
     if (!index || !type || *index < 0 || *index >= type.getRank())

@@ -1,5 +1,6 @@
 #include "dialects/attn/AttnOps.h"
 #include "passes/Passes.h"
+#include "passes/graph/Collect.h"
 #include "passes/lowering/buffers/BodyEmitter.h"
 
 #include "mlir/Dialect/Affine/IR/AffineOps.h"
@@ -420,10 +421,8 @@ private:
 struct VectorizeLinalgPass : attn::impl::VectorizeLinalgPassBase<VectorizeLinalgPass> {
   void runOnOperation() override {
     TargetAttr target = TargetAttr::lookup(getOperation());
-    SmallVector<linalg::LinalgOp> ops;
-    getOperation().walk([&](linalg::LinalgOp op) { ops.push_back(op); });
     IRRewriter rewriter(&getContext());
-    for (linalg::LinalgOp op : ops) {
+    for (linalg::LinalgOp op : collect<linalg::LinalgOp>(getOperation())) {
       if (!op.hasPureBufferSemantics()) {
         op.emitOpError("expects buffers");
         return signalPassFailure();

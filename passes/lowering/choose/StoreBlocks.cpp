@@ -1,7 +1,7 @@
 #include "dialects/attn/BlockProductOps.h"
 #include "dialects/attn/DerivedGlobals.h"
 #include "passes/Passes.h"
-#include "passes/graph/Contractions.h"
+#include "passes/graph/Collect.h"
 #include "passes/graph/ProductReport.h"
 #include "passes/kernels/spec/Storage.h"
 #include "passes/lowering/choose/ContractionMatch.h"

@@ -1,6 +1,7 @@
 #include "dialects/attn/CacheOps.h"
 #include "dialects/attn/NodeLocation.h"
 #include "passes/Passes.h"
+#include "passes/graph/Collect.h"
 #include "passes/graph/FusionVerdict.h"
 #include "passes/graph/decompose/Decompose.h"
 #include "passes/kernels/cpu/Attention.h"
@@ -161,14 +162,9 @@ struct LowerAttentionPass : attn::impl::LowerAttentionPassBase<LowerAttentionPas
   void runOnOperation() override {
     KernelTable kernels(getOperation());
     RoundedValues rounded;
-    SmallVector<AttentionOp> ops;
-    auto collect = [&](AttentionOp op) { ops.push_back(op); };
-    getOperation().walk(collect);
-    for (AttentionOp op : ops)
+    for (AttentionOp op : collect<AttentionOp>(getOperation()))
       reduceWeights(op);
-    ops.clear();
-    getOperation().walk(collect);
-    for (AttentionOp op : ops) {
+    for (AttentionOp op : collect<AttentionOp>(getOperation())) {
       Location loc = op.getLoc();
       VerdictName name(op);
       std::string symbol;

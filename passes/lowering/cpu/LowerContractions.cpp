@@ -1,6 +1,6 @@
 #include "dialects/attn/AttnOps.h"
 #include "passes/Passes.h"
-#include "passes/graph/Contractions.h"
+#include "passes/graph/Collect.h"
 #include "passes/graph/ProductReport.h"
 #include "passes/graph/Structured.h"
 #include "passes/kernels/cpu/Gemm.h"

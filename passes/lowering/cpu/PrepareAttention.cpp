@@ -2,6 +2,7 @@
 #include "dialects/attn/NodeLocation.h"
 #include "dialects/attn/ScoreKinds.h"
 #include "passes/Passes.h"
+#include "passes/graph/Collect.h"
 #include "passes/graph/FusionVerdict.h"
 #include "passes/lowering/cpu/StoreScores.h"
 
@@ -136,10 +137,8 @@ private:
 
 struct PrepareAttentionPass : attn::impl::PrepareAttentionPassBase<PrepareAttentionPass> {
   void runOnOperation() override {
-    SmallVector<AttentionOp> ops;
-    getOperation().walk([&](AttentionOp op) { ops.push_back(op); });
     IRRewriter rewriter(&getContext());
-    for (AttentionOp op : ops) {
+    for (AttentionOp op : collect<AttentionOp>(getOperation())) {
       multiplyScores(op, rewriter);
       op = storeSharedScores(op, rewriter);
       SmallVector<Attribute> copies = Preparation(op, rewriter).run();

@@ -2,7 +2,7 @@
 #include "dialects/attn/DerivedGlobals.h"
 #include "dialects/attn/IntegerProductOp.h"
 #include "passes/Passes.h"
-#include "passes/graph/Contractions.h"
+#include "passes/graph/Collect.h"
 #include "passes/graph/ProductReport.h"
 #include "passes/graph/Structured.h"
 #include "passes/kernels/cpu/BlockGemm.h"

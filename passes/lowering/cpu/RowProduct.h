@@ -6,6 +6,7 @@
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/PatternMatch.h"
 #include "mlir/IR/Remarks.h"
+#include "passes/graph/Collect.h"
 #include "passes/lowering/choose/Epilogue.h"
 #include "passes/lowering/choose/KernelCall.h"
 
@@ -48,9 +49,7 @@ public:
   virtual ~RowProductLowering() = default;
 
   void run() {
-    llvm::SmallVector<Op> ops;
-    module.walk([&](Op op) { ops.push_back(op); });
-    for (Op op : ops)
+    for (Op op : collect<Op>(module))
       lower(op);
   }
 

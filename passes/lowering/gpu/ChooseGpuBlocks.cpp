@@ -1,5 +1,6 @@
 #include "dialects/attn/BlockProductOps.h"
 #include "dialects/attn/DerivedGlobals.h"
+#include "passes/graph/Collect.h"
 #include "passes/graph/ProductReport.h"
 #include "passes/graph/Structured.h"
 #include "passes/kernels/gpu/BlockProduct.h"
@@ -130,9 +131,7 @@ private:
 void chooseGpuBlocks(ModuleOp module, KernelTable &kernels, StringRef category) {
   SymbolTable symbols(module);
   DerivedGlobals globals(module, symbols);
-  SmallVector<BlockProductOp> ops;
-  module.walk([&](BlockProductOp op) { ops.push_back(op); });
-  for (BlockProductOp op : ops) {
+  for (BlockProductOp op : collect<BlockProductOp>(module)) {
     Location loc = op.getLoc();
     std::string storage =
         (Twine(op.getIsUnsigned() ? "u" : "s") + Twine(op.getBits()) + " blocks of " + Twine(op.getBlock())).str();

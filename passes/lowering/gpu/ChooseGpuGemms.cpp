@@ -1,7 +1,7 @@
 #include "dialects/attn/AttnOps.h"
 #include "dialects/attn/DerivedGlobals.h"
 #include "passes/Passes.h"
-#include "passes/graph/Contractions.h"
+#include "passes/graph/Collect.h"
 #include "passes/kernels/gpu/Gemm.h"
 #include "passes/lowering/choose/ContractionMatch.h"
 #include "passes/lowering/choose/Epilogue.h"

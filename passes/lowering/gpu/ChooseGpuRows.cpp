@@ -1,6 +1,7 @@
 #include "passes/lowering/gpu/ChooseGpuRows.h"
 #include "dialects/attn/AttnOps.h"
 #include "passes/Passes.h"
+#include "passes/graph/Collect.h"
 #include "passes/graph/decompose/Decompose.h"
 #include "passes/kernels/gpu/Attention.h"
 #include "passes/kernels/gpu/Rows.h"
@@ -51,9 +52,7 @@ struct ChooseGpuRowsPass : attn::impl::ChooseGpuRowsPassBase<ChooseGpuRowsPass> 
     chooseGpuBlocks(getOperation(), kernels, getArgument());
     chooseGpuExtremes(getOperation(), kernels);
     auto target = TargetAttr::lookup(getOperation());
-    SmallVector<AttentionOp> attentions;
-    getOperation().walk([&](AttentionOp op) { attentions.push_back(op); });
-    for (AttentionOp op : attentions)
+    for (AttentionOp op : collect<AttentionOp>(getOperation()))
       lowerAttention(op, kernels, target);
     SmallVector<Operation *> ops;
     getOperation().walk([&](Operation *op) {

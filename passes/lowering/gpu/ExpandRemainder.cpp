@@ -2,6 +2,7 @@
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
+#include "passes/graph/Collect.h"
 
 using namespace mlir;
 
@@ -76,9 +77,7 @@ Value emitRemainder(OpBuilder &b, Location loc, Value x, Value y) {
 } // namespace
 
 void expandRemainders(gpu::LaunchOp launch) {
-  SmallVector<arith::RemFOp> ops;
-  launch.walk([&](arith::RemFOp op) { ops.push_back(op); });
-  for (arith::RemFOp op : ops) {
+  for (arith::RemFOp op : collect<arith::RemFOp>(launch)) {
     auto type = dyn_cast<FloatType>(op.getType());
     if (!type)
       continue;
