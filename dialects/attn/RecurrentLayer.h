@@ -43,7 +43,6 @@ struct RecurrentLayer {
   unsigned sequenceDirectionDim() const { return batchFirst ? 2 : 1; }
   unsigned sequenceBatchDim() const { return batchFirst ? 0 : 2; }
   unsigned stateDirectionDim() const { return batchFirst ? 1 : 0; }
-  unsigned stateBatchDim() const { return batchFirst ? 0 : 1; }
 
   /// What is wrong with the op by the constraints of RecurrentOps.td, told there.
   mlir::LogicalResult verify() const;

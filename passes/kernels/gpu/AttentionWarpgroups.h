@@ -46,7 +46,6 @@ private:
   void consume(mlir::Value begin, mlir::Value end, const KeyMask::Bounds &bounds);
   void produce(mlir::Value begin, mlir::Value end);
   void stageQueries();
-  void copyQueries();
   Values sweepTile(mlir::Value key, mlir::ValueRange state) override {
     return packing.isAhead ? sweepOverlapped(key, state) : sweepInOrder(key, state);
   }
