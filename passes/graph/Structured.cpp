@@ -4,6 +4,7 @@
 #include "mlir/Dialect/Linalg/IR/LinalgInterfaces.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/IR/Matchers.h"
+#include <cmath>
 
 using namespace mlir;
 
@@ -187,10 +188,12 @@ TypedAttr splatConstant(Value value) {
   return isa<FloatAttr, IntegerAttr>(constant) ? cast<TypedAttr>(constant) : TypedAttr();
 }
 
-bool isZeroFill(Value value) {
-  auto constant = dyn_cast_or_null<FloatAttr>(splatConstant(value));
-  return constant && constant.getValue().isZero();
+std::optional<double> numberOf(Value value) {
+  auto number = dyn_cast_or_null<FloatAttr>(splatConstant(value));
+  return number ? std::optional(number.getValueAsDouble()) : std::nullopt;
 }
+
+bool isZeroFill(Value value) { return numberOf(value) == 0; }
 
 bool isContraction(Operation *op) {
   auto linalgOp = dyn_cast_or_null<linalg::LinalgOp>(op);
@@ -262,11 +265,10 @@ std::optional<double> constantFactor(linalg::LinalgOp op) {
       return std::nullopt;
     factor = scale->getOperand(0);
   }
-  auto constant = dyn_cast_or_null<FloatAttr>(splatConstant(factor));
-  if (!constant || !constant.getValue().isFiniteNonZero())
+  std::optional<double> value = numberOf(factor);
+  if (!value || !std::isfinite(*value) || *value == 0)
     return std::nullopt;
-  double value = constant.getValueAsDouble();
-  return isa<arith::DivFOp>(scale) ? 1 / value : value;
+  return isa<arith::DivFOp>(scale) ? 1 / *value : *value;
 }
 
 } // namespace attn

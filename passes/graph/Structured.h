@@ -102,6 +102,9 @@ bool isComputedFrom(mlir::Value value, mlir::Value source, llvm::DenseSet<mlir::
 /// an attribute, or null.
 mlir::TypedAttr splatConstant(mlir::Value value);
 
+/// The float that it is.
+std::optional<double> numberOf(mlir::Value value);
+
 /// Whether `op` is a sum of products of two float tensors.
 bool isContraction(mlir::Operation *op);
 

@@ -119,10 +119,7 @@ static std::optional<Normalization> findScaledRows(RowReader &rows, Value result
 
 /// Whether a body of `op` asks whether a number is NaN or infinite, or (`any`) compares numbers in any way.
 static bool comparesFloats(Operation *op, bool any) {
-  auto isInfinite = [](Value value) {
-    auto number = dyn_cast_or_null<FloatAttr>(splatConstant(value));
-    return number && number.getValue().isInfinity();
-  };
+  auto isInfinite = [](Value value) { return std::isinf(numberOf(value).value_or(0)); };
   auto isTest = [&](Operation *inner) {
     auto compare = dyn_cast<arith::CmpFOp>(inner);
     return isa<math::IsNaNOp, math::IsInfOp, math::IsFiniteOp>(inner) ||

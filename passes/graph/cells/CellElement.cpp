@@ -63,11 +63,6 @@ CellElement operand(const CellElement &of, unsigned n) {
   return resolve({of.value.getDefiningOp()->getOperand(n), of.column});
 }
 
-std::optional<double> getNumber(const CellElement &element) {
-  auto constant = dyn_cast_or_null<FloatAttr>(splatConstant(element.value));
-  return constant ? std::optional(constant.getValueAsDouble()) : std::nullopt;
-}
-
 Value rootOf(Value value) {
   return isa<RankedTensorType>(value.getType()) ? resolve({value, 0}, /*onlyViews=*/true).value : value;
 }

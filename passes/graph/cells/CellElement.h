@@ -2,6 +2,7 @@
 #define PASSES_GRAPH_CELLS_CELLELEMENT_H
 
 #include "mlir/IR/Value.h"
+#include "passes/graph/Structured.h"
 #include <optional>
 
 // What a cell computes for each of its units.
@@ -27,7 +28,7 @@ template <typename Op> Op getOp(const CellElement &element) { return element.val
 CellElement operand(const CellElement &of, unsigned n);
 
 /// The number that `element` is for each unit.
-std::optional<double> getNumber(const CellElement &element);
+inline std::optional<double> numberOf(const CellElement &element) { return numberOf(element.value); }
 
 /// `value` without casts and changes of unit dimensions.
 mlir::Value rootOf(mlir::Value value);

@@ -34,7 +34,7 @@ OpOperand *inputOf(Value scalar, linalg::LinalgOp &op) {
   return op.isDpsInput(operand) && isAligned ? operand : nullptr;
 }
 
-bool isNumber(const CellElement &element, double number) { return getNumber(element) == number; }
+bool isNumber(const CellElement &element, double number) { return numberOf(element) == number; }
 
 /// select(x < bound, bound, x), or > for an upper bound: x.
 std::optional<CellElement> matchBound(const CellElement &element, bool isLower, double bound) {
@@ -58,7 +58,7 @@ template <typename Op> std::optional<std::pair<double, CellElement>> withNumber(
   if (!getOp<Op>(element))
     return std::nullopt;
   for (unsigned n : {0, 1})
-    if (std::optional<double> number = getNumber(operand(element, n)))
+    if (std::optional<double> number = numberOf(operand(element, n)))
       return std::pair(*number, operand(element, 1 - n));
   return std::nullopt;
 }
@@ -203,7 +203,7 @@ bool CellMatcher::addProduct(linalg::LinalgOp product, int64_t column, Gate &gat
 
 /// A vector with an element for each unit, and the same for all rows.
 bool CellMatcher::addVector(const CellElement &element, Gate &gate) {
-  if (std::optional<double> number = getNumber(element)) {
+  if (std::optional<double> number = numberOf(element)) {
     gate.biases.push_back({{}, 0, *number});
     return true;
   }

@@ -20,11 +20,6 @@ constexpr unsigned kMaxSteps = 1000;
 
 LowerBound::LowerBound(ElementReader &reader) : ElementDomain(reader, kNoBound) {}
 
-static std::optional<double> numberOf(Value value) {
-  auto number = dyn_cast_or_null<FloatAttr>(splatConstant(value));
-  return number ? std::optional(number.getValueAsDouble()) : std::nullopt;
-}
-
 std::optional<double> LowerBound::constantOperand(const Element &element, unsigned n) {
   return numberOf(reader.resolve(reader.operand(element, n)).value);
 }

@@ -4,14 +4,11 @@
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/IR/Matchers.h"
 
+#include <cmath>
+
 using namespace mlir;
 
 namespace attn {
-
-std::optional<double> numberOf(const Element &element) {
-  auto number = dyn_cast_or_null<FloatAttr>(splatConstant(element.value));
-  return number ? std::optional(number.getValueAsDouble()) : std::nullopt;
-}
 
 std::optional<Element> RowReader::own() {
   Operation *op = root.getDefiningOp();
@@ -212,8 +209,8 @@ Value findUnshifted(Value shift, unsigned side, int64_t dim) {
 /// Whether `condition` asks of nothing but the maximum of the row of `term`, and no more than whether that is infinite
 /// or NaN: all other numbers give one answer.
 bool RowReader::asksWhetherFinite(const Element &condition, const Element &term, unsigned depth) {
-  if (auto number = dyn_cast_or_null<FloatAttr>(splatConstant(condition.value)))
-    return number.getValue().isInfinity();
+  if (std::optional<double> number = numberOf(condition))
+    return std::isinf(*number);
   if (splatConstant(condition.value) || combined(condition, term, Combiner::maximum))
     return true;
   Operation *op = isa<RankedTensorType>(condition.value.getType()) ? nullptr : condition.getOp();

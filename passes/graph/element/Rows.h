@@ -18,7 +18,7 @@ template <typename Op> Op getAs(const Element &element) {
 }
 
 /// The float that `element` is at each place.
-std::optional<double> numberOf(const Element &element);
+inline std::optional<double> numberOf(const Element &element) { return numberOf(element.value); }
 
 /// Elements of two tensors: x / y.
 struct Quotient {

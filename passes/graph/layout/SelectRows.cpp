@@ -24,11 +24,6 @@ struct OneHot {
   Value position;
 };
 
-bool isConstant(Value value, double wanted) {
-  auto number = dyn_cast_or_null<FloatAttr>(splatConstant(value));
-  return number && number.getValueAsDouble() == wanted;
-}
-
 /// Whether `value` holds 0, 1, 2, ..., read without a sign.
 bool countsUp(Value value) {
   DenseIntElementsAttr numbers;
@@ -87,7 +82,7 @@ std::optional<OneHot> findOneHot(Value value, unsigned dim, int64_t size) {
   Operation *yielded = stripConversions(op.getBody()->getTerminator()->getOperand(0)).getDefiningOp();
   Value test;
   if (auto select = dyn_cast_or_null<arith::SelectOp>(yielded);
-      select && isConstant(select.getTrueValue(), 1) && isConstant(select.getFalseValue(), 0))
+      select && numberOf(select.getTrueValue()) == 1 && numberOf(select.getFalseValue()) == 0)
     test = select.getCondition();
   else if (auto number = dyn_cast_or_null<arith::UIToFPOp>(yielded); number && number.getIn().getType().isInteger(1))
     test = number.getIn();

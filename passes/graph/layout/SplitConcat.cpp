@@ -97,8 +97,7 @@ struct SplitConcatPass : impl::SplitConcatPassBase<SplitConcatPass> {
 
 private:
   void visit(linalg::ContractOp op) {
-    auto start = dyn_cast_or_null<FloatAttr>(splatConstant(op.getDpsInits()[0]));
-    if (!op.hasPureTensorSemantics() || !start || !start.getValue().isZero())
+    if (!op.hasPureTensorSemantics() || !isZeroFill(op.getDpsInits()[0]))
       return;
     SmallVector<AffineMap> maps = op.getIndexingMapsArray();
     SmallVector<unsigned> sums;
