@@ -290,7 +290,7 @@ def main():
     args.forms = "models" in args.cases or "sequence" in args.cases
     args.exposes = "exposed" in args.cases
     asked = [part for part in args.cases if part not in ("models", "sequence", "stored", "layers", "exposed")]
-    pool = [name for name in CASES if name not in stored.TARGETS and name not in layers.NAMES]
+    pool = list(CASES) if asked else [name for name in CASES if name not in stored.TARGETS and name not in layers.NAMES]
     if args.forms:
         pool = [name for name in models.MODELS if (name in sequence.MODELS) == ("sequence" in args.cases)]
     if "stored" in args.cases:
