@@ -1,15 +1,11 @@
 #include "compiler/pipelines/Pipelines.h"
 #include "passes/Passes.h"
 
-#include "mlir/Conversion/AffineToStandard/AffineToStandard.h"
 #include "mlir/Conversion/ConvertToLLVM/ToLLVMPass.h"
 #include "mlir/Conversion/ReconcileUnrealizedCasts/ReconcileUnrealizedCasts.h"
 #include "mlir/Conversion/SCFToControlFlow/SCFToControlFlow.h"
-#include "mlir/Conversion/VectorToLLVM/ConvertVectorToLLVMPass.h"
-#include "mlir/Conversion/VectorToSCF/VectorToSCF.h"
 #include "mlir/Dialect/Bufferization/Transforms/Passes.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
-#include "mlir/Dialect/MemRef/Transforms/Passes.h"
 #include "mlir/Pass/Pass.h"
 #include "mlir/Pass/PassManager.h"
 #include "mlir/Transforms/Passes.h"
@@ -59,7 +55,10 @@ void attn::buildLoopPipeline(OpPassManager &pm, bool marksRegions) {
 }
 
 void attn::buildKernelCodePipeline(OpPassManager &pm) {
-  pm.addPass(createCanonicalizerPass());
+  // A kernel's regions are as its builder means them.
+  GreedyRewriteConfig config;
+  config.setRegionSimplificationLevel(GreedySimplifyRegionLevel::Disabled);
+  pm.addPass(createCanonicalizerPass(config));
   pm.addPass(createCSEPass());
   pm.addNestedPass<func::FuncOp>(createPollLoopsPass());
   pm.addPass(createOutlineParallelPass());
@@ -71,13 +70,11 @@ void attn::buildKernelCodePipeline(OpPassManager &pm) {
 }
 
 void attn::buildLlvmPipeline(OpPassManager &pm) {
-  pm.addNestedPass<func::FuncOp>(createConvertVectorToSCFPass());
+  pm.addNestedPass<func::FuncOp>(createLowerVectorsPass());
   pm.addNestedPass<func::FuncOp>(createExpandReshapesPass());
-  pm.addPass(memref::createExpandStridedMetadataPass());
-  pm.addPass(createLowerAffinePass());
+  pm.addNestedPass<func::FuncOp>(createExpandViewsPass());
   pm.addPass(createSCFToControlFlowPass());
   pm.addPass(createLowerRuntimePass());
-  pm.addPass(createConvertVectorToLLVMPass());
   pm.addPass(createConvertToLLVMPass());
   pm.addPass(createReconcileUnrealizedCastsPass());
   pm.addPass(createCanonicalizerPass());

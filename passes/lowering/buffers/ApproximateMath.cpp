@@ -1,4 +1,5 @@
 #include "passes/Passes.h"
+#include "passes/lowering/buffers/RewriteChosen.h"
 
 #include "mlir/Conversion/MathToLibm/MathToLibm.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -12,7 +13,6 @@
 #include "mlir/IR/PatternMatch.h"
 #include "mlir/IR/TypeUtilities.h"
 #include "mlir/Transforms/DialectConversion.h"
-#include "mlir/Transforms/GreedyPatternRewriteDriver.h"
 #include <cmath>
 
 namespace attn {
@@ -104,24 +104,36 @@ void callMathLibrary(ModuleOp module, bool &failed) {
 }
 
 struct ApproximateMathPass : attn::impl::ApproximateMathPassBase<ApproximateMathPass> {
-  void runOnOperation() override {
-    RewritePatternSet patterns(&getContext());
+  LogicalResult initialize(MLIRContext *context) override {
+    RewritePatternSet set(context);
     // f16 and bf16 first go to f32, where the polynomials are.
-    populateMathF32ExpansionPatterns(patterns, [](StringRef) { return true; });
-    populateMathPolynomialApproximationPatterns(patterns, [](StringRef name) {
+    populateMathF32ExpansionPatterns(set, [](StringRef) { return true; });
+    populateMathPolynomialApproximationPatterns(set, [](StringRef name) {
       // The hardware has a square root; the approximation is only for AVX2's rsqrtps.
       return name != "math.rsqrt" && name != "math.erf";
     });
-    patterns.add<ErfToPolynomial>(&getContext());
-    math::populateExpansionPatterns(patterns,
-                                    {"sinh", "cosh", "tan", "asinh", "acosh", "atanh", "exp2", "rsqrt", "clampf"});
-    GreedyRewriteConfig config;
-    config.setRegionSimplificationLevel(GreedySimplifyRegionLevel::Disabled);
-    bool failed = mlir::failed(applyPatternsGreedily(getOperation(), std::move(patterns), config));
-    if (!failed)
+    set.add<ErfToPolynomial>(context);
+    math::populateExpansionPatterns(set, {"sinh", "cosh", "tan", "asinh", "acosh", "atanh", "exp2", "rsqrt", "clampf"});
+    patterns = std::move(set);
+    return success();
+  }
+
+  void runOnOperation() override {
+    if (failed(attn::rewriteChosen(getOperation(), patterns, isMath)))
+      return signalPassFailure();
+    bool isLeft = getOperation()
+                      ->walk([](Operation *op) { return isMath(op) ? WalkResult::interrupt() : WalkResult::advance(); })
+                      .wasInterrupted();
+    bool failed = false;
+    if (isLeft)
       callMathLibrary(getOperation(), failed);
     if (failed)
       signalPassFailure();
   }
+
+private:
+  static bool isMath(Operation *op) { return isa_and_nonnull<math::MathDialect>(op->getDialect()); }
+
+  FrozenRewritePatternSet patterns;
 };
 } // namespace

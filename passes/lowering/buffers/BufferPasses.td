@@ -211,6 +211,27 @@ def ExpandReshapesPass : Pass<"attn-expand-reshapes", "mlir::func::FuncOp"> {
   let dependentDialects = ["::mlir::memref::MemRefDialect", "::mlir::affine::AffineDialect"];
 }
 
+def ExpandViewsPass : Pass<"attn-expand-views", "mlir::func::FuncOp"> {
+  let summary = "views of buffers as offsets and strides, affine sums as arithmetic";
+  let description = [{
+    What `expand-strided-metadata` and `lower-affine` do, without a look at the ops between.
+  }];
+  let dependentDialects = ["::mlir::memref::MemRefDialect", "::mlir::affine::AffineDialect",
+                           "::mlir::arith::ArithDialect", "::mlir::scf::SCFDialect",
+                           "::mlir::vector::VectorDialect"];
+}
+
+def LowerVectorsPass : Pass<"attn-lower-vectors", "mlir::func::FuncOp"> {
+  let summary = "vector ops as those that LLVM has";
+  let description = [{
+    What `convert-vector-to-scf` does, and `convert-vector-to-llvm` before its conversion, which is
+    `convert-to-llvm`'s. Loads, stores and products of one dimension, nearly all of a kernel, are not looked at.
+  }];
+  let dependentDialects = ["::mlir::vector::VectorDialect", "::mlir::arith::ArithDialect",
+                           "::mlir::memref::MemRefDialect", "::mlir::scf::SCFDialect",
+                           "::mlir::affine::AffineDialect", "::mlir::tensor::TensorDialect"];
+}
+
 def LowerRuntimePass : Pass<"attn-lower-runtime", "mlir::ModuleOp"> {
   let summary = "entries, kernels and tasks get the signatures of the runtime's ABI";
   let description = [{
