@@ -112,8 +112,12 @@ static bool isMultipleOf(Value value, Value weight) {
 /// the weights are read, and is set to how that is.
 static LogicalResult matchDivisor(AttentionMatch &match, const Normalization &softmax, Access &access, Miss &miss) {
   auto yielded = [](Region &region) { return cast<YieldOp>(region.front().back()).getValue(); };
-  if (stripConversions(yielded(*match.weight)) != match.weight->front().getArgument(0)) {
-    miss = {"the weights are changed after they are divided by more than their sum", softmax.location};
+  Value quotient = match.weight->front().getArgument(0), made = stripConversions(yielded(*match.weight));
+  if (made != quotient) {
+    bool isNorm = softmax.kind == Normalizer::none && !isMultipleOf(made, quotient);
+    miss = {isNorm ? "no contraction: other values are added to what a function of its row's sum divides (a norm)"
+                   : "the weights are changed after they are divided by more than their sum",
+            softmax.location};
     return failure();
   }
   // A function of one number: how the sum is read does not matter.
@@ -180,11 +184,11 @@ SmallVector<OpOperand *> findWeightedSums(Value weights) {
   return found;
 }
 
-/// Whether another contraction reads what `sum` makes, through elementwise ops and views.
+/// Whether another contraction reads what `sum` makes, through elementwise ops, views and norms.
 static bool isWeighedBehind(Operation *sum) {
   return hasUse(
       sum->getResult(0), [](OpOperand &use) { return isContraction(use.getOwner()); },
-      [](Operation *user) { return isView(user) || isPointwise(user); });
+      [](Operation *user) { return isView(user) || isa<linalg::LinalgOp>(user); });
 }
 
 /// Reads the weighted sum of which `weights` is an operand: its values, its result, and over what it sums. Gives how

@@ -170,3 +170,115 @@ func.func @one_score(%s: tensor<5x1xf32>, %t: tensor<5x2xf32>) -> (tensor<5x1xf3
   %q = attn.softmax %t dim 1 : tensor<5x2xf32>
   return %p, %q : tensor<5x1xf32>, tensor<5x2xf32>
 }
+
+// -----
+
+#mixed = affine_map<(i, j, g, h) -> (i, j, h)>
+#mix = affine_map<(i, j, g, h) -> (g, h)>
+#weights = affine_map<(i, j, g, h) -> (g, i, j)>
+#gij = affine_map<(g, i, j) -> (g, i, j)>
+#ij = affine_map<(g, i, j) -> (i, j)>
+#w = affine_map<(g, i, e, j) -> (g, i, j)>
+#v = affine_map<(g, i, e, j) -> (g, j, e)>
+#o = affine_map<(g, i, e, j) -> (g, i, e)>
+// A norm over the heads between the two.
+// CHECK: fused = false, {{.*}}reason = "the weights of several rows are mixed before they weigh values (talking heads): each needs the rows of all heads"
+// CHECK-LABEL: func.func @normalised_heads
+func.func @normalised_heads(%s: tensor<6x7x3xf32>, %x: tensor<3x7x4xf32>) -> tensor<3x6x4xf32> {
+  %zero = arith.constant 0.0 : f32
+  %m = arith.constant dense<[[1.0, 2.0, 3.0], [0.5, 0.25, 0.125], [4.0, 3.0, 1.0]]> : tensor<3x3xf32>
+  %p = attn.softmax %s dim 1 : tensor<6x7x3xf32>
+  %e = tensor.empty() : tensor<3x6x7xf32>
+  %f = linalg.fill ins(%zero : f32) outs(%e : tensor<3x6x7xf32>) -> tensor<3x6x7xf32>
+  %t = linalg.contract indexing_maps = [#mixed, #mix, #weights] ins(%p, %m : tensor<6x7x3xf32>, tensor<3x3xf32>)
+      outs(%f : tensor<3x6x7xf32>) -> tensor<3x6x7xf32>
+  %er = tensor.empty() : tensor<6x7xf32>
+  %fr = linalg.fill ins(%zero : f32) outs(%er : tensor<6x7xf32>) -> tensor<6x7xf32>
+  %r = linalg.generic {indexing_maps = [#gij, #ij], iterator_types = ["reduction", "parallel", "parallel"]}
+      ins(%t : tensor<3x6x7xf32>) outs(%fr : tensor<6x7xf32>) {
+  ^bb0(%b: f32, %a: f32):
+    %c = arith.addf %a, %b : f32
+    linalg.yield %c : f32
+  } -> tensor<6x7xf32>
+  %n = linalg.generic {indexing_maps = [#ij, #gij], iterator_types = ["parallel", "parallel", "parallel"]}
+      ins(%r : tensor<6x7xf32>) outs(%e : tensor<3x6x7xf32>) {
+  ^bb0(%b: f32, %a: f32):
+    linalg.yield %b : f32
+  } -> tensor<3x6x7xf32>
+  %eo = tensor.empty() : tensor<3x6x4xf32>
+  %fo = linalg.fill ins(%zero : f32) outs(%eo : tensor<3x6x4xf32>) -> tensor<3x6x4xf32>
+  %y = linalg.contract indexing_maps = [#w, #v, #o] ins(%n, %x : tensor<3x6x7xf32>, tensor<3x7x4xf32>)
+      outs(%fo : tensor<3x6x4xf32>) -> tensor<3x6x4xf32>
+  return %y : tensor<3x6x4xf32>
+}
+
+// -----
+
+#ij = affine_map<(i, j) -> (i, j)>
+#i = affine_map<(i, j) -> (i)>
+#r = affine_map<(i) -> (i)>
+#w = affine_map<(i, e, j) -> (i, j)>
+#v = affine_map<(i, e, j) -> (j, e)>
+#o = affine_map<(i, e, j) -> (i, e)>
+// Global response normalisation: what a function of the row's sum divides scales other values, to which more is added.
+// Near miss: nothing is added.
+// CHECK: fused = false, kind = "none", {{.*}}reason = "no contraction: other values are added to what a function of its row's sum divides (a norm)"
+// CHECK: fused = false, kind = "missed", {{.*}}reason = "the weights are changed after they are divided by more than their sum"
+// CHECK-LABEL: func.func @response_norm
+func.func @response_norm(%y: tensor<5x7xf32>, %h: tensor<5x7xf32>, %v: tensor<7x4xf32>) -> (tensor<5x4xf32>, tensor<5x4xf32>) {
+  %zero = arith.constant 0.0 : f32
+  %eps = arith.constant 0.5 : f32
+  %e = tensor.empty() : tensor<5x7xf32>
+  %er = tensor.empty() : tensor<5xf32>
+  %fr = linalg.fill ins(%zero : f32) outs(%er : tensor<5xf32>) -> tensor<5xf32>
+  %x = linalg.generic {indexing_maps = [#ij, #ij], iterator_types = ["parallel", "parallel"]}
+      ins(%y : tensor<5x7xf32>) outs(%e : tensor<5x7xf32>) {
+  ^bb0(%x0: f32, %out: f32):
+    %a = arith.mulf %x0, %x0 : f32
+    linalg.yield %a : f32
+  } -> tensor<5x7xf32>
+  %t = linalg.generic {indexing_maps = [#ij, #i], iterator_types = ["parallel", "reduction"]}
+      ins(%x : tensor<5x7xf32>) outs(%fr : tensor<5xf32>) {
+  ^bb0(%b: f32, %a: f32):
+    %c = arith.addf %a, %b : f32
+    linalg.yield %c : f32
+  } -> tensor<5xf32>
+  %u = linalg.generic {indexing_maps = [#r, #r], iterator_types = ["parallel"]}
+      ins(%t : tensor<5xf32>) outs(%er : tensor<5xf32>) {
+  ^bb0(%x0: f32, %out: f32):
+    %a = arith.addf %x0, %eps : f32
+    linalg.yield %a : f32
+  } -> tensor<5xf32>
+  %p = linalg.generic {indexing_maps = [#ij, #i, #ij], iterator_types = ["parallel", "parallel"]}
+      ins(%x, %u : tensor<5x7xf32>, tensor<5xf32>) outs(%e : tensor<5x7xf32>) {
+  ^bb0(%x0: f32, %x1: f32, %out: f32):
+    %a = arith.divf %x0, %x1 : f32
+    linalg.yield %a : f32
+  } -> tensor<5x7xf32>
+  %q = linalg.generic {indexing_maps = [#ij, #i, #ij], iterator_types = ["parallel", "parallel"]}
+      ins(%x, %u : tensor<5x7xf32>, tensor<5xf32>) outs(%e : tensor<5x7xf32>) {
+  ^bb0(%x0: f32, %x1: f32, %out: f32):
+    %a = arith.divf %x0, %x1 : f32
+    linalg.yield %a : f32
+  } -> tensor<5x7xf32>
+  %sum = linalg.generic {indexing_maps = [#ij, #ij, #ij], iterator_types = ["parallel", "parallel"]}
+      ins(%p, %h : tensor<5x7xf32>, tensor<5x7xf32>) outs(%e : tensor<5x7xf32>) {
+  ^bb0(%x0: f32, %x1: f32, %out: f32):
+    %a = arith.mulf %x0, %x1 : f32
+    %b = arith.addf %a, %x1 : f32
+    linalg.yield %b : f32
+  } -> tensor<5x7xf32>
+  %product = linalg.generic {indexing_maps = [#ij, #ij, #ij], iterator_types = ["parallel", "parallel"]}
+      ins(%q, %h : tensor<5x7xf32>, tensor<5x7xf32>) outs(%e : tensor<5x7xf32>) {
+  ^bb0(%x0: f32, %x1: f32, %out: f32):
+    %a = arith.mulf %x0, %x1 : f32
+    linalg.yield %a : f32
+  } -> tensor<5x7xf32>
+  %eo = tensor.empty() : tensor<5x4xf32>
+  %fo = linalg.fill ins(%zero : f32) outs(%eo : tensor<5x4xf32>) -> tensor<5x4xf32>
+  %o = linalg.contract indexing_maps = [#w, #v, #o] ins(%sum, %v : tensor<5x7xf32>, tensor<7x4xf32>)
+      outs(%fo : tensor<5x4xf32>) -> tensor<5x4xf32>
+  %z = linalg.contract indexing_maps = [#w, #v, #o] ins(%product, %v : tensor<5x7xf32>, tensor<7x4xf32>)
+      outs(%fo : tensor<5x4xf32>) -> tensor<5x4xf32>
+  return %o, %z : tensor<5x4xf32>, tensor<5x4xf32>
+}
