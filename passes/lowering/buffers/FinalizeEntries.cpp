@@ -14,6 +14,7 @@
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/Dialect/Utils/StaticValueUtils.h"
 #include "mlir/IR/Matchers.h"
+#include "llvm/ADT/SetVector.h"
 #include "llvm/ADT/SmallPtrSet.h"
 
 namespace attn {
@@ -276,11 +277,32 @@ private:
     return result;
   }
 
-  /// The first place where all of `values` are known and the prologue is over.
-  void setInsertionPointAfterAll(ArrayRef<Value> values) {
+  /// The checks, above `end`, of numbers that the run reads and `sizes` are computed from.
+  SmallVector<Operation *> findChecks(ArrayRef<Value> sizes, Operation *end) {
+    SmallVector<Operation *> checks;
+    SetVector<Value> numbers(sizes.begin(), sizes.end());
+    for (size_t n = 0; end && end->getBlock() == &block() && n < numbers.size(); ++n) {
+      Operation *op = numbers[n].getDefiningOp();
+      if (!op || isa<tensor::DimOp>(op)) // sizes of inputs are none
+        continue;
+      llvm::copy_if(numbers[n].getUsers(), std::back_inserter(checks), [&](Operation *user) {
+        return isa<RequireOp>(user) && user->getBlock() == &block() && user->isBeforeInBlock(end);
+      });
+      if (isa<arith::ArithDialect>(op->getDialect()))
+        numbers.insert(op->operand_begin(), op->operand_end());
+    }
+    return checks;
+  }
+
+  /// The first place where all of `values` are known, `checks` are done and the prologue is over.
+  void setInsertionPointAfterAll(ArrayRef<Value> values, ArrayRef<Operation *> checks = {}) {
     Operation *after = prologueEnd;
+    SmallVector<Operation *> others(checks);
     for (Value value : values)
-      if (Operation *op = value.getDefiningOp(); op && (!after || after->isBeforeInBlock(op)))
+      if (Operation *op = value.getDefiningOp())
+        others.push_back(op);
+    for (Operation *op : others)
+      if (!after || after->isBeforeInBlock(op))
         after = op;
     if (after)
       b.setInsertionPointAfter(after);
@@ -316,7 +338,7 @@ private:
         if (isa<Attribute>(known))
           placed(sizes.back());
       }
-      setInsertionPointAfterAll(sizes);
+      setInsertionPointAfterAll(sizes, findChecks(sizes, result.getDefiningOp()));
       auto bufferType = MemRefType::get(shape, type.getElementType());
       Value buffer = OutputOp::create(b, result.getLoc(), bufferType, static_cast<uint32_t>(index), sizes);
       placed(buffer);
