@@ -65,10 +65,14 @@ LogicalResult LoopImport::gather(Gathered &output, const Tensor &out) {
   int64_t axis = output.axis < 0 ? output.axis + out.rank() + 1 : output.axis;
   output.dtype = out.dtype;
   output.shape.clear();
+  output.varies.clear();
   for (const Expr &size : out.shape) {
     output.shape.push_back(node.symbols().simplify(size));
-    if (!node.symbols().outlivesHome(output.shape.back()))
-      return node.unsupported() << "gathers values whose size only the body knows", failure();
+    output.varies.push_back(!node.symbols().outlivesHome(output.shape.back()));
+  }
+  if (output.isFlat()) {
+    output.axis = axis;
+    return gatherFlat(output, out);
   }
   SmallVector<OpFoldResult> sizes = sizesOf(node, output.shape);
   SmallVector<OpFoldResult> offsets(sizes.size() + 1, b.getIndexAttr(0)), strides(sizes.size() + 1, b.getIndexAttr(1));
@@ -85,6 +89,49 @@ LogicalResult LoopImport::gather(Gathered &output, const Tensor &out) {
   offsets[axis] = node.symbols().size(b, node.loc(), at);
   output.yielded = tensor::InsertSliceOp::create(b, node.loc(), value, buffer, offsets, sizes, strides);
   return success();
+}
+
+LogicalResult LoopImport::gatherFlat(Gathered &output, const Tensor &out) {
+  if (output.isReversed)
+    return node.unsupported() << "gathers values whose size only the body knows, the last one in front", failure();
+  OpBuilder &b = node.builder();
+  Location loc = node.loc();
+  Expr count = product(out.shape);
+  FailureOr<Tensor> flat = node.reshape(out, {count});
+  if (failed(flat))
+    return failure();
+  Value buffer = block->addArgument(node.type(out.dtype, {Expr::overflow()}), loc);
+  Value zero = arith::ConstantIndexOp::create(b, loc, 0);
+  Value isFirst =
+      arith::CmpIOp::create(b, loc, arith::CmpIPredicate::eq, node.symbols().materialize(b, loc, iteration), zero);
+  output.sizes.clear();
+  for (auto [size, varies] : llvm::zip_equal(out.shape, output.varies)) {
+    if (!varies)
+      continue;
+    Value before = block->addArgument(b.getIndexType(), loc), now = node.symbols().materialize(b, loc, size);
+    Value same = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::eq, before, now);
+    node.require(arith::OrIOp::create(b, loc, isFirst, same),
+                 "gathers a value of another shape than in the iteration before");
+    output.sizes.push_back(now);
+  }
+  Value end = node.symbols().materialize(b, loc, (iteration + Expr(1)) * count);
+  buffer = GrowOp::create(b, loc, buffer.getType(), buffer, end, 0);
+  SmallVector<OpFoldResult> offsets{node.symbols().size(b, loc, iteration * count)}, sizes = sizesOf(node, {count});
+  SmallVector<OpFoldResult> strides{b.getIndexAttr(1)};
+  output.yielded = tensor::InsertSliceOp::create(b, loc, node.value(*flat), buffer, offsets, sizes, strides);
+  return success();
+}
+
+/// The output of what gatherFlat gathered: the buffer and the sizes of a value.
+FailureOr<Tensor> LoopImport::unflatten(const Gathered &output, ValueRange results) {
+  SmallVector<Expr> shape{ran};
+  unsigned next = 1;
+  for (auto [size, varies] : llvm::zip_equal(output.shape, output.varies))
+    shape.push_back(varies ? node.symbols().opaque(results[next++], 0) : size);
+  FailureOr<Tensor> rows = node.reshape(frontOf(node, results[0], output.dtype, {product(shape)}), shape);
+  SmallVector<int64_t> order = llvm::to_vector(llvm::seq<int64_t>(1, shape.size()));
+  order.insert(order.begin() + output.axis, 0);
+  return failed(rows) || output.axis == 0 ? rows : FailureOr<Tensor>(node.transpose(*rows, order));
 }
 
 //===----------------------------------------------------------------------===//
@@ -147,13 +194,23 @@ LogicalResult LoopImport::attempt(bool &fits) {
   return result;
 }
 
-/// What an output that gathers starts with.
-Value LoopImport::gatheredInit(const Gathered &output) {
+/// What an output that gathers starts with, and what an iteration hands on.
+void LoopImport::initGathered(const Gathered &output, SmallVectorImpl<Value> &inits, SmallVectorImpl<Value> &yielded) {
+  yielded.push_back(output.yielded);
+  if (output.isFlat()) {
+    SmallVector<Expr> shape{Expr(kFirstRows)};
+    inits.push_back(toBuffer(node, node.empty(output.dtype, shape), output.dtype, shape, 0));
+    inits.append(output.sizes.size(), arith::ConstantIndexOp::create(node.builder(), node.loc(), 0));
+    llvm::append_range(yielded, output.sizes);
+    return;
+  }
   SmallVector<Expr> shape = output.shape;
-  if (counts)
-    return node.empty(output.dtype, shape);
+  if (counts) {
+    inits.push_back(node.empty(output.dtype, shape));
+    return;
+  }
   shape[output.axis] = Expr(kFirstRows);
-  return toBuffer(node, node.empty(output.dtype, shape), output.dtype, shape, output.axis);
+  inits.push_back(toBuffer(node, node.empty(output.dtype, shape), output.dtype, shape, output.axis));
 }
 
 ValueRange LoopImport::makeFor() {
@@ -166,10 +223,8 @@ ValueRange LoopImport::makeFor() {
     llvm::append_range(inits, value.inits);
     llvm::append_range(yielded, value.yielded);
   }
-  for (Gathered &output : gathered) {
-    inits.push_back(gatheredInit(output));
-    yielded.push_back(output.yielded);
-  }
+  for (Gathered &output : gathered)
+    initGathered(output, inits, yielded);
   Value zero = arith::ConstantIndexOp::create(b, loc, 0), one = arith::ConstantIndexOp::create(b, loc, 1);
   auto loop = scf::ForOp::create(b, loc, zero, upper, one, inits);
   loop.getRegion().takeBody(region->getRegion(0));
@@ -192,10 +247,8 @@ ValueRange LoopImport::makeWhile() {
     llvm::append_range(inits, value.inits);
     llvm::append_range(yielded, value.yielded);
   }
-  for (Gathered &output : gathered) {
-    inits.push_back(gatheredInit(output));
-    yielded.push_back(output.yielded);
-  }
+  for (Gathered &output : gathered)
+    initGathered(output, inits, yielded);
   SmallVector<Type> results(ValueRange(inits).getTypes());
   results.erase(results.begin() + 1);
   auto loop = scf::WhileOp::create(b, loc, results, inits);
@@ -263,16 +316,25 @@ FailureOr<std::vector<Tensor>> LoopImport::outputsOf(ValueRange results) {
     }
     outputs.push_back(std::move(result));
   }
-  for (auto [n, output] : llvm::enumerate(gathered)) {
+  for (Gathered &output : gathered) {
+    ValueRange mine = results.take_front(1 + output.sizes.size());
+    results = results.drop_front(mine.size());
+    if (output.isFlat()) {
+      FailureOr<Tensor> rows = unflatten(output, mine);
+      if (failed(rows))
+        return failure();
+      outputs.push_back(*rows);
+      continue;
+    }
     SmallVector<Expr> shape = output.shape;
     shape[output.axis] = ran;
     Tensor result;
     if (counts && ran == *trips) {
       result.dtype = output.dtype;
       result.shape.assign(shape.begin(), shape.end());
-      result.value = results[n];
+      result.value = mine[0];
     } else {
-      result = frontOf(node, results[n], output.dtype, shape);
+      result = frontOf(node, mine[0], output.dtype, shape);
     }
     outputs.push_back(std::move(result));
   }

@@ -44,6 +44,13 @@ struct Gathered {
   DType dtype = DType::F32;
   llvm::SmallVector<Expr> shape; // of the output; in `axis` the number of iterations
   mlir::Value yielded;
+
+  /// Of the dimensions of a value, those whose size only the body knows. Where there is one, the values lie one behind
+  /// the other in a flat buffer, and the loop carries these sizes, too.
+  llvm::SmallVector<bool> varies;
+  llvm::SmallVector<mlir::Value> sizes; // of the iteration's value
+
+  bool isFlat() const { return llvm::is_contained(varies, true); }
 };
 
 /// A Scan's input, of which each iteration sees a slice.
@@ -86,9 +93,12 @@ private:
   void leaveSequence(Carried &value, const Sequence &out);
   // LoopImport.cpp
   mlir::LogicalResult gather(Gathered &output, const Tensor &out);
+  mlir::LogicalResult gatherFlat(Gathered &output, const Tensor &out);
   mlir::LogicalResult readCondition(const Tensor &out);
   Tensor slice(const Scanned &input);
-  mlir::Value gatheredInit(const Gathered &output);
+  void initGathered(const Gathered &output, llvm::SmallVectorImpl<mlir::Value> &inits,
+                    llvm::SmallVectorImpl<mlir::Value> &yielded);
+  mlir::FailureOr<Tensor> unflatten(const Gathered &output, mlir::ValueRange results);
   mlir::ValueRange makeFor();
   mlir::ValueRange makeWhile();
   mlir::FailureOr<std::vector<Tensor>> outputsOf(mlir::ValueRange results);

@@ -157,6 +157,22 @@ agraph (int64 m, float[n,1,4] x) => (float[n,k,4] cache, float[a,n,1,4] all)
     kv2 = Concat<axis=1>(kv, q) kt = Transpose<perm=[0,2,1]>(kv2) s0 = MatMul(q, kt) p = Softmax<axis=-1>(s0)
     q2 = MatMul(p, kv2) o = Identity(q2) co = Identity(c) }>
 }""", [dict(m=scalar(m), x=f32(n, 1, 4)) for m, n in ((0, 2), (1, 1), (21, 2))]),
+    # Gathered values whose size only the body knows, in front and behind, in as many iterations as there are or fewer.
+    "loop_gather_chosen": ("""
+agraph (int64 m, float limit, bool[n] keep, float[n,3] x) => (float[n,3] y, float[k,r,3] all)
+{
+  t = Constant<value = bool {1}>()
+  y, all = Loop (m, t, x) <body = b (int64 i, bool c, float[n,3] v) => (bool co, float[n,3] w, float[r,3] out) {
+    w = Sin(v) out = Compress<axis=0>(w, keep) s = ReduceMax<keepdims=0>(w) co = Less(s, limit) }>
+}""", [dict(m=scalar(m), limit=scalar(limit, np.float32), keep=np.array(keep, bool), x=f32(len(keep), 3))
+       for m in (1, 7, 40) for limit in (2, 0.3) for keep in ([1, 0, 1, 1], [0, 0, 1], [0])]),
+    "scan_gather_chosen": ("""
+agraph (bool[n] keep, float[k,n] x) => (float y, float[r,k] all)
+{
+  z = Constant<value = float {0.0}>()
+  y, all = Scan (z, x) <num_scan_inputs = 1, scan_output_axes = [1], body = b (float s, float[n] v) => (float w, float[r] out) {
+    m = ReduceSum<keepdims=0>(v) w = Add(s, m) out = Compress<axis=0>(v, keep) }>
+}""", [dict(keep=np.array(keep, bool), x=f32(k, len(keep))) for k in (1, 5) for keep in ([1, 0, 1, 1], [0, 1])]),
     # Sequences that loops gather, and lists.
     "sequence_loop": ("""
 agraph (int64 m, float[n,2] x) => (float[n,k,2] y, float[r,2] z, int64 count)
@@ -285,6 +301,14 @@ agraph (bool c, float[n] x) => (float[n] y, float[n] w)
 
 # Runs that must end with a message: compile options, inputs, part of the message.
 REFUSED = {
+    "ragged": ("""
+agraph (int64 m, float[n] x) => (float[n] y, float[k,r] all)
+{
+  t = Constant<value = bool {1}>()
+  y, all = Loop (m, t, x) <body = b (int64 i, bool c, float[n] v) => (bool co, float[n] w, float[r] out) {
+    one = Constant<value = int64[1] {1}>() zero = Constant<value = int64[1] {0}>()
+    end = Add(i, one) out = Slice(v, zero, end) w = Tanh(v) co = Identity(c) }>
+}""", [], dict(m=scalar(3), x=f32(5)), "gathers a value of another shape than in the iteration before"),
     "many": ("""
 agraph (int64 m, float[n] x) => (float[n] y, float[m,n] all)
 {
