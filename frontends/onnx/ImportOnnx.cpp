@@ -40,6 +40,7 @@ public:
 private:
   bool addInputs();
   bool addOutput(const Tensor &t, const std::string &name);
+  void setInput(const InputSpec &spec, const Tensor &t);
   std::optional<Tensor> constantInput(const InputSpec &spec);
   Expr boundedDimension(StringRef name, Value size);
   bool addInitializers();
@@ -99,9 +100,12 @@ bool Importer::addInputs() {
   for (const InputSpec &spec : *specs)
     for (const InputDim &dim : spec.dims)
       taken.insert(dim.name);
-  for (auto [spec, input] : llvm::zip_equal(*specs, graph.inputs)) {
+  for (auto [value, info] : graph.inputs)
+    if (options.absent.count(info->name()))
+      state.absent.insert(value);
+  for (const InputSpec &spec : *specs) {
     if (std::optional<Tensor> known = constantInput(spec)) {
-      state.values[input.first] = std::move(known);
+      setInput(spec, *known);
       continue;
     }
     SmallVector<int64_t> sizes;
@@ -132,7 +136,7 @@ bool Importer::addInputs() {
       Value size = tensor::DimOp::create(b, loc, t.value, int64_t(n));
       t.shape.push_back(boundedDimension(name, size));
     }
-    state.values[input.first] = std::move(t);
+    setInput(spec, t);
   }
   entry.setFunctionType(b.getFunctionType(block.getArgumentTypes(), {}));
   entry.setArgAttrsAttr(b.getArrayAttr(attributes));
@@ -141,10 +145,31 @@ bool Importer::addInputs() {
   return true;
 }
 
+/// `t` as the input of the model that it is, or as the next part of it.
+void Importer::setInput(const InputSpec &spec, const Tensor &t) {
+  std::optional<Tensor> &value = state.values[spec.value];
+  if (spec.part == InputSpec::Part::Whole) {
+    value = t;
+    return;
+  }
+  Sequence sequence = value ? *value->sequence : Sequence();
+  sequence.dtype = spec.dtype;
+  if (spec.part == InputSpec::Part::Item) {
+    sequence.items.push_back(t);
+  } else {
+    sequence.stack = t.value;
+    sequence.length = t.shape[0];
+    sequence.element.emplace(t.shape.begin() + 1, t.shape.end());
+  }
+  value.emplace();
+  value->sequence = std::make_shared<const Sequence>(std::move(sequence));
+}
+
 /// An input of at most one dimension that the options set.
 std::optional<Tensor> Importer::constantInput(const InputSpec &spec) {
   auto known = options.constants.find(spec.name);
-  if (known == options.constants.end() || isFloat(spec.dtype) || isNarrow(spec.dtype) || spec.dims.size() > 1)
+  if (known == options.constants.end() || spec.part != InputSpec::Part::Whole || isFloat(spec.dtype) ||
+      isNarrow(spec.dtype) || spec.dims.size() > 1)
     return std::nullopt;
   int64_t count = spec.dims.empty() ? 1 : spec.dims[0].size.value_or(1);
   if (count > int64_t(Tensor::kMaxElements))

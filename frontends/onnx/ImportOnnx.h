@@ -25,6 +25,8 @@ struct ImportOptions {
   std::map<std::string, std::pair<int64_t, int64_t>> dimRanges;
   /// Inputs of integers or bools that are one value, and no inputs of the entry.
   std::map<std::string, int64_t> constants;
+  /// Optional inputs of the model that are none of the entry: they have no value.
+  std::set<std::string> absent;
   /// Inputs whose last dimension, if it is open, is 1, whatever others of its name are.
   std::set<std::string> singles;
   /// A loop that asks for more ends the run.

@@ -13,17 +13,19 @@ public:
   InputReader(const Graph &graph, const ImportOptions &options, Reporter &reporter)
       : graph(graph), options(options), reporter(reporter) {}
 
-  bool readType(int value, const proto::ValueInfoProto &info, InputSpec &spec);
-  bool readShape(const proto::ValueInfoProto &info, InputSpec &spec);
+  bool read(int value, const proto::ValueInfoProto &info, std::vector<InputSpec> &specs);
   bool applyShape(InputSpec &spec, llvm::ArrayRef<int64_t> shape, bool declared);
   bool applyDims(std::vector<InputSpec> &specs);
   bool checkRanges(const std::vector<InputSpec> &specs);
 
 private:
+  bool readType(const proto::TypeProto &type, InputSpec &spec);
+  bool readShape(const proto::TypeProto::Tensor &type, InputSpec &spec);
+
   /// "not supported", with the name of the first node that uses `value`.
-  mlir::InFlightDiagnostic unsupported(int value, const InputSpec &spec) {
+  mlir::InFlightDiagnostic unsupported(const InputSpec &spec) {
     auto user =
-        llvm::find_if(graph.nodes, [&](const GraphNode &node) { return llvm::is_contained(node.inputs, value); });
+        llvm::find_if(graph.nodes, [&](const GraphNode &node) { return llvm::is_contained(node.inputs, spec.value); });
     bool isUsed = user != graph.nodes.end();
     auto diagnostic = reporter.unsupported(isUsed ? reporter.nodeLoc(user->name, user->op) : reporter.fileLoc());
     diagnostic << "input '" << printableName(spec.name) << (isUsed ? "' " : "', which no node uses, ");
@@ -38,23 +40,23 @@ private:
 };
 } // namespace
 
-bool InputReader::readType(int value, const proto::ValueInfoProto &info, InputSpec &spec) {
-  if (!info.type().has_tensor_type()) {
-    bool other = info.type().value_case() != proto::TypeProto::VALUE_NOT_SET;
+bool InputReader::readType(const proto::TypeProto &info, InputSpec &spec) {
+  if (!info.has_tensor_type()) {
+    bool other = info.value_case() != proto::TypeProto::VALUE_NOT_SET;
     if (other)
-      unsupported(value, spec) << "is not a tensor; sequences, maps and optionals are not supported";
+      unsupported(spec) << "is neither a tensor nor a sequence of tensors; maps and sparse tensors are not supported";
     else
       reporter.invalid() << input(spec) << "has no type";
     return false;
   }
-  int64_t type = info.type().tensor_type().elem_type();
+  int64_t type = info.tensor_type().elem_type();
   std::optional<DType> dtype = dtypeFromProto(type);
   if (dtype) {
     spec.dtype = *dtype;
     return true;
   }
   if (std::string name = dataTypeName(type); !name.empty())
-    unsupported(value, spec) << "has element type " << name << ", which is not supported";
+    unsupported(spec) << "has element type " << name << ", which is not supported";
   else
     reporter.invalid() << input(spec) << "has the unknown element type " << type;
   return false;
@@ -99,19 +101,27 @@ static std::optional<int64_t> sizeOfName(const std::string &name, size_t place) 
   return isSize && number != place ? std::optional<int64_t>(number) : std::nullopt;
 }
 
-bool InputReader::readShape(const proto::ValueInfoProto &info, InputSpec &spec) {
-  const proto::TypeProto::Tensor &type = info.type().tensor_type();
+bool InputReader::readShape(const proto::TypeProto::Tensor &type, InputSpec &spec) {
   auto given = options.shapes.find(spec.name);
   size_t rank = type.has_shape() ? type.shape().dim_size() : given != options.shapes.end() ? given->second.size() : 0;
+  if (!type.has_shape() && given == options.shapes.end() && spec.part == InputSpec::Part::Stack) {
+    unsupported(spec) << "is a sequence of tensors without a shape; give each with --shape=" << printableName(spec.name)
+                      << ".0:... and so on";
+    return false;
+  }
   if (!type.has_shape() && given == options.shapes.end()) {
     reporter.invalid() << input(spec) << "has no shape in the model; give one with --shape=" << printableName(spec.name)
                        << ":...";
     return false;
   }
+  if (type.has_shape() && spec.part == InputSpec::Part::Stack)
+    ++rank;
   if (rank > kMaxRank) {
     reporter.invalid() << input(spec) << "has " << rank << " dimensions, the limit is " << kMaxRank;
     return false;
   }
+  if (spec.part == InputSpec::Part::Stack)
+    spec.dims.emplace_back(); // how many tensors there are
   for (const auto &dim : type.shape().dim()) {
     InputDim &result = spec.dims.emplace_back();
     if (dim.has_dim_value() && dim.dim_value() < 0) {
@@ -128,13 +138,43 @@ bool InputReader::readShape(const proto::ValueInfoProto &info, InputSpec &spec) 
                          << printableName(dim.dim_param()) << "'";
       return false;
     }
-    result.name = dim.dim_param();
+    if (spec.part != InputSpec::Part::Item) // the name says a size of each tensor, and not of all
+      result.name = dim.dim_param();
     if (dim.has_dim_value())
       result.size = dim.dim_value();
     else if (given == options.shapes.end() && !options.dims.count(result.name) && !options.dimRanges.count(result.name))
       result.size = sizeOfName(result.name, spec.dims.size() - 1);
   }
   return given == options.shapes.end() || applyShape(spec, given->second, type.has_shape());
+}
+
+bool InputReader::read(int value, const proto::ValueInfoProto &info, std::vector<InputSpec> &specs) {
+  const proto::TypeProto *type = &info.type();
+  bool isOptional = type->has_optional_type();
+  if (options.absent.count(info.name())) {
+    if (!isOptional)
+      reporter.request() << "input '" << printableName(info.name()) << "', which --absent names, is not optional";
+    return isOptional;
+  }
+  if (isOptional)
+    type = &type->optional_type().elem_type();
+  auto add = [&](InputSpec::Part part, const std::string &name) {
+    InputSpec &spec = specs.emplace_back();
+    spec.value = value;
+    spec.part = part;
+    spec.name = name;
+    return readType(*type, spec) && readShape(type->tensor_type(), spec);
+  };
+  if (!type->has_sequence_type())
+    return add(InputSpec::Part::Whole, info.name());
+  type = &type->sequence_type().elem_type();
+  auto item = [&](size_t n) { return info.name() + "." + std::to_string(n); };
+  if (!options.shapes.count(item(0)))
+    return add(InputSpec::Part::Stack, info.name());
+  for (size_t n = 0; options.shapes.count(item(n)); ++n)
+    if (!add(InputSpec::Part::Item, item(n)))
+      return false;
+  return true;
 }
 
 /// What may be meant instead of a dimension that no input has.
@@ -226,16 +266,19 @@ std::optional<std::vector<InputSpec>> attn::onnx::readInputs(const Graph &graph,
                                                              Reporter &reporter) {
   InputReader reader(graph, options, reporter);
   std::vector<InputSpec> specs;
-  for (auto [value, info] : graph.inputs) {
-    InputSpec &spec = specs.emplace_back();
-    spec.name = info->name();
-    if (!reader.readType(value, *info, spec) || !reader.readShape(*info, spec))
+  for (auto [value, info] : graph.inputs)
+    if (!reader.read(value, *info, specs))
       return std::nullopt;
-  }
   for (const auto &[name, shape] : options.shapes)
     if (!options.isOneOfSeveral &&
         llvm::none_of(specs, [&, name = name](const InputSpec &spec) { return spec.name == name; })) {
       reporter.request() << "has no input '" << printableName(name) << "', to which --shape gives " << shapeText(shape);
+      return std::nullopt;
+    }
+  for (const std::string &name : options.absent)
+    if (!options.isOneOfSeveral &&
+        llvm::none_of(graph.inputs, [&](const auto &input) { return input.second->name() == name; })) {
+      reporter.request() << "has no input '" << printableName(name) << "', which --absent names";
       return std::nullopt;
     }
   if (!reader.applyDims(specs) || !reader.checkRanges(specs))

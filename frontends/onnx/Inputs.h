@@ -11,15 +11,23 @@ struct InputDim {
   std::string name; // of the model; "" for none
 };
 
+/// One tensor that a caller gives.
 struct InputSpec {
+  /// What it is of an input of the model: the input, or, of a sequence, the next tensor or all of them, as rows.
+  enum class Part { Whole, Item, Stack };
+
+  int value = 0; ///< in Graph::values
+  Part part = Part::Whole;
   std::string name;
   DType dtype = DType::F32;
   std::vector<InputDim> dims;
 };
 
 /// The inputs of `graph` with `--shape` and `--dim` applied: a dimension that
-/// either makes constant is constant wherever its name stands. nullopt after a
-/// diagnostic.
+/// either makes constant is constant wherever its name stands. A sequence `s` is
+/// the tensors s.0, s.1, ... that have shapes in the options, or else one that
+/// has them all. An optional has its value, or the options say that it has none.
+/// nullopt after a diagnostic.
 std::optional<std::vector<InputSpec>> readInputs(const Graph &graph, const ImportOptions &options, Reporter &reporter);
 
 } // namespace attn::onnx

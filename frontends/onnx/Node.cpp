@@ -178,7 +178,7 @@ InFlightDiagnostic Node::unsupported() {
 size_t Node::numInputs() const { return impl.node.inputs.size(); }
 size_t Node::numOutputs() const { return impl.node.outputs.size(); }
 
-bool Node::hasInput(size_t i) const { return i < impl.node.inputs.size() && impl.node.inputs[i] != GraphNode::kNone; }
+bool Node::hasInput(size_t i) const { return i < impl.node.inputs.size() && impl.state.isGiven(impl.node.inputs[i]); }
 
 bool Node::hasOutput(size_t i) const {
   return i < impl.node.outputs.size() && impl.node.outputs[i] != GraphNode::kNone;

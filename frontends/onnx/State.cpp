@@ -162,13 +162,12 @@ static bool takesNarrow(StringRef op) {
 
 bool ImportState::checkInputs(const GraphNode &node, Location loc) {
   for (int input : node.inputs)
-    if (input != GraphNode::kNone && values[input] && isNarrow(values[input]->dtype) && node.import &&
-        !takesNarrow(node.op)) {
+    if (isGiven(input) && values[input] && isNarrow(values[input]->dtype) && node.import && !takesNarrow(node.op)) {
       reporter.unsupported(loc) << "element type " << dtypeName(values[input]->dtype);
       return false;
     }
   for (int input : node.inputs) {
-    if (input == GraphNode::kNone || values[input])
+    if (!isGiven(input) || values[input])
       continue;
     auto it = unusable.find(input);
     if (it != unusable.end())
@@ -182,7 +181,7 @@ bool ImportState::checkInputs(const GraphNode &node, Location loc) {
     return true;
   SmallVector<const Tensor *> inputs;
   for (int input : node.inputs)
-    inputs.push_back(input == GraphNode::kNone ? nullptr : &*values[input]);
+    inputs.push_back(isGiven(input) ? &*values[input] : nullptr);
   return checkTypes(*node.schema, inputs, loc, reporter);
 }
 

@@ -7,6 +7,7 @@
 #include "frontends/onnx/Payload.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "llvm/ADT/DenseMap.h"
+#include "llvm/ADT/DenseSet.h"
 #include "llvm/ADT/StringMap.h"
 
 namespace attn::onnx {
@@ -24,6 +25,7 @@ public:
   ExternalFiles files;
   std::vector<std::optional<Tensor>> values;        // by number in Graph::values
   llvm::DenseMap<int, std::string> unusable;        // why a value without a tensor has none
+  llvm::DenseSet<int> absent;                       // optional inputs without a value
   std::map<std::pair<void *, int64_t>, Expr> reads; // element of a tensor read as an index
   uint64_t foldedBytes = 0;
   size_t importedNodes = 0; // a loop's body counts each time it is tried
@@ -44,6 +46,8 @@ public:
   /// diagnostic.
   bool importNodes(llvm::ArrayRef<GraphNode> nodes);
   bool importNode(const GraphNode &node, mlir::Location loc);
+  /// Whether a node that has `value` as an input has this input.
+  bool isGiven(int value) const { return value != GraphNode::kNone && !absent.contains(value); }
   llvm::ArrayRef<std::string> names;  // of the values
   llvm::DenseMap<int, int64_t> ranks; // of values, where the model declares it
 

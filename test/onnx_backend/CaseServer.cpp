@@ -7,9 +7,9 @@
 //   {"model": FILE, "library": FILE, "inputs": ["name=@file.npy", ...], "outputs": [["name", "file.npy"], ...]}
 //
 // with "gpu": "sm_80" for that architecture's CUDA instead of the CPU, "level": 0 for
-// -O0, "keep": true to leave the library there, and without "model" to run one that
-// is there, and its answer a line on standard output, with the exit code that attn-run
-// would have ended with:
+// -O0, "shapes": {"name": [2, -1]} and "absent": ["name"] as --shape and --absent, "keep": true to leave the library
+// there, and without "model" to run one that is there, and its answer a line on standard output, with the exit code
+// that attn-run would have ended with:
 //
 //   {"code": 0, "message": "", "fused": 1, "softmaxes": 1, "compile_ms": 23.5}
 //
@@ -60,7 +60,8 @@ private:
   ScopedDiagnosticHandler handler;
 };
 
-void compile(const std::string &model, const std::string &library, CompileOptions options, Answer &answer) {
+void compile(const std::string &model, const std::string &library, CompileOptions options, const json::Object &request,
+             Answer &answer) {
   DialectRegistry registry;
   registerCompilerDialects(registry);
   MLIRContext context(registry, MLIRContext::Threading::DISABLED);
@@ -70,6 +71,13 @@ void compile(const std::string &model, const std::string &library, CompileOption
   WeightStore weights;
   onnx::ImportOptions served;
   served.servesBroadcasts = true;
+  const json::Object *shapes = request.getObject("shapes");
+  const json::Array *absent = request.getArray("absent");
+  for (const json::Value &name : absent ? *absent : json::Array())
+    served.absent.insert(name.getAsString()->str());
+  for (const auto &[name, shape] : shapes ? *shapes : json::Object())
+    for (const json::Value &size : *shape.getAsArray())
+      served.shapes[name.str()].push_back(*size.getAsInteger());
   onnx::ImportStatus status = onnx::importOnnx(&context, model, served, module, weights);
   if (status != onnx::ImportStatus::Ok) {
     answer.code = status == onnx::ImportStatus::Unsupported ? 2 : status == onnx::ImportStatus::Request ? 1 : 3;
@@ -160,7 +168,7 @@ Answer serve(const json::Object &request) {
   options.optLevel = request.getInteger("level").value_or(options.optLevel);
   auto begin = std::chrono::steady_clock::now();
   if (std::optional<llvm::StringRef> model = request.getString("model"))
-    compile(model->str(), library, options, answer);
+    compile(model->str(), library, options, request, answer);
   answer.milliseconds = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count();
   if (answer.code == 0) {
     run(library, request, answer);

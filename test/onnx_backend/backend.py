@@ -78,9 +78,16 @@ class Server:
             raise Refused(INTERNAL, f"died with status {code}")
         return json.loads(line)
 
-    def run(self, model, feeds, names, compiled=False, **more):
+    def run(self, model, feeds, names, compiled=False, is_open=False, **more):
         """Compiles `model`, unless it is `compiled`, and runs it: the outputs called `names`, and what the server says. A
-        list of names stands for a sequence, by its tensors or by one that has them all, and so does its value."""
+        list of names stands for a sequence, by its tensors or by one that has them all, and so does its value. A list
+        among `feeds` is a sequence, of tensors of these shapes, or with `is_open` of these numbers of dimensions; None is
+        an optional without a value."""
+        items = {f"{name}.{n}": each for name, value in feeds.items() if isinstance(value, list)
+                 for n, each in enumerate(value)}
+        more["shapes"] = {name: [-1 if is_open else size for size in each.shape] for name, each in items.items()}
+        more["absent"] = [name for name, value in feeds.items() if value is None]
+        feeds = {name: value for name, value in feeds.items() if not isinstance(value, list)} | items
         flat = [each for name in names for each in (name + [whole_of(name)] if isinstance(name, list) else [name])]
         files, answer = self.run_bytes(None if compiled else model.SerializeToString(), feeds, flat, **more)
         declared = {o.name: o.type.tensor_type.elem_type for o in model.graph.output}
@@ -106,7 +113,7 @@ class Server:
             with open(request["model"], "wb") as file:
                 file.write(model)
         for i, (name, value) in enumerate(feeds.items()):
-            # Strings, sequences and narrow floats cannot be given: the compile must say so.
+            # Strings and narrow floats cannot be given: the compile must say so.
             if not isinstance(value, np.ndarray) or not (value.dtype.kind in "biuf" or value.dtype.name in STORED):
                 continue
             file = os.path.join(self.folder, f"in{i}.npy")

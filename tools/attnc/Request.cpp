@@ -227,6 +227,8 @@ void readImportOptions(CommandLine &line, onnx::ImportOptions &options) {
   }
   for (auto &[name, shape] : line.shapes())
     options.shapes[name] = shape;
+  for (StringRef name : line.all(OPT_absent))
+    options.absent.insert(name.str());
   options.maxLoopIterations = line.number(OPT_max_loop_iterations, options.maxLoopIterations, 1, INT64_MAX);
 }
 

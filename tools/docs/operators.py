@@ -19,10 +19,11 @@ HEAD = """# Operators
 Written by tools/docs/operators.py; do not edit. Versions are the since_versions of the operator
 that are implemented. Cases are those of the onnx package's backend suite whose model uses the
 operator, passing of all, with shapes as declared, with open dimensions and with inputs as
-constants. Element types are those that ONNX allows, but strings, complex numbers, optionals,
-sequences and floats of 6 bits, where no note says other; integers below 8 bits and floats up to 8 are moved and
-converted. Cases whose inputs are sequences are refused: sequences within a model are compiled. One that a model returns is
-its tensors, outputs of their own (name.0, name.1, ...); where only the run knows their number, one output has them all.
+constants. Element types are those that ONNX allows, but strings, complex numbers and floats of 6 bits, where no
+note says other; integers below 8 bits and floats up to 8 are moved and converted. A sequence that a model takes or returns is
+its tensors, inputs or outputs of their own (name.0, name.1, ...); where only the run knows their number, one has them all,
+as rows. How many an input has says `--shape=name.0:2x3 --shape=name.1:4x?`. An optional input has its value, or none by
+`--absent=name`.
 Integers wrap; x / 0 and x mod 0 of integers are 0. An index out of range ends the run with the name of the node, the index and the size;
 an operator whose result nothing needs (no output, or only what a constant condition leaves out) is not computed, and reports nothing.
 """

@@ -227,6 +227,8 @@ def time_major : SimpleFlag<"time-major",
     "scores are [time, batch, labels] (ctc-...; default: [batch, time, labels])", g_search, [AttncVis]>;
 defm shape : Eq<"shape", "INPUT:2x128", "fix the shape of an input; ? leaves a dimension open", g_compile, everyTool>;
 
+defm absent : Eq<"absent", "INPUT", "an optional input that has no value and is not asked for; may be given again",
+    g_compile, everyTool>;
 defm cache_dir : Eq<"cache-dir", "DIR",
     "keep compiled code and libraries (up to 10 GiB) in DIR, and take from there what an earlier compile made of the "
     "same; several compiles may share it (as trusted as the compiler itself)", g_compile, everyTool>;
