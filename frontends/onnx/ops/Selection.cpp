@@ -3,8 +3,10 @@
 #include "frontends/onnx/ops/Loops.h"
 #include "frontends/onnx/ops/Reduce.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "mlir/IR/Matchers.h"
 
 // Operators whose results are as long as the data say: what is chosen is
 // counted first, then written.
@@ -57,10 +59,54 @@ writeChosen(Node &n, ArrayRef<Expr> space, ValueRange inits,
 // NonZero, Compress
 //===----------------------------------------------------------------------===//
 
+/// The places of the numbers of a list that are not 0, if all of them are known.
+std::optional<SmallVector<Scalar>> nonZeroPlaces(const Tensor &x) {
+  if (!x.elements || x.rank() != 1)
+    return std::nullopt;
+  SmallVector<Scalar> places;
+  for (auto [n, scalar] : llvm::enumerate(*x.elements)) {
+    const Expr *integer = std::get_if<Expr>(&scalar);
+    if (integer && !integer->constant())
+      return std::nullopt;
+    if (integer ? !integer->is(0) : std::get<double>(scalar) != 0)
+      places.push_back(Expr(int64_t(n)));
+  }
+  return places.empty() ? std::nullopt : std::optional(places);
+}
+
+/// Whether `x` is one number other than 0 everywhere.
+bool isFilled(Node &n, const Tensor &x) {
+  if (x.elements || !x.weight.empty())
+    return false;
+  Operation *source = n.value(x).getDefiningOp();
+  Attribute number;
+  if (auto fill = dyn_cast_or_null<linalg::FillOp>(source))
+    (void)matchPattern(fill.getInputs()[0], m_Constant(&number));
+  else if (DenseElementsAttr numbers; source && matchPattern(source, m_Constant(&numbers)) && numbers.isSplat())
+    number = numbers.getSplatValue<Attribute>();
+  if (auto integer = dyn_cast_or_null<IntegerAttr>(number))
+    return !integer.getValue().isZero();
+  auto real = dyn_cast_or_null<FloatAttr>(number);
+  return real && !real.getValue().isZero();
+}
+
 LogicalResult importNonZero(Node &n) {
   if (failed(expectInputs(n, 1)))
     return failure();
   const Tensor &x = n.input(0);
+  if (std::optional<SmallVector<Scalar>> places = nonZeroPlaces(x)) {
+    n.setElements(0, DType::I64, {Expr(1), Expr(int64_t(places->size()))}, *places);
+    return success();
+  }
+  // How exporters without Range count up.
+  if (x.rank() == 1 && isFilled(n, x)) {
+    SmallVector<Expr, 2> shape{Expr(1), x.shape[0]};
+    Value counted = n.generate(DType::I64, shape, [](OpBuilder &b, Location loc, ValueRange at) -> Value {
+      return arith::IndexCastOp::create(b, loc, b.getI64Type(), at[1]);
+    });
+    n.setOutput(0, counted, DType::I64, shape);
+    return success();
+  }
   Value input = n.value(x);
   auto chosen = [&](OpBuilder &b, Location loc, ValueRange at) {
     return convert(load(b, loc, input, x.dtype, at), DType::Bool).value();
