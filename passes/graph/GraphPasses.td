@@ -318,7 +318,8 @@ def ComputePositionsPass : Pass<"attn-compute-positions", "::mlir::ModuleOp"> {
     summed up, are the numbers of the sequences), and gather by them what is
     compared in a mask; where they are a range, what is left is causal.
 
-    A check of an index goes only where it can't fail.
+    A check of an index goes where it can't fail, and only there; also of one at
+    which another tensor is read, as exporters write views with strides.
 
     ```mlir
     %p = linalg.generic {index 1} -> tensor<?x?xi64>

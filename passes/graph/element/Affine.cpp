@@ -2,11 +2,13 @@
 
 #include "dialects/attn/AttnOps.h"
 #include "passes/graph/Structured.h"
+#include "passes/graph/element/ConstantTable.h"
 
 #include "mlir/Analysis/FlatLinearValueConstraints.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/Utils/StaticValueUtils.h"
+#include "mlir/IR/Matchers.h"
 #include "llvm/ADT/SmallPtrSet.h"
 
 using namespace mlir;
@@ -16,8 +18,10 @@ namespace {
 
 /// Chains of exporters are some dozens of ops long; a concatenation reads each of its pieces.
 constexpr unsigned kMaxSteps = 4096;
-/// No sum of a few such multiples of places in a tensor wraps, in 32 bits either.
-constexpr int64_t kMaxOffset = int64_t{1} << 24, kMaxFactor = 4;
+/// Each number of a larger table is looked at too often.
+constexpr int64_t kMaxStored = int64_t{1} << 14;
+/// No sum of a few such multiples of places in a tensor wraps, in 32 bits either; nor of ones that get no farther.
+constexpr int64_t kMaxOffset = int64_t{1} << 24, kMaxFactor = 4, kMaxReach = int64_t{1} << 27;
 
 int64_t numberOf(IntegerAttr integer) {
   return integer.getType().isInteger(1) ? int64_t{integer.getValue().isOne()} : integer.getInt();
@@ -56,18 +60,30 @@ bool hasUnitStrides(ArrayRef<OpFoldResult> strides) {
 
 } // namespace
 
-Affine::Affine(Value root) : root(root), reader(root), extents(sizesOf(root)) {}
+Affine::Affine(Value root, const SymbolTable &symbols, const WeightStore *weights)
+    : root(root), reader(root), symbols(symbols), weights(weights), extents(sizesOf(root)) {}
 
 AffineExpr Affine::constant(int64_t value) { return getAffineConstantExpr(value, root.getContext()); }
+
+/// The last place along dimension `n` of the root, where its size is known.
+std::optional<int64_t> Affine::lastPlace(unsigned n) {
+  auto type = cast<RankedTensorType>(root.getType());
+  bool isKnown = n < type.getRank() && !type.isDynamicDim(n);
+  return isKnown ? std::optional(std::max<int64_t>(type.getDimSize(n) - 1, 0)) : std::nullopt;
+}
 
 Affine::Expr Affine::simplify(AffineExpr expr) {
   unsigned numDims = reader.numPlaces();
   expr = simplifyAffineExpr(expr, numDims, 0);
   SmallVector<int64_t> flat;
   if (failed(getFlattenedAffineExpr(expr, numDims, 0, &flat)) || flat.size() != numDims + 1 ||
-      std::abs(flat.back()) > kMaxOffset ||
-      llvm::any_of(ArrayRef(flat).drop_back(), [](int64_t factor) { return std::abs(factor) > kMaxFactor; }))
+      std::abs(flat.back()) > kMaxOffset)
     return std::nullopt;
+  for (auto [n, factor] : llvm::enumerate(ArrayRef(flat).drop_back())) {
+    std::optional<int64_t> last = lastPlace(n);
+    if (std::abs(factor) > kMaxFactor && (!last || std::abs(factor) > kMaxReach / std::max<int64_t>(*last, 1)))
+      return std::nullopt;
+  }
   return expr;
 }
 
@@ -102,6 +118,23 @@ std::optional<int64_t> Affine::number(Value value) {
   if (!a || !b || std::abs(*a) > kMaxOffset || std::abs(*b) > kMaxOffset)
     return std::nullopt;
   return isa<arith::AddIOp>(op) ? *a + *b : *a - *b;
+}
+
+/// An element of stored numbers, as 0, 1, 2, ... of a Range that an exporter folded.
+Affine::Expr Affine::stored(const Element &element) {
+  if (!isWide(getElementTypeOrSelf(element.value)))
+    return std::nullopt;
+  ConstantTable table = ConstantTable::read(element.value, symbols, weights);
+  if (table.bytes.empty() || table.size() > kMaxStored)
+    return std::nullopt;
+  std::optional<SmallVector<int64_t>> steps = findSteps(cast<RankedTensorType>(element.value.getType()).getShape(),
+                                                        [&](int64_t n) { return table.integerAt(n); });
+  if (!steps || std::abs(table.integerAt(0)) > kMaxOffset)
+    return std::nullopt;
+  AffineExpr sum = constant(table.integerAt(0));
+  for (auto [step, place] : llvm::zip_equal(*steps, element.at.getResults()))
+    sum = sum + place * step;
+  return simplify(sum);
 }
 
 /// An element of a concatenation: of the piece in which it is known to lie, or what all pieces say alike.
@@ -227,10 +260,27 @@ Affine::Expr Affine::compared(arith::CmpIPredicate predicate, AffineExpr differe
   }
 }
 
-/// A checked index, if the check can't fail: a place of the root along a dimension of that size.
+/// Whether `expr` is 0 or more and less than `size` at all places of a root of known sizes.
+bool Affine::isWithin(AffineExpr expr, int64_t size) {
+  SmallVector<int64_t> flat;
+  if (failed(getFlattenedAffineExpr(expr, reader.numPlaces(), 0, &flat)) || flat.size() != reader.numPlaces() + 1)
+    return false;
+  int64_t least = flat.back(), most = least;
+  for (auto [n, factor] : llvm::enumerate(ArrayRef(flat).drop_back())) {
+    std::optional<int64_t> last = factor ? lastPlace(n) : 0;
+    if (!last)
+      return false;
+    (factor < 0 ? least : most) += factor * *last;
+  }
+  return least >= 0 && most < size;
+}
+
+/// A checked index, if the check can't fail: a place of the root along a dimension of that size, or known bounds.
 Affine::Expr Affine::checked(Value limit, Expr index) {
   if (!index)
     return std::nullopt;
+  if (std::optional<int64_t> size = number(limit); size && isWithin(*index, *size))
+    return index;
   if (auto place = dyn_cast<AffineConstantExpr>(*index)) {
     std::optional<int64_t> size = number(limit);
     bool isFirst = place.getValue() == 0 && present.contains(limit);
@@ -323,6 +373,8 @@ Affine::Expr Affine::of(Element element) {
   Operation *op = element.getOp();
   if (!op || !isa<IntegerType, IndexType>(getElementTypeOrSelf(element.value)))
     return std::nullopt;
+  if (isa<arith::ConstantOp, WeightOp>(op) && isa<RankedTensorType>(element.value.getType()))
+    return stored(element);
   if (!isa<RankedTensorType>(element.value.getType()))
     return ofScalar(element);
   if (auto insert = dyn_cast<tensor::InsertSliceOp>(op))
@@ -426,12 +478,22 @@ Affine::Expr Affine::ofPair(const Element &element) {
   return isa<arith::MulIOp>(op) && (first || second) ? simplify(*a * *b) : std::nullopt;
 }
 
-Affine::Expr Affine::read() {
-  Expr value = of(reader.at(root));
+Affine::Expr Affine::read(ArrayRef<std::optional<int64_t>> fixed, SmallVectorImpl<Value> *offsets) {
+  Exprs places;
+  for (unsigned n = 0; n != reader.numRootPlaces(); ++n)
+    places.push_back(n < fixed.size() && fixed[n] ? constant(*fixed[n]) : getAffineDimExpr(n, root.getContext()));
+  Expr value = of(reader.at(root, places));
   value = value ? simplify(*value) : std::nullopt;
-  for (unsigned n = reader.numRootPlaces(); value && n != reader.numPlaces(); ++n)
-    if (value->isFunctionOfDim(n))
+  for (unsigned n = reader.numRootPlaces(); value && n != reader.numPlaces(); ++n) {
+    if (!value->isFunctionOfDim(n))
+      continue;
+    AffineExpr place = getAffineDimExpr(n, root.getContext());
+    auto offset = offsets ? dyn_cast_if_present<Value>(reader.getInner(place)->offset) : Value();
+    if (!offset)
       return std::nullopt;
+    value = value->replace(place, getAffineSymbolExpr(offsets->size(), root.getContext()));
+    offsets->push_back(offset);
+  }
   return value;
 }
 

@@ -79,4 +79,28 @@ ConstantTable ConstantTable::read(Value value, const SymbolTable &symbols, const
   return table.bytes.size() == size_t(type.getNumElements() * width) ? table : ConstantTable{{}, width, nullptr};
 }
 
+std::optional<SmallVector<int64_t>> findSteps(ArrayRef<int64_t> shape, llvm::function_ref<int64_t(int64_t)> number) {
+  int64_t count = ShapedType::getNumElements(shape), stride = count;
+  if (count == 0)
+    return std::nullopt;
+  SmallVector<int64_t> steps, at(shape.size(), 0);
+  for (int64_t size : shape) {
+    stride /= size;
+    steps.push_back(size == 1 ? 0 : int64_t(uint64_t(number(stride)) - uint64_t(number(0))));
+  }
+  uint64_t expected = number(0); // what leaves 64 bits is found to differ, too
+  for (int64_t n = 0; n != count; ++n) {
+    if (uint64_t(number(n)) != expected)
+      return std::nullopt;
+    for (size_t d = at.size(); d-- > 0;) {
+      expected += uint64_t(steps[d]);
+      if (++at[d] != shape[d])
+        break;
+      expected -= uint64_t(steps[d]) * uint64_t(shape[d]);
+      at[d] = 0;
+    }
+  }
+  return steps;
+}
+
 } // namespace attn

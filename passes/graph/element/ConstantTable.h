@@ -4,9 +4,12 @@
 #include "mlir/IR/SymbolTable.h"
 #include "mlir/IR/Value.h"
 #include "llvm/ADT/ArrayRef.h"
+#include "llvm/ADT/STLFunctionalExtras.h"
+#include "llvm/ADT/SmallVector.h"
 #include <cstdint>
 #include <cstring>
 #include <memory>
+#include <optional>
 #include <vector>
 
 namespace attn {
@@ -32,7 +35,17 @@ struct ConstantTable {
     std::memcpy(&bits, bytes.data() + n * width, width);
     return bits;
   }
+  /// The same as an integer with a sign.
+  int64_t integerAt(int64_t n) const {
+    unsigned unused = 64 - 8 * width;
+    return int64_t(bitsAt(n) << unused) >> unused;
+  }
 };
+
+/// By how much the numbers of a table of this shape differ from place to place along each dimension, where that is the
+/// same everywhere.
+std::optional<llvm::SmallVector<int64_t>> findSteps(llvm::ArrayRef<int64_t> shape,
+                                                    llvm::function_ref<int64_t(int64_t)> number);
 
 } // namespace attn
 

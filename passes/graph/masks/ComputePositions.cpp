@@ -1,4 +1,5 @@
 #include "passes/Passes.h"
+#include "passes/graph/Pipeline.h"
 #include "passes/graph/Structured.h"
 #include "passes/graph/element/Affine.h"
 
@@ -9,6 +10,7 @@
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/IR/PatternMatch.h"
+#include "mlir/IR/SymbolTable.h"
 
 using namespace mlir;
 
@@ -42,7 +44,11 @@ Value madeIn(Value tensor) {
 }
 
 struct ComputePositionsPass : impl::ComputePositionsPassBase<ComputePositionsPass> {
+  using ComputePositionsPassBase::ComputePositionsPassBase;
+  explicit ComputePositionsPass(const WeightStore *weights) : weights(weights) {}
+
   void runOnOperation() override {
+    SymbolTable symbols(getOperation());
     SmallVector<Value> tensors;
     getOperation().walk([&](Operation *op) {
       if (auto linalgOp = dyn_cast<linalg::LinalgOp>(op); linalgOp && readsIntegers(linalgOp))
@@ -54,7 +60,7 @@ struct ComputePositionsPass : impl::ComputePositionsPassBase<ComputePositionsPas
     for (Value tensor : tensors) { // the first of a chain is short by the time when the next one reads it
       if (splatConstant(tensor))
         continue; // as short as it can be
-      std::optional<AffineExpr> place = Affine(tensor).read();
+      std::optional<AffineExpr> place = Affine(tensor, symbols, weights).read();
       if (!place)
         continue;
       rewriter.setInsertionPointAfterValue(tensor);
@@ -71,8 +77,30 @@ struct ComputePositionsPass : impl::ComputePositionsPassBase<ComputePositionsPas
           });
       rewriter.replaceAllUsesWith(tensor, computed);
     }
+    dropChecks(symbols);
   }
+
+private:
+  /// Checks of indices that can't fail go, also of those at which other tensors are read.
+  void dropChecks(const SymbolTable &symbols) {
+    SmallVector<CheckIndexOp> checks;
+    getOperation().walk([&](CheckIndexOp check) { checks.push_back(check); });
+    for (CheckIndexOp check : checks) {
+      auto op = dyn_cast<linalg::LinalgOp>(check->getParentOp());
+      if (!op || !isPointwise(op) || !op.getMatchingIndexingMap(op.getDpsInitOperand(0)).isIdentity() ||
+          !Affine(op->getResult(0), symbols, weights).neverFails(check))
+        continue;
+      check.getResult().replaceAllUsesWith(check.getIndex());
+      check.erase();
+    }
+  }
+
+  const WeightStore *weights = nullptr;
 };
 
 } // namespace
+
+std::unique_ptr<Pass> createComputePositionsPass(const WeightStore *weights) {
+  return std::make_unique<ComputePositionsPass>(weights);
+}
 } // namespace attn

@@ -519,3 +519,50 @@ func.func @step_by_the_sum(%n: index) -> tensor<?xi64> {
   }
   return %sum#1 : tensor<?xi64>
 }
+
+// -----
+
+#a = affine_map<(a, b) -> (a)>
+#b = affine_map<(a, b) -> (b)>
+#id = affine_map<(a, b) -> (a, b)>
+// Chunks that overlap, read from a flat tensor: 64 a + b is less than 384 everywhere. With one chunk more it is not.
+// CHECK-LABEL: func.func @chunks
+// CHECK: %[[Y:.+]] = linalg.generic {{.+}} ins(
+// CHECK-NOT: attn.check_index
+// CHECK: linalg.generic {{.+}} ins(
+// CHECK: attn.check_index %{{.+}}, %{{.+}}, "more"
+// CHECK: return %[[Y]],
+func.func @chunks(%x: tensor<384xf32>) -> (tensor<5x128xf32>, tensor<6x128xf32>) {
+  %c384 = arith.constant 384 : index
+  %from = arith.constant dense<[0, 64, 128, 192, 256]> : tensor<5xi64>
+  %more = arith.constant dense<[0, 64, 128, 192, 256, 320]> : tensor<6xi64>
+  %ce = tensor.empty() : tensor<128xi64>
+  %columns = linalg.generic {indexing_maps = [affine_map<(a) -> (a)>], iterator_types = ["parallel"]}
+      outs(%ce : tensor<128xi64>) {
+  ^bb0(%o: i64):
+    %i = linalg.index 0 : index
+    %v = arith.index_cast %i : index to i64
+    linalg.yield %v : i64
+  } -> tensor<128xi64>
+  %ye = tensor.empty() : tensor<5x128xf32>
+  %y = linalg.generic {indexing_maps = [#a, #b, #id], iterator_types = ["parallel", "parallel"]}
+      ins(%from, %columns : tensor<5xi64>, tensor<128xi64>) outs(%ye : tensor<5x128xf32>) {
+  ^bb0(%p: i64, %q: i64, %o: f32):
+    %s = arith.addi %p, %q : i64
+    %t = arith.index_cast %s : i64 to index
+    %at = attn.check_index %t, %c384, "chunks" : index
+    %v = tensor.extract %x[%at] : tensor<384xf32>
+    linalg.yield %v : f32
+  } -> tensor<5x128xf32>
+  %ze = tensor.empty() : tensor<6x128xf32>
+  %z = linalg.generic {indexing_maps = [#a, #b, #id], iterator_types = ["parallel", "parallel"]}
+      ins(%more, %columns : tensor<6xi64>, tensor<128xi64>) outs(%ze : tensor<6x128xf32>) {
+  ^bb0(%p: i64, %q: i64, %o: f32):
+    %s = arith.addi %p, %q : i64
+    %t = arith.index_cast %s : i64 to index
+    %at = attn.check_index %t, %c384, "more" : index
+    %v = tensor.extract %x[%at] : tensor<384xf32>
+    linalg.yield %v : f32
+  } -> tensor<6x128xf32>
+  return %y, %z : tensor<5x128xf32>, tensor<6x128xf32>
+}
