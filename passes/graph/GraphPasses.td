@@ -326,6 +326,12 @@ def ComputePositionsPass : Pass<"attn-compute-positions", "::mlir::ModuleOp"> {
     %y = linalg.generic {extract %p[index 0, index 2]} -> tensor<?x1x?xi64>
     ```
 
+    Loops that write a tensor to places that are a slice become the insertion of
+    that slice (`tensor.insert_slice`), as a scatter is whose indices count; that
+    what only a run knows is in range is an `attn.require` in front. Of other
+    places whole rows are written as slices. One number that is put into a matrix
+    stays: it may mark the edges of a graph (`attn-raise-tables`).
+
     becomes
 
     ```mlir

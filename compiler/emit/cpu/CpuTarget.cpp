@@ -36,7 +36,7 @@ public:
 
   GraphOptions graphOptions() const override {
     GraphOptions graph;
-    graph.listsBlocks = graph.widensHalves = true;
+    graph.listsBlocks = graph.widensHalves = graph.copiesRows = true;
     return graph;
   }
 

@@ -69,7 +69,7 @@ public:
 
   GraphOptions graphOptions() const override {
     GraphOptions graph;
-    graph.listsBlocks = graph.widensHalves = false;
+    graph.listsBlocks = graph.widensHalves = graph.copiesRows = false;
     return graph;
   }
 

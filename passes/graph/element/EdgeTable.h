@@ -15,6 +15,14 @@ class WeightStore;
 /// whose edges are a list, as ONNX's scatters make it.
 class EdgeTable {
 public:
+  /// Loops from 0 in steps of 1, the outer one first, around one insertion.
+  struct Nest {
+    llvm::SmallVector<mlir::scf::ForOp> loops;
+    mlir::tensor::InsertOp insert;
+  };
+  /// The loops that make `value`; the places of what they put do not depend on what they put.
+  static std::optional<Nest> matchNest(mlir::Value value);
+
   /// What `value` holds, or none where it is made otherwise, or of other numbers.
   static std::optional<EdgeTable> match(mlir::Value value, const mlir::SymbolTable &symbols,
                                         const WeightStore *weights);
@@ -37,13 +45,6 @@ public:
   mlir::Value countEdges(mlir::OpBuilder &b) const;
 
 private:
-  /// Loops from 0 in steps of 1, the outer one first, around one insertion.
-  struct Nest {
-    llvm::SmallVector<mlir::scf::ForOp> loops;
-    mlir::tensor::InsertOp insert;
-  };
-  static std::optional<Nest> matchNest(mlir::Value value);
-
   mlir::Value value, start; ///< behind the loops, and before
   mlir::TypedAttr base, mark;
   bool sums = false;

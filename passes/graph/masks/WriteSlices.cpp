@@ -1,0 +1,350 @@
+#include "passes/graph/masks/WriteSlices.h"
+
+#include "passes/graph/Structured.h"
+#include "passes/graph/element/Affine.h"
+#include "passes/graph/element/ConstantTable.h"
+#include "passes/graph/element/EdgeTable.h"
+
+#include "mlir/Analysis/FlatLinearValueConstraints.h"
+#include "mlir/Dialect/Affine/IR/AffineOps.h"
+#include "mlir/Dialect/Affine/Utils.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Dialect/Linalg/IR/Linalg.h"
+#include "mlir/IR/Matchers.h"
+#include "mlir/IR/PatternMatch.h"
+#include "mlir/IR/Remarks.h"
+#include "llvm/ADT/SmallBitVector.h"
+
+using namespace mlir;
+
+namespace attn {
+namespace {
+
+using Nest = EdgeTable::Nest;
+
+/// Products of such numbers do not wrap.
+constexpr int64_t kMaxStart = int64_t{1} << 40, kMaxStep = int64_t{1} << 20;
+/// Elements from which on a row is worth a loop of its own.
+constexpr int64_t kLeastRow = 8;
+
+/// Where elements go along one dimension: from `start` on, which is made of `offsets`, and a step further with each
+/// turn of a loop.
+struct WrittenDim {
+  AffineExpr start;
+  SmallVector<Value> offsets;
+  int64_t step = 1;
+  std::optional<unsigned> loop;
+  CheckIndexOp check;  ///< of the place, if it is not known to be one
+  bool isOpen = false; ///< only a run can check it
+};
+
+bool isOutside(Value value, const Nest &nest) {
+  return !nest.loops.front()->isAncestor(value.getParentRegion()->getParentOp());
+}
+
+std::optional<unsigned> findLoop(Value index, const Nest &nest) {
+  auto *loop = llvm::find_if(nest.loops, [&](scf::ForOp loop) { return loop.getInductionVar() == index; });
+  return loop == nest.loops.end() ? std::nullopt : std::optional<unsigned>(loop - nest.loops.begin());
+}
+
+/// The tensor with a dimension for each loop whose elements `nest` writes, or null.
+Value findSource(const Nest &nest) {
+  tensor::InsertOp insert = nest.insert;
+  Value scalar = insert.getScalar();
+  // A bool is read as a bit of a byte that is 0 or 1.
+  auto byte = scalar.getDefiningOp<arith::ExtUIOp>();
+  if (auto test = byte ? byte.getIn().getDefiningOp<arith::CmpIOp>() : arith::CmpIOp();
+      test && test.getPredicate() == arith::CmpIPredicate::ne && matchPattern(test.getRhs(), m_Zero()) &&
+      test.getLhs().getType() == scalar.getType())
+    scalar = test.getLhs();
+  auto read = scalar.getDefiningOp<tensor::ExtractOp>();
+  if (!read || read.getIndices().size() != nest.loops.size() || !isOutside(read.getTensor(), nest))
+    return {};
+  for (auto [n, index] : llvm::enumerate(read.getIndices()))
+    if (findLoop(index, nest) != n)
+      return {};
+  return read.getTensor();
+}
+
+/// What `table`, stored integers, holds by its places, `fixed` along some dimensions.
+std::optional<AffineExpr> readStored(Value tensor, const ConstantTable &table, ArrayRef<std::optional<int64_t>> fixed) {
+  ArrayRef<int64_t> shape = cast<RankedTensorType>(tensor.getType()).getShape();
+  SmallVector<int64_t> moving;
+  for (auto [size, at] : llvm::zip_equal(shape, fixed))
+    moving.push_back(at ? 1 : size);
+  auto number = [&](int64_t n) {
+    int64_t place = 0, stride = 1;
+    for (size_t d = shape.size(); d-- > 0; stride *= shape[d], n /= moving[d])
+      place += (fixed[d] ? *fixed[d] : n % moving[d]) * stride;
+    return table.integerAt(place);
+  };
+  std::optional<SmallVector<int64_t>> steps = findSteps(moving, number);
+  if (!steps)
+    return std::nullopt;
+  AffineExpr sum = getAffineConstantExpr(number(0), tensor.getContext());
+  for (auto [n, step] : llvm::enumerate(*steps))
+    sum = sum + getAffineDimExpr(n, tensor.getContext()) * step;
+  return sum;
+}
+
+class SliceWriter {
+public:
+  SliceWriter(RewriterBase &b, const SymbolTable &symbols, const WeightStore *weights)
+      : b(b), symbols(symbols), weights(weights) {}
+
+  /// Puts the insertion of a slice in the place of `nest`, if that is one.
+  bool writeSlice(const Nest &nest, Value source);
+  /// Writes rows in the place of the innermost loops, if they go over whole ones.
+  bool writeRows(const Nest &nest, Value source);
+
+private:
+  std::optional<WrittenDim> findPlace(Value index, const Nest &nest);
+  std::optional<AffineExpr> readNumbers(Value tensor, ArrayRef<std::optional<int64_t>> fixed,
+                                        SmallVectorImpl<Value> &offsets);
+  static bool isWithin(WrittenDim &place, const Nest &nest);
+  Value moveBefore(Value value, Operation *loop);
+
+  RewriterBase &b;
+  const SymbolTable &symbols;
+  const WeightStore *weights;
+};
+
+std::optional<AffineExpr> SliceWriter::readNumbers(Value tensor, ArrayRef<std::optional<int64_t>> fixed,
+                                                   SmallVectorImpl<Value> &offsets) {
+  auto type = cast<RankedTensorType>(tensor.getType());
+  for (auto [size, at] : llvm::zip_equal(type.getShape(), fixed))
+    if (at && (*at < 0 || *at >= size)) // of an open size, too
+      return std::nullopt;
+  ConstantTable table = ConstantTable::read(tensor, symbols, weights);
+  return table.bytes.empty() ? Affine(tensor, symbols, weights).read(fixed, &offsets)
+                             : readStored(tensor, table, fixed);
+}
+
+/// Whether `place` is one of the tensor's at each turn; a negative one counts from the end.
+bool SliceWriter::isWithin(WrittenDim &place, const Nest &nest) {
+  auto start = dyn_cast<AffineConstantExpr>(place.start);
+  OpFoldResult turns = IntegerAttr::get(IndexType::get(place.start.getContext()), 1);
+  if (place.loop)
+    turns = getAsOpFoldResult(scf::ForOp(nest.loops[*place.loop]).getUpperBound());
+  Value limit = place.check.getSize();
+  std::optional<int64_t> count = getConstantIntValue(turns), size = getConstantIntValue(limit);
+  if (start && count && size) {
+    int64_t first = start.getValue(), last = first + place.step * (*count - 1);
+    if (*count > 0 && last < 0 && first >= -*size && !place.check.getNonnegative())
+      place.start = getAffineConstantExpr(first += *size, place.start.getContext()), last += *size;
+    return *count == 0 || (first >= 0 && last < *size);
+  }
+  if (start && size && start.getValue() >= *size) // of no element, if anything
+    return false;
+  bool isWhole =
+      start && start.getValue() == 0 && place.step == 1 && Extent::of(turns) == Extent::of(OpFoldResult(limit));
+  place.isOpen = !isWhole;
+  // A check of its own stands at the top of an entry.
+  return isWhole || isa<func::FuncOp>(nest.loops.front()->getParentOp());
+}
+
+std::optional<WrittenDim> SliceWriter::findPlace(Value index, const Nest &nest) {
+  WrittenDim place;
+  place.start = b.getAffineConstantExpr(getConstantIntValue(index).value_or(0));
+  place.loop = findLoop(index, nest);
+  if (place.loop || getConstantIntValue(index))
+    return place;
+  place.check = index.getDefiningOp<CheckIndexOp>();
+  if (std::optional<int64_t> known = place.check ? getConstantIntValue(place.check.getIndex()) : std::nullopt) {
+    place.start = b.getAffineConstantExpr(*known);
+    return isOutside(place.check.getSize(), nest) && isWithin(place, nest) ? std::optional(place) : std::nullopt;
+  }
+  auto number = place.check ? place.check.getIndex().getDefiningOp<arith::IndexCastOp>() : arith::IndexCastOp();
+  auto read = number ? number.getIn().getDefiningOp<tensor::ExtractOp>() : tensor::ExtractOp();
+  if (!read || !isOutside(read.getTensor(), nest) || !isOutside(place.check.getSize(), nest))
+    return std::nullopt;
+  SmallVector<std::optional<int64_t>> fixed;
+  SmallVector<unsigned> loops;
+  for (Value at : read.getIndices()) {
+    std::optional<unsigned> loop = findLoop(at, nest);
+    fixed.push_back(getConstantIntValue(at));
+    if (!loop && !fixed.back())
+      return std::nullopt;
+    loops.push_back(loop.value_or(0));
+  }
+  std::optional<AffineExpr> numbers = readNumbers(read.getTensor(), fixed, place.offsets);
+  SmallVector<int64_t> factors;
+  unsigned rank = fixed.size();
+  if (!numbers || failed(getFlattenedAffineExpr(*numbers, rank, place.offsets.size(), &factors)) ||
+      factors.size() != rank + place.offsets.size() + 1 || std::abs(factors.back()) > kMaxStart)
+    return std::nullopt;
+  for (unsigned n = 0; n != rank; ++n) {
+    if (fixed[n] || factors[n] == 0 || getConstantIntValue(scf::ForOp(nest.loops[loops[n]]).getUpperBound()) == 1)
+      continue;
+    if (place.loop || factors[n] < 0 || factors[n] > kMaxStep)
+      return std::nullopt;
+    place.loop = loops[n];
+    place.step = factors[n];
+  }
+  place.start = b.getAffineConstantExpr(factors.back());
+  for (unsigned n = 0; n != place.offsets.size(); ++n) {
+    if (factors[rank + n] < 0 || factors.back() < 0)
+      return std::nullopt;
+    place.start = place.start + b.getAffineSymbolExpr(n) * factors[rank + n];
+  }
+  return isWithin(place, nest) ? std::optional(place) : std::nullopt;
+}
+
+bool SliceWriter::writeSlice(const Nest &nest, Value source) {
+  SmallVector<WrittenDim> places;
+  SmallVector<OpFoldResult> turns;
+  llvm::SmallBitVector moves(nest.loops.size());
+  for (scf::ForOp loop : nest.loops)
+    turns.push_back(getAsOpFoldResult(loop.getUpperBound()));
+  tensor::InsertOp insert = nest.insert;
+  for (Value index : insert.getIndices()) {
+    std::optional<WrittenDim> place = findPlace(index, nest);
+    if (!place || (place->loop && moves.test(*place->loop))) // along a diagonal
+      return false;
+    if (place->loop)
+      moves.set(*place->loop);
+    places.push_back(*place);
+  }
+  // Several turns that write one element: the last one wins.
+  for (unsigned n = 0; n != turns.size(); ++n)
+    if (!moves.test(n) && !isConstantIntValue(turns[n], 1))
+      return false;
+
+  scf::ForOp outer = nest.loops.front();
+  Location loc = insert.getLoc();
+  b.setInsertionPoint(outer);
+  if (llvm::any_of(turns, [](OpFoldResult count) { return isConstantIntValue(count, 0); })) {
+    b.replaceOp(outer, outer.getInits());
+    return true;
+  }
+  SmallVector<OpFoldResult> offsets, sizes, strides;
+  SmallVector<int64_t> order; // of the loops that move, by the dimensions that they move along
+  SmallVector<int64_t> shape;
+  for (WrittenDim &place : places) {
+    Value start = affine::expandAffineExpr(b, loc, place.start, {}, place.offsets);
+    offsets.push_back(getAsOpFoldResult(start));
+    sizes.push_back(place.loop ? turns[*place.loop] : OpFoldResult(b.getIndexAttr(1)));
+    strides.push_back(b.getIndexAttr(place.step));
+    if (place.loop)
+      order.push_back(llvm::count_if(llvm::seq(*place.loop), [&](unsigned n) { return moves.test(n); }));
+    if (!place.isOpen)
+      continue;
+    Value count = getValueOrCreateConstantIndexOp(b, loc, sizes.back());
+    Value zero = arith::ConstantIndexOp::create(b, loc, 0), one = arith::ConstantIndexOp::create(b, loc, 1);
+    Value way = arith::MulIOp::create(b, loc, arith::SubIOp::create(b, loc, count, one),
+                                      arith::ConstantIndexOp::create(b, loc, place.step));
+    Value last = arith::AddIOp::create(b, loc, start, way), size = place.check.getSize();
+    Value holds = arith::OrIOp::create(b, loc, arith::CmpIOp::create(b, loc, arith::CmpIPredicate::eq, count, zero),
+                                       arith::CmpIOp::create(b, loc, arith::CmpIPredicate::slt, last, size));
+    RequireOp::create(b, loc, holds, place.check.getRunMessage(), ValueRange{last, size});
+  }
+  for (unsigned n : moves.set_bits())
+    shape.push_back(getConstantIntValue(turns[n]).value_or(ShapedType::kDynamic));
+  Type element = getElementTypeOrSelf(source);
+  SmallVector<OpFoldResult> from(turns.size(), b.getIndexAttr(0)), unit(turns.size(), b.getIndexAttr(1));
+  Value part = tensor::ExtractSliceOp::create(b, loc, RankedTensorType::get(shape, element), source, from, turns, unit);
+  if (!llvm::is_sorted(order)) {
+    SmallVector<OpFoldResult> moved;
+    for (const WrittenDim &place : places)
+      if (place.loop)
+        moved.push_back(turns[*place.loop]);
+    part = linalg::TransposeOp::create(b, loc, part, emptyTensor(b, loc, moved, element), order).getResult()[0];
+  }
+  remark::passed(loc, remark::RemarkOpts::name("Slice").category("attn-compute-positions"))
+      << "elements are written as a slice";
+  b.replaceOpWithNewOp<tensor::InsertSliceOp>(outer, part, outer.getInits().front(), offsets, sizes, strides);
+  return true;
+}
+
+/// `value`, computed before `loop`, on which it does not depend.
+Value SliceWriter::moveBefore(Value value, Operation *loop) {
+  Operation *op = value.getDefiningOp();
+  if (!op || !loop->isProperAncestor(op))
+    return value;
+  for (Value operand : op->getOperands())
+    moveBefore(operand, loop);
+  b.moveOpBefore(op, loop);
+  return value;
+}
+
+bool SliceWriter::writeRows(const Nest &nest, Value source) {
+  tensor::InsertOp insert = nest.insert;
+  SmallVector<Value> indices(insert.getIndices());
+  // The innermost loops that go along the last dimensions, and along no other one.
+  size_t rows = 0;
+  auto isFree = [&](Value index, scf::ForOp loop) {
+    DenseSet<Value> visited;
+    return index != loop.getInductionVar() && !isComputedFrom(index, loop.getInductionVar(), visited);
+  };
+  while (rows < nest.loops.size() && rows < indices.size()) {
+    scf::ForOp loop = nest.loops[nest.loops.size() - 1 - rows];
+    size_t dim = indices.size() - 1 - rows;
+    if (indices[dim] != loop.getInductionVar() ||
+        !llvm::all_of(ArrayRef(indices).take_front(dim), [&](Value index) { return isFree(index, loop); }))
+      break;
+    ++rows;
+  }
+  if (rows == 0 || rows == nest.loops.size())
+    return false;
+  ArrayRef<int64_t> row = cast<RankedTensorType>(source.getType()).getShape().take_back(rows);
+  if (!ShapedType::isDynamicShape(row) && ShapedType::getNumElements(row) < kLeastRow)
+    return false;
+  size_t lead = nest.loops.size() - rows;
+  scf::ForOp loop = nest.loops[lead];
+  Location loc = insert.getLoc();
+  SmallVector<OpFoldResult> offsets, sizes, from, lengths;
+  for (size_t n = 0; n != lead; ++n) {
+    from.push_back(scf::ForOp(nest.loops[n]).getInductionVar());
+    lengths.push_back(b.getIndexAttr(1));
+  }
+  for (Value index : ArrayRef(indices).drop_back(rows)) {
+    offsets.push_back(getAsOpFoldResult(moveBefore(index, loop)));
+    sizes.push_back(b.getIndexAttr(1));
+  }
+  SmallVector<int64_t> shape;
+  for (scf::ForOp inner : ArrayRef(nest.loops).drop_front(lead)) {
+    OpFoldResult length = getAsOpFoldResult(inner.getUpperBound());
+    offsets.push_back(b.getIndexAttr(0));
+    from.push_back(b.getIndexAttr(0));
+    sizes.push_back(length);
+    lengths.push_back(length);
+    shape.push_back(getConstantIntValue(length).value_or(ShapedType::kDynamic));
+  }
+  b.setInsertionPoint(loop);
+  SmallVector<OpFoldResult> unit(from.size(), b.getIndexAttr(1)), ones(offsets.size(), b.getIndexAttr(1));
+  Value part = tensor::ExtractSliceOp::create(b, loc, RankedTensorType::get(shape, getElementTypeOrSelf(source)),
+                                              source, from, lengths, unit);
+  b.replaceOpWithNewOp<tensor::InsertSliceOp>(loop, part, loop.getInits().front(), offsets, sizes, ones);
+  return true;
+}
+
+} // namespace
+
+void writeSlices(ModuleOp module, const SymbolTable &symbols, const WeightStore *weights, bool copiesRows) {
+  SmallVector<scf::ForOp> loops;
+  module.walk([&](scf::ForOp loop) {
+    if (loop.getNumResults() == 1)
+      loops.push_back(loop);
+  });
+  IRRewriter rewriter(module.getContext());
+  SliceWriter writer(rewriter, symbols, weights);
+  // An inner loop of a nest makes what the outer one carries, and is no nest of its own: the outer one comes first.
+  DenseSet<Operation *> done;
+  for (scf::ForOp loop : llvm::reverse(loops)) {
+    if (done.contains(loop))
+      continue;
+    std::optional<Nest> nest = EdgeTable::matchNest(loop.getResult(0));
+    if (!nest)
+      continue;
+    done.insert(nest->loops.begin(), nest->loops.end());
+    Value source = findSource(*nest);
+    // One number that is put into a matrix may mark edges, which attn-raise-tables reads.
+    if (!source || (nest->insert.getType().getRank() <= 2 && EdgeTable::match(loop.getResult(0), symbols, weights)))
+      continue;
+    if (!writer.writeSlice(*nest, source) && copiesRows)
+      writer.writeRows(*nest, source);
+  }
+}
+
+} // namespace attn
