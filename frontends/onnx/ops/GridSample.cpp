@@ -98,6 +98,9 @@ LogicalResult checkGrid(Node &n, const Tensor &x, const Tensor &grid) {
   return success();
 }
 
+/// Channels from which on each place is computed once and its channels are read side by side.
+constexpr int64_t kManyChannels = 8;
+
 LogicalResult importGridSample(Node &n) {
   if (failed(expectInputs(n, 2)) || failed(expectFloat(n, 1)))
     return failure();
@@ -106,10 +109,22 @@ LogicalResult importGridSample(Node &n) {
   if (failed(sampler) || failed(checkGrid(n, x, grid)))
     return failure();
   int64_t spatial = x.rank() - 2;
-  SmallVector<Expr, 4> shape{x.shape[0], x.shape[1]};
+  bool channelsLast = x.shape[1].constant().value_or(kManyChannels) >= kManyChannels;
+  SmallVector<Expr, 4> shape{x.shape[0]};
+  if (!channelsLast)
+    shape.push_back(x.shape[1]);
   shape.append(grid.shape.begin() + 1, grid.shape.end() - 1);
+  // The channels go behind the places, and back.
+  SmallVector<int64_t> back{0}, forth{0, spatial + 1};
+  for (int64_t d = 1; d <= spatial; ++d) {
+    back.push_back(d + 1);
+    forth.push_back(d);
+  }
+  back.push_back(1);
+  if (channelsLast)
+    shape.push_back(x.shape[1]);
   DType wide = x.dtype == DType::F64 || grid.dtype == DType::F64 ? DType::F64 : DType::F32;
-  Value image = n.value(x), places = n.value(grid);
+  Value image = n.value(channelsLast ? n.transpose(x, back) : x), places = n.value(grid);
   SmallVector<Value> lengths;
   for (int64_t d = 0; d < spatial; ++d)
     lengths.push_back(n.symbols().materialize(n.builder(), n.loc(), x.shape[d + 2]));
@@ -117,7 +132,7 @@ LogicalResult importGridSample(Node &n) {
     SmallVector<SmallVector<Tap, 4>, 3> taps;
     for (int64_t d = 0; d < spatial; ++d) {
       SmallVector<Value> place{at[0]};
-      llvm::append_range(place, at.drop_front(2));
+      llvm::append_range(place, at.slice(channelsLast ? 1 : 2, spatial));
       // The last dimension's coordinate comes first.
       place.push_back(arith::ConstantIndexOp::create(b, loc, spatial - 1 - d));
       Num g = convert(Num(b, loc, grid.dtype, tensor::ExtractOp::create(b, loc, places, place)), wide);
@@ -126,9 +141,14 @@ LogicalResult importGridSample(Node &n) {
       taps.push_back(tapsAt(*sampler, where, length));
     }
     DType stored = x.dtype == DType::Bool ? DType::U8 : x.dtype;
-    return convert(interpolate(image, stored, SmallVector<Value>(at.take_front(2)), taps), stored).value();
+    SmallVector<Value> lead(at.take_front(channelsLast ? 1 : 2)), trail(at.drop_front(lead.size() + spatial));
+    return convert(interpolate(image, stored, lead, taps, trail), stored).value();
   };
-  n.setOutput(0, n.generate(x.dtype, shape, body), x.dtype, shape);
+  Tensor y;
+  y.dtype = x.dtype;
+  y.shape = shape;
+  y.value = n.generate(x.dtype, shape, body);
+  n.setOutput(0, channelsLast ? n.transpose(y, forth) : y);
   return success();
 }
 

@@ -40,13 +40,15 @@ SmallVector<Tap, 4> linearTaps(const Num &x, const Num &length) {
   return taps;
 }
 
-Num interpolate(Value source, DType dtype, ArrayRef<Value> lead, ArrayRef<SmallVector<Tap, 4>> taps) {
+Num interpolate(Value source, DType dtype, ArrayRef<Value> lead, ArrayRef<SmallVector<Tap, 4>> taps,
+                ArrayRef<Value> trail) {
   const Num &any = taps[0][0].weight;
   if (taps.size() == 1) {
     std::optional<Num> sum;
     for (const Tap &tap : taps[0]) {
       SmallVector<Value> at(lead);
       at.push_back(toIndex(tap.index));
+      llvm::append_range(at, trail);
       Value element = tensor::ExtractOp::create(any.builder(), any.location(), source, at);
       Num term = convert(Num(any.builder(), any.location(), dtype, element), any.dtype()) * tap.weight;
       sum = sum ? *sum + term : term;
@@ -57,7 +59,7 @@ Num interpolate(Value source, DType dtype, ArrayRef<Value> lead, ArrayRef<SmallV
   for (const Tap &tap : taps[0]) {
     SmallVector<Value> at(lead);
     at.push_back(toIndex(tap.index));
-    Num term = interpolate(source, dtype, at, taps.drop_front()) * tap.weight;
+    Num term = interpolate(source, dtype, at, taps.drop_front(), trail) * tap.weight;
     sum = sum ? *sum + term : term;
   }
   return *sum;

@@ -30,10 +30,10 @@ llvm::SmallVector<Num, 4> cubicWeights(const Num &fraction, double a);
 llvm::SmallVector<Tap, 4> linearTaps(const Num &x, const Num &length);
 
 /// Sum over all combinations of taps, one list a dimension, of the product of
-/// the weights and the element of `source` at `lead` and then the indices,
+/// the weights and the element of `source` at `lead`, the indices and `trail`,
 /// converted to the weights' type.
 Num interpolate(mlir::Value source, DType dtype, llvm::ArrayRef<mlir::Value> lead,
-                llvm::ArrayRef<llvm::SmallVector<Tap, 4>> taps);
+                llvm::ArrayRef<llvm::SmallVector<Tap, 4>> taps, llvm::ArrayRef<mlir::Value> trail = {});
 
 } // namespace attn::onnx
 

@@ -1,0 +1,45 @@
+#!/usr/bin/env python3
+"""Images of several channels that are sampled at computed places: sampled_channels.py DIRECTORY
+
+Writes NAME.onnx, NAME_x.npy, NAME_g.npy and what the onnx package makes of them, NAME_y.npy, for each name that it
+prints. From eight channels on these are read side by side.
+"""
+import pathlib
+import sys
+
+import numpy as np
+import onnx
+from onnx import TensorProto, helper
+from onnx.reference import ReferenceEvaluator
+
+MODES = {"linear": ("linear", "zeros", 0), "border": ("linear", "border", 1), "nearest": ("nearest", "zeros", 0),
+         "cubic": ("cubic", "reflection", 0)}
+
+
+def cases():
+    for channels in (1, 7, 8, 17):
+        yield f"linear_{channels}", "linear", channels, (5, 6), False
+    for mode in ("border", "nearest", "cubic"):
+        yield f"{mode}_16", mode, 16, (5, 6), False
+    yield "open_9", "linear", 9, (5, 6), True
+    yield "line_8", "linear", 8, (7,), False
+    yield "volume_8", "linear", 8, (3, 4, 5), False
+
+
+if __name__ == "__main__":
+    folder = pathlib.Path(sys.argv[1])
+    for name, mode, channels, image, isOpen in cases():
+        rng = np.random.default_rng(channels)
+        x = rng.standard_normal((2, channels, *image), np.float32)
+        g = rng.uniform(-1.3, 1.3, (2, *(4,) * len(image), len(image))).astype(np.float32)
+        how, outside, align = MODES[mode]
+        node = helper.make_node("GridSample", ["x", "g"], ["y"], mode=how, padding_mode=outside, align_corners=align)
+        shapes = [[f"x{d}" for d in range(x.ndim)], [*(f"g{d}" for d in range(g.ndim - 1)), len(image)]] if isOpen else [x.shape, g.shape]
+        graph = helper.make_graph([node], name, [helper.make_tensor_value_info(n, TensorProto.FLOAT, s) for n, s in zip("xg", shapes)],
+                                  [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)])
+        model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=9)
+        onnx.save(model, folder / f"{name}.onnx")
+        [y] = ReferenceEvaluator(model).run(None, {"x": x, "g": g})
+        for tensor, value in {"x": x, "g": g, "y": y.astype(np.float32)}.items():
+            np.save(folder / f"{name}_{tensor}.npy", value)
+        print(name)
