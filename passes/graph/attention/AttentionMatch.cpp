@@ -215,6 +215,14 @@ static std::optional<Access> readWeightedSum(AttentionMatch &match, OpOperand &w
   return weightAccess;
 }
 
+unsigned countValueViews(OpOperand &weights) {
+  unsigned count = 0;
+  Operation *op = weights.getOwner()->getOperand(1 - weights.getOperandNumber()).getDefiningOp();
+  for (; isView(op); op = op->getOperand(0).getDefiningOp())
+    ++count;
+  return count;
+}
+
 /// Sees to it that the normaliser, whose result is read at `access`, and the weighted sum run over the same atoms.
 static LogicalResult matchKeys(AttentionMatch &match, const Normalization &softmax, const Access &access, Miss &miss) {
   Operation *sum = match.result.value.getDefiningOp();
@@ -264,7 +272,7 @@ static void readNormalizer(AttentionMatch &match, const Normalization &softmax, 
 }
 
 FailureOr<AttentionMatch> matchAttention(const Normalization &softmax, OpOperand &weights, const ScoreSource &source,
-                                         Follow follow, Miss &miss) {
+                                         Follow follow, Miss &miss, unsigned valueViews) {
   auto sum = cast<linalg::LinalgOp>(weights.getOwner());
   auto fail = [&](const Twine &reason, Location location) {
     miss = {reason.str(), location};
@@ -277,7 +285,8 @@ FailureOr<AttentionMatch> matchAttention(const Normalization &softmax, OpOperand
 
   AttentionMatch match;
   match.wholeCaptures = follow != Follow::everything && follow != Follow::captures;
-  match.wholeOperands = follow != Follow::everything && follow != Follow::operands;
+  match.wholeScores = follow == Follow::values;
+  match.wholeOperands = follow != Follow::everything && follow != Follow::operands && follow != Follow::values;
   match.computeType = accumulatorType(getElementTypeOrSelf(sum->getResult(0)));
   std::optional<Access> weightAccess = readWeightedSum(match, weights);
   if (!weightAccess)
@@ -297,8 +306,9 @@ FailureOr<AttentionMatch> matchAttention(const Normalization &softmax, OpOperand
   readNormalizer(match, softmax, access);
   if (failed(matchScores(match, softmax, access, source, miss)))
     return failure();
-  if (!match.wholeOperands)
-    match.space.walkUp(match.value.value, match.value.access);
+  for (; !match.wholeOperands && valueViews != 0 && match.space.stepUp(match.value.value, match.value.access);
+       --valueViews)
+    ;
   // Where the heads of the operands stand before their chunks, say, and those of the result behind them.
   walkDown(match, getElementTypeOrSelf(match.value.value),
            /*moves=*/follow != Follow::captures && follow != Follow::nothing);

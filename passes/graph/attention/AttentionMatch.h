@@ -38,6 +38,8 @@ struct AttentionMatch {
   bool wholeCaptures = false;
   /// Value, key and query of a product are not followed through views either.
   bool wholeOperands = false;
+  /// Nor are given scores.
+  bool wholeScores = false;
   /// The query may lack the dimension i, which only captures then have.
   bool repeatsQuery = false;
   AtomSpace space;
@@ -79,9 +81,9 @@ struct AttentionMatch {
   bool isShifted = false;
 };
 
-/// What a match follows through views: captures, operands and the result, the last two, or one or none of these. Where
-/// less is followed, more is copied.
-enum class Follow { everything, operands, result, captures, nothing };
+/// What a match follows through views: captures, operands and the result, the last two, these without given scores, or
+/// one or none of these. Where less is followed, more is copied.
+enum class Follow { everything, operands, values, result, captures, nothing };
 
 /// What could be the score of a softmax.
 struct ScoreSource {
@@ -94,13 +96,18 @@ struct ScoreSource {
 /// ops and views, each with the operand that is the weights.
 llvm::SmallVector<mlir::OpOperand *> findWeightedSums(mlir::Value weights);
 
+/// Of how many views, one of the other, the values that `weights` weigh are made.
+unsigned countValueViews(mlir::OpOperand &weights);
+
 /// Where the scores of `softmax` may come from, the best first; `given` is last.
 llvm::SmallVector<ScoreSource> findScoreSources(const Normalization &softmax);
 
 /// Matches the attention of `softmax` whose weights are `weights`, an operand
-/// of a contraction, and whose scores come from `source`. Changes no IR.
+/// of a contraction, and whose scores come from `source`. Changes no IR. The value is followed through `valueViews` at
+/// most.
 mlir::FailureOr<AttentionMatch> matchAttention(const Normalization &softmax, mlir::OpOperand &weights,
-                                               const ScoreSource &source, Follow follow, Miss &miss);
+                                               const ScoreSource &source, Follow follow, Miss &miss,
+                                               unsigned valueViews = ~0u);
 
 /// The part of it that is before the softmax, whose input is read at `access`;
 /// `match` holds what the weighted sum gave.

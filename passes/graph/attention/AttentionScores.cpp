@@ -131,7 +131,7 @@ void ScoreMatcher::findScores(Operand at, Type element, SmallVectorImpl<Operand>
   SmallVector<Operand> sources;
   if (isView(op)) {
     Operand source = at;
-    if (space.stepUp(source.value, source.access))
+    if (!match.wholeScores && space.stepUp(source.value, source.access))
       sources.push_back(source);
   } else if (auto linalgOp = dyn_cast_or_null<linalg::LinalgOp>(op); linalgOp && isPointwise(op)) {
     for (OpOperand *input : linalgOp.getDpsInputOperands()) {
@@ -205,7 +205,8 @@ LogicalResult ScoreMatcher::matchGiven() {
   if (failed(read))
     return failure();
   match.query.access = *read;
-  space.walkUp(match.query.value, match.query.access);
+  if (!match.wholeScores)
+    space.walkUp(match.query.value, match.query.access);
   return success();
 }
 

@@ -262,17 +262,27 @@ private:
         continue;
       }
       bool isDot = source.kind == ScoreKind::dot;
-      for (Follow follow : {Follow::everything, Follow::operands, Follow::result, Follow::captures, Follow::nothing}) {
-        FailureOr<AttentionMatch> match = matchAttention(softmax, weights, source, follow, miss);
+      auto attempt = [&](Follow follow, unsigned valueViews = ~0u) {
+        FailureOr<AttentionMatch> match = matchAttention(softmax, weights, source, follow, miss, valueViews);
         if (succeeded(match) && replace(rewriter, *match, takesUses, found, miss)) {
           simplifyRegions(rewriter, found.op);
           found.op->setLoc(softmax.location); // what later verdicts and diagnostics name
-          return found;
+          return true;
         }
         if (!found.better || (isDot && !sawDot)) // a dot product is the best, if there is one
           found.better = miss;
         sawDot |= isDot;
-      }
+        return false;
+      };
+      if (attempt(Follow::everything) || attempt(Follow::operands))
+        return found;
+      // Of windows that were cut from an image only the last views say what a key is.
+      for (unsigned views = countValueViews(weights); source.kind == ScoreKind::given && views != 0; --views)
+        if (attempt(Follow::values, views))
+          return found;
+      for (Follow follow : {Follow::result, Follow::captures, Follow::nothing})
+        if (attempt(follow))
+          return found;
     }
     if (!found.better)
       found.better = miss;

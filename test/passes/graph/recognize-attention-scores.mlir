@@ -536,3 +536,33 @@ func.func @vector_of_a_query(%q: tensor<5x16xf32>, %k: tensor<?x16xf32>, %n: ind
   return %o : tensor<5x16xf32>
 }
 {-# dialect_resources: {builtin: {rows: "0x04000000"}} #-}
+
+// -----
+
+#w = affine_map<(b, h, p, i, e, j) -> (b, h, p, i, j)>
+#v = affine_map<(b, h, p, i, e, j) -> (b, h, p, j, e)>
+#o = affine_map<(b, h, p, i, e, j) -> (b, h, p, i, e)>
+// Windows of an image: batch and heads stand side by side in values and result, and not in the scores, which are copied.
+// CHECK: fused = true, kind = "given"
+// CHECK-LABEL: func.func @windows
+// CHECK-SAME: %[[S:[^:]+]]: tensor<4x49x2x9x9xf32>, %[[V:[^:]+]]: tensor<4x2x8x9x49xf32>
+// CHECK: %[[T:.+]] = linalg.transpose ins(%[[S]] : tensor<4x49x2x9x9xf32>)
+// CHECK-DAG: %[[Q:.+]] = tensor.collapse_shape %[[T]] {{.+}} : tensor<4x2x49x9x9xf32> into tensor<8x49x9x9xf32>
+// CHECK-DAG: %[[X:.+]] = tensor.collapse_shape %[[V]] {{.+}} : tensor<4x2x8x9x49xf32> into tensor<8x8x9x49xf32>
+// CHECK: %[[Y:.+]] = attn.attention kind given {{.+}} ins(%[[Q]], %[[X]] : {{.+}}) -> tensor<8x8x9x49xf32>
+// CHECK-NOT: linalg.transpose
+// CHECK: return
+func.func @windows(%s: tensor<4x49x2x9x9xf32>, %v: tensor<4x2x8x9x49xf32>) -> tensor<4x2x8x9x49xf32> {
+  %zero = arith.constant 0.0 : f32
+  %se = tensor.empty() : tensor<4x2x49x9x9xf32>
+  %st = linalg.transpose ins(%s : tensor<4x49x2x9x9xf32>) outs(%se : tensor<4x2x49x9x9xf32>) permutation = [0, 2, 1, 3, 4]
+  %p = attn.softmax %st dim 4 : tensor<4x2x49x9x9xf32>
+  %ve = tensor.empty() : tensor<4x2x49x9x8xf32>
+  %vt = linalg.transpose ins(%v : tensor<4x2x8x9x49xf32>) outs(%ve : tensor<4x2x49x9x8xf32>) permutation = [0, 1, 4, 3, 2]
+  %fo = linalg.fill ins(%zero : f32) outs(%ve : tensor<4x2x49x9x8xf32>) -> tensor<4x2x49x9x8xf32>
+  %o = linalg.contract indexing_maps = [#w, #v, #o] ins(%p, %vt : tensor<4x2x49x9x9xf32>, tensor<4x2x49x9x8xf32>)
+      outs(%fo : tensor<4x2x49x9x8xf32>) -> tensor<4x2x49x9x8xf32>
+  %ye = tensor.empty() : tensor<4x2x8x9x49xf32>
+  %y = linalg.transpose ins(%o : tensor<4x2x49x9x8xf32>) outs(%ye : tensor<4x2x8x9x49xf32>) permutation = [0, 1, 4, 3, 2]
+  return %y : tensor<4x2x8x9x49xf32>
+}
