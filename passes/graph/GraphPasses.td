@@ -251,7 +251,8 @@ def FuseElementwisePass : Pass<"attn-fuse-elementwise"> {
     A producer moves into its consumer when it has one use and as many loops
     (each element is computed once, as before), or when recomputing it costs
     nothing: elements only moved or broadcast, indices, one cheap operation.
-    Splat constants and fills move into regions. Nothing moves into a
+    Splat constants and fills move into regions. A transpose of gathered
+    rows that leaves them whole is such a consumer. Nothing moves into a
     contraction, where it would be computed once a product, and what a GEMM can
     take as its epilogue does not move into a reduction.
 
@@ -321,16 +322,16 @@ def ComputePositionsPass : Pass<"attn-compute-positions", "::mlir::ModuleOp"> {
     A check of an index goes where it can't fail, and only there; also of one at
     which another tensor is read, as exporters write views with strides.
 
-    ```mlir
-    %p = linalg.generic {index 1} -> tensor<?x?xi64>
-    %y = linalg.generic {extract %p[index 0, index 2]} -> tensor<?x1x?xi64>
-    ```
-
     Loops that write a tensor to places that are a slice become the insertion of
     that slice (`tensor.insert_slice`), as a scatter is whose indices count; that
     what only a run knows is in range is an `attn.require` in front. Of other
     places whole rows are written as slices. One number that is put into a matrix
     stays: it may mark the edges of a graph (`attn-raise-tables`).
+
+    ```mlir
+    %p = linalg.generic {index 1} -> tensor<?x?xi64>
+    %y = linalg.generic {extract %p[index 0, index 2]} -> tensor<?x1x?xi64>
+    ```
 
     becomes
 

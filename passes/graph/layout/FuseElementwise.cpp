@@ -73,10 +73,27 @@ bool shouldFuse(OpOperand *operand) {
   return producer.getNumLoops() < consumer.getNumLoops() && isCheap(producer, 1);
 }
 
+/// A transpose of what an op reads at computed places for it alone becomes part of that op, where its rows stay rows.
+struct OpenTranspose : OpRewritePattern<linalg::TransposeOp> {
+  using OpRewritePattern::OpRewritePattern;
+
+  LogicalResult matchAndRewrite(linalg::TransposeOp op, PatternRewriter &rewriter) const override {
+    auto producer = op.getInput().getDefiningOp<linalg::GenericOp>();
+    if (!op.hasPureTensorSemantics() || !producer || !isPointwise(producer) || !producer->hasOneUse() ||
+        llvm::none_of(*producer.getBody(), llvm::IsaPred<tensor::ExtractOp>))
+      return rewriter.notifyMatchFailure(op, "not of a gather of its own");
+    ArrayRef<int64_t> permutation = op.getPermutation();
+    if (permutation.back() + 1 != static_cast<int64_t>(permutation.size()))
+      return rewriter.notifyMatchFailure(op, "turns rows");
+    return linalg::generalizeNamedOp(rewriter, op);
+  }
+};
+
 struct FuseElementwisePass : impl::FuseElementwisePassBase<FuseElementwisePass> {
   void runOnOperation() override {
     MLIRContext *context = &getContext();
     RewritePatternSet patterns(context);
+    patterns.add<OpenTranspose>(context);
     linalg::populateElementwiseOpsFusionPatterns(patterns, shouldFuse);
     linalg::populateEraseUnusedOperandsAndResultsPatterns(patterns);
     linalg::populateInlineConstantOperandsPatterns(patterns);

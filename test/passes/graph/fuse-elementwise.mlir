@@ -120,3 +120,46 @@ func.func @two_uses(%x: tensor<4x8xf32>, %e: tensor<4x8xf32>) -> (tensor<4x8xf32
   } -> tensor<4x8xf32>
   return %1, %2 : tensor<4x8xf32>, tensor<4x8xf32>
 }
+
+// -----
+
+#id = affine_map<(d0, d1, d2) -> (d0, d1, d2)>
+// Rows change places as they are gathered. Ones whose elements do are transposed afterwards.
+// CHECK-LABEL: func.func @rows
+// CHECK-NOT: linalg.transpose
+// CHECK: linalg.generic
+// CHECK: tensor.extract
+// CHECK-NOT: linalg.generic
+// CHECK: return
+func.func @rows(%x: tensor<4x9x8xf32>, %at: tensor<4x6x8xi64>) -> tensor<6x4x8xf32> {
+  %e = tensor.empty() : tensor<4x6x8xf32>
+  %0 = linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel", "parallel", "parallel"]}
+      ins(%at : tensor<4x6x8xi64>) outs(%e : tensor<4x6x8xf32>) {
+  ^bb0(%a: i64, %o: f32):
+    %i = linalg.index 0 : index
+    %j = arith.index_cast %a : i64 to index
+    %k = linalg.index 2 : index
+    %r = tensor.extract %x[%i, %j, %k] : tensor<4x9x8xf32>
+    linalg.yield %r : f32
+  } -> tensor<4x6x8xf32>
+  %te = tensor.empty() : tensor<6x4x8xf32>
+  %1 = linalg.transpose ins(%0 : tensor<4x6x8xf32>) outs(%te : tensor<6x4x8xf32>) permutation = [1, 0, 2]
+  return %1 : tensor<6x4x8xf32>
+}
+// CHECK-LABEL: func.func @elements
+// CHECK: linalg.transpose
+func.func @elements(%x: tensor<4x9x8xf32>, %at: tensor<4x6x8xi64>) -> tensor<4x8x6xf32> {
+  %e = tensor.empty() : tensor<4x6x8xf32>
+  %0 = linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel", "parallel", "parallel"]}
+      ins(%at : tensor<4x6x8xi64>) outs(%e : tensor<4x6x8xf32>) {
+  ^bb0(%a: i64, %o: f32):
+    %i = linalg.index 0 : index
+    %j = arith.index_cast %a : i64 to index
+    %k = linalg.index 2 : index
+    %r = tensor.extract %x[%i, %j, %k] : tensor<4x9x8xf32>
+    linalg.yield %r : f32
+  } -> tensor<4x6x8xf32>
+  %te = tensor.empty() : tensor<4x8x6xf32>
+  %1 = linalg.transpose ins(%0 : tensor<4x6x8xf32>) outs(%te : tensor<4x8x6xf32>) permutation = [0, 2, 1]
+  return %1 : tensor<4x8x6xf32>
+}
