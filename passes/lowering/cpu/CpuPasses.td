@@ -261,6 +261,10 @@ def PrepareAttentionPass : Pass<"attn-prepare-attention", "::mlir::ModuleOp"> {
     | `additive-one` | additive of width 1: rank-one sums | any |
     | `given` | given | none |
     | `given-listed` | given, with lists of blocks or neighbours | none |
+    | `given-spread` | given, a few each of many batches that stand innermost in values and result | none |
+
+    The last one is no kernel: a softmax over columns and a sum whose lanes are
+    batches (outlook attention, whose windows lie beside each other).
 
     An operand in which batch or heads stand innermost fits none: each of its
     lines would be read once a head. It is copied by a linalg.transpose; the

@@ -4,6 +4,7 @@
 #include "passes/Passes.h"
 #include "passes/graph/Collect.h"
 #include "passes/graph/FusionVerdict.h"
+#include "passes/lowering/cpu/SpreadBatch.h"
 #include "passes/lowering/cpu/StoreScores.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -29,17 +30,6 @@ using Dim = AttentionOp::Dim;
 /// On an attn.attention: its kernel form.
 constexpr StringLiteral kFormAttr = "attn.form";
 
-/// The innermost dimension along which `map` reads more than one element, or
-/// nullopt for none.
-std::optional<unsigned> innermost(AttentionOp op, AffineMap map) {
-  for (int64_t n = map.getNumResults(); n-- > 0;) {
-    std::optional<unsigned> dim = AttentionOp::getNamedDim(map.getResult(n));
-    if (dim && getStaticSize(op, *dim) != 1)
-      return dim;
-  }
-  return std::nullopt;
-}
-
 std::string formOf(AttentionOp op) {
   std::string kind = stringifyScoreKind(op.getKind()).str();
   ScoreFormula formula = getScoreFormula(op.getKind());
@@ -49,7 +39,7 @@ std::string formOf(AttentionOp op) {
   bool isOne = getStaticSize(op, Dim::D) == 1;
   if (!formula.isProduct)
     return kind + (isOne ? "-one" : "");
-  bool isColumns = innermost(op, op.getKeyMap()) == unsigned(Dim::J) && !isOne;
+  bool isColumns = findInnermost(op, op.getKeyMap()) == unsigned(Dim::J) && !isOne;
   return (getStaticSize(op, Dim::I) == 1 ? "row-" : "") + kind + (isColumns ? "-columns" : "");
 }
 
@@ -91,7 +81,7 @@ private:
   /// one of them does already or the first has size 1: then there are no rows to keep together.
   void arrange(unsigned n, StringRef name, ArrayRef<unsigned> wanted) {
     AffineMap map = op.getMap(n);
-    std::optional<unsigned> last = innermost(op, map);
+    std::optional<unsigned> last = findInnermost(op, map);
     if (last && !llvm::is_contained(wanted, *last) && AttentionOp::names(map, wanted.front()) &&
         getStaticSize(op, wanted.front()) != 1)
       moveLast(n, name, wanted.front());
@@ -140,6 +130,15 @@ struct PrepareAttentionPass : attn::impl::PrepareAttentionPassBase<PrepareAttent
     IRRewriter rewriter(&getContext());
     for (AttentionOp op : collect<AttentionOp>(getOperation())) {
       multiplyScores(op, rewriter);
+      VerdictName name(op);
+      if (spreadBatch(op, rewriter)) {
+        completeVerdict(getOperation(), name,
+                        {rewriter.getNamedAttr("form", rewriter.getStringAttr("given-spread")),
+                         rewriter.getNamedAttr("kernel", rewriter.getBoolAttr(true)),
+                         rewriter.getNamedAttr("kernel_reason", rewriter.getStringAttr("")),
+                         rewriter.getNamedAttr("kernel_symbol", rewriter.getStringAttr(""))});
+        continue;
+      }
       op = storeSharedScores(op, rewriter);
       SmallVector<Attribute> copies = Preparation(op, rewriter).run();
       std::string form = formOf(op);
@@ -147,7 +146,7 @@ struct PrepareAttentionPass : attn::impl::PrepareAttentionPassBase<PrepareAttent
       SmallVector<NamedAttribute> fields{rewriter.getNamedAttr("form", rewriter.getStringAttr(form))};
       if (!copies.empty())
         fields.push_back(rewriter.getNamedAttr("copies", rewriter.getArrayAttr(copies)));
-      completeVerdict(getOperation(), VerdictName(op), fields);
+      completeVerdict(getOperation(), name, fields);
     }
   }
 };

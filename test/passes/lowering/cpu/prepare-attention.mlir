@@ -198,3 +198,40 @@ func.func @not_sampled(%q: tensor<1x?x32xf32>, %few: tensor<1x15x32xf32>, %rows:
   return %w, %x, %y, %z, %u : tensor<15x4x8x1xf32>, tensor<?x4x8x1xf32>, tensor<?x4x8x1xf32>, tensor<?x4x8x2xf32>,
       tensor<?x4x8x1xf32>
 }
+
+// -----
+
+#s = affine_map<(b, h, i, j, d, e) -> (b, h, i, j)>
+#v = affine_map<(b, h, i, j, d, e) -> (b, e, j, h)>
+#o = affine_map<(b, h, i, j, d, e) -> (b, e, i, h)>
+#r = affine_map<(b, h, i, j, d, e) -> (b, h, i, e)>
+// Nine scores by nine of each window, the windows side by side: the innermost loop goes over windows. Not where the
+// result has its width innermost.
+// CHECK: attn.fusion_report = [{form = "given-spread", fused = true, kernel = true, kernel_reason = "", kernel_symbol = "", node = "node 'a' (MatMul)"}, {copies = ["value"], form = "given", fused = true, node = "node 'b' (MatMul)"}]
+// CHECK-LABEL: func.func @windows
+// CHECK: %[[S:.+]] = linalg.generic {{.*}} ins(%arg0 : tensor<2x49x9x9xf32>) outs(%{{.+}} : tensor<2x9x9x49xf32>)
+// CHECK: arith.mulf
+// CHECK: %[[W:.+]] = attn.softmax %[[S]] dim 2 : tensor<2x9x9x49xf32>
+// CHECK: linalg.generic {{.*}} ins(%[[W]], %arg1 : tensor<2x9x9x49xf32>, tensor<2x8x9x49xf32>) outs(%{{.+}} : tensor<2x8x9x49xf32>)
+// CHECK: attn.attention
+// CHECK: attn.form = "given"
+module attributes {attn.fusion_report = [{fused = true, node = "node 'a' (MatMul)"}, {fused = true, node = "node 'b' (MatMul)"}]} {
+  func.func @windows(%s: tensor<2x49x9x9xf32>, %v: tensor<2x8x9x49xf32>)
+      -> (tensor<2x8x9x49xf32>, tensor<2x49x9x8xf32>) {
+    %x = attn.attention kind given masked_rows nan maps [#s, #v, #o]
+        ins(%s, %v : tensor<2x49x9x9xf32>, tensor<2x8x9x49xf32>) -> tensor<2x8x9x49xf32>
+      score {
+      ^bb0(%e: f32):
+        %c = arith.constant 0.5 : f32
+        %t = arith.mulf %e, %c : f32
+        attn.yield %t : f32
+      } loc("node 'a' (MatMul)")
+    %y = attn.attention kind given masked_rows nan maps [#s, #v, #r]
+        ins(%s, %v : tensor<2x49x9x9xf32>, tensor<2x8x9x49xf32>) -> tensor<2x49x9x8xf32>
+      score {
+      ^bb0(%e: f32):
+        attn.yield %e : f32
+      } loc("node 'b' (MatMul)")
+    return %x, %y : tensor<2x8x9x49xf32>, tensor<2x49x9x8xf32>
+  }
+}
