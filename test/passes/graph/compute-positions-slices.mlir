@@ -5,7 +5,7 @@
 // CHECK-SAME: %[[X:[^:]+]]: tensor<?xf32>, %[[U:[^:]+]]: tensor<?xf32>, %[[M:[^:]+]]: index, %[[N:[^:]+]]: index
 // CHECK: %[[LAST:.+]] = arith.addi
 // CHECK: %[[IN:.+]] = arith.cmpi slt, %[[LAST]], %[[N]]
-// CHECK: attn.require %{{.+}}, "node 'put' (ScatterND): an index is out of range: {0} in a dimension of size {1}" (%[[LAST]], %[[N]])
+// CHECK: attn.require %{{.+}}, "node 'put' (ScatterND): an index is out of range: {0} in a dimension of size {1}"(%[[LAST]], %[[N]])
 // CHECK: %[[P:.+]] = tensor.extract_slice %[[U]][0] [%[[M]]] [1]
 // CHECK: %[[Y:.+]] = tensor.insert_slice %[[P]] into %[[X]][2] [%[[M]]] [1]
 // CHECK: return %[[Y]]
